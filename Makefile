@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+#
+# `make help` lists the targets. Everything that is made goes below $(BUILD).
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+CFLAGS ?= -O2 -g
+MNT    ?= /mnt/gpumem
+OPTS   ?=
+ifeq ($(origin CC),default)
+CC     := gcc
+endif
+
+# A sanitizer changes every object, so each has its own tree: build/asan, build/tsan, build/fuzz.
+SAN    ?=
+OUT    := $(BUILD)$(if $(findstring address,$(SAN)),/asan)$(if $(findstring thread,$(SAN)),/tsan)$(if $(findstring fuzzer,$(SAN)),/fuzz)
+
+Q      := $(if $(V),,@)
+say     = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
+
+# --- sources and programs
+
+SOURCES  := $(wildcard common/*.c backend/*.c backend/cuda/*.c backend/host/*.c fs/*.c)
+OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o)
+LIBRARY  := $(OUT)/libgpumemfs.a
+PROGRAM  := $(OUT)/gpumemfs
+MANPAGES := $(wildcard man/*.[1-9])
+
+UNIT_SOURCES  := $(wildcard tests/unit/test_*.c)
+UNIT_SUPPORT  := $(filter-out $(UNIT_SOURCES),$(wildcard tests/unit/*.c))
+UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(OUT)/%)
+# The tests that make threads are the ones that the thread sanitizer has something to say about.
+TSAN_TESTS    ?= $(shell grep -lE 'pthread_create|thrd_create' $(UNIT_SOURCES) /dev/null)
+TSAN_PROGRAMS := $(TSAN_TESTS:%.c=$(OUT)/%)
+FUZZ_SOURCES  := $(wildcard tests/fuzz/*.c)
+FUZZ_PROGRAMS := $(FUZZ_SOURCES:%.c=$(OUT)/%)
+# Programs that tests/mount/run runs inside a mount, and those that need a GPU.
+MOUNT_SOURCES  := $(wildcard tests/mount/prog_*.c)
+MOUNT_PROGRAMS := $(MOUNT_SOURCES:tests/%.c=$(OUT)/%)
+BENCH_SOURCES  := $(wildcard tests/bench/*.c tests/gpu/*.c)
+BENCH_PROGRAMS := $(BENCH_SOURCES:tests/%.c=$(OUT)/%)
+TEST_SOURCES   := $(UNIT_SOURCES) $(UNIT_SUPPORT) $(FUZZ_SOURCES) $(MOUNT_SOURCES) $(BENCH_SOURCES)
+
+# --- libraries. scripts/setup puts libfuse into FUSE_PREFIX where the distribution's is too old.
+
+FUSE_PREFIX  := $(BUILD)/deps/fuse
+PRIVATE_FUSE := $(wildcard $(FUSE_PREFIX)/lib/libfuse3.so)
+ifneq ($(PRIVATE_FUSE),)
+FUSE_CFLAGS  := -I$(FUSE_PREFIX)/include/fuse3
+FUSE_LIBS    := -L$(FUSE_PREFIX)/lib -lfuse3
+FUSE_LIBDIR  := $(FUSE_PREFIX)/lib
+else
+FUSE_CFLAGS  := $(shell pkg-config --cflags fuse3 2>/dev/null)
+FUSE_LIBS    := $(shell pkg-config --libs fuse3 2>/dev/null)
+FUSE_LIBDIR  := $(filter-out /usr/lib /usr/lib/% /lib /lib/% /usr/lib64,$(shell pkg-config --variable=libdir fuse3 2>/dev/null))
+endif
+JANSSON_CFLAGS := $(shell pkg-config --cflags jansson 2>/dev/null)
+JANSSON_LIBS   := $(shell pkg-config --libs jansson 2>/dev/null)
+CHECK_CFLAGS   := $(shell pkg-config --cflags check 2>/dev/null)
+CHECK_LIBS     := $(shell pkg-config --libs check 2>/dev/null)
+LIBS           := $(FUSE_LIBS) $(JANSSON_LIBS) -lpthread -ldl
+
+# --- flags
+
+comma := ,
+
+# Under sanitizers gcc warns of what cannot be.
+WARNINGS := -Wall -Wextra $(if $(SAN),,$(if $(WERROR),-Werror))
+ifeq ($(SAN),)
+HARDENING := -fstack-protector-strong $(if $(findstring -O0,$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+else
+SANITIZE  := -fsanitize=$(if $(findstring fuzzer,$(SAN)),fuzzer-no-link$(comma)address$(comma)undefined,$(SAN)) \
+             -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+ALL_CFLAGS = -std=gnu17 -D_GNU_SOURCE -I. $(WARNINGS) $(HARDENING) $(SANITIZE) -fPIE \
+             $(FUSE_CFLAGS) $(JANSSON_CFLAGS) $(CPPFLAGS) $(CFLAGS)
+# DT_RPATH, not DT_RUNPATH: it also holds for what the private libraries load themselves.
+ALL_LDFLAGS = -pie -Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--disable-new-dtags $(SANITIZE) $(LDFLAGS)
+
+# The search path for a program $(1) levels below $(BUILD), and of the same program in a bundle.
+up_1 := $(if $(SAN),../)
+up_2 := $(if $(SAN),../)../
+up_3 := $(if $(SAN),../)../../
+rpath = $(if $(FUSE_LIBDIR),'-Wl$(comma)-rpath$(comma)$(if $(PRIVATE_FUSE),$$ORIGIN/$(1)deps/fuse/lib,$(FUSE_LIBDIR))') $(2:%='-Wl$(comma)-rpath$(comma)%')
+
+# What the linters are told; and `make -s list-NAME` for the scripts.
+LINT_FLAGS = -std=gnu17 -D_GNU_SOURCE -I. $(FUSE_CFLAGS) $(JANSSON_CFLAGS) $(CHECK_CFLAGS)
+list-%:
+	@echo '$($*)'
+
+# --- build
+
+.PHONY: all objects every-object driver-programs
+.PHONY: unit-programs tsan-programs fuzz-programs mount-programs bench-programs
+all: $(PROGRAM)
+objects: $(OBJECTS)
+every-object: $(OBJECTS) $(TEST_SOURCES:%.c=$(OUT)/obj/%.o)
+unit-programs: $(UNIT_PROGRAMS)
+tsan-programs: $(TSAN_PROGRAMS)
+fuzz-programs: $(FUZZ_PROGRAMS)
+# A mount test shares memory with the help of programs that also run on real GPUs.
+mount-programs: $(MOUNT_PROGRAMS) $(filter $(OUT)/gpu/%,$(BENCH_PROGRAMS))
+bench-programs: $(BENCH_PROGRAMS)
+# Says nothing where there is nothing to do.
+all unit-programs tsan-programs fuzz-programs mount-programs bench-programs driver-programs: ; @:
+
+$(PROGRAM): $(OUT)/obj/fs/main.o $(LIBRARY)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_1)) $(LIBS)
+
+# Rewritten whole: an archive that is updated keeps the members of sources that are gone.
+$(LIBRARY): $(filter-out $(OUT)/obj/fs/main.o,$(OBJECTS))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) qcs $@ $^
+
+$(OUT)/obj/%.o: %.c $(OUT)/flags | ready
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) $(if $(filter tests/unit/%,$<),$(CHECK_CFLAGS)) -MMD -MP -c -o $@ $<
+
+$(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $(UNIT_SUPPORT:%.c=$(OUT)/obj/%.o) $(LIBRARY)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ \
+		$(call rpath,$(up_3),$$ORIGIN/../../lib) $(CHECK_LIBS) $(LIBS)
+
+$(OUT)/tests/fuzz/%: $(OUT)/obj/tests/fuzz/%.o $(LIBRARY)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(call rpath,$(up_3)) $(LIBS)
+
+$(OUT)/mount/%: $(OUT)/obj/tests/mount/%.o
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ -lpthread
+
+$(BENCH_PROGRAMS): $(OUT)/%: $(OUT)/obj/tests/%.o $(LIBRARY)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_2),$$ORIGIN/../lib) $(LIBS)
+
+# Where the same daemon goes, its libraries are elsewhere.
+$(OUT)/installed/gpumemfs $(OUT)/bundled/gpumemfs: $(OUT)/obj/fs/main.o $(LIBRARY)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(INSTALLED_RPATH) $(LIBS)
+$(OUT)/installed/gpumemfs: INSTALLED_RPATH = $(if $(PRIVATE_FUSE),'-Wl$(comma)-rpath$(comma)$$ORIGIN/../lib/gpumemfs',$(call rpath))
+$(OUT)/bundled/gpumemfs: INSTALLED_RPATH = '-Wl,-rpath,$$ORIGIN/../lib:$$ORIGIN/lib'
+
+# Objects depend on the flags that made them.
+$(OUT)/flags: always
+	@mkdir -p $(@D); \
+	echo '$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS)' > $@
+
+.PHONY: always ready
+always:
+ready:
+	@BUILD='$(BUILD)' scripts/setup --verify
+
+.SECONDARY:
+.DELETE_ON_ERROR:
+-include $(shell find $(OUT)/obj -name '*.d' 2>/dev/null)
+
+# The stand-in libcuda and the tests of it (DRIVER_LIBS, DRIVER_SELFTEST, DRIVER_PROBE), in $(OUT)/driver.
+-include tests/driver/driver.mk
+driver-programs: $(DRIVER_LIBS) $(DRIVER_SELFTEST) $(DRIVER_PROBE)
+
+include client/client.mk
+include scripts/targets.mk

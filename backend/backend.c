@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The wrappers around a provider's functions, and the choice of a provider. */
+#include "backend/backend.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/bar_cache.h"
+#include "common/defer.h"
+#include "common/log.h"
+#include "common/number.h"
+
+/* "0", "0-3" or nothing: what the line about a GPU that is not there offers instead. */
+static void describe_available(unsigned available, char *text, size_t bytes)
+{
+	if (available > 1)
+		snprintf(text, bytes, "%u: 0-%u", available, available - 1);
+	else
+		snprintf(text, bytes, "%s", available ? "1: 0" : "none");
+}
+
+static int refuse_list(const char *list)
+{
+	log_error("gpus=%s: not a list of GPUs; write one such as 0, 0,2 or 0-3, each GPU once",
+		  list);
+	return -EINVAL;
+}
+
+static int refuse_index(const char *list, uint64_t index, unsigned available)
+{
+	char text[32];
+
+	describe_available(available, text, sizeof(text));
+	log_error("gpus=%s: there is no GPU %llu here (this machine has %s)", list,
+		  (unsigned long long)index, text);
+	return -ENODEV;
+}
+
+/* One item of the list, "N" or "N-M", into the set of selected GPUs. */
+static int parse_item(char *item, const char *list, unsigned available, uint64_t *selected)
+{
+	char *dash = strchr(item, '-');
+	uint64_t first, last;
+
+	if (dash)
+		*dash = '\0';
+	if (parse_u64(item, 0, UINT32_MAX, &first) < 0)
+		return refuse_list(list);
+	last = first;
+	if (dash && parse_u64(dash + 1, first, UINT32_MAX, &last) < 0)
+		return refuse_list(list);
+	if (last >= available)
+		return refuse_index(list, first < available ? available : first, available);
+
+	for (uint64_t i = first; i <= last; i++) {
+		if (*selected & 1ULL << i)
+			return refuse_list(list);
+		*selected |= 1ULL << i;
+	}
+	return 0;
+}
+
+static int parse_list(const char *list, unsigned available, uint64_t *selected)
+{
+	AUTO_FREE char *copy = strdup(list);
+	char *rest = copy, *item;
+
+	if (!copy)
+		return -ENOMEM;
+	while ((item = strsep(&rest, ","))) {
+		int rc = parse_item(item, list, available, selected);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, unsigned *n)
+{
+	uint64_t selected = 0;
+	unsigned found = 0;
+
+	static_assert(BACKEND_DEVICES_MAX <= 64, "the set of selected GPUs is one word");
+	if (available > BACKEND_DEVICES_MAX)
+		available = BACKEND_DEVICES_MAX;
+	if (list) {
+		int rc = parse_list(list, available, &selected);
+		if (rc < 0)
+			return rc;
+	}
+	for (unsigned i = 0; i < available; i++)
+		if (!list || selected & 1ULL << i)
+			indices[found++] = i;
+	*n = found;
+	return 0;
+}
+
+/* Whether CUDA has a GPU at all. A list that names a GPU that is not there fails with -ENODEV, too,
+ * and playing that one in host memory would hide the mistake. */
+static bool has_any_gpu(const struct backend_config *config)
+{
+	struct backend_config all = *config;
+	struct backend *backend;
+
+	all.gpus = NULL;
+	if (backend_cuda_ops.open(&all, &backend) < 0)
+		return false;
+	backend_cuda_ops.close(backend);
+	return true;
+}
+
+static int open_auto(const struct backend_config *config, struct backend **backend)
+{
+	int rc = backend_cuda_ops.open(config, backend);
+
+	if (rc != -ENODEV && rc != -ENOTSUP)
+		return rc;
+	if (config->gpus && has_any_gpu(config))
+		return rc;
+	rc = backend_host_ops.open(config, backend);
+	if (rc < 0)
+		return rc;
+	log_info("no usable NVIDIA GPU here: files are kept in host memory (backend=host)");
+	return 0;
+}
+
+static int open_provider(const struct backend_config *config, struct backend **backend)
+{
+	switch (config->kind) {
+	case BACKEND_AUTO:
+		return open_auto(config, backend);
+	case BACKEND_CUDA:
+		return backend_cuda_ops.open(config, backend);
+	case BACKEND_HOST:
+		return backend_host_ops.open(config, backend);
+	}
+	return -EINVAL;
+}
+
+int backend_open(const struct backend_config *config, struct backend **backend)
+{
+	struct backend *opened;
+	int rc = open_provider(config, &opened);
+
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; i < opened->n_devices; i++) {
+		struct device *device = opened->devices[i];
+
+		rc = bar_cache_new(device, device->bar_bytes, &device->bar);
+		if (rc < 0) {
+			backend_close(opened);
+			return rc;
+		}
+	}
+	*backend = opened;
+	return 0;
+}
+
+void backend_close(struct backend *backend)
+{
+	if (!backend)
+		return;
+	for (unsigned i = 0; i < backend->n_devices; i++)
+		bar_cache_free(backend->devices[i]->bar);
+	backend->ops->close(backend);
+}
+
+int device_memory(struct device *device, struct device_memory *memory)
+{
+	if (atomic_load(&device->failed))
+		return -EIO;
+	return device->backend->ops->memory(device, memory);
+}
+
+const char *device_bar_name(struct device *device)
+{
+	return device->backend->ops->bar_name(device);
+}
+
+void device_fail(struct device *device, const char *what)
+{
+	if (atomic_exchange(&device->failed, true))
+		return;
+	log_error(
+	    "gpu%u (%s): %s; its files answer with EIO from now on, remount after the GPU was "
+	    "reset",
+	    device->index, device->name, what);
+}
+
+int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
+{
+	struct chunk *made;
+
+	assert(bytes > 0 && bytes % CHUNK_ALIGN == 0);
+	if (atomic_load(&device->failed))
+		return -EIO;
+	int rc = device->backend->ops->chunk_new(device, bytes, &made);
+	if (rc < 0)
+		return rc;
+
+	assert(made->device == device && made->bytes == bytes);
+	made->pool_private = NULL;
+	atomic_init(&made->bar, NULL);
+	guard_init(&made->bar_guard);
+	atomic_init(&made->bar_heat, 0);
+	atomic_init(&made->bar_policy, MAP_AUTO);
+	atomic_init(&made->bar_refused, false);
+	made->bar_prev = made->bar_next = NULL;
+	*chunk = made;
+	return 0;
+}
+
+void chunk_free(struct chunk *chunk)
+{
+	if (!chunk)
+		return;
+	bar_drop(chunk);
+	guard_destroy(&chunk->bar_guard);
+	chunk->device->backend->ops->chunk_free(chunk);
+}
+
+int chunk_export(struct chunk *chunk, int *fd)
+{
+	if (atomic_load(&chunk->device->failed))
+		return -EIO;
+	return chunk->device->backend->ops->chunk_export(chunk, fd);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The contract between gpumemfs and a kind of memory: devices, chunks, copies, BAR mappings.
+ *
+ * A provider (backend/cuda, backend/host) fills in struct backend_ops and embeds the structs below
+ * as the first member of its own. Nothing outside backend/ calls the ops: fs/ uses pool.h for
+ * memory and copy.h for bytes, and the checking wrappers declared here for the rest.
+ *
+ * Every function returns 0 (or a positive result) or -errno, and sets its outputs only on success.
+ * -ENOSPC: the device has no memory left. -EIO: the device reported an uncorrectable error or is
+ * gone (device->failed is then set, for good; other devices go on). -ENOTSUP: this provider or
+ * machine cannot. The first who notices logs; callers do not log again. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/guard.h"
+
+/* A chunk is a multiple of this: the VMM granularity of every NVIDIA GPU with VMM. */
+#define CHUNK_ALIGN (2ULL << 20)
+
+#define BACKEND_DEVICES_MAX 64
+
+enum backend_kind { BACKEND_AUTO, BACKEND_CUDA, BACKEND_HOST };
+
+/* Ways to a CPU mapping of device memory (BAR1), in the order in which auto tries them. */
+enum bar_provider { BAR_AUTO, BAR_DMABUF, BAR_GDRCOPY, BAR_VULKAN, BAR_OFF, BAR_DIRECT };
+
+struct backend_config {
+	enum backend_kind kind;
+	const char *gpus; /* comma-separated indices as nvidia-smi numbers them, or NULL for all */
+	uint64_t host_bytes; /* host backend: memory of each GPU it plays */
+	unsigned host_gpus;  /* host backend: how many it plays (1..BACKEND_DEVICES_MAX) */
+	enum bar_provider bar;
+	bool force_pcie; /* map over PCIe on coherent platforms */
+};
+
+struct device_memory {
+	uint64_t total, free; /* bytes, as the driver has them now */
+};
+
+struct backend;
+struct bar_cache;
+
+struct device {
+	struct backend *backend;
+	unsigned index;	       /* the N of gpuN: nvidia-smi's number */
+	unsigned slot;	       /* position in backend->devices */
+	char name[96];	       /* "NVIDIA H200" */
+	char uuid[48];	       /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+	char pci[24];	       /* "0000:9a:00.0", or empty */
+	uint64_t total;	       /* bytes */
+	uint64_t bar_bytes;    /* how much of the device may be BAR-mapped at once; 0: none */
+	atomic_bool failed;    /* an uncorrectable error was seen: everything on it is -EIO */
+	struct bar_cache *bar; /* owned by bar_cache.c */
+	/* What copy_measure found; belongs to crossover.c. */
+	atomic_int crossover_state;
+	_Atomic uint64_t crossover_write, crossover_read;
+};
+
+struct backend {
+	const struct backend_ops *ops;
+	const char *name; /* "cuda", "host" */
+	char version[64]; /* driver version for people, or empty */
+	struct device *devices[BACKEND_DEVICES_MAX];
+	unsigned n_devices;
+};
+
+/* When a chunk's BAR mapping is made and taken away (the attribute user.gpumem.mapping). */
+enum map_policy { MAP_AUTO, MAP_PERSISTENT, MAP_TRANSIENT };
+
+/* A physical allocation. bytes is a multiple of CHUNK_ALIGN. The provider fills in device and
+ * bytes; the wrapper chunk_new initialises the rest. The fields from bar on belong to bar_cache.c.
+ */
+struct chunk {
+	struct device *device;
+	uint64_t bytes;
+	void *pool_private;	    /* pool.c: the state of a shared chunk, NULL for an owned one */
+	_Atomic(void *) bar;	    /* CPU address of the mapping, or NULL; use under bar_guard */
+	struct guard bar_guard;	    /* shared: the mapping is in use; exclusive: it goes away */
+	_Atomic uint32_t bar_heat;  /* unmapped: small accesses so far; mapped: used lately */
+	_Atomic uint8_t bar_policy; /* enum map_policy */
+	atomic_bool bar_refused;    /* mapping failed once: do not try again */
+	struct chunk *bar_prev, *bar_next; /* the device's mapped chunks that may be evicted */
+};
+
+/* A part of a chunk: what a file's extent points at. */
+struct span {
+	struct chunk *chunk;
+	uint64_t offset; /* bytes into the chunk */
+	uint64_t bytes;
+};
+
+/* One thread's right to copy: streams, staging memory, registrations. Never shared by threads. */
+struct copier {
+	struct backend *backend;
+	uint64_t bytes_bar, bytes_dma; /* moved so far, for the statistics; read racily */
+	bool enqueued;		       /* copy.c: DMA was asked for since the last wait */
+};
+
+/* What a provider supplies. dma_* enqueue on the copier; host memory given to them is either inside
+ * a range registered with pin, or anything (then the provider stages it, and returns with the bytes
+ * copied). wait returns when everything enqueued is complete and visible to every other process and
+ * to kernels launched from then on; the first error of the batch is returned there or earlier. */
+struct backend_ops {
+	const char *name;
+	int (*open)(const struct backend_config *config, struct backend **backend);
+	void (*close)(struct backend *backend); /* no chunks and copiers are left */
+
+	int (*memory)(struct device *device, struct device_memory *memory);
+	const char *(*bar_name)(struct device *device); /* "vulkan", "direct", "none: <reason>" */
+
+	/* Content is undefined. Needs no copier; any thread. */
+	int (*chunk_new)(struct device *device, uint64_t bytes, struct chunk **chunk);
+	void (*chunk_free)(struct chunk *chunk); /* no copy is in flight, no mapping left */
+	int (*chunk_export)(struct chunk *chunk, int *fd); /* caller owns the fd */
+
+	int (*copier_new)(struct backend *backend, struct copier **copier);
+	void (*copier_free)(struct copier *copier);
+	/* Declares host memory that outlives its unpin as DMA target; registered with a GPU when
+	 * first used there. */
+	int (*pin)(struct copier *copier, void *base, size_t bytes);
+	void (*unpin)(struct copier *copier, void *base);
+
+	int (*dma_in)(struct copier *, struct chunk *to, uint64_t offset, const void *from,
+		      size_t bytes);
+	int (*dma_out)(struct copier *, void *to, struct chunk *from, uint64_t offset,
+		       size_t bytes);
+	int (*dma_across)(struct copier *, struct chunk *to, uint64_t to_offset, struct chunk *from,
+			  uint64_t from_offset, uint64_t bytes);
+	int (*dma_zero)(struct copier *, struct chunk *to, uint64_t offset, uint64_t bytes);
+	int (*wait)(struct copier *);
+
+	/* Maps the whole chunk into this process through the device's BAR. Slow (see FACTS in the
+	 * provider); called and undone by bar_cache.c only, one call at a time per device. */
+	int (*bar_map)(struct chunk *chunk, void **address);
+	void (*bar_unmap)(struct chunk *chunk, void *address);
+	/* What bar_map costs by size, in ns per MiB (bar_cache.c adds what it costs at any size):
+	 * rent-or-buy decides by it. 0: mapping is free. */
+	uint32_t (*bar_cost)(struct device *device);
+};
+
+extern const struct backend_ops backend_cuda_ops, backend_host_ops;
+
+/* Opens what config asks for. BACKEND_AUTO: cuda where a driver and a GPU are, else host, saying so
+ * in one line of the log. An index in gpus that is not there is -ENODEV with a line that names it.
+ */
+int backend_open(const struct backend_config *config, struct backend **backend);
+void backend_close(struct backend *backend);
+
+/* For providers: the GPUs that list ("0", "0,2", "0-3"; NULL: all) selects among 0..available-1,
+ * ascending, into indices[BACKEND_DEVICES_MAX]. -EINVAL (malformed, or one named twice) and -ENODEV
+ * (not there), each with a line in the log. */
+int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, unsigned *n);
+
+int device_memory(struct device *device, struct device_memory *memory);
+const char *device_bar_name(struct device *device);
+/* Marks the device failed and logs once. */
+void device_fail(struct device *device, const char *what);
+
+/* Checked forms: -EIO on a failed device, assertions on ranges in debug builds. */
+int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
+void chunk_free(struct chunk *chunk); /* drops its mapping first; NULL is fine */
+int chunk_export(struct chunk *chunk, int *fd);
+
+#endif

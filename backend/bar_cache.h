@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* BAR mappings as a bounded cache per device. A chunk is mapped when its small accesses have cost
+ * as much as the mapping would have (rent-or-buy), or at once when its policy is persistent; the
+ * coldest mapping that nobody uses goes when the device's BAR budget is spent; transient mappings
+ * go after their use. */
+#ifndef BACKEND_BAR_CACHE_H
+#define BACKEND_BAR_CACHE_H
+
+#include "backend/backend.h"
+
+/* budget: BAR bytes that may be mapped at once; 0 turns mapping off. */
+int bar_cache_new(struct device *device, uint64_t budget, struct bar_cache **cache);
+void bar_cache_free(struct bar_cache *cache);
+
+/* Why the mapping is wanted: FORCE maps now (copy=bar), AUTO only once it has paid for itself. */
+enum bar_want { BAR_WANT_AUTO, BAR_WANT_FORCE };
+
+/* The chunk's address through the BAR, held until bar_release; NULL: use DMA. A thread holds at
+ * most one at a time, and briefly: an eviction waits for it. */
+void *bar_acquire(struct chunk *chunk, enum bar_want want, guard_token *token);
+void bar_release(struct chunk *chunk, guard_token token);
+
+/* Drops the chunk's mapping, waiting for its users. Before a chunk is freed. */
+void bar_drop(struct chunk *chunk);
+void bar_set_policy(struct chunk *chunk, enum map_policy policy);
+
+struct bar_usage {
+	uint64_t mapped, budget;  /* bytes */
+	uint64_t maps, evictions; /* since the start */
+};
+struct bar_usage bar_usage(struct device *device);
+
+#endif

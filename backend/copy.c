@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "backend/copy.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "backend/bar_cache.h"
+#include "backend/stream.h"
+
+int copier_open(struct backend *backend, struct copier **copier)
+{
+	struct copier *made;
+	int rc = backend->ops->copier_new(backend, &made);
+
+	if (rc < 0)
+		return rc;
+	made->backend = backend;
+	made->bytes_bar = made->bytes_dma = 0;
+	made->enqueued = false;
+	*copier = made;
+	return 0;
+}
+
+void copier_close(struct copier *copier)
+{
+	if (copier)
+		copier->backend->ops->copier_free(copier);
+}
+
+int copier_pin(struct copier *copier, void *base, size_t bytes)
+{
+	return copier->backend->ops->pin(copier, base, bytes);
+}
+
+void copier_unpin(struct copier *copier, void *base)
+{
+	copier->backend->ops->unpin(copier, base);
+}
+
+int copier_wait(struct copier *copier)
+{
+	if (!copier->enqueued)
+		return 0;
+	copier->enqueued = false;
+	return copier->backend->ops->wait(copier);
+}
+
+static bool has_failed(const struct span *span)
+{
+	return atomic_load_explicit(&span->chunk->device->failed, memory_order_relaxed);
+}
+
+static void assert_inside(const struct span *span, uint64_t offset, uint64_t bytes)
+{
+	assert(offset <= span->bytes && bytes <= span->bytes - offset);
+	assert(span->offset <= span->chunk->bytes &&
+	       span->bytes <= span->chunk->bytes - span->offset);
+	(void)span;
+	(void)offset;
+	(void)bytes;
+}
+
+/* An access by BAR, between begin and end. */
+struct access {
+	char *address; /* of the range, or NULL: use DMA */
+	struct chunk *chunk;
+	guard_token token;
+	int error; /* of the DMA that had to complete first */
+};
+
+/* DMA in flight and BAR accesses are not ordered against each other. So while some is in flight an
+ * automatic choice is DMA, which queues up behind it, and a forced one waits. */
+static struct access access_begin(struct copier *copier, const struct span *span, uint64_t offset,
+				  enum copy_path path, bool small)
+{
+	struct access access = {.chunk = span->chunk};
+	enum bar_want want = path == COPY_BAR ? BAR_WANT_FORCE : BAR_WANT_AUTO;
+
+	if (path == COPY_DMA || (path == COPY_AUTO && (!small || copier->enqueued)))
+		return access;
+	if (!copy_bar_possible(span->chunk->device))
+		return access;
+	access.error = copier_wait(copier);
+	if (access.error < 0)
+		return access;
+	access.address = bar_acquire(span->chunk, want, &access.token);
+	if (access.address)
+		access.address += span->offset + offset;
+	return access;
+}
+
+static void access_end(struct access *access)
+{
+	bar_release(access->chunk, access->token);
+}
+
+/* Fenced while the mapping is held, as it may go right after, and because DMA that this copier
+ * enqueues next must see the bytes. The GPU that owns the memory sees stores through its BAR in
+ * order; its peers do once a load through the same BAR has pushed them into memory. */
+static void access_end_store(struct copier *copier, struct access *access)
+{
+	stream_fence();
+	if (copier->backend->n_devices > 1)
+		(void)*(volatile char *)access->address;
+	access_end(access);
+}
+
+int copy_in(struct copier *copier, const struct span *to, uint64_t offset, const void *from,
+	    size_t bytes, enum copy_path path)
+{
+	struct device *device = to->chunk->device;
+
+	assert_inside(to, offset, bytes);
+	if (has_failed(to))
+		return -EIO;
+	if (!bytes)
+		return 0;
+
+	bool small = bytes <= copy_crossovers(device).write;
+	struct access access = access_begin(copier, to, offset, path, small);
+	if (access.error < 0)
+		return access.error;
+	if (access.address) {
+		stream_store(access.address, from, bytes);
+		access_end_store(copier, &access);
+		copier->bytes_bar += bytes;
+		return 0;
+	}
+	copier->enqueued = true;
+	copier->bytes_dma += bytes;
+	return copier->backend->ops->dma_in(copier, to->chunk, to->offset + offset, from, bytes);
+}
+
+int copy_out(struct copier *copier, void *to, const struct span *from, uint64_t offset,
+	     size_t bytes, enum copy_path path)
+{
+	struct device *device = from->chunk->device;
+
+	assert_inside(from, offset, bytes);
+	if (has_failed(from))
+		return -EIO;
+	if (!bytes)
+		return 0;
+
+	bool small = bytes <= copy_crossovers(device).read;
+	struct access access = access_begin(copier, from, offset, path, small);
+	if (access.error < 0)
+		return access.error;
+	if (access.address) {
+		stream_load(to, access.address, bytes);
+		access_end(&access);
+		copier->bytes_bar += bytes;
+		return 0;
+	}
+	copier->enqueued = true;
+	copier->bytes_dma += bytes;
+	return copier->backend->ops->dma_out(copier, to, from->chunk, from->offset + offset, bytes);
+}
+
+int copy_zero(struct copier *copier, const struct span *to, uint64_t offset, uint64_t bytes)
+{
+	assert_inside(to, offset, bytes);
+	if (has_failed(to))
+		return -EIO;
+	if (!bytes)
+		return 0;
+
+	bool small = bytes <= copy_crossovers(to->chunk->device).write;
+	struct access access = access_begin(copier, to, offset, COPY_AUTO, small);
+	if (access.error < 0)
+		return access.error;
+	if (access.address) {
+		stream_zero(access.address, bytes);
+		access_end_store(copier, &access);
+		copier->bytes_bar += bytes;
+		return 0;
+	}
+	copier->enqueued = true;
+	copier->bytes_dma += bytes;
+	return copier->backend->ops->dma_zero(copier, to->chunk, to->offset + offset, bytes);
+}
+
+static void assert_apart(const struct span *a, uint64_t a_offset, const struct span *b,
+			 uint64_t b_offset, uint64_t bytes)
+{
+	uint64_t at = a->offset + a_offset, bt = b->offset + b_offset;
+
+	assert(a->chunk != b->chunk || at >= bt + bytes || bt >= at + bytes);
+	(void)at;
+	(void)bt;
+	(void)bytes;
+}
+
+int copy_across(struct copier *copier, const struct span *to, uint64_t to_offset,
+		const struct span *from, uint64_t from_offset, uint64_t bytes)
+{
+	assert_inside(to, to_offset, bytes);
+	assert_inside(from, from_offset, bytes);
+	assert_apart(to, to_offset, from, from_offset, bytes);
+	if (has_failed(to) || has_failed(from))
+		return -EIO;
+	if (!bytes)
+		return 0;
+	copier->enqueued = true;
+	copier->bytes_dma += bytes;
+	return copier->backend->ops->dma_across(copier, to->chunk, to->offset + to_offset,
+						from->chunk, from->offset + from_offset, bytes);
+}
+
+bool copy_bar_possible(struct device *device)
+{
+	return bar_usage(device).budget > 0;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The crossovers: up to which size BAR is faster than DMA, per device. */
+#include "backend/copy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "backend/bar_cache.h"
+#include "common/log.h"
+
+/* The reference machine (H200, PCIe 5.0 x16): stores tie with DMA at 256 to 512 KiB, streaming
+ * loads at 4 to 6 KiB. */
+#define DEFAULT_WRITE (256ULL << 10)
+#define DEFAULT_READ  (4ULL << 10)
+
+#define SMALLEST   512ULL
+#define LARGEST	   (1ULL << 20)
+#define ROUNDS	   9 /* per size and path; their median counts */
+#define TIME_LIMIT 50000000ULL
+
+enum state { UNMEASURED, MEASURING, MEASURED };
+
+struct copy_crossover copy_crossovers(struct device *device)
+{
+	if (atomic_load_explicit(&device->crossover_state, memory_order_acquire) != MEASURED)
+		return (struct copy_crossover){.write = DEFAULT_WRITE, .read = DEFAULT_READ};
+	return (struct copy_crossover){
+	    .write = atomic_load_explicit(&device->crossover_write, memory_order_relaxed),
+	    .read = atomic_load_explicit(&device->crossover_read, memory_order_relaxed),
+	    .measured = true,
+	};
+}
+
+enum direction { WRITING, READING };
+
+struct measurement {
+	struct copier *copier;
+	struct span span;
+	void *buffer; /* LARGEST bytes, pinned */
+	uint64_t deadline;
+	int error;
+};
+
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static int copy_once(struct measurement *m, enum direction direction, enum copy_path path,
+		     uint64_t bytes)
+{
+	int rc = direction == WRITING ? copy_in(m->copier, &m->span, 0, m->buffer, bytes, path)
+				      : copy_out(m->copier, m->buffer, &m->span, 0, bytes, path);
+	int waited = copier_wait(m->copier);
+
+	return rc < 0 ? rc : waited;
+}
+
+/* The median of some rounds; fewer when time is up. */
+static uint64_t time_copy(struct measurement *m, enum direction direction, enum copy_path path,
+			  uint64_t bytes)
+{
+	uint64_t took[ROUNDS];
+	unsigned n = 0;
+
+	do {
+		uint64_t start = now();
+		int rc = copy_once(m, direction, path, bytes);
+
+		if (rc < 0)
+			m->error = rc;
+		took[n++] = now() - start;
+	} while (n < ROUNDS && !m->error && now() < m->deadline);
+	qsort(took, n, sizeof(took[0]), compare);
+	return took[n / 2];
+}
+
+/* The largest size up to which BAR is not the slower one; 0 when it always is. */
+static uint64_t find_crossover(struct measurement *m, enum direction direction)
+{
+	uint64_t best = 0;
+
+	copy_once(m, direction, COPY_DMA, SMALLEST); /* registrations and contexts are made */
+	copy_once(m, direction, COPY_BAR, SMALLEST);
+	for (uint64_t bytes = SMALLEST; bytes <= LARGEST; bytes *= 2) {
+		uint64_t bar = time_copy(m, direction, COPY_BAR, bytes);
+		uint64_t dma = time_copy(m, direction, COPY_DMA, bytes);
+
+		if (m->error || bar > dma || now() >= m->deadline)
+			break;
+		best = bytes;
+	}
+	return best;
+}
+
+static bool can_map(struct chunk *chunk)
+{
+	guard_token token;
+
+	if (!bar_acquire(chunk, BAR_WANT_FORCE, &token))
+		return false;
+	bar_release(chunk, token);
+	return true;
+}
+
+static int measure_both(struct measurement *m, struct device *device)
+{
+	uint64_t write = 0, read = 0;
+
+	if (can_map(m->span.chunk)) {
+		/* Half of the time each, so that slow loads do not take it all. */
+		m->deadline = now() + TIME_LIMIT / 2;
+		write = find_crossover(m, WRITING);
+		m->deadline = now() + TIME_LIMIT / 2;
+		read = find_crossover(m, READING);
+	}
+	if (m->error)
+		return m->error;
+	atomic_store(&device->crossover_write, write);
+	atomic_store(&device->crossover_read, read);
+	return 0;
+}
+
+static int measure_pinned(struct measurement *m, struct device *device)
+{
+	int rc = copier_pin(m->copier, m->buffer, LARGEST);
+
+	if (rc < 0)
+		return rc;
+	rc = measure_both(m, device);
+	copier_unpin(m->copier, m->buffer);
+	return rc;
+}
+
+static int measure(struct copier *copier, struct device *device)
+{
+	struct measurement m = {.copier = copier};
+	struct chunk *chunk;
+	int rc = chunk_new(device, CHUNK_ALIGN, &chunk);
+
+	if (rc < 0)
+		return rc;
+	m.span = (struct span){.chunk = chunk, .offset = 0, .bytes = CHUNK_ALIGN};
+	m.buffer = aligned_alloc(4096, LARGEST);
+	rc = m.buffer ? measure_pinned(&m, device) : -ENOMEM;
+	free(m.buffer);
+	chunk_free(chunk);
+	return rc;
+}
+
+int copy_measure(struct copier *copier, struct device *device)
+{
+	int unmeasured = UNMEASURED;
+
+	if (!atomic_compare_exchange_strong(&device->crossover_state, &unmeasured, MEASURING))
+		return 0;
+
+	uint64_t bytes_bar = copier->bytes_bar, bytes_dma = copier->bytes_dma;
+	int rc = measure(copier, device);
+	copier->bytes_bar = bytes_bar; /* the statistics count what users moved */
+	copier->bytes_dma = bytes_dma;
+	atomic_store_explicit(&device->crossover_state, rc < 0 ? UNMEASURED : MEASURED,
+			      memory_order_release);
+	if (rc < 0)
+		return rc;
+	struct copy_crossover found = copy_crossovers(device);
+	log_debug("gpu%u: BAR at or below %llu bytes for writes, %llu for reads", device->index,
+		  (unsigned long long)found.write, (unsigned long long)found.read);
+	return 0;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Which way to BAR mappings a device takes: decided when the first mapping is wanted, because
+ * testing one needs a CUDA context, and Vulkan's device takes up to a second. */
+#include "backend/cuda/bar.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "backend/cuda/provider.h"
+#include "common/defer.h"
+
+/* Best first. */
+static const struct {
+	enum bar_provider provider;
+	const struct bar_way *way;
+} ways[] = {
+    {BAR_DMABUF, &cuda_bar_dmabuf},
+    {BAR_GDRCOPY, &cuda_bar_gdrcopy},
+    {BAR_VULKAN, &cuda_bar_vulkan},
+};
+#define WAYS (sizeof(ways) / sizeof(ways[0]))
+
+void cuda_bar_init(struct cuda_device *device)
+{
+	struct bar_state *bar = &device->bar;
+
+	pthread_mutex_init(&bar->lock, NULL);
+	if (device->cuda->bar == BAR_OFF || device->cuda->bar == BAR_DIRECT) {
+		snprintf(bar->reason, sizeof(bar->reason), "none: %s",
+			 device->cuda->bar == BAR_OFF ? "turned off (bar=off)"
+						      : "a GPU has no direct mapping (bar=direct)");
+		atomic_store(&bar->probed, true);
+	}
+}
+
+void cuda_bar_close(struct cuda_device *device)
+{
+	const struct bar_way *way = atomic_load(&device->bar.way);
+
+	if (way)
+		way->close(device->bar.state);
+	pthread_mutex_destroy(&device->bar.lock);
+}
+
+/* 0 when the way works here; else why says what is wrong with it. */
+static int try_way(struct cuda_device *device, const struct bar_way *way, char *why)
+{
+	void *state;
+
+	device->bar.device = (struct bar_device){
+	    .cu = &device->cuda->cu,
+	    .handle = device->handle,
+	    .uuid = device->uuid,
+	    .force_pcie = device->cuda->force_pcie,
+	    .coherent = device->coherent,
+	};
+	int rc = way->open(&device->bar.device, &state, why);
+	if (rc < 0)
+		return rc;
+	rc = cuda_bar_test(device, way, state, why);
+	if (rc < 0) {
+		way->close(state);
+		return rc;
+	}
+	device->bar.state = state;
+	atomic_store_explicit(&device->bar.way, way, memory_order_release);
+	log_info("gpu%u: BAR mappings through %s", device->base.index, way->name);
+	return 0;
+}
+
+/* Under bar.lock. -ENOMEM and -ENOSPC: there was no room for the test, which says nothing about the
+ * ways; the next mapping that is wanted tries again. */
+static int probe(struct cuda_device *device)
+{
+	struct bar_state *bar = &device->bar;
+	enum bar_provider wanted = device->cuda->bar;
+	char why[BAR_REASON_MAX] = "";
+
+	for (unsigned i = 0; i < WAYS; i++) {
+		if (wanted != BAR_AUTO && wanted != ways[i].provider)
+			continue;
+		int rc = try_way(device, ways[i].way, why);
+		if (atomic_load(&device->base.failed))
+			return -EIO;
+		if (rc == -ENOMEM || rc == -ENOSPC)
+			return rc;
+		if (rc == 0)
+			break;
+		log_write(wanted == BAR_AUTO ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
+			  "gpu%u: no BAR mappings through %s: %s", device->base.index,
+			  ways[i].way->name, why);
+	}
+	if (!atomic_load(&bar->way))
+		snprintf(bar->reason, sizeof(bar->reason), "none: %.150s",
+			 wanted == BAR_AUTO ? "neither dma-buf, gdrcopy nor Vulkan works here"
+					    : why);
+	atomic_store_explicit(&bar->probed, true, memory_order_release);
+	return 0;
+}
+
+static int ensure_probed(struct cuda_device *device)
+{
+	if (atomic_load_explicit(&device->bar.probed, memory_order_acquire))
+		return 0;
+	LOCKED(&device->bar.lock);
+	return atomic_load(&device->bar.probed) ? 0 : probe(device);
+}
+
+struct chunk_source {
+	struct bar_source base; /* first */
+	struct chunk *chunk;
+};
+
+static int export_chunk(const struct bar_source *source, int *fd)
+{
+	return cuda_chunk_export(((const struct chunk_source *)source)->chunk, fd);
+}
+
+int cuda_bar_map_way(const struct bar_way *way, void *state, struct cuda_chunk *chunk,
+		     void **address, char *why)
+{
+	struct chunk_source source = {
+	    .base = {.address = chunk->address, .bytes = chunk->base.bytes, .export = export_chunk},
+	    .chunk = &chunk->base,
+	};
+
+	return way->map(state, &source.base, NULL, address, &chunk->mapping, why);
+}
+
+int cuda_bar_map(struct chunk *base, void **address)
+{
+	struct cuda_chunk *chunk = cuda_chunk(base);
+	struct cuda_device *device = cuda_device(base->device);
+
+	int rc = ensure_probed(device);
+	if (rc < 0)
+		return rc;
+	const struct bar_way *way = atomic_load_explicit(&device->bar.way, memory_order_acquire);
+	if (!way)
+		return -ENOTSUP;
+	rc = cuda_context_use(device);
+	if (rc < 0)
+		return rc;
+	char why[BAR_REASON_MAX] = "";
+	rc = cuda_bar_map_way(way, device->bar.state, chunk, address, why);
+	if (rc == -ENOTSUP)
+		rc = -EINVAL; /* this chunk only: the device's others are mapped this way */
+	if (rc < 0 && rc != -ENOSPC && rc != -ENOMEM)
+		log_warn("gpu%u: %s does not map a chunk of %llu MiB: %s", base->device->index,
+			 way->name, (unsigned long long)base->bytes >> 20, why);
+	return rc;
+}
+
+void cuda_bar_unmap(struct chunk *base, void *address)
+{
+	struct cuda_chunk *chunk = cuda_chunk(base);
+	struct bar_state *bar = &cuda_device(base->device)->bar;
+
+	atomic_load(&bar->way)->unmap(bar->state, address, base->bytes, chunk->mapping);
+	chunk->mapping = NULL;
+}
+
+uint32_t cuda_bar_cost(struct device *base)
+{
+	struct cuda_device *device = cuda_device(base);
+	const struct bar_way *way = atomic_load_explicit(&device->bar.way, memory_order_acquire);
+
+	if (way)
+		return way->cost;
+	/* Before the test nobody knows: the dearest way is the safe guess. */
+	return cuda_bar_vulkan.cost;
+}
+
+const char *cuda_bar_name(struct device *base)
+{
+	struct cuda_device *device = cuda_device(base);
+	struct bar_state *bar = &device->bar;
+
+	if (atomic_load_explicit(&bar->probed, memory_order_acquire)) {
+		const struct bar_way *way = atomic_load(&bar->way);
+		return way ? way->name : bar->reason;
+	}
+	switch (device->cuda->bar) {
+	case BAR_DMABUF:
+		return "dmabuf (not probed yet)";
+	case BAR_GDRCOPY:
+		return "gdrcopy (not probed yet)";
+	case BAR_VULKAN:
+		return "vulkan (not probed yet)";
+	default:
+		return "auto (not probed yet)";
+	}
+}

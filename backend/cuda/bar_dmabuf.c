@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A BAR mapping as the mmap of a dma-buf. The buffer itself is exported by every driver since 11.7;
+ * mapping it works from CUDA 13.3 on (before, mmap gives errno 524). */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backend/cuda/bar_way.h"
+#include "backend/cuda/driver.h"
+#include "common/defer.h"
+
+/* Estimated: the export and the page tables of the mapping, half of what Vulkan takes. */
+#define COST_NS_PER_MIB 5000
+
+static int dmabuf_open(const struct bar_device *device, void **state, char *why)
+{
+	const struct cuda_driver *cu = device->cu;
+	int supported = 0;
+
+	if (!cu->cuMemGetHandleForAddressRange ||
+	    cu->cuDeviceGetAttribute(&supported, GM_CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+				     device->handle) != GM_CUDA_SUCCESS ||
+	    !supported) {
+		snprintf(why, BAR_REASON_MAX, "the driver does not export dma-bufs");
+		return -ENOTSUP;
+	}
+	*state = (void *)device;
+	return 0;
+}
+
+static void dmabuf_close(void *state)
+{
+	(void)state;
+}
+
+static gm_CUresult export(const struct bar_device *device, const struct bar_source *source, int *fd)
+{
+	const struct cuda_driver *cu = device->cu;
+	gm_CUresult result = GM_CUDA_ERROR_NOT_SUPPORTED;
+
+	if (device->force_pcie)
+		result = cu->cuMemGetHandleForAddressRange(
+		    fd, source->address, source->bytes, GM_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+		    GM_CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
+	/* Drivers refuse the flag where there is nothing but PCIe to map over. */
+	if (result != GM_CUDA_SUCCESS && !(device->force_pcie && device->coherent))
+		result = cu->cuMemGetHandleForAddressRange(
+		    fd, source->address, source->bytes, GM_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	return result;
+}
+
+/* First anywhere: a mapping with MAP_FIXED that fails may have unmapped what was there. */
+static void *map_fd(int fd, uint64_t bytes, void *at)
+{
+	void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (!at || mapped == MAP_FAILED)
+		return mapped;
+	void *moved = mremap(mapped, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at);
+	if (moved != MAP_FAILED)
+		return moved;
+	munmap(mapped, bytes);
+	return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+}
+
+static int dmabuf_map(void *state, const struct bar_source *source, void *at, void **address,
+		      void **mapping, char *why)
+{
+	const struct bar_device *device = state;
+	AUTO_CLOSE int fd = -1;
+
+	int exported;
+	gm_CUresult result = export(device, source, &exported);
+	if (result != GM_CUDA_SUCCESS) {
+		char name[DRIVER_ERROR_NAME_MAX];
+		snprintf(why, BAR_REASON_MAX, "dma-buf export: %s",
+			 driver_error_name(device->cu, result, name));
+		return driver_error(result).error;
+	}
+	fd = exported;
+	void *mapped = map_fd(fd, source->bytes, at);
+	if (mapped == MAP_FAILED) {
+		int error = errno;
+		/* 524 is the kernel's ENOTSUPP, which has no name here. */
+		snprintf(why, BAR_REASON_MAX, "mmap of a dma-buf: errno %d%s", error,
+			 error == 524 ? " (the driver is older than CUDA 13.3)" : "");
+		return error == ENOMEM || error == ENOSPC ? -error : -ENOTSUP;
+	}
+	*address = mapped;
+	*mapping = state; /* any value but NULL: the address says all */
+	return 0;
+}
+
+static void dmabuf_unmap(void *state, void *address, uint64_t bytes, void *mapping)
+{
+	(void)state;
+	(void)mapping;
+	munmap(address, bytes);
+}
+
+const struct bar_way cuda_bar_dmabuf = {
+    .name = "dmabuf",
+    .needs = BAR_NEEDS_CUDA,
+    .cost = COST_NS_PER_MIB,
+    .open = dmabuf_open,
+    .close = dmabuf_close,
+    .map = dmabuf_map,
+    .unmap = dmabuf_unmap,
+};

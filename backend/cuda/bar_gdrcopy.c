@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A BAR mapping by GDRCopy: libgdrapi.so.2 and, below version 2.6, its kernel module gdrdrv. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/bar_way.h"
+#include "backend/cuda/driver.h"
+#include "common/defer.h"
+
+/* Estimated: pinning takes as long as importing into Vulkan, both walk the pages in the driver. */
+#define COST_NS_PER_MIB 10000
+
+#define GDR_FIELD(need, field, symbol, type, arguments) type(*field) arguments;
+struct gdr_library {
+	void *library;
+	GDR_FUNCTIONS(GDR_FIELD)
+};
+
+#define GDR_ROW(need, field, symbol, type, arguments)                                              \
+	{#symbol, offsetof(struct gdr_library, field), need},
+static const struct driver_symbol symbols[] = {GDR_FUNCTIONS(GDR_ROW)};
+
+struct gdr_state {
+	struct gdr_library api;
+	gm_gdr_t gdr;
+	const struct bar_device *device;
+	pthread_mutex_t lock; /* held in every call: the library is not thread-safe */
+};
+
+/* One mapped chunk. */
+struct gdr_mapping {
+	gm_gdr_mh_t handle;
+	void *base; /* what gdr_map gave, which may begin before the chunk */
+	size_t bytes;
+};
+
+static int gdrcopy_open(const struct bar_device *device, void **state, char *why)
+{
+	AUTO_FREE struct gdr_state *made = calloc(1, sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	int rc = driver_load("libgdrapi.so.2", symbols, sizeof(symbols) / sizeof(symbols[0]),
+			     &made->api, why, BAR_REASON_MAX, &made->api.library);
+	if (rc < 0)
+		return rc;
+	made->gdr = made->api.gdr_open();
+	if (!made->gdr) {
+		snprintf(why, BAR_REASON_MAX, "gdr_open fails: is the module gdrdrv loaded?");
+		return -ENODEV;
+	}
+	made->device = device;
+	pthread_mutex_init(&made->lock, NULL);
+	*state = made;
+	made = NULL;
+	return 0;
+}
+
+static void gdrcopy_close(void *arg)
+{
+	struct gdr_state *state = arg;
+
+	state->api.gdr_close(state->gdr);
+	pthread_mutex_destroy(&state->lock);
+	free(state);
+}
+
+static int pin(struct gdr_state *state, const struct bar_source *source, gm_gdr_mh_t *handle)
+{
+	const struct gdr_library *api = &state->api;
+	bool force = state->device->force_pcie;
+	int error = ENOTSUP;
+
+	if (force && api->gdr_pin_buffer_v2)
+		error = api->gdr_pin_buffer_v2(state->gdr, source->address, source->bytes,
+					       GM_GDR_PIN_FLAG_FORCE_PCIE, handle);
+	/* Refused where there is nothing but PCIe to map over. */
+	if (error && !(force && state->device->coherent))
+		error =
+		    api->gdr_pin_buffer(state->gdr, source->address, source->bytes, 0, 0, handle);
+	return error;
+}
+
+/* Under the lock: 0, or a positive errno and in *what the call that gave it. */
+static int pin_and_map(struct gdr_state *state, const struct bar_source *source,
+		       struct gdr_mapping *mapping, void **address, const char **what)
+{
+	const struct gdr_library *api = &state->api;
+
+	*what = "gdr_pin_buffer";
+	int error = pin(state, source, &mapping->handle);
+	if (error)
+		return error;
+	*what = "gdr_map";
+	error = api->gdr_map(state->gdr, mapping->handle, &mapping->base, mapping->bytes);
+	if (error)
+		goto unpin;
+	*what = "gdr_get_info";
+	gm_gdr_info_v2_t info;
+	error = api->gdr_get_info(state->gdr, mapping->handle, &info);
+	if (error)
+		goto unmap;
+	*address = (char *)mapping->base + (source->address - info.va);
+	return 0;
+unmap:
+	api->gdr_unmap(state->gdr, mapping->handle, mapping->base, mapping->bytes);
+unpin:
+	api->gdr_unpin_buffer(state->gdr, mapping->handle);
+	return error;
+}
+
+static int gdrcopy_map(void *arg, const struct bar_source *source, void *at, void **address,
+		       void **mapping, char *why)
+{
+	(void)at; /* the library chooses */
+	struct gdr_state *state = arg;
+	AUTO_FREE struct gdr_mapping *made = calloc(1, sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	made->bytes = source->bytes;
+	const char *what;
+	LOCKED(&state->lock);
+	int error = pin_and_map(state, source, made, address, &what);
+	if (error) {
+		snprintf(why, BAR_REASON_MAX, "%s: %s", what, strerror(error));
+		return error == ENOMEM ? -ENOSPC : -error;
+	}
+	*mapping = made;
+	made = NULL;
+	return 0;
+}
+
+static void gdrcopy_unmap(void *arg, void *address, uint64_t bytes, void *mapping)
+{
+	struct gdr_state *state = arg;
+	struct gdr_mapping *made = mapping;
+
+	(void)address;
+	(void)bytes;
+	LOCKED(&state->lock);
+	state->api.gdr_unmap(state->gdr, made->handle, made->base, made->bytes);
+	state->api.gdr_unpin_buffer(state->gdr, made->handle);
+	free(made);
+}
+
+const struct bar_way cuda_bar_gdrcopy = {
+    .name = "gdrcopy",
+    .needs = BAR_NEEDS_CUDA,
+    .cost = COST_NS_PER_MIB,
+    .open = gdrcopy_open,
+    .close = gdrcopy_close,
+    .map = gdrcopy_map,
+    .unmap = gdrcopy_unmap,
+};

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Whether a mapping shows the chunk's own bytes: patterns go in through one side and must come out
+ * of the other, twice in either direction, so that a mapping of other memory, of another part of
+ * the chunk, and one that caches are all found out. */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/provider.h"
+#include "backend/stream.h"
+
+#define TEST_BYTES  CHUNK_ALIGN
+#define BLOCK_BYTES 4096
+
+/* The ends, a page of the GPU's (64 KiB) crossed in the middle, and unaligned beginnings. */
+static const uint64_t blocks[] = {0, 65536 - 100, TEST_BYTES / 2 - 2048, TEST_BYTES - 65536 + 13,
+				  TEST_BYTES - BLOCK_BYTES};
+#define BLOCKS (sizeof(blocks) / sizeof(blocks[0]))
+
+struct test {
+	struct copier *copier;
+	struct chunk *chunk;
+	char *mapping;
+};
+
+static void fill(uint8_t block[BLOCK_BYTES], uint64_t offset, unsigned round)
+{
+	for (uint64_t i = 0; i < BLOCK_BYTES; i++)
+		block[i] =
+		    (uint8_t)(((offset + i) * 0x9e3779b97f4a7c15ULL + round * 0x5bd1e995ULL) >> 56);
+}
+
+static int dma_write(struct test *test, uint64_t offset, const void *block)
+{
+	int rc = cuda_dma_in(test->copier, test->chunk, offset, block, BLOCK_BYTES);
+	int waited = cuda_wait(test->copier);
+	return rc < 0 ? rc : waited;
+}
+
+static int dma_read(struct test *test, uint64_t offset, void *block)
+{
+	int rc = cuda_dma_out(test->copier, block, test->chunk, offset, BLOCK_BYTES);
+	int waited = cuda_wait(test->copier);
+	return rc < 0 ? rc : waited;
+}
+
+static int compare(const uint8_t *wanted, const uint8_t *seen, uint64_t offset,
+		   const char *direction, char *why)
+{
+	if (memcmp(wanted, seen, BLOCK_BYTES) == 0)
+		return 0;
+	snprintf(why, BAR_REASON_MAX, "self-test: bytes %s at offset %llu are not those written",
+		 direction, (unsigned long long)offset);
+	return -EILSEQ;
+}
+
+static int round_of_test(struct test *test, unsigned round, char *why)
+{
+	uint8_t wanted[BLOCK_BYTES], seen[BLOCK_BYTES];
+	int rc = 0;
+
+	for (unsigned i = 0; i < BLOCKS && rc == 0; i++) {
+		fill(wanted, blocks[i], 2 * round);
+		rc = dma_write(test, blocks[i], wanted);
+		if (rc < 0)
+			break;
+		stream_load(seen, test->mapping + blocks[i], BLOCK_BYTES);
+		rc = compare(wanted, seen, blocks[i], "read through the mapping", why);
+	}
+	for (unsigned i = 0; i < BLOCKS && rc == 0; i++) {
+		fill(wanted, blocks[i], 2 * round + 1);
+		stream_store(test->mapping + blocks[i], wanted, BLOCK_BYTES);
+		stream_fence();
+		rc = dma_read(test, blocks[i], seen);
+		if (rc == 0)
+			rc = compare(wanted, seen, blocks[i], "written through the mapping", why);
+	}
+	return rc;
+}
+
+static int test_mapped(struct cuda_device *device, const struct bar_way *way, void *state,
+		       struct test *test, char *why)
+{
+	struct cuda_chunk *chunk = cuda_chunk(test->chunk);
+	void *address;
+
+	int rc = cuda_context_use(device);
+	if (rc < 0)
+		return rc;
+	rc = cuda_bar_map_way(way, state, chunk, &address, why);
+	if (rc < 0) /* be it for want of room: what has none for 2 MiB has none for any chunk */
+		return -ENOTSUP;
+	test->mapping = address;
+	for (unsigned round = 0; round < 2 && rc == 0; round++)
+		rc = round_of_test(test, round, why);
+	way->unmap(state, address, chunk->base.bytes, chunk->mapping);
+	chunk->mapping = NULL;
+	return rc;
+}
+
+int cuda_bar_test(struct cuda_device *device, const struct bar_way *way, void *state, char *why)
+{
+	struct test test;
+
+	int rc = cuda_chunk_new(&device->base, TEST_BYTES, &test.chunk);
+	if (rc < 0)
+		return rc;
+	rc = cuda_copier_new(&device->cuda->base, &test.copier);
+	if (rc == 0) {
+		rc = test_mapped(device, way, state, &test, why);
+		cuda_copier_free(test.copier);
+	}
+	cuda_chunk_free(test.chunk);
+	return rc;
+}

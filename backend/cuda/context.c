@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stdio.h>
+
+#include "backend/cuda/provider.h"
+#include "common/defer.h"
+
+int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call)
+{
+	if (result == GM_CUDA_SUCCESS)
+		return 0;
+	struct driver_error error = driver_error(result);
+	if (error.error == -ENOSPC)
+		return error.error;
+	char name[DRIVER_ERROR_NAME_MAX];
+	driver_error_name(&device->cuda->cu, result, name);
+	if (error.fatal) {
+		char what[160];
+		snprintf(what, sizeof(what), "%s: %s", call, name);
+		device_fail(&device->base, what);
+	} else if (!atomic_load(&device->base.failed)) {
+		log_error("gpu%u: %s: %s", device->base.index, call, name);
+	}
+	return error.error;
+}
+
+/* Under device->lock. Blocking synchronisation: the default spins in cuStreamSynchronize, and a
+ * daemon that waits for a long copy would burn a core per worker. Short waits are polled in
+ * dma.c before they get there. */
+static int context_retain(struct cuda_device *device)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+
+	cu->cuCtxSetCurrent(NULL); /* that of a failed device would fail these calls */
+	gm_CUcontext context;
+	gm_CUresult result =
+	    cu->cuDevicePrimaryCtxSetFlags(device->handle, GM_CU_CTX_SCHED_BLOCKING_SYNC);
+	if (result != GM_CUDA_SUCCESS)
+		log_debug("gpu%u: the context spins while it waits (flags refused: %d)",
+			  device->base.index, (int)result);
+	int rc = cuda_result(device, cu->cuDevicePrimaryCtxRetain(&context, device->handle),
+			     "cuDevicePrimaryCtxRetain");
+	if (rc < 0)
+		return rc;
+	atomic_store_explicit(&device->context, context, memory_order_release);
+	return 0;
+}
+
+int cuda_context_use(struct cuda_device *device)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+	gm_CUcontext context = atomic_load_explicit(&device->context, memory_order_acquire);
+	if (!context) {
+		LOCKED(&device->lock);
+		context = atomic_load(&device->context);
+		int rc = context ? 0 : context_retain(device);
+		if (rc < 0)
+			return rc;
+		context = atomic_load(&device->context);
+	}
+	gm_CUresult result = cu->cuCtxSetCurrent(context);
+	if (result != GM_CUDA_SUCCESS) {
+		/* Any call may give the error of the context that was current before. */
+		cu->cuCtxSetCurrent(NULL);
+		result = cu->cuCtxSetCurrent(context);
+	}
+	return cuda_result(device, result, "cuCtxSetCurrent");
+}
+
+void cuda_context_any(struct cuda *cuda)
+{
+	for (unsigned i = 0; i < cuda->base.n_devices; i++) {
+		gm_CUcontext context = atomic_load(&cuda_device(cuda->base.devices[i])->context);
+		if (context && cuda->cu.cuCtxSetCurrent(context) == GM_CUDA_SUCCESS)
+			return;
+	}
+}
+
+void cuda_context_close(struct cuda_device *device)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+
+	if (!atomic_load(&device->context))
+		return;
+	atomic_store(&device->context, NULL);
+	cu->cuCtxSetCurrent(NULL);
+	cu->cuDevicePrimaryCtxRelease(device->handle);
+}
+
+int cuda_memory(struct device *base, struct device_memory *memory)
+{
+	struct cuda_device *device = cuda_device(base);
+	uint64_t free_bytes;
+
+	if (nvml_free_memory(device, &free_bytes) < 0) {
+		size_t in_driver, total;
+		int rc = cuda_context_use(device);
+		if (rc < 0)
+			return rc;
+		rc = cuda_result(device, device->cuda->cu.cuMemGetInfo(&in_driver, &total),
+				 "cuMemGetInfo");
+		if (rc < 0)
+			return rc;
+		free_bytes = in_driver;
+	}
+	/* NVML's total counts what the driver keeps for itself; nobody can have that. */
+	memory->total = base->total;
+	memory->free = free_bytes < base->total ? free_bytes : base->total;
+	return 0;
+}

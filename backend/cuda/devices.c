@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Which GPUs there are, and which of them gpus=LIST selects. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/provider.h"
+#include "common/defer.h"
+
+/* How much may be mapped where NVML does not tell: half of the 256 MiB that cards without
+ * resizable BAR have. */
+#define BAR_BYTES_UNKNOWN (128ULL << 20)
+
+static int attribute(struct cuda_device *device, gm_CUdevice_attribute name)
+{
+	int value = 0;
+	if (device->cuda->cu.cuDeviceGetAttribute(&value, name, device->handle) != GM_CUDA_SUCCESS)
+		return 0;
+	return value;
+}
+
+static void describe_uuid(struct cuda_device *device, const char *kind)
+{
+	char *text = device->base.uuid;
+	size_t room = sizeof(device->base.uuid);
+	int at = snprintf(text, room, "%s-", kind);
+
+	for (unsigned i = 0; i < sizeof(device->uuid.bytes); i++)
+		at += snprintf(text + at, room - (size_t)at, "%s%02x",
+			       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+			       (unsigned char)device->uuid.bytes[i]);
+}
+
+static void describe_pci(struct cuda_device *device)
+{
+	char *pci = device->base.pci;
+
+	if (device->cuda->cu.cuDeviceGetPCIBusId(pci, sizeof(device->base.pci), device->handle) !=
+	    GM_CUDA_SUCCESS)
+		pci[0] = '\0';
+	for (; *pci; pci++)
+		*pci = (char)tolower((unsigned char)*pci);
+}
+
+/* A slice of a GPU (MIG) has a UUID of its own kind. */
+static void find_in_nvml(struct cuda_device *device)
+{
+	describe_uuid(device, "MIG");
+	device->nvml = nvml_device(device->cuda, device->base.uuid);
+	if (device->nvml)
+		return;
+	describe_uuid(device, "GPU");
+	device->nvml = nvml_device(device->cuda, device->base.uuid);
+}
+
+static int describe(struct cuda_device *device)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+
+	size_t total;
+	gm_CUresult result =
+	    cu->cuDeviceGetName(device->base.name, sizeof(device->base.name), device->handle);
+	if (result == GM_CUDA_SUCCESS)
+		result = cu->cuDeviceGetUuid(&device->uuid, device->handle);
+	if (result == GM_CUDA_SUCCESS)
+		result = cu->cuDeviceTotalMem(&total, device->handle);
+	if (result != GM_CUDA_SUCCESS)
+		return cuda_result(device, result, "describing it");
+	device->base.total = total;
+	describe_pci(device);
+	find_in_nvml(device);
+	device->rdma =
+	    attribute(device, GM_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+	device->coherent =
+	    attribute(device, GM_CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES);
+	return 0;
+}
+
+static bool has_vmm(struct cuda_device *device)
+{
+	gm_CUmemAllocationProp prop = {
+	    .type = GM_CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .requestedHandleTypes = GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle},
+	};
+	size_t granularity = 0;
+
+	return attribute(device, GM_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+	       attribute(device,
+			 GM_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) &&
+	       device->cuda->cu.cuMemGetAllocationGranularity(
+		   &granularity, &prop, GM_CU_MEM_ALLOC_GRANULARITY_MINIMUM) == GM_CUDA_SUCCESS &&
+	       granularity && CHUNK_ALIGN % granularity == 0;
+}
+
+static uint64_t bar_bytes(struct cuda_device *device)
+{
+	uint64_t bytes;
+
+	if (device->cuda->bar == BAR_OFF || device->cuda->bar == BAR_DIRECT)
+		return 0;
+	return nvml_bar_free(device, &bytes) == 0 ? bytes : BAR_BYTES_UNKNOWN;
+}
+
+/* The device at CUDA's ordinal, which is its index until nvidia-smi's is known. */
+static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device **device)
+{
+	AUTO_FREE struct cuda_device *made = calloc(1, sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	made->cuda = cuda;
+	made->base.backend = &cuda->base;
+	made->base.index = ordinal;
+	int rc =
+	    cuda_result(made, cuda->cu.cuDeviceGet(&made->handle, (int)ordinal), "cuDeviceGet");
+	if (rc == 0)
+		rc = describe(made);
+	if (rc < 0)
+		return rc;
+	made->base.bar_bytes = bar_bytes(made);
+	pthread_mutex_init(&made->lock, NULL);
+	cuda_bar_init(made);
+	*device = made;
+	made = NULL;
+	return 0;
+}
+
+void cuda_device_close(struct cuda_device *device)
+{
+	if (!device)
+		return;
+	cuda_bar_close(device);
+	cuda_range_close(device);
+	cuda_context_close(device);
+	pthread_mutex_destroy(&device->lock);
+	free(device);
+}
+
+/* Under CUDA_VISIBLE_DEVICES, CUDA counts only what it was left. All or none take nvidia-smi's
+ * numbers, so that two never have the same. */
+static void number_like_nvidia_smi(struct cuda *cuda, struct cuda_device **found, unsigned n)
+{
+	unsigned indices[BACKEND_DEVICES_MAX];
+	uint64_t seen = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (nvml_index(cuda, found[i]->nvml, &indices[i]) < 0 ||
+		    indices[i] >= BACKEND_DEVICES_MAX || seen & 1ULL << indices[i])
+			return;
+		seen |= 1ULL << indices[i];
+	}
+	for (unsigned i = 0; i < n; i++)
+		found[i]->base.index = indices[i];
+}
+
+static struct cuda_device **find_index(struct cuda_device **found, unsigned n, unsigned index)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (found[i] && found[i]->base.index == index)
+			return &found[i];
+	return NULL;
+}
+
+/* Moves the selected ones of found into the backend. */
+static int select_devices(struct cuda *cuda, const struct backend_config *config,
+			  struct cuda_device **found, unsigned n)
+{
+	unsigned indices[BACKEND_DEVICES_MAX], selected, available = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (found[i]->base.index >= available)
+			available = found[i]->base.index + 1;
+	int rc = backend_parse_gpus(config->gpus, available, indices, &selected);
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; i < selected; i++) {
+		struct cuda_device **device = find_index(found, n, indices[i]);
+		if (!device && config->gpus) {
+			log_error("gpus=%s: GPU %u is hidden from this process", config->gpus,
+				  indices[i]);
+			return -ENODEV;
+		}
+		if (!device)
+			continue;
+		if (!has_vmm(*device)) {
+			log_warn("gpu%u (%s) is left out: its driver has no virtual memory "
+				 "management",
+				 (*device)->base.index, (*device)->base.name);
+			continue;
+		}
+		(*device)->base.slot = cuda->base.n_devices;
+		cuda->base.devices[cuda->base.n_devices++] = &(*device)->base;
+		*device = NULL;
+	}
+	return 0;
+}
+
+static bool can_access(struct cuda *cuda, struct cuda_device *from, struct cuda_device *to)
+{
+	int can = 0;
+	return cuda->cu.cuDeviceCanAccessPeer(&can, from->handle, to->handle) == GM_CUDA_SUCCESS &&
+	       can;
+}
+
+static void find_peers(struct cuda *cuda)
+{
+	for (unsigned i = 0; i < cuda->base.n_devices; i++) {
+		for (unsigned j = 0; j < cuda->base.n_devices; j++) {
+			struct cuda_device *a = cuda_device(cuda->base.devices[i]);
+			struct cuda_device *b = cuda_device(cuda->base.devices[j]);
+			if (i != j)
+				a->peer[j] = can_access(cuda, a, b) && can_access(cuda, b, a);
+		}
+	}
+}
+
+int cuda_devices_open(struct cuda *cuda, const struct backend_config *config)
+{
+	struct cuda_device *found[BACKEND_DEVICES_MAX];
+	unsigned n = 0;
+	int count = 0;
+
+	if (cuda->cu.cuDeviceGetCount(&count) != GM_CUDA_SUCCESS || count < 0)
+		count = 0;
+	if (count > BACKEND_DEVICES_MAX)
+		count = BACKEND_DEVICES_MAX;
+	/* A GPU that cannot even be described has said so in the log; the others go on. */
+	for (unsigned i = 0; i < (unsigned)count; i++)
+		if (device_open(cuda, i, &found[n]) == 0)
+			n++;
+	number_like_nvidia_smi(cuda, found, n);
+	int rc = select_devices(cuda, config, found, n);
+	for (unsigned i = 0; i < n; i++)
+		cuda_device_close(found[i]);
+	if (rc == 0)
+		find_peers(cuda);
+	return rc;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Copies by the GPUs' copy engines. A copier has one stream per device, so that what it does on one
+ * device is in order by itself; a copy between devices is ordered with both. */
+#include "backend/cuda/dma.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* How long a wait polls before it blocks: most copies of up to 1 MiB are through by then, and
+ * being woken up costs about as much again. */
+#define POLL_NS 50000
+
+static int stream_create(struct dma_stream *stream, struct cuda_device *device)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+
+	/* Spinning in cuEventSynchronize is fine for the staging slots, whose copies are short. */
+	gm_CUevent *events[] = {&stream->event, &stream->staged[0], &stream->staged[1]};
+	_Static_assert(STAGE_SLOTS == 2, "an event per slot");
+	for (unsigned i = 0; i < 3; i++) {
+		if (*events[i])
+			continue;
+		int rc =
+		    dma_result(device, cu->cuEventCreate(events[i], GM_CU_EVENT_DISABLE_TIMING),
+			       "cuEventCreate");
+		if (rc < 0)
+			return rc;
+	}
+	int rc = dma_result(device, cu->cuStreamCreate(&stream->stream, GM_CU_STREAM_NON_BLOCKING),
+			    "cuStreamCreate");
+	return rc;
+}
+
+int dma_stream_use(struct cuda_copier *copier, struct cuda_device *device,
+		   struct dma_stream **stream)
+{
+	if (atomic_load_explicit(&device->base.failed, memory_order_relaxed))
+		return -EIO;
+	int rc = dma_context_use(device);
+	if (rc < 0)
+		return rc;
+	struct dma_stream *used = &copier->streams[device->base.slot];
+	if (!used->stream) {
+		used->device = device;
+		rc = stream_create(used, device);
+		if (rc < 0)
+			return rc;
+	}
+	*stream = used;
+	return 0;
+}
+
+static void stream_destroy(struct dma_stream *stream)
+{
+	if (!stream->device)
+		return;
+	const struct cuda_driver *cu = &stream->device->cuda->cu;
+	cuda_context_use(stream->device); /* a failed device's are destroyed all the same */
+	if (stream->stream)
+		cu->cuStreamDestroy(stream->stream);
+	if (stream->event)
+		cu->cuEventDestroy(stream->event);
+	for (unsigned i = 0; i < STAGE_SLOTS; i++)
+		if (stream->staged[i])
+			cu->cuEventDestroy(stream->staged[i]);
+}
+
+int dma_order(struct dma_stream *first, struct dma_stream *then)
+{
+	if (first == then || !first->busy)
+		return 0;
+	int rc = dma_context_use(first->device);
+	if (rc == 0)
+		rc = dma_result(first->device,
+				first->device->cuda->cu.cuEventRecord(first->event, first->stream),
+				"cuEventRecord");
+	if (rc == 0)
+		rc = dma_context_use(then->device);
+	if (rc == 0)
+		rc = dma_result(
+		    then->device,
+		    then->device->cuda->cu.cuStreamWaitEvent(then->stream, first->event, 0),
+		    "cuStreamWaitEvent");
+	if (rc == 0)
+		then->busy = true;
+	return rc;
+}
+
+int cuda_dma_in(struct copier *base, struct chunk *to, uint64_t offset, const void *from,
+		size_t bytes)
+{
+	struct cuda_copier *copier = cuda_copier(base);
+	struct cuda_device *device = cuda_device(to->device);
+	gm_CUdeviceptr address = cuda_chunk(to)->address + offset;
+
+	struct dma_stream *stream;
+	int rc = dma_stream_use(copier, device, &stream);
+	if (rc < 0)
+		return rc;
+	if (!dma_is_pinned(copier, device, from, bytes))
+		return dma_stage_in(copier, stream, address, from, bytes);
+	stream->busy = true;
+	return dma_result(device,
+			  device->cuda->cu.cuMemcpyHtoDAsync(address, from, bytes, stream->stream),
+			  "cuMemcpyHtoDAsync");
+}
+
+int cuda_dma_out(struct copier *base, void *to, struct chunk *from, uint64_t offset, size_t bytes)
+{
+	struct cuda_copier *copier = cuda_copier(base);
+	struct cuda_device *device = cuda_device(from->device);
+	gm_CUdeviceptr address = cuda_chunk(from)->address + offset;
+
+	struct dma_stream *stream;
+	int rc = dma_stream_use(copier, device, &stream);
+	if (rc < 0)
+		return rc;
+	if (!dma_is_pinned(copier, device, to, bytes))
+		return dma_stage_out(copier, stream, to, address, bytes);
+	stream->busy = true;
+	return dma_result(device,
+			  device->cuda->cu.cuMemcpyDtoHAsync(to, address, bytes, stream->stream),
+			  "cuMemcpyDtoHAsync");
+}
+
+int cuda_dma_zero(struct copier *base, struct chunk *to, uint64_t offset, uint64_t bytes)
+{
+	struct cuda_device *device = cuda_device(to->device);
+
+	struct dma_stream *stream;
+	int rc = dma_stream_use(cuda_copier(base), device, &stream);
+	if (rc < 0)
+		return rc;
+	stream->busy = true;
+	return dma_result(device,
+			  device->cuda->cu.cuMemsetD8Async(cuda_chunk(to)->address + offset, 0,
+							   bytes, stream->stream),
+			  "cuMemsetD8Async");
+}
+
+static int copy_direct(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdeviceptr from,
+		       uint64_t bytes)
+{
+	struct cuda_device *device = stream->device;
+
+	stream->busy = true;
+	return dma_result(device,
+			  device->cuda->cu.cuMemcpyDtoDAsync(to, from, bytes, stream->stream),
+			  "cuMemcpyDtoDAsync");
+}
+
+/* On the source's stream: the owner of memory sees stores made through its BAR in order, other
+ * devices need not (FACTS: writes ordering OWNER). */
+static int copy_to_peer(struct dma_stream *to_stream, gm_CUdeviceptr to,
+			struct dma_stream *from_stream, gm_CUdeviceptr from, uint64_t bytes)
+{
+	int rc = dma_order(to_stream, from_stream);
+	if (rc == 0)
+		rc = dma_context_use(from_stream->device);
+	if (rc == 0)
+		rc = copy_direct(from_stream, to, from, bytes);
+	if (rc == 0)
+		rc = dma_order(from_stream, to_stream);
+	return rc;
+}
+
+int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, struct chunk *from,
+		    uint64_t from_offset, uint64_t bytes)
+{
+	struct cuda_copier *copier = cuda_copier(base);
+	gm_CUdeviceptr to_address = cuda_chunk(to)->address + to_offset;
+	gm_CUdeviceptr from_address = cuda_chunk(from)->address + from_offset;
+
+	struct dma_stream *to_stream, *from_stream;
+	int rc = dma_stream_use(copier, cuda_device(to->device), &to_stream);
+	if (rc == 0)
+		rc = dma_stream_use(copier, cuda_device(from->device), &from_stream);
+	if (rc < 0)
+		return rc;
+	if (to_stream == from_stream)
+		return copy_direct(to_stream, to_address, from_address, bytes);
+	/* The driver's fast path wants access both ways. */
+	if (cuda_chunk(to)->peers && cuda_chunk(from)->peers &&
+	    cuda_device(to->device)->peer[from->device->slot])
+		return copy_to_peer(to_stream, to_address, from_stream, from_address, bytes);
+	return dma_stage_across(copier, to_stream, to_address, from_stream, from_address, bytes);
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static int stream_wait(struct dma_stream *stream)
+{
+	const struct cuda_driver *cu = &stream->device->cuda->cu;
+
+	int rc = dma_context_use(stream->device);
+	if (rc < 0)
+		return rc;
+	int64_t until = now_ns() + POLL_NS;
+	gm_CUresult result;
+	do
+		result = cu->cuStreamQuery(stream->stream);
+	while (result == GM_CUDA_ERROR_NOT_READY && now_ns() < until);
+	if (result == GM_CUDA_ERROR_NOT_READY)
+		result = cu->cuStreamSynchronize(stream->stream);
+	return dma_result(stream->device, result, "waiting for copies");
+}
+
+int cuda_wait(struct copier *base)
+{
+	struct cuda_copier *copier = cuda_copier(base);
+	int error = copier->error;
+
+	for (unsigned i = 0; i < base->backend->n_devices; i++) {
+		struct dma_stream *stream = &copier->streams[i];
+		if (!stream->busy)
+			continue;
+		int rc = stream_wait(stream);
+		if (error == 0)
+			error = rc;
+		stream->busy = false;
+	}
+	for (unsigned i = 0; i < STAGE_SLOTS; i++)
+		copier->slots[i].user = NULL; /* all streams are through, or failed */
+	copier->error = 0;
+	return error;
+}
+
+int cuda_copier_new(struct backend *backend, struct copier **copier)
+{
+	struct cuda_copier *made = calloc(1, sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	made->base.backend = backend;
+	*copier = &made->base;
+	return 0;
+}
+
+void cuda_copier_free(struct copier *base)
+{
+	struct cuda_copier *copier = cuda_copier(base);
+
+	cuda_wait(base);
+	dma_stage_close(copier);
+	dma_unpin_all(copier);
+	for (unsigned i = 0; i < base->backend->n_devices; i++)
+		stream_destroy(&copier->streams[i]);
+	free(copier);
+}

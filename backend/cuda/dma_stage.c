@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Staging through two pinned slots. The driver is never handed memory that is not pinned: it would
+ * copy it at a sixth of the rate and block while doing so. */
+#include <errno.h>
+#include <string.h>
+
+#include "backend/cuda/dma.h"
+
+/* Waits until nobody uses the slot, on the CPU: 0, or the error of its user's copy. */
+static int slot_settle(struct cuda_copier *copier, unsigned index)
+{
+	struct dma_slot *slot = &copier->slots[index];
+	struct dma_stream *user = slot->user;
+
+	if (!user)
+		return 0;
+	slot->user = NULL;
+	int rc = dma_context_use(user->device);
+	if (rc < 0)
+		return rc;
+	return dma_result(user->device,
+			  user->device->cuda->cu.cuEventSynchronize(user->staged[index]),
+			  "waiting for a staged copy");
+}
+
+/* The stream's context is current. */
+static int slot_open(struct cuda_copier *copier, unsigned index, struct dma_stream *stream)
+{
+	struct dma_slot *slot = &copier->slots[index];
+
+	if (slot->memory)
+		return 0;
+	void *memory;
+	int rc = dma_result(stream->device,
+			    stream->device->cuda->cu.cuMemHostAlloc(&memory, STAGE_BYTES,
+								    GM_CU_MEMHOSTALLOC_PORTABLE),
+			    "cuMemHostAlloc");
+	if (rc == 0)
+		slot->memory = memory;
+	return rc;
+}
+
+/* The next slot, free, with the stream's context current. */
+static int slot_take(struct cuda_copier *copier, struct dma_stream *stream, unsigned *index)
+{
+	unsigned next = copier->next_slot++ % STAGE_SLOTS;
+
+	/* The error of its last user belongs to the batch, not to the copy that wants it now. */
+	int rc = slot_settle(copier, next);
+	if (copier->error == 0)
+		copier->error = rc;
+	rc = dma_context_use(stream->device);
+	if (rc == 0)
+		rc = slot_open(copier, next, stream);
+	if (rc < 0)
+		return rc;
+	*index = next;
+	return 0;
+}
+
+/* The slot is the stream's until what is enqueued on it by now is through. */
+static int slot_lend(struct cuda_copier *copier, unsigned index, struct dma_stream *stream)
+{
+	int rc = dma_result(
+	    stream->device,
+	    stream->device->cuda->cu.cuEventRecord(stream->staged[index], stream->stream),
+	    "cuEventRecord");
+	if (rc == 0)
+		copier->slots[index].user = stream;
+	else
+		/* Nothing to wait for it by, so wait for everything. */
+		stream->device->cuda->cu.cuStreamSynchronize(stream->stream);
+	return rc;
+}
+
+static int enqueue_in(struct cuda_copier *copier, unsigned index, struct dma_stream *stream,
+		      gm_CUdeviceptr to, size_t bytes)
+{
+	stream->busy = true;
+	int rc = dma_result(stream->device,
+			    stream->device->cuda->cu.cuMemcpyHtoDAsync(
+				to, copier->slots[index].memory, bytes, stream->stream),
+			    "cuMemcpyHtoDAsync");
+	return rc < 0 ? rc : slot_lend(copier, index, stream);
+}
+
+static int enqueue_out(struct cuda_copier *copier, unsigned index, struct dma_stream *stream,
+		       gm_CUdeviceptr from, size_t bytes)
+{
+	stream->busy = true;
+	int rc = dma_result(stream->device,
+			    stream->device->cuda->cu.cuMemcpyDtoHAsync(copier->slots[index].memory,
+								       from, bytes, stream->stream),
+			    "cuMemcpyDtoHAsync");
+	return rc < 0 ? rc : slot_lend(copier, index, stream);
+}
+
+static size_t piece(uint64_t bytes)
+{
+	return bytes < STAGE_BYTES ? bytes : STAGE_BYTES;
+}
+
+int dma_stage_in(struct cuda_copier *copier, struct dma_stream *stream, gm_CUdeviceptr to,
+		 const char *from, size_t bytes)
+{
+	for (size_t at = 0; at < bytes;) {
+		size_t now = piece(bytes - at);
+		unsigned index;
+		int rc = slot_take(copier, stream, &index);
+		if (rc < 0)
+			return rc;
+		memcpy(copier->slots[index].memory, from + at, now);
+		rc = enqueue_in(copier, index, stream, to + at, now);
+		if (rc < 0)
+			return rc;
+		at += now;
+	}
+	return 0;
+}
+
+/* Waits for the piece in the slot and takes it out. */
+static int copy_out(struct cuda_copier *copier, unsigned index, char *to, size_t bytes)
+{
+	int rc = slot_settle(copier, index);
+	if (rc == 0)
+		memcpy(to, copier->slots[index].memory, bytes);
+	return rc;
+}
+
+/* While the CPU empties one slot, the GPU fills the other. */
+int dma_stage_out(struct cuda_copier *copier, struct dma_stream *stream, char *to,
+		  gm_CUdeviceptr from, size_t bytes)
+{
+	unsigned oldest = copier->next_slot; /* slots are taken in turn */
+	size_t enqueued = 0;
+
+	for (size_t at = 0; at < bytes; at += piece(bytes - at)) {
+		while (enqueued < bytes && enqueued < at + STAGE_SLOTS * STAGE_BYTES) {
+			size_t now = piece(bytes - enqueued);
+			unsigned index;
+			int rc = slot_take(copier, stream, &index);
+			if (rc == 0)
+				rc = enqueue_out(copier, index, stream, from + enqueued, now);
+			if (rc < 0)
+				return rc;
+			enqueued += now;
+		}
+		int rc = copy_out(copier, oldest++ % STAGE_SLOTS, to + at, piece(bytes - at));
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int dma_stage_across(struct cuda_copier *copier, struct dma_stream *to_stream, gm_CUdeviceptr to,
+		     struct dma_stream *from_stream, gm_CUdeviceptr from, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes;) {
+		size_t now = piece(bytes - at);
+		unsigned index;
+		int rc = slot_take(copier, from_stream, &index);
+		if (rc == 0)
+			rc = enqueue_out(copier, index, from_stream, from + at, now);
+		if (rc == 0)
+			rc = dma_order(from_stream, to_stream);
+		if (rc == 0)
+			rc = enqueue_in(copier, index, to_stream, to + at, now);
+		if (rc < 0)
+			return rc;
+		at += now;
+	}
+	return 0;
+}
+
+void dma_stage_close(struct cuda_copier *copier)
+{
+	struct cuda *cuda = cuda_of(copier->base.backend);
+
+	for (unsigned i = 0; i < STAGE_SLOTS; i++) {
+		slot_settle(copier, i);
+		if (!copier->slots[i].memory)
+			continue;
+		cuda_context_any(cuda);
+		cuda->cu.cuMemFreeHost(copier->slots[i].memory);
+	}
+}

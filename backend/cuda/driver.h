@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The vendor libraries, loaded at run time, and the one place where CUDA's error codes become
+ * errnos. */
+#ifndef BACKEND_CUDA_DRIVER_H
+#define BACKEND_CUDA_DRIVER_H
+
+#include <stdbool.h>
+
+#include "backend/cuda/abi.h"
+#include "common/log.h"
+
+#define CUDA_FIELD(need, field, symbol, arguments) gm_CUresult(*field) arguments;
+struct cuda_driver {
+	void *library;
+	CUDA_FUNCTIONS(CUDA_FIELD)
+};
+#undef CUDA_FIELD
+
+#define NVML_FIELD(need, field, symbol, arguments) gm_nvmlReturn_t(*field) arguments;
+struct nvml_driver {
+	void *library;
+	NVML_FUNCTIONS(NVML_FIELD)
+};
+#undef NVML_FIELD
+
+/* A row of a library's symbol table: where in its struct the function goes. */
+struct driver_symbol {
+	const char *name;
+	size_t field; /* offset into the struct */
+	enum { REQUIRED, OPTIONAL } need;
+};
+
+/* Loads a library and fills its struct: 0 or -ENODEV, and then why (at most size bytes) says in one
+ * line what is missing. A library stays loaded once it was: the drivers' threads do not survive
+ * being unloaded. */
+int driver_load(const char *soname, const struct driver_symbol *symbols, size_t n, void *functions,
+		char *why, size_t size, void **library);
+
+int driver_load_cuda(struct cuda_driver *cu, char *why, size_t size);
+int driver_load_nvml(struct nvml_driver *nvml, char *why, size_t size);
+
+/* What a CUresult means to gpumemfs. */
+struct driver_error {
+	int error;  /* -errno */
+	bool fatal; /* sticky: the device is gone, or its context fails every later call too */
+};
+struct driver_error driver_error(gm_CUresult result);
+
+/* "CUDA_ERROR_OUT_OF_MEMORY", or "CUDA error 1234". */
+#define DRIVER_ERROR_NAME_MAX 64
+const char *driver_error_name(const struct cuda_driver *cu, gm_CUresult result,
+			      char text[DRIVER_ERROR_NAME_MAX]);
+
+#endif

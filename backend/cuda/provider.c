@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Opening and closing the CUDA provider. */
+#include "backend/cuda/provider.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/defer.h"
+
+/* Where CUDA was asked for, its absence is an error; where it was only tried first, news. */
+static int refuse(const struct backend_config *config, const char *why)
+{
+	log_write(config->kind == BACKEND_CUDA ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO,
+		  "CUDA cannot be used: %s", why);
+	return -ENODEV;
+}
+
+static void cuda_close(struct backend *base)
+{
+	struct cuda *cuda = cuda_of(base);
+
+	for (unsigned i = 0; i < base->n_devices; i++)
+		cuda_device_close(cuda_device(base->devices[i]));
+	nvml_close(cuda);
+	free(cuda);
+}
+
+static int driver_start(struct cuda *cuda, const struct backend_config *config)
+{
+	char why[256];
+
+	/* CUDA's own default is fastest first; gpu0 must be nvidia-smi's GPU 0. */
+	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+	if (driver_load_cuda(&cuda->cu, why, sizeof(why)) < 0)
+		return refuse(config, why);
+	/* The daemon has forked already: in a child of a process that called cuInit every call
+	 * fails. */
+	gm_CUresult result = cuda->cu.cuInit(0);
+	if (result == GM_CUDA_SUCCESS)
+		return 0;
+	char name[DRIVER_ERROR_NAME_MAX];
+	snprintf(why, sizeof(why), "cuInit: %s", driver_error_name(&cuda->cu, result, name));
+	return refuse(config, why);
+}
+
+static void describe_version(struct cuda *cuda)
+{
+	int version;
+
+	if (cuda->base.version[0] || cuda->cu.cuDriverGetVersion(&version) != GM_CUDA_SUCCESS)
+		return;
+	snprintf(cuda->base.version, sizeof(cuda->base.version), "CUDA %d.%d", version / 1000,
+		 version % 1000 / 10);
+}
+
+static int cuda_open(const struct backend_config *config, struct backend **backend)
+{
+	struct cuda *cuda = calloc(1, sizeof(*cuda));
+	if (!cuda)
+		return -ENOMEM;
+	cuda->base.ops = &backend_cuda_ops;
+	cuda->base.name = "cuda";
+	cuda->bar = config->bar;
+	cuda->force_pcie = config->force_pcie;
+	int rc = driver_start(cuda, config);
+	if (rc == 0) {
+		nvml_open(cuda);
+		describe_version(cuda);
+		rc = cuda_devices_open(cuda, config);
+	}
+	if (rc == 0 && cuda->base.n_devices == 0)
+		rc = refuse(config, "there is no GPU that it can manage");
+	if (rc < 0) {
+		cuda_close(&cuda->base);
+		return rc;
+	}
+	*backend = &cuda->base;
+	return 0;
+}
+
+const struct backend_ops backend_cuda_ops = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .memory = cuda_memory,
+    .bar_name = cuda_bar_name,
+    .chunk_new = cuda_chunk_new,
+    .chunk_free = cuda_chunk_free,
+    .chunk_export = cuda_chunk_export,
+    .copier_new = cuda_copier_new,
+    .copier_free = cuda_copier_free,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
+    .dma_in = cuda_dma_in,
+    .dma_out = cuda_dma_out,
+    .dma_across = cuda_dma_across,
+    .dma_zero = cuda_dma_zero,
+    .wait = cuda_wait,
+    .bar_map = cuda_bar_map,
+    .bar_unmap = cuda_bar_unmap,
+    .bar_cost = cuda_bar_cost,
+};

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Inside the CUDA provider: its structs, and what its files offer each other. */
+#ifndef BACKEND_CUDA_PROVIDER_H
+#define BACKEND_CUDA_PROVIDER_H
+
+#include <pthread.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/bar.h"
+#include "backend/cuda/driver.h"
+#include "backend/cuda/va.h"
+
+struct cuda {
+	struct backend base; /* first */
+	struct cuda_driver cu;
+	struct nvml_driver nvml;
+	bool nvml_ready;
+	enum bar_provider bar;
+	bool force_pcie;
+};
+
+struct cuda_device {
+	struct device base; /* first */
+	struct cuda *cuda;
+	gm_CUdevice handle;
+	gm_CUuuid uuid;
+	gm_nvmlDevice_t nvml; /* NULL: NVML does not know it */
+	bool rdma;	      /* chunks may ask to be mapped by other devices */
+	bool coherent;	      /* the CPU reaches its memory by more than PCIe */
+	/* By slot: the device there may access this one's memory, and this one its. */
+	bool peer[BACKEND_DEVICES_MAX];
+	atomic_bool peers_refused; /* the driver did not grant it after all; said once */
+
+	pthread_mutex_t lock;	       /* guards the four below */
+	_Atomic(gm_CUcontext) context; /* written under lock; NULL until first needed */
+	gm_CUdeviceptr range;	       /* 0 until first needed */
+	uint64_t range_bytes;
+	struct va va;
+
+	struct bar_state bar; /* has its own lock, taken before this one */
+};
+
+struct cuda_chunk {
+	struct chunk base; /* first */
+	gm_CUmemGenericAllocationHandle handle;
+	gm_CUdeviceptr address;
+	bool peers;    /* the peers of its device have access */
+	void *mapping; /* the BAR way's own; see bar.h */
+};
+
+static inline struct cuda_device *cuda_device(struct device *device)
+{
+	return (struct cuda_device *)device;
+}
+
+static inline struct cuda_chunk *cuda_chunk(struct chunk *chunk)
+{
+	return (struct cuda_chunk *)chunk;
+}
+
+static inline struct cuda *cuda_of(struct backend *backend)
+{
+	return (struct cuda *)backend;
+}
+
+/* errors: 0 or -errno. A fatal one fails the device; any but -ENOSPC, which callers retry with
+ * less, is one line of the log that names call. */
+int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call);
+
+/* devices.c: fills cuda->base.devices with what gpus=list selects. */
+int cuda_devices_open(struct cuda *cuda, const struct backend_config *config);
+void cuda_device_close(struct cuda_device *device);
+
+/* nvml.c: everything works without NVML, at the price of a context for the free memory. */
+void nvml_open(struct cuda *cuda);
+void nvml_close(struct cuda *cuda);
+gm_nvmlDevice_t nvml_device(struct cuda *cuda, const char *uuid);
+int nvml_index(struct cuda *cuda, gm_nvmlDevice_t device, unsigned *index);
+int nvml_free_memory(struct cuda_device *device, uint64_t *bytes);
+int nvml_bar_free(struct cuda_device *device, uint64_t *bytes);
+
+/* context.c: makes the device's primary context current to this thread, retaining it when first
+ * needed (517 MiB of device memory and 110 ms on the reference machine). */
+int cuda_context_use(struct cuda_device *device);
+/* For giving back host memory: makes any context current that still works. Where none does, the
+ * driver may take it back all the same. */
+void cuda_context_any(struct cuda *cuda);
+void cuda_context_close(struct cuda_device *device);
+int cuda_memory(struct device *device, struct device_memory *memory);
+
+/* vmm.c */
+int cuda_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
+void cuda_chunk_free(struct chunk *chunk);
+int cuda_chunk_export(struct chunk *chunk, int *fd);
+void cuda_range_close(struct cuda_device *device);
+
+/* dma.c */
+int cuda_copier_new(struct backend *backend, struct copier **copier);
+void cuda_copier_free(struct copier *copier);
+int cuda_dma_in(struct copier *copier, struct chunk *to, uint64_t offset, const void *from,
+		size_t bytes);
+int cuda_dma_out(struct copier *copier, void *to, struct chunk *from, uint64_t offset,
+		 size_t bytes);
+int cuda_dma_across(struct copier *copier, struct chunk *to, uint64_t to_offset, struct chunk *from,
+		    uint64_t from_offset, uint64_t bytes);
+int cuda_dma_zero(struct copier *copier, struct chunk *to, uint64_t offset, uint64_t bytes);
+int cuda_wait(struct copier *copier);
+
+/* dma_pin.c */
+int cuda_pin(struct copier *copier, void *host, size_t bytes);
+void cuda_unpin(struct copier *copier, void *host);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Which parts of a reserved address range are in use, in units of CHUNK_ALIGN: a bitmap, so that
+ * giving back never needs memory. Takes no lock. */
+#ifndef BACKEND_CUDA_VA_H
+#define BACKEND_CUDA_VA_H
+
+#include <stdint.h>
+
+struct va {
+	uint64_t *words; /* a set bit: taken */
+	uint64_t units;
+};
+
+/* bytes is a multiple of CHUNK_ALIGN. 0 or -ENOMEM. */
+int va_init(struct va *va, uint64_t bytes);
+void va_destroy(struct va *va);
+
+/* First fit. bytes > 0, a multiple of CHUNK_ALIGN: 0, or -ENOSPC where no hole is that large. */
+int va_take(struct va *va, uint64_t bytes, uint64_t *offset);
+void va_give(struct va *va, uint64_t offset, uint64_t bytes);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Chunks: physical allocations, each mapped into its device's one reserved address range. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "backend/cuda/provider.h"
+#include "common/defer.h"
+
+/* Address space costs nothing: with twice the memory reserved, a hole large enough for whatever
+ * still fits into the memory is nearly always there. */
+#define RANGE_FACTOR 2
+
+/* Under device->lock. */
+static int range_open(struct cuda_device *device)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+	uint64_t total = device->base.total;
+	uint64_t bytes = RANGE_FACTOR * ((total + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN);
+
+	int rc = va_init(&device->va, bytes);
+	if (rc < 0)
+		return rc;
+	gm_CUdeviceptr range;
+	gm_CUresult result = cu->cuMemAddressReserve(&range, bytes, CHUNK_ALIGN, 0, 0);
+	if (result != GM_CUDA_SUCCESS) {
+		va_destroy(&device->va);
+		rc = cuda_result(device, result, "cuMemAddressReserve");
+		return rc == -ENOSPC ? -ENOMEM : rc;
+	}
+	device->range = range;
+	device->range_bytes = bytes;
+	return 0;
+}
+
+void cuda_range_close(struct cuda_device *device)
+{
+	if (device->range)
+		device->cuda->cu.cuMemAddressFree(device->range, device->range_bytes);
+	device->range = 0;
+	va_destroy(&device->va);
+}
+
+static int address_take(struct cuda_device *device, uint64_t bytes, gm_CUdeviceptr *address)
+{
+	LOCKED(&device->lock);
+
+	int rc = device->range ? 0 : range_open(device);
+	if (rc < 0)
+		return rc;
+	uint64_t offset;
+	rc = va_take(&device->va, bytes, &offset);
+	if (rc < 0)
+		return rc;
+	*address = device->range + offset;
+	return 0;
+}
+
+static void address_give(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
+{
+	LOCKED(&device->lock);
+	va_give(&device->va, address - device->range, bytes);
+}
+
+static int memory_create(struct cuda_device *device, uint64_t bytes,
+			 gm_CUmemGenericAllocationHandle *handle)
+{
+	gm_CUmemAllocationProp prop = {
+	    .type = GM_CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .requestedHandleTypes = GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle},
+	    .allocFlags.gpuDirectRDMACapable = device->rdma,
+	};
+
+	return cuda_result(device, device->cuda->cu.cuMemCreate(handle, bytes, &prop, 0),
+			   "cuMemCreate");
+}
+
+/* The owner first, then every peer that still works. */
+static unsigned access_list(struct cuda_device *device, gm_CUmemAccessDesc *access)
+{
+	struct backend *backend = &device->cuda->base;
+	unsigned n = 1;
+
+	access[0] = (gm_CUmemAccessDesc){
+	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle},
+	    .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	for (unsigned i = 0; i < backend->n_devices; i++) {
+		struct cuda_device *peer = cuda_device(backend->devices[i]);
+		if (!device->peer[i] || atomic_load(&peer->base.failed))
+			continue;
+		access[n] = access[0];
+		access[n++].location.id = peer->handle;
+	}
+	return n;
+}
+
+/* Access for the owner and for every peer: without it GPU-to-GPU copies go through the host at a
+ * tenth of the rate, and cuCtxEnablePeerAccess does nothing for such memory. A peer that fails must
+ * not take the owner with it, so then the owner has the chunk alone. */
+static int access_grant(struct cuda_device *device, struct cuda_chunk *chunk,
+			gm_CUdeviceptr address)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+	gm_CUmemAccessDesc access[BACKEND_DEVICES_MAX];
+	unsigned n = access_list(device, access);
+
+	if (n > 1) {
+		gm_CUresult result = cu->cuMemSetAccess(address, chunk->base.bytes, access, n);
+		chunk->peers = result == GM_CUDA_SUCCESS;
+		if (chunk->peers)
+			return 0;
+		if (!atomic_exchange(&device->peers_refused, true))
+			log_warn("gpu%u: copies between it and other GPUs go through the host: "
+				 "cuMemSetAccess for them gives %d",
+				 device->base.index, (int)result);
+	}
+	return cuda_result(device, cu->cuMemSetAccess(address, chunk->base.bytes, access, 1),
+			   "cuMemSetAccess");
+}
+
+/* On a failed device the driver refuses to unmap. The range then stays taken, so that nothing is
+ * ever mapped over what may still be there. */
+static void unmap(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
+{
+	gm_CUresult result = device->cuda->cu.cuMemUnmap(address, bytes);
+	if (cuda_result(device, result, "cuMemUnmap") == 0)
+		address_give(device, address, bytes);
+}
+
+static int map(struct cuda_device *device, struct cuda_chunk *chunk)
+{
+	uint64_t bytes = chunk->base.bytes;
+
+	gm_CUdeviceptr address = 0;
+	int rc = address_take(device, bytes, &address);
+	if (rc < 0)
+		return rc;
+	gm_CUresult result = device->cuda->cu.cuMemMap(address, bytes, 0, chunk->handle, 0);
+	rc = cuda_result(device, result, "cuMemMap");
+	if (rc < 0) {
+		address_give(device, address, bytes);
+		return rc;
+	}
+	rc = access_grant(device, chunk, address);
+	if (rc < 0) {
+		unmap(device, address, bytes);
+		return rc;
+	}
+	chunk->address = address;
+	return 0;
+}
+
+int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
+{
+	struct cuda_device *device = cuda_device(base);
+
+	int rc = cuda_context_use(device);
+	if (rc < 0)
+		return rc;
+	AUTO_FREE struct cuda_chunk *made = calloc(1, sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	made->base.device = base;
+	made->base.bytes = bytes;
+	rc = memory_create(device, bytes, &made->handle);
+	if (rc < 0)
+		return rc;
+	rc = map(device, made);
+	if (rc < 0) {
+		device->cuda->cu.cuMemRelease(made->handle);
+		return rc;
+	}
+	*chunk = &made->base;
+	made = NULL;
+	return 0;
+}
+
+void cuda_chunk_free(struct chunk *base)
+{
+	struct cuda_chunk *chunk = cuda_chunk(base);
+	struct cuda_device *device = cuda_device(base->device);
+
+	assert(!chunk->mapping);
+	cuda_context_use(device); /* on a failed device the memory is given back all the same */
+	unmap(device, chunk->address, base->bytes);
+	cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");
+	free(chunk);
+}
+
+int cuda_chunk_export(struct chunk *base, int *fd)
+{
+	struct cuda_chunk *chunk = cuda_chunk(base);
+	struct cuda_device *device = cuda_device(base->device);
+
+	/* Not for the call itself, but for the error of whatever context this thread has current.
+	 */
+	int exported, rc = cuda_context_use(device);
+	if (rc < 0)
+		return rc;
+	gm_CUresult result = device->cuda->cu.cuMemExportToShareableHandle(
+	    &exported, chunk->handle, GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	rc = cuda_result(device, result, "cuMemExportToShareableHandle");
+	if (rc < 0)
+		return rc == -ENOSPC ? -EMFILE : rc;
+	fcntl(exported, F_SETFD, FD_CLOEXEC);
+	*fd = exported;
+	return 0;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Chunks of a played device: memfds. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backend/host/host.h"
+#include "common/log.h"
+
+static int count_bytes(struct host_device *device, uint64_t bytes)
+{
+	uint64_t used = atomic_load(&device->used);
+
+	do {
+		if (bytes > device->device.total - used)
+			return -ENOSPC;
+	} while (!atomic_compare_exchange_weak(&device->used, &used, used + bytes));
+	return 0;
+}
+
+static int map_memfd(struct host_chunk *chunk, uint64_t bytes)
+{
+	if (ftruncate(chunk->fd, (off_t)bytes) < 0)
+		return -errno;
+
+	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, chunk->fd, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	(void)madvise(base, bytes, MADV_HUGEPAGE); /* a wish: kernels without shmem THP refuse */
+	chunk->base = base;
+	return 0;
+}
+
+static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
+{
+	chunk->fd = memfd_create("gpumemfs-chunk", MFD_CLOEXEC);
+	if (chunk->fd < 0)
+		return -errno;
+
+	int rc = map_memfd(chunk, bytes);
+	if (rc < 0)
+		close(chunk->fd);
+	return rc;
+}
+
+int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
+{
+	struct host_device *played = host_device(device);
+	struct host_chunk *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	int rc = count_bytes(played, bytes);
+	if (rc < 0) {
+		free(made);
+		return rc;
+	}
+	rc = make_memfd(made, bytes);
+	if (rc < 0) {
+		log_error("gpu%u: no memfd of %llu bytes: %s", device->index,
+			  (unsigned long long)bytes, strerror(-rc));
+		atomic_fetch_sub(&played->used, bytes);
+		free(made);
+		return rc;
+	}
+	made->chunk.device = device;
+	made->chunk.bytes = bytes;
+	*chunk = &made->chunk;
+	return 0;
+}
+
+void host_chunk_free(struct chunk *chunk)
+{
+	struct host_chunk *freed = host_chunk(chunk);
+
+	munmap(freed->base, chunk->bytes);
+	close(freed->fd);
+	atomic_fetch_sub(&host_device(chunk->device)->used, chunk->bytes);
+	free(freed);
+}
+
+int host_chunk_export(struct chunk *chunk, int *fd)
+{
+	int copy = fcntl(host_chunk(chunk)->fd, F_DUPFD_CLOEXEC, 0);
+
+	if (copy < 0)
+		return -errno;
+	*fd = copy;
+	return 0;
+}
+
+int host_bar_map(struct chunk *chunk, void **address)
+{
+	if (host_device(chunk->device)->bar_off)
+		return -ENOTSUP;
+	*address = host_chunk(chunk)->base;
+	return 0;
+}
+
+void host_bar_unmap(struct chunk *chunk, void *address)
+{
+	(void)chunk;
+	(void)address;
+}

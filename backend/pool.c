@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "backend/pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "backend/buddy.h"
+#include "backend/copy.h"
+#include "common/defer.h"
+#include "common/log.h"
+
+#define ORDERS (BUDDY_MAX_ORDER - BUDDY_MIN_ORDER + 1)
+
+/* A chunk that blocks are cut from; chunk->pool_private points here. */
+struct shared {
+	struct chunk *chunk;
+	struct buddy buddy;
+	struct shared *prev, *next; /* on the list of its largest free block; none when full */
+};
+
+struct pool {
+	struct device *device;
+	_Atomic uint64_t limit_size, limit_reserve;
+	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that threads
+				       * together keep to the limit */
+	_Atomic uint64_t span_bytes, chunks, shared_chunks;
+
+	/* Lock order: grow, lock. Neither is held while device memory is zeroed. */
+	pthread_mutex_t grow; /* one at a time asks the driver: the reserve is then exact, and a
+			       * burst of small files shares the chunk that the first one gets */
+	pthread_mutex_t lock; /* the lists and every buddy; never held across a driver call */
+	struct shared *by_largest[ORDERS]; /* at most one empty chunk, the spare, in the last */
+	unsigned occupied;		   /* a bit per list that is not empty */
+};
+
+static unsigned list_of(uint64_t power_of_two)
+{
+	return (unsigned)__builtin_ctzll(power_of_two) - BUDDY_MIN_ORDER;
+}
+
+static void list_insert(struct pool *pool, struct shared *shared)
+{
+	uint64_t largest = buddy_largest(&shared->buddy);
+
+	if (!largest)
+		return;
+	DL_PREPEND(pool->by_largest[list_of(largest)], shared);
+	pool->occupied |= 1u << list_of(largest);
+}
+
+static void list_remove(struct pool *pool, struct shared *shared)
+{
+	uint64_t largest = buddy_largest(&shared->buddy);
+
+	if (!largest)
+		return;
+	DL_DELETE(pool->by_largest[list_of(largest)], shared);
+	if (!pool->by_largest[list_of(largest)])
+		pool->occupied &= ~(1u << list_of(largest));
+}
+
+static void give_chunk(struct pool *pool, struct chunk *chunk)
+{
+	uint64_t bytes = chunk->bytes;
+
+	chunk_free(chunk);
+	atomic_fetch_sub(&pool->chunks, 1);
+	atomic_fetch_sub(&pool->chunk_bytes, bytes);
+}
+
+static void give_shared(struct pool *pool, struct shared *shared)
+{
+	if (!shared)
+		return;
+	give_chunk(pool, shared->chunk);
+	atomic_fetch_sub(&pool->shared_chunks, 1);
+	free(shared);
+}
+
+static bool drop_spare(struct pool *pool)
+{
+	struct shared *spare;
+	{
+		LOCKED(&pool->lock);
+		spare = pool->by_largest[ORDERS - 1];
+		if (spare)
+			list_remove(pool, spare);
+	}
+	give_shared(pool, spare);
+	return spare;
+}
+
+static int count_bytes(struct pool *pool, uint64_t bytes)
+{
+	uint64_t held = atomic_load(&pool->chunk_bytes);
+
+	do {
+		uint64_t limit = atomic_load(&pool->limit_size);
+
+		if (held > limit || bytes > limit - held)
+			return -ENOSPC;
+	} while (!atomic_compare_exchange_weak(&pool->chunk_bytes, &held, held + bytes));
+	return 0;
+}
+
+/* grow held. */
+static int leaves_reserve(struct pool *pool, uint64_t bytes)
+{
+	uint64_t reserve = atomic_load(&pool->limit_reserve);
+	struct device_memory memory;
+
+	if (!reserve)
+		return 0;
+	int rc = device_memory(pool->device, &memory);
+	if (rc < 0)
+		return rc;
+	return memory.free < reserve || memory.free - reserve < bytes ? -ENOSPC : 0;
+}
+
+/* grow held. */
+static int ask_driver(struct pool *pool, uint64_t bytes, struct chunk **chunk)
+{
+	int rc = count_bytes(pool, bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = leaves_reserve(pool, bytes);
+	if (rc == 0)
+		rc = chunk_new(pool->device, bytes, chunk);
+	if (rc < 0) {
+		atomic_fetch_sub(&pool->chunk_bytes, bytes);
+		return rc;
+	}
+	atomic_fetch_add(&pool->chunks, 1);
+	return 0;
+}
+
+/* grow held. */
+static int take_chunk(struct pool *pool, uint64_t bytes, struct chunk **chunk)
+{
+	int rc = ask_driver(pool, bytes, chunk);
+
+	if (rc == -ENOSPC && drop_spare(pool))
+		rc = ask_driver(pool, bytes, chunk);
+	return rc;
+}
+
+static int take_whole(struct pool *pool, uint64_t bytes, struct span *span)
+{
+	struct chunk *chunk;
+
+	LOCKED(&pool->grow);
+	int rc = take_chunk(pool, bytes, &chunk);
+	if (rc < 0)
+		return rc;
+	*span = (struct span){.chunk = chunk, .offset = 0, .bytes = bytes};
+	return 0;
+}
+
+/* lock held; shared is on no list and has room. */
+static void cut(struct pool *pool, struct shared *shared, uint64_t bytes, struct span *span)
+{
+	uint64_t offset = 0;
+	int rc = buddy_take(&shared->buddy, bytes, &offset);
+
+	assert(rc == 0);
+	(void)rc;
+	list_insert(pool, shared);
+	*span = (struct span){.chunk = shared->chunk, .offset = offset, .bytes = bytes};
+}
+
+static uint64_t power_of_two_above(uint64_t bytes)
+{
+	return bytes <= 1 ? 1 : 1ULL << (64 - __builtin_clzll(bytes - 1));
+}
+
+/* From the fullest kind of chunk that has room, so that others can empty. */
+static int take_free_block(struct pool *pool, uint64_t bytes, struct span *span)
+{
+	unsigned least = list_of(power_of_two_above(bytes));
+
+	LOCKED(&pool->lock);
+	unsigned fitting = pool->occupied >> least << least;
+	if (!fitting)
+		return -ENOSPC;
+
+	struct shared *shared = pool->by_largest[__builtin_ctz(fitting)];
+	list_remove(pool, shared);
+	cut(pool, shared, bytes, span);
+	return 0;
+}
+
+/* grow held. */
+static int add_shared(struct pool *pool, uint64_t bytes, struct span *span)
+{
+	struct shared *shared = calloc(1, sizeof(*shared));
+
+	if (!shared)
+		return -ENOMEM;
+	int rc = take_chunk(pool, BUDDY_BYTES, &shared->chunk);
+	if (rc < 0) {
+		free(shared);
+		return rc;
+	}
+	shared->chunk->pool_private = shared;
+	buddy_init(&shared->buddy);
+	atomic_fetch_add(&pool->shared_chunks, 1);
+
+	LOCKED(&pool->lock);
+	cut(pool, shared, bytes, span);
+	return 0;
+}
+
+static int take_block(struct pool *pool, uint64_t bytes, struct span *span)
+{
+	if (take_free_block(pool, bytes, span) == 0)
+		return 0;
+	LOCKED(&pool->grow);
+	if (take_free_block(pool, bytes, span) == 0) /* added while this thread waited */
+		return 0;
+	return add_shared(pool, bytes, span);
+}
+
+static int zero(struct copier *copier, const struct span *span)
+{
+	int rc = copy_zero(copier, span, 0, span->bytes);
+	int waited = copier_wait(copier);
+
+	return rc < 0 ? rc : waited;
+}
+
+static bool is_size(uint64_t bytes)
+{
+	return bytes && bytes % (bytes < CHUNK_ALIGN ? POOL_BLOCK_MIN : CHUNK_ALIGN) == 0;
+}
+
+int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
+	      struct span *span)
+{
+	struct span taken;
+	int rc;
+
+	assert(is_size(bytes));
+	if (!is_size(bytes))
+		return -EINVAL;
+	if (atomic_load(&pool->device->failed))
+		return -EIO;
+	rc =
+	    bytes < CHUNK_ALIGN ? take_block(pool, bytes, &taken) : take_whole(pool, bytes, &taken);
+	if (rc < 0)
+		return rc;
+	atomic_fetch_add(&pool->span_bytes, bytes);
+
+	if (fill == POOL_ZEROED)
+		rc = zero(copier, &taken);
+	if (rc < 0) {
+		pool_give(pool, &taken);
+		return rc;
+	}
+	*span = taken;
+	return 0;
+}
+
+/* The chunk when it is empty now and there is a spare already. */
+static struct shared *give_block(struct pool *pool, const struct span *span)
+{
+	struct shared *shared = span->chunk->pool_private;
+
+	LOCKED(&pool->lock);
+	list_remove(pool, shared);
+	buddy_give(&shared->buddy, span->offset, span->bytes);
+	if (buddy_is_empty(&shared->buddy) && pool->by_largest[ORDERS - 1])
+		return shared;
+	list_insert(pool, shared);
+	return NULL;
+}
+
+void pool_give(struct pool *pool, const struct span *span)
+{
+	assert(span->chunk->device == pool->device);
+	atomic_fetch_sub(&pool->span_bytes, span->bytes);
+	if (!span_owns_chunk(span)) {
+		give_shared(pool, give_block(pool, span));
+		return;
+	}
+	assert(span->offset == 0 && span->bytes == span->chunk->bytes);
+	give_chunk(pool, span->chunk);
+}
+
+bool span_owns_chunk(const struct span *span)
+{
+	return !span->chunk->pool_private;
+}
+
+int pool_new(struct device *device, const struct pool_limits *limits, struct pool **pool)
+{
+	struct pool *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	made->device = device;
+	pool_set_limits(made, limits);
+	pthread_mutex_init(&made->grow, NULL);
+	pthread_mutex_init(&made->lock, NULL);
+	*pool = made;
+	return 0;
+}
+
+void pool_free(struct pool *pool)
+{
+	if (!pool)
+		return;
+	while (drop_spare(pool))
+		;
+	assert(atomic_load(&pool->chunk_bytes) == 0);
+	pthread_mutex_destroy(&pool->lock);
+	pthread_mutex_destroy(&pool->grow);
+	free(pool);
+}
+
+struct device *pool_device(const struct pool *pool)
+{
+	return pool->device;
+}
+
+void pool_set_limits(struct pool *pool, const struct pool_limits *limits)
+{
+	atomic_store(&pool->limit_size, limits->size);
+	atomic_store(&pool->limit_reserve, limits->reserve);
+}
+
+struct pool_limits pool_limits(struct pool *pool)
+{
+	return (struct pool_limits){
+	    .size = atomic_load(&pool->limit_size),
+	    .reserve = atomic_load(&pool->limit_reserve),
+	};
+}
+
+struct pool_usage pool_usage(struct pool *pool)
+{
+	return (struct pool_usage){
+	    .chunk_bytes = atomic_load(&pool->chunk_bytes),
+	    .span_bytes = atomic_load(&pool->span_bytes),
+	    .chunks = atomic_load(&pool->chunks),
+	    .shared_chunks = atomic_load(&pool->shared_chunks),
+	};
+}
+
+static uint64_t beyond(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+int pool_available(struct pool *pool, uint64_t *bytes)
+{
+	struct pool_limits limits = pool_limits(pool);
+	struct pool_usage usage = pool_usage(pool);
+	struct device_memory memory;
+	int rc = device_memory(pool->device, &memory);
+
+	if (rc < 0)
+		return rc;
+	uint64_t driver = beyond(memory.free, limits.reserve);
+	uint64_t limit = beyond(limits.size, usage.chunk_bytes);
+	uint64_t more = driver < limit ? driver : limit;
+
+	*bytes = more + beyond(usage.chunk_bytes, usage.span_bytes);
+	return 0;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "backend/stream.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "backend/stream_arch.h"
+
+/* Runs everywhere; without loops of its own it leaves all to memcpy and memset. */
+static const struct stream_variant plain = {.name = "plain"};
+
+/* Set on first use. Threads that race for that find the same answer. */
+static _Atomic(const struct stream_variant *) chosen;
+
+/* The index-th variant that this CPU runs; NULL past the last. */
+static const struct stream_variant *stream_find(unsigned index)
+{
+	const struct stream_variant *variant = stream_arch;
+	for (; variant->name; variant++)
+		if (variant->usable() && index-- == 0)
+			return variant;
+	return index == 0 ? &plain : NULL;
+}
+
+static const struct stream_variant *stream_variant(void)
+{
+	const struct stream_variant *variant = atomic_load_explicit(&chosen, memory_order_relaxed);
+	if (!variant) {
+		variant = stream_find(0);
+		atomic_store_explicit(&chosen, variant, memory_order_relaxed);
+	}
+	return variant;
+}
+
+const char *stream_name(void)
+{
+	return stream_variant()->name;
+}
+
+const char *stream_select(unsigned index)
+{
+	const struct stream_variant *variant = stream_find(index);
+	if (!variant)
+		return NULL;
+	atomic_store_explicit(&chosen, variant, memory_order_relaxed);
+	return variant->name;
+}
+
+static size_t stream_min(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Bytes from the address to the next line; 0 on a line. */
+static size_t stream_head(const void *device)
+{
+	return -(uintptr_t)device % STREAM_LINE;
+}
+
+void stream_store(void *to_device, const void *from, size_t bytes)
+{
+	const struct stream_variant *variant = stream_variant();
+	char *to = to_device;
+	const char *source = from;
+	size_t head = stream_min(stream_head(to), bytes);
+	size_t lines = (bytes - head) / STREAM_LINE;
+
+	if (!variant->store || !lines) {
+		memcpy(to, source, bytes);
+		return;
+	}
+	/* The neighbours in the first and last line may be another writer's at this moment: these
+	 * bytes exactly, and nothing read to be written back. */
+	memcpy(to, source, head);
+	variant->store(to + head, source + head, lines);
+	size_t done = head + lines * STREAM_LINE;
+	memcpy(to + done, source + done, bytes - done);
+}
+
+void stream_zero(void *to_device, size_t bytes)
+{
+	const struct stream_variant *variant = stream_variant();
+	char *to = to_device;
+	size_t head = stream_min(stream_head(to), bytes);
+	size_t lines = (bytes - head) / STREAM_LINE;
+
+	if (!variant->zero || !lines) {
+		memset(to, 0, bytes);
+		return;
+	}
+	memset(to, 0, head);
+	variant->zero(to + head, lines);
+	size_t done = head + lines * STREAM_LINE;
+	memset(to + done, 0, bytes - done);
+}
+
+/* Part of a line by one streaming load of all of it: ordinary loads would each cross the bus. The
+ * rest of the line is in the same page, hence mapped. */
+static void stream_load_part(const struct stream_variant *variant, char *to, const char *line,
+			     size_t skip, size_t bytes)
+{
+	_Alignas(STREAM_LINE) char whole[STREAM_LINE];
+	variant->load(whole, line, 1);
+	memcpy(to, whole + skip, bytes);
+}
+
+void stream_load(void *to, const void *from_device, size_t bytes)
+{
+	const struct stream_variant *variant = stream_variant();
+	char *target = to;
+	const char *from = from_device;
+	size_t head = stream_min(stream_head(from), bytes);
+
+	if (!bytes)
+		return;
+	/* Once is enough: no line is fetched twice below. */
+	stream_fence_loads();
+	if (!variant->load) {
+		memcpy(target, from, bytes);
+		return;
+	}
+	if (head) {
+		size_t skip = (uintptr_t)from % STREAM_LINE;
+		stream_load_part(variant, target, from - skip, skip, head);
+	}
+	size_t lines = (bytes - head) / STREAM_LINE;
+	variant->load(target + head, from + head, lines);
+	size_t done = head + lines * STREAM_LINE;
+	if (done < bytes)
+		stream_load_part(variant, target + done, from + done, 0, bytes - done);
+}
+
+void stream_fence(void)
+{
+	stream_fence_stores();
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Two tmpfs mounts, because whether an object gets huge pages when it is written is a property of
+ * its mount (huge=advise covers page faults of mappings that asked by MADV_HUGEPAGE only). They
+ * share one bound: each may hold what the other leaves, set again whenever an object is made and
+ * whenever somebody asks for the usage; in between the two together may pass the bound. */
+#include "backend/system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+#define SYSTEM_KINDS 2 /* enum system_pages */
+
+/* tmpfs takes size=0 for no bound. */
+#define BYTES_MIN 4096ULL
+
+struct system_memory {
+	uint64_t bytes;
+	_Atomic uint64_t counted; /* by system_account */
+	atomic_bool said_no_fds, said_no_huge;
+	pthread_mutex_t lock;	  /* the mounts and their bounds */
+	int mounts[SYSTEM_KINDS]; /* -1: not made; small -1: memfds */
+	uint64_t bounds[SYSTEM_KINDS];
+};
+
+static void raise_fd_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* A tmpfs that is mounted nowhere: its fd, or -errno. */
+static int mount_new(uint64_t bytes, const char *huge)
+{
+	AUTO_CLOSE int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
+	char size[24];
+
+	if (context < 0)
+		return -errno;
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
+	if (fsconfig(context, FSCONFIG_SET_STRING, "size", size, 0) < 0 ||
+	    fsconfig(context, FSCONFIG_SET_STRING, "nr_inodes", "0", 0) < 0 ||
+	    fsconfig(context, FSCONFIG_SET_STRING, "mode", "0700", 0) < 0)
+		return -errno;
+	/* A kernel without transparent huge pages does not know the option. */
+	if (fsconfig(context, FSCONFIG_SET_STRING, "huge", huge, 0) < 0 && errno != EINVAL)
+		return -errno;
+	if (fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+
+	int fd = fsmount(context, FSMOUNT_CLOEXEC,
+			 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static uint64_t mount_used(int mount)
+{
+	struct statfs fs;
+
+	if (mount < 0 || fstatfs(mount, &fs) < 0)
+		return 0;
+	return (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+}
+
+static void mount_resize(int mount, uint64_t bytes)
+{
+	AUTO_CLOSE int context = fspick(mount, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+	char size[24];
+
+	if (context < 0)
+		return;
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
+	/* Refused where the mount holds more already: then the next call does it. */
+	if (fsconfig(context, FSCONFIG_SET_STRING, "size", size, 0) == 0)
+		fsconfig(context, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0);
+}
+
+/* lock held. */
+static void share_bound(struct system_memory *memory)
+{
+	if (memory->mounts[SYSTEM_PAGES_HUGE] < 0)
+		return;
+	for (int kind = 0; kind < SYSTEM_KINDS; kind++) {
+		uint64_t other = mount_used(memory->mounts[!kind]);
+		uint64_t bound = memory->bytes > other ? memory->bytes - other : 0;
+
+		if (bound < BYTES_MIN)
+			bound = BYTES_MIN;
+		if (bound != memory->bounds[kind])
+			mount_resize(memory->mounts[kind], bound);
+		memory->bounds[kind] = bound;
+	}
+}
+
+int system_memory_open(uint64_t bytes, struct system_memory **memory)
+{
+	struct system_memory *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	raise_fd_limit();
+	pthread_mutex_init(&made->lock, NULL);
+	made->bytes = bytes < BYTES_MIN ? BYTES_MIN : bytes;
+	made->bounds[SYSTEM_PAGES_SMALL] = made->bytes;
+	made->mounts[SYSTEM_PAGES_HUGE] = -1;
+	made->mounts[SYSTEM_PAGES_SMALL] = mount_new(made->bytes, "advise");
+	if (made->mounts[SYSTEM_PAGES_SMALL] < 0)
+		log_info("host: no tmpfs of its own (%s): plain memfds, whose mappings can pass "
+			 "host_size",
+			 strerror(-made->mounts[SYSTEM_PAGES_SMALL]));
+	*memory = made;
+	return 0;
+}
+
+void system_memory_close(struct system_memory *memory)
+{
+	for (int kind = 0; kind < SYSTEM_KINDS; kind++) {
+		if (memory->mounts[kind] >= 0)
+			close(memory->mounts[kind]);
+	}
+	pthread_mutex_destroy(&memory->lock);
+	free(memory);
+}
+
+static int memfd_new(void)
+{
+	int fd = memfd_create("gpumemfs", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+		fd = memfd_create("gpumemfs", MFD_CLOEXEC);
+	return fd;
+}
+
+static void say_no_huge(struct system_memory *memory, int error)
+{
+	if (!atomic_exchange(&memory->said_no_huge, true))
+		log_warn("host: page_size=2M without huge pages: %s", strerror(error));
+}
+
+/* The mount for objects of this kind; the one for small pages where that cannot be had. */
+static int mount_for(struct system_memory *memory, enum system_pages pages)
+{
+	LOCKED(&memory->lock);
+	int *huge = &memory->mounts[SYSTEM_PAGES_HUGE];
+
+	if (pages == SYSTEM_PAGES_HUGE && *huge < 0) {
+		*huge = mount_new(memory->bytes, "always");
+		if (*huge < 0)
+			say_no_huge(memory, -*huge);
+	}
+	share_bound(memory);
+	return *huge >= 0 ? memory->mounts[pages] : memory->mounts[SYSTEM_PAGES_SMALL];
+}
+
+int system_object_new(struct system_memory *memory, enum system_pages pages, int *fd)
+{
+	int made;
+
+	if (memory->mounts[SYSTEM_PAGES_SMALL] >= 0) {
+		made = openat(mount_for(memory, pages), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	} else {
+		if (pages == SYSTEM_PAGES_HUGE)
+			say_no_huge(memory, EPERM);
+		made = memfd_new();
+	}
+	if (made >= 0) {
+		*fd = made;
+		return 0;
+	}
+
+	int error = errno;
+
+	if (error != EMFILE && error != ENFILE)
+		return -error;
+	if (!atomic_exchange(&memory->said_no_fds, true))
+		log_error("host: no more files: %s; raise the limit of open files (LimitNOFILE=)",
+			  strerror(error));
+	return -ENOSPC;
+}
+
+int system_account(struct system_memory *memory, int64_t bytes)
+{
+	bool bounded = memory->mounts[SYSTEM_PAGES_SMALL] >= 0;
+	uint64_t now = atomic_load(&memory->counted), next;
+
+	do {
+		next = now + (uint64_t)bytes;
+		if (bytes > 0 && !bounded && next > memory->bytes)
+			return -ENOSPC;
+	} while (!atomic_compare_exchange_weak(&memory->counted, &now, next));
+	return 0;
+}
+
+int system_usage(struct system_memory *memory, struct system_usage *usage)
+{
+	bool bounded = memory->mounts[SYSTEM_PAGES_SMALL] >= 0;
+	uint64_t used = atomic_load(&memory->counted);
+
+	if (bounded) {
+		LOCKED(&memory->lock);
+		share_bound(memory);
+		used = mount_used(memory->mounts[SYSTEM_PAGES_SMALL]) +
+		       mount_used(memory->mounts[SYSTEM_PAGES_HUGE]);
+	}
+	*usage = (struct system_usage){
+	    .total = memory->bytes,
+	    .free = memory->bytes > used ? memory->bytes - used : 0,
+	    .bounded_by_kernel = bounded,
+	};
+	return 0;
+}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+#
+# libgpumem.so.0. What it needs of backend/ is compiled once more, for a shared library.
+
+CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/version.h)
+CLIENT_SOURCES := $(filter-out client/preload%,$(wildcard client/*.c)) \
+	$(addprefix backend/cuda/,driver.c bar_dmabuf.c bar_gdrcopy.c bar_vulkan.c) \
+	$(wildcard backend/stream*.c)
+CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(OUT)/pic/%.o)
+CLIENT_LIBRARY := $(OUT)/libgpumem.so.0
+# For the unit tests, which may put functions of their own in the place of a file's.
+CLIENT_ARCHIVE := $(OUT)/libgpumem-tests.a
+CLIENT_DEST     = $(DESTDIR)$(PREFIX)/lib
+CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
+CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/libgpumem.map)
+
+# clang-tidy is told it too.
+LINT_FLAGS += -DGPUMEM_VERSION=\"$(CLIENT_VERSION)\"
+
+.PHONY: client install-client uninstall-client
+client: $(OUT)/libgpumem.so
+all: client
+every-object: $(CLIENT_OBJECTS)
+mount-programs: client
+
+$(OUT)/pic/%.o: %.c $(OUT)/flags | ready
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden \
+		-DGPUMEM_VERSION='"$(CLIENT_VERSION)"' -MMD -MP -c -o $@ $<
+
+# Never unloaded: it has a handler of fork, and the drivers have threads.
+$(CLIENT_LIBRARY): $(CLIENT_OBJECTS) client/libgpumem.map
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/libgpumem.map \
+		$(if $(SAN),,-Wl$(comma)-z$(comma)defs) -Wl,-z,nodelete -Wl,-z,relro,-z,now \
+		-Wl,--as-needed $(SANITIZE) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) -lpthread -ldl
+
+$(OUT)/libgpumem.so: $(CLIENT_LIBRARY)
+	$(Q)ln -sf $(<F) $@
+
+$(CLIENT_ARCHIVE): $(CLIENT_OBJECTS)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) qcs $@ $^
+
+$(filter $(OUT)/tests/unit/test_client_%,$(UNIT_PROGRAMS)): $(CLIENT_ARCHIVE)
+$(filter $(OUT)/tests/fuzz/fuzz_client_%,$(FUZZ_PROGRAMS)): $(CLIENT_ARCHIVE)
+
+# The tests of the library in a mount, which link with it as programs do.
+CLIENT_MOUNT_PROGRAMS := $(filter $(OUT)/mount/prog_client%,$(MOUNT_PROGRAMS))
+CLIENT_TOOL := $(OUT)/mount/client_tool
+mount-programs: $(CLIENT_TOOL)
+$(CLIENT_MOUNT_PROGRAMS) $(CLIENT_TOOL): $(CLIENT_LIBRARY)
+$(CLIENT_MOUNT_PROGRAMS) $(CLIENT_TOOL): private LDFLAGS += '-Wl,-rpath,$$ORIGIN/..:$$ORIGIN/../lib' -ldl
+
+install: install-client
+uninstall: uninstall-client
+
+install-client: $(CLIENT_LIBRARY)
+	$(Q)install -d $(CLIENT_DEST)/pkgconfig
+	$(Q)install -m 755 $< $(CLIENT_DEST)/$(<F)
+	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
+	$(Q)install -D -m 644 client/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CLIENT_VERSION)|' client/gpumem.pc.in \
+		> $(CLIENT_DEST)/pkgconfig/gpumem.pc
+	$(Q)install -d $(CLIENT_MAN)
+	$(Q)$(foreach name,$(CLIENT_FUNCTIONS),ln -sf libgpumem.3 $(CLIENT_MAN)/$(name).3 &&) true
+	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'
+
+uninstall-client:
+	$(Q)rm -f $(CLIENT_DEST)/libgpumem.so $(CLIENT_DEST)/libgpumem.so.0 \
+		$(CLIENT_DEST)/pkgconfig/gpumem.pc $(DESTDIR)$(PREFIX)/include/gpumem.h \
+		$(CLIENT_FUNCTIONS:%=$(CLIENT_MAN)/%.3)
+
+-include $(shell find $(OUT)/pic -name '*.d' 2>/dev/null)

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "client/error.h"
+#include "common/defer.h"
+
+int client_mount_token(int fd, struct gpumem_token *token)
+{
+	if (ioctl(fd, GPUMEM_IOC_TOKEN, token) < 0) {
+		switch (errno) {
+		case ENOTTY:
+		case EINVAL:
+		case ENOSYS:
+		case EOPNOTSUPP:
+			return client_fail(ENOTSUP, "the file is not on gpumemfs");
+		case ENOTCONN:
+		case ECONNABORTED:
+			return client_fail(ENOTCONN, "the daemon of this mount has ended");
+		default:
+			return client_fail(errno, "the file's token: %s", strerror(errno));
+		}
+	}
+	if (token->version != GPUMEM_PROTOCOL_VERSION)
+		return client_fail(EPROTO,
+				   "the daemon speaks version %u of the protocol, this is %u",
+				   token->version, GPUMEM_PROTOCOL_VERSION);
+	return 0;
+}
+
+/* Octal escapes stand for blank, tab, newline and backslash. */
+static void unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; to++) {
+		if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+		    from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
+			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
+}
+
+bool client_mount_parse(char *line, struct client_mount_line *parsed)
+{
+	char *words[5], *rest = line, *end;
+
+	for (unsigned i = 0; i < 5; i++) {
+		words[i] = strsep(&rest, " ");
+		if (!words[i] || !*words[i])
+			return false;
+	}
+	if (!rest)
+		return false;
+	parsed->id = strtoul(words[0], &end, 10);
+	if (*end)
+		return false;
+	parsed->major = (unsigned)strtoul(words[2], &end, 10);
+	if (*end++ != ':')
+		return false;
+	parsed->minor = (unsigned)strtoul(end, &end, 10);
+	if (*end)
+		return false;
+	parsed->root = words[3];
+	parsed->where = words[4];
+	unescape(parsed->root);
+	unescape(parsed->where);
+	return true;
+}
+
+/* The socket below a mount, by the descriptor of its root: paths can be longer than a socket's. */
+static int connect_below(int root)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int error = 0;
+
+	if (fd < 0)
+		return -errno;
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", root,
+		 GPUMEM_SOCKET_NAME);
+	do {
+		error = connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? errno : 0;
+	} while (error == EINTR);
+	if (!error)
+		return fd;
+	close(fd);
+	return -error;
+}
+
+/* A mount of the file's filesystem may be hidden under another, or be out of reach. */
+static int connect_at(const char *where, dev_t device)
+{
+	AUTO_CLOSE int root = open(where, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct stat st;
+
+	if (root < 0)
+		return -errno;
+	if (fstat(root, &st) < 0 || st.st_dev != device)
+		return -ENOENT;
+	return connect_below(root);
+}
+
+int client_mount_connect(int fd)
+{
+	AUTO_FREE char *line = NULL;
+	size_t room = 0;
+	struct stat st;
+	int seen = -ENOENT;
+
+	if (fstat(fd, &st) < 0)
+		return client_fail(errno, "fstat: %s", strerror(errno));
+	AUTO_FCLOSE FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	if (!mounts)
+		return client_fail(ENOTSUP, "/proc/self/mountinfo: %s", strerror(errno));
+	while (getline(&line, &room, mounts) > 0) {
+		struct client_mount_line parsed;
+		if (!client_mount_parse(line, &parsed) || parsed.major != major(st.st_dev) ||
+		    parsed.minor != minor(st.st_dev) || strcmp(parsed.root, "/") != 0)
+			continue;
+		int rc = connect_at(parsed.where, st.st_dev);
+		if (rc >= 0)
+			return rc;
+		if (seen == -ENOENT)
+			seen = rc;
+	}
+	switch (seen) {
+	case -ENOENT:
+		return client_fail(ENOTSUP,
+				   "no mount of the file's filesystem with a %s is visible "
+				   "here: bind-mount the whole mount, not a part of it",
+				   GPUMEM_SOCKET_NAME);
+	case -ECONNREFUSED:
+	case -ENOTCONN:
+		return client_fail(ENOTCONN, "the daemon of this mount has ended");
+	default:
+		return client_fail(seen == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s: %s",
+				   GPUMEM_SOCKET_NAME, strerror(-seen));
+	}
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* From an opened file to the daemon of its mount. */
+#ifndef CLIENT_MOUNT_H
+#define CLIENT_MOUNT_H
+
+#include <stdbool.h>
+
+#include "client/protocol.h"
+
+/* A token for the file: 0, or -ENOTSUP where it is not on gpumemfs, or another -errno. */
+int client_mount_token(int fd, struct gpumem_token *token);
+
+/* A new connection to the daemon of the mount that the file is on, which is looked for among all
+ * mounts of its filesystem that this process sees: a bind mount of a folder has no socket. The fd,
+ * or -ENOTCONN, -ENOTSUP. */
+int client_mount_connect(int fd);
+
+/* One line of /proc/self/mountinfo. */
+struct client_mount_line {
+	unsigned long id;
+	unsigned major, minor;
+	char *root, *where; /* point into the line, escapes resolved */
+};
+/* Takes the line apart; it is changed. */
+bool client_mount_parse(char *line, struct client_mount_line *parsed);
+
+#endif

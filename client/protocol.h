@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* How a process comes by the memory of a file: what fs/ and client/ have in common.
+ * gpumem-protocol(7) is the text for those who write a client in another language.
+ *
+ *  1. GPUMEM_IOC_TOKEN on the opened file yields a token: the right to share is the right to open.
+ *  2. On a SOCK_SEQPACKET connection to MOUNT/.gpumem/socket the token is turned into a lease
+ *     (GPUMEM_MSG_LEASE). The answer is one or more GPUMEM_MSG_LAYOUT messages; their chunks' file
+ *     descriptors come with them (SCM_RIGHTS), in order.
+ *  3. The lease lasts until GPUMEM_MSG_RELEASE or the end of the connection, however it comes.
+ *
+ * One message is one packet. All integers are in the byte order of the machine: both ends are on
+ * it. A message that is not exactly as said here costs its sender the connection. */
+#ifndef GPUMEM_PROTOCOL_H
+#define GPUMEM_PROTOCOL_H
+
+#include <linux/ioctl.h>
+#include <stdint.h>
+
+#define GPUMEM_PROTOCOL_VERSION 1
+#define GPUMEM_SOCKET_NAME	".gpumem/socket" /* below the mount */
+
+#define GPUMEM_TOKEN_BYTES 32
+#define GPUMEM_TOKEN_SECONDS                                                                       \
+	10 /* for which a token may be used, once, by the uid that asked for it */
+
+/* At most so many fds travel with one packet: below the kernel's SCM_MAX_FD (253). */
+#define GPUMEM_FDS_MAX 128
+/* A layout is sent in packets of at most so many chunks. */
+#define GPUMEM_CHUNKS_PER_MESSAGE GPUMEM_FDS_MAX
+/* Leases of one connection, and connections of one uid. */
+#define GPUMEM_LEASES_MAX      65536
+#define GPUMEM_CONNECTIONS_MAX 4096
+
+enum gpumem_access {
+	GPUMEM_ACCESS_READ = 1,
+	GPUMEM_ACCESS_WRITE = 2, /* implies reading */
+};
+
+/* What GPUMEM_IOC_TOKEN writes. */
+struct gpumem_token {
+	uint32_t version; /* GPUMEM_PROTOCOL_VERSION of the daemon */
+	uint32_t access;  /* enum gpumem_access, from the flags of the open */
+	uint8_t token[GPUMEM_TOKEN_BYTES];
+};
+
+#define GPUMEM_IOC_TOKEN _IOR('g', 0x47, struct gpumem_token)
+
+enum gpumem_message_type {
+	GPUMEM_MSG_LEASE = 1,	/* client: struct gpumem_msg_lease */
+	GPUMEM_MSG_EXTEND = 2,	/* client: struct gpumem_msg_extend */
+	GPUMEM_MSG_RELEASE = 3, /* client: struct gpumem_msg_release */
+	GPUMEM_MSG_LAYOUT = 16, /* daemon: struct gpumem_msg_layout, chunks, fds */
+	GPUMEM_MSG_DONE = 17,	/* daemon: struct gpumem_msg_header alone */
+	GPUMEM_MSG_ERROR = 18,	/* daemon: struct gpumem_msg_error */
+};
+
+#define GPUMEM_MAGIC 0x4d465047u /* "GPFM" */
+
+struct gpumem_msg_header {
+	uint32_t magic;
+	uint16_t version; /* GPUMEM_PROTOCOL_VERSION */
+	uint16_t type;	  /* enum gpumem_message_type */
+	uint32_t bytes;	  /* of the whole message, header included: what recvmsg returned */
+	uint32_t request; /* chosen by the client, the same in the answer */
+};
+
+struct gpumem_msg_lease {
+	struct gpumem_msg_header header;
+	uint8_t token[GPUMEM_TOKEN_BYTES];
+};
+
+/* After the file grew: the chunks from first_chunk on, and the size as it is now. */
+struct gpumem_msg_extend {
+	struct gpumem_msg_header header;
+	uint64_t lease;
+	uint64_t first_chunk; /* how many the client has */
+};
+
+struct gpumem_msg_release {
+	struct gpumem_msg_header header;
+	uint64_t lease;
+};
+
+enum gpumem_layout_kind {
+	GPUMEM_KIND_DEVICE =
+	    1,		       /* chunks are CUDA VMM allocations: cuMemImportFromShareableHandle */
+	GPUMEM_KIND_HOST = 2,  /* one chunk: a shared-memory object to mmap from offset 0 */
+	GPUMEM_KIND_MEMFD = 3, /* chunks are memfds: a GPU that the host backend plays */
+};
+
+enum gpumem_layout_flags {
+	GPUMEM_LAYOUT_MORE = 1, /* another packet of this answer follows */
+	GPUMEM_LAYOUT_PRIVATE =
+	    2, /* a copy made for this lease: writes reach nobody, nor do others' */
+	GPUMEM_LAYOUT_READ_ONLY = 4, /* the file is not to be written: mind it, nothing else does */
+};
+
+struct gpumem_chunk {
+	uint64_t offset; /* in the file; the chunks follow each other without gaps from 0 */
+	uint64_t bytes;	 /* for KIND_DEVICE and KIND_MEMFD a multiple of 2 MiB */
+};
+
+struct gpumem_msg_layout {
+	struct gpumem_msg_header header;
+	uint64_t lease;
+	uint64_t size;	      /* of the file, in bytes */
+	uint32_t kind;	      /* enum gpumem_layout_kind */
+	uint32_t flags;	      /* enum gpumem_layout_flags */
+	uint8_t uuid[16];     /* of the GPU; zero for KIND_HOST */
+	uint32_t device;      /* the N of gpuN */
+	uint32_t first_chunk; /* number of the first one here */
+	uint32_t n_chunks;    /* in this packet, and as many fds */
+	uint32_t reserved;    /* 0 */
+	struct gpumem_chunk chunks[];
+};
+
+struct gpumem_msg_error {
+	struct gpumem_msg_header header;
+	int32_t
+	    error; /* errno: EACCES, EBADMSG, ENOENT (no such lease), ENOSPC, EDQUOT, EIO, EMFILE */
+	uint32_t reserved; /* 0 */
+};
+
+#endif

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""libgpumem.so.0 through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+from typing import Any, Optional
+
+KIND_DEVICE, KIND_HOST, KIND_PLAYED = 1, 2, 3
+INFO_PRIVATE, INFO_READ_ONLY = 1, 2
+
+
+class Info(ctypes.Structure):
+    """struct gpumem_info of gpumem.h."""
+
+    _fields_ = [
+        ("bytes", ctypes.c_size_t),
+        ("size", ctypes.c_uint64),
+        ("mappable", ctypes.c_uint64),
+        ("mapped", ctypes.c_uint64),
+        ("host_mapped", ctypes.c_uint64),
+        ("n_chunks", ctypes.c_uint64),
+        ("kind", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("device", ctypes.c_uint32),
+        ("uuid", ctypes.c_uint8 * 16),
+        ("provider", ctypes.c_char * 12),
+    ]
+
+
+def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
+    handle, size = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)
+    return {
+        "gpumem_open": (handle, [ctypes.c_char_p, ctypes.c_int]),
+        "gpumem_open_fd": (handle, [ctypes.c_int]),
+        "gpumem_close": (ctypes.c_int, [handle]),
+        "gpumem_get_info": (ctypes.c_int, [handle, ctypes.POINTER(Info)]),
+        "gpumem_map_device": (ctypes.c_int, [handle, ctypes.POINTER(ctypes.c_ulonglong), size]),
+        "gpumem_map_host": (ctypes.c_int, [handle, ctypes.POINTER(ctypes.c_void_p), size]),
+        "gpumem_extend": (ctypes.c_int, [handle]),
+        "gpumem_flush": (ctypes.c_int, [handle]),
+        "gpumem_error": (ctypes.c_char_p, []),
+    }
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """The library, loaded when first needed. OSError (ENOENT) where there is none."""
+    name = os.environ.get("GPUMEM_LIBRARY") or "libgpumem.so.0"
+    try:
+        loaded = ctypes.CDLL(name, use_errno=True)
+    except OSError as error:
+        raise OSError(errno.ENOENT, f"cannot load {name}: {error}; install gpumemfs, or name the "
+                      "library in GPUMEM_LIBRARY") from None
+    for symbol, (result, arguments) in _prototypes().items():
+        function = getattr(loaded, symbol)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+def failure(path: Optional[str]) -> OSError:
+    """The exception for this thread's call that has just failed."""
+    number = ctypes.get_errno()
+    text = (library().gpumem_error() or b"").decode(errors="replace") or os.strerror(number)
+    return OSError(number, text, path) if path is not None else OSError(number, text)
+
+
+def check(result: int, path: Optional[str] = None) -> None:
+    if result:
+        raise failure(path)

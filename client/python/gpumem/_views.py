@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""Buffers and views, and the interfaces by which others take them."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import uuid
+from collections.abc import Iterable
+from typing import Any, Optional, Union
+
+from . import _cuda, _dlpack, _dtypes
+from ._dtypes import Dtype
+from ._memory import CPU, FileMemory, Memory
+
+_MAX = 2**63 - 1
+
+
+def shape_of(shape: Union[int, Iterable[int]]) -> tuple[int, ...]:
+    """As a tuple; ValueError where it is no shape."""
+    try:
+        numbers = tuple(map(operator.index, (shape,) if isinstance(shape, int) else shape))
+    except TypeError:
+        raise ValueError(f"{shape!r} is not a shape: a number or a sequence of numbers") from None
+    if any(number < 0 for number in numbers):
+        raise ValueError(f"shape {numbers} has a negative length")
+    if math.prod(number for number in numbers if number) > _MAX:
+        raise ValueError(f"shape {numbers} is too large")
+    return numbers
+
+
+class _Exports:
+    """What views and buffers have in common."""
+
+    _dtype: Dtype
+    _copied = False
+
+    def _lend(self) -> Memory:
+        """The memory, for a consumer that holds on to this object."""
+        raise NotImplementedError
+
+    def _place(self) -> tuple[Memory, int, tuple[int, ...]]:
+        """The memory, the offset in it, the shape."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._dtype.size_of(math.prod(self._place()[2])) or 0
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the memory is not to be written to. A private copy may be."""
+        return self._place()[0].read_only
+
+    @property
+    def memory(self) -> memoryview:
+        """The bytes as the CPU sees them: a one-dimensional memoryview of format "B", read-only where
+        the file is. It keeps the memory alive.
+
+        In host/ it is the file's own memory. A GPU's memory is mapped through its BAR: stores run at
+        10 GB/s and want Buffer.flush() after them, loads are slow (0.1 GB/s). OSError (ENOTSUP) where
+        no way to the BAR works."""
+        memory, offset, _ = self._place()
+        return memory.bytes(offset, self.nbytes)
+
+    def _typed(self, flags: int) -> memoryview:
+        memory, offset, shape = self._place()
+        if not memory.on_cpu:
+            raise BufferError(f"{memory.name} is memory of a GPU: use .memory to map it for the CPU")
+        if not self._dtype.format:
+            raise BufferError(f"the buffer protocol has no {self._dtype.name}: use .memory for the bytes")
+        view = memory.bytes(offset, self.nbytes)
+        if shape == (view.nbytes,) and self._dtype.format == "B" or not view.nbytes:
+            return view
+        return view.cast(self._dtype.format, shape)  # type: ignore[call-overload]
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """memoryview(x), from Python 3.12 on; for memory of the CPU."""
+        return self._typed(flags)
+
+    def _array_interface(self, address: int) -> dict[str, Any]:
+        return {
+            "shape": self._place()[2],
+            "typestr": self._dtype.typestr,
+            "data": (address, self.read_only),
+            "strides": None,
+            "version": 3,
+        }
+
+    def _need_typestr(self) -> None:
+        if not self._dtype.typestr:
+            raise AttributeError(f"array interfaces have no {self._dtype.name}: use from_dlpack")
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """For numpy.asarray(x), without a copy: memory of the CPU only."""
+        memory, offset, _ = self._place()
+        self._need_typestr()
+        if not memory.on_cpu:
+            raise AttributeError(f"{memory.name} is memory of a GPU")
+        address = self._lend().host_address() + offset if self.nbytes else 0
+        return self._array_interface(address)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3: the address on the GPU of the calling thread's current CUDA context.
+
+        Where no context is current, that is the primary context of the file's GPU, which the CUDA
+        runtime and every framework use; it is made if there is none yet. A file in host/ has this
+        interface in threads with a current context only, and bfloat16 and FP8 types not at all.
+
+        "stream" is None: nothing that a consumer would have to wait for is pending here."""
+        memory, offset, _ = self._place()
+        self._need_typestr()
+        address = 0
+        if self.nbytes:
+            try:
+                address = self._lend().device_address() + offset
+            except (_cuda.CudaError, OSError) as error:
+                if memory.on_cpu:
+                    raise AttributeError(f"no device address: {error}") from error
+                raise
+        return {**self._array_interface(address), "stream": None}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """(2, N) for memory of a GPU, N being CUDA's number for it in this process; (1, 0) for memory
+        of the CPU, host/ included."""
+        return self._place()[0].dlpack_device()
+
+    def __dlpack__(self, stream: Optional[int] = None, max_version: Optional[tuple[int, int]] = None,
+                   dl_device: Optional[tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
+        """A DLPack capsule: versioned (1.1) when max_version is at least (1, 0), else legacy. It keeps
+        the memory alive, this object aside, until its consumer drops the tensor.
+
+        stream: any; nothing is pending here. dl_device: as __dlpack_device__(), or None. copy: True
+        makes one, where the memory is.
+
+        A legacy capsule cannot say that memory is read-only. On a GPU it is given all the same, and
+        writing to it is the consumer's mistake; for the CPU, where it would be the end of the
+        process, it is a BufferError. So is another device."""
+        if copy:
+            return self._copy()._capsule(max_version, dl_device, _dlpack.IS_COPIED)
+        return self._capsule(max_version, dl_device, _dlpack.IS_COPIED if self._copied else 0)
+
+    def _capsule(self, max_version: Optional[tuple[int, int]], dl_device: Optional[tuple[int, int]],
+                 flags: int) -> Any:
+        memory, offset, shape = self._place()
+        device = memory.dlpack_device()
+        versioned = max_version is not None and max_version[0] >= 1
+        if dl_device is not None and tuple(map(int, dl_device)) != device:
+            raise BufferError(f"{memory.name} is on DLPack device {device}, not on {dl_device}")
+        if memory.read_only and not versioned and device[0] == CPU:
+            raise BufferError(f"{memory.name} is read-only, which a legacy DLPack capsule cannot say: use "
+                              "numpy.asarray, or a consumer of DLPack 1.0")
+        address = memory.dlpack_address() + offset if self.nbytes else 0
+        flags |= _dlpack.READ_ONLY if memory.read_only else 0
+        return _dlpack.capsule(memory, address, device, self._dtype, shape, flags if versioned else None)
+
+    def _copy(self) -> View:
+        memory, offset, shape = self._place()
+        source: Any = memory
+        if not self.nbytes:
+            return View(memory, self._dtype, shape, offset)
+        view = View(source.copy(offset, self.nbytes), self._dtype, shape, 0)
+        view._copied = True
+        return view
+
+
+class View(_Exports):
+    """An array in the memory of a file: contiguous, in C order. It copies nothing and keeps the memory
+    alive. Taken by torch.from_dlpack, jax.dlpack.from_dlpack, cupy.from_dlpack, cupy.asarray,
+    torch.as_tensor; numpy.asarray and numpy.from_dlpack in host/.
+
+    dtype: the name of the element type, such as "bfloat16"."""
+
+    def __init__(self, memory: Memory, dtype: Dtype, shape: tuple[int, ...], offset: int) -> None:
+        self._memory, self._dtype, self._shape, self._offset = memory, dtype, shape, offset
+
+    def _place(self) -> tuple[Memory, int, tuple[int, ...]]:
+        return self._memory, self._offset, self._shape
+
+    def _lend(self) -> Memory:
+        return self._memory
+
+    @property
+    def dtype(self) -> str:
+        return self._dtype.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def offset(self) -> int:
+        """In the file, in bytes; 0 for a copy."""
+        return self._offset
+
+    def view(self, dtype: Any, shape: Union[int, Iterable[int], None] = None, offset: int = 0) -> View:
+        """The same bytes as another type, or some of them; offset counts from the view's begin. As
+        Buffer.view(). For frameworks that lack a type: weights["w"].view("uint8")."""
+        view = _view(self._memory, self._offset, self.nbytes, dtype, shape, offset)
+        view._copied = self._copied
+        return view
+
+    def copy(self) -> View:
+        """The same array in memory of its own: on the GPU if it is there, aligned to 256 bytes; else
+        aligned to 64. It is freed with the last tensor that uses it. MemoryError without room."""
+        return self._copy()
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of a view without dimensions")
+        return self._shape[0]
+
+    def __repr__(self) -> str:
+        return f"<gpumem.View {self.dtype} {self._shape} at byte {self._offset} of {self._memory.name}>"
+
+
+def _view(memory: Memory, begin: int, room: int, dtype: Any, shape: Union[int, Iterable[int], None],
+          offset: int) -> View:
+    """In the room bytes of the memory from begin on; all memory begins aligned for every type."""
+    found, offset = _dtypes.find(dtype), operator.index(offset)
+    if not 0 <= offset <= room:
+        raise ValueError(f"offset {offset} is not in the {room} bytes of {memory.name}")
+    if (begin + offset) % found.alignment:
+        raise ValueError(f"byte {begin + offset} of {memory.name} is not at a multiple of {found.alignment}, "
+                         f"the size of a {found.name}")
+    numbers = ((room - offset) * 8 // found.bits,) if shape is None else shape_of(shape)
+    size = found.size_of(math.prod(numbers))
+    if size is None:
+        raise ValueError(f"{math.prod(numbers)} elements of {found.name} do not end at a byte")
+    if size > room - offset:
+        raise ValueError(f"{found.name} {numbers} at offset {offset} needs {size} bytes; there are "
+                         f"{room - offset} from there")
+    return View(memory, found, numbers, offset + begin)
+
+
+class Buffer(_Exports):
+    """The bytes of an open file: a lease on its memory, and an array of uint8 of shape (size,).
+
+    The memory is mapped when an interface first asks for it, and given back when the buffer and all
+    views, tensors and memoryviews made from it are gone. close(), or the end of a `with` block, gives
+    up the buffer's own share; what was made from it stays good."""
+
+    _dtype = _dtypes.UINT8
+
+    def __init__(self, memory: FileMemory) -> None:
+        self._memory: Optional[FileMemory] = memory
+        self._lent: Optional[FileMemory] = None
+
+    def _file(self) -> FileMemory:
+        if self._memory is None:
+            raise ValueError("the buffer is closed")
+        return self._memory
+
+    def _place(self) -> tuple[Memory, int, tuple[int, ...]]:
+        memory = self._file()
+        return memory, 0, (memory.size,)
+
+    def _lend(self) -> Memory:
+        """A consumer of an array interface knows this object alone, so it keeps the memory even when
+        it is closed."""
+        self._lent = self._file()
+        return self._lent
+
+    @property
+    def path(self) -> str:
+        """As it was opened."""
+        return self._file().name
+
+    @property
+    def size(self) -> int:
+        """Of the file in bytes, as of the open or the last extend()."""
+        return self._file().size
+
+    @property
+    def device(self) -> Optional[int]:
+        """The N of gpuN, which is nvidia-smi's number; None in host/."""
+        return self._file().index
+
+    @property
+    def uuid(self) -> Optional[str]:
+        """Of the GPU, as nvidia-smi -L has it: "GPU-..."; None in host/."""
+        memory = self._file()
+        return None if memory.index is None else f"GPU-{uuid.UUID(bytes=memory.uuid_bytes)}"
+
+    @property
+    def private(self) -> bool:
+        """Whether this is a copy of the file as it was at the open: changes reach nobody."""
+        return self._file().private
+
+    @property
+    def provider(self) -> str:
+        """Of the CPU's mapping: "mmap", "dmabuf", "gdrcopy", "vulkan"; "" before it is made."""
+        return self._file().info().provider.decode()
+
+    def view(self, dtype: Any, shape: Union[int, Iterable[int], None] = None, offset: int = 0) -> View:
+        """An array in the file.
+
+        dtype: "float32", "bfloat16", "float8_e4m3fn" and so on, safetensors' names ("BF16"), or a dtype
+        of numpy, torch or jax. shape: in elements; None: one-dimensional, to the end of the file.
+        offset: of the first element, in bytes, a multiple of the element's size.
+
+        ValueError: it does not lie in the file, is not aligned, or the arguments are wrong."""
+        memory = self._file()
+        return _view(memory, 0, memory.size, dtype, shape, offset)
+
+    def copy(self) -> View:
+        """The bytes in memory of their own; see View.copy()."""
+        return self._copy()
+
+    def extend(self) -> int:
+        """After the file grew: takes in its new size and returns it. What exists stays where it is.
+        OSError with ENOSPC: the room behind the mapping is used up: open the file again."""
+        self._file().extend()
+        return self.size
+
+    def flush(self) -> None:
+        """What this process stored through .memory is visible to every GPU and process."""
+        self._file().flush()
+
+    def close(self) -> None:
+        """Gives up the buffer's share of the memory. Closing twice is fine."""
+        self._memory = None
+
+    @property
+    def closed(self) -> bool:
+        return self._memory is None
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __enter__(self) -> Buffer:
+        self._file()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._memory is None:
+            return "<gpumem.Buffer, closed>"
+        where = "host" if self.device is None else f"gpu{self.device}"
+        return f"<gpumem.Buffer of {self.size} bytes of {self.path} on {where}>"
+
+
+def flags_of(mode: str) -> int:
+    try:
+        return {"r": os.O_RDONLY, "r+": os.O_RDWR}[mode]
+    except (KeyError, TypeError):
+        raise ValueError(f"mode is 'r' or 'r+', not {mode!r}") from None
+
+
+def open(path: Union[str, bytes, os.PathLike[Any]], mode: str = "r") -> Buffer:
+    """Opens a file on gpumemfs and holds its memory.
+
+    mode: "r+" is the file itself, to read and write. "r" is a private copy of a GPU's file, made on
+    the GPU at this moment, unless its attribute user.gpumem.share is "trusted"; then, and in host/, it
+    is the file itself, marked read-only.
+
+    OSError with errno ENOTSUP: not on gpumemfs; EISDIR: a directory; ENOTCONN: the daemon cannot be
+    reached; ENOSPC: no room for the copy; and what open(2) gives. ValueError: the mode."""
+    return Buffer(FileMemory.open(path, flags_of(mode)))

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* libgpumem and libcuda as the Python tests need them, on ordinary files: a path with /gpu0/ in it
+ * is memory of a GPU, /played/ of one that is played, /host/ system memory. Device addresses can be
+ * read by the CPU, so that tests see what a GPU would. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/gpumem.h"
+
+/* What tests look at. */
+int fake_leases, fake_retained[2], fake_allocations, fake_syncs, fake_visible = 2, fake_no_memory;
+int fake_contexts_made;
+
+static __thread char text[PATH_MAX + 100];
+static __thread int stack[16], depth; /* device + 1 of each current context */
+
+struct gpumem {
+	int fd, kind, flags;
+	size_t size, mapped;
+	char *at;
+};
+
+static const unsigned char uuids[2][16] = {"the first GPU's", "the second GPU'"};
+
+static int fail(int error, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	errno = error;
+	return -1;
+}
+
+static int kind_of(const char *path)
+{
+	if (strstr(path, "/gpu0/"))
+		return GPUMEM_FILE_DEVICE;
+	if (strstr(path, "/host/"))
+		return GPUMEM_FILE_HOST;
+	return strstr(path, "/played/") ? GPUMEM_FILE_PLAYED : 0;
+}
+
+static gpumem *open_file(int fd, const char *path, int flags)
+{
+	struct stat status;
+	int kind = kind_of(path);
+
+	fstat(fd, &status);
+	if (S_ISDIR(status.st_mode)) {
+		fail(EISDIR, "%s is a directory", path);
+		return NULL;
+	}
+	if (!kind) {
+		fail(ENOTSUP, "%s is not on gpumemfs", path);
+		return NULL;
+	}
+	gpumem *file = calloc(1, sizeof(*file));
+	int may_read = (flags & O_ACCMODE) == O_RDONLY;
+	file->fd = dup(fd);
+	file->kind = kind;
+	file->size = status.st_size;
+	if (may_read && kind != GPUMEM_FILE_HOST && !strstr(path, "trusted"))
+		file->flags = GPUMEM_INFO_PRIVATE;
+	else if (may_read)
+		file->flags = GPUMEM_INFO_READ_ONLY;
+	if (kind == GPUMEM_FILE_HOST)
+		file->flags |= GPUMEM_INFO_HOST;
+	__atomic_add_fetch(&fake_leases, 1, __ATOMIC_SEQ_CST);
+	return file;
+}
+
+gpumem *gpumem_open(const char *path, int flags)
+{
+	int fd = open(path, flags | O_CLOEXEC);
+
+	if (fd < 0) {
+		fail(errno, "%s", strerror(errno));
+		return NULL;
+	}
+	gpumem *file = open_file(fd, path, flags);
+	close(fd);
+	return file;
+}
+
+gpumem *gpumem_open_fd(int fd)
+{
+	char link[40], path[PATH_MAX];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t length = readlink(link, path, sizeof(path) - 1);
+	path[length < 0 ? 0 : length] = '\0';
+	return open_file(fd, path, fcntl(fd, F_GETFL));
+}
+
+int gpumem_close(gpumem *file)
+{
+	if (file->at)
+		munmap(file->at, file->mapped);
+	close(file->fd);
+	free(file);
+	__atomic_sub_fetch(&fake_leases, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+int gpumem_get_info(gpumem *file, struct gpumem_info *info)
+{
+	if (info->bytes != sizeof(*info))
+		return fail(EINVAL, "%zu bytes of info", info->bytes);
+	*info = (struct gpumem_info){
+	    .bytes = sizeof(*info),
+	    .size = file->size,
+	    .mappable = file->size,
+	    .host_mapped = file->mapped,
+	    .n_chunks = 1,
+	    .kind = file->kind,
+	    .flags = file->flags,
+	};
+	if (file->kind != GPUMEM_FILE_HOST)
+		memcpy(info->uuid, uuids[0], sizeof(info->uuid));
+	if (file->at)
+		strcpy(info->provider, "mmap");
+	return 0;
+}
+
+static int map(gpumem *file)
+{
+	int protection = file->flags & GPUMEM_INFO_READ_ONLY && file->kind != GPUMEM_FILE_DEVICE
+			     ? PROT_READ
+			     : PROT_READ | PROT_WRITE;
+	int shared =
+	    file->flags & (GPUMEM_INFO_PRIVATE | GPUMEM_INFO_READ_ONLY) ? MAP_PRIVATE : MAP_SHARED;
+
+	if (!file->size)
+		return fail(EINVAL, "the file is empty: there is nothing to map");
+	if (file->at)
+		return 0;
+	file->at = mmap(NULL, file->size, protection, shared, file->fd, 0);
+	if (file->at == MAP_FAILED) {
+		file->at = NULL;
+		return fail(errno, "mmap");
+	}
+	file->mapped = file->size;
+	return 0;
+}
+
+int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
+{
+	if (!depth)
+		return fail(EINVAL, "this thread has no current CUDA context");
+	if (map(file) < 0)
+		return -1;
+	*address = (unsigned long long)file->at;
+	if (bytes)
+		*bytes = file->size;
+	return 0;
+}
+
+int gpumem_map_host(gpumem *file, void **address, size_t *bytes)
+{
+	if (map(file) < 0)
+		return -1;
+	*address = file->at;
+	if (bytes)
+		*bytes = file->size;
+	return 0;
+}
+
+int gpumem_extend(gpumem *file)
+{
+	struct stat status;
+
+	fstat(file->fd, &status);
+	file->size = status.st_size;
+	return 0;
+}
+
+int gpumem_flush(gpumem *file)
+{
+	return file ? 0 : -1;
+}
+
+const char *gpumem_error(void)
+{
+	return text;
+}
+
+/* --- libcuda: two devices, numbered the other way round than gpumemfs does when one is hidden */
+
+enum { OK, INVALID = 1, NO_MEMORY = 2, NO_CONTEXT = 201 };
+
+int cuInit(unsigned flags)
+{
+	return flags ? INVALID : OK;
+}
+
+int cuDeviceGetCount(int *count)
+{
+	*count = fake_visible;
+	return OK;
+}
+
+int cuDeviceGet(int *device, int ordinal)
+{
+	*device = ordinal;
+	return ordinal < fake_visible ? OK : INVALID;
+}
+
+/* The file's GPU is CUDA's device 1. */
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
+{
+	memcpy(uuid, uuids[!device], 16);
+	return OK;
+}
+
+int cuCtxGetCurrent(void **context)
+{
+	*context = depth ? (void *)(long)stack[depth - 1] : NULL;
+	return OK;
+}
+
+int cuCtxGetDevice(int *device)
+{
+	if (!depth)
+		return NO_CONTEXT;
+	*device = stack[depth - 1] - 1;
+	return OK;
+}
+
+int cuCtxPushCurrent_v2(void *context)
+{
+	stack[depth++] = (int)(long)context;
+	return OK;
+}
+
+int cuCtxPopCurrent_v2(void **context)
+{
+	if (!depth)
+		return NO_CONTEXT;
+	*context = (void *)(long)stack[--depth];
+	return OK;
+}
+
+int cuCtxSynchronize(void)
+{
+	fake_syncs++;
+	return depth ? OK : NO_CONTEXT;
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
+{
+	*flags = 0;
+	*active = fake_retained[device] > 0;
+	return OK;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+	fake_contexts_made += fake_retained[device]++ == 0;
+	*context = (void *)(long)(device + 1);
+	return OK;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+	fake_retained[device]--;
+	return OK;
+}
+
+int cuMemAlloc_v2(unsigned long long *address, size_t size)
+{
+	if (!depth)
+		return NO_CONTEXT;
+	if (fake_no_memory)
+		return NO_MEMORY;
+	*address = (unsigned long long)aligned_alloc(256, (size + 255) / 256 * 256);
+	fake_allocations++;
+	return OK;
+}
+
+int cuMemFree_v2(unsigned long long address)
+{
+	if (!depth)
+		return NO_CONTEXT;
+	free((void *)address);
+	fake_allocations--;
+	return OK;
+}
+
+int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from, size_t size)
+{
+	if (!depth)
+		return NO_CONTEXT;
+	memcpy((void *)to, (void *)from, size);
+	return OK;
+}
+
+int cuGetErrorName(int error, const char **name)
+{
+	*name = error == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN";
+	return OK;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+
+#define PREFIX	  "gpumemfs: "
+#define CUT_SHORT "..."
+
+/* Room for the longest path and some words around it. */
+#define LINE_BYTES (PATH_MAX + 512)
+
+static _Atomic enum log_level threshold = LOG_LEVEL_INFO;
+static atomic_uint log_targets = LOG_TO_TERMINAL;
+
+/* Keeps the lines of threads apart: one write may not be atomic (long lines to a pipe). */
+static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct {
+	const char *name;
+	int priority;
+} levels[] = {
+    [LOG_LEVEL_ERROR] = {"error", LOG_ERR},
+    [LOG_LEVEL_WARN] = {"warn", LOG_WARNING},
+    [LOG_LEVEL_INFO] = {"info", LOG_INFO},
+    [LOG_LEVEL_DEBUG] = {"debug", LOG_DEBUG},
+};
+
+#define LEVELS (sizeof(levels) / sizeof(levels[0]))
+
+void log_setup(enum log_level level, unsigned targets)
+{
+	if (targets & LOG_TO_SYSLOG)
+		openlog("gpumemfs", LOG_PID, LOG_DAEMON);
+	threshold = level;
+	log_targets = targets;
+}
+
+int log_level_parse(const char *name, enum log_level *level)
+{
+	for (size_t i = 0; i < LEVELS; i++) {
+		if (strcmp(name, levels[i].name) == 0) {
+			*level = (enum log_level)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+const char *log_level_name(enum log_level level)
+{
+	return (size_t)level < LEVELS ? levels[level].name : "unknown";
+}
+
+bool log_enabled(enum log_level level)
+{
+	return level <= atomic_load_explicit(&threshold, memory_order_relaxed);
+}
+
+/* A name that a user of the mount chose must not forge a second line or drive a terminal. */
+static void log_defuse(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+	if (!log_enabled(level))
+		return;
+
+	int saved_errno = errno;
+	/* One byte more than the text may use, for the newline. */
+	char line[sizeof(PREFIX) + LINE_BYTES + 1] = PREFIX;
+	char *text = line + sizeof(PREFIX) - 1;
+	va_list args;
+	va_start(args, format);
+	int length = vsnprintf(text, LINE_BYTES, format, args);
+	va_end(args);
+	if (length >= LINE_BYTES)
+		strcpy(text + LINE_BYTES - sizeof(CUT_SHORT), CUT_SHORT);
+	log_defuse(text);
+
+	unsigned targets = log_targets;
+	if (targets & LOG_TO_SYSLOG)
+		syslog(levels[level].priority, "%s", text);
+	if (targets & LOG_TO_TERMINAL) {
+		size_t bytes = strlen(line);
+		line[bytes++] = '\n';
+		LOCKED(&terminal);
+		/* Nobody to tell if it fails. */
+		ssize_t ignored = write(STDERR_FILENO, line, bytes);
+		(void)ignored;
+	}
+	errno = saved_errno;
+}

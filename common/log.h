@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* One line per event, to the terminal until the mount is ready and to syslog from then on.
+ * Thread-safe. Lines end without a newline; the logger adds it. The first who notices logs. */
+#ifndef COMMON_LOG_H
+#define COMMON_LOG_H
+
+#include <stdbool.h>
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+enum log_target {
+	LOG_TO_TERMINAL = 1, /* stderr, prefixed "gpumemfs: " */
+	LOG_TO_SYSLOG = 2,   /* facility daemon, with the level as priority */
+};
+
+/* Sets what is logged (this level and the more serious ones) and where (log_target bits). */
+void log_setup(enum log_level level, unsigned targets);
+
+/* Level by its option name (error, warn, info, debug): 0, or -EINVAL. */
+int log_level_parse(const char *name, enum log_level *level);
+const char *log_level_name(enum log_level level);
+bool log_enabled(enum log_level level);
+
+void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warn(...)  log_write(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...)  log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)                                                                             \
+	do {                                                                                       \
+		if (log_enabled(LOG_LEVEL_DEBUG))                                                  \
+			log_write(LOG_LEVEL_DEBUG, __VA_ARGS__);                                   \
+	} while (0)
+
+#endif

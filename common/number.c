@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/number.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char suffixes[] = "KMGT";
+
+/* Reads the digits at *text and moves *text past them. On overflow the digits are still consumed,
+ * so that what follows them is judged too: a malformed number is -EINVAL whatever its size. */
+static int number_digits(const char **text, uint64_t *value)
+{
+	const char *at = *text;
+	uint64_t sum = 0;
+	int rc = 0;
+
+	if (*at < '0' || *at > '9')
+		return -EINVAL;
+	for (; *at >= '0' && *at <= '9'; at++)
+		if (__builtin_mul_overflow(sum, 10, &sum) ||
+		    __builtin_add_overflow(sum, (uint64_t)(*at - '0'), &sum))
+			rc = -ERANGE;
+	*text = at;
+	*value = sum;
+	return rc;
+}
+
+/* Consumes a unit suffix, if there is one, and returns the power of two it stands for. */
+static unsigned number_suffix(const char **text)
+{
+	const char *suffix = **text ? strchr(suffixes, **text) : NULL;
+	if (!suffix)
+		return 0;
+	++*text;
+	return 10 * (unsigned)(suffix - suffixes + 1);
+}
+
+int parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value)
+{
+	uint64_t number = 0;
+	int rc = number_digits(&text, &number);
+	if (rc == -EINVAL || *text)
+		return -EINVAL;
+	if (rc < 0 || number < min || number > max)
+		return -ERANGE;
+	*value = number;
+	return 0;
+}
+
+int parse_size(const char *text, uint64_t *bytes)
+{
+	uint64_t number = 0;
+	int rc = number_digits(&text, &number);
+	if (rc == -EINVAL)
+		return rc;
+	unsigned shift = number_suffix(&text);
+	if (*text)
+		return -EINVAL;
+	if (rc < 0 || number > UINT64_MAX >> shift)
+		return -ERANGE;
+	*bytes = number << shift;
+	return 0;
+}
+
+int parse_size_or_percent(const char *text, uint64_t whole, uint64_t *bytes)
+{
+	const char *end = text;
+	uint64_t percent = 0;
+	int rc = number_digits(&end, &percent);
+	if (rc == -EINVAL || strcmp(end, "%") != 0)
+		return parse_size(text, bytes);
+	if (rc < 0 || percent > 100)
+		return -ERANGE;
+	/* In two parts, since whole * percent may not fit. */
+	*bytes = whole / 100 * percent + whole % 100 * percent / 100;
+	return 0;
+}
+
+char *format_size(uint64_t bytes, char text[FORMAT_SIZE_MAX])
+{
+	unsigned unit = 0;
+	while (bytes && bytes % 1024 == 0 && unit < strlen(suffixes)) {
+		bytes /= 1024;
+		unit++;
+	}
+	if (unit)
+		snprintf(text, FORMAT_SIZE_MAX, "%" PRIu64 "%c", bytes, suffixes[unit - 1]);
+	else
+		snprintf(text, FORMAT_SIZE_MAX, "%" PRIu64, bytes);
+	return text;
+}

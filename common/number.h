@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The one parser for numbers from outside: strict about range, overflow and trailing characters. */
+#ifndef COMMON_NUMBER_H
+#define COMMON_NUMBER_H
+
+#include <stdint.h>
+
+/* Decimal digits only, min <= value <= max: 0, -EINVAL (not a number) or -ERANGE. */
+int parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value);
+
+/* Digits with an optional binary suffix K, M, G or T (1024-based), as in 64K or 1G: 0, -EINVAL
+ * or -ERANGE (does not fit in 64 bits). */
+int parse_size(const char *text, uint64_t *bytes);
+
+/* As parse_size, or N% (0 to 100) of whole. */
+int parse_size_or_percent(const char *text, uint64_t whole, uint64_t *bytes);
+
+/* Writes bytes in the shortest exact form (4K, 2M, 1G, 123), at most 24 bytes with the NUL. */
+#define FORMAT_SIZE_MAX 24
+char *format_size(uint64_t bytes, char text[FORMAT_SIZE_MAX]);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+
+#include "fs/account.h"
+#include "fs/dir.h"
+#include "fs/fs.h"
+
+static struct inode *parent_of(struct inode *dir)
+{
+	return dir->dir->parent;
+}
+
+static void sums_add(struct dir *dir, int64_t bytes, int64_t files)
+{
+	if (bytes)
+		atomic_fetch_add_explicit(&dir->rbytes, bytes, memory_order_relaxed);
+	if (files)
+		atomic_fetch_add_explicit(&dir->rfiles, files, memory_order_relaxed);
+}
+
+static bool within(_Atomic int64_t *sum, _Atomic uint64_t *limit, int64_t added)
+{
+	return added <= 0 || (uint64_t)atomic_load_explicit(sum, memory_order_relaxed) <=
+				 atomic_load_explicit(limit, memory_order_relaxed);
+}
+
+int account_add(struct inode *home, int64_t bytes, int64_t files)
+{
+	for (struct inode *dir = home; dir; dir = parent_of(dir)) {
+		struct dir *sums = dir->dir;
+
+		/* Add first, then look: two that come at once cannot both slip under the limit. */
+		sums_add(sums, bytes, files);
+		if (within(&sums->rbytes, &sums->max_bytes, bytes) &&
+		    within(&sums->rfiles, &sums->max_files, files))
+			continue;
+		for (struct inode *undo = home;; undo = parent_of(undo)) {
+			sums_add(undo->dir, -bytes, -files);
+			if (undo == dir)
+				return -EDQUOT;
+		}
+	}
+	return 0;
+}
+
+void account_force(struct inode *home, int64_t bytes, int64_t files)
+{
+	for (struct inode *dir = home; dir; dir = parent_of(dir))
+		sums_add(dir->dir, bytes, files);
+}
+
+int account_charge(void *payer, int64_t bytes)
+{
+	struct inode_call *call = payer;
+	struct inode *inode = call->inode;
+	guard_token token = guard_enter(&call->fs->topology);
+	int error = 0;
+
+	if (inode->home && call->overdraft)
+		account_force(inode->home, bytes, 0);
+	else if (inode->home)
+		error = account_add(inode->home, bytes, 0);
+
+	if (!error)
+		atomic_fetch_add(&inode->charged, (uint64_t)bytes);
+	guard_leave(&call->fs->topology, token);
+	return error;
+}
+
+int account_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files)
+{
+	/* Taken off first, so that a quota above both does not see it twice. */
+	account_force(from, -bytes, -files);
+	int error = account_add(to, bytes, files);
+
+	if (error)
+		account_force(from, bytes, files);
+	return error;
+}
+
+int account_metadata(struct fs *fs, int64_t bytes)
+{
+	int64_t sum = atomic_fetch_add(&fs->metadata_bytes, bytes) + bytes;
+
+	if (bytes <= 0 || sum <= fs->metadata_max)
+		return 0;
+	atomic_fetch_sub(&fs->metadata_bytes, bytes);
+	return -ENOSPC;
+}
+
+bool account_limited(struct inode *home)
+{
+	for (struct inode *dir = home; dir; dir = parent_of(dir))
+		if (atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed) != UINT64_MAX)
+			return true;
+	return false;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Who pays for memory and files: every directory sums what is below it, and a quota on any of them
+ * refuses what would go beyond. */
+#ifndef FS_ACCOUNT_H
+#define FS_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fs;
+struct inode;
+
+/* Adds to home and all above it: 0 or -EDQUOT (then nothing was added). Amounts may be negative;
+ * those succeed. Topology is held (shared or exclusive). */
+int account_add(struct inode *home, int64_t bytes, int64_t files);
+/* The same without regard to quotas, for undoing and for what cannot be refused. */
+void account_force(struct inode *home, int64_t bytes, int64_t files);
+
+/* For struct file_call: payer is the struct inode_call. Takes topology itself. An overdraft is
+ * never refused. */
+int account_charge(void *payer, int64_t bytes);
+
+/* Moves the charge for a file or a whole directory from one home to another: 0 or -EDQUOT (then
+ * nothing moved). A quota above both sees no change. Topology is held exclusively. */
+int account_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files);
+
+/* What the daemon needs for itself, about: an inode with its first name, and each further name. */
+#define METADATA_INODE 1024
+#define METADATA_NAME  512
+
+/* The daemon's own memory for names, inodes and attributes: 0, or -ENOSPC beyond its share of the
+ * machine's, for a user who could take all of it would end the daemon. */
+int account_metadata(struct fs *fs, int64_t bytes);
+
+/* Whether a quota of bytes is set anywhere at or above. Topology is held. */
+bool account_limited(struct inode *home);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+#include "fs/capabilities.h"
+#include "fs/fs.h"
+
+/* The kernel's default bound on one request (fs.fuse.max_pages_limit, 256 pages); larger ones
+ * brought nothing at 1 MiB and were slower at 16 MiB on the reference machine. */
+#define MAX_WRITE (1U << 20)
+
+/* More threads than cores keeps requests moving while others wait for a DMA. */
+#define THREADS_MIN 4
+#define THREADS_MAX 32
+
+/* On few cores the rings' wake-ups cost more than they save (measured on two). */
+#define IO_URING_CORES 4
+
+__attribute__((format(printf, 3, 4))) static void set(struct capability *capability, bool on,
+						      const char *format, ...)
+{
+	va_list args;
+
+	capability->on = on;
+	va_start(args, format);
+	vsnprintf(capability->reason, sizeof(capability->reason), format, args);
+	va_end(args);
+}
+
+static bool kernel_has_uring(void)
+{
+	FILE *file AUTO_FCLOSE = fopen("/sys/module/fuse/parameters/enable_uring", "re");
+
+	return file && fgetc(file) == 'Y';
+}
+
+static int choose_uring(struct fs *fs)
+{
+	struct capability *uring = &fs->can.io_uring;
+	enum switch_mode wanted = fs->options.io_uring;
+
+	if (wanted == SWITCH_OFF)
+		set(uring, false, "turned off (io_uring=off)");
+	else if (fuse_version() < FUSE_MAKE_VERSION(3, 18))
+		set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
+	else if (!kernel_has_uring())
+		set(uring, false,
+		    "the kernel has it off (echo Y > /sys/module/fuse/parameters/enable_uring)");
+	else if (wanted == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
+		set(uring, false, "does not pay on %d cores", get_nprocs());
+	else
+		set(uring, true, "FUSE over io_uring");
+	if (wanted == SWITCH_ON && !uring->on) {
+		log_error("io_uring=on: %s", uring->reason);
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+int capabilities_choose(struct fs *fs)
+{
+	unsigned cores = (unsigned)get_nprocs();
+
+	fs->can.threads = fs->options.threads;
+	if (!fs->can.threads)
+		fs->can.threads = cores < THREADS_MIN	? THREADS_MIN
+				  : cores > THREADS_MAX ? THREADS_MAX
+							: cores;
+	fs->can.max_write = MAX_WRITE;
+	return choose_uring(fs);
+}
+
+static void negotiate_passthrough(struct fs *fs, struct fuse_conn_info *conn)
+{
+	struct capability *passthrough = &fs->can.passthrough;
+
+	if (geteuid() != 0)
+		set(passthrough, false, "needs CAP_SYS_ADMIN; host/ goes through the page cache");
+	else if (fs->options.cache == CACHE_ALWAYS)
+		set(passthrough, false, "not together with cache=always");
+	else if (!fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH))
+		set(passthrough, false, "the kernel has no FUSE passthrough (Linux 6.9)");
+	else
+		set(passthrough, true,
+		    "host/ files are read, written and mapped by the kernel alone");
+}
+
+void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
+{
+	conn->max_write = fs->can.max_write;
+	conn->max_readahead = fs->can.max_write;
+	conn->time_gran = 1;
+	conn->max_background = 128;
+	conn->no_interrupt = 1; /* no request waits for anything that a signal could end */
+
+	fuse_set_feature_flag(conn, FUSE_CAP_PARALLEL_DIROPS);
+	fuse_set_feature_flag(conn, FUSE_CAP_CACHE_SYMLINKS);
+	fuse_set_feature_flag(conn, FUSE_CAP_NO_EXPORT_SUPPORT);
+	/* Set-size comes before open then, on a path that exists anyway. */
+	fuse_unset_feature_flag(conn, FUSE_CAP_ATOMIC_O_TRUNC);
+	fuse_unset_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV);
+	fuse_unset_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV_V2);
+	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_READ);
+	if (fs->options.cache == CACHE_ALWAYS) {
+		fuse_unset_feature_flag(conn, FUSE_CAP_AUTO_INVAL_DATA);
+		fuse_set_feature_flag(conn, FUSE_CAP_EXPLICIT_INVAL_DATA);
+	}
+	if (fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
+		set(&fs->can.mmap, true,
+		    "shared mappings of device files go through the page cache");
+	else
+		set(&fs->can.mmap, false, "the kernel maps no direct_io files shared (Linux 6.6)");
+	set(&fs->can.parallel_writes, true, "direct writes to one file run at once");
+	negotiate_passthrough(fs, conn);
+}
+
+static void log_one(const char *name, const struct capability *capability)
+{
+	log_info("%s: %s (%s)", name, capability->on ? "on" : "off", capability->reason);
+}
+
+void capabilities_log(const struct fs *fs)
+{
+	log_one("io_uring", &fs->can.io_uring);
+	log_one("passthrough", &fs->can.passthrough);
+	log_one("mmap", &fs->can.mmap);
+	if (geteuid() != 0)
+		log_warn("not root: no passthrough for host/, no kernel-kept bound on host/, and "
+			 "other users only with allow_other");
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What this kernel, libfuse and machine can do for a mount. */
+#ifndef FS_CAPABILITIES_H
+#define FS_CAPABILITIES_H
+
+#include <fuse_lowlevel.h>
+
+struct fs;
+
+/* Before the mount: threads, io_uring. 0, or -ENOTSUP after a line where io_uring=on asks for what
+ * is not there. */
+int capabilities_choose(struct fs *fs);
+/* In FUSE's init: asks the kernel for what is wanted and notes what it has. */
+void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn);
+/* A line each to the log. */
+void capabilities_log(const struct fs *fs);
+
+#endif

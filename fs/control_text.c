@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <inttypes.h>
+#include <limits.h>
+
+#include "backend/bar_cache.h"
+#include "backend/copy.h"
+#include "backend/stream.h"
+#include "fs/control_text.h"
+#include "fs/file_share.h"
+#include "fs/fs.h"
+#include "fs/share.h"
+#include "fs/tree.h"
+#include "fs/version.h"
+
+static int write_version(struct fs *fs, FILE *out)
+{
+	bool host = fs->backend->ops == &backend_host_ops;
+
+	fprintf(out, "gpumemfs %s\n", GPUMEMFS_VERSION);
+	fprintf(out, "backend %s %s\n", fs->backend->name,
+		host ? "(system memory: no GPU is in use)" : fs->backend->version);
+	fprintf(out, "libfuse %s\n", fuse_pkgversion());
+	return 0;
+}
+
+static void write_capability(FILE *out, const char *name, const struct capability *capability)
+{
+	fprintf(out, "%s %s: %s\n", name, capability->on ? "on" : "off", capability->reason);
+}
+
+static void write_device(FILE *out, const struct volume *volume)
+{
+	struct device *device = volume->device;
+	struct copy_crossover crossover = copy_crossovers(device);
+	struct pool_limits limits = pool_limits(volume->pool);
+	struct bar_usage bar = bar_usage(device);
+	const char *name = volume->name;
+
+	fprintf(out, "%s.name %s\n", name, device->name);
+	fprintf(out, "%s.uuid %s\n", name, device->uuid);
+	if (limits.size == UINT64_MAX)
+		fprintf(out, "%s.size none\n", name);
+	else
+		fprintf(out, "%s.size %" PRIu64 "\n", name, limits.size);
+	fprintf(out, "%s.reserve %" PRIu64 "\n", name, limits.reserve);
+	fprintf(out, "%s.bar %s\n", name, device_bar_name(device));
+	fprintf(out, "%s.bar_budget %" PRIu64 "\n", name, bar.budget);
+	fprintf(out, "%s.bar_mapped %" PRIu64 "\n", name, bar.mapped);
+	fprintf(out, "%s.crossover_write %" PRIu64 " %s\n", name, crossover.write,
+		crossover.measured ? "measured" : "default");
+	fprintf(out, "%s.crossover_read %" PRIu64 " %s\n", name, crossover.read,
+		crossover.measured ? "measured" : "default");
+}
+
+static int write_params(struct fs *fs, FILE *out)
+{
+	static const char *const caches[] = {
+	    [CACHE_NONE] = "none", [CACHE_AUTO] = "auto", [CACHE_ALWAYS] = "always"};
+	const struct options *options = &fs->options;
+
+	fprintf(out, "backend %s\n", fs->backend->name);
+	fprintf(out, "cache %s\n", caches[options->cache]);
+	fprintf(out, "threads %u\n", fs->can.threads);
+	fprintf(out, "max_write %u\n", fs->can.max_write);
+	fprintf(out, "max_chunk %" PRIu64 "\n", options->max_chunk);
+	fprintf(out, "log_level %s\n", log_level_name(options->log_level));
+	fprintf(out, "streaming_copies %s\n", stream_name());
+	write_capability(out, "io_uring", &fs->can.io_uring);
+	write_capability(out, "passthrough", &fs->can.passthrough);
+	write_capability(out, "mmap", &fs->can.mmap);
+	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			write_device(out, &fs->volumes[i]);
+	return 0;
+}
+
+/* The path comes last on a line, because it may hold anything; a line's end in it does not end the
+ * line. */
+static void write_path(struct fs *fs, FILE *out, struct inode *inode)
+{
+	char path[PATH_MAX];
+
+	if (tree_path(fs, inode, path, sizeof(path)) < 0)
+		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
+	for (const char *at = path; *at; at++)
+		if (*at == '\n' || *at == '\\')
+			fprintf(out, "\\%03o", (unsigned char)*at);
+		else
+			fputc(*at, out);
+	fputc('\n', out);
+}
+
+/* bytes, "bar", provider, leases, path */
+static void write_mapping(struct fs *fs, FILE *out, struct inode *inode)
+{
+	uint64_t mapped = S_ISREG(inode->mode) ? file_mapped(inode->file) : 0;
+	struct volume *volume = inode->volume;
+
+	/* It may have moved to host/ since. */
+	if (!mapped || !volume->device)
+		return;
+	fprintf(out, "%" PRIu64 "\tbar\t%s\t%u\t", mapped, device_bar_name(volume->device),
+		file_leases(inode->file));
+	write_path(fs, out, inode);
+}
+
+struct mappings {
+	struct fs *fs;
+	FILE *out;
+};
+
+/* bytes, "lease", access, holder, path */
+static void write_lease(void *context, struct inode *inode, const struct share_holder *holder)
+{
+	struct mappings *mappings = context;
+
+	fprintf(mappings->out, "%" PRIu64 "\tlease\t%s\tuid %u pid %d\t", file_size(inode->file),
+		holder->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro", holder->uid, holder->pid);
+	write_path(mappings->fs, mappings->out, inode);
+}
+
+static int write_mappings(struct fs *fs, FILE *out)
+{
+	struct mappings mappings = {fs, out};
+	struct inode *inode;
+	uint32_t slot = 0;
+
+	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+		write_mapping(fs, out, inode);
+		inode_put(fs, inode, 1);
+	}
+	struct share *share = atomic_load(&fs->share);
+
+	if (share)
+		share_each(share, write_lease, &mappings);
+	return 0;
+}
+
+const struct control_file control_files[] = {
+    {"version", write_version},	  {"params", write_params},	{"stats.json", control_stats},
+    {"metrics", control_metrics}, {"mappings", write_mappings}, {NULL, NULL},
+};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The texts of .gpumem/'s files. */
+#ifndef FS_CONTROL_TEXT_H
+#define FS_CONTROL_TEXT_H
+
+#include <stdio.h>
+
+struct fs;
+
+struct control_file {
+	const char *name;
+	int (*write)(struct fs *fs, FILE *out); /* 0 or -errno */
+};
+
+/* Ends with a NULL name. */
+extern const struct control_file control_files[];
+
+int control_metrics(struct fs *fs, FILE *out);
+int control_stats(struct fs *fs, FILE *out);
+
+#endif

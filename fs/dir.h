@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The names in one directory: a hash for finding them and a list in creation order for reading,
+ * whose cookies never move. Callers hold dir->lock. */
+#ifndef FS_DIR_H
+#define FS_DIR_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/uthash.h"
+
+#define NAME_BYTES_MAX 255
+
+struct inode;
+
+struct dentry {
+	struct inode *inode;  /* holds the inode's reference for having names, with the others */
+	struct inode *parent; /* not a reference: an entry lives in its directory */
+	struct dentry *next_link; /* of the same inode; its lock */
+	uint64_t cookie;
+	UT_hash_handle hh;
+	uint8_t length;
+	char name[];
+};
+
+struct dir_slot {
+	uint64_t cookie;
+	struct dentry *entry; /* NULL: removed */
+};
+
+/* Cookies 1 and 2 are "." and "..". */
+#define DIR_COOKIE_FIRST 3
+
+struct dir {
+	pthread_rwlock_t lock;
+	struct dentry *names;
+	struct dir_slot *order; /* sorted by cookie */
+	uint32_t n_order, cap_order;
+	_Atomic uint32_t n_names; /* stat reads it without the lock */
+	uint32_t n_subdirs;
+	uint64_t next_cookie;
+	struct inode *parent; /* holds a reference; NULL for the root; topology */
+	bool removed;	      /* rmdir was here: nothing can be created in it any more */
+	/* Everything below, itself excluded; moved by account.c. */
+	_Atomic int64_t rbytes, rfiles;
+	_Atomic uint64_t max_bytes, max_files; /* UINT64_MAX: no quota */
+};
+
+struct dir *dir_new(void);
+void dir_free(struct dir *dir); /* empty */
+
+struct dentry *dir_find(struct dir *dir, const char *name);
+struct dentry *dentry_new(const char *name, struct inode *inode);
+/* Takes the entry over; -ENOMEM leaves it with the caller. */
+int dir_add(struct dir *dir, struct dentry *entry);
+/* Takes it out; the caller frees it. */
+void dir_remove(struct dir *dir, struct dentry *entry);
+/* The first entry whose cookie is greater; NULL: the end. */
+struct dentry *dir_after(struct dir *dir, uint64_t cookie);
+
+#endif

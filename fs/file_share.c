@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/file_share.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fs/device_file.h"
+#include "fs/host_file.h"
+
+/* A granule of small pieces becomes a chunk: other files' bytes lie beside the pieces. */
+static int own_granule(struct file *file, const struct file_call *call, uint64_t granule)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	struct extent extent = {.offset = granule};
+	struct extents fresh = {.at = &extent, .count = 1}, old = {0};
+	uint64_t end = granule + CHUNK_ALIGN;
+	int64_t more = (int64_t)extents_missing(&file->extents, granule, end);
+	int rc = file_charge(call, more);
+
+	if (rc < 0)
+		return rc;
+	rc = pool_take(volume->pool, CHUNK_ALIGN, POOL_UNDEFINED, call->copier, &extent.span);
+	if (rc < 0)
+		goto uncharge;
+	rc = device_fill(call, &fresh, &file->extents);
+	if (rc == 0)
+		rc = extents_reserve(&file->extents, 1);
+	if (rc == 0)
+		rc = extents_cut(&file->extents, granule, end, &old);
+	if (rc < 0)
+		goto give;
+	extents_insert(&file->extents, &extent);
+	device_apply_mapping(&fresh, call);
+	device_release(volume, &old);
+	device_settle(file, more);
+	return 0;
+
+give:
+	pool_give(volume->pool, &extent.span);
+uncharge:
+	file_charge(call, -more);
+	return rc;
+}
+
+static int own_chunks(struct file *file, const struct file_call *call)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	uint64_t size = atomic_load(&file->size), end = align_up(size, CHUNK_ALIGN);
+	struct taking taking = taking_for(volume, call, end);
+	int rc = 0;
+
+	for (uint64_t at = 0; rc == 0 && at < end;) {
+		uint32_t index = extents_find(&file->extents, at);
+
+		if (index == file->extents.count)
+			break;
+
+		struct extent *extent = &file->extents.at[index];
+
+		at = extent_end(extent);
+		if (!span_owns_chunk(&extent->span) && extent->offset < end) {
+			uint64_t granule = align_down(extent->offset, CHUNK_ALIGN);
+
+			rc = own_granule(file, call, granule);
+			at = granule + CHUNK_ALIGN;
+		}
+	}
+	if (rc < 0)
+		return rc;
+	taking.layout.unit = CHUNK_ALIGN;
+	taking.into = &file->extents;
+	rc = taking_run(&taking, 0, end, end);
+	device_settle(file, (int64_t)taking.bytes);
+	return rc;
+}
+
+static int make_fit(struct file *file, const struct file_call *call)
+{
+	if (file_is_device(file))
+		return own_chunks(file, call);
+	return host_make_object(file, atomic_load(&file->volume), call);
+}
+
+int file_lease(struct file *file, const struct file_call *call)
+{
+	guard_lock(&file->guard);
+	/* What was taken ahead of the end cannot be given back while it is shared. */
+	if (file_is_device(file) && file_leases(file) == 0)
+		device_trim(file, call);
+	int rc = make_fit(file, call);
+
+	if (rc == 0)
+		atomic_fetch_add(&file->leases, 1);
+	guard_unlock(&file->guard);
+	return rc;
+}
+
+void file_unlease(struct file *file)
+{
+	atomic_fetch_sub(&file->leases, 1);
+}
+
+uint32_t file_leases(const struct file *file)
+{
+	return atomic_load(&file->leases);
+}
+
+int file_lease_more(struct file *file, const struct file_call *call)
+{
+	guard_lock(&file->guard);
+	int rc = make_fit(file, call);
+
+	guard_unlock(&file->guard);
+	return rc;
+}
+
+void file_chunks_close(struct file_chunk *chunks, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		close(chunks[i].fd);
+}
+
+static int export_extent(const struct extent *extent, struct file_chunk *chunk)
+{
+	*chunk = (struct file_chunk){.offset = extent->offset, .bytes = extent->span.bytes};
+	return chunk_export(extent->span.chunk, &chunk->fd);
+}
+
+/* The file's extents from number first on that back bytes below end. */
+static int export_extents(const struct extents *extents, uint64_t end, uint32_t first,
+			  struct file_chunk *chunks, uint32_t max)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = first; i < extents->count && count < max; i++) {
+		if (extents->at[i].offset >= end)
+			break;
+		int rc = export_extent(&extents->at[i], &chunks[count]);
+
+		if (rc < 0) {
+			file_chunks_close(chunks, count);
+			return rc;
+		}
+		count++;
+	}
+	return (int)count;
+}
+
+/* A read-only fd of the object: opened anew, because a duplicate would share its access. The object
+ * is mode 0600, so nobody but root opens it for writing again. */
+static int export_object(int object, enum file_share_access access, struct file_chunk *chunk)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", object);
+	*chunk = (struct file_chunk){.bytes = host_object_size(object)};
+	chunk->fd = access == FILE_SHARE_WRITE ? fcntl(object, F_DUPFD_CLOEXEC, 3)
+					       : open(path, O_RDONLY | O_CLOEXEC);
+	return chunk->fd < 0 ? -errno : 1;
+}
+
+int file_export(struct file *file, enum file_share_access access, uint32_t first,
+		struct file_chunk *chunks, uint32_t max)
+{
+	guard_token token = guard_enter(&file->guard);
+	int object = atomic_load(&file->fd);
+	int rc = 0;
+
+	if (file_is_device(file))
+		rc = export_extents(&file->extents, atomic_load(&file->size), first, chunks, max);
+	else if (object >= 0 && first == 0 && max > 0)
+		rc = export_object(object, access, chunks);
+	guard_leave(&file->guard, token);
+	return rc;
+}
+
+/* Guard held. A copy beside the file, as large as its size. */
+static int copy_beside(struct file *file, const struct file_call *call, struct extents *copy)
+{
+	uint64_t size = atomic_load(&file->size), end = align_up(size, CHUNK_ALIGN);
+	struct taking taking = taking_for(atomic_load(&file->volume), call, end);
+
+	taking.layout.unit = CHUNK_ALIGN;
+	taking.fill = POOL_UNDEFINED;
+	taking.charge = TAKING_UNCHARGED;
+	taking.into = copy;
+	int rc = taking_run(&taking, 0, end, end);
+
+	return rc < 0 ? rc : device_fill(call, copy, &file->extents);
+}
+
+int file_export_copy(struct file *file, const struct file_call *call, struct file_chunk **chunks,
+		     uint32_t *count)
+{
+	struct extents copy = {0};
+	struct file_chunk *made = NULL;
+	int rc = -ENOTSUP;
+
+	guard_token token = guard_enter(&file->guard);
+	struct volume *volume = atomic_load(&file->volume);
+
+	if (volume->pool)
+		rc = copy_beside(file, call, &copy);
+	guard_leave(&file->guard, token);
+	if (rc == 0) {
+		made = calloc(copy.count + 1, sizeof(*made));
+		rc = made ? export_extents(&copy, UINT64_MAX, 0, made, copy.count) : -ENOMEM;
+	}
+	/* The exported fds keep the memory; it is the receiver's from here on. */
+	if (volume->pool)
+		device_release(volume, &copy);
+	if (rc < 0) {
+		free(made);
+		return rc;
+	}
+	*chunks = made;
+	*count = (uint32_t)rc;
+	return 0;
+}

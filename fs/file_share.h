@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A file's memory in other processes' hands. */
+#ifndef FS_FILE_SHARE_H
+#define FS_FILE_SHARE_H
+
+#include "fs/file.h"
+
+/* A chunk as it is handed out. */
+struct file_chunk {
+	uint64_t offset, bytes;
+	int fd; /* the receiver's to close */
+};
+
+/* Makes the file's memory fit to be handed out, and counts a lease: every byte up to the size is
+ * backed, by chunks that hold nothing else. Until file_unlease whatever would take memory away
+ * (shrinking, punching, laying out again, moving to another volume) is -EBUSY. -ENOSPC, -EDQUOT:
+ * holes could not be filled or small pieces not replaced; nothing is leased then. */
+int file_lease(struct file *file, const struct file_call *call);
+void file_unlease(struct file *file);
+uint32_t file_leases(const struct file *file);
+
+/* After growth: the same for what came since, on a file that is leased. */
+int file_lease_more(struct file *file, const struct file_call *call);
+
+/* Exports chunks from number first on, at most max: how many; 0 past the last. On an error none is
+ * exported. A file in host/ has one chunk, its object; for readers (FILE_SHARE_READ) that is an fd
+ * which cannot be written to. A device's chunk can always be written to by who has it. */
+enum file_share_access { FILE_SHARE_READ, FILE_SHARE_WRITE };
+int file_export(struct file *file, enum file_share_access access, uint32_t first,
+		struct file_chunk *chunks, uint32_t max);
+
+/* The same for a copy of the file as it is now, made on its device, that is nobody's but the
+ * receiver's: it lives as long as the fds (and what was imported from them). The array is
+ * allocated. -ENOTSUP in host/. */
+int file_export_copy(struct file *file, const struct file_call *call, struct file_chunk **chunks,
+		     uint32_t *count);
+
+/* Closes what was exported and not handed on. */
+void file_chunks_close(struct file_chunk *chunks, uint32_t count);
+
+#endif

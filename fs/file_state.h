@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* struct file, for the file's own sources only. A million empty files exist: keep it small. */
+#ifndef FS_FILE_STATE_H
+#define FS_FILE_STATE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "common/guard.h"
+#include "fs/extents.h"
+#include "fs/file.h"
+
+struct file {
+	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. What is atomic below
+	 * is read without it by file_size and file_allocated, which never wait: a caller may ask
+	 * for them while a move of the file waits for a lock that the caller holds. */
+	struct guard guard;
+	struct volume *_Atomic volume;
+	_Atomic uint64_t size;		       /* gpuN/ only: host/ asks the object */
+	_Atomic uint64_t taken;		       /* bytes of memory charged to the payer */
+	_Atomic uint64_t reserved;	       /* fallocate with KEEP_SIZE reached this far; 0 */
+	_Atomic uint64_t tail_start, tail_end; /* the last extent */
+	struct extents extents;		       /* under the guard */
+	_Atomic int32_t backing_id;
+	_Atomic uint32_t leases; /* raised under the guard, exclusive: file_share.h */
+	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */
+	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */
+	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
+};
+
+static inline bool file_is_device(const struct file *file)
+{
+	return atomic_load(&file->volume)->pool != NULL;
+}
+
+static inline int file_charge(const struct file_call *call, int64_t bytes)
+{
+	return call->charge && bytes ? call->charge(call->payer, bytes) : 0;
+}
+
+/* A stretch of a file that is data all through, or a hole. */
+struct file_run {
+	uint64_t from, to;
+	bool data;
+};
+
+/* The run that begins at offset, at most to end; false at the end. Guard held. */
+bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run);
+
+/* file_bounce.c. Bytes between a host/ object and memory of a device, through a buffer: a mapping
+ * of the object would be faster by one copy, but a page of it that cannot be had (the memory is
+ * full, somebody punched a hole through a mapping of his own) would end the daemon by SIGBUS.
+ * The device's range has memory all through. written is raised by what came into the object, also
+ * on failure. */
+struct bounce;
+int bounce_new(const struct file_call *call, uint64_t bytes, struct bounce **bounce);
+void bounce_free(struct bounce *bounce);
+int bounce_in(struct bounce *bounce, int fd, uint64_t fd_offset, const struct extents *to,
+	      uint64_t to_offset, uint64_t bytes);
+int bounce_out(struct bounce *bounce, const struct extents *from, uint64_t from_offset, int fd,
+	       uint64_t fd_offset, uint64_t bytes, uint64_t *written);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+#include "common/log.h"
+#include "fs/fs.h"
+#include "fs/measure.h"
+#include "fs/tree.h"
+#include "fs/uthash.h"
+#include "fs/worker.h"
+
+#define HOST_PERCENT	 50
+#define METADATA_PERCENT 25
+
+static uint64_t machine_memory(void)
+{
+	struct sysinfo info;
+
+	return sysinfo(&info) ? 0 : (uint64_t)info.totalram * info.mem_unit;
+}
+
+static uint64_t host_bytes(const struct options *options)
+{
+	uint64_t all = machine_memory();
+
+	return amount_bytes(&options->host_size, all, all / 100 * HOST_PERCENT);
+}
+
+static int backend_start(struct fs *fs)
+{
+	const struct options *options = &fs->options;
+	struct backend_config config = {
+	    .kind = options->backend,
+	    .gpus = options->gpus,
+	    .host_bytes = host_bytes(options),
+	    .host_gpus = options->host_gpus,
+	    .bar = options->bar,
+	};
+
+	return backend_open(&config, &fs->backend);
+}
+
+/* The one that was just opened behind the last. */
+static void volume_count(struct fs *fs)
+{
+	fs->volumes[fs->n_volumes].index = fs->n_volumes;
+	fs->n_volumes++;
+}
+
+static int volumes_open(struct fs *fs)
+{
+	const struct options *options = &fs->options;
+	int error = 0;
+
+	for (unsigned i = 0; !error && i < fs->backend->n_devices; i++) {
+		struct device *device = fs->backend->devices[i];
+		struct pool_limits limits = {
+		    .size = amount_bytes(&options->size, device->total, UINT64_MAX),
+		    .reserve = amount_bytes(&options->reserve, device->total, 0),
+		};
+
+		error = volume_open_gpu(&fs->volumes[fs->n_volumes], device, &limits,
+					options->max_chunk);
+		if (!error)
+			volume_count(fs);
+	}
+	if (!error)
+		error = volume_open_host(&fs->volumes[fs->n_volumes], host_bytes(options));
+	if (!error)
+		volume_count(fs);
+	return error;
+}
+
+static void volumes_close(struct fs *fs)
+{
+	while (fs->n_volumes)
+		volume_close(&fs->volumes[--fs->n_volumes]);
+}
+
+static bool has_option(const char *list, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *at = list; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (strncmp(at, name, length) == 0 && (at[length] == 0 || at[length] == ','))
+			return true;
+	}
+	return false;
+}
+
+int fs_open(struct fs *fs)
+{
+	int error;
+
+	hash_seed_init();
+	guard_init(&fs->topology);
+	clock_gettime(CLOCK_REALTIME, &fs->started);
+	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
+	fs->noatime = has_option(fs->options.mount_options, "noatime");
+	error = inode_table_init(&fs->inodes);
+	if (error)
+		return error;
+	error = backend_start(fs);
+	if (error)
+		goto destroy_table;
+	error = volumes_open(fs);
+	if (!error)
+		error = tree_init(fs);
+	if (!error)
+		return 0;
+	volumes_close(fs);
+	backend_close(fs->backend);
+destroy_table:
+	inode_table_destroy(&fs->inodes);
+	guard_destroy(&fs->topology);
+	return error;
+}
+
+void fs_close(struct fs *fs)
+{
+	measure_end(fs);
+	tree_destroy(fs);
+	/* The calling thread copied nothing, but may have been asked to free. */
+	worker_end();
+	volumes_close(fs);
+	backend_close(fs->backend);
+	inode_table_destroy(&fs->inodes);
+	guard_destroy(&fs->topology);
+	stats_free(&fs->stats);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What the daemon has: one of these, passed down. */
+#ifndef FS_FS_H
+#define FS_FS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "backend/backend.h"
+#include "common/guard.h"
+#include "fs/inode.h"
+#include "fs/inode_table.h"
+#include "fs/options.h"
+#include "fs/stats.h"
+#include "fs/volume.h"
+
+/* What this kernel, libfuse and machine can do, decided when the mount is made; each is a line at
+ * start and in .gpumem/params. */
+struct capability {
+	bool on;
+	char reason[120]; /* why it is off, or how it is on */
+};
+
+struct capabilities {
+	struct capability io_uring, passthrough, mmap, parallel_writes;
+	unsigned threads;
+	unsigned max_write; /* bytes */
+};
+
+struct session;
+
+/* One per volume; see measure.h. */
+struct measurement {
+	atomic_int state;
+	bool running; /* thread is to be joined */
+	pthread_t thread;
+};
+
+struct fs {
+	struct options options;
+	struct backend *backend;
+	struct volume volumes[BACKEND_DEVICES_MAX + 1]; /* GPUs in order, host/ last */
+	unsigned n_volumes;
+	struct inode_table inodes;
+	struct inode *root;
+	/* Shared: the chain of parents is being walked; exclusive: it changes. */
+	struct guard topology;
+	/* The daemon's own memory for the tree: account.c. */
+	_Atomic int64_t metadata_bytes;
+	int64_t metadata_max;
+	/* Files without names whose memory has not gone yet: ops_io.c. */
+	_Atomic int64_t dying;
+	struct measurement measurements[BACKEND_DEVICES_MAX + 1];
+	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
+	struct stats stats;
+	struct capabilities can;
+	struct session *session; /* that serves it; session.c */
+	struct timespec started; /* CLOCK_REALTIME */
+	bool noatime;		 /* the mount option */
+};
+
+/* Opens backend and volumes and makes the tree: 0, or -errno after a line in the log. options are
+ * taken over. */
+int fs_open(struct fs *fs);
+/* Gives all memory back. No request is in flight. */
+void fs_close(struct fs *fs);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/hold.h"
+
+#include <errno.h>
+
+#include "common/defer.h"
+#include "fs/fs.h"
+#include "fs/worker.h"
+
+int inode_hold(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+	if (inode->dropped)
+		return -ESTALE;
+	inode->holds++;
+	return 0;
+}
+
+void inode_unhold(struct fs *fs, struct inode *inode)
+{
+	struct inode_call call;
+
+	pthread_mutex_lock(&inode->lock);
+	inode->holds--;
+	bool idle = inode->holds == 0 && inode->opens == 0;
+	bool drop = inode_may_drop(fs, inode);
+
+	pthread_mutex_unlock(&inode->lock);
+	if (drop) {
+		inode_drop_data(fs, inode);
+	} else if (idle) {
+		inode_call_init(&call, fs, inode, worker_copier(fs));
+		file_trim(inode->file, &call.call);
+	}
+}

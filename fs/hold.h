@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Leases hold a file as open handles do: while there is one, a file that lost its last name keeps
+ * its memory. */
+#ifndef FS_HOLD_H
+#define FS_HOLD_H
+
+struct fs;
+struct inode;
+
+/* 0, or -ESTALE where the memory is gone already. */
+int inode_hold(struct inode *inode);
+/* The last hold of a file without names and handles frees its memory. Under no lock. */
+void inode_unhold(struct fs *fs, struct inode *inode);
+
+#endif

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/host_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+
+#define COPY_BUFFER (1ULL << 20)
+
+uint64_t host_object_size(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+uint64_t host_object_taken(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+}
+
+uint64_t host_object_mtime(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0
+		   ? (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec
+		   : 0;
+}
+
+static ssize_t read_some(int fd, void *to, size_t bytes, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return done ? (ssize_t)done : -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
+{
+	int fd = atomic_load(&file->fd);
+
+	return fd < 0 ? 0 : read_some(fd, to, bytes, offset);
+}
+
+static ssize_t write_some(int fd, const void *from, size_t bytes, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n =
+		    pwrite(fd, (const char *)from + done, bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return done ? (ssize_t)done : -errno;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int host_write_all(int fd, const void *from, size_t bytes, uint64_t offset, uint64_t *written)
+{
+	for (size_t done = 0; done < bytes;) {
+		ssize_t n = write_some(fd, (const char *)from + done, bytes - done, offset + done);
+
+		if (n < 0)
+			return (int)n;
+		done += (size_t)n;
+		*written += (uint64_t)n;
+	}
+	return 0;
+}
+
+ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
+		   uint64_t offset, int refused)
+{
+	int fd = atomic_load(&file->fd);
+
+	if (fd < 0)
+		return refused;
+
+	int64_t precharged = host_precharge(file, call, offset, offset + bytes);
+
+	if (precharged < 0)
+		return precharged;
+
+	ssize_t n = write_some(fd, from, bytes, offset);
+
+	host_settle(file, call, precharged);
+	return n;
+}
+
+int64_t host_seek(struct file *file, uint64_t offset, int whence)
+{
+	int fd = atomic_load(&file->fd);
+	off_t found = fd < 0 ? -1 : lseek(fd, (off_t)offset, whence);
+
+	if (fd < 0)
+		return -ENXIO;
+	return found < 0 ? -errno : found;
+}
+
+bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run)
+{
+	if (offset >= end)
+		return false;
+
+	off_t data = fd < 0 ? -1 : lseek(fd, (off_t)offset, SEEK_DATA);
+	off_t next = data;
+
+	if (data == (off_t)offset)
+		next = lseek(fd, (off_t)offset, SEEK_HOLE);
+	*run = (struct file_run){
+	    .from = offset,
+	    .to = next < 0 || (uint64_t)next > end ? end : (uint64_t)next,
+	    .data = data == (off_t)offset,
+	};
+	return true;
+}
+
+int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift)
+{
+	bool huge = call->attrs.page_size == PAGE_SIZE_2M || call->attrs.page_size == PAGE_SIZE_1G;
+
+	*shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
+	return system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, fd);
+}
+
+/* Also called without the guard (file_object), so the first one that is made is the object. */
+int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
+{
+	int fd = -1, none = -1;
+	uint8_t shift;
+
+	if (atomic_load(&file->fd) >= 0)
+		return 0;
+
+	int rc = host_new_object(volume, call, &fd, &shift);
+
+	if (rc < 0)
+		return rc;
+	atomic_store(&file->object_shift, shift);
+	if (!atomic_compare_exchange_strong(&file->fd, &none, fd))
+		close(fd);
+	return 0;
+}
+
+int host_truncate(struct file *file, const struct file_call *call, uint64_t size)
+{
+	int rc = size || atomic_load(&file->fd) >= 0
+		     ? host_make_object(file, atomic_load(&file->volume), call)
+		     : 0;
+	int fd = atomic_load(&file->fd);
+
+	if (rc < 0 || fd < 0)
+		return rc;
+	if (size < host_object_size(fd))
+		atomic_store(&file->reserved, 0);
+	if (ftruncate(fd, (off_t)size) < 0)
+		return -errno;
+	host_settle(file, call, 0);
+	return 0;
+}
+
+static int object_fallocate(int fd, int mode, uint64_t from, uint64_t to)
+{
+	while (fallocate(fd, mode, (off_t)from, (off_t)(to - from)) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+int host_punch(int fd, uint64_t from, uint64_t to)
+{
+	return object_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, to);
+}
+
+/* Between the two mounts of system.c, which the kernel does not do. */
+static int copy_by_buffer(int from, uint64_t at, int to, uint64_t target, uint64_t bytes,
+			  uint64_t *written)
+{
+	AUTO_FREE char *buffer = malloc(COPY_BUFFER);
+	uint64_t end = at + bytes;
+	int rc = 0;
+
+	if (!buffer)
+		return -ENOMEM;
+	while (rc == 0 && at < end) {
+		uint64_t step = end - at < COPY_BUFFER ? end - at : COPY_BUFFER;
+		ssize_t n = read_some(from, buffer, step, at);
+
+		if (n <= 0)
+			return (int)n;
+		rc = host_write_all(to, buffer, (size_t)n, target, written);
+		at += (uint64_t)n;
+		target += (uint64_t)n;
+	}
+	return rc;
+}
+
+int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
+		     uint64_t *written)
+{
+	off_t at = (off_t)from_offset, target = (off_t)to_offset;
+	off_t end = (off_t)(from_offset + bytes);
+
+	while (at < end) {
+		ssize_t n = copy_file_range(from, &at, to, &target, (size_t)(end - at), 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EXDEV || errno == EOPNOTSUPP || errno == ENOSYS))
+			return copy_by_buffer(from, (uint64_t)at, to, (uint64_t)target,
+					      (uint64_t)(end - at), written);
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		*written += (uint64_t)n;
+	}
+	return 0;
+}
+
+/* tmpfs knows no ZERO_RANGE. Pages that fallocate made and nobody wrote count as holes here. */
+static int zero_data(int fd, uint64_t from, uint64_t to)
+{
+	static const char zeroes[64 << 10];
+	struct file_run run;
+	uint64_t written = 0;
+	int rc = 0;
+
+	for (; rc == 0 && host_next_run(fd, from, to, &run); from = run.to) {
+		uint64_t at = run.data ? run.from : run.to;
+
+		for (uint64_t step; rc == 0 && at < run.to; at += step) {
+			step = run.to - at < sizeof(zeroes) ? run.to - at : sizeof(zeroes);
+			rc = host_write_all(fd, zeroes, step, at, &written);
+		}
+	}
+	return rc;
+}
+
+int host_allocate(struct file *file, const struct file_call *call, int mode, uint64_t from,
+		  uint64_t to)
+{
+	bool punch = mode & FALLOC_FL_PUNCH_HOLE;
+
+	if (punch && atomic_load(&file->fd) < 0)
+		return 0;
+
+	int rc = host_make_object(file, atomic_load(&file->volume), call),
+	    fd = atomic_load(&file->fd);
+
+	if (rc < 0)
+		return rc;
+
+	int64_t precharged = punch ? 0 : host_precharge(file, call, from, to);
+
+	if (precharged < 0)
+		return (int)precharged;
+	rc = object_fallocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
+	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->reserved))
+		atomic_store(&file->reserved, to);
+	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE)) {
+		uint64_t size = host_object_size(fd);
+
+		rc = zero_data(fd, from, to < size ? to : size);
+	}
+	host_settle(file, call, precharged);
+	return rc;
+}
+
+int host_charge(struct volume *volume, const struct file_call *call, int64_t bytes)
+{
+	int rc = system_account(volume->system, bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = file_charge(call, bytes);
+	if (rc < 0)
+		system_account(volume->system, -bytes);
+	return rc;
+}
+
+static uint64_t hole_bytes(int fd, uint64_t from, uint64_t to)
+{
+	struct file_run run;
+	uint64_t bytes = 0;
+
+	for (; host_next_run(fd, from, to, &run); from = run.to)
+		bytes += run.data ? 0 : run.to - run.from;
+	return bytes;
+}
+
+int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	int fd = atomic_load(&file->fd);
+	uint64_t page = 1ULL << atomic_load(&file->object_shift);
+
+	from = align_down(from, page);
+	to = align_up(to, page);
+
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	/* A file without holes: nothing can be taken inside it. Blocks beyond its end, reserved or
+	 * as part of a huge page, would make it look like one. */
+	if (page == POOL_BLOCK_MIN && atomic_load(&file->reserved) <= (uint64_t)st.st_size &&
+	    to <= (uint64_t)st.st_size && (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size)
+		return 0;
+
+	/* To look for holes costs more than to assume them, so only where the limit is near. */
+	int64_t bytes = (int64_t)(to - from);
+	int rc = host_charge(volume, call, bytes);
+
+	if (rc == -EDQUOT || rc == -ENOSPC) {
+		bytes = (int64_t)hole_bytes(fd, from, to);
+		rc = host_charge(volume, call, bytes);
+	}
+	return rc < 0 ? rc : bytes;
+}
+
+void host_settle(struct file *file, const struct file_call *call, int64_t precharged)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	int fd = atomic_load(&file->fd);
+	uint64_t now;
+
+	/* Other writers settle at the same time: each charges what it adds to the last figure, and
+	 * goes on until that is the present one. */
+	do {
+		now = host_object_taken(fd);
+
+		int64_t more = (int64_t)(now - atomic_exchange(&file->taken, now));
+
+		if (more == 0 && precharged == 0)
+			return;
+		if (host_charge(volume, call, more - precharged) < 0) {
+			host_charge(volume, call, -precharged);
+			atomic_fetch_sub(&file->taken, (uint64_t)more);
+		}
+		precharged = 0;
+	} while (host_object_taken(fd) != now);
+}

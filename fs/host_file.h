@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Files in host/: one shared-memory object each, made with the first byte. Programs may write to
+ * the object past the daemon (passthrough, mappings), so its size and its blocks are asked for,
+ * never remembered. Guard held by the caller: shared or exclusive as noted. */
+#ifndef FS_HOST_FILE_H
+#define FS_HOST_FILE_H
+
+#include "fs/file_state.h"
+
+/* No guard. */
+uint64_t host_object_size(int fd);
+uint64_t host_object_taken(int fd); /* bytes */
+uint64_t host_object_mtime(int fd); /* nanoseconds */
+
+/* Shared. */
+ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset);
+/* 0: there is no object, call host_make_object; refused is what that said last, or 0. */
+ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
+		   uint64_t offset, int refused);
+int64_t host_seek(struct file *file, uint64_t offset, int whence);
+bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run);
+int host_punch(int fd, uint64_t from, uint64_t to);
+/* written is raised by what came there, also on failure. The copy ends early, without an error,
+ * where the source has become shorter by a mapping's hand. */
+int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
+		     uint64_t *written);
+int host_write_all(int fd, const void *from, size_t bytes, uint64_t offset, uint64_t *written);
+
+/* Exclusive. */
+int host_make_object(struct file *file, struct volume *volume, const struct file_call *call);
+/* shift: log2 of the pages that it has at most. */
+int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift);
+int host_truncate(struct file *file, const struct file_call *call, uint64_t size);
+int host_allocate(struct file *file, const struct file_call *call, int mode, uint64_t from,
+		  uint64_t to);
+
+/* Charges ahead for what a change of [from, to) may take; -EDQUOT or -ENOSPC. The bytes charged go
+ * to host_settle after the change, which sets the charge right. */
+int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
+void host_settle(struct file *file, const struct file_call *call, int64_t precharged);
+int host_charge(struct volume *volume, const struct file_call *call, int64_t bytes);
+
+#endif

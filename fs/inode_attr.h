@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* user.gpumem.* of an inode: what getxattr and setxattr do with the table of attributes.h. */
+#ifndef FS_INODE_ATTR_H
+#define FS_INODE_ATTR_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "fs/attributes.h"
+
+struct fs;
+struct inode;
+struct copier;
+
+/* As setxattr(2); privileged: the caller may set quotas. -EINVAL, -ENOTSUP, -EPERM, and what laying
+ * the file out again may give, each with a line in the log where somebody must act on it. */
+int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
+		   const char *value, size_t size, bool privileged);
+/* Back to the default. */
+int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
+		      bool privileged);
+/* The value as text, allocated; its length in *length. */
+int inode_attr_get(struct inode *inode, enum attr_id id, char **text, size_t *length);
+/* Whether it was set or inherited, and so is in the list. */
+bool inode_attr_listed(struct inode *inode, enum attr_id id);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What is mounted where, from /proc/self/mountinfo. */
+#ifndef FS_MOUNTINFO_H
+#define FS_MOUNTINFO_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Whether something whose type begins with fstype_prefix ("": anything) is mounted on path itself,
+ * an absolute path without symbolic links. False where the table cannot be read. */
+bool mountinfo_is_mounted(const char *path, const char *fstype_prefix);
+
+/* The same in a table that is already open. Lines that proc(5) does not allow are passed over. */
+bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <time.h>
+
+#include "fs/ops.h"
+
+#define RELEASE_WAIT_NS	   1000000L
+#define RELEASE_WAIT_TRIES 20
+
+bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
+{
+	op->fs = fuse_req_userdata(req);
+	op->worker = worker_self(op->fs);
+	if (!op->worker) {
+		fuse_reply_err(req, ENOMEM);
+		return false;
+	}
+	stats_add(&op->worker->stats->ops[kind], 1);
+	op->inode = inode_find(op->fs, ino);
+	if (!op->inode) {
+		op_done(op, req, kind, -ESTALE);
+		return false;
+	}
+	return true;
+}
+
+void op_done(struct op *op, fuse_req_t req, enum stat_op kind, int error)
+{
+	if (error)
+		stats_add(&op->worker->stats->errors[kind], 1);
+	fuse_reply_err(req, -error);
+}
+
+bool op_wait_release(int *tries)
+{
+	if (*tries >= RELEASE_WAIT_TRIES)
+		return false;
+	++*tries;
+	nanosleep(&(struct timespec){.tv_nsec = RELEASE_WAIT_NS}, NULL);
+	return true;
+}
+
+double op_attr_seconds(const struct inode *inode)
+{
+	const struct volume *volume = inode->volume;
+
+	return S_ISREG(inode->mode) && volume->system ? OBJECT_SECONDS : CACHE_SECONDS;
+}
+
+void op_entry(struct inode *inode, struct fuse_entry_param *entry)
+{
+	*entry = (struct fuse_entry_param){
+	    .ino = inode->ino,
+	    .attr_timeout = op_attr_seconds(inode),
+	    .entry_timeout = CACHE_SECONDS,
+	};
+	inode_stat(inode, &entry->attr);
+}
+
+void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode)
+{
+	struct fuse_entry_param entry;
+
+	op_entry(inode, &entry);
+	/* Counted before the reply: the kernel may forget it at once. */
+	inode_looked_up(inode);
+	if (fuse_reply_entry(req, &entry))
+		inode_forget(op->fs, inode, 1);
+}
+
+void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
+		     struct fuse_file_info *info)
+{
+	struct fuse_entry_param entry;
+	int error = op_open_flags(op, req, inode, info);
+	int flags = info->flags;
+
+	if (error) {
+		inode_put(op->fs, inode, 1);
+		op_done(op, req, STAT_CREATE, error);
+		return;
+	}
+	op_entry(inode, &entry);
+	inode_looked_up(inode);
+	if (fuse_reply_create(req, &entry, info)) {
+		op_closed(op, NULL, inode, flags);
+		inode_forget(op->fs, inode, 1);
+	}
+}

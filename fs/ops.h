@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The FUSE requests: one file per family. A callback parses, calls one function of tree or file,
+ * and replies; nothing is touched after the reply. */
+#ifndef FS_OPS_H
+#define FS_OPS_H
+
+#define FUSE_USE_VERSION 318
+#include <fuse_lowlevel.h>
+
+#include "fs/fs.h"
+#include "fs/worker.h"
+
+/* Seconds for which the kernel may keep names and attributes: all changes go through it, so they
+ * hold until it changes them itself. A day, because libfuse wants a number. */
+#define CACHE_SECONDS 86400.0
+
+/* Programs write to a host/ file past the kernel's inode, through mappings: its blocks change
+ * unseen. */
+#define OBJECT_SECONDS 1.0
+
+/* A request in hand: who, on what, with which thread's means. */
+struct op {
+	struct fs *fs;
+	struct worker *worker;
+	struct inode *inode;
+};
+
+/* Finds the parts; replies with the error itself and returns false where one is missing. */
+bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind);
+/* Replies with an error (0: success without data) and counts it. */
+void op_done(struct op *op, fuse_req_t req, enum stat_op kind, int error);
+/* Replies with the entry, handing the reference to the kernel; takes it back if nobody listens. */
+void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode);
+void op_entry(struct inode *inode, struct fuse_entry_param *entry);
+double op_attr_seconds(const struct inode *inode);
+/* The reply to create and tmpfile. */
+void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
+		     struct fuse_file_info *info);
+
+/* Fills in what the kernel is to do with an open file: 0 or -errno. */
+int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info);
+/* Counts a handle off again. */
+void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags);
+
+/* close returns before the daemon has heard of it: what failed only because a file seems open may
+ * be tried again after this, a few times (tries starts at 0). */
+bool op_wait_release(int *tries);
+
+/* Bits of fuse_file_info.fh: the kernel keeps it and no user can name it. */
+#define OP_HANDLE_WRITES 1
+
+void ops_name(struct fuse_lowlevel_ops *ops);
+void ops_attr(struct fuse_lowlevel_ops *ops);
+void ops_dir(struct fuse_lowlevel_ops *ops);
+void ops_open(struct fuse_lowlevel_ops *ops);
+void ops_io(struct fuse_lowlevel_ops *ops);
+void ops_ioctl(struct fuse_lowlevel_ops *ops);
+void ops_xattr(struct fuse_lowlevel_ops *ops);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+
+#include "fs/account.h"
+#include "fs/control.h"
+#include "fs/dir.h"
+#include "fs/ops.h"
+#include "fs/tree.h"
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	struct op op;
+	struct stat st;
+
+	(void)info;
+	if (control_getattr(req, ino) || !op_begin(&op, req, ino, STAT_GETATTR))
+		return;
+	inode_stat(op.inode, &st);
+	fuse_reply_attr(req, &st, op_attr_seconds(op.inode));
+}
+
+/* Asked by the kernel for what getattr has no place for: the time of birth. Never ENOSYS, not even
+ * for one file: the kernel would not ask again for any. */
+static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
+		     struct fuse_file_info *info)
+{
+	struct op op;
+	struct stat st;
+
+	(void)flags, (void)mask, (void)info;
+	if (control_statx(req, ino) || !op_begin(&op, req, ino, STAT_GETATTR))
+		return;
+	inode_stat(op.inode, &st);
+	struct statx stx = inode_statx(&st, time_to_spec(op.inode->btime));
+
+	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode));
+}
+
+static int set_size(struct op *op, uint64_t size)
+{
+	struct inode_call call;
+
+	if (S_ISDIR(op->inode->mode))
+		return -EISDIR;
+	if (!S_ISREG(op->inode->mode))
+		return -EINVAL;
+	inode_call_init(&call, op->fs, op->inode, op->worker->copier);
+	int error = file_truncate(op->inode->file, &call.call, size);
+
+	if (!error)
+		inode_touch_write(op->inode);
+	return error;
+}
+
+static void attrs_from(const struct stat *st, int which, struct tree_attrs *attrs)
+{
+	int64_t now = time_now();
+
+	if (which & FUSE_SET_ATTR_MODE)
+		attrs->which |= TREE_MODE;
+	if (which & FUSE_SET_ATTR_UID)
+		attrs->which |= TREE_UID;
+	if (which & FUSE_SET_ATTR_GID)
+		attrs->which |= TREE_GID;
+	if (which & FUSE_SET_ATTR_ATIME)
+		attrs->which |= TREE_ATIME;
+	if (which & FUSE_SET_ATTR_MTIME)
+		attrs->which |= TREE_MTIME;
+	attrs->mode = st->st_mode;
+	attrs->uid = st->st_uid;
+	attrs->gid = st->st_gid;
+	attrs->atime = which & FUSE_SET_ATTR_ATIME_NOW ? now : time_from_spec(&st->st_atim);
+	attrs->mtime = which & FUSE_SET_ATTR_MTIME_NOW ? now : time_from_spec(&st->st_mtim);
+}
+
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
+		       struct fuse_file_info *info)
+{
+	struct tree_attrs attrs = {0};
+	struct op op;
+	int error = 0;
+
+	(void)info;
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_SETATTR))
+		return;
+	if (which & FUSE_SET_ATTR_SIZE)
+		error = set_size(&op, (uint64_t)st->st_size);
+	if (error) {
+		op_done(&op, req, STAT_SETATTR, error);
+		return;
+	}
+	attrs_from(st, which, &attrs);
+	if (attrs.which)
+		tree_set_attrs(op.inode, &attrs);
+	inode_stat(op.inode, st);
+	fuse_reply_attr(req, st, op_attr_seconds(op.inode));
+}
+
+static int add_usage(struct volume *volume, struct volume_usage *sum)
+{
+	struct volume_usage usage;
+	int error = volume_usage(volume, &usage);
+
+	if (error)
+		return error;
+	sum->total += usage.total;
+	sum->free += usage.free;
+	sum->available += usage.available;
+	return 0;
+}
+
+/* The volume's figures; the sum over all GPUs for the root and .gpumem/. host/ is not in that sum:
+ * it is not GPU memory. */
+static int usage_of(struct fs *fs, struct volume *volume, struct volume_usage *sum)
+{
+	int error = 0;
+
+	*sum = (struct volume_usage){0};
+	if (volume)
+		return add_usage(volume, sum);
+	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			error = add_usage(&fs->volumes[i], sum);
+	return error;
+}
+
+/* Inodes are bounded by the memory for them. */
+static fsfilcnt_t inodes_left(struct fs *fs)
+{
+	int64_t left = fs->metadata_max - atomic_load(&fs->metadata_bytes);
+
+	return left > 0 ? (fsfilcnt_t)left / METADATA_INODE : 0;
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct volume_usage usage;
+	struct op op;
+
+	if (!op_begin(&op, req, control_owns(ino) ? INODE_ROOT : ino, STAT_STATFS))
+		return;
+	int error = usage_of(op.fs, op.inode->volume, &usage);
+
+	if (error) {
+		op_done(&op, req, STAT_STATFS, error);
+		return;
+	}
+	struct statvfs st = {
+	    .f_bsize = POOL_BLOCK_MIN,
+	    .f_frsize = POOL_BLOCK_MIN,
+	    .f_blocks = usage.total / POOL_BLOCK_MIN,
+	    .f_bfree = usage.free / POOL_BLOCK_MIN,
+	    .f_bavail = usage.available / POOL_BLOCK_MIN,
+	    .f_files = (fsfilcnt_t)op.fs->metadata_max / METADATA_INODE,
+	    .f_ffree = inodes_left(op.fs),
+	    .f_favail = inodes_left(op.fs),
+	    .f_namemax = NAME_BYTES_MAX,
+	};
+	fuse_reply_statfs(req, &st);
+}
+
+void ops_attr(struct fuse_lowlevel_ops *ops)
+{
+	ops->getattr = op_getattr;
+	ops->statx = op_statx;
+	ops->setattr = op_setattr;
+	ops->statfs = op_statfs;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <string.h>
+
+#include "fs/control.h"
+#include "fs/dir.h"
+#include "fs/ops.h"
+
+/* The cookies of the two entries that every directory has; its own begin at DIR_COOKIE_FIRST. */
+enum { COOKIE_DOT = 1, COOKIE_DOTDOT = 2 };
+
+enum listing { LIST_NAMES, LIST_ATTRIBUTES };
+
+/* A reply to readdir in the making. */
+struct dirbuf {
+	fuse_req_t req;
+	char *at;
+	size_t room;
+	enum listing listing;
+};
+
+static bool dirbuf_take(struct dirbuf *buf, size_t bytes)
+{
+	if (bytes > buf->room)
+		return false;
+	buf->at += bytes;
+	buf->room -= bytes;
+	return true;
+}
+
+/* An entry without attributes: ino 0 in readdirplus has the kernel look it up when it needs to. */
+static bool add_plain(struct dirbuf *buf, const char *name, uint64_t ino, mode_t mode, off_t cookie)
+{
+	struct fuse_entry_param entry = {.attr = {.st_ino = ino, .st_mode = mode}};
+
+	if (buf->listing == LIST_NAMES)
+		return dirbuf_take(buf, fuse_add_direntry(buf->req, buf->at, buf->room, name,
+							  &entry.attr, cookie));
+	return dirbuf_take(
+	    buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, name, &entry, cookie));
+}
+
+static bool add_entry(struct dirbuf *buf, const struct dentry *dentry)
+{
+	struct fuse_entry_param entry;
+	struct inode *inode = dentry->inode;
+
+	if (buf->listing == LIST_NAMES)
+		return add_plain(buf, dentry->name, inode->ino, inode->mode, (off_t)dentry->cookie);
+	op_entry(inode, &entry);
+	if (!dirbuf_take(buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, dentry->name,
+						     &entry, (off_t)dentry->cookie)))
+		return false;
+	/* Every entry of readdirplus is a lookup. */
+	inode_ref(inode);
+	inode_looked_up(inode);
+	return true;
+}
+
+static void fill(struct op *op, struct dirbuf *buf, uint64_t cookie)
+{
+	struct dir *dir = op->inode->dir;
+	struct inode *parent = dir->parent ? dir->parent : op->inode;
+	struct dentry *entry;
+
+	if (cookie < COOKIE_DOT && !add_plain(buf, ".", op->inode->ino, S_IFDIR, COOKIE_DOT))
+		return;
+	if (cookie < COOKIE_DOTDOT && !add_plain(buf, "..", parent->ino, S_IFDIR, COOKIE_DOTDOT))
+		return;
+	if (cookie < COOKIE_DOTDOT)
+		cookie = COOKIE_DOTDOT;
+	while ((entry = dir_after(dir, cookie)) && add_entry(buf, entry))
+		cookie = entry->cookie;
+	/* .gpumem is in the root but in no directory: it comes last. */
+	if (!entry && op->inode == op->fs->root && cookie < INT64_MAX)
+		add_plain(buf, ".gpumem", CONTROL_INO, S_IFDIR, INT64_MAX);
+}
+
+static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enum listing listing)
+{
+	struct op op;
+
+	if (control_readdir(req, ino, bytes, offset, listing == LIST_ATTRIBUTES) ||
+	    !op_begin(&op, req, ino, STAT_READDIR))
+		return;
+	if (!S_ISDIR(op.inode->mode)) {
+		op_done(&op, req, STAT_READDIR, -ENOTDIR);
+		return;
+	}
+	struct dirbuf buf = {
+	    .req = req,
+	    .at = op.worker->reply,
+	    .room = bytes < op.worker->reply_bytes ? bytes : op.worker->reply_bytes,
+	    .listing = listing,
+	};
+
+	/* A parent that a rename takes away stays valid while topology is held. */
+	guard_token token = guard_enter(&op.fs->topology);
+	pthread_rwlock_rdlock(&op.inode->dir->lock);
+	fill(&op, &buf, (uint64_t)offset);
+	pthread_rwlock_unlock(&op.inode->dir->lock);
+	guard_leave(&op.fs->topology, token);
+	if (!op.fs->noatime)
+		inode_touch_read(op.inode);
+	fuse_reply_buf(req, op.worker->reply, (size_t)(buf.at - (char *)op.worker->reply));
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+		       struct fuse_file_info *info)
+{
+	(void)info;
+	list(req, ino, bytes, offset, LIST_NAMES);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+			   struct fuse_file_info *info)
+{
+	(void)info;
+	list(req, ino, bytes, offset, LIST_ATTRIBUTES);
+}
+
+static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
+{
+	(void)ino, (void)datasync, (void)info;
+	fuse_reply_err(req, 0); /* names are in memory, and so is everything else */
+}
+
+void ops_dir(struct fuse_lowlevel_ops *ops)
+{
+	ops->readdir = op_readdir;
+	ops->readdirplus = op_readdirplus;
+	ops->fsyncdir = op_fsyncdir;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "fs/control.h"
+#include "fs/measure.h"
+#include "fs/ops.h"
+#include "fs/tree.h"
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+		    struct fuse_file_info *info)
+{
+	struct inode_call call;
+	struct op op;
+
+	if (control_read(req, ino, bytes, offset, info) || !op_begin(&op, req, ino, STAT_READ))
+		return;
+	if (bytes > op.worker->reply_bytes)
+		bytes = op.worker->reply_bytes;
+	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
+	ssize_t n =
+	    file_read(op.inode->file, &call.call, op.worker->reply, bytes, (uint64_t)offset);
+
+	if (n < 0) {
+		op_done(&op, req, STAT_READ, (int)n);
+		return;
+	}
+	if (!op.fs->noatime && !(info->flags & O_NOATIME))
+		inode_touch_read(op.inode);
+	stats_add(&op.worker->stats->read_bytes, (uint64_t)n);
+	fuse_reply_buf(req, op.worker->reply, (size_t)n);
+}
+
+/* A write by anybody but root takes the set-id bits away, as on any filesystem. */
+static void drop_set_id(struct inode *inode, const struct fuse_ctx *caller)
+{
+	mode_t mode = atomic_load_explicit(&inode->mode, memory_order_relaxed);
+
+	if (mode & (S_ISUID | S_ISGID) && caller->uid != 0) {
+		mode_t drop = S_ISUID | (mode & S_IXGRP ? S_ISGID : 0);
+		struct tree_attrs attrs = {.which = TREE_MODE, .mode = mode & ~drop};
+
+		if (mode & drop)
+			tree_set_attrs(inode, &attrs);
+	}
+}
+
+/* A device that is full may have memory of removed files whose last close, or forgetting, is on its
+ * way. */
+static bool wait_for_dying(struct fs *fs, int *tries)
+{
+	return atomic_load(&fs->dying) > 0 && op_wait_release(tries);
+}
+
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes, off_t offset,
+		     struct fuse_file_info *info)
+{
+	struct inode_call call;
+	struct op op;
+	ssize_t n;
+	int tries = 0;
+
+	(void)info;
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_WRITE))
+		return;
+	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
+	measure_start(op.fs, op.inode->volume);
+	do {
+		n = file_write(op.inode->file, &call.call, from, bytes, (uint64_t)offset);
+	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
+	if (n < 0) {
+		op_done(&op, req, STAT_WRITE, (int)n);
+		return;
+	}
+	drop_set_id(op.inode, fuse_req_ctx(req));
+	inode_touch_write(op.inode);
+	stats_add(&op.worker->stats->write_bytes, (uint64_t)n);
+	fuse_reply_write(req, (size_t)n);
+}
+
+static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t bytes,
+			 struct fuse_file_info *info)
+{
+	struct inode_call call;
+	struct op op;
+	int error, tries = 0;
+
+	(void)info;
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_FALLOCATE))
+		return;
+	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
+	do {
+		error = file_allocate(op.inode->file, &call.call, mode, (uint64_t)offset,
+				      (uint64_t)bytes);
+	} while (error == -ENOSPC && wait_for_dying(op.fs, &tries));
+	if (!error) {
+		drop_set_id(op.inode, fuse_req_ctx(req));
+		inode_touch_write(op.inode);
+	}
+	op_done(&op, req, STAT_FALLOCATE, error);
+}
+
+static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
+		     struct fuse_file_info *info)
+{
+	struct op op;
+
+	(void)info;
+	if (control_lseek(req, ino) || !op_begin(&op, req, ino, STAT_OTHER))
+		return;
+	int64_t found = file_seek(op.inode->file, (uint64_t)offset, whence);
+
+	if (found < 0)
+		op_done(&op, req, STAT_OTHER, (int)found);
+	else
+		fuse_reply_lseek(req, found);
+}
+
+static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
+		    struct fuse_file_info *from_info, fuse_ino_t to_ino, off_t to_offset,
+		    struct fuse_file_info *to_info, size_t bytes, int flags)
+{
+	struct inode_call call;
+	struct op from, op;
+	ssize_t n;
+	int tries = 0;
+
+	(void)from_info, (void)to_info;
+	if (control_owns(from_ino)) {
+		fuse_reply_err(req, EXDEV); /* the kernel then reads and writes */
+		return;
+	}
+	if (control_refuses(req, to_ino) || !op_begin(&from, req, from_ino, STAT_OTHER) ||
+	    !op_begin(&op, req, to_ino, STAT_COPY))
+		return;
+	if (flags) {
+		op_done(&op, req, STAT_COPY, -EINVAL);
+		return;
+	}
+	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
+	do {
+		n = file_copy(from.inode->file, (uint64_t)from_offset, op.inode->file, &call.call,
+			      (uint64_t)to_offset, bytes);
+	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
+	if (n < 0) {
+		op_done(&op, req, STAT_COPY, (int)n);
+		return;
+	}
+	if (!op.fs->noatime)
+		inode_touch_read(from.inode);
+	drop_set_id(op.inode, fuse_req_ctx(req));
+	inode_touch_write(op.inode);
+	stats_add(&op.worker->stats->copy_bytes, (uint64_t)n);
+	fuse_reply_write(req, (size_t)n);
+}
+
+void ops_io(struct fuse_lowlevel_ops *ops)
+{
+	ops->read = op_read;
+	ops->write = op_write;
+	ops->fallocate = op_fallocate;
+	ops->lseek = op_lseek;
+	ops->copy_file_range = op_copy;
+}

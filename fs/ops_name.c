@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <string.h>
+
+#include "fs/control.h"
+#include "fs/ops.h"
+#include "fs/tree.h"
+
+static void negative(fuse_req_t req)
+{
+	/* Node id 0: there is no such name, and that may be cached. */
+	struct fuse_entry_param none = {.entry_timeout = CACHE_SECONDS};
+
+	fuse_reply_entry(req, &none);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct op op;
+	struct inode *inode;
+
+	if (control_lookup(req, parent, name) || !op_begin(&op, req, parent, STAT_LOOKUP))
+		return;
+	int error = tree_lookup(op.fs, op.inode, name, &inode);
+
+	if (!error)
+		op_reply_entry(&op, req, inode);
+	else if (error == -ENOENT)
+		negative(req);
+	else
+		op_done(&op, req, STAT_LOOKUP, error);
+}
+
+static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
+{
+	struct inode *inode = control_owns(ino) ? NULL : inode_find(fs, ino);
+
+	if (inode)
+		inode_forget(fs, inode, n);
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	forget_one(fuse_req_userdata(req), ino, n);
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		forget_one(fuse_req_userdata(req), forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+/* The caller's identity as owner of something new. */
+static struct tree_new owned(fuse_req_t req, mode_t mode)
+{
+	const struct fuse_ctx *caller = fuse_req_ctx(req);
+
+	return (struct tree_new){.mode = mode, .uid = caller->uid, .gid = caller->gid};
+}
+
+static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct tree_new *what)
+{
+	struct op op;
+	struct inode *inode;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
+		return;
+	int error = tree_create(op.fs, op.inode, name, what, &inode);
+
+	if (error)
+		op_done(&op, req, STAT_CREATE, error);
+	else
+		op_reply_entry(&op, req, inode);
+}
+
+static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct tree_new what = owned(req, S_IFDIR | (mode & 07777));
+
+	make(req, parent, name, &what);
+}
+
+static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	struct tree_new what = owned(req, mode);
+
+	(void)rdev; /* device nodes are refused */
+	if (control_mknod(req, parent, name, mode))
+		return;
+	make(req, parent, name, &what);
+}
+
+static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	struct tree_new what = owned(req, S_IFLNK | 0777);
+
+	what.target = target;
+	make(req, parent, name, &what);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct op op;
+
+	if (control_readlink(req, ino) || !op_begin(&op, req, ino, STAT_OTHER))
+		return;
+	/* A copy: with the reply the inode may go. */
+	memcpy(op.worker->reply, op.inode->target, strlen(op.inode->target) + 1);
+	fuse_reply_readlink(req, op.worker->reply);
+}
+
+static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		      struct fuse_file_info *info)
+{
+	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
+	struct op op;
+	struct inode *inode;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
+		return;
+	int error = tree_create(op.fs, op.inode, name, &what, &inode);
+
+	/* Another process made the name since the kernel looked: ESTALE has it look again, and then
+	 * open with all its checks what is there. */
+	if (error == -EEXIST && !(info->flags & O_EXCL))
+		error = -ESTALE;
+	if (error)
+		op_done(&op, req, STAT_CREATE, error);
+	else
+		op_reply_create(&op, req, inode, info);
+}
+
+static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info)
+{
+	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
+	struct op op;
+	struct inode *inode;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
+		return;
+	int error = tree_tmpfile(op.fs, op.inode, &what, &inode);
+
+	if (error)
+		op_done(&op, req, STAT_CREATE, error);
+	else
+		op_reply_create(&op, req, inode, info);
+}
+
+static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+	struct op op, to;
+
+	if (control_refuses(req, ino) || control_refuses(req, parent) ||
+	    !op_begin(&op, req, ino, STAT_CREATE) || !op_begin(&to, req, parent, STAT_OTHER))
+		return;
+	int error = tree_link(op.fs, op.inode, to.inode, name);
+
+	if (error)
+		op_done(&op, req, STAT_CREATE, error);
+	else
+		op_reply_entry(&op, req, op.inode);
+}
+
+static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct op op;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
+		return;
+	op_done(&op, req, STAT_UNLINK, tree_unlink(op.fs, op.inode, name));
+}
+
+static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct op op;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
+		return;
+	op_done(&op, req, STAT_UNLINK, tree_rmdir(op.fs, op.inode, name));
+}
+
+static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+		      const char *new_name, unsigned flags)
+{
+	struct op op, to;
+
+	if (control_refuses(req, parent) || control_refuses(req, new_parent) ||
+	    !op_begin(&op, req, parent, STAT_RENAME) || !op_begin(&to, req, new_parent, STAT_OTHER))
+		return;
+	int error, tries = 0;
+
+	do {
+		error = tree_rename(op.fs, op.worker->copier, op.inode, name, to.inode, new_name,
+				    flags);
+	} while (error == -EBUSY && op_wait_release(&tries));
+	op_done(&op, req, STAT_RENAME, error);
+}
+
+void ops_name(struct fuse_lowlevel_ops *ops)
+{
+	ops->lookup = op_lookup;
+	ops->forget = op_forget;
+	ops->forget_multi = op_forget_multi;
+	ops->mkdir = op_mkdir;
+	ops->mknod = op_mknod;
+	ops->symlink = op_symlink;
+	ops->readlink = op_readlink;
+	ops->create = op_create;
+	ops->tmpfile = op_tmpfile;
+	ops->link = op_link;
+	ops->unlink = op_unlink;
+	ops->rmdir = op_rmdir;
+	ops->rename = op_rename;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+#include "fs/account.h"
+#include "fs/control.h"
+#include "fs/ops.h"
+#include "fs/tree.h"
+
+static bool writes(int flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* How the page cache is used, by the option cache=. A GPU may change a file at any time, so by
+ * default nothing is kept. */
+static void cache_flags(struct op *op, struct fuse_file_info *info)
+{
+	enum cache_mode cache = op->fs->options.cache;
+
+	info->direct_io = cache == CACHE_NONE || info->flags & O_DIRECT;
+	info->keep_cache = cache == CACHE_ALWAYS;
+	info->parallel_direct_writes = 1;
+}
+
+/* Opens the file's object straight to the kernel; inode->lock is held. All opens of one file at a
+ * time share one backing id, because a second registration of the same object fails every later
+ * open; or none has one, because the kernel fails such an open (EIO) where another handle has pages
+ * in its cache. */
+static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
+			 struct fuse_file_info *info)
+{
+	_Atomic int32_t *backing = file_backing_id(inode->file);
+	struct inode_call call;
+
+	if (!*backing && (inode->opens || inode->moving))
+		return;
+	/* An empty file costs no object until somebody may write to it. */
+	if (!*backing && !writes(info->flags) && file_size(inode->file) == 0)
+		return;
+	if (!*backing) {
+		inode_call_init(&call, op->fs, inode, op->worker->copier);
+		inode_look_mtime(inode);
+		int fd = file_object(inode->file, &call.call);
+		int id = fd < 0 ? 0 : fuse_passthrough_open(req, fd);
+
+		inode_set_mtime(inode, inode->mtime); /* to make an object is to write nothing */
+		if (id <= 0)
+			return;
+		*backing = id;
+		inode->kept = true;
+	}
+	info->backing_id = *backing;
+	info->keep_cache = 0; /* refused by the kernel together with passthrough */
+}
+
+static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
+		      struct fuse_file_info *info)
+{
+	/* Topology before the lock: a quota above decides who moves the bytes. */
+	guard_token token = guard_enter(&op->fs->topology);
+	bool limited = inode->home && account_limited(inode->home);
+
+	guard_leave(&op->fs->topology, token);
+	LOCKED(&inode->lock);
+	if (inode->dropped)
+		return -ESTALE;
+	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
+		pass_through(op, req, inode, info);
+		/* Below a quota the kernel maps the object, but reads and writes come here. */
+		info->direct_io = info->backing_id ? limited : info->direct_io;
+	}
+	inode->opens++;
+	inode_may_drop(op->fs, inode); /* not now, but O_TMPFILE has no name from the start */
+	inode->writers += writes(info->flags);
+	return 0;
+}
+
+int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info)
+{
+	cache_flags(op, info);
+	info->fh = writes(info->flags) ? OP_HANDLE_WRITES : 0;
+	return count_open(op, req, inode, info);
+}
+
+void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
+{
+	struct inode_call call;
+	bool trim, drop = false;
+	int backing = 0;
+
+	inode_call_init(&call, op->fs, inode, op->worker->copier);
+	call.overdraft = true;
+	pthread_mutex_lock(&inode->lock);
+	inode->opens--;
+	inode->writers -= writes(flags);
+	trim = writes(flags) && inode->writers == 0;
+	if (inode->opens == 0) {
+		backing = atomic_exchange(file_backing_id(inode->file), 0);
+		drop = inode_may_drop(op->fs, inode);
+	}
+	/* Before another open can register the object anew. */
+	if (backing && req)
+		fuse_passthrough_close(req, backing);
+	pthread_mutex_unlock(&inode->lock);
+	if (drop)
+		inode_drop_data(op->fs, inode);
+	else if (trim)
+		file_trim(inode->file, &call.call);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	struct op op;
+
+	if (control_open(req, ino, info) || !op_begin(&op, req, ino, STAT_OPEN))
+		return;
+	int flags = info->flags;
+	int error = op_open_flags(&op, req, op.inode, info);
+
+	if (error)
+		op_done(&op, req, STAT_OPEN, error);
+	else if (fuse_reply_open(req, info))
+		op_closed(&op, NULL, op.inode, flags);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	struct op op;
+
+	if (control_release(req, ino, info) || !op_begin(&op, req, ino, STAT_OTHER))
+		return;
+	op_closed(&op, req, op.inode, info->flags);
+	fuse_reply_err(req, 0);
+}
+
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
+{
+	struct op op;
+
+	(void)datasync, (void)info;
+	if (control_owns(ino)) {
+		fuse_reply_err(req, 0);
+		return;
+	}
+	/* A write that was answered is where it has to be. */
+	if (op_begin(&op, req, ino, STAT_FSYNC))
+		op_done(&op, req, STAT_FSYNC, 0);
+}
+
+void ops_open(struct fuse_lowlevel_ops *ops)
+{
+	ops->open = op_open;
+	ops->release = op_release;
+	ops->fsync = op_fsync;
+}

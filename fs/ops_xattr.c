@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+#include "fs/account.h"
+#include "fs/control.h"
+#include "fs/inode_attr.h"
+#include "fs/ops.h"
+#include "fs/xattr.h"
+
+/* Quotas bind the owner of a directory too: root sets them, or whoever runs the daemon. */
+static bool privileged(fuse_req_t req)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+
+	return uid == 0 || uid == geteuid();
+}
+
+/* user.* and trusted.* are kept; capabilities and ACLs are not, and must not seem to be. */
+static bool kept(const char *name)
+{
+	return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0;
+}
+
+/* What an attribute costs besides its name and value. */
+#define XATTR_OVERHEAD 48
+
+/* 0: there is none. lock is held. */
+static uint32_t stored_bytes(const struct inode *inode, const char *name)
+{
+	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
+
+	return size < 0 ? 0 : (uint32_t)(XATTR_OVERHEAD + strlen(name) + (size_t)size);
+}
+
+static int set_stored(struct fs *fs, struct inode *inode, const char *name, const char *value,
+		      size_t size, int flags)
+{
+	if (!kept(name))
+		return -EOPNOTSUPP;
+	LOCKED(&inode->lock);
+	uint32_t old = stored_bytes(inode, name);
+	uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(name) + size);
+	int error = account_metadata(fs, bytes);
+
+	if (error)
+		return error;
+	error = xattr_set(&inode->xattrs, name, value, size, flags);
+	if (error) {
+		account_metadata(fs, -(int64_t)bytes);
+		return error;
+	}
+	account_metadata(fs, -(int64_t)old);
+	inode->xattr_bytes += bytes - old;
+	inode_touch_change(inode);
+	return 0;
+}
+
+static int remove_stored(struct fs *fs, struct inode *inode, const char *name)
+{
+	if (!kept(name))
+		return -EOPNOTSUPP;
+	LOCKED(&inode->lock);
+	uint32_t old = stored_bytes(inode, name);
+	int error = xattr_remove(&inode->xattrs, name);
+
+	if (error)
+		return error;
+	account_metadata(fs, -(int64_t)old);
+	inode->xattr_bytes -= old;
+	inode_touch_change(inode);
+	return 0;
+}
+
+static int set_ours(struct op *op, fuse_req_t req, enum attr_id id, const char *value, size_t size,
+		    int flags)
+{
+	bool there = inode_attr_listed(op->inode, id);
+
+	if (flags & XATTR_CREATE && there)
+		return -EEXIST;
+	if (flags & XATTR_REPLACE && !there)
+		return -ENODATA;
+	return inode_attr_set(op->fs, op->worker->copier, op->inode, id, value, size,
+			      privileged(req));
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+			size_t size, int flags)
+{
+	struct op op;
+
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_XATTR))
+		return;
+	int id = attributes_find(name), error;
+
+	if (id >= 0)
+		error = set_ours(&op, req, (enum attr_id)id, value, size, flags);
+	else if (id == -ENODATA)
+		error = set_stored(op.fs, op.inode, name, value, size, flags);
+	else
+		error = id;
+	op_done(&op, req, STAT_XATTR, error);
+}
+
+/* The value, allocated. */
+static ssize_t get_stored(struct inode *inode, const char *name, char **value)
+{
+	if (!kept(name))
+		return -EOPNOTSUPP;
+	LOCKED(&inode->lock);
+	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
+
+	if (size < 0)
+		return size;
+	*value = malloc((size_t)size + 1);
+	if (!*value)
+		return -ENOMEM;
+	return size ? xattr_get(inode->xattrs, name, *value, (size_t)size) : 0;
+}
+
+static ssize_t get_ours(struct op *op, int id, char **value)
+{
+	size_t length = 0;
+	int error = id < 0 ? -ENODATA : inode_attr_get(op->inode, (enum attr_id)id, value, &length);
+
+	if (error)
+		return error;
+	return length > XATTR_SIZE_MAX ? -E2BIG : (ssize_t)length;
+}
+
+/* The reply of getxattr and listxattr: the size alone when asked with room for nothing. */
+static void reply_value(struct op *op, fuse_req_t req, const char *value, size_t size, size_t room)
+{
+	if (room == 0)
+		fuse_reply_xattr(req, size);
+	else if (size > room)
+		op_done(op, req, STAT_XATTR, -ERANGE);
+	else
+		fuse_reply_buf(req, value, size);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
+{
+	char *value AUTO_FREE = NULL;
+	struct op op;
+
+	if (control_owns(ino)) {
+		fuse_reply_err(req, ENODATA);
+		return;
+	}
+	if (!op_begin(&op, req, ino, STAT_XATTR))
+		return;
+	int id = strncmp(name, ATTRIBUTES_PREFIX, strlen(ATTRIBUTES_PREFIX)) == 0
+		     ? attributes_find(name)
+		     : -ENODATA;
+	ssize_t size =
+	    id == -ENODATA ? get_stored(op.inode, name, &value) : get_ours(&op, id, &value);
+
+	if (size < 0)
+		op_done(&op, req, STAT_XATTR, (int)size);
+	else
+		reply_value(&op, req, value, (size_t)size, room);
+}
+
+/* Names that we own and that were set, each with its NUL: the bytes needed in all. */
+static size_t list_ours(struct inode *inode, char *out, size_t capacity)
+{
+	size_t needed = 0;
+
+	for (int id = 0; id < ATTR_COUNT; id++) {
+		if (!inode_attr_listed(inode, (enum attr_id)id))
+			continue;
+		const char *name = attributes_name((enum attr_id)id);
+		size_t length = strlen(name) + 1;
+
+		if (needed + length <= capacity)
+			memcpy(out + needed, name, length);
+		needed += length;
+	}
+	return needed;
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
+{
+	struct op op;
+
+	if (control_owns(ino)) {
+		/* With room for names the kernel wants a list, though an empty one. */
+		if (room)
+			fuse_reply_buf(req, NULL, 0);
+		else
+			fuse_reply_xattr(req, 0);
+		return;
+	}
+	if (!op_begin(&op, req, ino, STAT_XATTR))
+		return;
+	char *names = op.worker->reply;
+	size_t capacity = op.worker->reply_bytes;
+
+	pthread_mutex_lock(&op.inode->lock);
+	size_t size = xattr_list(op.inode->xattrs, names, capacity);
+	pthread_mutex_unlock(&op.inode->lock);
+	if (size <= capacity)
+		size += list_ours(op.inode, names + size, capacity - size);
+	reply_value(&op, req, names, size, room);
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct op op;
+	int error;
+
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_XATTR))
+		return;
+	int id = attributes_find(name);
+
+	if (id >= 0) {
+		error = inode_attr_remove(op.fs, op.worker->copier, op.inode, (enum attr_id)id,
+					  privileged(req));
+	} else {
+		error = id == -ENODATA ? remove_stored(op.fs, op.inode, name) : id;
+	}
+	op_done(&op, req, STAT_XATTR, error);
+}
+
+void ops_xattr(struct fuse_lowlevel_ops *ops)
+{
+	ops->setxattr = op_setxattr;
+	ops->getxattr = op_getxattr;
+	ops->listxattr = op_listxattr;
+	ops->removexattr = op_removexattr;
+}

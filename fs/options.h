@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The command line. One table in options.c drives parsing, the help and the man page's test. */
+#ifndef FS_OPTIONS_H
+#define FS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "backend/backend.h"
+#include "common/log.h"
+
+enum cache_mode { CACHE_NONE, CACHE_AUTO, CACHE_ALWAYS };
+enum switch_mode { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
+
+/* Bytes, or a percentage of a device's memory. */
+struct amount {
+	bool given, percent;
+	uint64_t value;
+};
+
+struct options {
+	char *source;	    /* as given, or NULL */
+	char *mountpoint;   /* absolute */
+	bool foreground;    /* -f; also implied by debug */
+	bool debug;	    /* -d: log_level=debug and libfuse's messages */
+	bool help, version; /* -h, -V: nothing else was looked at */
+	bool fake; /* a mount helper's -f: everything was checked, nothing is to be mounted */
+
+	enum backend_kind backend;
+	char *gpus; /* ascending, comma-separated, each once; NULL: all */
+	struct amount size, reserve;
+	struct amount host_size; /* of the machine's memory; always given: 50% */
+	unsigned host_gpus;
+	enum cache_mode cache;
+	enum bar_provider bar;
+	enum switch_mode io_uring;
+	unsigned threads; /* 0: choose by the machine */
+	bool uid_given, gid_given;
+	uid_t uid; /* owner of the top directories; not given: who mounts */
+	gid_t gid;
+	mode_t umask;	  /* taken from 01777 for the mode of the top directories */
+	bool allow_other; /* default: on for root, off otherwise */
+	bool allow_other_given;
+	uint64_t max_chunk; /* bytes */
+	enum log_level log_level;
+	/* Generic ones for mount(2) and fusermount3, comma-separated: "ro,noexec"; or NULL. */
+	char *mount_options;
+};
+
+/* 0, or -EINVAL after one line on stderr that names the bad option or argument. */
+int options_parse(int argc, char **argv, struct options *options);
+void options_free(struct options *options);
+void options_help(FILE *out, const char *program);
+
+/* The amount in bytes of a whole; fallback where it was not given. */
+uint64_t amount_bytes(const struct amount *amount, uint64_t whole, uint64_t fallback);
+
+/* For the tests: the table's names and value texts, in order; NULL past the end. The text is empty
+ * where an option takes no value. The generic mount options follow our own. */
+const char *options_name(unsigned index);
+const char *options_values(unsigned index);
+
+#endif

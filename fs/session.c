@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+#include "fs/capabilities.h"
+#include "fs/fs.h"
+#include "fs/mountinfo.h"
+#include "fs/ops.h"
+#include "fs/session.h"
+#include "fs/worker.h"
+
+/* How long users of the mount have to end after a signal before their requests fail. */
+#define END_GRACE_MS 500
+#define KICK_MS	     10
+
+struct session {
+	struct fs *fs;
+	struct fuse_session *fuse;
+	pthread_t *threads;
+	unsigned n_threads;
+	atomic_uint running;
+	atomic_bool ending;
+	int ended_fd; /* eventfd: the last thread is done */
+	int signal_fd;
+	sem_t answered; /* INIT is being served, or never will be */
+	dev_t device;	/* of the mount; 0: not known */
+};
+
+static const char *const FSTYPE = "fuse.gpumemfs";
+
+int session_check(const char *mountpoint)
+{
+	struct stat st;
+
+	if (stat(mountpoint, &st)) {
+		int error = errno;
+
+		log_error("%s: %s", mountpoint,
+			  error == ENOTCONN ? "a mount whose daemon is gone (umount it first)"
+			  : error == ENOENT ? "no such directory"
+					    : strerror(error));
+		return -error;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		log_error("%s: not a directory", mountpoint);
+		return -ENOTDIR;
+	}
+	if (mountinfo_is_mounted(mountpoint, FSTYPE)) {
+		log_error("%s: gpumemfs is mounted here already", mountpoint);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct fs *fs = userdata;
+
+	capabilities_negotiate(fs, conn);
+	sem_post(&fs->session->answered);
+}
+
+static struct fuse_lowlevel_ops all_ops(void)
+{
+	struct fuse_lowlevel_ops ops = {.init = op_init};
+
+	ops_name(&ops);
+	ops_attr(&ops);
+	ops_dir(&ops);
+	ops_open(&ops);
+	ops_io(&ops);
+	ops_xattr(&ops);
+	ops_ioctl(&ops);
+	return ops;
+}
+
+static void log_libfuse(enum fuse_log_level level, const char *format, va_list args)
+{
+	char line[512];
+	int length = vsnprintf(line, sizeof(line), format, args);
+
+	if (length <= 0)
+		return;
+	line[strcspn(line, "\n")] = 0;
+	if (level <= FUSE_LOG_ERR)
+		log_error("%s", line);
+	else if (level <= FUSE_LOG_INFO)
+		log_info("%s", line);
+	else
+		log_debug("%s", line);
+}
+
+/* One -o argument for libfuse. The source's name says so where the memory is not a GPU's. */
+static int mount_arguments(const struct fs *fs, struct fuse_args *args)
+{
+	const struct options *options = &fs->options;
+	bool host = fs->backend->ops == &backend_host_ops;
+	char *text AUTO_FREE = NULL;
+
+	if (asprintf(&text, "fsname=%s%s,subtype=gpumemfs,default_permissions%s%s%s%s",
+		     options->source ? options->source : "gpumem", host ? ":host" : "",
+		     options->allow_other ? ",allow_other" : "", options->mount_options ? "," : "",
+		     options->mount_options ? options->mount_options : "",
+		     fs->can.io_uring.on ? ",io_uring" : "") < 0)
+		return -ENOMEM;
+	if (fuse_opt_add_arg(args, "gpumemfs") || fuse_opt_add_arg(args, "-o") ||
+	    fuse_opt_add_arg(args, text) || (options->debug && fuse_opt_add_arg(args, "-d")))
+		return -ENOMEM;
+	return 0;
+}
+
+static void interrupt(int signal)
+{
+	(void)signal; /* arrives only to end a read() */
+}
+
+static sigset_t ending_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	return set;
+}
+
+void session_block_signals(void)
+{
+	sigset_t set = ending_signals();
+
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static int signals_setup(struct session *session)
+{
+	struct sigaction action = {.sa_handler = interrupt};
+	sigset_t set = ending_signals();
+
+	sigaction(SIGUSR1, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	session->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	session->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return session->signal_fd < 0 || session->ended_fd < 0 ? -errno : 0;
+}
+
+/* One request: false when there will be no more. */
+static bool serve_one(struct session *session, struct worker *worker)
+{
+	ssize_t n = read(fuse_session_fd(session->fuse), worker->request, worker->request_bytes);
+
+	if (n < 0) {
+		/* ENOENT: the request was taken back. ENODEV: unmounted. */
+		if (errno == EINTR || errno == ENOENT || errno == EAGAIN)
+			return !atomic_load(&session->ending);
+		if (errno != ENODEV)
+			log_error("/dev/fuse: %s", strerror(errno));
+		return false;
+	}
+	struct fuse_buf buf = {.mem = worker->request, .size = (size_t)n};
+
+	fuse_session_process_buf(session->fuse, &buf);
+	return true;
+}
+
+static void ended(struct session *session)
+{
+	sem_post(&session->answered);
+	if (atomic_fetch_sub(&session->running, 1) == 1)
+		eventfd_write(session->ended_fd, 1);
+}
+
+static void *serve(void *pointer)
+{
+	struct session *session = pointer;
+	struct worker *worker = worker_self(session->fs);
+
+	while (worker && serve_one(session, worker))
+		;
+	worker_end();
+	ended(session);
+	return NULL;
+}
+
+/* The rings belong to libfuse, and only its own loop stops their threads. What does not come
+ * through them (FORGET, INIT) it serves as well. */
+static void *serve_rings(void *pointer)
+{
+	struct session *session = pointer;
+	struct fuse_loop_config *config = fuse_loop_cfg_create();
+
+	if (config) {
+		fuse_loop_cfg_set_max_threads(config, session->fs->can.threads);
+		fuse_session_loop_mt(session->fuse, config);
+		fuse_loop_cfg_destroy(config);
+	}
+	ended(session);
+	return NULL;
+}
+
+static int threads_start(struct session *session)
+{
+	bool rings = session->fs->can.io_uring.on;
+	unsigned wanted = rings ? 1 : session->fs->can.threads;
+
+	session->threads = calloc(wanted, sizeof(*session->threads));
+	if (!session->threads)
+		return -ENOMEM;
+	/* Counted up before, so that the first to end does not take itself for the last. */
+	atomic_store(&session->running, wanted);
+	while (session->n_threads < wanted) {
+		int error = pthread_create(&session->threads[session->n_threads], NULL,
+					   rings ? serve_rings : serve, session);
+		if (error) {
+			log_error("cannot start thread %u of %u: %s", session->n_threads + 1,
+				  wanted, strerror(error));
+			atomic_fetch_sub(&session->running, wanted - session->n_threads);
+			return session->n_threads ? 0 : -error;
+		}
+		session->n_threads++;
+	}
+	return 0;
+}
+
+static int mount_fuse(struct session *session)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	struct fuse_lowlevel_ops ops = all_ops();
+	struct fs *fs = session->fs;
+	int error = mount_arguments(fs, &args);
+
+	fuse_set_log_func(log_libfuse);
+	if (!error) {
+		session->fuse = fuse_session_new(&args, &ops, sizeof(ops), fs);
+		if (!session->fuse)
+			error = -EINVAL;
+	}
+	fuse_opt_free_args(&args);
+	if (error)
+		return error;
+	if (fuse_session_mount(session->fuse, fs->options.mountpoint)) {
+		log_error("cannot mount on %s", fs->options.mountpoint);
+		return -EIO;
+	}
+	return 0;
+}
+
+static int device_of(const char *path, int flags, dev_t *device)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, path, flags | AT_NO_AUTOMOUNT, STATX_TYPE, &st))
+		return -errno;
+	*device = makedev(st.stx_dev_major, st.stx_dev_minor);
+	return 0;
+}
+
+/* By root itself, by fusermount3 otherwise; lazily, so that open files do not keep the name. */
+static void unmount(const struct session *session)
+{
+	const char *mountpoint = session->fs->options.mountpoint;
+	char *const arguments[] = {"fusermount3", "-u", "-q", "-z", "--", (char *)mountpoint, NULL};
+	extern char **environ;
+	pid_t pid;
+	dev_t there;
+
+	/* Somebody may have unmounted it and mounted something else there. */
+	if (session->device && device_of(mountpoint, AT_STATX_DONT_SYNC, &there) == 0 &&
+	    there != session->device)
+		return;
+	if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || geteuid() == 0)
+		return;
+	if (posix_spawnp(&pid, arguments[0], NULL, NULL, arguments, environ) == 0)
+		waitpid(pid, NULL, 0);
+}
+
+/* Whether the last thread ended within the time. */
+static bool wait_ended(struct session *session, int timeout_ms)
+{
+	struct pollfd fd = {.fd = session->ended_fd, .events = POLLIN};
+
+	return poll(&fd, 1, timeout_ms) > 0;
+}
+
+static void threads_join(struct session *session)
+{
+	for (unsigned i = 0; i < session->n_threads; i++)
+		pthread_join(session->threads[i], NULL);
+	session->n_threads = 0;
+}
+
+/* After the requests that they are at, whatever the kernel still has. */
+static void threads_end(struct session *session)
+{
+	atomic_store(&session->ending, true);
+	fuse_session_exit(session->fuse);
+	while (session->n_threads && !wait_ended(session, KICK_MS))
+		for (unsigned i = 0; i < session->n_threads; i++)
+			pthread_kill(session->threads[i], SIGUSR1);
+	threads_join(session);
+}
+
+int session_open(struct fs *fs, struct session **opened)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	int error = session ? 0 : -ENOMEM;
+
+	if (error)
+		return error;
+	*session = (struct session){.fs = fs, .ended_fd = -1, .signal_fd = -1};
+	sem_init(&session->answered, 0, 0);
+	fs->session = session;
+	error = signals_setup(session);
+	if (!error)
+		error = capabilities_choose(fs);
+	if (!error)
+		error = mount_fuse(session);
+	if (error)
+		goto close_session;
+	error = threads_start(session);
+	if (error)
+		goto unmount_fuse;
+	sem_wait(&session->answered);
+	if (atomic_load(&session->running) == 0 ||
+	    device_of(fs->options.mountpoint, AT_STATX_FORCE_SYNC, &session->device)) {
+		log_error("%s: the mount does not answer", fs->options.mountpoint);
+		error = -EIO;
+		goto unmount_fuse;
+	}
+	*opened = session;
+	return 0;
+
+unmount_fuse:
+	unmount(session);
+	threads_end(session);
+close_session:
+	session_close(session);
+	return error;
+}
+
+void session_wait(struct session *session)
+{
+	struct pollfd fds[] = {{.fd = session->ended_fd, .events = POLLIN},
+			       {.fd = session->signal_fd, .events = POLLIN}};
+
+	while (poll(fds, 2, -1) < 0 && errno == EINTR)
+		;
+	if (!(fds[0].revents & POLLIN)) {
+		log_info("%s: asked to end", session->fs->options.mountpoint);
+		/* Threads go on until the kernel lets go: dirty pages of mappings are written. */
+		unmount(session);
+		if (!wait_ended(session, END_GRACE_MS)) {
+			log_info("%s: still in use: its users get ENOTCONN from here on",
+				 session->fs->options.mountpoint);
+			threads_end(session);
+		}
+	}
+	threads_join(session);
+}
+
+void session_close(struct session *session)
+{
+	/* Closes the device, and so ends what is left of the connection. */
+	if (session->fuse)
+		fuse_session_destroy(session->fuse);
+	if (session->ended_fd >= 0)
+		close(session->ended_fd);
+	if (session->signal_fd >= 0)
+		close(session->signal_fd);
+	sem_destroy(&session->answered);
+	free(session->threads);
+	free(session);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The mount and the threads that serve it. */
+#ifndef FS_SESSION_H
+#define FS_SESSION_H
+
+struct fs;
+struct session;
+
+/* What can be known about the mountpoint before anything is started: 0, or -errno after a line on
+ * the terminal (not there, no directory, mounted already). */
+int session_check(const char *mountpoint);
+
+/* Blocks the signals that end a mount, for this thread and those that it starts: before anything
+ * that starts threads of its own (the CUDA driver does), for a signal goes to any thread that takes
+ * it. */
+void session_block_signals(void);
+
+/* Mounts, and returns when requests are being served: 0, or -errno after a line in the log. Fills
+ * fs->can. */
+int session_open(struct fs *fs, struct session **session);
+
+/* Returns when the mount is gone or a signal (SIGTERM, SIGINT, SIGHUP) asked for it to go; no
+ * request is in flight any more. */
+void session_wait(struct session *session);
+void session_close(struct session *session);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/share.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+#include "fs/share_state.h"
+#include "fs/worker.h"
+
+/* How often deadlines are looked at. */
+#define TICK_MS 1000
+
+static int64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec;
+}
+
+static int watch(struct share *share, int fd, uint32_t events, void *who)
+{
+	struct epoll_event event = {.events = events, .data.ptr = who};
+
+	return epoll_ctl(share->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static void connection_end(struct share *share, struct share_connection *connection)
+{
+	share_leases_end(share, connection);
+	pthread_mutex_lock(&share->lock);
+	DL_DELETE2(share->connections, connection, previous, next);
+	share->n_connections--;
+	pthread_mutex_unlock(&share->lock);
+	close(connection->fd);
+	free(connection);
+}
+
+static unsigned connections_of(const struct share *share, uid_t uid)
+{
+	unsigned count = 0;
+
+	for (const struct share_connection *at = share->connections; at; at = at->next)
+		count += at->uid == uid;
+	return count;
+}
+
+static int connection_add(struct share *share, int fd)
+{
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
+		return -errno;
+	if (share->n_connections >= GPUMEM_CONNECTIONS_MAX &&
+	    connections_of(share, peer.uid) >= GPUMEM_CONNECTIONS_MAX)
+		return -EMFILE;
+	struct share_connection *connection = calloc(1, sizeof(*connection));
+
+	if (!connection)
+		return -ENOMEM;
+	*connection = (struct share_connection){
+	    .fd = fd,
+	    .pid = peer.pid,
+	    .uid = peer.uid,
+	    .deadline = now() + GPUMEM_TOKEN_SECONDS,
+	};
+	int error = watch(share, fd, EPOLLIN, connection);
+
+	if (error) {
+		free(connection);
+		return error;
+	}
+	pthread_mutex_lock(&share->lock);
+	DL_APPEND2(share->connections, connection, previous, next);
+	share->n_connections++;
+	pthread_mutex_unlock(&share->lock);
+	return 0;
+}
+
+static void accept_one(struct share *share)
+{
+	int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd >= 0 && connection_add(share, fd))
+		close(fd);
+}
+
+/* -EPIPE: the connection is to end. What an honest client may meet is answered. */
+static int serve_request(struct share *share, struct share_connection *connection,
+			 const struct share_request *request)
+{
+	int error;
+
+	switch (request->type) {
+	case GPUMEM_MSG_LEASE:
+		error = share_lease(share, connection, request);
+		break;
+	case GPUMEM_MSG_EXTEND:
+		error = share_extend(share, connection, request);
+		break;
+	default:
+		error = share_release(share, connection, request);
+		break;
+	}
+	if (!error || error == -EPIPE)
+		return error;
+	int sent = share_send_error(connection, request->number, -error);
+
+	/* Whoever shows a token that is not his to show gets no second try. */
+	return error == -EACCES ? -EPIPE : sent;
+}
+
+/* One packet, so that no connection keeps the others waiting. fds that come with it are closed by
+ * the kernel: no room is given for them. */
+static int serve(struct share *share, struct share_connection *connection)
+{
+	char packet[SHARE_REQUEST_MAX + 1];
+	struct share_request request;
+	ssize_t n = recv(connection->fd, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0)
+		return -EPIPE;
+	if (n > SHARE_REQUEST_MAX)
+		return -EPIPE;
+	int error = share_request_parse(packet, (size_t)n, &request);
+
+	if (error == -EPROTONOSUPPORT)
+		share_send_error(connection, 0, -error);
+	return error ? -EPIPE : serve_request(share, connection, &request);
+}
+
+/* Connections that never showed a token, and tokens that nobody showed. */
+static void end_late(struct share *share)
+{
+	struct share_connection *connection, *next;
+	int64_t time = now();
+
+	token_expire(share->fs, &share->tokens);
+	DL_FOREACH_SAFE2(share->connections, connection, next, next)
+	if (connection->deadline && connection->deadline < time)
+		connection_end(share, connection);
+}
+
+static void end_all(struct share *share)
+{
+	while (share->connections)
+		connection_end(share, share->connections);
+}
+
+/* The socket and every connection made through it hold the mount: they go when it is gone. */
+static void mounts_changed(struct share *share)
+{
+	if (share_socket_mounted(share))
+		return;
+	end_all(share);
+	share_socket_close(share);
+}
+
+static void handle(struct share *share, const struct epoll_event *event)
+{
+	if (event->data.ptr == &share->listen_fd) {
+		accept_one(share);
+	} else if (event->data.ptr == &share->mounts_fd) {
+		mounts_changed(share);
+	} else if (event->data.ptr != &share->stop_fd) {
+		struct share_connection *connection = event->data.ptr;
+
+		if (serve(share, connection))
+			connection_end(share, connection);
+	}
+}
+
+static void *run(void *pointer)
+{
+	struct share *share = pointer;
+	struct epoll_event event;
+	uint64_t stopped;
+	int64_t last = now();
+
+	/* One event at a time: handling one may free what another would name. */
+	while (read(share->stop_fd, &stopped, sizeof(stopped)) < 0) {
+		int n = epoll_wait(share->epoll_fd, &event, 1, TICK_MS);
+
+		if (n > 0)
+			handle(share, &event);
+		if (now() != last) {
+			last = now();
+			end_late(share);
+		}
+	}
+	end_all(share);
+	worker_end();
+	return NULL;
+}
+
+static void share_free(struct share *share)
+{
+	share_socket_close(share);
+	if (share->epoll_fd >= 0)
+		close(share->epoll_fd);
+	if (share->stop_fd >= 0)
+		close(share->stop_fd);
+	token_table_destroy(share->fs, &share->tokens);
+	pthread_mutex_destroy(&share->lock);
+	free(share);
+}
+
+static int start(struct share *share)
+{
+	share->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	share->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (share->epoll_fd < 0 || share->stop_fd < 0)
+		return -errno;
+	int error = share_socket_bind(share, share->fs->options.mountpoint);
+
+	if (!error)
+		error = watch(share, share->stop_fd, EPOLLIN, &share->stop_fd);
+	if (!error)
+		error = watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
+	if (!error)
+		error = watch(share, share->mounts_fd, EPOLLPRI, &share->mounts_fd);
+	return error ? error : -pthread_create(&share->thread, NULL, run, share);
+}
+
+int share_open(struct fs *fs, struct share **opened)
+{
+	struct share *share = calloc(1, sizeof(*share));
+
+	if (!share)
+		return -ENOMEM;
+	*share = (struct share){.fs = fs,
+				.epoll_fd = -1,
+				.listen_fd = -1,
+				.stop_fd = -1,
+				.mounts_fd = -1,
+				.tree_fd = -1};
+	pthread_mutex_init(&share->lock, NULL);
+	token_table_init(&share->tokens);
+	int error = start(share);
+
+	if (error) {
+		log_warn("%s: files cannot be shared by path: %s: %s", fs->options.mountpoint,
+			 GPUMEM_SOCKET_NAME, strerror(-error));
+		share_free(share);
+		return error;
+	}
+	*opened = share;
+	return 0;
+}
+
+void share_close(struct share *share)
+{
+	if (!share)
+		return;
+	eventfd_write(share->stop_fd, 1);
+	pthread_join(share->thread, NULL);
+	share_free(share);
+}
+
+int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
+		struct gpumem_token *token)
+{
+	*token = (struct gpumem_token){.version = GPUMEM_PROTOCOL_VERSION, .access = access};
+	return token_issue(share->fs, &share->tokens, inode, uid, access, token->token);
+}
+
+void share_each(struct share *share,
+		void (*each)(void *context, struct inode *inode, const struct share_holder *holder),
+		void *context)
+{
+	struct share_connection *connection;
+
+	LOCKED(&share->lock);
+	DL_FOREACH2(share->connections, connection, next)
+	{
+		struct share_lease *lease, *next;
+
+		HASH_ITER (hh, connection->leases, lease, next) {
+			struct share_holder holder = {
+			    .pid = connection->pid,
+			    .uid = connection->uid,
+			    .access = lease->access,
+			    .since = lease->since,
+			};
+
+			if (lease->inode)
+				each(context, lease->inode, &holder);
+		}
+	}
+}

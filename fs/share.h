@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The sharing socket: one thread that turns tokens into leases and answers with chunks. A lease is
+ * its connection's, and ends with it, however that ends. */
+#ifndef FS_SHARE_H
+#define FS_SHARE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "client/protocol.h"
+
+struct fs;
+struct inode;
+struct share;
+
+/* Binds .gpumem/socket on the mount, which must be answering, and starts to serve it: 0, or -errno
+ * after a line in the log; the mount is whole without it. */
+int share_open(struct fs *fs, struct share **share);
+/* Ends every lease and connection. NULL is fine. */
+void share_close(struct share *share);
+
+/* A token for an opened file, for GPUMEM_IOC_TOKEN. */
+int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
+		struct gpumem_token *token);
+
+/* Who shares a file, for .gpumem/mappings. */
+struct share_holder {
+	pid_t pid;
+	uid_t uid;
+	enum gpumem_access access;
+	int64_t since; /* CLOCK_REALTIME, seconds */
+};
+
+/* Calls each for every lease, with the lease list locked. */
+void share_each(struct share *share,
+		void (*each)(void *context, struct inode *inode, const struct share_holder *holder),
+		void *context);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "fs/share_state.h"
+
+static struct gpumem_msg_header header(uint16_t type, uint32_t bytes, uint32_t number)
+{
+	return (struct gpumem_msg_header){
+	    .magic = GPUMEM_MAGIC,
+	    .version = GPUMEM_PROTOCOL_VERSION,
+	    .type = type,
+	    .bytes = bytes,
+	    .request = number,
+	};
+}
+
+/* A peer that does not read what it asked for is not waited for. */
+static int send_packet(int fd, const struct msghdr *message)
+{
+	ssize_t n;
+
+	do {
+		n = sendmsg(fd, message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -EPIPE : 0;
+}
+
+static int send_plain(int fd, void *packet, size_t bytes)
+{
+	struct iovec part = {.iov_base = packet, .iov_len = bytes};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+	return send_packet(fd, &message);
+}
+
+int share_send_error(struct share_connection *connection, uint32_t number, int error)
+{
+	struct gpumem_msg_error packet = {
+	    .header = header(GPUMEM_MSG_ERROR, sizeof(packet), number),
+	    .error = error,
+	};
+
+	return send_plain(connection->fd, &packet, sizeof(packet));
+}
+
+int share_send_done(struct share_connection *connection, uint32_t number)
+{
+	struct gpumem_msg_header packet = header(GPUMEM_MSG_DONE, sizeof(packet), number);
+
+	return send_plain(connection->fd, &packet, sizeof(packet));
+}
+
+static int hex(char digit)
+{
+	return digit >= '0' && digit <= '9' ? digit - '0' : (digit | 0x20) - 'a' + 10;
+}
+
+/* The 16 bytes of "GPU-xxxxxxxx-xxxx-...". */
+static void uuid_bytes(const char *text, uint8_t uuid[16])
+{
+	unsigned digits = 0;
+
+	for (const char *at = text + strlen("GPU-"); *at && digits < 32; at++) {
+		if (*at == '-')
+			continue;
+		uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | hex(*at));
+		digits++;
+	}
+}
+
+union fds_control {
+	struct cmsghdr header; /* for its alignment */
+	char bytes[CMSG_SPACE(GPUMEM_FDS_MAX * sizeof(int))];
+};
+
+static void put_fds(struct msghdr *message, union fds_control *control,
+		    const struct file_chunk *chunks, uint32_t count)
+{
+	int fds[GPUMEM_FDS_MAX];
+
+	for (uint32_t i = 0; i < count; i++)
+		fds[i] = chunks[i].fd;
+	message->msg_control = control->bytes;
+	message->msg_controllen = CMSG_SPACE(count * sizeof(int));
+	struct cmsghdr *head = CMSG_FIRSTHDR(message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(count * sizeof(int));
+	memcpy(CMSG_DATA(head), fds, count * sizeof(int));
+}
+
+int share_send_layout(struct share_connection *connection, const struct share_layout *layout,
+		      uint32_t first, struct file_chunk *chunks, uint32_t count, uint32_t flags)
+{
+	const struct volume *volume = file_volume(layout->inode->file);
+	struct gpumem_chunk parts[GPUMEM_CHUNKS_PER_MESSAGE];
+	size_t bytes = sizeof(struct gpumem_msg_layout) + count * sizeof(parts[0]);
+	struct gpumem_msg_layout packet = {
+	    .header = header(GPUMEM_MSG_LAYOUT, (uint32_t)bytes, layout->number),
+	    .lease = layout->lease,
+	    .size = file_size(layout->inode->file),
+	    .kind = layout->kind,
+	    .flags = layout->flags | flags,
+	    .first_chunk = first,
+	    .n_chunks = count,
+	};
+	struct iovec iov[] = {{.iov_base = &packet, .iov_len = sizeof(packet)},
+			      {.iov_base = parts, .iov_len = count * sizeof(parts[0])}};
+	struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2};
+	union fds_control control = {0};
+
+	if (volume->device) {
+		packet.device = volume->device->index;
+		uuid_bytes(volume->device->uuid, packet.uuid);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		parts[i] = (struct gpumem_chunk){chunks[i].offset, chunks[i].bytes};
+	if (count)
+		put_fds(&message, &control, chunks, count);
+	int error = send_packet(connection->fd, &message);
+
+	file_chunks_close(chunks, count);
+	return error;
+}

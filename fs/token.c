@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/token.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "common/defer.h"
+#include "fs/inode.h"
+#include "fs/uthash.h"
+
+struct token {
+	UT_hash_handle hh;
+	struct token *next; /* by age */
+	struct inode *inode;
+	int64_t expires; /* CLOCK_MONOTONIC, seconds */
+	uid_t uid;
+	enum gpumem_access access;
+	uint8_t bytes[GPUMEM_TOKEN_BYTES];
+};
+
+static int64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec;
+}
+
+void token_table_init(struct token_table *table)
+{
+	*table = (struct token_table){0};
+	pthread_mutex_init(&table->lock, NULL);
+}
+
+/* All of one age come off the front together: they live equally long. */
+static struct token *take_older(struct token_table *table, int64_t than)
+{
+	struct token *old = table->oldest, *last = NULL;
+
+	for (struct token *token = old; token && token->expires < than; token = token->next) {
+		HASH_DEL(table->by_bytes, token);
+		table->count--;
+		last = token;
+	}
+	if (!last)
+		return NULL;
+	table->oldest = last->next;
+	if (!table->oldest)
+		table->newest = NULL;
+	last->next = NULL;
+	return old;
+}
+
+/* Under no lock: the last reference frees an inode. */
+static void free_all(struct fs *fs, struct token *token)
+{
+	while (token) {
+		struct token *next = token->next;
+
+		inode_put(fs, token->inode, 1);
+		free(token);
+		token = next;
+	}
+}
+
+static void expire(struct fs *fs, struct token_table *table, int64_t than)
+{
+	pthread_mutex_lock(&table->lock);
+	struct token *old = take_older(table, than);
+
+	pthread_mutex_unlock(&table->lock);
+	free_all(fs, old);
+}
+
+void token_expire(struct fs *fs, struct token_table *table)
+{
+	expire(fs, table, now());
+}
+
+void token_table_destroy(struct fs *fs, struct token_table *table)
+{
+	expire(fs, table, INT64_MAX);
+	pthread_mutex_destroy(&table->lock);
+}
+
+static uint32_t count_of(const struct token_table *table, uid_t uid)
+{
+	uint32_t count = 0;
+
+	for (const struct token *token = table->oldest; token; token = token->next)
+		count += token->uid == uid;
+	return count;
+}
+
+static int add(struct token_table *table, struct token *token)
+{
+	LOCKED(&table->lock);
+	/* Counting walks the list, so it is done only where there is reason to suspect somebody. */
+	if (table->count >= TOKENS_MAX || (table->count >= TOKENS_PER_UID_MAX &&
+					   count_of(table, token->uid) >= TOKENS_PER_UID_MAX))
+		return -EMFILE;
+	unsigned before = table->by_bytes ? HASH_COUNT(table->by_bytes) : 0;
+
+	HASH_ADD(hh, table->by_bytes, bytes, sizeof(token->bytes), token);
+	if (!table->by_bytes || HASH_COUNT(table->by_bytes) == before)
+		return -ENOMEM;
+	if (table->newest)
+		table->newest->next = token;
+	else
+		table->oldest = token;
+	table->newest = token;
+	table->count++;
+	return 0;
+}
+
+int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, uid_t uid,
+		enum gpumem_access access, uint8_t bytes[GPUMEM_TOKEN_BYTES])
+{
+	token_expire(fs, table);
+	struct token *token = calloc(1, sizeof(*token));
+
+	if (!token)
+		return -ENOMEM;
+	token->inode = inode;
+	token->uid = uid;
+	token->access = access;
+	token->expires = now() + GPUMEM_TOKEN_SECONDS;
+	if (getrandom(token->bytes, sizeof(token->bytes), 0) != sizeof(token->bytes)) {
+		free(token);
+		return -EIO;
+	}
+	memcpy(bytes, token->bytes, sizeof(token->bytes));
+	/* Before anybody can use it up. */
+	inode_ref(inode);
+	int error = add(table, token);
+
+	if (error)
+		free_all(fs, token);
+	return error;
+}
+
+/* Unlinks a token that is somewhere in the list. */
+static void unlist(struct token_table *table, struct token *token)
+{
+	struct token **link = &table->oldest, *before = NULL;
+
+	while (*link != token) {
+		before = *link;
+		link = &(*link)->next;
+	}
+	*link = token->next;
+	if (table->newest == token)
+		table->newest = before;
+	table->count--;
+}
+
+int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
+		 uid_t uid, struct inode **inode, enum gpumem_access *access)
+{
+	struct token *token = NULL;
+
+	token_expire(fs, table);
+	pthread_mutex_lock(&table->lock);
+	HASH_FIND(hh, table->by_bytes, bytes, GPUMEM_TOKEN_BYTES, token);
+	if (token && token->uid == uid) {
+		HASH_DEL(table->by_bytes, token);
+		unlist(table, token);
+	} else {
+		token = NULL;
+	}
+	pthread_mutex_unlock(&table->lock);
+	if (!token)
+		return -EACCES;
+	*inode = token->inode;
+	*access = token->access;
+	free(token);
+	return 0;
+}

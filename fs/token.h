@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* One-time tokens: proof that a process could open a file, to be shown on another channel.
+ * Thread-safe. */
+#ifndef FS_TOKEN_H
+#define FS_TOKEN_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "client/protocol.h"
+
+struct fs;
+struct inode;
+struct token;
+
+struct token_table {
+	pthread_mutex_t lock;
+	struct token *by_bytes, *oldest, *newest;
+	uint32_t count;
+};
+
+/* So many tokens may wait to be used, in all and of one user; more is -EMFILE. */
+#define TOKENS_MAX	   65536
+#define TOKENS_PER_UID_MAX 4096
+
+void token_table_init(struct token_table *table);
+void token_table_destroy(struct fs *fs, struct token_table *table);
+
+/* A token for the inode, which is referenced until the token is used or too old. */
+int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, uid_t uid,
+		enum gpumem_access access, uint8_t bytes[GPUMEM_TOKEN_BYTES]);
+
+/* Uses the token up: 0 with the inode's reference, or -EACCES (unknown, used, too old, another
+ * user's: which of them is not said). */
+int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
+		 uid_t uid, struct inode **inode, enum gpumem_access *access);
+
+/* Drops what is too old. */
+void token_expire(struct fs *fs, struct token_table *table);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* uthash as this project uses it: out of memory is an error and not the end of the process, and
+ * names are hashed with a secret seed, because users choose them. */
+#ifndef FS_UTHASH_H
+#define FS_UTHASH_H
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+extern uint64_t hash_seed; /* set once at start: hash_seed_init */
+void hash_seed_init(void);
+
+#define HASH_NONFATAL_OOM 1
+#define HASH_FUNCTION(key, length, value)                                                          \
+	((value) = (unsigned)XXH3_64bits_withSeed((key), (length), hash_seed))
+
+#include <uthash.h>
+
+#endif

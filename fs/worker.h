@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What a thread that serves requests has to itself: its copier, its counters, its memory. */
+#ifndef FS_WORKER_H
+#define FS_WORKER_H
+
+#include <stddef.h>
+
+#include "backend/copy.h"
+#include "fs/stats.h"
+
+struct fs;
+
+struct worker {
+	struct copier *copier;
+	struct stats_block *stats;
+	/* Populated and pinned, because a page fault in a reply's copy can fail the reply when the
+	 * daemon is killed, and because the GPU copies to and from it. */
+	void *request; /* one request as read from /dev/fuse */
+	size_t request_bytes;
+	void *reply; /* the data of a read */
+	size_t reply_bytes;
+};
+
+/* The calling thread's worker, made when first asked for; NULL (with a log line) where memory is
+ * short. Lives until worker_end, or the end of the thread. */
+struct worker *worker_self(struct fs *fs);
+void worker_end(void);
+
+struct copier *worker_copier(struct fs *fs); /* NULL as worker_self */
+
+#endif

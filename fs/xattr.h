@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Extended attributes that are stored as they are (everything outside user.gpumem.*). Callers hold
+ * inode->lock. */
+#ifndef FS_XATTR_H
+#define FS_XATTR_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct xattr;
+
+/* All attributes of an inode together, as on ext4 and XFS: -ENOSPC beyond. */
+#define XATTRS_BYTES_MAX 65536
+
+/* flags: XATTR_CREATE, XATTR_REPLACE. */
+int xattr_set(struct xattr **list, const char *name, const void *value, size_t size, int flags);
+/* The size; -ENODATA; -ERANGE when size (not 0) is too small. */
+ssize_t xattr_get(const struct xattr *list, const char *name, void *value, size_t size);
+int xattr_remove(struct xattr **list, const char *name);
+/* Names, each with its NUL, into out (capacity bytes): the bytes needed in all. */
+size_t xattr_list(const struct xattr *list, char *out, size_t capacity);
+void xattr_free(struct xattr *list);
+
+#endif

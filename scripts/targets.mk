@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+#
+# What is done with the programs: set-up, mounting, tests, installation.
+
+# --- set-up and mounting. Set-up may change what the Makefile finds, so the rest is a second make.
+
+.PHONY: setup setup-check mount umount
+setup:
+	@BUILD='$(BUILD)' scripts/setup
+setup-check:
+	@BUILD='$(BUILD)' scripts/setup --check
+
+mount: setup
+	@+$(MAKE) --no-print-directory all
+	@scripts/mount '$(PROGRAM)' '$(MNT)' $(OPTS)
+
+umount:
+	@scripts/umount '$(MNT)'
+
+# --- tests
+
+.PHONY: check lint check-unit check-asan check-tsan check-driver check-mount check-fuzz
+check lint check-unit check-asan check-tsan check-mount check-fuzz: setup-check
+	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
+
+.PHONY: format
+format:
+	$(Q)clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*.[ch] tests/*/*.[ch])
+
+# --- installation
+
+DEST      := $(DESTDIR)$(PREFIX)
+LIB_DEST  := $(DEST)/lib/gpumemfs
+MAN_DEST  := $(DEST)/share/man
+# mount(8) looks for its helpers in /sbin alone, which is /usr/sbin on most systems now.
+HELPER_DEST ?= $(if $(filter /usr /usr/local,$(PREFIX)),$(DESTDIR)$(if $(shell test -L /sbin && echo merged),/usr)/sbin)
+
+.PHONY: install uninstall bundle clean distclean help
+install: $(OUT)/installed/gpumemfs
+	$(Q)install -d $(DEST)/sbin
+	$(Q)install -m 755 $< $(DEST)/sbin/gpumemfs
+	$(Q)$(if $(PRIVATE_FUSE),install -D -m 644 $(FUSE_PREFIX)/lib/libfuse3.so.4 $(LIB_DEST)/libfuse3.so.4)
+	$(Q)$(foreach page,$(MANPAGES),install -D -m 644 $(page) $(MAN_DEST)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
+	$(Q)$(if $(HELPER_DEST),install -d $(HELPER_DEST) && ln -sf $(PREFIX)/sbin/gpumemfs $(HELPER_DEST)/mount.fuse.gpumemfs)
+	@echo 'installed $(DEST)/sbin/gpumemfs$(if $(HELPER_DEST), and $(HELPER_DEST)/mount.fuse.gpumemfs)'
+
+uninstall:
+	$(Q)rm -f $(DEST)/sbin/gpumemfs $(LIB_DEST)/libfuse3.so.4
+	$(Q)rm -f $(foreach page,$(MANPAGES),$(MAN_DEST)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
+	$(Q)$(if $(HELPER_DEST),rm -f $(HELPER_DEST)/mount.fuse.gpumemfs)
+	$(Q)rmdir $(LIB_DEST) 2>/dev/null || true
+
+bundle: setup
+	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs \
+		unit-programs mount-programs bench-programs driver-programs client
+	@BUILD='$(BUILD)' scripts/bundle
+
+clean:
+	$(Q)find '$(BUILD)' -mindepth 1 -maxdepth 1 ! -name deps -exec rm -rf {} + 2>/dev/null || true
+
+distclean:
+	$(Q)rm -rf '$(BUILD)'
+
+help:
+	@sed -n 's/^#: //p' scripts/targets.mk
+
+#: make                      build the daemon: build/gpumemfs
+#: make setup                install what a build needs (apt-get, as root; else say what is missing)
+#: make mount MNT=DIR        set up, build and mount at DIR (OPTS='-o ...' are passed on)
+#: make umount MNT=DIR       unmount
+#: make check                install, build and run every test
+#: make lint                 style, warnings as errors, static analysis
+#: make format              lay the code out as `make lint` wants it
+#: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
+#: make check-mount          tests against real mounts: host backend, stand-in driver
+#: make check-fuzz           each fuzz target for a few seconds
+#: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local; uninstall takes it away
+#: make bundle               build/gpumemfs-bundle: a folder that runs on an offline machine
+#: make clean                what was built; distclean: the private libfuse too
+#:
+#: BUILD=build  CFLAGS='-O2 -g'  SAN=address,undefined|thread  WERROR=1  V=1

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Contexts: the primary one of each device, others, and which one each thread has current. Contexts
+ * that were destroyed stay allocated, marked, because threads may still have them current. */
+#include <stdlib.h>
+
+#include "tests/driver/standin.h"
+
+#define DEPTH_MAX 16
+
+static __thread struct context *stack[DEPTH_MAX];
+static __thread unsigned depth;
+
+struct context *context_current(void)
+{
+	return depth ? stack[depth - 1] : NULL;
+}
+
+unsigned context_device(void)
+{
+	return context_current()->device;
+}
+
+/* Under standin.lock. NULL for a handle that was never given out or whose context is gone. */
+static struct context *context_find(CUcontext handle)
+{
+	struct context *context = table_at(&standin.contexts, (uintptr_t)handle);
+
+	return context && !atomic_load(&context->destroyed) ? context : NULL;
+}
+
+static CUcontext context_handle(const struct context *context)
+{
+	return context ? (CUcontext)(uintptr_t)context->id : NULL;
+}
+
+/* Under standin.lock, exclusive. */
+static CUresult context_new(unsigned device, bool primary, struct context **context)
+{
+	struct device *owner = &standin.devices[device];
+
+	if (owner->used + settings.context_memory > settings.memory)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*context = calloc(1, sizeof(**context));
+	if (!*context)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	(*context)->id = standin_new_handle();
+	(*context)->device = device;
+	(*context)->primary = primary;
+	owner->used += settings.context_memory;
+	table_add(&standin.contexts, (*context)->id, 1, *context);
+	return CUDA_SUCCESS;
+}
+
+/* Takes the context's streams, events and registrations with it. Not under standin.lock: waits for
+ * the work that is under way. */
+static void context_destroy(struct context *context)
+{
+	streams_wait_context(context);
+
+	STANDIN_LOCKED(EXCLUSIVE);
+	atomic_store(&context->destroyed, true);
+	streams_forget_context(context);
+	host_forget_context(context);
+	standin.devices[context->device].used -= settings.context_memory;
+}
+
+STANDIN_API CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
+{
+	CUresult result = CUDA_SUCCESS;
+	struct device *owner;
+
+	ENTER_ON(NEEDS_INIT, device);
+	if (!handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!standin_device_valid(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+
+	STANDIN_LOCKED(EXCLUSIVE);
+	owner = &standin.devices[device];
+	if (!owner->primary)
+		result = context_new((unsigned)device, true, &owner->primary);
+	if (result != CUDA_SUCCESS)
+		return result;
+	owner->primary_references++;
+	*handle = context_handle(owner->primary);
+	return CUDA_SUCCESS;
+}
+
+static CUresult primary_drop(unsigned device, struct context **last)
+{
+	STANDIN_LOCKED(EXCLUSIVE);
+	struct device *owner = &standin.devices[device];
+
+	if (!owner->primary_references)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (--owner->primary_references == 0) {
+		*last = owner->primary;
+		owner->primary = NULL;
+	}
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	CUresult entered = standin_enter(__func__, NEEDS_INIT, device);
+	struct context *last = NULL;
+	CUresult result;
+
+	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+		return entered;
+	if (!standin_device_valid(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	result = primary_drop((unsigned)device, &last);
+	if (last)
+		context_destroy(last);
+	return entered != CUDA_SUCCESS ? entered : result;
+}
+
+STANDIN_API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+{
+	ENTER_ON(NEEDS_INIT, device);
+	if (!standin_device_valid(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	return (flags & 7) > 4 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+	ENTER_ON(NEEDS_INIT, device);
+	if (!flags || !active)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!standin_device_valid(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+
+	STANDIN_LOCKED(SHARED);
+	*flags = 0;
+	*active = standin.devices[device].primary != NULL;
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuCtxPopCurrent_v2(CUcontext *handle)
+{
+	ENTER(NEEDS_INIT);
+	if (!depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	depth--;
+	if (handle)
+		*handle = context_handle(stack[depth]);
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuCtxPushCurrent_v2(CUcontext handle)
+{
+	struct context *context;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(SHARED);
+	context = context_find(handle);
+	if (!context || depth == DEPTH_MAX)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	stack[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+/* Replaces the top of the thread's stack; NULL pops it. */
+STANDIN_API CUresult cuCtxSetCurrent(CUcontext handle)
+{
+	struct context *context;
+	/* A context that failed or is gone must not keep the thread from leaving it. */
+	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
+
+	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+		return entered;
+	if (!handle) {
+		depth -= depth > 0;
+		return CUDA_SUCCESS;
+	}
+	STANDIN_LOCKED(SHARED);
+	context = context_find(handle);
+	if (!context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (device_lost(context->device) != CUDA_SUCCESS)
+		return device_lost(context->device);
+	if (!depth)
+		depth = 1;
+	stack[depth - 1] = context;
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuCtxGetCurrent(CUcontext *handle)
+{
+	ENTER(NEEDS_INIT);
+	if (!handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	*handle = context_handle(context_current());
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuCtxGetDevice(CUdevice *device)
+{
+	ENTER(NEEDS_CONTEXT);
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	*device = (CUdevice)context_device();
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuCtxSynchronize(void)
+{
+	ENTER(NEEDS_CONTEXT);
+	streams_wait_context(context_current());
+	return device_state(context_device());
+}
+
+STANDIN_API CUresult cuCtxCreate_v2(CUcontext *handle, unsigned int flags, CUdevice device)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER_ON(NEEDS_INIT, device);
+	(void)flags;
+	if (!handle || depth == DEPTH_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!standin_device_valid(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	STANDIN_LOCKED(EXCLUSIVE);
+	result = context_new((unsigned)device, false, &context);
+	if (result != CUDA_SUCCESS)
+		return result;
+	stack[depth++] = context;
+	*handle = context_handle(context);
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameters,
+				    unsigned int flags, CUdevice device)
+{
+	if (parameters)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return cuCtxCreate_v2(handle, flags, device);
+}
+
+static struct context *context_take(CUcontext handle)
+{
+	STANDIN_LOCKED(SHARED);
+	struct context *context = context_find(handle);
+
+	return context && !context->primary ? context : NULL;
+}
+
+STANDIN_API CUresult cuCtxDestroy_v2(CUcontext handle)
+{
+	struct context *context;
+
+	ENTER(NEEDS_INIT);
+	context = context_take(handle);
+	if (!context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	context_destroy(context);
+	if (context_current() == context)
+		depth--;
+	return CUDA_SUCCESS;
+}

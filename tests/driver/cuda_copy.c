@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Copies and fills: checked when they are called and again when they run, because a program may
+ * have unmapped or unpinned in between what it gave away. */
+#include <string.h>
+
+#include "tests/driver/standin.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#endif
+
+/* Host memory is watched by ThreadSanitizer. Device memory is not: two programs, or two users of a
+ * file, may write one byte of it at once, and real devices do not mind. */
+#ifdef UNDER_TSAN
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
+void __tsan_read_range(void *address, long size);
+void __tsan_write_range(void *address, long size);
+
+static void watch_read(void *host, uint64_t size)
+{
+	__tsan_read_range(host, (long)size);
+}
+
+static void watch_write(void *host, uint64_t size)
+{
+	__tsan_write_range(host, (long)size);
+}
+
+static void unwatched_begin(void)
+{
+	AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+
+static void unwatched_end(void)
+{
+	AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+}
+#else
+static void watch_read(void *host, uint64_t size)
+{
+	(void)host, (void)size;
+}
+
+static void watch_write(void *host, uint64_t size)
+{
+	(void)host, (void)size;
+}
+
+static void unwatched_begin(void)
+{
+}
+
+static void unwatched_end(void)
+{
+}
+#endif
+
+/* A part of a range that lies in one mapping, or in host memory (memory is then NULL). */
+struct piece {
+	uint8_t *bytes;
+	uint64_t size;
+	struct memory *memory;
+};
+
+static bool is_device(uint64_t address)
+{
+	STANDIN_LOCKED(SHARED);
+	return table_find(&standin.reservations, address) != NULL;
+}
+
+static bool may_access(const struct mapping *mapping, const struct op *op, unsigned right)
+{
+	return (mapping->access[op->device] & right) == right;
+}
+
+/* The first piece of [address, address + size), with a reference to its memory. */
+static CUresult take_piece(uint64_t address, uint64_t size, const struct op *op, unsigned right,
+			   struct piece *piece)
+{
+	const struct table_entry *entry;
+	const struct mapping *mapping;
+	uint64_t offset;
+
+	STANDIN_LOCKED(SHARED);
+	if (!table_find(&standin.reservations, address)) {
+		*piece = (struct piece){(uint8_t *)(uintptr_t)address, size, NULL};
+		return CUDA_SUCCESS;
+	}
+	entry = table_find(&standin.mappings, address);
+	if (!entry || !may_access(entry->object, op, right))
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	mapping = entry->object;
+	offset = address - entry->base;
+	*piece = (struct piece){mapping->memory->bytes + offset,
+				size < entry->size - offset ? size : entry->size - offset,
+				mapping->memory};
+	memory_get(mapping->memory);
+	return device_lost(mapping->memory->device);
+}
+
+static void put_piece(const struct piece *piece)
+{
+	if (piece->memory)
+		memory_put(piece->memory);
+}
+
+static void move(const struct piece *to, const struct piece *from, uint64_t size)
+{
+	if (!from->memory)
+		watch_read(from->bytes, size);
+	if (!to->memory)
+		watch_write(to->bytes, size);
+	unwatched_begin();
+	memcpy(to->bytes, from->bytes, size);
+	unwatched_end();
+}
+
+static CUresult copy_piece(const struct op *op, uint64_t done, uint64_t *moved)
+{
+	struct piece to = {0}, from = {0};
+	CUresult result;
+
+	result =
+	    take_piece(op->to + done, op->size - done, op, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, &to);
+	if (result == CUDA_SUCCESS && op->kind == OP_COPY)
+		result =
+		    take_piece(op->from + done, to.size, op, CU_MEM_ACCESS_FLAGS_PROT_READ, &from);
+	*moved = op->kind == OP_COPY ? from.size : to.size;
+	if (result == CUDA_SUCCESS && op->kind == OP_COPY) {
+		move(&to, &from, *moved);
+	} else if (result == CUDA_SUCCESS) {
+		unwatched_begin();
+		memset(to.bytes, op->value, *moved);
+		unwatched_end();
+	}
+	put_piece(&to);
+	put_piece(&from);
+	return result;
+}
+
+CUresult copy_execute(const struct op *op, const struct context *context)
+{
+	uint64_t moved;
+
+	if ((op->to_pinned && host_pinned(op->to, op->size, context) != PINNED) ||
+	    (op->from_pinned && host_pinned(op->from, op->size, context) != PINNED)) {
+		standin_violation("host memory was unpinned while a copy of %llu bytes needed it",
+				  (unsigned long long)op->size);
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	}
+	for (uint64_t done = 0; done < op->size; done += moved) {
+		CUresult result = copy_piece(op, done, &moved);
+
+		if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
+			standin_violation("device memory was unmapped while work needed it");
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Whether the device side of a call holds: every byte mapped, and the device let in. */
+static CUresult check_device_range(const struct op *op, uint64_t address, unsigned right)
+{
+	STANDIN_LOCKED(SHARED);
+	if (!table_find(&standin.reservations, address))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (uint64_t done = 0; done < op->size;) {
+		const struct table_entry *entry = table_find(&standin.mappings, address + done);
+
+		if (!entry || !may_access(entry->object, op, right))
+			return CUDA_ERROR_INVALID_VALUE;
+		done = entry->base + entry->size - address;
+	}
+	return CUDA_SUCCESS;
+}
+
+enum side { SIDE_DEVICE, SIDE_HOST };
+enum wait { RETURN_AT_ONCE, WAIT_UNTIL_DONE };
+
+static CUresult check_side(struct op *op, enum side side, uint64_t address, unsigned right,
+			   const struct stream *stream, enum wait wait, bool *pinned)
+{
+	enum host_pinned how;
+
+	if (side == SIDE_DEVICE)
+		return check_device_range(op, address, right);
+	if (!address || is_device(address))
+		return CUDA_ERROR_INVALID_VALUE;
+	how = host_pinned(address, op->size, stream_context(stream));
+	if (how == PINNED_IN_PART)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pinned = how == PINNED;
+	if (*pinned || wait == WAIT_UNTIL_DONE)
+		return CUDA_SUCCESS;
+	atomic_fetch_add_explicit(&standin.pageable_copies, 1, memory_order_relaxed);
+	if (!settings.pageable_is_error)
+		return CUDA_SUCCESS;
+	standin_violation("an asynchronous copy of %llu bytes with memory that is not pinned",
+			  (unsigned long long)op->size);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult check_op(struct op *op, enum side to, enum side from, const struct stream *stream,
+			 enum wait wait)
+{
+	CUresult result = check_side(op, to, op->to, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, stream,
+				     wait, &op->to_pinned);
+
+	if (result != CUDA_SUCCESS || op->kind != OP_COPY)
+		return result;
+	if (to == from && op->to < op->from + op->size && op->from < op->to + op->size)
+		return CUDA_ERROR_INVALID_VALUE;
+	return check_side(op, from, op->from, CU_MEM_ACCESS_FLAGS_PROT_READ, stream, wait,
+			  &op->from_pinned);
+}
+
+static CUresult run(struct op op, enum side to, enum side from, CUstream on, enum wait wait)
+{
+	struct stream *stream;
+	CUresult result = stream_get(on, &stream);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	/* The current context's rights count, whosever the stream is. */
+	op.device = context_device();
+	if (op.size)
+		result = check_op(&op, to, from, stream, wait);
+	if (result == CUDA_SUCCESS && op.size)
+		result = stream_submit(stream, &op);
+	if (result == CUDA_SUCCESS && wait == WAIT_UNTIL_DONE)
+		result = stream_wait(stream);
+	stream_put(stream);
+	return result;
+}
+
+static struct op copy_op(uint64_t to, uint64_t from, uint64_t size)
+{
+	return (struct op){.kind = OP_COPY, .to = to, .from = from, .size = size};
+}
+
+static struct op set_op(uint64_t to, uint8_t value, uint64_t size)
+{
+	return (struct op){.kind = OP_SET, .to = to, .value = value, .size = size};
+}
+
+STANDIN_API CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(copy_op(to, (uintptr_t)from, size), SIDE_DEVICE, SIDE_HOST, NULL,
+		   WAIT_UNTIL_DONE);
+}
+
+STANDIN_API CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(copy_op((uintptr_t)to, from, size), SIDE_HOST, SIDE_DEVICE, NULL,
+		   WAIT_UNTIL_DONE);
+}
+
+/* Inside devices the calls without a stream do not wait either. */
+STANDIN_API CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(copy_op(to, from, size), SIDE_DEVICE, SIDE_DEVICE, NULL, RETURN_AT_ONCE);
+}
+
+STANDIN_API CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t size)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(set_op(to, value, size), SIDE_DEVICE, SIDE_DEVICE, NULL, RETURN_AT_ONCE);
+}
+
+STANDIN_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size,
+					  CUstream stream)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(copy_op(to, (uintptr_t)from, size), SIDE_DEVICE, SIDE_HOST, stream,
+		   RETURN_AT_ONCE);
+}
+
+STANDIN_API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream stream)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(copy_op((uintptr_t)to, from, size), SIDE_HOST, SIDE_DEVICE, stream,
+		   RETURN_AT_ONCE);
+}
+
+STANDIN_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size,
+					  CUstream stream)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(copy_op(to, from, size), SIDE_DEVICE, SIDE_DEVICE, stream, RETURN_AT_ONCE);
+}
+
+STANDIN_API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t size,
+				     CUstream stream)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(set_op(to, value, size), SIDE_DEVICE, SIDE_DEVICE, stream, RETURN_AT_ONCE);
+}
+
+static enum side side_of(uint64_t address)
+{
+	return is_device(address) ? SIDE_DEVICE : SIDE_HOST;
+}
+
+STANDIN_API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run(copy_op(to, from, size), side_of(to), side_of(from), stream, RETURN_AT_ONCE);
+}
+
+STANDIN_API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size)
+{
+	enum side to_side, from_side;
+
+	ENTER(NEEDS_CONTEXT);
+	to_side = side_of(to);
+	from_side = side_of(from);
+	return run(copy_op(to, from, size), to_side, from_side, NULL,
+		   to_side == from_side ? RETURN_AT_ONCE : WAIT_UNTIL_DONE);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Faults to order: "cuMemCreate@5=OUT_OF_MEMORY;device1@10=ECC_UNCORRECTABLE+". */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/driver/standin.h"
+
+struct fault {
+	char where[64];	    /* a function, or deviceN */
+	unsigned long from; /* the call that fails, counted from 1 */
+	bool sticky;	    /* and all later ones */
+	CUresult error;
+	unsigned long seen;
+};
+
+#define FAULTS_MAX 32
+
+static struct {
+	pthread_mutex_t lock;
+	atomic_bool wanted; /* there are faults, or a file that may bring some */
+	struct fault faults[FAULTS_MAX];
+	unsigned count;
+	const char *path;
+	struct timespec mtime;
+	ino_t inode;
+} faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool parse_fault(const char *text, size_t length, struct fault *fault)
+{
+	char copy[128], *at, *equals, *end;
+	size_t name;
+
+	*fault = (struct fault){.from = 1};
+	if (length >= sizeof(copy))
+		return false;
+	memcpy(copy, text, length);
+	copy[length] = '\0';
+	equals = strchr(copy, '=');
+	if (!equals)
+		return false;
+	*equals++ = '\0';
+	at = strchr(copy, '@');
+	if (at) {
+		*at++ = '\0';
+		fault->from = strtoul(at, &end, 10);
+		if (*end || !fault->from)
+			return false;
+	}
+	name = strlen(equals);
+	if (name && equals[name - 1] == '+') {
+		fault->sticky = true;
+		name--;
+	}
+	fault->error = error_by_name(equals, name);
+	if (fault->error == CUDA_SUCCESS || strlen(copy) >= sizeof(fault->where))
+		return false;
+	memcpy(fault->where, copy, strlen(copy) + 1);
+	return true;
+}
+
+static void parse_faults(const char *text)
+{
+	faults.count = 0;
+	while (*text) {
+		size_t length = strcspn(text, ";\n");
+		size_t blank = strspn(text, " \t");
+
+		if (blank < length && text[blank] != '#') {
+			if (faults.count == FAULTS_MAX ||
+			    !parse_fault(text + blank, length - blank,
+					 &faults.faults[faults.count])) {
+				fprintf(stderr, "standin: not a fault: %.*s\n", (int)length, text);
+				abort();
+			}
+			faults.count++;
+		}
+		text += length + (text[length] != '\0');
+	}
+}
+
+static void read_file(void)
+{
+	char text[4096] = "";
+	struct stat state;
+	FILE *file;
+
+	if (stat(faults.path, &state))
+		memset(&state, 0, sizeof(state));
+	if (state.st_mtim.tv_sec == faults.mtime.tv_sec &&
+	    state.st_mtim.tv_nsec == faults.mtime.tv_nsec && state.st_ino == faults.inode)
+		return;
+	faults.mtime = state.st_mtim;
+	faults.inode = state.st_ino;
+	file = fopen(faults.path, "re");
+	if (file) {
+		text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+		fclose(file);
+	}
+	parse_faults(text);
+}
+
+static void load(void)
+{
+	const char *text = getenv("GPUMEM_STANDIN_FAULT");
+
+	faults.path = getenv("GPUMEM_STANDIN_FAULT_FILE");
+	if (text)
+		parse_faults(text);
+	atomic_store(&faults.wanted, faults.count || faults.path);
+}
+
+/* A function's name in a fault may leave its version out. */
+static bool is_named(const struct fault *fault, const char *where)
+{
+	size_t length = strlen(fault->where);
+
+	return !strncmp(where, fault->where, length) &&
+	       (!where[length] || (where[length] == '_' && where[length + 1] == 'v'));
+}
+
+static CUresult count(const char *where)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	CUresult error = CUDA_SUCCESS;
+
+	pthread_once(&once, load);
+	if (!atomic_load_explicit(&faults.wanted, memory_order_relaxed))
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&faults.lock);
+	if (faults.path)
+		read_file();
+	for (unsigned i = 0; i < faults.count; i++) {
+		struct fault *fault = &faults.faults[i];
+
+		if (!is_named(fault, where))
+			continue;
+		fault->seen++;
+		if (fault->seen == fault->from || (fault->sticky && fault->seen > fault->from))
+			error = fault->error;
+	}
+	pthread_mutex_unlock(&faults.lock);
+	return error;
+}
+
+CUresult fault_call(const char *function)
+{
+	return count(function);
+}
+
+CUresult fault_device(unsigned device)
+{
+	char name[16];
+	CUresult error;
+
+	snprintf(name, sizeof(name), "device%u", device);
+	error = count(name);
+	if (fault_is_fatal(error))
+		device_fail(device, error);
+	return error;
+}
+
+bool fault_is_fatal(CUresult error)
+{
+	switch (error) {
+	case CUDA_ERROR_ECC_UNCORRECTABLE:
+	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case CUDA_ERROR_CONTAINED:
+	case CUDA_ERROR_DEVICE_UNAVAILABLE:
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_HARDWARE_STACK_ERROR:
+	case CUDA_ERROR_LAUNCH_FAILED:
+	case CUDA_ERROR_UNKNOWN:
+		return true;
+	default:
+		return false;
+	}
+}
+
+void device_fail(unsigned device, CUresult error)
+{
+	int works = CUDA_SUCCESS;
+
+	atomic_compare_exchange_strong(&standin.devices[device].failed, &works, (int)error);
+}
+
+/* An error ends the contexts of its device, and with them all that needs one. What needs none goes
+ * on, but for a device that is gone. */
+CUresult device_lost(unsigned device)
+{
+	CUresult error = device_state(device);
+
+	return error == CUDA_ERROR_UNKNOWN || error == CUDA_ERROR_DEVICE_UNAVAILABLE ? error
+										     : CUDA_SUCCESS;
+}
+
+CUresult device_state(unsigned device)
+{
+	return (CUresult)atomic_load_explicit(&standin.devices[device].failed,
+					      memory_order_relaxed);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Address ranges: reserved, mapped to physical memory, opened to devices. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/driver/standin.h"
+
+CUresult reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *base)
+{
+	struct reservation *reservation;
+	uint64_t start, aligned;
+	void *mapped;
+
+	if (alignment < STANDIN_GRANULARITY)
+		alignment = STANDIN_GRANULARITY;
+	mapped = mmap((void *)(uintptr_t)hint, size + alignment, PROT_NONE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	reservation = calloc(1, sizeof(*reservation));
+	if (mapped == MAP_FAILED || !reservation) {
+		free(reservation);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	start = (uintptr_t)mapped;
+	aligned = (start + alignment - 1) & ~(alignment - 1);
+	if (aligned > start)
+		munmap(mapped, aligned - start);
+	munmap((void *)(uintptr_t)(aligned + size), start + alignment - aligned);
+	*reservation = (struct reservation){aligned, size, false};
+	table_add(&standin.reservations, aligned, size, reservation);
+	*base = aligned;
+	return CUDA_SUCCESS;
+}
+
+void unreserve(uint64_t base, uint64_t size)
+{
+	free(table_at(&standin.reservations, base));
+	table_remove(&standin.reservations, base);
+	munmap((void *)(uintptr_t)base, size);
+}
+
+STANDIN_API CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment,
+					 CUdeviceptr at, unsigned long long flags)
+{
+	uint64_t base;
+	CUresult result;
+
+	ENTER(NEEDS_INIT);
+	if (!address || !size || size % STANDIN_GRANULARITY || (alignment & (alignment - 1)) ||
+	    at % STANDIN_GRANULARITY || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+
+	STANDIN_LOCKED(EXCLUSIVE);
+	result = reserve(size, alignment, at, &base);
+	if (result == CUDA_SUCCESS)
+		*address = base;
+	return result;
+}
+
+STANDIN_API CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
+{
+	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
+	struct reservation *reservation;
+
+	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+		return entered;
+	STANDIN_LOCKED(EXCLUSIVE);
+	reservation = table_at(&standin.reservations, address);
+	if (!reservation || reservation->size != size || reservation->whole_allocation ||
+	    table_overlaps(&standin.mappings, address, size))
+		return CUDA_ERROR_INVALID_VALUE;
+	unreserve(address, size);
+	return entered;
+}
+
+STANDIN_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
+			      CUmemGenericAllocationHandle id, unsigned long long flags)
+{
+	const struct table_entry *reservation;
+	struct mapping *mapping;
+	struct handle *handle;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(EXCLUSIVE);
+	handle = table_at(&standin.handles, id);
+	reservation = table_find(&standin.reservations, address);
+	if (!handle || !reservation || !size || flags || (address | size) % STANDIN_GRANULARITY ||
+	    address + size > reservation->base + reservation->size ||
+	    table_overlaps(&standin.mappings, address, size))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (offset || size != handle->memory->size)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (device_lost(handle->memory->device) != CUDA_SUCCESS)
+		return device_lost(handle->memory->device);
+
+	mapping = calloc(1, sizeof(*mapping));
+	if (!mapping)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	mapping->base = address;
+	mapping->size = size;
+	mapping->memory = handle->memory;
+	mapping->handle = id;
+	mapping->exportable = handle->exportable;
+	memory_get(mapping->memory);
+	table_add(&standin.mappings, address, size, mapping);
+	return CUDA_SUCCESS;
+}
+
+/* Whether [address, address + size) consists of whole mappings, without a gap. */
+static bool is_whole(uint64_t address, uint64_t size)
+{
+	uint64_t end = address + size;
+
+	if (!size)
+		return false;
+	while (address < end) {
+		const struct mapping *mapping = table_at(&standin.mappings, address);
+
+		if (!mapping || mapping->whole_allocation || mapping->size > end - address)
+			return false;
+		address += mapping->size;
+	}
+	return true;
+}
+
+STANDIN_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+{
+	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
+	uint64_t end = address + size;
+
+	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+		return entered;
+	STANDIN_LOCKED(EXCLUSIVE);
+	if (!is_whole(address, size))
+		return CUDA_ERROR_INVALID_VALUE;
+	while (address < end) {
+		struct mapping *mapping = table_at(&standin.mappings, address);
+
+		if (entered == CUDA_SUCCESS)
+			entered = device_lost(mapping->memory->device);
+		table_remove(&standin.mappings, address);
+		address += mapping->size;
+		memory_put_locked(mapping->memory);
+		free(mapping);
+	}
+	return entered;
+}
+
+static CUresult check_access(const CUmemAccessDesc *access, const struct mapping *mapping)
+{
+	if (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    !standin_device_valid(access->location.id))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+	    access->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+	    access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((unsigned)access->location.id != mapping->memory->device && !settings.peer)
+		return CUDA_ERROR_INVALID_DEVICE;
+	return device_lost((unsigned)access->location.id);
+}
+
+STANDIN_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
+				    size_t count)
+{
+	const struct mapping *first;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(EXCLUSIVE);
+	if (!access || !count || !is_whole(address, size))
+		return CUDA_ERROR_INVALID_VALUE;
+	first = table_at(&standin.mappings, address);
+	for (size_t i = 0; i < count; i++) {
+		CUresult result = check_access(&access[i], first);
+
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
+	for (uint64_t at = address; at < address + size;) {
+		struct mapping *mapping = table_at(&standin.mappings, at);
+
+		for (size_t i = 0; i < count; i++)
+			mapping->access[access[i].location.id] = (uint8_t)access[i].flags;
+		at += mapping->size;
+	}
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+				    CUdeviceptr address)
+{
+	const struct table_entry *entry;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(SHARED);
+	entry = table_find(&standin.mappings, address);
+	if (!flags || !location || !entry || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    !standin_device_valid(location->id))
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = ((const struct mapping *)entry->object)->access[location->id];
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
+						 void *address)
+{
+	const struct table_entry *entry;
+	struct mapping *mapping;
+	struct handle *known;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(EXCLUSIVE);
+	entry = table_find(&standin.mappings, (uintptr_t)address);
+	if (!handle || !entry)
+		return CUDA_ERROR_INVALID_VALUE;
+	mapping = entry->object;
+	if (mapping->whole_allocation)
+		return CUDA_ERROR_INVALID_VALUE;
+	known = table_at(&standin.handles, mapping->handle);
+	if (known) {
+		known->references++;
+		*handle = mapping->handle;
+		return CUDA_SUCCESS;
+	}
+	memory_get(mapping->memory);
+	*handle = mapping->handle = handle_new(mapping->memory, mapping->exportable);
+	return CUDA_SUCCESS;
+}
+
+static int dmabuf_fd(const struct mapping *mapping, uint64_t size)
+{
+	int fd;
+
+	if (settings.dmabuf == DMABUF_ON)
+		return fcntl(mapping->memory->fd, F_DUPFD_CLOEXEC, 0);
+	if (settings.dmabuf == DMABUF_NO_MMAP)
+		return open("/dev/null", O_PATH | O_CLOEXEC);
+	fd = memfd_create("unrelated", MFD_CLOEXEC);
+	if (fd >= 0 && ftruncate(fd, (off_t)size)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+STANDIN_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size,
+						   CUmemRangeHandleType type,
+						   unsigned long long flags)
+{
+	const struct mapping *mapping;
+	int fd;
+
+	ENTER(NEEDS_INIT);
+	if (!handle || !size || (address | size) % 4096 ||
+	    type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags > 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (settings.dmabuf == DMABUF_OFF || flags)
+		return CUDA_ERROR_NOT_SUPPORTED;
+
+	STANDIN_LOCKED(SHARED);
+	mapping = table_at(&standin.mappings, address);
+	if (!mapping || size > mapping->size)
+		return CUDA_ERROR_INVALID_VALUE;
+	fd = dmabuf_fd(mapping, size);
+	if (fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	memcpy(handle, &fd, sizeof(fd));
+	return CUDA_SUCCESS;
+}
+
+int standin_range_fd(uint64_t address, uint64_t size, uint64_t *offset, unsigned *gpu)
+{
+	const struct table_entry *entry;
+	const struct mapping *mapping;
+
+	STANDIN_LOCKED(SHARED);
+	entry = table_find(&standin.mappings, address);
+	if (!entry || size > entry->base + entry->size - address)
+		return -1;
+	mapping = entry->object;
+	if (!mapping->memory->rdma)
+		return -1;
+	*offset = address - entry->base;
+	*gpu = standin_physical(mapping->memory->device);
+	return fcntl(mapping->memory->fd, F_DUPFD_CLOEXEC, 0);
+}

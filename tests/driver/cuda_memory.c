@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Physical memory on memfds, and the handles to it. The stand-in sees the bytes through a mapping
+ * of its own; the device addresses that the program gets are never accessible to the CPU, as with
+ * the real driver. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/driver/standin.h"
+
+void memory_get(struct memory *memory)
+{
+	atomic_fetch_add_explicit(&memory->references, 1, memory_order_relaxed);
+}
+
+static void memory_free(struct memory *memory)
+{
+	standin.devices[memory->device].used -= memory->size;
+	table_remove(&standin.memories, memory->inode);
+	munmap(memory->bytes, memory->size);
+	close(memory->fd);
+	free(memory);
+}
+
+void memory_put_locked(struct memory *memory)
+{
+	if (atomic_fetch_sub_explicit(&memory->references, 1, memory_order_acq_rel) == 1)
+		memory_free(memory);
+}
+
+/* Only the last reference takes the lock: an ordinary copy must order no threads. */
+void memory_put(struct memory *memory)
+{
+	unsigned references = atomic_load_explicit(&memory->references, memory_order_relaxed);
+
+	while (references > 1)
+		if (atomic_compare_exchange_weak_explicit(&memory->references, &references,
+							  references - 1, memory_order_release,
+							  memory_order_relaxed))
+			return;
+	STANDIN_LOCKED(EXCLUSIVE);
+	memory_put_locked(memory);
+}
+
+/* Takes over fd, also when it fails. */
+static CUresult memory_map(int fd, unsigned device, uint64_t size, struct memory **memory)
+{
+	struct memory *made = calloc(1, sizeof(*made));
+	struct stat state;
+	void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (!made || bytes == MAP_FAILED || fstat(fd, &state)) {
+		if (bytes != MAP_FAILED)
+			munmap(bytes, size);
+		free(made);
+		close(fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	atomic_init(&made->references, 1);
+	made->fd = fd;
+	made->inode = state.st_ino;
+	made->size = size;
+	made->device = device;
+	made->bytes = bytes;
+	standin.devices[device].used += size;
+	table_add(&standin.memories, made->inode, 1, made);
+	*memory = made;
+	return CUDA_SUCCESS;
+}
+
+CUresult memory_new(unsigned device, uint64_t size, struct memory **memory)
+{
+	char name[32];
+	CUresult result;
+	int fd;
+
+	if (standin.devices[device].used + size > settings.memory)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	snprintf(name, sizeof(name), STANDIN_MEMFD_NAME "%u", standin_physical(device));
+	fd = memfd_create(name, MFD_CLOEXEC);
+	if (fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	if (ftruncate(fd, (off_t)size)) {
+		close(fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	result = memory_map(fd, device, size, memory);
+	/* What somebody else left there: the driver does not zero. */
+	if (result == CUDA_SUCCESS && settings.fill >= 0)
+		memset((*memory)->bytes, settings.fill, size);
+	return result;
+}
+
+/* The device is in the memfd's name: the exporter may be another process, and gone. */
+int standin_reopen(int fd, unsigned *gpu, uint64_t *size)
+{
+	static const char prefix[] = "/memfd:" STANDIN_MEMFD_NAME;
+	char path[40], name[64] = "";
+	struct stat state;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (fd < 0 || fstat(fd, &state) || readlink(path, name, sizeof(name) - 1) < 0 ||
+	    strncmp(name, prefix, strlen(prefix)) != 0)
+		return -1;
+	*gpu = (unsigned)strtoul(name + strlen(prefix), NULL, 10);
+	*size = (uint64_t)state.st_size;
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+CUresult memory_adopt(int shared, struct memory **memory)
+{
+	struct stat state;
+	unsigned gpu;
+	uint64_t size;
+	int fd = standin_reopen(shared, &gpu, &size);
+
+	if (fd < 0 || fstat(fd, &state) || !standin_device_valid((int)gpu)) {
+		if (fd >= 0)
+			close(fd);
+		return CUDA_ERROR_UNKNOWN; /* so says the real one */
+	}
+	*memory = table_at(&standin.memories, state.st_ino);
+	if (*memory) {
+		close(fd);
+		memory_get(*memory);
+		return CUDA_SUCCESS;
+	}
+	return memory_map(fd, standin_physical(gpu), size, memory);
+}
+
+uint64_t handle_new(struct memory *memory, bool exportable)
+{
+	struct handle *handle = calloc(1, sizeof(*handle));
+	uint64_t id = standin_new_handle();
+
+	if (!handle)
+		abort();
+	*handle = (struct handle){memory, 1, exportable};
+	table_add(&standin.handles, id, 1, handle);
+	return id;
+}
+
+static CUresult check_prop(const CUmemAllocationProp *prop)
+{
+	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!standin_device_valid(prop->location.id))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC)
+		return CUDA_ERROR_NOT_PERMITTED;
+	if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuMemGetAllocationGranularity(size_t *granularity,
+						   const CUmemAllocationProp *prop,
+						   CUmemAllocationGranularity_flags option)
+{
+	CUresult result;
+
+	ENTER(NEEDS_INIT);
+	result = check_prop(prop);
+	if (result == CUDA_ERROR_NOT_PERMITTED)
+		result = CUDA_SUCCESS;
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!granularity || (unsigned)option > 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	*granularity = STANDIN_GRANULARITY;
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+				 const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	struct memory *memory;
+	CUresult result;
+
+	ENTER_ON(NEEDS_INIT, prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+				 ? prop->location.id
+				 : ANY_DEVICE);
+	if (!handle || !size || size % STANDIN_GRANULARITY || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = check_prop(prop);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = fault_device((unsigned)prop->location.id);
+	if (result != CUDA_SUCCESS)
+		return result;
+
+	STANDIN_LOCKED(EXCLUSIVE);
+	result = memory_new((unsigned)prop->location.id, size, &memory);
+	if (result != CUDA_SUCCESS)
+		return result;
+	memory->rdma = prop->allocFlags.gpuDirectRDMACapable;
+	*handle = handle_new(memory, prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE);
+	return CUDA_SUCCESS;
+}
+
+/* Does its work on a failed device too, so that what is left allocated at the end is a leak. */
+STANDIN_API CUresult cuMemRelease(CUmemGenericAllocationHandle id)
+{
+	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
+	struct handle *handle;
+
+	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+		return entered;
+	STANDIN_LOCKED(EXCLUSIVE);
+	handle = table_at(&standin.handles, id);
+	if (!handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (entered == CUDA_SUCCESS)
+		entered = device_lost(handle->memory->device);
+	if (--handle->references == 0) {
+		memory_put_locked(handle->memory);
+		table_remove(&standin.handles, id);
+		free(handle);
+	}
+	return entered;
+}
+
+/* An O_PATH descriptor: mmap, read and write on it fail as they do on the driver's, and importers
+ * reopen it. */
+STANDIN_API CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle id,
+						  CUmemAllocationHandleType type,
+						  unsigned long long flags)
+{
+	struct handle *handle;
+	char path[40];
+	int fd;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(SHARED);
+	handle = table_at(&standin.handles, id);
+	if (!shareable || !handle || flags || !handle->exportable ||
+	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device_lost(handle->memory->device) != CUDA_SUCCESS)
+		return device_lost(handle->memory->device);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", handle->memory->fd);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	memcpy(shareable, &fd, sizeof(fd));
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+						    void *shareable, CUmemAllocationHandleType type)
+{
+	struct memory *memory;
+	CUresult result;
+
+	ENTER(NEEDS_INIT);
+	if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_INVALID_VALUE;
+
+	STANDIN_LOCKED(EXCLUSIVE);
+	result = memory_adopt((int)(intptr_t)shareable, &memory);
+	if (result != CUDA_SUCCESS)
+		return result;
+	*handle = handle_new(memory, false);
+	return device_lost(memory->device);
+}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+
+# Stand-ins for the vendors' libraries, so that backend/cuda runs where there is no GPU.
+# To be included by the Makefile in the root, or alone: make -f tests/driver/driver.mk BUILD=/tmp/x
+
+BUILD ?= build
+CC ?= cc
+CFLAGS ?= -O2 -g -Wall -Wextra -Werror
+CUDA_HOME ?= /usr/local/cuda
+DRIVER_CHECK_LIBS := $(shell pkg-config --libs check 2>/dev/null)
+
+# OUT and SANITIZE are the root Makefile's: a program under a sanitizer loads libraries built for it.
+DRIVER_DIR := $(or $(OUT),$(BUILD))/driver
+DRIVER_CUDA := $(DRIVER_DIR)/libcuda.so.1
+DRIVER_LIBS := $(DRIVER_CUDA) $(DRIVER_DIR)/libnvidia-ml.so.1 $(DRIVER_DIR)/libvulkan.so.1 \
+	$(DRIVER_DIR)/libgdrapi.so.2
+DRIVER_SELFTEST := $(DRIVER_DIR)/selftest
+DRIVER_PROBE := $(DRIVER_DIR)/probe
+
+DRIVER_CUDA_SOURCES := $(wildcard tests/driver/cuda_*.c) tests/driver/settings.c \
+	tests/driver/table.c
+DRIVER_HEADERS := $(wildcard tests/driver/*.h)
+DRIVER_COMPILE = $(CC) -std=gnu17 -D_GNU_SOURCE -I. $(WARNINGS) $(SANITIZE) $(CFLAGS)
+# The drivers are never unloaded: their threads would not survive it.
+DRIVER_SHARED = -fPIC -shared -pthread -fvisibility=hidden -Wl,-z,nodelete -Wl,-soname,$(@F)
+
+.PHONY: driver driver-check driver-abi
+driver: $(DRIVER_LIBS)
+
+$(DRIVER_CUDA): $(DRIVER_CUDA_SOURCES) $(DRIVER_HEADERS) tests/driver/driver.mk
+	@mkdir -p $(@D)
+	$(DRIVER_COMPILE) $(DRIVER_SHARED) -o $@ $(DRIVER_CUDA_SOURCES) $(LDFLAGS) -ldl
+
+$(DRIVER_DIR)/libnvidia-ml.so.1: tests/driver/nvml.c
+$(DRIVER_DIR)/libvulkan.so.1: tests/driver/vulkan.c tests/driver/vulkan_memory.c
+$(DRIVER_DIR)/libgdrapi.so.2: tests/driver/gdrapi.c
+$(filter-out $(DRIVER_CUDA),$(DRIVER_LIBS)): tests/driver/other.c $(DRIVER_HEADERS) \
+		tests/driver/driver.mk
+	@mkdir -p $(@D)
+	$(DRIVER_COMPILE) $(DRIVER_SHARED) -o $@ $(filter %.c,$^) $(LDFLAGS) -ldl
+
+# Linked with the stand-ins: what they promise is tested, not how they are found.
+$(DRIVER_SELFTEST): $(wildcard tests/driver/selftest*.c)
+$(DRIVER_PROBE): $(wildcard tests/driver/probe*.c)
+$(DRIVER_SELFTEST) $(DRIVER_PROBE): $(DRIVER_HEADERS) $(DRIVER_LIBS)
+	@mkdir -p $(@D)
+	$(DRIVER_COMPILE) -o $@ $(filter %.c,$^) $(DRIVER_LIBS) -Wl,-rpath,'$$ORIGIN' -pthread \
+		$(LDFLAGS) $(DRIVER_CHECK_LIBS) -ldl
+
+# probe.txt: the real driver's answer, or after a bar the stand-in's own.
+driver-check: $(DRIVER_SELFTEST) $(DRIVER_PROBE)
+	$(DRIVER_SELFTEST)
+	$(DRIVER_PROBE) > $(DRIVER_DIR)/probe.out
+	sed -E 's/^(.{52}) .* \| /\1 /' tests/driver/probe.txt | diff -u - $(DRIVER_DIR)/probe.out
+
+# Holds every function of the stand-in against its prototype in the real cuda.h.
+driver-abi:
+	$(DRIVER_COMPILE) -DSTANDIN_CUDA_H -isystem $(CUDA_HOME)/include -Wno-switch \
+		-fsyntax-only $(DRIVER_CUDA_SOURCES)

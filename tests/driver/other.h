@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What the stand-ins beside libcuda.so.1 share: the way to its figures. */
+#ifndef DRIVER_OTHER_H
+#define DRIVER_OTHER_H
+
+#include <stdbool.h>
+
+#include "tests/driver/helpers.h"
+
+/* The helpers of the stand-in libcuda.so.1 of this process, loading it where nobody did yet. Ends
+ * the process where libcuda.so.1 is not a stand-in. */
+struct helpers {
+	int (*gpu_info)(unsigned gpu, struct standin_gpu *info);
+	int (*bar_take)(unsigned gpu, int64_t bytes);
+	int (*range_fd)(uint64_t address, uint64_t size, uint64_t *offset, unsigned *gpu);
+	int (*reopen)(int fd, unsigned *gpu, uint64_t *size);
+};
+const struct helpers *other_helpers(void);
+unsigned other_gpus(void);
+bool other_setting_is(const char *name, const char *value);
+
+/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+#define UUID_TEXT_MAX 41
+void other_uuid_text(const uint8_t uuid[16], char text[UUID_TEXT_MAX]);
+
+/* Appends one line to the leak check's file, at the end of the process. */
+void other_leak_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What the probe's questions share. */
+#ifndef DRIVER_PROBE_H
+#define DRIVER_PROBE_H
+
+#include "tests/driver/cuda_types.h"
+
+#define MIB (1ULL << 20)
+
+void say(const char *question, CUresult result);
+void say_text(const char *question, const char *answer);
+void need(CUresult result); /* ends the process otherwise */
+
+extern CUcontext context; /* device 0's, once use_context was called */
+void use_context(int device);
+CUmemAllocationProp prop_of(int device);
+CUmemGenericAllocationHandle create(int device, size_t size);
+CUdeviceptr reserve(size_t size);
+CUresult allow(CUdeviceptr address, size_t size, int device, CUmemAccess_flags flags);
+CUdeviceptr chunk(int device, size_t size);
+
+void before_init(void);
+void after_fork(void);
+void without_context(void);
+void without_context_others(void);
+void creation(void);
+void reservation(void);
+void mapping(void);
+void mapping_many(void);
+void release_twice(void);
+void no_access_copy(void);
+void no_access_set(void);
+void partly_mapped(void);
+void read_only(void);
+void copies(void);
+void touch_device_memory(void);
+void pinning(void);
+void pinning_in_part(void);
+void contexts(void);
+void streams(void);
+void sharing(void);
+void old_allocations(void);
+void in_flight_unmap(void);
+void in_flight_unpin(void);
+void in_flight_destroy(void);
+void after_failure(void);
+void after_failure_others(void);
+void free_mapping(void);
+void access_twice(void);
+void dmabuf(void);
+void two_gpus(void);
+void two_gpus_set(void);
+void two_gpus_pin(void);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Faults to order, and the line at the end about what was left. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/driver/selftest.h"
+
+static CUresult create(int device)
+{
+	CUmemAllocationProp prop = prop_of(device);
+	CUmemGenericAllocationHandle handle;
+
+	return cuMemCreate(&handle, 2 * MIB, &prop, 0);
+}
+
+START_TEST(a_call_fails_once)
+{
+	setenv("GPUMEM_STANDIN_FAULT", "cuMemCreate@2=OUT_OF_MEMORY", 1);
+	use_device(0);
+	ck_cuda(create(0));
+	ck_cuda_is(create(0), OUT_OF_MEMORY);
+	ck_cuda(create(0));
+}
+END_TEST
+
+START_TEST(a_call_fails_from_then_on)
+{
+	setenv("GPUMEM_STANDIN_FAULT", "cuMemCreate@2=OUT_OF_MEMORY+", 1);
+	use_device(0);
+	ck_cuda(create(0));
+	ck_cuda_is(create(0), OUT_OF_MEMORY);
+	ck_cuda_is(create(0), OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(an_uncorrectable_error_ends_its_device_only)
+{
+	static char host[64];
+
+	setenv("GPUMEM_STANDIN_FAULT", "cuMemcpyHtoDAsync@2=CUDA_ERROR_ECC_UNCORRECTABLE", 1);
+	use_device(0);
+	struct chunk chunk = chunk_new(0, 2 * MIB);
+	ck_cuda(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, NULL));
+	ck_cuda_is(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, NULL), ECC_UNCORRECTABLE);
+	ck_cuda_is(cuMemcpyDtoH_v2(host, chunk.address, 64), ECC_UNCORRECTABLE);
+	ck_cuda_is(cuCtxSynchronize(), ECC_UNCORRECTABLE);
+	/* What needs no context goes on. */
+	ck_cuda(create(0));
+	chunk_free(&chunk);
+
+	CUcontext other;
+	ck_cuda(cuCtxSetCurrent(NULL));
+	ck_cuda(cuDevicePrimaryCtxRetain(&other, 1));
+	ck_cuda(cuCtxSetCurrent(other));
+	chunk = chunk_new(1, 2 * MIB);
+	ck_cuda(cuMemcpyHtoD_v2(chunk.address, host, 64));
+}
+END_TEST
+
+/* The error of queued work is told to whoever waits for it. */
+START_TEST(a_device_is_lost_in_the_middle_of_work)
+{
+	CUstream stream;
+
+	setenv("GPUMEM_STANDIN_FAULT", "device0@3=DEVICE_LOST", 1);
+	use_device(0);
+	struct chunk chunk = chunk_new(0, 2 * MIB); /* the first operation */
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuMemsetD8Async(chunk.address, 1, 4096, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuMemsetD8Async(chunk.address, 2, 4096, stream));
+	ck_cuda_is(cuStreamSynchronize(stream), UNKNOWN);
+	ck_cuda_is(cuStreamQuery(stream), UNKNOWN);
+	/* Nothing works on a lost device, but what gives back gives back. */
+	ck_cuda_is(create(0), UNKNOWN);
+	ck_cuda_is(cuMemUnmap(chunk.address, chunk.size), UNKNOWN);
+	ck_cuda_is(cuMemUnmap(chunk.address, chunk.size), INVALID_VALUE);
+	ck_cuda(create(1));
+}
+END_TEST
+
+START_TEST(a_file_brings_faults_to_a_running_program)
+{
+	char path[] = "/tmp/standin-faults-XXXXXX";
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	setenv("GPUMEM_STANDIN_FAULT_FILE", path, 1);
+	use_device(0);
+	ck_cuda(create(0));
+	ck_assert_int_gt(dprintf(fd, "# no memory\ncuMemCreate=OUT_OF_MEMORY+\n"), 0);
+	ck_cuda_is(create(0), OUT_OF_MEMORY);
+	ck_assert_int_eq(ftruncate(fd, 0), 0);
+	usleep(20000); /* the time stamp of a file has the clock tick's resolution */
+	ck_assert_int_eq(pwrite(fd, "#\n", 2, 0), 2);
+	ck_cuda(create(0));
+	unlink(path);
+	close(fd);
+}
+END_TEST
+
+/* Runs body in a process that ends normally, and reads its line. */
+static void leak_line(void (*body)(void), char *line, size_t size)
+{
+	char path[] = "/tmp/standin-leaks-XXXXXX";
+	int fd = mkstemp(path), status;
+	ssize_t length;
+
+	ck_assert_int_ge(fd, 0);
+	pid_t child = fork();
+	if (!child) {
+		setenv("GPUMEM_STANDIN_LEAKCHECK", path, 1);
+		body();
+		exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	length = read(fd, line, size - 1);
+	ck_assert_int_gt(length, 0);
+	line[length] = '\0';
+	unlink(path);
+	close(fd);
+}
+
+static void clean(void)
+{
+	use_device(0);
+	struct chunk chunk = chunk_new(0, 2 * MIB);
+	void *host = pinned_new(4096, 0);
+	CUstream stream;
+
+	ck_cuda(cuStreamCreate(&stream, 0));
+	ck_cuda(cuMemcpyHtoDAsync_v2(chunk.address, host, 4096, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuStreamDestroy_v2(stream));
+	pinned_free(host, 4096);
+	chunk_free(&chunk);
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void untidy(void)
+{
+	static char host[64];
+
+	use_device(0);
+	struct chunk chunk = chunk_new(0, 4 * MIB);
+	ck_cuda(cuMemRelease(chunk.handle));
+	pinned_new(4096, 0);
+	ck_cuda(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, NULL));
+}
+
+START_TEST(what_is_left_is_told)
+{
+	char line[512];
+
+	leak_line(clean, line, sizeof(line));
+	ck_assert_ptr_nonnull(strstr(line, "memory=0 handles=0 mappings=0 reservations=0 pinned=0 "
+					   "streams=0 events=0 contexts=0 pageable_copies=0 "
+					   "violations=0"));
+	leak_line(untidy, line, sizeof(line));
+	ck_assert_ptr_nonnull(strstr(line, "memory=4194304 handles=0 mappings=1 reservations=1 "
+					   "pinned=1 streams=0 events=0 contexts=1 "
+					   "pageable_copies=1 violations=0"));
+}
+END_TEST
+
+/* Unmapped before the copy ran: what a program that frees too early does. */
+START_TEST(memory_that_goes_before_its_copy_is_a_violation)
+{
+	static char host[64];
+
+	setenv("GPUMEM_STANDIN_DELAY_US", "50000", 1);
+	use_device(0);
+	struct chunk chunk = chunk_new(0, 2 * MIB);
+	ck_cuda(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, NULL));
+	ck_cuda(cuMemUnmap(chunk.address, chunk.size));
+	ck_cuda_is(cuStreamSynchronize(NULL), ILLEGAL_ADDRESS);
+	ck_cuda_is(cuCtxSynchronize(), ILLEGAL_ADDRESS);
+
+	CUcontext other;
+	ck_cuda(cuDevicePrimaryCtxRetain(&other, 1));
+	ck_cuda(cuCtxSetCurrent(other));
+	ck_cuda_is(cuCtxSynchronize(), ILLEGAL_ADDRESS);
+}
+END_TEST
+
+Suite *faults_suite(void)
+{
+	Suite *suite = suite_create("faults");
+	TCase *tc = tcase_create("faults");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_call_fails_once);
+	tcase_add_test(tc, a_call_fails_from_then_on);
+	tcase_add_test(tc, an_uncorrectable_error_ends_its_device_only);
+	tcase_add_test(tc, a_device_is_lost_in_the_middle_of_work);
+	tcase_add_test(tc, a_file_brings_faults_to_a_running_program);
+	tcase_add_test(tc, what_is_left_is_told);
+	tcase_add_test(tc, memory_that_goes_before_its_copy_is_a_violation);
+	suite_add_tcase(suite, tc);
+	return suite;
+}

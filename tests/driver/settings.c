@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The stand-in's configuration, from the environment; README.md says what each variable means. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/driver/standin.h"
+
+struct settings settings;
+
+/* A mistake in a test's settings must not pass for a mistake of the program under test. */
+static void refuse(const char *name, const char *text)
+{
+	fprintf(stderr, "standin: %s=%s makes no sense\n", name, text);
+	abort();
+}
+
+static uint64_t size_setting(const char *name, uint64_t otherwise)
+{
+	static const char suffixes[] = "KMGT";
+	const char *text = getenv(name), *suffix;
+	unsigned shift = 0;
+	char *end;
+	uint64_t value;
+
+	if (!text || !*text)
+		return otherwise;
+	value = strtoull(text, &end, 0);
+	if (*end) {
+		suffix = strchr(suffixes, *end++);
+		if (!suffix || *end)
+			refuse(name, text);
+		shift = 10 * (unsigned)(suffix - suffixes + 1);
+	}
+	return value << shift;
+}
+
+static enum dmabuf_mode dmabuf_setting(void)
+{
+	const char *text = getenv("GPUMEM_STANDIN_DMABUF");
+
+	if (!text || !*text || !strcmp(text, "0"))
+		return DMABUF_OFF;
+	if (!strcmp(text, "1"))
+		return DMABUF_ON;
+	if (!strcmp(text, "lie"))
+		return DMABUF_LIE;
+	if (!strcmp(text, "nommap"))
+		return DMABUF_NO_MMAP;
+	refuse("GPUMEM_STANDIN_DMABUF", text);
+	return DMABUF_OFF;
+}
+
+static bool word_setting(const char *name, const char *word)
+{
+	const char *text = getenv(name);
+
+	return text && !strcmp(text, word);
+}
+
+static void load(void)
+{
+	const char *order = getenv("CUDA_DEVICE_ORDER");
+
+	settings.gpus = (unsigned)size_setting("GPUMEM_STANDIN_GPUS", 2);
+	if (settings.gpus > STANDIN_GPUS_MAX)
+		refuse("GPUMEM_STANDIN_GPUS", getenv("GPUMEM_STANDIN_GPUS"));
+	settings.memory = size_setting("GPUMEM_STANDIN_MEMORY", 512ULL << 20);
+	settings.bar = size_setting("GPUMEM_STANDIN_BAR", 256ULL << 30);
+	settings.context_memory = size_setting("GPUMEM_STANDIN_CONTEXT_MEMORY", 0);
+	settings.delay_us = (unsigned)size_setting("GPUMEM_STANDIN_DELAY_US", 0);
+	settings.fill = (int)(size_setting("GPUMEM_STANDIN_FILL", 0xA5) & 0xff);
+	if (word_setting("GPUMEM_STANDIN_FILL", "0"))
+		settings.fill = -1;
+	settings.peer = !word_setting("GPUMEM_STANDIN_PEER", "0");
+	settings.pageable_is_error = word_setting("GPUMEM_STANDIN_PAGEABLE", "error");
+	settings.reverse_order = word_setting("GPUMEM_STANDIN_ORDER", "reverse") &&
+				 (!order || strcmp(order, "PCI_BUS_ID"));
+	settings.dmabuf = dmabuf_setting();
+	/* dma-bufs of device memory can be mapped by drivers of CUDA 13.3 and later. */
+	settings.driver_version = (int)size_setting(
+	    "GPUMEM_STANDIN_DRIVER",
+	    settings.dmabuf == DMABUF_ON || settings.dmabuf == DMABUF_LIE ? 13030 : 13000);
+	settings.leakcheck = getenv("GPUMEM_STANDIN_LEAKCHECK");
+	if (settings.leakcheck && !*settings.leakcheck)
+		settings.leakcheck = NULL;
+}
+
+void settings_load(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, load);
+}

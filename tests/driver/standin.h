@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Inside the stand-in libcuda.so.1: its state, and what its files offer each other.
+ *
+ * Lock order: standin.lock, then a stream's or an event's lock. A worker thread holds none while it
+ * copies. The lock is taken shared wherever possible: a plain mutex would order threads that
+ * the caller forgot to order, and hide the mistake from ThreadSanitizer. */
+#ifndef DRIVER_STANDIN_H
+#define DRIVER_STANDIN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tests/driver/cuda_types.h"
+#include "tests/driver/helpers.h"
+#include "tests/driver/table.h"
+
+#define STANDIN_GPUS_MAX    64
+#define STANDIN_GRANULARITY (2ULL << 20)
+
+enum dmabuf_mode { DMABUF_OFF, DMABUF_ON, DMABUF_LIE, DMABUF_NO_MMAP };
+
+struct settings {
+	unsigned gpus;
+	uint64_t memory;	 /* bytes of each GPU */
+	uint64_t bar;		 /* BAR1 bytes of each GPU */
+	uint64_t context_memory; /* what a context costs */
+	int driver_version;
+	unsigned delay_us; /* before each operation of a stream */
+	int fill;	   /* byte that new memory holds; negative: none */
+	bool peer;
+	bool reverse_order;	/* CUDA numbers the GPUs backwards unless told PCI_BUS_ID */
+	bool pageable_is_error; /* asynchronous copies from or to memory that is not pinned */
+	enum dmabuf_mode dmabuf;
+	const char *leakcheck; /* file, "stderr", or NULL */
+};
+extern struct settings settings; /* constant after settings_load */
+void settings_load(void);
+
+struct device {
+	uint64_t used;	   /* under standin.lock */
+	atomic_int failed; /* CUresult, for good */
+	uint64_t bar_used; /* under standin.lock */
+	struct context *primary;
+	unsigned primary_references;
+};
+
+struct standin {
+	pthread_rwlock_t lock;
+	struct device devices[STANDIN_GPUS_MAX]; /* by CUDA ordinal */
+	/* All under lock. */
+	struct table reservations; /* address -> struct reservation */
+	struct table mappings;	   /* address -> struct mapping */
+	struct table pinned;	   /* host address -> struct pinned */
+	struct table handles;	   /* CUmemGenericAllocationHandle -> struct handle */
+	struct table memories;	   /* inode number -> struct memory */
+	struct table contexts, streams, events;
+	uint64_t next_handle;
+	/* For the leak line. */
+	atomic_ulong pageable_copies, violations;
+};
+extern struct standin standin;
+
+#define SHARED	  pthread_rwlock_rdlock
+#define EXCLUSIVE pthread_rwlock_wrlock
+static inline void standin_unlock(pthread_rwlock_t **lock)
+{
+	pthread_rwlock_unlock(*lock);
+}
+/* Holds standin.lock (SHARED or EXCLUSIVE) to the end of the enclosing scope. */
+#define STANDIN_LOCKED(how)                                                                        \
+	pthread_rwlock_t *locked_ __attribute__((cleanup(standin_unlock), unused)) =               \
+	    (how(&standin.lock), &standin.lock)
+
+/* What a call needs before it does anything. */
+enum needs { NEEDS_INIT, NEEDS_CONTEXT };
+/* device: whose failure and faults count; ANY_DEVICE: the current context's, if there is one. */
+#define ANY_DEVICE (-1)
+CUresult standin_enter(const char *function, enum needs needs, int device);
+#define ENTER_ON(needs, device)                                                                    \
+	do {                                                                                       \
+		CUresult entered_ = standin_enter(__func__, needs, device);                        \
+		if (entered_ != CUDA_SUCCESS)                                                      \
+			return entered_;                                                           \
+	} while (0)
+#define ENTER(needs) ENTER_ON(needs, ANY_DEVICE)
+
+/* Reports a broken rule to stderr and counts it. */
+void standin_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+uint64_t standin_new_handle(void); /* under lock, exclusive */
+bool standin_device_valid(int device);
+bool standin_is_initialised(void); /* by this process */
+/* nvidia-smi's number of a CUDA ordinal; its own inverse. */
+unsigned standin_physical(unsigned device);
+
+/* cuda_faults.c */
+CUresult fault_call(const char *function);
+CUresult fault_device(unsigned device); /* counts one operation, and may end the device */
+bool fault_is_fatal(CUresult error);	/* ends the device, not only the call */
+void device_fail(unsigned device, CUresult error);
+CUresult device_state(unsigned device); /* of its contexts */
+CUresult device_lost(unsigned device);	/* of all else */
+CUresult error_by_name(const char *name, size_t length);
+
+/* cuda_context.c */
+struct context {
+	uint64_t id;
+	unsigned device;
+	bool primary;
+	atomic_bool destroyed;
+	struct stream *null_stream; /* under standin.lock until destroyed */
+};
+struct context *context_current(void);
+/* Of the calling thread's context; only after ENTER(NEEDS_CONTEXT). */
+unsigned context_device(void);
+
+/* cuda_memory.c: physical memory. */
+struct memory {
+	atomic_uint references; /* handles, mappings, copies under way */
+	int fd;
+	uint64_t inode, size;
+	unsigned device;
+	bool rdma; /* gpuDirectRDMACapable was asked for */
+	uint8_t
+	    *bytes; /* where the stand-in itself sees it; device addresses are never accessible */
+};
+
+struct handle {
+	struct memory *memory;
+	unsigned references;
+	bool exportable;
+};
+
+struct mapping {
+	uint64_t base, size;
+	struct memory *memory;
+	CUmemGenericAllocationHandle handle; /* it was mapped with */
+	bool exportable;
+	bool whole_allocation;		  /* cuMemAlloc: freed by cuMemFree only */
+	uint8_t access[STANDIN_GPUS_MAX]; /* CUmemAccess_flags by device */
+};
+
+struct reservation {
+	uint64_t base, size;
+	bool whole_allocation;
+};
+
+/* All four under standin.lock, exclusive but for memory_get. */
+CUresult memory_new(unsigned device, uint64_t size, struct memory **memory);
+CUresult memory_adopt(int fd, struct memory **memory); /* reopens the fd */
+void memory_get(struct memory *memory);
+uint64_t handle_new(struct memory *memory, bool exportable); /* takes over the reference */
+
+void memory_put(struct memory *memory); /* takes the lock: never call it under it */
+void memory_put_locked(struct memory *memory);
+CUresult reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *base);
+void unreserve(uint64_t base, uint64_t size);
+
+/* cuda_host.c */
+struct pinned {
+	uint64_t base, size;
+	struct context *context;
+	bool portable, allocated;
+};
+enum host_pinned { NOT_PINNED, PINNED_IN_PART, PINNED };
+enum host_pinned host_pinned(uint64_t address, uint64_t size, const struct context *context);
+void host_forget_context(const struct context *context);
+
+/* cuda_copy.c */
+enum op_kind { OP_COPY, OP_SET, OP_RECORD, OP_WAIT };
+struct op {
+	struct op *next;
+	enum op_kind kind;
+	uint64_t to, from, size;
+	uint8_t value;
+	unsigned device;	     /* whose access rights count */
+	bool to_pinned, from_pinned; /* must still be so when the operation runs */
+	struct event *event;
+	uint64_t sequence;
+};
+CUresult copy_execute(const struct op *op, const struct context *context);
+
+/* cuda_stream.c */
+CUresult stream_get(CUstream handle, struct stream **stream); /* NULL handle: the context's own */
+void stream_put(struct stream *stream);
+unsigned stream_device(const struct stream *stream);
+const struct context *stream_context(const struct stream *stream);
+CUresult stream_submit(struct stream *stream, const struct op *op);
+CUresult stream_wait(struct stream *stream); /* until everything submitted so far is done */
+struct stream *stream_new(struct context *context, unsigned flags);
+void stream_retire(struct stream *stream); /* ends after the work that is queued */
+void streams_wait_context(const struct context *context);
+void streams_wait_all(void);
+void streams_forget_context(const struct context *context);
+void streams_wait_retired(void);
+
+/* cuda_event.c */
+CUresult event_get(CUevent handle, struct event **event);
+void event_put(struct event *event);
+void event_done(struct event *event, uint64_t sequence);
+void event_wait(struct event *event, uint64_t sequence);
+
+#endif

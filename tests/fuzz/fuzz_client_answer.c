@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What libgpumem makes of a daemon's answer. The first byte is how many descriptors come with it,
+ * the rest packets, each after two bytes of its length. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/answer.h"
+
+#define REQUEST 1
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A layout that was believed is one range from 0 on, with a descriptor each. */
+static void check(const struct client_layout *layout)
+{
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < layout->n_chunks; i++) {
+		if (layout->chunks[i].offset != at || layout->chunks[i].fd < 0 ||
+		    (layout->kind != GPUMEM_KIND_HOST &&
+		     (layout->chunks[i].bytes == 0 ||
+		      layout->chunks[i].bytes % CLIENT_CHUNK_ALIGN)))
+			abort();
+		at += layout->chunks[i].bytes;
+	}
+	if (at != layout->bytes || layout->size > at || at > INT64_MAX)
+		abort();
+}
+
+static void take(struct client_packet *packet, const uint8_t *data, size_t bytes, unsigned n_fds,
+		 int object)
+{
+	memcpy(packet->u.bytes, data, bytes);
+	packet->bytes = bytes;
+	for (packet->n_fds = 0; packet->n_fds < n_fds; packet->n_fds++)
+		packet->fds[packet->n_fds] = dup(object);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static int object = -1;
+	struct client_layout layout = {0};
+	struct client_packet *packet = calloc(1, sizeof(*packet));
+	bool more = true;
+	size_t at = 1;
+
+	if (object < 0) {
+		object = memfd_create("chunk", MFD_CLOEXEC);
+		if (object < 0 || ftruncate(object, 8LL << 20) < 0)
+			abort();
+	}
+	while (packet && size >= 3 && at + 2 <= size && more) {
+		size_t bytes = data[at] | data[at + 1] << 8;
+		at += 2;
+		if (bytes > size - at)
+			bytes = size - at;
+		if (bytes > sizeof(packet->u.bytes))
+			bytes = sizeof(packet->u.bytes);
+		memset(&packet->u, 0xee, sizeof(packet->u));
+		take(packet, data + at, bytes, data[0] % 8, object);
+		at += bytes;
+		if (client_answer_layout(packet, REQUEST, &layout, &more) < 0)
+			more = false;
+		if (packet->n_fds)
+			abort();
+		check(&layout);
+	}
+	client_layout_cut(&layout, 0);
+	free(packet);
+	return 0;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A command line, a word on each line: it is refused whole, or what came of it can be used. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "fs/options.h"
+
+#define WORDS_MAX 24
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+static void check(const struct options *options)
+{
+	if (options->help || options->version)
+		return;
+	require(options->mountpoint && options->mountpoint[0] == '/');
+	require(!options->gpus || strspn(options->gpus, "0123456789,") == strlen(options->gpus));
+	require(options->host_gpus >= 1 && options->host_gpus <= BACKEND_DEVICES_MAX);
+	require(options->threads <= 256);
+	require(options->umask <= 0777);
+	require(options->max_chunk && options->max_chunk % CHUNK_ALIGN == 0);
+	require(options->host_size.given && amount_bytes(&options->host_size, 100, 0) > 0);
+	require(!options->size.percent || amount_bytes(&options->size, 1000, 0) <= 1000);
+	require(options->log_level <= LOG_LEVEL_DEBUG && options->bar <= BAR_OFF);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc, (void)argv;
+	/* The lines are made, and go nowhere. */
+	log_setup(LOG_LEVEL_DEBUG, 0);
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1), *rest = text;
+	char *argv[WORDS_MAX + 1];
+	struct options options;
+	int argc = 0;
+
+	if (!text)
+		return 0;
+	memcpy(text, data, size);
+	text[size] = '\0';
+	while (rest && argc < WORDS_MAX)
+		argv[argc++] = strsep(&rest, "\n");
+	argv[argc] = NULL;
+
+	int rc = options_parse(argc, argv, &options);
+	require(rc == 0 || rc == -EINVAL);
+	if (rc == 0)
+		check(&options);
+	else
+		require(!options.mountpoint && !options.mount_options && !options.gpus);
+	options_free(&options);
+	free(text);
+	return 0;
+}

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""Points 4 and 5: copies on and between GPUs, and a GPU that is filled to the last chunk."""
+
+import errno
+import os
+import time
+
+from harness import MIB, Failure, compare, copy_range, rate
+
+MOVE_RATE, COPY_RATE = 300e9, 1e12 # what must be reached on the reference machine, in bytes per second
+ROUNDS = 5
+SMALL_FILES = 64
+
+
+def raw_seconds(machine, a, b):
+    return float(machine.run([machine.build / "gpu" / "raw", "copy", a, b, machine.size]).stdout)
+
+
+def timed(machine, what, seconds, raw, wanted):
+    """A row with a rate, its ratio to the raw copy's, and the threshold on a real GPU."""
+    figure = f"{rate(machine.size, seconds)}, {raw / seconds:.2f} of a raw copy ({rate(machine.size, raw)})"
+    if machine.standin:
+        machine.report.check(what, True, figure + "; no rate is asked of the stand-in")
+    else:
+        machine.report.check(f"{what}: at least {rate(wanted, 1)}", machine.size / seconds >= wanted, figure)
+
+
+def median(times):
+    return sorted(times)[len(times) // 2]
+
+
+def move(machine, mount):
+    here, there = mount.gpu(0) / "moved", mount.gpu(1) / "moved"
+    times = {0: [], 1: []}
+    for index in range(2 * ROUNDS):
+        source, target = (here, there) if index % 2 == 0 else (there, here)
+        start = time.monotonic()
+        os.rename(source, target)
+        times[index % 2].append(time.monotonic() - start)
+    raw = [raw_seconds(machine, 0, 1), raw_seconds(machine, 1, 0)]
+    for way, text in enumerate(("gpu0/ to gpu1/", "gpu1/ to gpu0/")):
+        timed(machine, f"rename from {text}, median of {ROUNDS}", median(times[way]), raw[way], MOVE_RATE)
+    start = time.monotonic()
+    machine.run(["mv", here, there])
+    seconds = time.monotonic() - start
+    differs = compare(there, machine.source(), machine.size, machine.cpus)
+    device = os.getxattr(there, "user.gpumem.device").decode()
+    machine.report.check("mv moves the bytes", differs is None and not here.exists(),
+                         f"{rate(machine.size, seconds)} with the tool's start; now on {device}")
+    machine.run(["mv", there, here])
+
+
+def copy_inside(machine, mount):
+    gpu, size = mount.gpu(), machine.size
+    raw = raw_seconds(machine, 0, 0)
+    with open(gpu / "moved", "rb", buffering=0) as source:
+        def fresh(index):
+            with open(gpu / f"copy{index}", "wb", buffering=0) as target:
+                return copy_range(source.fileno(), target.fileno(), size)
+
+        def existing():
+            with open(gpu / "copy0", "r+b", buffering=0) as target:
+                return copy_range(source.fileno(), target.fileno(), size)
+
+        times = []
+        for index in range(ROUNDS):
+            times.append(fresh(index))
+            if index:
+                (gpu / f"copy{index}").unlink()
+        timed(machine, "copy_file_range inside gpu0, a new file", median(times), raw, COPY_RATE)
+        timed(machine, "copy_file_range inside gpu0, over a file", median([existing() for _ in range(ROUNDS)]), raw, COPY_RATE)
+    differs = compare(gpu / "copy0", machine.source(), size, machine.cpus)
+    machine.report.check("the copy is the same bytes", differs is None, "" if differs is None else f"differs at {differs}")
+    start = time.monotonic()
+    machine.run(["cp", gpu / "moved", gpu / "by-cp"])
+    machine.report.note(f"cp inside gpu0, with the tool's start: {rate(size, time.monotonic() - start)}")
+
+
+def point_speed(machine):
+    report = machine.report
+    with machine.mount("gpus=0" if machine.gpus < 2 else "gpus=0:1") as mount:
+        mount.warm(*range(min(machine.gpus, 2)))
+        machine.run(["dd", f"if={machine.source()}", f"of={mount.gpu() / 'moved'}", "bs=1M", "status=none"])
+        if machine.gpus < 2:
+            report.absent("mv between gpu0/ and gpu1/", "it has one GPU")
+        else:
+            move(machine, mount)
+        copy_inside(machine, mount)
+
+
+def small_content(index):
+    return b"".join(b"small file %d, line %d\n" % (index, line) for line in range(index * index * 3 + 1))
+
+
+def stamps_of(number, size):
+    """What makes one large file different from another: its number, in 32 places."""
+    return [((size // 32) * n + number, b"file %d stamp %d" % (number, n)) for n in range(32)] if number else []
+
+
+def fill_large(machine, gpu):
+    """Copies of the first file until there is no room: their numbers and the length of the last,
+    which is cut short."""
+    machine.run(["dd", f"if={machine.source()}", f"of={gpu / 'large0'}", "bs=1M", "status=none"])
+    with open(gpu / "large0", "rb", buffering=0) as source:
+        for number in range(1, 10000):
+            with open(gpu / f"large{number}", "wb", buffering=0) as target:
+                try:
+                    copy_range(source.fileno(), target.fileno(), machine.size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    return number, os.fstat(target.fileno()).st_size
+                for at, text in stamps_of(number, machine.size):
+                    os.pwrite(target.fileno(), text, at)
+    raise Failure("the GPU is never full")
+
+
+def fill_rest(machine, gpu):
+    """What room is left, with smaller and smaller writes: how many bytes each took."""
+    dd = machine.run(["dd", f"if={machine.source()}", f"of={gpu / 'rest'}", "bs=1M"], check=False)
+    machine.report.check("dd into the rest: ENOSPC and a bad exit status",
+                         dd.returncode == 1 and "No space left on device" in dd.stderr,
+                         f"status {dd.returncode}, {(gpu / 'rest').stat().st_size // MIB} MiB written before")
+    filled = {"rest": (gpu / "rest").stat().st_size}
+    with open(machine.source(), "rb", buffering=0) as source:
+        for length in (MIB, 64 << 10, 4 << 10):
+            for count in range(2000):
+                name = f"piece-{length}-{count}"
+                try:
+                    (gpu / name).write_bytes(os.pread(source.fileno(), length, 0))
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    break
+                filled[name] = length
+    return filled
+
+
+def large_wrong(machine, gpu, numbers, size):
+    found = {n: compare(gpu / f"large{n}", machine.source(), size, machine.cpus, stamps_of(n, size)) for n in numbers}
+    return {n: at for n, at in found.items() if at is not None}
+
+
+def small_wrong(gpu):
+    return [i for i in range(SMALL_FILES) if (gpu / f"small{i}").read_bytes() != small_content(i)]
+
+
+def check_all(machine, gpu, numbers, filled, when):
+    start = time.monotonic()
+    wrong = large_wrong(machine, gpu, numbers, machine.size)
+    ends = [name for name, size in filled.items()
+            if compare(gpu / name, machine.source(), size, machine.cpus) is not None]
+    small = small_wrong(gpu)
+    machine.report.check(f"{when}: nothing is corrupted", not (wrong or ends or small),
+                         f"large files {', '.join(map(str, numbers))}; {len(filled)} cut short or filling; "
+                         f"{SMALL_FILES} small: all compared in {time.monotonic() - start:.1f} s"
+                         if not (wrong or ends or small) else f"large {wrong}, ends {ends[:5]}, small {small[:5]}")
+
+
+def point_full(machine):
+    report = machine.report
+    with machine.mount("gpus=0") as mount:
+        gpu = mount.gpu()
+        for index in range(SMALL_FILES):
+            (gpu / f"small{index}").write_bytes(small_content(index))
+        number, cut = fill_large(machine, gpu)
+        report.check("copy_file_range into a full GPU: ENOSPC", True,
+                     f"{number} files of {machine.size // MIB} MiB and {cut // MIB} MiB of one more")
+        filled = {f"large{number}": cut, **fill_rest(machine, gpu)}
+        memory = machine.smi_memory(0, mount)
+        report.check("the GPU is full to the last chunk", memory["free"] < max(64 * MIB, memory["total"] // 100),
+                     f"{memory['free'] // MIB} MiB free by the driver, "
+                     f"{mount.stats()['available_bytes'] // 1024} KiB for files")
+        numbers = sorted({0, *range(max(0, number - 3), number)})
+        check_all(machine, gpu, numbers, filled, "full")
+        report.check("large0: cat | sha256sum equals the source's",
+                     len(set(machine.sums(machine.source(), gpu / "large0"))) == 1)
+        gone = 1 if number > 1 else 0
+        (gpu / f"large{gone}").unlink()
+        machine.run(["dd", f"if={machine.source()}", f"of={gpu / 'again'}", "bs=1M", "status=none"])
+        report.check("after one rm a file of that size fits again",
+                     compare(gpu / "again", machine.source(), machine.size, machine.cpus) is None)
+        check_all(machine, gpu, [n for n in numbers if n != gone][-2:], filled, "after that")

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* libgpumem by hand, for the shell tests: a command per line on standard input, an answer per line
+ * on standard output, "ok ..." or the name of an errno and the library's text.
+ *
+ *   open PATH r|w    map    read OFFSET    write OFFSET VALUE    extend    size    flags    close
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/gpumem.h"
+
+static gpumem *file;
+static unsigned char *mapped;
+static size_t bytes;
+
+static void answer(bool good, unsigned long long value)
+{
+	if (good)
+		printf("ok %llu\n", value);
+	else
+		printf("%s %s\n", strerrorname_np(errno), gpumem_error());
+}
+
+static struct gpumem_info info(void)
+{
+	struct gpumem_info info = {.bytes = sizeof(info)};
+
+	if (gpumem_get_info(file, &info) < 0)
+		memset(&info, 0xff, sizeof(info));
+	return info;
+}
+
+static void run(const char *command, const char *argument, const char *value)
+{
+	size_t at = strtoull(argument, NULL, 0);
+
+	if (!strcmp(command, "open")) {
+		file = gpumem_open(argument, *value == 'w' ? O_RDWR : O_RDONLY);
+		answer(file, 0);
+	} else if (!strcmp(command, "map")) {
+		bool good = gpumem_map_host(file, (void **)&mapped, &bytes) == 0;
+		answer(good, bytes);
+	} else if (!strcmp(command, "read")) {
+		answer(true, mapped[at]);
+	} else if (!strcmp(command, "write")) {
+		mapped[at] = (unsigned char)strtoull(value, NULL, 0);
+		answer(gpumem_flush(file) == 0, 0);
+	} else if (!strcmp(command, "extend")) {
+		bool good = gpumem_extend(file) == 0;
+		answer(good, good ? info().size : 0);
+	} else if (!strcmp(command, "size")) {
+		answer(true, info().size);
+	} else if (!strcmp(command, "flags")) {
+		answer(true, info().flags);
+	} else if (!strcmp(command, "close")) {
+		answer(gpumem_close(file) == 0, 0);
+	} else {
+		printf("what is '%s'?\n", command);
+	}
+}
+
+int main(void)
+{
+	char line[4096], command[32], argument[4096], value[32];
+
+	setlinebuf(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		*argument = *value = '\0';
+		if (sscanf(line, "%31s %4095s %31s", command, argument, value) >= 1)
+			run(command, argument, value);
+	}
+	return 0;
+}

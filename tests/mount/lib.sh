@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+# What the shell tests share. Sourced first: the test goes on in a folder of its own in gpu0/.
+# shellcheck shell=bash
+
+set -eu -o pipefail
+umask 022
+
+fail() {
+	echo "failed: $*"
+	exit 1
+}
+
+skip() {
+	echo "$*"
+	exit 77
+}
+
+trap 'echo "failed at $0:$LINENO: $BASH_COMMAND" >&2' ERR
+set -E
+
+need() {
+	local tool
+	for tool; do
+		command -v "$tool" >/dev/null || skip "no $tool here"
+	done
+}
+
+# equal WHAT GOT WANTED
+equal() {
+	[ "$2" = "$3" ] || fail "$1: got '$2', wanted '$3'"
+}
+
+# refused REGEX COMMAND...: the command fails and its message matches.
+refused() {
+	local wanted=$1 message
+	shift
+	if message=$("$@" 2>&1 </dev/null); then
+		fail "should have been refused: $*"
+	fi
+	grep -qiE -- "$wanted" <<<"$message" || fail "$*: '$message' says nothing of '$wanted'"
+}
+
+random_file() { # FILE BYTES
+	head -c "$2" /dev/urandom >"$1"
+}
+
+sum_of() {
+	sha256sum <"$1"
+}
+
+size_of() {
+	stat -c %s "$1"
+}
+
+as_nobody() {
+	setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+}
+
+xattr() { # FILE NAME: its value, below user.gpumem.
+	getfattr --only-values -n "user.gpumem.$2" "$1"
+}
+
+xattr_set() { # FILE NAME VALUE
+	setfattr -n "user.gpumem.$2" -v "$3" "$1"
+}
+
+used_bytes() { # DIRECTORY: what df says is used there
+	df -B1 --output=used "$1" | tail -1 | tr -d ' '
+}
+
+free_bytes() {
+	df -B1 --output=avail "$1" | tail -1 | tr -d ' '
+}
+
+# Waits for up to ten seconds: eventually COMMAND...
+eventually() {
+	local tries=1000
+	until "$@"; do
+		((tries--)) || fail "did not happen: $*"
+		sleep 0.01
+	done
+}
+
+# The daemon with the backend's libraries, for tests that mount by themselves.
+gpumemfs() {
+	env LD_LIBRARY_PATH="$DAEMON_LIBRARY_PATH" "$BUILD/gpumemfs" "$@"
+}
+
+mounted() {
+	awk -v where="$MNT" '$5 == where { found = 1 } END { exit !found }' /proc/self/mountinfo
+}
+
+# up [OPTIONS]: a daemon in the foreground on $MNT; sets DAEMON_PID.
+up() {
+	mkdir -p "$MNT"
+	(exec env LD_LIBRARY_PATH="$DAEMON_LIBRARY_PATH" \
+		"$BUILD/gpumemfs" -f "$MNT" -o "$OPTIONS${1:+,$1}" >>"$LOG" 2>&1) &
+	DAEMON_PID=$!
+	until mounted; do
+		kill -0 "$DAEMON_PID" || fail "the daemon ended: $(tail -3 "$LOG")"
+		sleep 0.01
+	done
+	stat "$MNT/gpu0" >/dev/null
+}
+
+down() {
+	umount "$MNT"
+	wait "$DAEMON_PID" || fail "the daemon ended with status $?"
+}
+
+if [ -d "$GPU0" ]; then
+	mkdir "$GPU0/$TEST"
+	cd "$GPU0/$TEST"
+fi

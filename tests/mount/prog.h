@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What the C mount tests share. Each sub-test runs in a child of its own, in a fresh directory of
+ * gpu0/, so that one failure does not hide the next; a program's arguments name sub-tests to run.
+ */
+#ifndef TESTS_MOUNT_PROG_H
+#define TESTS_MOUNT_PROG_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct prog_test {
+	const char *name;
+	void (*run)(void);
+};
+
+#define TEST(function)                                                                             \
+	{                                                                                          \
+#function, function                                                                \
+	}
+#define PROG(...)                                                                                  \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		static const struct prog_test tests[] = {__VA_ARGS__};                             \
+		return prog_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));             \
+	}
+
+#define EXIT_SKIP 77
+#define KIB	  1024L
+#define MIB	  (1024L * KIB)
+
+static int prog_failures;
+static char prog_other[PATH_MAX]; /* this sub-test's directory on the second GPU */
+
+/* Ends the sub-test. */
+#define FAIL(format, ...)                                                                          \
+	do {                                                                                       \
+		printf("%s:%d: " format "\n", __FILE__, __LINE__, ##__VA_ARGS__);                  \
+		fflush(stdout);                                                                    \
+		_exit(1);                                                                          \
+	} while (0)
+
+#define SKIP(why)                                                                                  \
+	do {                                                                                       \
+		printf("%s\n", why);                                                               \
+		fflush(stdout);                                                                    \
+		_exit(EXIT_SKIP);                                                                  \
+	} while (0)
+
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			FAIL("not so: %s (errno %s)", #condition, strerror(errno));                \
+	} while (0)
+
+#define EQUAL(got, wanted)                                                                         \
+	do {                                                                                       \
+		long long got_ = (got), wanted_ = (wanted);                                        \
+		if (got_ != wanted_)                                                               \
+			FAIL("%s is %lld, wanted %lld", #got, got_, wanted_);                      \
+	} while (0)
+
+/* A call that must succeed; its value. */
+#define OK(call)                                                                                   \
+	({                                                                                         \
+		long long value_ = (long long)(call);                                              \
+		if (value_ < 0)                                                                    \
+			FAIL("%s: %s", #call, strerror(errno));                                    \
+		value_;                                                                            \
+	})
+
+/* A call that must fail with exactly this errno. Goes on after a mismatch, so that a table of bad
+ * calls shows every wrong row. */
+#define FAILS(error, call)                                                                         \
+	do {                                                                                       \
+		errno = 0;                                                                         \
+		long long value_ = (long long)(call);                                              \
+		if (value_ != -1 || errno != (error)) {                                            \
+			printf("%s:%d: %s gave %lld, %s; wanted %s\n", __FILE__, __LINE__, #call,  \
+			       value_, strerrorname_np(errno), strerrorname_np(error));            \
+			prog_failures++;                                                           \
+		}                                                                                  \
+	} while (0)
+
+static inline bool prog_on_daemon(void)
+{
+	return strcmp(getenv("BACKEND"), "dir") != 0;
+}
+
+static inline void need_daemon(void)
+{
+	if (!prog_on_daemon())
+		SKIP("needs a daemon");
+}
+
+/* The path of a name on the second GPU; skips the sub-test where there is none. */
+static inline const char *other(const char *name)
+{
+	static char paths[4][PATH_MAX + NAME_MAX + 2];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	if (!*prog_other)
+		SKIP("needs 2 GPUs");
+	sprintf(path, "%s/%s", prog_other, name);
+	return path;
+}
+
+/* Sub-tests that need other processes: runs work in a child. */
+static inline pid_t spawn(void (*work)(int), int argument)
+{
+	fflush(stdout);
+	pid_t pid = OK(fork());
+
+	if (pid == 0) {
+		work(argument);
+		fflush(stdout);
+		_exit(prog_failures ? 1 : 0);
+	}
+	return pid;
+}
+
+static inline void join_all(int children)
+{
+	int bad = 0;
+
+	while (children-- > 0) {
+		int status;
+
+		OK(wait(&status));
+		bad += status != 0;
+	}
+	if (bad)
+		FAIL("%d children failed", bad);
+}
+
+/* --- Bytes that tell where they belong ----------------------------------------------------- */
+
+static inline uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15ULL;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+	return x ^ (x >> 31);
+}
+
+static inline uint64_t random_next(uint64_t *state)
+{
+	return mix((*state)++);
+}
+
+static inline unsigned char pattern_at(uint64_t seed, uint64_t offset)
+{
+	return mix(seed * 1000003 + offset / 8) >> (8 * (offset % 8));
+}
+
+static inline void pattern_fill(void *bytes, size_t size, uint64_t seed, uint64_t offset)
+{
+	for (size_t i = 0; i < size; i++)
+		((unsigned char *)bytes)[i] = pattern_at(seed, offset + i);
+}
+
+static inline void write_all(int fd, const void *bytes, size_t size, off_t offset)
+{
+	for (size_t done = 0; done < size;)
+		done += OK(pwrite(fd, (const char *)bytes + done, size - done, offset + done));
+}
+
+/* Reads exactly size bytes; the file must have them. */
+static inline void read_all(int fd, void *bytes, size_t size, off_t offset)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t got = OK(pread(fd, (char *)bytes + done, size - done, offset + done));
+
+		if (got == 0)
+			FAIL("end of file at %lld", (long long)offset + (long long)done);
+		done += got;
+	}
+}
+
+static inline void pattern_write(int fd, uint64_t seed, off_t offset, size_t size)
+{
+	char *bytes = malloc(size);
+
+	pattern_fill(bytes, size, seed, offset);
+	write_all(fd, bytes, size, offset);
+	free(bytes);
+}
+
+/* Checks a range that pattern_write wrote, counting the pattern from base. */
+static inline void pattern_check_from(int fd, uint64_t seed, off_t base, off_t offset, size_t size)
+{
+	unsigned char *bytes = malloc(size);
+
+	read_all(fd, bytes, size, offset);
+	for (size_t i = 0; i < size; i++)
+		if (bytes[i] != pattern_at(seed, base + i))
+			FAIL("byte %lld is %02x, wanted %02x", (long long)offset + (long long)i,
+			     bytes[i], pattern_at(seed, base + i));
+	free(bytes);
+}
+
+static inline void pattern_check(int fd, uint64_t seed, off_t offset, size_t size)
+{
+	pattern_check_from(fd, seed, offset, offset, size);
+}
+
+static inline void zero_check(int fd, off_t offset, size_t size)
+{
+	unsigned char *bytes = malloc(size);
+
+	read_all(fd, bytes, size, offset);
+	for (size_t i = 0; i < size; i++)
+		if (bytes[i])
+			FAIL("byte %lld is %02x, wanted zero", (long long)offset + (long long)i,
+			     bytes[i]);
+	free(bytes);
+}
+
+/* --- Small files --------------------------------------------------------------------------- */
+
+static inline int new_file(const char *path)
+{
+	return OK(open(path, O_RDWR | O_CREAT | O_EXCL, 0644));
+}
+
+static inline void put(const char *path, const char *text)
+{
+	int fd = OK(open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+
+	write_all(fd, text, strlen(text), 0);
+	OK(close(fd));
+}
+
+static inline void expect_text(const char *path, const char *text)
+{
+	char got[256] = "";
+	int fd = OK(open(path, O_RDONLY));
+
+	OK(read(fd, got, sizeof(got) - 1));
+	OK(close(fd));
+	if (strcmp(got, text))
+		FAIL("%s holds '%s', wanted '%s'", path, got, text);
+}
+
+static inline struct stat stat_of(const char *path)
+{
+	struct stat st;
+
+	OK(lstat(path, &st));
+	return st;
+}
+
+static inline off_t size_of(int fd)
+{
+	struct stat st;
+
+	OK(fstat(fd, &st));
+	return st.st_size;
+}
+
+static inline bool exists(const char *path)
+{
+	return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static inline uint64_t seed_from_environment(uint64_t fallback)
+{
+	const char *text = getenv("GPUMEM_SEED");
+
+	return text ? strtoull(text, NULL, 0) : fallback;
+}
+
+/* --- main ---------------------------------------------------------------------------------- */
+
+static inline void prog_child(const struct prog_test *test)
+{
+	char path[PATH_MAX];
+	const char *second = getenv("GPU1");
+
+	umask(022);
+	snprintf(path, sizeof(path), "%s/%s.%s", getenv("GPU0"), getenv("TEST"), test->name);
+	OK(mkdir(path, 0755));
+	OK(chdir(path));
+	if (second && *second) {
+		snprintf(prog_other, sizeof(prog_other), "%s/%s.%s", second, getenv("TEST"),
+			 test->name);
+		OK(mkdir(prog_other, 0755));
+	}
+	test->run();
+	fflush(stdout);
+	_exit(prog_failures ? 1 : 0);
+}
+
+static inline bool prog_wanted(int argc, char **argv, const char *name)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], name))
+			return true;
+	return argc < 2;
+}
+
+static inline int prog_main(int argc, char **argv, const struct prog_test *tests, size_t n)
+{
+	size_t failed = 0, skipped = 0, ran = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int status;
+
+		if (!prog_wanted(argc, argv, tests[i].name))
+			continue;
+		ran++;
+		printf("%s\n", tests[i].name);
+		fflush(stdout);
+		pid_t pid = OK(fork());
+		if (pid == 0)
+			prog_child(&tests[i]);
+		OK(waitpid(pid, &status, 0));
+		if (status == 0)
+			continue;
+		bool skip = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIP;
+		skipped += skip;
+		failed += !skip;
+		printf("%s: %s\n", tests[i].name, skip ? "skipped" : "FAILED");
+	}
+	return failed ? 1 : ran == skipped ? EXIT_SKIP : 0;
+}
+
+#endif

@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* backends: host standin cuda
+ * libgpumem by its CPU pointers: what a mapping shows and changes, and how long it holds. */
+#include "tests/mount/client.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/xattr.h>
+
+static void seen_both_ways(void)
+{
+	size_t bytes = 5 * MIB + 123;
+	int fd = patterned_file("file", 1, bytes);
+	gpumem *file = lease("file", O_RDWR);
+	unsigned char *at = host_pointer(file, bytes);
+
+	expect_pattern(at, 1, 0, bytes);
+	pattern_fill(at + 3 * MIB - 7, 1000, 2, 3 * MIB - 7);
+	GOOD(gpumem_flush(file));
+	pattern_check(fd, 2, 3 * MIB - 7, 1000);
+	pattern_write(fd, 3, 4 * MIB, MIB);
+	expect_pattern(at, 3, 4 * MIB, 5 * MIB);
+	expect_pattern(at, 1, 0, 3 * MIB - 7);
+	GOOD(gpumem_close(file));
+}
+
+static void info_says_what_it_is(void)
+{
+	patterned_file("file", 1, 3 * MIB + 1);
+	gpumem *file = lease("file", O_RDWR);
+	struct gpumem_info info = info_of(file);
+
+	EQUAL(info.size, 3 * MIB + 1);
+	CHECK(info.mappable >= 4 * MIB && info.mappable % (2 * MIB) == 0);
+	EQUAL(info.kind, on_gpu() ? GPUMEM_FILE_DEVICE : GPUMEM_FILE_PLAYED);
+	EQUAL(info.flags, 0);
+	EQUAL(info.device, 0);
+	EQUAL(info.mapped, 0);
+	EQUAL(info.host_mapped, 0);
+	CHECK(info.n_chunks >= 1);
+	CHECK(info.provider[0] == '\0');
+	host_pointer(file, 3 * MIB + 1);
+	info = info_of(file);
+	EQUAL(info.host_mapped, info.mappable);
+	CHECK(info.provider[0] && !strcmp(info.provider, "mmap") == !on_gpu());
+	GOOD(gpumem_unmap_host(file));
+	EQUAL(info_of(file).host_mapped, 0);
+	GOOD(gpumem_close(file));
+}
+
+static void old_programs_know_less(void)
+{
+	patterned_file("file", 1, MIB);
+	gpumem *file = lease("file", O_RDWR);
+	struct {
+		struct gpumem_info info;
+		char more[16];
+	} newer = {.info.bytes = sizeof(newer), .more = "xxxxxxxxxxxxxxx"};
+	struct gpumem_info older = {.bytes = offsetof(struct gpumem_info, mappable),
+				    .mappable = 12345};
+
+	GOOD(gpumem_get_info(file, &newer.info));
+	EQUAL(newer.info.size, MIB);
+	EQUAL(newer.more[0], 0);
+	EQUAL(newer.more[15], 0);
+	GOOD(gpumem_get_info(file, &older));
+	EQUAL(older.size, MIB);
+	EQUAL(older.mappable, 12345);
+	older.bytes = 0;
+	REFUSED(EINVAL, "info->bytes", gpumem_get_info(file, &older));
+	GOOD(gpumem_close(file));
+}
+
+static void several_chunks_are_one_range(void)
+{
+	int fd = new_file("file");
+
+	/* Grown step by step, so that it consists of several. */
+	for (int i = 0; i < 6; i++)
+		pattern_write(fd, 4, i * 4 * MIB, 4 * MIB);
+	gpumem *file = lease("file", O_RDWR);
+	unsigned char *at = host_pointer(file, 24 * MIB);
+
+	expect_pattern(at, 4, 0, 24 * MIB);
+	GOOD(gpumem_close(file));
+}
+
+static void small_files(void)
+{
+	for (size_t bytes = 1; bytes < 300000; bytes = bytes * 7 + 1) {
+		char name[32];
+
+		sprintf(name, "file%zu", bytes);
+		int fd = patterned_file(name, bytes, bytes);
+		int beside = patterned_file("beside", 77, bytes);
+		gpumem *file = lease(name, O_RDWR);
+		unsigned char *at = host_pointer(file, bytes);
+
+		expect_pattern(at, bytes, 0, bytes);
+		memset(at, 0x5a, bytes);
+		GOOD(gpumem_flush(file));
+		for (size_t i = bytes; i < info_of(file).mappable; i += 4096)
+			at[i] = 0x77;
+		GOOD(gpumem_close(file));
+		pattern_check(beside, 77, 0, bytes);
+		EQUAL(size_of(fd), bytes);
+		OK(close(beside));
+		OK(unlink("beside"));
+	}
+}
+
+static void holes_are_zero(void)
+{
+	int fd = new_file("file");
+
+	OK(ftruncate(fd, 5 * MIB));
+	pattern_write(fd, 5, 2 * MIB + 5, 100);
+	gpumem *file = lease("file", O_RDWR);
+	unsigned char *at = host_pointer(file, 5 * MIB);
+
+	/* A load through a GPU's BAR takes a microsecond: a sample of bytes is enough there. */
+	size_t step = strcmp(getenv("BACKEND"), "cuda") ? 1 : 251;
+
+	for (size_t i = 0; i < 5 * MIB; i += step)
+		if ((i < 2 * MIB + 5 || i >= 2 * MIB + 105) && at[i])
+			FAIL("byte %zu of a hole is %02x", i, at[i]);
+	expect_pattern(at, 5, 2 * MIB + 5, 2 * MIB + 105);
+	at[MIB] = 9;
+	GOOD(gpumem_close(file));
+	unsigned char byte;
+	read_all(fd, &byte, 1, MIB);
+	EQUAL(byte, 9);
+}
+
+static void host_files(void)
+{
+	char path[PATH_MAX];
+
+	sprintf(path, "%s/client_host_file", getenv("HOSTDIR"));
+	int fd = patterned_file(path, 6, MIB + 17);
+	gpumem *file = lease(path, O_RDWR);
+	unsigned char *at = host_pointer(file, MIB + 17);
+	struct gpumem_info info = info_of(file);
+
+	EQUAL(info.kind, GPUMEM_FILE_HOST);
+	EQUAL(info.flags, GPUMEM_INFO_HOST);
+	CHECK(!strcmp(info.provider, "mmap"));
+	expect_pattern(at, 6, 0, MIB + 17);
+	at[5] = 200;
+	unsigned char byte;
+	read_all(fd, &byte, 1, 5);
+	EQUAL(byte, 200);
+	pattern_write(fd, 7, 0, 3 * MIB);
+	GOOD(gpumem_extend(file));
+	CHECK(host_pointer(file, 3 * MIB) == at);
+	expect_pattern(at, 7, 0, 3 * MIB);
+	GOOD(gpumem_close(file));
+	OK(unlink(path));
+}
+
+static void write_byte(unsigned char *at)
+{
+	*at = 1;
+}
+
+static void must_fault(unsigned char *at)
+{
+	int status;
+	pid_t pid = OK(fork());
+
+	if (pid == 0) {
+		signal(SIGSEGV, SIG_DFL);
+		write_byte(at);
+		_exit(0);
+	}
+	OK(waitpid(pid, &status, 0));
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+static void host_files_for_readers(void)
+{
+	char path[PATH_MAX];
+
+	sprintf(path, "%s/client_host_read", getenv("HOSTDIR"));
+	int fd = patterned_file(path, 8, MIB);
+	gpumem *file = lease(path, O_RDONLY);
+	unsigned char *at = host_pointer(file, MIB);
+
+	EQUAL(info_of(file).flags, GPUMEM_INFO_HOST | GPUMEM_INFO_READ_ONLY);
+	expect_pattern(at, 8, 0, MIB);
+	pattern_write(fd, 9, 0, 4096);
+	expect_pattern(at, 9, 0, 4096);
+	must_fault(at);
+	GOOD(gpumem_close(file));
+	OK(unlink(path));
+}
+
+static void readers_get_a_copy(void)
+{
+	int fd = patterned_file("file", 10, 3 * MIB);
+	gpumem *file = lease("file", O_RDONLY);
+	unsigned char *at = host_pointer(file, 3 * MIB);
+
+	EQUAL(info_of(file).flags, GPUMEM_INFO_PRIVATE);
+	expect_pattern(at, 10, 0, 3 * MIB);
+	pattern_write(fd, 11, 0, MIB);
+	expect_pattern(at, 10, 0, MIB);
+	memset(at + MIB, 0, 1000);
+	pattern_check(fd, 10, MIB, MIB);
+	/* Nobody else has it, so nothing keeps the file from changing. */
+	OK(ftruncate(fd, MIB));
+	REFUSED(ENOTSUP, "not supported", gpumem_extend(file));
+	GOOD(gpumem_close(file));
+}
+
+static void trusted_readers_get_the_file(void)
+{
+	int fd = patterned_file("file", 12, 3 * MIB);
+
+	OK(fsetxattr(fd, "user.gpumem.share", "trusted", 7, 0));
+	gpumem *file = lease("file", O_RDONLY);
+	unsigned char *at = host_pointer(file, 3 * MIB);
+
+	EQUAL(info_of(file).flags, GPUMEM_INFO_READ_ONLY);
+	pattern_write(fd, 13, MIB, MIB);
+	expect_pattern(at, 13, MIB, 2 * MIB);
+	if (!on_gpu())
+		must_fault(at);
+	FAILS(EBUSY, ftruncate(fd, 0));
+	GOOD(gpumem_close(file));
+	CHECK(shrinks(fd, 0));
+}
+
+static void follows_growth(void)
+{
+	int fd = patterned_file("file", 14, MIB);
+	gpumem *file = lease("file", O_RDWR);
+	unsigned char *at = host_pointer(file, MIB);
+
+	for (size_t bytes = MIB; bytes <= 4 * MIB; bytes += MIB / 2 + 1) {
+		pattern_write(fd, 14, 0, bytes);
+		GOOD(gpumem_extend(file));
+		EQUAL(info_of(file).size, bytes);
+		CHECK(host_pointer(file, bytes) == at);
+		expect_pattern(at, 14, 0, bytes);
+	}
+	/* Beyond the room behind it. */
+	pattern_write(fd, 15, 0, MIB);
+	pattern_write(fd, 15, 69 * MIB, MIB);
+	REFUSED(ENOSPC, "map it again", gpumem_extend(file));
+	EQUAL(info_of(file).size, 70 * MIB);
+	expect_pattern(at, 15, 0, MIB);
+	GOOD(gpumem_unmap_host(file));
+	at = host_pointer(file, 70 * MIB);
+	expect_pattern(at, 15, 0, MIB);
+	expect_pattern(at, 15, 69 * MIB, 70 * MIB);
+	GOOD(gpumem_close(file));
+}
+
+static void outlives_unlink(void)
+{
+	int fd = patterned_file("file", 16, 4 * MIB);
+	gpumem *file = lease("file", O_RDWR);
+
+	OK(unlink("file"));
+	OK(close(fd));
+	unsigned char *at = host_pointer(file, 4 * MIB);
+
+	expect_pattern(at, 16, 0, 4 * MIB);
+	fd = patterned_file("another", 17, 16 * MIB);
+	expect_pattern(at, 16, 0, 4 * MIB);
+	GOOD(gpumem_close(file));
+	pattern_check(fd, 17, 0, 16 * MIB);
+}
+
+static void holds_its_memory(void)
+{
+	int fd = patterned_file("file", 18, 4 * MIB);
+	gpumem *one = lease("file", O_RDWR), *two = lease("file", O_RDWR);
+
+	FAILS(EBUSY, ftruncate(fd, MIB));
+	FAILS(EBUSY, fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2 * MIB));
+	GOOD(gpumem_close(one));
+	FAILS(EBUSY, ftruncate(fd, MIB));
+	unsigned char *at = host_pointer(two, 4 * MIB);
+	expect_pattern(at, 18, 0, 4 * MIB);
+	GOOD(gpumem_close(two));
+	CHECK(shrinks(fd, MIB));
+}
+
+static void two_mappings_are_one_memory(void)
+{
+	patterned_file("file", 19, 2 * MIB);
+	gpumem *one = lease("file", O_RDWR), *two = lease("file", O_RDWR);
+	unsigned char *a = host_pointer(one, 2 * MIB), *b = host_pointer(two, 2 * MIB);
+
+	CHECK(a != b);
+	a[77] = 1;
+	GOOD(gpumem_flush(one));
+	EQUAL(b[77], 1);
+	CHECK(host_pointer(one, 2 * MIB) == a);
+	GOOD(gpumem_close(one));
+	b[78] = 2;
+	EQUAL(b[77], 1);
+	GOOD(gpumem_close(two));
+}
+
+static void from_a_descriptor(void)
+{
+	int fd = patterned_file("file", 20, 3 * MIB);
+	gpumem *file = gpumem_open_fd(fd);
+
+	CHECK(file);
+	OK(close(fd));
+	expect_pattern(host_pointer(file, 3 * MIB), 20, 0, 3 * MIB);
+	EQUAL(info_of(file).flags, 0);
+	GOOD(gpumem_close(file));
+	fd = OK(open("file", O_WRONLY));
+	CHECK(!gpumem_open_fd(fd) && errno == EBADF);
+	CHECK(!gpumem_open_fd(-1) && errno == EBADF);
+	fd = OK(open("file", O_RDONLY));
+	file = gpumem_open_fd(fd);
+	CHECK(file);
+	EQUAL(info_of(file).flags, GPUMEM_INFO_PRIVATE);
+	GOOD(gpumem_close(file));
+}
+
+static void map_what_came_over(int socket)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0}, byte;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	int fd;
+
+	OK(recvmsg(socket, &message, 0));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	gpumem *file = gpumem_open_fd(fd);
+	if (!file)
+		FAIL("%s", gpumem_error());
+	unsigned char *at = host_pointer(file, 3 * MIB);
+	expect_pattern(at, 21, 0, 3 * MIB);
+	at[0] = 99;
+	GOOD(gpumem_close(file));
+}
+
+static void descriptor_over_a_socket(void)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	int ends[2];
+
+	OK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	spawn(map_what_came_over, ends[1]);
+	int fd = patterned_file("file", 21, 3 * MIB);
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+	*head = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+	OK(sendmsg(ends[0], &message, 0));
+	join_all(1);
+	unsigned char first;
+	read_all(fd, &first, 1, 0);
+	EQUAL(first, 99);
+}
+
+/* fcntl locks go with any closing of the file in the process that has them. */
+static void locks_stay(void)
+{
+	struct flock whole = {.l_type = F_WRLCK};
+	int fd = patterned_file("file", 22, 3 * MIB);
+
+	OK(fcntl(fd, F_SETLK, &whole));
+	gpumem *file = gpumem_open_fd(fd);
+	CHECK(file);
+	expect_pattern(host_pointer(file, 3 * MIB), 22, 0, 3 * MIB);
+	GOOD(gpumem_close(file));
+	int status;
+	pid_t pid = OK(fork());
+	if (pid == 0)
+		_exit(fcntl(fd, F_SETLK, &whole) == 0);
+	OK(waitpid(pid, &status, 0));
+	EQUAL(status, 0);
+}
+
+static gpumem *inherited;
+static unsigned char *inherited_at;
+
+static void use_inherited(int fd)
+{
+	/* What plain mmap mapped is inherited; a lease is not, and is made anew. */
+	if (!on_gpu()) {
+		expect_pattern(inherited_at, 23, 0, 3 * MIB);
+		CHECK(host_pointer(inherited, 3 * MIB) == inherited_at);
+		inherited_at[10] = 123;
+		pattern_write(fd, 23, 3 * MIB, MIB);
+		GOOD(gpumem_extend(inherited));
+		expect_pattern(host_pointer(inherited, 4 * MIB), 23, 3 * MIB, 4 * MIB);
+	}
+	EQUAL(info_of(inherited).n_chunks > 0, 1);
+	gpumem *own = lease("file", O_RDWR);
+	GOOD(gpumem_close(own));
+	GOOD(gpumem_close(inherited));
+}
+
+static void a_child_has_its_own_lease(void)
+{
+	int fd = patterned_file("file", 23, 3 * MIB);
+
+	inherited = lease("file", O_RDWR);
+	inherited_at = host_pointer(inherited, 3 * MIB);
+	spawn(use_inherited, fd);
+	join_all(1);
+	if (!on_gpu())
+		EQUAL(inherited_at[10], 123);
+	inherited_at[11] = 1;
+	FAILS(EBUSY, ftruncate(fd, 0));
+	GOOD(gpumem_close(inherited));
+	CHECK(shrinks(fd, 0));
+}
+
+static void open_in_child(int unused)
+{
+	(void)unused;
+	gpumem *file = lease("file", O_RDWR);
+	expect_pattern(host_pointer(file, 3 * MIB), 24, 0, 3 * MIB);
+	GOOD(gpumem_close(file));
+	GOOD(gpumem_close(inherited)); /* never used here */
+}
+
+/* A child that outlives its parent must not keep the parent's leases. */
+static void leases_end_with_their_process(void)
+{
+	int fd = patterned_file("file", 24, 3 * MIB), pipes[2];
+	char byte;
+
+	OK(pipe(pipes));
+	pid_t pid = OK(fork());
+	if (pid == 0) {
+		inherited = lease("file", O_RDWR);
+		if (fork() == 0) {
+			OK(write(pipes[1], "", 1));
+			sleep(60);
+			_exit(0);
+		}
+		pause();
+	}
+	OK(close(pipes[1]));
+	EQUAL(OK(read(pipes[0], &byte, 1)), 1);
+	FAILS(EBUSY, ftruncate(fd, 0));
+	OK(kill(pid, SIGKILL));
+	OK(waitpid(pid, NULL, 0));
+	CHECK(shrinks(fd, 0));
+	pattern_write(fd, 24, 0, 3 * MIB);
+	inherited = lease("file", O_RDWR);
+	for (int i = 0; i < 3; i++)
+		spawn(open_in_child, 0);
+	join_all(3);
+	GOOD(gpumem_close(inherited));
+}
+
+static void hold_until_killed(int ready)
+{
+	gpumem *file = lease("file", O_RDWR);
+
+	if (!on_gpu())
+		expect_pattern(host_pointer(file, 3 * MIB), 25, 0, 3 * MIB);
+	OK(write(ready, "", 1));
+	pause();
+}
+
+static void many_sharers_killed_at_once(void)
+{
+	enum { SHARERS = 30 };
+	int fd = patterned_file("file", 25, 3 * MIB), ready[2];
+	pid_t pids[SHARERS];
+	char bytes[SHARERS];
+
+	OK(pipe(ready));
+	for (int i = 0; i < SHARERS; i++)
+		pids[i] = spawn(hold_until_killed, ready[1]);
+	for (int got = 0; got < SHARERS;)
+		got += OK(read(ready[0], bytes, sizeof(bytes)));
+	FAILS(EBUSY, ftruncate(fd, 0));
+	for (int i = 0; i < SHARERS; i++)
+		OK(kill(pids[i], SIGKILL));
+	for (int i = 0; i < SHARERS; i++)
+		OK(wait(NULL));
+	pattern_check(fd, 25, 0, 3 * MIB);
+	CHECK(shrinks(fd, 0));
+}
+
+static void many_cycles_leave_nothing(void)
+{
+	const char *wanted = getenv("GPUMEM_TEST_CYCLES");
+	int cycles = wanted ? atoi(wanted) : 500, before = 0, mapped = 0;
+
+	patterned_file("file", 26, 2 * MIB);
+	for (int i = 0; i < cycles; i++) {
+		gpumem *file = lease("file", O_RDWR);
+		if (i % 8 == 0 || !on_gpu())
+			expect_pattern(host_pointer(file, 2 * MIB), 26, i, i + 100);
+		GOOD(gpumem_close(file));
+		if (i == cycles / 10) {
+			before = open_descriptors();
+			mapped = mappings();
+		}
+	}
+	EQUAL(open_descriptors(), before);
+	CHECK(mappings() <= mapped + 3); /* the heap may have grown by a piece */
+}
+
+static void *open_map_close(void *arg)
+{
+	uint64_t seed = (uintptr_t)arg;
+	char name[32];
+
+	sprintf(name, "file%llu", (unsigned long long)seed);
+	for (int i = 0; i < 40; i++) {
+		gpumem *own = lease(name, O_RDWR), *common = lease("file", O_RDWR);
+		expect_pattern(host_pointer(own, MIB), seed, 0, 1000);
+		expect_pattern(host_pointer(common, MIB), 27, 0, 1000);
+		GOOD(gpumem_close(common));
+		CHECK(!gpumem_open("missing", O_RDONLY) && errno == ENOENT);
+		CHECK(strstr(gpumem_error(), "missing"));
+		GOOD(gpumem_close(own));
+	}
+	return NULL;
+}
+
+static void *keep_forking(void *stop)
+{
+	while (!__atomic_load_n((bool *)stop, __ATOMIC_RELAXED)) {
+		pid_t pid = OK(fork());
+		if (pid == 0)
+			_exit(gpumem_error()[0] != '\0');
+		int status;
+		OK(waitpid(pid, &status, 0));
+		CHECK(status == 0);
+	}
+	return NULL;
+}
+
+static void many_threads(void)
+{
+	pthread_t threads[6], forker;
+	bool stop = false;
+
+	OK(close(patterned_file("file", 27, MIB)));
+	for (uintptr_t i = 0; i < 6; i++) {
+		char name[32];
+		sprintf(name, "file%d", (int)i + 1);
+		OK(close(patterned_file(name, i + 1, MIB)));
+		pthread_create(&threads[i], NULL, open_map_close, (void *)(i + 1));
+	}
+	pthread_create(&forker, NULL, keep_forking, &stop);
+	for (int i = 0; i < 6; i++)
+		pthread_join(threads[i], NULL);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(forker, NULL);
+}
+
+static void open_refused(const char *path, int flags, int error, const char *text)
+{
+	errno = 0;
+	if (gpumem_open(path, flags) || errno != error || !strstr(gpumem_error(), text)) {
+		printf("%s: gave %s, '%s'; wanted %s and '%s'\n", path, strerrorname_np(errno),
+		       gpumem_error(), strerrorname_np(error), text);
+		prog_failures++;
+	}
+}
+
+static void bad_paths(void)
+{
+	char elsewhere[PATH_MAX];
+
+	patterned_file("file", 28, 100);
+	OK(mkfifo("fifo", 0600));
+	OK(mkdir("folder", 0700));
+	OK(symlink("nowhere", "dangling"));
+	sprintf(elsewhere, "%s/elsewhere", getenv("WORK"));
+	OK(open(elsewhere, O_CREAT | O_RDWR, 0600));
+	open_refused("missing", O_RDWR, ENOENT, "missing: No such file");
+	open_refused("dangling", O_RDWR, ENOENT, "dangling: No such file");
+	open_refused("folder", O_RDWR, EISDIR, "irectory");
+	open_refused("folder", O_RDONLY, EISDIR, "irectory");
+	open_refused("fifo", O_RDWR, EINVAL, "no regular file");
+	open_refused("fifo", O_RDONLY, EINVAL, "no regular file");
+	open_refused("file", O_WRONLY, EINVAL, "flags are");
+	open_refused("file", O_RDWR | O_CREAT, EINVAL, "flags are");
+	open_refused("file/x", O_RDWR, ENOTDIR, "Not a directory");
+	open_refused(elsewhere, O_RDWR, ENOTSUP, "not on gpumemfs");
+	open_refused(elsewhere, O_RDONLY, ENOTSUP, "not on gpumemfs");
+	open_refused("/dev/null", O_RDWR, EINVAL, "no regular file");
+	open_refused("/proc/self/status", O_RDONLY, ENOTSUP, "not on gpumemfs");
+}
+
+static void an_empty_file(void)
+{
+	int fd = new_file("file");
+	gpumem *file = lease("file", O_RDWR);
+	unsigned long long device;
+	void *host;
+
+	EQUAL(info_of(file).size, 0);
+	REFUSED(EINVAL, "empty", gpumem_map_host(file, &host, NULL));
+	REFUSED(EINVAL, "empty", gpumem_map_device(file, &device, NULL));
+	GOOD(gpumem_unmap_host(file));
+	GOOD(gpumem_unmap_device(file));
+	GOOD(gpumem_extend(file));
+	pattern_write(fd, 29, 0, 3 * MIB);
+	GOOD(gpumem_extend(file));
+	expect_pattern(host_pointer(file, 3 * MIB), 29, 0, 3 * MIB);
+	GOOD(gpumem_close(file));
+	GOOD(gpumem_close(NULL));
+}
+
+CLIENT_PROG(TEST(seen_both_ways), TEST(info_says_what_it_is), TEST(old_programs_know_less),
+	    TEST(several_chunks_are_one_range), TEST(small_files), TEST(holes_are_zero),
+	    TEST(host_files), TEST(host_files_for_readers), TEST(readers_get_a_copy),
+	    TEST(trusted_readers_get_the_file), TEST(follows_growth), TEST(outlives_unlink),
+	    TEST(holds_its_memory), TEST(two_mappings_are_one_memory), TEST(from_a_descriptor),
+	    TEST(descriptor_over_a_socket), TEST(locks_stay), TEST(a_child_has_its_own_lease),
+	    TEST(leases_end_with_their_process), TEST(many_sharers_killed_at_once),
+	    TEST(many_cycles_leave_nothing), TEST(many_threads), TEST(bad_paths),
+	    TEST(an_empty_file))

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* backends: standin cuda
+ * libgpumem by its device addresses, in programs that have a CUDA context: what copies by the GPU
+ * find in a file, what cat finds of what they changed, and what is left. */
+#include "tests/mount/client.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/xattr.h>
+
+#include "backend/cuda/abi.h"
+
+/* clang-format off */
+#define FUNCTIONS(X) \
+	X(cuInit, cuInit, (unsigned)) \
+	X(cuDeviceGetCount, cuDeviceGetCount, (int *)) \
+	X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (gm_CUcontext *, gm_CUdevice)) \
+	X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (gm_CUdevice)) \
+	X(cuCtxSetCurrent, cuCtxSetCurrent, (gm_CUcontext)) \
+	X(cuCtxSynchronize, cuCtxSynchronize, (void)) \
+	X(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *, gm_CUdeviceptr, size_t)) \
+	X(cuMemcpyHtoD, cuMemcpyHtoD_v2, (gm_CUdeviceptr, const void *, size_t)) \
+	X(cuMemsetD8, cuMemsetD8_v2, (gm_CUdeviceptr, unsigned char, size_t))
+/* clang-format on */
+
+#define FIELD(field, symbol, arguments) gm_CUresult(*field) arguments;
+static struct {
+	FUNCTIONS(FIELD)
+} cu;
+
+#define MUST(call) EQUAL(cu.call, 0)
+
+static void load(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (!library)
+		FAIL("%s", dlerror());
+#define FIND(field, symbol, arguments) *(void **)&cu.field = dlsym(library, #symbol);
+	FUNCTIONS(FIND)
+}
+
+static void use_gpu(int device)
+{
+	gm_CUcontext context;
+
+	load();
+	MUST(cuInit(0));
+	MUST(cuDevicePrimaryCtxRetain(&context, device));
+	MUST(cuCtxSetCurrent(context));
+}
+
+static gm_CUdeviceptr device_pointer(gpumem *file, size_t wanted)
+{
+	unsigned long long address;
+	size_t bytes;
+
+	GOOD(gpumem_map_device(file, &address, &bytes));
+	EQUAL(bytes, wanted);
+	return address;
+}
+
+static void expect_device(gm_CUdeviceptr at, uint64_t seed, size_t from, size_t to)
+{
+	unsigned char *seen = malloc(to - from);
+
+	MUST(cuMemcpyDtoH(seen, at + from, to - from));
+	for (size_t i = from; i < to; i++)
+		if (seen[i - from] != pattern_at(seed, i))
+			FAIL("byte %zu is %02x, wanted %02x", i, seen[i - from],
+			     pattern_at(seed, i));
+	free(seen);
+}
+
+static void seen_both_ways(void)
+{
+	size_t bytes = 5 * MIB + 123;
+	int fd = patterned_file("file", 1, bytes);
+	unsigned char mark[1000];
+
+	use_gpu(0);
+	gpumem *file = lease("file", O_RDWR);
+	gm_CUdeviceptr at = device_pointer(file, bytes);
+
+	expect_device(at, 1, 0, bytes);
+	pattern_fill(mark, sizeof(mark), 2, 3 * MIB - 7);
+	MUST(cuMemcpyHtoD(at + 3 * MIB - 7, mark, sizeof(mark)));
+	pattern_check(fd, 2, 3 * MIB - 7, sizeof(mark));
+	MUST(cuMemsetD8(at + 4 * MIB, 0, MIB));
+	MUST(cuCtxSynchronize());
+	zero_check(fd, 4 * MIB, MIB);
+	pattern_write(fd, 3, 4 * MIB, MIB);
+	expect_device(at, 3, 4 * MIB, 5 * MIB);
+	unsigned char *host = host_pointer(file, bytes);
+	host[77] = 99;
+	GOOD(gpumem_flush(file));
+	MUST(cuMemcpyDtoH(mark, at + 77, 1));
+	EQUAL(mark[0], 99);
+	GOOD(gpumem_close(file));
+	pattern_check(fd, 1, 78, MIB);
+}
+
+static void many_chunks(void)
+{
+	int fd = new_file("file");
+
+	use_gpu(0);
+	for (int i = 0; i < 6; i++)
+		pattern_write(fd, 4, i * 4 * MIB, 4 * MIB);
+	gpumem *file = lease("file", O_RDWR);
+	gm_CUdeviceptr at = device_pointer(file, 24 * MIB);
+
+	expect_device(at, 4, 0, 24 * MIB);
+	pattern_write(fd, 4, 24 * MIB, 8 * MIB);
+	GOOD(gpumem_extend(file));
+	EQUAL(device_pointer(file, 32 * MIB), at);
+	expect_device(at, 4, 0, 32 * MIB);
+	GOOD(gpumem_close(file));
+}
+
+static void tiny_files(void)
+{
+	use_gpu(0);
+	for (size_t bytes = 1; bytes < 100000; bytes = bytes * 9 + 1) {
+		char name[32];
+
+		sprintf(name, "file%zu", bytes);
+		patterned_file(name, bytes, bytes);
+		gpumem *file = lease(name, O_RDWR);
+		expect_device(device_pointer(file, bytes), bytes, 0, bytes);
+		GOOD(gpumem_close(file));
+	}
+}
+
+static void from_the_other_gpu(void)
+{
+	int count, fd = patterned_file(other("file"), 5, 5 * MIB);
+	unsigned char mark[64];
+
+	use_gpu(0);
+	MUST(cuDeviceGetCount(&count));
+	gpumem *file = lease(other("file"), O_RDWR);
+	EQUAL(info_of(file).device, 1);
+	gm_CUdeviceptr at = device_pointer(file, 5 * MIB);
+
+	expect_device(at, 5, 0, 5 * MIB);
+	pattern_fill(mark, sizeof(mark), 6, 4 * MIB);
+	MUST(cuMemcpyHtoD(at + 4 * MIB, mark, sizeof(mark)));
+	pattern_check(fd, 6, 4 * MIB, sizeof(mark));
+	GOOD(gpumem_close(file));
+}
+
+static void readers_get_a_copy(void)
+{
+	int fd = patterned_file("file", 7, 3 * MIB);
+
+	use_gpu(0);
+	gpumem *file = lease("file", O_RDONLY);
+	gm_CUdeviceptr at = device_pointer(file, 3 * MIB);
+
+	EQUAL(info_of(file).flags, GPUMEM_INFO_PRIVATE);
+	MUST(cuMemsetD8(at, 0, 3 * MIB));
+	MUST(cuCtxSynchronize());
+	pattern_check(fd, 7, 0, 3 * MIB);
+	GOOD(gpumem_close(file));
+}
+
+static void trusted_readers(void)
+{
+	int fd = patterned_file("file", 8, 3 * MIB);
+
+	use_gpu(0);
+	OK(fsetxattr(fd, "user.gpumem.share", "trusted", 7, 0));
+	gpumem *file = lease("file", O_RDONLY);
+	gm_CUdeviceptr at = device_pointer(file, 3 * MIB);
+
+	EQUAL(info_of(file).flags, GPUMEM_INFO_READ_ONLY);
+	pattern_write(fd, 9, MIB, MIB);
+	expect_device(at, 9, MIB, 2 * MIB);
+	pattern_check(fd, 8, 0, MIB);
+	GOOD(gpumem_close(file));
+}
+
+static void host_files_for_the_gpu(void)
+{
+	char path[PATH_MAX];
+	unsigned long long at;
+	size_t bytes;
+
+	sprintf(path, "%s/client_registered", getenv("HOSTDIR"));
+	int fd = patterned_file(path, 10, 3 * MIB + 5);
+	use_gpu(0);
+	gpumem *file = lease(path, O_RDWR), *reader = lease(path, O_RDONLY);
+	GOOD(gpumem_map_device(file, &at, &bytes));
+	EQUAL(bytes, 3 * MIB + 5);
+	EQUAL(info_of(file).mapped, 3 * MIB + 5);
+	pattern_write(fd, 10, 0, 6 * MIB);
+	GOOD(gpumem_extend(file));
+	EQUAL(info_of(file).mapped, 6 * MIB);
+	if (!strcmp(getenv("BACKEND"), "cuda")) {
+		/* The driver's copies do not run across the border of two registrations. */
+		expect_device(at, 10, 0, 3 * MIB + 4096);
+		expect_device(at, 10, 3 * MIB + 4096, 6 * MIB);
+	}
+	GOOD(gpumem_map_device(reader, &at, &bytes));
+	GOOD(gpumem_close(reader));
+	GOOD(gpumem_close(file));
+	OK(unlink(path));
+}
+
+static void without_a_context(void)
+{
+	unsigned long long at;
+
+	patterned_file("file", 11, MIB);
+	gpumem *file = lease("file", O_RDWR);
+	REFUSED(EINVAL, "no current CUDA context", gpumem_map_device(file, &at, NULL));
+	use_gpu(0);
+	MUST(cuCtxSetCurrent(NULL));
+	REFUSED(EINVAL, "no current CUDA context", gpumem_map_device(file, &at, NULL));
+	GOOD(gpumem_close(file));
+}
+
+static gpumem *inherited;
+
+static void device_in_a_child(int unused)
+{
+	unsigned long long at;
+
+	(void)unused;
+	EQUAL(info_of(inherited).mapped, 0);
+	REFUSED(EINVAL, "fork", gpumem_map_device(inherited, &at, NULL));
+	GOOD(gpumem_unmap_device(inherited));
+	GOOD(gpumem_close(inherited));
+}
+
+static void fork_while_mapped(void)
+{
+	patterned_file("file", 12, 3 * MIB);
+	use_gpu(0);
+	inherited = lease("file", O_RDWR);
+	gm_CUdeviceptr at = device_pointer(inherited, 3 * MIB);
+	unsigned char *host = host_pointer(inherited, 3 * MIB);
+
+	spawn(device_in_a_child, 0);
+	join_all(1);
+	expect_device(at, 12, 0, 3 * MIB);
+	expect_pattern(host, 12, 0, 100000);
+	GOOD(gpumem_close(inherited));
+}
+
+static void hold_until_killed(int ready)
+{
+	use_gpu(0);
+	gpumem *file = lease("file", O_RDWR);
+
+	expect_device(device_pointer(file, 3 * MIB), 13, 0, 3 * MIB);
+	OK(write(ready, "", 1));
+	pause();
+}
+
+static void sharers_killed(void)
+{
+	enum { SHARERS = 6 };
+	int fd = patterned_file("file", 13, 3 * MIB), ready[2];
+	pid_t pids[SHARERS];
+	char bytes[SHARERS];
+
+	OK(pipe(ready));
+	for (int i = 0; i < SHARERS; i++)
+		pids[i] = spawn(hold_until_killed, ready[1]);
+	for (int got = 0; got < SHARERS;)
+		got += OK(read(ready[0], bytes, sizeof(bytes)));
+	FAILS(EBUSY, ftruncate(fd, 0));
+	for (int i = 0; i < SHARERS; i++)
+		OK(kill(pids[i], SIGKILL));
+	for (int i = 0; i < SHARERS; i++)
+		OK(wait(NULL));
+	pattern_check(fd, 13, 0, 3 * MIB);
+	CHECK(shrinks(fd, 0));
+}
+
+static void cycle(int cycles)
+{
+	int before = 0, mapped = 0;
+
+	use_gpu(0);
+	for (int i = 0; i < cycles; i++) {
+		gpumem *file = lease("file", O_RDWR);
+		gm_CUdeviceptr at = device_pointer(file, 2 * MIB);
+
+		if (i % 16 == 0)
+			expect_device(at, 14, i, i + 1000);
+		if (i % 64 == 0)
+			host_pointer(file, 2 * MIB);
+		GOOD(gpumem_close(file));
+		if (i == cycles / 10) {
+			before = open_descriptors();
+			mapped = mappings();
+		}
+	}
+	EQUAL(open_descriptors(), before);
+	CHECK(mappings() <= mapped + 3); /* the heap may have grown by a piece */
+	MUST(cuDevicePrimaryCtxRelease(0));
+	fflush(stdout);
+	exit(0); /* not _exit: the stand-in says then what is left */
+}
+
+static void many_cycles_leave_nothing(void)
+{
+	const char *wanted = getenv("GPUMEM_TEST_CYCLES");
+
+	OK(close(patterned_file("file", 14, 2 * MIB)));
+	spawn(cycle, wanted ? atoi(wanted) : 500);
+	join_all(1);
+	int fd = OK(open("file", O_RDWR));
+	CHECK(shrinks(fd, 0));
+}
+
+CLIENT_PROG(TEST(seen_both_ways), TEST(many_chunks), TEST(tiny_files), TEST(from_the_other_gpu),
+	    TEST(readers_get_a_copy), TEST(trusted_readers), TEST(host_files_for_the_gpu),
+	    TEST(without_a_context), TEST(fork_while_mapped), TEST(sharers_killed),
+	    TEST(many_cycles_leave_nothing))

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* needs: daemon
+ * .gpumem/ under calls that ordinary tools make of any tree. */
+#include "tests/mount/prog.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/xattr.h>
+
+static const char *control(const char *name)
+{
+	static char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/.gpumem/%s", getenv("MNT"), name);
+	return path;
+}
+
+/* Asking for the time of birth of what has none to tell must not end it for all. */
+static void birth_is_known_after_control_was_asked(void)
+{
+	struct statx st;
+
+	OK(statx(AT_FDCWD, control("version"), AT_STATX_FORCE_SYNC, STATX_BASIC_STATS | STATX_BTIME,
+		 &st));
+	OK(close(new_file("file")));
+	OK(statx(AT_FDCWD, "file", AT_STATX_FORCE_SYNC, STATX_BASIC_STATS | STATX_BTIME, &st));
+	CHECK(st.stx_mask & STATX_BTIME);
+	CHECK(st.stx_btime.tv_sec > 0);
+}
+
+static void has_no_attributes(void)
+{
+	char names[256];
+
+	EQUAL(listxattr(control("version"), names, sizeof(names)), 0);
+	EQUAL(listxattr(control(""), names, sizeof(names)), 0);
+	EQUAL(listxattr(control("version"), NULL, 0), 0);
+}
+
+static void has_neither_data_nor_holes(void)
+{
+	int fd = OK(open(control("version"), O_RDONLY));
+
+	FAILS(ENXIO, lseek(fd, 0, SEEK_DATA));
+	FAILS(ENXIO, lseek(fd, 0, SEEK_HOLE));
+}
+
+static void dots_lead_where_they_should(void)
+{
+	DIR *dir = opendir(control(""));
+	struct dirent *entry;
+
+	CHECK(dir);
+	while ((entry = readdir(dir))) {
+		if (strcmp(entry->d_name, "..") == 0)
+			EQUAL(entry->d_ino, stat_of(getenv("MNT")).st_ino);
+		if (strcmp(entry->d_name, ".") == 0)
+			EQUAL(entry->d_ino, stat_of(control("")).st_ino);
+	}
+	closedir(dir);
+}
+
+/* Each open file keeps a text: the daemon's memory for them has an end, and comes back. */
+static void texts_do_not_pile_up(void)
+{
+	struct rlimit limit;
+	int first = -1, fd = -1;
+
+	OK(getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = limit.rlim_max;
+	OK(setrlimit(RLIMIT_NOFILE, &limit));
+	for (long i = 0; i < 100000; i++) {
+		fd = open(control("stats.json"), O_RDONLY);
+		if (fd < 0)
+			break;
+		if (first < 0)
+			first = fd;
+	}
+	if (fd >= 0 || errno == EMFILE)
+		SKIP("not enough files may be open");
+	CHECK(errno == ENFILE);
+	closefrom(first);
+	for (int i = 0; i < 1000 && (fd = open(control("version"), O_RDONLY)) < 0; i++)
+		usleep(10000);
+	OK(fd);
+}
+
+PROG(TEST(birth_is_known_after_control_was_asked), TEST(has_no_attributes),
+     TEST(has_neither_data_nor_holes), TEST(dots_lead_where_they_should),
+     TEST(texts_do_not_pile_up))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""What the mount tests of the Python module share: where it is, and how they end."""
+
+import os
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+BUILD, WORK, BACKEND = Path(os.environ["BUILD"]), Path(os.environ["WORK"]), os.environ["BACKEND"]
+GPU0, HOST = Path(os.environ["GPU0"]), Path(os.environ["HOSTDIR"])
+
+
+def skip(reason):
+    print(reason)
+    sys.exit(77)
+
+
+def equal(what, got, wanted):
+    if got != wanted:
+        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def eventually(what, condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"did not happen: {what}")
+        time.sleep(0.01)
+
+
+def leases(path):
+    return int(os.getxattr(path, "user.gpumem.leases"))
+
+
+def cat(path):
+    return subprocess.run(["cat", path], check=True, capture_output=True).stdout
+
+
+def with_libraries():
+    """Starts this script again where the loader has to be told of the stand-in drivers."""
+    wanted = os.environ["DAEMON_LIBRARY_PATH"]
+    if wanted and os.environ.get("LD_LIBRARY_PATH", "") != wanted:
+        os.environ["LD_LIBRARY_PATH"] = wanted
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
+def module():
+    """The Python module of this tree, or of a bundle, over the library that was built."""
+    root = Path(__file__).resolve().parent.parent.parent
+    package = root / "client" / "python"
+    if not (package / "gpumem").is_dir():
+        skip("the Python module is not here")
+    # In a sanitizer's tree the library wants a runtime that Python does not have.
+    library = next((p for p in (BUILD / "libgpumem.so.0", BUILD / "lib" / "libgpumem.so.0") if p.exists()), None)
+    if library is None:
+        raise AssertionError(f"no libgpumem.so.0 in {BUILD}")
+    if BUILD.name in ("asan", "tsan"):
+        skip("python3 cannot load a library with a sanitizer")
+    os.environ["GPUMEM_LIBRARY"] = str(library)
+    sys.path.insert(0, str(package))
+    with_libraries()
+    import gpumem
+    return gpumem
+
+
+def run(test):
+    try:
+        test()
+    except Exception:
+        traceback.print_exc()
+        sys.exit(1)

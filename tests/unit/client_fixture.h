@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A daemon for the tests of libgpumem: a thread that speaks the protocol over a socket pair,
+ * rightly or, to order, wrongly. It takes the place of client/mount.c, so any file is on its mount.
+ */
+#ifndef TESTS_UNIT_CLIENT_FIXTURE_H
+#define TESTS_UNIT_CLIENT_FIXTURE_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/gpumem.h"
+#include "client/mount.h"
+#include "client/protocol.h"
+#include "tests/unit/unit.h"
+
+#define MIB_ (1ULL << 20)
+
+enum fake_chunks_max { FAKE_CHUNKS_MAX = 300 };
+
+/* What the daemon has to share: one file. Set before the client asks. */
+static struct {
+	uint32_t kind, flags, device;
+	uint8_t uuid[16];
+	uint64_t size;
+	uint32_t n_chunks;
+	uint32_t per_message; /* 0: as many as the protocol allows */
+	uint64_t bytes[FAKE_CHUNKS_MAX];
+	int fds[FAKE_CHUNKS_MAX];
+	/* Changes the packet and how many of its bytes and descriptors go out, before each answer.
+	 */
+	void (*spoil)(struct gpumem_msg_layout *message, size_t *bytes, unsigned *n_fds);
+	int refuse;   /* an errno instead of a layout */
+	bool hang_up; /* instead of an answer */
+	atomic_uint leases, connections, requests;
+} fake = {.kind = GPUMEM_KIND_MEMFD};
+
+/* Held by the daemon while it answers, and by who changes what it has to say. */
+static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define FAKE(...)                                                                                  \
+	do {                                                                                       \
+		pthread_mutex_lock(&fake_lock);                                                    \
+		__VA_ARGS__;                                                                       \
+		pthread_mutex_unlock(&fake_lock);                                                  \
+	} while (0)
+
+static inline void fake_send(int fd, const void *packet, size_t bytes, const int *fds, unsigned n)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(GPUMEM_FDS_MAX * 2 * sizeof(int))];
+	} control = {0};
+	struct iovec part = {(void *)packet, bytes};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+	if (n) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(n * sizeof(int));
+		control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(n * sizeof(int)),
+						  .cmsg_level = SOL_SOCKET,
+						  .cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&control.header), fds, n * sizeof(int));
+	}
+	sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+static inline struct gpumem_msg_header fake_header(uint16_t type, size_t bytes, uint32_t request)
+{
+	return (struct gpumem_msg_header){GPUMEM_MAGIC, GPUMEM_PROTOCOL_VERSION, type,
+					  (uint32_t)bytes, request};
+}
+
+static inline void fake_error(int fd, uint32_t request, int error)
+{
+	struct gpumem_msg_error message = {
+	    .header = fake_header(GPUMEM_MSG_ERROR, sizeof(message), request), .error = error};
+
+	fake_send(fd, &message, sizeof(message), NULL, 0);
+}
+
+/* Chunks from first on; returns how many went out. */
+static inline uint32_t fake_part(int fd, uint32_t request, uint32_t first)
+{
+	union {
+		struct gpumem_msg_layout message;
+		char room[8192];
+	} packet = {0};
+	struct gpumem_msg_layout *message = &packet.message;
+	uint32_t most = fake.per_message ? fake.per_message : GPUMEM_CHUNKS_PER_MESSAGE;
+	uint32_t left = first < fake.n_chunks ? fake.n_chunks - first : 0;
+	uint32_t n = left < most ? left : most;
+	size_t bytes = sizeof(*message) + n * sizeof(message->chunks[0]);
+	unsigned n_fds = n;
+	uint64_t at = 0;
+
+	*message = (struct gpumem_msg_layout){
+	    .header = fake_header(GPUMEM_MSG_LAYOUT, bytes, request),
+	    .lease = 7,
+	    .size = fake.size,
+	    .kind = fake.kind,
+	    .flags = fake.flags | (n < left ? GPUMEM_LAYOUT_MORE : 0),
+	    .device = fake.device,
+	    .first_chunk = first,
+	    .n_chunks = n,
+	};
+	memcpy(message->uuid, fake.uuid, sizeof(fake.uuid));
+	for (uint32_t i = 0; i < first + n; i++) {
+		if (i >= first)
+			message->chunks[i - first] = (struct gpumem_chunk){at, fake.bytes[i]};
+		at += fake.bytes[i];
+	}
+	if (fake.spoil)
+		fake.spoil(message, &bytes, &n_fds);
+	fake_send(fd, message, bytes, fake.fds + first, n_fds);
+	return n;
+}
+
+static inline void fake_layout(int fd, uint32_t request, uint32_t first)
+{
+	do {
+		first += fake_part(fd, request, first);
+	} while (first < fake.n_chunks);
+}
+
+static inline bool fake_answer(int fd, const struct gpumem_msg_header *header)
+{
+	struct gpumem_msg_header done = fake_header(GPUMEM_MSG_DONE, sizeof(done), header->request);
+
+	atomic_fetch_add(&fake.requests, 1);
+	if (fake.hang_up)
+		return false;
+	if (fake.refuse && header->type != GPUMEM_MSG_RELEASE) {
+		fake_error(fd, header->request, fake.refuse);
+		return true;
+	}
+	switch (header->type) {
+	case GPUMEM_MSG_LEASE:
+		atomic_fetch_add(&fake.leases, 1);
+		fake_layout(fd, header->request, 0);
+		return true;
+	case GPUMEM_MSG_EXTEND:
+		fake_layout(fd, header->request,
+			    (uint32_t)((const struct gpumem_msg_extend *)header)->first_chunk);
+		return true;
+	case GPUMEM_MSG_RELEASE:
+		atomic_fetch_sub(&fake.leases, 1);
+		fake_send(fd, &done, sizeof(done), NULL, 0);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static inline void *fake_serve(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	union {
+		struct gpumem_msg_header header;
+		char bytes[256];
+	} packet;
+
+	while (recv(fd, &packet, sizeof(packet), 0) >= (ssize_t)sizeof(packet.header)) {
+		bool go_on;
+
+		FAKE(go_on = fake_answer(fd, &packet.header));
+		if (!go_on)
+			break;
+	}
+	close(fd);
+	atomic_fetch_sub(&fake.connections, 1);
+	return NULL;
+}
+
+int client_mount_token(int fd, struct gpumem_token *token)
+{
+	(void)fd;
+	*token = (struct gpumem_token){.version = GPUMEM_PROTOCOL_VERSION,
+				       .access = GPUMEM_ACCESS_WRITE};
+	return 0;
+}
+
+int client_mount_connect(int fd)
+{
+	pthread_t thread;
+	int ends[2];
+
+	(void)fd;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return -errno;
+	atomic_fetch_add(&fake.connections, 1);
+	pthread_create(&thread, NULL, fake_serve, (void *)(intptr_t)ends[1]);
+	pthread_detach(thread);
+	return ends[0];
+}
+
+/* The file that is opened: its bytes do not matter. */
+static inline const char *fake_path(void)
+{
+	static char path[64];
+
+	if (!path[0]) {
+		strcpy(path, "/tmp/gpumem-client-XXXXXX");
+		int fd = mkstemp(path);
+		if (fd < 0) /* may run outside of any test */
+			abort();
+		close(fd);
+	}
+	return path;
+}
+
+static inline void fake_forget(void)
+{
+	unlink(fake_path());
+}
+
+static inline int fake_object(uint64_t bytes)
+{
+	int fd = memfd_create("chunk", MFD_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
+	return fd;
+}
+
+static inline void fake_add(uint64_t bytes)
+{
+	int fd = fake_object(bytes);
+
+	FAKE(fake.bytes[fake.n_chunks] = bytes; fake.fds[fake.n_chunks++] = fd; fake.size += bytes);
+}
+
+static inline gpumem *fake_open(void)
+{
+	gpumem *file = gpumem_open(fake_path(), O_RDWR);
+
+	ck_assert_msg(file != NULL, "gpumem_open: %s", gpumem_error());
+	return file;
+}
+
+static inline void expect_refused(int error, const char *text)
+{
+	gpumem *file = gpumem_open(fake_path(), O_RDWR);
+	int got = errno;
+
+	ck_assert_ptr_null(file);
+	ck_assert_msg(got == error, "errno %d (%s), wanted %d", got, gpumem_error(), error);
+	ck_assert_msg(strstr(gpumem_error(), text) != NULL, "'%s' says nothing of '%s'",
+		      gpumem_error(), text);
+}
+
+static inline unsigned open_descriptors(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 4096; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* The thread at the other end may still be at it. */
+static inline void eventually(atomic_uint *value, unsigned wanted)
+{
+	for (unsigned tries = 0; tries < 5000 && atomic_load(value) != wanted; tries++)
+		usleep(1000);
+	ck_assert_uint_eq(atomic_load(value), wanted);
+}
+
+#endif

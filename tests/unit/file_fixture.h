@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Two played GPUs and host/, for the tests of fs/file.h. Memory that the devices hand out is not
+ * zero, as on a GPU, and device work fails to order. */
+#ifndef TESTS_UNIT_FILE_FIXTURE_H
+#define TESTS_UNIT_FILE_FIXTURE_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "backend/bar_cache.h"
+#include "fs/device_file.h"
+#include "fs/file.h"
+#include "fs/volume.h"
+#include "tests/unit/unit.h"
+
+#define KIB 1024ULL
+#define MIB (1ULL << 20)
+#define GIB (1ULL << 30)
+
+#define POISON 0xa5
+
+enum { GPU0, GPU1, HOST, VOLUMES };
+
+struct payer {
+	_Atomic int64_t total;
+	_Atomic int64_t limit;
+};
+
+struct fixture {
+	struct backend *backend;
+	struct backend_ops ops;
+	struct volume volumes[VOLUMES];
+	struct payer payer;
+	struct file_call call;
+};
+
+/* Device work until it fails with -EIO; negative: never. */
+static _Atomic int fixture_work_left = -1;
+
+static inline int fixture_fails(void)
+{
+	if (atomic_load(&fixture_work_left) < 0)
+		return 0;
+	return atomic_fetch_sub(&fixture_work_left, 1) <= 0
+		   ? (atomic_store(&fixture_work_left, 0), -EIO)
+		   : 0;
+}
+
+static inline int fixture_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
+{
+	static char poison[CHUNK_ALIGN];
+	int rc = backend_host_ops.chunk_new(device, bytes, chunk);
+
+	memset(poison, POISON, sizeof(poison));
+	for (uint64_t at = 0; rc == 0 && at < bytes; at += CHUNK_ALIGN)
+		backend_host_ops.dma_in(NULL, *chunk, at, poison, CHUNK_ALIGN);
+	return rc;
+}
+
+static inline int fixture_in(struct copier *copier, struct chunk *to, uint64_t offset,
+			     const void *from, size_t bytes)
+{
+	int rc = fixture_fails();
+
+	return rc < 0 ? rc : backend_host_ops.dma_in(copier, to, offset, from, bytes);
+}
+
+static inline int fixture_out(struct copier *copier, void *to, struct chunk *from, uint64_t offset,
+			      size_t bytes)
+{
+	int rc = fixture_fails();
+
+	return rc < 0 ? rc : backend_host_ops.dma_out(copier, to, from, offset, bytes);
+}
+
+static inline int fixture_across(struct copier *copier, struct chunk *to, uint64_t to_offset,
+				 struct chunk *from, uint64_t from_offset, uint64_t bytes)
+{
+	int rc = fixture_fails();
+
+	return rc < 0
+		   ? rc
+		   : backend_host_ops.dma_across(copier, to, to_offset, from, from_offset, bytes);
+}
+
+static inline int fixture_charge(void *payer, int64_t bytes)
+{
+	struct payer *account = payer;
+	int64_t total = atomic_fetch_add(&account->total, bytes) + bytes;
+
+	if (bytes > 0 && total > atomic_load(&account->limit)) {
+		atomic_fetch_sub(&account->total, bytes);
+		return -EDQUOT;
+	}
+	return 0;
+}
+
+static inline void fixture_open(struct fixture *f, uint64_t device_bytes, uint64_t max_chunk)
+{
+	struct backend_config config = {
+	    .kind = BACKEND_HOST, .host_bytes = device_bytes, .host_gpus = 2, .bar = BAR_OFF};
+	struct pool_limits limits = {.size = UINT64_MAX};
+
+	memset(f, 0, sizeof(*f));
+	ck_assert_int_eq(backend_open(&config, &f->backend), 0);
+	f->ops = backend_host_ops;
+	f->ops.chunk_new = fixture_chunk_new;
+	f->ops.dma_in = fixture_in;
+	f->ops.dma_out = fixture_out;
+	f->ops.dma_across = fixture_across;
+	f->backend->ops = &f->ops;
+	for (int i = GPU0; i <= GPU1; i++)
+		ck_assert_int_eq(
+		    volume_open_gpu(&f->volumes[i], f->backend->devices[i], &limits, max_chunk), 0);
+	ck_assert_int_eq(volume_open_host(&f->volumes[HOST], device_bytes), 0);
+	atomic_store(&f->payer.limit, INT64_MAX);
+	f->call.charge = fixture_charge;
+	f->call.payer = &f->payer;
+	ck_assert_int_eq(copier_open(f->backend, &f->call.copier), 0);
+}
+
+/* Everything was given back, on every account. */
+static inline void fixture_close(struct fixture *f)
+{
+	ck_assert_int_eq(atomic_load(&f->payer.total), 0);
+	for (int i = GPU0; i <= GPU1; i++)
+		ck_assert_uint_eq(pool_usage(f->volumes[i].pool).span_bytes, 0);
+	copier_close(f->call.copier);
+	for (int i = 0; i < VOLUMES; i++)
+		volume_close(&f->volumes[i]);
+	backend_close(f->backend);
+}
+
+static inline struct file *fixture_file(struct fixture *f, int volume)
+{
+	struct file *file;
+
+	ck_assert_int_eq(file_new(&f->volumes[volume], &file), 0);
+	return file;
+}
+
+/* What must hold of a file whenever nobody works on it. */
+static inline void check_layout(const struct file *file)
+{
+	const struct extents *extents = &file->extents;
+	uint64_t bytes = 0, end = 0;
+
+	EXTENTS_FOREACH (extent, extents) {
+		uint64_t length = extent->span.bytes;
+
+		ck_assert_uint_ge(extent->offset, end);
+		ck_assert_uint_gt(length, 0);
+		end = extent_end(extent);
+		bytes += length;
+		if (span_owns_chunk(&extent->span)) {
+			ck_assert_uint_eq(extent->offset % CHUNK_ALIGN, 0);
+			ck_assert_uint_eq(length, extent->span.chunk->bytes);
+		} else {
+			ck_assert_uint_eq(extent->offset / CHUNK_ALIGN, (end - 1) / CHUNK_ALIGN);
+			ck_assert_uint_eq((extent->offset | length) % POOL_BLOCK_MIN, 0);
+		}
+	}
+	if (file->volume->pool)
+		ck_assert_uint_eq(bytes, atomic_load(&file->taken));
+	else
+		ck_assert_uint_eq(extents->count, 0);
+}
+
+static inline bool all_zero(const unsigned char *bytes, uint64_t length)
+{
+	return length == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0);
+}
+
+/* Memory beyond the size is zero, or growing would show what was there. */
+static inline void check_beyond_end(struct fixture *f, const struct file *file)
+{
+	struct extents_walk walk =
+	    extents_walk(&file->extents, file_size(file), extents_end(&file->extents));
+	struct segment segment;
+
+	while (extents_next(&walk, &segment)) {
+		if (!segment.span)
+			continue;
+		unsigned char *bytes = malloc(segment.bytes);
+
+		ck_assert_int_eq(copy_out(f->call.copier, bytes, segment.span, segment.into,
+					  segment.bytes, COPY_DMA),
+				 0);
+		ck_assert_int_eq(copier_wait(f->call.copier), 0);
+		ck_assert_msg(all_zero(bytes, segment.bytes), "at %lu of %lu",
+			      (unsigned long)segment.offset, (unsigned long)file_size(file));
+		free(bytes);
+	}
+}
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A filesystem on the host backend without a mount: what the kernel would ask is called directly.
+ */
+#ifndef TESTS_UNIT_FS_FIXTURE_H
+#define TESTS_UNIT_FS_FIXTURE_H
+
+#include <check.h>
+#include <string.h>
+
+#include "fs/dir.h"
+#include "fs/fs.h"
+#include "fs/tree.h"
+#include "fs/worker.h"
+
+static struct fs fixture;
+
+static inline void fixture_up(void)
+{
+	char *argv[] = {
+	    "gpumemfs",	       "/tmp", "-o", "backend=host,host_gpus=2,host_size=64M", "-o",
+	    "log_level=error", NULL};
+
+	memset(&fixture, 0, sizeof(fixture));
+	ck_assert_int_eq(options_parse(6, argv, &fixture.options), 0);
+	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
+	fixture.can.max_write = 65536;
+	ck_assert_int_eq(fs_open(&fixture), 0);
+}
+
+static inline void fixture_down(void)
+{
+	fs_close(&fixture);
+	options_free(&fixture.options);
+}
+
+/* The directory of the n-th GPU; no reference is taken. */
+static inline struct inode *gpu(unsigned n)
+{
+	return inode_find(&fixture, fixture.volumes[n].root_ino);
+}
+
+/* Creates, with the reference that the kernel would hold given back: the name holds the inode. */
+static inline int make(struct inode *parent, const char *name, mode_t mode)
+{
+	struct tree_new what = {.mode = mode, .uid = 1, .gid = 2, .target = "target"};
+	struct inode *inode;
+	int error = tree_create(&fixture, parent, name, &what, &inode);
+
+	if (!error)
+		inode_put(&fixture, inode, 1);
+	return error;
+}
+
+static inline int make_dir(struct inode *parent, const char *name)
+{
+	return make(parent, name, S_IFDIR | 0755);
+}
+
+static inline int make_file(struct inode *parent, const char *name)
+{
+	return make(parent, name, S_IFREG | 0644);
+}
+
+/* The inode of a name that is there, without a reference. */
+static inline struct inode *at(struct inode *parent, const char *name)
+{
+	struct inode *inode;
+
+	ck_assert_int_eq(tree_lookup(&fixture, parent, name, &inode), 0);
+	inode_put(&fixture, inode, 1);
+	return inode;
+}
+
+static inline bool is_there(struct inode *parent, const char *name)
+{
+	struct inode *inode;
+
+	if (tree_lookup(&fixture, parent, name, &inode))
+		return false;
+	inode_put(&fixture, inode, 1);
+	return true;
+}
+
+static inline int rename_to(struct inode *from, const char *name, struct inode *to,
+			    const char *new_name, unsigned flags)
+{
+	return tree_rename(&fixture, worker_copier(&fixture), from, name, to, new_name, flags);
+}
+
+static inline ssize_t write_to(struct inode *inode, const void *data, size_t bytes, uint64_t offset)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	return file_write(inode->file, &call.call, data, bytes, offset);
+}
+
+static inline ssize_t read_from(struct inode *inode, void *data, size_t bytes, uint64_t offset)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	return file_read(inode->file, &call.call, data, bytes, offset);
+}
+
+/* The one of an inode's names under which it is counted: the first in the directory that pays. */
+static inline struct dentry *counted_name(struct inode *inode)
+{
+	struct dentry *entry = inode->links;
+
+	while (entry && entry->parent != inode->home)
+		entry = entry->next_link;
+	return entry;
+}
+
+/* What the tree below dir must add up to, and does: every count is looked at. */
+struct tally {
+	int64_t bytes, files;
+	uint64_t inodes;
+};
+
+static inline void tally(struct inode *dir, struct tally *sum)
+{
+	struct tally below = {0};
+	uint32_t subdirs = 0, names = 0;
+	struct dentry *entry;
+
+	for (uint64_t cookie = 0; (entry = dir_after(dir->dir, cookie)); cookie = entry->cookie) {
+		struct inode *inode = entry->inode;
+		unsigned links = 0;
+
+		names++;
+		ck_assert_ptr_eq(dir_find(dir->dir, entry->name), entry);
+		ck_assert_ptr_eq(entry->parent, dir);
+		for (struct dentry *link = inode->links; link; link = link->next_link)
+			links++;
+		if (S_ISDIR(inode->mode)) {
+			subdirs++;
+			ck_assert_uint_eq(links, 1);
+			ck_assert_ptr_eq(inode->dir->parent, dir);
+			tally(inode, &below);
+		} else {
+			ck_assert_uint_eq(inode->nlink, links);
+		}
+		ck_assert_ptr_nonnull(counted_name(inode));
+		if (counted_name(inode) == entry) {
+			below.inodes++;
+			below.files++;
+			below.bytes += (int64_t)inode->charged;
+		}
+	}
+	ck_assert_uint_eq(names, dir->dir->n_names);
+	ck_assert_uint_eq(subdirs, dir->dir->n_subdirs);
+	ck_assert_uint_eq(dir->nlink, 2 + subdirs);
+	sum->bytes += below.bytes;
+	sum->files += below.files;
+	sum->inodes += below.inodes;
+}
+
+#endif

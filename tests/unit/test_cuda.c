@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The CUDA provider: devices, memory, exporting it, threads. */
+#include "backend/cuda/provider.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "backend/bar_cache.h"
+#include "backend/stream.h"
+#include "tests/unit/cuda_fixture.h"
+
+START_TEST(describes_devices)
+{
+	open_plain();
+	ck_assert_str_eq(backend->name, "cuda");
+	ck_assert_str_ne(backend->version, "");
+	ck_assert_uint_gt(backend->n_devices, 0);
+	for (unsigned i = 0; i < backend->n_devices; i++) {
+		struct device *device = backend->devices[i];
+		struct device_memory memory;
+
+		ck_assert_uint_eq(device->slot, i);
+		ck_assert_str_ne(device->name, "");
+		ck_assert_uint_eq(strlen(device->uuid), strlen("GPU-") + 36);
+		ck_assert_uint_eq(strlen(device->pci), strlen("0000:00:00.0"));
+		ck_assert_uint_gt(device->bar_bytes, 0);
+		ck_assert_int_eq(device_memory(device, &memory), 0);
+		ck_assert_uint_eq(memory.total, device->total);
+		ck_assert_uint_gt(memory.free, 0);
+		ck_assert_uint_le(memory.free, memory.total);
+		for (unsigned j = 0; j < i; j++)
+			ck_assert_str_ne(device->uuid, backend->devices[j]->uuid);
+	}
+	close_all();
+}
+END_TEST
+
+START_TEST(selects_devices)
+{
+	open_with(BAR_AUTO, "0");
+	ck_assert_uint_eq(backend->n_devices, 1);
+	ck_assert_uint_eq(backend->devices[0]->index, 0);
+	close_all();
+	ck_assert_int_eq(try_open(BAR_AUTO, "63"), -ENODEV);
+	ck_assert_int_eq(try_open(BAR_AUTO, "x"), -EINVAL);
+}
+END_TEST
+
+/* gpu0 is nvidia-smi's GPU 0 even where CUDA's own order is another; with NVML to ask and without.
+ */
+static void expect_numbers(void)
+{
+	set("GPUMEM_STANDIN_ORDER", "reverse");
+	open_plain();
+	ck_assert_str_eq(backend->devices[0]->name, "Stand-in GPU 0");
+	ck_assert_str_eq(backend->devices[1]->name, "Stand-in GPU 1");
+	close_all();
+	open_with(BAR_AUTO, "1");
+	ck_assert_uint_eq(backend->n_devices, 1);
+	ck_assert_uint_eq(backend->devices[0]->index, 1);
+	ck_assert_str_eq(backend->devices[0]->name, "Stand-in GPU 1");
+	close_all();
+}
+
+START_TEST(numbers_like_nvidia_smi)
+{
+	expect_numbers();
+}
+END_TEST
+
+START_TEST(numbers_without_nvml)
+{
+	set("GPUMEM_STANDIN_NVML", "0");
+	expect_numbers();
+}
+END_TEST
+
+static void expect_memory_comes_and_goes(void)
+{
+	struct device_memory before, during, after;
+
+	open_plain();
+	struct device *device = backend->devices[0];
+	chunk_free(new_chunk(0, CHUNK_ALIGN)); /* the context is there from now on */
+	ck_assert_int_eq(device_memory(device, &before), 0);
+	struct chunk *chunk = new_chunk(0, 64 * MIB);
+	ck_assert_int_eq(device_memory(device, &during), 0);
+	chunk_free(chunk);
+	ck_assert_int_eq(device_memory(device, &after), 0);
+	ck_assert_uint_ge(before.free, during.free + 64 * MIB);
+	ck_assert_uint_ge(after.free, during.free + 64 * MIB);
+	close_all();
+}
+
+START_TEST(memory_comes_and_goes)
+{
+	expect_memory_comes_and_goes();
+}
+END_TEST
+
+START_TEST(memory_without_nvml)
+{
+	set("GPUMEM_STANDIN_NVML", "0");
+	expect_memory_comes_and_goes();
+}
+END_TEST
+
+START_TEST(full_device)
+{
+	struct chunk *chunks[64], *more;
+	unsigned n = 0;
+	int rc;
+
+	open_plain();
+	while ((rc = chunk_new(backend->devices[0], 32 * MIB, &more)) == 0 && n < 64)
+		chunks[n++] = more;
+	ck_assert_int_eq(rc, -ENOSPC);
+	ck_assert_uint_gt(n, 2);
+	chunk_free(chunks[--n]);
+	ck_assert_int_eq(chunk_new(backend->devices[0], 32 * MIB, &more), 0);
+	chunks[n++] = more;
+	while (n)
+		chunk_free(chunks[--n]);
+	close_all();
+}
+END_TEST
+
+/* Two exported fds are the same memory; an importer that is another program sees the bytes. */
+START_TEST(export)
+{
+	char pattern[4096], seen[4096];
+	struct cuda_driver cu;
+	char why[256];
+	int fd;
+	gm_CUresult (*import)(gm_CUmemGenericAllocationHandle *, void *, int);
+	gm_CUdeviceptr address;
+	gm_CUmemGenericAllocationHandle handle;
+	gm_CUmemAccessDesc access = {.flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+	open_plain();
+	unit_fill(pattern, sizeof(pattern), &seed);
+	struct chunk *chunk = new_chunk(0, 4 * MIB);
+	put(chunk, 3 * MIB, pattern, sizeof(pattern));
+	ck_assert_int_eq(chunk_export(chunk, &fd), 0);
+	ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+	access.location =
+	    (gm_CUmemLocation){GM_CU_MEM_LOCATION_TYPE_DEVICE, cuda_device(chunk->device)->handle};
+	chunk_free(chunk); /* the fd keeps the memory */
+
+	ck_assert_int_eq(driver_load_cuda(&cu, why, sizeof(why)), 0);
+	*(void **)&import = dlsym(cu.library, "cuMemImportFromShareableHandle");
+	ck_assert_int_eq(import(&handle, (void *)(intptr_t)fd, 1), 0);
+	ck_assert_int_eq(cu.cuMemAddressReserve(&address, 4 * MIB, 0, 0, 0), 0);
+	ck_assert_int_eq(cu.cuMemMap(address, 4 * MIB, 0, handle, 0), 0);
+	ck_assert_int_eq(cu.cuMemSetAccess(address, 4 * MIB, &access, 1), 0);
+	gm_CUresult (*to_host)(void *, gm_CUdeviceptr, size_t);
+	*(void **)&to_host = dlsym(cu.library, "cuMemcpyDtoH_v2");
+	ck_assert_int_eq(to_host(seen, address + 3 * MIB, sizeof(seen)), 0);
+	ck_assert_mem_eq(seen, pattern, sizeof(pattern));
+
+	ck_assert_int_eq(cu.cuMemUnmap(address, 4 * MIB), 0);
+	ck_assert_int_eq(cu.cuMemAddressFree(address, 4 * MIB), 0);
+	ck_assert_int_eq(cu.cuMemRelease(handle), 0);
+	close(fd);
+	close_all();
+}
+END_TEST
+
+#define THREADS 4
+
+static void *allocate_and_copy(void *arg)
+{
+	uint64_t state = (uintptr_t)arg;
+	struct copier *mine;
+	unsigned char in[9000], out[9000];
+
+	ck_assert_int_eq(copier_open(backend, &mine), 0);
+	for (unsigned i = 0; i < 40; i++) {
+		struct device *device = backend->devices[i % backend->n_devices];
+		struct chunk *chunk;
+		guard_token token;
+
+		ck_assert_int_eq(chunk_new(device, CHUNK_ALIGN * (1 + i % 3), &chunk), 0);
+		struct span span = whole(chunk);
+		unit_fill(in, sizeof(in), &state);
+		ck_assert_int_eq(copy_zero(mine, &span, 0, chunk->bytes), 0);
+		ck_assert_int_eq(copy_in(mine, &span, 4000, in, sizeof(in), COPY_DMA), 0);
+		ck_assert_int_eq(copy_out(mine, out, &span, 4000, sizeof(out), COPY_DMA), 0);
+		ck_assert_int_eq(copier_wait(mine), 0);
+		ck_assert_mem_eq(in, out, sizeof(in));
+		char *mapping = bar_acquire(chunk, BAR_WANT_FORCE, &token);
+		if (mapping) {
+			stream_load(out, mapping + 4000, sizeof(out));
+			ck_assert_mem_eq(in, out, sizeof(in));
+			bar_release(chunk, token);
+		}
+		chunk_free(chunk);
+	}
+	copier_close(mine);
+	return NULL;
+}
+
+START_TEST(threads)
+{
+	pthread_t ids[THREADS];
+
+	open_plain();
+	for (uintptr_t i = 0; i < THREADS; i++)
+		ck_assert_int_eq(
+		    pthread_create(&ids[i], NULL, allocate_and_copy, (void *)(seed + i)), 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(ids[i], NULL);
+	close_all();
+}
+END_TEST
+
+static void any_driver(TCase *tcase)
+{
+	tcase_add_test(tcase, describes_devices);
+	tcase_add_test(tcase, selects_devices);
+	tcase_add_test(tcase, memory_comes_and_goes);
+	tcase_add_test(tcase, export);
+	tcase_add_test(tcase, threads);
+}
+
+static void standin(TCase *tcase)
+{
+	tcase_add_test(tcase, numbers_like_nvidia_smi);
+	tcase_add_test(tcase, numbers_without_nvml);
+	tcase_add_test(tcase, memory_without_nvml);
+	tcase_add_test(tcase, full_device);
+}
+
+int main(void)
+{
+	return cuda_main("cuda", any_driver, standin);
+}

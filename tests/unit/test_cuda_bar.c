@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The CUDA provider's BAR mappings: every way to one, and those that lie. */
+#include "backend/bar_cache.h"
+#include "backend/stream.h"
+#include "tests/unit/cuda_fixture.h"
+
+/* Stores through the mapping are seen by DMA, and the reverse. */
+static void expect_true_mapping(struct chunk *chunk, char *mapping)
+{
+	unsigned char out[300], pattern[300];
+
+	unit_fill(pattern, sizeof(pattern), &seed);
+	stream_store(mapping + 4 * MIB - 300, pattern, sizeof(pattern));
+	stream_fence();
+	expect_bytes(chunk, 4 * MIB - 300, pattern, sizeof(pattern));
+	unit_fill(pattern, sizeof(pattern), &seed);
+	put(chunk, 17, pattern, sizeof(pattern));
+	stream_load(out, mapping + 17, sizeof(out));
+	ck_assert_mem_eq(out, pattern, sizeof(pattern));
+}
+
+/* name: the way that must have been chosen; NULL: any, or none. */
+static void expect_bar(const char *name)
+{
+	guard_token token;
+
+	open_plain();
+	ck_assert_str_eq(device_bar_name(backend->devices[0]), "auto (not probed yet)");
+	struct chunk *chunk = new_chunk(0, 4 * MIB);
+	char *mapping = bar_acquire(chunk, BAR_WANT_FORCE, &token);
+	const char *way = device_bar_name(backend->devices[0]);
+	if (name)
+		ck_assert_str_eq(way, name);
+	if (!name)
+		printf("cuda_bar: BAR mappings here: %s\n", way);
+	ck_assert_int_eq(!mapping, strncmp(way, "none", 4) == 0);
+	if (mapping) {
+		expect_true_mapping(chunk, mapping);
+		bar_release(chunk, token);
+	}
+	chunk_free(chunk);
+	close_all();
+}
+
+START_TEST(bar_as_it_comes)
+{
+	expect_bar(NULL);
+}
+END_TEST
+
+START_TEST(bar_through_dmabuf)
+{
+	set("GPUMEM_STANDIN_DMABUF", "1");
+	expect_bar("dmabuf");
+}
+END_TEST
+
+START_TEST(bar_through_gdrcopy)
+{
+	set("GPUMEM_STANDIN_GDR", "1");
+	expect_bar("gdrcopy");
+}
+END_TEST
+
+START_TEST(bar_through_vulkan)
+{
+	expect_bar("vulkan");
+}
+END_TEST
+
+/* Who shows other memory than the chunk's is found out, and the next one is asked. */
+START_TEST(bar_lies)
+{
+	set("GPUMEM_STANDIN_DMABUF", "lie");
+	set("GPUMEM_STANDIN_GDR", "lie");
+	expect_bar("vulkan");
+}
+END_TEST
+
+START_TEST(bar_dmabuf_that_cannot_be_mapped)
+{
+	set("GPUMEM_STANDIN_DMABUF", "nommap");
+	expect_bar("vulkan");
+}
+END_TEST
+
+static void expect_no_bar(enum bar_provider bar, const char *name)
+{
+	char pattern[64];
+	guard_token token;
+
+	open_with(bar, NULL);
+	struct chunk *chunk = new_chunk(0, CHUNK_ALIGN);
+	ck_assert_ptr_null(bar_acquire(chunk, BAR_WANT_FORCE, &token));
+	ck_assert_msg(strncmp(device_bar_name(backend->devices[0]), name, strlen(name)) == 0,
+		      "%s, not %s", device_bar_name(backend->devices[0]), name);
+	/* Without it everything goes by DMA. */
+	struct span span = whole(chunk);
+	unit_fill(pattern, sizeof(pattern), &seed);
+	ck_assert_int_eq(copy_in(copier, &span, 5, pattern, sizeof(pattern), COPY_AUTO), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	expect_bytes(chunk, 5, pattern, sizeof(pattern));
+	chunk_free(chunk);
+	close_all();
+}
+
+START_TEST(bar_nothing_but_lies)
+{
+	set("GPUMEM_STANDIN_DMABUF", "lie");
+	set("GPUMEM_STANDIN_GDR", "lie");
+	set("GPUMEM_STANDIN_VULKAN", "lie");
+	expect_no_bar(BAR_AUTO, "none: neither");
+}
+END_TEST
+
+START_TEST(bar_forced_and_missing)
+{
+	set("GPUMEM_STANDIN_VULKAN", "0");
+	expect_no_bar(BAR_VULKAN, "none: vkCreateInstance");
+}
+END_TEST
+
+START_TEST(bar_off)
+{
+	expect_no_bar(BAR_OFF, "none: turned off");
+}
+END_TEST
+
+/* The BAR holds two chunks of three: all three are served in turn. */
+START_TEST(bar_smaller_than_memory)
+{
+	struct chunk *chunks[3];
+	guard_token token;
+
+	set("GPUMEM_STANDIN_BAR", "4M");
+	open_plain();
+	for (unsigned i = 0; i < 3; i++)
+		chunks[i] = new_chunk(0, CHUNK_ALIGN);
+	for (unsigned i = 0; i < 9; i++) {
+		struct chunk *chunk = chunks[i % 3];
+		char *mapping = bar_acquire(chunk, BAR_WANT_FORCE, &token);
+		ck_assert_ptr_nonnull(mapping);
+		stream_store(mapping + 100, &i, sizeof(i));
+		stream_fence();
+		bar_release(chunk, token);
+		expect_bytes(chunk, 100, &i, sizeof(i));
+	}
+	ck_assert_uint_ge(bar_usage(backend->devices[0]).evictions, 1);
+	for (unsigned i = 0; i < 3; i++)
+		chunk_free(chunks[i]);
+	close_all();
+}
+END_TEST
+
+START_TEST(force_pcie)
+{
+	struct backend_config config = {.kind = BACKEND_CUDA, .force_pcie = true};
+	guard_token token;
+
+	set("GPUMEM_STANDIN_DMABUF", "1");
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	ck_assert_int_eq(copier_open(backend, &copier), 0);
+	/* The driver refuses the flag, as there is only PCIe, over which it then maps. */
+	struct chunk *chunk = new_chunk(0, CHUNK_ALIGN);
+	ck_assert_ptr_nonnull(bar_acquire(chunk, BAR_WANT_FORCE, &token));
+	bar_release(chunk, token);
+	chunk_free(chunk);
+	close_all();
+}
+END_TEST
+
+START_TEST(device_fails_with_mappings)
+{
+	struct chunk *chunks[2];
+	guard_token token;
+	unsigned char byte;
+
+	open_plain();
+	for (unsigned i = 0; i < 2; i++) {
+		chunks[i] = new_chunk(i, CHUNK_ALIGN);
+		ck_assert_ptr_nonnull(bar_acquire(chunks[i], BAR_WANT_FORCE, &token));
+		bar_release(chunks[i], token);
+	}
+	device_fail(backend->devices[0], "a test says so");
+	struct span span = whole(chunks[0]);
+	ck_assert_int_eq(copy_out(copier, &byte, &span, 0, 1, COPY_DMA), -EIO);
+	expect_alive(1);
+	chunk_free(chunks[0]);
+	chunk_free(chunks[1]);
+	close_all();
+}
+END_TEST
+
+static void any_driver(TCase *tcase)
+{
+	tcase_add_test(tcase, bar_as_it_comes);
+}
+
+static void standin(TCase *tcase)
+{
+	tcase_add_test(tcase, bar_through_dmabuf);
+	tcase_add_test(tcase, bar_through_gdrcopy);
+	tcase_add_test(tcase, bar_through_vulkan);
+	tcase_add_test(tcase, bar_lies);
+	tcase_add_test(tcase, bar_dmabuf_that_cannot_be_mapped);
+	tcase_add_test(tcase, bar_nothing_but_lies);
+	tcase_add_test(tcase, bar_forced_and_missing);
+	tcase_add_test(tcase, bar_off);
+	tcase_add_test(tcase, bar_smaller_than_memory);
+	tcase_add_test(tcase, force_pcie);
+	tcase_add_test(tcase, device_fails_with_mappings);
+}
+
+int main(void)
+{
+	return cuda_main("cuda_bar", any_driver, standin);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Files whose memory is in other processes' hands: what they are given, and what stays refused. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fs/file_share.h"
+#include "tests/unit/file_fixture.h"
+
+static struct fixture fixture;
+
+static void up(void)
+{
+	fixture_open(&fixture, 64 * MIB, 16 * MIB);
+}
+
+static void down(void)
+{
+	fixture_close(&fixture);
+}
+
+static struct file *file_with(unsigned volume, const void *data, size_t bytes, uint64_t offset)
+{
+	struct file *file;
+
+	ck_assert_int_eq(file_new(&fixture.volumes[volume], &file), 0);
+	ck_assert_int_eq(file_write(file, &fixture.call, data, bytes, offset), (ssize_t)bytes);
+	return file;
+}
+
+/* Chunks one after the other in one range, as a client has them. */
+static char *map_chunks(const struct file_chunk *chunks, uint32_t count)
+{
+	uint64_t end = count ? chunks[count - 1].offset + chunks[count - 1].bytes : 0, at = 0;
+	char *range = mmap(NULL, end, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(range, MAP_FAILED);
+	for (uint32_t i = 0; i < count; i++) {
+		ck_assert_uint_eq(chunks[i].offset, at);
+		ck_assert_uint_eq(chunks[i].bytes % CHUNK_ALIGN, 0);
+		ck_assert_ptr_eq(mmap(range + at, chunks[i].bytes, PROT_READ | PROT_WRITE,
+				      MAP_SHARED | MAP_FIXED, chunks[i].fd, 0),
+				 range + at);
+		at += chunks[i].bytes;
+	}
+	return range;
+}
+
+static uint64_t mapped_bytes(const struct file_chunk *chunks, uint32_t count)
+{
+	return chunks[count - 1].offset + chunks[count - 1].bytes;
+}
+
+static bool only(const char *data, char byte, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (data[i] != byte)
+			return false;
+	return true;
+}
+
+/* Small files lie side by side in one chunk: a sharer of one sees no byte of the other. */
+START_TEST(nothing_of_other_files)
+{
+	char mine[5000], other[60000];
+	struct file_chunk chunk;
+
+	memset(mine, 'm', sizeof(mine));
+	memset(other, 'o', sizeof(other));
+	struct file *neighbour = file_with(GPU0, other, sizeof(other), 0);
+	struct file *file = file_with(GPU0, mine, sizeof(mine), 0);
+
+	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1), 1);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 1, &chunk + 1, 1), 0);
+	char *map = map_chunks(&chunk, 1);
+
+	ck_assert(only(map, 'm', sizeof(mine)));
+	ck_assert(only(map + sizeof(mine), 0, CHUNK_ALIGN - sizeof(mine)));
+	map[0] = 'x';
+	ck_assert_int_eq(file_read(file, &fixture.call, mine, 2, 0), 2);
+	ck_assert_mem_eq(mine, "xm", 2);
+	ck_assert_int_eq(file_read(neighbour, &fixture.call, other, sizeof(other), 0),
+			 sizeof(other));
+	ck_assert(only(other, 'o', sizeof(other)));
+	munmap(map, CHUNK_ALIGN);
+	file_chunks_close(&chunk, 1);
+	file_unlease(file);
+	file_free(file, &fixture.call);
+	file_free(neighbour, &fixture.call);
+}
+END_TEST
+
+/* A file that grew in small steps with holes in it comes as chunks without gaps. */
+START_TEST(holes_are_filled)
+{
+	enum { MAX = 64 };
+	struct file_chunk chunks[MAX];
+	char data[100000], back[100000];
+	uint64_t far = 9 * MIB + 12345;
+
+	memset(data, 'd', sizeof(data));
+	struct file *file = file_with(GPU0, data, sizeof(data), 700);
+
+	ck_assert_int_eq(file_write(file, &fixture.call, data, sizeof(data), far), sizeof(data));
+	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	int count = file_export(file, FILE_SHARE_WRITE, 0, chunks, MAX);
+
+	ck_assert_int_gt(count, 0);
+	char *map = map_chunks(chunks, (uint32_t)count);
+
+	ck_assert_uint_ge(mapped_bytes(chunks, (uint32_t)count), far + sizeof(data));
+	ck_assert(only(map, 0, 700));
+	ck_assert(only(map + 700, 'd', sizeof(data)));
+	ck_assert(only(map + 700 + sizeof(data), 0, far - 700 - sizeof(data)));
+	ck_assert(only(map + far, 'd', sizeof(data)));
+	memset(map + 5 * MIB, 'n', 10);
+	ck_assert_int_eq(file_read(file, &fixture.call, back, 12, 5 * MIB - 1), 12);
+	ck_assert_mem_eq(back, "\0nnnnnnnnnn\0", 12);
+	munmap(map, mapped_bytes(chunks, (uint32_t)count));
+	file_chunks_close(chunks, (uint32_t)count);
+	file_unlease(file);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+START_TEST(what_is_shared_stays)
+{
+	static char data[5 * MIB];
+	struct file_call call = fixture.call;
+	struct file_move *move;
+
+	struct file *file = file_with(GPU0, data, sizeof(data), 0);
+
+	call.attrs.page_size = PAGE_SIZE_64K;
+	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	ck_assert_int_eq(file_truncate(file, &fixture.call, 100), -EBUSY);
+	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), -EBUSY);
+	ck_assert_int_eq(file_truncate(file, &fixture.call, sizeof(data)), 0);
+	ck_assert_int_eq(
+	    file_allocate(file, &fixture.call, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
+	    -EBUSY);
+	ck_assert_int_eq(file_relayout(file, &call), -EBUSY);
+	ck_assert_int_eq(file_move_begin(file, &fixture.call, &fixture.volumes[GPU1], &move),
+			 -EBUSY);
+	/* Growing, writing and zeroing are for everybody to see, and take nothing away. */
+	ck_assert_int_eq(file_truncate(file, &fixture.call, sizeof(data) + 1), 0);
+	ck_assert_int_eq(file_write(file, &fixture.call, "x", 1, 0), 1);
+	ck_assert_int_eq(file_allocate(file, &fixture.call, FALLOC_FL_ZERO_RANGE, 0, 4096), 0);
+	file_unlease(file);
+	ck_assert_int_eq(file_truncate(file, &fixture.call, 100), 0);
+	ck_assert_int_eq(file_relayout(file, &call), 0);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+/* The sharer's addresses stay, the new chunks come after them. */
+START_TEST(growth_is_handed_on)
+{
+	enum { MAX = 64 };
+	static char data[3 * MIB];
+	struct file_chunk before[MAX], after[MAX];
+
+	memset(data, 'a', sizeof(data));
+	struct file *file = file_with(GPU0, data, 1000, 0);
+
+	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	int had = file_export(file, FILE_SHARE_WRITE, 0, before, MAX);
+
+	ck_assert_int_eq(had, 1);
+	memset(data, 'b', sizeof(data));
+	ck_assert_int_eq(file_write(file, &fixture.call, data, sizeof(data), 1000), sizeof(data));
+	ck_assert_int_eq(file_lease_more(file, &fixture.call), 0);
+	int more = file_export(file, FILE_SHARE_WRITE, (uint32_t)had, after, MAX - had);
+
+	ck_assert_int_ge(more, 1);
+	ck_assert_uint_eq(after[0].offset, before[0].bytes);
+	char *map = mmap(NULL, CHUNK_ALIGN, PROT_READ, MAP_SHARED, before[0].fd, 0);
+
+	ck_assert(only(map, 'a', 1000) && only(map + 1000, 'b', CHUNK_ALIGN - 1000));
+	munmap(map, CHUNK_ALIGN);
+	map = mmap(NULL, CHUNK_ALIGN, PROT_READ, MAP_SHARED, after[0].fd, 0);
+	ck_assert(only(map, 'b', 1000 + sizeof(data) - CHUNK_ALIGN));
+	munmap(map, CHUNK_ALIGN);
+	file_chunks_close(before, (uint32_t)had);
+	file_chunks_close(after, (uint32_t)more);
+	file_unlease(file);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+START_TEST(a_private_copy_is_private)
+{
+	static char data[3 * MIB + 17];
+	struct file_chunk *chunks;
+	uint32_t count;
+	char byte;
+
+	memset(data, 'p', sizeof(data));
+	struct file *file = file_with(GPU0, data, sizeof(data), 0);
+	uint64_t held = pool_usage(fixture.volumes[GPU0].pool).chunk_bytes;
+
+	ck_assert_int_eq(file_export_copy(file, &fixture.call, &chunks, &count), 0);
+	char *map = map_chunks(chunks, count);
+	uint64_t bytes = mapped_bytes(chunks, count);
+
+	ck_assert(only(map, 'p', sizeof(data)));
+	ck_assert(only(map + sizeof(data), 0, bytes - sizeof(data)));
+	memset(map, 'q', sizeof(data));
+	ck_assert_int_eq(file_read(file, &fixture.call, &byte, 1, 0), 1);
+	ck_assert_int_eq(byte, 'p');
+	ck_assert_int_eq(file_write(file, &fixture.call, "z", 1, 5), 1);
+	ck_assert_int_eq(map[5], 'q');
+	/* It is the receiver's, and no lease holds the file. */
+	ck_assert_uint_eq(pool_usage(fixture.volumes[GPU0].pool).chunk_bytes, held);
+	ck_assert_uint_eq(file_leases(file), 0);
+	munmap(map, bytes);
+	file_chunks_close(chunks, count);
+	free(chunks);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+START_TEST(a_refused_lease_changes_nothing)
+{
+	static char data[40000];
+	char back[40000];
+
+	memset(data, 'r', sizeof(data));
+	struct file *file = file_with(GPU0, data, sizeof(data), 0);
+	uint64_t allocated = file_allocated(file);
+
+	/* Its own chunk would be 2 MiB of quota. */
+	fixture.payer.limit = 1 * MIB;
+	ck_assert_int_eq(file_lease(file, &fixture.call), -EDQUOT);
+	ck_assert_uint_eq(file_leases(file), 0);
+	ck_assert_uint_eq(file_allocated(file), allocated);
+	ck_assert_int_eq(file_read(file, &fixture.call, back, sizeof(back), 0), sizeof(back));
+	ck_assert(only(back, 'r', sizeof(back)));
+	fixture.payer.limit = INT64_MAX;
+	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	file_unlease(file);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+START_TEST(host_objects_by_access)
+{
+	struct file_chunk chunk;
+
+	struct file *file = file_with(HOST, "host", 4, 0);
+
+	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, 0, &chunk, 1), 1);
+	ck_assert_uint_eq(chunk.bytes, 4);
+	ck_assert_int_eq(fcntl(chunk.fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	ck_assert_ptr_eq(mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, chunk.fd, 0),
+			 MAP_FAILED);
+	file_chunks_close(&chunk, 1);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1), 1);
+	char *map = mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, chunk.fd, 0);
+
+	ck_assert_ptr_ne(map, MAP_FAILED);
+	ck_assert_mem_eq(map, "host", 4);
+	munmap(map, 4);
+	file_chunks_close(&chunk, 1);
+	ck_assert_int_eq(file_export_copy(file, &fixture.call, NULL, NULL), -ENOTSUP);
+	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), -EBUSY);
+	file_unlease(file);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+START_TEST(an_empty_file_has_no_chunks)
+{
+	struct file_chunk chunk;
+	struct file *file;
+
+	ck_assert_int_eq(file_new(&fixture.volumes[GPU0], &file), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1), 0);
+	file_unlease(file);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests;
+	Suite *suite = unit_suite("file share", &tests, 120);
+
+	tcase_add_checked_fixture(tests, up, down);
+	tcase_add_test(tests, nothing_of_other_files);
+	tcase_add_test(tests, holes_are_filled);
+	tcase_add_test(tests, what_is_shared_stays);
+	tcase_add_test(tests, growth_is_handed_on);
+	tcase_add_test(tests, a_private_copy_is_private);
+	tcase_add_test(tests, a_refused_lease_changes_nothing);
+	tcase_add_test(tests, host_objects_by_access);
+	tcase_add_test(tests, an_empty_file_has_no_chunks);
+	return unit_main(suite);
+}

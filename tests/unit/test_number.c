@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/number.h"
+
+#include <errno.h>
+
+#include "tests/unit/unit.h"
+
+#define UNTOUCHED UINT64_C(0x5eed)
+
+struct number_case {
+	const char *text;
+	int rc;
+	uint64_t value;
+};
+
+static const struct number_case decimals[] = {
+    {"0", 0, 0},
+    {"7", 0, 7},
+    {"007", 0, 7},
+    {"18446744073709551615", 0, UINT64_MAX},
+    {"18446744073709551616", -ERANGE, 0},
+    {"99999999999999999999999", -ERANGE, 0},
+    {"99999999999999999999999x", -EINVAL, 0},
+    {"", -EINVAL, 0},
+    {" 1", -EINVAL, 0},
+    {"1 ", -EINVAL, 0},
+    {"1\n", -EINVAL, 0},
+    {"+1", -EINVAL, 0},
+    {"-1", -EINVAL, 0},
+    {"0x10", -EINVAL, 0},
+    {"1e3", -EINVAL, 0},
+    {"1.5", -EINVAL, 0},
+    {"1K", -EINVAL, 0},
+    {"K", -EINVAL, 0},
+    {"\xd9\xa1", -EINVAL, 0},
+};
+
+static const struct number_case sizes[] = {
+    {"0", 0, 0},
+    {"0T", 0, 0},
+    {"123", 0, 123},
+    {"4K", 0, 4096},
+    {"64K", 0, 65536},
+    {"2M", 0, 2097152},
+    {"1G", 0, 1073741824},
+    {"3T", 0, UINT64_C(3298534883328)},
+    {"16777215T", 0, UINT64_C(16777215) << 40},
+    {"16777216T", -ERANGE, 0},
+    {"18014398509481983K", 0, UINT64_C(18014398509481983) << 10},
+    {"18014398509481984K", -ERANGE, 0},
+    {"18446744073709551615", 0, UINT64_MAX},
+    {"18446744073709551616", -ERANGE, 0},
+    {"18446744073709551616K", -ERANGE, 0},
+    {"18446744073709551616Q", -EINVAL, 0},
+    {"", -EINVAL, 0},
+    {"K", -EINVAL, 0},
+    {"1KK", -EINVAL, 0},
+    {"1KB", -EINVAL, 0},
+    {"1KiB", -EINVAL, 0},
+    {"1 K", -EINVAL, 0},
+    {"1P", -EINVAL, 0},
+    {"-1K", -EINVAL, 0},
+    {"1.5G", -EINVAL, 0},
+    {"50%", -EINVAL, 0},
+};
+
+static const struct {
+	const char *text;
+	uint64_t whole;
+	int rc;
+	uint64_t value;
+} percents[] = {
+    {"0%", 1000, 0, 0},
+    {"50%", 1000, 0, 500},
+    {"33%", 10, 0, 3},
+    {"99%", 199, 0, 197},
+    {"100%", UINT64_MAX, 0, UINT64_MAX},
+    {"50%", UINT64_MAX, 0, UINT64_MAX / 2},
+    {"100%", 0, 0, 0},
+    {"101%", 1000, -ERANGE, 0},
+    {"99999999999999999999999%", 1000, -ERANGE, 0},
+    {"%", 1000, -EINVAL, 0},
+    {"-5%", 1000, -EINVAL, 0},
+    {"5%%", 1000, -EINVAL, 0},
+    {"5% ", 1000, -EINVAL, 0},
+    {"5K%", 1000, -EINVAL, 0},
+    {"2G", 1000, 0, UINT64_C(2147483648)},
+    {"77", 1000, 0, 77},
+    {"99999999999999999999999", 1000, -ERANGE, 0},
+};
+
+#define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
+
+static void expect(const char *text, int rc, uint64_t value, int expected_rc, uint64_t expected)
+{
+	ck_assert_msg(rc == expected_rc, "\"%s\" gave %d, not %d", text, rc, expected_rc);
+	if (rc < 0)
+		expected = UNTOUCHED;
+	ck_assert_msg(value == expected, "\"%s\" left %" PRIu64 ", not %" PRIu64, text, value,
+		      expected);
+}
+
+START_TEST(decimal)
+{
+	const struct number_case *test = &decimals[_i];
+	uint64_t value = UNTOUCHED;
+	int rc = parse_u64(test->text, 0, UINT64_MAX, &value);
+	expect(test->text, rc, value, test->rc, test->value);
+}
+END_TEST
+
+START_TEST(decimal_range)
+{
+	static const struct number_case bounded[] = {
+	    {"9", -ERANGE, 0}, {"10", 0, 10}, {"20", 0, 20}, {"21", -ERANGE, 0}};
+	for (int i = 0; i < COUNT(bounded); i++) {
+		uint64_t value = UNTOUCHED;
+		int rc = parse_u64(bounded[i].text, 10, 20, &value);
+		expect(bounded[i].text, rc, value, bounded[i].rc, bounded[i].value);
+	}
+}
+END_TEST
+
+START_TEST(size)
+{
+	const struct number_case *test = &sizes[_i];
+	uint64_t value = UNTOUCHED;
+	int rc = parse_size(test->text, &value);
+	expect(test->text, rc, value, test->rc, test->value);
+}
+END_TEST
+
+START_TEST(size_or_percent)
+{
+	uint64_t value = UNTOUCHED;
+	int rc = parse_size_or_percent(percents[_i].text, percents[_i].whole, &value);
+	expect(percents[_i].text, rc, value, percents[_i].rc, percents[_i].value);
+}
+END_TEST
+
+START_TEST(formatted)
+{
+	static const struct number_case forms[] = {
+	    {"0", 0, 0},
+	    {"123", 0, 123},
+	    {"1023", 0, 1023},
+	    {"1K", 0, 1024},
+	    {"1025", 0, 1025},
+	    {"1536K", 0, 1572864},
+	    {"2M", 0, 2097152},
+	    {"1G", 0, 1073741824},
+	    {"1T", 0, UINT64_C(1) << 40},
+	    {"1024T", 0, UINT64_C(1) << 50},
+	    {"18446744073709551615", 0, UINT64_MAX},
+	};
+	char text[FORMAT_SIZE_MAX];
+	for (int i = 0; i < COUNT(forms); i++)
+		ck_assert_str_eq(format_size(forms[i].value, text), forms[i].text);
+}
+END_TEST
+
+START_TEST(format_then_parse)
+{
+	uint64_t state = unit_seed();
+	for (int i = 0; i < 100000; i++) {
+		uint64_t bytes = unit_random(&state) >> unit_random(&state) % 64
+							    << unit_random(&state) % 64;
+		uint64_t parsed = UNTOUCHED;
+		char text[FORMAT_SIZE_MAX];
+		ck_assert_int_eq(parse_size(format_size(bytes, text), &parsed), 0);
+		ck_assert_uint_eq(parsed, bytes);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = unit_suite("number", &tcase, 30);
+	tcase_add_loop_test(tcase, decimal, 0, COUNT(decimals));
+	tcase_add_test(tcase, decimal_range);
+	tcase_add_loop_test(tcase, size, 0, COUNT(sizes));
+	tcase_add_loop_test(tcase, size_or_percent, 0, COUNT(percents));
+	tcase_add_test(tcase, formatted);
+	tcase_add_test(tcase, format_then_parse);
+	return unit_main(suite);
+}

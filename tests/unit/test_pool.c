@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* On the host backend: the same pool serves every provider. */
+#include "backend/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "backend/copy.h"
+#include "tests/unit/unit.h"
+
+#define MIB	     (1ULL << 20)
+#define DEVICE_BYTES (64 * MIB)
+#define THREADS	     8
+
+static const struct pool_limits no_limits = {.size = UINT64_MAX};
+
+struct fixture {
+	struct backend *backend;
+	struct device *device;
+	struct pool *pool;
+	struct copier *copier;
+};
+
+static struct fixture open_fixture(struct pool_limits limits)
+{
+	struct backend_config config = {
+	    .kind = BACKEND_HOST, .host_bytes = DEVICE_BYTES, .host_gpus = 1};
+	struct fixture f;
+
+	ck_assert_int_eq(backend_open(&config, &f.backend), 0);
+	f.device = f.backend->devices[0];
+	ck_assert_int_eq(pool_new(f.device, &limits, &f.pool), 0);
+	ck_assert_int_eq(copier_open(f.backend, &f.copier), 0);
+	return f;
+}
+
+static uint64_t device_used(struct device *device)
+{
+	struct device_memory memory;
+
+	ck_assert_int_eq(device_memory(device, &memory), 0);
+	return memory.total - memory.free;
+}
+
+/* Everything was given back: nothing is handed out, and nothing stays on the device. */
+static void close_fixture(struct fixture *f)
+{
+	ck_assert_uint_eq(pool_usage(f->pool).span_bytes, 0);
+	pool_free(f->pool);
+	ck_assert_uint_eq(device_used(f->device), 0);
+	copier_close(f->copier);
+	backend_close(f->backend);
+}
+
+static struct span take(struct fixture *f, uint64_t bytes)
+{
+	struct span span;
+
+	ck_assert_int_eq(pool_take(f->pool, bytes, POOL_ZEROED, f->copier, &span), 0);
+	ck_assert_uint_eq(span.bytes, bytes);
+	return span;
+}
+
+static void expect_no_room(struct fixture *f, uint64_t bytes)
+{
+	struct span span;
+
+	ck_assert_int_eq(pool_take(f->pool, bytes, POOL_ZEROED, f->copier, &span), -ENOSPC);
+}
+
+static void expect_filled(struct fixture *f, const struct span *span, unsigned char value)
+{
+	unsigned char *bytes = malloc(span->bytes);
+
+	ck_assert_int_eq(copy_out(f->copier, bytes, span, 0, span->bytes, COPY_AUTO), 0);
+	ck_assert_int_eq(copier_wait(f->copier), 0);
+	uint64_t equal = 0;
+	while (equal < span->bytes && bytes[equal] == value)
+		equal++;
+	ck_assert_uint_eq(equal, span->bytes);
+	free(bytes);
+}
+
+static void fill(struct fixture *f, const struct span *span, unsigned char value)
+{
+	unsigned char *bytes = malloc(span->bytes);
+
+	memset(bytes, value, span->bytes);
+	ck_assert_int_eq(copy_in(f->copier, span, 0, bytes, span->bytes, COPY_AUTO), 0);
+	ck_assert_int_eq(copier_wait(f->copier), 0);
+	free(bytes);
+}
+
+START_TEST(large_owns_its_chunk)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span span = take(&f, 6 * MIB);
+
+	ck_assert(span_owns_chunk(&span));
+	ck_assert_uint_eq(span.offset, 0);
+	ck_assert_uint_eq(span.chunk->bytes, 6 * MIB);
+	ck_assert_uint_eq(device_used(f.device), 6 * MIB);
+	pool_give(f.pool, &span);
+	ck_assert_uint_eq(device_used(f.device), 0);
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(small_share_a_chunk)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span spans[8];
+
+	for (int i = 0; i < 8; i++) {
+		spans[i] = take(&f, 4096 << i);
+		ck_assert(!span_owns_chunk(&spans[i]));
+		ck_assert_uint_eq(spans[i].offset % (4096 << i), 0);
+		ck_assert_ptr_eq(spans[i].chunk, spans[0].chunk);
+	}
+	struct pool_usage usage = pool_usage(f.pool);
+	ck_assert_uint_eq(usage.shared_chunks, 1);
+	ck_assert_uint_eq(usage.chunk_bytes, 2 * MIB);
+	ck_assert_uint_eq(usage.span_bytes, 4096 * 255);
+	for (int i = 0; i < 8; i++)
+		pool_give(f.pool, &spans[i]);
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(parts_of_a_block_can_be_given)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span whole = take(&f, 64 << 10), part = whole;
+
+	fill(&f, &whole, 0xaa);
+	part.bytes = 4096;
+	for (unsigned i = 16; i-- > 0;) {
+		part.offset = whole.offset + i * 4096;
+		pool_give(f.pool, &part);
+		ck_assert_uint_eq(pool_usage(f.pool).span_bytes, i * 4096);
+	}
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(reused_memory_reads_as_zero)
+{
+	struct fixture f = open_fixture(no_limits);
+	const uint64_t sizes[] = {4096, 12288, 64 << 10, MIB, 2 * MIB - 4096, 2 * MIB, 4 * MIB};
+
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (int round = 0; round < 2; round++) {
+			struct span span = take(&f, sizes[i]);
+			expect_filled(&f, &span, 0);
+			fill(&f, &span, 0x5a);
+			expect_filled(&f, &span, 0x5a);
+			pool_give(f.pool, &span);
+		}
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(zeroing_spares_the_neighbours)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span a = take(&f, 4096), b = take(&f, 4096), c = take(&f, 4096);
+
+	fill(&f, &a, 1);
+	fill(&f, &b, 2);
+	fill(&f, &c, 3);
+	pool_give(f.pool, &b);
+	b = take(&f, 4096);
+	expect_filled(&f, &a, 1);
+	expect_filled(&f, &b, 0);
+	expect_filled(&f, &c, 3);
+	pool_give(f.pool, &a);
+	pool_give(f.pool, &b);
+	pool_give(f.pool, &c);
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(full_device)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span most = take(&f, DEVICE_BYTES - 2 * MIB), rest = take(&f, MIB),
+		    half = take(&f, MIB);
+
+	expect_no_room(&f, 4096);
+	expect_no_room(&f, 2 * MIB);
+	pool_give(f.pool, &half);
+	half = take(&f, 4096);
+	pool_give(f.pool, &most);
+	pool_give(f.pool, &rest);
+	pool_give(f.pool, &half);
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(size_limit)
+{
+	struct fixture f = open_fixture((struct pool_limits){.size = 8 * MIB});
+	struct span span = take(&f, 6 * MIB), small = take(&f, 4096);
+	uint64_t available;
+
+	expect_no_room(&f, 2 * MIB);
+	ck_assert_int_eq(pool_available(f.pool, &available), 0);
+	ck_assert_uint_eq(available, 2 * MIB - 4096);
+	pool_set_limits(f.pool, &(struct pool_limits){.size = 10 * MIB});
+	ck_assert_uint_eq(pool_limits(f.pool).size, 10 * MIB);
+	struct span more = take(&f, 2 * MIB);
+	pool_set_limits(f.pool, &(struct pool_limits){.size = 2 * MIB});
+	ck_assert_int_eq(pool_available(f.pool, &available), 0);
+	ck_assert_uint_eq(available, 2 * MIB - 4096);
+	pool_give(f.pool, &span);
+	pool_give(f.pool, &more);
+	expect_no_room(&f, 2 * MIB);
+	pool_give(f.pool, &small);
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(reserve)
+{
+	struct fixture f = open_fixture(
+	    (struct pool_limits){.size = UINT64_MAX, .reserve = DEVICE_BYTES - 4 * MIB});
+	uint64_t available;
+
+	ck_assert_int_eq(pool_available(f.pool, &available), 0);
+	ck_assert_uint_eq(available, 4 * MIB);
+	expect_no_room(&f, 6 * MIB);
+	struct span span = take(&f, 4 * MIB);
+	expect_no_room(&f, 4096);
+	ck_assert_int_eq(pool_available(f.pool, &available), 0);
+	ck_assert_uint_eq(available, 0);
+	pool_give(f.pool, &span);
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(one_spare_chunk)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span spans[3];
+
+	for (int i = 0; i < 3; i++)
+		spans[i] = take(&f, 2 * MIB - 4096);
+	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, 3);
+	struct chunk *kept = spans[0].chunk;
+	for (int i = 0; i < 3; i++)
+		pool_give(f.pool, &spans[i]);
+	ck_assert_uint_eq(pool_usage(f.pool).chunk_bytes, 2 * MIB);
+	ck_assert_uint_eq(device_used(f.device), 2 * MIB);
+	for (int i = 0; i < 10; i++) {
+		struct span span = take(&f, 4096);
+		ck_assert_ptr_eq(span.chunk, kept);
+		pool_give(f.pool, &span);
+	}
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(spare_yields_to_a_large_one)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span span = take(&f, 4096);
+
+	pool_give(f.pool, &span);
+	ck_assert_uint_eq(device_used(f.device), 2 * MIB);
+	span = take(&f, DEVICE_BYTES);
+	pool_give(f.pool, &span);
+
+	span = take(&f, 4096);
+	pool_give(f.pool, &span);
+	pool_set_limits(f.pool, &(struct pool_limits){.size = 4 * MIB});
+	span = take(&f, 4 * MIB);
+	pool_give(f.pool, &span);
+	close_fixture(&f);
+}
+END_TEST
+
+/* Blocks fill the chunks that have room before the driver is asked for another. */
+START_TEST(blocks_are_packed)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span spans[1024];
+
+	for (int i = 0; i < 1024; i++)
+		spans[i] = take(&f, 4096);
+	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, 2);
+	for (int i = 0; i < 1024; i += 2)
+		pool_give(f.pool, &spans[i]);
+	for (int i = 0; i < 1024; i += 2)
+		spans[i] = take(&f, 4096);
+	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, 2);
+	for (int i = 0; i < 1024; i++)
+		pool_give(f.pool, &spans[i]);
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(failed_device)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span held = take(&f, 4096), span;
+	uint64_t available;
+
+	device_fail(f.device, "a fault made by the test");
+	ck_assert_int_eq(pool_take(f.pool, 4096, POOL_ZEROED, f.copier, &span), -EIO);
+	ck_assert_int_eq(pool_take(f.pool, 2 * MIB, POOL_UNDEFINED, f.copier, &span), -EIO);
+	ck_assert_int_eq(pool_available(f.pool, &available), -EIO);
+	pool_give(f.pool, &held);
+	ck_assert_uint_eq(pool_usage(f.pool).span_bytes, 0);
+	pool_free(f.pool);
+	copier_close(f.copier);
+	backend_close(f.backend);
+}
+END_TEST
+
+struct worker {
+	struct fixture *f;
+	uint64_t state;
+	unsigned char mark;
+	uint64_t limit; /* what the pool may hold on the device */
+	const char *fault;
+};
+
+#define HELD 24
+
+static bool has_ends(struct copier *copier, const struct span *span, int value)
+{
+	unsigned char first, last;
+
+	copy_out(copier, &first, span, 0, 1, COPY_AUTO);
+	copy_out(copier, &last, span, span->bytes - 1, 1, COPY_AUTO);
+	copier_wait(copier);
+	return first == value && last == value;
+}
+
+static void mark_ends(struct worker *w, struct copier *copier, const struct span *span)
+{
+	copy_in(copier, span, 0, &w->mark, 1, COPY_AUTO);
+	copy_in(copier, span, span->bytes - 1, &w->mark, 1, COPY_AUTO);
+	copier_wait(copier);
+}
+
+static void churn(struct worker *w, struct copier *copier, struct span *span)
+{
+	uint64_t bytes = unit_random(&w->state) % 8 ? (1 + unit_random(&w->state) % 64) * 4096
+						    : (1 + unit_random(&w->state) % 2) * 2 * MIB;
+
+	if (span->chunk) {
+		if (!has_ends(copier, span, w->mark))
+			w->fault = "another span's bytes were overwritten";
+		pool_give(w->f->pool, span);
+		span->chunk = NULL;
+		return;
+	}
+	int rc = pool_take(w->f->pool, bytes, POOL_ZEROED, copier, span);
+	if (rc == -ENOSPC) {
+		span->chunk = NULL;
+		return;
+	}
+	if (rc < 0 || !has_ends(copier, span, 0))
+		w->fault = "a span was refused or not zeroed";
+	else
+		mark_ends(w, copier, span);
+	if (device_used(w->f->device) > w->limit)
+		w->fault = "the device holds more than the limit";
+}
+
+static void *work(void *argument)
+{
+	struct worker *w = argument;
+	struct span spans[HELD] = {0};
+	struct copier *copier;
+
+	if (copier_open(w->f->backend, &copier) < 0)
+		return NULL;
+	for (int i = 0; i < 1000 && !w->fault; i++)
+		churn(w, copier, &spans[unit_random(&w->state) % HELD]);
+	for (int i = 0; i < HELD; i++)
+		if (spans[i].chunk)
+			pool_give(w->f->pool, &spans[i]);
+	copier_close(copier);
+	return NULL;
+}
+
+static void run_threads(struct pool_limits limits, uint64_t limit)
+{
+	struct fixture f = open_fixture(limits);
+	struct worker workers[THREADS];
+	pthread_t ids[THREADS];
+
+	for (unsigned i = 0; i < THREADS; i++) {
+		workers[i] = (struct worker){
+		    .f = &f, .state = unit_seed() + i, .mark = i + 1, .limit = limit};
+		ck_assert_int_eq(pthread_create(&ids[i], NULL, work, &workers[i]), 0);
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(ids[i], NULL);
+	for (unsigned i = 0; i < THREADS; i++)
+		ck_assert_msg(!workers[i].fault, "%s", workers[i].fault);
+	close_fixture(&f);
+}
+
+/* What was given back is the driver's again at once. */
+START_TEST(large_memory_is_there_for_the_next)
+{
+	struct backend_config config = {
+	    .kind = BACKEND_HOST, .host_bytes = 100 * MIB, .host_gpus = 1};
+	struct backend *backend;
+	struct pool *pool;
+	struct span span;
+
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	ck_assert_int_eq(pool_new(backend->devices[0], &no_limits, &pool), 0);
+	for (int i = 0; i < 50; i++) {
+		ck_assert_int_eq(pool_take(pool, 80 * MIB, POOL_UNDEFINED, NULL, &span), 0);
+		pool_give(pool, &span);
+		ck_assert_uint_eq(pool_usage(pool).span_bytes, 0);
+	}
+	pool_free(pool);
+	ck_assert_uint_eq(device_used(backend->devices[0]), 0);
+	backend_close(backend);
+}
+END_TEST
+
+START_TEST(threads)
+{
+	run_threads(no_limits, DEVICE_BYTES);
+}
+END_TEST
+
+START_TEST(threads_at_the_size_limit)
+{
+	run_threads((struct pool_limits){.size = 16 * MIB}, 16 * MIB);
+}
+END_TEST
+
+START_TEST(threads_at_the_reserve)
+{
+	run_threads((struct pool_limits){.size = UINT64_MAX, .reserve = DEVICE_BYTES - 12 * MIB},
+		    12 * MIB);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = unit_suite("pool", &tcase, 300);
+	tcase_add_test(tcase, large_owns_its_chunk);
+	tcase_add_test(tcase, small_share_a_chunk);
+	tcase_add_test(tcase, parts_of_a_block_can_be_given);
+	tcase_add_test(tcase, reused_memory_reads_as_zero);
+	tcase_add_test(tcase, zeroing_spares_the_neighbours);
+	tcase_add_test(tcase, full_device);
+	tcase_add_test(tcase, size_limit);
+	tcase_add_test(tcase, reserve);
+	tcase_add_test(tcase, one_spare_chunk);
+	tcase_add_test(tcase, spare_yields_to_a_large_one);
+	tcase_add_test(tcase, blocks_are_packed);
+	tcase_add_test(tcase, failed_device);
+	tcase_add_test(tcase, large_memory_is_there_for_the_next);
+	tcase_add_test(tcase, threads);
+	tcase_add_test(tcase, threads_at_the_size_limit);
+	tcase_add_test(tcase, threads_at_the_reserve);
+	return unit_main(suite);
+}

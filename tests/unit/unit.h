@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What every unit test shares: how a suite runs, and where random tests get their numbers. */
+#ifndef TESTS_UNIT_UNIT_H
+#define TESTS_UNIT_UNIT_H
+
+#include <check.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/number.h"
+
+#define UNIT_DEFAULT_SEED 20240607
+
+/* The same in every run, or GPUMEM_SEED; a value that is no number ends the program. */
+static inline uint64_t unit_seed(void)
+{
+	const char *text = getenv("GPUMEM_SEED");
+	uint64_t seed = UNIT_DEFAULT_SEED;
+	if (text && parse_u64(text, 0, UINT64_MAX, &seed) < 0) {
+		fprintf(stderr, "GPUMEM_SEED=%s is not a number\n", text);
+		exit(1);
+	}
+	return seed;
+}
+
+/* The next number of a sequence (splitmix64); start with *state = unit_seed(). */
+static inline uint64_t unit_random(uint64_t *state)
+{
+	uint64_t mixed = *state += UINT64_C(0x9e3779b97f4a7c15);
+	mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+	return mixed ^ mixed >> 31;
+}
+
+static inline void unit_fill(void *memory, size_t bytes, uint64_t *state)
+{
+	for (size_t i = 0; i < bytes; i++)
+		((unsigned char *)memory)[i] = (unsigned char)unit_random(state);
+}
+
+/* A suite of one test case, for most files; seconds: limit of each test, generous enough for a
+ * sanitizer on a busy machine. */
+static inline Suite *unit_suite(const char *name, TCase **tcase, double seconds)
+{
+	Suite *suite = suite_create(name);
+	*tcase = tcase_create(name);
+	tcase_set_timeout(*tcase, seconds);
+	suite_add_tcase(suite, *tcase);
+	return suite;
+}
+
+/* Runs the suite, as verbose as CK_VERBOSITY says: the exit status of the test program. */
+static inline int unit_main(Suite *suite)
+{
+	SRunner *runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	if (failed)
+		fprintf(stderr, "random tests ran with GPUMEM_SEED=%" PRIu64 "\n", unit_seed());
+	return failed ? 1 : 0;
+}
+
+#endif
