@@ -34,6 +34,9 @@ struct pool {
 	pthread_mutex_t lock; /* the lists and every buddy; never held across a driver call */
 	struct shared *by_largest[ORDERS]; /* at most one empty chunk, the spare, in the last */
 	unsigned occupied;		   /* a bit per list that is not empty */
+
+	atomic_uint giving; /* announced and not yet done; written under lock */
+	pthread_cond_t given;
 };
 
 static unsigned list_of(uint64_t power_of_two)
@@ -138,11 +141,37 @@ static int ask_driver(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 	return 0;
 }
 
+/* Whether there was anything to wait for. */
+static bool await_given(struct pool *pool)
+{
+	if (!atomic_load(&pool->giving))
+		return false;
+	LOCKED(&pool->lock);
+	while (atomic_load(&pool->giving))
+		pthread_cond_wait(&pool->given, &pool->lock);
+	return true;
+}
+
+void pool_give_announce(struct pool *pool)
+{
+	LOCKED(&pool->lock);
+	atomic_fetch_add(&pool->giving, 1);
+}
+
+void pool_give_announced(struct pool *pool)
+{
+	LOCKED(&pool->lock);
+	if (atomic_fetch_sub(&pool->giving, 1) == 1)
+		pthread_cond_broadcast(&pool->given);
+}
+
 /* grow held. */
 static int take_chunk(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 {
 	int rc = ask_driver(pool, bytes, chunk);
 
+	if (rc == -ENOSPC && await_given(pool))
+		rc = ask_driver(pool, bytes, chunk);
 	if (rc == -ENOSPC && drop_spare(pool))
 		rc = ask_driver(pool, bytes, chunk);
 	return rc;
@@ -305,6 +334,7 @@ int pool_new(struct device *device, const struct pool_limits *limits, struct poo
 	pool_set_limits(made, limits);
 	pthread_mutex_init(&made->grow, NULL);
 	pthread_mutex_init(&made->lock, NULL);
+	pthread_cond_init(&made->given, NULL);
 	*pool = made;
 	return 0;
 }
@@ -316,6 +346,7 @@ void pool_free(struct pool *pool)
 	while (drop_spare(pool))
 		;
 	assert(atomic_load(&pool->chunk_bytes) == 0);
+	pthread_cond_destroy(&pool->given);
 	pthread_mutex_destroy(&pool->lock);
 	pthread_mutex_destroy(&pool->grow);
 	free(pool);
@@ -342,6 +373,7 @@ struct pool_limits pool_limits(struct pool *pool)
 
 struct pool_usage pool_usage(struct pool *pool)
 {
+	await_given(pool);
 	return (struct pool_usage){
 	    .chunk_bytes = atomic_load(&pool->chunk_bytes),
 	    .span_bytes = atomic_load(&pool->span_bytes),
@@ -358,7 +390,7 @@ static uint64_t beyond(uint64_t a, uint64_t b)
 int pool_available(struct pool *pool, uint64_t *bytes)
 {
 	struct pool_limits limits = pool_limits(pool);
-	struct pool_usage usage = pool_usage(pool);
+	struct pool_usage usage = pool_usage(pool); /* before the driver is asked: it may wait */
 	struct device_memory memory;
 	int rc = device_memory(pool->device, &memory);
 

@@ -49,6 +49,11 @@ int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct cop
  * of a whole chunk goes back to the driver before this returns. */
 void pool_give(struct pool *pool, const struct span *span);
 
+/* Between the two the caller gives back spans that nobody uses any more: who finds the device full
+ * in the meantime, or asks what is available, waits for the second. */
+void pool_give_announce(struct pool *pool);
+void pool_give_announced(struct pool *pool);
+
 /* Whether the span's chunk belongs to it alone. */
 bool span_owns_chunk(const struct span *span);
 

@@ -6,21 +6,13 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-static pthread_rwlock_t gate;
+/* Without the preference, threads that keep calling would hold a fork up for ever. */
+#define GATE_OPEN PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+
+static pthread_rwlock_t gate = GATE_OPEN;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int owner; /* the process that the state in memory belongs to */
 static _Thread_local unsigned inside;
-
-/* Without the preference, threads that keep calling would hold a fork up for ever. */
-static void gate_init(void)
-{
-	pthread_rwlockattr_t attributes;
-
-	pthread_rwlockattr_init(&attributes);
-	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&gate, &attributes);
-	pthread_rwlockattr_destroy(&attributes);
-}
 
 static void forked(void)
 {
@@ -47,13 +39,12 @@ static void in_child(void)
 {
 	if (inside)
 		return;
-	gate_init();
+	gate = (pthread_rwlock_t)GATE_OPEN;
 	forked();
 }
 
 static void start(void)
 {
-	gate_init();
 	atomic_store(&owner, getpid());
 	pthread_atfork(before_fork, in_parent, in_child);
 }

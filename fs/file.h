@@ -78,13 +78,16 @@ int file_relayout(struct file *file, const struct file_call *call);
 
 /* Moves the bytes to another volume in two steps, so that a rename is all or nothing. begin copies
  * and keeps every other call on the file waiting; end makes the copy the file's memory (commit) or
- * drops it. Between the two the caller takes what locks it needs. -EBUSY for an object with a
+ * drops it. Between the two the caller takes what locks it needs. The memory that a committed move
+ * leaves is given back by file_move_free, which can come after the caller has its answer: it takes
+ * milliseconds, and whoever needs the memory meanwhile waits for it. -EBUSY for an object with a
  * backing id: the kernel goes on with that object, whatever the file becomes. */
 struct file_move;
 enum file_move_end { FILE_MOVE_ABORT, FILE_MOVE_COMMIT };
 int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,
 		    struct file_move **move);
 void file_move_end(struct file_move *move, enum file_move_end end);
+void file_move_free(struct file_move *move); /* NULL: nothing */
 
 /* The value of user.gpumem.extents: one line per extent, "offset bytes chunk-offset kind"; what
  * kind means is in gpumem(7). */

@@ -21,6 +21,8 @@ struct file_move {
 	uint64_t size;
 	struct extents extents; /* the copy, on a device */
 	int fd;			/* the copy, in host/; -1 */
+	struct volume *from;	/* of left; NULL: nothing is left */
+	struct extents left;	/* what the file had, on a device */
 	uint64_t taken;
 	int64_t charged; /* more than the file has */
 	uint8_t tail_shift, object_shift;
@@ -242,8 +244,12 @@ static void commit_move(struct file_move *move)
 {
 	struct file *file = move->file;
 	struct volume *from = atomic_load(&file->volume);
-	struct extents old = file->extents;
 
+	if (from->pool) {
+		pool_give_announce(from->pool);
+		move->from = from;
+		move->left = file->extents;
+	}
 	if (!from->pool)
 		system_account(from->system, -(int64_t)atomic_load(&file->taken));
 	file->extents = move->extents;
@@ -259,8 +265,6 @@ static void commit_move(struct file_move *move)
 	}
 	atomic_store(&file->volume, move->to);
 
-	if (from->pool)
-		device_release(from, &old);
 	if (move->fd < 0 && atomic_load(&file->fd) >= 0)
 		leave_object(atomic_load(&file->fd));
 	if (move->charged < 0)
@@ -276,6 +280,14 @@ void file_move_end(struct file_move *move, enum file_move_end end)
 	else
 		abort_move(move);
 	guard_unlock(&file->guard);
+}
+
+void file_move_free(struct file_move *move)
+{
+	if (move && move->from) {
+		device_release(move->from, &move->left);
+		pool_give_announced(move->from->pool);
+	}
 	free(move);
 }
 
@@ -284,7 +296,9 @@ int file_relayout(struct file *file, const struct file_call *call)
 	struct file_move *move;
 	int rc = begin(file, call, NULL, &move);
 
-	if (rc == 0)
-		file_move_end(move, FILE_MOVE_COMMIT);
-	return rc;
+	if (rc < 0)
+		return rc;
+	file_move_end(move, FILE_MOVE_COMMIT);
+	file_move_free(move);
+	return 0;
 }

@@ -190,13 +190,15 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	if (control_refuses(req, parent) || control_refuses(req, new_parent) ||
 	    !op_begin(&op, req, parent, STAT_RENAME) || !op_begin(&to, req, new_parent, STAT_OTHER))
 		return;
+	struct file_move *left = NULL;
 	int error, tries = 0;
 
 	do {
 		error = tree_rename(op.fs, op.worker->copier, op.inode, name, to.inode, new_name,
-				    flags);
+				    flags, &left);
 	} while (error == -EBUSY && op_wait_release(&tries));
 	op_done(&op, req, STAT_RENAME, error);
+	file_move_free(left);
 }
 
 void ops_name(struct fuse_lowlevel_ops *ops)

@@ -297,7 +297,7 @@ static int may_change_volume(struct renaming *r, struct inode *source)
 
 /* Bytes first, then the names, and only then is the copy the file's: a failure at any point leaves
  * the file where it was. */
-static int rename_across(struct renaming *r, struct copier *copier)
+static int rename_across(struct renaming *r, struct copier *copier, struct file_move **left)
 {
 	struct inode *source;
 	int error = tree_lookup(r->fs, r->from, r->name, &source);
@@ -309,16 +309,19 @@ static int rename_across(struct renaming *r, struct copier *copier)
 		r->moving = source;
 		error = rename_names(r);
 	} else if (!error) {
-		struct file_move *move;
 		struct inode_call call;
 
 		inode_call_init(&call, r->fs, source, copier);
 		inode_move_begin(source);
-		error = file_move_begin(source->file, &call.call, r->to->volume, &move);
+		error = file_move_begin(source->file, &call.call, r->to->volume, left);
 		if (!error) {
 			r->moving = source;
 			error = rename_names(r);
-			file_move_end(move, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
+			file_move_end(*left, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
+			if (error) {
+				file_move_free(*left);
+				*left = NULL;
+			}
 		}
 		inode_move_end(source);
 	}
@@ -327,7 +330,7 @@ static int rename_across(struct renaming *r, struct copier *copier)
 }
 
 int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const char *name,
-		struct inode *to, const char *new_name, unsigned flags)
+		struct inode *to, const char *new_name, unsigned flags, struct file_move **left)
 {
 	struct renaming r = {
 	    .fs = fs, .from = from, .to = to, .name = name, .new_name = new_name, .flags = flags};
@@ -339,7 +342,7 @@ int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const 
 		error = -EINVAL;
 	if (error)
 		return error;
-	error = from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier);
+	error = from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier, left);
 	if (error || !r.replaced)
 		return error;
 	pthread_mutex_lock(&r.replaced->lock);

@@ -170,10 +170,11 @@ static bool serve_one(struct session *session, struct worker *worker)
 	ssize_t n = read(fuse_session_fd(session->fuse), worker->request, worker->request_bytes);
 
 	if (n < 0) {
-		/* ENOENT: the request was taken back. ENODEV: unmounted. */
+		/* ENOENT: the request was taken back. ENODEV, ECONNABORTED: unmounted, with or
+		 * without requests under way. */
 		if (errno == EINTR || errno == ENOENT || errno == EAGAIN)
 			return !atomic_load(&session->ending);
-		if (errno != ENODEV)
+		if (errno != ENODEV && errno != ECONNABORTED)
 			log_error("/dev/fuse: %s", strerror(errno));
 		return false;
 	}

@@ -71,10 +71,10 @@ int volume_usage(struct volume *volume, struct volume_usage *usage)
 	if (!volume->pool)
 		return host_usage(volume, usage);
 
-	int rc = device_memory(volume->device, &memory);
+	int rc = pool_available(volume->pool, &available);
 
 	if (rc == 0)
-		rc = pool_available(volume->pool, &available);
+		rc = device_memory(volume->device, &memory);
 	if (rc < 0)
 		return rc;
 

@@ -151,19 +151,36 @@ static int copy_direct(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdevice
 			  "cuMemcpyDtoDAsync");
 }
 
-/* On the source's stream: the owner of memory sees stores made through its BAR in order, other
- * devices need not (FACTS: writes ordering OWNER). */
-static int copy_to_peer(struct dma_stream *to_stream, gm_CUdeviceptr to,
-			struct dma_stream *from_stream, gm_CUdeviceptr from, uint64_t bytes)
+/* On the stream of one of the two devices, ordered with what was enqueued on the other. */
+static int copy_between(struct dma_stream *on, struct dma_stream *other, gm_CUdeviceptr to,
+			gm_CUdeviceptr from, uint64_t bytes)
 {
-	int rc = dma_order(to_stream, from_stream);
+	int rc = dma_order(other, on);
 	if (rc == 0)
-		rc = dma_context_use(from_stream->device);
+		rc = dma_context_use(on->device);
 	if (rc == 0)
-		rc = copy_direct(from_stream, to, from, bytes);
+		rc = copy_direct(on, to, from, bytes);
 	if (rc == 0)
-		rc = dma_order(from_stream, to_stream);
+		rc = dma_order(on, other);
 	return rc;
+}
+
+enum route { ROUTE_READ, ROUTE_WRITE, ROUTE_STAGE };
+
+/* A device can copy what it has access to: the target's reads from the source, or the source's
+ * writes to the target. The target of a move is new memory, to which its peers come last; so it is
+ * the source's access that is worth waiting for. */
+static enum route route_between(struct cuda_chunk *to, struct cuda_chunk *from)
+{
+	if (!cuda_device(to->base.device)->peer[from->base.device->slot])
+		return ROUTE_STAGE;
+	if (peers_granted(&from->peers))
+		return ROUTE_READ;
+	if (peers_granted(&to->peers))
+		return ROUTE_WRITE;
+	if (peers_need(from))
+		return ROUTE_READ;
+	return peers_need(to) ? ROUTE_WRITE : ROUTE_STAGE;
 }
 
 int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, struct chunk *from,
@@ -181,11 +198,15 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 		return rc;
 	if (to_stream == from_stream)
 		return copy_direct(to_stream, to_address, from_address, bytes);
-	/* The driver's fast path wants access both ways. */
-	if (cuda_chunk(to)->peers && cuda_chunk(from)->peers &&
-	    cuda_device(to->device)->peer[from->device->slot])
-		return copy_to_peer(to_stream, to_address, from_stream, from_address, bytes);
-	return dma_stage_across(copier, to_stream, to_address, from_stream, from_address, bytes);
+	switch (route_between(cuda_chunk(to), cuda_chunk(from))) {
+	case ROUTE_READ:
+		return copy_between(to_stream, from_stream, to_address, from_address, bytes);
+	case ROUTE_WRITE:
+		return copy_between(from_stream, to_stream, to_address, from_address, bytes);
+	default:
+		return dma_stage_across(copier, to_stream, to_address, from_stream, from_address,
+					bytes);
+	}
 }
 
 static int64_t now_ns(void)

@@ -21,6 +21,7 @@ static void cuda_close(struct backend *base)
 {
 	struct cuda *cuda = cuda_of(base);
 
+	peers_close(&cuda->peers);
 	for (unsigned i = 0; i < base->n_devices; i++)
 		cuda_device_close(cuda_device(base->devices[i]));
 	nvml_close(cuda);
@@ -64,6 +65,7 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 	cuda->base.name = "cuda";
 	cuda->bar = config->bar;
 	cuda->force_pcie = config->force_pcie;
+	peers_open(&cuda->peers);
 	int rc = driver_start(cuda, config);
 	if (rc == 0) {
 		nvml_open(cuda);

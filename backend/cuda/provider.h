@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/bar.h"
 #include "backend/cuda/driver.h"
+#include "backend/cuda/peers.h"
 #include "backend/cuda/va.h"
 
 struct cuda {
@@ -18,6 +19,7 @@ struct cuda {
 	bool nvml_ready;
 	enum bar_provider bar;
 	bool force_pcie;
+	struct peers peers;
 };
 
 struct cuda_device {
@@ -45,7 +47,7 @@ struct cuda_chunk {
 	struct chunk base; /* first */
 	gm_CUmemGenericAllocationHandle handle;
 	gm_CUdeviceptr address;
-	bool peers;    /* the peers of its device have access */
+	struct peers_entry peers;
 	void *mapping; /* the BAR way's own; see bar.h */
 };
 

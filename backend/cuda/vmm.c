@@ -78,47 +78,15 @@ static int memory_create(struct cuda_device *device, uint64_t bytes,
 			   "cuMemCreate");
 }
 
-/* The owner first, then every peer that still works. */
-static unsigned access_list(struct cuda_device *device, gm_CUmemAccessDesc *access)
+/* For the owner alone: that of the peers takes longer, and comes later (peers.h). */
+static int access_grant(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
-	struct backend *backend = &device->cuda->base;
-	unsigned n = 1;
-
-	access[0] = (gm_CUmemAccessDesc){
+	gm_CUmemAccessDesc access = {
 	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle},
 	    .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
-	for (unsigned i = 0; i < backend->n_devices; i++) {
-		struct cuda_device *peer = cuda_device(backend->devices[i]);
-		if (!device->peer[i] || atomic_load(&peer->base.failed))
-			continue;
-		access[n] = access[0];
-		access[n++].location.id = peer->handle;
-	}
-	return n;
-}
 
-/* Access for the owner and for every peer: without it GPU-to-GPU copies go through the host at a
- * tenth of the rate, and cuCtxEnablePeerAccess does nothing for such memory. A peer that fails must
- * not take the owner with it, so then the owner has the chunk alone. */
-static int access_grant(struct cuda_device *device, struct cuda_chunk *chunk,
-			gm_CUdeviceptr address)
-{
-	const struct cuda_driver *cu = &device->cuda->cu;
-	gm_CUmemAccessDesc access[BACKEND_DEVICES_MAX];
-	unsigned n = access_list(device, access);
-
-	if (n > 1) {
-		gm_CUresult result = cu->cuMemSetAccess(address, chunk->base.bytes, access, n);
-		chunk->peers = result == GM_CUDA_SUCCESS;
-		if (chunk->peers)
-			return 0;
-		if (!atomic_exchange(&device->peers_refused, true))
-			log_warn("gpu%u: copies between it and other GPUs go through the host: "
-				 "cuMemSetAccess for them gives %d",
-				 device->base.index, (int)result);
-	}
-	return cuda_result(device, cu->cuMemSetAccess(address, chunk->base.bytes, access, 1),
+	return cuda_result(device, device->cuda->cu.cuMemSetAccess(address, bytes, &access, 1),
 			   "cuMemSetAccess");
 }
 
@@ -145,12 +113,13 @@ static int map(struct cuda_device *device, struct cuda_chunk *chunk)
 		address_give(device, address, bytes);
 		return rc;
 	}
-	rc = access_grant(device, chunk, address);
+	rc = access_grant(device, address, bytes);
 	if (rc < 0) {
 		unmap(device, address, bytes);
 		return rc;
 	}
 	chunk->address = address;
+	peers_add(chunk);
 	return 0;
 }
 
@@ -185,6 +154,7 @@ void cuda_chunk_free(struct chunk *base)
 	struct cuda_device *device = cuda_device(base->device);
 
 	assert(!chunk->mapping);
+	peers_remove(chunk);
 	cuda_context_use(device); /* on a failed device the memory is given back all the same */
 	unmap(device, chunk->address, base->bytes);
 	cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");

@@ -160,6 +160,8 @@ static CUresult check_access(const CUmemAccessDesc *access, const struct mapping
 		return CUDA_ERROR_INVALID_VALUE;
 	if ((unsigned)access->location.id != mapping->memory->device && !settings.peer)
 		return CUDA_ERROR_INVALID_DEVICE;
+	if ((unsigned)access->location.id != mapping->memory->device && settings.peer_refused)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	return device_lost((unsigned)access->location.id);
 }
 

@@ -74,6 +74,7 @@ static void load(void)
 	if (word_setting("GPUMEM_STANDIN_FILL", "0"))
 		settings.fill = -1;
 	settings.peer = !word_setting("GPUMEM_STANDIN_PEER", "0");
+	settings.peer_refused = word_setting("GPUMEM_STANDIN_PEER", "refuse");
 	settings.pageable_is_error = word_setting("GPUMEM_STANDIN_PAGEABLE", "error");
 	settings.reverse_order = word_setting("GPUMEM_STANDIN_ORDER", "reverse") &&
 				 (!order || strcmp(order, "PCI_BUS_ID"));

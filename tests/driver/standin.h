@@ -31,7 +31,7 @@ struct settings {
 	int driver_version;
 	unsigned delay_us; /* before each operation of a stream */
 	int fill;	   /* byte that new memory holds; negative: none */
-	bool peer;
+	bool peer, peer_refused;
 	bool reverse_order;	/* CUDA numbers the GPUs backwards unless told PCI_BUS_ID */
 	bool pageable_is_error; /* asynchronous copies from or to memory that is not pinned */
 	enum dmabuf_mode dmabuf;

@@ -85,7 +85,12 @@ static inline bool is_there(struct inode *parent, const char *name)
 static inline int rename_to(struct inode *from, const char *name, struct inode *to,
 			    const char *new_name, unsigned flags)
 {
-	return tree_rename(&fixture, worker_copier(&fixture), from, name, to, new_name, flags);
+	struct file_move *left = NULL;
+	int error =
+	    tree_rename(&fixture, worker_copier(&fixture), from, name, to, new_name, flags, &left);
+
+	file_move_free(left);
+	return error;
 }
 
 static inline ssize_t write_to(struct inode *inode, const void *data, size_t bytes, uint64_t offset)

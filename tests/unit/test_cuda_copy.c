@@ -238,8 +238,7 @@ END_TEST
 /* The driver promises peer access and then refuses it. */
 START_TEST(copies_with_peers_refused)
 {
-	set("GPUMEM_STANDIN_FAULT",
-	    "cuMemSetAccess@1=NOT_SUPPORTED;cuMemSetAccess@5=NOT_SUPPORTED");
+	set("GPUMEM_STANDIN_PEER", "refuse");
 	random_copies(300);
 }
 END_TEST

@@ -56,7 +56,7 @@ static int failing_copy(int how, struct chunk *chunk, struct chunk *other, unsig
 		rc = copy_zero(copier, &span, 0, 2 * MIB);
 		break;
 	case ACROSS:
-		rc = copy_across(copier, &other_span, 0, &span, 0, 2 * MIB);
+		rc = copy_across(copier, &span, 0, &other_span, 0, 2 * MIB);
 		break;
 	}
 	int waited = copier_wait(copier);

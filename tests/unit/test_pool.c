@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/copy.h"
 #include "tests/unit/unit.h"
@@ -195,6 +196,47 @@ START_TEST(full_device)
 	pool_give(f.pool, &most);
 	pool_give(f.pool, &rest);
 	pool_give(f.pool, &half);
+	close_fixture(&f);
+}
+END_TEST
+
+struct leaving {
+	struct fixture *f;
+	struct span span;
+};
+
+static void *give_some_time_later(void *arg)
+{
+	struct leaving *leaving = arg;
+
+	usleep(100000);
+	pool_give(leaving->f->pool, &leaving->span);
+	pool_give_announced(leaving->f->pool);
+	return NULL;
+}
+
+/* Nobody meets a full device, or one that looks full, while memory is on its way back. */
+START_TEST(announced_memory_is_waited_for)
+{
+	struct fixture f = open_fixture(no_limits);
+
+	for (unsigned asks = 0; asks < 3; asks++) {
+		struct leaving leaving = {&f, take(&f, DEVICE_BYTES)};
+		pthread_t giver;
+		uint64_t available;
+
+		pool_give_announce(f.pool);
+		pthread_create(&giver, NULL, give_some_time_later, &leaving);
+		if (asks == 1)
+			ck_assert_uint_eq(pool_usage(f.pool).chunk_bytes, 0);
+		if (asks == 2) {
+			ck_assert_int_eq(pool_available(f.pool, &available), 0);
+			ck_assert_uint_eq(available, DEVICE_BYTES);
+		}
+		struct span span = take(&f, DEVICE_BYTES);
+		pool_give(f.pool, &span);
+		pthread_join(giver, NULL);
+	}
 	close_fixture(&f);
 }
 END_TEST
@@ -457,6 +499,7 @@ int main(void)
 	tcase_add_test(tcase, reused_memory_reads_as_zero);
 	tcase_add_test(tcase, zeroing_spares_the_neighbours);
 	tcase_add_test(tcase, full_device);
+	tcase_add_test(tcase, announced_memory_is_waited_for);
 	tcase_add_test(tcase, size_limit);
 	tcase_add_test(tcase, reserve);
 	tcase_add_test(tcase, one_spare_chunk);

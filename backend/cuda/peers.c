@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "backend/cuda/peers.h"
+
+#include "backend/cuda/provider.h"
+#include "common/defer.h"
+#include "common/log.h"
+
+#include <utlist.h>
+
+static struct peers *peers_of(struct cuda_chunk *chunk)
+{
+	return &cuda_device(chunk->base.device)->cuda->peers;
+}
+
+/* Every peer that still works. */
+static unsigned access_list(struct cuda_device *device, gm_CUmemAccessDesc *access)
+{
+	struct backend *backend = &device->cuda->base;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < backend->n_devices; i++) {
+		struct cuda_device *peer = cuda_device(backend->devices[i]);
+		if (!device->peer[i] || atomic_load(&peer->base.failed))
+			continue;
+		access[n++] = (gm_CUmemAccessDesc){
+		    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = peer->handle},
+		    .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+		};
+	}
+	return n;
+}
+
+/* Copies between GPUs want it: without it they go through the host at a tenth of the rate, and
+ * cuCtxEnablePeerAccess does nothing for such memory. */
+static enum peers_state grant(struct cuda_chunk *chunk)
+{
+	struct cuda_device *device = cuda_device(chunk->base.device);
+	gm_CUmemAccessDesc access[BACKEND_DEVICES_MAX];
+	unsigned n = access_list(device, access);
+
+	if (n == 0 || cuda_context_use(device) < 0)
+		return PEERS_NONE;
+	gm_CUresult result =
+	    device->cuda->cu.cuMemSetAccess(chunk->address, chunk->base.bytes, access, n);
+	if (result == GM_CUDA_SUCCESS)
+		return PEERS_GRANTED;
+	if (!atomic_exchange(&device->peers_refused, true))
+		log_warn("gpu%u: copies between it and other GPUs go through the host: "
+			 "cuMemSetAccess for them gives %d",
+			 device->base.index, (int)result);
+	return PEERS_NONE;
+}
+
+/* peers->lock is held, and given up meanwhile. */
+static void grant_next(struct peers *peers, struct cuda_chunk *chunk)
+{
+	DL_DELETE2(peers->queue, chunk, peers.previous, peers.next);
+	atomic_store(&chunk->peers.state, PEERS_GRANTING);
+	pthread_mutex_unlock(&peers->lock);
+	enum peers_state state = grant(chunk);
+
+	pthread_mutex_lock(&peers->lock);
+	atomic_store_explicit(&chunk->peers.state, state, memory_order_release);
+	pthread_cond_broadcast(&peers->changed);
+}
+
+static void *grant_all(void *arg)
+{
+	struct peers *peers = arg;
+
+	LOCKED(&peers->lock);
+	while (!peers->ending) {
+		if (peers->queue)
+			grant_next(peers, peers->queue);
+		else
+			pthread_cond_wait(&peers->changed, &peers->lock);
+	}
+	return NULL;
+}
+
+static bool has_peers(const struct cuda_device *device)
+{
+	for (unsigned i = 0; i < device->cuda->base.n_devices; i++)
+		if (device->peer[i])
+			return true;
+	return false;
+}
+
+void peers_add(struct cuda_chunk *chunk)
+{
+	struct peers *peers = peers_of(chunk);
+
+	if (!has_peers(cuda_device(chunk->base.device)))
+		return;
+	LOCKED(&peers->lock);
+	atomic_store(&chunk->peers.state, PEERS_WAITING);
+	DL_APPEND2(peers->queue, chunk, peers.previous, peers.next);
+	/* Without the thread, those who need it grant it. */
+	if (!peers->running)
+		peers->running = !pthread_create(&peers->thread, NULL, grant_all, peers);
+	pthread_cond_broadcast(&peers->changed);
+}
+
+/* peers->lock is held. */
+static void let_finish(struct peers *peers, struct cuda_chunk *chunk)
+{
+	while (atomic_load(&chunk->peers.state) == PEERS_GRANTING)
+		pthread_cond_wait(&peers->changed, &peers->lock);
+}
+
+void peers_remove(struct cuda_chunk *chunk)
+{
+	struct peers *peers = peers_of(chunk);
+
+	LOCKED(&peers->lock);
+	if (atomic_load(&chunk->peers.state) == PEERS_WAITING)
+		DL_DELETE2(peers->queue, chunk, peers.previous, peers.next);
+	let_finish(peers, chunk);
+	atomic_store(&chunk->peers.state, PEERS_NONE);
+}
+
+bool peers_need(struct cuda_chunk *chunk)
+{
+	struct peers *peers = peers_of(chunk);
+
+	if (peers_granted(&chunk->peers))
+		return true;
+	LOCKED(&peers->lock);
+	if (atomic_load(&chunk->peers.state) == PEERS_WAITING)
+		grant_next(peers, chunk);
+	let_finish(peers, chunk);
+	return peers_granted(&chunk->peers);
+}
+
+void peers_open(struct peers *peers)
+{
+	pthread_mutex_init(&peers->lock, NULL);
+	pthread_cond_init(&peers->changed, NULL);
+}
+
+void peers_close(struct peers *peers)
+{
+	pthread_mutex_lock(&peers->lock);
+	peers->ending = true;
+	pthread_cond_broadcast(&peers->changed);
+	pthread_mutex_unlock(&peers->lock);
+	if (peers->running)
+		pthread_join(peers->thread, NULL);
+	pthread_cond_destroy(&peers->changed);
+	pthread_mutex_destroy(&peers->lock);
+}
