@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Rewriting a safetensors file so that its tensors can be viewed where they lie. None of this goes
- * through the gate of client/process.h: there is nothing that a child could find half done, and a
- * fork must not wait for a copy. */
+/* Rewriting a safetensors file so that its tensors can be viewed where they lie. A fork does not
+ * wait for a copy to end: there is nothing that a child could find half done. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +14,7 @@
 
 #include "client/error.h"
 #include "client/gpumem.h"
+#include "client/process.h"
 #include "client/replace.h"
 #include "client/safetensors.h"
 #include "common/defer.h"
@@ -282,6 +282,13 @@ static void tell(const struct job *job, size_t alignment,
 	memcpy(result, &known, bytes < sizeof(known) ? bytes : sizeof(known));
 }
 
+/* jansson draws its seed once in a process, and a child must not find that half done. */
+static void prepare(void)
+{
+	CLIENT_CALL();
+	json_object_seed(0);
+}
+
 static int check_arguments(size_t alignment, const struct gpumem_align_result *result)
 {
 	if (!alignment || alignment > ALIGNMENT_MAX || alignment & (alignment - 1))
@@ -300,6 +307,7 @@ int gpumem_align(const char *source, const char *target, size_t alignment,
 	struct job job = {.source_path = source, .source = -1};
 	int rc = check_arguments(alignment, result);
 
+	prepare();
 	if (rc == 0)
 		rc = open_source(&job);
 	if (rc == 0)
