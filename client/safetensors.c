@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is accepted is what client/python/gpumem/_header.py accepts; change both or neither. */
+/* What is accepted is what _header.py of the Python module accepts; change both or neither. This
+ * one is stricter where nobody reads, in unknown fields: on depth, numbers beyond 64 bits and what
+ * is no Unicode; and on names with a NUL, which C cannot tell. */
 #include "client/safetensors.h"
 
 #include <errno.h>
