@@ -29,12 +29,14 @@ $(OUT)/pic/%.o: %.c $(OUT)/flags | ready
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden \
 		-DGPUMEM_VERSION='"$(CLIENT_VERSION)"' -MMD -MP -c -o $@ $<
 
-# Never unloaded: it has a handler of fork, and the drivers have threads.
-$(CLIENT_LIBRARY): $(CLIENT_OBJECTS) client/libgpumem.map
+# Never unloaded: it has a handler of fork, and the drivers have threads. In a bundle, jansson is beside it.
+CLIENT_BUNDLED := $(OUT)/bundled/libgpumem.so.0
+$(CLIENT_BUNDLED): private CLIENT_RPATH := '-Wl$(comma)-rpath$(comma)$$ORIGIN/lib'
+$(CLIENT_LIBRARY) $(CLIENT_BUNDLED): $(CLIENT_OBJECTS) client/libgpumem.map
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/libgpumem.map \
-		$(if $(SAN),,-Wl$(comma)-z$(comma)defs) -Wl,-z,nodelete -Wl,-z,relro,-z,now \
-		-Wl,--as-needed $(SANITIZE) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) -lpthread -ldl
+	$(Q)mkdir -p $(@D) && $(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/libgpumem.map \
+		$(if $(SAN),,-Wl$(comma)-z$(comma)defs) -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,--as-needed \
+		$(SANITIZE) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) $(CLIENT_RPATH) $(JANSSON_LIBS) -lpthread -ldl
 
 $(OUT)/libgpumem.so: $(CLIENT_LIBRARY)
 	$(Q)ln -sf $(<F) $@

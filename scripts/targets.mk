@@ -52,7 +52,7 @@ uninstall:
 	$(Q)rmdir $(LIB_DEST) 2>/dev/null || true
 
 bundle: setup
-	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs \
+	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs $(CLIENT_BUNDLED) \
 		unit-programs mount-programs bench-programs driver-programs client
 	@BUILD='$(BUILD)' scripts/bundle
 
