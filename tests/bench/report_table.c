@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "tests/bench/report.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+#include "tests/bench/raw.h"
+
+#define COLUMN 18
+
+static const char *scaled(double value, double base, const char *const *units, char *text)
+{
+	unsigned i = 0;
+
+	while (value >= base * 0.9995 && units[i + 1]) {
+		value /= base;
+		i++;
+	}
+	snprintf(text, FIGURE_TEXT_MAX, "%.*f %s",
+		 value >= 99.95	  ? 0
+		 : value >= 9.995 ? 1
+				  : 2,
+		 value, units[i]);
+	return text;
+}
+
+const char *report_value(enum unit unit, double value, char text[FIGURE_TEXT_MAX])
+{
+	static const char *const rates[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s", NULL};
+	static const char *const times[] = {"ns", "us", "ms", "s", NULL};
+	static const char *const counts[] = {"/s", "k/s", "M/s", "G/s", NULL};
+	static const char *const sizes[] = {"B", "KiB", "MiB", "GiB", NULL};
+
+	switch (unit) {
+	case UNIT_RATE:
+		return scaled(value, 1000, rates, text);
+	case UNIT_SECONDS:
+	case UNIT_ELAPSED:
+		return scaled(value * 1e9, 1000, times, text);
+	case UNIT_OPS:
+		return scaled(value, 1000, counts, text);
+	default:
+		return scaled(value, 1024, sizes, text);
+	}
+}
+
+const char *report_unit_name(enum unit unit)
+{
+	switch (unit) {
+	case UNIT_RATE:
+		return "bytes/s";
+	case UNIT_SECONDS:
+	case UNIT_ELAPSED:
+		return "s";
+	case UNIT_OPS:
+		return "1/s";
+	default:
+		return "bytes";
+	}
+}
+
+const char *report_machine(char *text, size_t size)
+{
+	struct utsname kernel;
+
+	uname(&kernel);
+	snprintf(text, size, "%d processors, %s %s", get_nprocs(), kernel.sysname, kernel.release);
+	return text;
+}
+
+void report_head(const struct bench *bench)
+{
+	char machine[256];
+
+	printf("%s; %s\n", bench->raw ? bench->raw->device : "no raw target",
+	       report_machine(machine, sizeof(machine)));
+	printf("%u repetition%s of %.0f ms, interleaved; medians; %u x %llu MiB a file\n",
+	       bench->reps, bench->reps == 1 ? "" : "s", bench->window * 1e3, bench->data.lanes,
+	       (unsigned long long)bench->data.region >> 20);
+	if (bench->options.form == FORM_QUICK)
+		printf("quick: shows that the cases work; the figures mean little\n");
+	for (unsigned i = 0; i < bench->n_targets; i++) {
+		const struct target *target = &bench->targets[i];
+
+		printf("  %-10s %s%s\n", target->name, *target->absent ? "not here: " : "",
+		       *target->absent ? target->absent : target->about);
+	}
+	fflush(stdout);
+}
+
+static const struct result *result_of(const struct bench *bench, const struct case_report *report,
+				      unsigned point, unsigned target)
+{
+	return &report->results[point * bench->n_targets + target];
+}
+
+/* Whether a target has anything to show in a case. */
+static bool takes_part(const struct bench *bench, const struct case_report *report, unsigned target)
+{
+	for (unsigned i = 0; i < report->n_points; i++)
+		if (result_of(bench, report, i, target)->state != FIGURE_SKIPPED)
+			return true;
+	return false;
+}
+
+static void cell(const struct point *point, const struct result *result)
+{
+	char p50[FIGURE_TEXT_MAX], p99[FIGURE_TEXT_MAX], text[2 * FIGURE_TEXT_MAX + 4];
+
+	if (result->state == FIGURE_WRONG)
+		snprintf(text, sizeof(text), "FAILED");
+	else if (result->state != FIGURE_GOOD)
+		snprintf(text, sizeof(text), "-");
+	else if (point->unit == UNIT_SECONDS)
+		snprintf(text, sizeof(text), "%s/%s", report_value(point->unit, result->value, p50),
+			 report_value(point->unit, result->p99, p99));
+	else
+		report_value(point->unit, result->value, text);
+	/* Two units that are the same need to be said once. */
+	char *first = strchr(text, ' '), *slash = strchr(text, '/');
+	char *second = slash ? strchr(slash, ' ') : NULL;
+
+	if (point->unit == UNIT_SECONDS && first && second &&
+	    slash - first == (int)strlen(second) && memcmp(first, second, strlen(second)) == 0)
+		memmove(first, slash, strlen(slash) + 1);
+	printf(" %*s", COLUMN - 1, text);
+}
+
+/* One line for each reason and the points that it holds for. */
+static void reasons(const struct bench *bench, const struct case_report *report, unsigned target)
+{
+	unsigned n = report->n_points;
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct result *result = result_of(bench, report, i, target);
+		unsigned same = 0, before = 0;
+
+		if (result->state == FIGURE_GOOD && !result->verified)
+			printf("  %s, %s: NOT VERIFIED\n", bench->targets[target].name,
+			       report->points[i].label);
+		if (result->state != FIGURE_SKIPPED && result->state != FIGURE_WRONG)
+			continue;
+		for (unsigned j = 0; j < n; j++) {
+			const struct result *other = result_of(bench, report, j, target);
+			bool equal =
+			    other->state == result->state && strcmp(other->why, result->why) == 0;
+
+			same += equal;
+			before += equal && j < i;
+		}
+		if (before)
+			continue;
+		printf("  %s%s%s: %s: %s\n", bench->targets[target].name, same < n ? ", " : "",
+		       same == n  ? ""
+		       : same > 1 ? "some"
+				  : report->points[i].label,
+		       result->state == FIGURE_WRONG ? "FAILED" : "skipped", result->why);
+	}
+}
+
+void report_case(const struct bench *bench, const struct case_report *report)
+{
+	printf("\n%s: %s (%.1f s)\n  %-26s", report->of->name, report->of->about, report->seconds,
+	       "");
+	for (unsigned i = 0; i < bench->n_targets; i++)
+		if (takes_part(bench, report, i))
+			printf(" %*s", COLUMN - 1, bench->targets[i].name);
+	printf("\n");
+	for (unsigned point = 0; point < report->n_points; point++) {
+		printf("  %-26s", report->points[point].label);
+		for (unsigned i = 0; i < bench->n_targets; i++)
+			if (takes_part(bench, report, i))
+				cell(&report->points[point], result_of(bench, report, point, i));
+		printf("\n");
+	}
+	for (unsigned i = 0; i < bench->n_targets; i++)
+		reasons(bench, report, i);
+	fflush(stdout);
+}
+
+unsigned report_end(const struct bench *bench)
+{
+	unsigned measured = 0, skipped = 0, failed = bench_failures(bench);
+
+	for (unsigned i = 0; i < bench->n_reports; i++)
+		for (unsigned j = 0; j < bench->reports[i].n_points * bench->n_targets; j++) {
+			measured += bench->reports[i].results[j].state == FIGURE_GOOD;
+			skipped += bench->reports[i].results[j].state == FIGURE_SKIPPED;
+		}
+	printf("\n%u measured, %u failed, %u not for this target or machine%s\n", measured, failed,
+	       skipped, bench_interrupted ? "; interrupted" : "");
+	return failed;
+}
