@@ -127,7 +127,8 @@ enum bench_form { FORM_QUICK, FORM_DEFAULT, FORM_LONG };
 enum bench_backend { BENCH_AUTO, BENCH_CUDA, BENCH_HOST, BENCH_STANDIN };
 
 struct peer {
-	const char *name, *dir;
+	char name[32];
+	const char *dir;
 };
 
 struct options {

@@ -4,7 +4,6 @@
 #ifndef TESTS_BENCH_CASES_H
 #define TESTS_BENCH_CASES_H
 
-#include "common/number.h"
 #include "tests/bench/bench.h"
 
 extern const struct bench_case case_read, case_random, case_write; /* cases_io.c */

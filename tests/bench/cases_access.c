@@ -14,6 +14,7 @@
 #include "tests/bench/cases.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/raw.h"
+#include "tests/bench/report.h"
 #include "tests/bench/whole.h"
 
 #define SAMPLES	    4096
@@ -77,27 +78,22 @@ static void points(struct bench *bench)
 		for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			struct point point = {
 			    .bytes = sizes[i], .lanes = 1, .variant = access, .unit = UNIT_SECONDS};
-			char size[FORMAT_SIZE_MAX];
+			char size[FIGURE_TEXT_MAX];
 
-			snprintf(point.label, sizeof(point.label), "%s%s%s", labels[access],
-				 format_size(sizes[i], size), sizes[i] < 1024 ? " B" : "iB");
+			snprintf(point.label, sizeof(point.label), "%s%s", labels[access],
+				 report_size(sizes[i], size));
 			point_add(bench, &point);
 		}
 }
 
-/* What is accessed: a mapping, or a raw target's memory by its operations. */
 struct place {
-	struct target *raw; /* NULL: memory */
+	struct target *raw; /* whose memory it is, where there is no file */
 	char *memory;
 	bool streaming; /* the memory is write-combined */
 };
 
 static void store(const struct place *place, const char *from, size_t bytes)
 {
-	if (place->raw) {
-		place->raw->ops->write(place->raw, 0, from, bytes, 0);
-		return;
-	}
 	if (place->streaming)
 		stream_store(place->memory, from, bytes);
 	else
@@ -107,9 +103,7 @@ static void store(const struct place *place, const char *from, size_t bytes)
 
 static void load(const struct place *place, char *to, size_t bytes)
 {
-	if (place->raw)
-		place->raw->ops->read(place->raw, 0, to, bytes, 0);
-	else if (place->streaming)
+	if (place->streaming)
 		stream_load(to, place->memory, bytes);
 	else
 		memcpy(to, place->memory, bytes);
@@ -150,7 +144,7 @@ static double sample(const struct data *data, const struct point *point, const s
 	bool cold = point->variant == STORE_COLD || point->variant == LOAD_COLD;
 	unsigned batch = !cold && point->bytes <= BATCH_BYTES ? BATCH : 1;
 
-	if (cold && place->memory)
+	if (cold)
 		flush(place->memory, point->bytes);
 	if (cold)
 		flush(stores(point) ? data_source(data, 0) : data_sink(data, 0), point->bytes);
@@ -184,10 +178,16 @@ static int check(const struct bench *bench, const struct point *point, const str
 
 	if (stores(point)) {
 		data_poison(sink, point->bytes);
-		if (place->raw)
-			place->raw->ops->read(place->raw, 0, sink, point->bytes, 0);
-		else if (pread(fd, sink, point->bytes, 0) != (ssize_t)point->bytes)
+		if (place->raw) {
+			int error = place->raw->ops->enter(place->raw, 0);
+			ssize_t n =
+			    error ? error
+				  : place->raw->ops->read(place->raw, 0, sink, point->bytes, 0);
+			if (n < 0)
+				return (int)n;
+		} else if (pread(fd, sink, point->bytes, 0) != (ssize_t)point->bytes) {
 			return errno ? -errno : -EIO;
+		}
 	}
 	return data_is_right(&bench->data, 0, 0, sink, point->bytes) ? 0 : -EILSEQ;
 }
@@ -264,21 +264,30 @@ static void run_file(const struct bench *bench, const struct point *point,
 	unlink(path);
 }
 
+/* Stored through the BAR, read back by the GPU's copy: the two share their memory. */
+static void run_raw(struct bench *bench, const struct point *point, struct target *target,
+		    struct figure *figure)
+{
+	struct target copy = *target;
+	struct place place = {.raw = &copy, .memory = target->raw->bar, .streaming = true};
+
+	copy.ops = target->raw->copy_ops;
+	for (unsigned i = 0; i < bench->n_targets; i++)
+		if (target_is_raw(&bench->targets[i]))
+			bench->targets[i].content = 0;
+	if (!stores(point))
+		store(&place, data_source(&bench->data, 0), point->bytes);
+	measure(bench, point, &place, -1, figure);
+}
+
 static void run(struct bench *bench, const struct point *point, unsigned n, struct target *target,
 		struct figure *figure)
 {
 	(void)n;
 	switch (target->kind) {
-	case TARGET_RAW_BAR: {
-		struct place place = {.raw = target};
-
-		target->ops->enter(target, 0);
-		target->content = 0; /* the first bytes of the data are stored again below */
-		if (!stores(point))
-			store(&place, data_source(&bench->data, 0), point->bytes);
-		measure(bench, point, &place, -1, figure);
+	case TARGET_RAW_BAR:
+		run_raw(bench, point, target, figure);
 		return;
-	}
 	case TARGET_GPU:
 	case TARGET_HOST:
 	case TARGET_TMPFS:

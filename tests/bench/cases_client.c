@@ -11,6 +11,7 @@
 #include "tests/bench/cases.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/raw.h"
+#include "tests/bench/report.h"
 #include "tests/bench/targets.h"
 #include "tests/bench/whole.h"
 
@@ -26,15 +27,17 @@ static bool not_ours(const struct target *target, unsigned n, struct figure *fig
 	return !target_is_gpumemfs(target);
 }
 
-/* What the GPU has at the address, as the driver copies it, against the file's first bytes. */
+/* What the GPU has at the address, as the driver copies it, against the file's first bytes: 0 or
+ * -EILSEQ. */
 static int check_device(const struct bench *bench, unsigned long long address)
 {
-	char seen[SMALL];
+	char *sink = data_sink(&bench->data, 0);
 
-	data_poison(seen, sizeof(seen));
-	int error = bench->raw->fetch(bench->raw, seen, address, sizeof(seen));
-
-	return error ? error : data_is_right(&bench->data, 0, 0, seen, sizeof(seen)) ? 0 : -EILSEQ;
+	data_poison(sink, SMALL);
+	return bench->raw->fetch(bench->raw, sink, address, SMALL) == 0 &&
+		       data_is_right(&bench->data, 0, 0, sink, SMALL)
+		   ? 0
+		   : -EILSEQ;
 }
 
 static void use_context(const struct bench *bench)
@@ -45,9 +48,9 @@ static void use_context(const struct bench *bench)
 
 static void size_label(char *label, const char *what, uint64_t bytes)
 {
-	char size[FORMAT_SIZE_MAX];
+	char size[FIGURE_TEXT_MAX];
 
-	snprintf(label, LABEL_MAX, "%s%siB", what, format_size(bytes, size));
+	snprintf(label, LABEL_MAX, "%s%s", what, report_size(bytes, size));
 }
 
 /* --- from a path to a device pointer */

@@ -9,6 +9,7 @@
 #include "tests/bench/content.h"
 #include "tests/bench/lanes.h"
 #include "tests/bench/measure.h"
+#include "tests/bench/report.h"
 
 #define VERIFY_BYTES (1ULL << 20) /* per lane; at least one operation */
 #define SAMPLES	     (1U << 17)
@@ -124,12 +125,12 @@ static void add_streams(struct bench *bench, enum direction direction)
 					      .lanes = threads[t],
 					      .variant = direction,
 					      .unit = UNIT_RATE};
-			char size[FORMAT_SIZE_MAX];
+			char size[FIGURE_TEXT_MAX];
 
 			if (point.bytes > bench->data.block || point.lanes > bench->data.lanes)
 				continue;
-			snprintf(point.label, sizeof(point.label), "%siB, %u thread%s",
-				 format_size(point.bytes, size), point.lanes,
+			snprintf(point.label, sizeof(point.label), "%s, %u thread%s",
+				 report_size(point.bytes, size), point.lanes,
 				 point.lanes == 1 ? "" : "s");
 			point_add(bench, &point);
 		}

@@ -10,6 +10,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "common/number.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/null_daemon.h"
@@ -99,14 +100,17 @@ static int parse_backend(const char *text, enum bench_backend *backend)
 	return bad("backend", text);
 }
 
-static int parse_peer(char *text, struct options *options)
+static int parse_peer(const char *text, struct options *options)
 {
-	char *equals = strchr(text, '=');
+	size_t length = strcspn(text, "=");
+	struct peer *peer = &options->peers[options->n_peers];
 
-	if (!equals || equals == text || !equals[1] || options->n_peers == PEERS_MAX)
+	if (options->n_peers == PEERS_MAX || length == 0 || length >= sizeof(peer->name) ||
+	    !text[length] || !text[length + 1])
 		return bad("peer", text);
-	*equals = '\0';
-	options->peers[options->n_peers++] = (struct peer){.name = text, .dir = equals + 1};
+	memcpy(peer->name, text, length);
+	peer->dir = text + length + 1;
+	options->n_peers++;
 	return 0;
 }
 
@@ -135,7 +139,7 @@ static int parse_only(const char *text, struct options *options)
 }
 
 /* 0; 1: everything was said (--help, --list); -1. */
-static int parse_one(int option, char *text, struct options *options)
+static int parse_one(int option, const char *text, struct options *options)
 {
 	uint64_t number;
 

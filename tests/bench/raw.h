@@ -11,6 +11,7 @@ struct raw {
 	char device[WHY_MAX]; /* "NVIDIA H200, driver 580.159, ..." */
 	char copy_about[WHY_MAX], bar_about[WHY_MAX];
 	char bar_absent[WHY_MAX]; /* "": BAR mappings work */
+	char *bar;		  /* what the BAR operations store to and load from */
 	/* A copy by the GPU of the data's first bytes into other memory of GPU 0 or 1, waited for:
 	 * 0, -ENOTSUP (no such GPU, or no peer) or another -errno. */
 	int (*across)(struct raw *raw, unsigned gpu, uint64_t bytes);

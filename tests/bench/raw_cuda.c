@@ -26,6 +26,8 @@ struct memory {
 struct raw_cuda {
 	struct raw base; /* first */
 	struct cuda_driver cu;
+	gm_CUresult (*cuMemcpyAsync)(gm_CUdeviceptr to, gm_CUdeviceptr from, size_t bytes,
+				     gm_CUstream stream);
 	gm_CUdevice gpus[GPUS];
 	unsigned n_gpus; /* the second only where it is a peer of the first */
 	gm_CUcontext contexts[GPUS];
@@ -142,12 +144,18 @@ static int read_copy(struct raw *base, unsigned gpu, void *to, uint64_t bytes, u
 	return n < 0 ? (int)n : 0;
 }
 
+/* Any address: of a GPU, or of system memory that one reaches. */
 static int fetch(struct raw *base, void *to, unsigned long long address, uint64_t bytes)
 {
 	struct raw_cuda *raw = raw_cuda(base);
+	int error = use(base);
 
-	ssize_t n =
-	    waited(raw, 0, raw->cu.cuMemcpyDtoHAsync(to, address, bytes, raw->streams[0]), bytes);
+	if (error)
+		return error;
+	ssize_t n = waited(
+	    raw, 0,
+	    raw->cuMemcpyAsync((gm_CUdeviceptr)(uintptr_t)to, address, bytes, raw->streams[0]),
+	    bytes);
 	return n < 0 ? (int)n : 0;
 }
 
@@ -236,6 +244,7 @@ static int way_open(struct raw_cuda *raw, const struct bar_way *way, char *why)
 		return rc;
 	}
 	raw->bar = address;
+	raw->base.bar = address;
 	raw->way = way;
 	return 0;
 }
@@ -341,6 +350,16 @@ static void describe(struct raw_cuda *raw)
 	    "cuMemcpyHtoDAsync/DtoHAsync from registered memory and a wait, a stream per thread");
 }
 
+static int functions_load(struct raw_cuda *raw, char *why)
+{
+	static const struct driver_symbol any_copy = {
+	    "cuMemcpyAsync", offsetof(struct raw_cuda, cuMemcpyAsync), REQUIRED};
+	void *library;
+	int rc = driver_load_cuda(&raw->cu, why, WHY_MAX);
+
+	return rc < 0 ? rc : driver_load("libcuda.so.1", &any_copy, 1, raw, why, WHY_MAX, &library);
+}
+
 struct raw *raw_cuda_open(const struct data *data, uint64_t copy_bytes, char *why)
 {
 	struct raw_cuda *raw = calloc(1, sizeof(*raw));
@@ -354,7 +373,7 @@ struct raw *raw_cuda_open(const struct data *data, uint64_t copy_bytes, char *wh
 				 .fetch = fetch,
 				 .use = use,
 				 .close = give_back};
-	if (driver_load_cuda(&raw->cu, why, WHY_MAX) < 0) {
+	if (functions_load(raw, why) < 0) {
 		free(raw);
 		return NULL;
 	}

@@ -129,6 +129,7 @@ struct raw *raw_memory_open(const struct data *data, uint64_t copy_bytes, char *
 	memory->bytes = data->lanes * data->region;
 	memory->copy_bytes = copy_bytes;
 	memory->memory = populated(memory->bytes);
+	memory->base.bar = memory->memory;
 	memory->copies[0] = populated(copy_bytes);
 	memory->copies[1] = populated(copy_bytes);
 	if (memory->memory && memory->copies[0] && memory->copies[1])

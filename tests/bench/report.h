@@ -19,6 +19,8 @@ int report_svg(const struct bench *bench, const char *path);
 #define FIGURE_TEXT_MAX 24
 /* "5.32 GB/s", "12.3 us", "45.1 k/s", "312 B": three digits that mean something. */
 const char *report_value(enum unit unit, double value, char text[FIGURE_TEXT_MAX]);
+/* "64 B", "4 KiB": exact, for sizes that are round. */
+const char *report_size(uint64_t bytes, char text[FIGURE_TEXT_MAX]);
 const char *report_unit_name(enum unit unit); /* of the plain numbers of the JSON */
 const char *report_machine(char *text, size_t size);
 

@@ -7,6 +7,7 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
+#include "common/number.h"
 #include "tests/bench/raw.h"
 
 #define COLUMN 18
@@ -45,6 +46,19 @@ const char *report_value(enum unit unit, double value, char text[FIGURE_TEXT_MAX
 	default:
 		return scaled(value, 1024, sizes, text);
 	}
+}
+
+const char *report_size(uint64_t bytes, char text[FIGURE_TEXT_MAX])
+{
+	char size[FORMAT_SIZE_MAX];
+	size_t length = strlen(format_size(bytes, size));
+
+	if (bytes < 1024 || size[length - 1] < 'A')
+		snprintf(text, FIGURE_TEXT_MAX, "%llu B", (unsigned long long)bytes);
+	else
+		snprintf(text, FIGURE_TEXT_MAX, "%.*s %ciB", (int)length - 1, size,
+			 size[length - 1]);
+	return text;
 }
 
 const char *report_unit_name(enum unit unit)
@@ -129,42 +143,77 @@ static void cell(const struct point *point, const struct result *result)
 	printf(" %*s", COLUMN - 1, text);
 }
 
-/* One line for each reason and the points that it holds for. */
+/* The one reason for which a target has no figure in a case; NULL where it has, or has several. */
+static const char *whole_reason(const struct bench *bench, const struct case_report *report,
+				unsigned target)
+{
+	const char *why = result_of(bench, report, 0, target)->why;
+
+	for (unsigned i = 0; i < report->n_points; i++) {
+		const struct result *result = result_of(bench, report, i, target);
+
+		if (result->state != FIGURE_SKIPPED || strcmp(result->why, why) != 0)
+			return NULL;
+	}
+	return why;
+}
+
+/* "a, b: skipped: why", once for each reason. */
+static void whole_reasons(const struct bench *bench, const struct case_report *report)
+{
+	bool said[TARGETS_MAX] = {false};
+
+	for (unsigned i = 0; i < bench->n_targets; i++) {
+		const char *why = whole_reason(bench, report, i);
+
+		if (!why || said[i])
+			continue;
+		printf("  %s", bench->targets[i].name);
+		for (unsigned j = i + 1; j < bench->n_targets; j++) {
+			const char *other = whole_reason(bench, report, j);
+
+			if (!other || strcmp(other, why) != 0)
+				continue;
+			said[j] = true;
+			printf(", %s", bench->targets[j].name);
+		}
+		printf(": skipped: %s\n", why);
+	}
+}
+
+static bool same_reason(const struct result *a, const struct result *b)
+{
+	return a->state == b->state && strcmp(a->why, b->why) == 0;
+}
+
+/* "a, point; point: skipped: why", once for each reason of a target that has figures too. */
 static void reasons(const struct bench *bench, const struct case_report *report, unsigned target)
 {
-	unsigned n = report->n_points;
-
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < report->n_points; i++) {
 		const struct result *result = result_of(bench, report, i, target);
-		unsigned same = 0, before = 0;
+		bool first = true;
 
 		if (result->state == FIGURE_GOOD && !result->verified)
 			printf("  %s, %s: NOT VERIFIED\n", bench->targets[target].name,
 			       report->points[i].label);
 		if (result->state != FIGURE_SKIPPED && result->state != FIGURE_WRONG)
 			continue;
-		for (unsigned j = 0; j < n; j++) {
-			const struct result *other = result_of(bench, report, j, target);
-			bool equal =
-			    other->state == result->state && strcmp(other->why, result->why) == 0;
-
-			same += equal;
-			before += equal && j < i;
-		}
-		if (before)
+		for (unsigned j = 0; j < i; j++)
+			first &= !same_reason(result, result_of(bench, report, j, target));
+		if (!first)
 			continue;
-		printf("  %s%s%s: %s: %s\n", bench->targets[target].name, same < n ? ", " : "",
-		       same == n  ? ""
-		       : same > 1 ? "some"
-				  : report->points[i].label,
-		       result->state == FIGURE_WRONG ? "FAILED" : "skipped", result->why);
+		printf("  %s, %s", bench->targets[target].name, report->points[i].label);
+		for (unsigned j = i + 1; j < report->n_points; j++)
+			if (same_reason(result, result_of(bench, report, j, target)))
+				printf("; %s", report->points[j].label);
+		printf(": %s: %s\n", result->state == FIGURE_WRONG ? "FAILED" : "skipped",
+		       result->why);
 	}
 }
 
-void report_case(const struct bench *bench, const struct case_report *report)
+static void table(const struct bench *bench, const struct case_report *report)
 {
-	printf("\n%s: %s (%.1f s)\n  %-26s", report->of->name, report->of->about, report->seconds,
-	       "");
+	printf("  %-26s", "");
 	for (unsigned i = 0; i < bench->n_targets; i++)
 		if (takes_part(bench, report, i))
 			printf(" %*s", COLUMN - 1, bench->targets[i].name);
@@ -176,8 +225,23 @@ void report_case(const struct bench *bench, const struct case_report *report)
 				cell(&report->points[point], result_of(bench, report, point, i));
 		printf("\n");
 	}
+}
+
+void report_case(const struct bench *bench, const struct case_report *report)
+{
+	bool anybody = false;
+
+	printf("\n%s: %s (%.1f s)\n", report->of->name, report->of->about, report->seconds);
+	if (!report->n_points)
+		return;
 	for (unsigned i = 0; i < bench->n_targets; i++)
-		reasons(bench, report, i);
+		anybody |= takes_part(bench, report, i);
+	if (anybody)
+		table(bench, report);
+	for (unsigned i = 0; i < bench->n_targets; i++)
+		if (!whole_reason(bench, report, i))
+			reasons(bench, report, i);
+	whole_reasons(bench, report);
 	fflush(stdout);
 }
 
