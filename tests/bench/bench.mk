@@ -17,6 +17,10 @@ $(BENCH_PROGRAM): $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRAR
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ \
 		$(call rpath,$(up_2),$$ORIGIN/..:$$ORIGIN/../lib) $(LIBS) -lm
 
+# Its statistics, its data, its order and its words are tested like any module.
+$(filter $(OUT)/tests/unit/test_bench%,$(UNIT_PROGRAMS)): \
+	$(addprefix $(OUT)/obj/tests/bench/,measure.o data.o engine.o report_text.o)
+
 .PHONY: bench
 bench: setup
 	@+$(MAKE) --no-print-directory $(BENCH_PROGRAM)

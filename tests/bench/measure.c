@@ -3,7 +3,6 @@
 #include "tests/bench/measure.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,11 +30,12 @@ double measure_median(double *values, size_t n)
 
 double measure_percentile(double *values, size_t n, double fraction)
 {
-	size_t rank = (size_t)ceil(fraction * (double)n);
+	double exact = fraction * (double)n;
+	size_t rank = (size_t)exact;
 
 	qsort(values, n, sizeof(*values), ascending);
-	if (rank < 1)
-		rank = 1;
+	if ((double)rank < exact || rank < 1)
+		rank++;
 	return values[(rank > n ? n : rank) - 1];
 }
 

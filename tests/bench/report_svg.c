@@ -19,7 +19,7 @@
 #define HEAD	     74
 #define LEGEND_LINE  22
 #define LEGEND_MARK  34
-#define CHAR_WIDTH   7.0 /* of the legend's text, generously */
+#define CHAR_WIDTH   7.6 /* of the legend's text, generously */
 #define ROWS_MAX     2
 #define COLUMNS	     2
 
