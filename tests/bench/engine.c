@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The interleaving: repetition r goes over all targets, then r + 1; what counts is the median. */
+/* The interleaving: repetition r goes over all targets, then r + 1, in another order each time, so
+ * that nobody always runs in the wake of the same neighbour; what counts is the median. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,6 +153,28 @@ static void conclude(struct result *result)
 	result->p99 = measure_median(values, result->n);
 }
 
+static void shuffle(unsigned *order, unsigned n, uint64_t seed)
+{
+	for (unsigned i = 0; i < n; i++) {
+		unsigned other = (unsigned)(data_random(&seed) % (i + 1));
+
+		order[i] = order[other];
+		order[other] = i;
+	}
+}
+
+static void run_repetitions(struct bench *bench, struct case_report *report, unsigned first,
+			    unsigned n)
+{
+	unsigned order[TARGETS_MAX];
+
+	for (bench->rep = 0; bench->rep < bench->reps; bench->rep++) {
+		shuffle(order, bench->n_targets, first * REPS_MAX + bench->rep);
+		for (unsigned i = 0; i < bench->n_targets; i++)
+			round_of(bench, report, first, n, order[i]);
+	}
+}
+
 void bench_run_case(struct bench *bench, const struct bench_case *of)
 {
 	double start = measure_now();
@@ -161,9 +184,7 @@ void bench_run_case(struct bench *bench, const struct bench_case *of)
 	for (unsigned first = 0; first < report->n_points; first += step) {
 		if (of->prepare)
 			of->prepare(bench, &report->points[first]);
-		for (bench->rep = 0; bench->rep < bench->reps; bench->rep++)
-			for (unsigned target = 0; target < bench->n_targets; target++)
-				round_of(bench, report, first, step, target);
+		run_repetitions(bench, report, first, step);
 	}
 	for (unsigned i = 0; i < report->n_points * bench->n_targets; i++)
 		conclude(&report->results[i]);

@@ -21,7 +21,7 @@
 #define USAGE 2
 
 const struct bench_case *const bench_cases[] = {
-    &case_read,	 &case_random,	&case_write, &case_copy,   &case_command,  &case_mmap,
+    &case_read,	 &case_random,	&case_write, &case_copy,   &case_command,  &case_mmap, &case_memory,
     &case_names, &case_pointer, &case_calls, &case_access, &case_pingpong, NULL};
 
 static const char help[] =
