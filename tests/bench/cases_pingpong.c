@@ -42,7 +42,7 @@ struct kernels {
 
 /* Answers each new word of flag with the same in answer, until it is LAST or nobody has written for
  * some 3 seconds: a kernel that nobody ends would hold the GPU. */
-static const char ponger[] = ".version 6.3\n.target sm_70\n.address_size 64\n"
+static const char ponger[] = ".version 6.3\n.target sm_75\n.address_size 64\n"
 			     ".visible .entry pong(.param .u64 flag, .param .u64 answer)\n"
 			     "{\n"
 			     ".reg .pred %p<3>;\n.reg .b32 %r<4>;\n.reg .b64 %d<6>;\n"

@@ -130,7 +130,9 @@ static void round_of(struct bench *bench, struct case_report *report, unsigned f
 			if (results[i * bench->n_targets].n)
 				figures[i].state = FIGURE_NONE;
 			else
-				figure_skip(&figures[i], "no time left (--budget)");
+				figure_skip(&figures[i], bench_interrupted
+							     ? "interrupted"
+							     : "no time left (--budget)");
 	} else {
 		report->of->run(bench, &report->points[first], n, target, figures);
 	}

@@ -306,7 +306,7 @@ static void interrupt(int signal)
 
 static void catch_signals(void)
 {
-	struct sigaction action = {.sa_handler = interrupt};
+	struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);

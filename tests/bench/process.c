@@ -43,6 +43,7 @@ pid_t process_mount(char *const arguments[], const char *mountpoint)
 		return -errno;
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		setpgid(0, 0); /* a ^C is the bench's, which ends the daemon when it is done */
 		execv(arguments[0], arguments);
 		fprintf(stderr, "bench: %s: %m\n", arguments[0]);
 		_exit(127);

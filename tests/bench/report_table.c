@@ -9,7 +9,8 @@
 
 #include "tests/bench/raw.h"
 
-#define COLUMN 18
+#define COLUMN	     18
+#define NAMED_POINTS 4
 
 const char *report_machine(char *text, size_t size)
 {
@@ -121,7 +122,25 @@ static bool same_reason(const struct result *a, const struct result *b)
 	return a->state == b->state && strcmp(a->why, b->why) == 0;
 }
 
-/* "a, point; point: skipped: why", once for each reason of a target that has figures too. */
+/* The points that share a reason: by name if they are few. */
+static void say_points(const struct bench *bench, const struct case_report *report, unsigned target,
+		       unsigned first)
+{
+	const struct result *result = result_of(bench, report, first, target);
+	unsigned n = 0;
+
+	for (unsigned i = first; i < report->n_points; i++)
+		n += same_reason(result, result_of(bench, report, i, target));
+	if (n > NAMED_POINTS) {
+		printf("%u of %u points", n, report->n_points);
+		return;
+	}
+	for (unsigned i = first; i < report->n_points; i++)
+		if (same_reason(result, result_of(bench, report, i, target)))
+			printf("%s%s", i > first ? "; " : "", report->points[i].label);
+}
+
+/* "a: point; point: skipped: why", once for each reason of a target that has figures too. */
 static void reasons(const struct bench *bench, const struct case_report *report, unsigned target)
 {
 	for (unsigned i = 0; i < report->n_points; i++) {
@@ -137,10 +156,8 @@ static void reasons(const struct bench *bench, const struct case_report *report,
 			first &= !same_reason(result, result_of(bench, report, j, target));
 		if (!first)
 			continue;
-		printf("  %s, %s", bench->targets[target].name, report->points[i].label);
-		for (unsigned j = i + 1; j < report->n_points; j++)
-			if (same_reason(result, result_of(bench, report, j, target)))
-				printf("; %s", report->points[j].label);
+		printf("  %s, ", bench->targets[target].name);
+		say_points(bench, report, target, i);
 		printf(": %s: %s\n", result->state == FIGURE_WRONG ? "FAILED" : "skipped",
 		       result->why);
 	}

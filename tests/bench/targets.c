@@ -11,6 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/defer.h"
 #include "tests/bench/process.h"
 #include "tests/bench/raw.h"
 
@@ -135,15 +136,45 @@ static const char *backend_name(const struct bench *bench)
 	return bench->options.backend == BENCH_HOST ? "host,host_gpus=2" : "cuda";
 }
 
+/* What the daemon says of a parameter, up to its first blank or colon: "on", "32". */
+static void parameter(const char *mount, const char *name, char value[16])
+{
+	char path[PATH_MAX_], line[512];
+	size_t length = strlen(name);
+
+	snprintf(value, 16, "?");
+	join(path, mount, ".gpumem/params");
+	FILE *file AUTO_FCLOSE = fopen(path, "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, name, length) == 0 && line[length] == ' ')
+			snprintf(value, 16, "%.*s", (int)strcspn(line + length + 1, " :\n"),
+				 line + length + 1);
+}
+
+static void describe(const struct bench *bench, struct target *gpu, struct target *host,
+		     const char *mount)
+{
+	char threads[16], uring[16];
+
+	parameter(mount, "threads", threads);
+	parameter(mount, "io_uring", uring);
+	snprintf(gpu->about, sizeof(gpu->about),
+		 "gpumemfs, gpu0/: memory of the GPU%s; %s threads, "
+		 "io_uring %s, as the null daemon",
+		 bench->options.backend == BENCH_HOST ? " that system memory plays" : "", threads,
+		 uring);
+	snprintf(host->about, sizeof(host->about),
+		 "gpumemfs, host/: system memory, by the kernel "
+		 "alone where it passes through");
+}
+
 static void open_gpumemfs(struct bench *bench)
 {
 	struct target *gpu = add(bench, "gpumemfs", TARGET_GPU);
 	struct target *host = add(bench, "host/", TARGET_HOST);
 	char exe[PATH_MAX_], options[512], mount[PATH_MAX_];
 
-	snprintf(gpu->about, sizeof(gpu->about), "gpumemfs, gpu0/: memory of the GPU%s",
-		 bench->options.backend == BENCH_HOST ? " that system memory plays" : "");
-	snprintf(host->about, sizeof(host->about), "gpumemfs, host/: system memory");
 	snprintf(options, sizeof(options), "backend=%s,log_level=error%s%s", backend_name(bench),
 		 bench->options.mount_options ? "," : "",
 		 bench->options.mount_options ? bench->options.mount_options : "");
@@ -163,6 +194,7 @@ static void open_gpumemfs(struct bench *bench)
 	if (access(gpu->other, X_OK))
 		*gpu->other = '\0';
 	join(host->dir, mount, "host");
+	describe(bench, gpu, host, mount);
 }
 
 /* --- others */
