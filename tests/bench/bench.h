@@ -155,7 +155,8 @@ struct bench {
 	struct target targets[TARGETS_MAX];
 	unsigned n_targets;
 	char exe_dir[PATH_MAX_]; /* of build/bench */
-	char scratch[PATH_MAX_]; /* in /dev/shm: sources of whole commands */
+	char scratch[PATH_MAX_]; /* in tmpfs: sources of whole commands */
+	bool own_tmpfs;		 /* scratch is a mount of ours */
 	char mounts[PATH_MAX_];	 /* the mountpoints' folder */
 	struct case_report *reports;
 	unsigned n_reports;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -225,7 +226,8 @@ static void open_tmpfs(struct bench *bench)
 {
 	struct target *target = add(bench, "tmpfs", TARGET_TMPFS);
 
-	snprintf(target->about, sizeof(target->about), SHM);
+	snprintf(target->about, sizeof(target->about), "%s",
+		 bench->own_tmpfs ? "a mount for this run" : SHM);
 	snprintf(target->dir, sizeof(target->dir), "%s", bench->scratch);
 }
 
@@ -243,24 +245,41 @@ static void open_peers(struct bench *bench)
 	}
 }
 
-/* The sources of dd and cp come from memory, or their rate would be the disk's. */
-static int open_scratch(struct bench *bench)
+static bool has_room(const char *dir, uint64_t bytes)
 {
 	struct statfs fs;
 
-	if (statfs(SHM, &fs) || fs.f_type != TMPFS_MAGIC_) {
-		fprintf(stderr, "bench: no tmpfs on " SHM "\n");
-		return -ENODEV;
-	}
-	snprintf(bench->scratch, sizeof(bench->scratch), SHM "/gpumem-bench.XXXXXX");
-	snprintf(bench->mounts, sizeof(bench->mounts), "/tmp/gpumem-bench.XXXXXX");
-	if (!mkdtemp(bench->scratch) || !mkdtemp(bench->mounts)) {
-		int error = errno;
+	return statfs(dir, &fs) == 0 && fs.f_type == TMPFS_MAGIC_ &&
+	       (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= bytes;
+}
 
-		fprintf(stderr, "bench: %s: %s\n", bench->scratch, strerror(error));
-		return -error;
+/* The sources of dd and cp come from memory, or their rate would be the disk's. Containers have a
+ * small /dev/shm: then one of our own is mounted. */
+static int open_scratch(struct bench *bench)
+{
+	uint64_t bytes = bench->data.lanes * bench->data.region + 4 * targets_file_bytes(bench);
+
+	snprintf(bench->mounts, sizeof(bench->mounts), "/tmp/gpumem-bench.XXXXXX");
+	if (!mkdtemp(bench->mounts)) {
+		fprintf(stderr, "bench: %s: %m\n", bench->mounts);
+		*bench->mounts = '\0';
+		return -1;
 	}
-	return 0;
+	if (has_room(SHM, bytes)) {
+		snprintf(bench->scratch, sizeof(bench->scratch), SHM "/gpumem-bench.XXXXXX");
+		if (mkdtemp(bench->scratch))
+			return 0;
+	}
+	join(bench->scratch, bench->mounts, "tmpfs");
+	if (mkdir(bench->scratch, 0700) == 0 &&
+	    mount("tmpfs", bench->scratch, "tmpfs", MS_NOSUID | MS_NODEV, "size=50%") == 0) {
+		bench->own_tmpfs = true;
+		return 0;
+	}
+	fprintf(stderr,
+		"bench: " SHM " has no room for %llu MiB, and no tmpfs can be mounted: %m\n",
+		(unsigned long long)bytes >> 20);
+	return -1;
 }
 
 int targets_open(struct bench *bench)
@@ -310,6 +329,8 @@ void targets_close(struct bench *bench)
 		if (target->daemon)
 			process_unmount(target->daemon, path);
 	}
+	if (bench->own_tmpfs)
+		umount2(bench->scratch, MNT_DETACH);
 	if (*bench->scratch)
 		remove_folder(bench->scratch);
 	if (!*bench->mounts)

@@ -7,7 +7,7 @@
 #include "tests/bench/bench.h"
 
 /* Starts the daemons, makes folders and files of data. A target that cannot be had is there with
- * its reason; 0, or -errno after a line where the bench can do nothing without. */
+ * its reason; 0, or -1 after a line where the bench can do nothing without. */
 int targets_open(struct bench *bench);
 void targets_close(struct bench *bench);
 
