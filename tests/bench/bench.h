@@ -168,7 +168,7 @@ void point_add(struct bench *bench, const struct point *point);
 
 /* Runs a case with all its repetitions, interleaved over the targets, into a new report. */
 void bench_run_case(struct bench *bench, const struct bench_case *of);
-/* How many results are wrong, or were never verified. */
+/* How many results are wrong, or were never verified, and targets of its own that are missing. */
 unsigned bench_failures(const struct bench *bench);
 /* Set by a signal: no more rounds are begun. */
 extern volatile bool bench_interrupted;

@@ -40,6 +40,15 @@ static int check_device(const struct bench *bench, unsigned long long address)
 		   : -EILSEQ;
 }
 
+/* Without a GPU there is no device pointer; with one, its lack is a fault. */
+static void no_device(const struct bench *bench, struct figure *figure, const char *why)
+{
+	if (bench->options.backend == BENCH_HOST)
+		figure_skip(figure, "%.150s", why);
+	else
+		figure_wrong(figure, "%.150s", why);
+}
+
 static void use_context(const struct bench *bench)
 {
 	if (bench->raw)
@@ -96,7 +105,7 @@ static void time_pointers(struct bench *bench, const char *path, struct figure *
 		return;
 	}
 	if (error) {
-		figure_skip(figure, "%.150s", gpumem_error());
+		no_device(bench, figure, gpumem_error());
 		return;
 	}
 	while (!error && n < ROUNDS_MAX && (n < ROUNDS_MIN || measure_now() < end))
@@ -254,6 +263,10 @@ static void conclude_call(struct calls *calls, enum call call, struct figure *fi
 	bool host = call >= MAP_HOST && call <= UNMAP_HOST;
 	const char *why = device ? calls->device_why : host ? calls->host_why : "";
 
+	if (*why && device) {
+		no_device(calls->bench, figure, why);
+		return;
+	}
 	if (*why) {
 		figure_skip(figure, "%s", why);
 		return;

@@ -259,7 +259,11 @@ static void run(struct bench *bench, const struct point *point, unsigned n, stru
 		return;
 	}
 	if (game_open(bench, &game, why)) {
-		figure_skip(figure, "%s", why);
+		/* A GPU that does not take the kernel is no reason to go without. */
+		if (bench->options.backend == BENCH_CUDA)
+			figure_wrong(figure, "%s", why);
+		else
+			figure_skip(figure, "%s", why);
 		game_close(&game);
 		return;
 	}

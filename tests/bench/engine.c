@@ -193,10 +193,19 @@ void bench_run_case(struct bench *bench, const struct bench_case *of)
 	report->seconds = measure_now() - start;
 }
 
+/* What the bench brings itself has to be there; a way to the BAR, tmpfs and peers need not. */
+static bool is_missing(const struct target *target)
+{
+	return *target->absent && (target->kind == TARGET_RAW_COPY || target->kind == TARGET_NULL ||
+				   target_is_gpumemfs(target));
+}
+
 unsigned bench_failures(const struct bench *bench)
 {
 	unsigned failures = 0;
 
+	for (unsigned i = 0; i < bench->n_targets; i++)
+		failures += is_missing(&bench->targets[i]);
 	for (unsigned i = 0; i < bench->n_reports; i++) {
 		const struct case_report *report = &bench->reports[i];
 

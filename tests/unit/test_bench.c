@@ -211,6 +211,17 @@ START_TEST(what_nobody_compared_fails)
 }
 END_TEST
 
+START_TEST(a_daemon_that_is_missing_fails)
+{
+	run_case(&single);
+	snprintf(bench.targets[1].absent, WHY_MAX, "does not mount");
+	bench.targets[1].kind = TARGET_GPU;
+	ck_assert_uint_eq(bench_failures(&bench), 1);
+	bench.targets[1].kind = TARGET_PEER;
+	ck_assert_uint_eq(bench_failures(&bench), 0);
+}
+END_TEST
+
 START_TEST(past_the_budget_it_says_so)
 {
 	run_case(&single);
@@ -275,6 +286,7 @@ int main(void)
 	tcase_add_test(tcase, who_skips_is_not_asked_again);
 	tcase_add_test(tcase, wrong_bytes_fail);
 	tcase_add_test(tcase, what_nobody_compared_fails);
+	tcase_add_test(tcase, a_daemon_that_is_missing_fails);
 	tcase_add_test(tcase, past_the_budget_it_says_so);
 	tcase_add_test(tcase, values_have_three_digits);
 	tcase_add_test(tcase, sizes_are_exact);
