@@ -67,7 +67,7 @@ static void assign(struct slot *slot, const struct slot_identity *identity)
 	slot->refused = is_cached(identity);
 	slot->why = LEFT_CACHED;
 	atomic_store(&slot->used, 0);
-	atomic_store(&slot->wanted, WINDOW_USE_FIRST);
+	atomic_store(&slot->wanted, slot->refused ? UINT64_MAX : window_first_look());
 	slots_times_set();
 }
 
@@ -273,6 +273,7 @@ void slots_refuse(const struct slot_identity *identity)
 			window_close(slot);
 			slot->refused = true;
 			slot->why = LEFT_CACHED;
+			atomic_store(&slot->wanted, UINT64_MAX);
 		}
 		pthread_rwlock_unlock(&slot->lock);
 	}

@@ -21,6 +21,11 @@ void window_start(void)
 		after = bytes;
 }
 
+uint64_t window_first_look(void)
+{
+	return after < WINDOW_USE_FIRST ? after : WINDOW_USE_FIRST;
+}
+
 static uint64_t worth(const struct slot *slot)
 {
 	if (after != UINT64_MAX)
@@ -42,7 +47,7 @@ static void later(struct slot *slot)
 {
 	uint64_t used = atomic_load(&slot->used);
 
-	atomic_store(&slot->wanted, used + (used > WINDOW_USE_FIRST ? used : WINDOW_USE_FIRST));
+	atomic_store(&slot->wanted, 2 * used);
 }
 
 /* A lease fills holes and gives small files memory of their own: not for the sake of some reads. */

@@ -23,6 +23,9 @@
 
 void window_start(void);
 
+/* The use of a file from which window_follow is to be called. */
+uint64_t window_first_look(void);
+
 /* Opens a window, or makes it follow the file when the kernel moved bytes up to end. */
 void window_follow(struct slot *slot, int fd, uint64_t end);
 void window_close(struct slot *slot);
