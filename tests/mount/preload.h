@@ -34,22 +34,22 @@ static inline char *read_whole(int fd)
 	return text;
 }
 
-static inline void start_with_library(char **argv)
+static inline void start_with_library(char **argv, const char *after)
 {
 	char library[PATH_MAX];
 
 	sprintf(library, "%s/libgpumem-preload.so", getenv("BUILD"));
 	setenv("LD_LIBRARY_PATH", getenv("DAEMON_LIBRARY_PATH"), 1);
 	setenv("GPUMEM_PRELOAD_STATS", "1", 1);
-	setenv("GPUMEM_PRELOAD_AFTER", "0", 1);
+	setenv("GPUMEM_PRELOAD_AFTER", after, 1);
 	setenv("LD_PRELOAD", library, 1);
 	execv("/proc/self/exe", argv);
 	_exit(1);
 }
 
-/* kinds: what must have been served, up to NULL. */
+/* after: GPUMEM_PRELOAD_AFTER. kinds: what must have been served, up to NULL. */
 static inline int preload_main(int argc, char **argv, const struct prog_test *tests, size_t n,
-			       const char *const *kinds)
+			       const char *after, const char *const *kinds)
 {
 	int pipes[2], status;
 
@@ -61,7 +61,7 @@ static inline int preload_main(int argc, char **argv, const struct prog_test *te
 		dup2(pipes[1], STDERR_FILENO);
 		close(pipes[0]);
 		close(pipes[1]);
-		start_with_library(argv);
+		start_with_library(argv, after);
 	}
 	close(pipes[1]);
 	char *lines = read_whole(pipes[0]);

@@ -441,5 +441,5 @@ int main(int argc, char **argv)
 	};
 	static const char *const kinds[] = {"read", "written", NULL};
 
-	return preload_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), kinds);
+	return preload_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), "0", kinds);
 }
