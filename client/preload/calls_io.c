@@ -17,6 +17,12 @@
 		answer_;                                                                           \
 	})
 
+/* No offset that a program gives means its position. */
+static off_t given(off_t offset)
+{
+	return offset < 0 ? -1 : offset;
+}
+
 static struct iovec part(const void *at, size_t bytes)
 {
 	return (struct iovec){.iov_base = (void *)at, .iov_len = bytes};
@@ -49,7 +55,7 @@ CALL("pread64", ssize_t, call_pread, int fd, void *to, size_t bytes, off_t offse
 {
 	struct iovec one = part(to, bytes);
 
-	return SERVE(IO_READ, fd, &one, 1, offset, real.pread64(fd, to, bytes, offset));
+	return SERVE(IO_READ, fd, &one, 1, given(offset), real.pread64(fd, to, bytes, offset));
 }
 CALL_ALSO("pread", "pread64")
 
@@ -60,7 +66,7 @@ CALL("__pread64_chk", ssize_t, call_pread_chk, int fd, void *to, size_t bytes, o
 
 	if (bytes > room)
 		return real_need(), real.__pread64_chk(fd, to, bytes, offset, room);
-	return SERVE(IO_READ, fd, &one, 1, offset, real.pread64(fd, to, bytes, offset));
+	return SERVE(IO_READ, fd, &one, 1, given(offset), real.pread64(fd, to, bytes, offset));
 }
 CALL_ALSO("__pread_chk", "__pread64_chk")
 
@@ -68,7 +74,7 @@ CALL("pwrite64", ssize_t, call_pwrite, int fd, const void *from, size_t bytes, o
 {
 	struct iovec one = part(from, bytes);
 
-	return SERVE(IO_WRITE, fd, &one, 1, offset, real.pwrite64(fd, from, bytes, offset));
+	return SERVE(IO_WRITE, fd, &one, 1, given(offset), real.pwrite64(fd, from, bytes, offset));
 }
 CALL_ALSO("pwrite", "pwrite64")
 
@@ -84,13 +90,13 @@ CALL("writev", ssize_t, call_writev, int fd, const struct iovec *parts, int n)
 
 CALL("preadv64", ssize_t, call_preadv, int fd, const struct iovec *parts, int n, off_t offset)
 {
-	return SERVE(IO_READ, fd, parts, n, offset, real.preadv64(fd, parts, n, offset));
+	return SERVE(IO_READ, fd, parts, n, given(offset), real.preadv64(fd, parts, n, offset));
 }
 CALL_ALSO("preadv", "preadv64")
 
 CALL("pwritev64", ssize_t, call_pwritev, int fd, const struct iovec *parts, int n, off_t offset)
 {
-	return SERVE(IO_WRITE, fd, parts, n, offset, real.pwritev64(fd, parts, n, offset));
+	return SERVE(IO_WRITE, fd, parts, n, given(offset), real.pwritev64(fd, parts, n, offset));
 }
 CALL_ALSO("pwritev", "pwritev64")
 

@@ -94,7 +94,8 @@ static bool may(const struct slot *slot, const struct io_call *call, off_t offse
 	uint64_t end;
 
 	*why = LEFT_GROWING;
-	if (mode < 0 || offset < 0 || __builtin_add_overflow((uint64_t)offset, bytes, &end))
+	if (mode < 0 || mode & O_PATH || offset < 0 ||
+	    __builtin_add_overflow((uint64_t)offset, bytes, &end))
 		return false;
 	return call->direction == IO_READ ? may_read(slot, mode, end, bytes, why)
 					  : may_write(slot, mode, (uint64_t)offset, end, why);

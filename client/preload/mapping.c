@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -26,6 +27,15 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table; before the slots' */
 static atomic_uint any;					 /* range_count, for those without lock */
 
+static bool wanted = true;
+
+void mapping_start(void)
+{
+	const char *text = secure_getenv("GPUMEM_PRELOAD_MAP");
+
+	wanted = !text || strcmp(text, "0") != 0;
+}
+
 static void count_again(void)
 {
 	atomic_store(&any, range_count());
@@ -36,6 +46,11 @@ static size_t whole_pages(size_t bytes)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
 	return (bytes + page - 1) / page * page;
+}
+
+static bool is_aligned(const void *address)
+{
+	return (uintptr_t)address % (size_t)sysconf(_SC_PAGESIZE) == 0;
 }
 
 /* Under lock. */
@@ -49,7 +64,9 @@ static bool touches(const char *start, size_t bytes)
 
 bool mapping_touches(const void *address, size_t bytes)
 {
-	if (atomic_load_explicit(&any, memory_order_relaxed) == 0 || own_inside || !own_process())
+	/* The kernel refuses addresses that are not a page's. */
+	if (atomic_load_explicit(&any, memory_order_relaxed) == 0 || !is_aligned(address) ||
+	    own_inside || !own_process())
 		return false;
 	LOCKED(&lock);
 	return touches(address, whole_pages(bytes));
@@ -92,7 +109,7 @@ static bool is_ours(const struct mapping_request *request, int mode, enum stats_
 	    request->offset % page)
 		return false;
 	*why = LEFT_RIGHTS;
-	return mode >= 0 && (mode & O_ACCMODE) != O_WRONLY &&
+	return mode >= 0 && !(mode & O_PATH) && (mode & O_ACCMODE) != O_WRONLY &&
 	       (!writes || (mode & O_ACCMODE) == O_RDWR);
 }
 
@@ -101,10 +118,13 @@ static struct mapping *mapping_new(int fd, bool writes, enum stats_left *why)
 	struct mapping *made = calloc(1, sizeof(*made));
 	bool writable = false;
 
+	*why = LEFT_FAILED;
 	if (made && slot_identify(fd, &made->identity))
 		made->file = access_lease(fd, &writable, why);
 	if (made && made->file && (writable || !writes))
 		return made;
+	if (made && made->file)
+		*why = LEFT_RIGHTS;
 	if (made)
 		gpumem_close(made->file);
 	free(made);
@@ -189,7 +209,7 @@ bool mapping_map(const struct mapping_request *request, void **address)
 	enum stats_left why;
 	int error = errno;
 
-	if (request->flags & MAP_ANONYMOUS || !slot_of(request->fd))
+	if (!wanted || request->flags & MAP_ANONYMOUS || !slot_of(request->fd))
 		return false;
 	INSIDE();
 	int mode = fcntl(request->fd, F_GETFL);
@@ -209,6 +229,7 @@ bool mapping_map(const struct mapping_request *request, void **address)
 void mapping_was_left(const struct mapping_request *request, void *address)
 {
 	struct slot_identity identity;
+	enum stats_left why;
 	int error = errno;
 
 	if (own_inside || address == MAP_FAILED)
@@ -220,7 +241,8 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 		if (make_borders(address, whole_pages(request->bytes)) == 0)
 			forget(address, whole_pages(request->bytes));
 	}
-	if (file && slot_identify(request->fd, &identity))
+	if (file && access_kind(request->fd, &why) != ACCESS_NONE &&
+	    slot_identify(request->fd, &identity))
 		slots_refuse(&identity);
 	errno = error;
 }
@@ -323,8 +345,7 @@ static bool all_ours(const char *start, size_t bytes)
 int mapping_sync(void *address, size_t bytes, int flags)
 {
 	int known = MS_ASYNC | MS_INVALIDATE | MS_SYNC;
-	bool valid = !(flags & ~known) && !(flags & MS_ASYNC && flags & MS_SYNC) &&
-		     (uintptr_t)address % (size_t)sysconf(_SC_PAGESIZE) == 0;
+	bool valid = !(flags & ~known) && !(flags & MS_ASYNC && flags & MS_SYNC);
 
 	INSIDE();
 	LOCKED(&lock);
@@ -407,7 +428,7 @@ static bool leave(const struct mapping_remap *remap)
 bool mapping_remap(const struct mapping_remap *remap, void **address)
 {
 	bool plain = !(remap->flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) && remap->new_bytes &&
-		     remap->old_bytes && (uintptr_t)remap->old % (size_t)sysconf(_SC_PAGESIZE) == 0;
+		     remap->old_bytes && is_aligned(remap->old);
 	size_t old = whole_pages(remap->old_bytes);
 
 	INSIDE();

@@ -12,6 +12,9 @@
 
 #include "client/preload/slot.h"
 
+/* GPUMEM_PRELOAD_MAP=0: mappings are left to the kernel. */
+void mapping_start(void);
+
 struct mapping_request {
 	char *address;
 	size_t bytes;

@@ -6,6 +6,7 @@
 #ifndef CLIENT_PRELOAD_OWN_H
 #define CLIENT_PRELOAD_OWN_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 /* One more than the highest descriptor that is looked at; others are the kernel's alone. */
@@ -14,12 +15,26 @@
 /* More than 0: this thread is in the library, and its calls are not the program's. */
 extern _Thread_local int own_inside __attribute__((tls_model("initial-exec")));
 
-static inline void own_leave(const int *before)
+/* A thread is not cancelled while it holds locks of ours. */
+static inline int own_enter(void)
 {
-	own_inside = *before;
+	int cancelling;
+
+	own_inside++;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelling);
+	return cancelling;
 }
+
+static inline void own_leave(const int *cancelling)
+{
+	int unused;
+
+	pthread_setcancelstate(*cancelling, &unused);
+	own_inside--;
+}
+
 /* To the end of the scope. */
-#define INSIDE() int inside_ __attribute__((cleanup(own_leave), unused)) = own_inside++
+#define INSIDE() int inside_ __attribute__((cleanup(own_leave), unused)) = own_enter()
 
 /* fd becomes ours, possibly under another number, which is returned; -1 stays -1. */
 int own_adopt(int fd);

@@ -63,6 +63,7 @@ __attribute__((constructor)) static void start(void)
 	INSIDE();
 	own_process_is_this();
 	slots_start();
+	mapping_start();
 	window_start();
 	stats_start();
 	gpumem_close(NULL);
