@@ -143,7 +143,7 @@ static bool covers(struct mapping *mapping, const struct range *range, enum stat
 	if (range->offset + range->bytes > whole_pages(info.size))
 		return false;
 	*why = LEFT_WINDOW;
-	return !mapping->on_gpu || range->bytes >= info.mappable / PART_MIN;
+	return !mapping->on_gpu || range->bytes >= info.size / PART_MIN;
 }
 
 /* The range with its addresses: 0; -EAGAIN where the kernel is to try. */
