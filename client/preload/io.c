@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backend/stream.h"
+#include "client/file.h"
 #include "client/preload/own.h"
 #include "client/preload/real.h"
 #include "client/preload/slot.h"
@@ -18,6 +19,9 @@
 /* Streaming loads give 0.9 GB/s, a round trip to the daemon and a copy by the GPU cost 12 us and
  * more: up to here the loads are faster. */
 #define BAR_READ_MAX (8 << 10)
+
+/* From here on a system call is faster than stores that fault. */
+#define SYSTEM_CALL_MIN (64 << 10)
 
 /* What one call moves at most, in Linux. */
 #define CALL_MAX (INT_MAX & ~4095)
@@ -113,17 +117,44 @@ static void load(const struct slot *slot, const struct io_call *call, off_t offs
 	}
 }
 
-static void store(const struct slot *slot, const struct io_call *call, off_t offset)
+/* By a system call where the memory is the system's: it takes pages that were never used without
+ * clearing them first, and without a fault for each. */
+static bool store_system(const struct slot *slot, const char *from, size_t bytes, uint64_t offset)
 {
-	char *to = slot->base + offset;
+	const struct client_layout *layout = &slot->file->layout;
 
-	for (int i = 0; i < call->n_parts; to += call->parts[i++].iov_len) {
+	for (uint32_t i = 0; i < layout->n_chunks && bytes; i++) {
+		const struct client_chunk *chunk = &layout->chunks[i];
+		if (offset >= chunk->offset + chunk->bytes)
+			continue;
+		uint64_t left = chunk->offset + chunk->bytes - offset;
+		size_t part = left < bytes ? left : bytes;
+		if (real.pwrite64(chunk->fd, from, part, (off_t)(offset - chunk->offset)) !=
+		    (ssize_t)part)
+			return false;
+		from += part;
+		offset += part;
+		bytes -= part;
+	}
+	return bytes == 0;
+}
+
+static bool store(const struct slot *slot, const struct io_call *call, off_t offset)
+{
+	bool done = true;
+
+	for (int i = 0; done && i < call->n_parts; offset += (off_t)call->parts[i++].iov_len) {
+		const void *from = call->parts[i].iov_base;
+		size_t bytes = call->parts[i].iov_len;
 		if (slot->kind == ACCESS_GPU)
-			stream_store(to, call->parts[i].iov_base, call->parts[i].iov_len);
+			stream_store(slot->base + offset, from, bytes);
+		else if (bytes >= SYSTEM_CALL_MIN)
+			done = store_system(slot, from, bytes, (uint64_t)offset);
 		else
-			memcpy(to, call->parts[i].iov_base, call->parts[i].iov_len);
+			memcpy(slot->base + offset, from, bytes);
 	}
 	stream_fence();
+	return done;
 }
 
 static const char *last_byte(const struct io_call *call)
@@ -166,8 +197,7 @@ static bool move(struct slot *slot, const struct io_call *call, off_t offset, si
 		stats_serve(SERVED_READ, bytes);
 		return true;
 	}
-	store(slot, call, offset);
-	if (!settle(slot, call, (uint64_t)offset + bytes))
+	if (!store(slot, call, offset) || !settle(slot, call, (uint64_t)offset + bytes))
 		return false;
 	stats_serve(SERVED_WRITE, bytes);
 	return true;
