@@ -41,12 +41,14 @@ static bool gave_way(int folder, const char *path, int flags)
 	return gave;
 }
 
-/* Makes the call, and again when the file gave way. */
+/* Makes the call, and again when the file gave way. Other threads may use it meanwhile, and lease
+ * it anew. */
+#define TRIES 20
 #define TRY(folder, path, flags, kernel)                                                           \
 	({                                                                                         \
 		real_need();                                                                       \
-		int answer_ = (kernel);                                                            \
-		if (answer_ < 0 && gave_way(folder, path, flags))                                  \
+		int answer_ = (kernel), tries_ = TRIES;                                            \
+		while (answer_ < 0 && gave_way(folder, path, flags) && tries_--)                   \
 			answer_ = (kernel);                                                        \
 		answer_;                                                                           \
 	})
@@ -114,7 +116,7 @@ CALL("fopen64", FILE *, call_fopen, const char *path, const char *mode)
 	real_need();
 	FILE *file = real.fopen64(path, mode);
 
-	if (!file && gave_way(AT_FDCWD, path, 0))
+	for (int tries = TRIES; !file && gave_way(AT_FDCWD, path, 0) && tries; tries--)
 		file = real.fopen64(path, mode);
 	return file;
 }

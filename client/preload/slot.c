@@ -250,6 +250,8 @@ bool slots_yield(const struct slot_identity *identity)
 		pthread_rwlock_wrlock(&slot->lock);
 		if (slot->file && (!identity || same(identity, &slot->identity))) {
 			window_close(slot);
+			atomic_store(&slot->wanted,
+				     atomic_load(&slot->used) + WINDOW_REST * WINDOW_CALL_WEIGHT);
 			had = true;
 		}
 		pthread_rwlock_unlock(&slot->lock);

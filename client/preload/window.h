@@ -10,6 +10,9 @@
 /* A small call saves a round trip to the daemon: it counts for as many bytes as take that long. */
 #define WINDOW_CALL_WEIGHT (64ULL << 10)
 
+/* After a window gave way the next calls are the kernel's. */
+#define WINDOW_REST 16
+
 /* The use of a file by the kernel that is worth a look at it; the one that is worth the opening of
  * a way to a GPU's BAR, which takes up to a second, and which is worth a mapping when that is
  * there. GPUMEM_PRELOAD_AFTER replaces them all. */

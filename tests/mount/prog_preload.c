@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -422,6 +423,40 @@ static void own_leases_give_way(void)
 	pattern_check(fd, 1, 0, 3 * MIB);
 }
 
+/* Windows close under those that use them. */
+static atomic_bool done;
+
+static void *use_a_part(void *part)
+{
+	off_t base = (intptr_t)part * MIB;
+	uint64_t random = (uint64_t)base;
+
+	for (uint64_t seed = 2; !done; seed++) {
+		off_t at = base + (off_t)(random_next(&random) % (MIB - 3000));
+
+		pattern_write(shared, seed, at, 3000);
+		pattern_check(shared, seed, at, 3000);
+	}
+	return NULL;
+}
+
+static void shortened_while_in_use(void)
+{
+	pthread_t threads[WRITERS];
+
+	shared = served_file("file", O_RDWR, 4 * MIB);
+	for (intptr_t i = 0; i < WRITERS; i++)
+		CHECK(pthread_create(&threads[i], NULL, use_a_part, (void *)i) == 0);
+	for (int i = 0; i < 200; i++) {
+		OK(ftruncate(shared, 4 * MIB - 1 - i % 7));
+		pattern_write(shared, 1, 3 * MIB, MIB);
+		OK(close(OK(open("file", O_RDWR))));
+	}
+	done = true;
+	for (int i = 0; i < WRITERS; i++)
+		pthread_join(threads[i], NULL);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct prog_test tests[] = {
@@ -438,6 +473,7 @@ int main(int argc, char **argv)
 	    TEST(closing_everything),
 	    TEST(descriptors_are_replaced_behind_the_back),
 	    TEST(own_leases_give_way),
+	    TEST(shortened_while_in_use),
 	};
 	static const char *const kinds[] = {"read", "written", NULL};
 
