@@ -346,13 +346,15 @@ static void find_lock(int unused)
 static void locks_are_kept(void)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-	int fd = new_file("file"), writer;
+	int fd = new_file("file");
 
 	pattern_write(fd, 1, 0, 3 * MIB);
+	OK(close(fd));
+	CHECK(!leased("file"));
+	fd = OK(open("file", O_WRONLY));
 	OK(fcntl(fd, F_SETLK, &lock));
-	writer = OK(open("file", O_WRONLY));
 	for (int i = 0; i < 100; i++)
-		pattern_write(writer, 2, i * 100, 100);
+		pattern_write(fd, 2, i * 100, 100);
 	CHECK(leased("file"));
 	spawn(find_lock, 0);
 	join_all(1);
