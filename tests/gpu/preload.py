@@ -12,7 +12,8 @@ import time
 from harness import GIB, MIB, Failure, compare, rate
 
 DD_RATIO, DD_ROUNDS, DD_ROUNDS_MIN = 1.5, 5, 3
-REST_SECONDS = 5  # for what comes after dd
+DD_BYTES, COPY_BYTES = 16 * GIB, 2 * GIB
+REST_SECONDS = 10  # for what comes after dd
 LIBRARY = "libgpumem-preload.so"
 # Reads a file through its mapping, changes its beginning, and says the sum of what it read.
 MMAP_SCRIPT = r"""
@@ -33,8 +34,8 @@ def preloaded(machine, library, **more):
     return dict(machine.env, LD_PRELOAD=str(library), **more)
 
 
-def dd_seconds(machine, target, size, conv, env):
-    words = ["dd", f"if={machine.source()}", f"of={target}", "bs=1M", f"count={size // MIB}", *conv]
+def dd_seconds(machine, source, target, size, conv, env):
+    words = ["dd", f"if={source}", f"of={target}", "bs=1M", f"count={size // MIB}", *conv]
     said = machine.run(words, env=env, timeout=40).stderr
     found = re.search(r"^(\d+) bytes.* copied, ([\d.e-]+) s", said, re.M)
     if not found or int(found[1]) != size:
@@ -46,20 +47,21 @@ def median(times):
     return sorted(times)[len(times) // 2]
 
 
-def compare_dd(machine, mount, library, size, form, conv, budget):
-    """Turn by turn; a new file is a new one each time. A slow machine gets fewer rounds."""
+def race_dd(machine, mount, library, size, form, conv, budget):
+    """From /dev/zero, so that it is the writing that counts. Turn by turn; a new file is a new one each
+    time. A slow machine gets fewer rounds."""
     targets = {name: mount.gpu() / f"dd-{name}" for name in ("plain", "preload")}
     envs = {"plain": machine.env, "preload": preloaded(machine, library)}
     times = {name: [] for name in targets}
     if conv:
         for target in targets.values():
-            dd_seconds(machine, target, size, [], machine.env)
+            dd_seconds(machine, "/dev/zero", target, size, [], machine.env)
     start = time.monotonic()
     while len(times["plain"]) < DD_ROUNDS and (len(times["plain"]) < DD_ROUNDS_MIN or time.monotonic() - start < budget):
         for name, target in targets.items():
             if not conv:
                 target.unlink(missing_ok=True)
-            times[name].append(dd_seconds(machine, target, size, conv, envs[name]))
+            times[name].append(dd_seconds(machine, "/dev/zero", target, size, conv, envs[name]))
     plain, fast = median(times["plain"]), median(times["preload"])
     what = f"dd of {size // MIB} MiB, {form}: at least {DD_RATIO} times as fast with the preload library"
     figure = (f"{rate(size, fast)} ({fast:.2f} s), without {rate(size, plain)} ({plain:.2f} s), ratio {plain / fast:.2f}; "
@@ -68,17 +70,22 @@ def compare_dd(machine, mount, library, size, form, conv, budget):
         machine.report.absent(what, figure + "; no rate is asked of the stand-in")
     else:
         machine.report.check(what, plain / fast >= DD_RATIO, figure)
-    differs = compare(targets["preload"], machine.source(), size, machine.cpus)
-    machine.report.check(f"dd with the preload library, {form}: the same bytes", differs is None,
-                         f"{size // MIB} MiB compared" if differs is None else f"differs at {differs}")
     for target in targets.values():
         target.unlink()
 
 
-def show_stats(machine, mount, library, size):
-    said = machine.run(["dd", f"if={machine.source()}", f"of={mount.gpu() / 'counted'}", "bs=1M", f"count={size // MIB}",
-                        "status=none"], env=preloaded(machine, library, GPUMEM_PRELOAD_STATS="1"))
-    machine.report.note(f"GPUMEM_PRELOAD_STATS=1 dd of {size // MIB} MiB:\n" + ((said.stdout + said.stderr).strip() or "nothing"))
+def same_bytes(machine, mount, library, size):
+    """A copy of what is random, into a new file and over it."""
+    target = mount.gpu() / "copied"
+    for form, conv in (("a new file", ()), ("over a file", ("conv=notrunc",))):
+        said = machine.run(["dd", f"if={machine.source()}", f"of={target}", "bs=1M", f"count={size // MIB}", "status=none", *conv],
+                           env=preloaded(machine, library, GPUMEM_PRELOAD_STATS="1"))
+        machine.report.note(f"GPUMEM_PRELOAD_STATS=1 dd of {size // MIB} MiB, {form}:\n" +
+                            ((said.stdout + said.stderr).strip() or "nothing"))
+        differs = compare(target, machine.source(), size, machine.cpus)
+        machine.report.check(f"dd with the preload library, {form}: the same bytes", differs is None,
+                             f"{size // MIB} MiB compared" if differs is None else f"differs at {differs}")
+    target.unlink()
 
 
 def other_programs(machine, mount, library, size):
@@ -109,12 +116,14 @@ def preload(machine, guarded, deadline):
         return
     with machine.mount("gpus=0") as mount:
         mount.warm()
-        size = min(4 * GIB, machine.size // MIB * MIB, machine.smi_memory(0, mount)["free"] // 4 // MIB * MIB)
+        free = machine.smi_memory(0, mount)["free"]
+        size = min(2 * machine.size if machine.standin else DD_BYTES, free // 4) // MIB * MIB
         forms = (("a new file", ()), ("over a file", ("conv=notrunc",)))
         for number, (form, conv) in enumerate(forms):
             budget = (deadline - REST_SECONDS - time.monotonic()) / (len(forms) - number)
             guarded(machine, f"dd with the preload library, {form}",
-                    lambda f=form, c=conv, b=budget: compare_dd(machine, mount, library, size, f, c, b))
-        guarded(machine, "GPUMEM_PRELOAD_STATS=1", lambda: show_stats(machine, mount, library, size))
+                    lambda f=form, c=conv, b=budget: race_dd(machine, mount, library, size, f, c, b))
+        copied = min(COPY_BYTES, machine.size) // MIB * MIB
+        guarded(machine, "dd with the preload library: the same bytes", lambda: same_bytes(machine, mount, library, copied))
         guarded(machine, "cat and Python's mmap with the preload library",
                 lambda: other_programs(machine, mount, library, min(size, 256 * MIB)))
