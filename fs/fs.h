@@ -39,6 +39,15 @@ struct measurement {
 	pthread_t thread;
 };
 
+/* See rest.h. */
+struct resting {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* ending */
+	bool ending;
+	bool running; /* thread is to be joined */
+	pthread_t thread;
+};
+
 struct fs {
 	struct options options;
 	struct backend *backend;
@@ -54,6 +63,7 @@ struct fs {
 	/* Files without names whose memory has not gone yet: ops_io.c. */
 	_Atomic int64_t dying;
 	struct measurement measurements[BACKEND_DEVICES_MAX + 1];
+	struct resting resting;
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
 	struct stats stats;
 	struct capabilities can;
