@@ -3,6 +3,7 @@
 #include "fs/rest.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "common/defer.h"
@@ -13,6 +14,9 @@
 /* Making a context and a Vulkan device again takes up to 1.2 s: worth the 560 MiB to others only
  * when nobody comes back soon. */
 #define REST_MS 30000
+
+/* Less is not worth the walk through the heap, which holds up who allocates. */
+#define TRIM_BYTES (16LL << 20)
 
 /* How often within that time the GPUs are looked at. */
 #define LOOKS 4
@@ -39,6 +43,20 @@ static void look(struct volume *volume, uint64_t *takes, unsigned *unused)
 		device_rest(volume->device); /* busy: the next look tries again */
 }
 
+/* The allocator keeps what was freed for what may be made next: after rm -r of a million names half
+ * a GB. peak: what names and inodes took at most since this was last done, by account.c. */
+static void look_at_memory(struct fs *fs, int64_t *peak)
+{
+	int64_t now = atomic_load(&fs->metadata_bytes);
+
+	if (now > *peak)
+		*peak = now;
+	if (*peak - now < TRIM_BYTES)
+		return;
+	malloc_trim(0);
+	*peak = now;
+}
+
 /* lock is held. False: to end. */
 static bool wait_ms(struct resting *resting, uint64_t ms)
 {
@@ -62,12 +80,15 @@ static void *look_after(void *pointer)
 	struct fs *fs = pointer;
 	uint64_t takes[BACKEND_DEVICES_MAX + 1] = {0}, ms = rest_ms() / LOOKS;
 	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
+	int64_t peak = 0;
 
 	LOCKED(&fs->resting.lock);
-	while (wait_ms(&fs->resting, ms))
+	while (wait_ms(&fs->resting, ms)) {
+		look_at_memory(fs, &peak);
 		for (unsigned i = 0; i < fs->n_volumes; i++)
 			if (fs->volumes[i].pool)
 				look(&fs->volumes[i], &takes[i], &unused[i]);
+	}
 	return NULL;
 }
 
