@@ -100,6 +100,7 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 	conn->max_background = 128;
 	conn->no_interrupt = 1; /* no request waits for anything that a signal could end */
 
+	fuse_set_feature_flag(conn, FUSE_CAP_ASYNC_READ); /* see readahead.h */
 	fuse_set_feature_flag(conn, FUSE_CAP_PARALLEL_DIROPS);
 	fuse_set_feature_flag(conn, FUSE_CAP_CACHE_SYMLINKS);
 	fuse_set_feature_flag(conn, FUSE_CAP_NO_EXPORT_SUPPORT);

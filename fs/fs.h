@@ -27,7 +27,8 @@ struct capability {
 struct capabilities {
 	struct capability io_uring, passthrough, mmap, parallel_writes;
 	unsigned threads;
-	unsigned max_write; /* bytes */
+	unsigned max_write;	    /* bytes */
+	_Atomic uint64_t readahead; /* bytes; readahead.h */
 };
 
 struct session;

@@ -26,6 +26,7 @@
 #include "fs/fs.h"
 #include "fs/mountinfo.h"
 #include "fs/ops.h"
+#include "fs/readahead.h"
 #include "fs/session.h"
 #include "fs/worker.h"
 
@@ -348,6 +349,7 @@ int session_open(struct fs *fs, struct session **opened)
 		error = -EIO;
 		goto unmount_fuse;
 	}
+	readahead_setup(fs, session->device);
 	*opened = session;
 	return 0;
 
