@@ -197,6 +197,10 @@ static void *serve(void *pointer)
 	struct session *session = pointer;
 	struct worker *worker = worker_self(session->fs);
 
+	if (worker && worker_need_request(worker, session->fs)) {
+		log_error("no memory for a worker thread");
+		worker = NULL;
+	}
 	while (worker && serve_one(session, worker))
 		;
 	worker_end();
