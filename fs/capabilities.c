@@ -103,6 +103,9 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 	fuse_set_feature_flag(conn, FUSE_CAP_ASYNC_READ); /* see readahead.h */
 	fuse_set_feature_flag(conn, FUSE_CAP_PARALLEL_DIROPS);
 	fuse_set_feature_flag(conn, FUSE_CAP_CACHE_SYMLINKS);
+	/* Open directories have no state. The kernel then keeps listings, too, until it changes the
+	 * directory itself; nobody else does. */
+	fuse_set_feature_flag(conn, FUSE_CAP_NO_OPENDIR_SUPPORT);
 	fuse_set_feature_flag(conn, FUSE_CAP_NO_EXPORT_SUPPORT);
 	/* Set-size comes before open then, on a path that exists anyway. */
 	fuse_unset_feature_flag(conn, FUSE_CAP_ATOMIC_O_TRUNC);
