@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/lines.h"
 #include "common/log.h"
 #include "fs/fs.h"
 #include "fs/worker.h"
@@ -89,7 +90,7 @@ struct worker *worker_self(struct fs *fs)
 {
 	if (self)
 		return self;
-	struct worker *worker = calloc(1, sizeof(*worker));
+	struct worker *worker = lines_calloc(sizeof(*worker));
 	int error = worker ? worker_fill(worker, fs) : -ENOMEM;
 
 	if (error) {

@@ -10,6 +10,7 @@
 #include <utlist.h>
 
 #include "common/defer.h"
+#include "common/lines.h"
 
 /* How long a wait polls before it blocks: most copies of up to 1 MiB are through by then, and
  * being woken up costs about as much again. */
@@ -308,7 +309,7 @@ int cuda_wait(struct copier *base)
 int cuda_copier_new(struct backend *backend, struct copier **copier)
 {
 	struct copiers *copiers = &cuda_of(backend)->copiers;
-	struct cuda_copier *made = calloc(1, sizeof(*made));
+	struct cuda_copier *made = lines_calloc(sizeof(*made));
 	if (!made)
 		return -ENOMEM;
 	made->base.backend = backend;

@@ -11,6 +11,7 @@
 #include "backend/cuda/driver.h"
 #include "backend/cuda/peers.h"
 #include "backend/cuda/va.h"
+#include "common/lines.h"
 
 struct cuda_copier;
 
@@ -40,12 +41,13 @@ struct cuda_device {
 	bool coherent;	      /* the CPU reaches its memory by more than PCIe */
 	/* By slot: the device there may access this one's memory, and this one its. */
 	bool peer[BACKEND_DEVICES_MAX];
-	atomic_bool peers_refused; /* the driver did not grant it after all; said once */
-
-	pthread_mutex_t lock;	       /* guards the five below */
-	uint64_t holds;		       /* what needs the context to stay: cuda_hold */
+	atomic_bool peers_refused;     /* the driver did not grant it after all; said once */
 	_Atomic(gm_CUcontext) context; /* written under lock; NULL while nothing needs it */
-	gm_CUdeviceptr range;	       /* 0 while nothing needs it */
+
+	/* Guards the context and what follows, none of which a copy looks at. */
+	_Alignas(LINES_ALIGN) pthread_mutex_t lock;
+	uint64_t holds;	      /* what needs the context to stay: cuda_hold */
+	gm_CUdeviceptr range; /* 0 while nothing needs it */
 	uint64_t range_bytes;
 	struct va va;
 
