@@ -353,17 +353,20 @@ void pool_free(struct pool *pool)
 	free(pool);
 }
 
-uint64_t pool_takes(struct pool *pool)
+uint64_t pool_takes(const struct pool *pool)
 {
 	return atomic_load(&pool->takes);
 }
 
-bool pool_rest(struct pool *pool)
+bool pool_is_unused(const struct pool *pool)
 {
-	if (atomic_load(&pool->span_bytes))
-		return false;
-	drop_spare(pool);
-	return true;
+	return atomic_load(&pool->span_bytes) == 0;
+}
+
+void pool_rest(struct pool *pool)
+{
+	if (pool_is_unused(pool))
+		drop_spare(pool);
 }
 
 struct device *pool_device(const struct pool *pool)

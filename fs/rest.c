@@ -34,13 +34,15 @@ static void look(struct volume *volume, uint64_t *takes, unsigned *unused)
 {
 	uint64_t now = pool_takes(volume->pool);
 
-	if (*takes != now || pool_usage(volume->pool).span_bytes)
+	if (*takes != now || !pool_is_unused(volume->pool))
 		*unused = 0;
 	else if (*unused < LOOKS)
 		++*unused;
 	*takes = now;
-	if (*unused == LOOKS && pool_rest(volume->pool))
-		device_rest(volume->device); /* busy: the next look tries again */
+	if (*unused < LOOKS)
+		return;
+	pool_rest(volume->pool);
+	device_rest(volume->device); /* busy: the next look tries again */
 }
 
 /* The allocator keeps what was freed for what may be made next: after rm -r of a million names half
