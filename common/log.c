@@ -46,6 +46,16 @@ void log_setup(enum log_level level, unsigned targets)
 	log_targets = targets;
 }
 
+void log_level_set(enum log_level level)
+{
+	threshold = level;
+}
+
+enum log_level log_level_get(void)
+{
+	return threshold;
+}
+
 int log_level_parse(const char *name, enum log_level *level)
 {
 	for (size_t i = 0; i < LEVELS; i++) {

@@ -17,6 +17,10 @@ enum log_target {
 /* Sets what is logged (this level and the more serious ones) and where (log_target bits). */
 void log_setup(enum log_level level, unsigned targets);
 
+/* What is logged from now on, and at present. */
+void log_level_set(enum log_level level);
+enum log_level log_level_get(void);
+
 /* Level by its option name (error, warn, info, debug): 0, or -EINVAL. */
 int log_level_parse(const char *name, enum log_level *level);
 const char *log_level_name(enum log_level level);

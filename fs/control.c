@@ -60,6 +60,7 @@ static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
 								   : NULL;
 }
 
+/* Of the root (the entry "..") only the number and type are right, and looked at. */
 static struct stat attributes(struct fs *fs, fuse_ino_t ino)
 {
 	struct stat st = {
@@ -72,7 +73,7 @@ static struct stat attributes(struct fs *fs, fuse_ino_t ino)
 	    .st_ctim = fs->started,
 	};
 
-	if (ino == CONTROL_INO || ino == BY_UUID_INO) {
+	if (ino == CONTROL_INO || ino == BY_UUID_INO || ino == INODE_ROOT) {
 		st.st_mode = S_IFDIR | 0555;
 		st.st_nlink = ino == CONTROL_INO ? 3 : 2;
 	} else if (link_of(fs, ino)) {
@@ -81,7 +82,8 @@ static struct stat attributes(struct fs *fs, fuse_ino_t ino)
 	} else if (ino == SOCKET_INO) {
 		st.st_mode = S_IFSOCK | 0666; /* a token is what lets in */
 	} else {
-		st.st_mode = S_IFREG | 0444; /* size 0, as in /proc: the text is made at open */
+		/* Of size 0, as in /proc: the text is made at open. */
+		st.st_mode = S_IFREG | file_of(ino)->mode;
 	}
 	return st;
 }
@@ -315,7 +317,7 @@ bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 
 	if (!control_owns(ino))
 		return false;
-	if ((info->flags & O_ACCMODE) != O_RDONLY || !file) {
+	if (!file || ((info->flags & O_ACCMODE) != O_RDONLY && !file->set)) {
 		fuse_reply_err(req, file ? EACCES : EINVAL);
 		return true;
 	}
@@ -395,6 +397,31 @@ bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info
 	snapshot_drop(info->fh);
 	fuse_reply_err(req, 0);
 	return true;
+}
+
+bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes)
+{
+	const struct control_file *file = file_of(ino);
+
+	if (!file || !file->set)
+		return control_refuses(req, ino);
+	int error = file->set(fuse_req_userdata(req), from, bytes);
+
+	if (error)
+		fuse_reply_err(req, -error);
+	else
+		fuse_reply_write(req, bytes);
+	return true;
+}
+
+bool control_setattr(fuse_req_t req, fuse_ino_t ino, int which)
+{
+	const struct control_file *file = file_of(ino);
+	const int kept = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+
+	if (!file || !file->set || !(which & FUSE_SET_ATTR_SIZE) || which & kept)
+		return control_refuses(req, ino);
+	return control_getattr(req, ino);
 }
 
 /* A file of no size has neither data nor holes. */

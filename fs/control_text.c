@@ -9,6 +9,7 @@
 #include "backend/bar_cache.h"
 #include "backend/copy.h"
 #include "backend/stream.h"
+#include "fs/control_params.h"
 #include "fs/control_text.h"
 #include "fs/file_share.h"
 #include "fs/fs.h"
@@ -67,7 +68,7 @@ static int write_params(struct fs *fs, FILE *out)
 	fprintf(out, "threads %u\n", fs->can.threads);
 	fprintf(out, "max_write %u\n", fs->can.max_write);
 	fprintf(out, "max_chunk %" PRIu64 "\n", options->max_chunk);
-	fprintf(out, "log_level %s\n", log_level_name(options->log_level));
+	fprintf(out, "log_level %s\n", log_level_name(log_level_get()));
 	fprintf(out, "streaming_copies %s\n", stream_name());
 	write_capability(out, "io_uring", &fs->can.io_uring);
 	write_capability(out, "passthrough", &fs->can.passthrough);
@@ -142,6 +143,7 @@ static int write_mappings(struct fs *fs, FILE *out)
 }
 
 const struct control_file control_files[] = {
-    {"version", write_version},	  {"params", write_params},	{"stats.json", control_stats},
-    {"metrics", control_metrics}, {"mappings", write_mappings}, {NULL, NULL},
+    {"version", 0444, write_version, NULL},    {"params", 0644, write_params, control_params_set},
+    {"stats.json", 0444, control_stats, NULL}, {"metrics", 0444, control_metrics, NULL},
+    {"mappings", 0444, write_mappings, NULL},  {NULL, 0, NULL, NULL},
 };

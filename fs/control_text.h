@@ -5,12 +5,16 @@
 #define FS_CONTROL_TEXT_H
 
 #include <stdio.h>
+#include <sys/types.h>
 
 struct fs;
 
 struct control_file {
 	const char *name;
+	mode_t mode;				/* permission bits, for who runs the daemon */
 	int (*write)(struct fs *fs, FILE *out); /* 0 or -errno */
+	/* Takes what one write brings, all or nothing: 0 or -errno. NULL: cannot be written. */
+	int (*set)(struct fs *fs, const char *text, size_t bytes);
 };
 
 /* Ends with a NULL name. */

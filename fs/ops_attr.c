@@ -84,7 +84,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 	int error = 0;
 
 	(void)info;
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_SETATTR))
+	if (control_setattr(req, ino, which) || !op_begin(&op, req, ino, STAT_SETATTR))
 		return;
 	if (which & FUSE_SET_ATTR_SIZE)
 		error = set_size(&op, (uint64_t)st->st_size);

@@ -62,7 +62,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 	int tries = 0;
 
 	(void)info;
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_WRITE))
+	if (control_write(req, ino, from, bytes) || !op_begin(&op, req, ino, STAT_WRITE))
 		return;
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
 	measure_start(op.fs, op.inode->volume);
