@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "fs/access_file.h"
 #include "fs/control.h"
 #include "fs/control_text.h"
 #include "fs/fs.h"
@@ -52,6 +53,12 @@ static atomic_bool socket_bound;
 static const struct control_file *file_of(fuse_ino_t ino)
 {
 	return ino >= FILES_INO && ino < SOCKET_INO ? &control_files[ino - FILES_INO] : NULL;
+}
+
+/* Its text comes while it is read. */
+static bool is_stream(fuse_ino_t ino)
+{
+	return file_of(ino) && !file_of(ino)->write;
 }
 
 static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
@@ -321,6 +328,10 @@ bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		fuse_reply_err(req, file ? EACCES : EINVAL);
 		return true;
 	}
+	if (!file->write) {
+		access_file_open(req, info);
+		return true;
+	}
 	struct snapshot *snapshot = snapshot_make(fuse_req_userdata(req), file);
 
 	if (!snapshot) {
@@ -370,6 +381,10 @@ bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 
 	if (!control_owns(ino))
 		return false;
+	if (is_stream(ino)) {
+		access_file_read(req, bytes, info);
+		return true;
+	}
 	struct worker *worker = worker_self(fs);
 
 	if (worker && bytes > worker->reply_bytes)
@@ -394,8 +409,20 @@ bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info
 {
 	if (!control_owns(ino))
 		return false;
-	snapshot_drop(info->fh);
+	if (is_stream(ino))
+		access_file_release(req, info);
+	else
+		snapshot_drop(info->fh);
 	fuse_reply_err(req, 0);
+	return true;
+}
+
+bool control_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
+		  struct fuse_pollhandle *handle)
+{
+	if (!control_owns(ino) || !is_stream(ino))
+		return false;
+	access_file_poll(req, info, handle);
 	return true;
 }
 

@@ -143,7 +143,11 @@ static int write_mappings(struct fs *fs, FILE *out)
 }
 
 const struct control_file control_files[] = {
-    {"version", 0444, write_version, NULL},    {"params", 0644, write_params, control_params_set},
-    {"stats.json", 0444, control_stats, NULL}, {"metrics", 0444, control_metrics, NULL},
-    {"mappings", 0444, write_mappings, NULL},  {NULL, 0, NULL, NULL},
+    {"version", 0444, write_version, NULL},
+    {"params", 0644, write_params, control_params_set},
+    {"stats.json", 0444, control_stats, NULL},
+    {"metrics", 0444, control_metrics, NULL},
+    {"mappings", 0444, write_mappings, NULL},
+    {"accesslog", 0400, NULL, NULL}, /* other users' paths */
+    {NULL, 0, NULL, NULL},
 };

@@ -12,7 +12,7 @@ struct fs;
 struct control_file {
 	const char *name;
 	mode_t mode;				/* permission bits, for who runs the daemon */
-	int (*write)(struct fs *fs, FILE *out); /* 0 or -errno */
+	int (*write)(struct fs *fs, FILE *out); /* 0 or -errno; NULL: access_file.h */
 	/* Takes what one write brings, all or nothing: 0 or -errno. NULL: cannot be written. */
 	int (*set)(struct fs *fs, const char *text, size_t bytes);
 };

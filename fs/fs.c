@@ -97,12 +97,13 @@ int fs_open(struct fs *fs)
 
 	hash_seed_init();
 	guard_init(&fs->topology);
+	access_log_init(&fs->access_log);
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
 	fs->noatime = has_option(fs->options.mount_options, "noatime");
 	error = inode_table_init(&fs->inodes);
 	if (error)
-		return error;
+		goto destroy_log;
 	error = backend_start(fs);
 	if (error)
 		goto destroy_table;
@@ -115,7 +116,9 @@ int fs_open(struct fs *fs)
 	backend_close(fs->backend);
 destroy_table:
 	inode_table_destroy(&fs->inodes);
+destroy_log:
 	guard_destroy(&fs->topology);
+	access_log_destroy(&fs->access_log);
 	return error;
 }
 
@@ -130,4 +133,5 @@ void fs_close(struct fs *fs)
 	inode_table_destroy(&fs->inodes);
 	guard_destroy(&fs->topology);
 	stats_free(&fs->stats);
+	access_log_destroy(&fs->access_log);
 }

@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "common/guard.h"
+#include "fs/access_log.h"
 #include "fs/inode.h"
 #include "fs/inode_table.h"
 #include "fs/options.h"
@@ -56,6 +57,9 @@ struct fs {
 	struct measurement measurements[BACKEND_DEVICES_MAX + 1];
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
 	struct stats stats;
+	atomic_uint observers; /* who watches the requests: observe.h */
+	struct access_log access_log;
+	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
 	struct session *session; /* that serves it; session.c */
 	struct timespec started; /* CLOCK_REALTIME */

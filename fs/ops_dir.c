@@ -85,9 +85,11 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 	    !op_begin(&op, req, ino, STAT_READDIR))
 		return;
 	if (!S_ISDIR(op.inode->mode)) {
-		op_done(&op, req, STAT_READDIR, -ENOTDIR);
+		op_done(&op, req, -ENOTDIR);
 		return;
 	}
+	op.offset = (uint64_t)offset;
+	op.bytes = bytes;
 	struct dirbuf buf = {
 	    .req = req,
 	    .at = op.worker->reply,
@@ -103,7 +105,10 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 	guard_leave(&op.fs->topology, token);
 	if (!op.fs->noatime)
 		inode_touch_read(op.inode);
-	fuse_reply_buf(req, op.worker->reply, (size_t)(buf.at - (char *)op.worker->reply));
+	size_t used = (size_t)(buf.at - (char *)op.worker->reply);
+
+	op_end(&op, (int64_t)used);
+	fuse_reply_buf(req, op.worker->reply, used);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,

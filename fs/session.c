@@ -22,6 +22,7 @@
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/access_file.h"
 #include "fs/capabilities.h"
 #include "fs/fs.h"
 #include "fs/mountinfo.h"
@@ -338,6 +339,9 @@ int session_open(struct fs *fs, struct session **opened)
 		error = mount_fuse(session);
 	if (error)
 		goto close_session;
+	error = access_file_new(fs);
+	if (error)
+		goto unmount_fuse;
 	error = threads_start(session);
 	if (error)
 		goto unmount_fuse;
@@ -368,6 +372,7 @@ void session_wait(struct session *session)
 		;
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);
+		access_file_end(session->fs);
 		/* Threads go on until the kernel lets go: dirty pages of mappings are written. */
 		unmount(session);
 		if (!wait_ended(session, END_GRACE_MS)) {
@@ -381,6 +386,7 @@ void session_wait(struct session *session)
 
 void session_close(struct session *session)
 {
+	access_file_free(session->fs);
 	/* Closes the device, and so ends what is left of the connection. */
 	if (session->fuse)
 		fuse_session_destroy(session->fuse);
