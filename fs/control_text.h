@@ -20,7 +20,7 @@ struct control_file {
 /* Ends with a NULL name. */
 extern const struct control_file control_files[];
 
-int control_metrics(struct fs *fs, FILE *out);
+int control_metrics(struct fs *fs, FILE *out); /* metrics.c */
 int control_stats(struct fs *fs, FILE *out);
 
 #endif
