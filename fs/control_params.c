@@ -10,6 +10,7 @@
 #include "common/defer.h"
 #include "common/number.h"
 #include "fs/fs.h"
+#include "fs/observe.h"
 
 #define BLANKS "\t "
 
@@ -103,6 +104,17 @@ static int set_level(const struct line *line, struct params *params)
 	return 0;
 }
 
+static int set_trace(const struct line *line, struct params *params)
+{
+	bool on = strcmp(line->value, "on") == 0;
+
+	if (!on && strcmp(line->value, "off") != 0)
+		return refuse(line, "not one of on|off");
+	params->trace_changes = true;
+	params->trace = on;
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	bool per_gpu;
@@ -111,6 +123,7 @@ static const struct {
     {"size", true, set_size},
     {"reserve", true, set_reserve},
     {"log_level", false, set_level},
+    {"trace", false, set_trace},
 };
 
 static int set_line(const struct line *line, const char *leaf, struct params *params)
@@ -207,6 +220,9 @@ int control_params_set(struct fs *fs, const char *text, size_t bytes)
 	if (error)
 		return error;
 	LOCKED(&applying);
+	error = params.trace_changes ? observe_trace(fs, params.trace) : 0;
+	if (error)
+		return error;
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)
 			apply_limits(&fs->volumes[i], &params);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is written to .gpumem/params: "NAME VALUE" lines that change limits and logging while the
- * mount is in use. A write is taken as a whole or not at all. */
+/* What is written to .gpumem/params: "NAME VALUE" lines that change limits, logging and the trace
+ * while the mount is in use. A write is taken as a whole or not at all. */
 #ifndef FS_CONTROL_PARAMS_H
 #define FS_CONTROL_PARAMS_H
 
@@ -26,6 +26,7 @@ struct params {
 	struct params_limit size[BACKEND_DEVICES_MAX], reserve[BACKEND_DEVICES_MAX]; /* by GPU */
 	bool level_changes;
 	enum log_level level;
+	bool trace_changes, trace;
 };
 
 /* gpus: a bit for each GPU that there is. 0, or -EINVAL after one line in the log that names the
@@ -34,7 +35,7 @@ int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *p
 
 struct fs;
 
-/* Parses and applies. 0 or -EINVAL, and nothing has changed. */
+/* Parses and applies. 0, or -EINVAL or -ENOMEM, and nothing has changed. */
 int control_params_set(struct fs *fs, const char *text, size_t bytes);
 
 #endif

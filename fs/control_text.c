@@ -13,6 +13,7 @@
 #include "fs/control_text.h"
 #include "fs/file_share.h"
 #include "fs/fs.h"
+#include "fs/observe.h"
 #include "fs/share.h"
 #include "fs/tree.h"
 #include "fs/version.h"
@@ -69,6 +70,7 @@ static int write_params(struct fs *fs, FILE *out)
 	fprintf(out, "max_write %u\n", fs->can.max_write);
 	fprintf(out, "max_chunk %" PRIu64 "\n", options->max_chunk);
 	fprintf(out, "log_level %s\n", log_level_name(log_level_get()));
+	fprintf(out, "trace %s\n", atomic_load(&fs->observers) & OBSERVE_TRACE ? "on" : "off");
 	fprintf(out, "streaming_copies %s\n", stream_name());
 	write_capability(out, "io_uring", &fs->can.io_uring);
 	write_capability(out, "passthrough", &fs->can.passthrough);
@@ -125,6 +127,11 @@ static void write_lease(void *context, struct inode *inode, const struct share_h
 	write_path(mappings->fs, mappings->out, inode);
 }
 
+static int write_trace(struct fs *fs, FILE *out)
+{
+	return trace_write(&fs->trace, fs->options.mountpoint, out);
+}
+
 static int write_mappings(struct fs *fs, FILE *out)
 {
 	struct mappings mappings = {fs, out};
@@ -148,6 +155,8 @@ const struct control_file control_files[] = {
     {"stats.json", 0444, control_stats, NULL},
     {"metrics", 0444, control_metrics, NULL},
     {"mappings", 0444, write_mappings, NULL},
-    {"accesslog", 0400, NULL, NULL}, /* other users' paths */
+    /* With the paths of all users. */
+    {"accesslog", 0400, NULL, NULL},
+    {"trace.json", 0400, write_trace, NULL},
     {NULL, 0, NULL, NULL},
 };

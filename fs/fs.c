@@ -98,6 +98,7 @@ int fs_open(struct fs *fs)
 	hash_seed_init();
 	guard_init(&fs->topology);
 	access_log_init(&fs->access_log);
+	trace_init(&fs->trace);
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
 	fs->noatime = has_option(fs->options.mount_options, "noatime");
@@ -119,6 +120,7 @@ destroy_table:
 destroy_log:
 	guard_destroy(&fs->topology);
 	access_log_destroy(&fs->access_log);
+	trace_destroy(&fs->trace);
 	return error;
 }
 
@@ -134,4 +136,5 @@ void fs_close(struct fs *fs)
 	guard_destroy(&fs->topology);
 	stats_free(&fs->stats);
 	access_log_destroy(&fs->access_log);
+	trace_destroy(&fs->trace);
 }

@@ -16,6 +16,7 @@
 #include "fs/inode_table.h"
 #include "fs/options.h"
 #include "fs/stats.h"
+#include "fs/trace.h"
 #include "fs/volume.h"
 
 /* What this kernel, libfuse and machine can do, decided when the mount is made; each is a line at
@@ -59,6 +60,7 @@ struct fs {
 	struct stats stats;
 	atomic_uint observers; /* who watches the requests: observe.h */
 	struct access_log access_log;
+	struct trace trace;
 	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
 	struct session *session; /* that serves it; session.c */

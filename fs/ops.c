@@ -20,7 +20,7 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	if (stats_count(op->worker->stats, kind))
 		op->observers |= OBSERVE_LATENCY;
 	if (op->observers)
-		op->began = observe_now();
+		op->began = observe_begin();
 	op->inode = inode_find(op->fs, ino);
 	if (!op->inode) {
 		op_done(op, req, -ESTALE);

@@ -38,8 +38,10 @@ static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
 {
 	struct inode *inode = control_owns(ino) ? NULL : inode_find(fs, ino);
 
-	if (inode)
-		inode_forget(fs, inode, n);
+	if (!inode)
+		return;
+	inode_forget(fs, inode, n);
+	observe_unasked(fs, "forget");
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -210,6 +212,8 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	} while (error == -EBUSY && op_wait_release(&tries));
 	op_done(&op, req, error);
 	file_move_free(left);
+	if (left)
+		observe_volumes(op.fs);
 }
 
 void ops_name(struct fuse_lowlevel_ops *ops)

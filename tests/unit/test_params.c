@@ -49,6 +49,7 @@ static const struct {
     {"gpu0. 1\n", "'gpu0. 1': cannot be set"},
     {"reserve none\n", "'reserve none': not a size (use 8G, 512M or 50%)"},
     {"log_level loud\n", "'log_level loud': not one of error|warn|info|debug"},
+    {"trace yes\n", "'trace yes': not one of on|off"},
     {"backend host\n", "'backend host': cannot be set"},
     {"size 1G\nreserve 1G\nlog_level none", "'log_level none': not one of error|warn|info|debug"},
 };
@@ -85,8 +86,8 @@ START_TEST(lines_are_about_one_gpu_or_all)
 	char said[512];
 
 	ck_assert_int_eq(
-	    parse("size 50%\n\n \t gpu2.size \t none \ngpu0.reserve 0\nlog_level debug", &params,
-		  said, sizeof(said)),
+	    parse("size 50%\n\n \t gpu2.size \t none \ngpu0.reserve 0\nlog_level debug\ntrace on",
+		  &params, said, sizeof(said)),
 	    0);
 	ck_assert_str_eq(said, "");
 	ck_assert(params.size[0].changes && params.size[0].amount.percent);
@@ -96,6 +97,7 @@ START_TEST(lines_are_about_one_gpu_or_all)
 	ck_assert(params.reserve[0].changes && !params.reserve[2].changes);
 	ck_assert(params.level_changes);
 	ck_assert_int_eq(params.level, LOG_LEVEL_DEBUG);
+	ck_assert(params.trace_changes && params.trace);
 }
 END_TEST
 
