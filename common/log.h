@@ -10,8 +10,10 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 enum log_target {
-	LOG_TO_TERMINAL = 1, /* stderr, prefixed "gpumemfs: " */
-	LOG_TO_SYSLOG = 2,   /* facility daemon, with the level as priority */
+	/* stderr, prefixed "gpumemfs: "; where that is systemd's journal, with the level as "<6>"
+	 * instead, which the journal takes off again */
+	LOG_TO_TERMINAL = 1,
+	LOG_TO_SYSLOG = 2, /* facility daemon, with the level as priority */
 };
 
 /* Sets what is logged (this level and the more serious ones) and where (log_target bits). */

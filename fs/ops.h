@@ -44,6 +44,7 @@ bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino);
  */
 static inline void op_end(struct op *op, int64_t result)
 {
+	stats_add(&op->worker->stats->ended, 1);
 	if (op->began)
 		observe(op, result);
 }

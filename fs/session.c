@@ -26,6 +26,7 @@
 #include "fs/capabilities.h"
 #include "fs/fs.h"
 #include "fs/mountinfo.h"
+#include "fs/notify.h"
 #include "fs/ops.h"
 #include "fs/session.h"
 #include "fs/worker.h"
@@ -370,6 +371,7 @@ void session_wait(struct session *session)
 
 	while (poll(fds, 2, -1) < 0 && errno == EINTR)
 		;
+	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);
 		access_file_end(session->fs);

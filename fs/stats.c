@@ -69,6 +69,24 @@ void stats_sum(struct stats *stats, struct stats_totals *totals)
 	*totals = sum;
 }
 
+unsigned stats_stuck(struct stats *stats)
+{
+	unsigned stuck = 0;
+
+	for (struct stats_block *block = atomic_load_explicit(&stats->blocks, memory_order_acquire);
+	     block; block = block->next) {
+		uint64_t begun = 0, ended = 0;
+
+		/* The end first: what begins meanwhile looks busy, and not for the second time. */
+		sum_add(&ended, &block->ended);
+		for (unsigned op = 0; op < STAT_OPS; op++)
+			sum_add(&begun, &block->ops[op]);
+		stuck += begun != ended && begun == block->looked;
+		block->looked = begun != ended ? begun : 0;
+	}
+	return stuck;
+}
+
 void stats_latency(struct stats_block *block, enum stat_op op, uint64_t ns)
 {
 	unsigned bucket = 0;

@@ -55,6 +55,8 @@ struct stats_block {
 	_Atomic uint64_t latencies[STAT_OPS][STATS_BUCKETS];
 	_Atomic uint64_t latency_ns[STAT_OPS];
 	_Atomic uint64_t read_bytes, write_bytes, copy_bytes;
+	_Atomic uint64_t ended;	  /* of all that were counted in ops */
+	uint64_t looked;	  /* stats_stuck's own */
 	struct stats_block *next; /* in struct stats; set once */
 };
 
@@ -71,6 +73,8 @@ struct stats {
 struct stats_block *stats_block_new(struct stats *stats); /* NULL: no memory */
 void stats_sum(struct stats *stats, struct stats_totals *totals);
 void stats_free(struct stats *stats);
+/* How many workers are at the same request as when this was asked last. One thread asks. */
+unsigned stats_stuck(struct stats *stats);
 const char *stats_op_name(enum stat_op op);
 /* Counts one that was timed. */
 void stats_latency(struct stats_block *block, enum stat_op op, uint64_t ns);

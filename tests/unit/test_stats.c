@@ -101,6 +101,30 @@ START_TEST(some_requests_are_timed)
 }
 END_TEST
 
+/* A worker is stuck that is at one request for two looks. */
+START_TEST(stuck_workers_are_counted)
+{
+	struct stats stats = {NULL};
+	struct stats_block *busy = stats_block_new(&stats), *other = stats_block_new(&stats);
+
+	ck_assert_ptr_nonnull(stats_block_new(&stats)); /* that never does anything */
+	stats_count(busy, STAT_READ);
+	ck_assert_uint_eq(stats_stuck(&stats), 0);
+	ck_assert_uint_eq(stats_stuck(&stats), 1);
+	ck_assert_uint_eq(stats_stuck(&stats), 1);
+	stats_count(other, STAT_WRITE);
+	ck_assert_uint_eq(stats_stuck(&stats), 1);
+	stats_add(&other->ended, 1);
+	stats_count(other, STAT_READ); /* the next one */
+	ck_assert_uint_eq(stats_stuck(&stats), 1);
+	ck_assert_uint_eq(stats_stuck(&stats), 2);
+	stats_add(&busy->ended, 1);
+	stats_add(&other->ended, 1);
+	ck_assert_uint_eq(stats_stuck(&stats), 0);
+	stats_free(&stats);
+}
+END_TEST
+
 /* They are names in JSON and labels in metrics. */
 START_TEST(names_are_distinct)
 {
@@ -170,6 +194,7 @@ int main(void)
 	tcase_add_test(tests, blocks_add_up);
 	tcase_add_test(tests, latencies_fall_into_buckets);
 	tcase_add_test(tests, some_requests_are_timed);
+	tcase_add_test(tests, stuck_workers_are_counted);
 	tcase_add_test(tests, names_are_distinct);
 	tcase_add_test(tests, threads_join_and_count);
 	return unit_main(suite);
