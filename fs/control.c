@@ -257,7 +257,7 @@ bool control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 }
 
 /* The text as of now. */
-static struct snapshot *snapshot_make(struct fs *fs, const struct control_file *file)
+static struct snapshot *snapshot_make(fuse_req_t req, const struct control_file *file)
 {
 	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
 	FILE *out = snapshot ? open_memstream(&snapshot->text, &snapshot->length) : NULL;
@@ -266,7 +266,7 @@ static struct snapshot *snapshot_make(struct fs *fs, const struct control_file *
 		free(snapshot);
 		return NULL;
 	}
-	int error = file->write(fs, out);
+	int error = file->write(fuse_req_userdata(req), fuse_req_ctx(req)->uid, out);
 
 	if (fclose(out) || error) {
 		free(snapshot->text);
@@ -332,7 +332,7 @@ bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		access_file_open(req, info);
 		return true;
 	}
-	struct snapshot *snapshot = snapshot_make(fuse_req_userdata(req), file);
+	struct snapshot *snapshot = snapshot_make(req, file);
 
 	if (!snapshot) {
 		fuse_reply_err(req, ENOMEM);
@@ -393,7 +393,7 @@ bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		fuse_reply_buf(req, worker->reply, bytes);
 		return true;
 	}
-	struct snapshot *fresh = worker ? snapshot_make(fs, file_of(ino)) : NULL;
+	struct snapshot *fresh = worker ? snapshot_make(req, file_of(ino)) : NULL;
 
 	if (fresh) {
 		bytes = copy_part(fresh, worker->reply, bytes, offset);

@@ -18,10 +18,11 @@
 #include "fs/tree.h"
 #include "fs/version.h"
 
-static int write_version(struct fs *fs, FILE *out)
+static int write_version(struct fs *fs, uid_t uid, FILE *out)
 {
 	bool host = fs->backend->ops == &backend_host_ops;
 
+	(void)uid;
 	fprintf(out, "gpumemfs %s\n", GPUMEMFS_VERSION);
 	fprintf(out, "backend %s %s\n", fs->backend->name,
 		host ? "(system memory: no GPU is in use)" : fs->backend->version);
@@ -58,12 +59,13 @@ static void write_device(FILE *out, const struct volume *volume)
 		crossover.measured ? "measured" : "default");
 }
 
-static int write_params(struct fs *fs, FILE *out)
+static int write_params(struct fs *fs, uid_t uid, FILE *out)
 {
 	static const char *const caches[] = {
 	    [CACHE_NONE] = "none", [CACHE_AUTO] = "auto", [CACHE_ALWAYS] = "always"};
 	const struct options *options = &fs->options;
 
+	(void)uid;
 	fprintf(out, "backend %s\n", fs->backend->name);
 	fprintf(out, "cache %s\n", caches[options->cache]);
 	fprintf(out, "threads %u\n", fs->can.threads);
@@ -127,17 +129,19 @@ static void write_lease(void *context, struct inode *inode, const struct share_h
 	write_path(mappings->fs, mappings->out, inode);
 }
 
-static int write_trace(struct fs *fs, FILE *out)
+static int write_trace(struct fs *fs, uid_t uid, FILE *out)
 {
+	(void)uid;
 	return trace_write(&fs->trace, fs->options.mountpoint, out);
 }
 
-static int write_mappings(struct fs *fs, FILE *out)
+static int write_mappings(struct fs *fs, uid_t uid, FILE *out)
 {
 	struct mappings mappings = {fs, out};
 	struct inode *inode;
 	uint32_t slot = 0;
 
+	(void)uid;
 	while ((inode = inode_table_next(&fs->inodes, &slot))) {
 		write_mapping(fs, out, inode);
 		inode_put(fs, inode, 1);

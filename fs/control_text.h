@@ -11,8 +11,9 @@ struct fs;
 
 struct control_file {
 	const char *name;
-	mode_t mode;				/* permission bits, for who runs the daemon */
-	int (*write)(struct fs *fs, FILE *out); /* 0 or -errno; NULL: access_file.h */
+	mode_t mode; /* permission bits, for who runs the daemon */
+	/* The text for who opens it: 0 or -errno. NULL: access_file.h. */
+	int (*write)(struct fs *fs, uid_t uid, FILE *out);
 	/* Takes what one write brings, all or nothing: 0 or -errno. NULL: cannot be written. */
 	int (*set)(struct fs *fs, const char *text, size_t bytes);
 };
@@ -20,7 +21,7 @@ struct control_file {
 /* Ends with a NULL name. */
 extern const struct control_file control_files[];
 
-int control_metrics(struct fs *fs, FILE *out); /* metrics.c */
-int control_stats(struct fs *fs, FILE *out);
+int control_metrics(struct fs *fs, uid_t uid, FILE *out); /* metrics.c */
+int control_stats(struct fs *fs, uid_t uid, FILE *out);
 
 #endif

@@ -224,11 +224,12 @@ static void samples_take(struct fs *fs, struct sample *samples)
 	}
 }
 
-int control_metrics(struct fs *fs, FILE *out)
+int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 {
 	struct sample samples[BACKEND_DEVICES_MAX + 1];
 	struct stats_totals totals;
 
+	(void)uid;
 	stats_sum(&fs->stats, &totals);
 	samples_take(fs, samples);
 	build_info(fs, out);

@@ -9,6 +9,11 @@
 #include "fs/ops.h"
 #include "fs/tree.h"
 
+static void count_busy(struct op *op, const struct inode *inode, ssize_t bytes)
+{
+	busy_add(&op->worker->stats->busy, inode->ino, (uint64_t)bytes, busy_now());
+}
+
 static void op_range(struct op *op, off_t offset, size_t bytes)
 {
 	op->offset = (uint64_t)offset;
@@ -37,6 +42,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	if (!op.fs->noatime && !(info->flags & O_NOATIME))
 		inode_touch_read(op.inode);
 	stats_add(&op.worker->stats->read_bytes, (uint64_t)n);
+	count_busy(&op, op.inode, n);
 	op_end(&op, n);
 	fuse_reply_buf(req, op.worker->reply, (size_t)n);
 }
@@ -86,6 +92,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 	drop_set_id(op.inode, fuse_req_ctx(req));
 	inode_touch_write(op.inode);
 	stats_add(&op.worker->stats->write_bytes, (uint64_t)n);
+	count_busy(&op, op.inode, n);
 	op_end(&op, n);
 	fuse_reply_write(req, (size_t)n);
 }
@@ -168,6 +175,8 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 	drop_set_id(op.to, fuse_req_ctx(req));
 	inode_touch_write(op.to);
 	stats_add(&op.worker->stats->copy_bytes, (uint64_t)n);
+	count_busy(&op, op.inode, n);
+	count_busy(&op, op.to, n);
 	op_end(&op, n);
 	fuse_reply_write(req, (size_t)n);
 }

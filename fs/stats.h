@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/busy.h"
+
 enum stat_op {
 	STAT_LOOKUP,
 	STAT_GETATTR,
@@ -55,6 +57,7 @@ struct stats_block {
 	_Atomic uint64_t latencies[STAT_OPS][STATS_BUCKETS];
 	_Atomic uint64_t latency_ns[STAT_OPS];
 	_Atomic uint64_t read_bytes, write_bytes, copy_bytes;
+	struct busy busy;
 	_Atomic uint64_t ended;	  /* of all that were counted in ops */
 	uint64_t looked;	  /* stats_stuck's own */
 	struct stats_block *next; /* in struct stats; set once */
