@@ -13,7 +13,10 @@
 #include <sys/types.h>
 #include <time.h>
 
-#define ACCESS_RING_BYTES  (1U << 20)
+#define ACCESS_RING_BYTES (1U << 20)
+
+/* Over io_uring a read that waits keeps one of the 8 entries that a processor has in libfuse's
+ * ring: fewer than that, or the readers would keep all others out. */
 #define ACCESS_READERS_MAX 4
 
 struct access_entry {
