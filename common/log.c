@@ -7,8 +7,11 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -22,6 +25,7 @@
 
 static _Atomic enum log_level threshold = LOG_LEVEL_INFO;
 static atomic_uint log_targets = LOG_TO_TERMINAL;
+static atomic_bool on_journal;
 
 /* Keeps the lines of threads apart: one write may not be atomic (long lines to a pipe). */
 static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
@@ -38,12 +42,37 @@ static const struct {
 
 #define LEVELS (sizeof(levels) / sizeof(levels[0]))
 
+/* $JOURNAL_STREAM is device:inode of the stream to the journal that this process was given as
+ * stdout or stderr; which may have been redirected since. */
+static bool stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	char here[48];
+	struct stat st;
+
+	if (!stream || fstat(STDERR_FILENO, &st))
+		return false;
+	snprintf(here, sizeof(here), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	return strcmp(stream, here) == 0;
+}
+
 void log_setup(enum log_level level, unsigned targets)
 {
+	on_journal = stderr_is_journal();
 	if (targets & LOG_TO_SYSLOG)
 		openlog("gpumemfs", LOG_PID, LOG_DAEMON);
 	threshold = level;
 	log_targets = targets;
+}
+
+void log_level_set(enum log_level level)
+{
+	threshold = level;
+}
+
+enum log_level log_level_get(void)
+{
+	return threshold;
 }
 
 int log_level_parse(const char *name, enum log_level *level)
@@ -83,7 +112,10 @@ void log_write(enum log_level level, const char *format, ...)
 	int saved_errno = errno;
 	/* One byte more than the text may use, for the newline. */
 	char line[sizeof(PREFIX) + LINE_BYTES + 1] = PREFIX;
-	char *text = line + sizeof(PREFIX) - 1;
+
+	if (on_journal)
+		snprintf(line, sizeof(line), "<%d>", levels[level].priority);
+	char *text = line + strlen(line);
 	va_list args;
 	va_start(args, format);
 	int length = vsnprintf(text, LINE_BYTES, format, args);

@@ -10,12 +10,18 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 enum log_target {
-	LOG_TO_TERMINAL = 1, /* stderr, prefixed "gpumemfs: " */
-	LOG_TO_SYSLOG = 2,   /* facility daemon, with the level as priority */
+	/* stderr, prefixed "gpumemfs: "; where that is systemd's journal, with the level as "<6>"
+	 * instead, which the journal takes off again */
+	LOG_TO_TERMINAL = 1,
+	LOG_TO_SYSLOG = 2, /* facility daemon, with the level as priority */
 };
 
 /* Sets what is logged (this level and the more serious ones) and where (log_target bits). */
 void log_setup(enum log_level level, unsigned targets);
+
+/* What is logged from now on, and at present. */
+void log_level_set(enum log_level level);
+enum log_level log_level_get(void);
 
 /* Level by its option name (error, warn, info, debug): 0, or -EINVAL. */
 int log_level_parse(const char *name, enum log_level *level);

@@ -5,6 +5,7 @@
 #include "fs/account.h"
 #include "fs/dir.h"
 #include "fs/fs.h"
+#include "fs/observe.h"
 
 static struct inode *parent_of(struct inode *dir)
 {
@@ -62,8 +63,10 @@ int account_charge(void *payer, int64_t bytes)
 	else if (inode->home)
 		error = account_add(inode->home, bytes, 0);
 
-	if (!error)
+	if (!error) {
 		atomic_fetch_add(&inode->charged, (uint64_t)bytes);
+		observe_memory(call->fs, inode->ino, bytes);
+	}
 	guard_leave(&call->fs->topology, token);
 	return error;
 }

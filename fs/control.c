@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "fs/access_file.h"
 #include "fs/control.h"
 #include "fs/control_text.h"
 #include "fs/fs.h"
@@ -54,12 +55,19 @@ static const struct control_file *file_of(fuse_ino_t ino)
 	return ino >= FILES_INO && ino < SOCKET_INO ? &control_files[ino - FILES_INO] : NULL;
 }
 
+/* Its text comes while it is read. */
+static bool is_stream(fuse_ino_t ino)
+{
+	return file_of(ino) && !file_of(ino)->write;
+}
+
 static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
 {
 	return ino >= LINKS_INO && ino - LINKS_INO < fs->n_volumes ? &fs->volumes[ino - LINKS_INO]
 								   : NULL;
 }
 
+/* Of the root (the entry "..") only the number and type are right, and looked at. */
 static struct stat attributes(struct fs *fs, fuse_ino_t ino)
 {
 	struct stat st = {
@@ -72,7 +80,7 @@ static struct stat attributes(struct fs *fs, fuse_ino_t ino)
 	    .st_ctim = fs->started,
 	};
 
-	if (ino == CONTROL_INO || ino == BY_UUID_INO) {
+	if (ino == CONTROL_INO || ino == BY_UUID_INO || ino == INODE_ROOT) {
 		st.st_mode = S_IFDIR | 0555;
 		st.st_nlink = ino == CONTROL_INO ? 3 : 2;
 	} else if (link_of(fs, ino)) {
@@ -81,7 +89,8 @@ static struct stat attributes(struct fs *fs, fuse_ino_t ino)
 	} else if (ino == SOCKET_INO) {
 		st.st_mode = S_IFSOCK | 0666; /* a token is what lets in */
 	} else {
-		st.st_mode = S_IFREG | 0444; /* size 0, as in /proc: the text is made at open */
+		/* Of size 0, as in /proc: the text is made at open. */
+		st.st_mode = S_IFREG | file_of(ino)->mode;
 	}
 	return st;
 }
@@ -248,7 +257,7 @@ bool control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 }
 
 /* The text as of now. */
-static struct snapshot *snapshot_make(struct fs *fs, const struct control_file *file)
+static struct snapshot *snapshot_make(fuse_req_t req, const struct control_file *file)
 {
 	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
 	FILE *out = snapshot ? open_memstream(&snapshot->text, &snapshot->length) : NULL;
@@ -257,7 +266,7 @@ static struct snapshot *snapshot_make(struct fs *fs, const struct control_file *
 		free(snapshot);
 		return NULL;
 	}
-	int error = file->write(fs, out);
+	int error = file->write(fuse_req_userdata(req), fuse_req_ctx(req)->uid, out);
 
 	if (fclose(out) || error) {
 		free(snapshot->text);
@@ -315,11 +324,15 @@ bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 
 	if (!control_owns(ino))
 		return false;
-	if ((info->flags & O_ACCMODE) != O_RDONLY || !file) {
+	if (!file || ((info->flags & O_ACCMODE) != O_RDONLY && !file->set)) {
 		fuse_reply_err(req, file ? EACCES : EINVAL);
 		return true;
 	}
-	struct snapshot *snapshot = snapshot_make(fuse_req_userdata(req), file);
+	if (!file->write) {
+		access_file_open(req, info);
+		return true;
+	}
+	struct snapshot *snapshot = snapshot_make(req, file);
 
 	if (!snapshot) {
 		fuse_reply_err(req, ENOMEM);
@@ -368,6 +381,10 @@ bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 
 	if (!control_owns(ino))
 		return false;
+	if (is_stream(ino)) {
+		access_file_read(req, bytes, info);
+		return true;
+	}
 	struct worker *worker = worker_self(fs);
 
 	if (worker && bytes > worker->reply_bytes)
@@ -376,7 +393,7 @@ bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		fuse_reply_buf(req, worker->reply, bytes);
 		return true;
 	}
-	struct snapshot *fresh = worker ? snapshot_make(fs, file_of(ino)) : NULL;
+	struct snapshot *fresh = worker ? snapshot_make(req, file_of(ino)) : NULL;
 
 	if (fresh) {
 		bytes = copy_part(fresh, worker->reply, bytes, offset);
@@ -392,9 +409,46 @@ bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info
 {
 	if (!control_owns(ino))
 		return false;
-	snapshot_drop(info->fh);
+	if (is_stream(ino))
+		access_file_release(req, info);
+	else
+		snapshot_drop(info->fh);
 	fuse_reply_err(req, 0);
 	return true;
+}
+
+bool control_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
+		  struct fuse_pollhandle *handle)
+{
+	if (!control_owns(ino) || !is_stream(ino))
+		return false;
+	access_file_poll(req, info, handle);
+	return true;
+}
+
+bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes)
+{
+	const struct control_file *file = file_of(ino);
+
+	if (!file || !file->set)
+		return control_refuses(req, ino);
+	int error = file->set(fuse_req_userdata(req), from, bytes);
+
+	if (error)
+		fuse_reply_err(req, -error);
+	else
+		fuse_reply_write(req, bytes);
+	return true;
+}
+
+bool control_setattr(fuse_req_t req, fuse_ino_t ino, int which)
+{
+	const struct control_file *file = file_of(ino);
+	const int kept = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+
+	if (!file || !file->set || !(which & FUSE_SET_ATTR_SIZE) || which & kept)
+		return control_refuses(req, ino);
+	return control_getattr(req, ino);
 }
 
 /* A file of no size has neither data nor holes. */

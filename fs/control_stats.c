@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The counters, for programs: as JSON and as Prometheus has it. */
+/* The counters, for programs, as JSON. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "backend/bar_cache.h"
+#include "common/defer.h"
+#include "common/utf8.h"
 #include "fs/control_text.h"
+#include "fs/file_share.h"
 #include "fs/fs.h"
+#include "fs/share.h"
+#include "fs/tree.h"
+
+/* How many of the busiest files are shown. */
+#define BUSY_FILES 64
 
 static json_int_t integer(uint64_t value)
 {
@@ -57,7 +67,82 @@ static json_t *volume_json(struct volume *volume)
 	return json;
 }
 
-int control_stats(struct fs *fs, FILE *out)
+static json_t *path_json(struct fs *fs, struct inode *inode)
+{
+	char path[PATH_MAX];
+
+	if (tree_path(fs, inode, path, sizeof(path)) < 0)
+		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
+	utf8_clean(path);
+	return json_string(path);
+}
+
+struct lease_list {
+	struct fs *fs;
+	json_t *json;
+};
+
+static void add_lease(void *context, struct inode *inode, const struct share_holder *holder)
+{
+	struct lease_list *list = context;
+	const struct volume *volume = file_volume(inode->file);
+
+	json_array_append_new(
+	    list->json,
+	    json_pack("{s:s, s:o, s:I, s:I, s:s, s:I, s:I}", "volume", volume->name, "path",
+		      path_json(list->fs, inode), "pid", (json_int_t)holder->pid, "uid",
+		      (json_int_t)holder->uid, "access",
+		      holder->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro", "bytes",
+		      integer(file_size(inode->file)), "since", (json_int_t)holder->since));
+}
+
+static json_t *leases_json(struct fs *fs)
+{
+	struct share *share = atomic_load(&fs->share);
+	struct lease_list list = {fs, json_array()};
+
+	if (share)
+		share_each(share, add_lease, &list);
+	return list.json;
+}
+
+static bool may_see(struct inode *inode, uid_t uid)
+{
+	LOCKED(&inode->lock);
+	return uid == 0 || uid == geteuid() || uid == inode->uid;
+}
+
+static json_t *busy_file_json(struct fs *fs, struct inode *inode, const struct busy_file *file,
+			      uint64_t now)
+{
+	uint64_t idle = now > file->touched ? now - file->touched : 0;
+
+	return json_pack("{s:o, s:I, s:I, s:I}", "path", path_json(fs, inode), "inode",
+			 integer(inode->ino), "recent_bytes", integer(file->bytes), "idle_seconds",
+			 integer(idle));
+}
+
+/* Of those that the reader owns, or, who runs the daemon, of all. */
+static json_t *busy_json(struct fs *fs, uid_t uid)
+{
+	struct busy_file files[BUSY_FILES];
+	uint64_t now = busy_now();
+	size_t count = busy_files(&fs->stats, files, BUSY_FILES, now);
+	json_t *json = json_array();
+
+	for (size_t i = 0; i < count; i++) {
+		struct inode *inode = inode_table_get(&fs->inodes, files[i].ino);
+
+		if (!inode)
+			continue;
+		if (may_see(inode, uid))
+			json_array_append_new(json, busy_file_json(fs, inode, &files[i], now));
+		inode_put(fs, inode, 1);
+	}
+	return json;
+}
+
+int control_stats(struct fs *fs, uid_t uid, FILE *out)
 {
 	struct stats_totals totals;
 	json_t *volumes = json_array();
@@ -65,12 +150,13 @@ int control_stats(struct fs *fs, FILE *out)
 	stats_sum(&fs->stats, &totals);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		json_array_append_new(volumes, volume_json(&fs->volumes[i]));
-	json_t *all = json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "backend",
-				fs->backend->name, "started", (json_int_t)fs->started.tv_sec,
-				"inodes", integer(inode_table_count(&fs->inodes)), "operations",
-				operations(&totals), "read_bytes", integer(totals.read_bytes),
-				"write_bytes", integer(totals.write_bytes), "copy_bytes",
-				integer(totals.copy_bytes), "volumes", volumes);
+	json_t *all =
+	    json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "backend",
+		      fs->backend->name, "started", (json_int_t)fs->started.tv_sec, "inodes",
+		      integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
+		      "read_bytes", integer(totals.read_bytes), "write_bytes",
+		      integer(totals.write_bytes), "copy_bytes", integer(totals.copy_bytes),
+		      "volumes", volumes, "leases", leases_json(fs), "busy", busy_json(fs, uid));
 
 	if (!all)
 		return -ENOMEM;
@@ -79,93 +165,4 @@ int control_stats(struct fs *fs, FILE *out)
 	json_decref(all);
 	fputc('\n', out);
 	return error;
-}
-
-static void head(FILE *out, const char *name, const char *type, const char *help)
-{
-	fprintf(out, "# HELP gpumemfs_%s %s\n# TYPE gpumemfs_%s %s\n", name, help, name, type);
-}
-
-static void one(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
-{
-	head(out, name, type, help);
-	fprintf(out, "gpumemfs_%s %" PRIu64 "\n", name, value);
-}
-
-static void per_operation(FILE *out, const char *name, const char *help, const uint64_t *values)
-{
-	head(out, name, "counter", help);
-	for (int op = 0; op < STAT_OPS; op++)
-		fprintf(out, "gpumemfs_%s{operation=\"%s\"} %" PRIu64 "\n", name,
-			stats_op_name((enum stat_op)op), values[op]);
-}
-
-/* One gauge of all volumes. */
-static void per_volume(struct fs *fs, FILE *out, const char *name, const char *help,
-		       uint64_t (*value)(struct volume *volume))
-{
-	head(out, name, "gauge", help);
-	for (unsigned i = 0; i < fs->n_volumes; i++) {
-		struct volume *volume = &fs->volumes[i];
-
-		fprintf(out, "gpumemfs_%s{volume=\"%s\",uuid=\"%s\"} %" PRIu64 "\n", name,
-			volume->name, volume->device ? volume->device->uuid : "", value(volume));
-	}
-}
-
-static struct volume_usage usage(struct volume *volume)
-{
-	struct volume_usage usage = {0};
-
-	volume_usage(volume, &usage);
-	return usage;
-}
-
-static uint64_t total(struct volume *volume)
-{
-	return usage(volume).total;
-}
-
-static uint64_t free_bytes(struct volume *volume)
-{
-	return usage(volume).free;
-}
-
-static uint64_t held(struct volume *volume)
-{
-	return usage(volume).held;
-}
-
-static uint64_t mapped(struct volume *volume)
-{
-	return volume->device ? bar_usage(volume->device).mapped : 0;
-}
-
-static uint64_t healthy(struct volume *volume)
-{
-	return volume->device ? !volume->device->failed : 1;
-}
-
-int control_metrics(struct fs *fs, FILE *out)
-{
-	struct stats_totals totals;
-
-	stats_sum(&fs->stats, &totals);
-	per_operation(out, "requests_total", "Requests served, by operation.", totals.ops);
-	per_operation(out, "request_errors_total", "Requests answered with an error.",
-		      totals.errors);
-	one(out, "read_bytes_total", "counter", "Bytes read from files.", totals.read_bytes);
-	one(out, "written_bytes_total", "counter", "Bytes written to files.", totals.write_bytes);
-	one(out, "copied_bytes_total", "counter", "Bytes copied between files by the daemon.",
-	    totals.copy_bytes);
-	one(out, "inodes", "gauge", "Files, directories and other inodes.",
-	    inode_table_count(&fs->inodes));
-	one(out, "start_time_seconds", "gauge",
-	    "When the daemon started, in seconds since the epoch.", (uint64_t)fs->started.tv_sec);
-	per_volume(fs, out, "memory_total_bytes", "Memory of the device.", total);
-	per_volume(fs, out, "memory_free_bytes", "Memory free on the device.", free_bytes);
-	per_volume(fs, out, "memory_held_bytes", "Memory held by this mount.", held);
-	per_volume(fs, out, "bar_mapped_bytes", "Memory mapped through the BAR.", mapped);
-	per_volume(fs, out, "healthy", "0 after an uncorrectable error of the device.", healthy);
-	return 0;
 }

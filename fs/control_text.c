@@ -9,17 +9,20 @@
 #include "backend/bar_cache.h"
 #include "backend/copy.h"
 #include "backend/stream.h"
+#include "fs/control_params.h"
 #include "fs/control_text.h"
 #include "fs/file_share.h"
 #include "fs/fs.h"
+#include "fs/observe.h"
 #include "fs/share.h"
 #include "fs/tree.h"
 #include "fs/version.h"
 
-static int write_version(struct fs *fs, FILE *out)
+static int write_version(struct fs *fs, uid_t uid, FILE *out)
 {
 	bool host = fs->backend->ops == &backend_host_ops;
 
+	(void)uid;
 	fprintf(out, "gpumemfs %s\n", GPUMEMFS_VERSION);
 	fprintf(out, "backend %s %s\n", fs->backend->name,
 		host ? "(system memory: no GPU is in use)" : fs->backend->version);
@@ -56,19 +59,21 @@ static void write_device(FILE *out, const struct volume *volume)
 		crossover.measured ? "measured" : "default");
 }
 
-static int write_params(struct fs *fs, FILE *out)
+static int write_params(struct fs *fs, uid_t uid, FILE *out)
 {
 	static const char *const caches[] = {
 	    [CACHE_NONE] = "none", [CACHE_AUTO] = "auto", [CACHE_ALWAYS] = "always"};
 	const struct options *options = &fs->options;
 
+	(void)uid;
 	fprintf(out, "backend %s\n", fs->backend->name);
 	fprintf(out, "cache %s\n", caches[options->cache]);
 	fprintf(out, "threads %u\n", fs->can.threads);
 	fprintf(out, "max_write %u\n", fs->can.max_write);
 	fprintf(out, "readahead %" PRIu64 "\n", atomic_load(&fs->can.readahead));
 	fprintf(out, "max_chunk %" PRIu64 "\n", options->max_chunk);
-	fprintf(out, "log_level %s\n", log_level_name(options->log_level));
+	fprintf(out, "log_level %s\n", log_level_name(log_level_get()));
+	fprintf(out, "trace %s\n", atomic_load(&fs->observers) & OBSERVE_TRACE ? "on" : "off");
 	fprintf(out, "streaming_copies %s\n", stream_name());
 	write_capability(out, "io_uring", &fs->can.io_uring);
 	write_capability(out, "clone_fd", &fs->can.clone_fd);
@@ -126,12 +131,19 @@ static void write_lease(void *context, struct inode *inode, const struct share_h
 	write_path(mappings->fs, mappings->out, inode);
 }
 
-static int write_mappings(struct fs *fs, FILE *out)
+static int write_trace(struct fs *fs, uid_t uid, FILE *out)
+{
+	(void)uid;
+	return trace_write(&fs->trace, fs->options.mountpoint, out);
+}
+
+static int write_mappings(struct fs *fs, uid_t uid, FILE *out)
 {
 	struct mappings mappings = {fs, out};
 	struct inode *inode;
 	uint32_t slot = 0;
 
+	(void)uid;
 	while ((inode = inode_table_next(&fs->inodes, &slot))) {
 		write_mapping(fs, out, inode);
 		inode_put(fs, inode, 1);
@@ -144,6 +156,13 @@ static int write_mappings(struct fs *fs, FILE *out)
 }
 
 const struct control_file control_files[] = {
-    {"version", write_version},	  {"params", write_params},	{"stats.json", control_stats},
-    {"metrics", control_metrics}, {"mappings", write_mappings}, {NULL, NULL},
+    {"version", 0444, write_version, NULL},
+    {"params", 0644, write_params, control_params_set},
+    {"stats.json", 0444, control_stats, NULL},
+    {"metrics", 0444, control_metrics, NULL},
+    {"mappings", 0444, write_mappings, NULL},
+    /* With the paths of all users. */
+    {"accesslog", 0400, NULL, NULL},
+    {"trace.json", 0400, write_trace, NULL},
+    {NULL, 0, NULL, NULL},
 };

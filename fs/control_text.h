@@ -5,18 +5,23 @@
 #define FS_CONTROL_TEXT_H
 
 #include <stdio.h>
+#include <sys/types.h>
 
 struct fs;
 
 struct control_file {
 	const char *name;
-	int (*write)(struct fs *fs, FILE *out); /* 0 or -errno */
+	mode_t mode; /* permission bits, for who runs the daemon */
+	/* The text for who opens it: 0 or -errno. NULL: access_file.h. */
+	int (*write)(struct fs *fs, uid_t uid, FILE *out);
+	/* Takes what one write brings, all or nothing: 0 or -errno. NULL: cannot be written. */
+	int (*set)(struct fs *fs, const char *text, size_t bytes);
 };
 
 /* Ends with a NULL name. */
 extern const struct control_file control_files[];
 
-int control_metrics(struct fs *fs, FILE *out);
-int control_stats(struct fs *fs, FILE *out);
+int control_metrics(struct fs *fs, uid_t uid, FILE *out); /* metrics.c */
+int control_stats(struct fs *fs, uid_t uid, FILE *out);
 
 #endif

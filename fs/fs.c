@@ -98,12 +98,14 @@ int fs_open(struct fs *fs)
 
 	hash_seed_init();
 	guard_init(&fs->topology);
+	access_log_init(&fs->access_log);
+	trace_init(&fs->trace);
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
 	fs->noatime = has_option(fs->options.mount_options, "noatime");
 	error = inode_table_init(&fs->inodes);
 	if (error)
-		return error;
+		goto destroy_log;
 	error = backend_start(fs);
 	if (error)
 		goto destroy_table;
@@ -118,7 +120,10 @@ int fs_open(struct fs *fs)
 	backend_close(fs->backend);
 destroy_table:
 	inode_table_destroy(&fs->inodes);
+destroy_log:
 	guard_destroy(&fs->topology);
+	access_log_destroy(&fs->access_log);
+	trace_destroy(&fs->trace);
 	return error;
 }
 
@@ -134,4 +139,6 @@ void fs_close(struct fs *fs)
 	inode_table_destroy(&fs->inodes);
 	guard_destroy(&fs->topology);
 	stats_free(&fs->stats);
+	access_log_destroy(&fs->access_log);
+	trace_destroy(&fs->trace);
 }

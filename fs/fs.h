@@ -12,10 +12,12 @@
 #include "backend/backend.h"
 #include "common/guard.h"
 #include "common/lines.h"
+#include "fs/access_log.h"
 #include "fs/inode.h"
 #include "fs/inode_table.h"
 #include "fs/options.h"
 #include "fs/stats.h"
+#include "fs/trace.h"
 #include "fs/volume.h"
 
 /* What this kernel, libfuse and machine can do, decided when the mount is made; each is a line at
@@ -69,6 +71,10 @@ struct fs {
 	struct resting resting;
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
 	struct stats stats;
+	atomic_uint observers; /* who watches the requests: observe.h */
+	struct access_log access_log;
+	struct trace trace;
+	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
 	struct session *session; /* that serves it; session.c */
 	struct timespec started; /* CLOCK_REALTIME */

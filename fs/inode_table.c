@@ -147,6 +147,19 @@ static bool inode_ref_alive(struct inode *inode)
 	return false;
 }
 
+struct inode *inode_table_get(struct inode_table *table, uint64_t ino)
+{
+	struct inode_slot *entry = slot_at(table, SLOT_OF(ino));
+
+	if (!entry)
+		return NULL;
+	/* An inode leaves its slot under this lock before it is freed. */
+	LOCKED(&table->shards[shard_of_slot(SLOT_OF(ino))].lock);
+	struct inode *inode = atomic_load(&entry->inode);
+
+	return inode && inode->ino == ino && inode_ref_alive(inode) ? inode : NULL;
+}
+
 struct inode *inode_table_next(struct inode_table *table, uint32_t *slot)
 {
 	for (;; (*slot)++) {

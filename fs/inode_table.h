@@ -47,6 +47,9 @@ void inode_table_remove(struct inode_table *table, struct inode *inode);
 /* NULL: no such inode. Takes no reference. */
 struct inode *inode_table_find(struct inode_table *table, uint64_t ino);
 
+/* The same with a reference, for who does not hold one already. */
+struct inode *inode_table_get(struct inode_table *table, uint64_t ino);
+
 /* Iterates: the next inode at or after *slot (start with 0), with a reference; NULL ends. */
 struct inode *inode_table_next(struct inode_table *table, uint32_t *slot);
 

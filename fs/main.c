@@ -8,9 +8,11 @@
 #include "fs/capabilities.h"
 #include "fs/daemon.h"
 #include "fs/fs.h"
+#include "fs/notify.h"
 #include "fs/session.h"
 #include "fs/share.h"
 #include "fs/version.h"
+#include "fs/watchdog.h"
 
 static int show_version(void)
 {
@@ -30,6 +32,7 @@ static void share_start(struct fs *fs)
 /* Serves the mount from here to its end. */
 static int run(struct fs *fs, struct daemon *daemon)
 {
+	struct watchdog *watchdog;
 	struct session *session;
 
 	session_block_signals();
@@ -41,7 +44,10 @@ static int run(struct fs *fs, struct daemon *daemon)
 		capabilities_log(fs);
 		share_start(fs);
 		daemon_ready(daemon, fs->options.log_level);
+		notify_send(NOTIFY_READY);
+		watchdog_start(fs, &watchdog);
 		session_wait(session);
+		watchdog_stop(watchdog);
 		/* Leases hold files, and the socket's connections the mount. */
 		share_close(fs->share);
 		session_close(session);

@@ -10,25 +10,38 @@
 
 bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 {
-	op->fs = fuse_req_userdata(req);
+	*op = (struct op){.fs = fuse_req_userdata(req), .req = req, .kind = kind};
 	op->worker = worker_self(op->fs);
 	if (!op->worker) {
 		fuse_reply_err(req, ENOMEM);
 		return false;
 	}
-	stats_add(&op->worker->stats->ops[kind], 1);
+	op->observers = atomic_load_explicit(&op->fs->observers, memory_order_relaxed);
+	if (stats_count(op->worker->stats, kind))
+		op->observers |= OBSERVE_LATENCY;
+	if (op->observers)
+		op->began = observe_begin();
 	op->inode = inode_find(op->fs, ino);
 	if (!op->inode) {
-		op_done(op, req, kind, -ESTALE);
+		op_done(op, req, -ESTALE);
 		return false;
 	}
 	return true;
 }
 
-void op_done(struct op *op, fuse_req_t req, enum stat_op kind, int error)
+bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino)
+{
+	op->to = inode_find(op->fs, ino);
+	if (!op->to)
+		op_done(op, req, -ESTALE);
+	return op->to;
+}
+
+void op_done(struct op *op, fuse_req_t req, int error)
 {
 	if (error)
-		stats_add(&op->worker->stats->errors[kind], 1);
+		stats_add(&op->worker->stats->errors[op->kind], 1);
+	op_end(op, error);
 	fuse_reply_err(req, -error);
 }
 
@@ -62,6 +75,7 @@ void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode)
 {
 	struct fuse_entry_param entry;
 
+	op_end(op, 0);
 	op_entry(inode, &entry);
 	/* Counted before the reply: the kernel may forget it at once. */
 	inode_looked_up(inode);
@@ -78,9 +92,10 @@ void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
 
 	if (error) {
 		inode_put(op->fs, inode, 1);
-		op_done(op, req, STAT_CREATE, error);
+		op_done(op, req, error);
 		return;
 	}
+	op_end(op, 0);
 	op_entry(inode, &entry);
 	inode_looked_up(inode);
 	if (fuse_reply_create(req, &entry, info)) {

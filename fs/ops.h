@@ -9,6 +9,7 @@
 #include <fuse_lowlevel.h>
 
 #include "fs/fs.h"
+#include "fs/observe.h"
 #include "fs/worker.h"
 
 /* Seconds for which the kernel may keep names and attributes: all changes go through it, so they
@@ -24,12 +25,31 @@ struct op {
 	struct fs *fs;
 	struct worker *worker;
 	struct inode *inode;
+	fuse_req_t req;
+	enum stat_op kind;
+	/* What it is about, for who watches: set after op_begin where it applies. */
+	const char *name; /* below inode */
+	struct inode *to; /* the second inode, if any, and the name below it */
+	const char *to_name;
+	uint64_t offset, bytes;
+	unsigned observers; /* who watches: bits of observe.h */
+	int64_t began;	    /* CLOCK_MONOTONIC ns; 0: not looked at */
 };
 
 /* Finds the parts; replies with the error itself and returns false where one is missing. */
 bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind);
+/* The second inode of a request; replies as op_begin and returns false where it is missing. */
+bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino);
+/* Comes before every reply, under no lock: tells who watches what came of it, bytes, 0 or -errno.
+ */
+static inline void op_end(struct op *op, int64_t result)
+{
+	stats_add(&op->worker->stats->ended, 1);
+	if (op->began)
+		observe(op, result);
+}
 /* Replies with an error (0: success without data) and counts it. */
-void op_done(struct op *op, fuse_req_t req, enum stat_op kind, int error);
+void op_done(struct op *op, fuse_req_t req, int error);
 /* Replies with the entry, handing the reference to the kernel; takes it back if nobody listens. */
 void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode);
 void op_entry(struct inode *inode, struct fuse_entry_param *entry);

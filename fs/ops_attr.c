@@ -19,6 +19,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 	if (control_getattr(req, ino) || !op_begin(&op, req, ino, STAT_GETATTR))
 		return;
 	inode_stat(op.inode, &st);
+	op_end(&op, 0);
 	fuse_reply_attr(req, &st, op_attr_seconds(op.inode));
 }
 
@@ -36,6 +37,7 @@ static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 	inode_stat(op.inode, &st);
 	struct statx stx = inode_statx(&st, time_to_spec(op.inode->btime));
 
+	op_end(&op, 0);
 	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode));
 }
 
@@ -84,18 +86,21 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 	int error = 0;
 
 	(void)info;
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_SETATTR))
+	if (control_setattr(req, ino, which) || !op_begin(&op, req, ino, STAT_SETATTR))
 		return;
-	if (which & FUSE_SET_ATTR_SIZE)
-		error = set_size(&op, (uint64_t)st->st_size);
+	if (which & FUSE_SET_ATTR_SIZE) {
+		op.bytes = (uint64_t)st->st_size;
+		error = set_size(&op, op.bytes);
+	}
 	if (error) {
-		op_done(&op, req, STAT_SETATTR, error);
+		op_done(&op, req, error);
 		return;
 	}
 	attrs_from(st, which, &attrs);
 	if (attrs.which)
 		tree_set_attrs(op.inode, &attrs);
 	inode_stat(op.inode, st);
+	op_end(&op, 0);
 	fuse_reply_attr(req, st, op_attr_seconds(op.inode));
 }
 
@@ -145,7 +150,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	int error = usage_of(op.fs, op.inode->volume, &usage);
 
 	if (error) {
-		op_done(&op, req, STAT_STATFS, error);
+		op_done(&op, req, error);
 		return;
 	}
 	struct statvfs st = {
@@ -159,6 +164,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	    .f_favail = inodes_left(op.fs),
 	    .f_namemax = NAME_BYTES_MAX,
 	};
+	op_end(&op, 0);
 	fuse_reply_statfs(req, &st);
 }
 

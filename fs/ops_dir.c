@@ -86,11 +86,14 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 	    !op_begin(&op, req, ino, STAT_READDIR))
 		return;
 	if (!S_ISDIR(op.inode->mode)) {
-		op_done(&op, req, STAT_READDIR, -ENOTDIR);
+		op_done(&op, req, -ENOTDIR);
 		return;
 	}
 	char *entries = ring_reply(&op, req, &bytes);
 	struct dirbuf buf = {.req = req, .at = entries, .room = bytes, .listing = listing};
+
+	op.offset = (uint64_t)offset;
+	op.bytes = bytes;
 
 	/* A parent that a rename takes away stays valid while topology is held. */
 	guard_token token = guard_enter(&op.fs->topology);
@@ -100,7 +103,10 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 	guard_leave(&op.fs->topology, token);
 	if (!op.fs->noatime)
 		inode_touch_read(op.inode);
-	fuse_reply_buf(req, entries, (size_t)(buf.at - entries));
+	size_t used = (size_t)(buf.at - entries);
+
+	op_end(&op, (int64_t)used);
+	fuse_reply_buf(req, entries, used);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,

@@ -2,12 +2,24 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 
 #include "fs/control.h"
 #include "fs/measure.h"
 #include "fs/ops.h"
 #include "fs/ring.h"
 #include "fs/tree.h"
+
+static void count_busy(struct op *op, const struct inode *inode, ssize_t bytes)
+{
+	busy_add(&op->worker->stats->busy, inode->ino, (uint64_t)bytes, busy_now());
+}
+
+static void op_range(struct op *op, off_t offset, size_t bytes)
+{
+	op->offset = (uint64_t)offset;
+	op->bytes = bytes;
+}
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		    struct fuse_file_info *info)
@@ -19,16 +31,19 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		return;
 	char *to = ring_reply(&op, req, &bytes);
 
+	op_range(&op, offset, bytes);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
 	ssize_t n = file_read(op.inode->file, &call.call, to, bytes, (uint64_t)offset);
 
 	if (n < 0) {
-		op_done(&op, req, STAT_READ, (int)n);
+		op_done(&op, req, (int)n);
 		return;
 	}
 	if (!op.fs->noatime && !(info->flags & O_NOATIME))
 		inode_touch_read(op.inode);
 	stats_add(&op.worker->stats->read_bytes, (uint64_t)n);
+	count_busy(&op, op.inode, n);
+	op_end(&op, n);
 	fuse_reply_buf(req, to, (size_t)n);
 }
 
@@ -62,21 +77,24 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 	int tries = 0;
 
 	(void)info;
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_WRITE))
+	if (control_write(req, ino, from, bytes) || !op_begin(&op, req, ino, STAT_WRITE))
 		return;
 	ring_pin(&op, req);
+	op_range(&op, offset, bytes);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
 	measure_start(op.fs, op.inode->volume);
 	do {
 		n = file_write(op.inode->file, &call.call, from, bytes, (uint64_t)offset);
 	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
 	if (n < 0) {
-		op_done(&op, req, STAT_WRITE, (int)n);
+		op_done(&op, req, (int)n);
 		return;
 	}
 	drop_set_id(op.inode, fuse_req_ctx(req));
 	inode_touch_write(op.inode);
 	stats_add(&op.worker->stats->write_bytes, (uint64_t)n);
+	count_busy(&op, op.inode, n);
+	op_end(&op, n);
 	fuse_reply_write(req, (size_t)n);
 }
 
@@ -90,6 +108,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 	(void)info;
 	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_FALLOCATE))
 		return;
+	op_range(&op, offset, (size_t)bytes);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
 	do {
 		error = file_allocate(op.inode->file, &call.call, mode, (uint64_t)offset,
@@ -99,7 +118,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 		drop_set_id(op.inode, fuse_req_ctx(req));
 		inode_touch_write(op.inode);
 	}
-	op_done(&op, req, STAT_FALLOCATE, error);
+	op_done(&op, req, error);
 }
 
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
@@ -108,14 +127,17 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 	struct op op;
 
 	(void)info;
-	if (control_lseek(req, ino) || !op_begin(&op, req, ino, STAT_OTHER))
+	if (control_lseek(req, ino) || !op_begin(&op, req, ino, STAT_LSEEK))
 		return;
+	op_range(&op, offset, 0);
 	int64_t found = file_seek(op.inode->file, (uint64_t)offset, whence);
 
-	if (found < 0)
-		op_done(&op, req, STAT_OTHER, (int)found);
-	else
-		fuse_reply_lseek(req, found);
+	if (found < 0) {
+		op_done(&op, req, (int)found);
+		return;
+	}
+	op_end(&op, found);
+	fuse_reply_lseek(req, found);
 }
 
 static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
@@ -123,7 +145,7 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 		    struct fuse_file_info *to_info, size_t bytes, int flags)
 {
 	struct inode_call call;
-	struct op from, op;
+	struct op op;
 	ssize_t n;
 	int tries = 0;
 
@@ -132,28 +154,43 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 		fuse_reply_err(req, EXDEV); /* the kernel then reads and writes */
 		return;
 	}
-	if (control_refuses(req, to_ino) || !op_begin(&from, req, from_ino, STAT_OTHER) ||
-	    !op_begin(&op, req, to_ino, STAT_COPY))
+	if (control_refuses(req, to_ino) || !op_begin(&op, req, from_ino, STAT_COPY) ||
+	    !op_begin_to(&op, req, to_ino))
 		return;
+	op_range(&op, from_offset, bytes);
 	if (flags) {
-		op_done(&op, req, STAT_COPY, -EINVAL);
+		op_done(&op, req, -EINVAL);
 		return;
 	}
-	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
+	inode_call_init(&call, op.fs, op.to, op.worker->copier);
 	do {
-		n = file_copy(from.inode->file, (uint64_t)from_offset, op.inode->file, &call.call,
+		n = file_copy(op.inode->file, (uint64_t)from_offset, op.to->file, &call.call,
 			      (uint64_t)to_offset, bytes);
 	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
 	if (n < 0) {
-		op_done(&op, req, STAT_COPY, (int)n);
+		op_done(&op, req, (int)n);
 		return;
 	}
 	if (!op.fs->noatime)
-		inode_touch_read(from.inode);
-	drop_set_id(op.inode, fuse_req_ctx(req));
-	inode_touch_write(op.inode);
+		inode_touch_read(op.inode);
+	drop_set_id(op.to, fuse_req_ctx(req));
+	inode_touch_write(op.to);
 	stats_add(&op.worker->stats->copy_bytes, (uint64_t)n);
+	count_busy(&op, op.inode, n);
+	count_busy(&op, op.to, n);
+	op_end(&op, n);
 	fuse_reply_write(req, (size_t)n);
+}
+
+/* Files are always ready. Never ENOSYS: the kernel would not ask again for any file. */
+static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
+		    struct fuse_pollhandle *handle)
+{
+	if (control_poll(req, ino, info, handle))
+		return;
+	if (handle)
+		fuse_pollhandle_destroy(handle);
+	fuse_reply_poll(req, POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM);
 }
 
 void ops_io(struct fuse_lowlevel_ops *ops)
@@ -162,5 +199,6 @@ void ops_io(struct fuse_lowlevel_ops *ops)
 	ops->write = op_write;
 	ops->fallocate = op_fallocate;
 	ops->lseek = op_lseek;
+	ops->poll = op_poll;
 	ops->copy_file_range = op_copy;
 }

@@ -34,14 +34,16 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
-	if (!op_begin(&op, req, ino, STAT_OTHER))
+	if (!op_begin(&op, req, ino, STAT_IOCTL))
 		return;
 	int error = token_for(&op, req, info, &token);
 
-	if (error)
-		op_done(&op, req, STAT_OTHER, error);
-	else
-		fuse_reply_ioctl(req, 0, &token, sizeof(token));
+	if (error) {
+		op_done(&op, req, error);
+		return;
+	}
+	op_end(&op, 0);
+	fuse_reply_ioctl(req, 0, &token, sizeof(token));
 }
 
 void ops_ioctl(struct fuse_lowlevel_ops *ops)

@@ -7,11 +7,12 @@
 #include "fs/ops.h"
 #include "fs/tree.h"
 
-static void negative(fuse_req_t req)
+static void negative(struct op *op, fuse_req_t req)
 {
 	/* Node id 0: there is no such name, and that may be cached. */
 	struct fuse_entry_param none = {.entry_timeout = CACHE_SECONDS};
 
+	op_end(op, -ENOENT);
 	fuse_reply_entry(req, &none);
 }
 
@@ -22,22 +23,25 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (control_lookup(req, parent, name) || !op_begin(&op, req, parent, STAT_LOOKUP))
 		return;
+	op.name = name;
 	int error = tree_lookup(op.fs, op.inode, name, &inode);
 
 	if (!error)
 		op_reply_entry(&op, req, inode);
 	else if (error == -ENOENT)
-		negative(req);
+		negative(&op, req);
 	else
-		op_done(&op, req, STAT_LOOKUP, error);
+		op_done(&op, req, error);
 }
 
 static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
 {
 	struct inode *inode = control_owns(ino) ? NULL : inode_find(fs, ino);
 
-	if (inode)
-		inode_forget(fs, inode, n);
+	if (!inode)
+		return;
+	inode_forget(fs, inode, n);
+	observe_unasked(fs, "forget");
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -61,17 +65,19 @@ static struct tree_new owned(fuse_req_t req, mode_t mode)
 	return (struct tree_new){.mode = mode, .uid = caller->uid, .gid = caller->gid};
 }
 
-static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct tree_new *what)
+static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct tree_new *what,
+		 enum stat_op kind)
 {
 	struct op op;
 	struct inode *inode;
 
-	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, kind))
 		return;
+	op.name = name;
 	int error = tree_create(op.fs, op.inode, name, what, &inode);
 
 	if (error)
-		op_done(&op, req, STAT_CREATE, error);
+		op_done(&op, req, error);
 	else
 		op_reply_entry(&op, req, inode);
 }
@@ -80,7 +86,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 {
 	struct tree_new what = owned(req, S_IFDIR | (mode & 07777));
 
-	make(req, parent, name, &what);
+	make(req, parent, name, &what, STAT_MKDIR);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -90,7 +96,7 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	(void)rdev; /* device nodes are refused */
 	if (control_mknod(req, parent, name, mode))
 		return;
-	make(req, parent, name, &what);
+	make(req, parent, name, &what, STAT_MKNOD);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
@@ -98,15 +104,16 @@ static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, co
 	struct tree_new what = owned(req, S_IFLNK | 0777);
 
 	what.target = target;
-	make(req, parent, name, &what);
+	make(req, parent, name, &what, STAT_SYMLINK);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct op op;
 
-	if (control_readlink(req, ino) || !op_begin(&op, req, ino, STAT_OTHER))
+	if (control_readlink(req, ino) || !op_begin(&op, req, ino, STAT_READLINK))
 		return;
+	op_end(&op, 0);
 	/* A copy: with the reply the inode may go. */
 	memcpy(op.worker->reply, op.inode->target, strlen(op.inode->target) + 1);
 	fuse_reply_readlink(req, op.worker->reply);
@@ -121,6 +128,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
 		return;
+	op.name = name;
 	int error = tree_create(op.fs, op.inode, name, &what, &inode);
 
 	/* Another process made the name since the kernel looked: ESTALE has it look again, and then
@@ -128,7 +136,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	if (error == -EEXIST && !(info->flags & O_EXCL))
 		error = -ESTALE;
 	if (error)
-		op_done(&op, req, STAT_CREATE, error);
+		op_done(&op, req, error);
 	else
 		op_reply_create(&op, req, inode, info);
 }
@@ -139,27 +147,28 @@ static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fu
 	struct op op;
 	struct inode *inode;
 
-	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_TMPFILE))
 		return;
 	int error = tree_tmpfile(op.fs, op.inode, &what, &inode);
 
 	if (error)
-		op_done(&op, req, STAT_CREATE, error);
+		op_done(&op, req, error);
 	else
 		op_reply_create(&op, req, inode, info);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
-	struct op op, to;
+	struct op op;
 
 	if (control_refuses(req, ino) || control_refuses(req, parent) ||
-	    !op_begin(&op, req, ino, STAT_CREATE) || !op_begin(&to, req, parent, STAT_OTHER))
+	    !op_begin(&op, req, ino, STAT_LINK) || !op_begin_to(&op, req, parent))
 		return;
-	int error = tree_link(op.fs, op.inode, to.inode, name);
+	op.to_name = name;
+	int error = tree_link(op.fs, op.inode, op.to, name);
 
 	if (error)
-		op_done(&op, req, STAT_CREATE, error);
+		op_done(&op, req, error);
 	else
 		op_reply_entry(&op, req, op.inode);
 }
@@ -170,35 +179,41 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
 		return;
-	op_done(&op, req, STAT_UNLINK, tree_unlink(op.fs, op.inode, name));
+	op.name = name;
+	op_done(&op, req, tree_unlink(op.fs, op.inode, name));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct op op;
 
-	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_RMDIR))
 		return;
-	op_done(&op, req, STAT_UNLINK, tree_rmdir(op.fs, op.inode, name));
+	op.name = name;
+	op_done(&op, req, tree_rmdir(op.fs, op.inode, name));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 		      const char *new_name, unsigned flags)
 {
-	struct op op, to;
+	struct op op;
 
 	if (control_refuses(req, parent) || control_refuses(req, new_parent) ||
-	    !op_begin(&op, req, parent, STAT_RENAME) || !op_begin(&to, req, new_parent, STAT_OTHER))
+	    !op_begin(&op, req, parent, STAT_RENAME) || !op_begin_to(&op, req, new_parent))
 		return;
+	op.name = name;
+	op.to_name = new_name;
 	struct file_move *left = NULL;
 	int error, tries = 0;
 
 	do {
-		error = tree_rename(op.fs, op.worker->copier, op.inode, name, to.inode, new_name,
+		error = tree_rename(op.fs, op.worker->copier, op.inode, name, op.to, new_name,
 				    flags, &left);
 	} while (error == -EBUSY && op_wait_release(&tries));
-	op_done(&op, req, STAT_RENAME, error);
+	op_done(&op, req, error);
 	file_move_free(left);
+	if (left)
+		observe_volumes(op.fs);
 }
 
 void ops_name(struct fuse_lowlevel_ops *ops)

@@ -120,9 +120,12 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 	int flags = info->flags;
 	int error = op_open_flags(&op, req, op.inode, info);
 
-	if (error)
-		op_done(&op, req, STAT_OPEN, error);
-	else if (fuse_reply_open(req, info))
+	if (error) {
+		op_done(&op, req, error);
+		return;
+	}
+	op_end(&op, 0);
+	if (fuse_reply_open(req, info))
 		op_closed(&op, NULL, op.inode, flags);
 }
 
@@ -130,10 +133,10 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 {
 	struct op op;
 
-	if (control_release(req, ino, info) || !op_begin(&op, req, ino, STAT_OTHER))
+	if (control_release(req, ino, info) || !op_begin(&op, req, ino, STAT_RELEASE))
 		return;
 	op_closed(&op, req, op.inode, info->flags);
-	fuse_reply_err(req, 0);
+	op_done(&op, req, 0);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
@@ -147,7 +150,7 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 	}
 	/* A write that was answered is where it has to be. */
 	if (op_begin(&op, req, ino, STAT_FSYNC))
-		op_done(&op, req, STAT_FSYNC, 0);
+		op_done(&op, req, 0);
 }
 
 /* Open stays: handles are counted for unlink, for the end of writing and for passthrough. Flush is

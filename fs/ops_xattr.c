@@ -96,8 +96,9 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 {
 	struct op op;
 
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_XATTR))
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_SETXATTR))
 		return;
+	op.bytes = size;
 	int id = attributes_find(name), error;
 
 	if (id >= 0)
@@ -106,7 +107,7 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 		error = set_stored(op.fs, op.inode, name, value, size, flags);
 	else
 		error = id;
-	op_done(&op, req, STAT_XATTR, error);
+	op_done(&op, req, error);
 }
 
 /* The value, allocated. */
@@ -138,10 +139,13 @@ static ssize_t get_ours(struct op *op, int id, char **value)
 /* The reply of getxattr and listxattr: the size alone when asked with room for nothing. */
 static void reply_value(struct op *op, fuse_req_t req, const char *value, size_t size, size_t room)
 {
+	if (room && size > room) {
+		op_done(op, req, -ERANGE);
+		return;
+	}
+	op_end(op, (int64_t)size);
 	if (room == 0)
 		fuse_reply_xattr(req, size);
-	else if (size > room)
-		op_done(op, req, STAT_XATTR, -ERANGE);
 	else
 		fuse_reply_buf(req, value, size);
 }
@@ -155,7 +159,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 		fuse_reply_err(req, ENODATA);
 		return;
 	}
-	if (!op_begin(&op, req, ino, STAT_XATTR))
+	if (!op_begin(&op, req, ino, STAT_GETXATTR))
 		return;
 	int id = strncmp(name, ATTRIBUTES_PREFIX, strlen(ATTRIBUTES_PREFIX)) == 0
 		     ? attributes_find(name)
@@ -164,7 +168,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	    id == -ENODATA ? get_stored(op.inode, name, &value) : get_ours(&op, id, &value);
 
 	if (size < 0)
-		op_done(&op, req, STAT_XATTR, (int)size);
+		op_done(&op, req, (int)size);
 	else
 		reply_value(&op, req, value, (size_t)size, room);
 }
@@ -199,7 +203,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 			fuse_reply_xattr(req, 0);
 		return;
 	}
-	if (!op_begin(&op, req, ino, STAT_XATTR))
+	if (!op_begin(&op, req, ino, STAT_LISTXATTR))
 		return;
 	char *names = op.worker->reply;
 	size_t capacity = op.worker->reply_bytes;
@@ -217,7 +221,7 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	struct op op;
 	int error;
 
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_XATTR))
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_REMOVEXATTR))
 		return;
 	int id = attributes_find(name);
 
@@ -227,7 +231,7 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	} else {
 		error = id == -ENODATA ? remove_stored(op.fs, op.inode, name) : id;
 	}
-	op_done(&op, req, STAT_XATTR, error);
+	op_done(&op, req, error);
 }
 
 void ops_xattr(struct fuse_lowlevel_ops *ops)

@@ -22,10 +22,12 @@
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/access_file.h"
 #include "fs/capabilities.h"
 #include "fs/channel.h"
 #include "fs/fs.h"
 #include "fs/mountinfo.h"
+#include "fs/notify.h"
 #include "fs/ops.h"
 #include "fs/readahead.h"
 #include "fs/session.h"
@@ -350,6 +352,9 @@ int session_open(struct fs *fs, struct session **opened)
 		error = mount_fuse(session);
 	if (error)
 		goto close_session;
+	error = access_file_new(fs);
+	if (error)
+		goto unmount_fuse;
 	error = threads_start(session);
 	if (error)
 		goto unmount_fuse;
@@ -379,8 +384,10 @@ void session_wait(struct session *session)
 
 	while (poll(fds, 2, -1) < 0 && errno == EINTR)
 		;
+	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);
+		access_file_end(session->fs);
 		/* Threads go on until the kernel lets go: dirty pages of mappings are written. */
 		unmount(session);
 		if (!wait_ended(session, END_GRACE_MS)) {
@@ -394,6 +401,7 @@ void session_wait(struct session *session)
 
 void session_close(struct session *session)
 {
+	access_file_free(session->fs);
 	/* Closes the device, and so ends what is left of the connection. */
 	if (session->fuse)
 		fuse_session_destroy(session->fuse);

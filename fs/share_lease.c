@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "fs/hold.h"
+#include "fs/observe.h"
 #include "fs/share_state.h"
 #include "fs/worker.h"
 
@@ -124,6 +125,7 @@ static void let_go(struct share *share, struct inode *inode)
 	file_unlease(inode->file);
 	inode_unhold(share->fs, inode);
 	inode_put(share->fs, inode, 1);
+	observe_unasked(share->fs, "lease end");
 }
 
 static void lease_end(struct share *share, struct share_connection *connection,
@@ -220,6 +222,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 		error = lease_shared(share, connection, &layout, access);
 	else
 		error = lease_private(share, connection, &layout, access);
+	observe_unasked(share->fs, "lease");
 	inode_put(share->fs, layout.inode, 1);
 	return error;
 }

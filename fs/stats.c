@@ -6,12 +6,28 @@
 #include <string.h>
 
 static const char *const names[STAT_OPS] = {
-    [STAT_LOOKUP] = "lookup",	     [STAT_GETATTR] = "getattr", [STAT_SETATTR] = "setattr",
-    [STAT_CREATE] = "create",	     [STAT_UNLINK] = "unlink",	 [STAT_RENAME] = "rename",
-    [STAT_READDIR] = "readdir",	     [STAT_OPEN] = "open",	 [STAT_READ] = "read",
-    [STAT_WRITE] = "write",	     [STAT_FSYNC] = "fsync",	 [STAT_FALLOCATE] = "fallocate",
-    [STAT_COPY] = "copy_file_range", [STAT_XATTR] = "xattr",	 [STAT_STATFS] = "statfs",
-    [STAT_OTHER] = "other",
+    [STAT_LOOKUP] = "lookup",	    [STAT_GETATTR] = "getattr",
+    [STAT_SETATTR] = "setattr",	    [STAT_CREATE] = "create",
+    [STAT_TMPFILE] = "tmpfile",	    [STAT_MKDIR] = "mkdir",
+    [STAT_MKNOD] = "mknod",	    [STAT_SYMLINK] = "symlink",
+    [STAT_READLINK] = "readlink",   [STAT_LINK] = "link",
+    [STAT_UNLINK] = "unlink",	    [STAT_RMDIR] = "rmdir",
+    [STAT_RENAME] = "rename",	    [STAT_READDIR] = "readdir",
+    [STAT_OPEN] = "open",	    [STAT_RELEASE] = "release",
+    [STAT_READ] = "read",	    [STAT_WRITE] = "write",
+    [STAT_LSEEK] = "lseek",	    [STAT_FSYNC] = "fsync",
+    [STAT_FALLOCATE] = "fallocate", [STAT_COPY] = "copy_file_range",
+    [STAT_GETXATTR] = "getxattr",   [STAT_SETXATTR] = "setxattr",
+    [STAT_LISTXATTR] = "listxattr", [STAT_REMOVEXATTR] = "removexattr",
+    [STAT_STATFS] = "statfs",	    [STAT_IOCTL] = "ioctl",
+};
+
+#define US 1000ULL
+#define MS 1000000ULL
+
+const uint64_t stats_bucket_ns[STATS_BUCKETS - 1] = {
+    5 * US, 10 * US, 25 * US, 50 * US, 100 * US, 250 * US, 500 * US,  1 * MS,
+    5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 500 * MS, 1000 * MS,
 };
 
 struct stats_block *stats_block_new(struct stats *stats)
@@ -42,12 +58,43 @@ void stats_sum(struct stats *stats, struct stats_totals *totals)
 		for (unsigned op = 0; op < STAT_OPS; op++) {
 			sum_add(&sum.ops[op], &block->ops[op]);
 			sum_add(&sum.errors[op], &block->errors[op]);
+			sum_add(&sum.latency_ns[op], &block->latency_ns[op]);
+			for (unsigned i = 0; i < STATS_BUCKETS; i++)
+				sum_add(&sum.latencies[op][i], &block->latencies[op][i]);
 		}
 		sum_add(&sum.read_bytes, &block->read_bytes);
 		sum_add(&sum.write_bytes, &block->write_bytes);
 		sum_add(&sum.copy_bytes, &block->copy_bytes);
 	}
 	*totals = sum;
+}
+
+unsigned stats_stuck(struct stats *stats)
+{
+	unsigned stuck = 0;
+
+	for (struct stats_block *block = atomic_load_explicit(&stats->blocks, memory_order_acquire);
+	     block; block = block->next) {
+		uint64_t begun = 0, ended = 0;
+
+		/* The end first: what begins meanwhile looks busy, and not for the second time. */
+		sum_add(&ended, &block->ended);
+		for (unsigned op = 0; op < STAT_OPS; op++)
+			sum_add(&begun, &block->ops[op]);
+		stuck += begun != ended && begun == block->looked;
+		block->looked = begun != ended ? begun : 0;
+	}
+	return stuck;
+}
+
+void stats_latency(struct stats_block *block, enum stat_op op, uint64_t ns)
+{
+	unsigned bucket = 0;
+
+	while (bucket < STATS_BUCKETS - 1 && ns > stats_bucket_ns[bucket])
+		bucket++;
+	stats_add(&block->latencies[op][bucket], 1);
+	stats_add(&block->latency_ns[op], ns);
 }
 
 void stats_free(struct stats *stats)

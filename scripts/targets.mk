@@ -32,6 +32,8 @@ format:
 
 DEST      := $(DESTDIR)$(PREFIX)
 LIB_DEST  := $(DEST)/lib/gpumemfs
+UNIT_DEST := $(DEST)/lib/systemd/system
+SHARE_DEST := $(DEST)/share/gpumemfs
 MAN_DEST  := $(DEST)/share/man
 # mount(8) looks for its helpers in /sbin alone, which is /usr/sbin on most systems now.
 HELPER_DEST ?= $(if $(filter /usr /usr/local,$(PREFIX)),$(DESTDIR)$(if $(shell test -L /sbin && echo merged),/usr)/sbin)
@@ -42,6 +44,11 @@ install: $(OUT)/installed/gpumemfs
 	$(Q)install -m 755 $< $(DEST)/sbin/gpumemfs
 	$(Q)$(if $(PRIVATE_FUSE),install -D -m 644 $(FUSE_PREFIX)/lib/libfuse3.so.4 $(LIB_DEST)/libfuse3.so.4)
 	$(Q)$(foreach page,$(MANPAGES),install -D -m 644 $(page) $(MAN_DEST)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
+	$(Q)install -D -m 755 scripts/systemd/service $(LIB_DEST)/service
+	$(Q)install -d $(UNIT_DEST)
+	$(Q)sed 's|@PREFIX@|$(PREFIX)|' 'scripts/systemd/gpumemfs@.service.in' > '$(UNIT_DEST)/gpumemfs@.service'
+	$(Q)install -D -m 644 scripts/systemd/mnt-gpumem.mount $(SHARE_DEST)/systemd/mnt-gpumem.mount
+	$(Q)install -D -m 644 scripts/grafana/gpumemfs.json $(SHARE_DEST)/grafana/gpumemfs.json
 	$(Q)$(if $(HELPER_DEST),install -d $(HELPER_DEST) && ln -sf $(PREFIX)/sbin/gpumemfs $(HELPER_DEST)/mount.fuse.gpumemfs)
 	@echo 'installed $(DEST)/sbin/gpumemfs$(if $(HELPER_DEST), and $(HELPER_DEST)/mount.fuse.gpumemfs)'
 
@@ -49,7 +56,9 @@ uninstall:
 	$(Q)rm -f $(DEST)/sbin/gpumemfs $(LIB_DEST)/libfuse3.so.4
 	$(Q)rm -f $(foreach page,$(MANPAGES),$(MAN_DEST)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
 	$(Q)$(if $(HELPER_DEST),rm -f $(HELPER_DEST)/mount.fuse.gpumemfs)
-	$(Q)rmdir $(LIB_DEST) 2>/dev/null || true
+	$(Q)rm -f $(SHARE_DEST)/grafana/gpumemfs.json $(SHARE_DEST)/systemd/mnt-gpumem.mount
+	$(Q)rm -f $(LIB_DEST)/service '$(UNIT_DEST)/gpumemfs@.service'
+	$(Q)rmdir $(SHARE_DEST)/grafana $(SHARE_DEST)/systemd $(SHARE_DEST) $(LIB_DEST) 2>/dev/null || true
 
 bundle: setup
 	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs $(CLIENT_BUNDLED) \

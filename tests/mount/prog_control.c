@@ -53,6 +53,8 @@ static void dots_lead_where_they_should(void)
 
 	CHECK(dir);
 	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			EQUAL(entry->d_type, DT_DIR);
 		if (strcmp(entry->d_name, "..") == 0)
 			EQUAL(entry->d_ino, stat_of(getenv("MNT")).st_ino);
 		if (strcmp(entry->d_name, ".") == 0)

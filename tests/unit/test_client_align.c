@@ -115,10 +115,13 @@ static void expect(const char *name, const char *header, uint64_t bytes, uint64_
 	ck_assert_uint_lt(length, sizeof(text));
 	ck_assert_uint_eq(fread(text, 1, length, file), length);
 	ck_assert_mem_eq(text, header, strlen(header));
+	/* Each ck_assert is a system call. */
 	for (uint64_t i = strlen(header); i < length; i++)
-		ck_assert_int_eq(text[i], ' ');
+		if (text[i] != ' ')
+			ck_abort_msg("no space at %llu of the header", (unsigned long long)i);
 	for (uint64_t i = 0; i < bytes; i++)
-		ck_assert_int_eq(getc(file), data_at(i));
+		if (getc(file) != data_at(i))
+			ck_abort_msg("another byte at %llu", (unsigned long long)i);
 	ck_assert_int_eq(getc(file), EOF);
 	fclose(file);
 }

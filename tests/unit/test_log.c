@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/unit.h"
@@ -47,6 +48,30 @@ START_TEST(line_form)
 	log_setup(LOG_LEVEL_INFO, LOG_TO_TERMINAL);
 	log_error("gpu%d: %s", 3, "no space");
 	expect_logged("gpumemfs: gpu3: no space\n");
+}
+END_TEST
+
+/* The journal wants the level, and has its own name for who logs. */
+START_TEST(line_form_on_the_journal)
+{
+	char stream[64];
+	struct stat st;
+
+	capture_start();
+	ck_assert_int_eq(fstat(STDERR_FILENO, &st), 0);
+	snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+	log_setup(LOG_LEVEL_DEBUG, LOG_TO_TERMINAL);
+	log_error("e");
+	log_warn("w");
+	log_info("i");
+	log_debug("d\n<0>forged");
+	snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino + 1);
+	setenv("JOURNAL_STREAM", stream, 1);
+	log_setup(LOG_LEVEL_INFO, LOG_TO_TERMINAL);
+	log_error("redirected");
+	unsetenv("JOURNAL_STREAM");
+	expect_logged("<3>e\n<4>w\n<6>i\n<7>d?<0>forged\ngpumemfs: redirected\n");
 }
 END_TEST
 
@@ -192,6 +217,7 @@ int main(void)
 	TCase *tcase;
 	Suite *suite = unit_suite("log", &tcase, 60);
 	tcase_add_test(tcase, line_form);
+	tcase_add_test(tcase, line_form_on_the_journal);
 	tcase_add_test(tcase, before_setup);
 	tcase_add_loop_test(tcase, level_filter, LOG_LEVEL_ERROR, LOG_LEVEL_DEBUG + 1);
 	tcase_add_test(tcase, terminal_left);

@@ -51,6 +51,80 @@ START_TEST(blocks_add_up)
 }
 END_TEST
 
+static uint64_t timed(const struct stats_totals *totals, enum stat_op op)
+{
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < STATS_BUCKETS; i++)
+		count += totals->latencies[op][i];
+	return count;
+}
+
+/* Each where its bucket's upper end is the first that is not below it. */
+START_TEST(latencies_fall_into_buckets)
+{
+	struct stats stats = {NULL};
+	struct stats_totals totals;
+	struct stats_block *block = stats_block_new(&stats);
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < STATS_BUCKETS - 1; i++) {
+		ck_assert(i == 0 || stats_bucket_ns[i] > stats_bucket_ns[i - 1]);
+		stats_latency(block, STAT_READ, stats_bucket_ns[i]);
+		stats_latency(block, STAT_READ, stats_bucket_ns[i] + 1);
+		sum += 2 * stats_bucket_ns[i] + 1;
+	}
+	stats_sum(&stats, &totals);
+	ck_assert_uint_eq(totals.latencies[STAT_READ][0], 1);
+	for (unsigned i = 1; i < STATS_BUCKETS - 1; i++)
+		ck_assert_uint_eq(totals.latencies[STAT_READ][i], 2);
+	ck_assert_uint_eq(totals.latencies[STAT_READ][STATS_BUCKETS - 1], 1);
+	ck_assert_uint_eq(totals.latency_ns[STAT_READ], sum);
+	ck_assert_uint_eq(timed(&totals, STAT_WRITE), 0);
+	stats_free(&stats);
+}
+END_TEST
+
+/* The first of a kind, and then one in so many. */
+START_TEST(some_requests_are_timed)
+{
+	struct stats stats = {NULL};
+	struct stats_block *block = stats_block_new(&stats);
+	unsigned count = 0;
+
+	ck_assert(stats_count(block, STAT_OPEN));
+	for (unsigned i = 1; i < 10 * STATS_SAMPLE; i++)
+		count += stats_count(block, STAT_OPEN);
+	ck_assert_uint_eq(count, 9);
+	ck_assert(stats_count(block, STAT_READ));
+	stats_free(&stats);
+}
+END_TEST
+
+/* A worker is stuck that is at one request for two looks. */
+START_TEST(stuck_workers_are_counted)
+{
+	struct stats stats = {NULL};
+	struct stats_block *busy = stats_block_new(&stats), *other = stats_block_new(&stats);
+
+	ck_assert_ptr_nonnull(stats_block_new(&stats)); /* that never does anything */
+	stats_count(busy, STAT_READ);
+	ck_assert_uint_eq(stats_stuck(&stats), 0);
+	ck_assert_uint_eq(stats_stuck(&stats), 1);
+	ck_assert_uint_eq(stats_stuck(&stats), 1);
+	stats_count(other, STAT_WRITE);
+	ck_assert_uint_eq(stats_stuck(&stats), 1);
+	stats_add(&other->ended, 1);
+	stats_count(other, STAT_READ); /* the next one */
+	ck_assert_uint_eq(stats_stuck(&stats), 1);
+	ck_assert_uint_eq(stats_stuck(&stats), 2);
+	stats_add(&busy->ended, 1);
+	stats_add(&other->ended, 1);
+	ck_assert_uint_eq(stats_stuck(&stats), 0);
+	stats_free(&stats);
+}
+END_TEST
+
 /* They are names in JSON and labels in metrics. */
 START_TEST(names_are_distinct)
 {
@@ -118,6 +192,9 @@ int main(void)
 
 	tcase_add_test(tests, nothing_sums_to_zero);
 	tcase_add_test(tests, blocks_add_up);
+	tcase_add_test(tests, latencies_fall_into_buckets);
+	tcase_add_test(tests, some_requests_are_timed);
+	tcase_add_test(tests, stuck_workers_are_counted);
 	tcase_add_test(tests, names_are_distinct);
 	tcase_add_test(tests, threads_join_and_count);
 	return unit_main(suite);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The counters in Prometheus' text format: gpumem(7) documents the names, which dashboards and
+ * alerts of others rest on. */
+#define FUSE_USE_VERSION 318
+#include <fuse_lowlevel.h>
+#include <inttypes.h>
+
+#include "backend/bar_cache.h"
+#include "fs/control_text.h"
+#include "fs/file_share.h"
+#include "fs/fs.h"
+#include "fs/share.h"
+#include "fs/version.h"
+
+#define PREFIX "gpumemfs_"
+
+#define NS 1e9
+
+struct lease_sums {
+	uint64_t leases[BACKEND_DEVICES_MAX + 1]; /* by volume */
+	uint64_t bytes[BACKEND_DEVICES_MAX + 1];
+};
+
+/* What is looked at once for all lines. */
+struct sample {
+	struct volume_usage usage;
+	struct pool_usage pool;
+	struct bar_usage bar;
+	uint64_t leases, leased_bytes;
+	bool healthy;
+};
+
+static void head(FILE *out, const char *name, const char *type, const char *help)
+{
+	fprintf(out, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
+}
+
+static void one(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
+{
+	head(out, name, type, help);
+	fprintf(out, PREFIX "%s %" PRIu64 "\n", name, value);
+}
+
+/* A label's value may hold anything. */
+static void label(FILE *out, const char *name, const char *value)
+{
+	fprintf(out, "%s=\"", name);
+	for (; *value; value++) {
+		if (*value == '\n')
+			fputs("\\n", out);
+		else if (*value == '"' || *value == '\\')
+			fprintf(out, "\\%c", *value);
+		else
+			fputc(*value, out);
+	}
+	fputc('"', out);
+}
+
+static void build_info(struct fs *fs, FILE *out)
+{
+	head(out, "build_info", "gauge", "Always 1: what is running.");
+	fputs(PREFIX "build_info{", out);
+	label(out, "version", GPUMEMFS_VERSION);
+	fputc(',', out);
+	label(out, "backend", fs->backend->name);
+	fputc(',', out);
+	label(out, "driver", fs->backend->version);
+	fputc(',', out);
+	label(out, "libfuse", fuse_pkgversion());
+	fputs("} 1\n", out);
+}
+
+static void transport_info(struct fs *fs, FILE *out)
+{
+	head(out, "transport_info", "gauge", "Always 1: how requests come from the kernel.");
+	fprintf(out,
+		PREFIX "transport_info{transport=\"%s\",threads=\"%u\",passthrough=\"%s\"} 1\n",
+		fs->can.io_uring.on ? "io_uring" : "dev_fuse", fs->can.threads,
+		fs->can.passthrough.on ? "on" : "off");
+}
+
+static void per_operation(FILE *out, const char *name, const char *help, const uint64_t *values)
+{
+	head(out, name, "counter", help);
+	for (int op = 0; op < STAT_OPS; op++)
+		fprintf(out, PREFIX "%s{operation=\"%s\"} %" PRIu64 "\n", name,
+			stats_op_name((enum stat_op)op), values[op]);
+}
+
+static void histogram(FILE *out, const char *operation, const uint64_t *counts, uint64_t sum_ns)
+{
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < STATS_BUCKETS; i++) {
+		char end[32] = "+Inf";
+
+		count += counts[i];
+		if (i < STATS_BUCKETS - 1)
+			snprintf(end, sizeof(end), "%g", (double)stats_bucket_ns[i] / NS);
+		fprintf(out,
+			PREFIX "request_duration_seconds_bucket{operation=\"%s\",le=\"%s\"} "
+			       "%" PRIu64 "\n",
+			operation, end, count);
+	}
+	fprintf(out, PREFIX "request_duration_seconds_sum{operation=\"%s\"} %.9f\n", operation,
+		(double)sum_ns / NS);
+	fprintf(out, PREFIX "request_duration_seconds_count{operation=\"%s\"} %" PRIu64 "\n",
+		operation, count);
+}
+
+/* Of the operations that there were. */
+static void durations(FILE *out, const struct stats_totals *totals)
+{
+	head(out, "request_duration_seconds", "histogram",
+	     "Time from a request to its answer, of one request in 16 of each operation.");
+	_Static_assert(STATS_SAMPLE == 16, "the help says so");
+	for (int op = 0; op < STAT_OPS; op++)
+		if (totals->ops[op])
+			histogram(out, stats_op_name((enum stat_op)op), totals->latencies[op],
+				  totals->latency_ns[op]);
+}
+
+/* One number of all volumes, or of the GPUs. */
+struct volume_metric {
+	const char *name, *type, *help;
+	uint64_t (*value)(const struct sample *sample);
+	bool gpus_only;
+};
+
+#define VALUE(function, expression)                                                                \
+	static uint64_t function(const struct sample *sample)                                      \
+	{                                                                                          \
+		return expression;                                                                 \
+	}
+VALUE(total, sample->usage.total)
+VALUE(free_bytes, sample->usage.free)
+VALUE(available, sample->usage.available)
+VALUE(held, sample->usage.held)
+VALUE(in_files, sample->pool.span_bytes)
+VALUE(chunks, sample->pool.chunks)
+VALUE(bar_mapped, sample->bar.mapped)
+VALUE(bar_budget, sample->bar.budget)
+VALUE(bar_maps, sample->bar.maps)
+VALUE(bar_evictions, sample->bar.evictions)
+VALUE(healthy, sample->healthy)
+VALUE(leases, sample->leases)
+VALUE(leased_bytes, sample->leased_bytes)
+
+static const struct volume_metric volume_metrics[] = {
+    {"memory_total_bytes", "gauge", "Memory of the device, or the size limit where lower.", total,
+     false},
+    {"memory_free_bytes", "gauge", "Memory free on the device, whoever it is for.", free_bytes,
+     false},
+    {"memory_available_bytes", "gauge", "Memory that files of this mount could still take.",
+     available, false},
+    {"memory_held_bytes", "gauge", "Memory held by this mount.", held, false},
+    {"memory_files_bytes", "gauge", "Of the memory held, what files have.", in_files, true},
+    {"memory_chunks", "gauge", "Allocations of the driver that are held.", chunks, true},
+    {"bar_mapped_bytes", "gauge", "Memory mapped through the BAR.", bar_mapped, true},
+    {"bar_budget_bytes", "gauge", "Most memory to map through the BAR at once.", bar_budget, true},
+    {"bar_maps_total", "counter", "Mappings made through the BAR.", bar_maps, true},
+    {"bar_evictions_total", "counter", "Mappings through the BAR given up for others.",
+     bar_evictions, true},
+    {"leases", "gauge", "Leases that processes have of files' memory.", leases, false},
+    {"leased_bytes", "gauge", "Sizes of the leased files, once for each lease.", leased_bytes,
+     false},
+    {"healthy", "gauge", "0 after an uncorrectable error of the device.", healthy, true},
+};
+
+#define VOLUME_METRICS (sizeof(volume_metrics) / sizeof(volume_metrics[0]))
+
+static void volume_labels(FILE *out, const struct volume *volume)
+{
+	fprintf(out, "{volume=\"%s\"", volume->name);
+	if (volume->device) {
+		fprintf(out, ",gpu=\"%u\",", volume->device->index);
+		label(out, "uuid", volume->device->uuid);
+	}
+	fputs("} ", out);
+}
+
+static void per_volume(struct fs *fs, FILE *out, const struct volume_metric *metric,
+		       const struct sample *samples)
+{
+	head(out, metric->name, metric->type, metric->help);
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		if (metric->gpus_only && !fs->volumes[i].device)
+			continue;
+		fprintf(out, PREFIX "%s", metric->name);
+		volume_labels(out, &fs->volumes[i]);
+		fprintf(out, "%" PRIu64 "\n", metric->value(&samples[i]));
+	}
+}
+
+static void count_lease(void *context, struct inode *inode, const struct share_holder *holder)
+{
+	struct lease_sums *sums = context;
+	struct volume *volume = file_volume(inode->file);
+
+	(void)holder;
+	sums->leases[volume->index]++;
+	sums->bytes[volume->index] += file_size(inode->file);
+}
+
+static void samples_take(struct fs *fs, struct sample *samples)
+{
+	struct share *share = atomic_load(&fs->share);
+	struct lease_sums sums = {0};
+
+	if (share)
+		share_each(share, count_lease, &sums);
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		struct volume *volume = &fs->volumes[i];
+		struct sample *sample = &samples[i];
+
+		*sample = (struct sample){.leases = sums.leases[i], .leased_bytes = sums.bytes[i]};
+		sample->healthy = !volume_usage(volume, &sample->usage);
+		if (!volume->device)
+			continue;
+		sample->healthy = sample->healthy && !volume->device->failed;
+		sample->pool = pool_usage(volume->pool);
+		sample->bar = bar_usage(volume->device);
+	}
+}
+
+int control_metrics(struct fs *fs, uid_t uid, FILE *out)
+{
+	struct sample samples[BACKEND_DEVICES_MAX + 1];
+	struct stats_totals totals;
+
+	(void)uid;
+	stats_sum(&fs->stats, &totals);
+	samples_take(fs, samples);
+	build_info(fs, out);
+	transport_info(fs, out);
+	one(out, "start_time_seconds", "gauge",
+	    "When the daemon started, in seconds since the epoch.", (uint64_t)fs->started.tv_sec);
+	one(out, "inodes", "gauge", "Files, directories and other inodes.",
+	    inode_table_count(&fs->inodes));
+	one(out, "metadata_bytes", "gauge", "The daemon's own memory for names and attributes.",
+	    (uint64_t)atomic_load(&fs->metadata_bytes));
+	per_operation(out, "requests_total", "Requests served, by operation.", totals.ops);
+	per_operation(out, "request_errors_total", "Requests answered with an error.",
+		      totals.errors);
+	durations(out, &totals);
+	one(out, "read_bytes_total", "counter", "Bytes read from files.", totals.read_bytes);
+	one(out, "written_bytes_total", "counter", "Bytes written to files.", totals.write_bytes);
+	one(out, "copied_bytes_total", "counter", "Bytes copied between files by the daemon.",
+	    totals.copy_bytes);
+	for (size_t i = 0; i < VOLUME_METRICS; i++)
+		per_volume(fs, out, &volume_metrics[i], samples);
+	return 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/notify.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+#include "common/number.h"
+
+/* A path, or with @ in front an abstract name: 0 or -errno. */
+static int address_of(const char *name, struct sockaddr_un *address, socklen_t *length)
+{
+	size_t bytes = strlen(name);
+
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (name[0] != '/' && name[0] != '@')
+		return -EAFNOSUPPORT;
+	if (bytes >= sizeof(address->sun_path))
+		return -ENAMETOOLONG;
+	memcpy(address->sun_path, name, bytes);
+	if (name[0] == '@')
+		address->sun_path[0] = 0;
+	*length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes);
+	return 0;
+}
+
+static int send_to(const char *name, const char *state)
+{
+	struct sockaddr_un address;
+	socklen_t length;
+	int error = address_of(name, &address, &length);
+
+	if (error)
+		return error;
+	int fd AUTO_CLOSE = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	ssize_t sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL,
+			      (const struct sockaddr *)&address, length);
+
+	return sent < 0 ? -errno : 0;
+}
+
+int notify_send(const char *state)
+{
+	const char *name = getenv("NOTIFY_SOCKET");
+	int error = name && *name ? send_to(name, state) : 0;
+
+	if (error)
+		log_warn("cannot tell the service manager at %s: %s", name, strerror(-error));
+	return error;
+}
+
+uint64_t notify_watchdog_us(void)
+{
+	const char *period = getenv("WATCHDOG_USEC"), *who = getenv("WATCHDOG_PID");
+	uint64_t us, pid;
+
+	if (!period || parse_u64(period, 1, INT64_MAX, &us))
+		return 0;
+	if (who && (parse_u64(who, 1, INT32_MAX, &pid) || (pid_t)pid != getpid()))
+		return 0;
+	return us;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What a service manager is told: sd_notify(3)'s protocol, one datagram to $NOTIFY_SOCKET, without
+ * its library. Where nobody asked for it nothing is sent. */
+#ifndef FS_NOTIFY_H
+#define FS_NOTIFY_H
+
+#include <stdint.h>
+
+#define NOTIFY_READY	"READY=1\n"
+#define NOTIFY_STOPPING "STOPPING=1\n"
+#define NOTIFY_WATCHDOG "WATCHDOG=1\n"
+
+/* 0, also where there is no socket; -errno after a line in the log. */
+int notify_send(const char *state);
+
+/* How long the service manager waits between two NOTIFY_WATCHDOG before it takes this process for
+ * stuck; 0: it does not. */
+uint64_t notify_watchdog_us(void);
+
+#endif
