@@ -161,4 +161,5 @@ ready:
 driver-programs: $(DRIVER_LIBS) $(DRIVER_SELFTEST) $(DRIVER_PROBE)
 
 include client/client.mk
+include client/cli/cli.mk
 include scripts/targets.mk
