@@ -26,7 +26,7 @@ check lint check-unit check-asan check-tsan check-mount check-fuzz: setup-check
 
 .PHONY: format
 format:
-	$(Q)clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*.[ch] tests/*/*.[ch])
+	$(Q)clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*.[ch] client/*.[ch] client/*/*.[ch] tests/*/*.[ch])
 
 # --- installation
 
@@ -52,7 +52,7 @@ uninstall:
 	$(Q)rmdir $(LIB_DEST) 2>/dev/null || true
 
 bundle: setup
-	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs \
+	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs $(OUT)/bundled/gpumem \
 		unit-programs mount-programs bench-programs driver-programs client
 	@BUILD='$(BUILD)' scripts/bundle
 
@@ -65,7 +65,7 @@ distclean:
 help:
 	@sed -n 's/^#: //p' scripts/targets.mk
 
-#: make                      build the daemon: build/gpumemfs
+#: make                      build the daemon and the command: build/gpumemfs, build/gpumem
 #: make setup                install what a build needs (apt-get, as root; else say what is missing)
 #: make mount MNT=DIR        set up, build and mount at DIR (OPTS='-o ...' are passed on)
 #: make umount MNT=DIR       unmount

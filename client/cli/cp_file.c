@@ -119,6 +119,12 @@ static int open_target(const struct cp *cp, struct cp_file *file)
 	return 0;
 }
 
+/* Whether an open file is one of a mount of ours. */
+static bool on_mount(int fd)
+{
+	return fgetxattr(fd, "user.gpumem.device", NULL, 0) > 0;
+}
+
 /* The size is announced: a GPU's memory is then taken in few and large pieces, and writes to
  * different places do not wait for each other. Where it does not fit, it is known before the first
  * byte. */
@@ -126,7 +132,7 @@ static int set_size(struct cp_file *file)
 {
 	if (file->method == CP_STREAM || !file->size)
 		return 0;
-	if (!file->sparse && file->method == CP_RANGES) {
+	if (!file->sparse && file->method == CP_RANGES && on_mount(file->out)) {
 		if (fallocate(file->out, 0, 0, (off_t)file->size) == 0)
 			return 0;
 		if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
@@ -173,8 +179,7 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 	if (error)
 		cp_file_fail(file, file->to, error);
 	/* A file of the mount has no disk. */
-	if (!error && file->method == CP_RANGES && !file->sparse &&
-	    fgetxattr(file->in, "user.gpumem.device", NULL, 0) < 0)
+	if (!error && file->method == CP_RANGES && !file->sparse && !on_mount(file->in))
 		file->in_direct = open(file->from, O_RDONLY | O_CLOEXEC | O_DIRECT);
 }
 

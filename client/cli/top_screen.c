@@ -14,6 +14,8 @@
 #define BAR_CELLS   16
 #define CURVE_CELLS 30
 #define LINE_BYTES  1024
+/* Of the sharers, however many files are busy. */
+#define SHARERS_SEEN 6
 
 /* Where lines go, and how many there is room for. */
 struct sheet {
@@ -89,7 +91,10 @@ static void write_files(const struct top *top, struct sheet *sheet)
 		return;
 	}
 	line(sheet, true, "%10s %10s %10s  FILE", "READ", "WRITE", "COPY");
-	for (unsigned i = 0; i < top->n_files && sheet->left > sheet->columns / 16; i++) {
+	/* Some of the sharers are to be seen too. */
+	unsigned kept = 2 + (top->n_sharers < SHARERS_SEEN ? top->n_sharers : SHARERS_SEEN);
+
+	for (unsigned i = 0; i < top->n_files && sheet->left > kept; i++) {
 		write_rates(rates, &top->files[i].rate);
 		line(sheet, false, "%s  /%s", rates, top->files[i].path);
 	}
