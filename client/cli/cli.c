@@ -50,6 +50,7 @@ enum cli_status cli_status_of(int error)
 		return CLI_OK;
 	case ENOTCONN:
 	case ECONNABORTED:
+	case ETIMEDOUT:
 		return CLI_DEAD;
 	case EACCES:
 	case EPERM:
@@ -69,6 +70,8 @@ const char *cli_words(int error)
 	case ECONNABORTED:
 		return "the daemon of this mount has ended (Transport endpoint is not connected): "
 		       "umount it, and mount it again";
+	case ETIMEDOUT:
+		return "the daemon of this mount does not answer";
 	case EACCES:
 		return "no permission";
 	case EPERM:

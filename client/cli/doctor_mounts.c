@@ -133,10 +133,12 @@ static void check_mount(struct doctor *doctor, const struct mount_at *mount)
 {
 	AUTO_FREE char *version = NULL, *params = NULL;
 	const char *where = mount->where;
-	int error = facts_text(where, "version", &version);
+	int error = mounts_answers(mount);
 	const json_t *volume;
 	size_t i;
 
+	if (!error)
+		error = facts_text(where, "version", &version);
 	if (!error)
 		error = facts_text(where, "params", &params);
 	json_t *stats = error ? NULL : facts_stats(where);

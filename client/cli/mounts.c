@@ -4,12 +4,20 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "client/cli/cli.h"
 #include "common/defer.h"
+
+/* A daemon that has not answered by then hangs. */
+#define ANSWER_MS 5000
 
 static bool is_octal(char c)
 {
@@ -157,19 +165,49 @@ const struct mount_at *mounts_whole(const struct mounts *mounts, const struct mo
 	return NULL;
 }
 
-int mounts_answers(const struct mount_at *mount)
+/* The kernel may know the root by heart: only a file that is made anew asks the daemon. */
+static int ask(const struct mount_at *mount)
 {
 	AUTO_FREE char *version = NULL;
 	struct stat st;
 
 	if (strcmp(mount->root, "/") != 0)
-		return stat(mount->where, &st) < 0 ? -errno : 0;
-	/* The kernel may know the root by heart: only a file's content asks the daemon. */
+		return stat(mount->where, &st) < 0 ? errno : 0;
 	if (asprintf(&version, "%s/.gpumem/version", mount->where) < 0)
-		return -ENOMEM;
+		return ENOMEM;
 	AUTO_FCLOSE FILE *file = fopen(version, "re");
 
-	return file ? 0 : -errno;
+	return file ? 0 : errno;
+}
+
+/* The status of a child, which is ended when it takes too long: a request to a daemon that hangs
+ * ends with who made it. */
+static int wait_for(pid_t child)
+{
+	struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
+	int ready = ended.fd < 0 ? 1 : poll(&ended, 1, ANSWER_MS), status;
+
+	if (ended.fd >= 0)
+		close(ended.fd);
+	if (ready == 0)
+		kill(child, SIGKILL);
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (ready == 0)
+		return -ETIMEDOUT;
+	return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+}
+
+int mounts_answers(const struct mount_at *mount)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		return -errno;
+	if (child == 0)
+		_exit(ask(mount));
+	return wait_for(child);
 }
 
 /* The mount of place->path. */

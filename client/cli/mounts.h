@@ -35,7 +35,8 @@ const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, 
  * visible here. */
 const struct mount_at *mounts_whole(const struct mounts *mounts, const struct mount_at *mount);
 
-/* 0, or -errno of a mount that does not answer: -ENOTCONN when its daemon has ended. */
+/* 0, or -errno of a mount that does not answer: -ENOTCONN when its daemon has ended, -ETIMEDOUT
+ * when it hangs. From a process without threads. */
 int mounts_answers(const struct mount_at *mount);
 
 /* A path of the command line, and where it is. */

@@ -122,7 +122,9 @@ static int of_all(json_t *all)
 
 		if (strcmp(mounts.at[i].root, "/") != 0)
 			continue;
-		error = facts_sharers(mounts.at[i].where, add, &sharers);
+		error = mounts_answers(&mounts.at[i]);
+		if (!error)
+			error = facts_sharers(mounts.at[i].where, add, &sharers);
 		if (error)
 			status = cli_fail(mounts.at[i].where, -error);
 	}

@@ -90,10 +90,14 @@ static json_t *mount_facts(const struct mount_at *mount, int *error)
 {
 	json_t *facts = json_pack("{s:s}", "mount", mount->where), *gpus = json_array(), *volume;
 	AUTO_FREE char *version = NULL, *params = NULL;
-	json_t *stats = facts_stats(mount->where);
+	json_t *stats = NULL;
 	size_t i;
 
-	*error = stats ? 0 : errno;
+	*error = -mounts_answers(mount);
+	if (!*error)
+		stats = facts_stats(mount->where);
+	if (!*error && !stats)
+		*error = errno;
 	if (stats)
 		*error = -facts_text(mount->where, "version", &version);
 	if (!*error)
