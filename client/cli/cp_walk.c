@@ -30,9 +30,8 @@ int cp_attributes(int fd, const char *path, const struct stat *st)
 	/* A program that runs as its owner must not become another's. */
 	if (fchownat(dir, name, st->st_uid, st->st_gid, empty | AT_SYMLINK_NOFOLLOW) < 0)
 		mode &= ~(mode_t)(S_ISUID | S_ISGID);
-	if (S_ISLNK(st->st_mode))
-		mode = 0;
-	else if (fd < 0 ? chmod(path, mode) < 0 : fchmod(fd, mode) < 0)
+	/* A link has no mode. */
+	if (!S_ISLNK(st->st_mode) && (fd < 0 ? chmod(path, mode) : fchmod(fd, mode)) < 0)
 		return errno;
 	if (fd < 0 ? utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW) < 0
 		   : futimens(fd, times) < 0)
@@ -130,9 +129,9 @@ static int make_directory(struct cp *cp, const char *to, const struct stat *st)
 {
 	struct stat there;
 
-	if (mkdir(to, 0700) < 0 && (errno != EEXIST || stat(to, &there) < 0))
+	if (mkdir(to, 0700) < 0 && errno != EEXIST)
 		return errno;
-	else if (stat(to, &there) < 0)
+	if (stat(to, &there) < 0)
 		return errno;
 	if (!S_ISDIR(there.st_mode))
 		return ENOTDIR;

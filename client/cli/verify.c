@@ -45,10 +45,10 @@ static int report(const char *path, const char *sum, const char *wanted, uint64_
 
 static int run(struct cli_args *args)
 {
-	char sum[HASH_TEXT_MAX], wanted[HASH_TEXT_MAX];
+	char sum[HASH_TEXT_MAX] = "", wanted[HASH_TEXT_MAX] = "";
 	enum hash_kind kind = HASH_64;
 	struct place place;
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	int json;
 
 	if (cli_only_json(args, &json) < 0)
