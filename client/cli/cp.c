@@ -21,12 +21,12 @@
 /* A copy that is killed has lost no more than this. */
 #define NOTE_TICKS 10
 
-volatile sig_atomic_t cp_signal;
+atomic_int cp_signal;
 int cp_signal_fd = -1;
 
 bool cp_stopped(const struct cp *cp)
 {
-	return cp_signal || atomic_load(&cp->halted);
+	return atomic_load(&cp_signal) || atomic_load(&cp->halted);
 }
 
 void cp_failed(struct cp *cp, int status)
@@ -45,7 +45,7 @@ static void on_signal(int number)
 	uint64_t one = 1;
 	int saved = errno;
 
-	cp_signal = number;
+	atomic_store(&cp_signal, number);
 	if (write(cp_signal_fd, &one, sizeof(one)) < 0)
 		errno = saved;
 	errno = saved;
@@ -69,9 +69,11 @@ static int catch_signals(void)
 /* What the shell that waits for us is to see. */
 static void end_by_signal(void)
 {
+	int number = atomic_load(&cp_signal);
+
 	fflush(NULL);
-	signal(cp_signal, SIG_DFL);
-	raise(cp_signal);
+	signal(number, SIG_DFL);
+	raise(number);
 }
 
 static unsigned start_threads(struct cp *cp, pthread_t *threads)
@@ -125,13 +127,13 @@ static int report(struct cp *cp)
 			 (double)(now.tv_nsec - cp->started.tv_nsec) / 1e9;
 	uint64_t done = atomic_load(&cp->bytes_done), skipped = atomic_load(&cp->bytes_skipped);
 
-	return output_json(
-	    json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:i}", "files",
-		      (json_int_t)atomic_load(&cp->files_done), "files_wanted",
-		      (json_int_t)atomic_load(&cp->files_all), "bytes", (json_int_t)done,
-		      "resumed_bytes", (json_int_t)skipped, "seconds", seconds, "bytes_per_second",
-		      seconds > 0 ? (double)(done - skipped) / seconds : 0.0, "verified",
-		      cp->options.verify && !cp->status && !cp_signal, "status", cp->status));
+	return output_json(json_pack(
+	    "{s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:i}", "files",
+	    (json_int_t)atomic_load(&cp->files_done), "files_wanted",
+	    (json_int_t)atomic_load(&cp->files_all), "bytes", (json_int_t)done, "resumed_bytes",
+	    (json_int_t)skipped, "seconds", seconds, "bytes_per_second",
+	    seconds > 0 ? (double)(done - skipped) / seconds : 0.0, "verified",
+	    cp->options.verify && !cp->status && !atomic_load(&cp_signal), "status", cp->status));
 }
 
 /* words: the sources, with the target last. */
@@ -182,7 +184,7 @@ static int copy(struct cp *cp, char **words, int count)
 	cp_progress_end(cp);
 	if (cp->options.json)
 		report(cp);
-	if (cp_signal)
+	if (atomic_load(&cp_signal))
 		end_by_signal();
 	return cp->status;
 }

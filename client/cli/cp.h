@@ -6,7 +6,6 @@
 #define CLIENT_CLI_CP_H
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,12 +36,14 @@ enum cp_phase { CP_COPYING, CP_VERIFYING };
 enum cp_mark { CP_TODO, CP_DONE, CP_HASHED };
 
 struct cp_file {
-	char *from, *to; /* from is NULL for standard input */
-	char *part;	 /* beside to, where the bytes gather until they are all there */
-	struct stat st;	 /* of from */
+	char *from, *to;   /* from is NULL for standard input */
+	char *part;	   /* beside to, where the bytes gather until they are all there */
+	struct stat st;	   /* of from */
+	struct stat begun; /* of part, when it was opened */
 	int in, in_direct, out;
 	enum cp_method method;
 	enum cp_phase phase;
+	bool noted;	  /* an attribute of it may say how far it is */
 	bool sparse;	  /* from has holes, or may have */
 	uint64_t size;	  /* of a stream: what was read so far */
 	uint64_t resumed; /* bytes that an earlier run had copied */
@@ -87,7 +88,7 @@ struct cp {
 };
 
 /* The signal that asked to end, or 0; and a descriptor that is readable from then on. */
-extern volatile sig_atomic_t cp_signal;
+extern atomic_int cp_signal;
 extern int cp_signal_fd;
 
 bool cp_stopped(const struct cp *cp);
@@ -100,8 +101,9 @@ void cp_walk(struct cp *cp, const char *from, const char *to);
 /* Modes and times of directories, innermost first. */
 void cp_walk_end(struct cp *cp);
 /* Owner, mode and times of what has been copied, by its descriptor, or by its path where fd is < 0:
- * 0 or errno. Owners stay where they may not be given. */
-int cp_attributes(int fd, const char *path, const struct stat *st);
+ * 0 or errno. Owners stay where they may not be given. now: what it has; NULL: that is not known.
+ */
+int cp_attributes(int fd, const char *path, const struct stat *st, const struct stat *now);
 
 /* cp_pool.c */
 void cp_queue(struct cp *cp, struct cp_file *file);
@@ -133,8 +135,8 @@ bool cp_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffe
 /* cp_partial.c: the file beside the target. */
 /* Its path, allocated; NULL: no memory. */
 char *cp_partial_path(const char *to);
-/* Opens it for this process alone: the descriptor, or -errno. */
-int cp_partial_open(const char *path);
+/* Opens it for this process alone: the descriptor, and what it is now; or -errno. */
+int cp_partial_open(const char *path, struct stat *st);
 /* How many bytes from the start on an earlier run has put there from this very source. */
 uint64_t cp_partial_kept(int fd, const struct stat *st);
 /* Notes it for a later run: 0 or -errno. */

@@ -101,20 +101,18 @@ static int open_source(struct cp_file *file)
 
 static int open_target(const struct cp *cp, struct cp_file *file)
 {
-	struct stat st;
+	const struct stat *begun = &file->begun;
 
-	file->out = cp_partial_open(file->part);
+	file->out = cp_partial_open(file->part, &file->begun);
 	if (file->out < 0)
 		return -file->out;
-	if (file->method == CP_STREAM)
-		return ftruncate(file->out, 0) < 0 ? errno : 0;
-	if (fstat(file->out, &st) < 0)
-		return errno;
-	if (st.st_dev == file->st.st_dev)
+	/* Of an earlier run. */
+	file->noted = begun->st_size > 0;
+	if (file->method == CP_RANGES && begun->st_dev == file->st.st_dev)
 		file->method = CP_ON_MOUNT;
-	else if (cp->options.resume)
+	else if (file->method == CP_RANGES && cp->options.resume && file->noted)
 		file->resumed = cp_partial_kept(file->out, &file->st);
-	if (!file->resumed && ftruncate(file->out, 0) < 0)
+	if (!file->resumed && begun->st_size && ftruncate(file->out, 0) < 0)
 		return errno;
 	return 0;
 }
@@ -130,7 +128,8 @@ static bool on_mount(int fd)
  * byte. */
 static int set_size(struct cp_file *file)
 {
-	if (file->method == CP_STREAM || !file->size)
+	/* One write is one piece as it is. */
+	if (file->method == CP_STREAM || (file->size <= CP_PART && !file->sparse))
 		return 0;
 	if (!file->sparse && file->method == CP_RANGES && on_mount(file->out)) {
 		if (fallocate(file->out, 0, 0, (off_t)file->size) == 0)
@@ -209,9 +208,10 @@ static int give_name(const struct cp *cp, struct cp_file *file)
 	if (file->method == CP_STREAM && ftruncate(file->out, (off_t)file->size) < 0)
 		return errno;
 	/* What a later run might have gone on from is of no use in the file itself. */
-	cp_partial_keep(file->out, NULL, 0);
+	if (file->noted)
+		cp_partial_keep(file->out, NULL, 0);
 	if (file->from && file->method != CP_STREAM)
-		error = cp_attributes(file->out, NULL, &file->st);
+		error = cp_attributes(file->out, NULL, &file->st, &file->begun);
 	else if (fchmod(file->out, 0666 & ~cp->umask) < 0)
 		error = errno;
 	if (!error && rename(file->part, file->to) < 0)

@@ -38,30 +38,30 @@ char *cp_partial_path(const char *to)
 }
 
 /* Ours, and nobody else's: not a link to something, nor what another user has put there. */
-static int acceptable(int fd, const char *path)
+static int acceptable(int fd, const char *path, struct stat *st)
 {
-	struct stat st, named;
+	struct stat named;
 
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return -errno;
-	if (fstat(fd, &st) < 0)
+	if (fstat(fd, st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+	if (!S_ISREG(st->st_mode) || st->st_uid != geteuid())
 		return -EEXIST;
 	/* Another copy may have given it its name before we had the lock. */
-	if (lstat(path, &named) < 0 || named.st_ino != st.st_ino || named.st_dev != st.st_dev)
+	if (lstat(path, &named) < 0 || named.st_ino != st->st_ino || named.st_dev != st->st_dev)
 		return -ESTALE;
-	return st.st_nlink == 1 ? 0 : -EEXIST;
+	return st->st_nlink == 1 ? 0 : -EEXIST;
 }
 
-int cp_partial_open(const char *path)
+int cp_partial_open(const char *path, struct stat *st)
 {
 	for (unsigned tries = 0; tries < 100; tries++) {
 		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
 		if (fd < 0)
 			return -errno;
-		int error = acceptable(fd, path);
+		int error = acceptable(fd, path, st);
 
 		if (!error)
 			return fd;
@@ -117,12 +117,12 @@ int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes)
 /* cp.lock is held. */
 void cp_partial_note_all(struct cp *cp)
 {
-	for (const struct cp_file *file = cp->open; file; file = file->following) {
+	for (struct cp_file *file = cp->open; file; file = file->following) {
 		uint64_t there = file->method == CP_RANGES && file->phase == CP_COPYING
 				     ? cp_file_prefix(file)
 				     : 0;
 
 		if (there && file->out >= 0)
-			cp_partial_keep(file->out, &file->st, there);
+			file->noted = cp_partial_keep(file->out, &file->st, there) == 0;
 	}
 }

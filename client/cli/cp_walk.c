@@ -19,16 +19,17 @@ struct walk {
 	ino_t target;
 };
 
-int cp_attributes(int fd, const char *path, const struct stat *st)
+int cp_attributes(int fd, const char *path, const struct stat *st, const struct stat *now)
 {
 	struct timespec times[2] = {st->st_atim, st->st_mtim};
 	mode_t mode = st->st_mode & 07777;
 	int dir = fd < 0 ? AT_FDCWD : fd;
 	const char *name = fd < 0 ? path : "";
 	int empty = fd < 0 ? 0 : AT_EMPTY_PATH;
+	bool owned = now && now->st_uid == st->st_uid && now->st_gid == st->st_gid;
 
 	/* A program that runs as its owner must not become another's. */
-	if (fchownat(dir, name, st->st_uid, st->st_gid, empty | AT_SYMLINK_NOFOLLOW) < 0)
+	if (!owned && fchownat(dir, name, st->st_uid, st->st_gid, empty | AT_SYMLINK_NOFOLLOW) < 0)
 		mode &= ~(mode_t)(S_ISUID | S_ISGID);
 	/* A link has no mode. */
 	if (!S_ISLNK(st->st_mode) && (fd < 0 ? chmod(path, mode) : fchmod(fd, mode)) < 0)
@@ -119,7 +120,7 @@ static void copy_other(struct cp *cp, const char *from, const char *to, const st
 		return;
 	}
 	if (!error)
-		error = cp_attributes(-1, to, st);
+		error = cp_attributes(-1, to, st, NULL);
 	if (error)
 		fail(cp, to, error);
 }
@@ -226,7 +227,7 @@ void cp_walk_end(struct cp *cp)
 {
 	while (cp->n_dirs) {
 		struct cp_dir *dir = &cp->dirs[--cp->n_dirs];
-		int error = cp_attributes(-1, dir->path, &dir->st);
+		int error = cp_attributes(-1, dir->path, &dir->st, NULL);
 
 		if (error)
 			fail(cp, dir->path, error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem doctor: the mounts, by what their daemons say of themselves. */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,20 +84,37 @@ static void check_switches(struct doctor *doctor, const char *where, const char 
 	}
 }
 
+static bool loads(const char *library)
+{
+	void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+
+	if (handle)
+		dlclose(handle);
+	return handle;
+}
+
 /* Which of the ways to the BAR that are better than none are absent, and why. */
 static void missing_ways(struct doctor *doctor, const char *gpu)
 {
 	doctor_find(doctor, DOCTOR_NOTE, gpu, "a driver of CUDA 13.3 or later",
-		    "dmabuf: this driver does not map a dma-buf");
+		    "dmabuf: this driver does not let it be mapped");
 	if (!doctor_exists(doctor, "/dev/gdrdrv"))
 		doctor_find(doctor, DOCTOR_NOTE, gpu,
 			    "install GDRCopy: the module gdrdrv and libgdrapi.so.2",
 			    "gdrcopy: there is no /dev/gdrdrv");
-	doctor_find(
-	    doctor, DOCTOR_NOTE, gpu,
-	    "install libvulkan1 and the driver's Vulkan library (libGLX_nvidia.so.0 and its "
-	    "icd.d file)",
-	    "vulkan: the log of the mount says what it lacks");
+	if (!loads("libvulkan.so.1"))
+		doctor_find(doctor, DOCTOR_NOTE, gpu, "install libvulkan1",
+			    "vulkan: libvulkan.so.1 cannot be loaded");
+	else if (!doctor_exists(doctor, "/usr/share/vulkan/icd.d/nvidia_icd.json") &&
+		 !doctor_exists(doctor, "/etc/vulkan/icd.d/nvidia_icd.json"))
+		doctor_find(
+		    doctor, DOCTOR_NOTE, gpu,
+		    "install the driver's Vulkan library; in a container: "
+		    "NVIDIA_DRIVER_CAPABILITIES=all",
+		    "vulkan: there is no nvidia_icd.json, so the driver is not known to it");
+	else
+		doctor_find(doctor, DOCTOR_NOTE, gpu, NULL,
+			    "vulkan: is installed; the log of the mount says what it lacks");
 }
 
 static void check_bar(struct doctor *doctor, const char *where, const char *params,
