@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +15,16 @@
 /* For messages: which subcommand speaks. */
 static const char *speaking = "";
 
+atomic_bool cli_line_open;
+
 static void say(const char *format, va_list args)
 {
-	fprintf(stderr, "gpumem%s%s: ", *speaking ? " " : "", speaking);
+	flockfile(stderr);
+	fprintf(stderr, "%sgpumem%s%s: ", atomic_exchange(&cli_line_open, false) ? "\r\033[K" : "",
+		*speaking ? " " : "", speaking);
 	vfprintf(stderr, format, args);
 	fputc('\n', stderr);
+	funlockfile(stderr);
 }
 
 void cli_error(const char *format, ...)

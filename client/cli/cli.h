@@ -4,6 +4,7 @@
 #ifndef CLIENT_CLI_CLI_H
 #define CLIENT_CLI_CLI_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 /* Exit statuses; gpumem(1) lists them. */
@@ -73,7 +74,9 @@ int cli_option(struct cli_args *args);
 /* For commands that have --json alone: 0, and *json; or -1. */
 int cli_only_json(struct cli_args *args, int *json);
 
-/* "gpumem cp: ..." on stderr. */
+/* A line without its end is on the terminal: what is said next takes its place. */
+extern atomic_bool cli_line_open;
+/* "gpumem cp: ..." on stderr. From any thread. */
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Says in plain words what errno-like error means for the path; the exit status that it gives. */
 int cli_fail(const char *path, int error);

@@ -67,10 +67,13 @@ static int catch_signals(void)
 }
 
 /* What the shell that waits for us is to see. */
-static void end_by_signal(void)
+static void end_by_signal(const struct cp *cp)
 {
 	int number = atomic_load(&cp_signal);
 
+	cli_error("ended by SIG%s: %ju of %ju files are copied%s", sigabbrev_np(number),
+		  (uintmax_t)atomic_load(&cp->files_done), (uintmax_t)atomic_load(&cp->files_all),
+		  cp->options.resume ? "" : ", and nothing is left of the others");
 	fflush(NULL);
 	signal(number, SIG_DFL);
 	raise(number);
@@ -136,6 +139,19 @@ static int report(struct cp *cp)
 	    cp->options.verify && !cp->status && !atomic_load(&cp_signal), "status", cp->status));
 }
 
+/* Two files of one name in one directory would be one. */
+static bool is_again(char **words, int i)
+{
+	for (int other = 0; other < i; other++) {
+		AUTO_FREE char *one = strdup(words[i]), *before = strdup(words[other]);
+
+		if (one && before && strcmp(basename(one), basename(before)) == 0 &&
+		    strcmp(basename(one), ".") != 0)
+			return true;
+	}
+	return false;
+}
+
 /* words: the sources, with the target last. */
 static void walk_all(struct cp *cp, char **words, int count)
 {
@@ -151,7 +167,10 @@ static void walk_all(struct cp *cp, char **words, int count)
 	for (int i = 0; i < count - 1 && !cp_stopped(cp); i++) {
 		AUTO_FREE char *copy = strdup(words[i]), *to = NULL;
 
-		if (into && strcmp(words[i], "-") == 0) {
+		if (into && is_again(words, i)) {
+			cli_error("%s: another source has this name", words[i]);
+			cp_failed(cp, CLI_USAGE);
+		} else if (into && strcmp(words[i], "-") == 0) {
 			cli_error("standard input has no name: say one below %s", target);
 			cp_failed(cp, CLI_USAGE);
 		} else if (!copy || (into ? asprintf(&to, "%s/%s", target, basename(copy))
@@ -185,7 +204,7 @@ static int copy(struct cp *cp, char **words, int count)
 	if (cp->options.json)
 		report(cp);
 	if (atomic_load(&cp_signal))
-		end_by_signal();
+		end_by_signal(cp);
 	return cp->status;
 }
 

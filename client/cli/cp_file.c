@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -237,6 +238,23 @@ static void give_up(const struct cp *cp, struct cp_file *file)
 	unlink(file->part);
 }
 
+/* What is needed, and what there would have been for it. */
+static int say_full(const struct cp_file *file, const char *where)
+{
+	char size[OUTPUT_TEXT_MAX], room[OUTPUT_TEXT_MAX];
+	bool ours = file->out >= 0 && on_mount(file->out);
+	struct statvfs fs;
+
+	if (file->method == CP_STREAM || file->out < 0 || fstatvfs(file->out, &fs) < 0)
+		cli_error("%s: %s", where, ours ? cli_words(ENOSPC) : "no room is left");
+	else
+		cli_error("%s: %s (it needs %s, and %s are available)", where,
+			  ours ? cli_words(ENOSPC) : "no room is left",
+			  output_size(file->size, size),
+			  output_size((uint64_t)fs.f_bavail * fs.f_frsize, room));
+	return CLI_FULL;
+}
+
 static int say(const struct cp_file *file, int error)
 {
 	const char *where = file->where ? file->where : file->to;
@@ -255,6 +273,7 @@ static int say(const struct cp_file *file, int error)
 		cli_error("%s: another gpumem cp is writing it", where);
 		return CLI_FAILED;
 	case ENOSPC:
+		return say_full(file, where);
 	case EDQUOT:
 		cli_error("%s: %s (it needs %s)", where, cli_words(error),
 			  output_size(file->size, size));

@@ -50,6 +50,7 @@ void cp_progress(const struct cp *cp)
 	uint64_t total = work(cp, all, all), fresh = done - atomic_load(&cp->bytes_skipped);
 	double left = fresh && total > done ? (double)(total - done) * seconds / (double)fresh : -1;
 
+	atomic_store(&cli_line_open, true);
 	fprintf(stderr, "\r\033[K%3.0f%% %s %s of %s  %s  %s left",
 		total ? 100.0 * (double)done / (double)total : 0.0,
 		output_bar(done, total, CELLS, output_glyphs(), bar),
@@ -64,6 +65,7 @@ void cp_progress_end(const struct cp *cp)
 
 	if (!wanted(cp) || seconds < SILENT_SECONDS)
 		return;
+	atomic_store(&cli_line_open, false);
 	fprintf(stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " files, %s in %.1f s, %s\n",
 		atomic_load(&cp->files_done), atomic_load(&cp->files_all),
 		output_size(atomic_load(&cp->bytes_done), done), seconds,

@@ -88,9 +88,10 @@ static bool loads(const char *library)
 {
 	void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
 
-	if (handle)
-		dlclose(handle);
-	return handle;
+	if (!handle)
+		return false;
+	dlclose(handle);
+	return true;
 }
 
 /* Which of the ways to the BAR that are better than none are absent, and why. */
