@@ -152,12 +152,42 @@ bool facts_sharer(char *line, struct sharer *sharer)
 	return holder_parse(fields[3], sharer);
 }
 
+/* Of stats.json, which says since when; false: this daemon does not list them there. */
+static bool sharers_of_stats(const char *where,
+			     void (*each)(void *context, const struct sharer *sharer),
+			     void *context)
+{
+	json_t *stats = facts_stats(where), *leases = json_object_get(stats, "leases"), *one;
+	bool listed = json_is_array(leases);
+	size_t i;
+
+	json_array_foreach (leases, i, one) {
+		const char *access = json_string_value(json_object_get(one, "access"));
+		struct sharer sharer = {
+		    .bytes = facts_number(one, "bytes"),
+		    .writes = access && strcmp(access, "rw") == 0,
+		    .uid = (uid_t)facts_number(one, "uid"),
+		    .pid = (pid_t)facts_number(one, "pid"),
+		    .since = (int64_t)facts_number(one, "since"),
+		    .path = json_string_value(json_object_get(one, "path")),
+		};
+
+		if (sharer.path)
+			each(context, &sharer);
+	}
+	json_decref(stats);
+	return listed;
+}
+
 int facts_sharers(const char *where, void (*each)(void *context, const struct sharer *sharer),
 		  void *context)
 {
 	AUTO_FREE char *text = NULL;
-	int error = facts_text(where, "mappings", &text);
 	struct sharer sharer;
+
+	if (sharers_of_stats(where, each, context))
+		return 0;
+	int error = facts_text(where, "mappings", &text);
 
 	if (error)
 		return error;
@@ -171,9 +201,13 @@ int facts_sharers(const char *where, void (*each)(void *context, const struct sh
 
 bool facts_is_below(const char *path, const char *inside)
 {
-	size_t length = strcmp(inside, "/") == 0 ? 0 : strlen(inside);
-
-	return strncmp(path, inside, length) == 0 && (!path[length] || path[length] == '/');
+	if (strcmp(inside, "/") == 0)
+		return true;
+	/* In JSON a ? stands for a byte that is no UTF-8. */
+	for (; *inside; path++, inside++)
+		if (*path != *inside && !(*path == '?' && (unsigned char)*inside >= 0x80))
+			return false;
+	return !*path || *path == '/';
 }
 
 char *facts_command(pid_t pid)

@@ -25,9 +25,10 @@ struct sharer {
 	uint64_t bytes; /* of the file */
 	bool writes;
 	uid_t uid;
-	pid_t pid;	  /* as the daemon sees it */
-	int64_t since;	  /* seconds since the epoch; 0: the daemon does not say */
-	const char *path; /* within the file system, escapes resolved; points into the line */
+	pid_t pid;     /* as the daemon sees it */
+	int64_t since; /* seconds since the epoch; 0: the daemon does not say */
+	const char
+	    *path; /* within the file system, escapes resolved; of the line or the caller's */
 };
 /* Takes a line apart; false: it is about something else. The line is changed. */
 bool facts_sharer(char *line, struct sharer *sharer);

@@ -47,10 +47,17 @@ static json_t *files_json(const struct top *top)
 {
 	json_t *all = json_array();
 
-	for (unsigned i = 0; i < top->n_files; i++)
-		json_array_append_new(all, json_pack("{s:s+, s:o}", "path", "/", top->files[i].path,
-						     "bytes_per_second",
-						     bytes_json(&top->files[i].rate)));
+	for (unsigned i = 0; i < top->n_files; i++) {
+		const struct top_file *file = &top->files[i];
+		json_t *one = json_pack("{s:s+}", "path", "/", file->path);
+
+		if (top->log >= 0)
+			json_object_set_new(one, "bytes_per_second", bytes_json(&file->rate));
+		else
+			json_object_set_new(one, "recent_bytes",
+					    json_integer((json_int_t)file->recent));
+		json_array_append_new(all, one);
+	}
 	return all;
 }
 
@@ -200,7 +207,7 @@ const struct command command_top = {
     .name = "top",
     .words = "[MOUNT]",
     .summary = "Watch a mount at work: rates of each GPU, busy files, sharers",
-    .more = "Rates of GPUs and files come from the access log, which root may read. q ends it.\n"
+    .more = "Rates of GPUs and files are for root, who may read the access log. q ends it.\n"
 	    "Without a terminal, or with --json, a sample is printed after each delay.",
     .options = options,
     .max_words = 1,

@@ -32,6 +32,8 @@ struct top_gpu {
 struct top_file {
 	char *path; /* in the file system; escaped as the access log has it */
 	struct top_bytes bytes, rate;
+	uint64_t
+	    recent; /* without the access log: what was moved lately, by the daemon's estimate */
 };
 
 struct top_sharer {

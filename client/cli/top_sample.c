@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cli/output.h"
 #include "client/cli/top.h"
 #include "common/defer.h"
 #include "common/number.h"
@@ -17,6 +18,12 @@ void top_open(struct top *top, const char *where)
 	*top = (struct top){.where = where, .log = -1};
 	if (asprintf(&path, "%s/.gpumem/accesslog", where) >= 0)
 		top->log = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+static void forget_files(struct top *top)
+{
+	while (top->n_files)
+		free(top->files[--top->n_files].path);
 }
 
 static void forget_sharers(struct top *top)
@@ -33,8 +40,7 @@ void top_close(struct top *top)
 {
 	if (top->log >= 0)
 		close(top->log);
-	for (unsigned i = 0; i < top->n_files; i++)
-		free(top->files[i].path);
+	forget_files(top);
 	forget_sharers(top);
 }
 
@@ -85,6 +91,29 @@ static void take_volume(struct top *top, const json_t *volume)
 	gpu->healthy = !json_is_false(json_object_get(volume, "healthy"));
 }
 
+/* Who may not read the access log is told of his own files, the busiest first. */
+static void take_busy(struct top *top, const json_t *busy)
+{
+	const json_t *one;
+	size_t i;
+
+	forget_files(top);
+	json_array_foreach (busy, i, one) {
+		const char *path = json_string_value(json_object_get(one, "path"));
+
+		if (!path || top->n_files == TOP_FILES)
+			break;
+		struct top_file *file = &top->files[top->n_files];
+
+		*file = (struct top_file){.path = output_escape(path + (*path == '/')),
+					  .recent = facts_number(one, "recent_bytes")};
+		if (file->path && file->recent)
+			top->n_files++;
+		else
+			free(file->path);
+	}
+}
+
 void top_take_stats(struct top *top, const json_t *stats, double now)
 {
 	double seconds = top->samples++ ? now - top->time : 0;
@@ -101,6 +130,8 @@ void top_take_stats(struct top *top, const json_t *stats, double now)
 	top->time = now;
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
 		take_volume(top, volume);
+	if (top->log < 0)
+		take_busy(top, json_object_get(stats, "busy"));
 }
 
 static struct top_file *file_of(struct top *top, const char *path)
@@ -219,6 +250,8 @@ void top_end_interval(struct top *top, double seconds)
 		memmove(gpu->history, gpu->history + 1, sizeof(gpu->history) - sizeof(double));
 		gpu->history[TOP_HISTORY - 1] = sum(&gpu->rate);
 	}
+	if (top->log < 0)
+		return;
 	for (unsigned i = 0; i < top->n_files; i++) {
 		top->files[i].rate = seconds > 0 ? shares(&top->files[i].bytes, &all, &top->rate)
 						 : (struct top_bytes){0};

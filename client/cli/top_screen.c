@@ -81,22 +81,23 @@ static void write_gpu(const struct top *top, const struct top_gpu *gpu, struct s
 
 static void write_files(const struct top *top, struct sheet *sheet)
 {
-	char rates[LINE_BYTES];
-
-	line(sheet, false, "%s", "");
-	if (top->log < 0) {
-		line(sheet, true,
-		     "Files and rates of each GPU: for root, and a daemon with an "
-		     "access log");
-		return;
-	}
-	line(sheet, true, "%10s %10s %10s  FILE", "READ", "WRITE", "COPY");
+	char rates[LINE_BYTES], recent[OUTPUT_TEXT_MAX];
 	/* Some of the sharers are to be seen too. */
 	unsigned kept = 2 + (top->n_sharers < SHARERS_SEEN ? top->n_sharers : SHARERS_SEEN);
 
+	line(sheet, false, "%s", "");
+	if (top->log >= 0)
+		line(sheet, true, "%10s %10s %10s  FILE", "READ", "WRITE", "COPY");
+	else
+		line(sheet, true, "%10s  FILE  (rates of GPUs and files: for root)", "LATELY");
 	for (unsigned i = 0; i < top->n_files && sheet->left > kept; i++) {
-		write_rates(rates, &top->files[i].rate);
-		line(sheet, false, "%s  /%s", rates, top->files[i].path);
+		const struct top_file *file = &top->files[i];
+
+		if (top->log >= 0)
+			write_rates(rates, &file->rate);
+		else
+			snprintf(rates, sizeof(rates), "%10s", output_size(file->recent, recent));
+		line(sheet, false, "%s  /%s", rates, file->path);
 	}
 }
 

@@ -118,6 +118,27 @@ START_TEST(endless_lines_are_survived)
 }
 END_TEST
 
+/* Without the access log: what the daemon estimates. */
+START_TEST(busy_files_of_others_than_root)
+{
+	json_t *stats =
+	    json_pack("{s:[], s:[{s:s, s:i}, {s:s, s:i}, {s:s, s:i}]}", "volumes", "busy", "path",
+		      "/gpu0/a\nb", "recent_bytes", 500, "path", "/gpu1/c", "recent_bytes", 20,
+		      "path", "/gpu1/d", "recent_bytes", 0);
+
+	top.log = -1;
+	for (int i = 1; i < 3; i++) {
+		top_take_stats(&top, stats, i);
+		top_end_interval(&top, 1);
+		ck_assert_uint_eq(top.n_files, 2);
+		ck_assert_str_eq(top.files[0].path, "gpu0/a\\012b");
+		ck_assert_uint_eq(top.files[0].recent, 500);
+		ck_assert_str_eq(top.files[1].path, "gpu1/c");
+	}
+	json_decref(stats);
+}
+END_TEST
+
 struct screen {
 	char text[64][512];
 	unsigned lines;
@@ -165,6 +186,7 @@ int main(void)
 	tcase_add_test(tests, log_says_who_had_what);
 	tcase_add_test(tests, more_files_than_it_can_show);
 	tcase_add_test(tests, endless_lines_are_survived);
+	tcase_add_test(tests, busy_files_of_others_than_root);
 	tcase_add_test(tests, screen_fits);
 	return unit_main(suite);
 }
