@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define OPTIONS_MAX 16
 
@@ -182,4 +183,12 @@ int cli_only_json(struct cli_args *args, int *json)
 	while ((code = cli_option(args)) == CLI_JSON_CODE)
 		*json = 1;
 	return code;
+}
+
+double cli_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }

@@ -88,6 +88,9 @@ const char *cli_words(int error);
 int cli_usage(const struct command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A clock that is never set. */
+double cli_seconds(void);
+
 /* Prints what may stand where the last of the words is, a line "word<TAB>help" each, for the
  * shells' completion. */
 int complete(int count, char **words);

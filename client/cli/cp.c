@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/cli/buffer.h"
@@ -123,11 +124,7 @@ static void wait_for_threads(struct cp *cp)
 
 static int report(struct cp *cp)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	double seconds = (double)(now.tv_sec - cp->started.tv_sec) +
-			 (double)(now.tv_nsec - cp->started.tv_nsec) / 1e9;
+	double seconds = cli_seconds() - cp->started;
 	uint64_t done = atomic_load(&cp->bytes_done), skipped = atomic_load(&cp->bytes_skipped);
 
 	return output_json(json_pack(
@@ -189,7 +186,7 @@ static int copy(struct cp *cp, char **words, int count)
 
 	if (error)
 		return cli_fail("eventfd", -error);
-	clock_gettime(CLOCK_MONOTONIC, &cp->started);
+	cp->started = cli_seconds();
 	unsigned started = start_threads(cp, threads);
 
 	if (!started)

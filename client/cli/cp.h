@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "client/cli/cli.h"
 
@@ -84,7 +83,7 @@ struct cp {
 	_Atomic uint64_t bytes_all, bytes_done, bytes_verified, files_all, files_done;
 	_Atomic uint64_t bytes_skipped; /* resumed: not copied in this run */
 	atomic_bool halted;		/* nothing more is begun: a signal, or no room */
-	struct timespec started;
+	double started;			/* cli_seconds */
 };
 
 /* The signal that asked to end, or 0; and a descriptor that is readable from then on. */

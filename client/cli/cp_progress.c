@@ -11,14 +11,6 @@
 /* What took less than this needs no drawing. */
 #define SILENT_SECONDS 0.5
 
-static double seconds_since(const struct timespec *start)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
-}
-
 static bool wanted(const struct cp *cp)
 {
 	return !cp->options.quiet && !cp->options.json && isatty(STDERR_FILENO);
@@ -41,7 +33,7 @@ void cp_progress(const struct cp *cp)
 {
 	char done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX], rate_text[OUTPUT_TEXT_MAX];
 	char left_text[OUTPUT_TEXT_MAX], bar[OUTPUT_BAR_BYTES(CELLS)];
-	double seconds = seconds_since(&cp->started);
+	double seconds = cli_seconds() - cp->started;
 
 	if (!wanted(cp) || seconds < SILENT_SECONDS)
 		return;
@@ -61,7 +53,7 @@ void cp_progress(const struct cp *cp)
 void cp_progress_end(const struct cp *cp)
 {
 	char done[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX];
-	double seconds = seconds_since(&cp->started);
+	double seconds = cli_seconds() - cp->started;
 
 	if (!wanted(cp) || seconds < SILENT_SECONDS)
 		return;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
+#include "client/cli/output.h"
 #include "common/defer.h"
 #include "common/number.h"
 
@@ -95,24 +96,6 @@ char *facts_line(const char *text, const char *name)
 	return NULL;
 }
 
-/* Newlines and backslashes are octal in paths. In place. */
-static char *unescape(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from; from++) {
-		if (from[0] == '\\' && strspn(from + 1, "01234567") >= 3) {
-			*to++ =
-			    (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
-			from += 3;
-		} else {
-			*to++ = *from;
-		}
-	}
-	*to = '\0';
-	return text;
-}
-
 /* "uid 0 pid 12", and what later versions may add in such pairs. */
 static bool holder_parse(char *holder, struct sharer *sharer)
 {
@@ -148,7 +131,7 @@ bool facts_sharer(char *line, struct sharer *sharer)
 	    parse_u64(fields[0], 0, UINT64_MAX, &sharer->bytes) < 0)
 		return false;
 	sharer->writes = strcmp(fields[2], "rw") == 0;
-	sharer->path = unescape(rest);
+	sharer->path = output_unescape(rest);
 	return holder_parse(fields[3], sharer);
 }
 

@@ -14,34 +14,11 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/output.h"
 #include "common/defer.h"
 
 /* A daemon that has not answered by then hangs. */
 #define ANSWER_MS 5000
-
-static bool is_octal(char c)
-{
-	return c >= '0' && c <= '7';
-}
-
-/* The kernel writes blanks, tabs, newlines and backslashes as \ooo. In place. */
-static char *unescape(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from; from++) {
-		if (from[0] == '\\' && is_octal(from[1]) && is_octal(from[2]) &&
-		    is_octal(from[3])) {
-			*to++ =
-			    (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
-			from += 3;
-		} else {
-			*to++ = *from;
-		}
-	}
-	*to = '\0';
-	return text;
-}
 
 /* id parent major:minor root where options [tag...] - TYPE source options */
 static bool line_parse(char *line, struct mount_at *mount)
@@ -59,8 +36,8 @@ static bool line_parse(char *line, struct mount_at *mount)
 	if (!word || strcmp(word, MOUNTS_TYPE) != 0)
 		return false;
 	snprintf(mount->device, sizeof(mount->device), "%s", words[2]);
-	mount->root = unescape(words[3]);
-	mount->where = unescape(words[4]);
+	mount->root = output_unescape(words[3]);
+	mount->where = output_unescape(words[4]);
 	mount->options = words[5];
 	return true;
 }

@@ -37,6 +37,9 @@ unsigned output_width(const char *text);
 /* What cannot be printed becomes \ooo, and of a text that is no UTF-8 whatever is no ASCII: names
  * may hold anything. Allocated; NULL: no memory. */
 char *output_escape(const char *text);
+/* Puts the byte in the place of every \ooo, as the kernel's tables and the daemon write them; the
+ * text. */
+char *output_unescape(char *text);
 
 enum output_colour { COLOUR_NONE, COLOUR_GOOD, COLOUR_WARN, COLOUR_BAD, COLOUR_DIM, COLOUR_STRONG };
 

@@ -104,22 +104,14 @@ static void wait_ms(uint64_t ms)
 		;
 }
 
-static double seconds_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* A sample to begin with, which has no rates yet, and then one after each interval. */
 static int print_samples(struct top *top, uint64_t ms, uint64_t count, bool json)
 {
-	int error = top_sample(top, seconds_now()), status = CLI_OK;
+	int error = top_sample(top, cli_seconds()), status = CLI_OK;
 
 	for (uint64_t n = 0; !error && status == CLI_OK && (!count || n < count); n++) {
 		wait_ms(ms);
-		error = top_sample(top, seconds_now());
+		error = top_sample(top, cli_seconds());
 		if (error)
 			break;
 		if (json)

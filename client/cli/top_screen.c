@@ -5,7 +5,6 @@
 #include <ncurses.h>
 #include <stdarg.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/output.h"
@@ -144,14 +143,6 @@ static void put_curses(void *context, const char *text, bool strong)
 		attroff(A_BOLD);
 }
 
-static double seconds_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 static int draw_until(struct top *top, double seconds, uint64_t count)
 {
 	int key = 0, error = 0;
@@ -162,7 +153,7 @@ static int draw_until(struct top *top, double seconds, uint64_t count)
 
 		/* A key or a new size draws again, and does not shorten the interval. */
 		if (key == ERR || n == 0)
-			error = top_sample(top, seconds_now());
+			error = top_sample(top, cli_seconds());
 		if (error)
 			return error;
 		erase();

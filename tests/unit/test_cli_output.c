@@ -111,6 +111,7 @@ START_TEST(names_cannot_harm_a_terminal)
 	char *escaped = output_escape(names[_i].text);
 
 	ck_assert_str_eq(escaped, names[_i].escaped);
+	ck_assert_str_eq(output_unescape(escaped), names[_i].text);
 	free(escaped);
 }
 END_TEST
