@@ -38,9 +38,9 @@ FUZZ_PROGRAMS := $(FUZZ_SOURCES:%.c=$(OUT)/%)
 # Programs that tests/mount/run runs inside a mount, and those that need a GPU.
 MOUNT_SOURCES  := $(wildcard tests/mount/prog_*.c)
 MOUNT_PROGRAMS := $(MOUNT_SOURCES:tests/%.c=$(OUT)/%)
-BENCH_SOURCES  := $(wildcard tests/bench/*.c tests/gpu/*.c)
-BENCH_PROGRAMS := $(BENCH_SOURCES:tests/%.c=$(OUT)/%)
-TEST_SOURCES   := $(UNIT_SOURCES) $(UNIT_SUPPORT) $(FUZZ_SOURCES) $(MOUNT_SOURCES) $(BENCH_SOURCES)
+GPU_SOURCES    := $(wildcard tests/gpu/*.c)
+GPU_PROGRAMS   := $(GPU_SOURCES:tests/%.c=$(OUT)/%)
+TEST_SOURCES   := $(UNIT_SOURCES) $(UNIT_SUPPORT) $(FUZZ_SOURCES) $(MOUNT_SOURCES) $(GPU_SOURCES)
 
 # --- libraries. scripts/setup puts libfuse into FUSE_PREFIX where the distribution's is too old.
 
@@ -95,13 +95,13 @@ list-%:
 .PHONY: unit-programs tsan-programs fuzz-programs mount-programs bench-programs
 all: $(PROGRAM)
 objects: $(OBJECTS)
-every-object: $(OBJECTS) $(TEST_SOURCES:%.c=$(OUT)/obj/%.o)
+every-object: $(OBJECTS)
 unit-programs: $(UNIT_PROGRAMS)
 tsan-programs: $(TSAN_PROGRAMS)
 fuzz-programs: $(FUZZ_PROGRAMS)
 # A mount test shares memory with the help of programs that also run on real GPUs.
-mount-programs: $(MOUNT_PROGRAMS) $(filter $(OUT)/gpu/%,$(BENCH_PROGRAMS))
-bench-programs: $(BENCH_PROGRAMS)
+mount-programs: $(MOUNT_PROGRAMS) $(GPU_PROGRAMS)
+bench-programs: $(GPU_PROGRAMS)
 # Says nothing where there is nothing to do.
 all unit-programs tsan-programs fuzz-programs mount-programs bench-programs driver-programs: ; @:
 
@@ -131,7 +131,7 @@ $(OUT)/mount/%: $(OUT)/obj/tests/mount/%.o
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ -lpthread
 
-$(BENCH_PROGRAMS): $(OUT)/%: $(OUT)/obj/tests/%.o $(LIBRARY)
+$(GPU_PROGRAMS): $(OUT)/%: $(OUT)/obj/tests/%.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_2),$$ORIGIN/../lib) $(LIBS)
 
@@ -162,4 +162,6 @@ driver-programs: $(DRIVER_LIBS) $(DRIVER_SELFTEST) $(DRIVER_PROBE)
 
 include client/client.mk
 include client/cli/cli.mk
+include tests/bench/bench.mk
+every-object: $(TEST_SOURCES:%.c=$(OUT)/obj/%.o)
 include scripts/targets.mk

@@ -176,6 +176,13 @@ int device_memory(struct device *device, struct device_memory *memory)
 	return device->backend->ops->memory(device, memory);
 }
 
+int device_rest(struct device *device)
+{
+	const struct backend_ops *ops = device->backend->ops;
+
+	return ops->rest && !atomic_load(&device->failed) ? ops->rest(device) : 0;
+}
+
 const char *device_bar_name(struct device *device)
 {
 	return device->backend->ops->bar_name(device);

@@ -112,6 +112,9 @@ struct backend_ops {
 	void (*close)(struct backend *backend); /* no chunks and copiers are left */
 
 	int (*memory)(struct device *device, struct device_memory *memory);
+	/* Gives back what the device costs while nobody has anything there; it is made again when
+	 * needed. -EBUSY: something is there, or somebody is at it just now. Any thread. */
+	int (*rest)(struct device *device);
 	const char *(*bar_name)(struct device *device); /* "vulkan", "direct", "none: <reason>" */
 
 	/* Content is undefined. Needs no copier; any thread. */
@@ -159,6 +162,8 @@ int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, 
 
 int device_memory(struct device *device, struct device_memory *memory);
 const char *device_bar_name(struct device *device);
+/* See backend_ops.rest. 0 too where the device costs nothing, or failed. */
+int device_rest(struct device *device);
 /* Marks the device failed and logs once. */
 void device_fail(struct device *device, const char *what);
 

@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "common/defer.h"
+#include "common/lines.h"
 #include "common/log.h"
 
 /* What a small access by DMA costs more than one by BAR, on the reference machine: a synchronous
@@ -22,8 +23,8 @@
 
 struct bar_cache {
 	struct device *device;
-	_Atomic uint64_t budget;
-	_Atomic uint64_t mapped, maps, evictions;
+	_Atomic uint64_t budget; /* every access by BAR looks at it, and at nothing that follows */
+	_Alignas(LINES_ALIGN) _Atomic uint64_t mapped, maps, evictions;
 	/* Held while a mapping is made or taken away. Taken before any chunk's bar_guard. */
 	pthread_mutex_t lock;
 	struct chunk
@@ -32,7 +33,7 @@ struct bar_cache {
 
 int bar_cache_new(struct device *device, uint64_t budget, struct bar_cache **cache)
 {
-	struct bar_cache *made = calloc(1, sizeof(*made));
+	struct bar_cache *made = lines_calloc(sizeof(*made));
 
 	if (!made)
 		return -ENOMEM;
@@ -259,6 +260,13 @@ void bar_set_policy(struct chunk *chunk, enum map_policy policy)
 		unmap(cache, chunk);
 	if (policy == MAP_PERSISTENT && !atomic_load(&chunk->bar))
 		atomic_store(&chunk->bar_heat, 0); /* its next access maps it */
+}
+
+bool bar_possible(struct device *device)
+{
+	const struct bar_cache *cache = device->bar;
+
+	return cache && atomic_load_explicit(&cache->budget, memory_order_relaxed);
 }
 
 struct bar_usage bar_usage(struct device *device)

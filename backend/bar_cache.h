@@ -25,6 +25,9 @@ void bar_release(struct chunk *chunk, guard_token token);
 void bar_drop(struct chunk *chunk);
 void bar_set_policy(struct chunk *chunk, enum map_policy policy);
 
+/* Whether the budget is not 0. */
+bool bar_possible(struct device *device);
+
 struct bar_usage {
 	uint64_t mapped, budget;  /* bytes */
 	uint64_t maps, evictions; /* since the start */

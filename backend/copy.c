@@ -210,5 +210,5 @@ int copy_across(struct copier *copier, const struct span *to, uint64_t to_offset
 
 bool copy_bar_possible(struct device *device)
 {
-	return bar_usage(device).budget > 0;
+	return bar_possible(device);
 }

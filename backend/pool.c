@@ -26,7 +26,7 @@ struct pool {
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that threads
 				       * together keep to the limit */
-	_Atomic uint64_t span_bytes, chunks, shared_chunks;
+	_Atomic uint64_t span_bytes, chunks, shared_chunks, takes;
 
 	/* Lock order: grow, lock. Neither is held while device memory is zeroed. */
 	pthread_mutex_t grow; /* one at a time asks the driver: the reserve is then exact, and a
@@ -282,6 +282,7 @@ int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct cop
 	if (rc < 0)
 		return rc;
 	atomic_fetch_add(&pool->span_bytes, bytes);
+	atomic_fetch_add(&pool->takes, 1);
 
 	if (fill == POOL_ZEROED)
 		rc = zero(copier, &taken);
@@ -350,6 +351,22 @@ void pool_free(struct pool *pool)
 	pthread_mutex_destroy(&pool->lock);
 	pthread_mutex_destroy(&pool->grow);
 	free(pool);
+}
+
+uint64_t pool_takes(const struct pool *pool)
+{
+	return atomic_load(&pool->takes);
+}
+
+bool pool_is_unused(const struct pool *pool)
+{
+	return atomic_load(&pool->span_bytes) == 0;
+}
+
+void pool_rest(struct pool *pool)
+{
+	if (pool_is_unused(pool))
+		drop_spare(pool);
 }
 
 struct device *pool_device(const struct pool *pool)

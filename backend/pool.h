@@ -49,6 +49,12 @@ int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct cop
  * of a whole chunk goes back to the driver before this returns. */
 void pool_give(struct pool *pool, const struct span *span);
 
+/* How many spans were ever taken, and whether none is handed out now. Neither waits. */
+uint64_t pool_takes(const struct pool *pool);
+bool pool_is_unused(const struct pool *pool);
+/* Gives back what is kept for the next small file, if the pool is unused. */
+void pool_rest(struct pool *pool);
+
 /* Between the two the caller gives back spans that nobody uses any more: who finds the device full
  * in the meantime, or asks what is available, waits for the second. */
 void pool_give_announce(struct pool *pool);

@@ -5,9 +5,6 @@
  * bytes that are not zero prove anything: a file of zeros leaves the question to the next one. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -15,6 +12,7 @@
 #include <unistd.h>
 
 #include "backend/stream.h"
+#include "client/apart.h"
 #include "client/bar.h"
 
 #define SAMPLE_BYTES 4096
@@ -24,17 +22,16 @@
 #define PAUSE_NS     1000000
 
 struct samples {
-	int file;
-	uint64_t size;
-	int rc; /* 0, or -errno */
 	uint64_t at[SAMPLES];
 	size_t bytes[SAMPLES];
 	char data[SAMPLES][SAMPLE_BYTES];
 };
 
 /* The system call itself: libc's pread may be somebody's wrapper for this very mapping. */
-static int read_samples(struct samples *samples, int fd)
+static int read_samples(int fd, void *argument)
 {
+	struct samples *samples = argument;
+
 	for (unsigned i = 0; i < SAMPLES; i++) {
 		long n =
 		    syscall(SYS_pread64, fd, samples->data[i], SAMPLE_BYTES, (off_t)samples->at[i]);
@@ -43,44 +40,6 @@ static int read_samples(struct samples *samples, int fd)
 		samples->bytes[i] = (size_t)n;
 	}
 	return 0;
-}
-
-/* Closing a file drops all fcntl locks that the process has on it, its own program's too. They go
- * by the table of descriptors, and this thread has one of its own. */
-static void *sample_thread(void *arg)
-{
-	struct samples *samples = arg;
-	char path[64];
-
-	if (unshare(CLONE_FILES) < 0) {
-		samples->rc = -errno;
-		return NULL;
-	}
-	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", samples->file);
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0) {
-		samples->rc = -errno;
-		return NULL;
-	}
-	samples->rc = read_samples(samples, fd);
-	syscall(SYS_close, fd);
-	return NULL;
-}
-
-static int sample(struct samples *samples)
-{
-	sigset_t all, before;
-	pthread_t thread;
-
-	/* The program's signals are for its own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&thread, NULL, sample_thread, samples);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (error)
-		return -error;
-	pthread_join(thread, NULL);
-	return samples->rc;
 }
 
 struct verdict {
@@ -114,7 +73,7 @@ static struct verdict compare(const struct samples *samples, const char *mapping
 int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size, int file,
 		     enum client_bar_subject subject, char *why)
 {
-	struct samples samples = {.file = file, .size = size};
+	struct samples samples = {0};
 
 	if (atomic_load(&bar->proven) || size < SAMPLE_BYTES)
 		return 0;
@@ -122,7 +81,7 @@ int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size,
 	samples.at[2] = (size - SAMPLE_BYTES) / LINE * LINE;
 	for (unsigned tries = 0; tries < TRIES; tries++) {
 		const struct timespec pause = {.tv_nsec = PAUSE_NS};
-		if (sample(&samples) < 0)
+		if (client_apart(file, O_RDONLY, read_samples, &samples) < 0)
 			return 0; /* nobody to ask: a sandbox, or no right to open it again */
 		struct verdict verdict = compare(&samples, mapping);
 		if (verdict.same)

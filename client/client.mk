@@ -4,13 +4,18 @@
 # libgpumem.so.0. What it needs of backend/ is compiled once more, for a shared library.
 
 CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/version.h)
-CLIENT_SOURCES := $(filter-out client/preload%,$(wildcard client/*.c)) \
+CLIENT_SOURCES := $(wildcard client/*.c) \
 	$(addprefix backend/cuda/,driver.c bar_dmabuf.c bar_gdrcopy.c bar_vulkan.c) \
 	$(wildcard backend/stream*.c)
 CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(OUT)/pic/%.o)
 CLIENT_LIBRARY := $(OUT)/libgpumem.so.0
 # For the unit tests, which may put functions of their own in the place of a file's.
 CLIENT_ARCHIVE := $(OUT)/libgpumem-tests.a
+# For unmodified programs: functions in the place of libc's, and the same code without what needs jansson.
+PRELOAD_SOURCES := $(wildcard client/preload/*.c)
+PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(OUT)/pic/%.o) \
+	$(filter-out $(addprefix $(OUT)/pic/client/,align.o replace.o safetensors.o safetensors_place.o),$(CLIENT_OBJECTS))
+PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
 CLIENT_DEST     = $(DESTDIR)$(PREFIX)/lib
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
 CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/libgpumem.map)
@@ -19,9 +24,9 @@ CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/libgpumem
 LINT_FLAGS += -DGPUMEM_VERSION=\"$(CLIENT_VERSION)\"
 
 .PHONY: client install-client uninstall-client
-client: $(OUT)/libgpumem.so
+client: $(OUT)/libgpumem.so $(PRELOAD_LIBRARY)
 all: client
-every-object: $(CLIENT_OBJECTS)
+every-object: $(sort $(CLIENT_OBJECTS) $(PRELOAD_OBJECTS))
 mount-programs: client
 
 $(OUT)/pic/%.o: %.c $(OUT)/flags | ready
@@ -29,12 +34,20 @@ $(OUT)/pic/%.o: %.c $(OUT)/flags | ready
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden \
 		-DGPUMEM_VERSION='"$(CLIENT_VERSION)"' -MMD -MP -c -o $@ $<
 
-# Never unloaded: it has a handler of fork, and the drivers have threads.
-$(CLIENT_LIBRARY): $(CLIENT_OBJECTS) client/libgpumem.map
+# Never unloaded: it has a handler of fork, and the drivers have threads. In a bundle, jansson is beside it.
+CLIENT_BUNDLED := $(OUT)/bundled/libgpumem.so.0
+$(CLIENT_BUNDLED): private CLIENT_RPATH := '-Wl$(comma)-rpath$(comma)$$ORIGIN/lib'
+$(CLIENT_LIBRARY) $(CLIENT_BUNDLED): $(CLIENT_OBJECTS) client/libgpumem.map
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/libgpumem.map \
+	$(Q)mkdir -p $(@D) && $(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/libgpumem.map \
+		$(if $(SAN),,-Wl$(comma)-z$(comma)defs) -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,--as-needed \
+		$(SANITIZE) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) $(CLIENT_RPATH) $(JANSSON_LIBS) -lpthread -ldl
+
+$(PRELOAD_LIBRARY): $(PRELOAD_OBJECTS) client/preload.map
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/preload.map \
 		$(if $(SAN),,-Wl$(comma)-z$(comma)defs) -Wl,-z,nodelete -Wl,-z,relro,-z,now \
-		-Wl,--as-needed $(SANITIZE) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) -lpthread -ldl
+		-Wl,--as-needed $(SANITIZE) $(LDFLAGS) -o $@ $(PRELOAD_OBJECTS) -lpthread -ldl
 
 $(OUT)/libgpumem.so: $(CLIENT_LIBRARY)
 	$(Q)ln -sf $(<F) $@
@@ -53,13 +66,19 @@ mount-programs: $(CLIENT_TOOL)
 $(CLIENT_MOUNT_PROGRAMS) $(CLIENT_TOOL): $(CLIENT_LIBRARY)
 $(CLIENT_MOUNT_PROGRAMS) $(CLIENT_TOOL): private LDFLAGS += '-Wl,-rpath,$$ORIGIN/..:$$ORIGIN/../lib' -ldl
 
+# Programs that compare the library with the driver's own calls, for real GPUs.
+CLIENT_GPU_PROGRAMS := $(filter $(OUT)/gpu/pointers $(OUT)/gpu/sharers,$(GPU_PROGRAMS))
+$(CLIENT_GPU_PROGRAMS): $(CLIENT_LIBRARY)
+$(CLIENT_GPU_PROGRAMS): private LDFLAGS += '-Wl,-rpath,$$ORIGIN/..'
+
 install: install-client
 uninstall: uninstall-client
 
-install-client: $(CLIENT_LIBRARY)
+install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
 	$(Q)install -d $(CLIENT_DEST)/pkgconfig
 	$(Q)install -m 755 $< $(CLIENT_DEST)/$(<F)
 	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
+	$(Q)install -m 755 $(PRELOAD_LIBRARY) $(CLIENT_DEST)/libgpumem-preload.so
 	$(Q)install -D -m 644 client/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CLIENT_VERSION)|' client/gpumem.pc.in \
 		> $(CLIENT_DEST)/pkgconfig/gpumem.pc
@@ -68,7 +87,7 @@ install-client: $(CLIENT_LIBRARY)
 	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'
 
 uninstall-client:
-	$(Q)rm -f $(CLIENT_DEST)/libgpumem.so $(CLIENT_DEST)/libgpumem.so.0 \
+	$(Q)rm -f $(CLIENT_DEST)/libgpumem.so $(CLIENT_DEST)/libgpumem.so.0 $(CLIENT_DEST)/libgpumem-preload.so \
 		$(CLIENT_DEST)/pkgconfig/gpumem.pc $(DESTDIR)$(PREFIX)/include/gpumem.h \
 		$(CLIENT_FUNCTIONS:%=$(CLIENT_MAN)/%.3)
 

@@ -308,7 +308,7 @@ static int request_lease(struct client_connection *connection, const struct gpum
 }
 
 /* Once more where the connection was that of a daemon which is not there any more. */
-int client_connection_lease(int fd, struct client_connection **connection,
+int client_connection_lease(int fd, int flags, struct client_connection **connection,
 			    struct client_layout *layout)
 {
 	struct client_connection *made = NULL;
@@ -317,7 +317,7 @@ int client_connection_lease(int fd, struct client_connection **connection,
 
 	for (unsigned tries = 0; rc == -ENOTCONN && tries < 2; tries++) {
 		*layout = (struct client_layout){0};
-		rc = client_mount_token(fd, &token);
+		rc = client_mount_token(fd, flags, &token);
 		if (rc == 0)
 			rc = get(fd, &made);
 		if (rc < 0)

@@ -9,8 +9,9 @@
 
 struct client_connection;
 
-/* A lease for an opened file. Layout is empty. 0 with a reference to the connection, or -errno. */
-int client_connection_lease(int fd, struct client_connection **connection,
+/* A lease for an opened file with the rights of flags (client_mount_token). Layout is empty. 0 with
+ * a reference to the connection, or -errno. */
+int client_connection_lease(int fd, int flags, struct client_connection **connection,
 			    struct client_layout *layout);
 
 /* Adds what the file grew by. -ENOTCONN: the connection is gone, and the lease with it. */

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char text[320];
+static _Thread_local char text[640];
 
 int client_fail(int error, const char *format, ...)
 {

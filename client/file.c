@@ -47,7 +47,7 @@ int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, stru
 	made->fd = fd;
 	made->fd_kind = kind;
 	made->flags = flags;
-	int rc = client_connection_lease(lease_from, &made->connection, &made->layout);
+	int rc = client_connection_lease(lease_from, flags, &made->connection, &made->layout);
 	if (rc < 0) {
 		close(fd);
 		free(made);
@@ -104,7 +104,7 @@ int client_file_renew(struct gpumem *file)
 		if (again < 0)
 			return again;
 	}
-	int rc = client_connection_lease(fd, &file->connection, &layout);
+	int rc = client_connection_lease(fd, file->flags, &file->connection, &layout);
 	if (rc == 0)
 		file->layout = layout;
 	return rc;

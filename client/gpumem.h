@@ -117,6 +117,54 @@ GPUMEM_API int gpumem_extend(gpumem *file);
  * readers on another GPU than the file's, call it with a current context. */
 GPUMEM_API int gpumem_flush(gpumem *file);
 
+/* How a tensor of a safetensors file lies there. */
+enum gpumem_place {
+	GPUMEM_ALIGNED = 1, /* it begins at a multiple of the alignment */
+	GPUMEM_VIEWABLE =
+	    2, /* not so, but at one of its element's size: it can be viewed in place */
+	GPUMEM_MISALIGNED = 3 /* it cannot be */
+};
+
+/* The library's, with its texts, as long as the call that it is an argument of. */
+struct gpumem_tensor {
+	const char *name;  /* UTF-8 */
+	const char *dtype; /* as the file has it: "BF16" */
+	uint64_t offset;   /* of its first byte in the new file */
+	uint64_t size;
+	uint32_t unit;	/* its element's size: to be viewed it has to begin at a multiple */
+	uint32_t place; /* enum gpumem_place */
+};
+
+struct gpumem_align_result {
+	size_t bytes;	     /* set by the caller: sizeof(struct gpumem_align_result) */
+	uint64_t data_start; /* of the data in the new file */
+	uint64_t aligned;    /* tensors: so many are GPUMEM_ALIGNED, */
+	uint64_t viewable;   /* GPUMEM_VIEWABLE, */
+	uint64_t misaligned; /* GPUMEM_MISALIGNED */
+};
+
+/* Writes the safetensors file source to target with its header padded by spaces, as the format
+ * allows, so that as many tensors as possible can be viewed in place, and as many of those as
+ * possible begin at a multiple of alignment: a power of two up to 1 MiB; 256 suits GPU kernels. All
+ * tensors move by the same number of bytes, so some may stay misaligned. An empty tensor counts as
+ * aligned.
+ *
+ * Neither file has to be on gpumemfs; where both are in one mount, the daemon copies, inside a GPU
+ * the GPU. The new file is written beside target and takes its place when it is complete: target
+ * may be source, or a link to it, and until then, and after a failure, is what it was. It keeps its
+ * permissions; one that did not exist gets those of source. As with cp, nothing is synced.
+ *
+ * each is called for every tensor, in the header's order, when target is in place; NULL: for none.
+ * result: as many bytes as result->bytes says are set on success; NULL is fine.
+ *
+ * EINVAL: source is no safetensors file, whose header is believed in nothing, or no regular file;
+ * alignment or result->bytes is wrong; target is there and no regular file. EISDIR: either is a
+ * directory. ENOSPC, EDQUOT: no room for the new file beside the old. ENOMEM. And what open(2),
+ * read(2), write(2) and rename(2) give. */
+GPUMEM_API int gpumem_align(const char *source, const char *target, size_t alignment,
+			    void (*each)(const struct gpumem_tensor *tensor, void *user),
+			    void *user, struct gpumem_align_result *result);
+
 /* What failed in this thread's last call that failed: one line, valid until its next failure. ""
  * when nothing has. */
 GPUMEM_API const char *gpumem_error(void);

@@ -14,13 +14,30 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "client/apart.h"
 #include "client/error.h"
 #include "common/defer.h"
 
-int client_mount_token(int fd, struct gpumem_token *token)
+static int ask(int fd, void *token)
 {
-	if (ioctl(fd, GPUMEM_IOC_TOKEN, token) < 0) {
-		switch (errno) {
+	return ioctl(fd, GPUMEM_IOC_TOKEN, token) < 0 ? -errno : 0;
+}
+
+/* A descriptor of fewer rights than those that are asked for: whoever may open the file has them.
+ */
+static bool too_little(int fd, int flags)
+{
+	int has = fcntl(fd, F_GETFL);
+
+	return has >= 0 && flags == O_RDWR && (has & O_ACCMODE) != O_RDWR;
+}
+
+int client_mount_token(int fd, int flags, struct gpumem_token *token)
+{
+	int rc = too_little(fd, flags) ? client_apart(fd, flags, ask, token) : ask(fd, token);
+
+	if (rc < 0) {
+		switch (-rc) {
 		case ENOTTY:
 		case EINVAL:
 		case ENOSYS:
@@ -30,7 +47,7 @@ int client_mount_token(int fd, struct gpumem_token *token)
 		case ECONNABORTED:
 			return client_fail(ENOTCONN, "the daemon of this mount has ended");
 		default:
-			return client_fail(errno, "the file's token: %s", strerror(errno));
+			return client_fail(-rc, "the file's token: %s", strerror(-rc));
 		}
 	}
 	if (token->version != GPUMEM_PROTOCOL_VERSION)

@@ -8,8 +8,9 @@
 
 #include "client/protocol.h"
 
-/* A token for the file: 0, or -ENOTSUP where it is not on gpumemfs, or another -errno. */
-int client_mount_token(int fd, struct gpumem_token *token);
+/* A token for the file with the rights of flags (O_RDONLY, O_RDWR): those of the descriptor, or of
+ * the file opened again. 0, or -ENOTSUP where it is not on gpumemfs, or another -errno. */
+int client_mount_token(int fd, int flags, struct gpumem_token *token);
 
 /* A new connection to the daemon of the mount that the file is on, which is looked for among all
  * mounts of its filesystem that this process sees: a bind mount of a folder has no socket. The fd,

@@ -23,8 +23,7 @@
 /* On few cores the rings' wake-ups cost more than they save (measured on two). */
 #define IO_URING_CORES 4
 
-__attribute__((format(printf, 3, 4))) static void set(struct capability *capability, bool on,
-						      const char *format, ...)
+void capability_set(struct capability *capability, bool on, const char *format, ...)
 {
 	va_list args;
 
@@ -47,16 +46,17 @@ static int choose_uring(struct fs *fs)
 	enum switch_mode wanted = fs->options.io_uring;
 
 	if (wanted == SWITCH_OFF)
-		set(uring, false, "turned off (io_uring=off)");
+		capability_set(uring, false, "turned off (io_uring=off)");
 	else if (fuse_version() < FUSE_MAKE_VERSION(3, 18))
-		set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
+		capability_set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
 	else if (!kernel_has_uring())
-		set(uring, false,
+		capability_set(
+		    uring, false,
 		    "the kernel has it off (echo Y > /sys/module/fuse/parameters/enable_uring)");
 	else if (wanted == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
-		set(uring, false, "does not pay on %d cores", get_nprocs());
+		capability_set(uring, false, "does not pay on %d cores", get_nprocs());
 	else
-		set(uring, true, "FUSE over io_uring");
+		capability_set(uring, true, "FUSE over io_uring");
 	if (wanted == SWITCH_ON && !uring->on) {
 		log_error("io_uring=on: %s", uring->reason);
 		return -ENOTSUP;
@@ -74,6 +74,7 @@ int capabilities_choose(struct fs *fs)
 				  : cores > THREADS_MAX ? THREADS_MAX
 							: cores;
 	fs->can.max_write = MAX_WRITE;
+	capability_set(&fs->can.clone_fd, false, "requests come over io_uring");
 	return choose_uring(fs);
 }
 
@@ -82,14 +83,16 @@ static void negotiate_passthrough(struct fs *fs, struct fuse_conn_info *conn)
 	struct capability *passthrough = &fs->can.passthrough;
 
 	if (geteuid() != 0)
-		set(passthrough, false, "needs CAP_SYS_ADMIN; host/ goes through the page cache");
+		capability_set(passthrough, false,
+			       "needs CAP_SYS_ADMIN; host/ goes through the page cache");
 	else if (fs->options.cache == CACHE_ALWAYS)
-		set(passthrough, false, "not together with cache=always");
+		capability_set(passthrough, false, "not together with cache=always");
 	else if (!fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH))
-		set(passthrough, false, "the kernel has no FUSE passthrough (Linux 6.9)");
+		capability_set(passthrough, false,
+			       "the kernel has no FUSE passthrough (Linux 6.9)");
 	else
-		set(passthrough, true,
-		    "host/ files are read, written and mapped by the kernel alone");
+		capability_set(passthrough, true,
+			       "host/ files are read, written and mapped by the kernel alone");
 }
 
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
@@ -100,8 +103,12 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 	conn->max_background = 128;
 	conn->no_interrupt = 1; /* no request waits for anything that a signal could end */
 
+	fuse_set_feature_flag(conn, FUSE_CAP_ASYNC_READ); /* see readahead.h */
 	fuse_set_feature_flag(conn, FUSE_CAP_PARALLEL_DIROPS);
 	fuse_set_feature_flag(conn, FUSE_CAP_CACHE_SYMLINKS);
+	/* Open directories have no state. The kernel then keeps listings, too, until it changes the
+	 * directory itself; nobody else does. */
+	fuse_set_feature_flag(conn, FUSE_CAP_NO_OPENDIR_SUPPORT);
 	fuse_set_feature_flag(conn, FUSE_CAP_NO_EXPORT_SUPPORT);
 	/* Set-size comes before open then, on a path that exists anyway. */
 	fuse_unset_feature_flag(conn, FUSE_CAP_ATOMIC_O_TRUNC);
@@ -113,11 +120,12 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 		fuse_set_feature_flag(conn, FUSE_CAP_EXPLICIT_INVAL_DATA);
 	}
 	if (fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
-		set(&fs->can.mmap, true,
-		    "shared mappings of device files go through the page cache");
+		capability_set(&fs->can.mmap, true,
+			       "shared mappings of device files go through the page cache");
 	else
-		set(&fs->can.mmap, false, "the kernel maps no direct_io files shared (Linux 6.6)");
-	set(&fs->can.parallel_writes, true, "direct writes to one file run at once");
+		capability_set(&fs->can.mmap, false,
+			       "the kernel maps no direct_io files shared (Linux 6.6)");
+	capability_set(&fs->can.parallel_writes, true, "direct writes to one file run at once");
 	negotiate_passthrough(fs, conn);
 }
 
@@ -129,6 +137,8 @@ static void log_one(const char *name, const struct capability *capability)
 void capabilities_log(const struct fs *fs)
 {
 	log_one("io_uring", &fs->can.io_uring);
+	if (!fs->can.io_uring.on)
+		log_one("clone_fd", &fs->can.clone_fd);
 	log_one("passthrough", &fs->can.passthrough);
 	log_one("mmap", &fs->can.mmap);
 	if (geteuid() != 0)

@@ -6,7 +6,11 @@
 
 #include <fuse_lowlevel.h>
 
+struct capability;
 struct fs;
+
+void capability_set(struct capability *capability, bool on, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Before the mount: threads, io_uring. 0, or -ENOTSUP after a line where io_uring=on asks for what
  * is not there. */

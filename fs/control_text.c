@@ -66,10 +66,12 @@ static int write_params(struct fs *fs, FILE *out)
 	fprintf(out, "cache %s\n", caches[options->cache]);
 	fprintf(out, "threads %u\n", fs->can.threads);
 	fprintf(out, "max_write %u\n", fs->can.max_write);
+	fprintf(out, "readahead %" PRIu64 "\n", atomic_load(&fs->can.readahead));
 	fprintf(out, "max_chunk %" PRIu64 "\n", options->max_chunk);
 	fprintf(out, "log_level %s\n", log_level_name(options->log_level));
 	fprintf(out, "streaming_copies %s\n", stream_name());
 	write_capability(out, "io_uring", &fs->can.io_uring);
+	write_capability(out, "clone_fd", &fs->can.clone_fd);
 	write_capability(out, "passthrough", &fs->can.passthrough);
 	write_capability(out, "mmap", &fs->can.mmap);
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "fs/dir.h"
+#include "fs/uthash.h"
+
+/* Names per bucket, on average, before the buckets become twice as many; and buckets per name
+ * before they become half. */
+#define NAMES_PER_BUCKET 2
+#define BUCKETS_PER_NAME 8
+#define BUCKETS_MIN	 8
 
 uint64_t hash_seed;
 
@@ -31,26 +39,76 @@ void dir_free(struct dir *dir)
 {
 	pthread_rwlock_destroy(&dir->lock);
 	free(dir->order);
+	free(dir->buckets);
 	free(dir);
+}
+
+static uint32_t name_hash(const char *name, size_t length)
+{
+	return (uint32_t)XXH3_64bits_withSeed(name, length, hash_seed);
+}
+
+static struct dentry **bucket_of(const struct dir *dir, uint32_t hash)
+{
+	return &dir->buckets[hash & (dir->n_buckets - 1)];
 }
 
 struct dentry *dir_find(struct dir *dir, const char *name)
 {
-	struct dentry *entry = NULL;
+	size_t length = strlen(name);
+	uint32_t hash = name_hash(name, length);
+	struct dentry *entry = dir->buckets ? *bucket_of(dir, hash) : NULL;
 
-	HASH_FIND(hh, dir->names, name, strlen(name), entry);
+	while (entry && (entry->hash != hash || entry->length != length ||
+			 memcmp(entry->name, name, length) != 0))
+		entry = entry->next;
 	return entry;
+}
+
+/* Without memory for other buckets those that are there do, but for the first ones. */
+static int buckets_resize(struct dir *dir, uint32_t n)
+{
+	struct dentry **old = dir->buckets, *entry, *next;
+	uint32_t n_old = dir->n_buckets;
+	struct dentry **buckets = calloc(n, sizeof(struct dentry *));
+
+	if (!buckets)
+		return old ? 0 : -ENOMEM;
+	dir->buckets = buckets;
+	dir->n_buckets = n;
+	for (uint32_t i = 0; i < n_old; i++) {
+		for (entry = old[i]; entry; entry = next) {
+			struct dentry **bucket = bucket_of(dir, entry->hash);
+
+			next = entry->next;
+			entry->next = *bucket;
+			*bucket = entry;
+		}
+	}
+	free(old);
+	return 0;
+}
+
+static int buckets_reserve(struct dir *dir)
+{
+	if (!dir->buckets)
+		return buckets_resize(dir, BUCKETS_MIN);
+	if (dir->n_names < (uint64_t)dir->n_buckets * NAMES_PER_BUCKET ||
+	    dir->n_buckets > UINT32_MAX / 4)
+		return 0;
+	return buckets_resize(dir, dir->n_buckets * 2);
 }
 
 struct dentry *dentry_new(const char *name, struct inode *inode)
 {
 	size_t length = strlen(name);
-	struct dentry *entry = calloc(1, sizeof(*entry) + length + 1);
+	struct dentry *entry = calloc(1, offsetof(struct dentry, name) + length + 1);
 
 	if (!entry)
 		return NULL;
 	entry->inode = inode;
 	entry->length = (uint8_t)length;
+	entry->hash = name_hash(name, length);
 	memcpy(entry->name, name, length + 1);
 	return entry;
 }
@@ -87,14 +145,12 @@ static int order_reserve(struct dir *dir)
 
 int dir_add(struct dir *dir, struct dentry *entry)
 {
-	unsigned before = dir->names ? HASH_COUNT(dir->names) : 0;
+	if (order_reserve(dir) || buckets_reserve(dir))
+		return -ENOMEM;
+	struct dentry **bucket = bucket_of(dir, entry->hash);
 
-	if (order_reserve(dir))
-		return -ENOMEM;
-	HASH_ADD_KEYPTR(hh, dir->names, entry->name, entry->length, entry);
-	/* uthash, told not to exit, leaves the entry out when it has no memory for it. */
-	if (!dir->names || HASH_COUNT(dir->names) == before)
-		return -ENOMEM;
+	entry->next = *bucket;
+	*bucket = entry;
 	entry->cookie = dir->next_cookie++;
 	dir->order[dir->n_order++] = (struct dir_slot){entry->cookie, entry};
 	dir->n_names++;
@@ -119,9 +175,15 @@ static uint32_t order_position(const struct dir *dir, uint64_t cookie)
 
 void dir_remove(struct dir *dir, struct dentry *entry)
 {
-	HASH_DEL(dir->names, entry);
+	struct dentry **link = bucket_of(dir, entry->hash);
+
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
 	dir->order[order_position(dir, entry->cookie)].entry = NULL;
 	dir->n_names--;
+	if (dir->n_buckets > BUCKETS_MIN && dir->n_names < dir->n_buckets / BUCKETS_PER_NAME)
+		buckets_resize(dir, dir->n_buckets / 2);
 	/* A list that is mostly gaps gives its memory back: a directory that held a million names
 	 * and is empty again costs no more than a new one. */
 	if (dir->n_order >= 64 && dir->n_names <= dir->n_order / 4) {

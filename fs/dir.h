@@ -10,18 +10,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fs/uthash.h"
-
 #define NAME_BYTES_MAX 255
 
 struct inode;
 
+/* A million of these exist: 46 bytes and the name. */
 struct dentry {
 	struct inode *inode;  /* holds the inode's reference for having names, with the others */
 	struct inode *parent; /* not a reference: an entry lives in its directory */
 	struct dentry *next_link; /* of the same inode; its lock */
+	struct dentry *next;	  /* in its bucket */
 	uint64_t cookie;
-	UT_hash_handle hh;
+	uint32_t hash;
 	uint8_t length;
 	char name[];
 };
@@ -36,8 +36,9 @@ struct dir_slot {
 
 struct dir {
 	pthread_rwlock_t lock;
-	struct dentry *names;
-	struct dir_slot *order; /* sorted by cookie */
+	struct dentry **buckets; /* NULL before the first name */
+	uint32_t n_buckets;	 /* a power of two */
+	struct dir_slot *order;	 /* sorted by cookie */
 	uint32_t n_order, cap_order;
 	_Atomic uint32_t n_names; /* stat reads it without the lock */
 	uint32_t n_subdirs;

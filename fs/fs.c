@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "fs/fs.h"
 #include "fs/measure.h"
+#include "fs/rest.h"
 #include "fs/tree.h"
 #include "fs/uthash.h"
 #include "fs/worker.h"
@@ -109,8 +110,10 @@ int fs_open(struct fs *fs)
 	error = volumes_open(fs);
 	if (!error)
 		error = tree_init(fs);
-	if (!error)
+	if (!error) {
+		rest_start(fs);
 		return 0;
+	}
 	volumes_close(fs);
 	backend_close(fs->backend);
 destroy_table:
@@ -121,6 +124,7 @@ destroy_table:
 
 void fs_close(struct fs *fs)
 {
+	rest_end(fs);
 	measure_end(fs);
 	tree_destroy(fs);
 	/* The calling thread copied nothing, but may have been asked to free. */

@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "common/guard.h"
+#include "common/lines.h"
 #include "fs/inode.h"
 #include "fs/inode_table.h"
 #include "fs/options.h"
@@ -25,9 +26,10 @@ struct capability {
 };
 
 struct capabilities {
-	struct capability io_uring, passthrough, mmap, parallel_writes;
+	struct capability io_uring, clone_fd, passthrough, mmap, parallel_writes;
 	unsigned threads;
-	unsigned max_write; /* bytes */
+	unsigned max_write;	    /* bytes */
+	_Atomic uint64_t readahead; /* bytes; readahead.h */
 };
 
 struct session;
@@ -35,6 +37,15 @@ struct session;
 /* One per volume; see measure.h. */
 struct measurement {
 	atomic_int state;
+	bool running; /* thread is to be joined */
+	pthread_t thread;
+};
+
+/* See rest.h. */
+struct resting {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* ending */
+	bool ending;
 	bool running; /* thread is to be joined */
 	pthread_t thread;
 };
@@ -48,12 +59,14 @@ struct fs {
 	struct inode *root;
 	/* Shared: the chain of parents is being walked; exclusive: it changes. */
 	struct guard topology;
-	/* The daemon's own memory for the tree: account.c. */
-	_Atomic int64_t metadata_bytes;
-	int64_t metadata_max;
+	/* The daemon's own memory for the tree: account.c. This and the next move with every name
+	 * that comes or goes, and nothing else is on their lines. */
+	_Alignas(LINES_ALIGN) _Atomic int64_t metadata_bytes;
 	/* Files without names whose memory has not gone yet: ops_io.c. */
 	_Atomic int64_t dying;
-	struct measurement measurements[BACKEND_DEVICES_MAX + 1];
+	_Alignas(LINES_ALIGN) struct measurement measurements[BACKEND_DEVICES_MAX + 1];
+	int64_t metadata_max;
+	struct resting resting;
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
 	struct stats stats;
 	struct capabilities can;

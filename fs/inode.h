@@ -21,6 +21,7 @@ struct dir;
 struct fs;
 struct xattr;
 
+/* A million of these exist: keep it small. */
 struct inode {
 	uint64_t ino; /* also FUSE's node id: slot in the low 32 bits, generation above */
 	/* Lookups that the kernel holds, one while it has names, and internal holders. */
@@ -32,7 +33,6 @@ struct inode {
 	struct inode *home;   /* the directory that pays for it; holds a reference; topology */
 	struct dentry *links; /* its names; lock */
 	struct xattr *xattrs; /* lock */
-	uint32_t xattr_bytes; /* what they cost; lock */
 	union {
 		struct dir *dir;   /* S_IFDIR */
 		struct file *file; /* S_IFREG */
@@ -50,6 +50,7 @@ struct inode {
 	_Atomic uint32_t nlink;	  /* written under lock */
 	uint32_t opens, writers;  /* open handles, and those for writing; lock */
 	uint32_t holds;		  /* leases: hold.h; lock */
+	uint32_t xattr_bytes;	  /* what xattrs cost; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
 	bool counted;			   /* as a file of home; topology */
 	bool dropped;	/* its data went with its last name: no open, no new name any more; lock */

@@ -6,6 +6,7 @@
 #include "fs/control.h"
 #include "fs/dir.h"
 #include "fs/ops.h"
+#include "fs/ring.h"
 
 /* The cookies of the two entries that every directory has; its own begin at DIR_COOKIE_FIRST. */
 enum { COOKIE_DOT = 1, COOKIE_DOTDOT = 2 };
@@ -88,12 +89,8 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 		op_done(&op, req, STAT_READDIR, -ENOTDIR);
 		return;
 	}
-	struct dirbuf buf = {
-	    .req = req,
-	    .at = op.worker->reply,
-	    .room = bytes < op.worker->reply_bytes ? bytes : op.worker->reply_bytes,
-	    .listing = listing,
-	};
+	char *entries = ring_reply(&op, req, &bytes);
+	struct dirbuf buf = {.req = req, .at = entries, .room = bytes, .listing = listing};
 
 	/* A parent that a rename takes away stays valid while topology is held. */
 	guard_token token = guard_enter(&op.fs->topology);
@@ -103,7 +100,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 	guard_leave(&op.fs->topology, token);
 	if (!op.fs->noatime)
 		inode_touch_read(op.inode);
-	fuse_reply_buf(req, op.worker->reply, (size_t)(buf.at - (char *)op.worker->reply));
+	fuse_reply_buf(req, entries, (size_t)(buf.at - entries));
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,

@@ -6,6 +6,7 @@
 #include "fs/control.h"
 #include "fs/measure.h"
 #include "fs/ops.h"
+#include "fs/ring.h"
 #include "fs/tree.h"
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
@@ -16,11 +17,10 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 
 	if (control_read(req, ino, bytes, offset, info) || !op_begin(&op, req, ino, STAT_READ))
 		return;
-	if (bytes > op.worker->reply_bytes)
-		bytes = op.worker->reply_bytes;
+	char *to = ring_reply(&op, req, &bytes);
+
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
-	ssize_t n =
-	    file_read(op.inode->file, &call.call, op.worker->reply, bytes, (uint64_t)offset);
+	ssize_t n = file_read(op.inode->file, &call.call, to, bytes, (uint64_t)offset);
 
 	if (n < 0) {
 		op_done(&op, req, STAT_READ, (int)n);
@@ -29,7 +29,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	if (!op.fs->noatime && !(info->flags & O_NOATIME))
 		inode_touch_read(op.inode);
 	stats_add(&op.worker->stats->read_bytes, (uint64_t)n);
-	fuse_reply_buf(req, op.worker->reply, (size_t)n);
+	fuse_reply_buf(req, to, (size_t)n);
 }
 
 /* A write by anybody but root takes the set-id bits away, as on any filesystem. */
@@ -64,6 +64,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 	(void)info;
 	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_WRITE))
 		return;
+	ring_pin(&op, req);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
 	measure_start(op.fs, op.inode->volume);
 	do {

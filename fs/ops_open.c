@@ -150,6 +150,9 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 		op_done(&op, req, STAT_FSYNC, 0);
 }
 
+/* Open stays: handles are counted for unlink, for the end of writing and for passthrough. Flush is
+ * not there: after the first ENOSYS the kernel asks no more, but goes on writing back at close the
+ * pages of mappings, which FOPEN_NOFLUSH would end. */
 void ops_open(struct fuse_lowlevel_ops *ops)
 {
 	ops->open = op_open;

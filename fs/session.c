@@ -23,9 +23,11 @@
 #include "common/defer.h"
 #include "common/log.h"
 #include "fs/capabilities.h"
+#include "fs/channel.h"
 #include "fs/fs.h"
 #include "fs/mountinfo.h"
 #include "fs/ops.h"
+#include "fs/readahead.h"
 #include "fs/session.h"
 #include "fs/worker.h"
 
@@ -167,7 +169,7 @@ static int signals_setup(struct session *session)
 /* One request: false when there will be no more. */
 static bool serve_one(struct session *session, struct worker *worker)
 {
-	ssize_t n = read(fuse_session_fd(session->fuse), worker->request, worker->request_bytes);
+	ssize_t n = channel_read(session->fuse, worker->request, worker->request_bytes);
 
 	if (n < 0) {
 		/* ENOENT: the request was taken back. ENODEV, ECONNABORTED: unmounted, with or
@@ -196,8 +198,14 @@ static void *serve(void *pointer)
 	struct session *session = pointer;
 	struct worker *worker = worker_self(session->fs);
 
+	if (worker && worker_need_request(worker, session->fs)) {
+		log_error("no memory for a worker thread");
+		worker = NULL;
+	}
+	channel_open(session->fs, session->fuse);
 	while (worker && serve_one(session, worker))
 		;
+	channel_close();
 	worker_end();
 	ended(session);
 	return NULL;
@@ -262,6 +270,10 @@ static int mount_fuse(struct session *session)
 	if (fuse_session_mount(session->fuse, fs->options.mountpoint)) {
 		log_error("cannot mount on %s", fs->options.mountpoint);
 		return -EIO;
+	}
+	if (!fs->can.io_uring.on) {
+		channel_prepare(fs, session->fuse);
+		fuse_set_log_func(log_libfuse);
 	}
 	return 0;
 }
@@ -348,6 +360,7 @@ int session_open(struct fs *fs, struct session **opened)
 		error = -EIO;
 		goto unmount_fuse;
 	}
+	readahead_setup(fs, session->device);
 	*opened = session;
 	return 0;
 

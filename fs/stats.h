@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "common/lines.h"
+
 enum stat_op {
 	STAT_LOOKUP,
 	STAT_GETATTR,
@@ -29,7 +31,7 @@ enum stat_op {
 
 /* Written by its worker only (relaxed), read by anyone. */
 struct stats_block {
-	_Alignas(64) _Atomic uint64_t ops[STAT_OPS];
+	_Alignas(LINES_ALIGN) _Atomic uint64_t ops[STAT_OPS];
 	_Atomic uint64_t errors[STAT_OPS];
 	_Atomic uint64_t read_bytes, write_bytes, copy_bytes;
 	struct stats_block *next; /* in struct stats; set once */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/lines.h"
 #include "common/log.h"
 #include "fs/fs.h"
 #include "fs/worker.h"
@@ -26,6 +27,8 @@ static void worker_free(void *pointer)
 			copier_unpin(worker->copier, worker->request);
 		if (worker->reply)
 			copier_unpin(worker->copier, worker->reply);
+		while (worker->n_pinned)
+			copier_unpin(worker->copier, worker->pinned[--worker->n_pinned]);
 		copier_close(worker->copier);
 	}
 	if (worker->request)
@@ -54,27 +57,40 @@ static void *populated(size_t bytes)
 
 static int worker_fill(struct worker *worker, struct fs *fs)
 {
-	worker->request_bytes = fs->can.max_write + REQUEST_HEADER_BYTES;
 	worker->reply_bytes = fs->can.max_write;
-	worker->request = populated(worker->request_bytes);
 	worker->reply = populated(worker->reply_bytes);
 	worker->stats = stats_block_new(&fs->stats);
-	if (!worker->request || !worker->reply || !worker->stats)
+	if (!worker->reply || !worker->stats)
 		return -ENOMEM;
 	int error = copier_open(fs->backend, &worker->copier);
 
 	if (!error)
-		error = copier_pin(worker->copier, worker->request, worker->request_bytes);
-	if (!error)
 		error = copier_pin(worker->copier, worker->reply, worker->reply_bytes);
 	return error;
+}
+
+int worker_need_request(struct worker *worker, struct fs *fs)
+{
+	worker->request_bytes = fs->can.max_write + REQUEST_HEADER_BYTES;
+	worker->request = populated(worker->request_bytes);
+	return worker->request ? copier_pin(worker->copier, worker->request, worker->request_bytes)
+			       : -ENOMEM;
+}
+
+void worker_pin(struct worker *worker, void *memory, size_t bytes)
+{
+	for (unsigned i = 0; i < worker->n_pinned; i++)
+		if (worker->pinned[i] == memory)
+			return;
+	if (worker->n_pinned < WORKER_PINS && copier_pin(worker->copier, memory, bytes) == 0)
+		worker->pinned[worker->n_pinned++] = memory;
 }
 
 struct worker *worker_self(struct fs *fs)
 {
 	if (self)
 		return self;
-	struct worker *worker = calloc(1, sizeof(*worker));
+	struct worker *worker = lines_calloc(sizeof(*worker));
 	int error = worker ? worker_fill(worker, fs) : -ENOMEM;
 
 	if (error) {

@@ -20,8 +20,8 @@ umount:
 
 # --- tests
 
-.PHONY: check lint check-unit check-asan check-tsan check-driver check-mount check-fuzz
-check lint check-unit check-asan check-tsan check-mount check-fuzz: setup-check
+.PHONY: check lint check-unit check-asan check-tsan check-driver check-mount check-bench check-fuzz
+check lint check-unit check-asan check-tsan check-mount check-bench check-fuzz: setup-check
 	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
 
 .PHONY: format
@@ -52,7 +52,7 @@ uninstall:
 	$(Q)rmdir $(LIB_DEST) 2>/dev/null || true
 
 bundle: setup
-	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs $(OUT)/bundled/gpumem \
+	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs $(OUT)/bundled/gpumem $(CLIENT_BUNDLED) \
 		unit-programs mount-programs bench-programs driver-programs client
 	@BUILD='$(BUILD)' scripts/bundle
 
@@ -74,7 +74,9 @@ help:
 #: make format              lay the code out as `make lint` wants it
 #: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
 #: make check-mount          tests against real mounts: host backend, stand-in driver
+#: make check-bench          every case of the bench, small: that it works, not how fast
 #: make check-fuzz           each fuzz target for a few seconds
+#: make bench                measure beside FUSE, tmpfs and the machine (BENCH='--svg rates.svg'; BENCH=--help)
 #: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local; uninstall takes it away
 #: make bundle               build/gpumemfs-bundle: a folder that runs on an offline machine
 #: make clean                what was built; distclean: the private libfuse too

@@ -34,12 +34,17 @@ void cuda_bar_init(struct cuda_device *device)
 	}
 }
 
+void cuda_bar_rest(struct cuda_device *device)
+{
+	struct bar_state *bar = &device->bar;
+
+	if (atomic_exchange(&bar->open, false))
+		atomic_load(&bar->way)->close(bar->state);
+}
+
 void cuda_bar_close(struct cuda_device *device)
 {
-	const struct bar_way *way = atomic_load(&device->bar.way);
-
-	if (way)
-		way->close(device->bar.state);
+	cuda_bar_rest(device);
 	pthread_mutex_destroy(&device->bar.lock);
 }
 
@@ -64,7 +69,8 @@ static int try_way(struct cuda_device *device, const struct bar_way *way, char *
 		return rc;
 	}
 	device->bar.state = state;
-	atomic_store_explicit(&device->bar.way, way, memory_order_release);
+	atomic_store(&device->bar.way, way);
+	atomic_store_explicit(&device->bar.open, true, memory_order_release);
 	log_info("gpu%u: BAR mappings through %s", device->base.index, way->name);
 	return 0;
 }
@@ -99,12 +105,33 @@ static int probe(struct cuda_device *device)
 	return 0;
 }
 
-static int ensure_probed(struct cuda_device *device)
+/* Under bar.lock. A way that was tested before is not tested again: neither the machine nor the
+ * driver changes under a process that uses them. */
+static int reopen(struct cuda_device *device, const struct bar_way *way)
 {
-	if (atomic_load_explicit(&device->bar.probed, memory_order_acquire))
+	char why[BAR_REASON_MAX] = "";
+
+	int rc = way->open(&device->bar.device, &device->bar.state, why);
+	if (rc == 0)
+		atomic_store_explicit(&device->bar.open, true, memory_order_release);
+	else
+		log_warn("gpu%u: no BAR mapping through %s for now: %s", device->base.index,
+			 way->name, why);
+	return rc == -ENOTSUP ? -ENOMEM : rc; /* it was, and will be */
+}
+
+/* 0: bar.way is open, or there is none. */
+static int ensure_open(struct cuda_device *device)
+{
+	struct bar_state *bar = &device->bar;
+
+	if (atomic_load_explicit(&bar->open, memory_order_acquire))
 		return 0;
-	LOCKED(&device->bar.lock);
-	return atomic_load(&device->bar.probed) ? 0 : probe(device);
+	LOCKED(&bar->lock);
+	if (!atomic_load(&bar->probed))
+		return probe(device);
+	const struct bar_way *way = atomic_load(&bar->way);
+	return way && !atomic_load(&bar->open) ? reopen(device, way) : 0;
 }
 
 struct chunk_source {
@@ -133,7 +160,7 @@ int cuda_bar_map(struct chunk *base, void **address)
 	struct cuda_chunk *chunk = cuda_chunk(base);
 	struct cuda_device *device = cuda_device(base->device);
 
-	int rc = ensure_probed(device);
+	int rc = ensure_open(device);
 	if (rc < 0)
 		return rc;
 	const struct bar_way *way = atomic_load_explicit(&device->bar.way, memory_order_acquire);

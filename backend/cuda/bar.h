@@ -17,15 +17,18 @@ struct cuda_chunk;
 
 struct bar_state {
 	struct bar_device device;	     /* constant once probing began */
-	pthread_mutex_t lock;		     /* held while probing */
+	pthread_mutex_t lock;		     /* held while probing, opening and closing */
 	_Atomic(const struct bar_way *) way; /* NULL: none, or not probed yet */
-	void *state;			     /* the way's, constant once way is set */
+	void *state; /* the way's; constant while the device is held and open */
+	atomic_bool open;
 	atomic_bool probed;
 	char reason[BAR_REASON_MAX]; /* constant once probed */
 };
 
 void cuda_bar_init(struct cuda_device *device);
 void cuda_bar_close(struct cuda_device *device);
+/* Closes the way, which stays chosen, until the next mapping. Nothing is mapped; lock is held. */
+void cuda_bar_rest(struct cuda_device *device);
 
 const char *cuda_bar_name(struct device *device);
 int cuda_bar_map(struct chunk *chunk, void **address);

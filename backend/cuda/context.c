@@ -47,6 +47,18 @@ static int context_retain(struct cuda_device *device)
 	return 0;
 }
 
+void cuda_hold(struct cuda_device *device)
+{
+	LOCKED(&device->lock);
+	device->holds++;
+}
+
+void cuda_drop(struct cuda_device *device)
+{
+	LOCKED(&device->lock);
+	device->holds--;
+}
+
 int cuda_context_use(struct cuda_device *device)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
@@ -68,11 +80,25 @@ int cuda_context_use(struct cuda_device *device)
 	return cuda_result(device, result, "cuCtxSetCurrent");
 }
 
-void cuda_context_any(struct cuda *cuda)
+void cuda_context_for_giving(struct cuda_device *owner)
 {
+	struct cuda *cuda = owner->cuda;
+	gm_CUcontext own = atomic_load(&owner->context);
+
+	cuda->cu.cuCtxSetCurrent(NULL); /* that of a failed device would fail these calls */
+	if (own && cuda->cu.cuCtxSetCurrent(own) == GM_CUDA_SUCCESS &&
+	    !atomic_load(&owner->base.failed))
+		return;
 	for (unsigned i = 0; i < cuda->base.n_devices; i++) {
-		gm_CUcontext context = atomic_load(&cuda_device(cuda->base.devices[i])->context);
-		if (context && cuda->cu.cuCtxSetCurrent(context) == GM_CUDA_SUCCESS)
+		struct cuda_device *device = cuda_device(cuda->base.devices[i]);
+		/* Tried, as the caller may have the owner's; who holds one has its own need of it.
+		 */
+		if (pthread_mutex_trylock(&device->lock))
+			continue;
+		gm_CUcontext context = atomic_load(&device->context);
+		bool works = context && cuda->cu.cuCtxSetCurrent(context) == GM_CUDA_SUCCESS;
+		pthread_mutex_unlock(&device->lock);
+		if (works)
 			return;
 	}
 }
@@ -88,21 +114,29 @@ void cuda_context_close(struct cuda_device *device)
 	cu->cuDevicePrimaryCtxRelease(device->handle);
 }
 
+static int context_free_memory(struct cuda_device *device, uint64_t *bytes)
+{
+	size_t in_driver = 0, total;
+
+	cuda_hold(device);
+	int rc = cuda_context_use(device);
+	if (rc == 0)
+		rc = cuda_result(device, device->cuda->cu.cuMemGetInfo(&in_driver, &total),
+				 "cuMemGetInfo");
+	cuda_drop(device);
+	*bytes = in_driver;
+	return rc;
+}
+
 int cuda_memory(struct device *base, struct device_memory *memory)
 {
 	struct cuda_device *device = cuda_device(base);
 	uint64_t free_bytes;
 
 	if (nvml_free_memory(device, &free_bytes) < 0) {
-		size_t in_driver, total;
-		int rc = cuda_context_use(device);
+		int rc = context_free_memory(device, &free_bytes);
 		if (rc < 0)
 			return rc;
-		rc = cuda_result(device, device->cuda->cu.cuMemGetInfo(&in_driver, &total),
-				 "cuMemGetInfo");
-		if (rc < 0)
-			return rc;
-		free_bytes = in_driver;
 	}
 	/* NVML's total counts what the driver keeps for itself; nobody can have that. */
 	memory->total = base->total;

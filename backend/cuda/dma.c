@@ -7,6 +7,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
+#include <utlist.h>
+
+#include "common/defer.h"
+#include "common/lines.h"
 
 /* How long a wait polls before it blocks: most copies of up to 1 MiB are through by then, and
  * being woken up costs about as much again. */
@@ -65,6 +69,7 @@ static void stream_destroy(struct dma_stream *stream)
 	for (unsigned i = 0; i < STAGE_SLOTS; i++)
 		if (stream->staged[i])
 			cu->cuEventDestroy(stream->staged[i]);
+	*stream = (struct dma_stream){0};
 }
 
 int dma_order(struct dma_stream *first, struct dma_stream *then)
@@ -95,6 +100,7 @@ int cuda_dma_in(struct copier *base, struct chunk *to, uint64_t offset, const vo
 	struct cuda_device *device = cuda_device(to->device);
 	gm_CUdeviceptr address = cuda_chunk(to)->address + offset;
 
+	LOCKED(&copier->lock);
 	struct dma_stream *stream;
 	int rc = dma_stream_use(copier, device, &stream);
 	if (rc < 0)
@@ -113,6 +119,7 @@ int cuda_dma_out(struct copier *base, void *to, struct chunk *from, uint64_t off
 	struct cuda_device *device = cuda_device(from->device);
 	gm_CUdeviceptr address = cuda_chunk(from)->address + offset;
 
+	LOCKED(&copier->lock);
 	struct dma_stream *stream;
 	int rc = dma_stream_use(copier, device, &stream);
 	if (rc < 0)
@@ -127,10 +134,12 @@ int cuda_dma_out(struct copier *base, void *to, struct chunk *from, uint64_t off
 
 int cuda_dma_zero(struct copier *base, struct chunk *to, uint64_t offset, uint64_t bytes)
 {
+	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(to->device);
 
+	LOCKED(&copier->lock);
 	struct dma_stream *stream;
-	int rc = dma_stream_use(cuda_copier(base), device, &stream);
+	int rc = dma_stream_use(copier, device, &stream);
 	if (rc < 0)
 		return rc;
 	stream->busy = true;
@@ -190,6 +199,7 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 	gm_CUdeviceptr to_address = cuda_chunk(to)->address + to_offset;
 	gm_CUdeviceptr from_address = cuda_chunk(from)->address + from_offset;
 
+	LOCKED(&copier->lock);
 	struct dma_stream *to_stream, *from_stream;
 	int rc = dma_stream_use(copier, cuda_device(to->device), &to_stream);
 	if (rc == 0)
@@ -233,12 +243,11 @@ static int stream_wait(struct dma_stream *stream)
 	return dma_result(stream->device, result, "waiting for copies");
 }
 
-int cuda_wait(struct copier *base)
+int dma_wait(struct cuda_copier *copier)
 {
-	struct cuda_copier *copier = cuda_copier(base);
 	int error = copier->error;
 
-	for (unsigned i = 0; i < base->backend->n_devices; i++) {
+	for (unsigned i = 0; i < copier->base.backend->n_devices; i++) {
 		struct dma_stream *stream = &copier->streams[i];
 		if (!stream->busy)
 			continue;
@@ -253,12 +262,60 @@ int cuda_wait(struct copier *base)
 	return error;
 }
 
+static bool is_busy(const struct cuda_copier *copier)
+{
+	for (unsigned i = 0; i < copier->base.backend->n_devices; i++)
+		if (copier->streams[i].busy)
+			return true;
+	for (unsigned i = 0; i < STAGE_SLOTS; i++)
+		if (copier->slots[i].user)
+			return true;
+	return false;
+}
+
+int dma_leave(struct cuda_copier *copier, struct cuda_device *device)
+{
+	if (is_busy(copier))
+		return -EBUSY;
+	dma_stage_close(copier, device);
+	dma_unregister(copier, device);
+	stream_destroy(&copier->streams[device->base.slot]);
+	return 0;
+}
+
+/* Where cuda_rest never finds the copier at nothing. Whatever it still has there keeps the context
+ * until then. */
+static void leave_asked(struct cuda_copier *copier)
+{
+	struct backend *backend = copier->base.backend;
+	uint64_t leave = atomic_exchange(&copier->leave, 0);
+
+	for (unsigned i = 0; i < backend->n_devices; i++)
+		if (leave & 1ULL << i)
+			dma_leave(copier, cuda_device(backend->devices[i]));
+}
+
+int cuda_wait(struct copier *base)
+{
+	struct cuda_copier *copier = cuda_copier(base);
+
+	LOCKED(&copier->lock);
+	int rc = dma_wait(copier);
+	if (atomic_load_explicit(&copier->leave, memory_order_relaxed))
+		leave_asked(copier);
+	return rc;
+}
+
 int cuda_copier_new(struct backend *backend, struct copier **copier)
 {
-	struct cuda_copier *made = calloc(1, sizeof(*made));
+	struct copiers *copiers = &cuda_of(backend)->copiers;
+	struct cuda_copier *made = lines_calloc(sizeof(*made));
 	if (!made)
 		return -ENOMEM;
 	made->base.backend = backend;
+	pthread_mutex_init(&made->lock, NULL);
+	LOCKED(&copiers->lock);
+	DL_APPEND(copiers->list, made);
 	*copier = &made->base;
 	return 0;
 }
@@ -266,11 +323,17 @@ int cuda_copier_new(struct backend *backend, struct copier **copier)
 void cuda_copier_free(struct copier *base)
 {
 	struct cuda_copier *copier = cuda_copier(base);
+	struct copiers *copiers = &cuda_of(base->backend)->copiers;
 
 	cuda_wait(base);
-	dma_stage_close(copier);
+	/* Held to the end: cuda_rest must not miss what is still there, and take its context. */
+	pthread_mutex_lock(&copiers->lock);
+	DL_DELETE(copiers->list, copier);
+	dma_stage_close(copier, NULL);
 	dma_unpin_all(copier);
 	for (unsigned i = 0; i < base->backend->n_devices; i++)
 		stream_destroy(&copier->streams[i]);
+	pthread_mutex_unlock(&copiers->lock);
+	pthread_mutex_destroy(&copier->lock);
 	free(copier);
 }

@@ -22,8 +22,9 @@ struct dma_stream {
 };
 
 struct dma_slot {
-	void *memory;		 /* pinned; NULL until first used */
-	struct dma_stream *user; /* reads or writes it until its staged event; NULL: nobody */
+	void *memory;		    /* pinned; NULL until first used */
+	struct cuda_device *device; /* in whose context */
+	struct dma_stream *user;    /* reads or writes it until its staged event; NULL: nobody */
 };
 
 /* Host memory declared by pin. */
@@ -36,7 +37,13 @@ struct dma_pin {
 };
 
 struct cuda_copier {
-	struct copier base;				/* first */
+	struct copier base; /* first */
+	/* Held in every call, so that a device that nobody uses can be given back while the
+	 * copier's thread sleeps. Nobody ever waits for it: cuda_rest only tries. Guards what
+	 * follows. */
+	pthread_mutex_t lock;
+	_Atomic uint64_t leave; /* bits by slot: devices to have nothing on after the next wait */
+	struct cuda_copier *prev, *next;		/* in cuda->copiers, under its lock */
 	struct dma_stream streams[BACKEND_DEVICES_MAX]; /* by the device's slot */
 	struct dma_slot slots[STAGE_SLOTS];
 	unsigned next_slot;
@@ -67,6 +74,12 @@ static inline int dma_context_use(struct cuda_device *device)
 	return rc == -ENOSPC ? -ENOMEM : -EIO;
 }
 
+/* dma.c: completion, with copier->lock held. */
+int dma_wait(struct cuda_copier *copier);
+/* Gives back all that the copier has in the device's context: copier->lock is held. -EBUSY while
+ * a batch is under way. */
+int dma_leave(struct cuda_copier *copier, struct cuda_device *device);
+
 /* dma.c: the device's stream, created if need be, with its context current to this thread. */
 int dma_stream_use(struct cuda_copier *copier, struct cuda_device *device,
 		   struct dma_stream **stream);
@@ -81,12 +94,15 @@ int dma_stage_out(struct cuda_copier *copier, struct dma_stream *stream, char *t
 /* Between devices that cannot reach each other. */
 int dma_stage_across(struct cuda_copier *copier, struct dma_stream *to_stream, gm_CUdeviceptr to,
 		     struct dma_stream *from_stream, gm_CUdeviceptr from, uint64_t bytes);
-void dma_stage_close(struct cuda_copier *copier);
+/* Frees the slots that are in the device's context; NULL: all. */
+void dma_stage_close(struct cuda_copier *copier, struct cuda_device *device);
 
 /* dma_pin.c: whether the driver may be handed [host, host + bytes). The device's context is
  * current. */
 bool dma_is_pinned(struct cuda_copier *copier, struct cuda_device *device, const void *host,
 		   size_t bytes);
+/* Takes what is registered in the device's context back; it can be registered again. */
+void dma_unregister(struct cuda_copier *copier, struct cuda_device *device);
 void dma_unpin_all(struct cuda_copier *copier);
 
 #endif

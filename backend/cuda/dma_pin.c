@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/dma.h"
+#include "common/defer.h"
 
 int cuda_pin(struct copier *base, void *host, size_t bytes)
 {
@@ -13,6 +14,7 @@ int cuda_pin(struct copier *base, void *host, size_t bytes)
 	struct dma_pin *pin = calloc(1, sizeof(*pin));
 	if (!pin)
 		return -ENOMEM;
+	LOCKED(&copier->lock);
 	*pin = (struct dma_pin){.next = copier->pins, .base = host, .bytes = bytes};
 	copier->pins = pin;
 	return 0;
@@ -54,19 +56,34 @@ bool dma_is_pinned(struct cuda_copier *copier, struct cuda_device *device, const
 	return false;
 }
 
+static void pin_unregister(struct dma_pin *pin)
+{
+	if (!pin->device)
+		return;
+	cuda_context_for_giving(pin->device);
+	pin->device->cuda->cu.cuMemHostUnregister(pin->base);
+	pin->device = NULL;
+}
+
 static void pin_close(struct dma_pin *pin)
 {
-	if (pin->device) {
-		cuda_context_any(pin->device->cuda);
-		pin->device->cuda->cu.cuMemHostUnregister(pin->base);
-	}
+	pin_unregister(pin);
 	free(pin);
+}
+
+void dma_unregister(struct cuda_copier *copier, struct cuda_device *device)
+{
+	for (struct dma_pin *pin = copier->pins; pin; pin = pin->next)
+		if (pin->device == device)
+			pin_unregister(pin);
 }
 
 void cuda_unpin(struct copier *base, void *host)
 {
-	struct dma_pin **link = &cuda_copier(base)->pins;
+	struct cuda_copier *copier = cuda_copier(base);
+	struct dma_pin **link = &copier->pins;
 
+	LOCKED(&copier->lock);
 	while (*link && (*link)->base != host)
 		link = &(*link)->next;
 	struct dma_pin *pin = *link;
@@ -74,8 +91,7 @@ void cuda_unpin(struct copier *base, void *host)
 		return;
 	/* The owner frees the memory next: no copy engine may still be at it. The outcome stays
 	 * there for the owner's own wait. */
-	int rc = cuda_wait(base);
-	cuda_copier(base)->error = rc;
+	copier->error = dma_wait(copier);
 	*link = pin->next;
 	pin_close(pin);
 }

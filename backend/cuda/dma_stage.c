@@ -36,9 +36,11 @@ static int slot_open(struct cuda_copier *copier, unsigned index, struct dma_stre
 			    stream->device->cuda->cu.cuMemHostAlloc(&memory, STAGE_BYTES,
 								    GM_CU_MEMHOSTALLOC_PORTABLE),
 			    "cuMemHostAlloc");
-	if (rc == 0)
-		slot->memory = memory;
-	return rc;
+	if (rc < 0)
+		return rc;
+	slot->memory = memory;
+	slot->device = stream->device;
+	return 0;
 }
 
 /* The next slot, free, with the stream's context current. */
@@ -173,15 +175,15 @@ int dma_stage_across(struct cuda_copier *copier, struct dma_stream *to_stream, g
 	return 0;
 }
 
-void dma_stage_close(struct cuda_copier *copier)
+void dma_stage_close(struct cuda_copier *copier, struct cuda_device *device)
 {
-	struct cuda *cuda = cuda_of(copier->base.backend);
-
 	for (unsigned i = 0; i < STAGE_SLOTS; i++) {
-		slot_settle(copier, i);
-		if (!copier->slots[i].memory)
+		struct dma_slot *slot = &copier->slots[i];
+		if (!slot->memory || (device && slot->device != device))
 			continue;
-		cuda_context_any(cuda);
-		cuda->cu.cuMemFreeHost(copier->slots[i].memory);
+		slot_settle(copier, i);
+		cuda_context_for_giving(slot->device);
+		slot->device->cuda->cu.cuMemFreeHost(slot->memory);
+		*slot = (struct dma_slot){0};
 	}
 }

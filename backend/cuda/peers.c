@@ -13,9 +13,10 @@ static struct peers *peers_of(struct cuda_chunk *chunk)
 	return &cuda_device(chunk->base.device)->cuda->peers;
 }
 
-/* Every peer that still works. */
-static unsigned access_list(struct cuda_device *device, gm_CUmemAccessDesc *access)
+/* Every peer that still works, held from here on. */
+static unsigned access_list(struct cuda_chunk *chunk, gm_CUmemAccessDesc *access)
 {
+	struct cuda_device *device = cuda_device(chunk->base.device);
 	struct backend *backend = &device->cuda->base;
 	unsigned n = 0;
 
@@ -23,6 +24,8 @@ static unsigned access_list(struct cuda_device *device, gm_CUmemAccessDesc *acce
 		struct cuda_device *peer = cuda_device(backend->devices[i]);
 		if (!device->peer[i] || atomic_load(&peer->base.failed))
 			continue;
+		cuda_hold(peer);
+		chunk->peers.guests |= 1ULL << i;
 		access[n++] = (gm_CUmemAccessDesc){
 		    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = peer->handle},
 		    .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
@@ -31,13 +34,23 @@ static unsigned access_list(struct cuda_device *device, gm_CUmemAccessDesc *acce
 	return n;
 }
 
+void peers_drop(struct cuda_chunk *chunk)
+{
+	struct backend *backend = &cuda_device(chunk->base.device)->cuda->base;
+
+	for (unsigned i = 0; i < backend->n_devices; i++)
+		if (chunk->peers.guests & 1ULL << i)
+			cuda_drop(cuda_device(backend->devices[i]));
+	chunk->peers.guests = 0;
+}
+
 /* Copies between GPUs want it: without it they go through the host at a tenth of the rate, and
  * cuCtxEnablePeerAccess does nothing for such memory. */
 static enum peers_state grant(struct cuda_chunk *chunk)
 {
 	struct cuda_device *device = cuda_device(chunk->base.device);
 	gm_CUmemAccessDesc access[BACKEND_DEVICES_MAX];
-	unsigned n = access_list(device, access);
+	unsigned n = access_list(chunk, access);
 
 	if (n == 0 || cuda_context_use(device) < 0)
 		return PEERS_NONE;

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct cuda_chunk;
 
@@ -21,6 +22,7 @@ enum peers_state {
 
 struct peers_entry {
 	_Atomic(enum peers_state) state;    /* written under the queue's lock */
+	uint64_t guests;		    /* bits by slot: granted to these, which it holds */
 	struct cuda_chunk *previous, *next; /* in the queue */
 };
 
@@ -39,6 +41,9 @@ void peers_close(struct peers *peers); /* no chunk is left */
 void peers_add(struct cuda_chunk *chunk);
 /* Before the chunk is unmapped: nobody is granting or will. */
 void peers_remove(struct cuda_chunk *chunk);
+/* After it: the peers' contexts may go as far as it is concerned. Whether a grant outlives the
+ * context of the device that it was made for, no manual says. */
+void peers_drop(struct cuda_chunk *chunk);
 
 static inline bool peers_granted(const struct peers_entry *entry)
 {

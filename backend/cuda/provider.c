@@ -25,6 +25,7 @@ static void cuda_close(struct backend *base)
 	for (unsigned i = 0; i < base->n_devices; i++)
 		cuda_device_close(cuda_device(base->devices[i]));
 	nvml_close(cuda);
+	pthread_mutex_destroy(&cuda->copiers.lock);
 	free(cuda);
 }
 
@@ -66,6 +67,7 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 	cuda->bar = config->bar;
 	cuda->force_pcie = config->force_pcie;
 	peers_open(&cuda->peers);
+	pthread_mutex_init(&cuda->copiers.lock, NULL);
 	int rc = driver_start(cuda, config);
 	if (rc == 0) {
 		nvml_open(cuda);
@@ -87,6 +89,7 @@ const struct backend_ops backend_cuda_ops = {
     .open = cuda_open,
     .close = cuda_close,
     .memory = cuda_memory,
+    .rest = cuda_rest,
     .bar_name = cuda_bar_name,
     .chunk_new = cuda_chunk_new,
     .chunk_free = cuda_chunk_free,

@@ -11,6 +11,14 @@
 #include "backend/cuda/driver.h"
 #include "backend/cuda/peers.h"
 #include "backend/cuda/va.h"
+#include "common/lines.h"
+
+struct cuda_copier;
+
+struct copiers {
+	pthread_mutex_t lock; /* after a device's */
+	struct cuda_copier *list;
+};
 
 struct cuda {
 	struct backend base; /* first */
@@ -20,6 +28,7 @@ struct cuda {
 	enum bar_provider bar;
 	bool force_pcie;
 	struct peers peers;
+	struct copiers copiers;
 };
 
 struct cuda_device {
@@ -32,11 +41,13 @@ struct cuda_device {
 	bool coherent;	      /* the CPU reaches its memory by more than PCIe */
 	/* By slot: the device there may access this one's memory, and this one its. */
 	bool peer[BACKEND_DEVICES_MAX];
-	atomic_bool peers_refused; /* the driver did not grant it after all; said once */
+	atomic_bool peers_refused;     /* the driver did not grant it after all; said once */
+	_Atomic(gm_CUcontext) context; /* written under lock; NULL while nothing needs it */
 
-	pthread_mutex_t lock;	       /* guards the four below */
-	_Atomic(gm_CUcontext) context; /* written under lock; NULL until first needed */
-	gm_CUdeviceptr range;	       /* 0 until first needed */
+	/* Guards the context and what follows, none of which a copy looks at. */
+	_Alignas(LINES_ALIGN) pthread_mutex_t lock;
+	uint64_t holds;	      /* what needs the context to stay: cuda_hold */
+	gm_CUdeviceptr range; /* 0 while nothing needs it */
 	uint64_t range_bytes;
 	struct va va;
 
@@ -83,11 +94,16 @@ int nvml_free_memory(struct cuda_device *device, uint64_t *bytes);
 int nvml_bar_free(struct cuda_device *device, uint64_t *bytes);
 
 /* context.c: makes the device's primary context current to this thread, retaining it when first
- * needed (517 MiB of device memory and 110 ms on the reference machine). */
+ * needed (517 MiB of device memory and 110 ms on the reference machine). The caller holds the
+ * device, or has something there that does: a chunk, from before it is made until after it is
+ * gone. */
 int cuda_context_use(struct cuda_device *device);
-/* For giving back host memory: makes any context current that still works. Where none does, the
- * driver may take it back all the same. */
-void cuda_context_any(struct cuda *cuda);
+/* Until the drop cuda_rest leaves the device alone. */
+void cuda_hold(struct cuda_device *device);
+void cuda_drop(struct cuda_device *device);
+/* For giving back host memory that was made in the device's context: that one, or if it does not
+ * work any more any that does. Where none does, the driver may take it back all the same. */
+void cuda_context_for_giving(struct cuda_device *device);
 void cuda_context_close(struct cuda_device *device);
 int cuda_memory(struct device *device, struct device_memory *memory);
 
@@ -96,6 +112,10 @@ int cuda_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
 void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
 void cuda_range_close(struct cuda_device *device);
+
+/* rest.c: see backend_ops. What copiers have on the device is taken from those that are at nothing,
+ * whatever thread they belong to; the others are asked to leave it themselves. */
+int cuda_rest(struct device *device);
 
 /* dma.c */
 int cuda_copier_new(struct backend *backend, struct copier **copier);

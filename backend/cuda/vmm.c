@@ -90,13 +90,15 @@ static int access_grant(struct cuda_device *device, gm_CUdeviceptr address, uint
 			   "cuMemSetAccess");
 }
 
-/* On a failed device the driver refuses to unmap. The range then stays taken, so that nothing is
- * ever mapped over what may still be there. */
+/* On a failed device the driver refuses to unmap. The range then stays taken and the device held,
+ * so that nothing is ever mapped over what may still be there. */
 static void unmap(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
 	gm_CUresult result = device->cuda->cu.cuMemUnmap(address, bytes);
 	if (cuda_result(device, result, "cuMemUnmap") == 0)
 		address_give(device, address, bytes);
+	else
+		cuda_hold(device);
 }
 
 static int map(struct cuda_device *device, struct cuda_chunk *chunk)
@@ -123,17 +125,15 @@ static int map(struct cuda_device *device, struct cuda_chunk *chunk)
 	return 0;
 }
 
-int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
+static int chunk_make(struct cuda_device *device, uint64_t bytes, struct chunk **chunk)
 {
-	struct cuda_device *device = cuda_device(base);
-
 	int rc = cuda_context_use(device);
 	if (rc < 0)
 		return rc;
 	AUTO_FREE struct cuda_chunk *made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
-	made->base.device = base;
+	made->base.device = &device->base;
 	made->base.bytes = bytes;
 	rc = memory_create(device, bytes, &made->handle);
 	if (rc < 0)
@@ -148,6 +148,17 @@ int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
 	return 0;
 }
 
+int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
+{
+	struct cuda_device *device = cuda_device(base);
+
+	cuda_hold(device);
+	int rc = chunk_make(device, bytes, chunk);
+	if (rc < 0)
+		cuda_drop(device);
+	return rc;
+}
+
 void cuda_chunk_free(struct chunk *base)
 {
 	struct cuda_chunk *chunk = cuda_chunk(base);
@@ -158,7 +169,9 @@ void cuda_chunk_free(struct chunk *base)
 	cuda_context_use(device); /* on a failed device the memory is given back all the same */
 	unmap(device, chunk->address, base->bytes);
 	cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");
+	peers_drop(chunk);
 	free(chunk);
+	cuda_drop(device);
 }
 
 int cuda_chunk_export(struct chunk *base, int *fd)

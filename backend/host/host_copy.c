@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "backend/host/host.h"
+#include "common/lines.h"
 
 int host_copier_new(struct backend *backend, struct copier **copier)
 {
-	struct copier *made = calloc(1, sizeof(*made));
+	struct copier *made = lines_calloc(sizeof(*made));
 
 	(void)backend;
 	if (!made)

@@ -13,6 +13,10 @@
 
 #include "tests/driver/standin.h"
 
+/* On the memfd of memory that was created gpuDirectRDMACapable, for importers in other processes:
+ * it has no other use on a file. */
+#define RDMA_MODE S_ISVTX
+
 void memory_get(struct memory *memory)
 {
 	atomic_fetch_add_explicit(&memory->references, 1, memory_order_relaxed);
@@ -67,6 +71,7 @@ static CUresult memory_map(int fd, unsigned device, uint64_t size, struct memory
 	made->size = size;
 	made->device = device;
 	made->bytes = bytes;
+	made->rdma = state.st_mode & RDMA_MODE;
 	standin.devices[device].used += size;
 	table_add(&standin.memories, made->inode, 1, made);
 	*memory = made;
@@ -201,6 +206,10 @@ STANDIN_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t si
 	if (result != CUDA_SUCCESS)
 		return result;
 	memory->rdma = prop->allocFlags.gpuDirectRDMACapable;
+	if (memory->rdma && fchmod(memory->fd, RDMA_MODE | 0777)) {
+		memory_put_locked(memory);
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
 	*handle = handle_new(memory, prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE);
 	return CUDA_SUCCESS;
 }

@@ -5,6 +5,7 @@
 #define TESTS_MOUNT_CLIENT_H
 
 #include <dirent.h>
+#include <signal.h>
 
 #include "client/gpumem.h"
 #include "tests/mount/prog.h"
@@ -49,6 +50,12 @@ static inline bool on_gpu(void)
 	return strcmp(getenv("BACKEND"), "host") != 0;
 }
 
+/* How often to repeat something: on a real GPU each time costs more, and shows as much. */
+static inline int repeats(int anywhere, int on_real_gpus)
+{
+	return strcmp(getenv("BACKEND"), "cuda") != 0 ? anywhere : on_real_gpus;
+}
+
 static inline gpumem *lease(const char *path, int flags)
 {
 	gpumem *file = gpumem_open(path, flags);
@@ -76,11 +83,34 @@ static inline unsigned char *host_pointer(gpumem *file, size_t wanted)
 	return address;
 }
 
+/* A load through a GPU's BAR takes a microsecond, of a byte as of a vector: memcpy uses vectors. */
+#define PIECE 1024
+
 static inline void expect_pattern(const unsigned char *bytes, uint64_t seed, size_t from, size_t to)
 {
-	for (size_t i = from; i < to; i++)
-		if (bytes[i] != pattern_at(seed, i))
-			FAIL("byte %zu is %02x, wanted %02x", i, bytes[i], pattern_at(seed, i));
+	unsigned char piece[PIECE];
+
+	for (size_t at = from, n; at < to; at += n) {
+		n = to - at < PIECE ? to - at : PIECE;
+		memcpy(piece, bytes + at, n);
+		for (size_t i = 0; i < n; i++)
+			if (piece[i] != pattern_at(seed, at + i))
+				FAIL("byte %zu is %02x, wanted %02x", at + i, piece[i],
+				     pattern_at(seed, at + i));
+	}
+}
+
+static inline void expect_zero(const unsigned char *bytes, size_t from, size_t to)
+{
+	unsigned char piece[PIECE];
+
+	for (size_t at = from, n; at < to; at += n) {
+		n = to - at < PIECE ? to - at : PIECE;
+		memcpy(piece, bytes + at, n);
+		for (size_t i = 0; i < n; i++)
+			if (piece[i])
+				FAIL("byte %zu of a hole is %02x", at + i, piece[i]);
+	}
 }
 
 static inline int patterned_file(const char *path, uint64_t seed, size_t bytes)
@@ -124,6 +154,49 @@ static inline bool shrinks(int fd, off_t to)
 		usleep(10000);
 	}
 	return false;
+}
+
+/* Processes that hold leases of a file and are killed at once: then nothing holds it any more. hold
+ * maps the file "file", writes a byte into the descriptor and waits. */
+static inline void kill_sharers(int fd, int sharers, void (*hold)(int ready))
+{
+	pid_t *pids = calloc(sharers, sizeof(*pids));
+	char bytes[64];
+	int ready[2];
+
+	OK(pipe(ready));
+	for (int i = 0; i < sharers; i++)
+		pids[i] = spawn(hold, ready[1]);
+	OK(close(ready[1]));
+	for (int got = 0, n; got < sharers; got += n) {
+		n = OK(read(ready[0], bytes, sizeof(bytes)));
+		if (!n)
+			FAIL("only %d of %d sharers have the file", got, sharers);
+	}
+	FAILS(EBUSY, ftruncate(fd, 0));
+	for (int i = 0; i < sharers; i++)
+		OK(kill(pids[i], SIGKILL));
+	for (int i = 0; i < sharers; i++)
+		OK(wait(NULL));
+	free(pids);
+}
+
+/* Opens, uses and closes a file again and again: what a process has after a few times is what it
+ * has after all of them. */
+static inline void cycle_through(void (*use)(int cycle))
+{
+	const char *wanted = getenv("GPUMEM_TEST_CYCLES");
+	int cycles = wanted ? atoi(wanted) : repeats(500, 100), before = 0, mapped = 0;
+
+	for (int i = 0; i < cycles; i++) {
+		use(i);
+		if (i == cycles / 10) {
+			before = open_descriptors();
+			mapped = mappings();
+		}
+	}
+	EQUAL(open_descriptors(), before);
+	CHECK(mappings() <= mapped + 3); /* the heap may have grown by a piece */
 }
 
 #endif

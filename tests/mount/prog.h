@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What the C mount tests share. Each sub-test runs in a child of its own, in a fresh directory of
  * gpu0/, so that one failure does not hide the next; a program's arguments name sub-tests to run.
- */
+ * The last line counts them, those that were skipped apart and each with its reason. */
 #ifndef TESTS_MOUNT_PROG_H
 #define TESTS_MOUNT_PROG_H
 
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,7 +39,10 @@ struct prog_test {
 #define KIB	  1024L
 #define MIB	  (1024L * KIB)
 
+#define PROG_REASON_MAX 240
+
 static int prog_failures;
+static char *prog_reason;	  /* why the sub-test skips; shared with its process */
 static char prog_other[PATH_MAX]; /* this sub-test's directory on the second GPU */
 
 /* Ends the sub-test. */
@@ -51,6 +55,7 @@ static char prog_other[PATH_MAX]; /* this sub-test's directory on the second GPU
 
 #define SKIP(why)                                                                                  \
 	do {                                                                                       \
+		snprintf(prog_reason, PROG_REASON_MAX, "%s", why);                                 \
 		printf("%s\n", why);                                                               \
 		fflush(stdout);                                                                    \
 		_exit(EXIT_SKIP);                                                                  \
@@ -309,30 +314,48 @@ static inline bool prog_wanted(int argc, char **argv, const char *name)
 	return argc < 2;
 }
 
+/* A sub-test in a process of its own: its exit status, or -1 where a signal ended it. */
+static inline int prog_run(const struct prog_test *test)
+{
+	int status;
+
+	printf("%s\n", test->name);
+	fflush(stdout);
+	prog_reason[0] = '\0';
+	pid_t pid = OK(fork());
+	if (pid == 0)
+		prog_child(test);
+	OK(waitpid(pid, &status, 0));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 static inline int prog_main(int argc, char **argv, const struct prog_test *tests, size_t n)
 {
-	size_t failed = 0, skipped = 0, ran = 0;
+	size_t failed = 0, skipped = 0, passed = 0, length = 0;
+	char *reasons = NULL;
+	FILE *why = open_memstream(&reasons, &length);
 
+	prog_reason =
+	    mmap(NULL, PROG_REASON_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!why || prog_reason == MAP_FAILED)
+		FAIL("no memory");
 	for (size_t i = 0; i < n; i++) {
-		int status;
-
 		if (!prog_wanted(argc, argv, tests[i].name))
 			continue;
-		ran++;
-		printf("%s\n", tests[i].name);
-		fflush(stdout);
-		pid_t pid = OK(fork());
-		if (pid == 0)
-			prog_child(&tests[i]);
-		OK(waitpid(pid, &status, 0));
-		if (status == 0)
-			continue;
-		bool skip = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIP;
-		skipped += skip;
-		failed += !skip;
-		printf("%s: %s\n", tests[i].name, skip ? "skipped" : "FAILED");
+		int status = prog_run(&tests[i]);
+
+		passed += status == 0;
+		failed += status != 0 && status != EXIT_SKIP;
+		if (status == EXIT_SKIP)
+			fprintf(why, "%s %s (%s)", skipped++ ? "," : ":", tests[i].name,
+				prog_reason);
+		else if (status != 0)
+			printf("%s: FAILED\n", tests[i].name);
 	}
-	return failed ? 1 : ran == skipped ? EXIT_SKIP : 0;
+	fclose(why);
+	printf("%zu passed, %zu failed, %zu skipped%s\n", passed, failed, skipped, reasons);
+	free(reasons);
+	return failed ? 1 : passed ? 0 : EXIT_SKIP;
 }
 
 #endif

@@ -179,8 +179,9 @@ static inline void *fake_serve(void *arg)
 	return NULL;
 }
 
-int client_mount_token(int fd, struct gpumem_token *token)
+int client_mount_token(int fd, int flags, struct gpumem_token *token)
 {
+	(void)flags;
 	(void)fd;
 	*token = (struct gpumem_token){.version = GPUMEM_PROTOCOL_VERSION,
 				       .access = GPUMEM_ACCESS_WRITE};

@@ -71,7 +71,7 @@ START_TEST(files_elsewhere)
 	int fd = mkstemp(path);
 
 	unlink(path);
-	ck_assert_int_eq(client_mount_token(fd, &token), -ENOTSUP);
+	ck_assert_int_eq(client_mount_token(fd, O_RDONLY, &token), -ENOTSUP);
 	ck_assert_str_eq(client_error_text(), "the file is not on gpumemfs");
 	ck_assert_int_lt(client_mount_connect(fd), 0);
 	ck_assert_ptr_null(gpumem_open_fd(fd));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/dir.h"
+#include "fs/uthash.h"
 #include "tests/unit/unit.h"
 
 static struct dir *dir;
@@ -64,6 +65,27 @@ START_TEST(finds_what_was_added)
 	ck_assert_ptr_null(dir_find(dir, ""));
 	take("a");
 	ck_assert_ptr_null(dir_find(dir, "a"));
+}
+END_TEST
+
+/* Through every size that the table of names takes on the way up and down. */
+START_TEST(finds_all_of_many)
+{
+	enum { NAMES = 5000 };
+	char name[32];
+
+	for (unsigned i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "name %u", i);
+		ck_assert_ptr_null(dir_find(dir, name));
+		add(name);
+	}
+	for (unsigned gone = 0; gone < NAMES; gone++) {
+		snprintf(name, sizeof(name), "name %u", gone);
+		take(name);
+		ck_assert_ptr_null(dir_find(dir, name));
+		snprintf(name, sizeof(name), "name %u", NAMES - 1 - (NAMES - 1 - gone) / 2);
+		ck_assert_int_eq(dir_find(dir, name) != NULL, gone < NAMES - 1);
+	}
 }
 END_TEST
 
@@ -165,6 +187,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, up, down);
 	tcase_add_test(tests, finds_what_was_added);
+	tcase_add_test(tests, finds_all_of_many);
 	tcase_add_test(tests, cookies_hold);
 	tcase_add_test(tests, memory_follows_the_names);
 	tcase_add_test(tests, against_a_model);

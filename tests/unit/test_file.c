@@ -430,6 +430,7 @@ START_TEST(test_move)
 		ck_assert_uint_gt(file_allocated(file), 3 * MIB);
 		ck_assert_int_ne(file_object(file, &f.call), -1);
 		file_move_end(move, (enum file_move_end)end);
+		file_move_free(move);
 		ck_assert_ptr_eq(file_volume(file), &f.volumes[end ? to : from]);
 		ck_assert_uint_eq(file_size(file), 11 * MIB);
 		ck_assert_int_eq(byte_at(file, 99), 0);
@@ -450,6 +451,7 @@ START_TEST(test_move)
 		ck_assert_int_eq(
 		    file_move_begin(file, &f.call, &f.volumes[i & 1 ? to : from], &move), 0);
 		file_move_end(move, FILE_MOVE_COMMIT);
+		file_move_free(move);
 		if (i > 1)
 			ck_assert_uint_eq(file_size(file), 0);
 		else

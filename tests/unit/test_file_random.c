@@ -196,6 +196,7 @@ static void step_move(struct world *w, struct model *model)
 		return;
 	}
 	file_move_end(move, end);
+	file_move_free(move);
 	ck_assert_ptr_eq(file_volume(model->file), end == FILE_MOVE_COMMIT ? to : before);
 }
 

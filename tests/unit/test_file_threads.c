@@ -78,8 +78,10 @@ static void move_somewhere(struct shared *shared, const struct file_call *call, 
 	struct volume *to = &shared->f.volumes[choice % VOLUMES];
 	struct file_move *move;
 
-	if (file_move_begin(shared->file, call, to, &move) == 0)
-		file_move_end(move, choice & 16 ? FILE_MOVE_COMMIT : FILE_MOVE_ABORT);
+	if (file_move_begin(shared->file, call, to, &move) < 0)
+		return;
+	file_move_end(move, choice & 16 ? FILE_MOVE_COMMIT : FILE_MOVE_ABORT);
+	file_move_free(move);
 }
 
 /* One thread alone moves, so that it knows where the file is. The thread sanitizer would take the

@@ -304,6 +304,30 @@ START_TEST(one_spare_chunk)
 }
 END_TEST
 
+START_TEST(rests_without_the_spare)
+{
+	struct fixture f = open_fixture(no_limits);
+	uint64_t takes = pool_takes(f.pool);
+	struct span a = take(&f, 4096), b = take(&f, 2 * MIB - 4096);
+
+	ck_assert_uint_eq(pool_takes(f.pool), takes + 2);
+	pool_give(f.pool, &b);
+	ck_assert(!pool_is_unused(f.pool));
+	pool_rest(f.pool);
+	fill(&f, &a, 7);
+	expect_filled(&f, &a, 7);
+	pool_give(f.pool, &a);
+	ck_assert(pool_is_unused(f.pool));
+	pool_rest(f.pool);
+	ck_assert_uint_eq(device_used(f.device), 0);
+	ck_assert_uint_eq(pool_usage(f.pool).chunk_bytes, 0);
+	a = take(&f, 4096);
+	expect_filled(&f, &a, 0);
+	pool_give(f.pool, &a);
+	close_fixture(&f);
+}
+END_TEST
+
 START_TEST(spare_yields_to_a_large_one)
 {
 	struct fixture f = open_fixture(no_limits);
@@ -503,6 +527,7 @@ int main(void)
 	tcase_add_test(tcase, size_limit);
 	tcase_add_test(tcase, reserve);
 	tcase_add_test(tcase, one_spare_chunk);
+	tcase_add_test(tcase, rests_without_the_spare);
 	tcase_add_test(tcase, spare_yields_to_a_large_one);
 	tcase_add_test(tcase, blocks_are_packed);
 	tcase_add_test(tcase, failed_device);

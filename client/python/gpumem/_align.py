@@ -102,8 +102,10 @@ def _align(source: int, src: str, dst: Union[str, bytes, os.PathLike[Any]], alig
     text += b" " * _padding(list(header.tensors.values()), len(text), alignment)
     if len(text) > _header.HEADER_MAX:
         raise ValueError(f"{src}: its header has no room for padding")
-    target = os.open(dst, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    target = os.open(dst, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     try:
+        if not stat.S_ISREG(os.fstat(target).st_mode):
+            raise ValueError(f"{os.fsdecode(dst)} is not a regular file")
         if os.path.sameopenfile(source, target):
             raise ValueError(f"{src} and {os.fsdecode(dst)} are the same file")
         try:

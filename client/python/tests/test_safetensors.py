@@ -259,6 +259,18 @@ class Aligning(Case):
             gpumem.align(path, link)
         self.assertEqual(path.read_bytes(), three(pad=1))
 
+    def test_onto_what_is_no_file(self):
+        """A device or the like is not removed, as an unfinished file is."""
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        with self.assertRaisesRegex(ValueError, "not a regular file"):
+            gpumem.align(self.file("disk", three()), pipe)
+        self.assertTrue(pipe.is_fifo())
+        with self.assertRaises(IsADirectoryError):
+            gpumem.align(self.file("disk", three()), self.gpu)
+
     def test_over_a_longer_file(self):
         target = self.file(content=b"x" * 100000, name="aligned")
         self.check(three())

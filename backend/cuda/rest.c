@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Giving back what a device costs while no file has memory there: its context, and before that all
+ * that lives in it. */
+#include <errno.h>
+#include <utlist.h>
+
+#include "backend/cuda/dma.h"
+#include "common/defer.h"
+
+/* The caller's thread does it for the one that owns the copier, which sleeps in the kernel as long
+ * as nobody asks for anything. */
+static int copier_leave(struct cuda_copier *copier, struct cuda_device *device)
+{
+	int rc = -EBUSY;
+
+	if (pthread_mutex_trylock(&copier->lock) == 0) {
+		rc = dma_leave(copier, device);
+		pthread_mutex_unlock(&copier->lock);
+	}
+	if (rc < 0)
+		atomic_fetch_or(&copier->leave, 1ULL << device->base.slot);
+	return rc;
+}
+
+static int copiers_leave(struct cuda_device *device)
+{
+	struct copiers *copiers = &device->cuda->copiers;
+	struct cuda_copier *copier;
+	int rc = 0;
+
+	LOCKED(&copiers->lock);
+	DL_FOREACH (copiers->list, copier)
+		if (copier_leave(copier, device) < 0)
+			rc = -EBUSY;
+	return rc;
+}
+
+/* bar.lock is held. The device's own lock keeps everybody out who would begin to use it. */
+static int rest(struct cuda_device *device)
+{
+	LOCKED(&device->lock);
+	if (device->holds)
+		return -EBUSY;
+	if (!atomic_load(&device->context))
+		return 0;
+	int rc = copiers_leave(device);
+	if (rc < 0)
+		return rc;
+	cuda_bar_rest(device);
+	cuda_range_close(device);
+	cuda_context_close(device);
+	log_debug("gpu%u: nothing is there: the context is given back", device->base.index);
+	return 0;
+}
+
+int cuda_rest(struct device *base)
+{
+	struct cuda_device *device = cuda_device(base);
+
+	/* Its holder is about to map something. */
+	if (pthread_mutex_trylock(&device->bar.lock))
+		return -EBUSY;
+	int rc = rest(device);
+	pthread_mutex_unlock(&device->bar.lock);
+	return rc;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Descriptors that come and go. */
+#include <errno.h>
+#include <limits.h>
+
+#include "client/preload/calls.h"
+#include "client/preload/slot.h"
+
+static int came(int fd)
+{
+	if (fd >= 0)
+		slot_opened(fd);
+	return fd;
+}
+
+CALL("close", int, call_close, int fd)
+{
+	real_need();
+	if (own_is(fd)) {
+		if (!own_inside) {
+			errno = EBADF;
+			return -1;
+		}
+		own_forget(fd);
+	}
+	slot_closing(fd);
+	return real.close(fd);
+}
+
+static void closing_range(unsigned first, unsigned last)
+{
+	for (unsigned fd = first; fd <= last && fd < DESCRIPTORS_MAX; fd++)
+		slot_closing((int)fd);
+}
+
+/* Around those that are ours. */
+CALL("close_range", int, call_close_range, unsigned first, unsigned last, int flags)
+{
+	real_need();
+	if (own_inside || first > last)
+		return real.close_range(first, last, flags);
+	if (!flags)
+		closing_range(first, last);
+	for (;;) {
+		unsigned mine = own_next(first, last);
+		bool none = mine > last || mine >= DESCRIPTORS_MAX || !own_is((int)mine);
+		if (none)
+			return real.close_range(first, last, flags);
+		if (mine > first && real.close_range(first, mine - 1, flags) < 0)
+			return -1;
+		if (mine == last)
+			return 0;
+		first = mine + 1;
+	}
+}
+
+CALL("closefrom", void, call_closefrom, int first)
+{
+	if (call_close_range(first > 0 ? (unsigned)first : 0, UINT_MAX, 0) < 0)
+		real.closefrom(first);
+}
+
+CALL("dup", int, call_dup, int fd)
+{
+	real_need();
+	return came(real.dup(fd));
+}
+
+/* One of ours cannot be replaced; the kernel has this error for a race of the same outcome. */
+static bool replaces(int fd, int by)
+{
+	if (fd == by || own_inside)
+		return true;
+	if (own_is(fd) && own_process()) {
+		errno = EBUSY;
+		return false;
+	}
+	slot_closing(fd);
+	return true;
+}
+
+CALL("dup2", int, call_dup2, int fd, int as)
+{
+	real_need();
+	return replaces(as, fd) ? real.dup2(fd, as) : -1;
+}
+
+CALL("dup3", int, call_dup3, int fd, int as, int flags)
+{
+	real_need();
+	return replaces(as, fd) ? real.dup3(fd, as, flags) : -1;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* mmap and what is done with mappings. */
+#include <stdarg.h>
+#include <sys/mman.h>
+
+#include "client/preload/calls.h"
+#include "client/preload/mapping.h"
+
+CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int flags, int fd,
+     off_t offset)
+{
+	const struct mapping_request request = {at, bytes, protection, flags, fd, offset};
+	void *address;
+
+	real_need();
+	if (mapping_map(&request, &address))
+		return address;
+	address = real.mmap64(at, bytes, protection, flags, fd, offset);
+	mapping_was_left(&request, address);
+	return address;
+}
+CALL_ALSO("mmap", "mmap64")
+
+CALL("munmap", int, call_munmap, void *at, size_t bytes)
+{
+	real_need();
+	return mapping_touches(at, bytes) ? mapping_unmap(at, bytes) : real.munmap(at, bytes);
+}
+
+CALL("mprotect", int, call_mprotect, void *at, size_t bytes, int protection)
+{
+	real_need();
+	return mapping_touches(at, bytes) ? mapping_protect(at, bytes, protection)
+					  : real.mprotect(at, bytes, protection);
+}
+
+CALL("msync", int, call_msync, void *at, size_t bytes, int flags)
+{
+	real_need();
+	return mapping_touches(at, bytes) ? mapping_sync(at, bytes, flags)
+					  : real.msync(at, bytes, flags);
+}
+
+CALL("mremap", void *, call_mremap, void *old, size_t old_bytes, size_t new_bytes, int flags, ...)
+{
+	void *target = NULL, *address;
+	va_list arguments;
+
+	va_start(arguments, flags);
+	if (flags & ~MREMAP_MAYMOVE)
+		target = va_arg(arguments, void *);
+	va_end(arguments);
+	real_need();
+	const struct mapping_remap remap = {old, old_bytes, new_bytes, flags, target};
+	if ((mapping_touches(old, old_bytes) ||
+	     (flags & MREMAP_FIXED && mapping_touches(target, new_bytes))) &&
+	    mapping_remap(&remap, &address))
+		return address;
+	return real.mremap(old, old_bytes, new_bytes, flags, target);
+}

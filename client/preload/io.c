@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backend/stream.h"
+#include "client/file.h"
+#include "client/preload/own.h"
+#include "client/preload/real.h"
+#include "client/preload/slot.h"
+
+/* Streaming loads give 0.9 GB/s, a round trip to the daemon and a copy by the GPU cost 12 us and
+ * more: up to here the loads are faster. */
+#define BAR_READ_MAX (8 << 10)
+
+/* From here on a system call is faster than stores that fault. */
+#define SYSTEM_CALL_MIN (64 << 10)
+
+/* What one call moves at most, in Linux. */
+#define CALL_MAX (INT_MAX & ~4095)
+
+/* A reader moves atime when it is a second old; relatime asks for less. */
+#define ACCESS_TICK_NS 1000000000
+
+static size_t total_of(const struct io_call *call)
+{
+	size_t total = 0;
+
+	if (call->n_parts < 0 || call->n_parts > IOV_MAX)
+		return 0;
+	for (int i = 0; i < call->n_parts; i++) {
+		if (call->parts[i].iov_len > CALL_MAX - total)
+			return 0;
+		total += call->parts[i].iov_len;
+	}
+	return total;
+}
+
+/* As the kernel stamps files: its clock moves a few hundred times a second, and so does the
+ * daemon's stamp, which costs a call. */
+static int64_t tick(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static bool within_limit(uint64_t end)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+	       (limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur);
+}
+
+/* Whether the call can be served, and if not why. Under the slot's lock. */
+static bool may_read(const struct slot *slot, int mode, uint64_t end, size_t bytes,
+		     enum stats_left *why)
+{
+	if ((mode & O_ACCMODE) == O_WRONLY)
+		return false;
+	*why = LEFT_SLOW;
+	if (slot->kind == ACCESS_GPU && bytes > BAR_READ_MAX)
+		return false;
+	*why = LEFT_GROWING;
+	if (end > atomic_load(&slot->size) || end > slot->bytes)
+		return false;
+	*why = LEFT_TIMES;
+	int64_t accessed = atomic_load(&((struct slot *)slot)->accessed), now = tick();
+	return accessed && now >= accessed && now - accessed < ACCESS_TICK_NS;
+}
+
+static bool may_write(const struct slot *slot, int mode, uint64_t offset, uint64_t end,
+		      enum stats_left *why)
+{
+	*why = LEFT_RIGHTS;
+	if ((mode & O_ACCMODE) == O_RDONLY || !slot->writable)
+		return false;
+	*why = LEFT_APPEND;
+	if (mode & O_APPEND)
+		return false;
+	*why = LEFT_GROWING;
+	return offset <= atomic_load(&slot->size) && end <= slot->bytes && within_limit(end);
+}
+
+static bool may(const struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
+		enum stats_left *why)
+{
+	int mode = fcntl(call->fd, F_GETFL);
+	uint64_t end;
+
+	*why = LEFT_GROWING;
+	if (mode < 0 || mode & O_PATH || offset < 0 ||
+	    __builtin_add_overflow((uint64_t)offset, bytes, &end))
+		return false;
+	return call->direction == IO_READ ? may_read(slot, mode, end, bytes, why)
+					  : may_write(slot, mode, (uint64_t)offset, end, why);
+}
+
+static void load(const struct slot *slot, const struct io_call *call, off_t offset)
+{
+	const char *from = slot->base + offset;
+
+	for (int i = 0; i < call->n_parts; from += call->parts[i++].iov_len) {
+		if (slot->kind == ACCESS_GPU)
+			stream_load(call->parts[i].iov_base, from, call->parts[i].iov_len);
+		else
+			memcpy(call->parts[i].iov_base, from, call->parts[i].iov_len);
+	}
+}
+
+/* By a system call where the memory is the system's: it takes pages that were never used without
+ * clearing them first, and without a fault for each. */
+static bool store_system(const struct slot *slot, const char *from, size_t bytes, uint64_t offset)
+{
+	const struct client_layout *layout = &slot->file->layout;
+
+	for (uint32_t i = 0; i < layout->n_chunks && bytes; i++) {
+		const struct client_chunk *chunk = &layout->chunks[i];
+		if (offset >= chunk->offset + chunk->bytes)
+			continue;
+		uint64_t left = chunk->offset + chunk->bytes - offset;
+		size_t part = left < bytes ? left : bytes;
+		if (real.pwrite64(chunk->fd, from, part, (off_t)(offset - chunk->offset)) !=
+		    (ssize_t)part)
+			return false;
+		from += part;
+		offset += part;
+		bytes -= part;
+	}
+	return bytes == 0;
+}
+
+static bool store(const struct slot *slot, const struct io_call *call, off_t offset)
+{
+	bool done = true;
+
+	for (int i = 0; done && i < call->n_parts; offset += (off_t)call->parts[i++].iov_len) {
+		const void *from = call->parts[i].iov_base;
+		size_t bytes = call->parts[i].iov_len;
+		if (slot->kind == ACCESS_GPU)
+			stream_store(slot->base + offset, from, bytes);
+		else if (bytes >= SYSTEM_CALL_MIN)
+			done = store_system(slot, from, bytes, (uint64_t)offset);
+		else
+			memcpy(slot->base + offset, from, bytes);
+	}
+	stream_fence();
+	return done;
+}
+
+static const char *last_byte(const struct io_call *call)
+{
+	int i = call->n_parts - 1;
+
+	while (call->parts[i].iov_len == 0)
+		i--;
+	return (const char *)call->parts[i].iov_base + call->parts[i].iov_len - 1;
+}
+
+static void raise_to(atomic_uint_fast64_t *value, uint64_t to)
+{
+	uint64_t now = atomic_load(value);
+
+	while (now < to && !atomic_compare_exchange_weak(value, &now, to))
+		;
+}
+
+/* The kernel writes the last byte once more: that gives the file its size, its times, and takes
+ * set-id bits away. The bytes are in place before, so that nobody reads zeros at the end. */
+static bool settle(struct slot *slot, const struct io_call *call, uint64_t end)
+{
+	int64_t now = tick();
+
+	if (end <= atomic_load(&slot->size) && atomic_load(&slot->written) == now)
+		return true;
+	if (real.pwrite64(call->fd, last_byte(call), 1, (off_t)end - 1) != 1)
+		return false;
+	raise_to(&slot->size, end);
+	atomic_store(&slot->written, now);
+	atomic_store(&slot->accessed, 0); /* relatime: older than mtime, it moves */
+	return true;
+}
+
+static bool move(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
+{
+	if (call->direction == IO_READ) {
+		load(slot, call, offset);
+		stats_serve(SERVED_READ, bytes);
+		return true;
+	}
+	if (!store(slot, call, offset) || !settle(slot, call, (uint64_t)offset + bytes))
+		return false;
+	stats_serve(SERVED_WRITE, bytes);
+	return true;
+}
+
+static ssize_t by_kernel(const struct io_call *call, off_t offset)
+{
+	if (call->direction == IO_READ)
+		return real.preadv64(call->fd, call->parts, call->n_parts, offset);
+	return real.pwritev64(call->fd, call->parts, call->n_parts, offset);
+}
+
+static bool at_offset(struct slot *slot, const struct io_call *call, size_t bytes, ssize_t *answer,
+		      enum stats_left *why)
+{
+	if (!may(slot, call, call->offset, bytes, why) || !move(slot, call, call->offset, bytes))
+		return false;
+	*answer = (ssize_t)bytes;
+	return true;
+}
+
+/* The position is moved first, in one step, which makes the range ours whoever else uses the
+ * descriptor, in this process or in another. From then on the bytes belong there, even when it is
+ * the kernel that has to move them. */
+static bool at_position(struct slot *slot, const struct io_call *call, size_t bytes,
+			ssize_t *answer, enum stats_left *why)
+{
+	if (!may(slot, call, lseek(call->fd, 0, SEEK_CUR), bytes, why))
+		return false;
+	off_t offset = lseek(call->fd, (off_t)bytes, SEEK_CUR) - (off_t)bytes;
+	if (offset < 0)
+		return false;
+	if (may(slot, call, offset, bytes, why) && move(slot, call, offset, bytes)) {
+		*answer = (ssize_t)bytes;
+		return true;
+	}
+	*answer = by_kernel(call, offset);
+	int error = errno;
+	if (*answer < (ssize_t)bytes)
+		lseek(call->fd, (*answer > 0 ? *answer : 0) - (off_t)bytes, SEEK_CUR);
+	stats_leave(*why);
+	errno = error;
+	return true;
+}
+
+static bool serve(struct slot *slot, const struct io_call *call, size_t bytes, ssize_t *answer)
+{
+	enum stats_left why = slot->refused ? slot->why : LEFT_WARMING;
+
+	if (slot->file &&
+	    (call->offset == IO_AT_POSITION ? at_position(slot, call, bytes, answer, &why)
+					    : at_offset(slot, call, bytes, answer, &why)))
+		return true;
+	stats_leave(why);
+	return false;
+}
+
+bool io_direct(const struct io_call *call, ssize_t *answer)
+{
+	struct slot *slot = slot_of(call->fd);
+	size_t bytes = slot ? total_of(call) : 0;
+	int error = errno;
+
+	if (bytes == 0)
+		return false;
+	INSIDE();
+	if (!slot_enter(slot, call->fd)) {
+		stats_leave(LEFT_BUSY);
+		errno = error;
+		return false;
+	}
+	*answer = 0;
+	bool served = serve(slot, call, bytes, answer);
+	slot_leave(slot);
+	if (!served || *answer >= 0)
+		errno = error;
+	return served;
+}
+
+void io_was_left(const struct io_call *call, ssize_t answer)
+{
+	struct slot *slot = answer > 0 ? slot_of(call->fd) : NULL;
+	int error = errno;
+
+	if (!slot)
+		return;
+	off_t end =
+	    call->offset == IO_AT_POSITION ? lseek(call->fd, 0, SEEK_CUR) : call->offset + answer;
+	atomic_store(call->direction == IO_READ ? &slot->accessed : &slot->written, tick());
+	if (call->direction == IO_WRITE)
+		atomic_store(&slot->accessed, 0);
+	slot_used(slot, call->fd, (uint64_t)answer, end > 0 ? (uint64_t)end : 0);
+	errno = error;
+}

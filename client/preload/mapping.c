@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/mapping.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backend/stream.h"
+#include "client/file.h"
+#include "client/preload/own.h"
+#include "client/preload/place.h"
+#include "client/preload/real.h"
+#include "common/defer.h"
+
+/* Flags that change nothing for memory that is there already, or that place_reserve sees to. */
+#define KNOWN_FLAGS                                                                                \
+	(MAP_SHARED | MAP_PRIVATE | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_NORESERVE |              \
+	 MAP_POPULATE | MAP_DENYWRITE | MAP_EXECUTABLE)
+
+/* A whole GPU file is imported for a mapping, at 10 us per MiB: not for a small part of it. */
+#define PART_MIN 4
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table; before the slots' */
+static atomic_uint any;					 /* range_count, for those without lock */
+
+static bool wanted = true;
+
+void mapping_start(void)
+{
+	const char *text = secure_getenv("GPUMEM_PRELOAD_MAP");
+
+	wanted = !text || strcmp(text, "0") != 0;
+}
+
+static void count_again(void)
+{
+	atomic_store(&any, range_count());
+}
+
+static size_t whole_pages(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
+static bool is_aligned(const void *address)
+{
+	return (uintptr_t)address % (size_t)sysconf(_SC_PAGESIZE) == 0;
+}
+
+/* Under lock. */
+static bool touches(const char *start, size_t bytes)
+{
+	for (unsigned i = 0; i < range_count(); i++)
+		if (range_overlaps(range_at(i), start, bytes))
+			return true;
+	return false;
+}
+
+bool mapping_touches(const void *address, size_t bytes)
+{
+	/* The kernel refuses addresses that are not a page's. */
+	if (atomic_load_explicit(&any, memory_order_relaxed) == 0 || !is_aligned(address) ||
+	    own_inside || !own_process())
+		return false;
+	LOCKED(&lock);
+	return touches(address, whole_pages(bytes));
+}
+
+/* Under lock: the ranges there are gone; borders have been made. */
+static void forget(const char *start, size_t bytes)
+{
+	for (unsigned i = range_count(); i-- > 0;)
+		if (range_overlaps(range_at(i), start, bytes))
+			range_remove(i);
+	count_again();
+}
+
+/* Under lock: no range lies across either end. */
+static int make_borders(const char *start, size_t bytes)
+{
+	int rc = range_reserve(2);
+
+	if (rc == 0) {
+		range_split(start);
+		range_split(start + bytes);
+	}
+	return rc;
+}
+
+/* --- mmap */
+
+/* What the kernel alone can do, or has to refuse. */
+static bool is_ours(const struct mapping_request *request, int mode, enum stats_left *why)
+{
+	bool shared = request->flags & MAP_SHARED, writes = request->protection & PROT_WRITE;
+	long page = sysconf(_SC_PAGESIZE);
+
+	*why = LEFT_KIND;
+	if (request->flags & ~KNOWN_FLAGS || shared == !!(request->flags & MAP_PRIVATE) ||
+	    request->protection & ~(PROT_READ | PROT_WRITE) || (!shared && writes))
+		return false;
+	if (request->bytes == 0 || request->bytes > SIZE_MAX / 2 || request->offset < 0 ||
+	    request->offset % page)
+		return false;
+	*why = LEFT_RIGHTS;
+	return mode >= 0 && !(mode & O_PATH) && (mode & O_ACCMODE) != O_WRONLY &&
+	       (!writes || (mode & O_ACCMODE) == O_RDWR);
+}
+
+static struct mapping *mapping_new(int fd, bool writes, enum stats_left *why)
+{
+	struct mapping *made = calloc(1, sizeof(*made));
+	bool writable = false;
+
+	*why = LEFT_FAILED;
+	if (made && slot_identify(fd, &made->identity))
+		made->file = access_lease(fd, &writable, why);
+	if (made && made->file && (writable || !writes))
+		return made;
+	if (made && made->file)
+		*why = LEFT_RIGHTS;
+	if (made)
+		gpumem_close(made->file);
+	free(made);
+	return NULL;
+}
+
+static bool covers(struct mapping *mapping, const struct range *range, enum stats_left *why)
+{
+	struct gpumem_info info = {.bytes = sizeof(info)};
+
+	*why = LEFT_FAILED;
+	if (gpumem_get_info(mapping->file, &info) < 0)
+		return false;
+	mapping->on_gpu = info.kind == GPUMEM_FILE_DEVICE;
+	*why = LEFT_END_OF_FILE;
+	if (range->offset + range->bytes > whole_pages(info.size))
+		return false;
+	*why = LEFT_WINDOW;
+	return !mapping->on_gpu || range->bytes >= info.size / PART_MIN;
+}
+
+/* The range with its addresses: 0; -EAGAIN where the kernel is to try. */
+static int map_range(struct range *range, const struct mapping_request *request,
+		     enum stats_left *why)
+{
+	void *base;
+
+	if (!covers(range->of, range, why))
+		return -EAGAIN;
+	*why = LEFT_FAILED;
+	if (gpumem_map_host(range->of->file, &base, NULL) < 0 || range_reserve(3) < 0)
+		return -EAGAIN;
+	range->start = place_reserve(request->address, range->bytes, request->flags);
+	if (range->start == MAP_FAILED)
+		return -errno;
+	make_borders(range->start, range->bytes);
+	forget(range->start, range->bytes);
+	if (place_direct(range) < 0) {
+		/* What was asked to be at this address was replaced by the reservation already. */
+		if (!(request->flags & MAP_FIXED))
+			real.munmap(range->start, range->bytes);
+		return -EAGAIN;
+	}
+	if (!range->of->on_gpu)
+		gpumem_unmap_host(range->of->file);
+	range_add(range);
+	count_again();
+	return 0;
+}
+
+/* Under lock. */
+static bool map_file(int fd, bool may_write, const struct mapping_request *request, void **address,
+		     enum stats_left *why)
+{
+	struct range range = {
+	    .bytes = whole_pages(request->bytes),
+	    .offset = (uint64_t)request->offset,
+	    .protection = request->protection,
+	    .shared = request->flags & MAP_SHARED,
+	    .may_write = may_write,
+	};
+
+	range.of = mapping_new(fd, request->protection & PROT_WRITE, why);
+	if (!range.of)
+		return false;
+	int rc = map_range(&range, request, why);
+	if (rc == 0) {
+		stats_serve(SERVED_MAP, range.bytes);
+		*address = range.start;
+		return true;
+	}
+	if (!range.of->stuck)
+		gpumem_close(range.of->file);
+	free(range.of);
+	*address = MAP_FAILED;
+	errno = -rc;
+	return rc != -EAGAIN;
+}
+
+bool mapping_map(const struct mapping_request *request, void **address)
+{
+	enum stats_left why;
+	int error = errno;
+
+	if (!wanted || request->flags & MAP_ANONYMOUS || !slot_of(request->fd))
+		return false;
+	INSIDE();
+	int mode = fcntl(request->fd, F_GETFL);
+	bool served = is_ours(request, mode, &why) && access_kind(request->fd, &why) != ACCESS_NONE;
+	if (served) {
+		LOCKED(&lock);
+		served =
+		    map_file(request->fd, (mode & O_ACCMODE) == O_RDWR, request, address, &why);
+	}
+	if (!served)
+		stats_leave(why);
+	if (!served || *address != MAP_FAILED)
+		errno = error;
+	return served;
+}
+
+void mapping_was_left(const struct mapping_request *request, void *address)
+{
+	struct slot_identity identity;
+	enum stats_left why;
+	int error = errno;
+
+	if (own_inside || address == MAP_FAILED)
+		return;
+	bool file = !(request->flags & MAP_ANONYMOUS) && slot_of(request->fd);
+	INSIDE();
+	if (request->flags & MAP_FIXED && atomic_load(&any) && own_process()) {
+		LOCKED(&lock);
+		if (make_borders(address, whole_pages(request->bytes)) == 0)
+			forget(address, whole_pages(request->bytes));
+	}
+	if (file && access_kind(request->fd, &why) != ACCESS_NONE &&
+	    slot_identify(request->fd, &identity))
+		slots_refuse(&identity);
+	errno = error;
+}
+
+/* --- what follows */
+
+int mapping_unmap(void *address, size_t bytes)
+{
+	size_t whole = whole_pages(bytes);
+
+	INSIDE();
+	LOCKED(&lock);
+	if (make_borders(address, whole) < 0) {
+		errno = ENOMEM;
+		return -1;
+	}
+	int rc = real.munmap(address, bytes);
+	if (rc == 0) {
+		int error = errno;
+		forget(address, whole);
+		errno = error;
+	}
+	return rc;
+}
+
+/* Under lock: the range becomes the kernel's. */
+static int yield(unsigned i, enum place_by by)
+{
+	struct slot_identity identity = range_at(i)->of->identity;
+	int rc = place_kernel(range_at(i), by);
+
+	if (rc < 0)
+		return rc;
+	range_remove(i);
+	count_again();
+	slots_refuse(&identity);
+	return 0;
+}
+
+/* Under lock. */
+static int yield_there(const char *start, size_t bytes)
+{
+	int rc = 0;
+
+	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
+		if (range_overlaps(range_at(i), start, bytes))
+			rc = yield(i, PLACE_APART);
+	return rc;
+}
+
+/* A private mapping that becomes writable is to be copied on write: the kernel's business. */
+static int may_protect(unsigned i, int protection)
+{
+	const struct range *range = range_at(i);
+
+	if (!range->shared && protection & PROT_WRITE)
+		return yield(i, PLACE_APART);
+	if (protection & PROT_EXEC)
+		return yield(i, PLACE_APART);
+	return protection & PROT_WRITE && !range->may_write ? -EACCES : 0;
+}
+
+int mapping_protect(void *address, size_t bytes, int protection)
+{
+	size_t whole = whole_pages(bytes);
+
+	INSIDE();
+	LOCKED(&lock);
+	int rc = make_borders(address, whole);
+	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
+		if (range_overlaps(range_at(i), address, whole))
+			rc = may_protect(i, protection);
+	if (rc < 0) {
+		errno = -rc;
+		return -1;
+	}
+	rc = real.mprotect(address, bytes, protection);
+	for (unsigned i = 0; rc == 0 && i < range_count(); i++)
+		if (range_overlaps(range_at(i), address, whole))
+			range_at(i)->protection = protection;
+	return rc;
+}
+
+/* Under lock: all of it, without a gap. */
+static bool all_ours(const char *start, size_t bytes)
+{
+	size_t found = 0;
+
+	for (unsigned i = 0; i < range_count(); i++) {
+		const struct range *range = range_at(i);
+		if (!range_overlaps(range, start, bytes))
+			continue;
+		const char *from = range->start > start ? range->start : start;
+		const char *end = range->start + range->bytes;
+		found += (size_t)((end < start + bytes ? end : start + bytes) - from);
+	}
+	return found == bytes;
+}
+
+int mapping_sync(void *address, size_t bytes, int flags)
+{
+	int known = MS_ASYNC | MS_INVALIDATE | MS_SYNC;
+	bool valid = !(flags & ~known) && !(flags & MS_ASYNC && flags & MS_SYNC);
+
+	INSIDE();
+	LOCKED(&lock);
+	stream_fence();
+	for (unsigned i = 0; i < range_count(); i++)
+		if (range_overlaps(range_at(i), address, whole_pages(bytes)))
+			gpumem_flush(range_at(i)->of->file);
+	if (valid && all_ours(address, whole_pages(bytes)))
+		return 0;
+	return real.msync(address, bytes, flags);
+}
+
+/* --- mremap */
+
+static const struct range *range_with(const char *start, size_t bytes)
+{
+	for (unsigned i = 0; i < range_count(); i++) {
+		const struct range *range = range_at(i);
+		if (start >= range->start && start + bytes <= range->start + range->bytes)
+			return range;
+	}
+	return NULL;
+}
+
+/* A range of the new length elsewhere, and the old one goes. The two are the same memory. */
+static bool map_longer(const struct mapping_remap *remap, const struct range *range, void **address)
+{
+	struct mapping_request request = {
+	    .address = remap->flags & MREMAP_FIXED ? remap->target : NULL,
+	    .bytes = remap->new_bytes,
+	    .protection = range->protection,
+	    .flags = (range->shared ? MAP_SHARED : MAP_PRIVATE) |
+		     (remap->flags & MREMAP_FIXED ? MAP_FIXED : 0),
+	    .offset = (off_t)(range->offset + (uint64_t)(remap->old - range->start)),
+	};
+	size_t old = whole_pages(remap->old_bytes);
+	enum stats_left why;
+
+	if (!map_file(range->of->file->fd, range->may_write, &request, address, &why)) {
+		stats_leave(why);
+		return false;
+	}
+	if (*address != MAP_FAILED && make_borders(remap->old, old) == 0 &&
+	    real.munmap(remap->old, old) == 0)
+		forget(remap->old, old);
+	return true;
+}
+
+static bool shrink(const struct mapping_remap *remap, void **address)
+{
+	size_t kept = whole_pages(remap->new_bytes), old = whole_pages(remap->old_bytes);
+
+	*address = remap->old;
+	if (kept == old)
+		return true;
+	if (make_borders(remap->old + kept, old - kept) < 0)
+		return false;
+	if (real.munmap(remap->old + kept, old - kept) == 0)
+		forget(remap->old + kept, old - kept);
+	else
+		*address = MAP_FAILED;
+	return true;
+}
+
+/* Where nothing else does, the kernel's mapping comes in: that it can move. */
+static bool leave(const struct mapping_remap *remap)
+{
+	size_t bytes = whole_pages(remap->old_bytes ? remap->old_bytes : 1);
+
+	if (make_borders(remap->old, bytes) == 0)
+		yield_there(remap->old, bytes);
+	if (remap->flags & MREMAP_FIXED) {
+		size_t there = whole_pages(remap->new_bytes);
+		if (make_borders(remap->target, there) == 0)
+			yield_there(remap->target, there);
+	}
+	return false;
+}
+
+bool mapping_remap(const struct mapping_remap *remap, void **address)
+{
+	bool plain = !(remap->flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) && remap->new_bytes &&
+		     remap->old_bytes && is_aligned(remap->old);
+	size_t old = whole_pages(remap->old_bytes);
+
+	INSIDE();
+	LOCKED(&lock);
+	const struct range *range = range_with(remap->old, old);
+	if (!plain || !range)
+		return leave(remap);
+	if (!(remap->flags & MREMAP_FIXED) && whole_pages(remap->new_bytes) <= old)
+		return shrink(remap, address);
+	if (!(remap->flags & MREMAP_MAYMOVE)) {
+		*address = MAP_FAILED;
+		errno = remap->flags & MREMAP_FIXED ? EINVAL : ENOMEM;
+		return true;
+	}
+	if (remap->flags & MREMAP_FIXED || !map_longer(remap, range, address))
+		return leave(remap);
+	return true;
+}
+
+/* --- giving way */
+
+bool mapping_yield(const struct slot_identity *identity)
+{
+	bool had = false;
+
+	if (atomic_load(&any) == 0)
+		return false;
+	LOCKED(&lock);
+	for (unsigned i = range_count(); i-- > 0;) {
+		const struct slot_identity *of = &range_at(i)->of->identity;
+		if (of->inode == identity->inode && of->device == identity->device)
+			had = yield(i, PLACE_APART) == 0 || had;
+	}
+	return had;
+}
+
+/* What a parent and its child both write to must stay one memory, and a BAR mapping is the
+ * parent's: through the page cache it is one. */
+void mapping_before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned i = range_count(); i-- > 0;) {
+		const struct range *range = range_at(i);
+		if (range->of->on_gpu && range->shared && range->may_write)
+			yield(i, PLACE_APART);
+	}
+}
+
+void mapping_after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* System memory is inherited as it is and needs a lease of the child's own. */
+void mapping_forked(void)
+{
+	struct gpumem_info info = {.bytes = sizeof(info)};
+
+	pthread_mutex_init(&lock, NULL);
+	for (unsigned i = range_count(); i-- > 0;) {
+		if (range_at(i)->of->on_gpu)
+			yield(i, PLACE_IN_CHILD);
+		else
+			gpumem_get_info(range_at(i)->of->file, &info);
+	}
+}

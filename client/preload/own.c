@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/own.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/preload/real.h"
+
+/* Above what most programs use, below the usual limits. */
+#define LOWEST 512
+
+_Thread_local int own_inside;
+
+static atomic_bool ours[DESCRIPTORS_MAX];
+static atomic_int owner;
+
+static int lowest(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < 2UL * LOWEST)
+		return 3;
+	return limit.rlim_cur < 2UL * DESCRIPTORS_MAX ? (int)(limit.rlim_cur / 2)
+						      : DESCRIPTORS_MAX / 2;
+}
+
+static int mark(int fd)
+{
+	if (fd >= 0 && fd < DESCRIPTORS_MAX)
+		atomic_store(&ours[fd], true);
+	return fd;
+}
+
+int own_copy(int fd)
+{
+	int error = errno, copy = fcntl(fd, F_DUPFD_CLOEXEC, lowest());
+
+	errno = error;
+	return mark(copy);
+}
+
+int own_adopt(int fd)
+{
+	int high = fd < 0 ? -1 : own_copy(fd);
+
+	if (high < 0)
+		return mark(fd);
+	real.close(fd);
+	return high;
+}
+
+bool own_is(int fd)
+{
+	return fd >= 0 && fd < DESCRIPTORS_MAX &&
+	       atomic_load_explicit(&ours[fd], memory_order_relaxed);
+}
+
+void own_forget(int fd)
+{
+	if (own_is(fd))
+		atomic_store(&ours[fd], false);
+}
+
+unsigned own_next(unsigned first, unsigned last)
+{
+	for (unsigned fd = first; fd <= last && fd < DESCRIPTORS_MAX; fd++)
+		if (own_is((int)fd))
+			return fd;
+	return last + 1;
+}
+
+bool own_process(void)
+{
+	return atomic_load_explicit(&owner, memory_order_relaxed) == getpid();
+}
+
+void own_process_is_this(void)
+{
+	atomic_store(&owner, getpid());
+}
+
+/* These two stand in for libc's where libgpumem in this library calls them, and nowhere else. */
+int own_socket(int domain, int type, int protocol) __asm__("socket");
+int own_socket(int domain, int type, int protocol)
+{
+	return own_adopt(real.socket(domain, type, protocol));
+}
+
+ssize_t own_recvmsg(int fd, struct msghdr *message, int flags) __asm__("recvmsg");
+ssize_t own_recvmsg(int fd, struct msghdr *message, int flags)
+{
+	ssize_t n = real.recvmsg(fd, message, flags);
+
+	if (n < 0)
+		return n;
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+		if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < count; i++) {
+			unsigned char *where = CMSG_DATA(at) + i * sizeof(int);
+			int got;
+			memcpy(&got, where, sizeof(got));
+			got = own_adopt(got);
+			memcpy(where, &got, sizeof(got));
+		}
+	}
+	return n;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/apart.h"
+#include "client/file.h"
+#include "client/preload/real.h"
+#include "common/defer.h"
+
+char *place_reserve(char *address, size_t bytes, int flags)
+{
+	int fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE);
+
+	return real.mmap64(address, bytes, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
+}
+
+/* System memory can be mapped twice. A BAR mapping cannot: it is moved away, and libgpumem must
+ * find its addresses held when it unmaps them. */
+static int move(struct mapping *mapping, char *from, size_t bytes, char *to)
+{
+	if (real.mremap(from, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED)
+		return 0;
+	if (real.mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
+		return -errno;
+	char *held = place_reserve(from, bytes, MAP_FIXED_NOREPLACE);
+	if (held != MAP_FAILED && held != from)
+		real.munmap(held, bytes);
+	mapping->stuck = mapping->stuck || held != from;
+	return 0;
+}
+
+/* A mapping that the driver does not let go on elsewhere is a fault for a system call, not yet for
+ * the program. */
+static int prove(const char *address)
+{
+	AUTO_CLOSE int sink = memfd_create("gpumem-preload", MFD_CLOEXEC);
+
+	if (sink < 0)
+		return -errno;
+	return real.write(sink, address, 1) == 1 ? 0 : -EFAULT;
+}
+
+int place_direct(const struct range *range)
+{
+	const struct client_layout *layout = &range->of->file->layout;
+	char *base = range->of->file->host.range.base;
+	uint64_t end = range->offset + range->bytes;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < layout->n_chunks; i++) {
+		const struct client_chunk *chunk = &layout->chunks[i];
+		uint64_t from = chunk->offset > range->offset ? chunk->offset : range->offset;
+		uint64_t to =
+		    chunk->offset + chunk->bytes < end ? chunk->offset + chunk->bytes : end;
+		if (from >= to)
+			continue;
+		char *at = range->start + (from - range->offset);
+		rc = move(range->of, base + from, to - from, at);
+		if (rc == 0 && range->of->on_gpu)
+			rc = prove(at);
+	}
+	if (rc == 0 && real.mprotect(range->start, range->bytes, range->protection) < 0)
+		rc = -errno;
+	return rc;
+}
+
+static int map_kernel(int fd, void *argument)
+{
+	const struct range *range = argument;
+	int flags = (range->shared ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED;
+
+	return real.mmap64(range->start, range->bytes, range->protection, flags, fd,
+			   (off_t)range->offset) == MAP_FAILED
+		   ? -errno
+		   : 0;
+}
+
+int place_kernel(const struct range *range, enum place_by by)
+{
+	int flags = range->shared && range->may_write ? O_RDWR : O_RDONLY;
+	struct range copy = *range;
+	char path[40];
+
+	if (by == PLACE_APART)
+		return client_apart(range->of->file->fd, flags, map_kernel, &copy);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", range->of->file->fd);
+	AUTO_CLOSE int fd = open(path, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : map_kernel(fd, &copy);
+}

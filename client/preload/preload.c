@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* libgpumem-preload.so: unmodified programs on the memory itself. The beginning and the end of the
+ * process, and its forks. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "client/gpumem.h"
+#include "client/preload/calls.h"
+#include "client/preload/mapping.h"
+#include "client/preload/slot.h"
+#include "client/preload/window.h"
+
+static _Thread_local bool forked_inside __attribute__((tls_model("initial-exec")));
+
+/* A signal's handler may fork while this thread holds what would be waited for: its child is good
+ * for exec alone. */
+static void before_fork(void)
+{
+	forked_inside = own_inside++ > 0;
+	if (forked_inside)
+		return;
+	mapping_before_fork();
+	slots_lock();
+}
+
+static void in_parent(void)
+{
+	own_inside--;
+	if (forked_inside)
+		return;
+	slots_unlock();
+	mapping_after_fork();
+}
+
+static void in_child(void)
+{
+	if (!forked_inside) {
+		own_process_is_this();
+		stats_forked();
+		slots_forked();
+		mapping_forked();
+	}
+	own_inside--;
+}
+
+/* Memory that was taken ahead of a file's end goes back when the file is closed and not leased. */
+static void end(void)
+{
+	static atomic_bool ended;
+
+	if (own_inside || !own_process() || atomic_exchange(&ended, true))
+		return;
+	INSIDE();
+	slots_yield(NULL);
+	stats_print();
+}
+
+/* libgpumem's own handlers of fork come first, so that they are the inner ones. */
+__attribute__((constructor)) static void start(void)
+{
+	real_need();
+	INSIDE();
+	own_process_is_this();
+	slots_start();
+	mapping_start();
+	window_start();
+	stats_start();
+	gpumem_close(NULL);
+	pthread_atfork(before_fork, in_parent, in_child);
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+	end();
+}
+
+CALL("_exit", void, call__exit, int status)
+{
+	real_need();
+	end();
+	real._exit(status);
+	__builtin_unreachable();
+}
+CALL_ALSO("_Exit", "_exit")

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/range.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct range *ranges;
+static unsigned count, room;
+
+unsigned range_count(void)
+{
+	return count;
+}
+
+struct range *range_at(unsigned i)
+{
+	return &ranges[i];
+}
+
+int range_reserve(unsigned n)
+{
+	if (count + n <= room)
+		return 0;
+	unsigned wanted = 2 * (count + n);
+	struct range *more = realloc(ranges, wanted * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	ranges = more;
+	room = wanted;
+	return 0;
+}
+
+void range_add(const struct range *range)
+{
+	range->of->ranges++;
+	ranges[count++] = *range;
+}
+
+void range_split(const char *address)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct range *range = &ranges[i];
+		if (address <= range->start || address >= range->start + range->bytes)
+			continue;
+		struct range rest = *range;
+		range->bytes = (size_t)(address - range->start);
+		rest.start += range->bytes;
+		rest.offset += range->bytes;
+		rest.bytes -= range->bytes;
+		range_add(&rest);
+		return;
+	}
+}
+
+void range_remove(unsigned i)
+{
+	struct mapping *mapping = ranges[i].of;
+
+	ranges[i] = ranges[--count];
+	if (--mapping->ranges)
+		return;
+	if (!mapping->stuck)
+		gpumem_close(mapping->file);
+	free(mapping);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/real.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+bool real_ready;
+
+/* What a program's allocator may call while symbols are being looked up. */
+static void *early_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+	/* The one call whose result is an address. NOLINTNEXTLINE(performance-no-int-to-ptr) */
+	return (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
+}
+
+static int early_munmap(void *at, size_t bytes)
+{
+	return (int)syscall(SYS_munmap, at, bytes);
+}
+
+static int early_mprotect(void *at, size_t bytes, int protection)
+{
+	return (int)syscall(SYS_mprotect, at, bytes, protection);
+}
+
+static ssize_t early_read(int fd, void *to, size_t bytes)
+{
+	return syscall(SYS_read, fd, to, bytes);
+}
+
+static ssize_t early_write(int fd, const void *from, size_t bytes)
+{
+	return syscall(SYS_write, fd, from, bytes);
+}
+
+static int early_close(int fd)
+{
+	return (int)syscall(SYS_close, fd);
+}
+
+struct real real = {
+    .mmap64 = early_mmap,
+    .munmap = early_munmap,
+    .mprotect = early_mprotect,
+    .read = early_read,
+    .write = early_write,
+    .close = early_close,
+};
+
+static void find(const char *name, void *function)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+
+	/* A libc that lacks one has no program that calls it. */
+	if (found)
+		memcpy(function, &found, sizeof(found));
+}
+
+void real_resolve(void)
+{
+	static _Thread_local bool resolving __attribute__((tls_model("initial-exec")));
+	int error = errno;
+
+	if (resolving)
+		return;
+	resolving = true;
+#define REAL_FIND(type, name, arguments) find(#name, &real.name);
+	REAL_FUNCTIONS(REAL_FIND)
+#undef REAL_FIND
+	resolving = false;
+	__atomic_store_n(&real_ready, true, __ATOMIC_RELEASE);
+	errno = error;
+}

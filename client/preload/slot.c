@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/preload/own.h"
+#include "client/preload/window.h"
+
+#define SLOTS 200
+
+/* What is known of a descriptor: nothing, that it is of no interest, or FIRST + the slot. */
+enum { UNKNOWN, OTHER, FIRST };
+_Static_assert(FIRST + SLOTS <= UINT8_MAX, "a descriptor's slot is kept in a byte");
+
+static atomic_uchar classes[DESCRIPTORS_MAX];
+static struct slot slots[SLOTS];
+static atomic_uint n_slots;	  /* that were ever used */
+static pthread_mutex_t assigning; /* of slots to files */
+
+/* Files that this process has mapped through the page cache. */
+#define CACHED_MAX 64
+static struct slot_identity cached[CACHED_MAX]; /* under assigning */
+static unsigned n_cached;			/* more than CACHED_MAX: all files */
+
+void slots_start(void)
+{
+	pthread_mutex_init(&assigning, NULL);
+	for (unsigned i = 0; i < SLOTS; i++)
+		pthread_rwlock_init(&slots[i].lock, NULL);
+}
+
+bool slot_identify(int fd, struct slot_identity *identity)
+{
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, &st) < 0 ||
+	    !S_ISREG(st.stx_mode))
+		return false;
+	*identity = (struct slot_identity){
+	    .device = (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor, .inode = st.stx_ino};
+	return true;
+}
+
+static bool same(const struct slot_identity *a, const struct slot_identity *b)
+{
+	return a->inode == b->inode && a->device == b->device;
+}
+
+/* Under assigning. */
+static bool is_cached(const struct slot_identity *identity)
+{
+	for (unsigned i = 0; i < n_cached && i < CACHED_MAX; i++)
+		if (same(&cached[i], identity))
+			return true;
+	return n_cached > CACHED_MAX;
+}
+
+/* Under assigning and the slot's lock. */
+static void assign(struct slot *slot, const struct slot_identity *identity)
+{
+	slot->identity = *identity;
+	slot->kind = ACCESS_NONE;
+	slot->refused = is_cached(identity);
+	slot->why = LEFT_CACHED;
+	atomic_store(&slot->used, 0);
+	atomic_store(&slot->wanted, slot->refused ? UINT64_MAX : window_first_look());
+	slots_times_set();
+}
+
+/* Under assigning: the file's slot, with one more descriptor. */
+static struct slot *find(const struct slot_identity *identity)
+{
+	unsigned n = atomic_load(&n_slots);
+	struct slot *free = n < SLOTS ? &slots[n] : NULL;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (same(&slots[i].identity, identity)) {
+			atomic_fetch_add(&slots[i].descriptors, 1);
+			return &slots[i];
+		}
+		if (atomic_load(&slots[i].descriptors) == 0)
+			free = &slots[i];
+	}
+	if (!free || pthread_rwlock_trywrlock(&free->lock) != 0)
+		return NULL;
+	if (free == &slots[n])
+		atomic_store(&n_slots, n + 1);
+	window_close(free);
+	assign(free, identity);
+	atomic_store(&free->descriptors, 1);
+	pthread_rwlock_unlock(&free->lock);
+	return free;
+}
+
+/* Devices that were asked what they are. Their numbers are used again: then a file is looked at in
+ * vain, or left to the kernel. */
+#define DEVICES_MAX 32
+static struct {
+	uint64_t number;
+	bool may_be;
+} devices[DEVICES_MAX]; /* under assigning */
+static unsigned n_devices;
+
+/* Under assigning. */
+static bool may_be(int fd, uint64_t device)
+{
+	for (unsigned i = 0; i < n_devices; i++)
+		if (devices[i].number == device)
+			return devices[i].may_be;
+	bool verdict = access_may_be(fd);
+	unsigned at = n_devices < DEVICES_MAX ? n_devices++ : (unsigned)(device % DEVICES_MAX);
+	devices[at].number = device;
+	devices[at].may_be = verdict;
+	return verdict;
+}
+
+/* Under assigning. */
+static struct slot *classify_file(int fd, const struct slot_identity *identity)
+{
+	struct slot *slot = may_be(fd, identity->device) ? find(identity) : NULL;
+	unsigned char unknown = UNKNOWN;
+	unsigned char class = slot ? (unsigned char)(FIRST + (slot - slots)) : OTHER;
+
+	if (!atomic_compare_exchange_strong(&classes[fd], &unknown, class) && slot)
+		atomic_fetch_sub(&slot->descriptors, 1);
+	return slot;
+}
+
+/* A thread that is interrupted while it holds the lock may find itself here again. */
+static struct slot *classify(int fd)
+{
+	struct slot_identity identity;
+	unsigned char unknown = UNKNOWN;
+
+	if (!slot_identify(fd, &identity)) {
+		atomic_compare_exchange_strong(&classes[fd], &unknown, OTHER);
+		return NULL;
+	}
+	if (pthread_mutex_trylock(&assigning) != 0)
+		return NULL;
+	struct slot *slot = classify_file(fd, &identity);
+	pthread_mutex_unlock(&assigning);
+	return slot;
+}
+
+struct slot *slot_of(int fd)
+{
+	if (own_inside || fd < 0 || fd >= DESCRIPTORS_MAX)
+		return NULL;
+	unsigned char class = atomic_load_explicit(&classes[fd], memory_order_acquire);
+	if (class == OTHER)
+		return NULL;
+	if (!own_process())
+		return NULL;
+	if (class != UNKNOWN)
+		return &slots[class - FIRST];
+	int error = errno;
+	INSIDE();
+	struct slot *slot = classify(fd);
+	errno = error;
+	return slot;
+}
+
+/* A descriptor that has become another file. */
+static void forget(int fd, const struct slot *slot)
+{
+	unsigned char class = (unsigned char)(FIRST + (slot - slots));
+
+	if (atomic_compare_exchange_strong(&classes[fd], &class, UNKNOWN))
+		atomic_fetch_sub(&slots[slot - slots].descriptors, 1);
+}
+
+bool slot_enter(struct slot *slot, int fd)
+{
+	struct slot_identity identity;
+
+	if (pthread_rwlock_tryrdlock(&slot->lock) != 0)
+		return false;
+	if (slot_identify(fd, &identity) && same(&identity, &slot->identity))
+		return true;
+	pthread_rwlock_unlock(&slot->lock);
+	forget(fd, slot);
+	return false;
+}
+
+void slot_leave(struct slot *slot)
+{
+	pthread_rwlock_unlock(&slot->lock);
+}
+
+void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
+{
+	uint64_t weight = bytes < WINDOW_CALL_WEIGHT ? WINDOW_CALL_WEIGHT : bytes;
+	uint64_t used = atomic_fetch_add(&slot->used, weight) + weight;
+	struct slot_identity identity;
+	int error = errno;
+
+	if (used < atomic_load(&slot->wanted) || end <= atomic_load(&slot->reach))
+		return;
+	INSIDE();
+	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
+		return;
+	if (slot_identify(fd, &identity) && same(&identity, &slot->identity) && !slot->refused)
+		window_follow(slot, fd, end);
+	pthread_rwlock_unlock(&slot->lock);
+	errno = error;
+}
+
+static void release(struct slot *slot)
+{
+	if (atomic_fetch_sub(&slot->descriptors, 1) != 1)
+		return;
+	pthread_rwlock_wrlock(&slot->lock);
+	if (atomic_load(&slot->descriptors) == 0)
+		window_close(slot);
+	pthread_rwlock_unlock(&slot->lock);
+}
+
+void slot_closing(int fd)
+{
+	if (own_inside || fd < 0 || fd >= DESCRIPTORS_MAX)
+		return;
+	unsigned char class = atomic_load(&classes[fd]);
+	if (class == UNKNOWN || (class >= FIRST && !own_process()))
+		return;
+	int error = errno;
+	INSIDE();
+	class = atomic_exchange(&classes[fd], UNKNOWN);
+	if (class >= FIRST)
+		release(&slots[class - FIRST]);
+	errno = error;
+}
+
+void slot_opened(int fd)
+{
+	slot_closing(fd);
+}
+
+bool slots_yield(const struct slot_identity *identity)
+{
+	unsigned n = atomic_load(&n_slots);
+	bool had = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct slot *slot = &slots[i];
+		pthread_rwlock_wrlock(&slot->lock);
+		if (slot->file && (!identity || same(identity, &slot->identity))) {
+			window_close(slot);
+			atomic_store(&slot->wanted,
+				     atomic_load(&slot->used) + WINDOW_REST * WINDOW_CALL_WEIGHT);
+			had = true;
+		}
+		pthread_rwlock_unlock(&slot->lock);
+	}
+	return had;
+}
+
+void slots_refuse(const struct slot_identity *identity)
+{
+	pthread_mutex_lock(&assigning);
+	if (!is_cached(identity)) {
+		if (n_cached < CACHED_MAX)
+			cached[n_cached] = *identity;
+		n_cached += n_cached <= CACHED_MAX;
+	}
+	unsigned n = atomic_load(&n_slots);
+	for (unsigned i = 0; i < n; i++) {
+		struct slot *slot = &slots[i];
+		pthread_rwlock_wrlock(&slot->lock);
+		if (is_cached(&slot->identity)) {
+			window_close(slot);
+			slot->refused = true;
+			slot->why = LEFT_CACHED;
+			atomic_store(&slot->wanted, UINT64_MAX);
+		}
+		pthread_rwlock_unlock(&slot->lock);
+	}
+	pthread_mutex_unlock(&assigning);
+}
+
+void slots_times_set(void)
+{
+	unsigned n = atomic_load(&n_slots);
+
+	for (unsigned i = 0; i < n; i++) {
+		atomic_store(&slots[i].written, 0);
+		atomic_store(&slots[i].accessed, 0);
+	}
+}
+
+void slots_lock(void)
+{
+	pthread_mutex_lock(&assigning);
+	for (unsigned i = 0; i < atomic_load(&n_slots); i++)
+		pthread_rwlock_wrlock(&slots[i].lock);
+}
+
+void slots_unlock(void)
+{
+	for (unsigned i = 0; i < atomic_load(&n_slots); i++)
+		pthread_rwlock_unlock(&slots[i].lock);
+	pthread_mutex_unlock(&assigning);
+}
+
+/* The windows are the parent's. */
+void slots_forked(void)
+{
+	slots_start();
+	for (unsigned i = 0; i < atomic_load(&n_slots); i++)
+		window_close(&slots[i]);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/stats.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/preload/own.h"
+#include "client/preload/real.h"
+
+static const char *const served_names[SERVED_END] = {
+    [SERVED_MAP] = "mapped",
+    [SERVED_READ] = "read",
+    [SERVED_WRITE] = "written",
+};
+
+static const char *const left_names[LEFT_REASONS] = {
+    [LEFT_WARMING] = "not used enough yet",
+    [LEFT_RIGHTS] = "no right to the memory itself",
+    [LEFT_CACHED] = "page cache in use",
+    [LEFT_SPARSE] = "sparse or small",
+    [LEFT_GROWING] = "beyond the window",
+    [LEFT_APPEND] = "O_APPEND",
+    [LEFT_SLOW] = "slower through the BAR",
+    [LEFT_KIND] = "kind of mapping",
+    [LEFT_END_OF_FILE] = "mapping beyond the end",
+    [LEFT_WINDOW] = "small part of a large file",
+    [LEFT_TIMES] = "for the file's times",
+    [LEFT_FAILED] = "no direct mapping",
+    [LEFT_BUSY] = "busy",
+};
+
+static atomic_uint_fast64_t calls[SERVED_END], bytes[SERVED_END], left[LEFT_REASONS];
+static int out = -1; /* our own: programs close theirs before they end */
+
+void stats_start(void)
+{
+	const char *wanted = secure_getenv("GPUMEM_PRELOAD_STATS");
+
+	if (wanted && strcmp(wanted, "1") == 0)
+		out = own_copy(STDERR_FILENO);
+}
+
+void stats_serve(enum stats_served what, uint64_t n)
+{
+	atomic_fetch_add_explicit(&calls[what], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&bytes[what], n, memory_order_relaxed);
+}
+
+void stats_leave(enum stats_left why)
+{
+	atomic_fetch_add_explicit(&left[why], 1, memory_order_relaxed);
+}
+
+void stats_forked(void)
+{
+	for (unsigned i = 0; i < SERVED_END; i++) {
+		atomic_store(&calls[i], 0);
+		atomic_store(&bytes[i], 0);
+	}
+	for (unsigned i = 0; i < LEFT_REASONS; i++)
+		atomic_store(&left[i], 0);
+}
+
+struct line {
+	char text[1024];
+	size_t bytes;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+{
+	size_t room = sizeof(line->text) - line->bytes;
+	va_list arguments;
+
+	va_start(arguments, format);
+	int n = vsnprintf(line->text + line->bytes, room, format, arguments);
+	va_end(arguments);
+	if (n > 0)
+		line->bytes += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static uint64_t add_served(struct line *line)
+{
+	uint64_t any = 0;
+
+	for (unsigned i = 0; i < SERVED_END; i++) {
+		uint64_t n = atomic_load(&calls[i]);
+		any += n;
+		add(line, "%s %s %" PRIu64 " (%" PRIu64 " bytes)",
+		    i ? "," : " directly:", served_names[i], n, (uint64_t)atomic_load(&bytes[i]));
+	}
+	return any;
+}
+
+static uint64_t add_left(struct line *line)
+{
+	uint64_t any = 0;
+
+	for (unsigned i = 0; i < LEFT_REASONS; i++) {
+		uint64_t n = atomic_load(&left[i]);
+		if (n)
+			add(line, "%s %s %" PRIu64, any ? "," : "; by the kernel:", left_names[i],
+			    n);
+		any += n;
+	}
+	return any;
+}
+
+/* One write, so that processes that end together do not mix. */
+void stats_print(void)
+{
+	struct line line = {.bytes = 0};
+
+	if (out < 0)
+		return;
+	add(&line, "gpumem-preload: pid %d", (int)getpid());
+	uint64_t any = add_served(&line);
+	any += add_left(&line);
+	add(&line, "\n");
+	if (any)
+		(void)!real.write(out, line.text, line.bytes);
+}

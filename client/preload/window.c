@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/window.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static uint64_t after = UINT64_MAX; /* GPUMEM_PRELOAD_AFTER; UINT64_MAX: by experience */
+static atomic_bool opened;	    /* a way to a BAR is open in this process */
+
+void window_start(void)
+{
+	const char *text = secure_getenv("GPUMEM_PRELOAD_AFTER");
+	char *end;
+
+	if (!text || *text < '0' || *text > '9')
+		return;
+	unsigned long long bytes = strtoull(text, &end, 10);
+	if (!*end)
+		after = bytes;
+}
+
+uint64_t window_first_look(void)
+{
+	return after < WINDOW_USE_FIRST ? after : WINDOW_USE_FIRST;
+}
+
+static uint64_t worth(const struct slot *slot)
+{
+	if (after != UINT64_MAX)
+		return after;
+	if (slot->kind == ACCESS_PLAYED)
+		return WINDOW_USE_FIRST;
+	return atomic_load(&opened) ? WINDOW_USE_GPU : WINDOW_USE_OPEN;
+}
+
+static void refuse(struct slot *slot, enum stats_left why)
+{
+	slot->refused = true;
+	slot->why = why;
+	atomic_store(&slot->wanted, UINT64_MAX);
+}
+
+/* Once more when it has been used as much again. */
+static void later(struct slot *slot)
+{
+	uint64_t used = atomic_load(&slot->used);
+
+	atomic_store(&slot->wanted, 2 * used);
+}
+
+/* A lease fills holes and gives small files memory of their own: not for the sake of some reads. */
+static bool fits(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && (uint64_t)st.st_size >= WINDOW_SIZE_MIN &&
+	       (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size;
+}
+
+static bool take_mapping(struct slot *slot)
+{
+	struct gpumem_info info = {.bytes = sizeof(info)};
+	void *base;
+
+	if (gpumem_map_host(slot->file, &base, NULL) < 0 || gpumem_get_info(slot->file, &info) < 0)
+		return false;
+	slot->base = base;
+	slot->bytes = info.host_mapped;
+	atomic_store(&slot->size, info.size);
+	atomic_store(&slot->reach, info.size < slot->bytes ? info.size : slot->bytes);
+	return true;
+}
+
+static void open_window(struct slot *slot, int fd)
+{
+	enum stats_left why;
+
+	slot->file = access_lease(fd, &slot->writable, &why);
+	if (!slot->file) {
+		refuse(slot, why);
+		return;
+	}
+	if (!take_mapping(slot)) {
+		window_close(slot);
+		refuse(slot, LEFT_FAILED);
+		return;
+	}
+	if (slot->kind == ACCESS_GPU)
+		atomic_store(&opened, true);
+}
+
+/* A mapping that has no room left behind it is made anew, elsewhere. */
+static void grow(struct slot *slot)
+{
+	int rc = gpumem_extend(slot->file);
+
+	if (rc < 0 && errno == ENOSPC)
+		rc = gpumem_unmap_host(slot->file);
+	if (rc < 0 || !take_mapping(slot)) {
+		window_close(slot);
+		later(slot);
+	}
+}
+
+void window_follow(struct slot *slot, int fd, uint64_t end)
+{
+	if (slot->file && end <= slot->bytes && end <= atomic_load(&slot->size))
+		return;
+	if (slot->kind == ACCESS_NONE) {
+		enum stats_left why;
+		slot->kind = access_kind(fd, &why);
+		if (slot->kind == ACCESS_NONE) {
+			refuse(slot, why);
+			return;
+		}
+	}
+	if (!slot->file && atomic_load(&slot->used) < worth(slot)) {
+		atomic_store(&slot->wanted, worth(slot));
+		return;
+	}
+	if (!fits(fd)) {
+		if (!slot->file)
+			later(slot);
+		return;
+	}
+	if (slot->file)
+		grow(slot);
+	else
+		open_window(slot, fd);
+}
+
+void window_close(struct slot *slot)
+{
+	if (slot->file)
+		gpumem_close(slot->file);
+	slot->file = NULL;
+	slot->base = NULL;
+	slot->bytes = 0;
+	atomic_store(&slot->reach, 0);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/capabilities.h"
+#include "fs/fs.h"
+
+/* A request is answered by the thread that read it. -1: by the session's device. */
+static _Thread_local int own = -1;
+
+static ssize_t reply(int fd, struct iovec *iov, int count, void *userdata)
+{
+	(void)userdata;
+	return writev(own < 0 ? fd : own, iov, count);
+}
+
+static void say_nothing(enum fuse_log_level level, const char *format, va_list args)
+{
+	(void)level, (void)format, (void)args;
+}
+
+/* libfuse wants one, but its loop, which would call it, is not used. */
+static ssize_t request(int fd, void *to, size_t bytes, void *userdata)
+{
+	(void)userdata;
+	return read(own < 0 ? fd : own, to, bytes);
+}
+
+/* In a release of libfuse that is built without, the function is there and fails. */
+static int session_custom_io(struct fuse_session *fuse)
+{
+	static const struct fuse_custom_io io = {.writev = reply, .read = request};
+
+	return fuse_session_custom_io(fuse, &io, sizeof(io), fuse_session_fd(fuse));
+}
+
+/* The fd or -errno. */
+static int clone_fd(struct fuse_session *fuse)
+{
+	uint32_t session = (uint32_t)fuse_session_fd(fuse);
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, FUSE_DEV_IOC_CLONE, &session) == 0)
+		return fd;
+	int error = -errno;
+	close(fd);
+	return error;
+}
+
+void channel_prepare(struct fs *fs, struct fuse_session *fuse)
+{
+	struct capability *clones = &fs->can.clone_fd;
+	int fd = clone_fd(fuse);
+
+	if (fd < 0) {
+		capability_set(clones, false, "/dev/fuse: %s", strerror(-fd));
+		return;
+	}
+	close(fd);
+	fuse_set_log_func(say_nothing);
+	if (session_custom_io(fuse))
+		capability_set(clones, false, "libfuse is built without custom I/O");
+	else
+		capability_set(clones, true, "each thread has a /dev/fuse of its own");
+}
+
+void channel_open(struct fs *fs, struct fuse_session *fuse)
+{
+	if (!fs->can.clone_fd.on)
+		return;
+	own = clone_fd(fuse);
+	if (own < 0)
+		log_warn("a worker thread shares its /dev/fuse with others: %s", strerror(-own));
+}
+
+void channel_close(void)
+{
+	if (own >= 0)
+		close(own);
+	own = -1;
+}
+
+ssize_t channel_read(struct fuse_session *fuse, void *to, size_t bytes)
+{
+	return request(fuse_session_fd(fuse), to, bytes, NULL);
+}

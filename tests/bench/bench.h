@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What the parts of the bench share: who is measured, what is measured, and what came out. */
+#ifndef TESTS_BENCH_BENCH_H
+#define TESTS_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tests/bench/data.h"
+
+#define REPS_MAX    15
+#define TARGETS_MAX 16
+#define PEERS_MAX   4
+#define PATH_MAX_   4096
+#define WHY_MAX	    160
+#define LABEL_MAX   64
+
+/* --- who is measured */
+
+enum target_kind {
+	TARGET_RAW_COPY, /* pinned copies by the driver; without a GPU, memcpy */
+	TARGET_RAW_BAR,	 /* stores and streaming loads through the BAR; without a GPU, to memory */
+	TARGET_NULL,	 /* the null FUSE daemon: FUSE's floor */
+	TARGET_GPU,	 /* gpumemfs, gpu0/ */
+	TARGET_HOST,	 /* gpumemfs, host/ */
+	TARGET_TMPFS,
+	TARGET_PEER
+};
+
+struct target;
+
+/* Single operations on a target's data, by any lane's thread between enter and the end of the
+ * thread. All return -errno on failure, read and write otherwise the bytes moved. */
+struct target_ops {
+	int (*enter)(struct target *target, unsigned lane);
+	ssize_t (*read)(struct target *target, unsigned lane, void *to, size_t bytes,
+			uint64_t offset);
+	ssize_t (*write)(struct target *target, unsigned lane, const void *from, size_t bytes,
+			 uint64_t offset);
+};
+
+struct raw;
+
+struct target {
+	const char *name;
+	enum target_kind kind;
+	const struct target_ops *ops;
+	char about[WHY_MAX];   /* what it is and how it is opened */
+	char absent[WHY_MAX];  /* not "": why it is not measured at all */
+	char dir[PATH_MAX_];   /* where its files are made; "" for raw ones */
+	char other[PATH_MAX_]; /* the same on another GPU; "": there is none */
+	int fd;		       /* of the file of data; -1: none */
+	struct raw *raw;
+	pid_t daemon;	  /* whose memory grows; 0: not a process that is ours */
+	uint32_t content; /* the data's generation that its file holds; 0: a mixture */
+};
+
+/* --- what is measured */
+
+enum unit {
+	UNIT_RATE,    /* bytes per second */
+	UNIT_SECONDS, /* p50 and p99 of single operations */
+	UNIT_ELAPSED, /* seconds of one thing, no p99 */
+	UNIT_OPS,     /* per second */
+	UNIT_BYTES
+};
+
+struct point {
+	char label[LABEL_MAX];
+	uint64_t bytes; /* of one operation, or of the file */
+	unsigned lanes; /* threads */
+	unsigned variant;
+	enum unit unit;
+};
+
+enum figure_state { FIGURE_NONE, FIGURE_GOOD, FIGURE_SKIPPED, FIGURE_WRONG };
+
+/* What one repetition gave at one point. */
+struct figure {
+	enum figure_state state;
+	bool verified; /* what was moved was compared, in this repetition */
+	double value, p99;
+	char why[WHY_MAX]; /* skipped, or wrong */
+};
+
+struct bench;
+
+struct bench_case {
+	const char *name;
+	const char *about; /* what exactly is timed, and what caches can do to it */
+	enum { CASE_SINGLE, CASE_TOGETHER } rounds; /* one point a round, or all at once */
+	/* Calls point_add for each point. */
+	void (*points)(struct bench *bench);
+	/* Before the repetitions of a point; may be NULL. */
+	void (*prepare)(struct bench *bench, const struct point *points);
+	/* One repetition on one target: fills n figures for n points. */
+	void (*run)(struct bench *bench, const struct point *points, unsigned n,
+		    struct target *target, struct figure *figures);
+};
+
+/* --- what came out */
+
+struct result {
+	unsigned point, target; /* indices */
+	enum figure_state state;
+	bool verified;
+	unsigned n; /* repetitions */
+	double values[REPS_MAX], p99s[REPS_MAX];
+	double value, p99;	/* medians of them */
+	double lowest, highest; /* of the repetitions' values */
+	char why[WHY_MAX];
+};
+
+struct case_report {
+	const struct bench_case *of;
+	struct point *points;
+	unsigned n_points;
+	struct result *results; /* [point * n_targets + target] */
+	double seconds;		/* that it took */
+};
+
+/* --- the run */
+
+enum bench_form { FORM_QUICK, FORM_DEFAULT, FORM_LONG };
+enum bench_backend { BENCH_AUTO, BENCH_CUDA, BENCH_HOST, BENCH_STANDIN };
+
+struct peer {
+	char name[32];
+	const char *dir;
+};
+
+struct options {
+	enum bench_form form;
+	enum bench_backend backend;
+	const char *only;	   /* cases, comma-separated; NULL: all */
+	const char *mount_options; /* more of them for gpumemfs and the null daemon, or NULL */
+	const char *json, *svg;
+	unsigned reps;	 /* 0: by the form */
+	uint64_t region; /* 0: by the form and the machine's memory */
+	double budget;	 /* seconds for all measuring; 0: by the form */
+	struct peer peers[PEERS_MAX];
+	unsigned n_peers;
+};
+
+struct bench {
+	struct options options;
+	unsigned reps;
+	unsigned rep;	 /* the one that runs: things are verified in the first */
+	double window;	 /* seconds for which a rate or a latency is measured */
+	double deadline; /* by measure_now: what has not begun by then is skipped */
+	struct data data;
+	struct raw *raw;
+	struct target targets[TARGETS_MAX];
+	unsigned n_targets;
+	char exe_dir[PATH_MAX_]; /* of build/bench */
+	char scratch[PATH_MAX_]; /* in tmpfs: sources of whole commands */
+	bool own_tmpfs;		 /* scratch is a mount of ours */
+	char mounts[PATH_MAX_];	 /* the mountpoints' folder */
+	struct case_report *reports;
+	unsigned n_reports;
+};
+
+extern const struct bench_case *const bench_cases[]; /* NULL at the end */
+
+void point_add(struct bench *bench, const struct point *point);
+
+/* Runs a case with all its repetitions, interleaved over the targets, into a new report. */
+void bench_run_case(struct bench *bench, const struct bench_case *of);
+/* How many results are wrong, or were never verified, and targets of its own that are missing. */
+unsigned bench_failures(const struct bench *bench);
+/* Set by a signal: no more rounds are begun. */
+extern volatile bool bench_interrupted;
+
+void figure_good(struct figure *figure, double value, double p99);
+void figure_skip(struct figure *figure, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void figure_wrong(struct figure *figure, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static inline bool target_is_raw(const struct target *target)
+{
+	return target->kind == TARGET_RAW_COPY || target->kind == TARGET_RAW_BAR;
+}
+
+static inline bool target_is_gpumemfs(const struct target *target)
+{
+	return target->kind == TARGET_GPU || target->kind == TARGET_HOST;
+}
+
+#endif

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+#
+# The bench: one program of all the sources here. `make bench BENCH='--svg rates.svg'` runs it.
+
+BENCH_SOURCES := $(wildcard tests/bench/*.c)
+BENCH_PROGRAM := $(OUT)/bench/bench
+BENCH         ?=
+
+TEST_SOURCES += $(BENCH_SOURCES)
+
+bench-programs: $(BENCH_PROGRAM)
+
+# It starts the daemon of its own build, and maps files as any program does.
+$(BENCH_PROGRAM): $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRARY) | $(PROGRAM)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ \
+		$(call rpath,$(up_2),$$ORIGIN/..:$$ORIGIN/../lib) $(LIBS) -lm
+
+# Its statistics, its data, its order and its words are tested like any module.
+$(filter $(OUT)/tests/unit/test_bench%,$(UNIT_PROGRAMS)): \
+	$(addprefix $(OUT)/obj/tests/bench/,measure.o data.o engine.o report_text.o)
+
+.PHONY: bench
+bench: setup
+	@+$(MAKE) --no-print-directory $(BENCH_PROGRAM)
+	@$(BENCH_PROGRAM) $(BENCH)

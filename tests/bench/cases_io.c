@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Rates of sequential reads and writes, and latencies of random ones. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/bench/cases.h"
+#include "tests/bench/content.h"
+#include "tests/bench/lanes.h"
+#include "tests/bench/measure.h"
+#include "tests/bench/report.h"
+
+#define VERIFY_BYTES (1ULL << 20) /* per lane; at least one operation */
+#define SAMPLES	     (1U << 17)
+#define CHECKED_OPS  64
+
+enum direction { READS, WRITES };
+
+struct stream {
+	struct bench *bench;
+	const struct point *point;
+	uint64_t done[LANES_MAX]; /* bytes */
+	double seconds[LANES_MAX];
+};
+
+static void explain(struct figure *figure, int error)
+{
+	if (error == -EILSEQ)
+		figure_wrong(figure, "the bytes are not those that were written");
+	else
+		figure_wrong(figure, "%s", strerror(-error));
+}
+
+static ssize_t move(struct bench *bench, struct target *target, enum direction direction,
+		    unsigned lane, uint64_t offset, size_t bytes)
+{
+	const struct data *data = &bench->data;
+	uint64_t in_file = lane * data->region + offset, in_block = offset % data->block;
+
+	if (direction == READS)
+		return target->ops->read(target, lane, data_sink(data, lane) + in_block, bytes,
+					 in_file);
+	return target->ops->write(target, lane, data_source(data, lane) + in_block, bytes, in_file);
+}
+
+static int stream_lane(void *context, struct target *target, unsigned lane)
+{
+	struct stream *stream = context;
+	const struct point *point = stream->point;
+	uint64_t done = 0, region = stream->bench->data.region;
+	double start = measure_now(), now = start, end = start + stream->bench->window;
+
+	for (; now < end; now = measure_now()) {
+		ssize_t n = move(stream->bench, target, (enum direction)point->variant, lane,
+				 done % region, point->bytes);
+		if (n != (ssize_t)point->bytes)
+			return n < 0 ? (int)n : -EIO;
+		done += point->bytes;
+	}
+	stream->done[lane] = done;
+	stream->seconds[lane] = now - start;
+	return 0;
+}
+
+/* Each lane by its own clock: the last to end does not count as if the others had waited. */
+static double rate(const struct stream *stream)
+{
+	double sum = 0;
+
+	for (unsigned lane = 0; lane < stream->point->lanes; lane++)
+		sum += (double)stream->done[lane] / stream->seconds[lane];
+	return sum;
+}
+
+static uint64_t verified_bytes(const struct point *point)
+{
+	return point->bytes > VERIFY_BYTES ? point->bytes : VERIFY_BYTES;
+}
+
+static uint64_t least_done(const struct stream *stream)
+{
+	uint64_t least = verified_bytes(stream->point);
+
+	for (unsigned lane = 0; lane < stream->point->lanes; lane++)
+		if (stream->done[lane] < least)
+			least = stream->done[lane];
+	return least;
+}
+
+static void run_stream(struct bench *bench, const struct point *point, unsigned n,
+		       struct target *target, struct figure *figure)
+{
+	struct stream stream = {.bench = bench, .point = point};
+	bool writes = point->variant == WRITES;
+	int error = writes ? 0 : content_ensure(bench, target);
+
+	(void)n;
+	if (!error && !writes && bench->rep == 0)
+		error = content_check_all(bench, target, point->lanes,
+					  verified_bytes(point) < bench->data.region
+					      ? verified_bytes(point)
+					      : bench->data.region);
+	if (writes)
+		target->content = 0;
+	if (!error)
+		error = lanes_run(target, point->lanes, stream_lane, &stream);
+	if (!error && writes && bench->rep == 0)
+		error = content_check_all(bench, target, point->lanes, least_done(&stream));
+	figure->verified = !error && bench->rep == 0;
+	if (error)
+		explain(figure, error);
+	else
+		figure_good(figure, rate(&stream), 0);
+}
+
+static void add_streams(struct bench *bench, enum direction direction)
+{
+	static const uint64_t sizes[] = {4 << 10, 128 << 10, 1 << 20, 16 << 20};
+	static const unsigned threads[] = {1, 4, 8, 16};
+
+	for (unsigned t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
+		for (unsigned s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+			struct point point = {.bytes = sizes[s],
+					      .lanes = threads[t],
+					      .variant = direction,
+					      .unit = UNIT_RATE};
+			char size[FIGURE_TEXT_MAX];
+
+			if (point.bytes > bench->data.block || point.lanes > bench->data.lanes)
+				continue;
+			snprintf(point.label, sizeof(point.label), "%s, %u thread%s",
+				 report_size(point.bytes, size), point.lanes,
+				 point.lanes == 1 ? "" : "s");
+			point_add(bench, &point);
+		}
+}
+
+static void read_points(struct bench *bench)
+{
+	add_streams(bench, READS);
+}
+
+static void write_points(struct bench *bench)
+{
+	add_streams(bench, WRITES);
+}
+
+/* New bytes at every point, so that what an earlier point wrote cannot pass for this one's. */
+static void stamp(struct bench *bench, const struct point *points)
+{
+	(void)points;
+	data_stamp(&bench->data);
+}
+
+const struct bench_case case_read = {
+    .name = "read",
+    .about =
+	"sequential read(2) of one large file that is there, each thread in its own part, over "
+	"and over: direct on FUSE, from the page cache on tmpfs",
+    .points = read_points,
+    .run = run_stream,
+};
+
+const struct bench_case case_write = {
+    .name = "write",
+    .about =
+	"sequential write(2) over one large file whose memory is allocated, each thread in its "
+	"own part, over and over: direct on FUSE, into the page cache on tmpfs; no fsync "
+	"(nothing here has one to wait for)",
+    .points = write_points,
+    .prepare = stamp,
+    .run = run_stream,
+};
+
+/* --- random */
+
+/* A place in the first lane's region; what is moved does not cross a block. */
+static uint64_t random_offset(const struct bench *bench, uint64_t *state, uint64_t bytes)
+{
+	return data_random(state) % (bench->data.region / bytes) * bytes;
+}
+
+static int check_reads(struct bench *bench, const struct point *point, struct target *target)
+{
+	uint64_t state = 1;
+
+	for (unsigned i = 0; i < CHECKED_OPS; i++) {
+		int error = content_check(bench, target, 0,
+					  random_offset(bench, &state, point->bytes), point->bytes);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* Bytes that were nowhere before go in and must come out; the file's own follow them. */
+static int check_writes(struct bench *bench, const struct point *point, struct target *target)
+{
+	uint64_t state = 2;
+
+	for (unsigned i = 0; i < CHECKED_OPS; i++) {
+		uint64_t offset = random_offset(bench, &state, point->bytes);
+		char *place = data_source(&bench->data, 0) + offset % bench->data.block;
+		char kept[DATA_PAGE];
+
+		memcpy(kept, place, point->bytes);
+		data_fill_random(place, point->bytes, data_random(&state));
+		ssize_t n = move(bench, target, WRITES, 0, offset, point->bytes);
+		int error = n == (ssize_t)point->bytes ? 0 : n < 0 ? (int)n : -EIO;
+
+		if (!error)
+			error = content_check(bench, target, 0, offset, point->bytes);
+		memcpy(place, kept, point->bytes);
+		if (!error && move(bench, target, WRITES, 0, offset, point->bytes) < 0)
+			error = -EIO;
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int time_random(struct bench *bench, const struct point *point, struct target *target,
+		       struct samples *samples)
+{
+	uint64_t state = bench->rep + 3;
+	double end = measure_now() + bench->window, before, after = 0;
+
+	while (samples->n < samples->room && after < end) {
+		uint64_t offset = random_offset(bench, &state, point->bytes);
+
+		before = measure_now();
+		ssize_t n =
+		    move(bench, target, (enum direction)point->variant, 0, offset, point->bytes);
+		after = measure_now();
+		if (n != (ssize_t)point->bytes)
+			return n < 0 ? (int)n : -EIO;
+		samples_add(samples, after - before);
+	}
+	return 0;
+}
+
+struct random_run {
+	struct bench *bench;
+	const struct point *point;
+	struct samples samples;
+};
+
+static int random_lane(void *context, struct target *target, unsigned lane)
+{
+	struct random_run *run = context;
+	int error = 0;
+
+	(void)lane;
+	if (run->bench->rep == 0)
+		error = run->point->variant == READS ? check_reads(run->bench, run->point, target)
+						     : check_writes(run->bench, run->point, target);
+	return error ? error : time_random(run->bench, run->point, target, &run->samples);
+}
+
+static void run_random(struct bench *bench, const struct point *point, unsigned n,
+		       struct target *target, struct figure *figure)
+{
+	struct random_run run = {.bench = bench, .point = point};
+	int error = content_ensure(bench, target);
+
+	(void)n;
+	if (!error)
+		error = samples_open(&run.samples, SAMPLES);
+	if (!error)
+		error = lanes_run(target, 1, random_lane, &run);
+	figure->verified = !error && bench->rep == 0;
+	if (error)
+		explain(figure, error);
+	else
+		figure_good(figure, measure_percentile(run.samples.at, run.samples.n, 0.5),
+			    measure_percentile(run.samples.at, run.samples.n, 0.99));
+	samples_close(&run.samples);
+}
+
+static void random_points(struct bench *bench)
+{
+	static const struct {
+		uint64_t bytes;
+		enum direction direction;
+		const char *label;
+	} wanted[] = {
+	    {64, READS, "read 64 B"},
+	    {64, WRITES, "write 64 B"},
+	    {4096, READS, "read 4 KiB"},
+	    {4096, WRITES, "write 4 KiB"},
+	};
+
+	for (unsigned i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		struct point point = {.bytes = wanted[i].bytes,
+				      .lanes = 1,
+				      .variant = wanted[i].direction,
+				      .unit = UNIT_SECONDS};
+
+		snprintf(point.label, sizeof(point.label), "%s", wanted[i].label);
+		point_add(bench, &point);
+	}
+}
+
+const struct bench_case case_random = {
+    .name = "random",
+    .about = "one read(2) or write(2) at a time at random places of one thread's part of the large "
+	     "file, p50 and p99",
+    .points = random_points,
+    .run = run_random,
+};

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Many files: rates of the operations on names, and what a file costs the daemon. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+#include "tests/bench/cases.h"
+#include "tests/bench/measure.h"
+#include "tests/bench/process.h"
+
+#define QUICK_FILES 2000
+#define FILES	    10000
+#define LONG_FILES  1000000
+#define PREFIX	    "file-"
+
+enum step { CREATE, STAT, STAT_FORCED, READDIR, UNLINK };
+
+static unsigned files(const struct bench *bench)
+{
+	switch (bench->options.form) {
+	case FORM_QUICK:
+		return QUICK_FILES;
+	case FORM_LONG:
+		return LONG_FILES;
+	default:
+		return FILES;
+	}
+}
+
+static void points(struct bench *bench)
+{
+	static const char *const labels[] = {"create and close", "stat", "statx, asking again",
+					     "readdir, entries", "unlink"};
+
+	for (unsigned i = CREATE; i <= UNLINK; i++) {
+		struct point point = {
+		    .bytes = files(bench), .lanes = 1, .variant = i, .unit = UNIT_OPS};
+
+		snprintf(point.label, sizeof(point.label), "%s", labels[i]);
+		point_add(bench, &point);
+	}
+}
+
+static const char *name_of(unsigned i, char name[32])
+{
+	snprintf(name, 32, PREFIX "%08u", i);
+	return name;
+}
+
+/* Each step: 0 or -errno, for all files. */
+static int create_all(int dir, unsigned n)
+{
+	char name[32];
+
+	for (unsigned i = 0; i < n; i++) {
+		int fd =
+		    openat(dir, name_of(i, name), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (fd < 0 || close(fd))
+			return -errno;
+	}
+	return 0;
+}
+
+static int stat_all(int dir, unsigned n)
+{
+	struct stat st;
+	char name[32];
+
+	for (unsigned i = 0; i < n; i++)
+		if (fstatat(dir, name_of(i, name), &st, 0))
+			return -errno;
+		else if (!S_ISREG(st.st_mode))
+			return -EILSEQ;
+	return 0;
+}
+
+static int stat_all_forced(int dir, unsigned n)
+{
+	struct statx st;
+	char name[32];
+
+	for (unsigned i = 0; i < n; i++)
+		if (statx(dir, name_of(i, name), AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &st))
+			return -errno;
+		else if (!S_ISREG(st.stx_mode))
+			return -EILSEQ;
+	return 0;
+}
+
+/* Finds each of n files once, and no other of the kind. */
+static int list_all(int dir, unsigned n)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	unsigned found = 0;
+
+	if (!stream)
+		return -errno;
+	while ((entry = readdir(stream)))
+		found += strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0;
+	closedir(stream);
+	return found == n ? 0 : -EILSEQ;
+}
+
+static int unlink_all(int dir, unsigned n)
+{
+	char name[32];
+
+	for (unsigned i = 0; i < n; i++)
+		if (unlinkat(dir, name_of(i, name), 0))
+			return -errno;
+	return 0;
+}
+
+static int timed(int (*step)(int, unsigned), int dir, unsigned n, const char *what,
+		 struct figure *figure)
+{
+	double start = measure_now();
+	int error = step(dir, n);
+
+	if (!error)
+		figure_good(figure, n / (measure_now() - start), 0);
+	else if (error == -EILSEQ)
+		figure_wrong(figure, "%s: not the files that were made", what);
+	else
+		figure_wrong(figure, "%s: %s", what, strerror(-error));
+	figure->verified = !error;
+	return error;
+}
+
+static void run_steps(struct bench *bench, int dir, struct figure *figures)
+{
+	unsigned n = files(bench);
+
+	if (timed(create_all, dir, n, "create", &figures[CREATE]) == 0) {
+		timed(stat_all, dir, n, "stat", &figures[STAT]);
+		timed(stat_all_forced, dir, n, "statx", &figures[STAT_FORCED]);
+		timed(list_all, dir, n, "readdir", &figures[READDIR]);
+	}
+	if (timed(unlink_all, dir, n, "unlink", &figures[UNLINK]) == 0 && list_all(dir, 0))
+		figure_wrong(&figures[UNLINK], "files are still there");
+}
+
+static void run(struct bench *bench, const struct point *points_, unsigned n, struct target *target,
+		struct figure *figures)
+{
+	(void)points_;
+	if (bench->options.form == FORM_LONG && bench->rep > 0)
+		return; /* a million say it at once */
+	int dir AUTO_CLOSE =
+	    target_is_raw(target) ? -1 : open(target->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir >= 0) {
+		run_steps(bench, dir, figures);
+		return;
+	}
+	for (unsigned i = 0; i < n; i++)
+		figure_skip(&figures[i], "no filesystem");
+}
+
+const struct bench_case case_names = {
+    .name = "names",
+    .about =
+	"empty files in one directory, one thread, in the order of their creation. stat: the "
+	"kernel's cached attributes, if the filesystem lets it; asking again: statx with "
+	"AT_STATX_FORCE_SYNC; readdir: of names just created (gpumemfs gives attributes too where "
+	"the kernel asks for them, the null daemon never)",
+    .rounds = CASE_TOGETHER,
+    .points = points,
+    .run = run,
+};
+
+/* --- memory, before the other case's files have been in the daemon's heap */
+
+/* Fewer would measure the heap's own steps. */
+static unsigned memory_files(const struct bench *bench)
+{
+	return bench->options.form == FORM_LONG ? LONG_FILES : FILES;
+}
+
+static void memory_points(struct bench *bench)
+{
+	struct point point = {.bytes = memory_files(bench), .lanes = 1, .unit = UNIT_BYTES};
+
+	snprintf(point.label, sizeof(point.label), "a file, of %u", memory_files(bench));
+	point_add(bench, &point);
+}
+
+static void measure_memory(struct bench *bench, struct target *target, int dir,
+			   struct figure *figure)
+{
+	unsigned n = memory_files(bench);
+	unsigned long long before = process_memory(target->daemon), after;
+
+	if (timed(create_all, dir, n, "create", figure))
+		return;
+	after = process_memory(target->daemon);
+	if (timed(list_all, dir, n, "readdir", figure) == 0) {
+		figure->verified = true;
+		figure_good(figure, after > before ? (double)(after - before) / n : 0, 0);
+	}
+	if (unlink_all(dir, n))
+		figure_wrong(figure, "unlink: %s", strerror(errno));
+}
+
+static void run_memory(struct bench *bench, const struct point *point, unsigned n,
+		       struct target *target, struct figure *figure)
+{
+	int dir AUTO_CLOSE =
+	    target->daemon ? open(target->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+	(void)point, (void)n;
+	if (target->kind == TARGET_HOST)
+		figure_skip(figure, "the same daemon as gpumemfs");
+	else if (!target->daemon)
+		figure_skip(figure, "no daemon of ours");
+	else if (dir < 0)
+		figure_wrong(figure, "%s: %s", target->dir, strerror(errno));
+	else if (bench->rep == 0) /* later ones reuse what the first one's files left */
+		measure_memory(bench, target, dir, figure);
+}
+
+const struct bench_case case_memory = {
+    .name = "memory",
+    .about =
+	"the daemon's resident memory (VmRSS) grown by creating empty files, once; the kernel's "
+	"own for them is not in it",
+    .points = memory_points,
+    .run = run_memory,
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Time and statistics. */
+#ifndef TESTS_BENCH_MEASURE_H
+#define TESTS_BENCH_MEASURE_H
+
+#include <stddef.h>
+
+double measure_now(void); /* seconds, monotonic */
+
+/* Of n >= 1 values, which are sorted by it; of an even number the mean of the two in the middle. */
+double measure_median(double *values, size_t n);
+
+/* The smallest value that at least fraction (0..1) of them do not exceed (nearest rank). Sorts. */
+double measure_percentile(double *values, size_t n, double fraction);
+
+/* Times of single operations. What does not fit any more is dropped: never allocates while timing.
+ */
+struct samples {
+	double *at;
+	size_t n, room;
+};
+
+int samples_open(struct samples *samples, size_t room); /* 0 or -ENOMEM */
+void samples_close(struct samples *samples);
+
+static inline void samples_add(struct samples *samples, double seconds)
+{
+	if (samples->n < samples->room)
+		samples->at[samples->n++] = seconds;
+}
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The null FUSE daemon: files in plain memory, one flat directory, as little as can be done for a
+ * request. It runs on gpumemfs's own session, transport and threads, whose floor it is. */
+#ifndef TESTS_BENCH_NULL_DAEMON_H
+#define TESTS_BENCH_NULL_DAEMON_H
+
+/* Serves the mount until it is gone: the exit status. arguments as gpumemfs takes them. */
+int null_daemon_main(int argc, char **argv);
+
+#endif

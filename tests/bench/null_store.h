@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What the null daemon stores: names, and bytes in memory. */
+#ifndef TESTS_BENCH_NULL_STORE_H
+#define TESTS_BENCH_NULL_STORE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fs/uthash.h"
+
+/* Address space of a file, of which only what is touched costs memory. So that no read or write
+ * waits for another, whatever grows. */
+#define NULL_FILE_MAX (64ULL << 30)
+
+struct null_file {
+	UT_hash_handle hh; /* by name, in the order of creation; under null_store.lock */
+	char *name;
+	uint64_t cookie;  /* of readdir */
+	uint64_t lookups; /* that the kernel holds; under the lock */
+	bool unlinked;
+	mode_t mode;
+	_Atomic(char *) memory; /* NULL until first needed */
+	_Atomic uint64_t size;
+};
+
+struct null_file *null_store_find(const char *name); /* counts a lookup; NULL */
+/* A new file with a lookup counted: 0 or -errno. */
+int null_store_create(const char *name, mode_t mode, struct null_file **file);
+int null_store_unlink(const char *name);
+void null_store_forget(struct null_file *file, uint64_t lookups);
+/* All names after a cookie (0: all), under the store's lock; ends when take says false. */
+void null_store_list(uint64_t cookie, bool (*take)(void *context, const struct null_file *file),
+		     void *context);
+
+/* The file's memory, reserved on first use; NULL where there is none. */
+char *null_file_memory(struct null_file *file);
+void null_file_grow(struct null_file *file, uint64_t size);
+void null_file_resize(struct null_file *file, uint64_t size);
+
+#endif

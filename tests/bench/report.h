@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What is shown of what was measured. */
+#ifndef TESTS_BENCH_REPORT_H
+#define TESTS_BENCH_REPORT_H
+
+#include "tests/bench/bench.h"
+
+/* report_table.c: on standard output, case by case as they end. report_end: how many failed. */
+void report_head(const struct bench *bench);
+void report_case(const struct bench *bench, const struct case_report *report);
+unsigned report_end(const struct bench *bench);
+
+/* Into a file: 0, or -1 after a line. */
+int report_json(const struct bench *bench, const char *path);
+/* A chart of size against rate, one panel for a direction and a number of threads. */
+int report_svg(const struct bench *bench, const char *path);
+
+#define FIGURE_TEXT_MAX 24
+/* "5.32 GB/s", "12.3 us", "45.1 k/s", "312 B": three digits that mean something. */
+const char *report_value(enum unit unit, double value, char text[FIGURE_TEXT_MAX]);
+/* "64 B", "4 KiB": exact, for sizes that are round. */
+const char *report_size(uint64_t bytes, char text[FIGURE_TEXT_MAX]);
+const char *report_unit_name(enum unit unit); /* of the plain numbers of the JSON */
+const char *report_machine(char *text, size_t size);
+
+#endif

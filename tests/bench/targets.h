@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Who is measured: made ready before the first case, and taken down after the last. */
+#ifndef TESTS_BENCH_TARGETS_H
+#define TESTS_BENCH_TARGETS_H
+
+#include "tests/bench/bench.h"
+
+/* Starts the daemons, makes folders and files of data. A target that cannot be had is there with
+ * its reason; 0, or -1 after a line where the bench can do nothing without. */
+int targets_open(struct bench *bench);
+void targets_close(struct bench *bench);
+
+/* Bytes of the files that copy_file_range and the whole commands work on. */
+uint64_t targets_file_bytes(const struct bench *bench);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What the tests of libgpumem share that need a GPU. What a machine cannot run is skipped, and says
+ * why. */
+#ifndef TESTS_MOUNT_CLIENT_GPU_H
+#define TESTS_MOUNT_CLIENT_GPU_H
+
+#include <dlfcn.h>
+
+#include "backend/cuda/abi.h"
+#include "tests/mount/client.h"
+
+/* clang-format off */
+#define FUNCTIONS(X) \
+	X(cuInit, cuInit, (unsigned)) \
+	X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (gm_CUcontext *, gm_CUdevice)) \
+	X(cuCtxSetCurrent, cuCtxSetCurrent, (gm_CUcontext)) \
+	X(cuCtxSynchronize, cuCtxSynchronize, (void)) \
+	X(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *, gm_CUdeviceptr, size_t)) \
+	X(cuMemcpyHtoD, cuMemcpyHtoD_v2, (gm_CUdeviceptr, const void *, size_t)) \
+	X(cuMemsetD8, cuMemsetD8_v2, (gm_CUdeviceptr, unsigned char, size_t))
+/* clang-format on */
+
+#define FIELD(field, symbol, arguments) gm_CUresult(*field) arguments;
+static struct {
+	FUNCTIONS(FIELD)
+} cu;
+static gm_CUcontext context;
+
+#define MUST(call) EQUAL(cu.call, 0)
+
+static inline void need_gpu(void)
+{
+	if (!on_gpu())
+		SKIP("no GPU's memory here");
+}
+
+/* A context of this process. A GPU whose compute mode keeps it to one process has none for us: the
+ * daemon is the one. */
+static inline void use_gpu(void)
+{
+	need_gpu();
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	if (!library)
+		FAIL("%s", dlerror());
+#define FIND(field, symbol, arguments) *(void **)&cu.field = dlsym(library, #symbol);
+	FUNCTIONS(FIND)
+	MUST(cuInit(0));
+	gm_CUresult result = cu.cuDevicePrimaryCtxRetain(&context, 0);
+	if (result == GM_CUDA_ERROR_DEVICE_UNAVAILABLE)
+		SKIP("the GPU's compute mode allows no second process a context");
+	EQUAL(result, 0);
+	MUST(cuCtxSetCurrent(context));
+}
+
+/* The CPU's pointer; skips where a GPU's memory has none. */
+static inline unsigned char *cpu_pointer(gpumem *file, size_t wanted)
+{
+	void *address;
+	size_t bytes;
+
+	if (gpumem_map_host(file, &address, &bytes) < 0) {
+		if (!on_gpu() || errno != ENOTSUP)
+			FAIL("gpumem_map_host: %s", gpumem_error());
+		SKIP(gpumem_error());
+	}
+	EQUAL(bytes, wanted);
+	return address;
+}
+
+/* For tests whose children do what their parent must not have done before: skips where a child
+ * cannot. */
+static inline void need_in_children(void (*work)(void))
+{
+	int status;
+	pid_t pid = OK(fork());
+
+	if (pid == 0) {
+		work();
+		fflush(stdout);
+		_exit(prog_failures ? 1 : 0);
+	}
+	OK(waitpid(pid, &status, 0));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIP)
+		_exit(EXIT_SKIP); /* the child said why */
+	EQUAL(status, 0);
+}
+
+static inline gm_CUdeviceptr device_pointer(gpumem *file, size_t wanted)
+{
+	unsigned long long address;
+	size_t bytes;
+
+	GOOD(gpumem_map_device(file, &address, &bytes));
+	EQUAL(bytes, wanted);
+	return address;
+}
+
+static inline void expect_device(gm_CUdeviceptr at, uint64_t seed, size_t from, size_t to)
+{
+	unsigned char *seen = malloc(to - from);
+
+	MUST(cuMemcpyDtoH(seen, at + from, to - from));
+	expect_pattern(seen - from, seed, from, to);
+	free(seen);
+}
+
+/* Loads through a BAR take a microsecond each: the ends are looked at. */
+static inline void expect_ends(const unsigned char *at, uint64_t seed, size_t bytes)
+{
+	expect_pattern(at, seed, 0, 500);
+	expect_pattern(at, seed, bytes - 500, bytes);
+}
+
+#endif

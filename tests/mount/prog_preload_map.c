@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* backends: host standin cuda
+ * Mappings under the preload library: the memory itself, and every call on them as the kernel's. */
+#include "tests/mount/preload.h"
+
+#include <sys/mman.h>
+
+/* A lease is a mapping's here, and none of reading and writing. */
+#define NEVER "1000000000000"
+
+static unsigned char *map(int fd, size_t bytes, int protection, int flags, off_t offset)
+{
+	unsigned char *at = mmap(NULL, bytes, protection, flags, fd, offset);
+
+	if (at == MAP_FAILED)
+		FAIL("mmap: %s", strerror(errno));
+	return at;
+}
+
+static void expect(const unsigned char *at, uint64_t seed, off_t offset, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (at[i] != pattern_at(seed, offset + i))
+			FAIL("byte %lld is %02x, wanted %02x", (long long)offset + (long long)i,
+			     at[i], pattern_at(seed, offset + i));
+}
+
+static int data_file(size_t bytes)
+{
+	int fd = new_file("file");
+
+	pattern_write(fd, 1, 0, bytes);
+	return fd;
+}
+
+/* With a system call: an address that faults is EFAULT and not the end. */
+static bool readable(const void *at)
+{
+	int pipes[2];
+
+	OK(pipe(pipes));
+	bool good = write(pipes[1], at, 1) == 1;
+	OK(close(pipes[0]));
+	OK(close(pipes[1]));
+	return good;
+}
+
+/* No msync: another process reads what was stored, at once. */
+static void stores_need_no_msync(void)
+{
+	int fd = data_file(3 * MIB);
+	unsigned char *at = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+
+	CHECK(leased("file"));
+	expect(at, 1, 0, 3 * MIB);
+	pattern_fill(at + MIB, 1000, 2, MIB);
+	OK(msync(at, 3 * MIB, MS_SYNC));
+	int reader = OK(open("file", O_RDONLY | O_DIRECT));
+	pattern_check(reader, 2, MIB, 1000);
+	pattern_write(fd, 3, 2 * MIB, 1000);
+	expect(at + 2 * MIB, 3, 2 * MIB, 1000);
+	OK(munmap(at, 3 * MIB));
+	CHECK(!leased("file") && !readable(at));
+}
+
+static void parts_of_files_of_several_chunks(void)
+{
+	int fd = new_file("file");
+
+	for (int i = 0; i < 6; i++)
+		pattern_write(fd, 1, i * 4 * MIB, 4 * MIB);
+	unsigned char *at = map(fd, 19 * MIB, PROT_READ, MAP_SHARED, 3 * MIB + 4096);
+	unsigned char *other = map(fd, 19 * MIB, PROT_READ, MAP_PRIVATE, 3 * MIB + 4096);
+
+	CHECK(at != other && leased("file"));
+	expect(at, 1, 3 * MIB + 4096, 19 * MIB);
+	expect(other, 1, 3 * MIB + 4096, 19 * MIB);
+	OK(close(fd));
+	CHECK(leased("file"));
+}
+
+static void unmapping_in_parts(void)
+{
+	int fd = data_file(3 * MIB);
+	unsigned char *at = map(fd, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+
+	OK(munmap(at + MIB, MIB));
+	CHECK(!readable(at + MIB) && !readable(at + 2 * MIB - 1));
+	expect(at, 1, 0, MIB);
+	expect(at + 2 * MIB, 1, 2 * MIB, MIB);
+	OK(munmap(at, MIB));
+	CHECK(leased("file"));
+	OK(munmap(at + 2 * MIB, MIB));
+	CHECK(!leased("file"));
+}
+
+static void protections_hold(void)
+{
+	int fd = data_file(3 * MIB), reader = OK(open("file", O_RDONLY));
+	unsigned char *at = map(reader, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+
+	FAILS(EACCES, mprotect(at, 4096, PROT_READ | PROT_WRITE));
+	FAILS(EACCES, mmap(NULL, MIB, PROT_WRITE, MAP_SHARED, reader, 0) == MAP_FAILED ? -1 : 0);
+	at = map(fd, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+	OK(mprotect(at + MIB, MIB, PROT_NONE));
+	CHECK(!readable(at + MIB) && readable(at + MIB - 1) && readable(at + 2 * MIB));
+	OK(mprotect(at, 3 * MIB, PROT_READ | PROT_WRITE));
+	at[MIB] = 'x';
+	char byte;
+	read_all(fd, &byte, 1, MIB);
+	EQUAL(byte, 'x');
+}
+
+static void private_stays_private(void)
+{
+	int fd = data_file(3 * MIB);
+	unsigned char *at = map(fd, 3 * MIB, PROT_READ, MAP_PRIVATE, 0);
+
+	CHECK(leased("file"));
+	OK(mprotect(at, 3 * MIB, PROT_READ | PROT_WRITE));
+	expect(at, 1, 0, 3 * MIB);
+	pattern_fill(at, MIB, 9, 0);
+	expect(at, 9, 0, MIB);
+	pattern_check(fd, 1, 0, 3 * MIB);
+}
+
+static void growing_by_mremap(void)
+{
+	int fd = data_file(3 * MIB);
+	unsigned char *at = map(fd, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, MIB);
+
+	at = mremap(at, MIB, 2 * MIB, MREMAP_MAYMOVE);
+	CHECK(at != MAP_FAILED && leased("file"));
+	expect(at, 1, MIB, 2 * MIB);
+	at = mremap(at, 2 * MIB, 4096, 0);
+	CHECK(at != MAP_FAILED && !readable(at + 4096));
+	expect(at, 1, MIB, 4096);
+	pattern_write(fd, 1, 3 * MIB, 9 * MIB);
+	at = mremap(at, 4096, 11 * MIB, MREMAP_MAYMOVE);
+	CHECK(at != MAP_FAILED && leased("file"));
+	expect(at, 1, MIB, 11 * MIB);
+	/* Beyond the end the kernel's own takes over, with the same bytes. */
+	at = mremap(at, 11 * MIB, 20 * MIB, MREMAP_MAYMOVE);
+	CHECK(at != MAP_FAILED && !leased("file"));
+	expect(at, 1, MIB, 11 * MIB);
+}
+
+static void at_an_address(void)
+{
+	int fd = data_file(3 * MIB);
+	unsigned char *room =
+	    mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	room[0] = 'a';
+	room[3 * MIB] = 'z';
+	CHECK(mmap(room + MIB, 2 * MIB, PROT_READ, MAP_SHARED | MAP_FIXED, fd, MIB) == room + MIB);
+	CHECK(leased("file"));
+	expect(room + MIB, 1, MIB, 2 * MIB);
+	EQUAL(room[0], 'a');
+	EQUAL(room[3 * MIB], 'z');
+	FAILS(EEXIST,
+	      mmap(room, MIB, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) == MAP_FAILED
+		  ? -1
+		  : 0);
+	CHECK(mmap(room, 4 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+	      room);
+	EQUAL(room[MIB], 0);
+	CHECK(!leased("file"));
+}
+
+static void beyond_the_end_is_the_kernel_s(void)
+{
+	int fd = data_file(3 * MIB + 5);
+	unsigned char *at = map(fd, 4 * MIB, PROT_READ, MAP_SHARED, 0);
+
+	CHECK(!leased("file"));
+	expect(at, 1, 0, 3 * MIB + 5);
+	CHECK(readable(at + 3 * MIB + 4095) && !readable(at + 3 * MIB + 4096));
+}
+
+/* Programs shorten files that they have mapped: databases do. */
+static void truncating_what_is_mapped(void)
+{
+	int fd = data_file(3 * MIB);
+	unsigned char *at = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+
+	pattern_fill(at, MIB, 2, 0);
+	OK(ftruncate(fd, MIB));
+	EQUAL(size_of(fd), MIB);
+	CHECK(!readable(at + MIB));
+	expect(at, 2, 0, MIB);
+	pattern_write(fd, 3, 0, 5000);
+	expect(at, 3, 0, 5000);
+	at[6000] = 'x';
+	OK(msync(at, MIB, MS_SYNC));
+	char byte;
+	read_all(fd, &byte, 1, 6000);
+	EQUAL(byte, 'x');
+}
+
+static unsigned char *common;
+
+static void store_in_child(int unused)
+{
+	(void)unused;
+	pattern_fill(common, MIB, 4, 0);
+	OK(msync(common, 3 * MIB, MS_SYNC));
+}
+
+static void children_share_it(void)
+{
+	int fd = data_file(3 * MIB);
+
+	common = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+	spawn(store_in_child, 0);
+	join_all(1);
+	expect(common, 4, 0, MIB);
+	pattern_check(fd, 4, 0, MIB);
+	pattern_check(fd, 1, MIB, 2 * MIB);
+}
+
+static void outlive_parent(int go)
+{
+	char byte;
+
+	/* Of a GPU the child has the kernel's mapping. */
+	EQUAL(leased("file"), !strcmp(getenv("BACKEND"), "host"));
+	EQUAL(read(go, &byte, 1), 1);
+	expect(common, 1, 0, 3 * MIB);
+	OK(munmap(common, 3 * MIB));
+}
+
+/* The parent unmaps first. */
+static void children_keep_it(void)
+{
+	int fd = data_file(3 * MIB), pipes[2];
+
+	common = map(fd, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+	OK(pipe(pipes));
+	spawn(outlive_parent, pipes[0]);
+	OK(munmap(common, 3 * MIB));
+	CHECK(!leased("file"));
+	OK(close(fd));
+	EQUAL(write(pipes[1], "x", 1), 1);
+	join_all(1);
+}
+
+/* Closing everything does not end a lease that a mapping rests on. */
+static void mappings_outlive_descriptors(void)
+{
+	unsigned char *at = map(data_file(3 * MIB), 3 * MIB, PROT_READ, MAP_SHARED, 0);
+
+	closefrom(3);
+	CHECK(leased("file"));
+	int fd = OK(open("file", O_RDWR));
+	pattern_write(fd, 2, 0, 3 * MIB);
+	expect(at, 2, 0, 3 * MIB);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct prog_test tests[] = {
+	    TEST(stores_need_no_msync),
+	    TEST(parts_of_files_of_several_chunks),
+	    TEST(unmapping_in_parts),
+	    TEST(protections_hold),
+	    TEST(private_stays_private),
+	    TEST(growing_by_mremap),
+	    TEST(at_an_address),
+	    TEST(beyond_the_end_is_the_kernel_s),
+	    TEST(truncating_what_is_mapped),
+	    TEST(children_share_it),
+	    TEST(children_keep_it),
+	    TEST(mappings_outlive_descriptors),
+	};
+	static const char *const kinds[] = {"mapped", NULL};
+
+	return preload_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), NEVER, kinds);
+}

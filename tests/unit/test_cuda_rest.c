@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What a device costs beside its chunks, given back while nothing is there and made again. */
+#include <pthread.h>
+
+#include "backend/bar_cache.h"
+#include "tests/driver/helpers.h"
+#include "tests/unit/cuda_fixture.h"
+
+#define THREADS 4
+#define ROUNDS	60
+
+static int rest(unsigned device)
+{
+	return device_rest(backend->devices[device]);
+}
+
+/* Not at once where a grant to peers is under way. */
+static bool rests(unsigned device)
+{
+	for (unsigned i = 0; i < 5000; i++) {
+		if (rest(device) == 0)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+static uint64_t used(unsigned device)
+{
+	int (*info)(unsigned, struct standin_gpu *);
+	struct standin_gpu gpu;
+
+	*(void **)&info = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "standin_gpu_info");
+	ck_assert_int_eq(info(device, &gpu), 0);
+	return gpu.used;
+}
+
+START_TEST(gives_all_back)
+{
+	set("GPUMEM_STANDIN_CONTEXT_MEMORY", "64M");
+	open_plain();
+	ck_assert_int_eq(rest(0), 0); /* a device that was never used */
+	ck_assert_uint_eq(used(0), 0);
+	for (unsigned round = 0; round < 3; round++) {
+		expect_alive(0);
+		ck_assert_uint_eq(used(0), 64 * MIB);
+		ck_assert_int_eq(rest(0), 0);
+		ck_assert_uint_eq(used(0), 0);
+	}
+	close_all();
+}
+END_TEST
+
+START_TEST(chunks_keep_it)
+{
+	char byte = 'x';
+
+	open_plain();
+	struct chunk *chunk = new_chunk(0, CHUNK_ALIGN);
+	put(chunk, 0, &byte, 1);
+	ck_assert_int_eq(rest(0), -EBUSY);
+	expect_bytes(chunk, 0, &byte, 1);
+	chunk_free(chunk);
+	ck_assert(rests(0));
+	close_all();
+}
+END_TEST
+
+/* What peers were given on a device's memory is not risked by taking their contexts away. */
+START_TEST(grants_keep_peers)
+{
+	char pattern[5000];
+
+	open_plain();
+	expect_alive(1);
+	struct chunk *from = new_chunk(0, CHUNK_ALIGN), *to = new_chunk(1, CHUNK_ALIGN);
+	struct span source = whole(from), target = whole(to);
+	unit_fill(pattern, sizeof(pattern), &seed);
+	put(from, 0, pattern, sizeof(pattern));
+	ck_assert_int_eq(copy_across(copier, &target, 0, &source, 0, sizeof(pattern)), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	expect_bytes(to, 0, pattern, sizeof(pattern));
+	chunk_free(to);
+	ck_assert_int_eq(rest(1), -EBUSY);
+	chunk_free(from);
+	ck_assert(rests(0));
+	ck_assert(rests(1));
+	close_all();
+}
+END_TEST
+
+/* The registration of a buffer lives in one device's context and serves the others, too. */
+START_TEST(pins_move_on)
+{
+	static PAGES char buffer[65536];
+
+	set("GPUMEM_STANDIN_PEER", "0");
+	open_plain();
+	ck_assert_int_eq(copier_pin(copier, buffer, sizeof(buffer)), 0);
+	struct chunk *first = new_chunk(0, CHUNK_ALIGN), *second = new_chunk(1, CHUNK_ALIGN);
+	put(first, 0, buffer, sizeof(buffer));
+	put(second, 0, buffer, sizeof(buffer));
+	chunk_free(first);
+	ck_assert_int_eq(rest(0), 0);
+	unit_fill(buffer, sizeof(buffer), &seed);
+	put(second, 0, buffer, sizeof(buffer));
+	expect_bytes(second, 0, buffer, sizeof(buffer));
+	chunk_free(second);
+	copier_unpin(copier, buffer);
+	close_all();
+}
+END_TEST
+
+/* A copier in the middle of a batch for another device leaves this one by itself afterwards. */
+START_TEST(busy_copiers_leave_later)
+{
+	static PAGES char buffer[65536];
+
+	set("GPUMEM_STANDIN_PEER", "0");
+	open_plain();
+	ck_assert_int_eq(copier_pin(copier, buffer, sizeof(buffer)), 0);
+	struct chunk *first = new_chunk(0, CHUNK_ALIGN), *second = new_chunk(1, CHUNK_ALIGN);
+	struct span span = whole(second);
+	put(first, 0, buffer, sizeof(buffer));
+	chunk_free(first);
+	ck_assert_int_eq(copy_in(copier, &span, 0, buffer, sizeof(buffer), COPY_DMA), 0);
+	ck_assert_int_eq(rest(0), -EBUSY);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	ck_assert_int_eq(rest(0), 0);
+	expect_bytes(second, 0, buffer, sizeof(buffer));
+	chunk_free(second);
+	close_all();
+}
+END_TEST
+
+/* The way to BAR mappings stays known, and the mappings true, though its device is given back. */
+START_TEST(bar_comes_back)
+{
+	char wanted[300];
+
+	open_with(BAR_VULKAN, NULL);
+	for (unsigned round = 0; round < 3; round++) {
+		struct chunk *chunk = new_chunk(0, CHUNK_ALIGN);
+		struct span span = whole(chunk);
+		unit_fill(wanted, sizeof(wanted), &seed);
+		ck_assert_int_eq(copy_in(copier, &span, 77, wanted, sizeof(wanted), COPY_BAR), 0);
+		ck_assert_uint_eq(bar_usage(backend->devices[0]).mapped, CHUNK_ALIGN);
+		expect_bytes(chunk, 77, wanted, sizeof(wanted));
+		chunk_free(chunk);
+		ck_assert(rests(0));
+		ck_assert_str_eq(device_bar_name(backend->devices[0]), "vulkan");
+	}
+	close_all();
+}
+END_TEST
+
+static void *come_and_go(void *arg)
+{
+	uint64_t random = (uintptr_t)arg;
+	PAGES char buffer[8192];
+	char seen[8192];
+	struct copier *own;
+
+	ck_assert_int_eq(copier_open(backend, &own), 0);
+	ck_assert_int_eq(copier_pin(own, buffer, sizeof(buffer)), 0);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct span span = whole(new_chunk(unit_random(&random) & 1, CHUNK_ALIGN));
+		enum copy_path path = i & 1 ? COPY_BAR : COPY_DMA;
+		unit_fill(buffer, sizeof(buffer), &random);
+		ck_assert_int_eq(copy_in(own, &span, 0, buffer, sizeof(buffer), path), 0);
+		ck_assert_int_eq(copier_wait(own), 0);
+		ck_assert_int_eq(copy_out(own, seen, &span, 0, sizeof(seen), COPY_DMA), 0);
+		ck_assert_int_eq(copier_wait(own), 0);
+		ck_assert_mem_eq(seen, buffer, sizeof(seen));
+		chunk_free(span.chunk);
+		usleep(unit_random(&random) % 500);
+	}
+	copier_unpin(own, buffer);
+	copier_close(own);
+	return NULL;
+}
+
+static atomic_bool over;
+static unsigned long rested; /* read after the thread's end */
+
+static void *rest_always(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&over)) {
+		rested += rest(0) == 0;
+		rested += rest(1) == 0;
+		usleep(200);
+	}
+	return NULL;
+}
+
+START_TEST(at_any_moment)
+{
+	pthread_t threads[THREADS], sandman;
+
+	open_with(BAR_VULKAN, NULL);
+	ck_assert_int_eq(pthread_create(&sandman, NULL, rest_always, NULL), 0);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, come_and_go, (void *)(seed + i)),
+				 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	atomic_store(&over, true);
+	pthread_join(sandman, NULL);
+	ck_assert_uint_gt(rested, 0);
+	ck_assert(rests(0));
+	ck_assert(rests(1));
+	close_all();
+}
+END_TEST
+
+static void any_driver(TCase *tcase)
+{
+	tcase_add_test(tcase, chunks_keep_it);
+}
+
+static void standin(TCase *tcase)
+{
+	tcase_add_test(tcase, gives_all_back);
+	tcase_add_test(tcase, grants_keep_peers);
+	tcase_add_test(tcase, pins_move_on);
+	tcase_add_test(tcase, busy_copiers_leave_later);
+	tcase_add_test(tcase, bar_comes_back);
+	tcase_add_test(tcase, at_any_moment);
+}
+
+int main(void)
+{
+	return cuda_main("cuda_rest", any_driver, standin);
+}
