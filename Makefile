@@ -161,6 +161,7 @@ ready:
 driver-programs: $(DRIVER_LIBS) $(DRIVER_SELFTEST) $(DRIVER_PROBE)
 
 include client/client.mk
+include client/cli/cli.mk
 include tests/bench/bench.mk
 every-object: $(TEST_SOURCES:%.c=$(OUT)/obj/%.o)
 include scripts/targets.mk

@@ -126,9 +126,13 @@ static bool has_only_integers(json_t *value)
 	size_t i;
 
 	if (json_is_object(value)) {
-		json_object_foreach(value, key, part) if (!has_only_integers(part)) return false;
+		json_object_foreach (value, key, part)
+			if (!has_only_integers(part))
+				return false;
 	} else {
-		json_array_foreach(value, i, part) if (!has_only_integers(part)) return false;
+		json_array_foreach (value, i, part)
+			if (!has_only_integers(part))
+				return false;
 	}
 	return !json_is_real(value);
 }
@@ -140,7 +144,8 @@ static int check_metadata(json_t *metadata)
 	json_t *value;
 
 	if (good)
-		json_object_foreach(metadata, key, value) good = good && json_is_string(value);
+		json_object_foreach (metadata, key, value)
+			good = good && json_is_string(value);
 	return good ? 0 : client_fail(EINVAL, "__metadata__ is not an object of strings");
 }
 
@@ -149,8 +154,9 @@ static bool are_numbers(json_t *list)
 	json_t *number;
 	size_t i;
 
-	json_array_foreach(list, i, number) if (!json_is_integer(number) ||
-						json_integer_value(number) < 0) return false;
+	json_array_foreach (list, i, number)
+		if (!json_is_integer(number) || json_integer_value(number) < 0)
+			return false;
 	return json_is_array(list);
 }
 
@@ -177,8 +183,7 @@ static int count_elements(const char *name, json_t *shape, uint64_t *count)
 	size_t i;
 
 	*count = 1;
-	json_array_foreach(shape, i, number)
-	{
+	json_array_foreach (shape, i, number) {
 		uint64_t n = (uint64_t)json_integer_value(number);
 		empty |= n == 0;
 		if (n && (__builtin_mul_overflow(*count, n, count) || *count > INT64_MAX))
@@ -270,8 +275,7 @@ static int parse_tensors(uint64_t data_bytes, struct safetensors *header)
 	if (!header->tensors)
 		return client_fail(ENOMEM, "no memory for %zu tensors",
 				   json_object_size(header->json));
-	json_object_foreach(header->json, name, entry)
-	{
+	json_object_foreach (header->json, name, entry) {
 		struct safetensors_tensor *tensor = &header->tensors[header->n_tensors];
 		if (!strcmp(name, "__metadata__"))
 			continue;

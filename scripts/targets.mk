@@ -26,7 +26,7 @@ check lint check-unit check-asan check-tsan check-mount check-bench check-fuzz: 
 
 .PHONY: format
 format:
-	$(Q)clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*.[ch] tests/*/*.[ch])
+	$(Q)clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*.[ch] client/*.[ch] client/*/*.[ch] tests/*/*.[ch])
 
 # --- installation
 
@@ -61,7 +61,7 @@ uninstall:
 	$(Q)rmdir $(SHARE_DEST)/grafana $(SHARE_DEST)/systemd $(SHARE_DEST) $(LIB_DEST) 2>/dev/null || true
 
 bundle: setup
-	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs $(CLIENT_BUNDLED) \
+	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs $(OUT)/bundled/gpumem $(CLIENT_BUNDLED) \
 		unit-programs mount-programs bench-programs driver-programs client
 	@BUILD='$(BUILD)' scripts/bundle
 
@@ -74,7 +74,7 @@ distclean:
 help:
 	@sed -n 's/^#: //p' scripts/targets.mk
 
-#: make                      build the daemon: build/gpumemfs
+#: make                      build the daemon and the command: build/gpumemfs, build/gpumem
 #: make setup                install what a build needs (apt-get, as root; else say what is missing)
 #: make mount MNT=DIR        set up, build and mount at DIR (OPTS='-o ...' are passed on)
 #: make umount MNT=DIR       unmount

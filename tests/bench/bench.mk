@@ -17,6 +17,20 @@ $(BENCH_PROGRAM): $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRAR
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ \
 		$(call rpath,$(up_2),$$ORIGIN/..:$$ORIGIN/../lib) $(LIBS) -lm
 
+# As gpumem bench runs it where both are installed.
+$(OUT)/installed/bench: $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRARY)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ '-Wl,-rpath,$$ORIGIN/..' \
+		$(if $(PRIVATE_FUSE),'-Wl$(comma)-rpath$(comma)$$ORIGIN',$(call rpath)) $(LIBS) -lm
+
+.PHONY: install-bench uninstall-bench
+install: install-bench
+uninstall: uninstall-bench
+install-bench: $(OUT)/installed/bench
+	$(Q)install -D -m 755 $< $(LIB_DEST)/bench
+uninstall-bench:
+	$(Q)rm -f $(LIB_DEST)/bench
+
 # Its statistics, its data, its order and its words are tested like any module.
 $(filter $(OUT)/tests/unit/test_bench%,$(UNIT_PROGRAMS)): \
 	$(addprefix $(OUT)/obj/tests/bench/,measure.o data.o engine.o report_text.o)

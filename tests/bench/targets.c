@@ -170,6 +170,17 @@ static void describe(const struct bench *bench, struct target *gpu, struct targe
 		 "alone where it passes through");
 }
 
+/* Above the bench's folder in a build and in a bundle, and among the system's programs where it is
+ * installed. */
+static void find_daemon(const struct bench *bench, char exe[PATH_MAX_])
+{
+	struct stat st;
+
+	join(exe, bench->exe_dir, "../gpumemfs");
+	if (stat(exe, &st) < 0 || !S_ISREG(st.st_mode))
+		join(exe, bench->exe_dir, "../../sbin/gpumemfs");
+}
+
 static void open_gpumemfs(struct bench *bench)
 {
 	struct target *gpu = add(bench, "gpumemfs", TARGET_GPU);
@@ -179,7 +190,7 @@ static void open_gpumemfs(struct bench *bench)
 	snprintf(options, sizeof(options), "backend=%s,log_level=error%s%s", backend_name(bench),
 		 bench->options.mount_options ? "," : "",
 		 bench->options.mount_options ? bench->options.mount_options : "");
-	join(exe, bench->exe_dir, "../gpumemfs");
+	find_daemon(bench, exe);
 	char *arguments[] = {exe, "-f", mount, "-o", options, NULL};
 	int error = mountpoint(bench, "gpumemfs", mount);
 	pid_t pid = error ? error : process_mount(arguments, mount);

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem get and set: the attributes of a file or directory. */
+#include "client/cli/attributes.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/facts.h"
+#include "client/cli/mounts.h"
+#include "client/cli/output.h"
+#include "common/defer.h"
+
+#define PREFIX	"user.gpumem."
+#define DEFAULT "default"
+#define QUOTA	"none, or a number such as 5000 or 10G"
+
+const struct attribute attributes[] = {
+    {"page_size", "auto 4K 64K 2M 1G", "unit and alignment of the memory", false},
+    {"persist", "volatile restart disk", "what outlives the daemon", false},
+    {"mapping", "auto persistent transient", "how long the CPU's mapping stays", false},
+    {"copy", "auto bar dma", "how read and write move bytes", false},
+    {"force_pcie", "0 1", "map over PCIe on coherent platforms", false},
+    {"share", "private trusted", "whether readers get the memory itself", false},
+    {"quota.max_bytes", QUOTA, "limit for all below a directory", false},
+    {"quota.max_files", QUOTA, "limit for all below a directory", false},
+    {"device", "", "the GPU", false},
+    {"extents", "", "the layout", true},
+    {"resident", "", "where the bytes are", false},
+    {"mapped", "", "bytes mapped through the BAR", false},
+    {"leases", "", "who shares the memory, counted", false},
+    {"rbytes", "", "memory of everything below a directory", false},
+    {"rfiles", "", "what is below a directory, counted", false},
+    {0},
+};
+
+const struct attribute *attribute_find(const char *name)
+{
+	if (strncmp(name, PREFIX, strlen(PREFIX)) == 0)
+		name += strlen(PREFIX);
+	for (const struct attribute *one = attributes; one->name; one++)
+		if (strcmp(one->name, name) == 0)
+			return one;
+	return NULL;
+}
+
+static int unknown(const struct command *command, const char *name)
+{
+	return cli_usage(command, "there is no attribute %s (gpumem(7) has them)", name);
+}
+
+/* All that the file has, in the table's order. */
+static json_t *get_all(const char *path)
+{
+	json_t *values = json_object();
+
+	for (const struct attribute *one = attributes; one->name; one++) {
+		AUTO_FREE char *text = NULL;
+
+		if (!one->lines && facts_attribute(path, one->name, &text) == 0)
+			json_object_set_new(values, one->name, json_string(text));
+	}
+	return values;
+}
+
+static int get_named(const struct cli_args *args, const char *path, json_t *values)
+{
+	for (int i = 1; i < args->argc; i++) {
+		const struct attribute *one = attribute_find(args->argv[i]);
+		AUTO_FREE char *text = NULL;
+
+		if (!one)
+			return unknown(args->command, args->argv[i]);
+		int error = facts_attribute(path, one->name, &text);
+
+		if (error == -ENODATA) {
+			cli_error("%s has no %s", path, one->name);
+			return CLI_FAILED;
+		}
+		if (error)
+			return cli_fail(path, -error);
+		json_object_set_new(values, one->name, json_string(text));
+	}
+	return CLI_OK;
+}
+
+/* One attribute that was asked for is its value alone, for scripts. */
+static void get_write(const json_t *values, bool bare)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach ((json_t *)values, name, value) {
+		const char *text = json_string_value(value);
+
+		if (bare)
+			printf("%s\n", text);
+		else
+			printf("%s=%s\n", name, text);
+	}
+}
+
+static int get_run(struct cli_args *args)
+{
+	struct place place;
+	int json;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	int status = place_find(args->argv[0], &place);
+
+	if (status)
+		return status;
+	json_t *values = args->argc > 1 ? json_object() : get_all(place.path);
+
+	status = args->argc > 1 ? get_named(args, place.path, values) : CLI_OK;
+	if (status == CLI_OK && json)
+		status = output_json(json_incref(values));
+	else if (status == CLI_OK)
+		get_write(values, args->argc == 2);
+	json_decref(values);
+	place_free(&place);
+	return status;
+}
+
+static int set_failed(const char *path, const struct attribute *one, const char *value, int error)
+{
+	if (error == EINVAL)
+		cli_error("%s: %s=%s: not possible here; values are: %s", path, one->name, value,
+			  one->choices);
+	else if (error == ENOTSUP)
+		cli_error("%s: %s=%s: this machine or this version cannot do it; the daemon's log "
+			  "says why",
+			  path, one->name, value);
+	else if (error == EBUSY)
+		cli_error("%s: %s=%s: the file is in use (gpumem sharers)", path, one->name, value);
+	else if (error == EPERM && strncmp(one->name, "quota.", 6) == 0)
+		cli_error("%s: %s: root and the user of the daemon alone set quotas", path,
+			  one->name);
+	else
+		return cli_fail(path, error);
+	return (int)cli_status_of(error);
+}
+
+/* "name=value"; name=default takes the attribute away. */
+static int set_one(const struct command *command, const char *path, const char *word)
+{
+	const char *equals = strchr(word, '=');
+	AUTO_FREE char *name = NULL;
+
+	if (!equals)
+		return cli_usage(command, "%s: say NAME=VALUE", word);
+	if (asprintf(&name, "%.*s", (int)(equals - word), word) < 0)
+		return cli_fail(path, ENOMEM);
+	const struct attribute *one = attribute_find(name);
+	const char *value = equals + 1;
+	AUTO_FREE char *full = NULL;
+
+	if (!one)
+		return unknown(command, name);
+	if (!*one->choices) {
+		cli_error("%s can only be read", one->name);
+		return CLI_DENIED;
+	}
+	if (asprintf(&full, PREFIX "%s", one->name) < 0)
+		return cli_fail(path, ENOMEM);
+	int bad = strcmp(value, DEFAULT) == 0 ? removexattr(path, full)
+					      : setxattr(path, full, value, strlen(value), 0);
+
+	if (bad && errno == ENODATA && strcmp(value, DEFAULT) == 0)
+		return CLI_OK;
+	return bad ? set_failed(path, one, value, errno) : CLI_OK;
+}
+
+static int set_run(struct cli_args *args)
+{
+	struct place place;
+
+	if (cli_option(args) < 0)
+		return CLI_USAGE;
+	int status = place_find(args->argv[0], &place);
+
+	if (status)
+		return status;
+	for (int i = 1; i < args->argc && status == CLI_OK; i++)
+		status = set_one(args->command, place.path, args->argv[i]);
+	place_free(&place);
+	return status;
+}
+
+static void get_offer(int count, char **words, const char *start)
+{
+	(void)words;
+	for (const struct attribute *one = attributes; count && one->name; one++)
+		cli_offer(start, one->name, one->help);
+}
+
+/* "page_size=" and then, behind the =, its values. */
+static void set_offer(int count, char **words, const char *start)
+{
+	char word[96];
+
+	(void)words;
+	for (const struct attribute *one = attributes; count && one->name; one++) {
+		if (!*one->choices)
+			continue;
+		snprintf(word, sizeof(word), "%s=", one->name);
+		if (strncmp(start, word, strlen(word)) != 0) {
+			cli_offer(start, word, one->help);
+			continue;
+		}
+		const char *values = strchr(one->choices, ',') ? "none" : one->choices;
+
+		for (size_t length; *values; values += length + (values[length] == ' ')) {
+			length = strcspn(values, " ");
+			snprintf(word, sizeof(word), "%s=%.*s", one->name, (int)length, values);
+			cli_offer(start, word, one->help);
+		}
+		snprintf(word, sizeof(word), "%s=" DEFAULT, one->name);
+		cli_offer(start, word, "as if it had never been set");
+	}
+}
+
+static const struct cli_option get_options[] = {CLI_JSON, {0}};
+
+const struct command command_get = {
+    .name = "get",
+    .words = "PATH [NAME...]",
+    .summary = "Show attributes of a file or directory",
+    .more = "Without NAME all but extents, a line NAME=VALUE each; of one NAME the value alone.",
+    .options = get_options,
+    .min_words = 1,
+    .max_words = -1,
+    .run = get_run,
+    .offer = get_offer,
+};
+
+const struct command command_set = {
+    .name = "set",
+    .words = "PATH NAME=VALUE...",
+    .summary = "Set attributes of a file or directory",
+    .more = "NAME=default takes an attribute away again. gpumem(7) has the names and values.",
+    .min_words = 2,
+    .max_words = -1,
+    .run = set_run,
+    .offer = set_offer,
+};

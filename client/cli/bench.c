@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem bench: finds the bench program and becomes it. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/cli.h"
+
+/* Where it is, beside this program's folder: installed, in a bundle, and where it was built. */
+static const char *const places[] = {"../lib/gpumemfs/bench", "../bench/bench", "bench/bench"};
+
+static int folder_of_self(char folder[PATH_MAX])
+{
+	ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+
+	if (length < 0)
+		return -errno;
+	folder[length] = '\0';
+	*strrchr(folder, '/') = '\0';
+	return 0;
+}
+
+static int run(struct cli_args *args)
+{
+	char folder[PATH_MAX], path[2 * PATH_MAX];
+	const char *set = getenv("GPUMEM_BENCH");
+	int error = folder_of_self(folder);
+
+	if (error)
+		return cli_fail("/proc/self/exe", -error);
+	/* All words are its own. */
+	args->argv[0] = (char *)"gpumem-bench";
+	if (set)
+		execv(set, args->argv);
+	for (unsigned i = 0; !set && i < sizeof(places) / sizeof(places[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, places[i]);
+		if (access(path, X_OK) < 0)
+			continue;
+		execv(path, args->argv);
+		return cli_fail(path, errno);
+	}
+	if (set)
+		return cli_fail(set, errno);
+	cli_error("the bench program is not installed (%s/%s)", folder, places[0]);
+	return CLI_FAILED;
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .words = "[WORDS...]",
+    .summary = "Measure the mount against its floor and its ceilings",
+    .more = "WORDS are the bench program's: gpumem bench --help. It prints the ceilings first.",
+    .max_words = -1,
+    .run = run,
+};

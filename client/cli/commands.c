@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The table of subcommands, and what is made from it: the help and the shells' completion. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+
+/* Of the help's left column. */
+#define COLUMN "  %-28s %s\n"
+
+const struct command *const commands[] = {
+    &command_status,
+    &command_top,
+    &command_cp,
+    &command_ls,
+    &command_get,
+    &command_set,
+    &command_map,
+    &command_sharers,
+    &command_drop,
+    &command_verify,
+    &command_bench,
+    &command_doctor,
+    NULL,
+};
+
+const struct command *command_find(const char *name)
+{
+	for (unsigned i = 0; commands[i]; i++)
+		if (strcmp(commands[i]->name, name) == 0)
+			return commands[i];
+	return NULL;
+}
+
+static void write_option(FILE *out, const struct cli_option *option)
+{
+	char left[64];
+
+	snprintf(left, sizeof(left), "%c%c%s--%s%s%s", option->code < CLI_LONG ? '-' : ' ',
+		 option->code < CLI_LONG ? option->code : ' ',
+		 option->code < CLI_LONG ? ", " : "  ", option->name, option->value ? "=" : "",
+		 option->value ? option->value : "");
+	fprintf(out, COLUMN, left, option->help);
+}
+
+void command_help_write(FILE *out, const struct command *command)
+{
+	static const struct cli_option help = {'h', "help", NULL, "print this"};
+
+	fprintf(out, "usage: gpumem %s [OPTIONS]%s%s\n\n%s.\n", command->name,
+		*command->words ? " " : "", command->words, command->summary);
+	if (command->more)
+		fprintf(out, "%s\n", command->more);
+	fputc('\n', out);
+	for (const struct cli_option *one = command->options; one && one->name; one++)
+		write_option(out, one);
+	write_option(out, &help);
+}
+
+void commands_help_write(FILE *out)
+{
+	fputs("usage: gpumem COMMAND [OPTIONS] [WORDS]\n\n"
+	      "Looks after GPU memory as files; gpumem(1) has the whole of it.\n\n",
+	      out);
+	for (unsigned i = 0; commands[i]; i++) {
+		char left[64];
+
+		snprintf(left, sizeof(left), "%s %s", commands[i]->name, commands[i]->words);
+		fprintf(out, COLUMN, left, commands[i]->summary);
+	}
+	fprintf(out, COLUMN, "help COMMAND", "Say how a command is used");
+	fputs("\n  -h, --help      print this\n  -V, --version   print the version\n", out);
+}
+
+void cli_offer(const char *start, const char *word, const char *help)
+{
+	if (strncmp(word, start, strlen(start)) == 0)
+		printf("%s\t%s\n", word, help);
+}
+
+static void complete_command(const char *start)
+{
+	for (unsigned i = 0; commands[i]; i++)
+		cli_offer(start, commands[i]->name, commands[i]->summary);
+	cli_offer(start, "help", "Say how a command is used");
+	cli_offer(start, "--help", "print this");
+	cli_offer(start, "--version", "print the version");
+}
+
+static void complete_option(const struct command *command, const char *start)
+{
+	char word[64];
+
+	for (const struct cli_option *one = command->options; one && one->name; one++) {
+		snprintf(word, sizeof(word), "--%s%s", one->name, one->value ? "=" : "");
+		cli_offer(start, word, one->help);
+	}
+	cli_offer(start, "--help", "print this");
+}
+
+/* Nothing is printed where a path may stand: the shells know paths. */
+int complete(int count, char **words)
+{
+	const char *last = count ? words[count - 1] : "";
+	const struct command *command = count > 1 ? command_find(words[0]) : NULL;
+
+	if (count < 2 || (count == 2 && strcmp(words[0], "help") == 0))
+		complete_command(last);
+	else if (command && *last == '-')
+		complete_option(command, last);
+	else if (command && command->offer)
+		command->offer(count - 2, words + 1, last);
+	return CLI_OK;
+}

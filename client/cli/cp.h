@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem cp: several files at once, and several parts of each. Threads take parts of the files that
+ * are open, or else open the next one. */
+#ifndef CLIENT_CLI_CP_H
+#define CLIENT_CLI_CP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "client/cli/cli.h"
+
+/* One write of this size is one request to the daemon. */
+#define CP_PART ((uint64_t)1 << 20)
+/* Of a copy inside the mount, which the GPU makes. */
+#define CP_PART_ON_MOUNT ((uint64_t)1 << 30)
+
+struct cp_options {
+	bool recursive, verify, resume, quiet, json;
+	unsigned threads; /* 0: as many as there is work for */
+};
+
+enum cp_method {
+	CP_STREAM,   /* a pipe: read in order, written in parallel */
+	CP_RANGES,   /* any part at any time */
+	CP_ON_MOUNT, /* copy_file_range */
+};
+
+enum cp_phase { CP_COPYING, CP_VERIFYING };
+
+/* What is known of a part. */
+enum cp_mark { CP_TODO, CP_DONE, CP_HASHED };
+
+struct cp_file {
+	char *from, *to;   /* from is NULL for standard input */
+	char *part;	   /* beside to, where the bytes gather until they are all there */
+	struct stat st;	   /* of from */
+	struct stat begun; /* of part, when it was opened */
+	int in, in_direct, out;
+	enum cp_method method;
+	enum cp_phase phase;
+	bool noted;	  /* an attribute of it may say how far it is */
+	bool sparse;	  /* from has holes, or may have */
+	uint64_t size;	  /* of a stream: what was read so far */
+	uint64_t resumed; /* bytes that an earlier run had copied */
+	uint64_t part_bytes;
+	_Atomic uint64_t parts; /* UINT64_MAX: a stream whose end has not come */
+	_Atomic uint64_t next;	/* part to be taken */
+	_Atomic int error;	/* errno; the first one counts */
+	const char *where;	/* the path that it is about */
+	/* A byte and a sum for each part; sums when verifying. */
+	_Atomic unsigned char *marks;
+	uint64_t *sums;
+	uint64_t room;		/* of the two, in parts */
+	pthread_mutex_t stream; /* whose turn it is to read a stream */
+	/* cp.lock: */
+	unsigned users;
+	bool opened;
+	struct cp_file *following;
+};
+
+/* A directory that was made, whose mode and times are set when everything is in it. */
+struct cp_dir {
+	char *path;
+	struct stat st;
+};
+
+struct cp {
+	struct cp_options options;
+	pthread_mutex_t lock;
+	pthread_cond_t work;			   /* there is some, or there will be none */
+	pthread_cond_t idle;			   /* the queue is shorter; or a thread has ended */
+	struct cp_file *queue, **queue_end, *open; /* open: with parts to be taken */
+	unsigned queued, busy, running;
+	bool walked; /* the queue will not grow */
+	mode_t umask;
+	struct cp_dir *dirs;
+	size_t n_dirs;
+	int status; /* the first failure's */
+	_Atomic uint64_t bytes_all, bytes_done, bytes_verified, files_all, files_done;
+	_Atomic uint64_t bytes_skipped; /* resumed: not copied in this run */
+	atomic_bool halted;		/* nothing more is begun: a signal, or no room */
+	double started;			/* cli_seconds */
+};
+
+/* The signal that asked to end, or 0; and a descriptor that is readable from then on. */
+extern atomic_int cp_signal;
+extern int cp_signal_fd;
+
+bool cp_stopped(const struct cp *cp);
+/* Something failed: the exit status is its, unless something failed before. */
+void cp_failed(struct cp *cp, int status);
+
+/* cp_walk.c. Queues what a source word names, and makes the directories. to is the target itself,
+ * not the directory that it goes into. */
+void cp_walk(struct cp *cp, const char *from, const char *to);
+/* Modes and times of directories, innermost first. */
+void cp_walk_end(struct cp *cp);
+/* Owner, mode and times of what has been copied, by its descriptor, or by its path where fd is < 0:
+ * 0 or errno. Owners stay where they may not be given. now: what it has; NULL: that is not known.
+ */
+int cp_attributes(int fd, const char *path, const struct stat *st, const struct stat *now);
+
+/* cp_pool.c */
+void cp_queue(struct cp *cp, struct cp_file *file);
+void *cp_worker(void *cp);
+/* What was never begun. No worker is left. */
+void cp_queue_free(struct cp *cp);
+
+/* cp_file.c: a file from its opening to its name. Errors are kept in the file. */
+/* from NULL: standard input. NULL: no memory. */
+struct cp_file *cp_file_new(const char *from, const char *to, const struct stat *st);
+void cp_file_open(struct cp *cp, struct cp_file *file);
+/* All parts are there, or an error is: true: it is to be verified now. */
+bool cp_file_copied(struct cp *cp, struct cp_file *file);
+/* Gives it its name, or says why not; and frees it. */
+void cp_file_end(struct cp *cp, struct cp_file *file);
+void cp_file_free(struct cp_file *file);
+void cp_file_fail(struct cp_file *file, const char *where, int error);
+/* Room for the marks and sums of so many parts: 0 or ENOMEM. */
+int cp_file_room(struct cp_file *file, uint64_t parts, bool sums);
+
+/* cp_part.c: takes the next part of the file and copies or verifies it; false: there is none left.
+ * Both buffers hold CP_PART bytes and a page. */
+struct cp_buffers {
+	char *data, *other;
+};
+#define CP_BUFFER_BYTES (CP_PART + 4096)
+bool cp_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers);
+
+/* cp_partial.c: the file beside the target. */
+/* Its path, allocated; NULL: no memory. */
+char *cp_partial_path(const char *to);
+/* Opens it for this process alone: the descriptor, and what it is now; or -errno. */
+int cp_partial_open(const char *path, struct stat *st);
+/* How many bytes from the start on an earlier run has put there from this very source. */
+uint64_t cp_partial_kept(int fd, const struct stat *st);
+/* Notes it for a later run: 0 or -errno. */
+int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes);
+/* How many bytes from the start on are there. */
+uint64_t cp_file_prefix(const struct cp_file *file);
+void cp_partial_note_all(struct cp *cp);
+
+/* cp_progress.c: draws a line, from the main thread alone. */
+void cp_progress(const struct cp *cp);
+void cp_progress_end(const struct cp *cp);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What limits gpumemfs on this machine: findings, each with what lifts it. */
+#ifndef CLIENT_CLI_DOCTOR_H
+#define CLIENT_CLI_DOCTOR_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "client/cli/mounts.h"
+
+enum doctor_level {
+	DOCTOR_GOOD,
+	DOCTOR_NOTE,  /* so it is, and nothing need be done */
+	DOCTOR_LIMIT, /* slower or less than could be */
+	DOCTOR_WRONG, /* does not work */
+};
+
+struct doctor {
+	json_t *findings;
+	enum doctor_level worst;
+	const char *root; /* "" but in tests: stands before /proc, /sys and /dev */
+	bool gpu;	  /* there is a GPU of NVIDIA's */
+	bool driver;	  /* and its driver is loaded */
+};
+
+/* lift: what to do about it, or NULL. about: what it is about: "fuse", or a mount or a GPU. */
+void doctor_find(struct doctor *doctor, enum doctor_level level, const char *about,
+		 const char *lift, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+void doctor_machine(struct doctor *doctor);
+/* Without any mount there is something to say too. */
+void doctor_mounts(struct doctor *doctor, const struct mounts *mounts);
+
+/* A file of the machine, its first line, allocated; NULL: it cannot be read. */
+char *doctor_line(const struct doctor *doctor, const char *path);
+bool doctor_exists(const struct doctor *doctor, const char *path);
+/* Whether version a.b... is at least major.minor. */
+bool doctor_at_least(const char *version, unsigned major, unsigned minor);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem drop: what the kernel's page cache has of files goes, written back first. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/mounts.h"
+#include "client/cli/output.h"
+#include "common/defer.h"
+
+#define DESCRIPTORS 32
+#ifndef SYS_cachestat
+#define SYS_cachestat 451 /* Linux 6.5, the same on every architecture */
+#endif
+
+static struct {
+	uint64_t before, after; /* bytes in the cache; of a kernel that tells */
+	uint64_t files;
+	int status;
+} totals;
+
+static uint64_t cached_bytes(int fd)
+{
+	struct {
+		uint64_t offset, bytes;
+	} range = {0, 0};
+	struct {
+		uint64_t cached, dirty, writeback, evicted, recently_evicted;
+	} found;
+
+	if (syscall(SYS_cachestat, fd, &range, &found, 0) < 0)
+		return 0;
+	return found.cached * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static int drop(const char *path)
+{
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	totals.before += cached_bytes(fd);
+	if (fsync(fd) < 0)
+		return -errno;
+	int error = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+
+	totals.after += cached_bytes(fd);
+	totals.files++;
+	return -error;
+}
+
+static int visit(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)at;
+	if (type == FTW_DNR || type == FTW_NS)
+		totals.status = cli_fail(path, EACCES);
+	if (type != FTW_F || !S_ISREG(st->st_mode))
+		return 0;
+	int error = drop(path);
+
+	if (error)
+		totals.status = cli_fail(path, -error);
+	return 0;
+}
+
+static int run(struct cli_args *args)
+{
+	char before[OUTPUT_TEXT_MAX], dropped[OUTPUT_TEXT_MAX];
+	struct place place;
+	int json;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	int status = place_find(args->argv[0], &place);
+
+	if (status)
+		return status;
+	if (nftw(place.path, visit, DESCRIPTORS, FTW_PHYS | FTW_MOUNT) < 0)
+		totals.status = cli_fail(place.path, errno);
+	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
+
+	if (json)
+		output_json(json_pack(
+		    "{s:s, s:I, s:I, s:I}", "path", place.path, "files", (json_int_t)totals.files,
+		    "cached_bytes", (json_int_t)totals.before, "dropped_bytes", (json_int_t)gone));
+	else if (totals.files)
+		printf("%s: dropped %s of %s in the page cache\n", args->argv[0],
+		       output_size(gone, dropped), output_size(totals.before, before));
+	place_free(&place);
+	return totals.status;
+}
+
+static const struct cli_option options[] = {CLI_JSON, {0}};
+
+const struct command command_drop = {
+    .name = "drop",
+    .words = "PATH",
+    .summary = "Drop what the page cache has of a file, or of all below a directory",
+    .more = "Changes made through mappings are written to the GPU first. Pages that a process has\n"
+	    "mapped stay.",
+    .options = options,
+    .min_words = 1,
+    .max_words = 1,
+    .run = run,
+};

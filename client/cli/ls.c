@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem ls: files with what ls does not know of them. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/facts.h"
+#include "client/cli/mounts.h"
+#include "client/cli/output.h"
+#include "common/defer.h"
+
+struct listing {
+	bool all;	/* names that begin with a dot, too */
+	bool directory; /* the directory itself */
+	bool json;
+	json_t *entries;
+	int status;
+};
+
+static const char *type_of(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+		return "file";
+	case S_IFDIR:
+		return "directory";
+	case S_IFLNK:
+		return "link";
+	case S_IFIFO:
+		return "fifo";
+	default:
+		return "socket";
+	}
+}
+
+/* "rwxr-x--x" */
+static const char *mode_text(mode_t mode, char text[10])
+{
+	for (unsigned i = 0; i < 9; i++)
+		text[i] = mode >> (8 - i) & 1 ? "rwx"[i % 3] : '-';
+	text[9] = '\0';
+	return text;
+}
+
+static void add_file_facts(json_t *entry, const char *path)
+{
+	AUTO_FREE char *page_size = NULL, *resident = NULL;
+
+	if (facts_attribute(path, "page_size", &page_size) == 0)
+		json_object_set_new(entry, "page_size", json_string(page_size));
+	if (facts_attribute(path, "resident", &resident) == 0) {
+		resident[strcspn(resident, ":")] = '\0';
+		json_object_set_new(entry, "resident", json_string(resident));
+	}
+	json_object_set_new(entry, "leases",
+			    json_integer((json_int_t)facts_attribute_number(path, "leases")));
+	json_object_set_new(entry, "mapped_bytes",
+			    json_integer((json_int_t)facts_attribute_number(path, "mapped")));
+}
+
+/* Of a directory, the memory of all below it. */
+static void add(struct listing *listing, const char *path, const char *shown)
+{
+	AUTO_FREE char *name = output_escape(shown);
+	struct stat st;
+	char mode[10];
+
+	if (!name || lstat(path, &st) < 0) {
+		listing->status = cli_fail(shown, name ? errno : ENOMEM);
+		return;
+	}
+	uint64_t memory = S_ISDIR(st.st_mode) ? facts_attribute_number(path, "rbytes")
+					      : (uint64_t)st.st_blocks * 512;
+	json_t *entry =
+	    json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", name, "type",
+		      type_of(st.st_mode), "mode", mode_text(st.st_mode, mode), "uid",
+		      (json_int_t)st.st_uid, "size", (json_int_t)st.st_size, "memory_bytes",
+		      (json_int_t)memory, "modified", (json_int_t)st.st_mtim.tv_sec);
+
+	if (!entry) {
+		listing->status = cli_fail(shown, ENOMEM);
+		return;
+	}
+	if (S_ISREG(st.st_mode))
+		add_file_facts(entry, path);
+	json_array_append_new(listing->entries, entry);
+}
+
+static int filter(const struct dirent *entry, bool all)
+{
+	if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+		return 0;
+	return all || entry->d_name[0] != '.';
+}
+
+static void add_directory(struct listing *listing, const char *path)
+{
+	struct dirent **names;
+	int count = scandir(path, &names, NULL, alphasort);
+
+	if (count < 0)
+		listing->status = cli_fail(path, errno);
+	for (int i = 0; i < count; i++) {
+		AUTO_FREE char *inner = NULL;
+
+		if (filter(names[i], listing->all) &&
+		    asprintf(&inner, "%s/%s", path, names[i]->d_name) >= 0)
+			add(listing, inner, names[i]->d_name);
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+}
+
+static const char *text_of(const json_t *entry, const char *name)
+{
+	const char *text = json_string_value(json_object_get(entry, name));
+
+	return text ? text : "-";
+}
+
+static void row(struct table *table, const json_t *entry)
+{
+	char size[OUTPUT_TEXT_MAX], memory[OUTPUT_TEXT_MAX], mapped[OUTPUT_TEXT_MAX];
+	const char *type = text_of(entry, "type"), *mode = text_of(entry, "mode");
+	bool file = strcmp(type, "file") == 0, folder = strcmp(type, "directory") == 0;
+
+	table_cell(table, COLOUR_DIM, "%c%s", file ? '-' : folder ? 'd' : type[0], mode);
+	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(entry, "size"), size));
+	table_cell(table, COLOUR_NONE, "%s",
+		   output_size(facts_number(entry, "memory_bytes"), memory));
+	table_cell(table, COLOUR_NONE, "%s", text_of(entry, "resident"));
+	table_cell(table, COLOUR_NONE, "%s", text_of(entry, "page_size"));
+	if (file) {
+		table_cell(table, COLOUR_NONE, "%" PRIu64, facts_number(entry, "leases"));
+		table_cell(table, COLOUR_NONE, "%s",
+			   output_size(facts_number(entry, "mapped_bytes"), mapped));
+	} else {
+		table_cell(table, COLOUR_NONE, "-");
+		table_cell(table, COLOUR_NONE, "-");
+	}
+	table_cell(table, folder ? COLOUR_STRONG : COLOUR_NONE, "%s%s", text_of(entry, "name"),
+		   folder ? "/" : "");
+}
+
+static void write_table(const json_t *entries)
+{
+	static const char *const heads[] = {"MODE",  "SIZE",   "MEMORY", "WHERE",
+					    "PAGES", "LEASES", "MAPPED", "NAME"};
+	struct table table = {.columns = sizeof(heads) / sizeof(heads[0]), .right = 0x66};
+	const json_t *entry;
+	size_t i;
+
+	for (i = 0; i < table.columns; i++)
+		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
+	json_array_foreach (entries, i, entry)
+		row(&table, entry);
+	table_write(&table, stdout);
+	table_free(&table);
+}
+
+static void list(struct listing *listing, const char *word)
+{
+	struct place place;
+	struct stat st;
+	int status = place_find(word, &place);
+
+	if (status) {
+		listing->status = status;
+		return;
+	}
+	if (!listing->directory && stat(place.path, &st) == 0 && S_ISDIR(st.st_mode))
+		add_directory(listing, place.path);
+	else
+		add(listing, place.path, word);
+	place_free(&place);
+}
+
+static int run(struct cli_args *args)
+{
+	struct listing listing = {.entries = json_array()};
+	int code;
+
+	while ((code = cli_option(args)) > 0) {
+		listing.all |= code == 'a';
+		listing.directory |= code == 'd';
+		listing.json |= code == CLI_JSON_CODE;
+	}
+	if (code < 0)
+		return CLI_USAGE;
+	for (int i = 0; i < args->argc; i++)
+		list(&listing, args->argv[i]);
+	if (!args->argc)
+		list(&listing, ".");
+	if (listing.json)
+		output_json(json_pack("{s:O}", "entries", listing.entries));
+	else if (json_array_size(listing.entries))
+		write_table(listing.entries);
+	json_decref(listing.entries);
+	return listing.status;
+}
+
+static const struct cli_option options[] = {
+    {'a', "all", NULL, "also names that begin with a dot"},
+    {'d', "directory", NULL, "the directories themselves, not what is in them"},
+    CLI_JSON,
+    {0},
+};
+
+const struct command command_ls = {
+    .name = "ls",
+    .words = "[PATH...]",
+    .summary = "List files with their memory, page size, leases and mappings",
+    .more = "MEMORY of a directory is that of everything below it.",
+    .options = options,
+    .max_words = -1,
+    .run = run,
+};

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <locale.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+
+static int help(const char *name)
+{
+	const struct command *command = name ? command_find(name) : NULL;
+
+	if (command)
+		command_help_write(stdout, command);
+	else if (!name || strcmp(name, "help") == 0)
+		commands_help_write(stdout);
+	else
+		cli_error("there is no command %s (gpumem help)", name);
+	return command || !name || strcmp(name, "help") == 0 ? CLI_OK : CLI_USAGE;
+}
+
+/* What stands in the place of a command; -1: nothing of that kind. */
+static int without_command(int argc, char **argv)
+{
+	const char *word = argv[1];
+
+	if (strcmp(word, "help") == 0)
+		return help(argc > 2 ? argv[2] : NULL);
+	if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
+		return help(NULL);
+	if (strcmp(word, "--complete") == 0)
+		return complete(argc - 2, argv + 2);
+	if (strcmp(word, "-V") != 0 && strcmp(word, "--version") != 0)
+		return -1;
+	printf("gpumem %s\n", GPUMEM_VERSION);
+	return CLI_OK;
+}
+
+/* A full disk behind stdout is an error too. */
+static int finished(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	cli_error("standard output cannot be written to");
+	return status ? status : CLI_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+	setlocale(LC_CTYPE, "");
+	if (argc < 2) {
+		commands_help_write(stderr);
+		return CLI_USAGE;
+	}
+	int status = without_command(argc, argv);
+
+	if (status >= 0)
+		return finished(status);
+	const struct command *command = command_find(argv[1]);
+
+	if (!command) {
+		cli_error("there is no command %s (gpumem help)", argv[1]);
+		return CLI_USAGE;
+	}
+	struct cli_args args = {.command = command, .argc = argc - 1, .argv = argv + 1};
+
+	return finished(command->run(&args));
+}

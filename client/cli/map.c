@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem map: how a file lies in its GPU's memory. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/facts.h"
+#include "client/cli/layout.h"
+#include "client/cli/mounts.h"
+#include "client/cli/output.h"
+#include "common/defer.h"
+
+#define CELLS 64
+
+static json_t *layout_json(const struct layout_list *layout)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < layout->count; i++) {
+		const struct layout_extent *one = &layout->at[i];
+
+		json_array_append_new(all, json_pack("{s:I, s:I, s:I, s:s}", "offset",
+						     (json_int_t)one->offset, "bytes",
+						     (json_int_t)one->bytes, "chunk_offset",
+						     (json_int_t)one->into, "kind", one->kind));
+	}
+	return all;
+}
+
+static void layout_table(const struct layout_list *layout)
+{
+	struct table table = {.columns = 4, .right = 0x7};
+
+	table_cell(&table, COLOUR_DIM, "OFFSET");
+	table_cell(&table, COLOUR_DIM, "BYTES");
+	table_cell(&table, COLOUR_DIM, "IN CHUNK");
+	table_cell(&table, COLOUR_DIM, "KIND");
+	for (size_t i = 0; i < layout->count; i++) {
+		const struct layout_extent *one = &layout->at[i];
+
+		table_cell(&table, COLOUR_NONE, "%" PRIu64, one->offset);
+		table_cell(&table, COLOUR_NONE, "%" PRIu64, one->bytes);
+		table_cell(&table, COLOUR_NONE, "%" PRIu64, one->into);
+		table_cell(&table, COLOUR_NONE, "%s", one->kind);
+	}
+	table_write(&table, stdout);
+	table_free(&table);
+}
+
+struct file_facts {
+	uint64_t size, mapped, leases;
+	char *resident;
+	struct layout_list layout;
+};
+
+static int read_facts(const char *path, struct file_facts *facts)
+{
+	AUTO_FREE char *extents = NULL;
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return cli_fail(path, errno);
+	if (!S_ISREG(st.st_mode)) {
+		cli_error("%s is no regular file", path);
+		return CLI_FAILED;
+	}
+	int error = facts_attribute(path, "extents", &extents);
+
+	if (error == -E2BIG) {
+		cli_error("%s has more extents than an attribute can hold", path);
+		return CLI_FAILED;
+	}
+	if (!error)
+		error = layout_read(extents, &facts->layout);
+	if (!error)
+		error = facts_attribute(path, "resident", &facts->resident);
+	if (error)
+		return cli_fail(path, -error);
+	facts->size = (uint64_t)st.st_size;
+	facts->mapped = facts_attribute_number(path, "mapped");
+	facts->leases = facts_attribute_number(path, "leases");
+	return CLI_OK;
+}
+
+static void show(const char *path, const struct file_facts *facts)
+{
+	char size[OUTPUT_TEXT_MAX], mapped[OUTPUT_TEXT_MAX], memory[OUTPUT_TEXT_MAX];
+	char drawn[OUTPUT_BAR_BYTES(CELLS)];
+	uint64_t held = layout_bytes(&facts->layout);
+
+	printf("%s: %s, %s of memory on %.*s in %zu extent%s, %s mapped, %" PRIu64 " lease%s\n",
+	       path, output_size(facts->size, size), output_size(held, memory),
+	       (int)strcspn(facts->resident, ":"), facts->resident, facts->layout.count,
+	       facts->layout.count == 1 ? "" : "s", output_size(facts->mapped, mapped),
+	       facts->leases, facts->leases == 1 ? "" : "s");
+	if (!facts->size && !facts->layout.count)
+		return;
+	printf("|%s|\n", layout_draw(&facts->layout, facts->size, CELLS, output_glyphs(), drawn));
+	layout_table(&facts->layout);
+}
+
+static int run(struct cli_args *args)
+{
+	struct file_facts facts = {0};
+	struct place place;
+	int json;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	int status = place_find(args->argv[0], &place);
+
+	if (status)
+		return status;
+	status = read_facts(place.path, &facts);
+	if (status == CLI_OK && json)
+		status = output_json(json_pack(
+		    "{s:s, s:I, s:I, s:s#, s:I, s:I, s:o}", "path", place.path, "size",
+		    (json_int_t)facts.size, "memory_bytes", (json_int_t)layout_bytes(&facts.layout),
+		    "resident", facts.resident, (int)strcspn(facts.resident, ":"), "mapped_bytes",
+		    (json_int_t)facts.mapped, "leases", (json_int_t)facts.leases, "extents",
+		    layout_json(&facts.layout)));
+	else if (status == CLI_OK)
+		show(args->argv[0], &facts);
+	free(facts.resident);
+	layout_free(&facts.layout);
+	place_free(&place);
+	return status;
+}
+
+static const struct cli_option options[] = {CLI_JSON, {0}};
+
+const struct command command_map = {
+    .name = "map",
+    .words = "PATH",
+    .summary = "Draw how a file lies in memory, and list its extents",
+    .more = "In the drawing neighbouring chunks differ in shade, parts of shared chunks are\n"
+	    "dotted, and holes are empty.",
+    .options = options,
+    .min_words = 1,
+    .max_words = 1,
+    .run = run,
+};

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem sharers: who has a lease of which file's memory. */
+#include <errno.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/facts.h"
+#include "client/cli/mounts.h"
+#include "client/cli/output.h"
+#include "common/defer.h"
+
+#define COMMAND_CELLS 48
+
+struct sharers {
+	const char *where;  /* the mount */
+	const char *inside; /* only what is this or below it */
+	json_t *all;
+};
+
+static void add(void *context, const struct sharer *sharer)
+{
+	struct sharers *sharers = context;
+	AUTO_FREE char *command = facts_command(sharer->pid), *path = NULL;
+
+	if (!facts_is_below(sharer->path, sharers->inside) || !command)
+		return;
+	AUTO_FREE char *escaped = output_escape(sharer->path), *words = output_escape(command);
+
+	if (!escaped || !words || asprintf(&path, "%s%s", sharers->where, escaped) < 0)
+		return;
+	const struct passwd *user = getpwuid(sharer->uid);
+	json_t *one = json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:s}", "path", path, "pid",
+				(json_int_t)sharer->pid, "uid", (json_int_t)sharer->uid, "access",
+				sharer->writes ? "rw" : "ro", "command", words, "bytes",
+				(json_int_t)sharer->bytes, "user", user ? user->pw_name : "");
+
+	/* An older daemon does not say since when. */
+	if (one && sharer->since)
+		json_object_set_new(one, "since", json_integer(sharer->since));
+	if (one)
+		json_array_append_new(sharers->all, one);
+}
+
+static const char *since_text(const json_t *one, char text[OUTPUT_TEXT_MAX])
+{
+	time_t since = (time_t)facts_number(one, "since");
+	struct tm when;
+
+	if (!since || !localtime_r(&since, &when) ||
+	    !strftime(text, OUTPUT_TEXT_MAX, "%Y-%m-%d %H:%M:%S", &when))
+		snprintf(text, OUTPUT_TEXT_MAX, "-");
+	return text;
+}
+
+static void row(struct table *table, const json_t *one)
+{
+	const char *user = json_string_value(json_object_get(one, "user"));
+	char size[OUTPUT_TEXT_MAX], since[OUTPUT_TEXT_MAX];
+
+	table_cell(table, COLOUR_STRONG, "%d", (int)facts_number(one, "pid"));
+	if (user && *user)
+		table_cell(table, COLOUR_NONE, "%s", user);
+	else
+		table_cell(table, COLOUR_NONE, "%u", (unsigned)facts_number(one, "uid"));
+	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(one, "access")));
+	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(one, "bytes"), size));
+	table_cell(table, COLOUR_NONE, "%s", since_text(one, since));
+	table_cell(table, COLOUR_NONE, "%.*s", COMMAND_CELLS,
+		   json_string_value(json_object_get(one, "command")));
+	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(one, "path")));
+}
+
+static void write_table(const json_t *all)
+{
+	static const char *const heads[] = {"PID",   "USER",	"ACCESS", "SIZE",
+					    "SINCE", "COMMAND", "PATH"};
+	struct table table = {.columns = sizeof(heads) / sizeof(heads[0]), .right = 0x9};
+	const json_t *one;
+	size_t i;
+
+	for (i = 0; i < table.columns; i++)
+		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
+	json_array_foreach (all, i, one)
+		row(&table, one);
+	table_write(&table, stdout);
+	table_free(&table);
+}
+
+static int of_path(const char *path, json_t *all)
+{
+	struct place place;
+	int status = place_find(path, &place);
+
+	if (status)
+		return status;
+	struct sharers sharers = {place.mount->where, place.inside, all};
+	int error = facts_sharers(place.mount->where, add, &sharers);
+
+	if (error)
+		status = cli_fail(place.mount->where, -error);
+	place_free(&place);
+	return status;
+}
+
+static int of_all(json_t *all)
+{
+	struct mounts mounts;
+	int status = CLI_OK, error = mounts_find(&mounts);
+
+	if (error)
+		return cli_fail("/proc/self/mountinfo", -error);
+	if (!mounts.count) {
+		cli_error("no gpumemfs is mounted here");
+		status = CLI_NOT_MOUNTED;
+	}
+	for (size_t i = 0; i < mounts.count; i++) {
+		struct sharers sharers = {mounts.at[i].where, "/", all};
+
+		if (strcmp(mounts.at[i].root, "/") != 0)
+			continue;
+		error = mounts_answers(&mounts.at[i]);
+		if (!error)
+			error = facts_sharers(mounts.at[i].where, add, &sharers);
+		if (error)
+			status = cli_fail(mounts.at[i].where, -error);
+	}
+	mounts_free(&mounts);
+	return status;
+}
+
+static int run(struct cli_args *args)
+{
+	json_t *all = json_array();
+	int json;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	int status = args->argc ? of_path(args->argv[0], all) : of_all(all);
+
+	if (json && (status == CLI_OK || json_array_size(all)))
+		output_json(json_pack("{s:O}", "sharers", all));
+	else if (!json && json_array_size(all))
+		write_table(all);
+	json_decref(all);
+	return status;
+}
+
+static const struct cli_option options[] = {CLI_JSON, {0}};
+
+const struct command command_sharers = {
+    .name = "sharers",
+    .words = "[PATH]",
+    .summary = "Show which processes share the memory of a file, or of all below a directory",
+    .more = "Without PATH, of every mount. Nothing is printed where nobody does.",
+    .options = options,
+    .max_words = 1,
+    .run = run,
+};

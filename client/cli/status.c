@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem status: every GPU of every mount, like df. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/facts.h"
+#include "client/cli/mounts.h"
+#include "client/cli/output.h"
+#include "common/defer.h"
+
+#define BAR_CELLS 20
+/* From here on the bar is shown as a warning. */
+#define NEARLY_FULL 0.9
+
+/* Adds up the leases below each volume of a mount. */
+struct lease_count {
+	json_t *gpus;
+};
+
+static void count_lease(void *context, const struct sharer *sharer)
+{
+	struct lease_count *count = context;
+	json_t *gpu;
+	size_t i;
+
+	json_array_foreach (count->gpus, i, gpu) {
+		char inside[64];
+
+		snprintf(inside, sizeof(inside), "/%s",
+			 json_string_value(json_object_get(gpu, "name")));
+		if (facts_is_below(sharer->path, inside))
+			json_object_set_new(
+			    gpu, "leases",
+			    json_integer((json_int_t)facts_number(gpu, "leases") + 1));
+	}
+}
+
+static const char *health_of(const json_t *volume)
+{
+	const json_t *healthy = json_object_get(volume, "healthy");
+
+	return !healthy || json_is_true(healthy) ? "ok" : "failed";
+}
+
+/* What is shown of a volume, from stats.json and from its directory. */
+static json_t *gpu_facts(const char *where, json_t *volume)
+{
+	const json_t *bar = json_object_get(volume, "bar");
+	const char *name = json_string_value(json_object_get(volume, "name"));
+	const char *model = json_string_value(json_object_get(volume, "model"));
+	const char *provider = json_string_value(json_object_get(bar, "provider"));
+	uint64_t total = facts_number(volume, "total_bytes"),
+		 unused = facts_number(volume, "free_bytes");
+	AUTO_FREE char *path = NULL;
+
+	if (!name || asprintf(&path, "%s/%s", where, name) < 0)
+		return NULL;
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "name",
+			 name, "model", model ? model : "", "total_bytes", (json_int_t)total,
+			 "used_bytes", (json_int_t)(total > unused ? total - unused : 0),
+			 "held_bytes", (json_int_t)facts_number(volume, "held_bytes"),
+			 "available_bytes", (json_int_t)facts_number(volume, "available_bytes"),
+			 "files", (json_int_t)facts_attribute_number(path, "rfiles"), "leases",
+			 (json_int_t)0, "bar_mapped_bytes",
+			 (json_int_t)facts_number(bar, "mapped_bytes"), "bar_budget_bytes",
+			 (json_int_t)facts_number(bar, "budget_bytes"), "bar_provider",
+			 provider ? provider : "", "health", health_of(volume));
+}
+
+static const char *transport_of(const char *params)
+{
+	AUTO_FREE char *uring = params ? facts_line(params, "io_uring") : NULL;
+
+	return uring && strncmp(uring, "on", 2) == 0 ? "io_uring" : "/dev/fuse";
+}
+
+static void set_line(json_t *object, const char *key, const char *text, const char *name)
+{
+	AUTO_FREE char *line = text ? facts_line(text, name) : NULL;
+
+	json_object_set_new(object, key, json_string(line ? line : "?"));
+}
+
+/* The facts of a mount: an object, with "error" alone where it does not answer. */
+static json_t *mount_facts(const struct mount_at *mount, int *error)
+{
+	json_t *facts = json_pack("{s:s}", "mount", mount->where), *gpus = json_array(), *volume;
+	AUTO_FREE char *version = NULL, *params = NULL;
+	json_t *stats = NULL;
+	size_t i;
+
+	*error = -mounts_answers(mount);
+	if (!*error)
+		stats = facts_stats(mount->where);
+	if (!*error && !stats)
+		*error = errno;
+	if (stats)
+		*error = -facts_text(mount->where, "version", &version);
+	if (!*error)
+		*error = -facts_text(mount->where, "params", &params);
+	if (*error) {
+		json_object_set_new(facts, "error", json_string(cli_words(*error)));
+		json_decref(stats);
+		json_decref(gpus);
+		return facts;
+	}
+	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
+		json_array_append_new(gpus, gpu_facts(mount->where, volume));
+	facts_sharers(mount->where, count_lease, &(struct lease_count){gpus});
+	set_line(facts, "version", version, "gpumemfs");
+	set_line(facts, "backend", version, "backend");
+	set_line(facts, "libfuse", version, "libfuse");
+	json_object_set_new(facts, "transport", json_string(transport_of(params)));
+	json_object_set_new(facts, "gpus", gpus);
+	json_decref(stats);
+	return facts;
+}
+
+static void size_cell(struct table *table, const json_t *gpu, const char *name)
+{
+	char text[OUTPUT_TEXT_MAX];
+
+	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(gpu, name), text));
+}
+
+static void gpu_row(struct table *table, const json_t *gpu)
+{
+	uint64_t total = facts_number(gpu, "total_bytes"), used = facts_number(gpu, "used_bytes");
+	const char *health = json_string_value(json_object_get(gpu, "health"));
+	const char *provider = json_string_value(json_object_get(gpu, "bar_provider"));
+	double share = total ? (double)used / (double)total : 0;
+	char bar[OUTPUT_BAR_BYTES(BAR_CELLS)];
+
+	table_cell(table, COLOUR_STRONG, "%s", json_string_value(json_object_get(gpu, "name")));
+	size_cell(table, gpu, "total_bytes");
+	size_cell(table, gpu, "used_bytes");
+	size_cell(table, gpu, "held_bytes");
+	size_cell(table, gpu, "available_bytes");
+	table_cell(table, share >= NEARLY_FULL ? COLOUR_WARN : COLOUR_GOOD, "%s",
+		   output_bar(used, total, BAR_CELLS, output_glyphs(), bar));
+	table_cell(table, COLOUR_NONE, "%.0f%%", 100 * share);
+	table_cell(table, COLOUR_NONE, "%" PRIu64, facts_number(gpu, "files"));
+	table_cell(table, COLOUR_NONE, "%" PRIu64, facts_number(gpu, "leases"));
+	size_cell(table, gpu, "bar_mapped_bytes");
+	/* The reason for there being none is long: gpumem doctor tells it. */
+	table_cell(table, COLOUR_NONE, "%.*s", (int)strcspn(provider, ":("),
+		   *provider ? provider : "-");
+	table_cell(table, strcmp(health, "ok") == 0 ? COLOUR_GOOD : COLOUR_BAD, "%s", health);
+}
+
+static void mount_write(const json_t *facts)
+{
+	static const char *const heads[] = {"GPU",    "SIZE",	"USED",	    "HERE",
+					    "AVAIL",  "",	"USE%",	    "FILES",
+					    "LEASES", "MAPPED", "PROVIDER", "HEALTH"};
+	struct table table = {.columns = sizeof(heads) / sizeof(heads[0]), .right = 0x3de};
+	const json_t *gpu;
+	size_t i;
+
+	printf("%s%s%s", output_colour(stdout, COLOUR_STRONG),
+	       json_string_value(json_object_get(facts, "mount")),
+	       output_colour(stdout, COLOUR_NONE));
+	if (json_object_get(facts, "error")) {
+		printf("  %s%s%s\n", output_colour(stdout, COLOUR_BAD),
+		       json_string_value(json_object_get(facts, "error")),
+		       output_colour(stdout, COLOUR_NONE));
+		return;
+	}
+	printf("  gpumemfs %s, %s, through %s\n",
+	       json_string_value(json_object_get(facts, "version")),
+	       json_string_value(json_object_get(facts, "backend")),
+	       json_string_value(json_object_get(facts, "transport")));
+	for (i = 0; i < table.columns; i++)
+		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
+	json_array_foreach (json_object_get(facts, "gpus"), i, gpu)
+		gpu_row(&table, gpu);
+	table_write(&table, stdout);
+	table_free(&table);
+}
+
+/* The worst of two statuses: a dead mount is not hidden by one that answers. */
+static int worse(int status, int other)
+{
+	return other > status ? other : status;
+}
+
+static bool any_failed(const json_t *facts)
+{
+	const json_t *gpu;
+	size_t i;
+
+	json_array_foreach (json_object_get(facts, "gpus"), i, gpu)
+		if (strcmp(json_string_value(json_object_get(gpu, "health")), "ok") != 0)
+			return true;
+	return false;
+}
+
+/* Mounts that show a part of a file system stand in nobody's way. */
+static int all_facts(const struct mounts *mounts, const struct mount_at *only, json_t *all)
+{
+	int status = CLI_OK, error;
+
+	for (size_t i = 0; i < mounts->count; i++) {
+		const struct mount_at *mount = &mounts->at[i];
+
+		if (only ? mount != only : strcmp(mount->root, "/") != 0)
+			continue;
+		json_t *facts = mount_facts(mount, &error);
+
+		if (error)
+			status = worse(status, (int)cli_status_of(error));
+		else if (any_failed(facts))
+			status = worse(status, CLI_WRONG);
+		json_array_append_new(all, facts);
+	}
+	return status;
+}
+
+static int show(const struct mounts *mounts, const struct mount_at *only, bool json)
+{
+	json_t *all = json_array(), *facts;
+	int status = all_facts(mounts, only, all);
+	size_t i;
+
+	if (json) {
+		output_json(json_pack("{s:o}", "mounts", all));
+		return status;
+	}
+	json_array_foreach (all, i, facts) {
+		if (i)
+			putchar('\n');
+		mount_write(facts);
+	}
+	json_decref(all);
+	return status;
+}
+
+/* The mount that a word names, also one that does not answer and whose path nothing resolves. */
+static const struct mount_at *named(const struct mounts *mounts, const char *word)
+{
+	AUTO_FREE char *real = realpath(word, NULL), *inside = NULL;
+	const struct mount_at *mount = mounts_of(mounts, real ? real : word, &inside);
+
+	return mount ? mounts_whole(mounts, mount) : NULL;
+}
+
+static int run(struct cli_args *args)
+{
+	const struct mount_at *only = NULL;
+	struct mounts mounts;
+	int json, status;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	int error = mounts_find(&mounts);
+
+	if (error)
+		return cli_fail("/proc/self/mountinfo", -error);
+	if (args->argc)
+		only = named(&mounts, args->argv[0]);
+	if (args->argc && !only) {
+		cli_error("%s is not on a mount of gpumemfs", args->argv[0]);
+		status = CLI_NOT_MOUNTED;
+	} else if (!mounts.count) {
+		cli_error("no gpumemfs is mounted here (gpumem doctor says more)");
+		status = CLI_NOT_MOUNTED;
+	} else {
+		status = show(&mounts, only, json);
+	}
+	mounts_free(&mounts);
+	return status;
+}
+
+static const struct cli_option options[] = {CLI_JSON, {0}};
+
+const struct command command_status = {
+    .name = "status",
+    .words = "[MOUNT]",
+    .summary = "Show every GPU: its memory, files, leases, mappings and health",
+    .more = "Without MOUNT, those of all mounts. HERE is what this mount has of a GPU.",
+    .options = options,
+    .max_words = 1,
+    .run = run,
+};
