@@ -19,6 +19,13 @@ skip() {
 trap 'echo "failed at $0:$LINENO: $BASH_COMMAND" >&2' ERR
 set -E
 
+# For cases that load the preload library of this build into programs that know nothing of sanitizers.
+need_plain_preload() {
+	ldd "$BUILD/libgpumem-preload.so" | grep -qE 'lib[atu]b?san' &&
+		skip "a library with a sanitizer goes into no ordinary program: prog_preload has it"
+	return 0
+}
+
 need() {
 	local tool
 	for tool; do
