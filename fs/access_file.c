@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/defer.h"
+#include "fs/channel.h"
 #include "fs/fs.h"
 #include "fs/observe.h"
 #include "fs/worker.h"
@@ -27,6 +28,7 @@ struct opened {
 	fuse_req_t waiting; /* a read put aside, or NULL */
 	size_t bytes;	    /* that it asked for */
 	pid_t pid;	    /* who asked */
+	int channel;	    /* through which */
 	struct fuse_pollhandle *poll;
 };
 
@@ -44,6 +46,7 @@ struct access_file {
 /* What is to be said to one reader once the lock is free. */
 struct answer {
 	fuse_req_t req;
+	int channel;
 	int error; /* where there are no bytes */
 	size_t length;
 	char text[ANSWER_BYTES];
@@ -98,12 +101,15 @@ static bool answer_one(struct access_file *file, struct opened *one, struct answ
 		return answer->poll;
 	answer->error = file->ended ? 0 : EINTR;
 	answer->req = one->waiting;
+	answer->channel = one->channel;
 	one->waiting = NULL;
 	return true;
 }
 
 static void reply(const struct answer *answer)
 {
+	if (answer->req)
+		channel_answer_for(answer->channel);
 	if (answer->req && (answer->length || !answer->error))
 		fuse_reply_buf(answer->req, answer->text, answer->length);
 	else if (answer->req)
@@ -278,6 +284,7 @@ static int read_some(struct access_file *file, fuse_req_t req, const struct fuse
 	one->waiting = req;
 	one->bytes = bytes;
 	one->pid = fuse_req_ctx(req)->pid;
+	one->channel = channel_current();
 	return READ_LATER;
 }
 

@@ -15,7 +15,7 @@
 #include "fs/capabilities.h"
 #include "fs/fs.h"
 
-/* A request is answered by the thread that read it. -1: by the session's device. */
+/* -1: the session's. */
 static _Thread_local int own = -1;
 
 static ssize_t reply(int fd, struct iovec *iov, int count, void *userdata)
@@ -76,20 +76,25 @@ void channel_prepare(struct fs *fs, struct fuse_session *fuse)
 		capability_set(clones, true, "each thread has a /dev/fuse of its own");
 }
 
-void channel_open(struct fs *fs, struct fuse_session *fuse)
+int channel_open(struct fs *fs, struct fuse_session *fuse)
 {
 	if (!fs->can.clone_fd.on)
-		return;
-	own = clone_fd(fuse);
-	if (own < 0)
-		log_warn("a worker thread shares its /dev/fuse with others: %s", strerror(-own));
+		return -1;
+	int fd = clone_fd(fuse);
+	if (fd < 0)
+		log_warn("a worker thread shares its /dev/fuse with others: %s", strerror(-fd));
+	own = fd < 0 ? -1 : fd;
+	return own;
 }
 
-void channel_close(void)
+int channel_current(void)
 {
-	if (own >= 0)
-		close(own);
-	own = -1;
+	return own;
+}
+
+void channel_answer_for(int channel)
+{
+	own = channel;
 }
 
 ssize_t channel_read(struct fuse_session *fuse, void *to, size_t bytes)

@@ -16,9 +16,14 @@ struct fs;
  * libfuse's log function is to be set again. */
 void channel_prepare(struct fs *fs, struct fuse_session *fuse);
 
-/* Opens the calling thread's device. Where it cannot have one it shares the session's. */
-void channel_open(struct fs *fs, struct fuse_session *fuse);
-void channel_close(void);
+/* Opens the calling thread's device: the fd, which is the caller's to close once nobody will answer
+ * what came through it any more, or -1 where the thread shares the session's. */
+int channel_open(struct fs *fs, struct fuse_session *fuse);
+
+/* A request is answered through the device that it came from. For one that another thread is to
+ * answer: the device of the thread that has it now, and what that thread says before it answers. */
+int channel_current(void);
+void channel_answer_for(int channel);
 
 /* As read(2). */
 ssize_t channel_read(struct fuse_session *fuse, void *to, size_t bytes);

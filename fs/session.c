@@ -42,6 +42,8 @@ struct session {
 	struct fuse_session *fuse;
 	pthread_t *threads;
 	unsigned n_threads;
+	int *channels; /* the threads', open until nobody answers any more */
+	atomic_uint n_channels;
 	atomic_uint running;
 	atomic_bool ending;
 	int ended_fd; /* eventfd: the last thread is done */
@@ -204,10 +206,10 @@ static void *serve(void *pointer)
 		log_error("no memory for a worker thread");
 		worker = NULL;
 	}
-	channel_open(session->fs, session->fuse);
+	session->channels[atomic_fetch_add(&session->n_channels, 1)] =
+	    channel_open(session->fs, session->fuse);
 	while (worker && serve_one(session, worker))
 		;
-	channel_close();
 	worker_end();
 	ended(session);
 	return NULL;
@@ -235,7 +237,8 @@ static int threads_start(struct session *session)
 	unsigned wanted = rings ? 1 : session->fs->can.threads;
 
 	session->threads = calloc(wanted, sizeof(*session->threads));
-	if (!session->threads)
+	session->channels = calloc(wanted, sizeof(*session->channels));
+	if (!session->threads || !session->channels)
 		return -ENOMEM;
 	/* Counted up before, so that the first to end does not take itself for the last. */
 	atomic_store(&session->running, wanted);
@@ -402,7 +405,10 @@ void session_wait(struct session *session)
 void session_close(struct session *session)
 {
 	access_file_free(session->fs);
-	/* Closes the device, and so ends what is left of the connection. */
+	/* Closes the devices, and so ends what is left of the connection. */
+	for (unsigned i = 0; i < atomic_load(&session->n_channels); i++)
+		if (session->channels[i] >= 0)
+			close(session->channels[i]);
 	if (session->fuse)
 		fuse_session_destroy(session->fuse);
 	if (session->ended_fd >= 0)
@@ -410,6 +416,7 @@ void session_close(struct session *session)
 	if (session->signal_fd >= 0)
 		close(session->signal_fd);
 	sem_destroy(&session->answered);
+	free(session->channels);
 	free(session->threads);
 	free(session);
 }

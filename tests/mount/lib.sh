@@ -21,7 +21,7 @@ set -E
 
 # For cases that load the preload library of this build into programs that know nothing of sanitizers.
 need_plain_preload() {
-	ldd "$BUILD/libgpumem-preload.so" | grep -qE 'lib[atu]b?san' &&
+	ldd "$BUILD/libgpumem-preload.so" | grep -qE 'lib(a|t|ub)san' &&
 		skip "a library with a sanitizer goes into no ordinary program: prog_preload has it"
 	return 0
 }
