@@ -197,7 +197,9 @@ class Machine:
             result = subprocess.run(list(map(str, argv)), env=env or self.env, stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                     errors="replace", timeout=timeout, check=False, **more)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as slow:
+            said = slow.stdout or b""
+            self.report.log(said if isinstance(said, str) else said.decode(errors="replace"))
             raise Failure(f"{argv[0]} took more than {timeout} s") from None
         self.report.log(result.stdout + result.stderr)
         if check and result.returncode:

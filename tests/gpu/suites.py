@@ -150,7 +150,7 @@ def mount_run(machine, arguments, folder, limit):
 
 def point_mounts(machine):
     report = machine.report
-    results, closing = mount_run(machine, ["-j", min(machine.cpus, 8), "--timeout", 90], "mounts", 200)
+    results, closing = mount_run(machine, ["-j", min(machine.cpus, 12), "--timeout", 120], "mounts", 280)
     report.note(closing)
     # Beside others they share the GPU's free memory, which some of them look at. One that hung stays failed.
     failed = [name for name, (verdict, reason) in results.items()
