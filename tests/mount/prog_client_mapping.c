@@ -142,6 +142,7 @@ static void unaligned_copies_by_the_gpu(void)
 
 		pattern_fill(text, length, length, from);
 		MUST(cuMemcpyHtoD(at + from, text, length));
+		MUST(cuCtxSynchronize()); /* it returns when the text is free again */
 		pattern_check(fd, length, from, length);
 		expect_device(at, length, from, from + length);
 	}
