@@ -29,6 +29,7 @@ struct cuda {
 	bool force_pcie;
 	struct peers peers;
 	struct copiers copiers;
+	atomic_uint exports_kept; /* by all chunks */
 };
 
 struct cuda_device {
@@ -59,6 +60,7 @@ struct cuda_chunk {
 	gm_CUmemGenericAllocationHandle handle;
 	gm_CUdeviceptr address;
 	struct peers_entry peers;
+	_Atomic int exported; /* kept from the first export on; -1: none */
 	void *mapping; /* the BAR way's own; see bar.h */
 };
 

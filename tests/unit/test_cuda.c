@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include "backend/bar_cache.h"
 #include "backend/stream.h"
@@ -126,6 +127,34 @@ START_TEST(full_device)
 }
 END_TEST
 
+/* A large chunk's descriptor is kept, and is gone with the chunk, whoever has duplicates. */
+START_TEST(exported_again)
+{
+	int first, second;
+	struct stat a, b;
+
+	open_plain();
+	chunk_free(new_chunk(0, 64 * MIB)); /* and what comes with a first chunk is there */
+	int before = dup(0);
+	close(before);
+	struct chunk *chunk = new_chunk(0, 64 * MIB);
+	ck_assert_int_eq(chunk_export(chunk, &first), 0);
+	ck_assert_int_eq(chunk_export(chunk, &second), 0);
+	ck_assert_int_ne(first, second);
+	ck_assert_int_eq(fcntl(second, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+	ck_assert_int_eq(fstat(first, &a), 0);
+	ck_assert_int_eq(fstat(second, &b), 0);
+	ck_assert_uint_eq(a.st_ino, b.st_ino);
+	close(first);
+	close(second);
+	chunk_free(chunk);
+	int after = dup(0);
+	close(after);
+	ck_assert_int_eq(after, before);
+	close_all();
+}
+END_TEST
+
 /* Two exported fds are the same memory; an importer that is another program sees the bytes. */
 START_TEST(export)
 {
@@ -221,6 +250,7 @@ static void any_driver(TCase *tcase)
 	tcase_add_test(tcase, selects_devices);
 	tcase_add_test(tcase, memory_comes_and_goes);
 	tcase_add_test(tcase, export);
+	tcase_add_test(tcase, exported_again);
 	tcase_add_test(tcase, threads);
 }
 
