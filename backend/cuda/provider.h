@@ -61,7 +61,7 @@ struct cuda_chunk {
 	gm_CUdeviceptr address;
 	struct peers_entry peers;
 	_Atomic int exported; /* kept from the first export on; -1: none */
-	void *mapping; /* the BAR way's own; see bar.h */
+	void *mapping;	      /* the BAR way's own; see bar.h */
 };
 
 static inline struct cuda_device *cuda_device(struct device *device)
