@@ -13,7 +13,9 @@
 /* clang-format off */
 #define FUNCTIONS(X) \
 	X(cuInit, cuInit, (unsigned)) \
+	X(cuDeviceGetCount, cuDeviceGetCount, (int *)) \
 	X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (gm_CUcontext *, gm_CUdevice)) \
+	X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (gm_CUdevice)) \
 	X(cuCtxSetCurrent, cuCtxSetCurrent, (gm_CUcontext)) \
 	X(cuCtxSynchronize, cuCtxSynchronize, (void)) \
 	X(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *, gm_CUdeviceptr, size_t)) \
@@ -35,9 +37,7 @@ static inline void need_gpu(void)
 		SKIP("no GPU's memory here");
 }
 
-/* A context of this process. A GPU whose compute mode keeps it to one process has none for us: the
- * daemon is the one. */
-static inline void use_gpu(void)
+static inline void load_cuda(void)
 {
 	need_gpu();
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -46,12 +46,24 @@ static inline void use_gpu(void)
 		FAIL("%s", dlerror());
 #define FIND(field, symbol, arguments) *(void **)&cu.field = dlsym(library, #symbol);
 	FUNCTIONS(FIND)
+}
+
+/* A context of this process. A GPU whose compute mode keeps it to one process has none for us: the
+ * daemon is the one. */
+static inline void use_gpu_number(int device)
+{
+	load_cuda();
 	MUST(cuInit(0));
-	gm_CUresult result = cu.cuDevicePrimaryCtxRetain(&context, 0);
+	gm_CUresult result = cu.cuDevicePrimaryCtxRetain(&context, device);
 	if (result == GM_CUDA_ERROR_DEVICE_UNAVAILABLE)
 		SKIP("the GPU's compute mode allows no second process a context");
 	EQUAL(result, 0);
 	MUST(cuCtxSetCurrent(context));
+}
+
+static inline void use_gpu(void)
+{
+	use_gpu_number(0);
 }
 
 /* The CPU's pointer; skips where a GPU's memory has none. */

@@ -4,74 +4,9 @@
  * timeout: 300
  * libgpumem by its device addresses, in programs that have a CUDA context: what copies by the GPU
  * find in a file, what cat finds of what they changed, and what is left. */
-#include "tests/mount/client.h"
+#include "tests/mount/client_gpu.h"
 
-#include <dlfcn.h>
 #include <sys/xattr.h>
-
-#include "backend/cuda/abi.h"
-
-/* clang-format off */
-#define FUNCTIONS(X) \
-	X(cuInit, cuInit, (unsigned)) \
-	X(cuDeviceGetCount, cuDeviceGetCount, (int *)) \
-	X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (gm_CUcontext *, gm_CUdevice)) \
-	X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (gm_CUdevice)) \
-	X(cuCtxSetCurrent, cuCtxSetCurrent, (gm_CUcontext)) \
-	X(cuCtxSynchronize, cuCtxSynchronize, (void)) \
-	X(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *, gm_CUdeviceptr, size_t)) \
-	X(cuMemcpyHtoD, cuMemcpyHtoD_v2, (gm_CUdeviceptr, const void *, size_t)) \
-	X(cuMemsetD8, cuMemsetD8_v2, (gm_CUdeviceptr, unsigned char, size_t))
-/* clang-format on */
-
-#define FIELD(field, symbol, arguments) gm_CUresult(*field) arguments;
-static struct {
-	FUNCTIONS(FIELD)
-} cu;
-
-#define MUST(call) EQUAL(cu.call, 0)
-
-static void load(void)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-
-	if (!library)
-		FAIL("%s", dlerror());
-#define FIND(field, symbol, arguments) *(void **)&cu.field = dlsym(library, #symbol);
-	FUNCTIONS(FIND)
-}
-
-static void use_gpu(int device)
-{
-	gm_CUcontext context;
-
-	load();
-	MUST(cuInit(0));
-	MUST(cuDevicePrimaryCtxRetain(&context, device));
-	MUST(cuCtxSetCurrent(context));
-}
-
-static gm_CUdeviceptr device_pointer(gpumem *file, size_t wanted)
-{
-	unsigned long long address;
-	size_t bytes;
-
-	GOOD(gpumem_map_device(file, &address, &bytes));
-	EQUAL(bytes, wanted);
-	return address;
-}
-
-static void expect_device(gm_CUdeviceptr at, uint64_t seed, size_t from, size_t to)
-{
-	unsigned char *seen = malloc(to - from);
-
-	MUST(cuMemcpyDtoH(seen, at + from, to - from));
-	for (size_t i = from; i < to; i++)
-		if (seen[i - from] != pattern_at(seed, i))
-			FAIL("byte %zu is %02x, wanted %02x", i, seen[i - from],
-			     pattern_at(seed, i));
-	free(seen);
-}
 
 static void seen_both_ways(void)
 {
@@ -79,7 +14,7 @@ static void seen_both_ways(void)
 	int fd = patterned_file("file", 1, bytes);
 	unsigned char mark[1000];
 
-	use_gpu(0);
+	use_gpu();
 	gpumem *file = lease("file", O_RDWR);
 	gm_CUdeviceptr at = device_pointer(file, bytes);
 
@@ -105,7 +40,7 @@ static void many_chunks(void)
 {
 	int fd = new_file("file");
 
-	use_gpu(0);
+	use_gpu();
 	for (int i = 0; i < 6; i++)
 		pattern_write(fd, 4, i * 4 * MIB, 4 * MIB);
 	gpumem *file = lease("file", O_RDWR);
@@ -121,7 +56,7 @@ static void many_chunks(void)
 
 static void tiny_files(void)
 {
-	use_gpu(0);
+	use_gpu();
 	for (size_t bytes = 1; bytes < 100000; bytes = bytes * 9 + 1) {
 		char name[32];
 
@@ -138,7 +73,7 @@ static void from_the_other_gpu(void)
 	int count, fd = patterned_file(other("file"), 5, 5 * MIB);
 	unsigned char mark[64];
 
-	use_gpu(0);
+	use_gpu();
 	MUST(cuDeviceGetCount(&count));
 	gpumem *file = lease(other("file"), O_RDWR);
 	EQUAL(info_of(file).device, 1);
@@ -155,7 +90,7 @@ static void readers_get_a_copy(void)
 {
 	int fd = patterned_file("file", 7, 3 * MIB);
 
-	use_gpu(0);
+	use_gpu();
 	gpumem *file = lease("file", O_RDONLY);
 	gm_CUdeviceptr at = device_pointer(file, 3 * MIB);
 
@@ -170,7 +105,7 @@ static void trusted_readers(void)
 {
 	int fd = patterned_file("file", 8, 3 * MIB);
 
-	use_gpu(0);
+	use_gpu();
 	OK(fsetxattr(fd, "user.gpumem.share", "trusted", 7, 0));
 	gpumem *file = lease("file", O_RDONLY);
 	gm_CUdeviceptr at = device_pointer(file, 3 * MIB);
@@ -190,7 +125,7 @@ static void host_files_for_the_gpu(void)
 
 	sprintf(path, "%s/client_registered", getenv("HOSTDIR"));
 	int fd = patterned_file(path, 10, 3 * MIB + 5);
-	use_gpu(0);
+	use_gpu();
 	gpumem *file = lease(path, O_RDWR), *reader = lease(path, O_RDONLY);
 	GOOD(gpumem_map_device(file, &at, &bytes));
 	EQUAL(bytes, 3 * MIB + 5);
@@ -216,7 +151,7 @@ static void without_a_context(void)
 	patterned_file("file", 11, MIB);
 	gpumem *file = lease("file", O_RDWR);
 	REFUSED(EINVAL, "no current CUDA context", gpumem_map_device(file, &at, NULL));
-	use_gpu(0);
+	use_gpu();
 	MUST(cuCtxSetCurrent(NULL));
 	REFUSED(EINVAL, "no current CUDA context", gpumem_map_device(file, &at, NULL));
 	GOOD(gpumem_close(file));
@@ -238,7 +173,7 @@ static void device_in_a_child(int unused)
 static void fork_while_mapped(void)
 {
 	patterned_file("file", 12, 3 * MIB);
-	use_gpu(0);
+	use_gpu();
 	inherited = lease("file", O_RDWR);
 	gm_CUdeviceptr at = device_pointer(inherited, 3 * MIB);
 	unsigned char *host = host_pointer(inherited, 3 * MIB);
@@ -252,7 +187,7 @@ static void fork_while_mapped(void)
 
 static void hold_until_killed(int ready)
 {
-	use_gpu(0);
+	use_gpu();
 	gpumem *file = lease("file", O_RDWR);
 
 	expect_device(device_pointer(file, 3 * MIB), 13, 0, 3 * MIB);
@@ -284,7 +219,7 @@ static void open_and_close(int cycle)
 static void cycle_on_the_gpu(int unused)
 {
 	(void)unused;
-	use_gpu(0);
+	use_gpu();
 	cycle_through(open_and_close);
 	MUST(cuDevicePrimaryCtxRelease(0));
 	fflush(stdout);
