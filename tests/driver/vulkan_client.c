@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Stand-in libvulkan.so.1: the descriptors of a device. When they are closed, the real driver in
+ * the kernel takes the mappings of its client back, while pointers to them are in use: so a thread
+ * that has none of them waits for their end, and then what was mapped shows other bytes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tests/driver/vulkan.h"
+
+void vulkan_refuse(const char *what)
+{
+	fprintf(stderr, "standin: Vulkan: %s\n", what);
+	abort();
+}
+
+/* Under the device's lock. */
+static bool is_mapped(VkDevice device, ino_t inode)
+{
+	for (const struct VkDeviceMemory_T *at = device->list; at; at = at->next)
+		if (at->inode == inode)
+			return true;
+	return false;
+}
+
+/* Wherever they were moved. What the real memory holds then is anybody's. */
+static void take_back(VkDevice device)
+{
+	unsigned long from, to, inode;
+	char *line = NULL;
+	size_t room = 0;
+	FILE *maps = fopen("/proc/self/maps", "re");
+
+	pthread_mutex_lock(&device->lock);
+	while (maps && getline(&line, &room, maps) > 0)
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) == 3 && inode &&
+		    is_mapped(device, inode))
+			syscall(SYS_mmap, from, to - from, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	pthread_mutex_unlock(&device->lock);
+	if (maps)
+		fclose(maps);
+	free(line);
+}
+
+struct watch {
+	VkDevice device;
+	pthread_barrier_t apart; /* reached when the watcher has let go of the client's */
+};
+
+static void *watch_client(void *argument)
+{
+	struct watch *watch = argument;
+	VkDevice device = watch->device;
+	struct pollfd end = {.fd = device->closed};
+
+	if (unshare(CLONE_FILES) < 0)
+		vulkan_refuse("the test needs a second table of descriptors");
+	/* The system calls: a preload library's close knows another table. */
+	for (int fd = 0; fd < 65536; fd++)
+		if (fd != device->closed && fd != STDERR_FILENO)
+			syscall(SYS_close, fd);
+	pthread_barrier_wait(&watch->apart);
+	while (poll(&end, 1, -1) < 0 && errno == EINTR)
+		;
+	take_back(device);
+	return NULL;
+}
+
+static int start_watcher(VkDevice device)
+{
+	struct watch watch = {.device = device};
+	sigset_t all, before;
+
+	pthread_barrier_init(&watch.apart, NULL, 2);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int error = pthread_create(&device->watcher, NULL, watch_client, &watch);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!error)
+		pthread_barrier_wait(&watch.apart);
+	pthread_barrier_destroy(&watch.apart);
+	close(device->closed);
+	return error ? -1 : 0;
+}
+
+static void close_all(VkDevice device)
+{
+	for (unsigned i = 0; i < CLIENT_DESCRIPTORS; i++)
+		if (device->client[i] >= 0)
+			close(device->client[i]);
+}
+
+int vulkan_client_open(VkDevice device)
+{
+	struct stat st;
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	pthread_mutex_init(&device->lock, NULL);
+	device->closed = ends[0];
+	device->client[0] = ends[1];
+	int good = fstat(ends[1], &st) == 0;
+	device->client_file = st.st_ino;
+	for (unsigned i = 1; i < CLIENT_DESCRIPTORS; i++) {
+		device->client[i] = fcntl(ends[1], F_DUPFD_CLOEXEC, 0);
+		good = good && device->client[i] >= 0;
+	}
+	if (!good)
+		close(device->closed);
+	if (good && start_watcher(device) == 0)
+		return 0;
+	close_all(device);
+	return -1;
+}
+
+void vulkan_client_check(VkDevice device)
+{
+	struct stat st;
+
+	for (unsigned i = 0; i < CLIENT_DESCRIPTORS; i++)
+		if (fstat(device->client[i], &st) < 0 || st.st_ino != device->client_file)
+			vulkan_refuse("a descriptor of the driver's was closed");
+}
+
+void vulkan_client_close(VkDevice device)
+{
+	vulkan_client_check(device);
+	pthread_cancel(device->watcher);
+	pthread_join(device->watcher, NULL);
+	pthread_mutex_destroy(&device->lock);
+	close_all(device);
+}
