@@ -89,7 +89,6 @@ static int start_watcher(VkDevice device)
 	if (!error)
 		pthread_barrier_wait(&watch.apart);
 	pthread_barrier_destroy(&watch.apart);
-	close(device->closed);
 	return error ? -1 : 0;
 }
 
@@ -112,13 +111,15 @@ int vulkan_client_open(VkDevice device)
 	device->client[0] = ends[1];
 	int good = fstat(ends[1], &st) == 0;
 	device->client_file = st.st_ino;
-	for (unsigned i = 1; i < CLIENT_DESCRIPTORS; i++) {
+	device->client[1] = -1;
+	for (unsigned i = 2; i < CLIENT_DESCRIPTORS; i++) {
 		device->client[i] = fcntl(ends[1], F_DUPFD_CLOEXEC, 0);
 		good = good && device->client[i] >= 0;
 	}
-	if (!good)
-		close(device->closed);
-	if (good && start_watcher(device) == 0)
+	good = good && start_watcher(device) == 0;
+	/* The program's numbers have no gap where the watcher's end was. */
+	device->client[1] = dup3(ends[1], ends[0], O_CLOEXEC);
+	if (good)
 		return 0;
 	close_all(device);
 	return -1;
