@@ -5,6 +5,7 @@
 #define DRIVER_VULKAN_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <vulkan/vulkan.h>
@@ -30,6 +31,7 @@ struct VkDevice_T {
 	ino_t client_file;
 	int closed; /* where the watcher reads the end of that file */
 	pthread_t watcher;
+	sem_t apart;		       /* the watcher has let go of the client's */
 	pthread_mutex_t lock;	       /* of the list */
 	struct VkDeviceMemory_T *list; /* of the mapped */
 	bool has_memory_fd;	       /* VK_KHR_external_memory_fd was enabled */

@@ -4,7 +4,7 @@
  * the kernel takes the mappings of its client back, while pointers to them are in use: so a thread
  * that has none of them waits for their end, and then what was mapped shows other bytes. */
 #include <fcntl.h>
-#include <sched.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,25 +50,19 @@ static void take_back(VkDevice device)
 	free(line);
 }
 
-struct watch {
-	VkDevice device;
-	pthread_barrier_t apart; /* reached when the watcher has let go of the client's */
-};
-
 static void *watch_client(void *argument)
 {
-	struct watch *watch = argument;
-	VkDevice device = watch->device;
+	VkDevice device = argument;
 	int closed = device->closed;
 	char byte;
 
-	if (unshare(CLONE_FILES) < 0)
-		vulkan_refuse("the test needs a second table of descriptors");
 	/* The system calls: a preload library's close knows another table. */
-	for (int fd = 0; fd < 65536; fd++)
-		if (fd != closed && fd != STDERR_FILENO)
+	if (syscall(SYS_close_range, closed + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0)
+		vulkan_refuse("no second table of descriptors for the watcher");
+	for (int fd = 0; fd < closed; fd++)
+		if (fd != STDERR_FILENO)
 			syscall(SYS_close, fd);
-	pthread_barrier_wait(&watch->apart);
+	sem_post(&device->apart);
 	/* A byte: the device goes. */
 	if (syscall(SYS_read, closed, &byte, 1) == 0)
 		take_back(device);
@@ -78,17 +72,15 @@ static void *watch_client(void *argument)
 
 static int start_watcher(VkDevice device)
 {
-	struct watch watch = {.device = device};
 	sigset_t all, before;
 
-	pthread_barrier_init(&watch.apart, NULL, 2);
+	sem_init(&device->apart, 0, 0);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&device->watcher, NULL, watch_client, &watch);
+	int error = pthread_create(&device->watcher, NULL, watch_client, device);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!error)
-		pthread_barrier_wait(&watch.apart);
-	pthread_barrier_destroy(&watch.apart);
+	while (!error && sem_wait(&device->apart) < 0)
+		;
 	return error ? -1 : 0;
 }
 
@@ -141,5 +133,6 @@ void vulkan_client_close(VkDevice device)
 		vulkan_refuse("the watcher cannot be told");
 	pthread_join(device->watcher, NULL);
 	pthread_mutex_destroy(&device->lock);
+	sem_destroy(&device->apart);
 	close_all(device);
 }
