@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/service.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/apart.h"
@@ -24,6 +26,9 @@
  * pidfd_getfd(2) would be less, but containers have to be given a capability for it. */
 #define BACKLOG 64
 #define TRIES	3
+
+/* A thread that is not ready by then waits for something that the caller holds. */
+#define START_S 3
 
 /* The driver's numbers begin where programs have none (if the limit leaves room): what it may do by
  * number in other threads, at exit or in a child of fork, shall not meet a file of the program's.
@@ -179,6 +184,16 @@ static void done(void)
 	pthread_cond_broadcast(&changed);
 }
 
+/* Loading a driver needs the lock of the dynamic loader, which a program that comes here from a
+ * library's constructor has for as long as it waits. */
+static void wait_for_loader(void)
+{
+	void *program = dlopen(NULL, RTLD_LAZY);
+
+	if (program)
+		dlclose(program);
+}
+
 static void *serve(void *unused)
 {
 	(void)unused;
@@ -189,14 +204,17 @@ static void *serve(void *unused)
 	int listening = client_apart_table(STDERR_FILENO + 1);
 	if (listening == 0)
 		listening = listen_somewhere();
-	first->rc = listening < 0 ? listening : occupy(listening);
-	bool good = first->rc == 0;
+	int rc = listening < 0 ? listening : occupy(listening);
+	if (rc == 0)
+		wait_for_loader();
+	first->rc = rc;
 	done();
-	while (good) {
+	if (rc < 0)
+		return NULL;
+	for (;;) {
 		perform(next_job(), listening);
 		done();
 	}
-	return NULL;
 }
 
 /* --- In the callers' */
@@ -259,16 +277,33 @@ static int run_with(struct job *todo, int fd)
 }
 
 /* Under calls. */
+static int run_first(struct job *first)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += START_S;
+	LOCKED(&lock);
+	job = first;
+	pthread_cond_broadcast(&changed);
+	while (job)
+		if (pthread_cond_timedwait(&changed, &lock, &end) == ETIMEDOUT)
+			return -ETIMEDOUT;
+	return first->rc;
+}
+
+/* Under calls. */
 static int start(void)
 {
-	struct job first = {.work = nothing}, trial = {.work = nothing, .with_fd = true};
+	static struct job first; /* a thread that is late finds it */
+	struct job trial = {.work = nothing, .with_fd = true};
 	pthread_t thread;
 
 	int rc = client_apart_thread(&thread, serve, NULL);
 	if (rc < 0)
 		return rc;
 	pthread_detach(thread);
-	rc = run(&first);
+	rc = run_first(&first);
 	if (rc < 0)
 		return rc;
 	AUTO_CLOSE int sample = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

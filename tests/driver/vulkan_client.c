@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,7 +26,7 @@ void vulkan_refuse(const char *what)
 static bool is_mapped(VkDevice device, ino_t inode)
 {
 	for (const struct VkDeviceMemory_T *at = device->list; at; at = at->next)
-		if (at->inode == inode)
+		if (inode && at->inode == inode)
 			return true;
 	return false;
 }
@@ -33,17 +34,20 @@ static bool is_mapped(VkDevice device, ino_t inode)
 /* Wherever they were moved. What the real memory holds then is anybody's. */
 static void take_back(VkDevice device)
 {
-	unsigned long from, to, inode;
-	char *line = NULL;
+	char *line = NULL, *end;
 	size_t room = 0;
 	FILE *maps = fopen("/proc/self/maps", "re");
 
 	pthread_mutex_lock(&device->lock);
-	while (maps && getline(&line, &room, maps) > 0)
-		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) == 3 && inode &&
-		    is_mapped(device, inode))
+	while (maps && getline(&line, &room, maps) > 0) {
+		unsigned long from = strtoul(line, &end, 16), to = strtoul(end + 1, &end, 16);
+
+		for (int field = 0; field < 3 && end; field++)
+			end = strchr(end + 1, ' ');
+		if (end && is_mapped(device, strtoul(end, NULL, 10)))
 			syscall(SYS_mmap, from, to - from, PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	}
 	pthread_mutex_unlock(&device->lock);
 	if (maps)
 		fclose(maps);
