@@ -41,8 +41,8 @@ static bool can_be_apart(void)
 	static enum { UNDECIDED, APART, HERE } where;
 
 	if (where == UNDECIDED)
-		where = !driver_is_program_s() && client_service_start() == 0 ? APART : HERE;
-	return where == APART;
+		where = driver_is_program_s() ? HERE : APART;
+	return where == APART && client_service_start() == 0;
 }
 
 struct opening {
