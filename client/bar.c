@@ -3,13 +3,13 @@
 #include "client/bar.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "client/bar_way.h"
 #include "client/error.h"
 #include "client/process.h"
 #include "common/defer.h"
@@ -69,7 +69,7 @@ static int open_new(const uint8_t uuid[16], const struct bar_way *way, struct cl
 		snprintf(why, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
 		return -ENOTSUP;
 	}
-	if (way->open(&made->device, &made->state, why) < 0)
+	if (client_way_open(made, why) < 0)
 		return -ENOTSUP;
 	made->next = opened;
 	opened = made;
@@ -99,17 +99,6 @@ int client_bar_open(const uint8_t uuid[16], unsigned turn, struct client_bar **b
 		}
 	}
 	return open_new(uuid, way, bar, why);
-}
-
-struct chunk_source {
-	struct bar_source base; /* first */
-	int fd;
-};
-
-static int export_fd(const struct bar_source *source, int *fd)
-{
-	*fd = fcntl(((const struct chunk_source *)source)->fd, F_DUPFD_CLOEXEC, 0);
-	return *fd < 0 ? -errno : 0;
 }
 
 static void gpu_unmap(const struct client_bar *bar, gm_CUdeviceptr at, uint64_t bytes)
@@ -182,8 +171,6 @@ int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, voi
 		   struct client_bar_piece *piece, char *why)
 {
 	struct client_bar_piece made = {.bytes = chunk->bytes};
-	struct chunk_source source = {.base = {.bytes = chunk->bytes, .export = export_fd},
-				      .fd = chunk->fd};
 	int rc = 0;
 
 	if (bar->way->needs == BAR_NEEDS_CUDA)
@@ -192,8 +179,7 @@ int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, voi
 		snprintf(why, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
 		return rc;
 	}
-	source.base.address = made.gpu;
-	rc = bar->way->map(bar->state, &source.base, at, &made.address, &made.mapping, why);
+	rc = client_way_map(bar, chunk->fd, at, &made, why);
 	if (rc < 0) {
 		gpu_unmap(bar, made.gpu, made.bytes);
 		if (at)
@@ -212,6 +198,6 @@ void client_bar_unmap(struct client_bar *bar, const struct client_bar_piece *pie
 	if (piece->at != piece->address)
 		munmap(piece->at, piece->bytes);
 	if (!piece->stranded)
-		bar->way->unmap(bar->state, piece->address, piece->bytes, piece->mapping);
+		client_way_unmap(bar, piece);
 	gpu_unmap(bar, piece->gpu, piece->bytes);
 }

@@ -21,6 +21,7 @@ static void forked(void)
 	client_files_forked();
 	client_connections_forked();
 	client_bar_forked();
+	client_service_forked();
 }
 
 static void before_fork(void)
@@ -64,4 +65,9 @@ void client_leave(void)
 {
 	if (--inside == 0)
 		pthread_rwlock_unlock(&gate);
+}
+
+void client_inside(void)
+{
+	inside++;
 }

@@ -9,6 +9,8 @@
  * start programs) passes; what it leaves to the child is good for exec alone. */
 void client_enter(void);
 void client_leave(void);
+/* The calling thread works for one that has passed the gate: its forks pass. */
+void client_inside(void);
 
 static inline void client_leave_scope(const int *entered)
 {
@@ -20,9 +22,10 @@ static inline void client_leave_scope(const int *entered)
 	int entered_ __attribute__((cleanup(client_leave_scope), unused)) = (client_enter(), 0)
 
 /* What a child of fork does with what its parent had, before anything else of it runs: file.c,
- * connection.c and bar.c. */
+ * connection.c, bar.c and service.c. */
 void client_files_forked(void);
 void client_connections_forked(void);
 void client_bar_forked(void);
+void client_service_forked(void);
 
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "client/preload/real.h"
+#include "client/service.h"
 
 /* Above what most programs use, below the usual limits. */
 #define LOWEST 512
@@ -32,7 +33,7 @@ static int lowest(void)
 
 static int mark(int fd)
 {
-	if (fd >= 0 && fd < DESCRIPTORS_MAX)
+	if (fd >= 0 && fd < DESCRIPTORS_MAX && !client_service_here())
 		atomic_store(&ours[fd], true);
 	return fd;
 }
@@ -58,7 +59,7 @@ int own_adopt(int fd)
 bool own_is(int fd)
 {
 	return fd >= 0 && fd < DESCRIPTORS_MAX &&
-	       atomic_load_explicit(&ours[fd], memory_order_relaxed);
+	       atomic_load_explicit(&ours[fd], memory_order_relaxed) && !client_service_here();
 }
 
 void own_forget(int fd)
@@ -83,6 +84,12 @@ bool own_process(void)
 void own_process_is_this(void)
 {
 	atomic_store(&owner, getpid());
+}
+
+/* What a driver does there is no call of the program's. */
+void client_service_began(void)
+{
+	own_inside++;
 }
 
 /* These two stand in for libc's where libgpumem in this library calls them, and nowhere else. */

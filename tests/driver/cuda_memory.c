@@ -108,7 +108,7 @@ int standin_reopen(int fd, unsigned *gpu, uint64_t *size)
 	char path[40], name[64] = "";
 	struct stat state;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
 	if (fd < 0 || fstat(fd, &state) || readlink(path, name, sizeof(name) - 1) < 0 ||
 	    strncmp(name, prefix, strlen(prefix)) != 0)
 		return -1;
@@ -254,7 +254,7 @@ STANDIN_API CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericA
 		return CUDA_ERROR_INVALID_VALUE;
 	if (device_lost(handle->memory->device) != CUDA_SUCCESS)
 		return device_lost(handle->memory->device);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", handle->memory->fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", handle->memory->fd);
 	fd = open(path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;

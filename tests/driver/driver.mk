@@ -33,7 +33,8 @@ $(DRIVER_CUDA): $(DRIVER_CUDA_SOURCES) $(DRIVER_HEADERS) tests/driver/driver.mk
 	$(DRIVER_COMPILE) $(DRIVER_SHARED) -o $@ $(DRIVER_CUDA_SOURCES) $(LDFLAGS) -ldl
 
 $(DRIVER_DIR)/libnvidia-ml.so.1: tests/driver/nvml.c
-$(DRIVER_DIR)/libvulkan.so.1: tests/driver/vulkan.c tests/driver/vulkan_memory.c
+$(DRIVER_DIR)/libvulkan.so.1: tests/driver/vulkan.c tests/driver/vulkan_client.c \
+	tests/driver/vulkan_memory.c
 $(DRIVER_DIR)/libgdrapi.so.2: tests/driver/gdrapi.c
 $(filter-out $(DRIVER_CUDA),$(DRIVER_LIBS)): tests/driver/other.c $(DRIVER_HEADERS) \
 		tests/driver/driver.mk

@@ -207,6 +207,10 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
 		}
 		made->has_memory_fd |= memory_fd;
 	}
+	if (vulkan_client_open(made) < 0) {
+		free(made);
+		return VK_ERROR_INITIALIZATION_FAILED;
+	}
 	*device = made;
 	return VK_SUCCESS;
 }
@@ -222,6 +226,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice device,
 	left = atomic_load(&device->memories);
 	if (left)
 		other_leak_line("standin: pid=%d vulkan_memories=%u\n", (int)getpid(), left);
+	vulkan_client_close(device);
 	free(device);
 }
 

@@ -4,6 +4,8 @@
 #ifndef DRIVER_VULKAN_H
 #define DRIVER_VULKAN_H
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <vulkan/vulkan.h>
@@ -20,9 +22,19 @@ struct VkPhysicalDevice_T {
 	unsigned gpu;
 };
 
+/* What a device of the real driver keeps open. */
+#define CLIENT_DESCRIPTORS 20
+
 struct VkDevice_T {
 	unsigned gpu;
-	bool has_memory_fd; /* VK_KHR_external_memory_fd was enabled */
+	int client[CLIENT_DESCRIPTORS]; /* all of one file */
+	ino_t client_file;
+	int closed; /* where the watcher reads the end of that file */
+	pthread_t watcher;
+	sem_t apart;		       /* the watcher has let go of the client's */
+	pthread_mutex_t lock;	       /* of the list */
+	struct VkDeviceMemory_T *list; /* of the mapped */
+	bool has_memory_fd;	       /* VK_KHR_external_memory_fd was enabled */
 	atomic_uint memories;
 };
 
@@ -33,6 +45,25 @@ enum memory_type {
 	TYPE_SYSTEM_CACHED,
 	TYPE_DEVICE_MAPPABLE, /* the one */
 	N_MEMORY_TYPES
+};
+
+/* vulkan_client.c: 0, or -1 where there are no descriptors left. */
+int vulkan_client_open(VkDevice device);
+void vulkan_client_close(VkDevice device);
+/* In every call on a device. */
+void vulkan_client_check(VkDevice device);
+void vulkan_refuse(const char *what);
+
+struct VkDeviceMemory_T {
+	uint32_t magic;
+	VkDevice device;
+	enum memory_type type;
+	uint64_t size;
+	int fd;
+	ino_t inode;
+	void *mapped; /* what vkMapMemory gave, or NULL */
+	uint64_t mapped_size;
+	struct VkDeviceMemory_T *next; /* in the device's list */
 };
 
 /* vulkan_memory.c */

@@ -6,22 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/driver/other.h"
 #include "tests/driver/vulkan.h"
 
 #define MAGIC 0x6d656d76U
-
-struct VkDeviceMemory_T {
-	uint32_t magic;
-	VkDevice device;
-	enum memory_type type;
-	uint64_t size;
-	int fd;
-	void *mapped; /* what vkMapMemory gave, or NULL */
-	uint64_t mapped_size;
-};
 
 void vulkan_memory_types(VkPhysicalDeviceMemoryProperties *properties)
 {
@@ -48,18 +39,13 @@ void vulkan_memory_types(VkPhysicalDeviceMemoryProperties *properties)
 	properties->memoryHeaps[1] = (VkMemoryHeap){64ULL << 30, 0};
 }
 
-static void refuse(const char *what)
-{
-	fprintf(stderr, "standin: Vulkan: %s\n", what);
-	abort();
-}
-
 static struct VkDeviceMemory_T *check(VkDevice device, VkDeviceMemory handle)
 {
 	struct VkDeviceMemory_T *memory = (struct VkDeviceMemory_T *)handle;
 
+	vulkan_client_check(device);
 	if (memory->magic != MAGIC || memory->device != device)
-		refuse("memory that is not this device's");
+		vulkan_refuse("memory that is not this device's");
 	return memory;
 }
 
@@ -79,6 +65,7 @@ static VkResult import(VkDevice device, const VkMemoryAllocateInfo *info, int sh
 	unsigned gpu;
 	uint64_t size;
 	int fd = other_helpers()->reopen(shared, &gpu, &size);
+	struct stat st;
 
 	if (fd < 0)
 		return VK_ERROR_INVALID_EXTERNAL_HANDLE;
@@ -91,8 +78,12 @@ static VkResult import(VkDevice device, const VkMemoryAllocateInfo *info, int sh
 		close(fd);
 		return VK_ERROR_OUT_OF_DEVICE_MEMORY;
 	}
-	*memory =
-	    (struct VkDeviceMemory_T){MAGIC, device, info->memoryTypeIndex, size, fd, NULL, 0};
+	*memory = (struct VkDeviceMemory_T){.magic = MAGIC,
+					    .device = device,
+					    .type = info->memoryTypeIndex,
+					    .size = size,
+					    .fd = fd};
+	memory->inode = fstat(fd, &st) == 0 ? st.st_ino : 0;
 	return VK_SUCCESS;
 }
 
@@ -105,13 +96,14 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAl
 	VkResult result;
 
 	(void)callbacks;
+	vulkan_client_check(device);
 	if (info->sType != VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO ||
 	    info->memoryTypeIndex >= N_MEMORY_TYPES)
-		refuse("vkAllocateMemory: wrong sType or memoryTypeIndex");
+		vulkan_refuse("vkAllocateMemory: wrong sType or memoryTypeIndex");
 	if (!from)
 		return VK_ERROR_OUT_OF_DEVICE_MEMORY;
 	if (!device->has_memory_fd)
-		refuse("an import without VK_KHR_external_memory_fd");
+		vulkan_refuse("an import without VK_KHR_external_memory_fd");
 	if (from->handleType != VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT)
 		return VK_ERROR_INVALID_EXTERNAL_HANDLE;
 	memory = calloc(1, sizeof(*memory));
@@ -128,12 +120,32 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAl
 	return VK_SUCCESS;
 }
 
+static void list_add(VkDevice device, struct VkDeviceMemory_T *memory)
+{
+	pthread_mutex_lock(&device->lock);
+	memory->next = device->list;
+	device->list = memory;
+	pthread_mutex_unlock(&device->lock);
+}
+
+static void list_remove(VkDevice device, struct VkDeviceMemory_T *memory)
+{
+	struct VkDeviceMemory_T **at = &device->list;
+
+	pthread_mutex_lock(&device->lock);
+	while (*at != memory)
+		at = &(*at)->next;
+	*at = memory->next;
+	pthread_mutex_unlock(&device->lock);
+}
+
 static VKAPI_ATTR void VKAPI_CALL unmap(VkDevice device, VkDeviceMemory handle)
 {
 	struct VkDeviceMemory_T *memory = check(device, handle);
 
 	if (!memory->mapped)
-		refuse("vkUnmapMemory of memory that is not mapped");
+		vulkan_refuse("vkUnmapMemory of memory that is not mapped");
+	list_remove(device, memory);
 	munmap(memory->mapped, memory->mapped_size);
 	memory->mapped = NULL;
 }
@@ -170,7 +182,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL map(VkDevice device, VkDeviceMemory handle
 	if (size == VK_WHOLE_SIZE)
 		size = memory->size - offset;
 	if (flags || offset + size > memory->size || offset % 4096 || !size)
-		refuse("vkMapMemory outside of the memory");
+		vulkan_refuse("vkMapMemory outside of the memory");
 	if (memory->mapped || memory->type == TYPE_DEVICE)
 		return VK_ERROR_MEMORY_MAP_FAILED;
 	memory->mapped_size = size;
@@ -181,6 +193,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL map(VkDevice device, VkDeviceMemory handle
 		memory->mapped = NULL;
 		return VK_ERROR_MEMORY_MAP_FAILED;
 	}
+	list_add(device, memory);
 	*address = memory->mapped;
 	return VK_SUCCESS;
 }
