@@ -178,7 +178,8 @@ enum route { ROUTE_READ, ROUTE_WRITE, ROUTE_STAGE };
 
 /* A device can copy what it has access to: the target's reads from the source, or the source's
  * writes to the target. The target of a move is new memory, to which its peers come last; so it is
- * the source's access that is worth waiting for. */
+ * the source's access that is worth waiting for. Bytes that the CPU stored through the source's BAR
+ * are there for others than its owner too: copy.c has pushed them (access_end_store). */
 static enum route route_between(struct cuda_chunk *to, struct cuda_chunk *from)
 {
 	if (!cuda_device(to->base.device)->peer[from->base.device->slot])

@@ -24,6 +24,11 @@ struct raw {
 	void (*close)(struct raw *raw);
 };
 
+/* The two of bar_ops that move bytes, by raw->bar. */
+ssize_t raw_bar_read(struct target *target, unsigned lane, void *to, size_t bytes, uint64_t offset);
+ssize_t raw_bar_write(struct target *target, unsigned lane, const void *from, size_t bytes,
+		      uint64_t offset);
+
 /* copy_bytes: room for across. NULL with why. */
 struct raw *raw_memory_open(const struct data *data, uint64_t copy_bytes, char *why);
 struct raw *raw_cuda_open(const struct data *data, uint64_t copy_bytes, char *why);

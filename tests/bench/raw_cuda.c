@@ -37,7 +37,6 @@ struct raw_cuda {
 	struct bar_device bar_device;
 	const struct bar_way *way; /* NULL: none works */
 	void *way_state, *mapping;
-	char *bar;
 };
 
 static const struct bar_way *const ways[] = {&cuda_bar_dmabuf, &cuda_bar_gdrcopy, &cuda_bar_vulkan};
@@ -93,25 +92,8 @@ static ssize_t copy_write(struct target *target, unsigned lane, const void *from
 	    bytes);
 }
 
-static ssize_t bar_read(struct target *target, unsigned lane, void *to, size_t bytes,
-			uint64_t offset)
-{
-	(void)lane;
-	stream_load(to, raw_cuda(target->raw)->bar + offset, bytes);
-	return (ssize_t)bytes;
-}
-
-static ssize_t bar_write(struct target *target, unsigned lane, const void *from, size_t bytes,
-			 uint64_t offset)
-{
-	(void)lane;
-	stream_store(raw_cuda(target->raw)->bar + offset, from, bytes);
-	stream_fence();
-	return (ssize_t)bytes;
-}
-
 static const struct target_ops copy_ops = {enter, copy_read, copy_write};
-static const struct target_ops bar_ops = {enter, bar_read, bar_write};
+static const struct target_ops bar_ops = {enter, raw_bar_read, raw_bar_write};
 
 static int across(struct raw *base, unsigned gpu, uint64_t bytes)
 {
@@ -243,7 +225,6 @@ static int way_open(struct raw_cuda *raw, const struct bar_way *way, char *why)
 		way->close(raw->way_state);
 		return rc;
 	}
-	raw->bar = address;
 	raw->base.bar = address;
 	raw->way = way;
 	return 0;
@@ -274,7 +255,7 @@ static void give_back(struct raw *base)
 
 	use(base);
 	if (raw->way) {
-		raw->way->unmap(raw->way_state, raw->bar, raw->data.bytes, raw->mapping);
+		raw->way->unmap(raw->way_state, raw->base.bar, raw->data.bytes, raw->mapping);
 		raw->way->close(raw->way_state);
 	}
 	for (unsigned i = 0; i < LANES_MAX; i++)

@@ -43,25 +43,8 @@ static ssize_t copy_write(struct target *target, unsigned lane, const void *from
 	return (ssize_t)bytes;
 }
 
-static ssize_t bar_read(struct target *target, unsigned lane, void *to, size_t bytes,
-			uint64_t offset)
-{
-	(void)lane;
-	stream_load(to, raw_memory(target->raw)->memory + offset, bytes);
-	return (ssize_t)bytes;
-}
-
-static ssize_t bar_write(struct target *target, unsigned lane, const void *from, size_t bytes,
-			 uint64_t offset)
-{
-	(void)lane;
-	stream_store(raw_memory(target->raw)->memory + offset, from, bytes);
-	stream_fence();
-	return (ssize_t)bytes;
-}
-
 static const struct target_ops copy_ops = {enter, copy_read, copy_write};
-static const struct target_ops bar_ops = {enter, bar_read, bar_write};
+static const struct target_ops bar_ops = {enter, raw_bar_read, raw_bar_write};
 
 static int across(struct raw *raw, unsigned gpu, uint64_t bytes)
 {

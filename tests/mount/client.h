@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include "client/gpumem.h"
 #include "tests/mount/prog.h"
@@ -197,6 +198,37 @@ static inline void cycle_through(void (*use)(int cycle))
 	}
 	EQUAL(open_descriptors(), before);
 	CHECK(mappings() <= mapped + 3); /* the heap may have grown by a piece */
+}
+
+/* A descriptor and a byte over a Unix socket. */
+static inline void send_descriptor(int socket, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+	*head = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+	OK(sendmsg(socket, &message, 0));
+}
+
+static inline int receive_descriptor(int socket)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0}, byte;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	int fd;
+
+	OK(recvmsg(socket, &message, 0));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	return fd;
 }
 
 #endif

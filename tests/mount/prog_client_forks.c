@@ -92,16 +92,8 @@ static void a_child_maps_it_on_the_device(void)
 
 static void map_what_came_over(int socket)
 {
-	char control[CMSG_SPACE(sizeof(int))] = {0}, byte;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	int fd;
+	int fd = receive_descriptor(socket);
 
-	OK(recvmsg(socket, &message, 0));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
 	use_gpu();
 	gpumem *file = gpumem_open_fd(fd);
 	if (!file)
@@ -115,13 +107,6 @@ static void map_what_came_over(int socket)
 
 static void a_passed_descriptor_on_the_device(void)
 {
-	char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 	unsigned char first;
 	int ends[2];
 
@@ -130,9 +115,7 @@ static void a_passed_descriptor_on_the_device(void)
 	spawn(map_what_came_over, ends[1]);
 	int fd = patterned_file("file", 12, BYTES);
 
-	*head = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
-	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-	OK(sendmsg(ends[0], &message, 0));
+	send_descriptor(ends[0], fd);
 	join_all(1);
 	read_all(fd, &first, 1, 0);
 	EQUAL(first, 203);

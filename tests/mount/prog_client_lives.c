@@ -62,16 +62,8 @@ static void from_a_descriptor(void)
 
 static void map_what_came_over(int socket)
 {
-	char control[CMSG_SPACE(sizeof(int))] = {0}, byte;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	int fd;
+	int fd = receive_descriptor(socket);
 
-	OK(recvmsg(socket, &message, 0));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
 	gpumem *file = gpumem_open_fd(fd);
 	if (!file)
 		FAIL("%s", gpumem_error());
@@ -83,22 +75,13 @@ static void map_what_came_over(int socket)
 
 static void descriptor_over_a_socket(void)
 {
-	char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
 	int ends[2];
 
 	OK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
 	spawn(map_what_came_over, ends[1]);
 	int fd = patterned_file("file", 21, 3 * MIB);
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 
-	*head = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
-	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-	OK(sendmsg(ends[0], &message, 0));
+	send_descriptor(ends[0], fd);
 	join_all(1);
 	unsigned char first;
 	read_all(fd, &first, 1, 0);
