@@ -248,15 +248,33 @@ int client_answer_layout(struct client_packet *packet, uint32_t request,
 	return 0;
 }
 
-int client_answer_done(struct client_packet *packet, uint32_t request)
+/* A packet of this type, without descriptors and as long as it must be. */
+static int answer_plain(struct client_packet *packet, uint32_t request, uint16_t type, size_t bytes,
+			const char *otherwise)
 {
 	int rc = check_header(packet, request);
 
 	if (rc == 0 && packet->u.header.type == GPUMEM_MSG_ERROR)
 		rc = check_error(packet);
-	else if (rc == 0 && (packet->u.header.type != GPUMEM_MSG_DONE || packet->n_fds ||
-			     packet->bytes != sizeof(packet->u.header)))
-		rc = nonsense("it is no end of a lease");
+	else if (rc == 0 &&
+		 (packet->u.header.type != type || packet->n_fds || packet->bytes != bytes))
+		rc = nonsense(otherwise);
 	client_packet_close(packet);
 	return rc;
+}
+
+int client_answer_key(struct client_packet *packet, uint32_t request, uint8_t key[GPUMEM_KEY_BYTES])
+{
+	int rc = answer_plain(packet, request, GPUMEM_MSG_KEY, sizeof(packet->u.key),
+			      "it is no key");
+
+	if (rc == 0)
+		memcpy(key, packet->u.key.key, sizeof(packet->u.key.key));
+	return rc;
+}
+
+int client_answer_done(struct client_packet *packet, uint32_t request)
+{
+	return answer_plain(packet, request, GPUMEM_MSG_DONE, sizeof(packet->u.header),
+			    "it is no end of a lease");
 }

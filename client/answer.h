@@ -39,6 +39,7 @@ struct client_packet {
 		struct gpumem_msg_header header;
 		struct gpumem_msg_layout layout;
 		struct gpumem_msg_error error;
+		struct gpumem_msg_key key;
 		/* One byte more than the longest, to see what is longer. */
 		char bytes[sizeof(struct gpumem_msg_layout) +
 			   GPUMEM_CHUNKS_PER_MESSAGE * sizeof(struct gpumem_chunk) + 1];
@@ -53,6 +54,10 @@ void client_packet_close(struct client_packet *packet);
  * daemon's text; -EPROTO; -ENOMEM. After an error the layout has what it had. */
 int client_answer_layout(struct client_packet *packet, uint32_t request,
 			 struct client_layout *layout, bool *more);
+
+/* The key of the connection; else as above. */
+int client_answer_key(struct client_packet *packet, uint32_t request,
+		      uint8_t key[GPUMEM_KEY_BYTES]);
 
 /* 0 for GPUMEM_MSG_DONE; else as above. */
 int client_answer_done(struct client_packet *packet, uint32_t request);

@@ -3,11 +3,13 @@
 #include "client/connection.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "client/error.h"
@@ -23,6 +25,7 @@ struct client_connection {
 	int fd;				/* under lock; -1: gone */
 	ino_t socket;			/* its inode: programs close descriptors of others */
 	uint32_t requests;		/* under lock */
+	uint8_t key[GPUMEM_KEY_BYTES];	/* the daemon's name for it */
 };
 
 /* Taken before a connection's lock, never after. */
@@ -116,34 +119,6 @@ static struct client_connection *find(dev_t device)
 			return at;
 	}
 	return NULL;
-}
-
-/* A reference to the connection for the file's mount. */
-static int get(int fd, struct client_connection **connection)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return client_fail(errno, "fstat: %s", strerror(errno));
-	LOCKED(&table);
-	struct client_connection *found = find(st.st_dev);
-	if (found) {
-		found->references++;
-		*connection = found;
-		return 0;
-	}
-	int connected = client_mount_connect(fd);
-	if (connected < 0)
-		return connected;
-	found = connection_new(connected, st.st_dev);
-	if (!found) {
-		close(connected);
-		return client_fail(ENOMEM, "no memory for a connection");
-	}
-	found->next = connections;
-	connections = found;
-	*connection = found;
-	return 0;
 }
 
 static int send_request(struct client_connection *connection, struct gpumem_msg_header *request,
@@ -296,15 +271,118 @@ static int receive_layout(struct client_connection *connection, uint32_t request
 	return settle(connection, &packet, rc);
 }
 
-static int request_lease(struct client_connection *connection, const struct gpumem_token *token,
-			 struct client_layout *layout)
+/* Nobody else has the connection yet. */
+static int ask_key(struct client_connection *connection)
+{
+	struct gpumem_msg_header request;
+	struct client_packet packet;
+
+	packet.u.header.type = 0;
+	int rc = send_request(connection, &request, GPUMEM_MSG_HELLO, sizeof(request));
+	if (rc == 0)
+		rc = receive(connection, &packet);
+	return rc == 0 ? client_answer_key(&packet, request.request, connection->key) : rc;
+}
+
+static int connect_new(int fd, dev_t device, struct client_connection **connection)
+{
+	int connected = client_mount_connect(fd);
+	if (connected < 0)
+		return connected;
+	struct client_connection *made = connection_new(connected, device);
+	if (!made) {
+		close(connected);
+		return client_fail(ENOMEM, "no memory for a connection");
+	}
+	int rc = ask_key(made);
+	if (rc < 0)
+		connection_free(made);
+	else
+		*connection = made;
+	return rc;
+}
+
+static int device_of(int fd, dev_t *device)
+{
+	struct statx st;
+
+	/* It never changes: no reason to bother the daemon. */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+		return client_fail(errno, "statx: %s", strerror(errno));
+	*device = makedev(st.stx_dev_major, st.stx_dev_minor);
+	return 0;
+}
+
+enum connect { CONNECT_KNOWN, CONNECT_NEW };
+
+/* A reference to the connection for the file's mount; NULL: there is none that is known. */
+static int get(int fd, enum connect how, struct client_connection **connection)
+{
+	dev_t device;
+
+	int rc = device_of(fd, &device);
+	if (rc < 0)
+		return rc;
+	LOCKED(&table);
+	struct client_connection *found = find(device);
+	if (found) {
+		found->references++;
+	} else if (how == CONNECT_NEW) {
+		rc = connect_new(fd, device, &found);
+		if (rc < 0)
+			return rc;
+		found->next = connections;
+		connections = found;
+	}
+	*connection = found;
+	return 0;
+}
+
+/* Under the connection's lock. */
+static int lease_by_token(struct client_connection *connection, const struct gpumem_token *token,
+			  struct client_layout *layout)
 {
 	struct gpumem_msg_lease request;
 
 	memcpy(request.token, token->token, sizeof(request.token));
-	LOCKED(&connection->lock);
 	int rc = send_request(connection, &request.header, GPUMEM_MSG_LEASE, sizeof(request));
 	return rc < 0 ? rc : receive_layout(connection, request.header.request, layout);
+}
+
+/* On the file itself, which saves a turn; a token is the way where that does not do. */
+static int lease_at_once(struct client_connection *connection, int fd, int flags,
+			 struct client_layout *layout)
+{
+	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION};
+	struct gpumem_token token;
+
+	LOCKED(&connection->lock);
+	if (!is_ours(connection))
+		return gone(connection);
+	ask.request = ++connection->requests;
+	memcpy(ask.key, connection->key, sizeof(ask.key));
+	int rc = client_mount_lease(fd, flags, &ask);
+	if (rc == 0)
+		return receive_layout(connection, ask.request, layout);
+	if (rc == -ESTALE)
+		return gone(connection);
+	rc = client_mount_token(fd, flags, &token);
+	return rc < 0 ? rc : lease_by_token(connection, &token, layout);
+}
+
+/* The token comes first: only it tells a file that is not on gpumemfs from a mount out of sight. */
+static int lease_newly(int fd, int flags, struct client_connection **connection,
+		       struct client_layout *layout)
+{
+	struct gpumem_token token;
+
+	int rc = client_mount_token(fd, flags, &token);
+	if (rc == 0)
+		rc = get(fd, CONNECT_NEW, connection);
+	if (rc < 0)
+		return rc;
+	LOCKED(&(*connection)->lock);
+	return lease_by_token(*connection, &token, layout);
 }
 
 /* Once more where the connection was that of a daemon which is not there any more. */
@@ -312,17 +390,15 @@ int client_connection_lease(int fd, int flags, struct client_connection **connec
 			    struct client_layout *layout)
 {
 	struct client_connection *made = NULL;
-	struct gpumem_token token;
 	int rc = -ENOTCONN;
 
 	for (unsigned tries = 0; rc == -ENOTCONN && tries < 2; tries++) {
 		*layout = (struct client_layout){0};
-		rc = client_mount_token(fd, flags, &token);
-		if (rc == 0)
-			rc = get(fd, &made);
+		rc = get(fd, CONNECT_KNOWN, &made);
 		if (rc < 0)
 			return rc;
-		rc = request_lease(made, &token, layout);
+		rc = made ? lease_at_once(made, fd, flags, layout)
+			  : lease_newly(fd, flags, &made, layout);
 		if (rc < 0)
 			client_connection_put(made);
 	}

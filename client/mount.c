@@ -18,9 +18,14 @@
 #include "client/error.h"
 #include "common/defer.h"
 
-static int ask(int fd, void *token)
+static int ask_token(int fd, void *token)
 {
 	return ioctl(fd, GPUMEM_IOC_TOKEN, token) < 0 ? -errno : 0;
+}
+
+static int ask_lease(int fd, void *ask)
+{
+	return ioctl(fd, GPUMEM_IOC_LEASE, ask) < 0 ? -errno : 0;
 }
 
 /* A descriptor of fewer rights than those that are asked for: whoever may open the file has them.
@@ -32,9 +37,19 @@ static bool too_little(int fd, int flags)
 	return has >= 0 && flags == O_RDWR && (has & O_ACCMODE) != O_RDWR;
 }
 
+static int ask_file(int fd, int flags, int (*ask)(int fd, void *what), void *what)
+{
+	return too_little(fd, flags) ? client_apart(fd, flags, ask, what) : ask(fd, what);
+}
+
+int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
+{
+	return ask_file(fd, flags, ask_lease, ask);
+}
+
 int client_mount_token(int fd, int flags, struct gpumem_token *token)
 {
-	int rc = too_little(fd, flags) ? client_apart(fd, flags, ask, token) : ask(fd, token);
+	int rc = ask_file(fd, flags, ask_token, token);
 
 	if (rc < 0) {
 		switch (-rc) {

@@ -12,6 +12,11 @@
  * the file opened again. 0, or -ENOTSUP where it is not on gpumemfs, or another -errno. */
 int client_mount_token(int fd, int flags, struct gpumem_token *token);
 
+/* Has the file's lease sent over the connection that ask names, with the rights as above: 0, or
+ * -errno without a text: -ESTALE as GPUMEM_IOC_LEASE says; after any other a token may do, or tells
+ * why not. */
+int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask);
+
 /* A new connection to the daemon of the mount that the file is on, which is looked for among all
  * mounts of its filesystem that this process sees: a bind mount of a folder has no socket. The fd,
  * or -ENOTCONN, -ENOTSUP. */

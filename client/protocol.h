@@ -9,6 +9,10 @@
  *     descriptors come with them (SCM_RIGHTS), in order.
  *  3. The lease lasts until GPUMEM_MSG_RELEASE or the end of the connection, however it comes.
  *
+ * A client that has its connection already saves the turn over the socket: it asks once for the
+ * connection's key (GPUMEM_MSG_HELLO), and GPUMEM_IOC_LEASE on an opened file has the answer sent
+ * over that connection before the ioctl returns.
+ *
  * One message is one packet. All integers are in the byte order of the machine: both ends are on
  * it. A message that is not exactly as said here costs its sender the connection. */
 #ifndef GPUMEM_PROTOCOL_H
@@ -21,6 +25,7 @@
 #define GPUMEM_SOCKET_NAME	".gpumem/socket" /* below the mount */
 
 #define GPUMEM_TOKEN_BYTES 32
+#define GPUMEM_KEY_BYTES   32
 #define GPUMEM_TOKEN_SECONDS                                                                       \
 	10 /* for which a token may be used, once, by the uid that asked for it */
 
@@ -46,13 +51,27 @@ struct gpumem_token {
 
 #define GPUMEM_IOC_TOKEN _IOR('g', 0x47, struct gpumem_token)
 
+/* What GPUMEM_IOC_LEASE reads. After 0 one GPUMEM_MSG_LAYOUT without GPUMEM_LAYOUT_MORE is on the
+ * connection; after an error nothing is. EAGAIN: a token is the way for this file (it needs a
+ * private copy or more than one packet, or is refused); ESTALE: no connection of this user's has
+ * the key. */
+struct gpumem_lease_ask {
+	uint32_t version; /* GPUMEM_PROTOCOL_VERSION of the client */
+	uint32_t request; /* for the answer's header */
+	uint8_t key[GPUMEM_KEY_BYTES];
+};
+
+#define GPUMEM_IOC_LEASE _IOW('g', 0x48, struct gpumem_lease_ask)
+
 enum gpumem_message_type {
 	GPUMEM_MSG_LEASE = 1,	/* client: struct gpumem_msg_lease */
 	GPUMEM_MSG_EXTEND = 2,	/* client: struct gpumem_msg_extend */
 	GPUMEM_MSG_RELEASE = 3, /* client: struct gpumem_msg_release */
+	GPUMEM_MSG_HELLO = 4,	/* client: struct gpumem_msg_header alone */
 	GPUMEM_MSG_LAYOUT = 16, /* daemon: struct gpumem_msg_layout, chunks, fds */
 	GPUMEM_MSG_DONE = 17,	/* daemon: struct gpumem_msg_header alone */
 	GPUMEM_MSG_ERROR = 18,	/* daemon: struct gpumem_msg_error */
+	GPUMEM_MSG_KEY = 19,	/* daemon: struct gpumem_msg_key */
 };
 
 #define GPUMEM_MAGIC 0x4d465047u /* "GPFM" */
@@ -113,6 +132,12 @@ struct gpumem_msg_layout {
 	uint32_t n_chunks;    /* in this packet, and as many fds */
 	uint32_t reserved;    /* 0 */
 	struct gpumem_chunk chunks[];
+};
+
+/* The connection's key, the same whenever it is asked for. */
+struct gpumem_msg_key {
+	struct gpumem_msg_header header;
+	uint8_t key[GPUMEM_KEY_BYTES];
 };
 
 struct gpumem_msg_error {

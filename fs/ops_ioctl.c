@@ -1,49 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <string.h>
 
 #include "fs/control.h"
 #include "fs/ops.h"
 #include "fs/share.h"
 
-/* A token says how the file was opened: that is in the handle, which only the kernel can name. */
-static int token_for(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
-		     struct gpumem_token *token)
+/* How the file was opened is in the handle, which only the kernel can name. */
+static enum gpumem_access access_of(const struct fuse_file_info *info)
 {
-	enum gpumem_access access =
-	    info->fh & OP_HANDLE_WRITES ? GPUMEM_ACCESS_WRITE : GPUMEM_ACCESS_READ;
+	return info->fh & OP_HANDLE_WRITES ? GPUMEM_ACCESS_WRITE : GPUMEM_ACCESS_READ;
+}
 
-	struct share *share = atomic_load(&op->fs->share);
-
-	if (!share)
+static int check_shared(const struct op *op, struct share **share)
+{
+	*share = atomic_load(&op->fs->share);
+	if (!*share)
 		return -ENOTTY;
 	if (!S_ISREG(op->inode->mode))
 		return S_ISDIR(op->inode->mode) ? -EISDIR : -EINVAL;
-	return share_token(share, op->inode, fuse_req_ctx(req)->uid, access, token);
+	return 0;
+}
+
+static void give_token(struct op *op, fuse_req_t req, const struct fuse_file_info *info)
+{
+	struct gpumem_token token;
+	struct share *share;
+	int error = check_shared(op, &share);
+
+	if (!error)
+		error = share_token(share, op->inode, fuse_req_ctx(req)->uid, access_of(info),
+				    &token);
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, &token, sizeof(token));
+}
+
+static void give_lease(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
+		       const struct gpumem_lease_ask *ask)
+{
+	struct share *share;
+	int error = check_shared(op, &share);
+
+	if (!error)
+		error = share_lease_ask(share, op->inode, fuse_req_ctx(req)->uid, access_of(info),
+					ask);
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, NULL, 0);
 }
 
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument,
 		     struct fuse_file_info *info, unsigned flags, const void *in, size_t in_bytes,
 		     size_t out_bytes)
 {
-	struct gpumem_token token;
+	struct gpumem_lease_ask ask;
 	struct op op;
+	bool token = command == GPUMEM_IOC_TOKEN && out_bytes >= sizeof(struct gpumem_token);
+	bool lease = command == GPUMEM_IOC_LEASE && in_bytes >= sizeof(ask);
 
-	(void)argument, (void)flags, (void)in, (void)in_bytes;
-	if (control_owns(ino) || command != GPUMEM_IOC_TOKEN || out_bytes < sizeof(token)) {
+	(void)argument, (void)flags;
+	if (control_owns(ino) || !(token || lease)) {
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
 	if (!op_begin(&op, req, ino, STAT_IOCTL))
 		return;
-	int error = token_for(&op, req, info, &token);
-
-	if (error) {
-		op_done(&op, req, error);
-		return;
+	if (token) {
+		give_token(&op, req, info);
+	} else {
+		memcpy(&ask, in, sizeof(ask)); /* in has no alignment */
+		give_lease(&op, req, info, &ask);
 	}
-	op_end(&op, 0);
-	fuse_reply_ioctl(req, 0, &token, sizeof(token));
 }
 
 void ops_ioctl(struct fuse_lowlevel_ops *ops)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +39,8 @@ static int watch(struct share *share, int fd, uint32_t events, void *who)
 static void connection_end(struct share *share, struct share_connection *connection)
 {
 	share_leases_end(share, connection);
+	if (connection->has_key)
+		HASH_DEL(share->by_key, connection);
 	pthread_mutex_lock(&share->lock);
 	DL_DELETE2(share->connections, connection, previous, next);
 	share->n_connections--;
@@ -96,6 +99,22 @@ static void accept_one(struct share *share)
 		close(fd);
 }
 
+static int give_key(struct share *share, struct share_connection *connection, uint32_t number)
+{
+	if (!connection->has_key) {
+		unsigned before = HASH_COUNT(share->by_key);
+
+		if (getrandom(connection->key, sizeof(connection->key), 0) !=
+		    sizeof(connection->key))
+			return -EIO;
+		HASH_ADD(hh, share->by_key, key, sizeof(connection->key), connection);
+		if (HASH_COUNT(share->by_key) == before)
+			return -ENOMEM;
+		connection->has_key = true;
+	}
+	return share_send_key(connection, number);
+}
+
 /* -EPIPE: the connection is to end. What an honest client may meet is answered. */
 static int serve_request(struct share *share, struct share_connection *connection,
 			 const struct share_request *request)
@@ -108,6 +127,9 @@ static int serve_request(struct share *share, struct share_connection *connectio
 		break;
 	case GPUMEM_MSG_EXTEND:
 		error = share_extend(share, connection, request);
+		break;
+	case GPUMEM_MSG_HELLO:
+		error = give_key(share, connection, request->number);
 		break;
 	default:
 		error = share_release(share, connection, request);
@@ -149,6 +171,7 @@ static void end_late(struct share *share)
 	int64_t time = now();
 
 	token_expire(share->fs, &share->tokens);
+	LOCKED(&share->serving);
 	DL_FOREACH_SAFE2(share->connections, connection, next, next)
 	if (connection->deadline && connection->deadline < time)
 		connection_end(share, connection);
@@ -171,6 +194,7 @@ static void mounts_changed(struct share *share)
 
 static void handle(struct share *share, const struct epoll_event *event)
 {
+	LOCKED(&share->serving);
 	if (event->data.ptr == &share->listen_fd) {
 		accept_one(share);
 	} else if (event->data.ptr == &share->mounts_fd) {
@@ -201,7 +225,9 @@ static void *run(void *pointer)
 			end_late(share);
 		}
 	}
+	pthread_mutex_lock(&share->serving);
 	end_all(share);
+	pthread_mutex_unlock(&share->serving);
 	worker_end();
 	return NULL;
 }
@@ -215,6 +241,7 @@ static void share_free(struct share *share)
 		close(share->stop_fd);
 	token_table_destroy(share->fs, &share->tokens);
 	pthread_mutex_destroy(&share->lock);
+	pthread_mutex_destroy(&share->serving);
 	free(share);
 }
 
@@ -247,6 +274,7 @@ int share_open(struct fs *fs, struct share **opened)
 				.stop_fd = -1,
 				.mounts_fd = -1,
 				.tree_fd = -1};
+	pthread_mutex_init(&share->serving, NULL);
 	pthread_mutex_init(&share->lock, NULL);
 	token_table_init(&share->tokens);
 	int error = start(share);
@@ -275,6 +303,25 @@ int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem
 {
 	*token = (struct gpumem_token){.version = GPUMEM_PROTOCOL_VERSION, .access = access};
 	return token_issue(share->fs, &share->tokens, inode, uid, access, token->token);
+}
+
+int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
+		    const struct gpumem_lease_ask *ask)
+{
+	struct share_connection *connection = NULL;
+
+	if (ask->version != GPUMEM_PROTOCOL_VERSION)
+		return -EAGAIN;
+	LOCKED(&share->serving);
+	HASH_FIND(hh, share->by_key, ask->key, sizeof(ask->key), connection);
+	if (!connection || connection->uid != uid)
+		return -ESTALE;
+	int error = share_lease_at_once(share, connection, inode, access, ask->request);
+	if (error != -EPIPE)
+		return error ? -EAGAIN : 0;
+	/* Its end is for the share thread, which may have it in hand. */
+	shutdown(connection->fd, SHUT_RDWR);
+	return -ESTALE;
 }
 
 void share_each(struct share *share,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The sharing socket: one thread that turns tokens into leases and answers with chunks. A lease is
- * its connection's, and ends with it, however that ends. */
+ * its connection's, and ends with it, however that ends. A worker that is asked for a lease on the
+ * file itself answers over the connection in the thread's place. */
 #ifndef FS_SHARE_H
 #define FS_SHARE_H
 
@@ -23,6 +24,11 @@ void share_close(struct share *share);
 /* A token for an opened file, for GPUMEM_IOC_TOKEN. */
 int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
 		struct gpumem_token *token);
+
+/* A lease for an opened file, for GPUMEM_IOC_LEASE: 0 once the answer is on the connection, or
+ * -EAGAIN or -ESTALE as said there. */
+int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
+		    const struct gpumem_lease_ask *ask);
 
 /* Who shares a file, for .gpumem/mappings. */
 struct share_holder {

@@ -51,10 +51,12 @@ static int send_array(struct share_connection *connection, const struct share_la
 	return error;
 }
 
+enum packets { ONE_PACKET, ANY_PACKETS };
+
 /* Sends the file's chunks from first on, in batches. Whether more follow is known by looking one
- * batch ahead. */
+ * batch ahead; -EAGAIN where that is one too many. */
 static int send_chunks(struct share_connection *connection, const struct share_layout *layout,
-		       enum gpumem_access access, uint32_t first)
+		       enum gpumem_access access, uint32_t first, enum packets packets)
 {
 	struct file_chunk batches[2][GPUMEM_FDS_MAX];
 	enum file_share_access file_access = writes(access) ? FILE_SHARE_WRITE : FILE_SHARE_READ;
@@ -69,6 +71,10 @@ static int send_chunks(struct share_connection *connection, const struct share_l
 				? 0
 				: file_export(file, file_access, first + (uint32_t)count,
 					      batches[!turn], GPUMEM_FDS_MAX);
+		if (ahead > 0 && packets == ONE_PACKET) {
+			file_chunks_close(batches[!turn], (uint32_t)ahead);
+			ahead = -EAGAIN;
+		}
 		if (ahead < 0) {
 			file_chunks_close(batches[turn], (uint32_t)count);
 			return ahead;
@@ -149,7 +155,8 @@ void share_leases_end(struct share *share, struct share_connection *connection)
 
 /* The file's own memory. Takes the inode's reference over on success. */
 static int lease_shared(struct share *share, struct share_connection *connection,
-			struct share_layout *layout, enum gpumem_access access)
+			struct share_layout *layout, enum gpumem_access access,
+			enum packets packets)
 {
 	struct inode *inode = layout->inode;
 	struct inode_call call;
@@ -173,7 +180,7 @@ static int lease_shared(struct share *share, struct share_connection *connection
 	layout->lease = lease->number;
 	layout->flags = writes(access) ? 0 : GPUMEM_LAYOUT_READ_ONLY;
 	inode_ref(inode); /* ours; the caller's is the caller's */
-	error = send_chunks(connection, layout, access, 0);
+	error = send_chunks(connection, layout, access, 0, packets);
 	if (error && error != -EPIPE)
 		lease_end(share, connection, lease);
 	return error;
@@ -219,12 +226,25 @@ int share_lease(struct share *share, struct share_connection *connection,
 		return error;
 	layout.kind = kind_of(share->fs, layout.inode);
 	if (may_share(layout.inode, access))
-		error = lease_shared(share, connection, &layout, access);
+		error = lease_shared(share, connection, &layout, access, ANY_PACKETS);
 	else
 		error = lease_private(share, connection, &layout, access);
 	observe_unasked(share->fs, "lease");
 	inode_put(share->fs, layout.inode, 1);
 	return error;
+}
+
+int share_lease_at_once(struct share *share, struct share_connection *connection,
+			struct inode *inode, enum gpumem_access access, uint32_t number)
+{
+	struct share_layout layout = {
+	    .number = number, .inode = inode, .kind = kind_of(share->fs, inode)};
+
+	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
+		return -EMFILE;
+	if (!may_share(inode, access))
+		return -EAGAIN;
+	return lease_shared(share, connection, &layout, access, ONE_PACKET);
 }
 
 int share_extend(struct share *share, struct share_connection *connection,
@@ -250,7 +270,8 @@ int share_extend(struct share *share, struct share_connection *connection,
 	    .flags = writes(lease->access) ? 0 : GPUMEM_LAYOUT_READ_ONLY,
 	};
 
-	return send_chunks(connection, &layout, lease->access, (uint32_t)request->first_chunk);
+	return send_chunks(connection, &layout, lease->access, (uint32_t)request->first_chunk,
+			   ANY_PACKETS);
 }
 
 int share_release(struct share *share, struct share_connection *connection,

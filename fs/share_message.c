@@ -64,6 +64,8 @@ int share_request_parse(const void *packet, size_t bytes, struct share_request *
 		return parse_extend(packet, bytes, request);
 	case GPUMEM_MSG_RELEASE:
 		return parse_release(packet, bytes, request);
+	case GPUMEM_MSG_HELLO:
+		return bytes == sizeof(header) ? 0 : -EBADMSG;
 	default:
 		return -EBADMSG;
 	}

@@ -12,7 +12,7 @@
 #define SHARE_REQUEST_MAX 64
 
 struct share_request {
-	enum gpumem_message_type type; /* GPUMEM_MSG_LEASE, EXTEND or RELEASE */
+	enum gpumem_message_type type; /* GPUMEM_MSG_LEASE, EXTEND, RELEASE or HELLO */
 	uint32_t number;
 	uint64_t lease, first_chunk;
 	uint8_t token[GPUMEM_TOKEN_BYTES];

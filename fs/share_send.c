@@ -53,6 +53,16 @@ int share_send_done(struct share_connection *connection, uint32_t number)
 	return send_plain(connection->fd, &packet, sizeof(packet));
 }
 
+int share_send_key(struct share_connection *connection, uint32_t number)
+{
+	struct gpumem_msg_key packet = {
+	    .header = header(GPUMEM_MSG_KEY, sizeof(packet), number),
+	};
+
+	memcpy(packet.key, connection->key, sizeof(packet.key));
+	return send_plain(connection->fd, &packet, sizeof(packet));
+}
+
 static int hex(char digit)
 {
 	return digit >= '0' && digit <= '9' ? digit - '0' : (digit | 0x20) - 'a' + 10;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What share.c, share_lease.c, share_send.c and share_socket.c have in common. All of it belongs to
- * the share thread, but for what the lock is named for. */
+ * whoever holds serving: the share thread while it handles an event, or the worker that answers a
+ * GPUMEM_IOC_LEASE. */
 #ifndef FS_SHARE_STATE_H
 #define FS_SHARE_STATE_H
 
@@ -25,6 +26,9 @@ struct share_lease {
 
 struct share_connection {
 	struct share_connection *previous, *next;
+	UT_hash_handle hh; /* in by_key, once it has a key */
+	uint8_t key[GPUMEM_KEY_BYTES];
+	bool has_key;
 	int fd;
 	pid_t pid;
 	uid_t uid;
@@ -40,8 +44,10 @@ struct share {
 	int tree_fd;	       /* the detached clone of the mount in which the socket was bound */
 	char mount_device[24]; /* major:minor, to see in mountinfo whether the mount is there still
 				*/
-	pthread_mutex_t lock;  /* connections and their leases: written by the thread under it */
+	pthread_mutex_t serving;
+	pthread_mutex_t lock; /* after serving: connections and their leases are written under it */
 	struct share_connection *connections;
+	struct share_connection *by_key; /* under serving alone */
 	unsigned n_connections;
 	uint64_t last_lease;
 };
@@ -59,12 +65,16 @@ int share_extend(struct share *share, struct share_connection *connection,
 		 const struct share_request *request);
 int share_release(struct share *share, struct share_connection *connection,
 		  const struct share_request *request);
+/* With one packet and no copy, or -EAGAIN. The inode's reference stays the caller's. */
+int share_lease_at_once(struct share *share, struct share_connection *connection,
+			struct inode *inode, enum gpumem_access access, uint32_t number);
 /* Ends all leases of a connection. */
 void share_leases_end(struct share *share, struct share_connection *connection);
 
 /* share_send.c: 0, or -EPIPE where the peer does not take it. */
 int share_send_error(struct share_connection *connection, uint32_t number, int error);
 int share_send_done(struct share_connection *connection, uint32_t number);
+int share_send_key(struct share_connection *connection, uint32_t number);
 
 struct share_layout {
 	uint32_t number; /* of the request */

@@ -40,6 +40,7 @@ static struct {
 	int refuse;   /* an errno instead of a layout */
 	bool hang_up; /* instead of an answer */
 	atomic_uint leases, connections, requests;
+	atomic_uint at_once; /* leases that took no token */
 } fake = {.kind = GPUMEM_KIND_MEMFD};
 
 /* Held by the daemon while it answers, and by who changes what it has to say. */
@@ -130,10 +131,24 @@ static inline void fake_layout(int fd, uint32_t request, uint32_t first)
 	} while (first < fake.n_chunks);
 }
 
+/* The key is the daemon's end of the connection. */
+static inline void fake_key(int fd, uint32_t request)
+{
+	struct gpumem_msg_key message = {
+	    .header = fake_header(GPUMEM_MSG_KEY, sizeof(message), request)};
+
+	memcpy(message.key, &fd, sizeof(fd));
+	fake_send(fd, &message, sizeof(message), NULL, 0);
+}
+
 static inline bool fake_answer(int fd, const struct gpumem_msg_header *header)
 {
 	struct gpumem_msg_header done = fake_header(GPUMEM_MSG_DONE, sizeof(done), header->request);
 
+	if (header->type == GPUMEM_MSG_HELLO) {
+		fake_key(fd, header->request);
+		return true;
+	}
 	atomic_fetch_add(&fake.requests, 1);
 	if (fake.hang_up)
 		return false;
@@ -186,6 +201,29 @@ int client_mount_token(int fd, int flags, struct gpumem_token *token)
 	*token = (struct gpumem_token){.version = GPUMEM_PROTOCOL_VERSION,
 				       .access = GPUMEM_ACCESS_WRITE};
 	return 0;
+}
+
+int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
+{
+	uint32_t most = fake.per_message ? fake.per_message : GPUMEM_CHUNKS_PER_MESSAGE;
+	int rc = -EAGAIN, end;
+
+	(void)fd;
+	(void)flags;
+	memcpy(&end, ask->key, sizeof(end));
+	pthread_mutex_lock(&fake_lock);
+	if (fake.hang_up) {
+		shutdown(end, SHUT_RDWR);
+		rc = -ESTALE;
+	} else if (!fake.refuse && fake.n_chunks <= most) {
+		atomic_fetch_add(&fake.requests, 1);
+		atomic_fetch_add(&fake.leases, 1);
+		atomic_fetch_add(&fake.at_once, 1);
+		fake_part(end, ask->request, 0);
+		rc = 0;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return rc;
 }
 
 int client_mount_connect(int fd)

@@ -46,6 +46,7 @@ START_TEST(one_connection_for_all)
 		files[i] = fake_open();
 	eventually(&fake.leases, 50);
 	ck_assert_uint_eq(atomic_load(&fake.connections), 1);
+	ck_assert_uint_eq(atomic_load(&fake.at_once), 49); /* the first took a token */
 	for (unsigned i = 0; i < 50; i++)
 		ck_assert_int_eq(gpumem_close(files[i]), 0);
 	eventually(&fake.leases, 0);

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* backends: host standin cuda
+ * timeout: 120
+ * The sharing protocol, spoken by hand: rightly, and as nobody should. What is wrong costs its
+ * sender the connection, and nobody else anything. */
+#include "tests/mount/prog.h"
+
+#include <grp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/xattr.h>
+
+#include "client/protocol.h"
+
+#define USER	   65534
+#define BYTES	   (4 * MIB)
+#define ANSWER_MS  10000
+#define PACKET_MAX 8192
+
+union packet {
+	struct gpumem_msg_header header;
+	struct gpumem_msg_lease lease;
+	struct gpumem_msg_extend extend;
+	struct gpumem_msg_release release;
+	struct gpumem_msg_layout layout;
+	struct gpumem_msg_key key;
+	struct gpumem_msg_error error;
+	char bytes[PACKET_MAX];
+};
+
+struct answer {
+	ssize_t bytes; /* 0: the daemon hung up */
+	union packet packet;
+	int fds[GPUMEM_FDS_MAX];
+	unsigned n_fds;
+};
+
+static int dial(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", getenv("MNT"),
+		 GPUMEM_SOCKET_NAME);
+	OK(connect(fd, (struct sockaddr *)&address, sizeof(address)));
+	return fd;
+}
+
+static struct gpumem_msg_header head(uint16_t type, size_t bytes)
+{
+	return (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
+					  .version = GPUMEM_PROTOCOL_VERSION,
+					  .type = type,
+					  .bytes = (uint32_t)bytes,
+					  .request = 17};
+}
+
+static void say(int fd, const void *packet, size_t bytes)
+{
+	EQUAL(OK(send(fd, packet, bytes, MSG_NOSIGNAL)), (long long)bytes);
+}
+
+static struct answer hear(int fd)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(GPUMEM_FDS_MAX * sizeof(int))];
+	} control;
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
+	struct answer answer = {0};
+	struct iovec part = {&answer.packet, sizeof(answer.packet)};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control)};
+
+	if (poll(&ready, 1, ANSWER_MS) != 1)
+		FAIL("no answer");
+	answer.bytes = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+	if (answer.bytes < 0 && errno == ECONNRESET)
+		answer.bytes = 0;
+	OK(answer.bytes);
+	struct cmsghdr *with = CMSG_FIRSTHDR(&message);
+
+	if (answer.bytes && with) {
+		answer.n_fds = (unsigned)((with->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(answer.fds, CMSG_DATA(with), answer.n_fds * sizeof(int));
+	}
+	return answer;
+}
+
+static void expect_end(int fd, const char *after)
+{
+	if (hear(fd).bytes != 0)
+		FAIL("%s: the connection goes on", after);
+	OK(close(fd));
+}
+
+static struct answer hear_layout(int fd)
+{
+	struct answer answer = hear(fd);
+
+	CHECK(answer.bytes >= (ssize_t)sizeof(answer.packet.layout));
+	EQUAL(answer.packet.header.type, GPUMEM_MSG_LAYOUT);
+	EQUAL(answer.packet.header.request, 17);
+	EQUAL(answer.n_fds, answer.packet.layout.n_chunks);
+	return answer;
+}
+
+static void drop(const struct answer *answer)
+{
+	for (unsigned i = 0; i < answer->n_fds; i++)
+		OK(close(answer->fds[i]));
+}
+
+static struct gpumem_token token_of(int fd)
+{
+	struct gpumem_token token;
+
+	OK(ioctl(fd, GPUMEM_IOC_TOKEN, &token));
+	return token;
+}
+
+static void show(int connection, const struct gpumem_token *token)
+{
+	struct gpumem_msg_lease message = {.header = head(GPUMEM_MSG_LEASE, sizeof(message))};
+
+	memcpy(message.token, token->token, sizeof(message.token));
+	say(connection, &message, sizeof(message));
+}
+
+static int leases_of(int fd)
+{
+	char text[24] = "";
+
+	OK(fgetxattr(fd, "user.gpumem.leases", text, sizeof(text) - 1));
+	return atoi(text);
+}
+
+/* The daemon sees the end of a connection some time after it. */
+static void expect_leases(int fd, int wanted)
+{
+	for (int tries = 0; tries < 1000 && leases_of(fd) != wanted; tries++)
+		usleep(10000);
+	EQUAL(leases_of(fd), wanted);
+}
+
+static int filled_file(const char *path, mode_t mode)
+{
+	int fd = OK(open(path, O_CREAT | O_RDWR | O_CLOEXEC, mode));
+
+	pattern_write(fd, 3, 0, BYTES);
+	return fd;
+}
+
+/* Whoever behaves is served, whatever others did. */
+static void all_is_well(int fd)
+{
+	struct gpumem_token token = token_of(fd);
+	int connection = dial();
+
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+
+	EQUAL(answer.packet.layout.size, BYTES);
+	drop(&answer);
+	OK(close(connection));
+	expect_leases(fd, 0);
+	pattern_check(fd, 3, 0, BYTES);
+}
+
+static struct gpumem_lease_ask key_of(int connection)
+{
+	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION, .request = 17};
+	struct gpumem_msg_header hello = head(GPUMEM_MSG_HELLO, sizeof(hello));
+
+	say(connection, &hello, sizeof(hello));
+	struct answer answer = hear(connection);
+
+	EQUAL(answer.bytes, sizeof(answer.packet.key));
+	EQUAL(answer.packet.header.type, GPUMEM_MSG_KEY);
+	EQUAL(answer.packet.header.request, 17);
+	memcpy(ask.key, answer.packet.key.key, sizeof(ask.key));
+	return ask;
+}
+
+static void a_lease_and_its_end(void)
+{
+	int fd = filled_file("file", 0600), connection = dial();
+	struct gpumem_token token = token_of(fd);
+
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+	struct gpumem_msg_release release = {.header = head(GPUMEM_MSG_RELEASE, sizeof(release)),
+					     .lease = answer.packet.layout.lease};
+
+	drop(&answer);
+	EQUAL(leases_of(fd), 1);
+	FAILS(EBUSY, ftruncate(fd, 0));
+	say(connection, &release, sizeof(release));
+	EQUAL(hear(connection).packet.header.type, GPUMEM_MSG_DONE);
+	EQUAL(leases_of(fd), 0);
+	/* Once is enough, but twice no crime. */
+	say(connection, &release, sizeof(release));
+	answer = hear(connection);
+	EQUAL(answer.packet.header.type, GPUMEM_MSG_ERROR);
+	EQUAL(answer.packet.error.error, ENOENT);
+	all_is_well(fd);
+}
+
+static void a_lease_on_the_file_itself(void)
+{
+	int fd = filled_file("file", 0600), connection = dial();
+	struct gpumem_lease_ask ask = key_of(connection), again = key_of(connection);
+
+	CHECK(memcmp(ask.key, again.key, sizeof(ask.key)) == 0);
+	for (int leases = 1; leases <= 3; leases++) {
+		OK(ioctl(fd, GPUMEM_IOC_LEASE, &ask));
+		struct answer answer = hear_layout(connection);
+
+		EQUAL(answer.packet.layout.size, BYTES);
+		EQUAL(answer.packet.layout.flags, 0);
+		drop(&answer);
+		EQUAL(leases_of(fd), leases);
+	}
+	OK(close(connection));
+	expect_leases(fd, 0);
+	FAILS(ESTALE, ioctl(fd, GPUMEM_IOC_LEASE, &ask));
+	all_is_well(fd);
+}
+
+static void keys_that_are_none(void)
+{
+	int fd = filled_file("file", 0600), connection = dial();
+	struct gpumem_lease_ask ask = key_of(connection), wrong = ask;
+
+	wrong.key[31] ^= 1;
+	FAILS(ESTALE, ioctl(fd, GPUMEM_IOC_LEASE, &wrong));
+	memset(wrong.key, 0, sizeof(wrong.key));
+	FAILS(ESTALE, ioctl(fd, GPUMEM_IOC_LEASE, &wrong));
+	wrong = ask;
+	wrong.version++;
+	FAILS(EAGAIN, ioctl(fd, GPUMEM_IOC_LEASE, &wrong));
+	FAILS(EISDIR, ioctl((int)OK(open(".", O_RDONLY)), GPUMEM_IOC_LEASE, &ask));
+	FAILS(ENOTTY, ioctl(fd, _IO('g', 0x48), &ask));
+	EQUAL(leases_of(fd), 0);
+	OK(ioctl(fd, GPUMEM_IOC_LEASE, &ask));
+	struct answer answer = hear_layout(connection);
+	drop(&answer);
+}
+
+static void become_user(void)
+{
+	OK(setgroups(0, NULL));
+	OK(setresgid(USER, USER, USER));
+	OK(setresuid(USER, USER, USER));
+}
+
+static struct gpumem_token root_token;
+static struct gpumem_lease_ask root_ask;
+
+static void use_what_is_roots(int fd)
+{
+	become_user();
+	FAILS(ESTALE, ioctl(fd, GPUMEM_IOC_LEASE, &root_ask));
+	int connection = dial();
+
+	show(connection, &root_token);
+	EQUAL(hear(connection).packet.error.error, EACCES);
+	expect_end(connection, "a token of another user");
+}
+
+static void of_another_user(void)
+{
+	int fd = filled_file("file", 0666), connection = dial();
+
+	root_token = token_of(fd);
+	root_ask = key_of(connection);
+	spawn(use_what_is_roots, fd);
+	join_all(1);
+	EQUAL(leases_of(fd), 0);
+	show(connection, &root_token); /* it is still good for whose it is */
+	struct answer answer = hear_layout(connection);
+	drop(&answer);
+	EQUAL(leases_of(fd), 1);
+}
+
+/* All that a reader can say and do with what it is given. */
+static void write_as_a_reader(int unused)
+{
+	(void)unused;
+	become_user();
+	int fd = OK(open("file", O_RDONLY)), connection = dial();
+	struct gpumem_lease_ask ask = key_of(connection);
+	struct gpumem_token token = token_of(fd);
+
+	EQUAL(token.access, GPUMEM_ACCESS_READ);
+	FAILS(EAGAIN, ioctl(fd, GPUMEM_IOC_LEASE, &ask));
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+
+	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
+	for (unsigned i = 0; i < answer.n_fds; i++) {
+		if (answer.packet.layout.kind != GPUMEM_KIND_MEMFD)
+			continue;
+		char *at = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, answer.fds[i], 0);
+		CHECK(at != MAP_FAILED);
+		EQUAL((unsigned char)at[5], pattern_at(3, 5));
+		memset(at, 0xee, MIB);
+	}
+	struct gpumem_msg_extend extend = {.header = head(GPUMEM_MSG_EXTEND, sizeof(extend)),
+					   .lease = answer.packet.layout.lease};
+
+	say(connection, &extend, sizeof(extend));
+	EQUAL(hear(connection).packet.error.error, ENOTSUP);
+}
+
+static void a_reader_cannot_write(void)
+{
+	int fd = filled_file("file", 0644);
+
+	spawn(write_as_a_reader, 0);
+	join_all(1);
+	pattern_check(fd, 3, 0, BYTES);
+	all_is_well(fd);
+}
+
+static void forged_and_replayed(void)
+{
+	int fd = filled_file("file", 0600), connection = dial();
+	struct gpumem_token token = token_of(fd), forged = token;
+
+	forged.token[0] ^= 1;
+	show(connection, &forged);
+	EQUAL(hear(connection).packet.error.error, EACCES);
+	expect_end(connection, "a forged token");
+
+	connection = dial();
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+	drop(&answer);
+	show(connection, &token);
+	EQUAL(hear(connection).packet.error.error, EACCES);
+	expect_end(connection, "a token used twice");
+	expect_leases(fd, 0);
+	all_is_well(fd);
+}
+
+static void others_leases(void)
+{
+	int fd = filled_file("file", 0600), mine = dial(), theirs = dial();
+	struct gpumem_token token = token_of(fd);
+
+	show(theirs, &token);
+	struct answer answer = hear_layout(theirs);
+	drop(&answer);
+	struct gpumem_msg_release release = {.header = head(GPUMEM_MSG_RELEASE, sizeof(release)),
+					     .lease = answer.packet.layout.lease};
+	struct gpumem_msg_extend extend = {.header = head(GPUMEM_MSG_EXTEND, sizeof(extend)),
+					   .lease = answer.packet.layout.lease};
+
+	say(mine, &release, sizeof(release));
+	EQUAL(hear(mine).packet.error.error, ENOENT);
+	say(mine, &extend, sizeof(extend));
+	EQUAL(hear(mine).packet.error.error, ENOENT);
+	EQUAL(leases_of(fd), 1);
+}
+
+static void malformed(void)
+{
+	int fd = filled_file("file", 0600);
+	struct gpumem_token token = token_of(fd);
+
+	for (int way = 0; way < 9; way++) {
+		int connection = dial();
+		union packet packet = {.lease = {.header = head(GPUMEM_MSG_LEASE,
+								sizeof(packet.lease))}};
+		size_t bytes = sizeof(packet.lease);
+
+		memcpy(packet.lease.token, token.token, sizeof(token.token));
+		switch (way) {
+		case 0: /* truncated, and saying so */
+			bytes = packet.header.bytes = sizeof(packet.lease) - 1;
+			break;
+		case 1: /* truncated without a word */
+			bytes -= 8;
+			break;
+		case 2: /* less than a header */
+			bytes = 3;
+			break;
+		case 3: /* one byte too many */
+			bytes = packet.header.bytes = sizeof(packet.lease) + 1;
+			break;
+		case 4: /* oversized */
+			bytes = packet.header.bytes = PACKET_MAX;
+			break;
+		case 5:
+			packet.header.bytes = UINT32_MAX;
+			break;
+		case 6:
+			packet.header.magic ^= 0x100;
+			break;
+		case 7:
+			packet.header.type = 99;
+			break;
+		default: /* what only the daemon says */
+			packet.header.type = GPUMEM_MSG_LAYOUT;
+		}
+		say(connection, &packet, bytes);
+		expect_end(connection, "a packet of its own kind");
+	}
+	EQUAL(leases_of(fd), 0);
+	all_is_well(fd);
+}
+
+static void another_version(void)
+{
+	int fd = filled_file("file", 0600), connection = dial();
+	struct gpumem_msg_header hello = head(GPUMEM_MSG_HELLO, sizeof(hello));
+
+	hello.version++;
+	say(connection, &hello, sizeof(hello));
+	EQUAL(hear(connection).packet.error.error, EPROTONOSUPPORT);
+	expect_end(connection, "another version");
+	all_is_well(fd);
+}
+
+/* Descriptors that nobody asked for are no way to fill the daemon's table. */
+static void descriptors_are_dropped(void)
+{
+	int fd = filled_file("file", 0600), connection = dial(), ends[2];
+	struct gpumem_msg_header hello = head(GPUMEM_MSG_HELLO, sizeof(hello));
+	struct iovec part = {&hello, sizeof(hello)};
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.header = {.cmsg_len = CMSG_LEN(sizeof(int)),
+				.cmsg_level = SOL_SOCKET,
+				.cmsg_type = SCM_RIGHTS}};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control)};
+	char byte;
+
+	OK(pipe(ends));
+	memcpy(CMSG_DATA(&control.header), &ends[1], sizeof(int));
+	OK(sendmsg(connection, &message, 0));
+	OK(close(ends[1]));
+	EQUAL(hear(connection).packet.header.type, GPUMEM_MSG_KEY);
+	EQUAL(OK(read(ends[0], &byte, 1)), 0); /* nobody has its other end */
+	all_is_well(fd);
+}
+
+/* A client that never reads: its connection ends, and with it its leases. */
+static void one_that_does_not_listen(void)
+{
+	int fd = filled_file("file", 0600), connection = dial();
+	struct gpumem_lease_ask ask = key_of(connection);
+	int leases = 0;
+
+	while (leases < 100000 && ioctl(fd, GPUMEM_IOC_LEASE, &ask) == 0)
+		leases++;
+	EQUAL(errno, ESTALE);
+	CHECK(leases > 1);
+	expect_leases(fd, 0);
+	OK(close(connection));
+	all_is_well(fd);
+}
+
+/* Says nothing, or half of it, for longer than it may. */
+static void the_slow(void)
+{
+	int fd = filled_file("file", 0600), silent = dial(), greets = dial(), leased = dial();
+	struct gpumem_token token = token_of(fd);
+
+	key_of(greets);
+	show(leased, &token);
+	struct answer answer = hear_layout(leased);
+	drop(&answer);
+	for (int tries = 0; tries < 3; tries++) {
+		struct pollfd ready = {.fd = silent, .events = POLLIN};
+		if (poll(&ready, 1, GPUMEM_TOKEN_SECONDS * 1000) == 1)
+			break;
+	}
+	expect_end(silent, "silence");
+	expect_end(greets, "a greeting and no more");
+	EQUAL(leases_of(fd), 1); /* who has a lease may be silent */
+	OK(close(leased));
+	expect_leases(fd, 0);
+	all_is_well(fd);
+}
+
+PROG(TEST(a_lease_and_its_end), TEST(a_lease_on_the_file_itself), TEST(keys_that_are_none),
+     TEST(of_another_user), TEST(a_reader_cannot_write), TEST(forged_and_replayed),
+     TEST(others_leases), TEST(malformed), TEST(another_version), TEST(descriptors_are_dropped),
+     TEST(one_that_does_not_listen), TEST(the_slow))
