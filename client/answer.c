@@ -265,8 +265,8 @@ static int answer_plain(struct client_packet *packet, uint32_t request, uint16_t
 
 int client_answer_key(struct client_packet *packet, uint32_t request, uint8_t key[GPUMEM_KEY_BYTES])
 {
-	int rc = answer_plain(packet, request, GPUMEM_MSG_KEY, sizeof(packet->u.key),
-			      "it is no key");
+	int rc =
+	    answer_plain(packet, request, GPUMEM_MSG_KEY, sizeof(packet->u.key), "it is no key");
 
 	if (rc == 0)
 		memcpy(key, packet->u.key.key, sizeof(packet->u.key.key));

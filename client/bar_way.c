@@ -41,7 +41,7 @@ static bool can_be_apart(void)
 	static enum { UNDECIDED, APART, HERE } where;
 
 	if (where == UNDECIDED)
-		where = driver_is_program_s() ? HERE : APART;
+		where = client_service_wanted() && !driver_is_program_s() ? APART : HERE;
 	return where == APART && client_service_start() == 0;
 }
 

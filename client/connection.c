@@ -318,7 +318,7 @@ enum connect { CONNECT_KNOWN, CONNECT_NEW };
 /* A reference to the connection for the file's mount; NULL: there is none that is known. */
 static int get(int fd, enum connect how, struct client_connection **connection)
 {
-	dev_t device;
+	dev_t device = 0;
 
 	int rc = device_of(fd, &device);
 	if (rc < 0)

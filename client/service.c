@@ -59,6 +59,11 @@ bool client_service_here(void)
 	return here;
 }
 
+__attribute__((weak)) bool client_service_wanted(void)
+{
+	return false;
+}
+
 __attribute__((weak)) void client_service_began(void)
 {
 }

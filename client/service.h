@@ -23,6 +23,10 @@ int client_service_call(int (*work)(int fd, void *argument), void *argument, int
  * program. */
 bool client_service_here(void);
 
+/* Whether it is worth its price, which is that the program cannot use such a driver itself later:
+ * for a library in programs that know nothing of it. There to be defined by it; else false. */
+bool client_service_wanted(void);
+
 /* Called once in the new thread; there to be defined by who has state of threads. */
 void client_service_began(void);
 

@@ -75,6 +75,7 @@ int capabilities_choose(struct fs *fs)
 							: cores;
 	fs->can.max_write = MAX_WRITE;
 	capability_set(&fs->can.clone_fd, false, "requests come over io_uring");
+	capability_set(&fs->can.busy_poll, false, "requests come over io_uring");
 	return choose_uring(fs);
 }
 
@@ -137,8 +138,10 @@ static void log_one(const char *name, const struct capability *capability)
 void capabilities_log(const struct fs *fs)
 {
 	log_one("io_uring", &fs->can.io_uring);
-	if (!fs->can.io_uring.on)
+	if (!fs->can.io_uring.on) {
 		log_one("clone_fd", &fs->can.clone_fd);
+		log_one("busy_poll", &fs->can.busy_poll);
+	}
 	log_one("passthrough", &fs->can.passthrough);
 	log_one("mmap", &fs->can.mmap);
 	if (geteuid() != 0)

@@ -8,12 +8,22 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/sysinfo.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/log.h"
 #include "fs/capabilities.h"
 #include "fs/fs.h"
+
+/* How long a thread looks for the next request before it sleeps. On the reference machine a
+ * request and its answer took 25 us with a thread to wake and 11 us without. A client that asks one
+ * thing after the other gains all of it within 20 us; this is for one that does something in
+ * between, and as long as KVM's halt polling takes for the same reason. */
+#define LOOK_NS 200000
+/* One of so many processors may be looking, so that those who compute keep theirs. */
+#define LOOK_SHARE 8
 
 /* -1: the session's. */
 static _Thread_local int own = -1;
@@ -59,7 +69,23 @@ static int clone_fd(struct fuse_session *fuse)
 	return error;
 }
 
-void channel_prepare(struct fs *fs, struct fuse_session *fuse)
+static void looking_prepare(struct fs *fs)
+{
+	struct capability *looks = &fs->can.busy_poll;
+	unsigned processors = (unsigned)get_nprocs();
+
+	fs->looking.most = fs->can.clone_fd.on ? (processors + LOOK_SHARE / 2) / LOOK_SHARE : 0;
+	if (fs->looking.most)
+		capability_set(looks, true,
+			       "%u of %u processors at most, for %u us after a request",
+			       fs->looking.most, processors, LOOK_NS / 1000);
+	else if (fs->can.clone_fd.on)
+		capability_set(looks, false, "%u processors are too few", processors);
+	else
+		capability_set(looks, false, "threads share one /dev/fuse");
+}
+
+static void clones_prepare(struct fs *fs, struct fuse_session *fuse)
 {
 	struct capability *clones = &fs->can.clone_fd;
 	int fd = clone_fd(fuse);
@@ -74,6 +100,12 @@ void channel_prepare(struct fs *fs, struct fuse_session *fuse)
 		capability_set(clones, false, "libfuse is built without custom I/O");
 	else
 		capability_set(clones, true, "each thread has a /dev/fuse of its own");
+}
+
+void channel_prepare(struct fs *fs, struct fuse_session *fuse)
+{
+	clones_prepare(fs, fuse);
+	looking_prepare(fs);
 }
 
 int channel_open(struct fs *fs, struct fuse_session *fuse)
@@ -97,7 +129,40 @@ void channel_answer_for(int channel)
 	own = channel;
 }
 
-ssize_t channel_read(struct fuse_session *fuse, void *to, size_t bytes)
+static int64_t now_ns(void)
 {
-	return request(fuse_session_fd(fuse), to, bytes, NULL);
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* As read(2) with O_NONBLOCK. */
+static ssize_t look(void *to, size_t bytes)
+{
+	int64_t until = now_ns() + LOOK_NS;
+	ssize_t n;
+
+	if (fcntl(own, F_SETFL, O_RDWR | O_NONBLOCK))
+		return -1;
+	do
+		n = read(own, to, bytes);
+	while (n < 0 && errno == EAGAIN && now_ns() < until);
+	int error = errno;
+	fcntl(own, F_SETFL, O_RDWR);
+	errno = error;
+	return n;
+}
+
+ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t bytes)
+{
+	ssize_t n = -1;
+
+	errno = EAGAIN;
+	if (own >= 0 && fs->looking.most) {
+		if (atomic_fetch_add(&fs->looking.now, 1) < fs->looking.most)
+			n = look(to, bytes);
+		atomic_fetch_sub(&fs->looking.now, 1);
+	}
+	return n < 0 && errno == EAGAIN ? request(fuse_session_fd(fuse), to, bytes, NULL) : n;
 }

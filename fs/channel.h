@@ -12,7 +12,8 @@
 struct fs;
 
 /* Has the session's replies go where their requests came from, and notes in fs->can.clone_fd
- * whether threads can have devices of their own. After the mount, before any thread serves it.
+ * whether threads can have devices of their own, in busy_poll whether they look before they sleep.
+ * After the mount, before any thread serves it.
  * libfuse's log function is to be set again. */
 void channel_prepare(struct fs *fs, struct fuse_session *fuse);
 
@@ -25,7 +26,8 @@ int channel_open(struct fs *fs, struct fuse_session *fuse);
 int channel_current(void);
 void channel_answer_for(int channel);
 
-/* As read(2). */
-ssize_t channel_read(struct fuse_session *fuse, void *to, size_t bytes);
+/* As read(2). Where there are processors for it, the thread looks for a request for some time
+ * before it sleeps: waking it up can take longer than the request. */
+ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t bytes);
 
 #endif

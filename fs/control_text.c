@@ -77,6 +77,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	fprintf(out, "streaming_copies %s\n", stream_name());
 	write_capability(out, "io_uring", &fs->can.io_uring);
 	write_capability(out, "clone_fd", &fs->can.clone_fd);
+	write_capability(out, "busy_poll", &fs->can.busy_poll);
 	write_capability(out, "passthrough", &fs->can.passthrough);
 	write_capability(out, "mmap", &fs->can.mmap);
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);

@@ -28,13 +28,19 @@ struct capability {
 };
 
 struct capabilities {
-	struct capability io_uring, clone_fd, passthrough, mmap, parallel_writes;
+	struct capability io_uring, clone_fd, busy_poll, passthrough, mmap, parallel_writes;
 	unsigned threads;
 	unsigned max_write;	    /* bytes */
 	_Atomic uint64_t readahead; /* bytes; readahead.h */
 };
 
 struct session;
+
+/* Threads that look for a request instead of sleeping; see channel.c. */
+struct looking {
+	unsigned most;
+	atomic_uint now;
+};
 
 /* One per volume; see measure.h. */
 struct measurement {
@@ -66,6 +72,7 @@ struct fs {
 	_Alignas(LINES_ALIGN) _Atomic int64_t metadata_bytes;
 	/* Files without names whose memory has not gone yet: ops_io.c. */
 	_Atomic int64_t dying;
+	_Alignas(LINES_ALIGN) struct looking looking;
 	_Alignas(LINES_ALIGN) struct measurement measurements[BACKEND_DEVICES_MAX + 1];
 	int64_t metadata_max;
 	struct resting resting;

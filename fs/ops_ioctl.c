@@ -30,8 +30,8 @@ static void give_token(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	int error = check_shared(op, &share);
 
 	if (!error)
-		error = share_token(share, op->inode, fuse_req_ctx(req)->uid, access_of(info),
-				    &token);
+		error =
+		    share_token(share, op->inode, fuse_req_ctx(req)->uid, access_of(info), &token);
 	if (error) {
 		op_done(op, req, error);
 		return;
@@ -47,8 +47,8 @@ static void give_lease(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	int error = check_shared(op, &share);
 
 	if (!error)
-		error = share_lease_ask(share, op->inode, fuse_req_ctx(req)->uid, access_of(info),
-					ask);
+		error =
+		    share_lease_ask(share, op->inode, fuse_req_ctx(req)->uid, access_of(info), ask);
 	if (error) {
 		op_done(op, req, error);
 		return;

@@ -173,7 +173,8 @@ static int signals_setup(struct session *session)
 /* One request: false when there will be no more. */
 static bool serve_one(struct session *session, struct worker *worker)
 {
-	ssize_t n = channel_read(session->fuse, worker->request, worker->request_bytes);
+	ssize_t n =
+	    channel_read(session->fs, session->fuse, worker->request, worker->request_bytes);
 
 	if (n < 0) {
 		/* ENOENT: the request was taken back. ENODEV, ECONNABORTED: unmounted, with or

@@ -14,10 +14,8 @@
  * still fits into the memory is nearly always there. */
 #define RANGE_FACTOR 2
 
-/* Descriptors of exported chunks that are kept at most: a process may have few, and large chunks,
- * of which there are not many, gain most. */
-#define EXPORTS_KEPT_MAX 256
-#define EXPORT_KEPT_MIN	 (64ULL << 20)
+/* Descriptors of exported chunks that are kept at most: a process may have few. */
+#define EXPORTS_KEPT_MAX 1024
 
 /* Under device->lock. */
 static int range_open(struct cuda_device *device)
@@ -224,8 +222,6 @@ static bool export_keep(struct cuda_device *device, struct cuda_chunk *chunk, in
 	atomic_uint *kept = &device->cuda->exports_kept;
 	int none = -1;
 
-	if (chunk->base.bytes < EXPORT_KEPT_MIN)
-		return false;
 	if (atomic_fetch_add(kept, 1) < EXPORTS_KEPT_MAX &&
 	    atomic_compare_exchange_strong(&chunk->exported, &none, fd))
 		return true;

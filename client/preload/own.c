@@ -86,6 +86,11 @@ void own_process_is_this(void)
 	atomic_store(&owner, getpid());
 }
 
+bool client_service_wanted(void)
+{
+	return true;
+}
+
 /* What a driver does there is no call of the program's. */
 void client_service_began(void)
 {

@@ -36,6 +36,7 @@ static const char *const left_names[LEFT_REASONS] = {
 };
 
 static atomic_uint_fast64_t calls[SERVED_END], bytes[SERVED_END], left[LEFT_REASONS];
+static atomic_uint_fast64_t windows, window_ns;
 static int out = -1; /* our own: programs close theirs before they end */
 
 void stats_start(void)
@@ -57,8 +58,16 @@ void stats_leave(enum stats_left why)
 	atomic_fetch_add_explicit(&left[why], 1, memory_order_relaxed);
 }
 
+void stats_window(int64_t ns)
+{
+	atomic_fetch_add_explicit(&windows, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&window_ns, (uint64_t)ns, memory_order_relaxed);
+}
+
 void stats_forked(void)
 {
+	atomic_store(&windows, 0);
+	atomic_store(&window_ns, 0);
 	for (unsigned i = 0; i < SERVED_END; i++) {
 		atomic_store(&calls[i], 0);
 		atomic_store(&bytes[i], 0);
@@ -121,6 +130,9 @@ void stats_print(void)
 	add(&line, "gpumem-preload: pid %d", (int)getpid());
 	uint64_t any = add_served(&line);
 	any += add_left(&line);
+	if (atomic_load(&windows))
+		add(&line, "; mapped for it %" PRIu64 " times in %.3f s",
+		    (uint64_t)atomic_load(&windows), (double)atomic_load(&window_ns) / 1e9);
 	add(&line, "\n");
 	if (any)
 		(void)!real.write(out, line.text, line.bytes);

@@ -37,6 +37,8 @@ enum stats_left {
 void stats_start(void);
 void stats_serve(enum stats_served what, uint64_t bytes);
 void stats_leave(enum stats_left why);
+/* A direct mapping was made, or made larger, in so much time. */
+void stats_window(int64_t ns);
 /* In a child of fork. */
 void stats_forked(void);
 void stats_print(void);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static uint64_t after = UINT64_MAX; /* GPUMEM_PRELOAD_AFTER; UINT64_MAX: by experience */
 static atomic_bool opened;	    /* a way to a BAR is open in this process */
@@ -104,6 +105,14 @@ static void grow(struct slot *slot)
 	}
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
 void window_follow(struct slot *slot, int fd, uint64_t end)
 {
 	if (slot->file && end <= slot->bytes && end <= atomic_load(&slot->size))
@@ -125,10 +134,12 @@ void window_follow(struct slot *slot, int fd, uint64_t end)
 			later(slot);
 		return;
 	}
+	int64_t start = now_ns();
 	if (slot->file)
 		grow(slot);
 	else
 		open_window(slot, fd);
+	stats_window(now_ns() - start);
 }
 
 void window_close(struct slot *slot)

@@ -20,7 +20,7 @@ enum direction { READS, WRITES };
 struct stream {
 	struct bench *bench;
 	const struct point *point;
-	uint64_t done[LANES_MAX]; /* bytes */
+	uint64_t done[LANES_MAX]; /* bytes, or operations */
 	double seconds[LANES_MAX];
 };
 
@@ -181,12 +181,13 @@ static uint64_t random_offset(const struct bench *bench, uint64_t *state, uint64
 	return data_random(state) % (bench->data.region / bytes) * bytes;
 }
 
-static int check_reads(struct bench *bench, const struct point *point, struct target *target)
+static int check_reads(struct bench *bench, const struct point *point, struct target *target,
+		       unsigned lane)
 {
 	uint64_t state = 1;
 
 	for (unsigned i = 0; i < CHECKED_OPS; i++) {
-		int error = content_check(bench, target, 0,
+		int error = content_check(bench, target, lane,
 					  random_offset(bench, &state, point->bytes), point->bytes);
 		if (error)
 			return error;
@@ -253,8 +254,9 @@ static int random_lane(void *context, struct target *target, unsigned lane)
 
 	(void)lane;
 	if (run->bench->rep == 0)
-		error = run->point->variant == READS ? check_reads(run->bench, run->point, target)
-						     : check_writes(run->bench, run->point, target);
+		error = run->point->variant == READS
+			    ? check_reads(run->bench, run->point, target, 0)
+			    : check_writes(run->bench, run->point, target);
 	return error ? error : time_random(run->bench, run->point, target, &run->samples);
 }
 
@@ -277,6 +279,63 @@ static void run_random(struct bench *bench, const struct point *point, unsigned 
 			    measure_percentile(run.samples.at, run.samples.n, 0.99));
 	samples_close(&run.samples);
 }
+
+/* --- random, by many threads: a rate */
+
+static int storm_lane(void *context, struct target *target, unsigned lane)
+{
+	struct stream *stream = context;
+	const struct point *point = stream->point;
+	struct bench *bench = stream->bench;
+	uint64_t state = bench->rep * LANES_MAX + lane + 4;
+	int error = bench->rep == 0 ? check_reads(bench, point, target, lane) : 0;
+	double start = measure_now(), now = start, end = start + bench->window;
+
+	for (; !error && now < end; now = measure_now()) {
+		ssize_t n = move(bench, target, READS, lane,
+				 random_offset(bench, &state, point->bytes), point->bytes);
+		if (n != (ssize_t)point->bytes)
+			return n < 0 ? (int)n : -EIO;
+		stream->done[lane]++;
+	}
+	stream->seconds[lane] = now - start;
+	return error;
+}
+
+static void run_storm(struct bench *bench, const struct point *point, unsigned n,
+		      struct target *target, struct figure *figure)
+{
+	struct stream stream = {.bench = bench, .point = point};
+	int error = content_ensure(bench, target);
+
+	(void)n;
+	if (!error)
+		error = lanes_run(target, point->lanes, storm_lane, &stream);
+	figure->verified = !error && bench->rep == 0;
+	if (error)
+		explain(figure, error);
+	else
+		figure_good(figure, rate(&stream), 0);
+}
+
+static void storm_points(struct bench *bench)
+{
+	for (unsigned lanes = 1; lanes <= bench->data.lanes; lanes *= 4) {
+		struct point point = {.bytes = 4096, .lanes = lanes, .unit = UNIT_OPS};
+
+		snprintf(point.label, sizeof(point.label), "read 4 KiB, %u thread%s", lanes,
+			 lanes == 1 ? "" : "s");
+		point_add(bench, &point);
+	}
+}
+
+const struct bench_case case_storm = {
+    .name = "storm",
+    .about = "random reads by many threads at once, each in its own part of the large file, "
+	     "operations in a second",
+    .points = storm_points,
+    .run = run_storm,
+};
 
 static void random_points(struct bench *bench)
 {

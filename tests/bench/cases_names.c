@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -175,6 +177,124 @@ const struct bench_case case_names = {
     .rounds = CASE_TOGETHER,
     .points = points,
     .run = run,
+};
+
+/* --- many threads, a directory each */
+
+#define CROWD 8
+
+struct worker_of_names {
+	pthread_t thread;
+	pthread_barrier_t *begin;
+	int (*step)(int, unsigned);
+	int dir;
+	unsigned n;
+	int error;
+};
+
+static void *take_step(void *pointer)
+{
+	struct worker_of_names *worker = pointer;
+
+	pthread_barrier_wait(worker->begin);
+	worker->error = worker->step(worker->dir, worker->n);
+	return NULL;
+}
+
+/* All directories at once: from the barrier to the last one's end. */
+static void crowd_step(const int dirs[CROWD], int (*step)(int, unsigned), unsigned n,
+		       const char *what, struct figure *figure)
+{
+	struct worker_of_names workers[CROWD];
+	pthread_barrier_t begin;
+	int error = 0;
+
+	pthread_barrier_init(&begin, NULL, CROWD + 1);
+	for (unsigned i = 0; i < CROWD; i++) {
+		workers[i] =
+		    (struct worker_of_names){.begin = &begin, .step = step, .dir = dirs[i], .n = n};
+		if (pthread_create(&workers[i].thread, NULL, take_step, &workers[i])) {
+			fprintf(stderr, "bench: no threads\n");
+			exit(2);
+		}
+	}
+	double start = measure_now();
+	pthread_barrier_wait(&begin);
+	for (unsigned i = 0; i < CROWD; i++) {
+		pthread_join(workers[i].thread, NULL);
+		if (!error)
+			error = workers[i].error;
+	}
+	double took = measure_now() - start;
+
+	pthread_barrier_destroy(&begin);
+	for (unsigned i = 0; !error && i < CROWD; i++)
+		error = list_all(dirs[i], step == create_all ? n : 0);
+	if (error)
+		figure_wrong(figure, "%s: %s", what, strerror(-error));
+	else
+		figure_good(figure, CROWD * n / took, 0);
+	figure->verified = !error;
+}
+
+static void crowd_points(struct bench *bench)
+{
+	static const char *const labels[] = {"create and close", "unlink"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct point point = {
+		    .bytes = files(bench), .lanes = CROWD, .variant = i, .unit = UNIT_OPS};
+
+		snprintf(point.label, sizeof(point.label), "%s, %u threads", labels[i], CROWD);
+		point_add(bench, &point);
+	}
+}
+
+static int crowd_dir(const struct target *target, unsigned i, char path[PATH_MAX_ + 16])
+{
+	snprintf(path, PATH_MAX_ + 16, "%s/crowd-%u", target->dir, i);
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return -1;
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void run_crowd(struct bench *bench, const struct point *points_, unsigned n,
+		      struct target *target, struct figure *figures)
+{
+	unsigned each = files(bench) / CROWD;
+	char path[PATH_MAX_ + 16];
+	int dirs[CROWD];
+	bool all = true;
+
+	(void)points_;
+	if (bench->options.form == FORM_LONG && bench->rep > 0)
+		return;
+	for (unsigned i = 0; i < CROWD; i++) {
+		dirs[i] = target_is_raw(target) ? -1 : crowd_dir(target, i, path);
+		all = all && dirs[i] >= 0;
+	}
+	if (all) {
+		crowd_step(dirs, create_all, each, "create", &figures[0]);
+		crowd_step(dirs, unlink_all, each, "unlink", &figures[1]);
+	}
+	for (unsigned i = 0; !all && i < n; i++)
+		figure_skip(&figures[i],
+			    target_is_raw(target) ? "no filesystem" : "no directories");
+	for (unsigned i = 0; i < CROWD; i++) {
+		if (dirs[i] < 0)
+			continue;
+		close(dirs[i]);
+		snprintf(path, sizeof(path), "%s/crowd-%u", target->dir, i);
+		rmdir(path);
+	}
+}
+
+const struct bench_case case_crowd = {
+    .name = "crowd",
+    .about = "empty files made and removed by 8 threads at once, each in a directory of its own",
+    .rounds = CASE_TOGETHER,
+    .points = crowd_points,
+    .run = run_crowd,
 };
 
 /* --- memory, before the other case's files have been in the daemon's heap */

@@ -23,9 +23,9 @@
 /* memory first: later the daemon's heap has room that others left. Then in the order of their
  * worth: what the budget does not allow is at the end. */
 const struct bench_case *const bench_cases[] = {
-    &case_memory,   &case_read,	 &case_random,	&case_write, &case_copy,
-    &case_command,  &case_mmap,	 &case_pointer, &case_calls, &case_access,
-    &case_pingpong, &case_names, NULL};
+    &case_memory,  &case_read,	&case_random, &case_storm,    &case_write,
+    &case_copy,	   &case_names, &case_crowd,  &case_command,  &case_mmap,
+    &case_pointer, &case_calls, &case_access, &case_pingpong, NULL};
 
 static const char help[] =
     "usage: bench [OPTION]...\n"

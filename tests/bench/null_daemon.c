@@ -56,9 +56,8 @@ static struct fuse_entry_param entry_of(struct null_file *file)
 
 static void null_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct null_file *file = null_store_find(name);
+	struct null_file *file = null_store_find(parent, name);
 
-	(void)parent;
 	if (!file) {
 		fuse_reply_err(req, ENOENT);
 		return;
@@ -109,9 +108,8 @@ static void null_create(fuse_req_t req, fuse_ino_t parent, const char *name, mod
 			struct fuse_file_info *info)
 {
 	struct null_file *file;
-	int error = null_store_create(name, mode, &file);
+	int error = null_store_create(parent, name, mode, &file);
 
-	(void)parent;
 	if (error) {
 		fuse_reply_err(req, -error);
 		return;
@@ -122,10 +120,24 @@ static void null_create(fuse_req_t req, fuse_ino_t parent, const char *name, mod
 	fuse_reply_create(req, &entry, info);
 }
 
+static void null_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct null_file *dir;
+	int error = null_store_create(parent, name, S_IFDIR | mode, &dir);
+
+	if (error) {
+		fuse_reply_err(req, -error);
+		return;
+	}
+	struct fuse_entry_param entry = entry_of(dir);
+
+	fuse_reply_entry(req, &entry);
+}
+
+/* Of directories too, which the bench has emptied. */
 static void null_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	(void)parent;
-	fuse_reply_err(req, -null_store_unlink(name));
+	fuse_reply_err(req, -null_store_unlink(parent, name));
 }
 
 static void null_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
@@ -229,7 +241,7 @@ static void null_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t off
 {
 	struct worker *worker = worker_self(fuse_req_userdata(req));
 
-	(void)ino, (void)info;
+	(void)info;
 	if (!worker) {
 		fuse_reply_err(req, ENOMEM);
 		return;
@@ -240,7 +252,7 @@ static void null_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t off
 	    .room = bytes < worker->reply_bytes ? bytes : worker->reply_bytes,
 	};
 
-	null_store_list((uint64_t)offset, list_one, &listing);
+	null_store_list(ino, (uint64_t)offset, list_one, &listing);
 	fuse_reply_buf(req, worker->reply, (size_t)(listing.at - (char *)worker->reply));
 }
 
@@ -251,6 +263,8 @@ void ops_name(struct fuse_lowlevel_ops *ops)
 	ops->forget_multi = null_forget_multi;
 	ops->create = null_create;
 	ops->unlink = null_unlink;
+	ops->mkdir = null_mkdir;
+	ops->rmdir = null_unlink;
 }
 
 void ops_attr(struct fuse_lowlevel_ops *ops)

@@ -3,6 +3,7 @@
 #include "tests/bench/null_store.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,48 +25,69 @@ static void file_free(struct null_file *file)
 
 	if (memory)
 		munmap(memory, NULL_FILE_MAX);
-	free(file->name);
+	free(file->key);
 	free(file);
 }
 
-struct null_file *null_store_find(const char *name)
+struct key {
+	char text[sizeof(uint64_t) + NAME_MAX + 1];
+	size_t bytes; /* without the name's zero */
+};
+
+static struct key key_of(uint64_t parent, const char *name)
 {
+	struct key key = {.bytes = sizeof(parent) + strnlen(name, NAME_MAX)};
+
+	memcpy(key.text, &parent, sizeof(parent));
+	memcpy(key.text + sizeof(parent), name, key.bytes - sizeof(parent));
+	return key;
+}
+
+struct null_file *null_store_find(uint64_t parent, const char *name)
+{
+	struct key key = key_of(parent, name);
 	struct null_file *file;
 
 	LOCKED(&store.lock);
-	HASH_FIND(hh, store.by_name, name, strlen(name), file);
+	HASH_FIND(hh, store.by_name, key.text, key.bytes, file);
 	if (file)
 		file->lookups++;
 	return file;
 }
 
-int null_store_create(const char *name, mode_t mode, struct null_file **created)
+int null_store_create(uint64_t parent, const char *name, mode_t mode, struct null_file **created)
 {
+	struct key key = key_of(parent, name);
 	struct null_file *file, *old;
 
 	LOCKED(&store.lock);
-	HASH_FIND(hh, store.by_name, name, strlen(name), old);
+	HASH_FIND(hh, store.by_name, key.text, key.bytes, old);
 	if (old)
 		return -EEXIST;
 	file = calloc(1, sizeof(*file));
-	if (!file || !(file->name = strdup(name))) {
+	if (!file || !(file->key = malloc(key.bytes + 1))) {
 		free(file);
 		return -ENOMEM;
 	}
+	memcpy(file->key, key.text, key.bytes);
+	file->key[key.bytes] = '\0';
+	file->name = file->key + sizeof(parent);
+	file->parent = parent;
 	file->mode = mode;
 	file->cookie = ++store.cookies;
 	file->lookups = 1;
-	HASH_ADD_KEYPTR(hh, store.by_name, file->name, strlen(file->name), file);
+	HASH_ADD_KEYPTR(hh, store.by_name, file->key, key.bytes, file);
 	*created = file;
 	return 0;
 }
 
-int null_store_unlink(const char *name)
+int null_store_unlink(uint64_t parent, const char *name)
 {
+	struct key key = key_of(parent, name);
 	struct null_file *file;
 
 	LOCKED(&store.lock);
-	HASH_FIND(hh, store.by_name, name, strlen(name), file);
+	HASH_FIND(hh, store.by_name, key.text, key.bytes, file);
 	if (!file)
 		return -ENOENT;
 	HASH_DEL(store.by_name, file);
@@ -84,14 +106,20 @@ void null_store_forget(struct null_file *file, uint64_t lookups)
 		file_free(file);
 }
 
-void null_store_list(uint64_t cookie, bool (*take)(void *context, const struct null_file *file),
-		     void *context)
+static bool passes(const struct null_file *file, uint64_t parent, uint64_t cookie,
+		   bool (*take)(void *context, const struct null_file *file), void *context)
+{
+	return file->cookie <= cookie || file->parent != parent || take(context, file);
+}
+
+void null_store_list(uint64_t parent, uint64_t cookie,
+		     bool (*take)(void *context, const struct null_file *file), void *context)
 {
 	struct null_file *file;
 
 	LOCKED(&store.lock);
 	file = store.stopped && store.stopped->cookie <= cookie ? store.stopped : store.by_name;
-	for (; file && (file->cookie <= cookie || take(context, file)); file = file->hh.next)
+	for (; file && passes(file, parent, cookie, take, context); file = file->hh.next)
 		store.stopped = file;
 }
 

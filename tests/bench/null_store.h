@@ -15,9 +15,12 @@
  * waits for another, whatever grows. */
 #define NULL_FILE_MAX (64ULL << 30)
 
+/* Or a directory. */
 struct null_file {
-	UT_hash_handle hh; /* by name, in the order of creation; under null_store.lock */
-	char *name;
+	UT_hash_handle hh; /* by key, in the order of creation; under null_store.lock */
+	char *key;	   /* the parent, then the name */
+	const char *name;  /* in the key */
+	uint64_t parent;
 	uint64_t cookie;  /* of readdir */
 	uint64_t lookups; /* that the kernel holds; under the lock */
 	bool unlinked;
@@ -26,14 +29,16 @@ struct null_file {
 	_Atomic uint64_t size;
 };
 
-struct null_file *null_store_find(const char *name); /* counts a lookup; NULL */
+/* A parent is its node id. */
+struct null_file *null_store_find(uint64_t parent, const char *name); /* counts a lookup; NULL */
 /* A new file with a lookup counted: 0 or -errno. */
-int null_store_create(const char *name, mode_t mode, struct null_file **file);
-int null_store_unlink(const char *name);
+int null_store_create(uint64_t parent, const char *name, mode_t mode, struct null_file **file);
+int null_store_unlink(uint64_t parent, const char *name);
 void null_store_forget(struct null_file *file, uint64_t lookups);
-/* All names after a cookie (0: all), under the store's lock; ends when take says false. */
-void null_store_list(uint64_t cookie, bool (*take)(void *context, const struct null_file *file),
-		     void *context);
+/* All names of a directory after a cookie (0: all), under the store's lock; ends when take says
+ * false. */
+void null_store_list(uint64_t parent, uint64_t cookie,
+		     bool (*take)(void *context, const struct null_file *file), void *context);
 
 /* The file's memory, reserved on first use; NULL where there is none. */
 char *null_file_memory(struct null_file *file);

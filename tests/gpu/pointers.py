@@ -168,6 +168,17 @@ def open_large(machine, mount):
     machine.report.note(f"{size_text(size)}: posix_fallocate took {made * 1000:.0f} ms")
 
 
+def large_beside_bare(machine, mount):
+    """What of the time for a large file is the driver's: it and as much other memory have to fit."""
+    path, size = mount.gpu() / "half", room(machine, mount, LARGE) // 2 // GIB * GIB
+    if size == 0:
+        return
+    with allocated(path, size):
+        found = helper(machine, "pointers", "open", path, LARGE_ROUNDS, "bare")
+    machine.report.note(f"{size_text(size)}: open to device pointer {found['open_us']:.0f} us, the bare way {found['bare_us']:.0f} us, "
+                        f"ratio {found['open_us'] / found['bare_us']:.2f}; {chunks_text(found)}")
+
+
 def check_seen(machine, who, found, ways):
     """A row for each way in which the words were counted."""
     texts = {"read": "read(2) gives it", "copy": "a copy by the GPU has it", "kernel": "a kernel reads it"}
@@ -341,6 +352,7 @@ def opens_and_stores(machine):
         mount.warm()
         guarded(machine, "open to device pointer, beside the driver's own way", lambda: open_beside_bare(machine, mount))
         guarded(machine, "open to device pointer of a large file", lambda: open_large(machine, mount))
+        guarded(machine, "a large file beside the driver's own way", lambda: large_beside_bare(machine, mount))
         guarded(machine, "stores through the CPU pointer", lambda: store_in_new_file(machine, mount))
 
 

@@ -33,9 +33,9 @@ union packet {
 
 struct answer {
 	ssize_t bytes; /* 0: the daemon hung up */
-	union packet packet;
 	int fds[GPUMEM_FDS_MAX];
 	unsigned n_fds;
+	union packet packet; /* last: it has arrays without length */
 };
 
 static int dial(void)
@@ -376,8 +376,8 @@ static void malformed(void)
 
 	for (int way = 0; way < 9; way++) {
 		int connection = dial();
-		union packet packet = {.lease = {.header = head(GPUMEM_MSG_LEASE,
-								sizeof(packet.lease))}};
+		union packet packet = {
+		    .lease = {.header = head(GPUMEM_MSG_LEASE, sizeof(packet.lease))}};
 		size_t bytes = sizeof(packet.lease);
 
 		memcpy(packet.lease.token, token.token, sizeof(token.token));

@@ -134,8 +134,8 @@ static inline void fake_layout(int fd, uint32_t request, uint32_t first)
 /* The key is the daemon's end of the connection. */
 static inline void fake_key(int fd, uint32_t request)
 {
-	struct gpumem_msg_key message = {
-	    .header = fake_header(GPUMEM_MSG_KEY, sizeof(message), request)};
+	struct gpumem_msg_key message = {.header =
+					     fake_header(GPUMEM_MSG_KEY, sizeof(message), request)};
 
 	memcpy(message.key, &fd, sizeof(fd));
 	fake_send(fd, &message, sizeof(message), NULL, 0);

@@ -127,7 +127,7 @@ START_TEST(full_device)
 }
 END_TEST
 
-/* A large chunk's descriptor is kept, and is gone with the chunk, whoever has duplicates. */
+/* A chunk's descriptor is kept, and is gone with the chunk, whoever has duplicates. */
 START_TEST(exported_again)
 {
 	int first, second;
