@@ -14,7 +14,8 @@ struct client_range {
 	size_t reserved, mapped;
 };
 
-/* How much to reserve for so many bytes: at least twice that, and 64 MiB. */
+/* How much to reserve for so many bytes: at least twice that, and 64 MiB; eight times below 16 GiB.
+ */
 size_t client_range_room(size_t bytes);
 
 /* Reserves room for bytes, aligned to 2 MiB; with less to spare where address space is short. 0 or
