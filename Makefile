@@ -5,6 +5,8 @@
 
 BUILD  ?= build
 PREFIX ?= /usr/local
+# Of the libraries that other programs link with or load: /usr/lib/x86_64-linux-gnu where there are several architectures.
+LIBDIR ?= $(PREFIX)/lib
 CFLAGS ?= -O2 -g
 MNT    ?= /mnt/gpumem
 OPTS   ?=
