@@ -4,6 +4,8 @@
 # `make help` lists the targets. Everything that is made goes below $(BUILD).
 
 BUILD  ?= build
+# However it is written: it is in the flags, and other flags make other objects.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 PREFIX ?= /usr/local
 # Of the libraries that other programs link with or load: /usr/lib/x86_64-linux-gnu where there are several architectures.
 LIBDIR ?= $(PREFIX)/lib
