@@ -7,7 +7,7 @@ BUILD  ?= build
 # However it is written: it is in the flags, and other flags make other objects.
 override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 PREFIX ?= /usr/local
-# Of the libraries that other programs link with or load: /usr/lib/x86_64-linux-gnu where there are several architectures.
+# Of the libraries that other programs load; /usr/lib/x86_64-linux-gnu and the like in packages.
 LIBDIR ?= $(PREFIX)/lib
 CFLAGS ?= -O2 -g
 MNT    ?= /mnt/gpumem
