@@ -4,7 +4,11 @@
 # `make help` lists the targets. Everything that is made goes below $(BUILD).
 
 BUILD  ?= build
+# However it is written: it is in the flags, and other flags make other objects.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 PREFIX ?= /usr/local
+# Of the libraries that other programs load; /usr/lib/x86_64-linux-gnu and the like in packages.
+LIBDIR ?= $(PREFIX)/lib
 CFLAGS ?= -O2 -g
 MNT    ?= /mnt/gpumem
 OPTS   ?=

@@ -16,7 +16,7 @@ PRELOAD_SOURCES := $(wildcard client/preload/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(OUT)/pic/%.o) \
 	$(filter-out $(addprefix $(OUT)/pic/client/,align.o replace.o safetensors.o safetensors_place.o),$(CLIENT_OBJECTS))
 PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
-CLIENT_DEST     = $(DESTDIR)$(PREFIX)/lib
+CLIENT_DEST     = $(DESTDIR)$(LIBDIR)
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
 CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/libgpumem.map)
 
@@ -81,8 +81,8 @@ install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
 	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
 	$(Q)install -m 755 $(PRELOAD_LIBRARY) $(CLIENT_DEST)/libgpumem-preload.so
 	$(Q)install -D -m 644 client/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CLIENT_VERSION)|' client/gpumem.pc.in \
-		> $(CLIENT_DEST)/pkgconfig/gpumem.pc
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
+		-e 's|@VERSION@|$(CLIENT_VERSION)|' client/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
 	$(Q)install -d $(CLIENT_MAN)
 	$(Q)$(foreach name,$(CLIENT_FUNCTIONS),ln -sf libgpumem.3 $(CLIENT_MAN)/$(name).3 &&) true
 	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'

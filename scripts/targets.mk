@@ -5,11 +5,13 @@
 
 # --- set-up and mounting. Set-up may change what the Makefile finds, so the rest is a second make.
 
-.PHONY: setup setup-check mount umount
+.PHONY: setup setup-check setup-package mount umount
 setup:
 	@BUILD='$(BUILD)' scripts/setup
 setup-check:
 	@BUILD='$(BUILD)' scripts/setup --check
+setup-package:
+	@BUILD='$(BUILD)' scripts/setup --package
 
 mount: setup
 	@+$(MAKE) --no-print-directory all
@@ -20,8 +22,8 @@ umount:
 
 # --- tests
 
-.PHONY: check lint check-unit check-asan check-tsan check-driver check-mount check-bench check-fuzz
-check lint check-unit check-asan check-tsan check-mount check-bench check-fuzz: setup-check
+.PHONY: check lint check-unit check-asan check-tsan check-driver check-mount check-bench check-package check-fuzz
+check lint check-unit check-asan check-tsan check-mount check-bench check-package check-fuzz: setup-check
 	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
 
 .PHONY: format
@@ -38,7 +40,7 @@ MAN_DEST  := $(DEST)/share/man
 # mount(8) looks for its helpers in /sbin alone, which is /usr/sbin on most systems now.
 HELPER_DEST ?= $(if $(filter /usr /usr/local,$(PREFIX)),$(DESTDIR)$(if $(shell test -L /sbin && echo merged),/usr)/sbin)
 
-.PHONY: install uninstall bundle clean distclean help
+.PHONY: install uninstall deb bundle clean distclean help
 install: $(OUT)/installed/gpumemfs
 	$(Q)install -d $(DEST)/sbin
 	$(Q)install -m 755 $< $(DEST)/sbin/gpumemfs
@@ -59,6 +61,9 @@ uninstall:
 	$(Q)rm -f $(SHARE_DEST)/grafana/gpumemfs.json $(SHARE_DEST)/systemd/mnt-gpumem.mount
 	$(Q)rm -f $(LIB_DEST)/service '$(UNIT_DEST)/gpumemfs@.service'
 	$(Q)rmdir $(SHARE_DEST)/grafana $(SHARE_DEST)/systemd $(SHARE_DEST) $(LIB_DEST) 2>/dev/null || true
+
+deb: setup-package
+	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/package
 
 bundle: setup
 	@+$(MAKE) --no-print-directory all $(OUT)/bundled/gpumemfs $(OUT)/bundled/gpumem $(CLIENT_BUNDLED) \
@@ -84,9 +89,11 @@ help:
 #: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
 #: make check-mount          tests against real mounts: host backend, stand-in driver
 #: make check-bench          every case of the bench, small: that it works, not how fast
+#: make check-package        the packages, in a Debian that has nothing else
 #: make check-fuzz           each fuzz target for a few seconds
 #: make bench                measure beside FUSE, tmpfs and the machine (BENCH='--svg rates.svg'; BENCH=--help)
 #: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local; uninstall takes it away
+#: make deb                  Debian packages of it, for this machine's release: build/deb/*.deb
 #: make bundle               build/gpumemfs-bundle: a folder that runs on an offline machine
 #: make clean                what was built; distclean: the private libfuse too
 #:

@@ -11,7 +11,9 @@ CLI_ARCHIVE  := $(OUT)/libgpumem-cli.a
 CLI_LIBS     := $(JANSSON_LIBS) $(shell pkg-config --libs ncursesw 2>/dev/null) -lpthread
 CLI_BIN       = $(DESTDIR)$(PREFIX)/bin
 CLI_BASH      = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-CLI_ZSH       = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+# Debian's zsh looks for those of packages in vendor-completions instead.
+ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
+CLI_ZSH       = $(DESTDIR)$(ZSH_COMPLETIONS)
 CLI_FISH      = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 $(CLI_OBJECTS): private CPPFLAGS += -DGPUMEM_VERSION='"$(CLIENT_VERSION)"'

@@ -17,11 +17,14 @@ $(BENCH_PROGRAM): $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRAR
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ \
 		$(call rpath,$(up_2),$$ORIGIN/..:$$ORIGIN/../lib) $(LIBS) -lm
 
-# As gpumem bench runs it where both are installed.
-$(OUT)/installed/bench: $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRARY)
+# As gpumem bench runs it where both are installed, which is made again when libgpumem goes elsewhere.
+BENCH_CLIENT := $(if $(filter $(PREFIX)/lib,$(LIBDIR)),'-Wl$(comma)-rpath$(comma)$$ORIGIN/..')
+$(OUT)/installed/bench: $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRARY) $(OUT)/installed/client
 	$(call say,LINK,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ '-Wl,-rpath,$$ORIGIN/..' \
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter-out %/client,$^) $(BENCH_CLIENT) \
 		$(if $(PRIVATE_FUSE),'-Wl$(comma)-rpath$(comma)$$ORIGIN',$(call rpath)) $(LIBS) -lm
+$(OUT)/installed/client: always
+	@mkdir -p $(@D); echo "$(BENCH_CLIENT)" | cmp -s - $@ || echo "$(BENCH_CLIENT)" > $@
 
 .PHONY: install-bench uninstall-bench
 install: install-bench
