@@ -25,9 +25,8 @@ int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call
 	return error.error;
 }
 
-/* Under device->lock. Blocking synchronisation: the default spins in cuStreamSynchronize, and a
- * daemon that waits for a long copy would burn a core per worker. Short waits are polled in
- * dma.c before they get there. */
+/* Under device->lock. Blocking synchronisation for what waits inside the driver: the default spins,
+ * and would burn a core per worker. dma.c polls for itself. */
 static int context_retain(struct cuda_device *device)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;

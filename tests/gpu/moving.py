@@ -9,6 +9,7 @@ import time
 from harness import MIB, Failure, compare, copy_range, rate
 
 MOVE_RATE, COPY_RATE = 300e9, 1e12 # what must be reached on the reference machine, in bytes per second
+MOVE_RATIO = 0.85 # of a raw copy between GPUs, each with access to the other's memory
 ROUNDS = 5
 PAUSE = 0.1 # between renames: the memory that one leaves is given back after it has answered
 SMALL_FILES = 64
@@ -50,6 +51,9 @@ def move(machine, mount):
     raw = [raw_seconds(machine, 0, 1), raw_seconds(machine, 1, 0)]
     for way, text in enumerate(("gpu0/ to gpu1/", "gpu1/ to gpu0/")):
         timed(machine, f"rename from {text}, median of {ROUNDS}", median(times[way]), raw[way], MOVE_RATE)
+        if not machine.standin:
+            ratio = raw[way] / median(times[way])
+            machine.report.check(f"rename from {text}: at least {MOVE_RATIO} of a raw copy", ratio >= MOVE_RATIO, f"{ratio:.2f}")
     machine.report.note("one after the other, without a pause: " + ", ".join(
         rate(machine.size, median(busy[way])) for way in (0, 1)))
     start = time.monotonic()
