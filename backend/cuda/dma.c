@@ -14,9 +14,9 @@
 #include "common/lines.h"
 
 /* A wait polls, as being woken up is late on the reference machine: 16 threads with copies of 1 MiB
- * each (350 us, as they share the link) that blocked after 50 us reached half the rate of those that
- * polled. It leaves the processor to others from the first time on, and naps from the second on, in
- * steps that are small beside what it has waited for already. */
+ * each (350 us, as they share the link) that blocked after 50 us reached half the rate of those
+ * that polled. It leaves the processor to others from the first time on, and naps from the second
+ * on, in steps that are small beside what it has waited for already. */
 #define YIELD_AFTER_NS 50000
 #define NAP_AFTER_NS   3000000
 #define NAP_NS	       50000
