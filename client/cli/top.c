@@ -145,17 +145,13 @@ static int show(const char *where, uint64_t ms, uint64_t count, bool json)
 /* The only mount, or the one of the word. */
 static int on_mount(const struct cli_args *args, uint64_t ms, uint64_t count, bool json)
 {
+	AUTO_PLACE struct place place = {0};
 	struct mounts mounts;
-	struct place place;
 	int status;
 
 	if (args->argc) {
 		status = place_find(args->argv[0], &place);
-		if (status == CLI_OK) {
-			status = show(place.mount->where, ms, count, json);
-			place_free(&place);
-		}
-		return status;
+		return status == CLI_OK ? show(place.mount->where, ms, count, json) : status;
 	}
 	int error = mounts_find(&mounts);
 

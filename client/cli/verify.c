@@ -54,16 +54,17 @@ static int report(const struct asked *asked, const char *path, const struct veri
 {
 	const char *name = hash_name(asked->kind);
 	bool same = !asked->wanted || strcmp(found->sum, asked->wanted) == 0;
+	int status = CLI_OK;
 
 	if (asked->json)
-		output_json(as_json(asked, path, found));
+		status = output_json(as_json(asked, path, found));
 	else if (!asked->wanted)
 		printf("%s:%s  %s\n", name, found->sum, path);
 	else if (same)
 		printf("%s: OK\n", path);
 	if (!same)
 		cli_error("%s: is %s:%s, not %s", path, name, found->sum, asked->wanted);
-	return same ? CLI_OK : CLI_WRONG;
+	return same ? status : CLI_WRONG;
 }
 
 static int option_take(struct asked *asked, const struct cli_args *args, int code)
@@ -132,7 +133,7 @@ static int run(struct cli_args *args)
 {
 	struct asked asked = {.kind = HASH_64};
 	struct verified found = {0};
-	struct place place;
+	AUTO_PLACE struct place place = {0};
 	int status = ask(&asked, args);
 
 	if (status == CLI_OK)
@@ -143,7 +144,6 @@ static int run(struct cli_args *args)
 					 : sum_of(place.path, asked.kind, &found);
 	if (status == CLI_OK)
 		status = report(&asked, asked.path, &found);
-	place_free(&place);
 	return status;
 }
 
