@@ -35,6 +35,13 @@ static uint64_t block_sum(const uint8_t *block)
 	return XXH64(sums, sizeof(sums), 0);
 }
 
+static bool is_device(uint64_t address)
+{
+	STANDIN_LOCKED(SHARED);
+	return table_find(&standin.reservations, address);
+}
+
+/* Between memory of a device, which a copy checks, and here. */
 static CUresult copy(const struct op *kernel, const struct context *context, uint64_t to,
 		     uint64_t from, uint64_t size)
 {
@@ -53,6 +60,12 @@ CUresult kernel_execute(const struct op *op, const struct context *context)
 	for (uint64_t i = 0; result == CUDA_SUCCESS && i < op->size && i < op->warps; i++) {
 		uint64_t sum;
 
+		if (!is_device(op->from + (i + 1) * BLOCK - 1) ||
+		    !is_device(op->to + i * sizeof(sum))) {
+			standin_violation("a kernel uses memory that is no device's");
+			result = CUDA_ERROR_ILLEGAL_ADDRESS;
+			break;
+		}
 		result = copy(op, context, (uintptr_t)block, op->from + i * BLOCK, BLOCK);
 		if (result != CUDA_SUCCESS)
 			break;
