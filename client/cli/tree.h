@@ -37,9 +37,10 @@ extern const char tree_ptx[];
 
 /* The same for the first blocks, all of them whole, by the GPU that the file is on, which fd may be
  * open for reading only. seconds: what the kernel and the way of the sums took, without what comes
- * before. 0, or -errno and gpumem_error() says why not: -ENOTSUP where the file is in system
+ * before. 0; -errno, and gpumem_error() says why not; or TREE_NO_GPU, the file being in system
  * memory.
  */
+enum { TREE_NO_GPU = 1 };
 int tree_gpu(int fd, uint64_t blocks, uint64_t *sums, double *seconds);
 
 #endif

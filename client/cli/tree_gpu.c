@@ -66,7 +66,7 @@ static int open_file(struct gpu *gpu, int fd, uint64_t bytes, struct gpumem_info
 	if (!gpu->file || gpumem_get_info(gpu->file, info) < 0)
 		return -errno;
 	if (info->kind != GPUMEM_FILE_DEVICE)
-		return client_fail(ENOTSUP, "the file is in system memory");
+		return TREE_NO_GPU;
 	return info->size < bytes ? client_fail(ENODATA, "the file has become shorter") : 0;
 }
 

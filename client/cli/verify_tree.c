@@ -117,14 +117,13 @@ static int sum_on_gpu(const struct summing *summing, enum verify_on on, uint64_t
 	int error = whole ? tree_gpu(summing->fd, whole, summing->sums, &seconds) : 0;
 
 	*done = 0;
-	if (error && on == VERIFY_GPU) {
-		cli_error("%s: not on a GPU: %s", summing->path, gpumem_error());
-		return cli_status_of(-error);
-	}
-	if (error) {
-		if (error != -ENOTSUP)
-			cli_error("%s: on the CPU: %s", summing->path, gpumem_error());
+	if (error == TREE_NO_GPU && on == VERIFY_AUTO)
 		return CLI_OK;
+	if (error) {
+		cli_error("%s: %s: %s", summing->path,
+			  on == VERIFY_GPU ? "not on a GPU" : "on the CPU",
+			  error < 0 ? gpumem_error() : "the file is in system memory");
+		return on == VERIFY_AUTO ? CLI_OK : cli_status_of(error < 0 ? -error : ENOTSUP);
 	}
 	*done = whole;
 	found->on_gpu = whole * TREE_BLOCK;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem verify: which sums are which, the tree's against XXH64's own code, and when a GPU is worth
- * its start. */
+/* gpumem verify: which sums are which, the tree's against XXH64's own code, when a GPU is worth
+ * its start, and who computes in the end. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/hash.h"
 #include "client/cli/tree.h"
 #include "client/cli/verify.h"
@@ -136,6 +138,95 @@ START_TEST(small_files_and_holes_are_not_for_a_gpu)
 }
 END_TEST
 
+/* A GPU that is asked, and the file as it seems before it is opened. */
+static struct {
+	int error;
+	bool wrong; /* one of its sums */
+	unsigned asked;
+	off_t size; /* more than the file has */
+} gpu;
+
+/* In the place of the command's. */
+int tree_gpu(int fd, uint64_t blocks, uint64_t *sums, double *seconds)
+{
+	gpu.asked++;
+	*seconds = 1;
+	if (gpu.error)
+		return gpu.error;
+	ck_assert_int_eq(tree_read(fd, blocks * TREE_BLOCK, 0, blocks, 1, sums), 0);
+	sums[blocks / 2] ^= gpu.wrong;
+	return 0;
+}
+
+/* In the place of libc's. */
+int stat(const char *path, struct stat *st)
+{
+	int rc = fstatat(AT_FDCWD, path, st, 0);
+
+	if (gpu.size) {
+		st->st_size = gpu.size;
+		st->st_blocks = gpu.size / 512;
+	}
+	return rc;
+}
+
+#define LARGE ((off_t)3 << 30)
+
+/* A GPU that errs is found out where the CPU reads all of the blocks, so the file is small then. */
+static const struct {
+	enum verify_on on;
+	off_t size;
+	int error;
+	bool wrong;
+	int status;
+	unsigned asked;
+	bool on_gpu;
+} roads[] = {
+    {VERIFY_AUTO, 0, 0, false, CLI_OK, 0, false},
+    {VERIFY_AUTO, LARGE, 0, false, CLI_OK, 1, true},
+    {VERIFY_AUTO, LARGE, -ENODEV, false, CLI_OK, 1, false},
+    {VERIFY_AUTO, LARGE, TREE_NO_GPU, false, CLI_OK, 1, false},
+    {VERIFY_AUTO, LARGE, 0, true, CLI_WRONG, 1, false},
+    {VERIFY_CPU, LARGE, 0, true, CLI_OK, 0, false},
+    {VERIFY_GPU, 0, 0, false, CLI_OK, 1, true},
+    {VERIFY_GPU, 0, -ENOSPC, false, CLI_FULL, 1, false},
+    {VERIFY_GPU, 0, TREE_NO_GPU, false, CLI_FAILED, 1, false},
+    {VERIFY_GPU, 0, 0, true, CLI_WRONG, 1, false},
+};
+
+/* Whoever computes it, the sum is the file's. */
+START_TEST(who_computes)
+{
+	const uint64_t whole = roads[_i].wrong ? 100 : 300, size = whole * TREE_BLOCK + 1;
+	unsigned char *bytes AUTO_FREE = random_bytes((whole + 1) * TREE_BLOCK);
+	char path[] = "/tmp/gpumem-verify-XXXXXX", wanted[HASH_TEXT_MAX];
+	struct verified found = {.sum = ""};
+	uint64_t sums[301];
+	int fd = mkstemp(path);
+
+	ck_assert_int_eq(write(fd, bytes, size), (ssize_t)size);
+	close(fd);
+	memset(bytes + size, 0, TREE_BLOCK - 1);
+	for (uint64_t i = 0; i <= whole; i++)
+		sums[i] = slow_block(bytes + i * TREE_BLOCK);
+	snprintf(wanted, sizeof(wanted), "%016llx", (unsigned long long)tree_sum(sums, size));
+	gpu.size = roads[_i].size;
+	gpu.error = roads[_i].error;
+	gpu.wrong = roads[_i].wrong;
+	int status = verify_tree(path, roads[_i].on, &found);
+
+	unlink(path);
+	ck_assert_int_eq(status, roads[_i].status);
+	ck_assert_uint_eq(gpu.asked, roads[_i].asked);
+	if (status != CLI_OK)
+		return;
+	ck_assert_str_eq(found.sum, wanted);
+	ck_assert_uint_eq(found.bytes, size);
+	ck_assert_uint_eq(found.on_gpu, roads[_i].on_gpu ? 300 * TREE_BLOCK : 0);
+	ck_assert_uint_eq(found.checked, roads[_i].on_gpu ? 256 * TREE_BLOCK : 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -146,5 +237,6 @@ int main(void)
 	tcase_add_test(tests, files_are_read_in_parts);
 	tcase_add_test(tests, the_size_counts);
 	tcase_add_test(tests, small_files_and_holes_are_not_for_a_gpu);
+	tcase_add_loop_test(tests, who_computes, 0, sizeof(roads) / sizeof(roads[0]));
 	return unit_main(suite);
 }
