@@ -9,8 +9,9 @@ CLIENT_SOURCES := $(wildcard client/*.c) \
 	$(wildcard backend/stream*.c)
 CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(OUT)/pic/%.o)
 CLIENT_LIBRARY := $(OUT)/libgpumem.so.0
-# For the unit tests, which may put functions of their own in the place of a file's.
-CLIENT_ARCHIVE := $(OUT)/libgpumem-tests.a
+# For the command, which runs where no library is installed, and for the unit tests, which may put functions of
+# their own in the place of a file's.
+CLIENT_ARCHIVE := $(OUT)/libgpumem-client.a
 # For unmodified programs: functions in the place of libc's, and the same code without what needs jansson.
 PRELOAD_SOURCES := $(wildcard client/preload/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(OUT)/pic/%.o) \

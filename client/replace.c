@@ -16,7 +16,8 @@
 #include "client/error.h"
 #include "common/defer.h"
 
-#define PERMISSIONS (S_IRWXU | S_IRWXG | S_IRWXO)
+#define THROUGH_PROC_MAX 32
+#define PERMISSIONS	 (S_IRWXU | S_IRWXG | S_IRWXO)
 
 static int failed(const char *path)
 {
@@ -59,18 +60,54 @@ static int open_folder(const char *path, struct client_replace *replace)
 	return replace->folder < 0 ? failed(folder) : 0;
 }
 
-static int create_beside(const char *path, mode_t mode, struct client_replace *replace)
+static int name_beside(struct client_replace *replace)
 {
 	uint64_t number;
 
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return failed("getrandom");
+	snprintf(replace->beside, sizeof(replace->beside), ".gpumem-%016" PRIx64, number);
+	return 0;
+}
+
+static const char *through_proc(int fd, char path[THROUGH_PROC_MAX])
+{
+	snprintf(path, THROUGH_PROC_MAX, "/proc/self/fd/%d", fd);
+	return path;
+}
+
+/* Without a name, so that nothing stays of it if the process is killed: only where it can be given
+ * one later. Whether it was made. */
+static bool create_nameless(mode_t mode, struct client_replace *replace)
+{
+	char path[THROUGH_PROC_MAX];
+
+	replace->fd = openat(replace->folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode);
+	if (replace->fd < 0)
+		return false;
+	if (access(through_proc(replace->fd, path), F_OK) == 0)
+		return true;
+	close(replace->fd);
+	return false;
+}
+
+static int create_beside(const char *path, mode_t mode, struct client_replace *replace)
+{
+	int rc;
+
 	do {
-		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-			return failed("getrandom");
-		snprintf(replace->beside, sizeof(replace->beside), ".gpumem-%016" PRIx64, number);
+		rc = name_beside(replace);
+		if (rc < 0)
+			return rc;
 		replace->fd = openat(replace->folder, replace->beside,
 				     O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 	} while (replace->fd < 0 && errno == EEXIST);
 	return replace->fd < 0 ? failed(path) : 0;
+}
+
+static int create(const char *path, mode_t mode, struct client_replace *replace)
+{
+	return create_nameless(mode, replace) ? 0 : create_beside(path, mode, replace);
 }
 
 int client_replace_begin(const char *path, mode_t mode, struct client_replace *replace)
@@ -86,8 +123,7 @@ int client_replace_begin(const char *path, mode_t mode, struct client_replace *r
 		return failed(path);
 	rc = open_folder(resolved, &made);
 	if (rc == 0)
-		rc = create_beside(path, made.exists ? S_IRUSR | S_IWUSR : mode & PERMISSIONS,
-				   &made);
+		rc = create(path, made.exists ? S_IRUSR | S_IWUSR : mode & PERMISSIONS, &made);
 	if (rc < 0 && made.folder >= 0)
 		close(made.folder);
 	if (rc == 0)
@@ -95,18 +131,52 @@ int client_replace_begin(const char *path, mode_t mode, struct client_replace *r
 	return rc;
 }
 
+/* Gives a file without a name the one that it is for, or, where somebody has that, one beside it.
+ */
+static int give_name(const char *path, struct client_replace *replace)
+{
+	char from[THROUGH_PROC_MAX];
+	const char *to = replace->name;
+	int rc = 0;
+
+	through_proc(replace->fd, from);
+	if (replace->exists)
+		rc = name_beside(replace);
+	while (rc == 0) {
+		if (*replace->beside)
+			to = replace->beside;
+		if (linkat(AT_FDCWD, from, replace->folder, to, AT_SYMLINK_FOLLOW) == 0)
+			return 0;
+		*replace->beside = '\0'; /* what is there is another's */
+		rc = errno == EEXIST ? name_beside(replace) : failed(path);
+	}
+	return rc;
+}
+
+/* A filesystem may keep an error of writing for when a descriptor is closed, and afterwards there
+ * is no way to the file. */
+static int flush(int fd)
+{
+	int other = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	return other < 0 ? -1 : close(other);
+}
+
 static int put_into_place(const char *path, struct client_replace *replace)
 {
-	int fd = replace->fd;
+	int rc = 0;
 
-	if (replace->exists && fchmod(fd, replace->mode) < 0)
+	if (replace->exists && fchmod(replace->fd, replace->mode) < 0)
 		return failed(path);
-	/* A filesystem may keep an error of writing for this moment. */
-	replace->fd = -1;
-	if (close(fd) < 0 && errno != EINTR)
+	if (flush(replace->fd) < 0 && errno != EINTR)
 		return failed(path);
+	if (!*replace->beside)
+		rc = give_name(path, replace);
+	if (rc < 0 || !*replace->beside)
+		return rc;
 	if (renameat(replace->folder, replace->beside, replace->folder, replace->name) < 0)
 		return failed(path);
+	*replace->beside = '\0';
 	return 0;
 }
 
@@ -114,17 +184,14 @@ int client_replace_finish(const char *path, struct client_replace *replace)
 {
 	int rc = put_into_place(path, replace);
 
-	if (rc < 0)
-		client_replace_abandon(replace);
-	else
-		close(replace->folder);
+	client_replace_abandon(replace);
 	return rc;
 }
 
 void client_replace_abandon(struct client_replace *replace)
 {
-	if (replace->fd >= 0)
-		close(replace->fd);
-	unlinkat(replace->folder, replace->beside, 0);
+	close(replace->fd);
+	if (*replace->beside)
+		unlinkat(replace->folder, replace->beside, 0);
 	close(replace->folder);
 }

@@ -10,9 +10,9 @@
 #include <sys/types.h>
 
 struct client_replace {
-	int fd;	    /* the new file, to read and write */
-	int folder; /* O_PATH */
-	char beside[40];
+	int fd;		 /* the new file, to read and write */
+	int folder;	 /* O_PATH */
+	char beside[40]; /* its name, as long as it has one that is not its own; or "" */
 	char name[NAME_MAX + 1];
 	bool exists; /* then it has mode */
 	mode_t mode;
@@ -23,10 +23,10 @@ struct client_replace {
  * file. */
 int client_replace_begin(const char *path, mode_t mode, struct client_replace *replace);
 
-/* Puts the new file into place; if that fails, -errno, and as client_replace_abandon. */
+/* Puts the new file into place; if that fails, -errno, and nothing has changed. The end of it. */
 int client_replace_finish(const char *path, struct client_replace *replace);
 
-/* Leaves no trace. */
+/* The end of it without a trace. */
 void client_replace_abandon(struct client_replace *replace);
 
 #endif

@@ -36,14 +36,16 @@ static json_t *operations(const struct stats_totals *totals)
 	return all;
 }
 
-static json_t *volume_json(struct volume *volume)
+static json_t *volume_json(struct volume *volume, const struct stats_volume_totals *did)
 {
 	struct volume_usage usage = {0};
 	int error = volume_usage(volume, &usage);
-	json_t *json =
-	    json_pack("{s:s, s:I, s:I, s:I, s:I}", "name", volume->name, "total_bytes",
-		      integer(usage.total), "free_bytes", integer(usage.free), "available_bytes",
-		      integer(usage.available), "held_bytes", integer(usage.held));
+	json_t *json = json_pack(
+	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name, "total_bytes",
+	    integer(usage.total), "free_bytes", integer(usage.free), "available_bytes",
+	    integer(usage.available), "held_bytes", integer(usage.held), "requests",
+	    integer(did->requests), "read_bytes", integer(did->read_bytes), "write_bytes",
+	    integer(did->write_bytes), "copy_bytes", integer(did->copy_bytes));
 
 	if (volume->device) {
 		struct pool_usage pool = pool_usage(volume->pool);
@@ -149,7 +151,7 @@ int control_stats(struct fs *fs, uid_t uid, FILE *out)
 
 	stats_sum(&fs->stats, &totals);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
-		json_array_append_new(volumes, volume_json(&fs->volumes[i]));
+		json_array_append_new(volumes, volume_json(&fs->volumes[i], &totals.volumes[i]));
 	json_t *all =
 	    json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "backend",
 		      fs->backend->name, "started", (json_int_t)fs->started.tv_sec, "inodes",

@@ -24,6 +24,7 @@ struct lease_sums {
 
 /* What is looked at once for all lines. */
 struct sample {
+	struct stats_volume_totals did;
 	struct volume_usage usage;
 	struct pool_usage pool;
 	struct bar_usage bar;
@@ -133,6 +134,10 @@ struct volume_metric {
 	{                                                                                          \
 		return expression;                                                                 \
 	}
+VALUE(requests, sample->did.requests)
+VALUE(read_bytes, sample->did.read_bytes)
+VALUE(write_bytes, sample->did.write_bytes)
+VALUE(copy_bytes, sample->did.copy_bytes)
 VALUE(total, sample->usage.total)
 VALUE(free_bytes, sample->usage.free)
 VALUE(available, sample->usage.available)
@@ -148,6 +153,10 @@ VALUE(leases, sample->leases)
 VALUE(leased_bytes, sample->leased_bytes)
 
 static const struct volume_metric volume_metrics[] = {
+    {"volume_requests_total", "counter", "Requests about what is on a volume.", requests, false},
+    {"read_bytes_total", "counter", "Bytes read from files.", read_bytes, false},
+    {"written_bytes_total", "counter", "Bytes written to files.", write_bytes, false},
+    {"copied_bytes_total", "counter", "Bytes copied to files by the daemon.", copy_bytes, false},
     {"memory_total_bytes", "gauge", "Memory of the device, or the size limit where lower.", total,
      false},
     {"memory_free_bytes", "gauge", "Memory free on the device, whoever it is for.", free_bytes,
@@ -203,7 +212,7 @@ static void count_lease(void *context, struct inode *inode, const struct share_h
 	sums->bytes[volume->index] += file_size(inode->file);
 }
 
-static void samples_take(struct fs *fs, struct sample *samples)
+static void samples_take(struct fs *fs, const struct stats_totals *totals, struct sample *samples)
 {
 	struct share *share = atomic_load(&fs->share);
 	struct lease_sums sums = {0};
@@ -214,7 +223,9 @@ static void samples_take(struct fs *fs, struct sample *samples)
 		struct volume *volume = &fs->volumes[i];
 		struct sample *sample = &samples[i];
 
-		*sample = (struct sample){.leases = sums.leases[i], .leased_bytes = sums.bytes[i]};
+		*sample = (struct sample){.did = totals->volumes[i],
+					  .leases = sums.leases[i],
+					  .leased_bytes = sums.bytes[i]};
 		sample->healthy = !volume_usage(volume, &sample->usage);
 		if (!volume->device)
 			continue;
@@ -231,7 +242,7 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 
 	(void)uid;
 	stats_sum(&fs->stats, &totals);
-	samples_take(fs, samples);
+	samples_take(fs, &totals, samples);
 	build_info(fs, out);
 	transport_info(fs, out);
 	one(out, "start_time_seconds", "gauge",
@@ -244,10 +255,6 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 	per_operation(out, "request_errors_total", "Requests answered with an error.",
 		      totals.errors);
 	durations(out, &totals);
-	one(out, "read_bytes_total", "counter", "Bytes read from files.", totals.read_bytes);
-	one(out, "written_bytes_total", "counter", "Bytes written to files.", totals.write_bytes);
-	one(out, "copied_bytes_total", "counter", "Bytes copied between files by the daemon.",
-	    totals.copy_bytes);
 	for (size_t i = 0; i < VOLUME_METRICS; i++)
 		per_volume(fs, out, &volume_metrics[i], samples);
 	return 0;

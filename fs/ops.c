@@ -26,6 +26,10 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 		op_done(op, req, -ESTALE);
 		return false;
 	}
+	struct stats_volume *volume = op_volume(op, op->inode);
+
+	if (volume)
+		stats_add(&volume->requests, 1);
 	return true;
 }
 

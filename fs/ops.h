@@ -58,6 +58,14 @@ double op_attr_seconds(const struct inode *inode);
 void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
 		     struct fuse_file_info *info);
 
+/* The worker's counters of the volume that the inode is on now; NULL: the root is on none. */
+static inline struct stats_volume *op_volume(const struct op *op, const struct inode *inode)
+{
+	const struct volume *volume = atomic_load_explicit(&inode->volume, memory_order_relaxed);
+
+	return volume ? &op->worker->stats->volumes[volume->index] : NULL;
+}
+
 /* Fills in what the kernel is to do with an open file: 0 or -errno. */
 int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info);
 /* Counts a handle off again. */

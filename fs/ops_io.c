@@ -41,7 +41,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	}
 	if (!op.fs->noatime && !(info->flags & O_NOATIME))
 		inode_touch_read(op.inode);
-	stats_add(&op.worker->stats->read_bytes, (uint64_t)n);
+	stats_add(&op_volume(&op, op.inode)->read_bytes, (uint64_t)n);
 	count_busy(&op, op.inode, n);
 	op_end(&op, n);
 	fuse_reply_buf(req, to, (size_t)n);
@@ -92,7 +92,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 	}
 	drop_set_id(op.inode, fuse_req_ctx(req));
 	inode_touch_write(op.inode);
-	stats_add(&op.worker->stats->write_bytes, (uint64_t)n);
+	stats_add(&op_volume(&op, op.inode)->write_bytes, (uint64_t)n);
 	count_busy(&op, op.inode, n);
 	op_end(&op, n);
 	fuse_reply_write(req, (size_t)n);
@@ -175,7 +175,7 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 		inode_touch_read(op.inode);
 	drop_set_id(op.to, fuse_req_ctx(req));
 	inode_touch_write(op.to);
-	stats_add(&op.worker->stats->copy_bytes, (uint64_t)n);
+	stats_add(&op_volume(&op, op.to)->copy_bytes, (uint64_t)n);
 	count_busy(&op, op.inode, n);
 	count_busy(&op, op.to, n);
 	op_end(&op, n);

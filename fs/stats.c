@@ -49,6 +49,19 @@ static void sum_add(uint64_t *sum, const _Atomic uint64_t *counter)
 	*sum += atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+static void sum_volumes(struct stats_totals *sum, const struct stats_block *block)
+{
+	for (unsigned i = 0; i < STATS_VOLUMES; i++) {
+		const struct stats_volume *from = &block->volumes[i];
+		struct stats_volume_totals *to = &sum->volumes[i];
+
+		sum_add(&to->requests, &from->requests);
+		sum_add(&to->read_bytes, &from->read_bytes);
+		sum_add(&to->write_bytes, &from->write_bytes);
+		sum_add(&to->copy_bytes, &from->copy_bytes);
+	}
+}
+
 void stats_sum(struct stats *stats, struct stats_totals *totals)
 {
 	struct stats_totals sum = {0};
@@ -62,9 +75,12 @@ void stats_sum(struct stats *stats, struct stats_totals *totals)
 			for (unsigned i = 0; i < STATS_BUCKETS; i++)
 				sum_add(&sum.latencies[op][i], &block->latencies[op][i]);
 		}
-		sum_add(&sum.read_bytes, &block->read_bytes);
-		sum_add(&sum.write_bytes, &block->write_bytes);
-		sum_add(&sum.copy_bytes, &block->copy_bytes);
+		sum_volumes(&sum, block);
+	}
+	for (unsigned i = 0; i < STATS_VOLUMES; i++) {
+		sum.read_bytes += sum.volumes[i].read_bytes;
+		sum.write_bytes += sum.volumes[i].write_bytes;
+		sum.copy_bytes += sum.volumes[i].copy_bytes;
 	}
 	*totals = sum;
 }

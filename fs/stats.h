@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "common/lines.h"
 #include "fs/busy.h"
 
@@ -51,22 +52,36 @@ enum stat_op {
 #define STATS_BUCKETS 16
 extern const uint64_t stats_bucket_ns[STATS_BUCKETS - 1];
 
+/* The GPUs and host/, by struct volume's index. */
+#define STATS_VOLUMES (BACKEND_DEVICES_MAX + 1)
+
+/* Of a volume; the root's own requests are none's. */
+struct stats_volume {
+	_Atomic uint64_t requests, read_bytes, write_bytes, copy_bytes;
+};
+
 /* Written by its worker only (relaxed), read by anyone. */
 struct stats_block {
 	_Alignas(LINES_ALIGN) _Atomic uint64_t ops[STAT_OPS];
 	_Atomic uint64_t errors[STAT_OPS];
 	_Atomic uint64_t latencies[STAT_OPS][STATS_BUCKETS];
 	_Atomic uint64_t latency_ns[STAT_OPS];
-	_Atomic uint64_t read_bytes, write_bytes, copy_bytes;
+	struct stats_volume volumes[STATS_VOLUMES];
 	struct busy busy;
 	_Atomic uint64_t ended;	  /* of all that were counted in ops */
 	uint64_t looked;	  /* stats_stuck's own */
 	struct stats_block *next; /* in struct stats; set once */
 };
 
+struct stats_volume_totals {
+	uint64_t requests, read_bytes, write_bytes, copy_bytes;
+};
+
 struct stats_totals {
-	uint64_t ops[STAT_OPS], errors[STAT_OPS], read_bytes, write_bytes, copy_bytes;
+	uint64_t ops[STAT_OPS], errors[STAT_OPS];
 	uint64_t latencies[STAT_OPS][STATS_BUCKETS], latency_ns[STAT_OPS];
+	struct stats_volume_totals volumes[STATS_VOLUMES];
+	uint64_t read_bytes, write_bytes, copy_bytes; /* of all volumes */
 };
 
 struct stats {

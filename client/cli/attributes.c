@@ -106,7 +106,7 @@ static void get_write(const json_t *values, bool bare)
 
 static int get_run(struct cli_args *args)
 {
-	struct place place;
+	AUTO_PLACE struct place place = {0};
 	int json;
 
 	if (cli_only_json(args, &json) < 0)
@@ -123,7 +123,6 @@ static int get_run(struct cli_args *args)
 	else if (status == CLI_OK)
 		get_write(values, args->argc == 2);
 	json_decref(values);
-	place_free(&place);
 	return status;
 }
 
@@ -178,7 +177,7 @@ static int set_one(const struct command *command, const char *path, const char *
 
 static int set_run(struct cli_args *args)
 {
-	struct place place;
+	AUTO_PLACE struct place place = {0};
 
 	if (cli_option(args) < 0)
 		return CLI_USAGE;
@@ -188,7 +187,6 @@ static int set_run(struct cli_args *args)
 		return status;
 	for (int i = 1; i < args->argc && status == CLI_OK; i++)
 		status = set_one(args->command, place.path, args->argv[i]);
-	place_free(&place);
 	return status;
 }
 

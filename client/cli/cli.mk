@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 #
-# gpumem, the command. It needs the daemon's files and attributes, and nothing of its code.
+# gpumem, the command. It needs the daemon's files and attributes, and nothing of its code; libgpumem is in it.
 
 CLI_SOURCES  := $(wildcard client/cli/*.c)
 CLI_OBJECTS  := $(CLI_SOURCES:%.c=$(OUT)/obj/%.o)
 CLI_PROGRAM  := $(OUT)/gpumem
 # For the unit tests.
 CLI_ARCHIVE  := $(OUT)/libgpumem-cli.a
-CLI_LIBS     := $(JANSSON_LIBS) $(shell pkg-config --libs ncursesw 2>/dev/null) -lpthread
+CLI_LIBS     := $(JANSSON_LIBS) $(shell pkg-config --libs ncursesw 2>/dev/null) -lpthread -ldl
 CLI_BIN       = $(DESTDIR)$(PREFIX)/bin
 CLI_BASH      = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 # Debian's zsh looks for those of packages in vendor-completions instead.
@@ -18,13 +18,16 @@ CLI_FISH      = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 $(CLI_OBJECTS): private CPPFLAGS += -DGPUMEM_VERSION='"$(CLIENT_VERSION)"'
 
+# It has the kernel's text in it.
+$(OUT)/obj/client/cli/tree_ptx.o: client/cli/tree.ptx
+
 .PHONY: cli install-cli uninstall-cli
 cli: $(CLI_PROGRAM)
 all: cli
 mount-programs: cli
 every-object: $(CLI_OBJECTS)
 
-$(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o
+$(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o $(CLIENT_ARCHIVE)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_RPATH) $(CLI_LIBS)
 $(OUT)/bundled/gpumem: CLI_RPATH = '-Wl,-rpath,$$ORIGIN/../lib:$$ORIGIN/lib'
@@ -33,7 +36,7 @@ $(CLI_ARCHIVE): $(filter-out $(OUT)/obj/client/cli/main.o,$(CLI_OBJECTS))
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
 
-$(filter $(OUT)/tests/unit/test_cli_%,$(UNIT_PROGRAMS)): $(CLI_ARCHIVE)
+$(filter $(OUT)/tests/unit/test_cli_%,$(UNIT_PROGRAMS)): $(CLI_ARCHIVE) $(CLIENT_ARCHIVE)
 $(filter $(OUT)/tests/unit/test_cli_%,$(UNIT_PROGRAMS)): private LIBS += $(CLI_LIBS)
 
 install: install-cli

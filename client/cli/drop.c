@@ -72,7 +72,7 @@ static int visit(const char *path, const struct stat *st, int type, struct FTW *
 static int run(struct cli_args *args)
 {
 	char before[OUTPUT_TEXT_MAX], dropped[OUTPUT_TEXT_MAX];
-	struct place place;
+	AUTO_PLACE struct place place = {0};
 	int json;
 
 	if (cli_only_json(args, &json) < 0)
@@ -86,14 +86,13 @@ static int run(struct cli_args *args)
 	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
 
 	if (json)
-		output_json(json_pack(
+		status = output_json(json_pack(
 		    "{s:s, s:I, s:I, s:I}", "path", place.path, "files", (json_int_t)totals.files,
 		    "cached_bytes", (json_int_t)totals.before, "dropped_bytes", (json_int_t)gone));
 	else if (totals.files)
 		printf("%s: dropped %s of %s in the page cache\n", args->argv[0],
 		       output_size(gone, dropped), output_size(totals.before, before));
-	place_free(&place);
-	return totals.status;
+	return totals.status ? totals.status : status;
 }
 
 static const struct cli_option options[] = {CLI_JSON, {0}};

@@ -152,21 +152,42 @@ int hash_file(int fd, enum hash_kind kind, unsigned threads, char text[HASH_TEXT
 	return error;
 }
 
+static const char *const names[] = {
+    [HASH_64] = "xxh3", [HASH_128] = "xxh128", [HASH_TREE] = "xxh64-tree"};
+
+const char *hash_name(enum hash_kind kind)
+{
+	return names[kind];
+}
+
+int hash_find(const char *name, enum hash_kind *kind)
+{
+	for (unsigned i = HASH_64; i <= HASH_TREE; i++)
+		if (strcmp(name, names[i]) == 0) {
+			*kind = (enum hash_kind)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
 int hash_parse(const char *word, enum hash_kind *kind, char text[HASH_TEXT_MAX])
 {
-	static const char *const heads[] = {"xxh3:", "XXH3_", "xxh128:", "XXH128_"};
+	static const char *const heads[] = {"xxh64-tree:", "xxh3:", "XXH3_", "xxh128:", "XXH128_"};
+	bool tree = false;
 
 	for (unsigned i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
 		if (strncmp(word, heads[i], strlen(heads[i])) == 0) {
 			word += strlen(heads[i]);
+			tree = i == 0;
 			break;
 		}
 	size_t length = strlen(word);
 
-	if ((length != 16 && length != 32) || strspn(word, "0123456789abcdefABCDEF") != length)
+	if ((length != 16 && (length != 32 || tree)) ||
+	    strspn(word, "0123456789abcdefABCDEF") != length)
 		return -EINVAL;
 	for (size_t i = 0; i <= length; i++)
 		text[i] = (char)tolower((unsigned char)word[i]);
-	*kind = length == 16 ? HASH_64 : HASH_128;
+	*kind = tree ? HASH_TREE : length == 16 ? HASH_64 : HASH_128;
 	return 0;
 }

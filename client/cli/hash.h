@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* XXH3 of bytes and of files. */
+/* Checksums of bytes and of files, as gpumem verify has them. */
 #ifndef CLIENT_CLI_HASH_H
 #define CLIENT_CLI_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum hash_kind { HASH_64, HASH_128 };
+enum hash_kind { HASH_64, HASH_128, HASH_TREE }; /* XXH3, of 128 bits, and tree.h's */
 
 /* Lower-case hex digits, 16 or 32 of them, and a NUL. */
 #define HASH_TEXT_MAX 33
 
+/* "xxh3", "xxh128", "xxh64-tree". */
+const char *hash_name(enum hash_kind kind);
+/* The other way round: 0 or -EINVAL. */
+int hash_find(const char *name, enum hash_kind *kind);
+
 uint64_t hash_bytes(const void *bytes, size_t length);
 
-/* The sum of what an open file holds, read by several threads and hashed in order; 0 or -errno.
- * bytes: how many there were. */
+/* The XXH3 sum of what an open file holds, read by several threads and hashed in order; 0 or
+ * -errno. bytes: how many there were. */
 int hash_file(int fd, enum hash_kind kind, unsigned threads, char text[HASH_TEXT_MAX],
 	      uint64_t *bytes);
 
-/* Whether a word can be a sum: "xxh3:" or "XXH3_" and 16 hex digits, or 32; the digits in lower
- * case are put into text. */
+/* Whether a word can be a sum: 16 hex digits, or 32, behind "xxh3:", "XXH3_" or the like, or
+ * "xxh64-tree:" and 16; the digits in lower case are put into text. 0 or -EINVAL. */
 int hash_parse(const char *word, enum hash_kind *kind, char text[HASH_TEXT_MAX]);
 
 #endif

@@ -167,9 +167,9 @@ static void write_table(const json_t *entries)
 
 static void list(struct listing *listing, const char *word)
 {
-	struct place place;
-	struct stat st;
+	AUTO_PLACE struct place place = {0};
 	int status = place_find(word, &place);
+	struct stat st;
 
 	if (status) {
 		listing->status = status;
@@ -179,7 +179,6 @@ static void list(struct listing *listing, const char *word)
 		add_directory(listing, place.path);
 	else
 		add(listing, place.path, word);
-	place_free(&place);
 }
 
 static int run(struct cli_args *args)
@@ -198,12 +197,7 @@ static int run(struct cli_args *args)
 		list(&listing, args->argv[i]);
 	if (!args->argc)
 		list(&listing, ".");
-	if (listing.json)
-		output_json(json_pack("{s:O}", "entries", listing.entries));
-	else if (json_array_size(listing.entries))
-		write_table(listing.entries);
-	json_decref(listing.entries);
-	return listing.status;
+	return output_list("entries", listing.entries, listing.json, listing.status, write_table);
 }
 
 static const struct cli_option options[] = {

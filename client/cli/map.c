@@ -105,8 +105,8 @@ static void show(const char *path, const struct file_facts *facts)
 
 static int run(struct cli_args *args)
 {
+	AUTO_PLACE struct place place = {0};
 	struct file_facts facts = {0};
-	struct place place;
 	int json;
 
 	if (cli_only_json(args, &json) < 0)
@@ -127,7 +127,6 @@ static int run(struct cli_args *args)
 		show(args->argv[0], &facts);
 	free(facts.resident);
 	layout_free(&facts.layout);
-	place_free(&place);
 	return status;
 }
 

@@ -51,5 +51,6 @@ struct place {
  * mount of gpumemfs, or that mount's daemon has ended. */
 int place_find(const char *path, struct place *place);
 void place_free(struct place *place);
+#define AUTO_PLACE __attribute__((cleanup(place_free)))
 
 #endif

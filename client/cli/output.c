@@ -217,3 +217,17 @@ int output_json(json_t *value)
 	fputc('\n', stdout);
 	return bad ? cli_fail("JSON", ENOMEM) : CLI_OK;
 }
+
+int output_list(const char *name, json_t *list, bool json, int status,
+		void (*table)(const json_t *list))
+{
+	bool some = json_array_size(list);
+	int written = CLI_OK;
+
+	if (json && (some || status == CLI_OK))
+		written = output_json(json_pack("{s:O}", name, list));
+	else if (some)
+		table(list);
+	json_decref(list);
+	return status == CLI_OK ? written : status;
+}

@@ -64,6 +64,10 @@ void table_cell(struct table *table, enum output_colour colour, const char *form
 void table_write(const struct table *table, FILE *out);
 void table_free(struct table *table);
 
+/* The end of a command that lists: the list, which is let go, as JSON under its name, or by table
+ * where there is anything in it. The exit status: the command's so far, or that of writing. */
+int output_list(const char *name, json_t *list, bool json, int status,
+		void (*table)(const json_t *list));
 /* Writes the value and lets it go: the exit status. NULL is taken for a lack of memory. */
 int output_json(json_t *value);
 

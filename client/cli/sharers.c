@@ -92,7 +92,7 @@ static void write_table(const json_t *all)
 
 static int of_path(const char *path, json_t *all)
 {
-	struct place place;
+	AUTO_PLACE struct place place = {0};
 	int status = place_find(path, &place);
 
 	if (status)
@@ -100,10 +100,7 @@ static int of_path(const char *path, json_t *all)
 	struct sharers sharers = {place.mount->where, place.inside, all};
 	int error = facts_sharers(place.mount->where, add, &sharers);
 
-	if (error)
-		status = cli_fail(place.mount->where, -error);
-	place_free(&place);
-	return status;
+	return error ? cli_fail(place.mount->where, -error) : CLI_OK;
 }
 
 static int of_all(json_t *all)
@@ -134,19 +131,14 @@ static int of_all(json_t *all)
 
 static int run(struct cli_args *args)
 {
-	json_t *all = json_array();
 	int json;
 
 	if (cli_only_json(args, &json) < 0)
 		return CLI_USAGE;
+	json_t *all = json_array();
 	int status = args->argc ? of_path(args->argv[0], all) : of_all(all);
 
-	if (json && (status == CLI_OK || json_array_size(all)))
-		output_json(json_pack("{s:O}", "sharers", all));
-	else if (!json && json_array_size(all))
-		write_table(all);
-	json_decref(all);
-	return status;
+	return output_list("sharers", all, json, status, write_table);
 }
 
 static const struct cli_option options[] = {CLI_JSON, {0}};

@@ -33,12 +33,14 @@ static json_t *gpus_json(const struct top *top)
 		const struct top_gpu *gpu = &top->gpus[i];
 
 		json_array_append_new(
-		    all, json_pack("{s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "name", gpu->name,
+		    all, json_pack("{s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "name", gpu->name,
 				   "total_bytes", (json_int_t)gpu->total, "used_bytes",
 				   (json_int_t)gpu->used, "held_bytes", (json_int_t)gpu->held,
 				   "bar_mapped_bytes", (json_int_t)gpu->mapped, "healthy",
 				   gpu->healthy, "bytes_per_second",
-				   top->log < 0 ? json_null() : bytes_json(&gpu->rate)));
+				   gpu->counted ? bytes_json(&gpu->rate) : json_null(),
+				   "requests_per_second",
+				   gpu->counted ? json_real(gpu->request_rate) : json_null()));
 	}
 	return all;
 }
@@ -143,17 +145,13 @@ static int show(const char *where, uint64_t ms, uint64_t count, bool json)
 /* The only mount, or the one of the word. */
 static int on_mount(const struct cli_args *args, uint64_t ms, uint64_t count, bool json)
 {
+	AUTO_PLACE struct place place = {0};
 	struct mounts mounts;
-	struct place place;
 	int status;
 
 	if (args->argc) {
 		status = place_find(args->argv[0], &place);
-		if (status == CLI_OK) {
-			status = show(place.mount->where, ms, count, json);
-			place_free(&place);
-		}
-		return status;
+		return status == CLI_OK ? show(place.mount->where, ms, count, json) : status;
 	}
 	int error = mounts_find(&mounts);
 
@@ -199,7 +197,7 @@ const struct command command_top = {
     .name = "top",
     .words = "[MOUNT]",
     .summary = "Watch a mount at work: rates of each GPU, busy files, sharers",
-    .more = "Rates of GPUs and files are for root, who may read the access log. q ends it.\n"
+    .more = "Rates of files are for root, who may read the access log. q ends it.\n"
 	    "Without a terminal, or with --json, a sample is printed after each delay.",
     .options = options,
     .max_words = 1,

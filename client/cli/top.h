@@ -20,12 +20,19 @@ struct top_bytes {
 	double read, write, copy; /* per second */
 };
 
+struct top_counters {
+	uint64_t read, write, copy, requests; /* since the daemon's start */
+};
+
 struct top_gpu {
 	char name[16];
 	uint64_t total, used, held, mapped;
 	bool healthy;
+	bool counted; /* a daemon of an older version does not count by GPU */
+	struct top_counters counters;
+	struct top_bytes rate;
+	double request_rate;
 	struct top_bytes seen;	     /* in this interval, of what the access log told */
-	struct top_bytes rate;	     /* the counters, shared out by what was seen */
 	double history[TOP_HISTORY]; /* of all three, the latest last */
 };
 
@@ -67,7 +74,7 @@ int top_sample(struct top *top, double now);
 /* The same from texts: for tests. */
 void top_take_stats(struct top *top, const json_t *stats, double now);
 void top_take_log(struct top *top, const char *text, size_t length);
-void top_end_interval(struct top *top, double seconds);
+void top_end_interval(struct top *top);
 
 json_t *top_json(const struct top *top);
 /* The text of a screen of so many lines and columns, line by line. */

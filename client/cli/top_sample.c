@@ -77,7 +77,18 @@ static void count_requests(const json_t *stats, uint64_t *requests, uint64_t *er
 	}
 }
 
-static void take_volume(struct top *top, const json_t *volume)
+static void take_counters(struct top_gpu *gpu, const json_t *volume, double seconds)
+{
+	struct top_counters *last = &gpu->counters;
+
+	gpu->counted = json_object_get(volume, "read_bytes");
+	gpu->rate.read = since(facts_number(volume, "read_bytes"), &last->read, seconds);
+	gpu->rate.write = since(facts_number(volume, "write_bytes"), &last->write, seconds);
+	gpu->rate.copy = since(facts_number(volume, "copy_bytes"), &last->copy, seconds);
+	gpu->request_rate = since(facts_number(volume, "requests"), &last->requests, seconds);
+}
+
+static void take_volume(struct top *top, const json_t *volume, double seconds)
 {
 	const char *name = json_string_value(json_object_get(volume, "name"));
 	struct top_gpu *gpu = name ? gpu_of(top, name, strlen(name)) : NULL;
@@ -89,6 +100,7 @@ static void take_volume(struct top *top, const json_t *volume)
 	gpu->held = facts_number(volume, "held_bytes");
 	gpu->mapped = facts_number(json_object_get(volume, "bar"), "mapped_bytes");
 	gpu->healthy = !json_is_false(json_object_get(volume, "healthy"));
+	take_counters(gpu, volume, seconds);
 }
 
 /* Who may not read the access log is told of his own files, the busiest first. */
@@ -129,7 +141,7 @@ void top_take_stats(struct top *top, const json_t *stats, double now)
 	top->error_rate = since(errors, &top->errors, seconds);
 	top->time = now;
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
-		take_volume(top, volume);
+		take_volume(top, volume, seconds);
 	if (top->log < 0)
 		take_busy(top, json_object_get(stats, "busy"));
 }
@@ -225,41 +237,40 @@ static double share(double seen, double seen_in_all, double rate)
 	return seen_in_all > 0 ? rate * seen / seen_in_all : 0;
 }
 
-static struct top_bytes shares(const struct top_bytes *seen, const struct top_bytes *all,
-			       const struct top_bytes *rate)
+/* The file's part of what was done on its GPU. */
+static struct top_bytes share_of_file(struct top *top, const struct top_file *file)
 {
-	return (struct top_bytes){share(seen->read, all->read, rate->read),
-				  share(seen->write, all->write, rate->write),
-				  share(seen->copy, all->copy, rate->copy)};
+	const struct top_gpu *gpu = gpu_of(top, file->path, strcspn(file->path, "/"));
+
+	if (!gpu)
+		return (struct top_bytes){0};
+	return (struct top_bytes){share(file->bytes.read, gpu->seen.read, gpu->rate.read),
+				  share(file->bytes.write, gpu->seen.write, gpu->rate.write),
+				  share(file->bytes.copy, gpu->seen.copy, gpu->rate.copy)};
 }
 
-void top_end_interval(struct top *top, double seconds)
+static void end_files(struct top *top)
 {
-	struct top_bytes all = {0};
-
-	for (unsigned i = 0; i < top->n_gpus; i++) {
-		all.read += top->gpus[i].seen.read;
-		all.write += top->gpus[i].seen.write;
-		all.copy += top->gpus[i].seen.copy;
-	}
-	for (unsigned i = 0; i < top->n_gpus; i++) {
-		struct top_gpu *gpu = &top->gpus[i];
-
-		gpu->rate = shares(&gpu->seen, &all, &top->rate);
-		gpu->seen = (struct top_bytes){0};
-		memmove(gpu->history, gpu->history + 1, sizeof(gpu->history) - sizeof(double));
-		gpu->history[TOP_HISTORY - 1] = sum(&gpu->rate);
-	}
-	if (top->log < 0)
-		return;
 	for (unsigned i = 0; i < top->n_files; i++) {
-		top->files[i].rate = seconds > 0 ? shares(&top->files[i].bytes, &all, &top->rate)
-						 : (struct top_bytes){0};
+		top->files[i].rate = share_of_file(top, &top->files[i]);
 		top->files[i].bytes = (struct top_bytes){0};
 	}
 	qsort(top->files, top->n_files, sizeof(top->files[0]), busier);
 	while (top->n_files && sum(&top->files[top->n_files - 1].rate) <= 0)
 		free(top->files[--top->n_files].path);
+}
+
+void top_end_interval(struct top *top)
+{
+	if (top->log >= 0)
+		end_files(top);
+	for (unsigned i = 0; i < top->n_gpus; i++) {
+		struct top_gpu *gpu = &top->gpus[i];
+
+		gpu->seen = (struct top_bytes){0};
+		memmove(gpu->history, gpu->history + 1, sizeof(gpu->history) - sizeof(double));
+		gpu->history[TOP_HISTORY - 1] = sum(&gpu->rate);
+	}
 }
 
 static void add_sharer(void *context, const struct sharer *sharer)
@@ -291,7 +302,6 @@ static void read_log(struct top *top)
 
 int top_sample(struct top *top, double now)
 {
-	double seconds = top->samples ? now - top->time : 0;
 	json_t *stats = facts_stats(top->where);
 
 	if (!stats)
@@ -299,7 +309,7 @@ int top_sample(struct top *top, double now)
 	read_log(top);
 	top_take_stats(top, stats, now);
 	json_decref(stats);
-	top_end_interval(top, seconds);
+	top_end_interval(top);
 	forget_sharers(top);
 	return facts_sharers(top->where, add_sharer, top);
 }

@@ -61,13 +61,13 @@ static void write_rates(char text[LINE_BYTES], const struct top_bytes *rate)
 		 output_rate(rate->write, write), output_rate(rate->copy, copy));
 }
 
-static void write_gpu(const struct top *top, const struct top_gpu *gpu, struct sheet *sheet)
+static void write_gpu(const struct top_gpu *gpu, struct sheet *sheet)
 {
 	char bar[OUTPUT_BAR_BYTES(BAR_CELLS)], curve[3 * CURVE_CELLS + 1], rates[LINE_BYTES];
 	char used[OUTPUT_TEXT_MAX], total[OUTPUT_TEXT_MAX], mapped[OUTPUT_TEXT_MAX];
 
 	write_rates(rates, &gpu->rate);
-	if (top->log < 0)
+	if (!gpu->counted)
 		snprintf(rates, sizeof(rates), "%10s %10s %10s", "-", "-", "-");
 	line(sheet, !gpu->healthy, "%-6s %s %5s of %5s %6s %s %s%s", gpu->name,
 	     output_bar(gpu->used, gpu->total, BAR_CELLS, output_glyphs(), bar),
@@ -88,7 +88,7 @@ static void write_files(const struct top *top, struct sheet *sheet)
 	if (top->log >= 0)
 		line(sheet, true, "%10s %10s %10s  FILE", "READ", "WRITE", "COPY");
 	else
-		line(sheet, true, "%10s  FILE  (rates of GPUs and files: for root)", "LATELY");
+		line(sheet, true, "%10s  FILE  (rates of files: for root)", "LATELY");
 	for (unsigned i = 0; i < top->n_files && sheet->left > kept; i++) {
 		const struct top_file *file = &top->files[i];
 
@@ -127,7 +127,7 @@ void top_write(const struct top *top, unsigned lines, unsigned columns,
 	line(&sheet, true, "%-6s %-*s %14s %6s %10s %10s %10s", "GPU", BAR_CELLS, "MEMORY", "",
 	     "MAPPED", "READ", "WRITE", "COPY");
 	for (unsigned i = 0; i < top->n_gpus; i++)
-		write_gpu(top, &top->gpus[i], &sheet);
+		write_gpu(&top->gpus[i], &sheet);
 	write_files(top, &sheet);
 	write_sharers(top, &sheet);
 }

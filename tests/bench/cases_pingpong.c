@@ -152,7 +152,10 @@ static int game_open(struct bench *bench, struct game *game, char *why)
 		result =
 		    game->cu.cuMemHostAlloc(&game->pinned, DATA_PAGE, GM_CU_MEMHOSTALLOC_PORTABLE);
 	if (result != GM_CUDA_SUCCESS) {
-		snprintf(why, WHY_MAX, "the driver: error %d", (int)result);
+		if (bench->options.backend == BENCH_STANDIN)
+			snprintf(why, WHY_MAX, "the stand-in driver does not run this kernel");
+		else
+			snprintf(why, WHY_MAX, "the driver: error %d", (int)result);
 		return driver_error(result).error;
 	}
 	memset(game->pinned, 0, DATA_PAGE);

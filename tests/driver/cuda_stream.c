@@ -53,11 +53,13 @@ static CUresult execute(const struct op *op, const struct context *context)
 	switch (op->kind) {
 	case OP_COPY:
 	case OP_SET:
+	case OP_KERNEL:
 		result = fault_device(context->device);
 		if (result == CUDA_SUCCESS)
 			result = device_state(context->device);
 		if (result == CUDA_SUCCESS)
-			result = copy_execute(op, context);
+			result = op->kind == OP_KERNEL ? kernel_execute(op, context)
+						       : copy_execute(op, context);
 		/* With the real driver an illegal address ends every context of the process. */
 		if (result == CUDA_ERROR_ILLEGAL_ADDRESS && !device_state(context->device))
 			for (unsigned i = 0; i < settings.gpus; i++)

@@ -20,6 +20,8 @@ typedef uint64_t cuuint64_t;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
 
 typedef struct CUuuid_st {
 	char bytes[16];
@@ -262,6 +264,12 @@ CUresult cuStreamCreate(CUstream *handle, unsigned int flags);
 CUresult cuStreamDestroy_v2(CUstream handle);
 CUresult cuStreamSynchronize(CUstream handle);
 CUresult cuStreamQuery(CUstream handle);
+CUresult cuModuleLoadData(CUmodule *module, const void *image);
+CUresult cuModuleUnload(CUmodule module);
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+			unsigned int grid_z, unsigned int x, unsigned int y, unsigned int z,
+			unsigned int shared, CUstream on, void **parameters, void **extra);
 
 #endif
 #endif

@@ -84,6 +84,7 @@ int main(void)
 
 	srunner_add_suite(runner, faults_suite());
 	srunner_add_suite(runner, others_suite());
+	srunner_add_suite(runner, kernel_suite());
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

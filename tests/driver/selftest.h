@@ -34,5 +34,6 @@ int export_fd(const struct chunk *chunk);
 Suite *driver_suite(void);
 Suite *faults_suite(void);
 Suite *others_suite(void);
+Suite *kernel_suite(void);
 
 #endif

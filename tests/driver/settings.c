@@ -78,6 +78,8 @@ static void load(void)
 	settings.pageable_is_error = word_setting("GPUMEM_STANDIN_PAGEABLE", "error");
 	settings.reverse_order = word_setting("GPUMEM_STANDIN_ORDER", "reverse") &&
 				 (!order || strcmp(order, "PCI_BUS_ID"));
+	settings.no_kernels = word_setting("GPUMEM_STANDIN_KERNELS", "0");
+	settings.kernels_lie = word_setting("GPUMEM_STANDIN_KERNELS", "lie");
 	settings.dmabuf = dmabuf_setting();
 	/* dma-bufs of device memory can be mapped by drivers of CUDA 13.3 and later. */
 	settings.driver_version = (int)size_setting(

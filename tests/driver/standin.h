@@ -34,6 +34,7 @@ struct settings {
 	bool peer, peer_refused;
 	bool reverse_order;	/* CUDA numbers the GPUs backwards unless told PCI_BUS_ID */
 	bool pageable_is_error; /* asynchronous copies from or to memory that is not pinned */
+	bool no_kernels, kernels_lie;
 	enum dmabuf_mode dmabuf;
 	const char *leakcheck; /* file, "stderr", or NULL */
 };
@@ -170,7 +171,7 @@ enum host_pinned host_pinned(uint64_t address, uint64_t size, const struct conte
 void host_forget_context(const struct context *context);
 
 /* cuda_copy.c */
-enum op_kind { OP_COPY, OP_SET, OP_RECORD, OP_WAIT };
+enum op_kind { OP_COPY, OP_SET, OP_KERNEL, OP_RECORD, OP_WAIT };
 struct op {
 	struct op *next;
 	enum op_kind kind;
@@ -180,8 +181,12 @@ struct op {
 	bool to_pinned, from_pinned; /* must still be so when the operation runs */
 	struct event *event;
 	uint64_t sequence;
+	uint64_t warps; /* of a kernel */
 };
 CUresult copy_execute(const struct op *op, const struct context *context);
+
+/* cuda_kernel.c */
+CUresult kernel_execute(const struct op *op, const struct context *context);
 
 /* cuda_stream.c */
 CUresult stream_get(CUstream handle, struct stream **stream); /* NULL handle: the context's own */

@@ -227,7 +227,11 @@ static inline bool count_by_kernel(struct gpu *gpu, gm_CUdeviceptr at, uint64_t 
 	if (!gpu->cuModuleLoadData || !gpu->cuModuleGetFunction || !gpu->cuLaunchKernel ||
 	    !gpu->cuModuleUnload || !gpu->cuMemAlloc || !gpu->cuMemFree || !gpu->cuMemcpyHtoD)
 		return false;
-	MUST(gpu->cuModuleLoadData(&module, count_kernel));
+	gm_CUresult loaded = gpu->cuModuleLoadData(&module, count_kernel);
+
+	if (loaded == GM_CUDA_ERROR_NOT_SUPPORTED)
+		return false;
+	MUST(loaded);
 	MUST(gpu->cuModuleGetFunction(&function, module, "count"));
 	MUST(gpu->cuMemAlloc(&counter, sizeof(count)));
 	MUST(gpu->cuMemcpyHtoD(counter, &count, sizeof(count)));

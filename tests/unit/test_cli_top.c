@@ -22,15 +22,18 @@ static void teardown(void)
 	top_close(&top);
 }
 
-/* Counters as a daemon has them after so many MiB. */
+/* Counters as a daemon has them after so many MiB, read on gpu0 and written on gpu1. */
 static void sample(unsigned read, unsigned write, unsigned requests, double now)
 {
 	json_t *stats = json_pack(
-	    "{s:I, s:I, s:I, s:{s:{s:i, s:i}}, s:[{s:s, s:i, s:i, s:i, s:b, s:{s:i}}, {s:s}]}",
+	    "{s:I, s:I, s:I, s:{s:{s:i, s:i}}, s:[{s:s, s:i, s:i, s:i, s:b, s:{s:i}, s:I, s:i},"
+	    " {s:s, s:I, s:I}]}",
 	    "read_bytes", (json_int_t)read << 20, "write_bytes", (json_int_t)write << 20,
 	    "copy_bytes", (json_int_t)0, "operations", "read", "requests", (int)requests, "errors",
 	    1, "volumes", "name", "gpu0", "total_bytes", 1000, "free_bytes", 400, "held_bytes", 500,
-	    "healthy", 1, "bar", "mapped_bytes", 7, "name", "gpu1");
+	    "healthy", 1, "bar", "mapped_bytes", 7, "read_bytes", (json_int_t)read << 20,
+	    "requests", (int)requests, "name", "gpu1", "read_bytes", (json_int_t)0, "write_bytes",
+	    (json_int_t)write << 20);
 
 	ck_assert_ptr_nonnull(stats);
 	top_take_stats(&top, stats, now);
@@ -56,9 +59,27 @@ START_TEST(rates_are_of_the_interval)
 	ck_assert_uint_eq(top.gpus[0].used, 600);
 	ck_assert_uint_eq(top.gpus[0].mapped, 7);
 	ck_assert(top.gpus[0].healthy && top.gpus[1].healthy);
+	ck_assert_double_eq(top.gpus[0].rate.read, 2 << 20);
+	ck_assert_double_eq(top.gpus[0].request_rate, 2);
+	ck_assert_double_eq(top.gpus[1].rate.read, 0);
 	/* A daemon that was started again counts from nothing. */
 	sample(1, 1, 1, 8.0);
 	ck_assert_double_eq(top.rate.read, 0);
+	ck_assert_double_eq(top.gpus[0].rate.read, 0);
+}
+END_TEST
+
+/* A daemon before this version says nothing of each GPU's rates. */
+START_TEST(older_daemons_count_all_alone)
+{
+	json_t *stats =
+	    json_pack("{s:I, s:[{s:s}]}", "read_bytes", (json_int_t)1, "volumes", "name", "gpu0");
+
+	top_take_stats(&top, stats, 1);
+	ck_assert(!top.gpus[0].counted);
+	json_decref(stats);
+	sample(0, 0, 0, 2);
+	ck_assert(top.gpus[0].counted);
 }
 END_TEST
 
@@ -69,25 +90,28 @@ START_TEST(log_says_who_had_what)
 	logged(
 	    "time=1.0 pid=5 uid=0 op=read offset=0 length=99 result=300 latency=0.1 path=/gpu0/a");
 	logged(
-	    "\ntime=1.0 pid=5 uid=0 op=read offset=0 length=9 result=100 latency=0.1 path=/gpu1/b\n"
+	    "\ntime=1.0 pid=5 uid=0 op=read offset=0 length=9 result=100 latency=0.1 path=/gpu0/e\n"
 	    "lost=17\n"
 	    "time=1.0 pid=5 uid=0 op=read offset=0 length=9 result=EIO latency=0.1 path=/gpu0/c\n"
 	    "time=1.0 pid=5 uid=0 op=lookup offset=0 length=0 result=0 latency=0.1 path=/gpu0/d\n"
 	    "time=1.0 pid=5 uid=0 op=write offset=0 length=9 result=9 latency=0.1 path=/gpu1/b\n");
 	sample(400, 8, 4, 2);
-	top_end_interval(&top, 1);
-	ck_assert_double_eq(top.gpus[0].rate.read, 300 << 20);
-	ck_assert_double_eq(top.gpus[1].rate.read, 100 << 20);
+	top_end_interval(&top);
+	ck_assert_double_eq(top.gpus[0].rate.read, 400 << 20);
 	ck_assert_double_eq(top.gpus[1].rate.write, 8 << 20);
-	ck_assert_double_eq(top.gpus[1].history[TOP_HISTORY - 1], 108 << 20);
-	ck_assert_uint_eq(top.n_files, 2);
+	ck_assert_double_eq(top.gpus[1].history[TOP_HISTORY - 1], 8 << 20);
+	ck_assert_uint_eq(top.n_files, 3);
 	ck_assert_str_eq(top.files[0].path, "gpu0/a");
-	ck_assert_str_eq(top.files[1].path, "gpu1/b");
+	ck_assert_double_eq(top.files[0].rate.read, 300 << 20);
+	ck_assert_str_eq(top.files[1].path, "gpu0/e");
+	ck_assert_double_eq(top.files[1].rate.read, 100 << 20);
+	ck_assert_str_eq(top.files[2].path, "gpu1/b");
+	ck_assert_double_eq(top.files[2].rate.write, 8 << 20);
 	/* An interval later nothing is busy. */
 	sample(400, 8, 4, 3);
-	top_end_interval(&top, 1);
+	top_end_interval(&top);
 	ck_assert_uint_eq(top.n_files, 0);
-	ck_assert_double_eq(top.gpus[1].history[TOP_HISTORY - 2], 108 << 20);
+	ck_assert_double_eq(top.gpus[1].history[TOP_HISTORY - 2], 8 << 20);
 	ck_assert_double_eq(top.gpus[1].history[TOP_HISTORY - 1], 0);
 }
 END_TEST
@@ -129,7 +153,7 @@ START_TEST(busy_files_of_others_than_root)
 	top.log = -1;
 	for (int i = 1; i < 3; i++) {
 		top_take_stats(&top, stats, i);
-		top_end_interval(&top, 1);
+		top_end_interval(&top);
 		ck_assert_uint_eq(top.n_files, 2);
 		ck_assert_str_eq(top.files[0].path, "gpu0/a\\012b");
 		ck_assert_uint_eq(top.files[0].recent, 500);
@@ -160,7 +184,7 @@ START_TEST(screen_fits)
 	sample(0, 0, 0, 1);
 	logged("t op=read result=5 path=/gpu0/a\n");
 	sample(3, 0, 0, 2);
-	top_end_interval(&top, 1);
+	top_end_interval(&top);
 	top_write(&top, 40, 120, put, &screen);
 	ck_assert_ptr_nonnull(strstr(screen.text[0], "/mnt"));
 	ck_assert_ptr_nonnull(strstr(screen.text[2], "gpu0"));
@@ -183,6 +207,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, rates_are_of_the_interval);
+	tcase_add_test(tests, older_daemons_count_all_alone);
 	tcase_add_test(tests, log_says_who_had_what);
 	tcase_add_test(tests, more_files_than_it_can_show);
 	tcase_add_test(tests, endless_lines_are_survived);

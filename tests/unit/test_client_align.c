@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client/gpumem.h"
@@ -25,7 +28,26 @@ static size_t inside_bytes = SIZE_MAX;
 /* Someone shrinks this file by then. */
 static const char *shrinks;
 
+/* Someone makes this one. */
+static const char *appears;
+/* As on a filesystem without O_TMPFILE. */
+static bool no_nameless;
+
 /* In the place of libc's. */
+int openat(int folder, const char *name, int flags, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, flags);
+	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+	va_end(arguments);
+	if (no_nameless && (flags & O_TMPFILE) == O_TMPFILE) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	return (int)syscall(SYS_openat, folder, name, flags, mode);
+}
+
 ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size_t size,
 			unsigned flags)
 {
@@ -35,6 +57,8 @@ ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size
 	ck_assert_uint_eq(flags, 0);
 	if (n > inside_bytes)
 		n = inside_bytes;
+	if (appears)
+		close(open(appears, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	if (shrinks)
 		ck_assert_int_eq(truncate(shrinks, 4000000), 0);
 	if (!n) {
@@ -432,6 +456,64 @@ START_TEST(no_room)
 }
 END_TEST
 
+/* Killed in the middle of writing: nothing lies beside the old file, which is what it was. */
+START_TEST(killed_meanwhile)
+{
+	static const char *const targets[] = {"old", "new"};
+	int status;
+
+	put("file", LARGE, 9000000);
+	put("old", mixed, MIXED_BYTES);
+	pid_t child = fork();
+
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		signal(SIGXFSZ, SIG_DFL);
+		limit_files(1000000);
+		gpumem_align("file", targets[_i], 256, NULL, NULL, NULL);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFSIGNALED(status));
+	ck_assert_int_eq(WTERMSIG(status), SIGXFSZ);
+	ck_assert_uint_eq(count_files(), 2);
+	expect("old", mixed, MIXED_BYTES, 8 + strlen(mixed));
+}
+END_TEST
+
+/* Where files cannot be without a name, they are written beside. */
+START_TEST(without_nameless_files)
+{
+	no_nameless = true;
+	put("old", mixed, MIXED_BYTES);
+	struct gpumem_align_result result = {.bytes = sizeof(result)};
+
+	align("old", "old");
+	ck_assert_int_eq(gpumem_align("old", "new", 256, NULL, NULL, &result), 0);
+	expect("new", mixed, MIXED_BYTES, result.data_start);
+	expect("old", mixed, MIXED_BYTES, result.data_start);
+	ck_assert_uint_eq(count_files(), 2);
+	put("file", LARGE, 9000000);
+	signal(SIGXFSZ, SIG_IGN);
+	limit_files(1000000);
+	refused(EFBIG, "old: File too large", "file", "old", 256);
+	limit_files(RLIM_INFINITY);
+	expect("old", mixed, MIXED_BYTES, result.data_start);
+	ck_assert_uint_eq(count_files(), 3);
+}
+END_TEST
+
+/* Somebody makes the target while it is written: it is replaced all the same. */
+START_TEST(appears_meanwhile)
+{
+	put("file", LARGE, 9000000);
+	appears = "new";
+	align("file", "new");
+	expect("new", LARGE, 9000000, 256);
+	ck_assert_uint_eq(count_files(), 2);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -449,5 +531,8 @@ int main(void)
 	tcase_add_loop_test(tcase, ways_to_copy, 0, 4);
 	tcase_add_test(tcase, shrinks_meanwhile);
 	tcase_add_test(tcase, no_room);
+	tcase_add_loop_test(tcase, killed_meanwhile, 0, 2);
+	tcase_add_test(tcase, without_nameless_files);
+	tcase_add_test(tcase, appears_meanwhile);
 	return unit_main(suite);
 }

@@ -33,17 +33,26 @@ START_TEST(blocks_add_up)
 		stats_add(&b->ops[op], 100);
 		stats_add(&b->errors[op], 1000 * op);
 	}
-	stats_add(&a->read_bytes, 1);
-	stats_add(&b->read_bytes, 2);
-	stats_add(&a->write_bytes, 1ULL << 40);
-	stats_add(&b->copy_bytes, 5);
+	stats_add(&a->volumes[0].read_bytes, 1);
+	stats_add(&b->volumes[0].read_bytes, 2);
+	stats_add(&b->volumes[STATS_VOLUMES - 1].read_bytes, 30);
+	stats_add(&a->volumes[1].write_bytes, 1ULL << 40);
+	stats_add(&b->volumes[1].copy_bytes, 5);
+	stats_add(&a->volumes[1].requests, 6);
+	stats_add(&b->volumes[1].requests, 7);
 
 	stats_sum(&stats, &totals);
 	for (unsigned op = 0; op < STAT_OPS; op++) {
 		ck_assert_uint_eq(totals.ops[op], op + 101);
 		ck_assert_uint_eq(totals.errors[op], 1000 * op);
 	}
-	ck_assert_uint_eq(totals.read_bytes, 3);
+	ck_assert_uint_eq(totals.volumes[0].read_bytes, 3);
+	ck_assert_uint_eq(totals.volumes[0].write_bytes, 0);
+	ck_assert_uint_eq(totals.volumes[STATS_VOLUMES - 1].read_bytes, 30);
+	ck_assert_uint_eq(totals.volumes[1].write_bytes, 1ULL << 40);
+	ck_assert_uint_eq(totals.volumes[1].copy_bytes, 5);
+	ck_assert_uint_eq(totals.volumes[1].requests, 13);
+	ck_assert_uint_eq(totals.read_bytes, 33);
 	ck_assert_uint_eq(totals.write_bytes, 1ULL << 40);
 	ck_assert_uint_eq(totals.copy_bytes, 5);
 	stats_free(&stats);
@@ -152,7 +161,7 @@ static void *worker(void *stats)
 
 	for (unsigned i = 0; block && i < OPS; i++) {
 		stats_add(&block->ops[STAT_READ], 1);
-		stats_add(&block->read_bytes, READ_STEP);
+		stats_add(&block->volumes[i % 2].read_bytes, READ_STEP);
 	}
 	return block;
 }

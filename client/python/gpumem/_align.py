@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any, NamedTuple, Union
 
 from . import _header
+from ._replace import replacing
 
 _PIECE = 16 << 20
 _ALIGNMENT_MAX = 1 << 20
@@ -84,7 +85,6 @@ def _copy(source: int, target: int, offset: int, at: int, size: int) -> None:
 
 def _rewrite(source: int, target: int, header: _header.Header, text: bytes, file_size: int) -> None:
     data = file_size - header.data_start
-    os.ftruncate(target, 0)
     os.ftruncate(target, 8 + len(text) + data)
     _write(target, len(text).to_bytes(8, "little") + text, 0)
     _copy(source, target, header.data_start, 8 + len(text), data)
@@ -102,19 +102,8 @@ def _align(source: int, src: str, dst: Union[str, bytes, os.PathLike[Any]], alig
     text += b" " * _padding(list(header.tensors.values()), len(text), alignment)
     if len(text) > _header.HEADER_MAX:
         raise ValueError(f"{src}: its header has no room for padding")
-    target = os.open(dst, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
-    try:
-        if not stat.S_ISREG(os.fstat(target).st_mode):
-            raise ValueError(f"{os.fsdecode(dst)} is not a regular file")
-        if os.path.sameopenfile(source, target):
-            raise ValueError(f"{src} and {os.fsdecode(dst)} are the same file")
-        try:
-            _rewrite(source, target, header, text, status.st_size)
-        except BaseException:
-            os.unlink(dst)
-            raise
-    finally:
-        os.close(target)
+    with replacing(os.fsdecode(dst), status.st_mode) as target:
+        _rewrite(source, target, header, text, status.st_size)
     return _report(header, 8 + len(text), alignment)
 
 
@@ -125,10 +114,13 @@ def align(src: Union[str, bytes, os.PathLike[Any]], dst: Union[str, bytes, os.Pa
     a multiple of alignment (bytes, a power of two up to 1 MiB).
 
     All tensors move by the same number of bytes, so some may stay misaligned: the report has their
-    names. Neither file has to be on gpumemfs; where both are on one GPU, the GPU copies. A dst that
-    exists is overwritten; when anything fails after that it is removed.
+    names. Neither file has to be on gpumemfs; where both are on one GPU, the GPU copies. The new file is
+    written beside dst and takes its place when it is complete: dst may be src, or a link to it, and until
+    then, and after a failure, is what it was. It keeps its permissions; one that did not exist gets those
+    of src.
 
-    ValueError: src is no safetensors file, src and dst are the same, or alignment is wrong. OSError."""
+    ValueError: src is no safetensors file, dst is there and no regular file, or alignment is wrong.
+    OSError."""
     if not 1 <= alignment <= _ALIGNMENT_MAX or alignment & (alignment - 1):
         raise ValueError(f"alignment {alignment} is not a power of two from 1 to {_ALIGNMENT_MAX}")
     source = os.open(src, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -3,11 +3,15 @@
 """Safetensors files: as dicts of views, rewritten by align(), and as hostile input."""
 
 import ctypes
+import errno
 import json
 import os
 import random
 import re
+import resource
+import signal
 import unittest
+import unittest.mock
 
 from gpumem import _header
 
@@ -255,9 +259,14 @@ class Aligning(Case):
         path = self.file(content=three(pad=1))
         link = self.gpu / "link"
         link.symlink_to(path)
-        with self.assertRaisesRegex(ValueError, "same file"):
-            gpumem.align(path, link)
-        self.assertEqual(path.read_bytes(), three(pad=1))
+        path.chmod(0o640)
+        wanted = gpumem.align(path, self.gpu / "aligned")
+        self.assertEqual(gpumem.align(path, link), wanted)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(path.read_bytes(), (self.gpu / "aligned").read_bytes())
+        self.assertEqual(path.stat().st_mode & 0o777, 0o640)
+        self.assertEqual(gpumem.align(path, path), wanted)
+        self.assertEqual(len(list(self.gpu.iterdir())), 3)
 
     def test_onto_what_is_no_file(self):
         """A device or the like is not removed, as an unfinished file is."""
@@ -270,6 +279,54 @@ class Aligning(Case):
         self.assertTrue(pipe.is_fifo())
         with self.assertRaises(IsADirectoryError):
             gpumem.align(self.file("disk", three()), self.gpu)
+        for path in ("", f"{self.gpu}/none/", self.gpu / "none" / "new"):
+            with self.assertRaises(FileNotFoundError):
+                gpumem.align(self.file("disk", three()), path)
+
+    def test_without_nameless_files(self):
+        """As on a filesystem that has none."""
+        path = self.file(content=three(pad=1))
+        wanted = gpumem.align(path, self.gpu / "aligned")
+        with unittest.mock.patch.object(os, "O_TMPFILE", os.O_RDONLY):
+            self.assertEqual(gpumem.align(path, self.gpu / "new"), wanted)
+            self.assertEqual(gpumem.align(path, path), wanted)
+            self.assertEqual({file.read_bytes() for file in self.gpu.iterdir()}, {path.read_bytes()})
+            self.assertEqual(len(list(self.gpu.iterdir())), 3)
+
+    def test_killed_meanwhile(self):
+        """In the middle of writing: nothing lies beside the old file, which is what it was."""
+        old = self.file(content=three(), name="old")
+        large = self.file(content=pack({"t": entry("U8", [1 << 20], 0, 1 << 20)}, bytes(1 << 20)), name="large")
+        for target in (old, self.gpu / "new"):
+            child = os.fork()
+            if child == 0:
+                signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                try:
+                    gpumem.align(large, target)
+                finally:
+                    os._exit(0)
+            _, status = os.waitpid(child, 0)
+            self.assertEqual(os.waitstatus_to_exitcode(status), -signal.SIGXFSZ)
+            self.assertEqual(sorted(self.gpu.iterdir()), [large, old])
+            self.assertEqual(old.read_bytes(), three())
+
+    def test_a_failure_changes_nothing(self):
+        old = self.file(content=three(), name="old")
+        large = self.file(content=pack({"t": entry("U8", [1 << 20], 0, 1 << 20)}, bytes(1 << 20)), name="large")
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limit[1]))
+        try:
+            for target in (old, self.gpu / "new"):
+                with self.assertRaises(OSError) as caught:
+                    gpumem.align(large, target)
+                self.assertEqual(caught.exception.errno, errno.EFBIG)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        self.assertEqual(sorted(self.gpu.iterdir()), [large, old])
+        self.assertEqual(old.read_bytes(), three())
 
     def test_over_a_longer_file(self):
         target = self.file(content=b"x" * 100000, name="aligned")
