@@ -16,7 +16,7 @@ CONTAINER='
 	mount -t tmpfs tmpfs "$root"
 	mkdir "$root/proc" "$root/dev" "$root/old"
 	mkdir -m 1777 "$root/tmp"
-	for path in /bin /sbin /lib /lib32 /lib64 /usr /etc "$BUILD"; do
+	for path in /bin /sbin /lib /lib32 /lib64 /usr /etc "$BUILD" "$(realpath -m "$BUILD/../deps")"; do
 		if [ -L "$path" ]; then
 			cp -P "$path" "$root/"
 		elif [ -d "$path" ]; then
