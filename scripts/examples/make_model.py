@@ -12,7 +12,7 @@ COLUMNS, LAYERS, MIB = 1024, 4, 1 << 20
 
 
 def make(path, mib):
-    """"embedding" of float32, where row r begins with sin(r) and cos(r), and layers of float16; a quarter is the embedding."""
+    """A quarter is "embedding", of float32, where row r begins with sin(r) and cos(r); the rest layers of float16."""
     rows = max(mib * MIB // 4 // (COLUMNS * 4), 1)
     layer_rows = max(mib * MIB * 3 // 4 // LAYERS // (COLUMNS * 2), 1)
     header, at = {}, 0

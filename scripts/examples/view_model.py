@@ -8,6 +8,8 @@ and any number of processes view the same memory.
 Tensors on a GPU are taken by PyTorch, those of system memory (host/, and GPUs that are played) by numpy; where these
 are not installed, by Python's own memoryview."""
 
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,14 +25,18 @@ try:
 except ImportError:
     numpy = None
 
-FORMATS = {"float32": "f", "float16": "e", "float64": "d", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B"}
+FORMATS = {"float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b",
+           "uint8": "B"}
 MIB = 1 << 20
 
 
 def stage(model, directory):
-    """Copies the file, padding its header so that every tensor begins where it can be viewed."""
+    """Copies the file, and pads its header, on the GPU, where its tensors would not begin where they can be viewed."""
     target = Path(directory) / Path(model).name
-    gpumem.align(model, target, 256)
+    subprocess.run(["gpumem", "cp", model, target], check=True)
+    if gpumem.safetensors(target, "r+").misaligned:
+        gpumem.align(target, f"{target}.aligned", 256)
+        os.replace(f"{target}.aligned", target)
     return target
 
 

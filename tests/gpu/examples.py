@@ -38,7 +38,8 @@ class Examples:
                         if p.exists()), None)
         self.here = self.folder.is_dir() and package and library
         self.env = dict(machine.env, PYTHONPATH=f"{package}:{self.folder}", GPUMEM_LIBRARY=str(library),
-                        PYTHONDONTWRITEBYTECODE="1", CUDA_DEVICE_ORDER="PCI_BUS_ID")
+                        PYTHONDONTWRITEBYTECODE="1", PATH=f"{machine.build}:{os.environ['PATH']}",
+                        CUDA_DEVICE_ORDER="PCI_BUS_ID")
         self.torch = not machine.standin and not machine.run(
             [self.python, "-c", "import torch; torch.zeros(1, device='cuda')"], check=False, env=self.env).returncode
 
@@ -102,8 +103,8 @@ def standby(examples, machine, mount, model):
             server.kill()
             server.wait()
             server.stdout.close()
-    machine.report.check("of a warm-standby pair the second answers the same after kill -9 of the first", len(took) == 2,
-                         "after " + " and ".join(f"{each} ms" for each in took))
+    machine.report.check("of a warm-standby pair the second answers the same after kill -9 of the first",
+                         len(took) == 2, "after " + " and ".join(f"{each} ms" for each in took))
 
 
 def point_examples(machine):

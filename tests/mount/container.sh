@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 # A container without an engine, for shell tests: namespaces of its own (mounts, processes, network, IPC, host name), a
-# root that has this machine's programs, and of other files what it is given.
+# root that has this machine's programs and this tree, and of other files what it is given.
 # shellcheck shell=bash
 
 need unshare nsenter setpriv pivot_root pgrep
 unshare -m true 2>/dev/null || skip "no right to make mount namespaces"
+
+# The tests' own files, and with them what sanitizers read.
+TREE=$(realpath "${BASH_SOURCE[0]%/*}/../..")
+export TREE
 
 # For the shell that becomes the first process: GIVEN... -- COMMAND...; its root is in $WORK/root.
 # shellcheck disable=SC2016
@@ -16,7 +20,7 @@ CONTAINER='
 	mount -t tmpfs tmpfs "$root"
 	mkdir "$root/proc" "$root/dev" "$root/old"
 	mkdir -m 1777 "$root/tmp"
-	for path in /bin /sbin /lib /lib32 /lib64 /usr /etc "$BUILD" "$(realpath -m "$BUILD/../deps")"; do
+	for path in /bin /sbin /lib /lib32 /lib64 /usr /etc "$TREE" "$BUILD"; do
 		if [ -L "$path" ]; then
 			cp -P "$path" "$root/"
 		elif [ -d "$path" ]; then

@@ -72,7 +72,8 @@ def examples():
     folder = Path(__file__).resolve().parent.parent.parent / "scripts" / "examples"
     if not folder.is_dir():
         skip("the examples are not here")
-    os.environ["PYTHONPATH"], os.environ["PYTHONDONTWRITEBYTECODE"] = sys.path[0], "1"
+    os.environ["PYTHONPATH"] = ":".join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))
+    os.environ["PYTHONDONTWRITEBYTECODE"], os.environ["PATH"] = "1", f"{BUILD}:{os.environ['PATH']}"
     sys.path.insert(1, str(folder))
     return folder
 
