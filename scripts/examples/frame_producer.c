@@ -30,7 +30,7 @@ struct producer {
 	uint64_t period, next; /* in nanoseconds; 0: at the consumer's pace */
 };
 
-static void die(const char *what, const char *why)
+static _Noreturn void die(const char *what, const char *why)
 {
 	fprintf(stderr, "frame_producer: %s: %s\n", what, why);
 	exit(1);
