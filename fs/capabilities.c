@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -79,13 +80,24 @@ int capabilities_choose(struct fs *fs)
 	return choose_uring(fs);
 }
 
+/* The kernel wants CAP_SYS_ADMIN in the initial user namespace, whose number is the same
+ * everywhere; root of another one, as in a rootless container, may mount and has it not. */
+static bool may_pass_through(void)
+{
+	const ino_t initial = 0xEFFFFFFD;
+	struct stat st;
+
+	return geteuid() == 0 && (stat("/proc/self/ns/user", &st) < 0 || st.st_ino == initial);
+}
+
 static void negotiate_passthrough(struct fs *fs, struct fuse_conn_info *conn)
 {
 	struct capability *passthrough = &fs->can.passthrough;
 
-	if (geteuid() != 0)
+	if (!may_pass_through())
 		capability_set(passthrough, false,
-			       "needs CAP_SYS_ADMIN; host/ goes through the page cache");
+			       "needs CAP_SYS_ADMIN outside of user namespaces; host/ goes "
+			       "through the page cache");
 	else if (fs->options.cache == CACHE_ALWAYS)
 		capability_set(passthrough, false, "not together with cache=always");
 	else if (!fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH))

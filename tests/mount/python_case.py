@@ -67,6 +67,24 @@ def module():
     return gpumem
 
 
+def examples():
+    """The folder of the examples, which are run as a user runs them. Before: module()."""
+    folder = Path(__file__).resolve().parent.parent.parent / "scripts" / "examples"
+    if not folder.is_dir():
+        skip("the examples are not here")
+    os.environ["PYTHONPATH"] = ":".join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))
+    os.environ["PYTHONDONTWRITEBYTECODE"], os.environ["PATH"] = "1", f"{BUILD}:{os.environ['PATH']}"
+    sys.path.insert(1, str(folder))
+    return folder
+
+
+def example(program, *words, status=0):
+    """Runs one to its end: what it printed."""
+    done = subprocess.run([str(program), *map(str, words)], capture_output=True, text=True, timeout=60)
+    equal(f"status of {program.name} ({done.stdout}{done.stderr})", done.returncode, status)
+    return done.stdout
+
+
 def run(test):
     try:
         test()

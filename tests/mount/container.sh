@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+# A container without an engine, for shell tests: namespaces of its own (mounts, processes, network, IPC, host name), a
+# root that has this machine's programs and this tree, and of other files what it is given.
+# shellcheck shell=bash
+
+need unshare nsenter setpriv pivot_root pgrep
+unshare -m true 2>/dev/null || skip "no right to make mount namespaces"
+
+# The tests' own files, and with them what sanitizers read.
+TREE=$(realpath "${BASH_SOURCE[0]%/*}/../..")
+export TREE
+
+# For the shell that becomes the first process: GIVEN... -- COMMAND...; its root is in $WORK/root.
+# shellcheck disable=SC2016
+CONTAINER='
+	set -eu
+	root=$WORK/root
+	mount -t tmpfs tmpfs "$root"
+	mkdir "$root/proc" "$root/dev" "$root/old"
+	mkdir -m 1777 "$root/tmp"
+	for path in /bin /sbin /lib /lib32 /lib64 /usr /etc "$TREE" "$BUILD"; do
+		if [ -L "$path" ]; then
+			cp -P "$path" "$root/"
+		elif [ -d "$path" ]; then
+			mkdir -p "$root$path"
+			mount --rbind "$path" "$root$path"
+		fi
+	done
+	for device in null zero urandom ${DEVICES:-}; do
+		touch "$root/dev/$device"
+		mount --bind "/dev/$device" "$root/dev/$device"
+	done
+	while [ "$1" != -- ]; do
+		IFS=: read -r source target options <<<"$1"
+		shift
+		if [ -d "$source" ]; then
+			mkdir -p "$root$target"
+		else
+			mkdir -p "$root${target%/*}"
+			touch "$root$target"
+		fi
+		mount --rbind "$source" "$root$target"
+		case $options in
+		ro) mount -o "remount,bind,ro,nosuid,nodev" "$root$target" ;;
+		rslave | rshared) continue ;;
+		esac
+		mount --make-rprivate "$root$target"
+	done
+	shift
+	mount -t proc proc "$root/proc"
+	hostname container
+	cd "$root"
+	pivot_root . old
+	mount --make-rslave old # or what is shared would be unmounted for all
+	umount -l old
+	rmdir old
+	cd /
+	exec "$@"'
+
+# contain GIVEN... -- COMMAND...; GIVEN is SOURCE:TARGET[:ro|rslave|rshared], as of docker run -v. As docker runs it:
+# root, without a user namespace.
+contain() {
+	mkdir -p "$WORK/root"
+	unshare --mount --pid --net --ipc --uts --fork --kill-child --propagation "${PROPAGATION:-slave}" \
+		bash -c "$CONTAINER" container "$@"
+}
+
+# As rootless podman runs it for the user 65534, who is root in there and nobody else outside.
+contain_rootless() {
+	mkdir -p "$WORK/root"
+	as_nobody test -x "$BUILD/gpumemfs" || skip "nobody cannot reach $BUILD"
+	as_nobody unshare --user --map-root-user true 2>/dev/null || skip "no user namespaces for ordinary users"
+	as_nobody unshare --user --map-root-user --mount --pid --net --ipc --uts --fork --kill-child --propagation slave \
+		bash -c "$CONTAINER" container "$@"
+}
+
+# first_of PID: the first process of a container that was started in the background as PID.
+first_of() {
+	pgrep -P "$(pgrep -P "$1")"
+}
+
+# enter PID COMMAND...: in the container of this first process, as docker exec.
+enter() {
+	nsenter --target "$1" --mount --pid --net --ipc --uts --root --wd "${@:2}"
+}
+
+# on_a_node: the test again, in a mount namespace that is the machine on which containers run: $WORK/node is shared with
+# those that are given it as rshared or rslave.
+on_a_node() {
+	if [ -z "${ON_A_NODE:-}" ]; then
+		export ON_A_NODE=1
+		exec unshare --mount --propagation slave "$0"
+	fi
+	mkdir -p "$WORK/node"
+	mount -t tmpfs tmpfs "$WORK/node"
+	mount --make-shared "$WORK/node"
+}
