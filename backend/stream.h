@@ -14,16 +14,6 @@ void stream_zero(void *to_device, size_t bytes);
 void stream_load(void *to, const void *from_device, size_t bytes);
 void stream_fence(void);
 
-/* For a loop that waits for another thread: leaves the core to its sibling for a moment. */
-static inline void stream_pause(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 /* The variant's name for .gpumem/params: "avx512", "avx2", "sse4.1", "neon", "plain". */
 const char *stream_name(void);
 /* For tests: every variant this CPU runs, by index; NULL past the last. */

@@ -57,7 +57,6 @@ $(CLIENT_ARCHIVE): $(CLIENT_OBJECTS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
 
-$(OUT)/tests/unit/test_client_crew: $(OUT)/pic/client/preload/crew.o
 $(filter $(OUT)/tests/unit/test_client_%,$(UNIT_PROGRAMS)): $(CLIENT_ARCHIVE)
 $(filter $(OUT)/tests/fuzz/fuzz_client_%,$(FUZZ_PROGRAMS)): $(CLIENT_ARCHIVE)
 

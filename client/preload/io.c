@@ -12,7 +12,6 @@
 
 #include "backend/stream.h"
 #include "client/file.h"
-#include "client/preload/crew.h"
 #include "client/preload/own.h"
 #include "client/preload/real.h"
 #include "client/preload/slot.h"
@@ -148,7 +147,7 @@ static bool store(const struct slot *slot, const struct io_call *call, off_t off
 		const void *from = call->parts[i].iov_base;
 		size_t bytes = call->parts[i].iov_len;
 		if (slot->kind == ACCESS_GPU)
-			crew_store(slot->base + offset, from, bytes);
+			stream_store(slot->base + offset, from, bytes);
 		else if (bytes >= SYSTEM_CALL_MIN)
 			done = store_system(slot, from, bytes, (uint64_t)offset);
 		else

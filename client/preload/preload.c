@@ -7,7 +7,6 @@
 
 #include "client/gpumem.h"
 #include "client/preload/calls.h"
-#include "client/preload/crew.h"
 #include "client/preload/mapping.h"
 #include "client/preload/slot.h"
 #include "client/preload/window.h"
@@ -41,7 +40,6 @@ static void in_child(void)
 		stats_forked();
 		slots_forked();
 		mapping_forked();
-		crew_forked();
 	}
 	own_inside--;
 }
@@ -67,7 +65,6 @@ __attribute__((constructor)) static void start(void)
 	slots_start();
 	mapping_start();
 	window_start();
-	crew_start_for_machine();
 	stats_start();
 	gpumem_close(NULL);
 	pthread_atfork(before_fork, in_parent, in_child);
