@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* backends: host standin cuda
+/* long: waits for deadlines
+ * backends: host standin cuda
  * timeout: 120
  * The sharing protocol, spoken by hand: rightly, and as nobody should. What is wrong costs its
  * sender the connection, and nobody else anything. */

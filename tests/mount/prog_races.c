@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* needs: daemon
+/* long: races take their time
+ * needs: daemon
  * timeout: 240
  * Everything that takes and gives names, handles and memory, from many processes on few names. The
  * answers are races; that each is one that POSIX has, that the daemon goes on and that all memory
