@@ -28,12 +28,13 @@ struct capability {
 };
 
 struct capabilities {
-	struct capability io_uring, clone_fd, passthrough, mmap, parallel_writes;
+	struct capability io_uring, clone_fd, passthrough, mmap, parallel_writes, recovery;
 	unsigned threads;
 	unsigned max_write;	    /* bytes */
 	_Atomic uint64_t readahead; /* bytes; readahead.h */
 };
 
+struct keep;
 struct session;
 
 /* One per volume; see measure.h. */
@@ -77,6 +78,7 @@ struct fs {
 	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
 	struct session *session; /* that serves it; session.c */
+	struct keep *keep;	 /* NULL: nothing outlives this daemon */
 	struct timespec started; /* CLOCK_REALTIME */
 	bool noatime;		 /* the mount option */
 };

@@ -50,22 +50,27 @@ int keep_take(struct keep *keep, uint64_t id);
  * walk and is returned. */
 int keep_each(struct keep *keep, int (*each)(uint64_t id, int fd, void *arg), void *arg);
 
-/* At start: the line that the keeper gave this process. 0, or -errno after a line in the log. */
-int keep_open(int line, struct keep **keep);
-/* This daemon could serve the mount: returns once it may, when nothing is left of the one before. 0,
- * or -errno after a line in the log. */
+/* At start: the line that the keeper gave this process, and the command line to start another
+ * keeper with should this one go. 0, or -errno after a line in the log. */
+int keep_open(int line, char **argv, struct keep **keep);
+/* This daemon could serve the mount: returns once it may, when nothing is left of the one before.
+ * 0, or -errno after a line in the log. */
 int keep_wait(struct keep *keep);
 /* Requests are being served. */
 void keep_ready(struct keep *keep);
 /* This daemon ends on purpose, and with it all that is held. */
 void keep_end(struct keep *keep);
+/* This daemon does not go on, but what is held stays: no call does anything from here on. */
+void keep_leave(struct keep *keep);
 void keep_close(struct keep *keep);
 
 /* How many daemons there were for this mount, this one included; 1 without a keeper. */
 uint64_t keep_turn(const struct keep *keep);
-/* Whether the terminal is to be left when requests are served, or was left by the first daemon. */
-unsigned keep_flags(const struct keep *keep);
-/* -1, or what turns readable (POLLRDHUP) when the keeper has gone: keep_renew is to be called. */
+unsigned keep_flags(const struct keep *keep); /* enum line_flags; 0 without a keeper */
+/* -1, or what polls POLLRDHUP when the keeper has gone, which keep_renew then replaces: a new one
+ * is started and given all that is held. 0, or -errno after a line in the log; keep_fd is -1 then.
+ */
 int keep_fd(const struct keep *keep);
+int keep_renew(struct keep *keep);
 
 #endif

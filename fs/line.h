@@ -12,7 +12,8 @@
 #define LINE_VERSION 1
 
 enum line_type {
-	/* keeper: first of all. value: fds it can hold; id: which daemon this is, from 1 on; flags */
+	/* keeper: first of all. value: fds it can hold; id: which daemon this is, from 1 on; flags
+	 */
 	LINE_WELCOME = 1,
 	/* daemon, unanswered */
 	LINE_HOLD,  /* id and an fd */
@@ -62,7 +63,8 @@ int line_send(int line, const struct line_message *message, int fd);
 /* As line_send, but never waits for the other end: -EAGAIN. */
 int line_offer(int line, const struct line_message *message, int fd);
 
-/* Waits for a message: 0 with *fd the caller's or -1, -EPIPE at the end, -EPROTO where it is none. */
+/* Waits for a message: 0 with *fd the caller's or -1, -EPIPE at the end, -EPROTO where it is none.
+ */
 int line_receive(int line, struct line_message *message, int *fd);
 /* As line_receive, but -EAGAIN where there is none. */
 int line_poll(int line, struct line_message *message, int *fd);

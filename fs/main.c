@@ -3,14 +3,19 @@
 #define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 
 #include "common/log.h"
 #include "fs/capabilities.h"
 #include "fs/daemon.h"
 #include "fs/fs.h"
+#include "fs/keep.h"
+#include "fs/keeper.h"
+#include "fs/line.h"
 #include "fs/notify.h"
 #include "fs/session.h"
 #include "fs/share.h"
+#include "fs/upgrade.h"
 #include "fs/version.h"
 #include "fs/watchdog.h"
 
@@ -29,43 +34,97 @@ static void share_start(struct fs *fs)
 		atomic_store(&fs->share, share);
 }
 
+/* What a daemon with a keeper does not do: that another can start in its place, all that is held
+ * stays. */
+static int give_up(struct fs *fs, struct session *session)
+{
+	keep_leave(fs->keep);
+	if (session)
+		session_close(session);
+	fs_close(fs);
+	return 1;
+}
+
+static void say_ready(struct fs *fs, struct daemon *daemon)
+{
+	enum log_level level = fs->options.log_level;
+
+	if (keep_turn(fs->keep) == 1)
+		capabilities_log(fs);
+	daemon_ready(daemon, level);
+	if (keep_flags(fs->keep) & LINE_BACKGROUND)
+		daemon_leave(level);
+	keep_ready(fs->keep);
+	notify_send(NOTIFY_READY);
+}
+
 /* Serves the mount from here to its end. */
 static int run(struct fs *fs, struct daemon *daemon)
 {
 	struct watchdog *watchdog;
-	struct session *session;
+	struct session *session = NULL;
 
 	session_block_signals();
 	if (fs_open(fs))
 		return 1;
-	int error = session_open(fs, &session);
-
-	if (!error) {
-		capabilities_log(fs);
-		share_start(fs);
-		daemon_ready(daemon, fs->options.log_level);
-		notify_send(NOTIFY_READY);
-		watchdog_start(fs, &watchdog);
-		session_wait(session);
-		watchdog_stop(watchdog);
-		/* Leases hold files, and the socket's connections the mount. */
-		share_close(fs->share);
-		session_close(session);
-	}
+	if (session_open(fs, &session) || keep_wait(fs->keep) || session_start(session))
+		return give_up(fs, session);
+	share_start(fs);
+	say_ready(fs, daemon);
+	watchdog_start(fs, &watchdog);
+	session_wait(session);
+	watchdog_stop(watchdog);
+	keep_end(fs->keep);
+	/* Leases hold files, and the socket's connections the mount. */
+	share_close(fs->share);
+	session_close(session);
 	fs_close(fs);
 	log_info("%s: ended", fs->options.mountpoint);
-	return error ? 1 : 0;
+	return 0;
+}
+
+/* By who wants a mount. */
+static int start(struct fs *fs, int argc, char **argv)
+{
+	struct options *options = &fs->options;
+	struct daemon daemon;
+
+	if (session_check(options->mountpoint))
+		return 1;
+	if (options->fake)
+		return 0;
+	if (daemon_start(options->foreground ? DAEMON_FOREGROUND : DAEMON_BACKGROUND, &daemon))
+		return 1;
+	if (options->recovery == RECOVERY_OFF)
+		return run(fs, &daemon);
+	argv[argc - 1] = options->mountpoint; /* getopt put it last */
+	return keeper_run(options, argc, argv, &daemon);
+}
+
+/* By the keeper. */
+static int start_kept(struct fs *fs, char **argv)
+{
+	struct daemon nobody = {.ready_fd = -1};
+
+	prctl(PR_SET_NAME, "gpumemfs");
+	if (keep_open(fs->options.line, argv, &fs->keep))
+		return 1;
+	if (keep_flags(fs->keep) & LINE_SYSLOG)
+		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
+	int status = run(fs, &nobody);
+
+	keep_close(fs->keep);
+	return status;
 }
 
 int main(int argc, char **argv)
 {
 	static struct fs fs;
-	struct daemon daemon;
-
-	if (options_parse(argc, argv, &fs.options))
-		return 1;
 	struct options *options = &fs.options;
+	int status = 0;
 
+	if (options_parse(argc, argv, options))
+		return 1;
 	if (options->help) {
 		options_help(stdout, "gpumemfs");
 		return 0;
@@ -73,14 +132,20 @@ int main(int argc, char **argv)
 	if (options->version)
 		return show_version();
 	log_setup(options->log_level, LOG_TO_TERMINAL);
-	if (session_check(options->mountpoint))
-		return 1;
-	if (options->fake)
-		return 0;
-	if (daemon_start(options->foreground ? DAEMON_FOREGROUND : DAEMON_BACKGROUND, &daemon))
-		return 1;
-	int status = run(&fs, &daemon);
-
+	switch (options->role) {
+	case ROLE_MOUNT:
+		status = start(&fs, argc, argv);
+		break;
+	case ROLE_DAEMON:
+		status = start_kept(&fs, argv);
+		break;
+	case ROLE_KEEPER:
+		status = keeper_adopt(options, argc, argv, options->line);
+		break;
+	case ROLE_UPGRADE:
+		status = upgrade_ask(options->mountpoint);
+		break;
+	}
 	options_free(options);
 	return status;
 }

@@ -4,33 +4,33 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/defer.h"
 #include "common/log.h"
 #include "fs/access_file.h"
+#include "fs/agreement.h"
 #include "fs/capabilities.h"
 #include "fs/channel.h"
 #include "fs/fs.h"
+#include "fs/keep.h"
 #include "fs/mountinfo.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
 #include "fs/readahead.h"
 #include "fs/session.h"
+#include "fs/unmount.h"
 #include "fs/worker.h"
 
 /* How long users of the mount have to end after a signal before their requests fail. */
@@ -48,8 +48,10 @@ struct session {
 	atomic_bool ending;
 	int ended_fd; /* eventfd: the last thread is done */
 	int signal_fd;
-	sem_t answered; /* INIT is being served, or never will be */
-	dev_t device;	/* of the mount; 0: not known */
+	sem_t answered;		     /* INIT is being served, or never will be */
+	dev_t device;		     /* of the mount; 0: not known */
+	int fuse_fd;		     /* with recovery=transparent: the mount's, beside libfuse's */
+	struct agreement *agreement; /* where there is a keeper */
 };
 
 static const char *const FSTYPE = "fuse.gpumemfs";
@@ -186,6 +188,8 @@ static bool serve_one(struct session *session, struct worker *worker)
 	}
 	struct fuse_buf buf = {.mem = worker->request, .size = (size_t)n};
 
+	worker->unique = ((const struct fuse_in_header *)worker->request)->unique;
+
 	fuse_session_process_buf(session->fuse, &buf);
 	return true;
 }
@@ -206,8 +210,9 @@ static void *serve(void *pointer)
 		log_error("no memory for a worker thread");
 		worker = NULL;
 	}
-	session->channels[atomic_fetch_add(&session->n_channels, 1)] =
-	    channel_open(session->fs, session->fuse);
+	unsigned number = atomic_fetch_add(&session->n_channels, 1);
+
+	session->channels[number] = channel_open(session->fs, session->fuse, number);
 	while (worker && serve_one(session, worker))
 		;
 	worker_end();
@@ -256,60 +261,91 @@ static int threads_start(struct session *session)
 	return 0;
 }
 
-static int mount_fuse(struct session *session)
+static int fuse_new(struct session *session)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct fuse_lowlevel_ops ops = all_ops();
-	struct fs *fs = session->fs;
-	int error = mount_arguments(fs, &args);
+	int error = mount_arguments(session->fs, &args);
 
 	fuse_set_log_func(log_libfuse);
 	if (!error) {
-		session->fuse = fuse_session_new(&args, &ops, sizeof(ops), fs);
+		session->fuse = fuse_session_new(&args, &ops, sizeof(ops), session->fs);
 		if (!session->fuse)
 			error = -EINVAL;
 	}
 	fuse_opt_free_args(&args);
+	return error;
+}
+
+/* Of what the daemon before mounted, the name alone is left, with nobody behind it. */
+static void unmount_last(const struct session *session)
+{
+	if (session->agreement && agreement_device(session->agreement))
+		unmount_lazily(session->fs->options.mountpoint,
+			       agreement_device(session->agreement));
+}
+
+static int mount_fuse(struct session *session)
+{
+	const char *mountpoint = session->fs->options.mountpoint;
+
+	unmount_last(session);
+	if (fuse_session_mount(session->fuse, mountpoint) == 0)
+		return 0;
+	log_error("cannot mount on %s", mountpoint);
+	return -EIO;
+}
+
+/* Mounts for this daemon and those to come. What they need is held before the kernel hears
+ * anything. */
+static int mount_kept(struct session *session)
+{
+	int error = mount_fuse(session);
+
 	if (error)
 		return error;
-	if (fuse_session_mount(session->fuse, fs->options.mountpoint)) {
-		log_error("cannot mount on %s", fs->options.mountpoint);
-		return -EIO;
-	}
-	if (!fs->can.io_uring.on) {
-		channel_prepare(fs, session->fuse);
+	session->fuse_fd = fcntl(fuse_session_fd(session->fuse), F_DUPFD_CLOEXEC, 3);
+	fuse_session_destroy(session->fuse);
+	session->fuse = NULL;
+	if (session->fuse_fd < 0)
+		return -errno;
+	error = agreement_ask(session->agreement, session->fuse_fd);
+	if (!error)
+		error = keep_hold(session->fs->keep, keep_id(KEEP_FUSE, 0), session->fuse_fd);
+	if (!error)
+		error = fuse_new(session);
+	return error ? error : agreement_greet(session->agreement, session->fuse);
+}
+
+/* Whether the mount is to go on when this daemon is gone. */
+static bool is_kept(const struct session *session)
+{
+	return session->fs->keep && session->fs->options.recovery == RECOVERY_TRANSPARENT;
+}
+
+static int mount_somehow(struct session *session)
+{
+	int error = 0;
+
+	if (!is_kept(session))
+		error = mount_fuse(session);
+	else if (session->fuse_fd < 0)
+		error = mount_kept(session);
+	if (!error && is_kept(session))
+		error = agreement_answer(session->agreement, session->fuse, session->fuse_fd);
+	if (error)
+		return error;
+	if (!session->fs->can.io_uring.on) {
+		channel_prepare(session->fs, session->fuse);
 		fuse_set_log_func(log_libfuse);
 	}
 	return 0;
 }
 
-static int device_of(const char *path, int flags, dev_t *device)
-{
-	struct statx st;
-
-	if (statx(AT_FDCWD, path, flags | AT_NO_AUTOMOUNT, STATX_TYPE, &st))
-		return -errno;
-	*device = makedev(st.stx_dev_major, st.stx_dev_minor);
-	return 0;
-}
-
-/* By root itself, by fusermount3 otherwise; lazily, so that open files do not keep the name. */
+/* A mount that others are to go on with is not this daemon's to end. */
 static void unmount(const struct session *session)
 {
-	const char *mountpoint = session->fs->options.mountpoint;
-	char *const arguments[] = {"fusermount3", "-u", "-q", "-z", "--", (char *)mountpoint, NULL};
-	extern char **environ;
-	pid_t pid;
-	dev_t there;
-
-	/* Somebody may have unmounted it and mounted something else there. */
-	if (session->device && device_of(mountpoint, AT_STATX_DONT_SYNC, &there) == 0 &&
-	    there != session->device)
-		return;
-	if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || geteuid() == 0)
-		return;
-	if (posix_spawnp(&pid, arguments[0], NULL, NULL, arguments, environ) == 0)
-		waitpid(pid, NULL, 0);
+	unmount_lazily(session->fs->options.mountpoint, session->device);
 }
 
 /* Whether the last thread ended within the time. */
@@ -338,6 +374,24 @@ static void threads_end(struct session *session)
 	threads_join(session);
 }
 
+/* The mount that a daemon before this one made, where there is one that goes on. */
+static int take_mount(struct session *session)
+{
+	struct fs *fs = session->fs;
+
+	if (!fs->keep)
+		return 0;
+	int error = agreement_open(fs->keep, &session->agreement);
+
+	if (error || !is_kept(session))
+		return error;
+	session->fuse_fd = keep_take(fs->keep, keep_id(KEEP_FUSE, 0));
+	if (session->fuse_fd < 0)
+		return session->fuse_fd == -ENOENT ? 0 : session->fuse_fd;
+	session->device = agreement_device(session->agreement);
+	return agreement_greet(session->agreement, session->fuse);
+}
+
 int session_open(struct fs *fs, struct session **opened)
 {
 	struct session *session = calloc(1, sizeof(*session));
@@ -345,48 +399,77 @@ int session_open(struct fs *fs, struct session **opened)
 
 	if (error)
 		return error;
-	*session = (struct session){.fs = fs, .ended_fd = -1, .signal_fd = -1};
+	*session = (struct session){.fs = fs, .fuse_fd = -1, .ended_fd = -1, .signal_fd = -1};
 	sem_init(&session->answered, 0, 0);
 	fs->session = session;
 	error = signals_setup(session);
 	if (!error)
 		error = capabilities_choose(fs);
 	if (!error)
-		error = mount_fuse(session);
+		error = fuse_new(session);
+	if (!error)
+		error = take_mount(session);
 	if (error)
-		goto close_session;
+		session_close(session);
+	else
+		*opened = session;
+	return error;
+}
+
+/* A mount that was taken over is known, and may have gone from its place. */
+static int find_device(struct session *session)
+{
+	const char *mountpoint = session->fs->options.mountpoint;
+
+	if (session->device)
+		return 0;
+	int error = unmount_device(mountpoint, AT_STATX_FORCE_SYNC, &session->device);
+
+	if (!error && session->agreement)
+		agreement_set_device(session->agreement, session->device);
+	return error;
+}
+
+int session_start(struct session *session)
+{
+	struct fs *fs = session->fs;
+	int error = mount_somehow(session);
+
+	if (error)
+		return error;
 	error = access_file_new(fs);
-	if (error)
-		goto unmount_fuse;
-	error = threads_start(session);
+	if (!error)
+		error = threads_start(session);
 	if (error)
 		goto unmount_fuse;
 	sem_wait(&session->answered);
-	if (atomic_load(&session->running) == 0 ||
-	    device_of(fs->options.mountpoint, AT_STATX_FORCE_SYNC, &session->device)) {
+	if (atomic_load(&session->running) == 0 || find_device(session)) {
 		log_error("%s: the mount does not answer", fs->options.mountpoint);
 		error = -EIO;
 		goto unmount_fuse;
 	}
 	readahead_setup(fs, session->device);
-	*opened = session;
 	return 0;
 
 unmount_fuse:
-	unmount(session);
+	if (keep_turn(fs->keep) == 1)
+		unmount(session);
 	threads_end(session);
-close_session:
-	session_close(session);
 	return error;
 }
 
 void session_wait(struct session *session)
 {
+	struct keep *keep = session->fs->keep;
 	struct pollfd fds[] = {{.fd = session->ended_fd, .events = POLLIN},
-			       {.fd = session->signal_fd, .events = POLLIN}};
+			       {.fd = session->signal_fd, .events = POLLIN},
+			       {.events = POLLRDHUP}};
 
-	while (poll(fds, 2, -1) < 0 && errno == EINTR)
-		;
+	do {
+		fds[2].fd = keep_fd(keep);
+		if (poll(fds, 3, -1) > 0 && fds[2].revents)
+			keep_renew(keep);
+	} while (!fds[0].revents && !fds[1].revents);
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);
@@ -411,6 +494,9 @@ void session_close(struct session *session)
 			close(session->channels[i]);
 	if (session->fuse)
 		fuse_session_destroy(session->fuse);
+	if (session->fuse_fd >= 0)
+		close(session->fuse_fd);
+	agreement_close(session->agreement);
 	if (session->ended_fd >= 0)
 		close(session->ended_fd);
 	if (session->signal_fd >= 0)
