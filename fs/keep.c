@@ -132,8 +132,8 @@ int keep_take(struct keep *keep, uint64_t id)
 	return type == LINE_NONE ? -ENOENT : type < 0 ? type : -EPROTO;
 }
 
-/* The next after id: LINE_HELD, LINE_NONE or -errno. */
-static int next(struct keep *keep, uint64_t *id, int *fd)
+/* The next after id and before end: LINE_HELD, LINE_NONE or -errno. */
+static int next(struct keep *keep, uint64_t *id, uint64_t end, int *fd)
 {
 	struct line_message answer;
 
@@ -144,31 +144,42 @@ static int next(struct keep *keep, uint64_t *id, int *fd)
 		return type;
 	if (*fd < 0 || answer.id <= *id)
 		return -EPROTO;
+	if (answer.id >= end)
+		return LINE_NONE;
 	*id = answer.id;
 	int error = note(keep, *id, fcntl(*fd, F_DUPFD_CLOEXEC, 3));
 
 	return error ? error : LINE_HELD;
 }
 
-int keep_each(struct keep *keep, int (*each)(uint64_t id, int fd, void *arg), void *arg)
+static int walk(struct keep *keep, uint64_t id, uint64_t end,
+		int (*each)(uint64_t id, int fd, void *arg), void *arg)
 {
-	uint64_t id = 0;
+	int stopped = 0;
 
-	while (keep) {
-		int fd = -1, type = next(keep, &id, &fd);
+	while (keep && !stopped) {
+		int fd = -1, type = next(keep, &id, end, &fd);
 
 		if (type == LINE_HELD) {
-			int stopped = each(id, fd, arg);
-
-			if (stopped)
-				return stopped;
+			stopped = each(id, fd, arg);
 			continue;
 		}
 		if (fd >= 0)
 			close(fd);
 		return type == LINE_NONE ? 0 : type < 0 ? type : -EPROTO;
 	}
-	return 0;
+	return stopped;
+}
+
+int keep_each(struct keep *keep, int (*each)(uint64_t id, int fd, void *arg), void *arg)
+{
+	return walk(keep, 0, UINT64_MAX, each, arg);
+}
+
+int keep_each_of(struct keep *keep, enum keep_kind kind,
+		 int (*each)(uint64_t id, int fd, void *arg), void *arg)
+{
+	return walk(keep, keep_id(kind, 0) - 1, keep_id(kind + 1, 0), each, arg);
 }
 
 /* What a keeper says first. */

@@ -14,6 +14,8 @@
 struct keep;
 
 /* What is held: the upper byte of an id, over a number that means something within its kind. */
+#define KEEP_NUMBER_BITS HELD_KIND_SHIFT
+
 enum keep_kind {
 	KEEP_FUSE = 1, /* 0: the mount's /dev/fuse; 1: what was agreed on with the kernel */
 	KEEP_CLONE,    /* by worker thread: its /dev/fuse */
@@ -28,7 +30,7 @@ static inline uint64_t keep_id(enum keep_kind kind, uint64_t number)
 	return (uint64_t)kind << HELD_KIND_SHIFT | number;
 }
 
-static inline enum keep_kind keep_kind(uint64_t id)
+static inline enum keep_kind keep_kind_of(uint64_t id)
 {
 	return (enum keep_kind)(id >> HELD_KIND_SHIFT);
 }
@@ -49,6 +51,9 @@ int keep_take(struct keep *keep, uint64_t id);
 /* Calls each for all that is held, by id. The fd is the callee's. What it returns but 0 ends the
  * walk and is returned. */
 int keep_each(struct keep *keep, int (*each)(uint64_t id, int fd, void *arg), void *arg);
+/* The same for one kind alone. */
+int keep_each_of(struct keep *keep, enum keep_kind kind,
+		 int (*each)(uint64_t id, int fd, void *arg), void *arg);
 
 /* At start: the line that the keeper gave this process, and the command line to start another
  * keeper with should this one go. 0, or -errno after a line in the log. */
@@ -66,6 +71,8 @@ void keep_close(struct keep *keep);
 
 /* How many daemons there were for this mount, this one included; 1 without a keeper. */
 uint64_t keep_turn(const struct keep *keep);
+/* By which numbers that one daemon gives out are set apart from another's. */
+#define KEEP_TURN_SHIFT 40
 unsigned keep_flags(const struct keep *keep); /* enum line_flags; 0 without a keeper */
 /* -1, or what polls POLLRDHUP when the keeper has gone, which keep_renew then replaces: a new one
  * is started and given all that is held. 0, or -errno after a line in the log; keep_fd is -1 then.

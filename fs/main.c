@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "fs/capabilities.h"
+#include "fs/control.h"
 #include "fs/daemon.h"
 #include "fs/fs.h"
 #include "fs/keep.h"
@@ -39,6 +40,7 @@ static void share_start(struct fs *fs)
 static int give_up(struct fs *fs, struct session *session)
 {
 	keep_leave(fs->keep);
+	share_close(fs->share);
 	if (session)
 		session_close(session);
 	fs_close(fs);
@@ -67,9 +69,18 @@ static int run(struct fs *fs, struct daemon *daemon)
 	session_block_signals();
 	if (fs_open(fs))
 		return 1;
-	if (session_open(fs, &session) || keep_wait(fs->keep) || session_start(session))
+	if (session_open(fs, &session) || keep_wait(fs->keep))
 		return give_up(fs, session);
-	share_start(fs);
+	control_handles_from(keep_turn(fs->keep) << KEEP_TURN_SHIFT);
+
+	bool shared = share_is_kept(fs);
+
+	if (shared)
+		share_start(fs);
+	if (session_start(session))
+		return give_up(fs, session);
+	if (!shared)
+		share_start(fs);
 	say_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
 	session_wait(session);

@@ -14,6 +14,7 @@
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/keep.h"
 #include "fs/share_state.h"
 #include "fs/worker.h"
 
@@ -43,6 +44,7 @@ static void connection_end(struct share *share, struct share_connection *connect
 	share->n_connections--;
 	pthread_mutex_unlock(&share->lock);
 	close(connection->fd);
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, connection->number));
 	free(connection);
 }
 
@@ -55,7 +57,7 @@ static unsigned connections_of(const struct share *share, uid_t uid)
 	return count;
 }
 
-static int connection_add(struct share *share, int fd)
+int share_connection_add(struct share *share, int fd, uint64_t number)
 {
 	struct ucred peer;
 	socklen_t length = sizeof(peer);
@@ -73,6 +75,7 @@ static int connection_add(struct share *share, int fd)
 	    .fd = fd,
 	    .pid = peer.pid,
 	    .uid = peer.uid,
+	    .number = number,
 	    .deadline = now() + GPUMEM_TOKEN_SECONDS,
 	};
 	int error = watch(share, fd, EPOLLIN, connection);
@@ -92,8 +95,16 @@ static void accept_one(struct share *share)
 {
 	int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd >= 0 && connection_add(share, fd))
+	if (fd < 0)
+		return;
+	uint64_t id = keep_id(KEEP_SOCKET, ++share->last_connection);
+
+	/* Before it is served: what is asked then will be answered, by whomever. */
+	if (keep_hold(share->fs->keep, id, fd) ||
+	    share_connection_add(share, fd, share->last_connection)) {
+		keep_drop(share->fs->keep, id);
 		close(fd);
+	}
 }
 
 /* -EPIPE: the connection is to end. What an honest client may meet is answered. */
@@ -127,7 +138,9 @@ static int serve(struct share *share, struct share_connection *connection)
 {
 	char packet[SHARE_REQUEST_MAX + 1];
 	struct share_request request;
-	ssize_t n = recv(connection->fd, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC);
+	/* With a keeper it stays until it has been answered, for the next daemon. */
+	int peek = share->memory ? MSG_PEEK : 0;
+	ssize_t n = recv(connection->fd, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC | peek);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -139,7 +152,13 @@ static int serve(struct share *share, struct share_connection *connection)
 
 	if (error == -EPROTONOSUPPORT)
 		share_send_error(connection, 0, -error);
-	return error ? -EPIPE : serve_request(share, connection, &request);
+	if (error)
+		return -EPIPE;
+	error = serve_request(share, connection, &request);
+	if (peek)
+		recv(connection->fd, packet, sizeof(packet), MSG_DONTWAIT);
+	share_answered(share, connection);
+	return error;
 }
 
 /* Connections that never showed a token, and tokens that nobody showed. */
@@ -190,6 +209,8 @@ static void *run(void *pointer)
 	uint64_t stopped;
 	int64_t last = now();
 
+	/* It may have gone while there was no daemon. */
+	mounts_changed(share);
 	/* One event at a time: handling one may free what another would name. */
 	while (read(share->stop_fd, &stopped, sizeof(stopped)) < 0) {
 		int n = epoll_wait(share->epoll_fd, &event, 1, TICK_MS);
@@ -214,6 +235,7 @@ static void share_free(struct share *share)
 	if (share->stop_fd >= 0)
 		close(share->stop_fd);
 	token_table_destroy(share->fs, &share->tokens);
+	share_memory_close(share->memory);
 	pthread_mutex_destroy(&share->lock);
 	free(share);
 }
@@ -224,15 +246,24 @@ static int start(struct share *share)
 	share->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (share->epoll_fd < 0 || share->stop_fd < 0)
 		return -errno;
-	int error = share_socket_bind(share, share->fs->options.mountpoint);
+	int error = share_memory_open(share->fs->keep, &share->memory);
 
+	share->tokens.memory = share->memory;
+	if (!error)
+		error = share_socket_open(share, share->fs->options.mountpoint);
+	if (!error)
+		error = share_restore(share);
 	if (!error)
 		error = watch(share, share->stop_fd, EPOLLIN, &share->stop_fd);
 	if (!error)
 		error = watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
 	if (!error)
 		error = watch(share, share->mounts_fd, EPOLLPRI, &share->mounts_fd);
-	return error ? error : -pthread_create(&share->thread, NULL, run, share);
+	if (!error)
+		error = -pthread_create(&share->thread, NULL, run, share);
+	if (error)
+		end_all(share);
+	return error;
 }
 
 int share_open(struct fs *fs, struct share **opened)
@@ -246,7 +277,8 @@ int share_open(struct fs *fs, struct share **opened)
 				.listen_fd = -1,
 				.stop_fd = -1,
 				.mounts_fd = -1,
-				.tree_fd = -1};
+				.tree_fd = -1,
+				.last_connection = SHARE_KEPT_CONNECTIONS};
 	pthread_mutex_init(&share->lock, NULL);
 	token_table_init(&share->tokens);
 	int error = start(share);

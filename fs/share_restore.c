@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Sharers of a daemon before this one: their connections, which the keeper held, their leases and
+ * their tokens, as they were noted. */
+#include <errno.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "fs/hold.h"
+#include "fs/inode_table.h"
+#include "fs/keep.h"
+#include "fs/share_state.h"
+#include "fs/worker.h"
+
+static int take_connection(uint64_t id, int fd, void *pointer)
+{
+	struct share *share = pointer;
+	uint64_t number = keep_number(id);
+
+	if (keep_kind_of(id) != KEEP_SOCKET || number < SHARE_KEPT_CONNECTIONS ||
+	    share_connection_add(share, fd, number)) {
+		close(fd);
+		return 0;
+	}
+	if (number > share->last_connection)
+		share->last_connection = number;
+	return 0;
+}
+
+static struct share_connection *find_connection(struct share *share, uint64_t number)
+{
+	struct share_connection *connection;
+
+	DL_FOREACH2(share->connections, connection, next)
+	if (connection->number == number)
+		return connection;
+	return NULL;
+}
+
+/* False: whose it was, or what it was of, is gone. */
+static bool take_lease(struct share *share, const struct share_note_lease *noted, uint32_t slot,
+		       bool answered)
+{
+	struct share_connection *connection = find_connection(share, noted->connection);
+	struct inode *inode = NULL;
+	struct share_lease *lease;
+
+	if (!connection)
+		return false;
+	if (noted->ino)
+		inode = inode_table_get(&share->fs->inodes, noted->ino);
+	if (noted->ino && !inode)
+		return false;
+	if (share_lease_restore(share, connection, noted, slot, inode, &lease)) {
+		if (inode)
+			inode_put(share->fs, inode, 1);
+		return false;
+	}
+	if (!answered)
+		connection->unanswered = lease;
+	return true;
+}
+
+static void take_leases(struct share *share)
+{
+	struct share_note_lease noted;
+	uint32_t slot = 0;
+	bool answered;
+
+	while (share_memory_next_lease(share->memory, &slot, &noted, &answered))
+		if (!take_lease(share, &noted, slot - 1, answered))
+			share_memory_forget_lease(share->memory, slot - 1);
+}
+
+static uint32_t leases_of(const struct share *share, const struct inode *inode)
+{
+	const struct share_connection *connection;
+	uint32_t count = 0;
+
+	DL_FOREACH2(share->connections, connection, next)
+	for (const struct share_lease *lease = connection->leases; lease; lease = lease->hh.next)
+		count += lease->inode == inode;
+	return count;
+}
+
+/* A daemon that was killed between the two counted a lease that it did not note, or noted one that
+ * it had counted off. */
+static void set_right(struct share *share, struct inode *inode)
+{
+	uint32_t wanted = leases_of(share, inode);
+	struct inode_call call;
+
+	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
+	while (file_leases(inode->file) < wanted && inode_hold(inode) == 0) {
+		if (file_lease(inode->file, &call.call) == 0)
+			continue;
+		inode_unhold(share->fs, inode);
+		return;
+	}
+	while (file_leases(inode->file) > wanted) {
+		inode_ref(inode);
+		share_let_go(share, inode);
+	}
+}
+
+/* Those that are leased as far as the file knows, and those that are as far as we know. */
+static void set_all_right(struct share *share)
+{
+	const struct share_connection *connection;
+	struct inode *inode;
+	uint32_t slot = 0;
+
+	while ((inode = inode_table_next(&share->fs->inodes, &slot))) {
+		if (S_ISREG(inode->mode) && file_leases(inode->file))
+			set_right(share, inode);
+		inode_put(share->fs, inode, 1);
+	}
+	DL_FOREACH2(share->connections, connection, next)
+	for (const struct share_lease *lease = connection->leases; lease; lease = lease->hh.next)
+		if (lease->inode && !file_leases(lease->inode->file))
+			set_right(share, lease->inode);
+}
+
+int share_restore(struct share *share)
+{
+
+	if (!share->memory || keep_turn(share->fs->keep) == 1)
+		return 0;
+	int error = keep_each_of(share->fs->keep, KEEP_SOCKET, take_connection, share);
+
+	if (error)
+		return error;
+	take_leases(share);
+	set_all_right(share);
+	token_restore(share->fs, &share->tokens);
+	return 0;
+}
