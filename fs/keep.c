@@ -110,6 +110,14 @@ void keep_drop(struct keep *keep, uint64_t id)
 		say(keep, LINE_DROP, id, -1);
 }
 
+void keep_settle(struct keep *keep)
+{
+	if (!keep)
+		return;
+	LOCKED(&keep->lock);
+	catch_up(keep);
+}
+
 int keep_take(struct keep *keep, uint64_t id)
 {
 	struct line_message answer;

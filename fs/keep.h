@@ -46,6 +46,8 @@ static inline uint64_t keep_number(uint64_t id)
 int keep_hold(struct keep *keep, uint64_t id, int fd);
 /* The keeper closes it, in order with the other calls but not at once. */
 void keep_drop(struct keep *keep, uint64_t id);
+/* When it returns, the keeper has closed what was dropped before. */
+void keep_settle(struct keep *keep);
 /* The fd held under id, a duplicate that is the caller's; the keeper keeps its own. -ENOENT. */
 int keep_take(struct keep *keep, uint64_t id);
 /* Calls each for all that is held, by id. The fd is the callee's. What it returns but 0 ends the

@@ -36,6 +36,13 @@ static int watch(struct share *share, int fd, uint32_t events, void *who)
 	return epoll_ctl(share->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
+/* Before it is closed: while the keeper has a duplicate the events would go on. */
+static void unwatch(struct share *share, int fd)
+{
+	if (fd >= 0)
+		epoll_ctl(share->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 static void connection_end(struct share *share, struct share_connection *connection)
 {
 	share_leases_end(share, connection);
@@ -43,6 +50,7 @@ static void connection_end(struct share *share, struct share_connection *connect
 	DL_DELETE2(share->connections, connection, previous, next);
 	share->n_connections--;
 	pthread_mutex_unlock(&share->lock);
+	unwatch(share, connection->fd);
 	close(connection->fd);
 	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, connection->number));
 	free(connection);
@@ -185,6 +193,7 @@ static void mounts_changed(struct share *share)
 	if (share_socket_mounted(share))
 		return;
 	end_all(share);
+	unwatch(share, share->listen_fd);
 	share_socket_close(share);
 }
 

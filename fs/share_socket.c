@@ -101,11 +101,13 @@ static void close_fd(int *fd)
 
 void share_socket_close(struct share *share)
 {
+	/* The keeper's first: whoever closes the mount last may have to wait for its daemon. */
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	keep_settle(share->fs->keep);
 	close_fd(&share->listen_fd);
 	close_fd(&share->tree_fd);
 	close_fd(&share->mounts_fd);
-	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
-	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
 }
 
 bool share_socket_mounted(const struct share *share)
