@@ -28,7 +28,7 @@
 /* Laid out the same for all daemons of a mount. The lengths are set last. */
 struct terms {
 	uint32_t magic, version;
-	uint64_t device;
+	uint64_t device, turn;
 	_Atomic uint32_t asked, answered; /* bytes; 0: not yet */
 	char question[MESSAGE_BYTES], answer[MESSAGE_BYTES];
 };
@@ -206,12 +206,27 @@ dev_t agreement_device(const struct agreement *agreement)
 	return agreement->terms->device;
 }
 
+void agreement_set_turn(struct agreement *agreement, uint64_t turn)
+{
+	agreement->terms->turn = turn;
+}
+
+static bool terms_read(int fd, struct terms *terms)
+{
+	return fd >= 0 && pread(fd, terms, sizeof(*terms), 0) == sizeof(*terms) &&
+	       terms->magic == AGREEMENT_MAGIC;
+}
+
 dev_t agreement_device_of(int fd)
 {
 	struct terms terms;
 
-	return fd >= 0 && pread(fd, &terms, sizeof(terms), 0) == sizeof(terms) &&
-		       terms.magic == AGREEMENT_MAGIC
-		   ? (dev_t)terms.device
-		   : 0;
+	return terms_read(fd, &terms) ? (dev_t)terms.device : 0;
+}
+
+uint64_t agreement_turn_of(int fd)
+{
+	struct terms terms;
+
+	return terms_read(fd, &terms) ? terms.turn : 0;
 }

@@ -28,6 +28,10 @@ int agreement_greet(struct agreement *agreement, struct fuse_session *fuse);
  * that is gone. */
 int agreement_answer(struct agreement *agreement, struct fuse_session *session, int fuse);
 
+/* Which daemon of the mount is the latest: what keep_turn says. 0: not known. */
+void agreement_set_turn(struct agreement *agreement, uint64_t turn);
+uint64_t agreement_turn_of(int fd);
+
 /* The mount's device number; 0: not known. fd: what is held of an agreement, or -1. */
 void agreement_set_device(struct agreement *agreement, dev_t device);
 dev_t agreement_device(const struct agreement *agreement);

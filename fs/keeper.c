@@ -20,6 +20,7 @@
 #include "fs/agreement.h"
 #include "fs/keep.h"
 #include "fs/keeper_state.h"
+#include "fs/keeper_store.h"
 #include "fs/unmount.h"
 
 /* A daemon that served for so long did not die of its start, or of what it was asked first. */
@@ -91,6 +92,7 @@ static void end_alone(struct keeper *keeper, int status)
 	/* Not known: it was never mounted, and what is there is somebody else's. */
 	if (device)
 		unmount_lazily(keeper->options->mountpoint, device);
+	store_remove_all(&keeper->held);
 	held_close(&keeper->held);
 	finish(keeper, status);
 }
@@ -329,15 +331,30 @@ static int serve(struct keeper *keeper)
 			wait_and_act(keeper);
 	}
 	child_kill(&keeper->next);
+	store_remove_all(&keeper->held);
 	held_close(&keeper->held);
 	return keeper->status;
+}
+
+/* From a keeper that was killed, as its daemon was. */
+static int take_stored(struct keeper *keeper)
+{
+	int error = store_take(&keeper->held);
+
+	if (error)
+		return error;
+	keeper->turns = agreement_turn_of(held_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	keeper->died = keeper_now();
+	log_info("%s: goes on with what the service manager kept: %u descriptors",
+		 keeper->options->mountpoint, keeper->held.count);
+	return 0;
 }
 
 int keeper_run(const struct options *options, int argc, char **argv, struct daemon *daemon)
 {
 	struct keeper keeper = {.options = options, .argc = argc, .argv = argv, .launcher = daemon};
 
-	if (keeper_open(&keeper))
+	if (keeper_open(&keeper) || (store_is_full() && take_stored(&keeper)))
 		return 1;
 	return serve(&keeper);
 }

@@ -6,7 +6,7 @@
 
 #include "common/log.h"
 #include "fs/keeper_state.h"
-#include "fs/notify.h"
+#include "fs/keeper_store.h"
 
 /* Never waited for: a daemon that does not read its answers is no reason to stand still. */
 static void answer(const struct child *child, enum line_type type, uint64_t id, int fd)
@@ -20,6 +20,8 @@ static void hold(struct keeper *keeper, uint64_t id, int fd)
 {
 	int error = fd < 0 ? -EPROTO : held_put(&keeper->held, id, fd);
 
+	if (!error)
+		store_add(id, fd);
 	if (error) {
 		log_error("%s: cannot hold a descriptor for the next daemon: %s",
 			  keeper->options->mountpoint, strerror(-error));
@@ -107,13 +109,15 @@ static void act(struct keeper *keeper, struct child *child, const struct line_me
 		hold(keeper, message->id, fd);
 		return;
 	case LINE_DROP:
-		held_drop(&keeper->held, message->id);
+		if (held_drop(&keeper->held, message->id) == 0)
+			store_remove(message->id);
 		break;
 	case LINE_READY:
 		ready(keeper, child, message->value);
 		break;
 	case LINE_END:
 		child->ended = true;
+		store_remove_all(&keeper->held);
 		held_close(&keeper->held);
 		break;
 	case LINE_TAKE:

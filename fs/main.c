@@ -12,6 +12,7 @@
 #include "fs/fs.h"
 #include "fs/keep.h"
 #include "fs/keeper.h"
+#include "fs/keeper_store.h"
 #include "fs/line.h"
 #include "fs/notify.h"
 #include "fs/session.h"
@@ -100,7 +101,7 @@ static int start(struct fs *fs, int argc, char **argv)
 	struct options *options = &fs->options;
 	struct daemon daemon;
 
-	if (session_check(options->mountpoint))
+	if (!store_is_full() && session_check(options->mountpoint))
 		return 1;
 	if (options->fake)
 		return 0;

@@ -9,6 +9,7 @@
 
 #include "common/defer.h"
 #include "common/number.h"
+#include "fs/keeper_store.h"
 #include "fs/options_table.h"
 
 #define SEE_HELP "(see gpumemfs -h)"
@@ -166,10 +167,12 @@ static char *resolve_parent(const char *path)
 static int mountpoint_set(const char *path, struct options *options)
 {
 	bool resolved = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER;
+	bool waits = options->role == ROLE_UPGRADE || store_is_full();
 
-	options->mountpoint = resolved			      ? strdup(path)
-			      : options->role == ROLE_UPGRADE ? resolve_parent(path)
-							      : realpath(path, NULL);
+	if (resolved)
+		options->mountpoint = strdup(path);
+	else
+		options->mountpoint = waits ? resolve_parent(path) : realpath(path, NULL);
 	if (options->mountpoint)
 		return 0;
 	if (path[0] == '/') {

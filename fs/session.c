@@ -437,6 +437,8 @@ int session_start(struct session *session)
 
 	if (error)
 		return error;
+	if (session->agreement)
+		agreement_set_turn(session->agreement, keep_turn(fs->keep));
 	error = access_file_new(fs);
 	if (!error)
 		error = threads_start(session);
