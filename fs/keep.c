@@ -155,8 +155,10 @@ static int next(struct keep *keep, uint64_t *id, uint64_t end, int *fd)
 	if (answer.id >= end)
 		return LINE_NONE;
 	*id = answer.id;
-	int error = note(keep, *id, fcntl(*fd, F_DUPFD_CLOEXEC, 3));
+	int error = note(keep, *id, *fd);
 
+	if (error)
+		*fd = -1;
 	return error ? error : LINE_HELD;
 }
 

@@ -50,8 +50,8 @@ void keep_drop(struct keep *keep, uint64_t id);
 void keep_settle(struct keep *keep);
 /* The fd held under id, a duplicate that is the caller's; the keeper keeps its own. -ENOENT. */
 int keep_take(struct keep *keep, uint64_t id);
-/* Calls each for all that is held, by id. The fd is the callee's. What it returns but 0 ends the
- * walk and is returned. */
+/* Calls each for all that is held, by id. The fd is lent. What it returns but 0 ends the walk
+ * and is returned. */
 int keep_each(struct keep *keep, int (*each)(uint64_t id, int fd, void *arg), void *arg);
 /* The same for one kind alone. */
 int keep_each_of(struct keep *keep, enum keep_kind kind,

@@ -16,22 +16,22 @@ enum line_type {
 	 */
 	LINE_WELCOME = 1,
 	/* daemon, unanswered */
-	LINE_HOLD,  /* id and an fd */
-	LINE_DROP,  /* id */
-	LINE_READY, /* requests are served */
-	LINE_END,   /* on purpose: all that is held is to be closed */
+	LINE_HOLD = 2,	/* id and an fd */
+	LINE_DROP = 3,	/* id */
+	LINE_READY = 4, /* requests are served */
+	LINE_END = 5,	/* on purpose: all that is held is to be closed */
 	/* daemon, answered */
-	LINE_TAKE,     /* id: LINE_HELD, or LINE_NONE */
-	LINE_NEXT,     /* id: LINE_HELD of the next after it, or LINE_NONE */
-	LINE_PREPARED, /* it could serve: LINE_GO once nothing of the daemon before is left */
-	LINE_SYNC,     /* LINE_NONE, when what came before has been dealt with */
+	LINE_TAKE = 6,	   /* id: LINE_HELD, or LINE_NONE */
+	LINE_NEXT = 7,	   /* id: LINE_HELD of the next after it, or LINE_NONE */
+	LINE_PREPARED = 8, /* it could serve: LINE_GO once nothing of the daemon before is left */
+	LINE_SYNC = 9,	   /* LINE_NONE, when what came before has been dealt with */
 	/* keeper */
-	LINE_HELD, /* id and its fd */
-	LINE_NONE,
-	LINE_GO,
+	LINE_HELD = 10, /* id and its fd */
+	LINE_NONE = 11,
+	LINE_GO = 12,
 	/* another program, at the keeper's own address */
-	LINE_UPGRADE, /* an fd of the program to go on with: LINE_SAID with the outcome */
-	LINE_SAID,    /* value: 0 or an errno; text */
+	LINE_UPGRADE = 13, /* an fd of the program to go on with: LINE_SAID with the outcome */
+	LINE_SAID = 14,	   /* value: 0 or an errno; text */
 	LINE_TYPES
 };
 

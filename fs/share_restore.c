@@ -3,6 +3,7 @@
 /* Sharers of a daemon before this one: their connections, which the keeper held, their leases and
  * their tokens, as they were noted. */
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -17,13 +18,18 @@ static int take_connection(uint64_t id, int fd, void *pointer)
 	struct share *share = pointer;
 	uint64_t number = keep_number(id);
 
-	if (keep_kind_of(id) != KEEP_SOCKET || number < SHARE_KEPT_CONNECTIONS ||
-	    share_connection_add(share, fd, number)) {
-		close(fd);
+	if (number < SHARE_KEPT_CONNECTIONS)
 		return 0;
-	}
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	if (own < 0)
+		return -errno;
 	if (number > share->last_connection)
 		share->last_connection = number;
+	if (share_connection_add(share, own, number)) {
+		close(own);
+		keep_drop(share->fs->keep, id);
+	}
 	return 0;
 }
 
