@@ -140,7 +140,7 @@ int device_give(struct file *file, const struct file_call *call, uint64_t from, 
 int device_make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->size);
+	uint64_t size = atomic_load(&file->figures->size);
 	struct taking taking = taking_for(volume, call, size > end ? size : end);
 	uint64_t wish = layout_wish(end, size, atomic_load(&file->taken), volume->max_chunk);
 

@@ -24,6 +24,7 @@ int file_new(struct volume *volume, struct file **file)
 	guard_init(&made->guard);
 	atomic_init(&made->volume, volume);
 	atomic_init(&made->fd, -1);
+	made->figures = &made->own;
 	*file = made;
 	return 0;
 }
@@ -44,6 +45,11 @@ void file_free(struct file *file, const struct file_call *call)
 		close(fd);
 	guard_destroy(&file->guard);
 	free(file);
+}
+
+void file_set_figures(struct file *file, struct file_figures *figures)
+{
+	file->figures = figures;
 }
 
 struct volume *file_volume(const struct file *file)
@@ -68,13 +74,14 @@ uint64_t file_size(const struct file *file)
 {
 	uint64_t size;
 
-	return ask_object(file, host_object_size, &size) ? size : atomic_load(&file->size);
+	return ask_object(file, host_object_size, &size) ? size : atomic_load(&file->figures->size);
 }
 
 static uint64_t device_allocated(const struct file *file)
 {
 	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
-	uint64_t kept = atomic_load(&file->size), reserved = atomic_load(&file->reserved);
+	uint64_t kept = atomic_load(&file->figures->size),
+		 reserved = atomic_load(&file->figures->reserved);
 	uint64_t start = atomic_load(&file->tail_start), end = atomic_load(&file->tail_end);
 	uint64_t taken = atomic_load(&file->taken);
 
@@ -188,8 +195,8 @@ static int device_fallocate(struct file *file, const struct file_call *call, int
 		return rc;
 	if (!(mode & FALLOC_FL_KEEP_SIZE))
 		device_raise_size(file, to);
-	else if (to > atomic_load(&file->reserved))
-		atomic_store(&file->reserved, to);
+	else if (to > atomic_load(&file->figures->reserved))
+		atomic_store(&file->figures->reserved, to);
 	return 0;
 }
 

@@ -35,6 +35,9 @@ struct file_call {
 
 /* An empty file without memory. */
 int file_new(struct volume *volume, struct file **file);
+/* Where its figures are from now on; they are as they should be. Nobody else has the file yet. */
+struct file_figures;
+void file_set_figures(struct file *file, struct file_figures *figures);
 /* Gives all memory back, uncharged. No other call is in flight. */
 void file_free(struct file *file, const struct file_call *call);
 

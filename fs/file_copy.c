@@ -85,7 +85,7 @@ static int take_memory(struct copying *copying)
 {
 	struct file *to = copying->to;
 	struct volume *volume = atomic_load(&to->volume);
-	uint64_t size = atomic_load(&to->size), end = copying->to_offset + copying->bytes;
+	uint64_t size = atomic_load(&to->figures->size), end = copying->to_offset + copying->bytes;
 	uint64_t wish = layout_wish(end, size, atomic_load(&to->taken), volume->max_chunk);
 	struct taking taking = taking_for(volume, copying->call, size > end ? size : end);
 	struct file_run run;

@@ -31,7 +31,7 @@ struct file_move {
 /* Where the file's memory ends that is worth copying. */
 static uint64_t data_end(const struct file *file, uint64_t size)
 {
-	uint64_t reserved = file_is_device(file) ? atomic_load(&file->reserved) : 0;
+	uint64_t reserved = file_is_device(file) ? atomic_load(&file->figures->reserved) : 0;
 
 	return size > reserved ? size : reserved;
 }
@@ -253,9 +253,9 @@ static void commit_move(struct file_move *move)
 	if (!from->pool)
 		system_account(from->system, -(int64_t)atomic_load(&file->taken));
 	file->extents = move->extents;
-	atomic_store(&file->size, move->size);
+	atomic_store(&file->figures->size, move->size);
 	if (!from->pool || !move->to->pool)
-		atomic_store(&file->reserved, 0);
+		atomic_store(&file->figures->reserved, 0);
 	atomic_store(&file->tail_shift, move->tail_shift);
 	atomic_store(&file->taken, 0);
 	device_settle(file, (int64_t)move->taken);

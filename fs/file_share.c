@@ -49,7 +49,7 @@ uncharge:
 static int own_chunks(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->size), end = align_up(size, CHUNK_ALIGN);
+	uint64_t size = atomic_load(&file->figures->size), end = align_up(size, CHUNK_ALIGN);
 	struct taking taking = taking_for(volume, call, end);
 	int rc = 0;
 
@@ -171,7 +171,8 @@ int file_export(struct file *file, enum file_share_access access, uint32_t first
 	int rc = 0;
 
 	if (file_is_device(file))
-		rc = export_extents(&file->extents, atomic_load(&file->size), first, chunks, max);
+		rc = export_extents(&file->extents, atomic_load(&file->figures->size), first,
+				    chunks, max);
 	else if (object >= 0 && first == 0 && max > 0)
 		rc = export_object(object, access, chunks);
 	guard_leave(&file->guard, token);
@@ -181,7 +182,7 @@ int file_export(struct file *file, enum file_share_access access, uint32_t first
 /* Guard held. A copy beside the file, as large as its size. */
 static int copy_beside(struct file *file, const struct file_call *call, struct extents *copy)
 {
-	uint64_t size = atomic_load(&file->size), end = align_up(size, CHUNK_ALIGN);
+	uint64_t size = atomic_load(&file->figures->size), end = align_up(size, CHUNK_ALIGN);
 	struct taking taking = taking_for(atomic_load(&file->volume), call, end);
 
 	taking.layout.unit = CHUNK_ALIGN;

@@ -174,7 +174,7 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 	if (rc < 0 || fd < 0)
 		return rc;
 	if (size < host_object_size(fd))
-		atomic_store(&file->reserved, 0);
+		atomic_store(&file->figures->reserved, 0);
 	if (ftruncate(fd, (off_t)size) < 0)
 		return -errno;
 	host_settle(file, call, 0);
@@ -279,8 +279,8 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 	if (precharged < 0)
 		return (int)precharged;
 	rc = object_fallocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
-	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->reserved))
-		atomic_store(&file->reserved, to);
+	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->figures->reserved))
+		atomic_store(&file->figures->reserved, to);
 	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE)) {
 		uint64_t size = host_object_size(fd);
 
@@ -327,7 +327,8 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 		return -errno;
 	/* A file without holes: nothing can be taken inside it. Blocks beyond its end, reserved or
 	 * as part of a huge page, would make it look like one. */
-	if (page == POOL_BLOCK_MIN && atomic_load(&file->reserved) <= (uint64_t)st.st_size &&
+	if (page == POOL_BLOCK_MIN &&
+	    atomic_load(&file->figures->reserved) <= (uint64_t)st.st_size &&
 	    to <= (uint64_t)st.st_size && (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size)
 		return 0;
 

@@ -46,7 +46,8 @@ static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
 		int fd = file_object(inode->file, &call.call);
 		int id = fd < 0 ? 0 : fuse_passthrough_open(req, fd);
 
-		inode_set_mtime(inode, inode->mtime); /* to make an object is to write nothing */
+		inode_set_mtime(inode,
+				inode->figures->mtime); /* to make an object is to write nothing */
 		if (id <= 0)
 			return;
 		*backing = id;

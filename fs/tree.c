@@ -426,7 +426,7 @@ void tree_set_attrs(struct inode *inode, const struct tree_attrs *attrs)
 	if (attrs->which & TREE_GID)
 		inode->gid = attrs->gid;
 	if (attrs->which & TREE_ATIME)
-		inode->atime = attrs->atime;
+		inode->figures->atime = attrs->atime;
 	if (attrs->which & TREE_MTIME)
 		inode_set_mtime(inode, attrs->mtime);
 	inode_touch_change(inode);
