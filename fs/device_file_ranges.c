@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+#include "fs/record.h"
+
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
 	struct volume *volume = atomic_load(&file->volume);
@@ -26,6 +28,7 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 		taking_undo(&taking);
 	else
 		atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(taking.layout.unit));
+	record_more(call, file, &fresh);
 	extents_free(&fresh);
 	device_settle(file, (int64_t)taking.bytes);
 	return rc;

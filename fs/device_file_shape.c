@@ -59,16 +59,23 @@ int device_truncate(struct file *file, const struct file_call *call, uint64_t si
 	}
 
 	uint64_t keep = align_up(size, layout_unit(call->attrs.page_size, size));
+
+	/* The size first: who finds it unclean finishes what this does, and what was beyond the
+	 * size is never seen again. */
+	atomic_store(&file->figures->unclean, size < old);
+	atomic_store(&file->figures->size, size);
+
 	int rc = size < old ? device_zero_now(&file->extents, call, size, keep) : 0;
 
 	if (rc == 0)
 		rc = shrink(file, call, keep, size, size < old ? SHRINK_DIRTY : SHRINK_ZEROES);
 	if (rc < 0)
-		return rc;
-	/* As elsewhere, memory reserved beyond the end goes with a truncate. */
-	atomic_store(&file->figures->reserved, 0);
-	atomic_store(&file->figures->size, size);
-	return 0;
+		atomic_store(&file->figures->size, old);
+	else
+		/* As elsewhere, memory reserved beyond the end goes with a truncate. */
+		atomic_store(&file->figures->reserved, 0);
+	atomic_store(&file->figures->unclean, 0);
+	return rc;
 }
 
 bool device_has_ahead(struct file *file, const struct file_call *call)

@@ -14,6 +14,7 @@
 #include "fs/device_file.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
+#include "fs/journal.h"
 
 int file_new(struct volume *volume, struct file **file)
 {
@@ -41,6 +42,8 @@ void file_free(struct file *file, const struct file_call *call)
 	} else {
 		host_charge(volume, call, -taken);
 	}
+	if (file->object)
+		journal_drop(call->journal, KEEP_HOST, file->object);
 	if (fd >= 0)
 		close(fd);
 	guard_destroy(&file->guard);
@@ -50,6 +53,17 @@ void file_free(struct file *file, const struct file_call *call)
 void file_set_figures(struct file *file, struct file_figures *figures)
 {
 	file->figures = figures;
+}
+
+void file_restore_free(struct file *file)
+{
+	int fd = atomic_load(&file->fd);
+
+	if (fd >= 0)
+		close(fd);
+	extents_free(&file->extents);
+	guard_destroy(&file->guard);
+	free(file);
 }
 
 struct volume *file_volume(const struct file *file)
@@ -126,6 +140,8 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 
 static int make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end)
 {
+	if (journal_room(call->journal))
+		return -ENOSPC;
 	guard_lock(&file->guard);
 
 	int rc = file_is_device(file) ? device_make_room(file, call, from, end)
@@ -217,6 +233,8 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 			return 0;
 		bytes = FILE_SIZE_MAX - offset;
 	}
+	if (kind != FALLOC_FL_PUNCH_HOLE && journal_room(call->journal))
+		return -ENOSPC;
 	guard_lock(&file->guard);
 
 	int rc;

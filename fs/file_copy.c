@@ -7,6 +7,7 @@
 
 #include "fs/device_file.h"
 #include "fs/host_file.h"
+#include "fs/record.h"
 
 /* With a host/ file on either side one call moves no more: it takes about 25 ms. */
 #define HOST_STEP (256ULL << 20)
@@ -223,6 +224,8 @@ static ssize_t copy_to_device(struct copying *copying)
 		undo_memory(copying);
 		return rc;
 	}
+	/* Not before it holds what it should. */
+	record_more(copying->call, copying->to, &copying->fresh);
 	device_raise_size(copying->to, copying->to_offset + copying->bytes);
 	return (ssize_t)copying->bytes;
 }
@@ -310,6 +313,8 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 
 	if (n != -EAGAIN)
 		return n;
+	if (journal_room(call->journal))
+		return -ENOSPC;
 	copying.hold = HOLD_EXCLUSIVE;
 	return copy_once(copying);
 }

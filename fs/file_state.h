@@ -23,6 +23,7 @@ struct file {
 	_Atomic uint64_t taken;		       /* bytes of memory charged to the payer */
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
 	struct extents extents;		       /* under the guard */
+	uint64_t object; /* what the journal calls the fd's object; 0; set with the fd */
 	_Atomic int32_t backing_id;
 	_Atomic uint32_t leases; /* raised under the guard, exclusive: file_share.h */
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */

@@ -5,9 +5,11 @@
 #include <sys/sysinfo.h>
 
 #include "common/log.h"
+#include "fs/compact.h"
 #include "fs/fs.h"
 #include "fs/measure.h"
 #include "fs/rest.h"
+#include "fs/restore.h"
 #include "fs/tree.h"
 #include "fs/uthash.h"
 #include "fs/worker.h"
@@ -111,9 +113,10 @@ int fs_open(struct fs *fs)
 		goto destroy_table;
 	error = volumes_open(fs);
 	if (!error)
-		error = tree_init(fs);
+		error = fs->holder ? fs_restore(fs) : tree_init(fs);
 	if (!error) {
 		rest_start(fs);
+		compact_start(fs);
 		return 0;
 	}
 	volumes_close(fs);
@@ -131,10 +134,12 @@ void fs_close(struct fs *fs)
 {
 	rest_end(fs);
 	measure_end(fs);
+	compact_end(fs);
 	tree_destroy(fs);
 	/* The calling thread copied nothing, but may have been asked to free. */
 	worker_end();
 	volumes_close(fs);
+	fs_forget_held(fs);
 	backend_close(fs->backend);
 	inode_table_destroy(&fs->inodes);
 	guard_destroy(&fs->topology);

@@ -35,6 +35,12 @@ struct capabilities {
 };
 
 struct session;
+struct journal;
+struct journal_holder;
+
+/* Whether the mount is the one that the last daemon served, with the kernel's open files and
+ * lookups, or another one, which has none. */
+enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
 /* One per volume; see measure.h. */
 struct measurement {
@@ -58,6 +64,11 @@ struct fs {
 	struct volume volumes[BACKEND_DEVICES_MAX + 1]; /* GPUs in order, host/ last */
 	unsigned n_volumes;
 	struct inode_table inodes;
+	/* Set before fs_open: who holds what a later daemon needs, and may hold a journal of an
+	 * earlier one. NULL: nobody, and there is no journal. */
+	const struct journal_holder *holder;
+	enum fs_mount mount;
+	struct journal *journal; /* NULL: none */
 	struct inode *root;
 	/* Shared: the chain of parents is being walked; exclusive: it changes. */
 	struct guard topology;

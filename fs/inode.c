@@ -9,6 +9,7 @@
 #include "fs/dir.h"
 #include "fs/file.h"
 #include "fs/fs.h"
+#include "fs/record.h"
 #include "fs/worker.h"
 #include "fs/xattr.h"
 
@@ -195,6 +196,51 @@ free_inode:
 	return error;
 }
 
+struct inode *inode_restore_new(uint64_t ino)
+{
+	struct inode *new = calloc(1, sizeof(*new));
+
+	if (!new)
+		return NULL;
+	new->ino = ino;
+	new->figures = &new->own;
+	pthread_mutex_init(&new->lock, NULL);
+	return new;
+}
+
+int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
+{
+	if (inode->mode && (inode->mode & S_IFMT) != (mode & S_IFMT))
+		return -EUCLEAN;
+	if (!inode->mode) {
+		inode->volume = volume;
+		int rc = inode_new_content(inode, mode);
+
+		if (rc)
+			return rc;
+		if (S_ISREG(mode))
+			file_set_figures(inode->file,
+					 &((struct journal_slot *)inode->figures)->file);
+	}
+	if (!S_ISREG(mode))
+		inode->volume = volume;
+	inode->mode = mode;
+	return 0;
+}
+
+void inode_restore_free(struct inode *inode)
+{
+	if (S_ISDIR(inode->mode))
+		dir_free(inode->dir);
+	else if (S_ISREG(inode->mode))
+		file_restore_free(inode->file);
+	else if (S_ISLNK(inode->mode))
+		free(inode->target);
+	xattr_free(inode->xattrs);
+	pthread_mutex_destroy(&inode->lock);
+	free(inode);
+}
+
 struct inode *inode_find(struct fs *fs, uint64_t ino)
 {
 	return inode_table_find(&fs->inodes, ino);
@@ -225,6 +271,8 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	mode_t mode = inode->mode;
 	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
 
+	/* Before its number, or its memory, can be another's. */
+	record_gone(fs, inode);
 	inode_table_remove(&fs->inodes, inode);
 	count_dying(fs, inode, false);
 	if (S_ISREG(mode)) {
@@ -257,7 +305,9 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 	    .call = {.copier = copier,
 		     .attrs = atomic_load_explicit(&inode->attrs, memory_order_relaxed),
 		     .charge = account_charge,
-		     .payer = call},
+		     .payer = call,
+		     .journal = fs->journal,
+		     .ino = inode->ino},
 	    .fs = fs,
 	    .inode = inode,
 	};

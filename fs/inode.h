@@ -51,9 +51,10 @@ struct inode {
 	uint32_t xattr_bytes;		   /* what xattrs cost; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
 	bool counted;			   /* as a file of home; topology */
-	bool dropped;	/* its data went with its last name: no open, no new name any more; lock */
-	bool dying;	/* counted in fs->dying; lock */
-	bool kept;	/* until the kernel forgets it: see inode_may_drop; lock */
+	bool dropped; /* its data went with its last name: no open, no new name any more; lock */
+	bool dying;   /* counted in fs->dying; lock */
+	atomic_bool recorded; /* a journal knows it */
+	bool kept;	      /* until the kernel forgets it: see inode_may_drop; lock */
 	uint8_t moving; /* others replace its memory: the kernel gets no object meanwhile; lock */
 };
 
@@ -63,6 +64,12 @@ struct inode {
 /* A new inode with one reference and no names; times now; mode with its type. -ENOMEM, -ENOSPC. */
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode);
+
+/* For restoring: one without a type, a table or a reference; its type, once (-EUCLEAN: it has
+ * another); and away with it, whatever it has but names and memory. */
+struct inode *inode_restore_new(uint64_t ino);
+int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode);
+void inode_restore_free(struct inode *inode);
 
 /* The inode of a number from the kernel; no reference is taken. NULL: no such inode. */
 struct inode *inode_find(struct fs *fs, uint64_t ino);

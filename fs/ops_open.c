@@ -7,6 +7,7 @@
 #include "fs/account.h"
 #include "fs/control.h"
 #include "fs/ops.h"
+#include "fs/record.h"
 #include "fs/tree.h"
 
 static bool writes(int flags)
@@ -76,6 +77,7 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 	inode->opens++;
 	inode_may_drop(op->fs, inode); /* not now, but O_TMPFILE has no name from the start */
 	inode->writers += writes(info->flags);
+	record_open(op->fs, inode, JOURNAL_DID_OPEN);
 	return 0;
 }
 
@@ -105,6 +107,7 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	/* Before another open can register the object anew. */
 	if (backing && req)
 		fuse_passthrough_close(req, backing);
+	record_open(op->fs, inode, JOURNAL_DID_CLOSE);
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(op->fs, inode);
