@@ -213,6 +213,11 @@ int system_account(struct system_memory *memory, int64_t bytes)
 	return 0;
 }
 
+void system_account_force(struct system_memory *memory, int64_t bytes)
+{
+	atomic_fetch_add(&memory->counted, (uint64_t)bytes);
+}
+
 int system_usage(struct system_memory *memory, struct system_usage *usage)
 {
 	bool bounded = memory->mounts[SYSTEM_PAGES_SMALL] >= 0;

@@ -27,6 +27,8 @@ struct system_usage {
 /* Counts what objects gained or, negative, lost. Where the kernel keeps no bound this one does:
  * -ENOSPC. */
 int system_account(struct system_memory *memory, int64_t bytes);
+/* The same for what is there already. */
+void system_account_force(struct system_memory *memory, int64_t bytes);
 int system_usage(struct system_memory *memory, struct system_usage *usage);
 
 #endif

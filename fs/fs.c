@@ -5,9 +5,11 @@
 #include <sys/sysinfo.h>
 
 #include "common/log.h"
+#include "fs/compact.h"
 #include "fs/fs.h"
 #include "fs/measure.h"
 #include "fs/rest.h"
+#include "fs/restore.h"
 #include "fs/tree.h"
 #include "fs/uthash.h"
 #include "fs/worker.h"
@@ -92,7 +94,17 @@ static bool has_option(const char *list, const char *name)
 	return false;
 }
 
-int fs_open(struct fs *fs)
+void fs_unprepare(struct fs *fs)
+{
+	volumes_close(fs);
+	backend_close(fs->backend);
+	inode_table_destroy(&fs->inodes);
+	guard_destroy(&fs->topology);
+	access_log_destroy(&fs->access_log);
+	trace_destroy(&fs->trace);
+}
+
+int fs_prepare(struct fs *fs)
 {
 	int error;
 
@@ -110,14 +122,10 @@ int fs_open(struct fs *fs)
 	if (error)
 		goto destroy_table;
 	error = volumes_open(fs);
-	if (!error)
-		error = tree_init(fs);
-	if (!error) {
-		rest_start(fs);
-		return 0;
-	}
-	volumes_close(fs);
-	backend_close(fs->backend);
+	if (error)
+		fs_unprepare(fs);
+	return error;
+
 destroy_table:
 	inode_table_destroy(&fs->inodes);
 destroy_log:
@@ -127,14 +135,36 @@ destroy_log:
 	return error;
 }
 
+int fs_fill(struct fs *fs)
+{
+	int error = fs->holder ? fs_restore(fs) : tree_init(fs);
+
+	if (error) {
+		fs_unprepare(fs);
+		return error;
+	}
+	rest_start(fs);
+	compact_start(fs);
+	return 0;
+}
+
+int fs_open(struct fs *fs)
+{
+	int error = fs_prepare(fs);
+
+	return error ? error : fs_fill(fs);
+}
+
 void fs_close(struct fs *fs)
 {
 	rest_end(fs);
 	measure_end(fs);
+	compact_end(fs);
 	tree_destroy(fs);
 	/* The calling thread copied nothing, but may have been asked to free. */
 	worker_end();
 	volumes_close(fs);
+	fs_forget_held(fs);
 	backend_close(fs->backend);
 	inode_table_destroy(&fs->inodes);
 	guard_destroy(&fs->topology);

@@ -36,6 +36,12 @@ struct capabilities {
 
 struct keep;
 struct session;
+struct journal;
+struct journal_holder;
+
+/* Whether the mount is the one that the last daemon served, with the kernel's open files and
+ * lookups, or another one, which has none. */
+enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
 /* One per volume; see measure.h. */
 struct measurement {
@@ -59,6 +65,11 @@ struct fs {
 	struct volume volumes[BACKEND_DEVICES_MAX + 1]; /* GPUs in order, host/ last */
 	unsigned n_volumes;
 	struct inode_table inodes;
+	/* Set before fs_open: who holds what a later daemon needs, and may hold a journal of an
+	 * earlier one. NULL: nobody, and there is no journal. */
+	const struct journal_holder *holder;
+	enum fs_mount mount;
+	struct journal *journal; /* NULL: none */
 	struct inode *root;
 	/* Shared: the chain of parents is being walked; exclusive: it changes. */
 	struct guard topology;
@@ -86,6 +97,12 @@ struct fs {
 /* Opens backend and volumes and makes the tree: 0, or -errno after a line in the log. options are
  * taken over. */
 int fs_open(struct fs *fs);
+/* Its two halves: what can be done while another daemon still serves the files, and what cannot. A
+ * failure of either leaves nothing open. */
+int fs_prepare(struct fs *fs);
+int fs_fill(struct fs *fs);
+/* Instead of fs_fill and fs_close. */
+void fs_unprepare(struct fs *fs);
 /* Gives all memory back. No request is in flight. */
 void fs_close(struct fs *fs);
 

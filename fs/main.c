@@ -3,7 +3,9 @@
 #define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "common/log.h"
 #include "fs/capabilities.h"
@@ -11,10 +13,12 @@
 #include "fs/daemon.h"
 #include "fs/fs.h"
 #include "fs/keep.h"
+#include "fs/keep_holder.h"
 #include "fs/keeper.h"
 #include "fs/keeper_store.h"
 #include "fs/line.h"
 #include "fs/notify.h"
+#include "fs/restore.h"
 #include "fs/session.h"
 #include "fs/share.h"
 #include "fs/upgrade.h"
@@ -36,16 +40,15 @@ static void share_start(struct fs *fs)
 		atomic_store(&fs->share, share);
 }
 
-/* What a daemon with a keeper does not do: that another can start in its place, all that is held
- * stays. */
+/* Of a daemon with a keeper nothing is taken apart: files, memory and journal are for the next one.
+ */
 static int give_up(struct fs *fs, struct session *session)
 {
-	keep_leave(fs->keep);
-	share_close(fs->share);
-	if (session)
-		session_close(session);
+	if (fs->keep)
+		_exit(EXIT_FAILURE);
+	session_close(session);
 	fs_close(fs);
-	return 1;
+	return EXIT_FAILURE;
 }
 
 static void say_ready(struct fs *fs, struct daemon *daemon)
@@ -61,27 +64,58 @@ static void say_ready(struct fs *fs, struct daemon *daemon)
 	notify_send(NOTIFY_READY);
 }
 
-/* Serves the mount from here to its end. */
-static int run(struct fs *fs, struct daemon *daemon)
+/* Everything that a daemon can do while another one still serves the mount, then the files, as that
+ * left them. 0 or -errno. */
+static int prepare(struct fs *fs, struct session **session)
 {
-	struct watchdog *watchdog;
-	struct session *session = NULL;
+	int error = fs_prepare(fs);
 
-	session_block_signals();
-	if (fs_open(fs))
-		return 1;
-	if (session_open(fs, &session) || keep_wait(fs->keep))
-		return give_up(fs, session);
+	if (error)
+		return error;
+	if (fs->holder)
+		error = fs_restore_check(fs->holder);
+	if (!error)
+		error = session_open(fs, session);
+	if (error) {
+		fs_unprepare(fs);
+		return error;
+	}
+	error = keep_wait(fs->keep);
+	if (error)
+		return give_up(fs, *session);
+	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
 	control_handles_from(keep_turn(fs->keep) << KEEP_TURN_SHIFT);
+	error = fs_fill(fs);
+	if (error)
+		session_close(*session);
+	return error;
+}
 
+/* Requests are served when it returns, and files are shared. 0 or -errno. */
+static int serve(struct fs *fs, struct session *session)
+{
 	bool shared = share_is_kept(fs);
 
 	if (shared)
 		share_start(fs);
-	if (session_start(session))
-		return give_up(fs, session);
-	if (!shared)
+	int error = session_start(session);
+
+	if (!error && !shared)
 		share_start(fs);
+	return error;
+}
+
+/* Serves the mount from here to its end. */
+static int run(struct fs *fs, struct daemon *daemon)
+{
+	struct watchdog *watchdog;
+	struct session *session;
+
+	session_block_signals();
+	if (prepare(fs, &session))
+		return EXIT_FAILURE;
+	if (serve(fs, session))
+		return give_up(fs, session);
 	say_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
 	session_wait(session);
@@ -92,7 +126,7 @@ static int run(struct fs *fs, struct daemon *daemon)
 	session_close(session);
 	fs_close(fs);
 	log_info("%s: ended", fs->options.mountpoint);
-	return 0;
+	return EXIT_SUCCESS;
 }
 
 /* By who wants a mount. */
@@ -117,12 +151,15 @@ static int start(struct fs *fs, int argc, char **argv)
 static int start_kept(struct fs *fs, char **argv)
 {
 	struct daemon nobody = {.ready_fd = -1};
+	static struct journal_holder holder;
 
 	prctl(PR_SET_NAME, "gpumemfs");
 	if (keep_open(fs->options.line, argv, &fs->keep))
 		return 1;
 	if (keep_flags(fs->keep) & LINE_SYSLOG)
 		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
+	holder = keep_holder(fs->keep);
+	fs->holder = &holder;
 	int status = run(fs, &nobody);
 
 	keep_close(fs->keep);

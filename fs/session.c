@@ -23,6 +23,7 @@
 #include "fs/capabilities.h"
 #include "fs/channel.h"
 #include "fs/fs.h"
+#include "fs/journal.h"
 #include "fs/keep.h"
 #include "fs/mountinfo.h"
 #include "fs/notify.h"
@@ -113,7 +114,7 @@ static bool serve_one(struct session *session, struct worker *worker)
 	}
 	struct fuse_buf buf = {.mem = worker->request, .size = (size_t)n};
 
-	worker->unique = ((const struct fuse_in_header *)worker->request)->unique;
+	journal_set_request(((const struct fuse_in_header *)worker->request)->unique);
 
 	fuse_session_process_buf(session->fuse, &buf);
 	return true;
@@ -240,6 +241,11 @@ int session_open(struct fs *fs, struct session **opened)
 	else
 		*opened = session;
 	return error;
+}
+
+bool session_is_taken(const struct session *session)
+{
+	return session->fuse_fd >= 0;
 }
 
 /* A mount that was taken over is known, and may have gone from its place. */

@@ -215,7 +215,7 @@ static int lease_shared(struct share *share, struct share_connection *connection
 {
 	struct inode *inode = layout->inode;
 	struct inode_call call;
-	int error = inode_hold(inode);
+	int error = inode_hold(share->fs, inode);
 
 	if (error)
 		return error;

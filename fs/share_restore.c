@@ -97,7 +97,7 @@ static void set_right(struct share *share, struct inode *inode)
 	struct inode_call call;
 
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
-	while (file_leases(inode->file) < wanted && inode_hold(inode) == 0) {
+	while (file_leases(inode->file) < wanted && inode_hold(share->fs, inode) == 0) {
 		if (file_lease(inode->file, &call.call) == 0)
 			continue;
 		inode_unhold(share->fs, inode);

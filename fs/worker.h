@@ -14,9 +14,6 @@ struct fs;
 /* As many as libfuse has buffers in a ring, unless told otherwise; further ones are copied. */
 #define WORKER_PINS 8
 
-/* FUSE_UNIQUE_RESEND, which older kernel headers do not have. */
-#define WORKER_RESENT (1ULL << 63)
-
 struct worker {
 	struct copier *copier;
 	struct stats_block *stats;
@@ -26,9 +23,6 @@ struct worker {
 	size_t request_bytes;
 	void *reply; /* the data of a read */
 	size_t reply_bytes;
-	/* The request that it is at, by the kernel's number; WORKER_RESENT: another daemon may have
-	 * done what it asks for. 0 where it came over io_uring. */
-	uint64_t unique;
 	/* Memory of others, pinned for good: the buffers of the ring that the thread serves. */
 	void *pinned[WORKER_PINS];
 	unsigned n_pinned;
