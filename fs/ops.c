@@ -37,6 +37,21 @@ bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino)
 	return op->to;
 }
 
+bool op_was_done(const struct op *op, struct journal_request *done)
+{
+	return op->fs->journal && journal_was_done(op->fs->journal, done);
+}
+
+bool op_was_answered(struct op *op, fuse_req_t req)
+{
+	struct journal_request done;
+
+	if (!op_was_done(op, &done) || !(done.did & JOURNAL_DID_NAME))
+		return false;
+	op_done(op, req, 0);
+	return true;
+}
+
 void op_done(struct op *op, fuse_req_t req, int error)
 {
 	if (error)
@@ -84,10 +99,10 @@ void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode)
 }
 
 void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
-		     struct fuse_file_info *info)
+		     struct fuse_file_info *info, enum op_handle handle)
 {
 	struct fuse_entry_param entry;
-	int error = op_open_flags(op, req, inode, info);
+	int error = op_open_flags(op, req, inode, info, handle);
 	int flags = info->flags;
 
 	if (error) {

@@ -9,6 +9,7 @@
 #include <fuse_lowlevel.h>
 
 #include "fs/fs.h"
+#include "fs/journal.h"
 #include "fs/observe.h"
 #include "fs/worker.h"
 
@@ -48,18 +49,26 @@ static inline void op_end(struct op *op, int64_t result)
 	if (op->began)
 		observe(op, result);
 }
+/* Whether a daemon before this one did it, and was killed before the kernel had the answer: what it
+ * did is not to be done twice. */
+bool op_was_done(const struct op *op, struct journal_request *done);
+/* As what becomes of a name: replies and returns true where it was. */
+bool op_was_answered(struct op *op, fuse_req_t req);
 /* Replies with an error (0: success without data) and counts it. */
 void op_done(struct op *op, fuse_req_t req, int error);
 /* Replies with the entry, handing the reference to the kernel; takes it back if nobody listens. */
 void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode);
 void op_entry(struct inode *inode, struct fuse_entry_param *entry);
 double op_attr_seconds(const struct inode *inode);
+/* Whether a handle that is being answered for counts already. */
+enum op_handle { OP_HANDLE_NEW, OP_HANDLE_COUNTED };
 /* The reply to create and tmpfile. */
 void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
-		     struct fuse_file_info *info);
+		     struct fuse_file_info *info, enum op_handle handle);
 
 /* Fills in what the kernel is to do with an open file: 0 or -errno. */
-int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info);
+int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info,
+		  enum op_handle handle);
 /* Counts a handle off again. */
 void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags);
 

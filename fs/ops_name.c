@@ -65,16 +65,27 @@ static struct tree_new owned(fuse_req_t req, mode_t mode)
 	return (struct tree_new){.mode = mode, .uid = caller->uid, .gid = caller->gid};
 }
 
+/* What a daemon before this one made for this request, with a reference; NULL: nothing, or it is
+ * gone again. */
+static struct inode *made_before(struct op *op, struct journal_request *done)
+{
+	if (!op_was_done(op, done) || !(done->did & JOURNAL_DID_NAME))
+		return NULL;
+	return inode_table_get(&op->fs->inodes, done->ino);
+}
+
 static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct tree_new *what,
 		 enum stat_op kind)
 {
+	struct journal_request done;
 	struct op op;
 	struct inode *inode;
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, kind))
 		return;
 	op.name = name;
-	int error = tree_create(op.fs, op.inode, name, what, &inode);
+	inode = made_before(&op, &done);
+	int error = inode ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -119,17 +130,24 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_readlink(req, op.worker->reply);
 }
 
+static enum op_handle handle_of(const struct journal_request *done)
+{
+	return done->did & JOURNAL_DID_OPEN ? OP_HANDLE_COUNTED : OP_HANDLE_NEW;
+}
+
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		      struct fuse_file_info *info)
 {
 	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
+	struct journal_request done = {0};
 	struct op op;
 	struct inode *inode;
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
 		return;
 	op.name = name;
-	int error = tree_create(op.fs, op.inode, name, &what, &inode);
+	inode = made_before(&op, &done);
+	int error = inode ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
 
 	/* Another process made the name since the kernel looked: ESTALE has it look again, and then
 	 * open with all its checks what is there. */
@@ -138,34 +156,38 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	if (error)
 		op_done(&op, req, error);
 	else
-		op_reply_create(&op, req, inode, info);
+		op_reply_create(&op, req, inode, info, handle_of(&done));
 }
 
 static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info)
 {
 	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
+	struct journal_request done = {0};
 	struct op op;
 	struct inode *inode;
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_TMPFILE))
 		return;
-	int error = tree_tmpfile(op.fs, op.inode, &what, &inode);
+	inode = made_before(&op, &done);
+	int error = inode ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
 	else
-		op_reply_create(&op, req, inode, info);
+		op_reply_create(&op, req, inode, info, handle_of(&done));
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
+	struct journal_request done;
 	struct op op;
 
 	if (control_refuses(req, ino) || control_refuses(req, parent) ||
 	    !op_begin(&op, req, ino, STAT_LINK) || !op_begin_to(&op, req, parent))
 		return;
 	op.to_name = name;
-	int error = tree_link(op.fs, op.inode, op.to, name);
+	struct inode *linked = made_before(&op, &done);
+	int error = linked ? 0 : tree_link(op.fs, op.inode, op.to, name);
 
 	if (error)
 		op_done(&op, req, error);
@@ -180,7 +202,8 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
 		return;
 	op.name = name;
-	op_done(&op, req, tree_unlink(op.fs, op.inode, name));
+	if (!op_was_answered(&op, req))
+		op_done(&op, req, tree_unlink(op.fs, op.inode, name));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -190,7 +213,8 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_RMDIR))
 		return;
 	op.name = name;
-	op_done(&op, req, tree_rmdir(op.fs, op.inode, name));
+	if (!op_was_answered(&op, req))
+		op_done(&op, req, tree_rmdir(op.fs, op.inode, name));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -203,6 +227,8 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 		return;
 	op.name = name;
 	op.to_name = new_name;
+	if (op_was_answered(&op, req))
+		return;
 	struct file_move *left = NULL;
 	int error, tries = 0;
 

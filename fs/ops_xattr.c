@@ -101,6 +101,8 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_SETXATTR))
 		return;
 	op.bytes = size;
+	if (op_was_answered(&op, req))
+		return;
 	int id = attributes_find(name), error;
 
 	if (id >= 0)
@@ -224,6 +226,8 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	int error;
 
 	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_REMOVEXATTR))
+		return;
+	if (op_was_answered(&op, req))
 		return;
 	int id = attributes_find(name);
 

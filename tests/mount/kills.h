@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Daemons killed again and again under a load, at random moments; who loads says how long he waited.
- * GPUMEM_KILLS: how often, instead of a few times. */
+ * GPUMEM_KILLS: how often, instead of a few times; GPUMEM_KILL_MS: each so long after the one before
+ * at most. */
 #ifndef TESTS_MOUNT_KILLS_H
 #define TESTS_MOUNT_KILLS_H
 
@@ -13,6 +14,8 @@
 
 #define KILLS_MAX 100000
 #define KILL_EACH_MIN_MS 10
+/* For which the load goes on after the last. */
+#define SETTLE_MS 200
 
 struct board {
 	atomic_bool stop; /* the load is to end */
@@ -31,12 +34,12 @@ static inline void board_make(void)
 	CHECK(board != MAP_FAILED);
 }
 
-static inline unsigned kills_wanted(unsigned usual)
+static inline unsigned from_environment(const char *name, unsigned usual, unsigned max)
 {
-	const char *text = getenv("GPUMEM_KILLS");
+	const char *text = getenv(name);
 	unsigned long wanted = text ? strtoul(text, NULL, 10) : usual;
 
-	return wanted > KILLS_MAX ? KILLS_MAX : (unsigned)wanted;
+	return wanted > max ? max : (unsigned)wanted;
 }
 
 static inline uint64_t now_ns(void)
@@ -94,14 +97,16 @@ static inline void sleep_ms(uint64_t ms)
 		;
 }
 
-/* Kills daemons so often, each at most each_max ms after the one before. */
-static inline void kill_daemons(unsigned times, unsigned each_max)
+/* Kills daemons so often, or as often as the environment says. */
+static inline void kill_daemons(unsigned usual)
 {
+	unsigned times = from_environment("GPUMEM_KILLS", usual, KILLS_MAX);
+	unsigned each_max = from_environment("GPUMEM_KILL_MS", 150, 10000);
 	uint64_t state = seed_from_environment(20261121);
 	pid_t keeper = keeper_pid();
 
 	while (atomic_load(&board->kills) < times) {
-		sleep_ms(KILL_EACH_MIN_MS + random_next(&state) % (each_max - KILL_EACH_MIN_MS));
+		sleep_ms(KILL_EACH_MIN_MS + random_next(&state) % each_max);
 		pid_t daemon = serving_daemon(keeper);
 
 		if (!daemon)
@@ -137,14 +142,13 @@ static inline void board_tell(void)
 }
 
 /* Runs the loads, each in a process of its own, under so many kills. */
-static inline void under_kills(unsigned times, unsigned each_max, void (*const loads[])(int),
-			       int n_loads)
+static inline void under_kills(unsigned usual, void (*const loads[])(int), int n_loads)
 {
 	board_make();
 	for (int i = 0; i < n_loads; i++)
 		spawn(loads[i], i);
-	kill_daemons(times, each_max);
-	sleep_ms(each_max);
+	kill_daemons(usual);
+	sleep_ms(SETTLE_MS);
 	atomic_store(&board->stop, true);
 	join_all(n_loads);
 	board_tell();
