@@ -83,7 +83,8 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	write_capability(out, "mmap", &fs->can.mmap);
 	write_capability(out, "recovery", &fs->can.recovery);
 	if (fs->keep)
-		fprintf(out, "daemon %" PRIu64 " process %d\n", keep_turn(fs->keep), getpid());
+		fprintf(out, "daemon %" PRIu64 " process %d keeper %d\n", keep_turn(fs->keep),
+			getpid(), keep_keeper(fs->keep));
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)

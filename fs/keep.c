@@ -25,7 +25,8 @@ struct keep {
 	uint64_t turn, holds_max;
 	unsigned flags;
 	unsigned renewals;
-	pid_t started; /* the keeper that this daemon started; 0: none */
+	pid_t started;	      /* the keeper that this daemon started; 0: none */
+	_Atomic pid_t keeper; /* 0: it has gone */
 	/* The same once more: for a new keeper, should this one be killed. */
 	struct held held;
 };
@@ -220,6 +221,7 @@ int keep_open(int line, char **argv, struct keep **opened)
 	pthread_mutex_init(&keep->lock, NULL);
 	keep->line = line;
 	keep->argv = argv;
+	keep->keeper = getppid();
 	fcntl(line, F_SETFD, FD_CLOEXEC);
 	int error = welcome(keep);
 
@@ -302,6 +304,11 @@ uint64_t keep_turn(const struct keep *keep)
 	return keep ? keep->turn : 1;
 }
 
+pid_t keep_keeper(const struct keep *keep)
+{
+	return keep ? keep->keeper : 0;
+}
+
 unsigned keep_flags(const struct keep *keep)
 {
 	return keep ? keep->flags : 0;
@@ -366,9 +373,11 @@ static int renew(struct keep *keep)
 int keep_renew(struct keep *keep)
 {
 	LOCKED(&keep->lock);
+	keep->keeper = 0;
 	int error = renew(keep);
 
 	if (!error) {
+		keep->keeper = keep->started;
 		log_warn("the keeper was gone: another one, process %d, has taken over",
 			 keep->started);
 		return 0;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "fs/held.h"
 
@@ -75,6 +76,8 @@ void keep_close(struct keep *keep);
 uint64_t keep_turn(const struct keep *keep);
 /* By which numbers that one daemon gives out are set apart from another's. */
 #define KEEP_TURN_SHIFT 40
+/* The keeper's process; 0: there is none any more. */
+pid_t keep_keeper(const struct keep *keep);
 unsigned keep_flags(const struct keep *keep); /* enum line_flags; 0 without a keeper */
 /* -1, or what polls POLLRDHUP when the keeper has gone, which keep_renew then replaces: a new one
  * is started and given all that is held. 0, or -errno after a line in the log; keep_fd is -1 then.

@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/defer.h"
@@ -14,6 +16,9 @@
 #include "fs/line.h"
 
 #define PREFIX "gpumemfs-keeper:"
+
+#define TRIES  100
+#define TRY_NS 100000000L
 
 /* An abstract name, so that nothing is left behind. Of a path that is too long its end counts. */
 socklen_t upgrade_name(const char *mountpoint, struct sockaddr_un *address)
@@ -53,23 +58,37 @@ static int ask(int line, struct line_message *answer)
 	return !error && answer->type != LINE_SAID ? -EPROTO : error;
 }
 
-int upgrade_ask(const char *mountpoint)
+static int ask_keeper(const char *mountpoint, struct line_message *answer)
 {
 	struct sockaddr_un address;
 	socklen_t length = upgrade_name(mountpoint, &address);
 	AUTO_CLOSE int line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct line_message answer;
 
 	if (line < 0 || connect(line, (struct sockaddr *)&address, length)) {
+		int error = -errno;
+
 		log_error("%s: no keeper of such a mount answers (mounted with recovery=?): %s",
-			  mountpoint, strerror(errno));
-		return 1;
+			  mountpoint, strerror(-error));
+		return error;
 	}
-	int error = ask(line, &answer);
+	int error = ask(line, answer);
 
 	if (error)
 		log_error("%s: the keeper cannot be asked: %s", mountpoint, strerror(-error));
-	else if (answer.value)
+	return error;
+}
+
+int upgrade_ask(const char *mountpoint)
+{
+	struct line_message answer;
+	int error = ask_keeper(mountpoint, &answer);
+
+	/* Another daemon is on its way in, or out. */
+	for (unsigned tries = 0; !error && answer.value == EBUSY && tries < TRIES; tries++) {
+		nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
+		error = ask_keeper(mountpoint, &answer);
+	}
+	if (!error && answer.value)
 		log_error("%s: not upgraded: %s", mountpoint, answer.text);
-	return error || answer.value ? 1 : 0;
+	return error || answer.value ? EXIT_FAILURE : EXIT_SUCCESS;
 }
