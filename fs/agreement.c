@@ -37,7 +37,7 @@ struct agreement {
 	struct terms *terms;
 };
 
-static const uint64_t ID = (uint64_t)KEEP_FUSE << HELD_KIND_SHIFT | 1;
+static const uint64_t ID = (uint64_t)KEEP_FUSE << KEPT_KIND_SHIFT | 1;
 
 static int terms_map(int fd, struct terms **terms)
 {
@@ -184,12 +184,11 @@ int agreement_answer(struct agreement *agreement, struct fuse_session *session, 
 	struct terms *terms = agreement->terms;
 	int error = 0;
 
-	if (dup3(fuse, fuse_session_fd(session), O_CLOEXEC) < 0)
-		error = -errno;
 	/* ENOENT: it was told by a daemon before this one. */
-	else if (write(fuse, terms->answer, terms->answered) < 0 && errno != ENOENT)
+	if (dup3(fuse, fuse_session_fd(session), O_CLOEXEC) < 0 ||
+	    (write(fuse, terms->answer, terms->answered) < 0 && errno != ENOENT))
 		error = -errno;
-	else
+	if (!error)
 		error = ask_again(fuse);
 	if (error)
 		log_error("/dev/fuse: %s", strerror(-error));

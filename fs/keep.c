@@ -28,7 +28,7 @@ struct keep {
 	pid_t started;	      /* the keeper that this daemon started; 0: none */
 	_Atomic pid_t keeper; /* 0: it has gone */
 	/* The same once more: for a new keeper, should this one be killed. */
-	struct held held;
+	struct kept held;
 };
 
 /* lock held. A keeper that has gone is not an error here: keep_renew tells the next one. */
@@ -78,7 +78,7 @@ static int say_hold(struct keep *keep, uint64_t id, int fd)
 /* lock held. Takes fd over. */
 static int note(struct keep *keep, uint64_t id, int fd)
 {
-	int error = fd < 0 ? -errno : held_put(&keep->held, id, fd);
+	int error = fd < 0 ? -errno : kept_put(&keep->held, id, fd);
 
 	if (error && fd >= 0)
 		close(fd);
@@ -98,7 +98,7 @@ int keep_hold(struct keep *keep, uint64_t id, int fd)
 		return error;
 	error = say_hold(keep, id, fd);
 	if (error)
-		held_drop(&keep->held, id);
+		kept_drop(&keep->held, id);
 	return error;
 }
 
@@ -107,7 +107,7 @@ void keep_drop(struct keep *keep, uint64_t id)
 	if (!keep)
 		return;
 	LOCKED(&keep->lock);
-	if (held_drop(&keep->held, id) == 0)
+	if (kept_drop(&keep->held, id) == 0)
 		say(keep, LINE_DROP, id, -1);
 }
 
@@ -271,7 +271,7 @@ void keep_end(struct keep *keep)
 	LOCKED(&keep->lock);
 	say(keep, LINE_END, 0, -1);
 	catch_up(keep);
-	held_close(&keep->held);
+	kept_close(&keep->held);
 	keep->holds_max = UINT64_MAX;
 	close(keep->line);
 	keep->line = -1;
@@ -282,7 +282,7 @@ void keep_leave(struct keep *keep)
 	if (!keep)
 		return;
 	LOCKED(&keep->lock);
-	held_close(&keep->held);
+	kept_close(&keep->held);
 	if (keep->line >= 0)
 		close(keep->line);
 	keep->line = -1;
@@ -294,7 +294,7 @@ void keep_close(struct keep *keep)
 		return;
 	if (keep->line >= 0)
 		close(keep->line);
-	held_close(&keep->held);
+	kept_close(&keep->held);
 	pthread_mutex_destroy(&keep->lock);
 	free(keep);
 }
@@ -346,7 +346,7 @@ static int hand_over(struct keep *keep)
 	uint64_t id = 0;
 	int fd, error = welcome(keep);
 
-	while (!error && held_next(&keep->held, id, &id, &fd) == 0)
+	while (!error && kept_next(&keep->held, id, &id, &fd) == 0)
 		error = say_hold(keep, id, fd);
 	return error ? error : say(keep, LINE_READY, 0, -1);
 }

@@ -10,12 +10,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "fs/held.h"
+#include "fs/kept.h"
 
 struct keep;
 
 /* What is held: the upper byte of an id, over a number that means something within its kind. */
-#define KEEP_NUMBER_BITS HELD_KIND_SHIFT
+#define KEEP_NUMBER_BITS KEPT_KIND_SHIFT
 
 enum keep_kind {
 	KEEP_FUSE = 1, /* 0: the mount's /dev/fuse; 1: what was agreed on with the kernel */
@@ -28,17 +28,17 @@ enum keep_kind {
 
 static inline uint64_t keep_id(enum keep_kind kind, uint64_t number)
 {
-	return (uint64_t)kind << HELD_KIND_SHIFT | number;
+	return (uint64_t)kind << KEPT_KIND_SHIFT | number;
 }
 
 static inline enum keep_kind keep_kind_of(uint64_t id)
 {
-	return (enum keep_kind)(id >> HELD_KIND_SHIFT);
+	return (enum keep_kind)(id >> KEPT_KIND_SHIFT);
 }
 
 static inline uint64_t keep_number(uint64_t id)
 {
-	return id & ((1ULL << HELD_KIND_SHIFT) - 1);
+	return id & ((1ULL << KEPT_KIND_SHIFT) - 1);
 }
 
 /* From when it returns a duplicate of fd is the keeper's, whatever becomes of this process: 0, or

@@ -72,7 +72,7 @@ static int signals_open(void)
 /* Whether the mount that the daemons serve is there: /dev/fuse says so, not the mount. */
 static bool is_mounted(const struct keeper *keeper)
 {
-	struct pollfd fuse = {.fd = held_get(&keeper->held, keep_id(KEEP_FUSE, 0))};
+	struct pollfd fuse = {.fd = kept_get(&keeper->held, keep_id(KEEP_FUSE, 0))};
 
 	return fuse.fd >= 0 && poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
 }
@@ -87,13 +87,13 @@ static void finish(struct keeper *keeper, int status)
 /* Without a daemon to do it. */
 static void end_alone(struct keeper *keeper, int status)
 {
-	dev_t device = agreement_device_of(held_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
 
 	/* Not known: it was never mounted, and what is there is somebody else's. */
 	if (device)
 		unmount_lazily(keeper->options->mountpoint, device);
 	store_remove_all(&keeper->held);
-	held_close(&keeper->held);
+	kept_close(&keeper->held);
 	finish(keeper, status);
 }
 
@@ -332,7 +332,7 @@ static int serve(struct keeper *keeper)
 	}
 	child_kill(&keeper->next);
 	store_remove_all(&keeper->held);
-	held_close(&keeper->held);
+	kept_close(&keeper->held);
 	return keeper->status;
 }
 
@@ -343,7 +343,7 @@ static int take_stored(struct keeper *keeper)
 
 	if (error)
 		return error;
-	keeper->turns = agreement_turn_of(held_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	keeper->turns = agreement_turn_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
 	keeper->died = keeper_now();
 	log_info("%s: goes on with what the service manager kept: %u descriptors",
 		 keeper->options->mountpoint, keeper->held.count);

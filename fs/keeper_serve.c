@@ -18,7 +18,7 @@ static void answer(const struct child *child, enum line_type type, uint64_t id, 
 
 static void hold(struct keeper *keeper, uint64_t id, int fd)
 {
-	int error = fd < 0 ? -EPROTO : held_put(&keeper->held, id, fd);
+	int error = fd < 0 ? -EPROTO : kept_put(&keeper->held, id, fd);
 
 	if (!error)
 		store_add(id, fd);
@@ -32,7 +32,7 @@ static void hold(struct keeper *keeper, uint64_t id, int fd)
 
 static void take(struct keeper *keeper, const struct child *child, uint64_t id)
 {
-	int fd = held_get(&keeper->held, id);
+	int fd = kept_get(&keeper->held, id);
 
 	answer(child, fd < 0 ? LINE_NONE : LINE_HELD, id, fd < 0 ? -1 : fd);
 }
@@ -42,7 +42,7 @@ static void next(struct keeper *keeper, const struct child *child, uint64_t afte
 	uint64_t id = 0;
 	int fd = -1;
 
-	if (held_next(&keeper->held, after, &id, &fd))
+	if (kept_next(&keeper->held, after, &id, &fd))
 		answer(child, LINE_NONE, 0, -1);
 	else
 		answer(child, LINE_HELD, id, fd);
@@ -109,7 +109,7 @@ static void act(struct keeper *keeper, struct child *child, const struct line_me
 		hold(keeper, message->id, fd);
 		return;
 	case LINE_DROP:
-		if (held_drop(&keeper->held, message->id) == 0)
+		if (kept_drop(&keeper->held, message->id) == 0)
 			store_remove(message->id);
 		break;
 	case LINE_READY:
@@ -118,7 +118,7 @@ static void act(struct keeper *keeper, struct child *child, const struct line_me
 	case LINE_END:
 		child->ended = true;
 		store_remove_all(&keeper->held);
-		held_close(&keeper->held);
+		kept_close(&keeper->held);
 		break;
 	case LINE_TAKE:
 		take(keeper, child, message->id);

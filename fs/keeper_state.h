@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "fs/daemon.h"
-#include "fs/held.h"
+#include "fs/kept.h"
 #include "fs/line.h"
 #include "fs/options.h"
 
@@ -28,7 +28,7 @@ struct keeper {
 	int argc;
 	char **argv;
 	struct daemon *launcher; /* who waits for the first daemon, or NULL */
-	struct held held;
+	struct kept held;
 	uint64_t holds_max;
 	uint64_t turns;		    /* daemons started so far */
 	struct child serving, next; /* next: getting ready to take over */

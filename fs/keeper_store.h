@@ -9,16 +9,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fs/held.h"
+#include "fs/kept.h"
 
 /* Whether this process was given some. Looks at nothing but the environment. */
 bool store_is_full(void);
 /* Takes what was given over: 0, or -errno after a line in the log. */
-int store_take(struct held *held);
+int store_take(struct kept *held);
 
 /* Where there is a service manager it is told; where there is none nothing is done. */
 void store_add(uint64_t id, int fd);
 void store_remove(uint64_t id);
-void store_remove_all(const struct held *held);
+void store_remove_all(const struct kept *held);
 
 #endif

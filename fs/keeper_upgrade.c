@@ -84,7 +84,8 @@ void upgrade_accept(struct keeper *keeper)
 {
 	struct timeval patience = {.tv_sec = ASK_MS / 1000};
 	struct line_message message;
-	int asking = accept4(keeper->address, NULL, NULL, SOCK_CLOEXEC), program = -1;
+	int program = -1;
+	int asking = accept4(keeper->address, NULL, NULL, SOCK_CLOEXEC);
 
 	if (asking < 0)
 		return;

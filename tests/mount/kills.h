@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Daemons killed again and again under a load, at random moments; who loads says how long he waited.
- * GPUMEM_KILLS: how often, instead of a few times; GPUMEM_KILL_MS: each so long after the one before
- * at most. */
+/* Daemons killed again and again under a load, at random moments; who loads says how long he
+ * waited. GPUMEM_KILLS: how often, instead of a few times; GPUMEM_KILL_MS: each so long after the
+ * one before at most. */
 #ifndef TESTS_MOUNT_KILLS_H
 #define TESTS_MOUNT_KILLS_H
 
@@ -12,7 +12,7 @@
 
 #include "tests/mount/prog.h"
 
-#define KILLS_MAX 100000
+#define KILLS_MAX	 100000
 #define KILL_EACH_MIN_MS 10
 /* For which the load goes on after the last. */
 #define SETTLE_MS 200

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/held.h"
+#include "fs/kept.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,15 +9,15 @@
 
 #define ROOM_MIN 16
 
-static struct held_kind *kind_of(struct held *held, uint64_t id)
+static struct kept_kind *kind_of(struct kept *held, uint64_t id)
 {
-	uint64_t kind = id >> HELD_KIND_SHIFT;
+	uint64_t kind = id >> KEPT_KIND_SHIFT;
 
-	return kind < HELD_KINDS ? &held->kinds[kind] : NULL;
+	return kind < KEPT_KINDS ? &held->kinds[kind] : NULL;
 }
 
 /* Where the id is, or would be. */
-static uint32_t place(const struct held_kind *kind, uint64_t id)
+static uint32_t place(const struct kept_kind *kind, uint64_t id)
 {
 	uint32_t low = 0, high = kind->count;
 
@@ -32,14 +32,14 @@ static uint32_t place(const struct held_kind *kind, uint64_t id)
 	return low;
 }
 
-static struct held_one *find(const struct held_kind *kind, uint64_t id)
+static struct kept_one *find(const struct kept_kind *kind, uint64_t id)
 {
 	uint32_t at = place(kind, id);
 
 	return at < kind->count && kind->at[at].id == id ? &kind->at[at] : NULL;
 }
 
-static void compact(struct held_kind *kind)
+static void compact(struct kept_kind *kind)
 {
 	uint32_t left = 0;
 
@@ -50,12 +50,12 @@ static void compact(struct held_kind *kind)
 	kind->dropped = 0;
 }
 
-static int make_room(struct held_kind *kind)
+static int make_room(struct kept_kind *kind)
 {
 	if (kind->count < kind->room)
 		return 0;
 	uint32_t room = kind->room ? 2 * kind->room : ROOM_MIN;
-	struct held_one *more = reallocarray(kind->at, room, sizeof(*more));
+	struct kept_one *more = reallocarray(kind->at, room, sizeof(*more));
 
 	if (!more)
 		return -ENOMEM;
@@ -64,13 +64,13 @@ static int make_room(struct held_kind *kind)
 	return 0;
 }
 
-int held_put(struct held *held, uint64_t id, int fd)
+int kept_put(struct kept *held, uint64_t id, int fd)
 {
-	struct held_kind *kind = kind_of(held, id);
+	struct kept_kind *kind = kind_of(held, id);
 
 	if (!kind || fd < 0)
 		return -EINVAL;
-	struct held_one *known = find(kind, id);
+	struct kept_one *known = find(kind, id);
 
 	if (known && known->fd >= 0) {
 		close(known->fd);
@@ -94,18 +94,18 @@ int held_put(struct held *held, uint64_t id, int fd)
 	return 0;
 }
 
-int held_get(const struct held *held, uint64_t id)
+int kept_get(const struct kept *held, uint64_t id)
 {
-	uint64_t number = id >> HELD_KIND_SHIFT;
-	const struct held_one *one = number < HELD_KINDS ? find(&held->kinds[number], id) : NULL;
+	uint64_t number = id >> KEPT_KIND_SHIFT;
+	const struct kept_one *one = number < KEPT_KINDS ? find(&held->kinds[number], id) : NULL;
 
 	return one && one->fd >= 0 ? one->fd : -ENOENT;
 }
 
-int held_drop(struct held *held, uint64_t id)
+int kept_drop(struct kept *held, uint64_t id)
 {
-	struct held_kind *kind = kind_of(held, id);
-	struct held_one *one = kind ? find(kind, id) : NULL;
+	struct kept_kind *kind = kind_of(held, id);
+	struct kept_one *one = kind ? find(kind, id) : NULL;
 
 	if (!one || one->fd < 0)
 		return -ENOENT;
@@ -118,10 +118,10 @@ int held_drop(struct held *held, uint64_t id)
 	return 0;
 }
 
-int held_next(const struct held *held, uint64_t after, uint64_t *id, int *fd)
+int kept_next(const struct kept *held, uint64_t after, uint64_t *id, int *fd)
 {
-	for (uint64_t number = after >> HELD_KIND_SHIFT; number < HELD_KINDS; number++) {
-		const struct held_kind *kind = &held->kinds[number];
+	for (uint64_t number = after >> KEPT_KIND_SHIFT; number < KEPT_KINDS; number++) {
+		const struct kept_kind *kind = &held->kinds[number];
 
 		for (uint32_t at = place(kind, after + 1); at < kind->count; at++) {
 			if (kind->at[at].fd < 0)
@@ -134,15 +134,15 @@ int held_next(const struct held *held, uint64_t after, uint64_t *id, int *fd)
 	return -ENOENT;
 }
 
-void held_close(struct held *held)
+void kept_close(struct kept *held)
 {
-	for (unsigned number = 0; number < HELD_KINDS; number++) {
-		struct held_kind *kind = &held->kinds[number];
+	for (unsigned number = 0; number < KEPT_KINDS; number++) {
+		struct kept_kind *kind = &held->kinds[number];
 
 		for (uint32_t i = 0; i < kind->count; i++)
 			if (kind->at[i].fd >= 0)
 				close(kind->at[i].fd);
 		free(kind->at);
 	}
-	*held = (struct held){0};
+	*held = (struct kept){0};
 }
