@@ -7,6 +7,7 @@
 #include "fs/account.h"
 #include "fs/dir.h"
 #include "fs/inode.h"
+#include "fs/orphan.h"
 #include "fs/restore_state.h"
 #include "fs/xattr.h"
 
@@ -197,10 +198,9 @@ int restore_tree(struct restore *restore)
 
 static int pay(struct restore *restore, struct inode *inode)
 {
-	(void)restore;
 	if (inode->home)
 		account_force(inode->home, (int64_t)atomic_load(&inode->charged), inode->counted);
-	return 0;
+	return orphans_add(restore->fs, inode);
 }
 
 static int release(struct restore *restore, struct inode *inode)
@@ -215,9 +215,13 @@ static int release(struct restore *restore, struct inode *inode)
 	return 0;
 }
 
+int restore_pay(struct restore *restore)
+{
+	return restore_each(restore, pay);
+}
+
+/* Each is there until its turn. */
 void restore_release(struct restore *restore)
 {
-	restore_each(restore, pay);
-	/* Each is there until its turn, and others may go with it only afterwards. */
 	restore_each(restore, release);
 }
