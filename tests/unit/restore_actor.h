@@ -18,6 +18,10 @@
 #define NAMES	8
 #define MIB	(1ULL << 20)
 
+/* The first ones change names and attributes, each in one step; the others, memory as well, and
+ * what is open. */
+enum { ACTS_OF_ONE_STEP = 9, ACTS = 12 };
+
 struct actor {
 	uint64_t random;
 	struct inode *open[HANDLES]; /* each looked up and open for writing */
@@ -104,7 +108,8 @@ static inline struct inode *some_dir(struct actor *actor)
 	return dir;
 }
 
-static inline void act_create(struct actor *actor, struct inode *dir, const char *name)
+static inline void act_create(struct actor *actor, struct inode *dir, const char *name,
+			      unsigned acts)
 {
 	static const mode_t modes[] = {S_IFREG | 0640,	S_IFREG | 02755, S_IFDIR | 0755,
 				       S_IFDIR | 02770, S_IFLNK | 0777,	 S_IFIFO | 0600};
@@ -115,7 +120,7 @@ static inline void act_create(struct actor *actor, struct inode *dir, const char
 	struct inode *inode;
 	int error;
 
-	if (pick(actor, 5) == 0) {
+	if (acts == ACTS && pick(actor, 5) == 0) {
 		what.mode = S_IFREG | 0600;
 		error = tree_tmpfile(&fixture, dir, &what, &inode);
 	} else {
@@ -123,7 +128,7 @@ static inline void act_create(struct actor *actor, struct inode *dir, const char
 	}
 	if (error)
 		return;
-	if (S_ISREG(inode->mode) && (pick(actor, 2) || !inode->nlink))
+	if (acts == ACTS && S_ISREG(inode->mode) && (pick(actor, 2) || !inode->nlink))
 		actor_keep(actor, inode);
 	else
 		inode_put(&fixture, inode, 1);
@@ -245,17 +250,17 @@ static inline void act_attribute(struct actor *actor, struct inode *inode)
 	}
 }
 
-static inline void act(struct actor *actor)
+static inline void act(struct actor *actor, unsigned acts)
 {
 	struct inode *dir = some_dir(actor), *inode = actor->open[pick(actor, HANDLES)];
 	char name[16];
 
 	snprintf(name, sizeof(name), "n%u", (unsigned)pick(actor, NAMES));
-	switch (pick(actor, 12)) {
+	switch (pick(actor, acts)) {
 	case 0:
 	case 1:
 	case 2:
-		act_create(actor, dir, name);
+		act_create(actor, dir, name, acts);
 		break;
 	case 3:
 		tree_unlink(&fixture, dir, name);
@@ -270,10 +275,10 @@ static inline void act(struct actor *actor)
 	case 7:
 		act_link(actor, dir, name);
 		break;
-	case 8:
+	case 9:
 		actor_put(actor, (unsigned)pick(actor, HANDLES));
 		break;
-	case 9:
+	case 8:
 		act_attribute(actor, inode && pick(actor, 2) ? inode : dir);
 		break;
 	case 10:

@@ -25,14 +25,14 @@ static void expect_same(void)
 {
 	static struct fs second;
 	struct held frozen;
-	char *before = describe(&fixture);
+	char *before = describe(&fixture, DESCRIBE_ALL);
 	uint64_t seed = hash_seed;
 
-	held_freeze(&held, &frozen);
+	held_freeze(&held, FREEZE_JOURNAL, &frozen);
 	struct journal_holder other = held_holder(&frozen);
 
 	ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
-	char *after = describe(&second);
+	char *after = describe(&second, DESCRIBE_ALL);
 
 	ck_assert(same_text(before, after, stderr));
 	/* All but what a pool has to spare. */
@@ -83,7 +83,7 @@ START_TEST(whatever_happens)
 	struct actor actor = {.random = unit_seed() + (uint64_t)_i};
 
 	for (unsigned step = 0; step < 400; step++) {
-		act(&actor);
+		act(&actor, ACTS);
 		if (pick(&actor, 60) == 0)
 			compact(&fixture);
 		if (step % 8 == 7)
