@@ -74,6 +74,8 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 		/* Below a quota the kernel maps the object, but reads and writes come here. */
 		info->direct_io = info->backing_id ? limited : info->direct_io;
 	}
+	if (op->did & JOURNAL_DID_OPEN)
+		return 0;
 	inode->opens++;
 	inode_may_drop(op->fs, inode); /* not now, but O_TMPFILE has no name from the start */
 	inode->writers += writes(info->flags);
@@ -139,7 +141,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 
 	if (control_release(req, ino, info) || !op_begin(&op, req, ino, STAT_RELEASE))
 		return;
-	op_closed(&op, req, op.inode, info->flags);
+	if (!(op.did & JOURNAL_DID_CLOSE))
+		op_closed(&op, req, op.inode, info->flags);
 	op_done(&op, req, 0);
 }
 

@@ -103,7 +103,9 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	op.bytes = size;
 	int id = attributes_find(name), error;
 
-	if (id >= 0)
+	if (op_was_done(&op))
+		error = 0;
+	else if (id >= 0)
 		error = set_ours(&op, req, (enum attr_id)id, value, size, flags);
 	else if (id == -ENODATA)
 		error = set_stored(op.fs, op.inode, name, value, size, flags);
@@ -227,7 +229,9 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		return;
 	int id = attributes_find(name);
 
-	if (id >= 0) {
+	if (op_was_done(&op)) {
+		error = 0;
+	} else if (id >= 0) {
 		error = inode_attr_remove(op.fs, op.worker->copier, op.inode, (enum attr_id)id,
 					  privileged(req));
 	} else {

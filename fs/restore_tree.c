@@ -9,6 +9,7 @@
 #include "fs/inode.h"
 #include "fs/orphan.h"
 #include "fs/restore_state.h"
+#include "fs/worker.h"
 #include "fs/xattr.h"
 
 int restore_each(struct restore *restore, int (*each)(struct restore *, struct inode *))
@@ -203,6 +204,16 @@ static int pay(struct restore *restore, struct inode *inode)
 	return orphans_add(restore->fs, inode);
 }
 
+/* What the last writer's close had begun, or could not. */
+static void trim(struct fs *fs, struct inode *inode)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, fs, inode, worker_copier(fs));
+	call.overdraft = true;
+	file_trim(inode->file, &call.call);
+}
+
 static int release(struct restore *restore, struct inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
@@ -211,6 +222,8 @@ static int release(struct restore *restore, struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(restore->fs, inode);
+	else if (S_ISREG(inode->mode) && inode->writers == 0 && !inode->holds)
+		trim(restore->fs, inode);
 	inode_put(restore->fs, inode, 1);
 	return 0;
 }
