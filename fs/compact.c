@@ -27,6 +27,7 @@ void compact(struct fs *fs)
 	uint32_t slot = 0;
 	struct inode *inode;
 
+	LOCKED(&journal->turning);
 	/* -EBUSY: an earlier daemon ended at it, and what it began is finished. */
 	journal_turn_begin(journal);
 	while ((inode = inode_table_next(&fs->inodes, &slot))) {

@@ -8,7 +8,7 @@
 
 struct fs;
 
-/* Now, in the calling thread: one at a time. */
+/* Now, in the calling thread, after any that is under way. */
 void compact(struct fs *fs);
 
 /* The thread that does it when an area fills. Nothing happens without a journal. */

@@ -338,6 +338,18 @@ void file_move_free(struct file_move *move)
 	free(move);
 }
 
+/* The layout and the attributes that ask for it. */
+static void record_relayout(const struct file_move *move)
+{
+	struct journal_values values = {.ino = move->call.ino, .attrs = move->call.attrs};
+	struct journal_piece pieces[2];
+
+	file_move_piece(move, &pieces[0]);
+	pieces[1] = (struct journal_piece){
+	    .kind = JOURNAL_VALUES, .bytes = sizeof(values), .fixed = &values};
+	journal_append(move->call.journal, pieces, 2, 0, 0);
+}
+
 int file_relayout(struct file *file, const struct file_call *call)
 {
 	struct file_move *move;
@@ -347,12 +359,8 @@ int file_relayout(struct file *file, const struct file_call *call)
 		rc = begin(file, call, NULL, &move);
 	if (rc < 0)
 		return rc;
-	if (call->journal) {
-		struct journal_piece piece;
-
-		file_move_piece(move, &piece);
-		journal_append(call->journal, &piece, 1, 0, 0);
-	}
+	if (call->journal)
+		record_relayout(move);
 	file_move_end(move, FILE_MOVE_COMMIT);
 	file_move_free(move);
 	return 0;

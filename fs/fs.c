@@ -8,6 +8,7 @@
 #include "fs/compact.h"
 #include "fs/fs.h"
 #include "fs/measure.h"
+#include "fs/orphan.h"
 #include "fs/rest.h"
 #include "fs/restore.h"
 #include "fs/tree.h"
@@ -110,6 +111,7 @@ int fs_prepare(struct fs *fs)
 
 	hash_seed_init();
 	guard_init(&fs->topology);
+	pthread_mutex_init(&fs->orphans.lock, NULL);
 	access_log_init(&fs->access_log);
 	trace_init(&fs->trace);
 	clock_gettime(CLOCK_REALTIME, &fs->started);
@@ -130,6 +132,7 @@ destroy_table:
 	inode_table_destroy(&fs->inodes);
 destroy_log:
 	guard_destroy(&fs->topology);
+	pthread_mutex_destroy(&fs->orphans.lock);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);
 	return error;
@@ -159,6 +162,7 @@ void fs_close(struct fs *fs)
 {
 	rest_end(fs);
 	measure_end(fs);
+	orphans_end(fs);
 	compact_end(fs);
 	tree_destroy(fs);
 	/* The calling thread copied nothing, but may have been asked to free. */
@@ -168,6 +172,7 @@ void fs_close(struct fs *fs)
 	backend_close(fs->backend);
 	inode_table_destroy(&fs->inodes);
 	guard_destroy(&fs->topology);
+	pthread_mutex_destroy(&fs->orphans.lock);
 	stats_free(&fs->stats);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);

@@ -50,6 +50,12 @@ struct measurement {
 	pthread_t thread;
 };
 
+/* See orphan.h. */
+struct orphans {
+	pthread_mutex_t lock;
+	struct orphan *first;
+};
+
 /* See rest.h. */
 struct resting {
 	pthread_mutex_t lock;
@@ -70,6 +76,7 @@ struct fs {
 	const struct journal_holder *holder;
 	enum fs_mount mount;
 	struct journal *journal; /* NULL: none */
+	struct orphans orphans;
 	struct inode *root;
 	/* Shared: the chain of parents is being walked; exclusive: it changes. */
 	struct guard topology;

@@ -59,6 +59,7 @@ struct journal {
 	struct journal_request *done;
 	size_t n_done;
 	/* Compaction, by a thread of its own: journal_compact.c. */
+	pthread_mutex_t turning; /* held by who compacts; before lock */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	_Atomic uint64_t limit; /* units of the area being filled that call for it */

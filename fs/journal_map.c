@@ -35,6 +35,7 @@ static void journal_init(struct journal *journal, const struct journal_holder *h
 {
 	journal->holder = *holder;
 	journal->fd = fd;
+	pthread_mutex_init(&journal->turning, NULL);
 	pthread_mutex_init(&journal->lock, NULL);
 	pthread_cond_init(&journal->changed, NULL);
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
@@ -189,6 +190,7 @@ void journal_close(struct journal *journal)
 	close(journal->fd);
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
 		pthread_mutex_destroy(&journal->writers[i].lock);
+	pthread_mutex_destroy(&journal->turning);
 	pthread_mutex_destroy(&journal->lock);
 	pthread_cond_destroy(&journal->changed);
 	free(journal->done);

@@ -21,6 +21,12 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 		op->observers |= OBSERVE_LATENCY;
 	if (op->observers)
 		op->began = observe_begin();
+	struct journal_request done;
+
+	if (op->fs->journal && journal_was_done(op->fs->journal, &done)) {
+		op->did = done.did;
+		op->led_to = done.ino;
+	}
 	op->inode = inode_find(op->fs, ino);
 	if (!op->inode) {
 		op_done(op, req, -ESTALE);
@@ -29,27 +35,21 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	return true;
 }
 
+/* One that nobody could reach any more is gone: then it is made again. */
+bool op_was_made(const struct op *op, struct inode **inode)
+{
+	if (!op_was_done(op))
+		return false;
+	*inode = inode_table_get(&op->fs->inodes, op->led_to);
+	return *inode;
+}
+
 bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino)
 {
 	op->to = inode_find(op->fs, ino);
 	if (!op->to)
 		op_done(op, req, -ESTALE);
 	return op->to;
-}
-
-bool op_was_done(const struct op *op, struct journal_request *done)
-{
-	return op->fs->journal && journal_was_done(op->fs->journal, done);
-}
-
-bool op_was_answered(struct op *op, fuse_req_t req)
-{
-	struct journal_request done;
-
-	if (!op_was_done(op, &done) || !(done.did & JOURNAL_DID_NAME))
-		return false;
-	op_done(op, req, 0);
-	return true;
 }
 
 void op_done(struct op *op, fuse_req_t req, int error)
@@ -99,10 +99,10 @@ void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode)
 }
 
 void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
-		     struct fuse_file_info *info, enum op_handle handle)
+		     struct fuse_file_info *info)
 {
 	struct fuse_entry_param entry;
-	int error = op_open_flags(op, req, inode, info, handle);
+	int error = op_open_flags(op, req, inode, info);
 	int flags = info->flags;
 
 	if (error) {

@@ -33,6 +33,10 @@ struct op {
 	struct inode *to; /* the second inode, if any, and the name below it */
 	const char *to_name;
 	uint64_t offset, bytes;
+	/* The kernel asks again what an earlier daemon did and did not answer: what was done, bits
+	 * of enum journal_did, and which inode it led to. */
+	unsigned did;
+	uint64_t led_to;
 	unsigned observers; /* who watches: bits of observe.h */
 	int64_t began;	    /* CLOCK_MONOTONIC ns; 0: not looked at */
 };
@@ -41,6 +45,13 @@ struct op {
 bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind);
 /* The second inode of a request; replies as op_begin and returns false where it is missing. */
 bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino);
+/* Whether the request's name was made already: with the inode, and a reference as tree_create's. */
+bool op_was_made(const struct op *op, struct inode **inode);
+/* Whether a change that leads to nothing was done already. */
+static inline bool op_was_done(const struct op *op)
+{
+	return op->did & JOURNAL_DID_NAME;
+}
 /* Comes before every reply, under no lock: tells who watches what came of it, bytes, 0 or -errno.
  */
 static inline void op_end(struct op *op, int64_t result)
@@ -49,26 +60,18 @@ static inline void op_end(struct op *op, int64_t result)
 	if (op->began)
 		observe(op, result);
 }
-/* Whether a daemon before this one did it, and was killed before the kernel had the answer: what it
- * did is not to be done twice. */
-bool op_was_done(const struct op *op, struct journal_request *done);
-/* As what becomes of a name: replies and returns true where it was. */
-bool op_was_answered(struct op *op, fuse_req_t req);
 /* Replies with an error (0: success without data) and counts it. */
 void op_done(struct op *op, fuse_req_t req, int error);
 /* Replies with the entry, handing the reference to the kernel; takes it back if nobody listens. */
 void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode);
 void op_entry(struct inode *inode, struct fuse_entry_param *entry);
 double op_attr_seconds(const struct inode *inode);
-/* Whether a handle that is being answered for counts already. */
-enum op_handle { OP_HANDLE_NEW, OP_HANDLE_COUNTED };
 /* The reply to create and tmpfile. */
 void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
-		     struct fuse_file_info *info, enum op_handle handle);
+		     struct fuse_file_info *info);
 
 /* Fills in what the kernel is to do with an open file: 0 or -errno. */
-int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info,
-		  enum op_handle handle);
+int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info);
 /* Counts a handle off again. */
 void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags);
 

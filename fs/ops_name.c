@@ -65,27 +65,16 @@ static struct tree_new owned(fuse_req_t req, mode_t mode)
 	return (struct tree_new){.mode = mode, .uid = caller->uid, .gid = caller->gid};
 }
 
-/* What a daemon before this one made for this request, with a reference; NULL: nothing, or it is
- * gone again. */
-static struct inode *made_before(struct op *op, struct journal_request *done)
-{
-	if (!op_was_done(op, done) || !(done->did & JOURNAL_DID_NAME))
-		return NULL;
-	return inode_table_get(&op->fs->inodes, done->ino);
-}
-
 static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct tree_new *what,
 		 enum stat_op kind)
 {
-	struct journal_request done;
 	struct op op;
 	struct inode *inode;
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, kind))
 		return;
 	op.name = name;
-	inode = made_before(&op, &done);
-	int error = inode ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
+	int error = op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -130,24 +119,18 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_readlink(req, op.worker->reply);
 }
 
-static enum op_handle handle_of(const struct journal_request *done)
-{
-	return done->did & JOURNAL_DID_OPEN ? OP_HANDLE_COUNTED : OP_HANDLE_NEW;
-}
-
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		      struct fuse_file_info *info)
 {
 	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
-	struct journal_request done = {0};
 	struct op op;
 	struct inode *inode;
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
 		return;
 	op.name = name;
-	inode = made_before(&op, &done);
-	int error = inode ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
+	int error =
+	    op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
 
 	/* Another process made the name since the kernel looked: ESTALE has it look again, and then
 	 * open with all its checks what is there. */
@@ -156,38 +139,35 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	if (error)
 		op_done(&op, req, error);
 	else
-		op_reply_create(&op, req, inode, info, handle_of(&done));
+		op_reply_create(&op, req, inode, info);
 }
 
 static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info)
 {
 	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
-	struct journal_request done = {0};
 	struct op op;
 	struct inode *inode;
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_TMPFILE))
 		return;
-	inode = made_before(&op, &done);
-	int error = inode ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
+	int error = op_was_made(&op, &inode) ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
 	else
-		op_reply_create(&op, req, inode, info, handle_of(&done));
+		op_reply_create(&op, req, inode, info);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
-	struct journal_request done;
 	struct op op;
 
 	if (control_refuses(req, ino) || control_refuses(req, parent) ||
 	    !op_begin(&op, req, ino, STAT_LINK) || !op_begin_to(&op, req, parent))
 		return;
 	op.to_name = name;
-	struct inode *linked = made_before(&op, &done);
-	int error = linked ? 0 : tree_link(op.fs, op.inode, op.to, name);
+	struct inode *inode;
+	int error = op_was_made(&op, &inode) ? 0 : tree_link(op.fs, op.inode, op.to, name);
 
 	if (error)
 		op_done(&op, req, error);
@@ -202,8 +182,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
 		return;
 	op.name = name;
-	if (!op_was_answered(&op, req))
-		op_done(&op, req, tree_unlink(op.fs, op.inode, name));
+	op_done(&op, req, op_was_done(&op) ? 0 : tree_unlink(op.fs, op.inode, name));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -213,8 +192,7 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_RMDIR))
 		return;
 	op.name = name;
-	if (!op_was_answered(&op, req))
-		op_done(&op, req, tree_rmdir(op.fs, op.inode, name));
+	op_done(&op, req, op_was_done(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -227,11 +205,13 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 		return;
 	op.name = name;
 	op.to_name = new_name;
-	if (op_was_answered(&op, req))
-		return;
 	struct file_move *left = NULL;
-	int error, tries = 0;
+	int error = 0, tries = 0;
 
+	if (op_was_done(&op)) {
+		op_done(&op, req, 0);
+		return;
+	}
 	do {
 		error = tree_rename(op.fs, op.worker->copier, op.inode, name, op.to, new_name,
 				    flags, &left);

@@ -59,7 +59,7 @@ static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
 }
 
 static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
-		      struct fuse_file_info *info, enum op_handle handle)
+		      struct fuse_file_info *info)
 {
 	/* Topology before the lock: a quota above decides who moves the bytes. */
 	guard_token token = guard_enter(&op->fs->topology);
@@ -74,7 +74,7 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 		/* Below a quota the kernel maps the object, but reads and writes come here. */
 		info->direct_io = info->backing_id ? limited : info->direct_io;
 	}
-	if (handle == OP_HANDLE_COUNTED)
+	if (op->did & JOURNAL_DID_OPEN)
 		return 0;
 	inode->opens++;
 	inode_may_drop(op->fs, inode); /* not now, but O_TMPFILE has no name from the start */
@@ -83,12 +83,11 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 	return 0;
 }
 
-int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info,
-		  enum op_handle handle)
+int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info)
 {
 	cache_flags(op, info);
 	info->fh = writes(info->flags) ? OP_HANDLE_WRITES : 0;
-	return count_open(op, req, inode, info, handle);
+	return count_open(op, req, inode, info);
 }
 
 void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
@@ -120,15 +119,12 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	struct journal_request done = {0};
 	struct op op;
 
 	if (control_open(req, ino, info) || !op_begin(&op, req, ino, STAT_OPEN))
 		return;
 	int flags = info->flags;
-	bool counted = op_was_done(&op, &done) && done.did & JOURNAL_DID_OPEN;
-	int error =
-	    op_open_flags(&op, req, op.inode, info, counted ? OP_HANDLE_COUNTED : OP_HANDLE_NEW);
+	int error = op_open_flags(&op, req, op.inode, info);
 
 	if (error) {
 		op_done(&op, req, error);
@@ -141,12 +137,11 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	struct journal_request done = {0};
 	struct op op;
 
 	if (control_release(req, ino, info) || !op_begin(&op, req, ino, STAT_RELEASE))
 		return;
-	if (!op_was_done(&op, &done) || !(done.did & JOURNAL_DID_CLOSE))
+	if (!(op.did & JOURNAL_DID_CLOSE))
 		op_closed(&op, req, op.inode, info->flags);
 	op_done(&op, req, 0);
 }

@@ -101,11 +101,11 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_SETXATTR))
 		return;
 	op.bytes = size;
-	if (op_was_answered(&op, req))
-		return;
 	int id = attributes_find(name), error;
 
-	if (id >= 0)
+	if (op_was_done(&op))
+		error = 0;
+	else if (id >= 0)
 		error = set_ours(&op, req, (enum attr_id)id, value, size, flags);
 	else if (id == -ENODATA)
 		error = set_stored(op.fs, op.inode, name, value, size, flags);
@@ -227,11 +227,11 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 
 	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_REMOVEXATTR))
 		return;
-	if (op_was_answered(&op, req))
-		return;
 	int id = attributes_find(name);
 
-	if (id >= 0) {
+	if (op_was_done(&op)) {
+		error = 0;
+	} else if (id >= 0) {
 		error = inode_attr_remove(op.fs, op.worker->copier, op.inode, (enum attr_id)id,
 					  privileged(req));
 	} else {

@@ -307,10 +307,14 @@ static void record_inode(struct fs *fs, const struct inode *inode)
 	const struct xattr *xattr = NULL;
 	struct xattr_entry entry;
 
-	journal_append(fs->journal, pieces, 2, 0, 0);
+	/* What most do not have was recorded when it went, and need not be again. */
+	bool plain = !open.opens && !open.leases && !open.kept && !open.backing_id;
+
+	journal_append(fs->journal, pieces, plain ? 1 : 2, 0, 0);
 	while ((xattr = xattr_next(inode->xattrs, xattr, &entry)))
 		record_xattr_as(fs, JOURNAL_XATTR, 0, inode, entry.name, entry.value, entry.size);
-	if (S_ISDIR(inode->mode))
+	if (S_ISDIR(inode->mode) &&
+	    (inode->dir->max_bytes != UINT64_MAX || inode->dir->max_files != UINT64_MAX))
 		record_quota_as(fs, 0, inode);
 }
 

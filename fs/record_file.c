@@ -129,6 +129,9 @@ static void record_all(const struct file_call *call, const struct file *file)
 	struct journal_piece piece = more_piece(&image, extents);
 
 	piece.kind = JOURNAL_FILE;
+	/* As one is from the start. */
+	if (!image.n_extents && !image.object && !image.tail_shift)
+		return;
 	if (image.n_extents && !extents)
 		journal_fail(call->journal, image.n_extents * sizeof(*extents));
 	else

@@ -172,6 +172,8 @@ static int rebuild(struct restore *restore)
 	if (rc == 0)
 		rc = restore_each(restore, restore_memory);
 	if (rc == 0)
+		rc = restore_pay(restore);
+	if (rc == 0)
 		rc = keep_done(restore);
 	if (rc == 0)
 		rc = inode_table_restore_end(&restore->fs->inodes);

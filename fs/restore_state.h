@@ -47,6 +47,8 @@ static inline struct inode *restore_number(uint64_t ino)
 
 /* restore_tree.c: what names, counts and references follow from the replayed names. */
 int restore_tree(struct restore *restore);
+/* Who has how much, once memory is there; leases wait for their sharers. */
+int restore_pay(struct restore *restore);
 /* What nobody can reach goes; the inodes are usable. */
 void restore_release(struct restore *restore);
 

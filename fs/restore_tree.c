@@ -7,7 +7,9 @@
 #include "fs/account.h"
 #include "fs/dir.h"
 #include "fs/inode.h"
+#include "fs/orphan.h"
 #include "fs/restore_state.h"
+#include "fs/worker.h"
 #include "fs/xattr.h"
 
 int restore_each(struct restore *restore, int (*each)(struct restore *, struct inode *))
@@ -197,10 +199,19 @@ int restore_tree(struct restore *restore)
 
 static int pay(struct restore *restore, struct inode *inode)
 {
-	(void)restore;
 	if (inode->home)
 		account_force(inode->home, (int64_t)atomic_load(&inode->charged), inode->counted);
-	return 0;
+	return orphans_add(restore->fs, inode);
+}
+
+/* What the last writer's close had begun, or could not. */
+static void trim(struct fs *fs, struct inode *inode)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, fs, inode, worker_copier(fs));
+	call.overdraft = true;
+	file_trim(inode->file, &call.call);
 }
 
 static int release(struct restore *restore, struct inode *inode)
@@ -211,13 +222,19 @@ static int release(struct restore *restore, struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(restore->fs, inode);
+	else if (S_ISREG(inode->mode) && inode->writers == 0 && !inode->holds)
+		trim(restore->fs, inode);
 	inode_put(restore->fs, inode, 1);
 	return 0;
 }
 
+int restore_pay(struct restore *restore)
+{
+	return restore_each(restore, pay);
+}
+
+/* Each is there until its turn. */
 void restore_release(struct restore *restore)
 {
-	restore_each(restore, pay);
-	/* Each is there until its turn, and others may go with it only afterwards. */
 	restore_each(restore, release);
 }

@@ -126,16 +126,20 @@ static inline int copy_of(int fd)
 	return copy;
 }
 
-/* What would be found if the daemon were stopped now: the journal as it is, the rest shared. */
-static inline void held_freeze(struct held *held, struct held *frozen)
+/* What would be found if the daemon were stopped now: the journal as it is, and the rest as it is
+ * or shared with who goes on. */
+enum freeze { FREEZE_JOURNAL, FREEZE_ALL };
+
+static inline void held_freeze(struct held *held, enum freeze what, struct held *frozen)
 {
 	held_init(frozen);
 	LOCKED(&held->lock);
 	for (unsigned i = 0; i < held->n; i++) {
+		bool copied = what == FREEZE_ALL || keep_kind_of(held->ids[i]) == KEEP_JOURNAL;
+
 		frozen->ids[i] = held->ids[i];
-		frozen->fds[i] = keep_kind_of(held->ids[i]) == KEEP_JOURNAL
-				     ? copy_of(held->fds[i])
-				     : fcntl(held->fds[i], F_DUPFD_CLOEXEC, 0);
+		frozen->fds[i] =
+		    copied ? copy_of(held->fds[i]) : fcntl(held->fds[i], F_DUPFD_CLOEXEC, 0);
 	}
 	frozen->n = held->n;
 }
@@ -186,7 +190,16 @@ static inline uint64_t content_hash(struct fs *fs, struct inode *inode)
 	return hash;
 }
 
-static inline void describe_inode(struct fs *fs, struct inode *inode, FILE *out)
+/* An operation that is stopped has moved times, or not. */
+enum describe { DESCRIBE_ALL, DESCRIBE_TIMELESS };
+
+static inline void describe_times(const struct stat *st, FILE *out)
+{
+	fprintf(out, " a%ld.%ld m%ld.%ld c%ld.%ld", st->st_atim.tv_sec, st->st_atim.tv_nsec,
+		st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
+}
+
+static inline void describe_inode(struct fs *fs, struct inode *inode, enum describe how, FILE *out)
 {
 	const struct xattr *xattr = NULL;
 	struct attr_values attrs = inode->attrs;
@@ -194,10 +207,10 @@ static inline void describe_inode(struct fs *fs, struct inode *inode, FILE *out)
 	struct stat st;
 
 	inode_stat(inode, &st);
-	fprintf(out, " %lx %o %u:%u links %lu size %ld blocks %ld a%ld.%ld m%ld.%ld c%ld.%ld b%ld",
-		st.st_ino, st.st_mode, st.st_uid, st.st_gid, st.st_nlink, st.st_size, st.st_blocks,
-		st.st_atim.tv_sec, st.st_atim.tv_nsec, st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
-		st.st_ctim.tv_sec, st.st_ctim.tv_nsec, inode->btime);
+	fprintf(out, " %lx %o %u:%u links %lu size %ld blocks %ld b%ld", st.st_ino, st.st_mode,
+		st.st_uid, st.st_gid, st.st_nlink, st.st_size, st.st_blocks, inode->btime);
+	if (how == DESCRIBE_ALL)
+		describe_times(&st, out);
 	fprintf(out, " %s home %lx paid %lu%s opens %u/%u holds %u",
 		inode->volume ? inode->volume->name : "-", inode->home ? inode->home->ino : 0,
 		inode->charged, inode->counted ? " counted" : "", inode->opens, inode->writers,
@@ -221,7 +234,8 @@ static inline void describe_inode(struct fs *fs, struct inode *inode, FILE *out)
 	}
 }
 
-static inline void describe_names(struct fs *fs, struct inode *dir, const char *path, FILE *out)
+static inline void describe_names(struct fs *fs, struct inode *dir, const char *path,
+				  enum describe how, FILE *out)
 {
 	struct dentry *entry;
 
@@ -230,14 +244,14 @@ static inline void describe_names(struct fs *fs, struct inode *dir, const char *
 
 		ck_assert_int_gt(asprintf(&below, "%s/%s", path, entry->name), 0);
 		fprintf(out, "%s #%lu", below, entry->cookie);
-		describe_inode(fs, entry->inode, out);
+		describe_inode(fs, entry->inode, how, out);
 		if (S_ISDIR(entry->inode->mode))
-			describe_names(fs, entry->inode, below, out);
+			describe_names(fs, entry->inode, below, how, out);
 		free(below);
 	}
 }
 
-static inline char *describe(struct fs *fs)
+static inline char *describe(struct fs *fs, enum describe how)
 {
 	char *text = NULL;
 	size_t bytes;
@@ -246,12 +260,12 @@ static inline char *describe(struct fs *fs)
 	struct inode *inode;
 
 	fputs("/", out);
-	describe_inode(fs, fs->root, out);
-	describe_names(fs, fs->root, "", out);
+	describe_inode(fs, fs->root, how, out);
+	describe_names(fs, fs->root, "", how, out);
 	while ((inode = inode_table_next(&fs->inodes, &slot))) {
 		if (!inode->links && inode != fs->root) {
 			fputs("nameless", out);
-			describe_inode(fs, inode, out);
+			describe_inode(fs, inode, how, out);
 		}
 		inode_put(fs, inode, 1);
 	}
