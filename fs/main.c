@@ -18,6 +18,7 @@
 #include "fs/keeper_store.h"
 #include "fs/line.h"
 #include "fs/notify.h"
+#include "fs/orphan.h"
 #include "fs/restore.h"
 #include "fs/session.h"
 #include "fs/share.h"
@@ -38,6 +39,8 @@ static void share_start(struct fs *fs)
 
 	if (share_open(fs, &share) == 0)
 		atomic_store(&fs->share, share);
+	else
+		orphans_end(fs);
 }
 
 /* Of a daemon with a keeper nothing is taken apart: files, memory and journal are for the next one.

@@ -10,6 +10,7 @@
 #include "fs/hold.h"
 #include "fs/inode_table.h"
 #include "fs/keep.h"
+#include "fs/orphan.h"
 #include "fs/share_state.h"
 #include "fs/worker.h"
 
@@ -43,23 +44,42 @@ static struct share_connection *find_connection(struct share *share, uint64_t nu
 	return NULL;
 }
 
+/* The file as its sharer had it: held and leased, as the file knows, or as it would know had the
+ * daemon before this one not been killed between the two. NULL: it is gone. */
+static struct inode *take_file(struct share *share, uint64_t ino)
+{
+	struct inode *inode = inode_table_get(&share->fs->inodes, ino);
+	struct inode_call call;
+
+	if (!inode)
+		return NULL;
+	if (orphan_adopt(share->fs, inode)) {
+		inode_put(share->fs, inode, 1); /* it came with a reference */
+		return inode;
+	}
+	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
+	if (inode_hold(share->fs, inode) == 0) {
+		if (file_lease(inode->file, &call.call) == 0)
+			return inode;
+		inode_unhold(share->fs, inode);
+	}
+	inode_put(share->fs, inode, 1);
+	return NULL;
+}
+
 /* False: whose it was, or what it was of, is gone. */
 static bool take_lease(struct share *share, const struct share_note_lease *noted, uint32_t slot,
 		       bool answered)
 {
 	struct share_connection *connection = find_connection(share, noted->connection);
-	struct inode *inode = NULL;
+	struct inode *inode = connection && noted->ino ? take_file(share, noted->ino) : NULL;
 	struct share_lease *lease;
 
-	if (!connection)
-		return false;
-	if (noted->ino)
-		inode = inode_table_get(&share->fs->inodes, noted->ino);
-	if (noted->ino && !inode)
+	if (!connection || (noted->ino && !inode))
 		return false;
 	if (share_lease_restore(share, connection, noted, slot, inode, &lease)) {
 		if (inode)
-			inode_put(share->fs, inode, 1);
+			share_let_go(share, inode);
 		return false;
 	}
 	if (!answered)
@@ -78,55 +98,6 @@ static void take_leases(struct share *share)
 			share_memory_forget_lease(share->memory, slot - 1);
 }
 
-static uint32_t leases_of(const struct share *share, const struct inode *inode)
-{
-	const struct share_connection *connection;
-	uint32_t count = 0;
-
-	DL_FOREACH2(share->connections, connection, next)
-	for (const struct share_lease *lease = connection->leases; lease; lease = lease->hh.next)
-		count += lease->inode == inode;
-	return count;
-}
-
-/* A daemon that was killed between the two counted a lease that it did not note, or noted one that
- * it had counted off. */
-static void set_right(struct share *share, struct inode *inode)
-{
-	uint32_t wanted = leases_of(share, inode);
-	struct inode_call call;
-
-	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
-	while (file_leases(inode->file) < wanted && inode_hold(share->fs, inode) == 0) {
-		if (file_lease(inode->file, &call.call) == 0)
-			continue;
-		inode_unhold(share->fs, inode);
-		return;
-	}
-	while (file_leases(inode->file) > wanted) {
-		inode_ref(inode);
-		share_let_go(share, inode);
-	}
-}
-
-/* Those that are leased as far as the file knows, and those that are as far as we know. */
-static void set_all_right(struct share *share)
-{
-	const struct share_connection *connection;
-	struct inode *inode;
-	uint32_t slot = 0;
-
-	while ((inode = inode_table_next(&share->fs->inodes, &slot))) {
-		if (S_ISREG(inode->mode) && file_leases(inode->file))
-			set_right(share, inode);
-		inode_put(share->fs, inode, 1);
-	}
-	DL_FOREACH2(share->connections, connection, next)
-	for (const struct share_lease *lease = connection->leases; lease; lease = lease->hh.next)
-		if (lease->inode && !file_leases(lease->inode->file))
-			set_right(share, lease->inode);
-}
-
 int share_restore(struct share *share)
 {
 
@@ -137,7 +108,8 @@ int share_restore(struct share *share)
 	if (error)
 		return error;
 	take_leases(share);
-	set_all_right(share);
+	/* Whose connection is gone has ended while there was no daemon. */
+	orphans_end(share->fs);
 	token_restore(share->fs, &share->tokens);
 	return 0;
 }
