@@ -162,7 +162,8 @@ static int resolve(struct restore *restore, struct volume *volume, struct span *
 }
 
 /* Memory beyond the size is zero, or growing would show what a write that was not answered left
- * there, or what was cut off. */
+ * there, or what was cut off. But sharers write there and set the size then: what is leased stays
+ * as it is, and was not being cut. */
 static int clean_end(struct restore *restore, struct inode *inode)
 {
 	struct file *file = inode->file;
@@ -170,7 +171,8 @@ static int clean_end(struct restore *restore, struct inode *inode)
 	struct inode_call call;
 	int rc = 0;
 
-	if (size < end && (inode->writers || atomic_load(&file->figures->unclean))) {
+	if (size < end && !inode->holds &&
+	    (inode->writers || atomic_load(&file->figures->unclean))) {
 		inode_call_init(&call, restore->fs, inode, worker_copier(restore->fs));
 		rc = call.call.copier ? device_zero_now(&file->extents, &call.call, size, end)
 				      : -ENOMEM;
