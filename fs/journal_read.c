@@ -35,7 +35,8 @@ static int list_add(struct journal_list *list, const struct journal_record *reco
 	/* Twice as many whenever the number is a power of two. */
 	if (!(list->count & (list->count - 1))) {
 		size_t capacity = list->count ? list->count * 2 : 1;
-		const struct journal_record **at = realloc(list->at, capacity * sizeof(*at));
+		const struct journal_record **at =
+		    realloc(list->at, capacity * sizeof(struct journal_record *));
 
 		if (!at)
 			return -ENOMEM;
@@ -97,7 +98,7 @@ int journal_sort(struct journal_list *list)
 	if (high - low >= list->count + GAPS_MAX)
 		return -EUCLEAN;
 	size_t room = (size_t)(high - low) + 1, kept = 0;
-	const struct journal_record **sorted = calloc(room, sizeof(*sorted));
+	const struct journal_record **sorted = calloc(room, sizeof(struct journal_record *));
 
 	if (!sorted)
 		return -ENOMEM;
