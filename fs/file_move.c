@@ -353,10 +353,11 @@ static void record_relayout(const struct file_move *move)
 int file_relayout(struct file *file, const struct file_call *call)
 {
 	struct file_move *move;
-	int rc = journal_room(call->journal);
+	int rc;
 
-	if (rc == 0)
-		rc = begin(file, call, NULL, &move);
+	if (journal_room(call->journal))
+		return -ENOSPC;
+	rc = begin(file, call, NULL, &move);
 	if (rc < 0)
 		return rc;
 	if (call->journal)

@@ -50,7 +50,7 @@ struct inode {
 	uint32_t holds;			   /* leases: hold.h; lock */
 	uint32_t xattr_bytes;		   /* what xattrs cost; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
-	bool counted;			   /* as a file of home; topology */
+	atomic_bool counted;		   /* as a file of home; topology */
 	bool dropped; /* its data went with its last name: no open, no new name any more; lock */
 	bool dying;   /* counted in fs->dying; lock */
 	atomic_bool recorded; /* a journal knows it */

@@ -14,6 +14,9 @@
  * stopped, each time. */
 #define GAPS_MAX (1ULL << 20)
 
+/* Of one file; no connection has so many, nor are there as many connections. */
+#define LEASES_MAX (1U << 24)
+
 static uint64_t never_zero(uint64_t check)
 {
 	return check ? check : 1;
@@ -35,7 +38,8 @@ static int list_add(struct journal_list *list, const struct journal_record *reco
 	/* Twice as many whenever the number is a power of two. */
 	if (!(list->count & (list->count - 1))) {
 		size_t capacity = list->count ? list->count * 2 : 1;
-		const struct journal_record **at = realloc(list->at, capacity * sizeof(*at));
+		const struct journal_record **at =
+		    realloc(list->at, capacity * sizeof(struct journal_record *));
 
 		if (!at)
 			return -ENOMEM;
@@ -97,7 +101,7 @@ int journal_sort(struct journal_list *list)
 	if (high - low >= list->count + GAPS_MAX)
 		return -EUCLEAN;
 	size_t room = (size_t)(high - low) + 1, kept = 0;
-	const struct journal_record **sorted = calloc(room, sizeof(*sorted));
+	const struct journal_record **sorted = calloc(room, sizeof(struct journal_record *));
 
 	if (!sorted)
 		return -ENOMEM;
@@ -145,6 +149,27 @@ static bool is_name(const char *name, uint64_t bytes)
 static bool is_text(const char *text, uint64_t bytes)
 {
 	return bytes && !text[bytes - 1] && strlen(text) == bytes - 1;
+}
+
+static bool attrs_are_known(const struct attr_values *attrs)
+{
+	return attrs->page_size <= PAGE_SIZE_1G && attrs->persist <= PERSIST_DISK &&
+	       attrs->mapping <= MAPPING_TRANSIENT && attrs->copy <= COPYING_DMA &&
+	       attrs->force_pcie <= FORCE_PCIE_YES && attrs->share <= SHARE_TRUSTED;
+}
+
+static bool fixed_is_right(const struct journal_view *view)
+{
+	switch (view->kind) {
+	case JOURNAL_INODE:
+		return attrs_are_known(&((const struct journal_inode *)view->fixed)->attrs);
+	case JOURNAL_VALUES:
+		return attrs_are_known(&((const struct journal_values *)view->fixed)->attrs);
+	case JOURNAL_OPEN:
+		return ((const struct journal_open *)view->fixed)->leases <= LEASES_MAX;
+	default:
+		return true;
+	}
 }
 
 static bool tail_is_right(const struct journal_view *view)
@@ -213,5 +238,7 @@ uint32_t journal_view(const struct journal_record *record, uint32_t offset,
 	view->fixed = part + 1;
 	view->tail = (const char *)(part + 1) + fixed_bytes[part->kind];
 	view->tail_bytes = part->bytes - (uint32_t)sizeof(*part) - fixed_bytes[part->kind];
-	return tail_is_right(view) ? at + (uint32_t)journal_align(part->bytes) : 0;
+	return fixed_is_right(view) && tail_is_right(view)
+		   ? at + (uint32_t)journal_align(part->bytes)
+		   : 0;
 }

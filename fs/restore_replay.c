@@ -263,7 +263,8 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 {
 	struct inode *inode = find(restore, ((const struct journal_ino *)view->fixed)->ino);
 
-	if (!inode || !inode->mode)
+	/* Of one that is known by a name alone all else comes later, or it has gone before that. */
+	if (!inode || (!inode->mode && view->kind != JOURNAL_GONE))
 		return 0;
 	switch (view->kind) {
 	case JOURNAL_OWNER:
