@@ -133,7 +133,7 @@ static int order_reserve(struct dir *dir)
 		if (dir->n_order < dir->cap_order)
 			return 0;
 	}
-	uint32_t capacity = dir->cap_order + dir->cap_order / 2 + 4;
+	uint32_t capacity = dir->cap_order < 4 ? 4 : dir->cap_order + dir->cap_order / 2;
 	struct dir_slot *order = realloc(dir->order, capacity * sizeof(*order));
 
 	if (!order)

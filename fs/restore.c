@@ -303,6 +303,11 @@ int fs_restore(struct fs *fs)
 	fs->inodes.journal = fs->journal;
 	rc = fd >= 0 ? restore_old(fs) : start_new(fs);
 	if (rc < 0) {
+		/* An earlier daemon's is left to whoever tries next. */
+		if (fd < 0) {
+			drop_mounts(fs);
+			holder->drop(holder->of, keep_id(KEEP_JOURNAL, 0));
+		}
 		fs->inodes.journal = NULL;
 		journal_close(fs->journal);
 		fs->journal = NULL;
