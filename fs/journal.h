@@ -132,6 +132,9 @@ uint32_t journal_view(const struct journal_record *record, uint32_t offset,
 /* What should be in it could not be told: as where there is no memory for it. */
 void journal_fail(struct journal *journal, uint64_t bytes);
 
+/* Ids below are for what the volumes need themselves. */
+#define JOURNAL_FIRST_ID 16
+
 /* A descriptor for the next daemon: its id, or 0 where it could not be held. */
 uint64_t journal_hold(struct journal *journal, enum keep_kind kind, int fd);
 void journal_drop(struct journal *journal, enum keep_kind kind, uint64_t id);

@@ -40,8 +40,7 @@ static void journal_init(struct journal *journal, const struct journal_holder *h
 	pthread_cond_init(&journal->changed, NULL);
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
 		pthread_mutex_init(&journal->writers[i].lock, NULL);
-	/* Ids below are for what the volumes need themselves. */
-	atomic_init(&journal->last_id, 16);
+	atomic_init(&journal->last_id, JOURNAL_FIRST_ID);
 	atomic_init(&journal->limit, AREA_MIN / 4 / JOURNAL_UNIT);
 }
 

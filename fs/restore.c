@@ -80,6 +80,61 @@ static void watch_pools(struct fs *fs)
 			pool_set_watch(fs->volumes[i].pool, &watch);
 }
 
+/* Ids of what bounds the objects of host/, one per kind; those of journal_hold are higher. */
+static uint64_t mount_id(unsigned kind)
+{
+	return keep_id(KEEP_HOST, 1 + kind);
+}
+
+static struct system_memory *system_of(struct fs *fs)
+{
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].system)
+			return fs->volumes[i].system;
+	return NULL;
+}
+
+/* The next daemon's files and those of this one share one bound. */
+static int hold_mounts(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+	int rc = 0;
+
+	for (unsigned kind = 0; rc == 0 && kind < SYSTEM_KINDS; kind++) {
+		int fd = system_memory_mount(system_of(fs), (enum system_pages)kind);
+
+		if (fd >= 0)
+			rc = holder->hold(holder->of, mount_id(kind), fd);
+	}
+	return rc;
+}
+
+static void adopt_mounts(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+
+	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
+		int fd = holder->take(holder->of, mount_id(kind));
+
+		if (fd >= 0)
+			system_memory_adopt(system_of(fs), (enum system_pages)kind, fd);
+	}
+}
+
+static void drop_mounts(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+
+	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
+		int fd = holder->take(holder->of, mount_id(kind));
+
+		if (fd >= 0)
+			holder->drop(holder->of, mount_id(kind));
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
 static int by_request(const void *a, const void *b)
 {
 	const struct journal_request *one = a, *other = b;
@@ -201,6 +256,7 @@ static int restore_old(struct fs *fs)
 	if (restore.recent)
 		rc = rebuild(&restore);
 	if (rc == 0) {
+		adopt_mounts(fs);
 		uint64_t last = atomic_load(&fs->journal->last_id);
 
 		atomic_store(&fs->journal->last_id,
@@ -219,6 +275,10 @@ static int restore_old(struct fs *fs)
 
 static int start_new(struct fs *fs)
 {
+	int rc = hold_mounts(fs);
+
+	if (rc < 0)
+		return rc;
 	name_volumes(fs);
 	watch_pools(fs);
 	return tree_init(fs);
@@ -244,6 +304,11 @@ int fs_restore(struct fs *fs)
 	fs->inodes.journal = fs->journal;
 	rc = fd >= 0 ? restore_old(fs) : start_new(fs);
 	if (rc < 0) {
+		/* An earlier daemon's is left to whoever tries next. */
+		if (fd < 0) {
+			drop_mounts(fs);
+			holder->drop(holder->of, keep_id(KEEP_JOURNAL, 0));
+		}
 		fs->inodes.journal = NULL;
 		journal_close(fs->journal);
 		fs->journal = NULL;
@@ -269,6 +334,7 @@ void fs_forget_held(struct fs *fs)
 {
 	if (!fs->journal)
 		return;
+	drop_mounts(fs);
 	fs->journal->holder.drop(fs->journal->holder.of, keep_id(KEEP_JOURNAL, 0));
 	journal_close(fs->journal);
 	fs->journal = NULL;

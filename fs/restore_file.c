@@ -259,7 +259,9 @@ static int collect(uint64_t id, int fd, void *arg)
 	enum keep_kind kind = keep_kind_of(id);
 
 	(void)fd;
-	if ((kind != KEEP_CHUNK && kind != KEEP_HOST) || find_held(unclaimed->restore, id))
+	if ((kind != KEEP_CHUNK && kind != KEEP_HOST) ||
+	    (id & ((1ULL << KEEP_NUMBER_BITS) - 1)) < JOURNAL_FIRST_ID ||
+	    find_held(unclaimed->restore, id))
 		return 0;
 	uint64_t *ids = realloc(unclaimed->ids, (unclaimed->n + 1) * sizeof(*ids));
 

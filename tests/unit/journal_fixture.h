@@ -135,7 +135,12 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 	held_init(frozen);
 	LOCKED(&held->lock);
 	for (unsigned i = 0; i < held->n; i++) {
+		struct stat st;
 		bool copied = what == FREEZE_ALL || keep_kind_of(held->ids[i]) == KEEP_JOURNAL;
+
+		/* What bounds host/ is a directory. */
+		fstat(held->fds[i], &st);
+		copied = copied && S_ISREG(st.st_mode);
 
 		frozen->ids[i] = held->ids[i];
 		frozen->fds[i] =
@@ -257,6 +262,7 @@ static inline char *describe(struct fs *fs, enum describe how)
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
 	uint32_t slot = 0;
+	struct volume_usage usage;
 	struct inode *inode;
 
 	fputs("/", out);
@@ -274,6 +280,8 @@ static inline char *describe(struct fs *fs, enum describe how)
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].pool)
 			fprintf(out, "gpu%u %lu\n", i, pool_usage(fs->volumes[i].pool).span_bytes);
+		else if (how == DESCRIBE_ALL && volume_usage(&fs->volumes[i], &usage) == 0)
+			fprintf(out, "host %lu of %lu\n", usage.held, usage.total);
 	fclose(out);
 	return text;
 }
