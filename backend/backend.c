@@ -198,6 +198,18 @@ void device_fail(struct device *device, const char *what)
 	    device->index, device->name, what);
 }
 
+static void chunk_init(struct chunk *made)
+{
+	made->id = 0;
+	made->pool_private = NULL;
+	atomic_init(&made->bar, NULL);
+	guard_init(&made->bar_guard);
+	atomic_init(&made->bar_heat, 0);
+	atomic_init(&made->bar_policy, MAP_AUTO);
+	atomic_init(&made->bar_refused, false);
+	made->bar_prev = made->bar_next = NULL;
+}
+
 int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 {
 	struct chunk *made;
@@ -210,13 +222,25 @@ int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 		return rc;
 
 	assert(made->device == device && made->bytes == bytes);
-	made->pool_private = NULL;
-	atomic_init(&made->bar, NULL);
-	guard_init(&made->bar_guard);
-	atomic_init(&made->bar_heat, 0);
-	atomic_init(&made->bar_policy, MAP_AUTO);
-	atomic_init(&made->bar_refused, false);
-	made->bar_prev = made->bar_next = NULL;
+	chunk_init(made);
+	*chunk = made;
+	return 0;
+}
+
+int chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+{
+	struct chunk *made;
+
+	if (!bytes || bytes % CHUNK_ALIGN)
+		return -EINVAL;
+	if (atomic_load(&device->failed))
+		return -EIO;
+	int rc = device->backend->ops->chunk_import(device, bytes, fd, &made);
+	if (rc < 0)
+		return rc;
+
+	assert(made->device == device && made->bytes == bytes);
+	chunk_init(made);
 	*chunk = made;
 	return 0;
 }

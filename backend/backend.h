@@ -79,6 +79,7 @@ enum map_policy { MAP_AUTO, MAP_PERSISTENT, MAP_TRANSIENT };
 struct chunk {
 	struct device *device;
 	uint64_t bytes;
+	uint64_t id;		    /* who watches the pool names it (pool.h); 0: nobody */
 	void *pool_private;	    /* pool.c: the state of a shared chunk, NULL for an owned one */
 	_Atomic(void *) bar;	    /* CPU address of the mapping, or NULL; use under bar_guard */
 	struct guard bar_guard;	    /* shared: the mapping is in use; exclusive: it goes away */
@@ -121,6 +122,9 @@ struct backend_ops {
 	int (*chunk_new)(struct device *device, uint64_t bytes, struct chunk **chunk);
 	void (*chunk_free)(struct chunk *chunk); /* no copy is in flight, no mapping left */
 	int (*chunk_export)(struct chunk *chunk, int *fd); /* caller owns the fd */
+	/* The chunk of bytes that fd, from chunk_export in a process that may be gone, stands for;
+	 * it can be exported again. The fd is the chunk's on success, the caller's otherwise. */
+	int (*chunk_import)(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 
 	int (*copier_new)(struct backend *backend, struct copier **copier);
 	void (*copier_free)(struct copier *copier);
@@ -171,5 +175,6 @@ void device_fail(struct device *device, const char *what);
 int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
 void chunk_free(struct chunk *chunk); /* drops its mapping first; NULL is fine */
 int chunk_export(struct chunk *chunk, int *fd);
+int chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 
 #endif

@@ -150,6 +150,54 @@ void buddy_give(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 	}
 }
 
+/* The free block that has the block at node in it, or 0; *order is its own then. */
+static unsigned free_above(const struct buddy *buddy, unsigned node, unsigned *order)
+{
+	for (; node; node /= 2, ++*order)
+		if (is_free(buddy, node))
+			return node;
+	return 0;
+}
+
+/* Cuts the block of this order at offset out of the free one that it lies in. */
+static void carve(struct buddy *buddy, unsigned from, unsigned have, uint64_t offset,
+		  unsigned order)
+{
+	clear_free(buddy, from);
+	while (have > order) {
+		unsigned kept = node_at(offset, --have);
+
+		set_free(buddy, kept ^ 1);
+	}
+	buddy->free_bytes -= 1ULL << order;
+}
+
+int buddy_take_at(struct buddy *buddy, uint64_t offset, uint64_t bytes)
+{
+	uint64_t start = offset;
+
+	assert_range(offset, bytes);
+	while (bytes) {
+		unsigned order = block_order(offset, bytes), have = order;
+		unsigned from = free_above(buddy, node_at(offset, order), &have);
+
+		/* A block that is free in parts: its first half tells, and so on down. */
+		while (!from && order > BUDDY_MIN_ORDER) {
+			have = --order;
+			from = free_above(buddy, node_at(offset, order), &have);
+		}
+		if (!from) {
+			if (offset > start)
+				buddy_give(buddy, start, offset - start);
+			return -EEXIST;
+		}
+		carve(buddy, from, have, offset, order);
+		offset += 1ULL << order;
+		bytes -= 1ULL << order;
+	}
+	return 0;
+}
+
 uint64_t buddy_largest(const struct buddy *buddy)
 {
 	for (unsigned order = BUDDY_MAX_ORDER; order >= BUDDY_MIN_ORDER; order--)

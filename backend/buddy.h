@@ -25,6 +25,10 @@ void buddy_init(struct buddy *buddy);
  * at or above bytes; what the power of two has beyond bytes stays free. 0, or -ENOSPC. */
 int buddy_take(struct buddy *buddy, uint64_t bytes, uint64_t *offset);
 
+/* Takes [offset, offset + bytes), multiples of 4 KiB: 0, or -EEXIST where some of it is taken (then
+ * nothing is). */
+int buddy_take_at(struct buddy *buddy, uint64_t offset, uint64_t bytes);
+
 /* Gives back [offset, offset + bytes), multiples of 4 KiB, all of it taken; neighbours merge. */
 void buddy_give(struct buddy *buddy, uint64_t offset, uint64_t bytes);
 

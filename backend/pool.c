@@ -23,6 +23,7 @@ struct shared {
 
 struct pool {
 	struct device *device;
+	struct pool_watch watch;
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that threads
 				       * together keep to the limit */
@@ -69,6 +70,8 @@ static void give_chunk(struct pool *pool, struct chunk *chunk)
 {
 	uint64_t bytes = chunk->bytes;
 
+	if (pool->watch.gone)
+		pool->watch.gone(pool->watch.of, chunk);
 	chunk_free(chunk);
 	atomic_fetch_sub(&pool->chunks, 1);
 	atomic_fetch_sub(&pool->chunk_bytes, bytes);
@@ -123,6 +126,18 @@ static int leaves_reserve(struct pool *pool, uint64_t bytes)
 	return memory.free < reserve || memory.free - reserve < bytes ? -ENOSPC : 0;
 }
 
+static int make_chunk(struct pool *pool, uint64_t bytes, struct chunk **chunk)
+{
+	int rc = chunk_new(pool->device, bytes, chunk);
+
+	if (rc < 0 || !pool->watch.made)
+		return rc;
+	rc = pool->watch.made(pool->watch.of, *chunk);
+	if (rc < 0)
+		chunk_free(*chunk);
+	return rc;
+}
+
 /* grow held. */
 static int ask_driver(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 {
@@ -132,7 +147,7 @@ static int ask_driver(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 		return rc;
 	rc = leaves_reserve(pool, bytes);
 	if (rc == 0)
-		rc = chunk_new(pool->device, bytes, chunk);
+		rc = make_chunk(pool, bytes, chunk);
 	if (rc < 0) {
 		atomic_fetch_sub(&pool->chunk_bytes, bytes);
 		return rc;
@@ -318,6 +333,52 @@ void pool_give(struct pool *pool, const struct span *span)
 	}
 	assert(span->offset == 0 && span->bytes == span->chunk->bytes);
 	give_chunk(pool, span->chunk);
+}
+
+void pool_set_watch(struct pool *pool, const struct pool_watch *watch)
+{
+	pool->watch = *watch;
+}
+
+int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
+{
+	if (chunk->device != pool->device || (kind == POOL_SHARED && chunk->bytes != BUDDY_BYTES))
+		return -EINVAL;
+	if (kind == POOL_SHARED) {
+		struct shared *shared = calloc(1, sizeof(*shared));
+
+		if (!shared)
+			return -ENOMEM;
+		shared->chunk = chunk;
+		chunk->pool_private = shared;
+		buddy_init(&shared->buddy);
+		list_insert(pool, shared);
+		atomic_fetch_add(&pool->shared_chunks, 1);
+	} else {
+		atomic_fetch_add(&pool->span_bytes, chunk->bytes);
+		atomic_fetch_add(&pool->takes, 1);
+	}
+	atomic_fetch_add(&pool->chunk_bytes, chunk->bytes);
+	atomic_fetch_add(&pool->chunks, 1);
+	return 0;
+}
+
+int pool_adopt_block(struct pool *pool, const struct span *span)
+{
+	struct shared *shared = span->chunk->pool_private;
+
+	if (!shared || !is_size(span->bytes) || span->bytes >= BUDDY_BYTES ||
+	    span->offset % POOL_BLOCK_MIN || span->offset > BUDDY_BYTES - span->bytes)
+		return -EINVAL;
+	list_remove(pool, shared);
+	int rc = buddy_take_at(&shared->buddy, span->offset, span->bytes);
+
+	list_insert(pool, shared);
+	if (rc < 0)
+		return rc;
+	atomic_fetch_add(&pool->span_bytes, span->bytes);
+	atomic_fetch_add(&pool->takes, 1);
+	return 0;
 }
 
 bool span_owns_chunk(const struct span *span)

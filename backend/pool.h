@@ -22,6 +22,15 @@ struct pool_usage {
 	uint64_t chunks, shared_chunks;
 };
 
+/* Who is to know of each chunk while it is there: made names it (chunk->id, not 0) before anything
+ * lies in it, and its error is the chunk's; gone is called before it goes. Any thread, not under
+ * the pool's lock. */
+struct pool_watch {
+	int (*made)(void *of, struct chunk *chunk);
+	void (*gone)(void *of, struct chunk *chunk);
+	void *of;
+};
+
 enum pool_fill { POOL_ZEROED, POOL_UNDEFINED /* the caller overwrites every byte at once */ };
 
 int pool_new(struct device *device, const struct pool_limits *limits, struct pool **pool);
@@ -48,6 +57,17 @@ int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct cop
  * multiple of POOL_BLOCK_MIN at such an offset. No copy to or from it may be in flight. The memory
  * of a whole chunk goes back to the driver before this returns. */
 void pool_give(struct pool *pool, const struct span *span);
+
+/* Before the first span is taken. */
+void pool_set_watch(struct pool *pool, const struct pool_watch *watch);
+
+/* A chunk that was imported (and named) with what another pool had handed out of it: first the
+ * chunk, whatever the limits say, as one span that owns it or as one to cut blocks from; then,
+ * of the latter kind, each block. -EEXIST: handed out already; -EINVAL: not a block of it. The
+ * chunk is the pool's on success. Nothing else is done to the pool meanwhile. */
+enum pool_adopted { POOL_WHOLE, POOL_SHARED };
+int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind);
+int pool_adopt_block(struct pool *pool, const struct span *span);
 
 /* How many spans were ever taken, and whether none is handed out now. Neither waits. */
 uint64_t pool_takes(const struct pool *pool);

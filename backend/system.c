@@ -26,8 +26,6 @@
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
-#define SYSTEM_KINDS 2 /* enum system_pages */
-
 /* tmpfs takes size=0 for no bound. */
 #define BYTES_MIN 4096ULL
 
@@ -174,6 +172,23 @@ static int mount_for(struct system_memory *memory, enum system_pages pages)
 	return *huge >= 0 ? memory->mounts[pages] : memory->mounts[SYSTEM_PAGES_SMALL];
 }
 
+int system_memory_mount(struct system_memory *memory, enum system_pages pages)
+{
+	if (memory->mounts[SYSTEM_PAGES_SMALL] < 0)
+		return -1;
+	mount_for(memory, pages);
+	return memory->mounts[pages];
+}
+
+void system_memory_adopt(struct system_memory *memory, enum system_pages pages, int fd)
+{
+	LOCKED(&memory->lock);
+	if (memory->mounts[pages] >= 0)
+		close(memory->mounts[pages]);
+	memory->mounts[pages] = fd;
+	memory->bounds[pages] = 0; /* unknown: set when next looked at */
+}
+
 int system_object_new(struct system_memory *memory, enum system_pages pages, int *fd)
 {
 	int made;
@@ -211,6 +226,11 @@ int system_account(struct system_memory *memory, int64_t bytes)
 			return -ENOSPC;
 	} while (!atomic_compare_exchange_weak(&memory->counted, &now, next));
 	return 0;
+}
+
+void system_account_force(struct system_memory *memory, int64_t bytes)
+{
+	atomic_fetch_add(&memory->counted, (uint64_t)bytes);
 }
 
 int system_usage(struct system_memory *memory, struct system_usage *usage)

@@ -15,6 +15,13 @@ int system_memory_open(uint64_t bytes, struct system_memory **memory);
 void system_memory_close(struct system_memory *memory);
 
 enum system_pages { SYSTEM_PAGES_SMALL, SYSTEM_PAGES_HUGE /* transparent huge pages */ };
+#define SYSTEM_KINDS 2
+
+/* What holds the objects of a kind and bounds them, made if need be: its fd, which stays the
+ * memory's, or -1 where they are memfds. adopt: that of a process that may be gone, whose objects
+ * are still there, from then on in place of this one's, which has none; takes the fd over. */
+int system_memory_mount(struct system_memory *memory, enum system_pages pages);
+void system_memory_adopt(struct system_memory *memory, enum system_pages pages, int fd);
 
 /* A new empty object, open read-write, close-on-exec; the caller owns the fd and the object lives
  * as long as fds and mappings of it. -ENOSPC where no more fds can be had (with a log line). */
@@ -27,6 +34,8 @@ struct system_usage {
 /* Counts what objects gained or, negative, lost. Where the kernel keeps no bound this one does:
  * -ENOSPC. */
 int system_account(struct system_memory *memory, int64_t bytes);
+/* The same for what is there already. */
+void system_account_force(struct system_memory *memory, int64_t bytes);
 int system_usage(struct system_memory *memory, struct system_usage *usage);
 
 #endif

@@ -121,7 +121,7 @@ static int gpu_map(const struct client_bar *bar, const struct client_chunk *chun
 	gm_CUmemGenericAllocationHandle handle;
 	gm_CUdeviceptr address;
 
-	gm_CUresult result = cuda->cuMemImportFromShareableHandle(
+	gm_CUresult result = cuda->cu.cuMemImportFromShareableHandle(
 	    &handle, (void *)(intptr_t)chunk->fd, GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (result != GM_CUDA_SUCCESS)
 		return client_cuda_result(cuda, result, "cuMemImportFromShareableHandle");

@@ -167,7 +167,7 @@ static int truncated(const struct client_packet *packet)
 	return client_fail(EPROTO, "the daemon's answer makes no sense: too many descriptors");
 }
 
-static int receive(struct client_connection *connection, struct client_packet *packet)
+static int receive_packet(struct client_connection *connection, struct client_packet *packet)
 {
 	union control control;
 	struct iovec part = {.iov_base = packet->u.bytes, .iov_len = sizeof(packet->u.bytes)};
@@ -196,6 +196,26 @@ static int receive(struct client_connection *connection, struct client_packet *p
 		rc = client_fail(EPROTO, "the daemon's answer makes no sense: it is too long");
 	if (rc < 0)
 		client_packet_close(packet);
+	return rc;
+}
+
+/* A daemon that takes over from one that was killed may answer what that had answered already. */
+static bool is_late(const struct client_connection *connection, const struct client_packet *packet)
+{
+	const struct gpumem_msg_header *header = &packet->u.header;
+
+	return packet->bytes >= sizeof(*header) && header->magic == GPUMEM_MAGIC &&
+	       (int32_t)(header->request - connection->requests) < 0;
+}
+
+static int receive(struct client_connection *connection, struct client_packet *packet)
+{
+	int rc = receive_packet(connection, packet);
+
+	while (rc == 0 && is_late(connection, packet)) {
+		client_packet_close(packet);
+		rc = receive_packet(connection, packet);
+	}
 	return rc;
 }
 
@@ -248,6 +268,19 @@ static int give_up(struct client_connection *connection, struct client_packet *p
 	return client_fail(EPROTO, "the daemon's answer makes no sense: it does not end");
 }
 
+/* Half of an answer came from a daemon that was killed: the next one begins it again. */
+static void begin_again(const struct client_packet *packet, struct client_layout *layout,
+			uint32_t had, uint64_t had_lease)
+{
+	const struct gpumem_msg_layout *message = &packet->u.layout;
+
+	if (packet->bytes < sizeof(*message) || message->header.type != GPUMEM_MSG_LAYOUT ||
+	    message->first_chunk != had || layout->n_chunks == had)
+		return;
+	client_layout_cut(layout, had);
+	layout->lease = had_lease;
+}
+
 static int receive_layout(struct client_connection *connection, uint32_t request,
 			  struct client_layout *layout)
 {
@@ -260,6 +293,8 @@ static int receive_layout(struct client_connection *connection, uint32_t request
 	while (rc == 0 && more) {
 		packet.u.header.type = 0;
 		rc = receive(connection, &packet);
+		if (rc == 0)
+			begin_again(&packet, layout, had, had_lease);
 		if (rc == 0)
 			rc = client_answer_layout(&packet, request, layout, &more);
 	}

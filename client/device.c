@@ -45,8 +45,8 @@ static int import_chunk(const struct client_device_map *map, const struct client
 
 	int rc = client_cuda_result(
 	    cuda,
-	    cuda->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)chunk->fd,
-						 GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+	    cuda->cu.cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)chunk->fd,
+						    GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 	    "cuMemImportFromShareableHandle");
 	if (rc < 0)
 		return rc;

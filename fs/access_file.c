@@ -14,6 +14,7 @@
 #include "common/defer.h"
 #include "fs/channel.h"
 #include "fs/fs.h"
+#include "fs/keep.h"
 #include "fs/observe.h"
 #include "fs/worker.h"
 
@@ -162,6 +163,7 @@ int access_file_new(struct fs *fs)
 	if (!file)
 		return -ENOMEM;
 	file->fs = fs;
+	file->last_handle = keep_turn(fs->keep) << KEEP_TURN_SHIFT;
 	pthread_mutex_init(&file->lock, NULL);
 	fs->access_file = file;
 	return 0;

@@ -46,7 +46,12 @@ static int choose_uring(struct fs *fs)
 	struct capability *uring = &fs->can.io_uring;
 	enum switch_mode wanted = fs->options.io_uring;
 
-	if (wanted == SWITCH_OFF)
+	if (fs->options.recovery == RECOVERY_TRANSPARENT)
+		capability_set(
+		    uring, false,
+		    "recovery=transparent needs /dev/fuse: over io_uring what is under way "
+		    "when a daemon dies is lost");
+	else if (wanted == SWITCH_OFF)
 		capability_set(uring, false, "turned off (io_uring=off)");
 	else if (fuse_version() < FUSE_MAKE_VERSION(3, 18))
 		capability_set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
@@ -65,6 +70,22 @@ static int choose_uring(struct fs *fs)
 	return 0;
 }
 
+static void choose_recovery(struct fs *fs)
+{
+	struct capability *recovery = &fs->can.recovery;
+
+	if (!fs->keep)
+		capability_set(recovery, false, "files are gone with the daemon");
+	else if (fs->options.recovery == RECOVERY_TRANSPARENT)
+		capability_set(recovery, true,
+			       "transparent: a daemon that dies is replaced, and "
+			       "nobody notices");
+	else
+		capability_set(recovery, true,
+			       "remount: when the daemon dies there is a new "
+			       "mount with the files; those open fail");
+}
+
 int capabilities_choose(struct fs *fs)
 {
 	unsigned cores = (unsigned)get_nprocs();
@@ -77,6 +98,7 @@ int capabilities_choose(struct fs *fs)
 	fs->can.max_write = MAX_WRITE;
 	capability_set(&fs->can.clone_fd, false, "requests come over io_uring");
 	capability_set(&fs->can.busy_poll, false, "requests come over io_uring");
+	choose_recovery(fs);
 	return choose_uring(fs);
 }
 
@@ -154,6 +176,8 @@ void capabilities_log(const struct fs *fs)
 		log_one("clone_fd", &fs->can.clone_fd);
 		log_one("busy_poll", &fs->can.busy_poll);
 	}
+	if (fs->keep)
+		log_one("recovery", &fs->can.recovery);
 	log_one("passthrough", &fs->can.passthrough);
 	log_one("mmap", &fs->can.mmap);
 	if (geteuid() != 0)

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "fs/capabilities.h"
 #include "fs/fs.h"
+#include "fs/keep.h"
 
 /* How long a thread looks for the next request before it sleeps. On the reference machine a
  * request and its answer took 25 us with a thread to wake and 11 us without. A client that asks one
@@ -108,13 +109,33 @@ void channel_prepare(struct fs *fs, struct fuse_session *fuse)
 	looking_prepare(fs);
 }
 
-int channel_open(struct fs *fs, struct fuse_session *fuse)
+/* The one that the same thread of another daemon had, or a new one. */
+static int kept_clone(struct fs *fs, struct fuse_session *fuse, unsigned number)
+{
+	uint64_t id = keep_id(KEEP_CLONE, number);
+	int error, fd = keep_take(fs->keep, id);
+
+	if (fd != -ENOENT)
+		return fd;
+	fd = clone_fd(fuse);
+	error = fd < 0 ? fd : keep_hold(fs->keep, id, fd);
+	if (!error)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
+int channel_open(struct fs *fs, struct fuse_session *fuse, unsigned number)
 {
 	if (!fs->can.clone_fd.on)
 		return -1;
-	int fd = clone_fd(fuse);
+	bool kept = fs->options.recovery == RECOVERY_TRANSPARENT;
+	int fd = kept ? kept_clone(fs, fuse, number) : clone_fd(fuse);
 	if (fd < 0)
 		log_warn("a worker thread shares its /dev/fuse with others: %s", strerror(-fd));
+	else
+		fcntl(fd, F_SETFL, O_RDWR); /* a killed daemon may have been looking */
 	own = fd < 0 ? -1 : fd;
 	return own;
 }

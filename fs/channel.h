@@ -17,9 +17,11 @@ struct fs;
  * libfuse's log function is to be set again. */
 void channel_prepare(struct fs *fs, struct fuse_session *fuse);
 
-/* Opens the calling thread's device: the fd, which is the caller's to close once nobody will answer
- * what came through it any more, or -1 where the thread shares the session's. */
-int channel_open(struct fs *fs, struct fuse_session *fuse);
+/* Opens the calling thread's device, which has a number among its like: the fd, which is the
+ * caller's to close once nobody will answer what came through it any more, or -1 where the thread
+ * shares the session's. The keeper, where there is one, holds it: with the last descriptor of a
+ * device the kernel ends the requests under way there. */
+int channel_open(struct fs *fs, struct fuse_session *fuse, unsigned number);
 
 /* A request is answered through the device that it came from. For one that another thread is to
  * answer: the device of the thread that has it now, and what that thread says before it answers. */

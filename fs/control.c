@@ -177,6 +177,16 @@ bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	return true;
 }
 
+void control_socket_is_bound(void)
+{
+	atomic_store(&socket_bound, true);
+}
+
+void control_handles_from(uint64_t first)
+{
+	snapshots.last_handle = first;
+}
+
 bool control_getattr(fuse_req_t req, fuse_ino_t ino)
 {
 	if (!control_owns(ino))
@@ -391,6 +401,11 @@ bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		bytes = worker->reply_bytes;
 	if (worker && read_kept(info->fh, worker->reply, &bytes, offset)) {
 		fuse_reply_buf(req, worker->reply, bytes);
+		return true;
+	}
+	/* The rest of one text is not the rest of another. */
+	if (worker && offset > 0) {
+		fuse_reply_buf(req, NULL, 0);
 		return true;
 	}
 	struct snapshot *fresh = worker ? snapshot_make(req, file_of(ino)) : NULL;

@@ -5,6 +5,7 @@
 #include <fuse_lowlevel.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <unistd.h>
 
 #include "backend/bar_cache.h"
 #include "backend/copy.h"
@@ -13,6 +14,7 @@
 #include "fs/control_text.h"
 #include "fs/file_share.h"
 #include "fs/fs.h"
+#include "fs/keep.h"
 #include "fs/observe.h"
 #include "fs/share.h"
 #include "fs/tree.h"
@@ -80,6 +82,10 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	write_capability(out, "busy_poll", &fs->can.busy_poll);
 	write_capability(out, "passthrough", &fs->can.passthrough);
 	write_capability(out, "mmap", &fs->can.mmap);
+	write_capability(out, "recovery", &fs->can.recovery);
+	if (fs->keep)
+		fprintf(out, "daemon %" PRIu64 " process %d keeper %d\n", keep_turn(fs->keep),
+			getpid(), keep_keeper(fs->keep));
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)

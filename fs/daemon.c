@@ -108,6 +108,12 @@ static int launcher_release(int fd)
 	return rc;
 }
 
+void daemon_leave(enum log_level level)
+{
+	log_setup(level, LOG_TO_SYSLOG);
+	terminal_leave();
+}
+
 int daemon_ready(struct daemon *daemon, enum log_level level)
 {
 	AUTO_CLOSE int fd = daemon->ready_fd;
@@ -115,7 +121,6 @@ int daemon_ready(struct daemon *daemon, enum log_level level)
 	if (fd < 0)
 		return 0;
 	daemon->ready_fd = -1;
-	log_setup(level, LOG_TO_SYSLOG);
-	terminal_leave();
+	daemon_leave(level);
 	return launcher_release(fd);
 }

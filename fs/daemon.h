@@ -24,6 +24,9 @@ int daemon_start(enum daemon_mode mode, struct daemon *daemon);
  * up all the same. */
 int daemon_ready(struct daemon *daemon, enum log_level level);
 
+/* Leaves the terminal and logs to syslog from here on, for a daemon that nobody waits for. */
+void daemon_leave(enum log_level level);
+
 /* A daemon that ends without daemon_ready need do nothing more than exit: the launcher sees it. */
 
 #endif

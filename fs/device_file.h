@@ -38,6 +38,7 @@ struct taking {
 	struct layout layout;
 	enum pool_fill fill;
 	enum taking_charge charge;
+	const struct file *recorded; /* whose file's record has it at once; NULL: later, or never */
 	struct extents *into;
 	struct extents *fresh; /* what was taken is listed here too; may be NULL */
 	uint64_t bytes;	       /* taken so far */

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "backend/bar_cache.h"
+#include "fs/record.h"
 
 struct taking taking_for(struct volume *volume, const struct file_call *call, uint64_t size)
 {
@@ -76,7 +77,11 @@ int taking_run(struct taking *taking, uint64_t from, uint64_t end, uint64_t wish
 		extents_insert(taking->into, &extent);
 		if (taking->fresh)
 			extents_insert(taking->fresh, &extent);
-		device_apply_mapping(&(struct extents){.at = &extent, .count = 1}, taking->call);
+		struct extents one = {.at = &extent, .count = 1};
+
+		if (taking->recorded)
+			record_more(taking->call, taking->recorded, &one);
+		device_apply_mapping(&one, taking->call);
 		taking->bytes += extent.span.bytes;
 		from = extent_end(&extent) > from ? extent_end(&extent) : from;
 	}
@@ -129,6 +134,8 @@ int device_give(struct file *file, const struct file_call *call, uint64_t from, 
 
 	if (rc < 0)
 		return rc;
+	if (cut.count)
+		record_cut(call, from, to);
 
 	int64_t bytes = (int64_t)device_release(atomic_load(&file->volume), &cut);
 
@@ -140,15 +147,16 @@ int device_give(struct file *file, const struct file_call *call, uint64_t from, 
 int device_make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->size);
+	uint64_t size = atomic_load(&file->figures->size);
 	struct taking taking = taking_for(volume, call, size > end ? size : end);
 	uint64_t wish = layout_wish(end, size, atomic_load(&file->taken), volume->max_chunk);
 
 	taking.into = &file->extents;
+	taking.recorded = file;
+	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(taking.layout.unit));
 
 	int rc = taking_run(&taking, from, end, wish);
 
-	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(taking.layout.unit));
 	device_settle(file, (int64_t)taking.bytes);
 	return rc;
 }

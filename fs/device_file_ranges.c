@@ -5,10 +5,12 @@
 
 #include <errno.h>
 
+#include "fs/record.h"
+
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->size), available;
+	uint64_t size = atomic_load(&file->figures->size), available;
 	struct taking taking = taking_for(volume, call, size > to ? size : to);
 	struct extents fresh = {0};
 	int rc = pool_available(volume->pool, &available);
@@ -26,6 +28,7 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 		taking_undo(&taking);
 	else
 		atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(taking.layout.unit));
+	record_more(call, file, &fresh);
 	extents_free(&fresh);
 	device_settle(file, (int64_t)taking.bytes);
 	return rc;
@@ -54,7 +57,7 @@ static int free_inside(struct file *file, const struct file_call *call, uint32_t
 	struct device_range keep[2] = {{extent.offset, from}, {to, extent_end(&extent)}};
 
 	/* What stays although it lies between the two must read as zero. */
-	device_reshape(file, call, index, keep, atomic_load(&file->size));
+	device_reshape(file, call, index, keep, atomic_load(&file->figures->size));
 	return device_zero_now(&file->extents, call, from, to);
 }
 
@@ -79,14 +82,14 @@ static int punch_extent(struct file *file, const struct file_call *call, uint32_
 
 int device_punch(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
-	uint64_t kept = device_kept_end(file, call, atomic_load(&file->size));
+	uint64_t kept = device_kept_end(file, call, atomic_load(&file->figures->size));
 	uint64_t end = extents_end(&file->extents);
 	int rc = 0;
 
 	/* Beyond the size everything is zero: the last block need not stay for its end. */
 	if (to >= kept || to > end)
 		to = end;
-	else if (to >= atomic_load(&file->size))
+	else if (to >= atomic_load(&file->figures->size))
 		to = align_up(to, POOL_BLOCK_MIN);
 
 	while (rc == 0 && from < to) {
@@ -102,7 +105,7 @@ int device_punch(struct file *file, const struct file_call *call, uint64_t from,
 		rc = punch_extent(file, call, index, start, stop);
 		from = stop;
 	}
-	if (atomic_load(&file->reserved) > extents_end(&file->extents))
-		atomic_store(&file->reserved, extents_end(&file->extents));
+	if (atomic_load(&file->figures->reserved) > extents_end(&file->extents))
+		atomic_store(&file->figures->reserved, extents_end(&file->extents));
 	return rc;
 }

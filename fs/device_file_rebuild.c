@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+#include "fs/record.h"
+
 static int fill_extent(const struct file_call *call, const struct extent *fresh,
 		       const struct extents *from)
 {
@@ -80,6 +82,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	extents_remove(&file->extents, index);
 	EXTENTS_FOREACH (extent, &fresh)
 		extents_insert(&file->extents, extent);
+	record_instead(call, file, old.offset, extent_end(&old), &fresh);
 	extents_free(&fresh);
 	pool_give(volume->pool, &old.span);
 	file_charge(call, -less);

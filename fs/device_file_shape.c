@@ -9,7 +9,7 @@
 /* Up to where memory is the file's own and not just taken ahead, for a file of size bytes. */
 uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size)
 {
-	uint64_t reserved = atomic_load(&file->reserved);
+	uint64_t reserved = atomic_load(&file->figures->reserved);
 	uint64_t end = size > reserved ? size : reserved;
 
 	return align_up(end, layout_unit(call->attrs.page_size, end));
@@ -51,36 +51,43 @@ static int shrink(struct file *file, const struct file_call *call, uint64_t keep
 
 int device_truncate(struct file *file, const struct file_call *call, uint64_t size)
 {
-	uint64_t old = atomic_load(&file->size);
+	uint64_t old = atomic_load(&file->figures->size);
 
 	if (size > old) {
-		atomic_store(&file->size, size);
+		atomic_store(&file->figures->size, size);
 		return 0;
 	}
 
 	uint64_t keep = align_up(size, layout_unit(call->attrs.page_size, size));
+
+	/* The size first: who finds it unclean finishes what this does, and what was beyond the
+	 * size is never seen again. */
+	atomic_store(&file->figures->unclean, size < old);
+	atomic_store(&file->figures->size, size);
+
 	int rc = size < old ? device_zero_now(&file->extents, call, size, keep) : 0;
 
 	if (rc == 0)
 		rc = shrink(file, call, keep, size, size < old ? SHRINK_DIRTY : SHRINK_ZEROES);
 	if (rc < 0)
-		return rc;
-	/* As elsewhere, memory reserved beyond the end goes with a truncate. */
-	atomic_store(&file->reserved, 0);
-	atomic_store(&file->size, size);
-	return 0;
+		atomic_store(&file->figures->size, old);
+	else
+		/* As elsewhere, memory reserved beyond the end goes with a truncate. */
+		atomic_store(&file->figures->reserved, 0);
+	atomic_store(&file->figures->unclean, 0);
+	return rc;
 }
 
 bool device_has_ahead(struct file *file, const struct file_call *call)
 {
-	uint64_t keep = device_kept_end(file, call, atomic_load(&file->size));
+	uint64_t keep = device_kept_end(file, call, atomic_load(&file->figures->size));
 
 	return extents_end(&file->extents) > keep;
 }
 
 void device_trim(struct file *file, const struct file_call *call)
 {
-	uint64_t size = atomic_load(&file->size);
+	uint64_t size = atomic_load(&file->figures->size);
 
 	if (device_has_ahead(file, call))
 		shrink(file, call, device_kept_end(file, call, size), size, SHRINK_ZEROES);

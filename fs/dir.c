@@ -133,7 +133,7 @@ static int order_reserve(struct dir *dir)
 		if (dir->n_order < dir->cap_order)
 			return 0;
 	}
-	uint32_t capacity = dir->cap_order ? dir->cap_order + dir->cap_order / 2 : 4;
+	uint32_t capacity = dir->cap_order < 4 ? 4 : dir->cap_order + dir->cap_order / 2;
 	struct dir_slot *order = realloc(dir->order, capacity * sizeof(*order));
 
 	if (!order)
@@ -196,6 +196,58 @@ void dir_remove(struct dir *dir, struct dentry *entry)
 			dir->cap_order = capacity;
 		}
 	}
+}
+
+int dir_restore_add(struct dir *dir, struct dentry *entry)
+{
+	int rc = buckets_reserve(dir);
+
+	if (rc)
+		return rc;
+	struct dentry **bucket = bucket_of(dir, entry->hash);
+
+	entry->next = *bucket;
+	*bucket = entry;
+	dir->n_names++;
+	return 0;
+}
+
+void dir_restore_remove(struct dir *dir, struct dentry *entry)
+{
+	struct dentry **link = bucket_of(dir, entry->hash);
+
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
+	dir->n_names--;
+}
+
+static int by_cookie(const void *a, const void *b)
+{
+	const struct dir_slot *one = a, *other = b;
+
+	return (one->cookie > other->cookie) - (one->cookie < other->cookie);
+}
+
+int dir_restore_end(struct dir *dir)
+{
+	struct dir_slot *order = dir->n_names ? malloc(dir->n_names * sizeof(*order)) : NULL;
+	uint32_t n = 0;
+
+	if (dir->n_names && !order)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < dir->n_buckets; i++)
+		for (struct dentry *entry = dir->buckets[i]; entry; entry = entry->next)
+			order[n++] = (struct dir_slot){entry->cookie, entry};
+	if (n)
+		qsort(order, n, sizeof(*order), by_cookie);
+	free(dir->order);
+	dir->order = order;
+	dir->n_order = dir->cap_order = n;
+	for (uint32_t i = 1; i < n; i++)
+		if (order[i].cookie == order[i - 1].cookie)
+			return -EUCLEAN;
+	return 0;
 }
 
 struct dentry *dir_after(struct dir *dir, uint64_t cookie)

@@ -59,6 +59,12 @@ struct dentry *dentry_new(const char *name, struct inode *inode);
 int dir_add(struct dir *dir, struct dentry *entry);
 /* Takes it out; the caller frees it. */
 void dir_remove(struct dir *dir, struct dentry *entry);
+/* For restoring: names with their cookies, in any order; nothing but dir_find is called until
+ * dir_restore_end. -EUCLEAN: two names have one cookie. */
+int dir_restore_add(struct dir *dir, struct dentry *entry);
+void dir_restore_remove(struct dir *dir, struct dentry *entry);
+int dir_restore_end(struct dir *dir);
+
 /* The first entry whose cookie is greater; NULL: the end. */
 struct dentry *dir_after(struct dir *dir, uint64_t cookie);
 

@@ -14,6 +14,7 @@
 #include "fs/device_file.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
+#include "fs/journal.h"
 
 int file_new(struct volume *volume, struct file **file)
 {
@@ -24,6 +25,7 @@ int file_new(struct volume *volume, struct file **file)
 	guard_init(&made->guard);
 	atomic_init(&made->volume, volume);
 	atomic_init(&made->fd, -1);
+	made->figures = &made->own;
 	*file = made;
 	return 0;
 }
@@ -40,8 +42,26 @@ void file_free(struct file *file, const struct file_call *call)
 	} else {
 		host_charge(volume, call, -taken);
 	}
+	if (file->object)
+		journal_drop(call->journal, KEEP_HOST, file->object);
 	if (fd >= 0)
 		close(fd);
+	guard_destroy(&file->guard);
+	free(file);
+}
+
+void file_set_figures(struct file *file, struct file_figures *figures)
+{
+	file->figures = figures;
+}
+
+void file_restore_free(struct file *file)
+{
+	int fd = atomic_load(&file->fd);
+
+	if (fd >= 0)
+		close(fd);
+	extents_free(&file->extents);
 	guard_destroy(&file->guard);
 	free(file);
 }
@@ -68,13 +88,14 @@ uint64_t file_size(const struct file *file)
 {
 	uint64_t size;
 
-	return ask_object(file, host_object_size, &size) ? size : atomic_load(&file->size);
+	return ask_object(file, host_object_size, &size) ? size : atomic_load(&file->figures->size);
 }
 
 static uint64_t device_allocated(const struct file *file)
 {
 	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
-	uint64_t kept = atomic_load(&file->size), reserved = atomic_load(&file->reserved);
+	uint64_t kept = atomic_load(&file->figures->size),
+		 reserved = atomic_load(&file->figures->reserved);
 	uint64_t start = atomic_load(&file->tail_start), end = atomic_load(&file->tail_end);
 	uint64_t taken = atomic_load(&file->taken);
 
@@ -119,6 +140,8 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 
 static int make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end)
 {
+	if (journal_room(call->journal))
+		return -ENOSPC;
 	guard_lock(&file->guard);
 
 	int rc = file_is_device(file) ? device_make_room(file, call, from, end)
@@ -188,8 +211,8 @@ static int device_fallocate(struct file *file, const struct file_call *call, int
 		return rc;
 	if (!(mode & FALLOC_FL_KEEP_SIZE))
 		device_raise_size(file, to);
-	else if (to > atomic_load(&file->reserved))
-		atomic_store(&file->reserved, to);
+	else if (to > atomic_load(&file->figures->reserved))
+		atomic_store(&file->figures->reserved, to);
 	return 0;
 }
 
@@ -210,6 +233,8 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 			return 0;
 		bytes = FILE_SIZE_MAX - offset;
 	}
+	if (kind != FALLOC_FL_PUNCH_HOLE && journal_room(call->journal))
+		return -ENOSPC;
 	guard_lock(&file->guard);
 
 	int rc;

@@ -22,6 +22,7 @@
 #define FILE_SIZE_MAX ((uint64_t)INT64_MAX & ~(CHUNK_ALIGN - 1))
 
 struct file;
+struct journal;
 
 /* Who calls, on whose account. Lives on the caller's stack. */
 struct file_call {
@@ -31,10 +32,17 @@ struct file_call {
 	 * succeeds. Called under the file's guard. */
 	int (*charge)(void *payer, int64_t bytes);
 	void *payer;
+	struct journal *journal; /* where changes of the layout are recorded; NULL: nowhere */
+	uint64_t ino;		 /* whose they are there */
 };
 
 /* An empty file without memory. */
 int file_new(struct volume *volume, struct file **file);
+/* Where its figures are from now on; they are as they should be. Nobody else has the file yet. */
+struct file_figures;
+void file_set_figures(struct file *file, struct file_figures *figures);
+/* One of restoring, whose memory is not there yet, or not any more. */
+void file_restore_free(struct file *file);
 /* Gives all memory back, uncharged. No other call is in flight. */
 void file_free(struct file *file, const struct file_call *call);
 
@@ -88,6 +96,10 @@ int file_move_begin(struct file *file, const struct file_call *call, struct volu
 		    struct file_move **move);
 void file_move_end(struct file_move *move, enum file_move_end end);
 void file_move_free(struct file_move *move); /* NULL: nothing */
+/* What a record of the move's commit says of the file; the move keeps what it points at. Nothing is
+ * to be recorded where it has no kind. */
+struct journal_piece;
+void file_move_piece(const struct file_move *move, struct journal_piece *piece);
 
 /* The value of user.gpumem.extents: one line per extent, "offset bytes chunk-offset kind"; what
  * kind means is in gpumem(7). */

@@ -7,6 +7,7 @@
 
 #include "fs/device_file.h"
 #include "fs/host_file.h"
+#include "fs/record.h"
 
 /* With a host/ file on either side one call moves no more: it takes about 25 ms. */
 #define HOST_STEP (256ULL << 20)
@@ -85,7 +86,7 @@ static int take_memory(struct copying *copying)
 {
 	struct file *to = copying->to;
 	struct volume *volume = atomic_load(&to->volume);
-	uint64_t size = atomic_load(&to->size), end = copying->to_offset + copying->bytes;
+	uint64_t size = atomic_load(&to->figures->size), end = copying->to_offset + copying->bytes;
 	uint64_t wish = layout_wish(end, size, atomic_load(&to->taken), volume->max_chunk);
 	struct taking taking = taking_for(volume, copying->call, size > end ? size : end);
 	struct file_run run;
@@ -223,6 +224,8 @@ static ssize_t copy_to_device(struct copying *copying)
 		undo_memory(copying);
 		return rc;
 	}
+	/* Not before it holds what it should. */
+	record_more(copying->call, copying->to, &copying->fresh);
 	device_raise_size(copying->to, copying->to_offset + copying->bytes);
 	return (ssize_t)copying->bytes;
 }
@@ -310,6 +313,8 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 
 	if (n != -EAGAIN)
 		return n;
+	if (journal_room(call->journal))
+		return -ENOSPC;
 	copying.hold = HOLD_EXCLUSIVE;
 	return copy_once(copying);
 }

@@ -13,16 +13,20 @@
 #include "fs/device_file.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
+#include "fs/record.h"
 
 struct file_move {
 	struct file *file;
 	struct file_call call;
 	struct volume *to;
 	uint64_t size;
-	struct extents extents; /* the copy, on a device */
-	int fd;			/* the copy, in host/; -1 */
-	struct volume *from;	/* of left; NULL: nothing is left */
-	struct extents left;	/* what the file had, on a device */
+	struct extents extents;	   /* the copy, on a device */
+	int fd;			   /* the copy, in host/; -1 */
+	struct volume *from;	   /* of left; NULL: nothing is left */
+	struct extents left;	   /* what the file had, on a device */
+	struct journal_file image; /* what is recorded of the commit, with extents */
+	struct journal_extent *record;
+	uint64_t object; /* what the journal calls fd's */
 	uint64_t taken;
 	int64_t charged; /* more than the file has */
 	uint8_t tail_shift, object_shift;
@@ -31,7 +35,7 @@ struct file_move {
 /* Where the file's memory ends that is worth copying. */
 static uint64_t data_end(const struct file *file, uint64_t size)
 {
-	uint64_t reserved = file_is_device(file) ? atomic_load(&file->reserved) : 0;
+	uint64_t reserved = file_is_device(file) ? atomic_load(&file->figures->reserved) : 0;
 
 	return size > reserved ? size : reserved;
 }
@@ -116,7 +120,7 @@ static int copy_to_object(struct file_move *move)
 
 	if (!move->size)
 		return 0;
-	rc = host_new_object(move->to, &move->call, &move->fd, &move->object_shift);
+	rc = host_new_object(move->to, &move->call, &move->fd, &move->object_shift, &move->object);
 	if (rc == 0 && ftruncate(move->fd, (off_t)move->size) < 0)
 		rc = -errno;
 	if (rc == 0)
@@ -133,6 +137,8 @@ static void drop_copy(struct file_move *move)
 {
 	if (move->to->pool)
 		device_release(move->to, &move->extents);
+	if (move->object)
+		journal_drop(move->call.journal, KEEP_HOST, move->object);
 	if (move->fd >= 0)
 		close(move->fd);
 }
@@ -155,10 +161,44 @@ static int pay_difference(struct file_move *move)
 	return rc;
 }
 
+/* While it can still fail. */
+static int prepare_record(struct file_move *move)
+{
+	uint32_t n = move->extents.count;
+
+	if (!move->call.journal)
+		return 0;
+	move->image = (struct journal_file){
+	    .ino = move->call.ino,
+	    .object = move->object,
+	    .volume = move->to->index,
+	    .tail_shift = move->tail_shift,
+	    .object_shift = move->object_shift,
+	    .n_extents = n,
+	};
+	move->record = record_extents(&move->extents);
+	/* An object's file has no use for it before the move, a device's has it. */
+	if (!file_is_device(move->file))
+		atomic_store(&move->file->figures->size, move->size);
+	return n && !move->record ? -ENOMEM : 0;
+}
+
+void file_move_piece(const struct file_move *move, struct journal_piece *piece)
+{
+	*piece = (struct journal_piece){
+	    .kind = JOURNAL_FILE,
+	    .bytes = sizeof(move->image),
+	    .fixed = &move->image,
+	    .tail = {{move->record, move->image.n_extents * (uint32_t)sizeof(*move->record)}},
+	};
+}
+
 static int make_copy(struct file_move *move)
 {
 	int rc = move->to->pool ? copy_to_device(move) : copy_to_object(move);
 
+	if (rc == 0)
+		rc = prepare_record(move);
 	if (rc == 0)
 		rc = pay_difference(move);
 	if (rc < 0)
@@ -191,6 +231,7 @@ static int begin(struct file *file, const struct file_call *call, struct volume 
 
 	if (rc < 0) {
 		guard_unlock(&file->guard);
+		free(made->record);
 		free(made);
 		return rc;
 	}
@@ -244,7 +285,9 @@ static void commit_move(struct file_move *move)
 {
 	struct file *file = move->file;
 	struct volume *from = atomic_load(&file->volume);
+	uint64_t left = file->object;
 
+	file->object = move->object;
 	if (from->pool) {
 		pool_give_announce(from->pool);
 		move->from = from;
@@ -253,9 +296,9 @@ static void commit_move(struct file_move *move)
 	if (!from->pool)
 		system_account(from->system, -(int64_t)atomic_load(&file->taken));
 	file->extents = move->extents;
-	atomic_store(&file->size, move->size);
+	atomic_store(&file->figures->size, move->size);
 	if (!from->pool || !move->to->pool)
-		atomic_store(&file->reserved, 0);
+		atomic_store(&file->figures->reserved, 0);
 	atomic_store(&file->tail_shift, move->tail_shift);
 	atomic_store(&file->taken, 0);
 	device_settle(file, (int64_t)move->taken);
@@ -267,6 +310,8 @@ static void commit_move(struct file_move *move)
 
 	if (move->fd < 0 && atomic_load(&file->fd) >= 0)
 		leave_object(atomic_load(&file->fd));
+	if (left)
+		journal_drop(move->call.journal, KEEP_HOST, left);
 	if (move->charged < 0)
 		file_charge(&move->call, move->charged);
 }
@@ -288,16 +333,35 @@ void file_move_free(struct file_move *move)
 		device_release(move->from, &move->left);
 		pool_give_announced(move->from->pool);
 	}
+	if (move)
+		free(move->record);
 	free(move);
+}
+
+/* The layout and the attributes that ask for it. */
+static void record_relayout(const struct file_move *move)
+{
+	struct journal_values values = {.ino = move->call.ino, .attrs = move->call.attrs};
+	struct journal_piece pieces[2];
+
+	file_move_piece(move, &pieces[0]);
+	pieces[1] = (struct journal_piece){
+	    .kind = JOURNAL_VALUES, .bytes = sizeof(values), .fixed = &values};
+	journal_append(move->call.journal, pieces, 2, 0, 0);
 }
 
 int file_relayout(struct file *file, const struct file_call *call)
 {
 	struct file_move *move;
-	int rc = begin(file, call, NULL, &move);
+	int rc;
 
+	if (journal_room(call->journal))
+		return -ENOSPC;
+	rc = begin(file, call, NULL, &move);
 	if (rc < 0)
 		return rc;
+	if (call->journal)
+		record_relayout(move);
 	file_move_end(move, FILE_MOVE_COMMIT);
 	file_move_free(move);
 	return 0;

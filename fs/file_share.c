@@ -10,6 +10,7 @@
 
 #include "fs/device_file.h"
 #include "fs/host_file.h"
+#include "fs/record.h"
 
 /* A granule of small pieces becomes a chunk: other files' bytes lie beside the pieces. */
 static int own_granule(struct file *file, const struct file_call *call, uint64_t granule)
@@ -34,6 +35,7 @@ static int own_granule(struct file *file, const struct file_call *call, uint64_t
 	if (rc < 0)
 		goto give;
 	extents_insert(&file->extents, &extent);
+	record_instead(call, file, granule, end, &fresh);
 	device_apply_mapping(&fresh, call);
 	device_release(volume, &old);
 	device_settle(file, more);
@@ -49,7 +51,7 @@ uncharge:
 static int own_chunks(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->size), end = align_up(size, CHUNK_ALIGN);
+	uint64_t size = atomic_load(&file->figures->size), end = align_up(size, CHUNK_ALIGN);
 	struct taking taking = taking_for(volume, call, end);
 	int rc = 0;
 
@@ -73,6 +75,7 @@ static int own_chunks(struct file *file, const struct file_call *call)
 		return rc;
 	taking.layout.unit = CHUNK_ALIGN;
 	taking.into = &file->extents;
+	taking.recorded = file;
 	rc = taking_run(&taking, 0, end, end);
 	device_settle(file, (int64_t)taking.bytes);
 	return rc;
@@ -87,6 +90,8 @@ static int make_fit(struct file *file, const struct file_call *call)
 
 int file_lease(struct file *file, const struct file_call *call)
 {
+	if (journal_room(call->journal))
+		return -ENOSPC;
 	guard_lock(&file->guard);
 	/* What was taken ahead of the end cannot be given back while it is shared. */
 	if (file_is_device(file) && file_leases(file) == 0)
@@ -111,6 +116,8 @@ uint32_t file_leases(const struct file *file)
 
 int file_lease_more(struct file *file, const struct file_call *call)
 {
+	if (journal_room(call->journal))
+		return -ENOSPC;
 	guard_lock(&file->guard);
 	int rc = make_fit(file, call);
 
@@ -171,7 +178,8 @@ int file_export(struct file *file, enum file_share_access access, uint32_t first
 	int rc = 0;
 
 	if (file_is_device(file))
-		rc = export_extents(&file->extents, atomic_load(&file->size), first, chunks, max);
+		rc = export_extents(&file->extents, atomic_load(&file->figures->size), first,
+				    chunks, max);
 	else if (object >= 0 && first == 0 && max > 0)
 		rc = export_object(object, access, chunks);
 	guard_leave(&file->guard, token);
@@ -181,7 +189,7 @@ int file_export(struct file *file, enum file_share_access access, uint32_t first
 /* Guard held. A copy beside the file, as large as its size. */
 static int copy_beside(struct file *file, const struct file_call *call, struct extents *copy)
 {
-	uint64_t size = atomic_load(&file->size), end = align_up(size, CHUNK_ALIGN);
+	uint64_t size = atomic_load(&file->figures->size), end = align_up(size, CHUNK_ALIGN);
 	struct taking taking = taking_for(atomic_load(&file->volume), call, end);
 
 	taking.layout.unit = CHUNK_ALIGN;

@@ -9,6 +9,7 @@
 
 #include "common/guard.h"
 #include "fs/extents.h"
+#include "fs/figures.h"
 #include "fs/file.h"
 
 struct file {
@@ -17,11 +18,12 @@ struct file {
 	 * for them while a move of the file waits for a lock that the caller holds. */
 	struct guard guard;
 	struct volume *_Atomic volume;
-	_Atomic uint64_t size;		       /* gpuN/ only: host/ asks the object */
+	struct file_figures *figures; /* own, or the journal's: file_set_figures */
+	struct file_figures own;
 	_Atomic uint64_t taken;		       /* bytes of memory charged to the payer */
-	_Atomic uint64_t reserved;	       /* fallocate with KEEP_SIZE reached this far; 0 */
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
 	struct extents extents;		       /* under the guard */
+	uint64_t object; /* what the journal calls the fd's object; 0; set with the fd */
 	_Atomic int32_t backing_id;
 	_Atomic uint32_t leases; /* raised under the guard, exclusive: file_share.h */
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */

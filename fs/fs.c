@@ -5,9 +5,12 @@
 #include <sys/sysinfo.h>
 
 #include "common/log.h"
+#include "fs/compact.h"
 #include "fs/fs.h"
 #include "fs/measure.h"
+#include "fs/orphan.h"
 #include "fs/rest.h"
+#include "fs/restore.h"
 #include "fs/tree.h"
 #include "fs/uthash.h"
 #include "fs/worker.h"
@@ -92,12 +95,23 @@ static bool has_option(const char *list, const char *name)
 	return false;
 }
 
-int fs_open(struct fs *fs)
+void fs_unprepare(struct fs *fs)
+{
+	volumes_close(fs);
+	backend_close(fs->backend);
+	inode_table_destroy(&fs->inodes);
+	guard_destroy(&fs->topology);
+	access_log_destroy(&fs->access_log);
+	trace_destroy(&fs->trace);
+}
+
+int fs_prepare(struct fs *fs)
 {
 	int error;
 
 	hash_seed_init();
 	guard_init(&fs->topology);
+	pthread_mutex_init(&fs->orphans.lock, NULL);
 	access_log_init(&fs->access_log);
 	trace_init(&fs->trace);
 	clock_gettime(CLOCK_REALTIME, &fs->started);
@@ -110,34 +124,55 @@ int fs_open(struct fs *fs)
 	if (error)
 		goto destroy_table;
 	error = volumes_open(fs);
-	if (!error)
-		error = tree_init(fs);
-	if (!error) {
-		rest_start(fs);
-		return 0;
-	}
-	volumes_close(fs);
-	backend_close(fs->backend);
+	if (error)
+		fs_unprepare(fs);
+	return error;
+
 destroy_table:
 	inode_table_destroy(&fs->inodes);
 destroy_log:
 	guard_destroy(&fs->topology);
+	pthread_mutex_destroy(&fs->orphans.lock);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);
 	return error;
+}
+
+int fs_fill(struct fs *fs)
+{
+	int error = fs->holder ? fs_restore(fs) : tree_init(fs);
+
+	if (error) {
+		fs_unprepare(fs);
+		return error;
+	}
+	rest_start(fs);
+	compact_start(fs);
+	return 0;
+}
+
+int fs_open(struct fs *fs)
+{
+	int error = fs_prepare(fs);
+
+	return error ? error : fs_fill(fs);
 }
 
 void fs_close(struct fs *fs)
 {
 	rest_end(fs);
 	measure_end(fs);
+	orphans_end(fs);
+	compact_end(fs);
 	tree_destroy(fs);
 	/* The calling thread copied nothing, but may have been asked to free. */
 	worker_end();
 	volumes_close(fs);
+	fs_forget_held(fs);
 	backend_close(fs->backend);
 	inode_table_destroy(&fs->inodes);
 	guard_destroy(&fs->topology);
+	pthread_mutex_destroy(&fs->orphans.lock);
 	stats_free(&fs->stats);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);

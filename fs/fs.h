@@ -28,13 +28,21 @@ struct capability {
 };
 
 struct capabilities {
-	struct capability io_uring, clone_fd, busy_poll, passthrough, mmap, parallel_writes;
+	struct capability io_uring, clone_fd, busy_poll, passthrough, mmap, parallel_writes,
+	    recovery;
 	unsigned threads;
 	unsigned max_write;	    /* bytes */
 	_Atomic uint64_t readahead; /* bytes; readahead.h */
 };
 
+struct keep;
 struct session;
+struct journal;
+struct journal_holder;
+
+/* Whether the mount is the one that the last daemon served, with the kernel's open files and
+ * lookups, or another one, which has none. */
+enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
 /* Threads that look for a request instead of sleeping; see channel.c. */
 struct looking {
@@ -47,6 +55,12 @@ struct measurement {
 	atomic_int state;
 	bool running; /* thread is to be joined */
 	pthread_t thread;
+};
+
+/* See orphan.h. */
+struct orphans {
+	pthread_mutex_t lock;
+	struct orphan *first;
 };
 
 /* See rest.h. */
@@ -64,6 +78,12 @@ struct fs {
 	struct volume volumes[BACKEND_DEVICES_MAX + 1]; /* GPUs in order, host/ last */
 	unsigned n_volumes;
 	struct inode_table inodes;
+	/* Set before fs_open: who holds what a later daemon needs, and may hold a journal of an
+	 * earlier one. NULL: nobody, and there is no journal. */
+	const struct journal_holder *holder;
+	enum fs_mount mount;
+	struct journal *journal; /* NULL: none */
+	struct orphans orphans;
 	struct inode *root;
 	/* Shared: the chain of parents is being walked; exclusive: it changes. */
 	struct guard topology;
@@ -84,6 +104,7 @@ struct fs {
 	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
 	struct session *session; /* that serves it; session.c */
+	struct keep *keep;	 /* NULL: nothing outlives this daemon */
 	struct timespec started; /* CLOCK_REALTIME */
 	bool noatime;		 /* the mount option */
 };
@@ -91,6 +112,12 @@ struct fs {
 /* Opens backend and volumes and makes the tree: 0, or -errno after a line in the log. options are
  * taken over. */
 int fs_open(struct fs *fs);
+/* Its two halves: what can be done while another daemon still serves the files, and what cannot. A
+ * failure of either leaves nothing open. */
+int fs_prepare(struct fs *fs);
+int fs_fill(struct fs *fs);
+/* Instead of fs_fill and fs_close. */
+void fs_unprepare(struct fs *fs);
 /* Gives all memory back. No request is in flight. */
 void fs_close(struct fs *fs);
 

@@ -6,14 +6,16 @@
 
 #include "common/defer.h"
 #include "fs/fs.h"
+#include "fs/record.h"
 #include "fs/worker.h"
 
-int inode_hold(struct inode *inode)
+int inode_hold(struct fs *fs, struct inode *inode)
 {
 	LOCKED(&inode->lock);
 	if (inode->dropped)
 		return -ESTALE;
 	inode->holds++;
+	record_open(fs, inode, 0);
 	return 0;
 }
 
@@ -23,6 +25,7 @@ void inode_unhold(struct fs *fs, struct inode *inode)
 
 	pthread_mutex_lock(&inode->lock);
 	inode->holds--;
+	record_open(fs, inode, 0);
 	bool idle = inode->holds == 0 && inode->opens == 0;
 	bool drop = inode_may_drop(fs, inode);
 

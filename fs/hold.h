@@ -9,7 +9,7 @@ struct fs;
 struct inode;
 
 /* 0, or -ESTALE where the memory is gone already. */
-int inode_hold(struct inode *inode);
+int inode_hold(struct fs *fs, struct inode *inode);
 /* The last hold of a file without names and handles frees its memory. Under no lock. */
 void inode_unhold(struct fs *fs, struct inode *inode);
 

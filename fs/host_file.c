@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "fs/record.h"
 
 #define COPY_BUFFER (1ULL << 20)
 
@@ -137,30 +138,49 @@ bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run)
 	return true;
 }
 
-int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift)
+int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift,
+		    uint64_t *object)
 {
 	bool huge = call->attrs.page_size == PAGE_SIZE_2M || call->attrs.page_size == PAGE_SIZE_1G;
+	int made;
+	int rc =
+	    system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, &made);
 
+	if (rc < 0)
+		return rc;
+	*object = call->journal ? journal_hold(call->journal, KEEP_HOST, made) : 0;
+	if (call->journal && !*object) {
+		close(made);
+		return -ENOSPC;
+	}
 	*shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
-	return system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, fd);
+	*fd = made;
+	return 0;
 }
 
 /* Also called without the guard (file_object), so the first one that is made is the object. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
 {
 	int fd = -1, none = -1;
+	uint64_t object;
 	uint8_t shift;
 
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
 
-	int rc = host_new_object(volume, call, &fd, &shift);
+	int rc = host_new_object(volume, call, &fd, &shift, &object);
 
 	if (rc < 0)
 		return rc;
 	atomic_store(&file->object_shift, shift);
-	if (!atomic_compare_exchange_strong(&file->fd, &none, fd))
-		close(fd);
+	if (atomic_compare_exchange_strong(&file->fd, &none, fd)) {
+		file->object = object;
+		record_object(call, file);
+		return 0;
+	}
+	if (object)
+		journal_drop(call->journal, KEEP_HOST, object);
+	close(fd);
 	return 0;
 }
 
@@ -174,7 +194,7 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 	if (rc < 0 || fd < 0)
 		return rc;
 	if (size < host_object_size(fd))
-		atomic_store(&file->reserved, 0);
+		atomic_store(&file->figures->reserved, 0);
 	if (ftruncate(fd, (off_t)size) < 0)
 		return -errno;
 	host_settle(file, call, 0);
@@ -279,8 +299,8 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 	if (precharged < 0)
 		return (int)precharged;
 	rc = object_fallocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
-	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->reserved))
-		atomic_store(&file->reserved, to);
+	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->figures->reserved))
+		atomic_store(&file->figures->reserved, to);
 	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE)) {
 		uint64_t size = host_object_size(fd);
 
@@ -327,7 +347,8 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 		return -errno;
 	/* A file without holes: nothing can be taken inside it. Blocks beyond its end, reserved or
 	 * as part of a huge page, would make it look like one. */
-	if (page == POOL_BLOCK_MIN && atomic_load(&file->reserved) <= (uint64_t)st.st_size &&
+	if (page == POOL_BLOCK_MIN &&
+	    atomic_load(&file->figures->reserved) <= (uint64_t)st.st_size &&
 	    to <= (uint64_t)st.st_size && (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size)
 		return 0;
 

@@ -30,7 +30,9 @@ int host_write_all(int fd, const void *from, size_t bytes, uint64_t offset, uint
 /* Exclusive. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call);
 /* shift: log2 of the pages that it has at most. */
-int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift);
+/* object: what the journal calls it; 0. */
+int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift,
+		    uint64_t *object);
 int host_truncate(struct file *file, const struct file_call *call, uint64_t size);
 int host_allocate(struct file *file, const struct file_call *call, int mode, uint64_t from,
 		  uint64_t to);

@@ -9,6 +9,7 @@
 #include "fs/dir.h"
 #include "fs/file.h"
 #include "fs/fs.h"
+#include "fs/record.h"
 #include "fs/worker.h"
 #include "fs/xattr.h"
 
@@ -64,12 +65,12 @@ static void time_set(_Atomic int64_t *time, int64_t now)
 void inode_touch_read(struct inode *inode)
 {
 	int64_t now = time_now_coarse();
-	int64_t atime = atomic_load_explicit(&inode->atime, memory_order_relaxed);
+	int64_t atime = atomic_load_explicit(&inode->figures->atime, memory_order_relaxed);
 
-	if (atime <= atomic_load_explicit(&inode->mtime, memory_order_relaxed) ||
-	    atime <= atomic_load_explicit(&inode->ctime, memory_order_relaxed) ||
+	if (atime <= atomic_load_explicit(&inode->figures->mtime, memory_order_relaxed) ||
+	    atime <= atomic_load_explicit(&inode->figures->ctime, memory_order_relaxed) ||
 	    now - atime >= A_DAY)
-		time_set(&inode->atime, now);
+		time_set(&inode->figures->atime, now);
 }
 
 static bool in_host(const struct inode *inode)
@@ -85,7 +86,7 @@ static bool in_host(const struct inode *inode)
 static void object_seen(struct inode *inode)
 {
 	if (in_host(inode))
-		inode->object_mtime = file_written(inode->file);
+		inode->figures->object_mtime = file_written(inode->file);
 }
 
 void inode_look_mtime(struct inode *inode)
@@ -94,18 +95,18 @@ void inode_look_mtime(struct inode *inode)
 		return;
 	int64_t written = file_written(inode->file);
 
-	if (written == inode->object_mtime)
+	if (written == inode->figures->object_mtime)
 		return;
-	inode->object_mtime = written;
-	time_set(&inode->mtime, written);
-	if (atomic_load_explicit(&inode->ctime, memory_order_relaxed) < written)
-		time_set(&inode->ctime, written);
+	inode->figures->object_mtime = written;
+	time_set(&inode->figures->mtime, written);
+	if (atomic_load_explicit(&inode->figures->ctime, memory_order_relaxed) < written)
+		time_set(&inode->figures->ctime, written);
 }
 
 void inode_set_mtime(struct inode *inode, int64_t mtime)
 {
 	object_seen(inode);
-	time_set(&inode->mtime, mtime);
+	time_set(&inode->figures->mtime, mtime);
 }
 
 void inode_move_begin(struct inode *inode)
@@ -130,13 +131,13 @@ void inode_touch_write(struct inode *inode)
 		LOCKED(&inode->lock);
 		object_seen(inode);
 	}
-	time_set(&inode->mtime, now);
-	time_set(&inode->ctime, now);
+	time_set(&inode->figures->mtime, now);
+	time_set(&inode->figures->ctime, now);
 }
 
 void inode_touch_change(struct inode *inode)
 {
-	time_set(&inode->ctime, time_now());
+	time_set(&inode->figures->ctime, time_now());
 }
 
 /* What the type needs. */
@@ -167,8 +168,9 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 	new->uid = uid;
 	new->gid = gid;
 	new->refs = 1;
+	new->figures = &new->own;
 	new->btime = time_now();
-	new->atime = new->mtime = new->ctime = new->btime;
+	new->figures->atime = new->figures->mtime = new->figures->ctime = new->btime;
 	pthread_mutex_init(&new->lock, NULL);
 
 	error = inode_new_content(new, mode);
@@ -192,6 +194,51 @@ free_inode:
 	pthread_mutex_destroy(&new->lock);
 	free(new);
 	return error;
+}
+
+struct inode *inode_restore_new(uint64_t ino)
+{
+	struct inode *new = calloc(1, sizeof(*new));
+
+	if (!new)
+		return NULL;
+	new->ino = ino;
+	new->figures = &new->own;
+	pthread_mutex_init(&new->lock, NULL);
+	return new;
+}
+
+int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
+{
+	if (inode->mode && (inode->mode & S_IFMT) != (mode & S_IFMT))
+		return -EUCLEAN;
+	if (!inode->mode) {
+		inode->volume = volume;
+		int rc = inode_new_content(inode, mode);
+
+		if (rc)
+			return rc;
+		if (S_ISREG(mode))
+			file_set_figures(inode->file,
+					 &((struct journal_slot *)inode->figures)->file);
+	}
+	if (!S_ISREG(mode))
+		inode->volume = volume;
+	inode->mode = mode;
+	return 0;
+}
+
+void inode_restore_free(struct inode *inode)
+{
+	if (S_ISDIR(inode->mode))
+		dir_free(inode->dir);
+	else if (S_ISREG(inode->mode))
+		file_restore_free(inode->file);
+	else if (S_ISLNK(inode->mode))
+		free(inode->target);
+	xattr_free(inode->xattrs);
+	pthread_mutex_destroy(&inode->lock);
+	free(inode);
 }
 
 struct inode *inode_find(struct fs *fs, uint64_t ino)
@@ -224,6 +271,8 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	mode_t mode = inode->mode;
 	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
 
+	/* Before its number, or its memory, can be another's. */
+	record_gone(fs, inode);
 	inode_table_remove(&fs->inodes, inode);
 	count_dying(fs, inode, false);
 	if (S_ISREG(mode)) {
@@ -256,7 +305,9 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 	    .call = {.copier = copier,
 		     .attrs = atomic_load_explicit(&inode->attrs, memory_order_relaxed),
 		     .charge = account_charge,
-		     .payer = call},
+		     .payer = call,
+		     .journal = fs->journal,
+		     .ino = inode->ino},
 	    .fs = fs,
 	    .inode = inode,
 	};
@@ -292,17 +343,18 @@ void inode_put(struct fs *fs, struct inode *inode, uint64_t n)
 
 void inode_looked_up(struct inode *inode)
 {
-	atomic_fetch_add_explicit(&inode->lookups, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&inode->figures->lookups, 1, memory_order_relaxed);
 }
 
 void inode_forget(struct fs *fs, struct inode *inode, uint64_t n)
 {
-	uint64_t lookups = atomic_load(&inode->lookups), fewer;
+	uint64_t lookups = atomic_load(&inode->figures->lookups), fewer;
 
 	/* Never more than the kernel has: a reference that is not its own is not its to give. */
 	do {
 		fewer = n < lookups ? n : lookups;
-	} while (!atomic_compare_exchange_weak(&inode->lookups, &lookups, lookups - fewer));
+	} while (
+	    !atomic_compare_exchange_weak(&inode->figures->lookups, &lookups, lookups - fewer));
 	inode_put(fs, inode, fewer);
 }
 
@@ -317,9 +369,9 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    .st_uid = inode->uid,
 	    .st_gid = inode->gid,
 	    .st_blksize = 1 << 20, /* what cp and cat then use: one request of the largest size */
-	    .st_atim = time_to_spec(inode->atime),
-	    .st_mtim = time_to_spec(inode->mtime),
-	    .st_ctim = time_to_spec(inode->ctime),
+	    .st_atim = time_to_spec(inode->figures->atime),
+	    .st_mtim = time_to_spec(inode->figures->mtime),
+	    .st_ctim = time_to_spec(inode->figures->ctime),
 	};
 	if (S_ISREG(st->st_mode)) {
 		st->st_size = (off_t)file_size(inode->file);

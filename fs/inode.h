@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "fs/figures.h"
 #include "fs/file.h"
 
 struct dentry;
@@ -26,7 +27,7 @@ struct inode {
 	uint64_t ino; /* also FUSE's node id: slot in the low 32 bits, generation above */
 	/* Lookups that the kernel holds, one while it has names, and internal holders. */
 	_Atomic uint64_t refs;
-	_Atomic uint64_t lookups; /* the kernel's part of refs */
+	struct inode_figures *figures; /* own, or the journal's; set before anybody finds it */
 	/* NULL for the root; changes in a cross-volume rename, under lock: load it once. */
 	struct volume *_Atomic volume;
 	pthread_mutex_t lock;
@@ -38,24 +39,22 @@ struct inode {
 		struct file *file; /* S_IFREG */
 		char *target;	   /* S_IFLNK */
 	};
-	/* Nanoseconds since the epoch. Stores race harmlessly: the last one wins, as on any disk.
-	 */
-	_Atomic int64_t atime, mtime, ctime;
-	int64_t btime;
-	int64_t object_mtime;	  /* of a host/ file's object, as mtime already has it; lock */
-	_Atomic uint64_t charged; /* bytes that home pays for */
-	_Atomic mode_t mode;	  /* written under lock */
-	uid_t uid;		  /* lock */
-	gid_t gid;		  /* lock */
-	_Atomic uint32_t nlink;	  /* written under lock */
-	uint32_t opens, writers;  /* open handles, and those for writing; lock */
-	uint32_t holds;		  /* leases: hold.h; lock */
-	uint32_t xattr_bytes;	  /* what xattrs cost; lock */
+	struct inode_figures own;
+	int64_t btime;			   /* nanoseconds since the epoch */
+	_Atomic uint64_t charged;	   /* bytes that home pays for */
+	_Atomic mode_t mode;		   /* written under lock */
+	uid_t uid;			   /* lock */
+	gid_t gid;			   /* lock */
+	_Atomic uint32_t nlink;		   /* written under lock */
+	uint32_t opens, writers;	   /* open handles, and those for writing; lock */
+	uint32_t holds;			   /* leases: hold.h; lock */
+	uint32_t xattr_bytes;		   /* what xattrs cost; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
-	bool counted;			   /* as a file of home; topology */
-	bool dropped;	/* its data went with its last name: no open, no new name any more; lock */
-	bool dying;	/* counted in fs->dying; lock */
-	bool kept;	/* until the kernel forgets it: see inode_may_drop; lock */
+	atomic_bool counted;		   /* as a file of home; topology */
+	bool dropped; /* its data went with its last name: no open, no new name any more; lock */
+	bool dying;   /* counted in fs->dying; lock */
+	atomic_bool recorded; /* a journal knows it */
+	bool kept;	      /* until the kernel forgets it: see inode_may_drop; lock */
 	uint8_t moving; /* others replace its memory: the kernel gets no object meanwhile; lock */
 };
 
@@ -65,6 +64,12 @@ struct inode {
 /* A new inode with one reference and no names; times now; mode with its type. -ENOMEM, -ENOSPC. */
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode);
+
+/* For restoring: one without a type, a table or a reference; its type, once (-EUCLEAN: it has
+ * another); and away with it, whatever it has but names and memory. */
+struct inode *inode_restore_new(uint64_t ino);
+int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode);
+void inode_restore_free(struct inode *inode);
 
 /* The inode of a number from the kernel; no reference is taken. NULL: no such inode. */
 struct inode *inode_find(struct fs *fs, uint64_t ino);

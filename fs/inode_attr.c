@@ -13,6 +13,7 @@
 #include "fs/file_share.h"
 #include "fs/fs.h"
 #include "fs/inode_attr.h"
+#include "fs/record.h"
 #include "fs/tree.h"
 
 static void path_of(struct fs *fs, struct inode *inode, char path[PATH_MAX])
@@ -63,7 +64,8 @@ static int apply(struct fs *fs, struct copier *copier, struct inode *inode, enum
 	return 0;
 }
 
-static void store(struct inode *inode, enum attr_id id, const struct attr_values *values)
+static void store(struct fs *fs, struct inode *inode, enum attr_id id,
+		  const struct attr_values *values)
 {
 	static const size_t field[ATTR_VALUES] = {
 	    [ATTR_PAGE_SIZE] = offsetof(struct attr_values, page_size),
@@ -82,6 +84,7 @@ static void store(struct inode *inode, enum attr_id id, const struct attr_values
 	now.set = (uint8_t)((now.set & ~bit) | (values->set & bit));
 	atomic_store(&inode->attrs, now);
 	inode_touch_change(inode);
+	record_values(fs, inode);
 }
 
 static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
@@ -92,19 +95,22 @@ static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, 
 	if (!error)
 		error = apply(fs, copier, inode, id, values);
 	if (!error)
-		store(inode, id, values);
+		store(fs, inode, id, values);
 	return error;
 }
 
-static int set_quota(struct inode *inode, enum attr_id id, uint64_t limit, bool privileged)
+static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64_t limit,
+		     bool privileged)
 {
 	if (!S_ISDIR(inode->mode))
 		return -EINVAL;
 	if (!privileged)
 		return -EPERM;
+	LOCKED(&inode->lock);
 	atomic_store(id == ATTR_QUOTA_BYTES ? &inode->dir->max_bytes : &inode->dir->max_files,
 		     limit);
 	inode_touch_change(inode);
+	record_quota(fs, inode);
 	return 0;
 }
 
@@ -126,7 +132,7 @@ int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, en
 		return error ? error : set_value(fs, copier, inode, id, &values, path);
 	}
 	error = attributes_parse_quota(id, value, size, path, &limit);
-	return error ? error : set_quota(inode, id, limit, privileged);
+	return error ? error : set_quota(fs, inode, id, limit, privileged);
 }
 
 int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
@@ -140,7 +146,7 @@ int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode,
 	if (!inode_attr_listed(inode, id))
 		return -ENODATA;
 	if (id >= ATTR_VALUES)
-		return set_quota(inode, id, UINT64_MAX, privileged);
+		return set_quota(fs, inode, id, UINT64_MAX, privileged);
 	path_of(fs, inode, path);
 	attributes_reset(id, &values);
 	return set_value(fs, copier, inode, id, &values, path);

@@ -6,8 +6,12 @@
 
 #include "common/defer.h"
 #include "fs/inode_table.h"
+#include "fs/journal.h"
 
 #define SLOT_OF(ino) ((uint32_t)(ino))
+
+/* The top two bits of a number are for .gpumem/ (control.h). */
+#define GENERATION_MAX 0x3fffffffU
 
 static struct inode_slot *slot_at(struct inode_table *table, uint32_t slot)
 {
@@ -54,16 +58,24 @@ static int shard_grow(struct inode_table *table, struct inode_shard *shard)
 {
 	if (shard->next_page >= INODE_PAGES)
 		return -ENOSPC;
+	uint32_t first = shard->next_page * INODE_PAGE_SLOTS;
+
+	if (table->journal && journal_grow(table->journal, first, INODE_PAGE_SLOTS))
+		return -ENOSPC;
 	struct inode_slot *slots = calloc(INODE_PAGE_SLOTS, sizeof(*slots));
 
 	if (!slots)
 		return -ENOMEM;
 	atomic_store_explicit(&table->pages[shard->next_page], slots, memory_order_release);
-	shard->fresh = shard->next_page * INODE_PAGE_SLOTS;
+	shard->fresh = first;
 	shard->fresh_end = shard->fresh + INODE_PAGE_SLOTS;
 	if (shard->fresh == 0)
 		shard->fresh = INODE_ROOT;
 	shard->next_page += INODE_SHARDS;
+	/* Never fewer: restoring, the journal has all of them already. */
+	if (table->journal &&
+	    table->journal->header->pages[shard - table->shards] < shard->next_page)
+		table->journal->header->pages[shard - table->shards] = shard->next_page;
 	return 0;
 }
 
@@ -75,6 +87,30 @@ static unsigned shard_mine(struct inode_table *table)
 	if (!mine)
 		mine = atomic_fetch_add(&table->threads, 1) % INODE_SHARDS + 1;
 	return mine - 1;
+}
+
+/* Its figures go where the next daemon finds them. */
+static void figures_place(struct journal *journal, struct inode *inode)
+{
+	struct journal_slot *slot = journal_slot(journal, SLOT_OF(inode->ino));
+
+	*slot = (struct journal_slot){0};
+	atomic_store(&slot->inode.lookups, atomic_load(&inode->own.lookups));
+	atomic_store(&slot->inode.atime, atomic_load(&inode->own.atime));
+	atomic_store(&slot->inode.mtime, atomic_load(&inode->own.mtime));
+	atomic_store(&slot->inode.ctime, atomic_load(&inode->own.ctime));
+	inode->figures = &slot->inode;
+	if (S_ISREG(inode->mode))
+		file_set_figures(inode->file, &slot->file);
+}
+
+/* What no number has had yet, whichever slot it was. */
+static void generation_raise(_Atomic uint32_t *highest, uint32_t generation)
+{
+	uint32_t now = atomic_load(highest);
+
+	while (now < generation && !atomic_compare_exchange_weak(highest, &now, generation))
+		;
 }
 
 static int shard_add(struct inode_table *table, struct inode_shard *shard, struct inode *inode)
@@ -97,6 +133,8 @@ static int shard_add(struct inode_table *table, struct inode_shard *shard, struc
 		entry = slot_at(table, slot);
 	}
 	inode->ino = (uint64_t)entry->generation << 32 | slot;
+	if (table->journal)
+		figures_place(table->journal, inode);
 	atomic_store_explicit(&entry->inode, inode, memory_order_release);
 	shard->count++;
 	return 0;
@@ -120,8 +158,9 @@ void inode_table_remove(struct inode_table *table, struct inode *inode)
 
 	LOCKED(&shard->lock);
 	atomic_store_explicit(&entry->inode, NULL, memory_order_release);
-	/* The top two bits of a number are for .gpumem/ (control.h). */
-	entry->generation = (entry->generation + 1) & 0x3fffffff;
+	entry->generation = (entry->generation + 1) & GENERATION_MAX;
+	if (table->journal)
+		generation_raise(&table->journal->header->generation, entry->generation);
 	entry->next_free = shard->first_free;
 	shard->first_free = slot;
 	shard->count--;
@@ -185,6 +224,89 @@ struct inode *inode_table_next(struct inode_table *table, uint32_t *slot)
 			return inode;
 		}
 	}
+}
+
+struct inode *inode_table_restore_at(struct inode_table *table, uint64_t ino)
+{
+	struct inode_slot *entry = slot_at(table, SLOT_OF(ino));
+
+	return entry ? atomic_load(&entry->inode) : NULL;
+}
+
+/* Its shard's pages up to that of the slot. */
+static int restore_pages(struct inode_table *table, uint32_t slot)
+{
+	struct inode_shard *shard = &table->shards[shard_of_slot(slot)];
+	unsigned number = (unsigned)(shard - table->shards);
+
+	if (slot / INODE_PAGE_SLOTS >= atomic_load(&table->journal->header->pages[number]))
+		return -EUCLEAN;
+	while (shard->next_page <= slot / INODE_PAGE_SLOTS) {
+		int rc = shard_grow(table, shard);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int inode_table_restore(struct inode_table *table, struct inode *inode)
+{
+	uint32_t slot = SLOT_OF(inode->ino);
+	int rc = slot && inode->ino >> 32 <= GENERATION_MAX ? restore_pages(table, slot) : -EUCLEAN;
+
+	if (rc)
+		return rc;
+	struct inode_slot *entry = slot_at(table, slot);
+	struct journal_slot *figures = journal_slot(table->journal, slot);
+
+	inode->figures = &figures->inode;
+	entry->generation = (uint32_t)(inode->ino >> 32);
+	atomic_store(&entry->inode, inode);
+	table->shards[shard_of_slot(slot)].count++;
+	return 0;
+}
+
+void inode_table_restore_remove(struct inode_table *table, struct inode *inode)
+{
+	uint32_t slot = SLOT_OF(inode->ino);
+
+	atomic_store(&slot_at(table, slot)->inode, NULL);
+	table->shards[shard_of_slot(slot)].count--;
+}
+
+/* Slots that are free now may have had any number up to the highest. */
+int inode_table_restore_end(struct inode_table *table)
+{
+	uint32_t generation =
+	    (atomic_load(&table->journal->header->generation) + 1) & GENERATION_MAX;
+
+	generation_raise(&table->journal->header->generation, generation);
+	for (unsigned i = 0; i < INODE_SHARDS; i++) {
+		struct inode_shard *shard = &table->shards[i];
+		uint32_t pages = atomic_load(&table->journal->header->pages[i]);
+
+		while (shard->next_page < pages) {
+			int rc = shard_grow(table, shard);
+
+			if (rc)
+				return rc;
+		}
+		shard->fresh = shard->fresh_end = 0;
+		for (uint32_t page = i; page < shard->next_page; page += INODE_SHARDS) {
+			for (uint32_t n = page == 0 ? INODE_ROOT : 0; n < INODE_PAGE_SLOTS; n++) {
+				uint32_t slot = page * INODE_PAGE_SLOTS + n;
+				struct inode_slot *entry = slot_at(table, slot);
+
+				if (atomic_load(&entry->inode))
+					continue;
+				entry->generation = generation;
+				entry->next_free = shard->first_free;
+				shard->first_free = slot;
+			}
+		}
+	}
+	return 0;
 }
 
 uint32_t inode_table_pages(struct inode_table *table)

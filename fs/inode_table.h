@@ -29,7 +29,10 @@ struct inode_shard {
 	uint64_t count;
 };
 
+struct journal;
+
 struct inode_table {
+	struct journal *journal; /* where figures are to be; NULL: in the inodes */
 	_Atomic(struct inode_slot *)
 	    *pages; /* INODE_PAGES of them; the kernel backs what is used */
 	_Atomic unsigned threads;
@@ -52,6 +55,14 @@ struct inode *inode_table_get(struct inode_table *table, uint64_t ino);
 
 /* Iterates: the next inode at or after *slot (start with 0), with a reference; NULL ends. */
 struct inode *inode_table_next(struct inode_table *table, uint32_t *slot);
+
+/* For restoring, by one thread: what is in the slot of a number; an inode under its number, into a
+ * slot that has none (0, -ENOMEM, -EUCLEAN); out of it again; and at the end the free slots, whose
+ * numbers from then on are such as never were. */
+struct inode *inode_table_restore_at(struct inode_table *table, uint64_t ino);
+int inode_table_restore(struct inode_table *table, struct inode *inode);
+void inode_table_restore_remove(struct inode_table *table, struct inode *inode);
+int inode_table_restore_end(struct inode_table *table);
 
 uint32_t inode_table_pages(struct inode_table *table);
 uint64_t inode_table_count(struct inode_table *table);

@@ -3,14 +3,26 @@
 #define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "common/log.h"
 #include "fs/capabilities.h"
+#include "fs/control.h"
 #include "fs/daemon.h"
 #include "fs/fs.h"
+#include "fs/keep.h"
+#include "fs/keep_holder.h"
+#include "fs/keeper.h"
+#include "fs/keeper_store.h"
+#include "fs/line.h"
 #include "fs/notify.h"
+#include "fs/orphan.h"
+#include "fs/restore.h"
 #include "fs/session.h"
 #include "fs/share.h"
+#include "fs/upgrade.h"
 #include "fs/version.h"
 #include "fs/watchdog.h"
 
@@ -27,6 +39,73 @@ static void share_start(struct fs *fs)
 
 	if (share_open(fs, &share) == 0)
 		atomic_store(&fs->share, share);
+	else
+		orphans_end(fs);
+}
+
+/* Of a daemon with a keeper nothing is taken apart: files, memory and journal are for the next one.
+ */
+static int give_up(struct fs *fs, struct session *session)
+{
+	if (fs->keep)
+		_exit(EXIT_FAILURE);
+	session_close(session);
+	fs_close(fs);
+	return EXIT_FAILURE;
+}
+
+static void say_ready(struct fs *fs, struct daemon *daemon)
+{
+	enum log_level level = fs->options.log_level;
+
+	if (keep_turn(fs->keep) == 1)
+		capabilities_log(fs);
+	daemon_ready(daemon, level);
+	if (keep_flags(fs->keep) & LINE_BACKGROUND)
+		daemon_leave(level);
+	keep_ready(fs->keep);
+	notify_send(NOTIFY_READY);
+}
+
+/* Everything that a daemon can do while another one still serves the mount, then the files, as that
+ * left them. 0 or -errno. */
+static int prepare(struct fs *fs, struct session **session)
+{
+	int error = fs_prepare(fs);
+
+	if (error)
+		return error;
+	if (fs->holder)
+		error = fs_restore_check(fs->holder);
+	if (!error)
+		error = session_open(fs, session);
+	if (error) {
+		fs_unprepare(fs);
+		return error;
+	}
+	error = keep_wait(fs->keep);
+	if (error)
+		return give_up(fs, *session);
+	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
+	control_handles_from(keep_turn(fs->keep) << KEEP_TURN_SHIFT);
+	error = fs_fill(fs);
+	if (error)
+		session_close(*session);
+	return error;
+}
+
+/* Requests are served when it returns, and files are shared. 0 or -errno. */
+static int serve(struct fs *fs, struct session *session)
+{
+	bool shared = share_is_kept(fs);
+
+	if (shared)
+		share_start(fs);
+	int error = session_start(session);
+
+	if (!error && !shared)
+		share_start(fs);
+	return error;
 }
 
 /* Serves the mount from here to its end. */
@@ -36,36 +115,68 @@ static int run(struct fs *fs, struct daemon *daemon)
 	struct session *session;
 
 	session_block_signals();
-	if (fs_open(fs))
-		return 1;
-	int error = session_open(fs, &session);
-
-	if (!error) {
-		capabilities_log(fs);
-		share_start(fs);
-		daemon_ready(daemon, fs->options.log_level);
-		notify_send(NOTIFY_READY);
-		watchdog_start(fs, &watchdog);
-		session_wait(session);
-		watchdog_stop(watchdog);
-		/* Leases hold files, and the socket's connections the mount. */
-		share_close(fs->share);
-		session_close(session);
-	}
+	if (prepare(fs, &session))
+		return EXIT_FAILURE;
+	if (serve(fs, session))
+		return give_up(fs, session);
+	say_ready(fs, daemon);
+	watchdog_start(fs, &watchdog);
+	session_wait(session);
+	watchdog_stop(watchdog);
+	keep_end(fs->keep);
+	/* Leases hold files, and the socket's connections the mount. */
+	share_close(fs->share);
+	session_close(session);
 	fs_close(fs);
 	log_info("%s: ended", fs->options.mountpoint);
-	return error ? 1 : 0;
+	return EXIT_SUCCESS;
+}
+
+/* By who wants a mount. */
+static int start(struct fs *fs, int argc, char **argv)
+{
+	struct options *options = &fs->options;
+	struct daemon daemon;
+
+	if (!store_is_full() && session_check(options->mountpoint))
+		return 1;
+	if (options->fake)
+		return 0;
+	if (daemon_start(options->foreground ? DAEMON_FOREGROUND : DAEMON_BACKGROUND, &daemon))
+		return 1;
+	if (options->recovery == RECOVERY_OFF)
+		return run(fs, &daemon);
+	argv[argc - 1] = options->mountpoint; /* getopt put it last */
+	return keeper_run(options, argc, argv, &daemon);
+}
+
+/* By the keeper. */
+static int start_kept(struct fs *fs, char **argv)
+{
+	struct daemon nobody = {.ready_fd = -1};
+	static struct journal_holder holder;
+
+	prctl(PR_SET_NAME, "gpumemfs");
+	if (keep_open(fs->options.line, argv, &fs->keep))
+		return 1;
+	if (keep_flags(fs->keep) & LINE_SYSLOG)
+		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
+	holder = keep_holder(fs->keep);
+	fs->holder = &holder;
+	int status = run(fs, &nobody);
+
+	keep_close(fs->keep);
+	return status;
 }
 
 int main(int argc, char **argv)
 {
 	static struct fs fs;
-	struct daemon daemon;
-
-	if (options_parse(argc, argv, &fs.options))
-		return 1;
 	struct options *options = &fs.options;
+	int status = 0;
 
+	if (options_parse(argc, argv, options))
+		return 1;
 	if (options->help) {
 		options_help(stdout, "gpumemfs");
 		return 0;
@@ -73,14 +184,20 @@ int main(int argc, char **argv)
 	if (options->version)
 		return show_version();
 	log_setup(options->log_level, LOG_TO_TERMINAL);
-	if (session_check(options->mountpoint))
-		return 1;
-	if (options->fake)
-		return 0;
-	if (daemon_start(options->foreground ? DAEMON_FOREGROUND : DAEMON_BACKGROUND, &daemon))
-		return 1;
-	int status = run(&fs, &daemon);
-
+	switch (options->role) {
+	case ROLE_MOUNT:
+		status = start(&fs, argc, argv);
+		break;
+	case ROLE_DAEMON:
+		status = start_kept(&fs, argv);
+		break;
+	case ROLE_KEEPER:
+		status = keeper_adopt(options, argc, argv, options->line);
+		break;
+	case ROLE_UPGRADE:
+		status = upgrade_ask(options->mountpoint);
+		break;
+	}
 	options_free(options);
 	return status;
 }

@@ -31,7 +31,24 @@ static int address_of(const char *name, struct sockaddr_un *address, socklen_t *
 	return 0;
 }
 
-static int send_to(const char *name, const char *state)
+union control {
+	struct cmsghdr header; /* for its alignment */
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+static void put_fd(struct msghdr *message, union control *control, int fd)
+{
+	message->msg_control = control->bytes;
+	message->msg_controllen = sizeof(control->bytes);
+	struct cmsghdr *head = CMSG_FIRSTHDR(message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+}
+
+static int send_to(const char *name, const char *state, int fd_sent)
 {
 	struct sockaddr_un address;
 	socklen_t length;
@@ -43,16 +60,25 @@ static int send_to(const char *name, const char *state)
 
 	if (fd < 0)
 		return -errno;
-	ssize_t sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL,
-			      (const struct sockaddr *)&address, length);
+	struct iovec part = {.iov_base = (char *)state, .iov_len = strlen(state)};
+	struct msghdr message = {
+	    .msg_name = &address, .msg_namelen = length, .msg_iov = &part, .msg_iovlen = 1};
+	union control control = {0};
 
-	return sent < 0 ? -errno : 0;
+	if (fd_sent >= 0)
+		put_fd(&message, &control, fd_sent);
+	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 int notify_send(const char *state)
 {
+	return notify_send_fd(state, -1);
+}
+
+int notify_send_fd(const char *state, int fd)
+{
 	const char *name = getenv("NOTIFY_SOCKET");
-	int error = name && *name ? send_to(name, state) : 0;
+	int error = name && *name ? send_to(name, state, fd) : 0;
 
 	if (error)
 		log_warn("cannot tell the service manager at %s: %s", name, strerror(-error));

@@ -14,6 +14,9 @@
 /* 0, also where there is no socket; -errno after a line in the log. */
 int notify_send(const char *state);
 
+/* With a file descriptor, which stays the caller's; -1: none. */
+int notify_send_fd(const char *state, int fd);
+
 /* How long the service manager waits between two NOTIFY_WATCHDOG before it takes this process for
  * stuck; 0: it does not. */
 uint64_t notify_watchdog_us(void);

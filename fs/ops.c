@@ -21,6 +21,12 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 		op->observers |= OBSERVE_LATENCY;
 	if (op->observers)
 		op->began = observe_begin();
+	struct journal_request done;
+
+	if (op->fs->journal && journal_was_done(op->fs->journal, &done)) {
+		op->did = done.did;
+		op->led_to = done.ino;
+	}
 	op->inode = inode_find(op->fs, ino);
 	if (!op->inode) {
 		op_done(op, req, -ESTALE);
@@ -31,6 +37,15 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	if (volume)
 		stats_add(&volume->requests, 1);
 	return true;
+}
+
+/* One that nobody could reach any more is gone: then it is made again. */
+bool op_was_made(const struct op *op, struct inode **inode)
+{
+	if (!op_was_done(op))
+		return false;
+	*inode = inode_table_get(&op->fs->inodes, op->led_to);
+	return *inode;
 }
 
 bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino)

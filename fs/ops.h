@@ -9,6 +9,7 @@
 #include <fuse_lowlevel.h>
 
 #include "fs/fs.h"
+#include "fs/journal.h"
 #include "fs/observe.h"
 #include "fs/worker.h"
 
@@ -32,6 +33,10 @@ struct op {
 	struct inode *to; /* the second inode, if any, and the name below it */
 	const char *to_name;
 	uint64_t offset, bytes;
+	/* The kernel asks again what an earlier daemon did and did not answer: what was done, bits
+	 * of enum journal_did, and which inode it led to. */
+	unsigned did;
+	uint64_t led_to;
 	unsigned observers; /* who watches: bits of observe.h */
 	int64_t began;	    /* CLOCK_MONOTONIC ns; 0: not looked at */
 };
@@ -40,6 +45,13 @@ struct op {
 bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind);
 /* The second inode of a request; replies as op_begin and returns false where it is missing. */
 bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino);
+/* Whether the request's name was made already: with the inode, and a reference as tree_create's. */
+bool op_was_made(const struct op *op, struct inode **inode);
+/* Whether a change that leads to nothing was done already. */
+static inline bool op_was_done(const struct op *op)
+{
+	return op->did & JOURNAL_DID_NAME;
+}
 /* Comes before every reply, under no lock: tells who watches what came of it, bytes, 0 or -errno.
  */
 static inline void op_end(struct op *op, int64_t result)

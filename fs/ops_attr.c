@@ -98,7 +98,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 	}
 	attrs_from(st, which, &attrs);
 	if (attrs.which)
-		tree_set_attrs(op.inode, &attrs);
+		tree_set_attrs(op.fs, op.inode, &attrs);
 	inode_stat(op.inode, st);
 	op_end(&op, 0);
 	fuse_reply_attr(req, st, op_attr_seconds(op.inode));

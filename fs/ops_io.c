@@ -48,7 +48,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 }
 
 /* A write by anybody but root takes the set-id bits away, as on any filesystem. */
-static void drop_set_id(struct inode *inode, const struct fuse_ctx *caller)
+static void drop_set_id(struct fs *fs, struct inode *inode, const struct fuse_ctx *caller)
 {
 	mode_t mode = atomic_load_explicit(&inode->mode, memory_order_relaxed);
 
@@ -57,7 +57,7 @@ static void drop_set_id(struct inode *inode, const struct fuse_ctx *caller)
 		struct tree_attrs attrs = {.which = TREE_MODE, .mode = mode & ~drop};
 
 		if (mode & drop)
-			tree_set_attrs(inode, &attrs);
+			tree_set_attrs(fs, inode, &attrs);
 	}
 }
 
@@ -90,7 +90,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 		op_done(&op, req, (int)n);
 		return;
 	}
-	drop_set_id(op.inode, fuse_req_ctx(req));
+	drop_set_id(op.fs, op.inode, fuse_req_ctx(req));
 	inode_touch_write(op.inode);
 	stats_add(&op_volume(&op, op.inode)->write_bytes, (uint64_t)n);
 	count_busy(&op, op.inode, n);
@@ -115,7 +115,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 				      (uint64_t)bytes);
 	} while (error == -ENOSPC && wait_for_dying(op.fs, &tries));
 	if (!error) {
-		drop_set_id(op.inode, fuse_req_ctx(req));
+		drop_set_id(op.fs, op.inode, fuse_req_ctx(req));
 		inode_touch_write(op.inode);
 	}
 	op_done(&op, req, error);
@@ -173,7 +173,7 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 	}
 	if (!op.fs->noatime)
 		inode_touch_read(op.inode);
-	drop_set_id(op.to, fuse_req_ctx(req));
+	drop_set_id(op.fs, op.to, fuse_req_ctx(req));
 	inode_touch_write(op.to);
 	stats_add(&op_volume(&op, op.to)->copy_bytes, (uint64_t)n);
 	count_busy(&op, op.inode, n);

@@ -74,7 +74,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const stru
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, kind))
 		return;
 	op.name = name;
-	int error = tree_create(op.fs, op.inode, name, what, &inode);
+	int error = op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -129,7 +129,8 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
 		return;
 	op.name = name;
-	int error = tree_create(op.fs, op.inode, name, &what, &inode);
+	int error =
+	    op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
 
 	/* Another process made the name since the kernel looked: ESTALE has it look again, and then
 	 * open with all its checks what is there. */
@@ -149,7 +150,7 @@ static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fu
 
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_TMPFILE))
 		return;
-	int error = tree_tmpfile(op.fs, op.inode, &what, &inode);
+	int error = op_was_made(&op, &inode) ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -165,7 +166,8 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const cha
 	    !op_begin(&op, req, ino, STAT_LINK) || !op_begin_to(&op, req, parent))
 		return;
 	op.to_name = name;
-	int error = tree_link(op.fs, op.inode, op.to, name);
+	struct inode *inode;
+	int error = op_was_made(&op, &inode) ? 0 : tree_link(op.fs, op.inode, op.to, name);
 
 	if (error)
 		op_done(&op, req, error);
@@ -180,7 +182,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
 		return;
 	op.name = name;
-	op_done(&op, req, tree_unlink(op.fs, op.inode, name));
+	op_done(&op, req, op_was_done(&op) ? 0 : tree_unlink(op.fs, op.inode, name));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -190,7 +192,7 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_RMDIR))
 		return;
 	op.name = name;
-	op_done(&op, req, tree_rmdir(op.fs, op.inode, name));
+	op_done(&op, req, op_was_done(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -204,8 +206,12 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	op.name = name;
 	op.to_name = new_name;
 	struct file_move *left = NULL;
-	int error, tries = 0;
+	int error = 0, tries = 0;
 
+	if (op_was_done(&op)) {
+		op_done(&op, req, 0);
+		return;
+	}
 	do {
 		error = tree_rename(op.fs, op.worker->copier, op.inode, name, op.to, new_name,
 				    flags, &left);

@@ -7,6 +7,7 @@
 #include "fs/account.h"
 #include "fs/control.h"
 #include "fs/ops.h"
+#include "fs/record.h"
 #include "fs/tree.h"
 
 static bool writes(int flags)
@@ -46,7 +47,8 @@ static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
 		int fd = file_object(inode->file, &call.call);
 		int id = fd < 0 ? 0 : fuse_passthrough_open(req, fd);
 
-		inode_set_mtime(inode, inode->mtime); /* to make an object is to write nothing */
+		inode_set_mtime(inode,
+				inode->figures->mtime); /* to make an object is to write nothing */
 		if (id <= 0)
 			return;
 		*backing = id;
@@ -72,9 +74,12 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 		/* Below a quota the kernel maps the object, but reads and writes come here. */
 		info->direct_io = info->backing_id ? limited : info->direct_io;
 	}
+	if (op->did & JOURNAL_DID_OPEN)
+		return 0;
 	inode->opens++;
 	inode_may_drop(op->fs, inode); /* not now, but O_TMPFILE has no name from the start */
 	inode->writers += writes(info->flags);
+	record_open(op->fs, inode, JOURNAL_DID_OPEN);
 	return 0;
 }
 
@@ -104,6 +109,7 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	/* Before another open can register the object anew. */
 	if (backing && req)
 		fuse_passthrough_close(req, backing);
+	record_open(op->fs, inode, JOURNAL_DID_CLOSE);
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(op->fs, inode);
@@ -135,7 +141,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 
 	if (control_release(req, ino, info) || !op_begin(&op, req, ino, STAT_RELEASE))
 		return;
-	op_closed(&op, req, op.inode, info->flags);
+	if (!(op.did & JOURNAL_DID_CLOSE))
+		op_closed(&op, req, op.inode, info->flags);
 	op_done(&op, req, 0);
 }
 

@@ -12,6 +12,7 @@
 #include "fs/control.h"
 #include "fs/inode_attr.h"
 #include "fs/ops.h"
+#include "fs/record.h"
 #include "fs/xattr.h"
 
 /* Quotas bind the owner of a directory too: root sets them, or whoever runs the daemon. */
@@ -28,9 +29,6 @@ static bool kept(const char *name)
 	return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0;
 }
 
-/* What an attribute costs besides its name and value. */
-#define XATTR_OVERHEAD 48
-
 /* 0: there is none. lock is held. */
 static uint32_t stored_bytes(const struct inode *inode, const char *name)
 {
@@ -44,6 +42,8 @@ static int set_stored(struct fs *fs, struct inode *inode, const char *name, cons
 {
 	if (!kept(name))
 		return -EOPNOTSUPP;
+	if (journal_room(fs->journal))
+		return -ENOSPC;
 	LOCKED(&inode->lock);
 	uint32_t old = stored_bytes(inode, name);
 	uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(name) + size);
@@ -59,6 +59,7 @@ static int set_stored(struct fs *fs, struct inode *inode, const char *name, cons
 	account_metadata(fs, -(int64_t)old);
 	inode->xattr_bytes += bytes - old;
 	inode_touch_change(inode);
+	record_xattr(fs, inode, name, value, size);
 	return 0;
 }
 
@@ -75,6 +76,7 @@ static int remove_stored(struct fs *fs, struct inode *inode, const char *name)
 	account_metadata(fs, -(int64_t)old);
 	inode->xattr_bytes -= old;
 	inode_touch_change(inode);
+	record_xattr_gone(fs, inode, name);
 	return 0;
 }
 
@@ -101,7 +103,9 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	op.bytes = size;
 	int id = attributes_find(name), error;
 
-	if (id >= 0)
+	if (op_was_done(&op))
+		error = 0;
+	else if (id >= 0)
 		error = set_ours(&op, req, (enum attr_id)id, value, size, flags);
 	else if (id == -ENODATA)
 		error = set_stored(op.fs, op.inode, name, value, size, flags);
@@ -225,7 +229,9 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		return;
 	int id = attributes_find(name);
 
-	if (id >= 0) {
+	if (op_was_done(&op)) {
+		error = 0;
+	} else if (id >= 0) {
 		error = inode_attr_remove(op.fs, op.worker->copier, op.inode, (enum attr_id)id,
 					  privileged(req));
 	} else {

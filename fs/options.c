@@ -8,9 +8,14 @@
 #include <string.h>
 
 #include "common/defer.h"
+#include "common/number.h"
+#include "fs/keeper_store.h"
 #include "fs/options_table.h"
 
 #define SEE_HELP "(see gpumemfs -h)"
+
+/* Those without a letter. The last two are a keeper's and its daemon's only. */
+enum { FLAG_UPGRADE = 256, FLAG_LINE, FLAG_ADOPT };
 
 /* What getopt found, before any of it is judged: -s says how, and may come last. */
 struct arguments {
@@ -134,10 +139,40 @@ static int options_set_fallbacks(struct options *options)
 	return rc;
 }
 
-/* Not resolved where it cannot be: the mount reports what is wrong with it. */
+/* All but the last part, without a look at that; NULL. */
+static char *resolve_parent(const char *path)
+{
+	AUTO_FREE char *copy = strdup(path);
+	size_t length = copy ? strlen(copy) : 0;
+	char *resolved = NULL;
+
+	while (length > 1 && copy[length - 1] == '/')
+		copy[--length] = 0;
+	char *slash = copy ? strrchr(copy, '/') : NULL;
+	const char *last = slash ? slash + 1 : copy;
+
+	if (!copy || !*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
+		return NULL;
+	if (slash)
+		*slash = 0;
+	AUTO_FREE char *parent = realpath(!slash ? "." : slash == copy ? "/" : copy, NULL);
+
+	if (!parent || asprintf(&resolved, "%s/%s", parent[1] ? parent : "", last) < 0)
+		return NULL;
+	return resolved;
+}
+
+/* Not resolved where it cannot be: the mount reports what is wrong with it. Nor where it may be a
+ * mount that has nobody to answer for it: the keeper hands on what was resolved. */
 static int mountpoint_set(const char *path, struct options *options)
 {
-	options->mountpoint = realpath(path, NULL);
+	bool resolved = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER;
+	bool waits = options->role == ROLE_UPGRADE || store_is_full();
+
+	if (resolved)
+		options->mountpoint = strdup(path);
+	else
+		options->mountpoint = waits ? resolve_parent(path) : realpath(path, NULL);
 	if (options->mountpoint)
 		return 0;
 	if (path[0] == '/') {
@@ -178,6 +213,20 @@ static int flag_unknown(int argc, char **argv)
 	return -EINVAL;
 }
 
+/* Between a keeper and its daemon. */
+static int line_set(enum role role, const char *text, struct options *options)
+{
+	uint64_t line;
+
+	if (parse_u64(text, 0, INT32_MAX, &line) < 0) {
+		log_error("'%s': not a descriptor", text);
+		return -EINVAL;
+	}
+	options->role = role;
+	options->line = (int)line;
+	return 0;
+}
+
 static int flag_set(int flag, struct arguments *arguments, struct options *options)
 {
 	switch (flag) {
@@ -199,6 +248,13 @@ static int flag_set(int flag, struct arguments *arguments, struct options *optio
 	case 's':
 		arguments->sloppy = true;
 		return 0;
+	case FLAG_UPGRADE:
+		options->role = ROLE_UPGRADE;
+		return 0;
+	case FLAG_LINE:
+		return line_set(ROLE_DAEMON, optarg, options);
+	case FLAG_ADOPT:
+		return line_set(ROLE_KEEPER, optarg, options);
 	case 'N':
 		log_error("-N is not supported: mount from inside the namespace");
 		return -EINVAL;
@@ -212,6 +268,9 @@ static int flags_read(int argc, char **argv, struct arguments *arguments, struct
 	static const struct option longs[] = {
 	    {"help", no_argument, NULL, 'h'},
 	    {"version", no_argument, NULL, 'V'},
+	    {"upgrade", no_argument, NULL, FLAG_UPGRADE},
+	    {"line", required_argument, NULL, FLAG_LINE},
+	    {"adopt", required_argument, NULL, FLAG_ADOPT},
 	    {NULL, 0, NULL, 0},
 	};
 	int flag;
@@ -285,14 +344,16 @@ void options_help(FILE *out, const char *program)
 
 	fprintf(out,
 		"usage: %s [SOURCE] MOUNTPOINT [-o OPTIONS] [-f] [-d]\n"
+		"       %s --upgrade MOUNTPOINT\n"
 		"Mounts the memory of GPUs as files.\n\n"
 		"  -o OPTIONS      comma-separated, as below; may be repeated\n"
 		"  -f              stay in the foreground\n"
 		"  -d              the same, and log everything\n"
+		"  --upgrade       have this program serve a mount with recovery=, under load\n"
 		"  -h, --help      print this\n"
 		"  -V, --version   print the version\n\n"
 		"options (and their defaults):\n",
-		program);
+		program, program);
 	for (unsigned i = 0; (row = option_at(i)); i++) {
 		char left[64];
 		snprintf(left, sizeof(left), "%s%s%s", row->name, *row->values ? "=" : "",

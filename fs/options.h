@@ -14,6 +14,16 @@
 
 enum cache_mode { CACHE_NONE, CACHE_AUTO, CACHE_ALWAYS };
 enum switch_mode { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
+/* What becomes of a mount whose daemon dies; see gpumemfs(8). */
+enum recovery_mode { RECOVERY_OFF, RECOVERY_REMOUNT, RECOVERY_TRANSPARENT };
+
+/* What the process was started as. */
+enum role {
+	ROLE_MOUNT,   /* by somebody who wants a mount */
+	ROLE_DAEMON,  /* by its keeper */
+	ROLE_KEEPER,  /* by a daemon whose keeper is gone */
+	ROLE_UPGRADE, /* to take over a mount */
+};
 
 /* Bytes, or a percentage of a device's memory. */
 struct amount {
@@ -29,6 +39,9 @@ struct options {
 	bool help, version; /* -h, -V: nothing else was looked at */
 	bool fake; /* a mount helper's -f: everything was checked, nothing is to be mounted */
 
+	enum role role;
+	int line; /* of the daemon and the keeper: to the other */
+
 	enum backend_kind backend;
 	char *gpus; /* ascending, comma-separated, each once; NULL: all */
 	struct amount size, reserve;
@@ -37,6 +50,7 @@ struct options {
 	enum cache_mode cache;
 	enum bar_provider bar;
 	enum switch_mode io_uring;
+	enum recovery_mode recovery;
 	unsigned threads; /* 0: choose by the machine */
 	bool uid_given, gid_given;
 	uid_t uid; /* owner of the top directories; not given: who mounts */

@@ -215,6 +215,8 @@ static const struct option_row table[] = {
      FIELD(io_uring), 0, 0},
     {"threads", "N", NULL, "worker threads, 1 to 256 (by the machine)", parse_count, FIELD(threads),
      1, 256},
+    {"recovery", "off|remount|transparent", "off", "what becomes of the mount when its daemon dies",
+     parse_choice, FIELD(recovery), 0, 0},
     {"uid", "USER", NULL, "owner of the top directories (who mounts)", parse_user, FIELD(uid), 0,
      0},
     {"gid", "GROUP", NULL, "their group (of who mounts)", parse_group, FIELD(gid), 0, 0},

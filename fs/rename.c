@@ -9,6 +9,7 @@
 #include "fs/account.h"
 #include "fs/dir.h"
 #include "fs/fs.h"
+#include "fs/record.h"
 #include "fs/tree.h"
 #include "fs/tree_links.h"
 
@@ -18,6 +19,8 @@ struct renaming {
 	const char *name, *new_name;
 	unsigned flags;
 	struct dentry *source, *target; /* target is NULL where nothing is replaced */
+	struct dentry *named;		/* what the source is named by in the end */
+	struct file_move *move;		/* of moving, where it has bytes; or NULL */
 	struct inode *moving;		/* whose bytes are already on the other volume, or NULL */
 	struct inode *replaced; /* lost a name; to be counted off after the locks; referenced */
 };
@@ -180,6 +183,7 @@ static void exchange(struct renaming *r)
 {
 	struct inode *source = r->source->inode, *target = r->target->inode;
 
+	r->named = r->target;
 	repoint(r->source, target);
 	repoint(r->target, source);
 	count_subdir(r->from, source, -1);
@@ -203,7 +207,8 @@ static int replace(struct renaming *r)
 		if (error)
 			return error;
 		r->replaced = target;
-		inode_ref(target);	    /* its other names are anybody's to remove */
+		inode_ref(target); /* its other names are anybody's to remove */
+		r->named = r->target;
 		repoint(r->target, source); /* a directory for a directory: their count stays */
 	} else {
 		struct dentry *fresh = dentry_new(r->new_name, source);
@@ -213,10 +218,35 @@ static int replace(struct renaming *r)
 			free(fresh);
 			return error;
 		}
+		r->named = fresh;
 	}
 	tree_detach(r->from, r->source);
 	move_parent(source, r->from, r->to);
 	return 0;
+}
+
+/* All of it in one record. The source's entry is there no more, unless names were exchanged. */
+static void record(const struct renaming *r, const struct inode *source)
+{
+	struct record_rename record = {0};
+
+	if (!r->fs->journal)
+		return;
+	if (r->flags & RENAME_EXCHANGE)
+		record_rename_name(&record, r->source);
+	else
+		record_rename_gone(&record, r->from, r->name, source);
+	record_rename_name(&record, r->named);
+	if (r->from != r->to) {
+		record_rename_home(&record, source);
+		if (r->flags & RENAME_EXCHANGE)
+			record_rename_home(&record, r->source->inode);
+	}
+	if (r->replaced)
+		record_rename_replaced(&record, r->replaced);
+	if (r->move)
+		record_rename_moved(&record, r->move);
+	record_rename(r->fs, &record);
 }
 
 /* Both directories are locked; all or nothing. */
@@ -252,6 +282,9 @@ static int rename_locked(struct renaming *r)
 	inode_touch_change(source);
 	inode_touch_write(r->from);
 	inode_touch_write(r->to);
+	if (r->fs->journal && r->replaced)
+		inode_touch_change(r->replaced);
+	record(r, source);
 	return 0;
 }
 
@@ -316,6 +349,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 		error = file_move_begin(source->file, &call.call, r->to->volume, left);
 		if (!error) {
 			r->moving = source;
+			r->move = *left;
 			error = rename_names(r);
 			file_move_end(*left, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
 			if (error) {
@@ -340,6 +374,8 @@ int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const 
 		error = tree_writable(to, new_name);
 	if (!error && flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
 		error = -EINVAL;
+	if (!error)
+		error = journal_room(fs->journal);
 	if (error)
 		return error;
 	error = from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier, left);

@@ -3,54 +3,39 @@
 #define FUSE_USE_VERSION 318
 #include <errno.h>
 #include <fcntl.h>
-#include <fuse_lowlevel.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/defer.h"
 #include "common/log.h"
 #include "fs/access_file.h"
+#include "fs/agreement.h"
 #include "fs/capabilities.h"
 #include "fs/channel.h"
 #include "fs/fs.h"
+#include "fs/journal.h"
+#include "fs/keep.h"
 #include "fs/mountinfo.h"
 #include "fs/notify.h"
 #include "fs/ops.h"
 #include "fs/readahead.h"
-#include "fs/session.h"
+#include "fs/session_state.h"
+#include "fs/unmount.h"
 #include "fs/worker.h"
 
 /* How long users of the mount have to end after a signal before their requests fail. */
 #define END_GRACE_MS 500
 #define KICK_MS	     10
-
-struct session {
-	struct fs *fs;
-	struct fuse_session *fuse;
-	pthread_t *threads;
-	unsigned n_threads;
-	int *channels; /* the threads', open until nobody answers any more */
-	atomic_uint n_channels;
-	atomic_uint running;
-	atomic_bool ending;
-	int ended_fd; /* eventfd: the last thread is done */
-	int signal_fd;
-	sem_t answered; /* INIT is being served, or never will be */
-	dev_t device;	/* of the mount; 0: not known */
-};
 
 static const char *const FSTYPE = "fuse.gpumemfs";
 
@@ -75,63 +60,6 @@ int session_check(const char *mountpoint)
 		log_error("%s: gpumemfs is mounted here already", mountpoint);
 		return -EBUSY;
 	}
-	return 0;
-}
-
-static void op_init(void *userdata, struct fuse_conn_info *conn)
-{
-	struct fs *fs = userdata;
-
-	capabilities_negotiate(fs, conn);
-	sem_post(&fs->session->answered);
-}
-
-static struct fuse_lowlevel_ops all_ops(void)
-{
-	struct fuse_lowlevel_ops ops = {.init = op_init};
-
-	ops_name(&ops);
-	ops_attr(&ops);
-	ops_dir(&ops);
-	ops_open(&ops);
-	ops_io(&ops);
-	ops_xattr(&ops);
-	ops_ioctl(&ops);
-	return ops;
-}
-
-static void log_libfuse(enum fuse_log_level level, const char *format, va_list args)
-{
-	char line[512];
-	int length = vsnprintf(line, sizeof(line), format, args);
-
-	if (length <= 0)
-		return;
-	line[strcspn(line, "\n")] = 0;
-	if (level <= FUSE_LOG_ERR)
-		log_error("%s", line);
-	else if (level <= FUSE_LOG_INFO)
-		log_info("%s", line);
-	else
-		log_debug("%s", line);
-}
-
-/* One -o argument for libfuse. The source's name says so where the memory is not a GPU's. */
-static int mount_arguments(const struct fs *fs, struct fuse_args *args)
-{
-	const struct options *options = &fs->options;
-	bool host = fs->backend->ops == &backend_host_ops;
-	char *text AUTO_FREE = NULL;
-
-	if (asprintf(&text, "fsname=%s%s,subtype=gpumemfs,default_permissions%s%s%s%s",
-		     options->source ? options->source : "gpumem", host ? ":host" : "",
-		     options->allow_other ? ",allow_other" : "", options->mount_options ? "," : "",
-		     options->mount_options ? options->mount_options : "",
-		     fs->can.io_uring.on ? ",io_uring" : "") < 0)
-		return -ENOMEM;
-	if (fuse_opt_add_arg(args, "gpumemfs") || fuse_opt_add_arg(args, "-o") ||
-	    fuse_opt_add_arg(args, text) || (options->debug && fuse_opt_add_arg(args, "-d")))
-		return -ENOMEM;
 	return 0;
 }
 
@@ -187,6 +115,8 @@ static bool serve_one(struct session *session, struct worker *worker)
 	}
 	struct fuse_buf buf = {.mem = worker->request, .size = (size_t)n};
 
+	journal_set_request(((const struct fuse_in_header *)worker->request)->unique);
+
 	fuse_session_process_buf(session->fuse, &buf);
 	return true;
 }
@@ -207,8 +137,9 @@ static void *serve(void *pointer)
 		log_error("no memory for a worker thread");
 		worker = NULL;
 	}
-	session->channels[atomic_fetch_add(&session->n_channels, 1)] =
-	    channel_open(session->fs, session->fuse);
+	unsigned number = atomic_fetch_add(&session->n_channels, 1);
+
+	session->channels[number] = channel_open(session->fs, session->fuse, number);
 	while (worker && serve_one(session, worker))
 		;
 	worker_end();
@@ -257,60 +188,10 @@ static int threads_start(struct session *session)
 	return 0;
 }
 
-static int mount_fuse(struct session *session)
-{
-	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	struct fuse_lowlevel_ops ops = all_ops();
-	struct fs *fs = session->fs;
-	int error = mount_arguments(fs, &args);
-
-	fuse_set_log_func(log_libfuse);
-	if (!error) {
-		session->fuse = fuse_session_new(&args, &ops, sizeof(ops), fs);
-		if (!session->fuse)
-			error = -EINVAL;
-	}
-	fuse_opt_free_args(&args);
-	if (error)
-		return error;
-	if (fuse_session_mount(session->fuse, fs->options.mountpoint)) {
-		log_error("cannot mount on %s", fs->options.mountpoint);
-		return -EIO;
-	}
-	if (!fs->can.io_uring.on) {
-		channel_prepare(fs, session->fuse);
-		fuse_set_log_func(log_libfuse);
-	}
-	return 0;
-}
-
-static int device_of(const char *path, int flags, dev_t *device)
-{
-	struct statx st;
-
-	if (statx(AT_FDCWD, path, flags | AT_NO_AUTOMOUNT, STATX_TYPE, &st))
-		return -errno;
-	*device = makedev(st.stx_dev_major, st.stx_dev_minor);
-	return 0;
-}
-
-/* By root itself, by fusermount3 otherwise; lazily, so that open files do not keep the name. */
+/* A mount that others are to go on with is not this daemon's to end. */
 static void unmount(const struct session *session)
 {
-	const char *mountpoint = session->fs->options.mountpoint;
-	char *const arguments[] = {"fusermount3", "-u", "-q", "-z", "--", (char *)mountpoint, NULL};
-	extern char **environ;
-	pid_t pid;
-	dev_t there;
-
-	/* Somebody may have unmounted it and mounted something else there. */
-	if (session->device && device_of(mountpoint, AT_STATX_DONT_SYNC, &there) == 0 &&
-	    there != session->device)
-		return;
-	if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || geteuid() == 0)
-		return;
-	if (posix_spawnp(&pid, arguments[0], NULL, NULL, arguments, environ) == 0)
-		waitpid(pid, NULL, 0);
+	unmount_lazily(session->fs->options.mountpoint, session->device);
 }
 
 /* Whether the last thread ended within the time. */
@@ -346,48 +227,84 @@ int session_open(struct fs *fs, struct session **opened)
 
 	if (error)
 		return error;
-	*session = (struct session){.fs = fs, .ended_fd = -1, .signal_fd = -1};
+	*session = (struct session){.fs = fs, .fuse_fd = -1, .ended_fd = -1, .signal_fd = -1};
 	sem_init(&session->answered, 0, 0);
 	fs->session = session;
 	error = signals_setup(session);
 	if (!error)
 		error = capabilities_choose(fs);
 	if (!error)
-		error = mount_fuse(session);
+		error = session_fuse_new(session);
+	if (!error)
+		error = session_take_mount(session);
 	if (error)
-		goto close_session;
+		session_close(session);
+	else
+		*opened = session;
+	return error;
+}
+
+bool session_is_taken(const struct session *session)
+{
+	return session->fuse_fd >= 0;
+}
+
+/* A mount that was taken over is known, and may have gone from its place. */
+static int find_device(struct session *session)
+{
+	const char *mountpoint = session->fs->options.mountpoint;
+
+	if (session->device)
+		return 0;
+	int error = unmount_device(mountpoint, AT_STATX_FORCE_SYNC, &session->device);
+
+	if (!error && session->agreement)
+		agreement_set_device(session->agreement, session->device);
+	return error;
+}
+
+int session_start(struct session *session)
+{
+	struct fs *fs = session->fs;
+	int error = session_mount(session);
+
+	if (error)
+		return error;
+	if (session->agreement)
+		agreement_set_turn(session->agreement, keep_turn(fs->keep));
 	error = access_file_new(fs);
-	if (error)
-		goto unmount_fuse;
-	error = threads_start(session);
+	if (!error)
+		error = threads_start(session);
 	if (error)
 		goto unmount_fuse;
 	sem_wait(&session->answered);
-	if (atomic_load(&session->running) == 0 ||
-	    device_of(fs->options.mountpoint, AT_STATX_FORCE_SYNC, &session->device)) {
+	if (atomic_load(&session->running) == 0 || find_device(session)) {
 		log_error("%s: the mount does not answer", fs->options.mountpoint);
 		error = -EIO;
 		goto unmount_fuse;
 	}
 	readahead_setup(fs, session->device);
-	*opened = session;
 	return 0;
 
 unmount_fuse:
-	unmount(session);
+	if (keep_turn(fs->keep) == 1)
+		unmount(session);
 	threads_end(session);
-close_session:
-	session_close(session);
 	return error;
 }
 
 void session_wait(struct session *session)
 {
+	struct keep *keep = session->fs->keep;
 	struct pollfd fds[] = {{.fd = session->ended_fd, .events = POLLIN},
-			       {.fd = session->signal_fd, .events = POLLIN}};
+			       {.fd = session->signal_fd, .events = POLLIN},
+			       {.events = POLLRDHUP}};
 
-	while (poll(fds, 2, -1) < 0 && errno == EINTR)
-		;
+	do {
+		fds[2].fd = keep_fd(keep);
+		if (poll(fds, 3, -1) > 0 && fds[2].revents)
+			keep_renew(keep);
+	} while (!fds[0].revents && !fds[1].revents);
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);
@@ -412,6 +329,9 @@ void session_close(struct session *session)
 			close(session->channels[i]);
 	if (session->fuse)
 		fuse_session_destroy(session->fuse);
+	if (session->fuse_fd >= 0)
+		close(session->fuse_fd);
+	agreement_close(session->agreement);
 	if (session->ended_fd >= 0)
 		close(session->ended_fd);
 	if (session->signal_fd >= 0)

@@ -4,6 +4,8 @@
 #ifndef FS_SESSION_H
 #define FS_SESSION_H
 
+#include <stdbool.h>
+
 struct fs;
 struct session;
 
@@ -16,9 +18,14 @@ int session_check(const char *mountpoint);
  * it. */
 void session_block_signals(void);
 
-/* Mounts, and returns when requests are being served: 0, or -errno after a line in the log. Fills
- * fs->can. */
+/* All that comes before a mount: 0, or -errno after a line in the log. Where there is a mount whose
+ * daemon is to be replaced this one is fit for it then, and has not touched it. Fills fs->can. */
 int session_open(struct fs *fs, struct session **session);
+/* Whether there is such a mount. */
+bool session_is_taken(const struct session *session);
+/* Mounts, or takes the mount over, and returns when requests are being served: 0, or -errno after a
+ * line in the log, with nothing mounted but what was before. */
+int session_start(struct session *session);
 
 /* Returns when the mount is gone or a signal (SIGTERM, SIGINT, SIGHUP) asked for it to go; no
  * request is in flight any more. */

@@ -15,6 +15,7 @@
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/keep.h"
 #include "fs/share_state.h"
 #include "fs/worker.h"
 
@@ -36,6 +37,13 @@ static int watch(struct share *share, int fd, uint32_t events, void *who)
 	return epoll_ctl(share->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
+/* Before it is closed: while the keeper has a duplicate the events would go on. */
+static void unwatch(struct share *share, int fd)
+{
+	if (fd >= 0)
+		epoll_ctl(share->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 static void connection_end(struct share *share, struct share_connection *connection)
 {
 	share_leases_end(share, connection);
@@ -45,7 +53,9 @@ static void connection_end(struct share *share, struct share_connection *connect
 	DL_DELETE2(share->connections, connection, previous, next);
 	share->n_connections--;
 	pthread_mutex_unlock(&share->lock);
+	unwatch(share, connection->fd);
 	close(connection->fd);
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, connection->number));
 	free(connection);
 }
 
@@ -58,7 +68,7 @@ static unsigned connections_of(const struct share *share, uid_t uid)
 	return count;
 }
 
-static int connection_add(struct share *share, int fd)
+int share_connection_add(struct share *share, int fd, uint64_t number)
 {
 	struct ucred peer;
 	socklen_t length = sizeof(peer);
@@ -76,6 +86,7 @@ static int connection_add(struct share *share, int fd)
 	    .fd = fd,
 	    .pid = peer.pid,
 	    .uid = peer.uid,
+	    .number = number,
 	    .deadline = now() + GPUMEM_TOKEN_SECONDS,
 	};
 	int error = watch(share, fd, EPOLLIN, connection);
@@ -95,8 +106,16 @@ static void accept_one(struct share *share)
 {
 	int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd >= 0 && connection_add(share, fd))
+	if (fd < 0)
+		return;
+	uint64_t id = keep_id(KEEP_SOCKET, ++share->last_connection);
+
+	/* Before it is served: what is asked then will be answered, by whomever. */
+	if (keep_hold(share->fs->keep, id, fd) ||
+	    share_connection_add(share, fd, share->last_connection)) {
+		keep_drop(share->fs->keep, id);
 		close(fd);
+	}
 }
 
 static int give_key(struct share *share, struct share_connection *connection, uint32_t number)
@@ -149,7 +168,9 @@ static int serve(struct share *share, struct share_connection *connection)
 {
 	char packet[SHARE_REQUEST_MAX + 1];
 	struct share_request request;
-	ssize_t n = recv(connection->fd, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC);
+	/* With a keeper it stays until it has been answered, for the next daemon. */
+	int peek = share->memory ? MSG_PEEK : 0;
+	ssize_t n = recv(connection->fd, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC | peek);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -161,7 +182,13 @@ static int serve(struct share *share, struct share_connection *connection)
 
 	if (error == -EPROTONOSUPPORT)
 		share_send_error(connection, 0, -error);
-	return error ? -EPIPE : serve_request(share, connection, &request);
+	if (error)
+		return -EPIPE;
+	error = serve_request(share, connection, &request);
+	if (peek)
+		recv(connection->fd, packet, sizeof(packet), MSG_DONTWAIT);
+	share_answered(share, connection);
+	return error;
 }
 
 /* Connections that never showed a token, and tokens that nobody showed. */
@@ -189,6 +216,7 @@ static void mounts_changed(struct share *share)
 	if (share_socket_mounted(share))
 		return;
 	end_all(share);
+	unwatch(share, share->listen_fd);
 	share_socket_close(share);
 }
 
@@ -214,6 +242,8 @@ static void *run(void *pointer)
 	uint64_t stopped;
 	int64_t last = now();
 
+	/* It may have gone while there was no daemon. */
+	mounts_changed(share);
 	/* One event at a time: handling one may free what another would name. */
 	while (read(share->stop_fd, &stopped, sizeof(stopped)) < 0) {
 		int n = epoll_wait(share->epoll_fd, &event, 1, TICK_MS);
@@ -240,6 +270,7 @@ static void share_free(struct share *share)
 	if (share->stop_fd >= 0)
 		close(share->stop_fd);
 	token_table_destroy(share->fs, &share->tokens);
+	share_memory_close(share->memory);
 	pthread_mutex_destroy(&share->lock);
 	pthread_mutex_destroy(&share->serving);
 	free(share);
@@ -251,15 +282,24 @@ static int start(struct share *share)
 	share->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (share->epoll_fd < 0 || share->stop_fd < 0)
 		return -errno;
-	int error = share_socket_bind(share, share->fs->options.mountpoint);
+	int error = share_memory_open(share->fs->keep, &share->memory);
 
+	share->tokens.memory = share->memory;
+	if (!error)
+		error = share_socket_open(share, share->fs->options.mountpoint);
+	if (!error)
+		error = share_restore(share);
 	if (!error)
 		error = watch(share, share->stop_fd, EPOLLIN, &share->stop_fd);
 	if (!error)
 		error = watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
 	if (!error)
 		error = watch(share, share->mounts_fd, EPOLLPRI, &share->mounts_fd);
-	return error ? error : -pthread_create(&share->thread, NULL, run, share);
+	if (!error)
+		error = -pthread_create(&share->thread, NULL, run, share);
+	if (error)
+		end_all(share);
+	return error;
 }
 
 int share_open(struct fs *fs, struct share **opened)
@@ -273,7 +313,8 @@ int share_open(struct fs *fs, struct share **opened)
 				.listen_fd = -1,
 				.stop_fd = -1,
 				.mounts_fd = -1,
-				.tree_fd = -1};
+				.tree_fd = -1,
+				.last_connection = SHARE_KEPT_CONNECTIONS};
 	pthread_mutex_init(&share->serving, NULL);
 	pthread_mutex_init(&share->lock, NULL);
 	token_table_init(&share->tokens);
@@ -310,13 +351,16 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 {
 	struct share_connection *connection = NULL;
 
-	if (ask->version != GPUMEM_PROTOCOL_VERSION)
+	/* Another daemon can be told of what this one had read off a connection, and not of an
+	 * ioctl that it answered over one. */
+	if (ask->version != GPUMEM_PROTOCOL_VERSION || share->memory)
 		return -EAGAIN;
 	LOCKED(&share->serving);
 	HASH_FIND(hh, share->by_key, ask->key, sizeof(ask->key), connection);
 	if (!connection || connection->uid != uid)
 		return -ESTALE;
 	int error = share_lease_at_once(share, connection, inode, access, ask->request);
+	share_answered(share, connection);
 	if (error != -EPIPE)
 		return error ? -EAGAIN : 0;
 	/* Its end is for the share thread, which may have it in hand. */

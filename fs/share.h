@@ -6,6 +6,7 @@
 #ifndef FS_SHARE_H
 #define FS_SHARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -18,6 +19,9 @@ struct share;
 /* Binds .gpumem/socket on the mount, which must be answering, and starts to serve it: 0, or -errno
  * after a line in the log; the mount is whole without it. */
 int share_open(struct fs *fs, struct share **share);
+/* Whether there is a socket since a daemon before this one: share_open serves it on, and does not
+ * need the mount to answer. Programs are not to see a mount without. */
+bool share_is_kept(struct fs *fs);
 /* Ends every lease and connection. NULL is fine. */
 void share_close(struct share *share);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/defer.h"
 #include "fs/hold.h"
 #include "fs/observe.h"
 #include "fs/share_state.h"
@@ -91,6 +92,36 @@ static int send_chunks(struct share_connection *connection, const struct share_l
 	}
 }
 
+/* 0 or -ENOMEM. */
+static int lease_add(struct share *share, struct share_connection *connection,
+		     struct share_lease *lease)
+{
+	LOCKED(&share->lock);
+	unsigned before = connection->leases ? HASH_COUNT(connection->leases) : 0;
+
+	HASH_ADD(hh, connection->leases, number, sizeof(lease->number), lease);
+	if (!connection->leases || HASH_COUNT(connection->leases) == before)
+		return -ENOMEM;
+	connection->deadline = 0;
+	return 0;
+}
+
+/* False where there is a memory and no room in it. */
+static bool lease_note(struct share *share, struct share_connection *connection,
+		       struct share_lease *lease)
+{
+	struct share_note_lease note = {
+	    .connection = connection->number,
+	    .number = lease->number,
+	    .ino = lease->inode ? lease->inode->ino : 0,
+	    .since = lease->since,
+	    .access = lease->access,
+	};
+
+	lease->noted = share_memory_lease(share->memory, &note);
+	return !share->memory || lease->noted != SHARE_NO_SLOT;
+}
+
 static struct share_lease *lease_new(struct share *share, struct share_connection *connection,
 				     struct inode *inode, enum gpumem_access access)
 {
@@ -102,19 +133,47 @@ static struct share_lease *lease_new(struct share *share, struct share_connectio
 	lease->inode = inode;
 	lease->access = access;
 	lease->since = time(NULL);
-	pthread_mutex_lock(&share->lock);
-	unsigned before = connection->leases ? HASH_COUNT(connection->leases) : 0;
-
-	HASH_ADD(hh, connection->leases, number, sizeof(lease->number), lease);
-	bool added = connection->leases && HASH_COUNT(connection->leases) > before;
-
-	pthread_mutex_unlock(&share->lock);
-	if (!added) {
+	if (!lease_note(share, connection, lease) || lease_add(share, connection, lease)) {
+		share_memory_forget_lease(share->memory, lease->noted);
 		free(lease);
 		return NULL;
 	}
-	connection->deadline = 0;
+	connection->unanswered = lease;
 	return lease;
+}
+
+int share_lease_restore(struct share *share, struct share_connection *connection,
+			const struct share_note_lease *noted, uint32_t slot, struct inode *inode,
+			struct share_lease **restored)
+{
+	struct share_lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		return -ENOMEM;
+	*lease = (struct share_lease){
+	    .number = noted->number,
+	    .inode = inode,
+	    .access = noted->access,
+	    .since = noted->since,
+	    .noted = slot,
+	};
+	if (lease->number > share->last_lease)
+		share->last_lease = lease->number;
+	int error = lease_add(share, connection, lease);
+
+	if (error)
+		free(lease);
+	else
+		*restored = lease;
+	return error;
+}
+
+void share_answered(struct share *share, struct share_connection *connection)
+{
+	if (connection->unanswered)
+		share_memory_answered(share->memory, connection->unanswered->noted);
+	connection->unanswered = NULL;
+	token_settle(&share->tokens);
 }
 
 static struct share_lease *lease_find(struct share_connection *connection, uint64_t number)
@@ -126,7 +185,7 @@ static struct share_lease *lease_find(struct share_connection *connection, uint6
 }
 
 /* The file goes on without this sharer. */
-static void let_go(struct share *share, struct inode *inode)
+void share_let_go(struct share *share, struct inode *inode)
 {
 	file_unlease(inode->file);
 	inode_unhold(share->fs, inode);
@@ -141,7 +200,10 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	HASH_DEL(connection->leases, lease);
 	pthread_mutex_unlock(&share->lock);
 	if (lease->inode)
-		let_go(share, lease->inode);
+		share_let_go(share, lease->inode);
+	share_memory_forget_lease(share->memory, lease->noted);
+	if (connection->unanswered == lease)
+		connection->unanswered = NULL;
 	free(lease);
 }
 
@@ -160,7 +222,7 @@ static int lease_shared(struct share *share, struct share_connection *connection
 {
 	struct inode *inode = layout->inode;
 	struct inode_call call;
-	int error = inode_hold(inode);
+	int error = inode_hold(share->fs, inode);
 
 	if (error)
 		return error;
@@ -174,7 +236,7 @@ static int lease_shared(struct share *share, struct share_connection *connection
 
 	if (!lease) {
 		inode_ref(inode);
-		let_go(share, inode);
+		share_let_go(share, inode);
 		return -ENOMEM;
 	}
 	layout->lease = lease->number;
@@ -212,12 +274,43 @@ static int lease_private(struct share *share, struct share_connection *connectio
 	return error;
 }
 
+static struct share_layout layout_of(const struct share *share, const struct share_lease *lease,
+				     const struct share_request *request)
+{
+	return (struct share_layout){
+	    .number = request->number,
+	    .lease = lease->number,
+	    .inode = lease->inode,
+	    .kind = kind_of(share->fs, lease->inode),
+	    .flags = writes(lease->access) ? 0 : GPUMEM_LAYOUT_READ_ONLY,
+	};
+}
+
+static int lease_again(struct share *share, struct share_connection *connection,
+		       const struct share_request *request)
+{
+	const struct share_lease *lease = connection->unanswered;
+	struct share_layout layout = layout_of(share, lease, request);
+	struct inode_call call;
+
+	inode_call_init(&call, share->fs, lease->inode, worker_copier(share->fs));
+	int error = file_lease_more(lease->inode->file, &call.call);
+
+	return error ? error : send_chunks(connection, &layout, lease->access, 0, ANY_PACKETS);
+}
+
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request)
 {
 	struct share_layout layout = {.number = request->number};
 	enum gpumem_access access;
 
+	/* A daemon before this one got so far; the token was for that. A private copy went with
+	 * it. */
+	if (connection->unanswered && connection->unanswered->inode)
+		return lease_again(share, connection, request);
+	if (connection->unanswered)
+		lease_end(share, connection, connection->unanswered);
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
 		return -EMFILE;
 	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
@@ -262,13 +355,7 @@ int share_extend(struct share *share, struct share_connection *connection,
 
 	if (error)
 		return error;
-	struct share_layout layout = {
-	    .number = request->number,
-	    .lease = lease->number,
-	    .inode = lease->inode,
-	    .kind = kind_of(share->fs, lease->inode),
-	    .flags = writes(lease->access) ? 0 : GPUMEM_LAYOUT_READ_ONLY,
-	};
+	struct share_layout layout = layout_of(share, lease, request);
 
 	return send_chunks(connection, &layout, lease->access, (uint32_t)request->first_chunk,
 			   ANY_PACKETS);

@@ -12,27 +12,25 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/control.h"
+#include "fs/keep.h"
 #include "fs/share_state.h"
 
 #define BACKLOG 1024
 
-int share_socket_bind(struct share *share, const char *mountpoint)
+static int socket_bind(struct share *share, const char *mountpoint)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct stat st;
 
 	share->tree_fd =
 	    (int)syscall(SYS_open_tree, AT_FDCWD, mountpoint, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (share->tree_fd < 0 || fstat(share->tree_fd, &st))
+	if (share->tree_fd < 0)
 		return -errno;
-	snprintf(share->mount_device, sizeof(share->mount_device), " %u:%u ", major(st.st_dev),
-		 minor(st.st_dev));
 	share->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (share->listen_fd < 0)
 		return -errno;
@@ -41,6 +39,55 @@ int share_socket_bind(struct share *share, const char *mountpoint)
 	if (bind(share->listen_fd, (struct sockaddr *)&address, sizeof(address)) ||
 	    listen(share->listen_fd, BACKLOG))
 		return -errno;
+	return 0;
+}
+
+bool share_is_kept(struct fs *fs)
+{
+	AUTO_CLOSE int tree = keep_take(fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	AUTO_CLOSE int listen = keep_take(fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+
+	return tree >= 0 && listen >= 0;
+}
+
+static int keep_one(struct share *share, enum share_kept what, int fd)
+{
+	/* In a new mount there is a new one. */
+	if (share->fs->options.recovery != RECOVERY_TRANSPARENT)
+		return 0;
+	return keep_hold(share->fs->keep, keep_id(KEEP_SOCKET, what), fd);
+}
+
+/* Held by the keeper it goes on taking connections when nobody serves them. */
+static int socket_find(struct share *share, const char *mountpoint)
+{
+	struct keep *keep = share->fs->keep;
+
+	share->tree_fd = keep_take(keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	share->listen_fd = keep_take(keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+	if (share->tree_fd >= 0 && share->listen_fd >= 0)
+		return 0;
+	share_socket_close(share);
+	int error = socket_bind(share, mountpoint);
+
+	if (!error)
+		error = keep_one(share, SHARE_KEPT_LISTEN, share->listen_fd);
+	return error ? error : keep_one(share, SHARE_KEPT_TREE, share->tree_fd);
+}
+
+int share_socket_open(struct share *share, const char *mountpoint)
+{
+	int error = socket_find(share, mountpoint);
+	struct statx st;
+
+	if (error)
+		return error;
+	/* Not what the daemon would say: this may be the thread that is to ask. */
+	if (statx(share->tree_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
+		return -errno;
+	snprintf(share->mount_device, sizeof(share->mount_device), " %u:%u ", st.stx_dev_major,
+		 st.stx_dev_minor);
+	control_socket_is_bound();
 	share->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	return share->mounts_fd < 0 ? -errno : 0;
 }
@@ -54,6 +101,10 @@ static void close_fd(int *fd)
 
 void share_socket_close(struct share *share)
 {
+	/* The keeper's first: whoever closes the mount last may have to wait for its daemon. */
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	keep_settle(share->fs->keep);
 	close_fd(&share->listen_fd);
 	close_fd(&share->tree_fd);
 	close_fd(&share->mounts_fd);

@@ -12,6 +12,7 @@
 #include "fs/file_share.h"
 #include "fs/fs.h"
 #include "fs/share.h"
+#include "fs/share_memory.h"
 #include "fs/share_message.h"
 #include "fs/token.h"
 #include "fs/uthash.h"
@@ -22,6 +23,7 @@ struct share_lease {
 	struct inode *inode; /* held open; NULL: a private copy, which holds nothing */
 	enum gpumem_access access;
 	int64_t since;
+	uint32_t noted; /* its slot in the share's memory */
 };
 
 struct share_connection {
@@ -32,8 +34,12 @@ struct share_connection {
 	int fd;
 	pid_t pid;
 	uid_t uid;
+	uint64_t number;
 	int64_t deadline; /* CLOCK_MONOTONIC seconds; 0 once it has had a lease */
 	struct share_lease *leases;
+	/* Of a request that was not dealt with to its end, or not by a daemon before this one; such
+	 * a request is read again. NULL: none. */
+	struct share_lease *unanswered;
 };
 
 struct share {
@@ -49,11 +55,13 @@ struct share {
 	struct share_connection *connections;
 	struct share_connection *by_key; /* under serving alone */
 	unsigned n_connections;
-	uint64_t last_lease;
+	uint64_t last_lease, last_connection;
+	struct share_memory *memory;
 };
 
 /* share_socket.c */
-int share_socket_bind(struct share *share, const char *mountpoint);
+/* The one that is there since a daemon before this, or a new one. */
+int share_socket_open(struct share *share, const char *mountpoint);
 void share_socket_close(struct share *share);
 /* Whether the mount is mounted anywhere that this process sees. */
 bool share_socket_mounted(const struct share *share);
@@ -68,8 +76,20 @@ int share_release(struct share *share, struct share_connection *connection,
 /* With one packet and no copy, or -EAGAIN. The inode's reference stays the caller's. */
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number);
+/* The client has the answer to what it asked. */
+void share_answered(struct share *share, struct share_connection *connection);
 /* Ends all leases of a connection. */
 void share_leases_end(struct share *share, struct share_connection *connection);
+
+/* share_restore.c: what a daemon before this one had, once the tree is there. Before the thread. */
+int share_restore(struct share *share);
+/* For it. share.c: takes fd over on success; share_lease.c: takes the inode's reference over; its
+ * file is held and leased as it is. */
+int share_connection_add(struct share *share, int fd, uint64_t number);
+int share_lease_restore(struct share *share, struct share_connection *connection,
+			const struct share_note_lease *noted, uint32_t slot, struct inode *inode,
+			struct share_lease **lease);
+void share_let_go(struct share *share, struct inode *inode);
 
 /* share_send.c: 0, or -EPIPE where the peer does not take it. */
 int share_send_error(struct share_connection *connection, uint32_t number, int error);

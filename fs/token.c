@@ -9,7 +9,9 @@
 #include <time.h>
 
 #include "common/defer.h"
+#include "fs/fs.h"
 #include "fs/inode.h"
+#include "fs/share_memory.h"
 #include "fs/uthash.h"
 
 struct token {
@@ -19,6 +21,7 @@ struct token {
 	int64_t expires; /* CLOCK_MONOTONIC, seconds */
 	uid_t uid;
 	enum gpumem_access access;
+	uint32_t noted; /* its slot in the table's memory */
 	uint8_t bytes[GPUMEM_TOKEN_BYTES];
 };
 
@@ -32,7 +35,7 @@ static int64_t now(void)
 
 void token_table_init(struct token_table *table)
 {
-	*table = (struct token_table){0};
+	*table = (struct token_table){.redeemed = SHARE_NO_SLOT};
 	pthread_mutex_init(&table->lock, NULL);
 }
 
@@ -43,6 +46,7 @@ static struct token *take_older(struct token_table *table, int64_t than)
 
 	for (struct token *token = old; token && token->expires < than; token = token->next) {
 		HASH_DEL(table->by_bytes, token);
+		share_memory_forget_token(table->memory, token->noted);
 		table->count--;
 		last = token;
 	}
@@ -98,7 +102,6 @@ static uint32_t count_of(const struct token_table *table, uid_t uid)
 
 static int add(struct token_table *table, struct token *token)
 {
-	LOCKED(&table->lock);
 	/* Counting walks the list, so it is done only where there is reason to suspect somebody. */
 	if (table->count >= TOKENS_MAX || (table->count >= TOKENS_PER_UID_MAX &&
 					   count_of(table, token->uid) >= TOKENS_PER_UID_MAX))
@@ -115,6 +118,20 @@ static int add(struct token_table *table, struct token *token)
 	table->newest = token;
 	table->count++;
 	return 0;
+}
+
+/* What cannot be noted is lost with this daemon. */
+static void note(struct token_table *table, struct token *token)
+{
+	struct share_note_token noted = {
+	    .ino = token->inode->ino,
+	    .expires = token->expires,
+	    .uid = token->uid,
+	    .access = token->access,
+	};
+
+	memcpy(noted.bytes, token->bytes, sizeof(noted.bytes));
+	token->noted = share_memory_token(table->memory, &noted);
 }
 
 int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, uid_t uid,
@@ -136,8 +153,12 @@ int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, u
 	memcpy(bytes, token->bytes, sizeof(token->bytes));
 	/* Before anybody can use it up. */
 	inode_ref(inode);
+	pthread_mutex_lock(&table->lock);
 	int error = add(table, token);
 
+	if (!error)
+		note(table, token);
+	pthread_mutex_unlock(&table->lock);
 	if (error)
 		free_all(fs, token);
 	return error;
@@ -169,6 +190,7 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 	if (token && token->uid == uid) {
 		HASH_DEL(table->by_bytes, token);
 		unlist(table, token);
+		table->redeemed = token->noted;
 	} else {
 		token = NULL;
 	}
@@ -179,4 +201,61 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 	*access = token->access;
 	free(token);
 	return 0;
+}
+
+void token_settle(struct token_table *table)
+{
+	LOCKED(&table->lock);
+	share_memory_forget_token(table->memory, table->redeemed);
+	table->redeemed = SHARE_NO_SLOT;
+}
+
+static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,
+			const struct share_note_token *noted)
+{
+	struct inode *inode = inode_table_get(&fs->inodes, noted->ino);
+	struct token *token = inode ? calloc(1, sizeof(*token)) : NULL;
+
+	if (!token) {
+		if (inode)
+			inode_put(fs, inode, 1);
+		share_memory_forget_token(table->memory, slot);
+		return;
+	}
+	token->inode = inode;
+	token->uid = noted->uid;
+	token->access = noted->access;
+	token->expires = noted->expires;
+	token->noted = slot;
+	memcpy(token->bytes, noted->bytes, sizeof(token->bytes));
+	pthread_mutex_lock(&table->lock);
+	int error = add(table, token);
+
+	pthread_mutex_unlock(&table->lock);
+	if (error)
+		free_all(fs, token);
+}
+
+/* They are not in the order of their age, and all expire as the latest of them does. */
+static void expire_late(struct token_table *table)
+{
+	int64_t latest = 0;
+
+	for (const struct token *token = table->oldest; token; token = token->next)
+		if (token->expires > latest)
+			latest = token->expires;
+	for (struct token *token = table->oldest; token; token = token->next)
+		token->expires = latest;
+}
+
+void token_restore(struct fs *fs, struct token_table *table)
+{
+	struct share_note_token noted;
+	uint32_t slot = 0;
+
+	while (share_memory_next_token(table->memory, &slot, &noted))
+		restore_one(fs, table, slot - 1, &noted);
+	pthread_mutex_lock(&table->lock);
+	expire_late(table);
+	pthread_mutex_unlock(&table->lock);
 }

@@ -13,12 +13,17 @@
 
 struct fs;
 struct inode;
+struct share_memory;
 struct token;
 
 struct token_table {
 	pthread_mutex_t lock;
 	struct token *by_bytes, *oldest, *newest;
 	uint32_t count;
+	/* Where tokens are noted for the next daemon, and which of them is used up once whoever
+	 * showed it has his answer. */
+	struct share_memory *memory;
+	uint32_t redeemed;
 };
 
 /* So many tokens may wait to be used, in all and of one user; more is -EMFILE. */
@@ -36,6 +41,12 @@ int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, u
  * user's: which of them is not said). */
 int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
 		 uid_t uid, struct inode **inode, enum gpumem_access *access);
+
+/* The token that was redeemed last is used up for the next daemon, too. */
+void token_settle(struct token_table *table);
+
+/* What the daemon before this one issued. */
+void token_restore(struct fs *fs, struct token_table *table);
 
 /* Drops what is too old. */
 void token_expire(struct fs *fs, struct token_table *table);

@@ -9,6 +9,7 @@
 #include "fs/account.h"
 #include "fs/dir.h"
 #include "fs/fs.h"
+#include "fs/record.h"
 #include "fs/tree.h"
 #include "fs/tree_links.h"
 
@@ -159,7 +160,7 @@ void tree_detach(struct inode *parent, struct dentry *entry)
 	free(entry);
 }
 
-static int create_named(struct inode *parent, struct dentry *entry)
+static int create_named(struct fs *fs, struct inode *parent, struct dentry *entry)
 {
 	struct inode *inode = entry->inode;
 	int error;
@@ -172,6 +173,8 @@ static int create_named(struct inode *parent, struct dentry *entry)
 	} else {
 		inode->nlink = S_ISDIR(inode->mode) ? 2 : 1;
 		error = tree_attach(parent, entry);
+		if (!error)
+			record_create(fs, inode, entry);
 	}
 	pthread_rwlock_unlock(&parent->dir->lock);
 	return error;
@@ -183,6 +186,8 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 	int error = tree_writable(parent, name);
 	struct inode *new = NULL;
 
+	if (!error)
+		error = journal_room(fs->journal);
 	if (error)
 		return error;
 	guard_token token = guard_enter(&fs->topology);
@@ -193,7 +198,7 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 
 		/* The first reference is for having a name; this one is for the kernel. */
 		inode_ref(new);
-		error = entry ? create_named(parent, entry) : -ENOMEM;
+		error = entry ? create_named(fs, parent, entry) : -ENOMEM;
 		if (error)
 			free(entry);
 	}
@@ -211,6 +216,8 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 	int error = tree_writable(parent, "");
 	guard_token token;
 
+	if (!error)
+		error = journal_room(fs->journal);
 	if (error)
 		return error;
 	token = guard_enter(&fs->topology);
@@ -219,6 +226,8 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 	pthread_rwlock_unlock(&parent->dir->lock);
 	if (!error)
 		error = new_inode(fs, parent, what, inode);
+	if (!error)
+		record_create(fs, *inode, NULL);
 	guard_leave(&fs->topology, token);
 	return error;
 }
@@ -252,6 +261,7 @@ static int link_named(struct fs *fs, struct inode *inode, struct inode *parent,
 		}
 		pthread_mutex_unlock(&inode->lock);
 		inode_touch_change(inode);
+		record_link(fs, entry);
 	}
 	pthread_rwlock_unlock(&parent->dir->lock);
 	return error;
@@ -261,6 +271,8 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 {
 	int error = tree_writable(parent, name);
 
+	if (!error)
+		error = journal_room(fs->journal);
 	if (error)
 		return error;
 	if (S_ISDIR(inode->mode))
@@ -316,6 +328,7 @@ void tree_rehome(struct fs *fs, struct inode *inode)
 		new = inode->links->parent;
 		inode_ref(new);
 		inode->home = new;
+		record_home(fs, inode);
 	}
 	pthread_mutex_unlock(&inode->lock);
 	if (new) {
@@ -352,6 +365,17 @@ void tree_unnamed(struct fs *fs, struct inode *inode)
 	inode_put(fs, inode, 1);
 }
 
+/* Times are to be as they will be when the record is there: whoever asks again is told that all is
+ * done. */
+static void unlinking(struct fs *fs, struct inode *parent, const struct dentry *entry)
+{
+	if (!fs->journal)
+		return;
+	inode_touch_write(parent);
+	inode_touch_change(entry->inode);
+	record_unlink(fs, entry);
+}
+
 int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
 {
 	int error = tree_writable(parent, name);
@@ -369,6 +393,7 @@ int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
 	} else {
 		inode = entry->inode;
 		inode_ref(inode);
+		unlinking(fs, parent, entry);
 		tree_detach(parent, entry);
 	}
 	pthread_rwlock_unlock(&parent->dir->lock);
@@ -408,6 +433,7 @@ int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
 		error = tree_remove_check(entry->inode);
 	if (!error) {
 		inode = entry->inode;
+		unlinking(fs, parent, entry);
 		tree_detach(parent, entry);
 	}
 	pthread_rwlock_unlock(&parent->dir->lock);
@@ -416,7 +442,7 @@ int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
 	return error;
 }
 
-void tree_set_attrs(struct inode *inode, const struct tree_attrs *attrs)
+void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
 {
 	LOCKED(&inode->lock);
 	if (attrs->which & TREE_MODE)
@@ -426,8 +452,10 @@ void tree_set_attrs(struct inode *inode, const struct tree_attrs *attrs)
 	if (attrs->which & TREE_GID)
 		inode->gid = attrs->gid;
 	if (attrs->which & TREE_ATIME)
-		inode->atime = attrs->atime;
+		inode->figures->atime = attrs->atime;
 	if (attrs->which & TREE_MTIME)
 		inode_set_mtime(inode, attrs->mtime);
 	inode_touch_change(inode);
+	if (attrs->which & (TREE_MODE | TREE_UID | TREE_GID))
+		record_owner(fs, inode);
 }

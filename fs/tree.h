@@ -49,7 +49,7 @@ struct tree_attrs {
 	gid_t gid;
 	int64_t atime, mtime;
 };
-void tree_set_attrs(struct inode *inode, const struct tree_attrs *attrs);
+void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs);
 
 /* The inode's path below the mount, by one of its names ("/gpu0/a"): length, or -ENAMETOOLONG;
  * a file without names gives "/gpu0/ (deleted)". For messages and .gpumem/mappings. */

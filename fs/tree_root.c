@@ -6,6 +6,7 @@
 #include "fs/account.h"
 #include "fs/dir.h"
 #include "fs/fs.h"
+#include "fs/record.h"
 #include "fs/tree.h"
 #include "fs/tree_links.h"
 
@@ -37,6 +38,7 @@ static int top_directory(struct fs *fs, struct volume *volume)
 		return error;
 	}
 	volume->root_ino = inode->ino;
+	record_create(fs, inode, entry);
 	return 0;
 }
 
@@ -49,6 +51,7 @@ int tree_init(struct fs *fs)
 		return error;
 	root->nlink = 2;
 	fs->root = root;
+	record_create(fs, root, NULL);
 	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
 		error = top_directory(fs, &fs->volumes[i]);
 	if (error)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common/lines.h"
 #include "common/log.h"
@@ -50,6 +53,10 @@ static void *populated(size_t bytes)
 
 	if (memory == MAP_FAILED)
 		return NULL;
+	/* One that the kernel moves, to look at who uses it or to make it part of a larger page, is
+	 * missing for a moment: a daemon that is killed then fails the request that it was at. */
+	syscall(SYS_mbind, memory, bytes, MPOL_LOCAL, NULL, 0, 0);
+	madvise(memory, bytes, MADV_NOHUGEPAGE);
 	/* A refusal (RLIMIT_MEMLOCK) costs only the protection from swap. */
 	mlock(memory, bytes);
 	return memory;

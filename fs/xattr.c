@@ -111,3 +111,17 @@ void xattr_free(struct xattr *list)
 		list = next;
 	}
 }
+
+const struct xattr *xattr_next(const struct xattr *list, const struct xattr *last,
+			       struct xattr_entry *entry)
+{
+	const struct xattr *next = last ? last->next : list;
+
+	if (next)
+		*entry = (struct xattr_entry){
+		    .name = next->data,
+		    .value = next->data + next->name_bytes,
+		    .size = next->value_bytes,
+		};
+	return next;
+}

@@ -13,6 +13,9 @@ struct xattr;
 /* All attributes of an inode together, as on ext4 and XFS: -ENOSPC beyond. */
 #define XATTRS_BYTES_MAX 65536
 
+/* What an attribute costs the daemon besides its name and value. */
+#define XATTR_OVERHEAD 48
+
 /* flags: XATTR_CREATE, XATTR_REPLACE. */
 int xattr_set(struct xattr **list, const char *name, const void *value, size_t size, int flags);
 /* The size; -ENODATA; -ERANGE when size (not 0) is too small. */
@@ -21,5 +24,13 @@ int xattr_remove(struct xattr **list, const char *name);
 /* Names, each with its NUL, into out (capacity bytes): the bytes needed in all. */
 size_t xattr_list(const struct xattr *list, char *out, size_t capacity);
 void xattr_free(struct xattr *list);
+/* One after the other; NULL begins, and ends. */
+struct xattr_entry {
+	const char *name;
+	const void *value;
+	size_t size;
+};
+const struct xattr *xattr_next(const struct xattr *list, const struct xattr *last,
+			       struct xattr_entry *entry);
 
 #endif

@@ -178,6 +178,9 @@ typedef struct {
 	X(REQUIRED, cuMemExportToShareableHandle, cuMemExportToShareableHandle, \
 	  (void *shareable, gm_CUmemGenericAllocationHandle handle, \
 	   gm_CUmemAllocationHandleType type, unsigned long long flags)) \
+	X(REQUIRED, cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, \
+	  (gm_CUmemGenericAllocationHandle *handle, void *shareable, \
+	   gm_CUmemAllocationHandleType type)) \
 	X(OPTIONAL, cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange, \
 	  (void *handle, gm_CUdeviceptr address, size_t size, gm_CUmemRangeHandleType type, \
 	   unsigned long long flags)) \
@@ -212,9 +215,6 @@ typedef struct {
 	X(REQUIRED, cuCtxGetDevice, cuCtxGetDevice, (gm_CUdevice *device)) \
 	X(REQUIRED, cuCtxPushCurrent, cuCtxPushCurrent_v2, (gm_CUcontext context)) \
 	X(REQUIRED, cuCtxPopCurrent, cuCtxPopCurrent_v2, (gm_CUcontext *context)) \
-	X(REQUIRED, cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, \
-	  (gm_CUmemGenericAllocationHandle *handle, void *shareable, \
-	   gm_CUmemAllocationHandleType type)) \
 	X(REQUIRED, cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, \
 	  (gm_CUdeviceptr *address, void *host, unsigned int flags)) \
 	X(OPTIONAL, cuFlushGPUDirectRDMAWrites, cuFlushGPUDirectRDMAWrites, \

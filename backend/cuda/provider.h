@@ -113,6 +113,7 @@ int cuda_memory(struct device *device, struct device_memory *memory);
 int cuda_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
 void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
+int cuda_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 void cuda_range_close(struct cuda_device *device);
 
 /* rest.c: see backend_ops. What copiers have on the device is taken from those that are at nothing,

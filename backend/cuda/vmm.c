@@ -129,7 +129,19 @@ static int map(struct cuda_device *device, struct cuda_chunk *chunk)
 	return 0;
 }
 
-static int chunk_make(struct cuda_device *device, uint64_t bytes, struct chunk **chunk)
+static int memory_import(struct cuda_device *device, int fd,
+			 gm_CUmemGenericAllocationHandle *handle)
+{
+	gm_CUresult result = device->cuda->cu.cuMemImportFromShareableHandle(
+	    handle, (void *)(intptr_t)fd, GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+
+	return cuda_result(device, result, "cuMemImportFromShareableHandle");
+}
+
+/* What a chunk is made of: fresh memory, or that of a descriptor. */
+#define FRESH (-1)
+
+static int chunk_make(struct cuda_device *device, uint64_t bytes, int fd, struct chunk **chunk)
 {
 	int rc = cuda_context_use(device);
 	if (rc < 0)
@@ -139,8 +151,9 @@ static int chunk_make(struct cuda_device *device, uint64_t bytes, struct chunk *
 		return -ENOMEM;
 	made->base.device = &device->base;
 	made->base.bytes = bytes;
-	atomic_init(&made->exported, -1);
-	rc = memory_create(device, bytes, &made->handle);
+	atomic_init(&made->exported, fd);
+	rc = fd == FRESH ? memory_create(device, bytes, &made->handle)
+			 : memory_import(device, fd, &made->handle);
 	if (rc < 0)
 		return rc;
 	rc = map(device, made);
@@ -158,9 +171,24 @@ int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
 	struct cuda_device *device = cuda_device(base);
 
 	cuda_hold(device);
-	int rc = chunk_make(device, bytes, chunk);
+	int rc = chunk_make(device, bytes, FRESH, chunk);
 	if (rc < 0)
 		cuda_drop(device);
+	return rc;
+}
+
+/* What was imported has no handle to export: the descriptor that it came by is kept, whatever
+ * others are. */
+int cuda_chunk_import(struct device *base, uint64_t bytes, int fd, struct chunk **chunk)
+{
+	struct cuda_device *device = cuda_device(base);
+
+	cuda_hold(device);
+	int rc = chunk_make(device, bytes, fd, chunk);
+	if (rc < 0)
+		cuda_drop(device);
+	else
+		atomic_fetch_add(&device->cuda->exports_kept, 1);
 	return rc;
 }
 

@@ -65,7 +65,10 @@ static int host_memory(struct device *device, struct device_memory *memory)
 {
 	uint64_t used = atomic_load(&host_device(device)->used);
 
-	*memory = (struct device_memory){.total = device->total, .free = device->total - used};
+	*memory = (struct device_memory){
+	    .total = device->total,
+	    .free = device->total > used ? device->total - used : 0,
+	};
 	return 0;
 }
 
@@ -89,6 +92,7 @@ const struct backend_ops backend_host_ops = {
     .chunk_new = host_chunk_new,
     .chunk_free = host_chunk_free,
     .chunk_export = host_chunk_export,
+    .chunk_import = host_chunk_import,
     .copier_new = host_copier_new,
     .copier_free = host_copier_free,
     .pin = host_pin,

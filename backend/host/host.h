@@ -32,6 +32,7 @@ static inline struct host_chunk *host_chunk(struct chunk *chunk)
 int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
 void host_chunk_free(struct chunk *chunk);
 int host_chunk_export(struct chunk *chunk, int *fd);
+int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 int host_bar_map(struct chunk *chunk, void **address);
 void host_bar_unmap(struct chunk *chunk, void *address);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/host/host.h"
@@ -16,7 +17,7 @@ static int count_bytes(struct host_device *device, uint64_t bytes)
 	uint64_t used = atomic_load(&device->used);
 
 	do {
-		if (bytes > device->device.total - used)
+		if (used > device->device.total || bytes > device->device.total - used)
 			return -ENOSPC;
 	} while (!atomic_compare_exchange_weak(&device->used, &used, used + bytes));
 	return 0;
@@ -24,9 +25,6 @@ static int count_bytes(struct host_device *device, uint64_t bytes)
 
 static int map_memfd(struct host_chunk *chunk, uint64_t bytes)
 {
-	if (ftruncate(chunk->fd, (off_t)bytes) < 0)
-		return -errno;
-
 	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, chunk->fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
@@ -41,7 +39,7 @@ static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 	if (chunk->fd < 0)
 		return -errno;
 
-	int rc = map_memfd(chunk, bytes);
+	int rc = ftruncate(chunk->fd, (off_t)bytes) < 0 ? -errno : map_memfd(chunk, bytes);
 	if (rc < 0)
 		close(chunk->fd);
 	return rc;
@@ -67,6 +65,32 @@ int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 		free(made);
 		return rc;
 	}
+	made->chunk.device = device;
+	made->chunk.bytes = bytes;
+	*chunk = &made->chunk;
+	return 0;
+}
+
+int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+{
+	struct host_chunk *made = calloc(1, sizeof(*made));
+	struct stat st;
+
+	if (!made)
+		return -ENOMEM;
+	made->fd = fd;
+	/* A shorter one would end this process at the first touch beyond its end. */
+	int rc =
+	    fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes ? -EINVAL : map_memfd(made, bytes);
+
+	if (rc < 0) {
+		log_error("gpu%u: not a memfd of %llu bytes: %s", device->index,
+			  (unsigned long long)bytes, strerror(-rc));
+		free(made);
+		return rc;
+	}
+	/* It is there, whatever the limit is by now. */
+	atomic_fetch_add(&host_device(device)->used, bytes);
 	made->chunk.device = device;
 	made->chunk.bytes = bytes;
 	*chunk = &made->chunk;

@@ -192,7 +192,7 @@ static gm_CUdeviceptr map_bare(const struct gpu *gpu, const struct bare *bare)
 	gm_CUmemGenericAllocationHandle handles[CHUNKS_MAX];
 
 	for (uint32_t i = 0; i < bare->n; i++)
-		MUST(gpu->cuMemImportFromShareableHandle(
+		MUST(gpu->cu.cuMemImportFromShareableHandle(
 		    &handles[i], (void *)(intptr_t)bare->fds[i],
 		    GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	return map_handles(gpu, bare->n, bare->bytes, handles);

@@ -272,6 +272,50 @@ START_TEST(failed_device)
 }
 END_TEST
 
+/* The same memory in a backend that comes after the one that exported it, as often as wanted. */
+START_TEST(import)
+{
+	struct backend_config config = host_config(NULL, 1);
+	struct backend *backend;
+	struct chunk *chunk, *none;
+	struct copier *copier;
+	char seen[4] = "";
+	int fd, wrong = memfd_create("short", MFD_CLOEXEC);
+
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	ck_assert_int_eq(copier_open(backend, &copier), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[0], 4 * MIB, &chunk), 0);
+	ck_assert_int_eq(
+	    copy_in(copier, &(struct span){chunk, 0, 4 * MIB}, MIB, "seen", 4, COPY_AUTO), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	for (int generation = 0; generation < 3; generation++) {
+		struct device_memory memory;
+
+		ck_assert_int_eq(chunk_export(chunk, &fd), 0);
+		copier_close(copier);
+		chunk_free(chunk);
+		backend_close(backend);
+		ck_assert_int_eq(backend_open(&config, &backend), 0);
+		ck_assert_int_eq(copier_open(backend, &copier), 0);
+		ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, fd, &chunk), 0);
+		ck_assert_int_eq(device_memory(backend->devices[0], &memory), 0);
+		ck_assert_uint_eq(memory.total - memory.free, 4 * MIB);
+		ck_assert_int_eq(
+		    copy_out(copier, seen, &(struct span){chunk, 0, 4 * MIB}, MIB, 4, COPY_AUTO),
+		    0);
+		ck_assert_int_eq(copier_wait(copier), 0);
+		ck_assert_mem_eq(seen, "seen", 4);
+	}
+	/* What is no chunk of that size stays the caller's. */
+	ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, wrong, &none), -EINVAL);
+	ck_assert_int_eq(chunk_import(backend->devices[0], 0, wrong, &none), -EINVAL);
+	ck_assert_int_eq(close(wrong), 0);
+	copier_close(copier);
+	chunk_free(chunk);
+	backend_close(backend);
+}
+END_TEST
+
 /* The fd is the memory itself, and keeps it when the chunk is freed. */
 START_TEST(export)
 {
@@ -325,6 +369,7 @@ int main(void)
 	tcase_add_test(tcase, automatic_with_a_list);
 	tcase_add_test(tcase, full_device);
 	tcase_add_test(tcase, failed_device);
+	tcase_add_test(tcase, import);
 	tcase_add_test(tcase, export);
 	return unit_main(suite);
 }

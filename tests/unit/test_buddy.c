@@ -100,6 +100,51 @@ START_TEST(exhaustion)
 }
 END_TEST
 
+/* A state rebuilt from what was handed out, in any order, is the state that handed it out. */
+START_TEST(taken_at_their_places)
+{
+	uint64_t state = unit_seed();
+
+	for (int round = 0; round < 200; round++) {
+		struct buddy buddy, again;
+		uint64_t offsets[BLOCKS], bytes[BLOCKS];
+		unsigned n = 0;
+
+		buddy_init(&buddy);
+		buddy_init(&again);
+		do
+			bytes[n] = (1 + unit_random(&state) % 40) * BLOCK;
+		while (n < BLOCKS - 1 && buddy_take(&buddy, bytes[n], &offsets[n]) == 0 && ++n);
+		for (unsigned i = 0; i < n; i += 1 + unit_random(&state) % 3) {
+			buddy_give(&buddy, offsets[i], bytes[i]);
+			bytes[i] = 0;
+		}
+		for (unsigned i = n; i-- > 0;)
+			if (bytes[i])
+				ck_assert_int_eq(buddy_take_at(&again, offsets[i], bytes[i]), 0);
+		ck_assert_mem_eq(&again, &buddy, sizeof(buddy));
+	}
+}
+END_TEST
+
+START_TEST(what_is_taken_is_not_taken_again)
+{
+	struct buddy buddy, before;
+
+	buddy_init(&buddy);
+	ck_assert_int_eq(buddy_take_at(&buddy, 3 * BLOCK, BLOCK), 0);
+	before = buddy;
+	for (unsigned from = 0; from <= 3; from++) {
+		ck_assert_int_eq(buddy_take_at(&buddy, from * BLOCK, (4 - from) * BLOCK), -EEXIST);
+		ck_assert_mem_eq(&buddy, &before, sizeof(buddy));
+	}
+	ck_assert_int_eq(buddy_take_at(&buddy, 0, BUDDY_BYTES), -EEXIST);
+	ck_assert_int_eq(buddy_take_at(&buddy, 0, 3 * BLOCK), 0);
+	ck_assert_int_eq(buddy_take_at(&buddy, 4 * BLOCK, BUDDY_BYTES - 4 * BLOCK), 0);
+	ck_assert_uint_eq(buddy.free_bytes, 0);
+}
+END_TEST
+
 /* Every other block free: half of the bytes are, and none larger than a block can be had. */
 START_TEST(fragmentation_and_coalescing)
 {
@@ -210,6 +255,8 @@ int main(void)
 	tcase_add_test(tcase, every_size);
 	tcase_add_test(tcase, exhaustion);
 	tcase_add_test(tcase, fragmentation_and_coalescing);
+	tcase_add_test(tcase, taken_at_their_places);
+	tcase_add_test(tcase, what_is_taken_is_not_taken_again);
 	tcase_add_test(tcase, surplus_is_usable);
 	tcase_add_test(tcase, partial_gives);
 	tcase_add_test(tcase, against_model);

@@ -196,6 +196,32 @@ START_TEST(export)
 }
 END_TEST
 
+/* The driver exports no handle that was imported: the descriptor does for it. Nothing of it is left
+ * in the end. */
+START_TEST(imported)
+{
+	char pattern[4096];
+	int fd, again;
+
+	open_plain();
+	unit_fill(pattern, sizeof(pattern), &seed);
+	struct chunk *first = new_chunk(0, 4 * MIB), *second, *third;
+
+	put(first, 3 * MIB, pattern, sizeof(pattern));
+	ck_assert_int_eq(chunk_export(first, &fd), 0);
+	chunk_free(first);
+	ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, fd, &second), 0);
+	expect_bytes(second, 3 * MIB, pattern, sizeof(pattern));
+	ck_assert_int_eq(chunk_export(second, &again), 0);
+	ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, again, &third), 0);
+	put(second, 0, pattern, sizeof(pattern));
+	chunk_free(second);
+	expect_bytes(third, 0, pattern, sizeof(pattern));
+	chunk_free(third);
+	close_all();
+}
+END_TEST
+
 #define THREADS 4
 
 static void *allocate_and_copy(void *arg)
@@ -250,6 +276,7 @@ static void any_driver(TCase *tcase)
 	tcase_add_test(tcase, selects_devices);
 	tcase_add_test(tcase, memory_comes_and_goes);
 	tcase_add_test(tcase, export);
+	tcase_add_test(tcase, imported);
 	tcase_add_test(tcase, exported_again);
 	tcase_add_test(tcase, threads);
 }

@@ -58,7 +58,7 @@ START_TEST(test_empty_files_cost_nothing)
 	struct file *file = fixture_file(&f, _i);
 	char byte;
 
-	ck_assert_uint_le(sizeof(struct file), 160);
+	ck_assert_uint_le(sizeof(struct file), 176);
 	ck_assert_uint_eq(file_size(file), 0);
 	ck_assert_uint_eq(file_allocated(file), 0);
 	ck_assert_int_eq(file_read(file, &f.call, &byte, 1, 0), 0);

@@ -183,6 +183,90 @@ START_TEST(zeroing_spares_the_neighbours)
 }
 END_TEST
 
+static int watch_made(void *of, struct chunk *chunk)
+{
+	uint64_t *ids = of;
+
+	chunk->id = ++*ids;
+	return 0;
+}
+
+static void watch_gone(void *of, struct chunk *chunk)
+{
+	(void)of;
+	ck_assert_uint_ne(chunk->id, 0);
+}
+
+static int watch_refuses(void *of, struct chunk *chunk)
+{
+	(void)of, (void)chunk;
+	return -EMFILE;
+}
+
+START_TEST(watched)
+{
+	struct fixture f = open_fixture(no_limits);
+	uint64_t ids = 0;
+	struct pool_watch watch = {watch_made, watch_gone, &ids};
+	struct span span;
+
+	pool_set_watch(f.pool, &watch);
+	struct span large = take(&f, 4 * MIB), small = take(&f, POOL_BLOCK_MIN);
+
+	ck_assert_uint_eq(large.chunk->id, 1);
+	ck_assert_uint_eq(small.chunk->id, 2);
+	watch.made = watch_refuses;
+	pool_set_watch(f.pool, &watch);
+	ck_assert_int_eq(pool_take(f.pool, 4 * MIB, POOL_ZEROED, f.copier, &span), -EMFILE);
+	pool_give(f.pool, &large);
+	pool_give(f.pool, &small);
+	close_fixture(&f);
+}
+END_TEST
+
+/* What one pool handed out is another's to take back, and what it had not is free there. */
+START_TEST(adopted)
+{
+	struct fixture one = open_fixture(no_limits), other = open_fixture(no_limits);
+	struct span large = take(&one, 4 * MIB), small[3], here[4], taken;
+	int fd;
+
+	for (int i = 0; i < 3; i++)
+		small[i] = take(&one, 5 * POOL_BLOCK_MIN);
+	fill(&one, &small[2], 7);
+	ck_assert_int_eq(chunk_export(large.chunk, &fd), 0);
+	ck_assert_int_eq(chunk_import(other.device, 4 * MIB, fd, &here[3].chunk), 0);
+	ck_assert_int_eq(pool_adopt(other.pool, here[3].chunk, POOL_WHOLE), 0);
+	here[3].offset = 0;
+	here[3].bytes = 4 * MIB;
+	ck_assert_int_eq(chunk_export(small[0].chunk, &fd), 0);
+	ck_assert_int_eq(chunk_import(other.device, CHUNK_ALIGN, fd, &here[0].chunk), 0);
+	ck_assert_int_eq(pool_adopt(other.pool, here[0].chunk, POOL_SHARED), 0);
+	for (int i = 0; i < 3; i++) {
+		here[i] = (struct span){here[0].chunk, small[i].offset, small[i].bytes};
+		ck_assert_int_eq(pool_adopt_block(other.pool, &here[i]), 0);
+	}
+	ck_assert_int_eq(pool_adopt_block(other.pool, &here[1]), -EEXIST);
+	taken = here[1];
+	taken.offset = CHUNK_ALIGN;
+	ck_assert_int_eq(pool_adopt_block(other.pool, &taken), -EINVAL);
+	struct pool_usage a = pool_usage(one.pool), b = pool_usage(other.pool);
+
+	ck_assert_mem_eq(&a, &b, sizeof(a));
+	expect_filled(&other, &here[2], 7);
+	taken = take(&other, MIB);
+	ck_assert_ptr_eq(taken.chunk, here[0].chunk);
+	pool_give(other.pool, &taken);
+	for (int i = 0; i < 4; i++)
+		pool_give(other.pool, &here[i]);
+	close_fixture(&other);
+	for (int i = 0; i < 3; i++)
+		pool_give(one.pool, &small[i]);
+	pool_give(one.pool, &large);
+	close_fixture(&one);
+}
+END_TEST
+
 START_TEST(full_device)
 {
 	struct fixture f = open_fixture(no_limits);
@@ -522,6 +606,8 @@ int main(void)
 	tcase_add_test(tcase, parts_of_a_block_can_be_given);
 	tcase_add_test(tcase, reused_memory_reads_as_zero);
 	tcase_add_test(tcase, zeroing_spares_the_neighbours);
+	tcase_add_test(tcase, watched);
+	tcase_add_test(tcase, adopted);
 	tcase_add_test(tcase, full_device);
 	tcase_add_test(tcase, announced_memory_is_waited_for);
 	tcase_add_test(tcase, size_limit);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/compact.h"
+
+#include <string.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+#include "fs/fs.h"
+#include "fs/record.h"
+#include "fs/worker.h"
+
+/* An area is compacted when it has twice what it had after the last time, and this much more. */
+#define MORE_UNITS ((16ULL << 20) / JOURNAL_UNIT)
+
+static void limit_set(struct journal *journal)
+{
+	struct journal_header *header = journal->header;
+	uint64_t units = atomic_load(&header->units[journal_newest(atomic_load(&header->state))]);
+
+	atomic_store(&journal->limit, units * 2 + MORE_UNITS);
+}
+
+void compact(struct fs *fs)
+{
+	struct journal *journal = fs->journal;
+	uint32_t slot = 0;
+	struct inode *inode;
+
+	LOCKED(&journal->turning);
+	/* -EBUSY: an earlier daemon ended at it, and what it began is finished. */
+	journal_turn_begin(journal);
+	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+		record_everything(fs, inode);
+		inode_put(fs, inode, 1);
+	}
+	if (!atomic_load(&journal->header->broken))
+		journal_turn_end(journal);
+	limit_set(journal);
+}
+
+static void *run(void *pointer)
+{
+	struct fs *fs = pointer;
+	struct journal *journal = fs->journal;
+
+	pthread_mutex_lock(&journal->lock);
+	while (!journal->ending) {
+		if (!journal->wanted) {
+			pthread_cond_wait(&journal->changed, &journal->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&journal->lock);
+		compact(fs);
+		pthread_mutex_lock(&journal->lock);
+		journal->wanted = false;
+		pthread_cond_broadcast(&journal->changed);
+	}
+	pthread_mutex_unlock(&journal->lock);
+	worker_end();
+	return NULL;
+}
+
+void compact_start(struct fs *fs)
+{
+	struct journal *journal = fs->journal;
+
+	if (!journal)
+		return;
+	limit_set(journal);
+	/* What an earlier daemon had begun. */
+	journal->wanted = journal_has_older(atomic_load(&journal->header->state));
+	int error = pthread_create(&journal->thread, NULL, run, fs);
+
+	if (error)
+		log_error("journal: no thread to compact it: %s", strerror(error));
+	journal->running = !error;
+}
+
+void compact_end(struct fs *fs)
+{
+	struct journal *journal = fs->journal;
+
+	if (!journal || !journal->running)
+		return;
+	pthread_mutex_lock(&journal->lock);
+	journal->ending = true;
+	pthread_cond_broadcast(&journal->changed);
+	pthread_mutex_unlock(&journal->lock);
+	pthread_join(journal->thread, NULL);
+	journal->running = false;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/agreement.h"
+#include "fs/keep.h"
+#include "fs/keeper_state.h"
+#include "fs/keeper_store.h"
+#include "fs/unmount.h"
+
+/* A daemon that served for so long did not die of its start, or of what it was asked first. */
+#define SETTLED_MS 10000
+/* Crashes in a row after which no other daemon is started, and the longest wait between two. */
+#define FAILURES_MAX 8
+#define DELAY_MS     100
+#define DELAY_MAX_MS 5000
+/* Between daemons that somebody else kills before they serve. */
+#define KILLED_DELAY_MS 5
+#define KILLED_MAX_MS	200
+
+/* For what the keeper has besides: its own files, a pair of lines. */
+#define OWN_FDS 64
+
+int64_t keeper_now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* As many as the machine lets it have: a file of many chunks is many of them. */
+static uint64_t raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return 0;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_cur > OWN_FDS ? limit.rlim_cur - OWN_FDS : 0;
+}
+
+static int signals_open(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Whether the mount that the daemons serve is there: /dev/fuse says so, not the mount. */
+static bool is_mounted(const struct keeper *keeper)
+{
+	struct pollfd fuse = {.fd = kept_get(&keeper->held, keep_id(KEEP_FUSE, 0))};
+
+	return fuse.fd >= 0 && poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
+}
+
+static void finish(struct keeper *keeper, int status)
+{
+	keeper->done = true;
+	keeper->status = status;
+	upgrade_tell(keeper, ECANCELED, "the mount has ended");
+}
+
+/* Without a daemon to do it. */
+static void end_alone(struct keeper *keeper, int status)
+{
+	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+
+	/* Not known: it was never mounted, and what is there is somebody else's. */
+	if (device)
+		unmount_lazily(keeper->options->mountpoint, device);
+	store_remove_all(&keeper->held);
+	kept_close(&keeper->held);
+	finish(keeper, status);
+}
+
+static void give_up(struct keeper *keeper)
+{
+	const char *mountpoint = keeper->options->mountpoint;
+
+	keeper->start_at = KEEPER_NEVER;
+	log_error("%s: %u daemons crashed one after the other: no other is started. The mount and "
+		  "its files' memory are kept, and who uses them waits. 'gpumemfs --upgrade %s' "
+		  "goes on, with that program; 'kill %d' ends the mount, and its files are lost",
+		  mountpoint, keeper->failures, mountpoint, getpid());
+	upgrade_tell(keeper, ECANCELED, "the daemon crashes again and again");
+}
+
+/* Twice as long each time; not at all for the first. */
+static int64_t delay(unsigned times, int64_t first, int64_t most)
+{
+	int64_t wait = first;
+
+	if (times < 2)
+		return 0;
+	while (--times > 1 && wait < most)
+		wait *= 2;
+	return wait < most ? wait : most;
+}
+
+static void say_how(const struct keeper *keeper, pid_t pid, int status)
+{
+	const char *mountpoint = keeper->options->mountpoint;
+
+	if (status == CHILD_UNKNOWN)
+		log_warn("%s: daemon %d ended", mountpoint, pid);
+	else if (WIFSIGNALED(status))
+		log_warn("%s: daemon %d was ended by signal %d (%s)", mountpoint, pid,
+			 WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else
+		log_warn("%s: daemon %d ended (status %d)", mountpoint, pid, WEXITSTATUS(status));
+}
+
+static int exit_status(int status)
+{
+	return status == CHILD_UNKNOWN ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* What is killed from outside says nothing about the program. */
+static void schedule(struct keeper *keeper, const struct child *was, int status)
+{
+	int64_t now = keeper_now(), wait;
+
+	if (was->ready && now - was->since >= SETTLED_MS)
+		keeper->failures = keeper->killed = 0;
+	if (status == CHILD_UNKNOWN || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) {
+		wait = was->ready ? 0 : delay(++keeper->killed, KILLED_DELAY_MS, KILLED_MAX_MS);
+	} else {
+		wait = delay(++keeper->failures, DELAY_MS, DELAY_MAX_MS);
+	}
+	keeper->start_at = now + wait;
+	if (keeper->failures >= FAILURES_MAX)
+		give_up(keeper);
+}
+
+/* The program that an upgrade brought did not get as far as to serve. */
+static void go_back(struct keeper *keeper)
+{
+	if (keeper->before < 0)
+		return;
+	log_warn("%s: the new program does not serve: the one before is started again",
+		 keeper->options->mountpoint);
+	close(keeper->program);
+	keeper->program = keeper->before;
+	keeper->before = -1;
+	upgrade_tell(keeper, ENOEXEC,
+		     "it did not serve, see the log: the one before was started "
+		     "again");
+}
+
+/* Nothing of the daemon before can answer any more, nor write to any memory: the driver has seen
+ * its end, and its GPU work is over. */
+void keeper_take_over(struct keeper *keeper)
+{
+	struct line_message go = line_message(LINE_GO, 0);
+
+	keeper->serving = keeper->next;
+	keeper->next = (struct child){0};
+	keeper->before = keeper->program;
+	keeper->program = keeper->serving.program;
+	line_offer(keeper->serving.line, &go, -1);
+}
+
+static void serving_died(struct keeper *keeper)
+{
+	struct child was = keeper->serving;
+
+	while (keeper_hear(keeper, &keeper->serving))
+		;
+	was.ended = keeper->serving.ended;
+	was.ready = keeper->serving.ready;
+
+	int status = child_reap(&keeper->serving);
+
+	if (!keeper->died)
+		keeper->died = keeper_now();
+	if (was.ended) {
+		finish(keeper, exit_status(status));
+	} else if (keeper->ending) {
+		end_alone(keeper, 1);
+	} else if (keeper->next.prepared) {
+		keeper_take_over(keeper);
+	} else if (keeper->turns == 1 && !was.ready) {
+		say_how(keeper, was.pid, status);
+		end_alone(keeper, 1); /* a mount that never was */
+	} else if (keeper->options->recovery == RECOVERY_TRANSPARENT && !is_mounted(keeper)) {
+		finish(keeper, 0);
+	} else {
+		say_how(keeper, was.pid, status);
+		if (!was.ready)
+			go_back(keeper);
+		schedule(keeper, &was, status);
+	}
+}
+
+/* The daemon that serves goes on. */
+static void next_died(struct keeper *keeper)
+{
+	int program = keeper->next.program;
+
+	while (keeper_hear(keeper, &keeper->next))
+		;
+	child_reap(&keeper->next);
+	close(program);
+	log_warn("%s: the new program could not take over; nothing was changed",
+		 keeper->options->mountpoint);
+	upgrade_tell(keeper, ENOEXEC, "it could not take over, see the log: nothing was changed");
+	/* It may have been killed to make place. */
+	if (!keeper->serving.pid)
+		keeper->start_at = 0;
+}
+
+static void start_due(struct keeper *keeper)
+{
+	if (keeper->serving.pid || keeper->next.pid || keeper->done || keeper->ending ||
+	    keeper->start_at > keeper_now())
+		return;
+	int error = child_start(keeper, &keeper->serving, keeper->program);
+
+	if (!error)
+		return;
+	log_error("%s: cannot start the daemon: %s", keeper->options->mountpoint, strerror(-error));
+	keeper->start_at = keeper_now() + DELAY_MAX_MS;
+	if (keeper->turns == 0)
+		finish(keeper, 1);
+}
+
+static void signal_came(struct keeper *keeper)
+{
+	struct signalfd_siginfo info;
+
+	while (read(keeper->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		keeper->ending = true;
+	if (!keeper->ending)
+		return;
+	child_kill(&keeper->next);
+	if (keeper->serving.pid)
+		syscall(SYS_pidfd_send_signal, keeper->serving.pidfd, SIGTERM, NULL, 0);
+	else
+		end_alone(keeper, 0);
+}
+
+static int until_start(const struct keeper *keeper)
+{
+	if (keeper->serving.pid || keeper->next.pid || keeper->start_at == KEEPER_NEVER)
+		return -1;
+	int64_t wait = keeper->start_at - keeper_now();
+
+	return wait < 0 ? 0 : (int)wait;
+}
+
+enum { SIGNALS, ADDRESS, SERVING_LINE, SERVING_END, NEXT_LINE, NEXT_END, WATCHED };
+
+static void wait_and_act(struct keeper *keeper)
+{
+	const struct child *serving = &keeper->serving, *next = &keeper->next;
+	struct pollfd fds[WATCHED] = {
+	    [SIGNALS] = {keeper->signals, POLLIN, 0},
+	    [ADDRESS] = {keeper->address, POLLIN, 0},
+	    [SERVING_LINE] = {serving->pid ? serving->line : -1, POLLIN, 0},
+	    [SERVING_END] = {serving->pid ? serving->pidfd : -1, POLLIN, 0},
+	    [NEXT_LINE] = {next->pid ? next->line : -1, POLLIN, 0},
+	    [NEXT_END] = {next->pid ? next->pidfd : -1, POLLIN, 0},
+	};
+
+	if (poll(fds, WATCHED, until_start(keeper)) <= 0)
+		return;
+	if (fds[SERVING_LINE].revents)
+		while (keeper_hear(keeper, &keeper->serving))
+			;
+	if (fds[NEXT_LINE].revents)
+		keeper_hear(keeper, &keeper->next);
+	if (fds[NEXT_END].revents)
+		next_died(keeper);
+	if (fds[SERVING_END].revents)
+		serving_died(keeper);
+	if (fds[SIGNALS].revents && !keeper->done)
+		signal_came(keeper);
+	if (fds[ADDRESS].revents && !keeper->done)
+		upgrade_accept(keeper);
+}
+
+static int keeper_open(struct keeper *keeper)
+{
+	prctl(PR_SET_NAME, "gpumemfs-keeper");
+	keeper->holds_max = raise_limit();
+	keeper->signals = signals_open();
+	keeper->program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+	keeper->asking = keeper->before = -1;
+	if (keeper->signals < 0 || keeper->program < 0) {
+		int error = -errno;
+
+		log_error("cannot start the keeper: %s", strerror(-error));
+		return error;
+	}
+	keeper->address = upgrade_address(keeper->options->mountpoint);
+	if (keeper->address < 0)
+		log_warn("%s: no upgrade will be possible: %s", keeper->options->mountpoint,
+			 strerror(-keeper->address));
+	return 0;
+}
+
+static int serve(struct keeper *keeper)
+{
+	while (!keeper->done) {
+		start_due(keeper);
+		if (!keeper->done)
+			wait_and_act(keeper);
+	}
+	child_kill(&keeper->next);
+	store_remove_all(&keeper->held);
+	kept_close(&keeper->held);
+	return keeper->status;
+}
+
+/* From a keeper that was killed, as its daemon was. */
+static int take_stored(struct keeper *keeper)
+{
+	int error = store_take(&keeper->held);
+
+	if (error)
+		return error;
+	keeper->turns = agreement_turn_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	keeper->died = keeper_now();
+	log_info("%s: goes on with what the service manager kept: %u descriptors",
+		 keeper->options->mountpoint, keeper->held.count);
+	return 0;
+}
+
+int keeper_run(const struct options *options, int argc, char **argv, struct daemon *daemon)
+{
+	struct keeper keeper = {.options = options, .argc = argc, .argv = argv, .launcher = daemon};
+
+	if (keeper_open(&keeper) || (store_is_full() && take_stored(&keeper)))
+		return 1;
+	return serve(&keeper);
+}
+
+/* Its pid is that of the line's maker. */
+static int adopt_child(struct child *child, int line)
+{
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+
+	if (getsockopt(line, SOL_SOCKET, SO_PEERCRED, &peer, &length))
+		return -errno;
+	*child = (struct child){.pid = peer.pid, .line = line, .since = keeper_now()};
+	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+	return child->pidfd < 0 ? -errno : 0;
+}
+
+int keeper_adopt(const struct options *options, int argc, char **argv, int line)
+{
+	struct keeper keeper = {.options = options, .argc = argc - 1, .argv = argv + 1};
+	struct line_message message = line_message(LINE_WELCOME, 0);
+
+	argv[1] = argv[0];
+	setpgid(0, 0);
+	fcntl(line, F_SETFD, FD_CLOEXEC);
+	if (keeper_open(&keeper))
+		return 1;
+	int error = adopt_child(&keeper.serving, line);
+
+	keeper.serving.program = keeper.program;
+	message.value = keeper.holds_max;
+	if (!error)
+		error = line_offer(line, &message, -1);
+	if (error) {
+		log_error("descriptor %d is no daemon's line: %s", line, strerror(-error));
+		return 1;
+	}
+	keeper.turns = 2; /* or more, which it says itself: not a mount that never was */
+	return serve(&keeper);
+}

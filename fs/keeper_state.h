@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The keeper's own. */
+#ifndef FS_KEEPER_STATE_H
+#define FS_KEEPER_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fs/daemon.h"
+#include "fs/kept.h"
+#include "fs/line.h"
+#include "fs/options.h"
+
+/* A daemon. */
+struct child {
+	pid_t pid; /* 0: there is none */
+	int pidfd; /* readable when it is gone altogether */
+	int line;
+	int program;   /* from which it was started; the keeper's to close */
+	int64_t since; /* keeper_now */
+	bool prepared, ready, ended;
+};
+
+struct keeper {
+	const struct options *options;
+	int argc;
+	char **argv;
+	struct daemon *launcher; /* who waits for the first daemon, or NULL */
+	struct kept held;
+	uint64_t holds_max;
+	uint64_t turns;		    /* daemons started so far */
+	struct child serving, next; /* next: getting ready to take over */
+	int program;		    /* what is started; -1: the keeper's own */
+	int signals, address;	    /* signalfd; where programs ask for an upgrade */
+	int asking;		    /* who asked for the upgrade under way, or -1 */
+	int before;		    /* the program to go back to should the upgrade fail; -1 */
+	unsigned failures;	    /* of daemons, one after the other */
+	unsigned killed;	    /* daemons in a row that were killed before they served */
+	int64_t start_at;	    /* when to start one; 0: now; KEEPER_NEVER */
+	int64_t died;		    /* when the last one did; 0: it has been replaced */
+	bool ending, done;
+	int status;
+};
+
+#define KEEPER_NEVER INT64_MAX
+
+int64_t keeper_now(void); /* CLOCK_MONOTONIC, ms */
+
+/* keeper_child.c. Starts a daemon from a program: 0 or -errno. */
+int child_start(struct keeper *keeper, struct child *child, int program);
+/* It is gone: what it said last must have been read. Its wait status, or CHILD_UNKNOWN where
+ * another process is its parent. */
+#define CHILD_UNKNOWN (-1)
+int child_reap(struct child *child);
+void child_kill(const struct child *child);
+
+/* keeper.c: the next daemon serves. */
+void keeper_take_over(struct keeper *keeper);
+
+/* keeper_serve.c: what a daemon says. False: nothing (more) for now. */
+bool keeper_hear(struct keeper *keeper, struct child *child);
+
+/* keeper_upgrade.c */
+int upgrade_address(const char *mountpoint); /* a listening socket, or -errno */
+void upgrade_accept(struct keeper *keeper);
+/* Tells who asked what became of it, and forgets him. error: 0 or an errno. */
+void upgrade_tell(struct keeper *keeper, int error, const char *text);
+
+#endif

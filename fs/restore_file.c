@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/device_file.h"
+#include "fs/host_file.h"
+#include "fs/inode.h"
+#include "fs/restore_state.h"
+#include "fs/worker.h"
+
+static struct chunk *chunk_number(uint64_t id)
+{
+	return (struct chunk *)(uintptr_t)id;
+}
+
+static bool is_extent(const struct journal_extent *extent)
+{
+	uint64_t bytes = extent->bytes;
+	bool whole = bytes >= CHUNK_ALIGN;
+	uint64_t unit = whole ? CHUNK_ALIGN : POOL_BLOCK_MIN;
+
+	return bytes && bytes % unit == 0 && extent->offset % unit == 0 && extent->chunk &&
+	       extent->offset < FILE_SIZE_MAX && bytes <= FILE_SIZE_MAX - extent->offset &&
+	       (whole ? extent->into == 0
+		      : extent->into % POOL_BLOCK_MIN == 0 && extent->into <= CHUNK_ALIGN - bytes);
+}
+
+static int cut(struct file *file, uint64_t from, uint64_t to)
+{
+	struct extents gone = {0};
+	int rc = extents_cut(&file->extents, from, to, &gone);
+
+	extents_free(&gone);
+	return rc;
+}
+
+static int add_extent(struct file *file, const struct journal_extent *image)
+{
+	struct extent extent = {
+	    .offset = image->offset,
+	    .span = {chunk_number(image->chunk), image->into, image->bytes},
+	};
+	int rc = is_extent(image) ? cut(file, extent.offset, extent_end(&extent)) : -EUCLEAN;
+
+	return rc ? rc : extents_insert(&file->extents, &extent);
+}
+
+int restore_file(struct restore *restore, struct inode *inode, const struct journal_view *view)
+{
+	const struct journal_file *image = view->fixed;
+	const struct journal_extent *extents = (const void *)view->tail;
+	int rc = 0;
+
+	if (!S_ISREG(inode->mode) || image->volume >= restore->n_volumes ||
+	    image->tail_shift > 63 || image->object_shift > 63)
+		return -EUCLEAN;
+	struct file *file = inode->file;
+	struct volume *volume = restore->volumes[image->volume];
+
+	if (image->n_extents && !volume->pool)
+		return -EUCLEAN;
+	inode->volume = volume;
+	atomic_store(&file->volume, volume);
+	if (view->kind == JOURNAL_FILE || !volume->pool)
+		extents_free(&file->extents);
+	file->object = volume->pool ? 0 : image->object;
+	atomic_store(&file->tail_shift, image->tail_shift);
+	atomic_store(&file->object_shift, image->object_shift);
+	for (uint32_t i = 0; rc == 0 && i < image->n_extents; i++)
+		rc = add_extent(file, &extents[i]);
+	return rc;
+}
+
+int restore_cut(struct inode *inode, const struct journal_cut *image)
+{
+	if (!S_ISREG(inode->mode))
+		return -EUCLEAN;
+	/* Splits would not be where the memory's are. */
+	if (image->from % POOL_BLOCK_MIN || (image->to % POOL_BLOCK_MIN && image->to != UINT64_MAX))
+		return -EUCLEAN;
+	return cut(inode->file, image->from, image->to);
+}
+
+static uint64_t raise_id(struct restore *restore, uint64_t id)
+{
+	if (id > restore->last_id)
+		restore->last_id = id;
+	return id;
+}
+
+static struct restore_held *find_held(const struct restore *restore, uint64_t id)
+{
+	struct restore_held *held;
+
+	HASH_FIND(hh, restore->held, &id, sizeof(id), held);
+	return held;
+}
+
+/* Under the id that it is held by. */
+static int claim(struct restore *restore, uint64_t id, struct chunk *chunk)
+{
+	struct restore_held *held = calloc(1, sizeof(*held));
+
+	if (!held)
+		return -ENOMEM;
+	held->id = id;
+	held->chunk = chunk;
+	HASH_ADD(hh, restore->held, id, sizeof(held->id), held);
+	return 0;
+}
+
+static int import(struct restore *restore, struct volume *volume, uint64_t id, uint64_t bytes,
+		  struct chunk **chunk)
+{
+	const struct journal_holder *holder = &restore->journal->holder;
+	enum pool_adopted kind = bytes < CHUNK_ALIGN ? POOL_SHARED : POOL_WHOLE;
+	int fd = holder->take(holder->of, keep_id(KEEP_CHUNK, id));
+
+	if (fd < 0) {
+		log_error("%s: memory of its files is held by nobody any more: %s", volume->name,
+			  strerror(-fd));
+		return fd;
+	}
+	int rc = chunk_import(volume->device, kind == POOL_SHARED ? CHUNK_ALIGN : bytes, fd, chunk);
+
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	(*chunk)->id = id;
+	rc = pool_adopt(volume->pool, *chunk, kind);
+	if (rc < 0)
+		chunk_free(*chunk);
+	return rc;
+}
+
+/* The extent's chunk, imported when the first of its extents is met. */
+static int resolve(struct restore *restore, struct volume *volume, struct span *span)
+{
+	uint64_t id = raise_id(restore, (uint64_t)(uintptr_t)span->chunk);
+	const struct restore_held *held = find_held(restore, keep_id(KEEP_CHUNK, id));
+	struct chunk *chunk = held ? held->chunk : NULL;
+	int rc = 0;
+
+	if (chunk && (!chunk->pool_private || chunk->device != volume->device))
+		return -EUCLEAN;
+	if (!chunk)
+		rc = import(restore, volume, id, span->bytes, &chunk);
+	if (rc == 0 && !held)
+		rc = claim(restore, keep_id(KEEP_CHUNK, id), chunk);
+	if (rc < 0)
+		return rc;
+	span->chunk = chunk;
+	if (span_owns_chunk(span))
+		return 0;
+	rc = span->bytes < CHUNK_ALIGN ? pool_adopt_block(volume->pool, span) : -EUCLEAN;
+	return rc == -EEXIST || rc == -EINVAL ? -EUCLEAN : rc;
+}
+
+/* Memory beyond the size is zero, or growing would show what a write that was not answered left
+ * there, or what was cut off. But sharers write there and set the size then: what is leased stays
+ * as it is, and was not being cut. */
+static int clean_end(struct restore *restore, struct inode *inode)
+{
+	struct file *file = inode->file;
+	uint64_t size = file_size(file), end = extents_end(&file->extents);
+	struct inode_call call;
+	int rc = 0;
+
+	if (size < end && !inode->holds &&
+	    (inode->writers || atomic_load(&file->figures->unclean))) {
+		inode_call_init(&call, restore->fs, inode, worker_copier(restore->fs));
+		rc = call.call.copier ? device_zero_now(&file->extents, &call.call, size, end)
+				      : -ENOMEM;
+	}
+	atomic_store(&file->figures->unclean, 0);
+	return rc;
+}
+
+static int restore_extents(struct restore *restore, struct inode *inode)
+{
+	struct file *file = inode->file;
+	struct volume *volume = file_volume(file);
+	uint64_t bytes = 0;
+	uint32_t done = 0;
+	int rc = 0;
+
+	EXTENTS_FOREACH (extent, &file->extents) {
+		rc = resolve(restore, volume, &extent->span);
+		if (rc)
+			break;
+		bytes += extent->span.bytes;
+		done++;
+	}
+	file->extents.count = done; /* of the others there is only the id */
+	device_settle(file, (int64_t)bytes);
+	return rc ? rc : clean_end(restore, inode);
+}
+
+static int restore_object(struct restore *restore, struct file *file)
+{
+	const struct journal_holder *holder = &restore->journal->holder;
+
+	if (!file->object)
+		return 0;
+	uint64_t id = keep_id(KEEP_HOST, raise_id(restore, file->object));
+
+	if (find_held(restore, id))
+		return -EUCLEAN;
+	int fd = holder->take(holder->of, id);
+
+	if (fd < 0) {
+		log_error("host: the memory of a file is held by nobody any more: %s",
+			  strerror(-fd));
+		return fd;
+	}
+	uint64_t taken = host_object_taken(fd);
+
+	atomic_store(&file->fd, fd);
+	atomic_store(&file->taken, taken);
+	system_account_force(file_volume(file)->system, (int64_t)taken);
+	return claim(restore, id, NULL);
+}
+
+int restore_memory(struct restore *restore, struct inode *inode)
+{
+	if (!S_ISREG(inode->mode)) {
+		atomic_store(&inode->recorded, true);
+		return 0;
+	}
+	struct file *file = inode->file;
+
+	if (atomic_load(&file->figures->size) > FILE_SIZE_MAX)
+		return -EUCLEAN;
+	int rc =
+	    file_is_device(file) ? restore_extents(restore, inode) : restore_object(restore, file);
+
+	atomic_store(&inode->charged, atomic_load(&file->taken));
+	atomic_store(&file->leases, inode->holds);
+	/* What there is of it now is to be given back, whatever comes. */
+	atomic_store(&inode->recorded, true);
+	return rc;
+}
+
+struct unclaimed {
+	struct restore *restore;
+	uint64_t *ids;
+	size_t n;
+	int rc;
+};
+
+static int collect(uint64_t id, int fd, void *arg)
+{
+	struct unclaimed *unclaimed = arg;
+	enum keep_kind kind = keep_kind_of(id);
+
+	(void)fd;
+	if ((kind != KEEP_CHUNK && kind != KEEP_HOST) ||
+	    (id & ((1ULL << KEEP_NUMBER_BITS) - 1)) < JOURNAL_FIRST_ID ||
+	    find_held(unclaimed->restore, id))
+		return 0;
+	uint64_t *ids = realloc(unclaimed->ids, (unclaimed->n + 1) * sizeof(*ids));
+
+	if (!ids)
+		return -ENOMEM;
+	raise_id(unclaimed->restore, id & ((1ULL << KEEP_NUMBER_BITS) - 1));
+	unclaimed->ids = ids;
+	ids[unclaimed->n++] = id;
+	return 0;
+}
+
+int restore_unclaimed(struct restore *restore)
+{
+	const struct journal_holder *holder = &restore->journal->holder;
+	struct unclaimed unclaimed = {.restore = restore};
+	int rc = holder->each(holder->of, collect, &unclaimed);
+
+	for (size_t i = 0; rc == 0 && i < unclaimed.n; i++)
+		holder->drop(holder->of, unclaimed.ids[i]);
+	free(unclaimed.ids);
+	return rc;
+}
+
+void restore_held_free(struct restore *restore)
+{
+	struct restore_held *held, *next;
+
+	HASH_ITER (hh, restore->held, held, next) {
+		HASH_DEL(restore->held, held);
+		free(held);
+	}
+}
+
+int restore_abandon(struct restore *restore, struct inode *inode)
+{
+	(void)restore;
+	if (!S_ISREG(inode->mode))
+		return 0;
+	struct file *file = inode->file;
+	struct volume *volume = file_volume(file);
+
+	/* Of a file that was not reached there are only ids. */
+	if (!atomic_load(&inode->recorded))
+		extents_free(&file->extents);
+	else if (volume->pool)
+		device_release(volume, &file->extents);
+	return 0;
+}

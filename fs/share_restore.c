@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Sharers of a daemon before this one: their connections, which the keeper held, their leases and
+ * their tokens, as they were noted. */
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "fs/hold.h"
+#include "fs/inode_table.h"
+#include "fs/keep.h"
+#include "fs/orphan.h"
+#include "fs/share_state.h"
+#include "fs/worker.h"
+
+static int take_connection(uint64_t id, int fd, void *pointer)
+{
+	struct share *share = pointer;
+	uint64_t number = keep_number(id);
+
+	if (number < SHARE_KEPT_CONNECTIONS)
+		return 0;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	if (own < 0)
+		return -errno;
+	if (number > share->last_connection)
+		share->last_connection = number;
+	if (share_connection_add(share, own, number)) {
+		close(own);
+		keep_drop(share->fs->keep, id);
+	}
+	return 0;
+}
+
+static struct share_connection *find_connection(struct share *share, uint64_t number)
+{
+	struct share_connection *connection;
+
+	DL_FOREACH2(share->connections, connection, next)
+	if (connection->number == number)
+		return connection;
+	return NULL;
+}
+
+/* The file as its sharer had it: held and leased, as the file knows, or as it would know had the
+ * daemon before this one not been killed between the two. NULL: it is gone. */
+static struct inode *take_file(struct share *share, uint64_t ino)
+{
+	struct inode *inode = inode_table_get(&share->fs->inodes, ino);
+	struct inode_call call;
+
+	if (!inode)
+		return NULL;
+	if (orphan_adopt(share->fs, inode)) {
+		inode_put(share->fs, inode, 1); /* it came with a reference */
+		return inode;
+	}
+	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
+	if (inode_hold(share->fs, inode) == 0) {
+		if (file_lease(inode->file, &call.call) == 0)
+			return inode;
+		inode_unhold(share->fs, inode);
+	}
+	inode_put(share->fs, inode, 1);
+	return NULL;
+}
+
+/* False: whose it was, or what it was of, is gone. */
+static bool take_lease(struct share *share, const struct share_note_lease *noted, uint32_t slot,
+		       bool answered)
+{
+	struct share_connection *connection = find_connection(share, noted->connection);
+	struct inode *inode = connection && noted->ino ? take_file(share, noted->ino) : NULL;
+	struct share_lease *lease;
+
+	if (!connection || (noted->ino && !inode))
+		return false;
+	if (share_lease_restore(share, connection, noted, slot, inode, &lease)) {
+		if (inode)
+			share_let_go(share, inode);
+		return false;
+	}
+	if (!answered)
+		connection->unanswered = lease;
+	return true;
+}
+
+static void take_leases(struct share *share)
+{
+	struct share_note_lease noted;
+	uint32_t slot = 0;
+	bool answered;
+
+	while (share_memory_next_lease(share->memory, &slot, &noted, &answered))
+		if (!take_lease(share, &noted, slot - 1, answered))
+			share_memory_forget_lease(share->memory, slot - 1);
+}
+
+int share_restore(struct share *share)
+{
+
+	if (!share->memory || keep_turn(share->fs->keep) == 1)
+		return 0;
+	int error = keep_each_of(share->fs->keep, KEEP_SOCKET, take_connection, share);
+
+	if (error)
+		return error;
+	take_leases(share);
+	/* Whose connection is gone has ended while there was no daemon. */
+	orphans_end(share->fs);
+	token_restore(share->fs, &share->tokens);
+	return 0;
+}

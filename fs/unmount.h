@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#ifndef FS_UNMOUNT_H
+#define FS_UNMOUNT_H
+
+#include <sys/types.h>
+
+/* Takes a mount off, lazily, if it is still the one with this device number (0: not known, it is
+ * taken for that); by root itself, by fusermount3 otherwise. Does not ask the mount's daemon. */
+void unmount_lazily(const char *mountpoint, dev_t device);
+
+/* The device number of what is at path: 0 or -errno. flags: of statx, whether to ask the daemon. */
+int unmount_device(const char *path, int flags, dev_t *device);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumemfs --upgrade MOUNTPOINT: has the mount's keeper go on with the program that asks. */
+#ifndef FS_UPGRADE_H
+#define FS_UPGRADE_H
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* Where the keeper of a mount (its absolute path) is reached: the length. */
+socklen_t upgrade_name(const char *mountpoint, struct sockaddr_un *address);
+
+/* Returns when this program serves the mount, or that has failed: the exit status, after a line on
+ * the terminal where it is not 0. */
+int upgrade_ask(const char *mountpoint);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* mount: recovery=transparent
+ * needs: daemon
+ * timeout: 3600
+ * Daemons are killed under sharers: they get their leases, keep their memory, and nobody can take
+ * it away meanwhile. */
+#include "tests/mount/kills.h"
+
+#include "tests/mount/client.h"
+
+#define FILE_BYTES (3 * MIB)
+
+static void new_pattern_file(const char *name, uint64_t seed)
+{
+	int fd = new_file(name);
+
+	pattern_write(fd, seed, 0, FILE_BYTES);
+	OK(close(fd));
+}
+
+/* Takes and gives back, again and again. */
+static void load_cycles(int seed)
+{
+	char name[32];
+
+	sprintf(name, "cycles%d", seed);
+	new_pattern_file(name, (uint64_t)seed);
+	while (going_on()) {
+		uint64_t began = now_ns();
+		gpumem *file = lease(name, O_RDWR);
+		const unsigned char *memory = host_pointer(file, FILE_BYTES);
+
+		expect_pattern(memory, (uint64_t)seed, 0, 4096);
+		expect_pattern(memory, (uint64_t)seed, FILE_BYTES - 4096, FILE_BYTES);
+		gpumem_close(file);
+		board_note(began);
+	}
+	int fd = OK(open(name, O_RDWR));
+
+	/* Nobody has a lease any more. */
+	OK(ftruncate(fd, 0));
+	OK(close(fd));
+}
+
+/* Holds on: whatever the others do, the file cannot be cut. */
+static void load_holder(int seed)
+{
+	uint64_t version = 0;
+
+	new_pattern_file("held", (uint64_t)seed);
+	gpumem *file = lease("held", O_RDWR);
+	unsigned char *memory = host_pointer(file, FILE_BYTES);
+	int fd = OK(open("held", O_RDWR));
+
+	while (going_on()) {
+		uint64_t got, began = now_ns();
+
+		memcpy(memory + 8, &(uint64_t){++version}, sizeof(version));
+		OK(pread(fd, &got, sizeof(got), 8));
+		EQUAL(got, version);
+		FAILS(EBUSY, ftruncate(fd, 1000));
+		FAILS(EBUSY, fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, MIB));
+		board_note(began);
+	}
+	gpumem_close(file);
+	OK(ftruncate(fd, 1000));
+	OK(close(fd));
+}
+
+/* Of a file without a name the sharer is the last who has it. */
+static void load_nameless(int seed)
+{
+	while (going_on()) {
+		new_pattern_file("nameless", (uint64_t)seed);
+		gpumem *file = lease("nameless", O_RDONLY);
+
+		OK(unlink("nameless"));
+		sleep_ms(20);
+		const unsigned char *memory = host_pointer(file, FILE_BYTES);
+
+		expect_pattern(memory, (uint64_t)seed, 0, FILE_BYTES);
+		gpumem_close(file);
+	}
+}
+
+/* A file that grows while it is shared. */
+static void load_growing(int seed)
+{
+	(void)seed;
+	while (going_on()) {
+		int fd = new_file("growing");
+
+		pattern_write(fd, 1, 0, FILE_BYTES);
+		gpumem *file = lease("growing", O_RDWR);
+
+		pattern_write(fd, 1, FILE_BYTES, FILE_BYTES);
+		GOOD(gpumem_extend(file));
+		expect_pattern(host_pointer(file, 2 * FILE_BYTES), 1, 0, 2 * FILE_BYTES);
+		gpumem_close(file);
+		OK(close(fd));
+		OK(unlink("growing"));
+	}
+}
+
+static void sharers_keep_what_they_have(void)
+{
+	static void (*const loads[])(int) = {load_cycles, load_cycles, load_holder, load_nameless,
+					     load_growing};
+
+	under_kills(60, loads, sizeof(loads) / sizeof(loads[0]));
+}
+
+CLIENT_PROG(TEST(sharers_keep_what_they_have))
