@@ -320,7 +320,9 @@ int null_daemon_main(int argc, char **argv)
 	int error = session_open(&fs, &session);
 
 	if (!error) {
-		session_wait(session);
+		error = session_start(session);
+		if (!error)
+			session_wait(session);
 		session_close(session);
 	}
 	backend_close(fs.backend);

@@ -272,9 +272,11 @@ int main(int argc, char **argv)
 	if (fs_open(&fs))
 		return 1;
 	if (session_open(&fs, &session) == 0) {
-		failed = share_files(&fs) != 0;
-		failed |= unmount(fs.options.mountpoint) != 0;
-		session_wait(session);
+		if (session_start(session) == 0) {
+			failed = share_files(&fs) != 0;
+			failed |= unmount(fs.options.mountpoint) != 0;
+			session_wait(session);
+		}
 		session_close(session);
 	}
 	fs_close(&fs);
