@@ -266,6 +266,37 @@ START_TEST(bytes)
 }
 END_TEST
 
+/* Memory is taken for a copy before it has the copy's bytes: nobody sees what it had. */
+START_TEST(copy_into_a_hole)
+{
+	static char data[3 * MIB];
+	struct tree_new what = {.mode = S_IFREG | 0600};
+	struct inode *from, *to;
+	struct inode_call call;
+
+	memset(data, 1, sizeof(data));
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), "from", &what, &from), 0);
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), "to", &what, &to), 0);
+	ck_assert_int_eq(write_to(from, data, sizeof(data), 0), sizeof(data));
+	inode_call_init(&call, &fixture, to, worker_copier(&fixture));
+	ck_assert_int_eq(file_truncate(to->file, &call.call, 8 * MIB), 0);
+	struct content before = content_now(to);
+
+	faults(freeze_all);
+	ck_assert_int_eq(file_copy(from->file, 0, to->file, &call.call, MIB, sizeof(data)),
+			 sizeof(data));
+	faults(NULL);
+	ck_assert_uint_gt(n_frozen, 3);
+	struct content after = content_now(to);
+
+	expect_bytes_of_either(to->ino, &before, &after);
+	free(before.bytes);
+	free(after.bytes);
+	inode_put(&fixture, from, 1);
+	inode_put(&fixture, to, 1);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -275,5 +306,6 @@ int main(void)
 	tcase_add_loop_test(tcase, names_and_attributes, 0, 6);
 	tcase_add_loop_test(tcase, compaction, 0, 4);
 	tcase_add_loop_test(tcase, bytes, 0, 6);
+	tcase_add_test(tcase, copy_into_a_hole);
 	return unit_main(suite);
 }
