@@ -226,8 +226,10 @@ static int restore_object(struct restore *restore, struct file *file)
 
 int restore_memory(struct restore *restore, struct inode *inode)
 {
-	if (!S_ISREG(inode->mode))
+	if (!S_ISREG(inode->mode)) {
+		atomic_store(&inode->recorded, true);
 		return 0;
+	}
 	struct file *file = inode->file;
 
 	if (atomic_load(&file->figures->size) > FILE_SIZE_MAX)
