@@ -282,6 +282,7 @@ START_TEST(copy_into_a_hole)
 	ck_assert_int_eq(file_truncate(to->file, &call.call, 8 * MIB), 0);
 	struct content before = content_now(to);
 
+	inode_call_init(&call, &fixture, to, worker_copier(&fixture));
 	faults(freeze_all);
 	ck_assert_int_eq(file_copy(from->file, 0, to->file, &call.call, MIB, sizeof(data)),
 			 sizeof(data));
