@@ -11,6 +11,7 @@
 #include "common/number.h"
 #include "fs/fs.h"
 #include "fs/observe.h"
+#include "fs/settings.h"
 
 #define BLANKS "\t "
 
@@ -230,5 +231,6 @@ int control_params_set(struct fs *fs, const char *text, size_t bytes)
 		log_info("log_level %s", log_level_name(params.level));
 		log_level_set(params.level);
 	}
+	settings_note(fs);
 	return 0;
 }

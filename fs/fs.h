@@ -37,6 +37,7 @@ struct capabilities {
 
 struct keep;
 struct session;
+struct settings;
 struct journal;
 struct journal_holder;
 
@@ -103,10 +104,11 @@ struct fs {
 	struct trace trace;
 	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
-	struct session *session; /* that serves it; session.c */
-	struct keep *keep;	 /* NULL: nothing outlives this daemon */
-	struct timespec started; /* CLOCK_REALTIME */
-	bool noatime;		 /* the mount option */
+	struct session *session;   /* that serves it; session.c */
+	struct settings *settings; /* see settings.h; NULL: not kept */
+	struct keep *keep;	   /* NULL: nothing outlives this daemon */
+	struct timespec started;   /* CLOCK_REALTIME */
+	bool noatime;		   /* the mount option */
 };
 
 /* Opens backend and volumes and makes the tree: 0, or -errno after a line in the log. options are

@@ -21,7 +21,7 @@
 #include "fs/figures.h"
 #include "fs/inode_table.h"
 
-#define JOURNAL_MAGIC	     0x6c616e72756f6a67ULL /* "gjournal" less one */
+#define JOURNAL_MAGIC	     0x6c616e72756f6a67ULL /* "gjournal" */
 #define JOURNAL_VERSION	     1
 #define JOURNAL_HEADER_BYTES (64ULL << 10)
 #define JOURNAL_UNIT	     (64ULL << 10)
@@ -29,8 +29,8 @@
 #define JOURNAL_WRITERS	     256
 #define JOURNAL_VOLUMES	     (BACKEND_DEVICES_MAX + 1)
 
-/* Which area is filled (bit 1 of state + 1), and whether the other one is to be read before it (bit
- * 0). Compaction goes through the four in turn. */
+/* Which area is filled, and whether the other one is to be read before it (bit 0). Compaction goes
+ * through the four in turn. */
 enum journal_state {
 	JOURNAL_FIRST,
 	JOURNAL_FIRST_TO_SECOND,

@@ -21,6 +21,7 @@
 #include "fs/orphan.h"
 #include "fs/restore.h"
 #include "fs/session.h"
+#include "fs/settings.h"
 #include "fs/share.h"
 #include "fs/upgrade.h"
 #include "fs/version.h"
@@ -56,7 +57,7 @@ static int give_up(struct fs *fs, struct session *session)
 
 static void say_ready(struct fs *fs, struct daemon *daemon)
 {
-	enum log_level level = fs->options.log_level;
+	enum log_level level = log_level_get();
 
 	if (keep_turn(fs->keep) == 1)
 		capabilities_log(fs);
@@ -91,6 +92,8 @@ static int prepare(struct fs *fs, struct session **session)
 	error = fs_fill(fs);
 	if (error)
 		session_close(*session);
+	else
+		settings_open(fs); /* if not, it is said */
 	return error;
 }
 
@@ -128,6 +131,7 @@ static int run(struct fs *fs, struct daemon *daemon)
 	share_close(fs->share);
 	session_close(session);
 	fs_close(fs);
+	settings_close(fs);
 	log_info("%s: ended", fs->options.mountpoint);
 	return EXIT_SUCCESS;
 }

@@ -7,12 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "common/defer.h"
 #include "common/log.h"
 #include "common/number.h"
+
+#define PATIENCE_SECONDS 2
 
 /* A path, or with @ in front an abstract name: 0 or -errno. */
 static int address_of(const char *name, struct sockaddr_un *address, socklen_t *length)
@@ -60,6 +63,10 @@ static int send_to(const char *name, const char *state, int fd_sent)
 
 	if (fd < 0)
 		return -errno;
+	/* A service manager that does not listen is not waited for. */
+	struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	struct iovec part = {.iov_base = (char *)state, .iov_len = strlen(state)};
 	struct msghdr message = {
 	    .msg_name = &address, .msg_namelen = length, .msg_iov = &part, .msg_iovlen = 1};

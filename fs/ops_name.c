@@ -36,11 +36,18 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
 {
-	struct inode *inode = control_owns(ino) ? NULL : inode_find(fs, ino);
+	bool swept = fs->mount == FS_MOUNT_KEPT;
+	struct inode *inode = NULL;
 
+	/* Where a daemon before this one had the mount the lookups may be taken for lost meanwhile
+	 * (sweep.h), and it takes a reference to look at it. */
+	if (!control_owns(ino))
+		inode = swept ? inode_table_get(&fs->inodes, ino) : inode_find(fs, ino);
 	if (!inode)
 		return;
 	inode_forget(fs, inode, n);
+	if (swept)
+		inode_put(fs, inode, 1);
 	observe_unasked(fs, "forget");
 }
 

@@ -106,10 +106,12 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 		backing = atomic_exchange(file_backing_id(inode->file), 0);
 		drop = inode_may_drop(op->fs, inode);
 	}
+	/* First, for a number that is closed twice may be another file's by then; a daemon that is
+	 * killed in between leaves it open until the mount ends. */
+	record_open(op->fs, inode, JOURNAL_DID_CLOSE);
 	/* Before another open can register the object anew. */
 	if (backing && req)
 		fuse_passthrough_close(req, backing);
-	record_open(op->fs, inode, JOURNAL_DID_CLOSE);
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(op->fs, inode);

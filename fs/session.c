@@ -30,6 +30,7 @@
 #include "fs/ops.h"
 #include "fs/readahead.h"
 #include "fs/session_state.h"
+#include "fs/sweep.h"
 #include "fs/unmount.h"
 #include "fs/worker.h"
 
@@ -284,6 +285,8 @@ int session_start(struct session *session)
 		goto unmount_fuse;
 	}
 	readahead_setup(fs, session->device);
+	if (fs->mount == FS_MOUNT_KEPT)
+		session->sweep = sweep_start(fs, session->fuse);
 	return 0;
 
 unmount_fuse:
@@ -305,6 +308,7 @@ void session_wait(struct session *session)
 		if (poll(fds, 3, -1) > 0 && fds[2].revents)
 			keep_renew(keep);
 	} while (!fds[0].revents && !fds[1].revents);
+	sweep_stop(session->sweep);
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);

@@ -14,6 +14,7 @@
 #include "fs/session.h"
 
 struct agreement;
+struct sweep;
 
 struct session {
 	struct fs *fs;
@@ -29,6 +30,7 @@ struct session {
 	sem_t answered;		     /* INIT is being served, or never will be */
 	dev_t device;		     /* of the mount; 0: not known */
 	int fuse_fd;		     /* with recovery=transparent: the mount's, beside libfuse's */
+	struct sweep *sweep;	     /* where a daemon before this one had the mount */
 	struct agreement *agreement; /* where there is a keeper */
 };
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/dir.h"
@@ -102,11 +103,17 @@ static int daemon_up(struct held *held)
 
 static int copy_of(int fd)
 {
-	int copy = memfd_create("copy", MFD_CLOEXEC);
-	off_t size = lseek(fd, 0, SEEK_END), at = 0, end;
+	off_t at = 0, end;
 	static char buffer[64 << 10];
+	struct stat st;
 
-	require(ftruncate(copy, size) == 0);
+	/* What bounds host/ is a directory. */
+	require(fstat(fd, &st) == 0);
+	if (!S_ISREG(st.st_mode))
+		return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	int copy = memfd_create("copy", MFD_CLOEXEC);
+
+	require(ftruncate(copy, st.st_size) == 0);
 	while ((at = lseek(fd, at, SEEK_DATA)) >= 0) {
 		end = lseek(fd, at, SEEK_HOLE);
 		while (at < end) {

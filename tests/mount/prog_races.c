@@ -244,7 +244,7 @@ static long number_of(const char *path, const char *name)
 /* A forgotten file's memory comes back when the daemon has been told. */
 static void wait_empty(const char *path, uint64_t before)
 {
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 1000; i++) {
 		if (held(path) <= before && number_of(path, "user.gpumem.rbytes") == 0 &&
 		    number_of(path, "user.gpumem.rfiles") == 0)
 			return;

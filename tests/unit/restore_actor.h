@@ -172,7 +172,7 @@ static inline void act_bytes(struct actor *actor, struct inode *inode)
 	switch (pick(actor, 7)) {
 	case 0:
 	case 1:
-		memset(data, (int)pick(actor, 256), bytes);
+		memset(data, (int)pick(actor, 100), bytes);
 		file_write(inode->file, &call.call, data, bytes, offset);
 		break;
 	case 2:

@@ -360,6 +360,8 @@ START_TEST(generations)
 		for (unsigned step = 0; step < 60; step++)
 			act(&actor, ACTS);
 		actor_end(&actor);
+		if (generation % 2)
+			compact(&fixture);
 		char *before = describe(&fixture, DESCRIBE_ALL);
 		static struct held next;
 

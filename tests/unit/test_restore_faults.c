@@ -5,6 +5,7 @@
 #include "tests/unit/restore_actor.h"
 
 #define FROZEN_MAX 200
+#define POISON	   0xa5 /* the actor writes lower ones */
 
 static struct held held;
 static struct journal_holder holder;
@@ -34,11 +35,28 @@ static void freeze_some(void *of)
 		freeze_journal(of);
 }
 
+/* Memory of a device is not zero at first. */
+static int poisoned_chunk(struct device *device, uint64_t bytes, struct chunk **chunk)
+{
+	static char poison[CHUNK_ALIGN];
+	int rc = backend_host_ops.chunk_new(device, bytes, chunk);
+
+	memset(poison, POISON, sizeof(poison));
+	for (uint64_t at = 0; rc == 0 && at < bytes; at += CHUNK_ALIGN)
+		backend_host_ops.dma_in(NULL, *chunk, at, poison, CHUNK_ALIGN);
+	return rc;
+}
+
 static void up(void)
 {
+	static struct backend_ops ops;
+
 	held_init(&held);
 	holder = held_holder(&held);
 	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+	ops = backend_host_ops;
+	ops.chunk_new = poisoned_chunk;
+	fixture.backend->ops = &ops;
 }
 
 static void down(void)
@@ -225,7 +243,10 @@ START_TEST(bytes)
 	struct inode *inode;
 
 	ck_assert_int_eq(tree_create(&fixture, gpu(0), "file", &what, &inode), 0);
-	actor_keep(&actor, inode);
+	if (_i % 2)
+		actor_keep(&actor, inode);
+	else
+		inode_put(&fixture, inode, 1); /* as truncate(2) finds it */
 	for (unsigned step = 0; step < 12; step++) {
 		struct content before = content_now(inode);
 
@@ -245,6 +266,38 @@ START_TEST(bytes)
 }
 END_TEST
 
+/* Memory is taken for a copy before it has the copy's bytes: nobody sees what it had. */
+START_TEST(copy_into_a_hole)
+{
+	static char data[3 * MIB];
+	struct tree_new what = {.mode = S_IFREG | 0600};
+	struct inode *from, *to;
+	struct inode_call call;
+
+	memset(data, 1, sizeof(data));
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), "from", &what, &from), 0);
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), "to", &what, &to), 0);
+	ck_assert_int_eq(write_to(from, data, sizeof(data), 0), sizeof(data));
+	inode_call_init(&call, &fixture, to, worker_copier(&fixture));
+	ck_assert_int_eq(file_truncate(to->file, &call.call, 8 * MIB), 0);
+	struct content before = content_now(to);
+
+	inode_call_init(&call, &fixture, to, worker_copier(&fixture));
+	faults(freeze_all);
+	ck_assert_int_eq(file_copy(from->file, 0, to->file, &call.call, MIB, sizeof(data)),
+			 sizeof(data));
+	faults(NULL);
+	ck_assert_uint_gt(n_frozen, 3);
+	struct content after = content_now(to);
+
+	expect_bytes_of_either(to->ino, &before, &after);
+	free(before.bytes);
+	free(after.bytes);
+	inode_put(&fixture, from, 1);
+	inode_put(&fixture, to, 1);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -253,6 +306,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_loop_test(tcase, names_and_attributes, 0, 6);
 	tcase_add_loop_test(tcase, compaction, 0, 4);
-	tcase_add_loop_test(tcase, bytes, 0, 3);
+	tcase_add_loop_test(tcase, bytes, 0, 6);
+	tcase_add_test(tcase, copy_into_a_hole);
 	return unit_main(suite);
 }
