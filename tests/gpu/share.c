@@ -271,7 +271,7 @@ int main(int argc, char **argv)
 	log_setup(fs.options.log_level, LOG_TO_TERMINAL);
 	if (fs_open(&fs))
 		return 1;
-	if (session_open(&fs, &session) == 0) {
+	if (session_open(&fs, &session) == 0 && session_start(session) == 0) {
 		failed = share_files(&fs) != 0;
 		failed |= unmount(fs.options.mountpoint) != 0;
 		session_wait(session);
