@@ -14,8 +14,8 @@
 #include "common/log.h"
 #include "fs/keeper_state.h"
 
-/* In the child. A session of its own: what is aimed at the keeper's process group, or comes from its
- * terminal, does not hit both, nor does the keeper's end send the daemon a SIGHUP. */
+/* In the child. A session of its own: what is aimed at the keeper's process group, or comes from
+ * its terminal, does not hit both, nor does the keeper's end send the daemon a SIGHUP. */
 static void become_daemon(const struct keeper *keeper, int line, int program)
 {
 	extern char **environ;
