@@ -33,6 +33,9 @@
 #define KILLED_DELAY_MS 5
 #define KILLED_MAX_MS	200
 
+/* The serving daemon's pidfd in the service manager's store: among the mount's own. */
+#define SERVING_ID keep_id(KEEP_FUSE, 3)
+
 /* For what the keeper has besides: its own files, a pair of lines. */
 #define OWN_FDS 64
 
@@ -67,6 +70,13 @@ static int signals_open(void)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* For a keeper that starts with what the service manager kept. */
+static void remember_serving(const struct keeper *keeper)
+{
+	store_remove(SERVING_ID);
+	store_add(SERVING_ID, keeper->serving.pidfd);
 }
 
 /* Whether the mount that the daemons serve is there: /dev/fuse says so, not the mount. */
@@ -181,6 +191,7 @@ void keeper_take_over(struct keeper *keeper)
 	keeper->next = (struct child){0};
 	keeper->before = keeper->program;
 	keeper->program = keeper->serving.program;
+	remember_serving(keeper);
 	line_offer(keeper->serving.line, &go, -1);
 }
 
@@ -240,8 +251,10 @@ static void start_due(struct keeper *keeper)
 		return;
 	int error = child_start(keeper, &keeper->serving, keeper->program);
 
-	if (!error)
+	if (!error) {
+		remember_serving(keeper);
 		return;
+	}
 	log_error("%s: cannot start the daemon: %s", keeper->options->mountpoint, strerror(-error));
 	keeper->start_at = keeper_now() + DELAY_MAX_MS;
 	if (keeper->turns == 0)
@@ -331,18 +344,33 @@ static int serve(struct keeper *keeper)
 			wait_and_act(keeper);
 	}
 	child_kill(&keeper->next);
+	store_remove(SERVING_ID);
 	store_remove_all(&keeper->held);
 	kept_close(&keeper->held);
 	return keeper->status;
 }
 
-/* From a keeper that was killed, as its daemon was. */
+/* While anything of a daemon is left it may still write, to files and to the journal. */
+static void outlive(struct keeper *keeper)
+{
+	struct pollfd daemon = {.fd = kept_get(&keeper->held, SERVING_ID), .events = POLLIN};
+
+	if (daemon.fd >= 0) {
+		syscall(SYS_pidfd_send_signal, daemon.fd, SIGKILL, NULL, 0);
+		while (poll(&daemon, 1, -1) < 0 && errno == EINTR)
+			;
+	}
+	kept_drop(&keeper->held, SERVING_ID);
+}
+
+/* From a keeper that was killed, as its daemon was, or is to be. */
 static int take_stored(struct keeper *keeper)
 {
 	int error = store_take(&keeper->held);
 
 	if (error)
 		return error;
+	outlive(keeper);
 	keeper->turns = agreement_turn_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
 	keeper->died = keeper_now();
 	log_info("%s: goes on with what the service manager kept: %u descriptors",
@@ -378,7 +406,7 @@ int keeper_adopt(const struct options *options, int argc, char **argv, int line)
 	struct line_message message = line_message(LINE_WELCOME, 0);
 
 	argv[1] = argv[0];
-	setpgid(0, 0);
+	setsid();
 	fcntl(line, F_SETFD, FD_CLOEXEC);
 	if (keeper_open(&keeper))
 		return 1;
@@ -392,6 +420,7 @@ int keeper_adopt(const struct options *options, int argc, char **argv, int line)
 		log_error("descriptor %d is no daemon's line: %s", line, strerror(-error));
 		return 1;
 	}
+	remember_serving(&keeper);
 	keeper.turns = 2; /* or more, which it says itself: not a mount that never was */
 	return serve(&keeper);
 }

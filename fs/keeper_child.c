@@ -14,8 +14,8 @@
 #include "common/log.h"
 #include "fs/keeper_state.h"
 
-/* In the child. A process group of its own: what is aimed at the daemon's, or at the terminal's,
- * does not hit both. */
+/* In the child. A session of its own: what is aimed at the keeper's process group, or comes from
+ * its terminal, does not hit both, nor does the keeper's end send the daemon a SIGHUP. */
 static void become_daemon(const struct keeper *keeper, int line, int program)
 {
 	extern char **environ;
@@ -25,7 +25,7 @@ static void become_daemon(const struct keeper *keeper, int line, int program)
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	setpgid(0, 0);
+	setsid();
 	fcntl(line, F_SETFD, 0);
 	snprintf(argument, sizeof(argument), "--line=%d", line);
 	snprintf(pid, sizeof(pid), "%d", getpid());
@@ -71,7 +71,6 @@ int child_start(struct keeper *keeper, struct child *child, int program)
 	if (pid == 0)
 		become_daemon(keeper, ends[1], program);
 	close(ends[1]);
-	setpgid(pid, pid);
 	keeper->turns++;
 	*child = (struct child){
 	    .pid = pid,

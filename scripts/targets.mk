@@ -22,8 +22,8 @@ umount:
 
 # --- tests
 
-.PHONY: check lint check-unit check-asan check-tsan check-driver check-mount check-bench check-package check-fuzz
-check lint check-unit check-asan check-tsan check-mount check-bench check-package check-fuzz: setup-check
+.PHONY: check lint check-unit check-asan check-tsan check-driver check-mount check-kills check-bench check-package check-fuzz
+check lint check-unit check-asan check-tsan check-mount check-kills check-bench check-package check-fuzz: setup-check
 	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
 
 .PHONY: format
@@ -88,6 +88,7 @@ help:
 #: make format              lay the code out as `make lint` wants it
 #: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
 #: make check-mount          tests against real mounts: host backend, stand-in driver
+#: make check-kills          the same tests while the daemon is killed again and again
 #: make check-bench          every case of the bench, small: that it works, not how fast
 #: make check-package        the packages, in a Debian that has nothing else
 #: make check-fuzz           each fuzz target for a few seconds
