@@ -10,13 +10,13 @@
 #include <sys/ioctl.h>
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/log.h"
 #include "fs/capabilities.h"
 #include "fs/fs.h"
 #include "fs/keep.h"
+#include "fs/observe.h"
 
 /* How long a thread looks for the next request before it sleeps. On the reference machine a
  * request and its answer took 25 us with a thread to wake and 11 us without. A client that asks one
@@ -150,25 +150,17 @@ void channel_answer_for(int channel)
 	own = channel;
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
 /* As read(2) with O_NONBLOCK. */
 static ssize_t look(void *to, size_t bytes)
 {
-	int64_t until = now_ns() + LOOK_NS;
+	int64_t until = observe_now() + LOOK_NS;
 	ssize_t n;
 
 	if (fcntl(own, F_SETFL, O_RDWR | O_NONBLOCK))
 		return -1;
 	do
 		n = read(own, to, bytes);
-	while (n < 0 && errno == EAGAIN && now_ns() < until);
+	while (n < 0 && errno == EAGAIN && observe_now() < until);
 	int error = errno;
 	fcntl(own, F_SETFL, O_RDWR);
 	errno = error;

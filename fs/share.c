@@ -243,7 +243,9 @@ static void *run(void *pointer)
 	int64_t last = now();
 
 	/* It may have gone while there was no daemon. */
+	pthread_mutex_lock(&share->serving);
 	mounts_changed(share);
+	pthread_mutex_unlock(&share->serving);
 	/* One event at a time: handling one may free what another would name. */
 	while (read(share->stop_fd, &stopped, sizeof(stopped)) < 0) {
 		int n = epoll_wait(share->epoll_fd, &event, 1, TICK_MS);

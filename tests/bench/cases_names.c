@@ -4,15 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/defer.h"
 #include "tests/bench/cases.h"
+#include "tests/bench/lanes.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/process.h"
 
@@ -183,57 +182,49 @@ const struct bench_case case_names = {
 
 #define CROWD 8
 
-struct worker_of_names {
-	pthread_t thread;
-	pthread_barrier_t *begin;
-	int (*step)(int, unsigned);
-	int dir;
-	unsigned n;
-	int error;
+struct crowd {
+	int dirs[CROWD];
+	unsigned n; /* files of each */
+	int (*step)(int dir, unsigned n);
+	double starts[CROWD], ends[CROWD];
 };
 
-static void *take_step(void *pointer)
+static int crowd_lane(void *context, struct target *target, unsigned lane)
 {
-	struct worker_of_names *worker = pointer;
+	struct crowd *crowd = context;
 
-	pthread_barrier_wait(worker->begin);
-	worker->error = worker->step(worker->dir, worker->n);
-	return NULL;
+	(void)target;
+	crowd->starts[lane] = measure_now();
+	int error = crowd->step(crowd->dirs[lane], crowd->n);
+	crowd->ends[lane] = measure_now();
+	return error;
 }
 
-/* All directories at once: from the barrier to the last one's end. */
-static void crowd_step(const int dirs[CROWD], int (*step)(int, unsigned), unsigned n,
-		       const char *what, struct figure *figure)
+/* From the first one's start to the last one's end. */
+static double crowd_seconds(const struct crowd *crowd)
 {
-	struct worker_of_names workers[CROWD];
-	pthread_barrier_t begin;
-	int error = 0;
+	double start = crowd->starts[0], end = crowd->ends[0];
 
-	pthread_barrier_init(&begin, NULL, CROWD + 1);
-	for (unsigned i = 0; i < CROWD; i++) {
-		workers[i] =
-		    (struct worker_of_names){.begin = &begin, .step = step, .dir = dirs[i], .n = n};
-		if (pthread_create(&workers[i].thread, NULL, take_step, &workers[i])) {
-			fprintf(stderr, "bench: no threads\n");
-			exit(2);
-		}
+	for (unsigned i = 1; i < CROWD; i++) {
+		start = crowd->starts[i] < start ? crowd->starts[i] : start;
+		end = crowd->ends[i] > end ? crowd->ends[i] : end;
 	}
-	double start = measure_now();
-	pthread_barrier_wait(&begin);
-	for (unsigned i = 0; i < CROWD; i++) {
-		pthread_join(workers[i].thread, NULL);
-		if (!error)
-			error = workers[i].error;
-	}
-	double took = measure_now() - start;
+	return end - start;
+}
 
-	pthread_barrier_destroy(&begin);
+/* All directories at once. */
+static void crowd_step(struct crowd *crowd, int (*step)(int, unsigned), const char *what,
+		       struct target *target, struct figure *figure)
+{
+	crowd->step = step;
+	int error = lanes_run(target, CROWD, crowd_lane, crowd);
+
 	for (unsigned i = 0; !error && i < CROWD; i++)
-		error = list_all(dirs[i], step == create_all ? n : 0);
+		error = list_all(crowd->dirs[i], step == create_all ? crowd->n : 0);
 	if (error)
 		figure_wrong(figure, "%s: %s", what, strerror(-error));
 	else
-		figure_good(figure, CROWD * n / took, 0);
+		figure_good(figure, CROWD * crowd->n / crowd_seconds(crowd), 0);
 	figure->verified = !error;
 }
 
@@ -261,9 +252,9 @@ static int crowd_dir(const struct target *target, unsigned i, char path[PATH_MAX
 static void run_crowd(struct bench *bench, const struct point *points_, unsigned n,
 		      struct target *target, struct figure *figures)
 {
-	unsigned each = files(bench) / CROWD;
+	struct crowd crowd = {.n = files(bench) / CROWD};
 	char path[PATH_MAX_ + 16];
-	int dirs[CROWD];
+	int *dirs = crowd.dirs;
 	bool all = true;
 
 	(void)points_;
@@ -274,8 +265,8 @@ static void run_crowd(struct bench *bench, const struct point *points_, unsigned
 		all = all && dirs[i] >= 0;
 	}
 	if (all) {
-		crowd_step(dirs, create_all, each, "create", &figures[0]);
-		crowd_step(dirs, unlink_all, each, "unlink", &figures[1]);
+		crowd_step(&crowd, create_all, "create", target, &figures[0]);
+		crowd_step(&crowd, unlink_all, "unlink", target, &figures[1]);
 	}
 	for (unsigned i = 0; !all && i < n; i++)
 		figure_skip(&figures[i],

@@ -2,11 +2,12 @@
 # SPDX-FileCopyrightText: The gpumemfs authors
 """Point 11: gpumem cp beside cp on one core, and beside the link with all of them."""
 
-import json
 import os
 import time
 
 from harness import compare, rate
+from pointers import timed
+from wires import RAW, run_bench
 
 ROUNDS = 3
 LINK_SHARE = 0.85 # of what pinned copies by 16 threads reach, in the same run
@@ -25,21 +26,10 @@ def seconds_of(machine, argv, target):
 
 def link_rates(machine):
     """Bytes per second of pinned copies into the GPU and out of it."""
-    report = machine.report.out / "link.json"
     arguments = ["--backend", "standin", "--quick"] if machine.standin else ["--budget", "12", "--reps", "2"]
-    machine.run([machine.build / "bench" / "bench", "--only", "read,write", "--json", report, *arguments])
-    best = {}
-    for case in json.loads(report.read_text())["cases"]:
-        found = [point["results"]["raw copy"].get("median", 0) for point in case["points"]]
-        best[case["name"]] = max(found)
-    return best["write"], best["read"]
-
-
-def row(machine, what, ok, figure):
-    if machine.standin:
-        machine.report.absent(what, figure + "; no rate is asked of the stand-in")
-    else:
-        machine.report.check(what, ok, figure)
+    figures = run_bench(machine, "link", ["--only", "read,write", *arguments])
+    return [max(figure for (case, _, target), figure in figures.items() if (case, target) == (wanted, RAW))
+            for wanted in ("write", "read")]
 
 
 def point_cp(machine):
@@ -52,14 +42,14 @@ def point_cp(machine):
         target = mount.gpu() / "copied"
         plain = seconds_of(machine, [*core, "cp", source, target], target)
         ours = seconds_of(machine, [*core, gpumem, "cp", "-q", source, target], target)
-        row(machine, "gpumem cp of one file on one core: not slower than cp", ours <= plain,
+        timed(machine, "gpumem cp of one file on one core: not slower than cp", ours <= plain,
             f"{rate(size, ours)}; cp {rate(size, plain)}; ratio {plain / ours:.2f}")
         ours = seconds_of(machine, [gpumem, "cp", "-q", source, target], target)
-        row(machine, f"gpumem cp into the GPU, all cores: at least {LINK_SHARE} of the link", size / ours >= LINK_SHARE * into,
+        timed(machine, f"gpumem cp into the GPU, all cores: at least {LINK_SHARE} of the link", size / ours >= LINK_SHARE * into,
             f"{rate(size, ours)} from start to exit; pinned copies {rate(into, 1)}; ratio {size / ours / into:.2f}")
         differs = compare(target, source, size, machine.cpus)
         machine.report.check("gpumem cp: the same bytes", differs is None, "" if differs is None else f"differs at {differs}")
         ours = seconds_of(machine, [gpumem, "cp", "-q", target, back], back)
-        row(machine, f"gpumem cp out of the GPU, all cores: at least {LINK_SHARE} of the link", size / ours >= LINK_SHARE * out,
+        timed(machine, f"gpumem cp out of the GPU, all cores: at least {LINK_SHARE} of the link", size / ours >= LINK_SHARE * out,
             f"{rate(size, ours)} from start to exit; pinned copies {rate(out, 1)}; ratio {size / ours / out:.2f}")
     back.unlink()

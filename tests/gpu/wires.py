@@ -6,6 +6,7 @@ import json
 import time
 
 from harness import MIB, Failure
+from pointers import timed
 
 BUDGET = 110 # seconds
 LARGE = ["--size", "256M", "--only", "copy", "--budget", "20"] # files of 4 GiB
@@ -26,26 +27,19 @@ def run_bench(machine, name, arguments):
             for target, result in point["results"].items() if "skipped" not in result}
 
 
-def row(machine, what, ok, figure):
-    if machine.standin:
-        machine.report.absent(what, figure + "; no rate is asked of the stand-in")
-    else:
-        machine.report.check(what, ok, figure)
-
-
 def at_least(machine, figures, what, case, label, share, *beside):
     """Ours, at a point, as a share of the lowest of those beside it."""
     unit, scale = ("GB/s", 1e9) if case in ("read", "write", "copy") else ("k/s", 1e3)
     ours, others = figures[case, label, OURS], {name: figures[case, label, name] for name in beside}
     ratio = ours / min(others.values())
     text = ", ".join(f"{name} {value / scale:.1f}" for name, value in others.items())
-    row(machine, f"{what}: at least {share} of {' and '.join(beside)}", ratio >= share,
+    timed(machine, f"{what}: at least {share} of {' and '.join(beside)}", ratio >= share,
         f"{ours / scale:.1f} {unit}; {text}; ratio {ratio:.2f}")
 
 
 def at_most_later(machine, figures, what, label, micros):
     ours, floor = (figures["random", label, name] * 1e6 for name in (OURS, NULL))
-    row(machine, f"{what}: at most {micros} us more than {NULL}", ours - floor <= micros,
+    timed(machine, f"{what}: at most {micros} us more than {NULL}", ours - floor <= micros,
         f"{ours:.1f} us; {NULL} {floor:.1f}; {ours - floor:+.1f} us")
 
 
@@ -55,7 +49,7 @@ def check_idle(machine):
     with machine.mount("gpus=0") as mount:
         time.sleep(1)
         held = machine.smi_memory(0, mount)["used"] - before
-    row(machine, f"a mount without files holds at most {IDLE_MEMORY // MIB} MiB of the GPU", held <= IDLE_MEMORY,
+    timed(machine, f"a mount without files holds at most {IDLE_MEMORY // MIB} MiB of the GPU", held <= IDLE_MEMORY,
         f"{held / MIB:.0f} MiB by nvidia-smi")
 
 
@@ -75,7 +69,7 @@ def point_bench(machine):
         at_least(machine, figures, f"{step}, 1 thread", "names", step, 0.8, NULL)
         at_least(machine, figures, f"{step}, 8 threads in 8 directories", "crowd", f"{step}, 8 threads", 0.8, NULL)
     host, tmpfs = (figures["random", "read 4 KiB", name] * 1e6 for name in (HOST, TMPFS))
-    row(machine, "host/ file, 4 KiB pread: at most 1.5 times tmpfs", host <= 1.5 * tmpfs,
+    timed(machine, "host/ file, 4 KiB pread: at most 1.5 times tmpfs", host <= 1.5 * tmpfs,
         f"{host:.2f} us; tmpfs {tmpfs:.2f}; ratio {host / tmpfs:.2f}")
     large = figures if machine.standin else run_bench(machine, "bench-large", LARGE)
     at_least(machine, large, "copy_file_range inside a GPU, 4 GiB", "copy", "inside a GPU", 0.85, RAW)

@@ -12,13 +12,12 @@
 #include "fs/device_file.h"
 #include "fs/file.h"
 #include "fs/volume.h"
+#include "tests/unit/poison.h"
 #include "tests/unit/unit.h"
 
 #define KIB 1024ULL
 #define MIB (1ULL << 20)
 #define GIB (1ULL << 30)
-
-#define POISON 0xa5
 
 enum { GPU0, GPU1, HOST, VOLUMES };
 
@@ -45,17 +44,6 @@ static inline int fixture_fails(void)
 	return atomic_fetch_sub(&fixture_work_left, 1) <= 0
 		   ? (atomic_store(&fixture_work_left, 0), -EIO)
 		   : 0;
-}
-
-static inline int fixture_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
-{
-	static char poison[CHUNK_ALIGN];
-	int rc = backend_host_ops.chunk_new(device, bytes, chunk);
-
-	memset(poison, POISON, sizeof(poison));
-	for (uint64_t at = 0; rc == 0 && at < bytes; at += CHUNK_ALIGN)
-		backend_host_ops.dma_in(NULL, *chunk, at, poison, CHUNK_ALIGN);
-	return rc;
 }
 
 static inline int fixture_in(struct copier *copier, struct chunk *to, uint64_t offset,
@@ -105,7 +93,7 @@ static inline void fixture_open(struct fixture *f, uint64_t device_bytes, uint64
 	memset(f, 0, sizeof(*f));
 	ck_assert_int_eq(backend_open(&config, &f->backend), 0);
 	f->ops = backend_host_ops;
-	f->ops.chunk_new = fixture_chunk_new;
+	f->ops.chunk_new = poisoned_chunk;
 	f->ops.dma_in = fixture_in;
 	f->ops.dma_out = fixture_out;
 	f->ops.dma_across = fixture_across;

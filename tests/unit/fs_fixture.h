@@ -6,6 +6,7 @@
 #define TESTS_UNIT_FS_FIXTURE_H
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fs/dir.h"
@@ -161,6 +162,21 @@ static inline void tally(struct inode *dir, struct tally *sum)
 	sum->bytes += below.bytes;
 	sum->files += below.files;
 	sum->inodes += below.inodes;
+}
+
+/* One of the directories dir0, dir1... of gpu0, as many as there are, or the top of a GPU; with a
+ * reference: other threads rename and remove what is looked up. */
+static inline struct inode *dir_or_top(unsigned dirs, uint64_t random)
+{
+	char name[16];
+	struct inode *dir;
+
+	snprintf(name, sizeof(name), "dir%u", (unsigned)(random % dirs));
+	if (random % 7 == 0 || tree_lookup(&fixture, gpu(0), name, &dir)) {
+		dir = gpu(random >> 8 & 1);
+		inode_ref(dir);
+	}
+	return dir;
 }
 
 #endif

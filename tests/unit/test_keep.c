@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "fs/keeper_state.h"
 #include "fs/line.h"
+#include "tests/unit/sized_file.h"
 #include "tests/unit/unit.h"
 
 #define HOLDS_MAX 40
@@ -72,23 +73,6 @@ static struct keep *daemon_of(int line)
 
 	ck_assert_int_eq(keep_open(line, argv, &keep), 0);
 	return keep;
-}
-
-static int some_file(off_t size)
-{
-	int fd = memfd_create("kept", MFD_CLOEXEC);
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(ftruncate(fd, size), 0);
-	return fd;
-}
-
-static off_t size_of(int fd)
-{
-	struct stat st;
-
-	ck_assert_int_eq(fstat(fd, &st), 0);
-	return st.st_size;
 }
 
 START_TEST(holds_and_gives)

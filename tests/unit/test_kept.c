@@ -9,28 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/sized_file.h"
 #include "tests/unit/unit.h"
 
 #define IDS   300
 #define STEPS 20000
-
-/* A file that can be told from others by its size. */
-static int some_file(off_t size)
-{
-	int fd = memfd_create("held", MFD_CLOEXEC);
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(ftruncate(fd, size), 0);
-	return fd;
-}
-
-static off_t size_of(int fd)
-{
-	struct stat st;
-
-	ck_assert_int_eq(fstat(fd, &st), 0);
-	return st.st_size;
-}
 
 static uint64_t id_of(unsigned n)
 {

@@ -3,23 +3,7 @@
 /* What a daemon leaves is what the next one has: every state that a tree can be in, read back. */
 #include "fs/orphan.h"
 #include "tests/unit/restore_actor.h"
-
-static struct held held;
-static struct journal_holder holder;
-
-static void up(void)
-{
-	held_init(&held);
-	holder = held_holder(&held);
-	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
-}
-
-static void down(void)
-{
-	daemon_down(&fixture);
-	ck_assert_uint_eq(held.n, 0);
-	held_free(&held);
-}
+#include "tests/unit/restore_daemon.h"
 
 /* A daemon that finds what the first would leave if it were stopped now. Both use the same memory.
  */

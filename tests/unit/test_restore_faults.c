@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A daemon that is stopped between any two stores to its journal: the next one has what was before
  * the operation, or what is after it. */
+#include "tests/unit/poison.h" /* the actor writes lower ones */
 #include "tests/unit/restore_actor.h"
 
 #define FROZEN_MAX 200
-#define POISON	   0xa5 /* the actor writes lower ones */
 
 static struct held held;
 static struct journal_holder holder;
@@ -33,18 +33,6 @@ static void freeze_some(void *of)
 {
 	if (passed++ % 5 == 0 && n_frozen < FROZEN_MAX)
 		freeze_journal(of);
-}
-
-/* Memory of a device is not zero at first. */
-static int poisoned_chunk(struct device *device, uint64_t bytes, struct chunk **chunk)
-{
-	static char poison[CHUNK_ALIGN];
-	int rc = backend_host_ops.chunk_new(device, bytes, chunk);
-
-	memset(poison, POISON, sizeof(poison));
-	for (uint64_t at = 0; rc == 0 && at < bytes; at += CHUNK_ALIGN)
-		backend_host_ops.dma_in(NULL, *chunk, at, poison, CHUNK_ALIGN);
-	return rc;
 }
 
 static void up(void)

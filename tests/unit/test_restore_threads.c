@@ -3,8 +3,7 @@
 /* Many threads change a tree while its journal is compacted again and again: what is read back in
  * the end is what there is. Also run under TSan. */
 #include "fs/file_share.h"
-#include "tests/unit/journal_fixture.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/restore_daemon.h"
 
 #define THREADS	    6
 #define ROUNDS	    600
@@ -12,42 +11,12 @@
 #define DIRS	    4
 #define NAMES	    10
 
-static struct held held;
-static struct journal_holder holder;
 static _Atomic unsigned acting;
 
 struct actor {
 	pthread_t thread;
 	uint64_t random;
 };
-
-static void up(void)
-{
-	held_init(&held);
-	holder = held_holder(&held);
-	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
-}
-
-static void down(void)
-{
-	daemon_down(&fixture);
-	ck_assert_uint_eq(held.n, 0);
-	held_free(&held);
-}
-
-/* With a reference: other threads rename and remove what is looked up. */
-static struct inode *dir_get(uint64_t random)
-{
-	char name[16];
-	struct inode *dir;
-
-	snprintf(name, sizeof(name), "dir%u", (unsigned)(random % DIRS));
-	if (random % 7 == 0 || tree_lookup(&fixture, gpu(0), name, &dir)) {
-		dir = gpu(random >> 8 & 1);
-		inode_ref(dir);
-	}
-	return dir;
-}
 
 static void change_bytes(struct actor *actor, struct inode *dir, const char *name)
 {
@@ -96,8 +65,8 @@ static void link_from(struct inode *from, const char *name, struct inode *to, co
 static void act(struct actor *actor)
 {
 	uint64_t random = unit_random(&actor->random);
-	struct inode *from = dir_get(unit_random(&actor->random));
-	struct inode *to = dir_get(unit_random(&actor->random));
+	struct inode *from = dir_or_top(DIRS, unit_random(&actor->random));
+	struct inode *to = dir_or_top(DIRS, unit_random(&actor->random));
 	char name[16], new_name[16];
 
 	snprintf(name, sizeof(name), "n%u", (unsigned)(random >> 8) % NAMES);

@@ -20,20 +20,6 @@ struct actor {
 	unsigned failures; /* of a kind that cannot be */
 };
 
-/* With a reference: other threads rename and remove what is looked up. */
-static struct inode *dir_get(uint64_t random)
-{
-	char name[16];
-	struct inode *dir;
-
-	snprintf(name, sizeof(name), "dir%u", (unsigned)(random % DIRS));
-	if (random % 7 == 0 || tree_lookup(&fixture, gpu(0), name, &dir)) {
-		dir = gpu(random >> 8 & 1);
-		inode_ref(dir);
-	}
-	return dir;
-}
-
 static bool expected(int error)
 {
 	switch (-error) {
@@ -86,8 +72,8 @@ static int write_some(struct inode *dir, const char *name, uint64_t offset)
 static int act(struct actor *actor)
 {
 	uint64_t random = unit_random(&actor->random);
-	struct inode *from = dir_get(unit_random(&actor->random));
-	struct inode *to = dir_get(unit_random(&actor->random));
+	struct inode *from = dir_or_top(DIRS, unit_random(&actor->random));
+	struct inode *to = dir_or_top(DIRS, unit_random(&actor->random));
 	char name[16], new_name[16], path[256];
 	int error = 0;
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Memory of a device is not zero at first. */
+#ifndef TESTS_UNIT_POISON_H
+#define TESTS_UNIT_POISON_H
+
+#include <string.h>
+
+#include "backend/backend.h"
+
+#define POISON 0xa5
+
+/* In the place of the host backend's chunk_new. */
+static inline int poisoned_chunk(struct device *device, uint64_t bytes, struct chunk **chunk)
+{
+	static char poison[CHUNK_ALIGN];
+	int rc = backend_host_ops.chunk_new(device, bytes, chunk);
+
+	memset(poison, POISON, sizeof(poison));
+	for (uint64_t at = 0; rc == 0 && at < bytes; at += CHUNK_ALIGN)
+		backend_host_ops.dma_in(NULL, *chunk, at, poison, CHUNK_ALIGN);
+	return rc;
+}
+
+#endif

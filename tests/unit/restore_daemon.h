@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A daemon with a journal, and what is held of it: before and after each test. */
+#ifndef TESTS_UNIT_RESTORE_DAEMON_H
+#define TESTS_UNIT_RESTORE_DAEMON_H
+
+#include "tests/unit/journal_fixture.h"
+#include "tests/unit/unit.h"
+
+static struct held held;
+static struct journal_holder holder;
+
+static void up(void)
+{
+	held_init(&held);
+	holder = held_holder(&held);
+	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+}
+
+static void down(void)
+{
+	daemon_down(&fixture);
+	ck_assert_uint_eq(held.n, 0);
+	held_free(&held);
+}
+
+#endif
