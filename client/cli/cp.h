@@ -12,9 +12,14 @@
 #include <sys/stat.h>
 
 #include "client/cli/cli.h"
+#include "client/staging.h"
 
 /* One write of this size is one request to the daemon. */
 #define CP_PART ((uint64_t)1 << 20)
+/* Between the mount and elsewhere, of files that are worth a step through staging memory, of which
+ * each thread has as much: the larger a request, the less of the time is the daemon's answer. */
+#define CP_PART_STAGED ((uint64_t)16 << 20)
+#define CP_STAGED_MIN  ((uint64_t)256 << 20)
 /* Of a copy inside the mount, which the GPU makes. */
 #define CP_PART_ON_MOUNT ((uint64_t)1 << 30)
 
@@ -42,6 +47,8 @@ struct cp_file {
 	int in, in_direct, out;
 	enum cp_method method;
 	enum cp_phase phase;
+	bool staged;	  /* CP_RANGES: through staging memory, of the mount that one side is on */
+	bool into_mount;  /* staged: that side is out */
 	bool noted;	  /* an attribute of it may say how far it is */
 	bool sparse;	  /* from has holes, or may have */
 	uint64_t size;	  /* of a stream: what was read so far */
@@ -123,13 +130,23 @@ void cp_file_fail(struct cp_file *file, const char *where, int error);
 /* Room for the marks and sums of so many parts: 0 or ENOMEM. */
 int cp_file_room(struct cp_file *file, uint64_t parts, bool sums);
 
-/* cp_part.c: takes the next part of the file and copies or verifies it; false: there is none left.
- * Both buffers hold CP_PART bytes and a page. */
+/* A thread's own. */
 struct cp_buffers {
-	char *data, *other;
+	char *data, *other; /* CP_PART bytes and a page */
+	struct client_staging staging;
+	dev_t staging_device; /* whose mount it is in, or cannot be in; 0: none */
 };
 #define CP_BUFFER_BYTES (CP_PART + 4096)
-bool cp_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers);
+
+/* cp_part.c: takes the next part of the file and copies or verifies it; false: there is none left.
+ */
+bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers);
+
+/* cp_staged.c: copies so much, which is CP_PART_STAGED at most, by way of staging memory; false:
+ * there is none for this file. Errors are kept in the file. */
+bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t offset, uint64_t bytes);
+/* All of it: 0, or an errno. A file that has become shorter is ESTALE. */
+int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset);
 
 /* cp_partial.c: the file beside the target. */
 /* Its path, allocated; NULL: no memory. */

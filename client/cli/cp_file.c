@@ -141,9 +141,20 @@ static int set_size(struct cp_file *file)
 	return ftruncate(file->out, (off_t)file->size) < 0 ? errno : 0;
 }
 
+/* With sums of what went by, parts are as small as those that are verified. */
+static void choose_step(const struct cp *cp, struct cp_file *file)
+{
+	file->into_mount = on_mount(file->out);
+	file->staged = file->method == CP_RANGES && !file->sparse && !cp->options.verify &&
+		       file->size >= CP_STAGED_MIN && file->into_mount != on_mount(file->in);
+}
+
 static int set_parts(struct cp *cp, struct cp_file *file)
 {
-	file->part_bytes = file->method == CP_ON_MOUNT ? CP_PART_ON_MOUNT : CP_PART;
+	choose_step(cp, file);
+	file->part_bytes = file->method == CP_ON_MOUNT ? CP_PART_ON_MOUNT
+			   : file->staged		? CP_PART_STAGED
+							: CP_PART;
 	if (file->method == CP_STREAM) {
 		atomic_store(&file->parts, UINT64_MAX);
 		return 0;

@@ -36,8 +36,7 @@ static ssize_t read_direct(const struct cp_file *file, char *to, uint64_t bytes,
 	return n < 0 ? n : (ssize_t)have + n;
 }
 
-/* All of it: 0, or an errno. A file that has become shorter is ESTALE. */
-static int read_source(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
+int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
 {
 	bool direct = file->in_direct >= 0 && offset % ALIGNMENT == 0;
 	ssize_t n = direct ? read_direct(file, to, bytes, offset)
@@ -60,7 +59,7 @@ static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t
 
 static void copy_range(struct cp_file *file, char *buffer, uint64_t offset, uint64_t bytes)
 {
-	int error = read_source(file, buffer, bytes, offset);
+	int error = cp_read(file, buffer, bytes, offset);
 
 	if (error) {
 		cp_file_fail(file, file->from, error);
@@ -100,21 +99,35 @@ static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t byt
 	return end < file->size ? end : file->size;
 }
 
-static bool ranges_part(struct cp *cp, struct cp_file *file, char *buffer)
+static void copy_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t offset,
+			uint64_t end)
+{
+	if (cp_staged(file, buffers, offset, end - offset))
+		return;
+	for (uint64_t bytes; offset < end && !atomic_load(&file->error); offset += bytes) {
+		bytes = end - offset < CP_PART ? end - offset : CP_PART;
+		copy_range(file, buffers->data, offset, bytes);
+	}
+}
+
+static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
 	uint64_t part = atomic_fetch_add(&file->next, 1);
 
 	if (part >= file->parts)
 		return false;
-	uint64_t start = part * CP_PART, end = part_end(file, part, CP_PART);
+	uint64_t start = part * file->part_bytes, end = part_end(file, part, file->part_bytes);
+	bool in_buffer = !file->sparse && !file->staged;
 
-	if (file->sparse)
-		copy_sparse(file, buffer, start, end);
+	if (file->staged)
+		copy_staged(file, buffers, start, end);
+	else if (file->sparse)
+		copy_sparse(file, buffers->data, start, end);
 	else
-		copy_range(file, buffer, start, end - start);
+		copy_range(file, buffers->data, start, end - start);
 	if (atomic_load(&file->error))
 		return false;
-	mark(file, part, file->sparse ? NULL : buffer, end - start);
+	mark(file, part, in_buffer ? buffers->data : NULL, end - start);
 	atomic_fetch_add(&cp->bytes_done, end - start);
 	return true;
 }
@@ -229,7 +242,7 @@ static int source_sum(struct cp_file *file, uint64_t part, char *buffer, uint64_
 		*sum = file->sums[part];
 		return 0;
 	}
-	int error = read_source(file, buffer, bytes, part * CP_PART);
+	int error = cp_read(file, buffer, bytes, part * CP_PART);
 
 	if (!error)
 		*sum = hash_bytes(buffer, bytes);
@@ -259,7 +272,7 @@ static bool verify_part(struct cp *cp, struct cp_file *file, const struct cp_buf
 	return !atomic_load(&file->error);
 }
 
-bool cp_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers)
+bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
 	if (file->phase == CP_VERIFYING)
 		return verify_part(cp, file, buffers);
@@ -269,6 +282,6 @@ bool cp_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffe
 	case CP_ON_MOUNT:
 		return on_mount_part(cp, file, buffers->data);
 	default:
-		return ranges_part(cp, file, buffers->data);
+		return ranges_part(cp, file, buffers);
 	}
 }
