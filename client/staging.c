@@ -18,8 +18,7 @@ static int open_unnamed(int root, void *unused)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Written to once: what was never written is a hole, which no copy engine reaches. Huge pages make
- * that and the mapping cheaper; where there are none it is small ones. */
+/* Huge pages are cheaper to make and to map; where there are none it is small ones. */
 static int prepare(struct client_staging *staging, size_t bytes)
 {
 	void *base;
@@ -30,9 +29,14 @@ static int prepare(struct client_staging *staging, size_t bytes)
 	staging->file = gpumem_open_fd(staging->fd);
 	if (!staging->file || gpumem_map_host(staging->file, &base, NULL) < 0)
 		return -errno;
-	staging->base = memset(base, 0, bytes);
+	staging->base = base;
 	staging->bytes = bytes;
 	return 0;
+}
+
+void client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes)
+{
+	memset(staging->base + at, 0, bytes);
 }
 
 int client_staging_open(int fd, size_t bytes, struct client_staging *staging)

@@ -16,9 +16,8 @@
 
 /* One write of this size is one request to the daemon. */
 #define CP_PART ((uint64_t)1 << 20)
-/* Between the mount and elsewhere, of files that are worth a step through staging memory, of which
- * each thread has as much: the larger a request, the less of the time is the daemon's answer. */
-#define CP_PART_STAGED ((uint64_t)16 << 20)
+/* Between the mount and elsewhere, of files that are worth a step through staging memory. */
+#define CP_PART_STAGED ((uint64_t)2 << 20)
 #define CP_STAGED_MIN  ((uint64_t)256 << 20)
 /* Of a copy inside the mount, which the GPU makes. */
 #define CP_PART_ON_MOUNT ((uint64_t)1 << 30)
@@ -34,6 +33,13 @@ enum cp_method {
 	CP_ON_MOUNT, /* copy_file_range */
 };
 
+/* What bytes go through between two files. */
+enum cp_step {
+	CP_BUFFER,
+	CP_RING,   /* into the mount: staging memory, one file's at a time */
+	CP_STAGED, /* out of it: staging memory of the thread's own */
+};
+
 enum cp_phase { CP_COPYING, CP_VERIFYING };
 
 /* What is known of a part. */
@@ -47,8 +53,7 @@ struct cp_file {
 	int in, in_direct, out;
 	enum cp_method method;
 	enum cp_phase phase;
-	bool staged;	  /* CP_RANGES: through staging memory, of the mount that one side is on */
-	bool into_mount;  /* staged: that side is out */
+	enum cp_step step; /* CP_RANGES */
 	bool noted;	  /* an attribute of it may say how far it is */
 	bool sparse;	  /* from has holes, or may have */
 	uint64_t size;	  /* of a stream: what was read so far */
@@ -84,6 +89,7 @@ struct cp {
 	unsigned queued, busy, running;
 	bool walked; /* the queue will not grow */
 	mode_t umask;
+	struct cp_ring *ring; /* NULL: not needed so far, or not to be had */
 	struct cp_dir *dirs;
 	size_t n_dirs;
 	int status; /* the first failure's */
@@ -142,11 +148,26 @@ struct cp_buffers {
  */
 bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers);
 
-/* cp_staged.c: copies so much, which is CP_PART_STAGED at most, by way of staging memory; false:
- * there is none for this file. Errors are kept in the file. */
-bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t offset, uint64_t bytes);
 /* All of it: 0, or an errno. A file that has become shorter is ESTALE. */
 int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset);
+/* The part is there. data: its bytes, or NULL. */
+void cp_mark(struct cp *cp, struct cp_file *file, uint64_t part, const char *data);
+/* The bytes of a part. */
+uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part);
+
+/* cp_staged.c: copies a part by way of the thread's staging memory; false: there is none for this
+ * file. Errors are kept in the file. */
+bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part);
+
+/* cp_ring.c. Whether the file has the ring from now on, until it is released. */
+bool cp_ring_take(struct cp *cp, const struct cp_file *file);
+/* Its first part to be copied. */
+void cp_ring_begin(struct cp *cp, uint64_t first);
+void cp_ring_release(struct cp *cp, const struct cp_file *file);
+void cp_ring_free(struct cp *cp);
+/* Reads a part and, where it is somebody's turn, sends what was read; the part may be there some
+ * time later. */
+void cp_ring_part(struct cp *cp, struct cp_file *file, uint64_t part);
 
 /* cp_partial.c: the file beside the target. */
 /* Its path, allocated; NULL: no memory. */

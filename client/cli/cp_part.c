@@ -47,6 +47,18 @@ int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offse
 	return (uint64_t)n == bytes ? 0 : ESTALE;
 }
 
+static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t bytes)
+{
+	uint64_t end = (part + 1) * bytes;
+
+	return end < file->size ? end : file->size;
+}
+
+uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part)
+{
+	return part_end(file, part, file->part_bytes) - part * file->part_bytes;
+}
+
 static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t bytes)
 {
 	if (file->sums && data) {
@@ -55,6 +67,14 @@ static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t
 	} else {
 		atomic_store(&file->marks[part], CP_DONE);
 	}
+}
+
+void cp_mark(struct cp *cp, struct cp_file *file, uint64_t part, const char *data)
+{
+	uint64_t bytes = cp_part_bytes(file, part);
+
+	mark(file, part, data, bytes);
+	atomic_fetch_add(&cp->bytes_done, bytes);
 }
 
 static void copy_range(struct cp_file *file, char *buffer, uint64_t offset, uint64_t bytes)
@@ -92,21 +112,12 @@ static void copy_sparse(struct cp_file *file, char *buffer, uint64_t offset, uin
 	}
 }
 
-static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t bytes)
+/* In steps of what fits into the buffer. */
+static void copy_buffered(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
 {
-	uint64_t end = (part + 1) * bytes;
-
-	return end < file->size ? end : file->size;
-}
-
-static void copy_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t offset,
-			uint64_t end)
-{
-	if (cp_staged(file, buffers, offset, end - offset))
-		return;
 	for (uint64_t bytes; offset < end && !atomic_load(&file->error); offset += bytes) {
 		bytes = end - offset < CP_PART ? end - offset : CP_PART;
-		copy_range(file, buffers->data, offset, bytes);
+		copy_range(file, buffer, offset, bytes);
 	}
 }
 
@@ -116,19 +127,22 @@ static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *
 
 	if (part >= file->parts)
 		return false;
-	uint64_t start = part * file->part_bytes, end = part_end(file, part, file->part_bytes);
-	bool in_buffer = !file->sparse && !file->staged;
+	uint64_t start = part * file->part_bytes, end = start + cp_part_bytes(file, part);
+	const char *whole = NULL;
 
-	if (file->staged)
-		copy_staged(file, buffers, start, end);
-	else if (file->sparse)
+	if (file->step == CP_RING) {
+		cp_ring_part(cp, file, part);
+		return !atomic_load(&file->error);
+	}
+	if (file->sparse) {
 		copy_sparse(file, buffers->data, start, end);
-	else
-		copy_range(file, buffers->data, start, end - start);
+	} else if (file->step == CP_BUFFER || !cp_staged(file, buffers, part)) {
+		copy_buffered(file, buffers->data, start, end);
+		whole = file->step == CP_BUFFER ? buffers->data : NULL;
+	}
 	if (atomic_load(&file->error))
 		return false;
-	mark(file, part, in_buffer ? buffers->data : NULL, end - start);
-	atomic_fetch_add(&cp->bytes_done, end - start);
+	cp_mark(cp, file, part, whole);
 	return true;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: a part of a file by way of staging memory. One copy is the CPU's, between the file
- * elsewhere and that memory; the other is the GPU's. */
+/* gpumem cp out of the mount: the GPU copies into staging memory, and a write takes it from there. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -18,52 +17,27 @@ static bool have_staging(struct cp_buffers *buffers, int fd)
 	if (buffers->staging_device != st.st_dev) {
 		client_staging_close(&buffers->staging);
 		buffers->staging_device = st.st_dev;
-		client_staging_open(fd, CP_PART_STAGED, &buffers->staging);
+		if (client_staging_open(fd, CP_PART_STAGED, &buffers->staging) == 0)
+			client_staging_touch(&buffers->staging, 0, CP_PART_STAGED);
 	}
 	return buffers->staging.fd >= 0;
 }
 
-static void put(struct cp_file *file, const struct client_staging *staging, uint64_t offset,
-		uint64_t bytes)
+bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
 {
-	int error = cp_read(file, staging->base, bytes, offset);
+	uint64_t offset = part * file->part_bytes, bytes = cp_part_bytes(file, part);
 
-	if (error) {
-		cp_file_fail(file, file->from, error);
-		return;
-	}
-	ssize_t n = client_staging_put(staging, 0, file->out, offset, bytes);
-
-	/* What keeps the rest from being copied is said by a write. */
-	if (n >= 0 && (uint64_t)n < bytes)
-		n = buffer_write(file->out, staging->base + n, bytes - (uint64_t)n,
-				 offset + (uint64_t)n);
-	if (n < 0)
-		cp_file_fail(file, file->to, (int)-n);
-}
-
-static void get(struct cp_file *file, const struct client_staging *staging, uint64_t offset,
-		uint64_t bytes)
-{
-	ssize_t n = client_staging_get(staging, 0, file->in, offset, bytes);
+	if (!have_staging(buffers, file->in))
+		return false;
+	ssize_t n = client_staging_get(&buffers->staging, 0, file->in, offset, bytes);
 
 	if (n < 0 || (uint64_t)n < bytes) {
 		cp_file_fail(file, file->from, n < 0 ? (int)-n : ESTALE);
-		return;
+		return true;
 	}
-	int error = buffer_write(file->out, staging->base, bytes, offset);
+	int error = buffer_write(file->out, buffers->staging.base, bytes, offset);
 
 	if (error)
 		cp_file_fail(file, file->to, -error);
-}
-
-bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t offset, uint64_t bytes)
-{
-	if (!have_staging(buffers, file->into_mount ? file->out : file->in))
-		return false;
-	if (file->into_mount)
-		put(file, &buffers->staging, offset, bytes);
-	else
-		get(file, &buffers->staging, offset, bytes);
 	return true;
 }
