@@ -284,10 +284,23 @@ static int start_new(struct fs *fs)
 	return tree_init(fs);
 }
 
-int fs_restore(struct fs *fs)
+/* That of an earlier daemon, or -ENOENT: this is the first. */
+static int take_journal(const struct fs *fs)
 {
 	const struct journal_holder *holder = fs->holder;
 	int fd = holder->take(holder->of, keep_id(KEEP_JOURNAL, 0));
+
+	if (fd != -ENOENT || keep_turn(fs->keep) == 1)
+		return fd;
+	log_error(
+	    "journal: nobody holds that of the last daemon: its files cannot be brought back");
+	return -EUCLEAN;
+}
+
+int fs_restore(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+	int fd = take_journal(fs);
 	int rc = fd == -ENOENT || fd >= 0 ? 0 : fd;
 
 	if (rc < 0)
