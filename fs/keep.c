@@ -13,6 +13,7 @@
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/keeper_store.h"
 #include "fs/line.h"
 
 /* A keeper that goes as often as this is not started again. */
@@ -99,6 +100,10 @@ int keep_hold(struct keep *keep, uint64_t id, int fd)
 	error = say_hold(keep, id, fd);
 	if (error)
 		kept_drop(&keep->held, id);
+	else
+		/* What the keeper has not read is lost when it is killed together with this daemon.
+		 */
+		store_add(id, fd);
 	return error;
 }
 
