@@ -85,6 +85,8 @@ static int prepare(struct fs *fs, struct session **session)
 		return error;
 	}
 	error = keep_wait(fs->keep);
+	if (!error)
+		error = keep_gather(fs->keep);
 	if (error)
 		return give_up(fs, *session);
 	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
@@ -124,8 +126,11 @@ static int run(struct fs *fs, struct daemon *daemon)
 		return give_up(fs, session);
 	say_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
-	session_wait(session);
+	int error = session_wait(session);
+
 	watchdog_stop(watchdog);
+	if (error && fs->keep)
+		return give_up(fs, session);
 	keep_end(fs->keep);
 	/* Leases hold files, and the socket's connections the mount. */
 	share_close(fs->share);
