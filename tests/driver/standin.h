@@ -42,10 +42,10 @@ extern struct settings settings; /* constant after settings_load */
 void settings_load(void);
 
 struct device {
-	uint64_t used;	   /* under standin.lock */
-	atomic_int failed; /* CUresult: of its contexts, or of all that it does */
+	uint64_t used;	     /* under standin.lock */
+	atomic_int failed;   /* CUresult: of its contexts, or of all that it does */
 	atomic_bool passing; /* it ends with the primary context */
-	uint64_t bar_used; /* under standin.lock */
+	uint64_t bar_used;   /* under standin.lock */
 	struct context *primary;
 	unsigned primary_references;
 };
@@ -105,7 +105,7 @@ CUresult fault_call(const char *function, int device);
 CUresult fault_device(unsigned device);
 CUresult fault_memory(uint64_t number, unsigned device);
 void device_fail(unsigned device, CUresult error, bool passing);
-void device_renew(unsigned device); /* its primary context is gone */
+void device_renew(unsigned device);	/* its primary context is gone */
 CUresult device_state(unsigned device); /* of its contexts */
 CUresult device_lost(unsigned device);	/* of all else */
 CUresult error_by_name(const char *name, size_t length);
