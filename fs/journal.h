@@ -104,6 +104,10 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 
 /* The request that the calling thread is at: its unique, bit 63 as the kernel set it; 0: none. */
 void journal_set_request(uint64_t unique);
+/* Notes again what had been done when the last daemon ended: the next one may be asked as well. Or,
+ * on another mount, that nothing had. */
+void journal_carry_done(struct journal *journal);
+void journal_forget_done(struct journal *journal);
 /* Whether that request came a second time and had been done the first: with what it led to. */
 bool journal_was_done(const struct journal *journal, struct journal_request *done);
 

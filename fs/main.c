@@ -124,8 +124,11 @@ static int run(struct fs *fs, struct daemon *daemon)
 		return give_up(fs, session);
 	say_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
-	session_wait(session);
+	int error = session_wait(session);
+
 	watchdog_stop(watchdog);
+	if (error && fs->keep)
+		return give_up(fs, session);
 	keep_end(fs->keep);
 	/* Leases hold files, and the socket's connections the mount. */
 	share_close(fs->share);
