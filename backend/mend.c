@@ -13,7 +13,7 @@
 #include "common/log.h"
 
 /* The first attempt comes at once, the next ones twice as late each. */
-#define TRIES_MAX 6
+#define TRIES_MAX 5
 #define DELAY_MS  50
 /* Copies that are under way see their errors soon, and end. */
 #define BUSY_MS	    5

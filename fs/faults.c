@@ -2,14 +2,18 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/faults.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
+#include "backend/copy.h"
 #include "backend/mend.h"
 #include "common/log.h"
 #include "fs/fs.h"
+#include "fs/keep.h"
 #include "fs/tree.h"
 #include "fs/worker.h"
 
@@ -67,10 +71,48 @@ static void mended(void *of, struct device *device, int64_t ms)
 	worker_end();
 }
 
+/* Another process may have what this one cannot: to it no error was told. */
 static void given_up(void *of, struct device *device)
 {
-	(void)of;
-	(void)device;
+	struct fs *fs = of;
+
+	if (fs->options.recovery == RECOVERY_TRANSPARENT)
+		keep_ask_renewal(fs->keep, device->uuid);
+}
+
+/* A full one may work. */
+static int try_device(struct device *device)
+{
+	struct copier *copier;
+	struct chunk *chunk;
+	int rc = chunk_new(device, CHUNK_ALIGN, &chunk);
+
+	if (rc < 0)
+		return rc == -ENOSPC ? 0 : rc;
+	struct span span = {.chunk = chunk, .bytes = CHUNK_ALIGN};
+
+	rc = copier_open(device->backend, &copier);
+	if (rc == 0) {
+		rc = copy_zero(copier, &span, 0, span.bytes);
+		int waited = copier_wait(copier);
+
+		rc = rc < 0 ? rc : waited;
+		copier_close(copier);
+	}
+	chunk_free(chunk);
+	return rc;
+}
+
+int faults_try(struct fs *fs)
+{
+	const char *uuid = keep_wanted(fs->keep);
+
+	for (unsigned i = 0; *uuid && i < fs->backend->n_devices; i++)
+		if (strcmp(fs->backend->devices[i]->uuid, uuid) == 0)
+			return try_device(fs->backend->devices[i]);
+	if (*uuid)
+		log_error("%s, for which this daemon was started, is not there any more", uuid);
+	return *uuid ? -ENODEV : 0;
 }
 
 void faults_start(struct fs *fs)

@@ -8,6 +8,9 @@ struct fs;
 
 /* While requests are served. Without it GPUs that fail stay so. */
 void faults_start(struct fs *fs);
+/* Before that: whether the GPU that this daemon was started for (keep_wanted) works: 0, or -errno
+ * after a line in the log. */
+int faults_try(struct fs *fs);
 void faults_end(struct fs *fs);
 
 #endif
