@@ -83,8 +83,9 @@ uint64_t health_lost(struct device *device)
 	uint64_t bytes = 0;
 
 	LOCKED(&device->health.lock);
-	DL_FOREACH (device->health.chunks, chunk)
+	DL_FOREACH (device->health.chunks, chunk) {
 		bytes += atomic_load(&chunk->lost) ? chunk->bytes : 0;
+	}
 	return bytes;
 }
 

@@ -45,8 +45,9 @@ static int mend(struct device *device)
 	struct chunk *chunk;
 
 	pthread_rwlock_wrlock(&health->life);
-	DL_FOREACH (health->chunks, chunk)
+	DL_FOREACH (health->chunks, chunk) {
 		bar_drop_alone(chunk);
+	}
 	int rc = device->backend->ops->mend(device);
 	if (rc == 0) {
 		health_free_dropped(device);

@@ -169,8 +169,9 @@ static void renew_peers(struct cuda_device *device)
 		if (other == &device->base || !device->peer[i] || atomic_load(&other->failed))
 			continue;
 		LOCKED(&other->health.lock);
-		DL_FOREACH (other->health.chunks, chunk)
+		DL_FOREACH (other->health.chunks, chunk) {
 			peers_renew(cuda_chunk(chunk));
+		}
 	}
 }
 
