@@ -87,6 +87,8 @@ static int prepare(struct fs *fs, struct session **session)
 		return error;
 	}
 	error = keep_wait(fs->keep);
+	if (!error)
+		error = keep_gather(fs->keep);
 	if (error)
 		return give_up(fs, *session);
 	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What a daemon leaves is what the next one has: every state that a tree can be in, read back. */
+#include <sys/file.h>
+
 #include "fs/orphan.h"
 #include "tests/unit/restore_actor.h"
 #include "tests/unit/restore_daemon.h"
@@ -427,6 +429,25 @@ START_TEST(numbers_are_not_used_again)
 }
 END_TEST
 
+/* No other daemon can be at the journal, nor another process that has it from the keeper. */
+START_TEST(one_at_a_time)
+{
+	int fd = held_take(&held, keep_id(KEEP_JOURNAL, 0));
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int other = open(path, O_RDWR | O_CLOEXEC);
+
+	ck_assert_int_eq(flock(other, LOCK_EX | LOCK_NB), -1);
+	ck_assert_int_eq(errno, EWOULDBLOCK);
+	daemon_down(&fixture);
+	ck_assert_int_eq(flock(other, LOCK_EX | LOCK_NB), 0);
+	close(other);
+	close(fd);
+	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+}
+END_TEST
+
 /* A daemon after a daemon after a daemon. */
 START_TEST(generations)
 {
@@ -472,6 +493,7 @@ int main(void)
 	tcase_add_test(tcase, refused);
 	tcase_add_test(tcase, nobody_holds);
 	tcase_add_test(tcase, numbers_are_not_used_again);
+	tcase_add_test(tcase, one_at_a_time);
 	tcase_add_test(tcase, generations);
 	tcase_add_loop_test(tcase, whatever_happens, 0, 16);
 	return unit_main(suite);
