@@ -312,6 +312,17 @@ uint64_t file_mapped(struct file *file)
 	return bytes;
 }
 
+uint64_t file_lost(struct file *file)
+{
+	guard_token token = guard_enter(&file->guard);
+	uint64_t bytes = 0;
+
+	EXTENTS_FOREACH (extent, &file->extents)
+		bytes += atomic_load(&extent->span.chunk->lost) ? extent->span.bytes : 0;
+	guard_leave(&file->guard, token);
+	return bytes;
+}
+
 void file_apply_mapping(struct file *file, const struct file_call *call)
 {
 	guard_token token = guard_enter(&file->guard);

@@ -92,6 +92,7 @@ const struct backend_ops backend_cuda_ops = {
     .close = cuda_close,
     .memory = cuda_memory,
     .rest = cuda_rest,
+    .mend = cuda_mend,
     .bar_name = cuda_bar_name,
     .chunk_new = cuda_chunk_new,
     .chunk_free = cuda_chunk_free,
