@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "fs/dir.h"
 #include "fs/notify.h"
+#include "fs/spool_note.h"
 #include "fs/spool_state.h"
 #include "fs/tree.h"
 #include "fs/worker.h"
@@ -279,14 +280,36 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
 
 /* --- the mount */
 
+/* A daemon that goes on where another was killed does so without a spool if need be: its memory is
+ * what must not be lost. What lies in the spool alone cannot be read meanwhile. */
+static int go_on_without(struct fs *fs, int error)
+{
+	enum spool_away away;
+	struct inode *inode;
+	uint32_t slot = 0;
+	uint64_t id;
+
+	if (!spool_is_done(fs))
+		return error;
+	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+		if (inode != fs->root && spool_noted(inode, &id, &away) == 0)
+			atomic_store(&inode->away, (uint8_t)away);
+		inode_put(fs, inode, 1);
+	}
+	if (error)
+		log_error("spool=%s: this daemon goes on without it: nothing is saved",
+			  fs->options.spool);
+	return 0;
+}
+
 int spool_open(struct fs *fs)
 {
 	if (!fs->options.spool)
-		return 0;
-	int rc = spool_dir_open(fs, fs->options.spool, &fs->spool);
+		return go_on_without(fs, 0);
+	int rc = spool_dir_open(fs->options.spool, &fs->spool);
 
 	if (rc)
-		return rc;
+		return go_on_without(fs, rc);
 	/* A limit on files' sizes is an error of the write and no end of the daemon. */
 	signal(SIGXFSZ, SIG_IGN);
 	rc = spool_restore(fs);
@@ -295,6 +318,7 @@ int spool_open(struct fs *fs)
 		log_error("spool=%s: %s: nothing is brought back, and nothing was changed",
 			  fs->options.spool, strerror(-rc));
 		spool_close(fs);
+		rc = go_on_without(fs, rc);
 	}
 	return rc;
 }

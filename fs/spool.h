@@ -14,7 +14,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "fs/fs.h"
 
@@ -78,7 +77,5 @@ struct spool_figures {
 	int last_error;	  /* errno of the last save that failed; 0 */
 };
 struct spool_figures spool_figures(struct fs *fs);
-/* "DIR, 12 files" or why there is none. */
-void spool_describe(struct fs *fs, FILE *out);
 
 #endif

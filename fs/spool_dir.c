@@ -129,12 +129,11 @@ static int open_parts(struct spool *spool)
 	return rc;
 }
 
-int spool_dir_open(struct fs *fs, const char *path, struct spool **opened)
+int spool_dir_open(const char *path, struct spool **opened)
 {
 	struct spool *spool = calloc(1, sizeof(*spool));
 	int rc = spool ? 0 : -ENOMEM;
 
-	(void)fs;
 	if (rc)
 		return rc;
 	*spool = (struct spool){.path = realpath(path, NULL),

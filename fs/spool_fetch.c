@@ -149,6 +149,18 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 	spool_note(fs, inode, id, SPOOL_DAMAGED);
 }
 
+/* What may be better another time: a GPU that is full, a disk that does not answer. */
+static void say_later(struct fs *fs, struct inode *inode, int error)
+{
+	char path[PATH_MAX];
+
+	if (tree_path(fs, inode, path, sizeof(path)) < 0)
+		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
+	log_warn("%s: cannot be brought back from the spool now: %s: the next who opens it tries "
+		 "again",
+		 path, strerror(-error));
+}
+
 /* The memory goes, the size stays. */
 static void empty(struct fs *fs, struct inode *inode, uint64_t size)
 {
@@ -204,8 +216,10 @@ static int fetch(struct fs *fs, struct inode *inode, struct spool_file *file)
 		spool_damaged(fs, inode, file->saved.id, why);
 		return -EIO;
 	}
-	if (rc)
+	if (rc) {
+		say_later(fs, inode, rc);
 		return rc;
+	}
 	rc = spool_note(fs, inode, file->saved.id, SPOOL_HERE);
 	if (rc == 0)
 		atomic_store_explicit(&inode->away, SPOOL_HERE, memory_order_release);
@@ -227,10 +241,5 @@ int spool_fetch(struct fs *fs, struct inode *inode)
 	default:
 		break;
 	}
-	int rc = fetch(fs, inode, file);
-
-	if (rc && rc != -EIO)
-		log_warn("inode %" PRIu64 ": cannot be brought back from the spool now: %s",
-			 inode->ino, strerror(-rc));
-	return rc;
+	return fetch(fs, inode, file);
 }

@@ -149,7 +149,11 @@ static void write_attributes(const struct spool_record *record, FILE *out)
 	}
 }
 
-static void write_content(const struct spool_record *record, FILE *out)
+/* Where its bytes are just now is no part of what a file is. */
+enum whereabouts { BUT_WHEREABOUTS, WHEREABOUTS };
+
+static void write_content(const struct spool_record *record, enum whereabouts whereabouts,
+			  FILE *out)
 {
 	fprintf(out, "size %" PRIu64 "\n", record->size);
 	for (size_t i = 0; i < record->n_runs; i++)
@@ -157,7 +161,7 @@ static void write_content(const struct spool_record *record, FILE *out)
 			record->runs[i].bytes);
 	for (size_t i = 0; i < record->n_blocks; i++)
 		fprintf(out, "%s %" PRIu64 " %016" PRIx64 "\n",
-			record->blocks[i].fresh ? "fresh" : "block", record->blocks[i].index,
+			record->blocks[i].fresh && whereabouts ? "fresh" : "block", record->blocks[i].index,
 			record->blocks[i].hash);
 }
 
@@ -167,7 +171,8 @@ static void write_times(const struct spool_record *record, FILE *out)
 }
 
 /* What does not change by being looked at or saved. */
-static void write_lasting(const struct spool_record *record, FILE *out)
+static void write_lasting(const struct spool_record *record, enum whereabouts whereabouts,
+			  FILE *out)
 {
 	fprintf(out, "id %" PRIu64 "\nmode %o\nuid %u\ngid %u\nbtime %" PRId64 "\n", record->id,
 		record->mode, record->uid, record->gid, record->btime);
@@ -182,7 +187,7 @@ static void write_lasting(const struct spool_record *record, FILE *out)
 		write_word(out, "device", record->device);
 	write_attributes(record, out);
 	if (S_ISREG(record->mode))
-		write_content(record, out);
+		write_content(record, whereabouts, out);
 }
 
 ssize_t spool_record_write(const struct spool_record *record, char **text)
@@ -196,7 +201,7 @@ ssize_t spool_record_write(const struct spool_record *record, char **text)
 	fprintf(out, SPOOL_HEAD "%d\nversion %" PRIu64 "\nsequence %" PRIu64 "\natime %" PRId64 "\n",
 		SPOOL_FORMAT, record->version, record->sequence, record->atime);
 	write_times(record, out);
-	write_lasting(record, out);
+	write_lasting(record, WHEREABOUTS, out);
 	if (fflush(out) == 0)
 		fprintf(out, SPOOL_SUM "%016" PRIx64 "\n", (uint64_t)XXH3_64bits(memory, length));
 	bool failed = ferror(out);
@@ -217,7 +222,7 @@ uint64_t spool_record_hash(const struct spool_record *record, enum spool_samenes
 
 	if (!out)
 		return 0;
-	write_lasting(record, out);
+	write_lasting(record, BUT_WHEREABOUTS, out);
 	if (sameness == SPOOL_TIMES)
 		write_times(record, out);
 	return fclose(out) ? 0 : XXH3_64bits(memory, length);

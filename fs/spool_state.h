@@ -68,7 +68,7 @@ struct spool {
 
 /* --- spool_dir.c: the directory itself. 0 or -errno; nothing follows links. */
 
-int spool_dir_open(struct fs *fs, const char *path, struct spool **spool);
+int spool_dir_open(const char *path, struct spool **spool);
 void spool_dir_close(struct spool *spool);
 /* "17", "17.3" (version not 0) in data/ or records/. */
 #define SPOOL_FILE_NAME 64
