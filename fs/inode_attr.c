@@ -30,8 +30,8 @@ static int refuse(enum attr_id id, const char *path, const char *why)
 }
 
 /* What this daemon, or this machine, cannot do is refused when it is asked for, not ignored. */
-static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id, const struct attr_values *values,
-			  const char *path)
+static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id,
+			  const struct attr_values *values, const char *path)
 {
 	struct volume *volume = inode->volume;
 	struct device *device = volume ? volume->device : NULL;
