@@ -96,7 +96,7 @@ class Mount:
         self.path.mkdir()
         self.options = ",".join(filter(None, ["backend=cuda,log_level=info", options]))
         machine.report.log(f"+ gpumemfs -f {self.path} -o {self.options}")
-        with open(self.log_path, "wb") as log:
+        with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [machine.build / "gpumemfs", "-f", self.path, "-o", self.options],
                 env=dict(machine.env, **(env or {})), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -115,7 +115,7 @@ class Mount:
     def __exit__(self, *_):
         result = self.machine.run(["umount", self.path], check=False)
         try:
-            status = self.process.wait(20) if result.returncode == 0 else None
+            status = self.wait_end(20) if result.returncode == 0 else None
         except subprocess.TimeoutExpired:
             status = None
         self.kill()
@@ -125,10 +125,16 @@ class Mount:
             self.machine.report.check("the daemon ends cleanly with its mount", False,
                                       result.stderr.strip() or f"status {status}")
 
-    def kill(self):
+    def wait_end(self, seconds):
+        return self.process.wait(seconds)
+
+    def kill_processes(self):
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+
+    def kill(self):
+        self.kill_processes()
+        self.process.wait()
         if self.is_mounted():
             subprocess.run(["umount", "-l", self.path], check=False)
         Mount.live.discard(self)
