@@ -95,11 +95,10 @@ class Mount:
         self.log_path = machine.scratch / f"{self.path.name}.log"
         self.path.mkdir()
         self.options = ",".join(filter(None, ["backend=cuda,log_level=info", options]))
-        machine.report.log(f"+ gpumemfs -f {self.path} -o {self.options}")
+        self.argv, self.env = [machine.build / "gpumemfs", "-f", self.path, "-o", self.options], dict(machine.env, **(env or {}))
+        machine.report.log("+ " + " ".join(map(str, self.argv)))
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [machine.build / "gpumemfs", "-f", self.path, "-o", self.options],
-                env=dict(machine.env, **(env or {})), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         Mount.live.add(self)
 
     def __enter__(self):

@@ -58,7 +58,7 @@ def fio(folder, source):
     while going_on():
         run("fio", "--name=verify", f"--filename={folder}/fio", f"--size={os.stat(source).st_size}", "--bs=4k,64k,16k",
             "--rw=randwrite", f"--direct={rounds % 2}", "--ioengine=psync", "--verify=crc32c", "--verify_fatal=1",
-            "--do_verify=1", f"--randseed={rounds + 1}")
+            "--do_verify=1", "--verify_state_save=0", f"--randseed={rounds + 1}")
         rounds += 1
     return rounds
 

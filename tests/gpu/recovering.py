@@ -20,6 +20,7 @@ from harness import MIB, Failure, Mount
 SERVING = re.compile(r"^daemon (\d+) process (\d+) keeper (\d+)$", re.M)
 END_SECONDS = 60  # for a load to end after it was asked to
 HERE = Path(__file__).resolve().parent
+MOUNT_TESTS = HERE.parent / "mount"
 
 
 def knows(machine, option):
