@@ -21,8 +21,8 @@
 #define THREADS_MAX  16
 #define DIRS_MAX     4
 #define ROUNDS_MAX   100
-#define FILES	     1600	  /* of a round, by all threads together */
-#define REGION	     (16UL << 20) /* each thread's part of the file of data */
+#define FILES	     1600	 /* of a round, by all threads together */
+#define REGION	     (8UL << 20) /* each thread's part of a file of data */
 #define LARGE	     (1UL << 20)
 #define SMALL	     4096UL
 #define DATA_SECONDS 0.06
@@ -35,7 +35,7 @@
 
 struct folder {
 	int dirs[THREADS_MAX]; /* one for each thread's names */
-	int data;
+	int large, small;
 };
 
 /* One thread of one piece of work. */
@@ -128,7 +128,7 @@ enum way { READ, WRITE };
 static void move(const struct lane *lane, enum way way, size_t bytes, uint64_t at)
 {
 	off_t offset = (off_t)(lane->number * REGION + at);
-	int fd = lane->folder->data;
+	int fd = bytes == LARGE ? lane->folder->large : lane->folder->small;
 	ssize_t n = way == READ ? pread(fd, lane->buffer, bytes, offset)
 				: pwrite(fd, lane->buffer, bytes, offset);
 
@@ -252,6 +252,18 @@ static int make_folder(int top, unsigned number)
 	return openat(top, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+static int data_file(int top, const char *name)
+{
+	int fd = openat(top, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0 || ftruncate(fd, (off_t)(THREADS_MAX * REGION)))
+		FAIL("%s: %s", name, strerror(errno));
+	for (uint64_t at = 0; at < THREADS_MAX * REGION; at += LARGE)
+		if (pwrite(fd, buffers[0], LARGE, (off_t)at) != (ssize_t)LARGE)
+			FAIL("%s: %s", name, strerror(errno));
+	return fd;
+}
+
 static void open_folder(struct folder *folder, const char *path)
 {
 	int top = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -260,12 +272,8 @@ static void open_folder(struct folder *folder, const char *path)
 		FAIL("%s: %s", path, strerror(errno));
 	for (unsigned i = 0; i < THREADS_MAX; i++)
 		folder->dirs[i] = make_folder(top, i);
-	folder->data = openat(top, "data", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (folder->data < 0 || ftruncate(folder->data, (off_t)(THREADS_MAX * REGION)))
-		FAIL("%s/data: %s", path, strerror(errno));
-	for (uint64_t at = 0; at < THREADS_MAX * REGION; at += LARGE)
-		if (pwrite(folder->data, buffers[0], LARGE, (off_t)at) != (ssize_t)LARGE)
-			FAIL("%s/data: %s", path, strerror(errno));
+	folder->large = data_file(top, "large");
+	folder->small = data_file(top, "small");
 	close(top);
 }
 
