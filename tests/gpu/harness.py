@@ -86,7 +86,7 @@ class Report:
 class Mount:
     """A daemon in the foreground on a mountpoint of its own."""
 
-    live, made = set(), 0
+    live, made, own_session = set(), 0, False
 
     def __init__(self, machine, options="", env=None):
         self.machine = machine
@@ -98,7 +98,8 @@ class Mount:
         self.argv, self.env = [machine.build / "gpumemfs", "-f", self.path, "-o", self.options], dict(machine.env, **(env or {}))
         machine.report.log("+ " + " ".join(map(str, self.argv)))
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=self.own_session)
         Mount.live.add(self)
 
     def __enter__(self):
@@ -260,6 +261,10 @@ class Machine:
                 return False
             time.sleep(0.05)
         return True
+
+
+def median(numbers):
+    return sorted(numbers)[len(numbers) // 2]
 
 
 def rate(size, seconds):

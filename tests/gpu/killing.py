@@ -9,7 +9,7 @@ import re
 import signal
 import time
 
-from harness import MIB, Failure
+from harness import MIB, Failure, median
 from pointers import comes_back, memory, timed
 from recovering import Loads, Recovering, children, differences, knows, make_kept, snapshot
 
@@ -18,10 +18,6 @@ AFTER = 0.010, 0.500  # seconds after a daemon answers
 IN_RESTORE = 0.25  # of the kills: the next daemon's too, before it answers
 START_SECONDS = 30
 GOES_ON = re.compile(r"daemon (\d+) goes on, (-?\d+) ms after the end of the one before")
-
-
-def median(numbers):
-    return sorted(numbers)[len(numbers) // 2]
 
 
 class Killer:

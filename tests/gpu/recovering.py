@@ -9,9 +9,9 @@ import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from harness import MIB, Failure, Mount
 
 SERVING = re.compile(r"^daemon (\d+) process (\d+) keeper (\d+)$", re.M)
 END_SECONDS = 60  # for a load to end after it was asked to
+SILENT_SECONDS = 30  # that nobody answers: then it is taken for hung
 HERE = Path(__file__).resolve().parent
 MOUNT_TESTS = HERE.parent / "mount"
 
@@ -62,8 +63,19 @@ class Recovering(Mount):
         return 0 if self.keeper_killed else status
 
     def serving(self):
-        """Which daemon answers: how many there were, its process, its keeper's. Waits as long as none does."""
-        found = SERVING.search((self.path / ".gpumem" / "params").read_text())
+        """Which daemon answers: how many there were, its process, its keeper's. Waits while none does; a mount that
+        is silent for too long is ended, so that what waits for it is freed."""
+        patience = threading.Timer(SILENT_SECONDS, self.kill_processes)
+        patience.daemon = True
+        patience.start()
+        start = time.monotonic()
+        try:
+            found = SERVING.search((self.path / ".gpumem" / "params").read_text())
+        except OSError as error:
+            silent = time.monotonic() - start >= SILENT_SECONDS
+            raise Failure(f"no daemon answers for {SILENT_SECONDS} s" if silent else str(error)) from None
+        finally:
+            patience.cancel()
         if not found:
             raise Failure("the mount has no keeper by .gpumem/params")
         return tuple(map(int, found.groups()))
@@ -234,23 +246,28 @@ def make_kept(machine, mount):
     machine.run(["dd", f"if={machine.source()}", f"of={large}", "bs=4M", f"count={size // (4 * MIB)}", "status=none"])
 
 
+def described(path):
+    """What a file is, but for its bytes and for what is the mount's own: it is to be the same on another mount."""
+    info = path.lstat()
+    attributes = {} if path.is_symlink() else {name: os.getxattr(path, name) for name in sorted(os.listxattr(path))}
+    return (info.st_mode, info.st_nlink, info.st_uid, info.st_gid, info.st_size, info.st_mtime_ns, attributes,
+            os.readlink(path) if path.is_symlink() else "")
+
+
+def sum_of(path):
+    if path.is_symlink() or not path.is_file():
+        return ""
+    with open(path, "rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def snapshot(*folders):
     """Of each path: all that stat(2) says but when it was last read, its attributes, and the sum of its bytes."""
-    def sums(path, info):
-        if stat.S_ISLNK(info.st_mode):
-            return os.readlink(path)
-        if not stat.S_ISREG(info.st_mode):
-            return ""
-        with open(path, "rb", buffering=0) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
     found = {}
     for folder in folders:
         for path in [folder, *folder.rglob("*")]:
             info = path.lstat()
-            attributes = {} if path.is_symlink() else {name: os.getxattr(path, name) for name in sorted(os.listxattr(path))}
-            found[str(path)] = (info.st_ino, info.st_mode, info.st_nlink, info.st_uid, info.st_gid, info.st_size,
-                                info.st_blocks, info.st_mtime_ns, info.st_ctime_ns, attributes, sums(path, info))
+            found[str(path)] = (described(path), info.st_ino, info.st_blocks, info.st_ctime_ns, sum_of(path))
     return found
 
 
