@@ -10,6 +10,7 @@
 #include "fs/file.h"
 #include "fs/fs.h"
 #include "fs/record.h"
+#include "fs/spool.h"
 #include "fs/worker.h"
 #include "fs/xattr.h"
 
@@ -237,6 +238,7 @@ void inode_restore_free(struct inode *inode)
 	else if (S_ISLNK(inode->mode))
 		free(inode->target);
 	xattr_free(inode->xattrs);
+	spool_free(inode);
 	pthread_mutex_destroy(&inode->lock);
 	free(inode);
 }
@@ -273,6 +275,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 
 	/* Before its number, or its memory, can be another's. */
 	record_gone(fs, inode);
+	spool_free(inode);
 	inode_table_remove(&fs->inodes, inode);
 	count_dying(fs, inode, false);
 	if (S_ISREG(mode)) {

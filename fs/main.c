@@ -23,6 +23,7 @@
 #include "fs/session.h"
 #include "fs/settings.h"
 #include "fs/share.h"
+#include "fs/spool.h"
 #include "fs/upgrade.h"
 #include "fs/version.h"
 #include "fs/watchdog.h"
@@ -122,9 +123,11 @@ static int run(struct fs *fs, struct daemon *daemon)
 		return EXIT_FAILURE;
 	if (serve(fs, session))
 		return give_up(fs, session);
+	spool_start(fs);
 	say_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
 	session_wait(session);
+	spool_end(fs);
 	watchdog_stop(watchdog);
 	keep_end(fs->keep);
 	/* Leases hold files, and the socket's connections the mount. */

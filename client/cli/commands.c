@@ -19,6 +19,7 @@ const struct command *const commands[] = {
     &command_map,
     &command_sharers,
     &command_drop,
+    &command_save,
     &command_verify,
     &command_bench,
     &command_doctor,

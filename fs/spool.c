@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* When something is saved: asked for, followed behind names that change, and at the end. */
+#include "fs/spool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+#include "fs/dir.h"
+#include "fs/notify.h"
+#include "fs/spool_note.h"
+#include "fs/spool_state.h"
+#include "fs/tree.h"
+#include "fs/worker.h"
+
+/* Larger files are saved by all threads one after the other, smaller ones by a thread each. */
+#define LARGE_BYTES (64ULL << 20)
+
+static int failed(struct fs *fs, struct inode *inode, int error)
+{
+	char path[PATH_MAX];
+
+	if (tree_path(fs, inode, path, sizeof(path)) < 0)
+		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
+	log_error("%s: cannot be saved to the spool: %s: it stays in memory, and what was saved "
+		  "before stays in %s",
+		  path, strerror(-error), fs->spool->path);
+	atomic_fetch_add(&fs->spool->errors, 1);
+	atomic_store(&fs->spool->last_error, -error);
+	return error;
+}
+
+/* --- names that changed: in their order, by the thread that follows or whoever saves next */
+
+static struct spool_queued *queue_take(struct spool *spool)
+{
+	LOCKED(&spool->lock);
+	struct spool_queued *first = spool->first;
+	struct spool_file *file = first ? atomic_load(&first->inode->spool) : NULL;
+
+	if (!first)
+		return NULL;
+	spool->first = first->next;
+	if (!spool->first)
+		spool->last = &spool->first;
+	if (file)
+		file->queued = false;
+	return first;
+}
+
+static void follow(struct fs *fs, struct inode *inode)
+{
+	struct attr_values attrs = atomic_load(&inode->attrs);
+	bool stays = inode->nlink && (S_ISDIR(inode->mode) || attrs.persist == PERSIST_DISK);
+	struct spool_saved saved = {0};
+	int rc = stays ? spool_save_one(fs, inode, SPOOL_NAMES_ALONE, &saved)
+		       : spool_drop(fs, inode);
+
+	if (rc)
+		failed(fs, inode, rc);
+}
+
+static void drain(struct fs *fs)
+{
+	struct spool_queued *next;
+
+	LOCKED(&fs->spool->draining);
+	while ((next = queue_take(fs->spool))) {
+		follow(fs, next->inode);
+		inode_put(fs, next->inode, 1);
+		free(next);
+	}
+}
+
+void spool_changed(struct fs *fs, struct inode *inode)
+{
+	struct spool_file *file = atomic_load(&inode->spool);
+	struct spool *spool = fs->spool;
+
+	if (!spool || !file || !atomic_load(&file->id))
+		return;
+	struct spool_queued *queued = malloc(sizeof(*queued));
+
+	LOCKED(&spool->lock);
+	/* Without memory it is followed by the next save of everything. */
+	if (!queued || file->queued) {
+		free(queued);
+		return;
+	}
+	file->queued = true;
+	inode_ref(inode);
+	*queued = (struct spool_queued){.inode = inode};
+	*spool->last = queued;
+	spool->last = &queued->next;
+	pthread_cond_signal(&spool->changed);
+}
+
+static void *follow_names(void *pointer)
+{
+	struct fs *fs = pointer;
+	struct spool *spool = fs->spool;
+
+	pthread_mutex_lock(&spool->lock);
+	while (!spool->ending) {
+		if (!spool->first) {
+			pthread_cond_wait(&spool->changed, &spool->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&spool->lock);
+		drain(fs);
+		pthread_mutex_lock(&spool->lock);
+	}
+	pthread_mutex_unlock(&spool->lock);
+	worker_end();
+	return NULL;
+}
+
+/* --- asked for */
+
+static int save_names_in(struct fs *fs, struct inode *dir)
+{
+	struct spool_saved saved = {0};
+	uint64_t cookie = 0;
+	int rc = 0;
+
+	for (;;) {
+		pthread_rwlock_rdlock(&dir->dir->lock);
+		struct dentry *entry = dir_after(dir->dir, cookie);
+		struct inode *inode = entry ? entry->inode : NULL;
+
+		if (inode)
+			inode_ref(inode);
+		cookie = entry ? entry->cookie : 0;
+		pthread_rwlock_unlock(&dir->dir->lock);
+		if (!inode)
+			return rc;
+		if (spool_wanted(inode) && rc == 0)
+			rc = spool_save_one(fs, inode, SPOOL_NAMES_ALONE, &saved);
+		inode_put(fs, inode, 1);
+	}
+}
+
+int spool_save(struct fs *fs, struct inode *inode)
+{
+	struct spool_saved saved = {0};
+
+	if (!fs->spool)
+		return 0;
+	drain(fs);
+	int rc = S_ISDIR(inode->mode) ? save_names_in(fs, inode) : 0;
+
+	if (rc == 0 && spool_wanted(inode))
+		rc = spool_save_one(fs, inode, SPOOL_WITH_BYTES, &saved);
+	return rc ? failed(fs, inode, rc) : 0;
+}
+
+struct saving {
+	struct fs *fs;
+	struct inode **at;
+	size_t count;
+	pthread_mutex_t lock;
+	struct spool_saved saved; /* lock */
+	int error;		  /* lock: the first */
+};
+
+static int save_number(void *context, uint64_t number)
+{
+	struct saving *saving = context;
+	struct spool_saved one = {0};
+	int rc = spool_save_one(saving->fs, saving->at[number], SPOOL_WITH_BYTES, &one);
+
+	if (rc)
+		failed(saving->fs, saving->at[number], rc);
+	LOCKED(&saving->lock);
+	saving->saved.files += one.files;
+	saving->saved.bytes += one.bytes;
+	saving->saved.failed += rc != 0;
+	if (!saving->error)
+		saving->error = rc;
+	return 0; /* the others are tried all the same */
+}
+
+static bool lies_below(struct fs *fs, struct inode *inode, const struct inode *dir)
+{
+	if (!dir || inode == dir)
+		return true;
+	guard_token token = guard_enter(&fs->topology);
+	bool found = false;
+
+	pthread_mutex_lock(&inode->lock);
+	for (struct dentry *entry = inode->links; entry && !found; entry = entry->next_link)
+		for (struct inode *at = entry->parent; at && !found; at = at->dir->parent)
+			found = at == dir;
+	pthread_mutex_unlock(&inode->lock);
+	guard_leave(&fs->topology, token);
+	return found;
+}
+
+static bool is_to_be_saved(struct inode *inode)
+{
+	struct spool_file *file = atomic_load(&inode->spool);
+
+	return spool_wanted(inode) || (file && atomic_load(&file->id) && inode->nlink);
+}
+
+static int add(struct saving *saving, struct inode *inode)
+{
+	/* To powers of two. */
+	if ((saving->count & (saving->count - 1)) == 0) {
+		size_t room = saving->count ? saving->count * 2 : 1;
+		struct inode **more = reallocarray(saving->at, room, sizeof(struct inode *));
+
+		if (!more)
+			return -ENOMEM;
+		saving->at = more;
+	}
+	saving->at[saving->count++] = inode;
+	return 0;
+}
+
+/* Small files first, by a thread each, then the large ones. */
+static int collect(struct saving *saving, const struct inode *dir, bool large)
+{
+	struct fs *fs = saving->fs;
+	struct inode *inode;
+	uint32_t slot = 0;
+	int rc = 0;
+
+	while (rc == 0 && (inode = inode_table_next(&fs->inodes, &slot))) {
+		bool is_large = S_ISREG(inode->mode) && file_size(inode->file) >= LARGE_BYTES;
+
+		if (is_large == large && is_to_be_saved(inode) && lies_below(fs, inode, dir))
+			rc = add(saving, inode);
+		else
+			inode_put(fs, inode, 1);
+		if (rc)
+			inode_put(fs, inode, 1);
+	}
+	return rc;
+}
+
+static int save_collected(struct saving *saving, const struct inode *dir, bool large)
+{
+	int rc = collect(saving, dir, large);
+
+	if (rc == 0)
+		spool_parallel(saving->fs, saving->count, large ? 1 : SPOOL_THREADS, save_number,
+			       saving);
+	for (size_t i = 0; i < saving->count; i++)
+		inode_put(saving->fs, saving->at[i], 1);
+	free(saving->at);
+	saving->at = NULL;
+	saving->count = 0;
+	return rc;
+}
+
+int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved)
+{
+	struct saving saving = {.fs = fs};
+
+	*saved = (struct spool_saved){0};
+	if (!fs->spool)
+		return -ENOTSUP;
+	drain(fs);
+	pthread_mutex_init(&saving.lock, NULL);
+	int rc = save_collected(&saving, dir, false);
+
+	if (rc == 0)
+		rc = save_collected(&saving, dir, true);
+	pthread_mutex_destroy(&saving.lock);
+	*saved = saving.saved;
+	return rc ? rc : saving.error;
+}
+
+/* --- the mount */
+
+/* A daemon that goes on where another was killed does so without a spool if need be: its memory is
+ * what must not be lost. What lies in the spool alone cannot be read meanwhile. */
+static int go_on_without(struct fs *fs, int error)
+{
+	enum spool_away away;
+	struct inode *inode;
+	uint32_t slot = 0;
+	uint64_t id;
+
+	if (!spool_is_done(fs))
+		return error;
+	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+		if (inode != fs->root && spool_noted(inode, &id, &away) == 0)
+			atomic_store(&inode->away, (uint8_t)away);
+		inode_put(fs, inode, 1);
+	}
+	if (error)
+		log_error("spool=%s: this daemon goes on without it: nothing is saved",
+			  fs->options.spool);
+	return 0;
+}
+
+int spool_open(struct fs *fs)
+{
+	if (!fs->options.spool)
+		return go_on_without(fs, 0);
+	int rc = spool_dir_open(fs->options.spool, &fs->spool);
+
+	if (rc)
+		return go_on_without(fs, rc);
+	/* A limit on files' sizes is an error of the write and no end of the daemon. */
+	signal(SIGXFSZ, SIG_IGN);
+	rc = spool_restore(fs);
+	worker_end();
+	if (rc) {
+		log_error("spool=%s: %s: nothing is brought back, and nothing was changed",
+			  fs->options.spool, strerror(-rc));
+		spool_close(fs);
+		rc = go_on_without(fs, rc);
+	}
+	return rc;
+}
+
+static int fetch_number(void *context, uint64_t number)
+{
+	struct saving *saving = context;
+
+	if (!saving->fs->spool->ending)
+		spool_need(saving->fs, saving->at[number]);
+	return 0;
+}
+
+static void *fetch_all(void *pointer)
+{
+	struct saving saving = {.fs = pointer};
+	struct inode *inode;
+	uint32_t slot = 0;
+
+	while ((inode = inode_table_next(&saving.fs->inodes, &slot)))
+		if (atomic_load(&inode->away) != SPOOL_AWAY || add(&saving, inode))
+			inode_put(saving.fs, inode, 1);
+	spool_parallel(saving.fs, saving.count, SPOOL_THREADS / 2, fetch_number, &saving);
+	for (size_t i = 0; i < saving.count; i++)
+		inode_put(saving.fs, saving.at[i], 1);
+	free(saving.at);
+	worker_end();
+	return NULL;
+}
+
+void spool_start(struct fs *fs)
+{
+	struct spool *spool = fs->spool;
+
+	if (!spool)
+		return;
+	spool->running = pthread_create(&spool->thread, NULL, follow_names, fs) == 0;
+	if (!spool->running)
+		log_warn("spool: no thread to follow names: they are saved with the next file");
+	if (fs->options.restore == RESTORE_NOW)
+		spool->fetching = pthread_create(&spool->fetcher, NULL, fetch_all, fs) == 0;
+}
+
+static void threads_end(struct spool *spool)
+{
+	pthread_mutex_lock(&spool->lock);
+	spool->ending = true;
+	pthread_cond_signal(&spool->changed);
+	pthread_mutex_unlock(&spool->lock);
+	if (spool->running)
+		pthread_join(spool->thread, NULL);
+	if (spool->fetching)
+		pthread_join(spool->fetcher, NULL);
+	spool->running = spool->fetching = false;
+}
+
+void spool_end(struct fs *fs)
+{
+	struct spool_saved saved;
+
+	if (!fs->spool)
+		return;
+	threads_end(fs->spool);
+	spool_say_ending(fs->spool);
+	spool_save_below(fs, NULL, &saved);
+	log_info("spool: %" PRIu64 " files saved, %" PRIu64 " bytes; %" PRIu64 " failed",
+		 saved.files, saved.bytes, saved.failed);
+	worker_end();
+}
+
+void spool_close(struct fs *fs)
+{
+	struct spool *spool = fs->spool;
+	struct spool_queued *next;
+
+	if (!spool)
+		return;
+	threads_end(spool);
+	while ((next = queue_take(spool))) {
+		inode_put(fs, next->inode, 1);
+		free(next);
+	}
+	fs->spool = NULL;
+	spool_mirror_free(spool);
+	spool_dir_close(spool);
+}
+
+struct spool_figures spool_figures(struct fs *fs)
+{
+	struct spool *spool = fs->spool;
+
+	if (!spool)
+		return (struct spool_figures){0};
+	return (struct spool_figures){
+	    .saves = spool->saves,
+	    .saved_bytes = spool->saved_bytes,
+	    .errors = spool->errors,
+	    .fetched_bytes = spool->fetched_bytes,
+	    .damaged = spool->damaged,
+	    .last_error = spool->last_error,
+	};
+}
