@@ -6,6 +6,7 @@ their bytes and attributes, at what the disk itself moves in the same run."""
 import mmap
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +22,7 @@ DISK_STREAMS = 4  # of dd at once: the disk's own rate
 DISK_SHARE = 0.8  # of it
 SAVE_SECONDS = 240
 STAMP = 16
+SAVED_MOST = 4 * MIB  # where 12 bytes changed
 TMPFS = "tmpfs"
 
 
@@ -57,7 +59,7 @@ def dd_all(machine, commands):
 
 def disk_rates(machine, spool, size):
     """What it writes and reads past the page cache."""
-    each = size // DISK_STREAMS // (4 * MIB) * (4 * MIB)
+    each = max(size // DISK_STREAMS // (4 * MIB), 1) * (4 * MIB)
     files = [spool.parent / f"{spool.name}-dd{number}" for number in range(DISK_STREAMS)]
     try:
         wrote = dd_all(machine, [[f"if={machine.source()}", f"of={path}", f"count={each // (4 * MIB)}", "oflag=direct",
@@ -150,6 +152,8 @@ def check_back(machine, label, content, top, before):
     wrong = wrong_files(machine, content, top)
     machine.report.check(f"{label}: all bytes are back", not wrong, " ".join(wrong[:5]) or f"{FILES} files, {sum(content.sizes)} bytes")
     lost = differences(before, attributes(top))
+    kept = {os.getxattr(path, "user.gpumem.persist") for path in (top, *(top / content.place(n) for n in range(FILES)))}
+    machine.report.check(f"{label}: all are persist=disk still", kept == {b"disk"}, str(sorted(kept)))
     machine.report.check(f"{label}: all names, attributes, links and times are back", lost is None, lost or f"{len(before)} names")
     blocks = (top / "sparse").stat().st_blocks * 512
     machine.report.check(f"{label}: a hole is one again", blocks < 64 * MIB, f"{blocks // MIB} of 64 MiB")
@@ -220,7 +224,7 @@ def save_command(machine, spool, content):
             with open(path, "r+b", buffering=0) as file:
                 os.pwrite(file.fileno(), b"another text", 1000)
         start = time.monotonic()
-        machine.run([machine.build / "gpumem", "save", saved])
+        said = machine.run([machine.build / "gpumem", "save", saved]).stdout
         took = time.monotonic() - start
         mount.kill()
     with Spooling(machine, spool, "restore=lazy") as mount:
@@ -233,6 +237,10 @@ def save_command(machine, spool, content):
     machine.report.check("gpumem save, then kill -9: what was saved is there, and of what was not, all that was there before",
                          found == [True, False] and unchanged,
                          f"12 bytes changed in {content.sizes[3] // MIB} MiB, saved after {took * 1000:.0f} ms")
+    written = re.search(r"1 saved, (\d+)([KM]) written", said)
+    written = int(written[1]) * {"K": 1024, "M": MIB}[written[2]] if written else None
+    machine.report.check(f"gpumem save writes what changed: at most {SAVED_MOST // MIB} MiB", written is not None and written <= SAVED_MOST,
+                         said.strip())
 
 
 def go_through(machine, spool, total):
