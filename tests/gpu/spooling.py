@@ -17,7 +17,7 @@ from harness import GIB, MIB, Failure, Mount, median, rate
 from pointers import timed
 from recovering import described, differences, knows
 
-FILES, TOTAL, STANDIN_TOTAL = 50, 20 * GIB, 48 * MIB
+FILES, TOTAL, STANDIN_TOTAL = 50, 20 * GIB, 128 * MIB
 DISK_STREAMS = 4  # of dd at once: the disk's own rate
 DISK_SHARE = 0.8  # of it
 SAVE_SECONDS = 240
