@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -158,29 +159,36 @@ int host_new_object(struct volume *volume, const struct file_call *call, int *fd
 	return 0;
 }
 
-/* Also called without the guard (file_object), so the first one that is made is the object. */
+/* Files whose objects are being made, some to a lock. */
+#define MAKING 16
+
+static pthread_mutex_t *making_of(const struct file *file)
+{
+	static pthread_mutex_t making[MAKING] = {[0 ... MAKING - 1] = PTHREAD_MUTEX_INITIALIZER};
+
+	return &making[(uintptr_t)file / sizeof(*file) % MAKING];
+}
+
+/* Also called without the guard (file_object). Known to the journal before anybody can write to it.
+ */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
 {
-	int fd = -1, none = -1;
-	uint64_t object;
 	uint8_t shift;
+	int fd;
 
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
+	LOCKED(making_of(file));
+	if (atomic_load(&file->fd) >= 0)
+		return 0;
 
-	int rc = host_new_object(volume, call, &fd, &shift, &object);
+	int rc = host_new_object(volume, call, &fd, &shift, &file->object);
 
 	if (rc < 0)
 		return rc;
 	atomic_store(&file->object_shift, shift);
-	if (atomic_compare_exchange_strong(&file->fd, &none, fd)) {
-		file->object = object;
-		record_object(call, file);
-		return 0;
-	}
-	if (object)
-		journal_drop(call->journal, KEEP_HOST, object);
-	close(fd);
+	record_object(call, file);
+	atomic_store(&file->fd, fd);
 	return 0;
 }
 

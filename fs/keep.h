@@ -64,6 +64,9 @@ int keep_open(int line, char **argv, struct keep **keep);
 /* This daemon could serve the mount: returns once it may, when nothing is left of the one before.
  * 0, or -errno after a line in the log. */
 int keep_wait(struct keep *keep);
+/* Then: this daemon has all that is held, and needs no keeper any more to find it. 0, or -errno
+ * after a line in the log. */
+int keep_gather(struct keep *keep);
 /* Requests are being served. */
 void keep_ready(struct keep *keep);
 /* This daemon ends on purpose, and with it all that is held. */

@@ -107,11 +107,23 @@ static void end_alone(struct keeper *keeper, int status)
 	finish(keeper, status);
 }
 
+/* Whether somebody waits to be told that the mount is there. */
+static bool is_awaited(const struct keeper *keeper)
+{
+	return keeper->launcher && keeper->launcher->ready_fd >= 0;
+}
+
 static void give_up(struct keeper *keeper)
 {
 	const char *mountpoint = keeper->options->mountpoint;
 
 	keeper->start_at = KEEPER_NEVER;
+	if (is_awaited(keeper)) {
+		log_error("%s: %u daemons crashed one after the other", mountpoint,
+			  keeper->failures);
+		end_alone(keeper, 1);
+		return;
+	}
 	log_error("%s: %u daemons crashed one after the other: no other is started. The mount and "
 		  "its files' memory are kept, and who uses them waits. 'gpumemfs --upgrade %s' "
 		  "goes on, with that program; 'kill %d' ends the mount, and its files are lost",
@@ -147,6 +159,16 @@ static void say_how(const struct keeper *keeper, pid_t pid, int status)
 static int exit_status(int status)
 {
 	return status == CHILD_UNKNOWN ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* The first daemon ended before it served, or said itself that it cannot. One that was killed may
+ * have served before it came to say so, and then what was written is for the next one. */
+static bool never_was(const struct keeper *keeper, const struct child *was, int status)
+{
+	int terms = kept_get(&keeper->held, keep_id(KEEP_FUSE, 1));
+
+	return keeper->turns == 1 && !was->ready &&
+	       (!WIFSIGNALED(status) || !agreement_turn_of(terms));
 }
 
 /* What is killed from outside says nothing about the program. */
@@ -214,9 +236,9 @@ static void serving_died(struct keeper *keeper)
 		end_alone(keeper, 1);
 	} else if (keeper->next.prepared) {
 		keeper_take_over(keeper);
-	} else if (keeper->turns == 1 && !was.ready) {
+	} else if (never_was(keeper, &was, status)) {
 		say_how(keeper, was.pid, status);
-		end_alone(keeper, 1); /* a mount that never was */
+		end_alone(keeper, 1);
 	} else if (keeper->options->recovery == RECOVERY_TRANSPARENT && !is_mounted(keeper)) {
 		finish(keeper, 0);
 	} else {

@@ -20,8 +20,6 @@ static void hold(struct keeper *keeper, uint64_t id, int fd)
 {
 	int error = fd < 0 ? -EPROTO : kept_put(&keeper->held, id, fd);
 
-	if (!error)
-		store_add(id, fd);
 	if (error) {
 		log_error("%s: cannot hold a descriptor for the next daemon: %s",
 			  keeper->options->mountpoint, strerror(-error));

@@ -86,6 +86,8 @@ static int prepare(struct fs *fs, struct session **session)
 		return error;
 	}
 	error = keep_wait(fs->keep);
+	if (!error)
+		error = keep_gather(fs->keep);
 	if (error)
 		return give_up(fs, *session);
 	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
@@ -126,9 +128,13 @@ static int run(struct fs *fs, struct daemon *daemon)
 	spool_start(fs);
 	say_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
-	session_wait(session);
-	spool_end(fs);
+	int error = session_wait(session);
+
+	if (!error || !fs->keep)
+		spool_end(fs);
 	watchdog_stop(watchdog);
+	if (error && fs->keep)
+		return give_up(fs, session);
 	keep_end(fs->keep);
 	/* Leases hold files, and the socket's connections the mount. */
 	share_close(fs->share);

@@ -296,9 +296,18 @@ unmount_fuse:
 	return error;
 }
 
-void session_wait(struct session *session)
+/* Whether the kernel still has requests for whoever reads them. */
+static bool is_connected(const struct session *session)
+{
+	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse)};
+
+	return poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
+}
+
+int session_wait(struct session *session)
 {
 	struct keep *keep = session->fs->keep;
+	int error = 0;
 	struct pollfd fds[] = {{.fd = session->ended_fd, .events = POLLIN},
 			       {.fd = session->signal_fd, .events = POLLIN},
 			       {.events = POLLRDHUP}};
@@ -320,8 +329,13 @@ void session_wait(struct session *session)
 				 session->fs->options.mountpoint);
 			threads_end(session);
 		}
+	} else if (is_connected(session)) {
+		log_error("%s: nobody serves the mount any more, and it is there",
+			  session->fs->options.mountpoint);
+		error = -EIO;
 	}
 	threads_join(session);
+	return error;
 }
 
 void session_close(struct session *session)

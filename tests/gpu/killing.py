@@ -118,8 +118,9 @@ def kills(machine, label, options, number):
 
 
 def point_kills(machine):
-    cold = kills(machine, "cache=none", "cache=none", KILLS)
-    kills(machine, "cache=auto", "cache=auto", KILLS)
+    number = int(os.environ.get("GPUMEM_KILLS", KILLS))
+    cold = kills(machine, "cache=none", "cache=none", number)
+    kills(machine, "cache=auto", "cache=auto", number)
     what = "a daemon that stands by makes the pauses shorter"
     if not knows(machine, "standby"):
         machine.report.absent(what, "this gpumemfs has no option standby")

@@ -9,7 +9,6 @@ import random
 import signal
 import sys
 import time
-from pathlib import Path
 
 from harness import Failure
 from killing import spread
@@ -83,24 +82,13 @@ def keepers_killed(machine, mount):
                          True, f"another keeper after {spread(took)}; {pauses_text(loads)}")
 
 
-def sleeps(pid):
-    """Whether it does whenever it is looked at: it has nothing left to tell."""
-    for _ in range(10):
-        if "\nState:\tS" not in Path(f"/proc/{pid}/status").read_text():
-            return False
-        time.sleep(0.003)
-    return True
-
-
 def kill_both(mount, manager, loads):
-    """The daemon stops first, so that the manager has been told of all that the keeper was told."""
-    _, serving, keeper = mount.serving()
-    os.kill(serving, signal.SIGSTOP)
-    until("the keeper has nothing to do", lambda: sleeps(keeper))
+    """The keeper, and then by the manager whatever is left."""
+    _, serving, _ = mount.serving()
     loads.tell()
     start = time.monotonic()
-    os.kill(keeper, signal.SIGKILL)
-    os.kill(serving, signal.SIGKILL)
+    mount.process.kill()
+    manager.kill_all()
     mount.process.wait()
     with open(mount.log_path, "ab") as log:
         mount.process = manager.start(mount.argv, mount.env, stderr=log, stdout=log)

@@ -4,12 +4,15 @@
 hears what a service stores and removes, and starts the service again with what is in the store, as systemd does."""
 
 import array
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 # Puts the descriptors at 3 and on; only the process that executes the service knows the number that it will have.
 STARTER = r"""
@@ -25,6 +28,13 @@ os.closerange(3 + n, most)
 os.environ["LISTEN_PID"] = str(os.getpid())
 os.execv(sys.argv[2 + n], sys.argv[2 + n:])
 """
+
+
+def belongs(process, mark):
+    try:
+        return mark in (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 class ServiceManager:
@@ -71,6 +81,15 @@ class ServiceManager:
     def drop(self, name):
         if name in self.store:
             os.close(self.store.pop(name))
+
+    def kill_all(self):
+        """What is left of the service: as systemd does, with KillMode=mixed, when its main process has ended."""
+        mark, left = f"NOTIFY_SOCKET={self.path}".encode(), True
+        while left:
+            left = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and belongs(entry, mark)]
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def start(self, argv, env, **more):
         """The service, with all that is in the store."""

@@ -132,6 +132,38 @@ START_TEST(walks)
 }
 END_TEST
 
+/* What was gathered needs no keeper any more. */
+START_TEST(gathers)
+{
+	struct keep *before = daemon_of(hire());
+	unsigned all = 0;
+
+	for (unsigned i = 0; i < 30; i++) {
+		int fd = some_file(i);
+
+		ck_assert_int_eq(keep_hold(before, keep_id(1 + i % 3, i), fd), 0);
+		close(fd);
+	}
+	keep_settle(before);
+	ck_assert_int_eq(keep_gather(before), 0);
+	kill(keeper, SIGKILL);
+	waitpid(keeper, NULL, 0);
+	ck_assert_int_eq(keep_each(before, count_one, &all), 0);
+	ck_assert_uint_eq(all, 30);
+	all = 0;
+	ck_assert_int_eq(keep_each_of(before, KEEP_CLONE, count_one, &all), 0);
+	ck_assert_uint_eq(all, 10);
+	int fd = keep_take(before, keep_id(KEEP_CLONE, 4));
+
+	ck_assert_int_eq(size_of(fd), 4);
+	close(fd);
+	ck_assert_int_eq(keep_take(before, keep_id(KEEP_CLONE, 5)), -ENOENT);
+	keep_drop(before, keep_id(KEEP_CLONE, 4));
+	ck_assert_int_eq(keep_take(before, keep_id(KEEP_CLONE, 4)), -ENOENT);
+	keep_close(before);
+}
+END_TEST
+
 START_TEST(no_more_than_it_can)
 {
 	struct keep *keep = daemon_of(hire());
@@ -281,6 +313,7 @@ int main(void)
 	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
 	tcase_add_test(tcase, holds_and_gives);
 	tcase_add_test(tcase, walks);
+	tcase_add_test(tcase, gathers);
 	tcase_add_test(tcase, no_more_than_it_can);
 	tcase_add_test(tcase, an_end_on_purpose_leaves_nothing);
 	tcase_add_test(tcase, a_start_that_failed_leaves_all);
