@@ -17,6 +17,7 @@ KILLS, STANDBY_KILLS = 50, 30  # for each kind of cache; with a daemon that stan
 AFTER = 0.010, 0.500  # seconds after a daemon answers
 IN_RESTORE = 0.25  # of the kills: the next daemon's too, before it answers
 START_SECONDS = 30
+REPLACED = re.compile(r"a daemon was replaced[^:]*: (.*) ms$", re.M)
 GOES_ON = re.compile(r"daemon (\d+) goes on, (-?\d+) ms after the end of the one before")
 
 
@@ -73,6 +74,21 @@ def spread(numbers, unit="ms"):
     return f"p50 {median(numbers):.0f} {unit}, max {max(numbers):.0f} {unit}" if numbers else "none"
 
 
+def tell_parts(machine, label, log, restarts):
+    """What each daemon said of its start, in ms: the median of each part."""
+    what, parts = f"{label}: each daemon says where the time of its start went", {}
+    lines = REPLACED.findall(log)
+    if not lines:
+        machine.report.absent(what, "this gpumemfs says nothing of it")
+        return
+    for line in lines:
+        for part in line.split(", "):
+            name, _, ms = part.rpartition(" ")
+            parts.setdefault(name, []).append(float(ms))
+    machine.report.check(what, len(lines) >= restarts, f"{len(lines)} of them; medians in ms: " +
+                         ", ".join(f"{name} {median(ms):.1f}" for name, ms in parts.items()))
+
+
 def tell_time(machine, mount, label, killer, loads, number):
     """Who waited how long, and what the keeper says of it."""
     report, log = machine.report, mount.log_text()
@@ -87,6 +103,7 @@ def tell_time(machine, mount, label, killer, loads, number):
     report.note(f"{label}: kill to answer of another daemon (not of those killed while restoring): "
                 f"{spread([seconds * 1000 for seconds in killer.answers])}; "
                 f"by the keeper, end of one daemon to the next one serving: {spread(list(goes_on.values()))}")
+    tell_parts(machine, label, log, len(killer.answers))
     return pauses.get("prog_recovery", (0, 0, 0))[0]
 
 

@@ -10,7 +10,6 @@ import os
 import random
 import select
 import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +68,7 @@ def row_is_right(data, wanted):
 
 def sqlite(folder, _):
     """Transactions in WAL mode; another connection must see what was committed, and all of it is there at the end."""
+    import sqlite3  # not every Python has it
     path, last, rounds = folder / "base.db", 0, 0
     writer, reader = (sqlite3.connect(path, isolation_level=None, timeout=60) for _ in range(2))
     mode = writer.execute("pragma journal_mode=wal").fetchone()[0]

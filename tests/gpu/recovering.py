@@ -5,6 +5,7 @@ of a folder's files are."""
 
 import contextlib
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -171,15 +172,15 @@ class Loads:
             self.running += [program(machine, self.mount, name) for name in self.programs]
             sharer = [machine.build / "gpu" / "sharers", "again", folder / "shared", (2 if machine.standin else 16) * MIB, 7]
             self.running.append(Load(machine, "sharers again", sharer))
-            kinds = ["dd", "cp", "sqlite"] + (["fio"] if shutil.which("fio") else [])
-            for kind in kinds:
+            here = {"sqlite": importlib.util.find_spec("_sqlite3"), "fio": shutil.which("fio")}
+            for kind in ("dd", "cp", *(kind for kind in here if here[kind])):
                 words = [sys.executable, script, kind, folder / kind, tree if kind == "cp" else source]
                 self.running.append(Load(machine, kind, words))
         except BaseException:
             self.kill()
             raise
-        if "fio" not in kinds:
-            machine.report.absent(f"{self.label}: fio", "fio is not here")
+        for kind in (kind for kind in here if not here[kind]):
+            machine.report.absent(f"{self.label}: {kind}: no error, no wrong byte", f"{kind} is not here")
         return self
 
     def __exit__(self, *failure):

@@ -3,6 +3,7 @@
 """persist=disk: files that are on the disk after an unmount and in the GPU's memory after the next mount, with all
 their bytes and attributes, at what the disk itself moves in the same run."""
 
+import contextlib
 import json
 import os
 import random
@@ -40,10 +41,18 @@ def filesystem(path):
     return subprocess.run(["stat", "-f", "-c", "%T", path], capture_output=True, text=True, check=True).stdout.strip()
 
 
+def takes_direct(place):
+    """Whether files there can be written past the page cache."""
+    with tempfile.NamedTemporaryFile(dir=place) as file, contextlib.suppress(OSError):
+        os.close(os.open(file.name, os.O_WRONLY | os.O_DIRECT))
+        return True
+    return False
+
+
 def spool_folder(machine, size):
     """On a disk that has room for the files and for those of dd."""
-    for place in (machine.report.out, Path("/var/tmp"), Path("/tmp"), Path.home()):
-        if place.is_dir() and filesystem(place) != TMPFS and shutil.disk_usage(place).free > size * 5 // 4:
+    for place in (Path("/var/tmp"), Path("/tmp"), Path.home(), machine.report.out):
+        if place.is_dir() and filesystem(place) != TMPFS and shutil.disk_usage(place).free > size * 5 // 4 and takes_direct(place):
             return Path(tempfile.mkdtemp(prefix="gpumemfs-spool.", dir=place))
     return None
 
@@ -259,7 +268,7 @@ def point_spool(machine):
         return
     spool = spool_folder(machine, total)
     if not spool:
-        machine.report.absent(what, f"no disk here has {total * 5 // 4 // MIB} MiB free")
+        machine.report.absent(what, f"no disk here has {total * 5 // 4 // MIB} MiB free and takes O_DIRECT")
         return
     try:
         machine.report.note(f"spool: {spool}, {filesystem(spool)}")
