@@ -11,7 +11,7 @@ from harness import MIB, Mount, median
 from pointers import timed
 from recovering import Recovering
 
-ROUNDS = 15
+ROUNDS = 11
 NAMES_SHARE, DATA_SHARE = 0.80, 0.97  # of the rate without recovery
 NAMES = ("create", "stat", "rename", "unlink")
 

@@ -13,7 +13,7 @@ from harness import MIB, Failure, median
 from pointers import comes_back, memory, timed
 from recovering import Loads, Recovering, children, differences, knows, make_kept, snapshot
 
-KILLS, STANDBY_KILLS = 50, 30  # for each kind of cache; with a daemon that stands by
+KILLS, STANDBY_KILLS = 50, 20  # for each kind of cache; with a daemon that stands by
 AFTER = 0.010, 0.500  # seconds after a daemon answers
 IN_RESTORE = 0.25  # of the kills: the next daemon's too, before it answers
 START_SECONDS = 30

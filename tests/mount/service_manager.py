@@ -6,12 +6,12 @@ hears what a service stores and removes, and starts the service again with what 
 import array
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 # Puts the descriptors at 3 and on; only the process that executes the service knows the number that it will have.
@@ -50,9 +50,9 @@ class ServiceManager:
 
     def listen(self):
         while not self.ended:
-            with self.lock:
-                self.hear()
-            time.sleep(0.005)
+            if select.select([self.socket], [], [], 0.05)[0]:
+                with self.lock:
+                    self.hear()
 
     def end(self):
         """What is left in the store, and what was said wrongly."""
@@ -60,7 +60,10 @@ class ServiceManager:
         self.thread.join()
         self.hear()
         self.socket.close()
-        return list(self.store), self.wrong
+        left = list(self.store)
+        for name in left:
+            self.drop(name)
+        return left, self.wrong
 
     def hear(self):
         while True:
