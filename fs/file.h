@@ -106,6 +106,8 @@ void file_move_piece(const struct file_move *move, struct journal_piece *piece);
 int file_describe(struct file *file, FILE *out);
 /* BAR-mapped bytes of the file's chunks (a shared chunk counts by the file's part). */
 uint64_t file_mapped(struct file *file);
+/* Bytes of it that were lost when the device failed, and can only be overwritten as a whole. */
+uint64_t file_lost(struct file *file);
 /* Applies call->attrs.mapping to the chunks that the file has. */
 void file_apply_mapping(struct file *file, const struct file_call *call);
 

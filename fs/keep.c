@@ -25,6 +25,7 @@ struct keep {
 	char **argv;
 	uint64_t turn, holds_max;
 	unsigned flags;
+	char wanted[LINE_TEXT_BYTES];
 	unsigned renewals;
 	pid_t started;	      /* the keeper that this daemon started; 0: none */
 	_Atomic pid_t keeper; /* 0: it has gone */
@@ -244,6 +245,7 @@ static int welcome(struct keep *keep)
 		return -EPROTO;
 	keep->holds_max = message.value;
 	keep->flags = message.flags;
+	memcpy(keep->wanted, message.text, sizeof(keep->wanted));
 	if (message.id)
 		keep->turn = message.id;
 	return 0;
@@ -349,6 +351,24 @@ pid_t keep_keeper(const struct keep *keep)
 unsigned keep_flags(const struct keep *keep)
 {
 	return keep ? keep->flags : 0;
+}
+
+const char *keep_wanted(const struct keep *keep)
+{
+	return keep ? keep->wanted : "";
+}
+
+int keep_ask_renewal(struct keep *keep, const char *uuid)
+{
+	struct line_message message = line_message(LINE_RENEW, 0);
+
+	if (!keep)
+		return -ENOTSUP;
+	LOCKED(&keep->lock);
+	if (!(keep->flags & LINE_RENEWS) || keep->line < 0)
+		return -ENOTSUP;
+	snprintf(message.text, sizeof(message.text), "%s", uuid);
+	return line_send(keep->line, &message, -1);
 }
 
 int keep_fd(const struct keep *keep)

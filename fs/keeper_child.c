@@ -47,8 +47,11 @@ static int greet(const struct keeper *keeper, const struct child *child)
 	struct line_message message = line_message(LINE_WELCOME, keeper->turns);
 
 	message.value = keeper->holds_max;
+	message.flags = LINE_RENEWS;
+	if (keeper->wanted)
+		snprintf(message.text, sizeof(message.text), "%s", keeper->wanted);
 	if (!keeper->options->foreground)
-		message.flags = LINE_BACKGROUND;
+		message.flags |= LINE_BACKGROUND;
 	if (!keeper->options->foreground && (!keeper->launcher || keeper->launcher->ready_fd < 0))
 		message.flags |= LINE_SYSLOG;
 	return line_offer(child->line, &message, -1);

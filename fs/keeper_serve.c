@@ -88,6 +88,7 @@ static bool may_say(const struct keeper *keeper, const struct child *child, enum
 	case LINE_DROP:
 	case LINE_READY:
 	case LINE_END:
+	case LINE_RENEW:
 		return child == &keeper->serving;
 	case LINE_TAKE:
 	case LINE_NEXT:
@@ -117,6 +118,9 @@ static void act(struct keeper *keeper, struct child *child, const struct line_me
 		child->ended = true;
 		store_remove_all(&keeper->held);
 		kept_close(&keeper->held);
+		break;
+	case LINE_RENEW:
+		keeper_renew(keeper, message->text);
 		break;
 	case LINE_TAKE:
 		take(keeper, child, message->id);

@@ -23,6 +23,9 @@ struct child {
 	bool prepared, ready, ended;
 };
 
+/* For broken GPUs. */
+#define RENEWALS_MAX 3
+
 struct keeper {
 	const struct options *options;
 	int argc;
@@ -30,16 +33,18 @@ struct keeper {
 	struct daemon *launcher; /* who waits for the first daemon, or NULL */
 	struct kept held;
 	uint64_t holds_max;
-	uint64_t turns;		    /* daemons started so far */
-	struct child serving, next; /* next: getting ready to take over */
-	int program;		    /* what is started; -1: the keeper's own */
-	int signals, address;	    /* signalfd; where programs ask for an upgrade */
-	int asking;		    /* who asked for the upgrade under way, or -1 */
-	int before;		    /* the program to go back to should the upgrade fail; -1 */
-	unsigned failures;	    /* of daemons, one after the other */
-	unsigned killed;	    /* daemons in a row that were killed before they served */
-	int64_t start_at;	    /* when to start one; 0: now; KEEPER_NEVER */
-	int64_t died;		    /* when the last one did; 0: it has been replaced */
+	uint64_t turns;			/* daemons started so far */
+	struct child serving, next;	/* next: getting ready to take over */
+	int program;			/* what is started; -1: the keeper's own */
+	int signals, address;		/* signalfd; where programs ask for an upgrade */
+	int asking;			/* who asked for the upgrade under way, or -1 */
+	int before;			/* the program to go back to should the upgrade fail; -1 */
+	unsigned failures;		/* of daemons, one after the other */
+	unsigned killed;		/* daemons in a row that were killed before they served */
+	int64_t start_at;		/* when to start one; 0: now; KEEPER_NEVER */
+	int64_t died;			/* when the last one did; 0: it has been replaced */
+	const char *wanted;		/* the GPU that the next daemon is for, or NULL */
+	int64_t renewals[RENEWALS_MAX]; /* when each of the last ones was; 0: never */
 	bool ending, done;
 	int status;
 };
@@ -61,6 +66,10 @@ void keeper_take_over(struct keeper *keeper);
 
 /* keeper_serve.c: what a daemon says. False: nothing (more) for now. */
 bool keeper_hear(struct keeper *keeper, struct child *child);
+
+/* keeper_renew.c. A GPU works no more for the daemon that serves: another one, of the same program,
+ * takes over if it does there. */
+void keeper_renew(struct keeper *keeper, const char *uuid);
 
 /* keeper_upgrade.c */
 int upgrade_address(const char *mountpoint); /* a listening socket, or -errno */

@@ -11,6 +11,7 @@
 #include "fs/capabilities.h"
 #include "fs/control.h"
 #include "fs/daemon.h"
+#include "fs/faults.h"
 #include "fs/fs.h"
 #include "fs/keep.h"
 #include "fs/keep_holder.h"
@@ -77,7 +78,8 @@ static int prepare(struct fs *fs, struct session **session)
 
 	if (error)
 		return error;
-	if (fs->holder)
+	error = faults_try(fs);
+	if (!error && fs->holder)
 		error = fs_restore_check(fs->holder);
 	if (!error)
 		error = session_open(fs, session);

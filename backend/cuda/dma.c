@@ -98,16 +98,28 @@ int dma_order(struct dma_stream *first, struct dma_stream *then)
 	return rc;
 }
 
+/* With copier->lock held: while it is, and whatever is enqueued under it is under way, the chunk
+ * stays where it is (mend.c). */
+static int chunk_address(struct chunk *chunk, uint64_t offset, gm_CUdeviceptr *address)
+{
+	if (atomic_load_explicit(&chunk->lost, memory_order_relaxed))
+		return -EIO;
+	*address = cuda_chunk(chunk)->address + offset;
+	return 0;
+}
+
 int cuda_dma_in(struct copier *base, struct chunk *to, uint64_t offset, const void *from,
 		size_t bytes)
 {
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(to->device);
-	gm_CUdeviceptr address = cuda_chunk(to)->address + offset;
+	gm_CUdeviceptr address = 0;
 
 	LOCKED(&copier->lock);
 	struct dma_stream *stream;
 	int rc = dma_stream_use(copier, device, &stream);
+	if (rc == 0)
+		rc = chunk_address(to, offset, &address);
 	if (rc < 0)
 		return rc;
 	if (!dma_is_pinned(copier, device, from, bytes))
@@ -122,11 +134,13 @@ int cuda_dma_out(struct copier *base, void *to, struct chunk *from, uint64_t off
 {
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(from->device);
-	gm_CUdeviceptr address = cuda_chunk(from)->address + offset;
+	gm_CUdeviceptr address = 0;
 
 	LOCKED(&copier->lock);
 	struct dma_stream *stream;
 	int rc = dma_stream_use(copier, device, &stream);
+	if (rc == 0)
+		rc = chunk_address(from, offset, &address);
 	if (rc < 0)
 		return rc;
 	if (!dma_is_pinned(copier, device, to, bytes))
@@ -141,16 +155,18 @@ int cuda_dma_zero(struct copier *base, struct chunk *to, uint64_t offset, uint64
 {
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(to->device);
+	gm_CUdeviceptr address = 0;
 
 	LOCKED(&copier->lock);
 	struct dma_stream *stream;
 	int rc = dma_stream_use(copier, device, &stream);
+	if (rc == 0)
+		rc = chunk_address(to, offset, &address);
 	if (rc < 0)
 		return rc;
 	stream->busy = true;
 	return dma_result(device,
-			  device->cuda->cu.cuMemsetD8Async(cuda_chunk(to)->address + offset, 0,
-							   bytes, stream->stream),
+			  device->cuda->cu.cuMemsetD8Async(address, 0, bytes, stream->stream),
 			  "cuMemsetD8Async");
 }
 
@@ -202,14 +218,17 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 		    uint64_t from_offset, uint64_t bytes)
 {
 	struct cuda_copier *copier = cuda_copier(base);
-	gm_CUdeviceptr to_address = cuda_chunk(to)->address + to_offset;
-	gm_CUdeviceptr from_address = cuda_chunk(from)->address + from_offset;
+	gm_CUdeviceptr to_address = 0, from_address = 0;
 
 	LOCKED(&copier->lock);
 	struct dma_stream *to_stream, *from_stream;
 	int rc = dma_stream_use(copier, cuda_device(to->device), &to_stream);
 	if (rc == 0)
 		rc = dma_stream_use(copier, cuda_device(from->device), &from_stream);
+	if (rc == 0)
+		rc = chunk_address(to, to_offset, &to_address);
+	if (rc == 0)
+		rc = chunk_address(from, from_offset, &from_address);
 	if (rc < 0)
 		return rc;
 	if (to_stream == from_stream)
