@@ -276,8 +276,7 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 	per_operation(out, "request_errors_total", "Requests answered with an error.",
 		      totals.errors);
 	durations(out, &totals);
-	if (fs->spool)
-		spool_metrics(fs, out);
+	spool_metrics(fs, out);
 	for (size_t i = 0; i < VOLUME_METRICS; i++)
 		per_volume(fs, out, &volume_metrics[i], samples);
 	return 0;

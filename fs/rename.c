@@ -381,7 +381,10 @@ static void renamed(struct renaming *r)
 	for (unsigned i = 0; i < 2; i++) {
 		if (!r->renamed[i])
 			continue;
-		spool_changed(r->fs, r->renamed[i]);
+		if (r->replaced)
+			spool_replaced(r->fs, r->renamed[i], r->replaced);
+		else
+			spool_changed(r->fs, r->renamed[i]);
 		inode_put(r->fs, r->renamed[i], 1);
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* When something is saved: asked for, followed behind names that change, and at the end. */
+/* What is asked for: to save one file, or all; and what is done at both ends of a mount. */
 #include "fs/spool.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 /* Larger files are saved by all threads one after the other, smaller ones by a thread each. */
 #define LARGE_BYTES (64ULL << 20)
 
-static int failed(struct fs *fs, struct inode *inode, int error)
+int spool_failed(struct fs *fs, struct inode *inode, int error)
 {
 	char path[PATH_MAX];
 
@@ -34,91 +34,6 @@ static int failed(struct fs *fs, struct inode *inode, int error)
 	atomic_fetch_add(&fs->spool->errors, 1);
 	atomic_store(&fs->spool->last_error, -error);
 	return error;
-}
-
-/* --- names that changed: in their order, by the thread that follows or whoever saves next */
-
-static struct spool_queued *queue_take(struct spool *spool)
-{
-	LOCKED(&spool->lock);
-	struct spool_queued *first = spool->first;
-	struct spool_file *file = first ? atomic_load(&first->inode->spool) : NULL;
-
-	if (!first)
-		return NULL;
-	spool->first = first->next;
-	if (!spool->first)
-		spool->last = &spool->first;
-	if (file)
-		file->queued = false;
-	return first;
-}
-
-static void follow(struct fs *fs, struct inode *inode)
-{
-	struct attr_values attrs = atomic_load(&inode->attrs);
-	bool stays = inode->nlink && (S_ISDIR(inode->mode) || attrs.persist == PERSIST_DISK);
-	struct spool_saved saved = {0};
-	int rc = stays ? spool_save_one(fs, inode, SPOOL_NAMES_ALONE, &saved)
-		       : spool_drop(fs, inode);
-
-	if (rc)
-		failed(fs, inode, rc);
-}
-
-static void drain(struct fs *fs)
-{
-	struct spool_queued *next;
-
-	LOCKED(&fs->spool->draining);
-	while ((next = queue_take(fs->spool))) {
-		follow(fs, next->inode);
-		inode_put(fs, next->inode, 1);
-		free(next);
-	}
-}
-
-void spool_changed(struct fs *fs, struct inode *inode)
-{
-	struct spool_file *file = atomic_load(&inode->spool);
-	struct spool *spool = fs->spool;
-
-	if (!spool || !file || !atomic_load(&file->id))
-		return;
-	struct spool_queued *queued = malloc(sizeof(*queued));
-
-	LOCKED(&spool->lock);
-	/* Without memory it is followed by the next save of everything. */
-	if (!queued || file->queued) {
-		free(queued);
-		return;
-	}
-	file->queued = true;
-	inode_ref(inode);
-	*queued = (struct spool_queued){.inode = inode};
-	*spool->last = queued;
-	spool->last = &queued->next;
-	pthread_cond_signal(&spool->changed);
-}
-
-static void *follow_names(void *pointer)
-{
-	struct fs *fs = pointer;
-	struct spool *spool = fs->spool;
-
-	pthread_mutex_lock(&spool->lock);
-	while (!spool->ending) {
-		if (!spool->first) {
-			pthread_cond_wait(&spool->changed, &spool->lock);
-			continue;
-		}
-		pthread_mutex_unlock(&spool->lock);
-		drain(fs);
-		pthread_mutex_lock(&spool->lock);
-	}
-	pthread_mutex_unlock(&spool->lock);
-	worker_end();
-	return NULL;
 }
 
 /* --- asked for */
@@ -152,12 +67,12 @@ int spool_save(struct fs *fs, struct inode *inode)
 
 	if (!fs->spool)
 		return 0;
-	drain(fs);
+	spool_drain(fs);
 	int rc = S_ISDIR(inode->mode) ? save_names_in(fs, inode) : 0;
 
 	if (rc == 0 && spool_wanted(inode))
 		rc = spool_save_one(fs, inode, SPOOL_WITH_BYTES, &saved);
-	return rc ? failed(fs, inode, rc) : 0;
+	return rc ? spool_failed(fs, inode, rc) : 0;
 }
 
 struct saving {
@@ -176,7 +91,7 @@ static int save_number(void *context, uint64_t number)
 	int rc = spool_save_one(saving->fs, saving->at[number], SPOOL_WITH_BYTES, &one);
 
 	if (rc)
-		failed(saving->fs, saving->at[number], rc);
+		spool_failed(saving->fs, saving->at[number], rc);
 	LOCKED(&saving->lock);
 	saving->saved.files += one.files;
 	saving->saved.bytes += one.bytes;
@@ -204,9 +119,7 @@ static bool lies_below(struct fs *fs, struct inode *inode, const struct inode *d
 
 static bool is_to_be_saved(struct inode *inode)
 {
-	struct spool_file *file = atomic_load(&inode->spool);
-
-	return spool_wanted(inode) || (file && atomic_load(&file->id) && inode->nlink);
+	return spool_wanted(inode) || (spool_has_record(inode) && inode->nlink);
 }
 
 static int add(struct saving *saving, struct inode *inode)
@@ -267,7 +180,7 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
 	*saved = (struct spool_saved){0};
 	if (!fs->spool)
 		return -ENOTSUP;
-	drain(fs);
+	spool_drain(fs);
 	pthread_mutex_init(&saving.lock, NULL);
 	int rc = save_collected(&saving, dir, false);
 
@@ -355,24 +268,9 @@ void spool_start(struct fs *fs)
 
 	if (!spool)
 		return;
-	spool->running = pthread_create(&spool->thread, NULL, follow_names, fs) == 0;
-	if (!spool->running)
-		log_warn("spool: no thread to follow names: they are saved with the next file");
+	spool_follow_start(fs);
 	if (fs->options.restore == RESTORE_NOW)
 		spool->fetching = pthread_create(&spool->fetcher, NULL, fetch_all, fs) == 0;
-}
-
-static void threads_end(struct spool *spool)
-{
-	pthread_mutex_lock(&spool->lock);
-	spool->ending = true;
-	pthread_cond_signal(&spool->changed);
-	pthread_mutex_unlock(&spool->lock);
-	if (spool->running)
-		pthread_join(spool->thread, NULL);
-	if (spool->fetching)
-		pthread_join(spool->fetcher, NULL);
-	spool->running = spool->fetching = false;
 }
 
 void spool_end(struct fs *fs)
@@ -381,7 +279,7 @@ void spool_end(struct fs *fs)
 
 	if (!fs->spool)
 		return;
-	threads_end(fs->spool);
+	spool_follow_end(fs->spool);
 	spool_say_ending(fs->spool);
 	spool_save_below(fs, NULL, &saved);
 	log_info("spool: %" PRIu64 " files saved, %" PRIu64 " bytes; %" PRIu64 " failed",
@@ -392,15 +290,11 @@ void spool_end(struct fs *fs)
 void spool_close(struct fs *fs)
 {
 	struct spool *spool = fs->spool;
-	struct spool_queued *next;
 
 	if (!spool)
 		return;
-	threads_end(spool);
-	while ((next = queue_take(spool))) {
-		inode_put(fs, next->inode, 1);
-		free(next);
-	}
+	spool_follow_end(spool);
+	spool_follow_free(fs);
 	fs->spool = NULL;
 	spool_mirror_free(spool);
 	spool_dir_close(spool);

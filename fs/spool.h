@@ -54,6 +54,9 @@ void spool_mark(struct inode *inode, uint64_t from, uint64_t bytes);
 void spool_suspect(struct inode *inode);
 /* Names or attributes are others, or there are none any more. Under no lock. */
 void spool_changed(struct fs *fs, struct inode *inode);
+/* The inode has the name of another from here on, which is still to be told to have changed: what
+ * was saved of that stays until this one is saved, as programs expect that replace a file. */
+void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced);
 /* The inode goes. */
 void spool_free(struct inode *inode);
 

@@ -225,10 +225,12 @@ static int replace(struct spool *spool, const char *name, const char *text, size
 	AUTO_CLOSE int fd = open_below(spool->records, beside, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	int rc = fd < 0 ? fd : write_all(fd, text, length);
 
+	spool_step(spool);
 	if (rc == 0 && fsync(spool->data))
 		rc = -errno;
 	if (rc == 0 && renameat(spool->records, beside, spool->records, name))
 		rc = -errno;
+	spool_step(spool);
 	if (rc) {
 		unlinkat(spool->records, beside, 0);
 		return rc;
@@ -302,7 +304,10 @@ int spool_remove(struct spool *spool, uint64_t id)
 		return -errno;
 	if (fsync(spool->records))
 		return -errno;
+	spool_step(spool);
 	int rc = unlink_quietly(spool->data, name);
+
+	spool_step(spool);
 
 	if (rc == 0 && fsync(spool->data))
 		rc = -errno;

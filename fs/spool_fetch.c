@@ -141,8 +141,8 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 
 	if (tree_path(fs, inode, path, sizeof(path)) < 0)
 		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
-	log_error("%s: its copy %s/.spool/data/%" PRIu64 " is damaged: %s: opening the file is an "
-		  "input/output error until it is removed, and its copy stays as it is",
+	log_error("%s: what %s/.spool has of it, number %" PRIu64 ", is damaged: %s: opening the "
+		  "file is an input/output error until it is removed, and the copy stays as it is",
 		  path, fs->spool->path, id, why);
 	atomic_fetch_add(&fs->spool->damaged, 1);
 	atomic_store_explicit(&inode->away, SPOOL_DAMAGED, memory_order_release);

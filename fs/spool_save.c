@@ -204,7 +204,9 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 		log_warn("spool: data/%lu: %s: what was saved is complete beside it; the next save "
 			 "tries again",
 			 file->saved.id, strerror(-rc));
+	spool_step(spool);
 	spool_mirror_put(spool, &file->saved, &before);
+	spool_step(spool);
 	spool_record_free(&before);
 }
 

@@ -147,6 +147,7 @@ static int stage_block(void *context, uint64_t number)
 
 	memset(buffer + bytes, 0, whole - bytes);
 	atomic_fetch_add(&staging->written, bytes);
+	spool_step(staging->fs->spool);
 	return write_at(staging->fs->spool, staging->fd, buffer, whole, block->index * SPOOL_BLOCK);
 }
 
@@ -206,6 +207,7 @@ static int write_blocks(struct staging *staging)
 		return rc;
 	if (ftruncate(staging->fd, (off_t)record->size))
 		return -errno;
+	spool_step(staging->fs->spool);
 	futimens(staging->fd, times); /* for who looks at it with ls */
 	return fsync(staging->fd) ? -errno : 0;
 }
@@ -281,7 +283,8 @@ static int punch(int fd, uint64_t from, uint64_t to)
 	return -errno;
 }
 
-static int apply_blocks(const struct spool_record *record, int from, int to)
+static int apply_blocks(const struct spool *spool, const struct spool_record *record, int from,
+			int to)
 {
 	uint64_t end = 0;
 	int rc = ftruncate(to, (off_t)record->size) ? -errno : 0;
@@ -289,6 +292,7 @@ static int apply_blocks(const struct spool_record *record, int from, int to)
 	for (size_t i = 0; rc == 0 && i < record->n_blocks; i++) {
 		uint64_t offset = record->blocks[i].index * SPOOL_BLOCK;
 
+		spool_step(spool);
 		rc = punch(to, end, offset);
 		end = offset + SPOOL_BLOCK;
 		if (rc == 0 && record->blocks[i].fresh)
@@ -317,6 +321,7 @@ int spool_apply(struct spool *spool, const struct spool_record *record)
 
 	spool_file_name(name, record->id, 0);
 	spool_file_name(staged, record->id, record->version);
+	spool_step(spool);
 	if (has_everything(record))
 		return renameat(spool->data, staged, spool->data, name) ? -errno : 0;
 	AUTO_CLOSE int from = spool_data_open(spool, record->id, record->version, O_RDONLY);
@@ -324,8 +329,9 @@ int spool_apply(struct spool *spool, const struct spool_record *record)
 
 	if (from < 0 || to < 0)
 		return from < 0 ? from : to;
-	int rc = apply_blocks(record, from, to);
+	int rc = apply_blocks(spool, record, from, to);
 
+	spool_step(spool);
 	if (rc == 0 && unlinkat(spool->data, staged, 0))
 		rc = -errno;
 	return rc;

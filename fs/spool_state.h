@@ -38,13 +38,15 @@ struct spool_file {
 	uint64_t same_but_times, same; /* spool_record_hash of what was saved */
 	bool staged;		       /* this version's bytes are not in the data yet */
 	bool queued;		       /* spool->lock */
+	bool held; /* spool->lock: another has its name and is not saved yet */
 };
 
 /* A directory in the spool, as saved: for paths of the tree that people see. */
 struct spool_dir;
 
 struct spool_queued {
-	struct inode *inode; /* with a reference */
+	struct inode *inode;	/* with a reference */
+	struct inode *replaced; /* with a reference: to be looked at after it; or NULL */
 	struct spool_queued *next;
 };
 
@@ -54,7 +56,9 @@ struct spool {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct spool_queued *first, **last; /* lock */
-	bool running, ending;		    /* lock; a thread follows names */
+	struct spool_queued *later;	    /* lock: what could not be followed: with the next save */
+	bool running;			    /* a thread follows names */
+	atomic_bool ending;
 	pthread_t thread, fetcher;
 	bool fetching;		  /* fetcher is to be joined */
 	pthread_mutex_t draining; /* who works at the queue; before any file's lock */
@@ -64,7 +68,16 @@ struct spool {
 	_Atomic uint64_t saves, saved_bytes, errors, fetched_bytes, damaged;
 	_Atomic int last_error;
 	atomic_bool direct; /* O_DIRECT works here */
+	/* For tests: called between any two changes on the disk that a crash could come between. */
+	void (*fault)(void *of);
+	void *fault_of;
 };
+
+static inline void spool_step(const struct spool *spool)
+{
+	if (spool->fault)
+		spool->fault(spool->fault_of);
+}
 
 /* --- spool_dir.c: the directory itself. 0 or -errno; nothing follows links. */
 
@@ -103,6 +116,20 @@ int spool_stage(struct fs *fs, struct inode *inode, struct spool_file *file,
 void spool_unstage(struct spool *spool, const struct spool_record *record);
 /* Makes the data what the record says; again and again if need be. */
 int spool_apply(struct spool *spool, const struct spool_record *record);
+
+/* --- spool.c */
+
+/* Says that the inode could not be saved, and counts it: error. */
+int spool_failed(struct fs *fs, struct inode *inode, int error);
+
+/* --- spool_follow.c */
+
+bool spool_has_record(struct inode *inode);
+/* Follows all names that changed, also those that could not be followed before. */
+void spool_drain(struct fs *fs);
+void spool_follow_start(struct fs *fs);
+void spool_follow_end(struct spool *spool); /* and the one that brings bytes back */
+void spool_follow_free(struct fs *fs);
 
 /* --- spool_save.c */
 
