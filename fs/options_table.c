@@ -217,6 +217,8 @@ static const struct option_row table[] = {
      1, 256},
     {"recovery", "off|remount|transparent", "off", "what becomes of the mount when its daemon dies",
      parse_choice, FIELD(recovery), 0, 0},
+    {"standby", "off|on", "off", "keep a second daemon started, to take over at once", parse_choice,
+     FIELD(standby), 0, 0},
     {"uid", "USER", NULL, "owner of the top directories (who mounts)", parse_user, FIELD(uid), 0,
      0},
     {"gid", "GROUP", NULL, "their group (of who mounts)", parse_group, FIELD(gid), 0, 0},
