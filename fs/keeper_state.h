@@ -41,6 +41,7 @@ struct keeper {
 	int64_t start_at;	    /* when to start one; 0: now; KEEPER_NEVER */
 	int64_t died;		    /* when the last one did; 0: it has been replaced */
 	bool ending, done;
+	bool partial; /* of what is held, until the daemon that hands it over has come to the end */
 	int status;
 };
 
