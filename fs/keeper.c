@@ -234,6 +234,11 @@ static void serving_died(struct keeper *keeper)
 		keeper->died = keeper_now();
 	if (was.ended) {
 		finish(keeper, exit_status(status));
+	} else if (keeper->partial) {
+		log_error("%s: daemon %d ended before it had handed over what it held: nobody can "
+			  "go on with that",
+			  keeper->options->mountpoint, was.pid);
+		finish(keeper, 1);
 	} else if (keeper->ending) {
 		end_alone(keeper, 1);
 	} else if (keeper->next.prepared) {
@@ -392,8 +397,11 @@ static int serve(struct keeper *keeper)
 	}
 	child_kill(&keeper->next);
 	child_kill(&keeper->standby);
-	store_remove(SERVING_ID);
-	store_remove_all(&keeper->held);
+	/* Else the service manager has all of it, for a keeper that it starts. */
+	if (!keeper->partial) {
+		store_remove(SERVING_ID);
+		store_remove_all(&keeper->held);
+	}
 	kept_close(&keeper->held);
 	return keeper->status;
 }
@@ -469,6 +477,7 @@ int keeper_adopt(const struct options *options, int argc, char **argv, int line)
 		return 1;
 	}
 	remember_serving(&keeper);
+	keeper.partial = true;
 	keeper.turns = 2; /* or more, which it says itself: not a mount that never was */
 	return serve(&keeper);
 }

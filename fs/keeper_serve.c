@@ -66,6 +66,7 @@ static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
 	const char *mountpoint = keeper->options->mountpoint;
 
 	child->ready = true;
+	keeper->partial = false;
 	keeper->killed = 0;
 	/* A keeper that took over from another one does not know. */
 	if (turn > keeper->turns)

@@ -50,6 +50,7 @@ struct keeper {
 	const char *wanted;		/* the GPU that the next daemon is for, or NULL */
 	int64_t renewals[RENEWALS_MAX]; /* when each of the last ones was; 0: never */
 	bool ending, done;
+	bool partial; /* of what is held, until the daemon that hands it over has come to the end */
 	int status;
 };
 
