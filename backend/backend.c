@@ -194,6 +194,20 @@ int device_rest(struct device *device)
 	return rc;
 }
 
+int device_pin(struct device *device, void *base, size_t bytes)
+{
+	const struct backend_ops *ops = device->backend->ops;
+
+	if (!ops->pin_for_all)
+		return -ENOTSUP;
+	return atomic_load(&device->failed) ? -EIO : ops->pin_for_all(device, base, bytes);
+}
+
+void device_unpin(struct device *device, void *base)
+{
+	device->backend->ops->unpin_for_all(device, base);
+}
+
 const char *device_bar_name(struct device *device)
 {
 	return device->backend->ops->bar_name(device);

@@ -139,6 +139,12 @@ struct backend_ops {
 	 * first used there. */
 	int (*pin)(struct copier *copier, void *base, size_t bytes);
 	void (*unpin)(struct copier *copier, void *base);
+	/* The same at once, for copies of every copier with this device, which do not touch the
+	 * memory by the CPU then: it may be gone (a mapping of a file that somebody made shorter).
+	 * Again for a range that is registered: makes sure that it still is; while somebody has
+	 * memory on the device it stays so. NULL: the provider's copies are the CPU's. */
+	int (*pin_for_all)(struct device *device, void *base, size_t bytes);
+	void (*unpin_for_all)(struct device *device, void *base); /* no copy is at it */
 
 	int (*dma_in)(struct copier *, struct chunk *to, uint64_t offset, const void *from,
 		      size_t bytes);
@@ -182,6 +188,9 @@ int device_memory(struct device *device, struct device_memory *memory);
 const char *device_bar_name(struct device *device);
 /* See backend_ops.rest. 0 too where the device costs nothing, or failed. */
 int device_rest(struct device *device);
+/* See backend_ops.pin_for_all: 0, or -errno, of which nothing is logged. */
+int device_pin(struct device *device, void *base, size_t bytes);
+void device_unpin(struct device *device, void *base);
 /* Marks the device failed and logs once. */
 void device_fail(struct device *device, const char *what);
 /* DEVICE_MENDING: it failed, and is being brought back; DEVICE_FAILED: it stays so. */

@@ -14,6 +14,7 @@
 #include "fs/device_file.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
+#include "fs/host_window.h"
 #include "fs/journal.h"
 
 int file_new(struct volume *volume, struct file **file)
@@ -40,6 +41,7 @@ void file_free(struct file *file, const struct file_call *call)
 		device_release(volume, &file->extents);
 		file_charge(call, -taken);
 	} else {
+		host_windows_forget(volume->windows, file);
 		host_charge(volume, call, -taken);
 	}
 	if (file->object)
@@ -283,7 +285,7 @@ void file_trim(struct file *file, const struct file_call *call)
 bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
 {
 	if (!file_is_device(file))
-		return host_next_run(atomic_load(&file->fd), offset, end, run);
+		return host_file_next_run(file, offset, end, run);
 	if (offset >= end)
 		return false;
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "fs/host_window.h"
 #include "fs/record.h"
 
 #define COPY_BUFFER (1ULL << 20)
@@ -139,6 +140,32 @@ bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run)
 	return true;
 }
 
+/* Blocks beyond its end, reserved or as part of a huge page, would make it look like one. */
+static bool has_no_holes(const struct file *file, const struct stat *st)
+{
+	uint64_t page = 1ULL << atomic_load(&file->object_shift);
+
+	return (page == POOL_BLOCK_MIN || (uint64_t)st->st_size % page == 0) &&
+	       atomic_load(&file->figures->reserved) <= (uint64_t)st->st_size &&
+	       (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
+}
+
+bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
+{
+	int fd = atomic_load(&file->fd);
+	struct stat st;
+
+	if (offset >= end || fd < 0 || fstat(fd, &st) < 0 || offset >= (uint64_t)st.st_size ||
+	    !has_no_holes(file, &st))
+		return host_next_run(fd, offset, end, run);
+	*run = (struct file_run){
+	    .from = offset,
+	    .to = end < (uint64_t)st.st_size ? end : (uint64_t)st.st_size,
+	    .data = true,
+	};
+	return true;
+}
+
 int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift,
 		    uint64_t *object)
 {
@@ -201,8 +228,10 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 
 	if (rc < 0 || fd < 0)
 		return rc;
-	if (size < host_object_size(fd))
+	if (size < host_object_size(fd)) {
 		atomic_store(&file->figures->reserved, 0);
+		host_windows_forget(atomic_load(&file->volume)->windows, file);
+	}
 	if (ftruncate(fd, (off_t)size) < 0)
 		return -errno;
 	host_settle(file, call, 0);
@@ -306,6 +335,8 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 
 	if (precharged < 0)
 		return (int)precharged;
+	if (punch)
+		host_windows_forget(atomic_load(&file->volume)->windows, file);
 	rc = object_fallocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
 	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->figures->reserved))
 		atomic_store(&file->figures->reserved, to);
@@ -353,12 +384,8 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	/* A file without holes: nothing can be taken inside it. Blocks beyond its end, reserved or
-	 * as part of a huge page, would make it look like one. */
-	if (page == POOL_BLOCK_MIN &&
-	    atomic_load(&file->figures->reserved) <= (uint64_t)st.st_size &&
-	    to <= (uint64_t)st.st_size && (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size)
-		return 0;
+	if (to <= (uint64_t)st.st_size && has_no_holes(file, &st))
+		return 0; /* nothing can be taken inside it */
 
 	/* To look for holes costs more than to assume them, so only where the limit is near. */
 	int64_t bytes = (int64_t)(to - from);

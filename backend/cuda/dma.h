@@ -103,6 +103,7 @@ bool dma_is_pinned(struct cuda_copier *copier, struct cuda_device *device, const
 		   size_t bytes);
 /* Takes what is registered in the device's context back; it can be registered again. */
 void dma_unregister(struct cuda_copier *copier, struct cuda_device *device);
+void dma_unregister_for_all(struct cuda_device *device);
 void dma_unpin_all(struct cuda_copier *copier);
 
 #endif

@@ -20,6 +20,14 @@ struct copiers {
 	struct cuda_copier *list;
 };
 
+struct dma_pin;
+
+/* Host memory for every copier. */
+struct pins {
+	pthread_rwlock_t lock; /* after a copier's and a device's */
+	struct dma_pin *list;
+};
+
 struct cuda {
 	struct backend base; /* first */
 	struct cuda_driver cu;
@@ -29,6 +37,7 @@ struct cuda {
 	bool force_pcie;
 	struct peers peers;
 	struct copiers copiers;
+	struct pins pins;
 	atomic_uint exports_kept; /* by all chunks */
 };
 
@@ -146,5 +155,7 @@ int cuda_wait(struct copier *copier);
 /* dma_pin.c */
 int cuda_pin(struct copier *copier, void *host, size_t bytes);
 void cuda_unpin(struct copier *copier, void *host);
+int cuda_pin_for_all(struct device *device, void *host, size_t bytes);
+void cuda_unpin_for_all(struct device *device, void *host);
 
 #endif
