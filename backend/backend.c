@@ -200,7 +200,12 @@ int device_pin(struct device *device, void *base, size_t bytes)
 
 	if (!ops->pin_for_all)
 		return -ENOTSUP;
-	return atomic_load(&device->failed) ? -EIO : ops->pin_for_all(device, base, bytes);
+	if (!health_enter(device))
+		return -EIO;
+	int rc = ops->pin_for_all(device, base, bytes);
+
+	health_leave(device);
+	return rc;
 }
 
 void device_unpin(struct device *device, void *base)
