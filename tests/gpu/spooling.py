@@ -117,9 +117,10 @@ class Content:
         os.utime(path, ns=(number * 10**9 + 123456789, number * 10**9 + 987654321))
 
     def is_right(self, top, number):
-        with open(top / self.place(number), "rb", buffering=0) as file:
+        with contextlib.suppress(OSError), open(top / self.place(number), "rb", buffering=0) as file:
             return os.fstat(file.fileno()).st_size == self.sizes[number] and \
                 all(os.pread(file.fileno(), len(piece), at) == piece for at, piece in self.pieces(number))
+        return False
 
 
 def write_all(machine, content, top):
