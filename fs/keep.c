@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "fs/keeper_store.h"
 #include "fs/line.h"
+#include "fs/timeline.h"
 
 /* A keeper that goes as often as this is not started again. */
 #define RENEWALS_MAX 100
@@ -26,6 +27,7 @@ struct keep {
 	uint64_t turn, holds_max;
 	unsigned flags;
 	char wanted[LINE_TEXT_BYTES];
+	int64_t seen_us, reaped_us; /* the end of the daemon before */
 	unsigned renewals;
 	pid_t started;	      /* the keeper that this daemon started; 0: none */
 	_Atomic pid_t keeper; /* 0: it has gone */
@@ -286,12 +288,25 @@ int keep_wait(struct keep *keep)
 
 	if (fd >= 0)
 		close(fd);
-	if (type == LINE_GO)
+	if (type == LINE_GO) {
+		keep->seen_us = (int64_t)answer.id;
+		keep->reaped_us = (int64_t)answer.value;
+		/* It may be long ago that this was taken. */
+		kept_close(&keep->held);
 		return 0;
+	}
 	int error = type < 0 ? type : -EPROTO;
 
-	log_error("the keeper does not let this daemon serve: %s", strerror(-error));
+	/* Who stands by goes with its keeper. */
+	log_write(keep->flags & LINE_STANDBY ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR,
+		  "the keeper does not let this daemon serve: %s", strerror(-error));
 	return error;
+}
+
+void keep_tell_end(const struct keep *keep, struct timeline *timeline)
+{
+	timeline->at[TIMELINE_SEEN] = keep ? keep->seen_us : 0;
+	timeline->at[TIMELINE_REAPED] = keep ? keep->reaped_us : 0;
 }
 
 void keep_ready(struct keep *keep)

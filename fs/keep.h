@@ -64,6 +64,9 @@ int keep_open(int line, char **argv, struct keep **keep);
 /* This daemon could serve the mount: returns once it may, when nothing is left of the one before.
  * 0, or -errno after a line in the log. */
 int keep_wait(struct keep *keep);
+struct timeline;
+/* Then: when that one ended, as far as the keeper knows. */
+void keep_tell_end(const struct keep *keep, struct timeline *timeline);
 /* Then: this daemon has all that is held, and needs no keeper any more to find it. 0, or -errno
  * after a line in the log. */
 int keep_gather(struct keep *keep);

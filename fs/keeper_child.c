@@ -48,6 +48,8 @@ static int greet(const struct keeper *keeper, const struct child *child)
 
 	message.value = keeper->holds_max;
 	message.flags = LINE_RENEWS;
+	if (child == &keeper->standby)
+		message.flags |= LINE_STANDBY;
 	if (keeper->wanted)
 		snprintf(message.text, sizeof(message.text), "%s", keeper->wanted);
 	if (!keeper->options->foreground)
@@ -106,6 +108,14 @@ int child_reap(struct child *child)
 		close(child->line);
 	*child = (struct child){0};
 	return status;
+}
+
+void child_go(const struct keeper *keeper, const struct child *child)
+{
+	struct line_message go = line_message(LINE_GO, (uint64_t)keeper->seen_us);
+
+	go.value = (uint64_t)keeper->reaped_us;
+	line_offer(child->line, &go, -1);
 }
 
 void child_kill(const struct child *child)

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "fs/keeper_state.h"
 #include "fs/keeper_store.h"
+#include "fs/timeline.h"
 
 /* Never waited for: a daemon that does not read its answers is no reason to stand still. */
 static void answer(const struct child *child, enum line_type type, uint64_t id, int fd)
@@ -50,8 +51,10 @@ static void next(struct keeper *keeper, const struct child *child, uint64_t afte
 static void prepared(struct keeper *keeper, struct child *child)
 {
 	child->prepared = true;
+	if (child == &keeper->standby)
+		return;
 	if (child == &keeper->serving)
-		answer(child, LINE_GO, 0, -1);
+		child_go(keeper, child);
 	else if (keeper->serving.pid)
 		child_kill(&keeper->serving);
 	else
@@ -63,6 +66,7 @@ static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
 	const char *mountpoint = keeper->options->mountpoint;
 
 	child->ready = true;
+	keeper->partial = false;
 	keeper->killed = 0;
 	/* A keeper that took over from another one does not know. */
 	if (turn > keeper->turns)
@@ -148,6 +152,8 @@ bool keeper_hear(struct keeper *keeper, struct child *child)
 		return false;
 	if (error == -EPIPE) {
 		/* Its end is seen by its pidfd. */
+		if (child == &keeper->serving)
+			keeper->seen_us = timeline_now();
 		close(child->line);
 		child->line = -1;
 		return false;

@@ -70,6 +70,11 @@ static void say_ready(struct fs *fs, struct daemon *daemon)
 	notify_send(NOTIFY_READY);
 }
 
+static bool stands_by(const struct fs *fs)
+{
+	return keep_flags(fs->keep) & LINE_STANDBY;
+}
+
 /* Everything that a daemon can do while another one still serves the mount, then the files, as that
  * left them. 0 or -errno. */
 static int prepare(struct fs *fs, struct session **session)
@@ -78,6 +83,7 @@ static int prepare(struct fs *fs, struct session **session)
 
 	if (error)
 		return error;
+	timeline_mark(&fs->timeline, TIMELINE_DRIVER);
 	error = faults_try(fs);
 	if (!error && fs->holder)
 		error = fs_restore_check(fs->holder);
@@ -87,7 +93,14 @@ static int prepare(struct fs *fs, struct session **session)
 		fs_unprepare(fs);
 		return error;
 	}
+	timeline_mark(&fs->timeline, TIMELINE_PREPARED);
+	if (stands_by(fs))
+		prctl(PR_SET_NAME, "gpumemfs-spare");
 	error = keep_wait(fs->keep);
+	prctl(PR_SET_NAME, "gpumemfs");
+	timeline_mark(&fs->timeline, TIMELINE_GO);
+	keep_tell_end(fs->keep, &fs->timeline);
+	clock_gettime(CLOCK_REALTIME, &fs->started);
 	if (!error)
 		error = keep_gather(fs->keep);
 	if (error)
@@ -171,9 +184,9 @@ static int start_kept(struct fs *fs, char **argv)
 	struct daemon nobody = {.ready_fd = -1};
 	static struct journal_holder holder;
 
-	prctl(PR_SET_NAME, "gpumemfs");
 	if (keep_open(fs->options.line, argv, &fs->keep))
 		return 1;
+	prctl(PR_SET_NAME, stands_by(fs) ? "gpumemfs-starts" : "gpumemfs");
 	if (keep_flags(fs->keep) & LINE_SYSLOG)
 		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
 	holder = keep_holder(fs->keep);
@@ -190,6 +203,7 @@ int main(int argc, char **argv)
 	struct options *options = &fs.options;
 	int status = 0;
 
+	timeline_mark(&fs.timeline, TIMELINE_PROCESS);
 	if (options_parse(argc, argv, options))
 		return 1;
 	if (options->help) {

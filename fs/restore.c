@@ -230,8 +230,10 @@ static int rebuild(struct restore *restore)
 		rc = replay(restore);
 	if (rc == 0)
 		rc = restore_tree(restore);
+	timeline_mark(&restore->fs->timeline, TIMELINE_JOURNAL);
 	if (rc == 0)
 		rc = restore_each(restore, restore_memory);
+	timeline_mark(&restore->fs->timeline, TIMELINE_MEMORY);
 	if (rc == 0)
 		rc = restore_pay(restore);
 	if (rc == 0)

@@ -119,6 +119,7 @@ static bool serve_one(struct session *session, struct worker *worker)
 	journal_set_request(((const struct fuse_in_header *)worker->request)->unique);
 
 	fuse_session_process_buf(session->fuse, &buf);
+	timeline_answered(&session->fs->timeline, session->fs->options.mountpoint);
 	return true;
 }
 
@@ -274,6 +275,7 @@ int session_start(struct session *session)
 	if (session->agreement)
 		agreement_set_turn(session->agreement, keep_turn(fs->keep));
 	error = access_file_new(fs);
+	timeline_mark(&fs->timeline, TIMELINE_SERVING);
 	if (!error)
 		error = threads_start(session);
 	if (error)

@@ -244,6 +244,36 @@ START_TEST(descriptors_bring_memory_back)
 }
 END_TEST
 
+/* What was registered for all copies went with the context, also for the other device's. */
+START_TEST(windows_come_back)
+{
+	static PAGES char window[PATTERN];
+	static struct content here, there;
+
+	order("");
+	open_mending(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	fill(&there, 1, 2 * MIB);
+	for (unsigned round = 0; round < 2; round++) {
+		ck_assert_int_eq(device_pin(backend->devices[0], window, sizeof(window)), 0);
+		unit_fill(window, sizeof(window), &seed);
+		put(here.chunks[0], 0, window, sizeof(window));
+		put(there.chunks[0], 0, window, sizeof(window));
+		expect_bytes(here.chunks[0], 0, window, sizeof(window));
+		expect_bytes(there.chunks[0], 0, window, sizeof(window));
+		if (round == 0) {
+			order(PASS_FAULT);
+			ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+			await(&mended, 1);
+		}
+	}
+	device_unpin(backend->devices[0], window);
+	empty(&here);
+	empty(&there);
+	close_mending();
+}
+END_TEST
+
 /* Reading needs room, which a full device does not have. */
 START_TEST(full_devices_come_back)
 {
@@ -412,6 +442,7 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, does_not_come_back);
 	tcase_add_test(tcase, bad_memory_is_lost);
 	tcase_add_test(tcase, descriptors_bring_memory_back);
+	tcase_add_test(tcase, windows_come_back);
 	tcase_add_test(tcase, full_devices_come_back);
 	tcase_add_test(tcase, freed_meanwhile);
 	tcase_add_test(tcase, pools_shun_lost_chunks);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "fs/agreement.h"
 #include "fs/keeper_state.h"
 #include "fs/line.h"
 #include "tests/unit/sized_file.h"
@@ -161,6 +162,21 @@ START_TEST(gathers)
 	keep_drop(before, keep_id(KEEP_CLONE, 4));
 	ck_assert_int_eq(keep_take(before, keep_id(KEEP_CLONE, 4)), -ENOENT);
 	keep_close(before);
+}
+END_TEST
+
+/* What cannot be asked for may be there all the same. */
+START_TEST(agrees_on_nothing_else)
+{
+	struct keep *keep = daemon_of(hire());
+	struct agreement *agreement = NULL;
+
+	kill(keeper, SIGKILL);
+	waitpid(keeper, NULL, 0);
+	log_setup(LOG_LEVEL_ERROR, 0);
+	ck_assert_int_eq(agreement_open(keep, &agreement), -EPIPE);
+	ck_assert_ptr_null(agreement);
+	keep_close(keep);
 }
 END_TEST
 
@@ -314,6 +330,7 @@ int main(void)
 	tcase_add_test(tcase, holds_and_gives);
 	tcase_add_test(tcase, walks);
 	tcase_add_test(tcase, gathers);
+	tcase_add_test(tcase, agrees_on_nothing_else);
 	tcase_add_test(tcase, no_more_than_it_can);
 	tcase_add_test(tcase, an_end_on_purpose_leaves_nothing);
 	tcase_add_test(tcase, a_start_that_failed_leaves_all);
