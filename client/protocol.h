@@ -63,6 +63,17 @@ struct gpumem_lease_ask {
 
 #define GPUMEM_IOC_LEASE _IOW('g', 0x48, struct gpumem_lease_ask)
 
+/* What GPUMEM_IOC_SAVE writes: what of the file, or of all below the directory, had to be written
+ * to the mount's spool. ENOTSUP: it has none. */
+struct gpumem_saved {
+	uint64_t files, bytes; /* written */
+	uint64_t failed;       /* files that could not be saved */
+	int32_t error;	       /* errno of the first of them; 0 */
+	uint32_t reserved;     /* 0 */
+};
+
+#define GPUMEM_IOC_SAVE _IOR('g', 0x49, struct gpumem_saved)
+
 enum gpumem_message_type {
 	GPUMEM_MSG_LEASE = 1,	/* client: struct gpumem_msg_lease */
 	GPUMEM_MSG_EXTEND = 2,	/* client: struct gpumem_msg_extend */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "fs/file_share.h"
 #include "fs/fs.h"
 #include "fs/share.h"
+#include "fs/spool.h"
 #include "fs/tree.h"
 
 /* How many of the busiest files are shown. */
@@ -150,6 +152,19 @@ static json_t *busy_json(struct fs *fs, uid_t uid)
 	return json;
 }
 
+static json_t *spool_json(struct fs *fs)
+{
+	struct spool_figures did = spool_figures(fs);
+
+	if (!fs->spool)
+		return json_null();
+	return json_pack("{s:I, s:I, s:I, s:s?, s:I, s:I}", "saves", integer(did.saves),
+			 "saved_bytes", integer(did.saved_bytes), "errors", integer(did.errors),
+			 "last_error", did.last_error ? strerrorname_np(did.last_error) : NULL,
+			 "fetched_bytes", integer(did.fetched_bytes), "damaged",
+			 integer(did.damaged));
+}
+
 int control_stats(struct fs *fs, uid_t uid, FILE *out)
 {
 	struct stats_totals totals;
@@ -158,13 +173,13 @@ int control_stats(struct fs *fs, uid_t uid, FILE *out)
 	stats_sum(&fs->stats, &totals);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		json_array_append_new(volumes, volume_json(&fs->volumes[i], &totals.volumes[i]));
-	json_t *all =
-	    json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "backend",
-		      fs->backend->name, "started", (json_int_t)fs->started.tv_sec, "inodes",
-		      integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
-		      "read_bytes", integer(totals.read_bytes), "write_bytes",
-		      integer(totals.write_bytes), "copy_bytes", integer(totals.copy_bytes),
-		      "volumes", volumes, "leases", leases_json(fs), "busy", busy_json(fs, uid));
+	json_t *all = json_pack(
+	    "{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "backend", fs->backend->name,
+	    "started", (json_int_t)fs->started.tv_sec, "inodes",
+	    integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
+	    "read_bytes", integer(totals.read_bytes), "write_bytes", integer(totals.write_bytes),
+	    "copy_bytes", integer(totals.copy_bytes), "volumes", volumes, "leases", leases_json(fs),
+	    "busy", busy_json(fs, uid), "spool", spool_json(fs));
 
 	if (!all)
 		return -ENOMEM;

@@ -86,6 +86,9 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	if (fs->keep)
 		fprintf(out, "daemon %" PRIu64 " process %d keeper %d\n", keep_turn(fs->keep),
 			getpid(), keep_keeper(fs->keep));
+	fprintf(out, "spool %s\n", fs->spool ? options->spool : "none");
+	if (fs->spool)
+		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)

@@ -286,9 +286,9 @@ static void commit_move(struct file_move *move)
 {
 	struct file *file = move->file;
 	struct volume *from = atomic_load(&file->volume);
-	uint64_t left = file->object;
+	uint64_t left = file_object_id(file);
 
-	file->object = move->object;
+	file_set_object_id(file, move->object);
 	if (from->pool) {
 		pool_give_announce(from->pool);
 		move->from = from;

@@ -12,6 +12,7 @@
 #include "fs/orphan.h"
 #include "fs/rest.h"
 #include "fs/restore.h"
+#include "fs/spool.h"
 #include "fs/tree.h"
 #include "fs/uthash.h"
 #include "fs/worker.h"
@@ -118,6 +119,9 @@ int fs_prepare(struct fs *fs)
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
 	fs->noatime = has_option(fs->options.mount_options, "noatime");
+	error = spool_check(&fs->options);
+	if (error)
+		goto destroy_log;
 	error = inode_table_init(&fs->inodes);
 	if (error)
 		goto destroy_log;
@@ -150,7 +154,10 @@ int fs_fill(struct fs *fs)
 	rest_start(fs);
 	compact_start(fs);
 	faults_start(fs);
-	return 0;
+	error = spool_open(fs);
+	if (error)
+		fs_close(fs);
+	return error;
 }
 
 int fs_open(struct fs *fs)
@@ -167,6 +174,7 @@ void fs_close(struct fs *fs)
 	measure_end(fs);
 	orphans_end(fs);
 	compact_end(fs);
+	spool_close(fs);
 	tree_destroy(fs);
 	/* The calling thread copied nothing, but may have been asked to free. */
 	worker_end();

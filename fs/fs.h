@@ -39,6 +39,7 @@ struct capabilities {
 struct keep;
 struct session;
 struct settings;
+struct spool;
 struct journal;
 struct journal_holder;
 
@@ -106,6 +107,7 @@ struct fs {
 	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
 	struct session *session;   /* that serves it; session.c */
+	struct spool *spool;	   /* persist=disk; NULL: there is none */
 	struct settings *settings; /* see settings.h; NULL: not kept */
 	struct keep *keep;	   /* NULL: nothing outlives this daemon */
 	struct timespec started;   /* CLOCK_REALTIME */

@@ -7,6 +7,7 @@
 #include "common/defer.h"
 #include "fs/fs.h"
 #include "fs/record.h"
+#include "fs/spool.h"
 #include "fs/worker.h"
 
 int inode_hold(struct fs *fs, struct inode *inode)
@@ -23,6 +24,7 @@ void inode_unhold(struct fs *fs, struct inode *inode)
 {
 	struct inode_call call;
 
+	spool_suspect(inode);
 	pthread_mutex_lock(&inode->lock);
 	inode->holds--;
 	record_open(fs, inode, 0);

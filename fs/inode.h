@@ -20,6 +20,7 @@
 struct dentry;
 struct dir;
 struct fs;
+struct spool_file;
 struct xattr;
 
 /* A million of these exist: keep it small. */
@@ -40,6 +41,7 @@ struct inode {
 		char *target;	   /* S_IFLNK */
 	};
 	struct inode_figures own;
+	struct spool_file *_Atomic spool;  /* what a disk has of it; NULL: nothing: spool.h */
 	int64_t btime;			   /* nanoseconds since the epoch */
 	_Atomic uint64_t charged;	   /* bytes that home pays for */
 	_Atomic mode_t mode;		   /* written under lock */
@@ -55,6 +57,7 @@ struct inode {
 	bool dying;   /* counted in fs->dying; lock */
 	atomic_bool recorded; /* a journal knows it */
 	bool kept;	      /* until the kernel forgets it: see inode_may_drop; lock */
+	_Atomic uint8_t away; /* its bytes are not in memory: spool_need */
 	uint8_t moving; /* others replace its memory: the kernel gets no object meanwhile; lock */
 };
 

@@ -14,6 +14,7 @@
 #include "fs/fs.h"
 #include "fs/inode_attr.h"
 #include "fs/record.h"
+#include "fs/spool.h"
 #include "fs/tree.h"
 
 static void path_of(struct fs *fs, struct inode *inode, char path[PATH_MAX])
@@ -29,12 +30,14 @@ static int refuse(enum attr_id id, const char *path, const char *why)
 }
 
 /* What this daemon, or this machine, cannot do is refused when it is asked for, not ignored. */
-static int check_possible(struct inode *inode, enum attr_id id, const struct attr_values *values,
-			  const char *path)
+static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id,
+			  const struct attr_values *values, const char *path)
 {
 	struct volume *volume = inode->volume;
 	struct device *device = volume ? volume->device : NULL;
 
+	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !fs->spool)
+		return refuse(id, path, "this mount has no spool (-o spool=DIR)");
 	if (id == ATTR_FORCE_PCIE && values->force_pcie)
 		return refuse(id, path, "the driver offers no forced PCIe mapping here");
 	if (id == ATTR_COPY && values->copy == COPYING_BAR && device && !copy_bar_possible(device))
@@ -90,13 +93,18 @@ static void store(struct fs *fs, struct inode *inode, enum attr_id id,
 static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
 		     const struct attr_values *values, const char *path)
 {
-	int error = check_possible(inode, id, values, path);
+	int error = check_possible(fs, inode, id, values, path);
 
+	/* What lies in the spool alone cannot be laid out, or be there no more. */
+	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST))
+		error = spool_need(fs, inode);
 	if (!error)
 		error = apply(fs, copier, inode, id, values);
-	if (!error)
-		store(fs, inode, id, values);
-	return error;
+	if (error)
+		return error;
+	store(fs, inode, id, values);
+	spool_changed(fs, inode);
+	return 0;
 }
 
 static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64_t limit,

@@ -24,6 +24,7 @@
 #include "fs/session.h"
 #include "fs/settings.h"
 #include "fs/share.h"
+#include "fs/spool.h"
 #include "fs/upgrade.h"
 #include "fs/version.h"
 #include "fs/watchdog.h"
@@ -139,10 +140,13 @@ static int run(struct fs *fs, struct daemon *daemon)
 		return EXIT_FAILURE;
 	if (serve(fs, session))
 		return give_up(fs, session);
+	spool_start(fs);
 	say_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
 	int error = session_wait(session);
 
+	if (!error || !fs->keep)
+		spool_end(fs);
 	watchdog_stop(watchdog);
 	if (error && fs->keep)
 		return give_up(fs, session);

@@ -11,6 +11,7 @@
 #include "fs/file_share.h"
 #include "fs/fs.h"
 #include "fs/share.h"
+#include "fs/spool.h"
 #include "fs/version.h"
 
 #define PREFIX "gpumemfs_"
@@ -241,6 +242,20 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 	}
 }
 
+static void spool_metrics(struct fs *fs, FILE *out)
+{
+	struct spool_figures did = spool_figures(fs);
+
+	one(out, "spool_saves_total", "counter", "Records written to the spool.", did.saves);
+	one(out, "spool_saved_bytes_total", "counter", "Bytes of files written to the spool.",
+	    did.saved_bytes);
+	one(out, "spool_errors_total", "counter", "Saves to the spool that failed.", did.errors);
+	one(out, "spool_fetched_bytes_total", "counter",
+	    "Bytes of files brought back from the spool.", did.fetched_bytes);
+	one(out, "spool_damaged", "gauge", "Files whose copy in the spool was found damaged.",
+	    did.damaged);
+}
+
 int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 {
 	struct sample samples[BACKEND_DEVICES_MAX + 1];
@@ -261,6 +276,7 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 	per_operation(out, "request_errors_total", "Requests answered with an error.",
 		      totals.errors);
 	durations(out, &totals);
+	spool_metrics(fs, out);
 	for (size_t i = 0; i < VOLUME_METRICS; i++)
 		per_volume(fs, out, &volume_metrics[i], samples);
 	return 0;

@@ -8,6 +8,7 @@
 #include "fs/control.h"
 #include "fs/dir.h"
 #include "fs/ops.h"
+#include "fs/spool.h"
 #include "fs/tree.h"
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
@@ -50,8 +51,13 @@ static int set_size(struct op *op, uint64_t size)
 	if (!S_ISREG(op->inode->mode))
 		return -EINVAL;
 	inode_call_init(&call, op->fs, op->inode, op->worker->copier);
-	int error = file_truncate(op->inode->file, &call.call, size);
+	int error = spool_need(op->fs, op->inode);
+	uint64_t before = file_size(op->inode->file);
 
+	if (!error)
+		error = file_truncate(op->inode->file, &call.call, size);
+	spool_mark(op->inode, before < size ? before : size,
+		   before < size ? size - before : before - size);
 	if (!error)
 		inode_touch_write(op->inode);
 	return error;

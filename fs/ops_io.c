@@ -8,6 +8,7 @@
 #include "fs/measure.h"
 #include "fs/ops.h"
 #include "fs/ring.h"
+#include "fs/spool.h"
 #include "fs/tree.h"
 
 static void count_busy(struct op *op, const struct inode *inode, ssize_t bytes)
@@ -86,6 +87,8 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 	do {
 		n = file_write(op.inode->file, &call.call, from, bytes, (uint64_t)offset);
 	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
+	/* An error may come after bytes. */
+	spool_mark(op.inode, (uint64_t)offset, bytes);
 	if (n < 0) {
 		op_done(&op, req, (int)n);
 		return;
@@ -114,6 +117,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 		error = file_allocate(op.inode->file, &call.call, mode, (uint64_t)offset,
 				      (uint64_t)bytes);
 	} while (error == -ENOSPC && wait_for_dying(op.fs, &tries));
+	spool_mark(op.inode, (uint64_t)offset, (uint64_t)bytes);
 	if (!error) {
 		drop_set_id(op.fs, op.inode, fuse_req_ctx(req));
 		inode_touch_write(op.inode);
@@ -167,6 +171,7 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 		n = file_copy(op.inode->file, (uint64_t)from_offset, op.to->file, &call.call,
 			      (uint64_t)to_offset, bytes);
 	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
+	spool_mark(op.to, (uint64_t)to_offset, bytes);
 	if (n < 0) {
 		op_done(&op, req, (int)n);
 		return;

@@ -6,6 +6,7 @@
 #include "fs/control.h"
 #include "fs/ops.h"
 #include "fs/share.h"
+#include "fs/spool.h"
 
 /* How the file was opened is in the handle, which only the kernel can name. */
 static enum gpumem_access access_of(const struct fuse_file_info *info)
@@ -57,6 +58,23 @@ static void give_lease(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	fuse_reply_ioctl(req, 0, NULL, 0);
 }
 
+static void save(struct op *op, fuse_req_t req)
+{
+	struct spool_saved saved;
+	struct inode *below = op->inode == op->fs->root ? NULL : op->inode;
+	int error = op->fs->spool ? spool_save_below(op->fs, below, &saved) : -ENOTSUP;
+
+	if (error && (error == -ENOTSUP || !saved.failed)) {
+		op_done(op, req, error);
+		return;
+	}
+	struct gpumem_saved answer = {
+	    .files = saved.files, .bytes = saved.bytes, .failed = saved.failed, .error = -error};
+
+	op_end(op, error);
+	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
+}
+
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument,
 		     struct fuse_file_info *info, unsigned flags, const void *in, size_t in_bytes,
 		     size_t out_bytes)
@@ -67,13 +85,17 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	bool lease = command == GPUMEM_IOC_LEASE && in_bytes >= sizeof(ask);
 
 	(void)argument, (void)flags;
-	if (control_owns(ino) || !(token || lease)) {
+	bool saves = command == GPUMEM_IOC_SAVE && out_bytes >= sizeof(struct gpumem_saved);
+
+	if (control_owns(ino) || !(token || lease || saves)) {
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
 	if (!op_begin(&op, req, ino, STAT_IOCTL))
 		return;
-	if (token) {
+	if (saves) {
+		save(&op, req);
+	} else if (token) {
 		give_token(&op, req, info);
 	} else {
 		memcpy(&ask, in, sizeof(ask)); /* in has no alignment */

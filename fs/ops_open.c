@@ -8,6 +8,7 @@
 #include "fs/control.h"
 #include "fs/ops.h"
 #include "fs/record.h"
+#include "fs/spool.h"
 #include "fs/tree.h"
 
 static bool writes(int flags)
@@ -85,6 +86,10 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 
 int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info)
 {
+	int error = spool_need(op->fs, inode);
+
+	if (error)
+		return error;
 	cache_flags(op, info);
 	info->fh = writes(info->flags) ? OP_HANDLE_WRITES : 0;
 	return count_open(op, req, inode, info);
@@ -157,9 +162,9 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 		fuse_reply_err(req, 0);
 		return;
 	}
-	/* A write that was answered is where it has to be. */
+	/* A write that was answered is where it has to be, but for the disk. */
 	if (op_begin(&op, req, ino, STAT_FSYNC))
-		op_done(&op, req, 0);
+		op_done(&op, req, spool_save(op.fs, op.inode));
 }
 
 /* Open stays: handles are counted for unlink, for the end of writing and for passthrough. Flush is
@@ -170,4 +175,5 @@ void ops_open(struct fuse_lowlevel_ops *ops)
 	ops->open = op_open;
 	ops->release = op_release;
 	ops->fsync = op_fsync;
+	ops->fsyncdir = op_fsync;
 }

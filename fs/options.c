@@ -338,6 +338,7 @@ void options_free(struct options *options)
 	free(options->source);
 	free(options->mountpoint);
 	free(options->gpus);
+	free(options->spool);
 	free(options->mount_options);
 	*options = (struct options){0};
 }

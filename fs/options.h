@@ -17,6 +17,8 @@ enum switch_mode { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
 /* What becomes of a mount whose daemon dies; see gpumemfs(8). */
 enum standby_mode { STANDBY_OFF, STANDBY_ON };
 enum recovery_mode { RECOVERY_OFF, RECOVERY_REMOUNT, RECOVERY_TRANSPARENT };
+/* When the bytes of files in the spool are brought back: when somebody opens them, or at once. */
+enum restore_mode { RESTORE_LAZY, RESTORE_NOW };
 
 /* What the process was started as. */
 enum role {
@@ -52,6 +54,8 @@ struct options {
 	enum bar_provider bar;
 	enum switch_mode io_uring;
 	enum recovery_mode recovery;
+	char *spool; /* absolute; NULL: none */
+	enum restore_mode restore;
 	enum standby_mode standby;
 	unsigned threads; /* 0: choose by the machine */
 	bool uid_given, gid_given;

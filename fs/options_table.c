@@ -77,6 +77,17 @@ static int parse_amount(const struct option_row *row, const char *text, struct o
 	return 0;
 }
 
+static int parse_path(const struct option_row *row, const char *text, struct options *options)
+{
+	char **field = row_field(row, options);
+
+	if (text[0] != '/')
+		return refuse(row, text, "not an absolute path");
+	free(*field);
+	*field = strdup(text);
+	return *field ? 0 : -ENOMEM;
+}
+
 static int parse_chunk(const struct option_row *row, const char *text, struct options *options)
 {
 	uint64_t *field = row_field(row, options);
@@ -219,6 +230,10 @@ static const struct option_row table[] = {
      parse_choice, FIELD(recovery), 0, 0},
     {"standby", "off|on", "off", "keep a second daemon started, to take over at once", parse_choice,
      FIELD(standby), 0, 0},
+    {"spool", "DIR", NULL, "where files with persist=disk are saved (nowhere)", parse_path,
+     FIELD(spool), 0, 0},
+    {"restore", "lazy|now", "now", "when their bytes come back: when opened, or at once",
+     parse_choice, FIELD(restore), 0, 0},
     {"uid", "USER", NULL, "owner of the top directories (who mounts)", parse_user, FIELD(uid), 0,
      0},
     {"gid", "GROUP", NULL, "their group (of who mounts)", parse_group, FIELD(gid), 0, 0},

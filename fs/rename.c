@@ -10,6 +10,7 @@
 #include "fs/dir.h"
 #include "fs/fs.h"
 #include "fs/record.h"
+#include "fs/spool.h"
 #include "fs/tree.h"
 #include "fs/tree_links.h"
 
@@ -22,6 +23,7 @@ struct renaming {
 	struct dentry *named;		/* what the source is named by in the end */
 	struct file_move *move;		/* of moving, where it has bytes; or NULL */
 	struct inode *moving;		/* whose bytes are already on the other volume, or NULL */
+	struct inode *renamed[2];	/* have other names now; referenced */
 	struct inode *replaced; /* lost a name; to be counted off after the locks; referenced */
 };
 
@@ -285,6 +287,12 @@ static int rename_locked(struct renaming *r)
 	if (r->fs->journal && r->replaced)
 		inode_touch_change(r->replaced);
 	record(r, source);
+	inode_ref(source);
+	r->renamed[0] = source;
+	if (r->flags & RENAME_EXCHANGE) {
+		r->renamed[1] = r->source->inode;
+		inode_ref(r->renamed[1]);
+	}
 	return 0;
 }
 
@@ -345,13 +353,17 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 		struct inode_call call;
 
 		inode_call_init(&call, r->fs, source, copier);
+		error = spool_need(r->fs, source);
 		inode_move_begin(source);
-		error = file_move_begin(source->file, &call.call, r->to->volume, left);
+		if (!error)
+			error = file_move_begin(source->file, &call.call, r->to->volume, left);
 		if (!error) {
 			r->moving = source;
 			r->move = *left;
 			error = rename_names(r);
 			file_move_end(*left, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
+			/* Who had an object of host/ mapped wrote to it unseen. */
+			spool_suspect(source);
 			if (error) {
 				file_move_free(*left);
 				*left = NULL;
@@ -361,6 +373,20 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 	}
 	inode_put(r->fs, source, 1);
 	return error;
+}
+
+/* Under no lock. */
+static void renamed(struct renaming *r)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		if (!r->renamed[i])
+			continue;
+		if (r->replaced)
+			spool_replaced(r->fs, r->renamed[i], r->replaced);
+		else
+			spool_changed(r->fs, r->renamed[i]);
+		inode_put(r->fs, r->renamed[i], 1);
+	}
 }
 
 int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const char *name,
@@ -379,6 +405,8 @@ int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const 
 	if (error)
 		return error;
 	error = from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier, left);
+	if (!error)
+		renamed(&r);
 	if (error || !r.replaced)
 		return error;
 	pthread_mutex_lock(&r.replaced->lock);

@@ -10,6 +10,7 @@
 #include "fs/dir.h"
 #include "fs/fs.h"
 #include "fs/record.h"
+#include "fs/spool.h"
 #include "fs/tree.h"
 #include "fs/tree_links.h"
 
@@ -354,6 +355,7 @@ void tree_unnamed(struct fs *fs, struct inode *inode)
 		drop = inode_may_drop(fs, inode);
 	pthread_mutex_unlock(&inode->lock);
 	inode_touch_change(inode);
+	spool_changed(fs, inode);
 	if (!last) {
 		account_metadata(fs, -METADATA_NAME);
 		tree_rehome(fs, inode);

@@ -90,11 +90,18 @@ int xattr_remove(struct xattr **list, const char *name)
 	return 0;
 }
 
+bool xattr_is_ours(const char *name)
+{
+	return strncmp(name, XATTR_OURS, strlen(XATTR_OURS)) == 0;
+}
+
 size_t xattr_list(const struct xattr *list, char *out, size_t capacity)
 {
 	size_t needed = 0;
 
 	for (; list; list = list->next) {
+		if (xattr_is_ours(list->data))
+			continue;
 		if (needed + list->name_bytes <= capacity)
 			memcpy(out + needed, list->data, list->name_bytes);
 		needed += list->name_bytes;

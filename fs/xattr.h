@@ -5,6 +5,7 @@
 #ifndef FS_XATTR_H
 #define FS_XATTR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -12,6 +13,10 @@ struct xattr;
 
 /* All attributes of an inode together, as on ext4 and XFS: -ENOSPC beyond. */
 #define XATTRS_BYTES_MAX 65536
+
+/* The daemon's own, which nobody sees: their names begin so. */
+#define XATTR_OURS "gpumem."
+bool xattr_is_ours(const char *name);
 
 /* What an attribute costs the daemon besides its name and value. */
 #define XATTR_OVERHEAD 48

@@ -60,7 +60,7 @@ struct command {
 extern const struct command *const commands[];
 
 extern const struct command command_status, command_top, command_cp, command_ls, command_get,
-    command_set, command_map, command_sharers, command_drop, command_verify, command_bench,
+    command_set, command_map, command_sharers, command_save, command_drop, command_verify, command_bench,
     command_doctor;
 
 /* NULL: there is no such subcommand. */

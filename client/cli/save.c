@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem save: what has persist=disk goes to the disk now. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "client/cli/cli.h"
+#include "client/cli/mounts.h"
+#include "client/cli/output.h"
+#include "client/protocol.h"
+#include "common/defer.h"
+
+static int ask(const char *path, struct gpumem_saved *saved)
+{
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	return fd < 0 || ioctl(fd, GPUMEM_IOC_SAVE, saved) < 0 ? -errno : 0;
+}
+
+/* A full disk is not a full GPU: the daemon's words say which file it was, in its log. */
+static int failed(const char *path, const struct gpumem_saved *saved)
+{
+	cli_error("%s: %lu could not be saved: %s (the daemon's log says which)", path,
+		  (unsigned long)saved->failed, strerror(saved->error));
+	return (int)cli_status_of(saved->error);
+}
+
+/* A mount that was not named may be one without a spool. */
+enum lacking { SPOOL_MUST_BE, SPOOL_MAY_LACK };
+
+static int save(const char *path, json_t *all, enum lacking lacking)
+{
+	struct gpumem_saved saved = {0};
+	int error = ask(path, &saved);
+
+	if (error == -EOPNOTSUPP || error == -ENOTTY) {
+		if (lacking == SPOOL_MAY_LACK)
+			return CLI_OK;
+		cli_error("%s: the mount has no spool (gpumemfs -o spool=DIR)", path);
+		return CLI_FAILED;
+	}
+	if (error)
+		return cli_fail(path, -error);
+	json_array_append_new(
+	    all, json_pack("{s:s, s:I, s:I, s:I}", "path", path, "files", (json_int_t)saved.files,
+			   "bytes", (json_int_t)saved.bytes, "failed", (json_int_t)saved.failed));
+	return saved.failed ? failed(path, &saved) : CLI_OK;
+}
+
+static int save_word(const char *word, json_t *all)
+{
+	AUTO_PLACE struct place place = {0};
+	int status = place_find(word, &place);
+
+	return status ? status : save(place.path, all, SPOOL_MUST_BE);
+}
+
+static int save_mounts(json_t *all)
+{
+	struct mounts mounts;
+	int status = CLI_OK, error = mounts_find(&mounts);
+	size_t count = 0;
+
+	if (error)
+		return cli_fail("/proc/self/mountinfo", -error);
+	for (size_t i = 0; i < mounts.count; i++) {
+		if (strcmp(mounts.at[i].root, "/") != 0)
+			continue;
+		count++;
+		error = mounts_answers(&mounts.at[i]);
+		int one = error ? cli_fail(mounts.at[i].where, -error)
+				: save(mounts.at[i].where, all, SPOOL_MAY_LACK);
+
+		status = one ? one : status;
+	}
+	mounts_free(&mounts);
+	if (count)
+		return status;
+	cli_error("no gpumemfs is mounted here");
+	return CLI_NOT_MOUNTED;
+}
+
+static void write_lines(const json_t *all)
+{
+	char text[OUTPUT_TEXT_MAX];
+	json_t *one;
+	size_t i;
+
+	json_array_foreach (all, i, one) {
+		json_int_t files = json_integer_value(json_object_get(one, "files"));
+		json_int_t bytes = json_integer_value(json_object_get(one, "bytes"));
+
+		printf("%s: %lld saved, %s written\n",
+		       json_string_value(json_object_get(one, "path")), (long long)files,
+		       output_size((uint64_t)bytes, text));
+	}
+}
+
+static int run(struct cli_args *args)
+{
+	int json, status = CLI_OK;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	json_t *all = json_array();
+
+	if (!args->argc)
+		status = save_mounts(all);
+	for (int i = 0; i < args->argc; i++) {
+		int one = save_word(args->argv[i], all);
+
+		status = one ? one : status;
+	}
+	return output_list("saved", all, json, status, write_lines);
+}
+
+static const struct cli_option options[] = {CLI_JSON, {0}};
+
+const struct command command_save = {
+    .name = "save",
+    .words = "[PATH...]",
+    .summary = "Save files with persist=disk, or all of them below a directory, to the disk",
+    .more = "Without PATH, those of every mount that has a spool. Only what changed since the\n"
+	    "last time is written.",
+    .options = options,
+    .max_words = -1,
+    .run = run,
+};

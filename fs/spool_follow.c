@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Names that changed, in their order: by a thread of its own, or by whoever saves next. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/defer.h"
+#include "common/log.h"
+#include "fs/spool_state.h"
+#include "fs/worker.h"
+
+bool spool_has_record(struct inode *inode)
+{
+	struct spool_file *file = atomic_load(&inode->spool);
+
+	return file && atomic_load(&file->id);
+}
+
+/* spool->lock is held, here and below. */
+static void set_queued(const struct spool_queued *entry, bool queued)
+{
+	struct spool_file *file = atomic_load(&entry->inode->spool);
+
+	if (file)
+		file->queued = queued;
+	if (entry->replaced)
+		atomic_load(&entry->replaced->spool)->held = queued;
+}
+
+static void queue_put(struct spool *spool, struct spool_queued *queued)
+{
+	set_queued(queued, true);
+	queued->next = NULL;
+	*spool->last = queued;
+	spool->last = &queued->next;
+}
+
+static struct spool_queued *queue_take(struct spool *spool)
+{
+	LOCKED(&spool->lock);
+	struct spool_queued *first = spool->first;
+
+	if (!first)
+		return NULL;
+	spool->first = first->next;
+	if (!spool->first)
+		spool->last = &spool->first;
+	struct spool_file *file = atomic_load(&first->inode->spool);
+
+	if (file)
+		file->queued = false;
+	return first;
+}
+
+static void queue_later(struct spool *spool, struct spool_queued *queued)
+{
+	LOCKED(&spool->lock);
+	set_queued(queued, true);
+	queued->next = spool->later;
+	spool->later = queued;
+}
+
+static void later_is_now(struct spool *spool)
+{
+	struct spool_queued *next;
+
+	LOCKED(&spool->lock);
+	while ((next = spool->later)) {
+		spool->later = next->next;
+		queue_put(spool, next);
+	}
+}
+
+static void queued_free(struct fs *fs, struct spool_queued *queued)
+{
+	inode_put(fs, queued->inode, 1);
+	if (queued->replaced)
+		inode_put(fs, queued->replaced, 1);
+	free(queued);
+}
+
+static int follow(struct fs *fs, struct inode *inode, enum spool_extent extent)
+{
+	struct attr_values attrs = atomic_load(&inode->attrs);
+	bool stays = inode->nlink && (S_ISDIR(inode->mode) || attrs.persist == PERSIST_DISK);
+	struct spool_saved saved = {0};
+	int rc = stays ? spool_save_one(fs, inode, extent, &saved) : spool_drop(fs, inode);
+
+	return rc ? spool_failed(fs, inode, rc) : 0;
+}
+
+/* Whether what was saved of it is to stay until what has its name now is saved. */
+static bool is_held(struct spool *spool, struct inode *inode)
+{
+	struct spool_file *file = atomic_load(&inode->spool);
+
+	LOCKED(&spool->lock);
+	return file && file->held;
+}
+
+static int follow_queued(struct fs *fs, const struct spool_queued *queued)
+{
+	bool first = queued->replaced && !spool_has_record(queued->inode);
+
+	if (is_held(fs->spool, queued->inode) && !queued->inode->nlink)
+		return 0; /* looked at with the other */
+	int rc = follow(fs, queued->inode, first ? SPOOL_WITH_BYTES : SPOOL_NAMES_ALONE);
+
+	if (rc || !queued->replaced)
+		return rc;
+	pthread_mutex_lock(&fs->spool->lock);
+	atomic_load(&queued->replaced->spool)->held = false;
+	pthread_mutex_unlock(&fs->spool->lock);
+	return follow(fs, queued->replaced, SPOOL_NAMES_ALONE);
+}
+
+static void drain(struct fs *fs)
+{
+	struct spool_queued *next;
+
+	LOCKED(&fs->spool->draining);
+	while ((next = queue_take(fs->spool))) {
+		if (follow_queued(fs, next))
+			queue_later(fs->spool, next);
+		else
+			queued_free(fs, next);
+	}
+}
+
+void spool_drain(struct fs *fs)
+{
+	later_is_now(fs->spool);
+	drain(fs);
+}
+
+static void enqueue(struct fs *fs, struct inode *inode, struct inode *replaced)
+{
+	struct spool_queued *queued = malloc(sizeof(*queued));
+	struct spool *spool = fs->spool;
+
+	/* Without memory it is followed by the next save of everything. */
+	if (!queued)
+		return;
+	inode_ref(inode);
+	if (replaced)
+		inode_ref(replaced);
+	*queued = (struct spool_queued){.inode = inode, .replaced = replaced};
+	LOCKED(&spool->lock);
+	queue_put(spool, queued);
+	pthread_cond_signal(&spool->changed);
+}
+
+static bool is_queued(struct spool *spool, struct inode *inode)
+{
+	LOCKED(&spool->lock);
+	const struct spool_file *file = atomic_load(&inode->spool);
+
+	return file->queued || file->held;
+}
+
+void spool_changed(struct fs *fs, struct inode *inode)
+{
+	if (fs->spool && spool_has_record(inode) && !is_queued(fs->spool, inode))
+		enqueue(fs, inode, NULL);
+}
+
+void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced)
+{
+	if (!fs->spool || !spool_has_record(replaced) || !spool_wanted(inode))
+		spool_changed(fs, inode);
+	else
+		enqueue(fs, inode, replaced);
+}
+
+static void *follow_names(void *pointer)
+{
+	struct fs *fs = pointer;
+	struct spool *spool = fs->spool;
+
+	pthread_mutex_lock(&spool->lock);
+	while (!spool->ending) {
+		if (!spool->first) {
+			pthread_cond_wait(&spool->changed, &spool->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&spool->lock);
+		drain(fs);
+		pthread_mutex_lock(&spool->lock);
+	}
+	pthread_mutex_unlock(&spool->lock);
+	worker_end();
+	return NULL;
+}
+
+void spool_follow_start(struct fs *fs)
+{
+	struct spool *spool = fs->spool;
+
+	spool->running = pthread_create(&spool->thread, NULL, follow_names, fs) == 0;
+	if (!spool->running)
+		log_warn("spool: no thread to follow names: they are saved with the next file");
+}
+
+void spool_follow_end(struct spool *spool)
+{
+	pthread_mutex_lock(&spool->lock);
+	spool->ending = true;
+	pthread_cond_signal(&spool->changed);
+	pthread_mutex_unlock(&spool->lock);
+	if (spool->running)
+		pthread_join(spool->thread, NULL);
+	if (spool->fetching)
+		pthread_join(spool->fetcher, NULL);
+	spool->running = spool->fetching = false;
+}
+
+void spool_follow_free(struct fs *fs)
+{
+	struct spool_queued *next;
+
+	later_is_now(fs->spool);
+	while ((next = queue_take(fs->spool)))
+		queued_free(fs, next);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A filesystem on the host backend with a spool in a scratch directory, mounted again and again in
+ * one process: up and down are a mount and its end, crash is one without an end. */
+#ifndef TESTS_UNIT_SPOOL_FIXTURE_H
+#define TESTS_UNIT_SPOOL_FIXTURE_H
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fs/inode_attr.h"
+#include "fs/spool_state.h"
+#include "tests/unit/fs_fixture.h"
+#include "tests/unit/unit.h"
+
+static char spool_at[64];
+
+static inline int mount_try(const char *options)
+{
+	char text[256];
+	char *argv[] = {"gpumemfs", "/proc", "-o", text, NULL};
+
+	snprintf(text, sizeof(text),
+		 "backend=host,host_gpus=2,host_size=256M,log_level=error,spool=%s%s", spool_at,
+		 options);
+	memset(&fixture, 0, sizeof(fixture));
+	ck_assert_int_eq(options_parse(4, argv, &fixture.options), 0);
+	fixture.can.max_write = SPOOL_BLOCK;
+	int rc = fs_open(&fixture);
+
+	if (rc)
+		options_free(&fixture.options);
+	return rc;
+}
+
+static inline void mount_up(void)
+{
+	ck_assert_int_eq(mount_try(",restore=lazy"), 0);
+}
+
+/* As if the daemon had been killed: nothing is saved any more. */
+static inline void mount_crash(void)
+{
+	fs_close(&fixture);
+	options_free(&fixture.options);
+}
+
+static inline void mount_down(void)
+{
+	spool_end(&fixture);
+	mount_crash();
+}
+
+static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st, (void)type, (void)at;
+	return remove(path);
+}
+
+static inline void spool_scratch(void)
+{
+	snprintf(spool_at, sizeof(spool_at), "/tmp/gpumemfs-spool-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(spool_at));
+}
+
+static inline void spool_scratch_gone(void)
+{
+	nftw(spool_at, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline int persist(struct inode *inode, const char *value)
+{
+	return inode_attr_set(&fixture, worker_copier(&fixture), inode, ATTR_PERSIST, value,
+			      strlen(value), true);
+}
+
+/* What the requests of the kernel do to a file. */
+static inline void put_bytes(struct inode *inode, const void *data, size_t bytes, uint64_t offset)
+{
+	ck_assert_int_eq(write_to(inode, data, bytes, offset), (ssize_t)bytes);
+	spool_mark(inode, offset, bytes);
+	inode_touch_write(inode);
+}
+
+/* What open and read give. */
+static inline ssize_t get_bytes(struct inode *inode, void *data, size_t bytes, uint64_t offset)
+{
+	int rc = spool_need(&fixture, inode);
+
+	return rc ? rc : read_from(inode, data, bytes, offset);
+}
+
+static inline uint64_t saved_bytes(void)
+{
+	return spool_figures(&fixture).saved_bytes;
+}
+
+#endif
