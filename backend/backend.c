@@ -147,6 +147,8 @@ int backend_open(const struct backend_config *config, struct backend **backend)
 
 	if (rc < 0)
 		return rc;
+	for (unsigned i = 0; i < opened->n_devices; i++)
+		health_init(&opened->devices[i]->health);
 	for (unsigned i = 0; i < opened->n_devices; i++) {
 		struct device *device = opened->devices[i];
 
@@ -164,23 +166,50 @@ void backend_close(struct backend *backend)
 {
 	if (!backend)
 		return;
-	for (unsigned i = 0; i < backend->n_devices; i++)
+	mend_end(backend);
+	for (unsigned i = 0; i < backend->n_devices; i++) {
+		health_close(backend->devices[i]);
 		bar_cache_free(backend->devices[i]->bar);
+	}
 	backend->ops->close(backend);
 }
 
 int device_memory(struct device *device, struct device_memory *memory)
 {
-	if (atomic_load(&device->failed))
+	if (!health_enter(device))
 		return -EIO;
-	return device->backend->ops->memory(device, memory);
+	int rc = device->backend->ops->memory(device, memory);
+	health_leave(device);
+	return rc;
 }
 
 int device_rest(struct device *device)
 {
 	const struct backend_ops *ops = device->backend->ops;
 
-	return ops->rest && !atomic_load(&device->failed) ? ops->rest(device) : 0;
+	if (!ops->rest || !health_enter(device))
+		return 0;
+	int rc = ops->rest(device);
+	health_leave(device);
+	return rc;
+}
+
+int device_pin(struct device *device, void *base, size_t bytes)
+{
+	const struct backend_ops *ops = device->backend->ops;
+
+	if (!ops->pin_for_all)
+		return -ENOTSUP;
+	if (!health_enter(device))
+		return -EIO;
+	int rc = ops->pin_for_all(device, base, bytes);
+	health_leave(device);
+	return rc;
+}
+
+void device_unpin(struct device *device, void *base)
+{
+	device->backend->ops->unpin_for_all(device, base);
 }
 
 const char *device_bar_name(struct device *device)
@@ -192,16 +221,35 @@ void device_fail(struct device *device, const char *what)
 {
 	if (atomic_exchange(&device->failed, true))
 		return;
-	log_error(
-	    "gpu%u (%s): %s; its files answer with EIO from now on, remount after the GPU was "
-	    "reset",
-	    device->index, device->name, what);
+	log_error("gpu%u (%s): %s; its files answer with EIO %s", device->index, device->name, what,
+		  atomic_load(&device->backend->mender.running)
+		      ? "until it is back"
+		      : "from now on, remount after the GPU was reset");
+	mend_wake(device->backend);
+}
+
+enum device_health device_health(struct device *device)
+{
+	if (!atomic_load(&device->failed))
+		return DEVICE_OK;
+	return atomic_load(&device->backend->mender.running) &&
+		       !atomic_load(&device->health.given_up)
+		   ? DEVICE_MENDING
+		   : DEVICE_FAILED;
+}
+
+const char *device_health_name(struct device *device)
+{
+	static const char *const names[] = {"ok", "mending", "failed"};
+
+	return names[device_health(device)];
 }
 
 static void chunk_init(struct chunk *made)
 {
 	made->id = 0;
 	made->pool_private = NULL;
+	atomic_init(&made->lost, false);
 	atomic_init(&made->bar, NULL);
 	guard_init(&made->bar_guard);
 	atomic_init(&made->bar_heat, 0);
@@ -210,21 +258,29 @@ static void chunk_init(struct chunk *made)
 	made->bar_prev = made->bar_next = NULL;
 }
 
+static struct chunk *chunk_admit(struct device *device, uint64_t bytes, struct chunk *made)
+{
+	assert(made->device == device && made->bytes == bytes);
+	(void)device;
+	(void)bytes;
+	chunk_init(made);
+	health_add(made);
+	return made;
+}
+
 int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 {
 	struct chunk *made;
 
 	assert(bytes > 0 && bytes % CHUNK_ALIGN == 0);
-	if (atomic_load(&device->failed))
+	if (!health_enter(device))
 		return -EIO;
 	int rc = device->backend->ops->chunk_new(device, bytes, &made);
-	if (rc < 0)
-		return rc;
 
-	assert(made->device == device && made->bytes == bytes);
-	chunk_init(made);
-	*chunk = made;
-	return 0;
+	if (rc == 0)
+		*chunk = chunk_admit(device, bytes, made);
+	health_leave(device);
+	return rc;
 }
 
 int chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
@@ -233,30 +289,41 @@ int chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **c
 
 	if (!bytes || bytes % CHUNK_ALIGN)
 		return -EINVAL;
-	if (atomic_load(&device->failed))
+	if (!health_enter(device))
 		return -EIO;
 	int rc = device->backend->ops->chunk_import(device, bytes, fd, &made);
-	if (rc < 0)
-		return rc;
 
-	assert(made->device == device && made->bytes == bytes);
-	chunk_init(made);
-	*chunk = made;
-	return 0;
+	if (rc == 0)
+		*chunk = chunk_admit(device, bytes, made);
+	health_leave(device);
+	return rc;
 }
 
 void chunk_free(struct chunk *chunk)
 {
 	if (!chunk)
 		return;
+	struct device *device = chunk->device;
+
+	if (!health_enter(device)) {
+		health_drop(chunk);
+		return;
+	}
 	bar_drop(chunk);
 	guard_destroy(&chunk->bar_guard);
-	chunk->device->backend->ops->chunk_free(chunk);
+	health_remove(chunk);
+	device->backend->ops->chunk_free(chunk);
+	health_leave(device);
 }
 
 int chunk_export(struct chunk *chunk, int *fd)
 {
-	if (atomic_load(&chunk->device->failed))
+	struct device *device = chunk->device;
+
+	if (atomic_load(&chunk->lost) || !health_enter(device))
 		return -EIO;
-	return chunk->device->backend->ops->chunk_export(chunk, fd);
+	int rc = device->backend->ops->chunk_export(chunk, fd);
+
+	health_leave(device);
+	return rc;
 }

@@ -8,8 +8,9 @@
  *
  * Every function returns 0 (or a positive result) or -errno, and sets its outputs only on success.
  * -ENOSPC: the device has no memory left. -EIO: the device reported an uncorrectable error or is
- * gone (device->failed is then set, for good; other devices go on). -ENOTSUP: this provider or
- * machine cannot. The first who notices logs; callers do not log again. */
+ * gone (device->failed is then set, until mend.h brings it back; other devices go on), or a chunk's
+ * memory is lost. -ENOTSUP: this provider or machine cannot. The first who notices logs; callers do
+ * not log again. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
@@ -18,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/health.h"
+#include "backend/mend.h"
 #include "common/guard.h"
 
 /* A chunk is a multiple of this: the VMM granularity of every NVIDIA GPU with VMM. */
@@ -48,14 +51,15 @@ struct bar_cache;
 
 struct device {
 	struct backend *backend;
-	unsigned index;	       /* the N of gpuN: nvidia-smi's number */
-	unsigned slot;	       /* position in backend->devices */
-	char name[96];	       /* "NVIDIA H200" */
-	char uuid[48];	       /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
-	char pci[24];	       /* "0000:9a:00.0", or empty */
-	uint64_t total;	       /* bytes */
-	uint64_t bar_bytes;    /* how much of the device may be BAR-mapped at once; 0: none */
-	atomic_bool failed;    /* an uncorrectable error was seen: everything on it is -EIO */
+	unsigned index;	    /* the N of gpuN: nvidia-smi's number */
+	unsigned slot;	    /* position in backend->devices */
+	char name[96];	    /* "NVIDIA H200" */
+	char uuid[48];	    /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+	char pci[24];	    /* "0000:9a:00.0", or empty */
+	uint64_t total;	    /* bytes */
+	uint64_t bar_bytes; /* how much of the device may be BAR-mapped at once; 0: none */
+	atomic_bool failed; /* an error ended its context: everything on it is -EIO */
+	struct health health;
 	struct bar_cache *bar; /* owned by bar_cache.c */
 	/* What copy_measure found; belongs to crossover.c. */
 	atomic_int crossover_state;
@@ -68,6 +72,7 @@ struct backend {
 	char version[64]; /* driver version for people, or empty */
 	struct device *devices[BACKEND_DEVICES_MAX];
 	unsigned n_devices;
+	struct mender mender;
 };
 
 /* When a chunk's BAR mapping is made and taken away (the attribute user.gpumem.mapping). */
@@ -79,8 +84,10 @@ enum map_policy { MAP_AUTO, MAP_PERSISTENT, MAP_TRANSIENT };
 struct chunk {
 	struct device *device;
 	uint64_t bytes;
-	uint64_t id;		    /* who watches the pool names it (pool.h); 0: nobody */
-	void *pool_private;	    /* pool.c: the state of a shared chunk, NULL for an owned one */
+	uint64_t id;	    /* who watches the pool names it (pool.h); 0: nobody */
+	void *pool_private; /* pool.c: the state of a shared chunk, NULL for an owned one */
+	atomic_bool lost;   /* its bytes could not be brought back: -EIO */
+	struct chunk *prev, *next, *next_dropped; /* health.c */
 	_Atomic(void *) bar;	    /* CPU address of the mapping, or NULL; use under bar_guard */
 	struct guard bar_guard;	    /* shared: the mapping is in use; exclusive: it goes away */
 	_Atomic uint32_t bar_heat;  /* unmapped: small accesses so far; mapped: used lately */
@@ -132,6 +139,12 @@ struct backend_ops {
 	 * first used there. */
 	int (*pin)(struct copier *copier, void *base, size_t bytes);
 	void (*unpin)(struct copier *copier, void *base);
+	/* The same at once, for copies of every copier with this device, which do not touch the
+	 * memory by the CPU then: it may be gone (a mapping of a file that somebody made shorter).
+	 * Again for a range that is registered: makes sure that it still is; while somebody has
+	 * memory on the device it stays so. NULL: the provider's copies are the CPU's. */
+	int (*pin_for_all)(struct device *device, void *base, size_t bytes);
+	void (*unpin_for_all)(struct device *device, void *base); /* no copy is at it */
 
 	int (*dma_in)(struct copier *, struct chunk *to, uint64_t offset, const void *from,
 		      size_t bytes);
@@ -141,6 +154,13 @@ struct backend_ops {
 			  uint64_t from_offset, uint64_t bytes);
 	int (*dma_zero)(struct copier *, struct chunk *to, uint64_t offset, uint64_t bytes);
 	int (*wait)(struct copier *);
+
+	/* After an error that ended the device's context: makes another one, and everything in it
+	 * that the chunks (health.chunks) need; sets lost on those that cannot be read any more.
+	 * Nobody else is at the device but copiers, whose new copies it refuses, and no chunk is
+	 * mapped through the BAR. -EBUSY: copies are under way, which end soon. Other errors: it
+	 * may work later. NULL: devices do not fail. */
+	int (*mend)(struct device *device);
 
 	/* Maps the whole chunk into this process through the device's BAR. Slow (see FACTS in the
 	 * provider); called and undone by bar_cache.c only, one call at a time per device. */
@@ -168,8 +188,15 @@ int device_memory(struct device *device, struct device_memory *memory);
 const char *device_bar_name(struct device *device);
 /* See backend_ops.rest. 0 too where the device costs nothing, or failed. */
 int device_rest(struct device *device);
+/* See backend_ops.pin_for_all: 0, or -errno, of which nothing is logged. */
+int device_pin(struct device *device, void *base, size_t bytes);
+void device_unpin(struct device *device, void *base);
 /* Marks the device failed and logs once. */
 void device_fail(struct device *device, const char *what);
+/* DEVICE_MENDING: it failed, and is being brought back; DEVICE_FAILED: it stays so. */
+enum device_health { DEVICE_OK, DEVICE_MENDING, DEVICE_FAILED };
+enum device_health device_health(struct device *device);
+const char *device_health_name(struct device *device); /* "ok", "mending", "failed" */
 
 /* Checked forms: -EIO on a failed device, assertions on ranges in debug builds. */
 int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);

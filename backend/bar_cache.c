@@ -185,8 +185,10 @@ static void *map_and_enter(struct chunk *chunk, enum bar_want want, guard_token 
 		return NULL;
 
 	void *address = atomic_load(&chunk->bar);
-	if (!address && !atomic_load(&chunk->bar_refused))
+	if (!address && !atomic_load(&chunk->bar_refused) && health_enter(chunk->device)) {
 		address = map(cache, chunk, want);
+		health_leave(chunk->device);
+	}
 	/* Entered under the lock, so that no eviction comes in between. */
 	if (address)
 		*token = guard_enter(&chunk->bar_guard);
@@ -233,11 +235,26 @@ void bar_drop(struct chunk *chunk)
 {
 	struct bar_cache *cache = chunk->device->bar;
 
-	if (!atomic_load(&chunk->bar))
+	if (!atomic_load(&chunk->bar) || !health_try(chunk->device))
+		return;
+	{
+		LOCKED(&cache->lock);
+		if (atomic_load(&chunk->bar))
+			unmap(cache, chunk);
+	}
+	health_leave(chunk->device);
+}
+
+void bar_drop_alone(struct chunk *chunk)
+{
+	struct bar_cache *cache = chunk->device->bar;
+
+	if (!cache)
 		return;
 	LOCKED(&cache->lock);
 	if (atomic_load(&chunk->bar))
 		unmap(cache, chunk);
+	atomic_store(&chunk->bar_refused, false);
 }
 
 void bar_set_policy(struct chunk *chunk, enum map_policy policy)
@@ -256,8 +273,10 @@ void bar_set_policy(struct chunk *chunk, enum map_policy policy)
 	if (atomic_load(&chunk->bar) && !listed && policy != MAP_PERSISTENT)
 		DL_APPEND2(cache->evictable, chunk, bar_prev, bar_next);
 	atomic_store(&chunk->bar_policy, policy);
-	if (policy == MAP_TRANSIENT && atomic_load(&chunk->bar))
+	if (policy == MAP_TRANSIENT && atomic_load(&chunk->bar) && health_try(chunk->device)) {
 		unmap(cache, chunk);
+		health_leave(chunk->device);
+	}
 	if (policy == MAP_PERSISTENT && !atomic_load(&chunk->bar))
 		atomic_store(&chunk->bar_heat, 0); /* its next access maps it */
 }

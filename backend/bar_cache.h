@@ -21,8 +21,11 @@ enum bar_want { BAR_WANT_AUTO, BAR_WANT_FORCE };
 void *bar_acquire(struct chunk *chunk, enum bar_want want, guard_token *token);
 void bar_release(struct chunk *chunk, guard_token token);
 
-/* Drops the chunk's mapping, waiting for its users. Before a chunk is freed. */
+/* Drops the chunk's mapping, waiting for its users. Before a chunk is freed. On a device that is
+ * being brought back it has gone by itself. */
 void bar_drop(struct chunk *chunk);
+/* The same for who is alone with the device (health.h). The next access may map it again. */
+void bar_drop_alone(struct chunk *chunk);
 void bar_set_policy(struct chunk *chunk, enum map_policy policy);
 
 /* Whether the budget is not 0. */

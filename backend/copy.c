@@ -48,7 +48,10 @@ int copier_wait(struct copier *copier)
 
 static bool has_failed(const struct span *span)
 {
-	return atomic_load_explicit(&span->chunk->device->failed, memory_order_relaxed);
+	const struct chunk *chunk = span->chunk;
+
+	return atomic_load_explicit(&chunk->device->failed, memory_order_relaxed) ||
+	       atomic_load_explicit(&chunk->lost, memory_order_relaxed);
 }
 
 static void assert_inside(const struct span *span, uint64_t offset, uint64_t bytes)

@@ -18,7 +18,8 @@
 struct shared {
 	struct chunk *chunk;
 	struct buddy buddy;
-	struct shared *prev, *next; /* on the list of its largest free block; none when full */
+	struct shared *prev, *next; /* on the list of its largest free block */
+	bool listed;		    /* not when it is full, nor when its memory is lost */
 };
 
 struct pool {
@@ -49,8 +50,9 @@ static void list_insert(struct pool *pool, struct shared *shared)
 {
 	uint64_t largest = buddy_largest(&shared->buddy);
 
-	if (!largest)
+	if (!largest || atomic_load(&shared->chunk->lost))
 		return;
+	shared->listed = true;
 	DL_PREPEND(pool->by_largest[list_of(largest)], shared);
 	pool->occupied |= 1u << list_of(largest);
 }
@@ -59,8 +61,9 @@ static void list_remove(struct pool *pool, struct shared *shared)
 {
 	uint64_t largest = buddy_largest(&shared->buddy);
 
-	if (!largest)
+	if (!shared->listed)
 		return;
+	shared->listed = false;
 	DL_DELETE(pool->by_largest[list_of(largest)], shared);
 	if (!pool->by_largest[list_of(largest)])
 		pool->occupied &= ~(1u << list_of(largest));
@@ -221,8 +224,10 @@ static uint64_t power_of_two_above(uint64_t bytes)
 	return bytes <= 1 ? 1 : 1ULL << (64 - __builtin_clzll(bytes - 1));
 }
 
-/* From the fullest kind of chunk that has room, so that others can empty. */
-static int take_free_block(struct pool *pool, uint64_t bytes, struct span *span)
+/* From the fullest kind of chunk that has room, so that others can empty. lost: one that is not to
+ * be cut from any more, to be given back if nothing is in it. */
+static int cut_free_block(struct pool *pool, uint64_t bytes, struct span *span,
+			  struct shared **lost)
 {
 	unsigned least = list_of(power_of_two_above(bytes));
 
@@ -233,8 +238,22 @@ static int take_free_block(struct pool *pool, uint64_t bytes, struct span *span)
 
 	struct shared *shared = pool->by_largest[__builtin_ctz(fitting)];
 	list_remove(pool, shared);
+	if (atomic_load(&shared->chunk->lost)) {
+		*lost = buddy_is_empty(&shared->buddy) ? shared : NULL;
+		return -EAGAIN;
+	}
 	cut(pool, shared, bytes, span);
 	return 0;
+}
+
+static int take_free_block(struct pool *pool, uint64_t bytes, struct span *span)
+{
+	struct shared *lost;
+	int rc;
+
+	while ((rc = cut_free_block(pool, bytes, span, &lost)) == -EAGAIN)
+		give_shared(pool, lost);
+	return rc;
 }
 
 /* grow held. */
@@ -309,7 +328,7 @@ int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct cop
 	return 0;
 }
 
-/* The chunk when it is empty now and there is a spare already. */
+/* The chunk when it is empty now and no good as a spare, or there is one already. */
 static struct shared *give_block(struct pool *pool, const struct span *span)
 {
 	struct shared *shared = span->chunk->pool_private;
@@ -317,7 +336,8 @@ static struct shared *give_block(struct pool *pool, const struct span *span)
 	LOCKED(&pool->lock);
 	list_remove(pool, shared);
 	buddy_give(&shared->buddy, span->offset, span->bytes);
-	if (buddy_is_empty(&shared->buddy) && pool->by_largest[ORDERS - 1])
+	if (buddy_is_empty(&shared->buddy) &&
+	    (pool->by_largest[ORDERS - 1] || atomic_load(&shared->chunk->lost)))
 		return shared;
 	list_insert(pool, shared);
 	return NULL;

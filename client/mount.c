@@ -136,53 +136,60 @@ static int connect_below(int root)
 	return -error;
 }
 
-/* A mount of the file's filesystem may be hidden under another, or be out of reach. */
-static int connect_at(const char *where, dev_t device)
-{
-	AUTO_CLOSE int root = open(where, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct stat st;
-
-	if (root < 0)
-		return -errno;
-	if (fstat(root, &st) < 0 || st.st_dev != device)
-		return -ENOENT;
-	return connect_below(root);
-}
-
-int client_mount_connect(int fd)
+int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument)
 {
 	AUTO_FREE char *line = NULL;
 	size_t room = 0;
-	struct stat st;
+	struct stat st, there;
 	int seen = -ENOENT;
 
 	if (fstat(fd, &st) < 0)
-		return client_fail(errno, "fstat: %s", strerror(errno));
+		return -errno;
 	AUTO_FCLOSE FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	if (!mounts)
-		return client_fail(ENOTSUP, "/proc/self/mountinfo: %s", strerror(errno));
+		return -errno;
 	while (getline(&line, &room, mounts) > 0) {
 		struct client_mount_line parsed;
 		if (!client_mount_parse(line, &parsed) || parsed.major != major(st.st_dev) ||
 		    parsed.minor != minor(st.st_dev) || strcmp(parsed.root, "/") != 0)
 			continue;
-		int rc = connect_at(parsed.where, st.st_dev);
+		/* It may be hidden under another, or be out of reach. */
+		AUTO_CLOSE int root = open(parsed.where, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		int rc = root < 0		     ? -errno
+			 : fstat(root, &there) < 0   ? -errno
+			 : there.st_dev != st.st_dev ? -ENOENT
+						     : each(root, argument);
 		if (rc >= 0)
 			return rc;
 		if (seen == -ENOENT)
 			seen = rc;
 	}
-	switch (seen) {
-	case -ENOENT:
+	return seen;
+}
+
+static int connect_each(int root, void *unused)
+{
+	(void)unused;
+	return connect_below(root);
+}
+
+int client_mount_connect(int fd)
+{
+	int rc = client_mount_each(fd, connect_each, NULL);
+
+	switch (rc < 0 ? -rc : 0) {
+	case 0:
+		return rc;
+	case ENOENT:
 		return client_fail(ENOTSUP,
 				   "no mount of the file's filesystem with a %s is visible "
 				   "here: bind-mount the whole mount, not a part of it",
 				   GPUMEM_SOCKET_NAME);
-	case -ECONNREFUSED:
-	case -ENOTCONN:
+	case ECONNREFUSED:
+	case ENOTCONN:
 		return client_fail(ENOTCONN, "the daemon of this mount has ended");
 	default:
-		return client_fail(seen == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s: %s",
-				   GPUMEM_SOCKET_NAME, strerror(-seen));
+		return client_fail(rc == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s: %s",
+				   GPUMEM_SOCKET_NAME, strerror(-rc));
 	}
 }

@@ -22,6 +22,10 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask);
  * or -ENOTCONN, -ENOTSUP. */
 int client_mount_connect(int fd);
 
+/* Calls each with the root (O_PATH, lent) of every mount of the file's filesystem that this process
+ * sees, until it gives 0 or more, which is returned; else what it gave first, or -ENOENT. */
+int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument);
+
 /* One line of /proc/self/mountinfo. */
 struct client_mount_line {
 	unsigned long id;

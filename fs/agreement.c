@@ -80,8 +80,9 @@ int agreement_open(struct keep *keep, struct agreement **opened)
 	if (!agreement)
 		return -ENOMEM;
 	AUTO_CLOSE int fd = keep_take(keep, ID);
-	int error =
-	    fd >= 0 ? terms_take(fd, &agreement->terms) : terms_new(keep, &agreement->terms);
+	int error = fd >= 0	    ? terms_take(fd, &agreement->terms)
+		    : fd == -ENOENT ? terms_new(keep, &agreement->terms)
+				    : fd;
 
 	if (error) {
 		log_error("cannot take part in what was agreed on with the kernel: %s",

@@ -57,6 +57,12 @@ static json_t *volume_json(struct volume *volume, const struct stats_volume_tota
 		json_object_set_new(json, "model", json_string(volume->device->name));
 		json_object_set_new(json, "healthy",
 				    json_boolean(!error && !volume->device->failed));
+		json_object_set_new(json, "health",
+				    json_string(device_health_name(volume->device)));
+		json_object_set_new(json, "mended",
+				    json_integer(atomic_load(&volume->device->health.mended)));
+		json_object_set_new(json, "lost_bytes",
+				    json_integer(integer(health_lost(volume->device))));
 		json_object_set_new(json, "file_bytes", json_integer(integer(pool.span_bytes)));
 		json_object_set_new(json, "chunks", json_integer(integer(pool.chunks)));
 		json_object_set_new(json, "shared_chunks",

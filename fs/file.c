@@ -14,23 +14,42 @@
 #include "fs/device_file.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
+#include "fs/host_window.h"
 #include "fs/journal.h"
 
-int file_new(struct volume *volume, struct file **file)
+size_t file_struct_bytes(void)
 {
-	struct file *made = calloc(1, sizeof(*made));
+	return sizeof(struct file);
+}
 
-	if (!made)
-		return -ENOMEM;
+struct file *file_make(void *memory, struct volume *volume)
+{
+	struct file *made = memory;
+
 	guard_init(&made->guard);
 	atomic_init(&made->volume, volume);
 	atomic_init(&made->fd, -1);
 	made->figures = &made->own;
-	*file = made;
+	return made;
+}
+
+int file_new(struct volume *volume, struct file **file)
+{
+	void *memory = calloc(1, sizeof(struct file));
+
+	if (!memory)
+		return -ENOMEM;
+	*file = file_make(memory, volume);
 	return 0;
 }
 
 void file_free(struct file *file, const struct file_call *call)
+{
+	file_end(file, call);
+	free(file);
+}
+
+void file_end(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	int64_t taken = (int64_t)atomic_load(&file->taken);
@@ -40,19 +59,20 @@ void file_free(struct file *file, const struct file_call *call)
 		device_release(volume, &file->extents);
 		file_charge(call, -taken);
 	} else {
+		host_windows_forget(volume->windows, file);
 		host_charge(volume, call, -taken);
 	}
-	if (file->object)
-		journal_drop(call->journal, KEEP_HOST, file->object);
+	if (file_object_id(file))
+		journal_drop(call->journal, KEEP_HOST, file_object_id(file));
 	if (fd >= 0)
 		close(fd);
 	guard_destroy(&file->guard);
-	free(file);
 }
 
 void file_set_figures(struct file *file, struct file_figures *figures)
 {
 	file->figures = figures;
+	file->object = 0;
 }
 
 void file_restore_free(struct file *file)
@@ -283,7 +303,7 @@ void file_trim(struct file *file, const struct file_call *call)
 bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
 {
 	if (!file_is_device(file))
-		return host_next_run(atomic_load(&file->fd), offset, end, run);
+		return host_file_next_run(file, offset, end, run);
 	if (offset >= end)
 		return false;
 
@@ -306,6 +326,17 @@ uint64_t file_mapped(struct file *file)
 
 	EXTENTS_FOREACH (extent, &file->extents)
 		bytes += atomic_load(&extent->span.chunk->bar) ? extent->span.bytes : 0;
+	guard_leave(&file->guard, token);
+	return bytes;
+}
+
+uint64_t file_lost(struct file *file)
+{
+	guard_token token = guard_enter(&file->guard);
+	uint64_t bytes = 0;
+
+	EXTENTS_FOREACH (extent, &file->extents)
+		bytes += atomic_load(&extent->span.chunk->lost) ? extent->span.bytes : 0;
 	guard_leave(&file->guard, token);
 	return bytes;
 }

@@ -38,6 +38,10 @@ struct file_call {
 
 /* An empty file without memory. */
 int file_new(struct volume *volume, struct file **file);
+/* The same in memory of the caller's, so many bytes that are zero, and away with it from there. */
+size_t file_struct_bytes(void);
+struct file *file_make(void *memory, struct volume *volume);
+void file_end(struct file *file, const struct file_call *call);
 /* Where its figures are from now on; they are as they should be. Nobody else has the file yet. */
 struct file_figures;
 void file_set_figures(struct file *file, struct file_figures *figures);
@@ -106,6 +110,8 @@ void file_move_piece(const struct file_move *move, struct journal_piece *piece);
 int file_describe(struct file *file, FILE *out);
 /* BAR-mapped bytes of the file's chunks (a shared chunk counts by the file's part). */
 uint64_t file_mapped(struct file *file);
+/* Bytes of it that were lost when the device failed, and can only be overwritten as a whole. */
+uint64_t file_lost(struct file *file);
 /* Applies call->attrs.mapping to the chunks that the file has. */
 void file_apply_mapping(struct file *file, const struct file_call *call);
 

@@ -191,9 +191,9 @@ static int copy_data(struct copying *copying, const struct file_run *run)
 	if (rc < 0)
 		return rc;
 	if (to_device)
-		return bounce_in(copying->bounce, atomic_load(&copying->from->fd), run->from,
-				 &copying->to->extents, target, bytes);
-	return bounce_out(copying->bounce, &copying->from->extents, run->from,
+		return bounce_in(copying->bounce, copying->from, run->from, &copying->to->extents,
+				 target, bytes);
+	return bounce_out(copying->bounce, &copying->from->extents, run->from, copying->to,
 			  atomic_load(&copying->to->fd), target, bytes, &copying->done);
 }
 

@@ -13,6 +13,7 @@
 #include "fs/device_file.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
+#include "fs/host_window.h"
 #include "fs/record.h"
 
 struct file_move {
@@ -73,8 +74,8 @@ static int fill_from_object(struct file_move *move)
 
 		for (uint64_t at = extent->offset; rc == 0 && host_next_run(fd, at, end, &run);
 		     at = run.to)
-			rc = run.data ? bounce_in(bounce, fd, run.from, &move->extents, run.from,
-						  run.to - run.from)
+			rc = run.data ? bounce_in(bounce, move->file, run.from, &move->extents,
+						  run.from, run.to - run.from)
 				      : device_zero(&move->extents, &move->call, run.from, run.to);
 	}
 	rc = device_wait(&move->call, rc);
@@ -104,7 +105,7 @@ static int copy_runs_to_object(struct file_move *move, struct bounce *bounce)
 		if (!run.data)
 			continue;
 		if (file_is_device(file))
-			rc = bounce_out(bounce, &file->extents, run.from, move->fd, run.from,
+			rc = bounce_out(bounce, &file->extents, run.from, NULL, move->fd, run.from,
 					run.to - run.from, &written);
 		else
 			rc = host_copy_object(atomic_load(&file->fd), run.from, move->fd, run.from,
@@ -285,16 +286,18 @@ static void commit_move(struct file_move *move)
 {
 	struct file *file = move->file;
 	struct volume *from = atomic_load(&file->volume);
-	uint64_t left = file->object;
+	uint64_t left = file_object_id(file);
 
-	file->object = move->object;
+	file_set_object_id(file, move->object);
 	if (from->pool) {
 		pool_give_announce(from->pool);
 		move->from = from;
 		move->left = file->extents;
 	}
-	if (!from->pool)
+	if (!from->pool) {
+		host_windows_forget(from->windows, file);
 		system_account(from->system, -(int64_t)atomic_load(&file->taken));
+	}
 	file->extents = move->extents;
 	atomic_store(&file->figures->size, move->size);
 	if (!from->pool || !move->to->pool)

@@ -19,17 +19,31 @@ struct file {
 	struct guard guard;
 	struct volume *_Atomic volume;
 	struct file_figures *figures; /* own, or the journal's: file_set_figures */
-	struct file_figures own;
+	union {
+		struct file_figures own; /* without a journal */
+		uint64_t object; /* with one, what it calls the fd's object: file_object_id */
+	};
 	_Atomic uint64_t taken;		       /* bytes of memory charged to the payer */
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
 	struct extents extents;		       /* under the guard */
-	uint64_t object; /* what the journal calls the fd's object; 0; set with the fd */
 	_Atomic int32_t backing_id;
 	_Atomic uint32_t leases; /* raised under the guard, exclusive: file_share.h */
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
 };
+
+/* Set with the fd, to what the journal calls its object; 0: none. */
+static inline uint64_t file_object_id(const struct file *file)
+{
+	return file->figures == &file->own ? 0 : file->object;
+}
+
+static inline void file_set_object_id(struct file *file, uint64_t object)
+{
+	if (file->figures != &file->own)
+		file->object = object;
+}
 
 static inline bool file_is_device(const struct file *file)
 {
@@ -50,17 +64,19 @@ struct file_run {
 /* The run that begins at offset, at most to end; false at the end. Guard held. */
 bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run);
 
-/* file_bounce.c. Bytes between a host/ object and memory of a device, through a buffer: a mapping
- * of the object would be faster by one copy, but a page of it that cannot be had (the memory is
- * full, somebody punched a hole through a mapping of his own) would end the daemon by SIGBUS.
- * The device's range has memory all through. written is raised by what came into the object, also
- * on failure. */
+/* file_bounce.c. Bytes between the object of a host/ file and memory of a device, which has it all
+ * through in that range: straight where a window is to be had (host_window.h), else through a
+ * buffer. Not through a mapping and the CPU: a page of it that cannot be had (the memory is full,
+ * somebody punched a hole through a mapping of his own) would end the daemon by SIGBUS. */
 struct bounce;
+/* bytes: how many will go through it, for a guess. */
 int bounce_new(const struct file_call *call, uint64_t bytes, struct bounce **bounce);
 void bounce_free(struct bounce *bounce);
-int bounce_in(struct bounce *bounce, int fd, uint64_t fd_offset, const struct extents *to,
-	      uint64_t to_offset, uint64_t bytes);
-int bounce_out(struct bounce *bounce, const struct extents *from, uint64_t from_offset, int fd,
-	       uint64_t fd_offset, uint64_t bytes, uint64_t *written);
+int bounce_in(struct bounce *bounce, struct file *from, uint64_t from_offset,
+	      const struct extents *to, uint64_t to_offset, uint64_t bytes);
+/* written is raised by what came into the object, also on failure. to: whose object it is, or NULL
+ * where it is nobody's yet. */
+int bounce_out(struct bounce *bounce, const struct extents *from, uint64_t from_offset,
+	       struct file *to, int fd, uint64_t fd_offset, uint64_t bytes, uint64_t *written);
 
 #endif

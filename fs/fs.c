@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "fs/compact.h"
+#include "fs/faults.h"
 #include "fs/fs.h"
 #include "fs/measure.h"
 #include "fs/orphan.h"
@@ -152,6 +153,7 @@ int fs_fill(struct fs *fs)
 	}
 	rest_start(fs);
 	compact_start(fs);
+	faults_start(fs);
 	error = spool_open(fs);
 	if (error)
 		fs_close(fs);
@@ -167,6 +169,7 @@ int fs_open(struct fs *fs)
 
 void fs_close(struct fs *fs)
 {
+	faults_end(fs);
 	rest_end(fs);
 	measure_end(fs);
 	orphans_end(fs);

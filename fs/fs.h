@@ -17,6 +17,7 @@
 #include "fs/inode_table.h"
 #include "fs/options.h"
 #include "fs/stats.h"
+#include "fs/timeline.h"
 #include "fs/trace.h"
 #include "fs/volume.h"
 
@@ -110,7 +111,8 @@ struct fs {
 	struct settings *settings; /* see settings.h; NULL: not kept */
 	struct keep *keep;	   /* NULL: nothing outlives this daemon */
 	struct timespec started;   /* CLOCK_REALTIME */
-	bool noatime;		   /* the mount option */
+	struct timeline timeline;
+	bool noatime; /* the mount option */
 };
 
 /* Opens backend and volumes and makes the tree: 0, or -errno after a line in the log. options are

@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "fs/host_window.h"
 #include "fs/record.h"
 
 #define COPY_BUFFER (1ULL << 20)
@@ -138,6 +140,32 @@ bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run)
 	return true;
 }
 
+/* Blocks beyond its end, reserved or as part of a huge page, would make it look like one. */
+static bool has_no_holes(const struct file *file, const struct stat *st)
+{
+	uint64_t page = 1ULL << atomic_load(&file->object_shift);
+
+	return (page == POOL_BLOCK_MIN || (uint64_t)st->st_size % page == 0) &&
+	       atomic_load(&file->figures->reserved) <= (uint64_t)st->st_size &&
+	       (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
+}
+
+bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
+{
+	int fd = atomic_load(&file->fd);
+	struct stat st;
+
+	if (offset >= end || fd < 0 || fstat(fd, &st) < 0 || offset >= (uint64_t)st.st_size ||
+	    !has_no_holes(file, &st))
+		return host_next_run(fd, offset, end, run);
+	*run = (struct file_run){
+	    .from = offset,
+	    .to = end < (uint64_t)st.st_size ? end : (uint64_t)st.st_size,
+	    .data = true,
+	};
+	return true;
+}
+
 int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift,
 		    uint64_t *object)
 {
@@ -158,13 +186,27 @@ int host_new_object(struct volume *volume, const struct file_call *call, int *fd
 	return 0;
 }
 
-/* Also called without the guard (file_object), so the first one that is made is the object. */
+/* Files whose objects are being made, some to a lock. */
+#define MAKING 16
+
+static pthread_mutex_t *making_of(const struct file *file)
+{
+	static pthread_mutex_t making[MAKING] = {[0 ... MAKING - 1] = PTHREAD_MUTEX_INITIALIZER};
+
+	return &making[(uintptr_t)file / sizeof(*file) % MAKING];
+}
+
+/* Also called without the guard (file_object). Known to the journal before anybody can write to it.
+ */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
 {
-	int fd = -1, none = -1;
 	uint64_t object;
 	uint8_t shift;
+	int fd;
 
+	if (atomic_load(&file->fd) >= 0)
+		return 0;
+	LOCKED(making_of(file));
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
 
@@ -173,14 +215,9 @@ int host_make_object(struct file *file, struct volume *volume, const struct file
 	if (rc < 0)
 		return rc;
 	atomic_store(&file->object_shift, shift);
-	if (atomic_compare_exchange_strong(&file->fd, &none, fd)) {
-		file->object = object;
-		record_object(call, file);
-		return 0;
-	}
-	if (object)
-		journal_drop(call->journal, KEEP_HOST, object);
-	close(fd);
+	file_set_object_id(file, object);
+	record_object(call, file);
+	atomic_store(&file->fd, fd);
 	return 0;
 }
 
@@ -193,8 +230,10 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 
 	if (rc < 0 || fd < 0)
 		return rc;
-	if (size < host_object_size(fd))
+	if (size < host_object_size(fd)) {
 		atomic_store(&file->figures->reserved, 0);
+		host_windows_forget(atomic_load(&file->volume)->windows, file);
+	}
 	if (ftruncate(fd, (off_t)size) < 0)
 		return -errno;
 	host_settle(file, call, 0);
@@ -298,6 +337,8 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 
 	if (precharged < 0)
 		return (int)precharged;
+	if (punch)
+		host_windows_forget(atomic_load(&file->volume)->windows, file);
 	rc = object_fallocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
 	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->figures->reserved))
 		atomic_store(&file->figures->reserved, to);
@@ -345,12 +386,8 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	/* A file without holes: nothing can be taken inside it. Blocks beyond its end, reserved or
-	 * as part of a huge page, would make it look like one. */
-	if (page == POOL_BLOCK_MIN &&
-	    atomic_load(&file->figures->reserved) <= (uint64_t)st.st_size &&
-	    to <= (uint64_t)st.st_size && (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size)
-		return 0;
+	if (to <= (uint64_t)st.st_size && has_no_holes(file, &st))
+		return 0; /* nothing can be taken inside it */
 
 	/* To look for holes costs more than to assume them, so only where the limit is near. */
 	int64_t bytes = (int64_t)(to - from);

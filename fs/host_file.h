@@ -20,6 +20,8 @@ ssize_t host_write(struct file *file, const struct file_call *call, const void *
 		   uint64_t offset, int refused);
 int64_t host_seek(struct file *file, uint64_t offset, int whence);
 bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run);
+/* The same for a file: in one without holes nobody looks for them, page by page to its end. */
+bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run);
 int host_punch(int fd, uint64_t from, uint64_t to);
 /* written is raised by what came there, also on failure. The copy ends early, without an error,
  * where the source has become shorter by a mapping's hand. */

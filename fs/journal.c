@@ -259,6 +259,29 @@ void journal_drop(struct journal *journal, enum keep_kind kind, uint64_t id)
 	fault(journal);
 }
 
+static void append_done(struct journal *journal, const struct journal_request *done)
+{
+	struct journal_piece piece = {.kind = JOURNAL_DONE, .bytes = sizeof(*done), .fixed = done};
+
+	journal_append(journal, &piece, 1, 0, 0);
+}
+
+void journal_carry_done(struct journal *journal)
+{
+	for (size_t i = 0; i < journal->n_done; i++) {
+		struct journal_request done = journal->done[i];
+
+		done.writer = done.writer < JOURNAL_EARLIER ? JOURNAL_EARLIER : done.writer + 1;
+		if (done.writer < JOURNAL_EARLIER + JOURNAL_EARLIER_MAX)
+			append_done(journal, &done);
+	}
+}
+
+void journal_forget_done(struct journal *journal)
+{
+	append_done(journal, &(struct journal_request){.writer = JOURNAL_FORGET});
+}
+
 static void writers_turn(struct journal *journal)
 {
 	struct journal_request recent[JOURNAL_RECENT];
@@ -273,12 +296,9 @@ static void writers_turn(struct journal *journal)
 		writer->at = writer->end = NULL;
 		pthread_mutex_unlock(&writer->lock);
 		for (unsigned k = 0; k < n; k++)
-			journal_append(journal,
-				       &(struct journal_piece){.kind = JOURNAL_DONE,
-							       .bytes = sizeof(recent[k]),
-							       .fixed = &recent[k]},
-				       1, 0, 0);
+			append_done(journal, &recent[k]);
 	}
+	journal_carry_done(journal);
 }
 
 /* One area is read where state has the bit off, both where it is on: each turn is two stores, one

@@ -52,6 +52,7 @@ struct journal {
 	char *areas[JOURNAL_AREAS];
 	size_t bytes;
 	int fd;
+	int lock_fd;		   /* the same, for the lock on it; -1: there is none */
 	_Atomic uint64_t sequence; /* the next */
 	_Atomic uint64_t last_id;  /* of chunks and objects */
 	struct journal_writer writers[JOURNAL_WRITERS];
@@ -72,7 +73,8 @@ struct journal {
 };
 
 /* A new one for so many inodes at most, or that of an earlier daemon: 0, or -errno with a line in
- * the log. -EUCLEAN: it cannot be read. The fd is the journal's on success. */
+ * the log. -EUCLEAN: it cannot be read; -EBUSY: another daemon is at it. The fd is the journal's on
+ * success. */
 int journal_new(const struct journal_holder *holder, uint64_t inodes, struct journal **journal);
 int journal_adopt(const struct journal_holder *holder, int fd, struct journal **journal);
 /* Leaves the memory to who holds it. */
@@ -104,6 +106,10 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 
 /* The request that the calling thread is at: its unique, bit 63 as the kernel set it; 0: none. */
 void journal_set_request(uint64_t unique);
+/* Notes again what had been done when the last daemon ended: the next one may be asked as well. Or,
+ * on another mount, that nothing had. */
+void journal_carry_done(struct journal *journal);
+void journal_forget_done(struct journal *journal);
 /* Whether that request came a second time and had been done the first: with what it led to. */
 bool journal_was_done(const struct journal *journal, struct journal_request *done);
 

@@ -193,8 +193,16 @@ struct journal_cut {
 
 struct journal_request {
 	uint64_t request, ino;
-	uint32_t did, writer;
+	uint32_t did;
+	uint32_t writer; /* or who it was told by: JOURNAL_EARLIER and more */
 };
+
+/* Of a daemon that ended before the last one: so many before, up to JOURNAL_EARLIER_MAX. Its answer
+ * may not be out even now. */
+#define JOURNAL_EARLIER	    JOURNAL_WRITERS
+#define JOURNAL_EARLIER_MAX 32
+/* Requests before this are another mount's, whose numbers may come again. */
+#define JOURNAL_FORGET UINT32_MAX
 
 static inline unsigned journal_newest(uint64_t state)
 {

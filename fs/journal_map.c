@@ -3,10 +3,13 @@
 /* The journal's memory. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/log.h"
@@ -17,6 +20,10 @@
 
 /* Below this much an area is not worth its turns. */
 #define AREA_MIN (64ULL << 20)
+
+/* For how long the last daemon may take to end. */
+#define LOCK_TRIES  500
+#define LOCK_TRY_NS 10000000L
 
 static uint64_t slots_bytes(uint64_t slots)
 {
@@ -35,6 +42,7 @@ static void journal_init(struct journal *journal, const struct journal_holder *h
 {
 	journal->holder = *holder;
 	journal->fd = fd;
+	journal->lock_fd = -1;
 	pthread_mutex_init(&journal->turning, NULL);
 	pthread_mutex_init(&journal->lock, NULL);
 	pthread_cond_init(&journal->changed, NULL);
@@ -60,6 +68,14 @@ static int journal_map(struct journal *journal, const struct journal_header *hea
 	journal->areas[0] = (char *)journal->slots + slots_bytes(header->slots);
 	journal->areas[1] = journal->areas[0] + header->area_bytes;
 	return 0;
+}
+
+static void journal_unmap(struct journal *journal)
+{
+	if (journal->header)
+		munmap(journal->header, journal->bytes);
+	if (journal->lock_fd >= 0)
+		close(journal->lock_fd);
 }
 
 /* What lies in memory of so many inodes: every shard of the table may get all of them. */
@@ -95,6 +111,28 @@ static int make_memory(const struct journal_header *header, int *fd)
 	return rc;
 }
 
+/* One daemon at a time, whoever started it: it waits for the end of the last one, which has lost
+ * its keeper, or fails. The lock goes with the process; the fd, which has been through many hands,
+ * is opened anew for it. */
+static int lock_memory(struct journal *journal)
+{
+	char path[32];
+	int tries = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", journal->fd);
+	journal->lock_fd = open(path, O_RDWR | O_CLOEXEC);
+	if (journal->lock_fd < 0)
+		return 0; /* without /proc there is none */
+	while (flock(journal->lock_fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK || tries++ == LOCK_TRIES) {
+			log_error("journal: another daemon is at it: %s", strerror(errno));
+			return -EBUSY;
+		}
+		nanosleep(&(struct timespec){.tv_nsec = LOCK_TRY_NS}, NULL);
+	}
+	return 0;
+}
+
 static struct journal *journal_alloc(void)
 {
 	struct journal *made = aligned_alloc(LINES_ALIGN, sizeof(*made));
@@ -113,11 +151,13 @@ int journal_new(const struct journal_holder *holder, uint64_t inodes, struct jou
 		rc = journal_map(made, &header);
 	}
 	if (rc == 0)
+		rc = lock_memory(made);
+	if (rc == 0)
 		rc = holder->hold(holder->of, keep_id(KEEP_JOURNAL, 0), fd);
 	if (rc < 0) {
 		log_error("journal: no memory for it: %s", strerror(-rc));
 		if (made && made->header)
-			munmap(made->header, made->bytes);
+			journal_unmap(made);
 		if (fd >= 0)
 			close(fd);
 		free(made);
@@ -156,24 +196,31 @@ static int check_header(const struct journal_header *header, uint64_t bytes)
 	return 0;
 }
 
+static int read_header(int fd, struct journal_header *header)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || pread(fd, header, sizeof(*header), 0) != sizeof(*header))
+		return refuse("too short");
+	return check_header(header, (uint64_t)st.st_size);
+}
+
 int journal_adopt(const struct journal_holder *holder, int fd, struct journal **journal)
 {
 	struct journal_header header;
-	struct stat st;
-
-	if (fstat(fd, &st) < 0 || pread(fd, &header, sizeof(header), 0) != sizeof(header))
-		return refuse("too short");
-	int rc = check_header(&header, (uint64_t)st.st_size);
-
-	if (rc < 0)
-		return rc;
 	struct journal *made = journal_alloc();
 
 	if (!made)
 		return -ENOMEM;
 	journal_init(made, holder, fd);
-	rc = journal_map(made, &header);
+	int rc = lock_memory(made);
+
+	if (rc == 0)
+		rc = read_header(fd, &header);
+	if (rc == 0)
+		rc = journal_map(made, &header);
 	if (rc < 0) {
+		journal_unmap(made);
 		free(made);
 		return rc;
 	}
@@ -185,7 +232,7 @@ void journal_close(struct journal *journal)
 {
 	if (!journal)
 		return;
-	munmap(journal->header, journal->bytes);
+	journal_unmap(journal);
 	close(journal->fd);
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
 		pthread_mutex_destroy(&journal->writers[i].lock);

@@ -13,7 +13,9 @@
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/keeper_store.h"
 #include "fs/line.h"
+#include "fs/timeline.h"
 
 /* A keeper that goes as often as this is not started again. */
 #define RENEWALS_MAX 100
@@ -24,11 +26,14 @@ struct keep {
 	char **argv;
 	uint64_t turn, holds_max;
 	unsigned flags;
+	char wanted[LINE_TEXT_BYTES];
+	int64_t seen_us, reaped_us; /* the end of the daemon before */
 	unsigned renewals;
 	pid_t started;	      /* the keeper that this daemon started; 0: none */
 	_Atomic pid_t keeper; /* 0: it has gone */
 	/* The same once more: for a new keeper, should this one be killed. */
 	struct kept held;
+	bool gathered; /* all of it */
 };
 
 /* lock held. A keeper that has gone is not an error here: keep_renew tells the next one. */
@@ -99,6 +104,10 @@ int keep_hold(struct keep *keep, uint64_t id, int fd)
 	error = say_hold(keep, id, fd);
 	if (error)
 		kept_drop(&keep->held, id);
+	else
+		/* What the keeper has not read is lost when it is killed together with this daemon.
+		 */
+		store_add(id, fd);
 	return error;
 }
 
@@ -119,6 +128,16 @@ void keep_settle(struct keep *keep)
 	catch_up(keep);
 }
 
+/* lock held. */
+static int take_gathered(const struct keep *keep, uint64_t id)
+{
+	int fd = kept_get(&keep->held, id);
+
+	if (fd >= 0)
+		fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return fd == -1 ? -errno : fd;
+}
+
 int keep_take(struct keep *keep, uint64_t id)
 {
 	struct line_message answer;
@@ -127,6 +146,8 @@ int keep_take(struct keep *keep, uint64_t id)
 	if (!keep)
 		return -ENOENT;
 	LOCKED(&keep->lock);
+	if (keep->gathered)
+		return take_gathered(keep, id);
 	int type = ask(keep, LINE_TAKE, id, &answer, &fd);
 
 	if (type == LINE_HELD && fd >= 0 && answer.id == id) {
@@ -141,45 +162,47 @@ int keep_take(struct keep *keep, uint64_t id)
 	return type == LINE_NONE ? -ENOENT : type < 0 ? type : -EPROTO;
 }
 
+/* lock held. From the keeper, as next. */
+static int ask_next(struct keep *keep, uint64_t *id, uint64_t end, int *fd)
+{
+	struct line_message answer;
+	int type = ask(keep, LINE_NEXT, *id, &answer, fd);
+
+	if (type == LINE_HELD && *fd >= 0 && answer.id > *id && answer.id < end) {
+		int error = note(keep, answer.id, *fd);
+
+		*id = answer.id;
+		return error ? error : LINE_HELD;
+	}
+	if (*fd >= 0)
+		close(*fd);
+	if (type == LINE_NONE || (type == LINE_HELD && answer.id >= end))
+		return LINE_NONE;
+	return type < 0 ? type : -EPROTO;
+}
+
 /* The next after id and before end: LINE_HELD, LINE_NONE or -errno. */
 static int next(struct keep *keep, uint64_t *id, uint64_t end, int *fd)
 {
-	struct line_message answer;
-
 	LOCKED(&keep->lock);
-	int type = ask(keep, LINE_NEXT, *id, &answer, fd);
-
-	if (type != LINE_HELD)
-		return type;
-	if (*fd < 0 || answer.id <= *id)
-		return -EPROTO;
-	if (answer.id >= end)
-		return LINE_NONE;
-	*id = answer.id;
-	int error = note(keep, *id, *fd);
-
-	if (error)
-		*fd = -1;
-	return error ? error : LINE_HELD;
+	if (!keep->gathered)
+		return ask_next(keep, id, end, fd);
+	return kept_next(&keep->held, *id, id, fd) || *id >= end ? LINE_NONE : LINE_HELD;
 }
 
 static int walk(struct keep *keep, uint64_t id, uint64_t end,
 		int (*each)(uint64_t id, int fd, void *arg), void *arg)
 {
-	int stopped = 0;
+	while (keep) {
+		int fd = -1, rc = next(keep, &id, end, &fd);
 
-	while (keep && !stopped) {
-		int fd = -1, type = next(keep, &id, end, &fd);
-
-		if (type == LINE_HELD) {
-			stopped = each(id, fd, arg);
-			continue;
-		}
-		if (fd >= 0)
-			close(fd);
-		return type == LINE_NONE ? 0 : type < 0 ? type : -EPROTO;
+		if (rc != LINE_HELD)
+			return rc == LINE_NONE ? 0 : rc;
+		rc = each(id, fd, arg);
+		if (rc)
+			return rc;
 	}
-	return stopped;
+	return 0;
 }
 
 int keep_each(struct keep *keep, int (*each)(uint64_t id, int fd, void *arg), void *arg)
@@ -191,6 +214,23 @@ int keep_each_of(struct keep *keep, enum keep_kind kind,
 		 int (*each)(uint64_t id, int fd, void *arg), void *arg)
 {
 	return walk(keep, keep_id(kind, 0) - 1, keep_id(kind + 1, 0), each, arg);
+}
+
+static int pass_over(uint64_t id, int fd, void *arg)
+{
+	(void)id, (void)fd, (void)arg;
+	return 0;
+}
+
+int keep_gather(struct keep *keep)
+{
+	int error = keep_each(keep, pass_over, NULL);
+
+	if (error)
+		log_error("what the keeper holds cannot be had: %s", strerror(-error));
+	else if (keep)
+		keep->gathered = true;
+	return error;
 }
 
 /* What a keeper says first. */
@@ -207,6 +247,7 @@ static int welcome(struct keep *keep)
 		return -EPROTO;
 	keep->holds_max = message.value;
 	keep->flags = message.flags;
+	memcpy(keep->wanted, message.text, sizeof(keep->wanted));
 	if (message.id)
 		keep->turn = message.id;
 	return 0;
@@ -247,12 +288,25 @@ int keep_wait(struct keep *keep)
 
 	if (fd >= 0)
 		close(fd);
-	if (type == LINE_GO)
+	if (type == LINE_GO) {
+		keep->seen_us = (int64_t)answer.id;
+		keep->reaped_us = (int64_t)answer.value;
+		/* It may be long ago that this was taken. */
+		kept_close(&keep->held);
 		return 0;
+	}
 	int error = type < 0 ? type : -EPROTO;
 
-	log_error("the keeper does not let this daemon serve: %s", strerror(-error));
+	/* Who stands by goes with its keeper. */
+	log_write(keep->flags & LINE_STANDBY ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR,
+		  "the keeper does not let this daemon serve: %s", strerror(-error));
 	return error;
+}
+
+void keep_tell_end(const struct keep *keep, struct timeline *timeline)
+{
+	timeline->at[TIMELINE_SEEN] = keep ? keep->seen_us : 0;
+	timeline->at[TIMELINE_REAPED] = keep ? keep->reaped_us : 0;
 }
 
 void keep_ready(struct keep *keep)
@@ -312,6 +366,24 @@ pid_t keep_keeper(const struct keep *keep)
 unsigned keep_flags(const struct keep *keep)
 {
 	return keep ? keep->flags : 0;
+}
+
+const char *keep_wanted(const struct keep *keep)
+{
+	return keep ? keep->wanted : "";
+}
+
+int keep_ask_renewal(struct keep *keep, const char *uuid)
+{
+	struct line_message message = line_message(LINE_RENEW, 0);
+
+	if (!keep)
+		return -ENOTSUP;
+	LOCKED(&keep->lock);
+	if (!(keep->flags & LINE_RENEWS) || keep->line < 0)
+		return -ENOTSUP;
+	snprintf(message.text, sizeof(message.text), "%s", uuid);
+	return line_send(keep->line, &message, -1);
 }
 
 int keep_fd(const struct keep *keep)

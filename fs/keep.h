@@ -64,6 +64,12 @@ int keep_open(int line, char **argv, struct keep **keep);
 /* This daemon could serve the mount: returns once it may, when nothing is left of the one before.
  * 0, or -errno after a line in the log. */
 int keep_wait(struct keep *keep);
+struct timeline;
+/* Then: when that one ended, as far as the keeper knows. */
+void keep_tell_end(const struct keep *keep, struct timeline *timeline);
+/* Then: this daemon has all that is held, and needs no keeper any more to find it. 0, or -errno
+ * after a line in the log. */
+int keep_gather(struct keep *keep);
 /* Requests are being served. */
 void keep_ready(struct keep *keep);
 /* This daemon ends on purpose, and with it all that is held. */
@@ -79,6 +85,12 @@ uint64_t keep_turn(const struct keep *keep);
 /* The keeper's process; 0: there is none any more. */
 pid_t keep_keeper(const struct keep *keep);
 unsigned keep_flags(const struct keep *keep); /* enum line_flags; 0 without a keeper */
+/* The UUID of the GPU that this daemon was started for, as it works in the one that serves no more;
+ * empty: it was started as any other. */
+const char *keep_wanted(const struct keep *keep);
+/* Asks for a daemon to take over, if that GPU works there. 0, -ENOTSUP where nobody can be asked.
+ */
+int keep_ask_renewal(struct keep *keep, const char *uuid);
 /* -1, or what polls POLLRDHUP when the keeper has gone, which keep_renew then replaces: a new one
  * is started and given all that is held. 0, or -errno after a line in the log; keep_fd is -1 then.
  */

@@ -21,6 +21,7 @@
 #include "fs/keep.h"
 #include "fs/keeper_state.h"
 #include "fs/keeper_store.h"
+#include "fs/timeline.h"
 #include "fs/unmount.h"
 
 /* A daemon that served for so long did not die of its start, or of what it was asked first. */
@@ -107,11 +108,23 @@ static void end_alone(struct keeper *keeper, int status)
 	finish(keeper, status);
 }
 
+/* Whether somebody waits to be told that the mount is there. */
+static bool is_awaited(const struct keeper *keeper)
+{
+	return keeper->launcher && keeper->launcher->ready_fd >= 0;
+}
+
 static void give_up(struct keeper *keeper)
 {
 	const char *mountpoint = keeper->options->mountpoint;
 
 	keeper->start_at = KEEPER_NEVER;
+	if (is_awaited(keeper)) {
+		log_error("%s: %u daemons crashed one after the other", mountpoint,
+			  keeper->failures);
+		end_alone(keeper, 1);
+		return;
+	}
 	log_error("%s: %u daemons crashed one after the other: no other is started. The mount and "
 		  "its files' memory are kept, and who uses them waits. 'gpumemfs --upgrade %s' "
 		  "goes on, with that program; 'kill %d' ends the mount, and its files are lost",
@@ -147,6 +160,16 @@ static void say_how(const struct keeper *keeper, pid_t pid, int status)
 static int exit_status(int status)
 {
 	return status == CHILD_UNKNOWN ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* The first daemon ended before it served, or said itself that it cannot. One that was killed may
+ * have served before it came to say so, and then what was written is for the next one. */
+static bool never_was(const struct keeper *keeper, const struct child *was, int status)
+{
+	int terms = kept_get(&keeper->held, keep_id(KEEP_FUSE, 1));
+
+	return keeper->turns == 1 && !was->ready &&
+	       (!WIFSIGNALED(status) || !agreement_turn_of(terms));
 }
 
 /* What is killed from outside says nothing about the program. */
@@ -185,14 +208,14 @@ static void go_back(struct keeper *keeper)
  * its end, and its GPU work is over. */
 void keeper_take_over(struct keeper *keeper)
 {
-	struct line_message go = line_message(LINE_GO, 0);
-
+	/* Of the program before. */
+	standby_end(keeper);
 	keeper->serving = keeper->next;
 	keeper->next = (struct child){0};
 	keeper->before = keeper->program;
 	keeper->program = keeper->serving.program;
 	remember_serving(keeper);
-	line_offer(keeper->serving.line, &go, -1);
+	child_go(keeper, &keeper->serving);
 }
 
 static void serving_died(struct keeper *keeper)
@@ -206,17 +229,23 @@ static void serving_died(struct keeper *keeper)
 
 	int status = child_reap(&keeper->serving);
 
+	keeper->reaped_us = timeline_now();
 	if (!keeper->died)
 		keeper->died = keeper_now();
 	if (was.ended) {
 		finish(keeper, exit_status(status));
+	} else if (keeper->partial) {
+		log_error("%s: daemon %d ended before it had handed over what it held: nobody can "
+			  "go on with that",
+			  keeper->options->mountpoint, was.pid);
+		finish(keeper, 1);
 	} else if (keeper->ending) {
 		end_alone(keeper, 1);
 	} else if (keeper->next.prepared) {
 		keeper_take_over(keeper);
-	} else if (keeper->turns == 1 && !was.ready) {
+	} else if (never_was(keeper, &was, status)) {
 		say_how(keeper, was.pid, status);
-		end_alone(keeper, 1); /* a mount that never was */
+		end_alone(keeper, 1);
 	} else if (keeper->options->recovery == RECOVERY_TRANSPARENT && !is_mounted(keeper)) {
 		finish(keeper, 0);
 	} else {
@@ -249,6 +278,10 @@ static void start_due(struct keeper *keeper)
 	if (keeper->serving.pid || keeper->next.pid || keeper->done || keeper->ending ||
 	    keeper->start_at > keeper_now())
 		return;
+	if (standby_serves(keeper)) {
+		remember_serving(keeper);
+		return;
+	}
 	int error = child_start(keeper, &keeper->serving, keeper->program);
 
 	if (!error) {
@@ -270,6 +303,7 @@ static void signal_came(struct keeper *keeper)
 	if (!keeper->ending)
 		return;
 	child_kill(&keeper->next);
+	standby_end(keeper);
 	if (keeper->serving.pid)
 		syscall(SYS_pidfd_send_signal, keeper->serving.pidfd, SIGTERM, NULL, 0);
 	else
@@ -278,18 +312,29 @@ static void signal_came(struct keeper *keeper)
 
 static int until_start(const struct keeper *keeper)
 {
-	if (keeper->serving.pid || keeper->next.pid || keeper->start_at == KEEPER_NEVER)
-		return -1;
-	int64_t wait = keeper->start_at - keeper_now();
+	int64_t at =
+	    keeper->serving.pid || keeper->next.pid ? standby_due(keeper) : keeper->start_at;
+	int64_t wait = at - keeper_now();
 
-	return wait < 0 ? 0 : (int)wait;
+	return at == KEEPER_NEVER ? -1 : wait < 0 ? 0 : (int)wait;
 }
 
-enum { SIGNALS, ADDRESS, SERVING_LINE, SERVING_END, NEXT_LINE, NEXT_END, WATCHED };
+enum {
+	SIGNALS,
+	ADDRESS,
+	SERVING_LINE,
+	SERVING_END,
+	NEXT_LINE,
+	NEXT_END,
+	STANDBY_LINE,
+	STANDBY_END,
+	WATCHED
+};
 
 static void wait_and_act(struct keeper *keeper)
 {
-	const struct child *serving = &keeper->serving, *next = &keeper->next;
+	const struct child *serving = &keeper->serving, *next = &keeper->next,
+			   *standby = &keeper->standby;
 	struct pollfd fds[WATCHED] = {
 	    [SIGNALS] = {keeper->signals, POLLIN, 0},
 	    [ADDRESS] = {keeper->address, POLLIN, 0},
@@ -297,6 +342,8 @@ static void wait_and_act(struct keeper *keeper)
 	    [SERVING_END] = {serving->pid ? serving->pidfd : -1, POLLIN, 0},
 	    [NEXT_LINE] = {next->pid ? next->line : -1, POLLIN, 0},
 	    [NEXT_END] = {next->pid ? next->pidfd : -1, POLLIN, 0},
+	    [STANDBY_LINE] = {standby->pid ? standby->line : -1, POLLIN, 0},
+	    [STANDBY_END] = {standby->pid ? standby->pidfd : -1, POLLIN, 0},
 	};
 
 	if (poll(fds, WATCHED, until_start(keeper)) <= 0)
@@ -304,6 +351,10 @@ static void wait_and_act(struct keeper *keeper)
 	if (fds[SERVING_LINE].revents)
 		while (keeper_hear(keeper, &keeper->serving))
 			;
+	if (fds[STANDBY_LINE].revents)
+		keeper_hear(keeper, &keeper->standby);
+	if (fds[STANDBY_END].revents)
+		standby_died(keeper);
 	if (fds[NEXT_LINE].revents)
 		keeper_hear(keeper, &keeper->next);
 	if (fds[NEXT_END].revents)
@@ -340,12 +391,17 @@ static int serve(struct keeper *keeper)
 {
 	while (!keeper->done) {
 		start_due(keeper);
+		standby_start(keeper);
 		if (!keeper->done)
 			wait_and_act(keeper);
 	}
 	child_kill(&keeper->next);
-	store_remove(SERVING_ID);
-	store_remove_all(&keeper->held);
+	child_kill(&keeper->standby);
+	/* Else the service manager has all of it, for a keeper that it starts. */
+	if (!keeper->partial) {
+		store_remove(SERVING_ID);
+		store_remove_all(&keeper->held);
+	}
 	kept_close(&keeper->held);
 	return keeper->status;
 }
@@ -421,6 +477,7 @@ int keeper_adopt(const struct options *options, int argc, char **argv, int line)
 		return 1;
 	}
 	remember_serving(&keeper);
+	keeper.partial = true;
 	keeper.turns = 2; /* or more, which it says itself: not a mount that never was */
 	return serve(&keeper);
 }

@@ -47,8 +47,13 @@ static int greet(const struct keeper *keeper, const struct child *child)
 	struct line_message message = line_message(LINE_WELCOME, keeper->turns);
 
 	message.value = keeper->holds_max;
+	message.flags = LINE_RENEWS;
+	if (child == &keeper->standby)
+		message.flags |= LINE_STANDBY;
+	if (keeper->wanted)
+		snprintf(message.text, sizeof(message.text), "%s", keeper->wanted);
 	if (!keeper->options->foreground)
-		message.flags = LINE_BACKGROUND;
+		message.flags |= LINE_BACKGROUND;
 	if (!keeper->options->foreground && (!keeper->launcher || keeper->launcher->ready_fd < 0))
 		message.flags |= LINE_SYSLOG;
 	return line_offer(child->line, &message, -1);
@@ -103,6 +108,14 @@ int child_reap(struct child *child)
 		close(child->line);
 	*child = (struct child){0};
 	return status;
+}
+
+void child_go(const struct keeper *keeper, const struct child *child)
+{
+	struct line_message go = line_message(LINE_GO, (uint64_t)keeper->seen_us);
+
+	go.value = (uint64_t)keeper->reaped_us;
+	line_offer(child->line, &go, -1);
 }
 
 void child_kill(const struct child *child)

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "fs/keeper_state.h"
 #include "fs/keeper_store.h"
+#include "fs/timeline.h"
 
 /* Never waited for: a daemon that does not read its answers is no reason to stand still. */
 static void answer(const struct child *child, enum line_type type, uint64_t id, int fd)
@@ -20,8 +21,6 @@ static void hold(struct keeper *keeper, uint64_t id, int fd)
 {
 	int error = fd < 0 ? -EPROTO : kept_put(&keeper->held, id, fd);
 
-	if (!error)
-		store_add(id, fd);
 	if (error) {
 		log_error("%s: cannot hold a descriptor for the next daemon: %s",
 			  keeper->options->mountpoint, strerror(-error));
@@ -52,8 +51,10 @@ static void next(struct keeper *keeper, const struct child *child, uint64_t afte
 static void prepared(struct keeper *keeper, struct child *child)
 {
 	child->prepared = true;
+	if (child == &keeper->standby)
+		return;
 	if (child == &keeper->serving)
-		answer(child, LINE_GO, 0, -1);
+		child_go(keeper, child);
 	else if (keeper->serving.pid)
 		child_kill(&keeper->serving);
 	else
@@ -65,6 +66,7 @@ static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
 	const char *mountpoint = keeper->options->mountpoint;
 
 	child->ready = true;
+	keeper->partial = false;
 	keeper->killed = 0;
 	/* A keeper that took over from another one does not know. */
 	if (turn > keeper->turns)
@@ -90,6 +92,7 @@ static bool may_say(const struct keeper *keeper, const struct child *child, enum
 	case LINE_DROP:
 	case LINE_READY:
 	case LINE_END:
+	case LINE_RENEW:
 		return child == &keeper->serving;
 	case LINE_TAKE:
 	case LINE_NEXT:
@@ -120,6 +123,9 @@ static void act(struct keeper *keeper, struct child *child, const struct line_me
 		store_remove_all(&keeper->held);
 		kept_close(&keeper->held);
 		break;
+	case LINE_RENEW:
+		keeper_renew(keeper, message->text);
+		break;
 	case LINE_TAKE:
 		take(keeper, child, message->id);
 		break;
@@ -146,6 +152,8 @@ bool keeper_hear(struct keeper *keeper, struct child *child)
 		return false;
 	if (error == -EPIPE) {
 		/* Its end is seen by its pidfd. */
+		if (child == &keeper->serving)
+			keeper->seen_us = timeline_now();
 		close(child->line);
 		child->line = -1;
 		return false;

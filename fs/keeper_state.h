@@ -23,6 +23,9 @@ struct child {
 	bool prepared, ready, ended;
 };
 
+/* For broken GPUs. */
+#define RENEWALS_MAX 3
+
 struct keeper {
 	const struct options *options;
 	int argc;
@@ -30,17 +33,24 @@ struct keeper {
 	struct daemon *launcher; /* who waits for the first daemon, or NULL */
 	struct kept held;
 	uint64_t holds_max;
-	uint64_t turns;		    /* daemons started so far */
-	struct child serving, next; /* next: getting ready to take over */
-	int program;		    /* what is started; -1: the keeper's own */
-	int signals, address;	    /* signalfd; where programs ask for an upgrade */
-	int asking;		    /* who asked for the upgrade under way, or -1 */
-	int before;		    /* the program to go back to should the upgrade fail; -1 */
-	unsigned failures;	    /* of daemons, one after the other */
-	unsigned killed;	    /* daemons in a row that were killed before they served */
-	int64_t start_at;	    /* when to start one; 0: now; KEEPER_NEVER */
-	int64_t died;		    /* when the last one did; 0: it has been replaced */
+	uint64_t turns;			/* daemons started so far */
+	struct child serving, next;	/* next: getting ready to take over */
+	struct child standby;		/* keeper_standby.c */
+	int64_t standby_at;		/* when to start one; 0: now */
+	unsigned standby_failures;	/* that ended unasked, one after the other */
+	int program;			/* what is started; -1: the keeper's own */
+	int signals, address;		/* signalfd; where programs ask for an upgrade */
+	int asking;			/* who asked for the upgrade under way, or -1 */
+	int before;			/* the program to go back to should the upgrade fail; -1 */
+	unsigned failures;		/* of daemons, one after the other */
+	unsigned killed;		/* daemons in a row that were killed before they served */
+	int64_t start_at;		/* when to start one; 0: now; KEEPER_NEVER */
+	int64_t died;			/* when the last one did; 0: it has been replaced */
+	int64_t seen_us, reaped_us;	/* its line closed; nothing was left of it: timeline_now */
+	const char *wanted;		/* the GPU that the next daemon is for, or NULL */
+	int64_t renewals[RENEWALS_MAX]; /* when each of the last ones was; 0: never */
 	bool ending, done;
+	bool partial; /* of what is held, until the daemon that hands it over has come to the end */
 	int status;
 };
 
@@ -55,12 +65,27 @@ int child_start(struct keeper *keeper, struct child *child, int program);
 #define CHILD_UNKNOWN (-1)
 int child_reap(struct child *child);
 void child_kill(const struct child *child);
+/* It serves from now on. */
+void child_go(const struct keeper *keeper, const struct child *child);
 
 /* keeper.c: the next daemon serves. */
 void keeper_take_over(struct keeper *keeper);
 
 /* keeper_serve.c: what a daemon says. False: nothing (more) for now. */
 bool keeper_hear(struct keeper *keeper, struct child *child);
+
+/* keeper_standby.c. When one is to be started, and starts it then. */
+int64_t standby_due(const struct keeper *keeper);
+void standby_start(struct keeper *keeper);
+/* Instead of starting a daemon to serve: false where none stands by. */
+bool standby_serves(struct keeper *keeper);
+void standby_died(struct keeper *keeper);
+/* It is of no use any more. */
+void standby_end(struct keeper *keeper);
+
+/* keeper_renew.c. A GPU works no more for the daemon that serves: another one, of the same program,
+ * takes over if it does there. */
+void keeper_renew(struct keeper *keeper, const char *uuid);
 
 /* keeper_upgrade.c */
 int upgrade_address(const char *mountpoint); /* a listening socket, or -errno */

@@ -16,7 +16,8 @@ bool store_is_full(void);
 /* Takes what was given over: 0, or -errno after a line in the log. */
 int store_take(struct kept *held);
 
-/* Where there is a service manager it is told; where there is none nothing is done. */
+/* Where there is a service manager it is told; where there is none nothing is done. A daemon adds
+ * what it has its keeper hold, which removes it. */
 void store_add(uint64_t id, int fd);
 void store_remove(uint64_t id);
 void store_remove_all(const struct kept *held);

@@ -12,8 +12,8 @@
 #define LINE_VERSION 1
 
 enum line_type {
-	/* keeper: first of all. value: fds it can hold; id: which daemon this is, from 1 on; flags
-	 */
+	/* keeper: first of all. value: fds it can hold; id: which daemon this is, from 1 on; flags;
+	 * text: the UUID of a GPU that has to work here, or empty */
 	LINE_WELCOME = 1,
 	/* daemon, unanswered */
 	LINE_HOLD = 2,	/* id and an fd */
@@ -28,16 +28,21 @@ enum line_type {
 	/* keeper */
 	LINE_HELD = 10, /* id and its fd */
 	LINE_NONE = 11,
-	LINE_GO = 12,
+	LINE_GO =
+	    12, /* id, value: when the daemon before ended and had gone; us, 0: there was none */
 	/* another program, at the keeper's own address */
 	LINE_UPGRADE = 13, /* an fd of the program to go on with: LINE_SAID with the outcome */
 	LINE_SAID = 14,	   /* value: 0 or an errno; text */
+	/* daemon, unanswered, to a keeper that has LINE_RENEWS */
+	LINE_RENEW = 15, /* text: the UUID of a GPU that works in no context of this process */
 	LINE_TYPES
 };
 
 enum line_flags {
 	LINE_BACKGROUND = 1, /* the terminal is to be left when ready */
 	LINE_SYSLOG = 2,     /* it was left already */
+	LINE_RENEWS = 4,     /* the keeper knows LINE_RENEW */
+	LINE_STANDBY = 8,    /* another daemon serves, and will for long */
 };
 
 #define LINE_TEXT_BYTES 224

@@ -11,6 +11,7 @@
 #include "fs/capabilities.h"
 #include "fs/control.h"
 #include "fs/daemon.h"
+#include "fs/faults.h"
 #include "fs/fs.h"
 #include "fs/keep.h"
 #include "fs/keep_holder.h"
@@ -69,6 +70,11 @@ static void say_ready(struct fs *fs, struct daemon *daemon)
 	notify_send(NOTIFY_READY);
 }
 
+static bool stands_by(const struct fs *fs)
+{
+	return keep_flags(fs->keep) & LINE_STANDBY;
+}
+
 /* Everything that a daemon can do while another one still serves the mount, then the files, as that
  * left them. 0 or -errno. */
 static int prepare(struct fs *fs, struct session **session)
@@ -77,7 +83,9 @@ static int prepare(struct fs *fs, struct session **session)
 
 	if (error)
 		return error;
-	if (fs->holder)
+	timeline_mark(&fs->timeline, TIMELINE_DRIVER);
+	error = faults_try(fs);
+	if (!error && fs->holder)
 		error = fs_restore_check(fs->holder);
 	if (!error)
 		error = session_open(fs, session);
@@ -85,7 +93,16 @@ static int prepare(struct fs *fs, struct session **session)
 		fs_unprepare(fs);
 		return error;
 	}
+	timeline_mark(&fs->timeline, TIMELINE_PREPARED);
+	if (stands_by(fs))
+		prctl(PR_SET_NAME, "gpumemfs-spare");
 	error = keep_wait(fs->keep);
+	prctl(PR_SET_NAME, "gpumemfs");
+	timeline_mark(&fs->timeline, TIMELINE_GO);
+	keep_tell_end(fs->keep, &fs->timeline);
+	clock_gettime(CLOCK_REALTIME, &fs->started);
+	if (!error)
+		error = keep_gather(fs->keep);
 	if (error)
 		return give_up(fs, *session);
 	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
@@ -126,9 +143,13 @@ static int run(struct fs *fs, struct daemon *daemon)
 	spool_start(fs);
 	say_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
-	session_wait(session);
-	spool_end(fs);
+	int error = session_wait(session);
+
+	if (!error || !fs->keep)
+		spool_end(fs);
 	watchdog_stop(watchdog);
+	if (error && fs->keep)
+		return give_up(fs, session);
 	keep_end(fs->keep);
 	/* Leases hold files, and the socket's connections the mount. */
 	share_close(fs->share);
@@ -163,9 +184,9 @@ static int start_kept(struct fs *fs, char **argv)
 	struct daemon nobody = {.ready_fd = -1};
 	static struct journal_holder holder;
 
-	prctl(PR_SET_NAME, "gpumemfs");
 	if (keep_open(fs->options.line, argv, &fs->keep))
 		return 1;
+	prctl(PR_SET_NAME, stands_by(fs) ? "gpumemfs-starts" : "gpumemfs");
 	if (keep_flags(fs->keep) & LINE_SYSLOG)
 		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
 	holder = keep_holder(fs->keep);
@@ -182,6 +203,7 @@ int main(int argc, char **argv)
 	struct options *options = &fs.options;
 	int status = 0;
 
+	timeline_mark(&fs.timeline, TIMELINE_PROCESS);
 	if (options_parse(argc, argv, options))
 		return 1;
 	if (options->help) {

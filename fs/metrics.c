@@ -29,7 +29,7 @@ struct sample {
 	struct volume_usage usage;
 	struct pool_usage pool;
 	struct bar_usage bar;
-	uint64_t leases, leased_bytes;
+	uint64_t leases, leased_bytes, mended, lost;
 	bool healthy;
 };
 
@@ -150,6 +150,8 @@ VALUE(bar_budget, sample->bar.budget)
 VALUE(bar_maps, sample->bar.maps)
 VALUE(bar_evictions, sample->bar.evictions)
 VALUE(healthy, sample->healthy)
+VALUE(mended, sample->mended)
+VALUE(lost, sample->lost)
 VALUE(leases, sample->leases)
 VALUE(leased_bytes, sample->leased_bytes)
 
@@ -175,7 +177,9 @@ static const struct volume_metric volume_metrics[] = {
     {"leases", "gauge", "Leases that processes have of files' memory.", leases, false},
     {"leased_bytes", "gauge", "Sizes of the leased files, once for each lease.", leased_bytes,
      false},
-    {"healthy", "gauge", "0 after an uncorrectable error of the device.", healthy, true},
+    {"healthy", "gauge", "0 while the device is failed.", healthy, true},
+    {"mended_total", "counter", "How often the device was brought back.", mended, true},
+    {"lost_bytes", "gauge", "Memory of files whose bytes a fault took.", lost, true},
 };
 
 #define VOLUME_METRICS (sizeof(volume_metrics) / sizeof(volume_metrics[0]))
@@ -231,6 +235,8 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 		if (!volume->device)
 			continue;
 		sample->healthy = sample->healthy && !volume->device->failed;
+		sample->mended = atomic_load(&volume->device->health.mended);
+		sample->lost = health_lost(volume->device);
 		sample->pool = pool_usage(volume->pool);
 		sample->bar = bar_usage(volume->device);
 	}

@@ -310,6 +310,10 @@ static int options_read(int argc, char **argv, struct arguments *arguments, stru
 		options->allow_other = geteuid() == 0;
 	if (options->debug)
 		options->log_level = LOG_LEVEL_DEBUG;
+	if (options->standby == STANDBY_ON && options->recovery == RECOVERY_OFF) {
+		log_error("standby=on: needs recovery=transparent or recovery=remount");
+		return -EINVAL;
+	}
 	return positionals_set(argc - optind, argv + optind, options);
 }
 

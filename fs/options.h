@@ -16,6 +16,7 @@ enum cache_mode { CACHE_NONE, CACHE_AUTO, CACHE_ALWAYS };
 enum switch_mode { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
 /* What becomes of a mount whose daemon dies; see gpumemfs(8). */
 enum recovery_mode { RECOVERY_OFF, RECOVERY_REMOUNT, RECOVERY_TRANSPARENT };
+enum standby_mode { STANDBY_OFF, STANDBY_ON };
 /* When the bytes of files in the spool are brought back: when somebody opens them, or at once. */
 enum restore_mode { RESTORE_LAZY, RESTORE_NOW };
 
@@ -55,6 +56,7 @@ struct options {
 	enum recovery_mode recovery;
 	char *spool; /* absolute; NULL: none */
 	enum restore_mode restore;
+	enum standby_mode standby;
 	unsigned threads; /* 0: choose by the machine */
 	bool uid_given, gid_given;
 	uid_t uid; /* owner of the top directories; not given: who mounts */

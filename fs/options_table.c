@@ -228,6 +228,8 @@ static const struct option_row table[] = {
      1, 256},
     {"recovery", "off|remount|transparent", "off", "what becomes of the mount when its daemon dies",
      parse_choice, FIELD(recovery), 0, 0},
+    {"standby", "off|on", "off", "keep a second daemon started, to take over at once", parse_choice,
+     FIELD(standby), 0, 0},
     {"spool", "DIR", NULL, "where files with persist=disk are saved (nowhere)", parse_path,
      FIELD(spool), 0, 0},
     {"restore", "lazy|now", "now", "when their bytes come back: when opened, or at once",

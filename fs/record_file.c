@@ -37,7 +37,7 @@ static struct journal_file file_image(const struct file_call *call, const struct
 {
 	return (struct journal_file){
 	    .ino = call->ino,
-	    .object = file->object,
+	    .object = file_object_id(file),
 	    .volume = file_volume(file)->index,
 	    .tail_shift = file->tail_shift,
 	    .object_shift = file->object_shift,

@@ -155,6 +155,7 @@ static void merge_done(struct journal *journal)
 		if (last && last->request == next->request) {
 			last->did |= next->did;
 			last->ino = next->ino ? next->ino : last->ino;
+			last->writer = next->writer > last->writer ? next->writer : last->writer;
 		} else {
 			journal->done[kept++] = *next;
 		}
@@ -165,11 +166,16 @@ static void merge_done(struct journal *journal)
 static int keep_done(struct restore *restore)
 {
 	struct journal *journal = restore->journal;
-	size_t n = 0;
+	size_t n = restore->n_earlier;
 
-	journal->done = calloc((size_t)JOURNAL_WRITERS * JOURNAL_RECENT, sizeof(*journal->done));
+	if (restore->fs->mount == FS_MOUNT_NEW)
+		return 0;
+	journal->done =
+	    calloc((size_t)JOURNAL_WRITERS * JOURNAL_RECENT + n, sizeof(*journal->done));
 	if (!journal->done)
 		return -ENOMEM;
+	if (n)
+		memcpy(journal->done, restore->earlier, n * sizeof(*journal->done));
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
 		for (unsigned k = 0; k < JOURNAL_RECENT && k < restore->recent[i].n; k++)
 			journal->done[n++] = restore->recent[i].requests[k];
@@ -224,8 +230,10 @@ static int rebuild(struct restore *restore)
 		rc = replay(restore);
 	if (rc == 0)
 		rc = restore_tree(restore);
+	timeline_mark(&restore->fs->timeline, TIMELINE_JOURNAL);
 	if (rc == 0)
 		rc = restore_each(restore, restore_memory);
+	timeline_mark(&restore->fs->timeline, TIMELINE_MEMORY);
 	if (rc == 0)
 		rc = restore_pay(restore);
 	if (rc == 0)
@@ -262,12 +270,16 @@ static int restore_old(struct fs *fs)
 		atomic_store(&fs->journal->last_id,
 			     restore.last_id > last ? restore.last_id : last);
 		watch_pools(fs);
+		if (fs->mount == FS_MOUNT_NEW)
+			journal_forget_done(fs->journal);
+		journal_carry_done(fs->journal);
 		restore_release(&restore);
 	} else if (restore.recent) {
 		abandon(&restore);
 	}
 	restore_held_free(&restore);
 	free(restore.recent);
+	free(restore.earlier);
 	worker_end();
 	fs->can.max_write = max_write;
 	return rc;
@@ -284,10 +296,23 @@ static int start_new(struct fs *fs)
 	return tree_init(fs);
 }
 
-int fs_restore(struct fs *fs)
+/* That of an earlier daemon, or -ENOENT: this is the first. */
+static int take_journal(const struct fs *fs)
 {
 	const struct journal_holder *holder = fs->holder;
 	int fd = holder->take(holder->of, keep_id(KEEP_JOURNAL, 0));
+
+	if (fd != -ENOENT || keep_turn(fs->keep) == 1)
+		return fd;
+	log_error(
+	    "journal: nobody holds that of the last daemon: its files cannot be brought back");
+	return -EUCLEAN;
+}
+
+int fs_restore(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+	int fd = take_journal(fs);
 	int rc = fd == -ENOENT || fd >= 0 ? 0 : fd;
 
 	if (rc < 0)

@@ -67,7 +67,7 @@ int restore_file(struct restore *restore, struct inode *inode, const struct jour
 	atomic_store(&file->volume, volume);
 	if (view->kind == JOURNAL_FILE || !volume->pool)
 		extents_free(&file->extents);
-	file->object = volume->pool ? 0 : image->object;
+	file_set_object_id(file, volume->pool ? 0 : image->object);
 	atomic_store(&file->tail_shift, image->tail_shift);
 	atomic_store(&file->object_shift, image->object_shift);
 	for (uint32_t i = 0; rc == 0 && i < image->n_extents; i++)
@@ -205,9 +205,9 @@ static int restore_object(struct restore *restore, struct file *file)
 {
 	const struct journal_holder *holder = &restore->journal->holder;
 
-	if (!file->object)
+	if (!file_object_id(file))
 		return 0;
-	uint64_t id = keep_id(KEEP_HOST, raise_id(restore, file->object));
+	uint64_t id = keep_id(KEEP_HOST, raise_id(restore, file_object_id(file)));
 
 	if (find_held(restore, id))
 		return -EUCLEAN;

@@ -222,16 +222,13 @@ static int replay_xattr(struct inode *inode, const struct journal_view *view)
 	return rc == -ENOSPC ? -EUCLEAN : rc;
 }
 
-static void replay_open(const struct restore *restore, struct inode *inode,
-			const struct journal_open *open)
+static void replay_open(struct inode *inode, const struct journal_open *open)
 {
-	bool kept = restore->fs->mount == FS_MOUNT_KEPT;
-
-	inode->opens = kept ? open->opens : 0;
-	inode->writers = kept ? open->writers : 0;
-	inode->kept = kept && open->kept;
+	inode->opens = open->opens;
+	inode->writers = open->writers;
+	inode->kept = open->kept;
 	inode->holds = open->leases;
-	if (kept && S_ISREG(inode->mode))
+	if (S_ISREG(inode->mode))
 		*file_backing_id(inode->file) = open->backing_id;
 }
 
@@ -249,13 +246,42 @@ static void replay_dir(struct inode *inode, const struct journal_dir *dir)
 		inode->dir->next_cookie = dir->next_cookie;
 }
 
-static void remember(struct restore *restore, const struct journal_request *request)
+static int remember_earlier(struct restore *restore, const struct journal_request *request)
 {
-	if (request->writer >= JOURNAL_WRITERS || !request->request)
-		return;
-	struct restore_recent *recent = &restore->recent[request->writer];
+	/* Twice as many whenever the number is a power of two. */
+	if (!(restore->n_earlier & (restore->n_earlier - 1))) {
+		size_t room = restore->n_earlier ? restore->n_earlier * 2 : 1;
+		struct journal_request *earlier =
+		    reallocarray(restore->earlier, room, sizeof(*earlier));
 
-	recent->requests[recent->n++ % JOURNAL_RECENT] = *request;
+		if (!earlier)
+			return -ENOMEM;
+		restore->earlier = earlier;
+	}
+	restore->earlier[restore->n_earlier++] = *request;
+	return 0;
+}
+
+static void forget_requests(struct restore *restore)
+{
+	memset(restore->recent, 0, JOURNAL_WRITERS * sizeof(*restore->recent));
+	restore->n_earlier = 0;
+}
+
+static int remember(struct restore *restore, const struct journal_request *request)
+{
+	if (request->writer == JOURNAL_FORGET)
+		forget_requests(restore);
+	else if (!request->request)
+		return 0;
+	else if (request->writer < JOURNAL_WRITERS) {
+		struct restore_recent *recent = &restore->recent[request->writer];
+
+		recent->requests[recent->n++ % JOURNAL_RECENT] = *request;
+	} else if (request->writer - JOURNAL_EARLIER < JOURNAL_EARLIER_MAX) {
+		return remember_earlier(restore, request);
+	}
+	return 0;
 }
 
 /* What begins with a number, and changes the inode that has it. */
@@ -283,10 +309,10 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 		inode->home = restore_number(((const struct journal_home *)view->fixed)->home);
 		return 0;
 	case JOURNAL_OPEN:
-		replay_open(restore, inode, view->fixed);
+		replay_open(inode, view->fixed);
 		return 0;
 	case JOURNAL_KEPT:
-		inode->kept = restore->fs->mount == FS_MOUNT_KEPT;
+		inode->kept = true;
 		return 0;
 	case JOURNAL_GONE:
 		return inode == find(restore, INODE_ROOT) ? -EUCLEAN : drop_inode(restore, inode);
@@ -313,8 +339,7 @@ static int replay(struct restore *restore, const struct journal_view *view)
 	case JOURNAL_NAME_GONE:
 		return replay_name_gone(restore, view);
 	case JOURNAL_DONE:
-		remember(restore, view->fixed);
-		return 0;
+		return remember(restore, view->fixed);
 	default:
 		return replay_change(restore, view);
 	}
@@ -324,12 +349,13 @@ int restore_record(struct restore *restore, const struct journal_record *record)
 {
 	struct journal_view view;
 	uint32_t at = 0;
-	int rc = 0;
+	int rc = remember(restore, &(struct journal_request){.request = record->request,
+							     .ino = record->ino,
+							     .did = record->did,
+							     .writer = record->writer});
 
-	remember(restore, &(struct journal_request){.request = record->request,
-						    .ino = record->ino,
-						    .did = record->did,
-						    .writer = record->writer});
+	if (rc)
+		return rc;
 	do {
 		at = journal_view(record, at, &view);
 		rc = at ? replay(restore, &view) : -EUCLEAN;

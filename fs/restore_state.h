@@ -31,9 +31,11 @@ struct restore {
 	/* By the index that the journal has for them. */
 	struct volume *volumes[JOURNAL_VOLUMES];
 	unsigned n_volumes;
-	struct restore_recent *recent; /* JOURNAL_WRITERS of them */
-	struct restore_held *held;     /* by id */
-	uint64_t last_id;	       /* the highest that is in use */
+	struct restore_recent *recent;	 /* JOURNAL_WRITERS of them */
+	struct journal_request *earlier; /* told again by the last daemon */
+	size_t n_earlier;
+	struct restore_held *held; /* by id */
+	uint64_t last_id;	   /* the highest that is in use */
 };
 
 /* restore_replay.c */

@@ -8,6 +8,7 @@
 #include "fs/dir.h"
 #include "fs/inode.h"
 #include "fs/orphan.h"
+#include "fs/record.h"
 #include "fs/restore_state.h"
 #include "fs/worker.h"
 #include "fs/xattr.h"
@@ -214,9 +215,25 @@ static void trim(struct fs *fs, struct inode *inode)
 	file_trim(inode->file, &call.call);
 }
 
+/* On another mount nobody has it open, which is news to the journal. lock is held. */
+static void forget_handles(struct fs *fs, struct inode *inode)
+{
+	_Atomic int32_t *backing = S_ISREG(inode->mode) ? file_backing_id(inode->file) : NULL;
+
+	if (!inode->opens && !inode->writers && !inode->kept && (!backing || !*backing))
+		return;
+	inode->opens = inode->writers = 0;
+	inode->kept = false;
+	if (backing)
+		*backing = 0;
+	record_open(fs, inode, 0);
+}
+
 static int release(struct restore *restore, struct inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
+	if (restore->fs->mount == FS_MOUNT_NEW)
+		forget_handles(restore->fs, inode);
 	bool drop = inode_may_drop(restore->fs, inode);
 
 	pthread_mutex_unlock(&inode->lock);

@@ -119,6 +119,7 @@ static bool serve_one(struct session *session, struct worker *worker)
 	journal_set_request(((const struct fuse_in_header *)worker->request)->unique);
 
 	fuse_session_process_buf(session->fuse, &buf);
+	timeline_answered(&session->fs->timeline, session->fs->options.mountpoint);
 	return true;
 }
 
@@ -274,6 +275,7 @@ int session_start(struct session *session)
 	if (session->agreement)
 		agreement_set_turn(session->agreement, keep_turn(fs->keep));
 	error = access_file_new(fs);
+	timeline_mark(&fs->timeline, TIMELINE_SERVING);
 	if (!error)
 		error = threads_start(session);
 	if (error)
@@ -296,9 +298,18 @@ unmount_fuse:
 	return error;
 }
 
-void session_wait(struct session *session)
+/* Whether the kernel still has requests for whoever reads them. */
+static bool is_connected(const struct session *session)
+{
+	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse)};
+
+	return poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
+}
+
+int session_wait(struct session *session)
 {
 	struct keep *keep = session->fs->keep;
+	int error = 0;
 	struct pollfd fds[] = {{.fd = session->ended_fd, .events = POLLIN},
 			       {.fd = session->signal_fd, .events = POLLIN},
 			       {.events = POLLRDHUP}};
@@ -320,8 +331,13 @@ void session_wait(struct session *session)
 				 session->fs->options.mountpoint);
 			threads_end(session);
 		}
+	} else if (is_connected(session)) {
+		log_error("%s: nobody serves the mount any more, and it is there",
+			  session->fs->options.mountpoint);
+		error = -EIO;
 	}
 	threads_join(session);
+	return error;
 }
 
 void session_close(struct session *session)

@@ -28,8 +28,9 @@ bool session_is_taken(const struct session *session);
 int session_start(struct session *session);
 
 /* Returns when the mount is gone or a signal (SIGTERM, SIGINT, SIGHUP) asked for it to go; no
- * request is in flight any more. */
-void session_wait(struct session *session);
+ * request is in flight any more. -EIO after a line in the log: the mount is there, but this daemon
+ * cannot serve it. */
+int session_wait(struct session *session);
 void session_close(struct session *session);
 
 #endif

@@ -105,10 +105,16 @@ static int mount_fuse(struct session *session)
 	const char *mountpoint = session->fs->options.mountpoint;
 
 	unmount_last(session);
-	if (fuse_session_mount(session->fuse, mountpoint) == 0)
-		return 0;
-	log_error("cannot mount on %s", mountpoint);
-	return -EIO;
+	if (fuse_session_mount(session->fuse, mountpoint)) {
+		log_error("cannot mount on %s", mountpoint);
+		return -EIO;
+	}
+	dev_t device;
+
+	/* At once: whoever goes on for a daemon that is killed must know its own mount. */
+	if (session->agreement && unmount_device(mountpoint, AT_STATX_DONT_SYNC, &device) == 0)
+		agreement_set_device(session->agreement, device);
+	return 0;
 }
 
 /* Mounts for this daemon and those to come. What they need is held before the kernel hears

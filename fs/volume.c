@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fs/host_window.h"
+
 int volume_open_gpu(struct volume *volume, struct device *device, const struct pool_limits *limits,
 		    uint64_t max_chunk)
 {
@@ -16,6 +18,7 @@ int volume_open_gpu(struct volume *volume, struct device *device, const struct p
 	volume->device = device;
 	volume->pool = pool;
 	volume->system = NULL;
+	volume->windows = NULL;
 	volume->max_chunk = max_chunk / CHUNK_ALIGN * CHUNK_ALIGN;
 	if (!volume->max_chunk)
 		volume->max_chunk = CHUNK_ALIGN;
@@ -30,6 +33,11 @@ int volume_open_host(struct volume *volume, uint64_t bytes)
 
 	if (rc < 0)
 		return rc;
+	rc = host_windows_new(&volume->windows);
+	if (rc < 0) {
+		system_memory_close(system);
+		return rc;
+	}
 	volume->device = NULL;
 	volume->pool = NULL;
 	volume->system = system;
@@ -41,10 +49,12 @@ int volume_open_host(struct volume *volume, uint64_t bytes)
 void volume_close(struct volume *volume)
 {
 	pool_free(volume->pool);
+	host_windows_free(volume->windows);
 	if (volume->system)
 		system_memory_close(volume->system);
 	volume->pool = NULL;
 	volume->system = NULL;
+	volume->windows = NULL;
 }
 
 static int host_usage(struct volume *volume, struct volume_usage *usage)

@@ -13,12 +13,15 @@
 #include "backend/pool.h"
 #include "backend/system.h"
 
+struct host_windows;
+
 struct volume {
 	char name[16];		      /* "gpu0", "host" */
 	unsigned index;		      /* position in the list of volumes */
 	struct device *device;	      /* NULL for host/ */
 	struct pool *pool;	      /* NULL for host/ */
 	struct system_memory *system; /* NULL for gpuN/ */
+	struct host_windows *windows; /* NULL for gpuN/ */
 	uint64_t max_chunk; /* bytes, a multiple of CHUNK_ALIGN: the largest chunk to take */
 	uint64_t root_ino;
 };

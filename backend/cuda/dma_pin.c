@@ -20,40 +20,59 @@ int cuda_pin(struct copier *base, void *host, size_t bytes)
 	return 0;
 }
 
-static void pin_register(struct dma_pin *pin, struct cuda_device *device)
+/* Portable: one registration serves every device's context, which is current. */
+static gm_CUresult pin_register(struct dma_pin *pin, struct cuda_device *device)
 {
-	const struct cuda_driver *cu = &device->cuda->cu;
-	char name[DRIVER_ERROR_NAME_MAX];
+	gm_CUresult result = device->cuda->cu.cuMemHostRegister(pin->base, pin->bytes,
+								GM_CU_MEMHOSTREGISTER_PORTABLE);
 
-	/* Portable: one registration serves every device's context. */
-	gm_CUresult result =
-	    cu->cuMemHostRegister(pin->base, pin->bytes, GM_CU_MEMHOSTREGISTER_PORTABLE);
-	if (result == GM_CUDA_SUCCESS) {
+	if (result == GM_CUDA_SUCCESS)
 		pin->device = device;
-		return;
-	}
-	if (driver_error(result).fatal) {
+	else if (driver_error(result).fatal)
 		cuda_result(device, result, "cuMemHostRegister");
+	return result;
+}
+
+static void pin_try(struct dma_pin *pin, struct cuda_device *device)
+{
+	char name[DRIVER_ERROR_NAME_MAX];
+	gm_CUresult result = pin_register(pin, device);
+
+	if (result == GM_CUDA_SUCCESS || driver_error(result).fatal)
 		return;
-	}
 	pin->refused = true;
 	log_warn("gpu%u: copies of %zu KiB of buffers take a detour through staging memory: "
 		 "cuMemHostRegister: %s",
-		 device->base.index, pin->bytes >> 10, driver_error_name(cu, result, name));
+		 device->base.index, pin->bytes >> 10,
+		 driver_error_name(&device->cuda->cu, result, name));
+}
+
+static struct dma_pin *pin_with(struct dma_pin *list, const char *host, size_t bytes)
+{
+	while (list && (host < list->base || host + bytes > list->base + list->bytes))
+		list = list->next;
+	return list;
+}
+
+static bool is_pinned_for_all(struct pins *pins, const void *host, size_t bytes)
+{
+	pthread_rwlock_rdlock(&pins->lock);
+	const struct dma_pin *pin = pin_with(pins->list, host, bytes);
+	bool registered = pin && pin->device;
+	pthread_rwlock_unlock(&pins->lock);
+	return registered;
 }
 
 bool dma_is_pinned(struct cuda_copier *copier, struct cuda_device *device, const void *host,
 		   size_t bytes)
 {
-	for (struct dma_pin *pin = copier->pins; pin; pin = pin->next) {
-		const char *first = host;
-		if (first < pin->base || first + bytes > pin->base + pin->bytes)
-			continue;
-		if (!pin->device && !pin->refused)
-			pin_register(pin, device);
-		return pin->device;
-	}
-	return false;
+	struct dma_pin *pin = pin_with(copier->pins, host, bytes);
+
+	if (!pin)
+		return is_pinned_for_all(&device->cuda->pins, host, bytes);
+	if (!pin->device && !pin->refused)
+		pin_try(pin, device);
+	return pin->device;
 }
 
 static void pin_unregister(struct dma_pin *pin)
@@ -103,4 +122,68 @@ void dma_unpin_all(struct cuda_copier *copier)
 		copier->pins = pin->next;
 		pin_close(pin);
 	}
+}
+
+/* pins->lock is held, and the device; its context is current. */
+static int pin_for_all(struct pins *pins, struct cuda_device *device, void *host, size_t bytes)
+{
+	struct dma_pin *pin = pin_with(pins->list, host, bytes);
+
+	if (pin) /* its registration went with the context before */
+		return pin->device || pin_register(pin, device) == GM_CUDA_SUCCESS ? 0 : -ENOMEM;
+	pin = calloc(1, sizeof(*pin));
+	if (!pin)
+		return -ENOMEM;
+	*pin = (struct dma_pin){.next = pins->list, .base = host, .bytes = bytes};
+	if (pin_register(pin, device) != GM_CUDA_SUCCESS) {
+		free(pin);
+		return -ENOMEM;
+	}
+	pins->list = pin;
+	return 0;
+}
+
+int cuda_pin_for_all(struct device *base, void *host, size_t bytes)
+{
+	struct cuda_device *device = cuda_device(base);
+	struct pins *pins = &device->cuda->pins;
+
+	if (is_pinned_for_all(pins, host, bytes))
+		return 0;
+	cuda_hold(device);
+	int rc = dma_context_use(device);
+	if (rc == 0) {
+		pthread_rwlock_wrlock(&pins->lock);
+		rc = pin_for_all(pins, device, host, bytes);
+		pthread_rwlock_unlock(&pins->lock);
+	}
+	cuda_drop(device);
+	return rc;
+}
+
+void cuda_unpin_for_all(struct device *device, void *host)
+{
+	struct pins *pins = &cuda_device(device)->cuda->pins;
+
+	pthread_rwlock_wrlock(&pins->lock);
+	struct dma_pin **link = &pins->list;
+	while (*link && (*link)->base != host)
+		link = &(*link)->next;
+	struct dma_pin *pin = *link;
+	if (pin) {
+		*link = pin->next;
+		pin_close(pin);
+	}
+	pthread_rwlock_unlock(&pins->lock);
+}
+
+void dma_unregister_for_all(struct cuda_device *device)
+{
+	struct pins *pins = &device->cuda->pins;
+
+	pthread_rwlock_wrlock(&pins->lock);
+	for (struct dma_pin *pin = pins->list; pin; pin = pin->next)
+		if (pin->device == device)
+			pin_unregister(pin);
+	pthread_rwlock_unlock(&pins->lock);
 }

@@ -75,7 +75,6 @@ struct driver_error driver_error(gm_CUresult result)
 		return (struct driver_error){-ENOTSUP, false};
 	case GM_CUDA_ERROR_NO_DEVICE:
 	case GM_CUDA_ERROR_NOT_INITIALIZED:
-	case GM_CUDA_ERROR_SYSTEM_NOT_READY:
 		return (struct driver_error){-ENODEV, false};
 	case GM_CUDA_ERROR_NOT_READY:
 		return (struct driver_error){-EAGAIN, false};
@@ -94,6 +93,7 @@ struct driver_error driver_error(gm_CUresult result)
 	case GM_CUDA_ERROR_INVALID_PC:
 	case GM_CUDA_ERROR_LAUNCH_FAILED:
 	case GM_CUDA_ERROR_EXTERNAL_DEVICE:
+	case GM_CUDA_ERROR_SYSTEM_NOT_READY:
 	case GM_CUDA_ERROR_UNKNOWN: /* also what a GPU that fell off the bus gives */
 		return (struct driver_error){-EIO, true};
 	default:

@@ -44,6 +44,17 @@ void peers_drop(struct cuda_chunk *chunk)
 	chunk->peers.guests = 0;
 }
 
+static bool any_failed(const struct cuda_chunk *chunk)
+{
+	const struct backend *backend = chunk->base.device->backend;
+	bool failed = atomic_load(&chunk->base.device->failed);
+
+	for (unsigned i = 0; i < backend->n_devices; i++)
+		if (chunk->peers.guests & 1ULL << i)
+			failed |= atomic_load(&backend->devices[i]->failed);
+	return failed;
+}
+
 /* Copies between GPUs want it: without it they go through the host at a tenth of the rate, and
  * cuCtxEnablePeerAccess does nothing for such memory. */
 static enum peers_state grant(struct cuda_chunk *chunk)
@@ -58,6 +69,8 @@ static enum peers_state grant(struct cuda_chunk *chunk)
 	    device->cuda->cu.cuMemSetAccess(chunk->address, chunk->base.bytes, access, n);
 	if (result == GM_CUDA_SUCCESS)
 		return PEERS_GRANTED;
+	if (any_failed(chunk)) /* which is renewed when it is back */
+		return PEERS_NONE;
 	if (!atomic_exchange(&device->peers_refused, true))
 		log_warn("gpu%u: copies between it and other GPUs go through the host: "
 			 "cuMemSetAccess for them gives %d",
@@ -131,6 +144,13 @@ void peers_remove(struct cuda_chunk *chunk)
 		DL_DELETE2(peers->queue, chunk, peers.previous, peers.next);
 	let_finish(peers, chunk);
 	atomic_store(&chunk->peers.state, PEERS_NONE);
+}
+
+void peers_renew(struct cuda_chunk *chunk)
+{
+	peers_remove(chunk);
+	peers_drop(chunk);
+	peers_add(chunk);
 }
 
 bool peers_need(struct cuda_chunk *chunk)

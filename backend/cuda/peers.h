@@ -45,6 +45,9 @@ void peers_remove(struct cuda_chunk *chunk);
  * context of the device that it was made for, no manual says. */
 void peers_drop(struct cuda_chunk *chunk);
 
+/* The context of a peer was replaced: its access is granted anew. Copies go on meanwhile. */
+void peers_renew(struct cuda_chunk *chunk);
+
 static inline bool peers_granted(const struct peers_entry *entry)
 {
 	return atomic_load_explicit(&entry->state, memory_order_acquire) == PEERS_GRANTED;

@@ -26,6 +26,7 @@ static void cuda_close(struct backend *base)
 		cuda_device_close(cuda_device(base->devices[i]));
 	nvml_close(cuda);
 	pthread_mutex_destroy(&cuda->copiers.lock);
+	pthread_rwlock_destroy(&cuda->pins.lock);
 	free(cuda);
 }
 
@@ -68,6 +69,7 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 	cuda->force_pcie = config->force_pcie;
 	peers_open(&cuda->peers);
 	pthread_mutex_init(&cuda->copiers.lock, NULL);
+	pthread_rwlock_init(&cuda->pins.lock, NULL);
 	int rc = driver_start(cuda, config);
 	if (rc == 0) {
 		nvml_open(cuda);
@@ -90,6 +92,7 @@ const struct backend_ops backend_cuda_ops = {
     .close = cuda_close,
     .memory = cuda_memory,
     .rest = cuda_rest,
+    .mend = cuda_mend,
     .bar_name = cuda_bar_name,
     .chunk_new = cuda_chunk_new,
     .chunk_free = cuda_chunk_free,
@@ -99,6 +102,8 @@ const struct backend_ops backend_cuda_ops = {
     .copier_free = cuda_copier_free,
     .pin = cuda_pin,
     .unpin = cuda_unpin,
+    .pin_for_all = cuda_pin_for_all,
+    .unpin_for_all = cuda_unpin_for_all,
     .dma_in = cuda_dma_in,
     .dma_out = cuda_dma_out,
     .dma_across = cuda_dma_across,

@@ -20,6 +20,14 @@ struct copiers {
 	struct cuda_copier *list;
 };
 
+struct dma_pin;
+
+/* Host memory for every copier. */
+struct pins {
+	pthread_rwlock_t lock; /* after a copier's and a device's */
+	struct dma_pin *list;
+};
+
 struct cuda {
 	struct backend base; /* first */
 	struct cuda_driver cu;
@@ -29,6 +37,7 @@ struct cuda {
 	bool force_pcie;
 	struct peers peers;
 	struct copiers copiers;
+	struct pins pins;
 	atomic_uint exports_kept; /* by all chunks */
 };
 
@@ -58,7 +67,7 @@ struct cuda_device {
 struct cuda_chunk {
 	struct chunk base; /* first */
 	gm_CUmemGenericAllocationHandle handle;
-	gm_CUdeviceptr address;
+	gm_CUdeviceptr address; /* 0: its memory is lost; for copies under copier->lock */
 	struct peers_entry peers;
 	_Atomic int exported; /* kept from the first export on; -1: none */
 	void *mapping;	      /* the BAR way's own; see bar.h */
@@ -115,10 +124,21 @@ void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
 int cuda_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 void cuda_range_close(struct cuda_device *device);
+/* Maps the chunk at another address, whatever became of the mapping that it had, from its handle
+ * or, where the driver does not have that any more, from a descriptor that was kept. An error
+ * leaves it without an address. */
+int cuda_chunk_remap(struct cuda_chunk *chunk);
+/* It has no address from then on. */
+void cuda_chunk_unmap(struct cuda_chunk *chunk);
+
+/* mend.c: see backend_ops. */
+int cuda_mend(struct device *device);
 
 /* rest.c: see backend_ops. What copiers have on the device is taken from those that are at nothing,
  * whatever thread they belong to; the others are asked to leave it themselves. */
 int cuda_rest(struct device *device);
+/* All copiers leave the device; -EBUSY where one is at something. */
+int cuda_copiers_leave(struct cuda_device *device);
 
 /* dma.c */
 int cuda_copier_new(struct backend *backend, struct copier **copier);
@@ -135,5 +155,7 @@ int cuda_wait(struct copier *copier);
 /* dma_pin.c */
 int cuda_pin(struct copier *copier, void *host, size_t bytes);
 void cuda_unpin(struct copier *copier, void *host);
+int cuda_pin_for_all(struct device *device, void *host, size_t bytes);
+void cuda_unpin_for_all(struct device *device, void *host);
 
 #endif

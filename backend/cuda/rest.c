@@ -23,7 +23,7 @@ static int copier_leave(struct cuda_copier *copier, struct cuda_device *device)
 	return rc;
 }
 
-static int copiers_leave(struct cuda_device *device)
+int cuda_copiers_leave(struct cuda_device *device)
 {
 	struct copiers *copiers = &device->cuda->copiers;
 	struct cuda_copier *copier;
@@ -44,9 +44,10 @@ static int rest(struct cuda_device *device)
 		return -EBUSY;
 	if (!atomic_load(&device->context))
 		return 0;
-	int rc = copiers_leave(device);
+	int rc = cuda_copiers_leave(device);
 	if (rc < 0)
 		return rc;
+	dma_unregister_for_all(device);
 	cuda_bar_rest(device);
 	cuda_range_close(device);
 	cuda_context_close(device);

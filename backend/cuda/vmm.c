@@ -129,6 +129,13 @@ static int map(struct cuda_device *device, struct cuda_chunk *chunk)
 	return 0;
 }
 
+void cuda_chunk_unmap(struct cuda_chunk *chunk)
+{
+	if (chunk->address)
+		unmap(cuda_device(chunk->base.device), chunk->address, chunk->base.bytes);
+	chunk->address = 0;
+}
+
 static int memory_import(struct cuda_device *device, int fd,
 			 gm_CUmemGenericAllocationHandle *handle)
 {
@@ -136,6 +143,32 @@ static int memory_import(struct cuda_device *device, int fd,
 	    handle, (void *)(intptr_t)fd, GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
 	return cuda_result(device, result, "cuMemImportFromShareableHandle");
+}
+
+static int reimport(struct cuda_device *device, struct cuda_chunk *chunk)
+{
+	gm_CUmemGenericAllocationHandle handle, before = chunk->handle;
+	int fd = atomic_load(&chunk->exported);
+	int rc = fd < 0 ? -ENOENT : memory_import(device, fd, &handle);
+
+	if (rc < 0)
+		return rc;
+	chunk->handle = handle;
+	rc = map(device, chunk);
+	if (rc < 0)
+		chunk->handle = before;
+	device->cuda->cu.cuMemRelease(rc < 0 ? handle : before);
+	return rc;
+}
+
+int cuda_chunk_remap(struct cuda_chunk *chunk)
+{
+	struct cuda_device *device = cuda_device(chunk->base.device);
+
+	cuda_chunk_unmap(chunk);
+	int rc = map(device, chunk);
+
+	return rc == 0 || rc == -ENOMEM || rc == -ENOSPC ? rc : reimport(device, chunk);
 }
 
 /* What a chunk is made of: fresh memory, or that of a descriptor. */
@@ -211,7 +244,7 @@ void cuda_chunk_free(struct chunk *base)
 	peers_remove(chunk);
 	export_drop(device, chunk);
 	cuda_context_use(device); /* on a failed device the memory is given back all the same */
-	unmap(device, chunk->address, base->bytes);
+	cuda_chunk_unmap(chunk);
 	cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");
 	peers_drop(chunk);
 	free(chunk);

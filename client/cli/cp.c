@@ -196,6 +196,7 @@ static int copy(struct cp *cp, char **words, int count)
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
 	cp_queue_free(cp);
+	cp_ring_free(cp);
 	cp_walk_end(cp);
 	cp_progress_end(cp);
 	if (cp->options.json)

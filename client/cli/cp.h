@@ -12,9 +12,13 @@
 #include <sys/stat.h>
 
 #include "client/cli/cli.h"
+#include "client/staging.h"
 
 /* One write of this size is one request to the daemon. */
 #define CP_PART ((uint64_t)1 << 20)
+/* Between the mount and elsewhere, of files that are worth a step through staging memory. */
+#define CP_PART_STAGED ((uint64_t)2 << 20)
+#define CP_STAGED_MIN  ((uint64_t)256 << 20)
 /* Of a copy inside the mount, which the GPU makes. */
 #define CP_PART_ON_MOUNT ((uint64_t)1 << 30)
 
@@ -27,6 +31,13 @@ enum cp_method {
 	CP_STREAM,   /* a pipe: read in order, written in parallel */
 	CP_RANGES,   /* any part at any time */
 	CP_ON_MOUNT, /* copy_file_range */
+};
+
+/* What bytes go through between two files. */
+enum cp_step {
+	CP_BUFFER,
+	CP_RING,   /* into the mount: staging memory, one file's at a time */
+	CP_STAGED, /* out of it: staging memory of the thread's own */
 };
 
 enum cp_phase { CP_COPYING, CP_VERIFYING };
@@ -42,10 +53,11 @@ struct cp_file {
 	int in, in_direct, out;
 	enum cp_method method;
 	enum cp_phase phase;
-	bool noted;	  /* an attribute of it may say how far it is */
-	bool sparse;	  /* from has holes, or may have */
-	uint64_t size;	  /* of a stream: what was read so far */
-	uint64_t resumed; /* bytes that an earlier run had copied */
+	enum cp_step step; /* CP_RANGES */
+	bool noted;	   /* an attribute of it may say how far it is */
+	bool sparse;	   /* from has holes, or may have */
+	uint64_t size;	   /* of a stream: what was read so far */
+	uint64_t resumed;  /* bytes that an earlier run had copied */
 	uint64_t part_bytes;
 	_Atomic uint64_t parts; /* UINT64_MAX: a stream whose end has not come */
 	_Atomic uint64_t next;	/* part to be taken */
@@ -77,6 +89,7 @@ struct cp {
 	unsigned queued, busy, running;
 	bool walked; /* the queue will not grow */
 	mode_t umask;
+	struct cp_ring *ring; /* NULL: not needed so far, or not to be had */
 	struct cp_dir *dirs;
 	size_t n_dirs;
 	int status; /* the first failure's */
@@ -123,13 +136,38 @@ void cp_file_fail(struct cp_file *file, const char *where, int error);
 /* Room for the marks and sums of so many parts: 0 or ENOMEM. */
 int cp_file_room(struct cp_file *file, uint64_t parts, bool sums);
 
-/* cp_part.c: takes the next part of the file and copies or verifies it; false: there is none left.
- * Both buffers hold CP_PART bytes and a page. */
+/* A thread's own. */
 struct cp_buffers {
-	char *data, *other;
+	char *data, *other; /* CP_PART bytes and a page */
+	struct client_staging staging;
+	dev_t staging_device; /* whose mount it is in, or cannot be in; 0: none */
 };
 #define CP_BUFFER_BYTES (CP_PART + 4096)
-bool cp_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers);
+
+/* cp_part.c: takes the next part of the file and copies or verifies it; false: there is none left.
+ */
+bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers);
+
+/* All of it: 0, or an errno. A file that has become shorter is ESTALE. */
+int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset);
+/* The part is there. data: its bytes, or NULL. */
+void cp_mark(struct cp *cp, struct cp_file *file, uint64_t part, const char *data);
+/* The bytes of a part. */
+uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part);
+
+/* cp_staged.c: copies a part by way of the thread's staging memory; false: there is none for this
+ * file. Errors are kept in the file. */
+bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part);
+
+/* cp_ring.c. Whether the file has the ring from now on, until it is released. */
+bool cp_ring_take(struct cp *cp, const struct cp_file *file);
+/* Its first part to be copied. */
+void cp_ring_begin(struct cp *cp, uint64_t first);
+void cp_ring_release(struct cp *cp, const struct cp_file *file);
+void cp_ring_free(struct cp *cp);
+/* Reads a part and, where it is somebody's turn, sends what was read; the part may be there some
+ * time later. */
+void cp_ring_part(struct cp *cp, struct cp_file *file, uint64_t part);
 
 /* cp_partial.c: the file beside the target. */
 /* Its path, allocated; NULL: no memory. */

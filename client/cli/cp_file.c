@@ -141,9 +141,28 @@ static int set_size(struct cp_file *file)
 	return ftruncate(file->out, (off_t)file->size) < 0 ? errno : 0;
 }
 
+/* With sums of what went by, parts are as small as those that are verified. */
+static enum cp_step choose_step(struct cp *cp, const struct cp_file *file)
+{
+	if (file->method != CP_RANGES || file->sparse || cp->options.verify ||
+	    file->size < CP_STAGED_MIN || on_mount(file->out) == on_mount(file->in))
+		return CP_BUFFER;
+	if (on_mount(file->in))
+		return CP_STAGED;
+	return cp_ring_take(cp, file) ? CP_RING : CP_BUFFER;
+}
+
+static uint64_t choose_bytes(const struct cp_file *file)
+{
+	if (file->method == CP_ON_MOUNT)
+		return CP_PART_ON_MOUNT;
+	return file->step == CP_BUFFER ? CP_PART : CP_PART_STAGED;
+}
+
 static int set_parts(struct cp *cp, struct cp_file *file)
 {
-	file->part_bytes = file->method == CP_ON_MOUNT ? CP_PART_ON_MOUNT : CP_PART;
+	file->step = choose_step(cp, file);
+	file->part_bytes = choose_bytes(file);
 	if (file->method == CP_STREAM) {
 		atomic_store(&file->parts, UINT64_MAX);
 		return 0;
@@ -158,6 +177,8 @@ static int set_parts(struct cp *cp, struct cp_file *file)
 		atomic_store(&file->marks[part], CP_DONE);
 	atomic_store(&file->parts, parts);
 	atomic_store(&file->next, first);
+	if (file->step == CP_RING)
+		cp_ring_begin(cp, first);
 	atomic_fetch_add(&cp->bytes_done, first * file->part_bytes);
 	atomic_fetch_add(&cp->bytes_skipped, first * file->part_bytes);
 	return 0;
@@ -304,6 +325,8 @@ void cp_file_end(struct cp *cp, struct cp_file *file)
 	bool whole = is_whole(cp, file);
 	int error = whole ? give_name(cp, file) : atomic_load(&file->error);
 
+	if (file->step == CP_RING)
+		cp_ring_release(cp, file);
 	if (whole && !error)
 		atomic_fetch_add(&cp->files_done, 1);
 	else

@@ -36,8 +36,7 @@ static ssize_t read_direct(const struct cp_file *file, char *to, uint64_t bytes,
 	return n < 0 ? n : (ssize_t)have + n;
 }
 
-/* All of it: 0, or an errno. A file that has become shorter is ESTALE. */
-static int read_source(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
+int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
 {
 	bool direct = file->in_direct >= 0 && offset % ALIGNMENT == 0;
 	ssize_t n = direct ? read_direct(file, to, bytes, offset)
@@ -46,6 +45,18 @@ static int read_source(const struct cp_file *file, char *to, uint64_t bytes, uin
 	if (n < 0)
 		return (int)-n;
 	return (uint64_t)n == bytes ? 0 : ESTALE;
+}
+
+static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t bytes)
+{
+	uint64_t end = (part + 1) * bytes;
+
+	return end < file->size ? end : file->size;
+}
+
+uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part)
+{
+	return part_end(file, part, file->part_bytes) - part * file->part_bytes;
 }
 
 static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t bytes)
@@ -58,9 +69,17 @@ static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t
 	}
 }
 
+void cp_mark(struct cp *cp, struct cp_file *file, uint64_t part, const char *data)
+{
+	uint64_t bytes = cp_part_bytes(file, part);
+
+	mark(file, part, data, bytes);
+	atomic_fetch_add(&cp->bytes_done, bytes);
+}
+
 static void copy_range(struct cp_file *file, char *buffer, uint64_t offset, uint64_t bytes)
 {
-	int error = read_source(file, buffer, bytes, offset);
+	int error = cp_read(file, buffer, bytes, offset);
 
 	if (error) {
 		cp_file_fail(file, file->from, error);
@@ -93,29 +112,37 @@ static void copy_sparse(struct cp_file *file, char *buffer, uint64_t offset, uin
 	}
 }
 
-static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t bytes)
+/* In steps of what fits into the buffer. */
+static void copy_buffered(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
 {
-	uint64_t end = (part + 1) * bytes;
-
-	return end < file->size ? end : file->size;
+	for (uint64_t bytes; offset < end && !atomic_load(&file->error); offset += bytes) {
+		bytes = end - offset < CP_PART ? end - offset : CP_PART;
+		copy_range(file, buffer, offset, bytes);
+	}
 }
 
-static bool ranges_part(struct cp *cp, struct cp_file *file, char *buffer)
+static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
 	uint64_t part = atomic_fetch_add(&file->next, 1);
 
 	if (part >= file->parts)
 		return false;
-	uint64_t start = part * CP_PART, end = part_end(file, part, CP_PART);
+	uint64_t start = part * file->part_bytes, end = start + cp_part_bytes(file, part);
+	const char *whole = NULL;
 
-	if (file->sparse)
-		copy_sparse(file, buffer, start, end);
-	else
-		copy_range(file, buffer, start, end - start);
+	if (file->step == CP_RING) {
+		cp_ring_part(cp, file, part);
+		return !atomic_load(&file->error);
+	}
+	if (file->sparse) {
+		copy_sparse(file, buffers->data, start, end);
+	} else if (file->step == CP_BUFFER || !cp_staged(file, buffers, part)) {
+		copy_buffered(file, buffers->data, start, end);
+		whole = file->step == CP_BUFFER ? buffers->data : NULL;
+	}
 	if (atomic_load(&file->error))
 		return false;
-	mark(file, part, file->sparse ? NULL : buffer, end - start);
-	atomic_fetch_add(&cp->bytes_done, end - start);
+	cp_mark(cp, file, part, whole);
 	return true;
 }
 
@@ -229,7 +256,7 @@ static int source_sum(struct cp_file *file, uint64_t part, char *buffer, uint64_
 		*sum = file->sums[part];
 		return 0;
 	}
-	int error = read_source(file, buffer, bytes, part * CP_PART);
+	int error = cp_read(file, buffer, bytes, part * CP_PART);
 
 	if (!error)
 		*sum = hash_bytes(buffer, bytes);
@@ -259,7 +286,7 @@ static bool verify_part(struct cp *cp, struct cp_file *file, const struct cp_buf
 	return !atomic_load(&file->error);
 }
 
-bool cp_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers)
+bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
 	if (file->phase == CP_VERIFYING)
 		return verify_part(cp, file, buffers);
@@ -269,6 +296,6 @@ bool cp_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffe
 	case CP_ON_MOUNT:
 		return on_mount_part(cp, file, buffers->data);
 	default:
-		return ranges_part(cp, file, buffers->data);
+		return ranges_part(cp, file, buffers);
 	}
 }

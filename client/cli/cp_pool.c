@@ -103,7 +103,7 @@ static void idle(struct cp *cp)
 	pthread_cond_broadcast(&cp->work);
 }
 
-static void work_on(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers)
+static void work_on(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
 	if (!file->opened) {
 		cp_file_open(cp, file);
@@ -125,7 +125,9 @@ static void work_on(struct cp *cp, struct cp_file *file, const struct cp_buffers
 void *cp_worker(void *context)
 {
 	struct cp *cp = context;
-	struct cp_buffers buffers = {buffer_new(CP_BUFFER_BYTES), buffer_new(CP_BUFFER_BYTES)};
+	struct cp_buffers buffers = {.data = buffer_new(CP_BUFFER_BYTES),
+				     .other = buffer_new(CP_BUFFER_BYTES),
+				     .staging = CLIENT_STAGING_NONE};
 	struct cp_file *file;
 
 	if (!buffers.data || !buffers.other)
@@ -134,6 +136,7 @@ void *cp_worker(void *context)
 		work_on(cp, file, &buffers);
 		idle(cp);
 	}
+	client_staging_close(&buffers.staging);
 	buffer_free(buffers.data, CP_BUFFER_BYTES);
 	buffer_free(buffers.other, CP_BUFFER_BYTES);
 	LOCKED(&cp->lock);

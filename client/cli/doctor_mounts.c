@@ -129,10 +129,10 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 	if (!name || asprintf(&gpu, "%s/%s", where, name) < 0)
 		return;
 	if (json_is_false(json_object_get(volume, "healthy")))
-		doctor_find(
-		    doctor, DOCTOR_WRONG, gpu,
-		    "dmesg and nvidia-smi -q say what happened; reset the GPU and mount again",
-		    "reported an error: its files give EIO");
+		doctor_find(doctor, DOCTOR_WRONG, gpu,
+			    "dmesg and nvidia-smi -q say what happened; the log says whether it is "
+			    "tried again; reset the GPU and mount again",
+			    "reported an error: its files give EIO");
 	if (!provider || !backend || strncmp(backend, "host", 4) == 0)
 		return;
 	if (strncmp(provider, "none", 4) != 0) {

@@ -42,7 +42,12 @@ static void count_lease(void *context, const struct sharer *sharer)
 static const char *health_of(const json_t *volume)
 {
 	const json_t *healthy = json_object_get(volume, "healthy");
+	const char *health = json_string_value(json_object_get(volume, "health"));
 
+	if (health && strcmp(health, "ok") != 0)
+		return health;
+	if (facts_number(volume, "lost_bytes"))
+		return "lost bytes";
 	return !healthy || json_is_true(healthy) ? "ok" : "failed";
 }
 

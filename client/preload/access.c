@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -26,32 +25,13 @@ bool access_may_be(int fd)
 	return fstatfs(fd, &fs) == 0 && fs.f_type == FUSE_MAGIC;
 }
 
-/* The mount's own words on itself. */
-static FILE *open_params(int fd)
+/* The mount's own words on itself: a descriptor. */
+static int open_params(int root, void *unused)
 {
-	AUTO_FREE char *line = NULL;
-	struct client_mount_line parsed;
-	char path[4200];
-	size_t room = 0;
-	struct stat st, there;
+	int fd = openat(root, ".gpumem/params", O_RDONLY | O_CLOEXEC);
 
-	if (fstat(fd, &st) < 0)
-		return NULL;
-	AUTO_FCLOSE FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	if (!mounts)
-		return NULL;
-	while (getline(&line, &room, mounts) > 0) {
-		if (!client_mount_parse(line, &parsed) || parsed.major != major(st.st_dev) ||
-		    parsed.minor != minor(st.st_dev) || strcmp(parsed.root, "/") != 0)
-			continue;
-		snprintf(path, sizeof(path), "%s/.gpumem/params", parsed.where);
-		FILE *params = fopen(path, "re");
-		if (params && fstat(fileno(params), &there) == 0 && there.st_dev == st.st_dev)
-			return params;
-		if (params)
-			fclose(params);
-	}
-	return NULL;
+	(void)unused;
+	return fd < 0 ? -errno : fd;
 }
 
 enum access_kind access_kind(int fd, enum stats_left *why)
@@ -63,7 +43,10 @@ enum access_kind access_kind(int fd, enum stats_left *why)
 	if (fgetxattr(fd, "user.gpumem.device", device, sizeof(device) - 1) <= 0 ||
 	    strcmp(device, "host") == 0)
 		return ACCESS_NONE;
-	AUTO_FCLOSE FILE *params = open_params(fd);
+	int opened = client_mount_each(fd, open_params, NULL);
+	AUTO_FCLOSE FILE *params = opened < 0 ? NULL : fdopen(opened, "r");
+	if (opened >= 0 && !params)
+		close(opened);
 	while (params && fgets(line, sizeof(line), params)) {
 		direct = direct || strcmp(line, "cache none\n") == 0;
 		played = played || strcmp(line, "backend host\n") == 0;

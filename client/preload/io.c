@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "client/preload/own.h"
 #include "client/preload/real.h"
 #include "client/preload/slot.h"
+#include "client/preload/stage.h"
 
 /* Streaming loads give 0.9 GB/s, a round trip to the daemon and a copy by the GPU cost 12 us and
  * more: up to here the loads are faster. */
@@ -210,10 +212,55 @@ static ssize_t by_kernel(const struct io_call *call, off_t offset)
 	return real.pwritev64(call->fd, call->parts, call->n_parts, offset);
 }
 
+static bool is_before_end(int fd, uint64_t end)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && end <= (uint64_t)st.st_size;
+}
+
+/* Rights, size and times are the daemon's to look after, as in any system call. */
+static bool may_stage(const struct slot *slot, const struct io_call *call, off_t offset,
+		      size_t bytes)
+{
+	bool can = bytes >= STAGE_CALL_MIN && slot->kind == ACCESS_GPU && !slot->refused &&
+		   stage_is_for(slot);
+	int mode = can ? fcntl(call->fd, F_GETFL) : -1;
+	uint64_t end;
+
+	if (mode < 0 || mode & O_PATH || offset < 0 ||
+	    __builtin_add_overflow((uint64_t)offset, bytes, &end))
+		return false;
+	if (call->direction == IO_READ)
+		return (mode & O_ACCMODE) != O_WRONLY && is_before_end(call->fd, end);
+	return (mode & O_ACCMODE) != O_RDONLY && !(mode & O_APPEND) && within_limit(end);
+}
+
+static bool stage(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
+{
+	if (!may_stage(slot, call, offset, bytes) || !stage_move(call, offset, bytes))
+		return false;
+	atomic_store(&slot->accessed, call->direction == IO_READ ? tick() : 0);
+	if (call->direction == IO_WRITE)
+		atomic_store(&slot->written, tick());
+	if (call->direction == IO_WRITE && slot->file)
+		raise_to(&slot->size, (uint64_t)offset + bytes);
+	stats_serve(call->direction == IO_READ ? SERVED_READ : SERVED_WRITE, bytes);
+	return true;
+}
+
+static bool direct(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
+		   enum stats_left *why)
+{
+	return stage(slot, call, offset, bytes) ||
+	       (slot->file && may(slot, call, offset, bytes, why) &&
+		move(slot, call, offset, bytes));
+}
+
 static bool at_offset(struct slot *slot, const struct io_call *call, size_t bytes, ssize_t *answer,
 		      enum stats_left *why)
 {
-	if (!may(slot, call, call->offset, bytes, why) || !move(slot, call, call->offset, bytes))
+	if (!direct(slot, call, call->offset, bytes, why))
 		return false;
 	*answer = (ssize_t)bytes;
 	return true;
@@ -225,12 +272,14 @@ static bool at_offset(struct slot *slot, const struct io_call *call, size_t byte
 static bool at_position(struct slot *slot, const struct io_call *call, size_t bytes,
 			ssize_t *answer, enum stats_left *why)
 {
-	if (!may(slot, call, lseek(call->fd, 0, SEEK_CUR), bytes, why))
+	off_t now = lseek(call->fd, 0, SEEK_CUR);
+
+	if (!may_stage(slot, call, now, bytes) && !(slot->file && may(slot, call, now, bytes, why)))
 		return false;
 	off_t offset = lseek(call->fd, (off_t)bytes, SEEK_CUR) - (off_t)bytes;
 	if (offset < 0)
 		return false;
-	if (may(slot, call, offset, bytes, why) && move(slot, call, offset, bytes)) {
+	if (direct(slot, call, offset, bytes, why)) {
 		*answer = (ssize_t)bytes;
 		return true;
 	}
@@ -247,7 +296,7 @@ static bool serve(struct slot *slot, const struct io_call *call, size_t bytes, s
 {
 	enum stats_left why = slot->refused ? slot->why : LEFT_WARMING;
 
-	if (slot->file &&
+	if ((slot->file || stage_is_for(slot)) &&
 	    (call->offset == IO_AT_POSITION ? at_position(slot, call, bytes, answer, &why)
 					    : at_offset(slot, call, bytes, answer, &why)))
 		return true;

@@ -9,6 +9,7 @@
 #include "client/preload/calls.h"
 #include "client/preload/mapping.h"
 #include "client/preload/slot.h"
+#include "client/preload/stage.h"
 #include "client/preload/window.h"
 
 static _Thread_local bool forked_inside __attribute__((tls_model("initial-exec")));
@@ -39,6 +40,7 @@ static void in_child(void)
 		own_process_is_this();
 		stats_forked();
 		slots_forked();
+		stage_forked();
 		mapping_forked();
 	}
 	own_inside--;

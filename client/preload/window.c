@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "client/preload/stage.h"
+
 static uint64_t after = UINT64_MAX; /* GPUMEM_PRELOAD_AFTER; UINT64_MAX: by experience */
 static atomic_bool opened;	    /* a way to a BAR is open in this process */
 
@@ -34,6 +36,11 @@ static uint64_t worth(const struct slot *slot)
 	if (slot->kind == ACCESS_PLAYED)
 		return WINDOW_USE_FIRST;
 	return atomic_load(&opened) ? WINDOW_USE_GPU : WINDOW_USE_OPEN;
+}
+
+static uint64_t worth_staging(void)
+{
+	return after != UINT64_MAX ? after : STAGE_USE;
 }
 
 static void refuse(struct slot *slot, enum stats_left why)
@@ -125,8 +132,17 @@ void window_follow(struct slot *slot, int fd, uint64_t end)
 			return;
 		}
 	}
-	if (!slot->file && atomic_load(&slot->used) < worth(slot)) {
-		atomic_store(&slot->wanted, worth(slot));
+	bool stages = slot->kind == ACCESS_GPU && !stage_was_tried();
+	uint64_t used = atomic_load(&slot->used);
+
+	if (stages && used >= worth_staging()) {
+		stage_open(slot, fd);
+		stages = false;
+	}
+	if (!slot->file && used < worth(slot)) {
+		atomic_store(&slot->wanted, stages && worth_staging() < worth(slot)
+						? worth_staging()
+						: worth(slot));
 		return;
 	}
 	if (!fits(fd)) {

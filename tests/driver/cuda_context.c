@@ -63,6 +63,8 @@ static void context_destroy(struct context *context)
 	streams_forget_context(context);
 	host_forget_context(context);
 	standin.devices[context->device].used -= settings.context_memory;
+	if (context->primary)
+		device_renew(context->device);
 }
 
 STANDIN_API CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)

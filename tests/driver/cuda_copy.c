@@ -104,6 +104,12 @@ static CUresult take_piece(uint64_t address, uint64_t size, const struct op *op,
 	return device_lost(mapping->memory->device);
 }
 
+/* Reading bad memory is noticed; writing to it is not. */
+static CUresult look_at(const struct piece *piece, const struct op *op)
+{
+	return piece->memory ? fault_memory(piece->memory->number, op->device) : CUDA_SUCCESS;
+}
+
 static void put_piece(const struct piece *piece)
 {
 	if (piece->memory)
@@ -131,6 +137,8 @@ static CUresult copy_piece(const struct op *op, uint64_t done, uint64_t *moved)
 	if (result == CUDA_SUCCESS && op->kind == OP_COPY)
 		result =
 		    take_piece(op->from + done, to.size, op, CU_MEM_ACCESS_FLAGS_PROT_READ, &from);
+	if (result == CUDA_SUCCESS && op->kind == OP_COPY)
+		result = look_at(&from, op);
 	*moved = op->kind == OP_COPY ? from.size : to.size;
 	if (result == CUDA_SUCCESS && op->kind == OP_COPY) {
 		move(&to, &from, *moved);

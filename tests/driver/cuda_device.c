@@ -33,9 +33,7 @@ CUresult standin_enter(const char *function, enum needs needs, int device)
 	if (device == ANY_DEVICE && context)
 		device = (int)context->device;
 
-	fault = fault_call(function);
-	if (device != ANY_DEVICE && fault_is_fatal(fault))
-		device_fail((unsigned)device, fault);
+	fault = fault_call(function, device);
 	if (fault != CUDA_SUCCESS || device == ANY_DEVICE || !standin_device_valid(device))
 		return fault;
 	return needs == NEEDS_CONTEXT ? device_state((unsigned)device)
@@ -94,7 +92,7 @@ STANDIN_API CUresult cuInit(unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (before && before != getpid())
 		return CUDA_ERROR_NOT_INITIALIZED;
-	fault = fault_call(__func__);
+	fault = fault_call(__func__, ANY_DEVICE);
 	if (fault != CUDA_SUCCESS)
 		return fault;
 	if (!settings.gpus)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Faults to order: "cuMemCreate@5=OUT_OF_MEMORY;device1@10=ECC_UNCORRECTABLE+". */
+/* Faults to order: "cuMemCreate@5=OUT_OF_MEMORY;device1@10=ECC_UNCORRECTABLE~". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +9,21 @@
 #include "tests/driver/standin.h"
 
 struct fault {
-	char where[64];	    /* a function, or deviceN */
+	char where[64];	    /* a function, deviceN or memoryN */
 	unsigned long from; /* the call that fails, counted from 1 */
 	bool sticky;	    /* and all later ones */
+	bool passing;	    /* its device works again in a new context */
 	CUresult error;
 	unsigned long seen;
 };
 
 #define FAULTS_MAX 32
+
+/* What a fault says when its time has come. */
+struct ordered {
+	CUresult error;
+	bool passing;
+};
 
 static struct {
 	pthread_mutex_t lock;
@@ -50,9 +57,9 @@ static bool parse_fault(const char *text, size_t length, struct fault *fault)
 			return false;
 	}
 	name = strlen(equals);
-	if (name && equals[name - 1] == '+') {
-		fault->sticky = true;
-		name--;
+	for (; name && strchr("+~", equals[name - 1]); name--) {
+		fault->sticky |= equals[name - 1] == '+';
+		fault->passing |= equals[name - 1] == '~';
 	}
 	fault->error = error_by_name(equals, name);
 	if (fault->error == CUDA_SUCCESS || strlen(copy) >= sizeof(fault->where))
@@ -121,14 +128,14 @@ static bool is_named(const struct fault *fault, const char *where)
 	       (!where[length] || (where[length] == '_' && where[length + 1] == 'v'));
 }
 
-static CUresult count(const char *where)
+static struct ordered count(const char *where)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	CUresult error = CUDA_SUCCESS;
+	struct ordered error = {CUDA_SUCCESS, false};
 
 	pthread_once(&once, load);
 	if (!atomic_load_explicit(&faults.wanted, memory_order_relaxed))
-		return CUDA_SUCCESS;
+		return error;
 	pthread_mutex_lock(&faults.lock);
 	if (faults.path)
 		read_file();
@@ -139,30 +146,13 @@ static CUresult count(const char *where)
 			continue;
 		fault->seen++;
 		if (fault->seen == fault->from || (fault->sticky && fault->seen > fault->from))
-			error = fault->error;
+			error = (struct ordered){fault->error, fault->passing};
 	}
 	pthread_mutex_unlock(&faults.lock);
 	return error;
 }
 
-CUresult fault_call(const char *function)
-{
-	return count(function);
-}
-
-CUresult fault_device(unsigned device)
-{
-	char name[16];
-	CUresult error;
-
-	snprintf(name, sizeof(name), "device%u", device);
-	error = count(name);
-	if (fault_is_fatal(error))
-		device_fail(device, error);
-	return error;
-}
-
-bool fault_is_fatal(CUresult error)
+static bool is_fatal(CUresult error)
 {
 	switch (error) {
 	case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -179,11 +169,45 @@ bool fault_is_fatal(CUresult error)
 	}
 }
 
-void device_fail(unsigned device, CUresult error)
+CUresult fault_call(const char *function, int device)
+{
+	struct ordered fault = count(function);
+
+	if (device >= 0 && is_fatal(fault.error))
+		device_fail((unsigned)device, fault.error, fault.passing);
+	return fault.error;
+}
+
+static CUresult fault_at(const char *what, uint64_t number, unsigned device)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%s%llu", what, (unsigned long long)number);
+	return fault_call(name, (int)device);
+}
+
+CUresult fault_device(unsigned device)
+{
+	return fault_at("device", device, device);
+}
+
+CUresult fault_memory(uint64_t number, unsigned device)
+{
+	return number ? fault_at("memory", number, device) : CUDA_SUCCESS;
+}
+
+void device_fail(unsigned device, CUresult error, bool passing)
 {
 	int works = CUDA_SUCCESS;
 
-	atomic_compare_exchange_strong(&standin.devices[device].failed, &works, (int)error);
+	if (atomic_compare_exchange_strong(&standin.devices[device].failed, &works, (int)error))
+		atomic_store(&standin.devices[device].passing, passing);
+}
+
+void device_renew(unsigned device)
+{
+	if (atomic_exchange(&standin.devices[device].passing, false))
+		atomic_store(&standin.devices[device].failed, CUDA_SUCCESS);
 }
 
 /* An error ends the contexts of its device, and with them all that needs one. What needs none goes

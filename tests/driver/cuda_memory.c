@@ -205,6 +205,7 @@ STANDIN_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t si
 	result = memory_new((unsigned)prop->location.id, size, &memory);
 	if (result != CUDA_SUCCESS)
 		return result;
+	memory->number = ++standin.created;
 	memory->rdma = prop->allocFlags.gpuDirectRDMACapable;
 	if (memory->rdma && fchmod(memory->fd, RDMA_MODE | 0777)) {
 		memory_put_locked(memory);

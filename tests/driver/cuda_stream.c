@@ -63,7 +63,7 @@ static CUresult execute(const struct op *op, const struct context *context)
 		/* With the real driver an illegal address ends every context of the process. */
 		if (result == CUDA_ERROR_ILLEGAL_ADDRESS && !device_state(context->device))
 			for (unsigned i = 0; i < settings.gpus; i++)
-				device_fail(i, result);
+				device_fail(i, result, false);
 		break;
 	case OP_RECORD:
 		event_done(op->event, op->sequence);

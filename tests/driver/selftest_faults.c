@@ -62,6 +62,45 @@ START_TEST(an_uncorrectable_error_ends_its_device_only)
 }
 END_TEST
 
+/* Mappings are the process's, and still there. */
+START_TEST(an_error_passes_with_the_primary_context)
+{
+	char seen[64], wanted[64] = "written before";
+
+	setenv("GPUMEM_STANDIN_FAULT", "cuMemcpyHtoD@2=LAUNCH_FAILED~", 1);
+	use_device(0);
+	struct chunk chunk = chunk_new(0, 2 * MIB);
+	ck_cuda(cuMemcpyHtoD_v2(chunk.address, wanted, 64));
+	ck_cuda_is(cuMemcpyHtoD_v2(chunk.address, wanted, 64), LAUNCH_FAILED);
+	ck_cuda_is(cuMemcpyDtoH_v2(seen, chunk.address, 64), LAUNCH_FAILED);
+	ck_cuda(cuCtxSetCurrent(NULL));
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	use_device(0);
+	ck_cuda(cuMemcpyDtoH_v2(seen, chunk.address, 64));
+	ck_assert_str_eq(seen, wanted);
+}
+END_TEST
+
+START_TEST(bad_memory_is_found_by_who_reads_it)
+{
+	char host[64] = "";
+
+	setenv("GPUMEM_STANDIN_FAULT", "memory2=ECC_UNCORRECTABLE+~", 1);
+	use_device(0);
+	struct chunk good = chunk_new(0, 2 * MIB), bad = chunk_new(0, 2 * MIB);
+	ck_cuda(cuMemcpyHtoD_v2(bad.address, host, 64));
+	ck_cuda(cuMemcpyDtoH_v2(host, good.address, 64));
+	for (unsigned round = 0; round < 2; round++) {
+		ck_cuda_is(cuMemcpyDtoH_v2(host, bad.address, 64), ECC_UNCORRECTABLE);
+		ck_cuda_is(cuMemcpyDtoH_v2(host, good.address, 64), ECC_UNCORRECTABLE);
+		ck_cuda(cuCtxSetCurrent(NULL));
+		ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+		use_device(0);
+		ck_cuda(cuMemcpyDtoH_v2(host, good.address, 64));
+	}
+}
+END_TEST
+
 /* The error of queued work is told to whoever waits for it. */
 START_TEST(a_device_is_lost_in_the_middle_of_work)
 {
@@ -197,6 +236,8 @@ Suite *faults_suite(void)
 	tcase_add_test(tc, a_call_fails_once);
 	tcase_add_test(tc, a_call_fails_from_then_on);
 	tcase_add_test(tc, an_uncorrectable_error_ends_its_device_only);
+	tcase_add_test(tc, an_error_passes_with_the_primary_context);
+	tcase_add_test(tc, bad_memory_is_found_by_who_reads_it);
 	tcase_add_test(tc, a_device_is_lost_in_the_middle_of_work);
 	tcase_add_test(tc, a_file_brings_faults_to_a_running_program);
 	tcase_add_test(tc, what_is_left_is_told);

@@ -42,9 +42,10 @@ extern struct settings settings; /* constant after settings_load */
 void settings_load(void);
 
 struct device {
-	uint64_t used;	   /* under standin.lock */
-	atomic_int failed; /* CUresult, for good */
-	uint64_t bar_used; /* under standin.lock */
+	uint64_t used;	     /* under standin.lock */
+	atomic_int failed;   /* CUresult: of its contexts, or of all that it does */
+	atomic_bool passing; /* it ends with the primary context */
+	uint64_t bar_used;   /* under standin.lock */
 	struct context *primary;
 	unsigned primary_references;
 };
@@ -59,7 +60,7 @@ struct standin {
 	struct table handles;	   /* CUmemGenericAllocationHandle -> struct handle */
 	struct table memories;	   /* inode number -> struct memory */
 	struct table contexts, streams, events;
-	uint64_t next_handle;
+	uint64_t next_handle, created;
 	/* For the leak line. */
 	atomic_ulong pageable_copies, violations;
 };
@@ -98,10 +99,13 @@ bool standin_is_initialised(void); /* by this process */
 unsigned standin_physical(unsigned device);
 
 /* cuda_faults.c */
-CUresult fault_call(const char *function);
-CUresult fault_device(unsigned device); /* counts one operation, and may end the device */
-bool fault_is_fatal(CUresult error);	/* ends the device, not only the call */
-void device_fail(unsigned device, CUresult error);
+/* Each counts, and may end the device: a call (-1: on none), an operation of a device, one that
+ * looks at the memory of a number. */
+CUresult fault_call(const char *function, int device);
+CUresult fault_device(unsigned device);
+CUresult fault_memory(uint64_t number, unsigned device);
+void device_fail(unsigned device, CUresult error, bool passing);
+void device_renew(unsigned device);	/* its primary context is gone */
 CUresult device_state(unsigned device); /* of its contexts */
 CUresult device_lost(unsigned device);	/* of all else */
 CUresult error_by_name(const char *name, size_t length);
@@ -123,6 +127,7 @@ struct memory {
 	atomic_uint references; /* handles, mappings, copies under way */
 	int fd;
 	uint64_t inode, size;
+	uint64_t number; /* of cuMemCreate, counted from 1; 0: another process made it */
 	unsigned device;
 	bool rdma; /* gpuDirectRDMACapable was asked for */
 	uint8_t

@@ -2,7 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Daemons killed again and again under a load, at random moments; who loads says how long he
  * waited. GPUMEM_KILLS: how often, instead of a few times; GPUMEM_KILL_MS: each so long after the
- * one before at most. */
+ * one before at most. GPUMEM_KILLS_TOLD: somebody else kills, and says so by a byte on standard
+ * input; the load ends when that ends. */
 #ifndef TESTS_MOUNT_KILLS_H
 #define TESTS_MOUNT_KILLS_H
 
@@ -116,6 +117,15 @@ static inline void kill_daemons(unsigned usual)
 	}
 }
 
+static inline void hear_of_kills(void)
+{
+	char byte;
+
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		if (atomic_load(&board->kills) < KILLS_MAX)
+			atomic_fetch_add(&board->kills, 1);
+}
+
 static inline int by_size(const void *a, const void *b)
 {
 	uint64_t one = *(const uint64_t *)a, two = *(const uint64_t *)b;
@@ -147,8 +157,12 @@ static inline void under_kills(unsigned usual, void (*const loads[])(int), int n
 	board_make();
 	for (int i = 0; i < n_loads; i++)
 		spawn(loads[i], i);
-	kill_daemons(usual);
-	sleep_ms(SETTLE_MS);
+	if (getenv("GPUMEM_KILLS_TOLD")) {
+		hear_of_kills();
+	} else {
+		kill_daemons(usual);
+		sleep_ms(SETTLE_MS);
+	}
 	atomic_store(&board->stop, true);
 	join_all(n_loads);
 	board_tell();

@@ -111,6 +111,28 @@ up() {
 	stat "$MNT/gpu0" >/dev/null
 }
 
+# fault ORDER...: what the stand-in driver of a daemon started with faults_to_order does from now on.
+fault() {
+	printf '%s\n' "$@" >"$WORK/faults.new"
+	mv "$WORK/faults.new" "$WORK/faults"
+}
+
+faults_to_order() {
+	export GPUMEM_STANDIN_FAULT_FILE=$WORK/faults
+	: >"$WORK/faults"
+}
+
+# What stats.json has of a GPU: health_of gpu0 [health|mended|lost_bytes]
+health_of() {
+	python3 -c 'import json,sys
+print(next(v[sys.argv[3]] for v in json.load(open(sys.argv[1]))["volumes"] if v["name"] == sys.argv[2]))' \
+		"$MNT/.gpumem/stats.json" "$1" "${2:-health}"
+}
+
+is_health() { # GPU HEALTH
+	[ "$(health_of "$1")" = "$2" ]
+}
+
 down() {
 	umount "$MNT"
 	wait "$DAEMON_PID" || fail "the daemon ended with status $?"

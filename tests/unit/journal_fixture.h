@@ -110,8 +110,10 @@ static inline int copy_of(int fd)
 	int copy = memfd_create("copy", MFD_CLOEXEC);
 	off_t size = lseek(fd, 0, SEEK_END), at = 0, end;
 	char *buffer = malloc(1 << 20);
+	struct stat st;
 
 	ck_assert_int_eq(ftruncate(copy, size), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
 	while ((at = lseek(fd, at, SEEK_DATA)) >= 0) {
 		end = lseek(fd, at, SEEK_HOLE);
 		while (at < end) {
@@ -123,6 +125,8 @@ static inline int copy_of(int fd)
 		}
 	}
 	free(buffer);
+	/* That of a host/ file is its own. */
+	ck_assert_int_eq(futimens(copy, (struct timespec[]){st.st_atim, st.st_mtim}), 0);
 	return copy;
 }
 

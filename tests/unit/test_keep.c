@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "fs/agreement.h"
 #include "fs/keeper_state.h"
 #include "fs/line.h"
 #include "tests/unit/sized_file.h"
@@ -129,6 +130,53 @@ START_TEST(walks)
 	ck_assert_uint_eq(some, 10);
 	keep_close(keep);
 	ck_assert_int_eq(left_behind(), 30);
+}
+END_TEST
+
+/* What was gathered needs no keeper any more. */
+START_TEST(gathers)
+{
+	struct keep *before = daemon_of(hire());
+	unsigned all = 0;
+
+	for (unsigned i = 0; i < 30; i++) {
+		int fd = some_file(i);
+
+		ck_assert_int_eq(keep_hold(before, keep_id(1 + i % 3, i), fd), 0);
+		close(fd);
+	}
+	keep_settle(before);
+	ck_assert_int_eq(keep_gather(before), 0);
+	kill(keeper, SIGKILL);
+	waitpid(keeper, NULL, 0);
+	ck_assert_int_eq(keep_each(before, count_one, &all), 0);
+	ck_assert_uint_eq(all, 30);
+	all = 0;
+	ck_assert_int_eq(keep_each_of(before, KEEP_CLONE, count_one, &all), 0);
+	ck_assert_uint_eq(all, 10);
+	int fd = keep_take(before, keep_id(KEEP_CLONE, 4));
+
+	ck_assert_int_eq(size_of(fd), 4);
+	close(fd);
+	ck_assert_int_eq(keep_take(before, keep_id(KEEP_CLONE, 5)), -ENOENT);
+	keep_drop(before, keep_id(KEEP_CLONE, 4));
+	ck_assert_int_eq(keep_take(before, keep_id(KEEP_CLONE, 4)), -ENOENT);
+	keep_close(before);
+}
+END_TEST
+
+/* What cannot be asked for may be there all the same. */
+START_TEST(agrees_on_nothing_else)
+{
+	struct keep *keep = daemon_of(hire());
+	struct agreement *agreement = NULL;
+
+	kill(keeper, SIGKILL);
+	waitpid(keeper, NULL, 0);
+	log_setup(LOG_LEVEL_ERROR, 0);
+	ck_assert_int_eq(agreement_open(keep, &agreement), -EPIPE);
+	ck_assert_ptr_null(agreement);
+	keep_close(keep);
 }
 END_TEST
 
@@ -281,6 +329,8 @@ int main(void)
 	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
 	tcase_add_test(tcase, holds_and_gives);
 	tcase_add_test(tcase, walks);
+	tcase_add_test(tcase, gathers);
+	tcase_add_test(tcase, agrees_on_nothing_else);
 	tcase_add_test(tcase, no_more_than_it_can);
 	tcase_add_test(tcase, an_end_on_purpose_leaves_nothing);
 	tcase_add_test(tcase, a_start_that_failed_leaves_all);

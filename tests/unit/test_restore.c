@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What a daemon leaves is what the next one has: every state that a tree can be in, read back. */
+#include <sys/file.h>
+
 #include "fs/orphan.h"
 #include "tests/unit/restore_actor.h"
 #include "tests/unit/restore_daemon.h"
@@ -42,6 +44,25 @@ static void expect_same(void)
 	second_down();
 	free(before);
 	free(after);
+}
+
+/* The one after that, which finds what the second would leave. */
+static struct fs third;
+static struct held left_again;
+static struct journal_holder left_again_holder;
+
+static void third_up(enum fs_mount mount)
+{
+	held_freeze(&left, FREEZE_JOURNAL, &left_again);
+	left_again_holder = held_holder(&left_again);
+	ck_assert_int_eq(daemon_up(&third, &left_again_holder, mount), 0);
+}
+
+static void third_down(void)
+{
+	daemon_down(&third);
+	ck_assert_uint_eq(left_again.n, 0);
+	held_free(&left_again);
 }
 
 static struct inode *second_find(const struct inode *inode)
@@ -182,6 +203,74 @@ START_TEST(requests)
 }
 END_TEST
 
+/* So many that what was done before is not among the latest. */
+static void many_requests(struct fs *fs, uint64_t first)
+{
+	struct inode *top = inode_find(fs, fs->volumes[0].root_ino);
+	struct tree_attrs attrs = {.which = TREE_MODE, .mode = 0755};
+
+	for (uint64_t i = 0; i < 100; i++) {
+		struct tree_new what = {.mode = S_IFREG | 0600};
+		struct inode *inode;
+
+		journal_set_request(first + 2 * i);
+		ck_assert_int_eq(tree_create(fs, top, "many", &what, &inode), 0);
+		inode_put(fs, inode, 1);
+		journal_set_request(0);
+		ck_assert_int_eq(tree_unlink(fs, top, "many"), 0);
+		tree_set_attrs(fs, top, &attrs);
+	}
+}
+
+static bool is_known(const struct fs *fs, uint64_t number)
+{
+	struct journal_request done;
+
+	journal_set_request(number | 1ULL << 63);
+	bool known = journal_was_done(fs->journal, &done);
+
+	journal_set_request(0);
+	return known;
+}
+
+/* A daemon may end before it has answered what it found done, and have done much else. */
+START_TEST(requests_of_daemons_before)
+{
+	journal_set_request(1000);
+	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
+	journal_set_request(0);
+	for (int round = 0; round < 2; round++) {
+		ck_assert_int_eq(second_up(FS_MOUNT_KEPT), 0);
+		many_requests(&second, 2000);
+		if (round)
+			compact(&second);
+		third_up(FS_MOUNT_KEPT);
+		ck_assert(is_known(&third, 1000));
+		ck_assert(is_known(&third, 2000 + 2 * 99));
+		ck_assert(!is_known(&third, 2000 + 2 * 10)); /* answered long since */
+		third_down();
+		third_up(FS_MOUNT_NEW);
+		ck_assert(!is_known(&third, 1000));
+		third_down();
+		second_down();
+	}
+}
+END_TEST
+
+/* Another mount begins its numbers anew. */
+START_TEST(requests_of_mounts_before)
+{
+	journal_set_request(1000);
+	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
+	journal_set_request(0);
+	ck_assert_int_eq(second_up(FS_MOUNT_NEW), 0);
+	third_up(FS_MOUNT_KEPT);
+	ck_assert(!is_known(&third, 1000));
+	third_down();
+	second_down();
+}
+END_TEST
+
 static int shrink(struct fs *fs, struct inode *inode)
 {
 	struct inode_call call;
@@ -253,6 +342,11 @@ START_TEST(new_mount)
 	ck_assert_uint_eq(pool_usage(second.volumes[0].pool).span_bytes, 0);
 	ck_assert_uint_eq(inode_find(&second, stays)->opens, 0);
 	ck_assert_uint_eq(inode_find(&second, stays)->refs, 1);
+	/* Nor has anybody for the next daemon of that mount. */
+	third_up(FS_MOUNT_KEPT);
+	ck_assert_uint_eq(inode_find(&third, stays)->opens, 0);
+	ck_assert_uint_eq(inode_find(&third, stays)->writers, 0);
+	third_down();
 	second_down();
 	actor_end(&actor);
 }
@@ -335,6 +429,25 @@ START_TEST(numbers_are_not_used_again)
 }
 END_TEST
 
+/* No other daemon can be at the journal, nor another process that has it from the keeper. */
+START_TEST(one_at_a_time)
+{
+	int fd = held_take(&held, keep_id(KEEP_JOURNAL, 0));
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int other = open(path, O_RDWR | O_CLOEXEC);
+
+	ck_assert_int_eq(flock(other, LOCK_EX | LOCK_NB), -1);
+	ck_assert_int_eq(errno, EWOULDBLOCK);
+	daemon_down(&fixture);
+	ck_assert_int_eq(flock(other, LOCK_EX | LOCK_NB), 0);
+	close(other);
+	close(fd);
+	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+}
+END_TEST
+
 /* A daemon after a daemon after a daemon. */
 START_TEST(generations)
 {
@@ -373,11 +486,14 @@ int main(void)
 	tcase_add_test(tcase, names_of_every_kind);
 	tcase_add_test(tcase, extended_attributes);
 	tcase_add_test(tcase, requests);
+	tcase_add_test(tcase, requests_of_daemons_before);
+	tcase_add_test(tcase, requests_of_mounts_before);
 	tcase_add_test(tcase, leases);
 	tcase_add_test(tcase, new_mount);
 	tcase_add_test(tcase, refused);
 	tcase_add_test(tcase, nobody_holds);
 	tcase_add_test(tcase, numbers_are_not_used_again);
+	tcase_add_test(tcase, one_at_a_time);
 	tcase_add_test(tcase, generations);
 	tcase_add_loop_test(tcase, whatever_happens, 0, 16);
 	return unit_main(suite);

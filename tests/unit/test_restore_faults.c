@@ -286,6 +286,50 @@ START_TEST(copy_into_a_hole)
 }
 END_TEST
 
+/* A file of host/, and whether there was something to write to when it was frozen. */
+static struct inode *in_host;
+static bool writable[FROZEN_MAX];
+
+static void freeze_and_look(void *of)
+{
+	writable[n_frozen] = file_written(in_host->file) != 0;
+	freeze_journal(of);
+}
+
+/* Two handles: what one makes to write to is known before the other can. */
+START_TEST(object_is_known_first)
+{
+	struct inode *top = inode_find(&fixture, fixture.volumes[fixture.n_volumes - 1].root_ino);
+	struct tree_new what = {.mode = S_IFREG | 0600};
+	struct inode_call call;
+	static struct fs second;
+
+	ck_assert_int_eq(tree_create(&fixture, top, "file", &what, &in_host), 0);
+	inode_call_init(&call, &fixture, in_host, worker_copier(&fixture));
+	faults(freeze_and_look);
+	ck_assert_int_ge(file_object(in_host->file, &call.call), 0);
+	freeze_and_look(NULL);
+	faults(NULL);
+	ck_assert_uint_gt(n_frozen, 3);
+	for (unsigned i = 0; i < n_frozen; i++) {
+		struct journal_holder other = held_holder(&frozen[i]);
+		uint64_t seed = hash_seed;
+
+		ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
+		struct inode *found = inode_find(&second, in_host->ino);
+
+		ck_assert_msg(!writable[i] || file_written(found->file), "point %u of %u", i,
+			      n_frozen);
+		daemon_down(&second);
+		held_free(&frozen[i]);
+		hash_seed = seed;
+	}
+	ck_assert(writable[n_frozen - 1]);
+	n_frozen = 0;
+	inode_put(&fixture, in_host, 1);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -296,5 +340,6 @@ int main(void)
 	tcase_add_loop_test(tcase, compaction, 0, 4);
 	tcase_add_loop_test(tcase, bytes, 0, 6);
 	tcase_add_test(tcase, copy_into_a_hole);
+	tcase_add_test(tcase, object_is_known_first);
 	return unit_main(suite);
 }

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* After an error that ended a device's context: another one, and the chunks mapped anew. Physical
+ * memory is the process's and not the context's; so are addresses, but what became of the access
+ * that a dead context had, no manual says, and therefore nothing is taken for granted: each chunk
+ * is mapped again and read from end to end, which takes 70 ms for 141 GB (H200). Manuals promise
+ * work in the same process after few of these errors; it is tried after all. */
+#include <errno.h>
+
+#include "backend/cuda/dma.h"
+#include "common/defer.h"
+
+#include <utlist.h>
+
+/* Reading is copying to here. */
+#define SCRATCH_BYTES (32ULL << 20)
+/* Of a device that has more bad memory than this nothing is served. */
+#define LOST_MAX 16
+
+struct scratch {
+	gm_CUdeviceptr device; /* 0: host is used */
+	void *host;
+	uint64_t bytes;
+	struct chunk *chunk;
+	gm_CUstream stream;
+};
+
+static void scratch_close(struct cuda_device *device, struct scratch *scratch)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+
+	if (scratch->stream)
+		cu->cuStreamDestroy(scratch->stream);
+	if (scratch->host)
+		cu->cuMemFreeHost(scratch->host);
+	if (scratch->chunk)
+		cuda_chunk_free(scratch->chunk);
+}
+
+static int scratch_memory(struct cuda_device *device, struct scratch *scratch)
+{
+	int rc = cuda_chunk_new(&device->base, SCRATCH_BYTES, &scratch->chunk);
+
+	scratch->bytes = SCRATCH_BYTES;
+	if (rc == 0) {
+		scratch->device = cuda_chunk(scratch->chunk)->address;
+		return 0;
+	}
+	if (rc != -ENOSPC)
+		return rc;
+	/* The device is full. */
+	scratch->bytes = CHUNK_ALIGN;
+	return dma_result(device, device->cuda->cu.cuMemHostAlloc(&scratch->host, CHUNK_ALIGN, 0),
+			  "cuMemHostAlloc");
+}
+
+static int settle(struct cuda_device *device, const struct scratch *scratch)
+{
+	return dma_result(device, device->cuda->cu.cuStreamSynchronize(scratch->stream),
+			  "cuStreamSynchronize");
+}
+
+/* Something that is not a file's works, or nothing can be said of files. */
+static int scratch_open(struct cuda_device *device, struct scratch *scratch)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+
+	*scratch = (struct scratch){0};
+	int rc = dma_context_use(device);
+	if (rc == 0)
+		rc = dma_result(device,
+				cu->cuStreamCreate(&scratch->stream, GM_CU_STREAM_NON_BLOCKING),
+				"cuStreamCreate");
+	if (rc == 0)
+		rc = scratch_memory(device, scratch);
+	if (rc == 0 && scratch->device)
+		rc = dma_result(
+		    device,
+		    cu->cuMemsetD8Async(scratch->device, 0, scratch->bytes, scratch->stream),
+		    "cuMemsetD8Async");
+	if (rc == 0)
+		rc = settle(device, scratch);
+	if (rc < 0)
+		scratch_close(device, scratch);
+	return rc;
+}
+
+static int read_piece(struct cuda_device *device, const struct scratch *scratch,
+		      gm_CUdeviceptr from, uint64_t bytes)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+
+	if (scratch->device)
+		return dma_result(
+		    device, cu->cuMemcpyDtoDAsync(scratch->device, from, bytes, scratch->stream),
+		    "cuMemcpyDtoDAsync");
+	return dma_result(device,
+			  cu->cuMemcpyDtoHAsync(scratch->host, from, bytes, scratch->stream),
+			  "cuMemcpyDtoHAsync");
+}
+
+static int read_all(struct cuda_device *device, const struct scratch *scratch,
+		    const struct cuda_chunk *chunk)
+{
+	uint64_t bytes = chunk->base.bytes;
+	int rc = 0;
+
+	for (uint64_t at = 0; rc == 0 && at < bytes; at += scratch->bytes) {
+		uint64_t left = bytes - at;
+
+		rc = read_piece(device, scratch, chunk->address + at,
+				left < scratch->bytes ? left : scratch->bytes);
+	}
+	int waited = settle(device, scratch);
+
+	return rc < 0 ? rc : waited;
+}
+
+static void lose(struct cuda_chunk *chunk)
+{
+	atomic_store(&chunk->base.lost, true);
+	peers_remove(chunk);
+	cuda_chunk_unmap(chunk);
+	peers_drop(chunk);
+}
+
+/* 0; or an error, with what was just found bad in lost, or nothing: it may work later. */
+static int map_and_read(struct cuda_device *device, const struct scratch *scratch,
+			struct cuda_chunk **lost)
+{
+	struct chunk *base;
+	int rc = 0;
+
+	DL_FOREACH (device->base.health.chunks, base) {
+		if (atomic_load(&base->lost))
+			continue;
+		rc = cuda_chunk_remap(cuda_chunk(base));
+		if (rc == -ENOMEM || rc == -ENOSPC)
+			return rc;
+		if (rc == 0)
+			rc = read_all(device, scratch, cuda_chunk(base));
+		if (rc < 0) {
+			*lost = cuda_chunk(base);
+			return rc;
+		}
+	}
+	return 0;
+}
+
+static void leave_peers(struct cuda_device *device)
+{
+	struct chunk *chunk;
+
+	DL_FOREACH (device->base.health.chunks, chunk) {
+		peers_remove(cuda_chunk(chunk));
+		peers_drop(cuda_chunk(chunk));
+	}
+}
+
+/* What its peers' chunks gave it access to, they gave to the context that is gone. */
+static void renew_peers(struct cuda_device *device)
+{
+	struct backend *backend = &device->cuda->base;
+	struct chunk *chunk;
+
+	for (unsigned i = 0; i < backend->n_devices; i++) {
+		struct device *other = backend->devices[i];
+
+		if (other == &device->base || !device->peer[i] || atomic_load(&other->failed))
+			continue;
+		LOCKED(&other->health.lock);
+		DL_FOREACH (other->health.chunks, chunk) {
+			peers_renew(cuda_chunk(chunk));
+		}
+	}
+}
+
+static int attempt(struct cuda_device *device, struct cuda_chunk **lost)
+{
+	struct scratch scratch;
+
+	leave_peers(device);
+	{
+		LOCKED(&device->lock);
+		cuda_context_close(device);
+	}
+	int rc = scratch_open(device, &scratch);
+	if (rc < 0)
+		return rc;
+	rc = map_and_read(device, &scratch, lost);
+	scratch_close(device, &scratch);
+	return rc;
+}
+
+static int leave(struct cuda_device *device)
+{
+	int rc = cuda_copiers_leave(device);
+
+	if (rc < 0)
+		return rc;
+	LOCKED(&device->bar.lock);
+	cuda_bar_rest(device);
+	return 0;
+}
+
+int cuda_mend(struct device *base)
+{
+	struct cuda_device *device = cuda_device(base);
+	int rc = leave(device);
+
+	for (unsigned losses = 0; rc != -EBUSY && losses <= LOST_MAX; losses++) {
+		struct cuda_chunk *lost = NULL;
+
+		rc = attempt(device, &lost);
+		if (rc == 0)
+			renew_peers(device);
+		if (!lost)
+			break;
+		lose(lost);
+	}
+	return rc;
+}

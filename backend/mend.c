@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "backend/mend.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "backend/backend.h"
+#include "backend/bar_cache.h"
+#include "common/defer.h"
+#include "common/log.h"
+
+/* The first attempt comes at once, the next ones twice as late each. */
+#define TRIES_MAX 5
+#define DELAY_MS  50
+/* Copies that are under way see their errors soon, and end. */
+#define BUSY_MS	    5
+#define BUSY_MAX_MS 10000
+/* A device that fails again before it worked for so long has not been brought back. */
+#define STEADY_MS 60000
+
+#define NEVER INT64_MAX
+
+/* The mender's thread's own, by the device's slot. */
+struct patient {
+	int64_t failed_at; /* 0: it works */
+	int64_t due, back_at;
+	unsigned tries;
+};
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* Nobody is at the device but copiers, which are refused, and see to it that they leave. */
+static int mend(struct device *device)
+{
+	struct health *health = &device->health;
+	struct chunk *chunk;
+
+	pthread_rwlock_wrlock(&health->life);
+	DL_FOREACH (health->chunks, chunk) {
+		bar_drop_alone(chunk);
+	}
+	int rc = device->backend->ops->mend(device);
+	if (rc == 0) {
+		health_free_dropped(device);
+		atomic_fetch_add(&health->mended, 1);
+		atomic_store(&device->failed, false);
+	}
+	pthread_rwlock_unlock(&health->life);
+	return rc;
+}
+
+static void give_up(struct mender *mender, struct device *device, struct patient *patient)
+{
+	patient->due = NEVER;
+	atomic_store(&device->health.given_up, true);
+	log_error("gpu%u: %u attempts to bring it back have failed: this process does not try "
+		  "again",
+		  device->index, patient->tries);
+	if (mender->watch.given_up)
+		mender->watch.given_up(mender->watch.of, device);
+}
+
+static void attempt(struct mender *mender, struct device *device, struct patient *patient)
+{
+	int rc = mend(device);
+	int64_t now = now_ms();
+
+	if (rc == -EBUSY && now - patient->due < BUSY_MAX_MS) {
+		patient->due = now + BUSY_MS;
+		return;
+	}
+	patient->tries++;
+	if (rc == 0) {
+		int64_t ms = now - patient->failed_at;
+
+		patient->failed_at = 0;
+		patient->back_at = now;
+		if (mender->watch.mended)
+			mender->watch.mended(mender->watch.of, device, ms);
+		return;
+	}
+	patient->due = now + (DELAY_MS << patient->tries);
+	log_debug("gpu%u: attempt %u to bring it back: %s", device->index, patient->tries,
+		  strerror(-rc));
+}
+
+static void admit(struct patient *patient)
+{
+	int64_t now = now_ms();
+
+	patient->failed_at = now;
+	if (now - patient->back_at >= STEADY_MS)
+		patient->tries = 0;
+	patient->due = patient->tries ? now + (DELAY_MS << patient->tries) : now;
+}
+
+/* When it wants to be looked at again. */
+static int64_t look(struct mender *mender, struct device *device, struct patient *patient)
+{
+	if (!atomic_load(&device->failed) || atomic_load(&device->health.given_up))
+		return NEVER;
+	if (!patient->failed_at)
+		admit(patient);
+	if (patient->tries >= TRIES_MAX)
+		give_up(mender, device, patient);
+	else if (patient->due <= now_ms())
+		attempt(mender, device, patient);
+	return patient->failed_at ? patient->due : NEVER;
+}
+
+/* lock is held. */
+static void sleep_until(struct mender *mender, int64_t due)
+{
+	struct timespec until = {.tv_sec = (time_t)(due / 1000),
+				 .tv_nsec = (long)(due % 1000) * 1000000};
+
+	if (due == NEVER)
+		pthread_cond_wait(&mender->changed, &mender->lock);
+	else
+		pthread_cond_timedwait(&mender->changed, &mender->lock, &until);
+}
+
+static void *run(void *pointer)
+{
+	struct backend *backend = pointer;
+	struct mender *mender = &backend->mender;
+	struct patient patients[BACKEND_DEVICES_MAX] = {0};
+
+	pthread_mutex_lock(&mender->lock);
+	while (!mender->ending) {
+		int64_t due = NEVER;
+
+		mender->called = false;
+		pthread_mutex_unlock(&mender->lock);
+		for (unsigned i = 0; i < backend->n_devices; i++) {
+			int64_t next = look(mender, backend->devices[i], &patients[i]);
+
+			due = next < due ? next : due;
+		}
+		pthread_mutex_lock(&mender->lock);
+		if (!mender->ending && !mender->called)
+			sleep_until(mender, due);
+	}
+	pthread_mutex_unlock(&mender->lock);
+	return NULL;
+}
+
+void mend_wake(struct backend *backend)
+{
+	struct mender *mender = &backend->mender;
+
+	if (!atomic_load(&mender->running))
+		return;
+	LOCKED(&mender->lock);
+	mender->called = true;
+	pthread_cond_signal(&mender->changed);
+}
+
+int mend_start(struct backend *backend, const struct mend_watch *watch)
+{
+	struct mender *mender = &backend->mender;
+	pthread_condattr_t clock;
+
+	if (!backend->ops->mend)
+		return 0;
+	mender->watch = *watch;
+	mender->ending = false;
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_mutex_init(&mender->lock, NULL);
+	pthread_cond_init(&mender->changed, &clock);
+	pthread_condattr_destroy(&clock);
+	atomic_store(&mender->running, true);
+	int error = pthread_create(&mender->thread, NULL, run, backend);
+
+	if (!error)
+		return 0;
+	atomic_store(&mender->running, false);
+	log_warn("no thread to bring GPUs back that fail: %s", strerror(error));
+	return -error;
+}
+
+/* lock and changed stay: who sees a device fail may be about to wake the thread. */
+void mend_end(struct backend *backend)
+{
+	struct mender *mender = &backend->mender;
+
+	if (!atomic_load(&mender->running))
+		return;
+	pthread_mutex_lock(&mender->lock);
+	mender->ending = true;
+	pthread_cond_signal(&mender->changed);
+	pthread_mutex_unlock(&mender->lock);
+	pthread_join(mender->thread, NULL);
+	atomic_store(&mender->running, false);
+}

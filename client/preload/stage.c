@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/stage.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/preload/own.h"
+#include "client/staging.h"
+
+/* Half of it and the program's own buffer stay in a processor's second cache. */
+#define STAGE_BYTES (2UL << 20)
+
+/* The kernel lets one copy at a time into a file, and any number of writes: where several threads
+ * move large pieces their calls are left to it for a while. */
+#define CROWD_CALLS 64
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* staging's memory */
+static struct client_staging staging = CLIENT_STAGING_NONE;
+static uint64_t device;	     /* whose staging it is; set once, before opened */
+static atomic_bool opened;   /* there is staging memory */
+static atomic_bool tried;    /* or there will be none */
+static atomic_uint crowding; /* calls that are to be the kernel's */
+
+bool stage_was_tried(void)
+{
+	return atomic_load(&tried);
+}
+
+bool stage_is_for(const struct slot *slot)
+{
+	return atomic_load_explicit(&opened, memory_order_acquire) &&
+	       slot->identity.device == device;
+}
+
+void stage_open(const struct slot *slot, int fd)
+{
+	if (atomic_exchange(&tried, true) || client_staging_open(fd, STAGE_BYTES, &staging) < 0)
+		return;
+	client_staging_touch(&staging, 0, STAGE_BYTES);
+	staging.fd = own_adopt(staging.fd);
+	device = slot->identity.device;
+	atomic_store(&opened, staging.fd >= 0);
+}
+
+/* Between the parts of a call and the staging memory, from the byte at of the call on. */
+static void fill(const struct io_call *call, size_t at, size_t bytes)
+{
+	char *memory = staging.base;
+
+	for (int i = 0; i < call->n_parts && bytes; i++) {
+		size_t length = call->parts[i].iov_len;
+		if (at >= length) {
+			at -= length;
+			continue;
+		}
+		char *base = (char *)call->parts[i].iov_base + at;
+		size_t n = length - at < bytes ? length - at : bytes;
+		if (call->direction == IO_WRITE)
+			memcpy(memory, base, n);
+		else
+			memcpy(base, memory, n);
+		memory += n;
+		bytes -= n;
+		at = 0;
+	}
+}
+
+/* One that is not whole the kernel does once more, and gives the program its answer. */
+static bool move(const struct io_call *call, off_t offset, size_t bytes)
+{
+	for (size_t done = 0, step; done < bytes; done += step) {
+		uint64_t at = (uint64_t)offset + done;
+		ssize_t n;
+
+		step = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
+		if (call->direction == IO_WRITE) {
+			fill(call, done, step);
+			n = client_staging_put(&staging, 0, call->fd, at, step);
+		} else {
+			n = client_staging_get(&staging, 0, call->fd, at, step);
+			if (n == (ssize_t)step)
+				fill(call, done, step);
+		}
+		if (n != (ssize_t)step)
+			return false;
+	}
+	return true;
+}
+
+static bool is_crowded(void)
+{
+	unsigned left = atomic_load(&crowding);
+
+	return left && atomic_compare_exchange_strong(&crowding, &left, left - 1);
+}
+
+bool stage_move(const struct io_call *call, off_t offset, size_t bytes)
+{
+	if (is_crowded())
+		return false;
+	if (pthread_mutex_trylock(&lock) != 0) {
+		atomic_store(&crowding, CROWD_CALLS);
+		return false;
+	}
+	int error = errno;
+	bool moved = move(call, offset, bytes);
+	errno = error;
+	pthread_mutex_unlock(&lock);
+	return moved;
+}
+
+/* The parent's memory is the parent's. */
+void stage_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	if (atomic_exchange(&opened, false))
+		client_staging_close(&staging);
+	atomic_store(&tried, false);
+}

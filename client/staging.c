@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/staging.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "client/mount.h"
+
+static int open_unnamed(int root, void *unused)
+{
+	int fd = openat(root, "host", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	(void)unused;
+	return fd < 0 ? -errno : fd;
+}
+
+/* Huge pages are cheaper to make and to map; where there are none it is small ones. */
+static int prepare(struct client_staging *staging, size_t bytes)
+{
+	void *base;
+
+	(void)!fsetxattr(staging->fd, "user.gpumem.page_size", "2M", 2, 0);
+	if (fallocate(staging->fd, 0, 0, (off_t)bytes) < 0)
+		return -errno;
+	staging->file = gpumem_open_fd(staging->fd);
+	if (!staging->file || gpumem_map_host(staging->file, &base, NULL) < 0)
+		return -errno;
+	staging->base = base;
+	staging->bytes = bytes;
+	return 0;
+}
+
+void client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes)
+{
+	memset(staging->base + at, 0, bytes);
+}
+
+int client_staging_open(int fd, size_t bytes, struct client_staging *staging)
+{
+	struct client_staging made = CLIENT_STAGING_NONE;
+
+	made.fd = client_mount_each(fd, open_unnamed, NULL);
+	int rc = made.fd < 0 ? made.fd : prepare(&made, bytes);
+	if (rc < 0)
+		client_staging_close(&made);
+	else
+		*staging = made;
+	return rc;
+}
+
+void client_staging_close(struct client_staging *staging)
+{
+	if (staging->file)
+		gpumem_close(staging->file);
+	if (staging->fd >= 0)
+		close(staging->fd);
+	*staging = CLIENT_STAGING_NONE;
+}
+
+static ssize_t copy(int from, uint64_t from_offset, int to, uint64_t to_offset, size_t bytes)
+{
+	off_t in = (off_t)from_offset, out = (off_t)to_offset;
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = copy_file_range(from, &in, to, &out, bytes - done, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return done ? (ssize_t)done : -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+ssize_t client_staging_put(const struct client_staging *staging, size_t at, int to, uint64_t offset,
+			   size_t bytes)
+{
+	return copy(staging->fd, at, to, offset, bytes);
+}
+
+ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
+			   uint64_t offset, size_t bytes)
+{
+	return copy(from, offset, staging->fd, at, bytes);
+}

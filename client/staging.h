@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Memory that a GPU's copy engines reach, as a step between this process and the mount's files: an
+ * unnamed file of host/, mapped here. What lies in it goes into a file, or comes from one, by
+ * copy_file_range(2), which is one request to the daemon and DMA with no copy by a CPU. A write(2)
+ * costs a copy by the kernel's hand instead, at the rate of one processor. */
+#ifndef CLIENT_STAGING_H
+#define CLIENT_STAGING_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "client/gpumem.h"
+
+struct client_staging {
+	int fd; /* -1: there is none */
+	gpumem *file;
+	char *base;
+	size_t bytes;
+};
+
+#define CLIENT_STAGING_NONE ((struct client_staging){.fd = -1})
+
+/* On the mount of the file that fd is. 0, or -errno: the mount's host/ is not in sight, or full, or
+ * not for this user, or the daemon cannot be reached. */
+int client_staging_open(int fd, size_t bytes, struct client_staging *staging);
+/* Memory that was never written to is no memory yet, and reached by the daemon's CPUs alone: a
+ * stretch of 64 MiB (less at the end) is touched, all of it, before its first use. */
+void client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes);
+void client_staging_close(struct client_staging *staging);
+
+/* bytes from the place at of the staging memory to the file, and back: how many, fewer only at the
+ * end of the file or where an error came after some, or -errno. */
+ssize_t client_staging_put(const struct client_staging *staging, size_t at, int to, uint64_t offset,
+			   size_t bytes);
+ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
+			   uint64_t offset, size_t bytes);
+
+#endif

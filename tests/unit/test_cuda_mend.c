@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Devices that fail and are brought back: what is there again, what is lost, what goes on. */
+#include <pthread.h>
+
+#include "backend/bar_cache.h"
+#include "backend/mend.h"
+#include "backend/pool.h"
+#include "tests/driver/helpers.h"
+#include "tests/unit/cuda_fixture.h"
+
+#define WAIT_US	   1000
+#define WAITS	   20000
+#define CHUNKS	   3
+#define PATTERN	   70000
+#define COPIES	   400
+#define PASS_FAULT "cuMemcpyDtoHAsync@1=LAUNCH_FAILED~"
+
+static atomic_uint mended, given_up;
+static char faults[] = "/tmp/gpumemfs-test-mend-XXXXXX";
+
+static void count_mended(void *of, struct device *device, int64_t ms)
+{
+	(void)of, (void)device;
+	ck_assert_int_ge(ms, 0);
+	atomic_fetch_add(&mended, 1);
+}
+
+static void count_given_up(void *of, struct device *device)
+{
+	(void)of, (void)device;
+	atomic_fetch_add(&given_up, 1);
+}
+
+static void open_mending(enum bar_provider bar)
+{
+	const struct mend_watch watch = {.mended = count_mended, .given_up = count_given_up};
+
+	open_with(bar, NULL);
+	ck_assert_int_eq(mend_start(backend, &watch), 0);
+}
+
+static void close_mending(void)
+{
+	close_all();
+	unlink(faults);
+}
+
+static void await(const atomic_uint *count, unsigned wanted)
+{
+	for (unsigned i = 0; i < WAITS && atomic_load(count) < wanted; i++)
+		usleep(WAIT_US);
+	ck_assert_uint_eq(atomic_load(count), wanted);
+}
+
+static uint64_t used(unsigned device)
+{
+	int (*info)(unsigned, struct standin_gpu *);
+	struct standin_gpu gpu;
+
+	*(void **)&info = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "standin_gpu_info");
+	ck_assert_int_eq(info(device, &gpu), 0);
+	return gpu.used;
+}
+
+/* Copies made from now on count anew. */
+static void order(const char *fault)
+{
+	char next[sizeof(faults) + 4];
+
+	if (!getenv("GPUMEM_STANDIN_FAULT_FILE")) {
+		close(mkstemp(faults));
+		set("GPUMEM_STANDIN_FAULT_FILE", faults);
+	}
+	snprintf(next, sizeof(next), "%s.new", faults);
+	FILE *file = fopen(next, "we");
+	ck_assert_ptr_nonnull(file);
+	fputs(fault, file);
+	fclose(file);
+	ck_assert_int_eq(rename(next, faults), 0);
+}
+
+static int read_byte(struct chunk *chunk, uint64_t offset)
+{
+	struct span span = whole(chunk);
+	char byte;
+	int rc = copy_out(copier, &byte, &span, offset, 1, COPY_DMA);
+	int waited = copier_wait(copier);
+
+	return rc < 0 ? rc : waited;
+}
+
+struct content {
+	struct chunk *chunks[CHUNKS];
+	char patterns[CHUNKS][PATTERN];
+};
+
+static void fill(struct content *content, unsigned device, uint64_t bytes)
+{
+	for (unsigned i = 0; i < CHUNKS; i++) {
+		content->chunks[i] = new_chunk(device, bytes);
+		unit_fill(content->patterns[i], PATTERN, &seed);
+		put(content->chunks[i], bytes - PATTERN, content->patterns[i], PATTERN);
+	}
+}
+
+static void check(const struct content *content)
+{
+	for (unsigned i = 0; i < CHUNKS; i++) {
+		struct chunk *chunk = content->chunks[i];
+
+		if (chunk && !atomic_load(&chunk->lost))
+			expect_bytes(chunk, chunk->bytes - PATTERN, content->patterns[i], PATTERN);
+	}
+}
+
+static void empty(struct content *content)
+{
+	for (unsigned i = 0; i < CHUNKS; i++)
+		chunk_free(content->chunks[i]);
+}
+
+static const enum bar_provider bars[] = {BAR_OFF, BAR_VULKAN};
+
+/* Also what was written by way of the BAR, which is mapped anew. */
+START_TEST(comes_back)
+{
+	static struct content here, there;
+	char byte = 'b';
+	int fd;
+
+	order("");
+	open_mending(bars[_i]);
+	fill(&here, 0, 4 * MIB);
+	fill(&there, 1, 2 * MIB);
+	struct span span = whole(here.chunks[0]);
+	ck_assert_int_eq(copy_in(copier, &span, 0, &byte, 1, COPY_BAR), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	order(PASS_FAULT);
+	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+	check(&there);
+	await(&mended, 1);
+	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_OK);
+	check(&here);
+	expect_bytes(here.chunks[0], 0, &byte, 1);
+	byte = 'c';
+	ck_assert_int_eq(copy_in(copier, &span, 0, &byte, 1, COPY_BAR), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	expect_bytes(here.chunks[0], 0, &byte, 1);
+	if (bars[_i] != BAR_OFF)
+		ck_assert_uint_eq(bar_usage(backend->devices[0]).mapped, 4 * MIB);
+	expect_alive(0);
+	ck_assert_int_eq(chunk_export(here.chunks[1], &fd), 0);
+	close(fd);
+	check(&there);
+	empty(&here);
+	empty(&there);
+	close_mending();
+}
+END_TEST
+
+/* What the process cannot have again is given up, and nothing else. */
+START_TEST(does_not_come_back)
+{
+	static struct content here, there;
+
+	order("");
+	open_mending(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	fill(&there, 1, 2 * MIB);
+	order("cuMemcpyDtoHAsync@1=ILLEGAL_ADDRESS");
+	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_MENDING);
+	await(&given_up, 1);
+	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_FAILED);
+	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+	check(&there);
+	expect_alive(1);
+	empty(&here);
+	empty(&there);
+	close_mending();
+	ck_assert_uint_eq(atomic_load(&mended), 0);
+}
+END_TEST
+
+/* One allocation that cannot be read is lost, and found by reading it, whoever it was that met it
+ * first; it goes as others do. */
+START_TEST(bad_memory_is_lost)
+{
+	static struct content here;
+	struct span span;
+	char byte;
+	int fd;
+
+	order("");
+	open_mending(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	order("memory2=ECC_UNCORRECTABLE+~");
+	ck_assert_int_eq(read_byte(here.chunks[1], 0), -EIO);
+	await(&mended, 1);
+	ck_assert(!atomic_load(&here.chunks[0]->lost));
+	ck_assert(atomic_load(&here.chunks[1]->lost));
+	ck_assert(!atomic_load(&here.chunks[2]->lost));
+	check(&here);
+	span = whole(here.chunks[1]);
+	ck_assert_int_eq(read_byte(here.chunks[1], 0), -EIO);
+	ck_assert_int_eq(copy_in(copier, &span, 0, &byte, 1, COPY_DMA), -EIO);
+	ck_assert_int_eq(copy_zero(copier, &span, 0, MIB), -EIO);
+	ck_assert_int_eq(chunk_export(here.chunks[1], &fd), -EIO);
+	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_OK);
+	chunk_free(here.chunks[1]);
+	here.chunks[1] = NULL;
+	ck_assert_uint_eq(used(0), 4 * MIB);
+	check(&here);
+	empty(&here);
+	close_mending();
+	ck_assert_uint_eq(atomic_load(&mended), 1);
+}
+END_TEST
+
+/* Whose handle the driver does not map again comes from its descriptor, and without one is lost. */
+START_TEST(descriptors_bring_memory_back)
+{
+	static struct content here;
+	int fd;
+
+	order("");
+	open_mending(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	ck_assert_int_eq(chunk_export(here.chunks[0], &fd), 0);
+	close(fd);
+	/* The first mapping is that of the memory that reading needs. */
+	order(PASS_FAULT "\ncuMemMap@2=INVALID_VALUE\ncuMemMap@4=INVALID_VALUE\n");
+	ck_assert_int_eq(read_byte(here.chunks[2], 0), -EIO);
+	await(&mended, 1);
+	ck_assert(!atomic_load(&here.chunks[0]->lost));
+	ck_assert(atomic_load(&here.chunks[1]->lost));
+	ck_assert(!atomic_load(&here.chunks[2]->lost));
+	check(&here);
+	ck_assert_int_eq(chunk_export(here.chunks[0], &fd), 0);
+	close(fd);
+	empty(&here);
+	close_mending();
+}
+END_TEST
+
+/* What was registered for all copies went with the context, also for the other device's. */
+START_TEST(windows_come_back)
+{
+	static PAGES char window[PATTERN];
+	static struct content here, there;
+
+	order("");
+	open_mending(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	fill(&there, 1, 2 * MIB);
+	for (unsigned round = 0; round < 2; round++) {
+		ck_assert_int_eq(device_pin(backend->devices[0], window, sizeof(window)), 0);
+		unit_fill(window, sizeof(window), &seed);
+		put(here.chunks[0], 0, window, sizeof(window));
+		put(there.chunks[0], 0, window, sizeof(window));
+		expect_bytes(here.chunks[0], 0, window, sizeof(window));
+		expect_bytes(there.chunks[0], 0, window, sizeof(window));
+		if (round == 0) {
+			order(PASS_FAULT);
+			ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+			await(&mended, 1);
+		}
+	}
+	device_unpin(backend->devices[0], window);
+	empty(&here);
+	empty(&there);
+	close_mending();
+}
+END_TEST
+
+/* Reading needs room, which a full device does not have. */
+START_TEST(full_devices_come_back)
+{
+	static struct content here;
+
+	set("GPUMEM_STANDIN_MEMORY", "12M");
+	order("");
+	open_mending(BAR_OFF);
+	fill(&here, 0, 4 * MIB);
+	order(PASS_FAULT);
+	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+	await(&mended, 1);
+	check(&here);
+	empty(&here);
+	close_mending();
+}
+END_TEST
+
+START_TEST(freed_meanwhile)
+{
+	static struct content here;
+
+	order("");
+	open_mending(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	order("cuMemcpyDtoHAsync@1=LAUNCH_FAILED~\ncuStreamCreate@1=LAUNCH_FAILED~");
+	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+	/* Another attempt comes later than this. */
+	chunk_free(here.chunks[0]);
+	here.chunks[0] = NULL;
+	await(&mended, 1);
+	ck_assert_uint_eq(used(0), 4 * MIB);
+	check(&here);
+	empty(&here);
+	close_mending();
+}
+END_TEST
+
+/* Small files get no block of a chunk that is lost, not even of one that was empty, and what they
+ * had there goes back. */
+START_TEST(pools_shun_lost_chunks)
+{
+	const struct pool_limits none = {.size = UINT64_MAX};
+	struct span block, other;
+	struct pool *pool;
+
+	order("");
+	open_mending(BAR_OFF);
+	ck_assert_int_eq(pool_new(backend->devices[0], &none, &pool), 0);
+	for (unsigned round = 1; round <= 2; round++) {
+		char fault[64];
+
+		ck_assert_int_eq(pool_take(pool, 65536, POOL_ZEROED, copier, &block), 0);
+		struct chunk *bad = block.chunk;
+
+		if (round == 2)
+			pool_give(pool, &block);
+		/* The memory that reading needs is counted, too. */
+		snprintf(fault, sizeof(fault), "memory%u=ECC_UNCORRECTABLE+~",
+			 round == 1 ? 1u : 5u);
+		order(fault);
+		ck_assert_int_eq(read_byte(bad, 0), -EIO);
+		await(&mended, round);
+		ck_assert(atomic_load(&bad->lost));
+		ck_assert_int_eq(pool_take(pool, 65536, POOL_ZEROED, copier, &other), 0);
+		ck_assert(!atomic_load(&other.chunk->lost));
+		if (round == 1)
+			pool_give(pool, &block);
+		ck_assert_uint_eq(pool_usage(pool).chunks, 1);
+		pool_give(pool, &other);
+		order("");
+		pool_rest(pool);
+	}
+	pool_free(pool);
+	close_mending();
+}
+END_TEST
+
+/* Faults in the middle of what threads do: each copy is right or an error, and there are no errors
+ * where no fault was. */
+struct load {
+	unsigned device;
+	struct chunk *remote; /* on the other device; NULL: none is used */
+	uint64_t seed;
+	unsigned errors, copies;
+};
+
+static int round_trip(struct copier *own, struct load *load, struct chunk *chunk, char *wanted,
+		      char *seen)
+{
+	struct span span = whole(chunk), remote;
+	int rc;
+
+	unit_fill(wanted, PATTERN, &load->seed);
+	memset(seen, 0, PATTERN);
+	rc = copy_in(own, &span, 0, wanted, PATTERN, COPY_AUTO);
+	if (rc == 0 && load->remote) {
+		remote = whole(load->remote);
+		rc = copy_across(own, &remote, 0, &span, 0, PATTERN);
+	}
+	if (rc == 0)
+		rc = copy_out(own, seen, load->remote ? &remote : &span, 0, PATTERN, COPY_AUTO);
+	int waited = copier_wait(own);
+	return rc < 0 ? rc : waited;
+}
+
+static void *work(void *pointer)
+{
+	struct load *load = pointer;
+	struct chunk *chunk = new_chunk(load->device, 2 * MIB);
+	char *wanted = malloc(PATTERN), *seen = malloc(PATTERN);
+	struct copier *own;
+
+	ck_assert_int_eq(copier_open(backend, &own), 0);
+	while (load->copies < COPIES) {
+		int rc = round_trip(own, load, chunk, wanted, seen);
+
+		ck_assert(rc == 0 || rc == -EIO);
+		if (rc == 0)
+			ck_assert_int_eq(memcmp(wanted, seen, PATTERN), 0);
+		else
+			usleep(WAIT_US);
+		load->errors += rc < 0;
+		load->copies += rc == 0;
+	}
+	copier_close(own);
+	chunk_free(chunk);
+	free(wanted);
+	free(seen);
+	return NULL;
+}
+
+START_TEST(others_go_on)
+{
+	enum { FAILING, HEALTHY, ACROSS, LOADS };
+	struct load loads[LOADS] = {[FAILING] = {.device = 0, .seed = 1},
+				    [HEALTHY] = {.device = 1, .seed = 2},
+				    [ACROSS] = {.device = 0, .seed = 3}};
+	pthread_t threads[LOADS];
+
+	set("GPUMEM_STANDIN_FAULT", "device0@100=LAUNCH_FAILED~;device0@300=ECC_UNCORRECTABLE~;"
+				    "device0@600=HARDWARE_STACK_ERROR~");
+	open_mending(bars[_i]);
+	loads[ACROSS].remote = new_chunk(1, 2 * MIB);
+	for (unsigned i = 0; i < LOADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &loads[i]), 0);
+	for (unsigned i = 0; i < LOADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_ge(atomic_load(&mended), 1);
+	ck_assert_uint_eq(atomic_load(&given_up), 0);
+	ck_assert_uint_gt(loads[FAILING].errors + loads[ACROSS].errors, 0);
+	ck_assert_uint_eq(loads[HEALTHY].errors, 0);
+	chunk_free(loads[ACROSS].remote);
+	close_mending();
+}
+END_TEST
+
+static void any_driver(TCase *tcase)
+{
+	(void)tcase;
+}
+
+static void standin(TCase *tcase)
+{
+	tcase_add_loop_test(tcase, comes_back, 0, sizeof(bars) / sizeof(bars[0]));
+	tcase_add_test(tcase, does_not_come_back);
+	tcase_add_test(tcase, bad_memory_is_lost);
+	tcase_add_test(tcase, descriptors_bring_memory_back);
+	tcase_add_test(tcase, windows_come_back);
+	tcase_add_test(tcase, full_devices_come_back);
+	tcase_add_test(tcase, freed_meanwhile);
+	tcase_add_test(tcase, pools_shun_lost_chunks);
+	tcase_add_loop_test(tcase, others_go_on, 0, sizeof(bars) / sizeof(bars[0]));
+}
+
+int main(void)
+{
+	return cuda_main("cuda_mend", any_driver, standin);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A daemon that is stopped while it brings back what another one had, at any store to the journal
+ * and any word to who holds its descriptors: the next one has the same as if it had never been. */
+#include "tests/unit/poison.h" /* the actor writes lower ones */
+#include "tests/unit/restore_actor.h"
+
+/* Each is a copy of all memory that there is. */
+#define FROZEN_MAX 40
+
+static struct held held;
+static struct journal_holder holder;
+
+/* The daemon that is stopped, what is held of it, and what would be found at each point. */
+static struct fs second;
+static struct held second_held, frozen[FROZEN_MAX];
+static pthread_mutex_t frozen_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned n_frozen, points, each;
+static bool freezing;
+
+static void freeze(void *of)
+{
+	(void)of;
+	LOCKED(&frozen_lock);
+	if (freezing && points++ % each == 0 && n_frozen < FROZEN_MAX)
+		held_freeze(&second_held, FREEZE_ALL, &frozen[n_frozen++]);
+}
+
+/* While it restores, its journal comes to be. */
+static void come_by(void)
+{
+	if (second.journal)
+		second.journal->fault = freeze;
+	freeze(NULL);
+}
+
+static int hold(void *of, uint64_t id, int fd)
+{
+	int rc = held_hold(of, id, fd);
+
+	come_by();
+	return rc;
+}
+
+static void drop(void *of, uint64_t id)
+{
+	come_by();
+	held_drop(of, id);
+	come_by();
+}
+
+static int take(void *of, uint64_t id)
+{
+	come_by();
+	return held_take(of, id);
+}
+
+static int walk(void *of, int (*one)(uint64_t id, int fd, void *arg), void *arg)
+{
+	come_by();
+	return held_each(of, one, arg);
+}
+
+static void up(void)
+{
+	static struct backend_ops ops;
+
+	held_init(&held);
+	holder = held_holder(&held);
+	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+	ops = backend_host_ops;
+	ops.chunk_new = poisoned_chunk;
+	fixture.backend->ops = &ops;
+}
+
+static void down(void)
+{
+	daemon_down(&fixture);
+	held_free(&held);
+}
+
+static void set_freezing(bool on)
+{
+	LOCKED(&frozen_lock);
+	freezing = on;
+	points = 0;
+}
+
+/* Restores from a copy of what was found, which is frozen at every nth point, and leaves it. */
+static void restore_stopped(struct held *found, enum fs_mount mount, unsigned nth)
+{
+	struct journal_holder stopping = {
+	    .of = &second_held, .hold = hold, .drop = drop, .take = take, .each = walk};
+	uint64_t seed = hash_seed;
+
+	held_freeze(found, FREEZE_ALL, &second_held);
+	memset(&second, 0, sizeof(second));
+	n_frozen = 0;
+	each = nth;
+	set_freezing(true);
+	ck_assert_int_eq(daemon_up(&second, &stopping, mount), 0);
+	compact(&second);
+	set_freezing(false);
+	daemon_down(&second);
+	ck_assert_uint_eq(second_held.n, 0);
+	held_free(&second_held);
+	hash_seed = seed;
+}
+
+static char *state_of(struct held *found, enum fs_mount mount)
+{
+	static struct fs third;
+	struct held copy;
+	uint64_t seed = hash_seed;
+
+	held_freeze(found, FREEZE_ALL, &copy);
+	struct journal_holder other = held_holder(&copy);
+
+	ck_assert_int_eq(daemon_up(&third, &other, mount), 0);
+	char *text = describe(&third, DESCRIBE_ALL);
+
+	daemon_down(&third);
+	ck_assert_uint_eq(copy.n, 0);
+	held_free(&copy);
+	hash_seed = seed;
+	return text;
+}
+
+/* What the first daemon leaves, perhaps in the middle of a compaction. */
+static struct held *left;
+
+static void leave(void *of)
+{
+	unsigned *when = of;
+
+	if ((*when)-- == 0)
+		held_freeze(&held, FREEZE_ALL, left);
+}
+
+static void leave_at(struct held *found, struct actor *actor, bool compacting)
+{
+	unsigned when = (unsigned)pick(actor, 60);
+
+	left = found;
+	if (compacting) {
+		fixture.journal->fault_of = &when;
+		fixture.journal->fault = leave;
+		compact(&fixture);
+		fixture.journal->fault = NULL;
+	}
+	if (!compacting || (int)when >= 0)
+		held_freeze(&held, FREEZE_ALL, found);
+}
+
+static void some_acts(struct actor *actor, unsigned acts)
+{
+	for (unsigned i = 0; i < acts; i++)
+		act(actor, ACTS);
+}
+
+START_TEST(same_again)
+{
+	struct actor actor = {.random = unit_seed() + (uint64_t)_i};
+	enum fs_mount mount = _i % 3 == 2 ? FS_MOUNT_NEW : FS_MOUNT_KEPT;
+
+	for (unsigned round = 0; round < 3; round++) {
+		struct held found;
+
+		some_acts(&actor, 80);
+		leave_at(&found, &actor, round > 0);
+		char *wanted = state_of(&found, mount);
+
+		/* All points in turn, not all of each restoring. */
+		restore_stopped(&found, mount, 1 + (unsigned)pick(&actor, 12));
+		ck_assert_uint_gt(n_frozen, 5);
+		for (unsigned i = 0; i < n_frozen; i++) {
+			char *got = state_of(&frozen[i], mount);
+
+			ck_assert_msg(same_text(wanted, got, stderr), "point %u of %u", i,
+				      n_frozen);
+			free(got);
+			held_free(&frozen[i]);
+		}
+		free(wanted);
+		held_free(&found);
+	}
+	actor_end(&actor);
+}
+END_TEST
+
+/* One after the other, each stopped somewhere. */
+START_TEST(again_and_again)
+{
+	struct actor actor = {.random = unit_seed() + (uint64_t)_i};
+	struct held found;
+
+	some_acts(&actor, 120);
+	leave_at(&found, &actor, _i % 2);
+	char *wanted = state_of(&found, FS_MOUNT_KEPT);
+
+	for (unsigned daemon = 0; daemon < 12; daemon++) {
+		restore_stopped(&found, FS_MOUNT_KEPT, 1 + (unsigned)pick(&actor, 8));
+		unsigned which = (unsigned)pick(&actor, n_frozen);
+
+		held_free(&found);
+		for (unsigned i = 0; i < n_frozen; i++)
+			if (i == which)
+				found = frozen[i];
+			else
+				held_free(&frozen[i]);
+	}
+	char *got = state_of(&found, FS_MOUNT_KEPT);
+
+	ck_assert(same_text(wanted, got, stderr));
+	free(wanted);
+	free(got);
+	held_free(&found);
+	actor_end(&actor);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = unit_suite("restore_again", &tcase, 120);
+
+	tcase_add_checked_fixture(tcase, up, down);
+	tcase_add_loop_test(tcase, same_again, 0, 6);
+	tcase_add_loop_test(tcase, again_and_again, 0, 4);
+	return unit_main(suite);
+}
