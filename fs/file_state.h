@@ -12,6 +12,8 @@
 #include "fs/figures.h"
 #include "fs/file.h"
 
+struct file_missing;
+
 struct file {
 	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. What is atomic below
 	 * is read without it by file_size and file_allocated, which never wait: a caller may ask
@@ -23,12 +25,14 @@ struct file {
 	_Atomic uint64_t taken;		       /* bytes of memory charged to the payer */
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
 	struct extents extents;		       /* under the guard */
+	struct file_missing *_Atomic missing;  /* see file_missing.h; NULL: nothing is */
 	uint64_t object; /* what the journal calls the fd's object; 0; set with the fd */
 	_Atomic int32_t backing_id;
 	_Atomic uint32_t leases; /* raised under the guard, exclusive: file_share.h */
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
+	bool senseless;		      /* restoring: what the journal says of its memory is */
 };
 
 static inline bool file_is_device(const struct file *file)

@@ -232,6 +232,7 @@ static int rebuild(struct restore *restore)
 		rc = restore_tree(restore);
 	if (rc == 0)
 		rc = restore_each(restore, restore_memory);
+	restore_missing_end(restore);
 	if (rc == 0)
 		rc = restore_pay(restore);
 	if (rc == 0)
