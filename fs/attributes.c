@@ -34,7 +34,7 @@ static const struct row table[ATTR_COUNT] = {
     [ATTR_PERSIST] = {.name = NAME("persist"),
 		      .choices = "volatile restart disk",
 		      .texts = {"volatile", "restart", "disk"},
-		      .refused = 1 << PERSIST_RESTART | 1 << PERSIST_DISK,
+		      .refused = 1 << PERSIST_DISK,
 		      .field = FIELD(persist)},
     [ATTR_MAPPING] = {.name = NAME("mapping"),
 		      .choices = "auto persistent transient",

@@ -52,7 +52,7 @@ struct journal {
 	char *areas[JOURNAL_AREAS];
 	size_t bytes;
 	int fd;
-	int lock_fd; /* the same, for the lock on it; -1: there is none */
+	int lock_fd;		   /* the same, for the lock on it; -1: there is none */
 	_Atomic uint64_t sequence; /* the next */
 	_Atomic uint64_t last_id;  /* of chunks and objects */
 	struct journal_writer writers[JOURNAL_WRITERS];
@@ -73,7 +73,8 @@ struct journal {
 };
 
 /* A new one for so many inodes at most, or that of an earlier daemon: 0, or -errno with a line in
- * the log. -EUCLEAN: it cannot be read; -EBUSY: another daemon is at it. The fd is the journal's on success. */
+ * the log. -EUCLEAN: it cannot be read; -EBUSY: another daemon is at it. The fd is the journal's on
+ * success. */
 int journal_new(const struct journal_holder *holder, uint64_t inodes, struct journal **journal);
 int journal_adopt(const struct journal_holder *holder, int fd, struct journal **journal);
 /* Leaves the memory to who holds it. */
