@@ -31,7 +31,8 @@ int copy_in(struct copier *copier, const struct span *to, uint64_t offset, const
 	    size_t bytes, enum copy_path path);
 int copy_out(struct copier *copier, void *to, const struct span *from, uint64_t offset,
 	     size_t bytes, enum copy_path path);
-/* Between any two devices; on one device the ranges do not overlap. */
+/* Between any two devices; on one device the ranges do not overlap, nor do those of several copies
+ * before a wait: these are in no order among each other. */
 int copy_across(struct copier *copier, const struct span *to, uint64_t to_offset,
 		const struct span *from, uint64_t from_offset, uint64_t bytes);
 int copy_zero(struct copier *copier, const struct span *to, uint64_t offset, uint64_t bytes);

@@ -155,8 +155,8 @@ int client_mount_each(int fd, int (*each)(int root, void *argument), void *argum
 			continue;
 		/* It may be hidden under another, or be out of reach. */
 		AUTO_CLOSE int root = open(parsed.where, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		int rc = root < 0				 ? -errno
-			 : fstat(root, &there) < 0		 ? -errno
+		int rc = root < 0		     ? -errno
+			 : fstat(root, &there) < 0   ? -errno
 			 : there.st_dev != st.st_dev ? -ENOENT
 						     : each(root, argument);
 		if (rc >= 0)

@@ -63,8 +63,8 @@ struct gpumem_lease_ask {
 
 #define GPUMEM_IOC_LEASE _IOW('g', 0x48, struct gpumem_lease_ask)
 
-/* What GPUMEM_IOC_SAVE writes: what of the file, or of all below the directory, had to be written to
- * the mount's spool. ENOTSUP: it has none. */
+/* What GPUMEM_IOC_SAVE writes: what of the file, or of all below the directory, had to be written
+ * to the mount's spool. ENOTSUP: it has none. */
 struct gpumem_saved {
 	uint64_t files, bytes; /* written */
 	uint64_t failed;       /* files that could not be saved */

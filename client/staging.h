@@ -25,8 +25,8 @@ struct client_staging {
 /* On the mount of the file that fd is. 0, or -errno: the mount's host/ is not in sight, or full, or
  * not for this user, or the daemon cannot be reached. */
 int client_staging_open(int fd, size_t bytes, struct client_staging *staging);
-/* Memory that was never written to is no memory yet, and reached by the daemon's CPUs alone: a stretch
- * of 64 MiB (less at the end) is touched, all of it, before its first use. */
+/* Memory that was never written to is no memory yet, and reached by the daemon's CPUs alone: a
+ * stretch of 64 MiB (less at the end) is touched, all of it, before its first use. */
 void client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes);
 void client_staging_close(struct client_staging *staging);
 

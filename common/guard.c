@@ -20,6 +20,10 @@
 #define UNBIAS_FACTOR 9
 #define UNBIAS_MAX_NS 1000000
 
+/* Of CLOCK_MONOTONIC: 2^16 ns, so that half of what 32 bits count is 39 hours. A guard that nobody
+ * entered for longer may do without its bias for as long again. */
+#define TICK_SHIFT 16
+
 #define SPINS	    200
 #define SPIN_YIELDS 20
 #define WAIT_NS	    50000
@@ -44,6 +48,11 @@ static int64_t guard_now(void)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
+static uint32_t ticks_of(int64_t ns)
+{
+	return (uint32_t)((uint64_t)ns >> TICK_SHIFT);
+}
+
 /* The default kind, in which readers pass a waiting writer. It cannot starve: soon a reader brings
  * back the bias, those after it keep off the inner lock and the writer gets it. The kind that
  * prefers writers would let them starve the readers. */
@@ -51,7 +60,7 @@ void guard_init(struct guard *guard)
 {
 	pthread_rwlock_init(&guard->inner, NULL);
 	atomic_init(&guard->biased, true);
-	guard->unbias_until = 0;
+	guard->unbias_until = ticks_of(guard_now());
 }
 
 void guard_destroy(struct guard *guard)
@@ -101,7 +110,7 @@ guard_token guard_enter(struct guard *guard)
 	pthread_rwlock_rdlock(&guard->inner);
 	/* Under the shared inner lock no writer can be revoking. */
 	if (!atomic_load_explicit(&guard->biased, memory_order_relaxed) &&
-	    guard_now() >= guard->unbias_until)
+	    (int32_t)(ticks_of(guard_now()) - guard->unbias_until) >= 0)
 		atomic_store(&guard->biased, true);
 	return NULL;
 }
@@ -142,7 +151,8 @@ static void guard_revoke(struct guard *guard)
 
 	int64_t end = guard_now();
 	int64_t unbiased = UNBIAS_FACTOR * (end - start);
-	guard->unbias_until = end + (unbiased < UNBIAS_MAX_NS ? unbiased : UNBIAS_MAX_NS);
+	guard->unbias_until =
+	    ticks_of(end + (unbiased < UNBIAS_MAX_NS ? unbiased : UNBIAS_MAX_NS));
 }
 
 void guard_lock(struct guard *guard)

@@ -19,7 +19,7 @@
 struct guard {
 	pthread_rwlock_t inner;
 	atomic_bool biased;
-	int64_t unbias_until; /* CLOCK_MONOTONIC ns; written under inner, exclusive */
+	uint32_t unbias_until; /* ticks of guard.c, which go round; under inner, exclusive */
 };
 
 /* What a shared holder must hand back: the slot used, or NULL for the inner lock. */

@@ -173,13 +173,13 @@ int control_stats(struct fs *fs, uid_t uid, FILE *out)
 	stats_sum(&fs->stats, &totals);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		json_array_append_new(volumes, volume_json(&fs->volumes[i], &totals.volumes[i]));
-	json_t *all =
-	    json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "backend",
-		      fs->backend->name, "started", (json_int_t)fs->started.tv_sec, "inodes",
-		      integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
-		      "read_bytes", integer(totals.read_bytes), "write_bytes",
-		      integer(totals.write_bytes), "copy_bytes", integer(totals.copy_bytes),
-		      "volumes", volumes, "leases", leases_json(fs), "busy", busy_json(fs, uid), "spool", spool_json(fs));
+	json_t *all = json_pack(
+	    "{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "backend", fs->backend->name,
+	    "started", (json_int_t)fs->started.tv_sec, "inodes",
+	    integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
+	    "read_bytes", integer(totals.read_bytes), "write_bytes", integer(totals.write_bytes),
+	    "copy_bytes", integer(totals.copy_bytes), "volumes", volumes, "leases", leases_json(fs),
+	    "busy", busy_json(fs, uid), "spool", spool_json(fs));
 
 	if (!all)
 		return -ENOMEM;

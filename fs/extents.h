@@ -6,6 +6,7 @@
 #define FS_EXTENTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
@@ -85,8 +86,13 @@ uint64_t extents_end(const struct extents *extents); /* of the last extent; 0 */
 struct extents_walk extents_walk(const struct extents *extents, uint64_t offset, uint64_t end);
 bool extents_next(struct extents_walk *walk, struct segment *segment);
 
+/* Without extents there is no array, and C knows no sum with that. */
+static inline const struct extent *extents_past(const struct extents *extents)
+{
+	return extents->at ? extents->at + extents->count : NULL;
+}
+
 #define EXTENTS_FOREACH(extent, extents)                                                           \
-	for (struct extent *extent = (extents)->at; extent != (extents)->at + (extents)->count;    \
-	     extent++)
+	for (struct extent *extent = (extents)->at; extent != extents_past(extents); extent++)
 
 #endif

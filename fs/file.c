@@ -12,26 +12,45 @@
 
 #include "backend/bar_cache.h"
 #include "fs/device_file.h"
+#include "fs/file_missing.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
 #include "fs/host_window.h"
 #include "fs/journal.h"
 
-int file_new(struct volume *volume, struct file **file)
+size_t file_struct_bytes(void)
 {
-	struct file *made = calloc(1, sizeof(*made));
+	return sizeof(struct file);
+}
 
-	if (!made)
-		return -ENOMEM;
+struct file *file_make(void *memory, struct volume *volume)
+{
+	struct file *made = memory;
+
 	guard_init(&made->guard);
 	atomic_init(&made->volume, volume);
 	atomic_init(&made->fd, -1);
 	made->figures = &made->own;
-	*file = made;
+	return made;
+}
+
+int file_new(struct volume *volume, struct file **file)
+{
+	void *memory = calloc(1, sizeof(struct file));
+
+	if (!memory)
+		return -ENOMEM;
+	*file = file_make(memory, volume);
 	return 0;
 }
 
 void file_free(struct file *file, const struct file_call *call)
+{
+	file_end(file, call);
+	free(file);
+}
+
+void file_end(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	int64_t taken = (int64_t)atomic_load(&file->taken);
@@ -44,17 +63,20 @@ void file_free(struct file *file, const struct file_call *call)
 		host_windows_forget(volume->windows, file);
 		host_charge(volume, call, -taken);
 	}
-	if (file->object)
-		journal_drop(call->journal, KEEP_HOST, file->object);
+	/* One that nobody found is left to the next daemon. */
+	if (file_object_id(file) && fd >= 0)
+		journal_drop(call->journal, KEEP_HOST, file_object_id(file));
 	if (fd >= 0)
 		close(fd);
+	free(file_missing(file));
 	guard_destroy(&file->guard);
-	free(file);
 }
 
 void file_set_figures(struct file *file, struct file_figures *figures)
 {
 	file->figures = figures;
+	file->object = 0;
+	atomic_init(&file->missing, NULL);
 }
 
 void file_restore_free(struct file *file)
@@ -64,6 +86,7 @@ void file_restore_free(struct file *file)
 	if (fd >= 0)
 		close(fd);
 	extents_free(&file->extents);
+	free(file_missing(file));
 	guard_destroy(&file->guard);
 	free(file);
 }
@@ -127,6 +150,8 @@ int64_t file_written(const struct file *file)
 ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		  uint64_t offset)
 {
+	if (file_is_missing(file))
+		return -EIO;
 	if (offset >= FILE_SIZE_MAX)
 		return 0;
 	if (bytes > FILE_SIZE_MAX - offset)
@@ -160,6 +185,8 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 
 	if (bytes == 0)
 		return 0;
+	if (file_is_missing(file))
+		return -EIO;
 	if (offset >= FILE_SIZE_MAX)
 		return -EFBIG;
 	if (bytes > FILE_SIZE_MAX - offset)
@@ -183,12 +210,16 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 {
 	if (size > FILE_SIZE_MAX)
 		return -EFBIG;
+	if (size && file_is_missing(file))
+		return -EIO;
 	guard_lock(&file->guard);
 
 	/* A file that others have mapped only grows. */
 	bool leased = file_leases(file) > 0 && size <= file_size(file);
 	int rc = 0;
 
+	if (!leased && file_is_missing(file))
+		file_missing_empty(file, call);
 	if (leased)
 		rc = size < file_size(file) ? -EBUSY : 0;
 	else if (file_is_device(file))
@@ -228,6 +259,8 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 		return -EOPNOTSUPP;
 	if (bytes == 0)
 		return 0;
+	if (file_is_missing(file))
+		return -EIO;
 	if (offset >= FILE_SIZE_MAX || bytes > FILE_SIZE_MAX - offset) {
 		if (kind != FALLOC_FL_PUNCH_HOLE)
 			return -EFBIG;
@@ -255,6 +288,8 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 {
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		return -EINVAL;
+	if (file_is_missing(file))
+		return -EIO;
 	if (offset >= FILE_SIZE_MAX)
 		return -ENXIO;
 
@@ -268,6 +303,8 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 
 void file_trim(struct file *file, const struct file_call *call)
 {
+	if (file_is_missing(file))
+		return;
 	guard_token token = guard_enter(&file->guard);
 	bool ahead = file_is_device(file) && device_has_ahead(file, call);
 
@@ -362,6 +399,8 @@ int file_object(struct file *file, const struct file_call *call)
 
 	if (volume->pool)
 		return -ENOTSUP;
+	if (file_is_missing(file))
+		return -EIO;
 
 	int rc = host_make_object(file, volume, call);
 

@@ -38,6 +38,10 @@ struct file_call {
 
 /* An empty file without memory. */
 int file_new(struct volume *volume, struct file **file);
+/* The same in memory of the caller's, so many bytes that are zero, and away with it from there. */
+size_t file_struct_bytes(void);
+struct file *file_make(void *memory, struct volume *volume);
+void file_end(struct file *file, const struct file_call *call);
 /* Where its figures are from now on; they are as they should be. Nobody else has the file yet. */
 struct file_figures;
 void file_set_figures(struct file *file, struct file_figures *figures);

@@ -12,6 +12,8 @@
 #include "fs/figures.h"
 #include "fs/file.h"
 
+struct file_missing;
+
 struct file {
 	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. What is atomic below
 	 * is read without it by file_size and file_allocated, which never wait: a caller may ask
@@ -19,17 +21,41 @@ struct file {
 	struct guard guard;
 	struct volume *_Atomic volume;
 	struct file_figures *figures; /* own, or the journal's: file_set_figures */
-	struct file_figures own;
+	union {
+		struct file_figures own; /* without a journal */
+		struct { /* with one */
+			uint64_t object; /* what it calls the fd's object: file_object_id */
+			struct file_missing *_Atomic missing; /* file_missing.h: file_missing */
+		};
+	};
 	_Atomic uint64_t taken;		       /* bytes of memory charged to the payer */
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
 	struct extents extents;		       /* under the guard */
-	uint64_t object; /* what the journal calls the fd's object; 0; set with the fd */
 	_Atomic int32_t backing_id;
 	_Atomic uint32_t leases; /* raised under the guard, exclusive: file_share.h */
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
+	bool senseless;		      /* restoring: what the journal says of its memory is */
 };
+
+/* Set with the fd, to what the journal calls its object; 0: none. */
+static inline uint64_t file_object_id(const struct file *file)
+{
+	return file->figures == &file->own ? 0 : file->object;
+}
+
+/* NULL: nothing is. */
+static inline struct file_missing *file_missing(const struct file *file)
+{
+	return file->figures == &file->own ? NULL : atomic_load(&file->missing);
+}
+
+static inline void file_set_object_id(struct file *file, uint64_t object)
+{
+	if (file->figures != &file->own)
+		file->object = object;
+}
 
 static inline bool file_is_device(const struct file *file)
 {

@@ -200,6 +200,7 @@ static pthread_mutex_t *making_of(const struct file *file)
  */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
 {
+	uint64_t object;
 	uint8_t shift;
 	int fd;
 
@@ -209,11 +210,12 @@ int host_make_object(struct file *file, struct volume *volume, const struct file
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
 
-	int rc = host_new_object(volume, call, &fd, &shift, &file->object);
+	int rc = host_new_object(volume, call, &fd, &shift, &object);
 
 	if (rc < 0)
 		return rc;
 	atomic_store(&file->object_shift, shift);
+	file_set_object_id(file, object);
 	record_object(call, file);
 	atomic_store(&file->fd, fd);
 	return 0;

@@ -29,12 +29,12 @@ struct host_window {
 	enum state state;
 	const struct file *file;
 	struct device *device;
-	uint64_t from;	/* where in the file */
-	uint64_t bytes; /* READY: of the mapping */
-	char *base;	/* READY */
+	uint64_t from;	    /* where in the file */
+	uint64_t bytes;	    /* READY: of the mapping */
+	char *base;	    /* READY */
 	struct stamp stamp; /* MAKING, READY */
-	uint64_t copied; /* COUNTED: bytes so far */
-	uint64_t used;	 /* when last */
+	uint64_t copied;    /* COUNTED: bytes so far */
+	uint64_t used;	    /* when last */
 	unsigned users;
 };
 
@@ -160,8 +160,8 @@ static bool make(struct host_window *window, int fd)
 	window->bytes = stretch_bytes(&window->stamp, window->from);
 	if (!window->bytes || !is_data(fd, window->from, window->bytes))
 		return false;
-	window->base = mmap(NULL, window->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-			    (off_t)window->from);
+	window->base =
+	    mmap(NULL, window->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)window->from);
 	if (window->base == MAP_FAILED)
 		return false;
 	if (pin_pages(window, fd))
@@ -227,8 +227,8 @@ static struct host_window *window_for(struct host_windows *windows, struct file 
 
 	if (!window || window->state == MAKING || !stamp_of(fd, &stamp))
 		return NULL;
-	bool known = window->state != UNUSED && window->file == file &&
-		     window->device == device && window->from == from;
+	bool known = window->state != UNUSED && window->file == file && window->device == device &&
+		     window->from == from;
 	if (known && window->state == READY && same_stamp(&stamp, &window->stamp))
 		return window;
 	if (known && window->users)

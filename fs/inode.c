@@ -141,6 +141,17 @@ void inode_touch_change(struct inode *inode)
 	time_set(&inode->figures->ctime, time_now());
 }
 
+/* Zeroed memory for an inode, with its file behind it: two pieces of memory would be more. */
+static struct inode *inode_memory(mode_t mode)
+{
+	return calloc(1, sizeof(struct inode) + (S_ISREG(mode) ? file_struct_bytes() : 0));
+}
+
+static struct file *file_behind(struct inode *inode)
+{
+	return (struct file *)(inode + 1);
+}
+
 /* What the type needs. */
 static int inode_new_content(struct inode *inode, mode_t mode)
 {
@@ -148,7 +159,17 @@ static int inode_new_content(struct inode *inode, mode_t mode)
 		inode->dir = dir_new();
 		return inode->dir ? 0 : -ENOMEM;
 	}
-	return S_ISREG(mode) ? file_new(inode->volume, &inode->file) : 0;
+	if (S_ISREG(mode))
+		inode->file = file_make(inode + 1, inode->volume);
+	return 0;
+}
+
+static void inode_file_free(struct inode *inode, const struct file_call *call)
+{
+	if (inode->file == file_behind(inode))
+		file_end(inode->file, call);
+	else
+		file_free(inode->file, call);
 }
 
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
@@ -158,7 +179,7 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 
 	if (error)
 		return error;
-	struct inode *new = calloc(1, sizeof(*new));
+	struct inode *new = inode_memory(mode);
 
 	if (!new) {
 		account_metadata(fs, -METADATA_INODE);
@@ -189,7 +210,7 @@ free_content:
 	if (S_ISDIR(mode))
 		dir_free(new->dir);
 	else if (S_ISREG(mode))
-		file_free(new->file, &(struct file_call){0});
+		inode_file_free(new, &(struct file_call){0});
 free_inode:
 	account_metadata(fs, -METADATA_INODE);
 	pthread_mutex_destroy(&new->lock);
@@ -215,7 +236,9 @@ int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
 		return -EUCLEAN;
 	if (!inode->mode) {
 		inode->volume = volume;
-		int rc = inode_new_content(inode, mode);
+		/* What comes behind an inode had to be known when it was made. */
+		int rc = S_ISREG(mode) ? file_new(volume, &inode->file)
+				       : inode_new_content(inode, mode);
 
 		if (rc)
 			return rc;
@@ -282,7 +305,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 		struct inode_call call;
 
 		inode_call_init(&call, fs, inode, worker_copier(fs));
-		file_free(inode->file, &call.call);
+		inode_file_free(inode, &call.call);
 	} else if (S_ISDIR(mode)) {
 		parent = inode->dir->parent;
 		dir_free(inode->dir);

@@ -30,14 +30,16 @@ static int refuse(enum attr_id id, const char *path, const char *why)
 }
 
 /* What this daemon, or this machine, cannot do is refused when it is asked for, not ignored. */
-static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id, const struct attr_values *values,
-			  const char *path)
+static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id,
+			  const struct attr_values *values, const char *path)
 {
 	struct volume *volume = inode->volume;
 	struct device *device = volume ? volume->device : NULL;
 
 	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !fs->spool)
 		return refuse(id, path, "this mount has no spool (-o spool=DIR)");
+	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->keep)
+		return refuse(id, path, "this mount ends with its daemon (-o recovery=)");
 	if (id == ATTR_FORCE_PCIE && values->force_pcie)
 		return refuse(id, path, "the driver offers no forced PCIe mapping here");
 	if (id == ATTR_COPY && values->copy == COPYING_BAR && device && !copy_bar_possible(device))

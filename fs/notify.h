@@ -10,6 +10,8 @@
 #define NOTIFY_READY	"READY=1\n"
 #define NOTIFY_STOPPING "STOPPING=1\n"
 #define NOTIFY_WATCHDOG "WATCHDOG=1\n"
+/* Ending takes longer than usual: half a minute more from now. */
+#define NOTIFY_EXTEND "EXTEND_TIMEOUT_USEC=30000000\n"
 
 /* 0, also where there is no socket; -errno after a line in the log. */
 int notify_send(const char *state);

@@ -23,7 +23,7 @@ struct renaming {
 	struct dentry *named;		/* what the source is named by in the end */
 	struct file_move *move;		/* of moving, where it has bytes; or NULL */
 	struct inode *moving;		/* whose bytes are already on the other volume, or NULL */
-	struct inode *renamed[2]; /* have other names now; referenced */
+	struct inode *renamed[2];	/* have other names now; referenced */
 	struct inode *replaced; /* lost a name; to be counted off after the locks; referenced */
 };
 

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "common/defer.h"
 #include "common/log.h"
@@ -19,8 +21,8 @@
 #include "fs/tree.h"
 #include "fs/worker.h"
 
-/* Larger files are saved by all threads one after the other, smaller ones by a thread each. */
-#define LARGE_BYTES (64ULL << 20)
+/* How often a service manager is asked for more time: NOTIFY_EXTEND. */
+#define EXTEND_MS 10000
 
 int spool_failed(struct fs *fs, struct inode *inode, int error)
 {
@@ -79,6 +81,7 @@ struct saving {
 	struct fs *fs;
 	struct inode **at;
 	size_t count;
+	bool large; /* of which are looked at */
 	pthread_mutex_t lock;
 	struct spool_saved saved; /* lock */
 	int error;		  /* lock: the first */
@@ -138,7 +141,7 @@ static int add(struct saving *saving, struct inode *inode)
 }
 
 /* Small files first, by a thread each, then the large ones. */
-static int collect(struct saving *saving, const struct inode *dir, bool large)
+static int collect(struct saving *saving, const struct inode *dir)
 {
 	struct fs *fs = saving->fs;
 	struct inode *inode;
@@ -146,9 +149,10 @@ static int collect(struct saving *saving, const struct inode *dir, bool large)
 	int rc = 0;
 
 	while (rc == 0 && (inode = inode_table_next(&fs->inodes, &slot))) {
-		bool is_large = S_ISREG(inode->mode) && file_size(inode->file) >= LARGE_BYTES;
+		bool is_large = S_ISREG(inode->mode) && file_size(inode->file) >= SPOOL_LARGE;
 
-		if (is_large == large && is_to_be_saved(inode) && lies_below(fs, inode, dir))
+		if (is_large == saving->large && is_to_be_saved(inode) &&
+		    lies_below(fs, inode, dir))
 			rc = add(saving, inode);
 		else
 			inode_put(fs, inode, 1);
@@ -158,12 +162,12 @@ static int collect(struct saving *saving, const struct inode *dir, bool large)
 	return rc;
 }
 
-static int save_collected(struct saving *saving, const struct inode *dir, bool large)
+static int save_collected(struct saving *saving, const struct inode *dir)
 {
-	int rc = collect(saving, dir, large);
+	int rc = collect(saving, dir);
 
 	if (rc == 0)
-		spool_parallel(saving->fs, saving->count, large ? 1 : SPOOL_THREADS, save_number,
+		spool_parallel(saving->count, saving->large ? 1 : SPOOL_THREADS, save_number,
 			       saving);
 	for (size_t i = 0; i < saving->count; i++)
 		inode_put(saving->fs, saving->at[i], 1);
@@ -182,10 +186,11 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
 		return -ENOTSUP;
 	spool_drain(fs);
 	pthread_mutex_init(&saving.lock, NULL);
-	int rc = save_collected(&saving, dir, false);
+	int rc = save_collected(&saving, dir);
 
+	saving.large = true;
 	if (rc == 0)
-		rc = save_collected(&saving, dir, true);
+		rc = save_collected(&saving, dir);
 	pthread_mutex_destroy(&saving.lock);
 	*saved = saving.saved;
 	return rc ? rc : saving.error;
@@ -219,7 +224,8 @@ int spool_open(struct fs *fs)
 {
 	if (!fs->options.spool)
 		return go_on_without(fs, 0);
-	int rc = spool_dir_open(fs->options.spool, &fs->spool);
+	int rc = spool_dir_open(fs->options.spool, spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN,
+				&fs->spool);
 
 	if (rc)
 		return go_on_without(fs, rc);
@@ -239,8 +245,9 @@ int spool_open(struct fs *fs)
 static int fetch_number(void *context, uint64_t number)
 {
 	struct saving *saving = context;
+	bool large = file_size(saving->at[number]->file) >= SPOOL_LARGE;
 
-	if (!saving->fs->spool->ending)
+	if (large == saving->large && !saving->fs->spool->ending)
 		spool_need(saving->fs, saving->at[number]);
 	return 0;
 }
@@ -254,7 +261,9 @@ static void *fetch_all(void *pointer)
 	while ((inode = inode_table_next(&saving.fs->inodes, &slot)))
 		if (atomic_load(&inode->away) != SPOOL_AWAY || add(&saving, inode))
 			inode_put(saving.fs, inode, 1);
-	spool_parallel(saving.fs, saving.count, SPOOL_THREADS / 2, fetch_number, &saving);
+	spool_parallel(saving.count, SPOOL_THREADS, fetch_number, &saving);
+	saving.large = true;
+	spool_parallel(saving.count, 1, fetch_number, &saving);
 	for (size_t i = 0; i < saving.count; i++)
 		inode_put(saving.fs, saving.at[i], 1);
 	free(saving.at);
@@ -273,6 +282,30 @@ void spool_start(struct fs *fs)
 		spool->fetching = pthread_create(&spool->fetcher, NULL, fetch_all, fs) == 0;
 }
 
+/* Until the last save is over. */
+static void *ask_for_time(void *pointer)
+{
+	struct pollfd over = {.fd = *(const int *)pointer, .events = POLLIN};
+
+	do
+		notify_send(NOTIFY_EXTEND);
+	while (poll(&over, 1, EXTEND_MS) == 0);
+	return NULL;
+}
+
+static void save_last(struct fs *fs, struct spool_saved *saved)
+{
+	AUTO_CLOSE int over = eventfd(0, EFD_CLOEXEC);
+	pthread_t asking;
+	bool asks = over >= 0 && pthread_create(&asking, NULL, ask_for_time, &over) == 0;
+
+	spool_save_below(fs, NULL, saved);
+	if (!asks)
+		return;
+	eventfd_write(over, 1);
+	pthread_join(asking, NULL);
+}
+
 void spool_end(struct fs *fs)
 {
 	struct spool_saved saved;
@@ -281,7 +314,7 @@ void spool_end(struct fs *fs)
 		return;
 	spool_follow_end(fs->spool);
 	spool_say_ending(fs->spool);
-	spool_save_below(fs, NULL, &saved);
+	save_last(fs, &saved);
 	log_info("spool: %" PRIu64 " files saved, %" PRIu64 " bytes; %" PRIu64 " failed",
 		 saved.files, saved.bytes, saved.failed);
 	worker_end();

@@ -7,7 +7,8 @@
  * dies. What is brought back is checked against its hashes: a file that is not as it was saved has
  * an error for a content, and its copy stays as it is until the file is removed.
  *
- * Without -o spool= there is none: fs->spool is NULL, and all that takes a struct fs does nothing. */
+ * Without -o spool= there is none: fs->spool is NULL, and all that takes a struct fs does nothing.
+ */
 #ifndef FS_SPOOL_H
 #define FS_SPOOL_H
 

@@ -17,8 +17,7 @@
 #include "fs/uthash.h"
 #include "fs/worker.h"
 
-#define BLOCKS_PER_THREAD 16
-#define DIRECT_ALIGN	  4096
+#define DIRECT_ALIGN 4096
 
 struct fetching {
 	struct fs *fs;
@@ -176,7 +175,7 @@ static int fetch_all(struct fetching *fetching, char why[64])
 {
 	const struct spool_record *record = fetching->record;
 	AUTO_CLOSE int fd = fetching->fd = open_data(fetching->fs->spool, record);
-	unsigned threads = (unsigned)(record->n_blocks / BLOCKS_PER_THREAD) + 1;
+	unsigned threads = spool_threads(record->n_blocks);
 	const char *wrong = fd == -ENOENT    ? "it is missing"
 			    : fd == -EUCLEAN ? "it is no file"
 			    : fd == -ELOOP   ? "it is a link"
@@ -189,7 +188,7 @@ static int fetch_all(struct fetching *fetching, char why[64])
 	}
 	if (fd < 0)
 		return fd;
-	int rc = spool_parallel(fetching->fs, record->n_blocks, threads, fetch_block, fetching);
+	int rc = spool_parallel(record->n_blocks, threads, fetch_block, fetching);
 
 	if (rc == -EUCLEAN)
 		snprintf(why, 64, "block %" PRIu64 " is not as it was saved", fetching->bad - 1);

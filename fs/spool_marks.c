@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which blocks of a file have changed: a bit each, set by who writes after the write, so that a save
- * that takes the bits first and reads then misses nothing. */
+/* Which blocks of a file have changed: a bit each, set by who writes after the write, so that a
+ * save that takes the bits first and reads then misses nothing. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -111,7 +111,10 @@ static void put_dir(struct spool *spool, const struct spool_record *record)
 	free(dir->name);
 	dir->name = name;
 	dir->above = now->dir;
-	AUTO_CLOSE int made = dir_open(spool, record->id);
+	int made = dir_open(spool, record->id);
+
+	if (made >= 0)
+		close(made);
 }
 
 static void remove_name(struct spool *spool, const struct spool_name *name)

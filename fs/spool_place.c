@@ -62,8 +62,8 @@ int spool_list(struct spool_restoring *restoring)
 		struct spool_found *found = &restoring->found[i];
 
 		if (found->record.id &&
-		    (!S_ISDIR(found->record.mode) ||
-		     found->record.attrs.persist == PERSIST_DISK || !found->record.names[0].dir))
+		    (!S_ISDIR(found->record.mode) || found->record.attrs.persist == PERSIST_DISK ||
+		     !found->record.names[0].dir))
 			need(restoring, found);
 		count += found->record.n_names;
 	}
@@ -132,8 +132,7 @@ static int set_size(struct fs *fs, struct inode *inode, uint64_t size)
 	return file_truncate(inode->file, &call.call, size);
 }
 
-static int settle(struct spool_restoring *restoring, struct spool_found *found,
-		  struct inode *inode)
+static int settle(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode)
 {
 	struct fs *fs = restoring->fs;
 	bool away = S_ISREG(inode->mode) && found->record.n_blocks;
@@ -141,6 +140,9 @@ static int settle(struct spool_restoring *restoring, struct spool_found *found,
 
 	if (rc == 0)
 		rc = set_size(fs, inode, found->record.size);
+	/* The note is the last of what a daemon that comes next finds: with it all is there. */
+	if (rc == 0 && fs->journal)
+		record_everything(fs, inode);
 	if (rc == 0)
 		rc = spool_note(fs, inode, found->id, away ? SPOOL_AWAY : SPOOL_HERE);
 	if (rc == 0)
@@ -284,8 +286,7 @@ static int place_all_in(struct spool_restoring *restoring, const struct spool_fo
 		if (taken)
 			continue;
 		/* Names are in the records, which are the inodes' once they have one. */
-		rc = dir ? place_entry(restoring, entry, dir->inode)
-			 : place_top(restoring, entry);
+		rc = dir ? place_entry(restoring, entry, dir->inode) : place_top(restoring, entry);
 		if (rc == 0 && entry->found->reached && S_ISDIR(entry->found->mode))
 			queue[(*queued)++] = entry->found;
 	}
@@ -310,8 +311,7 @@ static int place_tree(struct spool_restoring *restoring)
  * was killed. Nothing that was saved goes, so it has a name that tells. */
 static int place_displaced(struct spool_restoring *restoring, struct spool_entry *entry)
 {
-	struct spool_found *found = entry->found,
-			   *dir = spool_found_at(restoring, entry->dir);
+	struct spool_found *found = entry->found, *dir = spool_found_at(restoring, entry->dir);
 	char name[NAME_BYTES_MAX + 1], tail[32];
 
 	if (found->reached || !found->needed || !dir || !dir->inode || S_ISDIR(found->record.mode))
@@ -373,8 +373,8 @@ static int make_damaged(struct spool_restoring *restoring, struct inode *dir, co
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&inode->lock);
-	atomic_store(&inode->attrs, ((struct attr_values){.persist = PERSIST_DISK,
-							  .set = 1U << ATTR_PERSIST}));
+	atomic_store(&inode->attrs,
+		     ((struct attr_values){.persist = PERSIST_DISK, .set = 1U << ATTR_PERSIST}));
 	pthread_mutex_unlock(&inode->lock);
 	rc = spool_attach(restoring, found, inode, SPOOL_DAMAGED);
 	inode_put(fs, inode, 1);

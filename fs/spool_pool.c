@@ -6,7 +6,6 @@
 #include "fs/worker.h"
 
 struct pool_work {
-	struct fs *fs;
 	uint64_t count;
 	_Atomic uint64_t next;
 	_Atomic int error;
@@ -18,7 +17,8 @@ static void work_on(struct pool_work *all)
 {
 	uint64_t number;
 
-	while (!atomic_load(&all->error) && (number = atomic_fetch_add(&all->next, 1)) < all->count) {
+	while (!atomic_load(&all->error) &&
+	       (number = atomic_fetch_add(&all->next, 1)) < all->count) {
 		int none = 0, error = all->work(all->context, number);
 
 		if (error)
@@ -35,10 +35,10 @@ static void *thread(void *pointer)
 	return NULL;
 }
 
-int spool_parallel(struct fs *fs, uint64_t count, unsigned threads,
-		   int (*work)(void *context, uint64_t number), void *context)
+int spool_parallel(uint64_t count, unsigned threads, int (*work)(void *context, uint64_t number),
+		   void *context)
 {
-	struct pool_work all = {.fs = fs, .count = count, .work = work, .context = context};
+	struct pool_work all = {.count = count, .work = work, .context = context};
 	pthread_t started[SPOOL_THREADS];
 	unsigned n = 0;
 

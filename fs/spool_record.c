@@ -73,8 +73,8 @@ int spool_record_find_blocks(struct spool_record *record)
 		const struct spool_run *run = &record->runs[i];
 		uint64_t index = run->from / SPOOL_BLOCK;
 
-		for (index = index < next ? next : index; index * SPOOL_BLOCK < run->from + run->bytes;
-		     next = ++index) {
+		for (index = index < next ? next : index;
+		     index * SPOOL_BLOCK < run->from + run->bytes; next = ++index) {
 			if (spool_array_grow(&record->blocks, record->n_blocks,
 					     sizeof(*record->blocks)))
 				return -ENOMEM;
@@ -161,8 +161,8 @@ static void write_content(const struct spool_record *record, enum whereabouts wh
 			record->runs[i].bytes);
 	for (size_t i = 0; i < record->n_blocks; i++)
 		fprintf(out, "%s %" PRIu64 " %016" PRIx64 "\n",
-			record->blocks[i].fresh && whereabouts ? "fresh" : "block", record->blocks[i].index,
-			record->blocks[i].hash);
+			record->blocks[i].fresh && whereabouts ? "fresh" : "block",
+			record->blocks[i].index, record->blocks[i].hash);
 }
 
 static void write_times(const struct spool_record *record, FILE *out)
@@ -198,7 +198,8 @@ ssize_t spool_record_write(const struct spool_record *record, char **text)
 
 	if (!out)
 		return -ENOMEM;
-	fprintf(out, SPOOL_HEAD "%d\nversion %" PRIu64 "\nsequence %" PRIu64 "\natime %" PRId64 "\n",
+	fprintf(out,
+		SPOOL_HEAD "%d\nversion %" PRIu64 "\nsequence %" PRIu64 "\natime %" PRId64 "\n",
 		SPOOL_FORMAT, record->version, record->sequence, record->atime);
 	write_times(record, out);
 	write_lasting(record, WHEREABOUTS, out);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -87,6 +88,7 @@ static int read_record(struct spool_restoring *restoring, const char *name, uint
 	found->mtime = found->record.mtime;
 	found->ctime = found->record.ctime;
 	found->mode = found->record.mode;
+	found->first = found->record.names[0];
 	return 0;
 }
 
@@ -126,10 +128,9 @@ static int record_entry(struct spool_restoring *restoring, const char *name)
 		return 0;
 	}
 	if (ends_with(name, ".gone")) {
-		char stem[SPOOL_FILE_NAME] = "";
+		char stem[SPOOL_FILE_NAME];
 
-		if (strlen(name) < sizeof(stem))
-			memcpy(stem, name, strlen(name) - strlen(".gone"));
+		snprintf(stem, sizeof(stem), "%.*s", (int)(strlen(name) - strlen(".gone")), name);
 		return parse_name(stem, &id, &version) && !version ? spool_remove(spool, id) : 0;
 	}
 	if (parse_name(name, &id, &version) && !version)
@@ -247,8 +248,8 @@ static int look(struct spool_restoring *restoring)
 
 /* --- whose it is */
 
-int spool_attach(struct spool_restoring *restoring, struct spool_found *found,
-		 struct inode *inode, enum spool_away away)
+int spool_attach(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode,
+		 enum spool_away away)
 {
 	struct spool_file *file = spool_file_of(inode);
 	struct spool_marks before = {0};
@@ -325,12 +326,10 @@ static int attach_all(struct spool_restoring *restoring)
 /* Whether it is on a volume that is here, as far as its names say. */
 static bool is_here(const struct spool_restoring *restoring, const struct spool_found *found)
 {
-	for (size_t steps = 0; found && found->record.n_names && steps <= restoring->count; steps++) {
-		const struct spool_name *name = &found->record.names[0];
-
-		if (name->dir == 0)
-			return spool_volume(restoring->fs, name->name) != NULL;
-		found = spool_found_at(restoring, name->dir);
+	for (size_t steps = 0; found && found->first.name && steps <= restoring->count; steps++) {
+		if (found->first.dir == 0)
+			return spool_volume(restoring->fs, found->first.name) != NULL;
+		found = spool_found_at(restoring, found->first.dir);
 	}
 	return false;
 }

@@ -11,6 +11,7 @@ struct spool_found {
 	uint64_t id;
 	struct spool_record record; /* id 0: it cannot be read */
 	mode_t mode;		    /* the record's; 0 */
+	struct spool_name first;    /* one of its names; the record's, or the inode's then */
 	const char *damage;	    /* why it is not to be served; NULL: it is */
 	struct inode *inode;	    /* with a reference; NULL: none yet, or none here */
 	int64_t atime, mtime, ctime;
@@ -39,8 +40,8 @@ struct spool_restoring {
 
 struct spool_found *spool_found_at(const struct spool_restoring *restoring, uint64_t id);
 /* The inode is the record's from here on, which is taken over. */
-int spool_attach(struct spool_restoring *restoring, struct spool_found *found,
-		 struct inode *inode, enum spool_away away);
+int spool_attach(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode,
+		 enum spool_away away);
 
 /* Lists all names, and finds out which records are needed: all but directories that are there only
  * for what is gone. */

@@ -16,9 +16,6 @@
 #include "fs/uthash.h"
 #include "fs/worker.h"
 
-/* Fewer blocks are not worth a thread. */
-#define BLOCKS_PER_THREAD 16
-
 #define DIRECT_ALIGN 4096
 
 struct staging {
@@ -79,7 +76,8 @@ static int read_block(struct staging *staging, uint64_t index, char *to, size_t 
 	return 0;
 }
 
-/* A file system may take O_DIRECT and then refuse its writes. Another thread may have cleared it. */
+/* A file system may take O_DIRECT and then refuse its writes. Another thread may have cleared it.
+ */
 static void clear_direct(struct spool *spool, int fd)
 {
 	atomic_store(&spool->direct, false);
@@ -127,8 +125,7 @@ static int stage_block(void *context, uint64_t number)
 	    staging->file->saved.version ? spool_record_block(&staging->file->saved, block->index)
 					 : NULL;
 	size_t bytes = spool_block_bytes(record, block->index);
-	bool same_bytes =
-	    old && bytes == spool_block_bytes(&staging->file->saved, block->index);
+	bool same_bytes = old && bytes == spool_block_bytes(&staging->file->saved, block->index);
 
 	if (!looked_at(staging, block, old)) {
 		block->hash = old->hash;
@@ -198,10 +195,9 @@ static int open_staged(struct spool *spool, const struct spool_record *record)
 static int write_blocks(struct staging *staging)
 {
 	struct spool_record *record = staging->record;
-	unsigned threads = (unsigned)(record->n_blocks / BLOCKS_PER_THREAD) + 1;
+	unsigned threads = spool_threads(record->n_blocks);
 	struct timespec times[] = {time_to_spec(record->atime), time_to_spec(record->mtime)};
-	int rc =
-	    spool_parallel(staging->fs, record->n_blocks, threads, stage_block, staging);
+	int rc = spool_parallel(record->n_blocks, threads, stage_block, staging);
 
 	if (rc || !is_changed(staging))
 		return rc;

@@ -12,8 +12,15 @@
 #include "fs/spool.h"
 #include "fs/spool_record.h"
 
-/* Threads that save or bring back at once. */
+/* Threads that save or bring back at once; and of what size on a file has all of them, one file
+ * after the other, while smaller ones have one each. */
 #define SPOOL_THREADS 8
+#define SPOOL_LARGE   (64ULL << 20)
+
+static inline unsigned spool_threads(uint64_t blocks)
+{
+	return blocks * SPOOL_BLOCK < SPOOL_LARGE ? 1 : SPOOL_THREADS;
+}
 
 /* A file's bytes are in memory; in the spool alone; or in the spool and not as they were saved. */
 enum spool_away { SPOOL_HERE, SPOOL_AWAY, SPOOL_DAMAGED };
@@ -33,12 +40,13 @@ struct spool_file {
 	struct spool_marks marks;
 	atomic_bool suspect; /* compare every block */
 	_Atomic uint64_t id; /* 0: there is nothing */
+	bool staged;	     /* lock: this version's bytes are not in the data yet */
+	bool unsure;	     /* lock: its record is in place, and may not be after a crash */
 	/* Below: lock. As it is on the disk: names, runs, blocks, size, version. */
 	struct spool_record saved;
 	uint64_t same_but_times, same; /* spool_record_hash of what was saved */
-	bool staged;		       /* this version's bytes are not in the data yet */
 	bool queued;		       /* spool->lock */
-	bool held; /* spool->lock: another has its name and is not saved yet */
+	bool held;		       /* spool->lock: another has its name and is not saved yet */
 };
 
 /* A directory in the spool, as saved: for paths of the tree that people see. */
@@ -56,8 +64,8 @@ struct spool {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct spool_queued *first, **last; /* lock */
-	struct spool_queued *later;	    /* lock: what could not be followed: with the next save */
-	bool running;			    /* a thread follows names */
+	struct spool_queued *later; /* lock: what could not be followed: with the next save */
+	bool running;		    /* a thread follows names */
 	atomic_bool ending;
 	pthread_t thread, fetcher;
 	bool fetching;		  /* fetcher is to be joined */
@@ -81,13 +89,16 @@ static inline void spool_step(const struct spool *spool)
 
 /* --- spool_dir.c: the directory itself. 0 or -errno; nothing follows links. */
 
-int spool_dir_open(const char *path, struct spool **spool);
+/* Whether a daemon of this very mount had it, which may be dying still. */
+enum spool_owner { SPOOL_FOREIGN, SPOOL_OURS };
+int spool_dir_open(const char *path, enum spool_owner owner, struct spool **spool);
 void spool_dir_close(struct spool *spool);
 /* "17", "17.3" (version not 0) in data/ or records/. */
 #define SPOOL_FILE_NAME 64
 void spool_file_name(char text[SPOOL_FILE_NAME], uint64_t id, uint64_t version);
-/* Replaces a record, for good when it returns. */
-int spool_record_put(struct spool *spool, const struct spool_record *record);
+/* Replaces a record, for good when it returns 0. placed: it is in the other's place, though with an
+ * error nobody knows for how long. */
+int spool_record_put(struct spool *spool, const struct spool_record *record, bool *placed);
 /* Its text, allocated: the length. */
 ssize_t spool_record_get(struct spool *spool, const char *name, char **text);
 /* Record, data and what was staged. */
@@ -176,8 +187,8 @@ int spool_restore(struct fs *fs);
 /* --- spool_pool.c: work by several threads, each with what a worker needs */
 
 /* Calls work(context, number) for each number below count, until one fails: that error. */
-int spool_parallel(struct fs *fs, uint64_t count, unsigned threads,
-		   int (*work)(void *context, uint64_t number), void *context);
+int spool_parallel(uint64_t count, unsigned threads, int (*work)(void *context, uint64_t number),
+		   void *context);
 /* A block's worth of memory of the calling thread, aligned and pinned: where a reply would be made.
  * NULL: no memory. */
 void *spool_buffer(struct fs *fs);

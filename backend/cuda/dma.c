@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Copies by the GPUs' copy engines. A copier has one stream per device, so that what it does on one
- * device is in order by itself; a copy between devices is ordered with both. */
+ * device is in order by itself, but for copies inside it, which are spread; a copy between devices
+ * is ordered with both. */
 #include "backend/cuda/dma.h"
 
 #include <errno.h>
@@ -26,9 +27,10 @@ static int stream_create(struct dma_stream *stream, struct cuda_device *device)
 	const struct cuda_driver *cu = &device->cuda->cu;
 
 	/* Spinning in cuEventSynchronize is fine for the staging slots, whose copies are short. */
-	gm_CUevent *events[] = {&stream->event, &stream->staged[0], &stream->staged[1]};
+	gm_CUevent *events[] = {&stream->event, &stream->staged[0], &stream->staged[1],
+				&stream->forked};
 	_Static_assert(STAGE_SLOTS == 2, "an event per slot");
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
 		if (*events[i])
 			continue;
 		int rc =
@@ -42,8 +44,33 @@ static int stream_create(struct dma_stream *stream, struct cuda_device *device)
 	return rc;
 }
 
-int dma_stream_use(struct cuda_copier *copier, struct cuda_device *device,
-		   struct dma_stream **stream)
+/* Makes what is enqueued from now on wait for what is on first by now. */
+static int stream_after(struct dma_stream *stream, gm_CUstream then, gm_CUstream first,
+			gm_CUevent event)
+{
+	const struct cuda_driver *cu = &stream->device->cuda->cu;
+	int rc = dma_result(stream->device, cu->cuEventRecord(event, first), "cuEventRecord");
+
+	if (rc < 0)
+		return rc;
+	return dma_result(stream->device, cu->cuStreamWaitEvent(then, event, 0),
+			  "cuStreamWaitEvent");
+}
+
+/* The copies that were spread are in order with all that comes. The context is current. */
+static int spread_join(struct dma_stream *stream)
+{
+	unsigned used = stream->n_spread;
+	int rc = 0;
+
+	stream->n_spread = 0;
+	for (unsigned i = 0; rc == 0 && i < SPREAD_STREAMS && i + 1 < used; i++)
+		rc = stream_after(stream, stream->stream, stream->spread[i], stream->joined[i]);
+	return rc;
+}
+
+static int stream_use(struct cuda_copier *copier, struct cuda_device *device,
+		      struct dma_stream **stream)
 {
 	if (atomic_load_explicit(&device->base.failed, memory_order_relaxed))
 		return -EIO;
@@ -61,6 +88,14 @@ int dma_stream_use(struct cuda_copier *copier, struct cuda_device *device,
 	return 0;
 }
 
+int dma_stream_use(struct cuda_copier *copier, struct cuda_device *device,
+		   struct dma_stream **stream)
+{
+	int rc = stream_use(copier, device, stream);
+
+	return rc < 0 ? rc : spread_join(*stream);
+}
+
 static void stream_destroy(struct dma_stream *stream)
 {
 	if (!stream->device)
@@ -69,6 +104,14 @@ static void stream_destroy(struct dma_stream *stream)
 	cuda_context_use(stream->device); /* a failed device's are destroyed all the same */
 	if (stream->stream)
 		cu->cuStreamDestroy(stream->stream);
+	for (unsigned i = 0; i < SPREAD_STREAMS; i++) {
+		if (stream->spread[i])
+			cu->cuStreamDestroy(stream->spread[i]);
+		if (stream->joined[i])
+			cu->cuEventDestroy(stream->joined[i]);
+	}
+	if (stream->forked)
+		cu->cuEventDestroy(stream->forked);
 	if (stream->event)
 		cu->cuEventDestroy(stream->event);
 	for (unsigned i = 0; i < STAGE_SLOTS; i++)
@@ -170,15 +213,62 @@ int cuda_dma_zero(struct copier *base, struct chunk *to, uint64_t offset, uint64
 			  "cuMemsetD8Async");
 }
 
-static int copy_direct(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdeviceptr from,
-		       uint64_t bytes)
+static int copy_on(struct dma_stream *stream, gm_CUstream on, gm_CUdeviceptr to,
+		   gm_CUdeviceptr from, uint64_t bytes)
 {
 	struct cuda_device *device = stream->device;
 
 	stream->busy = true;
-	return dma_result(device,
-			  device->cuda->cu.cuMemcpyDtoDAsync(to, from, bytes, stream->stream),
+	return dma_result(device, device->cuda->cu.cuMemcpyDtoDAsync(to, from, bytes, on),
 			  "cuMemcpyDtoDAsync");
+}
+
+static int copy_direct(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdeviceptr from,
+		       uint64_t bytes)
+{
+	return copy_on(stream, stream->stream, to, from, bytes);
+}
+
+/* The stream that a copy goes on, ready for it. */
+static int spread_stream(struct dma_stream *stream, gm_CUstream *on)
+{
+	const struct cuda_driver *cu = &stream->device->cuda->cu;
+	unsigned n = stream->n_spread, which = n % (SPREAD_STREAMS + 1);
+
+	*on = stream->stream;
+	if (n == 0)
+		return dma_result(stream->device, cu->cuEventRecord(stream->forked, *on),
+				  "cuEventRecord");
+	if (which == 0)
+		return 0;
+	gm_CUstream *spread = &stream->spread[which - 1];
+	gm_CUevent *joined = &stream->joined[which - 1];
+	int rc = 0;
+	if (!*joined)
+		rc = dma_result(stream->device,
+				cu->cuEventCreate(joined, GM_CU_EVENT_DISABLE_TIMING),
+				"cuEventCreate");
+	if (rc == 0 && !*spread)
+		rc = dma_result(stream->device,
+				cu->cuStreamCreate(spread, GM_CU_STREAM_NON_BLOCKING),
+				"cuStreamCreate");
+	if (rc == 0 && n <= SPREAD_STREAMS)
+		rc = dma_result(stream->device, cu->cuStreamWaitEvent(*spread, stream->forked, 0),
+				"cuStreamWaitEvent");
+	*on = *spread;
+	return rc;
+}
+
+static int copy_spread(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdeviceptr from,
+		       uint64_t bytes)
+{
+	gm_CUstream on;
+	int rc = spread_stream(stream, &on);
+
+	if (rc < 0)
+		return rc;
+	stream->n_spread++;
+	return copy_on(stream, on, to, from, bytes);
 }
 
 /* On the stream of one of the two devices, ordered with what was enqueued on the other. */
@@ -222,8 +312,10 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 
 	LOCKED(&copier->lock);
 	struct dma_stream *to_stream, *from_stream;
-	int rc = dma_stream_use(copier, cuda_device(to->device), &to_stream);
-	if (rc == 0)
+	bool inside = to->device == from->device;
+	int rc =
+	    (inside ? stream_use : dma_stream_use)(copier, cuda_device(to->device), &to_stream);
+	if (rc == 0 && !inside)
 		rc = dma_stream_use(copier, cuda_device(from->device), &from_stream);
 	if (rc == 0)
 		rc = chunk_address(to, to_offset, &to_address);
@@ -231,8 +323,8 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 		rc = chunk_address(from, from_offset, &from_address);
 	if (rc < 0)
 		return rc;
-	if (to_stream == from_stream)
-		return copy_direct(to_stream, to_address, from_address, bytes);
+	if (inside)
+		return copy_spread(to_stream, to_address, from_address, bytes);
 	switch (route_between(cuda_chunk(to), cuda_chunk(from))) {
 	case ROUTE_READ:
 		return copy_between(to_stream, from_stream, to_address, from_address, bytes);
@@ -264,6 +356,9 @@ static int stream_wait(struct dma_stream *stream)
 	const struct cuda_driver *cu = &stream->device->cuda->cu;
 
 	int rc = dma_context_use(stream->device);
+	if (rc < 0)
+		return rc;
+	rc = spread_join(stream);
 	if (rc < 0)
 		return rc;
 	int64_t start = now_ns();

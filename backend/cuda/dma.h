@@ -12,6 +12,10 @@
 #define STAGE_SLOTS 2
 #define STAGE_BYTES (1ULL << 20)
 
+/* A copy inside a device takes some microseconds to begin: with so many more streams that is behind
+ * other copies, of a file that is in pieces. */
+#define SPREAD_STREAMS 3
+
 /* A device's queue. Everything a copier does on one device is in order; dma.c orders devices. */
 struct dma_stream {
 	struct cuda_device *device;
@@ -19,6 +23,11 @@ struct dma_stream {
 	gm_CUevent event;		/* what another device's stream waits for */
 	gm_CUevent staged[STAGE_SLOTS]; /* this device is done with the slot */
 	bool busy;			/* something was enqueued since the last wait */
+	/* Copies inside the device, in no order among each other. */
+	gm_CUstream spread[SPREAD_STREAMS]; /* NULL until first used */
+	gm_CUevent joined[SPREAD_STREAMS];  /* the same: what comes after them waits for */
+	gm_CUevent forked;		    /* what they begin after */
+	unsigned n_spread;		    /* copies since then */
 };
 
 struct dma_slot {

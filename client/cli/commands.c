@@ -10,20 +10,9 @@
 #define COLUMN "  %-28s %s\n"
 
 const struct command *const commands[] = {
-    &command_status,
-    &command_top,
-    &command_cp,
-    &command_ls,
-    &command_get,
-    &command_set,
-    &command_map,
-    &command_sharers,
-    &command_drop,
-    &command_save,
-    &command_verify,
-    &command_bench,
-    &command_doctor,
-    NULL,
+    &command_status, &command_top,   &command_cp,      &command_ls,   &command_get,
+    &command_set,    &command_map,   &command_sharers, &command_drop, &command_save,
+    &command_verify, &command_bench, &command_doctor,  NULL,
 };
 
 const struct command *command_find(const char *name)

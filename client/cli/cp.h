@@ -54,10 +54,10 @@ struct cp_file {
 	enum cp_method method;
 	enum cp_phase phase;
 	enum cp_step step; /* CP_RANGES */
-	bool noted;	  /* an attribute of it may say how far it is */
-	bool sparse;	  /* from has holes, or may have */
-	uint64_t size;	  /* of a stream: what was read so far */
-	uint64_t resumed; /* bytes that an earlier run had copied */
+	bool noted;	   /* an attribute of it may say how far it is */
+	bool sparse;	   /* from has holes, or may have */
+	uint64_t size;	   /* of a stream: what was read so far */
+	uint64_t resumed;  /* bytes that an earlier run had copied */
 	uint64_t part_bytes;
 	_Atomic uint64_t parts; /* UINT64_MAX: a stream whose end has not come */
 	_Atomic uint64_t next;	/* part to be taken */

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem cp into the mount: every thread reads parts of the source into a ring of staging memory,
  * and one at a time has the GPU copy all that was read in order. The kernel lets one copy at a time
- * into a file: threads that each wait for their own turn at that, and are woken for it, reached half
- * of the link; one that comes back at once, with more bytes the longer the last request took,
+ * into a file: threads that each wait for their own turn at that, and are woken for it, reached
+ * half of the link; one that comes back at once, with more bytes the longer the last request took,
  * leaves the others to read. */
 #include <errno.h>
 #include <sched.h>

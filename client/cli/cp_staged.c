@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp out of the mount: the GPU copies into staging memory, and a write takes it from there. */
+/* gpumem cp out of the mount: the GPU copies into staging memory, and a write takes it from there.
+ */
 #include <errno.h>
 #include <sys/stat.h>
 

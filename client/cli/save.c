@@ -33,7 +33,7 @@ enum lacking { SPOOL_MUST_BE, SPOOL_MAY_LACK };
 
 static int save(const char *path, json_t *all, enum lacking lacking)
 {
-	struct gpumem_saved saved;
+	struct gpumem_saved saved = {0};
 	int error = ask(path, &saved);
 
 	if (error == -EOPNOTSUPP || error == -ENOTTY) {
@@ -44,10 +44,9 @@ static int save(const char *path, json_t *all, enum lacking lacking)
 	}
 	if (error)
 		return cli_fail(path, -error);
-	json_array_append_new(all, json_pack("{s:s, s:I, s:I, s:I}", "path", path, "files",
-					     (json_int_t)saved.files, "bytes",
-					     (json_int_t)saved.bytes, "failed",
-					     (json_int_t)saved.failed));
+	json_array_append_new(
+	    all, json_pack("{s:s, s:I, s:I, s:I}", "path", path, "files", (json_int_t)saved.files,
+			   "bytes", (json_int_t)saved.bytes, "failed", (json_int_t)saved.failed));
 	return saved.failed ? failed(path, &saved) : CLI_OK;
 }
 
@@ -125,7 +124,7 @@ const struct command command_save = {
     .words = "[PATH...]",
     .summary = "Save files with persist=disk, or all of them below a directory, to the disk",
     .more = "Without PATH, those of every mount that has a spool. Only what changed since the\n"
-		"last time is written.",
+	    "last time is written.",
     .options = options,
     .max_words = -1,
     .run = run,

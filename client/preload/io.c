@@ -274,8 +274,7 @@ static bool at_position(struct slot *slot, const struct io_call *call, size_t by
 {
 	off_t now = lseek(call->fd, 0, SEEK_CUR);
 
-	if (!may_stage(slot, call, now, bytes) &&
-	    !(slot->file && may(slot, call, now, bytes, why)))
+	if (!may_stage(slot, call, now, bytes) && !(slot->file && may(slot, call, now, bytes, why)))
 		return false;
 	off_t offset = lseek(call->fd, (off_t)bytes, SEEK_CUR) - (off_t)bytes;
 	if (offset < 0)

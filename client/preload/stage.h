@@ -27,8 +27,8 @@ bool stage_was_tried(void);
 /* Calls on the file may come this way. */
 bool stage_is_for(const struct slot *slot);
 
-/* As pwritev(2) or preadv(2), of all that the call names, which is bytes; false: the kernel is to do
- * it, from the start. */
+/* As pwritev(2) or preadv(2), of all that the call names, which is bytes; false: the kernel is to
+ * do it, from the start. */
 bool stage_move(const struct io_call *call, off_t offset, size_t bytes);
 
 void stage_forked(void);

@@ -140,9 +140,9 @@ void window_follow(struct slot *slot, int fd, uint64_t end)
 		stages = false;
 	}
 	if (!slot->file && used < worth(slot)) {
-		atomic_store(&slot->wanted,
-			     stages && worth_staging() < worth(slot) ? worth_staging()
-								     : worth(slot));
+		atomic_store(&slot->wanted, stages && worth_staging() < worth(slot)
+						? worth_staging()
+						: worth(slot));
 		return;
 	}
 	if (!fits(fd)) {

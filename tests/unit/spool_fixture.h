@@ -26,7 +26,7 @@ static inline int mount_try(const char *options)
 	char *argv[] = {"gpumemfs", "/proc", "-o", text, NULL};
 
 	snprintf(text, sizeof(text),
-		 "backend=host,host_gpus=2,host_size=64M,log_level=error,spool=%s%s", spool_at,
+		 "backend=host,host_gpus=2,host_size=256M,log_level=error,spool=%s%s", spool_at,
 		 options);
 	memset(&fixture, 0, sizeof(fixture));
 	ck_assert_int_eq(options_parse(4, argv, &fixture.options), 0);

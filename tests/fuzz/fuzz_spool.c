@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A spool that nobody wrote: what is refused leaves nothing behind, and the tree that comes of the
+ * rest holds together, can be read or not, be saved again, and goes away. The input is the texts of
+ * records without head and sum, with a line "---" between them; those are made right. */
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+#include "fs/dir.h"
+#include "fs/fs.h"
+#include "fs/spool_format.h"
+#include "fs/spool_state.h"
+#include "fs/tree.h"
+#include "fs/uthash.h"
+#include "fs/worker.h"
+
+#define BETWEEN "---\n"
+
+/* As many as a tree of some depth needs. */
+#define RECORDS_MAX 16
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char scratch[64];
+static struct fs fs;
+
+static void require(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st, (void)type, (void)at;
+	return remove(path);
+}
+
+static void clear(void)
+{
+	nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc, (void)argv;
+	log_setup(LOG_LEVEL_DEBUG, 0);
+	snprintf(scratch, sizeof(scratch), "/dev/shm/gpumemfs-fuzz-spool-%d", getpid());
+	atexit(clear);
+	return 0;
+}
+
+static void write_file(const char *folder, unsigned number, const char *text, size_t length)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/.spool/%s/%u", scratch, folder, number);
+	FILE *file = fopen(path, "w");
+
+	require(file && fwrite(text, 1, length, file) == length);
+	fclose(file);
+}
+
+/* What was read can be written, and read again as the same. */
+static void check_again(const struct spool_record *record)
+{
+	struct spool_record again;
+	char *text AUTO_FREE = NULL;
+	const char *why = "";
+	ssize_t length = spool_record_write(record, &text);
+
+	require(length > 0 && spool_record_read(text, (size_t)length, &again, &why) == 0);
+	require(spool_record_hash(record, SPOOL_TIMES) == spool_record_hash(&again, SPOOL_TIMES));
+	spool_record_free(&again);
+}
+
+static void put_data(unsigned number, const struct spool_record *record)
+{
+	char path[128];
+
+	if (!S_ISREG(record->mode))
+		return;
+	write_file("data", number, "", 0);
+	snprintf(path, sizeof(path), "%s/.spool/data/%u", scratch, number);
+	require(truncate(path, (off_t)record->size) == 0 || errno == EFBIG || errno == EINVAL);
+}
+
+static void put_record(unsigned number, const uint8_t *lines, size_t size)
+{
+	struct spool_record record;
+	char *text AUTO_FREE = NULL;
+	const char *why = "";
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
+
+	require(out);
+	fprintf(out, SPOOL_HEAD "%d\n", SPOOL_FORMAT);
+	fwrite(lines, 1, size, out);
+	fflush(out);
+	fprintf(out, SPOOL_SUM "%016" PRIx64 "\n", (uint64_t)XXH3_64bits(text, length));
+	fclose(out);
+	write_file("records", number, text, length);
+	if (spool_record_read(text, length, &record, &why))
+		return;
+	check_again(&record);
+	put_data(number, &record);
+	spool_record_free(&record);
+}
+
+static void put_spool(const uint8_t *data, size_t size)
+{
+	static const char *const folders[] = {"", "/.spool", "/.spool/records", "/.spool/data"};
+	char path[128];
+
+	clear();
+	for (unsigned i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s%s", scratch, folders[i]);
+		require(mkdir(path, 0700) == 0);
+	}
+	for (unsigned number = 1; size && number <= RECORDS_MAX; number++) {
+		const uint8_t *end = memmem(data, size, BETWEEN, strlen(BETWEEN));
+		size_t bytes = end ? (size_t)(end - data) : size;
+
+		put_record(number, data, bytes);
+		bytes += end ? strlen(BETWEEN) : 0;
+		data += bytes;
+		size -= bytes;
+	}
+}
+
+static void look_at(struct inode *inode)
+{
+	struct inode_call call;
+	char path[4096], byte;
+	struct stat st;
+
+	inode_stat(inode, &st);
+	tree_path(&fs, inode, path, sizeof(path));
+	if (!S_ISREG(st.st_mode) || spool_need(&fs, inode))
+		return;
+	inode_call_init(&call, &fs, inode, worker_copier(&fs));
+	require(file_read(inode->file, &call.call, &byte, 1, 0) <= 1);
+}
+
+/* Every name leads somewhere and every inode is reached by its names. */
+static void walk(struct inode *dir, unsigned depth)
+{
+	struct dentry *entry;
+
+	for (uint64_t cookie = 0; (entry = dir_after(dir->dir, cookie)); cookie = entry->cookie) {
+		require(dir_find(dir->dir, entry->name) == entry && entry->parent == dir);
+		look_at(entry->inode);
+		if (S_ISDIR(entry->inode->mode) && depth)
+			walk(entry->inode, depth - 1);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct spool_saved saved;
+	char text[160];
+	char *argv[] = {"gpumemfs", "/proc", "-o", text, NULL};
+
+	put_spool(data, size);
+	snprintf(text, sizeof(text), "backend=host,host_size=16M,spool=%s", scratch);
+	memset(&fs, 0, sizeof(fs));
+	require(options_parse(4, argv, &fs.options) == 0);
+	fs.can.max_write = SPOOL_BLOCK;
+	if (fs_open(&fs) == 0) {
+		walk(fs.root, RECORDS_MAX);
+		spool_save_below(&fs, NULL, &saved);
+		walk(fs.root, RECORDS_MAX);
+		fs_close(&fs);
+	}
+	options_free(&fs.options);
+	worker_end();
+	return 0;
+}

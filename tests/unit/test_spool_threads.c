@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Files that are written, renamed and removed while they are saved, by all threads of the spool. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "tests/unit/spool_fixture.h"
+
+/* Large enough that several threads save one file. */
+#define BYTES (SPOOL_LARGE + 3 * SPOOL_BLOCK + 17)
+#define PIECE 4096
+#define SAVES 4
+
+static char model[BYTES], seen[BYTES];
+static atomic_bool over;
+
+static void up(void)
+{
+	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
+	spool_scratch();
+	mount_up();
+	spool_start(&fixture);
+	ck_assert_int_eq(persist(gpu(0), "disk"), 0);
+}
+
+static void down(void)
+{
+	mount_crash();
+	spool_scratch_gone();
+}
+
+static void *write_pieces(void *pointer)
+{
+	struct inode *file = pointer;
+	uint64_t state = unit_seed();
+
+	while (!atomic_load(&over)) {
+		uint64_t offset = unit_random(&state) % (BYTES - PIECE);
+
+		memset(model + offset, (int)unit_random(&state), PIECE);
+		put_bytes(file, model + offset, PIECE, offset);
+	}
+	worker_end();
+	return NULL;
+}
+
+START_TEST(written_while_saved)
+{
+	struct spool_saved saved;
+	pthread_t writer;
+
+	ck_assert_int_eq(make_file(gpu(0), "large"), 0);
+	put_bytes(at(gpu(0), "large"), model, BYTES, 0);
+	atomic_store(&over, false);
+	ck_assert_int_eq(pthread_create(&writer, NULL, write_pieces, at(gpu(0), "large")), 0);
+	for (unsigned i = 0; i < SAVES; i++)
+		ck_assert_int_eq(spool_save_below(&fixture, NULL, &saved), 0);
+	atomic_store(&over, true);
+	pthread_join(writer, NULL);
+	mount_down();
+	mount_up();
+	spool_start(&fixture);
+	ck_assert_int_eq(get_bytes(at(gpu(0), "large"), seen, BYTES, 0), BYTES);
+	ck_assert(memcmp(seen, model, BYTES) == 0);
+}
+END_TEST
+
+#define NAMES 24
+
+static void *rename_all(void *pointer)
+{
+	uint64_t state = unit_seed() + 1;
+
+	(void)pointer;
+	while (!atomic_load(&over)) {
+		char from[16], to[16];
+
+		snprintf(from, sizeof(from), "%u", (unsigned)(unit_random(&state) % NAMES));
+		snprintf(to, sizeof(to), "%u", (unsigned)(unit_random(&state) % NAMES));
+		if (unit_random(&state) % 2)
+			rename_to(gpu(0), from, gpu(0), to, RENAME_EXCHANGE);
+		else
+			rename_to(gpu(0), from, gpu(0), to, 0);
+	}
+	worker_end();
+	return NULL;
+}
+
+/* Whatever their names are in the end: they lead to what they led to. */
+START_TEST(renamed_while_saved)
+{
+	uint64_t sizes[NAMES] = {0};
+	struct spool_saved saved;
+	pthread_t renamer;
+	char name[16];
+
+	for (unsigned i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		ck_assert_int_eq(make_file(gpu(0), name), 0);
+		put_bytes(at(gpu(0), name), model, i + 1, 0);
+	}
+	atomic_store(&over, false);
+	ck_assert_int_eq(pthread_create(&renamer, NULL, rename_all, NULL), 0);
+	for (unsigned i = 0; i < SAVES; i++)
+		ck_assert_int_eq(spool_save_below(&fixture, NULL, &saved), 0);
+	atomic_store(&over, true);
+	pthread_join(renamer, NULL);
+	for (unsigned i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		if (is_there(gpu(0), name))
+			sizes[i] = file_size(at(gpu(0), name)->file);
+	}
+	mount_down();
+	mount_up();
+	spool_start(&fixture);
+	for (unsigned i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		ck_assert(is_there(gpu(0), name) == (sizes[i] > 0));
+		if (sizes[i])
+			ck_assert_uint_eq(file_size(at(gpu(0), name)->file), sizes[i]);
+	}
+	ck_assert_uint_le(gpu(0)->dir->n_names, NAMES);
+}
+END_TEST
+
+static void *open_all(void *pointer)
+{
+	char byte;
+
+	for (unsigned i = 0; i < NAMES; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "%u", (unsigned)(i * 7 % NAMES));
+		if (get_bytes(at(gpu(0), name), &byte, 1, 0) != 1)
+			return pointer;
+	}
+	worker_end();
+	return NULL;
+}
+
+START_TEST(opened_while_brought_back)
+{
+	pthread_t threads[3];
+	void *failed;
+
+	for (unsigned i = 0; i < NAMES; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "%u", i);
+		ck_assert_int_eq(make_file(gpu(0), name), 0);
+		put_bytes(at(gpu(0), name), model, 3 * SPOOL_BLOCK, 0);
+	}
+	mount_down();
+	ck_assert_int_eq(mount_try(",restore=now"), 0);
+	spool_start(&fixture);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, open_all, &over), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		pthread_join(threads[i], &failed);
+		ck_assert_ptr_null(failed);
+	}
+	spool_follow_end(fixture.spool);
+	ck_assert_uint_eq(spool_figures(&fixture).fetched_bytes, NAMES * 3 * SPOOL_BLOCK);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	TCase *tcase;
+	Suite *all = unit_suite("spool under threads", &tcase, 120);
+
+	tcase_add_checked_fixture(tcase, up, down);
+	tcase_add_test(tcase, written_while_saved);
+	tcase_add_test(tcase, renamed_while_saved);
+	tcase_add_test(tcase, opened_while_brought_back);
+	return all;
+}
+
+int main(void)
+{
+	return unit_main(suite());
+}
