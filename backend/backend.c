@@ -203,7 +203,6 @@ int device_pin(struct device *device, void *base, size_t bytes)
 	if (!health_enter(device))
 		return -EIO;
 	int rc = ops->pin_for_all(device, base, bytes);
-
 	health_leave(device);
 	return rc;
 }

@@ -54,9 +54,9 @@ struct options {
 	enum bar_provider bar;
 	enum switch_mode io_uring;
 	enum recovery_mode recovery;
-	enum standby_mode standby;
 	char *spool; /* absolute; NULL: none */
 	enum restore_mode restore;
+	enum standby_mode standby;
 	unsigned threads; /* 0: choose by the machine */
 	bool uid_given, gid_given;
 	uid_t uid; /* owner of the top directories; not given: who mounts */

@@ -224,7 +224,8 @@ int spool_open(struct fs *fs)
 {
 	if (!fs->options.spool)
 		return go_on_without(fs, 0);
-	int rc = spool_dir_open(fs->options.spool, &fs->spool);
+	int rc = spool_dir_open(fs->options.spool, spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN,
+				&fs->spool);
 
 	if (rc)
 		return go_on_without(fs, rc);

@@ -17,12 +17,19 @@
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/notify.h"
 #include "fs/spool_state.h"
 
 #define STATE ".spool"
 
 /* A daemon that ends says so in the lock file: whoever comes meanwhile waits for it. */
 #define ENDING "ending\n"
+
+/* How often it is looked for the lock; how long one that was killed may have it; how often a
+ * service manager is asked for more time. */
+#define LOCK_MS	  50
+#define OURS_MS	  5000
+#define EXTEND_MS 10000
 
 /* More than a file of a petabyte needs. */
 #define RECORD_BYTES_MAX (1LL << 36)
@@ -92,26 +99,42 @@ static bool is_ending(int fd)
 	return pread(fd, text, sizeof(text) - 1, 0) > 0 && strcmp(text, ENDING) == 0;
 }
 
-static int lock_take(struct spool *spool, int state)
+/* Until the daemon that is at its last save has ended, or, where it is this mount's own and was
+ * killed, until the kernel has taken it apart. */
+static int lock_wait(const struct spool *spool, enum spool_owner owner)
 {
-	int fd = spool->lock_fd = open_below(state, "lock", O_RDWR | O_CREAT, 0600);
-	int rc = 0;
+	int left = owner == SPOOL_OURS ? OURS_MS : 0;
 
-	if (fd < 0)
-		return fd;
-	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		if (errno != EWOULDBLOCK || !is_ending(fd)) {
-			log_error("spool=%s: another mount has it", spool->path);
+	for (int ms = 0; flock(spool->lock_fd, LOCK_EX | LOCK_NB); ms += LOCK_MS) {
+		bool ending = is_ending(spool->lock_fd);
+
+		if (errno != EWOULDBLOCK || (!ending && ms >= left))
 			return -EBUSY;
-		}
-		log_info("spool=%s: the daemon before this one is still saving", spool->path);
-		while ((rc = flock(fd, LOCK_EX)) && errno == EINTR)
-			;
+		if (ending && ms == 0)
+			log_info("spool=%s: the daemon before this one is still saving",
+				 spool->path);
+		if (ending && ms % EXTEND_MS == 0)
+			notify_send(NOTIFY_EXTEND);
+		nanosleep(&(struct timespec){.tv_nsec = LOCK_MS * 1000000L}, NULL);
 	}
-	return rc || ftruncate(fd, 0) ? -errno : 0;
+	return 0;
 }
 
-static int open_parts(struct spool *spool)
+static int lock_take(struct spool *spool, int state, enum spool_owner owner)
+{
+	spool->lock_fd = open_below(state, "lock", O_RDWR | O_CREAT, 0600);
+	if (spool->lock_fd < 0)
+		return spool->lock_fd;
+	int rc = lock_wait(spool, owner);
+
+	if (rc) {
+		log_error("spool=%s: another mount has it", spool->path);
+		return rc;
+	}
+	return ftruncate(spool->lock_fd, 0) ? -errno : 0;
+}
+
+static int open_parts(struct spool *spool, enum spool_owner owner)
 {
 	AUTO_CLOSE int state = -1;
 
@@ -121,7 +144,7 @@ static int open_parts(struct spool *spool)
 	int rc = make_dir(spool->dir, STATE, &state);
 
 	if (rc == 0)
-		rc = lock_take(spool, state);
+		rc = lock_take(spool, state, owner);
 	if (rc == 0)
 		rc = make_dir(state, "records", &spool->records);
 	if (rc == 0)
@@ -129,7 +152,7 @@ static int open_parts(struct spool *spool)
 	return rc;
 }
 
-int spool_dir_open(const char *path, struct spool **opened)
+int spool_dir_open(const char *path, enum spool_owner owner, struct spool **opened)
 {
 	struct spool *spool = calloc(1, sizeof(*spool));
 	int rc = spool ? 0 : -ENOMEM;
@@ -147,7 +170,7 @@ int spool_dir_open(const char *path, struct spool **opened)
 	pthread_cond_init(&spool->changed, NULL);
 	pthread_mutex_init(&spool->draining, NULL);
 	pthread_mutex_init(&spool->mirror, NULL);
-	rc = spool->path ? open_parts(spool) : -errno;
+	rc = spool->path ? open_parts(spool, owner) : -errno;
 	if (rc) {
 		if (rc != -EBUSY)
 			log_error("spool=%s: %s", path, strerror(-rc));
@@ -217,7 +240,8 @@ static int write_all(int fd, const char *from, size_t bytes)
 }
 
 /* The names in data/ first: the record speaks of them. */
-static int replace(struct spool *spool, const char *name, const char *text, size_t length)
+static int replace(struct spool *spool, const char *name, const char *text, size_t length,
+		   bool *placed)
 {
 	char beside[SPOOL_FILE_NAME + 8];
 
@@ -235,17 +259,19 @@ static int replace(struct spool *spool, const char *name, const char *text, size
 		unlinkat(spool->records, beside, 0);
 		return rc;
 	}
+	*placed = true;
 	return fsync(spool->records) ? -errno : 0;
 }
 
-int spool_record_put(struct spool *spool, const struct spool_record *record)
+int spool_record_put(struct spool *spool, const struct spool_record *record, bool *placed)
 {
 	AUTO_FREE char *text = NULL;
 	char name[SPOOL_FILE_NAME];
 	ssize_t length = spool_record_write(record, &text);
 
+	*placed = false;
 	spool_file_name(name, record->id, 0);
-	return length < 0 ? (int)length : replace(spool, name, text, (size_t)length);
+	return length < 0 ? (int)length : replace(spool, name, text, (size_t)length, placed);
 }
 
 static ssize_t read_all(int fd, char *to, size_t bytes)

@@ -140,6 +140,9 @@ static int settle(struct spool_restoring *restoring, struct spool_found *found, 
 
 	if (rc == 0)
 		rc = set_size(fs, inode, found->record.size);
+	/* The note is the last of what a daemon that comes next finds: with it all is there. */
+	if (rc == 0 && fs->journal)
+		record_everything(fs, inode);
 	if (rc == 0)
 		rc = spool_note(fs, inode, found->id, away ? SPOOL_AWAY : SPOOL_HERE);
 	if (rc == 0)

@@ -88,6 +88,7 @@ static int read_record(struct spool_restoring *restoring, const char *name, uint
 	found->mtime = found->record.mtime;
 	found->ctime = found->record.ctime;
 	found->mode = found->record.mode;
+	found->first = found->record.names[0];
 	return 0;
 }
 
@@ -325,13 +326,10 @@ static int attach_all(struct spool_restoring *restoring)
 /* Whether it is on a volume that is here, as far as its names say. */
 static bool is_here(const struct spool_restoring *restoring, const struct spool_found *found)
 {
-	for (size_t steps = 0; found && found->record.n_names && steps <= restoring->count;
-	     steps++) {
-		const struct spool_name *name = &found->record.names[0];
-
-		if (name->dir == 0)
-			return spool_volume(restoring->fs, name->name) != NULL;
-		found = spool_found_at(restoring, name->dir);
+	for (size_t steps = 0; found && found->first.name && steps <= restoring->count; steps++) {
+		if (found->first.dir == 0)
+			return spool_volume(restoring->fs, found->first.name) != NULL;
+		found = spool_found_at(restoring, found->first.dir);
 	}
 	return false;
 }

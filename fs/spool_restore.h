@@ -11,6 +11,7 @@ struct spool_found {
 	uint64_t id;
 	struct spool_record record; /* id 0: it cannot be read */
 	mode_t mode;		    /* the record's; 0 */
+	struct spool_name first;    /* one of its names; the record's, or the inode's then */
 	const char *damage;	    /* why it is not to be served; NULL: it is */
 	struct inode *inode;	    /* with a reference; NULL: none yet, or none here */
 	int64_t atime, mtime, ctime;

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* One inode's record: what it is to say, and how it gets to the disk. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,15 +59,12 @@ void spool_free(struct inode *inode)
 	free(file);
 }
 
-/* For the figures, and for comparing, all else is not needed. */
 void spool_file_set(struct spool_file *file, struct spool_record *record)
 {
 	file->same_but_times = spool_record_hash(record, SPOOL_BUT_TIMES);
 	file->same = spool_record_hash(record, SPOOL_TIMES);
 	spool_record_free(&file->saved);
 	file->saved = *record;
-	xattr_free(file->saved.xattrs);
-	file->saved.xattrs = NULL;
 	*record = (struct spool_record){0};
 	atomic_store(&file->id, file->saved.id);
 }
@@ -188,21 +186,34 @@ static int apply(struct spool *spool, struct spool_file *file)
 	return 0;
 }
 
+/* What a save before this one left undone. */
+static int finish(struct spool *spool, struct spool_file *file)
+{
+	bool placed;
+	int rc = file->unsure ? spool_record_put(spool, &file->saved, &placed) : 0;
+
+	if (rc)
+		return rc;
+	file->unsure = false;
+	return apply(spool, file);
+}
+
+/* The record is in its place. */
 static void commit(struct spool *spool, struct spool_file *file, struct spool_record *record,
 		   bool staged)
 {
 	struct spool_record before = file->saved;
 
-	/* Of what was there only the names are needed any more. */
 	file->saved = (struct spool_record){0};
 	spool_file_set(file, record);
 	file->staged = staged;
 	atomic_fetch_add(&spool->saves, 1);
-	int rc = apply(spool, file);
+	/* The data must not follow a record that may not be there after a crash. */
+	int rc = file->unsure ? 0 : apply(spool, file);
 
 	if (rc)
-		log_warn("spool: data/%lu: %s: what was saved is complete beside it; the next save "
-			 "tries again",
+		log_warn("spool: data/%" PRIu64 ": %s: what was saved is complete beside it; the "
+			 "next save tries again",
 			 file->saved.id, strerror(-rc));
 	spool_step(spool);
 	spool_mirror_put(spool, &file->saved, &before);
@@ -229,19 +240,19 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 		     atomic_load(&inode->away) == SPOOL_HERE;
 	struct spool_staged staged = {0};
 	struct spool_record record;
-	int rc = apply(spool, file);
+	bool placed = false;
+	int rc = finish(spool, file);
 
-	if (rc == 0)
-		rc = snapshot(fs, inode, file, &record);
-	else
+	if (rc)
 		return rc;
-	if (rc == 0 && record.n_names == 0) {
+	rc = snapshot(fs, inode, file, &record);
+	if (rc || record.n_names == 0) {
 		spool_record_free(&record);
-		return 0;
+		return rc;
 	}
-	if (rc == 0 && bytes)
+	if (bytes)
 		rc = spool_stage(fs, inode, file, &record, &staged);
-	else if (rc == 0 && S_ISREG(inode->mode))
+	else if (S_ISREG(inode->mode))
 		rc = copy_content(file, &record);
 	if (rc == 0 && !staged.there && as_saved(inode, file, &record, extent)) {
 		spool_record_free(&record);
@@ -249,8 +260,8 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 	}
 	record.sequence = atomic_fetch_add(&spool->sequence, 1) + 1;
 	if (rc == 0)
-		rc = spool_record_put(spool, &record);
-	if (rc) {
+		rc = spool_record_put(spool, &record, &placed);
+	if (rc && !placed) {
 		if (staged.there)
 			spool_unstage(spool, &record);
 		spool_record_free(&record);
@@ -260,8 +271,9 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 	saved->files++;
 	saved->bytes += staged.bytes;
 	atomic_fetch_add(&spool->saved_bytes, staged.bytes);
+	file->unsure = rc;
 	commit(spool, file, &record, staged.there);
-	return 0;
+	return rc;
 }
 
 /* --- with what is above */
@@ -373,7 +385,7 @@ int spool_drop(struct fs *fs, struct inode *inode)
 		return rc;
 	spool_mirror_remove(fs->spool, &file->saved);
 	spool_record_free(&file->saved);
-	file->staged = false;
+	file->staged = file->unsure = false;
 	atomic_store(&file->id, 0);
 	atomic_store(&file->suspect, true);
 	return 0;

@@ -41,6 +41,7 @@ struct spool_file {
 	atomic_bool suspect; /* compare every block */
 	_Atomic uint64_t id; /* 0: there is nothing */
 	bool staged;	     /* lock: this version's bytes are not in the data yet */
+	bool unsure;	     /* lock: its record is in place, and may not be after a crash */
 	/* Below: lock. As it is on the disk: names, runs, blocks, size, version. */
 	struct spool_record saved;
 	uint64_t same_but_times, same; /* spool_record_hash of what was saved */
@@ -88,13 +89,16 @@ static inline void spool_step(const struct spool *spool)
 
 /* --- spool_dir.c: the directory itself. 0 or -errno; nothing follows links. */
 
-int spool_dir_open(const char *path, struct spool **spool);
+/* Whether a daemon of this very mount had it, which may be dying still. */
+enum spool_owner { SPOOL_FOREIGN, SPOOL_OURS };
+int spool_dir_open(const char *path, enum spool_owner owner, struct spool **spool);
 void spool_dir_close(struct spool *spool);
 /* "17", "17.3" (version not 0) in data/ or records/. */
 #define SPOOL_FILE_NAME 64
 void spool_file_name(char text[SPOOL_FILE_NAME], uint64_t id, uint64_t version);
-/* Replaces a record, for good when it returns. */
-int spool_record_put(struct spool *spool, const struct spool_record *record);
+/* Replaces a record, for good when it returns 0. placed: it is in the other's place, though with an
+ * error nobody knows for how long. */
+int spool_record_put(struct spool *spool, const struct spool_record *record, bool *placed);
 /* Its text, allocated: the length. */
 ssize_t spool_record_get(struct spool *spool, const char *name, char **text);
 /* Record, data and what was staged. */

@@ -33,8 +33,6 @@ int cuda_copiers_leave(struct cuda_device *device)
 	DL_FOREACH (copiers->list, copier)
 		if (copier_leave(copier, device) < 0)
 			rc = -EBUSY;
-	if (rc == 0)
-		dma_unregister_for_all(device);
 	return rc;
 }
 
@@ -49,6 +47,7 @@ static int rest(struct cuda_device *device)
 	int rc = cuda_copiers_leave(device);
 	if (rc < 0)
 		return rc;
+	dma_unregister_for_all(device);
 	cuda_bar_rest(device);
 	cuda_range_close(device);
 	cuda_context_close(device);

@@ -86,7 +86,7 @@ class Report:
 class Mount:
     """A daemon in the foreground on a mountpoint of its own."""
 
-    live, made = set(), 0
+    live, made, own_session = set(), 0, False
 
     def __init__(self, machine, options="", env=None):
         self.machine = machine
@@ -95,11 +95,11 @@ class Mount:
         self.log_path = machine.scratch / f"{self.path.name}.log"
         self.path.mkdir()
         self.options = ",".join(filter(None, ["backend=cuda,log_level=info", options]))
-        machine.report.log(f"+ gpumemfs -f {self.path} -o {self.options}")
-        with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                [machine.build / "gpumemfs", "-f", self.path, "-o", self.options],
-                env=dict(machine.env, **(env or {})), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.argv, self.env = [machine.build / "gpumemfs", "-f", self.path, "-o", self.options], dict(machine.env, **(env or {}))
+        machine.report.log("+ " + " ".join(map(str, self.argv)))
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=self.own_session)
         Mount.live.add(self)
 
     def __enter__(self):
@@ -113,9 +113,13 @@ class Mount:
         return self
 
     def __exit__(self, *_):
+        if self not in Mount.live:  # killed on purpose
+            self.machine.report.log(self.log_text())
+            self.path.rmdir()
+            return
         result = self.machine.run(["umount", self.path], check=False)
         try:
-            status = self.process.wait(20) if result.returncode == 0 else None
+            status = self.wait_end(20) if result.returncode == 0 else None
         except subprocess.TimeoutExpired:
             status = None
         self.kill()
@@ -125,10 +129,16 @@ class Mount:
             self.machine.report.check("the daemon ends cleanly with its mount", False,
                                       result.stderr.strip() or f"status {status}")
 
-    def kill(self):
+    def wait_end(self, seconds):
+        return self.process.wait(seconds)
+
+    def kill_processes(self):
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+
+    def kill(self):
+        self.kill_processes()
+        self.process.wait()
         if self.is_mounted():
             subprocess.run(["umount", "-l", self.path], check=False)
         Mount.live.discard(self)
@@ -255,6 +265,10 @@ class Machine:
                 return False
             time.sleep(0.05)
         return True
+
+
+def median(numbers):
+    return sorted(numbers)[len(numbers) // 2]
 
 
 def rate(size, seconds):

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 
-from harness import GIB, MIB, Failure, compare, rate
+from harness import GIB, MIB, Failure, compare, median, rate
 
 DD_RATIO, DD_ROUNDS, DD_ROUNDS_MIN = 1.5, 5, 3
 DD_BYTES, COPY_BYTES = 16 * GIB, 2 * GIB
@@ -41,10 +41,6 @@ def dd_seconds(machine, source, target, size, conv, env):
     if not found or int(found[1]) != size:
         raise Failure("dd: " + " / ".join(said.splitlines()[-2:]))
     return float(found[2])
-
-
-def median(times):
-    return sorted(times)[len(times) // 2]
 
 
 def race_dd(machine, mount, library, size, form, conv, budget):

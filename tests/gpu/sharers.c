@@ -5,9 +5,12 @@
  *   sharers hold FILE lease|device    leases FILE, and maps it in a context; the same
  *   sharers see FILE SEED             counts the words that read(2), a copy by the GPU and a kernel
  *                                     find as they were written
+ *   sharers again FILE BYTES SEED     writes FILE; until its input ends maps it, counts what a copy
+ *                                     by the GPU finds as it was written, and closes it
  *   sharers cycles FILE N PID         opens, maps and closes FILE N times; what this process, the
  *                                     daemon (PID) and the GPU hold after a tenth and at the end */
 #include <dirent.h>
+#include <poll.h>
 #include <stdbool.h>
 
 #include "tests/gpu/pointers.h"
@@ -88,6 +91,39 @@ static void see(const char *path, uint32_t seed)
 	print_counts(&gpu, device_pointer(file), n, seed);
 	printf("read %llu\n", (unsigned long long)count_by_read(path, n, seed));
 	GOOD(gpumem_close(file));
+}
+
+static bool input_ended(void)
+{
+	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+
+	return poll(&input, 1, 0) > 0;
+}
+
+static void again(const char *path, uint64_t bytes, uint32_t seed)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	uint64_t n = bytes / sizeof(uint32_t), rounds = 0;
+	struct gpu gpu;
+
+	if (fd < 0)
+		FAIL("%s: %s", path, strerror(errno));
+	write_pattern(fd, bytes, seed);
+	gpumem *file = lease(path);
+
+	gpu_use(&gpu, info_of(file).uuid);
+	GOOD(gpumem_close(file));
+	for (; !input_ended(); rounds++) {
+		file = lease(path);
+		uint64_t right = count_by_copy(&gpu, device_pointer(file), n, seed);
+
+		if (right != n)
+			FAIL("round %llu: %llu of %llu words are right", (unsigned long long)rounds,
+			     (unsigned long long)right, (unsigned long long)n);
+		GOOD(gpumem_close(file));
+	}
+	printf("%llu rounds\n", (unsigned long long)rounds);
+	close(fd);
 }
 
 /* --- what is left of many cycles ------------------------------------------------------------- */
@@ -182,11 +218,13 @@ int main(int argc, char **argv)
 		hold(argv[2], strcmp(argv[3], "device") == 0);
 	} else if (argc == 4 && strcmp(what, "see") == 0) {
 		see(argv[2], (uint32_t)number(argv[3], UINT32_MAX));
+	} else if (argc == 5 && strcmp(what, "again") == 0) {
+		again(argv[2], number(argv[3], INT64_MAX), (uint32_t)number(argv[4], UINT32_MAX));
 	} else if (argc == 5 && strcmp(what, "cycles") == 0) {
 		cycles(argv[2], number(argv[3], UINT32_MAX), argv[4]);
 	} else {
 		fprintf(stderr, "usage: sharers stage FILE BYTES SEED | hold FILE lease|device | "
-				"see FILE SEED | cycles FILE N PID\n");
+				"see FILE SEED | again FILE BYTES SEED | cycles FILE N PID\n");
 		return 1;
 	}
 	return 0;

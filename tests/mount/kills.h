@@ -2,7 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Daemons killed again and again under a load, at random moments; who loads says how long he
  * waited. GPUMEM_KILLS: how often, instead of a few times; GPUMEM_KILL_MS: each so long after the
- * one before at most. */
+ * one before at most. GPUMEM_KILLS_TOLD: somebody else kills, and says so by a byte on standard
+ * input; the load ends when that ends. */
 #ifndef TESTS_MOUNT_KILLS_H
 #define TESTS_MOUNT_KILLS_H
 
@@ -97,6 +98,22 @@ static inline void sleep_ms(uint64_t ms)
 		;
 }
 
+/* So many in a row may be killed before one of them served. */
+#define UNSERVED_MAX 3
+
+/* Whether something was done since it was asked last, or that was asked too often in a row: on a
+ * machine that has other things to do a daemon may take longer to start than it is let live. */
+static inline bool may_kill(void)
+{
+	static unsigned long long before;
+	static unsigned unserved;
+	unsigned long long now = atomic_load(&board->operations);
+
+	unserved = now == before ? unserved + 1 : 0;
+	before = now;
+	return unserved < UNSERVED_MAX;
+}
+
 /* Kills daemons so often, or as often as the environment says. */
 static inline void kill_daemons(unsigned usual)
 {
@@ -109,11 +126,20 @@ static inline void kill_daemons(unsigned usual)
 		sleep_ms(KILL_EACH_MIN_MS + random_next(&state) % each_max);
 		pid_t daemon = serving_daemon(keeper);
 
-		if (!daemon)
+		if (!daemon || !may_kill())
 			continue;
 		atomic_fetch_add(&board->kills, 1);
 		kill(daemon, SIGKILL);
 	}
+}
+
+static inline void hear_of_kills(void)
+{
+	char byte;
+
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		if (atomic_load(&board->kills) < KILLS_MAX)
+			atomic_fetch_add(&board->kills, 1);
 }
 
 static inline int by_size(const void *a, const void *b)
@@ -147,8 +173,12 @@ static inline void under_kills(unsigned usual, void (*const loads[])(int), int n
 	board_make();
 	for (int i = 0; i < n_loads; i++)
 		spawn(loads[i], i);
-	kill_daemons(usual);
-	sleep_ms(SETTLE_MS);
+	if (getenv("GPUMEM_KILLS_TOLD")) {
+		hear_of_kills();
+	} else {
+		kill_daemons(usual);
+		sleep_ms(SETTLE_MS);
+	}
 	atomic_store(&board->stop, true);
 	join_all(n_loads);
 	board_tell();

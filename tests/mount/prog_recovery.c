@@ -148,16 +148,36 @@ static void load_host(int seed)
 	OK(unlink(path));
 }
 
+/* Some stay; not so many that starting takes longer than a daemon may live. */
+static bool stays(unsigned round)
+{
+	return round % 4 == 0 && round <= 1000;
+}
+
+static void expect_who_stayed(const char *folder, unsigned rounds)
+{
+	char name[64], text[32];
+
+	for (unsigned round = 0; round < rounds; round++) {
+		if (!stays(round))
+			continue;
+		sprintf(name, "%s/a%u", folder, round);
+		sprintf(text, "round %u", round);
+		expect_text(name, text);
+	}
+}
+
 /* Whatever may be done only once. */
 static void load_names(int seed)
 {
 	char folder[32], name[64], other_name[64], inner[64];
 	char text[32];
+	unsigned round;
 
 	sprintf(folder, "names%d", seed);
 	sprintf(inner, "%s/inner", folder);
 	OK(mkdir(folder, 0755));
-	for (unsigned round = 0; going_on(); round++) {
+	for (round = 0; going_on(); round++) {
 		uint64_t began = now_ns();
 
 		sprintf(name, "%s/a%u", folder, round);
@@ -179,11 +199,11 @@ static void load_names(int seed)
 		FAILS(ENOTEMPTY, rmdir(folder));
 		OK(rmdir(inner));
 		FAILS(ENOENT, unlink(other_name));
-		/* Some stay; not so many that starting takes longer than a daemon may live. */
-		if (round % 4 || round > 1000)
+		if (!stays(round))
 			OK(unlink(name));
 		board_note(began);
 	}
+	expect_who_stayed(folder, round);
 }
 
 /* Reads a directory whose other half comes and goes. */

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""A stand-in for the service manager, as far as its store of file descriptors goes (sd_notify(3), FDSTORE=1): it
+hears what a service stores and removes, and starts the service again with what is in the store, as systemd does."""
+
+import array
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+# Puts the descriptors at 3 and on; only the process that executes the service knows the number that it will have.
+STARTER = r"""
+import fcntl, os, resource, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+n = int(sys.argv[1])
+high = [fcntl.fcntl(int(fd), fcntl.F_DUPFD, 3 + n + 1000) for fd in sys.argv[2:2 + n]]
+os.closerange(3, 3 + n + 1000)
+for i, fd in enumerate(high):
+    os.dup2(fd, 3 + i)
+os.closerange(3 + n, most)
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv(sys.argv[2 + n], sys.argv[2 + n:])
+"""
+
+
+def belongs(process, mark):
+    try:
+        return mark in (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+class ServiceManager:
+    """Listens at a socket of this path, which is the service's NOTIFY_SOCKET."""
+
+    def __init__(self, path):
+        self.path, self.store, self.wrong = str(path), {}, []
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.lock, self.ended = threading.Lock(), False
+        self.thread = threading.Thread(target=self.listen, daemon=True)
+        self.thread.start()
+
+    def listen(self):
+        while not self.ended:
+            if select.select([self.socket], [], [], 0.05)[0]:
+                with self.lock:
+                    self.hear()
+
+    def end(self):
+        """What is left in the store, and what was said wrongly."""
+        self.ended = True
+        self.thread.join()
+        self.hear()
+        self.socket.close()
+        left = list(self.store)
+        for name in left:
+            self.drop(name)
+        return left, self.wrong
+
+    def hear(self):
+        while True:
+            try:
+                text, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(4), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            fields = dict(line.split("=", 1) for line in text.decode().splitlines())
+            fds = array.array("i", b"".join(data for _, _, data in ancillary))
+            if "FDSTORE" in fields:
+                if fields.get("FDPOLL") != "0":
+                    self.wrong.append(f"{fields['FDNAME']} would be polled, and removed when it hangs up")
+                self.drop(fields["FDNAME"])
+                self.store[fields["FDNAME"]] = fds[0]
+            elif "FDSTOREREMOVE" in fields:
+                self.drop(fields["FDNAME"])
+
+    def drop(self, name):
+        if name in self.store:
+            os.close(self.store.pop(name))
+
+    def kill_all(self):
+        """What is left of the service: as systemd does, with KillMode=mixed, when its main process has ended."""
+        mark, left = f"NOTIFY_SOCKET={self.path}".encode(), True
+        while left:
+            left = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and belongs(entry, mark)]
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def start(self, argv, env, **more):
+        """The service, with all that is in the store."""
+        with self.lock:
+            self.hear()
+            names, fds = list(self.store), list(self.store.values())
+            env = {**env, "NOTIFY_SOCKET": self.path, "LISTEN_FDS": str(len(fds)), "LISTEN_FDNAMES": ":".join(names)}
+            return subprocess.Popen([sys.executable, "-c", STARTER, str(len(fds)), *map(str, fds), *map(str, argv)],
+                                    env=env, pass_fds=fds, **more)
