@@ -224,8 +224,11 @@ int spool_open(struct fs *fs)
 {
 	if (!fs->options.spool)
 		return go_on_without(fs, 0);
-	int rc = spool_dir_open(fs->options.spool, spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN,
-				&fs->spool);
+	int rc = spool_check(&fs->options);
+
+	if (rc == 0)
+		rc = spool_dir_open(fs->options.spool,
+				    spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN, &fs->spool);
 
 	if (rc)
 		return go_on_without(fs, rc);
