@@ -88,7 +88,7 @@ static void attempt(struct mender *mender, struct device *device, struct patient
 			mender->watch.mended(mender->watch.of, device, ms);
 		return;
 	}
-	patient->due = now + (DELAY_MS << patient->tries);
+	patient->due = patient->tries < TRIES_MAX ? now + (DELAY_MS << patient->tries) : now;
 	log_debug("gpu%u: attempt %u to bring it back: %s", device->index, patient->tries,
 		  strerror(-rc));
 }

@@ -18,7 +18,6 @@ struct row {
 	const char *choices; /* as attributes_choices says */
 	/* The texts of the values, in the order of their enum; empty for what is no choice. */
 	const char *texts[CHOICES_MAX];
-	uint8_t refused; /* bit per value: known, and -ENOTSUP */
 	size_t field;	 /* offset in struct attr_values */
 };
 
@@ -34,7 +33,6 @@ static const struct row table[ATTR_COUNT] = {
     [ATTR_PERSIST] = {.name = NAME("persist"),
 		      .choices = "volatile restart disk",
 		      .texts = {"volatile", "restart", "disk"},
-		      .refused = 1 << PERSIST_RESTART,
 		      .field = FIELD(persist)},
     [ATTR_MAPPING] = {.name = NAME("mapping"),
 		      .choices = "auto persistent transient",
@@ -114,11 +112,6 @@ int attributes_parse(enum attr_id id, const char *text, size_t length, const cha
 	for (unsigned value = 0; value < CHOICES_MAX && row->texts[value]; value++) {
 		if (!text_is(row->texts[value], text, length))
 			continue;
-		if (row->refused >> value & 1) {
-			log_warn("%s: %s=%s: not supported yet", path, row->name,
-				 row->texts[value]);
-			return -ENOTSUP;
-		}
 		((uint8_t *)values)[row->field] = (uint8_t)value;
 		values->set |= (uint8_t)(1U << id);
 		return 0;

@@ -23,7 +23,7 @@ struct file_figures {
 	/* Memory beyond the size may hold something else than zeroes just now: it is being made
 	 * shorter. */
 	_Atomic uint32_t unclean;
-	uint32_t unused;
+	_Atomic uint32_t missing; /* its memory, for good: file_missing.h */
 };
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "backend/bar_cache.h"
 #include "fs/device_file.h"
+#include "fs/file_missing.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
 #include "fs/host_window.h"
@@ -62,10 +63,12 @@ void file_end(struct file *file, const struct file_call *call)
 		host_windows_forget(volume->windows, file);
 		host_charge(volume, call, -taken);
 	}
-	if (file_object_id(file))
+	/* One that nobody found is left to the next daemon. */
+	if (file_object_id(file) && fd >= 0)
 		journal_drop(call->journal, KEEP_HOST, file_object_id(file));
 	if (fd >= 0)
 		close(fd);
+	free(file_missing(file));
 	guard_destroy(&file->guard);
 }
 
@@ -73,6 +76,7 @@ void file_set_figures(struct file *file, struct file_figures *figures)
 {
 	file->figures = figures;
 	file->object = 0;
+	atomic_init(&file->missing, NULL);
 }
 
 void file_restore_free(struct file *file)
@@ -82,6 +86,7 @@ void file_restore_free(struct file *file)
 	if (fd >= 0)
 		close(fd);
 	extents_free(&file->extents);
+	free(file_missing(file));
 	guard_destroy(&file->guard);
 	free(file);
 }
@@ -145,6 +150,8 @@ int64_t file_written(const struct file *file)
 ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		  uint64_t offset)
 {
+	if (file_is_missing(file))
+		return -EIO;
 	if (offset >= FILE_SIZE_MAX)
 		return 0;
 	if (bytes > FILE_SIZE_MAX - offset)
@@ -178,6 +185,8 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 
 	if (bytes == 0)
 		return 0;
+	if (file_is_missing(file))
+		return -EIO;
 	if (offset >= FILE_SIZE_MAX)
 		return -EFBIG;
 	if (bytes > FILE_SIZE_MAX - offset)
@@ -201,12 +210,16 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 {
 	if (size > FILE_SIZE_MAX)
 		return -EFBIG;
+	if (size && file_is_missing(file))
+		return -EIO;
 	guard_lock(&file->guard);
 
 	/* A file that others have mapped only grows. */
 	bool leased = file_leases(file) > 0 && size <= file_size(file);
 	int rc = 0;
 
+	if (!leased && file_is_missing(file))
+		file_missing_empty(file, call);
 	if (leased)
 		rc = size < file_size(file) ? -EBUSY : 0;
 	else if (file_is_device(file))
@@ -246,6 +259,8 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 		return -EOPNOTSUPP;
 	if (bytes == 0)
 		return 0;
+	if (file_is_missing(file))
+		return -EIO;
 	if (offset >= FILE_SIZE_MAX || bytes > FILE_SIZE_MAX - offset) {
 		if (kind != FALLOC_FL_PUNCH_HOLE)
 			return -EFBIG;
@@ -273,6 +288,8 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 {
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		return -EINVAL;
+	if (file_is_missing(file))
+		return -EIO;
 	if (offset >= FILE_SIZE_MAX)
 		return -ENXIO;
 
@@ -286,6 +303,8 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 
 void file_trim(struct file *file, const struct file_call *call)
 {
+	if (file_is_missing(file))
+		return;
 	guard_token token = guard_enter(&file->guard);
 	bool ahead = file_is_device(file) && device_has_ahead(file, call);
 
@@ -380,6 +399,8 @@ int file_object(struct file *file, const struct file_call *call)
 
 	if (volume->pool)
 		return -ENOTSUP;
+	if (file_is_missing(file))
+		return -EIO;
 
 	int rc = host_make_object(file, volume, call);
 

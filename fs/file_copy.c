@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "fs/device_file.h"
+#include "fs/file_missing.h"
 #include "fs/host_file.h"
 #include "fs/record.h"
 
@@ -304,6 +305,8 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 
 	if (bytes == 0 || from_offset >= FILE_SIZE_MAX)
 		return 0;
+	if (file_is_missing(from) || file_is_missing(to))
+		return -EIO;
 	if (to_offset >= FILE_SIZE_MAX)
 		return -EFBIG;
 	if (bytes > FILE_SIZE_MAX - to_offset)

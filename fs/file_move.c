@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "fs/device_file.h"
+#include "fs/file_missing.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
 #include "fs/host_window.h"
@@ -211,10 +212,10 @@ static int make_copy(struct file_move *move)
 static int begin(struct file *file, const struct file_call *call, struct volume *to,
 		 struct file_move **move)
 {
-	struct file_move *made = calloc(1, sizeof(*made));
+	struct file_move *made = file_is_missing(file) ? NULL : calloc(1, sizeof(*made));
 
 	if (!made)
-		return -ENOMEM;
+		return file_is_missing(file) ? -EIO : -ENOMEM;
 	guard_lock(&file->guard);
 	*made = (struct file_move){
 	    .file = file,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fs/device_file.h"
+#include "fs/file_missing.h"
 #include "fs/host_file.h"
 #include "fs/record.h"
 
@@ -83,6 +84,8 @@ static int own_chunks(struct file *file, const struct file_call *call)
 
 static int make_fit(struct file *file, const struct file_call *call)
 {
+	if (file_is_missing(file))
+		return -EIO;
 	if (file_is_device(file))
 		return own_chunks(file, call);
 	return host_make_object(file, atomic_load(&file->volume), call);
@@ -94,7 +97,7 @@ int file_lease(struct file *file, const struct file_call *call)
 		return -ENOSPC;
 	guard_lock(&file->guard);
 	/* What was taken ahead of the end cannot be given back while it is shared. */
-	if (file_is_device(file) && file_leases(file) == 0)
+	if (file_is_device(file) && file_leases(file) == 0 && !file_is_missing(file))
 		device_trim(file, call);
 	int rc = make_fit(file, call);
 
@@ -208,6 +211,8 @@ int file_export_copy(struct file *file, const struct file_call *call, struct fil
 	struct file_chunk *made = NULL;
 	int rc = -ENOTSUP;
 
+	if (file_is_missing(file))
+		return -EIO;
 	guard_token token = guard_enter(&file->guard);
 	struct volume *volume = atomic_load(&file->volume);
 

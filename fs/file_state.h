@@ -12,6 +12,8 @@
 #include "fs/figures.h"
 #include "fs/file.h"
 
+struct file_missing;
+
 struct file {
 	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. What is atomic below
 	 * is read without it by file_size and file_allocated, which never wait: a caller may ask
@@ -21,7 +23,10 @@ struct file {
 	struct file_figures *figures; /* own, or the journal's: file_set_figures */
 	union {
 		struct file_figures own; /* without a journal */
-		uint64_t object; /* with one, what it calls the fd's object: file_object_id */
+		struct { /* with one */
+			uint64_t object; /* what it calls the fd's object: file_object_id */
+			struct file_missing *_Atomic missing; /* file_missing.h: file_missing */
+		};
 	};
 	_Atomic uint64_t taken;		       /* bytes of memory charged to the payer */
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
@@ -31,12 +36,19 @@ struct file {
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
+	bool senseless;		      /* restoring: what the journal says of its memory is */
 };
 
 /* Set with the fd, to what the journal calls its object; 0: none. */
 static inline uint64_t file_object_id(const struct file *file)
 {
 	return file->figures == &file->own ? 0 : file->object;
+}
+
+/* NULL: nothing is. */
+static inline struct file_missing *file_missing(const struct file *file)
+{
+	return file->figures == &file->own ? NULL : atomic_load(&file->missing);
 }
 
 static inline void file_set_object_id(struct file *file, uint64_t object)

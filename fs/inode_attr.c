@@ -38,6 +38,8 @@ static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id,
 
 	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !fs->spool)
 		return refuse(id, path, "this mount has no spool (-o spool=DIR)");
+	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->keep)
+		return refuse(id, path, "this mount ends with its daemon (-o recovery=)");
 	if (id == ATTR_FORCE_PCIE && values->force_pcie)
 		return refuse(id, path, "the driver offers no forced PCIe mapping here");
 	if (id == ATTR_COPY && values->copy == COPYING_BAR && device && !copy_bar_possible(device))

@@ -278,7 +278,7 @@ int keep_open(int line, char **argv, struct keep **opened)
 
 int keep_wait(struct keep *keep)
 {
-	struct line_message answer;
+	struct line_message answer = {0};
 	int fd = -1;
 
 	if (!keep)

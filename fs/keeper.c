@@ -32,7 +32,7 @@
 #define DELAY_MAX_MS 5000
 /* Between daemons that somebody else kills before they serve. */
 #define KILLED_DELAY_MS 5
-#define KILLED_MAX_MS	200
+#define KILLED_MAX_MS	50
 
 /* The serving daemon's pidfd in the service manager's store: among the mount's own. */
 #define SERVING_ID keep_id(KEEP_FUSE, 3)

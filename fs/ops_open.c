@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "fs/account.h"
 #include "fs/control.h"
+#include "fs/file_missing.h"
 #include "fs/ops.h"
 #include "fs/record.h"
 #include "fs/spool.h"
@@ -91,6 +92,9 @@ int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fus
 	if (error)
 		return error;
 	cache_flags(op, info);
+	/* Every read is to hear of it. */
+	if (file_is_missing(inode->file))
+		info->direct_io = 1;
 	info->fh = writes(info->flags) ? OP_HANDLE_WRITES : 0;
 	return count_open(op, req, inode, info);
 }

@@ -5,6 +5,7 @@
 
 #include "common/defer.h"
 
+#include "fs/file_missing.h"
 #include "fs/file_state.h"
 #include "fs/record.h"
 
@@ -122,8 +123,25 @@ void record_object(const struct file_call *call, const struct file *file)
 	journal_append(call->journal, &piece, 1, 0, 0);
 }
 
+/* Of a file whose memory nobody found, what another daemon may find. */
+static void record_missing(const struct file_call *call, const struct file *file,
+			   const struct file_missing *missing)
+{
+	struct journal_file image = file_image(call, file, missing->n_extents);
+	struct journal_piece piece = more_piece(&image, missing->extents);
+
+	piece.kind = JOURNAL_FILE;
+	journal_append(call->journal, &piece, 1, 0, 0);
+}
+
 static void record_all(const struct file_call *call, const struct file *file)
 {
+	const struct file_missing *missing = file_missing(file);
+
+	if (missing) {
+		record_missing(call, file, missing);
+		return;
+	}
 	AUTO_FREE struct journal_extent *extents = record_extents(&file->extents);
 	struct journal_file image = file_image(call, file, file->extents.count);
 	struct journal_piece piece = more_piece(&image, extents);

@@ -234,6 +234,7 @@ static int rebuild(struct restore *restore)
 	if (rc == 0)
 		rc = restore_each(restore, restore_memory);
 	timeline_mark(&restore->fs->timeline, TIMELINE_MEMORY);
+	restore_missing_end(restore);
 	if (rc == 0)
 		rc = restore_pay(restore);
 	if (rc == 0)

@@ -49,20 +49,29 @@ static int add_extent(struct file *file, const struct journal_extent *image)
 	return rc ? rc : extents_insert(&file->extents, &extent);
 }
 
+/* What makes no sense is for this file alone to bear. */
+static int bear(struct file *file, int rc)
+{
+	file->senseless |= rc == -EUCLEAN;
+	return rc == -EUCLEAN ? 0 : rc;
+}
+
 int restore_file(struct restore *restore, struct inode *inode, const struct journal_view *view)
 {
 	const struct journal_file *image = view->fixed;
 	const struct journal_extent *extents = (const void *)view->tail;
 	int rc = 0;
 
-	if (!S_ISREG(inode->mode) || image->volume >= restore->n_volumes ||
-	    image->tail_shift > 63 || image->object_shift > 63)
+	if (!S_ISREG(inode->mode) || image->volume >= restore->n_volumes)
 		return -EUCLEAN;
 	struct file *file = inode->file;
 	struct volume *volume = restore->volumes[image->volume];
 
-	if (image->n_extents && !volume->pool)
-		return -EUCLEAN;
+	if (view->kind == JOURNAL_FILE)
+		file->senseless = false;
+	if (image->tail_shift > 63 || image->object_shift > 63 ||
+	    (image->n_extents && !volume->pool))
+		return bear(file, -EUCLEAN);
 	inode->volume = volume;
 	atomic_store(&file->volume, volume);
 	if (view->kind == JOURNAL_FILE || !volume->pool)
@@ -72,17 +81,21 @@ int restore_file(struct restore *restore, struct inode *inode, const struct jour
 	atomic_store(&file->object_shift, image->object_shift);
 	for (uint32_t i = 0; rc == 0 && i < image->n_extents; i++)
 		rc = add_extent(file, &extents[i]);
-	return rc;
+	return bear(file, rc);
 }
 
 int restore_cut(struct inode *inode, const struct journal_cut *image)
 {
 	if (!S_ISREG(inode->mode))
 		return -EUCLEAN;
+	struct file *file = inode->file;
+
+	if (image->from == 0 && image->to == UINT64_MAX)
+		file->senseless = false;
 	/* Splits would not be where the memory's are. */
 	if (image->from % POOL_BLOCK_MIN || (image->to % POOL_BLOCK_MIN && image->to != UINT64_MAX))
-		return -EUCLEAN;
-	return cut(inode->file, image->from, image->to);
+		return bear(file, -EUCLEAN);
+	return cut(file, image->from, image->to);
 }
 
 static uint64_t raise_id(struct restore *restore, uint64_t id)
@@ -120,11 +133,8 @@ static int import(struct restore *restore, struct volume *volume, uint64_t id, u
 	enum pool_adopted kind = bytes < CHUNK_ALIGN ? POOL_SHARED : POOL_WHOLE;
 	int fd = holder->take(holder->of, keep_id(KEEP_CHUNK, id));
 
-	if (fd < 0) {
-		log_error("%s: memory of its files is held by nobody any more: %s", volume->name,
-			  strerror(-fd));
+	if (fd < 0)
 		return fd;
-	}
 	int rc = chunk_import(volume->device, kind == POOL_SHARED ? CHUNK_ALIGN : bytes, fd, chunk);
 
 	if (rc < 0) {
@@ -148,12 +158,19 @@ static int resolve(struct restore *restore, struct volume *volume, struct span *
 
 	if (chunk && (!chunk->pool_private || chunk->device != volume->device))
 		return -EUCLEAN;
-	if (!chunk)
+	/* It was not found for another file. */
+	if (held && !chunk)
+		return -EIO;
+	if (!chunk) {
 		rc = import(restore, volume, id, span->bytes, &chunk);
-	if (rc == 0 && !held)
+		if (rc < 0)
+			return rc;
 		rc = claim(restore, keep_id(KEEP_CHUNK, id), chunk);
-	if (rc < 0)
-		return rc;
+		if (rc < 0 && !chunk->pool_private)
+			pool_give(volume->pool, &(struct span){chunk, 0, chunk->bytes});
+		if (rc < 0)
+			return rc;
+	}
 	span->chunk = chunk;
 	if (span_owns_chunk(span))
 		return 0;
@@ -177,47 +194,83 @@ static int clean_end(struct restore *restore, struct inode *inode)
 		rc = call.call.copier ? device_zero_now(&file->extents, &call.call, size, end)
 				      : -ENOMEM;
 	}
-	atomic_store(&file->figures->unclean, 0);
+	if (rc == 0)
+		atomic_store(&file->figures->unclean, 0);
 	return rc;
 }
 
-static int restore_extents(struct restore *restore, struct inode *inode)
+/* Not to be given away, for a later daemon may find it. */
+static int claim_missing(struct restore *restore, struct file *file, uint32_t found, uint64_t id)
 {
-	struct file *file = inode->file;
-	struct volume *volume = file_volume(file);
-	uint64_t bytes = 0;
-	uint32_t done = 0;
-	int rc = 0;
+	int rc = file_missing(file) ? 0 : restore_missing_note(file, found);
 
-	EXTENTS_FOREACH (extent, &file->extents) {
-		rc = resolve(restore, volume, &extent->span);
-		if (rc)
-			break;
-		bytes += extent->span.bytes;
-		done++;
-	}
-	file->extents.count = done; /* of the others there is only the id */
-	device_settle(file, (int64_t)bytes);
-	return rc ? rc : clean_end(restore, inode);
+	id = keep_id(KEEP_CHUNK, id);
+	return rc || find_held(restore, id) ? rc : claim(restore, id, NULL);
 }
 
-static int restore_object(struct restore *restore, struct file *file)
+/* What is found of them stays the file's, so that nobody else gets it. Of the others there is only
+ * the id. */
+static int find_extents(struct restore *restore, struct file *file, int *missing)
+{
+	struct extents *extents = &file->extents;
+	uint32_t n = extents->count, found = 0;
+	uint64_t bytes = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		struct extent extent = extents->at[i];
+		uint64_t id = (uint64_t)(uintptr_t)extent.span.chunk;
+		int error = resolve(restore, file_volume(file), &extent.span);
+
+		if (error == 0) {
+			bytes += extent.span.bytes;
+			extents->at[found++] = extent;
+		} else if (restore_is_missing(error)) {
+			*missing = *missing == -EUCLEAN ? *missing : error;
+			rc = claim_missing(restore, file, found, id);
+		} else {
+			rc = error;
+		}
+	}
+	extents->count = found;
+	device_settle(file, (int64_t)bytes);
+	return rc;
+}
+
+static int restore_extents(struct restore *restore, struct inode *inode, int *missing)
+{
+	struct file *file = inode->file;
+
+	if (file->senseless) {
+		extents_free(&file->extents);
+		*missing = -EUCLEAN;
+		return 0;
+	}
+	int rc = find_extents(restore, file, missing);
+
+	return rc || *missing ? rc : clean_end(restore, inode);
+}
+
+static int restore_object(struct restore *restore, struct file *file, int *missing)
 {
 	const struct journal_holder *holder = &restore->journal->holder;
 
-	if (!file_object_id(file))
+	if (!file_object_id(file) && !file->senseless)
 		return 0;
 	uint64_t id = keep_id(KEEP_HOST, raise_id(restore, file_object_id(file)));
 
-	if (find_held(restore, id))
-		return -EUCLEAN;
+	if (file->senseless || find_held(restore, id)) {
+		*missing = -EUCLEAN;
+		return 0;
+	}
 	int fd = holder->take(holder->of, id);
 
-	if (fd < 0) {
-		log_error("host: the memory of a file is held by nobody any more: %s",
-			  strerror(-fd));
-		return fd;
+	if (restore_is_missing(fd)) {
+		*missing = fd;
+		return restore_missing_note(file, 0);
 	}
+	if (fd < 0)
+		return fd;
 	uint64_t taken = host_object_taken(fd);
 
 	atomic_store(&file->fd, fd);
@@ -234,11 +287,15 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	}
 	struct file *file = inode->file;
 
-	if (atomic_load(&file->figures->size) > FILE_SIZE_MAX)
-		return -EUCLEAN;
-	int rc =
-	    file_is_device(file) ? restore_extents(restore, inode) : restore_object(restore, file);
+	int missing = 0;
 
+	file->senseless |= atomic_load(&file->figures->missing) ||
+			   atomic_load(&file->figures->size) > FILE_SIZE_MAX;
+	int rc = file_is_device(file) ? restore_extents(restore, inode, &missing)
+				      : restore_object(restore, file, &missing);
+
+	if (missing)
+		restore_missing(restore, inode, missing);
 	atomic_store(&inode->charged, atomic_load(&file->taken));
 	atomic_store(&file->leases, inode->holds);
 	/* What there is of it now is to be given back, whatever comes. */

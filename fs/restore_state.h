@@ -36,6 +36,7 @@ struct restore {
 	size_t n_earlier;
 	struct restore_held *held; /* by id */
 	uint64_t last_id;	   /* the highest that is in use */
+	uint64_t n_missing;	   /* files whose memory was not found */
 };
 
 /* restore_replay.c */
@@ -60,6 +61,14 @@ int restore_cut(struct inode *inode, const struct journal_cut *cut);
 /* Chunks and objects, from their descriptors; and the zeroes beyond the end of files that were
  * being written or cut off. */
 int restore_memory(struct restore *restore, struct inode *inode);
+/* restore_missing.c. Whether an error is of a file alone, which then goes on without its memory. */
+bool restore_is_missing(int error);
+/* Before another extent is looked for: what the journal has of the file, of which the first ones
+ * were found. 0 or -ENOMEM. */
+int restore_missing_note(struct file *file, uint32_t found);
+/* Says so, with the file's path. */
+void restore_missing(struct restore *restore, struct inode *inode, int error);
+void restore_missing_end(const struct restore *restore);
 /* Gives back what is held and no file has. */
 int restore_unclaimed(struct restore *restore);
 void restore_held_free(struct restore *restore);

@@ -65,7 +65,7 @@ static int spread_join(struct dma_stream *stream)
 
 	stream->n_spread = 0;
 	for (unsigned i = 0; rc == 0 && i < SPREAD_STREAMS && i + 1 < used; i++)
-		rc = stream_after(stream, stream->stream, stream->spread[i], stream->event);
+		rc = stream_after(stream, stream->stream, stream->spread[i], stream->joined[i]);
 	return rc;
 }
 
@@ -104,9 +104,12 @@ static void stream_destroy(struct dma_stream *stream)
 	cuda_context_use(stream->device); /* a failed device's are destroyed all the same */
 	if (stream->stream)
 		cu->cuStreamDestroy(stream->stream);
-	for (unsigned i = 0; i < SPREAD_STREAMS; i++)
+	for (unsigned i = 0; i < SPREAD_STREAMS; i++) {
 		if (stream->spread[i])
 			cu->cuStreamDestroy(stream->spread[i]);
+		if (stream->joined[i])
+			cu->cuEventDestroy(stream->joined[i]);
+	}
 	if (stream->forked)
 		cu->cuEventDestroy(stream->forked);
 	if (stream->event)
@@ -239,8 +242,13 @@ static int spread_stream(struct dma_stream *stream, gm_CUstream *on)
 	if (which == 0)
 		return 0;
 	gm_CUstream *spread = &stream->spread[which - 1];
+	gm_CUevent *joined = &stream->joined[which - 1];
 	int rc = 0;
-	if (!*spread)
+	if (!*joined)
+		rc = dma_result(stream->device,
+				cu->cuEventCreate(joined, GM_CU_EVENT_DISABLE_TIMING),
+				"cuEventCreate");
+	if (rc == 0 && !*spread)
 		rc = dma_result(stream->device,
 				cu->cuStreamCreate(spread, GM_CU_STREAM_NON_BLOCKING),
 				"cuStreamCreate");

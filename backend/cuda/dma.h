@@ -25,6 +25,7 @@ struct dma_stream {
 	bool busy;			/* something was enqueued since the last wait */
 	/* Copies inside the device, in no order among each other. */
 	gm_CUstream spread[SPREAD_STREAMS]; /* NULL until first used */
+	gm_CUevent joined[SPREAD_STREAMS];  /* the same: what comes after them waits for */
 	gm_CUevent forked;		    /* what they begin after */
 	unsigned n_spread;		    /* copies since then */
 };

@@ -198,6 +198,7 @@ static int leave(struct cuda_device *device)
 
 	if (rc < 0)
 		return rc;
+	dma_unregister_for_all(device);
 	LOCKED(&device->bar.lock);
 	cuda_bar_rest(device);
 	return 0;

@@ -98,6 +98,22 @@ static inline void sleep_ms(uint64_t ms)
 		;
 }
 
+/* So many in a row may be killed before one of them served. */
+#define UNSERVED_MAX 3
+
+/* Whether something was done since it was asked last, or that was asked too often in a row: on a
+ * machine that has other things to do a daemon may take longer to start than it is let live. */
+static inline bool may_kill(void)
+{
+	static unsigned long long before;
+	static unsigned unserved;
+	unsigned long long now = atomic_load(&board->operations);
+
+	unserved = now == before ? unserved + 1 : 0;
+	before = now;
+	return unserved < UNSERVED_MAX;
+}
+
 /* Kills daemons so often, or as often as the environment says. */
 static inline void kill_daemons(unsigned usual)
 {
@@ -110,7 +126,7 @@ static inline void kill_daemons(unsigned usual)
 		sleep_ms(KILL_EACH_MIN_MS + random_next(&state) % each_max);
 		pid_t daemon = serving_daemon(keeper);
 
-		if (!daemon)
+		if (!daemon || !may_kill())
 			continue;
 		atomic_fetch_add(&board->kills, 1);
 		kill(daemon, SIGKILL);

@@ -356,7 +356,7 @@ END_TEST
  * where no fault was. */
 struct load {
 	unsigned device;
-	struct chunk *remote; /* on the other device; NULL: none is used */
+	struct chunk *remote; /* where it is copied to, on either device; NULL: nowhere */
 	uint64_t seed;
 	unsigned errors, copies;
 };
@@ -408,16 +408,18 @@ static void *work(void *pointer)
 
 START_TEST(others_go_on)
 {
-	enum { FAILING, HEALTHY, ACROSS, LOADS };
+	enum { FAILING, HEALTHY, ACROSS, INSIDE, LOADS };
 	struct load loads[LOADS] = {[FAILING] = {.device = 0, .seed = 1},
 				    [HEALTHY] = {.device = 1, .seed = 2},
-				    [ACROSS] = {.device = 0, .seed = 3}};
+				    [ACROSS] = {.device = 0, .seed = 3},
+				    [INSIDE] = {.device = 0, .seed = 4}};
 	pthread_t threads[LOADS];
 
 	set("GPUMEM_STANDIN_FAULT", "device0@100=LAUNCH_FAILED~;device0@300=ECC_UNCORRECTABLE~;"
 				    "device0@600=HARDWARE_STACK_ERROR~");
 	open_mending(bars[_i]);
 	loads[ACROSS].remote = new_chunk(1, 2 * MIB);
+	loads[INSIDE].remote = new_chunk(0, 2 * MIB);
 	for (unsigned i = 0; i < LOADS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &loads[i]), 0);
 	for (unsigned i = 0; i < LOADS; i++)
@@ -427,6 +429,7 @@ START_TEST(others_go_on)
 	ck_assert_uint_gt(loads[FAILING].errors + loads[ACROSS].errors, 0);
 	ck_assert_uint_eq(loads[HEALTHY].errors, 0);
 	chunk_free(loads[ACROSS].remote);
+	chunk_free(loads[INSIDE].remote);
 	close_mending();
 }
 END_TEST
