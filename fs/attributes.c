@@ -18,7 +18,7 @@ struct row {
 	const char *choices; /* as attributes_choices says */
 	/* The texts of the values, in the order of their enum; empty for what is no choice. */
 	const char *texts[CHOICES_MAX];
-	size_t field;	 /* offset in struct attr_values */
+	size_t field; /* offset in struct attr_values */
 };
 
 #define NAME(text)  ATTRIBUTES_PREFIX text

@@ -13,12 +13,20 @@
 /* An area is compacted when it has twice what it had after the last time, and this much more. */
 #define MORE_UNITS ((16ULL << 20) / JOURNAL_UNIT)
 
+/* What counts is in the journal: a daemon that took what it finds for that would never get so far
+ * when daemons end soon, and each would read more than the one before. */
 static void limit_set(struct journal *journal)
 {
-	struct journal_header *header = journal->header;
-	uint64_t units = atomic_load(&header->units[journal_newest(atomic_load(&header->state))]);
+	uint64_t units = atomic_load(&journal->header->compacted);
 
 	atomic_store(&journal->limit, units * 2 + MORE_UNITS);
+}
+
+static uint64_t units_now(const struct journal *journal)
+{
+	const struct journal_header *header = journal->header;
+
+	return atomic_load(&header->units[journal_newest(atomic_load(&header->state))]);
 }
 
 void compact(struct fs *fs)
@@ -36,6 +44,7 @@ void compact(struct fs *fs)
 	}
 	if (!atomic_load(&journal->header->broken))
 		journal_turn_end(journal);
+	atomic_store(&journal->header->compacted, (uint32_t)units_now(journal));
 	limit_set(journal);
 }
 
@@ -68,8 +77,9 @@ void compact_start(struct fs *fs)
 	if (!journal)
 		return;
 	limit_set(journal);
-	/* What an earlier daemon had begun. */
-	journal->wanted = journal_has_older(atomic_load(&journal->header->state));
+	/* What an earlier daemon had begun, or did not come to. */
+	journal->wanted = journal_has_older(atomic_load(&journal->header->state)) ||
+			  units_now(journal) > atomic_load(&journal->limit);
 	int error = pthread_create(&journal->thread, NULL, run, fs);
 
 	if (error)

@@ -119,7 +119,8 @@ int fs_prepare(struct fs *fs)
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
 	fs->noatime = has_option(fs->options.mount_options, "noatime");
-	error = spool_check(&fs->options);
+	/* One that goes on where another was killed does so without it, if need be: spool_open. */
+	error = fs->holder ? 0 : spool_check(&fs->options);
 	if (error)
 		goto destroy_log;
 	error = inode_table_init(&fs->inodes);

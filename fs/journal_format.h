@@ -49,9 +49,9 @@ struct journal_header {
 	uint64_t epoch[JOURNAL_AREAS]; /* part of every check, another for each use */
 	_Atomic uint64_t units[JOURNAL_AREAS]; /* handed out */
 	_Atomic uint32_t generation;	       /* the highest of any slot that was given back */
-	uint32_t unused;
-	_Atomic uint32_t pages[INODE_SHARDS]; /* of the inode table: where each shard's end */
-	char volumes[JOURNAL_VOLUMES][48];    /* UUIDs; "host" */
+	_Atomic uint32_t compacted;	       /* units after the last compaction; 0: none yet */
+	_Atomic uint32_t pages[INODE_SHARDS];  /* of the inode table: where each shard's end */
+	char volumes[JOURNAL_VOLUMES][48];     /* UUIDs; "host" */
 };
 
 /* Figures are not logged: they are where they are used. */

@@ -286,6 +286,12 @@ static int rename_locked(struct renaming *r)
 	inode_touch_write(r->to);
 	if (r->fs->journal && r->replaced)
 		inode_touch_change(r->replaced);
+	if (r->replaced) {
+		/* As the record has it, or a compaction that comes in between takes it back. */
+		pthread_mutex_lock(&r->replaced->lock);
+		r->replaced->kept = true;
+		pthread_mutex_unlock(&r->replaced->lock);
+	}
 	record(r, source);
 	inode_ref(source);
 	r->renamed[0] = source;
@@ -409,9 +415,6 @@ int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const 
 		renamed(&r);
 	if (error || !r.replaced)
 		return error;
-	pthread_mutex_lock(&r.replaced->lock);
-	r.replaced->kept = true;
-	pthread_mutex_unlock(&r.replaced->lock);
 	tree_unnamed(fs, r.replaced);
 	inode_put(fs, r.replaced, 1);
 	return 0;

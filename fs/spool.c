@@ -167,8 +167,8 @@ static int save_collected(struct saving *saving, const struct inode *dir)
 	int rc = collect(saving, dir);
 
 	if (rc == 0)
-		spool_parallel(saving->count, saving->large ? 1 : SPOOL_THREADS, save_number,
-			       saving);
+		spool_parallel(saving->count, saving->large ? SPOOL_LARGE_AT_ONCE : SPOOL_THREADS,
+			       save_number, saving);
 	for (size_t i = 0; i < saving->count; i++)
 		inode_put(saving->fs, saving->at[i], 1);
 	free(saving->at);
@@ -224,8 +224,11 @@ int spool_open(struct fs *fs)
 {
 	if (!fs->options.spool)
 		return go_on_without(fs, 0);
-	int rc = spool_dir_open(fs->options.spool, spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN,
-				&fs->spool);
+	int rc = spool_check(&fs->options);
+
+	if (rc == 0)
+		rc = spool_dir_open(fs->options.spool,
+				    spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN, &fs->spool);
 
 	if (rc)
 		return go_on_without(fs, rc);
@@ -263,7 +266,7 @@ static void *fetch_all(void *pointer)
 			inode_put(saving.fs, inode, 1);
 	spool_parallel(saving.count, SPOOL_THREADS, fetch_number, &saving);
 	saving.large = true;
-	spool_parallel(saving.count, 1, fetch_number, &saving);
+	spool_parallel(saving.count, SPOOL_LARGE_AT_ONCE, fetch_number, &saving);
 	for (size_t i = 0; i < saving.count; i++)
 		inode_put(saving.fs, saving.at[i], 1);
 	free(saving.at);

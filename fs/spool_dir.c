@@ -57,8 +57,10 @@ int spool_check(const struct options *options)
 	AUTO_FREE char *real = realpath(path, NULL);
 
 	if (!real || stat(real, &st)) {
-		log_error("spool=%s: %s", path, strerror(errno));
-		return -errno;
+		int rc = -errno;
+
+		log_error("spool=%s: %s", path, strerror(-rc));
+		return rc;
 	}
 	if (!S_ISDIR(st.st_mode))
 		return refuse(path, "not a directory");

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "fs/extents.h"
 #include "fs/file_share.h"
 #include "fs/spool_state.h"
 #include "fs/uthash.h"
@@ -24,9 +25,10 @@ struct staging {
 	struct spool_file *file;
 	struct spool_record *record;
 	struct spool_marks before;
-	bool compare; /* a block that is as it was saved is not written */
-	bool all;     /* every block is written, marked or not */
-	int fd;
+	bool compare;		  /* a block that is as it was saved is not written */
+	bool all;		  /* every block is written, marked or not */
+	uint64_t marked;	  /* how many blocks are, where none is compared */
+	int fd;			  /* -1: nothing can have changed */
 	_Atomic uint64_t written; /* bytes */
 };
 
@@ -152,15 +154,14 @@ static int stage_block(void *context, uint64_t number)
 static void choose(struct staging *staging)
 {
 	const struct spool_record *record = staging->record, *saved = &staging->file->saved;
-	uint64_t marked = 0;
 
 	staging->all = !saved->version;
 	if (staging->all || staging->compare)
 		return;
 	for (size_t i = 0; i < record->n_blocks; i++)
-		marked += looked_at(staging, &record->blocks[i],
-				    spool_record_block(saved, record->blocks[i].index));
-	staging->all = marked * 2 > record->n_blocks;
+		staging->marked += looked_at(staging, &record->blocks[i],
+					     spool_record_block(saved, record->blocks[i].index));
+	staging->all = staging->marked * 2 > record->n_blocks;
 }
 
 /* Whether a block that was data is a hole now. */
@@ -180,6 +181,11 @@ static bool is_changed(const struct staging *staging)
 	       lost_blocks(record, saved);
 }
 
+static bool may_change(const struct staging *staging)
+{
+	return staging->all || staging->compare || staging->marked || is_changed(staging);
+}
+
 static int open_staged(struct spool *spool, const struct spool_record *record)
 {
 	int flags = O_RDWR | O_CREAT | O_TRUNC, fd = -EINVAL;
@@ -192,13 +198,36 @@ static int open_staged(struct spool *spool, const struct spool_record *record)
 	return fd == -EINVAL ? spool_data_open(spool, record->id, record->version, flags) : fd;
 }
 
+/* Room for all that is written: a disk that is full says so before, and writes that make no file
+ * longer go on side by side. */
+static int reserve(const struct staging *staging)
+{
+	const struct spool_record *record = staging->record;
+
+	if (ftruncate(staging->fd, (off_t)record->size))
+		return -errno;
+	for (size_t i = 0; staging->all && i < record->n_runs; i++) {
+		uint64_t from = align_down(record->runs[i].from, SPOOL_BLOCK);
+		uint64_t to = align_up(record->runs[i].from + record->runs[i].bytes, SPOOL_BLOCK);
+
+		if (to > align_up(record->size, DIRECT_ALIGN))
+			to = align_up(record->size, DIRECT_ALIGN);
+		if (fallocate(staging->fd, 0, (off_t)from, (off_t)(to - from)) == 0)
+			continue;
+		return errno == EOPNOTSUPP ? 0 : -errno;
+	}
+	return 0;
+}
+
 static int write_blocks(struct staging *staging)
 {
 	struct spool_record *record = staging->record;
 	unsigned threads = spool_threads(record->n_blocks);
 	struct timespec times[] = {time_to_spec(record->atime), time_to_spec(record->mtime)};
-	int rc = spool_parallel(record->n_blocks, threads, stage_block, staging);
+	int rc = staging->fd < 0 ? 0 : reserve(staging);
 
+	if (rc == 0)
+		rc = spool_parallel(record->n_blocks, threads, stage_block, staging);
 	if (rc || !is_changed(staging))
 		return rc;
 	if (ftruncate(staging->fd, (off_t)record->size))
@@ -211,7 +240,8 @@ static int write_blocks(struct staging *staging)
 int spool_stage(struct fs *fs, struct inode *inode, struct spool_file *file,
 		struct spool_record *record, struct spool_staged *staged)
 {
-	struct staging staging = {.fs = fs, .inode = inode, .file = file, .record = record};
+	struct staging staging = {
+	    .fs = fs, .inode = inode, .file = file, .record = record, .fd = -1};
 	struct volume *volume = file_volume(inode->file);
 
 	*staged = (struct spool_staged){0};
@@ -228,15 +258,17 @@ int spool_stage(struct fs *fs, struct inode *inode, struct spool_file *file,
 		rc = spool_record_find_blocks(record);
 	if (rc == 0) {
 		choose(&staging);
-		staging.fd = open_staged(fs->spool, record);
-		rc = staging.fd < 0 ? staging.fd : write_blocks(&staging);
-		if (staging.fd >= 0)
-			close(staging.fd);
+		if (may_change(&staging))
+			rc = staging.fd = open_staged(fs->spool, record);
+		if (rc >= 0)
+			rc = write_blocks(&staging);
 	}
 	free(staging.before.words);
 	staged->there = rc == 0 && is_changed(&staging);
 	staged->bytes = staging.written;
-	if (!staged->there)
+	if (staging.fd >= 0)
+		close(staging.fd);
+	if (staging.fd >= 0 && !staged->there)
 		spool_unstage(fs->spool, record);
 	if (rc)
 		atomic_store(&file->suspect, true);

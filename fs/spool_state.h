@@ -12,10 +12,12 @@
 #include "fs/spool.h"
 #include "fs/spool_record.h"
 
-/* Threads that save or bring back at once; and of what size on a file has all of them, one file
- * after the other, while smaller ones have one each. */
-#define SPOOL_THREADS 8
-#define SPOOL_LARGE   (64ULL << 20)
+/* Threads that save or bring back at once. A file of the larger size on has so many, smaller ones
+ * have one each; of larger ones two are under way, so that one is written while the disk is
+ * waited for with the other. */
+#define SPOOL_THREADS	    8
+#define SPOOL_LARGE	    (64ULL << 20)
+#define SPOOL_LARGE_AT_ONCE 2
 
 static inline unsigned spool_threads(uint64_t blocks)
 {

@@ -212,7 +212,7 @@ static void *lane_main(void *argument)
 static double measure(const struct folder *folder, unsigned threads,
 		      unsigned (*work)(const struct lane *lane))
 {
-	struct lane lanes[THREADS_MAX];
+	struct lane lanes[THREADS_MAX] = {0};
 	pthread_t ids[THREADS_MAX];
 	pthread_barrier_t start;
 	double operations = 0;

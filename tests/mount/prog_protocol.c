@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* long: waits for deadlines
+ * kills: no
  * backends: host standin cuda
  * timeout: 120
  * The sharing protocol, spoken by hand: rightly, and as nobody should. What is wrong costs its
- * sender the connection, and nobody else anything. */
+ * sender the connection, and nobody else anything. (Killed daemons may answer twice, which a client
+ * knows by the number and this does not; and nothing is leased over an ioctl.) */
 #include "tests/mount/prog.h"
 
 #include <grp.h>

@@ -60,6 +60,7 @@ class ServiceManager:
         self.thread.join()
         self.hear()
         self.socket.close()
+        os.unlink(self.path)
         left = list(self.store)
         for name in left:
             self.drop(name)

@@ -79,7 +79,7 @@ static const struct {
     {ATTR_PAGE_SIZE, "64", -EINVAL, 0},
     {ATTR_PAGE_SIZE, "autoauto", -EINVAL, 0},
     {ATTR_PERSIST, "volatile", 0, PERSIST_VOLATILE},
-    {ATTR_PERSIST, "restart", -ENOTSUP, 0},
+    {ATTR_PERSIST, "restart", 0, PERSIST_RESTART},
     {ATTR_PERSIST, "disk", 0, PERSIST_DISK},
     {ATTR_PERSIST, "disks", -EINVAL, 0},
     {ATTR_MAPPING, "auto", 0, MAPPING_AUTO},

@@ -219,6 +219,51 @@ START_TEST(again_and_again)
 }
 END_TEST
 
+static void wait_for_compaction(struct journal *journal)
+{
+	LOCKED(&journal->lock);
+	while (journal->wanted)
+		pthread_cond_wait(&journal->changed, &journal->lock);
+}
+
+/* Killed, and another one is there with what is held. */
+static void another_daemon(void)
+{
+	struct held found;
+
+	held_freeze(&held, FREEZE_ALL, &found);
+	down();
+	held = found;
+	holder = held_holder(&held);
+	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+}
+
+static void set_again(struct inode *inode, const char *value, size_t bytes)
+{
+	LOCKED(&inode->lock);
+	ck_assert_int_eq(xattr_set(&inode->xattrs, "user.large", value, bytes, 0), 0);
+	record_xattr(&fixture, inode, "user.large", value, bytes);
+}
+
+/* However soon daemons end, what the next one has to read is bounded. */
+START_TEST(journal_of_many_daemons)
+{
+	char value[4000] = "large";
+
+	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
+	for (unsigned daemon = 0; daemon < 10; daemon++) {
+		for (unsigned i = 0; i < 1200; i++)
+			set_again(at(gpu(0), "file"), value, sizeof(value));
+		wait_for_compaction(fixture.journal);
+		const struct journal_header *header = fixture.journal->header;
+		uint64_t units = atomic_load(&header->units[journal_newest(header->state)]);
+
+		ck_assert_uint_lt(units * JOURNAL_UNIT, 24ULL << 20);
+		another_daemon();
+	}
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -227,5 +272,6 @@ int main(void)
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_loop_test(tcase, same_again, 0, 6);
 	tcase_add_loop_test(tcase, again_and_again, 0, 4);
+	tcase_add_test(tcase, journal_of_many_daemons);
 	return unit_main(suite);
 }
