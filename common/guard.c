@@ -151,8 +151,7 @@ static void guard_revoke(struct guard *guard)
 
 	int64_t end = guard_now();
 	int64_t unbiased = UNBIAS_FACTOR * (end - start);
-	guard->unbias_until =
-	    ticks_of(end + (unbiased < UNBIAS_MAX_NS ? unbiased : UNBIAS_MAX_NS));
+	guard->unbias_until = ticks_of(end + (unbiased < UNBIAS_MAX_NS ? unbiased : UNBIAS_MAX_NS));
 }
 
 void guard_lock(struct guard *guard)

@@ -23,7 +23,7 @@ struct file {
 	struct file_figures *figures; /* own, or the journal's: file_set_figures */
 	union {
 		struct file_figures own; /* without a journal */
-		struct { /* with one */
+		struct {		 /* with one */
 			uint64_t object; /* what it calls the fd's object: file_object_id */
 			struct file_missing *_Atomic missing; /* file_missing.h: file_missing */
 		};

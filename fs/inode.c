@@ -237,8 +237,8 @@ int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
 	if (!inode->mode) {
 		inode->volume = volume;
 		/* What comes behind an inode had to be known when it was made. */
-		int rc = S_ISREG(mode) ? file_new(volume, &inode->file)
-				       : inode_new_content(inode, mode);
+		int rc =
+		    S_ISREG(mode) ? file_new(volume, &inode->file) : inode_new_content(inode, mode);
 
 		if (rc)
 			return rc;
