@@ -412,13 +412,15 @@ int spool_record_read(const char *text, size_t length, struct spool_record *reco
 
 	if (rc)
 		return rc;
-	char *lines = strndup(text + head, length - SPOOL_SUM_BYTES - head);
+	size_t bytes = length - SPOOL_SUM_BYTES - head;
+	char *lines = malloc(bytes + 1);
 
 	if (!lines)
 		return -ENOMEM;
+	memcpy(lines, text + head, bytes);
+	lines[bytes] = '\0';
 	*why = "a zero byte";
-	rc = strlen(lines) == length - SPOOL_SUM_BYTES - head ? read_lines(&reader, lines)
-							      : -EUCLEAN;
+	rc = strlen(lines) == bytes ? read_lines(&reader, lines) : -EUCLEAN;
 	free(lines);
 	if (reader.why)
 		*why = reader.why;

@@ -73,7 +73,9 @@ START_TEST(bytes_and_attributes_come_back)
 	ck_assert_uint_eq(file->gid, 8);
 	ck_assert_int_eq(file->btime, btime);
 	ck_assert_int_eq(file->figures->ctime, ctime);
-	ck_assert_int_eq(atomic_load(&file->attrs).copy, COPYING_DMA);
+	struct attr_values values = atomic_load(&file->attrs);
+
+	ck_assert_int_eq(values.copy, COPYING_DMA);
 	expect_bytes(file, pattern, BYTES);
 	ck_assert_int_eq(file->figures->mtime, attrs.mtime);
 }

@@ -101,9 +101,10 @@ static void expect_all(void)
 
 		name_of(i, name);
 		struct inode *file = at(i % 2 ? gpu(0) : gpu(2), name);
+		struct attr_values values = atomic_load(&file->attrs);
 
 		ck_assert_uint_eq(file->mode, S_IFREG | 0601);
-		ck_assert_uint_eq(atomic_load(&file->attrs).persist, PERSIST_DISK);
+		ck_assert_uint_eq(values.persist, PERSIST_DISK);
 		ck_assert_int_eq(xattr_get(file->xattrs, "user.x", value, sizeof(value)), 5);
 		ck_assert_uint_eq(file_size(file->file), size_of(i));
 		ck_assert_int_eq(get_bytes(file, seen, sizeof(seen), 0), (ssize_t)size_of(i));
