@@ -60,7 +60,7 @@ void guard_init(struct guard *guard)
 {
 	pthread_rwlock_init(&guard->inner, NULL);
 	atomic_init(&guard->biased, true);
-	guard->unbias_until = ticks_of(guard_now());
+	guard->unbias_until = 0; /* read after the bias was revoked, which sets it */
 }
 
 void guard_destroy(struct guard *guard)

@@ -52,8 +52,7 @@ const char *attributes_name(enum attr_id id); /* the full name */
 bool attributes_read_only(enum attr_id id);
 
 /* Sets values' field id from text[0..length) (not terminated) and its bit in set; 0, or -EINVAL
- * with a log line that says which values exist, or -ENOTSUP with one for a value that is known and
- * not implemented. path is for that line. */
+ * with a log line that says which values exist. path is for that line. */
 int attributes_parse(enum attr_id id, const char *text, size_t length, const char *path,
 		     struct attr_values *values);
 /* A quota: "none" (UINT64_MAX) or a number with an optional suffix; else -EINVAL and the line. */

@@ -338,26 +338,35 @@ bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file
 	return true;
 }
 
-uint64_t file_mapped(struct file *file)
+static uint64_t bytes_in(struct file *file, bool (*is_so)(const struct chunk *chunk))
 {
 	guard_token token = guard_enter(&file->guard);
 	uint64_t bytes = 0;
 
 	EXTENTS_FOREACH (extent, &file->extents)
-		bytes += atomic_load(&extent->span.chunk->bar) ? extent->span.bytes : 0;
+		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
 	guard_leave(&file->guard, token);
 	return bytes;
 }
 
+static bool is_mapped(const struct chunk *chunk)
+{
+	return atomic_load(&chunk->bar);
+}
+
+uint64_t file_mapped(struct file *file)
+{
+	return bytes_in(file, is_mapped);
+}
+
+static bool is_lost(const struct chunk *chunk)
+{
+	return atomic_load(&chunk->lost);
+}
+
 uint64_t file_lost(struct file *file)
 {
-	guard_token token = guard_enter(&file->guard);
-	uint64_t bytes = 0;
-
-	EXTENTS_FOREACH (extent, &file->extents)
-		bytes += atomic_load(&extent->span.chunk->lost) ? extent->span.bytes : 0;
-	guard_leave(&file->guard, token);
-	return bytes;
+	return bytes_in(file, is_lost);
 }
 
 void file_apply_mapping(struct file *file, const struct file_call *call)

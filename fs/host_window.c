@@ -103,6 +103,13 @@ static bool same_stamp(const struct stamp *a, const struct stamp *b)
 	       a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
+static bool is_of(const struct host_window *window, const struct file *file,
+		  const struct device *device, uint64_t from)
+{
+	return window->state != UNUSED && window->file == file && window->device == device &&
+	       window->from == from;
+}
+
 /* That of the stretch, else the one to be used for it: none, or the one that was used least
  * lately. NULL: all are in use. Under the lock. */
 static struct host_window *find(struct host_windows *windows, const struct file *file,
@@ -112,8 +119,7 @@ static struct host_window *find(struct host_windows *windows, const struct file 
 
 	for (unsigned i = 0; i < WINDOWS; i++) {
 		struct host_window *window = &windows->windows[i];
-		if (window->state != UNUSED && window->file == file && window->device == device &&
-		    window->from == from)
+		if (is_of(window, file, device, from))
 			return window;
 		if (window->users || window->state == MAKING)
 			continue;
@@ -227,8 +233,7 @@ static struct host_window *window_for(struct host_windows *windows, struct file 
 
 	if (!window || window->state == MAKING || !stamp_of(fd, &stamp))
 		return NULL;
-	bool known = window->state != UNUSED && window->file == file && window->device == device &&
-		     window->from == from;
+	bool known = is_of(window, file, device, from);
 	if (known && window->state == READY && same_stamp(&stamp, &window->stamp))
 		return window;
 	if (known && window->users)

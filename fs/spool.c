@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -24,12 +23,17 @@
 /* How often a service manager is asked for more time: NOTIFY_EXTEND. */
 #define EXTEND_MS 10000
 
+void spool_path_text(struct fs *fs, struct inode *inode, char path[PATH_MAX])
+{
+	if (tree_path(fs, inode, path, PATH_MAX) < 0)
+		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
+}
+
 int spool_failed(struct fs *fs, struct inode *inode, int error)
 {
 	char path[PATH_MAX];
 
-	if (tree_path(fs, inode, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
+	spool_path_text(fs, inode, path);
 	log_error("%s: cannot be saved to the spool: %s: it stays in memory, and what was saved "
 		  "before stays in %s",
 		  path, strerror(-error), fs->spool->path);

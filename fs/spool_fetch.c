@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +12,6 @@
 #include "common/defer.h"
 #include "common/log.h"
 #include "fs/spool_state.h"
-#include "fs/tree.h"
 #include "fs/uthash.h"
 #include "fs/worker.h"
 
@@ -138,8 +136,7 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 {
 	char path[PATH_MAX];
 
-	if (tree_path(fs, inode, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
+	spool_path_text(fs, inode, path);
 	log_error("%s: what %s/.spool has of it, number %" PRIu64 ", is damaged: %s: opening the "
 		  "file is an input/output error until it is removed, and the copy stays as it is",
 		  path, fs->spool->path, id, why);
@@ -153,8 +150,7 @@ static void say_later(struct fs *fs, struct inode *inode, int error)
 {
 	char path[PATH_MAX];
 
-	if (tree_path(fs, inode, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
+	spool_path_text(fs, inode, path);
 	log_warn("%s: cannot be brought back from the spool now: %s: the next who opens it tries "
 		 "again",
 		 path, strerror(-error));

@@ -4,6 +4,7 @@
 #ifndef FS_SPOOL_STATE_H
 #define FS_SPOOL_STATE_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -132,6 +133,8 @@ int spool_apply(struct spool *spool, const struct spool_record *record);
 
 /* --- spool.c */
 
+/* For the log: its path, or its number where it has none. */
+void spool_path_text(struct fs *fs, struct inode *inode, char path[PATH_MAX]);
 /* Says that the inode could not be saved, and counts it: error. */
 int spool_failed(struct fs *fs, struct inode *inode, int error);
 

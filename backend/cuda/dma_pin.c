@@ -90,22 +90,32 @@ static void pin_close(struct dma_pin *pin)
 	free(pin);
 }
 
+/* Where the list has the one that begins there; at its end if it has none. */
+static struct dma_pin **pin_link(struct dma_pin **link, const void *host)
+{
+	while (*link && (*link)->base != host)
+		link = &(*link)->next;
+	return link;
+}
+
+static void unregister_all(struct dma_pin *list, const struct cuda_device *device)
+{
+	for (; list; list = list->next)
+		if (list->device == device)
+			pin_unregister(list);
+}
+
 void dma_unregister(struct cuda_copier *copier, struct cuda_device *device)
 {
-	for (struct dma_pin *pin = copier->pins; pin; pin = pin->next)
-		if (pin->device == device)
-			pin_unregister(pin);
+	unregister_all(copier->pins, device);
 }
 
 void cuda_unpin(struct copier *base, void *host)
 {
 	struct cuda_copier *copier = cuda_copier(base);
-	struct dma_pin **link = &copier->pins;
 
 	LOCKED(&copier->lock);
-	while (*link && (*link)->base != host)
-		link = &(*link)->next;
-	struct dma_pin *pin = *link;
+	struct dma_pin **link = pin_link(&copier->pins, host), *pin = *link;
 	if (!pin)
 		return;
 	/* The owner frees the memory next: no copy engine may still be at it. The outcome stays
@@ -166,10 +176,7 @@ void cuda_unpin_for_all(struct device *device, void *host)
 	struct pins *pins = &cuda_device(device)->cuda->pins;
 
 	pthread_rwlock_wrlock(&pins->lock);
-	struct dma_pin **link = &pins->list;
-	while (*link && (*link)->base != host)
-		link = &(*link)->next;
-	struct dma_pin *pin = *link;
+	struct dma_pin **link = pin_link(&pins->list, host), *pin = *link;
 	if (pin) {
 		*link = pin->next;
 		pin_close(pin);
@@ -182,8 +189,6 @@ void dma_unregister_for_all(struct cuda_device *device)
 	struct pins *pins = &device->cuda->pins;
 
 	pthread_rwlock_wrlock(&pins->lock);
-	for (struct dma_pin *pin = pins->list; pin; pin = pin->next)
-		if (pin->device == device)
-			pin_unregister(pin);
+	unregister_all(pins->list, device);
 	pthread_rwlock_unlock(&pins->lock);
 }

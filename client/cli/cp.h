@@ -136,11 +136,17 @@ void cp_file_fail(struct cp_file *file, const char *where, int error);
 /* Room for the marks and sums of so many parts: 0 or ENOMEM. */
 int cp_file_room(struct cp_file *file, uint64_t parts, bool sums);
 
+/* In the mount that was asked for last. */
+struct cp_staging {
+	struct client_staging memory;
+	dev_t device; /* of that mount, which may have none for us; 0: none was asked for */
+	bool fresh;   /* it is to be touched: the user's to clear */
+};
+
 /* A thread's own. */
 struct cp_buffers {
 	char *data, *other; /* CP_PART bytes and a page */
-	struct client_staging staging;
-	dev_t staging_device; /* whose mount it is in, or cannot be in; 0: none */
+	struct cp_staging staging;
 };
 #define CP_BUFFER_BYTES (CP_PART + 4096)
 
@@ -155,7 +161,10 @@ void cp_mark(struct cp *cp, struct cp_file *file, uint64_t part, const char *dat
 /* The bytes of a part. */
 uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part);
 
-/* cp_staged.c: copies a part by way of the thread's staging memory; false: there is none for this
+/* cp_staged.c. So many bytes of staging memory in the mount that fd is on; false: there cannot be
+ * any. Closed with its memory. */
+bool cp_staging_for(struct cp_staging *staging, int fd, uint64_t bytes);
+/* Copies a part by way of the thread's staging memory; false: there is none for this
  * file. Errors are kept in the file. */
 bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part);
 

@@ -127,7 +127,7 @@ void *cp_worker(void *context)
 	struct cp *cp = context;
 	struct cp_buffers buffers = {.data = buffer_new(CP_BUFFER_BYTES),
 				     .other = buffer_new(CP_BUFFER_BYTES),
-				     .staging = CLIENT_STAGING_NONE};
+				     .staging.memory = CLIENT_STAGING_NONE};
 	struct cp_file *file;
 
 	if (!buffers.data || !buffers.other)
@@ -136,7 +136,7 @@ void *cp_worker(void *context)
 		work_on(cp, file, &buffers);
 		idle(cp);
 	}
-	client_staging_close(&buffers.staging);
+	client_staging_close(&buffers.staging.memory);
 	buffer_free(buffers.data, CP_BUFFER_BYTES);
 	buffer_free(buffers.other, CP_BUFFER_BYTES);
 	LOCKED(&cp->lock);

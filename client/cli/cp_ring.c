@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "client/cli/buffer.h"
@@ -25,8 +24,7 @@
 struct cp_ring {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct client_staging staging;
-	dev_t device; /* of the mount that it is in, or cannot be in */
+	struct cp_staging staging;
 	/* Memory is touched by all who come, before its first use. */
 	atomic_uint touching, touched; /* slots */
 	/* lock: */
@@ -44,25 +42,21 @@ static struct cp_ring *ring_new(void)
 		return NULL;
 	pthread_mutex_init(&ring->lock, NULL);
 	pthread_cond_init(&ring->changed, NULL);
-	ring->staging = CLIENT_STAGING_NONE;
+	ring->staging.memory = CLIENT_STAGING_NONE;
 	return ring;
 }
 
 /* The ring is nobody's. */
 static bool ring_is_for(struct cp_ring *ring, int fd)
 {
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
+	if (!cp_staging_for(&ring->staging, fd, SLOTS * CP_PART_STAGED))
 		return false;
-	if (ring->device != st.st_dev) {
-		client_staging_close(&ring->staging);
-		ring->device = st.st_dev;
+	if (ring->staging.fresh) {
 		atomic_store(&ring->touching, 0);
 		atomic_store(&ring->touched, 0);
-		client_staging_open(fd, SLOTS * CP_PART_STAGED, &ring->staging);
 	}
-	return ring->staging.fd >= 0;
+	ring->staging.fresh = false;
+	return true;
 }
 
 static struct cp_ring *ring_of(struct cp *cp)
@@ -109,7 +103,7 @@ void cp_ring_free(struct cp *cp)
 
 	if (!ring)
 		return;
-	client_staging_close(&ring->staging);
+	client_staging_close(&ring->staging.memory);
 	pthread_cond_destroy(&ring->changed);
 	pthread_mutex_destroy(&ring->lock);
 	free(ring);
@@ -120,7 +114,7 @@ static void touch(struct cp_ring *ring)
 	unsigned slot;
 
 	while ((slot = atomic_fetch_add(&ring->touching, 1)) < SLOTS) {
-		client_staging_touch(&ring->staging, slot * CP_PART_STAGED, CP_PART_STAGED);
+		client_staging_touch(&ring->staging.memory, slot * CP_PART_STAGED, CP_PART_STAGED);
 		atomic_fetch_add(&ring->touched, 1);
 	}
 	atomic_store(&ring->touching, SLOTS);
@@ -163,13 +157,13 @@ static int send(const struct cp_ring *ring, const struct cp_file *file, uint64_t
 
 	for (unsigned i = 0; i < n; i++)
 		bytes += cp_part_bytes(file, first + i);
-	ssize_t sent = client_staging_put(&ring->staging, at, file->out, offset, bytes);
+	ssize_t sent = client_staging_put(&ring->staging.memory, at, file->out, offset, bytes);
 
 	if (sent < 0)
 		return (int)-sent;
 	uint64_t done = (uint64_t)sent;
 	return done == bytes ? 0
-			     : -buffer_write(file->out, ring->staging.base + at + done,
+			     : -buffer_write(file->out, ring->staging.memory.base + at + done,
 					     bytes - done, offset + done);
 }
 
@@ -205,7 +199,7 @@ void cp_ring_part(struct cp *cp, struct cp_file *file, uint64_t part)
 	touch(ring);
 	if (!wait_for_slot(cp, ring, file, part))
 		return;
-	int error = cp_read(file, ring->staging.base + slot * CP_PART_STAGED,
+	int error = cp_read(file, ring->staging.memory.base + slot * CP_PART_STAGED,
 			    cp_part_bytes(file, part), part * CP_PART_STAGED);
 
 	if (error)

@@ -8,35 +8,38 @@
 #include "client/cli/buffer.h"
 #include "client/cli/cp.h"
 
-/* For the mount that the file is on; false: there cannot be any. */
-static bool have_staging(struct cp_buffers *buffers, int fd)
+bool cp_staging_for(struct cp_staging *staging, int fd, uint64_t bytes)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return false;
-	if (buffers->staging_device != st.st_dev) {
-		client_staging_close(&buffers->staging);
-		buffers->staging_device = st.st_dev;
-		if (client_staging_open(fd, CP_PART_STAGED, &buffers->staging) == 0)
-			client_staging_touch(&buffers->staging, 0, CP_PART_STAGED);
+	if (staging->device != st.st_dev) {
+		client_staging_close(&staging->memory);
+		staging->device = st.st_dev;
+		staging->fresh = client_staging_open(fd, bytes, &staging->memory) == 0;
 	}
-	return buffers->staging.fd >= 0;
+	return staging->memory.fd >= 0;
 }
 
 bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
 {
 	uint64_t offset = part * file->part_bytes, bytes = cp_part_bytes(file, part);
 
-	if (!have_staging(buffers, file->in))
+	struct cp_staging *staging = &buffers->staging;
+
+	if (!cp_staging_for(staging, file->in, CP_PART_STAGED))
 		return false;
-	ssize_t n = client_staging_get(&buffers->staging, 0, file->in, offset, bytes);
+	if (staging->fresh)
+		client_staging_touch(&staging->memory, 0, CP_PART_STAGED);
+	staging->fresh = false;
+	ssize_t n = client_staging_get(&staging->memory, 0, file->in, offset, bytes);
 
 	if (n < 0 || (uint64_t)n < bytes) {
 		cp_file_fail(file, file->from, n < 0 ? (int)-n : ESTALE);
 		return true;
 	}
-	int error = buffer_write(file->out, buffers->staging.base, bytes, offset);
+	int error = buffer_write(file->out, staging->memory.base, bytes, offset);
 
 	if (error)
 		cp_file_fail(file, file->to, -error);

@@ -22,4 +22,13 @@ static inline int poisoned_chunk(struct device *device, uint64_t bytes, struct c
 	return rc;
 }
 
+static inline void poison(struct backend *backend)
+{
+	static struct backend_ops ops;
+
+	ops = backend_host_ops;
+	ops.chunk_new = poisoned_chunk;
+	backend->ops = &ops;
+}
+
 #endif

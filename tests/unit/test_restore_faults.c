@@ -37,14 +37,10 @@ static void freeze_some(void *of)
 
 static void up(void)
 {
-	static struct backend_ops ops;
-
 	held_init(&held);
 	holder = held_holder(&held);
 	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
-	ops = backend_host_ops;
-	ops.chunk_new = poisoned_chunk;
-	fixture.backend->ops = &ops;
+	poison(fixture.backend);
 }
 
 static void down(void)
