@@ -63,7 +63,7 @@ struct device {
 	struct bar_cache *bar; /* owned by bar_cache.c */
 	/* What copy_measure found; belongs to crossover.c. */
 	atomic_int crossover_state;
-	_Atomic uint64_t crossover_write, crossover_read;
+	_Atomic uint64_t crossover_write, crossover_read, crossover_beside;
 };
 
 struct backend {

@@ -46,6 +46,9 @@ int copier_wait(struct copier *copier)
 	return copier->backend->ops->wait(copier);
 }
 
+/* Whole lines of the CPU's caches, and whole pages for a DMA that begins and ends on some. */
+#define BESIDE_ALIGN 4096
+
 static bool has_failed(const struct span *span)
 {
 	const struct chunk *chunk = span->chunk;
@@ -109,6 +112,39 @@ static void access_end_store(struct copier *copier, struct access *access)
 	access_end(access);
 }
 
+/* How many bytes at the end of a write the CPU stores while DMA is at those before: it would wait
+ * idly for that. On the reference machine 16 threads that write 1 MiB each move 34 GB/s so, and 28
+ * by DMA alone. */
+static size_t bytes_beside(const struct copier *copier, const struct copy_crossover *at,
+			   size_t bytes, enum copy_path path)
+{
+	if (path != COPY_AUTO || copier->enqueued)
+		return 0;
+	size_t share =
+	    bytes / COPY_WHOLE * at->beside + bytes % COPY_WHOLE * at->beside / COPY_WHOLE;
+	return share - share % BESIDE_ALIGN;
+}
+
+static int dma_in(struct copier *copier, const struct span *to, uint64_t offset, const void *from,
+		  size_t bytes)
+{
+	copier->enqueued = true;
+	copier->bytes_dma += bytes;
+	return copier->backend->ops->dma_in(copier, to->chunk, to->offset + offset, from, bytes);
+}
+
+static int both_in(struct copier *copier, const struct span *to, uint64_t offset, const void *from,
+		   size_t bytes, size_t beside, struct access *access)
+{
+	size_t first = bytes - beside;
+	int rc = dma_in(copier, to, offset, from, first);
+
+	stream_store(access->address + first, (const char *)from + first, beside);
+	access_end_store(copier, access);
+	copier->bytes_bar += beside;
+	return rc;
+}
+
 int copy_in(struct copier *copier, const struct span *to, uint64_t offset, const void *from,
 	    size_t bytes, enum copy_path path)
 {
@@ -120,19 +156,20 @@ int copy_in(struct copier *copier, const struct span *to, uint64_t offset, const
 	if (!bytes)
 		return 0;
 
-	bool small = bytes <= copy_crossovers(device).write;
-	struct access access = access_begin(copier, to, offset, path, small);
+	struct copy_crossover at = copy_crossovers(device);
+	bool small = bytes <= at.write;
+	size_t beside = small ? 0 : bytes_beside(copier, &at, bytes, path);
+	struct access access = access_begin(copier, to, offset, path, small || beside);
 	if (access.error < 0)
 		return access.error;
-	if (access.address) {
-		stream_store(access.address, from, bytes);
-		access_end_store(copier, &access);
-		copier->bytes_bar += bytes;
-		return 0;
-	}
-	copier->enqueued = true;
-	copier->bytes_dma += bytes;
-	return copier->backend->ops->dma_in(copier, to->chunk, to->offset + offset, from, bytes);
+	if (!access.address)
+		return dma_in(copier, to, offset, from, bytes);
+	if (beside)
+		return both_in(copier, to, offset, from, bytes, beside, &access);
+	stream_store(access.address, from, bytes);
+	access_end_store(copier, &access);
+	copier->bytes_bar += bytes;
+	return 0;
 }
 
 int copy_out(struct copier *copier, void *to, const struct span *from, uint64_t offset,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Bytes in and out of device memory, for every provider alike: BAR stores and streaming loads where
- * a mapping exists and the size is below the measured crossover, DMA otherwise. */
+ * a mapping exists and the size is below the measured crossover, DMA otherwise, and both at once
+ * for large writes. */
 #ifndef BACKEND_COPY_H
 #define BACKEND_COPY_H
 
@@ -10,11 +11,17 @@
 /* The attribute user.gpumem.copy. */
 enum copy_path { COPY_AUTO, COPY_BAR, COPY_DMA };
 
+/* A write of so many bytes is what the share below is of. */
+#define COPY_WHOLE (1ULL << 20)
+
 /* Where BAR stops being faster, in bytes; measured per device when its context is first made. */
 struct copy_crossover {
 	uint64_t write; /* host to device: BAR at or below this size */
 	uint64_t read;	/* device to host */
-	bool measured;	/* false: the defaults from the reference machine */
+	/* Of each COPY_WHOLE bytes of a larger write, what the CPU stores through the BAR while DMA
+	 * moves the rest. */
+	uint64_t beside;
+	bool measured; /* false: the defaults from the reference machine */
 };
 
 /* One per thread that copies; not to be shared. */

@@ -59,6 +59,8 @@ static void write_device(FILE *out, const struct volume *volume)
 		crossover.measured ? "measured" : "default");
 	fprintf(out, "%s.crossover_read %" PRIu64 " %s\n", name, crossover.read,
 		crossover.measured ? "measured" : "default");
+	fprintf(out, "%s.store_beside %" PRIu64 " %s\n", name, crossover.beside,
+		crossover.measured ? "measured" : "default");
 }
 
 static int write_params(struct fs *fs, uid_t uid, FILE *out)

@@ -31,6 +31,24 @@ static void whole_file(void)
 	pattern_check(to, 1, 0, 1 * MIB);
 }
 
+/* Memory that grew in steps of many sizes, on either side in others. */
+static void pieces_of_many_sizes(void)
+{
+	const long bytes = 56 * MIB + 12345;
+	int from = new_file("from"), to = new_file("to");
+
+	for (long at = 0; at < bytes; at += MIB)
+		pattern_write(from, 1, at, bytes - at < MIB ? bytes - at : MIB);
+	OK(fallocate(to, 0, 5 * MIB, 21 * MIB));
+	OK(fallocate(to, 0, 30 * MIB, 20 * MIB));
+	EQUAL(copy(from, 0, to, 0, bytes), bytes);
+	pattern_check(to, 1, 0, bytes);
+	EQUAL(copy(from, 3 * MIB + 5, to, 7, 50 * MIB), 50 * MIB);
+	pattern_check(to, 1, 0, 7);
+	pattern_check_from(to, 1, 3 * MIB + 5, 7, 50 * MIB);
+	pattern_check(to, 1, 50 * MIB + 7, bytes - 50 * MIB - 7);
+}
+
 static void odd_ranges(void)
 {
 	static const size_t sizes[] = {1, 15, 4096, 4097, 65535, 65537, 2 * MIB + 1};
@@ -163,6 +181,6 @@ static void to_another_file_system(void)
 	pattern_check(from, 1, 0, 2 * MIB + 5);
 }
 
-PROG(TEST(whole_file), TEST(odd_ranges), TEST(inside_one_file), TEST(up_to_the_end_and_beyond),
-     TEST(holes_arrive_as_zeros), TEST(across_gpus), TEST(both_directions_at_once),
-     TEST(sendfile_and_splice), TEST(to_another_file_system))
+PROG(TEST(whole_file), TEST(pieces_of_many_sizes), TEST(odd_ranges), TEST(inside_one_file),
+     TEST(up_to_the_end_and_beyond), TEST(holes_arrive_as_zeros), TEST(across_gpus),
+     TEST(both_directions_at_once), TEST(sendfile_and_splice), TEST(to_another_file_system))

@@ -78,14 +78,19 @@ static struct range random_range(uint64_t *state)
 			      .bytes = bytes};
 }
 
+static void fill(struct fixture *f, uint64_t bytes, uint64_t *state)
+{
+	for (uint64_t k = 0; k < bytes; k += 8) {
+		uint64_t value = unit_random(state);
+		memcpy(f->buffer + k, &value, bytes - k < 8 ? bytes - k : 8);
+	}
+}
+
 static void random_in(struct fixture *f, int i, enum copy_path path, uint64_t *state)
 {
 	struct range r = random_range(state);
 
-	for (uint64_t k = 0; k < r.bytes; k += 8) {
-		uint64_t value = unit_random(state);
-		memcpy(f->buffer + k, &value, r.bytes - k < 8 ? r.bytes - k : 8);
-	}
+	fill(f, r.bytes, state);
 	memcpy(f->models[i] + r.offset, f->buffer, r.bytes);
 	ck_assert_int_eq(copy_in(f->copier, &f->spans[i], r.offset, f->buffer, r.bytes, path), 0);
 	ck_assert_int_eq(copier_wait(f->copier), 0);
@@ -168,15 +173,12 @@ START_TEST(path_is_followed)
 	copy_in(c, &f.spans[0], 0, f.buffer, at.write, COPY_AUTO);
 	copier_wait(c);
 	ck_assert_uint_eq(c->bytes_bar, at.write);
-	copy_in(c, &f.spans[0], 0, f.buffer, at.write + 1, COPY_AUTO);
-	copier_wait(c);
-	ck_assert_uint_eq(c->bytes_dma, at.write + 1);
 	copy_out(c, f.buffer, &f.spans[0], 0, at.read, COPY_AUTO);
 	copier_wait(c);
 	ck_assert_uint_eq(c->bytes_bar, at.write + at.read);
 	copy_out(c, f.buffer, &f.spans[0], 0, at.read + 1, COPY_AUTO);
 	copier_wait(c);
-	ck_assert_uint_eq(c->bytes_dma, at.write + at.read + 2);
+	ck_assert_uint_eq(c->bytes_dma, at.read + 1);
 
 	c->bytes_bar = c->bytes_dma = 0;
 	copy_in(c, &f.spans[0], 0, f.buffer, SPAN_BYTES, COPY_BAR);
@@ -184,6 +186,34 @@ START_TEST(path_is_followed)
 	copier_wait(c);
 	ck_assert_uint_eq(c->bytes_bar, SPAN_BYTES);
 	ck_assert_uint_eq(c->bytes_dma, 3);
+	close_fixture(&f);
+}
+END_TEST
+
+/* And what follows before a wait is behind that DMA. */
+START_TEST(a_large_write_goes_both_ways)
+{
+	struct fixture f = open_fixture(BAR_AUTO);
+	struct copier *c = f.copier;
+	uint64_t beside = copy_crossovers(f.backend->devices[0]).beside, state = unit_seed();
+
+	ck_assert_uint_gt(beside, 0);
+	c->bytes_bar = c->bytes_dma = 0;
+	fill(&f, MIB, &state);
+	memcpy(f.models[0] + 3, f.buffer, MIB);
+	ck_assert_int_eq(copy_in(c, &f.spans[0], 3, f.buffer, MIB, COPY_AUTO), 0);
+	ck_assert_uint_eq(c->bytes_bar, beside);
+	ck_assert_uint_eq(c->bytes_dma, MIB - beside);
+	memcpy(f.models[0] + MIB - 1, f.buffer, 4096);
+	ck_assert_int_eq(copy_in(c, &f.spans[0], MIB - 1, f.buffer, 4096, COPY_AUTO), 0);
+	ck_assert_uint_eq(c->bytes_bar, beside);
+	ck_assert_int_eq(copier_wait(c), 0);
+	for (enum copy_path path = COPY_BAR; path <= COPY_DMA; path++) {
+		memset(f.buffer, 0xff, SPAN_BYTES);
+		copy_out(c, f.buffer, &f.spans[0], 0, SPAN_BYTES, path);
+		ck_assert_int_eq(copier_wait(c), 0);
+		ck_assert_mem_eq(f.buffer, f.models[0], SPAN_BYTES);
+	}
 	close_fixture(&f);
 }
 END_TEST
@@ -323,6 +353,7 @@ int main(void)
 	Suite *suite = unit_suite("copy", &tcase, 300);
 	tcase_add_loop_test(tcase, random_ranges, 0, 2);
 	tcase_add_test(tcase, path_is_followed);
+	tcase_add_test(tcase, a_large_write_goes_both_ways);
 	tcase_add_test(tcase, without_bar_all_is_dma);
 	tcase_add_test(tcase, failed_device_is_eio);
 	tcase_add_loop_test(tcase, measuring, 0, 2);
