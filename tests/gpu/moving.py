@@ -6,17 +6,19 @@ import errno
 import os
 import time
 
-from harness import MIB, Failure, compare, copy_range, rate
+from harness import GIB, MIB, Failure, compare, copy_range, rate
+from staging import stage
 
 MOVE_RATE, COPY_RATE = 300e9, 1e12 # what must be reached on the reference machine, in bytes per second
 MOVE_RATIO = 0.85 # of a raw copy between GPUs, each with access to the other's memory
+COPY_RATIO, COPY_BYTES = 0.85, 4 * GIB # of a raw copy inside a GPU
 ROUNDS = 5
 PAUSE = 0.1 # between renames: the memory that one leaves is given back after it has answered
 SMALL_FILES = 64
 
 
-def raw_seconds(machine, a, b):
-    return float(machine.run([machine.build / "gpu" / "raw", "copy", a, b, machine.size]).stdout)
+def raw_seconds(machine, a, b, size=None):
+    return float(machine.run([machine.build / "gpu" / "raw", "copy", a, b, size or machine.size]).stdout)
 
 
 def timed(machine, what, seconds, raw, wanted):
@@ -92,6 +94,26 @@ def copy_inside(machine, mount):
     machine.report.note(f"cp inside gpu0, with the tool's start: {rate(size, time.monotonic() - start)}")
 
 
+def copy_ratios(machine, mount):
+    """Beside the bare copy, from files in few and in many pieces."""
+    size = min(COPY_BYTES, machine.size)
+    for way in ("dd", "16 writers"):
+        stage(machine, mount, way)
+        path = mount.gpu() / way
+        with open(path, "rb", buffering=0) as source, open(mount.gpu() / "copied", "wb", buffering=0) as target:
+            times = [copy_range(source.fileno(), target.fileno(), size) for _ in range(ROUNDS + 1)][1:]
+            raw = raw_seconds(machine, 0, 0, size)
+            ratio = raw / median(times)
+            what = f"copy_file_range inside gpu0, 4 GiB of a file written by {way}: at least {COPY_RATIO} of a raw copy"
+            pieces = os.getxattr(path, "user.gpumem.extents").count(b"\n")
+            figure = f"{ratio:.2f}: {rate(size, median(times))}, raw {rate(size, raw)}; the file is in {pieces} pieces"
+            machine.report.check(what, machine.standin or ratio >= COPY_RATIO, figure)
+        differs = compare(mount.gpu() / "copied", machine.source(), size, machine.cpus)
+        machine.report.check(f"the copy of what {way} wrote is the same bytes", differs is None, "")
+        for name in (path, mount.gpu() / "copied"):
+            name.unlink()
+
+
 def point_speed(machine):
     report = machine.report
     with machine.mount("gpus=0" if machine.gpus < 2 else "gpus=0:1") as mount:
@@ -102,6 +124,9 @@ def point_speed(machine):
         else:
             move(machine, mount)
         copy_inside(machine, mount)
+        for name in ("moved", "copy0", "by-cp"):
+            (mount.gpu() / name).unlink()
+        copy_ratios(machine, mount)
 
 
 def small_content(index):

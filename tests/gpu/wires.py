@@ -9,7 +9,6 @@ from harness import MIB, Failure
 from pointers import timed
 
 BUDGET = 110 # seconds
-LARGE = ["--size", "256M", "--only", "copy", "--budget", "20"] # files of 4 GiB
 IDLE_MEMORY = 16 * MIB # of a GPU, for a mount without files
 
 NULL, OURS, HOST, TMPFS, RAW = "null FUSE", "gpumemfs", "host/", "tmpfs", "raw copy"
@@ -71,7 +70,5 @@ def point_bench(machine):
     host, tmpfs = (figures["random", "read 4 KiB", name] * 1e6 for name in (HOST, TMPFS))
     timed(machine, "host/ file, 4 KiB pread: at most 1.5 times tmpfs", host <= 1.5 * tmpfs,
         f"{host:.2f} us; tmpfs {tmpfs:.2f}; ratio {host / tmpfs:.2f}")
-    large = figures if machine.standin else run_bench(machine, "bench-large", LARGE)
-    at_least(machine, large, "copy_file_range inside a GPU, 4 GiB", "copy", "inside a GPU", 0.85, RAW)
     if not machine.standin:
         check_idle(machine)
