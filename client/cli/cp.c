@@ -82,7 +82,7 @@ static void end_by_signal(const struct cp *cp)
 
 static unsigned start_threads(struct cp *cp, pthread_t *threads)
 {
-	unsigned wanted = cp->options.threads ? cp->options.threads : buffer_threads(), count = 0;
+	unsigned wanted = cp->options.threads, count = 0;
 	sigset_t all, before;
 
 	/* Signals are for the main thread. */
@@ -227,7 +227,7 @@ static int run(struct cli_args *args)
 	}
 	if (code < 0)
 		return CLI_USAGE;
-	cp.options.threads = (unsigned)threads;
+	cp.options.threads = threads ? (unsigned)threads : buffer_threads();
 	cp.umask = umask(0);
 	umask(cp.umask);
 	return copy(&cp, args->argv, args->argc);
