@@ -235,7 +235,7 @@ static int run(struct cli_args *args)
 
 static const struct cli_option options[] = {
     {'c', "resume", NULL, "keep what is there when it ends early, and go on from it"},
-    {'j', "threads", "N", "how many threads (default: by the processors, 2 to 16)"},
+    {'j', "threads", "N", "how many threads (default: by the processors, 2 to 32)"},
     {'q', "quiet", NULL, "no progress on the terminal"},
     {'r', "recursive", NULL, "directories and all that is in them"},
     {'V', "verify", NULL, "read the copies back and compare XXH3 sums"},
