@@ -8,6 +8,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "client/file.h"
 #include "client/mount.h"
 
 static int open_unnamed(int root, void *unused)
@@ -29,6 +30,9 @@ static int prepare(struct client_staging *staging, size_t bytes)
 	staging->file = gpumem_open_fd(staging->fd);
 	if (!staging->file || gpumem_map_host(staging->file, &base, NULL) < 0)
 		return -errno;
+	const struct client_layout *layout = &staging->file->layout;
+
+	staging->object = layout->n_chunks == 1 ? layout->chunks[0].fd : staging->fd;
 	staging->base = base;
 	staging->bytes = bytes;
 	return 0;

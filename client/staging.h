@@ -15,12 +15,14 @@
 
 struct client_staging {
 	int fd; /* -1: there is none */
+	/* The same bytes, read with no request to the daemon where it is one piece. Not ours. */
+	int object;
 	gpumem *file;
 	char *base;
 	size_t bytes;
 };
 
-#define CLIENT_STAGING_NONE ((struct client_staging){.fd = -1})
+#define CLIENT_STAGING_NONE ((struct client_staging){.fd = -1, .object = -1})
 
 /* On the mount of the file that fd is. 0, or -errno: the mount's host/ is not in sight, or full, or
  * not for this user, or the daemon cannot be reached. */

@@ -7,8 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Sixteen saturate PCIe 5.0 x16; with fewer than two nothing overlaps. */
-#define THREADS_MAX 16
+/* Sixteen saturate PCIe 5.0 x16, but for what each of them has to do beside: to find memory for a
+ * file, or its sum. With fewer than two nothing overlaps. */
+#define THREADS_MAX 32
 #define THREADS_MIN 2
 
 void *buffer_new(size_t bytes)

@@ -82,7 +82,7 @@ static void end_by_signal(const struct cp *cp)
 
 static unsigned start_threads(struct cp *cp, pthread_t *threads)
 {
-	unsigned wanted = cp->options.threads ? cp->options.threads : buffer_threads(), count = 0;
+	unsigned wanted = cp->options.threads, count = 0;
 	sigset_t all, before;
 
 	/* Signals are for the main thread. */
@@ -227,7 +227,7 @@ static int run(struct cli_args *args)
 	}
 	if (code < 0)
 		return CLI_USAGE;
-	cp.options.threads = (unsigned)threads;
+	cp.options.threads = threads ? (unsigned)threads : buffer_threads();
 	cp.umask = umask(0);
 	umask(cp.umask);
 	return copy(&cp, args->argv, args->argc);
@@ -235,7 +235,7 @@ static int run(struct cli_args *args)
 
 static const struct cli_option options[] = {
     {'c', "resume", NULL, "keep what is there when it ends early, and go on from it"},
-    {'j', "threads", "N", "how many threads (default: by the processors, 2 to 16)"},
+    {'j', "threads", "N", "how many threads (default: by the processors, 2 to 32)"},
     {'q', "quiet", NULL, "no progress on the terminal"},
     {'r', "recursive", NULL, "directories and all that is in them"},
     {'V', "verify", NULL, "read the copies back and compare XXH3 sums"},

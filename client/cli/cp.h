@@ -24,7 +24,7 @@
 
 struct cp_options {
 	bool recursive, verify, resume, quiet, json;
-	unsigned threads; /* 0: as many as there is work for */
+	unsigned threads;
 };
 
 enum cp_method {
@@ -63,6 +63,7 @@ struct cp_file {
 	_Atomic uint64_t next;	/* part to be taken */
 	_Atomic int error;	/* errno; the first one counts */
 	const char *where;	/* the path that it is about */
+	char *mapped;		/* all of out, for cp_mapped_fill alone; or NULL */
 	/* A byte and a sum for each part; sums when verifying. */
 	_Atomic unsigned char *marks;
 	uint64_t *sums;
@@ -167,6 +168,14 @@ bool cp_staging_for(struct cp_staging *staging, int fd, uint64_t bytes);
 /* Copies a part by way of the thread's staging memory; false: there is none for this
  * file. Errors are kept in the file. */
 bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part);
+
+/* cp_mapped.c. Maps the target, whose size is set, where that is faster. */
+void cp_mapped_begin(const struct cp *cp, struct cp_file *file);
+void cp_mapped_end(struct cp_file *file);
+/* Reads the bytes at the place at of from into the target; false: not mapped, or not all are there:
+ * whoever copies them as ever then hears why. */
+bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes, int from,
+		    uint64_t at);
 
 /* cp_ring.c. Whether the file has the ring from now on, until it is released. */
 bool cp_ring_take(struct cp *cp, const struct cp_file *file);

@@ -199,8 +199,12 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 		error = set_parts(cp, file);
 	if (error)
 		cp_file_fail(file, file->to, error);
+	if (error || file->method != CP_RANGES)
+		return;
 	/* A file of the mount has no disk. */
-	if (!error && file->method == CP_RANGES && !file->sparse && !on_mount(file->in))
+	if (on_mount(file->in))
+		cp_mapped_begin(cp, file);
+	else if (!file->sparse)
 		file->in_direct = open(file->from, O_RDONLY | O_CLOEXEC | O_DIRECT);
 }
 
@@ -311,6 +315,7 @@ void cp_file_free(struct cp_file *file)
 	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (*fds[i] >= 0)
 			close(*fds[i]);
+	cp_mapped_end(file);
 	pthread_mutex_destroy(&file->stream);
 	free(file->from);
 	free(file->to);

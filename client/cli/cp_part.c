@@ -79,6 +79,8 @@ void cp_mark(struct cp *cp, struct cp_file *file, uint64_t part, const char *dat
 
 static void copy_range(struct cp_file *file, char *buffer, uint64_t offset, uint64_t bytes)
 {
+	if (cp_mapped_fill(file, offset, bytes, file->in, offset))
+		return;
 	int error = cp_read(file, buffer, bytes, offset);
 
 	if (error) {

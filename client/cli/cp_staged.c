@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp out of the mount: the GPU copies into staging memory, and a write takes it from there.
- */
+/* gpumem cp out of the mount: the GPU copies into staging memory, and a read or a write takes it
+ * from there. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -39,6 +39,8 @@ bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
 		cp_file_fail(file, file->from, n < 0 ? (int)-n : ESTALE);
 		return true;
 	}
+	if (cp_mapped_fill(file, offset, bytes, staging->memory.object, 0))
+		return true;
 	int error = buffer_write(file->out, staging->memory.base, bytes, offset);
 
 	if (error)
