@@ -206,6 +206,15 @@ static int copy(struct cp *cp, char **words, int count)
 	return cp->status;
 }
 
+/* Some processors are left to the daemon, which looks on its own for the end of its GPU's copies:
+ * on 16 of them 16 threads moved 29 GB/s into an H200, and 14 threads 33. */
+static unsigned default_threads(void)
+{
+	unsigned all = buffer_threads();
+
+	return all - all / 8;
+}
+
 static int run(struct cli_args *args)
 {
 	struct cp cp = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -227,7 +236,7 @@ static int run(struct cli_args *args)
 	}
 	if (code < 0)
 		return CLI_USAGE;
-	cp.options.threads = threads ? (unsigned)threads : buffer_threads();
+	cp.options.threads = threads ? (unsigned)threads : default_threads();
 	cp.umask = umask(0);
 	umask(cp.umask);
 	return copy(&cp, args->argv, args->argc);
