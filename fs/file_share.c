@@ -107,9 +107,9 @@ int file_lease(struct file *file, const struct file_call *call)
 	return rc;
 }
 
-void file_unlease(struct file *file)
+void file_unlease(struct file *file, uint32_t leases)
 {
-	atomic_fetch_sub(&file->leases, 1);
+	atomic_fetch_sub(&file->leases, leases);
 }
 
 uint32_t file_leases(const struct file *file)

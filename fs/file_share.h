@@ -17,7 +17,8 @@ struct file_chunk {
  * (shrinking, punching, laying out again, moving to another volume) is -EBUSY. -ENOSPC, -EDQUOT:
  * holes could not be filled or small pieces not replaced; nothing is leased then. */
 int file_lease(struct file *file, const struct file_call *call);
-void file_unlease(struct file *file);
+/* Ends so many. */
+void file_unlease(struct file *file, uint32_t leases);
 uint32_t file_leases(const struct file *file);
 
 /* After growth: the same for what came since, on a file that is leased. */

@@ -20,13 +20,13 @@ int inode_hold(struct fs *fs, struct inode *inode)
 	return 0;
 }
 
-void inode_unhold(struct fs *fs, struct inode *inode)
+void inode_unhold(struct fs *fs, struct inode *inode, uint32_t holds)
 {
 	struct inode_call call;
 
 	spool_suspect(inode);
 	pthread_mutex_lock(&inode->lock);
-	inode->holds--;
+	inode->holds -= holds;
 	record_open(fs, inode, 0);
 	bool idle = inode->holds == 0 && inode->opens == 0;
 	bool drop = inode_may_drop(fs, inode);

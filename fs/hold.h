@@ -5,12 +5,15 @@
 #ifndef FS_HOLD_H
 #define FS_HOLD_H
 
+#include <stdint.h>
+
 struct fs;
 struct inode;
 
 /* 0, or -ESTALE where the memory is gone already. */
 int inode_hold(struct fs *fs, struct inode *inode);
-/* The last hold of a file without names and handles frees its memory. Under no lock. */
-void inode_unhold(struct fs *fs, struct inode *inode);
+/* So many of them. The last hold of a file without names and handles frees its memory. Under no
+ * lock. */
+void inode_unhold(struct fs *fs, struct inode *inode, uint32_t holds);
 
 #endif

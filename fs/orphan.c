@@ -44,10 +44,10 @@ bool orphan_adopt(struct fs *fs, struct inode *inode)
 
 static void let_go(struct fs *fs, struct orphan *orphan)
 {
-	while (orphan->leases--) {
-		file_unlease(orphan->inode->file);
-		inode_unhold(fs, orphan->inode);
-		inode_put(fs, orphan->inode, 1);
+	if (orphan->leases) {
+		file_unlease(orphan->inode->file, orphan->leases);
+		inode_unhold(fs, orphan->inode, orphan->leases);
+		inode_put(fs, orphan->inode, orphan->leases);
 	}
 	free(orphan);
 }

@@ -187,8 +187,8 @@ static struct share_lease *lease_find(struct share_connection *connection, uint6
 /* The file goes on without this sharer. */
 void share_let_go(struct share *share, struct inode *inode)
 {
-	file_unlease(inode->file);
-	inode_unhold(share->fs, inode);
+	file_unlease(inode->file, 1);
+	inode_unhold(share->fs, inode, 1);
 	inode_put(share->fs, inode, 1);
 	observe_unasked(share->fs, "lease end");
 }
@@ -229,7 +229,7 @@ static int lease_shared(struct share *share, struct share_connection *connection
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
 	error = file_lease(inode->file, &call.call);
 	if (error) {
-		inode_unhold(share->fs, inode);
+		inode_unhold(share->fs, inode, 1);
 		return error;
 	}
 	struct share_lease *lease = lease_new(share, connection, inode, access);

@@ -61,7 +61,7 @@ static struct inode *take_file(struct share *share, uint64_t ino)
 	if (inode_hold(share->fs, inode) == 0) {
 		if (file_lease(inode->file, &call.call) == 0)
 			return inode;
-		inode_unhold(share->fs, inode);
+		inode_unhold(share->fs, inode, 1);
 	}
 	inode_put(share->fs, inode, 1);
 	return NULL;

@@ -202,8 +202,8 @@ static inline void act_lease(struct actor *actor, struct inode *inode)
 	struct inode_call call;
 
 	if (actor->leased) {
-		file_unlease(actor->leased->file);
-		inode_unhold(&fixture, actor->leased);
+		file_unlease(actor->leased->file, 1);
+		inode_unhold(&fixture, actor->leased, 1);
 		inode_put(&fixture, actor->leased, 1);
 		actor->leased = NULL;
 		return;
@@ -214,7 +214,7 @@ static inline void act_lease(struct actor *actor, struct inode *inode)
 		return;
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
 	if (file_lease(inode->file, &call.call)) {
-		inode_unhold(&fixture, inode);
+		inode_unhold(&fixture, inode, 1);
 		return;
 	}
 	inode_ref(inode);

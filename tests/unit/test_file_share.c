@@ -87,7 +87,7 @@ START_TEST(nothing_of_other_files)
 	ck_assert(only(other, 'o', sizeof(other)));
 	munmap(map, CHUNK_ALIGN);
 	file_chunks_close(&chunk, 1);
-	file_unlease(file);
+	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 	file_free(neighbour, &fixture.call);
 }
@@ -121,7 +121,7 @@ START_TEST(holes_are_filled)
 	ck_assert_mem_eq(back, "\0nnnnnnnnnn\0", 12);
 	munmap(map, mapped_bytes(chunks, (uint32_t)count));
 	file_chunks_close(chunks, (uint32_t)count);
-	file_unlease(file);
+	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
 END_TEST
@@ -149,7 +149,7 @@ START_TEST(what_is_shared_stays)
 	ck_assert_int_eq(file_truncate(file, &fixture.call, sizeof(data) + 1), 0);
 	ck_assert_int_eq(file_write(file, &fixture.call, "x", 1, 0), 1);
 	ck_assert_int_eq(file_allocate(file, &fixture.call, FALLOC_FL_ZERO_RANGE, 0, 4096), 0);
-	file_unlease(file);
+	file_unlease(file, 1);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, 100), 0);
 	ck_assert_int_eq(file_relayout(file, &call), 0);
 	file_free(file, &fixture.call);
@@ -186,7 +186,7 @@ START_TEST(growth_is_handed_on)
 	munmap(map, CHUNK_ALIGN);
 	file_chunks_close(before, (uint32_t)had);
 	file_chunks_close(after, (uint32_t)more);
-	file_unlease(file);
+	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
 END_TEST
@@ -241,7 +241,7 @@ START_TEST(a_refused_lease_changes_nothing)
 	ck_assert(only(back, 'r', sizeof(back)));
 	fixture.payer.limit = INT64_MAX;
 	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
-	file_unlease(file);
+	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
 END_TEST
@@ -268,7 +268,7 @@ START_TEST(host_objects_by_access)
 	file_chunks_close(&chunk, 1);
 	ck_assert_int_eq(file_export_copy(file, &fixture.call, NULL, NULL), -ENOTSUP);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), -EBUSY);
-	file_unlease(file);
+	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
 END_TEST
@@ -281,7 +281,7 @@ START_TEST(an_empty_file_has_no_chunks)
 	ck_assert_int_eq(file_new(&fixture.volumes[GPU0], &file), 0);
 	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
 	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1), 0);
-	file_unlease(file);
+	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
 END_TEST

@@ -303,8 +303,8 @@ START_TEST(leases)
 	orphans_end(&second);
 	ck_assert_uint_eq(file_leases(file->file), 1);
 	ck_assert_uint_eq(file_allocated(file->file), 4 * MIB);
-	file_unlease(file->file);
-	inode_unhold(&second, file);
+	file_unlease(file->file, 1);
+	inode_unhold(&second, file, 1);
 	inode_put(&second, file, 1);
 	ck_assert_uint_eq(pool_usage(second.volumes[0].pool).span_bytes, 0);
 	second_down();

@@ -169,7 +169,7 @@ START_TEST(what_sharers_wrote_is_found)
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	ck_assert_int_eq(inode_hold(&fixture, file), 0);
 	ck_assert_int_eq(write_to(file, "unseen", 6, SPOOL_BLOCK), 6);
-	inode_unhold(&fixture, file);
+	inode_unhold(&fixture, file, 1);
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	memcpy(pattern + SPOOL_BLOCK, "unseen", 6);
 	remount();
