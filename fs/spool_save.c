@@ -300,6 +300,8 @@ static int save_alone(struct fs *fs, struct inode *inode, enum spool_extent exte
 	LOCKED(&file->lock);
 	if (atomic_load(&inode->away) == SPOOL_DAMAGED)
 		return 0; /* its copy stays as it is */
+	if (extent == SPOOL_BYTES_ONCE)
+		extent = file->saved.version ? SPOOL_NAMES_ALONE : SPOOL_WITH_BYTES;
 	if (!file->saved.version && extent == SPOOL_NAMES_ALONE && S_ISREG(inode->mode))
 		return 0; /* it never was saved, and is not without its bytes */
 	int rc = give_id(fs, inode, file);
