@@ -194,8 +194,13 @@ static int finish(struct spool *spool, struct spool_file *file)
 
 	if (rc)
 		return rc;
+	bool late = file->staged;
+
 	file->unsure = false;
-	return apply(spool, file);
+	rc = apply(spool, file);
+	if (rc == 0 && late)
+		spool_mirror_put(spool, &file->saved);
+	return rc;
 }
 
 /* The record is in its place. */
@@ -204,6 +209,7 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 {
 	struct spool_record before = file->saved;
 
+	spool_mirror_leave(spool, &before, record);
 	file->saved = (struct spool_record){0};
 	spool_file_set(file, record);
 	file->staged = staged;
@@ -216,7 +222,7 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 			 "next save tries again",
 			 file->saved.id, strerror(-rc));
 	spool_step(spool);
-	spool_mirror_put(spool, &file->saved, &before);
+	spool_mirror_put(spool, &file->saved);
 	spool_step(spool);
 	spool_record_free(&before);
 }
@@ -381,11 +387,12 @@ int spool_drop(struct fs *fs, struct inode *inode)
 		return 0;
 	LOCKED(&file->lock);
 	uint64_t id = atomic_load(&file->id);
+
+	spool_mirror_remove(fs->spool, &file->saved);
 	int rc = id ? spool_remove(fs->spool, id) : 0;
 
 	if (rc)
 		return rc;
-	spool_mirror_remove(fs->spool, &file->saved);
 	spool_record_free(&file->saved);
 	file->staged = file->unsure = false;
 	atomic_store(&file->id, 0);

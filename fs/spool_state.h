@@ -175,9 +175,13 @@ int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_away 
 
 /* --- spool_mirror.c: the tree that people see */
 
-/* record is what was just saved; before, what was there (its names). */
-void spool_mirror_put(struct spool *spool, const struct spool_record *record,
-		      const struct spool_record *before);
+/* Where a name leads to something else by now it is left alone: files are known by their data, so
+ * what takes names away comes before the data changes or goes. */
+
+/* Takes away the names of before that record has not any more. */
+void spool_mirror_leave(struct spool *spool, const struct spool_record *before,
+			const struct spool_record *record);
+void spool_mirror_put(struct spool *spool, const struct spool_record *record);
 void spool_mirror_remove(struct spool *spool, const struct spool_record *record);
 /* The path there ("gpu0/a") of a file whose data has this id, allocated; NULL: it has none. */
 struct spool_path {

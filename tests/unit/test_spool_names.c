@@ -49,6 +49,16 @@ static uint64_t size_of(const char *name)
 	return file_size(at(gpu(0), name)->file);
 }
 
+/* In the tree that people see; 0: it is not there. */
+static uint64_t seen_size(const char *name)
+{
+	char path[128];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/gpu0/%s", spool_at, name);
+	return lstat(path, &st) ? 0 : (uint64_t)st.st_size;
+}
+
 static void follow_names(void)
 {
 	ck_assert_int_eq(spool_save(&fixture, gpu(0)), 0);
@@ -202,6 +212,90 @@ START_TEST(renamed_all_the_while)
 }
 END_TEST
 
+START_TEST(people_see_what_replaced_it)
+{
+	saved_of("file", 10);
+	file_of("new", 20);
+	renames("new", "file", 0);
+	follow_names();
+	ck_assert_uint_eq(seen_size("file"), 20);
+	ck_assert_uint_eq(seen_size("new"), 0);
+}
+END_TEST
+
+START_TEST(people_see_what_was_exchanged)
+{
+	saved_of("a", 10);
+	saved_of("b", 20);
+	renames("a", "b", RENAME_EXCHANGE);
+	follow_names();
+	ck_assert_uint_eq(seen_size("a"), 20);
+	ck_assert_uint_eq(seen_size("b"), 10);
+}
+END_TEST
+
+START_TEST(people_see_directories_exchanged)
+{
+	const char *names[] = {"x", "y"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct inode *dir;
+
+		ck_assert_int_eq(make_dir(gpu(0), names[i]), 0);
+		dir = at(gpu(0), names[i]);
+		ck_assert_int_eq(make_file(dir, "file"), 0);
+		put_bytes(at(dir, "file"), pattern, 10 + i, 0);
+		ck_assert_int_eq(spool_save(&fixture, at(dir, "file")), 0);
+	}
+	renames("x", "y", RENAME_EXCHANGE);
+	follow_names();
+	ck_assert_uint_eq(seen_size("x/file"), 11);
+	ck_assert_uint_eq(seen_size("y/file"), 10);
+}
+END_TEST
+
+static void link_of(const char *name, const char *target)
+{
+	struct tree_new what = {.mode = S_IFLNK | 0777, .target = target};
+	struct inode *inode;
+
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), name, &what, &inode), 0);
+	inode_put(&fixture, inode, 1);
+}
+
+START_TEST(people_see_where_links_lead)
+{
+	link_of("a", "short");
+	link_of("b", "longer");
+	saved_of("file", 20);
+	ck_assert_int_eq(spool_save(&fixture, at(gpu(0), "a")), 0);
+	ck_assert_int_eq(spool_save(&fixture, at(gpu(0), "b")), 0);
+	renames("a", "b", RENAME_EXCHANGE);
+	follow_names();
+	ck_assert_uint_eq(seen_size("a"), strlen("longer"));
+	ck_assert_uint_eq(seen_size("b"), strlen("short"));
+	renames("b", "file", 0);
+	follow_names();
+	ck_assert_uint_eq(seen_size("file"), strlen("short"));
+	ck_assert_uint_eq(seen_size("b"), 0);
+}
+END_TEST
+
+START_TEST(people_keep_what_lost_its_data)
+{
+	char path[128];
+
+	saved_of("file", 10);
+	snprintf(path, sizeof(path), "%s/.spool/data/%" PRIu64, spool_at,
+		 atomic_load(&atomic_load(&at(gpu(0), "file")->spool)->id));
+	mount_down();
+	ck_assert_int_eq(unlink(path), 0);
+	mount_up();
+	ck_assert_int_eq(spool_need(&fixture, at(gpu(0), "file")), -EIO);
+	ck_assert_uint_eq(seen_size("file"), 10);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	TCase *tcase;
@@ -215,6 +309,11 @@ static Suite *suite(void)
 	tcase_add_test(tcase, no_room_and_replaced_again);
 	tcase_add_test(tcase, no_room_for_one_of_two);
 	tcase_add_test(tcase, renamed_all_the_while);
+	tcase_add_test(tcase, people_see_what_replaced_it);
+	tcase_add_test(tcase, people_see_what_was_exchanged);
+	tcase_add_test(tcase, people_see_directories_exchanged);
+	tcase_add_test(tcase, people_see_where_links_lead);
+	tcase_add_test(tcase, people_keep_what_lost_its_data);
 	return all;
 }
 
