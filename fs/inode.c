@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/defer.h"
+#include "common/order.h"
 #include "fs/account.h"
 #include "fs/dir.h"
 #include "fs/file.h"
@@ -296,6 +297,8 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	mode_t mode = inode->mode;
 	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
 
+	/* Who has its slot next writes over its figures. */
+	order_after(inode);
 	/* Before its number, or its memory, can be another's. */
 	record_gone(fs, inode);
 	spool_free(inode);
@@ -369,7 +372,8 @@ void inode_put(struct fs *fs, struct inode *inode, uint64_t n)
 
 void inode_looked_up(struct inode *inode)
 {
-	atomic_fetch_add_explicit(&inode->figures->lookups, 1, memory_order_relaxed);
+	/* What was done with it until now comes before it is forgotten. */
+	atomic_fetch_add_explicit(&inode->figures->lookups, 1, memory_order_release);
 }
 
 void inode_forget(struct fs *fs, struct inode *inode, uint64_t n)

@@ -8,6 +8,7 @@
 #define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 
+#include "common/order.h"
 #include "fs/fs.h"
 #include "fs/journal.h"
 #include "fs/observe.h"
@@ -53,12 +54,16 @@ static inline bool op_was_done(const struct op *op)
 	return op->did & JOURNAL_DID_NAME;
 }
 /* Comes before every reply, under no lock: tells who watches what came of it, bytes, 0 or -errno.
- */
+ * The kernel has the inodes until it has the reply: an open file's until that of its release. */
 static inline void op_end(struct op *op, int64_t result)
 {
 	stats_add(&op->worker->stats->ended, 1);
 	if (op->began)
 		observe(op, result);
+	if (op->inode)
+		order_before(op->inode);
+	if (op->to)
+		order_before(op->to);
 }
 /* Replies with an error (0: success without data) and counts it. */
 void op_done(struct op *op, fuse_req_t req, int error);

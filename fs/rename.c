@@ -388,7 +388,7 @@ static void renamed(struct renaming *r)
 		if (!r->renamed[i])
 			continue;
 		if (r->replaced)
-			spool_replaced(r->fs, r->renamed[i], r->replaced);
+			spool_replaced(r->fs, r->renamed[i], r->replaced, r->to, r->new_name);
 		else
 			spool_changed(r->fs, r->renamed[i]);
 		inode_put(r->fs, r->renamed[i], 1);

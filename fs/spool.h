@@ -56,8 +56,10 @@ void spool_suspect(struct inode *inode);
 /* Names or attributes are others, or there are none any more. Under no lock. */
 void spool_changed(struct fs *fs, struct inode *inode);
 /* The inode has the name of another from here on, which is still to be told to have changed: what
- * was saved of that stays until this one is saved, as programs expect that replace a file. */
-void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced);
+ * was saved of that stays until what has the name then is saved, as programs expect that replace a
+ * file. */
+void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
+		    const char *name);
 /* The inode goes. */
 void spool_free(struct inode *inode);
 

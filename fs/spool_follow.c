@@ -3,11 +3,16 @@
 /* Names that changed, in their order: by a thread of its own, or by whoever saves next. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/defer.h"
 #include "common/log.h"
 #include "fs/spool_state.h"
+#include "fs/tree.h"
 #include "fs/worker.h"
+
+/* Somebody replaces a file again and again while it is followed: so often it is looked again. */
+#define TRIES 8
 
 bool spool_has_record(struct inode *inode)
 {
@@ -23,8 +28,6 @@ static void set_queued(const struct spool_queued *entry, bool queued)
 
 	if (file)
 		file->queued = queued;
-	if (entry->replaced)
-		atomic_load(&entry->replaced->spool)->held = queued;
 }
 
 static void queue_put(struct spool *spool, struct spool_queued *queued)
@@ -33,6 +36,7 @@ static void queue_put(struct spool *spool, struct spool_queued *queued)
 	queued->next = NULL;
 	*spool->last = queued;
 	spool->last = &queued->next;
+	spool->n_queued++;
 }
 
 static struct spool_queued *queue_take(struct spool *spool)
@@ -42,13 +46,11 @@ static struct spool_queued *queue_take(struct spool *spool)
 
 	if (!first)
 		return NULL;
+	spool->n_queued--;
 	spool->first = first->next;
 	if (!spool->first)
 		spool->last = &spool->first;
-	struct spool_file *file = atomic_load(&first->inode->spool);
-
-	if (file)
-		file->queued = false;
+	set_queued(first, false);
 	return first;
 }
 
@@ -74,19 +76,11 @@ static void later_is_now(struct spool *spool)
 static void queued_free(struct fs *fs, struct spool_queued *queued)
 {
 	inode_put(fs, queued->inode, 1);
-	if (queued->replaced)
+	if (queued->replaced) {
 		inode_put(fs, queued->replaced, 1);
+		inode_put(fs, queued->dir, 1);
+	}
 	free(queued);
-}
-
-static int follow(struct fs *fs, struct inode *inode, enum spool_extent extent)
-{
-	struct attr_values attrs = atomic_load(&inode->attrs);
-	bool stays = inode->nlink && (S_ISDIR(inode->mode) || attrs.persist == PERSIST_DISK);
-	struct spool_saved saved = {0};
-	int rc = stays ? spool_save_one(fs, inode, extent, &saved) : spool_drop(fs, inode);
-
-	return rc ? spool_failed(fs, inode, rc) : 0;
 }
 
 /* Whether what was saved of it is to stay until what has its name now is saved. */
@@ -98,28 +92,78 @@ static bool is_held(struct spool *spool, struct inode *inode)
 	return file && file->held;
 }
 
-static int follow_queued(struct fs *fs, const struct spool_queued *queued)
+static int follow(struct fs *fs, struct inode *inode, enum spool_extent extent)
 {
-	bool first = queued->replaced && !spool_has_record(queued->inode);
+	struct attr_values attrs = atomic_load(&inode->attrs);
+	bool stays = inode->nlink && (S_ISDIR(inode->mode) || attrs.persist == PERSIST_DISK);
+	struct spool_saved saved = {0};
 
-	if (is_held(fs->spool, queued->inode) && !queued->inode->nlink)
-		return 0; /* looked at with the other */
-	int rc = follow(fs, queued->inode, first ? SPOOL_WITH_BYTES : SPOOL_NAMES_ALONE);
+	if (!inode->nlink && is_held(fs->spool, inode))
+		return 0; /* looked at again by who holds it */
+	int rc = stays ? spool_save_one(fs, inode, extent, &saved) : spool_drop(fs, inode);
 
-	if (rc || !queued->replaced)
-		return rc;
-	pthread_mutex_lock(&fs->spool->lock);
-	atomic_load(&queued->replaced->spool)->held = false;
-	pthread_mutex_unlock(&fs->spool->lock);
-	return follow(fs, queued->replaced, SPOOL_NAMES_ALONE);
+	return rc ? spool_failed(fs, inode, rc) : 0;
 }
 
+/* What took the name, and what has it now: the first may have been replaced, too, or have gone on
+ * to another name. */
+static int follow_replacing(struct fs *fs, const struct spool_queued *queued)
+{
+	struct inode *saved = queued->inode, *now;
+	int rc = follow(fs, saved, SPOOL_BYTES_ONCE);
+
+	inode_ref(saved);
+	for (int tries = 0; rc == 0 && !tree_lookup(fs, queued->dir, queued->name, &now); tries++) {
+		bool same = now == saved;
+
+		inode_put(fs, saved, 1);
+		saved = now;
+		if (same)
+			break;
+		rc = tries < TRIES ? follow(fs, saved, SPOOL_BYTES_ONCE) : -EAGAIN;
+	}
+	inode_put(fs, saved, 1);
+	return rc;
+}
+
+/* From here on the entry is that of what was replaced. */
+static void let_go(struct fs *fs, struct spool_queued *queued)
+{
+	struct inode *inode = queued->inode;
+
+	inode_put(fs, queued->dir, 1);
+	pthread_mutex_lock(&fs->spool->lock);
+	atomic_load(&queued->replaced->spool)->held--;
+	queued->inode = queued->replaced;
+	queued->replaced = NULL;
+	pthread_mutex_unlock(&fs->spool->lock);
+	inode_put(fs, inode, 1);
+}
+
+static int follow_queued(struct fs *fs, struct spool_queued *queued)
+{
+	int rc = queued->replaced ? follow_replacing(fs, queued) : 0;
+
+	if (rc)
+		return rc;
+	if (queued->replaced)
+		let_go(fs, queued);
+	return follow(fs, queued->inode, SPOOL_NAMES_ALONE);
+}
+
+static size_t queue_count(struct spool *spool)
+{
+	LOCKED(&spool->lock);
+	return spool->n_queued;
+}
+
+/* All that is there now: somebody who goes on renaming keeps nobody waiting. */
 static void drain(struct fs *fs)
 {
 	struct spool_queued *next;
 
 	LOCKED(&fs->spool->draining);
-	while ((next = queue_take(fs->spool))) {
+	for (size_t left = queue_count(fs->spool); left && (next = queue_take(fs->spool)); left--) {
 		if (follow_queued(fs, next))
 			queue_later(fs->spool, next);
 		else
@@ -133,19 +177,27 @@ void spool_drain(struct fs *fs)
 	drain(fs);
 }
 
-static void enqueue(struct fs *fs, struct inode *inode, struct inode *replaced)
+/* replaced, where there is one, is held with the entry from here on. */
+static void enqueue(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
+		    const char *name)
 {
-	struct spool_queued *queued = malloc(sizeof(*queued));
+	size_t bytes = strlen(name) + 1;
+	struct spool_queued *queued = malloc(sizeof(*queued) + bytes);
 	struct spool *spool = fs->spool;
 
 	/* Without memory it is followed by the next save of everything. */
 	if (!queued)
 		return;
+	*queued = (struct spool_queued){.inode = inode, .replaced = replaced, .dir = dir};
+	memcpy(queued->name, name, bytes);
 	inode_ref(inode);
-	if (replaced)
+	if (replaced) {
 		inode_ref(replaced);
-	*queued = (struct spool_queued){.inode = inode, .replaced = replaced};
+		inode_ref(dir);
+	}
 	LOCKED(&spool->lock);
+	if (replaced)
+		atomic_load(&replaced->spool)->held++;
 	queue_put(spool, queued);
 	pthread_cond_signal(&spool->changed);
 }
@@ -161,15 +213,16 @@ static bool is_queued(struct spool *spool, struct inode *inode)
 void spool_changed(struct fs *fs, struct inode *inode)
 {
 	if (fs->spool && spool_has_record(inode) && !is_queued(fs->spool, inode))
-		enqueue(fs, inode, NULL);
+		enqueue(fs, inode, NULL, NULL, "");
 }
 
-void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced)
+void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
+		    const char *name)
 {
 	if (!fs->spool || !spool_has_record(replaced) || !spool_wanted(inode))
 		spool_changed(fs, inode);
 	else
-		enqueue(fs, inode, replaced);
+		enqueue(fs, inode, replaced, dir, name);
 }
 
 static void *follow_names(void *pointer)

@@ -90,6 +90,33 @@ static struct spool_dir *dir_remember(struct spool *spool, uint64_t id)
 	return dir;
 }
 
+static struct spool_dir *dir_at(struct spool *spool, const struct spool_name *place)
+{
+	for (struct spool_dir *dir = spool->dirs; dir; dir = dir->hh.next)
+		if (dir->name && dir->above == place->dir && strcmp(dir->name, place->name) == 0)
+			return dir;
+	return NULL;
+}
+
+/* Another that has the place goes to where this one was, and on from there in its own turn. */
+static void move_dir(struct spool *spool, struct spool_dir *dir, const struct spool_name *place)
+{
+	struct spool_dir *other = dir_at(spool, place);
+	AUTO_CLOSE int from = dir_open(spool, dir->above);
+	AUTO_CLOSE int to = dir_open(spool, place->dir);
+
+	if (from < 0 || to < 0)
+		return;
+	if (renameat2(from, dir->name, to, place->name, other ? RENAME_EXCHANGE : 0)) {
+		log_debug("spool: %s: %s", place->name, strerror(errno));
+	} else if (other) {
+		free(other->name);
+		other->name = dir->name;
+		other->above = dir->above;
+		dir->name = NULL;
+	}
+}
+
 static void put_dir(struct spool *spool, const struct spool_record *record)
 {
 	struct spool_dir *dir = dir_remember(spool, record->id);
@@ -101,13 +128,8 @@ static void put_dir(struct spool *spool, const struct spool_record *record)
 
 	if (!name)
 		return;
-	if (dir->name) {
-		AUTO_CLOSE int from = dir_open(spool, dir->above);
-		AUTO_CLOSE int to = dir_open(spool, now->dir);
-
-		if (from >= 0 && to >= 0 && renameat(from, dir->name, to, name))
-			log_debug("spool: %s: %s", name, strerror(errno));
-	}
+	if (dir->name)
+		move_dir(spool, dir, now);
 	free(dir->name);
 	dir->name = name;
 	dir->above = now->dir;
@@ -117,40 +139,60 @@ static void put_dir(struct spool *spool, const struct spool_record *record)
 		close(made);
 }
 
-static void remove_name(struct spool *spool, const struct spool_name *name)
-{
-	AUTO_CLOSE int dir = dir_open(spool, name->dir);
-
-	if (dir >= 0)
-		unlinkat(dir, name->name, 0);
-}
-
-/* The name leads to the data as it is now. */
-static void put_file(struct spool *spool, const struct spool_record *record, int dir,
-		     const char *name)
+static bool leads_to_data(struct spool *spool, const struct spool_record *record, int dir,
+			  const char *name)
 {
 	char data[SPOOL_FILE_NAME];
 	struct stat there, wanted;
 
 	spool_file_name(data, record->id, 0);
-	if (fstatat(spool->data, data, &wanted, AT_SYMLINK_NOFOLLOW))
-		return;
-	if (fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0) {
-		if (there.st_ino == wanted.st_ino)
-			return;
-		unlinkat(dir, name, 0);
-	}
-	if (linkat(spool->data, data, dir, name, 0))
-		log_debug("spool: %s: %s", name, strerror(errno));
+	return fstatat(spool->data, data, &wanted, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       there.st_ino == wanted.st_ino;
 }
 
-static void put_link(const struct spool_record *record, int dir, const char *name)
+static bool leads_to_target(const struct spool_record *record, int dir, const char *name)
 {
-	char target[1];
+	char target[PATH_MAX];
 	ssize_t length = readlinkat(dir, name, target, sizeof(target));
 
-	if (length < 0 && symlinkat(record->target, dir, name))
-		log_debug("spool: %s: %s", name, strerror(errno));
+	return length >= 0 && (size_t)length == strlen(record->target) &&
+	       memcmp(target, record->target, (size_t)length) == 0;
+}
+
+/* Whether what people see under the name is what the record says. */
+static bool is_of(struct spool *spool, const struct spool_record *record, int dir, const char *name)
+{
+	return S_ISREG(record->mode)   ? leads_to_data(spool, record, dir, name)
+	       : S_ISLNK(record->mode) ? leads_to_target(record, dir, name)
+				       : false;
+}
+
+static void remove_name(struct spool *spool, const struct spool_record *record,
+			const struct spool_name *name)
+{
+	AUTO_CLOSE int dir = dir_open(spool, name->dir);
+
+	if (dir >= 0 && is_of(spool, record, dir, name->name))
+		unlinkat(dir, name->name, 0);
+}
+
+static void put_name(struct spool *spool, const struct spool_record *record,
+		     const struct spool_name *name)
+{
+	AUTO_CLOSE int dir = dir_open(spool, name->dir);
+	char data[SPOOL_FILE_NAME];
+
+	spool_file_name(data, record->id, 0);
+	if (dir < 0 || is_of(spool, record, dir, name->name))
+		return;
+	/* Where the data is missing the name may lead to the last of it. */
+	if (S_ISREG(record->mode) && faccessat(spool->data, data, F_OK, AT_SYMLINK_NOFOLLOW))
+		return;
+	unlinkat(dir, name->name, 0);
+	if (S_ISREG(record->mode) ? linkat(spool->data, data, dir, name->name, 0)
+				  : symlinkat(record->target, dir, name->name))
+		log_debug("spool: %s: %s", name->name, strerror(errno));
 }
 
 static bool has_name(const struct spool_record *record, const struct spool_name *name)
@@ -162,32 +204,32 @@ static bool has_name(const struct spool_record *record, const struct spool_name 
 	return false;
 }
 
-void spool_mirror_put(struct spool *spool, const struct spool_record *record,
-		      const struct spool_record *before)
+void spool_mirror_leave(struct spool *spool, const struct spool_record *before,
+			const struct spool_record *record)
+{
+	LOCKED(&spool->mirror);
+	for (size_t i = 0; i < before->n_names && !S_ISDIR(before->mode); i++)
+		if (!has_name(record, &before->names[i]))
+			remove_name(spool, before, &before->names[i]);
+}
+
+void spool_mirror_put(struct spool *spool, const struct spool_record *record)
 {
 	LOCKED(&spool->mirror);
 	if (S_ISDIR(record->mode)) {
 		put_dir(spool, record);
 		return;
 	}
-	for (size_t i = 0; before && i < before->n_names; i++)
-		if (!has_name(record, &before->names[i]))
-			remove_name(spool, &before->names[i]);
-	for (size_t i = 0; i < record->n_names; i++) {
-		AUTO_CLOSE int dir = dir_open(spool, record->names[i].dir);
-
-		if (dir >= 0 && S_ISREG(record->mode))
-			put_file(spool, record, dir, record->names[i].name);
-		else if (dir >= 0 && S_ISLNK(record->mode))
-			put_link(record, dir, record->names[i].name);
-	}
+	for (size_t i = 0; i < record->n_names; i++)
+		if (S_ISREG(record->mode) || S_ISLNK(record->mode))
+			put_name(spool, record, &record->names[i]);
 }
 
 void spool_mirror_remove(struct spool *spool, const struct spool_record *record)
 {
 	LOCKED(&spool->mirror);
 	for (size_t i = 0; i < record->n_names && !S_ISDIR(record->mode); i++)
-		remove_name(spool, &record->names[i]);
+		remove_name(spool, record, &record->names[i]);
 	if (!S_ISDIR(record->mode) || !record->n_names)
 		return;
 	AUTO_CLOSE int dir = dir_open(spool, record->names[0].dir);

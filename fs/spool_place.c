@@ -148,7 +148,7 @@ static int settle(struct spool_restoring *restoring, struct spool_found *found, 
 	if (rc == 0)
 		rc = spool_attach(restoring, found, inode, away ? SPOOL_AWAY : SPOOL_HERE);
 	if (rc == 0)
-		spool_mirror_put(restoring->spool, &atomic_load(&inode->spool)->saved, NULL);
+		spool_mirror_put(restoring->spool, &atomic_load(&inode->spool)->saved);
 	restoring->files += S_ISREG(inode->mode);
 	return rc;
 }

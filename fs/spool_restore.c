@@ -303,7 +303,7 @@ static int attach_noted(struct spool_restoring *restoring, struct inode *inode)
 	int rc = spool_attach(restoring, found, inode, away);
 
 	if (rc == 0 && found->mode)
-		spool_mirror_put(restoring->spool, &atomic_load(&inode->spool)->saved, NULL);
+		spool_mirror_put(restoring->spool, &atomic_load(&inode->spool)->saved);
 	spool_suspect(inode);
 	return rc;
 }

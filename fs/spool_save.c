@@ -194,8 +194,13 @@ static int finish(struct spool *spool, struct spool_file *file)
 
 	if (rc)
 		return rc;
+	bool late = file->staged;
+
 	file->unsure = false;
-	return apply(spool, file);
+	rc = apply(spool, file);
+	if (rc == 0 && late)
+		spool_mirror_put(spool, &file->saved);
+	return rc;
 }
 
 /* The record is in its place. */
@@ -204,6 +209,7 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 {
 	struct spool_record before = file->saved;
 
+	spool_mirror_leave(spool, &before, record);
 	file->saved = (struct spool_record){0};
 	spool_file_set(file, record);
 	file->staged = staged;
@@ -216,7 +222,7 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 			 "next save tries again",
 			 file->saved.id, strerror(-rc));
 	spool_step(spool);
-	spool_mirror_put(spool, &file->saved, &before);
+	spool_mirror_put(spool, &file->saved);
 	spool_step(spool);
 	spool_record_free(&before);
 }
@@ -300,6 +306,8 @@ static int save_alone(struct fs *fs, struct inode *inode, enum spool_extent exte
 	LOCKED(&file->lock);
 	if (atomic_load(&inode->away) == SPOOL_DAMAGED)
 		return 0; /* its copy stays as it is */
+	if (extent == SPOOL_BYTES_ONCE)
+		extent = file->saved.version ? SPOOL_NAMES_ALONE : SPOOL_WITH_BYTES;
 	if (!file->saved.version && extent == SPOOL_NAMES_ALONE && S_ISREG(inode->mode))
 		return 0; /* it never was saved, and is not without its bytes */
 	int rc = give_id(fs, inode, file);
@@ -379,11 +387,12 @@ int spool_drop(struct fs *fs, struct inode *inode)
 		return 0;
 	LOCKED(&file->lock);
 	uint64_t id = atomic_load(&file->id);
+
+	spool_mirror_remove(fs->spool, &file->saved);
 	int rc = id ? spool_remove(fs->spool, id) : 0;
 
 	if (rc)
 		return rc;
-	spool_mirror_remove(fs->spool, &file->saved);
 	spool_record_free(&file->saved);
 	file->staged = file->unsure = false;
 	atomic_store(&file->id, 0);

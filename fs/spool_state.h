@@ -49,16 +49,19 @@ struct spool_file {
 	struct spool_record saved;
 	uint64_t same_but_times, same; /* spool_record_hash of what was saved */
 	bool queued;		       /* spool->lock */
-	bool held;		       /* spool->lock: another has its name and is not saved yet */
+	unsigned held; /* spool->lock: by so many entries of the queue, as what they replaced */
 };
 
 /* A directory in the spool, as saved: for paths of the tree that people see. */
 struct spool_dir;
 
+/* An inode whose names changed. Where it has taken the name of another, what was saved of that
+ * stays until what has the name by then is saved; then the entry goes on as that other's. */
 struct spool_queued {
-	struct inode *inode;	/* with a reference */
-	struct inode *replaced; /* with a reference: to be looked at after it; or NULL */
 	struct spool_queued *next;
+	struct inode *inode;	      /* with a reference */
+	struct inode *replaced, *dir; /* with references; or NULL */
+	char name[];		      /* of replaced, in dir */
 };
 
 struct spool {
@@ -67,6 +70,7 @@ struct spool {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct spool_queued *first, **last; /* lock */
+	size_t n_queued;		    /* lock */
 	struct spool_queued *later; /* lock: what could not be followed: with the next save */
 	bool running;		    /* a thread follows names */
 	atomic_bool ending;
@@ -152,7 +156,11 @@ void spool_follow_free(struct fs *fs);
 struct spool_file *spool_file_of(struct inode *inode); /* makes it; NULL: no memory */
 /* Whether the inode is to be in the spool for its own sake. */
 bool spool_wanted(struct inode *inode);
-enum spool_extent { SPOOL_WITH_BYTES, SPOOL_NAMES_ALONE };
+enum spool_extent {
+	SPOOL_WITH_BYTES,
+	SPOOL_NAMES_ALONE, /* of a file that never was saved: nothing */
+	SPOOL_BYTES_ONCE   /* with bytes where it never was saved */
+};
 int spool_save_one(struct fs *fs, struct inode *inode, enum spool_extent extent,
 		   struct spool_saved *saved);
 /* Of an inode that is not to be in the spool any more. */
@@ -167,9 +175,13 @@ int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_away 
 
 /* --- spool_mirror.c: the tree that people see */
 
-/* record is what was just saved; before, what was there (its names). */
-void spool_mirror_put(struct spool *spool, const struct spool_record *record,
-		      const struct spool_record *before);
+/* Where a name leads to something else by now it is left alone: files are known by their data, so
+ * what takes names away comes before the data changes or goes. */
+
+/* Takes away the names of before that record has not any more. */
+void spool_mirror_leave(struct spool *spool, const struct spool_record *before,
+			const struct spool_record *record);
+void spool_mirror_put(struct spool *spool, const struct spool_record *record);
 void spool_mirror_remove(struct spool *spool, const struct spool_record *record);
 /* The path there ("gpu0/a") of a file whose data has this id, allocated; NULL: it has none. */
 struct spool_path {

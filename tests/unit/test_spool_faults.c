@@ -315,6 +315,15 @@ static void replace_by_new(unsigned step)
 	ck_assert_int_eq(rename_to(gpu(0), "beside", at(gpu(0), "dir"), "file0", 0), 0);
 }
 
+/* The second before the first was followed. */
+static void replace_twice(unsigned step)
+{
+	ck_assert_int_eq(make_file(gpu(0), "first"), 0);
+	put_bytes(at(gpu(0), "first"), pattern[0], 5, 0);
+	ck_assert_int_eq(rename_to(gpu(0), "first", at(gpu(0), "dir"), "file0", 0), 0);
+	replace_by_new(step);
+}
+
 static uint64_t hash_now(struct inode *file)
 {
 	size_t size = file_size(file->file);
@@ -404,6 +413,12 @@ START_TEST(killed_while_replacing)
 }
 END_TEST
 
+START_TEST(killed_while_replacing_twice)
+{
+	expect_old_or_new(replace_twice);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	TCase *tcase;
@@ -418,6 +433,7 @@ static Suite *suite(void)
 	tcase_add_test(tcase, killed_while_saving_less);
 	tcase_add_test(tcase, killed_while_following_a_name);
 	tcase_add_test(tcase, killed_while_replacing);
+	tcase_add_test(tcase, killed_while_replacing_twice);
 	return all;
 }
 

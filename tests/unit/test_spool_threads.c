@@ -3,6 +3,7 @@
 /* Files that are written, renamed and removed while they are saved, by all threads of the spool. */
 #include <errno.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "tests/unit/spool_fixture.h"
 
@@ -66,24 +67,46 @@ START_TEST(written_while_saved)
 END_TEST
 
 #define NAMES 24
+#define BURST 40
 
+static atomic_uint saves;
+
+/* Until all that there is has been saved, or there is nothing more to do. */
+static void wait_for_save(void)
+{
+	unsigned before = atomic_load(&saves);
+
+	while (!atomic_load(&over) && atomic_load(&saves) == before)
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+/* Each as long as no other. */
+static void make_another(const char *name, unsigned number)
+{
+	ck_assert_int_eq(make_file(gpu(0), name), 0);
+	put_bytes(at(gpu(0), name), model, number + 1, 0);
+}
+
+/* So many that a name is taken again before the first who took it was followed, of files that have
+ * been saved. */
 static void *rename_all(void *pointer)
 {
 	uint64_t state = unit_seed() + 1;
+	unsigned made = NAMES;
 
-	(void)pointer;
-	while (!atomic_load(&over)) {
+	for (unsigned i = 1; !atomic_load(&over); i++) {
 		char from[16], to[16];
 
 		snprintf(from, sizeof(from), "%u", (unsigned)(unit_random(&state) % NAMES));
 		snprintf(to, sizeof(to), "%u", (unsigned)(unit_random(&state) % NAMES));
-		if (unit_random(&state) % 2)
-			rename_to(gpu(0), from, gpu(0), to, RENAME_EXCHANGE);
-		else
-			rename_to(gpu(0), from, gpu(0), to, 0);
+		if (!is_there(gpu(0), from))
+			make_another(from, made++);
+		rename_to(gpu(0), from, gpu(0), to, unit_random(&state) % 2 ? RENAME_EXCHANGE : 0);
+		if (i % BURST == 0)
+			wait_for_save();
 	}
 	worker_end();
-	return NULL;
+	return pointer;
 }
 
 /* Whatever their names are in the end: they lead to what they led to. */
@@ -96,13 +119,14 @@ START_TEST(renamed_while_saved)
 
 	for (unsigned i = 0; i < NAMES; i++) {
 		snprintf(name, sizeof(name), "%u", i);
-		ck_assert_int_eq(make_file(gpu(0), name), 0);
-		put_bytes(at(gpu(0), name), model, i + 1, 0);
+		make_another(name, i);
 	}
 	atomic_store(&over, false);
 	ck_assert_int_eq(pthread_create(&renamer, NULL, rename_all, NULL), 0);
-	for (unsigned i = 0; i < SAVES; i++)
+	for (unsigned i = 0; i < 2 * SAVES; i++) {
 		ck_assert_int_eq(spool_save_below(&fixture, NULL, &saved), 0);
+		atomic_fetch_add(&saves, 1);
+	}
 	atomic_store(&over, true);
 	pthread_join(renamer, NULL);
 	for (unsigned i = 0; i < NAMES; i++) {

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Names that change faster than they are followed: what was replaced does not come back, and what
+ * replaced it is on the disk before it goes. Nothing is followed here until something is saved. */
+#include <errno.h>
+#include <sys/resource.h>
+
+#include "tests/unit/spool_fixture.h"
+
+/* What the disk has room for when it is small. */
+#define SMALL_DISK 4096
+
+static char pattern[2 * SMALL_DISK];
+
+static void up(void)
+{
+	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
+	spool_scratch();
+	mount_up();
+	ck_assert_int_eq(persist(gpu(0), "disk"), 0);
+}
+
+static void down(void)
+{
+	mount_crash();
+	spool_scratch_gone();
+}
+
+static void file_of(const char *name, size_t bytes)
+{
+	ck_assert_int_eq(make_file(gpu(0), name), 0);
+	put_bytes(at(gpu(0), name), pattern, bytes, 0);
+}
+
+/* With its bytes in the spool. */
+static void saved_of(const char *name, size_t bytes)
+{
+	file_of(name, bytes);
+	ck_assert_int_eq(spool_save(&fixture, at(gpu(0), name)), 0);
+}
+
+static void renames(const char *from, const char *to, unsigned flags)
+{
+	ck_assert_int_eq(rename_to(gpu(0), from, gpu(0), to, flags), 0);
+}
+
+static uint64_t size_of(const char *name)
+{
+	return file_size(at(gpu(0), name)->file);
+}
+
+/* In the tree that people see; 0: it is not there. */
+static uint64_t seen_size(const char *name)
+{
+	char path[128];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/gpu0/%s", spool_at, name);
+	return lstat(path, &st) ? 0 : (uint64_t)st.st_size;
+}
+
+static void follow_names(void)
+{
+	ck_assert_int_eq(spool_save(&fixture, gpu(0)), 0);
+}
+
+static void crash_and_mount(void)
+{
+	mount_crash();
+	mount_up();
+}
+
+/* Tries to follow what has changed while the disk has room for small files alone. */
+static void follow_on_small_disk(void)
+{
+	struct rlimit limit, small;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	small = (struct rlimit){.rlim_cur = SMALL_DISK, .rlim_max = limit.rlim_max};
+	setrlimit(RLIMIT_FSIZE, &small);
+	spool_drain(&fixture);
+	setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+START_TEST(replaced_again_before_it_was_followed)
+{
+	saved_of("file", 10);
+	saved_of("first", 20);
+	saved_of("second", 30);
+	renames("first", "file", 0);
+	renames("second", "file", 0);
+	renames("file", "elsewhere", 0);
+	mount_down();
+	mount_up();
+	ck_assert(!is_there(gpu(0), "file"));
+	ck_assert_uint_eq(size_of("elsewhere"), 30);
+	ck_assert_uint_eq(gpu(0)->dir->n_names, 1);
+}
+END_TEST
+
+/* As programs write a file that must be whole, twice in a moment. */
+START_TEST(what_was_never_saved_replaces_it)
+{
+	saved_of("file", 10);
+	file_of("first", 20);
+	file_of("second", 30);
+	renames("first", "file", 0);
+	renames("second", "file", 0);
+	follow_names();
+	crash_and_mount();
+	ck_assert_uint_eq(size_of("file"), 30);
+	ck_assert_uint_eq(gpu(0)->dir->n_names, 1);
+}
+END_TEST
+
+/* Each in the place of the other, and all names gone in the end. */
+START_TEST(two_that_replaced_each_other)
+{
+	const char *names[] = {"a1", "a2", "b1", "b2"};
+	struct inode *link;
+
+	saved_of("a1", 10);
+	saved_of("b1", 20);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_int_eq(
+		    tree_link(&fixture, at(gpu(0), names[2 * i]), gpu(0), names[2 * i + 1]), 0);
+		link = at(gpu(0), names[2 * i]);
+		inode_put(&fixture, link, 1);
+	}
+	follow_names();
+	renames("a1", "b1", 0);
+	renames("b2", "a2", 0);
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "b1"), 0);
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "a2"), 0);
+	mount_down();
+	mount_up();
+	ck_assert_uint_eq(gpu(0)->dir->n_names, 0);
+}
+END_TEST
+
+/* What is in the spool stays there until there is room for what is to replace it. */
+START_TEST(no_room_for_what_replaced_it)
+{
+	saved_of("file", 10);
+	file_of("large", 2 * SMALL_DISK);
+	renames("large", "file", 0);
+	for (unsigned i = 0; i < 3; i++)
+		follow_on_small_disk();
+	ck_assert_uint_ge(spool_figures(&fixture).errors, 3);
+	crash_and_mount();
+	ck_assert_uint_eq(size_of("file"), 10);
+}
+END_TEST
+
+START_TEST(no_room_and_replaced_again)
+{
+	saved_of("file", 10);
+	file_of("first", 20);
+	file_of("large", 2 * SMALL_DISK);
+	renames("first", "file", 0);
+	renames("large", "file", 0);
+	follow_on_small_disk();
+	crash_and_mount();
+	ck_assert_uint_eq(size_of("file"), 10);
+}
+END_TEST
+
+/* It goes with the last of its names, and of those one cannot be saved. */
+START_TEST(no_room_for_one_of_two)
+{
+	struct inode *file;
+
+	saved_of("file", 10);
+	file = at(gpu(0), "file");
+	ck_assert_int_eq(tree_link(&fixture, file, gpu(0), "link"), 0);
+	inode_put(&fixture, file, 1);
+	follow_names();
+	file_of("small", 20);
+	file_of("large", 2 * SMALL_DISK);
+	renames("small", "file", 0);
+	renames("large", "link", 0);
+	follow_on_small_disk();
+	crash_and_mount();
+	ck_assert_uint_eq(size_of("file"), 20);
+	ck_assert_uint_eq(size_of("link"), 10);
+}
+END_TEST
+
+static unsigned steps;
+
+/* At every step of what follows names, another name to follow. */
+static void rename_again(void *of)
+{
+	(void)of;
+	ck_assert_uint_le(++steps, 1000);
+	renames("a", "b", RENAME_EXCHANGE);
+}
+
+START_TEST(renamed_all_the_while)
+{
+	saved_of("a", 10);
+	saved_of("b", 20);
+	fixture.spool->fault = rename_again;
+	renames("a", "b", RENAME_EXCHANGE);
+	spool_drain(&fixture);
+	ck_assert_uint_ge(steps, 1);
+	fixture.spool->fault = NULL;
+	mount_down();
+	mount_up();
+	ck_assert_uint_eq(size_of("a") + size_of("b"), 30);
+	ck_assert_uint_eq(gpu(0)->dir->n_names, 2);
+}
+END_TEST
+
+START_TEST(people_see_what_replaced_it)
+{
+	saved_of("file", 10);
+	file_of("new", 20);
+	renames("new", "file", 0);
+	follow_names();
+	ck_assert_uint_eq(seen_size("file"), 20);
+	ck_assert_uint_eq(seen_size("new"), 0);
+}
+END_TEST
+
+START_TEST(people_see_what_was_exchanged)
+{
+	saved_of("a", 10);
+	saved_of("b", 20);
+	renames("a", "b", RENAME_EXCHANGE);
+	follow_names();
+	ck_assert_uint_eq(seen_size("a"), 20);
+	ck_assert_uint_eq(seen_size("b"), 10);
+}
+END_TEST
+
+START_TEST(people_see_directories_exchanged)
+{
+	const char *names[] = {"x", "y"};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct inode *dir;
+
+		ck_assert_int_eq(make_dir(gpu(0), names[i]), 0);
+		dir = at(gpu(0), names[i]);
+		ck_assert_int_eq(make_file(dir, "file"), 0);
+		put_bytes(at(dir, "file"), pattern, 10 + i, 0);
+		ck_assert_int_eq(spool_save(&fixture, at(dir, "file")), 0);
+	}
+	renames("x", "y", RENAME_EXCHANGE);
+	follow_names();
+	ck_assert_uint_eq(seen_size("x/file"), 11);
+	ck_assert_uint_eq(seen_size("y/file"), 10);
+}
+END_TEST
+
+static void link_of(const char *name, const char *target)
+{
+	struct tree_new what = {.mode = S_IFLNK | 0777, .target = target};
+	struct inode *inode;
+
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), name, &what, &inode), 0);
+	inode_put(&fixture, inode, 1);
+}
+
+START_TEST(people_see_where_links_lead)
+{
+	link_of("a", "short");
+	link_of("b", "longer");
+	saved_of("file", 20);
+	ck_assert_int_eq(spool_save(&fixture, at(gpu(0), "a")), 0);
+	ck_assert_int_eq(spool_save(&fixture, at(gpu(0), "b")), 0);
+	renames("a", "b", RENAME_EXCHANGE);
+	follow_names();
+	ck_assert_uint_eq(seen_size("a"), strlen("longer"));
+	ck_assert_uint_eq(seen_size("b"), strlen("short"));
+	renames("b", "file", 0);
+	follow_names();
+	ck_assert_uint_eq(seen_size("file"), strlen("short"));
+	ck_assert_uint_eq(seen_size("b"), 0);
+}
+END_TEST
+
+START_TEST(people_keep_what_lost_its_data)
+{
+	char path[128];
+
+	saved_of("file", 10);
+	snprintf(path, sizeof(path), "%s/.spool/data/%" PRIu64, spool_at,
+		 atomic_load(&atomic_load(&at(gpu(0), "file")->spool)->id));
+	mount_down();
+	ck_assert_int_eq(unlink(path), 0);
+	mount_up();
+	ck_assert_int_eq(spool_need(&fixture, at(gpu(0), "file")), -EIO);
+	ck_assert_uint_eq(seen_size("file"), 10);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	TCase *tcase;
+	Suite *all = unit_suite("spool names", &tcase, 30);
+
+	tcase_add_checked_fixture(tcase, up, down);
+	tcase_add_test(tcase, replaced_again_before_it_was_followed);
+	tcase_add_test(tcase, what_was_never_saved_replaces_it);
+	tcase_add_test(tcase, two_that_replaced_each_other);
+	tcase_add_test(tcase, no_room_for_what_replaced_it);
+	tcase_add_test(tcase, no_room_and_replaced_again);
+	tcase_add_test(tcase, no_room_for_one_of_two);
+	tcase_add_test(tcase, renamed_all_the_while);
+	tcase_add_test(tcase, people_see_what_replaced_it);
+	tcase_add_test(tcase, people_see_what_was_exchanged);
+	tcase_add_test(tcase, people_see_directories_exchanged);
+	tcase_add_test(tcase, people_see_where_links_lead);
+	tcase_add_test(tcase, people_keep_what_lost_its_data);
+	return all;
+}
+
+int main(void)
+{
+	return unit_main(suite());
+}
