@@ -265,6 +265,14 @@ static int find_device(struct session *session)
 	return error;
 }
 
+/* Whether the kernel still has requests for whoever reads them. */
+static bool is_connected(const struct session *session)
+{
+	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse)};
+
+	return poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
+}
+
 int session_start(struct session *session)
 {
 	struct fs *fs = session->fs;
@@ -282,6 +290,9 @@ int session_start(struct session *session)
 		goto unmount_fuse;
 	sem_wait(&session->answered);
 	if (atomic_load(&session->running) == 0 || find_device(session)) {
+		/* Unmounted by now: what is done at the end of a mount is still to be done. */
+		if (atomic_load(&session->greeted) && !is_connected(session))
+			return 0;
 		log_error("%s: the mount does not answer", fs->options.mountpoint);
 		error = -EIO;
 		goto unmount_fuse;
@@ -296,14 +307,6 @@ unmount_fuse:
 		unmount(session);
 	threads_end(session);
 	return error;
-}
-
-/* Whether the kernel still has requests for whoever reads them. */
-static bool is_connected(const struct session *session)
-{
-	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse)};
-
-	return poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
 }
 
 int session_wait(struct session *session)

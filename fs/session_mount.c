@@ -24,6 +24,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	struct fs *fs = userdata;
 
 	capabilities_negotiate(fs, conn);
+	atomic_store(&fs->session->greeted, true);
 	sem_post(&fs->session->answered);
 }
 

@@ -28,6 +28,7 @@ struct session {
 	int ended_fd; /* eventfd: the last thread is done */
 	int signal_fd;
 	sem_t answered;		     /* INIT is being served, or never will be */
+	atomic_bool greeted;	     /* INIT was served */
 	dev_t device;		     /* of the mount; 0: not known */
 	int fuse_fd;		     /* with recovery=transparent: the mount's, beside libfuse's */
 	struct sweep *sweep;	     /* where a daemon before this one had the mount */
