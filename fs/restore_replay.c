@@ -222,14 +222,17 @@ static int replay_xattr(struct inode *inode, const struct journal_view *view)
 	return rc == -ENOSPC ? -EUCLEAN : rc;
 }
 
-static void replay_open(struct inode *inode, const struct journal_open *open)
+static int replay_open(struct inode *inode, const struct journal_open *open)
 {
+	if (open->leases && !S_ISREG(inode->mode))
+		return -EUCLEAN;
 	inode->opens = open->opens;
 	inode->writers = open->writers;
 	inode->kept = open->kept;
 	inode->holds = open->leases;
 	if (S_ISREG(inode->mode))
 		*file_backing_id(inode->file) = open->backing_id;
+	return 0;
 }
 
 static void replay_quota(struct inode *inode, const struct journal_quota *quota)
@@ -309,8 +312,7 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 		inode->home = restore_number(((const struct journal_home *)view->fixed)->home);
 		return 0;
 	case JOURNAL_OPEN:
-		replay_open(inode, view->fixed);
-		return 0;
+		return replay_open(inode, view->fixed);
 	case JOURNAL_KEPT:
 		inode->kept = true;
 		return 0;
