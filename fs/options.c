@@ -166,10 +166,10 @@ static char *resolve_parent(const char *path)
  * mount that has nobody to answer for it: the keeper hands on what was resolved. */
 static int mountpoint_set(const char *path, struct options *options)
 {
-	bool resolved = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER;
+	bool handed = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER;
 	bool waits = options->role == ROLE_UPGRADE || store_is_full();
 
-	if (resolved)
+	if (handed && path[0] == '/')
 		options->mountpoint = strdup(path);
 	else
 		options->mountpoint = waits ? resolve_parent(path) : realpath(path, NULL);
