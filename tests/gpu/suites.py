@@ -11,6 +11,7 @@ import time
 from harness import MIB, Failure
 
 REFUSED_MOUNT_SECONDS = 30
+MOUNT_KILLS = "60" # by each of the mount tests that kill: on a GPU each takes a third of a second
 
 
 def refused_mount(machine, what, wanted, mountpoint, options):
@@ -138,8 +139,8 @@ def point_units(machine):
 def mount_run(machine, arguments, folder, limit):
     """tests/mount/run: its results by name, with the reasons, and its closing line."""
     path = str(machine.tests / "gpu" / "tools")
-    env = dict(os.environ, PATH=os.environ["PATH"] + ":" + path,
-               **{k: v for k, v in machine.env.items() if k == "VK_DRIVER_FILES"})
+    env = {"GPUMEM_KILLS": MOUNT_KILLS, **os.environ, "PATH": os.environ["PATH"] + ":" + path,
+           **{k: v for k, v in machine.env.items() if k == "VK_DRIVER_FILES"}}
     backend = "standin" if machine.standin else "cuda"
     result = machine.run([machine.tests / "mount" / "run", "--build", machine.build, "--backend", backend,
                           "--work", machine.scratch / folder, *arguments], check=False, timeout=limit, env=env)
