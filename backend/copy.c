@@ -8,6 +8,9 @@
 #include "backend/bar_cache.h"
 #include "backend/stream.h"
 
+/* Whole lines of the CPU's caches, and whole pages for a DMA that begins and ends on some. */
+#define BESIDE_ALIGN 4096
+
 int copier_open(struct backend *backend, struct copier **copier)
 {
 	struct copier *made;
@@ -45,9 +48,6 @@ int copier_wait(struct copier *copier)
 	copier->enqueued = false;
 	return copier->backend->ops->wait(copier);
 }
-
-/* Whole lines of the CPU's caches, and whole pages for a DMA that begins and ends on some. */
-#define BESIDE_ALIGN 4096
 
 static bool has_failed(const struct span *span)
 {

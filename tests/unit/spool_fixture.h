@@ -56,6 +56,12 @@ static inline void mount_down(void)
 	mount_crash();
 }
 
+static inline void remount(void)
+{
+	mount_down();
+	mount_up();
+}
+
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
 	(void)st, (void)type, (void)at;
@@ -71,6 +77,20 @@ static inline void spool_scratch(void)
 static inline void spool_scratch_gone(void)
 {
 	nftw(spool_at, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A first mount over an empty spool, and the end of it all without an umount. */
+static inline void spool_up(void)
+{
+	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
+	spool_scratch();
+	mount_up();
+}
+
+static inline void spool_down(void)
+{
+	mount_crash();
+	spool_scratch_gone();
 }
 
 static inline int persist(struct inode *inode, const char *value)

@@ -19,16 +19,8 @@ static void up(void)
 	uint64_t state = unit_seed();
 
 	unit_fill(pattern, sizeof(pattern), &state);
-	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
-	spool_scratch();
-	mount_up();
+	spool_up();
 	ck_assert_int_eq(persist(gpu(0), "disk"), 0);
-}
-
-static void down(void)
-{
-	mount_crash();
-	spool_scratch_gone();
 }
 
 static struct inode *file_of(struct inode *dir, const char *name, size_t bytes)
@@ -37,12 +29,6 @@ static struct inode *file_of(struct inode *dir, const char *name, size_t bytes)
 	if (bytes)
 		put_bytes(at(dir, name), pattern, bytes, 0);
 	return at(dir, name);
-}
-
-static void remount(void)
-{
-	mount_down();
-	mount_up();
 }
 
 static void expect_bytes(struct inode *inode, const char *wanted, size_t bytes)
@@ -356,7 +342,7 @@ static Suite *suite(void)
 	TCase *tcase;
 	Suite *all = unit_suite("spool", &tcase, 60);
 
-	tcase_add_checked_fixture(tcase, up, down);
+	tcase_add_checked_fixture(tcase, up, spool_down);
 	tcase_add_test(tcase, bytes_and_attributes_come_back);
 	tcase_add_test(tcase, nothing_that_is_volatile_comes_back);
 	tcase_add_test(tcase, a_tree_comes_back);

@@ -31,9 +31,7 @@ static void up(void)
 {
 	uint64_t state = unit_seed();
 
-	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
-	spool_scratch();
-	mount_up();
+	spool_up();
 	ck_assert_int_eq(persist(gpu(0), "disk"), 0);
 	ck_assert_int_eq(make_dir(gpu(0), "dir"), 0);
 	for (unsigned i = 0; i < FILES; i++) {
@@ -212,8 +210,7 @@ START_TEST(a_damaged_directory)
 	mount_up();
 	for (unsigned i = 0; i < FILES; i++)
 		ck_assert(is_whole(i));
-	mount_down();
-	mount_up();
+	remount();
 	for (unsigned i = 0; i < FILES; i++)
 		ck_assert(is_whole(i));
 	mount_crash();

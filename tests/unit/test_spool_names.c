@@ -14,16 +14,8 @@ static char pattern[2 * SMALL_DISK];
 
 static void up(void)
 {
-	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
-	spool_scratch();
-	mount_up();
+	spool_up();
 	ck_assert_int_eq(persist(gpu(0), "disk"), 0);
-}
-
-static void down(void)
-{
-	mount_crash();
-	spool_scratch_gone();
 }
 
 static void file_of(const char *name, size_t bytes)
@@ -90,8 +82,7 @@ START_TEST(replaced_again_before_it_was_followed)
 	renames("first", "file", 0);
 	renames("second", "file", 0);
 	renames("file", "elsewhere", 0);
-	mount_down();
-	mount_up();
+	remount();
 	ck_assert(!is_there(gpu(0), "file"));
 	ck_assert_uint_eq(size_of("elsewhere"), 30);
 	ck_assert_uint_eq(gpu(0)->dir->n_names, 1);
@@ -132,8 +123,7 @@ START_TEST(two_that_replaced_each_other)
 	renames("b2", "a2", 0);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "b1"), 0);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "a2"), 0);
-	mount_down();
-	mount_up();
+	remount();
 	ck_assert_uint_eq(gpu(0)->dir->n_names, 0);
 }
 END_TEST
@@ -205,8 +195,7 @@ START_TEST(renamed_all_the_while)
 	spool_drain(&fixture);
 	ck_assert_uint_ge(steps, 1);
 	fixture.spool->fault = NULL;
-	mount_down();
-	mount_up();
+	remount();
 	ck_assert_uint_eq(size_of("a") + size_of("b"), 30);
 	ck_assert_uint_eq(gpu(0)->dir->n_names, 2);
 }
@@ -301,7 +290,7 @@ static Suite *suite(void)
 	TCase *tcase;
 	Suite *all = unit_suite("spool names", &tcase, 30);
 
-	tcase_add_checked_fixture(tcase, up, down);
+	tcase_add_checked_fixture(tcase, up, spool_down);
 	tcase_add_test(tcase, replaced_again_before_it_was_followed);
 	tcase_add_test(tcase, what_was_never_saved_replaces_it);
 	tcase_add_test(tcase, two_that_replaced_each_other);

@@ -50,9 +50,7 @@ static void fill(void)
 
 static void up(void)
 {
-	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
-	spool_scratch();
-	mount_up();
+	spool_up();
 	fill();
 	mount_down();
 	n_frozen = passed = 0;

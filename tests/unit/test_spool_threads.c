@@ -17,17 +17,9 @@ static atomic_bool over;
 
 static void up(void)
 {
-	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
-	spool_scratch();
-	mount_up();
+	spool_up();
 	spool_start(&fixture);
 	ck_assert_int_eq(persist(gpu(0), "disk"), 0);
-}
-
-static void down(void)
-{
-	mount_crash();
-	spool_scratch_gone();
 }
 
 static void *write_pieces(void *pointer)
@@ -58,8 +50,7 @@ START_TEST(written_while_saved)
 		ck_assert_int_eq(spool_save_below(&fixture, NULL, &saved), 0);
 	atomic_store(&over, true);
 	pthread_join(writer, NULL);
-	mount_down();
-	mount_up();
+	remount();
 	spool_start(&fixture);
 	ck_assert_int_eq(get_bytes(at(gpu(0), "large"), seen, BYTES, 0), BYTES);
 	ck_assert(memcmp(seen, model, BYTES) == 0);
@@ -134,8 +125,7 @@ START_TEST(renamed_while_saved)
 		if (is_there(gpu(0), name))
 			sizes[i] = file_size(at(gpu(0), name)->file);
 	}
-	mount_down();
-	mount_up();
+	remount();
 	spool_start(&fixture);
 	for (unsigned i = 0; i < NAMES; i++) {
 		snprintf(name, sizeof(name), "%u", i);
@@ -193,7 +183,7 @@ static Suite *suite(void)
 	TCase *tcase;
 	Suite *all = unit_suite("spool under threads", &tcase, 120);
 
-	tcase_add_checked_fixture(tcase, up, down);
+	tcase_add_checked_fixture(tcase, up, spool_down);
 	tcase_add_test(tcase, written_while_saved);
 	tcase_add_test(tcase, renamed_while_saved);
 	tcase_add_test(tcase, opened_while_brought_back);
