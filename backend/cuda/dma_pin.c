@@ -21,14 +21,12 @@ int cuda_pin(struct copier *base, void *host, size_t bytes)
 }
 
 /* Portable: one registration serves every device's context, which is current. */
-static gm_CUresult pin_register(struct dma_pin *pin, struct cuda_device *device)
+static gm_CUresult register_memory(struct cuda_device *device, void *base, size_t bytes)
 {
-	gm_CUresult result = device->cuda->cu.cuMemHostRegister(pin->base, pin->bytes,
-								GM_CU_MEMHOSTREGISTER_PORTABLE);
+	gm_CUresult result =
+	    device->cuda->cu.cuMemHostRegister(base, bytes, GM_CU_MEMHOSTREGISTER_PORTABLE);
 
-	if (result == GM_CUDA_SUCCESS)
-		pin->device = device;
-	else if (driver_error(result).fatal)
+	if (driver_error(result).fatal)
 		cuda_result(device, result, "cuMemHostRegister");
 	return result;
 }
@@ -36,8 +34,10 @@ static gm_CUresult pin_register(struct dma_pin *pin, struct cuda_device *device)
 static void pin_try(struct dma_pin *pin, struct cuda_device *device)
 {
 	char name[DRIVER_ERROR_NAME_MAX];
-	gm_CUresult result = pin_register(pin, device);
+	gm_CUresult result = register_memory(device, pin->base, pin->bytes);
 
+	if (result == GM_CUDA_SUCCESS)
+		pin->device = device;
 	if (result == GM_CUDA_SUCCESS || driver_error(result).fatal)
 		return;
 	pin->refused = true;
@@ -134,22 +134,30 @@ void dma_unpin_all(struct cuda_copier *copier)
 	}
 }
 
-/* pins->lock is held, and the device; its context is current. */
+/* pins->making is held, and the device; its context is current. */
 static int pin_for_all(struct pins *pins, struct cuda_device *device, void *host, size_t bytes)
 {
-	struct dma_pin *pin = pin_with(pins->list, host, bytes);
+	struct dma_pin *pin = pin_with(pins->list, host, bytes), *made = NULL;
 
-	if (pin) /* its registration went with the context before */
-		return pin->device || pin_register(pin, device) == GM_CUDA_SUCCESS ? 0 : -ENOMEM;
-	pin = calloc(1, sizeof(*pin));
+	if (pin && pin->device)
+		return 0;
+	if (!pin) /* else its registration went with the context before */
+		pin = made = calloc(1, sizeof(*pin));
 	if (!pin)
 		return -ENOMEM;
-	*pin = (struct dma_pin){.next = pins->list, .base = host, .bytes = bytes};
-	if (pin_register(pin, device) != GM_CUDA_SUCCESS) {
-		free(pin);
+	if (made)
+		*made = (struct dma_pin){.base = host, .bytes = bytes};
+	if (register_memory(device, pin->base, pin->bytes) != GM_CUDA_SUCCESS) {
+		free(made);
 		return -ENOMEM;
 	}
-	pins->list = pin;
+	pthread_rwlock_wrlock(&pins->lock);
+	pin->device = device;
+	if (made) {
+		made->next = pins->list;
+		pins->list = made;
+	}
+	pthread_rwlock_unlock(&pins->lock);
 	return 0;
 }
 
@@ -163,9 +171,8 @@ int cuda_pin_for_all(struct device *base, void *host, size_t bytes)
 	cuda_hold(device);
 	int rc = dma_context_use(device);
 	if (rc == 0) {
-		pthread_rwlock_wrlock(&pins->lock);
+		LOCKED(&pins->making);
 		rc = pin_for_all(pins, device, host, bytes);
-		pthread_rwlock_unlock(&pins->lock);
 	}
 	cuda_drop(device);
 	return rc;
@@ -175,19 +182,21 @@ void cuda_unpin_for_all(struct device *device, void *host)
 {
 	struct pins *pins = &cuda_device(device)->cuda->pins;
 
+	LOCKED(&pins->making);
 	pthread_rwlock_wrlock(&pins->lock);
 	struct dma_pin **link = pin_link(&pins->list, host), *pin = *link;
-	if (pin) {
+	if (pin)
 		*link = pin->next;
-		pin_close(pin);
-	}
 	pthread_rwlock_unlock(&pins->lock);
+	if (pin)
+		pin_close(pin);
 }
 
 void dma_unregister_for_all(struct cuda_device *device)
 {
 	struct pins *pins = &device->cuda->pins;
 
+	LOCKED(&pins->making);
 	pthread_rwlock_wrlock(&pins->lock);
 	unregister_all(pins->list, device);
 	pthread_rwlock_unlock(&pins->lock);

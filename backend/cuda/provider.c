@@ -27,6 +27,7 @@ static void cuda_close(struct backend *base)
 	nvml_close(cuda);
 	pthread_mutex_destroy(&cuda->copiers.lock);
 	pthread_rwlock_destroy(&cuda->pins.lock);
+	pthread_mutex_destroy(&cuda->pins.making);
 	free(cuda);
 }
 
@@ -69,6 +70,7 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 	cuda->force_pcie = config->force_pcie;
 	peers_open(&cuda->peers);
 	pthread_mutex_init(&cuda->copiers.lock, NULL);
+	pthread_mutex_init(&cuda->pins.making, NULL);
 	pthread_rwlock_init(&cuda->pins.lock, NULL);
 	int rc = driver_start(cuda, config);
 	if (rc == 0) {

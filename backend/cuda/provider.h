@@ -24,8 +24,11 @@ struct dma_pin;
 
 /* Host memory for every copier. */
 struct pins {
-	pthread_rwlock_t lock; /* after a copier's and a device's */
-	struct dma_pin *list;
+	/* One registers or unregisters at a time, as the driver would have it; after a copier's and
+	 * a device's lock. */
+	pthread_mutex_t making;
+	pthread_rwlock_t lock; /* after making; held for moments: every copy asks */
+	struct dma_pin *list;  /* written under both */
 };
 
 struct cuda {
