@@ -10,8 +10,7 @@
 #include "common/defer.h"
 #include "fs/host_file.h"
 
-/* 2 GiB pinned at most. */
-#define WINDOWS 32
+#define WINDOWS 128
 
 /* A stretch is worth a window when a quarter of it was copied. */
 #define WORTH 4
@@ -30,7 +29,7 @@ struct host_window {
 	const struct file *file;
 	struct device *device;
 	uint64_t from;	    /* where in the file */
-	uint64_t bytes;	    /* READY: of the mapping */
+	uint64_t bytes;	    /* MAKING, READY: of the mapping */
 	char *base;	    /* READY */
 	struct stamp stamp; /* MAKING, READY */
 	uint64_t copied;    /* COUNTED: bytes so far */
@@ -42,38 +41,73 @@ struct host_windows {
 	pthread_mutex_t lock; /* what follows */
 	struct host_window windows[WINDOWS];
 	uint64_t clock;
+	uint64_t pinned; /* bytes of those that are MAKING or READY */
+	uint64_t pinned_max;
 	atomic_uint n; /* in use; read without the lock */
 };
 
-int host_windows_new(struct host_windows **windows)
+int host_windows_new(uint64_t pinned_max, struct host_windows **windows)
 {
 	struct host_windows *made = calloc(1, sizeof(*made));
 
 	if (!made)
 		return -ENOMEM;
 	pthread_mutex_init(&made->lock, NULL);
+	made->pinned_max = pinned_max;
 	*windows = made;
 	return 0;
 }
 
-static void window_close(struct host_windows *windows, struct host_window *window)
+/* Under the lock: it is nobody's any more, and what is returned is to be given back. */
+static struct host_window take_out(struct host_windows *windows, struct host_window *window)
 {
-	if (window->state == READY) {
-		device_unpin(window->device, window->base);
-		munmap(window->base, window->bytes);
-	}
+	struct host_window taken = *window;
+
+	if (taken.state == READY)
+		windows->pinned -= taken.bytes;
 	*window = (struct host_window){.state = UNUSED};
 	atomic_fetch_sub(&windows->n, 1);
+	return taken;
+}
+
+static void give_back(const struct host_window *taken)
+{
+	if (taken->state != READY)
+		return;
+	device_unpin(taken->device, taken->base);
+	munmap(taken->base, taken->bytes);
+}
+
+static void window_close(struct host_windows *windows, struct host_window *window)
+{
+	struct host_window taken = take_out(windows, window);
+
+	give_back(&taken);
+}
+
+/* The next one of the file. */
+static bool take_out_of(struct host_windows *windows, const struct file *file,
+			struct host_window *taken)
+{
+	LOCKED(&windows->lock);
+	for (unsigned i = 0; i < WINDOWS; i++) {
+		struct host_window *window = &windows->windows[i];
+
+		if (window->state != UNUSED && window->file == file) {
+			*taken = take_out(windows, window);
+			return true;
+		}
+	}
+	return false;
 }
 
 void host_windows_forget(struct host_windows *windows, const struct file *file)
 {
-	if (!atomic_load(&windows->n))
-		return;
-	LOCKED(&windows->lock);
-	for (unsigned i = 0; i < WINDOWS; i++)
-		if (windows->windows[i].state != UNUSED && windows->windows[i].file == file)
-			window_close(windows, &windows->windows[i]);
+	struct host_window taken;
+
+	/* Unregistering takes half a millisecond, for which no one else is to wait. */
+	while (atomic_load(&windows->n) && take_out_of(windows, file, &taken))
+		give_back(&taken);
 }
 
 void host_windows_free(struct host_windows *windows)
@@ -110,6 +144,11 @@ static bool is_of(const struct host_window *window, const struct file *file,
 	       window->from == from;
 }
 
+static bool is_busy(const struct host_window *window)
+{
+	return window->users || window->state == MAKING;
+}
+
 /* That of the stretch, else the one to be used for it: none, or the one that was used least
  * lately. NULL: all are in use. Under the lock. */
 static struct host_window *find(struct host_windows *windows, const struct file *file,
@@ -121,7 +160,7 @@ static struct host_window *find(struct host_windows *windows, const struct file 
 		struct host_window *window = &windows->windows[i];
 		if (is_of(window, file, device, from))
 			return window;
-		if (window->users || window->state == MAKING)
+		if (is_busy(window))
 			continue;
 		if (!oldest || window->used < oldest->used)
 			oldest = window;
@@ -163,7 +202,6 @@ static bool pin_pages(struct host_window *window, int fd)
 /* Without the lock: the window is MAKING. */
 static bool make(struct host_window *window, int fd)
 {
-	window->bytes = stretch_bytes(&window->stamp, window->from);
 	if (!window->bytes || !is_data(fd, window->from, window->bytes))
 		return false;
 	window->base =
@@ -209,16 +247,43 @@ static void count(struct host_windows *windows, struct host_window *window,
 	atomic_fetch_add(&windows->n, 1);
 }
 
+/* Closes windows that were used least lately until so much more may be pinned. */
+static bool make_room(struct host_windows *windows, uint64_t bytes)
+{
+	while (windows->pinned + bytes > windows->pinned_max) {
+		struct host_window *oldest = NULL;
+
+		for (unsigned i = 0; i < WINDOWS; i++) {
+			struct host_window *window = &windows->windows[i];
+			if (window->state == READY && !is_busy(window) &&
+			    (!oldest || window->used < oldest->used))
+				oldest = window;
+		}
+		if (!oldest)
+			return false;
+		window_close(windows, oldest);
+	}
+	windows->pinned += bytes;
+	return true;
+}
+
 static void make_unlocked(struct host_windows *windows, struct host_window *window,
 			  const struct stamp *now, int fd)
 {
+	uint64_t bytes = stretch_bytes(now, window->from);
+
+	if (!make_room(windows, bytes))
+		return;
 	window->state = MAKING;
 	window->stamp = *now;
+	window->bytes = bytes;
 	pthread_mutex_unlock(&windows->lock);
 	bool made = make(window, fd);
 	pthread_mutex_lock(&windows->lock);
 	if (made)
 		follow(windows, window, now);
+	else
+		windows->pinned -= bytes;
 	window->state = made ? READY : COUNTED;
 	window->copied = 0;
 }

@@ -18,10 +18,14 @@
 /* Shorter copies are not worth the questions. */
 #define HOST_WINDOW_COPY_MIN (64ULL << 10)
 
+/* Of a mount: memory that nobody else can have meanwhile. */
+#define HOST_WINDOWS_PINNED_MAX (2ULL << 30)
+
 struct host_windows;
 struct host_window;
 
-int host_windows_new(struct host_windows **windows);
+/* pinned_max: bytes that are registered at a time. 0 or -ENOMEM. */
+int host_windows_new(uint64_t pinned_max, struct host_windows **windows);
 /* No file is left. */
 void host_windows_free(struct host_windows *windows);
 

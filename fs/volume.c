@@ -33,7 +33,7 @@ int volume_open_host(struct volume *volume, uint64_t bytes)
 
 	if (rc < 0)
 		return rc;
-	rc = host_windows_new(&volume->windows);
+	rc = host_windows_new(HOST_WINDOWS_PINNED_MAX, &volume->windows);
 	if (rc < 0) {
 		system_memory_close(system);
 		return rc;

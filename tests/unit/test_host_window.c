@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Copies between host/ and a GPU that can be given the pages of a file themselves. */
+#include "fs/host_window.h"
 #include "tests/unit/file_fixture.h"
 
 #include <fcntl.h>
@@ -13,35 +14,57 @@ static struct fixture f;
 static unsigned char wanted[SIZE], found[SIZE];
 static uint64_t seed;
 
-/* The range that is registered; there is one at a time. */
-static char *pinned;
-static size_t pinned_bytes;
+/* The ranges that are registered. */
+static struct {
+	char *base; /* NULL: none */
+	size_t bytes;
+} pinned[4];
+static size_t n_pinned, most_pinned;
 static unsigned pins, in_place;
+
+static size_t find(const void *base)
+{
+	size_t i = 0;
+
+	while (pinned[i].base != base)
+		ck_assert_uint_lt(++i, sizeof(pinned) / sizeof(pinned[0]));
+	return i;
+}
+
+static bool is_pinned(const char *from, size_t bytes)
+{
+	for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++)
+		if (pinned[i].base && from >= pinned[i].base &&
+		    from + bytes <= pinned[i].base + pinned[i].bytes)
+			return true;
+	return false;
+}
 
 static int pin(struct device *device, void *base, size_t bytes)
 {
 	(void)device;
-	if (pinned == base)
+	if (is_pinned(base, bytes))
 		return 0;
-	ck_assert_ptr_null(pinned);
-	pinned = base;
-	pinned_bytes = bytes;
+	size_t i = find(NULL);
+
+	pinned[i].base = base;
+	pinned[i].bytes = bytes;
 	pins++;
+	if (++n_pinned > most_pinned)
+		most_pinned = n_pinned;
 	return 0;
 }
 
 static void unpin(struct device *device, void *base)
 {
 	(void)device;
-	ck_assert_ptr_eq(base, pinned);
-	pinned = NULL;
+	pinned[find(base)].base = NULL;
+	n_pinned--;
 }
 
 static void count(const void *host, size_t bytes)
 {
-	const char *at = host;
-
-	in_place += pinned && at >= pinned && at + bytes <= pinned + pinned_bytes;
+	in_place += is_pinned(host, bytes);
 }
 
 static int counted_in(struct copier *copier, struct chunk *to, uint64_t offset, const void *from,
@@ -67,12 +90,13 @@ static void setup(void)
 	f.ops.dma_out = counted_out;
 	seed = unit_seed();
 	pins = in_place = 0;
+	most_pinned = 0;
 }
 
 static void teardown(void)
 {
 	fixture_close(&f);
-	ck_assert_ptr_null(pinned); /* nothing stays registered */
+	ck_assert_uint_eq(n_pinned, 0); /* nothing stays registered */
 }
 
 static struct file *filled(int volume)
@@ -123,7 +147,7 @@ START_TEST(test_pages_are_copied_in_place)
 	ck_assert_uint_gt(in_place, 0);
 	munmap(map, SIZE);
 	file_free(host, &f.call);
-	ck_assert_ptr_null(pinned);
+	ck_assert_uint_eq(n_pinned, 0);
 	file_free(device, &f.call);
 }
 END_TEST
@@ -151,15 +175,43 @@ START_TEST(test_memory_is_given_back)
 	struct file *host = filled(HOST), *device = fixture_file(&f, GPU0);
 
 	copy(host, device);
-	ck_assert_ptr_nonnull(pinned);
+	ck_assert_uint_eq(n_pinned, 1);
 	if (_i == 0)
 		ck_assert_int_eq(file_truncate(host, &f.call, MIB), 0);
 	else
 		ck_assert_int_eq(file_allocate(host, &f.call,
 					       FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, MIB),
 				 0);
-	ck_assert_ptr_null(pinned);
+	ck_assert_uint_eq(n_pinned, 0);
 	file_free(host, &f.call);
+	file_free(device, &f.call);
+}
+END_TEST
+
+/* What was used least lately makes room. */
+START_TEST(test_so_much_and_no_more)
+{
+	struct volume *volume = &f.volumes[HOST];
+
+	host_windows_free(volume->windows);
+	ck_assert_int_eq(host_windows_new(2 * SIZE, &volume->windows), 0);
+	struct file *files[3], *device = fixture_file(&f, GPU0);
+
+	for (int i = 0; i < 3; i++) {
+		files[i] = filled(HOST);
+		copy(files[i], device);
+	}
+	ck_assert_uint_eq(pins, 3);
+	ck_assert_uint_eq(most_pinned, 2);
+	ck_assert_int_eq(file_read(files[1], &f.call, wanted, SIZE, 0), (ssize_t)SIZE);
+	copy(files[1], device);
+	ck_assert_uint_eq(pins, 3);
+	ck_assert_int_eq(file_read(files[0], &f.call, wanted, SIZE, 0), (ssize_t)SIZE);
+	copy(files[0], device);
+	ck_assert_uint_eq(pins, 4);
+	ck_assert_uint_eq(most_pinned, 2);
+	for (int i = 0; i < 3; i++)
+		file_free(files[i], &f.call);
 	file_free(device, &f.call);
 }
 END_TEST
@@ -202,7 +254,7 @@ START_TEST(test_moves)
 	ck_assert_int_eq(file_move_begin(file, &f.call, &f.volumes[_i ? HOST : GPU0], &move), 0);
 	file_move_end(move, FILE_MOVE_COMMIT);
 	file_move_free(move);
-	ck_assert_ptr_null(pinned);
+	ck_assert_uint_eq(n_pinned, 0);
 	expect(file);
 	file_free(file, &f.call);
 }
@@ -217,6 +269,7 @@ int main(void)
 	tcase_add_test(tcase, test_pages_are_copied_in_place);
 	tcase_add_test(tcase, test_pages_that_are_gone_are_not_used);
 	tcase_add_loop_test(tcase, test_memory_is_given_back, 0, 2);
+	tcase_add_test(tcase, test_so_much_and_no_more);
 	tcase_add_test(tcase, test_holes_stay);
 	tcase_add_test(tcase, test_what_cannot_be_pinned_is_copied);
 	tcase_add_loop_test(tcase, test_moves, 0, 2);
