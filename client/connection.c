@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -25,7 +26,7 @@ struct client_connection {
 	int fd;				/* under lock; -1: gone */
 	ino_t socket;			/* its inode: programs close descriptors of others */
 	uint32_t requests;		/* under lock */
-	uint8_t key[GPUMEM_KEY_BYTES];	/* the daemon's name for it */
+	uint8_t key[GPUMEM_KEY_BYTES];	/* the daemon's name for it; does not change */
 };
 
 /* Taken before a connection's lock, never after. */
@@ -450,6 +451,23 @@ int client_connection_extend(struct client_connection *connection, struct client
 	LOCKED(&connection->lock);
 	int rc = send_request(connection, &request.header, GPUMEM_MSG_EXTEND, sizeof(request));
 	return rc < 0 ? rc : receive_layout(connection, request.header.request, layout);
+}
+
+ssize_t client_connection_copy(const struct client_connection *connection, uint64_t lease,
+			       uint64_t at, int fd, uint64_t offset, uint64_t bytes)
+{
+	struct gpumem_copy_ask ask = {.version = GPUMEM_PROTOCOL_VERSION,
+				      .lease = lease,
+				      .from = at,
+				      .to = offset,
+				      .bytes = bytes};
+	int n;
+
+	memcpy(ask.key, connection->key, sizeof(ask.key));
+	do {
+		n = ioctl(fd, GPUMEM_IOC_COPY, &ask);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
 }
 
 void client_connection_release(struct client_connection *connection, uint64_t lease)

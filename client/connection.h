@@ -5,6 +5,8 @@
 #ifndef CLIENT_CONNECTION_H
 #define CLIENT_CONNECTION_H
 
+#include <sys/types.h>
+
 #include "client/answer.h"
 
 struct client_connection;
@@ -16,6 +18,11 @@ int client_connection_lease(int fd, int flags, struct client_connection **connec
 
 /* Adds what the file grew by. -ENOTCONN: the connection is gone, and the lease with it. */
 int client_connection_extend(struct client_connection *connection, struct client_layout *layout);
+
+/* bytes of the leased file from the offset at on go into the file fd, at offset: GPUMEM_IOC_COPY.
+ * How many, or -errno without a text. */
+ssize_t client_connection_copy(const struct client_connection *connection, uint64_t lease,
+			       uint64_t at, int fd, uint64_t offset, uint64_t bytes);
 
 /* Ends the lease and drops the reference. NULL: none. */
 void client_connection_release(struct client_connection *connection, uint64_t lease);

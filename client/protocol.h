@@ -63,6 +63,26 @@ struct gpumem_lease_ask {
 
 #define GPUMEM_IOC_LEASE _IOW('g', 0x48, struct gpumem_lease_ask)
 
+/* What GPUMEM_IOC_COPY reads. Memory leased over a connection, which some engine reaches without a
+ * copy by a CPU, goes into the opened file. It returns how many bytes, at most GPUMEM_COPY_MAX and
+ * fewer at the end of either file. Any number of these are under way into one file, where the
+ * kernel lets one copy_file_range(2) at a time; on the other hand the file never becomes longer,
+ * and what a plain mmap(2) of it has in the page cache stays as it was. EBADF: not open for
+ * writing; ENOENT: no such lease; ESTALE: no connection of this user's has the key; EOPNOTSUPP:
+ * copy_file_range is the way (a file of host/, a private copy, another version, or the mount
+ * caches). */
+struct gpumem_copy_ask {
+	uint32_t version;  /* GPUMEM_PROTOCOL_VERSION of the client */
+	uint32_t reserved; /* 0 */
+	uint8_t key[GPUMEM_KEY_BYTES];
+	uint64_t lease;
+	uint64_t from, to; /* offsets in the leased file and in the opened one */
+	uint64_t bytes;
+};
+
+#define GPUMEM_IOC_COPY _IOW('g', 0x4a, struct gpumem_copy_ask)
+#define GPUMEM_COPY_MAX (1u << 30)
+
 /* What GPUMEM_IOC_SAVE writes: what of the file, or of all below the directory, had to be written
  * to the mount's spool. ENOTSUP: it has none. */
 struct gpumem_saved {

@@ -92,6 +92,10 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags);
  * be tried again after this, a few times (tries starts at 0). */
 bool op_wait_release(int *tries);
 
+/* From op's inode into its second one, with all that such a change brings with it: how many bytes,
+ * or -errno. */
+ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes);
+
 /* Bits of fuse_file_info.fh: the kernel keeps it and no user can name it. */
 #define OP_HANDLE_WRITES 1
 

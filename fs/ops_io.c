@@ -144,14 +144,34 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 	fuse_reply_lseek(req, found);
 }
 
+ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes)
+{
+	struct inode_call call;
+	ssize_t n;
+	int tries = 0;
+
+	inode_call_init(&call, op->fs, op->to, op->worker->copier);
+	do {
+		n = file_copy(op->inode->file, from, op->to->file, &call.call, to, bytes);
+	} while (n == -ENOSPC && wait_for_dying(op->fs, &tries));
+	spool_mark(op->to, to, bytes);
+	if (n < 0)
+		return n;
+	if (!op->fs->noatime)
+		inode_touch_read(op->inode);
+	drop_set_id(op->fs, op->to, fuse_req_ctx(op->req));
+	inode_touch_write(op->to);
+	stats_add(&op_volume(op, op->to)->copy_bytes, (uint64_t)n);
+	count_busy(op, op->inode, n);
+	count_busy(op, op->to, n);
+	return n;
+}
+
 static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 		    struct fuse_file_info *from_info, fuse_ino_t to_ino, off_t to_offset,
 		    struct fuse_file_info *to_info, size_t bytes, int flags)
 {
-	struct inode_call call;
 	struct op op;
-	ssize_t n;
-	int tries = 0;
 
 	(void)from_info, (void)to_info;
 	if (control_owns(from_ino)) {
@@ -166,23 +186,12 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 		op_done(&op, req, -EINVAL);
 		return;
 	}
-	inode_call_init(&call, op.fs, op.to, op.worker->copier);
-	do {
-		n = file_copy(op.inode->file, (uint64_t)from_offset, op.to->file, &call.call,
-			      (uint64_t)to_offset, bytes);
-	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
-	spool_mark(op.to, (uint64_t)to_offset, bytes);
+	ssize_t n = op_copy_bytes(&op, (uint64_t)from_offset, (uint64_t)to_offset, bytes);
+
 	if (n < 0) {
 		op_done(&op, req, (int)n);
 		return;
 	}
-	if (!op.fs->noatime)
-		inode_touch_read(op.inode);
-	drop_set_id(op.fs, op.to, fuse_req_ctx(req));
-	inode_touch_write(op.to);
-	stats_add(&op_volume(&op, op.to)->copy_bytes, (uint64_t)n);
-	count_busy(&op, op.inode, n);
-	count_busy(&op, op.to, n);
 	op_end(&op, n);
 	fuse_reply_write(req, (size_t)n);
 }

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "fs/control.h"
+#include "fs/file_state.h"
 #include "fs/ops.h"
+#include "fs/session.h"
 #include "fs/share.h"
 #include "fs/spool.h"
 
@@ -75,31 +77,110 @@ static void save(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
 }
 
+/* Both files are there: what is to be copied, or -errno. */
+static int64_t copy_bytes(const struct op *op, const struct gpumem_copy_ask *ask)
+{
+	uint64_t size = file_size(op->to->file);
+
+	if (!file_is_device(op->to->file))
+		return -EOPNOTSUPP;
+	/* The kernel would not know of a longer file. */
+	if (ask->to >= size)
+		return 0;
+	uint64_t bytes = ask->bytes < size - ask->to ? ask->bytes : size - ask->to;
+
+	return bytes < GPUMEM_COPY_MAX ? (int64_t)bytes : GPUMEM_COPY_MAX;
+}
+
+static int check_copy(const struct op *op, const struct fuse_file_info *info,
+		      const struct gpumem_copy_ask *ask)
+{
+	if (access_of(info) != GPUMEM_ACCESS_WRITE)
+		return -EBADF;
+	if (ask->version != GPUMEM_PROTOCOL_VERSION || op->fs->options.cache != CACHE_NONE)
+		return -EOPNOTSUPP;
+	return ask->reserved ? -EINVAL : 0;
+}
+
+static void copy_leased(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
+			const struct gpumem_copy_ask *ask)
+{
+	struct inode *from = NULL;
+	struct share *share;
+	int error = check_shared(op, &share);
+
+	if (!error)
+		error = check_copy(op, info, ask);
+	if (!error)
+		error = share_leased(share, fuse_req_ctx(req)->uid, ask->key, ask->lease, &from);
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	op->to = op->inode;
+	op->inode = from;
+	op->offset = ask->from;
+	op->bytes = ask->bytes;
+	int64_t n = copy_bytes(op, ask);
+
+	if (n > 0)
+		n = op_copy_bytes(op, ask->from, ask->to, (uint64_t)n);
+	if (n > 0)
+		session_changed(op->fs->session, op->to->ino);
+	if (n < 0) {
+		op_done(op, req, (int)n);
+	} else {
+		op_end(op, n);
+		fuse_reply_ioctl(req, (int)n, NULL, 0);
+	}
+	inode_put(op->fs, from, 1);
+}
+
+/* With room for what it reads and writes, which the number says, and the kernel goes by. */
+static bool is_known(unsigned command, size_t in_bytes, size_t out_bytes)
+{
+	switch (command) {
+	case GPUMEM_IOC_TOKEN:
+	case GPUMEM_IOC_SAVE:
+		return out_bytes >= _IOC_SIZE(command);
+	case GPUMEM_IOC_LEASE:
+	case GPUMEM_IOC_COPY:
+		return in_bytes >= _IOC_SIZE(command);
+	default:
+		return false;
+	}
+}
+
 static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument,
 		     struct fuse_file_info *info, unsigned flags, const void *in, size_t in_bytes,
 		     size_t out_bytes)
 {
-	struct gpumem_lease_ask ask;
+	struct gpumem_lease_ask lease;
+	struct gpumem_copy_ask copy;
 	struct op op;
-	bool token = command == GPUMEM_IOC_TOKEN && out_bytes >= sizeof(struct gpumem_token);
-	bool lease = command == GPUMEM_IOC_LEASE && in_bytes >= sizeof(ask);
 
 	(void)argument, (void)flags;
-	bool saves = command == GPUMEM_IOC_SAVE && out_bytes >= sizeof(struct gpumem_saved);
-
-	if (control_owns(ino) || !(token || lease || saves)) {
+	if (control_owns(ino) || !is_known(command, in_bytes, out_bytes)) {
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
-	if (!op_begin(&op, req, ino, STAT_IOCTL))
+	if (!op_begin(&op, req, ino, command == GPUMEM_IOC_COPY ? STAT_COPY : STAT_IOCTL))
 		return;
-	if (saves) {
+	/* in has no alignment. */
+	switch (command) {
+	case GPUMEM_IOC_SAVE:
 		save(&op, req);
-	} else if (token) {
+		break;
+	case GPUMEM_IOC_TOKEN:
 		give_token(&op, req, info);
-	} else {
-		memcpy(&ask, in, sizeof(ask)); /* in has no alignment */
-		give_lease(&op, req, info, &ask);
+		break;
+	case GPUMEM_IOC_LEASE:
+		memcpy(&lease, in, sizeof(lease));
+		give_lease(&op, req, info, &lease);
+		break;
+	default:
+		memcpy(&copy, in, sizeof(copy));
+		copy_leased(&op, req, info, &copy);
 	}
 }
 

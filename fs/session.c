@@ -309,6 +309,12 @@ unmount_fuse:
 	return error;
 }
 
+void session_changed(struct session *session, uint64_t ino)
+{
+	/* Pages stay, so that no request comes of it that this thread would have to serve. */
+	fuse_lowlevel_notify_inval_inode(session->fuse, ino, -1, 0);
+}
+
 int session_wait(struct session *session)
 {
 	struct keep *keep = session->fs->keep;

@@ -5,6 +5,7 @@
 #define FS_SESSION_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct fs;
 struct session;
@@ -31,6 +32,8 @@ int session_start(struct session *session);
  * request is in flight any more. -EIO after a line in the log: the mount is there, but this daemon
  * cannot serve it. */
 int session_wait(struct session *session);
+/* An inode is not as the kernel knows it: times and sizes are to be asked for again. */
+void session_changed(struct session *session, uint64_t ino);
 void session_close(struct session *session);
 
 #endif

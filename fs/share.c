@@ -348,18 +348,27 @@ int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem
 	return token_issue(share->fs, &share->tokens, inode, uid, access, token->token);
 }
 
-int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
-		    const struct gpumem_lease_ask *ask)
+/* Of this user's, or NULL. Under serving. */
+static struct share_connection *connection_of(const struct share *share, uid_t uid,
+					      const uint8_t key[GPUMEM_KEY_BYTES])
 {
 	struct share_connection *connection = NULL;
 
+	HASH_FIND(hh, share->by_key, key, GPUMEM_KEY_BYTES, connection);
+	return connection && connection->uid == uid ? connection : NULL;
+}
+
+int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
+		    const struct gpumem_lease_ask *ask)
+{
 	/* Another daemon can be told of what this one had read off a connection, and not of an
 	 * ioctl that it answered over one. */
 	if (ask->version != GPUMEM_PROTOCOL_VERSION || share->memory)
 		return -EAGAIN;
 	LOCKED(&share->serving);
-	HASH_FIND(hh, share->by_key, ask->key, sizeof(ask->key), connection);
-	if (!connection || connection->uid != uid)
+	struct share_connection *connection = connection_of(share, uid, ask->key);
+
+	if (!connection)
 		return -ESTALE;
 	int error = share_lease_at_once(share, connection, inode, access, ask->request);
 	share_answered(share, connection);
@@ -368,6 +377,15 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 	/* Its end is for the share thread, which may have it in hand. */
 	shutdown(connection->fd, SHUT_RDWR);
 	return -ESTALE;
+}
+
+int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
+		 uint64_t lease, struct inode **inode)
+{
+	LOCKED(&share->serving);
+	struct share_connection *connection = connection_of(share, uid, key);
+
+	return connection ? share_lease_file(connection, lease, inode) : -ESTALE;
 }
 
 void share_each(struct share *share,

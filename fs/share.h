@@ -34,6 +34,10 @@ int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem
 int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
 		    const struct gpumem_lease_ask *ask);
 
+/* The file of a lease, for GPUMEM_IOC_COPY: 0 with a reference, or -errno as said there. */
+int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
+		 uint64_t lease, struct inode **inode);
+
 /* Who shares a file, for .gpumem/mappings. */
 struct share_holder {
 	pid_t pid;

@@ -184,6 +184,19 @@ static struct share_lease *lease_find(struct share_connection *connection, uint6
 	return lease;
 }
 
+int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode)
+{
+	struct share_lease *lease = lease_find(connection, number);
+
+	if (!lease)
+		return -ENOENT;
+	if (!lease->inode)
+		return -EOPNOTSUPP;
+	inode_ref(lease->inode);
+	*inode = lease->inode;
+	return 0;
+}
+
 /* The file goes on without this sharer. */
 void share_let_go(struct share *share, struct inode *inode)
 {

@@ -76,6 +76,8 @@ int share_release(struct share *share, struct share_connection *connection,
 /* With one packet and no copy, or -EAGAIN. The inode's reference stays the caller's. */
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number);
+/* The file of one of its leases: 0 with a reference, -ENOENT, or -EOPNOTSUPP for a private copy. */
+int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode);
 /* The client has the answer to what it asked. */
 void share_answered(struct share *share, struct share_connection *connection);
 /* Ends all leases of a connection. */

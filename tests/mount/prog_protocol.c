@@ -7,156 +7,13 @@
  * The sharing protocol, spoken by hand: rightly, and as nobody should. What is wrong costs its
  * sender the connection, and nobody else anything. (Killed daemons may answer twice, which a client
  * knows by the number and this does not; and nothing is leased over an ioctl.) */
-#include "tests/mount/prog.h"
-
-#include <grp.h>
-#include <poll.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/xattr.h>
-
-#include "client/protocol.h"
-
-#define USER	   65534
-#define BYTES	   (4 * MIB)
-#define ANSWER_MS  10000
-#define PACKET_MAX 8192
-
-union packet {
-	struct gpumem_msg_header header;
-	struct gpumem_msg_lease lease;
-	struct gpumem_msg_extend extend;
-	struct gpumem_msg_release release;
-	struct gpumem_msg_layout layout;
-	struct gpumem_msg_key key;
-	struct gpumem_msg_error error;
-	char bytes[PACKET_MAX];
-};
-
-struct answer {
-	ssize_t bytes; /* 0: the daemon hung up */
-	int fds[GPUMEM_FDS_MAX];
-	unsigned n_fds;
-	union packet packet; /* last: it has arrays without length */
-};
-
-static int dial(void)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", getenv("MNT"),
-		 GPUMEM_SOCKET_NAME);
-	OK(connect(fd, (struct sockaddr *)&address, sizeof(address)));
-	return fd;
-}
-
-static struct gpumem_msg_header head(uint16_t type, size_t bytes)
-{
-	return (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
-					  .version = GPUMEM_PROTOCOL_VERSION,
-					  .type = type,
-					  .bytes = (uint32_t)bytes,
-					  .request = 17};
-}
-
-static void say(int fd, const void *packet, size_t bytes)
-{
-	EQUAL(OK(send(fd, packet, bytes, MSG_NOSIGNAL)), (long long)bytes);
-}
-
-static struct answer hear(int fd)
-{
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(GPUMEM_FDS_MAX * sizeof(int))];
-	} control;
-	struct pollfd ready = {.fd = fd, .events = POLLIN};
-	struct answer answer = {0};
-	struct iovec part = {&answer.packet, sizeof(answer.packet)};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = &control,
-				 .msg_controllen = sizeof(control)};
-
-	if (poll(&ready, 1, ANSWER_MS) != 1)
-		FAIL("no answer");
-	answer.bytes = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-	if (answer.bytes < 0 && errno == ECONNRESET)
-		answer.bytes = 0;
-	OK(answer.bytes);
-	struct cmsghdr *with = CMSG_FIRSTHDR(&message);
-
-	if (answer.bytes && with) {
-		answer.n_fds = (unsigned)((with->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		memcpy(answer.fds, CMSG_DATA(with), answer.n_fds * sizeof(int));
-	}
-	return answer;
-}
+#include "tests/mount/protocol.h"
 
 static void expect_end(int fd, const char *after)
 {
 	if (hear(fd).bytes != 0)
 		FAIL("%s: the connection goes on", after);
 	OK(close(fd));
-}
-
-static struct answer hear_layout(int fd)
-{
-	struct answer answer = hear(fd);
-
-	CHECK(answer.bytes >= (ssize_t)sizeof(answer.packet.layout));
-	EQUAL(answer.packet.header.type, GPUMEM_MSG_LAYOUT);
-	EQUAL(answer.packet.header.request, 17);
-	EQUAL(answer.n_fds, answer.packet.layout.n_chunks);
-	return answer;
-}
-
-static void drop(const struct answer *answer)
-{
-	for (unsigned i = 0; i < answer->n_fds; i++)
-		OK(close(answer->fds[i]));
-}
-
-static struct gpumem_token token_of(int fd)
-{
-	struct gpumem_token token;
-
-	OK(ioctl(fd, GPUMEM_IOC_TOKEN, &token));
-	return token;
-}
-
-static void show(int connection, const struct gpumem_token *token)
-{
-	struct gpumem_msg_lease message = {.header = head(GPUMEM_MSG_LEASE, sizeof(message))};
-
-	memcpy(message.token, token->token, sizeof(message.token));
-	say(connection, &message, sizeof(message));
-}
-
-static int leases_of(int fd)
-{
-	char text[24] = "";
-
-	OK(fgetxattr(fd, "user.gpumem.leases", text, sizeof(text) - 1));
-	return atoi(text);
-}
-
-/* The daemon sees the end of a connection some time after it. */
-static void expect_leases(int fd, int wanted)
-{
-	for (int tries = 0; tries < 1000 && leases_of(fd) != wanted; tries++)
-		usleep(10000);
-	EQUAL(leases_of(fd), wanted);
-}
-
-static int filled_file(const char *path, mode_t mode)
-{
-	int fd = OK(open(path, O_CREAT | O_RDWR | O_CLOEXEC, mode));
-
-	pattern_write(fd, 3, 0, BYTES);
-	return fd;
 }
 
 /* Whoever behaves is served, whatever others did. */
@@ -173,21 +30,6 @@ static void all_is_well(int fd)
 	OK(close(connection));
 	expect_leases(fd, 0);
 	pattern_check(fd, 3, 0, BYTES);
-}
-
-static struct gpumem_lease_ask key_of(int connection)
-{
-	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION, .request = 17};
-	struct gpumem_msg_header hello = head(GPUMEM_MSG_HELLO, sizeof(hello));
-
-	say(connection, &hello, sizeof(hello));
-	struct answer answer = hear(connection);
-
-	EQUAL(answer.bytes, sizeof(answer.packet.key));
-	EQUAL(answer.packet.header.type, GPUMEM_MSG_KEY);
-	EQUAL(answer.packet.header.request, 17);
-	memcpy(ask.key, answer.packet.key.key, sizeof(ask.key));
-	return ask;
 }
 
 static void a_lease_and_its_end(void)
@@ -253,13 +95,6 @@ static void keys_that_are_none(void)
 	OK(ioctl(fd, GPUMEM_IOC_LEASE, &ask));
 	struct answer answer = hear_layout(connection);
 	drop(&answer);
-}
-
-static void become_user(void)
-{
-	OK(setgroups(0, NULL));
-	OK(setresgid(USER, USER, USER));
-	OK(setresuid(USER, USER, USER));
 }
 
 static struct gpumem_token root_token;
