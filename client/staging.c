@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -40,7 +41,8 @@ static int prepare(struct client_staging *staging, size_t bytes)
 
 void client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes)
 {
-	memset(staging->base + at, 0, bytes);
+	if (madvise(staging->base + at, bytes, MADV_POPULATE_WRITE) < 0)
+		memset(staging->base + at, 0, bytes);
 }
 
 int client_staging_open(int fd, size_t bytes, struct client_staging *staging)
@@ -88,6 +90,25 @@ ssize_t client_staging_put(const struct client_staging *staging, size_t at, int 
 			   size_t bytes)
 {
 	return copy(staging->fd, at, to, offset, bytes);
+}
+
+ssize_t client_staging_place(const struct client_staging *staging, size_t at, int to,
+			     uint64_t offset, size_t bytes)
+{
+	const struct gpumem *file = staging->file;
+	size_t done = 0;
+	ssize_t n = 1;
+
+	while (file->connection && done < bytes && n > 0) {
+		n = client_connection_copy(file->connection, file->layout.lease, at + done, to,
+					   offset + done, bytes - done);
+		done += n > 0 ? (size_t)n : 0;
+	}
+	if (done == bytes)
+		return (ssize_t)done;
+	/* What keeps the rest from it is seen there, where it is not that this way is none. */
+	n = copy(staging->fd, at + done, to, offset + done, bytes - done);
+	return n < 0 && !done ? n : (ssize_t)done + (n > 0 ? n : 0);
 }
 
 ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,

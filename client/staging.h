@@ -28,7 +28,8 @@ struct client_staging {
  * not for this user, or the daemon cannot be reached. */
 int client_staging_open(int fd, size_t bytes, struct client_staging *staging);
 /* Memory that was never written to is no memory yet, and reached by the daemon's CPUs alone: a
- * stretch of 64 MiB (less at the end) is touched, all of it, before its first use. */
+ * stretch of 64 MiB (less at the end) is touched, all of it, before its first use. at is a multiple
+ * of the page's size. */
 void client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes);
 void client_staging_close(struct client_staging *staging);
 
@@ -36,6 +37,11 @@ void client_staging_close(struct client_staging *staging);
  * end of the file or where an error came after some, or -errno. */
 ssize_t client_staging_put(const struct client_staging *staging, size_t at, int to, uint64_t offset,
 			   size_t bytes);
+/* Into a file that has the bytes' place already, and as many at a time as there are threads: no
+ * one waits for another, as the kernel has them do in client_staging_put, which this is where there
+ * is nothing else. */
+ssize_t client_staging_place(const struct client_staging *staging, size_t at, int to,
+			     uint64_t offset, size_t bytes);
 ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
 			   uint64_t offset, size_t bytes);
 

@@ -142,14 +142,13 @@ static int set_size(struct cp_file *file)
 }
 
 /* With sums of what went by, parts are as small as those that are verified. */
-static enum cp_step choose_step(struct cp *cp, const struct cp_file *file)
+static enum cp_step choose_step(const struct cp *cp, const struct cp_file *file)
 {
 	if (file->method != CP_RANGES || file->sparse || cp->options.verify ||
-	    file->size < CP_STAGED_MIN || on_mount(file->out) == on_mount(file->in))
+	    file->size < CP_STAGED_FILE_MIN || atomic_load(&cp->bytes_all) < CP_STAGED_ALL_MIN ||
+	    on_mount(file->out) == on_mount(file->in))
 		return CP_BUFFER;
-	if (on_mount(file->in))
-		return CP_STAGED;
-	return cp_ring_take(cp, file) ? CP_RING : CP_BUFFER;
+	return on_mount(file->in) ? CP_STAGED_OUT : CP_STAGED_IN;
 }
 
 static uint64_t choose_bytes(const struct cp_file *file)
@@ -177,8 +176,6 @@ static int set_parts(struct cp *cp, struct cp_file *file)
 		atomic_store(&file->marks[part], CP_DONE);
 	atomic_store(&file->parts, parts);
 	atomic_store(&file->next, first);
-	if (file->step == CP_RING)
-		cp_ring_begin(cp, first);
 	atomic_fetch_add(&cp->bytes_done, first * file->part_bytes);
 	atomic_fetch_add(&cp->bytes_skipped, first * file->part_bytes);
 	return 0;
@@ -330,8 +327,6 @@ void cp_file_end(struct cp *cp, struct cp_file *file)
 	bool whole = is_whole(cp, file);
 	int error = whole ? give_name(cp, file) : atomic_load(&file->error);
 
-	if (file->step == CP_RING)
-		cp_ring_release(cp, file);
 	if (whole && !error)
 		atomic_fetch_add(&cp->files_done, 1);
 	else

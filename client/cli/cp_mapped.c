@@ -18,14 +18,14 @@
 #define MAPPED_MIN ((uint64_t)16 << 20)
 /* A read into a mapping takes half as much again of a processor's time as a write: it pays where
  * more than two would wait for each other. */
-#define THREADS_MIN 3
+#define CROWD 3
 
 void cp_mapped_begin(const struct cp *cp, struct cp_file *file)
 {
 	struct statfs fs;
 
 	/* What is verified is summed up on its way. */
-	if (cp->options.verify || cp->options.threads < THREADS_MIN || file->size < MAPPED_MIN ||
+	if (cp->options.verify || cp->options.threads < CROWD || file->size < MAPPED_MIN ||
 	    fstatfs(file->out, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
 		return;
 	void *mapped = mmap(NULL, file->size, PROT_READ | PROT_WRITE, MAP_SHARED, file->out, 0);
@@ -48,7 +48,7 @@ void cp_mapped_end(struct cp_file *file)
 bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes, int from,
 		    uint64_t at)
 {
-	if (!file->mapped)
+	if (!file->mapped || atomic_load(&file->users) < CROWD)
 		return false;
 	uint64_t before = offset % (uint64_t)sysconf(_SC_PAGESIZE);
 	char *to = file->mapped + offset;

@@ -69,14 +69,6 @@ static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t
 	}
 }
 
-void cp_mark(struct cp *cp, struct cp_file *file, uint64_t part, const char *data)
-{
-	uint64_t bytes = cp_part_bytes(file, part);
-
-	mark(file, part, data, bytes);
-	atomic_fetch_add(&cp->bytes_done, bytes);
-}
-
 static void copy_range(struct cp_file *file, char *buffer, uint64_t offset, uint64_t bytes)
 {
 	if (cp_mapped_fill(file, offset, bytes, file->in, offset))
@@ -132,10 +124,6 @@ static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *
 	uint64_t start = part * file->part_bytes, end = start + cp_part_bytes(file, part);
 	const char *whole = NULL;
 
-	if (file->step == CP_RING) {
-		cp_ring_part(cp, file, part);
-		return !atomic_load(&file->error);
-	}
 	if (file->sparse) {
 		copy_sparse(file, buffers->data, start, end);
 	} else if (file->step == CP_BUFFER || !cp_staged(file, buffers, part)) {
@@ -144,7 +132,8 @@ static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *
 	}
 	if (atomic_load(&file->error))
 		return false;
-	cp_mark(cp, file, part, whole);
+	mark(file, part, whole, end - start);
+	atomic_fetch_add(&cp->bytes_done, end - start);
 	return true;
 }
 

@@ -10,6 +10,10 @@
 
 /* The walk waits while so many files are queued. */
 #define QUEUE_MAX 65536
+/* Elsewhere than on the mount the kernel lets one write at a time into a file: one thread writes,
+ * another one reads what is next, and more are of use where there are fewer files than these. */
+#define CROWD 2
+#define WIDE  4
 
 void cp_queue(struct cp *cp, struct cp_file *file)
 {
@@ -27,12 +31,29 @@ static bool has_parts(const struct cp_file *file)
 	return !atomic_load(&file->error) && atomic_load(&file->next) < file->parts;
 }
 
+static unsigned count_open(const struct cp *cp)
+{
+	unsigned n = 0;
+
+	for (const struct cp_file *file = cp->open; file; file = file->following)
+		n += has_parts(file);
+	return n;
+}
+
+/* Whether one more thread makes it faster. */
+static bool takes_more(const struct cp *cp, const struct cp_file *file)
+{
+	if (file->step != CP_STAGED_OUT)
+		return true;
+	return !cp->queue && (atomic_load(&file->users) < CROWD || count_open(cp) < WIDE);
+}
+
 /* An open file first, so that few are in the making at a time. */
 static struct cp_file *take(struct cp *cp)
 {
 	for (struct cp_file *file = cp->open; file; file = file->following)
-		if (has_parts(file)) {
-			file->users++;
+		if (has_parts(file) && takes_more(cp, file)) {
+			atomic_fetch_add(&file->users, 1);
 			return file;
 		}
 	struct cp_file *file = cp->queue;
@@ -43,7 +64,7 @@ static struct cp_file *take(struct cp *cp)
 	if (!cp->queue)
 		cp->queue_end = &cp->queue;
 	file->following = NULL;
-	file->users = 1;
+	atomic_store(&file->users, 1);
 	cp->queued--;
 	pthread_cond_broadcast(&cp->idle);
 	return file;
@@ -90,7 +111,7 @@ static void unpublish(struct cp *cp, struct cp_file *file)
 static bool leave(struct cp *cp, struct cp_file *file)
 {
 	LOCKED(&cp->lock);
-	if (--file->users)
+	if (atomic_fetch_sub(&file->users, 1) > 1)
 		return false;
 	unpublish(cp, file);
 	return true;
@@ -116,7 +137,7 @@ static void work_on(struct cp *cp, struct cp_file *file, struct cp_buffers *buff
 			return;
 		if (!cp_file_copied(cp, file))
 			break;
-		file->users = 1;
+		atomic_store(&file->users, 1);
 		publish(cp, file);
 	}
 	cp_file_end(cp, file);
@@ -136,7 +157,8 @@ void *cp_worker(void *context)
 		work_on(cp, file, &buffers);
 		idle(cp);
 	}
-	client_staging_close(&buffers.staging.memory);
+	/* Staging memory goes with the process: to have it taken out of that for one thread after
+	 * the other took 10 ms. */
 	buffer_free(buffers.data, CP_BUFFER_BYTES);
 	buffer_free(buffers.other, CP_BUFFER_BYTES);
 	LOCKED(&cp->lock);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp out of the mount: the GPU copies into staging memory, and a read or a write takes it
- * from there. */
+/* gpumem cp between the mount and elsewhere: the GPU copies to or from staging memory, and a read
+ * or a write does the rest. Each thread has its own, so that while some wait for the GPU others
+ * read, and the link is never without something to move. */
 #include <errno.h>
 #include <sys/stat.h>
 
 #include "client/cli/buffer.h"
 #include "client/cli/cp.h"
 
-bool cp_staging_for(struct cp_staging *staging, int fd, uint64_t bytes)
+/* In the mount that fd is on; false: there cannot be any. */
+static bool staging_for(struct cp_staging *staging, int fd)
 {
 	struct stat st;
 
@@ -17,33 +19,59 @@ bool cp_staging_for(struct cp_staging *staging, int fd, uint64_t bytes)
 	if (staging->device != st.st_dev) {
 		client_staging_close(&staging->memory);
 		staging->device = st.st_dev;
-		staging->fresh = client_staging_open(fd, bytes, &staging->memory) == 0;
+		if (client_staging_open(fd, CP_PART_STAGED, &staging->memory) == 0)
+			client_staging_touch(&staging->memory, 0, CP_PART_STAGED);
 	}
 	return staging->memory.fd >= 0;
+}
+
+static void copy_in(struct cp_file *file, const struct client_staging *staging, uint64_t offset,
+		    uint64_t bytes)
+{
+	int error = cp_read(file, staging->base, bytes, offset);
+
+	if (error) {
+		cp_file_fail(file, file->from, error);
+		return;
+	}
+	ssize_t n = client_staging_place(staging, 0, file->out, offset, bytes);
+	uint64_t done = n > 0 ? (uint64_t)n : 0;
+
+	/* What keeps some of it from being copied is said by a write. */
+	if (n >= 0 && done < bytes)
+		n = buffer_write(file->out, staging->base + done, bytes - done, offset + done);
+	if (n < 0)
+		cp_file_fail(file, file->to, (int)-n);
+}
+
+static void copy_out(struct cp_file *file, const struct client_staging *staging, uint64_t offset,
+		     uint64_t bytes)
+{
+	ssize_t n = client_staging_get(staging, 0, file->in, offset, bytes);
+
+	if (n < 0 || (uint64_t)n < bytes) {
+		cp_file_fail(file, file->from, n < 0 ? (int)-n : ESTALE);
+		return;
+	}
+	if (cp_mapped_fill(file, offset, bytes, staging->object, 0))
+		return;
+	int error = buffer_write(file->out, staging->base, bytes, offset);
+
+	if (error)
+		cp_file_fail(file, file->to, -error);
 }
 
 bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
 {
 	uint64_t offset = part * file->part_bytes, bytes = cp_part_bytes(file, part);
-
 	struct cp_staging *staging = &buffers->staging;
+	bool in = file->step == CP_STAGED_IN;
 
-	if (!cp_staging_for(staging, file->in, CP_PART_STAGED))
+	if (!staging_for(staging, in ? file->out : file->in))
 		return false;
-	if (staging->fresh)
-		client_staging_touch(&staging->memory, 0, CP_PART_STAGED);
-	staging->fresh = false;
-	ssize_t n = client_staging_get(&staging->memory, 0, file->in, offset, bytes);
-
-	if (n < 0 || (uint64_t)n < bytes) {
-		cp_file_fail(file, file->from, n < 0 ? (int)-n : ESTALE);
-		return true;
-	}
-	if (cp_mapped_fill(file, offset, bytes, staging->memory.object, 0))
-		return true;
-	int error = buffer_write(file->out, staging->memory.base, bytes, offset);
-
-	if (error)
-		cp_file_fail(file, file->to, -error);
+	if (in)
+		copy_in(file, &staging->memory, offset, bytes);
+	else
+		copy_out(file, &staging->memory, offset, bytes);
 	return true;
 }

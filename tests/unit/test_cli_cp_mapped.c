@@ -15,6 +15,8 @@
 #define PAGE	     4096
 #define SIZE	     (16 * 1024 * 1024 + 100)
 #define SOURCE_BYTES (1024 * 1024)
+/* Threads at one file. */
+#define CROWD 3
 
 static struct cp cp;
 static struct cp_file file;
@@ -28,9 +30,10 @@ static void setup(void)
 	unit_fill(bytes, sizeof(bytes), &state);
 	source = some_file(0);
 	ck_assert_int_eq(buffer_write(source, bytes, sizeof(bytes), 0), 0);
-	cp = (struct cp){.options.threads = 3};
+	cp = (struct cp){.options.threads = CROWD};
 	/* A memfd is a file of the kernel's own tmpfs; holes: without huge pages. */
-	file = (struct cp_file){.out = some_file(SIZE), .size = SIZE, .sparse = true};
+	file =
+	    (struct cp_file){.out = some_file(SIZE), .size = SIZE, .sparse = true, .users = CROWD};
 	cp_mapped_begin(&cp, &file);
 }
 
@@ -186,9 +189,20 @@ START_TEST(copies_from_staging)
 	ck_assert_int_eq(fstat(source, &st), 0);
 	buffers.staging.device = st.st_dev;
 	ck_assert_int_eq(ftruncate(file.out, cuts[_i]), 0);
-	copy_part(CP_STAGED, &buffers);
+	copy_part(CP_STAGED_OUT, &buffers);
 	munmap(base, SOURCE_BYTES);
 	close(memory);
+}
+END_TEST
+
+/* Fewer threads do not wait for each other much. */
+START_TEST(writes_where_few_are_at_it)
+{
+	file.users = CROWD - 1;
+	ck_assert(!cp_mapped_fill(&file, 0, PAGE, source, 0));
+	ck_assert_int_eq(memory_of(file.out), 0);
+	file.users = CROWD;
+	ck_assert(cp_mapped_fill(&file, 0, PAGE, source, 0));
 }
 END_TEST
 
@@ -196,7 +210,7 @@ END_TEST
 START_TEST(not_for_all)
 {
 	struct cp_file small = {.out = file.out, .size = 100}, same = {.out = -1, .size = SIZE};
-	struct cp verifying = {.options = {.threads = 3, .verify = true}};
+	struct cp verifying = {.options = {.threads = CROWD, .verify = true}};
 	struct cp one = {.options.threads = 1};
 
 	ck_assert_ptr_nonnull(file.mapped);
@@ -225,6 +239,7 @@ int main(void)
 	tcase_add_test(tcase, target_is_cut);
 	tcase_add_loop_test(tcase, copies, 0, sizeof(cuts) / sizeof(cuts[0]));
 	tcase_add_loop_test(tcase, copies_from_staging, 0, sizeof(cuts) / sizeof(cuts[0]));
+	tcase_add_test(tcase, writes_where_few_are_at_it);
 	tcase_add_test(tcase, not_for_all);
 	return unit_main(suite);
 }
