@@ -26,7 +26,9 @@ enum share_kept {
 
 struct share_note_token {
 	uint64_t ino;
-	int64_t expires; /* CLOCK_MONOTONIC, seconds */
+	/* CLOCK_MONOTONIC, seconds; of the daemon that issued it: with the next one its time begins
+	 * again. */
+	int64_t expires;
 	uid_t uid;
 	enum gpumem_access access;
 	uint8_t bytes[GPUMEM_TOKEN_BYTES];

@@ -225,7 +225,9 @@ static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,
 	token->inode = inode;
 	token->uid = noted->uid;
 	token->access = noted->access;
-	token->expires = noted->expires;
+	/* While there was no daemon it could not be shown: its time begins again. They are not
+	 * noted in the order of their age, and so are all of one. */
+	token->expires = now() + GPUMEM_TOKEN_SECONDS;
 	token->noted = slot;
 	memcpy(token->bytes, noted->bytes, sizeof(token->bytes));
 	pthread_mutex_lock(&table->lock);
@@ -236,18 +238,6 @@ static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,
 		free_all(fs, token);
 }
 
-/* They are not in the order of their age, and all expire as the latest of them does. */
-static void expire_late(struct token_table *table)
-{
-	int64_t latest = 0;
-
-	for (const struct token *token = table->oldest; token; token = token->next)
-		if (token->expires > latest)
-			latest = token->expires;
-	for (struct token *token = table->oldest; token; token = token->next)
-		token->expires = latest;
-}
-
 void token_restore(struct fs *fs, struct token_table *table)
 {
 	struct share_note_token noted;
@@ -255,7 +245,4 @@ void token_restore(struct fs *fs, struct token_table *table)
 
 	while (share_memory_next_token(table->memory, &slot, &noted))
 		restore_one(fs, table, slot - 1, &noted);
-	pthread_mutex_lock(&table->lock);
-	expire_late(table);
-	pthread_mutex_unlock(&table->lock);
 }
