@@ -9,7 +9,8 @@ override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 PREFIX ?= /usr/local
 # Of the libraries that other programs load; /usr/lib/x86_64-linux-gnu and the like in packages.
 LIBDIR ?= $(PREFIX)/lib
-CFLAGS ?= -O2 -g
+# Sanitizers: what is quick to build, with the lines that a report names.
+CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
 MNT    ?= /mnt/gpumem
 OPTS   ?=
 ifeq ($(origin CC),default)
