@@ -92,6 +92,12 @@ ssize_t client_staging_put(const struct client_staging *staging, size_t at, int 
 	return copy(staging->fd, at, to, offset, bytes);
 }
 
+ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
+			   uint64_t offset, size_t bytes)
+{
+	return copy(from, offset, staging->fd, at, bytes);
+}
+
 ssize_t client_staging_place(const struct client_staging *staging, size_t at, int to,
 			     uint64_t offset, size_t bytes)
 {
@@ -109,10 +115,4 @@ ssize_t client_staging_place(const struct client_staging *staging, size_t at, in
 	/* What keeps the rest from it is seen there, where it is not that this way is none. */
 	n = copy(staging->fd, at + done, to, offset + done, bytes - done);
 	return n < 0 && !done ? n : (ssize_t)done + (n > 0 ? n : 0);
-}
-
-ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
-			   uint64_t offset, size_t bytes)
-{
-	return copy(from, offset, staging->fd, at, bytes);
 }

@@ -37,12 +37,12 @@ void client_staging_close(struct client_staging *staging);
  * end of the file or where an error came after some, or -errno. */
 ssize_t client_staging_put(const struct client_staging *staging, size_t at, int to, uint64_t offset,
 			   size_t bytes);
+ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
+			   uint64_t offset, size_t bytes);
 /* Into a file that has the bytes' place already, and as many at a time as there are threads: no
  * one waits for another, as the kernel has them do in client_staging_put, which this is where there
  * is nothing else. */
 ssize_t client_staging_place(const struct client_staging *staging, size_t at, int to,
 			     uint64_t offset, size_t bytes);
-ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
-			   uint64_t offset, size_t bytes);
 
 #endif

@@ -22,6 +22,7 @@ struct stamp {
 	struct timespec changed;
 };
 
+/* In the order in which a window goes through them. */
 enum state { UNUSED, COUNTED, MAKING, READY };
 
 struct host_window {
@@ -149,23 +150,29 @@ static bool is_busy(const struct host_window *window)
 	return window->users || window->state == MAKING;
 }
 
-/* That of the stretch, else the one to be used for it: none, or the one that was used least
- * lately. NULL: all are in use. Under the lock. */
-static struct host_window *find(struct host_windows *windows, const struct file *file,
-				const struct device *device, uint64_t from)
+/* Of those in this state or a later one, that which was used least lately; NULL: all are in use.
+ * Under the lock. */
+static struct host_window *oldest_from(struct host_windows *windows, enum state state)
 {
 	struct host_window *oldest = NULL;
 
 	for (unsigned i = 0; i < WINDOWS; i++) {
 		struct host_window *window = &windows->windows[i];
-		if (is_of(window, file, device, from))
-			return window;
-		if (is_busy(window))
-			continue;
-		if (!oldest || window->used < oldest->used)
+		if (window->state >= state && !is_busy(window) &&
+		    (!oldest || window->used < oldest->used))
 			oldest = window;
 	}
 	return oldest;
+}
+
+/* That of the stretch, else the one to be used for it; NULL: there is none. Under the lock. */
+static struct host_window *find(struct host_windows *windows, const struct file *file,
+				const struct device *device, uint64_t from)
+{
+	for (unsigned i = 0; i < WINDOWS; i++)
+		if (is_of(&windows->windows[i], file, device, from))
+			return &windows->windows[i];
+	return oldest_from(windows, UNUSED);
 }
 
 static uint64_t stretch_bytes(const struct stamp *stamp, uint64_t from)
@@ -251,14 +258,8 @@ static void count(struct host_windows *windows, struct host_window *window,
 static bool make_room(struct host_windows *windows, uint64_t bytes)
 {
 	while (windows->pinned + bytes > windows->pinned_max) {
-		struct host_window *oldest = NULL;
+		struct host_window *oldest = oldest_from(windows, READY);
 
-		for (unsigned i = 0; i < WINDOWS; i++) {
-			struct host_window *window = &windows->windows[i];
-			if (window->state == READY && !is_busy(window) &&
-			    (!oldest || window->used < oldest->used))
-				oldest = window;
-		}
 		if (!oldest)
 			return false;
 		window_close(windows, oldest);

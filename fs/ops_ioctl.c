@@ -77,19 +77,13 @@ static void save(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
 }
 
-/* Both files are there: what is to be copied, or -errno. */
-static int64_t copy_bytes(const struct op *op, const struct gpumem_copy_ask *ask)
+/* Up to the end of the opened file: the kernel would not know of a longer one. */
+static uint64_t copy_bytes(const struct inode *to, const struct gpumem_copy_ask *ask)
 {
-	uint64_t size = file_size(op->to->file);
+	uint64_t size = file_size(to->file), left = ask->to < size ? size - ask->to : 0;
+	uint64_t bytes = ask->bytes < left ? ask->bytes : left;
 
-	if (!file_is_device(op->to->file))
-		return -EOPNOTSUPP;
-	/* The kernel would not know of a longer file. */
-	if (ask->to >= size)
-		return 0;
-	uint64_t bytes = ask->bytes < size - ask->to ? ask->bytes : size - ask->to;
-
-	return bytes < GPUMEM_COPY_MAX ? (int64_t)bytes : GPUMEM_COPY_MAX;
+	return bytes < GPUMEM_COPY_MAX ? bytes : GPUMEM_COPY_MAX;
 }
 
 static int check_copy(const struct op *op, const struct fuse_file_info *info,
@@ -97,7 +91,8 @@ static int check_copy(const struct op *op, const struct fuse_file_info *info,
 {
 	if (access_of(info) != GPUMEM_ACCESS_WRITE)
 		return -EBADF;
-	if (ask->version != GPUMEM_PROTOCOL_VERSION || op->fs->options.cache != CACHE_NONE)
+	if (ask->version != GPUMEM_PROTOCOL_VERSION || op->fs->options.cache != CACHE_NONE ||
+	    !file_is_device(op->inode->file))
 		return -EOPNOTSUPP;
 	return ask->reserved ? -EINVAL : 0;
 }
@@ -121,10 +116,9 @@ static void copy_leased(struct op *op, fuse_req_t req, const struct fuse_file_in
 	op->inode = from;
 	op->offset = ask->from;
 	op->bytes = ask->bytes;
-	int64_t n = copy_bytes(op, ask);
+	uint64_t bytes = copy_bytes(op->to, ask);
+	ssize_t n = bytes ? op_copy_bytes(op, ask->from, ask->to, bytes) : 0;
 
-	if (n > 0)
-		n = op_copy_bytes(op, ask->from, ask->to, (uint64_t)n);
 	if (n > 0)
 		session_changed(op->fs->session, op->to->ino);
 	if (n < 0) {
@@ -178,9 +172,10 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		memcpy(&lease, in, sizeof(lease));
 		give_lease(&op, req, info, &lease);
 		break;
-	default:
+	case GPUMEM_IOC_COPY:
 		memcpy(&copy, in, sizeof(copy));
 		copy_leased(&op, req, info, &copy);
+		break;
 	}
 }
 

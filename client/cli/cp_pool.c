@@ -12,8 +12,8 @@
 #define QUEUE_MAX 65536
 /* Elsewhere than on the mount the kernel lets one write at a time into a file: one thread writes,
  * another one reads what is next, and more are of use where there are fewer files than these. */
-#define CROWD 2
-#define WIDE  4
+#define WRITERS 2
+#define WIDE	4
 
 void cp_queue(struct cp *cp, struct cp_file *file)
 {
@@ -45,7 +45,7 @@ static bool takes_more(const struct cp *cp, const struct cp_file *file)
 {
 	if (file->step != CP_STAGED_OUT)
 		return true;
-	return !cp->queue && (atomic_load(&file->users) < CROWD || count_open(cp) < WIDE);
+	return !cp->queue && (atomic_load(&file->users) < WRITERS || count_open(cp) < WIDE);
 }
 
 /* An open file first, so that few are in the making at a time. */
