@@ -13,13 +13,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
 #include "backend/copy.h"
 #include "common/log.h"
 #include "common/number.h"
+#include "tests/gpu/timing.h"
 
 #define ROUNDS	    5
 #define PIECE	    (4UL << 20)
@@ -42,14 +42,6 @@ struct feeder {
 	char *halves[2];
 	pthread_t thread;
 };
-
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 static int read_piece(const struct feed *feed, char *to, uint64_t at, size_t bytes)
 {
@@ -117,13 +109,6 @@ static int run_round(struct feed *feed, struct feeder *feeders, unsigned n, doub
 	return atomic_load(&feed->error);
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The first round makes streams and does not count. */
 static int run_rounds(struct feed *feed, struct feeder *feeders, unsigned n)
 {
@@ -134,8 +119,7 @@ static int run_rounds(struct feed *feed, struct feeder *feeders, unsigned n)
 		rc = run_round(feed, feeders, n, &times[i]);
 	if (rc)
 		return rc;
-	qsort(times, ROUNDS, sizeof(times[0]), compare);
-	printf("%.9f\n", times[ROUNDS / 2]);
+	printf("%.9f\n", median(times, ROUNDS));
 	return 0;
 }
 

@@ -28,17 +28,9 @@ static void add(struct series *series, double value)
 		series->values[series->n++] = value;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void print_series(const char *name, struct series *series, double unit)
 {
-	qsort(series->values, series->n, sizeof(series->values[0]), compare);
-	printf("%s %.2f\n", name, series->values[series->n / 2] / unit);
+	printf("%s %.2f\n", name, median(series->values, series->n) / unit);
 	printf("%s_p90 %.2f\n", name, series->values[series->n * 9 / 10] / unit);
 }
 

@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backend/cuda/driver.h"
 #include "client/gpumem.h"
 #include "common/number.h"
+#include "tests/gpu/timing.h"
 
 #define POINTERS_ABSENT 77
 
@@ -67,14 +67,6 @@ struct gpu {
 		if ((call) != 0)                                                                   \
 			FAIL("%s: %s", #call, gpumem_error());                                     \
 	} while (0)
-
-static inline double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 static inline uint64_t number(const char *text, uint64_t most)
 {

@@ -6,31 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
 #include "backend/copy.h"
 #include "common/log.h"
 #include "common/number.h"
+#include "tests/gpu/timing.h"
 
 #define ROUNDS	  5
 #define TAKEN_MAX 4096
-
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 static struct device *device_of(struct backend *backend, uint64_t index)
 {
@@ -57,8 +42,7 @@ static int time_copies(struct copier *copier, const struct span *to, const struc
 		if (i >= 0)
 			times[i] = seconds() - start;
 	}
-	qsort(times, ROUNDS, sizeof(times[0]), compare);
-	printf("%.9f\n", times[ROUNDS / 2]);
+	printf("%.9f\n", median(times, ROUNDS));
 	return 0;
 }
 
