@@ -27,10 +27,11 @@ struct client_staging {
 /* On the mount of the file that fd is. 0, or -errno: the mount's host/ is not in sight, or full, or
  * not for this user, or the daemon cannot be reached. */
 int client_staging_open(int fd, size_t bytes, struct client_staging *staging);
-/* Memory that was never written to is no memory yet, and reached by the daemon's CPUs alone: a
- * stretch of 64 MiB (less at the end) is touched, all of it, before its first use. at is a multiple
- * of the page's size. */
-void client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes);
+/* Memory that was never written to is no memory yet, and reached by the daemon's CPUs alone: into a
+ * stretch of 64 MiB (less at the end) something is put, all over it, before its first use. Where
+ * the mount has no room for it, read(2) into it is EFAULT, and a store ends the process. */
+/* Puts zeros there, at being a multiple of the page's size: 0, or -errno where there is no room. */
+int client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes);
 void client_staging_close(struct client_staging *staging);
 
 /* bytes from the place at of the staging memory to the file, and back: how many, fewer only at the

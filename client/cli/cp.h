@@ -144,6 +144,7 @@ int cp_file_room(struct cp_file *file, uint64_t parts, bool sums);
 struct cp_staging {
 	struct client_staging memory;
 	dev_t device; /* of that mount, which may have none for us; 0: none was asked for */
+	bool touched; /* all its pages are there */
 };
 
 /* A thread's own. */

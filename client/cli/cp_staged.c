@@ -19,46 +19,71 @@ static bool staging_for(struct cp_staging *staging, int fd)
 	if (staging->device != st.st_dev) {
 		client_staging_close(&staging->memory);
 		staging->device = st.st_dev;
-		if (client_staging_open(fd, CP_PART_STAGED, &staging->memory) == 0)
-			client_staging_touch(&staging->memory, 0, CP_PART_STAGED);
+		staging->touched = false;
+		client_staging_open(fd, CP_PART_STAGED, &staging->memory);
 	}
 	return staging->memory.fd >= 0;
 }
 
-static void copy_in(struct cp_file *file, const struct client_staging *staging, uint64_t offset,
+/* false: there is no room for it on the mount, now or later. */
+static bool has_room(struct cp_staging *staging, bool room)
+{
+	if (!room)
+		client_staging_close(&staging->memory);
+	return room;
+}
+
+static bool copy_in(struct cp_file *file, struct cp_staging *staging, uint64_t offset,
 		    uint64_t bytes)
 {
-	int error = cp_read(file, staging->base, bytes, offset);
+	const struct client_staging *memory = &staging->memory;
+	int error = cp_read(file, memory->base, bytes, offset);
 
+	if (!has_room(staging, error != EFAULT))
+		return false;
 	if (error) {
 		cp_file_fail(file, file->from, error);
-		return;
+		return true;
 	}
-	ssize_t n = client_staging_place(staging, 0, file->out, offset, bytes);
+	ssize_t n = client_staging_place(memory, 0, file->out, offset, bytes);
 	uint64_t done = n > 0 ? (uint64_t)n : 0;
 
 	/* What keeps some of it from being copied is said by a write. */
 	if (n >= 0 && done < bytes)
-		n = buffer_write(file->out, staging->base + done, bytes - done, offset + done);
+		n = buffer_write(file->out, memory->base + done, bytes - done, offset + done);
 	if (n < 0)
 		cp_file_fail(file, file->to, (int)-n);
+	return true;
 }
 
-static void copy_out(struct cp_file *file, const struct client_staging *staging, uint64_t offset,
+/* The GPU copies into pages that are there. */
+static bool touch(struct cp_staging *staging)
+{
+	if (!staging->touched)
+		staging->touched = client_staging_touch(&staging->memory, 0, CP_PART_STAGED) == 0;
+	return has_room(staging, staging->touched);
+}
+
+static bool copy_out(struct cp_file *file, struct cp_staging *staging, uint64_t offset,
 		     uint64_t bytes)
 {
-	ssize_t n = client_staging_get(staging, 0, file->in, offset, bytes);
+	const struct client_staging *memory = &staging->memory;
+
+	if (!touch(staging))
+		return false;
+	ssize_t n = client_staging_get(memory, 0, file->in, offset, bytes);
 
 	if (n < 0 || (uint64_t)n < bytes) {
 		cp_file_fail(file, file->from, n < 0 ? (int)-n : ESTALE);
-		return;
+		return true;
 	}
-	if (cp_mapped_fill(file, offset, bytes, staging->object, 0))
-		return;
-	int error = buffer_write(file->out, staging->base, bytes, offset);
+	if (cp_mapped_fill(file, offset, bytes, memory->object, 0))
+		return true;
+	int error = buffer_write(file->out, memory->base, bytes, offset);
 
 	if (error)
 		cp_file_fail(file, file->to, -error);
+	return true;
 }
 
 bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
@@ -67,11 +92,6 @@ bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
 	struct cp_staging *staging = &buffers->staging;
 	bool in = file->step == CP_STAGED_IN;
 
-	if (!staging_for(staging, in ? file->out : file->in))
-		return false;
-	if (in)
-		copy_in(file, &staging->memory, offset, bytes);
-	else
-		copy_out(file, &staging->memory, offset, bytes);
-	return true;
+	return staging_for(staging, in ? file->out : file->in) &&
+	       (in ? copy_in : copy_out)(file, staging, offset, bytes);
 }

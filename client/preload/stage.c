@@ -40,7 +40,10 @@ void stage_open(const struct slot *slot, int fd)
 {
 	if (atomic_exchange(&tried, true) || client_staging_open(fd, STAGE_BYTES, &staging) < 0)
 		return;
-	client_staging_touch(&staging, 0, STAGE_BYTES);
+	if (client_staging_touch(&staging, 0, STAGE_BYTES) < 0) {
+		client_staging_close(&staging);
+		return;
+	}
 	staging.fd = own_adopt(staging.fd);
 	device = slot->identity.device;
 	atomic_store(&opened, staging.fd >= 0);
