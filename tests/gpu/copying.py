@@ -14,6 +14,7 @@ ROUNDS = 3
 LINK_SHARE = 0.85 # of what pinned copies by 16 threads reach, in the same run
 FEED_SHARE = 0.85 # of what the best number of threads reaches that read the file and copy it with no filesystem there
 FILES, FILES_SHARE = 16, 0.85
+TIMES, DMA_SHARE = 3, 0.85 # of a file so many times as large, and of what the GPU reaches that copies out of such memory
 
 
 def seconds_of(machine, argv, target):
@@ -37,11 +38,23 @@ def link_rates(machine):
             for wanted in ("write", "read")]
 
 
-def feed_seconds(machine, source):
+def feed_seconds(machine, source, *how):
     """Without any filesystem, memory and streams made before: see feed.c."""
-    times = [float(machine.run([machine.build / "gpu" / "feed", source, 0, threads]).stdout)
+    times = [float(machine.run([machine.build / "gpu" / "feed", source, 0, threads, *how]).stdout)
              for threads in (machine.cpus * 3 // 4 or 1, machine.cpus)]
     return min(times)
+
+
+def larger_seconds(machine, source, gpumem, mount):
+    """A file in which the beginning of a copy counts less."""
+    larger, target = machine.scratch / "larger", mount.gpu() / "larger"
+    machine.shell('for _ in $(seq "$3"); do cat "$1"; done >"$2"', source, larger, TIMES)
+    seconds = seconds_of(machine, [gpumem, "cp", "-q", larger, target], target)
+    differs = compare(target, larger, TIMES * machine.size, machine.cpus)
+    machine.report.check("gpumem cp of the larger file: the same bytes", differs is None, "" if differs is None else f"differs at {differs}")
+    larger.unlink()
+    target.unlink()
+    return seconds
 
 
 def large_files(machine, source, gpumem, mount):
@@ -79,12 +92,16 @@ def point_cp(machine):
             f"{rate(size, one_out)} from start to exit; pinned copies {rate(out, 1)}; ratio {size / one_out / out:.2f}")
         target.unlink()
         back.unlink()
+        larger = larger_seconds(machine, source, gpumem, mount)
         many_in, many_out = large_files(machine, source, gpumem, mount)
         timed(machine, f"gpumem cp -r of {FILES} files into the GPU: at least {FILES_SHARE} of one's rate", one_in / many_in >= FILES_SHARE,
             f"{rate(size, many_in)} from start to exit; one file {rate(size, one_in)}; ratio {one_in / many_in:.2f}")
         timed(machine, f"gpumem cp -r of {FILES} files out of the GPU, onto tmpfs: faster than one", many_out < one_out,
             f"{rate(size, many_out)} from start to exit; one file {rate(size, one_out)}; ratio {one_out / many_out:.2f}")
-    bare = feed_seconds(machine, source)
+    bare, dma = feed_seconds(machine, source), feed_seconds(machine, source, "unread")
+    timed(machine, f"gpumem cp of {TIMES} times as much into the GPU: at least {DMA_SHARE} of its DMA alone, out of such memory",
+        TIMES * dma / larger >= DMA_SHARE, f"{rate(TIMES * size, larger)} from start to exit; DMA alone {rate(size, dma)}; ratio "
+        f"{TIMES * dma / larger:.2f}; of pinned copies {TIMES * size / larger / into:.2f}")
     timed(machine, f"gpumem cp into the GPU: at least {FEED_SHARE} of bare threads that read the file and copy it",
         bare / one_in >= FEED_SHARE, f"{rate(size, one_in)} from start to exit; bare {rate(size, bare)}, with memory that is there; "
         f"ratio {bare / one_in:.2f}")

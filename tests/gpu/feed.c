@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* feed FILE GPU THREADS: how long it takes to bring a file's bytes into a GPU's memory without any
- * filesystem there, in seconds, the median of some rounds. Each thread reads pieces into one half
- * of its own registered memory while the GPU copies out of the other; that memory, and the GPU's,
- * is there before. */
+/* feed FILE GPU THREADS [unread]: how long it takes to bring a file's bytes into a GPU's memory
+ * without any filesystem there, in seconds, the median of some rounds. Each thread reads pieces
+ * into one half of its own registered memory while the GPU copies out of the other; that memory,
+ * and the GPU's, is there before. unread: the GPU copies whatever is in that memory, as many
+ * bytes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,6 +30,7 @@ struct feed {
 	struct backend *backend;
 	struct span target;
 	int fd;
+	bool unread;
 	uint64_t bytes;
 	char *memory;
 	pthread_barrier_t start;
@@ -67,7 +69,7 @@ static int feed_pieces(struct feeder *feeder)
 		size_t bytes = left < PIECE ? left : PIECE;
 
 		rc = copier_wait(feeder->copiers[half]);
-		if (rc == 0)
+		if (rc == 0 && !feed->unread)
 			rc = read_piece(feed, feeder->halves[half], at, bytes);
 		if (rc == 0)
 			rc = copy_in(feeder->copiers[half], &feed->target, at, feeder->halves[half],
@@ -178,9 +180,10 @@ int main(int argc, char **argv)
 	struct feed feed = {0};
 	struct stat st;
 
-	if (argc != 4 || parse_u64(argv[2], 0, BACKEND_DEVICES_MAX, &gpu) ||
+	feed.unread = argc == 5 && strcmp(argv[4], "unread") == 0;
+	if (argc != 4 + feed.unread || parse_u64(argv[2], 0, BACKEND_DEVICES_MAX, &gpu) ||
 	    parse_u64(argv[3], 1, THREADS_MAX, &threads)) {
-		fprintf(stderr, "usage: feed FILE GPU THREADS\n");
+		fprintf(stderr, "usage: feed FILE GPU THREADS [unread]\n");
 		return 1;
 	}
 	feed.fd = open(argv[1], O_RDONLY | O_CLOEXEC);
