@@ -182,7 +182,8 @@ START_TEST(copies_from_staging)
 {
 	int memory = some_file(SOURCE_BYTES);
 	char *base = mmap(NULL, SOURCE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-	struct cp_buffers buffers = {.staging.memory = {memory, memory, NULL, base, SOURCE_BYTES}};
+	struct cp_buffers buffers = {.staging.memory = {memory, memory, NULL, base, SOURCE_BYTES},
+				     .staging.touched = true};
 	struct stat st;
 
 	ck_assert_ptr_ne(base, MAP_FAILED);
