@@ -137,7 +137,7 @@ $(OUT)/mount/%: $(OUT)/obj/tests/mount/%.o
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ -lpthread
 
-$(GPU_PROGRAMS): $(OUT)/%: $(OUT)/obj/tests/%.o $(LIBRARY)
+$(GPU_PROGRAMS): $(OUT)/%: $(OUT)/obj/tests/%.o $(OUT)/obj/tests/bench/measure.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_2),$$ORIGIN/../lib) $(LIBS)
 

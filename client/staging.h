@@ -3,7 +3,11 @@
 /* Memory that a GPU's copy engines reach, as a step between this process and the mount's files: an
  * unnamed file of host/, mapped here. What lies in it goes into a file, or comes from one, by
  * copy_file_range(2), which is one request to the daemon and DMA with no copy by a CPU. A write(2)
- * costs a copy by the kernel's hand instead, at the rate of one processor. */
+ * costs a copy by the kernel's hand instead, at the rate of one processor.
+ *
+ * Memory that was never written to is no memory yet, and reached by the daemon's CPUs alone: into a
+ * stretch of 64 MiB (less at the end) something is put, all over it, before its first use. Where
+ * the mount has no room for it, read(2) into it is EFAULT, and a store ends the process. */
 #ifndef CLIENT_STAGING_H
 #define CLIENT_STAGING_H
 
@@ -24,12 +28,9 @@ struct client_staging {
 
 #define CLIENT_STAGING_NONE ((struct client_staging){.fd = -1, .object = -1})
 
-/* On the mount of the file that fd is. 0, or -errno: the mount's host/ is not in sight, or full, or
- * not for this user, or the daemon cannot be reached. */
+/* On the mount of the file that fd is. 0, or -errno: the mount's host/ is not in sight, or not for
+ * this user, or the daemon cannot be reached. Takes no memory yet. */
 int client_staging_open(int fd, size_t bytes, struct client_staging *staging);
-/* Memory that was never written to is no memory yet, and reached by the daemon's CPUs alone: into a
- * stretch of 64 MiB (less at the end) something is put, all over it, before its first use. Where
- * the mount has no room for it, read(2) into it is EFAULT, and a store ends the process. */
 /* Puts zeros there, at being a multiple of the page's size: 0, or -errno where there is no room. */
 int client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes);
 void client_staging_close(struct client_staging *staging);

@@ -145,10 +145,13 @@ static int set_size(struct cp_file *file)
 static enum cp_step choose_step(const struct cp *cp, const struct cp_file *file)
 {
 	if (file->method != CP_RANGES || file->sparse || cp->options.verify ||
-	    file->size < CP_STAGED_FILE_MIN || atomic_load(&cp->bytes_all) < CP_STAGED_ALL_MIN ||
-	    on_mount(file->out) == on_mount(file->in))
+	    file->size < CP_STAGED_FILE_MIN || atomic_load(&cp->bytes_all) < CP_STAGED_ALL_MIN)
 		return CP_BUFFER;
-	return on_mount(file->in) ? CP_STAGED_OUT : CP_STAGED_IN;
+	bool out = on_mount(file->in);
+
+	if (on_mount(file->out) == out)
+		return CP_BUFFER;
+	return out ? CP_STAGED_OUT : CP_STAGED_IN;
 }
 
 static uint64_t choose_bytes(const struct cp_file *file)

@@ -25,12 +25,11 @@ static bool staging_for(struct cp_staging *staging, int fd)
 	return staging->memory.fd >= 0;
 }
 
-/* false: there is no room for it on the mount, now or later. */
-static bool has_room(struct cp_staging *staging, bool room)
+/* The mount has no room for it, and this thread goes on without: false. */
+static bool give_up(struct cp_staging *staging)
 {
-	if (!room)
-		client_staging_close(&staging->memory);
-	return room;
+	client_staging_close(&staging->memory);
+	return false;
 }
 
 static bool copy_in(struct cp_file *file, struct cp_staging *staging, uint64_t offset,
@@ -39,8 +38,8 @@ static bool copy_in(struct cp_file *file, struct cp_staging *staging, uint64_t o
 	const struct client_staging *memory = &staging->memory;
 	int error = cp_read(file, memory->base, bytes, offset);
 
-	if (!has_room(staging, error != EFAULT))
-		return false;
+	if (error == EFAULT)
+		return give_up(staging);
 	if (error) {
 		cp_file_fail(file, file->from, error);
 		return true;
@@ -56,21 +55,15 @@ static bool copy_in(struct cp_file *file, struct cp_staging *staging, uint64_t o
 	return true;
 }
 
-/* The GPU copies into pages that are there. */
-static bool touch(struct cp_staging *staging)
-{
-	if (!staging->touched)
-		staging->touched = client_staging_touch(&staging->memory, 0, CP_PART_STAGED) == 0;
-	return has_room(staging, staging->touched);
-}
-
 static bool copy_out(struct cp_file *file, struct cp_staging *staging, uint64_t offset,
 		     uint64_t bytes)
 {
 	const struct client_staging *memory = &staging->memory;
 
-	if (!touch(staging))
-		return false;
+	/* The GPU copies into pages that are there. */
+	if (!staging->touched && client_staging_touch(memory, 0, CP_PART_STAGED) < 0)
+		return give_up(staging);
+	staging->touched = true;
 	ssize_t n = client_staging_get(memory, 0, file->in, offset, bytes);
 
 	if (n < 0 || (uint64_t)n < bytes) {

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/number.h"
+#include "tests/bench/measure.h"
 
 #define THREADS_MAX  16
 #define DIRS_MAX     4
@@ -49,14 +49,6 @@ struct lane {
 };
 
 static char *buffers[THREADS_MAX];
-
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
 
 /* --- names: all threads' are the same ones, each in a folder of its own */
 
@@ -138,21 +130,21 @@ static void move(const struct lane *lane, enum way way, size_t bytes, uint64_t a
 
 static unsigned in_order(const struct lane *lane, enum way way)
 {
-	double end = now() + DATA_SECONDS;
+	double end = measure_now() + DATA_SECONDS;
 	unsigned done = 0;
 
-	for (; now() < end; done++)
+	for (; measure_now() < end; done++)
 		move(lane, way, LARGE, done * LARGE % REGION);
 	return done;
 }
 
 static unsigned at_random(const struct lane *lane, enum way way)
 {
-	double end = now() + DATA_SECONDS;
+	double end = measure_now() + DATA_SECONDS;
 	uint64_t state = lane->number + 1;
 	unsigned done = 0;
 
-	for (; now() < end; done++) {
+	for (; measure_now() < end; done++) {
 		state = state * 6364136223846793005ULL + 1442695040888963407ULL;
 		move(lane, way, SMALL, (state >> 33) % (REGION / SMALL) * SMALL);
 	}
@@ -202,9 +194,9 @@ static void *lane_main(void *argument)
 	struct lane *lane = argument;
 
 	pthread_barrier_wait(lane->start);
-	lane->began = now();
+	lane->began = measure_now();
 	lane->operations = lane->work(lane);
-	lane->ended = now();
+	lane->ended = measure_now();
 	return NULL;
 }
 

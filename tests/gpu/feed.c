@@ -20,7 +20,7 @@
 #include "backend/copy.h"
 #include "common/log.h"
 #include "common/number.h"
-#include "tests/gpu/timing.h"
+#include "tests/bench/measure.h"
 
 #define ROUNDS	    5
 #define PIECE	    (4UL << 20)
@@ -102,11 +102,11 @@ static int run_round(struct feed *feed, struct feeder *feeders, unsigned n, doub
 		if (pthread_create(&feeders[i].thread, NULL, run_feeder, &feeders[i]))
 			return -EAGAIN;
 	pthread_barrier_wait(&feed->start);
-	double start = seconds();
+	double start = measure_now();
 
 	for (unsigned i = 0; i < n; i++)
 		pthread_join(feeders[i].thread, NULL);
-	*took = seconds() - start;
+	*took = measure_now() - start;
 	pthread_barrier_destroy(&feed->start);
 	return atomic_load(&feed->error);
 }
@@ -121,11 +121,10 @@ static int run_rounds(struct feed *feed, struct feeder *feeders, unsigned n)
 		rc = run_round(feed, feeders, n, &times[i]);
 	if (rc)
 		return rc;
-	printf("%.9f\n", median(times, ROUNDS));
+	printf("%.9f\n", measure_median(times, ROUNDS));
 	return 0;
 }
 
-/* Small pages, as a file of host/ has. */
 static int make_memory(struct feed *feed, struct device *device, size_t bytes)
 {
 	feed->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

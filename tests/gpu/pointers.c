@@ -30,7 +30,7 @@ static void add(struct series *series, double value)
 
 static void print_series(const char *name, struct series *series, double unit)
 {
-	printf("%s %.2f\n", name, median(series->values, series->n) / unit);
+	printf("%s %.2f\n", name, measure_median(series->values, series->n) / unit);
 	printf("%s_p90 %.2f\n", name, series->values[series->n * 9 / 10] / unit);
 }
 
@@ -201,28 +201,28 @@ static struct series opens, leases, closes, bare_opens, bare_closes;
 
 static void time_path(const char *path)
 {
-	double start = seconds();
+	double start = measure_now();
 	gpumem *file = lease(path);
-	double leased = seconds();
+	double leased = measure_now();
 
 	device_pointer(file);
-	double mapped = seconds();
+	double mapped = measure_now();
 
 	GOOD(gpumem_close(file));
 	add(&leases, leased - start);
 	add(&opens, mapped - start);
-	add(&closes, seconds() - mapped);
+	add(&closes, measure_now() - mapped);
 }
 
 static void time_bare(const struct gpu *gpu, const struct bare *bare)
 {
-	double start = seconds();
+	double start = measure_now();
 	gm_CUdeviceptr at = map_bare(gpu, bare);
-	double mapped = seconds();
+	double mapped = measure_now();
 
 	unmap_bare(gpu, bare, at);
 	add(&bare_opens, mapped - start);
-	add(&bare_closes, seconds() - mapped);
+	add(&bare_closes, measure_now() - mapped);
 }
 
 /* The pointer that is timed has to be one to the file's own bytes: those at its ends. */
@@ -332,13 +332,13 @@ static char *map_raw(const struct gpu *gpu, const struct gpumem_info *info, gm_C
 
 static double time_stores(char *at, const char line[LINE], uint64_t window)
 {
-	double start = seconds();
+	double start = measure_now();
 
 	for (uint64_t i = 0; i < BATCH; i++) {
 		stream_store(at + i * LINE % window, line, LINE);
 		stream_fence();
 	}
-	return (seconds() - start) / BATCH;
+	return (measure_now() - start) / BATCH;
 }
 
 static void compare_stores(struct gpu *gpu, const struct gpumem_info *info, char *by_path,

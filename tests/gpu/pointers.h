@@ -17,7 +17,7 @@
 #include "backend/cuda/driver.h"
 #include "client/gpumem.h"
 #include "common/number.h"
-#include "tests/gpu/timing.h"
+#include "tests/bench/measure.h"
 
 #define POINTERS_ABSENT 77
 

@@ -12,7 +12,7 @@
 #include "backend/copy.h"
 #include "common/log.h"
 #include "common/number.h"
-#include "tests/gpu/timing.h"
+#include "tests/bench/measure.h"
 
 #define ROUNDS	  5
 #define TAKEN_MAX 4096
@@ -32,7 +32,7 @@ static int time_copies(struct copier *copier, const struct span *to, const struc
 	double times[ROUNDS];
 
 	for (int i = -1; i < ROUNDS; i++) {
-		double start = seconds();
+		double start = measure_now();
 		int rc = copy_across(copier, to, 0, from, 0, to->bytes);
 
 		if (rc == 0)
@@ -40,9 +40,9 @@ static int time_copies(struct copier *copier, const struct span *to, const struc
 		if (rc < 0)
 			return rc;
 		if (i >= 0)
-			times[i] = seconds() - start;
+			times[i] = measure_now() - start;
 	}
-	printf("%.9f\n", median(times, ROUNDS));
+	printf("%.9f\n", measure_median(times, ROUNDS));
 	return 0;
 }
 

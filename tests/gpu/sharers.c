@@ -198,13 +198,13 @@ static void cycles(const char *path, uint64_t n, const char *daemon)
 	for (uint64_t i = 0; i < n; i++) {
 		if (i == n / 10) {
 			print_held(&gpu, daemon, "early");
-			start = seconds();
+			start = measure_now();
 		}
 		file = lease(path);
 		device_pointer(file);
 		GOOD(gpumem_close(file));
 	}
-	printf("cycle_us %.1f\n", (seconds() - start) / (double)(n - n / 10) * 1e6);
+	printf("cycle_us %.1f\n", (measure_now() - start) / (double)(n - n / 10) * 1e6);
 	print_held(&gpu, daemon, "late");
 }
 

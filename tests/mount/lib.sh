@@ -19,11 +19,15 @@ skip() {
 trap 'echo "failed at $0:$LINENO: $BASH_COMMAND" >&2' ERR
 set -E
 
-# For cases that load the preload library of this build into programs that know nothing of sanitizers.
-need_plain_preload() {
+# Whether the preload library of this build goes into programs that know nothing of sanitizers.
+is_plain_preload() {
 	case $(ldd "$BUILD/libgpumem-preload.so") in
-	*libasan* | *libtsan*) skip "a library with a sanitizer goes into no ordinary program" ;;
+	*libasan* | *libtsan*) return 1 ;;
 	esac
+}
+
+need_plain_preload() {
+	is_plain_preload || skip "a library with a sanitizer goes into no ordinary program"
 }
 
 need() {
