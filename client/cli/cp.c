@@ -17,7 +17,6 @@
 #include "common/defer.h"
 #include "common/number.h"
 
-#define THREADS_MAX   256
 #define THREADS_USUAL 24
 #define TICK_SECONDS  0.1
 /* A copy that is killed has lost no more than this. */
@@ -81,21 +80,36 @@ static void end_by_signal(const struct cp *cp)
 	raise(number);
 }
 
-static unsigned start_threads(struct cp *cp, pthread_t *threads)
+static bool start_thread(struct cp *cp, void *(*run)(void *))
 {
-	unsigned wanted = cp->options.threads, count = 0;
+	LOCKED(&cp->lock);
+	if (pthread_create(&cp->threads[cp->n_threads], NULL, run, cp))
+		return false;
+	cp->n_threads++;
+	cp->running++;
+	return true;
+}
+
+static void *start_others(void *context)
+{
+	struct cp *cp = context;
+
+	for (unsigned i = 1; i < cp->options.threads && start_thread(cp, cp_worker); i++)
+		;
+	return cp_worker(cp);
+}
+
+/* The first one starts the others, which takes a millisecond that the walk does not wait for. */
+static bool start_threads(struct cp *cp)
+{
 	sigset_t all, before;
 
 	/* Signals are for the main thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_mutex_lock(&cp->lock);
-	while (count < wanted && pthread_create(&threads[count], NULL, cp_worker, cp) == 0)
-		count++;
-	cp->running = count;
-	pthread_mutex_unlock(&cp->lock);
+	bool started = start_thread(cp, start_others);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return count;
+	return started;
 }
 
 /* Until all threads have ended. */
@@ -182,20 +196,17 @@ static void walk_all(struct cp *cp, char **words, int count)
 
 static int copy(struct cp *cp, char **words, int count)
 {
-	pthread_t threads[THREADS_MAX];
 	int error = catch_signals();
 
 	if (error)
 		return cli_fail("eventfd", -error);
 	cp->started = cli_seconds();
-	unsigned started = start_threads(cp, threads);
-
-	if (!started)
+	if (!start_threads(cp))
 		return cli_fail("a thread", EAGAIN);
 	walk_all(cp, words, count);
 	wait_for_threads(cp);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
+	for (unsigned i = 0; i < cp->n_threads; i++)
+		pthread_join(cp->threads[i], NULL);
 	cp_queue_free(cp);
 	cp_walk_end(cp);
 	cp_progress_end(cp);
@@ -230,9 +241,9 @@ static int run(struct cli_args *args)
 		cp.options.verify |= code == 'V';
 		cp.options.resume |= code == 'c';
 		cp.options.json |= code == CLI_JSON_CODE;
-		if (code == 'j' && parse_u64(args->value, 1, THREADS_MAX, &threads) < 0)
+		if (code == 'j' && parse_u64(args->value, 1, CP_THREADS_MAX, &threads) < 0)
 			return cli_usage(args->command, "--threads=%s: 1 to %d", args->value,
-					 THREADS_MAX);
+					 CP_THREADS_MAX);
 	}
 	if (code < 0)
 		return CLI_USAGE;

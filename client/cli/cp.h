@@ -26,6 +26,8 @@
 /* Of a copy inside the mount, which the GPU makes. */
 #define CP_PART_ON_MOUNT ((uint64_t)1 << 30)
 
+#define CP_THREADS_MAX 256
+
 struct cp_options {
 	bool recursive, verify, resume, quiet, json;
 	unsigned threads;
@@ -67,11 +69,12 @@ struct cp_file {
 	_Atomic uint64_t next;	/* part to be taken */
 	_Atomic int error;	/* errno; the first one counts */
 	const char *where;	/* the path that it is about */
+	atomic_bool room_made;	/* cp_file_make_room is through; written under cp.lock */
 	char *mapped;		/* all of out, for cp_mapped_fill alone; or NULL */
 	/* A byte and a sum for each part; sums when verifying. */
 	_Atomic unsigned char *marks;
 	uint64_t *sums;
-	uint64_t room;		/* of the two, in parts */
+	uint64_t marks_room;	/* of the two, in parts */
 	pthread_mutex_t stream; /* whose turn it is to read a stream */
 	atomic_uint users;	/* threads; written under cp.lock */
 	/* cp.lock: */
@@ -91,8 +94,10 @@ struct cp {
 	pthread_cond_t work;			   /* there is some, or there will be none */
 	pthread_cond_t idle;			   /* the queue is shorter; or a thread has ended */
 	struct cp_file *queue, **queue_end, *open; /* open: with parts to be taken */
-	unsigned queued, busy, running;
-	bool walked; /* the queue will not grow */
+	unsigned queued, busy;			   /* files; threads at one */
+	pthread_t threads[CP_THREADS_MAX];
+	unsigned n_threads, running; /* begun; not ended */
+	bool walked;		     /* the queue will not grow */
 	mode_t umask;
 	struct cp_dir *dirs;
 	size_t n_dirs;
@@ -123,6 +128,9 @@ int cp_attributes(int fd, const char *path, const struct stat *st, const struct 
 
 /* cp_pool.c */
 void cp_queue(struct cp *cp, struct cp_file *file);
+/* Waits until the target has room for all that is to come; false: it has none, as the file's error
+ * says. */
+bool cp_await_room(struct cp *cp, struct cp_file *file);
 void *cp_worker(void *cp);
 /* What was never begun. No worker is left. */
 void cp_queue_free(struct cp *cp);
@@ -131,6 +139,8 @@ void cp_queue_free(struct cp *cp);
 /* from NULL: standard input. NULL: no memory. */
 struct cp_file *cp_file_new(const char *from, const char *to, const struct stat *st);
 void cp_file_open(struct cp *cp, struct cp_file *file);
+/* After that. Not a byte goes into the target before. */
+void cp_file_make_room(const struct cp *cp, struct cp_file *file);
 /* All parts are there, or an error is: true: it is to be verified now. */
 bool cp_file_copied(struct cp *cp, struct cp_file *file);
 /* Gives it its name, or says why not; and frees it. */
@@ -165,7 +175,7 @@ uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part);
 
 /* cp_staged.c. Copies a part by way of the thread's staging memory; false: there is none for this
  * file. Errors are kept in the file. */
-bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part);
+bool cp_staged(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers, uint64_t part);
 
 /* cp_mapped.c. Maps the target, whose size is set, where that is faster. */
 void cp_mapped_begin(const struct cp *cp, struct cp_file *file);

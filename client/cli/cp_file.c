@@ -44,9 +44,9 @@ void cp_file_fail(struct cp_file *file, const char *where, int error)
 
 int cp_file_room(struct cp_file *file, uint64_t parts, bool sums)
 {
-	uint64_t room = file->room ? file->room : 64;
+	uint64_t room = file->marks_room ? file->marks_room : 64;
 
-	if (parts <= file->room)
+	if (parts <= file->marks_room)
 		return 0;
 	while (room < parts)
 		room *= 2;
@@ -54,7 +54,7 @@ int cp_file_room(struct cp_file *file, uint64_t parts, bool sums)
 
 	if (!marks)
 		return ENOMEM;
-	memset((void *)(marks + file->room), CP_TODO, room - file->room);
+	memset((void *)(marks + file->marks_room), CP_TODO, room - file->marks_room);
 	file->marks = marks;
 	if (sums) {
 		uint64_t *more = reallocarray(file->sums, room, sizeof(*more));
@@ -63,7 +63,7 @@ int cp_file_room(struct cp_file *file, uint64_t parts, bool sums)
 			return ENOMEM;
 		file->sums = more;
 	}
-	file->room = room;
+	file->marks_room = room;
 	return 0;
 }
 
@@ -71,7 +71,8 @@ uint64_t cp_file_prefix(const struct cp_file *file)
 {
 	uint64_t part = 0, parts = atomic_load(&file->parts);
 
-	while (part < parts && part < file->room && atomic_load(&file->marks[part]) != CP_TODO)
+	while (part < parts && part < file->marks_room &&
+	       atomic_load(&file->marks[part]) != CP_TODO)
 		part++;
 	return part * file->part_bytes < file->size ? part * file->part_bytes : file->size;
 }
@@ -194,18 +195,22 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 	}
 	error = open_target(cp, file);
 	if (!error)
-		error = set_size(file);
-	if (!error)
 		error = set_parts(cp, file);
 	if (error)
 		cp_file_fail(file, file->to, error);
-	if (error || file->method != CP_RANGES)
-		return;
 	/* A file of the mount has no disk. */
-	if (on_mount(file->in))
-		cp_mapped_begin(cp, file);
-	else if (!file->sparse)
+	else if (file->method == CP_RANGES && !file->sparse && !on_mount(file->in))
 		file->in_direct = open(file->from, O_RDONLY | O_CLOEXEC | O_DIRECT);
+}
+
+void cp_file_make_room(const struct cp *cp, struct cp_file *file)
+{
+	int error = atomic_load(&file->error) ? 0 : set_size(file);
+
+	if (error)
+		cp_file_fail(file, file->to, error);
+	else if (file->method == CP_RANGES && on_mount(file->in))
+		cp_mapped_begin(cp, file);
 }
 
 bool cp_file_copied(struct cp *cp, struct cp_file *file)

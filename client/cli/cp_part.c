@@ -126,8 +126,9 @@ static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *
 
 	if (file->sparse) {
 		copy_sparse(file, buffers->data, start, end);
-	} else if (file->step == CP_BUFFER || !cp_staged(file, buffers, part)) {
-		copy_buffered(file, buffers->data, start, end);
+	} else if (file->step == CP_BUFFER || !cp_staged(cp, file, buffers, part)) {
+		if (cp_await_room(cp, file))
+			copy_buffered(file, buffers->data, start, end);
 		whole = file->step == CP_BUFFER ? buffers->data : NULL;
 	}
 	if (atomic_load(&file->error))

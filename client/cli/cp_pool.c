@@ -124,12 +124,40 @@ static void idle(struct cp *cp)
 	pthread_cond_broadcast(&cp->work);
 }
 
+bool cp_await_room(struct cp *cp, struct cp_file *file)
+{
+	if (!atomic_load(&file->room_made)) {
+		LOCKED(&cp->lock);
+		while (!atomic_load(&file->room_made))
+			pthread_cond_wait(&cp->work, &cp->lock);
+	}
+	return !atomic_load(&file->error);
+}
+
+static void make_room(struct cp *cp, struct cp_file *file)
+{
+	cp_file_make_room(cp, file);
+	LOCKED(&cp->lock);
+	atomic_store(&file->room_made, true);
+	pthread_cond_broadcast(&cp->work);
+}
+
+/* A GPU's memory takes milliseconds to be had, for which others make their staging memory and read
+ * into it. */
+static void open_file(struct cp *cp, struct cp_file *file)
+{
+	cp_file_open(cp, file);
+	if (file->step == CP_STAGED_IN)
+		publish(cp, file);
+	make_room(cp, file);
+	if (file->step != CP_STAGED_IN)
+		publish(cp, file);
+}
+
 static void work_on(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
-	if (!file->opened) {
-		cp_file_open(cp, file);
-		publish(cp, file);
-	}
+	if (!file->opened)
+		open_file(cp, file);
 	for (;;) {
 		while (!cp_stopped(cp) && !atomic_load(&file->error) && cp_part(cp, file, buffers))
 			;

@@ -32,8 +32,8 @@ static bool give_up(struct cp_staging *staging)
 	return false;
 }
 
-static bool copy_in(struct cp_file *file, struct cp_staging *staging, uint64_t offset,
-		    uint64_t bytes)
+static bool copy_in(struct cp *cp, struct cp_file *file, struct cp_staging *staging,
+		    uint64_t offset, uint64_t bytes)
 {
 	const struct client_staging *memory = &staging->memory;
 	int error = cp_read(file, memory->base, bytes, offset);
@@ -44,6 +44,8 @@ static bool copy_in(struct cp_file *file, struct cp_staging *staging, uint64_t o
 		cp_file_fail(file, file->from, error);
 		return true;
 	}
+	if (!cp_await_room(cp, file))
+		return true;
 	ssize_t n = client_staging_place(memory, 0, file->out, offset, bytes);
 	uint64_t done = n > 0 ? (uint64_t)n : 0;
 
@@ -79,12 +81,13 @@ static bool copy_out(struct cp_file *file, struct cp_staging *staging, uint64_t 
 	return true;
 }
 
-bool cp_staged(struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
+bool cp_staged(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
 {
 	uint64_t offset = part * file->part_bytes, bytes = cp_part_bytes(file, part);
 	struct cp_staging *staging = &buffers->staging;
 	bool in = file->step == CP_STAGED_IN;
 
 	return staging_for(staging, in ? file->out : file->in) &&
-	       (in ? copy_in : copy_out)(file, staging, offset, bytes);
+	       (in ? copy_in(cp, file, staging, offset, bytes)
+		   : copy_out(file, staging, offset, bytes));
 }

@@ -20,8 +20,7 @@ enum direction { READS, WRITES };
 struct stream {
 	struct bench *bench;
 	const struct point *point;
-	uint64_t done[LANES_MAX]; /* bytes, or operations */
-	double seconds[LANES_MAX];
+	struct stretch lanes[LANES_MAX]; /* of bytes, or of operations */
 };
 
 static void explain(struct figure *figure, int error)
@@ -58,19 +57,8 @@ static int stream_lane(void *context, struct target *target, unsigned lane)
 			return n < 0 ? (int)n : -EIO;
 		done += point->bytes;
 	}
-	stream->done[lane] = done;
-	stream->seconds[lane] = now - start;
+	stream->lanes[lane] = (struct stretch){done, start, now};
 	return 0;
-}
-
-/* Each lane by its own clock: the last to end does not count as if the others had waited. */
-static double rate(const struct stream *stream)
-{
-	double sum = 0;
-
-	for (unsigned lane = 0; lane < stream->point->lanes; lane++)
-		sum += (double)stream->done[lane] / stream->seconds[lane];
-	return sum;
 }
 
 static uint64_t verified_bytes(const struct point *point)
@@ -83,8 +71,8 @@ static uint64_t least_done(const struct stream *stream)
 	uint64_t least = verified_bytes(stream->point);
 
 	for (unsigned lane = 0; lane < stream->point->lanes; lane++)
-		if (stream->done[lane] < least)
-			least = stream->done[lane];
+		if (stream->lanes[lane].done < least)
+			least = stream->lanes[lane].done;
 	return least;
 }
 
@@ -111,7 +99,7 @@ static void run_stream(struct bench *bench, const struct point *point, unsigned 
 	if (error)
 		explain(figure, error);
 	else
-		figure_good(figure, rate(&stream), 0);
+		figure_good(figure, measure_rate(stream.lanes, point->lanes), 0);
 }
 
 static void add_streams(struct bench *bench, enum direction direction)
@@ -287,7 +275,7 @@ static int storm_lane(void *context, struct target *target, unsigned lane)
 	struct stream *stream = context;
 	const struct point *point = stream->point;
 	struct bench *bench = stream->bench;
-	uint64_t state = bench->rep * LANES_MAX + lane + 4;
+	uint64_t state = bench->rep * LANES_MAX + lane + 4, done = 0;
 	int error = bench->rep == 0 ? check_reads(bench, point, target, lane) : 0;
 	double start = measure_now(), now = start, end = start + bench->window;
 
@@ -296,9 +284,9 @@ static int storm_lane(void *context, struct target *target, unsigned lane)
 				 random_offset(bench, &state, point->bytes), point->bytes);
 		if (n != (ssize_t)point->bytes)
 			return n < 0 ? (int)n : -EIO;
-		stream->done[lane]++;
+		done++;
 	}
-	stream->seconds[lane] = now - start;
+	stream->lanes[lane] = (struct stretch){done, start, now};
 	return error;
 }
 
@@ -315,7 +303,7 @@ static void run_storm(struct bench *bench, const struct point *point, unsigned n
 	if (error)
 		explain(figure, error);
 	else
-		figure_good(figure, rate(&stream), 0);
+		figure_good(figure, measure_rate(stream.lanes, point->lanes), 0);
 }
 
 static void storm_points(struct bench *bench)

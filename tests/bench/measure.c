@@ -39,6 +39,18 @@ double measure_percentile(double *values, size_t n, double fraction)
 	return values[(rank > n ? n : rank) - 1];
 }
 
+double measure_rate(const struct stretch *stretches, size_t n)
+{
+	double begun = stretches[0].begun, ended = stretches[0].ended, done = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		done += (double)stretches[i].done;
+		begun = stretches[i].begun < begun ? stretches[i].begun : begun;
+		ended = stretches[i].ended > ended ? stretches[i].ended : ended;
+	}
+	return done / (ended - begun);
+}
+
 int samples_open(struct samples *samples, size_t room)
 {
 	*samples = (struct samples){.at = malloc(room * sizeof(double)), .room = room};

@@ -5,6 +5,7 @@
 #define TESTS_BENCH_MEASURE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 double measure_now(void); /* seconds, monotonic */
 
@@ -13,6 +14,18 @@ double measure_median(double *values, size_t n);
 
 /* The smallest value that at least fraction (0..1) of them do not exceed (nearest rank). Sorts. */
 double measure_percentile(double *values, size_t n, double fraction);
+
+/* What one of several that work side by side has done, of bytes or whatever it counts. */
+struct stretch {
+	uint64_t done;
+	double begun, ended; /* measure_now */
+};
+
+/* All that n >= 1 have done in a second, from the first one's begin to the last one's end. Their
+ * rates, each by its own clock, are no sum: those that end first count what those behind them in a
+ * device's queue still wait for (16 threads of 16 MiB in 20 ms: a tenth more than the link moves).
+ */
+double measure_rate(const struct stretch *stretches, size_t n);
 
 /* Times of single operations. What does not fit any more is dropped: never allocates while timing.
  */

@@ -5,16 +5,19 @@
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from harness import compare, rate
+from harness import MIB, compare, rate
 from pointers import timed
 from wires import RAW, run_bench
 
 ROUNDS = 3
+SETTLE = 0.5 # seconds, in which the memory of the round before comes back
 LINK_SHARE = 0.85 # of what pinned copies by 16 threads reach, in the same run
 FEED_SHARE = 0.85 # of what the best number of threads reaches that read the file and copy it with no filesystem there
 FILES, FILES_SHARE = 16, 0.85
 TIMES, DMA_SHARE = 3, 0.85 # of a file so many times as large, and of what the GPU reaches that copies out of such memory
+WRITE = 4 * MIB
 
 
 def seconds_of(machine, argv, target):
@@ -24,6 +27,7 @@ def seconds_of(machine, argv, target):
         if target.is_dir():
             shutil.rmtree(target)
         target.unlink(missing_ok=True)
+        time.sleep(SETTLE)
         start = time.monotonic()
         machine.run(argv)
         times.append(time.monotonic() - start)
@@ -42,6 +46,19 @@ def feed_seconds(machine, source, *how):
     """Without any filesystem, memory and streams made before: see feed.c."""
     times = [float(machine.run([machine.build / "gpu" / "feed", source, 0, threads, *how]).stdout)
              for threads in (machine.cpus * 3 // 4 or 1, machine.cpus)]
+    return min(times)
+
+
+def writer_seconds(machine, target):
+    """A new file written from memory, by the number of threads that is best at it: nothing but what the target's filesystem takes."""
+    data, times = os.urandom(WRITE), []
+    for threads in (1, 2, machine.cpus):
+        target.unlink(missing_ok=True)
+        with open(target, "wb", buffering=0) as out, ThreadPoolExecutor(threads) as pool:
+            start = time.monotonic()
+            list(pool.map(lambda at: os.pwrite(out.fileno(), data, at), range(0, machine.size, WRITE)))
+            times.append(time.monotonic() - start)
+    target.unlink()
     return min(times)
 
 
@@ -92,7 +109,14 @@ def point_cp(machine):
             f"{rate(size, one_out)} from start to exit; pinned copies {rate(out, 1)}; ratio {size / one_out / out:.2f}")
         target.unlink()
         back.unlink()
+        writers = writer_seconds(machine, back)
+        timed(machine, "gpumem cp out of the GPU, onto tmpfs: not slower than threads that write such a file from memory", one_out <= writers,
+            f"{rate(size, one_out)} from start to exit; written from memory {rate(size, writers)}; ratio {writers / one_out:.2f}")
         larger = larger_seconds(machine, source, gpumem, mount)
+        under_way = (TIMES - 1) * size / (larger - one_in)
+        timed(machine, f"gpumem cp into the GPU, all cores, once it is under way: at least {LINK_SHARE} of the link",
+            under_way >= LINK_SHARE * into, f"{rate(under_way, 1)}, which is what {TIMES} times as much takes longer; "
+            f"pinned copies {rate(into, 1)}; ratio {under_way / into:.2f}")
         many_in, many_out = large_files(machine, source, gpumem, mount)
         timed(machine, f"gpumem cp -r of {FILES} files into the GPU: at least {FILES_SHARE} of one's rate", one_in / many_in >= FILES_SHARE,
             f"{rate(size, many_in)} from start to exit; one file {rate(size, one_in)}; ratio {one_in / many_in:.2f}")

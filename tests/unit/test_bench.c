@@ -38,6 +38,18 @@ START_TEST(percentile_is_a_value_that_was_measured)
 }
 END_TEST
 
+/* Four that take turns at a device which does one thing in a second. */
+START_TEST(rate_is_what_the_device_does)
+{
+	struct stretch lanes[] = {{3, 10, 19}, {3, 10, 20}, {3, 10, 21}, {3, 10, 22}};
+
+	ck_assert_double_eq(measure_rate(lanes, 4), 1);
+	ck_assert_double_eq(measure_rate(lanes, 1), 3.0 / 9);
+	lanes[3].begun = 7;
+	ck_assert_double_eq(measure_rate(lanes, 4), 12.0 / 15);
+}
+END_TEST
+
 START_TEST(samples_end_where_the_room_does)
 {
 	struct samples samples;
@@ -278,6 +290,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, median_is_the_middle);
 	tcase_add_test(tcase, percentile_is_a_value_that_was_measured);
+	tcase_add_test(tcase, rate_is_what_the_device_does);
 	tcase_add_test(tcase, samples_end_where_the_room_does);
 	tcase_add_test(tcase, only_the_right_bytes_pass);
 	tcase_add_test(tcase, repetitions_go_over_all_targets_in_turn);

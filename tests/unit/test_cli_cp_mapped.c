@@ -154,6 +154,7 @@ static void copy_part(enum cp_step step, struct cp_buffers *buffers)
 	file.method = CP_RANGES;
 	file.sparse = false;
 	file.step = step;
+	file.room_made = true;
 	file.part_bytes = SOURCE_BYTES;
 	file.parts = 1;
 	ck_assert_int_eq(cp_file_room(&file, 1, false), 0);
