@@ -230,7 +230,8 @@ static int run(struct cli_args *args)
 {
 	struct cp cp = {.lock = PTHREAD_MUTEX_INITIALIZER,
 			.work = PTHREAD_COND_INITIALIZER,
-			.idle = PTHREAD_COND_INITIALIZER};
+			.idle = PTHREAD_COND_INITIALIZER,
+			.room = PTHREAD_COND_INITIALIZER};
 	uint64_t threads = 0;
 	int code;
 

@@ -93,6 +93,7 @@ struct cp {
 	pthread_mutex_t lock;
 	pthread_cond_t work;			   /* there is some, or there will be none */
 	pthread_cond_t idle;			   /* the queue is shorter; or a thread has ended */
+	pthread_cond_t room;			   /* is made for a file */
 	struct cp_file *queue, **queue_end, *open; /* open: with parts to be taken */
 	unsigned queued, busy;			   /* files; threads at one */
 	pthread_t threads[CP_THREADS_MAX];

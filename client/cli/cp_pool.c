@@ -124,12 +124,13 @@ static void idle(struct cp *cp)
 	pthread_cond_broadcast(&cp->work);
 }
 
+/* Not on cp->work, where it would take the one signal that is another thread's. */
 bool cp_await_room(struct cp *cp, struct cp_file *file)
 {
 	if (!atomic_load(&file->room_made)) {
 		LOCKED(&cp->lock);
 		while (!atomic_load(&file->room_made))
-			pthread_cond_wait(&cp->work, &cp->lock);
+			pthread_cond_wait(&cp->room, &cp->lock);
 	}
 	return !atomic_load(&file->error);
 }
@@ -139,7 +140,7 @@ static void make_room(struct cp *cp, struct cp_file *file)
 	cp_file_make_room(cp, file);
 	LOCKED(&cp->lock);
 	atomic_store(&file->room_made, true);
-	pthread_cond_broadcast(&cp->work);
+	pthread_cond_broadcast(&cp->room);
 }
 
 /* A GPU's memory takes milliseconds to be had, for which others make their staging memory and read
