@@ -62,6 +62,7 @@ struct cp_file {
 	enum cp_step step; /* CP_RANGES */
 	bool noted;	   /* an attribute of it may say how far it is */
 	bool sparse;	   /* from has holes, or may have */
+	bool from_mount;   /* CP_RANGES: from is on a mount of ours */
 	uint64_t size;	   /* of a stream: what was read so far */
 	uint64_t resumed;  /* bytes that an earlier run had copied */
 	uint64_t part_bytes;

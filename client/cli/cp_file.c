@@ -148,11 +148,9 @@ static enum cp_step choose_step(const struct cp *cp, const struct cp_file *file)
 	if (file->method != CP_RANGES || file->sparse || cp->options.verify ||
 	    file->size < CP_STAGED_FILE_MIN || atomic_load(&cp->bytes_all) < CP_STAGED_ALL_MIN)
 		return CP_BUFFER;
-	bool out = on_mount(file->in);
-
-	if (on_mount(file->out) == out)
+	if (on_mount(file->out) == file->from_mount)
 		return CP_BUFFER;
-	return out ? CP_STAGED_OUT : CP_STAGED_IN;
+	return file->from_mount ? CP_STAGED_OUT : CP_STAGED_IN;
 }
 
 static uint64_t choose_bytes(const struct cp_file *file)
@@ -194,12 +192,13 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 		return;
 	}
 	error = open_target(cp, file);
+	file->from_mount = !error && file->method == CP_RANGES && on_mount(file->in);
 	if (!error)
 		error = set_parts(cp, file);
 	if (error)
 		cp_file_fail(file, file->to, error);
 	/* A file of the mount has no disk. */
-	else if (file->method == CP_RANGES && !file->sparse && !on_mount(file->in))
+	else if (file->method == CP_RANGES && !file->sparse && !file->from_mount)
 		file->in_direct = open(file->from, O_RDONLY | O_CLOEXEC | O_DIRECT);
 }
 
@@ -209,7 +208,7 @@ void cp_file_make_room(const struct cp *cp, struct cp_file *file)
 
 	if (error)
 		cp_file_fail(file, file->to, error);
-	else if (file->method == CP_RANGES && on_mount(file->in))
+	else if (file->from_mount)
 		cp_mapped_begin(cp, file);
 }
 

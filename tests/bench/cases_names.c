@@ -186,7 +186,7 @@ struct crowd {
 	int dirs[CROWD];
 	unsigned n; /* files of each */
 	int (*step)(int dir, unsigned n);
-	double starts[CROWD], ends[CROWD];
+	struct stretch lanes[CROWD]; /* of files */
 };
 
 static int crowd_lane(void *context, struct target *target, unsigned lane)
@@ -194,22 +194,11 @@ static int crowd_lane(void *context, struct target *target, unsigned lane)
 	struct crowd *crowd = context;
 
 	(void)target;
-	crowd->starts[lane] = measure_now();
+	double start = measure_now();
 	int error = crowd->step(crowd->dirs[lane], crowd->n);
-	crowd->ends[lane] = measure_now();
+
+	crowd->lanes[lane] = (struct stretch){crowd->n, start, measure_now()};
 	return error;
-}
-
-/* From the first one's start to the last one's end. */
-static double crowd_seconds(const struct crowd *crowd)
-{
-	double start = crowd->starts[0], end = crowd->ends[0];
-
-	for (unsigned i = 1; i < CROWD; i++) {
-		start = crowd->starts[i] < start ? crowd->starts[i] : start;
-		end = crowd->ends[i] > end ? crowd->ends[i] : end;
-	}
-	return end - start;
 }
 
 /* All directories at once. */
@@ -224,7 +213,7 @@ static void crowd_step(struct crowd *crowd, int (*step)(int, unsigned), const ch
 	if (error)
 		figure_wrong(figure, "%s: %s", what, strerror(-error));
 	else
-		figure_good(figure, CROWD * crowd->n / crowd_seconds(crowd), 0);
+		figure_good(figure, measure_rate(crowd->lanes, CROWD), 0);
 	figure->verified = !error;
 }
 

@@ -7,7 +7,7 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from harness import MIB, compare, rate
+from harness import MIB, rate
 from pointers import timed
 from wires import RAW, run_bench
 
@@ -67,8 +67,7 @@ def larger_seconds(machine, source, gpumem, mount):
     larger, target = machine.scratch / "larger", mount.gpu() / "larger"
     machine.shell('for _ in $(seq "$3"); do cat "$1"; done >"$2"', source, larger, TIMES)
     seconds = seconds_of(machine, [gpumem, "cp", "-q", larger, target], target)
-    differs = compare(target, larger, TIMES * machine.size, machine.cpus)
-    machine.report.check("gpumem cp of the larger file: the same bytes", differs is None, "" if differs is None else f"differs at {differs}")
+    machine.check_same("gpumem cp of the larger file: the same bytes", target, larger, TIMES * machine.size)
     larger.unlink()
     target.unlink()
     return seconds
@@ -102,8 +101,7 @@ def point_cp(machine):
         one_in = seconds_of(machine, [gpumem, "cp", "-q", source, target], target)
         timed(machine, f"gpumem cp into the GPU, all cores: at least {LINK_SHARE} of the link", size / one_in >= LINK_SHARE * into,
             f"{rate(size, one_in)} from start to exit; pinned copies {rate(into, 1)}; ratio {size / one_in / into:.2f}")
-        differs = compare(target, source, size, machine.cpus)
-        machine.report.check("gpumem cp: the same bytes", differs is None, "" if differs is None else f"differs at {differs}")
+        machine.check_same("gpumem cp: the same bytes", target, source, size)
         one_out = seconds_of(machine, [gpumem, "cp", "-q", target, back], back)
         timed(machine, f"gpumem cp out of the GPU, all cores: at least {LINK_SHARE} of the link", size / one_out >= LINK_SHARE * out,
             f"{rate(size, one_out)} from start to exit; pinned copies {rate(out, 1)}; ratio {size / one_out / out:.2f}")

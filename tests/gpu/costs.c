@@ -43,8 +43,8 @@ struct lane {
 	const struct folder *folder;
 	unsigned (*work)(const struct lane *lane); /* how many operations */
 	pthread_barrier_t *start;
-	unsigned number, threads, operations;
-	double began, ended;
+	unsigned number, threads;
+	struct stretch *stretch; /* what it has done */
 	char *buffer;
 };
 
@@ -194,20 +194,21 @@ static void *lane_main(void *argument)
 	struct lane *lane = argument;
 
 	pthread_barrier_wait(lane->start);
-	lane->began = measure_now();
-	lane->operations = lane->work(lane);
-	lane->ended = measure_now();
+	double start = measure_now();
+	unsigned operations = lane->work(lane);
+
+	*lane->stretch = (struct stretch){operations, start, measure_now()};
 	return NULL;
 }
 
-/* Operations per second, from the first thread's start to the last one's end. */
+/* Operations per second. */
 static double measure(const struct folder *folder, unsigned threads,
 		      unsigned (*work)(const struct lane *lane))
 {
-	struct lane lanes[THREADS_MAX] = {0};
+	struct stretch stretches[THREADS_MAX];
+	struct lane lanes[THREADS_MAX];
 	pthread_t ids[THREADS_MAX];
 	pthread_barrier_t start;
-	double operations = 0;
 
 	pthread_barrier_init(&start, NULL, threads);
 	for (unsigned i = 0; i < threads; i++) {
@@ -216,6 +217,7 @@ static double measure(const struct folder *folder, unsigned threads,
 					 .start = &start,
 					 .number = i,
 					 .threads = threads,
+					 .stretch = &stretches[i],
 					 .buffer = buffers[i]};
 		if (pthread_create(&ids[i], NULL, lane_main, &lanes[i]))
 			FAIL("no thread");
@@ -223,15 +225,7 @@ static double measure(const struct folder *folder, unsigned threads,
 	for (unsigned i = 0; i < threads; i++)
 		pthread_join(ids[i], NULL);
 	pthread_barrier_destroy(&start);
-
-	double began = lanes[0].began, ended = lanes[0].ended;
-
-	for (unsigned i = 0; i < threads; i++) {
-		began = lanes[i].began < began ? lanes[i].began : began;
-		ended = lanes[i].ended > ended ? lanes[i].ended : ended;
-		operations += lanes[i].operations;
-	}
-	return operations / (ended - began);
+	return measure_rate(stretches, threads);
 }
 
 static int make_folder(int top, unsigned number)

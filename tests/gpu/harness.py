@@ -246,6 +246,10 @@ class Machine:
         self.report.say(f"   {self.size} random bytes made in {time.monotonic() - start:.1f} s")
         return path
 
+    def check_same(self, what, path, wanted, size):
+        differs = compare(path, wanted, size, self.cpus)
+        self.report.check(what, differs is None, "" if differs is None else f"differs at {differs}")
+
     def smi_memory(self, gpu, mount):
         """Used, total and free bytes as nvidia-smi has them; beside the stand-in, as the daemon has."""
         if not self.smi:

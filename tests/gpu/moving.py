@@ -87,8 +87,7 @@ def copy_inside(machine, mount):
                 (gpu / f"copy{index}").unlink()
         timed(machine, "copy_file_range inside gpu0, a new file", median(times), raw, COPY_RATE)
         timed(machine, "copy_file_range inside gpu0, over a file", median([existing() for _ in range(ROUNDS)]), raw, COPY_RATE)
-    differs = compare(gpu / "copy0", machine.source(), size, machine.cpus)
-    machine.report.check("the copy is the same bytes", differs is None, "" if differs is None else f"differs at {differs}")
+    machine.check_same("the copy is the same bytes", gpu / "copy0", machine.source(), size)
     start = time.monotonic()
     machine.run(["cp", gpu / "moved", gpu / "by-cp"])
     machine.report.note(f"cp inside gpu0, with the tool's start: {rate(size, time.monotonic() - start)}")
@@ -108,8 +107,7 @@ def copy_ratios(machine, mount):
             pieces = os.getxattr(path, "user.gpumem.extents").count(b"\n")
             figure = f"{ratio:.2f}: {rate(size, median(times))}, raw {rate(size, raw)}; the file is in {pieces} pieces"
             machine.report.check(what, machine.standin or ratio >= COPY_RATIO, figure)
-        differs = compare(mount.gpu() / "copied", machine.source(), size, machine.cpus)
-        machine.report.check(f"the copy of what {way} wrote is the same bytes", differs is None, "")
+        machine.check_same(f"the copy of what {way} wrote is the same bytes", mount.gpu() / "copied", machine.source(), size)
         for name in (path, mount.gpu() / "copied"):
             name.unlink()
 
