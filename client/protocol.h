@@ -42,7 +42,8 @@ enum gpumem_access {
 	GPUMEM_ACCESS_WRITE = 2, /* implies reading */
 };
 
-/* What GPUMEM_IOC_TOKEN writes. */
+/* What GPUMEM_IOC_TOKEN writes. EACCES from it, and from GPUMEM_IOC_LEASE: the file is not open for
+ * reading. */
 struct gpumem_token {
 	uint32_t version; /* GPUMEM_PROTOCOL_VERSION of the daemon */
 	uint32_t access;  /* enum gpumem_access, from the flags of the open */

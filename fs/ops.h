@@ -97,7 +97,8 @@ bool op_wait_release(int *tries);
 ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes);
 
 /* Bits of fuse_file_info.fh: the kernel keeps it and no user can name it. */
-#define OP_HANDLE_WRITES 1
+#define OP_HANDLE_WRITES   1 /* opened for writing */
+#define OP_HANDLE_NO_READS 2 /* not opened for reading */
 
 void ops_name(struct fuse_lowlevel_ops *ops);
 void ops_attr(struct fuse_lowlevel_ops *ops);

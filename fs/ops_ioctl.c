@@ -26,11 +26,21 @@ static int check_shared(const struct op *op, struct share **share)
 	return 0;
 }
 
+/* Memory that is handed out can always be read, so a handle without reading gets none, root's
+ * neither: the handle counts, and not the caller's rights to the file. */
+static int check_readable(const struct op *op, const struct fuse_file_info *info,
+			  struct share **share)
+{
+	int error = check_shared(op, share);
+
+	return !error && info->fh & OP_HANDLE_NO_READS ? -EACCES : error;
+}
+
 static void give_token(struct op *op, fuse_req_t req, const struct fuse_file_info *info)
 {
 	struct gpumem_token token;
 	struct share *share;
-	int error = check_shared(op, &share);
+	int error = check_readable(op, info, &share);
 
 	if (!error)
 		error =
@@ -47,7 +57,7 @@ static void give_lease(struct op *op, fuse_req_t req, const struct fuse_file_inf
 		       const struct gpumem_lease_ask *ask)
 {
 	struct share *share;
-	int error = check_shared(op, &share);
+	int error = check_readable(op, info, &share);
 
 	if (!error)
 		error =

@@ -17,6 +17,12 @@ static bool writes(int flags)
 	return (flags & O_ACCMODE) != O_RDONLY;
 }
 
+/* Access mode 3 of Linux is a handle for ioctls alone: the kernel refuses both reads and writes. */
+static bool reads(int flags)
+{
+	return (flags & O_ACCMODE) == O_RDONLY || (flags & O_ACCMODE) == O_RDWR;
+}
+
 /* How the page cache is used, by the option cache=. A GPU may change a file at any time, so by
  * default nothing is kept. */
 static void cache_flags(struct op *op, struct fuse_file_info *info)
@@ -95,7 +101,8 @@ int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fus
 	/* Every read is to hear of it. */
 	if (file_is_missing(inode->file))
 		info->direct_io = 1;
-	info->fh = writes(info->flags) ? OP_HANDLE_WRITES : 0;
+	info->fh = (writes(info->flags) ? OP_HANDLE_WRITES : 0) |
+		   (reads(info->flags) ? 0 : OP_HANDLE_NO_READS);
 	return count_open(op, req, inode, info);
 }
 
