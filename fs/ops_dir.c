@@ -71,11 +71,10 @@ static void fill(struct op *op, struct dirbuf *buf, uint64_t cookie)
 		return;
 	if (cookie < COOKIE_DOTDOT)
 		cookie = COOKIE_DOTDOT;
+	/* .gpumem is found by its name alone: its accesslog never ends, so what reads a whole tree
+	 * must not meet it. */
 	while ((entry = dir_after(dir, cookie)) && add_entry(buf, entry))
 		cookie = entry->cookie;
-	/* .gpumem is in the root but in no directory: it comes last. */
-	if (!entry && op->inode == op->fs->root && cookie < INT64_MAX)
-		add_plain(buf, ".gpumem", CONTROL_INO, S_IFDIR, INT64_MAX);
 }
 
 static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enum listing listing)
