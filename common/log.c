@@ -3,6 +3,7 @@
 #include "common/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -13,9 +14,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "common/log_limit.h"
 
 #define PREFIX	  "gpumemfs: "
 #define CUT_SHORT "..."
@@ -29,6 +32,17 @@ static atomic_bool on_journal;
 
 /* Keeps the lines of threads apart: one write may not be atomic (long lines to a pipe). */
 static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
+
+/* The user whose request the thread serves. */
+static _Thread_local struct {
+	bool set;
+	uid_t uid;
+} caller;
+
+static struct {
+	pthread_mutex_t lock;
+	struct log_limit limit;
+} callers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct {
 	const char *name;
@@ -104,9 +118,50 @@ static void log_defuse(char *text)
 			*text = '?';
 }
 
+void log_caller_set(uid_t uid)
+{
+	caller.uid = uid;
+	caller.set = true;
+}
+
+void log_caller_clear(void)
+{
+	caller.set = false;
+}
+
+/* Errors are never left out: they are faults, which no user can order. */
+static bool may_log(enum log_level level, uint64_t *left_out)
+{
+	struct timespec now;
+
+	*left_out = 0;
+	if (level != LOG_LEVEL_WARN || !caller.set)
+		return true;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	LOCKED(&callers.lock);
+	return log_limit_take(&callers.limit, caller.uid,
+			      (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, left_out);
+}
+
+static void tell_left_out(char *text, uint64_t left_out)
+{
+	char told[96];
+	size_t length = strlen(text);
+	int bytes =
+	    snprintf(told, sizeof(told), " (%" PRIu64 " warnings caused by uid %u left out)",
+		     left_out, caller.uid);
+
+	/* A long line loses its end, not the number. */
+	if (length > LINE_BYTES - 1 - (size_t)bytes)
+		length = LINE_BYTES - 1 - (size_t)bytes;
+	strcpy(text + length, told);
+}
+
 void log_write(enum log_level level, const char *format, ...)
 {
-	if (!log_enabled(level))
+	uint64_t left_out;
+
+	if (!log_enabled(level) || !may_log(level, &left_out))
 		return;
 
 	int saved_errno = errno;
@@ -122,6 +177,8 @@ void log_write(enum log_level level, const char *format, ...)
 	va_end(args);
 	if (length >= LINE_BYTES)
 		strcpy(text + LINE_BYTES - sizeof(CUT_SHORT), CUT_SHORT);
+	if (left_out)
+		tell_left_out(text, left_out);
 	log_defuse(text);
 
 	unsigned targets = log_targets;

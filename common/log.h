@@ -6,6 +6,7 @@
 #define COMMON_LOG_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
@@ -27,6 +28,11 @@ enum log_level log_level_get(void);
 int log_level_parse(const char *name, enum log_level *level);
 const char *log_level_name(enum log_level level);
 bool log_enabled(enum log_level level);
+
+/* From now on the calling thread serves a request of this user, whose warnings are limited
+ * (log_limit.h); before the first call, and after log_caller_clear, a thread's warnings are not. */
+void log_caller_set(uid_t uid);
+void log_caller_clear(void);
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -447,6 +447,7 @@ bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t byte
 
 	if (!file || !file->set)
 		return control_refuses(req, ino);
+	log_caller_set(fuse_req_ctx(req)->uid);
 	int error = file->set(fuse_req_userdata(req), from, bytes);
 
 	if (error)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "common/log.h"
 #include "fs/ops.h"
 
 #define RELEASE_WAIT_NS	   1000000L
@@ -16,6 +17,7 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 		fuse_reply_err(req, ENOMEM);
 		return false;
 	}
+	log_caller_set(fuse_req_ctx(req)->uid);
 	op->observers = atomic_load_explicit(&op->fs->observers, memory_order_relaxed);
 	if (stats_count(op->worker->stats, kind))
 		op->observers |= OBSERVE_LATENCY;

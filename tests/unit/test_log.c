@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/log_limit.h"
 #include "tests/unit/unit.h"
 
 /* Stderr goes to a memory file between these two; the second returns what was written. */
@@ -212,6 +213,83 @@ START_TEST(threads_do_not_mix)
 }
 END_TEST
 
+#define SECOND 1000000000LL
+
+START_TEST(a_user_has_a_burst_and_then_a_line_now_and_then)
+{
+	static struct log_limit limit;
+	int64_t now = 1000 * SECOND;
+	uint64_t left_out = 7;
+
+	for (int i = 0; i < LOG_LIMIT_BURST; i++)
+		ck_assert(log_limit_take(&limit, 1000, now, &left_out));
+	ck_assert_uint_eq(left_out, 0);
+	for (int i = 0; i < 1340; i++)
+		ck_assert(!log_limit_take(&limit, 1000, now + i, &left_out));
+	/* Another user's lines are that user's own. */
+	ck_assert(log_limit_take(&limit, 1001, now, &left_out));
+	ck_assert_uint_eq(left_out, 0);
+	now += LOG_LIMIT_SECONDS * SECOND;
+	ck_assert(log_limit_take(&limit, 1000, now, &left_out));
+	ck_assert_uint_eq(left_out, 1340);
+	ck_assert(!log_limit_take(&limit, 1000, now, &left_out));
+	now += LOG_LIMIT_BURST * LOG_LIMIT_SECONDS * SECOND;
+	for (int i = 0; i < LOG_LIMIT_BURST; i++) {
+		ck_assert(log_limit_take(&limit, 1000, now, &left_out));
+		ck_assert_uint_eq(left_out, i ? 0 : 1);
+	}
+	ck_assert(!log_limit_take(&limit, 1000, now, &left_out));
+}
+END_TEST
+
+START_TEST(many_users_are_each_limited)
+{
+	static struct log_limit limit;
+	uint64_t left_out;
+
+	for (uid_t uid = 0; uid < 10 * LOG_LIMIT_USERS; uid++)
+		for (int i = 0; i < LOG_LIMIT_BURST + 5; i++)
+			ck_assert_int_eq(log_limit_take(&limit, uid, uid + 1, &left_out),
+					 i < LOG_LIMIT_BURST);
+}
+END_TEST
+
+static unsigned lines_of(const char *text, const char *word)
+{
+	unsigned lines = 0;
+
+	for (const char *at = text; (at = strstr(at, word)); at++)
+		lines++;
+	return lines;
+}
+
+/* Errors, and warnings that no user caused, are always logged. */
+START_TEST(warnings_of_a_flood_are_left_out)
+{
+	capture_start();
+	log_setup(LOG_LEVEL_INFO, LOG_TO_TERMINAL);
+	log_caller_set(4242);
+	for (int i = 0; i < 1000; i++)
+		log_warn("flood");
+	log_error("a fault");
+	log_info("a fact");
+	log_caller_set(4243);
+	log_warn("another user");
+	log_caller_clear();
+	for (int i = 0; i < 100; i++)
+		log_warn("daemon");
+	char *text = capture_end();
+
+	ck_assert_uint_ge(lines_of(text, "flood"), LOG_LIMIT_BURST);
+	ck_assert_uint_lt(lines_of(text, "flood"), 500);
+	ck_assert_uint_eq(lines_of(text, "a fault\n"), 1);
+	ck_assert_uint_eq(lines_of(text, "a fact\n"), 1);
+	ck_assert_uint_eq(lines_of(text, "another user\n"), 1);
+	ck_assert_uint_eq(lines_of(text, "daemon\n"), 100);
+	free(text);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -226,5 +304,8 @@ int main(void)
 	tcase_add_test(tcase, long_line);
 	tcase_add_test(tcase, errno_kept);
 	tcase_add_test(tcase, threads_do_not_mix);
+	tcase_add_test(tcase, a_user_has_a_burst_and_then_a_line_now_and_then);
+	tcase_add_test(tcase, many_users_are_each_limited);
+	tcase_add_test(tcase, warnings_of_a_flood_are_left_out);
 	return unit_main(suite);
 }
