@@ -71,6 +71,8 @@ static const char *refusal(int error)
 	switch (error) {
 	case EACCES:
 		return "the token was not accepted";
+	case EPERM:
+		return "readers are not trusted with the file's memory any more: open it again";
 	case ENOENT:
 		return "it does not know the lease any more";
 	case ENOSPC:

@@ -82,6 +82,12 @@ static int own_chunks(struct file *file, const struct file_call *call)
 	return rc;
 }
 
+/* Guard held. */
+static int check_access(const struct file *file, enum file_share_access access)
+{
+	return access == FILE_SHARE_READ && file_is_device(file) ? -EPERM : 0;
+}
+
 static int make_fit(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))
@@ -91,15 +97,18 @@ static int make_fit(struct file *file, const struct file_call *call)
 	return host_make_object(file, atomic_load(&file->volume), call);
 }
 
-int file_lease(struct file *file, const struct file_call *call)
+int file_lease(struct file *file, const struct file_call *call, enum file_share_access access)
 {
 	if (journal_room(call->journal))
 		return -ENOSPC;
 	guard_lock(&file->guard);
+	int rc = check_access(file, access);
+
 	/* What was taken ahead of the end cannot be given back while it is shared. */
-	if (file_is_device(file) && file_leases(file) == 0 && !file_is_missing(file))
+	if (rc == 0 && file_is_device(file) && file_leases(file) == 0 && !file_is_missing(file))
 		device_trim(file, call);
-	int rc = make_fit(file, call);
+	if (rc == 0)
+		rc = make_fit(file, call);
 
 	if (rc == 0)
 		atomic_fetch_add(&file->leases, 1);
@@ -117,13 +126,15 @@ uint32_t file_leases(const struct file *file)
 	return atomic_load(&file->leases);
 }
 
-int file_lease_more(struct file *file, const struct file_call *call)
+int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access)
 {
 	if (journal_room(call->journal))
 		return -ENOSPC;
 	guard_lock(&file->guard);
-	int rc = make_fit(file, call);
+	int rc = check_access(file, access);
 
+	if (rc == 0)
+		rc = make_fit(file, call);
 	guard_unlock(&file->guard);
 	return rc;
 }
@@ -162,30 +173,39 @@ static int export_extents(const struct extents *extents, uint64_t end, uint32_t 
 
 /* A read-only fd of the object: opened anew, because a duplicate would share its access. The object
  * is mode 0600, so nobody but root opens it for writing again. */
-static int export_object(int object, enum file_share_access access, struct file_chunk *chunk)
+static int export_object(int object, uint64_t size, enum file_share_access access,
+			 struct file_chunk *chunk)
 {
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", object);
-	*chunk = (struct file_chunk){.bytes = host_object_size(object)};
+	*chunk = (struct file_chunk){.bytes = size};
 	chunk->fd = access == FILE_SHARE_WRITE ? fcntl(object, F_DUPFD_CLOEXEC, 3)
 					       : open(path, O_RDONLY | O_CLOEXEC);
 	return chunk->fd < 0 ? -errno : 1;
 }
 
+/* Guard held. */
+static struct file_place place_of(const struct file *file)
+{
+	return (struct file_place){.volume = file_volume(file), .size = file_size(file)};
+}
+
 int file_export(struct file *file, enum file_share_access access, uint32_t first,
-		struct file_chunk *chunks, uint32_t max)
+		struct file_chunk *chunks, uint32_t max, struct file_place *place)
 {
 	guard_token token = guard_enter(&file->guard);
 	int object = atomic_load(&file->fd);
-	int rc = 0;
+	struct file_place at = place_of(file);
+	int rc = check_access(file, access);
 
-	if (file_is_device(file))
-		rc = export_extents(&file->extents, atomic_load(&file->figures->size), first,
-				    chunks, max);
-	else if (object >= 0 && first == 0 && max > 0)
-		rc = export_object(object, access, chunks);
+	if (rc == 0 && file_is_device(file))
+		rc = export_extents(&file->extents, at.size, first, chunks, max);
+	else if (rc == 0 && object >= 0 && first == 0 && max > 0)
+		rc = export_object(object, at.size, access, chunks);
 	guard_leave(&file->guard, token);
+	if (rc >= 0)
+		*place = at;
 	return rc;
 }
 
@@ -205,7 +225,7 @@ static int copy_beside(struct file *file, const struct file_call *call, struct e
 }
 
 int file_export_copy(struct file *file, const struct file_call *call, struct file_chunk **chunks,
-		     uint32_t *count)
+		     uint32_t *count, struct file_place *place)
 {
 	struct extents copy = {0};
 	struct file_chunk *made = NULL;
@@ -216,6 +236,7 @@ int file_export_copy(struct file *file, const struct file_call *call, struct fil
 	guard_token token = guard_enter(&file->guard);
 	struct volume *volume = atomic_load(&file->volume);
 
+	*place = place_of(file);
 	if (volume->pool)
 		rc = copy_beside(file, call, &copy);
 	guard_leave(&file->guard, token);

@@ -12,30 +12,41 @@ struct file_chunk {
 	int fd; /* the receiver's to close */
 };
 
+/* What the holder of a lease may be given: nothing of a file's that can be written to; what the
+ * file entrusts to readers; or all of it. Whoever has a chunk of a device can write to it, so that
+ * FILE_SHARE_READ is -EPERM on a device. Looked at under the file's guard, each time: a file moves
+ * between volumes. */
+enum file_share_access { FILE_SHARE_READ, FILE_SHARE_TRUSTED, FILE_SHARE_WRITE };
+
 /* Makes the file's memory fit to be handed out, and counts a lease: every byte up to the size is
  * backed, by chunks that hold nothing else. Until file_unlease whatever would take memory away
  * (shrinking, punching, laying out again, moving to another volume) is -EBUSY. -ENOSPC, -EDQUOT:
  * holes could not be filled or small pieces not replaced; nothing is leased then. */
-int file_lease(struct file *file, const struct file_call *call);
+int file_lease(struct file *file, const struct file_call *call, enum file_share_access access);
 /* Ends so many. */
 void file_unlease(struct file *file, uint32_t leases);
 uint32_t file_leases(const struct file *file);
 
 /* After growth: the same for what came since, on a file that is leased. */
-int file_lease_more(struct file *file, const struct file_call *call);
+int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access);
+
+/* Where the file was, and how large, when its chunks were looked at. */
+struct file_place {
+	const struct volume *volume;
+	uint64_t size;
+};
 
 /* Exports chunks from number first on, at most max: how many; 0 past the last. On an error none is
- * exported. A file in host/ has one chunk, its object; for readers (FILE_SHARE_READ) that is an fd
- * which cannot be written to. A device's chunk can always be written to by who has it. */
-enum file_share_access { FILE_SHARE_READ, FILE_SHARE_WRITE };
+ * exported, and place is left alone. A file in host/ has one chunk, its object; for all but writers
+ * that is an fd which cannot be written to. */
 int file_export(struct file *file, enum file_share_access access, uint32_t first,
-		struct file_chunk *chunks, uint32_t max);
+		struct file_chunk *chunks, uint32_t max, struct file_place *place);
 
 /* The same for a copy of the file as it is now, made on its device, that is nobody's but the
  * receiver's: it lives as long as the fds (and what was imported from them). The array is
  * allocated. -ENOTSUP in host/. */
 int file_export_copy(struct file *file, const struct file_call *call, struct file_chunk **chunks,
-		     uint32_t *count);
+		     uint32_t *count, struct file_place *place);
 
 /* Closes what was exported and not handed on. */
 void file_chunks_close(struct file_chunk *chunks, uint32_t count);

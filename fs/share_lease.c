@@ -11,24 +11,34 @@
 #include "fs/share_state.h"
 #include "fs/worker.h"
 
+/* How often a file that moves between volumes meanwhile is looked at again. */
+#define LEASE_TRIES 8
+
+struct share_ask {
+	uint32_t number; /* of the request */
+	struct inode *inode;
+	enum gpumem_access access;
+};
+
 static bool writes(enum gpumem_access access)
 {
 	return access == GPUMEM_ACCESS_WRITE;
 }
 
-/* Whether the memory itself may be handed to an opener with this access: an fd of device memory can
- * always be written to, so a reader gets it only of a file that trusts readers. An object of host/
- * can be opened for reading alone. */
-static bool may_share(struct inode *inode, enum gpumem_access access)
+/* What a lease with this access may be given of the file now. An fd of device memory can always be
+ * written to, so a reader gets it only of a file that trusts readers. */
+static enum file_share_access file_access(const struct inode *inode, enum gpumem_access access)
 {
 	struct attr_values attrs = atomic_load(&inode->attrs);
 
-	return writes(access) || attrs.share == SHARE_TRUSTED || !file_volume(inode->file)->device;
+	if (writes(access))
+		return FILE_SHARE_WRITE;
+	return attrs.share == SHARE_TRUSTED ? FILE_SHARE_TRUSTED : FILE_SHARE_READ;
 }
 
-static uint32_t kind_of(const struct fs *fs, const struct inode *inode)
+static uint32_t kind_of(const struct fs *fs, const struct volume *volume)
 {
-	if (!file_volume(inode->file)->device)
+	if (!volume->device)
 		return GPUMEM_KIND_HOST;
 	return fs->backend->ops == &backend_host_ops ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
 }
@@ -54,41 +64,57 @@ static int send_array(struct share_connection *connection, const struct share_la
 
 enum packets { ONE_PACKET, ANY_PACKETS };
 
+/* Chunks of a file, and where it was when they were exported. */
+struct batch {
+	struct file_chunk chunks[GPUMEM_FDS_MAX];
+	struct file_place place;
+	int count; /* or -errno */
+};
+
+/* Each batch is a look of its own at what the lease may be given. */
+static void batch_export(struct batch *batch, const struct share_lease *lease, uint32_t first)
+{
+	batch->count = file_export(lease->inode->file, file_access(lease->inode, lease->access),
+				   first, batch->chunks, GPUMEM_FDS_MAX, &batch->place);
+}
+
 /* Sends the file's chunks from first on, in batches. Whether more follow is known by looking one
  * batch ahead; -EAGAIN where that is one too many. */
-static int send_chunks(struct share_connection *connection, const struct share_layout *layout,
-		       enum gpumem_access access, uint32_t first, enum packets packets)
+static int send_chunks(struct share *share, struct share_connection *connection,
+		       const struct share_lease *lease, struct share_layout *layout, uint32_t first,
+		       enum packets packets)
 {
-	struct file_chunk batches[2][GPUMEM_FDS_MAX];
-	enum file_share_access file_access = writes(access) ? FILE_SHARE_WRITE : FILE_SHARE_READ;
-	struct file *file = layout->inode->file;
-	unsigned turn = 0;
-	int count = file_export(file, file_access, first, batches[0], GPUMEM_FDS_MAX);
+	struct batch batches[2], *batch = &batches[0], *next = &batches[1];
 
-	for (;;) {
-		if (count < 0)
-			return count;
-		int ahead = count < GPUMEM_FDS_MAX
-				? 0
-				: file_export(file, file_access, first + (uint32_t)count,
-					      batches[!turn], GPUMEM_FDS_MAX);
-		if (ahead > 0 && packets == ONE_PACKET) {
-			file_chunks_close(batches[!turn], (uint32_t)ahead);
-			ahead = -EAGAIN;
+	layout->lease = lease->number;
+	layout->flags = writes(lease->access) ? 0 : GPUMEM_LAYOUT_READ_ONLY;
+	for (batch_export(batch, lease, first);; first += GPUMEM_FDS_MAX) {
+		if (batch->count < 0)
+			return batch->count;
+		next->count = 0;
+		if (batch->count == GPUMEM_FDS_MAX)
+			batch_export(next, lease, first + GPUMEM_FDS_MAX);
+		if (next->count > 0 && packets == ONE_PACKET) {
+			file_chunks_close(next->chunks, (uint32_t)next->count);
+			next->count = -EAGAIN;
 		}
-		if (ahead < 0) {
-			file_chunks_close(batches[turn], (uint32_t)count);
-			return ahead;
+		if (next->count < 0) {
+			file_chunks_close(batch->chunks, (uint32_t)batch->count);
+			return next->count;
 		}
-		int error = share_send_layout(connection, layout, first, batches[turn],
-					      (uint32_t)count, ahead ? GPUMEM_LAYOUT_MORE : 0);
-		if (error || !ahead) {
-			file_chunks_close(batches[!turn], (uint32_t)ahead);
+		layout->place = batch->place;
+		layout->kind = kind_of(share->fs, batch->place.volume);
+		int error =
+		    share_send_layout(connection, layout, first, batch->chunks,
+				      (uint32_t)batch->count, next->count ? GPUMEM_LAYOUT_MORE : 0);
+		if (error || !next->count) {
+			file_chunks_close(next->chunks, (uint32_t)next->count);
 			return error;
 		}
-		first += (uint32_t)count;
-		count = ahead;
-		turn = !turn;
+		struct batch *sent = batch;
+
+		batch = next;
+		next = sent;
 	}
 }
 
@@ -228,57 +254,57 @@ void share_leases_end(struct share *share, struct share_connection *connection)
 		lease_end(share, connection, lease);
 }
 
-/* The file's own memory. Takes the inode's reference over on success. */
+/* The file's own memory, with a reference of the lease's own. -EPERM: a reader cannot have it. */
 static int lease_shared(struct share *share, struct share_connection *connection,
-			struct share_layout *layout, enum gpumem_access access,
-			enum packets packets)
+			const struct share_ask *ask, enum packets packets)
 {
-	struct inode *inode = layout->inode;
+	struct share_layout layout = {.number = ask->number};
+	struct inode *inode = ask->inode;
 	struct inode_call call;
 	int error = inode_hold(share->fs, inode);
 
 	if (error)
 		return error;
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
-	error = file_lease(inode->file, &call.call);
+	error = file_lease(inode->file, &call.call, file_access(inode, ask->access));
 	if (error) {
 		inode_unhold(share->fs, inode, 1);
 		return error;
 	}
-	struct share_lease *lease = lease_new(share, connection, inode, access);
+	inode_ref(inode);
+	struct share_lease *lease = lease_new(share, connection, inode, ask->access);
 
 	if (!lease) {
-		inode_ref(inode);
 		share_let_go(share, inode);
 		return -ENOMEM;
 	}
-	layout->lease = lease->number;
-	layout->flags = writes(access) ? 0 : GPUMEM_LAYOUT_READ_ONLY;
-	inode_ref(inode); /* ours; the caller's is the caller's */
-	error = send_chunks(connection, layout, access, 0, packets);
+	/* The lease is counted: the file stays where it is, and the looks from here on are good. */
+	error = send_chunks(share, connection, lease, &layout, 0, packets);
 	if (error && error != -EPIPE)
 		lease_end(share, connection, lease);
 	return error;
 }
 
+/* A copy. -ENOTSUP: the file is in host/, and needs none. */
 static int lease_private(struct share *share, struct share_connection *connection,
-			 struct share_layout *layout, enum gpumem_access access)
+			 const struct share_ask *ask)
 {
+	struct share_layout layout = {.number = ask->number, .flags = GPUMEM_LAYOUT_PRIVATE};
 	struct file_chunk *chunks;
 	struct inode_call call;
 	uint32_t count;
 
-	inode_call_init(&call, share->fs, layout->inode, worker_copier(share->fs));
-	int error = file_export_copy(layout->inode->file, &call.call, &chunks, &count);
+	inode_call_init(&call, share->fs, ask->inode, worker_copier(share->fs));
+	int error = file_export_copy(ask->inode->file, &call.call, &chunks, &count, &layout.place);
 
 	if (error)
 		return error;
-	struct share_lease *lease = lease_new(share, connection, NULL, access);
+	struct share_lease *lease = lease_new(share, connection, NULL, ask->access);
 
 	if (lease) {
-		layout->lease = lease->number;
-		layout->flags = GPUMEM_LAYOUT_PRIVATE;
-		error = send_array(connection, layout, chunks, count);
+		layout.lease = lease->number;
+		layout.kind = kind_of(share->fs, layout.place.volume);
+		error = send_array(connection, &layout, chunks, count);
 	} else {
 		file_chunks_close(chunks, count);
 		error = -ENOMEM;
@@ -287,91 +313,99 @@ static int lease_private(struct share *share, struct share_connection *connectio
 	return error;
 }
 
-static struct share_layout layout_of(const struct share *share, const struct share_lease *lease,
-				     const struct share_request *request)
+/* The file's memory or a copy: which of them is decided where the file is looked at, and again
+ * where it moved to another volume in between. */
+static int lease_either(struct share *share, struct share_connection *connection,
+			const struct share_ask *ask)
 {
-	return (struct share_layout){
-	    .number = request->number,
-	    .lease = lease->number,
-	    .inode = lease->inode,
-	    .kind = kind_of(share->fs, lease->inode),
-	    .flags = writes(lease->access) ? 0 : GPUMEM_LAYOUT_READ_ONLY,
-	};
+	for (unsigned tries = 0; tries < LEASE_TRIES; tries++) {
+		int error = lease_shared(share, connection, ask, ANY_PACKETS);
+
+		if (error != -EPERM)
+			return error;
+		error = lease_private(share, connection, ask);
+		if (error != -ENOTSUP)
+			return error;
+	}
+	return -EBUSY;
 }
 
+/* What came since, or all of it. */
+static int lease_send_more(struct share *share, struct share_connection *connection,
+			   const struct share_lease *lease, const struct share_request *request)
+{
+	struct share_layout layout = {.number = request->number};
+	struct inode *inode = lease->inode;
+	struct inode_call call;
+
+	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
+	int error = file_lease_more(inode->file, &call.call, file_access(inode, lease->access));
+
+	return error ? error
+		     : send_chunks(share, connection, lease, &layout,
+				   (uint32_t)request->first_chunk, ANY_PACKETS);
+}
+
+/* A daemon before this one got so far; the token was for that. A file whose memory this reader may
+ * not have any more is leased anew. */
 static int lease_again(struct share *share, struct share_connection *connection,
 		       const struct share_request *request)
 {
-	const struct share_lease *lease = connection->unanswered;
-	struct share_layout layout = layout_of(share, lease, request);
-	struct inode_call call;
+	struct share_lease *lease = connection->unanswered;
+	struct share_ask ask = {request->number, lease->inode, lease->access};
+	int error = lease_send_more(share, connection, lease, request);
 
-	inode_call_init(&call, share->fs, lease->inode, worker_copier(share->fs));
-	int error = file_lease_more(lease->inode->file, &call.call);
-
-	return error ? error : send_chunks(connection, &layout, lease->access, 0, ANY_PACKETS);
+	if (error != -EPERM)
+		return error;
+	inode_ref(ask.inode);
+	lease_end(share, connection, lease);
+	error = lease_either(share, connection, &ask);
+	inode_put(share->fs, ask.inode, 1);
+	return error;
 }
 
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request)
 {
-	struct share_layout layout = {.number = request->number};
-	enum gpumem_access access;
+	struct share_ask ask = {.number = request->number};
 
-	/* A daemon before this one got so far; the token was for that. A private copy went with
-	 * it. */
 	if (connection->unanswered && connection->unanswered->inode)
 		return lease_again(share, connection, request);
+	/* A private copy went with the daemon before this one. */
 	if (connection->unanswered)
 		lease_end(share, connection, connection->unanswered);
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
 		return -EMFILE;
 	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
-				 &layout.inode, &access);
+				 &ask.inode, &ask.access);
 	if (error)
 		return error;
-	layout.kind = kind_of(share->fs, layout.inode);
-	if (may_share(layout.inode, access))
-		error = lease_shared(share, connection, &layout, access, ANY_PACKETS);
-	else
-		error = lease_private(share, connection, &layout, access);
+	error = lease_either(share, connection, &ask);
 	observe_unasked(share->fs, "lease");
-	inode_put(share->fs, layout.inode, 1);
+	inode_put(share->fs, ask.inode, 1);
 	return error;
 }
 
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number)
 {
-	struct share_layout layout = {
-	    .number = number, .inode = inode, .kind = kind_of(share->fs, inode)};
+	struct share_ask ask = {number, inode, access};
 
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
 		return -EMFILE;
-	if (!may_share(inode, access))
-		return -EAGAIN;
-	return lease_shared(share, connection, &layout, access, ONE_PACKET);
+	return lease_shared(share, connection, &ask, ONE_PACKET);
 }
 
 int share_extend(struct share *share, struct share_connection *connection,
 		 const struct share_request *request)
 {
 	struct share_lease *lease = lease_find(connection, request->lease);
-	struct inode_call call;
 
 	if (!lease)
 		return -ENOENT;
 	if (!lease->inode)
 		return -ENOTSUP; /* a private copy does not grow */
-	inode_call_init(&call, share->fs, lease->inode, worker_copier(share->fs));
-	int error = file_lease_more(lease->inode->file, &call.call);
-
-	if (error)
-		return error;
-	struct share_layout layout = layout_of(share, lease, request);
-
-	return send_chunks(connection, &layout, lease->access, (uint32_t)request->first_chunk,
-			   ANY_PACKETS);
+	return lease_send_more(share, connection, lease, request);
 }
 
 int share_release(struct share *share, struct share_connection *connection,

@@ -59,7 +59,8 @@ static struct inode *take_file(struct share *share, uint64_t ino)
 	}
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
 	if (inode_hold(share->fs, inode) == 0) {
-		if (file_lease(inode->file, &call.call) == 0)
+		/* The lease was given: each export to come is looked at anew. */
+		if (file_lease(inode->file, &call.call, FILE_SHARE_TRUSTED) == 0)
 			return inode;
 		inode_unhold(share->fs, inode, 1);
 	}

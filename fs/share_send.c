@@ -106,13 +106,13 @@ static void put_fds(struct msghdr *message, union fds_control *control,
 int share_send_layout(struct share_connection *connection, const struct share_layout *layout,
 		      uint32_t first, struct file_chunk *chunks, uint32_t count, uint32_t flags)
 {
-	const struct volume *volume = file_volume(layout->inode->file);
+	const struct volume *volume = layout->place.volume;
 	struct gpumem_chunk parts[GPUMEM_CHUNKS_PER_MESSAGE];
 	size_t bytes = sizeof(struct gpumem_msg_layout) + count * sizeof(parts[0]);
 	struct gpumem_msg_layout packet = {
 	    .header = header(GPUMEM_MSG_LAYOUT, (uint32_t)bytes, layout->number),
 	    .lease = layout->lease,
-	    .size = file_size(layout->inode->file),
+	    .size = layout->place.size,
 	    .kind = layout->kind,
 	    .flags = layout->flags | flags,
 	    .first_chunk = first,

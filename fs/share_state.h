@@ -73,7 +73,8 @@ int share_extend(struct share *share, struct share_connection *connection,
 		 const struct share_request *request);
 int share_release(struct share *share, struct share_connection *connection,
 		  const struct share_request *request);
-/* With one packet and no copy, or -EAGAIN. The inode's reference stays the caller's. */
+/* With one packet (else -EAGAIN) and without a copy (else -EPERM). The inode's reference stays the
+ * caller's. */
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number);
 /* The file of one of its leases: 0 with a reference, -ENOENT, or -EOPNOTSUPP for a private copy. */
@@ -101,8 +102,8 @@ int share_send_key(struct share_connection *connection, uint32_t number);
 struct share_layout {
 	uint32_t number; /* of the request */
 	uint64_t lease;
-	struct inode *inode;
 	uint32_t kind, flags;
+	struct file_place place; /* where the chunks that are sent were found */
 };
 /* One packet; the fds are closed. */
 int share_send_layout(struct share_connection *connection, const struct share_layout *layout,

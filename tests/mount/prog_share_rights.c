@@ -6,6 +6,8 @@
  * Which handle of a file yields its memory: never more than read(2) and write(2) on it would. */
 #include "tests/mount/protocol.h"
 
+#include <stdatomic.h>
+
 static const char *host_path(const char *name)
 {
 	static char path[PATH_MAX];
@@ -95,4 +97,124 @@ static void a_copy_needs_no_reading_of_its_target(void)
 	OK(close(connection));
 }
 
-PROG(TEST(writing_alone_yields_no_memory), TEST(a_copy_needs_no_reading_of_its_target))
+/* Of no whole number of chunks: by that an object of host/ is told from memory of a GPU. */
+#define MOVED_BYTES (16 * MIB + 12345)
+#define MOVES	    10
+
+static struct moved {
+	_Atomic int answers, private, read_only, done;
+} * moved;
+
+static void check_object(const struct answer *answer)
+{
+	EQUAL(answer->packet.layout.kind, GPUMEM_KIND_HOST);
+	EQUAL(answer->n_fds, 1);
+	EQUAL(answer->packet.layout.chunks[0].bytes, MOVED_BYTES);
+	EQUAL(fcntl(answer->fds[0], F_GETFL) & O_ACCMODE, O_RDONLY);
+}
+
+static void check_copy(const struct answer *answer)
+{
+	CHECK(answer->packet.layout.kind != GPUMEM_KIND_HOST);
+	for (unsigned i = 0; i < answer->n_fds; i++)
+		EQUAL(answer->packet.layout.chunks[i].bytes % (2 * MIB), 0);
+}
+
+static void check_for_reader(const struct answer *answer)
+{
+	uint32_t flags = answer->packet.layout.flags & ~(uint32_t)GPUMEM_LAYOUT_MORE;
+
+	EQUAL(answer->packet.layout.size, MOVED_BYTES);
+	if (flags == GPUMEM_LAYOUT_READ_ONLY) {
+		check_object(answer);
+		atomic_fetch_add(&moved->read_only, 1);
+	} else {
+		EQUAL(flags, GPUMEM_LAYOUT_PRIVATE);
+		check_copy(answer);
+		atomic_fetch_add(&moved->private, 1);
+	}
+	drop(answer);
+}
+
+/* Leases the file on and on, until the parent has moved it often enough. */
+static void lease_what_moves(int fd)
+{
+	become_user();
+	while (!atomic_load(&moved->done)) {
+		int connection = dial();
+		struct gpumem_token token = token_of(fd);
+
+		show(connection, &token);
+		struct answer answer = hear_layout(connection);
+		struct gpumem_msg_extend extend = {.header =
+						       head(GPUMEM_MSG_EXTEND, sizeof(extend)),
+						   .lease = answer.packet.layout.lease};
+		bool copy = answer.packet.layout.flags & GPUMEM_LAYOUT_PRIVATE;
+
+		check_for_reader(&answer);
+		say(connection, &extend, sizeof(extend));
+		if (copy) {
+			EQUAL(hear(connection).packet.error.error, ENOTSUP);
+		} else {
+			answer = hear_layout(connection);
+			check_for_reader(&answer);
+		}
+		OK(close(connection));
+		atomic_fetch_add(&moved->answers, 1);
+	}
+}
+
+/* A lease of the file in host/ holds it there. */
+static void move_file(const char *from, const char *to)
+{
+	int tries = 6000;
+
+	while (rename(from, to) < 0) {
+		CHECK(errno == EBUSY && tries-- > 0);
+		usleep(5000);
+	}
+}
+
+static void wait_for_answers(pid_t reader, int more)
+{
+	int wanted = atomic_load(&moved->answers) + more;
+
+	while (atomic_load(&moved->answers) < wanted) {
+		if (waitpid(reader, NULL, WNOHANG) != 0)
+			FAIL("the reader has ended");
+		usleep(1000);
+	}
+}
+
+/* Another user leases a file that can be read by all, while its owner moves it between host/ and
+ * the GPU: what is for reading alone is never memory of the GPU, which can be written to. */
+static void a_file_that_moves_is_no_way_to_write(void)
+{
+	char path[PATH_MAX];
+	int fd = OK(open("moving", O_CREAT | O_RDWR, 0644));
+
+	snprintf(path, sizeof(path), "%s", host_path("moving"));
+	moved =
+	    mmap(NULL, sizeof(*moved), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(moved != MAP_FAILED);
+	pattern_write(fd, 3, 0, MOVED_BYTES);
+	OK(fchmod(fd, 0644));
+	int reading = OK(open("moving", O_RDONLY));
+	pid_t reader = spawn(lease_what_moves, reading);
+
+	for (int i = 0; i < MOVES; i++) {
+		move_file("moving", path);
+		wait_for_answers(reader, 1);
+		move_file(path, "moving");
+		wait_for_answers(reader, 1);
+	}
+	atomic_store(&moved->done, 1);
+	join_all(1);
+	CHECK(atomic_load(&moved->private) > 0);
+	CHECK(atomic_load(&moved->read_only) > 0);
+	pattern_check(fd, 3, 0, MOVED_BYTES);
+	OK(unlink("moving"));
+}
+
+PROG(TEST(a_file_that_moves_is_no_way_to_write), TEST(writing_alone_yields_no_memory),
+     TEST(a_copy_needs_no_reading_of_its_target))

@@ -213,7 +213,7 @@ static inline void act_lease(struct actor *actor, struct inode *inode)
 	if (inode->volume->system || inode_hold(&fixture, inode))
 		return;
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
-	if (file_lease(inode->file, &call.call)) {
+	if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE)) {
 		inode_unhold(&fixture, inode, 1);
 		return;
 	}

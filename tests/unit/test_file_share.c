@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files whose memory is in other processes' hands: what they are given, and what stays refused. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "tests/unit/file_fixture.h"
 
 static struct fixture fixture;
+static struct file_place place;
 
 static void up(void)
 {
@@ -72,9 +74,9 @@ START_TEST(nothing_of_other_files)
 	struct file *neighbour = file_with(GPU0, other, sizeof(other), 0);
 	struct file *file = file_with(GPU0, mine, sizeof(mine), 0);
 
-	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1), 1);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 1, &chunk + 1, 1), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1, &place), 1);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 1, &chunk + 1, 1, &place), 0);
 	char *map = map_chunks(&chunk, 1);
 
 	ck_assert(only(map, 'm', sizeof(mine)));
@@ -105,8 +107,8 @@ START_TEST(holes_are_filled)
 	struct file *file = file_with(GPU0, data, sizeof(data), 700);
 
 	ck_assert_int_eq(file_write(file, &fixture.call, data, sizeof(data), far), sizeof(data));
-	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
-	int count = file_export(file, FILE_SHARE_WRITE, 0, chunks, MAX);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+	int count = file_export(file, FILE_SHARE_WRITE, 0, chunks, MAX, &place);
 
 	ck_assert_int_gt(count, 0);
 	char *map = map_chunks(chunks, (uint32_t)count);
@@ -135,7 +137,7 @@ START_TEST(what_is_shared_stays)
 	struct file *file = file_with(GPU0, data, sizeof(data), 0);
 
 	call.attrs.page_size = PAGE_SIZE_64K;
-	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, 100), -EBUSY);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), -EBUSY);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, sizeof(data)), 0);
@@ -166,14 +168,14 @@ START_TEST(growth_is_handed_on)
 	memset(data, 'a', sizeof(data));
 	struct file *file = file_with(GPU0, data, 1000, 0);
 
-	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
-	int had = file_export(file, FILE_SHARE_WRITE, 0, before, MAX);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+	int had = file_export(file, FILE_SHARE_WRITE, 0, before, MAX, &place);
 
 	ck_assert_int_eq(had, 1);
 	memset(data, 'b', sizeof(data));
 	ck_assert_int_eq(file_write(file, &fixture.call, data, sizeof(data), 1000), sizeof(data));
-	ck_assert_int_eq(file_lease_more(file, &fixture.call), 0);
-	int more = file_export(file, FILE_SHARE_WRITE, (uint32_t)had, after, MAX - had);
+	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_WRITE), 0);
+	int more = file_export(file, FILE_SHARE_WRITE, (uint32_t)had, after, MAX - had, &place);
 
 	ck_assert_int_ge(more, 1);
 	ck_assert_uint_eq(after[0].offset, before[0].bytes);
@@ -202,7 +204,7 @@ START_TEST(a_private_copy_is_private)
 	struct file *file = file_with(GPU0, data, sizeof(data), 0);
 	uint64_t held = pool_usage(fixture.volumes[GPU0].pool).chunk_bytes;
 
-	ck_assert_int_eq(file_export_copy(file, &fixture.call, &chunks, &count), 0);
+	ck_assert_int_eq(file_export_copy(file, &fixture.call, &chunks, &count, &place), 0);
 	char *map = map_chunks(chunks, count);
 	uint64_t bytes = mapped_bytes(chunks, count);
 
@@ -234,13 +236,13 @@ START_TEST(a_refused_lease_changes_nothing)
 
 	/* Its own chunk would be 2 MiB of quota. */
 	fixture.payer.limit = 1 * MIB;
-	ck_assert_int_eq(file_lease(file, &fixture.call), -EDQUOT);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), -EDQUOT);
 	ck_assert_uint_eq(file_leases(file), 0);
 	ck_assert_uint_eq(file_allocated(file), allocated);
 	ck_assert_int_eq(file_read(file, &fixture.call, back, sizeof(back), 0), sizeof(back));
 	ck_assert(only(back, 'r', sizeof(back)));
 	fixture.payer.limit = INT64_MAX;
-	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
 	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
@@ -252,24 +254,79 @@ START_TEST(host_objects_by_access)
 
 	struct file *file = file_with(HOST, "host", 4, 0);
 
-	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, 0, &chunk, 1), 1);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, 0, &chunk, 1, &place), 1);
 	ck_assert_uint_eq(chunk.bytes, 4);
+	ck_assert_ptr_eq(place.volume, &fixture.volumes[HOST]);
+	ck_assert_uint_eq(place.size, 4);
 	ck_assert_int_eq(fcntl(chunk.fd, F_GETFL) & O_ACCMODE, O_RDONLY);
 	ck_assert_ptr_eq(mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, chunk.fd, 0),
 			 MAP_FAILED);
 	file_chunks_close(&chunk, 1);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1), 1);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1, &place), 1);
 	char *map = mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, chunk.fd, 0);
 
 	ck_assert_ptr_ne(map, MAP_FAILED);
 	ck_assert_mem_eq(map, "host", 4);
 	munmap(map, 4);
 	file_chunks_close(&chunk, 1);
-	ck_assert_int_eq(file_export_copy(file, &fixture.call, NULL, NULL), -ENOTSUP);
+	ck_assert_int_eq(file_export_copy(file, &fixture.call, NULL, NULL, &place), -ENOTSUP);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), -EBUSY);
 	file_unlease(file, 1);
 	file_free(file, &fixture.call);
+}
+END_TEST
+
+/* Memory that can be written to is for writers, and for readers where the file says so. */
+START_TEST(device_memory_by_access)
+{
+	struct file_chunk chunk;
+	struct file *file = file_with(GPU0, "device", 6, 0);
+	uint64_t allocated = file_allocated(file);
+
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_READ), -EPERM);
+	ck_assert_uint_eq(file_leases(file), 0);
+	ck_assert_uint_eq(file_allocated(file), allocated);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_TRUSTED), 0);
+	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_READ), -EPERM);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, 0, &chunk, 1, &place), -EPERM);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, 5, &chunk, 1, &place), -EPERM);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_TRUSTED, 0, &chunk, 1, &place), 1);
+	ck_assert_ptr_eq(place.volume, &fixture.volumes[GPU0]);
+	ck_assert_uint_eq(place.size, 6);
+	file_chunks_close(&chunk, 1);
+	file_unlease(file, 1);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+static struct file *moving;
+
+static void *lease_to_read(void *result)
+{
+	*(int *)result = file_lease(moving, &fixture.call, FILE_SHARE_READ);
+	return NULL;
+}
+
+/* What a reader may have is decided where the file has arrived, and not where it was when the
+ * reader began to wait. */
+START_TEST(a_move_to_a_device_is_noticed)
+{
+	struct file_move *move;
+	struct file_chunk chunk;
+	pthread_t reader;
+	int leased = 1;
+
+	moving = file_with(HOST, "moving", 6, 0);
+	ck_assert_int_eq(file_move_begin(moving, &fixture.call, &fixture.volumes[GPU0], &move), 0);
+	ck_assert_int_eq(pthread_create(&reader, NULL, lease_to_read, &leased), 0);
+	file_move_end(move, FILE_MOVE_COMMIT);
+	pthread_join(reader, NULL);
+	file_move_free(move);
+	ck_assert_int_eq(leased, -EPERM);
+	ck_assert_uint_eq(file_leases(moving), 0);
+	ck_assert_int_eq(file_export(moving, FILE_SHARE_READ, 0, &chunk, 1, &place), -EPERM);
+	file_free(moving, &fixture.call);
 }
 END_TEST
 
@@ -279,8 +336,8 @@ START_TEST(an_empty_file_has_no_chunks)
 	struct file *file;
 
 	ck_assert_int_eq(file_new(&fixture.volumes[GPU0], &file), 0);
-	ck_assert_int_eq(file_lease(file, &fixture.call), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1, &place), 0);
 	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
@@ -299,6 +356,8 @@ int main(void)
 	tcase_add_test(tests, a_private_copy_is_private);
 	tcase_add_test(tests, a_refused_lease_changes_nothing);
 	tcase_add_test(tests, host_objects_by_access);
+	tcase_add_test(tests, device_memory_by_access);
+	tcase_add_test(tests, a_move_to_a_device_is_noticed);
 	tcase_add_test(tests, an_empty_file_has_no_chunks);
 	return unit_main(suite);
 }
