@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The sharing socket: one thread that turns tokens into leases and answers with chunks. A lease is
+/* The sharing socket: tokens become leases, and the answer has the chunks. One thread reads the
+ * requests and never waits; threads of a queue answer them, two at a time of one user. A lease is
  * its connection's, and ends with it, however that ends. A worker that is asked for a lease on the
- * file itself answers over the connection in the thread's place. */
+ * file itself answers over the connection in their place. */
 #ifndef FS_SHARE_H
 #define FS_SHARE_H
 

@@ -118,11 +118,9 @@ static int send_chunks(struct share *share, struct share_connection *connection,
 	}
 }
 
-/* 0 or -ENOMEM. */
-static int lease_add(struct share *share, struct share_connection *connection,
-		     struct share_lease *lease)
+/* Under the share's lock. 0 or -ENOMEM. */
+static int lease_add(struct share_connection *connection, struct share_lease *lease)
 {
-	LOCKED(&share->lock);
 	unsigned before = connection->leases ? HASH_COUNT(connection->leases) : 0;
 
 	HASH_ADD(hh, connection->leases, number, sizeof(lease->number), lease);
@@ -155,11 +153,12 @@ static struct share_lease *lease_new(struct share *share, struct share_connectio
 
 	if (!lease)
 		return NULL;
+	LOCKED(&share->lock);
 	lease->number = ++share->last_lease;
 	lease->inode = inode;
 	lease->access = access;
 	lease->since = time(NULL);
-	if (!lease_note(share, connection, lease) || lease_add(share, connection, lease)) {
+	if (!lease_note(share, connection, lease) || lease_add(connection, lease)) {
 		share_memory_forget_lease(share->memory, lease->noted);
 		free(lease);
 		return NULL;
@@ -185,8 +184,10 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	};
 	if (lease->number > share->last_lease)
 		share->last_lease = lease->number;
-	int error = lease_add(share, connection, lease);
+	pthread_mutex_lock(&share->lock);
+	int error = lease_add(connection, lease);
 
+	pthread_mutex_unlock(&share->lock);
 	if (error)
 		free(lease);
 	else
@@ -199,7 +200,11 @@ void share_answered(struct share *share, struct share_connection *connection)
 	if (connection->unanswered)
 		share_memory_answered(share->memory, connection->unanswered->noted);
 	connection->unanswered = NULL;
-	token_settle(&share->tokens);
+	if (!connection->shown.inode)
+		return;
+	token_answered(&share->tokens, connection->shown.noted);
+	inode_put(share->fs, connection->shown.inode, 1);
+	connection->shown.inode = NULL;
 }
 
 static struct share_lease *lease_find(struct share_connection *connection, uint64_t number)
@@ -240,7 +245,9 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_unlock(&share->lock);
 	if (lease->inode)
 		share_let_go(share, lease->inode);
+	pthread_mutex_lock(&share->lock);
 	share_memory_forget_lease(share->memory, lease->noted);
+	pthread_mutex_unlock(&share->lock);
 	if (connection->unanswered == lease)
 		connection->unanswered = NULL;
 	free(lease);
@@ -364,10 +371,22 @@ static int lease_again(struct share *share, struct share_connection *connection,
 	return error;
 }
 
+int share_lease_show(struct share *share, struct share_connection *connection,
+		     const struct share_request *request)
+{
+	/* A daemon before this one got so far; the token was for that. */
+	if (connection->unanswered && connection->unanswered->inode)
+		return -EINPROGRESS;
+	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
+				 &connection->shown);
+
+	return error ? error : -EINPROGRESS;
+}
+
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request)
 {
-	struct share_ask ask = {.number = request->number};
+	struct share_ask ask = {request->number, connection->shown.inode, connection->shown.access};
 
 	if (connection->unanswered && connection->unanswered->inode)
 		return lease_again(share, connection, request);
@@ -376,13 +395,9 @@ int share_lease(struct share *share, struct share_connection *connection,
 		lease_end(share, connection, connection->unanswered);
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
 		return -EMFILE;
-	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
-				 &ask.inode, &ask.access);
-	if (error)
-		return error;
-	error = lease_either(share, connection, &ask);
+	int error = lease_either(share, connection, &ask);
+
 	observe_unasked(share->fs, "lease");
-	inode_put(share->fs, ask.inode, 1);
 	return error;
 }
 

@@ -28,12 +28,20 @@ static int send_packet(int fd, const struct msghdr *message)
 	return n < 0 ? -EPIPE : 0;
 }
 
-static int send_plain(int fd, void *packet, size_t bytes)
+/* The last packet of an answer: the client may ask again before the thread that sends it is done.
+ */
+static int send_last(struct share_connection *connection, const struct msghdr *message)
+{
+	atomic_store(&connection->answered, true);
+	return send_packet(connection->fd, message);
+}
+
+static int send_plain(struct share_connection *connection, void *packet, size_t bytes)
 {
 	struct iovec part = {.iov_base = packet, .iov_len = bytes};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
-	return send_packet(fd, &message);
+	return send_last(connection, &message);
 }
 
 int share_send_error(struct share_connection *connection, uint32_t number, int error)
@@ -43,14 +51,14 @@ int share_send_error(struct share_connection *connection, uint32_t number, int e
 	    .error = error,
 	};
 
-	return send_plain(connection->fd, &packet, sizeof(packet));
+	return send_plain(connection, &packet, sizeof(packet));
 }
 
 int share_send_done(struct share_connection *connection, uint32_t number)
 {
 	struct gpumem_msg_header packet = header(GPUMEM_MSG_DONE, sizeof(packet), number);
 
-	return send_plain(connection->fd, &packet, sizeof(packet));
+	return send_plain(connection, &packet, sizeof(packet));
 }
 
 int share_send_key(struct share_connection *connection, uint32_t number)
@@ -60,7 +68,7 @@ int share_send_key(struct share_connection *connection, uint32_t number)
 	};
 
 	memcpy(packet.key, connection->key, sizeof(packet.key));
-	return send_plain(connection->fd, &packet, sizeof(packet));
+	return send_plain(connection, &packet, sizeof(packet));
 }
 
 static int hex(char digit)
@@ -131,7 +139,8 @@ int share_send_layout(struct share_connection *connection, const struct share_la
 		parts[i] = (struct gpumem_chunk){chunks[i].offset, chunks[i].bytes};
 	if (count)
 		put_fds(&message, &control, chunks, count);
-	int error = send_packet(connection->fd, &message);
+	int error = flags & GPUMEM_LAYOUT_MORE ? send_packet(connection->fd, &message)
+					       : send_last(connection, &message);
 
 	file_chunks_close(chunks, count);
 	return error;

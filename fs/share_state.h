@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What share.c, share_lease.c, share_send.c and share_socket.c have in common. All of it belongs to
- * whoever holds serving: the share thread while it handles an event, or the worker that answers a
- * GPUMEM_IOC_LEASE. */
+/* What the sources of sharing have in common.
+ *
+ * The share thread waits for packets, reads them and never waits for anything else. Requests that
+ * may wait for a file, copy or free memory go to the queue's threads, one request of a connection
+ * at a time. A connection in hand (busy) belongs to one thread: to the share thread while it reads
+ * a packet, to a thread of the queue from there until the request is answered, or to the worker
+ * that answers a GPUMEM_IOC_LEASE. The share thread alone starts the end of a connection that is
+ * not in hand; a connection in hand is ended by the thread that has it. Only the share thread is
+ * told of packets, once for each time that a connection is given back: so a connection can be freed
+ * by a thread of the queue without an event that still names it. */
 #ifndef FS_SHARE_STATE_H
 #define FS_SHARE_STATE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "fs/file_share.h"
@@ -14,6 +22,7 @@
 #include "fs/share.h"
 #include "fs/share_memory.h"
 #include "fs/share_message.h"
+#include "fs/share_queue.h"
 #include "fs/token.h"
 #include "fs/uthash.h"
 
@@ -26,17 +35,29 @@ struct share_lease {
 	uint32_t noted; /* its slot in the share's memory */
 };
 
+/* Under the share's lock: the list, the key, busy, ending, heard, deadline, and changes of the
+ * leases. All else is the thread's that has the connection in hand. */
 struct share_connection {
+	struct share_job job; /* in the queue */
+	struct share_user *user;
 	struct share_connection *previous, *next;
 	UT_hash_handle hh; /* in by_key, once it has a key */
 	uint8_t key[GPUMEM_KEY_BYTES];
 	bool has_key;
+	bool busy;   /* in hand */
+	bool ending; /* to be freed by the thread that has it in hand */
+	bool heard;  /* its packet's event was taken: no other comes until it is asked for */
+	/* The client has the answer, or is about to: whoever has it in hand gives it back soon. */
+	atomic_bool answered;
 	int fd;
 	pid_t pid;
 	uid_t uid;
 	uint64_t number;
 	int64_t deadline; /* CLOCK_MONOTONIC seconds; 0 once it has had a lease */
 	struct share_lease *leases;
+	struct share_request request; /* in hand */
+	/* Of the token that came with it; no inode: none. */
+	struct token_redeemed shown;
 	/* Of a request that was not dealt with to its end, or not by a daemon before this one; such
 	 * a request is read again. NULL: none. */
 	struct share_lease *unanswered;
@@ -50,14 +71,44 @@ struct share {
 	int tree_fd;	       /* the detached clone of the mount in which the socket was bound */
 	char mount_device[24]; /* major:minor, to see in mountinfo whether the mount is there still
 				*/
-	pthread_mutex_t serving;
-	pthread_mutex_t lock; /* after serving: connections and their leases are written under it */
-	struct share_connection *connections;
-	struct share_connection *by_key; /* under serving alone */
+	struct share_queue *queue;
+	pthread_mutex_t lock; /* what follows; no other lock but the queue's is taken under it */
+	pthread_cond_t given; /* a connection was given back or freed */
+	struct share_connection *connections, *by_key;
 	unsigned n_connections;
 	uint64_t last_lease, last_connection;
-	struct share_memory *memory;
+	struct share_memory *memory; /* set once; its leases */
 };
+
+/* share_connection.c */
+int64_t share_now(void); /* CLOCK_MONOTONIC seconds */
+/* Takes fd over on success, and watches it. */
+int share_connection_add(struct share *share, int fd, uint64_t number);
+/* Each returns the connection in hand. Of this user's, by its key: -ESTALE, or -EAGAIN where
+ * another thread has it for longer than the answer takes that it is sending. */
+int share_connection_take_key(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
+			      struct share_connection **connection);
+/* The connection of an event; false: the thread that has it in hand asks for the event again. */
+bool share_connection_take(struct share *share, struct share_connection *connection);
+/* Gives it back, or ends it if that was asked for meanwhile. */
+void share_connection_give(struct share *share, struct share_connection *connection);
+/* Ends what is in hand, here or, where leases are to end with it, on the queue. */
+void share_connection_end(struct share *share, struct share_connection *connection);
+void share_connection_free(struct share *share, struct share_connection *connection);
+/* By the share thread: ends connections whose deadline is before a time, or all of them. */
+#define SHARE_EVER INT64_MAX
+void share_connections_end(struct share *share, int64_t before);
+/* A key for it, made if need be. */
+int share_connection_key(struct share *share, struct share_connection *connection);
+/* The file of a lease of this user's, named by the connection's key: share_leased. */
+int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
+			    uint64_t number, struct inode **inode);
+
+/* share_serve.c. Each has the connection in hand. */
+/* Reads a packet and answers, or leaves it to the queue. By the share thread. */
+void share_receive(struct share *share, struct share_connection *connection);
+/* What the queue's threads do with a connection. */
+void share_work(void *share, struct share_job *job);
 
 /* share_socket.c */
 /* The one that is there since a daemon before this, or a new one. */
@@ -66,7 +117,11 @@ void share_socket_close(struct share *share);
 /* Whether the mount is mounted anywhere that this process sees. */
 bool share_socket_mounted(const struct share *share);
 
-/* share_lease.c: 0, or an errno for the client as -errno; -EPIPE: the connection is done for. */
+/* share_lease.c. -EINPROGRESS: what the token of a request is for is remembered with the
+ * connection, and its time does not count from here on. Or -EACCES. */
+int share_lease_show(struct share *share, struct share_connection *connection,
+		     const struct share_request *request);
+/* 0, or an errno for the client as -errno; -EPIPE: the connection is done for. */
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request);
 int share_extend(struct share *share, struct share_connection *connection,
@@ -77,7 +132,8 @@ int share_release(struct share *share, struct share_connection *connection,
  * caller's. */
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number);
-/* The file of one of its leases: 0 with a reference, -ENOENT, or -EOPNOTSUPP for a private copy. */
+/* The file of one of its leases: 0 with a reference, -ENOENT, or -EOPNOTSUPP for a private copy.
+ * Under the share's lock. */
 int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode);
 /* The client has the answer to what it asked. */
 void share_answered(struct share *share, struct share_connection *connection);
@@ -86,9 +142,7 @@ void share_leases_end(struct share *share, struct share_connection *connection);
 
 /* share_restore.c: what a daemon before this one had, once the tree is there. Before the thread. */
 int share_restore(struct share *share);
-/* For it. share.c: takes fd over on success; share_lease.c: takes the inode's reference over; its
- * file is held and leased as it is. */
-int share_connection_add(struct share *share, int fd, uint64_t number);
+/* For it. share_lease.c: takes the inode's reference over; its file is held and leased as it is. */
 int share_lease_restore(struct share *share, struct share_connection *connection,
 			const struct share_note_lease *noted, uint32_t slot, struct inode *inode,
 			struct share_lease **lease);

@@ -35,7 +35,7 @@ static int64_t now(void)
 
 void token_table_init(struct token_table *table)
 {
-	*table = (struct token_table){.redeemed = SHARE_NO_SLOT};
+	*table = (struct token_table){0};
 	pthread_mutex_init(&table->lock, NULL);
 }
 
@@ -180,7 +180,7 @@ static void unlist(struct token_table *table, struct token *token)
 }
 
 int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
-		 uid_t uid, struct inode **inode, enum gpumem_access *access)
+		 uid_t uid, struct token_redeemed *redeemed)
 {
 	struct token *token = NULL;
 
@@ -190,24 +190,22 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 	if (token && token->uid == uid) {
 		HASH_DEL(table->by_bytes, token);
 		unlist(table, token);
-		table->redeemed = token->noted;
 	} else {
 		token = NULL;
 	}
 	pthread_mutex_unlock(&table->lock);
 	if (!token)
 		return -EACCES;
-	*inode = token->inode;
-	*access = token->access;
+	*redeemed = (struct token_redeemed){
+	    .inode = token->inode, .access = token->access, .noted = token->noted};
 	free(token);
 	return 0;
 }
 
-void token_settle(struct token_table *table)
+void token_answered(struct token_table *table, uint32_t noted)
 {
 	LOCKED(&table->lock);
-	share_memory_forget_token(table->memory, table->redeemed);
-	table->redeemed = SHARE_NO_SLOT;
+	share_memory_forget_token(table->memory, noted);
 }
 
 static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,

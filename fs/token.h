@@ -20,10 +20,7 @@ struct token_table {
 	pthread_mutex_t lock;
 	struct token *by_bytes, *oldest, *newest;
 	uint32_t count;
-	/* Where tokens are noted for the next daemon, and which of them is used up once whoever
-	 * showed it has his answer. */
-	struct share_memory *memory;
-	uint32_t redeemed;
+	struct share_memory *memory; /* where tokens are noted for the next daemon */
 };
 
 /* So many tokens may wait to be used, in all and of one user; more is -EMFILE. */
@@ -37,13 +34,20 @@ void token_table_destroy(struct fs *fs, struct token_table *table);
 int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, uid_t uid,
 		enum gpumem_access access, uint8_t bytes[GPUMEM_TOKEN_BYTES]);
 
-/* Uses the token up: 0 with the inode's reference, or -EACCES (unknown, used, too old, another
- * user's: which of them is not said). */
-int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
-		 uid_t uid, struct inode **inode, enum gpumem_access *access);
+/* What a token was for. */
+struct token_redeemed {
+	struct inode *inode; /* with a reference */
+	enum gpumem_access access;
+	uint32_t noted;
+};
 
-/* The token that was redeemed last is used up for the next daemon, too. */
-void token_settle(struct token_table *table);
+/* Uses the token up: 0, or -EACCES (unknown, used, too old, another user's: which of them is not
+ * said). */
+int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
+		 uid_t uid, struct token_redeemed *redeemed);
+
+/* The client that showed the token has its answer: the next daemon need not know the token. */
+void token_answered(struct token_table *table, uint32_t noted);
 
 /* What the daemon before this one issued. */
 void token_restore(struct fs *fs, struct token_table *table);

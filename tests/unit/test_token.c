@@ -34,15 +34,14 @@ static int issue(uid_t uid, uint8_t bytes[GPUMEM_TOKEN_BYTES])
 /* The reference goes back at once. */
 static int redeem(uid_t uid, const uint8_t bytes[GPUMEM_TOKEN_BYTES])
 {
-	enum gpumem_access access;
-	struct inode *inode;
-	int error = token_redeem(&fixture, &tokens, bytes, uid, &inode, &access);
+	struct token_redeemed redeemed;
+	int error = token_redeem(&fixture, &tokens, bytes, uid, &redeemed);
 
 	if (error)
 		return error;
-	ck_assert_ptr_eq(inode, at(gpu(0), "f"));
-	ck_assert_int_eq(access, GPUMEM_ACCESS_WRITE);
-	inode_put(&fixture, inode, 1);
+	ck_assert_ptr_eq(redeemed.inode, at(gpu(0), "f"));
+	ck_assert_int_eq(redeemed.access, GPUMEM_ACCESS_WRITE);
+	inode_put(&fixture, redeemed.inode, 1);
 	return 0;
 }
 

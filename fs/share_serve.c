@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Requests on the sharing socket: a packet is read and checked by the share thread, and answered
+ * there if nothing has to be waited for; else by the queue's threads. */
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "fs/share_state.h"
+
+/* With a keeper a packet stays in the socket until it has been answered, for the next daemon. */
+static int packet_flags(const struct share *share)
+{
+	return MSG_DONTWAIT | MSG_TRUNC | (share->memory ? MSG_PEEK : 0);
+}
+
+/* 0, or -EAGAIN: there is none; -EPIPE: the connection is to end. fds that come with a packet are
+ * closed by the kernel: no room is given for them. */
+static int packet_read(struct share *share, struct share_connection *connection)
+{
+	char packet[SHARE_REQUEST_MAX + 1];
+	ssize_t n = recv(connection->fd, packet, sizeof(packet), packet_flags(share));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return -EAGAIN;
+	if (n <= 0 || n > SHARE_REQUEST_MAX)
+		return -EPIPE;
+	int error = share_request_parse(packet, (size_t)n, &connection->request);
+
+	if (error == -EPROTONOSUPPORT)
+		share_send_error(connection, 0, -error);
+	return error ? -EPIPE : 0;
+}
+
+/* The request has its answer: error, or what was sent. */
+static int request_done(struct share *share, struct share_connection *connection, int error)
+{
+	char packet;
+
+	if (error && error != -EPIPE)
+		error = share_send_error(connection, connection->request.number, -error);
+	if (share->memory)
+		recv(connection->fd, &packet, sizeof(packet), MSG_DONTWAIT);
+	share_answered(share, connection);
+	return error;
+}
+
+/* What waits for nothing. -EINPROGRESS: the rest is for the queue. */
+static int request_begin(struct share *share, struct share_connection *connection)
+{
+	const struct share_request *request = &connection->request;
+	int error = -EINPROGRESS;
+
+	if (request->type == GPUMEM_MSG_HELLO) {
+		error = share_connection_key(share, connection);
+		return request_done(share, connection,
+				    error ? error : share_send_key(connection, request->number));
+	}
+	if (request->type == GPUMEM_MSG_LEASE)
+		error = share_lease_show(share, connection, request);
+	if (error == -EINPROGRESS)
+		return error;
+	request_done(share, connection, error);
+	/* A client that shows a token which is not its own gets no second try. */
+	return -EPIPE;
+}
+
+void share_receive(struct share *share, struct share_connection *connection)
+{
+	int error = packet_read(share, connection);
+
+	if (!error)
+		error = request_begin(share, connection);
+	if (error == -EINPROGRESS)
+		share_queue_add(share->queue, connection->user, &connection->job);
+	else if (error == -EPIPE)
+		share_connection_end(share, connection);
+	else
+		share_connection_give(share, connection);
+}
+
+static int request_serve(struct share *share, struct share_connection *connection)
+{
+	const struct share_request *request = &connection->request;
+
+	switch (request->type) {
+	case GPUMEM_MSG_LEASE:
+		return share_lease(share, connection, request);
+	case GPUMEM_MSG_EXTEND:
+		return share_extend(share, connection, request);
+	default:
+		return share_release(share, connection, request);
+	}
+}
+
+/* A client that hung up while its request waited needs no copy. */
+static bool is_gone(const struct share_connection *connection)
+{
+	struct pollfd peer = {.fd = connection->fd};
+
+	return poll(&peer, 1, 0) > 0 && peer.revents & (POLLHUP | POLLERR);
+}
+
+static bool is_ending(struct share *share, const struct share_connection *connection)
+{
+	pthread_mutex_lock(&share->lock);
+	bool ending = connection->ending;
+
+	pthread_mutex_unlock(&share->lock);
+	return ending;
+}
+
+void share_work(void *pointer, struct share_job *job)
+{
+	struct share_connection *connection = (struct share_connection *)job;
+	struct share *share = pointer;
+
+	if (is_ending(share, connection) || is_gone(connection) ||
+	    request_done(share, connection, request_serve(share, connection)))
+		share_connection_free(share, connection);
+	else
+		share_connection_give(share, connection);
+}
