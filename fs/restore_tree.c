@@ -17,13 +17,16 @@ int restore_each(struct restore *restore, int (*each)(struct restore *, struct i
 {
 	struct inode_table *table = &restore->fs->inodes;
 	uint32_t end = inode_table_pages(table) * INODE_PAGE_SLOTS;
+	uint64_t left = inode_table_count(table); /* more than there are, where each removes some */
 	int rc = 0;
 
-	for (uint32_t slot = INODE_ROOT; rc == 0 && slot < end; slot++) {
+	for (uint32_t slot = INODE_ROOT; rc == 0 && left && slot < end; slot++) {
 		struct inode *inode = inode_table_restore_at(table, slot);
 
-		if (inode)
+		if (inode) {
+			left--;
 			rc = each(restore, inode);
+		}
 	}
 	return rc;
 }
