@@ -33,11 +33,7 @@ static atomic_bool on_journal;
 /* Keeps the lines of threads apart: one write may not be atomic (long lines to a pipe). */
 static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
 
-/* The user whose request the thread serves. */
-static _Thread_local struct {
-	bool set;
-	uid_t uid;
-} caller;
+static _Thread_local struct log_caller caller;
 
 static struct {
 	pthread_mutex_t lock;
@@ -118,15 +114,17 @@ static void log_defuse(char *text)
 			*text = '?';
 }
 
-void log_caller_set(uid_t uid)
+struct log_caller log_caller_change(struct log_caller next)
 {
-	caller.uid = uid;
-	caller.set = true;
+	struct log_caller before = caller;
+
+	caller = next;
+	return before;
 }
 
-void log_caller_clear(void)
+void log_caller_set(uid_t uid)
 {
-	caller.set = false;
+	log_caller_change((struct log_caller){true, uid});
 }
 
 /* Errors are never left out: they are faults, which no user can order. */
@@ -135,7 +133,7 @@ static bool may_log(enum log_level level, uint64_t *left_out)
 	struct timespec now;
 
 	*left_out = 0;
-	if (level != LOG_LEVEL_WARN || !caller.set)
+	if (level != LOG_LEVEL_WARN || !caller.known)
 		return true;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	LOCKED(&callers.lock);

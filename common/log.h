@@ -29,10 +29,15 @@ int log_level_parse(const char *name, enum log_level *level);
 const char *log_level_name(enum log_level level);
 bool log_enabled(enum log_level level);
 
-/* From now on the calling thread serves a request of this user, whose warnings are limited
- * (log_limit.h); before the first call, and after log_caller_clear, a thread's warnings are not. */
+/* The user whose request a thread serves, and whose warnings are limited (log_limit.h). Warnings of
+ * a thread that serves none are not. */
+struct log_caller {
+	bool known;
+	uid_t uid;
+};
+/* For the calling thread from now on; the one before. */
+struct log_caller log_caller_change(struct log_caller caller);
 void log_caller_set(uid_t uid);
-void log_caller_clear(void);
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

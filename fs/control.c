@@ -25,27 +25,8 @@
 #define SOCKET_LEAF  "socket"
 #define LINK_PREFIX  "../../"
 
-/* No more texts are made when those that are open take this: anybody may open them, any number of
- * times. */
-#define SNAPSHOTS_BYTES_MAX (16U << 20)
-
 /* Names here never change; the texts do, and are never cached. */
 #define NAME_SECONDS 86400.0
-
-/* The text of one open file. */
-struct snapshot {
-	uint64_t handle;
-	char *text;
-	size_t length;
-	struct snapshot *next;
-};
-
-static struct {
-	pthread_mutex_t lock;
-	struct snapshot *first;
-	uint64_t last_handle;
-	size_t bytes;
-} snapshots = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The name is there once the daemon has bound it. */
 static atomic_bool socket_bound;
@@ -58,7 +39,7 @@ static const struct control_file *file_of(fuse_ino_t ino)
 /* Its text comes while it is read. */
 static bool is_stream(fuse_ino_t ino)
 {
-	return file_of(ino) && !file_of(ino)->write;
+	return file_of(ino) && !file_of(ino)->write && !file_of(ino)->piece;
 }
 
 static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
@@ -182,9 +163,9 @@ void control_socket_is_bound(void)
 	atomic_store(&socket_bound, true);
 }
 
-void control_handles_from(uint64_t first)
+void control_handles_from(struct fs *fs, uint64_t first)
 {
-	snapshots.last_handle = first;
+	fs->snapshots.last_handle = first;
 }
 
 bool control_getattr(fuse_req_t req, fuse_ino_t ino)
@@ -266,66 +247,16 @@ bool control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	return true;
 }
 
-/* The text as of now. */
-static struct snapshot *snapshot_make(fuse_req_t req, const struct control_file *file)
+/* No text is made for who may only write: a text is charged to its user. */
+static int open_text(fuse_req_t req, const struct control_file *file, struct fuse_file_info *info)
 {
-	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
-	FILE *out = snapshot ? open_memstream(&snapshot->text, &snapshot->length) : NULL;
-
-	if (!out) {
-		free(snapshot);
-		return NULL;
-	}
-	int error = file->write(fuse_req_userdata(req), fuse_req_ctx(req)->uid, out);
-
-	if (fclose(out) || error) {
-		free(snapshot->text);
-		free(snapshot);
-		return NULL;
-	}
-	return snapshot;
-}
-
-static size_t snapshot_bytes(const struct snapshot *snapshot)
-{
-	return sizeof(*snapshot) + snapshot->length;
-}
-
-static void snapshot_free(struct snapshot *snapshot)
-{
-	if (snapshot)
-		free(snapshot->text);
-	free(snapshot);
-}
-
-/* The handle; 0: there are too many. */
-static uint64_t snapshot_keep(struct snapshot *snapshot)
-{
-	LOCKED(&snapshots.lock);
-	if (snapshots.bytes > SNAPSHOTS_BYTES_MAX)
+	info->direct_io = 1;
+	/* Of a list only the piece that is being read is there. */
+	info->nonseekable = file->piece != NULL;
+	info->fh = 0;
+	if ((info->flags & O_ACCMODE) == O_WRONLY)
 		return 0;
-	snapshots.bytes += snapshot_bytes(snapshot);
-	snapshot->handle = ++snapshots.last_handle;
-	snapshot->next = snapshots.first;
-	snapshots.first = snapshot;
-	return snapshot->handle;
-}
-
-static void snapshot_drop(uint64_t handle)
-{
-	struct snapshot *found = NULL;
-
-	pthread_mutex_lock(&snapshots.lock);
-	for (struct snapshot **link = &snapshots.first; *link; link = &(*link)->next) {
-		if ((*link)->handle != handle)
-			continue;
-		found = *link;
-		*link = found->next;
-		snapshots.bytes -= snapshot_bytes(found);
-		break;
-	}
-	pthread_mutex_unlock(&snapshots.lock);
-	snapshot_free(found);
+	return snapshot_open(fuse_req_userdata(req), file, fuse_req_ctx(req)->uid, &info->fh);
 }
 
 bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
@@ -338,50 +269,33 @@ bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		fuse_reply_err(req, file ? EACCES : EINVAL);
 		return true;
 	}
-	if (!file->write) {
+	if (is_stream(ino)) {
 		access_file_open(req, info);
 		return true;
 	}
-	struct snapshot *snapshot = snapshot_make(req, file);
+	int error = open_text(req, file, info);
 
-	if (!snapshot) {
-		fuse_reply_err(req, ENOMEM);
-		return true;
-	}
-	info->fh = snapshot_keep(snapshot);
-	if (!info->fh) {
-		snapshot_free(snapshot);
-		fuse_reply_err(req, ENFILE);
-		return true;
-	}
-	info->direct_io = 1;
-	if (fuse_reply_open(req, info))
-		snapshot_drop(info->fh);
+	if (error)
+		fuse_reply_err(req, -error);
+	else if (fuse_reply_open(req, info))
+		snapshot_close(fuse_req_userdata(req), info->fh);
 	return true;
 }
 
-static size_t copy_part(const struct snapshot *snapshot, char *to, size_t bytes, off_t offset)
+static ssize_t read_text(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes, uint64_t offset,
+			 uint64_t handle)
 {
-	size_t at = (size_t)offset < snapshot->length ? (size_t)offset : snapshot->length;
+	struct fs *fs = fuse_req_userdata(req);
+	ssize_t n = snapshot_read(fs, handle, to, bytes, offset);
 
-	if (bytes > snapshot->length - at)
-		bytes = snapshot->length - at;
-	memcpy(to, snapshot->text + at, bytes);
-	return bytes;
-}
+	if (n != -ENOENT)
+		return n;
+	/* The rest of one text is not the rest of another. */
+	if (offset > 0)
+		return 0;
+	int error = snapshot_reopen(fs, file_of(ino), fuse_req_ctx(req)->uid, handle);
 
-/* From the text of an open file; false: there is none of this handle. A copy, because the text goes
- * with the reply to its last reader. */
-static bool read_kept(uint64_t handle, char *to, size_t *bytes, off_t offset)
-{
-	LOCKED(&snapshots.lock);
-	for (struct snapshot *one = snapshots.first; one; one = one->next) {
-		if (one->handle != handle)
-			continue;
-		*bytes = copy_part(one, to, *bytes, offset);
-		return true;
-	}
-	return false;
+	return error && error != -EEXIST ? error : snapshot_read(fs, handle, to, bytes, offset);
 }
 
 bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
@@ -397,26 +311,18 @@ bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	}
 	struct worker *worker = worker_self(fs);
 
-	if (worker && bytes > worker->reply_bytes)
-		bytes = worker->reply_bytes;
-	if (worker && read_kept(info->fh, worker->reply, &bytes, offset)) {
-		fuse_reply_buf(req, worker->reply, bytes);
-		return true;
-	}
-	/* The rest of one text is not the rest of another. */
-	if (worker && offset > 0) {
-		fuse_reply_buf(req, NULL, 0);
-		return true;
-	}
-	struct snapshot *fresh = worker ? snapshot_make(req, file_of(ino)) : NULL;
-
-	if (fresh) {
-		bytes = copy_part(fresh, worker->reply, bytes, offset);
-		fuse_reply_buf(req, worker->reply, bytes);
-	} else {
+	if (!worker) {
 		fuse_reply_err(req, ENOMEM);
+		return true;
 	}
-	snapshot_free(fresh);
+	if (bytes > worker->reply_bytes)
+		bytes = worker->reply_bytes;
+	ssize_t n = read_text(req, ino, worker->reply, bytes, (uint64_t)offset, info->fh);
+
+	if (n < 0)
+		fuse_reply_err(req, (int)-n);
+	else
+		fuse_reply_buf(req, worker->reply, (size_t)n);
 	return true;
 }
 
@@ -427,7 +333,7 @@ bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info
 	if (is_stream(ino))
 		access_file_release(req, info);
 	else
-		snapshot_drop(info->fh);
+		snapshot_close(fuse_req_userdata(req), info->fh);
 	fuse_reply_err(req, 0);
 	return true;
 }

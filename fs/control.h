@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct fs;
+
 /* The first node id of .gpumem/: its directory. */
 #define CONTROL_INO (1ULL << 62)
 
@@ -27,7 +29,7 @@ bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 /* A daemon before this one made it. */
 void control_socket_is_bound(void);
 /* Before requests are served: no handle is given out that another daemon of the mount gave out. */
-void control_handles_from(uint64_t first);
+void control_handles_from(struct fs *fs, uint64_t first);
 bool control_getattr(fuse_req_t req, fuse_ino_t ino);
 bool control_statx(fuse_req_t req, fuse_ino_t ino);
 bool control_readlink(fuse_req_t req, fuse_ino_t ino);

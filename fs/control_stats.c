@@ -12,12 +12,9 @@
 #include "backend/bar_cache.h"
 #include "common/defer.h"
 #include "common/utf8.h"
-#include "fs/control_text.h"
-#include "fs/file_share.h"
+#include "fs/control_list.h"
 #include "fs/fs.h"
-#include "fs/share.h"
 #include "fs/spool.h"
-#include "fs/tree.h"
 
 /* How many of the busiest files are shown. */
 #define BUSY_FILES 64
@@ -38,16 +35,19 @@ static json_t *operations(const struct stats_totals *totals)
 	return all;
 }
 
-static json_t *volume_json(struct volume *volume, const struct stats_volume_totals *did)
+static json_t *volume_json(struct fs *fs, struct volume *volume,
+			   const struct stats_volume_totals *did)
 {
 	struct volume_usage usage = {0};
+	struct lease_sums leases = lease_list_sums(&fs->leases, volume->index);
 	int error = volume_usage(volume, &usage);
 	json_t *json = json_pack(
-	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name, "total_bytes",
-	    integer(usage.total), "free_bytes", integer(usage.free), "available_bytes",
-	    integer(usage.available), "held_bytes", integer(usage.held), "requests",
-	    integer(did->requests), "read_bytes", integer(did->read_bytes), "write_bytes",
-	    integer(did->write_bytes), "copy_bytes", integer(did->copy_bytes));
+	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name,
+	    "total_bytes", integer(usage.total), "free_bytes", integer(usage.free),
+	    "available_bytes", integer(usage.available), "held_bytes", integer(usage.held),
+	    "requests", integer(did->requests), "read_bytes", integer(did->read_bytes),
+	    "write_bytes", integer(did->write_bytes), "copy_bytes", integer(did->copy_bytes),
+	    "leases", integer(leases.leases), "leased_bytes", integer(leases.bytes));
 
 	if (volume->device) {
 		struct pool_usage pool = pool_usage(volume->pool);
@@ -77,64 +77,46 @@ static json_t *volume_json(struct volume *volume, const struct stats_volume_tota
 	return json;
 }
 
-static json_t *path_json(struct fs *fs, struct inode *inode)
+/* null where the viewer may not see it. */
+static json_t *path_json(struct control_list *list, struct inode *inode)
 {
 	char path[PATH_MAX];
 
-	if (tree_path(fs, inode, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
+	if (!viewer_sees_file(&list->viewer, inode))
+		return json_null();
+	viewer_path(list->fs, &list->viewer, inode, path);
 	utf8_clean(path);
 	return json_string(path);
 }
 
-struct lease_list {
-	struct fs *fs;
-	json_t *json;
-};
-
-static void add_lease(void *context, struct inode *inode, const struct share_holder *holder)
+static void write_lease(struct control_list *list, FILE *out, const struct lease_entry *lease)
 {
-	struct lease_list *list = context;
-	const struct volume *volume = file_volume(inode->file);
+	json_t *json = json_pack(
+	    "{s:s, s:o, s:I, s:I, s:I, s:s, s:I, s:I}", "volume",
+	    file_volume(lease->inode->file)->name, "path", path_json(list, lease->inode), "inode",
+	    integer(lease->inode->ino), "pid", (json_int_t)lease->pid, "uid",
+	    (json_int_t)lease->uid, "access", lease->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro",
+	    "bytes", integer(file_size(lease->inode->file)), "since", (json_int_t)lease->since);
 
-	json_array_append_new(
-	    list->json,
-	    json_pack("{s:s, s:o, s:I, s:I, s:s, s:I, s:I}", "volume", volume->name, "path",
-		      path_json(list->fs, inode), "pid", (json_int_t)holder->pid, "uid",
-		      (json_int_t)holder->uid, "access",
-		      holder->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro", "bytes",
-		      integer(file_size(inode->file)), "since", (json_int_t)holder->since));
+	fputs(list->written ? ",\n    " : "\n    ", out);
+	json_dumpf(json, out, 0);
+	json_decref(json);
 }
 
-static json_t *leases_json(struct fs *fs)
-{
-	struct share *share = atomic_load(&fs->share);
-	struct lease_list list = {fs, json_array()};
-
-	if (share)
-		share_each(share, add_lease, &list);
-	return list.json;
-}
-
-static bool may_see(struct inode *inode, uid_t uid)
-{
-	LOCKED(&inode->lock);
-	return uid == 0 || uid == geteuid() || uid == inode->uid;
-}
-
-static json_t *busy_file_json(struct fs *fs, struct inode *inode, const struct busy_file *file,
-			      uint64_t now)
+static json_t *busy_file_json(struct control_list *list, struct inode *inode,
+			      const struct busy_file *file, uint64_t now)
 {
 	uint64_t idle = now > file->touched ? now - file->touched : 0;
 
-	return json_pack("{s:o, s:I, s:I, s:I}", "path", path_json(fs, inode), "inode",
+	return json_pack("{s:o, s:I, s:I, s:I}", "path", path_json(list, inode), "inode",
 			 integer(inode->ino), "recent_bytes", integer(file->bytes), "idle_seconds",
 			 integer(idle));
 }
 
-/* Of those that the reader owns, or, who runs the daemon, of all. */
-static json_t *busy_json(struct fs *fs, uid_t uid)
+/* Of the files that the viewer may see. */
+static json_t *busy_json(struct control_list *list)
 {
+	struct fs *fs = list->fs;
 	struct busy_file files[BUSY_FILES];
 	uint64_t now = busy_now();
 	size_t count = busy_files(&fs->stats, files, BUSY_FILES, now);
@@ -145,8 +127,8 @@ static json_t *busy_json(struct fs *fs, uid_t uid)
 
 		if (!inode)
 			continue;
-		if (may_see(inode, uid))
-			json_array_append_new(json, busy_file_json(fs, inode, &files[i], now));
+		if (viewer_sees_file(&list->viewer, inode))
+			json_array_append_new(json, busy_file_json(list, inode, &files[i], now));
 		inode_put(fs, inode, 1);
 	}
 	return json;
@@ -165,27 +147,51 @@ static json_t *spool_json(struct fs *fs)
 			 integer(did.damaged));
 }
 
-int control_stats(struct fs *fs, uid_t uid, FILE *out)
+static json_t *all_but_leases(struct control_list *list)
 {
+	struct fs *fs = list->fs;
 	struct stats_totals totals;
 	json_t *volumes = json_array();
 
 	stats_sum(&fs->stats, &totals);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
-		json_array_append_new(volumes, volume_json(&fs->volumes[i], &totals.volumes[i]));
-	json_t *all = json_pack(
-	    "{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "backend", fs->backend->name,
-	    "started", (json_int_t)fs->started.tv_sec, "inodes",
-	    integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
-	    "read_bytes", integer(totals.read_bytes), "write_bytes", integer(totals.write_bytes),
-	    "copy_bytes", integer(totals.copy_bytes), "volumes", volumes, "leases", leases_json(fs),
-	    "busy", busy_json(fs, uid), "spool", spool_json(fs));
+		json_array_append_new(volumes,
+				      volume_json(fs, &fs->volumes[i], &totals.volumes[i]));
+	return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "backend",
+			 fs->backend->name, "started", (json_int_t)fs->started.tv_sec, "inodes",
+			 integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
+			 "read_bytes", integer(totals.read_bytes), "write_bytes",
+			 integer(totals.write_bytes), "copy_bytes", integer(totals.copy_bytes),
+			 "volumes", volumes, "busy", busy_json(list), "spool", spool_json(fs));
+}
 
-	if (!all)
-		return -ENOMEM;
-	int error = json_dumpf(all, out, JSON_INDENT(2)) ? -ENOMEM : 0;
+/* The object's members but for the leases, without its end. */
+static int write_members(struct control_list *list, FILE *out)
+{
+	json_t *all = all_but_leases(list);
+	char *text AUTO_FREE = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+	size_t length = text ? strlen(text) : 0;
 
 	json_decref(all);
-	fputc('\n', out);
-	return error;
+	if (length < strlen("\n}"))
+		return -ENOMEM;
+	fwrite(text, 1, length - strlen("\n}"), out);
+	return 0;
+}
+
+int control_stats(struct control_list *list, FILE *out)
+{
+	if (list->part == 0) {
+		int error = write_members(list, out);
+
+		if (error)
+			return error;
+		fputs(",\n  \"leases\": [", out);
+		list->part = 1;
+		return CONTROL_MORE;
+	}
+	if (control_list_leases(list, out, write_lease) == CONTROL_MORE)
+		return CONTROL_MORE;
+	fputs(list->written ? "\n  ]\n}\n" : "]\n}\n", out);
+	return CONTROL_END;
 }

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #define FUSE_USE_VERSION 318
-#include <errno.h>
 #include <fuse_lowlevel.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include "backend/bar_cache.h"
 #include "backend/copy.h"
 #include "backend/stream.h"
+#include "fs/control_list.h"
 #include "fs/control_params.h"
 #include "fs/control_text.h"
-#include "fs/file_share.h"
 #include "fs/fs.h"
 #include "fs/keep.h"
 #include "fs/observe.h"
-#include "fs/share.h"
-#include "fs/tree.h"
 #include "fs/version.h"
 
 static int write_version(struct fs *fs, uid_t uid, FILE *out)
@@ -98,83 +94,20 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	return 0;
 }
 
-/* The path comes last on a line, because it may hold anything; a line's end in it does not end the
- * line. */
-static void write_path(struct fs *fs, FILE *out, struct inode *inode)
-{
-	char path[PATH_MAX];
-
-	if (tree_path(fs, inode, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "inode %" PRIu64, inode->ino);
-	for (const char *at = path; *at; at++)
-		if (*at == '\n' || *at == '\\')
-			fprintf(out, "\\%03o", (unsigned char)*at);
-		else
-			fputc(*at, out);
-	fputc('\n', out);
-}
-
-/* bytes, "bar", provider, leases, path */
-static void write_mapping(struct fs *fs, FILE *out, struct inode *inode)
-{
-	uint64_t mapped = S_ISREG(inode->mode) ? file_mapped(inode->file) : 0;
-	struct volume *volume = inode->volume;
-
-	/* It may have moved to host/ since. */
-	if (!mapped || !volume->device)
-		return;
-	fprintf(out, "%" PRIu64 "\tbar\t%s\t%u\t", mapped, device_bar_name(volume->device),
-		file_leases(inode->file));
-	write_path(fs, out, inode);
-}
-
-struct mappings {
-	struct fs *fs;
-	FILE *out;
-};
-
-/* bytes, "lease", access, holder, path */
-static void write_lease(void *context, struct inode *inode, const struct share_holder *holder)
-{
-	struct mappings *mappings = context;
-
-	fprintf(mappings->out, "%" PRIu64 "\tlease\t%s\tuid %u pid %d\t", file_size(inode->file),
-		holder->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro", holder->uid, holder->pid);
-	write_path(mappings->fs, mappings->out, inode);
-}
-
 static int write_trace(struct fs *fs, uid_t uid, FILE *out)
 {
 	(void)uid;
 	return trace_write(&fs->trace, fs->options.mountpoint, out);
 }
 
-static int write_mappings(struct fs *fs, uid_t uid, FILE *out)
-{
-	struct mappings mappings = {fs, out};
-	struct inode *inode;
-	uint32_t slot = 0;
-
-	(void)uid;
-	while ((inode = inode_table_next(&fs->inodes, &slot))) {
-		write_mapping(fs, out, inode);
-		inode_put(fs, inode, 1);
-	}
-	struct share *share = atomic_load(&fs->share);
-
-	if (share)
-		share_each(share, write_lease, &mappings);
-	return 0;
-}
-
 const struct control_file control_files[] = {
-    {"version", 0444, write_version, NULL},
-    {"params", 0644, write_params, control_params_set},
-    {"stats.json", 0444, control_stats, NULL},
-    {"metrics", 0444, control_metrics, NULL},
-    {"mappings", 0444, write_mappings, NULL},
+    {"version", 0444, write_version, NULL, NULL},
+    {"params", 0644, write_params, NULL, control_params_set},
+    {"stats.json", 0444, NULL, control_stats, NULL},
+    {"metrics", 0444, control_metrics, NULL, NULL},
+    {"mappings", 0444, NULL, control_mappings, NULL},
     /* With the paths of all users. */
-    {"accesslog", 0400, NULL, NULL},
-    {"trace.json", 0400, write_trace, NULL},
-    {NULL, 0, NULL, NULL},
+    {"accesslog", 0400, NULL, NULL, NULL},
+    {"trace.json", 0400, write_trace, NULL, NULL},
+    {NULL, 0, NULL, NULL, NULL},
 };

@@ -97,6 +97,20 @@ static bool has_option(const char *list, const char *name)
 	return false;
 }
 
+static void counts_init(struct fs *fs)
+{
+	user_limits_init(&fs->users);
+	lease_list_init(&fs->leases);
+	snapshots_init(&fs->snapshots);
+}
+
+static void counts_destroy(struct fs *fs)
+{
+	snapshots_destroy(fs);
+	lease_list_destroy(&fs->leases);
+	user_limits_destroy(&fs->users);
+}
+
 void fs_unprepare(struct fs *fs)
 {
 	volumes_close(fs);
@@ -105,6 +119,7 @@ void fs_unprepare(struct fs *fs)
 	guard_destroy(&fs->topology);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);
+	counts_destroy(fs);
 }
 
 int fs_prepare(struct fs *fs)
@@ -116,6 +131,7 @@ int fs_prepare(struct fs *fs)
 	pthread_mutex_init(&fs->orphans.lock, NULL);
 	access_log_init(&fs->access_log);
 	trace_init(&fs->trace);
+	counts_init(fs);
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
 	fs->noatime = has_option(fs->options.mount_options, "noatime");
@@ -141,6 +157,7 @@ destroy_log:
 	pthread_mutex_destroy(&fs->orphans.lock);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);
+	counts_destroy(fs);
 	return error;
 }
 
@@ -188,4 +205,5 @@ void fs_close(struct fs *fs)
 	stats_free(&fs->stats);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);
+	counts_destroy(fs);
 }

@@ -15,10 +15,13 @@
 #include "fs/access_log.h"
 #include "fs/inode.h"
 #include "fs/inode_table.h"
+#include "fs/lease_list.h"
 #include "fs/options.h"
+#include "fs/snapshot.h"
 #include "fs/stats.h"
 #include "fs/timeline.h"
 #include "fs/trace.h"
+#include "fs/user_limits.h"
 #include "fs/volume.h"
 
 /* What this kernel, libfuse and machine can do, decided when the mount is made; each is a line at
@@ -100,6 +103,9 @@ struct fs {
 	int64_t metadata_max;
 	struct resting resting;
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
+	struct user_limits users;
+	struct lease_list leases;
+	struct snapshots snapshots; /* texts of open files of .gpumem/ */
 	struct stats stats;
 	atomic_uint observers; /* who watches the requests: observe.h */
 	struct access_log access_log;

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "backend/copy.h"
 #include "common/defer.h"
@@ -22,12 +21,6 @@ static void path_of(struct fs *fs, struct inode *inode, char path[PATH_MAX])
 {
 	if (tree_path(fs, inode, path, PATH_MAX) < 0)
 		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
-}
-
-/* Quotas bind the owner of a directory too: root sets them, or the user who runs the daemon. */
-static bool privileged(uid_t caller)
-{
-	return caller == 0 || caller == geteuid();
 }
 
 static int refuse(enum attr_id id, const char *path, const char *why)
@@ -76,9 +69,8 @@ static int apply(struct fs *fs, struct copier *copier, struct inode *inode, enum
 	return 0;
 }
 
-/* -EPERM: whom a file's memory is entrusted to is for its owner to say. */
-static int store(struct fs *fs, struct inode *inode, enum attr_id id,
-		 const struct attr_values *values, uid_t caller)
+static void store(struct fs *fs, struct inode *inode, enum attr_id id,
+		  const struct attr_values *values)
 {
 	static const size_t field[ATTR_VALUES] = {
 	    [ATTR_PAGE_SIZE] = offsetof(struct attr_values, page_size),
@@ -91,8 +83,6 @@ static int store(struct fs *fs, struct inode *inode, enum attr_id id,
 	uint8_t bit = (uint8_t)(1U << id);
 
 	LOCKED(&inode->lock);
-	if (id == ATTR_SHARE && caller != inode->uid && !privileged(caller))
-		return -EPERM;
 	/* Only this field: another may have been set meanwhile. */
 	struct attr_values now = atomic_load(&inode->attrs);
 	((uint8_t *)&now)[field[id]] = ((const uint8_t *)values)[field[id]];
@@ -100,11 +90,10 @@ static int store(struct fs *fs, struct inode *inode, enum attr_id id,
 	atomic_store(&inode->attrs, now);
 	inode_touch_change(inode);
 	record_values(fs, inode);
-	return 0;
 }
 
 static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
-		     const struct attr_values *values, const char *path, uid_t caller)
+		     const struct attr_values *values, const char *path)
 {
 	int error = check_possible(fs, inode, id, values, path);
 
@@ -113,19 +102,19 @@ static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, 
 		error = spool_need(fs, inode);
 	if (!error)
 		error = apply(fs, copier, inode, id, values);
-	if (!error)
-		error = store(fs, inode, id, values, caller);
-	if (!error)
-		spool_changed(fs, inode);
-	return error;
+	if (error)
+		return error;
+	store(fs, inode, id, values);
+	spool_changed(fs, inode);
+	return 0;
 }
 
 static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64_t limit,
-		     uid_t caller)
+		     bool privileged)
 {
 	if (!S_ISDIR(inode->mode))
 		return -EINVAL;
-	if (!privileged(caller))
+	if (!privileged)
 		return -EPERM;
 	LOCKED(&inode->lock);
 	atomic_store(id == ATTR_QUOTA_BYTES ? &inode->dir->max_bytes : &inode->dir->max_files,
@@ -136,7 +125,7 @@ static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64
 }
 
 int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
-		   const char *value, size_t size, uid_t caller)
+		   const char *value, size_t size, bool privileged)
 {
 	struct attr_values values = atomic_load(&inode->attrs);
 	char path[PATH_MAX];
@@ -150,14 +139,14 @@ int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, en
 	}
 	if (id < ATTR_VALUES) {
 		error = attributes_parse(id, value, size, path, &values);
-		return error ? error : set_value(fs, copier, inode, id, &values, path, caller);
+		return error ? error : set_value(fs, copier, inode, id, &values, path);
 	}
 	error = attributes_parse_quota(id, value, size, path, &limit);
-	return error ? error : set_quota(fs, inode, id, limit, caller);
+	return error ? error : set_quota(fs, inode, id, limit, privileged);
 }
 
 int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
-		      uid_t caller)
+		      bool privileged)
 {
 	struct attr_values values = atomic_load(&inode->attrs);
 	char path[PATH_MAX];
@@ -167,10 +156,10 @@ int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode,
 	if (!inode_attr_listed(inode, id))
 		return -ENODATA;
 	if (id >= ATTR_VALUES)
-		return set_quota(fs, inode, id, UINT64_MAX, caller);
+		return set_quota(fs, inode, id, UINT64_MAX, privileged);
 	path_of(fs, inode, path);
 	attributes_reset(id, &values);
-	return set_value(fs, copier, inode, id, &values, path, caller);
+	return set_value(fs, copier, inode, id, &values, path);
 }
 
 static int print_number(FILE *out, uint64_t number)

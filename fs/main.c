@@ -106,7 +106,7 @@ static int prepare(struct fs *fs, struct session **session)
 	if (error)
 		return give_up(fs, *session);
 	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
-	control_handles_from(keep_turn(fs->keep) << KEEP_TURN_SHIFT);
+	control_handles_from(fs, keep_turn(fs->keep) << KEEP_TURN_SHIFT);
 	error = fs_fill(fs);
 	if (error)
 		session_close(*session);

@@ -8,20 +8,13 @@
 
 #include "backend/bar_cache.h"
 #include "fs/control_text.h"
-#include "fs/file_share.h"
 #include "fs/fs.h"
-#include "fs/share.h"
 #include "fs/spool.h"
 #include "fs/version.h"
 
 #define PREFIX "gpumemfs_"
 
 #define NS 1e9
-
-struct lease_sums {
-	uint64_t leases[BACKEND_DEVICES_MAX + 1]; /* by volume */
-	uint64_t bytes[BACKEND_DEVICES_MAX + 1];
-};
 
 /* What is looked at once for all lines. */
 struct sample {
@@ -175,7 +168,8 @@ static const struct volume_metric volume_metrics[] = {
     {"bar_evictions_total", "counter", "Mappings through the BAR given up for others.",
      bar_evictions, true},
     {"leases", "gauge", "Leases that processes have of files' memory.", leases, false},
-    {"leased_bytes", "gauge", "Sizes of the leased files, once for each lease.", leased_bytes,
+    {"leased_bytes", "gauge",
+     "Sizes of the leased files as their sharers know them, once for each lease.", leased_bytes,
      false},
     {"healthy", "gauge", "0 while the device is failed.", healthy, true},
     {"mended_total", "counter", "How often the device was brought back.", mended, true},
@@ -207,30 +201,15 @@ static void per_volume(struct fs *fs, FILE *out, const struct volume_metric *met
 	}
 }
 
-static void count_lease(void *context, struct inode *inode, const struct share_holder *holder)
-{
-	struct lease_sums *sums = context;
-	struct volume *volume = file_volume(inode->file);
-
-	(void)holder;
-	sums->leases[volume->index]++;
-	sums->bytes[volume->index] += file_size(inode->file);
-}
-
 static void samples_take(struct fs *fs, const struct stats_totals *totals, struct sample *samples)
 {
-	struct share *share = atomic_load(&fs->share);
-	struct lease_sums sums = {0};
-
-	if (share)
-		share_each(share, count_lease, &sums);
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		struct volume *volume = &fs->volumes[i];
 		struct sample *sample = &samples[i];
+		struct lease_sums sums = lease_list_sums(&fs->leases, i);
 
-		*sample = (struct sample){.did = totals->volumes[i],
-					  .leases = sums.leases[i],
-					  .leased_bytes = sums.bytes[i]};
+		*sample = (struct sample){
+		    .did = totals->volumes[i], .leases = sums.leases, .leased_bytes = sums.bytes};
 		sample->healthy = !volume_usage(volume, &sample->usage);
 		if (!volume->device)
 			continue;

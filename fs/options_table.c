@@ -242,6 +242,8 @@ static const struct option_row table[] = {
     {"allow_other", "", NULL, "let other users in (for root: always)", parse_allow_other, 0, 0, 0},
     {"max_chunk", "BYTES", "16G", "largest single allocation, a multiple of 2M", parse_chunk,
      FIELD(max_chunk), 0, 0},
+    {"user_leases", "N", "4096", "most leases of one user other than root", parse_count,
+     FIELD(user_leases), 1, 1U << 20},
     {"log_level", "error|warn|info|debug", "info", "what is logged: this and worse", parse_choice,
      FIELD(log_level), 0, 0},
 };

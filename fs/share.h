@@ -39,17 +39,4 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 		 uint64_t lease, struct inode **inode);
 
-/* Who shares a file, for .gpumem/mappings. */
-struct share_holder {
-	pid_t pid;
-	uid_t uid;
-	enum gpumem_access access;
-	int64_t since; /* CLOCK_REALTIME, seconds */
-};
-
-/* Calls each for every lease, with the lease list locked. */
-void share_each(struct share *share,
-		void (*each)(void *context, struct inode *inode, const struct share_holder *holder),
-		void *context);
-
 #endif

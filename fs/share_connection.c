@@ -30,15 +30,6 @@ static int connection_watch(struct share *share, struct share_connection *connec
 	return epoll_ctl(share->epoll_fd, how, connection->fd, &event) ? -errno : 0;
 }
 
-static unsigned connections_of(const struct share *share, uid_t uid)
-{
-	unsigned count = 0;
-
-	for (const struct share_connection *at = share->connections; at; at = at->next)
-		count += at->uid == uid;
-	return count;
-}
-
 static struct share_connection *connection_new(struct share *share, int fd, uint64_t number,
 					       const struct ucred *peer)
 {
@@ -67,27 +58,22 @@ int share_connection_add(struct share *share, int fd, uint64_t number)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
 		return -errno;
-	pthread_mutex_lock(&share->lock);
-	bool full = share->n_connections >= GPUMEM_CONNECTIONS_MAX &&
-		    connections_of(share, peer.uid) >= GPUMEM_CONNECTIONS_MAX;
+	int error = user_limits_take(share->fs, peer.uid, USER_CONNECTIONS, 1);
 
-	pthread_mutex_unlock(&share->lock);
-	if (full)
-		return -EMFILE;
+	if (error)
+		return error;
 	struct share_connection *connection = connection_new(share, fd, number, &peer);
 
-	if (!connection)
-		return -ENOMEM;
-	int error = connection_watch(share, connection, EPOLL_CTL_ADD);
-
+	error = connection ? connection_watch(share, connection, EPOLL_CTL_ADD) : -ENOMEM;
 	if (error) {
-		share_user_put(share->queue, connection->user);
+		if (connection)
+			share_user_put(share->queue, connection->user);
 		free(connection);
+		user_limits_give(share->fs, peer.uid, USER_CONNECTIONS, 1);
 		return error;
 	}
 	LOCKED(&share->lock);
 	DL_APPEND2(share->connections, connection, previous, next);
-	share->n_connections++;
 	return 0;
 }
 
@@ -211,10 +197,10 @@ void share_connection_free(struct share *share, struct share_connection *connect
 	if (connection->has_key)
 		HASH_DEL(share->by_key, connection);
 	DL_DELETE2(share->connections, connection, previous, next);
-	share->n_connections--;
 	pthread_mutex_unlock(&share->lock);
 	connection_close(share, connection);
 	share_user_put(share->queue, connection->user);
+	user_limits_give(share->fs, connection->uid, USER_CONNECTIONS, 1);
 	free(connection);
 }
 
@@ -263,30 +249,5 @@ void share_connections_end(struct share *share, int64_t before)
 
 		DL_DELETE(taken, job);
 		share_connection_end(share, (struct share_connection *)job);
-	}
-}
-
-void share_each(struct share *share,
-		void (*each)(void *context, struct inode *inode, const struct share_holder *holder),
-		void *context)
-{
-	struct share_connection *connection;
-
-	LOCKED(&share->lock);
-	DL_FOREACH2(share->connections, connection, next)
-	{
-		struct share_lease *lease, *next;
-
-		HASH_ITER (hh, connection->leases, lease, next) {
-			struct share_holder holder = {
-			    .pid = connection->pid,
-			    .uid = connection->uid,
-			    .access = lease->access,
-			    .since = lease->since,
-			};
-
-			if (lease->inode)
-				each(context, lease->inode, &holder);
-		}
 	}
 }

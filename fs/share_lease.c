@@ -146,25 +146,64 @@ static bool lease_note(struct share *share, struct share_connection *connection,
 	return !share->memory || lease->noted != SHARE_NO_SLOT;
 }
 
-static struct share_lease *lease_new(struct share *share, struct share_connection *connection,
-				     struct inode *inode, enum gpumem_access access)
+/* Under the share's lock. 0 or -ENOMEM. */
+static int lease_enter(struct share *share, struct share_connection *connection,
+		       struct share_lease *lease)
 {
+	if (!lease_note(share, connection, lease))
+		return -ENOMEM;
+	int error = lease_add(connection, lease);
+
+	if (error)
+		share_memory_forget_lease(share->memory, lease->noted);
+	return error;
+}
+
+/* Under no lock: the connection is in hand, so that the lease stays. */
+static void lease_show(struct share *share, const struct share_connection *connection,
+		       struct share_lease *lease)
+{
+	if (!lease->inode)
+		return;
+	lease->listed = (struct lease_entry){
+	    .inode = lease->inode,
+	    .pid = connection->pid,
+	    .uid = connection->uid,
+	    .access = lease->access,
+	    .since = lease->since,
+	};
+	lease_list_add(&share->fs->leases, &lease->listed);
+}
+
+static int lease_new(struct share *share, struct share_connection *connection, struct inode *inode,
+		     enum gpumem_access access, struct share_lease **made)
+{
+	int error = user_limits_take(share->fs, connection->uid, USER_LEASES, 1);
+
+	if (error)
+		return error;
 	struct share_lease *lease = calloc(1, sizeof(*lease));
 
 	if (!lease)
-		return NULL;
-	LOCKED(&share->lock);
-	lease->number = ++share->last_lease;
+		goto give;
 	lease->inode = inode;
 	lease->access = access;
 	lease->since = time(NULL);
-	if (!lease_note(share, connection, lease) || lease_add(connection, lease)) {
-		share_memory_forget_lease(share->memory, lease->noted);
-		free(lease);
-		return NULL;
-	}
+	pthread_mutex_lock(&share->lock);
+	lease->number = ++share->last_lease;
+	error = lease_enter(share, connection, lease);
+	pthread_mutex_unlock(&share->lock);
+	if (error)
+		goto give;
+	lease_show(share, connection, lease);
 	connection->unanswered = lease;
-	return lease;
+	*made = lease;
+	return 0;
+
+give:
+	free(lease);
+	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+	return -ENOMEM;
 }
 
 int share_lease_restore(struct share *share, struct share_connection *connection,
@@ -184,15 +223,23 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	};
 	if (lease->number > share->last_lease)
 		share->last_lease = lease->number;
-	pthread_mutex_lock(&share->lock);
-	int error = lease_add(connection, lease);
+	int error = user_limits_restore(share->fs, connection->uid, USER_LEASES, 1);
 
-	pthread_mutex_unlock(&share->lock);
-	if (error)
+	if (error) {
 		free(lease);
-	else
-		*restored = lease;
-	return error;
+		return error;
+	}
+	pthread_mutex_lock(&share->lock);
+	error = lease_add(connection, lease);
+	pthread_mutex_unlock(&share->lock);
+	if (error) {
+		user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+		free(lease);
+		return error;
+	}
+	lease_show(share, connection, lease);
+	*restored = lease;
+	return 0;
 }
 
 void share_answered(struct share *share, struct share_connection *connection)
@@ -243,6 +290,8 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_lock(&share->lock);
 	HASH_DEL(connection->leases, lease);
 	pthread_mutex_unlock(&share->lock);
+	lease_list_remove(&share->fs->leases, &lease->listed);
+	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
 	if (lease->inode)
 		share_let_go(share, lease->inode);
 	pthread_mutex_lock(&share->lock);
@@ -279,11 +328,12 @@ static int lease_shared(struct share *share, struct share_connection *connection
 		return error;
 	}
 	inode_ref(inode);
-	struct share_lease *lease = lease_new(share, connection, inode, ask->access);
+	struct share_lease *lease;
 
-	if (!lease) {
+	error = lease_new(share, connection, inode, ask->access, &lease);
+	if (error) {
 		share_let_go(share, inode);
-		return -ENOMEM;
+		return error;
 	}
 	/* The lease is counted: the file stays where it is, and the looks from here on are good. */
 	error = send_chunks(share, connection, lease, &layout, 0, packets);
@@ -306,15 +356,15 @@ static int lease_private(struct share *share, struct share_connection *connectio
 
 	if (error)
 		return error;
-	struct share_lease *lease = lease_new(share, connection, NULL, ask->access);
+	struct share_lease *lease;
 
-	if (lease) {
+	error = lease_new(share, connection, NULL, ask->access, &lease);
+	if (!error) {
 		layout.lease = lease->number;
 		layout.kind = kind_of(share->fs, layout.place.volume);
 		error = send_array(connection, &layout, chunks, count);
 	} else {
 		file_chunks_close(chunks, count);
-		error = -ENOMEM;
 	}
 	free(chunks);
 	return error;
@@ -339,7 +389,7 @@ static int lease_either(struct share *share, struct share_connection *connection
 
 /* What came since, or all of it. */
 static int lease_send_more(struct share *share, struct share_connection *connection,
-			   const struct share_lease *lease, const struct share_request *request)
+			   struct share_lease *lease, const struct share_request *request)
 {
 	struct share_layout layout = {.number = request->number};
 	struct inode *inode = lease->inode;
@@ -348,9 +398,11 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
 	int error = file_lease_more(inode->file, &call.call, file_access(inode, lease->access));
 
-	return error ? error
-		     : send_chunks(share, connection, lease, &layout,
-				   (uint32_t)request->first_chunk, ANY_PACKETS);
+	if (error)
+		return error;
+	lease_list_measure(&share->fs->leases, &lease->listed);
+	return send_chunks(share, connection, lease, &layout, (uint32_t)request->first_chunk,
+			   ANY_PACKETS);
 }
 
 /* A daemon before this one got so far; the token was for that. A file whose memory this reader may
@@ -369,6 +421,14 @@ static int lease_again(struct share *share, struct share_connection *connection,
 	error = lease_either(share, connection, &ask);
 	inode_put(share->fs, ask.inode, 1);
 	return error;
+}
+
+/* Before memory is taken and copied for it. */
+static int may_lease_more(struct share *share, const struct share_connection *connection)
+{
+	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
+		return -EMFILE;
+	return user_limits_check(share->fs, connection->uid, USER_LEASES);
 }
 
 int share_lease_show(struct share *share, struct share_connection *connection,
@@ -393,10 +453,10 @@ int share_lease(struct share *share, struct share_connection *connection,
 	/* A private copy went with the daemon before this one. */
 	if (connection->unanswered)
 		lease_end(share, connection, connection->unanswered);
-	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
-		return -EMFILE;
-	int error = lease_either(share, connection, &ask);
+	int error = may_lease_more(share, connection);
 
+	if (!error)
+		error = lease_either(share, connection, &ask);
 	observe_unasked(share->fs, "lease");
 	return error;
 }
@@ -406,7 +466,7 @@ int share_lease_at_once(struct share *share, struct share_connection *connection
 {
 	struct share_ask ask = {number, inode, access};
 
-	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
+	if (may_lease_more(share, connection))
 		return -EMFILE;
 	return lease_shared(share, connection, &ask, ONE_PACKET);
 }

@@ -33,6 +33,7 @@ struct share_lease {
 	enum gpumem_access access;
 	int64_t since;
 	uint32_t noted; /* its slot in the share's memory */
+	struct lease_entry listed;
 };
 
 /* Under the share's lock: the list, the key, busy, ending, heard, deadline, and changes of the
@@ -75,7 +76,6 @@ struct share {
 	pthread_mutex_t lock; /* what follows; no other lock but the queue's is taken under it */
 	pthread_cond_t given; /* a connection was given back or freed */
 	struct share_connection *connections, *by_key;
-	unsigned n_connections;
 	uint64_t last_lease, last_connection;
 	struct share_memory *memory; /* set once; its leases */
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <utlist.h>
 
 #include "common/defer.h"
 #include "fs/fs.h"
@@ -16,7 +17,7 @@
 
 struct token {
 	UT_hash_handle hh;
-	struct token *next; /* by age */
+	struct token *previous, *next; /* by age */
 	struct inode *inode;
 	int64_t expires; /* CLOCK_MONOTONIC, seconds */
 	uid_t uid;
@@ -39,23 +40,19 @@ void token_table_init(struct token_table *table)
 	pthread_mutex_init(&table->lock, NULL);
 }
 
-/* All of one age come off the front together: they live equally long. */
+/* They live equally long, so that those which are too old are the first. */
 static struct token *take_older(struct token_table *table, int64_t than)
 {
-	struct token *old = table->oldest, *last = NULL;
+	struct token *old = NULL, *token;
 
-	for (struct token *token = old; token && token->expires < than; token = token->next) {
+	while ((token = table->oldest) && token->expires < than) {
 		HASH_DEL(table->by_bytes, token);
+		DL_DELETE2(table->oldest, token, previous, next);
 		share_memory_forget_token(table->memory, token->noted);
 		table->count--;
-		last = token;
+		token->next = old;
+		old = token;
 	}
-	if (!last)
-		return NULL;
-	table->oldest = last->next;
-	if (!table->oldest)
-		table->newest = NULL;
-	last->next = NULL;
 	return old;
 }
 
@@ -66,6 +63,7 @@ static void free_all(struct fs *fs, struct token *token)
 		struct token *next = token->next;
 
 		inode_put(fs, token->inode, 1);
+		user_limits_give(fs, token->uid, USER_TOKENS, 1);
 		free(token);
 		token = next;
 	}
@@ -91,31 +89,14 @@ void token_table_destroy(struct fs *fs, struct token_table *table)
 	pthread_mutex_destroy(&table->lock);
 }
 
-static uint32_t count_of(const struct token_table *table, uid_t uid)
-{
-	uint32_t count = 0;
-
-	for (const struct token *token = table->oldest; token; token = token->next)
-		count += token->uid == uid;
-	return count;
-}
-
 static int add(struct token_table *table, struct token *token)
 {
-	/* Counting walks the list, so it is done only where there is reason to suspect somebody. */
-	if (table->count >= TOKENS_MAX || (table->count >= TOKENS_PER_UID_MAX &&
-					   count_of(table, token->uid) >= TOKENS_PER_UID_MAX))
-		return -EMFILE;
 	unsigned before = table->by_bytes ? HASH_COUNT(table->by_bytes) : 0;
 
 	HASH_ADD(hh, table->by_bytes, bytes, sizeof(token->bytes), token);
 	if (!table->by_bytes || HASH_COUNT(table->by_bytes) == before)
 		return -ENOMEM;
-	if (table->newest)
-		table->newest->next = token;
-	else
-		table->oldest = token;
-	table->newest = token;
+	DL_APPEND2(table->oldest, token, previous, next);
 	table->count++;
 	return 0;
 }
@@ -138,15 +119,22 @@ int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, u
 		enum gpumem_access access, uint8_t bytes[GPUMEM_TOKEN_BYTES])
 {
 	token_expire(fs, table);
+	int error = user_limits_take(fs, uid, USER_TOKENS, 1);
+
+	if (error)
+		return error;
 	struct token *token = calloc(1, sizeof(*token));
 
-	if (!token)
+	if (!token) {
+		user_limits_give(fs, uid, USER_TOKENS, 1);
 		return -ENOMEM;
+	}
 	token->inode = inode;
 	token->uid = uid;
 	token->access = access;
 	token->expires = now() + GPUMEM_TOKEN_SECONDS;
 	if (getrandom(token->bytes, sizeof(token->bytes), 0) != sizeof(token->bytes)) {
+		user_limits_give(fs, uid, USER_TOKENS, 1);
 		free(token);
 		return -EIO;
 	}
@@ -154,29 +142,13 @@ int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, u
 	/* Before anybody can use it up. */
 	inode_ref(inode);
 	pthread_mutex_lock(&table->lock);
-	int error = add(table, token);
-
+	error = add(table, token);
 	if (!error)
 		note(table, token);
 	pthread_mutex_unlock(&table->lock);
 	if (error)
 		free_all(fs, token);
 	return error;
-}
-
-/* Unlinks a token that is somewhere in the list. */
-static void unlist(struct token_table *table, struct token *token)
-{
-	struct token **link = &table->oldest, *before = NULL;
-
-	while (*link != token) {
-		before = *link;
-		link = &(*link)->next;
-	}
-	*link = token->next;
-	if (table->newest == token)
-		table->newest = before;
-	table->count--;
 }
 
 int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
@@ -189,7 +161,8 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 	HASH_FIND(hh, table->by_bytes, bytes, GPUMEM_TOKEN_BYTES, token);
 	if (token && token->uid == uid) {
 		HASH_DEL(table->by_bytes, token);
-		unlist(table, token);
+		DL_DELETE2(table->oldest, token, previous, next);
+		table->count--;
 	} else {
 		token = NULL;
 	}
@@ -198,6 +171,7 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 		return -EACCES;
 	*redeemed = (struct token_redeemed){
 	    .inode = token->inode, .access = token->access, .noted = token->noted};
+	user_limits_give(fs, uid, USER_TOKENS, 1);
 	free(token);
 	return 0;
 }
@@ -214,7 +188,8 @@ static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,
 	struct inode *inode = inode_table_get(&fs->inodes, noted->ino);
 	struct token *token = inode ? calloc(1, sizeof(*token)) : NULL;
 
-	if (!token) {
+	if (!token || user_limits_restore(fs, noted->uid, USER_TOKENS, 1)) {
+		free(token);
 		if (inode)
 			inode_put(fs, inode, 1);
 		share_memory_forget_token(table->memory, slot);

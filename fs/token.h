@@ -18,12 +18,12 @@ struct token;
 
 struct token_table {
 	pthread_mutex_t lock;
-	struct token *by_bytes, *oldest, *newest;
+	struct token *by_bytes, *oldest;
 	uint32_t count;
 	struct share_memory *memory; /* where tokens are noted for the next daemon */
 };
 
-/* So many tokens may wait to be used, in all and of one user; more is -EMFILE. */
+/* So many tokens may wait to be used, in all and of one user (user_limits.h). */
 #define TOKENS_MAX	   65536
 #define TOKENS_PER_UID_MAX 4096
 

@@ -4,8 +4,11 @@
 #ifndef FS_UPGRADE_H
 #define FS_UPGRADE_H
 
-/* The kind of a keeper's socket: see common/runtime_dir.h. */
-#define UPGRADE_KIND "keeper"
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* Where the keeper of a mount (its absolute path) is reached: the length. */
+socklen_t upgrade_name(const char *mountpoint, struct sockaddr_un *address);
 
 /* Returns when this program serves the mount, or that has failed: the exit status, after a line on
  * the terminal where it is not 0. */

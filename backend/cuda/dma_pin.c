@@ -54,25 +54,25 @@ static struct dma_pin *pin_with(struct dma_pin *list, const char *host, size_t b
 	return list;
 }
 
-static enum dma_pinned pinned_for_all(struct pins *pins, const void *host, size_t bytes)
+static bool is_pinned_for_all(struct pins *pins, const void *host, size_t bytes)
 {
 	pthread_rwlock_rdlock(&pins->lock);
 	const struct dma_pin *pin = pin_with(pins->list, host, bytes);
-	enum dma_pinned pinned = !pin ? DMA_NOT_PINNED : pin->device ? DMA_PINNED : DMA_PIN_GONE;
+	bool registered = pin && pin->device;
 	pthread_rwlock_unlock(&pins->lock);
-	return pinned;
+	return registered;
 }
 
-enum dma_pinned dma_pinned(struct cuda_copier *copier, struct cuda_device *device, const void *host,
-			   size_t bytes)
+bool dma_is_pinned(struct cuda_copier *copier, struct cuda_device *device, const void *host,
+		   size_t bytes)
 {
 	struct dma_pin *pin = pin_with(copier->pins, host, bytes);
 
 	if (!pin)
-		return pinned_for_all(&device->cuda->pins, host, bytes);
+		return is_pinned_for_all(&device->cuda->pins, host, bytes);
 	if (!pin->device && !pin->refused)
 		pin_try(pin, device);
-	return pin->device ? DMA_PINNED : DMA_NOT_PINNED;
+	return pin->device;
 }
 
 static void pin_unregister(struct dma_pin *pin)
@@ -166,7 +166,7 @@ int cuda_pin_for_all(struct device *base, void *host, size_t bytes)
 	struct cuda_device *device = cuda_device(base);
 	struct pins *pins = &device->cuda->pins;
 
-	if (pinned_for_all(pins, host, bytes) == DMA_PINNED)
+	if (is_pinned_for_all(pins, host, bytes))
 		return 0;
 	cuda_hold(device);
 	int rc = dma_context_use(device);

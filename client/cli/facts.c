@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,6 +146,7 @@ static bool sharers_of_stats(const char *where,
 	size_t i;
 
 	json_array_foreach (leases, i, one) {
+		char hidden[sizeof("inode 18446744073709551615")];
 		const char *access = json_string_value(json_object_get(one, "access"));
 		struct sharer sharer = {
 		    .bytes = facts_number(one, "bytes"),
@@ -152,11 +154,15 @@ static bool sharers_of_stats(const char *where,
 		    .uid = (uid_t)facts_number(one, "uid"),
 		    .pid = (pid_t)facts_number(one, "pid"),
 		    .since = (int64_t)facts_number(one, "since"),
+		    .inode = facts_number(one, "inode"),
 		    .path = json_string_value(json_object_get(one, "path")),
 		};
 
-		if (sharer.path)
-			each(context, &sharer);
+		if (!sharer.path) {
+			snprintf(hidden, sizeof(hidden), "inode %" PRIu64, sharer.inode);
+			sharer.path = hidden;
+		}
+		each(context, &sharer);
 	}
 	json_decref(stats);
 	return listed;

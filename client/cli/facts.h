@@ -27,13 +27,17 @@ struct sharer {
 	uid_t uid;
 	pid_t pid;     /* as the daemon sees it */
 	int64_t since; /* seconds since the epoch; 0: the daemon does not say */
-	const char
-	    *path; /* within the file system, escapes resolved; of the line or the caller's */
+	/* Within the file system, escapes resolved, of the line or the caller's. It begins without
+	 * a
+	 * "/" where it is another user's file: "inode N". */
+	const char *path;
+	uint64_t inode; /* 0: the daemon does not say */
 };
 /* Takes a line apart; false: it is about something else. The line is changed. */
 bool facts_sharer(char *line, struct sharer *sharer);
 
-/* All leases of a mount, paths included; calls each with them in turn: 0 or -errno. */
+/* The leases of a mount that the daemon shows to the caller; calls each with them in turn: 0 or
+ * -errno. */
 int facts_sharers(const char *where, void (*each)(void *context, const struct sharer *sharer),
 		  void *context);
 /* Whether path is inside itself or below it; both begin with "/". */

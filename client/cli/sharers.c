@@ -29,8 +29,9 @@ static void add(void *context, const struct sharer *sharer)
 	if (!facts_is_below(sharer->path, sharers->inside) || !command)
 		return;
 	AUTO_FREE char *escaped = output_escape(sharer->path), *words = output_escape(command);
+	const char *between = *sharer->path == '/' ? "" : ": ";
 
-	if (!escaped || !words || asprintf(&path, "%s%s", sharers->where, escaped) < 0)
+	if (!escaped || !words || asprintf(&path, "%s%s%s", sharers->where, between, escaped) < 0)
 		return;
 	const struct passwd *user = getpwuid(sharer->uid);
 	json_t *one = json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:s}", "path", path, "pid",

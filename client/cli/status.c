@@ -16,7 +16,8 @@
 /* From here on the bar is shown as a warning. */
 #define NEARLY_FULL 0.9
 
-/* Adds up the leases below each volume of a mount. */
+/* Adds up the leases below each volume of a mount whose daemon does not count them: an older one.
+ */
 struct lease_count {
 	json_t *gpus;
 };
@@ -37,6 +38,11 @@ static void count_lease(void *context, const struct sharer *sharer)
 			    gpu, "leases",
 			    json_integer((json_int_t)facts_number(gpu, "leases") + 1));
 	}
+}
+
+static bool counts_leases(const json_t *stats)
+{
+	return json_object_get(json_array_get(json_object_get(stats, "volumes"), 0), "leases");
 }
 
 static const char *health_of(const json_t *volume)
@@ -70,7 +76,7 @@ static json_t *gpu_facts(const char *where, json_t *volume)
 			 "held_bytes", (json_int_t)facts_number(volume, "held_bytes"),
 			 "available_bytes", (json_int_t)facts_number(volume, "available_bytes"),
 			 "files", (json_int_t)facts_attribute_number(path, "rfiles"), "leases",
-			 (json_int_t)0, "bar_mapped_bytes",
+			 (json_int_t)facts_number(volume, "leases"), "bar_mapped_bytes",
 			 (json_int_t)facts_number(bar, "mapped_bytes"), "bar_budget_bytes",
 			 (json_int_t)facts_number(bar, "budget_bytes"), "bar_provider",
 			 provider ? provider : "", "health", health_of(volume));
@@ -115,7 +121,8 @@ static json_t *mount_facts(const struct mount_at *mount, int *error)
 	}
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
 		json_array_append_new(gpus, gpu_facts(mount->where, volume));
-	facts_sharers(mount->where, count_lease, &(struct lease_count){gpus});
+	if (!counts_leases(stats))
+		facts_sharers(mount->where, count_lease, &(struct lease_count){gpus});
 	set_line(facts, "version", version, "gpumemfs");
 	set_line(facts, "backend", version, "backend");
 	set_line(facts, "libfuse", version, "libfuse");

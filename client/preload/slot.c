@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/preload/cached.h"
 #include "client/preload/own.h"
 #include "client/preload/window.h"
 
@@ -21,6 +20,11 @@ static atomic_uchar classes[DESCRIPTORS_MAX];
 static struct slot slots[SLOTS];
 static atomic_uint n_slots;	  /* that were ever used */
 static pthread_mutex_t assigning; /* of slots to files */
+
+/* Files that this process has mapped through the page cache. */
+#define CACHED_MAX 64
+static struct slot_identity cached[CACHED_MAX]; /* under assigning */
+static unsigned n_cached;			/* more than CACHED_MAX: all files */
 
 void slots_start(void)
 {
@@ -41,12 +45,26 @@ bool slot_identify(int fd, struct slot_identity *identity)
 	return true;
 }
 
+static bool same(const struct slot_identity *a, const struct slot_identity *b)
+{
+	return a->inode == b->inode && a->device == b->device;
+}
+
+/* Under assigning. */
+static bool is_cached(const struct slot_identity *identity)
+{
+	for (unsigned i = 0; i < n_cached && i < CACHED_MAX; i++)
+		if (same(&cached[i], identity))
+			return true;
+	return n_cached > CACHED_MAX;
+}
+
 /* Under assigning and the slot's lock. */
 static void assign(struct slot *slot, const struct slot_identity *identity)
 {
 	slot->identity = *identity;
 	slot->kind = ACCESS_NONE;
-	slot->refused = cached_has(identity);
+	slot->refused = is_cached(identity);
 	slot->why = LEFT_CACHED;
 	atomic_store(&slot->used, 0);
 	atomic_store(&slot->wanted, slot->refused ? UINT64_MAX : window_first_look());
@@ -60,7 +78,7 @@ static struct slot *find(const struct slot_identity *identity)
 	struct slot *free = n < SLOTS ? &slots[n] : NULL;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (slot_same(&slots[i].identity, identity)) {
+		if (same(&slots[i].identity, identity)) {
 			atomic_fetch_add(&slots[i].descriptors, 1);
 			return &slots[i];
 		}
@@ -162,7 +180,7 @@ bool slot_enter(struct slot *slot, int fd)
 
 	if (pthread_rwlock_tryrdlock(&slot->lock) != 0)
 		return false;
-	if (slot_identify(fd, &identity) && slot_same(&identity, &slot->identity))
+	if (slot_identify(fd, &identity) && same(&identity, &slot->identity))
 		return true;
 	pthread_rwlock_unlock(&slot->lock);
 	forget(fd, slot);
@@ -186,7 +204,7 @@ void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
 	INSIDE();
 	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
 		return;
-	if (slot_identify(fd, &identity) && slot_same(&identity, &slot->identity) && !slot->refused)
+	if (slot_identify(fd, &identity) && same(&identity, &slot->identity) && !slot->refused)
 		window_follow(slot, fd, end);
 	pthread_rwlock_unlock(&slot->lock);
 	errno = error;
@@ -230,7 +248,7 @@ bool slots_yield(const struct slot_identity *identity)
 	for (unsigned i = 0; i < n; i++) {
 		struct slot *slot = &slots[i];
 		pthread_rwlock_wrlock(&slot->lock);
-		if (slot->file && (!identity || slot_same(identity, &slot->identity))) {
+		if (slot->file && (!identity || same(identity, &slot->identity))) {
 			window_close(slot);
 			atomic_store(&slot->wanted,
 				     atomic_load(&slot->used) + WINDOW_REST * WINDOW_CALL_WEIGHT);
@@ -244,12 +262,16 @@ bool slots_yield(const struct slot_identity *identity)
 void slots_refuse(const struct slot_identity *identity)
 {
 	pthread_mutex_lock(&assigning);
-	cached_add(identity);
+	if (!is_cached(identity)) {
+		if (n_cached < CACHED_MAX)
+			cached[n_cached] = *identity;
+		n_cached += n_cached <= CACHED_MAX;
+	}
 	unsigned n = atomic_load(&n_slots);
 	for (unsigned i = 0; i < n; i++) {
 		struct slot *slot = &slots[i];
 		pthread_rwlock_wrlock(&slot->lock);
-		if (cached_has(&slot->identity)) {
+		if (is_cached(&slot->identity)) {
 			window_close(slot);
 			slot->refused = true;
 			slot->why = LEFT_CACHED;

@@ -16,7 +16,10 @@
 #include <sys/types.h>
 
 #include "client/preload/access.h"
-#include "client/preload/identity.h"
+
+struct slot_identity {
+	uint64_t device, inode;
+};
 
 struct slot {
 	/* For reading: the window is used. For writing: what follows changes. */

@@ -74,11 +74,13 @@ static const struct {
 	bool good;
 	struct sharer sharer;
 } leases[] = {
-    {"4096\tlease\trw\tuid 1000 pid 77\t/gpu0/a", true, {4096, true, 1000, 77, 0, "/gpu0/a"}},
+    {"4096\tlease\trw\tuid 1000 pid 77\t/gpu0/a", true, {4096, true, 1000, 77, 0, "/gpu0/a", 0}},
     {"5\tlease\tro\tuid 0 pid 1 since 1700000000\t/gpu0/a\\012b\\134\n",
      true,
-     {5, false, 0, 1, 1700000000, "/gpu0/a\nb\\"}},
-    {"5\tlease\tro\tpid 1 more things uid 3\t/tab\there", true, {5, false, 3, 1, 0, "/tab\there"}},
+     {5, false, 0, 1, 1700000000, "/gpu0/a\nb\\", 0}},
+    {"5\tlease\tro\tpid 1 more things uid 3\t/tab\there",
+     true,
+     {5, false, 3, 1, 0, "/tab\there", 0}},
     {"2097152\tbar\tvulkan\t1\t/gpu0/a", false, {0}},
     {"x\tlease\trw\tuid 1 pid 2\t/a", false, {0}},
     {"5\tlease\trw\tuid 1\t/a", false, {0}},

@@ -275,7 +275,7 @@ START_TEST(warnings_of_a_flood_are_left_out)
 	log_info("a fact");
 	log_caller_set(4243);
 	log_warn("another user");
-	log_caller_clear();
+	log_caller_change((struct log_caller){0});
 	for (int i = 0; i < 100; i++)
 		log_warn("daemon");
 	char *text = capture_end();
