@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +29,6 @@ struct opened {
 	size_t bytes;	    /* that it asked for */
 	pid_t pid;	    /* who asked */
 	int channel;	    /* through which */
-	struct fuse_pollhandle *poll;
 };
 
 struct access_file {
@@ -51,7 +49,6 @@ struct answer {
 	int error; /* where there are no bytes */
 	size_t length;
 	char text[ANSWER_BYTES];
-	struct fuse_pollhandle *poll;
 };
 
 static struct opened *opened_find(struct access_file *file, uint64_t handle)
@@ -89,17 +86,13 @@ static bool has_signal(pid_t pid)
 static bool answer_one(struct access_file *file, struct opened *one, struct answer *answer)
 {
 	struct access_log *log = &file->fs->access_log;
-	bool ready = file->ended || access_log_ready(log, one->reader);
 
-	*answer = (struct answer){.poll = ready ? one->poll : NULL};
-	if (ready)
-		one->poll = NULL;
 	if (!one->waiting)
-		return answer->poll;
+		return false;
 	answer->length = access_log_take(log, one->reader, answer->text,
 					 one->bytes < ANSWER_BYTES ? one->bytes : ANSWER_BYTES);
 	if (!answer->length && !file->ended && !has_signal(one->pid))
-		return answer->poll;
+		return false;
 	answer->error = file->ended ? 0 : EINTR;
 	answer->req = one->waiting;
 	answer->channel = one->channel;
@@ -109,16 +102,11 @@ static bool answer_one(struct access_file *file, struct opened *one, struct answ
 
 static void reply(const struct answer *answer)
 {
-	if (answer->req)
-		channel_answer_for(answer->channel);
-	if (answer->req && (answer->length || !answer->error))
+	channel_answer_for(answer->channel);
+	if (answer->length || !answer->error)
 		fuse_reply_buf(answer->req, answer->text, answer->length);
-	else if (answer->req)
+	else
 		fuse_reply_err(answer->req, answer->error);
-	if (answer->poll) {
-		fuse_lowlevel_notify_poll(answer->poll);
-		fuse_pollhandle_destroy(answer->poll);
-	}
 }
 
 /* Whether anybody still waits for lines; *ended: and there will be none. */
@@ -192,11 +180,8 @@ void access_file_free(struct fs *fs)
 		return;
 	access_file_end(fs);
 	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++) {
-		if (!file->opened[i].handle)
-			continue;
-		if (file->opened[i].poll)
-			fuse_pollhandle_destroy(file->opened[i].poll);
-		access_log_close(&fs->access_log, file->opened[i].reader);
+		if (file->opened[i].handle)
+			access_log_close(&fs->access_log, file->opened[i].reader);
 	}
 	pthread_mutex_destroy(&file->lock);
 	free(file);
@@ -230,20 +215,14 @@ static int open_reader(struct access_file *file, uint64_t *handle)
 /* No read of it waits: the kernel keeps a file open for that long. */
 static void close_reader(struct access_file *file, uint64_t handle)
 {
-	struct fuse_pollhandle *poll = NULL;
-
-	pthread_mutex_lock(&file->lock);
+	LOCKED(&file->lock);
 	struct opened *one = handle ? opened_find(file, handle) : NULL;
 
 	if (one) {
-		poll = one->poll;
 		if (access_log_close(&file->fs->access_log, one->reader))
 			atomic_fetch_and(&file->fs->observers, ~(unsigned)OBSERVE_ACCESS);
 		*one = (struct opened){0};
 	}
-	pthread_mutex_unlock(&file->lock);
-	if (poll)
-		fuse_pollhandle_destroy(poll);
 }
 
 void access_file_open(fuse_req_t req, struct fuse_file_info *info)
@@ -313,33 +292,6 @@ void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info)
 		fuse_reply_err(req, -error);
 	else
 		fuse_reply_buf(req, worker->reply, length);
-}
-
-void access_file_poll(fuse_req_t req, struct fuse_file_info *info, struct fuse_pollhandle *handle)
-{
-	struct fs *fs = fuse_req_userdata(req);
-	struct access_file *file = fs->access_file;
-	unsigned events = 0;
-
-	pthread_mutex_lock(&file->lock);
-	struct opened *one = info->fh ? opened_find(file, info->fh) : NULL;
-
-	if (!one || file->ended)
-		events = POLLIN | POLLRDNORM | POLLHUP;
-	else if (access_log_ready(&fs->access_log, one->reader))
-		events = POLLIN | POLLRDNORM;
-	if (handle && one) {
-		struct fuse_pollhandle *old = one->poll;
-
-		one->poll = handle;
-		handle = old;
-	}
-	pthread_mutex_unlock(&file->lock);
-	if (handle)
-		fuse_pollhandle_destroy(handle);
-	fuse_reply_poll(req, events);
-	/* A line may have come between the look and now. */
-	access_log_wake(&fs->access_log);
 }
 
 void access_file_release(fuse_req_t req, struct fuse_file_info *info)

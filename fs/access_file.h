@@ -23,7 +23,6 @@ void access_file_end(struct fs *fs);
 /* Each but the last replies. */
 void access_file_open(fuse_req_t req, struct fuse_file_info *info);
 void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info);
-void access_file_poll(fuse_req_t req, struct fuse_file_info *info, struct fuse_pollhandle *handle);
 void access_file_release(fuse_req_t req, struct fuse_file_info *info);
 
 #endif

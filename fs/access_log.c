@@ -212,12 +212,6 @@ size_t access_log_take(struct access_log *log, struct access_reader *reader, cha
 	return take_lines(log, reader, to, bytes);
 }
 
-bool access_log_ready(struct access_log *log, const struct access_reader *reader)
-{
-	LOCKED(&log->lock);
-	return reader->notice_length || reader->at != log->head;
-}
-
 void access_log_wait(struct access_log *log, uint64_t *seen, int ms)
 {
 	struct timespec until;

@@ -64,7 +64,6 @@ void access_log_add(struct access_log *log, const struct access_entry *entry);
 /* The reader's next bytes, whole lines or not; 0: there are none yet. */
 size_t access_log_take(struct access_log *log, struct access_reader *reader, char *to,
 		       size_t bytes);
-bool access_log_ready(struct access_log *log, const struct access_reader *reader);
 
 /* Returns when something changed since *seen, which is brought up to date, or after the time;
  * ms < 0: no time. access_log_wake is such a change. */

@@ -338,15 +338,6 @@ bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info
 	return true;
 }
 
-bool control_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
-		  struct fuse_pollhandle *handle)
-{
-	if (!control_owns(ino) || !is_stream(ino))
-		return false;
-	access_file_poll(req, info, handle);
-	return true;
-}
-
 bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes)
 {
 	const struct control_file *file = file_of(ino);

@@ -37,9 +37,6 @@ bool control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
 bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		  struct fuse_file_info *info);
-/* Of what is no stream, always ready. */
-bool control_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
-		  struct fuse_pollhandle *handle);
 bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
 /* To a file that takes it; elsewhere as control_refuses. */
 bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes);

@@ -66,6 +66,20 @@ void op_done(struct op *op, fuse_req_t req, int error)
 	fuse_reply_err(req, -error);
 }
 
+void op_count(fuse_req_t req, enum stat_op kind)
+{
+	struct worker *worker = worker_self(fuse_req_userdata(req));
+
+	if (worker)
+		stats_count_answered(worker->stats, kind);
+}
+
+void op_unsupported(fuse_req_t req, enum stat_op kind)
+{
+	op_count(req, kind);
+	fuse_reply_err(req, ENOSYS);
+}
+
 bool op_wait_release(int *tries)
 {
 	if (*tries >= RELEASE_WAIT_TRIES)

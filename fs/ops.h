@@ -65,6 +65,10 @@ static inline void op_end(struct op *op, int64_t result)
 	if (op->to)
 		order_before(op->to);
 }
+/* A request without an inode of its own, which its caller answers: counts it. */
+void op_count(fuse_req_t req, enum stat_op kind);
+/* Counts it and has the kernel ask no more for anything of the kind. */
+void op_unsupported(fuse_req_t req, enum stat_op kind);
 /* Replies with an error (0: success without data) and counts it. */
 void op_done(struct op *op, fuse_req_t req, int error);
 /* Replies with the entry, handing the reference to the kernel; takes it back if nobody listens. */

@@ -33,7 +33,7 @@ static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 	struct stat st;
 
 	(void)flags, (void)mask, (void)info;
-	if (control_statx(req, ino) || !op_begin(&op, req, ino, STAT_GETATTR))
+	if (control_statx(req, ino) || !op_begin(&op, req, ino, STAT_STATX))
 		return;
 	inode_stat(op.inode, &st);
 	struct statx stx = inode_statx(&st, time_to_spec(op.inode->btime));

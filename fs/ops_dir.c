@@ -82,7 +82,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 	struct op op;
 
 	if (control_readdir(req, ino, bytes, offset, listing == LIST_ATTRIBUTES) ||
-	    !op_begin(&op, req, ino, STAT_READDIR))
+	    !op_begin(&op, req, ino, listing == LIST_NAMES ? STAT_READDIR : STAT_READDIRPLUS))
 		return;
 	if (!S_ISDIR(op.inode->mode)) {
 		op_done(&op, req, -ENOTDIR);
@@ -122,15 +122,16 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t o
 	list(req, ino, bytes, offset, LIST_ATTRIBUTES);
 }
 
-static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
+/* An open directory has no state. */
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	(void)ino, (void)datasync, (void)info;
-	fuse_reply_err(req, 0); /* names are in memory, and so is everything else */
+	(void)ino, (void)info;
+	op_unsupported(req, STAT_OPENDIR);
 }
 
 void ops_dir(struct fuse_lowlevel_ops *ops)
 {
+	ops->opendir = op_opendir;
 	ops->readdir = op_readdir;
 	ops->readdirplus = op_readdirplus;
-	ops->fsyncdir = op_fsyncdir;
 }

@@ -53,12 +53,14 @@ static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
+	op_count(req, STAT_FORGET);
 	forget_one(fuse_req_userdata(req), ino, n);
 	fuse_reply_none(req);
 }
 
 static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
+	op_count(req, STAT_BATCH_FORGET);
 	for (size_t i = 0; i < count; i++)
 		forget_one(fuse_req_userdata(req), forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);

@@ -164,27 +164,45 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 	op_done(&op, req, 0);
 }
 
-static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
+/* After the first ENOSYS the kernel asks no more, but goes on writing back at close the pages of
+ * mappings, which FOPEN_NOFLUSH would end. */
+static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	(void)ino, (void)info;
+	op_unsupported(req, STAT_FLUSH);
+}
+
+static void save(fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 {
 	struct op op;
 
-	(void)datasync, (void)info;
 	if (control_owns(ino)) {
 		fuse_reply_err(req, 0);
 		return;
 	}
 	/* A write that was answered is where it has to be, but for the disk. */
-	if (op_begin(&op, req, ino, STAT_FSYNC))
+	if (op_begin(&op, req, ino, kind))
 		op_done(&op, req, spool_save(op.fs, op.inode));
 }
 
-/* Open stays: handles are counted for unlink, for the end of writing and for passthrough. Flush is
- * not there: after the first ENOSYS the kernel asks no more, but goes on writing back at close the
- * pages of mappings, which FOPEN_NOFLUSH would end. */
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
+{
+	(void)datasync, (void)info;
+	save(req, ino, STAT_FSYNC);
+}
+
+static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
+{
+	(void)datasync, (void)info;
+	save(req, ino, STAT_FSYNCDIR);
+}
+
+/* Open stays: handles are counted for unlink, for the end of writing and for passthrough. */
 void ops_open(struct fuse_lowlevel_ops *ops)
 {
 	ops->open = op_open;
 	ops->release = op_release;
+	ops->flush = op_flush;
 	ops->fsync = op_fsync;
-	ops->fsyncdir = op_fsync;
+	ops->fsyncdir = op_fsyncdir;
 }

@@ -6,20 +6,42 @@
 #include <string.h>
 
 static const char *const names[STAT_OPS] = {
-    [STAT_LOOKUP] = "lookup",	    [STAT_GETATTR] = "getattr",
-    [STAT_SETATTR] = "setattr",	    [STAT_CREATE] = "create",
-    [STAT_TMPFILE] = "tmpfile",	    [STAT_MKDIR] = "mkdir",
-    [STAT_MKNOD] = "mknod",	    [STAT_SYMLINK] = "symlink",
-    [STAT_READLINK] = "readlink",   [STAT_LINK] = "link",
-    [STAT_UNLINK] = "unlink",	    [STAT_RMDIR] = "rmdir",
-    [STAT_RENAME] = "rename",	    [STAT_READDIR] = "readdir",
-    [STAT_OPEN] = "open",	    [STAT_RELEASE] = "release",
-    [STAT_READ] = "read",	    [STAT_WRITE] = "write",
-    [STAT_LSEEK] = "lseek",	    [STAT_FSYNC] = "fsync",
-    [STAT_FALLOCATE] = "fallocate", [STAT_COPY] = "copy_file_range",
-    [STAT_GETXATTR] = "getxattr",   [STAT_SETXATTR] = "setxattr",
-    [STAT_LISTXATTR] = "listxattr", [STAT_REMOVEXATTR] = "removexattr",
-    [STAT_STATFS] = "statfs",	    [STAT_IOCTL] = "ioctl",
+    [STAT_LOOKUP] = "lookup",
+    [STAT_FORGET] = "forget",
+    [STAT_BATCH_FORGET] = "batch_forget",
+    [STAT_GETATTR] = "getattr",
+    [STAT_STATX] = "statx",
+    [STAT_SETATTR] = "setattr",
+    [STAT_CREATE] = "create",
+    [STAT_TMPFILE] = "tmpfile",
+    [STAT_MKDIR] = "mkdir",
+    [STAT_MKNOD] = "mknod",
+    [STAT_SYMLINK] = "symlink",
+    [STAT_READLINK] = "readlink",
+    [STAT_LINK] = "link",
+    [STAT_UNLINK] = "unlink",
+    [STAT_RMDIR] = "rmdir",
+    [STAT_RENAME] = "rename",
+    [STAT_OPENDIR] = "opendir",
+    [STAT_READDIR] = "readdir",
+    [STAT_READDIRPLUS] = "readdirplus",
+    [STAT_FSYNCDIR] = "fsyncdir",
+    [STAT_OPEN] = "open",
+    [STAT_RELEASE] = "release",
+    [STAT_READ] = "read",
+    [STAT_WRITE] = "write",
+    [STAT_LSEEK] = "lseek",
+    [STAT_FLUSH] = "flush",
+    [STAT_FSYNC] = "fsync",
+    [STAT_FALLOCATE] = "fallocate",
+    [STAT_COPY] = "copy_file_range",
+    [STAT_GETXATTR] = "getxattr",
+    [STAT_SETXATTR] = "setxattr",
+    [STAT_LISTXATTR] = "listxattr",
+    [STAT_REMOVEXATTR] = "removexattr",
+    [STAT_STATFS] = "statfs",
+    [STAT_IOCTL] = "ioctl",
+    [STAT_POLL] = "poll",
 };
 
 #define US 1000ULL
@@ -111,6 +133,12 @@ void stats_latency(struct stats_block *block, enum stat_op op, uint64_t ns)
 		bucket++;
 	stats_add(&block->latencies[op][bucket], 1);
 	stats_add(&block->latency_ns[op], ns);
+}
+
+void stats_count_answered(struct stats_block *block, enum stat_op op)
+{
+	stats_add(&block->ops[op], 1);
+	stats_add(&block->ended, 1);
 }
 
 void stats_free(struct stats *stats)

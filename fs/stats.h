@@ -12,9 +12,13 @@
 #include "common/lines.h"
 #include "fs/busy.h"
 
+/* What the kernel asks for: one of these for each kind of request that it sends to the mount. */
 enum stat_op {
 	STAT_LOOKUP,
+	STAT_FORGET,
+	STAT_BATCH_FORGET,
 	STAT_GETATTR,
+	STAT_STATX,
 	STAT_SETATTR,
 	STAT_CREATE,
 	STAT_TMPFILE,
@@ -26,12 +30,16 @@ enum stat_op {
 	STAT_UNLINK,
 	STAT_RMDIR,
 	STAT_RENAME,
+	STAT_OPENDIR,
 	STAT_READDIR,
+	STAT_READDIRPLUS,
+	STAT_FSYNCDIR,
 	STAT_OPEN,
 	STAT_RELEASE,
 	STAT_READ,
 	STAT_WRITE,
 	STAT_LSEEK,
+	STAT_FLUSH,
 	STAT_FSYNC,
 	STAT_FALLOCATE,
 	STAT_COPY,
@@ -41,6 +49,7 @@ enum stat_op {
 	STAT_REMOVEXATTR,
 	STAT_STATFS,
 	STAT_IOCTL,
+	STAT_POLL,
 	STAT_OPS
 };
 
@@ -95,6 +104,8 @@ void stats_free(struct stats *stats);
 /* How many workers are at the same request as when this was asked last. One thread asks. */
 unsigned stats_stuck(struct stats *stats);
 const char *stats_op_name(enum stat_op op);
+/* Counts a request that is answered at once. */
+void stats_count_answered(struct stats_block *block, enum stat_op op);
 /* Counts one that was timed. */
 void stats_latency(struct stats_block *block, enum stat_op op, uint64_t ns);
 
