@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional, Union
 
-from . import _header
+from . import _header, _modes
 from ._memory import FileMemory
-from ._views import View, flags_of
+from ._views import View
 
 
 class MisalignedError(ValueError):
@@ -94,7 +94,7 @@ def safetensors(path: Union[str, bytes, os.PathLike[Any]], mode: str = "r", on_m
                 alignment: Optional[int] = None) -> SafeTensors:
     """Opens a safetensors file that lies on gpumemfs.
 
-    mode: as for gpumem.open(). on_misaligned: what becomes of a tensor whose first byte is not at a
+    mode: as for gpumem.open(): "r+" gives views of the file's own memory. on_misaligned: what becomes of a tensor whose first byte is not at a
     multiple of its element's size, or of alignment (bytes, a power of two) where that is given:
     "error": asking for it is a MisalignedError; "copy": each time it is asked for it is copied on the
     GPU, to a multiple of 256; the copy is freed with the last tensor that uses it.
@@ -106,9 +106,9 @@ def safetensors(path: Union[str, bytes, os.PathLike[Any]], mode: str = "r", on_m
     if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
         raise ValueError(f"alignment {alignment} is not a power of two")
     # Through one descriptor, so that header and memory are of the same file whatever becomes of the path.
-    fd = os.open(path, flags_of(mode) | os.O_CLOEXEC | os.O_NONBLOCK)
+    fd = os.open(path, _modes.flags_of(mode) | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        memory = FileMemory.open_fd(fd, os.fsdecode(path))
+        memory = _modes.judge(FileMemory.open_fd(fd, os.fsdecode(path)), mode)
         try:
             header = _header.read(fd, memory.size)
         except ValueError as error:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, Optional, Union
 
-from . import _cuda, _dlpack, _dtypes
+from . import _cuda, _dlpack, _dtypes, _modes
 from ._dtypes import Dtype
 from ._memory import CPU, FileMemory, Memory
 
@@ -347,20 +347,15 @@ class Buffer(_Exports):
         return f"<gpumem.Buffer of {self.size} bytes of {self.path} on {where}>"
 
 
-def flags_of(mode: str) -> int:
-    try:
-        return {"r": os.O_RDONLY, "r+": os.O_RDWR}[mode]
-    except (KeyError, TypeError):
-        raise ValueError(f"mode is 'r' or 'r+', not {mode!r}") from None
-
-
 def open(path: Union[str, bytes, os.PathLike[Any]], mode: str = "r") -> Buffer:
     """Opens a file on gpumemfs and holds its memory.
 
-    mode: "r+" is the file itself, to read and write. "r" is a private copy of a GPU's file, made on
-    the GPU at this moment, unless its attribute user.gpumem.share is "trusted"; then, and in host/, it
-    is the file itself, marked read-only.
+    mode: "r+" is the file itself, to read and write. "r" is the file itself, marked read-only, where
+    its attribute user.gpumem.share is "trusted", and in host/; of any other file it is a private copy,
+    made on the GPU at this moment, which takes as much of the GPU's memory as the file. "copy" asks
+    for that copy: one of more than 64 MiB that "r" makes is a CopyWarning, once in a process.
 
     OSError with errno ENOTSUP: not on gpumemfs; EISDIR: a directory; ENOTCONN: the daemon cannot be
-    reached; ENOSPC: no room for the copy; and what open(2) gives. ValueError: the mode."""
-    return Buffer(FileMemory.open(path, flags_of(mode)))
+    reached; ENOSPC: no room for the copy; and what open(2) gives. ValueError: the mode, or "copy" of a
+    file that gives its readers its own memory."""
+    return Buffer(_modes.judge(FileMemory.open(path, _modes.flags_of(mode)), mode))
