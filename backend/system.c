@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
@@ -142,13 +143,24 @@ void system_memory_close(struct system_memory *memory)
 	free(memory);
 }
 
+/* As an object of a tmpfs: only its owner opens it again, and a sharer cannot seal it against the
+ * others' changes. */
 static int memfd_new(void)
 {
 	int fd = memfd_create("gpumemfs", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 
 	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-		fd = memfd_create("gpumemfs", MFD_CLOEXEC);
-	return fd;
+		fd = memfd_create("gpumemfs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return fd;
+	if (fchmod(fd, 0600) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) == 0)
+		return fd;
+
+	int error = errno;
+
+	close(fd);
+	errno = error;
+	return -1;
 }
 
 static void say_no_huge(struct system_memory *memory, int error)

@@ -19,6 +19,10 @@ PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(OUT)/pic/%.o) \
 PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
 CLIENT_DEST     = $(DESTDIR)$(LIBDIR)
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
+# Whose module it is, and where: found by scripts/python-module where it is not said.
+PYTHON         ?= python3
+PYTHON_DEST    ?=
+PYTHON_MODULE   = PYTHON='$(PYTHON)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON_DEST='$(PYTHON_DEST)' scripts/python-module
 CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/libgpumem.map)
 
 # clang-tidy is told it too.
@@ -81,15 +85,19 @@ install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
 	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
 	$(Q)install -m 755 $(PRELOAD_LIBRARY) $(CLIENT_DEST)/libgpumem-preload.so
 	$(Q)install -D -m 644 client/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
-		-e 's|@VERSION@|$(CLIENT_VERSION)|' client/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|g' \
+		-e 's|@VERSION@|$(CLIENT_VERSION)|g' client/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
 	$(Q)install -d $(CLIENT_MAN)
 	$(Q)$(foreach name,$(CLIENT_FUNCTIONS),ln -sf libgpumem.3 $(CLIENT_MAN)/$(name).3 &&) true
 	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'
+	$(Q)$(if $(DESTDIR),,scripts/loader-cache '$(LIBDIR)')
+	$(Q)$(PYTHON_MODULE) install '$(CLIENT_VERSION)'
 
 uninstall-client:
 	$(Q)rm -f $(CLIENT_DEST)/libgpumem.so $(CLIENT_DEST)/libgpumem.so.0 $(CLIENT_DEST)/libgpumem-preload.so \
 		$(CLIENT_DEST)/pkgconfig/gpumem.pc $(DESTDIR)$(PREFIX)/include/gpumem.h \
 		$(CLIENT_FUNCTIONS:%=$(CLIENT_MAN)/%.3)
+	$(Q)$(if $(DESTDIR),,scripts/loader-cache '$(LIBDIR)' >/dev/null)
+	$(Q)$(PYTHON_MODULE) uninstall '$(CLIENT_VERSION)'
 
 -include $(shell find $(OUT)/pic -name '*.d' 2>/dev/null)

@@ -181,6 +181,9 @@ void dir_remove(struct dir *dir, struct dentry *entry)
 		link = &(*link)->next;
 	*link = entry->next;
 	dir->order[order_position(dir, entry->cookie)].entry = NULL;
+	/* Every listing begins at the newest name: no gaps lie before it. */
+	while (dir->n_order && !dir->order[dir->n_order - 1].entry)
+		dir->n_order--;
 	dir->n_names--;
 	if (dir->n_buckets > BUCKETS_MIN && dir->n_names < dir->n_buckets / BUCKETS_PER_NAME)
 		buckets_resize(dir, dir->n_buckets / 2);
@@ -250,10 +253,10 @@ int dir_restore_end(struct dir *dir)
 	return 0;
 }
 
-struct dentry *dir_after(struct dir *dir, uint64_t cookie)
+struct dentry *dir_before(struct dir *dir, uint64_t cookie)
 {
-	for (uint32_t i = order_position(dir, cookie + 1); i < dir->n_order; i++)
-		if (dir->order[i].entry)
-			return dir->order[i].entry;
+	for (uint32_t i = order_position(dir, cookie); i > 0; i--)
+		if (dir->order[i - 1].entry)
+			return dir->order[i - 1].entry;
 	return NULL;
 }

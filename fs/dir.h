@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The names in one directory: a hash for finding them and a list in creation order for reading,
- * whose cookies never move. Callers hold dir->lock. */
+/* The names in one directory: a hash for finding them and an array in creation order for listing.
+ * A name's cookie is the number of its creation in this directory: cookies grow and are never used
+ * again. Listings go from the newest name to the oldest, so that a name that is created or renamed
+ * after a listing began is never met by it: every listing ends, and an open directory needs no
+ * memory of what it has listed. Callers hold dir->lock. */
 #ifndef FS_DIR_H
 #define FS_DIR_H
 
@@ -31,8 +34,10 @@ struct dir_slot {
 	struct dentry *entry; /* NULL: removed */
 };
 
-/* Cookies 1 and 2 are "." and "..". */
+/* Smaller numbers are positions in a listing that no name has. */
 #define DIR_COOKIE_FIRST 3
+/* Greater than every cookie: where a listing of names begins. */
+#define DIR_COOKIE_END ((uint64_t)INT64_MAX)
 
 struct dir {
 	pthread_rwlock_t lock;
@@ -65,7 +70,7 @@ int dir_restore_add(struct dir *dir, struct dentry *entry);
 void dir_restore_remove(struct dir *dir, struct dentry *entry);
 int dir_restore_end(struct dir *dir);
 
-/* The first entry whose cookie is greater; NULL: the end. */
-struct dentry *dir_after(struct dir *dir, uint64_t cookie);
+/* The newest entry whose cookie is smaller; NULL: the end. */
+struct dentry *dir_before(struct dir *dir, uint64_t cookie);
 
 #endif

@@ -171,8 +171,9 @@ static int export_extents(const struct extents *extents, uint64_t end, uint32_t 
 	return (int)count;
 }
 
-/* A read-only fd of the object: opened anew, because a duplicate would share its access. The object
- * is mode 0600, so nobody but root opens it for writing again. */
+/* Opened anew, because a duplicate would share its access and its flags: O_APPEND set by a sharer
+ * would send the daemon's own writes to the end. The object is mode 0600, so nobody but root opens
+ * a read-only fd for writing again. */
 static int export_object(int object, uint64_t size, enum file_share_access access,
 			 struct file_chunk *chunk)
 {
@@ -180,8 +181,7 @@ static int export_object(int object, uint64_t size, enum file_share_access acces
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", object);
 	*chunk = (struct file_chunk){.bytes = size};
-	chunk->fd = access == FILE_SHARE_WRITE ? fcntl(object, F_DUPFD_CLOEXEC, 3)
-					       : open(path, O_RDONLY | O_CLOEXEC);
+	chunk->fd = open(path, O_CLOEXEC | (access == FILE_SHARE_WRITE ? O_RDWR : O_RDONLY));
 	return chunk->fd < 0 ? -errno : 1;
 }
 

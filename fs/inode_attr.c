@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "backend/copy.h"
 #include "common/defer.h"
@@ -21,6 +22,12 @@ static void path_of(struct fs *fs, struct inode *inode, char path[PATH_MAX])
 {
 	if (tree_path(fs, inode, path, PATH_MAX) < 0)
 		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
+}
+
+/* Quotas bind the owner of a directory too: root sets them, or the user who runs the daemon. */
+static bool privileged(uid_t caller)
+{
+	return caller == 0 || caller == geteuid();
 }
 
 static int refuse(enum attr_id id, const char *path, const char *why)
@@ -69,8 +76,9 @@ static int apply(struct fs *fs, struct copier *copier, struct inode *inode, enum
 	return 0;
 }
 
-static void store(struct fs *fs, struct inode *inode, enum attr_id id,
-		  const struct attr_values *values)
+/* -EPERM: whom a file's memory is entrusted to is for its owner to say. */
+static int store(struct fs *fs, struct inode *inode, enum attr_id id,
+		 const struct attr_values *values, uid_t caller)
 {
 	static const size_t field[ATTR_VALUES] = {
 	    [ATTR_PAGE_SIZE] = offsetof(struct attr_values, page_size),
@@ -83,6 +91,8 @@ static void store(struct fs *fs, struct inode *inode, enum attr_id id,
 	uint8_t bit = (uint8_t)(1U << id);
 
 	LOCKED(&inode->lock);
+	if (id == ATTR_SHARE && caller != inode->uid && !privileged(caller))
+		return -EPERM;
 	/* Only this field: another may have been set meanwhile. */
 	struct attr_values now = atomic_load(&inode->attrs);
 	((uint8_t *)&now)[field[id]] = ((const uint8_t *)values)[field[id]];
@@ -90,10 +100,11 @@ static void store(struct fs *fs, struct inode *inode, enum attr_id id,
 	atomic_store(&inode->attrs, now);
 	inode_touch_change(inode);
 	record_values(fs, inode);
+	return 0;
 }
 
 static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
-		     const struct attr_values *values, const char *path)
+		     const struct attr_values *values, const char *path, uid_t caller)
 {
 	int error = check_possible(fs, inode, id, values, path);
 
@@ -102,19 +113,19 @@ static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, 
 		error = spool_need(fs, inode);
 	if (!error)
 		error = apply(fs, copier, inode, id, values);
-	if (error)
-		return error;
-	store(fs, inode, id, values);
-	spool_changed(fs, inode);
-	return 0;
+	if (!error)
+		error = store(fs, inode, id, values, caller);
+	if (!error)
+		spool_changed(fs, inode);
+	return error;
 }
 
 static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64_t limit,
-		     bool privileged)
+		     uid_t caller)
 {
 	if (!S_ISDIR(inode->mode))
 		return -EINVAL;
-	if (!privileged)
+	if (!privileged(caller))
 		return -EPERM;
 	LOCKED(&inode->lock);
 	atomic_store(id == ATTR_QUOTA_BYTES ? &inode->dir->max_bytes : &inode->dir->max_files,
@@ -125,7 +136,7 @@ static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64
 }
 
 int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
-		   const char *value, size_t size, bool privileged)
+		   const char *value, size_t size, uid_t caller)
 {
 	struct attr_values values = atomic_load(&inode->attrs);
 	char path[PATH_MAX];
@@ -139,14 +150,14 @@ int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, en
 	}
 	if (id < ATTR_VALUES) {
 		error = attributes_parse(id, value, size, path, &values);
-		return error ? error : set_value(fs, copier, inode, id, &values, path);
+		return error ? error : set_value(fs, copier, inode, id, &values, path, caller);
 	}
 	error = attributes_parse_quota(id, value, size, path, &limit);
-	return error ? error : set_quota(fs, inode, id, limit, privileged);
+	return error ? error : set_quota(fs, inode, id, limit, caller);
 }
 
 int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
-		      bool privileged)
+		      uid_t caller)
 {
 	struct attr_values values = atomic_load(&inode->attrs);
 	char path[PATH_MAX];
@@ -156,10 +167,10 @@ int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode,
 	if (!inode_attr_listed(inode, id))
 		return -ENODATA;
 	if (id >= ATTR_VALUES)
-		return set_quota(fs, inode, id, UINT64_MAX, privileged);
+		return set_quota(fs, inode, id, UINT64_MAX, caller);
 	path_of(fs, inode, path);
 	attributes_reset(id, &values);
-	return set_value(fs, copier, inode, id, &values, path);
+	return set_value(fs, copier, inode, id, &values, path, caller);
 }
 
 static int print_number(FILE *out, uint64_t number)

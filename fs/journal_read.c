@@ -167,6 +167,8 @@ static bool fixed_is_right(const struct journal_view *view)
 		return attrs_are_known(&((const struct journal_values *)view->fixed)->attrs);
 	case JOURNAL_OPEN:
 		return ((const struct journal_open *)view->fixed)->leases <= LEASES_MAX;
+	case JOURNAL_DIR:
+		return ((const struct journal_dir *)view->fixed)->next_cookie <= DIR_COOKIE_END;
 	default:
 		return true;
 	}

@@ -337,7 +337,7 @@ static void wait_and_act(struct keeper *keeper)
 			   *standby = &keeper->standby;
 	struct pollfd fds[WATCHED] = {
 	    [SIGNALS] = {keeper->signals, POLLIN, 0},
-	    [ADDRESS] = {keeper->address, POLLIN, 0},
+	    [ADDRESS] = {keeper->address.fd, POLLIN, 0},
 	    [SERVING_LINE] = {serving->pid ? serving->line : -1, POLLIN, 0},
 	    [SERVING_END] = {serving->pid ? serving->pidfd : -1, POLLIN, 0},
 	    [NEXT_LINE] = {next->pid ? next->line : -1, POLLIN, 0},
@@ -374,16 +374,13 @@ static int keeper_open(struct keeper *keeper)
 	keeper->signals = signals_open();
 	keeper->program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 	keeper->asking = keeper->before = -1;
+	keeper->address.dir = keeper->address.fd = -1;
 	if (keeper->signals < 0 || keeper->program < 0) {
 		int error = -errno;
 
 		log_error("cannot start the keeper: %s", strerror(-error));
 		return error;
 	}
-	keeper->address = upgrade_address(keeper->options->mountpoint);
-	if (keeper->address < 0)
-		log_warn("%s: no upgrade will be possible: %s", keeper->options->mountpoint,
-			 strerror(-keeper->address));
 	return 0;
 }
 
@@ -403,6 +400,7 @@ static int serve(struct keeper *keeper)
 		store_remove_all(&keeper->held);
 	}
 	kept_close(&keeper->held);
+	runtime_socket_close(&keeper->address);
 	return keeper->status;
 }
 
@@ -429,6 +427,7 @@ static int take_stored(struct keeper *keeper)
 	outlive(keeper);
 	keeper->turns = agreement_turn_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
 	keeper->died = keeper_now();
+	upgrade_follow_mount(keeper);
 	log_info("%s: goes on with what the service manager kept: %u descriptors",
 		 keeper->options->mountpoint, keeper->held.count);
 	return 0;

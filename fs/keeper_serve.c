@@ -67,6 +67,7 @@ static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
 
 	child->ready = true;
 	keeper->partial = false;
+	upgrade_follow_mount(keeper);
 	keeper->killed = 0;
 	/* A keeper that took over from another one does not know. */
 	if (turn > keeper->turns)
@@ -136,6 +137,8 @@ static void act(struct keeper *keeper, struct child *child, const struct line_me
 		prepared(keeper, child);
 		break;
 	default:
+		/* A daemon that has made the mount waits for this before it answers there. */
+		upgrade_follow_mount(keeper);
 		answer(child, LINE_NONE, 0, -1);
 		break;
 	}

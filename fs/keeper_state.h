@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/runtime_dir.h"
 #include "fs/daemon.h"
 #include "fs/kept.h"
 #include "fs/line.h"
@@ -39,7 +40,9 @@ struct keeper {
 	int64_t standby_at;		/* when to start one; 0: now */
 	unsigned standby_failures;	/* that ended unasked, one after the other */
 	int program;			/* what is started; -1: the keeper's own */
-	int signals, address;		/* signalfd; where programs ask for an upgrade */
+	int signals;			/* signalfd */
+	struct runtime_socket address;	/* where programs ask for an upgrade */
+	dev_t device;			/* of the mount that the address is for; 0: none yet */
 	int asking;			/* who asked for the upgrade under way, or -1 */
 	int before;			/* the program to go back to should the upgrade fail; -1 */
 	unsigned failures;		/* of daemons, one after the other */
@@ -88,7 +91,8 @@ void standby_end(struct keeper *keeper);
 void keeper_renew(struct keeper *keeper, const char *uuid);
 
 /* keeper_upgrade.c */
-int upgrade_address(const char *mountpoint); /* a listening socket, or -errno */
+/* The mount may be another one than before: its address is made anew then. */
+void upgrade_follow_mount(struct keeper *keeper);
 void upgrade_accept(struct keeper *keeper);
 /* Tells who asked what became of it, and forgets him. error: 0 or an errno. */
 void upgrade_tell(struct keeper *keeper, int error, const char *text);

@@ -1,44 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/log.h"
+#include "fs/agreement.h"
+#include "fs/keep.h"
 #include "fs/keeper_state.h"
 #include "fs/upgrade.h"
 
 /* So long one who connects may take to say what he wants: the keeper waits. */
 #define ASK_MS 1000
 
-int upgrade_address(const char *mountpoint)
+/* A mount's device number names it, and is known once there is a mount; with recovery=remount each
+ * daemon makes another one. */
+void upgrade_follow_mount(struct keeper *keeper)
 {
-	struct sockaddr_un address;
-	socklen_t length = upgrade_name(mountpoint, &address);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	char reason[RUNTIME_REASON_MAX];
 
-	if (fd < 0)
-		return -errno;
-	if (bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 4) == 0)
-		return fd;
-	int error = -errno;
-
-	close(fd);
-	return error;
+	if (!device || device == keeper->device)
+		return;
+	runtime_socket_close(&keeper->address);
+	keeper->device = device;
+	if (runtime_socket_open(&keeper->address, UPGRADE_KIND, device, reason))
+		log_warn("%s: no upgrade will be possible: %s", keeper->options->mountpoint,
+			 reason);
 }
 
-/* Whoever may say what runs as this user: he himself, and root. */
+/* Who may choose the program that runs as this user: that user, and root. */
 static bool may_ask(int asking)
 {
-	struct ucred peer;
-	socklen_t length = sizeof(peer);
+	uid_t uid;
 
-	return getsockopt(asking, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-	       (peer.uid == 0 || peer.uid == geteuid());
+	return runtime_peer(asking, &uid) == 0 && (uid == 0 || uid == geteuid());
 }
 
 static void say(int asking, int error, const char *text)
@@ -85,7 +83,7 @@ void upgrade_accept(struct keeper *keeper)
 	struct timeval patience = {.tv_sec = ASK_MS / 1000};
 	struct line_message message;
 	int program = -1;
-	int asking = accept4(keeper->address, NULL, NULL, SOCK_CLOEXEC);
+	int asking = accept4(keeper->address.fd, NULL, NULL, SOCK_CLOEXEC);
 
 	if (asking < 0)
 		return;

@@ -3,10 +3,13 @@
 #include "fs/mountinfo.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "common/number.h"
 
 static bool is_octal(char c)
 {
@@ -31,39 +34,93 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* id parent major:minor root MOUNTPOINT options [tag...] - TYPE source options */
-static bool line_split(char *line, char **mountpoint, char **type)
+struct line {
+	char *device, *mountpoint, *type;
+	char *options; /* of the file system; NULL: none */
+};
+
+/* id parent DEVICE root MOUNTPOINT options [tag...] - TYPE source OPTIONS */
+static bool line_split(char *text, struct line *line)
 {
 	char *rest = NULL;
-	char *field = strtok_r(line, " \n", &rest);
+	char *field = strtok_r(text, " \n", &rest);
 
-	*mountpoint = NULL;
+	*line = (struct line){0};
 	for (unsigned i = 0; field && i < 6; i++) {
+		if (i == 2)
+			line->device = field;
 		if (i == 4)
-			*mountpoint = field;
+			line->mountpoint = field;
 		field = strtok_r(NULL, " \n", &rest);
 	}
 	while (field && strcmp(field, "-") != 0)
 		field = strtok_r(NULL, " \n", &rest);
-	*type = field ? strtok_r(NULL, " \n", &rest) : NULL;
-	return *type && **mountpoint == '/';
+	line->type = field ? strtok_r(NULL, " \n", &rest) : NULL;
+	if (!line->type || *line->mountpoint != '/')
+		return false;
+	if (strtok_r(NULL, " \n", &rest))
+		line->options = strtok_r(NULL, " \n", &rest);
+	return true;
+}
+
+/* The next line about what is mounted on the path; text is allocated or NULL. */
+static bool find_next(FILE *table, const char *path, const char *fstype_prefix, char **text,
+		      struct line *line)
+{
+	size_t room = 0;
+
+	free(*text);
+	*text = NULL;
+	while (getline(text, &room, table) > 0) {
+		if (!line_split(*text, line))
+			continue;
+		unescape(line->mountpoint);
+		if (strcmp(line->mountpoint, path) == 0 &&
+		    strncmp(line->type, fstype_prefix, strlen(fstype_prefix)) == 0)
+			return true;
+	}
+	return false;
 }
 
 bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix)
 {
-	AUTO_FREE char *line = NULL;
-	size_t room = 0;
-	char *mountpoint, *type;
+	AUTO_FREE char *text = NULL;
+	struct line line;
 
-	while (getline(&line, &room, table) > 0) {
-		if (!line_split(line, &mountpoint, &type))
-			continue;
-		unescape(mountpoint);
-		if (strcmp(mountpoint, path) == 0 &&
-		    strncmp(type, fstype_prefix, strlen(fstype_prefix)) == 0)
-			return true;
-	}
-	return false;
+	return find_next(table, path, fstype_prefix, &text, &line);
+}
+
+/* "MAJOR:MINOR", and "...,user_id=N,..." among the options. */
+static bool line_read(struct line *line, struct mountinfo *info)
+{
+	char *minor = strchr(line->device, ':');
+	char *user = line->options ? strstr(line->options, "user_id=") : NULL;
+	uint64_t numbers[3];
+
+	if (!minor || !user)
+		return false;
+	*minor++ = '\0';
+	user += strlen("user_id=");
+	user[strcspn(user, ",")] = '\0';
+	if (parse_u64(line->device, 0, UINT32_MAX, &numbers[0]) ||
+	    parse_u64(minor, 0, UINT32_MAX, &numbers[1]) ||
+	    parse_u64(user, 0, UINT32_MAX, &numbers[2]))
+		return false;
+	info->device = makedev((unsigned)numbers[0], (unsigned)numbers[1]);
+	info->user = (uid_t)numbers[2];
+	return true;
+}
+
+bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
+		    struct mountinfo *found)
+{
+	AUTO_FREE char *text = NULL;
+	struct line line;
+	bool any = false;
+
+	while (find_next(table, path, fstype_prefix, &text, &line))
+		any = line_read(&line, found) || any;
+	return any;
 }
 
 bool mountinfo_is_mounted(const char *path, const char *fstype_prefix)

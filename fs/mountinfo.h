@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 /* Whether something whose type begins with fstype_prefix ("": anything) is mounted on path itself,
  * an absolute path without symbolic links. False where the table cannot be read. */
@@ -13,5 +14,15 @@ bool mountinfo_is_mounted(const char *path, const char *fstype_prefix);
 
 /* The same in a table that is already open. Lines that proc(5) does not allow are passed over. */
 bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix);
+
+struct mountinfo {
+	dev_t device;
+	uid_t user; /* of a FUSE mount: who made it */
+};
+
+/* As mountinfo_find, of FUSE mounts: what the table says of the last one on the path, which hides
+ * those before. */
+bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
+		    struct mountinfo *found);
 
 #endif

@@ -8,8 +8,10 @@
 #include "fs/ops.h"
 #include "fs/ring.h"
 
-/* The cookies of the two entries that every directory has; its own begin at DIR_COOKIE_FIRST. */
-enum { COOKIE_DOT = 1, COOKIE_DOTDOT = 2 };
+/* An offset is the cookie of the entry that was listed last: older entries follow. "." has no
+ * cookie but a number below DIR_COOKIE_FIRST; the offset after ".." is the cookie that the
+ * directory will give next. */
+enum { OFFSET_START = 0, OFFSET_DOT = 1 };
 
 enum listing { LIST_NAMES, LIST_ATTRIBUTES };
 
@@ -31,15 +33,16 @@ static bool dirbuf_take(struct dirbuf *buf, size_t bytes)
 }
 
 /* An entry without attributes: ino 0 in readdirplus has the kernel look it up when it needs to. */
-static bool add_plain(struct dirbuf *buf, const char *name, uint64_t ino, mode_t mode, off_t cookie)
+static bool add_plain(struct dirbuf *buf, const char *name, uint64_t ino, mode_t mode,
+		      uint64_t offset)
 {
 	struct fuse_entry_param entry = {.attr = {.st_ino = ino, .st_mode = mode}};
 
 	if (buf->listing == LIST_NAMES)
 		return dirbuf_take(buf, fuse_add_direntry(buf->req, buf->at, buf->room, name,
-							  &entry.attr, cookie));
+							  &entry.attr, (off_t)offset));
 	return dirbuf_take(
-	    buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, name, &entry, cookie));
+	    buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, name, &entry, (off_t)offset));
 }
 
 static bool add_entry(struct dirbuf *buf, const struct dentry *dentry)
@@ -48,7 +51,7 @@ static bool add_entry(struct dirbuf *buf, const struct dentry *dentry)
 	struct inode *inode = dentry->inode;
 
 	if (buf->listing == LIST_NAMES)
-		return add_plain(buf, dentry->name, inode->ino, inode->mode, (off_t)dentry->cookie);
+		return add_plain(buf, dentry->name, inode->ino, inode->mode, dentry->cookie);
 	op_entry(inode, &entry);
 	if (!dirbuf_take(buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, dentry->name,
 						     &entry, (off_t)dentry->cookie)))
@@ -59,22 +62,26 @@ static bool add_entry(struct dirbuf *buf, const struct dentry *dentry)
 	return true;
 }
 
-static void fill(struct op *op, struct dirbuf *buf, uint64_t cookie)
+static void fill(struct op *op, struct dirbuf *buf, uint64_t offset)
 {
 	struct dir *dir = op->inode->dir;
 	struct inode *parent = dir->parent ? dir->parent : op->inode;
 	struct dentry *entry;
 
-	if (cookie < COOKIE_DOT && !add_plain(buf, ".", op->inode->ino, S_IFDIR, COOKIE_DOT))
-		return;
-	if (cookie < COOKIE_DOTDOT && !add_plain(buf, "..", parent->ino, S_IFDIR, COOKIE_DOTDOT))
-		return;
-	if (cookie < COOKIE_DOTDOT)
-		cookie = COOKIE_DOTDOT;
+	if (offset == OFFSET_START) {
+		if (!add_plain(buf, ".", op->inode->ino, S_IFDIR, OFFSET_DOT))
+			return;
+		offset = OFFSET_DOT;
+	}
+	if (offset == OFFSET_DOT) {
+		offset = dir->next_cookie;
+		if (!add_plain(buf, "..", parent->ino, S_IFDIR, offset))
+			return;
+	}
 	/* .gpumem is found by its name alone: its accesslog never ends, so what reads a whole tree
 	 * must not meet it. */
-	while ((entry = dir_after(dir, cookie)) && add_entry(buf, entry))
-		cookie = entry->cookie;
+	while ((entry = dir_before(dir, offset)) && add_entry(buf, entry))
+		offset = entry->cookie;
 }
 
 static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enum listing listing)

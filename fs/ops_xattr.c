@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 #include "common/defer.h"
 #include "fs/account.h"
@@ -14,14 +13,6 @@
 #include "fs/ops.h"
 #include "fs/record.h"
 #include "fs/xattr.h"
-
-/* Quotas bind the owner of a directory too: root sets them, or whoever runs the daemon. */
-static bool privileged(fuse_req_t req)
-{
-	uid_t uid = fuse_req_ctx(req)->uid;
-
-	return uid == 0 || uid == geteuid();
-}
 
 /* user.* and trusted.* are kept; capabilities and ACLs are not, and must not seem to be. */
 static bool kept(const char *name)
@@ -90,7 +81,7 @@ static int set_ours(struct op *op, fuse_req_t req, enum attr_id id, const char *
 	if (flags & XATTR_REPLACE && !there)
 		return -ENODATA;
 	return inode_attr_set(op->fs, op->worker->copier, op->inode, id, value, size,
-			      privileged(req));
+			      fuse_req_ctx(req)->uid);
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
@@ -233,7 +224,7 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		error = 0;
 	} else if (id >= 0) {
 		error = inode_attr_remove(op.fs, op.worker->copier, op.inode, (enum attr_id)id,
-					  privileged(req));
+					  fuse_req_ctx(req)->uid);
 	} else {
 		error = id == -ENODATA ? remove_stored(op.fs, op.inode, name) : id;
 	}

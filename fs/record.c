@@ -281,18 +281,18 @@ static void record_dir(struct fs *fs, const struct inode *inode)
 static void record_names(struct fs *fs, struct inode *inode)
 {
 	struct dir *dir = inode->dir;
-	uint64_t cookie = 0;
+	uint64_t cookie = DIR_COOKIE_END;
 	struct dentry *entry;
 
 	do {
 		pthread_rwlock_rdlock(&dir->lock);
-		if (!cookie)
+		if (cookie == DIR_COOKIE_END)
 			record_dir(fs, inode);
-		entry = dir_after(dir, cookie);
+		entry = dir_before(dir, cookie);
 		for (unsigned n = 0; entry && n < NAMES_AT_ONCE; n++) {
 			cookie = entry->cookie;
 			record_name(fs, JOURNAL_NAME, 0, entry);
-			entry = dir_after(dir, cookie);
+			entry = dir_before(dir, cookie);
 		}
 		pthread_rwlock_unlock(&dir->lock);
 	} while (entry);

@@ -149,7 +149,7 @@ static int replay_name(struct restore *restore, const struct journal_view *view)
 	struct volume *volume = NULL;
 	int rc = volume_at(restore, image->volume, &volume);
 
-	if (rc || image->cookie < DIR_COOKIE_FIRST || image->cookie > INT64_MAX)
+	if (rc || image->cookie < DIR_COOKIE_FIRST || image->cookie >= DIR_COOKIE_END)
 		return -EUCLEAN;
 	if (!dir)
 		return 0;

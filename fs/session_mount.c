@@ -115,6 +115,8 @@ static int mount_fuse(struct session *session)
 	/* At once: whoever goes on for a daemon that is killed must know its own mount. */
 	if (session->agreement && unmount_device(mountpoint, AT_STATX_DONT_SYNC, &device) == 0)
 		agreement_set_device(session->agreement, device);
+	/* Whoever finds that the mount answers can ask its keeper for an upgrade. */
+	keep_settle(session->fs->keep);
 	return 0;
 }
 

@@ -47,12 +47,12 @@ int spool_failed(struct fs *fs, struct inode *inode, int error)
 static int save_names_in(struct fs *fs, struct inode *dir)
 {
 	struct spool_saved saved = {0};
-	uint64_t cookie = 0;
+	uint64_t cookie = DIR_COOKIE_END;
 	int rc = 0;
 
 	for (;;) {
 		pthread_rwlock_rdlock(&dir->dir->lock);
-		struct dentry *entry = dir_after(dir->dir, cookie);
+		struct dentry *entry = dir_before(dir->dir, cookie);
 		struct inode *inode = entry ? entry->inode : NULL;
 
 		if (inode)

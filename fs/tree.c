@@ -71,6 +71,13 @@ int tree_lookup(struct fs *fs, struct inode *parent, const char *name, struct in
 	return error;
 }
 
+static struct attr_values without_trust(struct attr_values values)
+{
+	if (values.share == SHARE_TRUSTED)
+		attributes_reset(ATTR_SHARE, &values);
+	return values;
+}
+
 /* An inode for the directory, paid for by it, not yet named. Topology is held. */
 static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new *what,
 		     struct inode **inode)
@@ -88,6 +95,9 @@ static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new 
 
 	pthread_mutex_lock(&parent->lock);
 	struct attr_values inherited = atomic_load(&parent->attrs);
+	/* The owner of a directory trusts readers with files of that owner, and with no other's. */
+	if (parent->uid != new.uid)
+		inherited = without_trust(inherited);
 	if (parent->mode & S_ISGID) {
 		new.gid = parent->gid;
 		if (S_ISDIR(new.mode))
@@ -447,6 +457,12 @@ int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
 void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
 {
 	LOCKED(&inode->lock);
+	/* Readers were trusted by the owner before. First, so that no crash leaves that to another.
+	 */
+	if (attrs->which & TREE_UID && attrs->uid != inode->uid) {
+		atomic_store(&inode->attrs, without_trust(atomic_load(&inode->attrs)));
+		record_values(fs, inode);
+	}
 	if (attrs->which & TREE_MODE)
 		inode->mode = (inode->mode & S_IFMT) | (attrs->mode & 07777);
 	if (attrs->which & TREE_UID)

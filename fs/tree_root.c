@@ -63,14 +63,14 @@ int tree_init(struct fs *fs)
 static void empty(struct fs *fs, struct inode *top)
 {
 	struct inode *dir = top;
-	uint64_t cookie = 0; /* in dir, what is before it is gone: a list of gaps is slow to pass */
+	uint64_t cookie = DIR_COOKIE_END; /* in dir, newer entries are gone */
 
 	for (;;) {
-		struct dentry *entry = dir_after(dir->dir, cookie);
+		struct dentry *entry = dir_before(dir->dir, cookie);
 
 		if (entry && S_ISDIR(entry->inode->mode) && entry->inode->dir->n_names) {
 			dir = entry->inode;
-			cookie = 0;
+			cookie = DIR_COOKIE_END;
 			continue;
 		}
 		if (entry) {
@@ -85,7 +85,7 @@ static void empty(struct fs *fs, struct inode *top)
 		}
 		if (dir == top)
 			return;
-		cookie = dir->links->cookie - 1;
+		cookie = dir->links->cookie + 1;
 		dir = dir->dir->parent;
 	}
 }

@@ -4,11 +4,8 @@
 #ifndef FS_UPGRADE_H
 #define FS_UPGRADE_H
 
-#include <sys/socket.h>
-#include <sys/un.h>
-
-/* Where the keeper of a mount (its absolute path) is reached: the length. */
-socklen_t upgrade_name(const char *mountpoint, struct sockaddr_un *address);
+/* The kind of a keeper's socket: see common/runtime_dir.h. */
+#define UPGRADE_KIND "keeper"
 
 /* Returns when this program serves the mount, or that has failed: the exit status, after a line on
  * the terminal where it is not 0. */

@@ -5,7 +5,7 @@
 
 # --- set-up and mounting. Set-up may change what the Makefile finds, so the rest is a second make.
 
-.PHONY: setup setup-check setup-package mount umount
+.PHONY: setup setup-check setup-package mount umount env
 setup:
 	@BUILD='$(BUILD)' scripts/setup
 setup-check:
@@ -19,6 +19,10 @@ mount: setup
 
 umount:
 	@scripts/umount '$(MNT)'
+
+# For a shell's eval: its commands, programs and Python find what was built here.
+env:
+	@scripts/environment '$(abspath $(OUT))'
 
 # --- tests
 
@@ -37,27 +41,27 @@ LIB_DEST  := $(DEST)/lib/gpumemfs
 UNIT_DEST := $(DEST)/lib/systemd/system
 SHARE_DEST := $(DEST)/share/gpumemfs
 MAN_DEST  := $(DEST)/share/man
+HELPERS   := mount.gpumemfs mount.fuse.gpumemfs
 # mount(8) looks for its helpers in /sbin alone, which is /usr/sbin on most systems now.
 HELPER_DEST ?= $(if $(filter /usr /usr/local,$(PREFIX)),$(DESTDIR)$(if $(shell test -L /sbin && echo merged),/usr)/sbin)
 
 .PHONY: install uninstall deb bundle clean distclean help
 install: $(OUT)/installed/gpumemfs
-	$(Q)install -d $(DEST)/sbin
-	$(Q)install -m 755 $< $(DEST)/sbin/gpumemfs
+	$(Q)install -D -m 755 $< $(DEST)/bin/gpumemfs
 	$(Q)$(if $(PRIVATE_FUSE),install -D -m 644 $(FUSE_PREFIX)/lib/libfuse3.so.4 $(LIB_DEST)/libfuse3.so.4)
 	$(Q)$(foreach page,$(MANPAGES),install -D -m 644 $(page) $(MAN_DEST)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
 	$(Q)install -D -m 755 scripts/systemd/service $(LIB_DEST)/service
 	$(Q)install -d $(UNIT_DEST)
-	$(Q)sed 's|@PREFIX@|$(PREFIX)|' 'scripts/systemd/gpumemfs@.service.in' > '$(UNIT_DEST)/gpumemfs@.service'
+	$(Q)sed 's|@PREFIX@|$(PREFIX)|g' 'scripts/systemd/gpumemfs@.service.in' > '$(UNIT_DEST)/gpumemfs@.service'
 	$(Q)install -D -m 644 scripts/systemd/mnt-gpumem.mount $(SHARE_DEST)/systemd/mnt-gpumem.mount
 	$(Q)install -D -m 644 scripts/grafana/gpumemfs.json $(SHARE_DEST)/grafana/gpumemfs.json
-	$(Q)$(if $(HELPER_DEST),install -d $(HELPER_DEST) && ln -sf $(PREFIX)/sbin/gpumemfs $(HELPER_DEST)/mount.fuse.gpumemfs)
-	@echo 'installed $(DEST)/sbin/gpumemfs$(if $(HELPER_DEST), and $(HELPER_DEST)/mount.fuse.gpumemfs)'
+	$(Q)$(if $(HELPER_DEST),install -d $(HELPER_DEST)$(foreach name,$(HELPERS), && ln -sf $(PREFIX)/bin/gpumemfs $(HELPER_DEST)/$(name)))
+	@echo 'installed $(DEST)/bin/gpumemfs$(if $(HELPER_DEST), and $(HELPERS:%=$(HELPER_DEST)/%))'
 
 uninstall:
-	$(Q)rm -f $(DEST)/sbin/gpumemfs $(LIB_DEST)/libfuse3.so.4
+	$(Q)rm -f $(DEST)/bin/gpumemfs $(LIB_DEST)/libfuse3.so.4
 	$(Q)rm -f $(foreach page,$(MANPAGES),$(MAN_DEST)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)))
-	$(Q)$(if $(HELPER_DEST),rm -f $(HELPER_DEST)/mount.fuse.gpumemfs)
+	$(Q)$(if $(HELPER_DEST),rm -f $(HELPERS:%=$(HELPER_DEST)/%))
 	$(Q)rm -f $(SHARE_DEST)/grafana/gpumemfs.json $(SHARE_DEST)/systemd/mnt-gpumem.mount
 	$(Q)rm -f $(LIB_DEST)/service '$(UNIT_DEST)/gpumemfs@.service'
 	$(Q)rmdir $(SHARE_DEST)/grafana $(SHARE_DEST)/systemd $(SHARE_DEST) $(LIB_DEST) 2>/dev/null || true
@@ -83,6 +87,7 @@ help:
 #: make setup                install what a build needs (apt-get, as root; else say what is missing)
 #: make mount MNT=DIR        set up, build and mount at DIR (OPTS='-o ...' are passed on)
 #: make umount MNT=DIR       unmount
+#: make env                  for eval "$$(make env)": this shell finds the command, libraries and Python module of the build
 #: make check                install, build and run every test
 #: make lint                 style, warnings as errors, static analysis
 #: make format              lay the code out as `make lint` wants it
@@ -93,7 +98,8 @@ help:
 #: make check-package        the packages, in a Debian that has nothing else
 #: make check-fuzz           each fuzz target for a few seconds
 #: make bench                measure beside FUSE, tmpfs and the machine (BENCH='--svg rates.svg'; BENCH=--help)
-#: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local; uninstall takes it away
+#: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local (PYTHON=python3, PYTHON_DEST=DIR: for its module);
+#:                           uninstall takes it away
 #: make deb                  Debian packages of it, for this machine's release: build/deb/*.deb
 #: make bundle               build/gpumemfs-bundle: a folder that runs on an offline machine
 #: make clean                what was built; distclean: the private libfuse too

@@ -165,8 +165,11 @@ int cuda_dma_in(struct copier *base, struct chunk *to, uint64_t offset, const vo
 		rc = chunk_address(to, offset, &address);
 	if (rc < 0)
 		return rc;
-	if (!dma_is_pinned(copier, device, from, bytes))
-		return dma_stage_in(copier, stream, address, from, bytes);
+	enum dma_pinned pinned = dma_pinned(copier, device, from, bytes);
+
+	if (pinned != DMA_PINNED)
+		return pinned == DMA_PIN_GONE ? -EIO
+					      : dma_stage_in(copier, stream, address, from, bytes);
 	stream->busy = true;
 	return dma_result(device,
 			  device->cuda->cu.cuMemcpyHtoDAsync(address, from, bytes, stream->stream),
@@ -186,8 +189,11 @@ int cuda_dma_out(struct copier *base, void *to, struct chunk *from, uint64_t off
 		rc = chunk_address(from, offset, &address);
 	if (rc < 0)
 		return rc;
-	if (!dma_is_pinned(copier, device, to, bytes))
-		return dma_stage_out(copier, stream, to, address, bytes);
+	enum dma_pinned pinned = dma_pinned(copier, device, to, bytes);
+
+	if (pinned != DMA_PINNED)
+		return pinned == DMA_PIN_GONE ? -EIO
+					      : dma_stage_out(copier, stream, to, address, bytes);
 	stream->busy = true;
 	return dma_result(device,
 			  device->cuda->cu.cuMemcpyDtoHAsync(to, address, bytes, stream->stream),

@@ -106,10 +106,12 @@ int dma_stage_across(struct cuda_copier *copier, struct dma_stream *to_stream, g
 /* Frees the slots that are in the device's context; NULL: all. */
 void dma_stage_close(struct cuda_copier *copier, struct cuda_device *device);
 
-/* dma_pin.c: whether the driver may be handed [host, host + bytes). The device's context is
- * current. */
-bool dma_is_pinned(struct cuda_copier *copier, struct cuda_device *device, const void *host,
-		   size_t bytes);
+/* dma_pin.c: whether the driver may be handed [host, host + bytes). DMA_PIN_GONE: the registration
+ * of pin_for_all went with the device's context, and the CPU must not touch such memory either. The
+ * device's context is current. */
+enum dma_pinned { DMA_NOT_PINNED, DMA_PINNED, DMA_PIN_GONE };
+enum dma_pinned dma_pinned(struct cuda_copier *copier, struct cuda_device *device, const void *host,
+			   size_t bytes);
 /* Takes what is registered in the device's context back; it can be registered again. */
 void dma_unregister(struct cuda_copier *copier, struct cuda_device *device);
 void dma_unregister_for_all(struct cuda_device *device);

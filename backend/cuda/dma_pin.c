@@ -54,25 +54,25 @@ static struct dma_pin *pin_with(struct dma_pin *list, const char *host, size_t b
 	return list;
 }
 
-static bool is_pinned_for_all(struct pins *pins, const void *host, size_t bytes)
+static enum dma_pinned pinned_for_all(struct pins *pins, const void *host, size_t bytes)
 {
 	pthread_rwlock_rdlock(&pins->lock);
 	const struct dma_pin *pin = pin_with(pins->list, host, bytes);
-	bool registered = pin && pin->device;
+	enum dma_pinned pinned = !pin ? DMA_NOT_PINNED : pin->device ? DMA_PINNED : DMA_PIN_GONE;
 	pthread_rwlock_unlock(&pins->lock);
-	return registered;
+	return pinned;
 }
 
-bool dma_is_pinned(struct cuda_copier *copier, struct cuda_device *device, const void *host,
-		   size_t bytes)
+enum dma_pinned dma_pinned(struct cuda_copier *copier, struct cuda_device *device, const void *host,
+			   size_t bytes)
 {
 	struct dma_pin *pin = pin_with(copier->pins, host, bytes);
 
 	if (!pin)
-		return is_pinned_for_all(&device->cuda->pins, host, bytes);
+		return pinned_for_all(&device->cuda->pins, host, bytes);
 	if (!pin->device && !pin->refused)
 		pin_try(pin, device);
-	return pin->device;
+	return pin->device ? DMA_PINNED : DMA_NOT_PINNED;
 }
 
 static void pin_unregister(struct dma_pin *pin)
@@ -166,7 +166,7 @@ int cuda_pin_for_all(struct device *base, void *host, size_t bytes)
 	struct cuda_device *device = cuda_device(base);
 	struct pins *pins = &device->cuda->pins;
 
-	if (is_pinned_for_all(pins, host, bytes))
+	if (pinned_for_all(pins, host, bytes) == DMA_PINNED)
 		return 0;
 	cuda_hold(device);
 	int rc = dma_context_use(device);

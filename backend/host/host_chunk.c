@@ -33,13 +33,23 @@ static int map_memfd(struct host_chunk *chunk, uint64_t bytes)
 	return 0;
 }
 
+/* A sharer that cut the memfd off would end this process by SIGBUS. */
+static int size_memfd(int fd, uint64_t bytes)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+	return ftruncate(fd, (off_t)bytes) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0 ? -errno : 0;
+}
+
 static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 {
-	chunk->fd = memfd_create("gpumemfs-chunk", MFD_CLOEXEC);
+	chunk->fd = memfd_create("gpumemfs-chunk", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (chunk->fd < 0)
 		return -errno;
 
-	int rc = ftruncate(chunk->fd, (off_t)bytes) < 0 ? -errno : map_memfd(chunk, bytes);
+	int rc = size_memfd(chunk->fd, bytes);
+	if (rc == 0)
+		rc = map_memfd(chunk, bytes);
 	if (rc < 0)
 		close(chunk->fd);
 	return rc;

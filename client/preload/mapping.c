@@ -16,11 +16,6 @@
 #include "client/preload/real.h"
 #include "common/defer.h"
 
-/* Flags that change nothing for memory that is there already, or that place_reserve sees to. */
-#define KNOWN_FLAGS                                                                                \
-	(MAP_SHARED | MAP_PRIVATE | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_NORESERVE |              \
-	 MAP_POPULATE | MAP_DENYWRITE | MAP_EXECUTABLE)
-
 /* A whole GPU file is imported for a mapping, at 10 us per MiB: not for a small part of it. */
 #define PART_MIN 4
 
@@ -95,22 +90,17 @@ static int make_borders(const char *start, size_t bytes)
 
 /* --- mmap */
 
-/* What the kernel alone can do, or has to refuse. */
-static bool is_ours(const struct mapping_request *request, int mode, enum stats_left *why)
+/* A file of which this process has mapped the memory itself is mapped so again: stores into the one
+ * mapping are seen in the other. */
+static bool is_for_kernel(const struct mapping_request *request, enum stats_left *why)
 {
-	bool shared = request->flags & MAP_SHARED, writes = request->protection & PROT_WRITE;
-	long page = sysconf(_SC_PAGESIZE);
+	struct slot_identity identity;
 
-	*why = LEFT_KIND;
-	if (request->flags & ~KNOWN_FLAGS || shared == !!(request->flags & MAP_PRIVATE) ||
-	    request->protection & ~(PROT_READ | PROT_WRITE) || (!shared && writes))
+	*why = LEFT_SMALL;
+	if (!request_is_small(request) || !slot_identify(request->fd, &identity))
 		return false;
-	if (request->bytes == 0 || request->bytes > SIZE_MAX / 2 || request->offset < 0 ||
-	    request->offset % page)
-		return false;
-	*why = LEFT_RIGHTS;
-	return mode >= 0 && !(mode & O_PATH) && (mode & O_ACCMODE) != O_WRONLY &&
-	       (!writes || (mode & O_ACCMODE) == O_RDWR);
+	LOCKED(&lock);
+	return !range_is_of(&identity);
 }
 
 static struct mapping *mapping_new(int fd, bool writes, enum stats_left *why)
@@ -213,7 +203,8 @@ bool mapping_map(const struct mapping_request *request, void **address)
 		return false;
 	INSIDE();
 	int mode = fcntl(request->fd, F_GETFL);
-	bool served = is_ours(request, mode, &why) && access_kind(request->fd, &why) != ACCESS_NONE;
+	bool served = request_can_be_direct(request, mode, &why) && !is_for_kernel(request, &why) &&
+		      access_kind(request->fd, &why) != ACCESS_NONE;
 	if (served) {
 		LOCKED(&lock);
 		served =
@@ -229,7 +220,6 @@ bool mapping_map(const struct mapping_request *request, void **address)
 void mapping_was_left(const struct mapping_request *request, void *address)
 {
 	struct slot_identity identity;
-	enum stats_left why;
 	int error = errno;
 
 	if (own_inside || address == MAP_FAILED)
@@ -241,8 +231,7 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 		if (make_borders(address, whole_pages(request->bytes)) == 0)
 			forget(address, whole_pages(request->bytes));
 	}
-	if (file && access_kind(request->fd, &why) != ACCESS_NONE &&
-	    slot_identify(request->fd, &identity))
+	if (file && slot_identify(request->fd, &identity))
 		slots_refuse(&identity);
 	errno = error;
 }
@@ -458,8 +447,7 @@ bool mapping_yield(const struct slot_identity *identity)
 		return false;
 	LOCKED(&lock);
 	for (unsigned i = range_count(); i-- > 0;) {
-		const struct slot_identity *of = &range_at(i)->of->identity;
-		if (of->inode == identity->inode && of->device == identity->device)
+		if (slot_same(&range_at(i)->of->identity, identity))
 			had = yield(i, PLACE_APART) == 0 || had;
 	}
 	return had;

@@ -10,17 +10,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "client/preload/request.h"
 #include "client/preload/slot.h"
 
 /* GPUMEM_PRELOAD_MAP=0: mappings are left to the kernel. */
 void mapping_start(void);
 
-struct mapping_request {
-	char *address;
-	size_t bytes;
-	int protection, flags, fd;
-	off_t offset;
-};
 /* True: served, with the address, or MAP_FAILED and errno. */
 bool mapping_map(const struct mapping_request *request, void **address);
 /* The kernel has mapped a file instead, or something else, perhaps over ranges of ours. */

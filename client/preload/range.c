@@ -18,6 +18,14 @@ struct range *range_at(unsigned i)
 	return &ranges[i];
 }
 
+bool range_is_of(const struct slot_identity *identity)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (slot_same(&ranges[i].of->identity, identity))
+			return true;
+	return false;
+}
+
 int range_reserve(unsigned n)
 {
 	if (count + n <= room)

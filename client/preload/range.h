@@ -30,6 +30,8 @@ struct range {
 
 unsigned range_count(void);
 struct range *range_at(unsigned i);
+/* Whether any range is of that file. */
+bool range_is_of(const struct slot_identity *identity);
 /* Room for n more, so that range_add and range_split cannot fail: 0 or -ENOMEM. */
 int range_reserve(unsigned n);
 void range_add(const struct range *range);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/preload/cached.h"
 #include "client/preload/own.h"
 #include "client/preload/window.h"
 
@@ -20,11 +21,6 @@ static atomic_uchar classes[DESCRIPTORS_MAX];
 static struct slot slots[SLOTS];
 static atomic_uint n_slots;	  /* that were ever used */
 static pthread_mutex_t assigning; /* of slots to files */
-
-/* Files that this process has mapped through the page cache. */
-#define CACHED_MAX 64
-static struct slot_identity cached[CACHED_MAX]; /* under assigning */
-static unsigned n_cached;			/* more than CACHED_MAX: all files */
 
 void slots_start(void)
 {
@@ -45,26 +41,12 @@ bool slot_identify(int fd, struct slot_identity *identity)
 	return true;
 }
 
-static bool same(const struct slot_identity *a, const struct slot_identity *b)
-{
-	return a->inode == b->inode && a->device == b->device;
-}
-
-/* Under assigning. */
-static bool is_cached(const struct slot_identity *identity)
-{
-	for (unsigned i = 0; i < n_cached && i < CACHED_MAX; i++)
-		if (same(&cached[i], identity))
-			return true;
-	return n_cached > CACHED_MAX;
-}
-
 /* Under assigning and the slot's lock. */
 static void assign(struct slot *slot, const struct slot_identity *identity)
 {
 	slot->identity = *identity;
 	slot->kind = ACCESS_NONE;
-	slot->refused = is_cached(identity);
+	slot->refused = cached_has(identity);
 	slot->why = LEFT_CACHED;
 	atomic_store(&slot->used, 0);
 	atomic_store(&slot->wanted, slot->refused ? UINT64_MAX : window_first_look());
@@ -78,7 +60,7 @@ static struct slot *find(const struct slot_identity *identity)
 	struct slot *free = n < SLOTS ? &slots[n] : NULL;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (same(&slots[i].identity, identity)) {
+		if (slot_same(&slots[i].identity, identity)) {
 			atomic_fetch_add(&slots[i].descriptors, 1);
 			return &slots[i];
 		}
@@ -180,7 +162,7 @@ bool slot_enter(struct slot *slot, int fd)
 
 	if (pthread_rwlock_tryrdlock(&slot->lock) != 0)
 		return false;
-	if (slot_identify(fd, &identity) && same(&identity, &slot->identity))
+	if (slot_identify(fd, &identity) && slot_same(&identity, &slot->identity))
 		return true;
 	pthread_rwlock_unlock(&slot->lock);
 	forget(fd, slot);
@@ -204,7 +186,7 @@ void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
 	INSIDE();
 	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
 		return;
-	if (slot_identify(fd, &identity) && same(&identity, &slot->identity) && !slot->refused)
+	if (slot_identify(fd, &identity) && slot_same(&identity, &slot->identity) && !slot->refused)
 		window_follow(slot, fd, end);
 	pthread_rwlock_unlock(&slot->lock);
 	errno = error;
@@ -248,7 +230,7 @@ bool slots_yield(const struct slot_identity *identity)
 	for (unsigned i = 0; i < n; i++) {
 		struct slot *slot = &slots[i];
 		pthread_rwlock_wrlock(&slot->lock);
-		if (slot->file && (!identity || same(identity, &slot->identity))) {
+		if (slot->file && (!identity || slot_same(identity, &slot->identity))) {
 			window_close(slot);
 			atomic_store(&slot->wanted,
 				     atomic_load(&slot->used) + WINDOW_REST * WINDOW_CALL_WEIGHT);
@@ -262,16 +244,12 @@ bool slots_yield(const struct slot_identity *identity)
 void slots_refuse(const struct slot_identity *identity)
 {
 	pthread_mutex_lock(&assigning);
-	if (!is_cached(identity)) {
-		if (n_cached < CACHED_MAX)
-			cached[n_cached] = *identity;
-		n_cached += n_cached <= CACHED_MAX;
-	}
+	cached_add(identity);
 	unsigned n = atomic_load(&n_slots);
 	for (unsigned i = 0; i < n; i++) {
 		struct slot *slot = &slots[i];
 		pthread_rwlock_wrlock(&slot->lock);
-		if (is_cached(&slot->identity)) {
+		if (cached_has(&slot->identity)) {
 			window_close(slot);
 			slot->refused = true;
 			slot->why = LEFT_CACHED;

@@ -16,10 +16,7 @@
 #include <sys/types.h>
 
 #include "client/preload/access.h"
-
-struct slot_identity {
-	uint64_t device, inode;
-};
+#include "client/preload/identity.h"
 
 struct slot {
 	/* For reading: the window is used. For writing: what follows changes. */

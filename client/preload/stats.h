@@ -27,6 +27,7 @@ enum stats_left {
 	LEFT_KIND,	  /* a mapping of a kind that only the kernel has */
 	LEFT_END_OF_FILE, /* a mapping beyond the end of the file */
 	LEFT_WINDOW,	  /* a mapping of a small part of a large file */
+	LEFT_SMALL,	  /* a private mapping, for which a lease costs more than it saves */
 	LEFT_TIMES,	  /* so that times change */
 	LEFT_FAILED,	  /* no lease, or no way to map it */
 	LEFT_BUSY,	  /* another thread is changing the mapping */

@@ -178,7 +178,7 @@ static void find_daemon(const struct bench *bench, char exe[PATH_MAX_])
 
 	join(exe, bench->exe_dir, "../gpumemfs");
 	if (stat(exe, &st) < 0 || !S_ISREG(st.st_mode))
-		join(exe, bench->exe_dir, "../../sbin/gpumemfs");
+		join(exe, bench->exe_dir, "../../bin/gpumemfs");
 }
 
 static void open_gpumemfs(struct bench *bench)

@@ -87,10 +87,12 @@ CUresult memory_new(unsigned device, uint64_t size, struct memory **memory)
 	if (standin.devices[device].used + size > settings.memory)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	snprintf(name, sizeof(name), STANDIN_MEMFD_NAME "%u", standin_physical(device));
-	fd = memfd_create(name, MFD_CLOEXEC);
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	if (ftruncate(fd, (off_t)size)) {
+	/* Whoever has a descriptor of a GPU's memory cannot cut it off. */
+	if (ftruncate(fd, (off_t)size) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		close(fd);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}

@@ -319,7 +319,8 @@ static void walk(struct inode *dir, unsigned depth)
 {
 	struct dentry *entry;
 
-	for (uint64_t cookie = 0; (entry = dir_after(dir->dir, cookie)); cookie = entry->cookie) {
+	for (uint64_t cookie = DIR_COOKIE_END; (entry = dir_before(dir->dir, cookie));
+	     cookie = entry->cookie) {
 		char path[4096];
 		struct stat st;
 

@@ -153,7 +153,8 @@ static void walk(struct inode *dir, unsigned depth)
 {
 	struct dentry *entry;
 
-	for (uint64_t cookie = 0; (entry = dir_after(dir->dir, cookie)); cookie = entry->cookie) {
+	for (uint64_t cookie = DIR_COOKIE_END; (entry = dir_before(dir->dir, cookie));
+	     cookie = entry->cookie) {
 		require(dir_find(dir->dir, entry->name) == entry && entry->parent == dir);
 		look_at(entry->inode);
 		if (S_ISDIR(entry->inode->mode) && depth)

@@ -65,7 +65,38 @@ size_of() {
 }
 
 as_nobody() {
-	setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+	as_user 65534 "$@"
+}
+
+# as_user ID COMMAND...: as a user and a group of that number, which need no name
+as_user() {
+	setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"
+}
+
+# A mount namespace of a test's own has a copy of every mount. Those of other tests would not end before this one.
+release_other_mounts() {
+	local where
+	awk '/ - fuse\.gpumemfs /{ print $5 }' /proc/self/mountinfo | while read -r where; do
+		where=$(printf '%b' "${where//\\/\\0}")
+		[ "$where" = "$MNT" ] || umount -l "$where" 2>/dev/null || true
+	done
+}
+
+# Every user can mount: where /dev/fuse is for root alone, as on a machine without udev, the test begins again in a
+# mount namespace where it is for all.
+fuse_for_all() {
+	need fusermount3 setpriv unshare
+	if [ -n "${FUSE_FOR_ALL:-}" ]; then
+		release_other_mounts
+		mknod "$WORK/fuse" c 10 229
+		chmod 0666 "$WORK/fuse"
+		mount --bind "$WORK/fuse" /dev/fuse
+	elif ! as_nobody test -w /dev/fuse; then
+		FUSE_FOR_ALL=1 exec unshare -m "$0"
+	fi
+	as_nobody test -w /dev/fuse || skip "/dev/fuse is for root alone"
+	[ -u "$(command -v fusermount3)" ] || skip "fusermount3 is not set-user-id root"
+	as_nobody test -x "$BUILD/gpumemfs" || skip "nobody cannot reach $BUILD"
 }
 
 xattr() { # FILE NAME: its value, below user.gpumem.

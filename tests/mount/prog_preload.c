@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -459,10 +460,26 @@ static void shortened_while_in_use(void)
 		pthread_join(threads[i], NULL);
 }
 
+/* More of them than a program has files that it uses much. */
+static void small_mappings_of_other_files(void)
+{
+	for (int i = 0; i < 200; i++) {
+		char name[16];
+		sprintf(name, "small%d", i);
+		int fd = new_file(name);
+		pattern_write(fd, 1, 0, 100);
+		void *at = mmap(NULL, 100, PROT_READ, MAP_PRIVATE, fd, 0);
+		OK(close(fd));
+		OK(munmap(at, 100));
+	}
+	OK(close(served_file("file", O_RDWR, 3 * MIB)));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct prog_test tests[] = {
 	    TEST(as_on_a_plain_file),
+	    TEST(small_mappings_of_other_files),
 	    TEST(threads_share_a_position),
 	    TEST(processes_share_a_position),
 	    TEST(readers_share_a_position),

@@ -125,6 +125,60 @@ static void private_stays_private(void)
 	pattern_check(fd, 1, 0, 3 * MIB);
 }
 
+/* A lease of each small file would cost more than the reading of it. */
+static void small_private_ones_are_the_kernel_s(void)
+{
+	int fd = data_file(3 * MIB);
+	unsigned char *at = map(fd, MIB - 4096, PROT_READ, MAP_PRIVATE, MIB);
+
+	CHECK(!leased("file"));
+	expect(at, 1, MIB, MIB - 4096);
+	pattern_write(fd, 2, MIB, MIB);
+	expect(at, 2, MIB, MIB - 4096);
+	OK(ftruncate(fd, MIB));
+	OK(munmap(at, MIB - 4096));
+	at = map(fd, MIB, PROT_READ, MAP_PRIVATE, 0);
+	CHECK(leased("file"));
+	expect(at, 1, 0, MIB);
+}
+
+static void store_elsewhere(int unused)
+{
+	(void)unused;
+	int fd = OK(open("file", O_RDWR));
+	unsigned char *at = map(fd, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+
+	CHECK(leased("file"));
+	pattern_fill(at, 4096, 3, 0);
+}
+
+/* What another process stored into the memory itself, with no call to the kernel. */
+static void small_private_ones_show_earlier_stores(void)
+{
+	int fd = data_file(100);
+	OK(ftruncate(fd, 4096));
+	unsigned char *before = map(fd, 4096, PROT_READ, MAP_PRIVATE, 0);
+
+	expect(before, 1, 0, 100);
+	spawn(store_elsewhere, 0);
+	join_all(1);
+	unsigned char *after = map(fd, 4096, PROT_READ, MAP_PRIVATE, 0);
+	CHECK(!leased("file"));
+	expect(after, 3, 0, 4096);
+}
+
+/* Beside the memory itself, in one process, all mappings of the file are of one kind. */
+static void small_private_ones_beside_shared_ones(void)
+{
+	int fd = data_file(3 * MIB);
+	unsigned char *shared = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+	unsigned char *at = map(fd, MIB - 4096, PROT_READ, MAP_PRIVATE, 0);
+
+	expect(at, 1, 0, MIB - 4096);
+	pattern_fill(shared, 4096, 5, 0);
+	expect(at, 5, 0, 4096);
+}
+
 static void growing_by_mremap(void)
 {
 	int fd = data_file(3 * MIB);
@@ -266,6 +320,9 @@ int main(int argc, char **argv)
 	    TEST(unmapping_in_parts),
 	    TEST(protections_hold),
 	    TEST(private_stays_private),
+	    TEST(small_private_ones_are_the_kernel_s),
+	    TEST(small_private_ones_show_earlier_stores),
+	    TEST(small_private_ones_beside_shared_ones),
 	    TEST(growing_by_mremap),
 	    TEST(at_an_address),
 	    TEST(beyond_the_end_is_the_kernel_s),

@@ -4,6 +4,7 @@
 #include "tests/mount/prog.h"
 
 #include <dirent.h>
+#include <sys/syscall.h>
 
 #define MANY 5000
 
@@ -167,6 +168,181 @@ static void new_entries_show_after_rewind(void)
 	closedir(dir);
 }
 
+/* A loop over a directory that gives each entry it meets another name: each exactly once. */
+static void renaming_what_is_listed(void)
+{
+	int renamed = 0;
+
+	make_many();
+	DIR *dir = opendir(".");
+	CHECK(dir);
+	for (struct dirent *entry; (entry = readdir(dir));) {
+		char name[64];
+
+		if (entry->d_name[0] == '.')
+			continue;
+		if (number_of(entry->d_name) < 0)
+			FAIL("%s came after the listing began", entry->d_name);
+		sprintf(name, "other-%05d", number_of(entry->d_name));
+		OK(rename(entry->d_name, name));
+		renamed++;
+	}
+	EQUAL(renamed, MANY);
+	closedir(dir);
+}
+
+/* What getdents gives in one call; a small buffer makes a request to the daemon of each. */
+struct batch {
+	char bytes[512];
+	long used, at;
+};
+
+static const struct dirent64 *batch_next(int fd, struct batch *batch)
+{
+	if (batch->at == batch->used) {
+		batch->used = OK(syscall(SYS_getdents64, fd, batch->bytes, sizeof(batch->bytes)));
+		batch->at = 0;
+	}
+	if (batch->at == batch->used)
+		return NULL;
+	const struct dirent64 *entry = (const void *)(batch->bytes + batch->at);
+
+	batch->at += entry->d_reclen;
+	return entry;
+}
+
+/* The same where each entry is made anew, in small steps, from the offset that each step left, with
+ * other listings of the directory in between. */
+static void recreating_what_is_listed(void)
+{
+	enum { FEW = 300 };
+	int fd = OK(open(".", O_RDONLY | O_DIRECTORY)), made = 0;
+	struct batch batch = {0};
+	int64_t offset = 0;
+
+	for (int i = 0; i < FEW; i++)
+		put(name_of(i), "");
+	for (const struct dirent64 *entry; (entry = batch_next(fd, &batch));) {
+		char name[64];
+
+		offset = entry->d_off;
+		if (entry->d_name[0] == '.')
+			continue;
+		see((const struct dirent *)entry);
+		if (number_of(entry->d_name) < 0)
+			FAIL("%s came after the listing began", entry->d_name);
+		OK(unlink(entry->d_name));
+		sprintf(name, "made-%d", made++);
+		put(name, "");
+		if (made % 7 == 0) {
+			DIR *all = opendir(".");
+			int n = 0;
+
+			CHECK(all);
+			while (readdir(all))
+				n++;
+			closedir(all);
+			EQUAL(n, FEW + 2);
+			batch.at = batch.used = 0;
+			EQUAL(OK(lseek(fd, offset, SEEK_SET)), offset);
+		}
+	}
+	EQUAL(made, FEW);
+	OK(close(fd));
+}
+
+/* rewinddir begins with what is there by then; a position leads to where it led before. */
+static void renaming_and_rewinding(void)
+{
+	enum { FEW = 100 };
+	DIR *dir = opendir(".");
+	char name[64];
+	int round;
+
+	CHECK(dir);
+	for (int i = 0; i < FEW; i++)
+		put(name_of(i), "");
+	for (round = 0; round < 3; round++) {
+		struct dirent *entry;
+		int renamed = 0;
+
+		rewinddir(dir);
+		while ((entry = readdir(dir))) {
+			int number, told;
+
+			if (entry->d_name[0] == '.')
+				continue;
+			/* What has this round's name already came after rewinddir. */
+			if (round)
+				EQUAL(sscanf(entry->d_name, "round%d-%d", &told, &number), 2);
+			else
+				told = 0, number = number_of(entry->d_name);
+			EQUAL(told, round);
+			sprintf(name, "round%d-%d", round + 1, number);
+			OK(rename(entry->d_name, name));
+			renamed++;
+			if (renamed % 10 == 0)
+				seekdir(dir, telldir(dir));
+		}
+		EQUAL(renamed, FEW);
+	}
+	closedir(dir);
+}
+
+enum { NAMES = 200, LISTINGS = 30 };
+
+static bool there[NAMES], at_start[NAMES], stayed[NAMES];
+
+static void change_at_random(uint64_t *state)
+{
+	int one = (int)(random_next(state) % NAMES), two = (int)(random_next(state) % NAMES);
+	char from[32];
+
+	if (!there[one]) {
+		put(name_of(one), "");
+		there[one] = true;
+	} else if (!there[two]) {
+		strcpy(from, name_of(one));
+		OK(rename(from, name_of(two)));
+		there[one] = false;
+		there[two] = true;
+	} else {
+		OK(unlink(name_of(one)));
+		there[one] = false;
+	}
+	stayed[one] = stayed[one] && there[one];
+}
+
+/* Random changes under listings: what stays is listed once, no name twice, and nothing that came
+ * after the listing began. */
+static void against_a_model(void)
+{
+	uint64_t state = seed_from_environment(20261205);
+
+	for (int listing = 0; listing < LISTINGS; listing++) {
+		int fd = OK(open(".", O_RDONLY | O_DIRECTORY));
+		struct batch batch = {0};
+
+		memset(seen, 0, sizeof(seen));
+		memcpy(at_start, there, sizeof(there));
+		memcpy(stayed, there, sizeof(there));
+		for (const struct dirent64 *entry; (entry = batch_next(fd, &batch));) {
+			int i = number_of(entry->d_name);
+
+			see((const struct dirent *)entry);
+			if (i >= 0 && !at_start[i])
+				FAIL("%s came after the listing began", entry->d_name);
+			for (unsigned changes = random_next(&state) % 4; changes; changes--)
+				change_at_random(&state);
+		}
+		for (int i = 0; i < NAMES; i++)
+			if (stayed[i])
+				EQUAL(seen[i], 1);
+		OK(close(fd));
+	}
+}
+
 PROG(TEST(lists_everything_once), TEST(removing_while_reading), TEST(changing_while_reading),
      TEST(seeking_comes_back), TEST(types_and_inodes_are_right),
-     TEST(new_entries_show_after_rewind))
+     TEST(new_entries_show_after_rewind), TEST(renaming_what_is_listed),
+     TEST(recreating_what_is_listed), TEST(renaming_and_rewinding), TEST(against_a_model))

@@ -8,6 +8,7 @@
 #include "tests/mount/kills.h"
 
 #include <dirent.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 
 #define BLOCK  4096L
@@ -206,6 +207,32 @@ static void load_names(int seed)
 	expect_who_stayed(folder, round);
 }
 
+/* Each entry of a listing in small steps gets another name: none is met twice, by whichever daemon
+ * each step is answered. */
+static void rename_listed(const char *folder, int names)
+{
+	static int rounds;
+	char bytes[512], from[NAME_MAX + 32], to[NAME_MAX + 32];
+	int fd = OK(open(folder, O_RDONLY | O_DIRECTORY)), renamed = 0;
+	long used;
+
+	rounds++;
+	while ((used = OK(syscall(SYS_getdents64, fd, bytes, sizeof(bytes))))) {
+		for (long at = 0; at < used;) {
+			const struct dirent64 *entry = (const void *)(bytes + at);
+
+			at += entry->d_reclen;
+			if (entry->d_name[0] == '.')
+				continue;
+			snprintf(from, sizeof(from), "%s/%s", folder, entry->d_name);
+			snprintf(to, sizeof(to), "%s/stays%d-%d", folder, renamed++, rounds);
+			OK(rename(from, to));
+		}
+	}
+	EQUAL(renamed, names);
+	OK(close(fd));
+}
+
 /* Reads a directory whose other half comes and goes. */
 static void load_listing(int seed)
 {
@@ -229,6 +256,7 @@ static void load_listing(int seed)
 		sprintf(name, "%s/goes", folder);
 		put(name, "y");
 		OK(unlink(name));
+		rename_listed(folder, n);
 	}
 }
 

@@ -216,5 +216,158 @@ static void a_file_that_moves_is_no_way_to_write(void)
 	OK(unlink("moving"));
 }
 
-PROG(TEST(a_file_that_moves_is_no_way_to_write), TEST(writing_alone_yields_no_memory),
-     TEST(a_copy_needs_no_reading_of_its_target))
+#define PEER 65533
+
+static void become_peer(void)
+{
+	OK(setgroups(0, NULL));
+	OK(setresgid(PEER, PEER, PEER));
+	OK(setresuid(PEER, PEER, PEER));
+}
+
+static int trust(const char *path)
+{
+	return setxattr(path, "user.gpumem.share", "trusted", 7, 0);
+}
+
+static bool is_trusted(const char *path)
+{
+	char value[16] = "";
+
+	OK(getxattr(path, "user.gpumem.share", value, sizeof(value) - 1));
+	return strcmp(value, "trusted") == 0;
+}
+
+static void trust_directory(int unused)
+{
+	(void)unused;
+	become_user();
+	umask(0);
+	OK(mkdir("common", 0777));
+	OK(trust("common"));
+	OK(close(filled_file("common/own", 0644)));
+	OK(mkdir("common/below", 0777));
+	CHECK(is_trusted("common/own"));
+	CHECK(is_trusted("common/below"));
+}
+
+static void create_in_directory(int unused)
+{
+	(void)unused;
+	become_peer();
+	umask(0);
+	OK(close(filled_file("common/file", 0644)));
+	OK(mkdir("common/dir", 0777));
+	OK(close(filled_file("common/dir/file", 0644)));
+	OK(close(filled_file("common/below/file", 0644)));
+	int nameless = OK(open("common", O_TMPFILE | O_RDWR, 0644));
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", nameless);
+	OK(linkat(AT_FDCWD, path, AT_FDCWD, "common/linked", AT_SYMLINK_FOLLOW));
+	CHECK(!is_trusted("common/file"));
+	CHECK(!is_trusted("common/dir"));
+	CHECK(!is_trusted("common/dir/file"));
+	CHECK(!is_trusted("common/below/file"));
+	CHECK(!is_trusted("common/linked"));
+	CHECK(is_trusted("common/own"));
+}
+
+/* The directory's owner reads what the other user made in it, and that is all. */
+static void read_in_directory(int unused)
+{
+	(void)unused;
+	become_user();
+	FAILS(EACCES, open("common/file", O_RDWR));
+	int fd = OK(open("common/file", O_RDONLY)), connection = dial();
+	struct gpumem_token token = token_of(fd);
+
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+
+	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
+	drop(&answer);
+	FAILS(EACCES, trust("common/file"));
+}
+
+static void a_directory_entrusts_its_owners_files_alone(void)
+{
+	OK(chmod(".", 0777));
+	spawn(trust_directory, 0);
+	join_all(1);
+	spawn(create_in_directory, 0);
+	join_all(1);
+	spawn(read_in_directory, 0);
+	join_all(1);
+	/* Nor are root's files the directory's owner's. */
+	OK(close(filled_file("common/roots", 0644)));
+	CHECK(!is_trusted("common/roots"));
+}
+
+/* Who may write the file may change its bytes, not whom its owner trusts. */
+static void trust_as_writer(int unused)
+{
+	(void)unused;
+	become_peer();
+	for (const char *const *path = (const char *const[]){"file", "dir", NULL}; *path; path++) {
+		FAILS(EPERM, trust(*path));
+		FAILS(EPERM, setxattr(*path, "user.gpumem.share", "private", 7, 0));
+		OK(setxattr(*path, "user.gpumem.copy", "dma", 3, 0));
+	}
+	FAILS(EPERM, removexattr("trusted", "user.gpumem.share"));
+	CHECK(is_trusted("trusted"));
+}
+
+static void trust_as_owner(int unused)
+{
+	(void)unused;
+	become_user();
+	OK(trust("file"));
+	OK(trust("dir"));
+	OK(removexattr("dir", "user.gpumem.share"));
+	CHECK(is_trusted("file"));
+	CHECK(!is_trusted("dir"));
+}
+
+static void the_owner_alone_says_whom_to_trust(void)
+{
+	OK(chmod(".", 0777));
+	for (int i = 0; i < 2; i++) {
+		const char *path = i ? "trusted" : "file";
+		int fd = filled_file(path, 0666);
+
+		OK(fchmod(fd, 0666));
+		OK(fchown(fd, USER, USER));
+	}
+	OK(mkdir("dir", 0777));
+	OK(chmod("dir", 0777));
+	OK(chown("dir", USER, USER));
+	OK(trust("trusted")); /* root may */
+	spawn(trust_as_writer, 0);
+	join_all(1);
+	CHECK(!is_trusted("file"));
+	CHECK(!is_trusted("dir"));
+	spawn(trust_as_owner, 0);
+	join_all(1);
+}
+
+static void a_new_owner_trusts_no_reader(void)
+{
+	OK(close(filled_file("file", 0644)));
+	OK(mkdir("dir", 0755));
+	OK(trust("file"));
+	OK(trust("dir"));
+	OK(chown("file", 0, USER));
+	OK(chmod("file", 0640));
+	CHECK(is_trusted("file")); /* its owner is the same */
+	OK(chown("file", USER, USER));
+	OK(chown("dir", USER, USER));
+	CHECK(!is_trusted("file"));
+	CHECK(!is_trusted("dir"));
+	OK(chown("file", 0, 0));
+	CHECK(!is_trusted("file"));
+}
+
+PROG(TEST(a_directory_entrusts_its_owners_files_alone), TEST(the_owner_alone_says_whom_to_trust),
+     TEST(a_new_owner_trusts_no_reader), TEST(a_file_that_moves_is_no_way_to_write),
+     TEST(writing_alone_yields_no_memory), TEST(a_copy_needs_no_reading_of_its_target))

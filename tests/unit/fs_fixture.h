@@ -132,7 +132,8 @@ static inline void tally(struct inode *dir, struct tally *sum)
 	uint32_t subdirs = 0, names = 0;
 	struct dentry *entry;
 
-	for (uint64_t cookie = 0; (entry = dir_after(dir->dir, cookie)); cookie = entry->cookie) {
+	for (uint64_t cookie = DIR_COOKIE_END; (entry = dir_before(dir->dir, cookie));
+	     cookie = entry->cookie) {
 		struct inode *inode = entry->inode;
 		unsigned links = 0;
 

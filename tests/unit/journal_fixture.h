@@ -248,7 +248,8 @@ static inline void describe_names(struct fs *fs, struct inode *dir, const char *
 {
 	struct dentry *entry;
 
-	for (uint64_t cookie = 0; (entry = dir_after(dir->dir, cookie)); cookie = entry->cookie) {
+	for (uint64_t cookie = DIR_COOKIE_END; (entry = dir_before(dir->dir, cookie));
+	     cookie = entry->cookie) {
 		char *below;
 
 		ck_assert_int_gt(asprintf(&below, "%s/%s", path, entry->name), 0);

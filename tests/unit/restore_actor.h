@@ -238,15 +238,15 @@ static inline void act_attribute(struct actor *actor, struct inode *inode)
 		tree_set_attrs(&fixture, inode, &attrs);
 		break;
 	case 1:
-		inode_attr_set(&fixture, copier, inode, ATTR_PAGE_SIZE, size, strlen(size), true);
+		inode_attr_set(&fixture, copier, inode, ATTR_PAGE_SIZE, size, strlen(size), 0);
 		break;
 	case 2:
-		inode_attr_remove(&fixture, copier, inode, ATTR_PAGE_SIZE, true);
+		inode_attr_remove(&fixture, copier, inode, ATTR_PAGE_SIZE, 0);
 		break;
 	default:
 		if (S_ISDIR(inode->mode))
 			inode_attr_set(&fixture, copier, inode, ATTR_QUOTA_BYTES, quota,
-				       strlen(quota), true);
+				       strlen(quota), 0);
 	}
 }
 

@@ -96,7 +96,7 @@ static inline void spool_down(void)
 static inline int persist(struct inode *inode, const char *value)
 {
 	return inode_attr_set(&fixture, worker_copier(&fixture), inode, ATTR_PERSIST, value,
-			      strlen(value), true);
+			      strlen(value), 0);
 }
 
 /* What the requests of the kernel do to a file. */

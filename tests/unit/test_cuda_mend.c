@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Devices that fail and are brought back: what is there again, what is lost, what goes on. */
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "backend/bar_cache.h"
 #include "backend/mend.h"
@@ -274,6 +275,38 @@ START_TEST(windows_come_back)
 }
 END_TEST
 
+/* A registration went with the context, and then the file was cut off: no CPU copy is made in its
+ * place, neither from the window nor to it. */
+START_TEST(windows_are_never_touched_by_the_cpu)
+{
+	static struct content here;
+	int fd = memfd_create("window", MFD_CLOEXEC);
+
+	ck_assert_int_eq(ftruncate(fd, MIB), 0);
+	char *window = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(window, MAP_FAILED);
+	order("");
+	open_mending(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	struct span span = whole(here.chunks[0]);
+	ck_assert_int_eq(device_pin(backend->devices[0], window, MIB), 0);
+	order(PASS_FAULT);
+	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+	await(&mended, 1);
+	ck_assert_int_eq(ftruncate(fd, 0), 0);
+	ck_assert_int_eq(copy_in(copier, &span, 0, window, MIB, COPY_DMA), -EIO);
+	ck_assert_int_eq(copy_out(copier, window, &span, 0, MIB, COPY_DMA), -EIO);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	ck_assert_int_lt(device_pin(backend->devices[0], window, MIB), 0);
+	check(&here);
+	device_unpin(backend->devices[0], window);
+	munmap(window, MIB);
+	close(fd);
+	empty(&here);
+	close_mending();
+}
+END_TEST
+
 /* Reading needs room, which a full device does not have. */
 START_TEST(full_devices_come_back)
 {
@@ -446,6 +479,7 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, bad_memory_is_lost);
 	tcase_add_test(tcase, descriptors_bring_memory_back);
 	tcase_add_test(tcase, windows_come_back);
+	tcase_add_test(tcase, windows_are_never_touched_by_the_cpu);
 	tcase_add_test(tcase, full_devices_come_back);
 	tcase_add_test(tcase, freed_meanwhile);
 	tcase_add_test(tcase, pools_shun_lost_chunks);

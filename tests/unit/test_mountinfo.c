@@ -3,6 +3,7 @@
 #include "fs/mountinfo.h"
 
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "tests/unit/unit.h"
 
@@ -63,6 +64,43 @@ START_TEST(finds_what_is_mounted)
 }
 END_TEST
 
+static const char fuse_mounts[] =
+    "36 22 0:40 / /mnt/a rw shared:9 - fuse.gpumemfs gpumem rw,user_id=0,group_id=0,allow_other\n"
+    "37 22 7:1048575 / /mnt/b rw - fuse.gpumemfs gpu\\040mem rw,user_id=1000\n"
+    "38 22 0:41 / /mnt/a rw - fuse.gpumemfs gpumem rw,user_id=5,group_id=0\n"
+    "39 22 0:42 / /mnt/c rw - fuse.gpumemfs gpumem rw,group_id=0\n"
+    "40 22 0 / /mnt/d rw - fuse.gpumemfs gpumem rw,user_id=5\n"
+    "41 22 0:43 / /mnt/e rw - fuse.gpumemfs gpumem rw,user_id=x\n"
+    "42 22 0:44 / /mnt/f rw - fuse.gpumemfs gpumem\n"
+    "43 22 0:45 / /mnt/b rw - fuse.other gpumem rw,user_id=7\n";
+
+static bool read_one(const char *path, struct mountinfo *info)
+{
+	FILE *table = fmemopen((char *)fuse_mounts, strlen(fuse_mounts), "r");
+	bool found = mountinfo_read(table, path, "fuse.gpumemfs", info);
+
+	fclose(table);
+	return found;
+}
+
+START_TEST(whose_mount_and_which)
+{
+	struct mountinfo info;
+
+	ck_assert(read_one("/mnt/a", &info));
+	ck_assert_uint_eq(info.device, makedev(0, 41)); /* the later one hides the other */
+	ck_assert_uint_eq(info.user, 5);
+	ck_assert(read_one("/mnt/b", &info));
+	ck_assert_uint_eq(info.device, makedev(7, 1048575));
+	ck_assert_uint_eq(info.user, 1000);
+	for (const char *path = "cdefg"; *path; path++) {
+		char whole[] = {'/', 'm', 'n', 't', '/', *path, 0};
+
+		ck_assert_msg(!read_one(whole, &info), "%s", whole);
+	}
+}
+END_TEST
+
 START_TEST(reads_the_running_kernel)
 {
 	ck_assert(mountinfo_is_mounted("/proc", "proc"));
@@ -78,6 +116,7 @@ int main(void)
 	Suite *suite = unit_suite("mountinfo", &tests, 60);
 
 	tcase_add_loop_test(tests, finds_what_is_mounted, 0, sizeof(cases) / sizeof(cases[0]));
+	tcase_add_test(tests, whose_mount_and_which);
 	tcase_add_test(tests, reads_the_running_kernel);
 	return unit_main(suite);
 }

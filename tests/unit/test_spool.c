@@ -48,7 +48,7 @@ START_TEST(bytes_and_attributes_come_back)
 				   .gid = 8,
 				   .mtime = -1234567890123};
 
-	ck_assert_int_eq(inode_attr_set(&fixture, NULL, file, ATTR_COPY, "dma", 3, true), 0);
+	ck_assert_int_eq(inode_attr_set(&fixture, NULL, file, ATTR_COPY, "dma", 3, 0), 0);
 	tree_set_attrs(&fixture, file, &attrs);
 	int64_t btime = file->btime, ctime = file->figures->ctime;
 

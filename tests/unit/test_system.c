@@ -56,6 +56,28 @@ START_TEST(test_objects_are_private_and_go_with_their_fd)
 }
 END_TEST
 
+/* Those who are given a descriptor of one: no other access, no seal against the others. */
+START_TEST(test_objects_are_their_owners)
+{
+	struct system_memory *memory;
+	struct stat st;
+
+	ck_assert_int_eq(system_memory_open(16 * MIB, &memory), 0);
+	for (int pages = SYSTEM_PAGES_SMALL; pages <= SYSTEM_PAGES_HUGE; pages++) {
+		int fd = object(memory, pages);
+
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		ck_assert_uint_eq(st.st_mode & 07777, 0600);
+		ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+		ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), -1);
+		ck_assert_int_eq(ftruncate(fd, 4096), 0);
+		ck_assert_int_eq(ftruncate(fd, 0), 0);
+		close(fd);
+	}
+	system_memory_close(memory);
+}
+END_TEST
+
 START_TEST(test_kernel_keeps_the_bound)
 {
 	struct system_memory *memory;
@@ -183,6 +205,7 @@ int main(void)
 	suite_add_tcase(suite, plain);
 	for (int i = 0; i < 2; i++) {
 		tcase_add_test(cases[i], test_objects_are_private_and_go_with_their_fd);
+		tcase_add_test(cases[i], test_objects_are_their_owners);
 		tcase_add_test(cases[i], test_kernel_keeps_the_bound);
 		tcase_add_test(cases[i], test_huge_pages_when_asked_for);
 		tcase_add_test(cases[i], test_account_bounds_memfds_only);

@@ -132,7 +132,7 @@ static void empty_of(struct inode *parent)
 {
 	struct dentry *entry;
 
-	while ((entry = dir_after(parent->dir, 0))) {
+	while ((entry = dir_before(parent->dir, DIR_COOKIE_END))) {
 		char name[NAME_BYTES_MAX + 1];
 		bool dir = S_ISDIR(entry->inode->mode);
 

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/cached.h"
+
+/* Open addressing. Memory that was never touched costs nothing. */
+#define PLACES (1U << 15)
+#define FULL   (PLACES / 4 * 3)
+
+static struct slot_identity table[PLACES]; /* inode 0: free */
+static unsigned count;			   /* FULL: the table stands for all files */
+
+/* The identity's place, or the free one where it would be. */
+static struct slot_identity *place_of(const struct slot_identity *identity)
+{
+	uint64_t key = (identity->inode ^ identity->device << 40) * 0x9e3779b97f4a7c15;
+	unsigned at = (unsigned)(key >> 32) % PLACES;
+
+	while (table[at].inode && !slot_same(&table[at], identity))
+		at = (at + 1) % PLACES;
+	return &table[at];
+}
+
+void cached_add(const struct slot_identity *identity)
+{
+	struct slot_identity *place = place_of(identity);
+
+	if (count == FULL || place->inode)
+		return;
+	*place = *identity;
+	count++;
+}
+
+bool cached_has(const struct slot_identity *identity)
+{
+	return count == FULL || place_of(identity)->inode;
+}

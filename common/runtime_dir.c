@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/runtime_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/defer.h"
+
+#define LEAF	"gpumemfs"
+#define BACKLOG 1024
+/* Of a socket that does not listen yet; mounts' names never begin so. */
+#define NEW_PREFIX "new-"
+
+/* How long to wait for another process of this user that makes its socket. */
+#define LOCK_TRIES  100
+#define LOCK_TRY_NS 10000000L
+
+/* $XDG_RUNTIME_DIR is the session's, and says nothing of another user's. */
+static const char *session_dir(uid_t owner)
+{
+	const char *path = owner && owner == geteuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
+
+	return path && *path == '/' ? path : NULL;
+}
+
+bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX])
+{
+	const char *session = session_dir(owner);
+	int length = 0;
+
+	if (session && n-- == 0)
+		length = snprintf(path, RUNTIME_PATH_MAX, "%s/" LEAF, session);
+	else if (n == 0 && owner)
+		length = snprintf(path, RUNTIME_PATH_MAX, "/run/user/%u/" LEAF, owner);
+	else if (n == 0)
+		length = snprintf(path, RUNTIME_PATH_MAX, "/run/" LEAF);
+	else if (n == 1)
+		length = snprintf(path, RUNTIME_PATH_MAX, "/tmp/" LEAF "-%u", owner);
+	else
+		return false;
+	/* The kernel finds nothing at an empty path. */
+	if (length >= RUNTIME_PATH_MAX)
+		*path = '\0';
+	return true;
+}
+
+static int refuse(char reason[RUNTIME_REASON_MAX], const char *path, const char *why)
+{
+	snprintf(reason, RUNTIME_REASON_MAX, "%s %s: it is not trusted, remove it", path, why);
+	return -EPERM;
+}
+
+static int dir_check(int fd, const char *path, uid_t owner, char reason[RUNTIME_REASON_MAX])
+{
+	char why[100];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode))
+		return refuse(reason, path, "is no directory");
+	if (st.st_uid != owner) {
+		snprintf(why, sizeof(why), "belongs to user %u and not to user %u", st.st_uid,
+			 owner);
+		return refuse(reason, path, why);
+	}
+	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
+		snprintf(why, sizeof(why), "may be written by others (mode %04o)",
+			 st.st_mode & 07777);
+		return refuse(reason, path, why);
+	}
+	return 0;
+}
+
+int runtime_dir_open(const char *path, uid_t owner, char reason[RUNTIME_REASON_MAX])
+{
+	int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	int error = fd < 0 ? -errno : 0;
+
+	if (error)
+		snprintf(reason, RUNTIME_REASON_MAX, "%s: %s", path, strerror(-error));
+	else
+		error = dir_check(fd, path, owner, reason);
+	if (!error)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
+/* The first directory that can be had. The reason tells of one that is not trusted rather than of
+ * one that cannot be made. */
+static int dir_make(char reason[RUNTIME_REASON_MAX])
+{
+	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX];
+	int result = -ENOENT;
+
+	snprintf(reason, RUNTIME_REASON_MAX, "there is no directory for it");
+	for (unsigned n = 0; runtime_dir_path(geteuid(), n, path); n++) {
+		/* Whatever the umask, others have no right to it. */
+		int made = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
+		int fd = runtime_dir_open(path, geteuid(), why);
+
+		if (fd >= 0)
+			return fd;
+		if (fd == -ENOENT && made)
+			snprintf(why, sizeof(why), "%s: %s", path, strerror(-made));
+		if (result != -EPERM) {
+			memcpy(reason, why, RUNTIME_REASON_MAX);
+			result = fd == -ENOENT && made ? made : fd;
+		}
+	}
+	return result;
+}
+
+/* A path can be longer than a socket's address: by the directory's descriptor it is short. */
+static struct sockaddr_un address_of(int dir, const char *name)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", dir, name);
+	return address;
+}
+
+static int connect_to(int dir, const char *name, int flags)
+{
+	struct sockaddr_un address = address_of(dir, name);
+	int error, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+
+	if (fd < 0)
+		return -errno;
+	do {
+		error = connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? errno : 0;
+	} while (error == EINTR);
+	if (!error)
+		return fd;
+	close(fd);
+	return -error;
+}
+
+int runtime_peer(int fd, uid_t *uid)
+{
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
+		return -errno;
+	*uid = peer.uid;
+	return 0;
+}
+
+int runtime_socket_connect(int dir, const char *name, uid_t owner)
+{
+	int fd = connect_to(dir, name, 0);
+	uid_t uid = owner;
+
+	if (fd < 0)
+		return fd;
+	int error = runtime_peer(fd, &uid);
+
+	if (!error && uid == owner)
+		return fd;
+	close(fd);
+	return error ? error : -EPERM;
+}
+
+/* Only a socket at which no process listens refuses a connection. */
+static void remove_dead(int dir, const char *name)
+{
+	int fd = connect_to(dir, name, SOCK_NONBLOCK);
+
+	if (fd == -ECONNREFUSED)
+		unlinkat(dir, name, 0);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Under the directory's lock: a socket between its bind and its listen would look dead. */
+static void remove_all_dead(int dir)
+{
+	int list = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *open_dir = list < 0 ? NULL : fdopendir(list);
+
+	if (!open_dir) {
+		if (list >= 0)
+			close(list);
+		return;
+	}
+	for (struct dirent *entry; (entry = readdir(open_dir));)
+		if (entry->d_type == DT_SOCK)
+			remove_dead(dir, entry->d_name);
+	closedir(open_dir);
+}
+
+/* The lock, or -1 where another process has it for long. */
+static int dir_lock(int dir)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (unsigned tries = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); tries++) {
+		if (errno != EWOULDBLOCK || tries == LOCK_TRIES) {
+			close(fd);
+			return -1;
+		}
+		nanosleep(&(struct timespec){.tv_nsec = LOCK_TRY_NS}, NULL);
+	}
+	return fd;
+}
+
+/* Moved into its place once it listens: a client finds the socket before or this one. */
+static int bind_and_listen(struct runtime_socket *made)
+{
+	char name[RUNTIME_NAME_MAX];
+	struct stat st;
+
+	snprintf(name, sizeof(name), NEW_PREFIX "%d", getpid());
+	struct sockaddr_un address = address_of(made->dir, name);
+
+	unlinkat(made->dir, name, 0);
+	made->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (made->fd < 0 || bind(made->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	if (listen(made->fd, BACKLOG) < 0 ||
+	    fstatat(made->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    renameat(made->dir, name, made->dir, made->name) < 0) {
+		int error = -errno;
+
+		unlinkat(made->dir, name, 0);
+		return error;
+	}
+	made->inode = st.st_ino;
+	return 0;
+}
+
+void runtime_socket_name(const char *kind, dev_t device, char name[RUNTIME_NAME_MAX])
+{
+	snprintf(name, RUNTIME_NAME_MAX, "%s-%u:%u", kind, major(device), minor(device));
+}
+
+int runtime_socket_open(struct runtime_socket *made, const char *kind, dev_t device,
+			char reason[RUNTIME_REASON_MAX])
+{
+	*made = (struct runtime_socket){.dir = dir_make(reason), .fd = -1};
+	runtime_socket_name(kind, device, made->name);
+	if (made->dir < 0) {
+		int error = made->dir;
+
+		made->dir = -1;
+		return error;
+	}
+	int lock = dir_lock(made->dir);
+
+	if (lock >= 0)
+		remove_all_dead(made->dir);
+	int error = bind_and_listen(made);
+
+	if (lock >= 0)
+		close(lock);
+	if (error) {
+		snprintf(reason, RUNTIME_REASON_MAX, "%s: %s", made->name, strerror(-error));
+		runtime_socket_close(made);
+	}
+	return error;
+}
+
+void runtime_socket_adopt(struct runtime_socket *made, int dir, int fd, const char *kind,
+			  dev_t device)
+{
+	struct stat st;
+
+	*made = (struct runtime_socket){.dir = dir, .fd = fd};
+	runtime_socket_name(kind, device, made->name);
+	if (fstatat(dir, made->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		made->inode = st.st_ino;
+}
+
+/* The kernel may have given the device number to another mount, whose socket then has the name. The
+ * number of this socket's inode stays taken while the socket is open. */
+void runtime_socket_close(struct runtime_socket *made)
+{
+	struct stat st;
+
+	if (made->dir >= 0 && made->fd >= 0 && made->inode &&
+	    fstatat(made->dir, made->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    st.st_ino == made->inode)
+		unlinkat(made->dir, made->name, 0);
+	if (made->fd >= 0)
+		close(made->fd);
+	if (made->dir >= 0)
+		close(made->dir);
+	made->dir = made->fd = -1;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/runtime_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/unit/unit.h"
+
+#define NOBODY 65534
+
+static char session[64], own[80];
+
+/* Every test is a process of its own, of an ordinary user, with $XDG_RUNTIME_DIR for itself. */
+static void be_ordinary(void)
+{
+	snprintf(session, sizeof(session), "/tmp/test_runtime_dir.XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(session));
+	if (geteuid() == 0) {
+		ck_assert_int_eq(chown(session, NOBODY, NOBODY), 0);
+		ck_assert_int_eq(setresgid(NOBODY, NOBODY, NOBODY), 0);
+		ck_assert_int_eq(setresuid(NOBODY, NOBODY, NOBODY), 0);
+	}
+	snprintf(own, sizeof(own), "%s/gpumemfs", session);
+	setenv("XDG_RUNTIME_DIR", session, 1);
+	umask(0);
+}
+
+static void leave(void)
+{
+	rmdir(own);
+	ck_assert_int_eq(rmdir(session), 0);
+}
+
+static bool exists(const char *name)
+{
+	char path[160];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", own, name);
+	return lstat(path, &st) == 0;
+}
+
+START_TEST(places_of_a_user)
+{
+	char path[RUNTIME_PATH_MAX], wanted[100];
+	unsigned uid = geteuid();
+
+	ck_assert(runtime_dir_path(uid, 0, path));
+	ck_assert_str_eq(path, own);
+	snprintf(wanted, sizeof(wanted), "/run/user/%u/gpumemfs", uid);
+	ck_assert(runtime_dir_path(uid, 1, path));
+	ck_assert_str_eq(path, wanted);
+	snprintf(wanted, sizeof(wanted), "/tmp/gpumemfs-%u", uid);
+	ck_assert(runtime_dir_path(uid, 2, path));
+	ck_assert_str_eq(path, wanted);
+	ck_assert(!runtime_dir_path(uid, 3, path));
+	/* What the session says is of no other user, and of root's least. */
+	ck_assert(runtime_dir_path(0, 0, path));
+	ck_assert_str_eq(path, "/run/gpumemfs");
+	ck_assert(runtime_dir_path(0, 1, path));
+	ck_assert_str_eq(path, "/tmp/gpumemfs-0");
+	ck_assert(!runtime_dir_path(0, 2, path));
+	ck_assert(runtime_dir_path(4711, 0, path));
+	ck_assert_str_eq(path, "/run/user/4711/gpumemfs");
+	setenv("XDG_RUNTIME_DIR", "relative", 1);
+	ck_assert(runtime_dir_path(uid, 0, path));
+	ck_assert_str_ne(path, own);
+	leave();
+}
+END_TEST
+
+static void expect_refused(const char *path, int error, const char *why)
+{
+	char reason[RUNTIME_REASON_MAX];
+	int fd = runtime_dir_open(path, geteuid(), reason);
+
+	ck_assert_int_eq(fd, error);
+	ck_assert_msg(strstr(reason, path) && strstr(reason, why), "'%s'", reason);
+}
+
+START_TEST(directories_that_are_not_trusted)
+{
+	char link[100], reason[RUNTIME_REASON_MAX];
+
+	expect_refused(own, -ENOENT, "No such file");
+	expect_refused("/proc", -EPERM, "belongs to user 0 and not to user");
+	ck_assert_int_eq(mkdir(own, 0720), 0);
+	expect_refused(own, -EPERM, "may be written by others (mode 0720)");
+	ck_assert_int_eq(chmod(own, 0702), 0);
+	expect_refused(own, -EPERM, "may be written by others (mode 0702)");
+	ck_assert_int_eq(chmod(own, 0755), 0);
+	int fd = runtime_dir_open(own, geteuid(), reason);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	snprintf(link, sizeof(link), "%s/link", session);
+	ck_assert_int_eq(symlink(own, link), 0);
+	expect_refused(link, -EPERM, "is no directory");
+	unlink(link);
+	leave();
+}
+END_TEST
+
+START_TEST(sockets)
+{
+	char reason[RUNTIME_REASON_MAX];
+	struct runtime_socket one, two, again;
+	uid_t uid = 0;
+
+	ck_assert_int_eq(runtime_socket_open(&one, "keeper", makedev(0, 300), reason), 0);
+	ck_assert_str_eq(one.name, "keeper-0:300");
+	ck_assert(exists("keeper-0:300"));
+	int fd = runtime_socket_connect(one.dir, one.name, geteuid());
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(runtime_peer(fd, &uid), 0);
+	ck_assert_uint_eq(uid, geteuid());
+	close(fd);
+	ck_assert_int_eq(runtime_socket_connect(one.dir, one.name, geteuid() + 1), -EPERM);
+	ck_assert_int_eq(runtime_socket_connect(one.dir, "keeper-0:301", geteuid()), -ENOENT);
+
+	/* Another mount's is left alone, the same one's is replaced, and stays when the first goes.
+	 */
+	ck_assert_int_eq(runtime_socket_open(&two, "share", makedev(0, 300), reason), 0);
+	ck_assert(exists("keeper-0:300"));
+	ck_assert_int_eq(runtime_socket_open(&again, "keeper", makedev(0, 300), reason), 0);
+	runtime_socket_close(&one);
+	ck_assert_int_eq(one.fd, -1);
+	fd = runtime_socket_connect(two.dir, "keeper-0:300", geteuid());
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	runtime_socket_adopt(&one, again.dir, again.fd, "keeper", makedev(0, 300));
+	runtime_socket_close(&one);
+	ck_assert(!exists("keeper-0:300"));
+	ck_assert(exists("share-0:300"));
+	runtime_socket_close(&two);
+	ck_assert(!exists("share-0:300"));
+	leave();
+}
+END_TEST
+
+START_TEST(sockets_of_dead_processes_go)
+{
+	char reason[RUNTIME_REASON_MAX];
+	struct runtime_socket one, two;
+
+	ck_assert_int_eq(runtime_socket_open(&one, "keeper", makedev(0, 1), reason), 0);
+	/* As the end of a process does, which removes nothing. */
+	close(one.fd);
+	ck_assert_int_eq(runtime_socket_connect(one.dir, one.name, geteuid()), -ECONNREFUSED);
+	close(one.dir);
+	ck_assert_int_eq(runtime_socket_open(&two, "keeper", makedev(7, 2), reason), 0);
+	ck_assert(!exists("keeper-0:1"));
+	ck_assert(exists("keeper-7:2"));
+	runtime_socket_close(&two);
+	leave();
+}
+END_TEST
+
+/* Another user has the place: the next one is taken. */
+START_TEST(a_place_that_cannot_be_had)
+{
+	char reason[RUNTIME_REASON_MAX];
+	struct runtime_socket made;
+	struct stat st;
+	int fd = open(own, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	close(fd);
+	if (runtime_socket_open(&made, "keeper", makedev(0, 2), reason) == 0) {
+		ck_assert_int_eq(fstat(made.dir, &st), 0);
+		ck_assert_uint_eq(st.st_uid, geteuid());
+		ck_assert_uint_eq(st.st_mode & 0777, 0700);
+		runtime_socket_close(&made);
+	}
+	unlink(own);
+	leave();
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests;
+	Suite *suite = unit_suite("runtime_dir", &tests, 60);
+
+	tcase_add_checked_fixture(tests, be_ordinary, NULL);
+	tcase_add_test(tests, places_of_a_user);
+	tcase_add_test(tests, directories_that_are_not_trusted);
+	tcase_add_test(tests, sockets);
+	tcase_add_test(tests, sockets_of_dead_processes_go);
+	tcase_add_test(tests, a_place_that_cannot_be_had);
+	return unit_main(suite);
+}
