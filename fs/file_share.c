@@ -151,21 +151,28 @@ static int export_extent(const struct extent *extent, struct file_chunk *chunk)
 	return chunk_export(extent->span.chunk, &chunk->fd);
 }
 
-/* The file's extents from number first on that back bytes below end. */
+/* The file's extents from number first on that back bytes below end, up to the first that is not
+ * fit: the file may have grown, or have been emptied and written anew, since it was made fit, and
+ * other files' bytes lie beside its small pieces. */
 static int export_extents(const struct extents *extents, uint64_t end, uint32_t first,
 			  struct file_chunk *chunks, uint32_t max)
 {
+	uint64_t at = first && first <= extents->count ? extent_end(&extents->at[first - 1]) : 0;
 	uint32_t count = 0;
 
 	for (uint32_t i = first; i < extents->count && count < max; i++) {
-		if (extents->at[i].offset >= end)
+		const struct extent *extent = &extents->at[i];
+
+		if (extent->offset >= end || extent->offset != at ||
+		    !span_owns_chunk(&extent->span))
 			break;
-		int rc = export_extent(&extents->at[i], &chunks[count]);
+		int rc = export_extent(extent, &chunks[count]);
 
 		if (rc < 0) {
 			file_chunks_close(chunks, count);
 			return rc;
 		}
+		at = extent_end(extent);
 		count++;
 	}
 	return (int)count;

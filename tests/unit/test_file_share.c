@@ -193,6 +193,33 @@ START_TEST(growth_is_handed_on)
 }
 END_TEST
 
+/* What was written since the file was made fit may lie beside other files' bytes, or behind a hole:
+ * it is not handed out before it is made fit, too. */
+START_TEST(what_is_not_fit_is_not_handed_out)
+{
+	static const uint64_t wheres[] = {CHUNK_ALIGN, 3 * CHUNK_ALIGN};
+	static char data[CHUNK_ALIGN];
+	struct file_call small = fixture.call;
+	struct file_chunk chunks[8];
+
+	small.attrs.page_size = PAGE_SIZE_64K;
+	for (unsigned i = 0; i < 2; i++) {
+		struct file *neighbour = file_with(GPU0, "secret", 6, 0);
+		struct file *file = file_with(GPU0, data, sizeof(data), 0);
+
+		ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+		ck_assert_int_eq(file_allocate(file, &small, 0, wheres[i], 100), 0);
+		ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, chunks, 8, &place), 1);
+		ck_assert_uint_eq(chunks[0].bytes, CHUNK_ALIGN);
+		file_chunks_close(chunks, 1);
+		ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 1, chunks, 8, &place), 0);
+		file_unlease(file, 1);
+		file_free(file, &fixture.call);
+		file_free(neighbour, &fixture.call);
+	}
+}
+END_TEST
+
 START_TEST(a_private_copy_is_private)
 {
 	static char data[3 * MIB + 17];
@@ -353,6 +380,7 @@ int main(void)
 	tcase_add_test(tests, holes_are_filled);
 	tcase_add_test(tests, what_is_shared_stays);
 	tcase_add_test(tests, growth_is_handed_on);
+	tcase_add_test(tests, what_is_not_fit_is_not_handed_out);
 	tcase_add_test(tests, a_private_copy_is_private);
 	tcase_add_test(tests, a_refused_lease_changes_nothing);
 	tcase_add_test(tests, host_objects_by_access);
