@@ -172,8 +172,7 @@ int agreement_greet(struct agreement *agreement, struct fuse_session *session)
 	return 0;
 }
 
-/* Of the daemon before nothing is left that could answer what is asked again. */
-static int ask_again(int fuse)
+int agreement_ask_again(int fuse)
 {
 	struct fuse_out_header resend = {.len = sizeof(resend), .error = NOTIFY_RESEND};
 
@@ -185,12 +184,14 @@ int agreement_answer(struct agreement *agreement, struct fuse_session *session, 
 	struct terms *terms = agreement->terms;
 	int error = 0;
 
+	/* A keeper that was killed may have been at it. */
+	fcntl(fuse, F_SETFL, O_RDWR);
 	/* ENOENT: it was told by a daemon before this one. */
 	if (dup3(fuse, fuse_session_fd(session), O_CLOEXEC) < 0 ||
 	    (write(fuse, terms->answer, terms->answered) < 0 && errno != ENOENT))
 		error = -errno;
 	if (!error)
-		error = ask_again(fuse);
+		error = agreement_ask_again(fuse);
 	if (error)
 		log_error("/dev/fuse: %s", strerror(-error));
 	return error;

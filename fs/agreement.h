@@ -28,6 +28,10 @@ int agreement_greet(struct agreement *agreement, struct fuse_session *fuse);
  * that is gone. */
 int agreement_answer(struct agreement *agreement, struct fuse_session *session, int fuse);
 
+/* Has the kernel ask again what it asked of a daemon of which nothing is left that could answer: 0
+ * or -errno. */
+int agreement_ask_again(int fuse);
+
 /* Which daemon of the mount is the latest: what keep_turn says. 0: not known. */
 void agreement_set_turn(struct agreement *agreement, uint64_t turn);
 uint64_t agreement_turn_of(int fd);

@@ -24,16 +24,6 @@
 #include "fs/timeline.h"
 #include "fs/unmount.h"
 
-/* A daemon that served for so long did not die of its start, or of what it was asked first. */
-#define SETTLED_MS 10000
-/* Crashes in a row after which no other daemon is started, and the longest wait between two. */
-#define FAILURES_MAX 8
-#define DELAY_MS     100
-#define DELAY_MAX_MS 5000
-/* Between daemons that somebody else kills before they serve. */
-#define KILLED_DELAY_MS 5
-#define KILLED_MAX_MS	50
-
 /* The serving daemon's pidfd in the service manager's store: among the mount's own. */
 #define SERVING_ID keep_id(KEEP_FUSE, 3)
 
@@ -95,8 +85,7 @@ static void finish(struct keeper *keeper, int status)
 	upgrade_tell(keeper, ECANCELED, "the mount has ended");
 }
 
-/* Without a daemon to do it. */
-static void end_alone(struct keeper *keeper, int status)
+void keeper_end_alone(struct keeper *keeper, int status)
 {
 	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
 
@@ -106,42 +95,6 @@ static void end_alone(struct keeper *keeper, int status)
 	store_remove_all(&keeper->held);
 	kept_close(&keeper->held);
 	finish(keeper, status);
-}
-
-/* Whether somebody waits to be told that the mount is there. */
-static bool is_awaited(const struct keeper *keeper)
-{
-	return keeper->launcher && keeper->launcher->ready_fd >= 0;
-}
-
-static void give_up(struct keeper *keeper)
-{
-	const char *mountpoint = keeper->options->mountpoint;
-
-	keeper->start_at = KEEPER_NEVER;
-	if (is_awaited(keeper)) {
-		log_error("%s: %u daemons crashed one after the other", mountpoint,
-			  keeper->failures);
-		end_alone(keeper, 1);
-		return;
-	}
-	log_error("%s: %u daemons crashed one after the other: no other is started. The mount and "
-		  "its files' memory are kept, and who uses them waits. 'gpumemfs --upgrade %s' "
-		  "goes on, with that program; 'kill %d' ends the mount, and its files are lost",
-		  mountpoint, keeper->failures, mountpoint, getpid());
-	upgrade_tell(keeper, ECANCELED, "the daemon crashes again and again");
-}
-
-/* Twice as long each time; not at all for the first. */
-static int64_t delay(unsigned times, int64_t first, int64_t most)
-{
-	int64_t wait = first;
-
-	if (times < 2)
-		return 0;
-	while (--times > 1 && wait < most)
-		wait *= 2;
-	return wait < most ? wait : most;
 }
 
 static void say_how(const struct keeper *keeper, pid_t pid, int status)
@@ -170,23 +123,6 @@ static bool never_was(const struct keeper *keeper, const struct child *was, int 
 
 	return keeper->turns == 1 && !was->ready &&
 	       (!WIFSIGNALED(status) || !agreement_turn_of(terms));
-}
-
-/* What is killed from outside says nothing about the program. */
-static void schedule(struct keeper *keeper, const struct child *was, int status)
-{
-	int64_t now = keeper_now(), wait;
-
-	if (was->ready && now - was->since >= SETTLED_MS)
-		keeper->failures = keeper->killed = 0;
-	if (status == CHILD_UNKNOWN || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) {
-		wait = was->ready ? 0 : delay(++keeper->killed, KILLED_DELAY_MS, KILLED_MAX_MS);
-	} else {
-		wait = delay(++keeper->failures, DELAY_MS, DELAY_MAX_MS);
-	}
-	keeper->start_at = now + wait;
-	if (keeper->failures >= FAILURES_MAX)
-		give_up(keeper);
 }
 
 /* The program that an upgrade brought did not get as far as to serve. */
@@ -240,19 +176,19 @@ static void serving_died(struct keeper *keeper)
 			  keeper->options->mountpoint, was.pid);
 		finish(keeper, 1);
 	} else if (keeper->ending) {
-		end_alone(keeper, 1);
+		keeper_end_alone(keeper, 1);
 	} else if (keeper->next.prepared) {
 		keeper_take_over(keeper);
 	} else if (never_was(keeper, &was, status)) {
 		say_how(keeper, was.pid, status);
-		end_alone(keeper, 1);
+		keeper_end_alone(keeper, 1);
 	} else if (keeper->options->recovery == RECOVERY_TRANSPARENT && !is_mounted(keeper)) {
 		finish(keeper, 0);
 	} else {
 		say_how(keeper, was.pid, status);
 		if (!was.ready)
 			go_back(keeper);
-		schedule(keeper, &was, status);
+		failure_schedule(keeper, &was, status);
 	}
 }
 
@@ -289,7 +225,7 @@ static void start_due(struct keeper *keeper)
 		return;
 	}
 	log_error("%s: cannot start the daemon: %s", keeper->options->mountpoint, strerror(-error));
-	keeper->start_at = keeper_now() + DELAY_MAX_MS;
+	failure_put_off(keeper);
 	if (keeper->turns == 0)
 		finish(keeper, 1);
 }
@@ -307,13 +243,17 @@ static void signal_came(struct keeper *keeper)
 	if (keeper->serving.pid)
 		syscall(SYS_pidfd_send_signal, keeper->serving.pidfd, SIGTERM, NULL, 0);
 	else
-		end_alone(keeper, 0);
+		keeper_end_alone(keeper, 0);
 }
 
-static int until_start(const struct keeper *keeper)
+static int until_due(const struct keeper *keeper)
 {
 	int64_t at =
 	    keeper->serving.pid || keeper->next.pid ? standby_due(keeper) : keeper->start_at;
+	int64_t late = refuse_due(keeper);
+
+	if (late < at)
+		at = late;
 	int64_t wait = at - keeper_now();
 
 	return at == KEEPER_NEVER ? -1 : wait < 0 ? 0 : (int)wait;
@@ -328,6 +268,8 @@ enum {
 	NEXT_END,
 	STANDBY_LINE,
 	STANDBY_END,
+	REQUESTS,
+	MOUNTS,
 	WATCHED
 };
 
@@ -344,10 +286,17 @@ static void wait_and_act(struct keeper *keeper)
 	    [NEXT_END] = {next->pid ? next->pidfd : -1, POLLIN, 0},
 	    [STANDBY_LINE] = {standby->pid ? standby->line : -1, POLLIN, 0},
 	    [STANDBY_END] = {standby->pid ? standby->pidfd : -1, POLLIN, 0},
+	    [REQUESTS] = {keeper->refusing, POLLIN, 0},
+	    [MOUNTS] = {keeper->mounts ? fileno(keeper->mounts) : -1, POLLPRI, 0},
 	};
 
-	if (poll(fds, WATCHED, until_start(keeper)) <= 0)
+	if (poll(fds, WATCHED, until_due(keeper)) <= 0)
 		return;
+	if ((fds[REQUESTS].revents && refuse_serve(keeper)) ||
+	    (fds[MOUNTS].revents && refuse_mounts(keeper))) {
+		finish(keeper, 0);
+		return;
+	}
 	if (fds[SERVING_LINE].revents)
 		while (keeper_hear(keeper, &keeper->serving))
 			;
@@ -373,7 +322,7 @@ static int keeper_open(struct keeper *keeper)
 	keeper->holds_max = raise_limit();
 	keeper->signals = signals_open();
 	keeper->program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
-	keeper->asking = keeper->before = -1;
+	keeper->asking = keeper->before = keeper->refusing = -1;
 	keeper->address.dir = keeper->address.fd = -1;
 	if (keeper->signals < 0 || keeper->program < 0) {
 		int error = -errno;
@@ -389,6 +338,7 @@ static int serve(struct keeper *keeper)
 	while (!keeper->done) {
 		start_due(keeper);
 		standby_start(keeper);
+		refuse_late(keeper);
 		if (!keeper->done)
 			wait_and_act(keeper);
 	}

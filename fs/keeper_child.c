@@ -110,10 +110,11 @@ int child_reap(struct child *child)
 	return status;
 }
 
-void child_go(const struct keeper *keeper, const struct child *child)
+void child_go(struct keeper *keeper, const struct child *child)
 {
 	struct line_message go = line_message(LINE_GO, (uint64_t)keeper->seen_us);
 
+	refuse_stop(keeper);
 	go.value = (uint64_t)keeper->reaped_us;
 	line_offer(child->line, &go, -1);
 }

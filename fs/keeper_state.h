@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "common/runtime_dir.h"
@@ -47,11 +48,15 @@ struct keeper {
 	int before;			/* the program to go back to should the upgrade fail; -1 */
 	unsigned failures;		/* of daemons, one after the other */
 	unsigned killed;		/* daemons in a row that were killed before they served */
+	unsigned retries;		/* after too many failures */
 	int64_t start_at;		/* when to start one; 0: now; KEEPER_NEVER */
 	int64_t died;			/* when the last one did; 0: it has been replaced */
 	int64_t seen_us, reaped_us;	/* its line closed; nothing was left of it: timeline_now */
 	const char *wanted;		/* the GPU that the next daemon is for, or NULL */
 	int64_t renewals[RENEWALS_MAX]; /* when each of the last ones was; 0: never */
+	int refusing;			/* /dev/fuse, while requests are answered with EIO; or -1 */
+	FILE *mounts;			/* then: whether the mount is there */
+	unsigned releases;		/* left to the next daemon meanwhile */
 	bool ending, done;
 	bool partial; /* of what is held, until the daemon that hands it over has come to the end */
 	int status;
@@ -68,11 +73,18 @@ int child_start(struct keeper *keeper, struct child *child, int program);
 #define CHILD_UNKNOWN (-1)
 int child_reap(struct child *child);
 void child_kill(const struct child *child);
-/* It serves from now on. */
-void child_go(const struct keeper *keeper, const struct child *child);
+/* It serves from now on, and nobody else. */
+void child_go(struct keeper *keeper, const struct child *child);
 
 /* keeper.c: the next daemon serves. */
 void keeper_take_over(struct keeper *keeper);
+/* The mount's end, without a daemon to do it. */
+void keeper_end_alone(struct keeper *keeper, int status);
+
+/* keeper_failures.c: when another daemon is started, by how the one before died. */
+void failure_schedule(struct keeper *keeper, const struct child *was, int status);
+/* None can be started just now. */
+void failure_put_off(struct keeper *keeper);
 
 /* keeper_serve.c: what a daemon says. False: nothing (more) for now. */
 bool keeper_hear(struct keeper *keeper, struct child *child);
@@ -85,6 +97,16 @@ bool standby_serves(struct keeper *keeper);
 void standby_died(struct keeper *keeper);
 /* It is of no use any more. */
 void standby_end(struct keeper *keeper);
+
+/* keeper_refuse.c. From here on, until a daemon serves, requests are answered with EIO. */
+void refuse_start(struct keeper *keeper);
+/* The same where requests have waited for too long, and when that will be. */
+void refuse_late(struct keeper *keeper);
+int64_t refuse_due(const struct keeper *keeper);
+void refuse_stop(struct keeper *keeper);
+/* There are requests, or mounts have changed: 0, or -ENODEV where the mount has ended. */
+int refuse_serve(struct keeper *keeper);
+int refuse_mounts(const struct keeper *keeper);
 
 /* keeper_renew.c. A GPU works no more for the daemon that serves: another one, of the same program,
  * takes over if it does there. */

@@ -72,7 +72,7 @@ static void begin(struct keeper *keeper, int asking, int program)
 		close(program);
 		return;
 	}
-	keeper->failures = keeper->killed = 0;
+	keeper->failures = keeper->killed = keeper->retries = 0;
 	keeper->asking = asking;
 	log_info("%s: daemon %d gets ready to take over", keeper->options->mountpoint,
 		 keeper->next.pid);

@@ -90,24 +90,38 @@ bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix)
 	return find_next(table, path, fstype_prefix, &text, &line);
 }
 
-/* "MAJOR:MINOR", and "...,user_id=N,..." among the options. */
+/* "MAJOR:MINOR" */
+static bool device_read(const char *text, dev_t *device)
+{
+	const char *minor = strchr(text, ':');
+	char major[16];
+	uint64_t numbers[2];
+
+	if (!minor || (size_t)(minor - text) >= sizeof(major))
+		return false;
+	memcpy(major, text, (size_t)(minor - text));
+	major[minor - text] = '\0';
+	if (parse_u64(major, 0, UINT32_MAX, &numbers[0]) ||
+	    parse_u64(minor + 1, 0, UINT32_MAX, &numbers[1]))
+		return false;
+	*device = makedev((unsigned)numbers[0], (unsigned)numbers[1]);
+	return true;
+}
+
+/* The device, and "...,user_id=N,..." among the options. */
 static bool line_read(struct line *line, struct mountinfo *info)
 {
-	char *minor = strchr(line->device, ':');
 	char *user = line->options ? strstr(line->options, "user_id=") : NULL;
-	uint64_t numbers[3];
+	uint64_t number;
+	dev_t device;
 
-	if (!minor || !user)
+	if (!user || !device_read(line->device, &device))
 		return false;
-	*minor++ = '\0';
 	user += strlen("user_id=");
 	user[strcspn(user, ",")] = '\0';
-	if (parse_u64(line->device, 0, UINT32_MAX, &numbers[0]) ||
-	    parse_u64(minor, 0, UINT32_MAX, &numbers[1]) ||
-	    parse_u64(user, 0, UINT32_MAX, &numbers[2]))
+	if (parse_u64(user, 0, UINT32_MAX, &number))
 		return false;
-	info->device = makedev((unsigned)numbers[0], (unsigned)numbers[1]);
-	info->user = (uid_t)numbers[2];
+	*info = (struct mountinfo){.device = device, .user = (uid_t)number};
 	return true;
 }
 
@@ -121,6 +135,20 @@ bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 	while (find_next(table, path, fstype_prefix, &text, &line))
 		any = line_read(&line, found) || any;
 	return any;
+}
+
+bool mountinfo_has_device(FILE *table, dev_t device)
+{
+	AUTO_FREE char *text = NULL;
+	struct line line;
+	size_t room = 0;
+	dev_t found;
+
+	rewind(table);
+	while (getline(&text, &room, table) > 0)
+		if (line_split(text, &line) && device_read(line.device, &found) && found == device)
+			return true;
+	return ferror(table);
 }
 
 bool mountinfo_is_mounted(const char *path, const char *fstype_prefix)

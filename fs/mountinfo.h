@@ -15,6 +15,10 @@ bool mountinfo_is_mounted(const char *path, const char *fstype_prefix);
 /* The same in a table that is already open. Lines that proc(5) does not allow are passed over. */
 bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix);
 
+/* Whether a mount of that device is anywhere in the table, which is read anew from its start: for
+ * those who watch it and cannot rely on a descriptor to be had. True where it cannot be read. */
+bool mountinfo_has_device(FILE *table, dev_t device);
+
 struct mountinfo {
 	dev_t device;
 	uid_t user; /* of a FUSE mount: who made it */

@@ -75,7 +75,7 @@ static void handle(struct share *share, const struct epoll_event *event)
 {
 	if (event->data.ptr == &share->listen_fd)
 		accept_one(share);
-	else if (event->data.ptr == &share->mounts_fd)
+	else if (event->data.ptr == &share->mounts)
 		mounts_changed(share);
 	else if (event->data.ptr != &share->stop_fd &&
 		 share_connection_take(share, event->data.ptr))
@@ -141,7 +141,7 @@ static int start(struct share *share)
 	if (!error)
 		error = watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
 	if (!error)
-		error = watch(share, share->mounts_fd, EPOLLPRI, &share->mounts_fd);
+		error = watch(share, fileno(share->mounts), EPOLLPRI, &share->mounts);
 	if (!error)
 		error = -pthread_create(&share->thread, NULL, run, share);
 	if (error)
@@ -159,7 +159,6 @@ int share_open(struct fs *fs, struct share **opened)
 				.epoll_fd = -1,
 				.listen_fd = -1,
 				.stop_fd = -1,
-				.mounts_fd = -1,
 				.tree_fd = -1,
 				.last_connection = SHARE_KEPT_CONNECTIONS};
 	pthread_mutex_init(&share->lock, NULL);

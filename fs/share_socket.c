@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "common/log.h"
 #include "fs/control.h"
 #include "fs/keep.h"
+#include "fs/mountinfo.h"
 #include "fs/share_state.h"
 
 #define BACKLOG 1024
@@ -85,11 +87,10 @@ int share_socket_open(struct share *share, const char *mountpoint)
 	/* Not what the daemon would say: this may be the thread that is to ask. */
 	if (statx(share->tree_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
-	snprintf(share->mount_device, sizeof(share->mount_device), " %u:%u ", st.stx_dev_major,
-		 st.stx_dev_minor);
+	share->device = makedev(st.stx_dev_major, st.stx_dev_minor);
 	control_socket_is_bound();
-	share->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-	return share->mounts_fd < 0 ? -errno : 0;
+	share->mounts = fopen("/proc/self/mountinfo", "re");
+	return share->mounts ? 0 : -errno;
 }
 
 static void close_fd(int *fd)
@@ -107,22 +108,12 @@ void share_socket_close(struct share *share)
 	keep_settle(share->fs->keep);
 	close_fd(&share->listen_fd);
 	close_fd(&share->tree_fd);
-	close_fd(&share->mounts_fd);
+	if (share->mounts)
+		fclose(share->mounts);
+	share->mounts = NULL;
 }
 
 bool share_socket_mounted(const struct share *share)
 {
-	FILE *table AUTO_FCLOSE = fopen("/proc/self/mountinfo", "re");
-	char *line AUTO_FREE = NULL;
-	size_t size = 0;
-
-	/* "ID PARENT MAJOR:MINOR ...": in the third field a blank on both sides is enough. */
-	while (table && getline(&line, &size, table) > 0) {
-		char *found = strstr(line, share->mount_device);
-		char *parent = strchr(line, ' ');
-
-		if (found && parent && found == strchr(parent + 1, ' '))
-			return true;
-	}
-	return !table;
+	return !share->mounts || mountinfo_has_device(share->mounts, share->device);
 }

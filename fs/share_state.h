@@ -68,10 +68,10 @@ struct share {
 	struct fs *fs;
 	struct token_table tokens;
 	pthread_t thread;
-	int epoll_fd, listen_fd, stop_fd, mounts_fd;
-	int tree_fd;	       /* the detached clone of the mount in which the socket was bound */
-	char mount_device[24]; /* major:minor, to see in mountinfo whether the mount is there still
-				*/
+	int epoll_fd, listen_fd, stop_fd;
+	int tree_fd;  /* the detached clone of the mount in which the socket was bound */
+	FILE *mounts; /* mountinfo, open for when no descriptor is to be had; NULL */
+	dev_t device; /* of the mount, to see whether it is there still */
 	struct share_queue *queue;
 	pthread_mutex_t lock; /* what follows; no other lock but the queue's is taken under it */
 	pthread_cond_t given; /* a connection was given back or freed */

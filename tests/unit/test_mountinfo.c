@@ -101,6 +101,24 @@ START_TEST(whose_mount_and_which)
 }
 END_TEST
 
+START_TEST(which_devices_are_mounted)
+{
+	FILE *table = fmemopen((char *)text, strlen(text), "r");
+
+	/* Each time from the start. */
+	for (int i = 0; i < 2; i++) {
+		ck_assert(mountinfo_has_device(table, makedev(0, 49)));
+		ck_assert(mountinfo_has_device(table, makedev(0, 40)));
+		ck_assert(mountinfo_has_device(table, makedev(8, 1)));
+		ck_assert(!mountinfo_has_device(table, makedev(0, 46)));
+		ck_assert(!mountinfo_has_device(table, makedev(0, 4)));
+		ck_assert(!mountinfo_has_device(table, makedev(0, 0)));
+		ck_assert(!mountinfo_has_device(table, makedev(1, 8)));
+	}
+	fclose(table);
+}
+END_TEST
+
 START_TEST(reads_the_running_kernel)
 {
 	ck_assert(mountinfo_is_mounted("/proc", "proc"));
@@ -117,6 +135,7 @@ int main(void)
 
 	tcase_add_loop_test(tests, finds_what_is_mounted, 0, sizeof(cases) / sizeof(cases[0]));
 	tcase_add_test(tests, whose_mount_and_which);
+	tcase_add_test(tests, which_devices_are_mounted);
 	tcase_add_test(tests, reads_the_running_kernel);
 	return unit_main(suite);
 }
