@@ -61,16 +61,21 @@ static void write_mapping(struct control_list *list, FILE *out, struct inode *in
 	struct volume *volume = inode->volume;
 
 	/* It may have moved to host/ since. */
-	if (!mapped || !volume->device || !viewer_sees_file(&list->viewer, inode))
+	if (!mapped || !volume->device)
 		return;
 	fprintf(out, "%" PRIu64 "\tbar\t%s\t%u\t", mapped, device_bar_name(volume->device),
 		file_leases(inode->file));
 	write_path(list, out, inode);
 }
 
-/* Whether a look at every inode would find anything. */
-static bool anything_mapped(struct fs *fs)
+/* Whether a look at every inode is worth its time. That is a second for some millions of them, in
+ * one request where few are mapped, and so not for every user to ask for. */
+static bool looks_for_mapped(const struct control_list *list)
 {
+	struct fs *fs = list->fs;
+
+	if (!list->viewer.sees_all)
+		return false;
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device && bar_usage(fs->volumes[i].device).mapped)
 			return true;
@@ -82,7 +87,7 @@ static int write_mapped(struct control_list *list, FILE *out)
 	struct inode *inode;
 	long begin = ftell(out);
 
-	if (!list->slot && !anything_mapped(list->fs))
+	if (!list->slot && !looks_for_mapped(list))
 		return CONTROL_END;
 	while (ftell(out) - begin < CONTROL_PIECE_BYTES) {
 		inode = inode_table_next(&list->fs->inodes, &list->slot);

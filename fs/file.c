@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -392,9 +393,13 @@ int file_describe(struct file *file, FILE *out)
 {
 	guard_token token = guard_enter(&file->guard);
 
-	EXTENTS_FOREACH (extent, &file->extents)
+	EXTENTS_FOREACH (extent, &file->extents) {
+		/* A longer text is no attribute's: its memory is not taken. */
+		if (ftell(out) > XATTR_SIZE_MAX)
+			break;
 		fprintf(out, "%lu %lu %lu %s\n", extent->offset, extent->span.bytes,
 			extent->span.offset, span_owns_chunk(&extent->span) ? "chunk" : "block");
+	}
 	if (!file_is_device(file))
 		describe_object(atomic_load(&file->fd), out);
 	guard_leave(&file->guard, token);

@@ -4,11 +4,13 @@
 #include "fs/user_limits.h"
 
 #include <errno.h>
+#include <linux/limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fs/control_text.h"
+#include "fs/inode_attr.h"
 #include "fs/token.h"
 #include "fs/viewer.h"
 #include "tests/unit/fs_fixture.h"
@@ -293,6 +295,28 @@ START_TEST(open_texts_are_counted)
 }
 END_TEST
 
+#define PIECES 4000
+
+/* What is longer than an attribute can be is refused, and not made first. */
+START_TEST(a_long_attribute_takes_no_memory)
+{
+	struct inode *file = at(gpu(0), "f");
+	char byte = 1, *text;
+	size_t length;
+
+	ck_assert_int_eq(
+	    inode_attr_set(&fixture, worker_copier(&fixture), file, ATTR_PAGE_SIZE, "4K", 2, true),
+	    0);
+	for (uint64_t i = 0; i < PIECES; i++)
+		ck_assert_int_eq(write_to(file, &byte, 1, i * 8192), 1);
+	ck_assert_int_eq(inode_attr_get(file, ATTR_EXTENTS, &text, &length), 0);
+	ck_assert_uint_gt(length, XATTR_SIZE_MAX);
+	ck_assert_uint_lt(length, XATTR_SIZE_MAX + 256);
+	free(text);
+	metadata = fixture.metadata_bytes;
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -308,5 +332,6 @@ int main(void)
 	tcase_add_test(tcase, sums_follow_the_size);
 	tcase_add_test(tcase, a_list_is_one_text);
 	tcase_add_test(tcase, open_texts_are_counted);
+	tcase_add_test(tcase, a_long_attribute_takes_no_memory);
 	return unit_main(suite);
 }
