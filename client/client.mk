@@ -6,7 +6,7 @@
 CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/version.h)
 CLIENT_SOURCES := $(wildcard client/*.c) \
 	$(addprefix backend/cuda/,driver.c bar_dmabuf.c bar_gdrcopy.c bar_vulkan.c) \
-	$(wildcard backend/stream*.c)
+	$(wildcard backend/stream*.c) common/runtime_dir.c
 CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(OUT)/pic/%.o)
 CLIENT_LIBRARY := $(OUT)/libgpumem.so.0
 # For the command, which runs where no library is installed, and for the unit tests, which may put functions of

@@ -17,6 +17,7 @@
 #include "client/apart.h"
 #include "client/error.h"
 #include "common/defer.h"
+#include "common/runtime_dir.h"
 
 static int ask_token(int fd, void *token)
 {
@@ -47,6 +48,38 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 	return ask_file(fd, flags, ask_lease, ask);
 }
 
+static int fail_ended(void)
+{
+	return client_fail(ENOTCONN, "the daemon of this mount has ended");
+}
+
+/* For a terminal, which a mount is not to write to: no control characters, also of two bytes. */
+static bool is_printable(const char *text)
+{
+	for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+		if (*at < ' ' || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
+			return false;
+	return true;
+}
+
+/* 0, or -errno where the daemon is an older one, or is none. */
+static int ask_where(int fd, struct gpumem_socket *where)
+{
+	if (ioctl(fd, GPUMEM_IOC_SOCKET, where) < 0)
+		return -errno;
+	where->text[sizeof(where->text) - 1] = '\0';
+	return is_printable(where->text) ? 0 : -EPROTO;
+}
+
+static int fail_unshared(int fd)
+{
+	struct gpumem_socket where;
+	bool known = ask_where(fd, &where) == 0 && where.where == GPUMEM_SOCKET_NOWHERE;
+
+	return client_fail(ENOTSUP, "the daemon of this mount shares no files: %s",
+			   known ? where.text : "its log says why");
+}
+
 int client_mount_token(int fd, int flags, struct gpumem_token *token)
 {
 	int rc = ask_file(fd, flags, ask_token, token);
@@ -60,7 +93,9 @@ int client_mount_token(int fd, int flags, struct gpumem_token *token)
 			return client_fail(ENOTSUP, "the file is not on gpumemfs");
 		case ENOTCONN:
 		case ECONNABORTED:
-			return client_fail(ENOTCONN, "the daemon of this mount has ended");
+			return fail_ended();
+		case EPROTONOSUPPORT:
+			return fail_unshared(fd);
 		default:
 			return client_fail(-rc, "the file's token: %s", strerror(-rc));
 		}
@@ -167,6 +202,48 @@ int client_mount_each(int fd, int (*each)(int root, void *argument), void *argum
 	return seen;
 }
 
+/* The socket of an ordinary user's daemon. The mount says where, and is not believed further than
+ * this user's own directories, nor about the name there. */
+static int connect_own(const char *path, dev_t device)
+{
+	char name[RUNTIME_NAME_MAX], reason[RUNTIME_REASON_MAX];
+	AUTO_CLOSE int dir = runtime_dir_open(path, geteuid(), reason);
+
+	if (dir == -EPERM || dir == -EACCES)
+		return client_fail(EACCES,
+				   "only the user who mounted it can map files of this "
+				   "mount: %s",
+				   reason);
+	if (dir < 0)
+		return client_fail(ENOTSUP,
+				   "the daemon of this mount shares files in a directory that is "
+				   "not visible here: %s",
+				   reason);
+	runtime_socket_name(GPUMEM_SOCKET_KIND, device, name);
+	int fd = runtime_socket_connect(dir, name, geteuid());
+
+	if (fd == -ECONNREFUSED || fd == -ENOENT)
+		return fail_ended();
+	return fd >= 0 ? fd
+		       : client_fail(fd == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s/%s: %s",
+				     path, name, strerror(-fd));
+}
+
+/* No mount that is visible here has a socket. */
+static int connect_elsewhere(int fd)
+{
+	struct gpumem_socket where;
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && ask_where(fd, &where) == 0 &&
+	    where.where == GPUMEM_SOCKET_IN_DIRECTORY && *where.text == '/')
+		return connect_own(where.text, st.st_dev);
+	return client_fail(ENOTSUP,
+			   "no mount of the file's filesystem with a %s is visible here: "
+			   "bind-mount the whole mount, not a part of it",
+			   GPUMEM_SOCKET_NAME);
+}
+
 static int connect_each(int root, void *unused)
 {
 	(void)unused;
@@ -181,13 +258,10 @@ int client_mount_connect(int fd)
 	case 0:
 		return rc;
 	case ENOENT:
-		return client_fail(ENOTSUP,
-				   "no mount of the file's filesystem with a %s is visible "
-				   "here: bind-mount the whole mount, not a part of it",
-				   GPUMEM_SOCKET_NAME);
+		return connect_elsewhere(fd);
 	case ECONNREFUSED:
 	case ENOTCONN:
-		return client_fail(ENOTCONN, "the daemon of this mount has ended");
+		return fail_ended();
 	default:
 		return client_fail(rc == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s: %s",
 				   GPUMEM_SOCKET_NAME, strerror(-rc));

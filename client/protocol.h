@@ -7,6 +7,7 @@
  *  2. On a SOCK_SEQPACKET connection to MOUNT/.gpumem/socket the token is turned into a lease
  *     (GPUMEM_MSG_LEASE). The answer is one or more GPUMEM_MSG_LAYOUT messages; their chunks' file
  *     descriptors come with them (SCM_RIGHTS), in order.
+ *     A daemon without privileges has its socket elsewhere: GPUMEM_IOC_SOCKET says where.
  *  3. The lease lasts until GPUMEM_MSG_RELEASE or the end of the connection, however it comes.
  *
  * A client that has its connection already saves the turn over the socket: it asks once for the
@@ -63,6 +64,28 @@ struct gpumem_lease_ask {
 };
 
 #define GPUMEM_IOC_LEASE _IOW('g', 0x48, struct gpumem_lease_ask)
+
+#define GPUMEM_SOCKET_TEXT 1020
+
+/* What GPUMEM_IOC_SOCKET writes: where the file's mount shares its files, on a regular file however
+ * it was opened. */
+struct gpumem_socket {
+	uint32_t where; /* enum gpumem_socket_where */
+	/* Ends with a NUL. IN_DIRECTORY: the directory, and the socket is named by the mount's
+	 * device number (GPUMEM_SOCKET_KIND-MAJOR:MINOR). The daemon serves connections of its own
+	 * user there, and a client is to check that the directory and the process at the other end
+	 * are of its own user. NOWHERE: why. */
+	char text[GPUMEM_SOCKET_TEXT];
+};
+
+enum gpumem_socket_where {
+	GPUMEM_SOCKET_NOWHERE = 0,
+	GPUMEM_SOCKET_IN_MOUNT = 1, /* GPUMEM_SOCKET_NAME */
+	GPUMEM_SOCKET_IN_DIRECTORY = 2,
+};
+
+#define GPUMEM_SOCKET_KIND "share"
+#define GPUMEM_IOC_SOCKET  _IOR('g', 0x4b, struct gpumem_socket)
 
 /* What GPUMEM_IOC_COPY reads. Memory leased over a connection, which some engine reaches without a
  * copy by a CPU, goes into the opened file. It returns how many bytes, at most GPUMEM_COPY_MAX and

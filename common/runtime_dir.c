@@ -58,7 +58,7 @@ bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX])
 
 static int refuse(char reason[RUNTIME_REASON_MAX], const char *path, const char *why)
 {
-	snprintf(reason, RUNTIME_REASON_MAX, "%s %s: it is not trusted, remove it", path, why);
+	snprintf(reason, RUNTIME_REASON_MAX, "%s %s", path, why);
 	return -EPERM;
 }
 

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "fs/capabilities.h"
 #include "fs/fs.h"
+#include "fs/share.h"
 
 /* The kernel's default bound on one request (fs.fuse.max_pages_limit, 256 pages); larger ones
  * brought nothing at 1 MiB and were slower at 16 MiB on the reference machine. */
@@ -169,8 +170,10 @@ static void log_one(const char *name, const struct capability *capability)
 	log_info("%s: %s (%s)", name, capability->on ? "on" : "off", capability->reason);
 }
 
-void capabilities_log(const struct fs *fs)
+void capabilities_log(struct fs *fs)
 {
+	struct capability sharing;
+
 	log_one("io_uring", &fs->can.io_uring);
 	if (!fs->can.io_uring.on) {
 		log_one("clone_fd", &fs->can.clone_fd);
@@ -180,6 +183,8 @@ void capabilities_log(const struct fs *fs)
 		log_one("recovery", &fs->can.recovery);
 	log_one("passthrough", &fs->can.passthrough);
 	log_one("mmap", &fs->can.mmap);
+	share_capability(fs, &sharing);
+	log_one("sharing", &sharing);
 	if (geteuid() != 0)
 		log_warn("not root: no passthrough for host/, no kernel-kept bound on host/, and "
 			 "other users only with allow_other");

@@ -18,6 +18,6 @@ int capabilities_choose(struct fs *fs);
 /* In FUSE's init: asks the kernel for what is wanted and notes what it has. */
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn);
 /* A line each to the log. */
-void capabilities_log(const struct fs *fs);
+void capabilities_log(struct fs *fs);
 
 #endif

@@ -14,6 +14,7 @@
 #include "fs/fs.h"
 #include "fs/keep.h"
 #include "fs/observe.h"
+#include "fs/share.h"
 #include "fs/version.h"
 
 static int write_version(struct fs *fs, uid_t uid, FILE *out)
@@ -64,6 +65,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	static const char *const caches[] = {
 	    [CACHE_NONE] = "none", [CACHE_AUTO] = "auto", [CACHE_ALWAYS] = "always"};
 	const struct options *options = &fs->options;
+	struct capability sharing;
 
 	(void)uid;
 	fprintf(out, "backend %s\n", fs->backend->name);
@@ -80,6 +82,8 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	write_capability(out, "busy_poll", &fs->can.busy_poll);
 	write_capability(out, "passthrough", &fs->can.passthrough);
 	write_capability(out, "mmap", &fs->can.mmap);
+	share_capability(fs, &sharing);
+	write_capability(out, "sharing", &sharing);
 	write_capability(out, "recovery", &fs->can.recovery);
 	if (fs->keep)
 		fprintf(out, "daemon %" PRIu64 " process %d keeper %d\n", keep_turn(fs->keep),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
 
@@ -205,5 +206,6 @@ void fs_close(struct fs *fs)
 	stats_free(&fs->stats);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);
+	free(atomic_load(&fs->not_shared));
 	counts_destroy(fs);
 }

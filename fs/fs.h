@@ -28,7 +28,7 @@
  * start and in .gpumem/params. */
 struct capability {
 	bool on;
-	char reason[120]; /* why it is off, or how it is on */
+	char reason[300]; /* why it is off, or how it is on */
 };
 
 struct capabilities {
@@ -103,6 +103,7 @@ struct fs {
 	int64_t metadata_max;
 	struct resting resting;
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
+	char *_Atomic not_shared;    /* why not, allocated; NULL: they are, or will be */
 	struct user_limits users;
 	struct lease_list leases;
 	struct snapshots snapshots; /* texts of open files of .gpumem/ */

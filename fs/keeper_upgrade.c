@@ -21,14 +21,16 @@ void upgrade_follow_mount(struct keeper *keeper)
 {
 	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
 	char reason[RUNTIME_REASON_MAX];
+	int error;
 
 	if (!device || device == keeper->device)
 		return;
 	runtime_socket_close(&keeper->address);
 	keeper->device = device;
-	if (runtime_socket_open(&keeper->address, UPGRADE_KIND, device, reason))
-		log_warn("%s: no upgrade will be possible: %s", keeper->options->mountpoint,
-			 reason);
+	error = runtime_socket_open(&keeper->address, UPGRADE_KIND, device, reason);
+	if (error)
+		log_warn("%s: no upgrade will be possible: %s%s", keeper->options->mountpoint,
+			 reason, error == -EPERM ? ": remove it, and mount again" : "");
 }
 
 /* Who may choose the program that runs as this user: that user, and root. */

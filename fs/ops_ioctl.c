@@ -19,8 +19,9 @@ static enum gpumem_access access_of(const struct fuse_file_info *info)
 static int check_shared(const struct op *op, struct share **share)
 {
 	*share = atomic_load(&op->fs->share);
+	/* GPUMEM_IOC_SOCKET says why. */
 	if (!*share)
-		return -ENOTTY;
+		return -EPROTONOSUPPORT;
 	if (!S_ISREG(op->inode->mode))
 		return S_ISDIR(op->inode->mode) ? -EISDIR : -EINVAL;
 	return 0;
@@ -68,6 +69,15 @@ static void give_lease(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	}
 	op_end(op, 0);
 	fuse_reply_ioctl(req, 0, NULL, 0);
+}
+
+static void tell_socket(struct op *op, fuse_req_t req)
+{
+	struct gpumem_socket where;
+
+	share_where(op->fs, &where);
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, &where, sizeof(where));
 }
 
 static void save(struct op *op, fuse_req_t req)
@@ -146,6 +156,7 @@ static bool is_known(unsigned command, size_t in_bytes, size_t out_bytes)
 	switch (command) {
 	case GPUMEM_IOC_TOKEN:
 	case GPUMEM_IOC_SAVE:
+	case GPUMEM_IOC_SOCKET:
 		return out_bytes >= _IOC_SIZE(command);
 	case GPUMEM_IOC_LEASE:
 	case GPUMEM_IOC_COPY:
@@ -177,6 +188,9 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		break;
 	case GPUMEM_IOC_TOKEN:
 		give_token(&op, req, info);
+		break;
+	case GPUMEM_IOC_SOCKET:
+		tell_socket(&op, req);
 		break;
 	case GPUMEM_IOC_LEASE:
 		memcpy(&lease, in, sizeof(lease));

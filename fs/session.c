@@ -309,6 +309,11 @@ unmount_fuse:
 	return error;
 }
 
+dev_t session_device(const struct session *session)
+{
+	return session->device;
+}
+
 void session_changed(struct session *session, uint64_t ino)
 {
 	/* Pages stay, so that no request comes of it that this thread would have to serve. */

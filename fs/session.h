@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct fs;
 struct session;
@@ -32,6 +33,8 @@ int session_start(struct session *session);
  * request is in flight any more. -EIO after a line in the log: the mount is there, but this daemon
  * cannot serve it. */
 int session_wait(struct session *session);
+/* The mount's device number, once there is a mount. */
+dev_t session_device(const struct session *session);
 /* An inode is not as the kernel knows it: times and sizes are to be asked for again. */
 void session_changed(struct session *session, uint64_t ino);
 void session_close(struct session *session);

@@ -34,6 +34,10 @@ static void accept_one(struct share *share)
 
 	if (fd < 0)
 		return;
+	if (share_socket_admit(share, fd)) {
+		close(fd);
+		return;
+	}
 	uint64_t id = keep_id(KEEP_SOCKET, ++share->last_connection);
 
 	/* Before it is served: what is asked then will be answered, by whomever. */
@@ -140,7 +144,7 @@ static int start(struct share *share)
 		error = watch(share, share->stop_fd, EPOLLIN, &share->stop_fd);
 	if (!error)
 		error = watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
-	if (!error)
+	if (!error && share->mounts)
 		error = watch(share, fileno(share->mounts), EPOLLPRI, &share->mounts);
 	if (!error)
 		error = -pthread_create(&share->thread, NULL, run, share);
@@ -167,8 +171,7 @@ int share_open(struct fs *fs, struct share **opened)
 	int error = start(share);
 
 	if (error) {
-		log_warn("%s: files cannot be shared by path: %s: %s", fs->options.mountpoint,
-			 GPUMEM_SOCKET_NAME, strerror(-error));
+		share_refused(share, error);
 		share_free(share);
 		return error;
 	}

@@ -23,6 +23,10 @@ int share_open(struct fs *fs, struct share **share);
 /* Whether there is a socket since a daemon before this one: share_open serves it on, and does not
  * need the mount to answer. Programs are not to see a mount without. */
 bool share_is_kept(struct fs *fs);
+/* Where the socket is, or why there is none: for GPUMEM_IOC_SOCKET, and in words. */
+struct capability;
+void share_where(struct fs *fs, struct gpumem_socket *where);
+void share_capability(struct fs *fs, struct capability *capability);
 /* Ends every lease and connection. NULL is fine. */
 void share_close(struct share *share);
 

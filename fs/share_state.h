@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "common/runtime_dir.h"
 #include "fs/file_share.h"
 #include "fs/fs.h"
 #include "fs/share.h"
@@ -69,7 +70,12 @@ struct share {
 	struct token_table tokens;
 	pthread_t thread;
 	int epoll_fd, listen_fd, stop_fd;
-	int tree_fd;  /* the detached clone of the mount in which the socket was bound */
+	/* The detached clone of the mount in which the socket was bound. Of a daemon without
+	 * privileges: the directory, and runtime has these two descriptors. */
+	int tree_fd;
+	struct runtime_socket runtime;
+	bool for_own_user;		 /* the socket is in that directory */
+	char reason[RUNTIME_REASON_MAX]; /* why there is no socket; empty: its error says it */
 	FILE *mounts; /* mountinfo, open for when no descriptor is to be had; NULL */
 	dev_t device; /* of the mount, to see whether it is there still */
 	struct share_queue *queue;
@@ -114,8 +120,13 @@ void share_work(void *share, struct share_job *job);
 /* The one that is there since a daemon before this, or a new one. */
 int share_socket_open(struct share *share, const char *mountpoint);
 void share_socket_close(struct share *share);
+/* Whether the process that has connected may share: 0, or -EPERM. */
+int share_socket_admit(const struct share *share, int fd);
 /* Whether the mount is mounted anywhere that this process sees. */
 bool share_socket_mounted(const struct share *share);
+
+/* share_where.c: files are not shared, which is logged, and told to programs that ask. */
+void share_refused(const struct share *share, int error);
 
 /* share_lease.c. -EINPROGRESS: what the token of a request is for is remembered with the
  * connection, and its time does not count from here on. Or -EACCES. */

@@ -62,9 +62,8 @@ static int connect_in(const char *path, const struct mountinfo *mount,
 	int line = runtime_socket_connect(dir, name, mount->user);
 
 	if (line == -EPERM)
-		snprintf(reason, RUNTIME_REASON_MAX,
-			 "%s/%s: the process there is not user %u's: it is not trusted", path, name,
-			 mount->user);
+		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: the process there is not user %u's",
+			 path, name, mount->user);
 	else if (line < 0)
 		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: %s", path, name, strerror(-line));
 	return line;
@@ -88,7 +87,8 @@ static int connect_keeper(const char *mountpoint, const struct mountinfo *mount)
 		memcpy(reason, why, sizeof(reason));
 	}
 	if (*reason)
-		log_error("%s: not upgraded: %s", mountpoint, reason);
+		log_error("%s: not upgraded: %s%s", mountpoint, reason,
+			  result == -EPERM ? ": it is not trusted" : "");
 	else
 		log_error("%s: not upgraded: it has no keeper's socket in /run/gpumemfs, "
 			  "/tmp/gpumemfs-UID or, of a user, $XDG_RUNTIME_DIR/gpumemfs. Only a "

@@ -99,6 +99,30 @@ fuse_for_all() {
 	as_nobody test -x "$BUILD/gpumemfs" || skip "nobody cannot reach $BUILD"
 }
 
+# ordinary_user: fuse_for_all for $user, who is this test's alone: as_owner. $own is where the daemons of such a user meet
+# their clients without a login session.
+ordinary_user() {
+	[ -n "${FUSE_FOR_ALL:-}" ] || FUSE_FOR_ALL=1 exec unshare -m "$0"
+	fuse_for_all
+	user=$((60000 + $$ % 5000))
+	own=/tmp/gpumemfs-$user
+	# fusermount3 asks for the user's name.
+	(cat /etc/passwd && echo "owner$user:x:$user:$user::/:/bin/sh") >"$WORK/passwd"
+	mount --bind "$WORK/passwd" /etc/passwd
+	MNT=$WORK/dir
+	mkdir -p "$MNT"
+	chown "$user" "$MNT"
+}
+
+as_owner() {
+	as_user "$user" env -u XDG_RUNTIME_DIR LD_LIBRARY_PATH="$DAEMON_LIBRARY_PATH" "$@"
+}
+
+# up_as_owner OPTIONS: in the background; what the daemon says is in $WORK/message
+up_as_owner() {
+	as_owner "$BUILD/gpumemfs" "$MNT" -o "$OPTIONS,$1" >"$WORK/message" 2>&1 || fail "$(cat "$WORK/message")"
+}
+
 xattr() { # FILE NAME: its value, below user.gpumem.
 	getfattr --only-values -n "user.gpumem.$2" "$1"
 }
