@@ -19,6 +19,7 @@
 
 #include "common/defer.h"
 #include "common/log_limit.h"
+#include "common/utf8.h"
 
 #define PREFIX	  "gpumemfs: "
 #define CUT_SHORT "..."
@@ -106,14 +107,6 @@ bool log_enabled(enum log_level level)
 	return level <= atomic_load_explicit(&threshold, memory_order_relaxed);
 }
 
-/* A name that a user of the mount chose must not forge a second line or drive a terminal. */
-static void log_defuse(char *text)
-{
-	for (; *text; text++)
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			*text = '?';
-}
-
 struct log_caller log_caller_change(struct log_caller next)
 {
 	struct log_caller before = caller;
@@ -155,6 +148,16 @@ static void tell_left_out(char *text, uint64_t left_out)
 	strcpy(text + length, told);
 }
 
+/* A name that a user of the mount chose must not forge a second line or drive a terminal. */
+static void line_format(char text[LINE_BYTES], const char *format, va_list args)
+{
+	char raw[LINE_BYTES];
+	bool cut = vsnprintf(raw, sizeof(raw), format, args) >= LINE_BYTES;
+
+	if (*utf8_escape(raw, "", text, LINE_BYTES - sizeof(CUT_SHORT)) || cut)
+		strcat(text, CUT_SHORT);
+}
+
 void log_write(enum log_level level, const char *format, ...)
 {
 	uint64_t left_out;
@@ -171,13 +174,10 @@ void log_write(enum log_level level, const char *format, ...)
 	char *text = line + strlen(line);
 	va_list args;
 	va_start(args, format);
-	int length = vsnprintf(text, LINE_BYTES, format, args);
+	line_format(text, format, args);
 	va_end(args);
-	if (length >= LINE_BYTES)
-		strcpy(text + LINE_BYTES - sizeof(CUT_SHORT), CUT_SHORT);
 	if (left_out)
 		tell_left_out(text, left_out);
-	log_defuse(text);
 
 	unsigned targets = log_targets;
 	if (targets & LOG_TO_SYSLOG)

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 static bool follows(unsigned char byte)
 {
@@ -32,6 +34,38 @@ static size_t character(const unsigned char *text)
 	return follows(text[3]) ? 4 : 0;
 }
 
+/* U+0080 to U+009F, of which terminals obey some as they do ESC with a letter. */
+static bool is_c1_control(const unsigned char *text)
+{
+	return text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0;
+}
+
+static bool is_control(const unsigned char *text)
+{
+	return text[0] < ' ' || text[0] == 0x7f || is_c1_control(text);
+}
+
+const char *utf8_escape(const char *text, const char *also, char *to, size_t room)
+{
+	while (*text) {
+		const unsigned char *at = (const unsigned char *)text;
+		size_t length = character(at);
+		bool escaped = !length || is_control(at) || strchr(also, *text);
+
+		length = length ? length : 1;
+		if (length * (escaped ? 4 : 1) >= room)
+			break;
+		for (; length; length--, text++) {
+			int bytes =
+			    snprintf(to, room, escaped ? "\\%03o" : "%c", (unsigned char)*text);
+			to += bytes;
+			room -= (size_t)bytes;
+		}
+	}
+	*to = '\0';
+	return text;
+}
+
 void utf8_clean(char *text)
 {
 	while (*text) {
@@ -40,5 +74,17 @@ void utf8_clean(char *text)
 		if (!length)
 			*text = '?';
 		text += length ? length : 1;
+	}
+}
+
+void utf8_write_json(const char *json, FILE *out)
+{
+	for (; *json; json++) {
+		if (*json == 0x7f)
+			fputs("\\u007f", out);
+		else if (is_c1_control((const unsigned char *)json))
+			fprintf(out, "\\u%04x", *(const unsigned char *)++json);
+		else
+			fputc(*json, out);
 	}
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/defer.h"
+#include "common/utf8.h"
 
 /* What takes more is cut. */
 #define PATH_ROOM  8192
@@ -77,20 +78,13 @@ struct line {
 	size_t length;
 };
 
-/* As /proc/mounts has it: what would end a field or a line, in octal. */
+/* As /proc/mounts has it: what would end a field or a line, in octal; and what drives a terminal.
+ */
 static void line_add_path(struct line *line, const char *name, const char *path, size_t room)
 {
-	size_t limit = line->length + room;
-
 	line->length += (size_t)sprintf(line->text + line->length, " %s=", name);
-	for (; *path && line->length < limit; path++) {
-		unsigned char byte = (unsigned char)*path;
-
-		if (byte <= ' ' || byte == '\\' || byte == 0x7f)
-			line->length += (size_t)sprintf(line->text + line->length, "\\%03o", byte);
-		else
-			line->text[line->length++] = *path;
-	}
+	path = utf8_escape(path, " \\", line->text + line->length, room + 1);
+	line->length += strlen(line->text + line->length);
 	if (*path)
 		line->length += (size_t)sprintf(line->text + line->length, CUT_SHORT);
 }

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "backend/bar_cache.h"
+#include "common/utf8.h"
 #include "fs/file_share.h"
 #include "fs/fs.h"
 
@@ -39,18 +40,17 @@ void control_list_end(struct control_list *list)
 	lease_list_leave(&list->fs->leases, &list->leases);
 }
 
-/* The path comes last on a line, because it may hold anything; a line's end in it does not end the
- * line. */
+/* The path comes last on a line, because it may hold anything but what a terminal obeys, a line's
+ * end among it. */
 static void write_path(struct control_list *list, FILE *out, struct inode *inode)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], piece[512];
 
 	viewer_path(list->fs, &list->viewer, inode, path);
-	for (const char *at = path; *at; at++)
-		if (*at == '\n' || *at == '\\')
-			fprintf(out, "\\%03o", (unsigned char)*at);
-		else
-			fputc(*at, out);
+	for (const char *at = path; *at;) {
+		at = utf8_escape(at, "\\", piece, sizeof(piece));
+		fputs(piece, out);
+	}
 	fputc('\n', out);
 }
 

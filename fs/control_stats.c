@@ -99,7 +99,8 @@ static void write_lease(struct control_list *list, FILE *out, const struct lease
 	    "bytes", integer(file_size(lease->inode->file)), "since", (json_int_t)lease->since);
 
 	fputs(list->written ? ",\n    " : "\n    ", out);
-	json_dumpf(json, out, 0);
+	AUTO_FREE char *text = json_dumps(json, 0);
+	utf8_write_json(text ? text : "null", out);
 	json_decref(json);
 }
 
@@ -175,7 +176,8 @@ static int write_members(struct control_list *list, FILE *out)
 	json_decref(all);
 	if (length < strlen("\n}"))
 		return -ENOMEM;
-	fwrite(text, 1, length - strlen("\n}"), out);
+	text[length - strlen("\n}")] = '\0';
+	utf8_write_json(text, out);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,18 +70,11 @@ void trace_add(struct trace *trace, const struct trace_event *event)
 /* text is UTF-8. */
 static void write_string(FILE *out, const char *text)
 {
-	fputc('"', out);
-	for (; *text; text++) {
-		unsigned char byte = (unsigned char)*text;
+	json_t *string = json_string(text);
+	AUTO_FREE char *json = json_dumps(string, JSON_ENCODE_ANY);
 
-		if (byte < ' ')
-			fprintf(out, "\\u%04x", byte);
-		else if (byte == '"' || byte == '\\')
-			fprintf(out, "\\%c", byte);
-		else
-			fputc(byte, out);
-	}
-	fputc('"', out);
+	utf8_write_json(json ? json : "\"\"", out);
+	json_decref(string);
 }
 
 /* Timestamps are in microseconds. A request may have begun before the trace did. */

@@ -88,6 +88,17 @@ static int get_named(const struct cli_args *args, const char *path, json_t *valu
 	return CLI_OK;
 }
 
+/* Some have several lines. */
+static void write_value(const char *text)
+{
+	do {
+		size_t length = strcspn(text, "\n");
+
+		output_line(stdout, "%.*s", (int)length, text);
+		text += length + (text[length] == '\n');
+	} while (*text);
+}
+
 /* One attribute that was asked for is its value alone, for scripts. */
 static void get_write(const json_t *values, bool bare)
 {
@@ -95,12 +106,9 @@ static void get_write(const json_t *values, bool bare)
 	json_t *value;
 
 	json_object_foreach ((json_t *)values, name, value) {
-		const char *text = json_string_value(value);
-
-		if (bare)
-			printf("%s\n", text);
-		else
-			printf("%s=%s\n", name, text);
+		if (!bare)
+			output_text(stdout, "%s=", name);
+		write_value(json_string_value(value));
 	}
 }
 

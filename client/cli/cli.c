@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/cli/output.h"
+
 #define OPTIONS_MAX 16
 
 /* For messages: which subcommand speaks. */
@@ -23,7 +25,7 @@ static void say(const char *format, va_list args)
 	flockfile(stderr);
 	fprintf(stderr, "%sgpumem%s%s: ", atomic_exchange(&cli_line_open, false) ? "\r\033[K" : "",
 		*speaking ? " " : "", speaking);
-	vfprintf(stderr, format, args);
+	output_vtext(stderr, format, args);
 	fputc('\n', stderr);
 	funlockfile(stderr);
 }

@@ -27,12 +27,12 @@ all: cli
 mount-programs: cli
 every-object: $(CLI_OBJECTS)
 
-$(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o $(CLIENT_ARCHIVE)
+$(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o $(OUT)/obj/common/utf8.o $(CLIENT_ARCHIVE)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_RPATH) $(CLI_LIBS)
 $(OUT)/bundled/gpumem: CLI_RPATH = '-Wl,-rpath,$$ORIGIN/../lib:$$ORIGIN/lib'
 
-$(CLI_ARCHIVE): $(filter-out $(OUT)/obj/client/cli/main.o,$(CLI_OBJECTS))
+$(CLI_ARCHIVE): $(filter-out $(OUT)/obj/client/cli/main.o,$(CLI_OBJECTS)) $(OUT)/obj/common/utf8.o
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
 

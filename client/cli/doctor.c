@@ -80,12 +80,12 @@ static void write_finding(const json_t *finding)
 
 	while (strcmp(levels[n], level) != 0)
 		n++;
-	printf("%s%-5s%s  %s: %s\n", output_colour(stdout, colours[n]), level,
-	       output_colour(stdout, COLOUR_NONE),
-	       json_string_value(json_object_get(finding, "about")),
-	       json_string_value(json_object_get(finding, "finding")));
+	printf("%s%-5s%s", output_colour(stdout, colours[n]), level,
+	       output_colour(stdout, COLOUR_NONE));
+	output_line(stdout, "  %s: %s", json_string_value(json_object_get(finding, "about")),
+		    json_string_value(json_object_get(finding, "finding")));
 	if (lift)
-		printf("       -> %s\n", lift);
+		output_line(stdout, "       -> %s", lift);
 }
 
 static void write_findings(const struct doctor *doctor)

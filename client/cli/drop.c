@@ -90,8 +90,8 @@ static int run(struct cli_args *args)
 		    "{s:s, s:I, s:I, s:I}", "path", place.path, "files", (json_int_t)totals.files,
 		    "cached_bytes", (json_int_t)totals.before, "dropped_bytes", (json_int_t)gone));
 	else if (totals.files)
-		printf("%s: dropped %s of %s in the page cache\n", args->argv[0],
-		       output_size(gone, dropped), output_size(totals.before, before));
+		output_line(stdout, "%s: dropped %s of %s in the page cache", args->argv[0],
+			    output_size(gone, dropped), output_size(totals.before, before));
 	return totals.status ? totals.status : status;
 }
 

@@ -92,11 +92,12 @@ static void show(const char *path, const struct file_facts *facts)
 	char drawn[OUTPUT_BAR_BYTES(CELLS)];
 	uint64_t held = layout_bytes(&facts->layout);
 
-	printf("%s: %s, %s of memory on %.*s in %zu extent%s, %s mapped, %" PRIu64 " lease%s\n",
-	       path, output_size(facts->size, size), output_size(held, memory),
-	       (int)strcspn(facts->resident, ":"), facts->resident, facts->layout.count,
-	       facts->layout.count == 1 ? "" : "s", output_size(facts->mapped, mapped),
-	       facts->leases, facts->leases == 1 ? "" : "s");
+	output_line(stdout,
+		    "%s: %s, %s of memory on %.*s in %zu extent%s, %s mapped, %" PRIu64 " lease%s",
+		    path, output_size(facts->size, size), output_size(held, memory),
+		    (int)strcspn(facts->resident, ":"), facts->resident, facts->layout.count,
+		    facts->layout.count == 1 ? "" : "s", output_size(facts->mapped, mapped),
+		    facts->leases, facts->leases == 1 ? "" : "s");
 	if (!facts->size && !facts->layout.count)
 		return;
 	printf("|%s|\n", layout_draw(&facts->layout, facts->size, CELLS, output_glyphs(), drawn));

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "common/defer.h"
+#include "common/utf8.h"
 
 #define EIGHTHS 8
 
@@ -142,30 +144,48 @@ unsigned output_width(const char *text)
 	return width;
 }
 
-/* JSON takes nothing else. */
-static bool is_utf8(const char *text)
+char *output_shown(const char *text, const char *also)
 {
-	json_t *string = json_string(text);
-	bool good = string;
+	size_t room = UTF8_ESCAPED_BYTES(strlen(text));
+	char *shown = malloc(room);
 
-	json_decref(string);
-	return good;
+	if (shown)
+		utf8_escape(text, also, shown, room);
+	return shown;
 }
 
 char *output_escape(const char *text)
 {
-	char *escaped = malloc(4 * strlen(text) + 1), *to = escaped;
-	bool raw = escaped && !is_utf8(text);
+	return output_shown(text, "\\");
+}
 
-	for (; escaped && *text; text++)
-		if ((unsigned char)*text < ' ' || *text == 0x7f || *text == '\\' ||
-		    (raw && (unsigned char)*text >= 0x80))
-			to += sprintf(to, "\\%03o", (unsigned char)*text);
-		else
-			*to++ = *text;
-	if (escaped)
-		*to = '\0';
-	return escaped;
+void output_vtext(FILE *out, const char *format, va_list args)
+{
+	AUTO_FREE char *text = NULL, *shown = NULL;
+
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	shown = text ? output_shown(text, "") : NULL;
+	fputs(shown ? shown : "(no memory to say what)", out);
+}
+
+void output_text(FILE *out, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	output_vtext(out, format, args);
+	va_end(args);
+}
+
+void output_line(FILE *out, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	output_vtext(out, format, args);
+	va_end(args);
+	fputc('\n', out);
 }
 
 static bool is_octal(char c)
@@ -211,11 +231,14 @@ int output_json(json_t *value)
 {
 	if (!value)
 		return cli_fail("JSON", ENOMEM);
-	int bad = json_dumpf(value, stdout, JSON_INDENT(2));
+	AUTO_FREE char *text = json_dumps(value, JSON_INDENT(2));
 
 	json_decref(value);
+	if (!text)
+		return cli_fail("JSON", ENOMEM);
+	utf8_write_json(text, stdout);
 	fputc('\n', stdout);
-	return bad ? cli_fail("JSON", ENOMEM) : CLI_OK;
+	return CLI_OK;
 }
 
 int output_list(const char *name, json_t *list, bool json, int status,

@@ -5,6 +5,7 @@
 #define CLIENT_CLI_OUTPUT_H
 
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,9 +35,17 @@ const char *output_curve(const double *values, unsigned count, enum output_glyph
 /* How many columns a terminal needs to show the text. */
 unsigned output_width(const char *text);
 
-/* What cannot be printed becomes \ooo, and of a text that is no UTF-8 whatever is no ASCII: names
- * may hold anything. Allocated; NULL: no memory. */
+/* Names may hold anything. What a terminal would obey becomes \ooo (utf8_escape), and with it the
+ * characters of also: "\\" makes it a name that output_unescape takes back. Allocated; NULL: no
+ * memory. */
+char *output_shown(const char *text, const char *also);
 char *output_escape(const char *text);
+/* As fprintf, with all that the format and the arguments make shown so; "\n" comes from
+ * output_line, and colours come between. */
+void output_text(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void output_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void output_vtext(FILE *out, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 /* Puts the byte in the place of every \ooo, as the kernel's tables and the daemon write them; the
  * text. */
 char *output_unescape(char *text);

@@ -93,9 +93,9 @@ static void write_lines(const json_t *all)
 		json_int_t files = json_integer_value(json_object_get(one, "files"));
 		json_int_t bytes = json_integer_value(json_object_get(one, "bytes"));
 
-		printf("%s: %lld saved, %s written\n",
-		       json_string_value(json_object_get(one, "path")), (long long)files,
-		       output_size((uint64_t)bytes, text));
+		output_line(stdout, "%s: %lld saved, %s written",
+			    json_string_value(json_object_get(one, "path")), (long long)files,
+			    output_size((uint64_t)bytes, text));
 	}
 }
 

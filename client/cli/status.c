@@ -173,19 +173,19 @@ static void mount_write(const json_t *facts)
 	const json_t *gpu;
 	size_t i;
 
-	printf("%s%s%s", output_colour(stdout, COLOUR_STRONG),
-	       json_string_value(json_object_get(facts, "mount")),
-	       output_colour(stdout, COLOUR_NONE));
+	fputs(output_colour(stdout, COLOUR_STRONG), stdout);
+	output_text(stdout, "%s", json_string_value(json_object_get(facts, "mount")));
+	fputs(output_colour(stdout, COLOUR_NONE), stdout);
 	if (json_object_get(facts, "error")) {
-		printf("  %s%s%s\n", output_colour(stdout, COLOUR_BAD),
-		       json_string_value(json_object_get(facts, "error")),
-		       output_colour(stdout, COLOUR_NONE));
+		printf("  %s", output_colour(stdout, COLOUR_BAD));
+		output_text(stdout, "%s", json_string_value(json_object_get(facts, "error")));
+		printf("%s\n", output_colour(stdout, COLOUR_NONE));
 		return;
 	}
-	printf("  gpumemfs %s, %s, through %s\n",
-	       json_string_value(json_object_get(facts, "version")),
-	       json_string_value(json_object_get(facts, "backend")),
-	       json_string_value(json_object_get(facts, "transport")));
+	output_line(stdout, "  gpumemfs %s, %s, through %s",
+		    json_string_value(json_object_get(facts, "version")),
+		    json_string_value(json_object_get(facts, "backend")),
+		    json_string_value(json_object_get(facts, "transport")));
 	for (i = 0; i < table.columns; i++)
 		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
 	json_array_foreach (json_object_get(facts, "gpus"), i, gpu)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/cli/output.h"
+#include "common/defer.h"
 
 struct table_cell {
 	char *text;
@@ -24,10 +25,13 @@ void table_cell(struct table *table, enum output_colour colour, const char *form
 	table->cells = more;
 	struct table_cell *cell = &table->cells[table->count];
 
+	AUTO_FREE char *text = NULL;
+
 	va_start(args, format);
-	if (vasprintf(&cell->text, format, args) < 0)
-		cell->text = NULL;
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
 	va_end(args);
+	cell->text = text ? output_shown(text, "") : NULL;
 	cell->colour = colour;
 	if (cell->text)
 		table->count++;

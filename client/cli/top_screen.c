@@ -9,6 +9,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/output.h"
 #include "client/cli/top.h"
+#include "common/utf8.h"
 
 #define BAR_CELLS   16
 #define CURVE_CELLS 30
@@ -40,15 +41,16 @@ static void cut(char *text, unsigned columns)
 __attribute__((format(printf, 3, 4))) static void line(struct sheet *sheet, bool strong,
 						       const char *format, ...)
 {
-	char text[LINE_BYTES];
+	char raw[LINE_BYTES], text[UTF8_ESCAPED_BYTES(LINE_BYTES)];
 	va_list args;
 
 	if (!sheet->left)
 		return;
 	sheet->left--;
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(raw, sizeof(raw), format, args);
 	va_end(args);
+	utf8_escape(raw, "", text, sizeof(text));
 	cut(text, sheet->columns);
 	sheet->put(sheet->context, text, strong);
 }

@@ -59,9 +59,9 @@ static int report(const struct asked *asked, const char *path, const struct veri
 	if (asked->json)
 		status = output_json(as_json(asked, path, found));
 	else if (!asked->wanted)
-		printf("%s:%s  %s\n", name, found->sum, path);
+		output_line(stdout, "%s:%s  %s", name, found->sum, path);
 	else if (same)
-		printf("%s: OK\n", path);
+		output_line(stdout, "%s: OK", path);
 	if (!same)
 		cli_error("%s: is %s:%s, not %s", path, name, found->sum, asked->wanted);
 	return same ? status : CLI_WRONG;

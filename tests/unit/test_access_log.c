@@ -79,10 +79,10 @@ START_TEST(names_are_escaped)
 {
 	struct access_reader *reader = reader_new();
 
-	add("/gpu0/a b\nc\\d\te\x7f\xff", NULL, 0);
+	add("/gpu0/a b\nc\\d\te\x7f\xff\xc2\x9b\xc3\xb6", NULL, 0);
 	ck_assert_str_eq(take(reader, 1000),
 			 HEAD "result=0 latency=1.000000011 "
-			      "path=/gpu0/a\\040b\\012c\\134d\\011e\\177\xff\n");
+			      "path=/gpu0/a\\040b\\012c\\134d\\011e\\177\\377\\302\\233\xc3\xb6\n");
 	access_log_close(&shared, reader);
 }
 END_TEST

@@ -103,6 +103,11 @@ static const struct {
     {"a\nb\\c\033[31m", "a\\012b\\134c\\033[31m"},
     {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
     {"no\xff\xc3", "no\\377\\303"},
+    {"gr\xc3\xbc\xc3\x9f no\xff", "gr\xc3\xbc\xc3\x9f no\\377"},
+    {"csi \xc2\x9b"
+     "31m",
+     "csi \\302\\23331m"},
+    {"\xc2\x80\xc2\x9f\xc2\xa0\x7f", "\\302\\200\\302\\237\xc2\xa0\\177"},
     {"", ""},
 };
 
@@ -113,6 +118,41 @@ START_TEST(names_cannot_harm_a_terminal)
 	ck_assert_str_eq(escaped, names[_i].escaped);
 	ck_assert_str_eq(output_unescape(escaped), names[_i].text);
 	free(escaped);
+}
+END_TEST
+
+static char *written(void (*write)(FILE *out))
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	write(out);
+	fclose(out);
+	return text;
+}
+
+static void write_hostile(FILE *out)
+{
+	struct table table = {.columns = 2};
+
+	table_cell(&table, COLOUR_NONE, "%s", "a\nb\033]0;t\a");
+	table_cell(&table, COLOUR_NONE,
+		   "c\xc2\x9b"
+		   "2J\\134");
+	table_write(&table, out);
+	table_free(&table);
+	output_text(out, "%s\n", "d\xc2\x85");
+	output_line(out, "%s", "e\r\xfe");
+}
+
+START_TEST(what_is_printed_cannot_harm_a_terminal)
+{
+	char *text = written(write_hostile);
+
+	ck_assert_str_eq(text, "a\\012b\\033]0;t\\007  c\\302\\2332J\\134\n"
+			       "d\\302\\205\\012e\\015\\376\n");
+	free(text);
 }
 END_TEST
 
@@ -146,6 +186,7 @@ int main(void)
 	tcase_add_test(tests, times_are_clocks);
 	tcase_add_loop_test(tests, bars_show_a_little_and_the_rest, 0, COUNT(bars));
 	tcase_add_test(tests, curves_go_by_the_largest);
+	tcase_add_test(tests, what_is_printed_cannot_harm_a_terminal);
 	tcase_add_loop_test(tests, names_cannot_harm_a_terminal, 0, COUNT(names));
 	tcase_add_test(tests, tables_line_up);
 	return unit_main(suite);

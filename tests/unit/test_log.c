@@ -72,7 +72,7 @@ START_TEST(line_form_on_the_journal)
 	log_setup(LOG_LEVEL_INFO, LOG_TO_TERMINAL);
 	log_error("redirected");
 	unsetenv("JOURNAL_STREAM");
-	expect_logged("<3>e\n<4>w\n<6>i\n<7>d?<0>forged\ngpumemfs: redirected\n");
+	expect_logged("<3>e\n<4>w\n<6>i\n<7>d\\012<0>forged\ngpumemfs: redirected\n");
 }
 END_TEST
 
@@ -136,8 +136,10 @@ START_TEST(hostile_name)
 {
 	capture_start();
 	log_setup(LOG_LEVEL_INFO, LOG_TO_TERMINAL);
-	log_warn("%s: busy", "a\ngpumemfs: forged\r\x1b[2J\x7f\tzw\xc3\xb6lf");
-	expect_logged("gpumemfs: a?gpumemfs: forged??[2J??zw\xc3\xb6lf: busy\n");
+	log_warn("%s: busy", "a\ngpumemfs: forged\r\x1b[2J\x7f\tzw\xc3\xb6lf \xc2\x9b"
+			     "2J\xff");
+	expect_logged("gpumemfs: a\\012gpumemfs: forged\\015\\033[2J\\177\\011zw\xc3\xb6lf "
+		      "\\302\\2332J\\377: busy\n");
 }
 END_TEST
 
