@@ -273,6 +273,16 @@ static bool is_connected(const struct session *session)
 	return poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
 }
 
+/* Whether requests wait that a daemon before this one did not answer: in a mount that it made there
+ * are none. */
+static bool is_awaited(const struct session *session)
+{
+	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse), .events = POLLIN};
+
+	return session->fs->mount == FS_MOUNT_KEPT && poll(&fuse, 1, 0) > 0 &&
+	       fuse.revents & POLLIN;
+}
+
 int session_start(struct session *session)
 {
 	struct fs *fs = session->fs;
@@ -284,6 +294,8 @@ int session_start(struct session *session)
 		agreement_set_turn(session->agreement, keep_turn(fs->keep));
 	error = access_file_new(fs);
 	timeline_mark(&fs->timeline, TIMELINE_SERVING);
+	if (!is_awaited(session))
+		timeline_idle(&fs->timeline, fs->options.mountpoint);
 	if (!error)
 		error = threads_start(session);
 	if (error)

@@ -36,30 +36,48 @@ void timeline_mark(struct timeline *timeline, enum timeline_mark mark)
 void timeline_write(const struct timeline *timeline, char text[TIMELINE_TEXT])
 {
 	int64_t start = timeline->at[TIMELINE_SEEN], last = start;
-	int at = 0;
+	int at = 0, end = timeline->idle ? TIMELINE_ANSWERED : TIMELINE_MARKS;
 
-	for (int mark = TIMELINE_SEEN + 1; mark < TIMELINE_MARKS; mark++) {
+	for (int mark = TIMELINE_SEEN + 1; mark < end; mark++) {
 		int64_t now = timeline->at[mark], part = now > last ? now - last : 0;
 
 		at += snprintf(text + at, TIMELINE_TEXT - (size_t)at, "%s %.1f, ", parts[mark],
 			       (double)part / 1000);
 		last += part;
 	}
-	snprintf(text + at, TIMELINE_TEXT - (size_t)at, "together %.1f ms",
-		 (double)(last - start) / 1000);
+	double together = (double)(last - start) / 1000;
+
+	at += snprintf(text + at, TIMELINE_TEXT - (size_t)at, "together %.1f ms; ", together);
+	if (timeline->idle)
+		snprintf(text + at, TIMELINE_TEXT - (size_t)at, "no request waited");
+	else
+		snprintf(text + at, TIMELINE_TEXT - (size_t)at, "requests waited %.1f ms at most",
+			 together);
 }
 
-void timeline_answer(struct timeline *timeline, const char *mountpoint)
+static void log_line(const struct timeline *timeline, const char *mountpoint)
 {
 	char text[TIMELINE_TEXT];
 
-	if (atomic_exchange(&timeline->said, true) || !timeline->at[TIMELINE_SEEN])
-		return;
-	timeline_mark(timeline, TIMELINE_ANSWERED);
 	timeline_write(timeline, text);
 	log_info("%s: a daemon was replaced%s: %s", mountpoint,
 		 timeline->at[TIMELINE_PREPARED] < timeline->at[TIMELINE_SEEN]
 		     ? " by one that stood by"
 		     : "",
 		 text);
+}
+
+void timeline_idle(struct timeline *timeline, const char *mountpoint)
+{
+	timeline->idle = true;
+	if (!atomic_exchange(&timeline->said, true) && timeline->at[TIMELINE_SEEN])
+		log_line(timeline, mountpoint);
+}
+
+void timeline_answer(struct timeline *timeline, const char *mountpoint)
+{
+	if (atomic_exchange(&timeline->said, true) || !timeline->at[TIMELINE_SEEN])
+		return;
+	timeline_mark(timeline, TIMELINE_ANSWERED);
+	log_line(timeline, mountpoint);
 }

@@ -19,19 +19,22 @@ enum timeline_mark {
 	TIMELINE_JOURNAL,  /* names and attributes are there */
 	TIMELINE_MEMORY,   /* so are chunks and objects */
 	TIMELINE_SERVING,  /* requests are read */
-	TIMELINE_ANSWERED, /* the first one */
+	TIMELINE_ANSWERED, /* the first one that waited */
 	TIMELINE_MARKS
 };
 
 struct timeline {
 	int64_t at[TIMELINE_MARKS]; /* CLOCK_MONOTONIC, us; 0: unknown */
+	bool idle;		    /* when requests were read, none waited */
 	atomic_bool said;	    /* or there is nothing to say */
 };
 
 int64_t timeline_now(void);
 void timeline_mark(struct timeline *timeline, enum timeline_mark mark);
-/* A request was answered: the first one writes the line, if there was a daemon before. Any thread.
- */
+/* No request waits, and that is when the takeover is over: writes the line, if there was a daemon
+ * before. Requests that come later do not wait for it. Before any thread reads requests. */
+void timeline_idle(struct timeline *timeline, const char *mountpoint);
+/* Else the first request that was answered writes the line. Any thread. */
 void timeline_answer(struct timeline *timeline, const char *mountpoint);
 
 static inline void timeline_answered(struct timeline *timeline, const char *mountpoint)

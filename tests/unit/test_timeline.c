@@ -22,7 +22,7 @@ START_TEST(parts_follow_each_other)
 
 	expect(&timeline, "reaping 1.0, process 2.0, driver 4.0, preparing 0.0, keeper 0.1, "
 			  "journal 1.0, memory 0.1, serving 0.1, first answer 0.7, "
-			  "together 9.0 ms");
+			  "together 9.0 ms; requests waited 9.0 ms at most");
 }
 END_TEST
 
@@ -34,7 +34,19 @@ START_TEST(what_was_done_before_is_free)
 
 	expect(&timeline, "reaping 3.0, process 0.0, driver 0.0, preparing 0.0, keeper 0.5, "
 			  "journal 0.5, memory 0.5, serving 0.5, first answer 1.0, "
-			  "together 6.0 ms");
+			  "together 6.0 ms; requests waited 6.0 ms at most");
+}
+END_TEST
+
+/* What comes long after the mount is served did not wait for the takeover. */
+START_TEST(an_idle_mount)
+{
+	struct timeline timeline = {
+	    .at = {1000, 2000, 4000, 8000, 8000, 8100, 9100, 9200, 9300, 43000000}, .idle = true};
+
+	expect(&timeline, "reaping 1.0, process 2.0, driver 4.0, preparing 0.0, keeper 0.1, "
+			  "journal 1.0, memory 0.1, serving 0.1, together 8.3 ms; "
+			  "no request waited");
 }
 END_TEST
 
@@ -46,7 +58,7 @@ START_TEST(the_longest_line_fits)
 	for (int mark = 1; mark < TIMELINE_MARKS; mark++)
 		timeline.at[mark] = INT64_MAX / TIMELINE_MARKS * mark;
 	timeline_write(&timeline, text);
-	ck_assert_ptr_nonnull(strstr(text, " ms"));
+	ck_assert_ptr_nonnull(strstr(text, " ms at most"));
 }
 END_TEST
 
@@ -57,6 +69,7 @@ int main(void)
 
 	tcase_add_test(tcase, parts_follow_each_other);
 	tcase_add_test(tcase, what_was_done_before_is_free);
+	tcase_add_test(tcase, an_idle_mount);
 	tcase_add_test(tcase, the_longest_line_fits);
 	return unit_main(suite);
 }
