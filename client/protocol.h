@@ -93,8 +93,7 @@ enum gpumem_socket_where {
  * kernel lets one copy_file_range(2) at a time; on the other hand the file never becomes longer,
  * and what a plain mmap(2) of it has in the page cache stays as it was. EBADF: not open for
  * writing; ENOENT: no such lease; ESTALE: no connection of this user's has the key; EOPNOTSUPP:
- * copy_file_range is the way (a file of host/, a private copy, another version, or the mount
- * caches). */
+ * copy_file_range is the way (into a file of host/, another version, or the mount caches). */
 struct gpumem_copy_ask {
 	uint32_t version;  /* GPUMEM_PROTOCOL_VERSION of the client */
 	uint32_t reserved; /* 0 */

@@ -30,9 +30,17 @@ int control_list_leases(struct control_list *list, FILE *out,
 			write(list, out, &found[i]);
 			list->written++;
 			inode_put(list->fs, found[i].inode, 1);
+			inode_put(list->fs, found[i].file, 1);
 		}
 	} while (ftell(out) - begin < CONTROL_PIECE_BYTES);
 	return CONTROL_MORE;
+}
+
+const char *control_list_access(const struct lease_entry *lease)
+{
+	if (lease->private)
+		return "copy";
+	return lease->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro";
 }
 
 void control_list_end(struct control_list *list)
@@ -103,8 +111,8 @@ static int write_mapped(struct control_list *list, FILE *out)
 static void write_lease(struct control_list *list, FILE *out, const struct lease_entry *lease)
 {
 	fprintf(out, "%" PRIu64 "\tlease\t%s\tuid %u pid %d\t", file_size(lease->inode->file),
-		lease->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro", lease->uid, lease->pid);
-	write_path(list, out, lease->inode);
+		control_list_access(lease), lease->uid, lease->pid);
+	write_path(list, out, lease->file);
 }
 
 int control_mappings(struct control_list *list, FILE *out)

@@ -37,6 +37,7 @@ int control_stats(struct control_list *list, FILE *out);
 int control_list_leases(struct control_list *list, FILE *out,
 			void (*write)(struct control_list *list, FILE *out,
 				      const struct lease_entry *lease));
+const char *control_list_access(const struct lease_entry *lease);
 void control_list_end(struct control_list *list);
 
 #endif

@@ -91,12 +91,12 @@ static json_t *path_json(struct control_list *list, struct inode *inode)
 
 static void write_lease(struct control_list *list, FILE *out, const struct lease_entry *lease)
 {
-	json_t *json = json_pack(
-	    "{s:s, s:o, s:I, s:I, s:I, s:s, s:I, s:I}", "volume",
-	    file_volume(lease->inode->file)->name, "path", path_json(list, lease->inode), "inode",
-	    integer(lease->inode->ino), "pid", (json_int_t)lease->pid, "uid",
-	    (json_int_t)lease->uid, "access", lease->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro",
-	    "bytes", integer(file_size(lease->inode->file)), "since", (json_int_t)lease->since);
+	json_t *json =
+	    json_pack("{s:s, s:o, s:I, s:I, s:I, s:s, s:I, s:I}", "volume",
+		      file_volume(lease->inode->file)->name, "path", path_json(list, lease->file),
+		      "inode", integer(lease->file->ino), "pid", (json_int_t)lease->pid, "uid",
+		      (json_int_t)lease->uid, "access", control_list_access(lease), "bytes",
+		      integer(file_size(lease->inode->file)), "since", (json_int_t)lease->since);
 
 	fputs(list->written ? ",\n    " : "\n    ", out);
 	AUTO_FREE char *text = json_dumps(json, 0);

@@ -42,12 +42,6 @@ struct file_place {
 int file_export(struct file *file, enum file_share_access access, uint32_t first,
 		struct file_chunk *chunks, uint32_t max, struct file_place *place);
 
-/* The same for a copy of the file as it is now, made on its device, that is nobody's but the
- * receiver's: it lives as long as the fds (and what was imported from them). The array is
- * allocated. -ENOTSUP in host/. */
-int file_export_copy(struct file *file, const struct file_call *call, struct file_chunk **chunks,
-		     uint32_t *count, struct file_place *place);
-
 /* Closes what was exported and not handed on. */
 void file_chunks_close(struct file_chunk *chunks, uint32_t count);
 

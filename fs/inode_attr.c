@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "backend/copy.h"
 #include "common/defer.h"
@@ -17,17 +16,12 @@
 #include "fs/record.h"
 #include "fs/spool.h"
 #include "fs/tree.h"
+#include "fs/user_limits.h"
 
 static void path_of(struct fs *fs, struct inode *inode, char path[PATH_MAX])
 {
 	if (tree_path(fs, inode, path, PATH_MAX) < 0)
 		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
-}
-
-/* Quotas bind the owner of a directory too: root sets them, or the user who runs the daemon. */
-static bool privileged(uid_t caller)
-{
-	return caller == 0 || caller == geteuid();
 }
 
 static int refuse(enum attr_id id, const char *path, const char *why)
@@ -91,7 +85,7 @@ static int store(struct fs *fs, struct inode *inode, enum attr_id id,
 	uint8_t bit = (uint8_t)(1U << id);
 
 	LOCKED(&inode->lock);
-	if (id == ATTR_SHARE && caller != inode->uid && !privileged(caller))
+	if (id == ATTR_SHARE && caller != inode->uid && !user_is_privileged(caller))
 		return -EPERM;
 	/* Only this field: another may have been set meanwhile. */
 	struct attr_values now = atomic_load(&inode->attrs);
@@ -125,7 +119,8 @@ static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64
 {
 	if (!S_ISDIR(inode->mode))
 		return -EINVAL;
-	if (!privileged(caller))
+	/* Quotas bind the owner of a directory, too. */
+	if (!user_is_privileged(caller))
 		return -EPERM;
 	LOCKED(&inode->lock);
 	atomic_store(id == ATTR_QUOTA_BYTES ? &inode->dir->max_bytes : &inode->dir->max_files,

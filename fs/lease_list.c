@@ -87,9 +87,10 @@ static unsigned take_some(struct lease_list *list, struct lease_place *place,
 		if (*done)
 			break;
 		last = next;
-		if (!next->turn || !viewer_sees_lease(viewer, next->inode, next->uid))
+		if (!next->turn || !viewer_sees_lease(viewer, next->file, next->uid))
 			continue;
 		inode_ref(next->inode);
+		inode_ref(next->file);
 		found[taken++] = *next;
 	}
 	if (last == at)

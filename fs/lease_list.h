@@ -21,10 +21,12 @@ struct viewer;
 struct lease_entry {
 	struct lease_entry *previous, *next;
 	uint64_t turn;	     /* ascending in the list; 0: a reader's place */
-	struct inode *inode; /* the lease has a reference */
+	struct inode *inode; /* the lease has a reference, and of the next */
+	struct inode *file;  /* inode, or the file of which it is a private copy */
 	pid_t pid;
 	uid_t uid;
 	enum gpumem_access access;
+	bool private;  /* a copy for this lease alone */
 	int64_t since; /* CLOCK_REALTIME, seconds */
 	unsigned volume;
 	uint64_t bytes; /* as counted in the sums */
@@ -44,7 +46,7 @@ struct lease_list {
 void lease_list_init(struct lease_list *list);
 void lease_list_destroy(struct lease_list *list);
 
-/* inode, pid, uid, access and since are filled in. A leased file stays on its volume. */
+/* All down to since but turn is filled in. A leased file stays on its volume. */
 void lease_list_add(struct lease_list *list, struct lease_entry *entry);
 void lease_list_remove(struct lease_list *list, struct lease_entry *entry);
 /* The file's size was told to the lease's holder again. */
@@ -58,7 +60,7 @@ struct lease_place {
 };
 
 /* The next leases that the viewer may see, of those that were there at the first call: how many, at
- * most room; 0 at the end. Each inode with a reference for the caller. */
+ * most room; 0 at the end. Each inode and file with a reference for the caller. */
 unsigned lease_list_next(struct lease_list *list, struct lease_place *place,
 			 const struct viewer *viewer, struct lease_entry *found, unsigned room);
 void lease_list_leave(struct lease_list *list, struct lease_place *place);

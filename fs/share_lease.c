@@ -8,6 +8,7 @@
 #include "common/defer.h"
 #include "fs/hold.h"
 #include "fs/observe.h"
+#include "fs/share_copy.h"
 #include "fs/share_state.h"
 #include "fs/worker.h"
 
@@ -18,6 +19,7 @@ struct share_ask {
 	uint32_t number; /* of the request */
 	struct inode *inode;
 	enum gpumem_access access;
+	struct inode *file; /* of which inode is a copy for this lease alone; NULL: inode is none */
 };
 
 static bool writes(enum gpumem_access access)
@@ -41,25 +43,6 @@ static uint32_t kind_of(const struct fs *fs, const struct volume *volume)
 	if (!volume->device)
 		return GPUMEM_KIND_HOST;
 	return fs->backend->ops == &backend_host_ops ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
-}
-
-/* Sends the batches of an array; what is not sent is closed. */
-static int send_array(struct share_connection *connection, const struct share_layout *layout,
-		      struct file_chunk *chunks, uint32_t count)
-{
-	uint32_t first = 0;
-	int error;
-
-	do {
-		uint32_t left = count - first;
-		uint32_t batch = left < GPUMEM_FDS_MAX ? left : GPUMEM_FDS_MAX;
-		uint32_t flags = batch < left ? GPUMEM_LAYOUT_MORE : 0;
-
-		error = share_send_layout(connection, layout, first, chunks + first, batch, flags);
-		first += batch;
-	} while (!error && first < count);
-	file_chunks_close(chunks + first, count - first);
-	return error;
 }
 
 enum packets { ONE_PACKET, ANY_PACKETS };
@@ -87,7 +70,9 @@ static int send_chunks(struct share *share, struct share_connection *connection,
 	struct batch batches[2], *batch = &batches[0], *next = &batches[1];
 
 	layout->lease = lease->number;
-	layout->flags = writes(lease->access) ? 0 : GPUMEM_LAYOUT_READ_ONLY;
+	layout->flags = lease->private		? GPUMEM_LAYOUT_PRIVATE
+			: writes(lease->access) ? 0
+						: GPUMEM_LAYOUT_READ_ONLY;
 	for (batch_export(batch, lease, first);; first += GPUMEM_FDS_MAX) {
 		if (batch->count < 0)
 			return batch->count;
@@ -137,9 +122,9 @@ static bool lease_note(struct share *share, struct share_connection *connection,
 	struct share_note_lease note = {
 	    .connection = connection->number,
 	    .number = lease->number,
-	    .ino = lease->inode ? lease->inode->ino : 0,
+	    .ino = lease->inode->ino,
 	    .since = lease->since,
-	    .access = lease->access,
+	    .access = lease->access | (lease->private ? SHARE_NOTE_PRIVATE : 0),
 	};
 
 	lease->noted = share_memory_lease(share->memory, &note);
@@ -163,20 +148,20 @@ static int lease_enter(struct share *share, struct share_connection *connection,
 static void lease_show(struct share *share, const struct share_connection *connection,
 		       struct share_lease *lease)
 {
-	if (!lease->inode)
-		return;
 	lease->listed = (struct lease_entry){
 	    .inode = lease->inode,
+	    .file = lease->file ? lease->file : lease->inode,
 	    .pid = connection->pid,
 	    .uid = connection->uid,
 	    .access = lease->access,
+	    .private = lease->private,
 	    .since = lease->since,
 	};
 	lease_list_add(&share->fs->leases, &lease->listed);
 }
 
-static int lease_new(struct share *share, struct share_connection *connection, struct inode *inode,
-		     enum gpumem_access access, struct share_lease **made)
+static int lease_new(struct share *share, struct share_connection *connection,
+		     const struct share_ask *ask, struct share_lease **made)
 {
 	int error = user_limits_take(share->fs, connection->uid, USER_LEASES, 1);
 
@@ -186,8 +171,10 @@ static int lease_new(struct share *share, struct share_connection *connection, s
 
 	if (!lease)
 		goto give;
-	lease->inode = inode;
-	lease->access = access;
+	lease->inode = ask->inode;
+	lease->access = ask->access;
+	lease->private = ask->file != NULL;
+	lease->file = ask->file;
 	lease->since = time(NULL);
 	pthread_mutex_lock(&share->lock);
 	lease->number = ++share->last_lease;
@@ -195,6 +182,8 @@ static int lease_new(struct share *share, struct share_connection *connection, s
 	pthread_mutex_unlock(&share->lock);
 	if (error)
 		goto give;
+	if (lease->file)
+		inode_ref(lease->file);
 	lease_show(share, connection, lease);
 	connection->unanswered = lease;
 	*made = lease;
@@ -217,7 +206,8 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	*lease = (struct share_lease){
 	    .number = noted->number,
 	    .inode = inode,
-	    .access = noted->access,
+	    .access = noted->access & ~SHARE_NOTE_PRIVATE,
+	    .private = noted->access & SHARE_NOTE_PRIVATE,
 	    .since = noted->since,
 	    .noted = slot,
 	};
@@ -268,8 +258,6 @@ int share_lease_file(struct share_connection *connection, uint64_t number, struc
 
 	if (!lease)
 		return -ENOENT;
-	if (!lease->inode)
-		return -EOPNOTSUPP;
 	inode_ref(lease->inode);
 	*inode = lease->inode;
 	return 0;
@@ -292,8 +280,9 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_unlock(&share->lock);
 	lease_list_remove(&share->fs->leases, &lease->listed);
 	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
-	if (lease->inode)
-		share_let_go(share, lease->inode);
+	share_let_go(share, lease->inode);
+	if (lease->file)
+		inode_put(share->fs, lease->file, 1);
 	pthread_mutex_lock(&share->lock);
 	share_memory_forget_lease(share->memory, lease->noted);
 	pthread_mutex_unlock(&share->lock);
@@ -310,7 +299,8 @@ void share_leases_end(struct share *share, struct share_connection *connection)
 		lease_end(share, connection, lease);
 }
 
-/* The file's own memory, with a reference of the lease's own. -EPERM: a reader cannot have it. */
+/* The memory of the file itself, with a reference of the lease's own. -EPERM: a reader cannot have
+ * it. */
 static int lease_shared(struct share *share, struct share_connection *connection,
 			const struct share_ask *ask, enum packets packets)
 {
@@ -330,7 +320,7 @@ static int lease_shared(struct share *share, struct share_connection *connection
 	inode_ref(inode);
 	struct share_lease *lease;
 
-	error = lease_new(share, connection, inode, ask->access, &lease);
+	error = lease_new(share, connection, ask, &lease);
 	if (error) {
 		share_let_go(share, inode);
 		return error;
@@ -342,31 +332,17 @@ static int lease_shared(struct share *share, struct share_connection *connection
 	return error;
 }
 
-/* A copy. -ENOTSUP: the file is in host/, and needs none. */
+/* A copy of the reader's own. -ENOTSUP: the file is in host/, and needs none. */
 static int lease_private(struct share *share, struct share_connection *connection,
 			 const struct share_ask *ask)
 {
-	struct share_layout layout = {.number = ask->number, .flags = GPUMEM_LAYOUT_PRIVATE};
-	struct file_chunk *chunks;
-	struct inode_call call;
-	uint32_t count;
-
-	inode_call_init(&call, share->fs, ask->inode, worker_copier(share->fs));
-	int error = file_export_copy(ask->inode->file, &call.call, &chunks, &count, &layout.place);
+	struct share_ask own = {ask->number, NULL, GPUMEM_ACCESS_WRITE, ask->inode};
+	int error = share_copy(share->fs, ask->inode, connection->uid, &own.inode);
 
 	if (error)
 		return error;
-	struct share_lease *lease;
-
-	error = lease_new(share, connection, NULL, ask->access, &lease);
-	if (!error) {
-		layout.lease = lease->number;
-		layout.kind = kind_of(share->fs, layout.place.volume);
-		error = send_array(connection, &layout, chunks, count);
-	} else {
-		file_chunks_close(chunks, count);
-	}
-	free(chunks);
+	error = lease_shared(share, connection, &own, ANY_PACKETS);
+	inode_put(share->fs, own.inode, 1);
 	return error;
 }
 
@@ -411,7 +387,7 @@ static int lease_again(struct share *share, struct share_connection *connection,
 		       const struct share_request *request)
 {
 	struct share_lease *lease = connection->unanswered;
-	struct share_ask ask = {request->number, lease->inode, lease->access};
+	struct share_ask ask = {request->number, lease->inode, lease->access, NULL};
 	int error = lease_send_more(share, connection, lease, request);
 
 	if (error != -EPERM)
@@ -435,7 +411,7 @@ int share_lease_show(struct share *share, struct share_connection *connection,
 		     const struct share_request *request)
 {
 	/* A daemon before this one got so far; the token was for that. */
-	if (connection->unanswered && connection->unanswered->inode)
+	if (connection->unanswered)
 		return -EINPROGRESS;
 	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
 				 &connection->shown);
@@ -446,13 +422,11 @@ int share_lease_show(struct share *share, struct share_connection *connection,
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request)
 {
-	struct share_ask ask = {request->number, connection->shown.inode, connection->shown.access};
+	struct share_ask ask = {request->number, connection->shown.inode, connection->shown.access,
+				NULL};
 
-	if (connection->unanswered && connection->unanswered->inode)
-		return lease_again(share, connection, request);
-	/* A private copy went with the daemon before this one. */
 	if (connection->unanswered)
-		lease_end(share, connection, connection->unanswered);
+		return lease_again(share, connection, request);
 	int error = may_lease_more(share, connection);
 
 	if (!error)
@@ -464,7 +438,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number)
 {
-	struct share_ask ask = {number, inode, access};
+	struct share_ask ask = {number, inode, access, NULL};
 
 	if (may_lease_more(share, connection))
 		return -EMFILE;
@@ -478,7 +452,7 @@ int share_extend(struct share *share, struct share_connection *connection,
 
 	if (!lease)
 		return -ENOENT;
-	if (!lease->inode)
+	if (lease->private)
 		return -ENOTSUP; /* a private copy does not grow */
 	return lease_send_more(share, connection, lease, request);
 }

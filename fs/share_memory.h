@@ -36,10 +36,13 @@ struct share_note_token {
 
 struct share_note_lease {
 	uint64_t connection, number;
-	uint64_t ino; /* 0: a private copy */
+	uint64_t ino; /* 0: of a daemon whose private copies were no files */
 	int64_t since;
-	enum gpumem_access access;
+	uint32_t access; /* enum gpumem_access, and SHARE_NOTE_PRIVATE */
 };
+
+/* The file is a copy for this lease alone. */
+#define SHARE_NOTE_PRIVATE 4U
 
 /* What an earlier daemon noted, or a new one, held from then on: 0 with NULL where there is no
  * keeper, or -errno. */

@@ -76,11 +76,10 @@ static bool take_lease(struct share *share, const struct share_note_lease *noted
 	struct inode *inode = connection && noted->ino ? take_file(share, noted->ino) : NULL;
 	struct share_lease *lease;
 
-	if (!connection || (noted->ino && !inode))
+	if (!inode)
 		return false;
 	if (share_lease_restore(share, connection, noted, slot, inode, &lease)) {
-		if (inode)
-			share_let_go(share, inode);
+		share_let_go(share, inode);
 		return false;
 	}
 	if (!answered)

@@ -30,8 +30,11 @@
 struct share_lease {
 	UT_hash_handle hh; /* in its connection's leases, by number */
 	uint64_t number;
-	struct inode *inode; /* held open; NULL: a private copy, which holds nothing */
+	struct inode *inode; /* held open */
 	enum gpumem_access access;
+	bool private; /* the inode is a copy for this lease alone: share_copy.h */
+	struct inode
+	    *file; /* of which; NULL: no copy, or of an earlier daemon, which did not say */
 	int64_t since;
 	uint32_t noted; /* its slot in the share's memory */
 	struct lease_entry listed;
@@ -143,7 +146,7 @@ int share_release(struct share *share, struct share_connection *connection,
  * caller's. */
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number);
-/* The file of one of its leases: 0 with a reference, -ENOENT, or -EOPNOTSUPP for a private copy.
+/* The file of one of its leases, or its private copy: 0 with a reference, or -ENOENT.
  * Under the share's lock. */
 int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode);
 /* The client has the answer to what it asked. */

@@ -117,6 +117,17 @@ static bool holder_parse(char *holder, struct sharer *sharer)
 	return known;
 }
 
+/* An access that this version does not know is shown as the least. */
+static const char *access_of(const char *text)
+{
+	static const char *const known[] = {"rw", "copy"};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(text, known[i]) == 0)
+			return known[i];
+	return "ro";
+}
+
 bool facts_sharer(char *line, struct sharer *sharer)
 {
 	char *rest = line, *fields[4];
@@ -131,7 +142,7 @@ bool facts_sharer(char *line, struct sharer *sharer)
 	if (strcmp(fields[1], "lease") != 0 ||
 	    parse_u64(fields[0], 0, UINT64_MAX, &sharer->bytes) < 0)
 		return false;
-	sharer->writes = strcmp(fields[2], "rw") == 0;
+	sharer->access = access_of(fields[2]);
 	sharer->path = output_unescape(rest);
 	return holder_parse(fields[3], sharer);
 }
@@ -150,7 +161,7 @@ static bool sharers_of_stats(const char *where,
 		const char *access = json_string_value(json_object_get(one, "access"));
 		struct sharer sharer = {
 		    .bytes = facts_number(one, "bytes"),
-		    .writes = access && strcmp(access, "rw") == 0,
+		    .access = access_of(access ? access : ""),
 		    .uid = (uid_t)facts_number(one, "uid"),
 		    .pid = (pid_t)facts_number(one, "pid"),
 		    .since = (int64_t)facts_number(one, "since"),

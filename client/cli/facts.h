@@ -22,8 +22,8 @@ char *facts_line(const char *text, const char *name);
 
 /* A line of mappings about a lease. */
 struct sharer {
-	uint64_t bytes; /* of the file */
-	bool writes;
+	uint64_t bytes;	    /* of the file */
+	const char *access; /* "rw", "ro", or "copy" */
 	uid_t uid;
 	pid_t pid;     /* as the daemon sees it */
 	int64_t since; /* seconds since the epoch; 0: the daemon does not say */

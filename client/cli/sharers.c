@@ -36,7 +36,7 @@ static void add(void *context, const struct sharer *sharer)
 	const struct passwd *user = getpwuid(sharer->uid);
 	json_t *one = json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:s}", "path", path, "pid",
 				(json_int_t)sharer->pid, "uid", (json_int_t)sharer->uid, "access",
-				sharer->writes ? "rw" : "ro", "command", words, "bytes",
+				sharer->access, "command", words, "bytes",
 				(json_int_t)sharer->bytes, "user", user ? user->pw_name : "");
 
 	/* An older daemon does not say since when. */

@@ -112,7 +112,7 @@ static void write_sharers(const struct top *top, struct sheet *sheet)
 		const struct top_sharer *one = &top->sharers[i];
 
 		line(sheet, false, "%8d %8u %-3s %6s  %-24.24s %s", (int)one->sharer.pid,
-		     (unsigned)one->sharer.uid, one->sharer.writes ? "rw" : "ro",
+		     (unsigned)one->sharer.uid, one->sharer.access,
 		     output_size(one->sharer.bytes, size), one->command, one->sharer.path);
 	}
 }

@@ -84,6 +84,27 @@ static void load_nameless(int seed)
 	}
 }
 
+/* A private copy stays as it was made, whatever becomes of the file and of daemons. */
+static void load_copies(int seed)
+{
+	new_pattern_file("copied", (uint64_t)seed);
+	int fd = OK(open("copied", O_RDWR));
+
+	OK(setresuid(65534, 65534, 65534));
+	for (uint64_t turn = 0; going_on(); turn++) {
+		write_all(fd, &turn, sizeof(turn), 0);
+		gpumem *file = lease("copied", O_RDONLY);
+		const unsigned char *memory = host_pointer(file, FILE_BYTES);
+
+		CHECK(info_of(file).flags & GPUMEM_INFO_PRIVATE);
+		write_all(fd, &(uint64_t){UINT64_MAX}, sizeof(turn), 0);
+		sleep_ms(20);
+		CHECK(memcmp(memory, &turn, sizeof(turn)) == 0);
+		expect_pattern(memory, (uint64_t)seed, sizeof(turn), FILE_BYTES);
+		gpumem_close(file);
+	}
+}
+
 /* A file that grows while it is shared. */
 static void load_growing(int seed)
 {
@@ -105,8 +126,8 @@ static void load_growing(int seed)
 
 static void sharers_keep_what_they_have(void)
 {
-	static void (*const loads[])(int) = {load_cycles, load_cycles, load_holder, load_nameless,
-					     load_growing};
+	static void (*const loads[])(int) = {load_cycles,   load_cycles,  load_holder,
+					     load_nameless, load_growing, load_copies};
 
 	under_kills(250, loads, sizeof(loads) / sizeof(loads[0]));
 }

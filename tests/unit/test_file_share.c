@@ -220,38 +220,6 @@ START_TEST(what_is_not_fit_is_not_handed_out)
 }
 END_TEST
 
-START_TEST(a_private_copy_is_private)
-{
-	static char data[3 * MIB + 17];
-	struct file_chunk *chunks;
-	uint32_t count;
-	char byte;
-
-	memset(data, 'p', sizeof(data));
-	struct file *file = file_with(GPU0, data, sizeof(data), 0);
-	uint64_t held = pool_usage(fixture.volumes[GPU0].pool).chunk_bytes;
-
-	ck_assert_int_eq(file_export_copy(file, &fixture.call, &chunks, &count, &place), 0);
-	char *map = map_chunks(chunks, count);
-	uint64_t bytes = mapped_bytes(chunks, count);
-
-	ck_assert(only(map, 'p', sizeof(data)));
-	ck_assert(only(map + sizeof(data), 0, bytes - sizeof(data)));
-	memset(map, 'q', sizeof(data));
-	ck_assert_int_eq(file_read(file, &fixture.call, &byte, 1, 0), 1);
-	ck_assert_int_eq(byte, 'p');
-	ck_assert_int_eq(file_write(file, &fixture.call, "z", 1, 5), 1);
-	ck_assert_int_eq(map[5], 'q');
-	/* It is the receiver's, and no lease holds the file. */
-	ck_assert_uint_eq(pool_usage(fixture.volumes[GPU0].pool).chunk_bytes, held);
-	ck_assert_uint_eq(file_leases(file), 0);
-	munmap(map, bytes);
-	file_chunks_close(chunks, count);
-	free(chunks);
-	file_free(file, &fixture.call);
-}
-END_TEST
-
 START_TEST(a_refused_lease_changes_nothing)
 {
 	static char data[40000];
@@ -297,7 +265,6 @@ START_TEST(host_objects_by_access)
 	ck_assert_mem_eq(map, "host", 4);
 	munmap(map, 4);
 	file_chunks_close(&chunk, 1);
-	ck_assert_int_eq(file_export_copy(file, &fixture.call, NULL, NULL, &place), -ENOTSUP);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), -EBUSY);
 	file_unlease(file, 1);
 	file_free(file, &fixture.call);
@@ -381,7 +348,6 @@ int main(void)
 	tcase_add_test(tests, what_is_shared_stays);
 	tcase_add_test(tests, growth_is_handed_on);
 	tcase_add_test(tests, what_is_not_fit_is_not_handed_out);
-	tcase_add_test(tests, a_private_copy_is_private);
 	tcase_add_test(tests, a_refused_lease_changes_nothing);
 	tcase_add_test(tests, host_objects_by_access);
 	tcase_add_test(tests, device_memory_by_access);

@@ -107,7 +107,8 @@ static struct lease_entry entries[LEASES];
 
 static void lease(unsigned n, uid_t uid)
 {
-	entries[n] = (struct lease_entry){.inode = at(gpu(0), "f"), .pid = (pid_t)n, .uid = uid};
+	entries[n] = (struct lease_entry){
+	    .inode = at(gpu(0), "f"), .file = at(gpu(0), "f"), .pid = (pid_t)n, .uid = uid};
 	inode_ref(entries[n].inode);
 	lease_list_add(&fixture.leases, &entries[n]);
 }
@@ -127,8 +128,10 @@ static unsigned next(struct lease_place *place, uid_t uid, int *numbers, unsigne
 
 	for (unsigned i = 0; i < room; i++)
 		numbers[i] = i < n ? found[i].pid : -1;
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		inode_put(&fixture, found[i].file, 1);
 		inode_put(&fixture, found[i].inode, 1);
+	}
 	return n;
 }
 

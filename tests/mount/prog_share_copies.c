@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* kills: no
+ * backends: host standin cuda
+ * mount: size=64M
+ * timeout: 120
+ * Private copies: readers have them out of the GPU's size and quota, as the files they are. */
+#include "tests/mount/protocol.h"
+
+#include <signal.h>
+#include <sys/statvfs.h>
+
+/* Two of them fit, three do not. */
+#define COPIED (24 * MIB)
+
+static long long used(void)
+{
+	struct statvfs st;
+
+	OK(statvfs(getenv("GPU0"), &st));
+	return (long long)(st.f_blocks - st.f_bfree) * (long long)st.f_frsize;
+}
+
+static long long number_of(const char *name)
+{
+	char text[32] = "", full[64];
+
+	snprintf(full, sizeof(full), "user.gpumem.%s", name);
+	OK(getxattr(getenv("GPU0"), full, text, sizeof(text) - 1));
+	return atoll(text);
+}
+
+/* The daemon sees the end of a connection some time after it. */
+static void expect_used(long long wanted)
+{
+	for (int tries = 0; tries < 3000 && used() != wanted; tries++)
+		usleep(10000);
+	EQUAL(used(), wanted);
+}
+
+static void expect_number(const char *name, long long wanted)
+{
+	for (int tries = 0; tries < 3000 && number_of(name) != wanted; tries++)
+		usleep(10000);
+	EQUAL(number_of(name), wanted);
+}
+
+static void copied_file(void)
+{
+	int fd = OK(open("copied", O_CREAT | O_RDWR, 0644));
+
+	/* Announced, so that nothing is taken ahead of its end. */
+	OK(ftruncate(fd, COPIED));
+	pattern_write(fd, 3, 0, COPIED);
+	OK(fchmod(fd, 0644));
+	OK(close(fd));
+}
+
+/* The first packet of the answer to a request for a copy, or its error. */
+static struct answer ask_copy(int connection)
+{
+	int fd = OK(open("copied", O_RDONLY));
+	struct gpumem_token token = token_of(fd);
+
+	OK(close(fd));
+	show(connection, &token);
+	return hear(connection);
+}
+
+static uint64_t have_copy(int connection)
+{
+	struct answer answer = ask_copy(connection);
+
+	EQUAL(answer.packet.header.type, GPUMEM_MSG_LAYOUT);
+	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
+	EQUAL(answer.packet.layout.size, COPIED);
+	drop(&answer);
+	return answer.packet.layout.lease;
+}
+
+static void expect_refusal(int connection, int error)
+{
+	struct answer answer = ask_copy(connection);
+
+	EQUAL(answer.packet.header.type, GPUMEM_MSG_ERROR);
+	EQUAL(answer.packet.error.error, error);
+}
+
+static void release(int connection, uint64_t lease)
+{
+	struct gpumem_msg_release request = {.header = head(GPUMEM_MSG_RELEASE, sizeof(request)),
+					     .lease = lease};
+
+	say(connection, &request, sizeof(request));
+	EQUAL(hear(connection).packet.header.type, GPUMEM_MSG_DONE);
+}
+
+static void fill_the_gpu(int unused)
+{
+	(void)unused;
+	become_user();
+	int connection = dial(), other = dial();
+	long long before = used();
+	uint64_t lease = have_copy(connection);
+
+	EQUAL(used(), before + COPIED);
+	for (int i = 0; i < 3; i++) {
+		expect_refusal(connection, ENOSPC);
+		expect_refusal(other, ENOSPC);
+	}
+	EQUAL(used(), before + COPIED);
+	release(connection, lease);
+	expect_used(before);
+	have_copy(other);
+	OK(close(other));
+	expect_used(before);
+	have_copy(connection);
+	raise(SIGKILL);
+}
+
+static void copies_come_out_of_the_size(void)
+{
+	int status;
+
+	copied_file();
+	long long before = used(), bytes = number_of("rbytes"), files = number_of("rfiles");
+
+	spawn(fill_the_gpu, 0);
+	OK(wait(&status));
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	expect_used(before);
+	expect_number("rbytes", bytes);
+	expect_number("rfiles", files);
+	OK(unlink("copied"));
+}
+
+static void ask_within_quota(int unused)
+{
+	(void)unused;
+	become_user();
+	int connection = dial();
+
+	have_copy(connection);
+	expect_refusal(connection, EDQUOT);
+}
+
+static void copies_come_out_of_the_quota(void)
+{
+	char limit[32];
+
+	copied_file();
+	snprintf(limit, sizeof(limit), "%lld", number_of("rbytes") + COPIED + MIB);
+	/* More room than the quota leaves. */
+	OK(setxattr(getenv("GPU0"), "user.gpumem.quota.max_bytes", limit, strlen(limit), 0));
+	int status;
+	pid_t pid = spawn(ask_within_quota, 0);
+
+	OK(waitpid(pid, &status, 0));
+	OK(removexattr(getenv("GPU0"), "user.gpumem.quota.max_bytes"));
+	OK(unlink("copied"));
+	EQUAL(status, 0);
+}
+
+static int ready[2], over[2];
+
+static void hold_copy(int unused)
+{
+	char byte;
+
+	(void)unused;
+	become_user();
+	int connection = dial();
+	struct answer answer = ask_copy(connection);
+
+	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
+	OK(write(ready[1], "x", 1));
+	OK(close(over[1]));
+	OK(read(over[0], &byte, 1));
+	if (answer.packet.layout.kind != GPUMEM_KIND_MEMFD)
+		return;
+	const unsigned char *at = mmap(NULL, MIB, PROT_READ, MAP_SHARED, answer.fds[0], 0);
+
+	CHECK(at != MAP_FAILED);
+	for (size_t i = 0; i < MIB; i++)
+		EQUAL(at[i], pattern_at(3, i));
+}
+
+/* A reader's copy is not in the way of the file's owner. */
+static void the_file_goes_its_way(void)
+{
+	char byte, path[PATH_MAX];
+
+	copied_file();
+	int fd = OK(open("copied", O_RDWR));
+
+	OK(pipe(ready));
+	OK(pipe(over));
+	spawn(hold_copy, 0);
+	OK(close(ready[1]));
+	EQUAL(OK(read(ready[0], &byte, 1)), 1);
+	EQUAL(leases_of(fd), 0);
+	pattern_write(fd, 4, 0, MIB);
+	OK(ftruncate(fd, MIB));
+	snprintf(path, sizeof(path), "%s/copied", getenv("HOSTDIR"));
+	OK(rename("copied", path));
+	OK(unlink(path));
+	OK(close(over[1]));
+	join_all(1);
+}
+
+PROG(TEST(copies_come_out_of_the_size), TEST(copies_come_out_of_the_quota),
+     TEST(the_file_goes_its_way))
