@@ -5,7 +5,6 @@
 #include "tests/mount/prog.h"
 
 #include <dirent.h>
-#include <sys/resource.h>
 #include <sys/xattr.h>
 
 static const char *control(const char *name)
@@ -63,31 +62,5 @@ static void dots_lead_where_they_should(void)
 	closedir(dir);
 }
 
-/* Each open file keeps a text: the daemon's memory for them has an end, and comes back. */
-static void texts_do_not_pile_up(void)
-{
-	struct rlimit limit;
-	int first = -1, fd = -1;
-
-	OK(getrlimit(RLIMIT_NOFILE, &limit));
-	limit.rlim_cur = limit.rlim_max;
-	OK(setrlimit(RLIMIT_NOFILE, &limit));
-	for (long i = 0; i < 100000; i++) {
-		fd = open(control("stats.json"), O_RDONLY);
-		if (fd < 0)
-			break;
-		if (first < 0)
-			first = fd;
-	}
-	if (fd >= 0 || errno == EMFILE)
-		SKIP("not enough files may be open");
-	CHECK(errno == ENFILE);
-	closefrom(first);
-	for (int i = 0; i < 1000 && (fd = open(control("version"), O_RDONLY)) < 0; i++)
-		usleep(10000);
-	OK(fd);
-}
-
 PROG(TEST(birth_is_known_after_control_was_asked), TEST(has_no_attributes),
-     TEST(has_neither_data_nor_holes), TEST(dots_lead_where_they_should),
-     TEST(texts_do_not_pile_up))
+     TEST(has_neither_data_nor_holes), TEST(dots_lead_where_they_should))
