@@ -15,12 +15,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -38,16 +38,6 @@ struct system_memory {
 	int mounts[SYSTEM_KINDS]; /* -1: not made; small -1: memfds */
 	uint64_t bounds[SYSTEM_KINDS];
 };
-
-static void raise_fd_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 /* A tmpfs that is mounted nowhere: its fd, or -errno. */
 static int mount_new(uint64_t bytes, const char *huge)
@@ -119,7 +109,7 @@ int system_memory_open(uint64_t bytes, struct system_memory **memory)
 
 	if (!made)
 		return -ENOMEM;
-	raise_fd_limit();
+	descriptors_raise();
 	pthread_mutex_init(&made->lock, NULL);
 	made->bytes = bytes < BYTES_MIN ? BYTES_MIN : bytes;
 	made->bounds[SYSTEM_PAGES_SMALL] = made->bytes;
@@ -212,6 +202,7 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 			say_no_huge(memory, EPERM);
 		made = memfd_new();
 	}
+	made = descriptor_unreserved(DESCRIPTOR_MEMORY, made);
 	if (made >= 0) {
 		*fd = made;
 		return 0;
@@ -222,7 +213,8 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 	if (error != EMFILE && error != ENFILE)
 		return -error;
 	if (!atomic_exchange(&memory->said_no_fds, true))
-		log_error("host: no more files: %s; raise the limit of open files (LimitNOFILE=)",
+		log_error("host: no more files: %s; raise the daemon's limit of open files "
+			  "(ulimit -Hn, LimitNOFILE=)",
 			  strerror(error));
 	return -ENOSPC;
 }

@@ -6,6 +6,7 @@
 #include "fs/dir.h"
 #include "fs/fs.h"
 #include "fs/observe.h"
+#include "fs/user_limits.h"
 
 static struct inode *parent_of(struct inode *dir)
 {
@@ -69,6 +70,28 @@ int account_charge(void *payer, int64_t bytes)
 	}
 	guard_leave(&call->fs->topology, token);
 	return error;
+}
+
+int account_object(void *payer, int more)
+{
+	struct inode_call *call = payer;
+	struct inode *inode = call->inode;
+
+	/* As it was counted, whoever owns it by now. */
+	if (more < 0) {
+		user_limits_give(call->fs, inode->object_uid, USER_HOST_FILES, 1);
+		return 0;
+	}
+	inode->object_uid = atomic_load_explicit(&inode->uid, memory_order_relaxed);
+	int error = user_limits_take(call->fs, inode->object_uid, USER_HOST_FILES, 1);
+
+	return error == -EMFILE || error == -ENFILE ? -ENOSPC : error;
+}
+
+int account_object_restored(struct fs *fs, struct inode *inode)
+{
+	inode->object_uid = inode->uid;
+	return user_limits_restore(fs, inode->object_uid, USER_HOST_FILES, 1);
 }
 
 int account_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files)

@@ -21,6 +21,11 @@ void account_force(struct inode *home, int64_t bytes, int64_t files);
  * never refused. */
 int account_charge(void *payer, int64_t bytes);
 
+/* The same: what the owner of the inode had the daemon open, by uid. */
+int account_object(void *payer, int more);
+/* What a daemon before this one had opened. 0 or -ENOMEM. */
+int account_object_restored(struct fs *fs, struct inode *inode);
+
 /* Moves the charge for a file or a whole directory from one home to another: 0 or -EDQUOT (then
  * nothing moved). A quota above both sees no change. Topology is held exclusively. */
 int account_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files);

@@ -67,8 +67,10 @@ void file_end(struct file *file, const struct file_call *call)
 	/* One that nobody found is left to the next daemon. */
 	if (file_object_id(file) && fd >= 0)
 		journal_drop(call->journal, KEEP_HOST, file_object_id(file));
-	if (fd >= 0)
+	if (fd >= 0) {
 		close(fd);
+		file_count_object(call, -1);
+	}
 	free(file_missing(file));
 	guard_destroy(&file->guard);
 }

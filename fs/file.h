@@ -31,6 +31,9 @@ struct file_call {
 	/* Accounts for bytes more (or, negative, fewer) of memory: 0 or -EDQUOT; giving back always
 	 * succeeds. Called under the file's guard. */
 	int (*charge)(void *payer, int64_t bytes);
+	/* Counts an object's descriptor: 1 more, or fewer (-1), which always succeeds. 0 or
+	 * -ENOSPC. NULL: nobody does. */
+	int (*count_object)(void *payer, int more);
 	void *payer;
 	struct journal *journal; /* where changes of the layout are recorded; NULL: nowhere */
 	uint64_t ino;		 /* whose they are there */

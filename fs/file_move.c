@@ -141,8 +141,10 @@ static void drop_copy(struct file_move *move)
 		device_release(move->to, &move->extents);
 	if (move->object)
 		journal_drop(move->call.journal, KEEP_HOST, move->object);
-	if (move->fd >= 0)
+	if (move->fd >= 0) {
 		close(move->fd);
+		file_count_object(&move->call, -1);
+	}
 }
 
 /* The payer has the old bytes on his account: he pays or gets back the difference, in advance if
@@ -258,7 +260,7 @@ static void abort_move(struct file_move *move)
 
 /* The fd of a file never changes once it is there, for those who use it without the guard: what it
  * stands for does. */
-static void install_object(struct file *file, int fd)
+static void install_object(const struct file_call *call, struct file *file, int fd)
 {
 	int old = -1;
 
@@ -267,6 +269,7 @@ static void install_object(struct file *file, int fd)
 	while (dup3(fd, old, O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
 		;
 	close(fd);
+	file_count_object(call, -1);
 }
 
 /* The file's memory is elsewhere from now on. A mapping that outlived its handle keeps the object:
@@ -308,7 +311,7 @@ static void commit_move(struct file_move *move)
 	device_settle(file, (int64_t)move->taken);
 	if (move->fd >= 0) {
 		atomic_store(&file->object_shift, move->object_shift);
-		install_object(file, move->fd);
+		install_object(&move->call, file, move->fd);
 	}
 	atomic_store(&file->volume, move->to);
 

@@ -67,6 +67,11 @@ static inline int file_charge(const struct file_call *call, int64_t bytes)
 	return call->charge && bytes ? call->charge(call->payer, bytes) : 0;
 }
 
+static inline int file_count_object(const struct file_call *call, int more)
+{
+	return call->count_object ? call->count_object(call->payer, more) : 0;
+}
+
 /* A stretch of a file that is data all through, or a hole. */
 struct file_run {
 	uint64_t from, to;

@@ -170,16 +170,22 @@ int host_new_object(struct volume *volume, const struct file_call *call, int *fd
 		    uint64_t *object)
 {
 	bool huge = call->attrs.page_size == PAGE_SIZE_2M || call->attrs.page_size == PAGE_SIZE_1G;
-	int made;
-	int rc =
-	    system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, &made);
+	int made, rc = file_count_object(call, 1);
 
 	if (rc < 0)
 		return rc;
-	*object = call->journal ? journal_hold(call->journal, KEEP_HOST, made) : 0;
-	if (call->journal && !*object) {
-		close(made);
-		return -ENOSPC;
+	rc =
+	    system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, &made);
+	if (rc == 0) {
+		*object = call->journal ? journal_hold(call->journal, KEEP_HOST, made) : 0;
+		if (call->journal && !*object) {
+			close(made);
+			rc = -ENOSPC;
+		}
+	}
+	if (rc < 0) {
+		file_count_object(call, -1);
+		return rc;
 	}
 	*shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
 	*fd = made;

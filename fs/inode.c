@@ -334,6 +334,7 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 	    .call = {.copier = copier,
 		     .attrs = atomic_load_explicit(&inode->attrs, memory_order_relaxed),
 		     .charge = account_charge,
+		     .count_object = account_object,
 		     .payer = call,
 		     .journal = fs->journal,
 		     .ino = inode->ino},

@@ -45,7 +45,8 @@ struct inode {
 	int64_t btime;			   /* nanoseconds since the epoch */
 	_Atomic uint64_t charged;	   /* bytes that home pays for */
 	_Atomic mode_t mode;		   /* written under lock */
-	uid_t uid;			   /* lock */
+	_Atomic uid_t uid;		   /* written under lock */
+	_Atomic uid_t object_uid;	   /* for whom the descriptor of host/ is counted */
 	gid_t gid;			   /* lock */
 	_Atomic uint32_t nlink;		   /* written under lock */
 	uint32_t opens, writers;	   /* open handles, and those for writing; lock */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/defer.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 #include "fs/keeper_store.h"
 #include "fs/line.h"
@@ -90,14 +91,29 @@ static int note(struct keep *keep, uint64_t id, int fd)
 	return error;
 }
 
+static enum descriptor_use use_of(uint64_t id)
+{
+	switch (keep_kind_of(id)) {
+	case KEEP_CHUNK:
+	case KEEP_HOST:
+		return DESCRIPTOR_MEMORY;
+	case KEEP_SOCKET:
+		return DESCRIPTOR_CONNECTION;
+	default:
+		return DESCRIPTOR_OWN;
+	}
+}
+
 int keep_hold(struct keep *keep, uint64_t id, int fd)
 {
 	if (!keep)
 		return 0;
+	enum descriptor_use use = use_of(id);
+
 	LOCKED(&keep->lock);
-	if (keep->held.count >= keep->holds_max)
+	if (keep->held.count >= descriptors_for(use, keep->holds_max))
 		return -EMFILE;
-	int error = note(keep, id, fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	int error = note(keep, id, descriptor_unreserved(use, fcntl(fd, F_DUPFD_CLOEXEC, 3)));
 
 	if (error)
 		return error;

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -16,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/descriptors.h"
 #include "common/log.h"
 #include "fs/agreement.h"
 #include "fs/keep.h"
@@ -41,14 +41,9 @@ int64_t keeper_now(void)
 /* As many as the machine lets it have: a file of many chunks is many of them. */
 static uint64_t raise_limit(void)
 {
-	struct rlimit limit;
+	uint64_t limit = descriptors_raise();
 
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return 0;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-	getrlimit(RLIMIT_NOFILE, &limit);
-	return limit.rlim_cur > OWN_FDS ? limit.rlim_cur - OWN_FDS : 0;
+	return limit > OWN_FDS ? limit - OWN_FDS : 0;
 }
 
 static int signals_open(void)

@@ -64,8 +64,9 @@ struct options {
 	mode_t umask;	  /* taken from 01777 for the mode of the top directories */
 	bool allow_other; /* default: on for root, off otherwise */
 	bool allow_other_given;
-	uint64_t max_chunk;   /* bytes */
-	unsigned user_leases; /* at most, of one user */
+	uint64_t max_chunk;	  /* bytes */
+	unsigned user_leases;	  /* at most, of one user */
+	unsigned user_host_files; /* the same; 0: by the limit of open files */
 	enum log_level log_level;
 	/* Generic ones for mount(2) and fusermount3, comma-separated: "ro,noexec"; or NULL. */
 	char *mount_options;

@@ -244,6 +244,8 @@ static const struct option_row table[] = {
      FIELD(max_chunk), 0, 0},
     {"user_leases", "N", "4096", "most leases of one user other than root", parse_count,
      FIELD(user_leases), 1, 1U << 20},
+    {"user_host_files", "N", NULL, "most files of host/ of one user (by ulimit -Hn)", parse_count,
+     FIELD(user_host_files), 1, 1U << 26},
     {"log_level", "error|warn|info|debug", "info", "what is logged: this and worse", parse_choice,
      FIELD(log_level), 0, 0},
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "fs/account.h"
 #include "fs/device_file.h"
 #include "fs/host_file.h"
 #include "fs/inode.h"
@@ -296,6 +297,8 @@ int restore_memory(struct restore *restore, struct inode *inode)
 
 	if (missing)
 		restore_missing(restore, inode, missing);
+	if (rc == 0 && atomic_load(&file->fd) >= 0)
+		rc = account_object_restored(restore->fs, inode);
 	atomic_store(&inode->charged, atomic_load(&file->taken));
 	atomic_store(&file->leases, inode->holds);
 	/* What there is of it now is to be given back, whatever comes. */

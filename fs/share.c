@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/descriptors.h"
 #include "common/log.h"
 #include "fs/keep.h"
 #include "fs/share_state.h"
@@ -28,11 +29,44 @@ static int watch(struct share *share, int fd, uint32_t events, void *who)
 	return epoll_ctl(share->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
+static void listen_for(struct share *share, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.ptr = &share->listen_fd};
+
+	if (share->listen_fd >= 0)
+		epoll_ctl(share->epoll_fd, EPOLL_CTL_MOD, share->listen_fd, &event);
+}
+
+/* No connection can be had: until the next tick nobody asks for one, which would be refused as
+ * often as the processor allows. Those who wait are taken then. */
+static void accept_rest(struct share *share, int error)
+{
+	if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM)
+		return;
+	if (!share->said_no_fds)
+		log_warn("%s: connections have to wait: %s; raise the daemon's limit of open files "
+			 "(ulimit -Hn, LimitNOFILE=)",
+			 share->fs->options.mountpoint, strerror(error));
+	share->said_no_fds = share->accept_rests = true;
+	listen_for(share, 0);
+}
+
+static void accept_again(struct share *share)
+{
+	if (share->accept_rests)
+		listen_for(share, EPOLLIN);
+	share->accept_rests = false;
+}
+
 static void accept_one(struct share *share)
 {
 	int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd < 0)
+	if (fd < 0) {
+		accept_rest(share, errno);
+		return;
+	}
+	if (descriptor_unreserved(DESCRIPTOR_CONNECTION, fd) < 0)
 		return;
 	if (share_socket_admit(share, fd)) {
 		close(fd);
@@ -51,6 +85,7 @@ static void accept_one(struct share *share)
 /* Connections that never showed a token, and tokens that nobody showed. */
 static void end_late(struct share *share)
 {
+	accept_again(share);
 	token_expire(share->fs, &share->tokens);
 	share_connections_end(share, share_now());
 	share_queue_again(share->queue);

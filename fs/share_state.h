@@ -73,6 +73,7 @@ struct share {
 	struct token_table tokens;
 	pthread_t thread;
 	int epoll_fd, listen_fd, stop_fd;
+	bool accept_rests, said_no_fds;
 	/* The detached clone of the mount in which the socket was bound. Of a daemon without
 	 * privileges: the directory, and runtime has these two descriptors. */
 	int tree_fd;

@@ -9,6 +9,7 @@
 
 #include "client/protocol.h"
 #include "common/defer.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 #include "fs/account.h"
 #include "fs/fs.h"
@@ -37,6 +38,9 @@ static const struct {
     [USER_CONNECTIONS] = {"connections", "", GPUMEM_CONNECTIONS_MAX, 0, 512},
     [USER_TEXTS] = {"open files of .gpumem/", "", TEXTS, 0, 256},
     [USER_TEXT_BYTES] = {"bytes of open files of .gpumem/", "", TEXT_BYTES, ALL_TEXT_BYTES, 1},
+    [USER_HOST_FILES] = {"files of host/",
+			 " (-o user_host_files=, below the daemon's limit of open files)", 0, 0,
+			 256},
 };
 
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == USER_KINDS, "a row for each");
@@ -67,9 +71,26 @@ bool user_is_privileged(uid_t uid)
 	return uid == 0 || uid == geteuid();
 }
 
+/* Each file is a descriptor, and another one for the keeper: one user leaves half of them. */
+static uint64_t host_files_of_one(const struct fs *fs)
+{
+	uint64_t files = descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit());
+
+	if (fs->options.user_host_files)
+		return fs->options.user_host_files;
+	return files / (fs->keep ? 4 : 2);
+}
+
 static uint64_t limit_of_one(const struct fs *fs, enum user_kind kind)
 {
-	return kind == USER_LEASES ? fs->options.user_leases : kinds[kind].of_one;
+	switch (kind) {
+	case USER_LEASES:
+		return fs->options.user_leases;
+	case USER_HOST_FILES:
+		return host_files_of_one(fs);
+	default:
+		return kinds[kind].of_one;
+	}
 }
 
 static struct user *user_find(const struct user_limits *limits, uid_t uid)

@@ -19,6 +19,7 @@ enum user_kind {
 	USER_CONNECTIONS, /* to the sharing socket */
 	USER_TEXTS,	  /* open files of .gpumem/ */
 	USER_TEXT_BYTES,  /* of their texts */
+	USER_HOST_FILES,  /* of host/ that have memory: -o user_host_files= */
 	USER_KINDS
 };
 

@@ -10,6 +10,7 @@ struct host_device {
 	struct device device;
 	_Atomic uint64_t used; /* bytes of its chunks */
 	bool bar_off;
+	atomic_bool said_no_memfd;
 };
 
 struct host_chunk {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "backend/host/host.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 
 static int count_bytes(struct host_device *device, uint64_t bytes)
@@ -43,9 +44,11 @@ static int size_memfd(int fd, uint64_t bytes)
 
 static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 {
-	chunk->fd = memfd_create("gpumemfs-chunk", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd_create("gpumemfs-chunk", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	chunk->fd = descriptor_unreserved(DESCRIPTOR_MEMORY, fd);
 	if (chunk->fd < 0)
-		return -errno;
+		return errno == EMFILE || errno == ENFILE ? -ENOSPC : -errno;
 
 	int rc = size_memfd(chunk->fd, bytes);
 	if (rc == 0)
@@ -53,6 +56,15 @@ static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 	if (rc < 0)
 		close(chunk->fd);
 	return rc;
+}
+
+/* Users may ask for ever. */
+static void say_no_memfd(struct host_device *played, uint64_t bytes, int error)
+{
+	if (!atomic_exchange(&played->said_no_memfd, true))
+		log_error("gpu%u: no memfd of %llu bytes: %s; the daemon's limit of open files "
+			  "(ulimit -Hn, LimitNOFILE=) may be too low",
+			  played->device.index, (unsigned long long)bytes, strerror(-error));
 }
 
 int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
@@ -69,8 +81,7 @@ int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 	}
 	rc = make_memfd(made, bytes);
 	if (rc < 0) {
-		log_error("gpu%u: no memfd of %llu bytes: %s", device->index,
-			  (unsigned long long)bytes, strerror(-rc));
+		say_no_memfd(played, bytes, rc);
 		atomic_fetch_sub(&played->used, bytes);
 		free(made);
 		return rc;

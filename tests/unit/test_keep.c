@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A daemon's end of the line with a keeper at the other, and with what is none. */
+#include "common/descriptors.h"
 #include "fs/keep.h"
 
 #include <errno.h>
@@ -180,16 +181,27 @@ START_TEST(agrees_on_nothing_else)
 }
 END_TEST
 
+/* Memory leaves room for connections, and those for the daemon's own. */
 START_TEST(no_more_than_it_can)
 {
+	static const enum keep_kind kinds[] = {KEEP_HOST, KEEP_CHUNK, KEEP_SOCKET, KEEP_JOURNAL};
 	struct keep *keep = daemon_of(hire());
 	int fd = some_file(1);
+	uint64_t held = 0;
 
-	for (unsigned i = 0; i < HOLDS_MAX; i++)
-		ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_CHUNK, i), fd), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		uint64_t wanted = i < 2	   ? descriptors_for(DESCRIPTOR_MEMORY, HOLDS_MAX)
+				  : i == 2 ? descriptors_for(DESCRIPTOR_CONNECTION, HOLDS_MAX)
+					   : HOLDS_MAX;
+
+		ck_assert(i == 1 || held < wanted);
+		for (; held < wanted; held++)
+			ck_assert_int_eq(keep_hold(keep, keep_id(kinds[i], held), fd), 0);
+		ck_assert_int_eq(keep_hold(keep, keep_id(kinds[i], held), fd), -EMFILE);
+	}
+	keep_drop(keep, keep_id(KEEP_JOURNAL, held - 1));
 	ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_CHUNK, HOLDS_MAX), fd), -EMFILE);
-	keep_drop(keep, keep_id(KEEP_CHUNK, 3));
-	ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_CHUNK, HOLDS_MAX), fd), 0);
+	ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_JOURNAL, HOLDS_MAX), fd), 0);
 	close(fd);
 	keep_close(keep);
 	ck_assert_int_eq(left_behind(), HOLDS_MAX);
