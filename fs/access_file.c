@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/defer.h"
+#include "fs/caller.h"
 #include "fs/channel.h"
 #include "fs/fs.h"
 #include "fs/keep.h"
@@ -19,7 +20,8 @@
 
 #define ANSWER_BYTES 65536
 
-/* How often those who wait are looked at. */
+/* How often those who wait are looked at, for a signal: interrupts are turned off, because libfuse
+ * takes a lock of all workers for each request with them on. */
 #define TICK_MS 200
 
 struct opened {
@@ -59,29 +61,6 @@ static struct opened *opened_find(struct access_file *file, uint64_t handle)
 	return NULL;
 }
 
-static uint64_t mask_of(const char *status, const char *name)
-{
-	const char *line = strstr(status, name);
-
-	return line ? strtoull(line + strlen(name), NULL, 16) : 0;
-}
-
-/* Whether a signal waits for the thread: interrupts are turned off, because libfuse takes a lock of
- * all workers for each request with them on. One that cannot be seen is answered rather than kept.
- */
-static bool has_signal(pid_t pid)
-{
-	char path[64], status[4096];
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	FILE *in AUTO_FCLOSE = fopen(path, "re");
-	size_t length = in ? fread(status, 1, sizeof(status) - 1, in) : 0;
-
-	status[length] = 0;
-	return !length || ((mask_of(status, "\nSigPnd:") | mask_of(status, "\nShdPnd:")) &
-			   ~mask_of(status, "\nSigBlk:"));
-}
-
 /* Whether one reader is to be answered; file->lock is held. */
 static bool answer_one(struct access_file *file, struct opened *one, struct answer *answer)
 {
@@ -91,7 +70,7 @@ static bool answer_one(struct access_file *file, struct opened *one, struct answ
 		return false;
 	answer->length = access_log_take(log, one->reader, answer->text,
 					 one->bytes < ANSWER_BYTES ? one->bytes : ANSWER_BYTES);
-	if (!answer->length && !file->ended && !has_signal(one->pid))
+	if (!answer->length && !file->ended && !caller_has_signal(one->pid))
 		return false;
 	answer->error = file->ended ? 0 : EINTR;
 	answer->req = one->waiting;

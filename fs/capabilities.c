@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/stat.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/caller.h"
 #include "fs/capabilities.h"
 #include "fs/fs.h"
 #include "fs/share.h"
@@ -103,14 +105,11 @@ int capabilities_choose(struct fs *fs)
 	return choose_uring(fs);
 }
 
-/* The kernel wants CAP_SYS_ADMIN in the initial user namespace, whose number is the same
- * everywhere; root of another one, as in a rootless container, may mount and has it not. */
+/* The kernel wants CAP_SYS_ADMIN in the initial user namespace; root of another one, as in a
+ * rootless container, may mount and has it not. */
 static bool may_pass_through(void)
 {
-	const ino_t initial = 0xEFFFFFFD;
-	struct stat st;
-
-	return geteuid() == 0 && (stat("/proc/self/ns/user", &st) < 0 || st.st_ino == initial);
+	return geteuid() == 0 && caller_in_initial_namespace(0);
 }
 
 static void negotiate_passthrough(struct fs *fs, struct fuse_conn_info *conn)
@@ -131,6 +130,32 @@ static void negotiate_passthrough(struct fs *fs, struct fuse_conn_info *conn)
 			       "host/ files are read, written and mapped by the kernel alone");
 }
 
+/* An older libfuse, used here or built with, keeps to itself which writes take the bits away. */
+static bool libfuse_tells_kills(void)
+{
+	const char *patch = strrchr(fuse_pkgversion(), '.');
+
+	return CAPABILITIES_HAS_KILLS && (fuse_version() > FUSE_MAKE_VERSION(3, 18) ||
+					  (fuse_version() == FUSE_MAKE_VERSION(3, 18) && patch &&
+					   strtoul(patch + 1, NULL, 10) >= 3));
+}
+
+static void negotiate_killpriv(struct fs *fs, struct fuse_conn_info *conn)
+{
+	struct capability *killpriv = &fs->can.killpriv;
+
+	if (!libfuse_tells_kills())
+		capability_set(killpriv, false, "libfuse %s is older than 3.18.3",
+			       fuse_pkgversion());
+	else if (!fuse_set_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV_V2))
+		capability_set(killpriv, false,
+			       "the kernel has it not (Linux 5.11), and asks for a file's "
+			       "capabilities before each write");
+	else
+		capability_set(killpriv, true,
+			       "the daemon takes set-id bits from files that are written");
+}
+
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 {
 	conn->max_write = fs->can.max_write;
@@ -149,7 +174,6 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 	/* Set-size comes before open then, on a path that exists anyway. */
 	fuse_unset_feature_flag(conn, FUSE_CAP_ATOMIC_O_TRUNC);
 	fuse_unset_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV);
-	fuse_unset_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV_V2);
 	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_READ);
 	if (fs->options.cache == CACHE_ALWAYS) {
 		fuse_unset_feature_flag(conn, FUSE_CAP_AUTO_INVAL_DATA);
@@ -162,6 +186,7 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 		capability_set(&fs->can.mmap, false,
 			       "the kernel maps no direct_io files shared (Linux 6.6)");
 	capability_set(&fs->can.parallel_writes, true, "direct writes to one file run at once");
+	negotiate_killpriv(fs, conn);
 	negotiate_passthrough(fs, conn);
 }
 
@@ -183,6 +208,7 @@ void capabilities_log(struct fs *fs)
 		log_one("recovery", &fs->can.recovery);
 	log_one("passthrough", &fs->can.passthrough);
 	log_one("mmap", &fs->can.mmap);
+	log_one("killpriv", &fs->can.killpriv);
 	share_capability(fs, &sharing);
 	log_one("sharing", &sharing);
 	if (geteuid() != 0)

@@ -4,7 +4,26 @@
 #ifndef FS_CAPABILITIES_H
 #define FS_CAPABILITIES_H
 
+#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
+#include <stdbool.h>
+
+/* Whether a write is to take set-id bits away, which libfuse says from 3.18.3 on. */
+#if FUSE_VERSION > FUSE_MAKE_VERSION(3, 18) ||                                                     \
+    (FUSE_VERSION == FUSE_MAKE_VERSION(3, 18) && FUSE_HOTFIX_VERSION >= 3)
+#define CAPABILITIES_HAS_KILLS true
+static inline bool capabilities_kills(const struct fuse_file_info *info)
+{
+	return info->kill_suidgid;
+}
+#else
+#define CAPABILITIES_HAS_KILLS false
+static inline bool capabilities_kills(const struct fuse_file_info *info)
+{
+	(void)info;
+	return false;
+}
+#endif
 
 struct capability;
 struct fs;

@@ -82,6 +82,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	write_capability(out, "busy_poll", &fs->can.busy_poll);
 	write_capability(out, "passthrough", &fs->can.passthrough);
 	write_capability(out, "mmap", &fs->can.mmap);
+	write_capability(out, "killpriv", &fs->can.killpriv);
 	share_capability(fs, &sharing);
 	write_capability(out, "sharing", &sharing);
 	write_capability(out, "recovery", &fs->can.recovery);

@@ -32,8 +32,8 @@ struct capability {
 };
 
 struct capabilities {
-	struct capability io_uring, clone_fd, busy_poll, passthrough, mmap, parallel_writes,
-	    recovery;
+	struct capability io_uring, clone_fd, busy_poll, passthrough, mmap, killpriv,
+	    parallel_writes, recovery;
 	unsigned threads;
 	unsigned max_write;	    /* bytes */
 	_Atomic uint64_t readahead; /* bytes; readahead.h */

@@ -100,6 +100,18 @@ bool op_wait_release(int *tries);
  * or -errno. */
 ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes);
 
+/* What the kernel says of a caller who changes a file: whether it has CAP_FSETID. */
+enum op_told { OP_TOLD_NOTHING, OP_TOLD_KEEP, OP_TOLD_KILL };
+/* What a write or a truncation says, by its flag. */
+static inline enum op_told op_told(const struct op *op, bool kill)
+{
+	return !op->fs->can.killpriv.on ? OP_TOLD_NOTHING : kill ? OP_TOLD_KILL : OP_TOLD_KEEP;
+}
+/* The file was changed by the caller, or is about to be given away: takes its set-id bits, as the
+ * kernel does on file systems that have no daemon, and lets the kernel know. Under no lock, before
+ * the reply. */
+void op_drop_set_id(struct op *op, struct inode *inode, enum op_told told);
+
 /* Bits of fuse_file_info.fh: the kernel keeps it and no user can name it. */
 #define OP_HANDLE_WRITES   1 /* opened for writing */
 #define OP_HANDLE_NO_READS 2 /* not opened for reading */

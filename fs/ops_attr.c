@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
+#include "common/defer.h"
 #include "fs/account.h"
 #include "fs/control.h"
 #include "fs/dir.h"
@@ -84,6 +85,34 @@ static void attrs_from(const struct stat *st, int which, struct tree_attrs *attr
 	attrs->mtime = which & FUSE_SET_ATTR_MTIME_NOW ? now : time_from_spec(&st->st_mtim);
 }
 
+/* Writes of a handle that the kernel passes through do not come here: what the kernel sends before
+ * one by a caller without CAP_FSETID is a change of no attribute. So is a chown(2) to nobody, which
+ * takes the bits from the owner's file as well, and must take none from others'. */
+static bool is_written(struct op *op)
+{
+	uid_t uid = fuse_req_ctx(op->req)->uid;
+
+	LOCKED(&op->inode->lock);
+	return uid == 0 || uid == op->inode->uid ||
+	       (S_ISREG(op->inode->mode) && op->inode->writers &&
+		*file_backing_id(op->inode->file));
+}
+
+static void setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attrs)
+{
+	const int owner = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+
+	if (S_ISDIR(op->inode->mode))
+		return;
+	if (which & owner || (which == 0 && is_written(op)))
+		op_drop_set_id(op, op->inode, OP_TOLD_KILL);
+	else if (which & FUSE_SET_ATTR_SIZE)
+		op_drop_set_id(op, op->inode, op_told(op, which & FUSE_SET_ATTR_KILL_SUID));
+	/* Without killpriv the kernel sends a mode as well, in which too many bits may be left. */
+	if (which & (owner | FUSE_SET_ATTR_SIZE))
+		attrs->mode &= op->inode->mode | ~(mode_t)(S_ISUID | S_ISGID);
+}
+
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
 		       struct fuse_file_info *info)
 {
@@ -103,6 +132,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 		return;
 	}
 	attrs_from(st, which, &attrs);
+	setattr_drop_set_id(&op, which, &attrs);
 	if (attrs.which)
 		tree_set_attrs(op.fs, op.inode, &attrs);
 	inode_stat(op.inode, st);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "fs/capabilities.h"
 #include "fs/control.h"
 #include "fs/measure.h"
 #include "fs/ops.h"
@@ -47,20 +48,6 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	fuse_reply_buf(req, to, (size_t)n);
 }
 
-/* A write by anybody but root takes the set-id bits away, as on any filesystem. */
-static void drop_set_id(struct fs *fs, struct inode *inode, const struct fuse_ctx *caller)
-{
-	mode_t mode = atomic_load_explicit(&inode->mode, memory_order_relaxed);
-
-	if (mode & (S_ISUID | S_ISGID) && caller->uid != 0) {
-		mode_t drop = S_ISUID | (mode & S_IXGRP ? S_ISGID : 0);
-		struct tree_attrs attrs = {.which = TREE_MODE, .mode = mode & ~drop};
-
-		if (mode & drop)
-			tree_set_attrs(fs, inode, &attrs);
-	}
-}
-
 /* A device that is full may have memory of removed files whose last close, or forgetting, is on its
  * way. */
 static bool wait_for_dying(struct fs *fs, int *tries)
@@ -76,7 +63,6 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 	ssize_t n;
 	int tries = 0;
 
-	(void)info;
 	if (control_write(req, ino, from, bytes) || !op_begin(&op, req, ino, STAT_WRITE))
 		return;
 	ring_pin(&op, req);
@@ -92,7 +78,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 		op_done(&op, req, (int)n);
 		return;
 	}
-	drop_set_id(op.fs, op.inode, fuse_req_ctx(req));
+	op_drop_set_id(&op, op.inode, op_told(&op, capabilities_kills(info)));
 	inode_touch_write(op.inode);
 	stats_add(&op_volume(&op, op.inode)->write_bytes, (uint64_t)n);
 	count_busy(&op, op.inode, n);
@@ -118,7 +104,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 	} while (error == -ENOSPC && wait_for_dying(op.fs, &tries));
 	spool_mark(op.inode, (uint64_t)offset, (uint64_t)bytes);
 	if (!error) {
-		drop_set_id(op.fs, op.inode, fuse_req_ctx(req));
+		op_drop_set_id(&op, op.inode, OP_TOLD_NOTHING);
 		inode_touch_write(op.inode);
 	}
 	op_done(&op, req, error);
@@ -158,7 +144,7 @@ ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes)
 		return n;
 	if (!op->fs->noatime)
 		inode_touch_read(op->inode);
-	drop_set_id(op->fs, op->to, fuse_req_ctx(op->req));
+	op_drop_set_id(op, op->to, OP_TOLD_NOTHING);
 	inode_touch_write(op->to);
 	stats_add(&op_volume(op, op->to)->copy_bytes, (uint64_t)n);
 	count_busy(op, op->inode, n);

@@ -79,8 +79,11 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 		return -ESTALE;
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
 		pass_through(op, req, inode, info);
-		/* Below a quota the kernel maps the object, but reads and writes come here. */
-		info->direct_io = info->backing_id ? limited : info->direct_io;
+		/* Below a quota, and where a write takes set-id bits away, the kernel maps the
+		 * object, but reads and writes come here. */
+		bool here = limited || (writes(info->flags) && inode->mode & (S_ISUID | S_ISGID));
+
+		info->direct_io = info->backing_id ? here : info->direct_io;
 	}
 	if (op->did & JOURNAL_DID_OPEN)
 		return 0;

@@ -454,6 +454,17 @@ int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
 	return error;
 }
 
+bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits)
+{
+	LOCKED(&inode->lock);
+	if (!(inode->mode & bits))
+		return false;
+	inode->mode &= ~bits;
+	inode_touch_change(inode);
+	record_owner(fs, inode);
+	return true;
+}
+
 void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
 {
 	LOCKED(&inode->lock);

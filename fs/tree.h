@@ -50,6 +50,8 @@ struct tree_attrs {
 	int64_t atime, mtime;
 };
 void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs);
+/* Takes mode bits away: whether the inode had one of them. */
+bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits);
 
 /* The inode's path below the mount, by one of its names ("/gpu0/a"): length, or -ENAMETOOLONG;
  * a file without names gives "/gpu0/ (deleted)". For messages and .gpumem/mappings. */
