@@ -20,10 +20,6 @@
  * brought nothing at 1 MiB and were slower at 16 MiB on the reference machine. */
 #define MAX_WRITE (1U << 20)
 
-/* More threads than cores keeps requests moving while others wait for a DMA. */
-#define THREADS_MIN 4
-#define THREADS_MAX 32
-
 /* On few cores the rings' wake-ups cost more than they save (measured on two). */
 #define IO_URING_CORES 4
 
@@ -58,12 +54,12 @@ static int choose_uring(struct fs *fs)
 		capability_set(uring, false, "turned off (io_uring=off)");
 	else if (fuse_version() < FUSE_MAKE_VERSION(3, 18))
 		capability_set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
+	else if (wanted == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
+		capability_set(uring, false, "does not pay on %d cores", get_nprocs());
 	else if (!kernel_has_uring())
 		capability_set(
 		    uring, false,
 		    "the kernel has it off (echo Y > /sys/module/fuse/parameters/enable_uring)");
-	else if (wanted == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
-		capability_set(uring, false, "does not pay on %d cores", get_nprocs());
 	else
 		capability_set(uring, true, "FUSE over io_uring");
 	if (wanted == SWITCH_ON && !uring->on) {
@@ -78,7 +74,7 @@ static void choose_recovery(struct fs *fs)
 	struct capability *recovery = &fs->can.recovery;
 
 	if (!fs->keep)
-		capability_set(recovery, false, "files are gone with the daemon");
+		capability_set(recovery, false, "recovery=off: files are gone with the daemon");
 	else if (fs->options.recovery == RECOVERY_TRANSPARENT)
 		capability_set(recovery, true,
 			       "transparent: a daemon that dies is replaced, and "
@@ -95,9 +91,9 @@ int capabilities_choose(struct fs *fs)
 
 	fs->can.threads = fs->options.threads;
 	if (!fs->can.threads)
-		fs->can.threads = cores < THREADS_MIN	? THREADS_MIN
-				  : cores > THREADS_MAX ? THREADS_MAX
-							: cores;
+		fs->can.threads = cores < CAPABILITIES_THREADS_MIN   ? CAPABILITIES_THREADS_MIN
+				  : cores > CAPABILITIES_THREADS_MAX ? CAPABILITIES_THREADS_MAX
+								     : cores;
 	fs->can.max_write = MAX_WRITE;
 	capability_set(&fs->can.clone_fd, false, "requests come over io_uring");
 	capability_set(&fs->can.busy_poll, false, "requests come over io_uring");

@@ -28,6 +28,11 @@ static inline bool capabilities_kills(const struct fuse_file_info *info)
 struct capability;
 struct fs;
 
+/* Of worker threads by default. More threads than cores keeps requests moving while others wait for
+ * a DMA. */
+#define CAPABILITIES_THREADS_MIN 4U
+#define CAPABILITIES_THREADS_MAX 32U
+
 void capability_set(struct capability *capability, bool on, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -11,6 +11,7 @@
 #include "fs/control_list.h"
 #include "fs/control_params.h"
 #include "fs/control_text.h"
+#include "fs/decisions.h"
 #include "fs/fs.h"
 #include "fs/keep.h"
 #include "fs/observe.h"
@@ -96,6 +97,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)
 			write_device(out, &fs->volumes[i]);
+	decisions_write(fs, out);
 	return 0;
 }
 

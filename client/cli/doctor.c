@@ -100,11 +100,45 @@ static void write_findings(const struct doctor *doctor)
 					     : "All is well.");
 }
 
+/* The exit status. */
+static int conclude(const struct doctor *doctor, int json)
+{
+	json_t *all;
+
+	if (json) {
+		all = json_pack("{s:O, s:s}", "findings", doctor->findings, "worst",
+				levels[doctor->worst]);
+		if (doctor->decisions)
+			json_object_set(all, "decisions", doctor->decisions);
+		output_json(all);
+	} else {
+		doctor_decisions_write(doctor->decisions);
+		write_findings(doctor);
+	}
+	return doctor->worst == DOCTOR_WRONG ? CLI_WRONG : CLI_OK;
+}
+
+static int examine(struct doctor *doctor, const struct mounts *mounts, const char *only, int json)
+{
+	if (only) {
+		doctor->only = mounts_named(mounts, only);
+		doctor->decisions = json_array();
+	}
+	if (only && !doctor->only) {
+		cli_error("%s is not on a mount of gpumemfs", only);
+		return CLI_NOT_MOUNTED;
+	}
+	doctor->mounted = mounts->count;
+	doctor_machine(doctor);
+	doctor_mounts(doctor, mounts);
+	return conclude(doctor, json);
+}
+
 static int run(struct cli_args *args)
 {
 	struct doctor doctor = {.findings = json_array(), .root = ""};
 	struct mounts mounts;
-	int json;
+	int json, status;
 
 	if (cli_only_json(args, &json) < 0)
 		return CLI_USAGE;
@@ -112,26 +146,22 @@ static int run(struct cli_args *args)
 
 	if (error)
 		return cli_fail("/proc/self/mountinfo", -error);
-	doctor_machine(&doctor);
-	doctor_mounts(&doctor, &mounts);
+	status = examine(&doctor, &mounts, args->argc ? args->argv[0] : NULL, json);
 	mounts_free(&mounts);
-	if (json)
-		output_json(json_pack("{s:O, s:s}", "findings", doctor.findings, "worst",
-				      levels[doctor.worst]));
-	else
-		write_findings(&doctor);
 	json_decref(doctor.findings);
-	return doctor.worst == DOCTOR_WRONG ? CLI_WRONG : CLI_OK;
+	json_decref(doctor.decisions);
+	return status;
 }
 
 static const struct cli_option options[] = {CLI_JSON, {0}};
 
 const struct command command_doctor = {
     .name = "doctor",
-    .words = "",
+    .words = "[MOUNT]",
     .summary = "Say what limits gpumemfs on this machine, and how to lift it",
     .more = "A finding is good, a note, a limit, or wrong. With one that is wrong the exit status\n"
-	    "is 1.",
+	    "is 1. With MOUNT: of this mount alone, and what it decided by itself, and why.",
     .options = options,
+    .max_words = 1,
     .run = run,
 };

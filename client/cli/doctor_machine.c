@@ -3,6 +3,8 @@
 /* gpumem doctor: the kernel, the driver and the hardware. */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -13,50 +15,79 @@
 #include "common/defer.h"
 #include "common/number.h"
 
-#define URING_PARAMETER "/sys/module/fuse/parameters/enable_uring"
-#define PAGES_LIMIT	"/proc/sys/fs/fuse/max_pages_limit"
-#define SHMEM_HUGE	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-#define IOMMU_GROUPS	"/sys/kernel/iommu_groups"
-#define PCI_DEVICES	"/sys/bus/pci/devices"
+#define PAGES_LIMIT  "/proc/sys/fs/fuse/max_pages_limit"
+#define SHMEM_HUGE   "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+#define IOMMU_GROUPS "/sys/kernel/iommu_groups"
+#define PCI_DEVICES  "/sys/bus/pci/devices"
 
 /* A request of the daemon has 1 MiB. */
 #define PAGES_WANTED 256
-/* On fewer the rings cost more than they save. */
-#define URING_CORES 4
+
+/* Who may not open it can still use what others mounted. */
+static void check_fuse_rights(struct doctor *doctor)
+{
+	AUTO_FREE char *path = NULL;
+	AUTO_CLOSE int fd =
+	    asprintf(&path, "%s/dev/fuse", doctor->root) < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
+	int error = fd < 0 ? errno : 0;
+	enum doctor_level level = doctor->mounted ? DOCTOR_NOTE : DOCTOR_WRONG;
+
+	if (!error)
+		doctor_find(doctor, DOCTOR_GOOD, "fuse", NULL,
+			    "/dev/fuse is there, and this user may open it");
+	else if (error == EACCES)
+		doctor_find(doctor, level, "fuse",
+			    "mount as root; or chmod 0666 /dev/fuse, as udev makes it",
+			    "/dev/fuse is there, and user %u may not open it: this user cannot "
+			    "mount",
+			    geteuid());
+	else
+		doctor_find(doctor, level, "fuse",
+			    error == EPERM ? "in a container: give it the device /dev/fuse"
+					   : "modprobe fuse",
+			    "/dev/fuse is there, and cannot be opened: %s", strerror(error));
+	if (geteuid() != 0 && !doctor_exists(doctor, "/bin/fusermount3") &&
+	    !doctor_exists(doctor, "/usr/bin/fusermount3"))
+		doctor_find(doctor, level, "fuse", "install fuse3",
+			    "there is no fusermount3: only root can mount");
+}
 
 static void check_fuse(struct doctor *doctor)
 {
-	if (!doctor_exists(doctor, "/dev/fuse"))
+	if (doctor_exists(doctor, "/dev/fuse"))
+		check_fuse_rights(doctor);
+	else
 		doctor_find(doctor, DOCTOR_WRONG, "fuse",
 			    "modprobe fuse; in a container: give it /dev/fuse, or bind-mount the "
 			    "host's mount into it",
 			    "there is no /dev/fuse: nothing can be mounted here");
-	else
-		doctor_find(doctor, DOCTOR_GOOD, "fuse", NULL, "/dev/fuse is there");
 }
 
+/* A mount says whether it has io_uring, and why not: then the kernel's switch alone says nothing.
+ */
 static void check_uring(struct doctor *doctor)
 {
-	AUTO_FREE char *on = doctor_line(doctor, URING_PARAMETER);
+	AUTO_FREE char *on = doctor_line(doctor, DOCTOR_URING_PARAMETER);
 	int cores = get_nprocs();
 
+	if (doctor->mounted)
+		return;
 	if (!on)
 		doctor_find(doctor, DOCTOR_NOTE, "fuse.enable_uring",
 			    "Linux 6.14 has it, once the module fuse is loaded",
 			    "this kernel does not offer FUSE over io_uring: small reads and writes "
 			    "are slower");
-	else if (*on == 'Y')
-		doctor_find(doctor, DOCTOR_GOOD, "fuse.enable_uring", NULL, "on");
-	else if (cores < URING_CORES)
+	else if (cores < DOCTOR_URING_CORES)
 		doctor_find(doctor, DOCTOR_NOTE, "fuse.enable_uring", NULL,
-			    "off, which is right for %d processors", cores);
+			    "%s: a mount would not use it on %d processors",
+			    *on == 'Y' ? "on" : "off", cores);
+	else if (*on == 'Y')
+		doctor_find(doctor, DOCTOR_GOOD, "fuse.enable_uring", NULL,
+			    "on, for mounts without recovery=transparent");
 	else
-		doctor_find(
-		    doctor, DOCTOR_LIMIT, "fuse.enable_uring",
-		    "echo Y > " URING_PARAMETER
-		    "; for good: options fuse enable_uring=1 in /etc/modprobe.d; then mount "
-		    "again",
-		    "off: small reads and writes are slower than they could be");
+		doctor_find(doctor, DOCTOR_LIMIT, "fuse.enable_uring", DOCTOR_URING_LIFT,
+			    "off: small reads and writes of mounts without recovery=transparent "
+			    "are slower than they could be");
 }
 
 static void check_pages(struct doctor *doctor)

@@ -2,8 +2,11 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem doctor: the mounts, by what their daemons say of themselves. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/doctor.h"
@@ -14,7 +17,6 @@
 static const struct {
 	const char *name, *lift;
 } switches[] = {
-    {"io_uring", NULL},
     {"passthrough", "run the daemon as root, on Linux 6.9 or later"},
     {"mmap", "Linux 6.6 or later"},
     {"parallel_writes", "libfuse 3.15 or later"},
@@ -64,24 +66,54 @@ static void check_version(struct doctor *doctor, const char *where, const char *
 			    backend);
 }
 
+static void check_switch(struct doctor *doctor, const char *where, const char *params,
+			 const char *name, const char *lift)
+{
+	AUTO_FREE char *line = facts_line(params, name);
+
+	if (!line)
+		return;
+	const char *reason = strchr(line, ' ');
+
+	if (strncmp(line, "on", 2) == 0)
+		doctor_find(doctor, DOCTOR_GOOD, where, NULL, "%s is on", name);
+	else
+		doctor_find(doctor, DOCTOR_LIMIT, where, lift, "%s is off:%s", name,
+			    reason ? reason : "");
+}
+
+/* Only the kernel's switch is a limit: the rest was asked for, or is right as it is. */
+static void check_uring(struct doctor *doctor, const char *where, const char *params)
+{
+	AUTO_FREE char *line = facts_line(params, "io_uring"),
+		       *kernel = doctor_line(doctor, DOCTOR_URING_PARAMETER);
+	const char *reason = line ? strchr(line, ' ') : NULL;
+
+	if (!line || strncmp(line, "on", 2) == 0) {
+		check_switch(doctor, where, params, "io_uring", NULL);
+	} else if (!reason || !strstr(reason, "the kernel has it off")) {
+		doctor_find(doctor, DOCTOR_NOTE, where, NULL, "io_uring is off:%s",
+			    reason ? reason : "");
+	} else if (kernel && *kernel == 'Y') {
+		doctor_find(doctor, DOCTOR_NOTE, where, "mount again",
+			    "io_uring is off: the kernel had it off at the time of the mount, and "
+			    "has it on now");
+	} else if (!kernel || get_nprocs() < DOCTOR_URING_CORES) {
+		doctor_find(doctor, DOCTOR_NOTE, where, NULL,
+			    kernel ? "io_uring is off, which is right for few processors"
+				   : "io_uring is off: this kernel does not have it (Linux 6.14)");
+	} else {
+		doctor_find(doctor, DOCTOR_LIMIT, where, DOCTOR_URING_LIFT,
+			    "io_uring is off: the kernel has it off. Small reads and writes are "
+			    "slower than they could be");
+	}
+}
+
 static void check_switches(struct doctor *doctor, const char *where, const char *params)
 {
-	for (unsigned i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
-		AUTO_FREE char *line = facts_line(params, switches[i].name);
-		const char *reason = line ? strchr(line, ' ') : NULL;
-
-		if (!line)
-			continue;
-		if (strncmp(line, "on", 2) == 0)
-			doctor_find(doctor, DOCTOR_GOOD, where, NULL, "%s is on", switches[i].name);
-		else
-			doctor_find(doctor,
-				    strstr(line, "does not pay") || strstr(line, "turned off")
-					? DOCTOR_NOTE
-					: DOCTOR_LIMIT,
-				    where, switches[i].lift, "%s is off:%s", switches[i].name,
-				    reason ? reason : "");
-	}
+	check_uring(doctor, where, params);
+	for (unsigned i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+		check_switch(doctor, where, params, switches[i].name, switches[i].lift);
 }
 
 static bool loads(const char *library)
@@ -148,6 +180,17 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 		missing_ways(doctor, gpu);
 }
 
+static void tell_error(struct doctor *doctor, const char *where, int error)
+{
+	if (error == EACCES)
+		doctor_find(doctor, DOCTOR_NOTE, where, NULL,
+			    "user %u may not enter this mount: it is another user's", geteuid());
+	else if (error == ENOENT)
+		doctor_find(doctor, DOCTOR_NOTE, where, NULL, "it is unmounted by now");
+	else
+		doctor_find(doctor, DOCTOR_WRONG, where, NULL, "%s", cli_words(error));
+}
+
 static void check_mount(struct doctor *doctor, const struct mount_at *mount)
 {
 	AUTO_FREE char *version = NULL, *params = NULL;
@@ -163,13 +206,15 @@ static void check_mount(struct doctor *doctor, const struct mount_at *mount)
 	json_t *stats = error ? NULL : facts_stats(where);
 
 	if (error) {
-		doctor_find(doctor, DOCTOR_WRONG, where, NULL, "%s", cli_words(-error));
+		tell_error(doctor, where, -error);
 		return;
 	}
 	check_version(doctor, where, version);
 	check_switches(doctor, where, params);
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
 		check_bar(doctor, where, params, volume);
+	if (doctor->decisions)
+		doctor_decisions(doctor, where, params, json_object_get(stats, "volumes"));
 	json_decref(stats);
 }
 
@@ -178,6 +223,7 @@ void doctor_mounts(struct doctor *doctor, const struct mounts *mounts)
 	if (!mounts->count)
 		none(doctor);
 	for (size_t i = 0; i < mounts->count; i++)
-		if (strcmp(mounts->at[i].root, "/") == 0)
+		if (doctor->only ? doctor->only == &mounts->at[i]
+				 : strcmp(mounts->at[i].root, "/") == 0)
 			check_mount(doctor, &mounts->at[i]);
 }

@@ -142,6 +142,14 @@ const struct mount_at *mounts_whole(const struct mounts *mounts, const struct mo
 	return NULL;
 }
 
+const struct mount_at *mounts_named(const struct mounts *mounts, const char *word)
+{
+	AUTO_FREE char *real = realpath(word, NULL), *inside = NULL;
+	const struct mount_at *mount = mounts_of(mounts, real ? real : word, &inside);
+
+	return mount ? mounts_whole(mounts, mount) : NULL;
+}
+
 /* The kernel may know the root by heart: only a file that is made anew asks the daemon. */
 static int ask(const struct mount_at *mount)
 {

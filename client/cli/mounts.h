@@ -35,6 +35,10 @@ const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, 
  * visible here. */
 const struct mount_at *mounts_whole(const struct mounts *mounts, const struct mount_at *mount);
 
+/* The mount that a word of the command line is on, as mounts_whole; also a mount that does not
+ * answer, whose path nothing resolves. NULL: none. */
+const struct mount_at *mounts_named(const struct mounts *mounts, const char *word);
+
 /* 0, or -errno of a mount that does not answer: -ENOTCONN when its daemon has ended, -ETIMEDOUT
  * when it hangs. From a process without threads. */
 int mounts_answers(const struct mount_at *mount);

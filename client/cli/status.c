@@ -251,15 +251,6 @@ static int show(const struct mounts *mounts, const struct mount_at *only, bool j
 	return status;
 }
 
-/* The mount that a word names, also one that does not answer and whose path nothing resolves. */
-static const struct mount_at *named(const struct mounts *mounts, const char *word)
-{
-	AUTO_FREE char *real = realpath(word, NULL), *inside = NULL;
-	const struct mount_at *mount = mounts_of(mounts, real ? real : word, &inside);
-
-	return mount ? mounts_whole(mounts, mount) : NULL;
-}
-
 static int run(struct cli_args *args)
 {
 	const struct mount_at *only = NULL;
@@ -273,7 +264,7 @@ static int run(struct cli_args *args)
 	if (error)
 		return cli_fail("/proc/self/mountinfo", -error);
 	if (args->argc)
-		only = named(&mounts, args->argv[0]);
+		only = mounts_named(&mounts, args->argv[0]);
 	if (args->argc && !only) {
 		cli_error("%s is not on a mount of gpumemfs", args->argv[0]);
 		status = CLI_NOT_MOUNTED;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "tests/unit/unit.h"
 
@@ -72,7 +73,6 @@ static const struct {
     {"/none", "", "fuse", "no /dev/fuse", "wrong"},
     {"/dev/fuse", "", "fuse", "is there", "good"},
     {"/none", "", "fuse.enable_uring", "does not offer", "note"},
-    {"/sys/module/fuse/parameters/enable_uring", "Y\n", "fuse.enable_uring", "on", "good"},
     {"/proc/sys/fs/fuse/max_pages_limit", "32\n", "fs.fuse.max_pages_limit", "32 pages", "limit"},
     {"/proc/sys/fs/fuse/max_pages_limit", "256\n", "fs.fuse.max_pages_limit", "256", "good"},
     {"/none", "", "huge pages", "gets none", "limit"},
@@ -97,15 +97,47 @@ START_TEST(machine_is_seen)
 }
 END_TEST
 
-/* Off where it would pay, and off where it would not. */
+/* Where it would pay, and where it would not; a mount says it itself. */
 START_TEST(uring_goes_by_the_processors)
 {
-	put("/sys/module/fuse/parameters/enable_uring", "N\n");
+	struct doctor doctor, mounted = {.findings = json_array(), .root = root, .mounted = true};
+
+	put("/sys/module/fuse/parameters/enable_uring", _i ? "Y\n" : "N\n");
+	doctor = examined();
+	ck_assert_str_eq(level(&doctor, "fuse.enable_uring", _i ? "on" : "off"), get_nprocs() < 4
+										     ? "note"
+										 : _i ? "good"
+										      : "limit");
+	json_decref(doctor.findings);
+	doctor_machine(&mounted);
+	ck_assert_str_eq(level(&mounted, "fuse.enable_uring", ""), "");
+	json_decref(mounted.findings);
+}
+END_TEST
+
+/* Without a mount such a user can do nothing; with one there is no need to mount. */
+START_TEST(who_may_not_open_fuse)
+{
+	struct doctor mounted = {.findings = json_array(), .root = root, .mounted = true};
+	char path[64];
+
+	put("/dev/fuse", "");
+	put("/bin/fusermount3", "");
+	snprintf(path, sizeof(path), "%s/dev/fuse", root);
+	ck_assert_int_eq(chmod(path, 0), 0);
+	ck_assert_int_eq(chmod(root, 0755), 0);
+	if (geteuid() == 0)
+		ck_assert_int_eq(seteuid(65534), 0);
 	struct doctor doctor = examined();
 
-	ck_assert_str_eq(level(&doctor, "fuse.enable_uring", "off"),
-			 get_nprocs() < 4 ? "note" : "limit");
+	doctor_machine(&mounted);
+	if (getuid() == 0)
+		ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_str_eq(level(&doctor, "fuse", "may not open it"), "wrong");
+	ck_assert_str_eq(level(&mounted, "fuse", "may not open it"), "note");
+	ck_assert_str_eq(level(&doctor, "fuse", "fusermount3"), "");
 	json_decref(doctor.findings);
+	json_decref(mounted.findings);
 }
 END_TEST
 
@@ -158,7 +190,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_loop_test(tests, machine_is_seen, 0, COUNT(machines));
-	tcase_add_test(tests, uring_goes_by_the_processors);
+	tcase_add_loop_test(tests, uring_goes_by_the_processors, 0, 2);
+	tcase_add_test(tests, who_may_not_open_fuse);
 	tcase_add_test(tests, gpu_without_its_driver);
 	tcase_add_test(tests, other_devices_are_none);
 	tcase_add_test(tests, container_without_the_mount);
