@@ -76,9 +76,11 @@ static const char *refusal(int error)
 	case ENOENT:
 		return "it does not know the lease any more";
 	case ENOSPC:
-		return "no room to make the file fit for sharing, or to copy it";
+		return "no room to make the file fit for sharing, or for a reader's private copy";
 	case EDQUOT:
-		return "the quota leaves no room to make the file fit for sharing";
+		return "the quota leaves no room to make the file fit for sharing, or for a "
+		       "reader's "
+		       "private copy";
 	case EMFILE:
 		return "too many leases, or no descriptors left";
 	case ENOTSUP:

@@ -368,6 +368,53 @@ static void a_new_owner_trusts_no_reader(void)
 	CHECK(!is_trusted("file"));
 }
 
-PROG(TEST(a_directory_entrusts_its_owners_files_alone), TEST(the_owner_alone_says_whom_to_trust),
-     TEST(a_new_owner_trusts_no_reader), TEST(a_file_that_moves_is_no_way_to_write),
-     TEST(writing_alone_yields_no_memory), TEST(a_copy_needs_no_reading_of_its_target))
+static struct answer ask_to_read(int connection)
+{
+	int fd = OK(open("file", O_RDONLY));
+	struct gpumem_token token = token_of(fd);
+
+	OK(close(fd));
+	show(connection, &token);
+	return hear_layout(connection);
+}
+
+static void extend_after_trust(int unused)
+{
+	(void)unused;
+	become_user();
+	int connection = dial();
+	struct answer answer = ask_to_read(connection);
+	struct gpumem_msg_extend extend = {.header = head(GPUMEM_MSG_EXTEND, sizeof(extend)),
+					   .lease = answer.packet.layout.lease};
+
+	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_READ_ONLY);
+	drop(&answer);
+	say(connection, &extend, sizeof(extend));
+	answer = hear_layout(connection);
+	drop(&answer);
+	OK(removexattr("file", "user.gpumem.share"));
+	say(connection, &extend, sizeof(extend));
+	answer = hear(connection);
+	EQUAL(answer.packet.header.type, GPUMEM_MSG_ERROR);
+	EQUAL(answer.packet.error.error, EPERM);
+	/* The connection goes on: a copy can be had over it. */
+	answer = ask_to_read(connection);
+	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
+	drop(&answer);
+}
+
+/* What a reader was given cannot be taken back, but no more is given. */
+static void trust_that_ends_gives_no_more(void)
+{
+	int fd = filled_file("file", 0644);
+
+	OK(fchown(fd, USER, USER));
+	OK(trust("file"));
+	spawn(extend_after_trust, 0);
+	join_all(1);
+}
+
+PROG(TEST(trust_that_ends_gives_no_more), TEST(a_directory_entrusts_its_owners_files_alone),
+     TEST(the_owner_alone_says_whom_to_trust), TEST(a_new_owner_trusts_no_reader),
+     TEST(a_file_that_moves_is_no_way_to_write), TEST(writing_alone_yields_no_memory),
+     TEST(a_copy_needs_no_reading_of_its_target))
