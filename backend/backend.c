@@ -114,16 +114,24 @@ static bool has_any_gpu(const struct backend_config *config)
 
 static int open_auto(const struct backend_config *config, struct backend **backend)
 {
-	int rc = backend_cuda_ops.open(config, backend);
+	char why[256] = "";
+	struct backend_config tried = *config;
+
+	tried.why = why;
+	tried.why_bytes = sizeof(why);
+	int rc = backend_cuda_ops.open(&tried, backend);
 
 	if (rc != -ENODEV && rc != -ENOTSUP)
 		return rc;
-	if (config->gpus && has_any_gpu(config))
+	if (config->gpus && has_any_gpu(&tried))
 		return rc;
 	rc = backend_host_ops.open(config, backend);
 	if (rc < 0)
 		return rc;
-	log_info("no usable NVIDIA GPU here: files are kept in host memory (backend=host)");
+	log_info(
+	    "backend: host (files are kept in system memory: this machine has no NVIDIA GPU in "
+	    "use%s%s)",
+	    *why ? "; " : "", why);
 	return 0;
 }
 

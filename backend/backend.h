@@ -40,6 +40,10 @@ struct backend_config {
 	unsigned host_gpus;  /* host backend: how many it plays (1..BACKEND_DEVICES_MAX) */
 	enum bar_provider bar;
 	bool force_pcie; /* map over PCIe on coherent platforms */
+	/* Where a GPU is only tried for: room for the reason for there being none. NULL: that is an
+	 * error, and logged. */
+	char *why;
+	size_t why_bytes;
 };
 
 struct device_memory {

@@ -9,11 +9,12 @@
 
 #include "common/defer.h"
 
-/* Where CUDA was asked for, its absence is an error; where it was only tried first, news. */
 static int refuse(const struct backend_config *config, const char *why)
 {
-	log_write(config->kind == BACKEND_CUDA ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO,
-		  "CUDA cannot be used: %s", why);
+	if (config->why)
+		snprintf(config->why, config->why_bytes, "%s", why);
+	else
+		log_error("CUDA cannot be used: %s", why);
 	return -ENODEV;
 }
 
