@@ -122,3 +122,39 @@ bool account_limited(struct inode *home)
 			return true;
 	return false;
 }
+
+/* What a quota leaves of its sum, and its limit where no nearer one is known. */
+static void quota_look(_Atomic uint64_t *limit, uint64_t used, uint64_t *nearest, uint64_t *left)
+{
+	uint64_t most = atomic_load_explicit(limit, memory_order_relaxed);
+	uint64_t here = most > used ? most - used : 0;
+
+	if (most == UINT64_MAX)
+		return;
+	if (*nearest == UINT64_MAX)
+		*nearest = most;
+	if (here < *left)
+		*left = here;
+}
+
+static uint64_t sum_of(_Atomic int64_t *sum)
+{
+	int64_t value = atomic_load_explicit(sum, memory_order_relaxed);
+
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+void account_quota(struct inode *dir, struct account_quota *quota)
+{
+	*quota = (struct account_quota){UINT64_MAX, 0, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+	for (; dir; dir = parent_of(dir)) {
+		struct dir *sums = dir->dir;
+		uint64_t bytes = sum_of(&sums->rbytes), files = sum_of(&sums->rfiles);
+		bool first = quota->max_bytes == UINT64_MAX;
+
+		quota_look(&sums->max_bytes, bytes, &quota->max_bytes, &quota->bytes_left);
+		if (first && quota->max_bytes != UINT64_MAX)
+			quota->used_bytes = bytes;
+		quota_look(&sums->max_files, files, &quota->max_files, &quota->files_left);
+	}
+}

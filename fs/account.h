@@ -38,6 +38,16 @@ int account_move(struct inode *from, struct inode *to, int64_t bytes, int64_t fi
  * machine's, for a user who could take all of it would end the daemon. */
 int account_metadata(struct fs *fs, int64_t bytes);
 
+/* What the quotas of a directory and of all above it leave. UINT64_MAX: there is none. */
+struct account_quota {
+	uint64_t max_bytes, used_bytes;	 /* of the nearest quota of bytes */
+	uint64_t max_files;		 /* of the nearest quota of files */
+	uint64_t bytes_left, files_left; /* of the narrowest */
+};
+
+/* Topology is held; dir may be NULL. */
+void account_quota(struct inode *dir, struct account_quota *quota);
+
 /* Whether a quota of bytes is set anywhere at or above. Topology is held. */
 bool account_limited(struct inode *home);
 

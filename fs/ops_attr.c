@@ -176,6 +176,34 @@ static fsfilcnt_t inodes_left(struct fs *fs)
 	return left > 0 ? (fsfilcnt_t)left / METADATA_INODE : 0;
 }
 
+/* Of a directory with a quota, or of what is below one, what the quota leaves: as XFS shows the
+ * quotas of its projects. The size is that of the nearest quota, the room that of the narrowest. */
+static void statfs_quota(struct op *op, struct statvfs *st)
+{
+	struct account_quota quota;
+	guard_token token = guard_enter(&op->fs->topology);
+	struct inode *dir = S_ISDIR(op->inode->mode) ? op->inode : op->inode->home;
+
+	account_quota(dir, &quota);
+	guard_leave(&op->fs->topology, token);
+	if (quota.max_bytes != UINT64_MAX) {
+		uint64_t limit = quota.max_bytes / POOL_BLOCK_MIN;
+		uint64_t used = (quota.used_bytes + POOL_BLOCK_MIN - 1) / POOL_BLOCK_MIN;
+		uint64_t left = quota.bytes_left / POOL_BLOCK_MIN;
+
+		if (st->f_blocks > limit)
+			st->f_blocks = limit;
+		st->f_bfree = st->f_blocks > used ? st->f_blocks - used : 0;
+		if (st->f_bavail > left)
+			st->f_bavail = left;
+	}
+	if (quota.max_files != UINT64_MAX && st->f_files > quota.max_files) {
+		st->f_files = quota.max_files;
+		if (st->f_ffree > quota.files_left)
+			st->f_ffree = st->f_favail = quota.files_left;
+	}
+}
+
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct volume_usage usage;
@@ -200,6 +228,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	    .f_favail = inodes_left(op.fs),
 	    .f_namemax = NAME_BYTES_MAX,
 	};
+	statfs_quota(&op, &st);
 	op_end(&op, 0);
 	fuse_reply_statfs(req, &st);
 }
