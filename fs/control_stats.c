@@ -42,12 +42,13 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 	struct lease_sums leases = lease_list_sums(&fs->leases, volume->index);
 	int error = volume_usage(volume, &usage);
 	json_t *json = json_pack(
-	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name,
-	    "total_bytes", integer(usage.total), "free_bytes", integer(usage.free),
-	    "available_bytes", integer(usage.available), "held_bytes", integer(usage.held),
-	    "requests", integer(did->requests), "read_bytes", integer(did->read_bytes),
-	    "write_bytes", integer(did->write_bytes), "copy_bytes", integer(did->copy_bytes),
-	    "leases", integer(leases.leases), "leased_bytes", integer(leases.bytes));
+	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name,
+	    "files", integer((uint64_t)atomic_load(&volume->files)), "total_bytes",
+	    integer(usage.total), "free_bytes", integer(usage.free), "available_bytes",
+	    integer(usage.available), "held_bytes", integer(usage.held), "requests",
+	    integer(did->requests), "read_bytes", integer(did->read_bytes), "write_bytes",
+	    integer(did->write_bytes), "copy_bytes", integer(did->copy_bytes), "leases",
+	    integer(leases.leases), "leased_bytes", integer(leases.bytes));
 
 	if (volume->device) {
 		struct pool_usage pool = pool_usage(volume->pool);

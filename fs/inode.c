@@ -173,6 +173,12 @@ static void inode_file_free(struct inode *inode, const struct file_call *call)
 		file_free(inode->file, call);
 }
 
+void inode_count_file(const struct inode *inode, int files)
+{
+	if (inode->volume && S_ISREG(inode->mode))
+		atomic_fetch_add_explicit(&inode->volume->files, files, memory_order_relaxed);
+}
+
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode)
 {
@@ -204,6 +210,7 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 	    fs->root ? inode_table_add(&fs->inodes, new) : inode_table_add_first(&fs->inodes, new);
 	if (error)
 		goto free_content;
+	inode_count_file(new, 1);
 	*inode = new;
 	return 0;
 
@@ -304,6 +311,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	spool_free(inode);
 	inode_table_remove(&fs->inodes, inode);
 	count_dying(fs, inode, false);
+	inode_count_file(inode, -1);
 	if (S_ISREG(mode)) {
 		struct inode_call call;
 

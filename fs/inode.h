@@ -69,6 +69,9 @@ struct inode {
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode);
 
+/* A regular file has come to its volume (1), or has gone from it (-1). */
+void inode_count_file(const struct inode *inode, int files);
+
 /* For restoring: one without a type, a table or a reference; its type, once (-EUCLEAN: it has
  * another); and away with it, whatever it has but names and memory. */
 struct inode *inode_restore_new(uint64_t ino);

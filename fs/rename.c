@@ -278,7 +278,9 @@ static int rename_locked(struct renaming *r)
 	}
 	if (r->moving) {
 		pthread_mutex_lock(&source->lock);
+		inode_count_file(source, -1);
 		source->volume = r->to->volume;
+		inode_count_file(source, 1);
 		pthread_mutex_unlock(&source->lock);
 	}
 	inode_touch_change(source);

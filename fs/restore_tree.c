@@ -146,6 +146,7 @@ static int count(struct restore *restore, struct inode *inode)
 
 	if (fs->mount == FS_MOUNT_NEW)
 		atomic_store(&inode->figures->lookups, 0);
+	inode_count_file(inode, 1);
 	inode_ref(inode);
 	atomic_fetch_add(&inode->refs, named + inode->holds + inode->figures->lookups);
 	inode->xattr_bytes = xattr_bytes(inode);

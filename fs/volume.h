@@ -24,6 +24,7 @@ struct volume {
 	struct host_windows *windows; /* NULL for gpuN/ */
 	uint64_t max_chunk; /* bytes, a multiple of CHUNK_ALIGN: the largest chunk to take */
 	uint64_t root_ino;
+	_Atomic int64_t files; /* regular files, with those that have no name any more */
 };
 
 struct volume_usage {

@@ -57,8 +57,8 @@ static const char *health_of(const json_t *volume)
 	return !healthy || json_is_true(healthy) ? "ok" : "failed";
 }
 
-/* What is shown of a volume, from stats.json and from its directory. */
-static json_t *gpu_facts(const char *where, json_t *volume)
+/* What is shown of a volume, from stats.json. */
+static json_t *gpu_facts(json_t *volume)
 {
 	const json_t *bar = json_object_get(volume, "bar");
 	const char *name = json_string_value(json_object_get(volume, "name"));
@@ -66,16 +66,15 @@ static json_t *gpu_facts(const char *where, json_t *volume)
 	const char *provider = json_string_value(json_object_get(bar, "provider"));
 	uint64_t total = facts_number(volume, "total_bytes"),
 		 unused = facts_number(volume, "free_bytes");
-	AUTO_FREE char *path = NULL;
 
-	if (!name || asprintf(&path, "%s/%s", where, name) < 0)
+	if (!name)
 		return NULL;
 	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "name",
 			 name, "model", model ? model : "", "total_bytes", (json_int_t)total,
 			 "used_bytes", (json_int_t)(total > unused ? total - unused : 0),
 			 "held_bytes", (json_int_t)facts_number(volume, "held_bytes"),
 			 "available_bytes", (json_int_t)facts_number(volume, "available_bytes"),
-			 "files", (json_int_t)facts_attribute_number(path, "rfiles"), "leases",
+			 "files", (json_int_t)facts_number(volume, "files"), "leases",
 			 (json_int_t)facts_number(volume, "leases"), "bar_mapped_bytes",
 			 (json_int_t)facts_number(bar, "mapped_bytes"), "bar_budget_bytes",
 			 (json_int_t)facts_number(bar, "budget_bytes"), "bar_provider",
@@ -120,7 +119,7 @@ static json_t *mount_facts(const struct mount_at *mount, int *error)
 		return facts;
 	}
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
-		json_array_append_new(gpus, gpu_facts(mount->where, volume));
+		json_array_append_new(gpus, gpu_facts(volume));
 	if (!counts_leases(stats))
 		facts_sharers(mount->where, count_lease, &(struct lease_count){gpus});
 	set_line(facts, "version", version, "gpumemfs");
