@@ -185,8 +185,8 @@ static void walk_all(struct cp *cp, char **words, int count)
 		} else if (into && strcmp(words[i], "-") == 0) {
 			cli_error("standard input has no name: say one below %s", target);
 			cp_failed(cp, CLI_USAGE);
-		} else if (!copy || (into ? asprintf(&to, "%s/%s", target, basename(copy))
-					  : asprintf(&to, "%s", target)) < 0) {
+		} else if (!copy ||
+			   !(to = into ? cp_join(target, basename(copy)) : strdup(target))) {
 			cp_failed(cp, cli_fail(words[i], ENOMEM));
 		} else {
 			cp_walk(cp, words[i], to);
@@ -208,6 +208,7 @@ static int copy(struct cp *cp, char **words, int count)
 	for (unsigned i = 0; i < cp->n_threads; i++)
 		pthread_join(cp->threads[i], NULL);
 	cp_queue_free(cp);
+	cp_links_make(cp);
 	cp_walk_end(cp);
 	cp_progress_end(cp);
 	if (cp->options.json)
@@ -242,6 +243,10 @@ static int run(struct cli_args *args)
 		cp.options.verify |= code == 'V';
 		cp.options.resume |= code == 'c';
 		cp.options.json |= code == CLI_JSON_CODE;
+		cp.options.recursive |= code == 'a';
+		cp.options.archive |= code == 'a';
+		cp.options.no_clobber |= code == 'n';
+		cp.options.verbose |= code == 'v';
 		if (code == 'j' && parse_u64(args->value, 1, CP_THREADS_MAX, &threads) < 0)
 			return cli_usage(args->command, "--threads=%s: 1 to %d", args->value,
 					 CP_THREADS_MAX);
@@ -255,10 +260,15 @@ static int run(struct cli_args *args)
 }
 
 static const struct cli_option options[] = {
+    {'a', "archive", NULL, "-r, with hard links and extended attributes"},
     {'c', "resume", NULL, "keep what is there when it ends early, and go on from it"},
+    {'f', "force", NULL, "replace what is there, which is always done"},
     {'j', "threads", "N", "how many threads (default: by the processors, 3 to 24)"},
+    {'n', "no-clobber", NULL, "leave a file that is there as it is"},
+    {'p', "preserve", NULL, "keep modes, times and owners, which is always done"},
     {'q', "quiet", NULL, "no progress on the terminal"},
     {'r', "recursive", NULL, "directories and all that is in them"},
+    {'v', "verbose", NULL, "print each name that is there now"},
     {'V', "verify", NULL, "read the copies back and compare XXH3 sums"},
     CLI_JSON,
     {0},

@@ -29,7 +29,9 @@
 #define CP_THREADS_MAX 256
 
 struct cp_options {
-	bool recursive, verify, resume, quiet, json;
+	bool recursive, verify, resume, quiet, json, verbose;
+	bool archive;	 /* hard links and extended attributes, too */
+	bool no_clobber; /* what is there at the target stays */
 	unsigned threads;
 };
 
@@ -89,6 +91,8 @@ struct cp_dir {
 	struct stat st;
 };
 
+struct cp_link;
+
 struct cp {
 	struct cp_options options;
 	pthread_mutex_t lock;
@@ -103,7 +107,8 @@ struct cp {
 	mode_t umask;
 	struct cp_dir *dirs;
 	size_t n_dirs;
-	int status; /* the first failure's */
+	struct cp_link *links; /* names of files that have several */
+	int status;	       /* the first failure's */
 	_Atomic uint64_t bytes_all, bytes_done, bytes_verified, files_all, files_done;
 	_Atomic uint64_t bytes_skipped; /* resumed: not copied in this run */
 	atomic_bool halted;		/* nothing more is begun: a signal, or no room */
@@ -123,6 +128,21 @@ void cp_failed(struct cp *cp, int status);
 void cp_walk(struct cp *cp, const char *from, const char *to);
 /* Modes and times of directories, innermost first. */
 void cp_walk_end(struct cp *cp);
+/* The directory's path and a name in it, allocated; NULL: no memory. */
+char *cp_join(const char *dir, const char *name);
+/* A name that is there now: for --verbose. From any thread. */
+void cp_tell(const struct cp *cp, const char *from, const char *to);
+
+/* cp_links.c: hard links between the files that are copied. */
+/* Whether the target becomes a further name of a file that is copied already, when all is. */
+bool cp_link_later(struct cp *cp, const struct stat *st, const char *from, const char *to);
+void cp_links_make(struct cp *cp);
+
+/* cp_attributes.c */
+enum cp_xattrs { CP_XATTRS_OURS, CP_XATTRS_OTHERS };
+/* Extended attributes, those of user.gpumem. or the others, as far as the target takes them: the
+ * page size has to be known before there is memory. */
+void cp_xattrs(int from, int to, enum cp_xattrs which);
 /* Owner, mode and times of what has been copied, by its descriptor, or by its path where fd is < 0:
  * 0 or errno. Owners stay where they may not be given. now: what it has; NULL: that is not known.
  */
@@ -188,6 +208,9 @@ bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes,
 		    uint64_t at);
 
 /* cp_partial.c: the file beside the target. */
+/* The attribute that says how far it is, which no copy has. Not below user.gpumem.: those names are
+ * the daemon's. */
+#define CP_PARTIAL_NOTE "user.gpumem-cp"
 /* Its path, allocated; NULL: no memory. */
 char *cp_partial_path(const char *to);
 /* Opens it for this process alone: the descriptor, and what it is now; or -errno. */

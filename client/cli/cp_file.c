@@ -195,6 +195,8 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 	file->from_mount = !error && file->method == CP_RANGES && on_mount(file->in);
 	if (!error)
 		error = set_parts(cp, file);
+	if (!error && cp->options.archive)
+		cp_xattrs(file->in, file->out, CP_XATTRS_OURS);
 	if (error)
 		cp_file_fail(file, file->to, error);
 	/* A file of the mount has no disk. */
@@ -231,6 +233,21 @@ static bool is_whole(const struct cp *cp, const struct cp_file *file)
 	       atomic_load(&file->next) >= atomic_load(&file->parts);
 }
 
+/* With --no-clobber, a file that came to be there meanwhile stays as well. */
+static int put_in_place(const struct cp *cp, struct cp_file *file)
+{
+	unsigned flags = cp->options.no_clobber ? RENAME_NOREPLACE : 0;
+
+	if (renameat2(AT_FDCWD, file->part, AT_FDCWD, file->to, flags) == 0) {
+		cp_tell(cp, file->from ? file->from : "-", file->to);
+		return 0;
+	}
+	if (errno != EEXIST)
+		return errno;
+	unlink(file->part);
+	return 0;
+}
+
 static int give_name(const struct cp *cp, struct cp_file *file)
 {
 	int error = 0;
@@ -244,8 +261,10 @@ static int give_name(const struct cp *cp, struct cp_file *file)
 		error = cp_attributes(file->out, NULL, &file->st, &file->begun);
 	else if (fchmod(file->out, 0666 & ~cp->umask) < 0)
 		error = errno;
-	if (!error && rename(file->part, file->to) < 0)
-		error = errno;
+	if (cp->options.archive)
+		cp_xattrs(file->in, file->out, CP_XATTRS_OTHERS);
+	if (!error)
+		error = put_in_place(cp, file);
 	return error;
 }
 

@@ -15,9 +15,8 @@
 #include "client/cli/hash.h"
 #include "common/defer.h"
 
-#define SUFFIX ".gpumem-part"
-/* Not below user.gpumem.*: those names are the daemon's. */
-#define NOTE	 "user.gpumem-cp"
+#define SUFFIX	 ".gpumem-part"
+#define NOTE	 CP_PARTIAL_NOTE
 #define NOTE_MAX 160
 
 char *cp_partial_path(const char *to)

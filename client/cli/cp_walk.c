@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/cli/cp.h"
+#include "client/cli/output.h"
 #include "common/defer.h"
 
 /* The tree that is walked: its target must not be met on the way. */
@@ -19,25 +20,32 @@ struct walk {
 	ino_t target;
 };
 
-int cp_attributes(int fd, const char *path, const struct stat *st, const struct stat *now)
+char *cp_join(const char *dir, const char *name)
 {
-	struct timespec times[2] = {st->st_atim, st->st_mtim};
-	mode_t mode = st->st_mode & 07777;
-	int dir = fd < 0 ? AT_FDCWD : fd;
-	const char *name = fd < 0 ? path : "";
-	int empty = fd < 0 ? 0 : AT_EMPTY_PATH;
-	bool owned = now && now->st_uid == st->st_uid && now->st_gid == st->st_gid;
+	size_t length = strlen(dir);
+	char *path;
 
-	/* A program that runs as its owner must not become another's. */
-	if (!owned && fchownat(dir, name, st->st_uid, st->st_gid, empty | AT_SYMLINK_NOFOLLOW) < 0)
-		mode &= ~(mode_t)(S_ISUID | S_ISGID);
-	/* A link has no mode. */
-	if (!S_ISLNK(st->st_mode) && (fd < 0 ? chmod(path, mode) : fchmod(fd, mode)) < 0)
-		return errno;
-	if (fd < 0 ? utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW) < 0
-		   : futimens(fd, times) < 0)
-		return errno;
-	return 0;
+	while (length > 1 && dir[length - 1] == '/')
+		length--;
+	if (length == 1 && *dir == '/')
+		length = 0;
+	return asprintf(&path, "%.*s/%s", (int)length, dir, name) < 0 ? NULL : path;
+}
+
+void cp_tell(const struct cp *cp, const char *from, const char *to)
+{
+	AUTO_FREE char *shown_from = NULL, *shown_to = NULL;
+
+	if (!cp->options.verbose)
+		return;
+	shown_from = output_escape(from);
+	shown_to = output_escape(to);
+	if (!shown_from || !shown_to)
+		return;
+	if (atomic_exchange(&cli_line_open, false))
+		fputs("\r\033[K", stderr);
+	/* JSON is alone on standard output. */
+	fprintf(cp->options.json ? stderr : stdout, "'%s' -> '%s'\n", shown_from, shown_to);
 }
 
 static void fail(struct cp *cp, const char *path, int error)
@@ -67,6 +75,8 @@ static void queue_file(struct cp *cp, const char *from, const char *to, const st
 		to = real;
 		exists = stat(to, &there) == 0;
 	}
+	if (exists && cp->options.no_clobber)
+		return;
 	if (exists && from && same(st, &there)) {
 		cli_error("%s and %s are the same file", from, to);
 		cp_failed(cp, CLI_FAILED);
@@ -78,6 +88,8 @@ static void queue_file(struct cp *cp, const char *from, const char *to, const st
 		cp_failed(cp, CLI_FAILED);
 		return;
 	}
+	if (from && cp_link_later(cp, st, from, to))
+		return;
 	struct cp_file *file = cp_file_new(from, to, st);
 
 	if (!file) {
@@ -108,34 +120,51 @@ static int copy_link(const char *from, const char *to)
 /* Links, FIFOs and what else is no file. */
 static void copy_other(struct cp *cp, const char *from, const char *to, const struct stat *st)
 {
+	struct stat there;
 	int error;
 
+	if (cp->options.no_clobber && lstat(to, &there) == 0)
+		return;
 	if (S_ISLNK(st->st_mode)) {
 		error = copy_link(from, to);
 	} else if (S_ISFIFO(st->st_mode)) {
 		error = mkfifo(to, 0600) < 0 && errno != EEXIST ? errno : 0;
 	} else {
-		cli_error("%s: sockets and devices are not copied", from);
-		cp_failed(cp, CLI_FAILED);
-		return;
+		error =
+		    mknod(to, st->st_mode & S_IFMT, st->st_rdev) < 0 && errno != EEXIST ? errno : 0;
 	}
 	if (!error)
 		error = cp_attributes(-1, to, st, NULL);
 	if (error)
 		fail(cp, to, error);
+	else
+		cp_tell(cp, from, to);
+}
+
+static void copy_directory_xattrs(const char *from, const char *to)
+{
+	AUTO_CLOSE int in = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_CLOSE int out = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	cp_xattrs(in, out, CP_XATTRS_OURS);
+	cp_xattrs(in, out, CP_XATTRS_OTHERS);
 }
 
 /* Writable for us until it is filled. */
-static int make_directory(struct cp *cp, const char *to, const struct stat *st)
+static int make_directory(struct cp *cp, const char *from, const char *to, const struct stat *st)
 {
 	struct stat there;
 
-	if (mkdir(to, 0700) < 0 && errno != EEXIST)
+	if (mkdir(to, 0700) == 0)
+		cp_tell(cp, from, to);
+	else if (errno != EEXIST)
 		return errno;
 	if (stat(to, &there) < 0)
 		return errno;
 	if (!S_ISDIR(there.st_mode))
 		return ENOTDIR;
+	if (cp->options.archive)
+		copy_directory_xattrs(from, to);
 	struct cp_dir *more = reallocarray(cp->dirs, cp->n_dirs + 1, sizeof(*more));
 
 	if (!more)
@@ -170,7 +199,7 @@ static void walk_directory(struct walk *walk, const char *from, const char *to,
 		cp_failed(walk->cp, CLI_FAILED);
 		return;
 	}
-	int error = make_directory(walk->cp, to, st);
+	int error = make_directory(walk->cp, from, to, st);
 	DIR *dir = error ? NULL : opendir(from);
 	struct stat there;
 
@@ -187,8 +216,9 @@ static void walk_directory(struct walk *walk, const char *from, const char *to,
 
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
-		if (asprintf(&inner, "%s/%s", from, entry->d_name) < 0 ||
-		    asprintf(&target, "%s/%s", to, entry->d_name) < 0)
+		inner = cp_join(from, entry->d_name);
+		target = cp_join(to, entry->d_name);
+		if (!inner || !target)
 			fail(walk->cp, from, ENOMEM);
 		else
 			walk_entry(walk, inner, target);
