@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "common/closest.h"
 #include "common/defer.h"
 #include "common/number.h"
 #include "fs/keeper_store.h"
@@ -63,7 +64,18 @@ static bool item_is_gpus(const char *cursor)
 
 static int option_unknown(const char *item, size_t length)
 {
-	log_error("unknown option '%.*s' " SEE_HELP, (int)length, item);
+	char word[32];
+	struct closest closest = {.word = word};
+	const struct option_row *row;
+
+	snprintf(word, sizeof(word), "%.*s", (int)length, item);
+	for (unsigned i = 0; (row = option_at(i)); i++)
+		closest_try(&closest, row->name);
+	if (closest.name)
+		log_error("unknown option '%.*s': did you mean %s? " SEE_HELP, (int)length, item,
+			  closest.name);
+	else
+		log_error("unknown option '%.*s' " SEE_HELP, (int)length, item);
 	return -EINVAL;
 }
 

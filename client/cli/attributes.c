@@ -13,6 +13,7 @@
 #include "client/cli/facts.h"
 #include "client/cli/mounts.h"
 #include "client/cli/output.h"
+#include "common/closest.h"
 #include "common/defer.h"
 
 #define PREFIX	"user.gpumem."
@@ -50,6 +51,13 @@ const struct attribute *attribute_find(const char *name)
 
 static int unknown(const struct command *command, const char *name)
 {
+	struct closest closest = {.word = name};
+
+	for (const struct attribute *one = attributes; one->name; one++)
+		closest_try(&closest, one->name);
+	if (closest.name)
+		return cli_usage(command, "there is no attribute %s: did you mean %s?", name,
+				 closest.name);
 	return cli_usage(command, "there is no attribute %s (gpumem(7) has them)", name);
 }
 

@@ -3,6 +3,7 @@
 /* gpumem bench: finds the bench program and becomes it. */
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 
 /* Where it is, beside this program's folder: installed, in a bundle, and where it was built. */
 static const char *const places[] = {"../lib/gpumemfs/bench", "../bench/bench", "bench/bench"};
+
+#define ABSENT "not built here (in the source tree: make bench-programs), and not installed"
 
 static int folder_of_self(char folder[PATH_MAX])
 {
@@ -21,6 +24,13 @@ static int folder_of_self(char folder[PATH_MAX])
 	folder[length] = '\0';
 	*strrchr(folder, '/') = '\0';
 	return 0;
+}
+
+/* Only where there is no bench program, whose help says more. */
+static bool asks_for_help(const struct cli_args *args)
+{
+	return args->argc == 2 &&
+	       (strcmp(args->argv[1], "--help") == 0 || strcmp(args->argv[1], "-h") == 0);
 }
 
 static int run(struct cli_args *args)
@@ -44,7 +54,12 @@ static int run(struct cli_args *args)
 	}
 	if (set)
 		return cli_fail(set, errno);
-	cli_error("the bench program is not installed (%s/%s)", folder, places[0]);
+	if (asks_for_help(args)) {
+		command_help_write(stdout, args->command);
+		puts("\nThe bench program itself is " ABSENT ".");
+		return CLI_OK;
+	}
+	cli_error("the bench program is " ABSENT " (%s/%s)", folder, places[0]);
 	return CLI_FAILED;
 }
 
@@ -52,7 +67,7 @@ const struct command command_bench = {
     .name = "bench",
     .words = "[WORDS...]",
     .summary = "Measure the mount against its floor and its ceilings",
-    .more = "WORDS are the bench program's: gpumem bench --help. It prints the ceilings first.",
+    .more = "WORDS are the bench program's, and so is --help. It prints the ceilings first.",
     .max_words = -1,
     .run = run,
 };

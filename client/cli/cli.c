@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "client/cli/output.h"
+#include "common/closest.h"
 
 #define OPTIONS_MAX 16
 
@@ -125,6 +126,21 @@ static void tables(const struct command *command, struct option *longs, char *sh
 	*shorts = '\0';
 }
 
+static void unknown_option(const struct command *command, const char *word)
+{
+	char name[64];
+	struct closest closest = {.word = name};
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+	closest_try(&closest, "help");
+	for (const struct cli_option *one = command->options; one && one->name; one++)
+		closest_try(&closest, one->name);
+	if (closest.name)
+		cli_usage(command, "unknown option %s: did you mean --%s?", word, closest.name);
+	else
+		cli_usage(command, "unknown option %s", word);
+}
+
 static int wrong_option(struct cli_args *args, int code)
 {
 	const char *word = args->argv[optind - 1];
@@ -134,7 +150,7 @@ static int wrong_option(struct cli_args *args, int code)
 	else if (optopt && optopt < CLI_LONG && word[1] != '-')
 		cli_usage(args->command, "unknown option -%c", optopt);
 	else
-		cli_usage(args->command, "unknown option %s", word);
+		unknown_option(args->command, word);
 	return -1;
 }
 

@@ -65,6 +65,8 @@ extern const struct command command_status, command_top, command_cp, command_ls,
 
 /* NULL: there is no such subcommand. */
 const struct command *command_find(const char *name);
+/* Says that there is no subcommand of this name, and which is meant, probably. */
+void command_unknown(const char *name);
 void command_help_write(FILE *out, const struct command *command);
 void commands_help_write(FILE *out);
 

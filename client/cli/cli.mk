@@ -27,12 +27,15 @@ all: cli
 mount-programs: cli
 every-object: $(CLI_OBJECTS)
 
-$(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o $(OUT)/obj/common/utf8.o $(CLIENT_ARCHIVE)
+# Of common/, what the command needs.
+CLI_COMMON := $(addprefix $(OUT)/obj/common/,utf8.o closest.o)
+
+$(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o $(CLI_COMMON) $(CLIENT_ARCHIVE)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_RPATH) $(CLI_LIBS)
 $(OUT)/bundled/gpumem: CLI_RPATH = '-Wl,-rpath,$$ORIGIN/../lib:$$ORIGIN/lib'
 
-$(CLI_ARCHIVE): $(filter-out $(OUT)/obj/client/cli/main.o,$(CLI_OBJECTS)) $(OUT)/obj/common/utf8.o
+$(CLI_ARCHIVE): $(filter-out $(OUT)/obj/client/cli/main.o,$(CLI_OBJECTS)) $(CLI_COMMON)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/cli/cli.h"
+#include "common/closest.h"
 
 /* Of the help's left column. */
 #define COLUMN "  %-28s %s\n"
@@ -21,6 +22,20 @@ const struct command *command_find(const char *name)
 		if (strcmp(commands[i]->name, name) == 0)
 			return commands[i];
 	return NULL;
+}
+
+void command_unknown(const char *name)
+{
+	struct closest closest = {.word = name};
+
+	for (unsigned i = 0; commands[i]; i++)
+		closest_try(&closest, commands[i]->name);
+	closest_try(&closest, "help");
+	if (closest.name)
+		cli_error("there is no command %s: did you mean %s? (gpumem help)", name,
+			  closest.name);
+	else
+		cli_error("there is no command %s (gpumem help)", name);
 }
 
 static void write_option(FILE *out, const struct cli_option *option)

@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "client/cli/buffer.h"
+#include "client/cli/sha256.h"
 
 #define BLOCK	    ((size_t)1 << 20) /* one request of the kernel to the daemon */
 #define DEPTH	    2		      /* blocks that a reader is ahead */
@@ -81,9 +82,50 @@ static void reader_end(struct reader *reader)
 	sem_destroy(&reader->empty);
 }
 
+/* A sum in the making. */
+struct hasher {
+	enum hash_kind kind;
+	XXH3_state_t *xxh;
+	struct sha256 *sha256;
+};
+
+static int hasher_new(enum hash_kind kind, struct hasher *hasher)
+{
+	*hasher = (struct hasher){.kind = kind};
+	if (kind == HASH_SHA256)
+		return sha256_new(&hasher->sha256);
+	hasher->xxh = XXH3_createState();
+	if (!hasher->xxh)
+		return -ENOMEM;
+	if (kind == HASH_64)
+		XXH3_64bits_reset(hasher->xxh);
+	else
+		XXH3_128bits_reset(hasher->xxh);
+	return 0;
+}
+
+static void hasher_update(struct hasher *hasher, const char *bytes, size_t length)
+{
+	switch (hasher->kind) {
+	case HASH_SHA256:
+		sha256_update(hasher->sha256, bytes, length);
+		break;
+	case HASH_64:
+		XXH3_64bits_update(hasher->xxh, bytes, length);
+		break;
+	default:
+		XXH3_128bits_update(hasher->xxh, bytes, length);
+	}
+}
+
+static void hasher_free(struct hasher *hasher)
+{
+	XXH3_freeState(hasher->xxh);
+	sha256_free(hasher->sha256);
+}
+
 /* Takes the blocks in the file's order. */
-static int consume(struct reader *readers, unsigned count, enum hash_kind kind, XXH3_state_t *state,
-		   uint64_t *bytes)
+static int consume(struct reader *readers, unsigned count, struct hasher *hasher, uint64_t *bytes)
 {
 	for (uint64_t block = 0;; block++) {
 		struct reader *reader = &readers[block % count];
@@ -95,10 +137,7 @@ static int consume(struct reader *readers, unsigned count, enum hash_kind kind, 
 
 		if (length < 0)
 			return (int)length;
-		if (kind == HASH_64)
-			XXH3_64bits_update(state, reader->buffer + slot * BLOCK, (size_t)length);
-		else
-			XXH3_128bits_update(state, reader->buffer + slot * BLOCK, (size_t)length);
+		hasher_update(hasher, reader->buffer + slot * BLOCK, (size_t)length);
 		*bytes += (uint64_t)length;
 		if (length < (ssize_t)BLOCK)
 			return 0;
@@ -106,13 +145,22 @@ static int consume(struct reader *readers, unsigned count, enum hash_kind kind, 
 	}
 }
 
-static void digest(const XXH3_state_t *state, enum hash_kind kind, char text[HASH_TEXT_MAX])
+static void digest(const struct hasher *hasher, char text[HASH_TEXT_MAX])
 {
-	if (kind == HASH_64) {
-		snprintf(text, HASH_TEXT_MAX, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(state));
+	unsigned char bytes[SHA256_BYTES];
+
+	if (hasher->kind == HASH_SHA256) {
+		sha256_digest(hasher->sha256, bytes);
+		for (unsigned i = 0; i < sizeof(bytes); i++)
+			sprintf(text + 2 * i, "%02x", bytes[i]);
 		return;
 	}
-	XXH128_hash_t sum = XXH3_128bits_digest(state);
+	if (hasher->kind == HASH_64) {
+		snprintf(text, HASH_TEXT_MAX, "%016" PRIx64,
+			 (uint64_t)XXH3_64bits_digest(hasher->xxh));
+		return;
+	}
+	XXH128_hash_t sum = XXH3_128bits_digest(hasher->xxh);
 
 	snprintf(text, HASH_TEXT_MAX, "%016" PRIx64 "%016" PRIx64, (uint64_t)sum.high64,
 		 (uint64_t)sum.low64);
@@ -122,12 +170,12 @@ int hash_file(int fd, enum hash_kind kind, unsigned threads, char text[HASH_TEXT
 	      uint64_t *bytes)
 {
 	struct reader readers[READERS_MAX];
-	XXH3_state_t *state = XXH3_createState();
+	struct hasher hasher;
 	unsigned count = 0, wanted = threads < 1	     ? 1
 				     : threads > READERS_MAX ? READERS_MAX
 							     : threads;
 	atomic_bool stop = false;
-	int error = state ? 0 : -ENOMEM;
+	int error = hasher_new(kind, &hasher);
 
 	*bytes = 0;
 	for (; !error && count < wanted; count++) {
@@ -137,23 +185,21 @@ int hash_file(int fd, enum hash_kind kind, unsigned threads, char text[HASH_TEXT
 		if (error)
 			break;
 	}
-	if (!error) {
-		XXH3_128bits_reset(state);
-		if (kind == HASH_64)
-			XXH3_64bits_reset(state);
-		error = consume(readers, wanted, kind, state, bytes);
-	}
+	if (!error)
+		error = consume(readers, wanted, &hasher, bytes);
 	atomic_store(&stop, true);
 	for (unsigned i = 0; i < count; i++)
 		reader_end(&readers[i]);
 	if (!error)
-		digest(state, kind, text);
-	XXH3_freeState(state);
+		digest(&hasher, text);
+	hasher_free(&hasher);
 	return error;
 }
 
-static const char *const names[] = {
-    [HASH_64] = "xxh3", [HASH_128] = "xxh128", [HASH_TREE] = "xxh64-tree"};
+static const char *const names[] = {[HASH_64] = "xxh3",
+				    [HASH_128] = "xxh128",
+				    [HASH_SHA256] = "sha256",
+				    [HASH_TREE] = "xxh64-tree"};
 
 const char *hash_name(enum hash_kind kind)
 {
@@ -170,24 +216,42 @@ int hash_find(const char *name, enum hash_kind *kind)
 	return -EINVAL;
 }
 
+/* What may stand before the digits, and how many they are; 0: 16 or 32. */
+static const struct {
+	const char *head;
+	enum hash_kind kind;
+	size_t digits;
+} sum_heads[] = {
+    {"xxh64-tree:", HASH_TREE, 16}, {"sha256:", HASH_SHA256, 64}, {"xxh3:", HASH_64, 0},
+    {"XXH3_", HASH_64, 0},	    {"xxh128:", HASH_128, 0},	  {"XXH128_", HASH_128, 0},
+};
+
+static int kind_of_digits(size_t length, enum hash_kind *kind)
+{
+	*kind = length == 16 ? HASH_64 : length == 32 ? HASH_128 : HASH_SHA256;
+	return length == 16 || length == 32 || length == 64 ? 0 : -EINVAL;
+}
+
 int hash_parse(const char *word, enum hash_kind *kind, char text[HASH_TEXT_MAX])
 {
-	static const char *const heads[] = {"xxh64-tree:", "xxh3:", "XXH3_", "xxh128:", "XXH128_"};
-	bool tree = false;
+	unsigned heads = sizeof(sum_heads) / sizeof(sum_heads[0]), i = 0;
 
-	for (unsigned i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
-		if (strncmp(word, heads[i], strlen(heads[i])) == 0) {
-			word += strlen(heads[i]);
-			tree = i == 0;
-			break;
-		}
+	while (i < heads && strncmp(word, sum_heads[i].head, strlen(sum_heads[i].head)) != 0)
+		i++;
+	if (i < heads)
+		word += strlen(sum_heads[i].head);
 	size_t length = strlen(word);
 
-	if ((length != 16 && (length != 32 || tree)) ||
-	    strspn(word, "0123456789abcdefABCDEF") != length)
+	if (kind_of_digits(length, kind) < 0 || strspn(word, "0123456789abcdefABCDEF") != length)
 		return -EINVAL;
-	for (size_t i = 0; i <= length; i++)
-		text[i] = (char)tolower((unsigned char)word[i]);
-	*kind = tree ? HASH_TREE : length == 16 ? HASH_64 : HASH_128;
+	if (i < heads && sum_heads[i].digits) {
+		if (length != sum_heads[i].digits)
+			return -EINVAL;
+		*kind = sum_heads[i].kind;
+	} else if (i < heads && length == 64) {
+		return -EINVAL;
+	}
+	for (size_t n = 0; n <= length; n++)
+		text[n] = (char)tolower((unsigned char)word[n]);
 	return 0;
 }

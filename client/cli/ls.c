@@ -34,16 +34,26 @@ static const char *type_of(mode_t mode)
 		return "link";
 	case S_IFIFO:
 		return "fifo";
+	case S_IFCHR:
+		return "character device";
+	case S_IFBLK:
+		return "block device";
 	default:
 		return "socket";
 	}
 }
 
-/* "rwxr-x--x" */
+/* "rwxr-x--x", with the set-ID and sticky bits as ls(1) shows them. */
 static const char *mode_text(mode_t mode, char text[10])
 {
 	for (unsigned i = 0; i < 9; i++)
 		text[i] = mode >> (8 - i) & 1 ? "rwx"[i % 3] : '-';
+	for (unsigned i = 0; i < 3; i++) {
+		char *execute = &text[3 * i + 2];
+
+		if (mode & S_ISUID >> i)
+			*execute = (*execute == 'x' ? "sst" : "SST")[i];
+	}
 	text[9] = '\0';
 	return text;
 }
@@ -131,7 +141,11 @@ static void row(struct table *table, const json_t *entry)
 	const char *type = text_of(entry, "type"), *mode = text_of(entry, "mode");
 	bool file = strcmp(type, "file") == 0, folder = strcmp(type, "directory") == 0;
 
-	table_cell(table, COLOUR_DIM, "%c%s", file ? '-' : folder ? 'd' : type[0], mode);
+	table_cell(table, COLOUR_DIM, "%c%s",
+		   file			       ? '-'
+		   : strcmp(type, "fifo") == 0 ? 'p'
+					       : type[0],
+		   mode);
 	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(entry, "size"), size));
 	table_cell(table, COLOUR_NONE, "%s",
 		   output_size(facts_number(entry, "memory_bytes"), memory));

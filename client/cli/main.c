@@ -14,7 +14,7 @@ static int help(const char *name)
 	else if (!name || strcmp(name, "help") == 0)
 		commands_help_write(stdout);
 	else
-		cli_error("there is no command %s (gpumem help)", name);
+		command_unknown(name);
 	return command || !name || strcmp(name, "help") == 0 ? CLI_OK : CLI_USAGE;
 }
 
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 	const struct command *command = command_find(argv[1]);
 
 	if (!command) {
-		cli_error("there is no command %s (gpumem help)", argv[1]);
+		command_unknown(argv[1]);
 		return CLI_USAGE;
 	}
 	struct cli_args args = {.command = command, .argc = argc - 1, .argv = argv + 1};

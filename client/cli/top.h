@@ -83,4 +83,8 @@ void top_write(const struct top *top, unsigned lines, unsigned columns,
 /* On the terminal until q is pressed, or for count samples (0: no end): the exit status. */
 int top_screen(struct top *top, double seconds, uint64_t count);
 
+/* top_terminal.c: whether text can be placed anywhere on it. Curses starts on a terminal such as
+ * "dumb", too, and then prints the screen as one line. */
+bool top_terminal_places(void);
+
 #endif

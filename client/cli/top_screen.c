@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <ncurses.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/cli.h"
@@ -169,11 +170,14 @@ static int draw_until(struct top *top, double seconds, uint64_t count)
 
 int top_screen(struct top *top, double seconds, uint64_t count)
 {
+	const char *term = getenv("TERM");
 	/* Not initscr, which ends the program where there is no terminal of this kind. */
-	SCREEN *screen = newterm(NULL, stdout, stdin);
+	SCREEN *screen = top_terminal_places() ? newterm(NULL, stdout, stdin) : NULL;
 
 	if (!screen) {
-		cli_error("this terminal cannot be used (TERM): see --json and --samples");
+		cli_error("the terminal is of the type TERM=%s, on which text cannot be placed: "
+			  "--samples=N prints lines, --json JSON",
+			  term ? term : "");
 		return CLI_FAILED;
 	}
 	cbreak();

@@ -3,6 +3,7 @@
 /* gpumem verify: the checksum of a file's bytes as they are in memory. */
 #include "client/cli/verify.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
@@ -28,6 +29,11 @@ static int sum_of(const char *path, enum hash_kind kind, struct verified *found)
 	AUTO_CLOSE int fd = verify_open(path, O_RDONLY);
 	int error = fd < 0 ? fd : hash_file(fd, kind, buffer_threads(), found->sum, &found->bytes);
 
+	if (error == -ELIBACC) {
+		cli_error("sha256 is computed by libcrypto.so.3 of OpenSSL, which is not here "
+			  "(Debian: libssl3)");
+		return CLI_FAILED;
+	}
 	return error ? cli_fail(path, -error) : CLI_OK;
 }
 
@@ -80,7 +86,8 @@ static int option_take(struct asked *asked, const struct cli_args *args, int cod
 		asked->named = hash_find(args->value, &asked->kind) == 0;
 		return asked->named
 			   ? 0
-			   : cli_usage(args->command, "--algorithm=%s: xxh3, xxh128 or xxh64-tree",
+			   : cli_usage(args->command,
+				       "--algorithm=%s: xxh3, xxh128, sha256 or xxh64-tree",
 				       args->value);
 	}
 	for (unsigned i = VERIFY_AUTO; i <= VERIFY_GPU; i++)
@@ -106,7 +113,8 @@ static int sum_take(struct asked *asked, const struct cli_args *args)
 		return 0;
 	if (hash_parse(word, &kind, asked->digits) < 0)
 		return cli_usage(args->command,
-				 "%s is no sum: 16 or 32 hex digits of XXH3, or xxh64-tree: and 16",
+				 "%s is no sum: 16 or 32 hex digits of XXH3, 64 of SHA-256, or "
+				 "xxh64-tree: and 16",
 				 word);
 	if (asked->kind == HASH_TREE && strlen(word) == 16)
 		kind = HASH_TREE;
@@ -148,7 +156,8 @@ static int run(struct cli_args *args)
 }
 
 static const struct cli_option options[] = {
-    {'a', "algorithm", "NAME", "xxh3 (default), xxh128, or xxh64-tree, which a GPU can compute"},
+    {'a', "algorithm", "NAME",
+     "xxh3 (default), xxh128, sha256, or xxh64-tree, which a GPU can compute"},
     {'o', "on", "WHERE", "auto, cpu or gpu: who computes xxh64-tree"},
     CLI_JSON,
     {0},
@@ -157,10 +166,11 @@ static const struct cli_option options[] = {
 const struct command command_verify = {
     .name = "verify",
     .words = "PATH [SUM]",
-    .summary = "Print the checksum of a file's bytes, or hold it against SUM",
+    .summary = "Print the checksum of a file's bytes, or compare it with SUM",
     .more =
-	"Without a name in front, a SUM of 16 digits is of XXH3, and one of 32 of its 128 bits;\n"
-	"they are those of xxhsum. gpumem(1) says how xxh64-tree is computed.",
+	"Without a name in front, a SUM of 16 digits is of XXH3, one of 32 of its 128 bits, as\n"
+	"xxhsum has them, and one of 64 is of SHA-256, as sha256sum has it. gpumem(1) says how\n"
+	"xxh64-tree is computed.",
     .options = options,
     .min_words = 1,
     .max_words = 2,

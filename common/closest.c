@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/closest.h"
+
+#include <string.h>
+
+/* Longer words are no names. */
+#define LENGTH_MAX 31
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* How many letters are to be put in, left out, replaced, or exchanged with the next one. */
+static unsigned distance(const char *one, unsigned n, const char *other, unsigned m)
+{
+	unsigned rows[3][LENGTH_MAX + 1];
+
+	for (unsigned j = 0; j <= m; j++)
+		rows[0][j] = j;
+	for (unsigned i = 1; i <= n; i++) {
+		unsigned *row = rows[i % 3];
+		const unsigned *above = rows[(i - 1) % 3], *second = rows[(i + 1) % 3];
+
+		row[0] = i;
+		for (unsigned j = 1; j <= m; j++) {
+			row[j] = least(above[j] + 1, row[j - 1] + 1);
+			row[j] = least(row[j], above[j - 1] + (one[i - 1] != other[j - 1]));
+			if (i > 1 && j > 1 && one[i - 1] == other[j - 2] &&
+			    one[i - 2] == other[j - 1])
+				row[j] = least(row[j], second[j - 2] + 1);
+		}
+	}
+	return rows[n % 3][m];
+}
+
+void closest_try(struct closest *closest, const char *name)
+{
+	size_t n = strlen(closest->word), m = strlen(name);
+
+	if (n == 0 || n > LENGTH_MAX || m > LENGTH_MAX)
+		return;
+	unsigned here = distance(closest->word, (unsigned)n, name, (unsigned)m);
+
+	/* One letter in three may be wrong; of a short word, one. */
+	if (here > (n + 2) / 3 || here >= m || (closest->name && here >= closest->distance))
+		return;
+	closest->name = name;
+	closest->distance = here;
+}
