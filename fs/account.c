@@ -115,6 +115,22 @@ int account_metadata(struct fs *fs, int64_t bytes)
 	return -ENOSPC;
 }
 
+uint64_t account_room(struct inode *home)
+{
+	uint64_t room = UINT64_MAX;
+
+	for (struct inode *dir = home; dir; dir = parent_of(dir)) {
+		uint64_t limit = atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed);
+		int64_t sum = atomic_load_explicit(&dir->dir->rbytes, memory_order_relaxed);
+		uint64_t used = sum > 0 ? (uint64_t)sum : 0;
+		uint64_t left = limit > used ? limit - used : 0;
+
+		if (limit != UINT64_MAX && left < room)
+			room = left;
+	}
+	return room;
+}
+
 bool account_limited(struct inode *home)
 {
 	for (struct inode *dir = home; dir; dir = parent_of(dir))

@@ -48,6 +48,9 @@ struct account_quota {
 /* Topology is held; dir may be NULL. */
 void account_quota(struct inode *dir, struct account_quota *quota);
 
+/* Bytes that the quotas at and above leave; UINT64_MAX without one. Topology is held. */
+uint64_t account_room(struct inode *home);
+
 /* Whether a quota of bytes is set anywhere at or above. Topology is held. */
 bool account_limited(struct inode *home);
 

@@ -341,6 +341,24 @@ bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file
 	return true;
 }
 
+uint64_t file_data_bytes(struct file *file, uint64_t unit)
+{
+	guard_token token = guard_enter(&file->guard);
+	uint64_t size = file_size(file), sum = 0, counted = 0; /* all units before counted are */
+	struct file_run run;
+
+	for (uint64_t at = 0; file_next_run(file, at, size, &run); at = run.to) {
+		uint64_t from = run.from / unit * unit, to = (run.to + unit - 1) / unit * unit;
+
+		if (!run.data)
+			continue;
+		sum += to - (from > counted ? from : counted);
+		counted = to;
+	}
+	guard_leave(&file->guard, token);
+	return sum;
+}
+
 static uint64_t bytes_in(struct file *file, bool (*is_so)(const struct chunk *chunk))
 {
 	guard_token token = guard_enter(&file->guard);

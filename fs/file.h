@@ -83,6 +83,9 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence);
 ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 		  const struct file_call *call, uint64_t to_offset, uint64_t bytes);
 
+/* The memory that a copy of the file's data takes, in units of so many bytes; holes take none. */
+uint64_t file_data_bytes(struct file *file, uint64_t unit);
+
 /* Gives back what was taken ahead of the end, and charges what programs wrote to an object past the
  * daemon. After the last writer has closed. */
 void file_trim(struct file *file, const struct file_call *call);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "fs/account.h"
 #include "fs/fs.h"
 #include "fs/inode_table.h"
 #include "fs/tree.h"
@@ -12,6 +13,22 @@
 /* Whatever the file and the GPU's directory say of layout and mappings: chunks are handed out, and
  * the CPU maps them in the reader. */
 static const struct attr_values copy_attrs = {.page_size = PAGE_SIZE_2M};
+
+/* Before anything is taken: a copy of many gigabytes that ends halfway has kept the GPU busy, and
+ * its room from others, for nothing. Another user may still take the room meanwhile. */
+static int room_check(struct fs *fs, struct inode *from, const struct volume *volume)
+{
+	uint64_t bytes = file_data_bytes(from->file, CHUNK_ALIGN), available;
+	guard_token token = guard_enter(&fs->topology);
+	uint64_t quota = account_room(inode_find(fs, volume->root_ino));
+
+	guard_leave(&fs->topology, token);
+	if (bytes > quota)
+		return -EDQUOT;
+	int error = pool_available(volume->pool, &available);
+
+	return !error && bytes > available ? -ENOSPC : error;
+}
 
 static int copy_bytes(struct fs *fs, struct inode *from, struct inode *to)
 {
@@ -42,8 +59,10 @@ int share_copy(struct fs *fs, struct inode *from, uid_t uid, struct inode **copy
 
 	if (!volume->device)
 		return -ENOTSUP;
-	int error = tree_tmpfile(fs, inode_find(fs, volume->root_ino), &what, &made);
+	int error = room_check(fs, from, volume);
 
+	if (!error)
+		error = tree_tmpfile(fs, inode_find(fs, volume->root_ino), &what, &made);
 	if (error)
 		return error;
 	atomic_store(&made->attrs, copy_attrs);

@@ -12,7 +12,7 @@ struct inode;
 
 /* A copy of the file as it is now, on its GPU, with a reference; the memory goes with the last
  * reference, or with the last lease. -ENOTSUP: the file is in host/, where readers get its object.
- * -ENOSPC, -EDQUOT: of the GPU, and of its directory's quota. */
+ * -ENOSPC, -EDQUOT: of the GPU, and of its directory's quota, before any of it is copied. */
 int share_copy(struct fs *fs, struct inode *from, uid_t uid, struct inode **copy);
 
 #endif

@@ -118,6 +118,56 @@ START_TEST(limits_hold)
 }
 END_TEST
 
+/* Pieces of 4 KiB at odd places, each of which takes 2 MiB in the copy; two are in one. */
+static struct inode *scattered(const char *name)
+{
+	struct attr_values small = {.page_size = PAGE_SIZE_4K};
+
+	ck_assert_int_eq(make_file(gpu(0), name), 0);
+	struct inode *file = at(gpu(0), name);
+
+	atomic_store(&file->attrs, small);
+	for (uint64_t place = MIB; place < 20 * MIB; place += 4 * MIB)
+		ck_assert_int_eq(write_to(file, "x", 1, place), 1);
+	ck_assert_int_eq(write_to(file, "x", 1, MIB + MIB / 2), 1);
+	return file;
+}
+
+static void expect_takes_all_or_nothing(struct inode *file, uint64_t bytes)
+{
+	struct pool *pool = fixture.volumes[0].pool;
+	struct pool_limits limits = pool_limits(pool), tight = limits;
+	struct inode *copy;
+	uint64_t before = used(), takes = pool_takes(pool);
+	int64_t sum = gpu(0)->dir->rbytes, files = gpu(0)->dir->rfiles;
+
+	tight.size = before + bytes - CHUNK_ALIGN;
+	pool_set_limits(pool, &tight);
+	ck_assert_int_eq(share_copy(&fixture, file, READER, &copy), -ENOSPC);
+	ck_assert_uint_eq(pool_takes(pool), takes);
+	pool_set_limits(pool, &limits);
+	atomic_store(&gpu(0)->dir->max_bytes, (uint64_t)sum + bytes - 1);
+	ck_assert_int_eq(share_copy(&fixture, file, READER, &copy), -EDQUOT);
+	ck_assert_uint_eq(pool_takes(pool), takes);
+	expect_as_before(before, sum, files);
+	tight.size = before + bytes;
+	pool_set_limits(pool, &tight);
+	atomic_store(&gpu(0)->dir->max_bytes, (uint64_t)sum + bytes);
+	ck_assert_int_eq(share_copy(&fixture, file, READER, &copy), 0);
+	ck_assert_uint_eq(used(), before + bytes);
+	inode_put(&fixture, copy, 1);
+	pool_set_limits(pool, &limits);
+	atomic_store(&gpu(0)->dir->max_bytes, UINT64_MAX);
+	expect_as_before(before, sum, files);
+}
+
+START_TEST(a_copy_without_room_is_not_begun)
+{
+	expect_takes_all_or_nothing(filled("file", 'f', 8 * MIB), 8 * MIB);
+	expect_takes_all_or_nothing(scattered("scattered"), 10 * MIB);
+}
+END_TEST
+
 /* A directory's attributes are for the files in it. */
 START_TEST(attributes_of_its_own)
 {
@@ -150,6 +200,7 @@ int main(void)
 	tcase_add_test(tests, a_copy_is_the_readers_while_it_lasts);
 	tcase_add_test(tests, holes_and_nothing_at_all);
 	tcase_add_test(tests, limits_hold);
+	tcase_add_test(tests, a_copy_without_room_is_not_begun);
 	tcase_add_test(tests, attributes_of_its_own);
 	tcase_add_test(tests, none_of_a_host_file);
 	return unit_main(suite);
