@@ -60,7 +60,7 @@ bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino)
 
 void op_done(struct op *op, fuse_req_t req, int error)
 {
-	if (error)
+	if (error && !stats_error_is_ordinary(op->kind, error))
 		stats_add(&op->worker->stats->errors[op->kind], 1);
 	op_end(op, error);
 	fuse_reply_err(req, -error);

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/stats.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,6 +150,27 @@ void stats_free(struct stats *stats)
 		struct stats_block *next = block->next;
 		free(block);
 		block = next;
+	}
+}
+
+bool stats_error_is_ordinary(enum stat_op op, int error)
+{
+	switch (-error) {
+	case EAGAIN:
+	case EINTR:
+	case ENODATA:
+		return true;
+	case ENOENT:
+		return op == STAT_LOOKUP;
+	case ENXIO:
+		return op == STAT_LSEEK;
+	case ENOTTY:
+		return op == STAT_IOCTL;
+	case ERANGE:
+	case EOPNOTSUPP:
+		return op == STAT_GETXATTR || op == STAT_LISTXATTR;
+	default:
+		return false;
 	}
 }
 

@@ -104,6 +104,9 @@ void stats_free(struct stats *stats);
 /* How many workers are at the same request as when this was asked last. One thread asks. */
 unsigned stats_stuck(struct stats *stats);
 const char *stats_op_name(enum stat_op op);
+/* Whether an error (negative) is an answer that programs ask for, and no failure: the attribute is
+ * not set, the buffer is too small, no data follows, try again. Such answers are not counted. */
+bool stats_error_is_ordinary(enum stat_op op, int error);
 /* Counts a request that is answered at once. */
 void stats_count_answered(struct stats_block *block, enum stat_op op);
 /* Counts one that was timed. */

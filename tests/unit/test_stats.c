@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/stats.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -57,6 +58,26 @@ START_TEST(blocks_add_up)
 	ck_assert_uint_eq(totals.copy_bytes, 5);
 	stats_free(&stats);
 	ck_assert_ptr_null(atomic_load(&stats.blocks));
+}
+END_TEST
+
+START_TEST(some_answers_are_no_errors)
+{
+	ck_assert(stats_error_is_ordinary(STAT_READ, -EAGAIN));
+	ck_assert(stats_error_is_ordinary(STAT_READ, -EWOULDBLOCK));
+	ck_assert(stats_error_is_ordinary(STAT_WRITE, -EINTR));
+	ck_assert(stats_error_is_ordinary(STAT_GETXATTR, -ENODATA));
+	ck_assert(stats_error_is_ordinary(STAT_REMOVEXATTR, -ENODATA));
+	ck_assert(stats_error_is_ordinary(STAT_LISTXATTR, -ERANGE));
+	ck_assert(!stats_error_is_ordinary(STAT_SETXATTR, -ERANGE));
+	ck_assert(stats_error_is_ordinary(STAT_LOOKUP, -ENOENT));
+	ck_assert(!stats_error_is_ordinary(STAT_UNLINK, -ENOENT));
+	ck_assert(stats_error_is_ordinary(STAT_LSEEK, -ENXIO));
+	ck_assert(stats_error_is_ordinary(STAT_IOCTL, -ENOTTY));
+	for (int op = 0; op < STAT_OPS; op++) {
+		ck_assert(!stats_error_is_ordinary((enum stat_op)op, -EIO));
+		ck_assert(!stats_error_is_ordinary((enum stat_op)op, -ENOSPC));
+	}
 }
 END_TEST
 
@@ -201,6 +222,7 @@ int main(void)
 
 	tcase_add_test(tests, nothing_sums_to_zero);
 	tcase_add_test(tests, blocks_add_up);
+	tcase_add_test(tests, some_answers_are_no_errors);
 	tcase_add_test(tests, latencies_fall_into_buckets);
 	tcase_add_test(tests, some_requests_are_timed);
 	tcase_add_test(tests, stuck_workers_are_counted);
