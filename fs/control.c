@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/defer.h"
@@ -42,6 +43,13 @@ static bool is_stream(fuse_ino_t ino)
 	return file_of(ino) && !file_of(ino)->write && !file_of(ino)->piece;
 }
 
+/* A file's text is made when the file is opened, so the file's time is always now: scrapers take a
+ * time that stands still for a daemon that hangs. */
+static double attr_seconds(fuse_ino_t ino)
+{
+	return file_of(ino) ? 0 : NAME_SECONDS;
+}
+
 static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
 {
 	return ino >= LINKS_INO && ino - LINKS_INO < fs->n_volumes ? &fs->volumes[ino - LINKS_INO]
@@ -51,14 +59,18 @@ static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
 /* Of the root (the entry "..") only the number and type are right, and looked at. */
 static struct stat attributes(struct fs *fs, fuse_ino_t ino)
 {
+	struct timespec time = fs->started;
+
+	if (file_of(ino))
+		clock_gettime(CLOCK_REALTIME, &time);
 	struct stat st = {
 	    .st_ino = ino,
 	    .st_nlink = 1,
 	    .st_uid = geteuid(),
 	    .st_gid = getegid(),
-	    .st_atim = fs->started,
-	    .st_mtim = fs->started,
-	    .st_ctim = fs->started,
+	    .st_atim = time,
+	    .st_mtim = time,
+	    .st_ctim = time,
 	};
 
 	if (ino == CONTROL_INO || ino == BY_UUID_INO || ino == INODE_ROOT) {
@@ -119,7 +131,7 @@ static void reply_entry(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 	struct fuse_entry_param entry = {
 	    .ino = ino,
 	    .attr = attributes(fs, ino),
-	    .attr_timeout = NAME_SECONDS,
+	    .attr_timeout = attr_seconds(ino),
 	    .entry_timeout = NAME_SECONDS,
 	};
 
@@ -174,7 +186,7 @@ bool control_getattr(fuse_req_t req, fuse_ino_t ino)
 		return false;
 	struct stat st = attributes(fuse_req_userdata(req), ino);
 
-	fuse_reply_attr(req, &st, NAME_SECONDS);
+	fuse_reply_attr(req, &st, attr_seconds(ino));
 	return true;
 }
 
@@ -187,7 +199,7 @@ bool control_statx(fuse_req_t req, fuse_ino_t ino)
 	struct stat st = attributes(fs, ino);
 	struct statx stx = inode_statx(&st, fs->started);
 
-	fuse_reply_statx(req, 0, &stx, NAME_SECONDS);
+	fuse_reply_statx(req, 0, &stx, attr_seconds(ino));
 	return true;
 }
 
