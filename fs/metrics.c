@@ -5,8 +5,10 @@
 #define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <inttypes.h>
+#include <limits.h>
 
 #include "backend/bar_cache.h"
+#include "common/utf8.h"
 #include "fs/control_text.h"
 #include "fs/fs.h"
 #include "fs/spool.h"
@@ -26,15 +28,15 @@ struct sample {
 	bool healthy;
 };
 
+/* Every line has the mount as a label: several mounts of a machine are told apart by it. */
+struct page {
+	FILE *out;
+	char mount[PATH_MAX];
+};
+
 static void head(FILE *out, const char *name, const char *type, const char *help)
 {
 	fprintf(out, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
-}
-
-static void one(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
-{
-	head(out, name, type, help);
-	fprintf(out, PREFIX "%s %" PRIu64 "\n", name, value);
 }
 
 /* A label's value may hold anything. */
@@ -52,10 +54,33 @@ static void label(FILE *out, const char *name, const char *value)
 	fputc('"', out);
 }
 
-static void build_info(struct fs *fs, FILE *out)
+/* A line as far as its first label; further labels begin with a comma. */
+static void line_begin(const struct page *page, const char *name)
 {
+	fprintf(page->out, PREFIX "%s{", name);
+	label(page->out, "mount", page->mount);
+}
+
+static void line_end(const struct page *page, uint64_t value)
+{
+	fprintf(page->out, "} %" PRIu64 "\n", value);
+}
+
+static void one(const struct page *page, const char *name, const char *type, const char *help,
+		uint64_t value)
+{
+	head(page->out, name, type, help);
+	line_begin(page, name);
+	line_end(page, value);
+}
+
+static void build_info(struct fs *fs, const struct page *page)
+{
+	FILE *out = page->out;
+
 	head(out, "build_info", "gauge", "Always 1: what is running.");
-	fputs(PREFIX "build_info{", out);
+	line_begin(page, "build_info");
+	fputc(',', out);
 	label(out, "version", GPUMEMFS_VERSION);
 	fputc(',', out);
 	label(out, "backend", fs->backend->name);
@@ -63,27 +88,32 @@ static void build_info(struct fs *fs, FILE *out)
 	label(out, "driver", fs->backend->version);
 	fputc(',', out);
 	label(out, "libfuse", fuse_pkgversion());
-	fputs("} 1\n", out);
+	line_end(page, 1);
 }
 
-static void transport_info(struct fs *fs, FILE *out)
+static void transport_info(struct fs *fs, const struct page *page)
 {
-	head(out, "transport_info", "gauge", "Always 1: how requests come from the kernel.");
-	fprintf(out,
-		PREFIX "transport_info{transport=\"%s\",threads=\"%u\",passthrough=\"%s\"} 1\n",
+	head(page->out, "transport_info", "gauge", "Always 1: how requests come from the kernel.");
+	line_begin(page, "transport_info");
+	fprintf(page->out, ",transport=\"%s\",threads=\"%u\",passthrough=\"%s\"",
 		fs->can.io_uring.on ? "io_uring" : "dev_fuse", fs->can.threads,
 		fs->can.passthrough.on ? "on" : "off");
+	line_end(page, 1);
 }
 
-static void per_operation(FILE *out, const char *name, const char *help, const uint64_t *values)
+static void per_operation(const struct page *page, const char *name, const char *help,
+			  const uint64_t *values)
 {
-	head(out, name, "counter", help);
-	for (int op = 0; op < STAT_OPS; op++)
-		fprintf(out, PREFIX "%s{operation=\"%s\"} %" PRIu64 "\n", name,
-			stats_op_name((enum stat_op)op), values[op]);
+	head(page->out, name, "counter", help);
+	for (int op = 0; op < STAT_OPS; op++) {
+		line_begin(page, name);
+		fprintf(page->out, ",operation=\"%s\"", stats_op_name((enum stat_op)op));
+		line_end(page, values[op]);
+	}
 }
 
-static void histogram(FILE *out, const char *operation, const uint64_t *counts, uint64_t sum_ns)
+static void histogram(const struct page *page, const char *operation, const uint64_t *counts,
+		      uint64_t sum_ns)
 {
 	uint64_t count = 0;
 
@@ -93,26 +123,26 @@ static void histogram(FILE *out, const char *operation, const uint64_t *counts, 
 		count += counts[i];
 		if (i < STATS_BUCKETS - 1)
 			snprintf(end, sizeof(end), "%g", (double)stats_bucket_ns[i] / NS);
-		fprintf(out,
-			PREFIX "request_duration_seconds_bucket{operation=\"%s\",le=\"%s\"} "
-			       "%" PRIu64 "\n",
-			operation, end, count);
+		line_begin(page, "request_duration_seconds_bucket");
+		fprintf(page->out, ",operation=\"%s\",le=\"%s\"", operation, end);
+		line_end(page, count);
 	}
-	fprintf(out, PREFIX "request_duration_seconds_sum{operation=\"%s\"} %.9f\n", operation,
-		(double)sum_ns / NS);
-	fprintf(out, PREFIX "request_duration_seconds_count{operation=\"%s\"} %" PRIu64 "\n",
-		operation, count);
+	line_begin(page, "request_duration_seconds_sum");
+	fprintf(page->out, ",operation=\"%s\"} %.9f\n", operation, (double)sum_ns / NS);
+	line_begin(page, "request_duration_seconds_count");
+	fprintf(page->out, ",operation=\"%s\"", operation);
+	line_end(page, count);
 }
 
 /* Of the operations that there were. */
-static void durations(FILE *out, const struct stats_totals *totals)
+static void durations(const struct page *page, const struct stats_totals *totals)
 {
-	head(out, "request_duration_seconds", "histogram",
+	head(page->out, "request_duration_seconds", "histogram",
 	     "Time from a request to its answer, of one request in 16 of each operation.");
 	_Static_assert(STATS_SAMPLE == 16, "the help says so");
 	for (int op = 0; op < STAT_OPS; op++)
 		if (totals->ops[op])
-			histogram(out, stats_op_name((enum stat_op)op), totals->latencies[op],
+			histogram(page, stats_op_name((enum stat_op)op), totals->latencies[op],
 				  totals->latency_ns[op]);
 }
 
@@ -178,26 +208,26 @@ static const struct volume_metric volume_metrics[] = {
 
 #define VOLUME_METRICS (sizeof(volume_metrics) / sizeof(volume_metrics[0]))
 
+/* The GPU by the labels of NVIDIA's DCGM exporter, so that queries can join the two. */
 static void volume_labels(FILE *out, const struct volume *volume)
 {
-	fprintf(out, "{volume=\"%s\"", volume->name);
+	fprintf(out, ",volume=\"%s\"", volume->name);
 	if (volume->device) {
 		fprintf(out, ",gpu=\"%u\",", volume->device->index);
-		label(out, "uuid", volume->device->uuid);
+		label(out, "UUID", volume->device->uuid);
 	}
-	fputs("} ", out);
 }
 
-static void per_volume(struct fs *fs, FILE *out, const struct volume_metric *metric,
+static void per_volume(struct fs *fs, const struct page *page, const struct volume_metric *metric,
 		       const struct sample *samples)
 {
-	head(out, metric->name, metric->type, metric->help);
+	head(page->out, metric->name, metric->type, metric->help);
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		if (metric->gpus_only && !fs->volumes[i].device)
 			continue;
-		fprintf(out, PREFIX "%s", metric->name);
-		volume_labels(out, &fs->volumes[i]);
-		fprintf(out, "%" PRIu64 "\n", metric->value(&samples[i]));
+		line_begin(page, metric->name);
+		volume_labels(page->out, &fs->volumes[i]);
+		line_end(page, metric->value(&samples[i]));
 	}
 }
 
@@ -221,17 +251,17 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 	}
 }
 
-static void spool_metrics(struct fs *fs, FILE *out)
+static void spool_metrics(struct fs *fs, const struct page *page)
 {
 	struct spool_figures did = spool_figures(fs);
 
-	one(out, "spool_saves_total", "counter", "Records written to the spool.", did.saves);
-	one(out, "spool_saved_bytes_total", "counter", "Bytes of files written to the spool.",
+	one(page, "spool_saves_total", "counter", "Records written to the spool.", did.saves);
+	one(page, "spool_saved_bytes_total", "counter", "Bytes of files written to the spool.",
 	    did.saved_bytes);
-	one(out, "spool_errors_total", "counter", "Saves to the spool that failed.", did.errors);
-	one(out, "spool_fetched_bytes_total", "counter",
+	one(page, "spool_errors_total", "counter", "Saves to the spool that failed.", did.errors);
+	one(page, "spool_fetched_bytes_total", "counter",
 	    "Bytes of files brought back from the spool.", did.fetched_bytes);
-	one(out, "spool_damaged", "gauge", "Files whose copy in the spool was found damaged.",
+	one(page, "spool_damaged", "gauge", "Files whose copy in the spool was found damaged.",
 	    did.damaged);
 }
 
@@ -239,24 +269,27 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 {
 	struct sample samples[BACKEND_DEVICES_MAX + 1];
 	struct stats_totals totals;
+	struct page page = {.out = out};
 
 	(void)uid;
 	stats_sum(&fs->stats, &totals);
+	snprintf(page.mount, sizeof(page.mount), "%s", fs->options.mountpoint);
+	utf8_clean(page.mount);
 	samples_take(fs, &totals, samples);
-	build_info(fs, out);
-	transport_info(fs, out);
-	one(out, "start_time_seconds", "gauge",
+	build_info(fs, &page);
+	transport_info(fs, &page);
+	one(&page, "start_time_seconds", "gauge",
 	    "When the daemon started, in seconds since the epoch.", (uint64_t)fs->started.tv_sec);
-	one(out, "inodes", "gauge", "Files, directories and other inodes.",
+	one(&page, "inodes", "gauge", "Files, directories and other inodes.",
 	    inode_table_count(&fs->inodes));
-	one(out, "metadata_bytes", "gauge", "The daemon's own memory for names and attributes.",
+	one(&page, "metadata_bytes", "gauge", "The daemon's own memory for names and attributes.",
 	    (uint64_t)atomic_load(&fs->metadata_bytes));
-	per_operation(out, "requests_total", "Requests served, by operation.", totals.ops);
-	per_operation(out, "request_errors_total", "Requests answered with an error.",
+	per_operation(&page, "requests_total", "Requests served, by operation.", totals.ops);
+	per_operation(&page, "request_errors_total", "Requests answered with an error.",
 		      totals.errors);
-	durations(out, &totals);
-	spool_metrics(fs, out);
+	durations(&page, &totals);
+	spool_metrics(fs, &page);
 	for (size_t i = 0; i < VOLUME_METRICS; i++)
-		per_volume(fs, out, &volume_metrics[i], samples);
+		per_volume(fs, &page, &volume_metrics[i], samples);
 	return 0;
 }
