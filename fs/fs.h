@@ -66,7 +66,7 @@ struct measurement {
 /* See orphan.h. */
 struct orphans {
 	pthread_mutex_t lock;
-	struct orphan *first;
+	struct orphan *by_inode;
 };
 
 /* See rest.h. */

@@ -9,9 +9,10 @@
 #include "fs/file_share.h"
 #include "fs/fs.h"
 #include "fs/hold.h"
+#include "fs/uthash.h"
 
 struct orphan {
-	struct orphan *next;
+	UT_hash_handle hh;
 	struct inode *inode;
 	uint32_t leases;
 };
@@ -24,22 +25,26 @@ int orphans_add(struct fs *fs, struct inode *inode)
 		return 0;
 	if (!orphan)
 		return -ENOMEM;
-	*orphan =
-	    (struct orphan){.next = fs->orphans.first, .inode = inode, .leases = inode->holds};
-	fs->orphans.first = orphan;
-	return 0;
+	*orphan = (struct orphan){.inode = inode, .leases = inode->holds};
+	unsigned before = fs->orphans.by_inode ? HASH_COUNT(fs->orphans.by_inode) : 0;
+
+	HASH_ADD_PTR(fs->orphans.by_inode, inode, orphan);
+	if (fs->orphans.by_inode && HASH_COUNT(fs->orphans.by_inode) > before)
+		return 0;
+	free(orphan);
+	return -ENOMEM;
 }
 
 bool orphan_adopt(struct fs *fs, struct inode *inode)
 {
+	struct orphan *orphan = NULL;
+
 	LOCKED(&fs->orphans.lock);
-	for (struct orphan *orphan = fs->orphans.first; orphan; orphan = orphan->next) {
-		if (orphan->inode == inode && orphan->leases) {
-			orphan->leases--;
-			return true;
-		}
-	}
-	return false;
+	HASH_FIND_PTR(fs->orphans.by_inode, &inode, orphan);
+	if (!orphan || !orphan->leases)
+		return false;
+	orphan->leases--;
+	return true;
 }
 
 static void let_go(struct fs *fs, struct orphan *orphan)
@@ -54,15 +59,15 @@ static void let_go(struct fs *fs, struct orphan *orphan)
 
 void orphans_end(struct fs *fs)
 {
+	struct orphan *orphan, *next;
+
 	pthread_mutex_lock(&fs->orphans.lock);
-	struct orphan *first = fs->orphans.first;
+	struct orphan *all = fs->orphans.by_inode;
 
-	fs->orphans.first = NULL;
+	fs->orphans.by_inode = NULL;
 	pthread_mutex_unlock(&fs->orphans.lock);
-	while (first) {
-		struct orphan *next = first->next;
-
-		let_go(fs, first);
-		first = next;
+	HASH_ITER (hh, all, orphan, next) {
+		HASH_DEL(all, orphan);
+		let_go(fs, orphan);
 	}
 }

@@ -4,6 +4,7 @@
  * their tokens, as they were noted. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -34,14 +35,45 @@ static int take_connection(uint64_t id, int fd, void *pointer)
 	return 0;
 }
 
-static struct share_connection *find_connection(struct share *share, uint64_t number)
+/* The connections in the order of their numbers: users choose how many there are, and how many
+ * leases. */
+struct known {
+	struct share_connection **at;
+	size_t count;
+};
+
+static int by_number(const void *a, const void *b)
+{
+	const struct share_connection *one = *(struct share_connection *const *)a;
+	const struct share_connection *other = *(struct share_connection *const *)b;
+
+	return (one->number > other->number) - (one->number < other->number);
+}
+
+static int connections_sort(const struct share *share, struct known *known)
 {
 	struct share_connection *connection;
+	size_t count;
 
+	DL_COUNT2(share->connections, connection, count, next);
+	*known = (struct known){.at = calloc(count + 1, sizeof(struct share_connection *))};
+	if (!known->at)
+		return -ENOMEM;
 	DL_FOREACH2(share->connections, connection, next)
-	if (connection->number == number)
-		return connection;
-	return NULL;
+	{
+		known->at[known->count++] = connection;
+	}
+	qsort(known->at, known->count, sizeof(known->at[0]), by_number);
+	return 0;
+}
+
+static struct share_connection *connection_find(const struct known *known, uint64_t number)
+{
+	struct share_connection wanted = {.number = number}, *key = &wanted;
+	struct share_connection **found =
+	    bsearch(&key, known->at, known->count, sizeof(known->at[0]), by_number);
+
+	return found ? *found : NULL;
 }
 
 /* The file as its sharer had it: held and leased, as the file knows, or as it would know had the
@@ -69,10 +101,10 @@ static struct inode *take_file(struct share *share, uint64_t ino)
 }
 
 /* False: whose it was, or what it was of, is gone. */
-static bool take_lease(struct share *share, const struct share_note_lease *noted, uint32_t slot,
-		       bool answered)
+static bool take_lease(struct share *share, const struct known *known,
+		       const struct share_note_lease *noted, uint32_t slot, bool answered)
 {
-	struct share_connection *connection = find_connection(share, noted->connection);
+	struct share_connection *connection = connection_find(known, noted->connection);
 	struct inode *inode = connection && noted->ino ? take_file(share, noted->ino) : NULL;
 	struct share_lease *lease;
 
@@ -87,27 +119,33 @@ static bool take_lease(struct share *share, const struct share_note_lease *noted
 	return true;
 }
 
-static void take_leases(struct share *share)
+static int take_leases(struct share *share)
 {
 	struct share_note_lease noted;
+	struct known known;
 	uint32_t slot = 0;
 	bool answered;
+	int error = connections_sort(share, &known);
 
+	if (error)
+		return error;
 	while (share_memory_next_lease(share->memory, &slot, &noted, &answered))
-		if (!take_lease(share, &noted, slot - 1, answered))
+		if (!take_lease(share, &known, &noted, slot - 1, answered))
 			share_memory_forget_lease(share->memory, slot - 1);
+	free(known.at);
+	return 0;
 }
 
 int share_restore(struct share *share)
 {
-
 	if (!share->memory || keep_turn(share->fs->keep) == 1)
 		return 0;
 	int error = keep_each_of(share->fs->keep, KEEP_SOCKET, take_connection, share);
 
+	if (!error)
+		error = take_leases(share);
 	if (error)
 		return error;
-	take_leases(share);
 	/* Whose connection is gone has ended while there was no daemon. */
 	orphans_end(share->fs);
 	token_restore(share->fs, &share->tokens);
