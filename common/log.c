@@ -120,13 +120,12 @@ void log_caller_set(uid_t uid)
 	log_caller_change((struct log_caller){true, uid});
 }
 
-/* Errors are never left out: they are faults, which no user can order. */
-static bool may_log(enum log_level level, uint64_t *left_out)
+/* Whether a line that the thread's caller brings about may be logged. */
+static bool caller_may_log(uint64_t *left_out)
 {
 	struct timespec now;
 
-	*left_out = 0;
-	if (level != LOG_LEVEL_WARN || !caller.known)
+	if (!caller.known)
 		return true;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	LOCKED(&callers.lock);
@@ -138,9 +137,8 @@ static void tell_left_out(char *text, uint64_t left_out)
 {
 	char told[96];
 	size_t length = strlen(text);
-	int bytes =
-	    snprintf(told, sizeof(told), " (%" PRIu64 " warnings caused by uid %u left out)",
-		     left_out, caller.uid);
+	int bytes = snprintf(told, sizeof(told), " (%" PRIu64 " lines caused by uid %u left out)",
+			     left_out, caller.uid);
 
 	/* A long line loses its end, not the number. */
 	if (length > LINE_BYTES - 1 - (size_t)bytes)
@@ -158,13 +156,8 @@ static void line_format(char text[LINE_BYTES], const char *format, va_list args)
 		strcat(text, CUT_SHORT);
 }
 
-void log_write(enum log_level level, const char *format, ...)
+static void line_write(enum log_level level, uint64_t left_out, const char *format, va_list args)
 {
-	uint64_t left_out;
-
-	if (!log_enabled(level) || !may_log(level, &left_out))
-		return;
-
 	int saved_errno = errno;
 	/* One byte more than the text may use, for the newline. */
 	char line[sizeof(PREFIX) + LINE_BYTES + 1] = PREFIX;
@@ -172,10 +165,7 @@ void log_write(enum log_level level, const char *format, ...)
 	if (on_journal)
 		snprintf(line, sizeof(line), "<%d>", levels[level].priority);
 	char *text = line + strlen(line);
-	va_list args;
-	va_start(args, format);
 	line_format(text, format, args);
-	va_end(args);
 	if (left_out)
 		tell_left_out(text, left_out);
 
@@ -191,4 +181,29 @@ void log_write(enum log_level level, const char *format, ...)
 		(void)ignored;
 	}
 	errno = saved_errno;
+}
+
+/* Errors are never left out here: they are faults, which no user can order. */
+void log_write(enum log_level level, const char *format, ...)
+{
+	uint64_t left_out = 0;
+	va_list args;
+
+	if (!log_enabled(level) || (level == LOG_LEVEL_WARN && !caller_may_log(&left_out)))
+		return;
+	va_start(args, format);
+	line_write(level, left_out, format, args);
+	va_end(args);
+}
+
+void log_caller_error(const char *format, ...)
+{
+	uint64_t left_out = 0;
+	va_list args;
+
+	if (!caller_may_log(&left_out))
+		return;
+	va_start(args, format);
+	line_write(LOG_LEVEL_ERROR, left_out, format, args);
+	va_end(args);
 }

@@ -41,6 +41,10 @@ void log_caller_set(uid_t uid);
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for an error that the thread's caller can bring about again and again, such as a disk
+ * that is full: as limited as warnings are. */
+void log_caller_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_write(LOG_LEVEL_WARN, __VA_ARGS__)
 #define log_info(...)  log_write(LOG_LEVEL_INFO, __VA_ARGS__)

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "common/log.h"
 #include "fs/share_state.h"
 
 /* With a keeper a packet stays in the socket until it has been answered, for the next daemon. */
@@ -67,6 +68,7 @@ static int request_begin(struct share *share, struct share_connection *connectio
 
 void share_receive(struct share *share, struct share_connection *connection)
 {
+	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
 	int error = packet_read(share, connection);
 
 	if (!error)
@@ -77,6 +79,7 @@ void share_receive(struct share *share, struct share_connection *connection)
 		share_connection_end(share, connection);
 	else
 		share_connection_give(share, connection);
+	log_caller_change(before);
 }
 
 static int request_serve(struct share *share, struct share_connection *connection)
@@ -114,10 +117,12 @@ void share_work(void *pointer, struct share_job *job)
 {
 	struct share_connection *connection = (struct share_connection *)job;
 	struct share *share = pointer;
+	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
 
 	if (is_ending(share, connection) || is_gone(connection) ||
 	    request_done(share, connection, request_serve(share, connection)))
 		share_connection_free(share, connection);
 	else
 		share_connection_give(share, connection);
+	log_caller_change(before);
 }

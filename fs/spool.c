@@ -34,9 +34,10 @@ int spool_failed(struct fs *fs, struct inode *inode, int error)
 	char path[PATH_MAX];
 
 	spool_path_text(fs, inode, path);
-	log_error("%s: cannot be saved to the spool: %s: it stays in memory, and what was saved "
-		  "before stays in %s",
-		  path, strerror(-error), fs->spool->path);
+	/* Every fsync tries again. */
+	log_caller_error("%s: cannot be saved to the spool: %s: it stays in memory, and what was "
+			 "saved before stays in %s",
+			 path, strerror(-error), fs->spool->path);
 	atomic_fetch_add(&fs->spool->errors, 1);
 	atomic_store(&fs->spool->last_error, -error);
 	return error;

@@ -273,6 +273,8 @@ START_TEST(warnings_of_a_flood_are_left_out)
 	log_caller_set(4242);
 	for (int i = 0; i < 1000; i++)
 		log_warn("flood");
+	for (int i = 0; i < 1000; i++)
+		log_caller_error("no room");
 	log_error("a fault");
 	log_info("a fact");
 	log_caller_set(4243);
@@ -284,6 +286,7 @@ START_TEST(warnings_of_a_flood_are_left_out)
 
 	ck_assert_uint_ge(lines_of(text, "flood"), LOG_LIMIT_BURST);
 	ck_assert_uint_lt(lines_of(text, "flood"), 500);
+	ck_assert_uint_lt(lines_of(text, "no room"), 500);
 	ck_assert_uint_eq(lines_of(text, "a fault\n"), 1);
 	ck_assert_uint_eq(lines_of(text, "a fact\n"), 1);
 	ck_assert_uint_eq(lines_of(text, "another user\n"), 1);
