@@ -28,14 +28,24 @@ static int number_digits(const char **text, uint64_t *value)
 	return rc;
 }
 
-/* Consumes a unit suffix, if there is one, and returns the power of two it stands for. */
-static unsigned number_suffix(const char **text)
+/* Consumes a unit, if there is one, and returns how many bytes it stands for. */
+static uint64_t number_unit(const char **text)
 {
-	const char *suffix = **text ? strchr(suffixes, **text) : NULL;
-	if (!suffix)
-		return 0;
+	const char *suffix = **text ? strchr(suffixes, **text == 'k' ? 'K' : **text) : NULL;
+	uint64_t base = 1024, unit = 1;
+
+	if (!suffix || (**text == 'k' && (*text)[1] != 'B'))
+		return 1;
 	++*text;
-	return 10 * (unsigned)(suffix - suffixes + 1);
+	if (**text == 'B') {
+		base = 1000;
+		++*text;
+	} else if (strncmp(*text, "iB", 2) == 0) {
+		*text += 2;
+	}
+	for (const char *power = suffixes; power <= suffix; power++)
+		unit *= base;
+	return unit;
 }
 
 int parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value)
@@ -56,12 +66,12 @@ int parse_size(const char *text, uint64_t *bytes)
 	int rc = number_digits(&text, &number);
 	if (rc == -EINVAL)
 		return rc;
-	unsigned shift = number_suffix(&text);
+	uint64_t unit = number_unit(&text);
 	if (*text)
 		return -EINVAL;
-	if (rc < 0 || number > UINT64_MAX >> shift)
+	if (rc < 0 || __builtin_mul_overflow(number, unit, &number))
 		return -ERANGE;
-	*bytes = number << shift;
+	*bytes = number;
 	return 0;
 }
 

@@ -9,8 +9,9 @@
 /* Decimal digits only, min <= value <= max: 0, -EINVAL (not a number) or -ERANGE. */
 int parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 
-/* Digits with an optional binary suffix K, M, G or T (1024-based), as in 64K or 1G: 0, -EINVAL
- * or -ERANGE (does not fit in 64 bits). */
+/* Digits with an optional unit: K, M, G and T, also written KiB, MiB, GiB and TiB, are powers of
+ * 1024; kB, KB, MB, GB and TB powers of 1000, as in coreutils. 0, -EINVAL or -ERANGE (does not fit
+ * in 64 bits). */
 int parse_size(const char *text, uint64_t *bytes);
 
 /* As parse_size, or N% (0 to 100) of whole. */

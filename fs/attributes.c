@@ -23,7 +23,7 @@ struct row {
 
 #define NAME(text)  ATTRIBUTES_PREFIX text
 #define FIELD(name) offsetof(struct attr_values, name)
-#define QUOTA	    "none, or a number such as 5000 or 10G"
+#define QUOTA	    "none, or a number such as 5000, 10G, 10GiB or 10GB"
 
 static const struct row table[ATTR_COUNT] = {
     [ATTR_PAGE_SIZE] = {.name = NAME("page_size"),

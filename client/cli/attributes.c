@@ -13,12 +13,14 @@
 #include "client/cli/facts.h"
 #include "client/cli/mounts.h"
 #include "client/cli/output.h"
+#include "client/cli/params.h"
 #include "common/closest.h"
 #include "common/defer.h"
+#include "common/number.h"
 
 #define PREFIX	"user.gpumem."
 #define DEFAULT "default"
-#define QUOTA	"none, or a number such as 5000 or 10G"
+#define QUOTA	"none, or a number such as 5000, 10G, 10GiB or 10GB"
 
 const struct attribute attributes[] = {
     {"page_size", "auto 4K 64K 2M 1G", "unit and alignment of the memory", false},
@@ -142,15 +144,43 @@ static int get_run(struct cli_args *args)
 	return status;
 }
 
-static int set_failed(const char *path, const struct attribute *one, const char *value, int error)
+/* Why the mount cannot do what was asked for: 0, or a text for the message. */
+static const char *set_lacks(const struct place *place, const struct attribute *one,
+			     const char *value)
 {
-	if (error == EINVAL)
+	AUTO_FREE char *params = NULL, *spool = NULL, *recovery = NULL;
+
+	if (strcmp(one->name, "force_pcie") == 0)
+		return "the driver offers no forced PCIe mapping here";
+	if (strcmp(one->name, "copy") == 0)
+		return "the CPU has no mapping of this GPU's memory (gpumem doctor says why)";
+	if (strcmp(one->name, "persist") != 0 ||
+	    facts_text(place->mount->where, "params", &params) < 0)
+		return "it cannot be done on this mount";
+	spool = facts_line(params, "spool");
+	recovery = facts_line(params, "recovery");
+	if (strcmp(value, "disk") == 0 && (!spool || strncmp(spool, "none", 4) == 0))
+		return "this mount has no spool; mount with -o spool=DIR";
+	if (strcmp(value, "restart") == 0 && (!recovery || strncmp(recovery, "on", 2) != 0))
+		return "this mount ends with its daemon; mount with -o recovery=transparent";
+	return "it cannot be done on this mount";
+}
+
+static int set_failed(const struct place *place, const struct attribute *one, const char *value,
+		      int error)
+{
+	const char *path = place->path;
+	uint64_t bytes;
+
+	if (error == EINVAL && strncmp(one->name, "quota.", 6) == 0 && strcmp(value, "none") != 0 &&
+	    parse_size(value, &bytes) < 0)
+		cli_error("%s: %s=%s: not a size (5000, 10G, 10GiB, 10GB or none)", path, one->name,
+			  value);
+	else if (error == EINVAL)
 		cli_error("%s: %s=%s: not possible here; values are: %s", path, one->name, value,
 			  one->choices);
 	else if (error == ENOTSUP)
-		cli_error("%s: %s=%s: this machine or this version cannot do it; the daemon's log "
-			  "says why",
-			  path, one->name, value);
+		cli_error("%s: %s=%s: %s", path, one->name, value, set_lacks(place, one, value));
 	else if (error == EBUSY)
 		cli_error("%s: %s=%s: the file is in use (gpumem sharers)", path, one->name, value);
 	else if (error == EPERM && strncmp(one->name, "quota.", 6) == 0)
@@ -162,9 +192,9 @@ static int set_failed(const char *path, const struct attribute *one, const char 
 }
 
 /* "name=value"; name=default takes the attribute away. */
-static int set_one(const struct command *command, const char *path, const char *word)
+static int set_one(const struct command *command, const struct place *place, const char *word)
 {
-	const char *equals = strchr(word, '=');
+	const char *equals = strchr(word, '='), *path = place->path;
 	AUTO_FREE char *name = NULL;
 
 	if (!equals)
@@ -188,7 +218,7 @@ static int set_one(const struct command *command, const char *path, const char *
 
 	if (bad && errno == ENODATA && strcmp(value, DEFAULT) == 0)
 		return CLI_OK;
-	return bad ? set_failed(path, one, value, errno) : CLI_OK;
+	return bad ? set_failed(place, one, value, errno) : CLI_OK;
 }
 
 static int set_run(struct cli_args *args)
@@ -201,8 +231,10 @@ static int set_run(struct cli_args *args)
 
 	if (status)
 		return status;
+	if (strcmp(place.inside, "/") == 0)
+		return params_set(&place, args->argc - 1, args->argv + 1);
 	for (int i = 1; i < args->argc && status == CLI_OK; i++)
-		status = set_one(args->command, place.path, args->argv[i]);
+		status = set_one(args->command, &place, args->argv[i]);
 	return status;
 }
 
@@ -256,8 +288,10 @@ const struct command command_get = {
 const struct command command_set = {
     .name = "set",
     .words = "PATH NAME=VALUE...",
-    .summary = "Set attributes of a file or directory",
-    .more = "NAME=default takes an attribute away again. gpumem(7) has the names and values.",
+    .summary = "Set attributes of a file or directory, or parameters of a mount",
+    .more = "NAME=default takes an attribute away again. gpumem(7) has the names and values.\n"
+	    "Of a mount (PATH is its mountpoint): size, reserve, gpuN.size, gpuN.reserve,\n"
+	    "log_level and trace, all of them or none.",
     .min_words = 2,
     .max_words = -1,
     .run = set_run,

@@ -230,7 +230,7 @@ static const struct {
     {"1.5G", 0, -EINVAL, 0},
     {"50%", 0, -EINVAL, 0},
     {"G", 0, -EINVAL, 0},
-    {"1GB", 0, -EINVAL, 0},
+    {"1GBB", 0, -EINVAL, 0},
     {"0x10", 0, -EINVAL, 0},
     {"1\0", 2, -EINVAL, 0},
     {"1\0G", 3, -EINVAL, 0},
