@@ -219,6 +219,23 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 	return -ENOSPC;
 }
 
+/* A lease for writing is had only by the one who has the file open; one descriptor of many holders
+ * is one. Whoever opens it at this moment waits until the lease is given back. */
+bool system_object_is_held(const struct system_memory *memory, int fd)
+{
+	if (memory->mounts[SYSTEM_PAGES_SMALL] < 0)
+		return false;
+	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
+		return errno == EAGAIN;
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	return false;
+}
+
+uint64_t system_bytes(const struct system_memory *memory)
+{
+	return memory->bytes;
+}
+
 int system_account(struct system_memory *memory, int64_t bytes)
 {
 	bool bounded = memory->mounts[SYSTEM_PAGES_SMALL] >= 0;

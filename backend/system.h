@@ -27,6 +27,11 @@ void system_memory_adopt(struct system_memory *memory, enum system_pages pages, 
  * as long as fds and mappings of it. -ENOSPC where no more fds can be had (with a log line). */
 int system_object_new(struct system_memory *memory, enum system_pages pages, int *fd);
 
+/* Whether anybody else has the object open, or mapped, by a look that takes two system calls. False
+ * where it cannot be told: of memfds. Callers ignore SIGIO. */
+bool system_object_is_held(const struct system_memory *memory, int fd);
+
+uint64_t system_bytes(const struct system_memory *memory);
 struct system_usage {
 	uint64_t total, free; /* bytes */
 	bool bounded_by_kernel;

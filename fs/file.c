@@ -304,6 +304,47 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 	return found;
 }
 
+int file_promise(struct file *file, const struct file_call *call)
+{
+	guard_token token = guard_enter(&file->guard);
+
+	atomic_fetch_add(&file->mapped, 1);
+	int rc = file_is_device(file) ? 0 : host_promise(file, call);
+
+	if (rc < 0)
+		atomic_fetch_sub(&file->mapped, 1);
+	guard_leave(&file->guard, token);
+	return rc;
+}
+
+void file_settle(struct file *file, const struct file_call *call)
+{
+	guard_token token = guard_enter(&file->guard);
+
+	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
+		host_settle(file, call, 0);
+	guard_leave(&file->guard, token);
+}
+
+bool file_is_given(const struct file *file)
+{
+	return !file_is_device(file) && atomic_load(&file->given) && !atomic_load(&file->mapped) &&
+	       !atomic_load(&file->leases);
+}
+
+void file_unpromise(struct file *file)
+{
+	atomic_fetch_sub(&file->mapped, 1);
+}
+
+bool file_is_sparse(const struct file *file)
+{
+	uint64_t size, taken;
+
+	return ask_object(file, host_object_size, &size) &&
+	       ask_object(file, host_object_taken, &taken) && taken < size;
+}
+
 void file_trim(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))

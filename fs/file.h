@@ -86,6 +86,18 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 /* The memory that a copy of the file's data takes, in units of so many bytes; holes take none. */
 uint64_t file_data_bytes(struct file *file, uint64_t unit);
 
+/* From here to file_unpromise programs may map a host/ file, and what they store comes past the
+ * daemon: it is charged by its size, as if all of it were there. -EDQUOT, -ENOSPC: not so, and
+ * nothing is charged. A lease does the same by itself. */
+int file_promise(struct file *file, const struct file_call *call);
+void file_unpromise(struct file *file); /* and file_settle */
+/* Whether a mapping of the host/ file would take memory that it has not now. */
+bool file_is_sparse(const struct file *file);
+/* Charges a host/ file for what there is of it, after a lease or a mapping. */
+void file_settle(struct file *file, const struct file_call *call);
+/* Whether programs may still have the object of a host/ file, after handles and leases. */
+bool file_is_given(const struct file *file);
+
 /* Gives back what was taken ahead of the end, and charges what programs wrote to an object past the
  * daemon. After the last writer has closed. */
 void file_trim(struct file *file, const struct file_call *call);

@@ -110,8 +110,12 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 	if (rc == 0)
 		rc = make_fit(file, call);
 
-	if (rc == 0)
+	if (rc == 0) {
 		atomic_fetch_add(&file->leases, 1);
+		rc = file_is_device(file) ? 0 : host_promise(file, call);
+		if (rc < 0)
+			file_unlease(file, 1);
+	}
 	guard_unlock(&file->guard);
 	return rc;
 }

@@ -33,9 +33,11 @@ struct file {
 	struct extents extents;		       /* under the guard */
 	_Atomic int32_t backing_id;
 	_Atomic uint32_t leases; /* raised under the guard, exclusive: file_share.h */
+	_Atomic uint32_t mapped; /* handles through which the kernel may map it: file_promise */
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
+	atomic_bool given;	      /* the object was let out of the daemon's hands */
 	bool senseless;		      /* restoring: what the journal says of its memory is */
 };
 

@@ -101,6 +101,7 @@ static bool has_option(const char *list, const char *name)
 static void counts_init(struct fs *fs)
 {
 	user_limits_init(&fs->users);
+	host_outs_init(&fs->outs);
 	lease_list_init(&fs->leases);
 	snapshots_init(&fs->snapshots);
 }
@@ -110,6 +111,7 @@ static void counts_destroy(struct fs *fs)
 	snapshots_destroy(fs);
 	lease_list_destroy(&fs->leases);
 	user_limits_destroy(&fs->users);
+	pthread_mutex_destroy(&fs->outs.lock);
 }
 
 void fs_unprepare(struct fs *fs)
@@ -192,6 +194,7 @@ void fs_close(struct fs *fs)
 	rest_end(fs);
 	measure_end(fs);
 	orphans_end(fs);
+	host_outs_end(fs);
 	compact_end(fs);
 	spool_close(fs);
 	tree_destroy(fs);

@@ -13,6 +13,7 @@
 #include "common/guard.h"
 #include "common/lines.h"
 #include "fs/access_log.h"
+#include "fs/host_out.h"
 #include "fs/inode.h"
 #include "fs/inode_table.h"
 #include "fs/lease_list.h"
@@ -105,6 +106,7 @@ struct fs {
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
 	char *_Atomic not_shared;    /* why not, allocated; NULL: they are, or will be */
 	struct user_limits users;
+	struct host_outs outs;
 	struct lease_list leases;
 	struct snapshots snapshots; /* texts of open files of .gpumem/ */
 	struct stats stats;

@@ -141,7 +141,7 @@ bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run)
 }
 
 /* Blocks beyond its end, reserved or as part of a huge page, would make it look like one. */
-static bool has_no_holes(const struct file *file, const struct stat *st)
+bool host_has_no_holes(const struct file *file, const struct stat *st)
 {
 	uint64_t page = 1ULL << atomic_load(&file->object_shift);
 
@@ -156,7 +156,7 @@ bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct
 	struct stat st;
 
 	if (offset >= end || fd < 0 || fstat(fd, &st) < 0 || offset >= (uint64_t)st.st_size ||
-	    !has_no_holes(file, &st))
+	    !host_has_no_holes(file, &st))
 		return host_next_run(fd, offset, end, run);
 	*run = (struct file_run){
 	    .from = offset,
@@ -240,10 +240,16 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 		atomic_store(&file->figures->reserved, 0);
 		host_windows_forget(atomic_load(&file->volume)->windows, file);
 	}
-	if (ftruncate(fd, (off_t)size) < 0)
-		return -errno;
-	host_settle(file, call, 0);
-	return 0;
+
+	uint64_t before = host_object_size(fd);
+	int64_t precharged =
+	    size > before && host_is_out(file, fd) ? host_precharge(file, call, before, size) : 0;
+
+	if (precharged < 0)
+		return (int)precharged;
+	rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	host_settle(file, call, precharged);
+	return rc;
 }
 
 static int object_fallocate(int fd, int mode, uint64_t from, uint64_t to)
@@ -355,76 +361,4 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 	}
 	host_settle(file, call, precharged);
 	return rc;
-}
-
-int host_charge(struct volume *volume, const struct file_call *call, int64_t bytes)
-{
-	int rc = system_account(volume->system, bytes);
-
-	if (rc < 0)
-		return rc;
-	rc = file_charge(call, bytes);
-	if (rc < 0)
-		system_account(volume->system, -bytes);
-	return rc;
-}
-
-static uint64_t hole_bytes(int fd, uint64_t from, uint64_t to)
-{
-	struct file_run run;
-	uint64_t bytes = 0;
-
-	for (; host_next_run(fd, from, to, &run); from = run.to)
-		bytes += run.data ? 0 : run.to - run.from;
-	return bytes;
-}
-
-int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
-{
-	struct volume *volume = atomic_load(&file->volume);
-	int fd = atomic_load(&file->fd);
-	uint64_t page = 1ULL << atomic_load(&file->object_shift);
-
-	from = align_down(from, page);
-	to = align_up(to, page);
-
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (to <= (uint64_t)st.st_size && has_no_holes(file, &st))
-		return 0; /* nothing can be taken inside it */
-
-	/* To look for holes costs more than to assume them, so only where the limit is near. */
-	int64_t bytes = (int64_t)(to - from);
-	int rc = host_charge(volume, call, bytes);
-
-	if (rc == -EDQUOT || rc == -ENOSPC) {
-		bytes = (int64_t)hole_bytes(fd, from, to);
-		rc = host_charge(volume, call, bytes);
-	}
-	return rc < 0 ? rc : bytes;
-}
-
-void host_settle(struct file *file, const struct file_call *call, int64_t precharged)
-{
-	struct volume *volume = atomic_load(&file->volume);
-	int fd = atomic_load(&file->fd);
-	uint64_t now;
-
-	/* Other writers settle at the same time: each charges what it adds to the last figure, and
-	 * goes on until that is the present one. */
-	do {
-		now = host_object_taken(fd);
-
-		int64_t more = (int64_t)(now - atomic_exchange(&file->taken, now));
-
-		if (more == 0 && precharged == 0)
-			return;
-		if (host_charge(volume, call, more - precharged) < 0) {
-			host_charge(volume, call, -precharged);
-			atomic_fetch_sub(&file->taken, (uint64_t)more);
-		}
-		precharged = 0;
-	} while (host_object_taken(fd) != now);
 }

@@ -54,8 +54,9 @@ struct inode {
 	uint32_t xattr_bytes;		   /* what xattrs cost; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
 	atomic_bool counted;		   /* as a file of home; topology */
-	bool dropped; /* its data went with its last name: no open, no new name any more; lock */
-	bool dying;   /* counted in fs->dying; lock */
+	bool dropped;	 /* its data went with its last name: no open, no new name any more; lock */
+	atomic_bool out; /* among those of host_out.h */
+	bool dying;	 /* counted in fs->dying; lock */
 	atomic_bool recorded; /* a journal knows it */
 	bool kept;	      /* until the kernel forgets it: see inode_may_drop; lock */
 	_Atomic uint8_t away; /* its bytes are not in memory: spool_need */

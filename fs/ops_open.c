@@ -7,6 +7,7 @@
 #include "fs/account.h"
 #include "fs/control.h"
 #include "fs/file_missing.h"
+#include "fs/host_out.h"
 #include "fs/ops.h"
 #include "fs/record.h"
 #include "fs/spool.h"
@@ -39,15 +40,12 @@ static void cache_flags(struct op *op, struct fuse_file_info *info)
  * open; or none has one, because the kernel fails such an open (EIO) where another handle has pages
  * in its cache. */
 static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
-			 struct fuse_file_info *info)
+			 struct fuse_file_info *info, bool *promised)
 {
 	_Atomic int32_t *backing = file_backing_id(inode->file);
 	struct inode_call call;
 
-	if (!*backing && (inode->opens || inode->moving))
-		return;
-	/* An empty file costs no object until somebody may write to it. */
-	if (!*backing && !writes(info->flags) && file_size(inode->file) == 0)
+	if (!*backing && (!*promised || inode->opens || inode->moving))
 		return;
 	if (!*backing) {
 		inode_call_init(&call, op->fs, inode, op->worker->copier);
@@ -60,25 +58,41 @@ static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
 		if (id <= 0)
 			return;
 		*backing = id;
+		*promised = false; /* from here on it is the backing id's */
 		inode->kept = true;
 	}
 	info->backing_id = *backing;
 	info->keep_cache = 0; /* refused by the kernel together with passthrough */
 }
 
-static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
-		      struct fuse_file_info *info)
+/* Whether the kernel may be given the object, which is charged by its size then, as it may be
+ * mapped. Before the lock: it waits. Below a quota writes through a handle that cannot map need no
+ * such charge, nor do readers, who would have the owner pay for holes that they only look at. */
+static bool promise(struct op *op, struct inode *inode, int flags, bool limited)
 {
-	/* Topology before the lock: a quota above decides who moves the bytes. */
-	guard_token token = guard_enter(&op->fs->topology);
-	bool limited = inode->home && account_limited(inode->home);
+	struct inode_call call;
 
-	guard_leave(&op->fs->topology, token);
+	if (!op->fs->can.passthrough.on || !file_volume(inode->file)->system ||
+	    *file_backing_id(inode->file))
+		return false;
+	/* An empty file costs no object until somebody may write to it. */
+	if (!writes(flags) && file_size(inode->file) == 0)
+		return false;
+	if (limited && (flags & O_ACCMODE) != O_RDWR &&
+	    (writes(flags) || file_is_sparse(inode->file)))
+		return false;
+	inode_call_init(&call, op->fs, inode, op->worker->copier);
+	return file_promise(inode->file, &call.call) == 0;
+}
+
+static int count_open_locked(struct op *op, fuse_req_t req, struct inode *inode,
+			     struct fuse_file_info *info, bool limited, bool *promised)
+{
 	LOCKED(&inode->lock);
 	if (inode->dropped)
 		return -ESTALE;
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
-		pass_through(op, req, inode, info);
+		pass_through(op, req, inode, info, promised);
 		/* Below a quota, and where a write takes set-id bits away, the kernel maps the
 		 * object, but reads and writes come here. */
 		bool here = limited || (writes(info->flags) && inode->mode & (S_ISUID | S_ISGID));
@@ -92,6 +106,24 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 	inode->writers += writes(info->flags);
 	record_open(op->fs, inode, JOURNAL_DID_OPEN);
 	return 0;
+}
+
+static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
+		      struct fuse_file_info *info)
+{
+	/* Topology before the lock: a quota above decides who moves the bytes. */
+	guard_token token = guard_enter(&op->fs->topology);
+	bool limited = inode->home && account_limited(inode->home);
+
+	guard_leave(&op->fs->topology, token);
+	bool promised = promise(op, inode, info->flags, limited);
+	int error = count_open_locked(op, req, inode, info, limited, &promised);
+
+	if (promised) {
+		file_unpromise(inode->file);
+		host_out_settle(op->fs, inode);
+	}
+	return error;
 }
 
 int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info)
@@ -112,7 +144,7 @@ int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fus
 void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 {
 	struct inode_call call;
-	bool trim, drop = false;
+	bool trim, last, drop = false;
 	int backing = 0;
 
 	inode_call_init(&call, op->fs, inode, op->worker->copier);
@@ -121,7 +153,8 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	inode->opens--;
 	inode->writers -= writes(flags);
 	trim = writes(flags) && inode->writers == 0;
-	if (inode->opens == 0) {
+	last = inode->opens == 0;
+	if (last) {
 		backing = atomic_exchange(file_backing_id(inode->file), 0);
 		drop = inode_may_drop(op->fs, inode);
 	}
@@ -132,6 +165,10 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	if (backing && req)
 		fuse_passthrough_close(req, backing);
 	pthread_mutex_unlock(&inode->lock);
+	if (backing)
+		file_unpromise(inode->file);
+	if (last)
+		host_out_settle(op->fs, inode);
 	if (drop)
 		inode_drop_data(op->fs, inode);
 	else if (trim)

@@ -9,6 +9,7 @@
 #include "fs/file_share.h"
 #include "fs/fs.h"
 #include "fs/hold.h"
+#include "fs/host_out.h"
 #include "fs/uthash.h"
 
 struct orphan {
@@ -51,6 +52,7 @@ static void let_go(struct fs *fs, struct orphan *orphan)
 {
 	if (orphan->leases) {
 		file_unlease(orphan->inode->file, orphan->leases);
+		host_out_settle(fs, orphan->inode);
 		inode_unhold(fs, orphan->inode, orphan->leases);
 		inode_put(fs, orphan->inode, orphan->leases);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -272,7 +273,11 @@ static int restore_object(struct restore *restore, struct file *file, int *missi
 	}
 	if (fd < 0)
 		return fd;
-	uint64_t taken = host_object_taken(fd);
+	/* A daemon that was killed while it looked. */
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	atomic_store(&file->given, true);
+
+	uint64_t taken = host_due(file, fd);
 
 	atomic_store(&file->fd, fd);
 	atomic_store(&file->taken, taken);
@@ -290,6 +295,9 @@ int restore_memory(struct restore *restore, struct inode *inode)
 
 	int missing = 0;
 
+	atomic_store(&file->leases, inode->holds);
+	if (restore->fs->mount == FS_MOUNT_KEPT && atomic_load(&file->backing_id))
+		atomic_store(&file->mapped, 1);
 	file->senseless |= atomic_load(&file->figures->missing) ||
 			   atomic_load(&file->figures->size) > FILE_SIZE_MAX;
 	int rc = file_is_device(file) ? restore_extents(restore, inode, &missing)
@@ -300,7 +308,6 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	if (rc == 0 && atomic_load(&file->fd) >= 0)
 		rc = account_object_restored(restore->fs, inode);
 	atomic_store(&inode->charged, atomic_load(&file->taken));
-	atomic_store(&file->leases, inode->holds);
 	/* What there is of it now is to be given back, whatever comes. */
 	atomic_store(&inode->recorded, true);
 	return rc;

@@ -94,6 +94,7 @@ static int signals_setup(struct session *session)
 
 	sigaction(SIGUSR1, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGIO, SIG_IGN); /* system_object_is_held */
 	session->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	session->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return session->signal_fd < 0 || session->ended_fd < 0 ? -errno : 0;

@@ -12,6 +12,7 @@
 
 #include "common/descriptors.h"
 #include "common/log.h"
+#include "fs/host_out.h"
 #include "fs/keep.h"
 #include "fs/share_state.h"
 #include "fs/worker.h"
@@ -86,6 +87,7 @@ static void accept_one(struct share *share)
 static void end_late(struct share *share)
 {
 	accept_again(share);
+	host_outs_look(share->fs);
 	token_expire(share->fs, &share->tokens);
 	share_connections_end(share, share_now());
 	share_queue_again(share->queue);

@@ -7,6 +7,7 @@
 
 #include "common/defer.h"
 #include "fs/hold.h"
+#include "fs/host_out.h"
 #include "fs/observe.h"
 #include "fs/share_copy.h"
 #include "fs/share_state.h"
@@ -267,6 +268,7 @@ int share_lease_file(struct share_connection *connection, uint64_t number, struc
 void share_let_go(struct share *share, struct inode *inode)
 {
 	file_unlease(inode->file, 1);
+	host_out_settle(share->fs, inode);
 	inode_unhold(share->fs, inode, 1);
 	inode_put(share->fs, inode, 1);
 	observe_unasked(share->fs, "lease end");

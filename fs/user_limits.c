@@ -39,8 +39,7 @@ static const struct {
     [USER_TEXTS] = {"open files of .gpumem/", "", TEXTS, 0, 256},
     [USER_TEXT_BYTES] = {"bytes of open files of .gpumem/", "", TEXT_BYTES, ALL_TEXT_BYTES, 1},
     [USER_HOST_FILES] = {"files of host/",
-			 " (-o user_host_files=, below the daemon's limit of open files)", 0, 0,
-			 256},
+			 " (-o user_host_files=, below the daemon's limit of open files)", 0, 0, 0},
 };
 
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == USER_KINDS, "a row for each");

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* needs: daemon
+ * expect-log: quota
+ * Holes of host/ files below a quota, filled by stores that the daemon does not see: what an
+ * ordinary user may map or lease is charged by its size. */
+#include "tests/mount/protocol.h"
+
+#define QUOTA "4194304"
+#define LIMIT (4 * MIB)
+#define HUGE  (512 * MIB)
+#define PART  (3 * MIB)
+
+static char folder[PATH_MAX];
+
+static const char *in(const char *name)
+{
+	static char paths[4][PATH_MAX + 64];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	sprintf(path, "%s/%s", folder, name);
+	return path;
+}
+
+/* A folder of host/ below a quota, of the user that this process is from here on. */
+static void limited_folder(const char *name)
+{
+	need_daemon();
+	snprintf(folder, sizeof(folder), "%s/mapped.%s.%d", getenv("HOSTDIR"), name, getpid());
+	OK(mkdir(folder, 0755));
+	OK(setxattr(folder, "user.gpumem.quota.max_bytes", QUOTA, strlen(QUOTA), 0));
+	OK(chown(folder, USER, USER));
+	become_user();
+}
+
+static long charged(void)
+{
+	char text[32] = "";
+
+	OK(getxattr(folder, "user.gpumem.rbytes", text, sizeof(text) - 1));
+	return strtol(text, NULL, 10);
+}
+
+/* close(2) returns before the daemon hears of it. */
+static void expect_charged(long wanted)
+{
+	for (int tries = 0; tries < 1000 && charged() != wanted; tries++)
+		usleep(10000);
+	EQUAL(charged(), wanted);
+}
+
+static void within_the_limit(const char *path)
+{
+	CHECK(charged() <= LIMIT);
+	CHECK(stat_of(path).st_blocks * 512 <= LIMIT);
+}
+
+/* In a process of its own, which the kernel may end. */
+static void store(const char *path, size_t bytes)
+{
+	pid_t pid = OK(fork());
+	int status;
+
+	if (pid == 0) {
+		int fd = open(path, O_RDWR);
+		volatile char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+		for (size_t i = 0; at != MAP_FAILED && i < bytes; i += 4096)
+			at[i] = 1;
+		if (at != MAP_FAILED)
+			msync((void *)at, bytes, MS_SYNC);
+		_exit(0);
+	}
+	OK(waitpid(pid, &status, 0));
+}
+
+static void holes_made_by_a_handle_that_maps(void)
+{
+	limited_folder("handle");
+	int fd = OK(open(in("file"), O_RDWR | O_CREAT, 0644));
+
+	/* Where the kernel maps the object itself, holes cannot be had; else they are filled by the
+	 * daemon, which refuses. */
+	if (ftruncate(fd, HUGE) < 0)
+		EQUAL(errno, EDQUOT);
+	store(in("file"), 8 * LIMIT);
+	within_the_limit(in("file"));
+	OK(ftruncate(fd, 0));
+	OK(ftruncate(fd, PART));
+	write_all(fd, "end", 3, PART - 3);
+	within_the_limit(in("file"));
+	OK(close(fd));
+}
+
+static void holes_that_are_there_already(void)
+{
+	limited_folder("holes");
+	int fd = OK(open(in("file"), O_WRONLY | O_CREAT, 0644));
+
+	OK(ftruncate(fd, HUGE));
+	write_all(fd, "far", 3, HUGE - 3);
+	OK(close(fd));
+	store(in("file"), 8 * LIMIT);
+	within_the_limit(in("file"));
+	OK(unlink(in("file")));
+	expect_charged(0);
+}
+
+static int lease_answer(const char *path, int flags)
+{
+	int fd = OK(open(path, flags)), connection = dial();
+	struct gpumem_token token = token_of(fd);
+
+	show(connection, &token);
+	struct answer answer = hear(connection);
+
+	OK(close(fd));
+	OK(close(connection));
+	if (answer.packet.header.type != GPUMEM_MSG_ERROR)
+		return drop(&answer), 0;
+	return answer.packet.error.error;
+}
+
+static void holes_are_not_leased(void)
+{
+	limited_folder("leased");
+	OK(close(OK(open(in("file"), O_WRONLY | O_CREAT, 0644))));
+	OK(truncate(in("file"), HUGE));
+	EQUAL(lease_answer(in("file"), O_RDWR), EDQUOT);
+	EQUAL(lease_answer(in("file"), O_RDONLY), EDQUOT);
+	expect_charged(0);
+	OK(truncate(in("file"), PART));
+	EQUAL(lease_answer(in("file"), O_RDWR), 0);
+	expect_charged(0);
+}
+
+static void a_lease_is_charged_by_size(void)
+{
+	limited_folder("lease");
+	int fd = OK(open(in("file"), O_WRONLY | O_CREAT, 0644));
+
+	OK(ftruncate(fd, PART));
+	OK(close(fd));
+	expect_charged(0);
+	fd = OK(open(in("file"), O_RDWR));
+	int connection = dial();
+	struct gpumem_token token = token_of(fd);
+
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+
+	EQUAL(charged(), PART);
+	/* It may grow as far as the quota lets it. */
+	FAILS(EDQUOT, ftruncate(fd, HUGE));
+	OK(ftruncate(fd, LIMIT));
+	EQUAL(charged(), LIMIT);
+	drop(&answer);
+	OK(close(connection));
+	OK(close(fd));
+	expect_charged(0);
+}
+
+static bool is_passed_through(void)
+{
+	char text[8192] = "", path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/.gpumem/params", getenv("MNT"));
+	int fd = OK(open(path, O_RDONLY));
+
+	OK(read(fd, text, sizeof(text) - 1));
+	OK(close(fd));
+	return strstr(text, "passthrough on") != NULL;
+}
+
+static void a_mapping_is_charged_by_size(void)
+{
+	static char bytes[MIB];
+
+	limited_folder("mapping");
+	if (!is_passed_through())
+		SKIP("the kernel maps no object");
+	int fd = OK(open(in("file"), O_RDWR | O_CREAT, 0644));
+
+	OK(ftruncate(fd, PART));
+	char *at = mmap(NULL, PART, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	CHECK(at != MAP_FAILED);
+	expect_charged(PART);
+	int other = OK(open(in("other"), O_RDWR | O_CREAT, 0644));
+
+	write_all(other, bytes, sizeof(bytes), 0);
+	FAILS(EDQUOT, pwrite(other, bytes, 4096, MIB));
+	/* It outlives its handle. */
+	OK(close(fd));
+	for (int i = 0; i < 3; i++) {
+		OK(close(OK(open(in("file"), O_RDONLY))));
+		FAILS(EDQUOT, pwrite(other, bytes, 4096, MIB));
+	}
+	memset(at, 1, MIB);
+	OK(munmap(at, PART));
+	expect_charged(2 * MIB);
+	write_all(other, bytes, sizeof(bytes), MIB);
+	OK(close(other));
+}
+
+static void a_mapped_file_moves_in_by_its_size(void)
+{
+	limited_folder("moved");
+	if (!is_passed_through())
+		SKIP("the kernel maps no object");
+	char outside[PATH_MAX];
+
+	snprintf(outside, sizeof(outside), "%s/outside.%d", getenv("HOSTDIR"), getpid());
+	int fd = OK(open(outside, O_RDWR | O_CREAT, 0644));
+
+	OK(ftruncate(fd, HUGE));
+	FAILS(EDQUOT, rename(outside, in("file")));
+	OK(ftruncate(fd, PART));
+	OK(rename(outside, in("file")));
+	EQUAL(charged(), PART);
+	OK(close(fd));
+	expect_charged(0);
+}
+
+PROG(TEST(holes_made_by_a_handle_that_maps), TEST(holes_that_are_there_already),
+     TEST(holes_are_not_leased), TEST(a_lease_is_charged_by_size),
+     TEST(a_mapping_is_charged_by_size), TEST(a_mapped_file_moves_in_by_its_size))
