@@ -44,9 +44,13 @@ FUZZ_PROGRAMS := $(FUZZ_SOURCES:%.c=$(OUT)/%)
 # Programs that tests/mount/run runs inside a mount, and those that need a GPU.
 MOUNT_SOURCES  := $(wildcard tests/mount/prog_*.c)
 MOUNT_PROGRAMS := $(MOUNT_SOURCES:tests/%.c=$(OUT)/%)
+# A FUSE server that a mount test runs beside the daemon.
+LYING_SOURCES  := $(wildcard tests/mount/lying/*.c)
+LYING_SERVER   := $(OUT)/mount/lying_server
 GPU_SOURCES    := $(wildcard tests/gpu/*.c)
 GPU_PROGRAMS   := $(GPU_SOURCES:tests/%.c=$(OUT)/%)
-TEST_SOURCES   := $(UNIT_SOURCES) $(UNIT_SUPPORT) $(FUZZ_SOURCES) $(MOUNT_SOURCES) $(GPU_SOURCES)
+TEST_SOURCES   := $(UNIT_SOURCES) $(UNIT_SUPPORT) $(FUZZ_SOURCES) $(MOUNT_SOURCES) $(LYING_SOURCES) \
+		  $(GPU_SOURCES)
 
 # --- libraries. scripts/setup puts libfuse into FUSE_PREFIX where the distribution's is too old.
 
@@ -106,7 +110,7 @@ unit-programs: $(UNIT_PROGRAMS)
 tsan-programs: $(TSAN_PROGRAMS)
 fuzz-programs: $(FUZZ_PROGRAMS)
 # A mount test shares memory with the help of programs that also run on real GPUs.
-mount-programs: $(MOUNT_PROGRAMS) $(GPU_PROGRAMS)
+mount-programs: $(MOUNT_PROGRAMS) $(GPU_PROGRAMS) $(LYING_SERVER)
 bench-programs: $(GPU_PROGRAMS)
 # Says nothing where there is nothing to do.
 all unit-programs tsan-programs fuzz-programs mount-programs bench-programs driver-programs: ; @:
@@ -136,6 +140,10 @@ $(OUT)/tests/fuzz/%: $(OUT)/obj/tests/fuzz/%.o $(LIBRARY)
 $(OUT)/mount/%: $(OUT)/obj/tests/mount/%.o
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ -lpthread
+
+$(LYING_SERVER): $(LYING_SOURCES:%.c=$(OUT)/obj/%.o)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_2)) $(LIBS)
 
 $(GPU_PROGRAMS): $(OUT)/%: $(OUT)/obj/tests/%.o $(OUT)/obj/tests/bench/measure.o $(LIBRARY)
 	$(call say,LINK,$@)

@@ -8,6 +8,10 @@
 #include <stdio.h>
 
 /* Exit statuses; gpumem(1) lists them. */
+/* A file that is said to be larger is not believed: tables of its parts would take gigabytes. No
+ * machine has so much memory of GPUs. */
+#define CLI_FILE_MAX ((uint64_t)16 << 40)
+
 enum cli_status {
 	CLI_OK = 0,
 	CLI_WRONG = 1,	     /* something is not as it should be: doctor, verify */

@@ -97,6 +97,8 @@ static int open_source(struct cp_file *file)
 		return ESTALE;
 	file->method = CP_RANGES;
 	file->size = (uint64_t)file->st.st_size;
+	if (file->size > CLI_FILE_MAX)
+		return EFBIG;
 	file->sparse = (uint64_t)file->st.st_blocks * 512 < file->size;
 	return 0;
 }

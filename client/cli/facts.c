@@ -15,6 +15,9 @@
 #include "common/defer.h"
 #include "common/number.h"
 
+/* More than a daemon has to say of all its leases. A mount that lies may go on for ever. */
+#define TEXT_MAX (64U << 20)
+
 /* Reads to the end: the files of .gpumem/ do not tell their size. A NUL is added. */
 static int read_all(int fd, char **text)
 {
@@ -26,10 +29,12 @@ static int read_all(int fd, char **text)
 		used += (size_t)n;
 		if (used < room - 1)
 			continue;
-		char *more = realloc(all, room *= 2);
+		char *more = room < TEXT_MAX ? realloc(all, room *= 2) : NULL;
 
-		if (!more)
+		if (!more) {
 			free(all);
+			return room < TEXT_MAX ? -ENOMEM : -EFBIG;
+		}
 		all = more;
 	}
 	if (!all)

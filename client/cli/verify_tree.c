@@ -159,6 +159,8 @@ int verify_tree(const char *path, enum verify_on on, struct verified *found)
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return cli_fail(path, fd < 0 ? -fd : errno);
+	if (st.st_size < 0 || (uint64_t)st.st_size > CLI_FILE_MAX)
+		return cli_fail(path, EFBIG);
 	summing.fd = fd;
 	summing.bytes = (uint64_t)st.st_size;
 	summing.blocks = tree_blocks(summing.bytes);

@@ -42,6 +42,8 @@ static void run(const char *command, const char *argument, const char *value)
 	if (!strcmp(command, "open")) {
 		file = gpumem_open(argument, *value == 'w' ? O_RDWR : O_RDONLY);
 		answer(file, 0);
+	} else if (!file || (!mapped && (!strcmp(command, "read") || !strcmp(command, "write")))) {
+		printf("EBADF nothing is open or mapped\n");
 	} else if (!strcmp(command, "map")) {
 		bool good = gpumem_map_host(file, (void **)&mapped, &bytes) == 0;
 		answer(good, bytes);
