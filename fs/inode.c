@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "common/defer.h"
 #include "common/order.h"
@@ -10,6 +11,7 @@
 #include "fs/dir.h"
 #include "fs/file.h"
 #include "fs/fs.h"
+#include "fs/mode.h"
 #include "fs/record.h"
 #include "fs/spool.h"
 #include "fs/worker.h"
@@ -419,6 +421,8 @@ void inode_stat(struct inode *inode, struct stat *st)
 		st->st_size = (off_t)strlen(inode->target);
 	} else if (S_ISDIR(st->st_mode)) {
 		st->st_size = inode->dir->n_names;
+	} else if (mode_is_device(st->st_mode)) {
+		st->st_rdev = inode->rdev;
 	}
 }
 
@@ -443,5 +447,7 @@ struct statx inode_statx(const struct stat *st, struct timespec btime)
 	    .stx_mtime = to_statx_time(st->st_mtim),
 	    .stx_ctime = to_statx_time(st->st_ctim),
 	    .stx_btime = to_statx_time(btime),
+	    .stx_rdev_major = major(st->st_rdev),
+	    .stx_rdev_minor = minor(st->st_rdev),
 	};
 }

@@ -39,6 +39,7 @@ struct inode {
 		struct dir *dir;   /* S_IFDIR */
 		struct file *file; /* S_IFREG */
 		char *target;	   /* S_IFLNK */
+		dev_t rdev;	   /* S_IFCHR, S_IFBLK: which device */
 	};
 	struct inode_figures own;
 	struct spool_file *_Atomic spool;  /* what a disk has of it; NULL: nothing: spool.h */

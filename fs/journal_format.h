@@ -117,7 +117,10 @@ struct journal_inode {
 	uint32_t mode, uid, gid;
 	uint32_t volume; /* index; UINT32_MAX: none */
 	uint32_t flags;
-	uint32_t target_bytes;
+	union {			       /* by the mode */
+		uint32_t target_bytes; /* of a symbolic link, with the NUL */
+		uint32_t rdev;	       /* of a device node */
+	};
 };
 
 enum { JOURNAL_SET_MODE = 1, JOURNAL_SET_UID = 2, JOURNAL_SET_GID = 4 };

@@ -7,6 +7,7 @@
 
 #include "fs/dir.h"
 #include "fs/journal.h"
+#include "fs/mode.h"
 #include "fs/uthash.h"
 #include "fs/xattr.h"
 
@@ -182,6 +183,8 @@ static bool tail_is_right(const struct journal_view *view)
 	case JOURNAL_INODE: {
 		const struct journal_inode *inode = view->fixed;
 
+		if (mode_is_device(inode->mode))
+			return bytes == 0;
 		return inode->target_bytes == bytes && (!bytes || is_text(view->tail, bytes));
 	}
 	case JOURNAL_XATTR:

@@ -102,7 +102,7 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 {
 	struct tree_new what = owned(req, mode);
 
-	(void)rdev; /* device nodes are refused */
+	what.rdev = rdev;
 	if (control_mknod(req, parent, name, mode))
 		return;
 	make(req, parent, name, &what, STAT_MKNOD);

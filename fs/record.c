@@ -6,6 +6,7 @@
 
 #include "fs/dir.h"
 #include "fs/inode.h"
+#include "fs/mode.h"
 #include "fs/xattr.h"
 
 #define NO_VOLUME UINT32_MAX
@@ -41,9 +42,7 @@ static uint64_t home_of(const struct inode *inode)
 
 static struct journal_inode inode_image(const struct inode *inode)
 {
-	bool target = S_ISLNK(inode->mode) && inode->target;
-
-	return (struct journal_inode){
+	struct journal_inode image = {
 	    .ino = inode->ino,
 	    .home = home_of(inode),
 	    .btime = inode->btime,
@@ -54,8 +53,13 @@ static struct journal_inode inode_image(const struct inode *inode)
 	    .volume = volume_of(inode),
 	    .flags =
 		(inode->counted ? JOURNAL_IS_COUNTED : 0) | (inode->kept ? JOURNAL_IS_KEPT : 0),
-	    .target_bytes = target ? (uint32_t)strlen(inode->target) + 1 : 0,
 	};
+
+	if (S_ISLNK(inode->mode) && inode->target)
+		image.target_bytes = (uint32_t)strlen(inode->target) + 1;
+	else if (mode_is_device(inode->mode))
+		image.rdev = (uint32_t)inode->rdev;
+	return image;
 }
 
 static struct journal_piece inode_piece(const struct inode *inode,
@@ -63,8 +67,10 @@ static struct journal_piece inode_piece(const struct inode *inode,
 {
 	struct journal_piece piece = piece_of(JOURNAL_INODE, image, sizeof(*image));
 
-	piece.tail[0].data = image->target_bytes ? inode->target : NULL;
-	piece.tail[0].bytes = image->target_bytes;
+	if (S_ISLNK(inode->mode) && image->target_bytes) {
+		piece.tail[0].data = inode->target;
+		piece.tail[0].bytes = image->target_bytes;
+	}
 	return piece;
 }
 

@@ -6,6 +6,7 @@
 
 #include "fs/dir.h"
 #include "fs/inode.h"
+#include "fs/mode.h"
 #include "fs/restore_state.h"
 #include "fs/tree_links.h"
 #include "fs/xattr.h"
@@ -82,7 +83,8 @@ static int set_target(struct inode *inode, const struct journal_view *view)
 
 static bool is_type(uint32_t mode)
 {
-	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISFIFO(mode) || S_ISSOCK(mode);
+	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISFIFO(mode) ||
+	       S_ISSOCK(mode) || mode_is_device(mode);
 }
 
 static int replay_inode(struct restore *restore, const struct journal_view *view)
@@ -103,6 +105,8 @@ static int replay_inode(struct restore *restore, const struct journal_view *view
 		return rc;
 	if (S_ISLNK(image->mode) || view->tail_bytes)
 		rc = set_target(inode, view);
+	else if (mode_is_device(image->mode))
+		inode->rdev = image->rdev;
 	inode->uid = image->uid;
 	inode->gid = image->gid;
 	inode->btime = image->btime;

@@ -175,7 +175,8 @@ static int make(struct spool_restoring *restoring, struct inode *dir, const char
 	struct tree_new what = {.mode = found->record.mode,
 				.uid = found->record.uid,
 				.gid = found->record.gid,
-				.target = found->record.target};
+				.target = found->record.target,
+				.rdev = found->record.rdev};
 	struct inode *inode;
 	int rc = tree_create(restoring->fs, dir, name, &what, &inode);
 

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "common/number.h"
 #include "fs/dir.h"
 #include "fs/file.h"
+#include "fs/mode.h"
 #include "fs/spool_format.h"
 #include "fs/spool_record.h"
 #include "fs/uthash.h"
@@ -22,6 +24,7 @@ struct reader {
 	struct spool_record *record;
 	const char *why;
 	unsigned seen; /* bit per row of the table that may come once */
+	bool has_node;
 };
 
 /* Cuts the next word off a line. */
@@ -111,7 +114,7 @@ static int line_mode(struct reader *reader, char *line)
 	mode = (mode_t)strtoul(line, NULL, 8);
 	type = mode & S_IFMT;
 	if (type != S_IFREG && type != S_IFDIR && type != S_IFLNK && type != S_IFIFO &&
-	    type != S_IFSOCK)
+	    type != S_IFSOCK && !mode_is_device(mode))
 		return -EUCLEAN;
 	reader->record->mode = mode;
 	return 0;
@@ -167,6 +170,20 @@ static int line_target(struct reader *reader, char *line)
 static int line_device(struct reader *reader, char *line)
 {
 	return line_text(&reader->record->device, line, NAME_BYTES_MAX);
+}
+
+/* As many as the kernel has of each. */
+static int line_node(struct reader *reader, char *line)
+{
+	const uint64_t majors = 1 << 12, minors = 1 << 20;
+	uint64_t major_number, minor_number;
+
+	if (read_u64(word_next(&line), majors - 1, &major_number) ||
+	    read_u64(line, minors - 1, &minor_number))
+		return -EUCLEAN;
+	reader->record->rdev = makedev(major_number, minor_number);
+	reader->has_node = true;
+	return 0;
 }
 
 static int line_attribute(struct reader *reader, char *line)
@@ -282,6 +299,7 @@ static const struct {
     {"max_files", line_max_files, ONCE},
     {"target", line_target, ONCE},
     {"device", line_device, ONCE},
+    {"node", line_node, ONCE},
     {"size", line_size, ONCE},
     {"name", line_name, 0},
     {"attribute", line_attribute, 0},
@@ -345,6 +363,8 @@ static const char *misfit(const struct reader *reader)
 		return "a directory with two names";
 	if (S_ISLNK(record->mode) != (record->target != NULL))
 		return "the target of a link";
+	if (mode_is_device(record->mode) != reader->has_node)
+		return "the number of a device";
 	if (!S_ISDIR(record->mode) &&
 	    (record->max_bytes != UINT64_MAX || record->max_files != UINT64_MAX || record->device))
 		return "what only a directory has";

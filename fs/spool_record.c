@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "common/defer.h"
+#include "fs/mode.h"
 #include "fs/spool_format.h"
 #include "fs/uthash.h"
 #include "fs/xattr.h"
@@ -185,6 +187,8 @@ static void write_lasting(const struct spool_record *record, enum whereabouts wh
 		write_word(out, "target", record->target);
 	if (record->device)
 		write_word(out, "device", record->device);
+	if (mode_is_device(record->mode))
+		fprintf(out, "node %u %u\n", major(record->rdev), minor(record->rdev));
 	write_attributes(record, out);
 	if (S_ISREG(record->mode))
 		write_content(record, whereabouts, out);

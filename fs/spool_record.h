@@ -40,7 +40,8 @@ struct spool_record {
 	uint64_t id;	   /* never 0 */
 	uint64_t version;  /* of this record: one more with each save */
 	uint64_t sequence; /* of all saves of the spool: of two records, which is the newer */
-	mode_t mode;	   /* with the type: a file, directory, link, FIFO or socket */
+	mode_t mode;	   /* with the type */
+	dev_t rdev;	   /* of a device node */
 	uid_t uid;
 	gid_t gid;
 	int64_t atime, mtime, ctime, btime; /* nanoseconds since the epoch */

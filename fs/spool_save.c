@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "fs/account.h"
 #include "fs/dir.h"
+#include "fs/mode.h"
 #include "fs/record.h"
 #include "fs/spool_note.h"
 #include "fs/spool_state.h"
@@ -119,6 +120,8 @@ static int copy_special(struct inode *inode, struct spool_record *record)
 		record->target = strdup(inode->target);
 		return record->target ? 0 : -ENOMEM;
 	}
+	if (mode_is_device(inode->mode))
+		record->rdev = inode->rdev;
 	if (!S_ISDIR(inode->mode))
 		return 0;
 	record->max_bytes = atomic_load(&inode->dir->max_bytes);

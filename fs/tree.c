@@ -9,6 +9,7 @@
 #include "fs/account.h"
 #include "fs/dir.h"
 #include "fs/fs.h"
+#include "fs/mode.h"
 #include "fs/record.h"
 #include "fs/spool.h"
 #include "fs/tree.h"
@@ -87,8 +88,6 @@ static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new 
 	struct inode *made;
 	int error;
 
-	if (S_ISBLK(new.mode) || S_ISCHR(new.mode))
-		return -EPERM;
 	if (S_ISLNK(new.mode) && !target)
 		return -ENOMEM;
 	int64_t length = target ? (int64_t)strlen(target) : 0;
@@ -124,6 +123,8 @@ static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new 
 	} else if (S_ISLNK(new.mode)) {
 		made->target = target;
 		target = NULL;
+	} else if (mode_is_device(new.mode)) {
+		made->rdev = (uint32_t) new.rdev;
 	}
 	*inode = made;
 	return 0;

@@ -18,6 +18,7 @@ struct tree_new {
 	uid_t uid;
 	gid_t gid;
 	const char *target; /* S_IFLNK */
+	dev_t rdev;	    /* S_IFCHR, S_IFBLK: of 32 bits, as the kernel has it */
 };
 
 /* The root and its top directories; fs->volumes is filled. */

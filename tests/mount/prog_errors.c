@@ -6,7 +6,6 @@
 #include <linux/falloc.h>
 #include <linux/fs.h>
 #include <sys/socket.h>
-#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/xattr.h>
 
@@ -262,15 +261,6 @@ static void attributes(void)
 	EQUAL(getxattr("file", "user.foo", big, 5), 5);
 }
 
-static void only_on_a_daemon(void)
-{
-	need_daemon();
-	make_tree();
-	FAILS(EPERM, mknod("char", S_IFCHR | 0644, makedev(1, 3)));
-	FAILS(EPERM, mknod("block", S_IFBLK | 0644, makedev(7, 0)));
-	CHECK(!exists("char") && !exists("block"));
-}
-
 static void across_gpus(void)
 {
 	need_daemon();
@@ -282,4 +272,4 @@ static void across_gpus(void)
 
 PROG(TEST(opening), TEST(making), TEST(linking), TEST(removing), TEST(renaming),
      TEST(reading_and_writing), TEST(past_the_largest_file), TEST(allocating), TEST(copying),
-     TEST(attributes), TEST(only_on_a_daemon), TEST(across_gpus))
+     TEST(attributes), TEST(across_gpus))

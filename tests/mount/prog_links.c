@@ -4,6 +4,7 @@
 #include "tests/mount/prog.h"
 
 #include <sys/socket.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 
 static void hard_links(void)
@@ -92,6 +93,75 @@ static void fifos(void)
 	CHECK(!strcmp(got, "through the pipe"));
 	join_all(1);
 	OK(unlink("fifo"));
+}
+
+/* Whether this user may make one. */
+static bool make_device(const char *name, mode_t mode, dev_t device)
+{
+	if (mknod(name, mode, device) == 0)
+		return true;
+	EQUAL(errno, EPERM);
+	return false;
+}
+
+static void expect_device(const char *name, mode_t mode, dev_t device)
+{
+	struct stat st = stat_of(name);
+	struct statx stx;
+
+	EQUAL(st.st_mode, mode);
+	EQUAL(st.st_rdev, device);
+	EQUAL(st.st_size, 0);
+	OK(statx(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &stx));
+	EQUAL(makedev(stx.stx_rdev_major, stx.stx_rdev_minor), device);
+}
+
+static void device_nodes(void)
+{
+	const dev_t null = makedev(1, 3), far = makedev(4095, 1048575);
+
+	if (!make_device("character", S_IFCHR | 0640, null))
+		SKIP("needs CAP_MKNOD");
+	OK(mknod("block", S_IFBLK | 0604, far));
+	expect_device("character", S_IFCHR | 0640, null);
+	expect_device("block", S_IFBLK | 0604, far);
+	OK(chmod("block", 0600));
+	OK(chown("block", 5, 6));
+	OK(link("block", "linked"));
+	OK(rename("block", "renamed"));
+	expect_device("renamed", S_IFBLK | 0600, far);
+	EQUAL(stat_of("linked").st_nlink, 2);
+	EQUAL(stat_of("linked").st_gid, 6);
+	FAILS(EEXIST, mknod("linked", S_IFCHR | 0600, null));
+	OK(unlink("linked"));
+	OK(unlink("renamed"));
+	if (prog_on_daemon()) /* libfuse mounts without devices, and the kernel goes by it */
+		FAILS(EACCES, open("character", O_RDONLY));
+	OK(rename("character", other("character")));
+	expect_device(other("character"), S_IFCHR | 0640, null);
+	OK(unlink(other("character")));
+}
+
+static void make_devices_as_another(int unused)
+{
+	(void)unused;
+	OK(setresgid(65534, 65534, 65534));
+	OK(setresuid(65534, 65534, 65534));
+	FAILS(EPERM, mknod("character", S_IFCHR | 0644, makedev(1, 3)));
+	FAILS(EPERM, mknod("block", S_IFBLK | 0644, makedev(7, 0)));
+	CHECK(!exists("character") && !exists("block"));
+	/* This one stands for no device: overlays mark with it what is gone. */
+	OK(mknod("whiteout", S_IFCHR | 0644, 0));
+	expect_device("whiteout", S_IFCHR | 0644, 0);
+}
+
+static void device_nodes_of_others(void)
+{
+	if (geteuid() != 0)
+		SKIP("needs root");
+	OK(chmod(".", 0777));
+	spawn(make_devices_as_another, 0);
+	join_all(1);
 }
 
 static void socket_client(int unused)
@@ -185,4 +255,5 @@ static void deep_paths(void)
 }
 
 PROG(TEST(hard_links), TEST(links_of_other_kinds), TEST(directory_link_counts), TEST(symlinks),
-     TEST(fifos), TEST(sockets), TEST(longest_names), TEST(any_byte_is_a_name), TEST(deep_paths))
+     TEST(fifos), TEST(device_nodes), TEST(device_nodes_of_others), TEST(sockets),
+     TEST(longest_names), TEST(any_byte_is_a_name), TEST(deep_paths))

@@ -8,6 +8,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "fs/dir.h"
 #include "fs/fs.h"
@@ -42,9 +43,13 @@ static inline struct inode *gpu(unsigned n)
 }
 
 /* Creates, with the reference that the kernel would hold given back: the name holds the inode. */
+/* What the device nodes stand for that are made here: the largest number that there can be. */
+#define MADE_RDEV makedev(4095, 1048575)
+
 static inline int make(struct inode *parent, const char *name, mode_t mode)
 {
-	struct tree_new what = {.mode = mode, .uid = 1, .gid = 2, .target = "target"};
+	struct tree_new what = {
+	    .mode = mode, .uid = 1, .gid = 2, .target = "target", .rdev = MADE_RDEV};
 	struct inode *inode;
 	int error = tree_create(&fixture, parent, name, &what, &inode);
 

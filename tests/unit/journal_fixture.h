@@ -231,6 +231,8 @@ static inline void describe_inode(struct fs *fs, struct inode *inode, enum descr
 		fprintf(out, " %s=%.*s", entry.name, (int)entry.size, (const char *)entry.value);
 	if (S_ISLNK(inode->mode))
 		fprintf(out, " -> %s", inode->target);
+	if (S_ISCHR(inode->mode) || S_ISBLK(inode->mode))
+		fprintf(out, " device %lx", (unsigned long)inode->rdev);
 	if (S_ISDIR(inode->mode))
 		fprintf(out, " next %lu quotas %lu %lu sums %ld %ld subdirs %u%s",
 			inode->dir->next_cookie, inode->dir->max_bytes, inode->dir->max_files,

@@ -86,6 +86,8 @@ START_TEST(names_of_every_kind)
 	ck_assert_int_eq(make_file(dir, "file"), 0);
 	ck_assert_int_eq(make(dir, "link", S_IFLNK | 0777), 0);
 	ck_assert_int_eq(make(dir, "fifo", S_IFIFO | 0600), 0);
+	ck_assert_int_eq(make(dir, "character", S_IFCHR | 0600), 0);
+	ck_assert_int_eq(make(dir, "block", S_IFBLK | 0600), 0);
 	ck_assert_int_eq(make_dir(dir, "below"), 0);
 	expect_same();
 	ck_assert_int_eq(tree_link(&fixture, at(dir, "file"), gpu(0), "hard"), 0);

@@ -91,16 +91,19 @@ START_TEST(a_tree_comes_back)
 	inode_put(&fixture, file, 1);
 	ck_assert_int_eq(make(dir, "link", S_IFLNK | 0777), 0);
 	ck_assert_int_eq(make(dir, "fifo", S_IFIFO | 0600), 0);
+	ck_assert_int_eq(make(dir, "device", S_IFBLK | 0600), 0);
 	remount();
 	dir = at(gpu(0), "a");
 	ck_assert(S_ISDIR(at(dir, "empty")->mode));
 	ck_assert_ptr_eq(at(dir, "file"), at(gpu(0), "hard"));
 	ck_assert_str_eq(at(dir, "link")->target, "target");
 	ck_assert(S_ISFIFO(at(dir, "fifo")->mode));
+	ck_assert(S_ISBLK(at(dir, "device")->mode));
+	ck_assert_uint_eq(at(dir, "device")->rdev, MADE_RDEV);
 	struct tally sum = {0};
 
 	tally(gpu(0), &sum);
-	ck_assert_int_eq(sum.files, 5);
+	ck_assert_int_eq(sum.files, 6);
 }
 END_TEST
 

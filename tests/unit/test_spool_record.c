@@ -41,6 +41,8 @@ static const char *const good[] = {
     DIR_ "max_bytes 1\nmax_files 18446744073709551615\ndevice GPU-1\n",
     HEAD "mode 120777\nname 0 a\ntarget %20..%2f\n",
     HEAD "mode 10600\nname 0 a\n",
+    HEAD "mode 20644\nname 1 a\nnode 1 3\n",
+    HEAD "mode 60644\nname 1 a\nnode 4095 1048575\n",
     FILE_ "name 1 b\nname 2 a\nxattr user.x \nxattr trusted.y %00%ff\nattribute persist disk\n",
     FILE_ "size 1048577\nrun 0 1\nrun 4 4\nrun 1048576 1\nblock 0" HASH "fresh 1" HASH,
     FILE_ "size 9223372036852678656\nrun 9223372036852678655 1\nblock 8796093022205" HASH,
@@ -95,8 +97,13 @@ static const char *const bad[] = {
     DIR_ "target x\n",	   /* of a link */
     FILE_ "max_bytes 1\n", /* of a directory */
     FILE_ "device GPU-1\n",
-    HEAD "mode 120777\nname 1 a\n",  /* a link to nowhere */
-    HEAD "mode 20644\nname 1 a\n",   /* a device */
+    HEAD "mode 120777\nname 1 a\n", /* a link to nowhere */
+    HEAD "mode 20644\nname 1 a\n",  /* a device, but which */
+    HEAD "mode 10644\nname 1 a\nnode 1 3\n",
+    HEAD "mode 20644\nname 1 a\nnode 1\n",
+    HEAD "mode 20644\nname 1 a\nnode 4096 3\n",
+    HEAD "mode 20644\nname 1 a\nnode 1 1048576\n",
+    HEAD "mode 20644\nname 1 a\nnode 1 3\nnode 1 3\n",
     HEAD "mode 644\nname 1 a\n",     /* no type */
     HEAD "mode 1100644\nname 1 a\n", /* more than a mode */
     HEAD "mode 100648\nname 1 a\n",  /* not octal */

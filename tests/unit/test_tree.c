@@ -30,10 +30,33 @@ START_TEST(names)
 	ck_assert_int_eq(make_file(gpu(0), longer), -ENAMETOOLONG);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), longer), -ENAMETOOLONG);
 	ck_assert_int_eq(rename_to(gpu(0), longest, gpu(0), longer, 0), -ENAMETOOLONG);
-	ck_assert_int_eq(make(gpu(0), "device", S_IFCHR | 0600), -EPERM);
-	ck_assert_int_eq(make(gpu(0), "block", S_IFBLK | 0600), -EPERM);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), longest), 0);
 	ck_assert(!is_there(gpu(0), longest));
+}
+END_TEST
+
+START_TEST(device_nodes)
+{
+	static const mode_t types[] = {S_IFCHR, S_IFBLK};
+	struct stat st;
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(make(gpu(0), "device", types[i] | 0640), 0);
+		ck_assert_int_eq(rename_to(gpu(0), "device", gpu(1), "moved", 0), 0);
+		inode_stat(at(gpu(1), "moved"), &st);
+		ck_assert_uint_eq(st.st_mode, types[i] | 0640);
+		ck_assert_uint_eq(st.st_rdev, MADE_RDEV);
+		ck_assert_uint_eq(st.st_size, 0);
+
+		struct statx stx = inode_statx(&st, st.st_atim);
+
+		ck_assert_uint_eq(stx.stx_rdev_major, 4095);
+		ck_assert_uint_eq(stx.stx_rdev_minor, 1048575);
+		ck_assert_int_eq(tree_unlink(&fixture, gpu(1), "moved"), 0);
+	}
+	ck_assert_int_eq(make(gpu(0), "fifo", S_IFIFO | 0640), 0);
+	inode_stat(at(gpu(0), "fifo"), &st);
+	ck_assert_uint_eq(st.st_rdev, 0);
 }
 END_TEST
 
@@ -354,6 +377,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, fixture_up, fixture_down);
 	tcase_add_test(tests, nothing_in_the_root);
 	tcase_add_test(tests, names);
+	tcase_add_test(tests, device_nodes);
 	tcase_add_test(tests, removing);
 	tcase_add_test(tests, links);
 	tcase_add_test(tests, rename_rules);
