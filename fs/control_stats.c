@@ -16,6 +16,9 @@
 #include "fs/fs.h"
 #include "fs/spool.h"
 
+/* What gpumem(1) promises of the names. */
+#define STATS_SCHEMA 1
+
 /* How many of the busiest files are shown. */
 #define BUSY_FILES 64
 
@@ -56,10 +59,10 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 
 		json_object_set_new(json, "uuid", json_string(volume->device->uuid));
 		json_object_set_new(json, "model", json_string(volume->device->name));
-		json_object_set_new(json, "healthy",
-				    json_boolean(!error && !volume->device->failed));
-		json_object_set_new(json, "health",
-				    json_string(device_health_name(volume->device)));
+		const char *health = error ? "failed" : device_health_name(volume->device);
+
+		json_object_set_new(json, "index", json_integer(volume->device->index));
+		json_object_set_new(json, "health", json_string(health));
 		json_object_set_new(json, "mended",
 				    json_integer(atomic_load(&volume->device->health.mended)));
 		json_object_set_new(json, "lost_bytes",
@@ -159,8 +162,9 @@ static json_t *all_but_leases(struct control_list *list)
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		json_array_append_new(volumes,
 				      volume_json(fs, &fs->volumes[i], &totals.volumes[i]));
-	return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "backend",
-			 fs->backend->name, "started", (json_int_t)fs->started.tv_sec, "inodes",
+	return json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "schema",
+			 STATS_SCHEMA, "backend", fs->backend->name, "started",
+			 (json_int_t)fs->started.tv_sec, "inodes",
 			 integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
 			 "read_bytes", integer(totals.read_bytes), "write_bytes",
 			 integer(totals.write_bytes), "copy_bytes", integer(totals.copy_bytes),

@@ -109,6 +109,26 @@ static void write_value(const char *text)
 	} while (*text);
 }
 
+/* Numbers as numbers, and null for a limit that there is not. */
+static json_t *get_json(const json_t *values)
+{
+	json_t *all = json_object(), *value;
+	const char *name;
+
+	json_object_foreach ((json_t *)values, name, value) {
+		const char *text = json_string_value(value);
+		uint64_t number;
+
+		if (parse_u64(text, 0, INT64_MAX, &number) == 0)
+			json_object_set_new(all, name, json_integer((json_int_t)number));
+		else if (strcmp(text, "none") == 0)
+			json_object_set_new(all, name, json_null());
+		else
+			json_object_set(all, name, value);
+	}
+	return all;
+}
+
 /* One attribute that was asked for is its value alone, for scripts. */
 static void get_write(const json_t *values, bool bare)
 {
@@ -137,7 +157,7 @@ static int get_run(struct cli_args *args)
 
 	status = args->argc > 1 ? get_named(args, place.path, values) : CLI_OK;
 	if (status == CLI_OK && json)
-		status = output_json(json_incref(values));
+		status = output_json(get_json(values));
 	else if (status == CLI_OK)
 		get_write(values, args->argc == 2);
 	json_decref(values);

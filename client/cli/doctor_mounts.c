@@ -160,7 +160,7 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 
 	if (!name || asprintf(&gpu, "%s/%s", where, name) < 0)
 		return;
-	if (json_is_false(json_object_get(volume, "healthy")))
+	if (strcmp(facts_health(volume), "failed") == 0)
 		doctor_find(doctor, DOCTOR_WRONG, gpu,
 			    "dmesg and nvidia-smi -q say what happened; the log says whether it is "
 			    "tried again; reset the GPU and mount again",

@@ -90,6 +90,13 @@ uint64_t facts_number(const json_t *object, const char *name)
 	return value < 0 ? 0 : (uint64_t)value;
 }
 
+const char *facts_health(const json_t *volume)
+{
+	const char *health = json_string_value(json_object_get(volume, "health"));
+
+	return health ? health : "ok"; /* host/ has none */
+}
+
 char *facts_line(const char *text, const char *name)
 {
 	size_t length = strlen(name);

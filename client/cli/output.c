@@ -227,11 +227,12 @@ const char *output_colour(FILE *out, enum output_colour colour)
 	return output_coloured(out) ? sequences[colour] : "";
 }
 
-int output_json(json_t *value)
+static int json_print(json_t *value, size_t flags)
 {
 	if (!value)
 		return cli_fail("JSON", ENOMEM);
-	AUTO_FREE char *text = json_dumps(value, JSON_INDENT(2));
+	json_object_set_new(value, "schema", json_integer(OUTPUT_SCHEMA));
+	AUTO_FREE char *text = json_dumps(value, flags);
 
 	json_decref(value);
 	if (!text)
@@ -239,6 +240,16 @@ int output_json(json_t *value)
 	utf8_write_json(text, stdout);
 	fputc('\n', stdout);
 	return CLI_OK;
+}
+
+int output_json(json_t *value)
+{
+	return json_print(value, JSON_INDENT(2));
+}
+
+int output_json_line(json_t *value)
+{
+	return json_print(value, JSON_COMPACT);
 }
 
 int output_list(const char *name, json_t *list, bool json, int status,

@@ -77,7 +77,12 @@ void table_free(struct table *table);
  * where there is anything in it. The exit status: the command's so far, or that of writing. */
 int output_list(const char *name, json_t *list, bool json, int status,
 		void (*table)(const json_t *list));
-/* Writes the value and lets it go: the exit status. NULL is taken for a lack of memory. */
+/* What gpumem(1) promises of the documents: another number where a name goes or means another. */
+#define OUTPUT_SCHEMA 1
+/* Writes the object, with its schema, and lets it go: the exit status. NULL is taken for a lack of
+ * memory. */
 int output_json(json_t *value);
+/* The same on one line, where more of them follow. */
+int output_json_line(json_t *value);
 
 #endif

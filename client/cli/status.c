@@ -45,16 +45,32 @@ static bool counts_leases(const json_t *stats)
 	return json_object_get(json_array_get(json_object_get(stats, "volumes"), 0), "leases");
 }
 
-static const char *health_of(const json_t *volume)
+/* For people: a GPU that works may have lost bytes before. */
+static const char *health_shown(const json_t *gpu)
 {
-	const json_t *healthy = json_object_get(volume, "healthy");
-	const char *health = json_string_value(json_object_get(volume, "health"));
+	const char *health = facts_health(gpu);
 
-	if (health && strcmp(health, "ok") != 0)
-		return health;
-	if (facts_number(volume, "lost_bytes"))
-		return "lost bytes";
-	return !healthy || json_is_true(healthy) ? "ok" : "failed";
+	return strcmp(health, "ok") == 0 && facts_number(gpu, "lost_bytes") ? "lost bytes" : health;
+}
+
+/* A GPU's index, UUID and model, and its BAR's provider; the reason for "none" stands by itself. */
+static void add_gpu_facts(json_t *facts, const json_t *volume)
+{
+	static const char *const same[] = {"index", "uuid", "model", "lost_bytes"};
+	const json_t *bar = json_object_get(volume, "bar");
+	const char *provider = json_string_value(json_object_get(bar, "provider"));
+	size_t length = provider ? strcspn(provider, ":( ") : 0;
+
+	for (unsigned i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+		if (json_object_get(volume, same[i]))
+			json_object_set(facts, same[i], json_object_get(volume, same[i]));
+	if (!provider)
+		return;
+	json_object_set_new(facts, "bar_provider", json_stringn(provider, length));
+	if (provider[length])
+		json_object_set_new(
+		    facts, "bar_reason",
+		    json_string(provider + length + strspn(provider + length, ":( ")));
 }
 
 /* What is shown of a volume, from stats.json. */
@@ -62,23 +78,23 @@ static json_t *gpu_facts(json_t *volume)
 {
 	const json_t *bar = json_object_get(volume, "bar");
 	const char *name = json_string_value(json_object_get(volume, "name"));
-	const char *model = json_string_value(json_object_get(volume, "model"));
-	const char *provider = json_string_value(json_object_get(bar, "provider"));
 	uint64_t total = facts_number(volume, "total_bytes"),
 		 unused = facts_number(volume, "free_bytes");
 
 	if (!name)
 		return NULL;
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "name",
-			 name, "model", model ? model : "", "total_bytes", (json_int_t)total,
-			 "used_bytes", (json_int_t)(total > unused ? total - unused : 0),
-			 "held_bytes", (json_int_t)facts_number(volume, "held_bytes"),
-			 "available_bytes", (json_int_t)facts_number(volume, "available_bytes"),
-			 "files", (json_int_t)facts_number(volume, "files"), "leases",
-			 (json_int_t)facts_number(volume, "leases"), "bar_mapped_bytes",
-			 (json_int_t)facts_number(bar, "mapped_bytes"), "bar_budget_bytes",
-			 (json_int_t)facts_number(bar, "budget_bytes"), "bar_provider",
-			 provider ? provider : "", "health", health_of(volume));
+	json_t *facts = json_pack(
+	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "name", name, "total_bytes",
+	    (json_int_t)total, "used_bytes", (json_int_t)(total > unused ? total - unused : 0),
+	    "held_bytes", (json_int_t)facts_number(volume, "held_bytes"), "available_bytes",
+	    (json_int_t)facts_number(volume, "available_bytes"), "files",
+	    (json_int_t)facts_number(volume, "files"), "leases",
+	    (json_int_t)facts_number(volume, "leases"), "bar_mapped_bytes",
+	    (json_int_t)facts_number(bar, "mapped_bytes"), "bar_budget_bytes",
+	    (json_int_t)facts_number(bar, "budget_bytes"), "health", facts_health(volume));
+
+	add_gpu_facts(facts, volume);
+	return facts;
 }
 
 static const char *transport_of(const char *params)
@@ -95,7 +111,18 @@ static void set_line(json_t *object, const char *key, const char *text, const ch
 	json_object_set_new(object, key, json_string(line ? line : "?"));
 }
 
-/* The facts of a mount: an object, with "error" alone where it does not answer. */
+/* "backend cuda 580.159.04" has the driver's version; of host it says in words that there is none.
+ */
+static void set_driver(json_t *object, const char *version)
+{
+	AUTO_FREE char *line = facts_line(version, "backend");
+	const char *blank = line ? strchr(line, ' ') : NULL;
+
+	if (blank && blank[1] != '(')
+		json_object_set_new(object, "driver", json_string(blank + 1));
+}
+
+/* The facts of a mount: an object, with "error" and "message" where it does not answer. */
 static json_t *mount_facts(const struct mount_at *mount, int *error)
 {
 	json_t *facts = json_pack("{s:s}", "mount", mount->where), *gpus = json_array(), *volume;
@@ -113,7 +140,8 @@ static json_t *mount_facts(const struct mount_at *mount, int *error)
 	if (!*error)
 		*error = -facts_text(mount->where, "params", &params);
 	if (*error) {
-		json_object_set_new(facts, "error", json_string(cli_words(*error)));
+		json_object_set_new(facts, "error", json_string(strerrorname_np(*error)));
+		json_object_set_new(facts, "message", json_string(cli_words(*error)));
 		json_decref(stats);
 		json_decref(gpus);
 		return facts;
@@ -123,7 +151,8 @@ static json_t *mount_facts(const struct mount_at *mount, int *error)
 	if (!counts_leases(stats))
 		facts_sharers(mount->where, count_lease, &(struct lease_count){gpus});
 	set_line(facts, "version", version, "gpumemfs");
-	set_line(facts, "backend", version, "backend");
+	set_line(facts, "backend", params, "backend");
+	set_driver(facts, version);
 	set_line(facts, "libfuse", version, "libfuse");
 	json_object_set_new(facts, "transport", json_string(transport_of(params)));
 	json_object_set_new(facts, "gpus", gpus);
@@ -141,7 +170,7 @@ static void size_cell(struct table *table, const json_t *gpu, const char *name)
 static void gpu_row(struct table *table, const json_t *gpu)
 {
 	uint64_t total = facts_number(gpu, "total_bytes"), used = facts_number(gpu, "used_bytes");
-	const char *health = json_string_value(json_object_get(gpu, "health"));
+	const char *health = health_shown(gpu);
 	const char *provider = json_string_value(json_object_get(gpu, "bar_provider"));
 	double share = total ? (double)used / (double)total : 0;
 	char bar[OUTPUT_BAR_BYTES(BAR_CELLS)];
@@ -158,8 +187,7 @@ static void gpu_row(struct table *table, const json_t *gpu)
 	table_cell(table, COLOUR_NONE, "%" PRIu64, facts_number(gpu, "leases"));
 	size_cell(table, gpu, "bar_mapped_bytes");
 	/* The reason for there being none is long: gpumem doctor tells it. */
-	table_cell(table, COLOUR_NONE, "%.*s", (int)strcspn(provider, ":("),
-		   *provider ? provider : "-");
+	table_cell(table, COLOUR_NONE, "%s", provider ? provider : "-");
 	table_cell(table, strcmp(health, "ok") == 0 ? COLOUR_GOOD : COLOUR_BAD, "%s", health);
 }
 
@@ -177,13 +205,16 @@ static void mount_write(const json_t *facts)
 	fputs(output_colour(stdout, COLOUR_NONE), stdout);
 	if (json_object_get(facts, "error")) {
 		printf("  %s", output_colour(stdout, COLOUR_BAD));
-		output_text(stdout, "%s", json_string_value(json_object_get(facts, "error")));
+		output_text(stdout, "%s", json_string_value(json_object_get(facts, "message")));
 		printf("%s\n", output_colour(stdout, COLOUR_NONE));
 		return;
 	}
-	output_line(stdout, "  gpumemfs %s, %s, through %s",
+	const char *driver = json_string_value(json_object_get(facts, "driver"));
+
+	output_line(stdout, "  gpumemfs %s, %s %s, through %s",
 		    json_string_value(json_object_get(facts, "version")),
 		    json_string_value(json_object_get(facts, "backend")),
+		    driver ? driver : "(system memory: no GPU is in use)",
 		    json_string_value(json_object_get(facts, "transport")));
 	for (i = 0; i < table.columns; i++)
 		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
@@ -205,7 +236,7 @@ static bool any_failed(const json_t *facts)
 	size_t i;
 
 	json_array_foreach (json_object_get(facts, "gpus"), i, gpu)
-		if (strcmp(json_string_value(json_object_get(gpu, "health")), "ok") != 0)
+		if (strcmp(health_shown(gpu), "ok") != 0)
 			return true;
 	return false;
 }

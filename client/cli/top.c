@@ -33,11 +33,11 @@ static json_t *gpus_json(const struct top *top)
 		const struct top_gpu *gpu = &top->gpus[i];
 
 		json_array_append_new(
-		    all, json_pack("{s:s, s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "name", gpu->name,
+		    all, json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "name", gpu->name,
 				   "total_bytes", (json_int_t)gpu->total, "used_bytes",
 				   (json_int_t)gpu->used, "held_bytes", (json_int_t)gpu->held,
-				   "bar_mapped_bytes", (json_int_t)gpu->mapped, "healthy",
-				   gpu->healthy, "bytes_per_second",
+				   "bar_mapped_bytes", (json_int_t)gpu->mapped, "health",
+				   gpu->health, "bytes_per_second",
 				   gpu->counted ? bytes_json(&gpu->rate) : json_null(),
 				   "requests_per_second",
 				   gpu->counted ? json_real(gpu->request_rate) : json_null()));
@@ -117,7 +117,7 @@ static int print_samples(struct top *top, uint64_t ms, uint64_t count, bool json
 		if (error)
 			break;
 		if (json)
-			status = output_json(top_json(top));
+			status = output_json_line(top_json(top));
 		else
 			top_write(top, LINES_MAX, 200, put_line, NULL);
 		if (fflush(stdout))

@@ -27,8 +27,8 @@ struct top_counters {
 struct top_gpu {
 	char name[16];
 	uint64_t total, used, held, mapped;
-	bool healthy;
-	bool counted; /* a daemon of an older version does not count by GPU */
+	char health[16]; /* "ok", "mending", "failed" */
+	bool counted;	 /* a daemon of an older version does not count by GPU */
 	struct top_counters counters;
 	struct top_bytes rate;
 	double request_rate;

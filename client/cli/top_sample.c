@@ -99,7 +99,7 @@ static void take_volume(struct top *top, const json_t *volume, double seconds)
 	gpu->used = gpu->total - facts_number(volume, "free_bytes");
 	gpu->held = facts_number(volume, "held_bytes");
 	gpu->mapped = facts_number(json_object_get(volume, "bar"), "mapped_bytes");
-	gpu->healthy = !json_is_false(json_object_get(volume, "healthy"));
+	snprintf(gpu->health, sizeof(gpu->health), "%s", facts_health(volume));
 	take_counters(gpu, volume, seconds);
 }
 

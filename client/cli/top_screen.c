@@ -69,16 +69,18 @@ static void write_gpu(const struct top_gpu *gpu, struct sheet *sheet)
 	char bar[OUTPUT_BAR_BYTES(BAR_CELLS)], curve[3 * CURVE_CELLS + 1], rates[LINE_BYTES];
 	char used[OUTPUT_TEXT_MAX], total[OUTPUT_TEXT_MAX], mapped[OUTPUT_TEXT_MAX];
 
+	bool well = strcmp(gpu->health, "ok") == 0;
+
 	write_rates(rates, &gpu->rate);
 	if (!gpu->counted)
 		snprintf(rates, sizeof(rates), "%10s %10s %10s", "-", "-", "-");
-	line(sheet, !gpu->healthy, "%-6s %s %5s of %5s %6s %s %s%s", gpu->name,
+	line(sheet, !well, "%-6s %s %5s of %5s %6s %s %s%s%s", gpu->name,
 	     output_bar(gpu->used, gpu->total, BAR_CELLS, output_glyphs(), bar),
 	     output_size(gpu->used, used), output_size(gpu->total, total),
 	     output_size(gpu->mapped, mapped), rates,
 	     output_curve(gpu->history + TOP_HISTORY - CURVE_CELLS, CURVE_CELLS, output_glyphs(),
 			  curve),
-	     gpu->healthy ? "" : " FAILED");
+	     well ? "" : " ", well ? "" : gpu->health);
 }
 
 static void write_files(const struct top *top, struct sheet *sheet)

@@ -31,7 +31,7 @@ static void sample(unsigned read, unsigned write, unsigned requests, double now)
 	    "read_bytes", (json_int_t)read << 20, "write_bytes", (json_int_t)write << 20,
 	    "copy_bytes", (json_int_t)0, "operations", "read", "requests", (int)requests, "errors",
 	    1, "volumes", "name", "gpu0", "total_bytes", 1000, "free_bytes", 400, "held_bytes", 500,
-	    "healthy", 1, "bar", "mapped_bytes", 7, "read_bytes", (json_int_t)read << 20,
+	    "health", "ok", "bar", "mapped_bytes", 7, "read_bytes", (json_int_t)read << 20,
 	    "requests", (int)requests, "name", "gpu1", "read_bytes", (json_int_t)0, "write_bytes",
 	    (json_int_t)write << 20);
 
@@ -58,7 +58,7 @@ START_TEST(rates_are_of_the_interval)
 	ck_assert_str_eq(top.gpus[0].name, "gpu0");
 	ck_assert_uint_eq(top.gpus[0].used, 600);
 	ck_assert_uint_eq(top.gpus[0].mapped, 7);
-	ck_assert(top.gpus[0].healthy && top.gpus[1].healthy);
+	ck_assert(strcmp(top.gpus[0].health, "ok") == 0 && strcmp(top.gpus[1].health, "ok") == 0);
 	ck_assert_double_eq(top.gpus[0].rate.read, 2 << 20);
 	ck_assert_double_eq(top.gpus[0].request_rate, 2);
 	ck_assert_double_eq(top.gpus[1].rate.read, 0);
