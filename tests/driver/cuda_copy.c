@@ -126,10 +126,15 @@ static void move_pinned(const struct piece *to, const struct piece *from, uint64
 	off_t offset = (off_t)(device - memory->bytes);
 	ssize_t n = 1;
 
-	for (uint64_t done = 0; n > 0 && done < size; done += (uint64_t)n)
+	uint64_t done = 0;
+
+	for (; n > 0 && done<size; done += n> 0 ? (uint64_t)n : 0)
 		n = to->memory
 			? pwrite(memory->fd, from->bytes + done, size - done, offset + (off_t)done)
 			: pread(memory->fd, to->bytes + done, size - done, offset + (off_t)done);
+	/* They had bytes of the file. */
+	if (to->memory && done < size)
+		memset(to->bytes + done, 0, size - done);
 }
 
 static void move(const struct op *op, const struct piece *to, const struct piece *from,
