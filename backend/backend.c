@@ -258,6 +258,7 @@ static void chunk_init(struct chunk *made)
 	made->id = 0;
 	made->pool_private = NULL;
 	atomic_init(&made->lost, false);
+	atomic_init(&made->handed_out, false);
 	atomic_init(&made->bar, NULL);
 	guard_init(&made->bar_guard);
 	atomic_init(&made->bar_heat, 0);

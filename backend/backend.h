@@ -88,9 +88,10 @@ enum map_policy { MAP_AUTO, MAP_PERSISTENT, MAP_TRANSIENT };
 struct chunk {
 	struct device *device;
 	uint64_t bytes;
-	uint64_t id;	    /* who watches the pool names it (pool.h); 0: nobody */
-	void *pool_private; /* pool.c: the state of a shared chunk, NULL for an owned one */
-	atomic_bool lost;   /* its bytes could not be brought back: -EIO */
+	uint64_t id;		/* who watches the pool names it (pool.h); 0: nobody */
+	void *pool_private;	/* pool.c: the state of a shared chunk, NULL for an owned one */
+	atomic_bool lost;	/* its bytes could not be brought back: -EIO */
+	atomic_bool handed_out; /* other processes may have it mapped: its user's to know */
 	struct chunk *prev, *next, *next_dropped; /* health.c */
 	_Atomic(void *) bar;	    /* CPU address of the mapping, or NULL; use under bar_guard */
 	struct guard bar_guard;	    /* shared: the mapping is in use; exclusive: it goes away */

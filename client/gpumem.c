@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backend/stream.h"
+#include "client/drop.h"
 #include "client/error.h"
 #include "client/file.h"
 #include "client/process.h"
@@ -71,6 +72,29 @@ gpumem *gpumem_open(const char *path, int flags)
 
 	CLIENT_CALL();
 	return result(open_path(path, flags, &file)) < 0 ? NULL : file;
+}
+
+static int drop_leases(const char *path, uint64_t *leases)
+{
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+	if (fd < 0)
+		return client_fail(errno, "%s: %s", path, strerror(errno));
+	int rc = check_file(fd);
+
+	return rc < 0 ? rc : client_drop_leases(fd, leases);
+}
+
+int gpumem_drop_leases(const char *path, uint64_t *leases)
+{
+	uint64_t dropped = 0;
+
+	CLIENT_CALL();
+	int rc = drop_leases(path, &dropped);
+
+	if (rc == 0 && leases)
+		*leases = dropped;
+	return result(rc);
 }
 
 /* An O_PATH descriptor of the same file. */

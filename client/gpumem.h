@@ -117,6 +117,14 @@ GPUMEM_API int gpumem_extend(gpumem *file);
  * readers on another GPU than the file's, call it with a current context. */
 GPUMEM_API int gpumem_flush(gpumem *file);
 
+/* Ends the leases that all processes have of the file, for its owner and for root: it can be made
+ * shorter, written anew and moved again. What those processes have mapped stays theirs, and is the
+ * file's as well until the file gets other memory. Private copies stay.
+ *
+ * leases: how many there were; NULL is fine. EPERM: not the caller's file. ENOTSUP: not on
+ * gpumemfs. And what open(2) gives. */
+GPUMEM_API int gpumem_drop_leases(const char *path, uint64_t *leases);
+
 /* How a tensor of a safetensors file lies there. */
 enum gpumem_place {
 	GPUMEM_ALIGNED = 1, /* it begins at a multiple of the alignment */

@@ -117,6 +117,16 @@ struct gpumem_saved {
 
 #define GPUMEM_IOC_SAVE _IOR('g', 0x49, struct gpumem_saved)
 
+/* Drops all leases of the opened file, for its owner and for root: whatever was EBUSY because of
+ * them is not any more. Their holders keep what they have mapped, which the file has in common with
+ * them until it gets other memory; to extend such a lease is ENOENT. Private copies stay. It writes
+ * how many leases there were. EPERM: the caller is not the file's owner. */
+struct gpumem_dropped {
+	uint64_t leases;
+};
+
+#define GPUMEM_IOC_DROP _IOR('g', 0x4c, struct gpumem_dropped)
+
 enum gpumem_message_type {
 	GPUMEM_MSG_LEASE = 1,	/* client: struct gpumem_msg_lease */
 	GPUMEM_MSG_EXTEND = 2,	/* client: struct gpumem_msg_extend */

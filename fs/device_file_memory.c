@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "backend/bar_cache.h"
+#include "fs/file_left.h"
 #include "fs/record.h"
 
 struct taking taking_for(struct volume *volume, const struct file_call *call, uint64_t size)
@@ -137,7 +138,10 @@ int device_give(struct file *file, const struct file_call *call, uint64_t from, 
 	if (cut.count)
 		record_cut(call, from, to);
 
-	int64_t bytes = (int64_t)device_release(atomic_load(&file->volume), &cut);
+	struct volume *volume = atomic_load(&file->volume);
+	int64_t bytes = (int64_t)file_leave(file, volume, &cut);
+
+	bytes += (int64_t)device_release(volume, &cut);
 
 	file_charge(call, -bytes);
 	device_settle(file, -bytes);

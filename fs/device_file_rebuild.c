@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "fs/file_left.h"
 #include "fs/record.h"
 
 static int fill_extent(const struct file_call *call, const struct extent *fresh,
@@ -84,7 +85,8 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 		extents_insert(&file->extents, extent);
 	record_instead(call, file, old.offset, extent_end(&old), &fresh);
 	extents_free(&fresh);
-	pool_give(volume->pool, &old.span);
+	if (!file_leave(file, volume, &from))
+		pool_give(volume->pool, &old.span);
 	file_charge(call, -less);
 	device_settle(file, -less);
 	return 0;

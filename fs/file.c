@@ -218,7 +218,7 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 	guard_lock(&file->guard);
 
 	/* A file that others have mapped only grows. */
-	bool leased = file_leases(file) > 0 && size <= file_size(file);
+	bool leased = file_is_held(file) && size <= file_size(file);
 	int rc = 0;
 
 	if (!leased && file_is_missing(file))
@@ -277,7 +277,7 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 
 	int rc;
 
-	if (kind == FALLOC_FL_PUNCH_HOLE && file_leases(file) > 0)
+	if (kind == FALLOC_FL_PUNCH_HOLE && file_is_held(file))
 		rc = -EBUSY;
 	else if (file_is_device(file))
 		rc = device_fallocate(file, call, mode, offset, offset + bytes);
@@ -358,7 +358,7 @@ void file_trim(struct file *file, const struct file_call *call)
 	if (!ahead)
 		return;
 	guard_lock(&file->guard);
-	if (file_is_device(file) && file_leases(file) == 0)
+	if (file_is_device(file) && !file_is_held(file))
 		device_trim(file, call);
 	guard_unlock(&file->guard);
 }

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "fs/device_file.h"
+#include "fs/file_left.h"
 #include "fs/file_missing.h"
 #include "fs/file_share.h"
 #include "fs/host_file.h"
@@ -229,8 +230,7 @@ static int begin(struct file *file, const struct file_call *call, struct volume 
 
 	/* The kernel and mappings hold the object itself, sharers the chunks: they cannot be taken
 	 * from under them. */
-	bool held =
-	    file_leases(file) > 0 || (!file_is_device(file) && atomic_load(&file->backing_id));
+	bool held = file_is_held(file) || (!file_is_device(file) && atomic_load(&file->backing_id));
 	int rc = held ? -EBUSY : make_copy(made);
 
 	if (rc < 0) {
@@ -297,10 +297,12 @@ static void commit_move(struct file_move *move)
 		pool_give_announce(from->pool);
 		move->from = from;
 		move->left = file->extents;
+		file_leave(file, from, &move->left);
 	}
 	if (!from->pool) {
 		host_windows_forget(from->windows, file);
-		system_account(from->system, -(int64_t)atomic_load(&file->taken));
+		if (!file_leave_object(file, from, atomic_load(&file->taken)))
+			system_account(from->system, -(int64_t)atomic_load(&file->taken));
 	}
 	file->extents = move->extents;
 	atomic_store(&file->figures->size, move->size);

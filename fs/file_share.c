@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fs/device_file.h"
+#include "fs/file_left.h"
 #include "fs/file_missing.h"
 #include "fs/host_file.h"
 #include "fs/record.h"
@@ -97,37 +98,102 @@ static int make_fit(struct file *file, const struct file_call *call)
 	return host_make_object(file, atomic_load(&file->volume), call);
 }
 
+/* Guard held exclusive. A reader of an object has what POSIX gives to who has a file mapped: the
+ * object goes on being the reader's, whatever becomes of the file. */
+static enum file_lease_kind lease_count(struct file *file, enum file_share_access access)
+{
+	bool loose = !file_is_device(file) && access != FILE_SHARE_WRITE;
+
+	atomic_fetch_add(&file->leases, 1);
+	atomic_fetch_add(loose ? &file->loose : &file->held, 1);
+	return loose ? FILE_LEASE_LOOSE : FILE_LEASE_HOLDS;
+}
+
+/* Guard held exclusive since it was counted. */
+static void lease_uncount(struct file *file, enum file_lease_kind kind)
+{
+	atomic_fetch_sub(kind == FILE_LEASE_LOOSE ? &file->loose : &file->held, 1);
+	atomic_fetch_sub(&file->leases, 1);
+}
+
 int file_lease(struct file *file, const struct file_call *call, enum file_share_access access)
 {
+	enum file_lease_kind kind = FILE_LEASE_HOLDS;
+
 	if (journal_room(call->journal))
 		return -ENOSPC;
 	guard_lock(&file->guard);
 	int rc = check_access(file, access);
 
 	/* What was taken ahead of the end cannot be given back while it is shared. */
-	if (rc == 0 && file_is_device(file) && file_leases(file) == 0 && !file_is_missing(file))
+	if (rc == 0 && file_is_device(file) && !file_is_held(file) && !file_is_missing(file))
 		device_trim(file, call);
 	if (rc == 0)
 		rc = make_fit(file, call);
 
 	if (rc == 0) {
-		atomic_fetch_add(&file->leases, 1);
+		kind = lease_count(file, access);
 		rc = file_is_device(file) ? 0 : host_promise(file, call);
 		if (rc < 0)
-			file_unlease(file, 1);
+			lease_uncount(file, kind);
 	}
 	guard_unlock(&file->guard);
-	return rc;
+	return rc < 0 ? rc : (int)kind;
 }
 
 void file_unlease(struct file *file, uint32_t leases)
 {
 	atomic_fetch_sub(&file->leases, leases);
+	atomic_fetch_sub(&file->held, leases);
+}
+
+void file_lease_loosen(struct file *file)
+{
+	/* In this order, or a truncation in between would give the memory away. */
+	atomic_fetch_add(&file->loose, 1);
+	atomic_fetch_sub(&file->held, 1);
+}
+
+void file_lease_drop(struct file *file, enum file_lease_kind kind)
+{
+	if (kind == FILE_LEASE_HOLDS)
+		file_lease_loosen(file);
+	if (kind != FILE_LEASE_DROPPED)
+		atomic_fetch_sub(&file->leases, 1);
+}
+
+void file_lease_end(struct file *file, enum file_lease_kind kind)
+{
+	if (kind == FILE_LEASE_HOLDS) {
+		file_unlease(file, 1);
+		return;
+	}
+	file_lease_drop(file, kind);
+	file_left_end(file);
 }
 
 uint32_t file_leases(const struct file *file)
 {
 	return atomic_load(&file->leases);
+}
+
+bool file_is_held(const struct file *file)
+{
+	return atomic_load(&file->held) > 0;
+}
+
+bool file_is_loose(const struct file *file)
+{
+	return atomic_load(&file->loose) > 0;
+}
+
+void file_set_handed_out(struct file *file)
+{
+	guard_token token = guard_enter(&file->guard);
+
+	EXTENTS_FOREACH (extent, &file->extents)
+		atomic_store(&extent->span.chunk->handed_out, span_owns_chunk(&extent->span));
+	guard_leave(&file->guard, token);
 }
 
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access)
@@ -152,6 +218,7 @@ void file_chunks_close(struct file_chunk *chunks, uint32_t count)
 static int export_extent(const struct extent *extent, struct file_chunk *chunk)
 {
 	*chunk = (struct file_chunk){.offset = extent->offset, .bytes = extent->span.bytes};
+	atomic_store(&extent->span.chunk->handed_out, true);
 	return chunk_export(extent->span.chunk, &chunk->fd);
 }
 

@@ -18,14 +18,32 @@ struct file_chunk {
  * between volumes. */
 enum file_share_access { FILE_SHARE_READ, FILE_SHARE_TRUSTED, FILE_SHARE_WRITE };
 
+/* What a lease is to its file: it keeps the file's memory; it does not; or it was dropped. */
+enum file_lease_kind { FILE_LEASE_HOLDS, FILE_LEASE_LOOSE, FILE_LEASE_DROPPED };
+
 /* Makes the file's memory fit to be handed out, and counts a lease: every byte up to the size is
- * backed, by chunks that hold nothing else. Until file_unlease whatever would take memory away
- * (shrinking, punching, laying out again, moving to another volume) is -EBUSY. -ENOSPC, -EDQUOT:
- * holes could not be filled or small pieces not replaced; nothing is leased then. */
+ * backed, by chunks that hold nothing else. While a lease holds it whatever would take memory away
+ * (shrinking, punching, laying out again, moving to another volume) is -EBUSY. A lease for reading
+ * a file in host/ is loose: the file may be made shorter under it, and a file that moves leaves it
+ * the object. FILE_LEASE_HOLDS or _LOOSE; -ENOSPC, -EDQUOT: holes could not be filled or small
+ * pieces not replaced; nothing is leased then. */
 int file_lease(struct file *file, const struct file_call *call, enum file_share_access access);
-/* Ends so many. */
+/* For restoring: a lease that was counted as one that holds is loose. */
+void file_lease_loosen(struct file *file);
+/* The lease keeps nothing any more, though its holder may have the memory mapped: what the file
+ * gives up of it is nobody else's before file_lease_end (file_left.h). */
+void file_lease_drop(struct file *file, enum file_lease_kind kind);
+/* May wait for the file. */
+void file_lease_end(struct file *file, enum file_lease_kind kind);
+/* Ends so many that hold. */
 void file_unlease(struct file *file, uint32_t leases);
+/* How many there are that were not dropped. */
 uint32_t file_leases(const struct file *file);
+bool file_is_held(const struct file *file);
+/* Whether there are leases that hold nothing, dropped or not. */
+bool file_is_loose(const struct file *file);
+/* A daemon before this one handed out what the file has. */
+void file_set_handed_out(struct file *file);
 
 /* After growth: the same for what came since, on a file that is leased. */
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access);

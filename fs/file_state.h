@@ -32,7 +32,9 @@ struct file {
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
 	struct extents extents;		       /* under the guard */
 	_Atomic int32_t backing_id;
-	_Atomic uint32_t leases; /* raised under the guard, exclusive: file_share.h */
+	/* file_share.h; the first two are raised under the guard, exclusive. held: of the leases,
+	 * those that keep the memory; loose: those that do not, and those that were dropped. */
+	_Atomic uint32_t leases, held, loose;
 	_Atomic uint32_t mapped; /* handles through which the kernel may map it: file_promise */
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */

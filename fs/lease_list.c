@@ -12,6 +12,14 @@
 /* As many are looked at before others get the lock. */
 #define LOOKS 256
 
+/* What lease_list_drop is asked for. */
+struct lease_dropping {
+	const struct inode *inode;
+	int64_t before;
+	bool (*drop)(void *context, struct lease_entry *entry);
+	void *context;
+};
+
 void lease_list_init(struct lease_list *list)
 {
 	*list = (struct lease_list){0};
@@ -41,14 +49,19 @@ void lease_list_add(struct lease_list *list, struct lease_entry *entry)
 	count(list, entry, 1);
 }
 
-void lease_list_remove(struct lease_list *list, struct lease_entry *entry)
+/* lock is held. */
+static void take_out(struct lease_list *list, struct lease_entry *entry)
 {
-	LOCKED(&list->lock);
-	if (!entry->turn)
-		return;
 	DL_DELETE2(list->first, entry, previous, next);
 	count(list, entry, -1);
 	entry->turn = 0;
+}
+
+void lease_list_remove(struct lease_list *list, struct lease_entry *entry)
+{
+	LOCKED(&list->lock);
+	if (entry->turn)
+		take_out(list, entry);
 }
 
 void lease_list_measure(struct lease_list *list, struct lease_entry *entry)
@@ -56,6 +69,8 @@ void lease_list_measure(struct lease_list *list, struct lease_entry *entry)
 	uint64_t bytes = file_size(entry->inode->file);
 
 	LOCKED(&list->lock);
+	if (!entry->turn)
+		return;
 	count(list, entry, -1);
 	entry->bytes = bytes;
 	count(list, entry, 1);
@@ -70,6 +85,17 @@ struct lease_sums lease_list_sums(struct lease_list *list, unsigned volume)
 static bool is_listed(const struct lease_place *place)
 {
 	return place->entry.previous; /* the head's is the tail */
+}
+
+/* lock is held. */
+static void place_begin(struct lease_list *list, struct lease_place *place)
+{
+	struct lease_entry *at = &place->entry;
+
+	if (is_listed(place))
+		return;
+	place->end = list->last_turn;
+	DL_PREPEND2(list->first, at, previous, next);
 }
 
 /* One look at the list: *done at the end of what was there at the start. lock is held. */
@@ -107,12 +133,7 @@ unsigned lease_list_next(struct lease_list *list, struct lease_place *place,
 
 	for (bool done = false; !taken && !done;) {
 		LOCKED(&list->lock);
-		if (!is_listed(place)) {
-			struct lease_entry *at = &place->entry;
-
-			place->end = list->last_turn;
-			DL_PREPEND2(list->first, at, previous, next);
-		}
+		place_begin(list, place);
 		taken = take_some(list, place, viewer, found, room, &done);
 	}
 	return taken;
@@ -126,4 +147,44 @@ void lease_list_leave(struct lease_list *list, struct lease_place *place)
 	if (is_listed(place))
 		DL_DELETE2(list->first, at, previous, next);
 	*place = (struct lease_place){0};
+}
+
+/* One look at the list from a place on: false at the end of what was there at the start. lock is
+ * held. */
+static bool drop_some(struct lease_list *list, struct lease_place *place,
+		      const struct lease_dropping *dropping, uint64_t *dropped)
+{
+	struct lease_entry *at = &place->entry;
+
+	for (unsigned looks = 0; looks < LOOKS; looks++) {
+		struct lease_entry *next = at->next;
+
+		if (!next || next->turn > place->end)
+			return false;
+		DL_DELETE2(list->first, at, previous, next);
+		DL_APPEND_ELEM2(list->first, next, at, previous, next);
+		if (!next->turn || next->inode != dropping->inode ||
+		    next->since >= dropping->before || !dropping->drop(dropping->context, next))
+			continue;
+		take_out(list, next);
+		++*dropped;
+	}
+	return true;
+}
+
+uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t before,
+			 bool (*drop)(void *context, struct lease_entry *entry), void *context)
+{
+	struct lease_dropping dropping = {inode, before, drop, context};
+	struct lease_place place = {0};
+	uint64_t dropped = 0;
+	bool more = true;
+
+	while (more) {
+		LOCKED(&list->lock);
+		place_begin(list, &place);
+		more = drop_some(list, &place, &dropping, &dropped);
+	}
+	lease_list_leave(list, &place);
+	return dropped;
 }

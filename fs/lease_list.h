@@ -49,6 +49,10 @@ void lease_list_destroy(struct lease_list *list);
 /* All down to since but turn is filled in. A leased file stays on its volume. */
 void lease_list_add(struct lease_list *list, struct lease_entry *entry);
 void lease_list_remove(struct lease_list *list, struct lease_entry *entry);
+/* Takes those of an inode's leases out of the list that began before a time (CLOCK_REALTIME,
+ * seconds) and for which drop, under the list's lock, says so: how many. */
+uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t before,
+			 bool (*drop)(void *context, struct lease_entry *entry), void *context);
 /* The file's size was told to the lease's holder again. */
 void lease_list_measure(struct lease_list *list, struct lease_entry *entry);
 struct lease_sums lease_list_sums(struct lease_list *list, unsigned volume);

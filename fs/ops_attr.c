@@ -9,6 +9,7 @@
 #include "fs/control.h"
 #include "fs/dir.h"
 #include "fs/ops.h"
+#include "fs/share.h"
 #include "fs/spool.h"
 #include "fs/tree.h"
 
@@ -56,6 +57,8 @@ static int set_size(struct op *op, uint64_t size)
 	uint64_t before = file_size(op->inode->file);
 
 	if (!error)
+		error = file_truncate(op->inode->file, &call.call, size);
+	while (error == -EBUSY && share_make_way(op->fs, op->inode))
 		error = file_truncate(op->inode->file, &call.call, size);
 	spool_mark(op->inode, before < size ? before : size,
 		   before < size ? size - before : before - size);

@@ -8,6 +8,7 @@
 #include "fs/measure.h"
 #include "fs/ops.h"
 #include "fs/ring.h"
+#include "fs/share.h"
 #include "fs/spool.h"
 #include "fs/tree.h"
 
@@ -101,7 +102,8 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 	do {
 		error = file_allocate(op.inode->file, &call.call, mode, (uint64_t)offset,
 				      (uint64_t)bytes);
-	} while (error == -ENOSPC && wait_for_dying(op.fs, &tries));
+	} while ((error == -ENOSPC && wait_for_dying(op.fs, &tries)) ||
+		 (error == -EBUSY && share_make_way(op.fs, op.inode)));
 	spool_mark(op.inode, (uint64_t)offset, (uint64_t)bytes);
 	if (!error) {
 		op_drop_set_id(&op, op.inode, OP_TOLD_NOTHING);

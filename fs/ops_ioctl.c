@@ -9,6 +9,7 @@
 #include "fs/session.h"
 #include "fs/share.h"
 #include "fs/spool.h"
+#include "fs/user_limits.h"
 
 /* How the file was opened is in the handle, which only the kernel can name. */
 static enum gpumem_access access_of(const struct fuse_file_info *info)
@@ -150,6 +151,24 @@ static void copy_leased(struct op *op, fuse_req_t req, const struct fuse_file_in
 	inode_put(op->fs, from, 1);
 }
 
+static void drop_leases(struct op *op, fuse_req_t req)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct share *share;
+	int error = check_shared(op, &share);
+
+	if (!error && uid != op->inode->uid && !user_is_privileged(uid))
+		error = -EPERM;
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	struct gpumem_dropped dropped = {.leases = share_drop(share, op->inode, INT64_MAX)};
+
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, &dropped, sizeof(dropped));
+}
+
 /* With room for what it reads and writes, which the number says, and the kernel goes by. */
 static bool is_known(unsigned command, size_t in_bytes, size_t out_bytes)
 {
@@ -157,6 +176,7 @@ static bool is_known(unsigned command, size_t in_bytes, size_t out_bytes)
 	case GPUMEM_IOC_TOKEN:
 	case GPUMEM_IOC_SAVE:
 	case GPUMEM_IOC_SOCKET:
+	case GPUMEM_IOC_DROP:
 		return out_bytes >= _IOC_SIZE(command);
 	case GPUMEM_IOC_LEASE:
 	case GPUMEM_IOC_COPY:
@@ -185,6 +205,9 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	switch (command) {
 	case GPUMEM_IOC_SAVE:
 		save(&op, req);
+		break;
+	case GPUMEM_IOC_DROP:
+		drop_leases(&op, req);
 		break;
 	case GPUMEM_IOC_TOKEN:
 		give_token(&op, req, info);

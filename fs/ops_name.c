@@ -5,6 +5,7 @@
 
 #include "fs/control.h"
 #include "fs/ops.h"
+#include "fs/share.h"
 #include "fs/tree.h"
 
 static void negative(struct op *op, fuse_req_t req)
@@ -204,6 +205,19 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	op_done(&op, req, op_was_done(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
 }
 
+/* Leases may keep a file from moving to another volume. */
+static bool make_way(struct op *op, const char *name)
+{
+	struct inode *inode;
+
+	if (tree_lookup(op->fs, op->inode, name, &inode))
+		return false;
+	bool made = S_ISREG(inode->mode) && share_make_way(op->fs, inode);
+
+	inode_put(op->fs, inode, 1);
+	return made;
+}
+
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 		      const char *new_name, unsigned flags)
 {
@@ -224,7 +238,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	do {
 		error = tree_rename(op.fs, op.worker->copier, op.inode, name, op.to, new_name,
 				    flags, &left);
-	} while (error == -EBUSY && op_wait_release(&tries));
+	} while (error == -EBUSY && (make_way(&op, name) || op_wait_release(&tries)));
 	op_done(&op, req, error);
 	file_move_free(left);
 	if (left)

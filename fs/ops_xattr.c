@@ -12,6 +12,7 @@
 #include "fs/inode_attr.h"
 #include "fs/ops.h"
 #include "fs/record.h"
+#include "fs/share.h"
 #include "fs/xattr.h"
 
 /* user.* and trusted.* are kept; capabilities and ACLs are not, and must not seem to be. */
@@ -80,8 +81,13 @@ static int set_ours(struct op *op, fuse_req_t req, enum attr_id id, const char *
 		return -EEXIST;
 	if (flags & XATTR_REPLACE && !there)
 		return -ENODATA;
-	return inode_attr_set(op->fs, op->worker->copier, op->inode, id, value, size,
-			      fuse_req_ctx(req)->uid);
+	int error;
+
+	do {
+		error = inode_attr_set(op->fs, op->worker->copier, op->inode, id, value, size,
+				       fuse_req_ctx(req)->uid);
+	} while (error == -EBUSY && share_make_way(op->fs, op->inode));
+	return error;
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,

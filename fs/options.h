@@ -67,6 +67,7 @@ struct options {
 	uint64_t max_chunk;	  /* bytes */
 	unsigned user_leases;	  /* at most, of one user */
 	unsigned user_host_files; /* the same; 0: by the limit of open files */
+	unsigned lease_timeout;	  /* seconds; 0: leases are not dropped for their age */
 	enum log_level log_level;
 	/* Generic ones for mount(2) and fusermount3, comma-separated: "ro,noexec"; or NULL. */
 	char *mount_options;

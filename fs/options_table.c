@@ -246,6 +246,8 @@ static const struct option_row table[] = {
      FIELD(user_leases), 1, 1U << 20},
     {"user_host_files", "N", NULL, "most files of host/ of one user (by ulimit -Hn)", parse_count,
      FIELD(user_host_files), 1, 1U << 26},
+    {"lease_timeout", "SECONDS", NULL, "age of leases that do not stand in the way (none)",
+     parse_count, FIELD(lease_timeout), 1, 1U << 30},
     {"log_level", "error|warn|info|debug", "info", "what is logged: this and worse", parse_choice,
      FIELD(log_level), 0, 0},
 };

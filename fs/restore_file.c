@@ -182,7 +182,7 @@ static int resolve(struct restore *restore, struct volume *volume, struct span *
 
 /* Memory beyond the size is zero, or growing would show what a write that was not answered left
  * there, or what was cut off. But sharers write there and set the size then: what is leased stays
- * as it is, and was not being cut. */
+ * as it is, unless it was being cut, which only leases allow that keep nothing. */
 static int clean_end(struct restore *restore, struct inode *inode)
 {
 	struct file *file = inode->file;
@@ -190,8 +190,8 @@ static int clean_end(struct restore *restore, struct inode *inode)
 	struct inode_call call;
 	int rc = 0;
 
-	if (size < end && !inode->holds &&
-	    (inode->writers || atomic_load(&file->figures->unclean))) {
+	if (size < end &&
+	    (atomic_load(&file->figures->unclean) || (inode->writers && !inode->holds))) {
 		inode_call_init(&call, restore->fs, inode, worker_copier(restore->fs));
 		rc = call.call.copier ? device_zero_now(&file->extents, &call.call, size, end)
 				      : -ENOMEM;
@@ -296,6 +296,7 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	int missing = 0;
 
 	atomic_store(&file->leases, inode->holds);
+	atomic_store(&file->held, inode->holds);
 	if (restore->fs->mount == FS_MOUNT_KEPT && atomic_load(&file->backing_id))
 		atomic_store(&file->mapped, 1);
 	file->senseless |= atomic_load(&file->figures->missing) ||

@@ -39,6 +39,13 @@ int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem
 int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
 		    const struct gpumem_lease_ask *ask);
 
+/* Drops a file's leases that began before a time (CLOCK_REALTIME, seconds): how many. What their
+ * holders have mapped they keep; nothing keeps the file from being changed. */
+uint64_t share_drop(struct share *share, struct inode *inode, int64_t before);
+/* The same for leases as old as -o lease_timeout= says: whether there were any, so that what they
+ * did not let be may be tried again. */
+bool share_make_way(struct fs *fs, struct inode *inode);
+
 /* The file of a lease, for GPUMEM_IOC_COPY: 0 with a reference, or -errno as said there. */
 int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 		 uint64_t lease, struct inode **inode);

@@ -126,6 +126,7 @@ static bool lease_note(struct share *share, struct share_connection *connection,
 	    .ino = lease->inode->ino,
 	    .since = lease->since,
 	    .access = lease->access | (lease->private ? SHARE_NOTE_PRIVATE : 0),
+	    .kind = atomic_load(&lease->kind),
 	};
 
 	lease->noted = share_memory_lease(share->memory, &note);
@@ -162,7 +163,8 @@ static void lease_show(struct share *share, const struct share_connection *conne
 }
 
 static int lease_new(struct share *share, struct share_connection *connection,
-		     const struct share_ask *ask, struct share_lease **made)
+		     const struct share_ask *ask, enum file_lease_kind kind,
+		     struct share_lease **made)
 {
 	int error = user_limits_take(share->fs, connection->uid, USER_LEASES, 1);
 
@@ -177,6 +179,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->private = ask->file != NULL;
 	lease->file = ask->file;
 	lease->since = time(NULL);
+	atomic_init(&lease->kind, kind);
 	pthread_mutex_lock(&share->lock);
 	lease->number = ++share->last_lease;
 	error = lease_enter(share, connection, lease);
@@ -211,6 +214,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	    .private = noted->access & SHARE_NOTE_PRIVATE,
 	    .since = noted->since,
 	    .noted = slot,
+	    .kind = noted->kind,
 	};
 	if (lease->number > share->last_lease)
 		share->last_lease = lease->number;
@@ -228,7 +232,8 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 		free(lease);
 		return error;
 	}
-	lease_show(share, connection, lease);
+	if (noted->kind != FILE_LEASE_DROPPED)
+		lease_show(share, connection, lease);
 	*restored = lease;
 	return 0;
 }
@@ -253,11 +258,16 @@ static struct share_lease *lease_find(struct share_connection *connection, uint6
 	return lease;
 }
 
+static bool lease_is_dropped(const struct share_lease *lease)
+{
+	return atomic_load(&lease->kind) == FILE_LEASE_DROPPED;
+}
+
 int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode)
 {
 	struct share_lease *lease = lease_find(connection, number);
 
-	if (!lease)
+	if (!lease || lease_is_dropped(lease))
 		return -ENOENT;
 	inode_ref(lease->inode);
 	*inode = lease->inode;
@@ -265,9 +275,9 @@ int share_lease_file(struct share_connection *connection, uint64_t number, struc
 }
 
 /* The file goes on without this sharer. */
-void share_let_go(struct share *share, struct inode *inode)
+void share_let_go(struct share *share, struct inode *inode, enum file_lease_kind kind)
 {
-	file_unlease(inode->file, 1);
+	file_lease_end(inode->file, kind);
 	host_out_settle(share->fs, inode);
 	inode_unhold(share->fs, inode, 1);
 	inode_put(share->fs, inode, 1);
@@ -282,7 +292,8 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_unlock(&share->lock);
 	lease_list_remove(&share->fs->leases, &lease->listed);
 	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
-	share_let_go(share, lease->inode);
+	/* Out of the list it is not dropped any more. */
+	share_let_go(share, lease->inode, atomic_load(&lease->kind));
 	if (lease->file)
 		inode_put(share->fs, lease->file, 1);
 	pthread_mutex_lock(&share->lock);
@@ -314,17 +325,18 @@ static int lease_shared(struct share *share, struct share_connection *connection
 	if (error)
 		return error;
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
-	error = file_lease(inode->file, &call.call, file_access(inode, ask->access));
-	if (error) {
+	int kind = file_lease(inode->file, &call.call, file_access(inode, ask->access));
+
+	if (kind < 0) {
 		inode_unhold(share->fs, inode, 1);
-		return error;
+		return kind;
 	}
 	inode_ref(inode);
 	struct share_lease *lease;
 
-	error = lease_new(share, connection, ask, &lease);
+	error = lease_new(share, connection, ask, (enum file_lease_kind)kind, &lease);
 	if (error) {
-		share_let_go(share, inode);
+		share_let_go(share, inode, (enum file_lease_kind)kind);
 		return error;
 	}
 	/* The lease is counted: the file stays where it is, and the looks from here on are good. */
@@ -390,7 +402,8 @@ static int lease_again(struct share *share, struct share_connection *connection,
 {
 	struct share_lease *lease = connection->unanswered;
 	struct share_ask ask = {request->number, lease->inode, lease->access, NULL};
-	int error = lease_send_more(share, connection, lease, request);
+	int error =
+	    lease_is_dropped(lease) ? -ENOENT : lease_send_more(share, connection, lease, request);
 
 	if (error != -EPERM)
 		return error;
@@ -407,18 +420,6 @@ static int may_lease_more(struct share *share, const struct share_connection *co
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
 		return -EMFILE;
 	return user_limits_check(share->fs, connection->uid, USER_LEASES);
-}
-
-int share_lease_show(struct share *share, struct share_connection *connection,
-		     const struct share_request *request)
-{
-	/* A daemon before this one got so far; the token was for that. */
-	if (connection->unanswered)
-		return -EINPROGRESS;
-	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
-				 &connection->shown);
-
-	return error ? error : -EINPROGRESS;
 }
 
 int share_lease(struct share *share, struct share_connection *connection,
@@ -452,7 +453,7 @@ int share_extend(struct share *share, struct share_connection *connection,
 {
 	struct share_lease *lease = lease_find(connection, request->lease);
 
-	if (!lease)
+	if (!lease || lease_is_dropped(lease))
 		return -ENOENT;
 	if (lease->private)
 		return -ENOTSUP; /* a private copy does not grow */

@@ -162,6 +162,12 @@ void share_memory_forget_lease(struct share_memory *memory, uint32_t slot)
 		memory->lease_hint = slot;
 }
 
+void share_memory_drop(struct share_memory *memory, uint32_t slot, uint32_t kind)
+{
+	if (memory && slot < LEASE_SLOTS)
+		memory->notes->leases[slot].lease.kind = kind;
+}
+
 void share_memory_answered(struct share_memory *memory, uint32_t slot)
 {
 	if (memory && slot < LEASE_SLOTS)

@@ -39,6 +39,7 @@ struct share_note_lease {
 	uint64_t ino; /* 0: of a daemon whose private copies were no files */
 	int64_t since;
 	uint32_t access; /* enum gpumem_access, and SHARE_NOTE_PRIVATE */
+	uint32_t kind;	 /* enum file_lease_kind */
 };
 
 /* The file is a copy for this lease alone. */
@@ -57,6 +58,8 @@ uint32_t share_memory_lease(struct share_memory *memory, const struct share_note
 void share_memory_forget_token(struct share_memory *memory, uint32_t slot);
 void share_memory_forget_lease(struct share_memory *memory, uint32_t slot);
 
+/* The lease was dropped. */
+void share_memory_drop(struct share_memory *memory, uint32_t slot, uint32_t kind);
 /* The client has been answered: a lease is not, until this is said. */
 void share_memory_answered(struct share_memory *memory, uint32_t slot);
 

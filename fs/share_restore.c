@@ -76,24 +76,37 @@ static struct share_connection *connection_find(const struct known *known, uint6
 	return found ? *found : NULL;
 }
 
+/* The file counts each as one that holds. */
+static void set_kind(struct inode *inode, enum file_lease_kind kind)
+{
+	file_set_handed_out(inode->file);
+	if (kind == FILE_LEASE_LOOSE)
+		file_lease_loosen(inode->file);
+	else if (kind == FILE_LEASE_DROPPED)
+		file_lease_drop(inode->file, FILE_LEASE_HOLDS);
+}
+
 /* The file as its sharer had it: held and leased, as the file knows, or as it would know had the
  * daemon before this one not been killed between the two. NULL: it is gone. */
-static struct inode *take_file(struct share *share, uint64_t ino)
+static struct inode *take_file(struct share *share, const struct share_note_lease *noted)
 {
-	struct inode *inode = inode_table_get(&share->fs->inodes, ino);
+	struct inode *inode = inode_table_get(&share->fs->inodes, noted->ino);
 	struct inode_call call;
 
 	if (!inode)
 		return NULL;
 	if (orphan_adopt(share->fs, inode)) {
 		inode_put(share->fs, inode, 1); /* it came with a reference */
+		set_kind(inode, noted->kind);
 		return inode;
 	}
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
 	if (inode_hold(share->fs, inode) == 0) {
 		/* The lease was given: each export to come is looked at anew. */
-		if (file_lease(inode->file, &call.call, FILE_SHARE_TRUSTED) == 0)
+		if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE) == 0) {
+			set_kind(inode, noted->kind);
 			return inode;
+		}
 		inode_unhold(share->fs, inode, 1);
 	}
 	inode_put(share->fs, inode, 1);
@@ -105,13 +118,13 @@ static bool take_lease(struct share *share, const struct known *known,
 		       const struct share_note_lease *noted, uint32_t slot, bool answered)
 {
 	struct share_connection *connection = connection_find(known, noted->connection);
-	struct inode *inode = connection && noted->ino ? take_file(share, noted->ino) : NULL;
+	struct inode *inode = connection && noted->ino ? take_file(share, noted) : NULL;
 	struct share_lease *lease;
 
 	if (!inode)
 		return false;
 	if (share_lease_restore(share, connection, noted, slot, inode, &lease)) {
-		share_let_go(share, inode);
+		share_let_go(share, inode, noted->kind);
 		return false;
 	}
 	if (!answered)

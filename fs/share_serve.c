@@ -46,6 +46,20 @@ static int request_done(struct share *share, struct share_connection *connection
 	return error;
 }
 
+/* -EINPROGRESS: what the token of a request is for is remembered with the connection, and its time
+ * does not count from here on. Or -EACCES. */
+static int token_show(struct share *share, struct share_connection *connection,
+		      const struct share_request *request)
+{
+	/* A daemon before this one got so far; the token was for that. */
+	if (connection->unanswered)
+		return -EINPROGRESS;
+	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
+				 &connection->shown);
+
+	return error ? error : -EINPROGRESS;
+}
+
 /* What waits for nothing. -EINPROGRESS: the rest is for the queue. */
 static int request_begin(struct share *share, struct share_connection *connection)
 {
@@ -58,7 +72,7 @@ static int request_begin(struct share *share, struct share_connection *connectio
 				    error ? error : share_send_key(connection, request->number));
 	}
 	if (request->type == GPUMEM_MSG_LEASE)
-		error = share_lease_show(share, connection, request);
+		error = token_show(share, connection, request);
 	if (error == -EINPROGRESS)
 		return error;
 	request_done(share, connection, error);

@@ -37,6 +37,7 @@ struct share_lease {
 	    *file; /* of which; NULL: no copy, or of an earlier daemon, which did not say */
 	int64_t since;
 	uint32_t noted; /* its slot in the share's memory */
+	_Atomic enum file_lease_kind kind;
 	struct lease_entry listed;
 };
 
@@ -132,11 +133,7 @@ bool share_socket_mounted(const struct share *share);
 /* share_where.c: files are not shared, which is logged, and told to programs that ask. */
 void share_refused(const struct share *share, int error);
 
-/* share_lease.c. -EINPROGRESS: what the token of a request is for is remembered with the
- * connection, and its time does not count from here on. Or -EACCES. */
-int share_lease_show(struct share *share, struct share_connection *connection,
-		     const struct share_request *request);
-/* 0, or an errno for the client as -errno; -EPIPE: the connection is done for. */
+/* share_lease.c. 0, or an errno for the client as -errno; -EPIPE: the connection is done for. */
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request);
 int share_extend(struct share *share, struct share_connection *connection,
@@ -161,7 +158,7 @@ int share_restore(struct share *share);
 int share_lease_restore(struct share *share, struct share_connection *connection,
 			const struct share_note_lease *noted, uint32_t slot, struct inode *inode,
 			struct share_lease **lease);
-void share_let_go(struct share *share, struct inode *inode);
+void share_let_go(struct share *share, struct inode *inode, enum file_lease_kind kind);
 
 /* share_send.c: 0, or -EPIPE where the peer does not take it. */
 int share_send_error(struct share_connection *connection, uint32_t number, int error);

@@ -249,7 +249,7 @@ int spool_stage(struct fs *fs, struct inode *inode, struct spool_file *file,
 	/* Asked for before the bytes are read: what comes later is marked again. A host/ file can
 	 * be written to through mappings that nobody sees. */
 	staging.compare = atomic_exchange(&file->suspect, false) || volume->system ||
-			  file_leases(inode->file) > 0;
+			  file_leases(inode->file) > 0 || file_is_loose(inode->file);
 	int rc = spool_marks_renew(file, record->size, &staging.before);
 
 	if (rc == 0)

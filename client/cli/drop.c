@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem drop: what the kernel's page cache has of files goes, written back first. */
+/* gpumem drop: what the kernel's page cache has of files goes, written back first; or the leases
+ * that processes have of them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -12,16 +13,18 @@
 #include "client/cli/cli.h"
 #include "client/cli/mounts.h"
 #include "client/cli/output.h"
+#include "client/gpumem.h"
 #include "common/defer.h"
 
 #define DESCRIPTORS 32
+#define LEASES	    (CLI_LONG + 2)
 #ifndef SYS_cachestat
 #define SYS_cachestat 451 /* Linux 6.5, the same on every architecture */
 #endif
 
 static struct {
 	uint64_t before, after; /* bytes in the cache; of a kernel that tells */
-	uint64_t files;
+	uint64_t files, leases;
 	int status;
 } totals;
 
@@ -69,40 +72,93 @@ static int visit(const char *path, const struct stat *st, int type, struct FTW *
 	return 0;
 }
 
+static int visit_leased(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	uint64_t leases;
+
+	(void)at;
+	if (type == FTW_DNR || type == FTW_NS)
+		totals.status = cli_fail(path, EACCES);
+	if (type != FTW_F || !S_ISREG(st->st_mode))
+		return 0;
+	totals.files++;
+	if (gpumem_drop_leases(path, &leases) == 0) {
+		totals.leases += leases;
+	} else {
+		totals.status = (int)cli_status_of(errno);
+		cli_error("%s: %s", path, gpumem_error());
+	}
+	return 0;
+}
+
+enum what { WHAT_CACHE, WHAT_LEASES };
+
+static int parse(struct cli_args *args, enum what *what, int *json)
+{
+	int code;
+
+	*json = 0;
+	*what = WHAT_CACHE;
+	while ((code = cli_option(args)) > 0) {
+		*json |= code == CLI_JSON_CODE;
+		if (code == LEASES)
+			*what = WHAT_LEASES;
+	}
+	return code;
+}
+
+static void print_leases(const char *word)
+{
+	printf("%s: ended %lu lease%s\n", word, (unsigned long)totals.leases,
+	       totals.leases == 1 ? "" : "s");
+}
+
 static int run(struct cli_args *args)
 {
 	char before[OUTPUT_TEXT_MAX], dropped[OUTPUT_TEXT_MAX];
 	AUTO_PLACE struct place place = {0};
+	enum what what;
 	int json;
 
-	if (cli_only_json(args, &json) < 0)
+	if (parse(args, &what, &json) < 0)
 		return CLI_USAGE;
 	int status = place_find(args->argv[0], &place);
 
 	if (status)
 		return status;
-	if (nftw(place.path, visit, DESCRIPTORS, FTW_PHYS | FTW_MOUNT) < 0)
+	if (nftw(place.path, what == WHAT_LEASES ? visit_leased : visit, DESCRIPTORS,
+		 FTW_PHYS | FTW_MOUNT) < 0)
 		totals.status = cli_fail(place.path, errno);
 	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
 
-	if (json)
+	if (json && what == WHAT_LEASES)
+		status = output_json(json_pack("{s:s, s:I, s:I}", "path", place.path, "files",
+					       (json_int_t)totals.files, "leases",
+					       (json_int_t)totals.leases));
+	else if (json)
 		status = output_json(json_pack(
 		    "{s:s, s:I, s:I, s:I}", "path", place.path, "files", (json_int_t)totals.files,
 		    "cached_bytes", (json_int_t)totals.before, "dropped_bytes", (json_int_t)gone));
+	else if (what == WHAT_LEASES && totals.files)
+		print_leases(args->argv[0]);
 	else if (totals.files)
 		output_line(stdout, "%s: dropped %s of %s in the page cache", args->argv[0],
 			    output_size(gone, dropped), output_size(totals.before, before));
 	return totals.status ? totals.status : status;
 }
 
-static const struct cli_option options[] = {CLI_JSON, {0}};
+static const struct cli_option options[] = {
+    {LEASES, "leases", NULL, "end the leases that processes have of your files instead"},
+    CLI_JSON,
+    {0}};
 
 const struct command command_drop = {
     .name = "drop",
     .words = "PATH",
     .summary = "Drop what the page cache has of a file, or of all below a directory",
     .more = "Changes made through mappings are written to the GPU first. Pages that a process has\n"
-	    "mapped stay.",
+	    "mapped stay. With --leases files that are busy because processes share them can be\n"
+	    "changed again; what those processes have mapped they keep.",
     .options = options,
     .min_words = 1,
     .max_words = 1,

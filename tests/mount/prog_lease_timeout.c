@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* mount: lease_timeout=1
+ * kills: no
+ * backends: host standin cuda
+ * A lease that is older than the mount allows does not stand in the way for ever. */
+#include "tests/mount/protocol.h"
+
+static struct answer lease_file(int connection, int fd)
+{
+	struct gpumem_token token = token_of(fd);
+
+	show(connection, &token);
+	return hear_layout(connection);
+}
+
+/* Tries again what is EBUSY until the lease is old enough. */
+#define SOON(call)                                                                                 \
+	do {                                                                                       \
+		int tries_ = 0;                                                                    \
+		while ((call) && errno == EBUSY && ++tries_ < 3000)                                \
+			usleep(10000);                                                             \
+		OK(tries_ < 3000 ? 0 : -1);                                                        \
+	} while (0)
+
+static void an_old_lease_makes_way(void)
+{
+	int fd = filled_file("file", 0600), connection = dial();
+	struct answer answer = lease_file(connection, fd);
+	struct gpumem_msg_extend extend = {.header = head(GPUMEM_MSG_EXTEND, sizeof(extend)),
+					   .lease = answer.packet.layout.lease};
+
+	drop(&answer);
+	SOON(ftruncate(fd, BYTES / 2));
+	EQUAL(size_of(fd), BYTES / 2);
+	EQUAL(leases_of(fd), 0);
+	say(connection, &extend, sizeof(extend));
+	EQUAL(hear(connection).packet.error.error, ENOENT);
+
+	answer = lease_file(connection, fd);
+	drop(&answer);
+	SOON(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, MIB));
+	answer = lease_file(connection, fd);
+	drop(&answer);
+	SOON(fsetxattr(fd, "user.gpumem.page_size", "64k", 3, 0));
+	answer = lease_file(connection, fd);
+	drop(&answer);
+	OK(close(fd));
+	SOON(rename("file", other("file")));
+	OK(close(connection));
+}
+
+/* What needs nothing of a lease leaves it alone, however old it is. */
+static void a_lease_in_nobodys_way_stays(void)
+{
+	int fd = filled_file("file", 0600), second = filled_file("second", 0600);
+	int connection = dial();
+	struct answer answer = lease_file(connection, fd), old = lease_file(connection, second);
+	struct gpumem_msg_extend extend = {.header = head(GPUMEM_MSG_EXTEND, sizeof(extend)),
+					   .lease = answer.packet.layout.lease};
+
+	drop(&answer);
+	drop(&old);
+	SOON(ftruncate(second, 0)); /* so both are old */
+	pattern_write(fd, 4, 0, 2 * BYTES);
+	OK(ftruncate(fd, 3 * BYTES));
+	say(connection, &extend, sizeof(extend));
+	answer = hear_layout(connection);
+	drop(&answer);
+	EQUAL(leases_of(fd), 1);
+	EQUAL(leases_of(second), 0);
+}
+
+PROG(TEST(an_old_lease_makes_way), TEST(a_lease_in_nobodys_way_stays))

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* kills: no
+ * backends: host standin cuda
+ * A file's owner and those who share the file, two ordinary users: a reader in host/ is in nobody's
+ * way, and the owner can end the leases of others. */
+#include "tests/mount/protocol.h"
+
+#include <sys/statvfs.h>
+
+#define OTHER_USER 65533
+#define NEW_SEED   9
+
+static int to_sharer[2], from_sharer[2];
+static char host_path[PATH_MAX];
+
+static void become(uid_t user)
+{
+	OK(setgroups(0, NULL));
+	OK(setresgid(user, user, user));
+	OK(setresuid(user, user, user));
+}
+
+static void step(const int ends[2])
+{
+	EQUAL(OK(write(ends[1], "", 1)), 1);
+}
+
+static void await(const int ends[2])
+{
+	char byte;
+
+	EQUAL(OK(read(ends[0], &byte, 1)), 1);
+}
+
+static struct answer lease_of(int connection, const char *path, int flags)
+{
+	int fd = OK(open(path, flags));
+	struct gpumem_token token = token_of(fd);
+
+	show(connection, &token);
+	OK(close(fd));
+	return hear_layout(connection);
+}
+
+static char *map_of(const struct answer *answer, int protection)
+{
+	char *at = mmap(NULL, MIB, protection, MAP_SHARED, answer->fds[0], 0);
+
+	CHECK(at != MAP_FAILED);
+	return at;
+}
+
+static void check_map(const char *map, uint64_t seed)
+{
+	for (long i = 0; i < MIB; i += 512)
+		EQUAL((unsigned char)map[i], pattern_at(seed, i));
+}
+
+/* A file of the owner's in the directory of the sub-test, or in host/ under its name. */
+static const char *prepare(const char *where, mode_t mode)
+{
+	OK(pipe(to_sharer));
+	OK(pipe(from_sharer));
+	OK(chmod(".", 0777));
+	snprintf(host_path, sizeof(host_path), "%s/%s.%d", getenv("HOSTDIR"), getenv("TEST"),
+		 getpid());
+	const char *path = strcmp(where, "host") ? "file" : host_path;
+	int fd = filled_file(path, mode);
+
+	OK(fchmod(fd, mode));
+	OK(fchown(fd, USER, USER));
+	OK(close(fd));
+	return path;
+}
+
+static void join_sharer(void)
+{
+	step(to_sharer);
+	join_all(1);
+}
+
+/* close tells the daemon after it returned. */
+static void rename_when_closed(const char *from, const char *to)
+{
+	int tries = 0;
+
+	while (rename(from, to) && errno == EBUSY && ++tries < 1000)
+		usleep(10000);
+	CHECK(exists(to) && !exists(from));
+}
+
+static void read_host(int unused)
+{
+	(void)unused;
+	become(OTHER_USER);
+	int connection = dial();
+	struct answer answer = lease_of(connection, host_path, O_RDONLY);
+	char *map = map_of(&answer, PROT_READ);
+
+	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_READ_ONLY);
+	check_map(map, 3);
+	step(from_sharer);
+	await(to_sharer); /* it was written anew, and is longer */
+	check_map(map, NEW_SEED);
+	step(from_sharer);
+	await(to_sharer); /* it lies on a GPU by now, and was changed there */
+	check_map(map, NEW_SEED);
+}
+
+static void a_reader_of_host_is_in_nobodys_way(void)
+{
+	const char *path = prepare("host", 0644);
+
+	spawn(read_host, 0);
+	await(from_sharer);
+	become(USER);
+	int fd = OK(open(path, O_RDWR | O_TRUNC));
+
+	EQUAL(leases_of(fd), 1);
+	pattern_write(fd, NEW_SEED, 0, 2 * BYTES);
+	step(to_sharer);
+	await(from_sharer);
+	OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, BYTES, BYTES));
+	zero_check(fd, BYTES, BYTES);
+	OK(close(fd));
+	rename_when_closed(path, "moved");
+	fd = OK(open("moved", O_RDWR));
+	pattern_write(fd, 5, 0, BYTES);
+	join_sharer();
+	pattern_check(fd, 5, 0, BYTES);
+	expect_leases(fd, 0);
+}
+
+/* Holds a lease for writing until it is told to, looks at what it still can do with it, and goes.
+ */
+static void share_to_write(int on_host)
+{
+	const char *path = on_host ? host_path : "file";
+
+	become(OTHER_USER);
+	int connection = dial();
+	struct answer answer = lease_of(connection, path, O_RDWR);
+	bool mappable = answer.packet.layout.kind != GPUMEM_KIND_DEVICE;
+	char *map = mappable ? map_of(&answer, PROT_READ | PROT_WRITE) : NULL;
+	struct gpumem_msg_extend extend = {.header = head(GPUMEM_MSG_EXTEND, sizeof(extend)),
+					   .lease = answer.packet.layout.lease};
+	struct gpumem_msg_release release = {.header = head(GPUMEM_MSG_RELEASE, sizeof(release)),
+					     .lease = answer.packet.layout.lease};
+	struct gpumem_dropped dropped;
+	int fd = OK(open(path, O_RDWR));
+
+	FAILS(EPERM, ioctl(fd, GPUMEM_IOC_DROP, &dropped));
+	OK(close(fd));
+	step(from_sharer);
+	await(to_sharer); /* the lease was ended, and the file has other memory */
+	if (map) {
+		check_map(map, 3);
+		memset(map, 0xee, MIB); /* reaches nobody */
+	}
+	say(connection, &extend, sizeof(extend));
+	EQUAL(hear(connection).packet.error.error, ENOENT);
+	step(from_sharer);
+	await(to_sharer);
+	say(connection, &release, sizeof(release));
+	EQUAL(hear(connection).packet.header.type, GPUMEM_MSG_DONE);
+	step(from_sharer);
+	await(to_sharer);
+}
+
+static unsigned long free_blocks(const char *path)
+{
+	struct statvfs st;
+
+	OK(statvfs(path, &st));
+	return st.f_bfree;
+}
+
+/* Of a GPU that only this test uses. */
+static bool counts(void)
+{
+	return strcmp(getenv("BACKEND"), "cuda") != 0;
+}
+
+static void end_leases(const char *path, int wanted)
+{
+	struct gpumem_dropped dropped;
+	int fd = OK(open(path, O_RDONLY));
+
+	EQUAL(leases_of(fd), wanted);
+	OK(ioctl(fd, GPUMEM_IOC_DROP, &dropped));
+	EQUAL(dropped.leases, wanted);
+	EQUAL(leases_of(fd), 0);
+	OK(ioctl(fd, GPUMEM_IOC_DROP, &dropped));
+	EQUAL(dropped.leases, 0);
+	OK(close(fd));
+}
+
+/* What the sharer has mapped is neither the file's nor free before it is done with it. */
+static void the_owner_ends_leases_on_a_gpu(void)
+{
+	const char *path = prepare("gpu", 0666);
+
+	spawn(share_to_write, false);
+	await(from_sharer);
+	become(USER);
+	FAILS(EBUSY, open(path, O_RDWR | O_TRUNC));
+	unsigned long before = free_blocks(".");
+
+	end_leases(path, 1);
+	OK(truncate(path, 0));
+	if (counts())
+		EQUAL(free_blocks("."), before);
+	int fd = OK(open(path, O_RDWR));
+
+	pattern_write(fd, NEW_SEED, 0, BYTES);
+	if (counts())
+		CHECK(free_blocks(".") < before);
+	step(to_sharer);
+	await(from_sharer);
+	pattern_check(fd, NEW_SEED, 0, BYTES);
+	unsigned long with_both = free_blocks(".");
+
+	if (counts())
+		CHECK(with_both < before);
+	step(to_sharer);
+	await(from_sharer); /* it was released: only the new bytes are taken */
+	if (counts())
+		CHECK(free_blocks(".") > with_both);
+	join_sharer();
+	pattern_check(fd, NEW_SEED, 0, BYTES);
+}
+
+static void the_owner_ends_leases_and_moves(void)
+{
+	const char *path = prepare("host", 0666);
+
+	spawn(share_to_write, true);
+	await(from_sharer);
+	become(USER);
+	FAILS(EBUSY, rename(path, "moved"));
+	FAILS(EBUSY, truncate(path, 0));
+	end_leases(path, 1);
+	unsigned long before = free_blocks(getenv("HOSTDIR"));
+
+	rename_when_closed(path, "moved");
+	if (counts())
+		EQUAL(free_blocks(getenv("HOSTDIR")), before);
+	int fd = OK(open("moved", O_RDWR));
+
+	step(to_sharer);
+	await(from_sharer);
+	pattern_check(fd, 3, 0, BYTES);
+	step(to_sharer);
+	await(from_sharer);
+	join_sharer();
+	/* The sharer's mapping went with it. */
+	for (int tries = 0; counts() && free_blocks(getenv("HOSTDIR")) <= before; tries++) {
+		CHECK(tries < 1000);
+		usleep(10000);
+	}
+}
+
+static void a_file_without_leases_and_one_that_has_none_to_end(void)
+{
+	struct gpumem_dropped dropped;
+	int fd = filled_file("file", 0666);
+
+	OK(ioctl(fd, GPUMEM_IOC_DROP, &dropped));
+	EQUAL(dropped.leases, 0);
+	FAILS(EISDIR, ioctl((int)OK(open(".", O_RDONLY)), GPUMEM_IOC_DROP, &dropped));
+	FAILS(ENOTTY, ioctl(fd, _IO('g', _IOC_NR(GPUMEM_IOC_DROP)), &dropped));
+	become(OTHER_USER);
+	FAILS(EPERM, ioctl(fd, GPUMEM_IOC_DROP, &dropped));
+}
+
+PROG(TEST(a_reader_of_host_is_in_nobodys_way), TEST(the_owner_ends_leases_on_a_gpu),
+     TEST(the_owner_ends_leases_and_moves),
+     TEST(a_file_without_leases_and_one_that_has_none_to_end))
