@@ -126,15 +126,17 @@ static int snapshot_new(struct fs *fs, const struct control_file *file, uid_t ui
 	return error;
 }
 
-/* handle: 0 for the next one. */
-static int snapshot_add(struct fs *fs, struct snapshot *snapshot, uint64_t handle)
+/* handle: 0 is replaced by the next free one, under the lock: once the lock is given back another
+ * thread may close the snapshot. */
+static int snapshot_add(struct fs *fs, struct snapshot *snapshot, uint64_t *handle)
 {
 	struct snapshots *all = &fs->snapshots;
 	struct snapshot *other = NULL;
 
 	LOCKED(&all->lock);
-	snapshot->handle = handle ? handle : ++all->last_handle;
-	HASH_FIND(hh, all->by_handle, &snapshot->handle, sizeof(handle), other);
+	snapshot->handle = *handle ? *handle : ++all->last_handle;
+	*handle = snapshot->handle;
+	HASH_FIND(hh, all->by_handle, handle, sizeof(*handle), other);
 	if (other)
 		return -EEXIST;
 	unsigned before = all->by_handle ? HASH_COUNT(all->by_handle) : 0;
@@ -150,7 +152,7 @@ int snapshot_reopen(struct fs *fs, const struct control_file *file, uid_t uid, u
 
 	if (error)
 		return error;
-	error = snapshot_add(fs, snapshot, handle);
+	error = snapshot_add(fs, snapshot, &handle);
 	if (error)
 		snapshot_free(fs, snapshot);
 	return error;
@@ -163,11 +165,10 @@ int snapshot_open(struct fs *fs, const struct control_file *file, uid_t uid, uin
 
 	if (error)
 		return error;
-	error = snapshot_add(fs, snapshot, 0);
+	*handle = 0;
+	error = snapshot_add(fs, snapshot, handle);
 	if (error)
 		snapshot_free(fs, snapshot);
-	else
-		*handle = snapshot->handle;
 	return error;
 }
 
