@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "common/defer.h"
 #include "fs/account.h"
+#include "fs/caller.h"
 #include "fs/control.h"
 #include "fs/inode_attr.h"
 #include "fs/ops.h"
@@ -16,9 +18,14 @@
 #include "fs/xattr.h"
 
 /* user.* and trusted.* are kept; capabilities and ACLs are not, and must not seem to be. */
-static bool kept(const char *name)
+static int name_check(const char *name)
 {
-	return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0;
+	static const char *const kept[] = {"user.", XATTR_TRUSTED};
+
+	for (unsigned i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		if (strncmp(name, kept[i], strlen(kept[i])) == 0)
+			return name[strlen(kept[i])] ? 0 : -EINVAL;
+	return -EOPNOTSUPP;
 }
 
 /* 0: there is none. lock is held. */
@@ -32,15 +39,17 @@ static uint32_t stored_bytes(const struct inode *inode, const char *name)
 static int set_stored(struct fs *fs, struct inode *inode, const char *name, const char *value,
 		      size_t size, int flags)
 {
-	if (!kept(name))
-		return -EOPNOTSUPP;
+	int error = name_check(name);
+
+	if (error)
+		return error;
 	if (journal_room(fs->journal))
 		return -ENOSPC;
 	LOCKED(&inode->lock);
 	uint32_t old = stored_bytes(inode, name);
 	uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(name) + size);
-	int error = account_metadata(fs, bytes);
 
+	error = account_metadata(fs, bytes);
 	if (error)
 		return error;
 	error = xattr_set(&inode->xattrs, name, value, size, flags);
@@ -57,12 +66,14 @@ static int set_stored(struct fs *fs, struct inode *inode, const char *name, cons
 
 static int remove_stored(struct fs *fs, struct inode *inode, const char *name)
 {
-	if (!kept(name))
-		return -EOPNOTSUPP;
+	int error = name_check(name);
+
+	if (error)
+		return error;
 	LOCKED(&inode->lock);
 	uint32_t old = stored_bytes(inode, name);
-	int error = xattr_remove(&inode->xattrs, name);
 
+	error = xattr_remove(&inode->xattrs, name);
 	if (error)
 		return error;
 	account_metadata(fs, -(int64_t)old);
@@ -114,8 +125,10 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 /* The value, allocated. */
 static ssize_t get_stored(struct inode *inode, const char *name, char **value)
 {
-	if (!kept(name))
-		return -EOPNOTSUPP;
+	int error = name_check(name);
+
+	if (error)
+		return error;
 	LOCKED(&inode->lock);
 	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
 
@@ -192,6 +205,22 @@ static size_t list_ours(struct inode *inode, char *out, size_t capacity)
 	return needed;
 }
 
+/* As on every file system of the kernel's own. */
+static enum xattr_names names_for(struct op *op)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(op->req);
+	struct caller caller = {.pid = ctx->pid, .uid = ctx->uid, .gid = ctx->gid};
+
+	pthread_mutex_lock(&op->inode->lock);
+	const struct xattr *list = op->inode->xattrs;
+	bool trusted = xattr_list(list, XATTR_NAMES_ALL, NULL, 0) !=
+		       xattr_list(list, XATTR_NAMES_BUT_TRUSTED, NULL, 0);
+
+	pthread_mutex_unlock(&op->inode->lock);
+	return trusted && caller_is_capable(&caller, CAP_SYS_ADMIN) ? XATTR_NAMES_ALL
+								    : XATTR_NAMES_BUT_TRUSTED;
+}
+
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
 	struct op op;
@@ -209,8 +238,10 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 	char *names = op.worker->reply;
 	size_t capacity = op.worker->reply_bytes;
 
+	enum xattr_names which = names_for(&op);
+
 	pthread_mutex_lock(&op.inode->lock);
-	size_t size = xattr_list(op.inode->xattrs, names, capacity);
+	size_t size = xattr_list(op.inode->xattrs, which, names, capacity);
 	pthread_mutex_unlock(&op.inode->lock);
 	if (size <= capacity)
 		size += list_ours(op.inode, names + size, capacity - size);

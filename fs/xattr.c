@@ -95,12 +95,18 @@ bool xattr_is_ours(const char *name)
 	return strncmp(name, XATTR_OURS, strlen(XATTR_OURS)) == 0;
 }
 
-size_t xattr_list(const struct xattr *list, char *out, size_t capacity)
+static bool is_shown(const char *name, enum xattr_names which)
+{
+	return !xattr_is_ours(name) && (which == XATTR_NAMES_ALL ||
+					strncmp(name, XATTR_TRUSTED, strlen(XATTR_TRUSTED)) != 0);
+}
+
+size_t xattr_list(const struct xattr *list, enum xattr_names which, char *out, size_t capacity)
 {
 	size_t needed = 0;
 
 	for (; list; list = list->next) {
-		if (xattr_is_ours(list->data))
+		if (!is_shown(list->data, which))
 			continue;
 		if (needed + list->name_bytes <= capacity)
 			memcpy(out + needed, list->data, list->name_bytes);

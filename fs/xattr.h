@@ -26,8 +26,11 @@ int xattr_set(struct xattr **list, const char *name, const void *value, size_t s
 /* The size; -ENODATA; -ERANGE when size (not 0) is too small. */
 ssize_t xattr_get(const struct xattr *list, const char *name, void *value, size_t size);
 int xattr_remove(struct xattr **list, const char *name);
+/* trusted.*: only a caller with CAP_SYS_ADMIN learns that there are such attributes. */
+#define XATTR_TRUSTED "trusted."
+enum xattr_names { XATTR_NAMES_ALL, XATTR_NAMES_BUT_TRUSTED };
 /* Names, each with its NUL, into out (capacity bytes): the bytes needed in all. */
-size_t xattr_list(const struct xattr *list, char *out, size_t capacity);
+size_t xattr_list(const struct xattr *list, enum xattr_names which, char *out, size_t capacity);
 void xattr_free(struct xattr *list);
 /* One after the other; NULL begins, and ends. */
 struct xattr_entry {

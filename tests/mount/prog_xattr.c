@@ -3,6 +3,8 @@
 /* Extended attributes of one's own (user.*): values, lists, flags, on every kind of file. */
 #include "tests/mount/prog.h"
 
+#include <linux/capability.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 
 static void expect_value(const char *path, const char *name, const void *value, size_t size)
@@ -124,6 +126,55 @@ static void gone_with_the_file(void)
 	}
 }
 
+static void names_are_not_empty(void)
+{
+	put("file", "");
+	FAILS(EINVAL, setxattr("file", "user.", "v", 1, 0));
+	FAILS(EINVAL, getxattr("file", "user.", NULL, 0));
+	FAILS(EINVAL, removexattr("file", "user."));
+	if (geteuid() == 0)
+		FAILS(EINVAL, setxattr("file", "trusted.", "v", 1, 0));
+	CHECK(!listed("file", "user.") && !listed("file", "trusted."));
+}
+
+static void list_as_another(int unused)
+{
+	(void)unused;
+	OK(setresgid(65534, 65534, 65534));
+	OK(setresuid(65534, 65534, 65534));
+	CHECK(listed("file", "user.seen"));
+	CHECK(!listed("file", "trusted.hidden"));
+	FAILS(ENODATA, getxattr("file", "trusted.hidden", NULL, 0));
+}
+
+static void list_without_the_capability(int unused)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+
+	(void)unused;
+	OK(syscall(SYS_capget, &header, data));
+	data[0].effective &= ~(1U << CAP_SYS_ADMIN);
+	OK(syscall(SYS_capset, &header, data));
+	CHECK(listed("file", "user.seen"));
+	CHECK(!listed("file", "trusted.hidden"));
+}
+
+/* Who may not read them does not learn of them. */
+static void trusted_names_are_root_s(void)
+{
+	put("file", "");
+	if (geteuid() != 0 || setxattr("file", "trusted.hidden", "v", 1, 0))
+		SKIP("needs CAP_SYS_ADMIN");
+	OK(setxattr("file", "user.seen", "v", 1, 0));
+	CHECK(listed("file", "trusted.hidden"));
+	OK(chmod("file", 0644));
+	spawn(list_as_another, 0);
+	spawn(list_without_the_capability, 0);
+	join_all(2);
+	CHECK(listed("file", "trusted.hidden"));
+}
+
 PROG(TEST(round_trip), TEST(any_bytes_as_value), TEST(flags), TEST(many),
      TEST(on_directories_and_by_descriptor), TEST(kept_over_rename_and_link),
-     TEST(gone_with_the_file))
+     TEST(gone_with_the_file), TEST(names_are_not_empty), TEST(trusted_names_are_root_s))

@@ -137,7 +137,7 @@ static char *xattrs_of(struct inode *inode)
 	char *names = calloc(1, 256);
 
 	LOCKED(&inode->lock);
-	xattr_list(inode->xattrs, names, 255);
+	xattr_list(inode->xattrs, XATTR_NAMES_ALL, names, 255);
 	for (char *at = names; at[0] && at[strlen(at) + 1]; at += strlen(at))
 		at[strlen(at)] = ' ';
 	return names;

@@ -55,16 +55,18 @@ START_TEST(names_listed)
 {
 	char names[64];
 
-	ck_assert_uint_eq(xattr_list(list, names, sizeof(names)), 0);
+	ck_assert_uint_eq(xattr_list(list, XATTR_NAMES_ALL, names, sizeof(names)), 0);
 	ck_assert_int_eq(xattr_set(&list, "user.a", "1", 1, 0), 0);
 	ck_assert_int_eq(xattr_set(&list, "trusted.b", "1", 1, 0), 0);
-	ck_assert_uint_eq(xattr_list(list, NULL, 0), 17);
-	ck_assert_uint_eq(xattr_list(list, names, sizeof(names)), 17);
+	ck_assert_uint_eq(xattr_list(list, XATTR_NAMES_ALL, NULL, 0), 17);
+	ck_assert_uint_eq(xattr_list(list, XATTR_NAMES_ALL, names, sizeof(names)), 17);
 	ck_assert_mem_eq(names, "user.a\0trusted.b", 17);
 	/* What does not fit is not written in part. */
 	memset(names, 'x', sizeof(names));
-	ck_assert_uint_eq(xattr_list(list, names, 10), 17);
+	ck_assert_uint_eq(xattr_list(list, XATTR_NAMES_ALL, names, 10), 17);
 	ck_assert_mem_eq(names, "user.a\0xxx", 10);
+	ck_assert_uint_eq(xattr_list(list, XATTR_NAMES_BUT_TRUSTED, names, sizeof(names)), 7);
+	ck_assert_str_eq(names, "user.a");
 }
 END_TEST
 
@@ -84,7 +86,7 @@ START_TEST(bounded)
 	do {
 		snprintf(name, sizeof(name), "user.n%u", set++);
 	} while (xattr_set(&list, name, "", 0, 0) == 0);
-	ck_assert_uint_le(xattr_list(list, NULL, 0), XATTRS_BYTES_MAX);
+	ck_assert_uint_le(xattr_list(list, XATTR_NAMES_ALL, NULL, 0), XATTRS_BYTES_MAX);
 	ck_assert_uint_gt(set, 5000);
 }
 END_TEST
