@@ -59,8 +59,11 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 
 		json_object_set_new(json, "uuid", json_string(volume->device->uuid));
 		json_object_set_new(json, "model", json_string(volume->device->name));
-		const char *health = error ? "failed" : device_health_name(volume->device);
+		const char *health = device_health_name(volume->device);
 
+		/* A device whose memory cannot be asked for, and whose faults are not known yet. */
+		if (error && strcmp(health, "ok") == 0)
+			health = "failed";
 		json_object_set_new(json, "index", json_integer(volume->device->index));
 		json_object_set_new(json, "health", json_string(health));
 		json_object_set_new(json, "mended",
