@@ -338,17 +338,18 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 
 	(void)ino;
 	size = size < IO_MAX ? size : IO_MAX;
+	buffer = malloc(size + 1);
 	if (handle->text && handle->endless) {
-		buffer = memset(malloc(size), 'x', size);
+		memset(buffer, 'x', size);
 		n = (ssize_t)size;
 	} else if (handle->text) {
+		/* From memory of the request's own: with the answer the handle may go. */
 		size_t left = (size_t)offset < handle->bytes ? handle->bytes - (size_t)offset : 0;
 
 		n = (ssize_t)(left < size ? left : size);
-		fuse_reply_buf(req, n ? handle->text + offset : NULL, (size_t)n);
-		return;
+		if (n)
+			memcpy(buffer, handle->text + offset, (size_t)n);
 	} else {
-		buffer = malloc(size);
 		n = lie_bytes(&lie, pread(handle->fd, buffer, size, offset));
 	}
 	if (n < 0)
@@ -394,7 +395,8 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
-	memcpy(data, in, in_bytes);
+	if (in_bytes)
+		memcpy(data, in, in_bytes);
 	int rc = ioctl(handle->fd, command, data);
 	rc = rc < 0 ? -errno : rc;
 	if (lie.kind == LIE_IOCTL)
@@ -470,5 +472,7 @@ int main(int argc, char **argv)
 	int rc = fuse_session_loop_mt(session, config);
 	fuse_session_unmount(session);
 	fuse_session_destroy(session);
+	fuse_loop_cfg_destroy(config);
+	fuse_opt_free_args(&args);
 	return rc;
 }
