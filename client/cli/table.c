@@ -12,19 +12,28 @@ struct table_cell {
 	enum output_colour colour;
 };
 
+/* Twice as much whenever the number of cells is a power of two: a list may have any length. */
+static bool make_room(struct table *table)
+{
+	if (table->count & (table->count - 1))
+		return true;
+	struct table_cell *more =
+	    reallocarray(table->cells, table->count ? 2 * table->count : 1, sizeof(*table->cells));
+
+	if (more)
+		table->cells = more;
+	return more;
+}
+
 void table_cell(struct table *table, enum output_colour colour, const char *format, ...)
 {
-	struct table_cell *more =
-	    reallocarray(table->cells, table->count + 1, sizeof(*table->cells));
 	va_list args;
 
-	if (!more) {
+	if (!make_room(table)) {
 		table->failed = true;
 		return;
 	}
-	table->cells = more;
 	struct table_cell *cell = &table->cells[table->count];
-
 	AUTO_FREE char *text = NULL;
 
 	va_start(args, format);
