@@ -47,6 +47,9 @@ struct dir {
 	uint32_t n_order, cap_order;
 	_Atomic uint32_t n_names; /* stat reads it without the lock */
 	uint32_t n_subdirs;
+	/* Levels of directories below this one, at most: what goes is counted off only when no
+	 * directory is left in it. See depth.h. */
+	_Atomic uint32_t height;
 	uint64_t next_cookie;
 	struct inode *parent; /* holds a reference; NULL for the root; topology */
 	bool removed;	      /* rmdir was here: nothing can be created in it any more */

@@ -7,6 +7,7 @@
 
 #include "common/defer.h"
 #include "fs/account.h"
+#include "fs/depth.h"
 #include "fs/dir.h"
 #include "fs/fs.h"
 #include "fs/record.h"
@@ -143,6 +144,24 @@ static void move_parent(struct inode *inode, struct inode *from, struct inode *t
 	inode->dir->parent = to;
 	inode_ref(to);
 	atomic_fetch_sub(&from->refs, 1);
+	depth_added(inode);
+}
+
+/* Whether what the entry names is not too deep in another directory. */
+static int check_depth(const struct dentry *entry, const struct inode *to)
+{
+	const struct inode *inode = entry->inode;
+
+	return S_ISDIR(inode->mode) ? depth_check(to, atomic_load(&inode->dir->height)) : 0;
+}
+
+static int check_depths(const struct renaming *r)
+{
+	int error = r->from == r->to ? 0 : check_depth(r->source, r->to);
+
+	if (error || r->from == r->to || !(r->flags & RENAME_EXCHANGE))
+		return error;
+	return check_depth(r->target, r->from);
 }
 
 static int charge(struct renaming *r)
@@ -264,7 +283,9 @@ static int rename_locked(struct renaming *r)
 
 	if (r->target && r->target->inode == source)
 		return 0; /* two names of one file: POSIX asks for nothing */
-	error = charge(r);
+	error = check_depths(r);
+	if (!error)
+		error = charge(r);
 	if (error)
 		return error;
 	if (r->flags & RENAME_EXCHANGE)

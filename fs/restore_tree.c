@@ -5,6 +5,7 @@
 
 #include "common/defer.h"
 #include "fs/account.h"
+#include "fs/depth.h"
 #include "fs/dir.h"
 #include "fs/inode.h"
 #include "fs/orphan.h"
@@ -160,8 +161,10 @@ static int count(struct restore *restore, struct inode *inode)
 		return 0;
 	}
 	atomic_fetch_add(&fs->metadata_bytes, own_memory(inode));
-	if (inode->dir->parent)
+	if (inode->dir->parent) {
 		inode_ref(inode->dir->parent);
+		depth_added(inode);
+	}
 	atomic_fetch_add(&inode->nlink, named ? 2 : 0);
 	if (inode->links) {
 		atomic_fetch_add(&inode->dir->parent->nlink, 1);

@@ -7,6 +7,7 @@
 
 #include "common/defer.h"
 #include "fs/account.h"
+#include "fs/depth.h"
 #include "fs/dir.h"
 #include "fs/fs.h"
 #include "fs/mode.h"
@@ -92,6 +93,9 @@ static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new 
 		return -ENOMEM;
 	int64_t length = target ? (int64_t)strlen(target) : 0;
 
+	error = S_ISDIR(new.mode) ? depth_check(parent, 0) : 0;
+	if (error)
+		return error;
 	pthread_mutex_lock(&parent->lock);
 	struct attr_values inherited = atomic_load(&parent->attrs);
 	/* The owner of a directory trusts readers with files of that owner, and with no other's. */
@@ -165,7 +169,8 @@ void tree_detach(struct inode *parent, struct dentry *entry)
 	links_remove(inode, entry);
 	pthread_mutex_unlock(&inode->lock);
 	if (S_ISDIR(inode->mode)) {
-		parent->dir->n_subdirs--;
+		if (--parent->dir->n_subdirs == 0)
+			atomic_store(&parent->dir->height, 0);
 		atomic_fetch_sub(&parent->nlink, 1);
 	}
 	inode_touch_write(parent);
@@ -185,6 +190,8 @@ static int create_named(struct fs *fs, struct inode *parent, struct dentry *entr
 	} else {
 		inode->nlink = S_ISDIR(inode->mode) ? 2 : 1;
 		error = tree_attach(parent, entry);
+		if (!error && S_ISDIR(inode->mode))
+			depth_added(inode);
 		if (!error)
 			record_create(fs, inode, entry);
 	}

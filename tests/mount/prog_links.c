@@ -254,6 +254,38 @@ static void deep_paths(void)
 	}
 }
 
+/* Directories are nested so deep that a path can just name them; what is below goes with a rename.
+ */
+static void deepest_directory(void)
+{
+	int depth = 0;
+
+	need_daemon();
+	OK(mkdir("other", 0755));
+	OK(mkdir("other/below", 0755));
+	int top = OK(open(".", O_RDONLY | O_DIRECTORY));
+
+	while (mkdir("d", 0755) == 0) {
+		OK(chdir("d"));
+		depth++;
+	}
+	EQUAL(errno, ENAMETOOLONG);
+	CHECK(depth > 1900 && depth < 2000);
+	put("file", "deepest");
+	expect_text("file", "deepest");
+	OK(unlink("file"));
+	OK(chdir(".."));
+	FAILS(ENAMETOOLONG, renameat(top, "other", AT_FDCWD, "other"));
+	OK(renameat(top, "other/below", AT_FDCWD, "below"));
+	OK(rmdir("below"));
+	OK(renameat(top, "other", AT_FDCWD, "other"));
+	OK(rmdir("other"));
+	for (; depth; depth--) {
+		OK(rmdir("d"));
+		OK(chdir(".."));
+	}
+}
+
 PROG(TEST(hard_links), TEST(links_of_other_kinds), TEST(directory_link_counts), TEST(symlinks),
      TEST(fifos), TEST(device_nodes), TEST(device_nodes_of_others), TEST(sockets),
-     TEST(longest_names), TEST(any_byte_is_a_name), TEST(deep_paths))
+     TEST(longest_names), TEST(any_byte_is_a_name), TEST(deep_paths), TEST(deepest_directory))

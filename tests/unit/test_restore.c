@@ -104,6 +104,19 @@ START_TEST(names_of_every_kind)
 }
 END_TEST
 
+START_TEST(levels)
+{
+	struct inode *dir = gpu(0);
+
+	for (uint32_t i = 0; i < 5; i++, dir = at(dir, "dir"))
+		ck_assert_int_eq(make_dir(dir, "dir"), 0);
+	ck_assert_int_eq(second_up(FS_MOUNT_KEPT), 0);
+	ck_assert_uint_eq(second_find(gpu(0))->dir->height, 5);
+	ck_assert_uint_eq(second_find(dir->dir->parent)->dir->height, 1);
+	second_down();
+}
+END_TEST
+
 START_TEST(whatever_happens)
 {
 	struct actor actor = {.random = unit_seed() + (uint64_t)_i};
@@ -475,6 +488,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_test(tcase, nothing_but_the_top);
 	tcase_add_test(tcase, names_of_every_kind);
+	tcase_add_test(tcase, levels);
 	tcase_add_test(tcase, extended_attributes);
 	tcase_add_test(tcase, requests);
 	tcase_add_test(tcase, requests_of_daemons_before);

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 
 #include "fs/account.h"
+#include "fs/depth.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 
-#define DEPTH	    20000
-#define STACK_BYTES (512 << 10)
+#define DEPTH	    (DEPTH_MAX - 1) /* below a GPU's directory */
+#define STACK_BYTES (128 << 10)
 
 static void *forget_chain(void *pointer)
 {
@@ -46,6 +47,72 @@ START_TEST(a_deep_chain_goes_whatever_is_forgotten_first)
 	pthread_attr_destroy(&attributes);
 	ck_assert_uint_eq(inode_table_count(&fixture.inodes), inodes);
 	free(chain);
+}
+END_TEST
+
+/* So many directories, one in the other: the lowest. */
+static struct inode *nested(struct inode *top, const char *name, int levels)
+{
+	ck_assert_int_eq(make_dir(top, name), 0);
+	top = at(top, name);
+	for (int i = 1; i < levels; i++) {
+		ck_assert_int_eq(make_dir(top, "d"), 0);
+		top = at(top, "d");
+	}
+	return top;
+}
+
+/* Removes what nested() made, but for the top one. */
+static void remove_nested(struct inode *lowest, struct inode *top)
+{
+	while (lowest != top) {
+		struct inode *above = lowest->dir->parent;
+
+		ck_assert_int_eq(tree_rmdir(&fixture, above, "d"), 0);
+		lowest = above;
+	}
+}
+
+START_TEST(directories_are_nested_so_deep_and_no_deeper)
+{
+	struct inode *lowest = nested(gpu(0), "deep", DEPTH);
+
+	ck_assert_int_eq(make_dir(lowest, "d"), -ENAMETOOLONG);
+	ck_assert_int_eq(make_file(lowest, "file"), 0);
+	ck_assert_int_eq(make_dir(lowest->dir->parent, "beside"), 0);
+	ck_assert_int_eq(rename_to(lowest->dir->parent, "beside", lowest, "d", 0), -ENAMETOOLONG);
+	ck_assert_int_eq(rename_to(lowest->dir->parent, "beside", lowest->dir->parent, "other", 0),
+			 0);
+	ck_assert_int_eq(tree_unlink(&fixture, lowest, "file"), 0);
+	ck_assert_int_eq(tree_rmdir(&fixture, lowest->dir->parent, "other"), 0);
+	remove_nested(lowest, at(gpu(0), "deep"));
+}
+END_TEST
+
+START_TEST(a_subtree_is_as_deep_as_its_lowest_directory)
+{
+	struct inode *half = nested(gpu(0), "half", DEPTH / 2), *other, *beside;
+
+	other = nested(gpu(0), "other", DEPTH - DEPTH / 2);
+	/* One level of the other too many for below, none for beside the half's lowest. */
+	ck_assert_int_eq(make_dir(gpu(0), "over"), 0);
+	ck_assert_int_eq(rename_to(gpu(0), "other", at(gpu(0), "over"), "other", 0), 0);
+	ck_assert_int_eq(rename_to(gpu(0), "over", half, "d", 0), -ENAMETOOLONG);
+	ck_assert_int_eq(rename_to(at(gpu(0), "over"), "other", half, "d", 0), 0);
+	ck_assert_int_eq(make_dir(other, "d"), -ENAMETOOLONG);
+	ck_assert_int_eq(make_dir(gpu(0), "beside"), 0);
+	ck_assert_int_eq(rename_to(gpu(0), "half", at(gpu(0), "beside"), "half", 0), -ENAMETOOLONG);
+	/* An exchange moves both. */
+	beside = nested(at(gpu(0), "beside"), "d", 2);
+	ck_assert_int_eq(rename_to(gpu(0), "half", at(gpu(0), "beside"), "d", RENAME_EXCHANGE),
+			 -ENAMETOOLONG);
+	ck_assert_int_eq(rename_to(at(gpu(0), "beside"), "d", gpu(0), "half", RENAME_EXCHANGE),
+			 -ENAMETOOLONG);
+	ck_assert_ptr_eq(at(at(gpu(0), "beside"), "d"), beside->dir->parent);
+	/* What is removed again counts no more. */
+	remove_nested(other, half);
+	remove_nested(half, at(gpu(0), "half"));
+	ck_assert_int_eq(rename_to(gpu(0), "half", at(gpu(0), "beside"), "half", 0), 0);
 }
 END_TEST
 
@@ -206,6 +273,8 @@ int main(void)
 	Suite *suite = unit_suite("tree_limits", &tcase, 60);
 
 	tcase_add_checked_fixture(tcase, fixture_up, fixture_down);
+	tcase_add_test(tcase, directories_are_nested_so_deep_and_no_deeper);
+	tcase_add_test(tcase, a_subtree_is_as_deep_as_its_lowest_directory);
 	tcase_add_test(tcase, a_deep_chain_goes_whatever_is_forgotten_first);
 	tcase_add_test(tcase, a_directory_cannot_replace_one_above_it);
 	tcase_add_test(tcase, a_rename_that_fails_leaves_the_charge);
