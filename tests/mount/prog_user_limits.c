@@ -373,10 +373,10 @@ static void texts_of_many_users(void)
 static long long metadata_bytes(void)
 {
 	char *text = control_text("metrics", 65536);
-	char *line = strstr(text, "\ngpumemfs_metadata_bytes ");
+	char *line = strstr(text, "\ngpumemfs_metadata_bytes{");
 
 	CHECK(line);
-	long long bytes = atoll(strchr(line + 1, ' '));
+	long long bytes = atoll(strstr(line, "} ") + 2);
 
 	free(text);
 	return bytes;
