@@ -112,16 +112,18 @@ static inline void act_create(struct actor *actor, struct inode *dir, const char
 			      unsigned acts)
 {
 	static const mode_t modes[] = {S_IFREG | 0640,	S_IFREG | 02755, S_IFDIR | 0755,
-				       S_IFDIR | 02770, S_IFLNK | 0777,	 S_IFIFO | 0600,
-				       S_IFCHR | 0600,	S_IFBLK | 0660};
-	struct tree_new what = {.mode = modes[pick(actor, 8)],
-				.rdev = makedev(pick(actor, 4096), pick(actor, 1 << 20)),
+				       S_IFDIR | 02770, S_IFLNK | 0777,	 S_IFIFO | 0600};
+	static const mode_t specials[] = {S_IFIFO | 0600, S_IFCHR | 0600, S_IFBLK | 0660};
+	struct tree_new what = {.mode = modes[pick(actor, 6)],
 				.uid = (uid_t)pick(actor, 3),
 				.gid = (gid_t)pick(actor, 3),
-				.target = "some/where"};
+				.target = "some/where",
+				.rdev = MADE_RDEV};
 	struct inode *inode;
 	int error;
 
+	if (S_ISFIFO(what.mode))
+		what.mode = specials[what.uid];
 	if (acts == ACTS && pick(actor, 5) == 0) {
 		what.mode = S_IFREG | 0600;
 		error = tree_tmpfile(&fixture, dir, &what, &inode);
