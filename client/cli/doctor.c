@@ -136,7 +136,6 @@ static int examine(struct doctor *doctor, const struct mounts *mounts, const cha
 
 static int run(struct cli_args *args)
 {
-	struct doctor doctor = {.findings = json_array(), .root = ""};
 	struct mounts mounts;
 	int json, status;
 
@@ -146,6 +145,8 @@ static int run(struct cli_args *args)
 
 	if (error)
 		return cli_fail("/proc/self/mountinfo", -error);
+	struct doctor doctor = {.findings = json_array(), .root = ""};
+
 	status = examine(&doctor, &mounts, args->argc ? args->argv[0] : NULL, json);
 	mounts_free(&mounts);
 	json_decref(doctor.findings);

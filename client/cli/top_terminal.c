@@ -14,6 +14,9 @@ bool top_terminal_places(void)
 	if (setupterm(NULL, STDOUT_FILENO, &error) != OK)
 		return false;
 	const char *place = tigetstr("cup");
+	bool places = place && place != (const char *)-1;
 
-	return place && place != (const char *)-1;
+	/* newterm makes a description of its own. */
+	del_curterm(cur_term);
+	return places;
 }

@@ -395,7 +395,7 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
-	if (in_bytes)
+	if (in && in_bytes)
 		memcpy(data, in, in_bytes);
 	int rc = ioctl(handle->fd, command, data);
 	rc = rc < 0 ? -errno : rc;
