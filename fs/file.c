@@ -307,12 +307,8 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 int file_promise(struct file *file, const struct file_call *call)
 {
 	guard_token token = guard_enter(&file->guard);
+	int rc = file_is_device(file) ? -ENOTSUP : host_promise(file, call, &file->mapped);
 
-	atomic_fetch_add(&file->mapped, 1);
-	int rc = file_is_device(file) ? 0 : host_promise(file, call);
-
-	if (rc < 0)
-		atomic_fetch_sub(&file->mapped, 1);
 	guard_leave(&file->guard, token);
 	return rc;
 }

@@ -87,8 +87,8 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 uint64_t file_data_bytes(struct file *file, uint64_t unit);
 
 /* From here to file_unpromise programs may map a host/ file, and what they store comes past the
- * daemon: it is charged by its size, as if all of it were there. -EDQUOT, -ENOSPC: not so, and
- * nothing is charged. A lease does the same by itself. */
+ * daemon: it is charged by its size, as if all of it were there. -EDQUOT, -ENOSPC, -ENOTSUP (it
+ * is on a GPU by now): not so, and nothing is charged. A lease does the same by itself. */
 int file_promise(struct file *file, const struct file_call *call);
 void file_unpromise(struct file *file); /* and file_settle */
 /* Whether a mapping of the host/ file would take memory that it has not now. */

@@ -133,7 +133,7 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 
 	if (rc == 0) {
 		kind = lease_count(file, access);
-		rc = file_is_device(file) ? 0 : host_promise(file, call);
+		rc = file_is_device(file) ? 0 : host_promise(file, call, NULL);
 		if (rc < 0)
 			lease_uncount(file, kind);
 	}

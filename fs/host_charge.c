@@ -47,20 +47,30 @@ uint64_t host_due(struct file *file, int fd)
 	return taken > most ? taken : most;
 }
 
-int host_promise(struct file *file, const struct file_call *call)
+/* Of a file that is charged by its size. */
+static int64_t precharge_growth(struct file *file, const struct file_call *call, uint64_t size)
 {
-	int fd = atomic_load(&file->fd);
-
-	atomic_store(&file->given, true);
-	if (fd < 0)
-		return 0;
-
-	int64_t more = (int64_t)(host_due(file, fd) - atomic_load(&file->taken));
+	int64_t more = (int64_t)(most_taken(file, size) - atomic_load(&file->taken));
 	int rc = more > 0 ? host_charge(atomic_load(&file->volume), call, more) : 0;
 
-	if (rc == 0 && more > 0)
-		atomic_fetch_add(&file->taken, (uint64_t)more);
-	return rc;
+	return rc < 0 ? rc : more > 0 ? more : 0;
+}
+
+/* Paid before it is promised: a close that settles at this moment must not charge without regard to
+ * the quota what is then refused. */
+int host_promise(struct file *file, const struct file_call *call, _Atomic uint32_t *promises)
+{
+	int fd = atomic_load(&file->fd);
+	int64_t paid = fd < 0 ? 0 : precharge_growth(file, call, host_object_size(fd));
+
+	if (paid < 0)
+		return (int)paid;
+	if (promises)
+		atomic_fetch_add(promises, 1);
+	atomic_store(&file->given, true);
+	if (fd >= 0)
+		host_settle(file, call, paid);
+	return 0;
 }
 
 int host_charge(struct volume *volume, const struct file_call *call, int64_t bytes)
@@ -83,15 +93,6 @@ static uint64_t hole_bytes(int fd, uint64_t from, uint64_t to)
 	for (; host_next_run(fd, from, to, &run); from = run.to)
 		bytes += run.data ? 0 : run.to - run.from;
 	return bytes;
-}
-
-/* Of a file that is charged by its size. */
-static int64_t precharge_growth(struct file *file, const struct file_call *call, uint64_t size)
-{
-	int64_t more = (int64_t)(most_taken(file, size) - atomic_load(&file->taken));
-	int rc = more > 0 ? host_charge(atomic_load(&file->volume), call, more) : 0;
-
-	return rc < 0 ? rc : more > 0 ? more : 0;
 }
 
 int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)

@@ -43,9 +43,10 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
  * to host_settle after the change, which sets the charge right. */
 int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 void host_settle(struct file *file, const struct file_call *call, int64_t precharged);
-/* The file is leased or mapped from now on: charges it by its size. 0, -EDQUOT or -ENOSPC. Shared.
- */
-int host_promise(struct file *file, const struct file_call *call);
+/* One more lease or mapping, from here on, of those that promises counts; or, with the guard
+ * exclusive, one that is counted already (NULL): the file is charged by its size. 0, -EDQUOT or
+ * -ENOSPC. Shared. */
+int host_promise(struct file *file, const struct file_call *call, _Atomic uint32_t *promises);
 /* Whether programs have the object, by a lease, a handle, or what outlived those. */
 bool host_is_out(struct file *file, int fd);
 /* Whether there is nothing to take inside the file. */
