@@ -140,10 +140,10 @@ void host_settle(struct file *file, const struct file_call *call, int64_t precha
 
 		if (more == 0 && precharged == 0)
 			return;
-		if (host_charge(volume, call, more - precharged) < 0) {
-			host_charge(volume, call, -precharged);
-			atomic_fetch_sub(&file->taken, (uint64_t)more);
-		}
+		/* What other writers have precharged is in now as well: it is theirs to settle.
+		 * What was paid here is not given back, for the memory is there. */
+		if (host_charge(volume, call, more - precharged) < 0)
+			atomic_fetch_sub(&file->taken, (uint64_t)(more - precharged));
 		precharged = 0;
 	} while (host_due(file, fd) != now);
 }
