@@ -53,12 +53,21 @@ static struct host_out *take_first(struct host_outs *outs)
 	return out;
 }
 
+/* Whether the file is to be looked at again. Not one without a name or a handle: the last reference
+ * may be the one here, the file's end gives back what the file is charged for, and a program that
+ * still has the object has the memory from the kernel alone. */
+static bool is_out(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+	return (inode->nlink || inode->opens) && file_is_given(inode->file);
+}
+
 void host_out_settle(struct fs *fs, struct inode *inode)
 {
 	if (!file_is_given(inode->file))
 		return;
 	settle(fs, inode);
-	if (!file_is_given(inode->file) || atomic_exchange(&inode->out, true))
+	if (!is_out(inode) || atomic_exchange(&inode->out, true))
 		return;
 	struct host_out *out = malloc(sizeof(*out));
 
@@ -84,7 +93,7 @@ void host_outs_look(struct fs *fs)
 
 	for (unsigned i = 0; i < LOOKS_MAX && (out = take_first(&fs->outs)); i++) {
 		settle(fs, out->inode);
-		if (file_is_given(out->inode->file)) {
+		if (is_out(out->inode)) {
 			out->next = again;
 			again = out;
 			continue;
