@@ -176,7 +176,7 @@ int host_new_object(struct volume *volume, const struct file_call *call, int *fd
 		return rc;
 	rc =
 	    system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, &made);
-	if (rc == 0) {
+	if (rc >= 0) {
 		*object = call->journal ? journal_hold(call->journal, KEEP_HOST, made) : 0;
 		if (call->journal && !*object) {
 			close(made);

@@ -37,17 +37,21 @@ static int take_connection(uint64_t id, int fd, void *pointer)
 
 /* The connections in the order of their numbers: users choose how many there are, and how many
  * leases. */
+struct known_connection {
+	struct share_connection *connection;
+};
+
 struct known {
-	struct share_connection **at;
+	struct known_connection *at;
 	size_t count;
 };
 
 static int by_number(const void *a, const void *b)
 {
-	const struct share_connection *one = *(struct share_connection *const *)a;
-	const struct share_connection *other = *(struct share_connection *const *)b;
+	const struct known_connection *one = a, *other = b;
+	uint64_t first = one->connection->number, second = other->connection->number;
 
-	return (one->number > other->number) - (one->number < other->number);
+	return (first > second) - (first < second);
 }
 
 static int connections_sort(const struct share *share, struct known *known)
@@ -56,12 +60,12 @@ static int connections_sort(const struct share *share, struct known *known)
 	size_t count;
 
 	DL_COUNT2(share->connections, connection, count, next);
-	*known = (struct known){.at = calloc(count + 1, sizeof(struct share_connection *))};
+	*known = (struct known){.at = calloc(count + 1, sizeof(struct known_connection))};
 	if (!known->at)
 		return -ENOMEM;
 	DL_FOREACH2(share->connections, connection, next)
 	{
-		known->at[known->count++] = connection;
+		known->at[known->count++].connection = connection;
 	}
 	qsort(known->at, known->count, sizeof(known->at[0]), by_number);
 	return 0;
@@ -69,11 +73,12 @@ static int connections_sort(const struct share *share, struct known *known)
 
 static struct share_connection *connection_find(const struct known *known, uint64_t number)
 {
-	struct share_connection wanted = {.number = number}, *key = &wanted;
-	struct share_connection **found =
+	struct share_connection wanted = {.number = number};
+	struct known_connection key = {&wanted};
+	struct known_connection *found =
 	    bsearch(&key, known->at, known->count, sizeof(known->at[0]), by_number);
 
-	return found ? *found : NULL;
+	return found ? found->connection : NULL;
 }
 
 /* The file counts each as one that holds. */

@@ -42,6 +42,8 @@ static void run(const char *command, const char *argument, const char *value)
 	if (!strcmp(command, "open")) {
 		file = gpumem_open(argument, *value == 'w' ? O_RDWR : O_RDONLY);
 		answer(file, 0);
+	} else if (!strcmp(command, "close")) {
+		answer(gpumem_close(file) == 0, 0);
 	} else if (!file || (!mapped && (!strcmp(command, "read") || !strcmp(command, "write")))) {
 		printf("EBADF nothing is open or mapped\n");
 	} else if (!strcmp(command, "map")) {
@@ -59,8 +61,6 @@ static void run(const char *command, const char *argument, const char *value)
 		answer(true, info().size);
 	} else if (!strcmp(command, "flags")) {
 		answer(true, info().flags);
-	} else if (!strcmp(command, "close")) {
-		answer(gpumem_close(file) == 0, 0);
 	} else {
 		printf("what is '%s'?\n", command);
 	}
