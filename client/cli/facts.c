@@ -99,12 +99,16 @@ const char *facts_health(const json_t *volume)
 
 char *facts_line(const char *text, const char *name)
 {
+	const char *end = text + strlen(text), *next;
 	size_t length = strlen(name);
 
-	for (const char *at = text; at && *at; at = strchr(at, '\n')) {
-		at += *at == '\n';
-		if (strncmp(at, name, length) == 0 && at[length] == ' ')
-			return strndup(at + length + 1, strcspn(at + length + 1, "\n"));
+	for (const char *at = text; at < end; at = next + 1) {
+		next = memchr(at, '\n', (size_t)(end - at));
+		if (!next)
+			next = end;
+		if ((size_t)(next - at) > length && at[length] == ' ' &&
+		    memcmp(at, name, length) == 0)
+			return strndup(at + length + 1, (size_t)(next - at) - length - 1);
 	}
 	return NULL;
 }
