@@ -121,12 +121,13 @@ static int copy_to_object(struct file_move *move)
 	struct bounce *bounce = NULL;
 	int rc = 0;
 
-	if (!move->size)
+	/* The object of a file that was in host/ before went with leave_object. */
+	if (!move->size && atomic_load(&move->file->fd) < 0)
 		return 0;
 	rc = host_new_object(move->to, &move->call, &move->fd, &move->object_shift, &move->object);
 	if (rc == 0 && ftruncate(move->fd, (off_t)move->size) < 0)
 		rc = -errno;
-	if (rc == 0)
+	if (rc == 0 && move->size)
 		rc = bounce_new(&move->call, move->size, &bounce);
 	if (rc == 0)
 		rc = copy_runs_to_object(move, bounce);
@@ -315,6 +316,8 @@ static void commit_move(struct file_move *move)
 		atomic_store(&file->object_shift, move->object_shift);
 		install_object(&move->call, file, move->fd);
 	}
+	/* Descriptors that programs still have are of the memory before, not of this object. */
+	atomic_store(&file->given, atomic_load(&file->mapped) > 0);
 	atomic_store(&file->volume, move->to);
 
 	if (move->fd < 0 && atomic_load(&file->fd) >= 0)

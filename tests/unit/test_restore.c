@@ -107,6 +107,27 @@ START_TEST(names_of_every_kind)
 }
 END_TEST
 
+/* No object of host/ is left of it there, and none without a record may come. */
+START_TEST(empty_on_a_gpu_meanwhile)
+{
+	struct inode *host = gpu(2);
+
+	ck_assert_ptr_nonnull(host->volume->system);
+	ck_assert_int_eq(make_file(host, "file"), 0);
+	struct inode *file = at(host, "file");
+	struct inode_call call;
+
+	ck_assert_int_eq(write_to(file, "first", 5, 0), 5);
+	inode_call_init(&call, &fixture, file, worker_copier(&fixture));
+	ck_assert_int_eq(file_truncate(file->file, &call.call, 0), 0);
+	ck_assert_int_eq(rename_to(host, "file", gpu(0), "file", 0), 0);
+	ck_assert_int_eq(rename_to(gpu(0), "file", host, "file", 0), 0);
+	expect_same();
+	ck_assert_int_eq(write_to(file, "kept", 4, 0), 4);
+	expect_same();
+}
+END_TEST
+
 START_TEST(whatever_happens)
 {
 	struct actor actor = {.random = unit_seed() + (uint64_t)_i};
@@ -478,6 +499,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_test(tcase, nothing_but_the_top);
 	tcase_add_test(tcase, names_of_every_kind);
+	tcase_add_test(tcase, empty_on_a_gpu_meanwhile);
 	tcase_add_test(tcase, extended_attributes);
 	tcase_add_test(tcase, requests);
 	tcase_add_test(tcase, requests_of_daemons_before);
