@@ -3,6 +3,7 @@
 #include "fs/host_out.h"
 
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "common/defer.h"
 #include "fs/fs.h"
@@ -12,7 +13,7 @@
 #define LOOKS_MAX 512
 
 struct host_out {
-	struct host_out *next;
+	struct host_out *prev, *next;
 	struct inode *inode; /* a reference */
 };
 
@@ -31,35 +32,20 @@ static void settle(struct fs *fs, struct inode *inode)
 	file_settle(inode->file, &call.call);
 }
 
-/* At the end, so that all have their turn. */
-static void put_last(struct host_outs *outs, struct host_out *out)
+static void out_append(struct host_outs *outs, struct host_out *out)
 {
-	struct host_out **link = &outs->first;
-
 	LOCKED(&outs->lock);
-	while (*link)
-		link = &(*link)->next;
-	out->next = NULL;
-	*link = out;
+	DL_APPEND(outs->first, out);
 }
 
-static struct host_out *take_first(struct host_outs *outs)
+static struct host_out *out_take_first(struct host_outs *outs)
 {
 	LOCKED(&outs->lock);
 	struct host_out *out = outs->first;
 
 	if (out)
-		outs->first = out->next;
+		DL_DELETE(outs->first, out);
 	return out;
-}
-
-/* Whether the file is to be looked at again. Not one without a name or a handle: the last reference
- * may be the one here, the file's end gives back what the file is charged for, and a program that
- * still has the object has the memory from the kernel alone. */
-static bool is_out(struct inode *inode)
-{
-	LOCKED(&inode->lock);
-	return (inode->nlink || inode->opens) && file_is_given(inode->file);
 }
 
 void host_out_settle(struct fs *fs, struct inode *inode)
@@ -67,7 +53,7 @@ void host_out_settle(struct fs *fs, struct inode *inode)
 	if (!file_is_given(inode->file))
 		return;
 	settle(fs, inode);
-	if (!is_out(inode) || atomic_exchange(&inode->out, true))
+	if (!file_is_given(inode->file) || atomic_exchange(&inode->out, true))
 		return;
 	struct host_out *out = malloc(sizeof(*out));
 
@@ -78,7 +64,7 @@ void host_out_settle(struct fs *fs, struct inode *inode)
 	}
 	inode_ref(inode);
 	out->inode = inode;
-	put_last(&fs->outs, out);
+	out_append(&fs->outs, out);
 }
 
 static void end(struct fs *fs, struct host_out *out)
@@ -89,13 +75,12 @@ static void end(struct fs *fs, struct host_out *out)
 
 void host_outs_look(struct fs *fs)
 {
-	struct host_out *again = NULL, *out;
+	struct host_out *again = NULL, *out, *next;
 
-	for (unsigned i = 0; i < LOOKS_MAX && (out = take_first(&fs->outs)); i++) {
+	for (unsigned i = 0; i < LOOKS_MAX && (out = out_take_first(&fs->outs)); i++) {
 		settle(fs, out->inode);
-		if (is_out(out->inode)) {
-			out->next = again;
-			again = out;
+		if (file_is_given(out->inode->file)) {
+			LL_PREPEND(again, out);
 			continue;
 		}
 		atomic_store(&out->inode->out, false);
@@ -103,10 +88,9 @@ void host_outs_look(struct fs *fs)
 		host_out_settle(fs, out->inode);
 		end(fs, out);
 	}
-	while (again) {
-		out = again;
-		again = out->next;
-		put_last(&fs->outs, out);
+	LL_FOREACH_SAFE(again, out, next)
+	{
+		out_append(&fs->outs, out);
 	}
 }
 
@@ -114,6 +98,6 @@ void host_outs_end(struct fs *fs)
 {
 	struct host_out *out;
 
-	while ((out = take_first(&fs->outs)))
+	while ((out = out_take_first(&fs->outs)))
 		end(fs, out);
 }

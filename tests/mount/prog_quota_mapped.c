@@ -164,6 +164,49 @@ static void a_lease_is_charged_by_size(void)
 	expect_charged(0);
 }
 
+/* Once a second the daemon looks at all files whose object was given out. When the charge of a file
+ * made for this falls, the daemon has looked at the other files as well. */
+static void wait_for_a_look(void)
+{
+	int fd = OK(open(in("look"), O_RDWR | O_CREAT, 0644)), connection = dial();
+	long before = charged();
+
+	OK(ftruncate(fd, LIMIT - PART));
+	struct gpumem_token token = token_of(fd);
+
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+
+	OK(close(connection));
+	OK(close(fd));
+	EQUAL(charged(), before + LIMIT - PART);
+	drop(&answer);
+	expect_charged(before);
+	OK(unlink(in("look")));
+}
+
+static void a_descriptor_without_a_name_stays_charged(void)
+{
+	limited_folder("nameless");
+	int fd = OK(open(in("file"), O_RDWR | O_CREAT, 0644)), connection = dial();
+
+	OK(ftruncate(fd, PART));
+	struct gpumem_token token = token_of(fd);
+
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+
+	OK(close(connection));
+	OK(close(fd));
+	OK(unlink(in("file")));
+	for (int looks = 0; looks < 2; looks++) {
+		wait_for_a_look();
+		EQUAL(charged(), PART);
+	}
+	drop(&answer);
+	expect_charged(0);
+}
+
 static bool is_passed_through(void)
 {
 	char text[8192] = "", path[PATH_MAX];
@@ -228,4 +271,5 @@ static void a_mapped_file_moves_in_by_its_size(void)
 
 PROG(TEST(holes_made_by_a_handle_that_maps), TEST(holes_that_are_there_already),
      TEST(holes_are_not_leased), TEST(a_lease_is_charged_by_size),
-     TEST(a_mapping_is_charged_by_size), TEST(a_mapped_file_moves_in_by_its_size))
+     TEST(a_descriptor_without_a_name_stays_charged), TEST(a_mapping_is_charged_by_size),
+     TEST(a_mapped_file_moves_in_by_its_size))
