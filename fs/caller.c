@@ -9,11 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common/defer.h"
 
 /* The initial user namespace has the same inode number on every machine (PROC_USER_INIT_INO). */
 #define INITIAL_NAMESPACE 0xEFFFFFFD
+
+/* A request can be here before its thread has gone to sleep, and the kernel shows a system call
+ * only of a thread that sleeps. */
+#define SLEEP_TRIES    50
+#define SLEEP_PAUSE_US 200
 
 struct status {
 	uint64_t pending, shared_pending, blocked, effective;
@@ -118,4 +125,44 @@ bool caller_has_signal(pid_t pid)
 
 	return !status_read(pid, 0, &status) ||
 	       (status.pending | status.shared_pending) & ~status.blocked;
+}
+
+/* The number of the system call in which the thread sleeps; -1 where that cannot be known. */
+static long system_call(pid_t pid)
+{
+	char path[64], line[256], *end = line;
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
+	for (int tries = 0; tries < SLEEP_TRIES; tries++) {
+		FILE *in AUTO_FCLOSE = fopen(path, "re");
+
+		if (!in || !fgets(line, sizeof(line), in))
+			return -1;
+		long number = strtol(line, &end, 10);
+
+		if (end != line)
+			return number;
+		usleep(SLEEP_PAUSE_US);
+	}
+	return -1;
+}
+
+bool caller_is_in_chown(pid_t pid)
+{
+	static const long chowns[] = {
+#ifdef SYS_chown
+	    SYS_chown,
+#endif
+#ifdef SYS_lchown
+	    SYS_lchown,
+#endif
+	    SYS_fchown,
+	    SYS_fchownat,
+	};
+	long number = pid > 0 ? system_call(pid) : -1;
+
+	for (size_t i = 0; i < sizeof(chowns) / sizeof(chowns[0]); i++)
+		if (number == chowns[i])
+			return true;
+	return false;
 }

@@ -22,6 +22,10 @@ bool caller_is_capable(const struct caller *caller, unsigned capability);
 /* Whether a signal waits for the thread; true where that cannot be known. */
 bool caller_has_signal(pid_t pid);
 
+/* Whether the thread waits in a chown(2) of any form; false where that cannot be known. A worker of
+ * io_uring may seem to be in the system call during which it was made. */
+bool caller_is_in_chown(pid_t pid);
+
 /* Whether a process is in the initial user namespace; 0 is the daemon. true where the kernel has no
  * user namespaces, and false where that cannot be known. */
 bool caller_in_initial_namespace(pid_t pid);

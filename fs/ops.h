@@ -9,6 +9,7 @@
 #include <fuse_lowlevel.h>
 
 #include "common/order.h"
+#include "fs/caller.h"
 #include "fs/fs.h"
 #include "fs/journal.h"
 #include "fs/observe.h"
@@ -67,6 +68,12 @@ static inline void op_end(struct op *op, int64_t result)
 }
 /* A request without an inode of its own, which its caller answers: counts it. */
 void op_count(fuse_req_t req, enum stat_op kind);
+static inline struct caller op_caller(const struct op *op)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(op->req);
+
+	return (struct caller){.pid = ctx->pid, .uid = ctx->uid, .gid = ctx->gid};
+}
 /* Counts it and has the kernel ask no more for anything of the kind. */
 void op_unsupported(fuse_req_t req, enum stat_op kind);
 /* Replies with an error (0: success without data) and counts it. */
@@ -111,6 +118,8 @@ static inline enum op_told op_told(const struct op *op, bool kill)
  * kernel does on file systems that have no daemon, and lets the kernel know. Under no lock, before
  * the reply. */
 void op_drop_set_id(struct op *op, struct inode *inode, enum op_told told);
+/* The bits that op_drop_set_id would take. */
+mode_t op_set_id_to_drop(struct op *op, struct inode *inode, enum op_told told);
 
 /* Bits of fuse_file_info.fh: the kernel keeps it and no user can name it. */
 #define OP_HANDLE_WRITES   1 /* opened for writing */

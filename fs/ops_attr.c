@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <linux/capability.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
@@ -88,32 +89,59 @@ static void attrs_from(const struct stat *st, int which, struct tree_attrs *attr
 	attrs->mtime = which & FUSE_SET_ATTR_MTIME_NOW ? now : time_from_spec(&st->st_mtim);
 }
 
-/* Writes of a handle that the kernel passes through do not come here: what the kernel sends before
- * one by a caller without CAP_FSETID is a change of no attribute. So is a chown(2) to nobody, which
- * takes the bits from the owner's file as well, and must take none from others'. */
-static bool is_written(struct op *op)
+static bool is_owner(const struct op *op, const struct caller *caller)
 {
-	uid_t uid = fuse_req_ctx(op->req)->uid;
+	pthread_mutex_lock(&op->inode->lock);
+	uid_t owner = op->inode->uid;
 
-	LOCKED(&op->inode->lock);
-	return uid == 0 || uid == op->inode->uid ||
-	       (S_ISREG(op->inode->mode) && op->inode->writers &&
-		*file_backing_id(op->inode->file));
+	pthread_mutex_unlock(&op->inode->lock);
+	return caller->uid == owner || caller_is_capable(caller, CAP_FOWNER);
 }
 
-static void setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attrs)
+/* Whether programs can write to the file past the daemon. */
+static bool is_written_past(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+	return S_ISREG(inode->mode) && inode->writers && *file_backing_id(inode->file);
+}
+
+/* The kernel sends a change of no attribute for a chown(2) to nobody, which takes the bits from the
+ * owner's file and is refused to others where there are bits to take, and before a caller without
+ * CAP_FSETID changes the file: for most changes the daemon sees to the bits itself, but not for
+ * writes that the kernel passes through. Only the system call of the caller tells a chown(2) from a
+ * change; a write that seems to be a chown(2) fails, so that no bit outlives a write. */
+static int drop_set_id_unchanged(struct op *op)
+{
+	struct caller caller = op_caller(op);
+
+	if (!op_set_id_to_drop(op, op->inode, OP_TOLD_KILL))
+		return 0;
+	if (!is_owner(op, &caller)) {
+		if (caller_is_in_chown(caller.pid))
+			return -EPERM;
+		if (!is_written_past(op->inode))
+			return 0;
+	}
+	op_drop_set_id(op, op->inode, OP_TOLD_KILL);
+	return 0;
+}
+
+static int setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attrs)
 {
 	const int owner = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
 
 	if (S_ISDIR(op->inode->mode))
-		return;
-	if (which & owner || (which == 0 && is_written(op)))
+		return 0;
+	if (which == 0)
+		return drop_set_id_unchanged(op);
+	if (which & owner)
 		op_drop_set_id(op, op->inode, OP_TOLD_KILL);
 	else if (which & FUSE_SET_ATTR_SIZE)
 		op_drop_set_id(op, op->inode, op_told(op, which & FUSE_SET_ATTR_KILL_SUID));
 	/* Without killpriv the kernel sends a mode as well, in which too many bits may be left. */
 	if (which & (owner | FUSE_SET_ATTR_SIZE))
 		attrs->mode &= op->inode->mode | ~(mode_t)(S_ISUID | S_ISGID);
+	return 0;
 }
 
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
@@ -130,12 +158,13 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 		op.bytes = (uint64_t)st->st_size;
 		error = set_size(&op, op.bytes);
 	}
+	attrs_from(st, which, &attrs);
+	if (!error)
+		error = setattr_drop_set_id(&op, which, &attrs);
 	if (error) {
 		op_done(&op, req, error);
 		return;
 	}
-	attrs_from(st, which, &attrs);
-	setattr_drop_set_id(&op, which, &attrs);
 	if (attrs.which)
 		tree_set_attrs(op.fs, op.inode, &attrs);
 	inode_stat(op.inode, st);

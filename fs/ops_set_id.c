@@ -5,7 +5,6 @@
  * which no file here can have. */
 #include <linux/capability.h>
 
-#include "fs/caller.h"
 #include "fs/ops.h"
 #include "fs/session.h"
 #include "fs/tree.h"
@@ -19,21 +18,27 @@ static bool is_of_group(const struct caller *caller, struct inode *inode)
 	return caller_is_member(caller, group) || caller_is_capable(caller, CAP_FSETID);
 }
 
-void op_drop_set_id(struct op *op, struct inode *inode, enum op_told told)
+mode_t op_set_id_to_drop(struct op *op, struct inode *inode, enum op_told told)
 {
 	mode_t mode = atomic_load_explicit(&inode->mode, memory_order_relaxed);
-	const struct fuse_ctx *ctx = fuse_req_ctx(op->req);
-	struct caller caller = {.pid = ctx->pid, .uid = ctx->uid, .gid = ctx->gid};
+	struct caller caller = op_caller(op);
 	mode_t drop = S_ISUID;
 
 	if (!(mode & (S_ISUID | S_ISGID)) || told == OP_TOLD_KEEP ||
 	    (told == OP_TOLD_NOTHING && caller_is_capable(&caller, CAP_FSETID)))
-		return;
+		return 0;
 	/* Without the right to execute for the group it is no more than a mark, which members of
 	 * the group may keep. */
 	if (mode & S_ISGID && (mode & S_IXGRP || !is_of_group(&caller, inode)))
 		drop |= S_ISGID;
+	return mode & drop;
+}
+
+void op_drop_set_id(struct op *op, struct inode *inode, enum op_told told)
+{
+	mode_t drop = op_set_id_to_drop(op, inode, told);
+
 	/* The kernel would go on using the mode that it knows, and execute by it. */
-	if (tree_drop_mode(op->fs, inode, drop))
+	if (drop && tree_drop_mode(op->fs, inode, drop))
 		session_changed(op->fs->session, inode->ino);
 }

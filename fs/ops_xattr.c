@@ -208,8 +208,7 @@ static size_t list_ours(struct inode *inode, char *out, size_t capacity)
 /* As on every file system of the kernel's own. */
 static enum xattr_names names_for(struct op *op)
 {
-	const struct fuse_ctx *ctx = fuse_req_ctx(op->req);
-	struct caller caller = {.pid = ctx->pid, .uid = ctx->uid, .gid = ctx->gid};
+	struct caller caller = op_caller(op);
 
 	pthread_mutex_lock(&op->inode->lock);
 	const struct xattr *list = op->inode->xattrs;

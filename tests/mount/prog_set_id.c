@@ -261,14 +261,9 @@ static void change_all(void (*be)(void), const char *tree, const int *old)
 	join_all(1);
 }
 
-/* A handle to a new file from before it has its mode. The kernel sends the same for a chown(2) to
- * nobody as for a write to host/ by a handle: that file nobody ever had open for writing. */
-static int old_handle(const char *path, void (*way)(const char *path, int old))
+/* A handle to a new file from before it has its mode. */
+static int old_handle(const char *path)
 {
-	if (way == do_chown_to_nobody) {
-		OK(mknod(path, S_IFREG | 0644, 0));
-		return (int)OK(open(path, O_RDONLY));
-	}
 	int fd = new_file(path);
 
 	pattern_write(fd, 1, 0, BYTES);
@@ -283,7 +278,7 @@ static void modes_after(const char *tree, mode_t mode, void (*be)(void), mode_t 
 	for (size_t way = 0; way < WAYS; way++) {
 		const char *path = path_of(tree, way);
 
-		old[way] = old_handle(path, ways[way].run);
+		old[way] = old_handle(path);
 		OK(chown(path, OWNER, OWNER));
 		OK(chmod(path, mode));
 		EQUAL(stat_of(path).st_mode & 07777, mode);
@@ -347,6 +342,59 @@ static void as_on_tmpfs(void)
 			compare(trees, modes[mode], caller);
 	OK(rmdir(reference));
 	OK(rmdir(host));
+}
+
+/* A chown(2) to nobody, in every form, of a file that others write to: the bits fall with the
+ * owner's, and a stranger's is refused. */
+static void change_to_nobody(const char *path)
+{
+	const uid_t nobody = (uid_t)-1;
+	int fd = OK(open(path, O_RDONLY));
+
+	FAILS(EPERM, chown(path, nobody, nobody));
+	FAILS(EPERM, lchown(path, nobody, nobody));
+	FAILS(EPERM, fchown(fd, nobody, nobody));
+	FAILS(EPERM, fchownat(fd, "", nobody, nobody, AT_EMPTY_PATH));
+}
+
+static void strangers_change_to_nobody(const char *path)
+{
+	pid_t pid = OK(fork());
+
+	if (pid == 0) {
+		be_stranger();
+		change_to_nobody(path);
+		_exit(prog_failures ? 1 : 0);
+	}
+	join_all(1);
+}
+
+static void chown_to_nobody(const char *path)
+{
+	int writer = new_file(path);
+
+	pattern_write(writer, 1, 0, BYTES);
+	OK(chmod(path, 06755));
+	strangers_change_to_nobody(path);
+	EQUAL(stat_of(path).st_mode & 07777, 06755);
+	OK(chown(path, (uid_t)-1, (gid_t)-1));
+	EQUAL(stat_of(path).st_mode & 07777, 0755);
+	OK(close(writer));
+	OK(unlink(path));
+}
+
+static void refused_as_on_tmpfs(void)
+{
+	char path[PATH_MAX];
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	if (!has_killpriv())
+		SKIP("killpriv is off");
+	chown_to_nobody("/dev/shm/gpumemfs-set-id-chown");
+	chown_to_nobody("file");
+	snprintf(path, sizeof(path), "%s/set-id-chown", getenv("HOSTDIR"));
+	chown_to_nobody(path);
 }
 
 /* --- What is executed ------------------------------------------------------------------------ */
@@ -416,4 +464,4 @@ static void not_executed_by_the_old_mode(void)
 	runs_as(host);
 }
 
-PROG(TEST(as_on_tmpfs), TEST(not_executed_by_the_old_mode))
+PROG(TEST(as_on_tmpfs), TEST(refused_as_on_tmpfs), TEST(not_executed_by_the_old_mode))

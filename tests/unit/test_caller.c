@@ -95,6 +95,24 @@ START_TEST(signals)
 }
 END_TEST
 
+/* Only a thread that sleeps in the system call counts. */
+START_TEST(no_chown)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	ck_assert(!caller_is_in_chown(pid));
+	ck_assert(!caller_is_in_chown(getpid()));
+	ck_assert(!caller_is_in_chown(0));
+	ck_assert(!caller_is_in_chown(NO_PID));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -105,5 +123,6 @@ int main(void)
 	tcase_add_test(tests, capabilities);
 	tcase_add_test(tests, one_that_cannot_be_seen);
 	tcase_add_test(tests, signals);
+	tcase_add_test(tests, no_chown);
 	return unit_main(suite);
 }
