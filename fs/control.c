@@ -10,6 +10,7 @@
 
 #include "common/defer.h"
 #include "fs/access_file.h"
+#include "fs/binder.h"
 #include "fs/control.h"
 #include "fs/control_text.h"
 #include "fs/fs.h"
@@ -29,7 +30,7 @@
 /* Names here never change; the texts do, and are never cached. */
 #define NAME_SECONDS 86400.0
 
-/* The name is there once the daemon has bound it. */
+/* The name is there once the binder has made it. */
 static atomic_bool socket_bound;
 
 static const struct control_file *file_of(fuse_ino_t ino)
@@ -162,7 +163,7 @@ bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	if (!control_owns(parent))
 		return false;
 	if (parent != CONTROL_INO || !S_ISSOCK(mode) || strcmp(name, SOCKET_LEAF) != 0 ||
-	    fuse_req_ctx(req)->pid != getpid() || atomic_exchange(&socket_bound, true)) {
+	    !binder_is(fuse_req_ctx(req)->pid) || atomic_exchange(&socket_bound, true)) {
 		fuse_reply_err(req, EPERM);
 		return true;
 	}

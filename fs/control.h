@@ -24,7 +24,7 @@ static inline bool control_owns(fuse_ino_t ino)
 /* Each replies and returns true where the node is one of .gpumem/'s (or, for lookup, the name
  * .gpumem in the root). */
 bool control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
-/* The daemon's own bind() makes .gpumem/socket; nobody else makes anything. */
+/* The daemon's binder makes .gpumem/socket; no other process makes anything. */
 bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
 /* A daemon before this one made it. */
 void control_socket_is_bound(void);

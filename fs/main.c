@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "fs/binder.h"
 #include "fs/capabilities.h"
 #include "fs/control.h"
 #include "fs/daemon.h"
@@ -225,6 +226,9 @@ int main(int argc, char **argv)
 		break;
 	case ROLE_UPGRADE:
 		status = upgrade_ask(options->mountpoint);
+		break;
+	case ROLE_BINDER:
+		status = binder_run(options->line, options->mountpoint);
 		break;
 	}
 	options_free(options);

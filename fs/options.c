@@ -15,8 +15,8 @@
 
 #define SEE_HELP "(see gpumemfs -h)"
 
-/* Those without a letter. The last two are a keeper's and its daemon's only. */
-enum { FLAG_UPGRADE = 256, FLAG_LINE, FLAG_ADOPT };
+/* Those without a letter. The last three are a keeper's and its daemon's only. */
+enum { FLAG_UPGRADE = 256, FLAG_LINE, FLAG_ADOPT, FLAG_BIND };
 
 /* What getopt found, before any of it is judged: -s says how, and may come last. */
 struct arguments {
@@ -178,7 +178,8 @@ static char *resolve_parent(const char *path)
  * mount that has nobody to answer for it: the keeper hands on what was resolved. */
 static int mountpoint_set(const char *path, struct options *options)
 {
-	bool handed = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER;
+	bool handed = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER ||
+		      options->role == ROLE_BINDER;
 	bool waits = options->role == ROLE_UPGRADE || store_is_full();
 
 	if (handed && path[0] == '/')
@@ -225,7 +226,7 @@ static int flag_unknown(int argc, char **argv)
 	return -EINVAL;
 }
 
-/* Between a keeper and its daemon. */
+/* Between a keeper and its daemon, or from a daemon. */
 static int line_set(enum role role, const char *text, struct options *options)
 {
 	uint64_t line;
@@ -267,6 +268,8 @@ static int flag_set(int flag, struct arguments *arguments, struct options *optio
 		return line_set(ROLE_DAEMON, optarg, options);
 	case FLAG_ADOPT:
 		return line_set(ROLE_KEEPER, optarg, options);
+	case FLAG_BIND:
+		return line_set(ROLE_BINDER, optarg, options);
 	case 'N':
 		log_error("-N is not supported: mount from inside the namespace");
 		return -EINVAL;
@@ -283,6 +286,7 @@ static int flags_read(int argc, char **argv, struct arguments *arguments, struct
 	    {"upgrade", no_argument, NULL, FLAG_UPGRADE},
 	    {"line", required_argument, NULL, FLAG_LINE},
 	    {"adopt", required_argument, NULL, FLAG_ADOPT},
+	    {"bind", required_argument, NULL, FLAG_BIND},
 	    {NULL, 0, NULL, 0},
 	};
 	int flag;

@@ -26,6 +26,7 @@ enum role {
 	ROLE_DAEMON,  /* by its keeper */
 	ROLE_KEEPER,  /* by a daemon whose keeper is gone */
 	ROLE_UPGRADE, /* to take over a mount */
+	ROLE_BINDER,  /* by a daemon whose sharing socket gets its name */
 };
 
 /* Bytes, or a percentage of a device's memory. */
@@ -43,7 +44,7 @@ struct options {
 	bool fake; /* a mount helper's -f: everything was checked, nothing is to be mounted */
 
 	enum role role;
-	int line; /* of the daemon and the keeper: to the other */
+	int line; /* of the daemon and the keeper: to the other; of the binder: the socket */
 
 	enum backend_kind backend;
 	char *gpus; /* ascending, comma-separated, each once; NULL: all */

@@ -252,20 +252,6 @@ bool session_is_taken(const struct session *session)
 	return session->fuse_fd >= 0;
 }
 
-/* A mount that was taken over is known, and may have gone from its place. */
-static int find_device(struct session *session)
-{
-	const char *mountpoint = session->fs->options.mountpoint;
-
-	if (session->device)
-		return 0;
-	int error = unmount_device(mountpoint, AT_STATX_FORCE_SYNC, &session->device);
-
-	if (!error && session->agreement)
-		agreement_set_device(session->agreement, session->device);
-	return error;
-}
-
 /* Whether the kernel still has requests for whoever reads them. */
 static bool is_connected(const struct session *session)
 {
@@ -302,7 +288,7 @@ int session_start(struct session *session)
 	if (error)
 		goto unmount_fuse;
 	sem_wait(&session->answered);
-	if (atomic_load(&session->running) == 0 || find_device(session)) {
+	if (atomic_load(&session->running) == 0 || !session->device) {
 		/* Unmounted by now: what is done at the end of a mount is still to be done. */
 		if (atomic_load(&session->greeted) && !is_connected(session))
 			return 0;

@@ -110,11 +110,9 @@ static int mount_fuse(struct session *session)
 		log_error("cannot mount on %s", mountpoint);
 		return -EIO;
 	}
-	dev_t device;
-
 	/* At once: whoever goes on for a daemon that is killed must know its own mount. */
-	if (session->agreement && unmount_device(mountpoint, AT_STATX_DONT_SYNC, &device) == 0)
-		agreement_set_device(session->agreement, device);
+	if (unmount_device(mountpoint, &session->device) == 0 && session->agreement)
+		agreement_set_device(session->agreement, session->device);
 	/* Whoever finds that the mount answers can ask its keeper for an upgrade. */
 	keep_settle(session->fs->keep);
 	return 0;

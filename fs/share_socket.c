@@ -17,11 +17,11 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/defer.h"
 #include "common/log.h"
+#include "fs/binder.h"
 #include "fs/control.h"
 #include "fs/keep.h"
 #include "fs/mountinfo.h"
@@ -32,8 +32,6 @@
 
 static int socket_bind(struct share *share, const char *mountpoint)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-
 	share->tree_fd =
 	    (int)syscall(SYS_open_tree, AT_FDCWD, mountpoint, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (share->tree_fd < 0)
@@ -41,12 +39,11 @@ static int socket_bind(struct share *share, const char *mountpoint)
 	share->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (share->listen_fd < 0)
 		return -errno;
-	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", share->tree_fd,
-		 GPUMEM_SOCKET_NAME);
-	if (bind(share->listen_fd, (struct sockaddr *)&address, sizeof(address)) ||
-	    listen(share->listen_fd, BACKLOG))
-		return -errno;
-	return 0;
+	int error = binder_bind(share->listen_fd, share->tree_fd);
+
+	if (!error && listen(share->listen_fd, BACKLOG))
+		error = -errno;
+	return error;
 }
 
 /* A socket of a daemon before this one, by the directory that was kept with it. */

@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int unmount_device(const char *path, int flags, dev_t *device)
+int unmount_device(const char *path, dev_t *device)
 {
 	struct statx st;
 
-	if (statx(AT_FDCWD, path, flags | AT_NO_AUTOMOUNT, STATX_TYPE, &st))
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE, &st))
 		return -errno;
 	*device = makedev(st.stx_dev_major, st.stx_dev_minor);
 	return 0;
@@ -31,8 +31,7 @@ void unmount_lazily(const char *mountpoint, dev_t device)
 	dev_t there;
 
 	/* Somebody may have unmounted it and mounted something else there. */
-	if (device && unmount_device(mountpoint, AT_STATX_DONT_SYNC, &there) == 0 &&
-	    there != device)
+	if (device && unmount_device(mountpoint, &there) == 0 && there != device)
 		return;
 	if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || geteuid() == 0)
 		return;

@@ -9,7 +9,7 @@
  * taken for that); by root itself, by fusermount3 otherwise. Does not ask the mount's daemon. */
 void unmount_lazily(const char *mountpoint, dev_t device);
 
-/* The device number of what is at path: 0 or -errno. flags: of statx, whether to ask the daemon. */
-int unmount_device(const char *path, int flags, dev_t *device);
+/* The device number of what is at path, without a request to its daemon: 0 or -errno. */
+int unmount_device(const char *path, dev_t *device);
 
 #endif
