@@ -322,10 +322,10 @@ void file_settle(struct file *file, const struct file_call *call)
 	guard_leave(&file->guard, token);
 }
 
-bool file_is_given(const struct file *file)
+bool file_is_out(const struct file *file)
 {
-	return !file_is_device(file) && atomic_load(&file->given) && !atomic_load(&file->mapped) &&
-	       !atomic_load(&file->leases);
+	return !file_is_device(file) && atomic_load(&file->given) &&
+	       (file_is_held(file) || (!atomic_load(&file->mapped) && !atomic_load(&file->leases)));
 }
 
 void file_unpromise(struct file *file)

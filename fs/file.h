@@ -95,8 +95,9 @@ void file_unpromise(struct file *file); /* and file_settle */
 bool file_is_sparse(const struct file *file);
 /* Charges a host/ file for what there is of it, after a lease or a mapping. */
 void file_settle(struct file *file, const struct file_call *call);
-/* Whether programs may still have the object of a host/ file, after handles and leases. */
-bool file_is_given(const struct file *file);
+/* Whether what the object of a host/ file is charged for may change without a request: programs may
+ * still have it after handles and leases, or make it longer through a lease for writing. */
+bool file_is_out(const struct file *file);
 
 /* Gives back what was taken ahead of the end, and charges what programs wrote to an object past the
  * daemon. After the last writer has closed. */

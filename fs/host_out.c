@@ -50,10 +50,10 @@ static struct host_out *out_take_first(struct host_outs *outs)
 
 void host_out_settle(struct fs *fs, struct inode *inode)
 {
-	if (!file_is_given(inode->file))
+	if (!file_is_out(inode->file))
 		return;
 	settle(fs, inode);
-	if (!file_is_given(inode->file) || atomic_exchange(&inode->out, true))
+	if (!file_is_out(inode->file) || atomic_exchange(&inode->out, true))
 		return;
 	struct host_out *out = malloc(sizeof(*out));
 
@@ -79,7 +79,7 @@ void host_outs_look(struct fs *fs)
 
 	for (unsigned i = 0; i < LOOKS_MAX && (out = out_take_first(&fs->outs)); i++) {
 		settle(fs, out->inode);
-		if (file_is_given(out->inode->file)) {
+		if (file_is_out(out->inode->file)) {
 			LL_PREPEND(again, out);
 			continue;
 		}

@@ -332,6 +332,7 @@ static int lease_shared(struct share *share, struct share_connection *connection
 		return kind;
 	}
 	inode_ref(inode);
+	host_out_settle(share->fs, inode);
 	struct share_lease *lease;
 
 	error = lease_new(share, connection, ask, (enum file_lease_kind)kind, &lease);

@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "fs/hold.h"
+#include "fs/host_out.h"
 #include "fs/inode_table.h"
 #include "fs/keep.h"
 #include "fs/orphan.h"
@@ -82,13 +83,14 @@ static struct share_connection *connection_find(const struct known *known, uint6
 }
 
 /* The file counts each as one that holds. */
-static void set_kind(struct inode *inode, enum file_lease_kind kind)
+static void set_kind(struct fs *fs, struct inode *inode, enum file_lease_kind kind)
 {
 	file_set_handed_out(inode->file);
 	if (kind == FILE_LEASE_LOOSE)
 		file_lease_loosen(inode->file);
 	else if (kind == FILE_LEASE_DROPPED)
 		file_lease_drop(inode->file, FILE_LEASE_HOLDS);
+	host_out_settle(fs, inode);
 }
 
 /* The file as its sharer had it: held and leased, as the file knows, or as it would know had the
@@ -102,14 +104,14 @@ static struct inode *take_file(struct share *share, const struct share_note_leas
 		return NULL;
 	if (orphan_adopt(share->fs, inode)) {
 		inode_put(share->fs, inode, 1); /* it came with a reference */
-		set_kind(inode, noted->kind);
+		set_kind(share->fs, inode, noted->kind);
 		return inode;
 	}
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
 	if (inode_hold(share->fs, inode) == 0) {
 		/* The lease was given: each export to come is looked at anew. */
 		if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE) == 0) {
-			set_kind(inode, noted->kind);
+			set_kind(share->fs, inode, noted->kind);
 			return inode;
 		}
 		inode_unhold(share->fs, inode, 1);

@@ -207,6 +207,38 @@ static void a_descriptor_without_a_name_stays_charged(void)
 	expect_charged(0);
 }
 
+/* The kernel lets a descriptor of the object grow it without asking the daemon, which charges for
+ * that at its next look. */
+static void growth_by_a_descriptor_is_charged_later(void)
+{
+	limited_folder("grown");
+	int fd = OK(open(in("file"), O_RDWR | O_CREAT, 0644)), connection = dial();
+	struct gpumem_token token = token_of(fd);
+
+	OK(ftruncate(fd, PART));
+	show(connection, &token);
+	struct answer answer = hear_layout(connection);
+	int other = OK(open(in("other"), O_WRONLY | O_CREAT, 0644));
+
+	EQUAL(charged(), PART);
+	OK(ftruncate(answer.fds[0], PART + LIMIT));
+	expect_charged(PART + LIMIT);
+	FAILS(EDQUOT, pwrite(other, "x", 1, 0));
+	OK(ftruncate(answer.fds[0], PART));
+	expect_charged(PART);
+	/* Without a name and a handle it is still the lease's. */
+	OK(unlink(in("file")));
+	OK(close(fd));
+	OK(ftruncate(answer.fds[0], PART + LIMIT));
+	expect_charged(PART + LIMIT);
+	FAILS(EDQUOT, pwrite(other, "x", 1, 0));
+	drop(&answer);
+	OK(close(connection));
+	expect_charged(0);
+	EQUAL(OK(pwrite(other, "x", 1, 0)), 1);
+	OK(close(other));
+}
+
 static bool is_passed_through(void)
 {
 	char text[8192] = "", path[PATH_MAX];
@@ -271,5 +303,5 @@ static void a_mapped_file_moves_in_by_its_size(void)
 
 PROG(TEST(holes_made_by_a_handle_that_maps), TEST(holes_that_are_there_already),
      TEST(holes_are_not_leased), TEST(a_lease_is_charged_by_size),
-     TEST(a_descriptor_without_a_name_stays_charged), TEST(a_mapping_is_charged_by_size),
-     TEST(a_mapped_file_moves_in_by_its_size))
+     TEST(growth_by_a_descriptor_is_charged_later), TEST(a_descriptor_without_a_name_stays_charged),
+     TEST(a_mapping_is_charged_by_size), TEST(a_mapped_file_moves_in_by_its_size))
