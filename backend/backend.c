@@ -220,9 +220,10 @@ void device_unpin(struct device *device, void *base)
 	device->backend->ops->unpin_for_all(device, base);
 }
 
-const char *device_bar_name(struct device *device)
+const char *device_bar_name(struct device *device, const char **why)
 {
-	return device->backend->ops->bar_name(device);
+	*why = NULL;
+	return device->backend->ops->bar_name(device, why);
 }
 
 void device_fail(struct device *device, const char *what)

@@ -128,7 +128,8 @@ struct backend_ops {
 	/* Gives back what the device costs while nobody has anything there; it is made again when
 	 * needed. -EBUSY: something is there, or somebody is at it just now. Any thread. */
 	int (*rest)(struct device *device);
-	const char *(*bar_name)(struct device *device); /* "vulkan", "direct", "none: <reason>" */
+	/* The provider, "vulkan" or "direct"; "none", or what is to be looked for, with why. */
+	const char *(*bar_name)(struct device *device, const char **why);
 
 	/* Content is undefined. Needs no copier; any thread. */
 	int (*chunk_new)(struct device *device, uint64_t bytes, struct chunk **chunk);
@@ -190,7 +191,8 @@ void backend_close(struct backend *backend);
 int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, unsigned *n);
 
 int device_memory(struct device *device, struct device_memory *memory);
-const char *device_bar_name(struct device *device);
+/* The BAR's provider. why: for people, why there is none or it is not sure; else NULL. */
+const char *device_bar_name(struct device *device, const char **why);
 /* See backend_ops.rest. 0 too where the device costs nothing, or failed. */
 int device_rest(struct device *device);
 /* See backend_ops.pin_for_all: 0, or -errno, of which nothing is logged. */

@@ -67,11 +67,12 @@ static void write_mapping(struct control_list *list, FILE *out, struct inode *in
 {
 	uint64_t mapped = S_ISREG(inode->mode) ? file_mapped(inode->file) : 0;
 	struct volume *volume = inode->volume;
+	const char *why;
 
 	/* It may have moved to host/ since. */
 	if (!mapped || !volume->device)
 		return;
-	fprintf(out, "%" PRIu64 "\tbar\t%s\t%u\t", mapped, device_bar_name(volume->device),
+	fprintf(out, "%" PRIu64 "\tbar\t%s\t%u\t", mapped, device_bar_name(volume->device, &why),
 		file_leases(inode->file));
 	write_path(list, out, inode);
 }

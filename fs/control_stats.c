@@ -56,6 +56,7 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 	if (volume->device) {
 		struct pool_usage pool = pool_usage(volume->pool);
 		struct bar_usage bar = bar_usage(volume->device);
+		const char *why, *provider = device_bar_name(volume->device, &why);
 
 		json_object_set_new(json, "uuid", json_string(volume->device->uuid));
 		json_object_set_new(json, "model", json_string(volume->device->name));
@@ -75,8 +76,8 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 		json_object_set_new(json, "shared_chunks",
 				    json_integer(integer(pool.shared_chunks)));
 		json_object_set_new(json, "bar",
-				    json_pack("{s:s, s:I, s:I, s:I, s:I}", "provider",
-					      device_bar_name(volume->device), "mapped_bytes",
+				    json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I}", "provider",
+					      provider, "reason", why, "mapped_bytes",
 					      integer(bar.mapped), "budget_bytes",
 					      integer(bar.budget), "maps", integer(bar.maps),
 					      "evictions", integer(bar.evictions)));

@@ -41,7 +41,7 @@ static void write_device(FILE *out, const struct volume *volume)
 	struct copy_crossover crossover = copy_crossovers(device);
 	struct pool_limits limits = pool_limits(volume->pool);
 	struct bar_usage bar = bar_usage(device);
-	const char *name = volume->name;
+	const char *name = volume->name, *why, *provider = device_bar_name(device, &why);
 
 	fprintf(out, "%s.name %s\n", name, device->name);
 	fprintf(out, "%s.uuid %s\n", name, device->uuid);
@@ -50,7 +50,7 @@ static void write_device(FILE *out, const struct volume *volume)
 	else
 		fprintf(out, "%s.size %" PRIu64 "\n", name, limits.size);
 	fprintf(out, "%s.reserve %" PRIu64 "\n", name, limits.reserve);
-	fprintf(out, "%s.bar %s\n", name, device_bar_name(device));
+	fprintf(out, "%s.bar %s%s%s\n", name, provider, why ? ": " : "", why ? why : "");
 	fprintf(out, "%s.bar_budget %" PRIu64 "\n", name, bar.budget);
 	fprintf(out, "%s.bar_mapped %" PRIu64 "\n", name, bar.mapped);
 	fprintf(out, "%s.crossover_write %" PRIu64 " %s\n", name, crossover.write,

@@ -19,11 +19,12 @@ static void *measure(void *pointer)
 		return NULL;
 	if (copy_measure(copier, volume->device) == 0) {
 		struct copy_crossover found = copy_crossovers(volume->device);
+		const char *why;
 
 		log_info(
 		    "%s: BAR through %s, used up to %llu bytes for writing and %llu for reading",
-		    volume->name, device_bar_name(volume->device), (unsigned long long)found.write,
-		    (unsigned long long)found.read);
+		    volume->name, device_bar_name(volume->device, &why),
+		    (unsigned long long)found.write, (unsigned long long)found.read);
 	}
 	copier_close(copier);
 	return NULL;

@@ -27,7 +27,7 @@ void cuda_bar_init(struct cuda_device *device)
 
 	pthread_mutex_init(&bar->lock, NULL);
 	if (device->cuda->bar == BAR_OFF || device->cuda->bar == BAR_DIRECT) {
-		snprintf(bar->reason, sizeof(bar->reason), "none: %s",
+		snprintf(bar->reason, sizeof(bar->reason), "%s",
 			 device->cuda->bar == BAR_OFF ? "turned off (bar=off)"
 						      : "a GPU has no direct mapping (bar=direct)");
 		atomic_store(&bar->probed, true);
@@ -98,7 +98,7 @@ static int probe(struct cuda_device *device)
 			  ways[i].way->name, why);
 	}
 	if (!atomic_load(&bar->way))
-		snprintf(bar->reason, sizeof(bar->reason), "none: %.150s",
+		snprintf(bar->reason, sizeof(bar->reason), "%.150s",
 			 wanted == BAR_AUTO ? "neither dma-buf, gdrcopy nor Vulkan works here"
 					    : why);
 	atomic_store_explicit(&bar->probed, true, memory_order_release);
@@ -199,23 +199,28 @@ uint32_t cuda_bar_cost(struct device *base)
 	return cuda_bar_vulkan.cost;
 }
 
-const char *cuda_bar_name(struct device *base)
+const char *cuda_bar_name(struct device *base, const char **why)
 {
 	struct cuda_device *device = cuda_device(base);
 	struct bar_state *bar = &device->bar;
 
 	if (atomic_load_explicit(&bar->probed, memory_order_acquire)) {
 		const struct bar_way *way = atomic_load(&bar->way);
-		return way ? way->name : bar->reason;
+
+		if (way)
+			return way->name;
+		*why = bar->reason;
+		return "none";
 	}
+	*why = "not probed yet";
 	switch (device->cuda->bar) {
 	case BAR_DMABUF:
-		return "dmabuf (not probed yet)";
+		return "dmabuf";
 	case BAR_GDRCOPY:
-		return "gdrcopy (not probed yet)";
+		return "gdrcopy";
 	case BAR_VULKAN:
-		return "vulkan (not probed yet)";
+		return "vulkan";
 	default:
-		return "auto (not probed yet)";
+		return "auto";
 	}
 }

@@ -30,7 +30,7 @@ void cuda_bar_close(struct cuda_device *device);
 /* Closes the way, which stays chosen, until the next mapping. Nothing is mapped; lock is held. */
 void cuda_bar_rest(struct cuda_device *device);
 
-const char *cuda_bar_name(struct device *device);
+const char *cuda_bar_name(struct device *device, const char **why);
 int cuda_bar_map(struct chunk *chunk, void **address);
 void cuda_bar_unmap(struct chunk *chunk, void *address);
 uint32_t cuda_bar_cost(struct device *device);

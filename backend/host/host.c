@@ -72,9 +72,12 @@ static int host_memory(struct device *device, struct device_memory *memory)
 	return 0;
 }
 
-static const char *host_bar_name(struct device *device)
+static const char *host_bar_name(struct device *device, const char **why)
 {
-	return host_device(device)->bar_off ? "none: turned off (bar=off)" : "direct";
+	if (!host_device(device)->bar_off)
+		return "direct";
+	*why = "turned off (bar=off)";
+	return "none";
 }
 
 static uint32_t host_bar_cost(struct device *device)

@@ -18,15 +18,18 @@ static const char *const names[] = {"backend",	   "threads", "io_uring",  "clone
 /* Of a GPU, below its name. */
 static const char *const gpu_names[] = {"bar", "crossover_write", "crossover_read"};
 
-/* "on: WHY" and "off: WHY" have the reason with them. */
+/* "off: WHY" has the reason with it; beside a number is a word, which the reason says as well. */
 static char *split_reason(char *line)
 {
-	char *colon = strstr(line, ": ");
+	char *blank = strchr(line, ' ');
 
-	if (!colon || (strncmp(line, "on:", 3) != 0 && strncmp(line, "off:", 4) != 0))
+	if (!blank)
 		return NULL;
-	*colon = '\0';
-	return colon + 2;
+	*blank = '\0';
+	if (blank == line || blank[-1] != ':')
+		return NULL;
+	blank[-1] = '\0';
+	return blank + 1;
 }
 
 /* A daemon of another version may not have it. */

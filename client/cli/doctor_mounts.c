@@ -154,8 +154,9 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 		      const json_t *volume)
 {
 	const char *name = json_string_value(json_object_get(volume, "name"));
-	const char *provider =
-	    json_string_value(json_object_get(json_object_get(volume, "bar"), "provider"));
+	const json_t *bar = json_object_get(volume, "bar");
+	const char *provider = json_string_value(json_object_get(bar, "provider"));
+	const char *reason = json_string_value(json_object_get(bar, "reason"));
 	AUTO_FREE char *gpu = NULL, *backend = facts_line(params, "backend");
 
 	if (!name || asprintf(&gpu, "%s/%s", where, name) < 0)
@@ -167,15 +168,16 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 			    "reported an error: its files give EIO");
 	if (!provider || !backend || strncmp(backend, "host", 4) == 0)
 		return;
-	if (strncmp(provider, "none", 4) != 0) {
+	if (strcmp(provider, "none") != 0) {
 		doctor_find(doctor, DOCTOR_GOOD, gpu, NULL, "BAR provider %s", provider);
 		return;
 	}
-	bool off = strstr(provider, "bar=off");
+	bool off = reason && strstr(reason, "bar=off");
 
-	doctor_find(
-	    doctor, off ? DOCTOR_NOTE : DOCTOR_LIMIT, gpu, off ? "mount without bar=off" : NULL,
-	    "BAR provider %s: small reads and writes go through the copy engines", provider);
+	doctor_find(doctor, off ? DOCTOR_NOTE : DOCTOR_LIMIT, gpu,
+		    off ? "mount without bar=off" : NULL,
+		    "BAR provider none%s%s: small reads and writes go through the copy engines",
+		    reason ? ": " : "", reason ? reason : "");
 	if (!off)
 		missing_ways(doctor, gpu);
 }

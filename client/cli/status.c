@@ -53,24 +53,21 @@ static const char *health_shown(const json_t *gpu)
 	return strcmp(health, "ok") == 0 && facts_number(gpu, "lost_bytes") ? "lost bytes" : health;
 }
 
-/* A GPU's index, UUID and model, and its BAR's provider; the reason for "none" stands by itself. */
+/* A GPU's index, UUID and model, and its BAR's provider with the reason for "none". */
 static void add_gpu_facts(json_t *facts, const json_t *volume)
 {
 	static const char *const same[] = {"index", "uuid", "model", "lost_bytes"};
 	const json_t *bar = json_object_get(volume, "bar");
-	const char *provider = json_string_value(json_object_get(bar, "provider"));
-	size_t length = provider ? strcspn(provider, ":( ") : 0;
+	json_t *provider = json_object_get(bar, "provider"),
+	       *reason = json_object_get(bar, "reason");
 
 	for (unsigned i = 0; i < sizeof(same) / sizeof(same[0]); i++)
 		if (json_object_get(volume, same[i]))
 			json_object_set(facts, same[i], json_object_get(volume, same[i]));
-	if (!provider)
-		return;
-	json_object_set_new(facts, "bar_provider", json_stringn(provider, length));
-	if (provider[length])
-		json_object_set_new(
-		    facts, "bar_reason",
-		    json_string(provider + length + strspn(provider + length, ":( ")));
+	if (provider)
+		json_object_set(facts, "bar_provider", provider);
+	if (json_is_string(reason))
+		json_object_set(facts, "bar_reason", reason);
 }
 
 /* What is shown of a volume, from stats.json. */

@@ -112,6 +112,7 @@ START_TEST(host_devices)
 	struct backend_config config = host_config("1,3", 4);
 	struct backend *backend;
 	struct device_memory memory;
+	const char *why;
 
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
 	ck_assert_str_eq(backend->name, "host");
@@ -124,7 +125,8 @@ START_TEST(host_devices)
 	ck_assert_str_eq(device->uuid, "GPU-00000000-0000-4000-8000-000000000003");
 	ck_assert_str_eq(device->pci, "");
 	ck_assert_uint_eq(device->total, 16 * MIB);
-	ck_assert_str_eq(device_bar_name(device), "direct");
+	ck_assert_str_eq(device_bar_name(device, &why), "direct");
+	ck_assert_ptr_null(why);
 	ck_assert_int_eq(device_memory(device, &memory), 0);
 	ck_assert_uint_eq(memory.total, 16 * MIB);
 	ck_assert_uint_eq(memory.free, 16 * MIB);
@@ -136,10 +138,12 @@ START_TEST(host_without_bar)
 {
 	struct backend_config config = host_config(NULL, 1);
 	struct backend *backend;
+	const char *why;
 
 	config.bar = BAR_OFF;
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
-	ck_assert_str_eq(device_bar_name(backend->devices[0]), "none: turned off (bar=off)");
+	ck_assert_str_eq(device_bar_name(backend->devices[0], &why), "none");
+	ck_assert_str_eq(why, "turned off (bar=off)");
 	ck_assert_uint_eq(backend->devices[0]->bar_bytes, 0);
 	ck_assert(!copy_bar_possible(backend->devices[0]));
 	backend_close(backend);
