@@ -21,6 +21,7 @@ ValueError; the CUDA driver's own failures are CudaError, a RuntimeError. See gp
 
 from ._align import AlignReport, align
 from ._cuda import CudaError
+from ._leases import drop_leases
 from ._modes import CopyWarning
 from ._safetensors import MisalignedError, SafeTensors, safetensors
 from ._views import Buffer, View, open
@@ -35,6 +36,7 @@ __all__ = [
     "SafeTensors",
     "View",
     "align",
+    "drop_leases",
     "open",
     "safetensors",
 ]

@@ -119,9 +119,7 @@ class FileMemory(Memory):
 
     @classmethod
     def open(cls, path: Any, flags: int) -> FileMemory:
-        name = os.fsdecode(path)
-        if "\0" in name:
-            raise ValueError("a path cannot contain NUL")
+        name = _native.path_name(path)
         return cls(_native.library().gpumem_open(os.fsencode(name), flags), name)
 
     @classmethod

