@@ -106,6 +106,8 @@ struct gpumem_copy_ask {
 #define GPUMEM_IOC_COPY _IOW('g', 0x4a, struct gpumem_copy_ask)
 #define GPUMEM_COPY_MAX (1u << 30)
 
+#define GPUMEM_SAVED_FIRST 992
+
 /* What GPUMEM_IOC_SAVE writes: what of the file, or of all below the directory, had to be written
  * to the mount's spool. ENOTSUP: it has none. */
 struct gpumem_saved {
@@ -113,6 +115,9 @@ struct gpumem_saved {
 	uint64_t failed;       /* files that could not be saved */
 	int32_t error;	       /* errno of the first of them; 0 */
 	uint32_t reserved;     /* 0 */
+	/* The first of them by its path in the mount, "/gpu0/weights"; "inode N" where the caller
+	 * may not see the path or it is longer. Ends with a NUL. */
+	char first[GPUMEM_SAVED_FIRST];
 };
 
 #define GPUMEM_IOC_SAVE _IOR('g', 0x49, struct gpumem_saved)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fs/control.h"
@@ -10,6 +13,7 @@
 #include "fs/share.h"
 #include "fs/spool.h"
 #include "fs/user_limits.h"
+#include "fs/viewer.h"
 
 /* How the file was opened is in the handle, which only the kernel can name. */
 static enum gpumem_access access_of(const struct fuse_file_info *info)
@@ -81,6 +85,20 @@ static void tell_socket(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &where, sizeof(where));
 }
 
+static void name_failed(struct op *op, uint64_t ino, char name[GPUMEM_SAVED_FIRST])
+{
+	const struct viewer viewer = viewer_of(fuse_req_ctx(op->req)->uid);
+	struct inode *inode = inode_table_get(&op->fs->inodes, ino);
+	char path[PATH_MAX] = "";
+
+	if (inode) {
+		viewer_path(op->fs, &viewer, inode, path);
+		inode_put(op->fs, inode, 1);
+	}
+	if (!*path || snprintf(name, GPUMEM_SAVED_FIRST, "%s", path) >= GPUMEM_SAVED_FIRST)
+		snprintf(name, GPUMEM_SAVED_FIRST, "inode %" PRIu64, ino);
+}
+
 static void save(struct op *op, fuse_req_t req)
 {
 	struct spool_saved saved;
@@ -93,6 +111,9 @@ static void save(struct op *op, fuse_req_t req)
 	}
 	struct gpumem_saved answer = {
 	    .files = saved.files, .bytes = saved.bytes, .failed = saved.failed, .error = -error};
+
+	if (saved.failed)
+		name_failed(op, saved.first_failed, answer.first);
 
 	op_end(op, error);
 	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));

@@ -104,8 +104,10 @@ static int save_number(void *context, uint64_t number)
 	saving->saved.files += one.files;
 	saving->saved.bytes += one.bytes;
 	saving->saved.failed += rc != 0;
-	if (!saving->error)
+	if (rc && !saving->error) {
 		saving->error = rc;
+		saving->saved.first_failed = saving->at[number]->ino;
+	}
 	return 0; /* the others are tried all the same */
 }
 

@@ -39,6 +39,7 @@ void spool_close(struct fs *fs); /* before the tree goes */
 struct spool_saved {
 	uint64_t files, bytes; /* that had to be written */
 	uint64_t failed;       /* files that could not be saved */
+	uint64_t first_failed; /* inode number of the first of them; 0 */
 };
 
 /* One file, with what is above it: 0 or -errno, with a line in the log where somebody must act. A

@@ -20,11 +20,12 @@ static int ask(const char *path, struct gpumem_saved *saved)
 	return fd < 0 || ioctl(fd, GPUMEM_IOC_SAVE, saved) < 0 ? -errno : 0;
 }
 
-/* A full disk is not a full GPU: the daemon's words say which file it was, in its log. */
+/* A full disk is not a full GPU. The daemon may be one that ends no text. */
 static int failed(const char *path, const struct gpumem_saved *saved)
 {
-	cli_error("%s: %lu could not be saved: %s (the daemon's log says which)", path,
-		  (unsigned long)saved->failed, strerror(saved->error));
+	cli_error("%s: %lu could not be saved: %s (%s%.*s)", path, (unsigned long)saved->failed,
+		  strerror(saved->error), saved->failed > 1 ? "the first: " : "",
+		  (int)sizeof(saved->first), saved->first);
 	return (int)cli_status_of(saved->error);
 }
 
