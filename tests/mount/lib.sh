@@ -5,6 +5,7 @@
 
 set -eu -o pipefail
 umask 022
+. "${BASH_SOURCE[0]%/*}/mounts.sh"
 
 fail() {
 	echo "failed: $*"
@@ -71,15 +72,6 @@ as_nobody() {
 # as_user ID COMMAND...: as a user and a group of that number, which need no name
 as_user() {
 	setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"
-}
-
-# A mount namespace of a test's own has a copy of every mount. Those of other tests would not end before this one.
-release_other_mounts() {
-	local where
-	awk '/ - fuse\.gpumemfs /{ print $5 }' /proc/self/mountinfo | while read -r where; do
-		where=$(printf '%b' "${where//\\/\\0}")
-		[ "$where" = "$MNT" ] || umount -l "$where" 2>/dev/null || true
-	done
 }
 
 # Every user can mount: where /dev/fuse is for root alone, as on a machine without udev, the test begins again in a
