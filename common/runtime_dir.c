@@ -150,27 +150,23 @@ static int connect_to(int dir, const char *name, int flags)
 	return -error;
 }
 
-int runtime_peer(int fd, uid_t *uid)
+int runtime_peer(int fd, struct ucred *peer)
 {
-	struct ucred peer;
-	socklen_t length = sizeof(peer);
+	socklen_t length = sizeof(*peer);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
-		return -errno;
-	*uid = peer.uid;
-	return 0;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &length) < 0 ? -errno : 0;
 }
 
 int runtime_socket_connect(int dir, const char *name, uid_t owner)
 {
 	int fd = connect_to(dir, name, 0);
-	uid_t uid = owner;
+	struct ucred peer;
 
 	if (fd < 0)
 		return fd;
-	int error = runtime_peer(fd, &uid);
+	int error = runtime_peer(fd, &peer);
 
-	if (!error && uid == owner)
+	if (!error && peer.uid == owner)
 		return fd;
 	close(fd);
 	return error ? error : -EPERM;

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+struct ucred;
+
 #define RUNTIME_PATH_MAX   1024
 #define RUNTIME_NAME_MAX   40
 #define RUNTIME_REASON_MAX (RUNTIME_PATH_MAX + 200)
@@ -47,7 +49,7 @@ void runtime_socket_close(struct runtime_socket *made);
  * listens is not owner's. */
 int runtime_socket_connect(int dir, const char *name, uid_t owner);
 
-/* The user at the other end of a connection: 0 or -errno. */
-int runtime_peer(int fd, uid_t *uid);
+/* The process that made the other end of a connection, and its user: 0 or -errno. */
+int runtime_peer(int fd, struct ucred *peer);
 
 #endif

@@ -391,10 +391,10 @@ int keeper_run(const struct options *options, int argc, char **argv, struct daem
 static int adopt_child(struct child *child, int line)
 {
 	struct ucred peer;
-	socklen_t length = sizeof(peer);
+	int error = runtime_peer(line, &peer);
 
-	if (getsockopt(line, SOL_SOCKET, SO_PEERCRED, &peer, &length))
-		return -errno;
+	if (error)
+		return error;
 	*child = (struct child){.pid = peer.pid, .line = line, .since = keeper_now()};
 	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
 	return child->pidfd < 0 ? -errno : 0;

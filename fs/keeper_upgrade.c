@@ -36,9 +36,9 @@ void upgrade_follow_mount(struct keeper *keeper)
 /* Who may choose the program that runs as this user: that user, and root. */
 static bool may_ask(int asking)
 {
-	uid_t uid;
+	struct ucred peer;
 
-	return runtime_peer(asking, &uid) == 0 && (uid == 0 || uid == geteuid());
+	return runtime_peer(asking, &peer) == 0 && (peer.uid == 0 || peer.uid == geteuid());
 }
 
 static void say(int asking, int error, const char *text)

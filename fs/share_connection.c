@@ -54,11 +54,11 @@ static struct share_connection *connection_new(struct share *share, int fd, uint
 int share_connection_add(struct share *share, int fd, uint64_t number)
 {
 	struct ucred peer;
-	socklen_t length = sizeof(peer);
+	int error = runtime_peer(fd, &peer);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
-		return -errno;
-	int error = user_limits_take(share->fs, peer.uid, USER_CONNECTIONS, 1);
+	if (error)
+		return error;
+	error = user_limits_take(share->fs, peer.uid, USER_CONNECTIONS, 1);
 
 	if (error)
 		return error;

@@ -150,11 +150,11 @@ void share_socket_close(struct share *share)
 
 int share_socket_admit(const struct share *share, int fd)
 {
-	uid_t uid;
+	struct ucred peer;
 
 	if (!share->for_own_user)
 		return 0;
-	return runtime_peer(fd, &uid) == 0 && uid == geteuid() ? 0 : -EPERM;
+	return runtime_peer(fd, &peer) == 0 && peer.uid == geteuid() ? 0 : -EPERM;
 }
 
 bool share_socket_mounted(const struct share *share)

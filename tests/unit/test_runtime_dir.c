@@ -112,7 +112,7 @@ START_TEST(sockets)
 {
 	char reason[RUNTIME_REASON_MAX];
 	struct runtime_socket one, two, again;
-	uid_t uid = 0;
+	struct ucred peer;
 
 	ck_assert_int_eq(runtime_socket_open(&one, "keeper", makedev(0, 300), reason), 0);
 	ck_assert_str_eq(one.name, "keeper-0:300");
@@ -120,8 +120,10 @@ START_TEST(sockets)
 	int fd = runtime_socket_connect(one.dir, one.name, geteuid());
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(runtime_peer(fd, &uid), 0);
-	ck_assert_uint_eq(uid, geteuid());
+	ck_assert_int_eq(runtime_peer(fd, &peer), 0);
+	ck_assert_uint_eq(peer.uid, geteuid());
+	ck_assert_int_eq(peer.pid, getpid());
+	ck_assert_int_eq(runtime_peer(STDIN_FILENO, &peer), -ENOTSOCK);
 	close(fd);
 	ck_assert_int_eq(runtime_socket_connect(one.dir, one.name, geteuid() + 1), -EPERM);
 	ck_assert_int_eq(runtime_socket_connect(one.dir, "keeper-0:301", geteuid()), -ENOENT);
