@@ -38,7 +38,7 @@ struct taking {
 	struct layout layout;
 	enum pool_fill fill;
 	enum taking_charge charge;
-	const struct file *recorded; /* whose file's record has it at once; NULL: later, or never */
+	struct file *recorded; /* whose file's record has it at once; NULL: later, or never */
 	struct extents *into;
 	struct extents *fresh; /* what was taken is listed here too; may be NULL */
 	uint64_t bytes;	       /* taken so far */
@@ -50,6 +50,12 @@ struct taking taking_for(struct volume *volume, const struct file_call *call, ui
 int taking_run(struct taking *taking, uint64_t from, uint64_t end, uint64_t wish);
 /* Gives back all that is listed in fresh. */
 void taking_undo(struct taking *taking);
+/* The file's blocks are counted in the unit of this memory from here on. Called where memory was
+ * taken, before its record, which has the unit: else the next daemon would count other blocks. */
+static inline void taking_note_unit(const struct taking *taking, struct file *file)
+{
+	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(taking->layout.unit));
+}
 
 /* Gives the memory of extents back to the volume, uncharged, and empties them. */
 uint64_t device_release(struct volume *volume, struct extents *extents);

@@ -80,8 +80,10 @@ int taking_run(struct taking *taking, uint64_t from, uint64_t end, uint64_t wish
 			extents_insert(taking->fresh, &extent);
 		struct extents one = {.at = &extent, .count = 1};
 
-		if (taking->recorded)
+		if (taking->recorded) {
+			taking_note_unit(taking, taking->recorded);
 			record_more(taking->call, taking->recorded, &one);
+		}
 		device_apply_mapping(&one, taking->call);
 		taking->bytes += extent.span.bytes;
 		from = extent_end(&extent) > from ? extent_end(&extent) : from;
@@ -157,8 +159,6 @@ int device_make_room(struct file *file, const struct file_call *call, uint64_t f
 
 	taking.into = &file->extents;
 	taking.recorded = file;
-	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(taking.layout.unit));
-
 	int rc = taking_run(&taking, from, end, wish);
 
 	device_settle(file, (int64_t)taking.bytes);

@@ -26,8 +26,8 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 	rc = taking_run(&taking, from, to, to);
 	if (rc < 0)
 		taking_undo(&taking);
-	else
-		atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(taking.layout.unit));
+	else if (fresh.count)
+		taking_note_unit(&taking, file);
 	record_more(call, file, &fresh);
 	extents_free(&fresh);
 	device_settle(file, (int64_t)taking.bytes);

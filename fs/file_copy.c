@@ -25,7 +25,7 @@ struct copying {
 	enum hold hold; /* of the target */
 	guard_token from_token, to_token;
 	struct extents fresh; /* memory that the target got for this copy */
-	uint64_t fresh_bytes;
+	struct taking taking; /* how it got that */
 	struct bounce *bounce;
 	uint64_t done; /* host/ target: bytes that are there */
 };
@@ -92,28 +92,27 @@ static int take_memory(struct copying *copying)
 	struct volume *volume = atomic_load(&to->volume);
 	uint64_t size = atomic_load(&to->figures->size), end = copying->to_offset + copying->bytes;
 	uint64_t wish = layout_wish(end, size, atomic_load(&to->taken), volume->max_chunk);
-	struct taking taking = taking_for(volume, copying->call, size > end ? size : end);
+	struct taking *taking = &copying->taking;
 	struct file_run run;
 	int rc = 0;
 
-	taking.fill = POOL_UNDEFINED;
-	taking.into = &to->extents;
-	taking.fresh = &copying->fresh;
+	*taking = taking_for(volume, copying->call, size > end ? size : end);
+	taking->fill = POOL_UNDEFINED;
+	taking->into = &to->extents;
+	taking->fresh = &copying->fresh;
 	for (uint64_t at = copying->from_offset; next_run(copying, at, &run); at = run.to) {
 		uint64_t start = target_of(copying, run.from), stop = target_of(copying, run.to);
 
 		if (!run.data)
 			continue;
-		rc = taking_run(&taking, start, stop, stop == end ? wish : stop);
+		rc = taking_run(taking, start, stop, stop == end ? wish : stop);
 		if (rc < 0) {
 			copying->bytes =
 			    extents_covered(&to->extents, start, stop) - copying->to_offset;
 			break;
 		}
 	}
-	atomic_store(&to->tail_shift, (uint8_t)__builtin_ctzll(taking.layout.unit));
-	copying->fresh_bytes = taking.bytes;
-	device_settle(to, (int64_t)taking.bytes);
+	device_settle(to, (int64_t)taking->bytes);
 	return rc < 0 && !copying->bytes ? rc : 0;
 }
 
@@ -131,18 +130,12 @@ static int zero_around(struct copying *copying)
 
 static void undo_memory(struct copying *copying)
 {
-	struct taking taking = {
-	    .volume = atomic_load(&copying->to->volume),
-	    .call = copying->call,
-	    .into = &copying->to->extents,
-	    .fresh = &copying->fresh,
-	    .bytes = copying->fresh_bytes,
-	};
+	uint64_t bytes = copying->taking.bytes;
 
-	if (!copying->fresh_bytes)
+	if (!bytes)
 		return;
-	taking_undo(&taking);
-	device_settle(copying->to, -(int64_t)copying->fresh_bytes);
+	taking_undo(&copying->taking);
+	device_settle(copying->to, -(int64_t)bytes);
 }
 
 static int copy_hole(struct copying *copying, const struct file_run *run)
@@ -240,6 +233,8 @@ static ssize_t copy_to_device(struct copying *copying)
 		undo_memory(copying);
 		return rc;
 	}
+	if (copying->fresh.count)
+		taking_note_unit(&copying->taking, copying->to);
 	/* Not before it holds what it should. */
 	record_more(copying->call, copying->to, &copying->fresh);
 	device_raise_size(copying->to, copying->to_offset + copying->bytes);

@@ -349,6 +349,39 @@ START_TEST(leases)
 END_TEST
 
 /* On another mount nobody has anything open. */
+/* A write and a copy that get no memory change nothing that the next daemon does not know. */
+START_TEST(nothing_was_taken)
+{
+	static const char piece[100000], byte;
+	struct inode *dir = gpu(0);
+	struct inode_call call;
+
+	ck_assert_int_eq(
+	    inode_attr_set(&fixture, worker_copier(&fixture), dir, ATTR_QUOTA_BYTES, "1M", 2, 0),
+	    0);
+	ck_assert_int_eq(make_file(dir, "file"), 0);
+	ck_assert_int_eq(make_file(gpu(1), "other"), 0);
+	struct inode *file = at(dir, "file"), *other = at(gpu(1), "other");
+
+	ck_assert_int_eq(write_to(other, &byte, 1, 0), 1);
+	inode_looked_up(file);
+	inode_ref(file);
+	handle_open(file);
+	for (uint64_t at = 0; at < 2 * sizeof(piece); at += sizeof(piece))
+		ck_assert_int_eq(write_to(file, piece, sizeof(piece), at), sizeof(piece));
+	/* Memory was taken ahead of the end. */
+	ck_assert_uint_lt(file_allocated(file->file), file->charged);
+	expect_same();
+	ck_assert_int_eq(write_to(file, &byte, 1, 3 * MIB), -EDQUOT);
+	expect_same();
+	inode_call_init(&call, &fixture, file, worker_copier(&fixture));
+	ck_assert_int_eq(file_copy(other->file, 0, file->file, &call.call, 3 * MIB, 1), -EDQUOT);
+	expect_same();
+	handle_close(file);
+	inode_forget(&fixture, file, 1);
+}
+END_TEST
+
 START_TEST(new_mount)
 {
 	struct tree_new what = {.mode = S_IFREG | 0600};
@@ -505,6 +538,7 @@ int main(void)
 	tcase_add_test(tcase, requests_of_daemons_before);
 	tcase_add_test(tcase, requests_of_mounts_before);
 	tcase_add_test(tcase, leases);
+	tcase_add_test(tcase, nothing_was_taken);
 	tcase_add_test(tcase, new_mount);
 	tcase_add_test(tcase, refused);
 	tcase_add_test(tcase, nobody_holds);
