@@ -104,6 +104,18 @@ static inline void held_free(struct held *held)
 	pthread_mutex_destroy(&held->lock);
 }
 
+/* Blocks without data: allocated ahead. Only their number is seen. */
+static inline void copy_blocks(int copy, const struct stat *st)
+{
+	struct stat made;
+
+	ck_assert_int_eq(fstat(copy, &made), 0);
+	if (made.st_blocks < st->st_blocks)
+		ck_assert_int_eq(fallocate(copy, FALLOC_FL_KEEP_SIZE, (st->st_size | 4095) + 1,
+					   (st->st_blocks - made.st_blocks) * 512),
+				 0);
+}
+
 /* Memory that is shared is copied, as far as there is some; the rest is the same file. */
 static inline int copy_of(int fd)
 {
@@ -125,14 +137,30 @@ static inline int copy_of(int fd)
 		}
 	}
 	free(buffer);
+	copy_blocks(copy, &st);
 	/* That of a host/ file is its own. */
 	ck_assert_int_eq(futimens(copy, (struct timespec[]){st.st_atim, st.st_mtim}), 0);
-	return copy;
+	/* No lease can be had on the descriptor of memfd_create: system_object_is_held. */
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", copy);
+	int opened = open(path, O_RDWR | O_CLOEXEC);
+
+	ck_assert_int_ge(opened, 0);
+	close(copy);
+	return opened;
 }
 
 /* What would be found if the daemon were stopped now: the journal as it is, and the rest as it is
- * or shared with who goes on. */
-enum freeze { FREEZE_JOURNAL, FREEZE_ALL };
+ * or shared with who goes on. FREEZE_OBJECTS: of the rest the objects of host/, which an operation
+ * that goes on may empty. */
+enum freeze { FREEZE_JOURNAL, FREEZE_OBJECTS, FREEZE_ALL };
+
+static inline bool freezes(enum freeze what, enum keep_kind kind)
+{
+	return what == FREEZE_ALL || kind == KEEP_JOURNAL ||
+	       (what == FREEZE_OBJECTS && kind == KEEP_HOST);
+}
 
 static inline void held_freeze(struct held *held, enum freeze what, struct held *frozen)
 {
@@ -140,7 +168,7 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 	LOCKED(&held->lock);
 	for (unsigned i = 0; i < held->n; i++) {
 		struct stat st;
-		bool copied = what == FREEZE_ALL || keep_kind_of(held->ids[i]) == KEEP_JOURNAL;
+		bool copied = freezes(what, keep_kind_of(held->ids[i]));
 
 		/* What bounds host/ is a directory. */
 		fstat(held->fds[i], &st);
