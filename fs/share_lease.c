@@ -129,7 +129,8 @@ static bool lease_note(struct share *share, struct share_connection *connection,
 	    .kind = atomic_load(&lease->kind),
 	};
 
-	lease->noted = share_memory_lease(share->memory, &note);
+	lease->token = share_request_mark(&connection->request);
+	lease->noted = share_memory_lease(share->memory, &note, lease->token);
 	return !share->memory || lease->noted != SHARE_NO_SLOT;
 }
 

@@ -28,8 +28,12 @@ struct token_slot {
 
 struct lease_slot {
 	_Atomic uint32_t state;
+	uint32_t token; /* 0, as memory is that a daemon before this field left */
 	struct share_note_lease lease;
 };
+
+_Static_assert(sizeof(struct lease_slot) == 8 + sizeof(struct share_note_lease),
+	       "the field lies where daemons before it had padding");
 
 /* As it lies in memory, the same for all daemons of a mount. */
 struct notes {
@@ -126,7 +130,8 @@ uint32_t share_memory_token(struct share_memory *memory, const struct share_note
 	return SHARE_NO_SLOT;
 }
 
-uint32_t share_memory_lease(struct share_memory *memory, const struct share_note_lease *lease)
+uint32_t share_memory_lease(struct share_memory *memory, const struct share_note_lease *lease,
+			    uint32_t token)
 {
 	for (uint32_t tries = 0; memory && tries < LEASE_SLOTS; tries++) {
 		uint32_t at = memory->lease_hint++ % LEASE_SLOTS;
@@ -137,6 +142,7 @@ uint32_t share_memory_lease(struct share_memory *memory, const struct share_note
 		if (at >= memory->notes->leases_end)
 			memory->notes->leases_end = at + 1;
 		slot->lease = *lease;
+		slot->token = token;
 		atomic_store(&slot->state, SLOT_FULL);
 		return at;
 	}
@@ -189,7 +195,7 @@ bool share_memory_next_token(struct share_memory *memory, uint32_t *slot,
 }
 
 bool share_memory_next_lease(struct share_memory *memory, uint32_t *slot,
-			     struct share_note_lease *lease, bool *answered)
+			     struct share_note_lease *lease, struct share_note_request *request)
 {
 	while (memory && *slot < LEASE_SLOTS && *slot < memory->notes->leases_end) {
 		const struct lease_slot *at = &memory->notes->leases[(*slot)++];
@@ -198,7 +204,7 @@ bool share_memory_next_lease(struct share_memory *memory, uint32_t *slot,
 		if (state == SLOT_EMPTY)
 			continue;
 		*lease = at->lease;
-		*answered = state == SLOT_ANSWERED;
+		*request = (struct share_note_request){state == SLOT_ANSWERED, at->token};
 		return true;
 	}
 	return false;

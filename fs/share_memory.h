@@ -54,7 +54,9 @@ void share_memory_close(struct share_memory *memory);
 
 /* Each returns a slot to forget it by, or SHARE_NO_SLOT where there is no room (or no memory). */
 uint32_t share_memory_token(struct share_memory *memory, const struct share_note_token *token);
-uint32_t share_memory_lease(struct share_memory *memory, const struct share_note_lease *lease);
+/* token: share_message.h, share_request_mark. */
+uint32_t share_memory_lease(struct share_memory *memory, const struct share_note_lease *lease,
+			    uint32_t token);
 void share_memory_forget_token(struct share_memory *memory, uint32_t slot);
 void share_memory_forget_lease(struct share_memory *memory, uint32_t slot);
 
@@ -63,10 +65,16 @@ void share_memory_drop(struct share_memory *memory, uint32_t slot, uint32_t kind
 /* The client has been answered: a lease is not, until this is said. */
 void share_memory_answered(struct share_memory *memory, uint32_t slot);
 
+/* Of a lease: the token that it was given for, 0 where an earlier daemon did not note that. */
+struct share_note_request {
+	bool answered;
+	uint32_t token;
+};
+
 /* The next at or after *slot, and *slot behind it: false past the last. */
 bool share_memory_next_token(struct share_memory *memory, uint32_t *slot,
 			     struct share_note_token *token);
 bool share_memory_next_lease(struct share_memory *memory, uint32_t *slot,
-			     struct share_note_lease *lease, bool *answered);
+			     struct share_note_lease *lease, struct share_note_request *request);
 
 #endif

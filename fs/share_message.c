@@ -70,3 +70,11 @@ int share_request_parse(const void *packet, size_t bytes, struct share_request *
 		return -EBADMSG;
 	}
 }
+
+uint32_t share_request_mark(const struct share_request *request)
+{
+	uint32_t mark;
+
+	memcpy(&mark, request->token, sizeof(mark));
+	return mark ? mark : 1;
+}

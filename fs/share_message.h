@@ -21,5 +21,8 @@ struct share_request {
 /* 0, or -EBADMSG for anything but a request that is exactly as the protocol says;
  * -EPROTONOSUPPORT for one of another version. */
 int share_request_parse(const void *packet, size_t bytes, struct share_request *request);
+/* A part of the token of a LEASE, by which that request is told from the client's next one; never
+ * 0. Tokens are random, and good for one request. */
+uint32_t share_request_mark(const struct share_request *request);
 
 #endif

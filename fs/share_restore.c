@@ -122,7 +122,8 @@ static struct inode *take_file(struct share *share, const struct share_note_leas
 
 /* False: whose it was, or what it was of, is gone. */
 static bool take_lease(struct share *share, const struct known *known,
-		       const struct share_note_lease *noted, uint32_t slot, bool answered)
+		       const struct share_note_lease *noted, uint32_t slot,
+		       const struct share_note_request *request)
 {
 	struct share_connection *connection = connection_find(known, noted->connection);
 	struct inode *inode = connection && noted->ino ? take_file(share, noted) : NULL;
@@ -134,7 +135,8 @@ static bool take_lease(struct share *share, const struct known *known,
 		share_let_go(share, inode, noted->kind);
 		return false;
 	}
-	if (!answered)
+	lease->token = request->token;
+	if (!request->answered)
 		connection->unanswered = lease;
 	return true;
 }
@@ -144,13 +146,13 @@ static int take_leases(struct share *share)
 	struct share_note_lease noted;
 	struct known known;
 	uint32_t slot = 0;
-	bool answered;
+	struct share_note_request request;
 	int error = connections_sort(share, &known);
 
 	if (error)
 		return error;
-	while (share_memory_next_lease(share->memory, &slot, &noted, &answered))
-		if (!take_lease(share, &known, &noted, slot - 1, answered))
+	while (share_memory_next_lease(share->memory, &slot, &noted, &request))
+		if (!take_lease(share, &known, &noted, slot - 1, &request))
 			share_memory_forget_lease(share->memory, slot - 1);
 	free(known.at);
 	return 0;

@@ -60,6 +60,16 @@ static int token_show(struct share *share, struct share_connection *connection,
 	return error ? error : -EINPROGRESS;
 }
 
+/* A daemon that is killed between the two steps of request_done leaves a lease that looks as if it
+ * had not been answered, and not the packet that asked for it. */
+static void settle_answered(struct share *share, struct share_connection *connection)
+{
+	const struct share_lease *lease = connection->unanswered;
+
+	if (lease && lease->token && lease->token != share_request_mark(&connection->request))
+		share_answered(share, connection);
+}
+
 /* What waits for nothing. -EINPROGRESS: the rest is for the queue. */
 static int request_begin(struct share *share, struct share_connection *connection)
 {
@@ -71,8 +81,10 @@ static int request_begin(struct share *share, struct share_connection *connectio
 		return request_done(share, connection,
 				    error ? error : share_send_key(connection, request->number));
 	}
-	if (request->type == GPUMEM_MSG_LEASE)
+	if (request->type == GPUMEM_MSG_LEASE) {
+		settle_answered(share, connection);
 		error = token_show(share, connection, request);
+	}
 	if (error == -EINPROGRESS)
 		return error;
 	request_done(share, connection, error);

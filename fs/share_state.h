@@ -37,6 +37,7 @@ struct share_lease {
 	    *file; /* of which; NULL: no copy, or of an earlier daemon, which did not say */
 	int64_t since;
 	uint32_t noted; /* its slot in the share's memory */
+	uint32_t token; /* share_request_mark; 0: an earlier daemon did not note it */
 	_Atomic enum file_lease_kind kind;
 	struct lease_entry listed;
 };

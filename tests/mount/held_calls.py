@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Holds a daemon at one of the system calls by which it answers a request or listens at its sharing socket: its thread
-waits there until the daemon is killed."""
+"""Holds a daemon at one of some system calls: those by which it answers a request, listens at its sharing socket or takes
+a packet from there. Its thread waits there until the daemon is killed."""
 
 import ctypes
 import fcntl
@@ -13,7 +13,8 @@ import struct
 import threading
 from pathlib import Path
 
-WRITEV, LISTEN, SECCOMP = {"x86_64": (20, 50, 317), "aarch64": (66, 201, 277)}[platform.machine()]
+WRITEV, RECVFROM, LISTEN, SECCOMP = {"x86_64": (20, 45, 50, 317), "aarch64": (66, 207, 201, 277)}[platform.machine()]
+PIDFD_OPEN, PIDFD_GETFD = 434, 438
 SET_MODE_FILTER, NEW_LISTENER, CONTINUE = 1, 8, 1
 RET_ALLOW, RET_USER_NOTIF = 0x7fff0000, 0x7fc00000
 LOAD_WORD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06
@@ -25,9 +26,9 @@ IOC_RECEIVE, IOC_SEND = (3 << 30 | size << 16 | ord("!") << 8 | number for numbe
 def filter_calls():
     """From here on another process decides on such calls of this process and of those that it starts: returns where."""
     code = b"".join(struct.pack("=HBBI", *line) for line in (
-        (LOAD_WORD, 0, 0, 0), (JUMP_EQUAL, 1, 0, WRITEV), (JUMP_EQUAL, 0, 1, LISTEN),
+        (LOAD_WORD, 0, 0, 0), (JUMP_EQUAL, 2, 0, WRITEV), (JUMP_EQUAL, 1, 0, RECVFROM), (JUMP_EQUAL, 0, 1, LISTEN),
         (RETURN, 0, 0, RET_USER_NOTIF), (RETURN, 0, 0, RET_ALLOW)))
-    program = ctypes.create_string_buffer(struct.pack("@HP", 5, ctypes.addressof(buffer := ctypes.create_string_buffer(code))))
+    program = ctypes.create_string_buffer(struct.pack("@HP", 6, ctypes.addressof(buffer := ctypes.create_string_buffer(code))))
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.syscall(SECCOMP, SET_MODE_FILTER, NEW_LISTENER, program)
     if fd < 0:
@@ -36,11 +37,16 @@ def filter_calls():
     return fd
 
 
-class HeldCalls:
-    """Of the daemons of a keeper, the call of this number is held. held: the daemon whose call that is."""
+def answers_or_listens(number, path, _arguments):
+    return number == LISTEN or (number == WRITEV and path == "/dev/fuse")
 
-    def __init__(self, number):
-        self.left, self.held = number, None
+
+class HeldCalls:
+    """Of the daemons of a keeper, the call of this number among those that count is held. held: the daemon whose call
+    that is."""
+
+    def __init__(self, number, counts=answers_or_listens):
+        self.left, self.counts, self.held = number, counts, None
         self.parent, self.child = socket.socketpair()
 
     def in_child(self):
@@ -58,6 +64,14 @@ class HeldCalls:
         """From here on."""
         self.left = 0
 
+    def held_socket(self):
+        """That the call is made on, as another descriptor."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        process = libc.syscall(PIDFD_OPEN, self.held, 0)
+        fd = libc.syscall(PIDFD_GETFD, process, self.fd, 0)
+        os.close(process)
+        return socket.socket(fileno=fd)
+
     def serve(self):
         waiting = select.poll()
         waiting.register(self.listener, select.POLLIN)
@@ -70,13 +84,13 @@ class HeldCalls:
                 pass
         os.close(self.listener)
 
-    def decide(self, call, thread, _flags, number, _architecture, _pointer, fd, *_arguments):
+    def decide(self, call, thread, _flags, number, _architecture, _pointer, fd, *arguments):
         status = Path(f"/proc/{thread}/status").read_text()
         process = int(status.split("\nTgid:\t")[1].split("\n")[0])
-        counts = number == LISTEN or os.readlink(f"/proc/{thread}/fd/{fd}") == "/dev/fuse"
-        if counts and process != self.keeper and not self.held:
+        path = os.readlink(f"/proc/{thread}/fd/{fd}")
+        if not self.held and process != self.keeper and self.counts(number, path, (fd, *arguments)):
             self.left -= 1
             if self.left == 0:
-                self.held = process
+                self.fd, self.held = fd, process
                 return
         fcntl.ioctl(self.listener, IOC_SEND, bytearray(RESPONSE.pack(call, 0, 0, CONTINUE)))
