@@ -27,10 +27,7 @@ int orphans_add(struct fs *fs, struct inode *inode)
 	if (!orphan)
 		return -ENOMEM;
 	*orphan = (struct orphan){.inode = inode, .leases = inode->holds};
-	unsigned before = fs->orphans.by_inode ? HASH_COUNT(fs->orphans.by_inode) : 0;
-
-	HASH_ADD_PTR(fs->orphans.by_inode, inode, orphan);
-	if (fs->orphans.by_inode && HASH_COUNT(fs->orphans.by_inode) > before)
+	if (HASH_ADD_NEW(hh, fs->orphans.by_inode, inode, sizeof(void *), orphan))
 		return 0;
 	free(orphan);
 	return -ENOMEM;

@@ -124,8 +124,10 @@ static int claim(struct restore *restore, uint64_t id, struct chunk *chunk)
 		return -ENOMEM;
 	held->id = id;
 	held->chunk = chunk;
-	HASH_ADD(hh, restore->held, id, sizeof(held->id), held);
-	return 0;
+	if (HASH_ADD_NEW(hh, restore->held, id, sizeof(held->id), held))
+		return 0;
+	free(held);
+	return -ENOMEM;
 }
 
 static int import(struct restore *restore, struct volume *volume, uint64_t id, uint64_t bytes,

@@ -139,10 +139,8 @@ int share_connection_key(struct share *share, struct share_connection *connectio
 	if (getrandom(connection->key, sizeof(connection->key), 0) != sizeof(connection->key))
 		return -EIO;
 	LOCKED(&share->lock);
-	unsigned before = HASH_COUNT(share->by_key);
-
-	HASH_ADD(hh, share->by_key, key, sizeof(connection->key), connection);
-	connection->has_key = HASH_COUNT(share->by_key) != before;
+	connection->has_key =
+	    HASH_ADD_NEW(hh, share->by_key, key, sizeof(connection->key), connection);
 	return connection->has_key ? 0 : -ENOMEM;
 }
 

@@ -107,10 +107,7 @@ static int send_chunks(struct share *share, struct share_connection *connection,
 /* Under the share's lock. 0 or -ENOMEM. */
 static int lease_add(struct share_connection *connection, struct share_lease *lease)
 {
-	unsigned before = connection->leases ? HASH_COUNT(connection->leases) : 0;
-
-	HASH_ADD(hh, connection->leases, number, sizeof(lease->number), lease);
-	if (!connection->leases || HASH_COUNT(connection->leases) == before)
+	if (!HASH_ADD_NEW(hh, connection->leases, number, sizeof(lease->number), lease))
 		return -ENOMEM;
 	connection->deadline = 0;
 	return 0;

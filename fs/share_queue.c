@@ -225,14 +225,11 @@ struct share_user *share_user_get(struct share_queue *queue, uid_t uid)
 	LOCKED(&queue->lock);
 	HASH_FIND(hh, queue->users, &uid, sizeof(uid), user);
 	if (!user) {
-		unsigned before = HASH_COUNT(queue->users);
-
 		user = calloc(1, sizeof(*user));
 		if (!user)
 			return NULL;
 		user->uid = uid;
-		HASH_ADD(hh, queue->users, uid, sizeof(user->uid), user);
-		if (HASH_COUNT(queue->users) == before) {
+		if (!HASH_ADD_NEW(hh, queue->users, uid, sizeof(user->uid), user)) {
 			free(user);
 			return NULL;
 		}

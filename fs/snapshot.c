@@ -139,10 +139,9 @@ static int snapshot_add(struct fs *fs, struct snapshot *snapshot, uint64_t *hand
 	HASH_FIND(hh, all->by_handle, handle, sizeof(*handle), other);
 	if (other)
 		return -EEXIST;
-	unsigned before = all->by_handle ? HASH_COUNT(all->by_handle) : 0;
+	bool added = HASH_ADD_NEW(hh, all->by_handle, handle, sizeof(snapshot->handle), snapshot);
 
-	HASH_ADD(hh, all->by_handle, handle, sizeof(snapshot->handle), snapshot);
-	return all->by_handle && HASH_COUNT(all->by_handle) > before ? 0 : -ENOMEM;
+	return added ? 0 : -ENOMEM;
 }
 
 int snapshot_reopen(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t handle)

@@ -82,8 +82,7 @@ static struct spool_dir *dir_remember(struct spool *spool, uint64_t id)
 	if (!dir)
 		return NULL;
 	dir->id = id;
-	HASH_ADD(hh, spool->dirs, id, sizeof(dir->id), dir);
-	if (!dir->hh.tbl) { /* no memory for the table */
+	if (!HASH_ADD_NEW(hh, spool->dirs, id, sizeof(dir->id), dir)) {
 		free(dir);
 		return NULL;
 	}

@@ -91,10 +91,7 @@ void token_table_destroy(struct fs *fs, struct token_table *table)
 
 static int add(struct token_table *table, struct token *token)
 {
-	unsigned before = table->by_bytes ? HASH_COUNT(table->by_bytes) : 0;
-
-	HASH_ADD(hh, table->by_bytes, bytes, sizeof(token->bytes), token);
-	if (!table->by_bytes || HASH_COUNT(table->by_bytes) == before)
+	if (!HASH_ADD_NEW(hh, table->by_bytes, bytes, sizeof(token->bytes), token))
 		return -ENOMEM;
 	DL_APPEND2(table->oldest, token, previous, next);
 	table->count++;

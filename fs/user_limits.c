@@ -109,11 +109,8 @@ static struct user *user_make(struct user_limits *limits, uid_t uid)
 	user = calloc(1, sizeof(*user));
 	if (!user)
 		return NULL;
-	unsigned before = limits->by_uid ? HASH_COUNT(limits->by_uid) : 0;
-
 	user->uid = uid;
-	HASH_ADD(hh, limits->by_uid, uid, sizeof(uid), user);
-	if (limits->by_uid && HASH_COUNT(limits->by_uid) > before)
+	if (HASH_ADD_NEW(hh, limits->by_uid, uid, sizeof(uid), user))
 		return user;
 	free(user);
 	return NULL;

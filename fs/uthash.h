@@ -17,4 +17,11 @@ void hash_seed_init(void);
 
 #include <uthash.h>
 
+/* HASH_ADD; false, with the item out of the table, where there is no memory for it. */
+#define HASH_ADD_NEW(hh, head, field, bytes, add)                                                  \
+	({                                                                                         \
+		HASH_ADD(hh, head, field, bytes, add);                                             \
+		(add)->hh.tbl != NULL;                                                             \
+	})
+
 #endif
