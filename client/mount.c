@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "client/apart.h"
@@ -151,26 +150,6 @@ bool client_mount_parse(char *line, struct client_mount_line *parsed)
 	return true;
 }
 
-/* The socket below a mount, by the descriptor of its root: paths can be longer than a socket's. */
-static int connect_below(int root)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	int error = 0;
-
-	if (fd < 0)
-		return -errno;
-	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", root,
-		 GPUMEM_SOCKET_NAME);
-	do {
-		error = connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? errno : 0;
-	} while (error == EINTR);
-	if (!error)
-		return fd;
-	close(fd);
-	return -error;
-}
-
 int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument)
 {
 	AUTO_FREE char *line = NULL;
@@ -247,7 +226,7 @@ static int connect_elsewhere(int fd)
 static int connect_each(int root, void *unused)
 {
 	(void)unused;
-	return connect_below(root);
+	return runtime_connect(root, GPUMEM_SOCKET_NAME, 0);
 }
 
 int client_mount_connect(int fd)

@@ -134,7 +134,7 @@ static struct sockaddr_un address_of(int dir, const char *name)
 	return address;
 }
 
-static int connect_to(int dir, const char *name, int flags)
+int runtime_connect(int dir, const char *name, int flags)
 {
 	struct sockaddr_un address = address_of(dir, name);
 	int error, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
@@ -159,7 +159,7 @@ int runtime_peer(int fd, struct ucred *peer)
 
 int runtime_socket_connect(int dir, const char *name, uid_t owner)
 {
-	int fd = connect_to(dir, name, 0);
+	int fd = runtime_connect(dir, name, 0);
 	struct ucred peer;
 
 	if (fd < 0)
@@ -175,7 +175,7 @@ int runtime_socket_connect(int dir, const char *name, uid_t owner)
 /* Only a socket at which no process listens refuses a connection. */
 static void remove_dead(int dir, const char *name)
 {
-	int fd = connect_to(dir, name, SOCK_NONBLOCK);
+	int fd = runtime_connect(dir, name, SOCK_NONBLOCK);
 
 	if (fd == -ECONNREFUSED)
 		unlinkat(dir, name, 0);

@@ -45,6 +45,10 @@ void runtime_socket_adopt(struct runtime_socket *made, int dir, int fd, const ch
 /* Removes the name, unless another socket has it by now, and closes both. */
 void runtime_socket_close(struct runtime_socket *made);
 
+/* Connects to the SOCK_SEQPACKET socket of that name below the directory, with further flags of
+ * socket(2): the descriptor, or -errno. */
+int runtime_connect(int dir, const char *name, int flags);
+
 /* Connects to a socket in the directory: the descriptor, or -errno; -EPERM: the process that
  * listens is not owner's. */
 int runtime_socket_connect(int dir, const char *name, uid_t owner);

@@ -125,6 +125,14 @@ START_TEST(sockets)
 	ck_assert_int_eq(peer.pid, getpid());
 	ck_assert_int_eq(runtime_peer(STDIN_FILENO, &peer), -ENOTSOCK);
 	close(fd);
+	int above = open(session, O_PATH | O_CLOEXEC);
+
+	fd = runtime_connect(above, "gpumemfs/keeper-0:300", SOCK_NONBLOCK);
+	ck_assert_int_ge(fd, 0);
+	ck_assert(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	close(fd);
+	ck_assert_int_eq(runtime_connect(above, "gpumemfs/none", 0), -ENOENT);
+	close(above);
 	ck_assert_int_eq(runtime_socket_connect(one.dir, one.name, geteuid() + 1), -EPERM);
 	ck_assert_int_eq(runtime_socket_connect(one.dir, "keeper-0:301", geteuid()), -ENOENT);
 
