@@ -3,7 +3,6 @@
 #include "common/guard.h"
 
 #include <sched.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -94,25 +93,49 @@ static void guard_withdraw(struct guard_slot *slot)
 	atomic_store_explicit(&slot->held, NULL, memory_order_release);
 }
 
-guard_token guard_enter(struct guard *guard)
+/* NULL: by the inner lock. */
+static struct guard_slot *guard_enter_biased(struct guard *guard)
 {
-	if (atomic_load_explicit(&guard->biased, memory_order_relaxed)) {
-		struct guard_slot *slot = guard_publish(guard);
-		/* The reader writes its slot and reads the bias, the writer writes the bias and
-		 * reads the slots: with all four sequentially consistent, one must see the other.
-		 */
-		if (slot && atomic_load(&guard->biased))
-			return slot;
-		if (slot)
-			guard_withdraw(slot);
-	}
+	if (!atomic_load_explicit(&guard->biased, memory_order_relaxed))
+		return NULL;
+	struct guard_slot *slot = guard_publish(guard);
+	/* The reader writes its slot and reads the bias, the writer writes the bias and reads the
+	 * slots: with all four sequentially consistent, one must see the other. */
+	if (slot && atomic_load(&guard->biased))
+		return slot;
+	if (slot)
+		guard_withdraw(slot);
+	return NULL;
+}
 
-	pthread_rwlock_rdlock(&guard->inner);
-	/* Under the shared inner lock no writer can be revoking. */
+/* Under the shared inner lock, where no writer can be revoking. */
+static void guard_bias(struct guard *guard)
+{
 	if (!atomic_load_explicit(&guard->biased, memory_order_relaxed) &&
 	    (int32_t)(ticks_of(guard_now()) - guard->unbias_until) >= 0)
 		atomic_store(&guard->biased, true);
+}
+
+guard_token guard_enter(struct guard *guard)
+{
+	struct guard_slot *slot = guard_enter_biased(guard);
+
+	if (slot)
+		return slot;
+	pthread_rwlock_rdlock(&guard->inner);
+	guard_bias(guard);
 	return NULL;
+}
+
+bool guard_try_enter(struct guard *guard, guard_token *token)
+{
+	*token = guard_enter_biased(guard);
+	if (*token)
+		return true;
+	if (pthread_rwlock_tryrdlock(&guard->inner))
+		return false;
+	guard_bias(guard);
+	return true;
 }
 
 void guard_leave(struct guard *guard, guard_token token)
@@ -135,7 +158,18 @@ static void guard_wait(unsigned *waits)
 		nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
 }
 
-static void guard_revoke(struct guard *guard)
+static bool guard_row_names(const struct guard_row *row, const struct guard *guard)
+{
+	for (int i = 0; i < ROW_SLOTS; i++)
+		if (atomic_load(&row->slots[i].held) == guard)
+			return true;
+	return false;
+}
+
+enum guard_readers { WAIT_FOR_READERS, NO_READERS };
+
+/* Under the inner lock, exclusive. False: there are readers, who are not waited for. */
+static bool guard_revoke(struct guard *guard, enum guard_readers readers)
 {
 	int64_t start = guard_now();
 	unsigned waits = 0;
@@ -145,20 +179,36 @@ static void guard_revoke(struct guard *guard)
 	 */
 	unsigned long rows = atomic_load(&threads);
 	for (unsigned long row = 0; row < rows && row < ROWS; row++)
-		for (int i = 0; i < ROW_SLOTS; i++)
-			while (atomic_load(&table[row].slots[i].held) == guard)
-				guard_wait(&waits);
+		while (guard_row_names(&table[row], guard)) {
+			if (readers == NO_READERS) {
+				atomic_store(&guard->biased, true);
+				return false;
+			}
+			guard_wait(&waits);
+		}
 
 	int64_t end = guard_now();
 	int64_t unbiased = UNBIAS_FACTOR * (end - start);
 	guard->unbias_until = ticks_of(end + (unbiased < UNBIAS_MAX_NS ? unbiased : UNBIAS_MAX_NS));
+	return true;
 }
 
 void guard_lock(struct guard *guard)
 {
 	pthread_rwlock_wrlock(&guard->inner);
 	if (atomic_load_explicit(&guard->biased, memory_order_relaxed))
-		guard_revoke(guard);
+		guard_revoke(guard, WAIT_FOR_READERS);
+}
+
+bool guard_try_lock(struct guard *guard)
+{
+	if (pthread_rwlock_trywrlock(&guard->inner))
+		return false;
+	if (!atomic_load_explicit(&guard->biased, memory_order_relaxed) ||
+	    guard_revoke(guard, NO_READERS))
+		return true;
+	pthread_rwlock_unlock(&guard->inner);
+	return false;
 }
 
 void guard_unlock(struct guard *guard)

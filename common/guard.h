@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct guard {
@@ -30,9 +31,13 @@ void guard_init(struct guard *guard);
 void guard_destroy(struct guard *guard);
 
 guard_token guard_enter(struct guard *guard);
+/* Does not wait: false where a writer has the guard, or is about to. */
+bool guard_try_enter(struct guard *guard, guard_token *token);
 void guard_leave(struct guard *guard, guard_token token);
 
 void guard_lock(struct guard *guard);
+/* Does not wait: false where a reader or a writer has the guard. */
+bool guard_try_lock(struct guard *guard);
 void guard_unlock(struct guard *guard);
 
 #endif

@@ -98,6 +98,55 @@ static int make_fit(struct file *file, const struct file_call *call)
 	return host_make_object(file, atomic_load(&file->volume), call);
 }
 
+/* Guard held: whether the chunks that there are back all of the file, and hold nothing else. */
+static bool chunks_are_fit(const struct file *file)
+{
+	uint64_t end = align_up(atomic_load(&file->figures->size), CHUNK_ALIGN), at = 0;
+
+	if (file->extents.count > FILE_QUICK_CHUNKS)
+		return false;
+	EXTENTS_FOREACH (extent, &file->extents) {
+		if (at >= end)
+			break;
+		if (extent->offset != at || !span_owns_chunk(&extent->span))
+			return false;
+		at = extent_end(extent);
+	}
+	return at >= end;
+}
+
+/* Guard held: whether nothing has to be trimmed, made or copied for a lease. */
+static bool is_fit(struct file *file, const struct file_call *call)
+{
+	if (file_is_missing(file))
+		return true;
+	/* What a file of host/ is charged for is settled with a lease. */
+	if (!file_is_device(file))
+		return false;
+	return (file_is_held(file) || !device_has_ahead(file, call)) && chunks_are_fit(file);
+}
+
+/* The guard, exclusive, of a file that may be leased and, without waiting, is fit for it. */
+static int lease_guard(struct file *file, const struct file_call *call,
+		       enum file_share_access access, enum file_wait wait)
+{
+	if (wait == FILE_NO_WAIT &&
+	    (journal_room_now(call->journal) || !guard_try_lock(&file->guard)))
+		return -EINPROGRESS;
+	if (wait == FILE_MAY_WAIT) {
+		if (journal_room(call->journal))
+			return -ENOSPC;
+		guard_lock(&file->guard);
+	}
+	int rc = check_access(file, access);
+
+	if (rc == 0 && wait == FILE_NO_WAIT && !is_fit(file, call))
+		rc = -EINPROGRESS;
+	if (rc < 0)
+		guard_unlock(&file->guard);
+	return rc;
+}
+
 /* Guard held exclusive. A reader of an object has what POSIX gives to who has a file mapped: the
  * object goes on being the reader's, whatever becomes of the file. */
 static enum file_lease_kind lease_count(struct file *file, enum file_share_access access)
@@ -116,21 +165,18 @@ static void lease_uncount(struct file *file, enum file_lease_kind kind)
 	atomic_fetch_sub(&file->leases, 1);
 }
 
-int file_lease(struct file *file, const struct file_call *call, enum file_share_access access)
+int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,
+	       enum file_wait wait)
 {
 	enum file_lease_kind kind = FILE_LEASE_HOLDS;
+	int rc = lease_guard(file, call, access, wait);
 
-	if (journal_room(call->journal))
-		return -ENOSPC;
-	guard_lock(&file->guard);
-	int rc = check_access(file, access);
-
+	if (rc < 0)
+		return rc;
 	/* What was taken ahead of the end cannot be given back while it is shared. */
-	if (rc == 0 && file_is_device(file) && !file_is_held(file) && !file_is_missing(file))
+	if (file_is_device(file) && !file_is_held(file) && !file_is_missing(file))
 		device_trim(file, call);
-	if (rc == 0)
-		rc = make_fit(file, call);
-
+	rc = make_fit(file, call);
 	if (rc == 0) {
 		kind = lease_count(file, access);
 		rc = file_is_device(file) ? 0 : host_promise(file, call, NULL);
@@ -196,15 +242,14 @@ void file_set_handed_out(struct file *file)
 	guard_leave(&file->guard, token);
 }
 
-int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access)
+int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
+		    enum file_wait wait)
 {
-	if (journal_room(call->journal))
-		return -ENOSPC;
-	guard_lock(&file->guard);
-	int rc = check_access(file, access);
+	int rc = lease_guard(file, call, access, wait);
 
-	if (rc == 0)
-		rc = make_fit(file, call);
+	if (rc < 0)
+		return rc;
+	rc = make_fit(file, call);
 	guard_unlock(&file->guard);
 	return rc;
 }
@@ -269,13 +314,21 @@ static struct file_place place_of(const struct file *file)
 	return (struct file_place){.volume = file_volume(file), .size = file_size(file)};
 }
 
-int file_export(struct file *file, enum file_share_access access, uint32_t first,
-		struct file_chunk *chunks, uint32_t max, struct file_place *place)
+int file_export(struct file *file, enum file_share_access access, enum file_wait wait,
+		uint32_t first, struct file_chunk *chunks, uint32_t max, struct file_place *place)
 {
-	guard_token token = guard_enter(&file->guard);
+	guard_token token = NULL;
+
+	if (wait == FILE_MAY_WAIT)
+		token = guard_enter(&file->guard);
+	else if (!guard_try_enter(&file->guard, &token))
+		return -EINPROGRESS;
 	int object = atomic_load(&file->fd);
 	struct file_place at = place_of(file);
 	int rc = check_access(file, access);
+
+	if (rc == 0 && wait == FILE_NO_WAIT && file->extents.count > FILE_QUICK_CHUNKS)
+		rc = -EINPROGRESS;
 
 	if (rc == 0 && file_is_device(file))
 		rc = export_extents(&file->extents, at.size, first, chunks, max);

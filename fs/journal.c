@@ -132,8 +132,10 @@ static bool has_room(const struct journal_writer *writer, uint64_t bytes)
 	return writer->at && (uint64_t)(writer->end - writer->at) >= bytes;
 }
 
-static int room_now(struct journal *journal)
+int journal_room_now(struct journal *journal)
 {
+	if (!journal)
+		return 0;
 	struct journal_writer *writer = writer_mine(journal);
 
 	LOCKED(&writer->lock);
@@ -144,7 +146,7 @@ static int room_now(struct journal *journal)
 
 int journal_room(struct journal *journal)
 {
-	int rc = journal ? room_now(journal) : 0;
+	int rc = journal_room_now(journal);
 
 	if (rc != -ENOSPC)
 		return rc;
@@ -156,7 +158,7 @@ int journal_room(struct journal *journal)
 			pthread_cond_wait(&journal->changed, &journal->lock);
 	}
 	pthread_mutex_unlock(&journal->lock);
-	return room_now(journal);
+	return journal_room_now(journal);
 }
 
 void journal_fail(struct journal *journal, uint64_t bytes)

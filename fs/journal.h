@@ -87,6 +87,8 @@ struct journal_slot *journal_slot(struct journal *journal, uint32_t slot);
 /* Before the locks of a change that takes memory: 0, or -ENOSPC where the journal has no room for
  * it. May wait for a compaction. */
 int journal_room(struct journal *journal);
+/* Does not wait. */
+int journal_room_now(struct journal *journal);
 
 /* One part of a record: what is fixed, and up to two tails. */
 struct journal_piece {

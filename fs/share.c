@@ -3,6 +3,7 @@
 #include "fs/share.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -121,6 +122,13 @@ static void handle(struct share *share, const struct epoll_event *event)
 	else if (event->data.ptr != &share->stop_fd &&
 		 share_connection_take(share, event->data.ptr))
 		share_receive(share, event->data.ptr);
+}
+
+bool share_has_more(const struct share *share)
+{
+	struct pollfd events = {.fd = share->epoll_fd, .events = POLLIN};
+
+	return poll(&events, 1, 0) != 0;
 }
 
 static void *run(void *pointer)

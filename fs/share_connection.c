@@ -189,8 +189,10 @@ void share_connection_free(struct share *share, struct share_connection *connect
 {
 	connection_mark(share, connection);
 	share_leases_end(share, connection);
-	if (connection->shown.inode)
+	if (connection->shown.inode) {
+		share_begun_end(share, connection->shown.inode, &connection->begun);
 		inode_put(share->fs, connection->shown.inode, 1);
+	}
 	pthread_mutex_lock(&share->lock);
 	if (connection->has_key)
 		HASH_DEL(share->by_key, connection);

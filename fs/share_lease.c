@@ -16,92 +16,13 @@
 /* How often a file that moves between volumes meanwhile is looked at again. */
 #define LEASE_TRIES 8
 
-struct share_ask {
-	uint32_t number; /* of the request */
-	struct inode *inode;
-	enum gpumem_access access;
-	struct inode *file; /* of which inode is a copy for this lease alone; NULL: inode is none */
-};
-
-static bool writes(enum gpumem_access access)
-{
-	return access == GPUMEM_ACCESS_WRITE;
-}
-
-/* What a lease with this access may be given of the file now. An fd of device memory can always be
- * written to, so a reader gets it only of a file that trusts readers. */
-static enum file_share_access file_access(const struct inode *inode, enum gpumem_access access)
+enum file_share_access share_access(const struct inode *inode, enum gpumem_access access)
 {
 	struct attr_values attrs = atomic_load(&inode->attrs);
 
-	if (writes(access))
+	if (access == GPUMEM_ACCESS_WRITE)
 		return FILE_SHARE_WRITE;
 	return attrs.share == SHARE_TRUSTED ? FILE_SHARE_TRUSTED : FILE_SHARE_READ;
-}
-
-static uint32_t kind_of(const struct fs *fs, const struct volume *volume)
-{
-	if (!volume->device)
-		return GPUMEM_KIND_HOST;
-	return fs->backend->ops == &backend_host_ops ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
-}
-
-enum packets { ONE_PACKET, ANY_PACKETS };
-
-/* Chunks of a file, and where it was when they were exported. */
-struct batch {
-	struct file_chunk chunks[GPUMEM_FDS_MAX];
-	struct file_place place;
-	int count; /* or -errno */
-};
-
-/* Each batch is a look of its own at what the lease may be given. */
-static void batch_export(struct batch *batch, const struct share_lease *lease, uint32_t first)
-{
-	batch->count = file_export(lease->inode->file, file_access(lease->inode, lease->access),
-				   first, batch->chunks, GPUMEM_FDS_MAX, &batch->place);
-}
-
-/* Sends the file's chunks from first on, in batches. Whether more follow is known by looking one
- * batch ahead; -EAGAIN where that is one too many. */
-static int send_chunks(struct share *share, struct share_connection *connection,
-		       const struct share_lease *lease, struct share_layout *layout, uint32_t first,
-		       enum packets packets)
-{
-	struct batch batches[2], *batch = &batches[0], *next = &batches[1];
-
-	layout->lease = lease->number;
-	layout->flags = lease->private		? GPUMEM_LAYOUT_PRIVATE
-			: writes(lease->access) ? 0
-						: GPUMEM_LAYOUT_READ_ONLY;
-	for (batch_export(batch, lease, first);; first += GPUMEM_FDS_MAX) {
-		if (batch->count < 0)
-			return batch->count;
-		next->count = 0;
-		if (batch->count == GPUMEM_FDS_MAX)
-			batch_export(next, lease, first + GPUMEM_FDS_MAX);
-		if (next->count > 0 && packets == ONE_PACKET) {
-			file_chunks_close(next->chunks, (uint32_t)next->count);
-			next->count = -EAGAIN;
-		}
-		if (next->count < 0) {
-			file_chunks_close(batch->chunks, (uint32_t)batch->count);
-			return next->count;
-		}
-		layout->place = batch->place;
-		layout->kind = kind_of(share->fs, batch->place.volume);
-		int error =
-		    share_send_layout(connection, layout, first, batch->chunks,
-				      (uint32_t)batch->count, next->count ? GPUMEM_LAYOUT_MORE : 0);
-		if (error || !next->count) {
-			file_chunks_close(next->chunks, (uint32_t)next->count);
-			return error;
-		}
-		struct batch *sent = batch;
-
-		batch = next;
-		next = sent;
-	}
 }
 
 /* Under the share's lock. 0 or -ENOMEM. */
@@ -161,8 +82,7 @@ static void lease_show(struct share *share, const struct share_connection *conne
 }
 
 static int lease_new(struct share *share, struct share_connection *connection,
-		     const struct share_ask *ask, enum file_lease_kind kind,
-		     struct share_lease **made)
+		     const struct share_ask *ask, struct share_lease **made)
 {
 	int error = user_limits_take(share->fs, connection->uid, USER_LEASES, 1);
 
@@ -177,13 +97,14 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->private = ask->file != NULL;
 	lease->file = ask->file;
 	lease->since = time(NULL);
-	atomic_init(&lease->kind, kind);
+	atomic_init(&lease->kind, ask->begun.kind);
 	pthread_mutex_lock(&share->lock);
 	lease->number = ++share->last_lease;
 	error = lease_enter(share, connection, lease);
 	pthread_mutex_unlock(&share->lock);
 	if (error)
 		goto give;
+	inode_ref(lease->inode);
 	if (lease->file)
 		inode_ref(lease->file);
 	lease_show(share, connection, lease);
@@ -272,12 +193,23 @@ int share_lease_file(struct share_connection *connection, uint64_t number, struc
 	return 0;
 }
 
+void share_begun_end(struct share *share, struct inode *inode, struct share_begun *begun)
+{
+	if (begun->counted) {
+		file_lease_end(inode->file, begun->kind);
+		host_out_settle(share->fs, inode);
+	}
+	if (begun->held)
+		inode_unhold(share->fs, inode, 1);
+	*begun = (struct share_begun){0};
+}
+
 /* The file goes on without this sharer. */
 void share_let_go(struct share *share, struct inode *inode, enum file_lease_kind kind)
 {
-	file_lease_end(inode->file, kind);
-	host_out_settle(share->fs, inode);
-	inode_unhold(share->fs, inode, 1);
+	struct share_begun begun = {.held = true, .counted = true, .kind = kind};
+
+	share_begun_end(share, inode, &begun);
 	inode_put(share->fs, inode, 1);
 	observe_unasked(share->fs, "lease end");
 }
@@ -310,38 +242,67 @@ void share_leases_end(struct share *share, struct share_connection *connection)
 		lease_end(share, connection, lease);
 }
 
+/* Where nothing is waited for nothing is copied. */
+static void lease_call(struct inode_call *call, struct share *share, struct inode *inode,
+		       enum file_wait wait)
+{
+	inode_call_init(call, share->fs, inode,
+			wait == FILE_MAY_WAIT ? worker_copier(share->fs) : NULL);
+}
+
+/* The file is held open and its lease counted, as far as that is not done. */
+static int lease_begin(struct share *share, struct share_ask *ask)
+{
+	struct share_begun *begun = &ask->begun;
+	struct inode *inode = ask->inode;
+	struct inode_call call;
+	int error = begun->held ? 0 : inode_hold(share->fs, inode);
+
+	if (error || begun->counted)
+		return error;
+	begun->held = true;
+	lease_call(&call, share, inode, ask->wait);
+	int kind = file_lease(inode->file, &call.call, share_access(inode, ask->access), ask->wait);
+
+	if (kind < 0)
+		return kind;
+	begun->counted = true;
+	begun->kind = (enum file_lease_kind)kind;
+	if (ask->wait == FILE_MAY_WAIT)
+		host_out_settle(share->fs, inode);
+	return 0;
+}
+
+/* To undo what was begun may be to wait, so that it is left to the queue, where it goes on. */
+static int lease_refused(struct share *share, struct share_ask *ask, int error)
+{
+	if (ask->wait == FILE_NO_WAIT)
+		return -EINPROGRESS;
+	share_begun_end(share, ask->inode, &ask->begun);
+	return error;
+}
+
 /* The memory of the file itself, with a reference of the lease's own. -EPERM: a reader cannot have
  * it. */
 static int lease_shared(struct share *share, struct share_connection *connection,
-			const struct share_ask *ask, enum packets packets)
+			struct share_ask *ask)
 {
-	struct share_layout layout = {.number = ask->number};
-	struct inode *inode = ask->inode;
-	struct inode_call call;
-	int error = inode_hold(share->fs, inode);
-
-	if (error)
-		return error;
-	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
-	int kind = file_lease(inode->file, &call.call, file_access(inode, ask->access));
-
-	if (kind < 0) {
-		inode_unhold(share->fs, inode, 1);
-		return kind;
-	}
-	inode_ref(inode);
-	host_out_settle(share->fs, inode);
 	struct share_lease *lease;
+	int error = lease_begin(share, ask);
 
-	error = lease_new(share, connection, ask, (enum file_lease_kind)kind, &lease);
-	if (error) {
-		share_let_go(share, inode, (enum file_lease_kind)kind);
-		return error;
-	}
+	if (!error)
+		error = lease_new(share, connection, ask, &lease);
+	if (error)
+		return lease_refused(share, ask, error);
+	ask->begun = (struct share_begun){0};
 	/* The lease is counted: the file stays where it is, and the looks from here on are good. */
-	error = send_chunks(share, connection, lease, &layout, 0, packets);
-	if (error && error != -EPIPE)
-		lease_end(share, connection, lease);
+	error = share_send_chunks(share, connection, lease, ask, 0);
+	if (!error || error == -EPIPE)
+		return error;
+	/* It is there, and not answered: the queue goes on from that. */
+	if (ask->wait == FILE_NO_WAIT)
+		return -EINPROGRESS;
+	lease_end(share, connection, lease);
 	return error;
 }
 
@@ -349,12 +310,13 @@ static int lease_shared(struct share *share, struct share_connection *connection
 static int lease_private(struct share *share, struct share_connection *connection,
 			 const struct share_ask *ask)
 {
-	struct share_ask own = {ask->number, NULL, GPUMEM_ACCESS_WRITE, ask->inode};
+	struct share_ask own = {
+	    .number = ask->number, .access = GPUMEM_ACCESS_WRITE, .file = ask->inode};
 	int error = share_copy(share->fs, ask->inode, connection->uid, &own.inode);
 
 	if (error)
 		return error;
-	error = lease_shared(share, connection, &own, ANY_PACKETS);
+	error = lease_shared(share, connection, &own);
 	inode_put(share->fs, own.inode, 1);
 	return error;
 }
@@ -362,10 +324,10 @@ static int lease_private(struct share *share, struct share_connection *connectio
 /* The file's memory or a copy: which of them is decided where the file is looked at, and again
  * where it moved to another volume in between. */
 static int lease_either(struct share *share, struct share_connection *connection,
-			const struct share_ask *ask)
+			struct share_ask *ask)
 {
 	for (unsigned tries = 0; tries < LEASE_TRIES; tries++) {
-		int error = lease_shared(share, connection, ask, ANY_PACKETS);
+		int error = lease_shared(share, connection, ask);
 
 		if (error != -EPERM)
 			return error;
@@ -378,37 +340,41 @@ static int lease_either(struct share *share, struct share_connection *connection
 
 /* What came since, or all of it. */
 static int lease_send_more(struct share *share, struct share_connection *connection,
-			   struct share_lease *lease, const struct share_request *request)
+			   struct share_lease *lease, const struct share_request *request,
+			   enum file_wait wait)
 {
-	struct share_layout layout = {.number = request->number};
+	struct share_ask ask = {.number = request->number, .wait = wait};
 	struct inode *inode = lease->inode;
 	struct inode_call call;
 
-	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
-	int error = file_lease_more(inode->file, &call.call, file_access(inode, lease->access));
+	lease_call(&call, share, inode, wait);
+	int error =
+	    file_lease_more(inode->file, &call.call, share_access(inode, lease->access), wait);
 
 	if (error)
 		return error;
 	lease_list_measure(&share->fs->leases, &lease->listed);
-	return send_chunks(share, connection, lease, &layout, (uint32_t)request->first_chunk,
-			   ANY_PACKETS);
+	return share_send_chunks(share, connection, lease, &ask, (uint32_t)request->first_chunk);
 }
 
-/* A daemon before this one got so far; the token was for that. A file whose memory this reader may
- * not have any more is leased anew. */
+/* A daemon before this one got so far, or the share thread; the token was for that. A file whose
+ * memory this reader may not have any more is leased anew. */
 static int lease_again(struct share *share, struct share_connection *connection,
 		       const struct share_request *request)
 {
 	struct share_lease *lease = connection->unanswered;
-	struct share_ask ask = {request->number, lease->inode, lease->access, NULL};
-	int error =
-	    lease_is_dropped(lease) ? -ENOENT : lease_send_more(share, connection, lease, request);
+	struct share_ask ask = {
+	    .number = request->number, .inode = lease->inode, .access = lease->access};
+	int error = lease_is_dropped(lease)
+			? -ENOENT
+			: lease_send_more(share, connection, lease, request, FILE_MAY_WAIT);
 
-	if (error != -EPERM)
+	if (!error || error == -EPIPE)
 		return error;
 	inode_ref(ask.inode);
 	lease_end(share, connection, lease);
-	error = lease_either(share, connection, &ask);
+	if (error == -EPERM)
+		error = lease_either(share, connection, &ask);
 	inode_put(share->fs, ask.inode, 1);
 	return error;
 }
@@ -422,17 +388,21 @@ static int may_lease_more(struct share *share, const struct share_connection *co
 }
 
 int share_lease(struct share *share, struct share_connection *connection,
-		const struct share_request *request)
+		const struct share_request *request, enum file_wait wait)
 {
-	struct share_ask ask = {request->number, connection->shown.inode, connection->shown.access,
-				NULL};
+	struct share_ask ask = {.number = request->number,
+				.inode = connection->shown.inode,
+				.access = connection->shown.access,
+				.wait = wait,
+				.begun = connection->begun};
 
 	if (connection->unanswered)
-		return lease_again(share, connection, request);
+		return wait == FILE_NO_WAIT ? -EINPROGRESS
+					    : lease_again(share, connection, request);
 	int error = may_lease_more(share, connection);
 
-	if (!error)
-		error = lease_either(share, connection, &ask);
+	error = error ? lease_refused(share, &ask, error) : lease_either(share, connection, &ask);
+	connection->begun = ask.begun;
 	observe_unasked(share->fs, "lease");
 	return error;
 }
@@ -440,15 +410,16 @@ int share_lease(struct share *share, struct share_connection *connection,
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number)
 {
-	struct share_ask ask = {number, inode, access, NULL};
+	struct share_ask ask = {
+	    .number = number, .inode = inode, .access = access, .packets = ONE_PACKET};
 
 	if (may_lease_more(share, connection))
 		return -EMFILE;
-	return lease_shared(share, connection, &ask, ONE_PACKET);
+	return lease_shared(share, connection, &ask);
 }
 
 int share_extend(struct share *share, struct share_connection *connection,
-		 const struct share_request *request)
+		 const struct share_request *request, enum file_wait wait)
 {
 	struct share_lease *lease = lease_find(connection, request->lease);
 
@@ -456,16 +427,19 @@ int share_extend(struct share *share, struct share_connection *connection,
 		return -ENOENT;
 	if (lease->private)
 		return -ENOTSUP; /* a private copy does not grow */
-	return lease_send_more(share, connection, lease, request);
+	return lease_send_more(share, connection, lease, request, wait);
 }
 
 int share_release(struct share *share, struct share_connection *connection,
-		  const struct share_request *request)
+		  const struct share_request *request, enum file_wait wait)
 {
 	struct share_lease *lease = lease_find(connection, request->lease);
 
 	if (!lease)
 		return -ENOENT;
+	/* The last lease of a file may give back all of its memory. */
+	if (wait == FILE_NO_WAIT)
+		return -EINPROGRESS;
 	lease_end(share, connection, lease);
 	return share_send_done(connection, request->number);
 }

@@ -110,7 +110,7 @@ static struct inode *take_file(struct share *share, const struct share_note_leas
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
 	if (inode_hold(share->fs, inode) == 0) {
 		/* The lease was given: each export to come is looked at anew. */
-		if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE) == 0) {
+		if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT) == 0) {
 			set_kind(share->fs, inode, noted->kind);
 			return inode;
 		}

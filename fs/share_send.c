@@ -89,6 +89,13 @@ static void uuid_bytes(const char *text, uint8_t uuid[16])
 	}
 }
 
+struct share_layout {
+	uint32_t number; /* of the request */
+	uint64_t lease;
+	uint32_t kind, flags;
+	struct file_place place; /* where the chunks that are sent were found */
+};
+
 union fds_control {
 	struct cmsghdr header; /* for its alignment */
 	char bytes[CMSG_SPACE(GPUMEM_FDS_MAX * sizeof(int))];
@@ -111,8 +118,9 @@ static void put_fds(struct msghdr *message, union fds_control *control,
 	memcpy(CMSG_DATA(head), fds, count * sizeof(int));
 }
 
-int share_send_layout(struct share_connection *connection, const struct share_layout *layout,
-		      uint32_t first, struct file_chunk *chunks, uint32_t count, uint32_t flags)
+/* One packet; the fds are closed. */
+static int send_layout(struct share_connection *connection, const struct share_layout *layout,
+		       uint32_t first, struct file_chunk *chunks, uint32_t count, uint32_t flags)
 {
 	const struct volume *volume = layout->place.volume;
 	struct gpumem_chunk parts[GPUMEM_CHUNKS_PER_MESSAGE];
@@ -144,4 +152,70 @@ int share_send_layout(struct share_connection *connection, const struct share_la
 
 	file_chunks_close(chunks, count);
 	return error;
+}
+
+static uint32_t kind_of(const struct fs *fs, const struct volume *volume)
+{
+	if (!volume->device)
+		return GPUMEM_KIND_HOST;
+	return fs->backend->ops == &backend_host_ops ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
+}
+
+/* Chunks of a file, and where it was when they were exported. */
+struct batch {
+	struct file_chunk chunks[GPUMEM_FDS_MAX];
+	struct file_place place;
+	int count; /* or -errno */
+};
+
+/* Each batch is a look of its own at what the lease may be given. */
+static void batch_export(struct batch *batch, const struct share_lease *lease, enum file_wait wait,
+			 uint32_t first)
+{
+	batch->count = file_export(lease->inode->file, share_access(lease->inode, lease->access),
+				   wait, first, batch->chunks, GPUMEM_FDS_MAX, &batch->place);
+}
+
+/* Sends the file's chunks from first on, in batches. Whether more follow is known by looking one
+ * batch ahead; -EAGAIN where that is one too many. */
+int share_send_chunks(struct share *share, struct share_connection *connection,
+		      const struct share_lease *lease, const struct share_ask *ask, uint32_t first)
+{
+	struct batch batches[2], *batch = &batches[0], *next = &batches[1];
+	struct share_layout layout = {
+	    .number = ask->number,
+	    .lease = lease->number,
+	    .flags = lease->private			    ? GPUMEM_LAYOUT_PRIVATE
+		     : lease->access == GPUMEM_ACCESS_WRITE ? 0
+							    : GPUMEM_LAYOUT_READ_ONLY,
+	};
+
+	for (batch_export(batch, lease, ask->wait, first);; first += GPUMEM_FDS_MAX) {
+		if (batch->count < 0)
+			return batch->count;
+		next->count = 0;
+		if (batch->count == GPUMEM_FDS_MAX)
+			batch_export(next, lease, ask->wait, first + GPUMEM_FDS_MAX);
+		if (next->count > 0 && ask->packets == ONE_PACKET) {
+			file_chunks_close(next->chunks, (uint32_t)next->count);
+			next->count = -EAGAIN;
+		}
+		if (next->count < 0) {
+			file_chunks_close(batch->chunks, (uint32_t)batch->count);
+			return next->count;
+		}
+		layout.place = batch->place;
+		layout.kind = kind_of(share->fs, batch->place.volume);
+		int error =
+		    send_layout(connection, &layout, first, batch->chunks, (uint32_t)batch->count,
+				next->count ? GPUMEM_LAYOUT_MORE : 0);
+		if (error || !next->count) {
+			file_chunks_close(next->chunks, (uint32_t)next->count);
+			return error;
+		}
+		struct batch *sent = batch;
+
+		batch = next;
+		next = sent;
+	}
 }

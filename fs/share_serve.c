@@ -70,6 +70,30 @@ static void settle_answered(struct share *share, struct share_connection *connec
 		share_answered(share, connection);
 }
 
+static int request_serve(struct share *share, struct share_connection *connection,
+			 enum file_wait wait)
+{
+	const struct share_request *request = &connection->request;
+
+	switch (request->type) {
+	case GPUMEM_MSG_LEASE:
+		return share_lease(share, connection, request, wait);
+	case GPUMEM_MSG_EXTEND:
+		return share_extend(share, connection, request, wait);
+	default:
+		return share_release(share, connection, request, wait);
+	}
+}
+
+/* -EINPROGRESS: it is for the queue, which users have by turns. */
+static int request_try(struct share *share, struct share_connection *connection)
+{
+	int error =
+	    share_has_more(share) ? -EINPROGRESS : request_serve(share, connection, FILE_NO_WAIT);
+
+	return error == -EINPROGRESS ? error : request_done(share, connection, error);
+}
+
 /* What waits for nothing. -EINPROGRESS: the rest is for the queue. */
 static int request_begin(struct share *share, struct share_connection *connection)
 {
@@ -86,7 +110,7 @@ static int request_begin(struct share *share, struct share_connection *connectio
 		error = token_show(share, connection, request);
 	}
 	if (error == -EINPROGRESS)
-		return error;
+		return request_try(share, connection);
 	request_done(share, connection, error);
 	/* A client that shows a token which is not its own gets no second try. */
 	return -EPIPE;
@@ -106,20 +130,6 @@ void share_receive(struct share *share, struct share_connection *connection)
 	else
 		share_connection_give(share, connection);
 	log_caller_change(before);
-}
-
-static int request_serve(struct share *share, struct share_connection *connection)
-{
-	const struct share_request *request = &connection->request;
-
-	switch (request->type) {
-	case GPUMEM_MSG_LEASE:
-		return share_lease(share, connection, request);
-	case GPUMEM_MSG_EXTEND:
-		return share_extend(share, connection, request);
-	default:
-		return share_release(share, connection, request);
-	}
 }
 
 /* A client that hung up while its request waited needs no copy. */
@@ -146,7 +156,7 @@ void share_work(void *pointer, struct share_job *job)
 	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
 
 	if (is_ending(share, connection) || is_gone(connection) ||
-	    request_done(share, connection, request_serve(share, connection)))
+	    request_done(share, connection, request_serve(share, connection, FILE_MAY_WAIT)))
 		share_connection_free(share, connection);
 	else
 		share_connection_give(share, connection);

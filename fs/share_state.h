@@ -2,14 +2,17 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What the sources of sharing have in common.
  *
- * The share thread waits for packets, reads them and never waits for anything else. Requests that
- * may wait for a file, copy or free memory go to the queue's threads, one request of a connection
- * at a time. A connection in hand (busy) belongs to one thread: to the share thread while it reads
- * a packet, to a thread of the queue from there until the request is answered, or to the worker
- * that answers a GPUMEM_IOC_LEASE. The share thread alone starts the end of a connection that is
- * not in hand; a connection in hand is ended by the thread that has it. Only the share thread is
- * told of packets, once for each time that a connection is given back: so a connection can be freed
- * by a thread of the queue without an event that still names it. */
+ * The share thread waits for packets, reads them and never waits for anything else. While no other
+ * packet is there it tries a request itself (FILE_NO_WAIT), which saves the turn to another thread.
+ * A request that would have to wait for a file, copy or free memory goes to the queue's threads,
+ * and goes on there from where it is; so do all while packets wait, since the queue is fair to
+ * users. One request of a connection is served at a time. A connection in hand (busy) belongs to
+ * one thread: to the share thread while it reads a packet, to a thread of the queue from there
+ * until the request is answered, or to the worker that answers a GPUMEM_IOC_LEASE. The share thread
+ * alone starts the end of a connection that is not in hand; a connection in hand is ended by the
+ * thread that has it. Only the share thread is told of packets, once for each time that a
+ * connection is given back: so a connection can be freed by a thread of the queue without an event
+ * that still names it. */
 #ifndef FS_SHARE_STATE_H
 #define FS_SHARE_STATE_H
 
@@ -42,6 +45,25 @@ struct share_lease {
 	struct lease_entry listed;
 };
 
+/* What was done for a lease before it would have had to wait. */
+struct share_begun {
+	bool held;    /* the file is held open */
+	bool counted; /* and leased, as the kind says */
+	enum file_lease_kind kind;
+};
+
+enum packets { ANY_PACKETS, ONE_PACKET };
+
+struct share_ask {
+	uint32_t number; /* of the request */
+	struct inode *inode;
+	enum gpumem_access access;
+	struct inode *file; /* of which inode is a copy for this lease alone; NULL: inode is none */
+	enum file_wait wait;
+	enum packets packets;
+	struct share_begun begun; /* with the inode */
+};
+
 /* Under the share's lock: the list, the key, busy, ending, heard, deadline, and changes of the
  * leases. All else is the thread's that has the connection in hand. */
 struct share_connection {
@@ -65,8 +87,9 @@ struct share_connection {
 	struct share_request request; /* in hand */
 	/* Of the token that came with it; no inode: none. */
 	struct token_redeemed shown;
-	/* Of a request that was not dealt with to its end, or not by a daemon before this one; such
-	 * a request is read again. NULL: none. */
+	struct share_begun begun; /* with the inode of shown */
+	/* Of a request that was not dealt with to its end: by the share thread, or by a daemon
+	 * before this one; such a request is read again. NULL: none. */
 	struct share_lease *unanswered;
 };
 
@@ -116,6 +139,9 @@ int share_connection_key(struct share *share, struct share_connection *connectio
 int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 			    uint64_t number, struct inode **inode);
 
+/* share.c. Whether packets or connections wait for the share thread. By this thread. */
+bool share_has_more(const struct share *share);
+
 /* share_serve.c. Each has the connection in hand. */
 /* Reads a packet and answers, or leaves it to the queue. By the share thread. */
 void share_receive(struct share *share, struct share_connection *connection);
@@ -134,13 +160,19 @@ bool share_socket_mounted(const struct share *share);
 /* share_where.c: files are not shared, which is logged, and told to programs that ask. */
 void share_refused(const struct share *share, int error);
 
-/* share_lease.c. 0, or an errno for the client as -errno; -EPIPE: the connection is done for. */
+/* share_lease.c. What a lease with this access may be given of the file now. An fd of device memory
+ * can always be written to, so a reader gets it only of a file that trusts readers. */
+enum file_share_access share_access(const struct inode *inode, enum gpumem_access access);
+/* 0, or an errno for the client as -errno; -EPIPE: the connection is done for;
+ * -EINPROGRESS of FILE_NO_WAIT: the request is to be served again, with FILE_MAY_WAIT. */
 int share_lease(struct share *share, struct share_connection *connection,
-		const struct share_request *request);
+		const struct share_request *request, enum file_wait wait);
 int share_extend(struct share *share, struct share_connection *connection,
-		 const struct share_request *request);
+		 const struct share_request *request, enum file_wait wait);
 int share_release(struct share *share, struct share_connection *connection,
-		  const struct share_request *request);
+		  const struct share_request *request, enum file_wait wait);
+/* Undoes what was begun of a lease; may wait for the file. */
+void share_begun_end(struct share *share, struct inode *inode, struct share_begun *begun);
 /* With one packet (else -EAGAIN) and without a copy (else -EPERM). The inode's reference stays the
  * caller's. */
 int share_lease_at_once(struct share *share, struct share_connection *connection,
@@ -166,14 +198,8 @@ int share_send_error(struct share_connection *connection, uint32_t number, int e
 int share_send_done(struct share_connection *connection, uint32_t number);
 int share_send_key(struct share_connection *connection, uint32_t number);
 
-struct share_layout {
-	uint32_t number; /* of the request */
-	uint64_t lease;
-	uint32_t kind, flags;
-	struct file_place place; /* where the chunks that are sent were found */
-};
-/* One packet; the fds are closed. */
-int share_send_layout(struct share_connection *connection, const struct share_layout *layout,
-		      uint32_t first, struct file_chunk *chunks, uint32_t count, uint32_t flags);
+/* The file's chunks from first on, in as many packets as they need. */
+int share_send_chunks(struct share *share, struct share_connection *connection,
+		      const struct share_lease *lease, const struct share_ask *ask, uint32_t first);
 
 #endif

@@ -133,4 +133,105 @@ static void who_hangs_up_is_forgotten(void)
 	expect_leases(large, 0);
 }
 
-PROG(TEST(one_user_does_not_hold_up_another), TEST(who_hangs_up_is_forgotten))
+/* More than the daemon has threads for requests that wait, each of another user. */
+#define WAITERS	   24
+#define FIRST_USER 60000
+#define MOVED	   (64 * MIB)
+#define ROUNDS	   10
+
+static _Atomic bool *moves;
+
+static int dial_as(uid_t user, int fd, struct gpumem_token *token)
+{
+	OK(seteuid(user));
+	int connection = dial();
+
+	*token = token_of(fd);
+	OK(seteuid(0));
+	return connection;
+}
+
+/* Leases end some time after their connections. */
+static void move_file(const char *from, const char *to)
+{
+	while (rename(from, to) < 0) {
+		EQUAL(errno, EBUSY);
+		usleep(1000);
+	}
+}
+
+static void move_to_gpu(int unused)
+{
+	(void)unused;
+	*moves = true;
+	move_file(getenv("MOVED_FILE"), "moved");
+	*moves = false;
+}
+
+static void have_layout(int connection)
+{
+	struct answer answer = hear_layout(connection);
+
+	drop(&answer);
+}
+
+/* Whether another file is leased while one moves and all who asked for that wait. */
+static bool is_served_meanwhile(int moved, int other)
+{
+	struct gpumem_token tokens[WAITERS], token = token_of(other);
+	struct pollfd waiters[WAITERS];
+	int connection = dial();
+
+	for (unsigned i = 0; i < WAITERS; i++)
+		waiters[i] = (struct pollfd){.fd = dial_as(FIRST_USER + i, moved, &tokens[i]),
+					     .events = POLLIN};
+	pid_t mover = spawn(move_to_gpu, 0);
+
+	while (!*moves)
+		usleep(100);
+	usleep(1000);
+	for (int i = 0; i < WAITERS; i++)
+		show(waiters[i].fd, &tokens[i]);
+	/* Until they all wait. */
+	usleep(2000);
+	show(connection, &token);
+	have_layout(connection);
+	bool meanwhile = poll(waiters, WAITERS, 0) == 0 && *moves;
+
+	OK(close(connection));
+	for (int i = 0; i < WAITERS; i++) {
+		have_layout(waiters[i].fd);
+		OK(close(waiters[i].fd));
+	}
+	OK(waitpid(mover, NULL, 0));
+	move_file("moved", getenv("MOVED_FILE"));
+	return meanwhile;
+}
+
+static void who_waits_for_a_file_holds_up_nobody_else(void)
+{
+	int other = filled_file("small", 0600), connection = dial();
+	int moved = OK(open("moved", O_CREAT | O_RDWR, 0600));
+	struct gpumem_token token = token_of(other);
+	char path[PATH_MAX];
+	bool served = false;
+
+	moves =
+	    mmap(NULL, sizeof(*moves), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(moves != MAP_FAILED);
+	snprintf(path, sizeof(path), "%s/moved", getenv("HOSTDIR"));
+	setenv("MOVED_FILE", path, 1);
+	pattern_write(moved, 5, 0, MOVED);
+	move_file("moved", path);
+	/* From here on nothing has to be done for a lease of it. */
+	show(connection, &token);
+	have_layout(connection);
+	for (int round = 0; round < ROUNDS && !served; round++)
+		served = is_served_meanwhile(moved, other);
+	OK(unlink(path));
+	if (!served)
+		FAIL("whoever asks for another file waits for the one that moves");
+}
+
+PROG(TEST(one_user_does_not_hold_up_another), TEST(who_hangs_up_is_forgotten),
+     TEST(who_waits_for_a_file_holds_up_nobody_else))

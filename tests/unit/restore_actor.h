@@ -217,7 +217,7 @@ static inline void act_lease(struct actor *actor, struct inode *inode)
 	if (inode->volume->system || inode_hold(&fixture, inode))
 		return;
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
-	if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE)) {
+	if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT)) {
 		inode_unhold(&fixture, inode, 1);
 		return;
 	}

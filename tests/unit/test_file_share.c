@@ -74,9 +74,11 @@ START_TEST(nothing_of_other_files)
 	struct file *neighbour = file_with(GPU0, other, sizeof(other), 0);
 	struct file *file = file_with(GPU0, mine, sizeof(mine), 0);
 
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1, &place), 1);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 1, &chunk + 1, 1, &place), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+			 1);
+	ck_assert_int_eq(
+	    file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 1, &chunk + 1, 1, &place), 0);
 	char *map = map_chunks(&chunk, 1);
 
 	ck_assert(only(map, 'm', sizeof(mine)));
@@ -107,8 +109,8 @@ START_TEST(holes_are_filled)
 	struct file *file = file_with(GPU0, data, sizeof(data), 700);
 
 	ck_assert_int_eq(file_write(file, &fixture.call, data, sizeof(data), far), sizeof(data));
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
-	int count = file_export(file, FILE_SHARE_WRITE, 0, chunks, MAX, &place);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
+	int count = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, MAX, &place);
 
 	ck_assert_int_gt(count, 0);
 	char *map = map_chunks(chunks, (uint32_t)count);
@@ -137,7 +139,7 @@ START_TEST(what_is_shared_stays)
 	struct file *file = file_with(GPU0, data, sizeof(data), 0);
 
 	call.attrs.page_size = PAGE_SIZE_64K;
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, 100), -EBUSY);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), -EBUSY);
 	ck_assert_int_eq(file_truncate(file, &fixture.call, sizeof(data)), 0);
@@ -168,14 +170,15 @@ START_TEST(growth_is_handed_on)
 	memset(data, 'a', sizeof(data));
 	struct file *file = file_with(GPU0, data, 1000, 0);
 
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
-	int had = file_export(file, FILE_SHARE_WRITE, 0, before, MAX, &place);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
+	int had = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, before, MAX, &place);
 
 	ck_assert_int_eq(had, 1);
 	memset(data, 'b', sizeof(data));
 	ck_assert_int_eq(file_write(file, &fixture.call, data, sizeof(data), 1000), sizeof(data));
-	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_WRITE), 0);
-	int more = file_export(file, FILE_SHARE_WRITE, (uint32_t)had, after, MAX - had, &place);
+	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
+	int more = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, (uint32_t)had, after,
+			       MAX - had, &place);
 
 	ck_assert_int_ge(more, 1);
 	ck_assert_uint_eq(after[0].offset, before[0].bytes);
@@ -207,12 +210,15 @@ START_TEST(what_is_not_fit_is_not_handed_out)
 		struct file *neighbour = file_with(GPU0, "secret", 6, 0);
 		struct file *file = file_with(GPU0, data, sizeof(data), 0);
 
-		ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+		ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT),
+				 0);
 		ck_assert_int_eq(file_allocate(file, &small, 0, wheres[i], 100), 0);
-		ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, chunks, 8, &place), 1);
+		ck_assert_int_eq(
+		    file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, 8, &place), 1);
 		ck_assert_uint_eq(chunks[0].bytes, CHUNK_ALIGN);
 		file_chunks_close(chunks, 1);
-		ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 1, chunks, 8, &place), 0);
+		ck_assert_int_eq(
+		    file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 1, chunks, 8, &place), 0);
 		file_unlease(file, 1);
 		file_free(file, &fixture.call);
 		file_free(neighbour, &fixture.call);
@@ -231,13 +237,13 @@ START_TEST(a_refused_lease_changes_nothing)
 
 	/* Its own chunk would be 2 MiB of quota. */
 	fixture.payer.limit = 1 * MIB;
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), -EDQUOT);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), -EDQUOT);
 	ck_assert_uint_eq(file_leases(file), 0);
 	ck_assert_uint_eq(file_allocated(file), allocated);
 	ck_assert_int_eq(file_read(file, &fixture.call, back, sizeof(back), 0), sizeof(back));
 	ck_assert(only(back, 'r', sizeof(back)));
 	fixture.payer.limit = INT64_MAX;
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
 	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
@@ -249,8 +255,9 @@ START_TEST(host_objects_by_access)
 
 	struct file *file = file_with(HOST, "host", 4, 0);
 
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, 0, &chunk, 1, &place), 1);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+			 1);
 	ck_assert_uint_eq(chunk.bytes, 4);
 	ck_assert_ptr_eq(place.volume, &fixture.volumes[HOST]);
 	ck_assert_uint_eq(place.size, 4);
@@ -258,7 +265,8 @@ START_TEST(host_objects_by_access)
 	ck_assert_ptr_eq(mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, chunk.fd, 0),
 			 MAP_FAILED);
 	file_chunks_close(&chunk, 1);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1, &place), 1);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+			 1);
 	char *map = mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, chunk.fd, 0);
 
 	ck_assert_ptr_ne(map, MAP_FAILED);
@@ -278,14 +286,18 @@ START_TEST(device_memory_by_access)
 	struct file *file = file_with(GPU0, "device", 6, 0);
 	uint64_t allocated = file_allocated(file);
 
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_READ), -EPERM);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_READ, FILE_MAY_WAIT), -EPERM);
 	ck_assert_uint_eq(file_leases(file), 0);
 	ck_assert_uint_eq(file_allocated(file), allocated);
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_TRUSTED), 0);
-	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_READ), -EPERM);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, 0, &chunk, 1, &place), -EPERM);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, 5, &chunk, 1, &place), -EPERM);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_TRUSTED, 0, &chunk, 1, &place), 1);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_TRUSTED, FILE_MAY_WAIT), 0);
+	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_READ, FILE_MAY_WAIT),
+			 -EPERM);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+			 -EPERM);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, FILE_MAY_WAIT, 5, &chunk, 1, &place),
+			 -EPERM);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_TRUSTED, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+			 1);
 	ck_assert_ptr_eq(place.volume, &fixture.volumes[GPU0]);
 	ck_assert_uint_eq(place.size, 6);
 	file_chunks_close(&chunk, 1);
@@ -298,7 +310,7 @@ static struct file *moving;
 
 static void *lease_to_read(void *result)
 {
-	*(int *)result = file_lease(moving, &fixture.call, FILE_SHARE_READ);
+	*(int *)result = file_lease(moving, &fixture.call, FILE_SHARE_READ, FILE_MAY_WAIT);
 	return NULL;
 }
 
@@ -319,8 +331,73 @@ START_TEST(a_move_to_a_device_is_noticed)
 	file_move_free(move);
 	ck_assert_int_eq(leased, -EPERM);
 	ck_assert_uint_eq(file_leases(moving), 0);
-	ck_assert_int_eq(file_export(moving, FILE_SHARE_READ, 0, &chunk, 1, &place), -EPERM);
+	ck_assert_int_eq(file_export(moving, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+			 -EPERM);
 	file_free(moving, &fixture.call);
+}
+END_TEST
+
+/* Without waiting a file is leased that needs nothing done for it, and that is in no other hands;
+ * else nothing has changed. */
+START_TEST(without_waiting)
+{
+	struct file *file = file_with(GPU0, "small", 5, 0);
+	struct file_chunk chunk;
+	struct file_move *move;
+
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_NO_WAIT),
+			 -EINPROGRESS);
+	ck_assert_uint_eq(file_leases(file), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_NO_WAIT), 0);
+	ck_assert_uint_eq(file_leases(file), 2);
+	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_WRITE, FILE_NO_WAIT), 0);
+	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_READ, FILE_NO_WAIT),
+			 -EPERM);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, &chunk, 1, &place),
+			 1);
+	file_chunks_close(&chunk, 1);
+	file_unlease(file, 2);
+	ck_assert_int_eq(file_move_begin(file, &fixture.call, &fixture.volumes[HOST], &move), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_NO_WAIT),
+			 -EINPROGRESS);
+	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_WRITE, FILE_NO_WAIT),
+			 -EINPROGRESS);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, &chunk, 1, &place),
+			 -EINPROGRESS);
+	file_move_end(move, FILE_MOVE_ABORT);
+	file_move_free(move);
+	ck_assert_uint_eq(file_leases(file), 0);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
+/* A driver's exports take their time: many of them are not for a thread that others wait for. */
+START_TEST(many_chunks_are_for_those_who_wait)
+{
+	enum { CHUNKS = FILE_QUICK_CHUNKS + 1 };
+	static char data[CHUNK_ALIGN];
+	struct file_chunk chunks[CHUNKS];
+	struct file *file;
+
+	ck_assert_int_eq(file_new(&fixture.volumes[GPU0], &file), 0);
+	fixture.volumes[GPU0].max_chunk = CHUNK_ALIGN;
+	for (int i = 0; i < CHUNKS; i++) {
+		ck_assert_int_eq(
+		    file_write(file, &fixture.call, data, sizeof(data), (uint64_t)i * sizeof(data)),
+		    sizeof(data));
+		ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_NO_WAIT),
+				 i < FILE_QUICK_CHUNKS ? 0 : -EINPROGRESS);
+	}
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
+	ck_assert_int_eq(
+	    file_export(file, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, chunks, CHUNKS, &place),
+	    -EINPROGRESS);
+	ck_assert_int_eq(
+	    file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, CHUNKS, &place), CHUNKS);
+	file_chunks_close(chunks, CHUNKS);
+	file_unlease(file, CHUNKS);
+	file_free(file, &fixture.call);
 }
 END_TEST
 
@@ -330,8 +407,9 @@ START_TEST(an_empty_file_has_no_chunks)
 	struct file *file;
 
 	ck_assert_int_eq(file_new(&fixture.volumes[GPU0], &file), 0);
-	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, 0, &chunk, 1, &place), 0);
+	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
+	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+			 0);
 	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }
@@ -352,6 +430,8 @@ int main(void)
 	tcase_add_test(tests, host_objects_by_access);
 	tcase_add_test(tests, device_memory_by_access);
 	tcase_add_test(tests, a_move_to_a_device_is_noticed);
+	tcase_add_test(tests, without_waiting);
+	tcase_add_test(tests, many_chunks_are_for_those_who_wait);
 	tcase_add_test(tests, an_empty_file_has_no_chunks);
 	return unit_main(suite);
 }

@@ -249,6 +249,33 @@ START_TEST(writer_keeps_others_out)
 END_TEST
 
 /* A held guard is in nobody's way but its own writer's. */
+/* A reader is a slot's, or with the bias gone the inner lock's. */
+START_TEST(trying_does_not_wait)
+{
+	struct guard guard;
+	guard_token token, other;
+
+	guard_init(&guard);
+	for (int biased = 1; biased >= 0; biased--) {
+		ck_assert(guard_try_enter(&guard, &token));
+		ck_assert_int_eq(token != NULL, biased);
+		ck_assert(!guard_try_lock(&guard));
+		/* It is left as it was. */
+		ck_assert(guard_try_enter(&guard, &other));
+		ck_assert_int_eq(other != NULL, biased);
+		guard_leave(&guard, other);
+		guard_leave(&guard, token);
+		ck_assert(guard_try_lock(&guard));
+		ck_assert(!guard_try_lock(&guard));
+		ck_assert(!guard_try_enter(&guard, &token));
+		guard_unlock(&guard);
+		/* Until it comes back, which is some time after a writer. */
+		guard.unbias_until += 1U << 30;
+	}
+	guard_destroy(&guard);
+}
+END_TEST
+
 START_TEST(guards_are_apart)
 {
 	struct guard held, locked, other;
@@ -378,6 +405,7 @@ int main(void)
 	Suite *suite = unit_suite("guard", &tcase, 120);
 	tcase_add_test(tcase, reader_keeps_writer_out);
 	tcase_add_loop_test(tcase, writer_keeps_others_out, 0, 2);
+	tcase_add_test(tcase, trying_does_not_wait);
 	tcase_add_test(tcase, guards_are_apart);
 	tcase_add_test(tcase, bias_returns);
 	tcase_add_test(tcase, stress_one);

@@ -75,7 +75,8 @@ static void expect_missing(struct fs *fs, const struct inode *file)
 			 -EIO);
 	ck_assert_int_eq(file_seek(inode->file, 0, SEEK_DATA), -EIO);
 	ck_assert_int_eq(file_copy(inode->file, 0, inode->file, &call.call, 10 * MIB, 5), -EIO);
-	ck_assert_int_eq(file_lease(inode->file, &call.call, FILE_SHARE_WRITE), -EIO);
+	ck_assert_int_eq(file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT),
+			 -EIO);
 	ck_assert_int_eq(file_relayout(inode->file, &call.call), -EIO);
 	ck_assert_int_eq(file_move_begin(inode->file, &call.call, &fs->volumes[1], &move), -EIO);
 	file_trim(inode->file, &call.call);
