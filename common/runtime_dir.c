@@ -183,6 +183,19 @@ static void remove_dead(int dir, const char *name)
 		close(fd);
 }
 
+void runtime_socket_name(const char *kind, dev_t device, char name[RUNTIME_NAME_MAX])
+{
+	snprintf(name, RUNTIME_NAME_MAX, "%s-%u:%u", kind, major(device), minor(device));
+}
+
+void runtime_socket_remove_dead(int dir, const char *kind, dev_t device)
+{
+	char name[RUNTIME_NAME_MAX];
+
+	runtime_socket_name(kind, device, name);
+	remove_dead(dir, name);
+}
+
 /* Under the directory's lock: a socket between its bind and its listen would look dead. */
 static void remove_all_dead(int dir)
 {
@@ -238,11 +251,6 @@ static int bind_and_listen(struct runtime_socket *made)
 	}
 	made->inode = st.st_ino;
 	return 0;
-}
-
-void runtime_socket_name(const char *kind, dev_t device, char name[RUNTIME_NAME_MAX])
-{
-	snprintf(name, RUNTIME_NAME_MAX, "%s-%u:%u", kind, major(device), minor(device));
 }
 
 int runtime_socket_open(struct runtime_socket *made, const char *kind, dev_t device,

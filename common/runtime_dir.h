@@ -49,6 +49,9 @@ void runtime_socket_close(struct runtime_socket *made);
  * socket(2): the descriptor, or -errno. */
 int runtime_connect(int dir, const char *name, int flags);
 
+/* Removes the name from the directory if no process listens at it. */
+void runtime_socket_remove_dead(int dir, const char *kind, dev_t device);
+
 /* Connects to a socket in the directory: the descriptor, or -errno; -EPERM: the process that
  * listens is not owner's. */
 int runtime_socket_connect(int dir, const char *name, uid_t owner);

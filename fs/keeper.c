@@ -10,17 +10,22 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "client/protocol.h"
+#include "common/defer.h"
 #include "common/descriptors.h"
 #include "common/log.h"
 #include "fs/agreement.h"
 #include "fs/keep.h"
 #include "fs/keeper_state.h"
 #include "fs/keeper_store.h"
+#include "fs/share_memory.h"
 #include "fs/timeline.h"
 #include "fs/unmount.h"
 
@@ -80,6 +85,32 @@ static void finish(struct keeper *keeper, int status)
 	upgrade_tell(keeper, ECANCELED, "the mount has ended");
 }
 
+/* A duplicate of the directory in which the sharing socket is, or -1: the socket is in the mount,
+ * or there is none. */
+static int sharing_dir(const struct keeper *keeper, dev_t device)
+{
+	int dir = kept_get(&keeper->held, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	struct statx st;
+
+	/* Not what the mount would say, where nobody may answer. */
+	if (dir < 0 || statx(dir, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) ||
+	    makedev(st.stx_dev_major, st.stx_dev_minor) == device)
+		return -1;
+	return fcntl(dir, F_DUPFD_CLOEXEC, 3);
+}
+
+/* What is held ends here, unless the service manager has it as well. What a daemon would remove at
+ * its end is removed here, where there is none. */
+static void held_close(struct keeper *keeper)
+{
+	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	AUTO_CLOSE int dir = sharing_dir(keeper, device);
+
+	kept_close(&keeper->held);
+	if (dir >= 0)
+		runtime_socket_remove_dead(dir, GPUMEM_SOCKET_KIND, device);
+}
+
 void keeper_end_alone(struct keeper *keeper, int status)
 {
 	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
@@ -88,7 +119,7 @@ void keeper_end_alone(struct keeper *keeper, int status)
 	if (device)
 		unmount_lazily(keeper->options->mountpoint, device);
 	store_remove_all(&keeper->held);
-	kept_close(&keeper->held);
+	held_close(keeper);
 	finish(keeper, status);
 }
 
@@ -344,7 +375,7 @@ static int serve(struct keeper *keeper)
 		store_remove(SERVING_ID);
 		store_remove_all(&keeper->held);
 	}
-	kept_close(&keeper->held);
+	held_close(keeper);
 	runtime_socket_close(&keeper->address);
 	return keeper->status;
 }
