@@ -26,6 +26,7 @@ struct client_connection {
 	int fd;				/* under lock; -1: gone */
 	ino_t socket;			/* its inode: programs close descriptors of others */
 	uint32_t requests;		/* under lock */
+	bool by_token_only;		/* under lock: so the daemon says */
 	uint8_t key[GPUMEM_KEY_BYTES];	/* the daemon's name for it; does not change */
 };
 
@@ -397,11 +398,12 @@ static int lease_at_once(struct client_connection *connection, int fd, int flags
 		return gone(connection);
 	ask.request = ++connection->requests;
 	memcpy(ask.key, connection->key, sizeof(ask.key));
-	int rc = client_mount_lease(fd, flags, &ask);
+	int rc = connection->by_token_only ? -EOPNOTSUPP : client_mount_lease(fd, flags, &ask);
 	if (rc == 0)
 		return receive_layout(connection, ask.request, layout);
 	if (rc == -ESTALE)
 		return gone(connection);
+	connection->by_token_only = rc == -EOPNOTSUPP;
 	rc = client_mount_token(fd, flags, &token);
 	return rc < 0 ? rc : lease_by_token(connection, &token, layout);
 }

@@ -56,7 +56,8 @@ struct gpumem_token {
 /* What GPUMEM_IOC_LEASE reads. After 0 one GPUMEM_MSG_LAYOUT without GPUMEM_LAYOUT_MORE is on the
  * connection; after an error nothing is. EAGAIN: a token is the way for this file (it needs a
  * private copy or more than one packet, or is refused); ESTALE: no connection of this user's has
- * the key. */
+ * the key; EOPNOTSUPP: tokens are the way for all files of this mount (its daemon can be replaced).
+ */
 struct gpumem_lease_ask {
 	uint32_t version; /* GPUMEM_PROTOCOL_VERSION of the client */
 	uint32_t request; /* for the answer's header */

@@ -250,7 +250,9 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 
 	/* Another daemon can be told of what this one had read off a connection, and not of an
 	 * ioctl that it answered over one. */
-	if (ask->version != GPUMEM_PROTOCOL_VERSION || share->memory)
+	if (share->memory)
+		return -EOPNOTSUPP;
+	if (ask->version != GPUMEM_PROTOCOL_VERSION)
 		return -EAGAIN;
 	int error = share_connection_take_key(share, uid, ask->key, &connection);
 
