@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char suffixes[] = "KMGT";
@@ -101,4 +102,13 @@ char *format_size(uint64_t bytes, char text[FORMAT_SIZE_MAX])
 	else
 		snprintf(text, FORMAT_SIZE_MAX, "%" PRIu64, bytes);
 	return text;
+}
+
+bool version_at_least(const char *version, unsigned major, unsigned minor)
+{
+	char *end;
+	unsigned long first = strtoul(version, &end, 10);
+	unsigned long second = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+
+	return first > major || (first == major && second >= minor);
 }

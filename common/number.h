@@ -4,6 +4,7 @@
 #ifndef COMMON_NUMBER_H
 #define COMMON_NUMBER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Decimal digits only, min <= value <= max: 0, -EINVAL (not a number) or -ERANGE. */
@@ -20,5 +21,8 @@ int parse_size_or_percent(const char *text, uint64_t whole, uint64_t *bytes);
 /* Writes bytes in the shortest exact form (4K, 2M, 1G, 123), at most 24 bytes with the NUL. */
 #define FORMAT_SIZE_MAX 24
 char *format_size(uint64_t bytes, char text[FORMAT_SIZE_MAX]);
+
+/* Whether version a.b... is at least major.minor. */
+bool version_at_least(const char *version, unsigned major, unsigned minor);
 
 #endif

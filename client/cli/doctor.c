@@ -61,15 +61,6 @@ bool doctor_exists(const struct doctor *doctor, const char *path)
 	return asprintf(&full, "%s%s", doctor->root, path) >= 0 && access(full, F_OK) == 0;
 }
 
-bool doctor_at_least(const char *version, unsigned major, unsigned minor)
-{
-	char *end;
-	unsigned long first = strtoul(version, &end, 10);
-	unsigned long second = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
-
-	return first > major || (first == major && second >= minor);
-}
-
 static void write_finding(const json_t *finding)
 {
 	static const enum output_colour colours[] = {COLOUR_GOOD, COLOUR_DIM, COLOUR_WARN,

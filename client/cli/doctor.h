@@ -51,7 +51,5 @@ void doctor_decisions_write(const json_t *decisions);
 /* A file of the machine, its first line, allocated; NULL: it cannot be read. */
 char *doctor_line(const struct doctor *doctor, const char *path);
 bool doctor_exists(const struct doctor *doctor, const char *path);
-/* Whether version a.b... is at least major.minor. */
-bool doctor_at_least(const char *version, unsigned major, unsigned minor);
 
 #endif

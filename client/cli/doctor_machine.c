@@ -235,7 +235,7 @@ void doctor_machine(struct doctor *doctor)
 	struct utsname name;
 
 	uname(&name);
-	if (doctor_at_least(name.release, 6, 9))
+	if (version_at_least(name.release, 6, 9))
 		doctor_find(doctor, DOCTOR_GOOD, "kernel", NULL, "Linux %s", name.release);
 	else
 		doctor_find(doctor, DOCTOR_LIMIT, "kernel",

@@ -12,6 +12,7 @@
 #include "client/cli/doctor.h"
 #include "client/cli/facts.h"
 #include "common/defer.h"
+#include "common/number.h"
 
 /* What a daemon says is on or off, and what lifts an off besides its own reason. */
 static const struct {
@@ -47,7 +48,7 @@ static void check_version(struct doctor *doctor, const char *where, const char *
 	AUTO_FREE char *fuse = facts_line(version, "libfuse"),
 		       *backend = facts_line(version, "backend");
 
-	if (fuse && !doctor_at_least(fuse, 3, 18))
+	if (fuse && !version_at_least(fuse, 3, 18))
 		doctor_find(doctor, DOCTOR_LIMIT, where,
 			    "libfuse 3.18: make setup builds it where the distribution's is older",
 			    "its daemon runs with libfuse %s, without io_uring", fuse);

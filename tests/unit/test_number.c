@@ -185,6 +185,17 @@ START_TEST(format_then_parse)
 }
 END_TEST
 
+START_TEST(versions_are_compared)
+{
+	ck_assert(version_at_least("6.18.44-fc", 6, 9));
+	ck_assert(version_at_least("3.18.3", 3, 18));
+	ck_assert(version_at_least("4", 3, 18));
+	ck_assert(!version_at_least("3.17.9", 3, 18));
+	ck_assert(!version_at_least("2.99", 3, 18));
+	ck_assert(!version_at_least("", 1, 0));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -195,5 +206,6 @@ int main(void)
 	tcase_add_loop_test(tcase, size_or_percent, 0, COUNT(percents));
 	tcase_add_test(tcase, formatted);
 	tcase_add_test(tcase, format_then_parse);
+	tcase_add_test(tcase, versions_are_compared);
 	return unit_main(suite);
 }
