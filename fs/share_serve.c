@@ -15,6 +15,16 @@ static int packet_flags(const struct share *share)
 	return MSG_DONTWAIT | MSG_TRUNC | (share->memory ? MSG_PEEK : 0);
 }
 
+/* Answered. What stays unread at the close would have the client read ECONNRESET before the answer.
+ */
+static void packet_take(struct share *share, struct share_connection *connection)
+{
+	char packet;
+
+	if (share->memory)
+		recv(connection->fd, &packet, sizeof(packet), MSG_DONTWAIT);
+}
+
 /* 0, or -EAGAIN: there is none; -EPIPE: the connection is to end. fds that come with a packet are
  * closed by the kernel: no room is given for them. */
 static int packet_read(struct share *share, struct share_connection *connection)
@@ -28,20 +38,19 @@ static int packet_read(struct share *share, struct share_connection *connection)
 		return -EPIPE;
 	int error = share_request_parse(packet, (size_t)n, &connection->request);
 
-	if (error == -EPROTONOSUPPORT)
+	if (error == -EPROTONOSUPPORT) {
 		share_send_error(connection, 0, -error);
+		packet_take(share, connection);
+	}
 	return error ? -EPIPE : 0;
 }
 
 /* The request has its answer: error, or what was sent. */
 static int request_done(struct share *share, struct share_connection *connection, int error)
 {
-	char packet;
-
 	if (error && error != -EPIPE)
 		error = share_send_error(connection, connection->request.number, -error);
-	if (share->memory)
-		recv(connection->fd, &packet, sizeof(packet), MSG_DONTWAIT);
+	packet_take(share, connection);
 	share_answered(share, connection);
 	return error;
 }
