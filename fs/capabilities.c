@@ -49,7 +49,8 @@ static int choose_uring(struct fs *fs)
 		capability_set(
 		    uring, false,
 		    "recovery=transparent needs /dev/fuse: over io_uring what is under way "
-		    "when a daemon dies is lost");
+		    "when a daemon dies is lost%s",
+		    *fs->options.recovery_why ? "; io_uring=on turns recovery off" : "");
 	else if (wanted == SWITCH_OFF)
 		capability_set(uring, false, "turned off (io_uring=off)");
 	else if (fuse_version() < FUSE_MAKE_VERSION(3, 18))
@@ -72,13 +73,16 @@ static int choose_uring(struct fs *fs)
 static void choose_recovery(struct fs *fs)
 {
 	struct capability *recovery = &fs->can.recovery;
+	const char *why = fs->options.recovery_why;
 
 	if (!fs->keep)
-		capability_set(recovery, false, "recovery=off: files are gone with the daemon");
+		capability_set(recovery, false, "%s%s: files are gone with the daemon",
+			       *why ? "recovery=auto: " : "turned off (recovery=off)", why);
 	else if (fs->options.recovery == RECOVERY_TRANSPARENT)
 		capability_set(recovery, true,
-			       "transparent: a daemon that dies is replaced, and "
-			       "nobody notices");
+			       "transparent%s%s: a daemon that dies is replaced, and programs "
+			       "wait for the next one",
+			       *why ? ", by " : "", why);
 	else
 		capability_set(recovery, true,
 			       "remount: when the daemon dies there is a new "
@@ -200,8 +204,7 @@ void capabilities_log(struct fs *fs)
 		log_one("clone_fd", &fs->can.clone_fd);
 		log_one("busy_poll", &fs->can.busy_poll);
 	}
-	if (fs->keep)
-		log_one("recovery", &fs->can.recovery);
+	log_one("recovery", &fs->can.recovery);
 	log_one("passthrough", &fs->can.passthrough);
 	log_one("mmap", &fs->can.mmap);
 	log_one("killpriv", &fs->can.killpriv);

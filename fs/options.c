@@ -11,6 +11,7 @@
 #include "common/defer.h"
 #include "common/number.h"
 #include "fs/keeper_store.h"
+#include "fs/options_recovery.h"
 #include "fs/options_table.h"
 
 #define SEE_HELP "(see gpumemfs -h)"
@@ -326,8 +327,10 @@ static int options_read(int argc, char **argv, struct arguments *arguments, stru
 		options->allow_other = geteuid() == 0;
 	if (options->debug)
 		options->log_level = LOG_LEVEL_DEBUG;
+	recovery_decide(options);
 	if (options->standby == STANDBY_ON && options->recovery == RECOVERY_OFF) {
-		log_error("standby=on: needs recovery=transparent or recovery=remount");
+		log_error("standby=on: needs recovery=transparent or recovery=remount%s%s",
+			  *options->recovery_why ? ": " : "", options->recovery_why);
 		return -EINVAL;
 	}
 	return positionals_set(argc - optind, argv + optind, options);

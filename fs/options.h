@@ -14,11 +14,14 @@
 
 enum cache_mode { CACHE_NONE, CACHE_AUTO, CACHE_ALWAYS };
 enum switch_mode { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
-/* What becomes of a mount whose daemon dies; see gpumemfs(8). */
-enum recovery_mode { RECOVERY_OFF, RECOVERY_REMOUNT, RECOVERY_TRANSPARENT };
+/* What becomes of a mount whose daemon dies; see gpumemfs(8). RECOVERY_AUTO: while options are
+ * parsed. */
+enum recovery_mode { RECOVERY_AUTO, RECOVERY_OFF, RECOVERY_REMOUNT, RECOVERY_TRANSPARENT };
 enum standby_mode { STANDBY_OFF, STANDBY_ON };
 /* When the bytes of files in the spool are brought back: when somebody opens them, or at once. */
 enum restore_mode { RESTORE_LAZY, RESTORE_NOW };
+
+#define RECOVERY_WHY_MAX 128
 
 /* What the process was started as. */
 enum role {
@@ -54,8 +57,9 @@ struct options {
 	enum cache_mode cache;
 	enum bar_provider bar;
 	enum switch_mode io_uring;
-	enum recovery_mode recovery;
-	char *spool; /* absolute; NULL: none */
+	enum recovery_mode recovery;	     /* decided, where it was auto */
+	char recovery_why[RECOVERY_WHY_MAX]; /* how auto was decided; empty: it was given */
+	char *spool;			     /* absolute; NULL: none */
 	enum restore_mode restore;
 	enum standby_mode standby;
 	unsigned threads; /* 0: choose by the machine */

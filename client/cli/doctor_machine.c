@@ -83,11 +83,11 @@ static void check_uring(struct doctor *doctor)
 			    *on == 'Y' ? "on" : "off", cores);
 	else if (*on == 'Y')
 		doctor_find(doctor, DOCTOR_GOOD, "fuse.enable_uring", NULL,
-			    "on, for mounts without recovery=transparent");
+			    "on, for mounts with io_uring=on or recovery=off");
 	else
-		doctor_find(doctor, DOCTOR_LIMIT, "fuse.enable_uring", DOCTOR_URING_LIFT,
-			    "off: small reads and writes of mounts without recovery=transparent "
-			    "are slower than they could be");
+		doctor_find(doctor, DOCTOR_NOTE, "fuse.enable_uring", DOCTOR_URING_LIFT,
+			    "off: small reads and writes of mounts with io_uring=on or "
+			    "recovery=off would be faster with it");
 }
 
 static void check_pages(struct doctor *doctor)

@@ -312,6 +312,7 @@ int null_daemon_main(int argc, char **argv)
 
 	if (options_parse(argc, argv, &fs.options))
 		return 1;
+	fs.options.recovery = RECOVERY_OFF; /* it has no keeper */
 	log_setup(fs.options.log_level, LOG_TO_TERMINAL);
 	hash_seed_init();
 	session_block_signals();

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -95,7 +96,7 @@ int process_run(char *const arguments[], const char *out)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-unsigned long long process_memory(pid_t pid)
+static unsigned long long resident_memory(pid_t pid)
 {
 	unsigned long long kib = 0;
 	char path[64], line[256];
@@ -107,4 +108,19 @@ unsigned long long process_memory(pid_t pid)
 		if (sscanf(line, "VmRSS: %llu kB", &kib) == 1) /* RssShmem is in it */
 			break;
 	return kib * 1024;
+}
+
+unsigned long long process_memory(pid_t pid)
+{
+	unsigned long long bytes = resident_memory(pid);
+	char path[64], line[256] = "", *next = line, *end;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	FILE *file AUTO_FCLOSE = fopen(path, "re");
+
+	if (file && !fgets(line, sizeof(line), file))
+		line[0] = '\0';
+	for (long child; (child = strtol(next, &end, 10)) > 0; next = end)
+		bytes += resident_memory((pid_t)child);
+	return bytes;
 }

@@ -18,7 +18,8 @@ void process_unmount(pid_t daemon, const char *mountpoint);
  * exit status, or -errno. */
 int process_run(char *const arguments[], const char *out);
 
-/* Resident memory of a process in bytes, with what it shares (memfds); 0: not known. */
+/* Resident memory of a process and of its children, as a keeper's daemon is one, in bytes, with
+ * what they share (memfds); 0: not known. */
 unsigned long long process_memory(pid_t pid);
 
 #endif

@@ -162,6 +162,13 @@ up() {
 	stat "$MNT/gpu0" >/dev/null
 }
 
+# The process that serves: the child of $DAEMON_PID, or itself where there is no keeper.
+serving() {
+	local process
+	process=$(sed -n 's/^daemon .* process \([0-9]*\) .*/\1/p' "$MNT/.gpumem/params")
+	echo "${process:-$DAEMON_PID}"
+}
+
 # fault ORDER...: what the stand-in driver of a daemon started with faults_to_order does from now on.
 fault() {
 	printf '%s\n' "$@" >"$WORK/faults.new"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/options.h"
+#include "fs/options_recovery.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -262,6 +262,79 @@ START_TEST(choices_match_the_enums)
 }
 END_TEST
 
+/* recovery=auto is decided once: by the options, the user, the kernel and the limit of open files.
+ */
+static const struct {
+	const char *given;
+	struct recovery_facts facts;
+	enum recovery_mode mode;
+	const char *why;
+} recoveries[] = {
+    {"ro", {true, "6.9.0", 16384}, RECOVERY_TRANSPARENT, "recovery=auto"},
+    {"recovery=auto", {true, "7.0", 1 << 20}, RECOVERY_TRANSPARENT, "recovery=auto"},
+    {"io_uring=off", {true, "6.18.44", 1 << 20}, RECOVERY_TRANSPARENT, "recovery=auto"},
+    {"io_uring=on", {true, "6.18.44", 1 << 20}, RECOVERY_OFF, "io_uring=on"},
+    {"ro", {false, "6.18.44", 1 << 20}, RECOVERY_OFF, "not root's"},
+    {"ro", {true, "6.8.12-generic", 1 << 20}, RECOVERY_OFF, "Linux 6.9"},
+    {"ro", {true, "6.18.44", 16383}, RECOVERY_OFF, "16383 open files"},
+    {"recovery=transparent", {false, "5.15", 1024}, RECOVERY_TRANSPARENT, ""},
+    {"recovery=remount", {true, "6.18.44", 1 << 20}, RECOVERY_REMOUNT, ""},
+    {"recovery=off", {true, "6.18.44", 1 << 20}, RECOVERY_OFF, ""},
+};
+
+START_TEST(recovery_is_decided)
+{
+	char line[128];
+
+	snprintf(line, sizeof(line), "gpumemfs / -o %s", recoveries[_i].given);
+	struct options options = parsed(line);
+
+	/* By the facts of this machine. */
+	ck_assert_int_ne(options.recovery, RECOVERY_AUTO);
+	if (*options.recovery_why)
+		options.recovery = RECOVERY_AUTO;
+	recovery_decide_by(&recoveries[_i].facts, &options);
+	ck_assert_int_eq(options.recovery, recoveries[_i].mode);
+	ck_assert_msg(strstr(options.recovery_why, recoveries[_i].why), "%s", options.recovery_why);
+	ck_assert(!*recoveries[_i].why == !*options.recovery_why);
+	options_free(&options);
+}
+END_TEST
+
+/* A daemon that a keeper started, and a keeper that a daemon started, serve a mount that has one.
+ */
+START_TEST(recovery_goes_on)
+{
+	static const char *const lines[] = {"gpumemfs --line=5 /", "gpumemfs --adopt=5 /"};
+	struct options options = parsed(lines[_i]);
+	const struct recovery_facts poor = {.kernel = "5.15"};
+
+	options.recovery = RECOVERY_AUTO;
+	recovery_decide_by(&poor, &options);
+	ck_assert_int_eq(options.recovery, RECOVERY_TRANSPARENT);
+	options_free(&options);
+}
+END_TEST
+
+START_TEST(standby_wants_a_keeper)
+{
+	struct options options;
+	char said[4096];
+
+	ck_assert_int_eq(
+	    parse("gpumemfs / -o standby=on,io_uring=on", &options, said, sizeof(said)), -EINVAL);
+	ck_assert_str_eq(said, "gpumemfs: standby=on: needs recovery=transparent or "
+			       "recovery=remount: not with io_uring=on\n");
+	ck_assert_int_eq(
+	    parse("gpumemfs / -o standby=on,recovery=off", &options, said, sizeof(said)), -EINVAL);
+	ck_assert_str_eq(said,
+			 "gpumemfs: standby=on: needs recovery=transparent or recovery=remount\n");
+	options = parsed("gpumemfs / -o standby=on,recovery=transparent");
+	ck_assert_int_eq(options.standby, STANDBY_ON);
+	options_free(&options);
+}
+END_TEST
+
 static const struct {
 	const char *given, *gpus, *mount_options;
 } gpus[] = {
@@ -509,6 +582,10 @@ static Suite *suite(bool with_page)
 	tcase_add_test(tests, every_option);
 	tcase_add_test(tests, choices_match_the_enums);
 	tcase_add_loop_test(tests, gpus_in_every_form, 0, COUNT(gpus));
+	tcase_add_loop_test(tests, recovery_is_decided, 0,
+			    sizeof(recoveries) / sizeof(recoveries[0]));
+	tcase_add_loop_test(tests, recovery_goes_on, 0, 2);
+	tcase_add_test(tests, standby_wants_a_keeper);
 	tcase_add_test(tests, generic_options_are_handed_on);
 	tcase_add_loop_test(tests, mount_helpers_are_understood, 0, COUNT(helper_lines));
 	tcase_add_test(tests, flag_f_is_foreground_or_fake);
