@@ -303,9 +303,10 @@ static ssize_t read_text(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes,
 
 	if (n != -ENOENT)
 		return n;
-	/* The rest of one text is not the rest of another. */
+	/* A daemon before this one made the text. The rest of one is not the rest of another, and
+	 * an end here would cut it short without a word. */
 	if (offset > 0)
-		return 0;
+		return -ESTALE;
 	int error = snapshot_reopen(fs, file_of(ino), fuse_req_ctx(req)->uid, handle);
 
 	return error && error != -EEXIST ? error : snapshot_read(fs, handle, to, bytes, offset);

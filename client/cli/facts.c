@@ -17,6 +17,7 @@
 
 /* More than a daemon has to say of all its leases. A mount that lies may go on for ever. */
 #define TEXT_MAX (64U << 20)
+#define TRIES	 10
 
 /* Reads to the end: the files of .gpumem/ do not tell their size. A NUL is added. */
 static int read_all(int fd, char **text)
@@ -49,11 +50,21 @@ static int read_all(int fd, char **text)
 	return 0;
 }
 
-static int read_file(const char *path, char **text)
+static int read_once(const char *path, char **text)
 {
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	return fd < 0 ? -errno : read_all(fd, text);
+}
+
+/* A daemon that dies while its text is read takes the rest along: the next one has another. */
+static int read_file(const char *path, char **text)
+{
+	int error = -ESTALE;
+
+	for (unsigned tries = 0; error == -ESTALE && tries < TRIES; tries++)
+		error = read_once(path, text);
+	return error;
 }
 
 int facts_text(const char *where, const char *name, char **text)
