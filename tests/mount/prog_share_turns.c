@@ -138,6 +138,8 @@ static void who_hangs_up_is_forgotten(void)
 #define FIRST_USER 60000
 #define MOVED	   (64 * MIB)
 #define ROUNDS	   10
+/* A daemon that waits may find all of a round's requests at once, and put them off. */
+#define SERVED_MIN 3
 
 static _Atomic bool *moves;
 
@@ -190,8 +192,13 @@ static bool is_served_meanwhile(int moved, int other)
 	while (!*moves)
 		usleep(100);
 	usleep(1000);
-	for (int i = 0; i < WAITERS; i++)
+	for (int i = 0; i < WAITERS; i++) {
 		show(waiters[i].fd, &tokens[i]);
+		/* The daemon must not answer the first at once because nothing else is to be done.
+		 */
+		if (i == 0)
+			usleep(1000);
+	}
 	/* Until they all wait. */
 	usleep(2000);
 	show(connection, &token);
@@ -214,7 +221,7 @@ static void who_waits_for_a_file_holds_up_nobody_else(void)
 	int moved = OK(open("moved", O_CREAT | O_RDWR, 0600));
 	struct gpumem_token token = token_of(other);
 	char path[PATH_MAX];
-	bool served = false;
+	int served = 0;
 
 	moves =
 	    mmap(NULL, sizeof(*moves), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -226,11 +233,11 @@ static void who_waits_for_a_file_holds_up_nobody_else(void)
 	/* From here on nothing has to be done for a lease of it. */
 	show(connection, &token);
 	have_layout(connection);
-	for (int round = 0; round < ROUNDS && !served; round++)
-		served = is_served_meanwhile(moved, other);
+	for (int round = 0; round < ROUNDS; round++)
+		served += is_served_meanwhile(moved, other);
 	OK(unlink(path));
-	if (!served)
-		FAIL("whoever asks for another file waits for the one that moves");
+	if (served < SERVED_MIN)
+		FAIL("a request for another file waits for the file that moves");
 }
 
 PROG(TEST(one_user_does_not_hold_up_another), TEST(who_hangs_up_is_forgotten),
