@@ -129,6 +129,12 @@ class Mount:
             self.machine.report.check("the daemon ends cleanly with its mount", False,
                                       result.stderr.strip() or f"status {status}")
 
+    def daemon(self):
+        """The process that serves, whether or not it has a keeper, which starts no other program."""
+        pid = self.process.pid
+        started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(started[0]) if started else pid
+
     def wait_end(self, seconds):
         return self.process.wait(seconds)
 

@@ -317,7 +317,7 @@ def cycles(machine, mount):
     path = mount.gpu() / "cycled"
     path.write_bytes(os.urandom(2 * MIB))
     before = memory(machine, mount)
-    found = helper(machine, "sharers", "cycles", path, CYCLES, mount.process.pid, timeout=60)
+    found = helper(machine, "sharers", "cycles", path, CYCLES, mount.daemon(), timeout=60)
     what = f"{CYCLES} times open, map and close"
     bounds = {"fds": (0, 1, ""), "mappings": (3, 1, ""), "rss": (4096, 1, " KiB"), "daemon_fds": (0, 1, ""),
               "daemon_rss": (8192, 1, " KiB"), "gpu": (2 * MIB, MIB, " MiB")}
