@@ -14,6 +14,7 @@
 #include "fs/caller.h"
 #include "fs/capabilities.h"
 #include "fs/fs.h"
+#include "fs/readahead.h"
 #include "fs/share.h"
 
 /* The kernel's default bound on one request (fs.fuse.max_pages_limit, 256 pages); larger ones
@@ -159,7 +160,9 @@ static void negotiate_killpriv(struct fs *fs, struct fuse_conn_info *conn)
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 {
 	conn->max_write = fs->can.max_write;
-	conn->max_readahead = fs->can.max_write;
+	/* The window may be set before the kernel has this answer, and then is not to be lowered.
+	 */
+	conn->max_readahead = readahead_bytes(fs);
 	conn->time_gran = 1;
 	conn->max_background = 128;
 	conn->no_interrupt = 1; /* no request waits for anything that a signal could end */

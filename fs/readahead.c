@@ -47,9 +47,14 @@ static int window_set(const char *path, uint64_t bytes)
 	return fclose(file); /* the write's error is here */
 }
 
+uint32_t readahead_bytes(const struct fs *fs)
+{
+	return fs->can.max_write * REQUESTS;
+}
+
 void readahead_setup(struct fs *fs, dev_t device)
 {
-	uint64_t wanted = (uint64_t)fs->can.max_write * REQUESTS, bytes;
+	uint64_t wanted = readahead_bytes(fs), bytes;
 	char path[PATH_BYTES];
 
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(device),

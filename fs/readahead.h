@@ -10,10 +10,13 @@
 #ifndef FS_READAHEAD_H
 #define FS_READAHEAD_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 struct fs;
 
+/* How far the kernel is to read ahead, which INIT's answer must allow. */
+uint32_t readahead_bytes(const struct fs *fs);
 /* Once the mount, device, is there: raises the window if need be and if the daemon may, and notes
  * in fs->can.readahead what it is. */
 void readahead_setup(struct fs *fs, dev_t device);

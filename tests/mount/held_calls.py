@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 """Holds a daemon at one of some system calls: those by which it answers a request, listens at its sharing socket or takes
-a packet from there. Its thread waits there until the daemon is killed."""
+a packet from there. Its thread waits there until the daemon is killed or the call released."""
 
 import ctypes
 import fcntl
@@ -64,6 +64,13 @@ class HeldCalls:
         """From here on."""
         self.left = 0
 
+    def release(self):
+        """The call that is held goes on."""
+        self.go_on(self.call)
+
+    def go_on(self, call):
+        fcntl.ioctl(self.listener, IOC_SEND, bytearray(RESPONSE.pack(call, 0, 0, CONTINUE)))
+
     def held_socket(self):
         """That the call is made on, as another descriptor."""
         libc = ctypes.CDLL(None, use_errno=True)
@@ -91,6 +98,6 @@ class HeldCalls:
         if not self.held and process != self.keeper and self.counts(number, path, (fd, *arguments)):
             self.left -= 1
             if self.left == 0:
-                self.fd, self.held = fd, process
+                self.call, self.fd, self.held = call, fd, process
                 return
-        fcntl.ioctl(self.listener, IOC_SEND, bytearray(RESPONSE.pack(call, 0, 0, CONTINUE)))
+        self.go_on(call)
