@@ -3,9 +3,11 @@
 """What the points of tests/gpu/run share: the report, mounts, commands, the driver's own figures."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -139,8 +141,13 @@ class Mount:
         return self.process.wait(seconds)
 
     def kill_processes(self):
-        if self.process.poll() is None:
-            self.process.kill()
+        """Stopped first: a keeper or a daemon that is killed alone is replaced by the other."""
+        if self.process.poll() is not None:
+            return
+        for how in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in {self.process.pid, self.daemon()}:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, how)
 
     def kill(self):
         self.kill_processes()

@@ -219,7 +219,7 @@ def back_when_wanted(machine, spool, content, before):
 
 def save_command(machine, spool, content):
     """gpumem save of a file in which little changed, then kill -9: what was saved is there, what was not is as before."""
-    with Spooling(machine, spool, "restore=lazy") as mount:
+    with Spooling(machine, spool, "restore=lazy,recovery=off") as mount:
         top = mount.gpu() / "kept"
         saved, unsaved = (top / content.place(number) for number in (3, 4))
         for path in (saved, unsaved):
