@@ -160,6 +160,8 @@ up() {
 		sleep 0.01
 	done
 	stat "$MNT/gpu0" >/dev/null
+	# It answers before its files can be shared.
+	while grep -q '^sharing off: the mount has just been made' "$MNT/.gpumem/params"; do sleep 0.01; done
 }
 
 # The process that serves: the child of $DAEMON_PID, or itself where there is no keeper.
