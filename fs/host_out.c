@@ -88,8 +88,7 @@ void host_outs_look(struct fs *fs)
 		host_out_settle(fs, out->inode);
 		end(fs, out);
 	}
-	LL_FOREACH_SAFE(again, out, next)
-	{
+	LL_FOREACH_SAFE (again, out, next) {
 		out_append(&fs->outs, out);
 	}
 }
