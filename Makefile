@@ -26,13 +26,13 @@ say     = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 # --- sources and programs
 
-SOURCES  := $(wildcard common/*.c backend/*.c backend/cuda/*.c backend/host/*.c fs/*.c)
+SOURCES  := $(wildcard common/*.c backend/*.c backend/*/*.c fs/*/*.c)
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o)
 LIBRARY  := $(OUT)/libgpumemfs.a
 PROGRAM  := $(OUT)/gpumemfs
 MANPAGES := $(wildcard man/*.[1-9])
 
-UNIT_SOURCES  := $(wildcard tests/unit/test_*.c)
+UNIT_SOURCES  := $(wildcard tests/unit/*/test_*.c)
 UNIT_SUPPORT  := $(filter-out $(UNIT_SOURCES),$(wildcard tests/unit/*.c))
 UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(OUT)/%)
 # The tests that make threads are the ones that the thread sanitizer has something to say about.
@@ -92,6 +92,7 @@ ALL_LDFLAGS = -pie -Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--disable-new-dtags $
 up_1 := $(if $(SAN),../)
 up_2 := $(if $(SAN),../)../
 up_3 := $(if $(SAN),../)../../
+up_4 := $(if $(SAN),../)../../../
 rpath = $(if $(FUSE_LIBDIR),'-Wl$(comma)-rpath$(comma)$(if $(PRIVATE_FUSE),$$ORIGIN/$(1)deps/fuse/lib,$(FUSE_LIBDIR))') $(2:%='-Wl$(comma)-rpath$(comma)%')
 
 # What the linters are told; and `make -s list-NAME` for the scripts.
@@ -115,12 +116,12 @@ bench-programs: $(GPU_PROGRAMS)
 # Says nothing where there is nothing to do.
 all unit-programs tsan-programs fuzz-programs mount-programs bench-programs driver-programs: ; @:
 
-$(PROGRAM): $(OUT)/obj/fs/main.o $(LIBRARY)
+$(PROGRAM): $(OUT)/obj/fs/daemon/main.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_1)) $(LIBS)
 
 # Rewritten whole: an archive that is updated keeps the members of sources that are gone.
-$(LIBRARY): $(filter-out $(OUT)/obj/fs/main.o,$(OBJECTS))
+$(LIBRARY): $(filter-out $(OUT)/obj/fs/daemon/main.o,$(OBJECTS))
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
 
@@ -131,7 +132,7 @@ $(OUT)/obj/%.o: %.c $(OUT)/flags | ready
 $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $(UNIT_SUPPORT:%.c=$(OUT)/obj/%.o) $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ \
-		$(call rpath,$(up_3),$$ORIGIN/../../lib) $(CHECK_LIBS) $(LIBS)
+		$(call rpath,$(up_4),$$ORIGIN/../../lib) $(CHECK_LIBS) $(LIBS)
 
 $(OUT)/tests/fuzz/%: $(OUT)/obj/tests/fuzz/%.o $(LIBRARY)
 	$(call say,LINK,$@)
@@ -150,7 +151,7 @@ $(GPU_PROGRAMS): $(OUT)/%: $(OUT)/obj/tests/%.o $(OUT)/obj/tests/bench/measure.o
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_2),$$ORIGIN/../lib) $(LIBS)
 
 # Where the same daemon goes, its libraries are elsewhere.
-$(OUT)/installed/gpumemfs $(OUT)/bundled/gpumemfs: $(OUT)/obj/fs/main.o $(LIBRARY)
+$(OUT)/installed/gpumemfs $(OUT)/bundled/gpumemfs: $(OUT)/obj/fs/daemon/main.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(INSTALLED_RPATH) $(LIBS)
 $(OUT)/installed/gpumemfs: INSTALLED_RPATH = $(if $(PRIVATE_FUSE),'-Wl$(comma)-rpath$(comma)$$ORIGIN/../lib/gpumemfs',$(call rpath))

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/bar_cache.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "common/log.h"
 #include "common/number.h"
 

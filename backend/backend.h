@@ -21,7 +21,7 @@
 
 #include "backend/health.h"
 #include "backend/mend.h"
-#include "common/guard.h"
+#include "common/brlock.h"
 
 /* A chunk is a multiple of this: the VMM granularity of every NVIDIA GPU with VMM. */
 #define CHUNK_ALIGN (2ULL << 20)

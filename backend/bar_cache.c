@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "common/defer.h"
-#include "common/lines.h"
+#include "common/cacheline.h"
+#include "common/cleanup.h"
 #include "common/log.h"
 
 /* What a small access by DMA costs more than one by BAR, on the reference machine: a synchronous

@@ -6,7 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/bar_cache.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 void health_init(struct health *health)
 {

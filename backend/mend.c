@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/bar_cache.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "common/log.h"
 
 /* The first attempt comes at once, the next ones twice as late each. */

@@ -9,7 +9,7 @@
 
 #include "backend/buddy.h"
 #include "backend/copy.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "common/log.h"
 
 #define ORDERS (BUDDY_MAX_ORDER - BUDDY_MIN_ORDER + 1)

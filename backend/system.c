@@ -19,7 +19,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "common/descriptors.h"
 #include "common/log.h"
 

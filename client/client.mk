@@ -3,8 +3,8 @@
 #
 # libgpumem.so.0. What it needs of backend/ is compiled once more, for a shared library.
 
-CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/version.h)
-CLIENT_SOURCES := $(wildcard client/*.c) \
+CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/core/version.h)
+CLIENT_SOURCES := $(wildcard client/core/*.c client/gpu/*.c client/lib/*.c) \
 	$(addprefix backend/cuda/,driver.c bar_dmabuf.c bar_gdrcopy.c bar_vulkan.c) \
 	$(wildcard backend/stream*.c) common/runtime_dir.c
 CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(OUT)/pic/%.o)
@@ -15,7 +15,7 @@ CLIENT_ARCHIVE := $(OUT)/libgpumem-client.a
 # For unmodified programs: functions in the place of libc's, and the same code without what needs jansson.
 PRELOAD_SOURCES := $(wildcard client/preload/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(OUT)/pic/%.o) \
-	$(filter-out $(addprefix $(OUT)/pic/client/,align.o replace.o safetensors.o safetensors_place.o),$(CLIENT_OBJECTS))
+	$(filter-out $(addprefix $(OUT)/pic/client/lib/,align.o replace.o safetensors.o safetensors_place.o),$(CLIENT_OBJECTS))
 PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
 CLIENT_DEST     = $(DESTDIR)$(LIBDIR)
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
@@ -23,7 +23,7 @@ CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
 PYTHON         ?= python3
 PYTHON_DEST    ?=
 PYTHON_MODULE   = PYTHON='$(PYTHON)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON_DEST='$(PYTHON_DEST)' scripts/python-module
-CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/libgpumem.map)
+CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/lib/libgpumem.map)
 
 # clang-tidy is told it too.
 LINT_FLAGS += -DGPUMEM_VERSION=\"$(CLIENT_VERSION)\"
@@ -42,15 +42,15 @@ $(OUT)/pic/%.o: %.c $(OUT)/flags | ready
 # Never unloaded: it has a handler of fork, and the drivers have threads. In a bundle, jansson is beside it.
 CLIENT_BUNDLED := $(OUT)/bundled/libgpumem.so.0
 $(CLIENT_BUNDLED): private CLIENT_RPATH := '-Wl$(comma)-rpath$(comma)$$ORIGIN/lib'
-$(CLIENT_LIBRARY) $(CLIENT_BUNDLED): $(CLIENT_OBJECTS) client/libgpumem.map
+$(CLIENT_LIBRARY) $(CLIENT_BUNDLED): $(CLIENT_OBJECTS) client/lib/libgpumem.map
 	$(call say,LINK,$@)
-	$(Q)mkdir -p $(@D) && $(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/libgpumem.map \
+	$(Q)mkdir -p $(@D) && $(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/lib/libgpumem.map \
 		$(if $(SAN),,-Wl$(comma)-z$(comma)defs) -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,--as-needed \
 		$(SANITIZE) $(LDFLAGS) -o $@ $(CLIENT_OBJECTS) $(CLIENT_RPATH) $(JANSSON_LIBS) -lpthread -ldl
 
-$(PRELOAD_LIBRARY): $(PRELOAD_OBJECTS) client/preload.map
+$(PRELOAD_LIBRARY): $(PRELOAD_OBJECTS) client/preload/preload.map
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/preload.map \
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,--version-script,client/preload/preload.map \
 		$(if $(SAN),,-Wl$(comma)-z$(comma)defs) -Wl,-z,nodelete -Wl,-z,relro,-z,now \
 		-Wl,--as-needed $(SANITIZE) $(LDFLAGS) -o $@ $(PRELOAD_OBJECTS) -lpthread -ldl
 
@@ -61,7 +61,7 @@ $(CLIENT_ARCHIVE): $(CLIENT_OBJECTS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
 
-$(filter $(OUT)/tests/unit/test_client_%,$(UNIT_PROGRAMS)): $(CLIENT_ARCHIVE)
+$(filter $(OUT)/tests/unit/client/%,$(UNIT_PROGRAMS)): $(CLIENT_ARCHIVE)
 $(filter $(OUT)/tests/fuzz/fuzz_client_%,$(FUZZ_PROGRAMS)): $(CLIENT_ARCHIVE)
 
 # The tests of the library in a mount, which link with it as programs do.
@@ -84,9 +84,9 @@ install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
 	$(Q)install -m 755 $< $(CLIENT_DEST)/$(<F)
 	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
 	$(Q)install -m 755 $(PRELOAD_LIBRARY) $(CLIENT_DEST)/libgpumem-preload.so
-	$(Q)install -D -m 644 client/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
+	$(Q)install -D -m 644 client/lib/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|g' \
-		-e 's|@VERSION@|$(CLIENT_VERSION)|g' client/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
+		-e 's|@VERSION@|$(CLIENT_VERSION)|g' client/lib/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
 	$(Q)install -d $(CLIENT_MAN)
 	$(Q)$(foreach name,$(CLIENT_FUNCTIONS),ln -sf libgpumem.3 $(CLIENT_MAN)/$(name).3 &&) true
 	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'

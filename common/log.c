@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "common/log_limit.h"
 #include "common/utf8.h"
 

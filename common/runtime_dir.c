@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 #define LEAF	"gpumemfs"
 #define BACKLOG 1024

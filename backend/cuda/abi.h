@@ -2,7 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The part of the CUDA driver, NVML and gdrapi ABIs that is used, declared here so that gpumemfs
  * builds where none of their headers exist. Names are theirs with the prefix gm_ or GM_;
- * tests/unit/test_cuda_abi.c compares every one of them with the real headers where they exist.
+ * tests/unit/cuda/test_cuda_abi.c compares every one of them with the real headers where they
+ * exist.
  *
  * The function lists name exported symbols: cuda.h renames many functions to versioned ones
  * (cuMemHostRegister is cuMemHostRegister_v2 to the linker), and dlsym must ask for those.

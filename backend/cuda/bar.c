@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "backend/cuda/provider.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 /* Best first. */
 static const struct {

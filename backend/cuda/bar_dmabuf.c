@@ -9,7 +9,7 @@
 
 #include "backend/cuda/bar_way.h"
 #include "backend/cuda/driver.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 /* Estimated: the export and the page tables of the mapping, half of what Vulkan takes. */
 #define COST_NS_PER_MIB 5000

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/bar_way.h"
 #include "backend/cuda/driver.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 /* Estimated: pinning takes as long as importing into Vulkan, both walk the pages in the driver. */
 #define COST_NS_PER_MIB 10000

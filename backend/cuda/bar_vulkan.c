@@ -15,7 +15,7 @@
 
 #include "backend/cuda/bar_way.h"
 #include "backend/cuda/vulkan_placed.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 /* Measured on the reference machine: 136 us for 2 MiB, 2 ms for 256 MiB, 10 ms for 1 GiB. */
 #define COST_NS_PER_MIB 10000

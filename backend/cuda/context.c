@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "backend/cuda/provider.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call)
 {

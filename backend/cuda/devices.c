@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/cuda/provider.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 /* How much may be mapped where NVML does not tell: half of the 256 MiB that cards without
  * resizable BAR have. */

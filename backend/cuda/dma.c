@@ -11,8 +11,8 @@
 #include <time.h>
 #include <utlist.h>
 
-#include "common/defer.h"
-#include "common/lines.h"
+#include "common/cacheline.h"
+#include "common/cleanup.h"
 
 /* A wait polls, as being woken up is late on the reference machine: 16 threads with copies of 1 MiB
  * each (350 us, as they share the link) that blocked after 50 us reached half the rate of those

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/dma.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 int cuda_pin(struct copier *base, void *host, size_t bytes)
 {

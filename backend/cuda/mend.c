@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "backend/cuda/dma.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 #include <utlist.h>
 

@@ -3,7 +3,7 @@
 #include "backend/cuda/peers.h"
 
 #include "backend/cuda/provider.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "common/log.h"
 
 #include <utlist.h>

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 static int refuse(const struct backend_config *config, const char *why)
 {

@@ -11,7 +11,7 @@
 #include "backend/cuda/driver.h"
 #include "backend/cuda/peers.h"
 #include "backend/cuda/va.h"
-#include "common/lines.h"
+#include "common/cacheline.h"
 
 struct cuda_copier;
 

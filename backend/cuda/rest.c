@@ -6,7 +6,7 @@
 #include <utlist.h>
 
 #include "backend/cuda/dma.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 /* The caller's thread does it for the one that owns the copier, which sleeps in the kernel as long
  * as nobody asks for anything. */

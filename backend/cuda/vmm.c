@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/provider.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 /* Address space costs nothing: with twice the memory reserved, a hole large enough for whatever
  * still fits into the memory is nearly always there. */

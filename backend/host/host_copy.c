@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "backend/host/host.h"
-#include "common/lines.h"
+#include "common/cacheline.h"
 
 int host_copier_new(struct backend *backend, struct copier **copier)
 {

@@ -9,13 +9,13 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-#include "client/cli/cli.h"
-#include "client/cli/facts.h"
-#include "client/cli/mounts.h"
-#include "client/cli/output.h"
-#include "client/cli/params.h"
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "client/cli/core/params.h"
+#include "common/cleanup.h"
 #include "common/closest.h"
-#include "common/defer.h"
 #include "common/number.h"
 
 #define PREFIX	"user.gpumem."

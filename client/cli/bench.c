@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/cli/cli.h"
+#include "client/cli/core/cli.h"
 
 /* Where it is, beside this program's folder: installed, in a bundle, and where it was built. */
 static const char *const places[] = {"../lib/gpumemfs/bench", "../bench/bench", "bench/bench"};

@@ -3,7 +3,7 @@
 #
 # gpumem, the command. It needs the daemon's files and attributes, and nothing of its code; libgpumem is in it.
 
-CLI_SOURCES  := $(wildcard client/cli/*.c)
+CLI_SOURCES  := $(wildcard client/cli/*.c client/cli/*/*.c)
 CLI_OBJECTS  := $(CLI_SOURCES:%.c=$(OUT)/obj/%.o)
 CLI_PROGRAM  := $(OUT)/gpumem
 # For the unit tests.
@@ -19,7 +19,7 @@ CLI_FISH      = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 $(CLI_OBJECTS): private CPPFLAGS += -DGPUMEM_VERSION='"$(CLIENT_VERSION)"'
 
 # It has the kernel's text in it.
-$(OUT)/obj/client/cli/tree_ptx.o: client/cli/tree.ptx
+$(OUT)/obj/client/cli/verify/tree_ptx.o: client/cli/verify/tree.ptx
 
 .PHONY: cli install-cli uninstall-cli
 cli: $(CLI_PROGRAM)
@@ -39,8 +39,8 @@ $(CLI_ARCHIVE): $(filter-out $(OUT)/obj/client/cli/main.o,$(CLI_OBJECTS)) $(CLI_
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
 
-$(filter $(OUT)/tests/unit/test_cli_%,$(UNIT_PROGRAMS)): $(CLI_ARCHIVE) $(CLIENT_ARCHIVE)
-$(filter $(OUT)/tests/unit/test_cli_%,$(UNIT_PROGRAMS)): private LIBS += $(CLI_LIBS)
+$(filter $(OUT)/tests/unit/cli/%,$(UNIT_PROGRAMS)): $(CLI_ARCHIVE) $(CLIENT_ARCHIVE)
+$(filter $(OUT)/tests/unit/cli/%,$(UNIT_PROGRAMS)): private LIBS += $(CLI_LIBS)
 
 install: install-cli
 uninstall: uninstall-cli

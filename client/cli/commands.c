@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/cli.h"
+#include "client/cli/core/cli.h"
 #include "common/closest.h"
 
 /* Of the help's left column. */

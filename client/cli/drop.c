@@ -10,11 +10,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "client/cli/cli.h"
-#include "client/cli/mounts.h"
-#include "client/cli/output.h"
-#include "client/gpumem.h"
-#include "common/defer.h"
+#include "client/cli/core/cli.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "client/lib/gpumem.h"
+#include "common/cleanup.h"
 
 #define DESCRIPTORS 32
 #define LEASES	    (CLI_LONG + 2)

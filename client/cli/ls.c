@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/cli/cli.h"
-#include "client/cli/facts.h"
-#include "client/cli/mounts.h"
-#include "client/cli/output.h"
-#include "common/defer.h"
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
 
 struct listing {
 	bool all;	/* names that begin with a dot, too */

@@ -3,7 +3,7 @@
 #include <locale.h>
 #include <string.h>
 
-#include "client/cli/cli.h"
+#include "client/cli/core/cli.h"
 
 static int help(const char *name)
 {

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/cli/cli.h"
-#include "client/cli/facts.h"
-#include "client/cli/layout.h"
-#include "client/cli/mounts.h"
-#include "client/cli/output.h"
-#include "common/defer.h"
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "client/cli/core/layout.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
 
 #define CELLS 64
 

@@ -7,11 +7,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "client/cli/cli.h"
-#include "client/cli/mounts.h"
-#include "client/cli/output.h"
-#include "client/protocol.h"
-#include "common/defer.h"
+#include "client/cli/core/cli.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
+#include "common/protocol.h"
 
 static int ask(const char *path, struct gpumem_saved *saved)
 {

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/cli/cli.h"
-#include "client/cli/facts.h"
-#include "client/cli/mounts.h"
-#include "client/cli/output.h"
-#include "common/defer.h"
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
 
 #define COMMAND_CELLS 48
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/cli.h"
-#include "client/cli/facts.h"
-#include "client/cli/mounts.h"
-#include "client/cli/output.h"
-#include "common/defer.h"
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
 
 #define BAR_CELLS 20
 /* From here on the bar is shown as a warning. */

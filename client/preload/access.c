@@ -11,10 +11,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "client/file.h"
-#include "client/mount.h"
-#include "client/process.h"
-#include "common/defer.h"
+#include "client/core/process.h"
+#include "client/lib/file.h"
+#include "client/lib/mount.h"
+#include "common/cleanup.h"
 
 #define FUSE_MAGIC 0x65735546
 

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "client/gpumem.h"
+#include "client/lib/gpumem.h"
 #include "client/preload/stats.h"
 
 /* Whether a file is on a filesystem in user space: perhaps ours. Asks the daemon, whosever it is.

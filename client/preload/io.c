@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "backend/stream.h"
-#include "client/file.h"
+#include "client/lib/file.h"
 #include "client/preload/own.h"
 #include "client/preload/real.h"
 #include "client/preload/slot.h"

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "backend/stream.h"
-#include "client/file.h"
+#include "client/lib/file.h"
 #include "client/preload/own.h"
 #include "client/preload/place.h"
 #include "client/preload/real.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 /* A whole GPU file is imported for a mapping, at 10 us per MiB: not for a small part of it. */
 #define PART_MIN 4

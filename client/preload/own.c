@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "client/core/driver_thread.h"
 #include "client/preload/real.h"
-#include "client/service.h"
 
 /* Above what most programs use, below the usual limits. */
 #define LOWEST 512

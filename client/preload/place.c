@@ -8,10 +8,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/apart.h"
-#include "client/file.h"
+#include "client/core/private_fd.h"
+#include "client/lib/file.h"
 #include "client/preload/real.h"
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 char *place_reserve(char *address, size_t bytes, int flags)
 {

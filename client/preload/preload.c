@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "client/gpumem.h"
+#include "client/lib/gpumem.h"
 #include "client/preload/calls.h"
 #include "client/preload/mapping.h"
 #include "client/preload/slot.h"

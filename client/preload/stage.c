@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/lib/staging.h"
 #include "client/preload/own.h"
-#include "client/staging.h"
 
 /* Half of it and the program's own buffer stay in a processor's second cache. */
 #define STAGE_BYTES (2UL << 20)

@@ -10,7 +10,7 @@ TEST_SOURCES += $(EXAMPLE_SOURCES)
 mount-programs: $(EXAMPLE_PROGRAM)
 
 # It includes <gpumem.h>, as from an installed tree.
-$(EXAMPLE_SOURCES:%.c=$(OUT)/obj/%.o): private CPPFLAGS += -Iclient
+$(EXAMPLE_SOURCES:%.c=$(OUT)/obj/%.o): private CPPFLAGS += -Iclient/lib
 
 $(EXAMPLE_PROGRAM): $(EXAMPLE_SOURCES:%.c=$(OUT)/obj/%.o) $(CLIENT_LIBRARY)
 	$(call say,LINK,$@)

@@ -35,7 +35,7 @@ uninstall-bench:
 	$(Q)rm -f $(LIB_DEST)/bench
 
 # Its statistics, its data, its order and its words are tested like any module.
-$(filter $(OUT)/tests/unit/test_bench%,$(UNIT_PROGRAMS)): \
+$(filter $(OUT)/tests/unit/bench/%,$(UNIT_PROGRAMS)): \
 	$(addprefix $(OUT)/obj/tests/bench/,measure.o data.o engine.o report_text.o)
 
 .PHONY: bench

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/gpumem.h"
+#include "client/lib/gpumem.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/raw.h"

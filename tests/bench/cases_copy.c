@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/content.h"
 #include "tests/bench/measure.h"

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "backend/stream.h"
-#include "client/gpumem.h"
-#include "common/defer.h"
+#include "client/lib/gpumem.h"
+#include "common/cleanup.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/targets.h"

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/lanes.h"
 #include "tests/bench/measure.h"

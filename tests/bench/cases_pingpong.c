@@ -10,7 +10,7 @@
 
 #include "backend/cuda/driver.h"
 #include "backend/stream.h"
-#include "client/gpumem.h"
+#include "client/lib/gpumem.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/raw.h"

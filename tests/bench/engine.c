@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/measure.h"
 

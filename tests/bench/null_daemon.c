@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The bench is linked with fs/session.c, fs/worker.c and fs/capabilities.c, as gpumemfs is; the
- * seven functions below, by which the session asks for its operations, take the place of those in
- * fs/ops_*.c. What a request costs here is what FUSE costs there. */
+/* The bench is linked with fs/fuse/session.c, fs/core/worker.c and fs/fuse/capabilities.c, as
+ * gpumemfs is; the seven functions below, by which the session asks for its operations, take the
+ * place of those in fs/ops_*.c. What a request costs here is what FUSE costs there. */
 #include "tests/bench/null_daemon.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/ops.h"
-#include "fs/session.h"
+#include "fs/fuse/session.h"
+#include "fs/ops/ops.h"
 #include "tests/bench/null_store.h"
 
 static struct null_file *file_of(fuse_ino_t ino)

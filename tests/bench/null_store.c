@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 static struct {
 	pthread_mutex_t lock;

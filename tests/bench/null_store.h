@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "fs/uthash.h"
+#include "common/hash.h"
 
 /* Address space of a file, of which only what is touched costs memory. So that no read or write
  * waits for another, whatever grows. */

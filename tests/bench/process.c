@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 #define STEP_NS	    5000000L
 #define MOUNT_STEPS 4000 /* 20 s: a machine's first CUDA call takes its time */

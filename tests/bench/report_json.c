@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "fs/version.h"
+#include "fs/core/version.h"
 #include "tests/bench/raw.h"
 #include "tests/bench/report.h"
 

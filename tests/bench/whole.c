@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 
 void whole_path(char path[PATH_MAX_], const char *dir, const char *name)
 {

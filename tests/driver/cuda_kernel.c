@@ -14,7 +14,7 @@
 #define FUNCTION 0x66756e
 #define WARP	 32
 
-/* tree_blocks(from, sums, blocks), as client/cli/tree.h tells it. */
+/* tree_blocks(from, sums, blocks), as client/cli/verify/tree.h tells it. */
 #define KERNEL	"tree_blocks"
 #define BLOCK	65536
 #define STRINGS 32

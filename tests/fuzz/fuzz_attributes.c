@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "fs/attributes.h"
+#include "fs/core/attribute_schema.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

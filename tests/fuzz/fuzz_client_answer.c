@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/answer.h"
+#include "client/core/answer.h"
 
 #define REQUEST 1
 

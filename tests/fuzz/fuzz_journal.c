@@ -14,11 +14,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "fs/dir.h"
-#include "fs/fs.h"
-#include "fs/journal.h"
-#include "fs/tree.h"
-#include "fs/worker.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/journal/journal.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/tree.h"
 
 #define HELD_MAX 64
 

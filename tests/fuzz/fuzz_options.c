@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "fs/options.h"
+#include "fs/core/options.h"
 
 #define WORDS_MAX 24
 

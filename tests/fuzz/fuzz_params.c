@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/control_params.h"
+#include "fs/control/params.h"
 
 #define GPUS (1ULL << 0 | 1ULL << 3 | 1ULL << 63)
 

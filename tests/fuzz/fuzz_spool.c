@@ -11,14 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/defer.h"
-#include "fs/dir.h"
-#include "fs/fs.h"
-#include "fs/spool_format.h"
-#include "fs/spool_state.h"
-#include "fs/tree.h"
-#include "fs/uthash.h"
-#include "fs/worker.h"
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/spool/format.h"
+#include "fs/spool/internal.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/tree.h"
 
 #define BETWEEN "---\n"
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/driver.h"
-#include "client/gpumem.h"
+#include "client/lib/gpumem.h"
 #include "common/number.h"
 #include "tests/bench/measure.h"
 

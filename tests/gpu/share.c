@@ -19,11 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/defer.h"
+#include "common/cleanup.h"
 #include "common/number.h"
-#include "fs/file_state.h"
-#include "fs/fs.h"
-#include "fs/session.h"
+#include "fs/core/fs.h"
+#include "fs/file/internal.h"
+#include "fs/fuse/session.h"
 #include "tests/gpu/share.h"
 
 #define PIECES_MAX 4096

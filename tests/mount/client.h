@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "client/gpumem.h"
+#include "client/lib/gpumem.h"
 #include "tests/mount/prog.h"
 
 /* A call of the library that must succeed. */

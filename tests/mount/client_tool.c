@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/gpumem.h"
+#include "client/lib/gpumem.h"
 
 static gpumem *file;
 static unsigned char *mapped;

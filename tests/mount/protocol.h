@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <sys/xattr.h>
 
-#include "client/protocol.h"
+#include "common/protocol.h"
 
 #define USER	   65534
 #define BYTES	   (4 * MIB)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Runs a PTX kernel, a warp at a time, where there is no GPU: as much of PTX as client/cli/tree.ptx has.
+"""Runs a PTX kernel, a warp at a time, where there is no GPU: as much of PTX as client/cli/verify/tree.ptx has.
 What it does not know, an access outside of the memory that it was given or that is not aligned, and a
 shuffle that not all lanes have come to, are errors."""
 

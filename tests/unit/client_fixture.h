@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A daemon for the tests of libgpumem: a thread that speaks the protocol over a socket pair,
- * rightly or, to order, wrongly. It takes the place of client/mount.c, so any file is on its mount.
+ * rightly or, to order, wrongly. It takes the place of client/lib/mount.c, so any file is on its
+ * mount.
  */
 #ifndef TESTS_UNIT_CLIENT_FIXTURE_H
 #define TESTS_UNIT_CLIENT_FIXTURE_H
@@ -16,9 +17,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client/gpumem.h"
-#include "client/mount.h"
-#include "client/protocol.h"
+#include "client/lib/gpumem.h"
+#include "client/lib/mount.h"
+#include "common/protocol.h"
 #include "tests/unit/unit.h"
 
 #define MIB_ (1ULL << 20)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Two played GPUs and host/, for the tests of fs/file.h. Memory that the devices hand out is not
- * zero, as on a GPU, and device work fails to order. */
+/* Two played GPUs and host/, for the tests of fs/file/file.h. Memory that the devices hand out is
+ * not zero, as on a GPU, and device work fails to order. */
 #ifndef TESTS_UNIT_FILE_FIXTURE_H
 #define TESTS_UNIT_FILE_FIXTURE_H
 
@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "backend/bar_cache.h"
-#include "fs/device_file.h"
-#include "fs/file.h"
-#include "fs/volume.h"
+#include "fs/file/device.h"
+#include "fs/file/file.h"
+#include "fs/file/volume.h"
 #include "tests/unit/poison.h"
 #include "tests/unit/unit.h"
 

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "fs/dir.h"
-#include "fs/fs.h"
-#include "fs/tree.h"
-#include "fs/worker.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/tree.h"
 
 static struct fs fixture;
 

@@ -11,12 +11,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/defer.h"
-#include "fs/compact.h"
-#include "fs/journal.h"
-#include "fs/restore.h"
-#include "fs/uthash.h"
-#include "fs/xattr.h"
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "fs/journal/journal.h"
+#include "fs/recovery/checkpoint.h"
+#include "fs/recovery/restore.h"
+#include "fs/tree/xattr.h"
 #include "tests/unit/fs_fixture.h"
 
 #define HELD_MAX 4096

@@ -7,10 +7,10 @@
 
 #include <sys/xattr.h>
 
-#include "fs/file_share.h"
-#include "fs/hold.h"
-#include "fs/inode_attr.h"
-#include "fs/record.h"
+#include "fs/file/export.h"
+#include "fs/tree/inode_attributes.h"
+#include "fs/tree/inode_lease.h"
+#include "fs/tree/log.h"
 #include "tests/unit/journal_fixture.h"
 #include "tests/unit/unit.h"
 

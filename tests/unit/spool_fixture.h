@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fs/inode_attr.h"
-#include "fs/spool_state.h"
+#include "fs/spool/internal.h"
+#include "fs/tree/inode_attributes.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 

@@ -6,7 +6,7 @@ names the tensor and the fact.
 A file is: 8 bytes, N (little-endian); N bytes of JSON, which begin with "{" and may end in spaces;
 the data, which the tensors cover without holes or overlaps. Offsets count from the data's begin.
 
-client/safetensors.c accepts the same; change both or neither."""
+client/lib/safetensors.c accepts the same; change both or neither."""
 
 from __future__ import annotations
 

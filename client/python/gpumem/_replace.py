@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""A file that is written beside another and then takes its place, as client/replace.c does it."""
+"""A file that is written beside another and then takes its place, as client/lib/replace.c does it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/gpumem.h"
+#include "client/lib/gpumem.h"
 
 /* What tests look at. */
 int fake_leases, fake_retained[2], fake_allocations, fake_syncs, fake_visible = 2, fake_no_memory;

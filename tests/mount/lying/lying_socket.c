@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client/protocol.h"
+#include "common/protocol.h"
 #include "tests/mount/lying/lying.h"
 
 #define PACKET_BYTES 65536

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Options, help and errors, the same for every subcommand. */
+#include "client/cli/core/cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/cli/core/output.h"
+#include "common/closest.h"
+
+#define OPTIONS_MAX 16
+
+/* For messages: which subcommand speaks. */
+static const char *speaking = "";
+
+atomic_bool cli_line_open;
+
+static void say(const char *format, va_list args)
+{
+	flockfile(stderr);
+	fprintf(stderr, "%sgpumem%s%s: ", atomic_exchange(&cli_line_open, false) ? "\r\033[K" : "",
+		*speaking ? " " : "", speaking);
+	output_vtext(stderr, format, args);
+	fputc('\n', stderr);
+	funlockfile(stderr);
+}
+
+void cli_error(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+}
+
+int cli_usage(const struct command *command, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+	fprintf(stderr, "usage: gpumem %s%s%s%s  (gpumem help %s)\n", command->name,
+		command->options ? " [OPTIONS]" : "", *command->words ? " " : "", command->words,
+		command->name);
+	return CLI_USAGE;
+}
+
+enum cli_status cli_status_of(int error)
+{
+	switch (error) {
+	case 0:
+		return CLI_OK;
+	case ENOTCONN:
+	case ECONNABORTED:
+	case ETIMEDOUT:
+		return CLI_DEAD;
+	case EACCES:
+	case EPERM:
+		return CLI_DENIED;
+	case ENOSPC:
+	case EDQUOT:
+		return CLI_FULL;
+	default:
+		return CLI_FAILED;
+	}
+}
+
+const char *cli_words(int error)
+{
+	switch (error) {
+	case ENOTCONN:
+	case ECONNABORTED:
+		return "the daemon of this mount has ended (Transport endpoint is not connected): "
+		       "umount it, and mount it again";
+	case ETIMEDOUT:
+		return "the daemon of this mount does not answer";
+	case EACCES:
+		return "no permission";
+	case EPERM:
+		return "not allowed";
+	case ENOSPC:
+		return "no room is left: the GPU is full, or size= or reserve= of the mount allow "
+		       "no more";
+	case EDQUOT:
+		return "a quota of a directory above allows no more (gpumem get DIRECTORY)";
+	case EIO:
+		return "the device reported an error: gpumem status shows its health";
+	default:
+		return strerror(error);
+	}
+}
+
+int cli_fail(const char *path, int error)
+{
+	cli_error("%s: %s", path, cli_words(error));
+	return cli_status_of(error);
+}
+
+/* What getopt_long wants, from the command's table; --help is every command's. */
+static void tables(const struct command *command, struct option *longs, char *shorts)
+{
+	size_t used = 0;
+
+	*shorts++ = ':';
+	*shorts++ = 'h';
+	longs[used++] = (struct option){"help", no_argument, NULL, 'h'};
+	for (const struct cli_option *one = command->options;
+	     one && one->name && used < OPTIONS_MAX; one++) {
+		longs[used++] = (struct option){
+		    one->name, one->value ? required_argument : no_argument, NULL, one->code};
+		if (one->code >= CLI_LONG)
+			continue;
+		*shorts++ = (char)one->code;
+		if (one->value)
+			*shorts++ = ':';
+	}
+	longs[used] = (struct option){0};
+	*shorts = '\0';
+}
+
+static void unknown_option(const struct command *command, const char *word)
+{
+	char name[64];
+	struct closest closest = {.word = name};
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+	closest_try(&closest, "help");
+	for (const struct cli_option *one = command->options; one && one->name; one++)
+		closest_try(&closest, one->name);
+	if (closest.name)
+		cli_usage(command, "unknown option %s: did you mean --%s?", word, closest.name);
+	else
+		cli_usage(command, "unknown option %s", word);
+}
+
+static int wrong_option(struct cli_args *args, int code)
+{
+	const char *word = args->argv[optind - 1];
+
+	if (code == ':')
+		cli_usage(args->command, "%s wants a value", word);
+	else if (optopt && optopt < CLI_LONG && word[1] != '-')
+		cli_usage(args->command, "unknown option -%c", optopt);
+	else
+		unknown_option(args->command, word);
+	return -1;
+}
+
+static int words_fit(struct cli_args *args)
+{
+	const struct command *command = args->command;
+
+	if (args->argc < command->min_words) {
+		cli_usage(command, "something is missing");
+		return -1;
+	}
+	if (command->max_words >= 0 && args->argc > command->max_words) {
+		cli_usage(command, "one word too many: %s", args->argv[command->max_words]);
+		return -1;
+	}
+	return 0;
+}
+
+int cli_option(struct cli_args *args)
+{
+	struct option longs[OPTIONS_MAX + 1];
+	char shorts[2 * OPTIONS_MAX + 3];
+
+	speaking = args->command->name;
+	opterr = 0;
+	tables(args->command, longs, shorts);
+	int code = getopt_long(args->argc, args->argv, shorts, longs, NULL);
+
+	args->value = optarg;
+	if (code == 'h') {
+		command_help_write(stdout, args->command);
+		exit(CLI_OK);
+	}
+	if (code == '?' || code == ':')
+		return wrong_option(args, code);
+	if (code != -1)
+		return code;
+	args->argc -= optind;
+	args->argv += optind;
+	return words_fit(args);
+}
+
+int cli_only_json(struct cli_args *args, int *json)
+{
+	int code;
+
+	*json = 0;
+	while ((code = cli_option(args)) == CLI_JSON_CODE)
+		*json = 1;
+	return code;
+}
+
+double cli_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}

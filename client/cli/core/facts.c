@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/cli/core/facts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
+#include "common/number.h"
+
+/* More than a daemon has to say of all its leases. A mount that lies may go on for ever. */
+#define TEXT_MAX (64U << 20)
+#define TRIES	 10
+
+/* Reads to the end: the files of .gpumem/ do not tell their size. A NUL is added. */
+static int read_all(int fd, char **text)
+{
+	size_t room = 4096, used = 0;
+	char *all = malloc(room);
+	ssize_t n = 0;
+
+	while (all && (n = read(fd, all + used, room - used - 1)) > 0) {
+		used += (size_t)n;
+		if (used < room - 1)
+			continue;
+		char *more = room < TEXT_MAX ? realloc(all, room *= 2) : NULL;
+
+		if (!more) {
+			free(all);
+			return room < TEXT_MAX ? -ENOMEM : -EFBIG;
+		}
+		all = more;
+	}
+	if (!all)
+		return -ENOMEM;
+	if (n < 0) {
+		n = -errno;
+		free(all);
+		return (int)n;
+	}
+	all[used] = '\0';
+	*text = all;
+	return 0;
+}
+
+static int read_once(const char *path, char **text)
+{
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : read_all(fd, text);
+}
+
+/* A daemon that dies while its text is read takes the rest along: the next one has another. */
+static int read_file(const char *path, char **text)
+{
+	int error = -ESTALE;
+
+	for (unsigned tries = 0; error == -ESTALE && tries < TRIES; tries++)
+		error = read_once(path, text);
+	return error;
+}
+
+int facts_text(const char *where, const char *name, char **text)
+{
+	AUTO_FREE char *path = NULL;
+
+	if (asprintf(&path, "%s/.gpumem/%s", where, name) < 0)
+		return -ENOMEM;
+	return read_file(path, text);
+}
+
+json_t *facts_stats(const char *where)
+{
+	AUTO_FREE char *text = NULL;
+	int error = facts_text(where, "stats.json", &text);
+
+	if (error) {
+		errno = -error;
+		return NULL;
+	}
+	json_t *stats = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+
+	if (json_is_object(stats) && json_is_array(json_object_get(stats, "volumes")))
+		return stats;
+	json_decref(stats);
+	errno = EPROTO;
+	return NULL;
+}
+
+uint64_t facts_number(const json_t *object, const char *name)
+{
+	json_int_t value = json_integer_value(json_object_get(object, name));
+
+	return value < 0 ? 0 : (uint64_t)value;
+}
+
+const char *facts_health(const json_t *volume)
+{
+	const char *health = json_string_value(json_object_get(volume, "health"));
+
+	return health ? health : "ok"; /* host/ has none */
+}
+
+char *facts_line(const char *text, const char *name)
+{
+	const char *end = text + strlen(text), *next;
+	size_t length = strlen(name);
+
+	for (const char *at = text; at < end; at = next + 1) {
+		next = memchr(at, '\n', (size_t)(end - at));
+		if (!next)
+			next = end;
+		if ((size_t)(next - at) > length && at[length] == ' ' &&
+		    memcmp(at, name, length) == 0)
+			return strndup(at + length + 1, (size_t)(next - at) - length - 1);
+	}
+	return NULL;
+}
+
+/* "uid 0 pid 12", and what later versions may add in such pairs. */
+static bool holder_parse(char *holder, struct sharer *sharer)
+{
+	char *rest = holder, *name, *value;
+	uint64_t number;
+	bool known = false;
+
+	while ((name = strsep(&rest, " ")) && (value = strsep(&rest, " "))) {
+		if (parse_u64(value, 0, INT64_MAX, &number) < 0)
+			continue;
+		if (strcmp(name, "uid") == 0)
+			sharer->uid = (uid_t)number;
+		else if (strcmp(name, "since") == 0)
+			sharer->since = (int64_t)number;
+		else if (strcmp(name, "pid") == 0)
+			sharer->pid = (pid_t)number, known = true;
+	}
+	return known;
+}
+
+/* An access that this version does not know is shown as the least. */
+static const char *access_of(const char *text)
+{
+	static const char *const known[] = {"rw", "copy"};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(text, known[i]) == 0)
+			return known[i];
+	return "ro";
+}
+
+bool facts_sharer(char *line, struct sharer *sharer)
+{
+	char *rest = line, *fields[4];
+
+	*sharer = (struct sharer){0};
+	line[strcspn(line, "\n")] = '\0';
+	for (unsigned i = 0; i < 4; i++) {
+		fields[i] = strsep(&rest, "\t");
+		if (!rest)
+			return false;
+	}
+	if (strcmp(fields[1], "lease") != 0 ||
+	    parse_u64(fields[0], 0, UINT64_MAX, &sharer->bytes) < 0)
+		return false;
+	sharer->access = access_of(fields[2]);
+	sharer->path = output_unescape(rest);
+	return holder_parse(fields[3], sharer);
+}
+
+/* Of stats.json, which says since when; false: this daemon does not list them there. */
+static bool sharers_of_stats(const char *where,
+			     void (*each)(void *context, const struct sharer *sharer),
+			     void *context)
+{
+	json_t *stats = facts_stats(where), *leases = json_object_get(stats, "leases"), *one;
+	bool listed = json_is_array(leases);
+	size_t i;
+
+	json_array_foreach (leases, i, one) {
+		char hidden[sizeof("inode 18446744073709551615")];
+		const char *access = json_string_value(json_object_get(one, "access"));
+		struct sharer sharer = {
+		    .bytes = facts_number(one, "bytes"),
+		    .access = access_of(access ? access : ""),
+		    .uid = (uid_t)facts_number(one, "uid"),
+		    .pid = (pid_t)facts_number(one, "pid"),
+		    .since = (int64_t)facts_number(one, "since"),
+		    .inode = facts_number(one, "inode"),
+		    .path = json_string_value(json_object_get(one, "path")),
+		};
+
+		if (!sharer.path) {
+			snprintf(hidden, sizeof(hidden), "inode %" PRIu64, sharer.inode);
+			sharer.path = hidden;
+		}
+		each(context, &sharer);
+	}
+	json_decref(stats);
+	return listed;
+}
+
+int facts_sharers(const char *where, void (*each)(void *context, const struct sharer *sharer),
+		  void *context)
+{
+	AUTO_FREE char *text = NULL;
+	struct sharer sharer;
+
+	if (sharers_of_stats(where, each, context))
+		return 0;
+	int error = facts_text(where, "mappings", &text);
+
+	if (error)
+		return error;
+	char *rest = text, *line;
+
+	while ((line = strsep(&rest, "\n")))
+		if (facts_sharer(line, &sharer))
+			each(context, &sharer);
+	return 0;
+}
+
+bool facts_is_below(const char *path, const char *inside)
+{
+	if (strcmp(inside, "/") == 0)
+		return true;
+	/* In JSON a ? stands for a byte that is no UTF-8. */
+	for (; *inside; path++, inside++)
+		if (*path != *inside && !(*path == '?' && (unsigned char)*inside >= 0x80))
+			return false;
+	return !*path || *path == '/';
+}
+
+char *facts_command(pid_t pid)
+{
+	char path[64], *text = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	AUTO_FCLOSE FILE *file = fopen(path, "re");
+	char words[1024];
+	size_t length = file ? fread(words, 1, sizeof(words) - 1, file) : 0;
+
+	while (length && !words[length - 1])
+		length--;
+	for (size_t i = 0; i < length; i++)
+		if (!words[i])
+			words[i] = ' ';
+	words[length] = '\0';
+	if (length)
+		return strdup(words);
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	if (read_file(path, &text) < 0)
+		return strdup("?");
+	text[strcspn(text, "\n")] = '\0';
+	return text;
+}
+
+int facts_attribute(const char *path, const char *name, char **text)
+{
+	AUTO_FREE char *full = NULL;
+
+	if (asprintf(&full, "user.gpumem.%s", name) < 0)
+		return -ENOMEM;
+	char *value = malloc(XATTR_SIZE_MAX + 1);
+	ssize_t size = value ? getxattr(path, full, value, XATTR_SIZE_MAX) : -1;
+
+	if (size < 0) {
+		int error = value ? -errno : -ENOMEM;
+
+		free(value);
+		return error;
+	}
+	value[size] = '\0';
+	char *fit = realloc(value, (size_t)size + 1);
+
+	*text = fit ? fit : value;
+	return 0;
+}
+
+uint64_t facts_attribute_number(const char *path, const char *name)
+{
+	AUTO_FREE char *text = NULL;
+	uint64_t number = 0;
+
+	if (facts_attribute(path, name, &text) < 0 || parse_u64(text, 0, UINT64_MAX, &number) < 0)
+		return 0;
+	return number;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/cli/core/mounts.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/cli/core/cli.h"
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
+
+/* A daemon that has not answered by then hangs. */
+#define ANSWER_MS 5000
+
+/* id parent major:minor root where options [tag...] - TYPE source options */
+static bool line_parse(char *line, struct mount_at *mount)
+{
+	char *words[6], *rest = NULL, *word = strtok_r(line, " \n", &rest);
+
+	for (unsigned i = 0; i < 6; i++, word = strtok_r(NULL, " \n", &rest)) {
+		if (!word)
+			return false;
+		words[i] = word;
+	}
+	while (word && strcmp(word, "-") != 0)
+		word = strtok_r(NULL, " \n", &rest);
+	word = word ? strtok_r(NULL, " \n", &rest) : NULL;
+	if (!word || strcmp(word, MOUNTS_TYPE) != 0)
+		return false;
+	snprintf(mount->device, sizeof(mount->device), "%s", words[2]);
+	mount->root = output_unescape(words[3]);
+	mount->where = output_unescape(words[4]);
+	mount->options = words[5];
+	return true;
+}
+
+static void mount_free(struct mount_at *mount)
+{
+	free(mount->where);
+	free(mount->root);
+	free(mount->options);
+}
+
+static int append(struct mounts *mounts, const struct mount_at *mount)
+{
+	struct mount_at *more = reallocarray(mounts->at, mounts->count + 1, sizeof(*mounts->at));
+
+	if (!more)
+		return -ENOMEM;
+	mounts->at = more;
+	struct mount_at *new = &more[mounts->count];
+
+	*new = *mount;
+	new->where = strdup(mount->where);
+	new->root = strdup(mount->root);
+	new->options = strdup(mount->options);
+	if (!new->where || !new->root || !new->options) {
+		mount_free(new);
+		return -ENOMEM;
+	}
+	mounts->count++;
+	return 0;
+}
+
+int mounts_read(FILE *table, struct mounts *mounts)
+{
+	AUTO_FREE char *line = NULL;
+	struct mount_at mount;
+	size_t room = 0;
+	int error = 0;
+
+	*mounts = (struct mounts){0};
+	while (!error && getline(&line, &room, table) > 0)
+		if (line_parse(line, &mount))
+			error = append(mounts, &mount);
+	if (error)
+		mounts_free(mounts);
+	return error;
+}
+
+int mounts_find(struct mounts *mounts)
+{
+	AUTO_FCLOSE FILE *table = fopen("/proc/self/mountinfo", "re");
+
+	*mounts = (struct mounts){0};
+	return table ? mounts_read(table, mounts) : -errno;
+}
+
+void mounts_free(struct mounts *mounts)
+{
+	for (size_t i = 0; i < mounts->count; i++)
+		mount_free(&mounts->at[i]);
+	free(mounts->at);
+	*mounts = (struct mounts){0};
+}
+
+/* What follows folder in path, "" or "/..."; NULL: path is not below it. */
+static const char *below(const char *path, const char *folder)
+{
+	size_t length = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
+
+	if (strncmp(path, folder, length) != 0 || (path[length] && path[length] != '/'))
+		return NULL;
+	return path + length;
+}
+
+const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, char **inside)
+{
+	const struct mount_at *found = NULL;
+
+	/* A later mount of the same place hides the earlier one. */
+	for (size_t i = 0; i < mounts->count; i++)
+		if (below(path, mounts->at[i].where) &&
+		    (!found || strlen(mounts->at[i].where) >= strlen(found->where)))
+			found = &mounts->at[i];
+	if (!found)
+		return NULL;
+	const char *rest = below(path, found->where);
+	const char *root = strcmp(found->root, "/") == 0 && *rest ? "" : found->root;
+
+	if (asprintf(inside, "%s%s", root, rest) < 0)
+		return NULL;
+	return found;
+}
+
+const struct mount_at *mounts_whole(const struct mounts *mounts, const struct mount_at *mount)
+{
+	if (strcmp(mount->root, "/") == 0)
+		return mount;
+	for (size_t i = 0; i < mounts->count; i++)
+		if (strcmp(mounts->at[i].device, mount->device) == 0 &&
+		    strcmp(mounts->at[i].root, "/") == 0)
+			return &mounts->at[i];
+	return NULL;
+}
+
+const struct mount_at *mounts_named(const struct mounts *mounts, const char *word)
+{
+	AUTO_FREE char *real = realpath(word, NULL), *inside = NULL;
+	const struct mount_at *mount = mounts_of(mounts, real ? real : word, &inside);
+
+	return mount ? mounts_whole(mounts, mount) : NULL;
+}
+
+/* The kernel may know the root by heart: only a file that is made anew asks the daemon. */
+static int ask(const struct mount_at *mount)
+{
+	AUTO_FREE char *version = NULL;
+	struct stat st;
+
+	if (strcmp(mount->root, "/") != 0)
+		return stat(mount->where, &st) < 0 ? errno : 0;
+	if (asprintf(&version, "%s/.gpumem/version", mount->where) < 0)
+		return ENOMEM;
+	AUTO_FCLOSE FILE *file = fopen(version, "re");
+
+	return file ? 0 : errno;
+}
+
+/* The status of a child, which is ended when it takes too long: a request to a daemon that hangs
+ * ends with who made it. */
+static int wait_for(pid_t child)
+{
+	struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
+	int ready = ended.fd < 0 ? 1 : poll(&ended, 1, ANSWER_MS), status;
+
+	if (ended.fd >= 0)
+		close(ended.fd);
+	if (ready == 0)
+		kill(child, SIGKILL);
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (ready == 0)
+		return -ETIMEDOUT;
+	return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+}
+
+int mounts_answers(const struct mount_at *mount)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		return -errno;
+	if (child == 0)
+		_exit(ask(mount));
+	return wait_for(child);
+}
+
+/* The mount of place->path. */
+static int locate(const char *path, struct place *place)
+{
+	int error = mounts_find(&place->mounts);
+
+	if (error)
+		return cli_fail("/proc/self/mountinfo", -error);
+	const struct mount_at *mount = mounts_of(&place->mounts, place->path, &place->inside);
+
+	if (!mount) {
+		cli_error("%s is not on a mount of gpumemfs", path);
+		return CLI_NOT_MOUNTED;
+	}
+	place->mount = mounts_whole(&place->mounts, mount);
+	if (!place->mount) {
+		cli_error("%s: only a part of its mount is visible here, without .gpumem/", path);
+		return CLI_NOT_MOUNTED;
+	}
+	error = mounts_answers(place->mount);
+	return error ? cli_fail(place->mount->where, -error) : CLI_OK;
+}
+
+int place_find(const char *path, struct place *place)
+{
+	*place = (struct place){.path = realpath(path, NULL)};
+	int status = place->path ? locate(path, place) : cli_fail(path, errno);
+
+	if (status != CLI_OK)
+		place_free(place);
+	return status;
+}
+
+void place_free(struct place *place)
+{
+	mounts_free(&place->mounts);
+	free(place->path);
+	free(place->inside);
+	*place = (struct place){0};
+}

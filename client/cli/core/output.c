@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/cli/core/output.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <langinfo.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/core/cli.h"
+#include "common/cleanup.h"
+#include "common/utf8.h"
+
+#define EIGHTHS 8
+
+/* value / unit^n with its letter. A value that would be rounded up to a whole unit is shown in the
+ * next one. */
+static const char *scaled(double value, double unit, const char *letters, const char *behind,
+			  char *text)
+{
+	unsigned n = 0;
+
+	while (value >= unit - 0.5 && letters[n + 1]) {
+		value /= unit;
+		n++;
+	}
+	char letter[2] = {letters[n] == ' ' ? '\0' : letters[n], '\0'};
+	int digits = n == 0 || value >= 99.95 ? 0 : value >= 9.995 || unit > 1000 ? 1 : 2;
+
+	if (unit > 1000 && value >= 9.95)
+		digits = 0;
+	snprintf(text, OUTPUT_TEXT_MAX, "%.*f%s%s", digits, value, letter, behind);
+	return text;
+}
+
+const char *output_size(uint64_t bytes, char text[OUTPUT_TEXT_MAX])
+{
+	scaled((double)bytes, 1024, " KMGTPE", "", text);
+	/* 2.0M says no more than 2M. */
+	char *point = strstr(text, ".0");
+
+	if (point)
+		memmove(point, point + 2, strlen(point + 2) + 1);
+	return text;
+}
+
+const char *output_rate(double rate, char text[OUTPUT_TEXT_MAX])
+{
+	char number[OUTPUT_TEXT_MAX];
+
+	scaled(rate < 0 ? 0 : rate, 1000, " kMGTP", "", number);
+	size_t length = strlen(number);
+	bool unit = length && isalpha((unsigned char)number[length - 1]);
+
+	snprintf(text, OUTPUT_TEXT_MAX, "%.*s %.1sB/s", (int)(unit ? length - 1 : length), number,
+		 unit ? number + length - 1 : "");
+	return text;
+}
+
+const char *output_time(double seconds, char text[OUTPUT_TEXT_MAX])
+{
+	if (!(seconds >= 0 && seconds < 360000)) {
+		snprintf(text, OUTPUT_TEXT_MAX, "-:--");
+		return text;
+	}
+	unsigned whole = (unsigned)(seconds + 0.5);
+
+	if (whole >= 3600)
+		snprintf(text, OUTPUT_TEXT_MAX, "%u:%02u:%02u", whole / 3600, whole / 60 % 60,
+			 whole % 60);
+	else
+		snprintf(text, OUTPUT_TEXT_MAX, "%u:%02u", whole / 60, whole % 60);
+	return text;
+}
+
+enum output_glyphs output_glyphs(void)
+{
+	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? OUTPUT_UNICODE : OUTPUT_ASCII;
+}
+
+/* How many of steps are full. */
+static unsigned steps_of(uint64_t part, uint64_t whole, unsigned steps)
+{
+	if (!whole || !part)
+		return 0;
+	if (part >= whole)
+		return steps;
+	unsigned full = (unsigned)((double)part / (double)whole * steps);
+
+	return full == 0 ? 1 : full >= steps ? steps - 1 : full;
+}
+
+const char *output_bar(uint64_t part, uint64_t whole, unsigned width, enum output_glyphs glyphs,
+		       char *text)
+{
+	/* Left eighths of a block: U+258F is one of them, U+2588 all. */
+	static const char *const blocks[] = {"·",      "\u258f", "\u258e", "\u258d", "\u258c",
+					     "\u258b", "\u258a", "\u2589", "\u2588"};
+	unsigned per_cell = glyphs == OUTPUT_UNICODE ? EIGHTHS : 1;
+	unsigned full = steps_of(part, whole, width * per_cell);
+	char *at = text;
+
+	for (unsigned cell = 0; cell < width; cell++) {
+		unsigned here = full > per_cell ? per_cell : full;
+
+		full -= here;
+		at = stpcpy(at, glyphs == OUTPUT_UNICODE ? blocks[here] : here ? "#" : ".");
+	}
+	return text;
+}
+
+const char *output_curve(const double *values, unsigned count, enum output_glyphs glyphs,
+			 char *text)
+{
+	static const char *const unicode[] = {" ",	"\u2581", "\u2582", "\u2583", "\u2584",
+					      "\u2585", "\u2586", "\u2587", "\u2588"};
+	static const char *const ascii[] = {" ", ".", ".", ":", ":", "+", "*", "#", "#"};
+	double top = 0;
+	char *at = text;
+
+	*at = '\0';
+	for (unsigned i = 0; i < count; i++)
+		top = values[i] > top ? values[i] : top;
+	for (unsigned i = 0; i < count; i++) {
+		unsigned step = top > 0 ? (unsigned)(values[i] / top * EIGHTHS + 0.5) : 0;
+
+		if (values[i] > 0 && step == 0)
+			step = 1;
+		at = stpcpy(at, glyphs == OUTPUT_UNICODE ? unicode[step] : ascii[step]);
+	}
+	return text;
+}
+
+unsigned output_width(const char *text)
+{
+	unsigned width = 0;
+
+	/* Bytes that go on with a character of UTF-8 take no column. */
+	for (; *text; text++)
+		width += ((unsigned char)*text & 0xc0) != 0x80;
+	return width;
+}
+
+char *output_shown(const char *text, const char *also)
+{
+	size_t room = UTF8_ESCAPED_BYTES(strlen(text));
+	char *shown = malloc(room);
+
+	if (shown)
+		utf8_escape(text, also, shown, room);
+	return shown;
+}
+
+char *output_escape(const char *text)
+{
+	return output_shown(text, "\\");
+}
+
+void output_vtext(FILE *out, const char *format, va_list args)
+{
+	AUTO_FREE char *text = NULL, *shown = NULL;
+
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	shown = text ? output_shown(text, "") : NULL;
+	fputs(shown ? shown : "(no memory to say what)", out);
+}
+
+void output_text(FILE *out, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	output_vtext(out, format, args);
+	va_end(args);
+}
+
+void output_line(FILE *out, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	output_vtext(out, format, args);
+	va_end(args);
+	fputc('\n', out);
+}
+
+static bool is_octal(char c)
+{
+	return c >= '0' && c <= '7';
+}
+
+char *output_unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; from++) {
+		if (from[0] == '\\' && is_octal(from[1]) && is_octal(from[2]) &&
+		    is_octal(from[3])) {
+			*to++ =
+			    (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
+			from += 3;
+		} else {
+			*to++ = *from;
+		}
+	}
+	*to = '\0';
+	return text;
+}
+
+bool output_coloured(FILE *out)
+{
+	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+
+	return isatty(fileno(out)) && !(no && *no) && term && strcmp(term, "dumb") != 0;
+}
+
+const char *output_colour(FILE *out, enum output_colour colour)
+{
+	static const char *const sequences[] = {
+	    [COLOUR_NONE] = "\033[0m", [COLOUR_GOOD] = "\033[32m", [COLOUR_WARN] = "\033[33m",
+	    [COLOUR_BAD] = "\033[31m", [COLOUR_DIM] = "\033[2m",   [COLOUR_STRONG] = "\033[1m"};
+
+	return output_coloured(out) ? sequences[colour] : "";
+}
+
+static int json_print(json_t *value, size_t flags)
+{
+	if (!value)
+		return cli_fail("JSON", ENOMEM);
+	json_object_set_new(value, "schema", json_integer(OUTPUT_SCHEMA));
+	AUTO_FREE char *text = json_dumps(value, flags);
+
+	json_decref(value);
+	if (!text)
+		return cli_fail("JSON", ENOMEM);
+	utf8_write_json(text, stdout);
+	fputc('\n', stdout);
+	return CLI_OK;
+}
+
+int output_json(json_t *value)
+{
+	return json_print(value, JSON_INDENT(2));
+}
+
+int output_json_line(json_t *value)
+{
+	return json_print(value, JSON_COMPACT);
+}
+
+int output_list(const char *name, json_t *list, bool json, int status,
+		void (*table)(const json_t *list))
+{
+	bool some = json_array_size(list);
+	int written = CLI_OK;
+
+	if (json && (some || status == CLI_OK))
+		written = output_json(json_pack("{s:O}", name, list));
+	else if (some)
+		table(list);
+	json_decref(list);
+	return status == CLI_OK ? written : status;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/cli/core/params.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "common/cleanup.h"
+#include "common/closest.h"
+#include "common/number.h"
+
+static const char *size_is_wrong(const char *value, bool none, uint64_t least)
+{
+	size_t length = strlen(value);
+	uint64_t bytes;
+
+	if (none && strcmp(value, "none") == 0)
+		return NULL;
+	int error = parse_size_or_percent(value, 100, &bytes);
+
+	if (error == -ERANGE && length && value[length - 1] == '%')
+		return "more than 100%";
+	if (error)
+		return "not a size (8G, 8GiB, 8GB or 50%)";
+	return bytes < least ? "must be more than nothing (none: no limit)" : NULL;
+}
+
+static const char *limit_is_wrong(const char *value)
+{
+	return size_is_wrong(value, true, 1);
+}
+
+static const char *reserve_is_wrong(const char *value)
+{
+	return size_is_wrong(value, false, 0);
+}
+
+static const char *level_is_wrong(const char *value)
+{
+	static const char *const levels[] = {"error", "warn", "info", "debug"};
+
+	for (unsigned i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
+		if (strcmp(value, levels[i]) == 0)
+			return NULL;
+	return "not one of error, warn, info, debug";
+}
+
+static const char *switch_is_wrong(const char *value)
+{
+	return strcmp(value, "on") == 0 || strcmp(value, "off") == 0 ? NULL : "not one of on, off";
+}
+
+static const struct {
+	const char *name;
+	bool per_gpu;
+	const char *(*is_wrong)(const char *value); /* the reason; NULL: it is right */
+} params[] = {
+    {"size", true, limit_is_wrong},
+    {"reserve", true, reserve_is_wrong},
+    {"log_level", false, level_is_wrong},
+    {"trace", false, switch_is_wrong},
+};
+
+#define PARAMS (sizeof(params) / sizeof(params[0]))
+
+/* The parameter's place in the table, or -1 after a word about why there is none. */
+static int param_find(const char *now, const char *name)
+{
+	struct closest closest = {.word = name};
+	const char *dot = strncmp(name, "gpu", 3) == 0 ? strchr(name, '.') : NULL;
+	AUTO_FREE char *known = facts_line(now, name);
+
+	for (unsigned i = 0; i < PARAMS; i++) {
+		if (strcmp(name, params[i].name) == 0)
+			return (int)i;
+		if (dot && known && params[i].per_gpu && strcmp(dot + 1, params[i].name) == 0)
+			return (int)i;
+		closest_try(&closest, params[i].name);
+	}
+	if (known)
+		cli_error(
+		    "%s cannot be set while the mount is in use: it is an option of mounting, "
+		    "or a fact",
+		    name);
+	else if (dot)
+		cli_error("%s: this mount has no such GPU, or its GPUs no such parameter", name);
+	else if (closest.name)
+		cli_error("a mount has no parameter %s: did you mean %s?", name, closest.name);
+	else
+		cli_error("a mount has no parameter %s (size, reserve, log_level, trace)", name);
+	return -1;
+}
+
+/* The line of a word, for params; or NULL after a word about what is wrong. */
+static char *line_of(const char *now, const char *word)
+{
+	const char *equals = strchr(word, '=');
+	char *line = NULL;
+
+	if (!equals) {
+		cli_error("%s: say NAME=VALUE", word);
+		return NULL;
+	}
+	AUTO_FREE char *name = strndup(word, (size_t)(equals - word));
+	int which = name ? param_find(now, name) : -1;
+	const char *why = which < 0 ? NULL : params[which].is_wrong(equals + 1);
+
+	if (why)
+		cli_error("%s: %s; nothing was changed", word, why);
+	if (which < 0 || why || asprintf(&line, "%s %s\n", name, equals + 1) < 0)
+		return NULL;
+	return line;
+}
+
+static int params_write(const char *where, const char *lines)
+{
+	AUTO_FREE char *path = NULL;
+
+	if (asprintf(&path, "%s/.gpumem/params", where) < 0)
+		return cli_fail(where, ENOMEM);
+	AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 && errno == EACCES) {
+		cli_error("%s: root and the user of the daemon alone set parameters", where);
+		return CLI_DENIED;
+	}
+	if (fd < 0 || write(fd, lines, strlen(lines)) < 0)
+		return cli_fail(path, errno);
+	return CLI_OK;
+}
+
+int params_set(const struct place *place, int count, char **words)
+{
+	AUTO_FREE char *now = NULL, *lines = strdup("");
+	int error = -facts_text(place->mount->where, "params", &now);
+
+	if (error)
+		return cli_fail(place->mount->where, error);
+	for (int i = 0; i < count; i++) {
+		AUTO_FREE char *line = line_of(now, words[i]), *before = lines;
+
+		lines = NULL;
+		if (!line)
+			return CLI_USAGE;
+		if (!before || asprintf(&lines, "%s%s", before, line) < 0) {
+			lines = NULL;
+			return cli_fail(place->mount->where, ENOMEM);
+		}
+	}
+	return params_write(place->mount->where, lines);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
+
+struct table_cell {
+	char *text;
+	enum output_colour colour;
+};
+
+/* Twice as much whenever the number of cells is a power of two: a list may have any length. */
+static bool make_room(struct table *table)
+{
+	if (table->count & (table->count - 1))
+		return true;
+	struct table_cell *more =
+	    reallocarray(table->cells, table->count ? 2 * table->count : 1, sizeof(*table->cells));
+
+	if (more)
+		table->cells = more;
+	return more;
+}
+
+void table_cell(struct table *table, enum output_colour colour, const char *format, ...)
+{
+	va_list args;
+
+	if (!make_room(table)) {
+		table->failed = true;
+		return;
+	}
+	struct table_cell *cell = &table->cells[table->count];
+	AUTO_FREE char *text = NULL;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	cell->text = text ? output_shown(text, "") : NULL;
+	cell->colour = colour;
+	if (cell->text)
+		table->count++;
+	else
+		table->failed = true;
+}
+
+static void measure(const struct table *table, unsigned *widths)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		unsigned width = output_width(table->cells[i].text);
+
+		if (width > widths[i % table->columns])
+			widths[i % table->columns] = width;
+	}
+}
+
+static void write_cell(const struct table *table, size_t i, unsigned width, FILE *out)
+{
+	const struct table_cell *cell = &table->cells[i];
+	unsigned column = (unsigned)(i % table->columns), pad = width - output_width(cell->text);
+	bool right = table->right >> column & 1, last = column + 1 == table->columns;
+
+	fprintf(out, "%*s%s%s%s", right ? (int)pad : 0, "",
+		cell->colour ? output_colour(out, cell->colour) : "", cell->text,
+		cell->colour ? output_colour(out, COLOUR_NONE) : "");
+	if (last)
+		fputc('\n', out);
+	else
+		fprintf(out, "%*s  ", right ? 0 : (int)pad, "");
+}
+
+void table_write(const struct table *table, FILE *out)
+{
+	unsigned widths[OUTPUT_COLUMNS_MAX] = {0};
+
+	measure(table, widths);
+	for (size_t i = 0; i < table->count; i++)
+		write_cell(table, i, widths[i % table->columns], out);
+	if (table->failed)
+		fputs("(no memory for the rest)\n", out);
+}
+
+void table_free(struct table *table)
+{
+	for (size_t i = 0; i < table->count; i++)
+		free(table->cells[i].text);
+	free(table->cells);
+	*table = (struct table){0};
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem cp: one file, from its opening to its name. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "client/cli/core/output.h"
+#include "client/cli/cp/cp.h"
+
+#define PIPE_BYTES (1 << 20)
+
+struct cp_file *cp_file_new(const char *from, const char *to, const struct stat *st)
+{
+	struct cp_file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return NULL;
+	*file = (struct cp_file){.in = -1, .in_direct = -1, .out = -1, .st = *st};
+	pthread_mutex_init(&file->stream, NULL);
+	file->from = from ? strdup(from) : NULL;
+	file->to = strdup(to);
+	file->part = cp_partial_path(to);
+	if (file->to && file->part && (!from || file->from))
+		return file;
+	free(file->from);
+	free(file->to);
+	free(file->part);
+	free(file);
+	return NULL;
+}
+
+void cp_file_fail(struct cp_file *file, const char *where, int error)
+{
+	int none = 0;
+
+	if (atomic_compare_exchange_strong(&file->error, &none, error))
+		file->where = where;
+}
+
+int cp_file_room(struct cp_file *file, uint64_t parts, bool sums)
+{
+	uint64_t room = file->marks_room ? file->marks_room : 64;
+
+	if (parts <= file->marks_room)
+		return 0;
+	while (room < parts)
+		room *= 2;
+	_Atomic unsigned char *marks = realloc(file->marks, room);
+
+	if (!marks)
+		return ENOMEM;
+	memset((void *)(marks + file->marks_room), CP_TODO, room - file->marks_room);
+	file->marks = marks;
+	if (sums) {
+		uint64_t *more = reallocarray(file->sums, room, sizeof(*more));
+
+		if (!more)
+			return ENOMEM;
+		file->sums = more;
+	}
+	file->marks_room = room;
+	return 0;
+}
+
+uint64_t cp_file_prefix(const struct cp_file *file)
+{
+	uint64_t part = 0, parts = atomic_load(&file->parts);
+
+	while (part < parts && part < file->marks_room &&
+	       atomic_load(&file->marks[part]) != CP_TODO)
+		part++;
+	return part * file->part_bytes < file->size ? part * file->part_bytes : file->size;
+}
+
+static int open_source(struct cp_file *file)
+{
+	bool stream = !S_ISREG(file->st.st_mode);
+
+	/* A pipe without a writer must not keep a thread from ending. */
+	file->in = file->from ? open(file->from, O_RDONLY | O_CLOEXEC | (stream ? O_NONBLOCK : 0))
+			      : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+	if (file->in < 0)
+		return errno;
+	if (stream) {
+		file->method = CP_STREAM;
+		fcntl(file->in, F_SETPIPE_SZ, PIPE_BYTES);
+		return 0;
+	}
+	if (fstat(file->in, &file->st) < 0)
+		return errno;
+	if (!S_ISREG(file->st.st_mode))
+		return ESTALE;
+	file->method = CP_RANGES;
+	file->size = (uint64_t)file->st.st_size;
+	if (file->size > CLI_FILE_MAX)
+		return EFBIG;
+	file->sparse = (uint64_t)file->st.st_blocks * 512 < file->size;
+	return 0;
+}
+
+static int open_target(const struct cp *cp, struct cp_file *file)
+{
+	const struct stat *begun = &file->begun;
+
+	file->out = cp_partial_open(file->part, &file->begun);
+	if (file->out < 0)
+		return -file->out;
+	/* Of an earlier run. */
+	file->noted = begun->st_size > 0;
+	if (file->method == CP_RANGES && begun->st_dev == file->st.st_dev)
+		file->method = CP_ON_MOUNT;
+	else if (file->method == CP_RANGES && cp->options.resume && file->noted)
+		file->resumed = cp_partial_kept(file->out, &file->st);
+	if (!file->resumed && begun->st_size && ftruncate(file->out, 0) < 0)
+		return errno;
+	return 0;
+}
+
+/* Whether an open file is one of a mount of ours. */
+static bool on_mount(int fd)
+{
+	return fgetxattr(fd, "user.gpumem.device", NULL, 0) > 0;
+}
+
+/* The size is announced: a GPU's memory is then taken in few and large pieces, and writes to
+ * different places do not wait for each other. Where it does not fit, it is known before the first
+ * byte. */
+static int set_size(struct cp_file *file)
+{
+	/* One write is one piece as it is. */
+	if (file->method == CP_STREAM || (file->size <= CP_PART && !file->sparse))
+		return 0;
+	if (!file->sparse && file->method == CP_RANGES && on_mount(file->out)) {
+		if (fallocate(file->out, 0, 0, (off_t)file->size) == 0)
+			return 0;
+		if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+			return errno;
+	}
+	return ftruncate(file->out, (off_t)file->size) < 0 ? errno : 0;
+}
+
+/* With sums of what went by, parts are as small as those that are verified. */
+static enum cp_step choose_step(const struct cp *cp, const struct cp_file *file)
+{
+	if (file->method != CP_RANGES || file->sparse || cp->options.verify ||
+	    file->size < CP_STAGED_FILE_MIN || atomic_load(&cp->bytes_all) < CP_STAGED_ALL_MIN)
+		return CP_BUFFER;
+	if (on_mount(file->out) == file->from_mount)
+		return CP_BUFFER;
+	return file->from_mount ? CP_STAGED_OUT : CP_STAGED_IN;
+}
+
+static uint64_t choose_bytes(const struct cp_file *file)
+{
+	if (file->method == CP_ON_MOUNT)
+		return CP_PART_ON_MOUNT;
+	return file->step == CP_BUFFER ? CP_PART : CP_PART_STAGED;
+}
+
+static int set_parts(struct cp *cp, struct cp_file *file)
+{
+	file->step = choose_step(cp, file);
+	file->part_bytes = choose_bytes(file);
+	if (file->method == CP_STREAM) {
+		atomic_store(&file->parts, UINT64_MAX);
+		return 0;
+	}
+	uint64_t parts = (file->size + file->part_bytes - 1) / file->part_bytes;
+	uint64_t first = file->resumed / file->part_bytes;
+	int error = cp_file_room(file, parts, cp->options.verify && file->method == CP_RANGES);
+
+	if (error)
+		return error;
+	for (uint64_t part = 0; part < first; part++)
+		atomic_store(&file->marks[part], CP_DONE);
+	atomic_store(&file->parts, parts);
+	atomic_store(&file->next, first);
+	atomic_fetch_add(&cp->bytes_done, first * file->part_bytes);
+	atomic_fetch_add(&cp->bytes_skipped, first * file->part_bytes);
+	return 0;
+}
+
+void cp_file_open(struct cp *cp, struct cp_file *file)
+{
+	int error = open_source(file);
+
+	if (error) {
+		cp_file_fail(file, file->from ? file->from : "standard input", error);
+		return;
+	}
+	error = open_target(cp, file);
+	file->from_mount = !error && file->method == CP_RANGES && on_mount(file->in);
+	if (!error)
+		error = set_parts(cp, file);
+	if (!error && cp->options.archive)
+		cp_xattrs(file->in, file->out, CP_XATTRS_OURS);
+	if (error)
+		cp_file_fail(file, file->to, error);
+	/* A file of the mount has no disk. */
+	else if (file->method == CP_RANGES && !file->sparse && !file->from_mount)
+		file->in_direct = open(file->from, O_RDONLY | O_CLOEXEC | O_DIRECT);
+}
+
+void cp_file_make_room(const struct cp *cp, struct cp_file *file)
+{
+	int error = atomic_load(&file->error) ? 0 : set_size(file);
+
+	if (error)
+		cp_file_fail(file, file->to, error);
+	else if (file->from_mount)
+		cp_mapped_begin(cp, file);
+}
+
+bool cp_file_copied(struct cp *cp, struct cp_file *file)
+{
+	if (!cp->options.verify || file->phase == CP_VERIFYING || atomic_load(&file->error) ||
+	    cp_stopped(cp) || !file->size)
+		return false;
+	file->phase = CP_VERIFYING;
+	atomic_store(&file->parts, (file->size + CP_PART - 1) / CP_PART);
+	atomic_store(&file->next, 0);
+	return true;
+}
+
+static bool is_whole(const struct cp *cp, const struct cp_file *file)
+{
+	bool verified = !cp->options.verify || file->phase == CP_VERIFYING || !file->size;
+
+	return !atomic_load(&file->error) && file->out >= 0 && verified &&
+	       atomic_load(&file->next) >= atomic_load(&file->parts);
+}
+
+/* With --no-clobber, a file that came to be there meanwhile stays as well. */
+static int put_in_place(const struct cp *cp, struct cp_file *file)
+{
+	unsigned flags = cp->options.no_clobber ? RENAME_NOREPLACE : 0;
+
+	if (renameat2(AT_FDCWD, file->part, AT_FDCWD, file->to, flags) == 0) {
+		cp_tell(cp, file->from ? file->from : "-", file->to);
+		return 0;
+	}
+	if (errno != EEXIST)
+		return errno;
+	unlink(file->part);
+	return 0;
+}
+
+static int give_name(const struct cp *cp, struct cp_file *file)
+{
+	int error = 0;
+
+	if (file->method == CP_STREAM && ftruncate(file->out, (off_t)file->size) < 0)
+		return errno;
+	/* What a later run might have gone on from is of no use in the file itself. */
+	if (file->noted)
+		cp_partial_keep(file->out, NULL, 0);
+	if (file->from && file->method != CP_STREAM)
+		error = cp_attributes(file->out, NULL, &file->st, &file->begun);
+	else if (fchmod(file->out, 0666 & ~cp->umask) < 0)
+		error = errno;
+	if (cp->options.archive)
+		cp_xattrs(file->in, file->out, CP_XATTRS_OTHERS);
+	if (!error)
+		error = put_in_place(cp, file);
+	return error;
+}
+
+/* What is there of a file that was not finished goes, or stays for a later run. */
+static void give_up(const struct cp *cp, struct cp_file *file)
+{
+	char kept[OUTPUT_TEXT_MAX], size[OUTPUT_TEXT_MAX];
+	uint64_t there = 0;
+
+	if (file->out < 0)
+		return;
+	if (cp->options.resume && file->method == CP_RANGES && atomic_load(&file->error) != EBADMSG)
+		there = cp_file_prefix(file);
+	if (there && cp_partial_keep(file->out, &file->st, there) == 0) {
+		cli_error("%s: %s of %s are kept: the same command goes on from there", file->to,
+			  output_size(there, kept), output_size(file->size, size));
+		return;
+	}
+	unlink(file->part);
+}
+
+/* What is needed, and what there would have been for it. */
+static int say_full(const struct cp_file *file, const char *where)
+{
+	char size[OUTPUT_TEXT_MAX], room[OUTPUT_TEXT_MAX];
+	bool ours = file->out >= 0 && on_mount(file->out);
+	struct statvfs fs;
+
+	if (file->method == CP_STREAM || file->out < 0 || fstatvfs(file->out, &fs) < 0)
+		cli_error("%s: %s", where, ours ? cli_words(ENOSPC) : "no room is left");
+	else
+		cli_error("%s: %s (it needs %s, and %s are available)", where,
+			  ours ? cli_words(ENOSPC) : "no room is left",
+			  output_size(file->size, size),
+			  output_size((uint64_t)fs.f_bavail * fs.f_frsize, room));
+	return CLI_FULL;
+}
+
+static int say(const struct cp_file *file, int error)
+{
+	const char *where = file->where ? file->where : file->to;
+	char size[OUTPUT_TEXT_MAX];
+
+	switch (error) {
+	case EINTR:
+		return CLI_FAILED; /* the signal says it */
+	case EBADMSG:
+		cli_error("%s: what was read back is not what was written", where);
+		return CLI_WRONG;
+	case ESTALE:
+		cli_error("%s: became shorter while it was copied", where);
+		return CLI_FAILED;
+	case EWOULDBLOCK:
+		cli_error("%s: another gpumem cp is writing it", where);
+		return CLI_FAILED;
+	case ENOSPC:
+		return say_full(file, where);
+	case EDQUOT:
+		cli_error("%s: %s (it needs %s)", where, cli_words(error),
+			  output_size(file->size, size));
+		return CLI_FULL;
+	default:
+		return cli_fail(where, error);
+	}
+}
+
+void cp_file_free(struct cp_file *file)
+{
+	int *const fds[] = {&file->in, &file->in_direct, &file->out};
+
+	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+	cp_mapped_end(file);
+	pthread_mutex_destroy(&file->stream);
+	free(file->from);
+	free(file->to);
+	free(file->part);
+	free((void *)file->marks);
+	free(file->sums);
+	free(file);
+}
+
+void cp_file_end(struct cp *cp, struct cp_file *file)
+{
+	bool whole = is_whole(cp, file);
+	int error = whole ? give_name(cp, file) : atomic_load(&file->error);
+
+	if (whole && !error)
+		atomic_fetch_add(&cp->files_done, 1);
+	else
+		give_up(cp, file);
+	if (error)
+		cp_failed(cp, say(file, error));
+	cp_file_free(file);
+}

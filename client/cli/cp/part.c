@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem cp: one part of a file. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "client/cli/core/buffer.h"
+#include "client/cli/core/hash.h"
+#include "client/cli/cp/cp.h"
+#include "common/cleanup.h"
+
+#define ALIGNMENT ((uint64_t)4096)
+
+/* Straight from the disk, but for what the page cache has: that is faster, and O_DIRECT would pass
+ * it by. */
+static ssize_t read_direct(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
+{
+	struct iovec vector = {to, bytes};
+	ssize_t n = preadv2(file->in, &vector, 1, (off_t)offset, RWF_NOWAIT);
+	uint64_t have = n > 0 ? (uint64_t)n & ~(ALIGNMENT - 1) : 0;
+
+	if (n == (ssize_t)bytes)
+		return n;
+	/* The end may lie inside the last sector: a whole one is asked for. */
+	uint64_t rest = (bytes - have + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+
+	n = pread(file->in_direct, to + have, rest, (off_t)(offset + have));
+	have += n > 0 ? (uint64_t)n : 0;
+	if (have >= bytes)
+		return (ssize_t)bytes;
+	/* What went wrong there, or the end of the file, is seen again here. */
+	n = buffer_read(file->in, to + have, bytes - have, offset + have);
+	return n < 0 ? n : (ssize_t)have + n;
+}
+
+int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
+{
+	bool direct = file->in_direct >= 0 && offset % ALIGNMENT == 0;
+	ssize_t n = direct ? read_direct(file, to, bytes, offset)
+			   : buffer_read(file->in, to, bytes, offset);
+
+	if (n < 0)
+		return (int)-n;
+	return (uint64_t)n == bytes ? 0 : ESTALE;
+}
+
+static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t bytes)
+{
+	uint64_t end = (part + 1) * bytes;
+
+	return end < file->size ? end : file->size;
+}
+
+uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part)
+{
+	return part_end(file, part, file->part_bytes) - part * file->part_bytes;
+}
+
+static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t bytes)
+{
+	if (file->sums && data) {
+		file->sums[part] = hash_bytes(data, bytes);
+		atomic_store(&file->marks[part], CP_HASHED);
+	} else {
+		atomic_store(&file->marks[part], CP_DONE);
+	}
+}
+
+static void copy_range(struct cp_file *file, char *buffer, uint64_t offset, uint64_t bytes)
+{
+	if (cp_mapped_fill(file, offset, bytes, file->in, offset))
+		return;
+	int error = cp_read(file, buffer, bytes, offset);
+
+	if (error) {
+		cp_file_fail(file, file->from, error);
+		return;
+	}
+	error = buffer_write(file->out, buffer, bytes, offset);
+	if (error)
+		cp_file_fail(file, file->to, -error);
+}
+
+/* The stretches of data in the part alone: what is not written stays a hole. */
+static void copy_sparse(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
+{
+	while (offset < end && !atomic_load(&file->error)) {
+		off_t data = lseek(file->in, (off_t)offset, SEEK_DATA);
+
+		if (data < 0 && errno == ENXIO)
+			return;
+		off_t hole = data < 0 ? -1 : lseek(file->in, data, SEEK_HOLE);
+
+		if (hole < 0) { /* it cannot be asked: all of it is data */
+			copy_range(file, buffer, offset, end - offset);
+			return;
+		}
+		uint64_t stop = (uint64_t)hole < end ? (uint64_t)hole : end;
+
+		if ((uint64_t)data < stop)
+			copy_range(file, buffer, (uint64_t)data, stop - (uint64_t)data);
+		offset = stop > (uint64_t)data ? stop : end;
+	}
+}
+
+/* In steps of what fits into the buffer. */
+static void copy_buffered(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
+{
+	for (uint64_t bytes; offset < end && !atomic_load(&file->error); offset += bytes) {
+		bytes = end - offset < CP_PART ? end - offset : CP_PART;
+		copy_range(file, buffer, offset, bytes);
+	}
+}
+
+static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
+{
+	uint64_t part = atomic_fetch_add(&file->next, 1);
+
+	if (part >= file->parts)
+		return false;
+	uint64_t start = part * file->part_bytes, end = start + cp_part_bytes(file, part);
+	const char *whole = NULL;
+
+	if (file->sparse) {
+		copy_sparse(file, buffers->data, start, end);
+	} else if (file->step == CP_BUFFER || !cp_staged(cp, file, buffers, part)) {
+		if (cp_await_room(cp, file))
+			copy_buffered(file, buffers->data, start, end);
+		whole = file->step == CP_BUFFER ? buffers->data : NULL;
+	}
+	if (atomic_load(&file->error))
+		return false;
+	mark(file, part, whole, end - start);
+	atomic_fetch_add(&cp->bytes_done, end - start);
+	return true;
+}
+
+/* The kernel or the daemon cannot do it for these two: through this process then. */
+static bool is_for_us(int error)
+{
+	return error == EXDEV || error == EINVAL || error == ENOSYS || error == EOPNOTSUPP;
+}
+
+static bool on_mount_part(struct cp *cp, struct cp_file *file, char *buffer)
+{
+	uint64_t part = atomic_fetch_add(&file->next, 1);
+
+	if (part >= file->parts)
+		return false;
+	uint64_t at = part * CP_PART_ON_MOUNT, end = part_end(file, part, CP_PART_ON_MOUNT);
+
+	while (at < end && !atomic_load(&file->error) && !cp_stopped(cp)) {
+		off_t in = (off_t)at, out = (off_t)at;
+		ssize_t n = copy_file_range(file->in, &in, file->out, &out, end - at, 0);
+		int error = n < 0 ? errno : n == 0 ? ESTALE : 0;
+
+		if (error == EINTR)
+			continue;
+		if (is_for_us(error)) {
+			n = (ssize_t)(end - at < CP_PART ? end - at : CP_PART);
+			copy_range(file, buffer, at, (uint64_t)n);
+		} else if (error) {
+			cp_file_fail(file, error == ESTALE ? file->from : file->to, error);
+		}
+		if (n > 0) {
+			at += (uint64_t)n;
+			atomic_fetch_add(&cp->bytes_done, (uint64_t)n);
+		}
+	}
+	if (at < end) {
+		cp_file_fail(file, file->from, EINTR);
+		return false;
+	}
+	mark(file, part, NULL, 0);
+	return true;
+}
+
+/* Waits for the pipe, or for the signal that ends it all. */
+static bool pipe_ready(const struct cp_file *file)
+{
+	struct pollfd ready[2] = {{.fd = file->in, .events = POLLIN},
+				  {.fd = cp_signal_fd, .events = POLLIN}};
+
+	while (poll(ready, 2, -1) < 0 && errno == EINTR)
+		;
+	return !ready[1].revents;
+}
+
+/* A part's worth, or less at the end; and errno in *error. */
+static uint64_t read_pipe(struct cp_file *file, char *to, int *error)
+{
+	uint64_t done = 0;
+
+	while (done < CP_PART && pipe_ready(file)) {
+		ssize_t n = read(file->in, to + done, CP_PART - done);
+
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (n < 0)
+			*error = errno;
+		if (n <= 0)
+			break;
+		done += (uint64_t)n;
+	}
+	return done;
+}
+
+static bool stream_part(struct cp *cp, struct cp_file *file, char *buffer)
+{
+	int error = 0;
+
+	pthread_mutex_lock(&file->stream);
+	uint64_t part = atomic_load(&file->next), offset = file->size;
+	bool ended = part >= file->parts;
+	uint64_t bytes = ended ? 0 : read_pipe(file, buffer, &error);
+
+	if (!ended && bytes)
+		error = error ? error : cp_file_room(file, part + 1, cp->options.verify);
+	if (!error && bytes)
+		mark(file, part, buffer, bytes);
+	file->size += bytes;
+	if (bytes < CP_PART && !cp_stopped(cp))
+		file->parts = part + (bytes > 0);
+	if (bytes)
+		atomic_fetch_add(&file->next, 1);
+	pthread_mutex_unlock(&file->stream);
+	if (error) {
+		cp_file_fail(file, file->from ? file->from : "standard input", error);
+		return false;
+	}
+	if (!bytes)
+		return false;
+	error = -buffer_write(file->out, buffer, bytes, offset);
+	if (error)
+		cp_file_fail(file, file->to, error);
+	atomic_fetch_add(&cp->bytes_done, bytes);
+	return !error;
+}
+
+/* The sum of what the source had there: known, or read once more. */
+static int source_sum(struct cp_file *file, uint64_t part, char *buffer, uint64_t bytes,
+		      uint64_t *sum)
+{
+	if (file->method != CP_ON_MOUNT && atomic_load(&file->marks[part]) == CP_HASHED) {
+		*sum = file->sums[part];
+		return 0;
+	}
+	int error = cp_read(file, buffer, bytes, part * CP_PART);
+
+	if (!error)
+		*sum = hash_bytes(buffer, bytes);
+	return error;
+}
+
+static bool verify_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers)
+{
+	uint64_t part = atomic_fetch_add(&file->next, 1), wanted = 0;
+
+	if (part >= file->parts)
+		return false;
+	uint64_t bytes = part_end(file, part, CP_PART) - part * CP_PART;
+	int error = source_sum(file, part, buffers->other, bytes, &wanted);
+
+	if (error) {
+		cp_file_fail(file, file->from, error);
+		return false;
+	}
+	ssize_t n = buffer_read(file->out, buffers->data, bytes, part * CP_PART);
+
+	if (n < 0)
+		cp_file_fail(file, file->to, (int)-n);
+	else if ((uint64_t)n != bytes || hash_bytes(buffers->data, bytes) != wanted)
+		cp_file_fail(file, file->to, EBADMSG);
+	atomic_fetch_add(&cp->bytes_verified, bytes);
+	return !atomic_load(&file->error);
+}
+
+bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
+{
+	if (file->phase == CP_VERIFYING)
+		return verify_part(cp, file, buffers);
+	switch (file->method) {
+	case CP_STREAM:
+		return stream_part(cp, file, buffers->data);
+	case CP_ON_MOUNT:
+		return on_mount_part(cp, file, buffers->data);
+	default:
+		return ranges_part(cp, file, buffers);
+	}
+}

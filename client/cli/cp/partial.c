@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem cp: the file beside the target, in which the bytes gather. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "client/cli/core/hash.h"
+#include "client/cli/cp/cp.h"
+#include "common/cleanup.h"
+
+#define SUFFIX	 ".gpumem-part"
+#define NOTE	 CP_PARTIAL_NOTE
+#define NOTE_MAX 160
+
+char *cp_partial_path(const char *to)
+{
+	const char *slash = strrchr(to, '/'), *name = slash ? slash + 1 : to;
+	int folder = (int)(name - to);
+	char *path;
+
+	/* The name of a long one is cut, and told apart by its sum. */
+	if (strlen(name) + strlen("." SUFFIX) <= NAME_MAX) {
+		if (asprintf(&path, "%.*s.%s" SUFFIX, folder, to, name) < 0)
+			return NULL;
+	} else if (asprintf(&path, "%.*s.%.200s.%016" PRIx64 SUFFIX, folder, to, name,
+			    hash_bytes(name, strlen(name))) < 0) {
+		return NULL;
+	}
+	return path;
+}
+
+/* Ours, and nobody else's: not a link to something, nor what another user has put there. */
+static int acceptable(int fd, const char *path, struct stat *st)
+{
+	struct stat named;
+
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return -errno;
+	if (fstat(fd, st) < 0)
+		return -errno;
+	if (!S_ISREG(st->st_mode) || st->st_uid != geteuid())
+		return -EEXIST;
+	/* Another copy may have given it its name before we had the lock. */
+	if (lstat(path, &named) < 0 || named.st_ino != st->st_ino || named.st_dev != st->st_dev)
+		return -ESTALE;
+	return st->st_nlink == 1 ? 0 : -EEXIST;
+}
+
+int cp_partial_open(const char *path, struct stat *st)
+{
+	for (unsigned tries = 0; tries < 100; tries++) {
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+		if (fd < 0)
+			return -errno;
+		int error = acceptable(fd, path, st);
+
+		if (!error)
+			return fd;
+		close(fd);
+		if (error != -ESTALE)
+			return error;
+	}
+	return -EWOULDBLOCK;
+}
+
+/* Which source, as it was, and how far. */
+static int note_text(const struct stat *st, uint64_t bytes, char text[NOTE_MAX])
+{
+	return snprintf(text, NOTE_MAX, "1 %ju:%ju %jd %jd.%09ld %" PRIu64, (uintmax_t)st->st_dev,
+			(uintmax_t)st->st_ino, (intmax_t)st->st_size, (intmax_t)st->st_mtim.tv_sec,
+			st->st_mtim.tv_nsec, bytes);
+}
+
+uint64_t cp_partial_kept(int fd, const struct stat *st)
+{
+	char kept[NOTE_MAX], wanted[NOTE_MAX], *end;
+	ssize_t length = fgetxattr(fd, NOTE, kept, sizeof(kept) - 1);
+
+	if (length <= 0)
+		return 0;
+	kept[length] = '\0';
+	char *number = strrchr(kept, ' ');
+
+	if (!number)
+		return 0;
+	uint64_t bytes = strtoull(number + 1, &end, 10);
+
+	note_text(st, bytes, wanted);
+	struct stat now;
+
+	if (*end || strcmp(kept, wanted) != 0 || fstat(fd, &now) < 0 ||
+	    (uint64_t)now.st_size < bytes)
+		return 0;
+	return bytes;
+}
+
+int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes)
+{
+	char text[NOTE_MAX];
+
+	if (!st)
+		return fremovexattr(fd, NOTE) < 0 ? -errno : 0;
+	int length = note_text(st, bytes, text);
+
+	return fsetxattr(fd, NOTE, text, (size_t)length, 0) < 0 ? -errno : 0;
+}
+
+/* cp.lock is held. */
+void cp_partial_note_all(struct cp *cp)
+{
+	for (struct cp_file *file = cp->open; file; file = file->following) {
+		uint64_t there = file->method == CP_RANGES && file->phase == CP_COPYING
+				     ? cp_file_prefix(file)
+				     : 0;
+
+		if (there && file->out >= 0)
+			file->noted = cp_partial_keep(file->out, &file->st, there) == 0;
+	}
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem cp: which thread does what next. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client/cli/core/buffer.h"
+#include "client/cli/cp/cp.h"
+#include "common/cleanup.h"
+
+/* The walk waits while so many files are queued. */
+#define QUEUE_MAX 65536
+/* Elsewhere than on the mount the kernel lets one write at a time into a file: one thread writes,
+ * another one reads what is next, and more are of use where there are fewer files than these. */
+#define WRITERS 2
+#define WIDE	4
+
+void cp_queue(struct cp *cp, struct cp_file *file)
+{
+	LOCKED(&cp->lock);
+	while (cp->queued >= QUEUE_MAX && !cp_stopped(cp))
+		pthread_cond_wait(&cp->idle, &cp->lock);
+	*cp->queue_end = file;
+	cp->queue_end = &file->following;
+	cp->queued++;
+	pthread_cond_signal(&cp->work);
+}
+
+static bool has_parts(const struct cp_file *file)
+{
+	return !atomic_load(&file->error) && atomic_load(&file->next) < file->parts;
+}
+
+static unsigned count_open(const struct cp *cp)
+{
+	unsigned n = 0;
+
+	for (const struct cp_file *file = cp->open; file; file = file->following)
+		n += has_parts(file);
+	return n;
+}
+
+/* Whether one more thread makes it faster. */
+static bool takes_more(const struct cp *cp, const struct cp_file *file)
+{
+	if (file->step != CP_STAGED_OUT)
+		return true;
+	return !cp->queue && (atomic_load(&file->users) < WRITERS || count_open(cp) < WIDE);
+}
+
+/* An open file first, so that few are in the making at a time. */
+static struct cp_file *take(struct cp *cp)
+{
+	for (struct cp_file *file = cp->open; file; file = file->following)
+		if (has_parts(file) && takes_more(cp, file)) {
+			atomic_fetch_add(&file->users, 1);
+			return file;
+		}
+	struct cp_file *file = cp->queue;
+
+	if (!file)
+		return NULL;
+	cp->queue = file->following;
+	if (!cp->queue)
+		cp->queue_end = &cp->queue;
+	file->following = NULL;
+	atomic_store(&file->users, 1);
+	cp->queued--;
+	pthread_cond_broadcast(&cp->idle);
+	return file;
+}
+
+/* NULL: there is nothing left to do. */
+static struct cp_file *next(struct cp *cp)
+{
+	LOCKED(&cp->lock);
+	for (;;) {
+		struct cp_file *file = cp_stopped(cp) ? NULL : take(cp);
+
+		if (file) {
+			cp->busy++;
+			return file;
+		}
+		/* A file that another thread is about to open may have parts for us. */
+		if (cp_stopped(cp) || (cp->walked && !cp->busy))
+			return NULL;
+		pthread_cond_wait(&cp->work, &cp->lock);
+	}
+}
+
+/* Others may take parts of it from now on. */
+static void publish(struct cp *cp, struct cp_file *file)
+{
+	LOCKED(&cp->lock);
+	file->opened = true;
+	file->following = cp->open;
+	cp->open = file;
+	pthread_cond_broadcast(&cp->work);
+}
+
+static void unpublish(struct cp *cp, struct cp_file *file)
+{
+	for (struct cp_file **at = &cp->open; *at; at = &(*at)->following)
+		if (*at == file) {
+			*at = file->following;
+			return;
+		}
+}
+
+/* Whether this thread was the last one that works on the file. */
+static bool leave(struct cp *cp, struct cp_file *file)
+{
+	LOCKED(&cp->lock);
+	if (atomic_fetch_sub(&file->users, 1) > 1)
+		return false;
+	unpublish(cp, file);
+	return true;
+}
+
+static void idle(struct cp *cp)
+{
+	LOCKED(&cp->lock);
+	cp->busy--;
+	pthread_cond_broadcast(&cp->work);
+}
+
+/* Not on cp->work, where it would take the one signal that is another thread's. */
+bool cp_await_room(struct cp *cp, struct cp_file *file)
+{
+	if (!atomic_load(&file->room_made)) {
+		LOCKED(&cp->lock);
+		while (!atomic_load(&file->room_made))
+			pthread_cond_wait(&cp->room, &cp->lock);
+	}
+	return !atomic_load(&file->error);
+}
+
+static void make_room(struct cp *cp, struct cp_file *file)
+{
+	cp_file_make_room(cp, file);
+	LOCKED(&cp->lock);
+	atomic_store(&file->room_made, true);
+	pthread_cond_broadcast(&cp->room);
+}
+
+/* A GPU's memory takes milliseconds to be had, for which others make their staging memory and read
+ * into it. */
+static void open_file(struct cp *cp, struct cp_file *file)
+{
+	cp_file_open(cp, file);
+	if (file->step == CP_STAGED_IN)
+		publish(cp, file);
+	make_room(cp, file);
+	if (file->step != CP_STAGED_IN)
+		publish(cp, file);
+}
+
+static void work_on(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
+{
+	if (!file->opened)
+		open_file(cp, file);
+	for (;;) {
+		while (!cp_stopped(cp) && !atomic_load(&file->error) && cp_part(cp, file, buffers))
+			;
+		if (!leave(cp, file))
+			return;
+		if (!cp_file_copied(cp, file))
+			break;
+		atomic_store(&file->users, 1);
+		publish(cp, file);
+	}
+	cp_file_end(cp, file);
+}
+
+void *cp_worker(void *context)
+{
+	struct cp *cp = context;
+	struct cp_buffers buffers = {.data = buffer_new(CP_BUFFER_BYTES),
+				     .other = buffer_new(CP_BUFFER_BYTES),
+				     .staging.memory = CLIENT_STAGING_NONE};
+	struct cp_file *file;
+
+	if (!buffers.data || !buffers.other)
+		cp_failed(cp, cli_fail("a buffer", ENOMEM));
+	while (buffers.data && buffers.other && (file = next(cp))) {
+		work_on(cp, file, &buffers);
+		idle(cp);
+	}
+	/* Staging memory goes with the process: to have it taken out of that for one thread after
+	 * the other took 10 ms. */
+	buffer_free(buffers.data, CP_BUFFER_BYTES);
+	buffer_free(buffers.other, CP_BUFFER_BYTES);
+	LOCKED(&cp->lock);
+	cp->running--;
+	pthread_cond_broadcast(&cp->idle);
+	return NULL;
+}
+
+void cp_queue_free(struct cp *cp)
+{
+	while (cp->queue) {
+		struct cp_file *file = cp->queue;
+
+		cp->queue = file->following;
+		cp_file_free(file);
+	}
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem cp between the mount and elsewhere: the GPU copies to or from staging memory, and a read
+ * or a write does the rest. Each thread has its own, so that while some wait for the GPU others
+ * read, and the link is never without something to move. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "client/cli/core/buffer.h"
+#include "client/cli/cp/cp.h"
+
+/* In the mount that fd is on; false: there cannot be any. */
+static bool staging_for(struct cp_staging *staging, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	if (staging->device != st.st_dev) {
+		client_staging_close(&staging->memory);
+		staging->device = st.st_dev;
+		staging->touched = false;
+		client_staging_open(fd, CP_PART_STAGED, &staging->memory);
+	}
+	return staging->memory.fd >= 0;
+}
+
+/* The mount has no room for it, and this thread goes on without: false. */
+static bool give_up(struct cp_staging *staging)
+{
+	client_staging_close(&staging->memory);
+	return false;
+}
+
+static bool copy_in(struct cp *cp, struct cp_file *file, struct cp_staging *staging,
+		    uint64_t offset, uint64_t bytes)
+{
+	const struct client_staging *memory = &staging->memory;
+	int error = cp_read(file, memory->base, bytes, offset);
+
+	if (error == EFAULT)
+		return give_up(staging);
+	if (error) {
+		cp_file_fail(file, file->from, error);
+		return true;
+	}
+	if (!cp_await_room(cp, file))
+		return true;
+	ssize_t n = client_staging_place(memory, 0, file->out, offset, bytes);
+	uint64_t done = n > 0 ? (uint64_t)n : 0;
+
+	/* What keeps some of it from being copied is said by a write. */
+	if (n >= 0 && done < bytes)
+		n = buffer_write(file->out, memory->base + done, bytes - done, offset + done);
+	if (n < 0)
+		cp_file_fail(file, file->to, (int)-n);
+	return true;
+}
+
+static bool copy_out(struct cp_file *file, struct cp_staging *staging, uint64_t offset,
+		     uint64_t bytes)
+{
+	const struct client_staging *memory = &staging->memory;
+
+	/* The GPU copies into pages that are there. */
+	if (!staging->touched && client_staging_touch(memory, 0, CP_PART_STAGED) < 0)
+		return give_up(staging);
+	staging->touched = true;
+	ssize_t n = client_staging_get(memory, 0, file->in, offset, bytes);
+
+	if (n < 0 || (uint64_t)n < bytes) {
+		cp_file_fail(file, file->from, n < 0 ? (int)-n : ESTALE);
+		return true;
+	}
+	if (cp_mapped_fill(file, offset, bytes, memory->object, 0))
+		return true;
+	int error = buffer_write(file->out, memory->base, bytes, offset);
+
+	if (error)
+		cp_file_fail(file, file->to, -error);
+	return true;
+}
+
+bool cp_staged(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers, uint64_t part)
+{
+	uint64_t offset = part * file->part_bytes, bytes = cp_part_bytes(file, part);
+	struct cp_staging *staging = &buffers->staging;
+	bool in = file->step == CP_STAGED_IN;
+
+	return staging_for(staging, in ? file->out : file->in) &&
+	       (in ? copy_in(cp, file, staging, offset, bytes)
+		   : copy_out(file, staging, offset, bytes));
+}

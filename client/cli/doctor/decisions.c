@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem doctor MOUNT: what the daemon decided by itself, and why. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "client/cli/core/output.h"
+#include "client/cli/doctor/doctor.h"
+#include "common/cleanup.h"
+
+/* In the order of the table in gpumemfs(8). */
+static const char *const names[] = {"backend",	   "threads", "io_uring",  "clone_fd",
+				    "busy_poll",   "cache",   "readahead", "recovery",
+				    "passthrough", "mmap",    "sharing",   "streaming_copies"};
+
+/* Of a GPU, below its name. */
+static const char *const gpu_names[] = {"bar", "crossover_write", "crossover_read"};
+
+/* "off: WHY" has the reason with it; beside a number is a word, which the reason says as well. */
+static char *split_reason(char *line)
+{
+	char *blank = strchr(line, ' ');
+
+	if (!blank)
+		return NULL;
+	*blank = '\0';
+	if (blank == line || blank[-1] != ':')
+		return NULL;
+	blank[-1] = '\0';
+	return blank + 1;
+}
+
+/* A daemon of another version may not have it. */
+static void add_decision(json_t *decisions, const char *where, const char *params, const char *name)
+{
+	AUTO_FREE char *value = facts_line(params, name), *name_of_why = NULL, *why = NULL;
+
+	if (!value || asprintf(&name_of_why, "why.%s", name) < 0)
+		return;
+	const char *beside = split_reason(value);
+
+	why = facts_line(params, name_of_why);
+	json_array_append_new(decisions, json_pack("{s:s, s:s, s:s, s:s}", "mount", where, "name",
+						   name, "value", value, "why",
+						   beside ? beside
+						   : why  ? why
+							  : ""));
+}
+
+void doctor_decisions(struct doctor *doctor, const char *where, const char *params,
+		      const json_t *volumes)
+{
+	const json_t *volume;
+	size_t n;
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		add_decision(doctor->decisions, where, params, names[i]);
+	json_array_foreach (volumes, n, volume) {
+		const char *gpu = json_string_value(json_object_get(volume, "name"));
+
+		for (unsigned i = 0; gpu && i < sizeof(gpu_names) / sizeof(gpu_names[0]); i++) {
+			AUTO_FREE char *name = NULL;
+
+			if (asprintf(&name, "%s.%s", gpu, gpu_names[i]) >= 0)
+				add_decision(doctor->decisions, where, params, name);
+		}
+	}
+}
+
+static void write_cell(struct table *table, const json_t *decision, const char *field)
+{
+	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(decision, field)));
+}
+
+void doctor_decisions_write(const json_t *decisions)
+{
+	struct table table = {.columns = 3};
+	const json_t *decision;
+	size_t i;
+
+	if (!json_array_size(decisions))
+		return;
+	table_cell(&table, COLOUR_STRONG, "DECIDED");
+	table_cell(&table, COLOUR_STRONG, "AS");
+	table_cell(&table, COLOUR_STRONG, "WHY");
+	json_array_foreach (decisions, i, decision) {
+		write_cell(&table, decision, "name");
+		write_cell(&table, decision, "value");
+		write_cell(&table, decision, "why");
+	}
+	table_write(&table, stdout);
+	table_free(&table);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem doctor: what limits this machine, in plain words. */
+#include "client/cli/doctor/doctor.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/core/cli.h"
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
+
+static const char *const levels[] = {"good", "note", "limit", "wrong"};
+
+void doctor_find(struct doctor *doctor, enum doctor_level level, const char *about,
+		 const char *lift, const char *format, ...)
+{
+	AUTO_FREE char *text = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	json_t *finding = json_pack("{s:s, s:s, s:s}", "level", levels[level], "about", about,
+				    "finding", text ? text : "");
+
+	if (lift)
+		json_object_set_new(finding, "lift", json_string(lift));
+	json_array_append_new(doctor->findings, finding);
+	if (level > doctor->worst)
+		doctor->worst = level;
+}
+
+char *doctor_line(const struct doctor *doctor, const char *path)
+{
+	AUTO_FREE char *full = NULL;
+	char *line = NULL;
+	size_t room = 0;
+
+	if (asprintf(&full, "%s%s", doctor->root, path) < 0)
+		return NULL;
+	AUTO_FCLOSE FILE *file = fopen(full, "re");
+
+	if (!file || getline(&line, &room, file) < 0) {
+		free(line);
+		return NULL;
+	}
+	line[strcspn(line, "\n")] = '\0';
+	return line;
+}
+
+bool doctor_exists(const struct doctor *doctor, const char *path)
+{
+	AUTO_FREE char *full = NULL;
+
+	return asprintf(&full, "%s%s", doctor->root, path) >= 0 && access(full, F_OK) == 0;
+}
+
+static void write_finding(const json_t *finding)
+{
+	static const enum output_colour colours[] = {COLOUR_GOOD, COLOUR_DIM, COLOUR_WARN,
+						     COLOUR_BAD};
+	const char *level = json_string_value(json_object_get(finding, "level"));
+	const char *lift = json_string_value(json_object_get(finding, "lift"));
+	unsigned n = 0;
+
+	while (strcmp(levels[n], level) != 0)
+		n++;
+	printf("%s%-5s%s", output_colour(stdout, colours[n]), level,
+	       output_colour(stdout, COLOUR_NONE));
+	output_line(stdout, "  %s: %s", json_string_value(json_object_get(finding, "about")),
+		    json_string_value(json_object_get(finding, "finding")));
+	if (lift)
+		output_line(stdout, "       -> %s", lift);
+}
+
+static void write_findings(const struct doctor *doctor)
+{
+	const json_t *finding;
+	size_t i;
+
+	json_array_foreach (doctor->findings, i, finding)
+		write_finding(finding);
+	puts(doctor->worst == DOCTOR_WRONG   ? "Something is wrong."
+	     : doctor->worst == DOCTOR_LIMIT ? "All works; what limits it is above."
+					     : "All is well.");
+}
+
+/* The exit status. */
+static int conclude(const struct doctor *doctor, int json)
+{
+	json_t *all;
+
+	if (json) {
+		all = json_pack("{s:O, s:s}", "findings", doctor->findings, "worst",
+				levels[doctor->worst]);
+		if (doctor->decisions)
+			json_object_set(all, "decisions", doctor->decisions);
+		output_json(all);
+	} else {
+		doctor_decisions_write(doctor->decisions);
+		write_findings(doctor);
+	}
+	return doctor->worst == DOCTOR_WRONG ? CLI_WRONG : CLI_OK;
+}
+
+static int examine(struct doctor *doctor, const struct mounts *mounts, const char *only, int json)
+{
+	if (only) {
+		doctor->only = mounts_named(mounts, only);
+		doctor->decisions = json_array();
+	}
+	if (only && !doctor->only) {
+		cli_error("%s is not on a mount of gpumemfs", only);
+		return CLI_NOT_MOUNTED;
+	}
+	doctor->mounted = mounts->count;
+	doctor_machine(doctor);
+	doctor_mounts(doctor, mounts);
+	return conclude(doctor, json);
+}
+
+static int run(struct cli_args *args)
+{
+	struct mounts mounts;
+	int json, status;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	int error = mounts_find(&mounts);
+
+	if (error)
+		return cli_fail("/proc/self/mountinfo", -error);
+	struct doctor doctor = {.findings = json_array(), .root = ""};
+
+	status = examine(&doctor, &mounts, args->argc ? args->argv[0] : NULL, json);
+	mounts_free(&mounts);
+	json_decref(doctor.findings);
+	json_decref(doctor.decisions);
+	return status;
+}
+
+static const struct cli_option options[] = {CLI_JSON, {0}};
+
+const struct command command_doctor = {
+    .name = "doctor",
+    .words = "[MOUNT]",
+    .summary = "Say what limits gpumemfs on this machine, and how to lift it",
+    .more = "A finding is good, a note, a limit, or wrong. With one that is wrong the exit status\n"
+	    "is 1. With MOUNT: of this mount alone, and what it decided by itself, and why.",
+    .options = options,
+    .max_words = 1,
+    .run = run,
+};

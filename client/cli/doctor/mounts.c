@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem doctor: the mounts, by what their daemons say of themselves. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "client/cli/doctor/doctor.h"
+#include "common/cleanup.h"
+#include "common/number.h"
+
+/* What a daemon says is on or off, and what lifts an off besides its own reason. */
+static const struct {
+	const char *name, *lift;
+} switches[] = {
+    {"passthrough", "run the daemon as root, on Linux 6.9 or later"},
+    {"mmap", "Linux 6.6 or later"},
+    {"parallel_writes", "libfuse 3.15 or later"},
+};
+
+static bool in_container(const struct doctor *doctor)
+{
+	const char *said = getenv("container");
+
+	return doctor_exists(doctor, "/.dockerenv") ||
+	       doctor_exists(doctor, "/run/.containerenv") || (said && *said);
+}
+
+static void none(struct doctor *doctor)
+{
+	if (in_container(doctor))
+		doctor_find(doctor, DOCTOR_WRONG, "mount",
+			    "start the container with the host's mount bound into it: "
+			    "-v /mnt/gpumem:/mnt/gpumem:rslave",
+			    "this is a container, and no gpumemfs is mounted in it");
+	else
+		doctor_find(doctor, DOCTOR_WRONG, "mount", "gpumemfs /mnt/gpumem",
+			    "no gpumemfs is mounted here");
+}
+
+static void check_version(struct doctor *doctor, const char *where, const char *version)
+{
+	AUTO_FREE char *fuse = facts_line(version, "libfuse"),
+		       *backend = facts_line(version, "backend");
+
+	if (fuse && !version_at_least(fuse, 3, 18))
+		doctor_find(doctor, DOCTOR_LIMIT, where,
+			    "libfuse 3.18: make setup builds it where the distribution's is older",
+			    "its daemon runs with libfuse %s, without io_uring", fuse);
+	else
+		doctor_find(doctor, DOCTOR_GOOD, where, NULL, "libfuse %s", fuse ? fuse : "?");
+	if (!backend)
+		return;
+	bool host = strncmp(backend, "host", 4) == 0;
+
+	if (host && doctor->driver)
+		doctor_find(doctor, DOCTOR_WRONG, where,
+			    "mount with backend=cuda: the error says why it cannot be",
+			    "there is a GPU, and this mount plays one in system memory");
+	else
+		doctor_find(doctor, host ? DOCTOR_NOTE : DOCTOR_GOOD, where, NULL, "backend %s",
+			    backend);
+}
+
+static void check_switch(struct doctor *doctor, const char *where, const char *params,
+			 const char *name, const char *lift)
+{
+	AUTO_FREE char *line = facts_line(params, name);
+
+	if (!line)
+		return;
+	const char *reason = strchr(line, ' ');
+
+	if (strncmp(line, "on", 2) == 0)
+		doctor_find(doctor, DOCTOR_GOOD, where, NULL, "%s is on", name);
+	else
+		doctor_find(doctor, DOCTOR_LIMIT, where, lift, "%s is off:%s", name,
+			    reason ? reason : "");
+}
+
+/* Only the kernel's switch is a limit: the rest was asked for, or is right as it is. */
+static void check_uring(struct doctor *doctor, const char *where, const char *params)
+{
+	AUTO_FREE char *line = facts_line(params, "io_uring"),
+		       *kernel = doctor_line(doctor, DOCTOR_URING_PARAMETER);
+	const char *reason = line ? strchr(line, ' ') : NULL;
+
+	if (!line || strncmp(line, "on", 2) == 0) {
+		check_switch(doctor, where, params, "io_uring", NULL);
+	} else if (!reason || !strstr(reason, "the kernel has it off")) {
+		doctor_find(doctor, DOCTOR_NOTE, where, NULL, "io_uring is off:%s",
+			    reason ? reason : "");
+	} else if (kernel && *kernel == 'Y') {
+		doctor_find(doctor, DOCTOR_NOTE, where, "mount again",
+			    "io_uring is off: the kernel had it off at the time of the mount, and "
+			    "has it on now");
+	} else if (!kernel || get_nprocs() < DOCTOR_URING_CORES) {
+		doctor_find(doctor, DOCTOR_NOTE, where, NULL,
+			    kernel ? "io_uring is off, which is right for few processors"
+				   : "io_uring is off: this kernel does not have it (Linux 6.14)");
+	} else {
+		doctor_find(doctor, DOCTOR_LIMIT, where, DOCTOR_URING_LIFT,
+			    "io_uring is off: the kernel has it off. Small reads and writes are "
+			    "slower than they could be");
+	}
+}
+
+static void check_switches(struct doctor *doctor, const char *where, const char *params)
+{
+	check_uring(doctor, where, params);
+	for (unsigned i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+		check_switch(doctor, where, params, switches[i].name, switches[i].lift);
+}
+
+static bool loads(const char *library)
+{
+	void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+
+	if (!handle)
+		return false;
+	dlclose(handle);
+	return true;
+}
+
+/* Which of the ways to the BAR that are better than none are absent, and why. */
+static void missing_ways(struct doctor *doctor, const char *gpu)
+{
+	doctor_find(doctor, DOCTOR_NOTE, gpu, "a driver of CUDA 13.3 or later",
+		    "dmabuf: this driver does not let it be mapped");
+	if (!doctor_exists(doctor, "/dev/gdrdrv"))
+		doctor_find(doctor, DOCTOR_NOTE, gpu,
+			    "install GDRCopy: the module gdrdrv and libgdrapi.so.2",
+			    "gdrcopy: there is no /dev/gdrdrv");
+	if (!loads("libvulkan.so.1"))
+		doctor_find(doctor, DOCTOR_NOTE, gpu, "install libvulkan1",
+			    "vulkan: libvulkan.so.1 cannot be loaded");
+	else if (!doctor_exists(doctor, "/usr/share/vulkan/icd.d/nvidia_icd.json") &&
+		 !doctor_exists(doctor, "/etc/vulkan/icd.d/nvidia_icd.json"))
+		doctor_find(
+		    doctor, DOCTOR_NOTE, gpu,
+		    "install the driver's Vulkan library; in a container: "
+		    "NVIDIA_DRIVER_CAPABILITIES=all",
+		    "vulkan: there is no nvidia_icd.json, so the driver is not known to it");
+	else
+		doctor_find(doctor, DOCTOR_NOTE, gpu, NULL,
+			    "vulkan: is installed; the log of the mount says what it lacks");
+}
+
+static void check_bar(struct doctor *doctor, const char *where, const char *params,
+		      const json_t *volume)
+{
+	const char *name = json_string_value(json_object_get(volume, "name"));
+	const json_t *bar = json_object_get(volume, "bar");
+	const char *provider = json_string_value(json_object_get(bar, "provider"));
+	const char *reason = json_string_value(json_object_get(bar, "reason"));
+	AUTO_FREE char *gpu = NULL, *backend = facts_line(params, "backend");
+
+	if (!name || asprintf(&gpu, "%s/%s", where, name) < 0)
+		return;
+	if (strcmp(facts_health(volume), "failed") == 0)
+		doctor_find(doctor, DOCTOR_WRONG, gpu,
+			    "dmesg and nvidia-smi -q say what happened; the log says whether it is "
+			    "tried again; reset the GPU and mount again",
+			    "reported an error: its files give EIO");
+	if (!provider || !backend || strncmp(backend, "host", 4) == 0)
+		return;
+	if (strcmp(provider, "none") != 0) {
+		doctor_find(doctor, DOCTOR_GOOD, gpu, NULL, "BAR provider %s", provider);
+		return;
+	}
+	bool off = reason && strstr(reason, "bar=off");
+
+	doctor_find(doctor, off ? DOCTOR_NOTE : DOCTOR_LIMIT, gpu,
+		    off ? "mount without bar=off" : NULL,
+		    "BAR provider none%s%s: small reads and writes go through the copy engines",
+		    reason ? ": " : "", reason ? reason : "");
+	if (!off)
+		missing_ways(doctor, gpu);
+}
+
+static void tell_error(struct doctor *doctor, const char *where, int error)
+{
+	if (error == EACCES)
+		doctor_find(doctor, DOCTOR_NOTE, where, NULL,
+			    "user %u may not enter this mount: it is another user's", geteuid());
+	else if (error == ENOENT)
+		doctor_find(doctor, DOCTOR_NOTE, where, NULL, "it is unmounted by now");
+	else
+		doctor_find(doctor, DOCTOR_WRONG, where, NULL, "%s", cli_words(error));
+}
+
+static void check_mount(struct doctor *doctor, const struct mount_at *mount)
+{
+	AUTO_FREE char *version = NULL, *params = NULL;
+	const char *where = mount->where;
+	int error = mounts_answers(mount);
+	const json_t *volume;
+	size_t i;
+
+	if (!error)
+		error = facts_text(where, "version", &version);
+	if (!error)
+		error = facts_text(where, "params", &params);
+	json_t *stats = error ? NULL : facts_stats(where);
+
+	if (error) {
+		tell_error(doctor, where, -error);
+		return;
+	}
+	check_version(doctor, where, version);
+	check_switches(doctor, where, params);
+	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
+		check_bar(doctor, where, params, volume);
+	if (doctor->decisions)
+		doctor_decisions(doctor, where, params, json_object_get(stats, "volumes"));
+	json_decref(stats);
+}
+
+void doctor_mounts(struct doctor *doctor, const struct mounts *mounts)
+{
+	if (!mounts->count)
+		none(doctor);
+	for (size_t i = 0; i < mounts->count; i++)
+		if (doctor->only ? doctor->only == &mounts->at[i]
+				 : strcmp(mounts->at[i].root, "/") == 0)
+			check_mount(doctor, &mounts->at[i]);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/core/output.h"
+#include "client/cli/top/top.h"
+#include "common/cleanup.h"
+#include "common/number.h"
+
+void top_open(struct top *top, const char *where)
+{
+	AUTO_FREE char *path = NULL;
+
+	*top = (struct top){.where = where, .log = -1};
+	if (asprintf(&path, "%s/.gpumem/accesslog", where) >= 0)
+		top->log = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+static void forget_files(struct top *top)
+{
+	while (top->n_files)
+		free(top->files[--top->n_files].path);
+}
+
+static void forget_sharers(struct top *top)
+{
+	while (top->n_sharers) {
+		struct top_sharer *one = &top->sharers[--top->n_sharers];
+
+		free((char *)one->sharer.path);
+		free(one->command);
+	}
+}
+
+void top_close(struct top *top)
+{
+	if (top->log >= 0)
+		close(top->log);
+	forget_files(top);
+	forget_sharers(top);
+}
+
+static struct top_gpu *gpu_of(struct top *top, const char *name, size_t length)
+{
+	for (unsigned i = 0; i < top->n_gpus; i++)
+		if (strncmp(top->gpus[i].name, name, length) == 0 && !top->gpus[i].name[length])
+			return &top->gpus[i];
+	if (top->n_gpus == TOP_GPUS || length >= sizeof(top->gpus[0].name))
+		return NULL;
+	struct top_gpu *gpu = &top->gpus[top->n_gpus++];
+
+	memcpy(gpu->name, name, length);
+	return gpu;
+}
+
+static double since(uint64_t now, uint64_t *before, double seconds)
+{
+	double rate = now >= *before && seconds > 0 ? (double)(now - *before) / seconds : 0;
+
+	*before = now;
+	return rate;
+}
+
+static void count_requests(const json_t *stats, uint64_t *requests, uint64_t *errors)
+{
+	const char *name;
+	json_t *one;
+
+	*requests = *errors = 0;
+	json_object_foreach (json_object_get(stats, "operations"), name, one) {
+		*requests += facts_number(one, "requests");
+		*errors += facts_number(one, "errors");
+	}
+}
+
+static void take_counters(struct top_gpu *gpu, const json_t *volume, double seconds)
+{
+	struct top_counters *last = &gpu->counters;
+
+	gpu->counted = json_object_get(volume, "read_bytes");
+	gpu->rate.read = since(facts_number(volume, "read_bytes"), &last->read, seconds);
+	gpu->rate.write = since(facts_number(volume, "write_bytes"), &last->write, seconds);
+	gpu->rate.copy = since(facts_number(volume, "copy_bytes"), &last->copy, seconds);
+	gpu->request_rate = since(facts_number(volume, "requests"), &last->requests, seconds);
+}
+
+static void take_volume(struct top *top, const json_t *volume, double seconds)
+{
+	const char *name = json_string_value(json_object_get(volume, "name"));
+	struct top_gpu *gpu = name ? gpu_of(top, name, strlen(name)) : NULL;
+
+	if (!gpu)
+		return;
+	gpu->total = facts_number(volume, "total_bytes");
+	gpu->used = gpu->total - facts_number(volume, "free_bytes");
+	gpu->held = facts_number(volume, "held_bytes");
+	gpu->mapped = facts_number(json_object_get(volume, "bar"), "mapped_bytes");
+	snprintf(gpu->health, sizeof(gpu->health), "%s", facts_health(volume));
+	take_counters(gpu, volume, seconds);
+}
+
+/* Who may not read the access log is told of his own files, the busiest first. */
+static void take_busy(struct top *top, const json_t *busy)
+{
+	const json_t *one;
+	size_t i;
+
+	forget_files(top);
+	json_array_foreach (busy, i, one) {
+		const char *path = json_string_value(json_object_get(one, "path"));
+
+		if (!path || top->n_files == TOP_FILES)
+			break;
+		struct top_file *file = &top->files[top->n_files];
+
+		*file = (struct top_file){.path = output_escape(path + (*path == '/')),
+					  .recent = facts_number(one, "recent_bytes")};
+		if (file->path && file->recent)
+			top->n_files++;
+		else
+			free(file->path);
+	}
+}
+
+void top_take_stats(struct top *top, const json_t *stats, double now)
+{
+	double seconds = top->samples++ ? now - top->time : 0;
+	uint64_t requests, errors;
+	const json_t *volume;
+	size_t i;
+
+	count_requests(stats, &requests, &errors);
+	top->rate.read = since(facts_number(stats, "read_bytes"), &top->read_bytes, seconds);
+	top->rate.write = since(facts_number(stats, "write_bytes"), &top->write_bytes, seconds);
+	top->rate.copy = since(facts_number(stats, "copy_bytes"), &top->copy_bytes, seconds);
+	top->request_rate = since(requests, &top->requests, seconds);
+	top->error_rate = since(errors, &top->errors, seconds);
+	top->time = now;
+	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
+		take_volume(top, volume, seconds);
+	if (top->log < 0)
+		take_busy(top, json_object_get(stats, "busy"));
+}
+
+static struct top_file *file_of(struct top *top, const char *path)
+{
+	for (unsigned i = 0; i < top->n_files; i++)
+		if (strcmp(top->files[i].path, path) == 0)
+			return &top->files[i];
+	if (top->n_files == TOP_FILES)
+		return NULL;
+	struct top_file *file = &top->files[top->n_files];
+
+	*file = (struct top_file){.path = strdup(path)};
+	return file->path ? (top->n_files++, file) : NULL;
+}
+
+/* "... op=read ... result=4096 ... path=/gpu0/weights" */
+static const char *field(const char *line, const char *name)
+{
+	const char *at = strstr(line, name);
+
+	return at ? at + strlen(name) : NULL;
+}
+
+static double *counter_of(struct top_bytes *bytes, const char *operation)
+{
+	size_t length = strcspn(operation, " ");
+
+	if (length == 4 && strncmp(operation, "read", 4) == 0)
+		return &bytes->read;
+	if (length == 5 && strncmp(operation, "write", 5) == 0)
+		return &bytes->write;
+	if (length >= 4 && strncmp(operation, "copy", 4) == 0)
+		return &bytes->copy;
+	return NULL;
+}
+
+static void take_line(struct top *top, char *line)
+{
+	const char *operation = field(line, " op="), *result = field(line, " result=");
+	char *path = (char *)field(line, " path=/"), *to = (char *)field(line, " to=/");
+	uint64_t bytes = result ? strtoull(result, NULL, 10) : 0;
+
+	/* A copy is the target's. */
+	if (to)
+		path = to;
+	if (!operation || !bytes || !path)
+		return;
+	path[strcspn(path, " ")] = '\0';
+	struct top_gpu *gpu = gpu_of(top, path, strcspn(path, "/"));
+	struct top_file *file = file_of(top, path);
+	double *of_gpu = gpu ? counter_of(&gpu->seen, operation) : NULL;
+	double *of_file = file ? counter_of(&file->bytes, operation) : NULL;
+
+	if (of_gpu)
+		*of_gpu += (double)bytes;
+	if (of_file)
+		*of_file += (double)bytes;
+}
+
+void top_take_log(struct top *top, const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] != '\n') {
+			if (top->rest_length < sizeof(top->rest) - 1)
+				top->rest[top->rest_length++] = text[i];
+			continue;
+		}
+		top->rest[top->rest_length] = '\0';
+		take_line(top, top->rest);
+		top->rest_length = 0;
+	}
+}
+
+static double sum(const struct top_bytes *bytes)
+{
+	return bytes->read + bytes->write + bytes->copy;
+}
+
+static int busier(const void *one, const void *other)
+{
+	double a = sum(&((const struct top_file *)one)->rate);
+	double b = sum(&((const struct top_file *)other)->rate);
+
+	return a < b ? 1 : a > b ? -1 : 0;
+}
+
+/* The log may have lost lines, and the counters none: theirs are the amounts, and its the shares.
+ */
+static double share(double seen, double seen_in_all, double rate)
+{
+	return seen_in_all > 0 ? rate * seen / seen_in_all : 0;
+}
+
+/* The file's part of what was done on its GPU. */
+static struct top_bytes share_of_file(struct top *top, const struct top_file *file)
+{
+	const struct top_gpu *gpu = gpu_of(top, file->path, strcspn(file->path, "/"));
+
+	if (!gpu)
+		return (struct top_bytes){0};
+	return (struct top_bytes){share(file->bytes.read, gpu->seen.read, gpu->rate.read),
+				  share(file->bytes.write, gpu->seen.write, gpu->rate.write),
+				  share(file->bytes.copy, gpu->seen.copy, gpu->rate.copy)};
+}
+
+static void end_files(struct top *top)
+{
+	for (unsigned i = 0; i < top->n_files; i++) {
+		top->files[i].rate = share_of_file(top, &top->files[i]);
+		top->files[i].bytes = (struct top_bytes){0};
+	}
+	qsort(top->files, top->n_files, sizeof(top->files[0]), busier);
+	while (top->n_files && sum(&top->files[top->n_files - 1].rate) <= 0)
+		free(top->files[--top->n_files].path);
+}
+
+void top_end_interval(struct top *top)
+{
+	if (top->log >= 0)
+		end_files(top);
+	for (unsigned i = 0; i < top->n_gpus; i++) {
+		struct top_gpu *gpu = &top->gpus[i];
+
+		gpu->seen = (struct top_bytes){0};
+		memmove(gpu->history, gpu->history + 1, sizeof(gpu->history) - sizeof(double));
+		gpu->history[TOP_HISTORY - 1] = sum(&gpu->rate);
+	}
+}
+
+static void add_sharer(void *context, const struct sharer *sharer)
+{
+	struct top *top = context;
+
+	if (top->n_sharers == TOP_SHARERS)
+		return;
+	struct top_sharer *one = &top->sharers[top->n_sharers];
+
+	*one = (struct top_sharer){*sharer, facts_command(sharer->pid)};
+	one->sharer.path = strdup(sharer->path);
+	if (one->sharer.path && one->command) {
+		top->n_sharers++;
+		return;
+	}
+	free((char *)one->sharer.path);
+	free(one->command);
+}
+
+static void read_log(struct top *top)
+{
+	char text[65536];
+	ssize_t n;
+
+	while (top->log >= 0 && (n = read(top->log, text, sizeof(text))) > 0)
+		top_take_log(top, text, (size_t)n);
+}
+
+int top_sample(struct top *top, double now)
+{
+	json_t *stats = facts_stats(top->where);
+
+	if (!stats)
+		return -errno;
+	read_log(top);
+	top_take_stats(top, stats, now);
+	json_decref(stats);
+	top_end_interval(top);
+	forget_sharers(top);
+	return facts_sharers(top->where, add_sharer, top);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The blocks of a file as read(2) gives them, by several threads. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "client/cli/core/buffer.h"
+#include "client/cli/verify/tree.h"
+
+#define PART	    ((uint64_t)1 << 20) /* one request of the kernel to the daemon */
+#define PART_BLOCKS (PART / TREE_BLOCK)
+#define READERS_MAX 32
+
+struct reading {
+	int fd;
+	uint64_t bytes, end;
+	_Atomic uint64_t next; /* the first block that nobody has taken */
+	uint64_t *sums;
+	atomic_int error; /* the first, as -errno */
+};
+
+static void fail(struct reading *reading, int error)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong(&reading->error, &none, error);
+}
+
+/* One part, or what there is of it. */
+static int part_sums(struct reading *reading, uint64_t first, char *buffer)
+{
+	uint64_t blocks = reading->end - first < PART_BLOCKS ? reading->end - first : PART_BLOCKS;
+	uint64_t at = first * TREE_BLOCK, left = reading->bytes - at;
+	size_t wanted = left < blocks * TREE_BLOCK ? left : blocks * TREE_BLOCK;
+	ssize_t n = buffer_read(reading->fd, buffer, wanted, at);
+
+	if (n < 0)
+		return (int)n;
+	if ((size_t)n < wanted)
+		return -ENODATA;
+	memset(buffer + wanted, 0, blocks * TREE_BLOCK - wanted);
+	for (uint64_t i = 0; i < blocks; i++)
+		reading->sums[first + i] = tree_block(buffer + i * TREE_BLOCK);
+	return 0;
+}
+
+static void *reader_main(void *context)
+{
+	struct reading *reading = context;
+	char *buffer = buffer_new(PART);
+	uint64_t first;
+
+	if (!buffer)
+		fail(reading, -ENOMEM);
+	while (!atomic_load(&reading->error) &&
+	       (first = atomic_fetch_add(&reading->next, PART_BLOCKS)) < reading->end) {
+		int error = part_sums(reading, first, buffer);
+
+		if (error)
+			fail(reading, error);
+	}
+	buffer_free(buffer, PART);
+	return NULL;
+}
+
+int tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t end, unsigned threads,
+	      uint64_t *sums)
+{
+	struct reading reading = {
+	    .fd = fd, .bytes = bytes, .next = first, .end = end, .sums = sums};
+	uint64_t parts = (end - first + PART_BLOCKS - 1) / PART_BLOCKS;
+	pthread_t others[READERS_MAX];
+	unsigned started = 0;
+
+	if (threads > READERS_MAX)
+		threads = READERS_MAX;
+	/* Fewer than wanted do it too. */
+	while (started + 1 < threads && started + 1 < parts &&
+	       pthread_create(&others[started], NULL, reader_main, &reading) == 0)
+		started++;
+	reader_main(&reading);
+	while (started)
+		pthread_join(others[--started], NULL);
+	return atomic_load(&reading.error);
+}

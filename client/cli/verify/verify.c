@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem verify: the checksum of a file's bytes as they are in memory. */
+#include "client/cli/verify/verify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "client/cli/core/buffer.h"
+#include "client/cli/core/cli.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "common/cleanup.h"
+
+/* What the command line asks for. */
+struct asked {
+	const char *path;
+	const char *wanted; /* the digits of SUM; NULL: none was given */
+	char digits[HASH_TEXT_MAX];
+	enum hash_kind kind;
+	bool named; /* the kind was */
+	enum verify_on on;
+	bool json;
+};
+
+static int sum_of(const char *path, enum hash_kind kind, struct verified *found)
+{
+	AUTO_CLOSE int fd = verify_open(path, O_RDONLY);
+	int error = fd < 0 ? fd : hash_file(fd, kind, buffer_threads(), found->sum, &found->bytes);
+
+	if (error == -ELIBACC) {
+		cli_error("sha256 is computed by libcrypto.so.3 of OpenSSL, which is not here "
+			  "(Debian: libssl3)");
+		return CLI_FAILED;
+	}
+	return error ? cli_fail(path, -error) : CLI_OK;
+}
+
+static json_t *as_json(const struct asked *asked, const char *path, const struct verified *found)
+{
+	json_t *all =
+	    json_pack("{s:s, s:s, s:s, s:I}", "path", path, "algorithm", hash_name(asked->kind),
+		      "sum", found->sum, "bytes", (json_int_t)found->bytes);
+
+	if (all && asked->wanted)
+		json_object_set_new(all, "matches",
+				    json_boolean(strcmp(found->sum, asked->wanted) == 0));
+	if (all && asked->kind == HASH_TREE)
+		json_object_set_new(all, "on", json_string(found->on_gpu ? "gpu" : "cpu"));
+	if (all && found->on_gpu) {
+		json_object_set_new(all, "gpu_bytes", json_integer((json_int_t)found->on_gpu));
+		json_object_set_new(all, "gpu_seconds", json_real(found->seconds));
+		json_object_set_new(all, "checked_bytes", json_integer((json_int_t)found->checked));
+	}
+	return all;
+}
+
+static int report(const struct asked *asked, const char *path, const struct verified *found)
+{
+	const char *name = hash_name(asked->kind);
+	bool same = !asked->wanted || strcmp(found->sum, asked->wanted) == 0;
+	int status = CLI_OK;
+
+	if (asked->json)
+		status = output_json(as_json(asked, path, found));
+	else if (!asked->wanted)
+		output_line(stdout, "%s:%s  %s", name, found->sum, path);
+	else if (same)
+		output_line(stdout, "%s: OK", path);
+	if (!same)
+		cli_error("%s: is %s:%s, not %s", path, name, found->sum, asked->wanted);
+	return same ? status : CLI_WRONG;
+}
+
+static int option_take(struct asked *asked, const struct cli_args *args, int code)
+{
+	static const char *const places[] = {
+	    [VERIFY_AUTO] = "auto", [VERIFY_CPU] = "cpu", [VERIFY_GPU] = "gpu"};
+
+	if (code == CLI_JSON_CODE) {
+		asked->json = true;
+		return 0;
+	}
+	if (code == 'a') {
+		asked->named = hash_find(args->value, &asked->kind) == 0;
+		return asked->named
+			   ? 0
+			   : cli_usage(args->command,
+				       "--algorithm=%s: xxh3, xxh128, sha256 or xxh64-tree",
+				       args->value);
+	}
+	for (unsigned i = VERIFY_AUTO; i <= VERIFY_GPU; i++)
+		if (strcmp(args->value, places[i]) == 0) {
+			asked->on = (enum verify_on)i;
+			return 0;
+		}
+	return cli_usage(args->command, "--on=%s: auto, cpu or gpu", args->value);
+}
+
+/* What the words and the options say together: 0 or CLI_USAGE. */
+static int sum_take(struct asked *asked, const struct cli_args *args)
+{
+	const char *word = args->argc > 1 ? args->argv[1] : NULL;
+	enum hash_kind kind;
+
+	if (asked->on == VERIFY_GPU && asked->named && asked->kind != HASH_TREE)
+		return cli_usage(args->command, "a GPU computes xxh64-tree, and not %s",
+				 hash_name(asked->kind));
+	if (asked->on == VERIFY_GPU)
+		asked->kind = HASH_TREE;
+	if (!word)
+		return 0;
+	if (hash_parse(word, &kind, asked->digits) < 0)
+		return cli_usage(args->command,
+				 "%s is no sum: 16 or 32 hex digits of XXH3, 64 of SHA-256, or "
+				 "xxh64-tree: and 16",
+				 word);
+	if (asked->kind == HASH_TREE && strlen(word) == 16)
+		kind = HASH_TREE;
+	if ((asked->named || asked->kind == HASH_TREE) && kind != asked->kind)
+		return cli_usage(args->command, "%s is no sum of %s", word, hash_name(asked->kind));
+	asked->kind = kind;
+	asked->wanted = asked->digits;
+	return 0;
+}
+
+static int ask(struct asked *asked, struct cli_args *args)
+{
+	int code, error = 0;
+
+	while (!error && (code = cli_option(args)) > 0)
+		error = option_take(asked, args, code);
+	if (error || code < 0)
+		return CLI_USAGE;
+	asked->path = args->argv[0];
+	return sum_take(asked, args);
+}
+
+static int run(struct cli_args *args)
+{
+	struct asked asked = {.kind = HASH_64};
+	struct verified found = {0};
+	AUTO_PLACE struct place place = {0};
+	int status = ask(&asked, args);
+
+	if (status == CLI_OK)
+		status = place_find(asked.path, &place);
+	if (status != CLI_OK)
+		return status;
+	status = asked.kind == HASH_TREE ? verify_tree(place.path, asked.on, &found)
+					 : sum_of(place.path, asked.kind, &found);
+	if (status == CLI_OK)
+		status = report(&asked, asked.path, &found);
+	return status;
+}
+
+static const struct cli_option options[] = {
+    {'a', "algorithm", "NAME",
+     "xxh3 (default), xxh128, sha256, or xxh64-tree, which a GPU can compute"},
+    {'o', "on", "WHERE", "auto, cpu or gpu: who computes xxh64-tree"},
+    CLI_JSON,
+    {0},
+};
+
+const struct command command_verify = {
+    .name = "verify",
+    .words = "PATH [SUM]",
+    .summary = "Print the checksum of a file's bytes, or compare it with SUM",
+    .more =
+	"Without a name in front, a SUM of 16 digits is of XXH3, one of 32 of its 128 bits, as\n"
+	"xxhsum has them, and one of 64 is of SHA-256, as sha256sum has it. gpumem(1) says how\n"
+	"xxh64-tree is computed.",
+    .options = options,
+    .min_words = 1,
+    .max_words = 2,
+    .run = run,
+};

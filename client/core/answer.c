@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/core/answer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/core/error.h"
+
+#define ERRNO_MAX 4095
+#define PAGE	  4096ULL
+
+static int nonsense(const char *what)
+{
+	return client_fail(EPROTO, "the daemon's answer makes no sense: %s", what);
+}
+
+void client_packet_close(struct client_packet *packet)
+{
+	for (unsigned i = 0; i < packet->n_fds; i++)
+		close(packet->fds[i]);
+	packet->n_fds = 0;
+}
+
+static void count_bytes(struct client_layout *layout)
+{
+	layout->bytes = 0;
+	if (layout->n_chunks) {
+		const struct client_chunk *last = &layout->chunks[layout->n_chunks - 1];
+		layout->bytes = last->offset + last->bytes;
+	}
+}
+
+void client_layout_cut(struct client_layout *layout, uint32_t first)
+{
+	for (uint32_t i = first; i < layout->n_chunks; i++)
+		if (layout->chunks[i].fd >= 0)
+			close(layout->chunks[i].fd);
+	if (first < layout->n_chunks)
+		layout->n_chunks = first;
+	count_bytes(layout);
+	if (first == 0) {
+		free(layout->chunks);
+		layout->chunks = NULL;
+	}
+}
+
+static int check_header(const struct client_packet *packet, uint32_t request)
+{
+	const struct gpumem_msg_header *header = &packet->u.header;
+
+	if (packet->bytes < sizeof(*header) || header->magic != GPUMEM_MAGIC)
+		return nonsense("it is no message of gpumemfs");
+	if (header->version != GPUMEM_PROTOCOL_VERSION)
+		return client_fail(EPROTO,
+				   "the daemon speaks version %u of the protocol, this is %u",
+				   header->version, GPUMEM_PROTOCOL_VERSION);
+	if (header->bytes != packet->bytes)
+		return nonsense("its length is wrong");
+	if (header->request != request)
+		return nonsense("it answers another request");
+	return 0;
+}
+
+/* What the errno of an error packet means to somebody who opened a file. */
+static const char *refusal(int error)
+{
+	switch (error) {
+	case EACCES:
+		return "the token was not accepted";
+	case EPERM:
+		return "readers are not trusted with the file's memory any more: open it again";
+	case ENOENT:
+		return "it does not know the lease any more";
+	case ENOSPC:
+		return "no room to make the file fit for sharing, or for a reader's private copy";
+	case EDQUOT:
+		return "the quota leaves no room to make the file fit for sharing, or for a "
+		       "reader's "
+		       "private copy";
+	case EMFILE:
+		return "too many leases, or no descriptors left";
+	case ENOTSUP:
+		return "not supported for this file";
+	default:
+		return NULL;
+	}
+}
+
+static int check_error(const struct client_packet *packet)
+{
+	const struct gpumem_msg_error *message = &packet->u.error;
+
+	if (packet->bytes != sizeof(*message) || packet->n_fds || message->reserved ||
+	    message->error < 1 || message->error > ERRNO_MAX)
+		return nonsense("an error that is none");
+	const char *why = refusal(message->error);
+	return client_fail(message->error, "the daemon refuses: %s",
+			   why ? why : strerror(message->error));
+}
+
+static int check_plain_fields(const struct gpumem_msg_layout *message, size_t bytes)
+{
+	const uint32_t flags = GPUMEM_LAYOUT_MORE | GPUMEM_LAYOUT_PRIVATE | GPUMEM_LAYOUT_READ_ONLY;
+
+	if (bytes < sizeof(*message) || message->n_chunks > GPUMEM_CHUNKS_PER_MESSAGE ||
+	    bytes != sizeof(*message) + message->n_chunks * sizeof(message->chunks[0]))
+		return nonsense("its chunks do not fill it");
+	if (message->kind < GPUMEM_KIND_DEVICE || message->kind > GPUMEM_KIND_MEMFD ||
+	    message->flags & ~flags || message->reserved || message->lease == 0 ||
+	    message->size > INT64_MAX)
+		return nonsense("a field has no such value");
+	if (message->flags & GPUMEM_LAYOUT_MORE && message->n_chunks == 0)
+		return nonsense("it goes on without end");
+	if (message->kind == GPUMEM_KIND_HOST &&
+	    (message->flags & GPUMEM_LAYOUT_MORE || message->first_chunk > 1 ||
+	     message->n_chunks > 1 - message->first_chunk))
+		return nonsense("system memory has one chunk");
+	return 0;
+}
+
+/* Whether the packet continues the layout. */
+static int check_place(const struct gpumem_msg_layout *message, const struct client_layout *layout)
+{
+	if (message->first_chunk != layout->n_chunks ||
+	    message->n_chunks > CLIENT_CHUNKS_MAX - layout->n_chunks)
+		return nonsense("its chunks are not the next ones");
+	if (!layout->lease)
+		return 0;
+	if (message->lease != layout->lease || message->kind != layout->kind ||
+	    message->device != layout->device ||
+	    (message->flags & ~GPUMEM_LAYOUT_MORE) != layout->flags ||
+	    memcmp(message->uuid, layout->uuid, sizeof(layout->uuid)) != 0)
+		return nonsense("it is of another file");
+	return 0;
+}
+
+static int check_chunk(const struct gpumem_chunk *chunk, uint32_t kind, uint64_t at)
+{
+	if (chunk->offset != at)
+		return nonsense("a gap between its chunks");
+	if (chunk->bytes > (uint64_t)INT64_MAX - at)
+		return nonsense("a chunk without end");
+	if (kind != GPUMEM_KIND_HOST && (chunk->bytes == 0 || chunk->bytes % CLIENT_CHUNK_ALIGN))
+		return nonsense("a chunk of odd size");
+	return 0;
+}
+
+/* Memory that is mapped must be there: a page behind the end of the object is a SIGBUS. */
+static int check_object(int fd, uint64_t bytes)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return nonsense("a chunk that cannot be mapped");
+	if (st.st_size < 0 || ((uint64_t)st.st_size + PAGE - 1) / PAGE < (bytes + PAGE - 1) / PAGE)
+		return nonsense("a chunk that is shorter than it says");
+	return 0;
+}
+
+static int check_chunks(const struct client_packet *packet, const struct client_layout *layout)
+{
+	const struct gpumem_msg_layout *message = &packet->u.layout;
+	uint64_t at = layout->bytes;
+
+	if (packet->n_fds != message->n_chunks)
+		return nonsense("chunks and descriptors are not as many");
+	for (uint32_t i = 0; i < message->n_chunks; i++) {
+		int rc = check_chunk(&message->chunks[i], message->kind, at);
+		if (rc == 0 && message->kind != GPUMEM_KIND_DEVICE)
+			rc = check_object(packet->fds[i], message->chunks[i].bytes);
+		if (rc < 0)
+			return rc;
+		at += message->chunks[i].bytes;
+	}
+	return 0;
+}
+
+static int take_chunks(struct client_packet *packet, struct client_layout *layout)
+{
+	const struct gpumem_msg_layout *message = &packet->u.layout;
+	size_t n = (size_t)layout->n_chunks + message->n_chunks;
+
+	if (message->n_chunks == 0)
+		return 0;
+	struct client_chunk *chunks = realloc(layout->chunks, n * sizeof(*chunks));
+	if (!chunks)
+		return client_fail(ENOMEM, "no memory for a layout of %zu chunks", n);
+	for (uint32_t i = 0; i < message->n_chunks; i++)
+		chunks[layout->n_chunks + i] = (struct client_chunk){
+		    message->chunks[i].offset, message->chunks[i].bytes, packet->fds[i]};
+	packet->n_fds = 0;
+	layout->chunks = chunks;
+	layout->n_chunks = (uint32_t)n;
+	count_bytes(layout);
+	return 0;
+}
+
+/* An object of host/ grows in place, and its chunk with it. */
+static void refresh_object(struct client_layout *layout)
+{
+	struct stat st;
+
+	if (layout->kind != GPUMEM_KIND_HOST || layout->n_chunks == 0 ||
+	    fstat(layout->chunks[0].fd, &st) < 0 || (uint64_t)st.st_size < layout->bytes)
+		return;
+	layout->chunks[0].bytes = (uint64_t)st.st_size;
+	count_bytes(layout);
+}
+
+static int answer_layout(struct client_packet *packet, uint32_t request,
+			 struct client_layout *layout)
+{
+	const struct gpumem_msg_layout *message = &packet->u.layout;
+
+	int rc = check_header(packet, request);
+	if (rc < 0)
+		return rc;
+	if (packet->u.header.type == GPUMEM_MSG_ERROR)
+		return check_error(packet);
+	if (packet->u.header.type != GPUMEM_MSG_LAYOUT)
+		return nonsense("it is no layout");
+	rc = check_plain_fields(message, packet->bytes);
+	if (rc == 0)
+		rc = check_place(message, layout);
+	if (rc == 0)
+		rc = check_chunks(packet, layout);
+	return rc < 0 ? rc : take_chunks(packet, layout);
+}
+
+int client_answer_layout(struct client_packet *packet, uint32_t request,
+			 struct client_layout *layout, bool *more)
+{
+	const struct gpumem_msg_layout *message = &packet->u.layout;
+
+	int rc = answer_layout(packet, request, layout);
+	client_packet_close(packet);
+	if (rc < 0)
+		return rc;
+	layout->lease = message->lease;
+	layout->kind = message->kind;
+	layout->flags = message->flags & ~(uint32_t)GPUMEM_LAYOUT_MORE;
+	layout->device = message->device;
+	memcpy(layout->uuid, message->uuid, sizeof(layout->uuid));
+	refresh_object(layout);
+	/* A file that grows meanwhile may be larger than what was handed out of it. */
+	layout->size = message->size < layout->bytes ? message->size : layout->bytes;
+	*more = message->flags & GPUMEM_LAYOUT_MORE;
+	return 0;
+}
+
+/* A packet of this type, without descriptors and as long as it must be. */
+static int answer_plain(struct client_packet *packet, uint32_t request, uint16_t type, size_t bytes,
+			const char *otherwise)
+{
+	int rc = check_header(packet, request);
+
+	if (rc == 0 && packet->u.header.type == GPUMEM_MSG_ERROR)
+		rc = check_error(packet);
+	else if (rc == 0 &&
+		 (packet->u.header.type != type || packet->n_fds || packet->bytes != bytes))
+		rc = nonsense(otherwise);
+	client_packet_close(packet);
+	return rc;
+}
+
+int client_answer_key(struct client_packet *packet, uint32_t request, uint8_t key[GPUMEM_KEY_BYTES])
+{
+	int rc =
+	    answer_plain(packet, request, GPUMEM_MSG_KEY, sizeof(packet->u.key), "it is no key");
+
+	if (rc == 0)
+		memcpy(key, packet->u.key.key, sizeof(packet->u.key.key));
+	return rc;
+}
+
+int client_answer_done(struct client_packet *packet, uint32_t request)
+{
+	return answer_plain(packet, request, GPUMEM_MSG_DONE, sizeof(packet->u.header),
+			    "it is no end of a lease");
+}

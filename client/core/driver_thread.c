@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/core/driver_thread.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/core/private_fd.h"
+#include "client/core/process.h"
+#include "common/cleanup.h"
+
+/* How a descriptor comes from one table into the other. Whatever is kept open for it in the
+ * program's table the program may close, so nothing is: the thread listens at a name that the
+ * kernel chose (abstract, of this network namespace), and who has something connects, sends and
+ * closes within the call. Others can find the name, and are known by their process.
+ * pidfd_getfd(2) would be less, but containers have to be given a capability for it. */
+#define BACKLOG 64
+#define TRIES	3
+
+/* A thread that is not ready by then waits for something that the caller holds. */
+#define START_S 3
+
+/* The driver's numbers begin where programs have none (if the limit leaves room): what it may do by
+ * number in other threads, at exit or in a child of fork, shall not meet a file of the program's.
+ */
+#define FIRST_NUMBER 768
+
+struct job {
+	int (*work)(int fd, void *argument);
+	void *argument;
+	bool with_fd;
+	int rc;
+};
+
+static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER; /* held by who has a job under way */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of the job, and how it stands */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct job *job; /* NULL: none, or it is done */
+
+static enum { NOT_STARTED, STARTED, FAILED } state; /* under calls */
+static int failure;				    /* under calls */
+static struct sockaddr_un name;			    /* written before the first job is done */
+static socklen_t name_bytes;
+
+static _Thread_local bool here;
+
+bool client_service_here(void)
+{
+	return here;
+}
+
+__attribute__((weak)) bool client_service_wanted(void)
+{
+	return false;
+}
+
+__attribute__((weak)) void client_service_began(void)
+{
+}
+
+/* Under the gate, or in a process with one thread. */
+void client_service_forked(void)
+{
+	calls = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	job = NULL;
+	state = NOT_STARTED;
+}
+
+/* --- In the thread. The system calls themselves: libc's may be wrappers that know the program's
+ * numbers. */
+
+static int listen_somewhere(void)
+{
+	struct sockaddr_un any = {.sun_family = AF_UNIX};
+
+	int fd =
+	    (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	name_bytes = sizeof(name);
+	if (syscall(SYS_bind, fd, &any, sizeof(any.sun_family)) < 0 ||
+	    syscall(SYS_listen, fd, BACKLOG) < 0 ||
+	    syscall(SYS_getsockname, fd, &name, &name_bytes) < 0)
+		return -errno;
+	return fd;
+}
+
+/* Standard error stays: what a driver says goes there. Elsewhere is nothing of the program's that
+ * would be held open, and nothing that a driver could take for its own. */
+static int occupy(int fd)
+{
+	struct rlimit limit;
+	int last = fd;
+
+	for (int standard = 0; standard < 2; standard++)
+		if (syscall(SYS_dup3, fd, standard, O_CLOEXEC) < 0)
+			return -errno;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < FIRST_NUMBER + 256)
+		return 0;
+	while (last >= 0 && last < FIRST_NUMBER - 1)
+		last = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
+	return last < 0 ? -errno : 0;
+}
+
+static bool from_this_process(int fd)
+{
+	struct ucred peer = {0};
+	socklen_t bytes = sizeof(peer);
+
+	return syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+	       peer.pid == getpid();
+}
+
+static int receive(int connection)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	char byte;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control)};
+	int fd;
+
+	if (syscall(SYS_recvmsg, connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+		return -errno;
+	if (message.msg_controllen < CMSG_LEN(sizeof(fd)) || control.head.cmsg_type != SCM_RIGHTS)
+		return -EMFILE;
+	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+	return fd;
+}
+
+/* What this process has sent; others that are in the way are sent away. */
+static int take(int listening)
+{
+	int fd = -EAGAIN;
+
+	while (fd < 0) {
+		int connection = (int)syscall(SYS_accept4, listening, NULL, NULL, SOCK_CLOEXEC);
+		if (connection < 0)
+			return -errno;
+		if (from_this_process(connection))
+			fd = receive(connection);
+		syscall(SYS_close, connection);
+	}
+	return fd;
+}
+
+static void perform(struct job *todo, int listening)
+{
+	int fd = todo->with_fd ? take(listening) : -1;
+
+	if (todo->with_fd && fd < 0) {
+		todo->rc = fd;
+		return;
+	}
+	todo->rc = todo->work(fd, todo->argument);
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+}
+
+static struct job *next_job(void)
+{
+	LOCKED(&lock);
+	while (!job)
+		pthread_cond_wait(&changed, &lock);
+	return job;
+}
+
+static void done(void)
+{
+	LOCKED(&lock);
+	job = NULL;
+	pthread_cond_broadcast(&changed);
+}
+
+/* Loading a driver needs the lock of the dynamic loader, which a program that comes here from a
+ * library's constructor has for as long as it waits. */
+static void wait_for_loader(void)
+{
+	void *program = dlopen(NULL, RTLD_LAZY);
+
+	if (program)
+		dlclose(program);
+}
+
+static void *serve(void *unused)
+{
+	(void)unused;
+	here = true;
+	client_inside();
+	client_service_began();
+	struct job *first = next_job();
+	int listening = client_apart_table(STDERR_FILENO + 1);
+	if (listening == 0)
+		listening = listen_somewhere();
+	int rc = listening < 0 ? listening : occupy(listening);
+	if (rc == 0)
+		wait_for_loader();
+	first->rc = rc;
+	done();
+	if (rc < 0)
+		return NULL;
+	for (;;) {
+		perform(next_job(), listening);
+		done();
+	}
+}
+
+/* --- In the callers' */
+
+/* Under calls. */
+static int run(struct job *todo)
+{
+	LOCKED(&lock);
+	job = todo;
+	pthread_cond_broadcast(&changed);
+	while (job)
+		pthread_cond_wait(&changed, &lock);
+	return todo->rc;
+}
+
+static int send_to(int connection, int fd)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	struct iovec part = {"", 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = CMSG_LEN(sizeof(fd))};
+
+	control.head = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	return sendmsg(connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+static int nothing(int fd, void *argument)
+{
+	(void)fd;
+	(void)argument;
+	return 0;
+}
+
+/* Under calls. The packet waits for the thread, so nobody waits for the other. A queue that
+ * strangers have filled is emptied: a job that finds no descriptor does that. */
+static int run_with(struct job *todo, int fd)
+{
+	int rc = -EAGAIN;
+
+	for (unsigned tries = 0; rc == -EAGAIN && tries < TRIES; tries++) {
+		AUTO_CLOSE int connection =
+		    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (connection < 0)
+			return -errno;
+		if (connect(connection, (struct sockaddr *)&name, name_bytes) == 0) {
+			rc = send_to(connection, fd);
+			return rc < 0 ? rc : run(todo);
+		}
+		rc = -errno;
+		if (rc == -EAGAIN)
+			run(&(struct job){.work = nothing, .with_fd = true});
+	}
+	return rc;
+}
+
+/* Under calls. */
+static int run_first(struct job *first)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += START_S;
+	LOCKED(&lock);
+	job = first;
+	pthread_cond_broadcast(&changed);
+	while (job)
+		if (pthread_cond_timedwait(&changed, &lock, &end) == ETIMEDOUT)
+			return -ETIMEDOUT;
+	return first->rc;
+}
+
+/* Under calls. */
+static int start(void)
+{
+	static struct job first; /* a thread that is late finds it */
+	struct job trial = {.work = nothing, .with_fd = true};
+	pthread_t thread;
+
+	int rc = client_apart_thread(&thread, serve, NULL);
+	if (rc < 0)
+		return rc;
+	pthread_detach(thread);
+	rc = run_first(&first);
+	if (rc < 0)
+		return rc;
+	AUTO_CLOSE int sample = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	return sample < 0 ? -errno : run_with(&trial, sample);
+}
+
+/* A thread that is cancelled may not leave its job behind. */
+static int hold_cancelling(void)
+{
+	int before;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	return before;
+}
+
+static void restore_cancelling(const int *before)
+{
+	int unused;
+
+	pthread_setcancelstate(*before, &unused);
+}
+
+#define UNCANCELLED()                                                                              \
+	int before_ __attribute__((cleanup(restore_cancelling), unused)) = hold_cancelling()
+
+int client_service_start(void)
+{
+	UNCANCELLED();
+	LOCKED(&calls);
+	if (state == NOT_STARTED) {
+		failure = start();
+		state = failure < 0 ? FAILED : STARTED;
+	}
+	return failure;
+}
+
+int client_service_call(int (*work)(int fd, void *argument), void *argument, int fd)
+{
+	struct job todo = {.work = work, .argument = argument, .with_fd = fd >= 0};
+
+	UNCANCELLED();
+	LOCKED(&calls);
+	if (state != STARTED)
+		return -ESRCH;
+	return fd >= 0 ? run_with(&todo, fd) : run(&todo);
+}

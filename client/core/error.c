@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/core/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char text[640];
+
+int client_fail(int error, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return -error;
+}
+
+const char *client_error_text(void)
+{
+	return text;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Each thread's text of its last failure. Whoever notices a failure writes it; callers pass the
+ * errno on. */
+#ifndef CLIENT_CORE_ERROR_H
+#define CLIENT_CORE_ERROR_H
+
+/* Sets the text and returns -error; error is a positive errno. */
+int client_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+const char *client_error_text(void);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/core/process.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+/* Without the preference, threads that keep calling would hold a fork up for ever. */
+#define GATE_OPEN PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+
+static pthread_rwlock_t gate = GATE_OPEN;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_int owner; /* the process that the state in memory belongs to */
+static _Thread_local unsigned inside;
+
+static void forked(void)
+{
+	if (atomic_exchange(&owner, getpid()) == getpid())
+		return;
+	client_files_forked();
+	client_connections_forked();
+	client_bar_forked();
+	client_service_forked();
+}
+
+static void before_fork(void)
+{
+	if (!inside)
+		pthread_rwlock_wrlock(&gate);
+}
+
+static void in_parent(void)
+{
+	if (!inside)
+		pthread_rwlock_unlock(&gate);
+}
+
+static void in_child(void)
+{
+	if (inside)
+		return;
+	gate = (pthread_rwlock_t)GATE_OPEN;
+	forked();
+}
+
+static void start(void)
+{
+	atomic_store(&owner, getpid());
+	pthread_atfork(before_fork, in_parent, in_child);
+}
+
+void client_enter(void)
+{
+	pthread_once(&once, start);
+	if (inside++)
+		return;
+	pthread_rwlock_rdlock(&gate);
+	/* A child that was made without fork(3) has not been through in_child. */
+	if (atomic_load_explicit(&owner, memory_order_relaxed) != getpid())
+		forked();
+}
+
+void client_leave(void)
+{
+	if (--inside == 0)
+		pthread_rwlock_unlock(&gate);
+}
+
+void client_inside(void)
+{
+	inside++;
+}

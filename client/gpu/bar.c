@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/gpu/bar.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/core/error.h"
+#include "client/core/process.h"
+#include "client/gpu/bar_way.h"
+#include "common/cleanup.h"
+
+/* Best first for a program that uses CUDA. One that does not is not made to: CUDA does not survive
+ * a fork, and its children may want it. So Vulkan comes first there, and CUDA is initialised only
+ * when nothing else works. */
+static const struct bar_way *const with_cuda[] = {&cuda_bar_dmabuf, &cuda_bar_gdrcopy,
+						  &cuda_bar_vulkan};
+static const struct bar_way *const without_cuda[] = {&cuda_bar_vulkan, &cuda_bar_dmabuf,
+						     &cuda_bar_gdrcopy};
+#define WAYS (sizeof(with_cuda) / sizeof(with_cuda[0]))
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct client_bar *opened; /* under lock; what is in it stays */
+static bool of_parent;		  /* ways were opened before a fork */
+
+/* The drivers' state is of no use in a child, and closing it would be the parent's harm. */
+void client_bar_forked(void)
+{
+	of_parent = of_parent || opened;
+	opened = NULL;
+}
+
+static bool wanted(const struct bar_way *way)
+{
+	const char *name = secure_getenv("GPUMEM_BAR");
+
+	return !name || !*name || strcmp(name, "auto") == 0 || strcmp(name, way->name) == 0;
+}
+
+static int prepare_cuda(struct client_bar *bar, const uint8_t uuid[16])
+{
+	int rc = client_cuda_get(&bar->cuda);
+
+	if (rc == 0)
+		rc = client_cuda_result(bar->cuda, bar->cuda->cu.cuInit(0), "cuInit");
+	if (rc == 0)
+		rc = client_cuda_find(bar->cuda, uuid, &bar->device.handle);
+	if (rc == 0)
+		bar->device.cu = &bar->cuda->cu;
+	return rc;
+}
+
+/* Under lock. */
+static int open_new(const uint8_t uuid[16], const struct bar_way *way, struct client_bar **bar,
+		    char *why)
+{
+	AUTO_FREE struct client_bar *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	made->way = way;
+	memcpy(made->device.uuid.bytes, uuid, sizeof(made->device.uuid.bytes));
+	int rc = way->needs == BAR_NEEDS_CUDA ? prepare_cuda(made, uuid) : 0;
+	if (rc < 0) {
+		snprintf(why, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
+		return -ENOTSUP;
+	}
+	if (client_way_open(made, why) < 0)
+		return -ENOTSUP;
+	made->next = opened;
+	opened = made;
+	*bar = made;
+	made = NULL;
+	return 0;
+}
+
+int client_bar_open(const uint8_t uuid[16], unsigned turn, struct client_bar **bar, char *why)
+{
+	LOCKED(&lock);
+	if (turn >= WAYS)
+		return -ENOENT;
+	const struct bar_way *way = client_cuda_running() ? with_cuda[turn] : without_cuda[turn];
+	if (!wanted(way)) {
+		snprintf(why, BAR_REASON_MAX, "left out by GPUMEM_BAR");
+		return -ENOTSUP;
+	}
+	if (of_parent) {
+		snprintf(why, BAR_REASON_MAX, "the driver does not survive fork");
+		return -ENOTSUP;
+	}
+	for (struct client_bar *at = opened; at; at = at->next) {
+		if (at->way == way && memcmp(at->device.uuid.bytes, uuid, 16) == 0) {
+			*bar = at;
+			return 0;
+		}
+	}
+	return open_new(uuid, way, bar, why);
+}
+
+static void gpu_unmap(const struct client_bar *bar, gm_CUdeviceptr at, uint64_t bytes)
+{
+	if (!at)
+		return;
+	bar->cuda->cu.cuMemUnmap(at, bytes);
+	bar->cuda->cu.cuMemAddressFree(at, bytes);
+}
+
+/* At an address of the GPU's own: dma-bufs and GDRCopy know memory by that alone. */
+static int gpu_map(const struct client_bar *bar, const struct client_chunk *chunk,
+		   gm_CUdeviceptr *at)
+{
+	const struct client_cuda *cuda = bar->cuda;
+	const gm_CUmemAccessDesc access = {
+	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = bar->device.handle},
+	    .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	gm_CUmemGenericAllocationHandle handle;
+	gm_CUdeviceptr address;
+
+	gm_CUresult result = cuda->cu.cuMemImportFromShareableHandle(
+	    &handle, (void *)(intptr_t)chunk->fd, GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (result != GM_CUDA_SUCCESS)
+		return client_cuda_result(cuda, result, "cuMemImportFromShareableHandle");
+	result = cuda->cu.cuMemAddressReserve(&address, chunk->bytes, 0, 0, 0);
+	if (result == GM_CUDA_SUCCESS) {
+		result = cuda->cu.cuMemMap(address, chunk->bytes, 0, handle, 0);
+		if (result != GM_CUDA_SUCCESS)
+			cuda->cu.cuMemAddressFree(address, chunk->bytes);
+	}
+	cuda->cu.cuMemRelease(handle);
+	if (result != GM_CUDA_SUCCESS)
+		return client_cuda_result(cuda, result, "cuMemMap");
+	result = cuda->cu.cuMemSetAccess(address, chunk->bytes, &access, 1);
+	if (result != GM_CUDA_SUCCESS) {
+		gpu_unmap(bar, address, chunk->bytes);
+		return client_cuda_result(cuda, result, "cuMemSetAccess");
+	}
+	*at = address;
+	return 0;
+}
+
+static bool hold(void *at, size_t bytes)
+{
+	void *held = mmap(at, bytes, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (held != MAP_FAILED && held != at)
+		munmap(held, bytes);
+	return held == at;
+}
+
+/* Moves a mapping whose way cannot choose the place. The way believes it where it was and will
+ * unmap that place one day, so it is kept; when another thread was faster, the way must not be told
+ * to unmap any more, and the chunk stays imported to the end of the process. */
+static int move(struct client_bar_piece *piece, void *at)
+{
+	size_t bytes = piece->bytes;
+
+	if (mremap(piece->address, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED)
+		return -errno;
+	piece->stranded = !hold(piece->address, bytes);
+	piece->at = at;
+	return 0;
+}
+
+int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, void *at,
+		   struct client_bar_piece *piece, char *why)
+{
+	struct client_bar_piece made = {.bytes = chunk->bytes};
+	int rc = 0;
+
+	if (bar->way->needs == BAR_NEEDS_CUDA)
+		rc = gpu_map(bar, chunk, &made.gpu);
+	if (rc < 0) {
+		snprintf(why, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
+		return rc;
+	}
+	rc = client_way_map(bar, chunk->fd, at, &made, why);
+	if (rc < 0) {
+		gpu_unmap(bar, made.gpu, made.bytes);
+		if (at)
+			hold(at, made.bytes);
+		return rc;
+	}
+	made.at = made.address;
+	if (at && made.at != at)
+		move(&made, at);
+	*piece = made;
+	return 0;
+}
+
+void client_bar_unmap(struct client_bar *bar, const struct client_bar_piece *piece)
+{
+	if (piece->at != piece->address)
+		munmap(piece->at, piece->bytes);
+	if (!piece->stranded)
+		client_way_unmap(bar, piece);
+	gpu_unmap(bar, piece->gpu, piece->bytes);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/gpu/bar_way.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/core/driver_thread.h"
+
+/* Vulkan is apart. A way that needs CUDA is not: a process has one CUDA, with descriptors where it
+ * was initialised, and it is the program's. Its mappings hold what they need: a dma-buf, or the
+ * open file of gdrdrv. */
+static bool wanted_apart(const struct bar_way *way)
+{
+	return way->needs == BAR_NEEDS_NOTHING;
+}
+
+/* Nor is a driver that the program has running for Vulkan or OpenGL of its own: the descriptors of
+ * the one are those of the other. */
+static bool driver_is_program_s(void)
+{
+	static const char *const drivers[] = {"libGLX_nvidia.so.0", "libEGL_nvidia.so.0"};
+
+	for (unsigned i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++) {
+		void *library = dlopen(drivers[i], RTLD_NOW | RTLD_NOLOAD);
+		if (!library)
+			continue;
+		dlclose(library);
+		return true;
+	}
+	return false;
+}
+
+/* Decided once: what is begun in a table goes on there. A process that may not have a second table
+ * does without. Under the lock of bar.c. */
+static bool can_be_apart(void)
+{
+	static enum { UNDECIDED, APART, HERE } where;
+
+	if (where == UNDECIDED)
+		where = client_service_wanted() && !driver_is_program_s() ? APART : HERE;
+	return where == APART && client_service_start() == 0;
+}
+
+struct opening {
+	struct client_bar *bar;
+	char *why;
+};
+
+static int open_way(int fd, void *argument)
+{
+	const struct opening *opening = argument;
+	struct client_bar *bar = opening->bar;
+
+	(void)fd;
+	return bar->way->open(&bar->device, &bar->state, opening->why);
+}
+
+int client_way_open(struct client_bar *bar, char *why)
+{
+	struct opening opening = {bar, why};
+
+	bar->apart = wanted_apart(bar->way) && can_be_apart();
+	return bar->apart ? client_service_call(open_way, &opening, -1) : open_way(-1, &opening);
+}
+
+struct chunk_source {
+	struct bar_source base; /* first */
+	int fd;
+};
+
+static int export_fd(const struct bar_source *source, int *fd)
+{
+	*fd = fcntl(((const struct chunk_source *)source)->fd, F_DUPFD_CLOEXEC, 0);
+	return *fd < 0 ? -errno : 0;
+}
+
+struct mapping {
+	struct client_bar *bar;
+	void *at;
+	struct client_bar_piece *piece;
+	char *why;
+};
+
+static int map_way(int fd, void *argument)
+{
+	const struct mapping *mapping = argument;
+	struct client_bar_piece *piece = mapping->piece;
+	const struct client_bar *bar = mapping->bar;
+	const struct chunk_source source = {
+	    .base = {.address = piece->gpu, .bytes = piece->bytes, .export = export_fd}, .fd = fd};
+
+	return bar->way->map(bar->state, &source.base, mapping->at, &piece->address,
+			     &piece->mapping, mapping->why);
+}
+
+int client_way_map(struct client_bar *bar, int fd, void *at, struct client_bar_piece *piece,
+		   char *why)
+{
+	struct mapping mapping = {bar, at, piece, why};
+
+	if (!bar->apart)
+		return map_way(fd, &mapping);
+	why[0] = '\0';
+	int rc = client_service_call(map_way, &mapping, fd);
+	if (rc < 0 && !why[0])
+		snprintf(why, BAR_REASON_MAX, "handing a chunk over: %s", strerror(-rc));
+	return rc;
+}
+
+struct unmapping {
+	const struct client_bar *bar;
+	const struct client_bar_piece *piece;
+};
+
+static int unmap_way(int fd, void *argument)
+{
+	const struct unmapping *unmapping = argument;
+	const struct client_bar_piece *piece = unmapping->piece;
+
+	(void)fd;
+	unmapping->bar->way->unmap(unmapping->bar->state, piece->address, piece->bytes,
+				   piece->mapping);
+	return 0;
+}
+
+void client_way_unmap(struct client_bar *bar, const struct client_bar_piece *piece)
+{
+	struct unmapping unmapping = {bar, piece};
+
+	if (bar->apart)
+		client_service_call(unmap_way, &unmapping, -1);
+	else
+		unmap_way(-1, &unmapping);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/gpu/cuda.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "client/core/error.h"
+#include "common/cleanup.h"
+
+#define WHY_MAX 160
+
+#define ROW(need, field, symbol, arguments) {#symbol, offsetof(struct client_cuda, field), need},
+static const struct driver_symbol symbols[] = {CUDA_CLIENT_FUNCTIONS(ROW)};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct client_cuda loaded; /* written once, under lock */
+
+int client_cuda_get(const struct client_cuda **cuda)
+{
+	char why[WHY_MAX];
+	void *library;
+
+	LOCKED(&lock);
+	if (!loaded.cu.library) {
+		struct client_cuda made = {0};
+		if (driver_load_cuda(&made.cu, why, sizeof(why)) < 0 ||
+		    driver_load("libcuda.so.1", symbols, sizeof(symbols) / sizeof(symbols[0]),
+				&made, why, sizeof(why), &library) < 0)
+			return client_fail(ENODEV, "no CUDA driver: %s", why);
+		loaded = made;
+	}
+	*cuda = &loaded;
+	return 0;
+}
+
+bool client_cuda_running(void)
+{
+	const struct client_cuda *cuda;
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	int count;
+
+	if (!library)
+		return false;
+	dlclose(library);
+	return client_cuda_get(&cuda) == 0 && cuda->cu.cuDeviceGetCount(&count) == GM_CUDA_SUCCESS;
+}
+
+int client_cuda_result(const struct client_cuda *cuda, gm_CUresult result, const char *call)
+{
+	char name[DRIVER_ERROR_NAME_MAX];
+
+	if (result == GM_CUDA_SUCCESS)
+		return 0;
+	return client_fail(-driver_error(result).error, "%s: %s", call,
+			   driver_error_name(&cuda->cu, result, name));
+}
+
+int client_cuda_gave_back(const struct client_cuda *cuda, gm_CUresult result, const char *call)
+{
+	if (result == GM_CUDA_ERROR_DEINITIALIZED)
+		return 0;
+	return client_cuda_result(cuda, result, call);
+}
+
+int client_cuda_current(const struct client_cuda *cuda, gm_CUdevice *device)
+{
+	gm_CUcontext context = NULL;
+	gm_CUresult result = cuda->cuCtxGetCurrent(&context);
+
+	if (result == GM_CUDA_ERROR_NOT_INITIALIZED)
+		return client_fail(EINVAL, "this thread has no current CUDA context: CUDA is not "
+					   "initialised in this process (after fork it cannot be)");
+	if (result != GM_CUDA_SUCCESS)
+		return client_cuda_result(cuda, result, "cuCtxGetCurrent");
+	if (!context)
+		return client_fail(EINVAL, "this thread has no current CUDA context: make one "
+					   "current first (cuCtxSetCurrent, cudaSetDevice)");
+	return client_cuda_result(cuda, cuda->cuCtxGetDevice(device), "cuCtxGetDevice");
+}
+
+int client_cuda_find(const struct client_cuda *cuda, const uint8_t uuid[16], gm_CUdevice *device)
+{
+	gm_CUdevice found;
+	gm_CUuuid of;
+	int count = 0;
+
+	gm_CUresult result = cuda->cu.cuDeviceGetCount(&count);
+	if (result != GM_CUDA_SUCCESS)
+		return client_cuda_result(cuda, result, "cuDeviceGetCount");
+	for (int i = 0; i < count; i++) {
+		if (cuda->cu.cuDeviceGet(&found, i) != GM_CUDA_SUCCESS ||
+		    cuda->cu.cuDeviceGetUuid(&of, found) != GM_CUDA_SUCCESS ||
+		    memcmp(of.bytes, uuid, sizeof(of.bytes)) != 0)
+			continue;
+		*device = found;
+		return 0;
+	}
+	return client_fail(ENXIO,
+			   "the file's GPU (GPU-%02x%02x%02x%02x-...) is not visible to this "
+			   "process; is it left out of CUDA_VISIBLE_DEVICES?",
+			   uuid[0], uuid[1], uuid[2], uuid[3]);
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Rewriting a safetensors file so that its tensors can be viewed where they lie. A fork does not
+ * wait for a copy to end: there is nothing that a child could find half done. */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/core/error.h"
+#include "client/core/process.h"
+#include "client/lib/gpumem.h"
+#include "client/lib/replace.h"
+#include "client/lib/safetensors.h"
+#include "common/cleanup.h"
+
+#define PIECE_BYTES	 (4U << 20)
+#define ALIGNMENT_MAX	 (1U << 20)
+#define RESULT_BYTES_MIN (offsetof(struct gpumem_align_result, bytes) + sizeof(size_t))
+
+/* The end of a path that would leave no room for what is wrong. */
+#define SHOWN_PATH 200
+
+/* source: the old file. text: its header, without padding. */
+struct job {
+	const char *source_path;
+	int source;
+	struct stat st;
+	char *text;
+	size_t stored, length; /* bytes of the header: as it was, and of text */
+	struct safetensors header;
+	uint64_t padding;
+};
+
+static int failed(const char *path)
+{
+	return client_fail(errno, "%s: %s", path, strerror(errno));
+}
+
+/* Puts the source's path before a text that does not have it. */
+static int in_source(const struct job *job, int rc)
+{
+	const char *path = job->source_path;
+	size_t bytes = strlen(path);
+	char what[640];
+
+	snprintf(what, sizeof(what), "%s", client_error_text());
+	if (bytes > SHOWN_PATH)
+		return client_fail(-rc, "...%s: %s", path + bytes - SHOWN_PATH, what);
+	return client_fail(-rc, "%s: %s", path, what);
+}
+
+/* 0, or -errno where the file has fewer bytes. */
+static int read_all(const struct job *job, void *bytes, size_t size, uint64_t offset)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t n =
+		    pread(job->source, (char *)bytes + done, size - done, (off_t)(offset + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return failed(job->source_path);
+		if (n == 0)
+			return client_fail(EINVAL, "%s became shorter while it was read",
+					   job->source_path);
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+static int write_all(int fd, const char *path, const void *bytes, size_t size, uint64_t offset)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t n =
+		    pwrite(fd, (const char *)bytes + done, size - done, (off_t)(offset + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return failed(path);
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+static int open_source(struct job *job)
+{
+	/* O_NONBLOCK: a FIFO must not wait to be refused. */
+	job->source = open(job->source_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (job->source < 0 || fstat(job->source, &job->st) < 0)
+		return failed(job->source_path);
+	if (S_ISDIR(job->st.st_mode))
+		return client_fail(EISDIR, "%s is a directory", job->source_path);
+	if (!S_ISREG(job->st.st_mode))
+		return client_fail(EINVAL, "%s is no regular file", job->source_path);
+	return 0;
+}
+
+/* How long the header claims to be. */
+static int read_length(struct job *job)
+{
+	uint64_t file_bytes = (uint64_t)job->st.st_size, length;
+
+	if (file_bytes < SAFETENSORS_LENGTH_BYTES)
+		return client_fail(EINVAL, "%s: a file of %" PRIu64 " bytes is no safetensors file",
+				   job->source_path, file_bytes);
+	int rc = read_all(job, &length, sizeof(length), 0);
+	if (rc < 0)
+		return rc;
+	length = le64toh(length);
+	if (length > SAFETENSORS_HEADER_MAX)
+		return client_fail(
+		    EINVAL, "%s: a header of %" PRIu64 " bytes is more than the format allows (%d)",
+		    job->source_path, length, SAFETENSORS_HEADER_MAX);
+	if (length > file_bytes - SAFETENSORS_LENGTH_BYTES)
+		return client_fail(EINVAL,
+				   "%s: a header of %" PRIu64
+				   " bytes does not fit into the file of %" PRIu64,
+				   job->source_path, length, file_bytes);
+	job->stored = (size_t)length;
+	return 0;
+}
+
+static uint64_t data_bytes(const struct job *job)
+{
+	return (uint64_t)job->st.st_size - SAFETENSORS_LENGTH_BYTES - job->stored;
+}
+
+static int read_header(struct job *job)
+{
+	int rc = read_length(job);
+
+	if (rc < 0)
+		return rc;
+	job->text = malloc(job->stored + 1);
+	if (!job->text)
+		return client_fail(ENOMEM, "%s: no memory for a header of %zu bytes",
+				   job->source_path, job->stored);
+	rc = read_all(job, job->text, job->stored, SAFETENSORS_LENGTH_BYTES);
+	if (rc < 0)
+		return rc;
+	rc = client_safetensors_parse(job->text, job->stored, data_bytes(job), &job->header);
+	if (rc < 0)
+		return in_source(job, rc);
+	job->length = job->stored;
+	while (job->text[job->length - 1] == ' ')
+		job->length--;
+	return 0;
+}
+
+static int pad(struct job *job, size_t alignment)
+{
+	int64_t padding = client_safetensors_padding(&job->header, job->length, alignment);
+
+	if (padding < 0)
+		return in_source(job, (int)padding);
+	if (job->length + (uint64_t)padding > SAFETENSORS_HEADER_MAX)
+		return client_fail(EINVAL, "%s: its header has no room for padding",
+				   job->source_path);
+	char *text = realloc(job->text, job->length + (size_t)padding);
+	if (!text)
+		return client_fail(ENOMEM, "%s: no memory for its header", job->source_path);
+	memset(text + job->length, ' ', (size_t)padding);
+	job->text = text;
+	job->padding = (uint64_t)padding;
+	return 0;
+}
+
+static uint64_t data_start(const struct job *job)
+{
+	return SAFETENSORS_LENGTH_BYTES + job->length + job->padding;
+}
+
+/* Inside one filesystem by the filesystem: on a GPU, by the GPU. How much that did; what is left,
+ * and any error, is for reading and writing. */
+static uint64_t copy_inside(const struct job *job, int target)
+{
+	uint64_t done = 0, size = data_bytes(job);
+	off_t from = (off_t)(SAFETENSORS_LENGTH_BYTES + job->stored), to = (off_t)data_start(job);
+
+	while (done < size) {
+		ssize_t n = copy_file_range(job->source, &from, target, &to, size - done, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		done += (uint64_t)n;
+	}
+	return done;
+}
+
+static int copy_data(const struct job *job, int target, const char *path)
+{
+	uint64_t size = data_bytes(job), done = copy_inside(job, target);
+	int rc = 0;
+
+	if (done == size)
+		return 0;
+	AUTO_FREE char *piece = malloc(PIECE_BYTES);
+	if (!piece)
+		return client_fail(ENOMEM, "%s: no memory to copy by", path);
+	while (rc == 0 && done < size) {
+		size_t n = size - done < PIECE_BYTES ? (size_t)(size - done) : PIECE_BYTES;
+		rc = read_all(job, piece, n, SAFETENSORS_LENGTH_BYTES + job->stored + done);
+		if (rc == 0)
+			rc = write_all(target, path, piece, n, data_start(job) + done);
+		done += n;
+	}
+	return rc;
+}
+
+static int write_file(const struct job *job, int target, const char *path)
+{
+	uint64_t length = htole64(job->length + job->padding);
+
+	/* Told the size first, a GPU's memory is taken in one piece. */
+	if (ftruncate(target, (off_t)(data_start(job) + data_bytes(job))) < 0)
+		return failed(path);
+	int rc = write_all(target, path, &length, sizeof(length), 0);
+	if (rc == 0)
+		rc = write_all(target, path, job->text, job->length + job->padding, sizeof(length));
+	return rc == 0 ? copy_data(job, target, path) : rc;
+}
+
+static int write_target(const struct job *job, const char *path)
+{
+	struct client_replace replace;
+	int rc = client_replace_begin(path, job->st.st_mode, &replace);
+
+	if (rc < 0)
+		return rc;
+	rc = write_file(job, replace.fd, path);
+	if (rc == 0)
+		return client_replace_finish(path, &replace);
+	client_replace_abandon(&replace);
+	return rc;
+}
+
+static struct gpumem_tensor describe(const struct job *job, size_t alignment, size_t i)
+{
+	const struct safetensors_tensor *tensor = &job->header.tensors[i];
+	uint64_t offset = data_start(job) + tensor->begin, size = tensor->end - tensor->begin;
+	uint64_t at = size ? offset : 0;
+
+	return (struct gpumem_tensor){
+	    .name = tensor->name,
+	    .dtype = tensor->dtype,
+	    .offset = offset,
+	    .size = size,
+	    .unit = tensor->unit,
+	    .place = at % tensor->unit ? GPUMEM_MISALIGNED
+		     : at % alignment  ? GPUMEM_VIEWABLE
+				       : GPUMEM_ALIGNED,
+	};
+}
+
+static void tell(const struct job *job, size_t alignment,
+		 void (*each)(const struct gpumem_tensor *tensor, void *user), void *user,
+		 struct gpumem_align_result *result)
+{
+	uint64_t places[GPUMEM_MISALIGNED + 1] = {0};
+
+	for (size_t i = 0; i < job->header.n_tensors; i++) {
+		struct gpumem_tensor tensor = describe(job, alignment, i);
+		places[tensor.place]++;
+		if (each)
+			each(&tensor, user);
+	}
+	if (!result)
+		return;
+	struct gpumem_align_result known = {.bytes = result->bytes,
+					    .data_start = data_start(job),
+					    .aligned = places[GPUMEM_ALIGNED],
+					    .viewable = places[GPUMEM_VIEWABLE],
+					    .misaligned = places[GPUMEM_MISALIGNED]};
+	size_t bytes = known.bytes;
+	memset(result, 0, bytes);
+	memcpy(result, &known, bytes < sizeof(known) ? bytes : sizeof(known));
+}
+
+/* jansson draws its seed once in a process, and a child must not find that half done. */
+static void prepare(void)
+{
+	CLIENT_CALL();
+	json_object_seed(0);
+}
+
+static int check_arguments(size_t alignment, const struct gpumem_align_result *result)
+{
+	if (!alignment || alignment > ALIGNMENT_MAX || alignment & (alignment - 1))
+		return client_fail(EINVAL, "alignment %zu is not a power of two from 1 to %u",
+				   alignment, ALIGNMENT_MAX);
+	if (result && result->bytes < RESULT_BYTES_MIN)
+		return client_fail(EINVAL, "result->bytes is %zu, the size of no struct",
+				   result->bytes);
+	return 0;
+}
+
+int gpumem_align(const char *source, const char *target, size_t alignment,
+		 void (*each)(const struct gpumem_tensor *tensor, void *user), void *user,
+		 struct gpumem_align_result *result)
+{
+	struct job job = {.source_path = source, .source = -1};
+	int rc = check_arguments(alignment, result);
+
+	prepare();
+	if (rc == 0)
+		rc = open_source(&job);
+	if (rc == 0)
+		rc = read_header(&job);
+	if (rc == 0)
+		rc = pad(&job, alignment);
+	if (rc == 0)
+		rc = write_target(&job, target);
+	if (rc == 0)
+		tell(&job, alignment, each, user, result);
+	client_safetensors_free(&job.header);
+	free(job.text);
+	if (job.source >= 0)
+		close(job.source);
+	if (rc == 0)
+		return 0;
+	errno = -rc;
+	return -1;
+}

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/lib/connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "client/core/error.h"
+#include "client/core/process.h"
+#include "client/lib/mount.h"
+#include "common/cleanup.h"
+
+struct client_connection {
+	struct client_connection *next; /* under table */
+	unsigned references;		/* under table */
+	dev_t device;			/* of the mount */
+	pthread_mutex_t lock;		/* a request with its answer */
+	int fd;				/* under lock; -1: gone */
+	ino_t socket;			/* its inode: programs close descriptors of others */
+	uint32_t requests;		/* under lock */
+	bool by_token_only;		/* under lock: so the daemon says */
+	uint8_t key[GPUMEM_KEY_BYTES];	/* the daemon's name for it; does not change */
+};
+
+/* Taken before a connection's lock, never after. */
+static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
+static struct client_connection *connections;
+
+/* Under its lock. */
+static bool is_ours(const struct client_connection *connection)
+{
+	struct stat st;
+
+	return connection->fd >= 0 && fstat(connection->fd, &st) == 0 && S_ISSOCK(st.st_mode) &&
+	       st.st_ino == connection->socket;
+}
+
+/* Under its lock. */
+static void hang_up(struct client_connection *connection)
+{
+	if (is_ours(connection))
+		close(connection->fd);
+	connection->fd = -1;
+}
+
+static int gone(struct client_connection *connection)
+{
+	hang_up(connection);
+	return client_fail(ENOTCONN, "the daemon that gave the lease has ended; what is mapped "
+				     "stays until it is unmapped");
+}
+
+static struct client_connection *connection_new(int fd, dev_t device)
+{
+	struct client_connection *connection = calloc(1, sizeof(*connection));
+	struct stat st;
+
+	if (!connection || fstat(fd, &st) < 0) {
+		free(connection);
+		return NULL;
+	}
+	pthread_mutex_init(&connection->lock, NULL);
+	connection->fd = fd;
+	connection->device = device;
+	connection->socket = st.st_ino;
+	connection->references = 1;
+	return connection;
+}
+
+static void connection_free(struct client_connection *connection)
+{
+	hang_up(connection);
+	pthread_mutex_destroy(&connection->lock);
+	free(connection);
+}
+
+/* Under table. A connection that is gone is forgotten once nobody refers to it; one that is not is
+ * kept for the next file. */
+static void drop(struct client_connection *connection)
+{
+	struct client_connection **at = &connections;
+
+	pthread_mutex_lock(&connection->lock);
+	bool unused = !is_ours(connection);
+	pthread_mutex_unlock(&connection->lock);
+	if (--connection->references || !unused)
+		return;
+	while (*at && *at != connection)
+		at = &(*at)->next;
+	if (*at)
+		*at = connection->next;
+	connection_free(connection);
+}
+
+void client_connection_put(struct client_connection *connection)
+{
+	if (!connection)
+		return;
+	LOCKED(&table);
+	drop(connection);
+}
+
+/* Under table: the live connection to a mount. */
+static struct client_connection *find(dev_t device)
+{
+	for (struct client_connection *at = connections; at; at = at->next) {
+		if (at->device != device)
+			continue;
+		pthread_mutex_lock(&at->lock);
+		bool live = is_ours(at);
+		pthread_mutex_unlock(&at->lock);
+		if (live)
+			return at;
+	}
+	return NULL;
+}
+
+static int send_request(struct client_connection *connection, struct gpumem_msg_header *request,
+			uint16_t type, uint32_t bytes)
+{
+	ssize_t sent;
+
+	*request = (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
+					      .version = GPUMEM_PROTOCOL_VERSION,
+					      .type = type,
+					      .bytes = bytes,
+					      .request = ++connection->requests};
+	if (!is_ours(connection))
+		return gone(connection);
+	do {
+		sent = send(connection->fd, request, bytes, MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent == (ssize_t)bytes ? 0 : gone(connection);
+}
+
+union control {
+	struct cmsghdr header; /* for its alignment */
+	char bytes[CMSG_SPACE(GPUMEM_FDS_MAX * sizeof(int))];
+};
+
+static void take_fds(struct msghdr *message, struct client_packet *packet)
+{
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+		if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+			continue;
+		unsigned n = (unsigned)((at->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		if (n > GPUMEM_FDS_MAX - packet->n_fds) /* more than there is room for: cannot be */
+			n = GPUMEM_FDS_MAX - packet->n_fds;
+		memcpy(packet->fds + packet->n_fds, CMSG_DATA(at), n * sizeof(int));
+		packet->n_fds += n;
+	}
+}
+
+/* Why descriptors were lost: there were more than a packet may carry, or than this process may have
+ * open. */
+static int truncated(const struct client_packet *packet)
+{
+	if (packet->n_fds < GPUMEM_FDS_MAX)
+		return client_fail(EMFILE, "too many open files to take the file's chunks: raise "
+					   "the limit (ulimit -n)");
+	return client_fail(EPROTO, "the daemon's answer makes no sense: too many descriptors");
+}
+
+static int receive_packet(struct client_connection *connection, struct client_packet *packet)
+{
+	union control control;
+	struct iovec part = {.iov_base = packet->u.bytes, .iov_len = sizeof(packet->u.bytes)};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	ssize_t n;
+
+	packet->n_fds = 0;
+	do {
+		n = recvmsg(connection->fd, &message, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return gone(connection);
+	packet->bytes = (size_t)n;
+	take_fds(&message, packet);
+	if (n == 0) { /* the end, or a packet of nothing, which may carry descriptors */
+		client_packet_close(packet);
+		return gone(connection);
+	}
+	int rc = 0;
+	if (message.msg_flags & MSG_CTRUNC)
+		rc = truncated(packet);
+	else if (message.msg_flags & MSG_TRUNC)
+		rc = client_fail(EPROTO, "the daemon's answer makes no sense: it is too long");
+	if (rc < 0)
+		client_packet_close(packet);
+	return rc;
+}
+
+/* A daemon that takes over from one that was killed may answer what that had answered already. */
+static bool is_late(const struct client_connection *connection, const struct client_packet *packet)
+{
+	const struct gpumem_msg_header *header = &packet->u.header;
+
+	return packet->bytes >= sizeof(*header) && header->magic == GPUMEM_MAGIC &&
+	       (int32_t)(header->request - connection->requests) < 0;
+}
+
+static int receive(struct client_connection *connection, struct client_packet *packet)
+{
+	int rc = receive_packet(connection, packet);
+
+	while (rc == 0 && is_late(connection, packet)) {
+		client_packet_close(packet);
+		rc = receive_packet(connection, packet);
+	}
+	return rc;
+}
+
+/* After a failure the rest of an answer may be on its way: only a refusal leaves the connection in
+ * step. */
+static int settle(struct client_connection *connection, const struct client_packet *packet, int rc)
+{
+	if (rc < 0 && (rc == -EPROTO || packet->u.header.type != GPUMEM_MSG_ERROR))
+		hang_up(connection);
+	return rc;
+}
+
+/* Under its lock. A daemon that has ended has ended its leases. */
+static void release_locked(struct client_connection *connection, uint64_t lease)
+{
+	struct gpumem_msg_release request = {.lease = lease};
+	struct client_packet packet;
+
+	packet.u.header.type = 0;
+	if (send_request(connection, &request.header, GPUMEM_MSG_RELEASE, sizeof(request)) < 0)
+		return;
+	int rc = receive(connection, &packet);
+	if (rc == 0)
+		rc = client_answer_done(&packet, request.header.request);
+	settle(connection, &packet, rc);
+}
+
+/* A process without descriptors left loses this file, not the leases of its others: the answer is
+ * read to its end, and its lease (if it is a new one) given back. */
+static int give_up(struct client_connection *connection, struct client_packet *packet,
+		   uint32_t request, uint64_t had_lease)
+{
+	const struct gpumem_msg_layout *message = &packet->u.layout;
+	int rc = -EMFILE;
+
+	while (rc == 0 || rc == -EMFILE) {
+		if (packet->bytes < sizeof(*message) || message->header.type != GPUMEM_MSG_LAYOUT ||
+		    message->header.request != request)
+			break;
+		if (!(message->flags & GPUMEM_LAYOUT_MORE)) {
+			if (!had_lease)
+				release_locked(connection, message->lease);
+			return client_fail(EMFILE, "too many open files to take the file's chunks: "
+						   "raise the limit (ulimit -n)");
+		}
+		rc = receive(connection, packet);
+		client_packet_close(packet);
+	}
+	hang_up(connection);
+	return client_fail(EPROTO, "the daemon's answer makes no sense: it does not end");
+}
+
+/* Half of an answer came from a daemon that was killed: the next one begins it again. */
+static void begin_again(const struct client_packet *packet, struct client_layout *layout,
+			uint32_t had, uint64_t had_lease)
+{
+	const struct gpumem_msg_layout *message = &packet->u.layout;
+
+	if (packet->bytes < sizeof(*message) || message->header.type != GPUMEM_MSG_LAYOUT ||
+	    message->first_chunk != had || layout->n_chunks == had)
+		return;
+	client_layout_cut(layout, had);
+	layout->lease = had_lease;
+}
+
+static int receive_layout(struct client_connection *connection, uint32_t request,
+			  struct client_layout *layout)
+{
+	struct client_packet packet;
+	uint64_t had_lease = layout->lease;
+	uint32_t had = layout->n_chunks;
+	bool more = true;
+	int rc = 0;
+
+	while (rc == 0 && more) {
+		packet.u.header.type = 0;
+		rc = receive(connection, &packet);
+		if (rc == 0)
+			begin_again(&packet, layout, had, had_lease);
+		if (rc == 0)
+			rc = client_answer_layout(&packet, request, layout, &more);
+	}
+	if (rc == 0)
+		return 0;
+	client_layout_cut(layout, had);
+	if (rc == -EMFILE && packet.u.header.type == GPUMEM_MSG_LAYOUT)
+		return give_up(connection, &packet, request, had_lease);
+	return settle(connection, &packet, rc);
+}
+
+/* Nobody else has the connection yet. */
+static int ask_key(struct client_connection *connection)
+{
+	struct gpumem_msg_header request;
+	struct client_packet packet;
+
+	packet.u.header.type = 0;
+	int rc = send_request(connection, &request, GPUMEM_MSG_HELLO, sizeof(request));
+	if (rc == 0)
+		rc = receive(connection, &packet);
+	return rc == 0 ? client_answer_key(&packet, request.request, connection->key) : rc;
+}
+
+static int connect_new(int fd, dev_t device, struct client_connection **connection)
+{
+	int connected = client_mount_connect(fd);
+	if (connected < 0)
+		return connected;
+	struct client_connection *made = connection_new(connected, device);
+	if (!made) {
+		close(connected);
+		return client_fail(ENOMEM, "no memory for a connection");
+	}
+	int rc = ask_key(made);
+	if (rc < 0)
+		connection_free(made);
+	else
+		*connection = made;
+	return rc;
+}
+
+static int device_of(int fd, dev_t *device)
+{
+	struct statx st;
+
+	/* It never changes: no reason to bother the daemon. */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+		return client_fail(errno, "statx: %s", strerror(errno));
+	*device = makedev(st.stx_dev_major, st.stx_dev_minor);
+	return 0;
+}
+
+enum connect { CONNECT_KNOWN, CONNECT_NEW };
+
+/* A reference to the connection for the file's mount; NULL: there is none that is known. */
+static int get(int fd, enum connect how, struct client_connection **connection)
+{
+	dev_t device = 0;
+
+	int rc = device_of(fd, &device);
+	if (rc < 0)
+		return rc;
+	LOCKED(&table);
+	struct client_connection *found = find(device);
+	if (found) {
+		found->references++;
+	} else if (how == CONNECT_NEW) {
+		rc = connect_new(fd, device, &found);
+		if (rc < 0)
+			return rc;
+		found->next = connections;
+		connections = found;
+	}
+	*connection = found;
+	return 0;
+}
+
+/* Under the connection's lock. */
+static int lease_by_token(struct client_connection *connection, const struct gpumem_token *token,
+			  struct client_layout *layout)
+{
+	struct gpumem_msg_lease request;
+
+	memcpy(request.token, token->token, sizeof(request.token));
+	int rc = send_request(connection, &request.header, GPUMEM_MSG_LEASE, sizeof(request));
+	return rc < 0 ? rc : receive_layout(connection, request.header.request, layout);
+}
+
+/* On the file itself, which saves a turn; a token is the way where that does not do. */
+static int lease_at_once(struct client_connection *connection, int fd, int flags,
+			 struct client_layout *layout)
+{
+	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION};
+	struct gpumem_token token;
+
+	LOCKED(&connection->lock);
+	if (!is_ours(connection))
+		return gone(connection);
+	ask.request = ++connection->requests;
+	memcpy(ask.key, connection->key, sizeof(ask.key));
+	int rc = connection->by_token_only ? -EOPNOTSUPP : client_mount_lease(fd, flags, &ask);
+	if (rc == 0)
+		return receive_layout(connection, ask.request, layout);
+	if (rc == -ESTALE)
+		return gone(connection);
+	connection->by_token_only = rc == -EOPNOTSUPP;
+	rc = client_mount_token(fd, flags, &token);
+	return rc < 0 ? rc : lease_by_token(connection, &token, layout);
+}
+
+/* The token comes first: only it tells a file that is not on gpumemfs from a mount out of sight. */
+static int lease_newly(int fd, int flags, struct client_connection **connection,
+		       struct client_layout *layout)
+{
+	struct gpumem_token token;
+
+	int rc = client_mount_token(fd, flags, &token);
+	if (rc == 0)
+		rc = get(fd, CONNECT_NEW, connection);
+	if (rc < 0)
+		return rc;
+	LOCKED(&(*connection)->lock);
+	return lease_by_token(*connection, &token, layout);
+}
+
+/* Once more where the connection was that of a daemon which is not there any more. */
+int client_connection_lease(int fd, int flags, struct client_connection **connection,
+			    struct client_layout *layout)
+{
+	struct client_connection *made = NULL;
+	int rc = -ENOTCONN;
+
+	for (unsigned tries = 0; rc == -ENOTCONN && tries < 2; tries++) {
+		*layout = (struct client_layout){0};
+		rc = get(fd, CONNECT_KNOWN, &made);
+		if (rc < 0)
+			return rc;
+		rc = made ? lease_at_once(made, fd, flags, layout)
+			  : lease_newly(fd, flags, &made, layout);
+		if (rc < 0)
+			client_connection_put(made);
+	}
+	if (rc == 0)
+		*connection = made;
+	return rc;
+}
+
+int client_connection_extend(struct client_connection *connection, struct client_layout *layout)
+{
+	struct gpumem_msg_extend request = {.lease = layout->lease,
+					    .first_chunk = layout->n_chunks};
+
+	LOCKED(&connection->lock);
+	int rc = send_request(connection, &request.header, GPUMEM_MSG_EXTEND, sizeof(request));
+	return rc < 0 ? rc : receive_layout(connection, request.header.request, layout);
+}
+
+ssize_t client_connection_copy(const struct client_connection *connection, uint64_t lease,
+			       uint64_t at, int fd, uint64_t offset, uint64_t bytes)
+{
+	struct gpumem_copy_ask ask = {.version = GPUMEM_PROTOCOL_VERSION,
+				      .lease = lease,
+				      .from = at,
+				      .to = offset,
+				      .bytes = bytes};
+	int n;
+
+	memcpy(ask.key, connection->key, sizeof(ask.key));
+	do {
+		n = ioctl(fd, GPUMEM_IOC_COPY, &ask);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+void client_connection_release(struct client_connection *connection, uint64_t lease)
+{
+	if (!connection)
+		return;
+	pthread_mutex_lock(&connection->lock);
+	release_locked(connection, lease);
+	pthread_mutex_unlock(&connection->lock);
+	client_connection_put(connection);
+}
+
+/* In the child of a fork, before any thread: a socket held here would keep the parent's leases
+ * alive after its end. */
+void client_connections_forked(void)
+{
+	for (struct client_connection *at = connections, *next; at; at = next) {
+		next = at->next;
+		connection_free(at);
+	}
+	connections = NULL;
+}

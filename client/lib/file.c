@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/lib/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/core/error.h"
+#include "client/core/process.h"
+#include "common/cleanup.h"
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gpumem *files; /* under list_lock */
+
+static void list_add(struct gpumem *file)
+{
+	LOCKED(&list_lock);
+	file->next = files;
+	if (files)
+		files->previous = file;
+	files = file;
+}
+
+static void list_remove(struct gpumem *file)
+{
+	LOCKED(&list_lock);
+	if (file->next)
+		file->next->previous = file->previous;
+	if (file->previous)
+		file->previous->next = file->next;
+	else
+		files = file->next;
+}
+
+int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file)
+{
+	struct gpumem *made = calloc(1, sizeof(*made));
+
+	if (!made) {
+		close(fd);
+		return client_fail(ENOMEM, "no memory");
+	}
+	made->fd = fd;
+	made->fd_kind = kind;
+	made->flags = flags;
+	int rc = client_connection_lease(lease_from, flags, &made->connection, &made->layout);
+	if (rc < 0) {
+		close(fd);
+		free(made);
+		return rc;
+	}
+	pthread_mutex_init(&made->lock, NULL);
+	list_add(made);
+	*file = made;
+	return 0;
+}
+
+int client_file_unmap_device(struct gpumem *file)
+{
+	if (!file->device.cuda)
+		return 0;
+	return client_file_is_system(file) ? client_pinned_unmap(&file->device)
+					   : client_device_unmap(&file->device, &file->layout);
+}
+
+/* The memory is let go of before the lease that holds it. */
+int client_file_free(struct gpumem *file)
+{
+	list_remove(file);
+	client_host_unmap(&file->host);
+	int rc = client_file_unmap_device(file);
+	client_layout_cut(&file->layout, 0);
+	client_connection_release(file->connection, file->layout.lease);
+	close(file->fd);
+	pthread_mutex_destroy(&file->lock);
+	free(file);
+	return rc;
+}
+
+/* A descriptor that a token can be asked for. */
+static int reopen(const struct gpumem *file)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+	int fd = open(path, file->flags | O_CLOEXEC);
+	return fd >= 0 ? fd : client_fail(errno, "opening the file again: %s", strerror(errno));
+}
+
+int client_file_renew(struct gpumem *file)
+{
+	struct client_layout layout = {0};
+	AUTO_CLOSE int again = -1;
+	int fd = file->fd;
+
+	if (file->connection)
+		return 0;
+	if (file->fd_kind == CLIENT_FD_PATH) {
+		fd = again = reopen(file);
+		if (again < 0)
+			return again;
+	}
+	int rc = client_connection_lease(fd, file->flags, &file->connection, &layout);
+	if (rc == 0)
+		file->layout = layout;
+	return rc;
+}
+
+/* In the child: chunks held here would keep memory that the parent believes it gave back. What
+ * plain mmap mapped is inherited and stays; what a driver mapped is not this process's to unmap. */
+static void forked(struct gpumem *file)
+{
+	client_layout_cut(&file->layout, 0);
+	file->layout.lease = 0;
+	file->connection = NULL;
+	free(file->device.pins);
+	file->device = (struct client_device_map){0};
+	if (file->host.bar) {
+		free(file->host.pieces);
+		file->host = (struct client_host_map){0};
+	}
+}
+
+void client_files_forked(void)
+{
+	for (struct gpumem *at = files; at; at = at->next)
+		forked(at);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* An opened file: its lease and its mappings. */
+#ifndef CLIENT_LIB_FILE_H
+#define CLIENT_LIB_FILE_H
+
+#include <pthread.h>
+
+#include "client/gpu/device.h"
+#include "client/gpu/host.h"
+#include "client/lib/connection.h"
+#include "client/lib/gpumem.h"
+
+struct gpumem {
+	struct gpumem *previous, *next; /* of all files, for fork */
+	pthread_mutex_t lock;		/* everything below */
+	int fd;
+	enum client_fd {
+		CLIENT_FD_OPEN, /* an opened file */
+		CLIENT_FD_PATH	/* O_PATH: its closing leaves the process's locks alone */
+	} fd_kind;
+	int flags;			      /* O_RDONLY or O_RDWR */
+	struct client_connection *connection; /* NULL: the lease was the parent's */
+	struct client_layout layout;
+	struct client_device_map device;
+	struct client_host_map host;
+};
+
+/* A file with a lease. fd becomes the file's, also on failure. 0 or -errno. */
+int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file);
+/* 0, or the first -errno of what could not be given back. */
+int client_file_free(struct gpumem *file);
+
+/* Under the file's lock: makes sure of a lease of this process's own. */
+int client_file_renew(struct gpumem *file);
+
+/* Under the file's lock: 0 or -errno. */
+int client_file_unmap_device(struct gpumem *file);
+
+static inline bool client_file_is_system(const struct gpumem *file)
+{
+	return file->layout.kind != GPUMEM_KIND_DEVICE;
+}
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The public functions: the one place where -errno becomes errno. */
+#include "client/lib/gpumem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/stream.h"
+#include "client/core/error.h"
+#include "client/core/process.h"
+#include "client/lib/drop.h"
+#include "client/lib/file.h"
+#include "common/cleanup.h"
+
+#define KNOWN_OPEN_FLAGS (O_ACCMODE | O_CLOEXEC)
+#define INFO_BYTES_MIN	 (offsetof(struct gpumem_info, bytes) + sizeof(size_t))
+
+_Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
+		   (int)GPUMEM_FILE_HOST == (int)GPUMEM_KIND_HOST &&
+		   (int)GPUMEM_FILE_PLAYED == (int)GPUMEM_KIND_MEMFD,
+	       "kinds are those of the protocol");
+
+static int result(int rc)
+{
+	if (rc >= 0)
+		return 0;
+	errno = -rc;
+	return -1;
+}
+
+/* Only regular files: others have effects when they are asked for a token. */
+static int check_file(int fd)
+{
+	struct statx st;
+
+	/* The type never changes: no reason to bother the daemon. */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+		return client_fail(errno, "%s", strerror(errno));
+	if (S_ISDIR(st.stx_mode))
+		return client_fail(EISDIR, "it is a directory");
+	if (!S_ISREG(st.stx_mode))
+		return client_fail(EINVAL, "it is no regular file");
+	return 0;
+}
+
+static int open_path(const char *path, int flags, struct gpumem **file)
+{
+	int mode = flags & O_ACCMODE;
+
+	if (flags & ~KNOWN_OPEN_FLAGS || (mode != O_RDONLY && mode != O_RDWR))
+		return client_fail(EINVAL, "flags are O_RDONLY or O_RDWR");
+	/* O_NONBLOCK: a FIFO must not wait to be refused. */
+	int fd = open(path, mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0)
+		return client_fail(errno, "%s: %s", path, strerror(errno));
+	int rc = check_file(fd);
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	return client_file_new(fd, CLIENT_FD_OPEN, mode, fd, file);
+}
+
+gpumem *gpumem_open(const char *path, int flags)
+{
+	struct gpumem *file = NULL;
+
+	CLIENT_CALL();
+	return result(open_path(path, flags, &file)) < 0 ? NULL : file;
+}
+
+static int drop_leases(const char *path, uint64_t *leases)
+{
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+	if (fd < 0)
+		return client_fail(errno, "%s: %s", path, strerror(errno));
+	int rc = check_file(fd);
+
+	return rc < 0 ? rc : client_drop_leases(fd, leases);
+}
+
+int gpumem_drop_leases(const char *path, uint64_t *leases)
+{
+	uint64_t dropped = 0;
+
+	CLIENT_CALL();
+	int rc = drop_leases(path, &dropped);
+
+	if (rc == 0 && leases)
+		*leases = dropped;
+	return result(rc);
+}
+
+/* An O_PATH descriptor of the same file. */
+static int open_beside(int fd)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int beside = open(path, O_PATH | O_CLOEXEC);
+	return beside >= 0 ? beside : client_fail(errno, "%s: %s", path, strerror(errno));
+}
+
+static int open_descriptor(int fd, struct gpumem **file)
+{
+	int flags = fcntl(fd, F_GETFL);
+	if (flags < 0)
+		return client_fail(errno, "%s", strerror(errno));
+	if (flags & O_PATH || (flags & O_ACCMODE) == O_WRONLY)
+		return client_fail(EBADF, "the descriptor is not open for reading");
+	int rc = check_file(fd);
+	if (rc < 0)
+		return rc;
+	int beside = open_beside(fd);
+	if (beside < 0)
+		return beside;
+	return client_file_new(beside, CLIENT_FD_PATH, flags & O_ACCMODE, fd, file);
+}
+
+gpumem *gpumem_open_fd(int fd)
+{
+	struct gpumem *file = NULL;
+
+	CLIENT_CALL();
+	return result(open_descriptor(fd, &file)) < 0 ? NULL : file;
+}
+
+int gpumem_close(gpumem *file)
+{
+	CLIENT_CALL();
+	return file ? result(client_file_free(file)) : 0;
+}
+
+static void fill_info(const struct gpumem *file, struct gpumem_info *info)
+{
+	const struct client_layout *layout = &file->layout;
+
+	info->size = layout->size;
+	info->mappable = layout->bytes;
+	info->mapped = file->device.mapped;
+	info->host_mapped = file->host.range.mapped;
+	info->n_chunks = layout->n_chunks;
+	info->kind = layout->kind;
+	info->flags = (layout->flags & GPUMEM_LAYOUT_PRIVATE ? GPUMEM_INFO_PRIVATE : 0) |
+		      (layout->flags & GPUMEM_LAYOUT_READ_ONLY ? GPUMEM_INFO_READ_ONLY : 0) |
+		      (layout->kind == GPUMEM_KIND_HOST ? GPUMEM_INFO_HOST : 0);
+	info->device = layout->device;
+	memcpy(info->uuid, layout->uuid, sizeof(info->uuid));
+	strncpy(info->provider, client_host_provider(&file->host), sizeof(info->provider) - 1);
+}
+
+static int get_info(struct gpumem *file, struct gpumem_info *info)
+{
+	struct gpumem_info filled = {.bytes = info->bytes};
+
+	if (info->bytes < INFO_BYTES_MIN)
+		return client_fail(EINVAL, "info->bytes is not set to sizeof(struct gpumem_info)");
+	LOCKED(&file->lock);
+	int rc = client_file_renew(file);
+	if (rc < 0)
+		return rc;
+	fill_info(file, &filled);
+	if (info->bytes > sizeof(filled))
+		memset((char *)info + sizeof(filled), 0, info->bytes - sizeof(filled));
+	memcpy(info, &filled, info->bytes < sizeof(filled) ? info->bytes : sizeof(filled));
+	return 0;
+}
+
+int gpumem_get_info(gpumem *file, struct gpumem_info *info)
+{
+	CLIENT_CALL();
+	return result(get_info(file, info));
+}
+
+/* Under the file's lock. */
+static int ready_to_map(struct gpumem *file)
+{
+	int rc = client_file_renew(file);
+
+	if (rc == 0 && file->layout.size == 0)
+		rc = client_fail(EINVAL, "the file is empty: there is nothing to map");
+	return rc;
+}
+
+/* Of the file: a mapping that could not follow its growth has less. */
+static size_t usable(const struct gpumem *file, size_t mapped)
+{
+	return file->layout.size < mapped ? file->layout.size : mapped;
+}
+
+static int map_device(struct gpumem *file, unsigned long long *address, size_t *bytes)
+{
+	LOCKED(&file->lock);
+
+	int rc = ready_to_map(file);
+	if (rc == 0 && client_file_is_system(file))
+		rc = client_pinned_map(&file->device, &file->layout);
+	else if (rc == 0)
+		rc = client_device_map(&file->device, &file->layout);
+	if (rc < 0)
+		return rc;
+	*address = file->device.base;
+	if (bytes)
+		*bytes = usable(file, file->device.mapped);
+	return 0;
+}
+
+int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
+{
+	CLIENT_CALL();
+	return result(map_device(file, address, bytes));
+}
+
+int gpumem_unmap_device(gpumem *file)
+{
+	CLIENT_CALL();
+	LOCKED(&file->lock);
+	return result(client_file_unmap_device(file));
+}
+
+static int map_host(struct gpumem *file, void **address, size_t *bytes)
+{
+	LOCKED(&file->lock);
+
+	int rc = ready_to_map(file);
+	if (rc == 0)
+		rc = client_host_map(&file->host, &file->layout, file->fd);
+	if (rc < 0)
+		return rc;
+	*address = file->host.range.base;
+	if (bytes)
+		*bytes = usable(file, file->host.range.mapped);
+	return 0;
+}
+
+int gpumem_map_host(gpumem *file, void **address, size_t *bytes)
+{
+	CLIENT_CALL();
+	return result(map_host(file, address, bytes));
+}
+
+int gpumem_unmap_host(gpumem *file)
+{
+	CLIENT_CALL();
+	LOCKED(&file->lock);
+	client_host_unmap(&file->host);
+	return 0;
+}
+
+static int extend_device(struct gpumem *file)
+{
+	if (!file->device.cuda)
+		return 0;
+	return client_file_is_system(file) ? client_pinned_extend(&file->device, &file->layout)
+					   : client_device_extend(&file->device, &file->layout);
+}
+
+/* A mapping that cannot follow does not keep the other from it. */
+static int extend(struct gpumem *file)
+{
+	LOCKED(&file->lock);
+
+	int rc = file->connection ? client_connection_extend(file->connection, &file->layout)
+				  : client_file_renew(file);
+	if (rc < 0)
+		return rc;
+	int host = file->host.range.base ? client_host_extend(&file->host, &file->layout) : 0;
+	rc = extend_device(file);
+	return rc < 0 ? rc : host;
+}
+
+int gpumem_extend(gpumem *file)
+{
+	CLIENT_CALL();
+	return result(extend(file));
+}
+
+/* The owner of the memory sees what comes over the bus in order; its peers only what was flushed.
+ * Without a context there is nobody to tell, and nobody of this process's who reads. */
+static void flush_to_peers(const struct client_cuda *cuda)
+{
+	if (cuda && cuda->cuFlushGPUDirectRDMAWrites)
+		cuda->cuFlushGPUDirectRDMAWrites(
+		    GM_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+		    GM_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
+}
+
+int gpumem_flush(gpumem *file)
+{
+	CLIENT_CALL();
+	LOCKED(&file->lock);
+	stream_fence();
+	if (file->host.bar)
+		flush_to_peers(file->device.cuda ? file->device.cuda : file->host.bar->cuda);
+	return 0;
+}
+
+const char *gpumem_error(void)
+{
+	return client_error_text();
+}
+
+const char *gpumem_version(void)
+{
+	return GPUMEM_VERSION;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/lib/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "client/core/error.h"
+#include "client/core/private_fd.h"
+#include "common/cleanup.h"
+#include "common/runtime_dir.h"
+
+static int ask_token(int fd, void *token)
+{
+	return ioctl(fd, GPUMEM_IOC_TOKEN, token) < 0 ? -errno : 0;
+}
+
+static int ask_lease(int fd, void *ask)
+{
+	return ioctl(fd, GPUMEM_IOC_LEASE, ask) < 0 ? -errno : 0;
+}
+
+/* A descriptor of fewer rights than those that are asked for: whoever may open the file has them.
+ */
+static bool too_little(int fd, int flags)
+{
+	int has = fcntl(fd, F_GETFL);
+
+	return has >= 0 && flags == O_RDWR && (has & O_ACCMODE) != O_RDWR;
+}
+
+static int ask_file(int fd, int flags, int (*ask)(int fd, void *what), void *what)
+{
+	return too_little(fd, flags) ? client_apart(fd, flags, ask, what) : ask(fd, what);
+}
+
+int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
+{
+	return ask_file(fd, flags, ask_lease, ask);
+}
+
+static int fail_ended(void)
+{
+	return client_fail(ENOTCONN, "the daemon of this mount has ended");
+}
+
+/* For a terminal, which a mount is not to write to: no control characters, also of two bytes. */
+static bool is_printable(const char *text)
+{
+	for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+		if (*at < ' ' || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
+			return false;
+	return true;
+}
+
+/* 0, or -errno where the daemon is an older one, or is none. */
+static int ask_where(int fd, struct gpumem_socket *where)
+{
+	if (ioctl(fd, GPUMEM_IOC_SOCKET, where) < 0)
+		return -errno;
+	where->text[sizeof(where->text) - 1] = '\0';
+	return is_printable(where->text) ? 0 : -EPROTO;
+}
+
+static int fail_unshared(int fd)
+{
+	struct gpumem_socket where;
+	bool known = ask_where(fd, &where) == 0 && where.where == GPUMEM_SOCKET_NOWHERE;
+
+	return client_fail(ENOTSUP, "the daemon of this mount shares no files: %s",
+			   known ? where.text : "its log says why");
+}
+
+int client_mount_token(int fd, int flags, struct gpumem_token *token)
+{
+	int rc = ask_file(fd, flags, ask_token, token);
+
+	if (rc < 0) {
+		switch (-rc) {
+		case ENOTTY:
+		case EINVAL:
+		case ENOSYS:
+		case EOPNOTSUPP:
+			return client_fail(ENOTSUP, "the file is not on gpumemfs");
+		case ENOTCONN:
+		case ECONNABORTED:
+			return fail_ended();
+		case EPROTONOSUPPORT:
+			return fail_unshared(fd);
+		default:
+			return client_fail(-rc, "the file's token: %s", strerror(-rc));
+		}
+	}
+	if (token->version != GPUMEM_PROTOCOL_VERSION)
+		return client_fail(EPROTO,
+				   "the daemon speaks version %u of the protocol, this is %u",
+				   token->version, GPUMEM_PROTOCOL_VERSION);
+	return 0;
+}
+
+/* Octal escapes stand for blank, tab, newline and backslash. */
+static void unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; to++) {
+		if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+		    from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
+			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
+}
+
+bool client_mount_parse(char *line, struct client_mount_line *parsed)
+{
+	char *words[5], *rest = line, *end;
+
+	for (unsigned i = 0; i < 5; i++) {
+		words[i] = strsep(&rest, " ");
+		if (!words[i] || !*words[i])
+			return false;
+	}
+	if (!rest)
+		return false;
+	parsed->id = strtoul(words[0], &end, 10);
+	if (*end)
+		return false;
+	parsed->major = (unsigned)strtoul(words[2], &end, 10);
+	if (*end++ != ':')
+		return false;
+	parsed->minor = (unsigned)strtoul(end, &end, 10);
+	if (*end)
+		return false;
+	parsed->root = words[3];
+	parsed->where = words[4];
+	unescape(parsed->root);
+	unescape(parsed->where);
+	return true;
+}
+
+int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument)
+{
+	AUTO_FREE char *line = NULL;
+	size_t room = 0;
+	struct stat st, there;
+	int seen = -ENOENT;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	AUTO_FCLOSE FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	if (!mounts)
+		return -errno;
+	while (getline(&line, &room, mounts) > 0) {
+		struct client_mount_line parsed;
+		if (!client_mount_parse(line, &parsed) || parsed.major != major(st.st_dev) ||
+		    parsed.minor != minor(st.st_dev) || strcmp(parsed.root, "/") != 0)
+			continue;
+		/* It may be hidden under another, or be out of reach. */
+		AUTO_CLOSE int root = open(parsed.where, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		int rc = root < 0		     ? -errno
+			 : fstat(root, &there) < 0   ? -errno
+			 : there.st_dev != st.st_dev ? -ENOENT
+						     : each(root, argument);
+		if (rc >= 0)
+			return rc;
+		if (seen == -ENOENT)
+			seen = rc;
+	}
+	return seen;
+}
+
+/* The socket of an ordinary user's daemon. The mount says where, and is not believed further than
+ * this user's own directories, nor about the name there. */
+static int connect_own(const char *path, dev_t device)
+{
+	char name[RUNTIME_NAME_MAX], reason[RUNTIME_REASON_MAX];
+	AUTO_CLOSE int dir = runtime_dir_open(path, geteuid(), reason);
+
+	if (dir == -EPERM || dir == -EACCES)
+		return client_fail(EACCES,
+				   "only the user who mounted it can map files of this "
+				   "mount: %s",
+				   reason);
+	if (dir < 0)
+		return client_fail(ENOTSUP,
+				   "the daemon of this mount shares files in a directory that is "
+				   "not visible here: %s",
+				   reason);
+	runtime_socket_name(GPUMEM_SOCKET_KIND, device, name);
+	int fd = runtime_socket_connect(dir, name, geteuid());
+
+	if (fd == -ECONNREFUSED || fd == -ENOENT)
+		return fail_ended();
+	return fd >= 0 ? fd
+		       : client_fail(fd == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s/%s: %s",
+				     path, name, strerror(-fd));
+}
+
+/* No mount that is visible here has a socket. */
+static int connect_elsewhere(int fd)
+{
+	struct gpumem_socket where;
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && ask_where(fd, &where) == 0 &&
+	    where.where == GPUMEM_SOCKET_IN_DIRECTORY && *where.text == '/')
+		return connect_own(where.text, st.st_dev);
+	return client_fail(ENOTSUP,
+			   "no mount of the file's filesystem with a %s is visible here: "
+			   "bind-mount the whole mount, not a part of it",
+			   GPUMEM_SOCKET_NAME);
+}
+
+static int connect_each(int root, void *unused)
+{
+	(void)unused;
+	return runtime_connect(root, GPUMEM_SOCKET_NAME, 0);
+}
+
+int client_mount_connect(int fd)
+{
+	int rc = client_mount_each(fd, connect_each, NULL);
+
+	switch (rc < 0 ? -rc : 0) {
+	case 0:
+		return rc;
+	case ENOENT:
+		return connect_elsewhere(fd);
+	case ECONNREFUSED:
+	case ENOTCONN:
+		return fail_ended();
+	default:
+		return client_fail(rc == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s: %s",
+				   GPUMEM_SOCKET_NAME, strerror(-rc));
+	}
+}

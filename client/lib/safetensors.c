@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What is accepted is what _header.py of the Python module accepts; change both or neither. This
+ * one is stricter where nobody reads, in unknown fields: on depth, numbers beyond 64 bits and what
+ * is no Unicode; and on names with a NUL, which C cannot tell. */
+#include "client/lib/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/core/error.h"
+
+/* As deep as the reference implementation goes: jansson and the walk below recurse on the stack of
+ * whichever thread calls, which may be small. */
+#define DEPTH_MAX 128
+
+#define SHOWN_BYTES 80
+
+static const struct dtype {
+	const char *name;
+	unsigned bits;
+} dtypes[] = {
+    {"BOOL", 8},    {"I8", 8},	    {"I16", 16},	{"I32", 32},	    {"I64", 64},
+    {"U8", 8},	    {"U16", 16},    {"U32", 32},	{"U64", 64},	    {"F16", 16},
+    {"F32", 32},    {"F64", 64},    {"BF16", 16},	{"C64", 64},	    {"F8_E4M3", 8},
+    {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F6_E2M3", 6},
+    {"F6_E3M2", 6}, {"F4", 4},
+};
+
+struct shown {
+	char text[SHOWN_BYTES + 8];
+};
+
+/* Text of the file for a message: in quotes, one line, of bounded length. */
+static struct shown show_bytes(const char *text, size_t bytes)
+{
+	struct shown shown;
+	size_t n = bytes <= SHOWN_BYTES ? bytes : SHOWN_BYTES;
+	char *to = shown.text;
+
+	/* Not in the middle of a character. */
+	while (n < bytes && n && ((unsigned char)text[n] & 0xc0) == 0x80)
+		n--;
+	*to++ = '\'';
+	for (size_t i = 0; i < n; i++)
+		*to++ = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+	strcpy(to, n < bytes ? "...'" : "'");
+	return shown;
+}
+
+static struct shown show(const char *text)
+{
+	return show_bytes(text, strlen(text));
+}
+
+/* The key whose second occurrence ends before end, as the text has it. */
+static struct shown show_key_before(const char *text, size_t end)
+{
+	size_t at = end ? end - 1 : 0, slashes;
+
+	for (;;) {
+		if (!at--)
+			return show_bytes("", 0);
+		if (text[at] != '"')
+			continue;
+		for (slashes = 0; slashes < at && text[at - slashes - 1] == '\\'; slashes++)
+			;
+		if (slashes % 2 == 0)
+			return show_bytes(text + at + 1, end - at - 2);
+	}
+}
+
+static int check_depth(const char *text, size_t bytes)
+{
+	unsigned depth = 0;
+	bool string = false;
+
+	for (size_t i = 0; i < bytes; i++) {
+		char c = text[i];
+		if (string && c == '\\')
+			i++;
+		else if (c == '"')
+			string = !string;
+		else if (!string && (c == '{' || c == '['))
+			depth++;
+		else if (!string && (c == '}' || c == ']') && depth)
+			depth--;
+		if (depth > DEPTH_MAX)
+			return client_fail(EINVAL, "the header is nested too deeply");
+	}
+	return 0;
+}
+
+static int load(const char *text, size_t bytes, json_t **json)
+{
+	json_error_t error;
+
+	if (!bytes || text[0] != '{')
+		return client_fail(EINVAL, "the header does not begin with '{'");
+	int rc = check_depth(text, bytes);
+	if (rc < 0)
+		return rc;
+	*json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+	if (*json)
+		return 0;
+	switch (json_error_code(&error)) {
+	case json_error_out_of_memory:
+		return client_fail(ENOMEM, "no memory for a header of %zu bytes", bytes);
+	case json_error_duplicate_key:
+		return client_fail(EINVAL, "%s is there twice",
+				   show_key_before(text, (size_t)error.position).text);
+	default:
+		return client_fail(EINVAL, "the header is not as the format has it: %s, at byte %d",
+				   show(error.text).text, error.position);
+	}
+}
+
+/* The format has no other numbers, even where nobody looks. */
+static bool has_only_integers(json_t *value)
+{
+	const char *key;
+	json_t *part;
+	size_t i;
+
+	if (json_is_object(value)) {
+		json_object_foreach (value, key, part)
+			if (!has_only_integers(part))
+				return false;
+	} else {
+		json_array_foreach (value, i, part)
+			if (!has_only_integers(part))
+				return false;
+	}
+	return !json_is_real(value);
+}
+
+static int check_metadata(json_t *metadata)
+{
+	bool good = !metadata || json_is_object(metadata);
+	const char *key;
+	json_t *value;
+
+	if (good)
+		json_object_foreach (metadata, key, value)
+			good = good && json_is_string(value);
+	return good ? 0 : client_fail(EINVAL, "__metadata__ is not an object of strings");
+}
+
+static bool are_numbers(json_t *list)
+{
+	json_t *number;
+	size_t i;
+
+	json_array_foreach (list, i, number)
+		if (!json_is_integer(number) || json_integer_value(number) < 0)
+			return false;
+	return json_is_array(list);
+}
+
+static int no_numbers(const char *name, const char *field)
+{
+	return client_fail(EINVAL, "tensor %s: %s is not a list of numbers from 0 to 2^63-1",
+			   show(name).text, field);
+}
+
+static const struct dtype *find_dtype(json_t *code)
+{
+	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+		if (json_is_string(code) && json_string_length(code) == strlen(dtypes[i].name) &&
+		    !strcmp(json_string_value(code), dtypes[i].name))
+			return &dtypes[i];
+	return NULL;
+}
+
+/* How many elements; an empty tensor's other numbers are held to the same limit. */
+static int count_elements(const char *name, json_t *shape, uint64_t *count)
+{
+	bool empty = false;
+	json_t *number;
+	size_t i;
+
+	*count = 1;
+	json_array_foreach (shape, i, number) {
+		uint64_t n = (uint64_t)json_integer_value(number);
+		empty |= n == 0;
+		if (n && (__builtin_mul_overflow(*count, n, count) || *count > INT64_MAX))
+			return client_fail(EINVAL, "tensor %s: its shape is too large",
+					   show(name).text);
+	}
+	if (empty)
+		*count = 0;
+	return 0;
+}
+
+static int check_size(const char *name, const struct dtype *dtype, json_t *shape, uint64_t held)
+{
+	uint64_t count = 0;
+	int rc = count_elements(name, shape, &count);
+
+	if (rc < 0)
+		return rc;
+	unsigned __int128 bits = (unsigned __int128)count * dtype->bits;
+	if (bits % 8)
+		return client_fail(
+		    EINVAL, "tensor %s: %" PRIu64 " elements of %u bits do not end at a byte",
+		    show(name).text, count, dtype->bits);
+	if (bits / 8 != held)
+		return client_fail(EINVAL,
+				   "tensor %s: %" PRIu64 " elements of %s are not the %" PRIu64
+				   " bytes that its data_offsets hold",
+				   show(name).text, count, dtype->name, held);
+	return 0;
+}
+
+static int parse_offsets(const char *name, json_t *offsets, uint64_t data_bytes,
+			 struct safetensors_tensor *tensor)
+{
+	if (!are_numbers(offsets))
+		return no_numbers(name, "data_offsets");
+	if (json_array_size(offsets) != 2)
+		return client_fail(EINVAL, "tensor %s: data_offsets are %zu numbers, not 2",
+				   show(name).text, json_array_size(offsets));
+	tensor->begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
+	tensor->end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
+	if (tensor->begin > tensor->end)
+		return client_fail(
+		    EINVAL, "tensor %s: it begins at %" PRIu64 ", behind its end at %" PRIu64,
+		    show(name).text, tensor->begin, tensor->end);
+	if (tensor->end > data_bytes)
+		return client_fail(EINVAL,
+				   "tensor %s: it ends at %" PRIu64 "; the file has %" PRIu64
+				   " bytes of data",
+				   show(name).text, tensor->end, data_bytes);
+	return 0;
+}
+
+static int parse_tensor(const char *name, json_t *entry, uint64_t data_bytes,
+			struct safetensors_tensor *tensor)
+{
+	static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+	json_t *shape = json_object_get(entry, "shape");
+
+	if (!json_is_object(entry))
+		return client_fail(EINVAL, "tensor %s: its entry is not an object",
+				   show(name).text);
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (!json_object_get(entry, fields[i]))
+			return client_fail(EINVAL, "tensor %s: no %s", show(name).text, fields[i]);
+	json_t *code = json_object_get(entry, "dtype");
+	const struct dtype *dtype = find_dtype(code);
+	if (!dtype)
+		return client_fail(EINVAL, "tensor %s: unknown dtype %s", show(name).text,
+				   json_is_string(code) ? show(json_string_value(code)).text
+							: "(no string)");
+	if (!are_numbers(shape))
+		return no_numbers(name, "shape");
+	int rc = parse_offsets(name, json_object_get(entry, "data_offsets"), data_bytes, tensor);
+	if (rc < 0)
+		return rc;
+	tensor->name = name;
+	tensor->dtype = dtype->name;
+	tensor->unit = dtype->bits < 8 ? 1 : dtype->bits / 8;
+	return check_size(name, dtype, shape, tensor->end - tensor->begin);
+}
+
+static int parse_tensors(uint64_t data_bytes, struct safetensors *header)
+{
+	const char *name;
+	json_t *entry;
+
+	header->tensors = calloc(json_object_size(header->json) + 1, sizeof(*header->tensors));
+	if (!header->tensors)
+		return client_fail(ENOMEM, "no memory for %zu tensors",
+				   json_object_size(header->json));
+	json_object_foreach (header->json, name, entry) {
+		struct safetensors_tensor *tensor = &header->tensors[header->n_tensors];
+		if (!strcmp(name, "__metadata__"))
+			continue;
+		int rc = parse_tensor(name, entry, data_bytes, tensor);
+		if (rc < 0)
+			return rc;
+		tensor->number = (uint32_t)header->n_tensors++;
+	}
+	return 0;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct safetensors_tensor *one = *(struct safetensors_tensor *const *)a;
+	const struct safetensors_tensor *two = *(struct safetensors_tensor *const *)b;
+
+	if (one->begin != two->begin)
+		return one->begin < two->begin ? -1 : 1;
+	if (one->end != two->end)
+		return one->end < two->end ? -1 : 1;
+	return one->number < two->number ? -1 : one->number > two->number;
+}
+
+static int check_places(const struct safetensors_tensor *const *sorted, size_t n,
+			uint64_t data_bytes)
+{
+	const char *before = "";
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct safetensors_tensor *tensor = sorted[i];
+		if (tensor->begin < at)
+			return client_fail(EINVAL,
+					   "tensor %s overlaps %s: it begins at %" PRIu64
+					   ", where that one ends at %" PRIu64,
+					   show(tensor->name).text, show(before).text,
+					   tensor->begin, at);
+		if (tensor->begin > at)
+			return client_fail(EINVAL,
+					   "tensor %s begins at %" PRIu64
+					   ": the bytes from %" PRIu64 " on belong to none",
+					   show(tensor->name).text, tensor->begin, at);
+		at = tensor->end;
+		before = tensor->name;
+	}
+	if (at != data_bytes)
+		return client_fail(EINVAL,
+				   "the tensors end at %" PRIu64 "; the file has %" PRIu64
+				   " bytes of data",
+				   at, data_bytes);
+	return 0;
+}
+
+static int check_cover(const struct safetensors *header, uint64_t data_bytes)
+{
+	size_t n = header->n_tensors;
+	const struct safetensors_tensor **sorted = malloc((n + 1) * sizeof(const void *));
+
+	if (!sorted)
+		return client_fail(ENOMEM, "no memory for %zu tensors", n);
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = &header->tensors[i];
+	qsort(sorted, n, sizeof(const void *), compare_places);
+	int rc = check_places(sorted, n, data_bytes);
+	free(sorted);
+	return rc;
+}
+
+int client_safetensors_parse(const char *text, size_t bytes, uint64_t data_bytes,
+			     struct safetensors *header)
+{
+	struct safetensors made = {0};
+	int rc = load(text, bytes, &made.json);
+
+	if (rc == 0 && !has_only_integers(made.json))
+		rc = client_fail(EINVAL, "a number in the header is not an integer");
+	if (rc == 0)
+		rc = check_metadata(json_object_get(made.json, "__metadata__"));
+	if (rc == 0)
+		rc = parse_tensors(data_bytes, &made);
+	if (rc == 0)
+		rc = check_cover(&made, data_bytes);
+	if (rc < 0)
+		client_safetensors_free(&made);
+	else
+		*header = made;
+	return rc;
+}
+
+void client_safetensors_free(struct safetensors *header)
+{
+	json_decref(header->json);
+	free(header->tensors);
+	*header = (struct safetensors){0};
+}

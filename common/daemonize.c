@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/daemonize.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+
+/* The launcher's part: one byte says that the mount answers, the end of the pipe that it never
+ * will. Does not return. */
+static void launcher_wait(int fd, pid_t child)
+{
+	char byte;
+	ssize_t got;
+	int status = 0;
+
+	do
+		got = read(fd, &byte, 1);
+	while (got < 0 && errno == EINTR);
+	if (got == 1)
+		_exit(EXIT_SUCCESS);
+	if (waitpid(child, &status, 0) == child && WIFSIGNALED(status))
+		log_error("ended by signal %d (%s) before the mount was ready", WTERMSIG(status),
+			  strsignal(WTERMSIG(status)));
+	_exit(EXIT_FAILURE);
+}
+
+/* Started with a closed stdin, stdout or stderr, some later file would get its number, and be
+ * written to by whoever logs. */
+static int stdio_occupy(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd < 0) {
+		int rc = -errno;
+		log_error("/dev/null: %s", strerror(-rc));
+		return rc;
+	}
+	close(fd);
+	return 0;
+}
+
+int daemon_start(enum daemon_mode mode, struct daemon *daemon)
+{
+	int ends[2];
+
+	daemon->ready_fd = -1;
+	int rc = stdio_occupy();
+	if (rc < 0 || mode == DAEMON_FOREGROUND)
+		return rc;
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		rc = -errno;
+		log_error("cannot make a pipe: %s", strerror(-rc));
+		return rc;
+	}
+	fflush(NULL);
+	pid_t child = fork();
+	if (child < 0) {
+		rc = -errno;
+		log_error("cannot fork: %s", strerror(-rc));
+		close(ends[0]);
+		close(ends[1]);
+		return rc;
+	}
+	if (child > 0) {
+		close(ends[1]);
+		launcher_wait(ends[0], child);
+	}
+	close(ends[0]);
+	daemon->ready_fd = ends[1];
+	setsid();
+	/* Keeps no file system busy but the one that it serves. */
+	if (chdir("/") < 0)
+		log_warn("cannot change to /: %s", strerror(errno));
+	return 0;
+}
+
+static void terminal_leave(void)
+{
+	AUTO_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0) {
+		log_warn("/dev/null: %s: the terminal stays open", strerror(errno));
+		return;
+	}
+	fflush(NULL);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		dup2(null, fd);
+}
+
+/* A launcher that was killed must not take the daemon along by SIGPIPE. */
+static int launcher_release(int fd)
+{
+	struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+
+	sigaction(SIGPIPE, &ignore, &before);
+	int rc = write(fd, "", 1) == 1 ? 0 : -errno;
+	sigaction(SIGPIPE, &before, NULL);
+	return rc;
+}
+
+void daemon_leave(enum log_level level)
+{
+	log_setup(level, LOG_TO_SYSLOG);
+	terminal_leave();
+}
+
+int daemon_ready(struct daemon *daemon, enum log_level level)
+{
+	AUTO_CLOSE int fd = daemon->ready_fd;
+
+	if (fd < 0)
+		return 0;
+	daemon->ready_fd = -1;
+	daemon_leave(level);
+	return launcher_release(fd);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* uthash as this project uses it: out of memory is an error and not the end of the process, and
+ * names are hashed with a secret seed, because users choose them. */
+#ifndef COMMON_HASH_H
+#define COMMON_HASH_H
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+extern uint64_t hash_seed; /* set once at start: hash_seed_init */
+void hash_seed_init(void);
+
+#define HASH_NONFATAL_OOM 1
+#define HASH_FUNCTION(key, length, value)                                                          \
+	((value) = (unsigned)XXH3_64bits_withSeed((key), (length), hash_seed))
+
+#include <uthash.h>
+
+/* HASH_ADD; false, with the item out of the table, where there is no memory for it. */
+#define HASH_ADD_NEW(hh, head, field, bytes, add)                                                  \
+	({                                                                                         \
+		HASH_ADD(hh, head, field, bytes, add);                                             \
+		(add)->hh.tbl != NULL;                                                             \
+	})
+
+#endif

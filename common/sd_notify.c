@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/sd_notify.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/number.h"
+
+#define PATIENCE_SECONDS 2
+
+/* A path, or with @ in front an abstract name: 0 or -errno. */
+static int address_of(const char *name, struct sockaddr_un *address, socklen_t *length)
+{
+	size_t bytes = strlen(name);
+
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (name[0] != '/' && name[0] != '@')
+		return -EAFNOSUPPORT;
+	if (bytes >= sizeof(address->sun_path))
+		return -ENAMETOOLONG;
+	memcpy(address->sun_path, name, bytes);
+	if (name[0] == '@')
+		address->sun_path[0] = 0;
+	*length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes);
+	return 0;
+}
+
+union control {
+	struct cmsghdr header; /* for its alignment */
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+static void put_fd(struct msghdr *message, union control *control, int fd)
+{
+	message->msg_control = control->bytes;
+	message->msg_controllen = sizeof(control->bytes);
+	struct cmsghdr *head = CMSG_FIRSTHDR(message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+}
+
+static int send_to(const char *name, const char *state, int fd_sent)
+{
+	struct sockaddr_un address;
+	socklen_t length;
+	int error = address_of(name, &address, &length);
+
+	if (error)
+		return error;
+	int fd AUTO_CLOSE = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	/* A service manager that does not listen is not waited for. */
+	struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	struct iovec part = {.iov_base = (char *)state, .iov_len = strlen(state)};
+	struct msghdr message = {
+	    .msg_name = &address, .msg_namelen = length, .msg_iov = &part, .msg_iovlen = 1};
+	union control control = {0};
+
+	if (fd_sent >= 0)
+		put_fd(&message, &control, fd_sent);
+	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int notify_send(const char *state)
+{
+	return notify_send_fd(state, -1);
+}
+
+int notify_send_fd(const char *state, int fd)
+{
+	const char *name = getenv("NOTIFY_SOCKET");
+	int error = name && *name ? send_to(name, state, fd) : 0;
+
+	if (error)
+		log_warn("cannot tell the service manager at %s: %s", name, strerror(-error));
+	return error;
+}
+
+uint64_t notify_watchdog_us(void)
+{
+	const char *period = getenv("WATCHDOG_USEC"), *who = getenv("WATCHDOG_PID");
+	uint64_t us, pid;
+
+	if (!period || parse_u64(period, 1, INT64_MAX, &us))
+		return 0;
+	if (who && (parse_u64(who, 1, INT32_MAX, &pid) || (pid_t)pid != getpid()))
+		return 0;
+	return us;
+}

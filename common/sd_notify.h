@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What a service manager is told: sd_notify(3)'s protocol, one datagram to $NOTIFY_SOCKET, without
+ * its library. Where nobody asked for it nothing is sent. */
+#ifndef COMMON_SD_NOTIFY_H
+#define COMMON_SD_NOTIFY_H
+
+#include <stdint.h>
+
+#define NOTIFY_READY	"READY=1\n"
+#define NOTIFY_STOPPING "STOPPING=1\n"
+#define NOTIFY_WATCHDOG "WATCHDOG=1\n"
+/* Ending takes longer than usual: half a minute more from now. */
+#define NOTIFY_EXTEND "EXTEND_TIMEOUT_USEC=30000000\n"
+
+/* 0, also where there is no socket; -errno after a line in the log. */
+int notify_send(const char *state);
+
+/* With a file descriptor, which stays the caller's; -1: none. */
+int notify_send_fd(const char *state, int fd);
+
+/* How long the service manager waits between two NOTIFY_WATCHDOG before it takes this process for
+ * stuck; 0: it does not. */
+uint64_t notify_watchdog_us(void);
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/control/access_log_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "fs/core/caller.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/fuse/channel.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/trace/observe.h"
+
+#define ANSWER_BYTES 65536
+
+/* How often those who wait are looked at, for a signal: interrupts are turned off, because libfuse
+ * takes a lock of all workers for each request with them on. */
+#define TICK_MS 200
+
+struct opened {
+	uint64_t handle; /* 0: free */
+	struct access_reader *reader;
+	fuse_req_t waiting; /* a read put aside, or NULL */
+	size_t bytes;	    /* that it asked for */
+	pid_t pid;	    /* who asked */
+	int channel;	    /* through which */
+};
+
+struct access_file {
+	struct fs *fs;
+	pthread_t thread;
+	bool running;
+	/* Of all below. Not held across a reply: libfuse has locks of its own about it. */
+	pthread_mutex_t lock;
+	bool ended;
+	uint64_t last_handle;
+	struct opened opened[ACCESS_READERS_MAX];
+};
+
+/* What is to be said to one reader once the lock is free. */
+struct answer {
+	fuse_req_t req;
+	int channel;
+	int error; /* where there are no bytes */
+	size_t length;
+	char text[ANSWER_BYTES];
+};
+
+static struct opened *opened_find(struct access_file *file, uint64_t handle)
+{
+	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++)
+		if (file->opened[i].handle == handle)
+			return &file->opened[i];
+	return NULL;
+}
+
+/* Whether one reader is to be answered; file->lock is held. */
+static bool answer_one(struct access_file *file, struct opened *one, struct answer *answer)
+{
+	struct access_log *log = &file->fs->access_log;
+
+	if (!one->waiting)
+		return false;
+	answer->length = access_log_take(log, one->reader, answer->text,
+					 one->bytes < ANSWER_BYTES ? one->bytes : ANSWER_BYTES);
+	if (!answer->length && !file->ended && !caller_has_signal(one->pid))
+		return false;
+	answer->error = file->ended ? 0 : EINTR;
+	answer->req = one->waiting;
+	answer->channel = one->channel;
+	one->waiting = NULL;
+	return true;
+}
+
+static void reply(const struct answer *answer)
+{
+	channel_answer_for(answer->channel);
+	if (answer->length || !answer->error)
+		fuse_reply_buf(answer->req, answer->text, answer->length);
+	else
+		fuse_reply_err(answer->req, answer->error);
+}
+
+/* Whether anybody still waits for lines; *ended: and there will be none. */
+static bool answer_all(struct access_file *file, struct answer *answer, bool *ended)
+{
+	bool waiting = false;
+
+	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++) {
+		struct opened *one = &file->opened[i];
+
+		pthread_mutex_lock(&file->lock);
+		bool answered = one->handle && answer_one(file, one, answer);
+
+		waiting = waiting || one->waiting;
+		*ended = file->ended;
+		pthread_mutex_unlock(&file->lock);
+		if (answered)
+			reply(answer);
+	}
+	return waiting;
+}
+
+static void *run(void *pointer)
+{
+	struct access_file *file = pointer;
+	struct answer *answer = malloc(sizeof(*answer));
+	bool ended = !answer, waiting = false;
+	uint64_t seen = 0;
+
+	while (!ended) {
+		access_log_wait(&file->fs->access_log, &seen, waiting ? TICK_MS : -1);
+		waiting = answer_all(file, answer, &ended);
+	}
+	free(answer);
+	return NULL;
+}
+
+int access_file_new(struct fs *fs)
+{
+	struct access_file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return -ENOMEM;
+	file->fs = fs;
+	file->last_handle = keep_turn(fs->keep) << KEEP_TURN_SHIFT;
+	pthread_mutex_init(&file->lock, NULL);
+	fs->access_file = file;
+	return 0;
+}
+
+void access_file_end(struct fs *fs)
+{
+	struct access_file *file = fs->access_file;
+
+	pthread_mutex_lock(&file->lock);
+	bool running = file->running && !file->ended;
+
+	file->ended = true;
+	pthread_mutex_unlock(&file->lock);
+	if (!running)
+		return;
+	access_log_wake(&fs->access_log);
+	pthread_join(file->thread, NULL);
+}
+
+void access_file_free(struct fs *fs)
+{
+	struct access_file *file = fs->access_file;
+
+	if (!file)
+		return;
+	access_file_end(fs);
+	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++) {
+		if (file->opened[i].handle)
+			access_log_close(&fs->access_log, file->opened[i].reader);
+	}
+	pthread_mutex_destroy(&file->lock);
+	free(file);
+	fs->access_file = NULL;
+}
+
+/* lock held. The thread stays until the end of the mount: a release that waited for it could be
+ * what it waits for. */
+static int open_reader(struct access_file *file, uint64_t *handle)
+{
+	struct opened *free_one = opened_find(file, 0);
+
+	if (!free_one)
+		return -ENFILE;
+	if (!file->running && !file->ended) {
+		int error = pthread_create(&file->thread, NULL, run, file);
+
+		if (error)
+			return -error;
+		file->running = true;
+	}
+	int error = access_log_open(&file->fs->access_log, &free_one->reader);
+
+	if (error)
+		return error;
+	free_one->handle = *handle = ++file->last_handle;
+	atomic_fetch_or(&file->fs->observers, OBSERVE_ACCESS);
+	return 0;
+}
+
+/* No read of it waits: the kernel keeps a file open for that long. */
+static void close_reader(struct access_file *file, uint64_t handle)
+{
+	LOCKED(&file->lock);
+	struct opened *one = handle ? opened_find(file, handle) : NULL;
+
+	if (one) {
+		if (access_log_close(&file->fs->access_log, one->reader))
+			atomic_fetch_and(&file->fs->observers, ~(unsigned)OBSERVE_ACCESS);
+		*one = (struct opened){0};
+	}
+}
+
+void access_file_open(fuse_req_t req, struct fuse_file_info *info)
+{
+	struct fs *fs = fuse_req_userdata(req);
+	struct access_file *file = fs->access_file;
+
+	pthread_mutex_lock(&file->lock);
+	int error = open_reader(file, &info->fh);
+
+	pthread_mutex_unlock(&file->lock);
+	if (error) {
+		fuse_reply_err(req, -error);
+		return;
+	}
+	info->direct_io = 1;
+	info->nonseekable = 1;
+	if (fuse_reply_open(req, info))
+		close_reader(file, info->fh);
+}
+
+enum { READ_LATER = 1 };
+
+/* lock held: 0 with *length bytes, READ_LATER where the request is put aside, or -errno. */
+static int read_some(struct access_file *file, fuse_req_t req, const struct fuse_file_info *info,
+		     char *to, size_t bytes, size_t *length)
+{
+	struct opened *one = info->fh ? opened_find(file, info->fh) : NULL;
+
+	*length = 0;
+	if (!one)
+		return 0; /* opened with a daemon before this one */
+	if (one->waiting)
+		return -EBUSY;
+	*length = access_log_take(&file->fs->access_log, one->reader, to, bytes);
+	if (*length || file->ended)
+		return 0;
+	if (info->flags & O_NONBLOCK)
+		return -EAGAIN;
+	one->waiting = req;
+	one->bytes = bytes;
+	one->pid = fuse_req_ctx(req)->pid;
+	one->channel = channel_current();
+	return READ_LATER;
+}
+
+void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info)
+{
+	struct fs *fs = fuse_req_userdata(req);
+	struct access_file *file = fs->access_file;
+	struct worker *worker = worker_self(fs);
+	size_t length;
+
+	if (!worker) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	if (bytes > worker->reply_bytes)
+		bytes = worker->reply_bytes;
+	pthread_mutex_lock(&file->lock);
+	int error = read_some(file, req, info, worker->reply, bytes, &length);
+
+	pthread_mutex_unlock(&file->lock);
+	if (error == READ_LATER)
+		access_log_wake(&fs->access_log);
+	else if (error)
+		fuse_reply_err(req, -error);
+	else
+		fuse_reply_buf(req, worker->reply, length);
+}
+
+void access_file_release(fuse_req_t req, struct fuse_file_info *info)
+{
+	struct fs *fs = fuse_req_userdata(req);
+
+	close_reader(fs->access_file, info->fh);
+}

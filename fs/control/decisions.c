@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include "fs/control/decisions.h"
+
+#include "backend/copy.h"
+#include "fs/core/fs.h"
+#include "fs/fuse/capabilities.h"
+
+static void why_backend(const struct fs *fs, FILE *out)
+{
+	bool host = fs->backend->ops == &backend_host_ops;
+
+	if (fs->options.backend != BACKEND_AUTO)
+		fprintf(out, "why.backend it was given: backend=%s\n", fs->backend->name);
+	else if (host)
+		fprintf(out, "why.backend no NVIDIA driver with a usable GPU was found\n");
+	else
+		fprintf(out, "why.backend NVIDIA's driver and %u GPUs were found\n",
+			fs->backend->n_devices);
+}
+
+static void why_threads(const struct fs *fs, FILE *out)
+{
+	if (fs->options.threads)
+		fprintf(out, "why.threads it was given: threads=%u\n", fs->options.threads);
+	else
+		fprintf(out, "why.threads one per processor, at least %u and at most %u\n",
+			CAPABILITIES_THREADS_MIN, CAPABILITIES_THREADS_MAX);
+}
+
+static void why_cache(const struct fs *fs, FILE *out)
+{
+	static const char *const reasons[] = {
+	    [CACHE_NONE] = "a GPU, or a program that maps a file, may change it at any time",
+	    [CACHE_AUTO] = "it was given: what is cached is dropped when a file is opened again",
+	    [CACHE_ALWAYS] = "it was given: right only for files that no GPU writes to",
+	};
+
+	fprintf(out, "why.cache %s\n", reasons[fs->options.cache]);
+	fprintf(out, "why.readahead %s\n",
+		fs->options.cache == CACHE_NONE
+		    ? "the kernel's own; without a cache nothing is read ahead"
+		    : "a single reader has several requests under way");
+}
+
+static void why_device(const struct fs *fs, const struct volume *volume, FILE *out)
+{
+	const char *reason = "it was given: this way, or none", *name = volume->name;
+	const char *taken = copy_crossovers(volume->device).measured
+				? "measured on this GPU"
+				: "the default, until it is measured on this GPU";
+
+	if (fs->backend->ops == &backend_host_ops)
+		reason = "the host backend's memory needs no BAR";
+	else if (fs->options.bar == BAR_AUTO)
+		reason = "the first of dmabuf, gdrcopy and vulkan that works";
+	fprintf(out, "why.%s.bar %s\n", name, reason);
+	fprintf(out, "why.%s.crossover_write %s\n", name, taken);
+	fprintf(out, "why.%s.crossover_read %s\n", name, taken);
+}
+
+void decisions_write(const struct fs *fs, FILE *out)
+{
+	why_backend(fs, out);
+	why_threads(fs, out);
+	why_cache(fs, out);
+	fprintf(out, "why.streaming_copies the widest stores that this processor has\n");
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			why_device(fs, &fs->volumes[i], out);
+}

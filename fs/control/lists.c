@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* .gpumem/mappings, and the leases for it and for stats.json. */
+#include "fs/control/lists.h"
+
+#include <inttypes.h>
+
+#include "backend/bar_cache.h"
+#include "common/utf8.h"
+#include "fs/core/fs.h"
+#include "fs/file/export.h"
+
+/* Leases at a time. */
+#define ROOM 32
+
+int control_list_leases(struct control_list *list, FILE *out,
+			void (*write)(struct control_list *list, FILE *out,
+				      const struct lease_entry *lease))
+{
+	struct lease_entry found[ROOM];
+	long begin = ftell(out);
+
+	do {
+		unsigned n =
+		    lease_list_next(&list->fs->leases, &list->leases, &list->viewer, found, ROOM);
+
+		if (!n)
+			return CONTROL_END;
+		for (unsigned i = 0; i < n; i++) {
+			write(list, out, &found[i]);
+			list->written++;
+			inode_put(list->fs, found[i].inode, 1);
+			inode_put(list->fs, found[i].file, 1);
+		}
+	} while (ftell(out) - begin < CONTROL_PIECE_BYTES);
+	return CONTROL_MORE;
+}
+
+const char *control_list_access(const struct lease_entry *lease)
+{
+	if (lease->private)
+		return "copy";
+	return lease->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro";
+}
+
+void control_list_end(struct control_list *list)
+{
+	lease_list_leave(&list->fs->leases, &list->leases);
+}
+
+/* The path comes last on a line, because it may hold anything but what a terminal obeys, a line's
+ * end among it. */
+static void write_path(struct control_list *list, FILE *out, struct inode *inode)
+{
+	char path[PATH_MAX], piece[512];
+
+	viewer_path(list->fs, &list->viewer, inode, path);
+	for (const char *at = path; *at;) {
+		at = utf8_escape(at, "\\", piece, sizeof(piece));
+		fputs(piece, out);
+	}
+	fputc('\n', out);
+}
+
+/* bytes, "bar", provider, leases, path */
+static void write_mapping(struct control_list *list, FILE *out, struct inode *inode)
+{
+	uint64_t mapped = S_ISREG(inode->mode) ? file_mapped(inode->file) : 0;
+	struct volume *volume = inode->volume;
+	const char *why;
+
+	/* It may have moved to host/ since. */
+	if (!mapped || !volume->device)
+		return;
+	fprintf(out, "%" PRIu64 "\tbar\t%s\t%u\t", mapped, device_bar_name(volume->device, &why),
+		file_leases(inode->file));
+	write_path(list, out, inode);
+}
+
+/* Whether a look at every inode is worth its time. That is a second for some millions of them, in
+ * one request where few are mapped, and so not for every user to ask for. */
+static bool looks_for_mapped(const struct control_list *list)
+{
+	struct fs *fs = list->fs;
+
+	if (!list->viewer.sees_all)
+		return false;
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device && bar_usage(fs->volumes[i].device).mapped)
+			return true;
+	return false;
+}
+
+static int write_mapped(struct control_list *list, FILE *out)
+{
+	struct inode *inode;
+	long begin = ftell(out);
+
+	if (!list->slot && !looks_for_mapped(list))
+		return CONTROL_END;
+	while (ftell(out) - begin < CONTROL_PIECE_BYTES) {
+		inode = inode_table_next(&list->fs->inodes, &list->slot);
+		if (!inode)
+			return CONTROL_END;
+		write_mapping(list, out, inode);
+		inode_put(list->fs, inode, 1);
+	}
+	return CONTROL_MORE;
+}
+
+/* bytes, "lease", access, holder, path */
+static void write_lease(struct control_list *list, FILE *out, const struct lease_entry *lease)
+{
+	fprintf(out, "%" PRIu64 "\tlease\t%s\tuid %u pid %d\t", file_size(lease->inode->file),
+		control_list_access(lease), lease->uid, lease->pid);
+	write_path(list, out, lease->file);
+}
+
+int control_mappings(struct control_list *list, FILE *out)
+{
+	if (list->part == 0 && write_mapped(list, out) == CONTROL_MORE)
+		return CONTROL_MORE;
+	list->part = 1;
+	return control_list_leases(list, out, write_lease);
+}

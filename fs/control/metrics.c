@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The counters in Prometheus' text format: gpumem(7) documents the names, which dashboards and
+ * alerts of others rest on. */
+#define FUSE_USE_VERSION 318
+#include <fuse_lowlevel.h>
+#include <inttypes.h>
+#include <limits.h>
+
+#include "backend/bar_cache.h"
+#include "common/utf8.h"
+#include "fs/control/texts.h"
+#include "fs/core/fs.h"
+#include "fs/core/version.h"
+#include "fs/spool/spool.h"
+
+#define PREFIX "gpumemfs_"
+
+#define NS 1e9
+
+/* What is looked at once for all lines. */
+struct sample {
+	struct stats_volume_totals did;
+	struct volume_usage usage;
+	struct pool_usage pool;
+	struct bar_usage bar;
+	uint64_t leases, leased_bytes, mended, lost;
+	bool healthy;
+};
+
+/* Every line has the mount as a label: several mounts of a machine are told apart by it. */
+struct page {
+	FILE *out;
+	char mount[PATH_MAX];
+};
+
+static void head(FILE *out, const char *name, const char *type, const char *help)
+{
+	fprintf(out, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
+}
+
+/* A label's value may hold anything. */
+static void label(FILE *out, const char *name, const char *value)
+{
+	fprintf(out, "%s=\"", name);
+	for (; *value; value++) {
+		if (*value == '\n')
+			fputs("\\n", out);
+		else if (*value == '"' || *value == '\\')
+			fprintf(out, "\\%c", *value);
+		else
+			fputc(*value, out);
+	}
+	fputc('"', out);
+}
+
+/* A line as far as its first label; further labels begin with a comma. */
+static void line_begin(const struct page *page, const char *name)
+{
+	fprintf(page->out, PREFIX "%s{", name);
+	label(page->out, "mount", page->mount);
+}
+
+static void line_end(const struct page *page, uint64_t value)
+{
+	fprintf(page->out, "} %" PRIu64 "\n", value);
+}
+
+static void one(const struct page *page, const char *name, const char *type, const char *help,
+		uint64_t value)
+{
+	head(page->out, name, type, help);
+	line_begin(page, name);
+	line_end(page, value);
+}
+
+static void build_info(struct fs *fs, const struct page *page)
+{
+	FILE *out = page->out;
+
+	head(out, "build_info", "gauge", "Always 1: what is running.");
+	line_begin(page, "build_info");
+	fputc(',', out);
+	label(out, "version", GPUMEMFS_VERSION);
+	fputc(',', out);
+	label(out, "backend", fs->backend->name);
+	fputc(',', out);
+	label(out, "driver", fs->backend->version);
+	fputc(',', out);
+	label(out, "libfuse", fuse_pkgversion());
+	line_end(page, 1);
+}
+
+static void transport_info(struct fs *fs, const struct page *page)
+{
+	head(page->out, "transport_info", "gauge", "Always 1: how requests come from the kernel.");
+	line_begin(page, "transport_info");
+	fprintf(page->out, ",transport=\"%s\",threads=\"%u\",passthrough=\"%s\"",
+		fs->can.io_uring.on ? "io_uring" : "dev_fuse", fs->can.threads,
+		fs->can.passthrough.on ? "on" : "off");
+	line_end(page, 1);
+}
+
+static void per_operation(const struct page *page, const char *name, const char *help,
+			  const uint64_t *values)
+{
+	head(page->out, name, "counter", help);
+	for (int op = 0; op < STAT_OPS; op++) {
+		line_begin(page, name);
+		fprintf(page->out, ",operation=\"%s\"", stats_op_name((enum stat_op)op));
+		line_end(page, values[op]);
+	}
+}
+
+static void histogram(const struct page *page, const char *operation, const uint64_t *counts,
+		      uint64_t sum_ns)
+{
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < STATS_BUCKETS; i++) {
+		char end[32] = "+Inf";
+
+		count += counts[i];
+		if (i < STATS_BUCKETS - 1)
+			snprintf(end, sizeof(end), "%g", (double)stats_bucket_ns[i] / NS);
+		line_begin(page, "request_duration_seconds_bucket");
+		fprintf(page->out, ",operation=\"%s\",le=\"%s\"", operation, end);
+		line_end(page, count);
+	}
+	line_begin(page, "request_duration_seconds_sum");
+	fprintf(page->out, ",operation=\"%s\"} %.9f\n", operation, (double)sum_ns / NS);
+	line_begin(page, "request_duration_seconds_count");
+	fprintf(page->out, ",operation=\"%s\"", operation);
+	line_end(page, count);
+}
+
+/* Of the operations that there were. */
+static void durations(const struct page *page, const struct stats_totals *totals)
+{
+	head(page->out, "request_duration_seconds", "histogram",
+	     "Time from a request to its answer, of one request in 16 of each operation.");
+	_Static_assert(STATS_SAMPLE == 16, "the help says so");
+	for (int op = 0; op < STAT_OPS; op++)
+		if (totals->ops[op])
+			histogram(page, stats_op_name((enum stat_op)op), totals->latencies[op],
+				  totals->latency_ns[op]);
+}
+
+/* One number of all volumes, or of the GPUs. */
+struct volume_metric {
+	const char *name, *type, *help;
+	uint64_t (*value)(const struct sample *sample);
+	bool gpus_only;
+};
+
+#define VALUE(function, expression)                                                                \
+	static uint64_t function(const struct sample *sample)                                      \
+	{                                                                                          \
+		return expression;                                                                 \
+	}
+VALUE(requests, sample->did.requests)
+VALUE(read_bytes, sample->did.read_bytes)
+VALUE(write_bytes, sample->did.write_bytes)
+VALUE(copy_bytes, sample->did.copy_bytes)
+VALUE(total, sample->usage.total)
+VALUE(free_bytes, sample->usage.free)
+VALUE(available, sample->usage.available)
+VALUE(held, sample->usage.held)
+VALUE(in_files, sample->pool.span_bytes)
+VALUE(chunks, sample->pool.chunks)
+VALUE(bar_mapped, sample->bar.mapped)
+VALUE(bar_budget, sample->bar.budget)
+VALUE(bar_maps, sample->bar.maps)
+VALUE(bar_evictions, sample->bar.evictions)
+VALUE(healthy, sample->healthy)
+VALUE(mended, sample->mended)
+VALUE(lost, sample->lost)
+VALUE(leases, sample->leases)
+VALUE(leased_bytes, sample->leased_bytes)
+
+static const struct volume_metric volume_metrics[] = {
+    {"volume_requests_total", "counter", "Requests about what is on a volume.", requests, false},
+    {"read_bytes_total", "counter", "Bytes read from files.", read_bytes, false},
+    {"written_bytes_total", "counter", "Bytes written to files.", write_bytes, false},
+    {"copied_bytes_total", "counter", "Bytes copied to files by the daemon.", copy_bytes, false},
+    {"memory_total_bytes", "gauge", "Memory of the device, or the size limit where lower.", total,
+     false},
+    {"memory_free_bytes", "gauge", "Memory free on the device, whoever it is for.", free_bytes,
+     false},
+    {"memory_available_bytes", "gauge", "Memory that files of this mount could still take.",
+     available, false},
+    {"memory_held_bytes", "gauge", "Memory held by this mount.", held, false},
+    {"memory_files_bytes", "gauge", "Of the memory held, what files have.", in_files, true},
+    {"memory_chunks", "gauge", "Allocations of the driver that are held.", chunks, true},
+    {"bar_mapped_bytes", "gauge", "Memory mapped through the BAR.", bar_mapped, true},
+    {"bar_budget_bytes", "gauge", "Most memory to map through the BAR at once.", bar_budget, true},
+    {"bar_maps_total", "counter", "Mappings made through the BAR.", bar_maps, true},
+    {"bar_evictions_total", "counter", "Mappings through the BAR given up for others.",
+     bar_evictions, true},
+    {"leases", "gauge", "Leases that processes have of files' memory.", leases, false},
+    {"leased_bytes", "gauge",
+     "Sizes of the leased files as their sharers know them, once for each lease.", leased_bytes,
+     false},
+    {"healthy", "gauge", "0 while the device is failed.", healthy, true},
+    {"mended_total", "counter", "How often the device was brought back.", mended, true},
+    {"lost_bytes", "gauge", "Memory of files whose bytes a fault took.", lost, true},
+};
+
+#define VOLUME_METRICS (sizeof(volume_metrics) / sizeof(volume_metrics[0]))
+
+/* The GPU by the labels of NVIDIA's DCGM exporter, so that queries can join the two. */
+static void volume_labels(FILE *out, const struct volume *volume)
+{
+	fprintf(out, ",volume=\"%s\"", volume->name);
+	if (volume->device) {
+		fprintf(out, ",gpu=\"%u\",", volume->device->index);
+		label(out, "UUID", volume->device->uuid);
+	}
+}
+
+static void per_volume(struct fs *fs, const struct page *page, const struct volume_metric *metric,
+		       const struct sample *samples)
+{
+	head(page->out, metric->name, metric->type, metric->help);
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		if (metric->gpus_only && !fs->volumes[i].device)
+			continue;
+		line_begin(page, metric->name);
+		volume_labels(page->out, &fs->volumes[i]);
+		line_end(page, metric->value(&samples[i]));
+	}
+}
+
+static void samples_take(struct fs *fs, const struct stats_totals *totals, struct sample *samples)
+{
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		struct volume *volume = &fs->volumes[i];
+		struct sample *sample = &samples[i];
+		struct lease_sums sums = lease_list_sums(&fs->leases, i);
+
+		*sample = (struct sample){
+		    .did = totals->volumes[i], .leases = sums.leases, .leased_bytes = sums.bytes};
+		sample->healthy = !volume_usage(volume, &sample->usage);
+		if (!volume->device)
+			continue;
+		sample->healthy = sample->healthy && !volume->device->failed;
+		sample->mended = atomic_load(&volume->device->health.mended);
+		sample->lost = health_lost(volume->device);
+		sample->pool = pool_usage(volume->pool);
+		sample->bar = bar_usage(volume->device);
+	}
+}
+
+static void spool_metrics(struct fs *fs, const struct page *page)
+{
+	struct spool_figures did = spool_figures(fs);
+
+	one(page, "spool_saves_total", "counter", "Records written to the spool.", did.saves);
+	one(page, "spool_saved_bytes_total", "counter", "Bytes of files written to the spool.",
+	    did.saved_bytes);
+	one(page, "spool_errors_total", "counter", "Saves to the spool that failed.", did.errors);
+	one(page, "spool_fetched_bytes_total", "counter",
+	    "Bytes of files brought back from the spool.", did.fetched_bytes);
+	one(page, "spool_damaged", "gauge", "Files whose copy in the spool was found damaged.",
+	    did.damaged);
+}
+
+int control_metrics(struct fs *fs, uid_t uid, FILE *out)
+{
+	struct sample samples[BACKEND_DEVICES_MAX + 1];
+	struct stats_totals totals;
+	struct page page = {.out = out};
+
+	(void)uid;
+	stats_sum(&fs->stats, &totals);
+	snprintf(page.mount, sizeof(page.mount), "%s", fs->options.mountpoint);
+	utf8_clean(page.mount);
+	samples_take(fs, &totals, samples);
+	build_info(fs, &page);
+	transport_info(fs, &page);
+	one(&page, "start_time_seconds", "gauge",
+	    "When the daemon started, in seconds since the epoch.", (uint64_t)fs->started.tv_sec);
+	one(&page, "inodes", "gauge", "Files, directories and other inodes.",
+	    inode_table_count(&fs->inodes));
+	one(&page, "metadata_bytes", "gauge", "The daemon's own memory for names and attributes.",
+	    (uint64_t)atomic_load(&fs->metadata_bytes));
+	per_operation(&page, "requests_total", "Requests served, by operation.", totals.ops);
+	per_operation(&page, "request_errors_total", "Requests answered with an error.",
+		      totals.errors);
+	durations(&page, &totals);
+	spool_metrics(fs, &page);
+	for (size_t i = 0; i < VOLUME_METRICS; i++)
+		per_volume(fs, &page, &volume_metrics[i], samples);
+	return 0;
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "fs/control/access_log_file.h"
+#include "fs/control/nodes.h"
+#include "fs/control/texts.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/share/binder.h"
+
+/* Node ids: the directory, its files, by-uuid/, and the links there by volume. */
+#define FILES_INO   (CONTROL_INO + 1)
+#define SOCKET_INO  (CONTROL_INO + 63)
+#define BY_UUID_INO (CONTROL_INO + 64)
+#define LINKS_INO   (BY_UUID_INO + 1)
+
+#define CONTROL_NAME ".gpumem"
+#define BY_UUID_NAME "by-uuid"
+#define SOCKET_LEAF  "socket"
+#define LINK_PREFIX  "../../"
+
+/* Names here never change; the texts do, and are never cached. */
+#define NAME_SECONDS 86400.0
+
+/* The name is there once the binder has made it. */
+static atomic_bool socket_bound;
+
+static const struct control_file *file_of(fuse_ino_t ino)
+{
+	return ino >= FILES_INO && ino < SOCKET_INO ? &control_files[ino - FILES_INO] : NULL;
+}
+
+/* Its text comes while it is read. */
+static bool is_stream(fuse_ino_t ino)
+{
+	return file_of(ino) && !file_of(ino)->write && !file_of(ino)->piece;
+}
+
+/* A file's text is made when the file is opened, so the file's time is always now: scrapers take a
+ * time that stands still for a daemon that hangs. */
+static double attr_seconds(fuse_ino_t ino)
+{
+	return file_of(ino) ? 0 : NAME_SECONDS;
+}
+
+static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
+{
+	return ino >= LINKS_INO && ino - LINKS_INO < fs->n_volumes ? &fs->volumes[ino - LINKS_INO]
+								   : NULL;
+}
+
+/* Of the root (the entry "..") only the number and type are right, and looked at. */
+static struct stat attributes(struct fs *fs, fuse_ino_t ino)
+{
+	struct timespec time = fs->started;
+
+	if (file_of(ino))
+		clock_gettime(CLOCK_REALTIME, &time);
+	struct stat st = {
+	    .st_ino = ino,
+	    .st_nlink = 1,
+	    .st_uid = geteuid(),
+	    .st_gid = getegid(),
+	    .st_atim = time,
+	    .st_mtim = time,
+	    .st_ctim = time,
+	};
+
+	if (ino == CONTROL_INO || ino == BY_UUID_INO || ino == INODE_ROOT) {
+		st.st_mode = S_IFDIR | 0555;
+		st.st_nlink = ino == CONTROL_INO ? 3 : 2;
+	} else if (link_of(fs, ino)) {
+		st.st_mode = S_IFLNK | 0777;
+		st.st_size = (off_t)(strlen(LINK_PREFIX) + strlen(link_of(fs, ino)->name));
+	} else if (ino == SOCKET_INO) {
+		st.st_mode = S_IFSOCK | 0666; /* a token is what lets in */
+	} else {
+		/* Of size 0, as in /proc: the text is made at open. */
+		st.st_mode = S_IFREG | file_of(ino)->mode;
+	}
+	return st;
+}
+
+/* The n-th entry of one of the two directories: its name and node id; NULL past the end. */
+static const char *entry_at(struct fs *fs, fuse_ino_t dir, unsigned n, fuse_ino_t *ino)
+{
+	if (dir == CONTROL_INO) {
+		unsigned files = 0;
+
+		while (control_files[files].name)
+			files++;
+		*ino = n < files ? FILES_INO + n : n == files ? BY_UUID_INO : SOCKET_INO;
+		if (n < files)
+			return control_files[n].name;
+		if (n == files)
+			return BY_UUID_NAME;
+		return n == files + 1 && atomic_load(&socket_bound) ? SOCKET_LEAF : NULL;
+	}
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		if (!fs->volumes[i].device || n--)
+			continue;
+		*ino = LINKS_INO + i;
+		return fs->volumes[i].device->uuid;
+	}
+	return NULL;
+}
+
+static bool find(struct fs *fs, fuse_ino_t dir, const char *name, fuse_ino_t *ino)
+{
+	const char *entry;
+
+	if (dir == INODE_ROOT) {
+		*ino = CONTROL_INO;
+		return strcmp(name, CONTROL_NAME) == 0;
+	}
+	for (unsigned n = 0; (entry = entry_at(fs, dir, n, ino)); n++)
+		if (strcmp(entry, name) == 0)
+			return true;
+	return false;
+}
+
+static void reply_entry(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
+{
+	struct fuse_entry_param entry = {
+	    .ino = ino,
+	    .attr = attributes(fs, ino),
+	    .attr_timeout = attr_seconds(ino),
+	    .entry_timeout = NAME_SECONDS,
+	};
+
+	fuse_reply_entry(req, &entry);
+}
+
+bool control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fs *fs = fuse_req_userdata(req);
+	fuse_ino_t ino;
+
+	if (!control_owns(parent) && parent != INODE_ROOT)
+		return false;
+	if (!find(fs, parent, name, &ino)) {
+		if (parent == INODE_ROOT)
+			return false;
+		fuse_reply_err(req, ENOENT);
+		return true;
+	}
+	reply_entry(req, fs, ino);
+	return true;
+}
+
+bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct fs *fs = fuse_req_userdata(req);
+
+	if (!control_owns(parent))
+		return false;
+	if (parent != CONTROL_INO || !S_ISSOCK(mode) || strcmp(name, SOCKET_LEAF) != 0 ||
+	    !binder_is(fuse_req_ctx(req)->pid) || atomic_exchange(&socket_bound, true)) {
+		fuse_reply_err(req, EPERM);
+		return true;
+	}
+	reply_entry(req, fs, SOCKET_INO);
+	return true;
+}
+
+void control_socket_is_bound(void)
+{
+	atomic_store(&socket_bound, true);
+}
+
+void control_handles_from(struct fs *fs, uint64_t first)
+{
+	fs->snapshots.last_handle = first;
+}
+
+bool control_getattr(fuse_req_t req, fuse_ino_t ino)
+{
+	if (!control_owns(ino))
+		return false;
+	struct stat st = attributes(fuse_req_userdata(req), ino);
+
+	fuse_reply_attr(req, &st, attr_seconds(ino));
+	return true;
+}
+
+bool control_statx(fuse_req_t req, fuse_ino_t ino)
+{
+	struct fs *fs = fuse_req_userdata(req);
+
+	if (!control_owns(ino))
+		return false;
+	struct stat st = attributes(fs, ino);
+	struct statx stx = inode_statx(&st, fs->started);
+
+	fuse_reply_statx(req, 0, &stx, attr_seconds(ino));
+	return true;
+}
+
+bool control_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	char target[sizeof(LINK_PREFIX) + sizeof(((struct volume *)0)->name)];
+
+	if (!control_owns(ino))
+		return false;
+	const struct volume *volume = link_of(fuse_req_userdata(req), ino);
+
+	if (volume) {
+		snprintf(target, sizeof(target), LINK_PREFIX "%s", volume->name);
+		fuse_reply_readlink(req, target);
+	} else {
+		fuse_reply_err(req, EINVAL);
+	}
+	return true;
+}
+
+/* Cookies are positions: 0 is ".", 1 "..", then the entries. */
+bool control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, bool plus)
+{
+	struct fs *fs = fuse_req_userdata(req);
+	char buffer[4096];
+	size_t used = 0;
+
+	if (!control_owns(ino))
+		return false;
+	if (ino != CONTROL_INO && ino != BY_UUID_INO) {
+		fuse_reply_err(req, ENOTDIR);
+		return true;
+	}
+	if (bytes > sizeof(buffer))
+		bytes = sizeof(buffer);
+	for (unsigned n = offset < UINT16_MAX ? (unsigned)offset : UINT16_MAX;; n++) {
+		fuse_ino_t entry_ino = ino;
+		const char *name = n == 0   ? "."
+				   : n == 1 ? ".."
+					    : entry_at(fs, ino, n - 2, &entry_ino);
+
+		if (!name)
+			break;
+		if (n == 1)
+			entry_ino = ino == CONTROL_INO ? INODE_ROOT : CONTROL_INO;
+		/* Node id 0 in readdirplus: no lookup happened that the kernel would count. */
+		struct fuse_entry_param entry = {.attr = attributes(fs, entry_ino)};
+		size_t size = plus ? fuse_add_direntry_plus(req, buffer + used, bytes - used, name,
+							    &entry, n + 1)
+				   : fuse_add_direntry(req, buffer + used, bytes - used, name,
+						       &entry.attr, n + 1);
+		if (size > bytes - used)
+			break;
+		used += size;
+	}
+	fuse_reply_buf(req, buffer, used);
+	return true;
+}
+
+/* No text is made for who may only write: a text is charged to its user. */
+static int open_text(fuse_req_t req, const struct control_file *file, struct fuse_file_info *info)
+{
+	info->direct_io = 1;
+	/* Of a list only the piece that is being read is there. */
+	info->nonseekable = file->piece != NULL;
+	info->fh = 0;
+	if ((info->flags & O_ACCMODE) == O_WRONLY)
+		return 0;
+	return snapshot_open(fuse_req_userdata(req), file, fuse_req_ctx(req)->uid, &info->fh);
+}
+
+bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	const struct control_file *file = file_of(ino);
+
+	if (!control_owns(ino))
+		return false;
+	if (!file || ((info->flags & O_ACCMODE) != O_RDONLY && !file->set)) {
+		fuse_reply_err(req, file ? EACCES : EINVAL);
+		return true;
+	}
+	if (is_stream(ino)) {
+		access_file_open(req, info);
+		return true;
+	}
+	int error = open_text(req, file, info);
+
+	if (error)
+		fuse_reply_err(req, -error);
+	else if (fuse_reply_open(req, info))
+		snapshot_close(fuse_req_userdata(req), info->fh);
+	return true;
+}
+
+static ssize_t read_text(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes, uint64_t offset,
+			 uint64_t handle)
+{
+	struct fs *fs = fuse_req_userdata(req);
+	ssize_t n = snapshot_read(fs, handle, to, bytes, offset);
+
+	if (n != -ENOENT)
+		return n;
+	/* A daemon before this one made the text. The rest of one is not the rest of another, and
+	 * an end here would cut it short without a word. */
+	if (offset > 0)
+		return -ESTALE;
+	int error = snapshot_reopen(fs, file_of(ino), fuse_req_ctx(req)->uid, handle);
+
+	return error && error != -EEXIST ? error : snapshot_read(fs, handle, to, bytes, offset);
+}
+
+bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+		  struct fuse_file_info *info)
+{
+	struct fs *fs = fuse_req_userdata(req);
+
+	if (!control_owns(ino))
+		return false;
+	if (is_stream(ino)) {
+		access_file_read(req, bytes, info);
+		return true;
+	}
+	struct worker *worker = worker_self(fs);
+
+	if (!worker) {
+		fuse_reply_err(req, ENOMEM);
+		return true;
+	}
+	if (bytes > worker->reply_bytes)
+		bytes = worker->reply_bytes;
+	ssize_t n = read_text(req, ino, worker->reply, bytes, (uint64_t)offset, info->fh);
+
+	if (n < 0)
+		fuse_reply_err(req, (int)-n);
+	else
+		fuse_reply_buf(req, worker->reply, (size_t)n);
+	return true;
+}
+
+bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	if (!control_owns(ino))
+		return false;
+	if (is_stream(ino))
+		access_file_release(req, info);
+	else
+		snapshot_close(fuse_req_userdata(req), info->fh);
+	fuse_reply_err(req, 0);
+	return true;
+}
+
+bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes)
+{
+	const struct control_file *file = file_of(ino);
+
+	if (!file || !file->set)
+		return control_refuses(req, ino);
+	log_caller_set(fuse_req_ctx(req)->uid);
+	int error = file->set(fuse_req_userdata(req), from, bytes);
+
+	if (error)
+		fuse_reply_err(req, -error);
+	else
+		fuse_reply_write(req, bytes);
+	return true;
+}
+
+bool control_setattr(fuse_req_t req, fuse_ino_t ino, int which)
+{
+	const struct control_file *file = file_of(ino);
+	const int kept = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+
+	if (!file || !file->set || !(which & FUSE_SET_ATTR_SIZE) || which & kept)
+		return control_refuses(req, ino);
+	return control_getattr(req, ino);
+}
+
+/* A file of no size has neither data nor holes. */
+bool control_lseek(fuse_req_t req, fuse_ino_t ino)
+{
+	if (!control_owns(ino))
+		return false;
+	fuse_reply_err(req, ENXIO);
+	return true;
+}
+
+bool control_refuses(fuse_req_t req, fuse_ino_t ino)
+{
+	if (!control_owns(ino))
+		return false;
+	fuse_reply_err(req, EPERM);
+	return true;
+}

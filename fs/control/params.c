@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/control/params.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/number.h"
+#include "fs/core/fs.h"
+#include "fs/recovery/settings.h"
+#include "fs/trace/observe.h"
+
+#define BLANKS "\t "
+
+/* One line, taken apart. */
+struct line {
+	const char *name, *value;
+	uint64_t gpus; /* that it is about */
+};
+
+static int refuse(const struct line *line, const char *why)
+{
+	log_warn(".gpumem/params: '%s%s%s': %s; nothing was changed", line->name,
+		 *line->value ? " " : "", line->value, why);
+	return -EINVAL;
+}
+
+/* "gpu3.size" is about GPU 3, and "size" about all: cuts the GPU off the name. */
+static int line_gpus(struct line *line, uint64_t gpus)
+{
+	const char *dot = strchr(line->name, '.');
+	char digits[4];
+	uint64_t gpu;
+
+	line->gpus = gpus;
+	if (strncmp(line->name, "gpu", 3) != 0 || !dot)
+		return 0;
+	size_t length = (size_t)(dot - line->name) - 3;
+
+	if (length >= sizeof(digits))
+		return refuse(line, "no such GPU here");
+	memcpy(digits, line->name + 3, length);
+	digits[length] = 0;
+	if (parse_u64(digits, 0, BACKEND_DEVICES_MAX - 1, &gpu) < 0 || !(gpus >> gpu & 1))
+		return refuse(line, "no such GPU here");
+	line->gpus = 1ULL << gpu;
+	return 0;
+}
+
+static int parse_amount(const struct line *line, uint64_t least, struct amount *amount)
+{
+	size_t length = strlen(line->value);
+	bool percent = length && line->value[length - 1] == '%';
+	uint64_t value;
+
+	/* A percentage of 100 is the percentage. */
+	int error = parse_size_or_percent(line->value, 100, &value);
+
+	if (error == -ERANGE && percent)
+		return refuse(line, "more than 100%");
+	if (error)
+		return refuse(line, "not a size (use 8G, 512M or 50%)");
+	if (value < least)
+		return refuse(line, "must be more than nothing");
+	*amount = (struct amount){.given = true, .percent = percent, .value = value};
+	return 0;
+}
+
+static void set_limit(const struct line *line, struct params_limit *limits,
+		      const struct amount *amount)
+{
+	for (unsigned gpu = 0; gpu < BACKEND_DEVICES_MAX; gpu++)
+		if (line->gpus >> gpu & 1)
+			limits[gpu] = (struct params_limit){.changes = true, .amount = *amount};
+}
+
+static int set_size(const struct line *line, struct params *params)
+{
+	struct amount amount = {0};
+	int error = strcmp(line->value, "none") == 0 ? 0 : parse_amount(line, 1, &amount);
+
+	if (!error)
+		set_limit(line, params->size, &amount);
+	return error;
+}
+
+static int set_reserve(const struct line *line, struct params *params)
+{
+	struct amount amount;
+	int error = parse_amount(line, 0, &amount);
+
+	if (!error)
+		set_limit(line, params->reserve, &amount);
+	return error;
+}
+
+static int set_level(const struct line *line, struct params *params)
+{
+	if (log_level_parse(line->value, &params->level))
+		return refuse(line, "not one of error|warn|info|debug");
+	params->level_changes = true;
+	return 0;
+}
+
+static int set_trace(const struct line *line, struct params *params)
+{
+	bool on = strcmp(line->value, "on") == 0;
+
+	if (!on && strcmp(line->value, "off") != 0)
+		return refuse(line, "not one of on|off");
+	params->trace_changes = true;
+	params->trace = on;
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	bool per_gpu;
+	int (*set)(const struct line *line, struct params *params);
+} settings[] = {
+    {"size", true, set_size},
+    {"reserve", true, set_reserve},
+    {"log_level", false, set_level},
+    {"trace", false, set_trace},
+};
+
+static int set_line(const struct line *line, const char *leaf, struct params *params)
+{
+	bool one_gpu = leaf != line->name;
+
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		if (strcmp(settings[i].name, leaf) != 0 || (one_gpu && !settings[i].per_gpu))
+			continue;
+		return *line->value ? settings[i].set(line, params)
+				    : refuse(line, "has no value (NAME VALUE)");
+	}
+	return refuse(line, "cannot be set");
+}
+
+/* Takes the line apart in place. Blank lines are passed over. */
+static int parse_line(char *text, uint64_t gpus, struct params *params)
+{
+	char *name = text + strspn(text, BLANKS);
+	char *value = name + strcspn(name, BLANKS);
+
+	if (*value)
+		*value++ = 0;
+	value += strspn(value, BLANKS);
+	for (size_t n = strlen(value); n && strchr(BLANKS, value[n - 1]); n--)
+		value[n - 1] = 0;
+	if (!*name)
+		return 0;
+	struct line line = {.name = name, .value = value};
+	int error = line_gpus(&line, gpus);
+
+	if (error)
+		return error;
+	/* Whole where the GPU was not named. */
+	const char *leaf = strncmp(name, "gpu", 3) == 0 ? strchr(name, '.') : NULL;
+
+	return set_line(&line, leaf ? leaf + 1 : name, params);
+}
+
+int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *params)
+{
+	struct params all = *params;
+	char copy[PARAMS_BYTES_MAX + 1], *rest = copy, *line;
+
+	if (bytes > PARAMS_BYTES_MAX || memchr(text, 0, bytes)) {
+		log_warn(".gpumem/params: what was written is %s; nothing was changed",
+			 bytes > PARAMS_BYTES_MAX ? "too long" : "no text");
+		return -EINVAL;
+	}
+	memcpy(copy, text, bytes);
+	copy[bytes] = 0;
+	while ((line = strsep(&rest, "\n"))) {
+		int error = parse_line(line, gpus, &all);
+
+		if (error)
+			return error;
+	}
+	*params = all;
+	return 0;
+}
+
+static void apply_limits(struct volume *volume, const struct params *params)
+{
+	const struct params_limit *size = &params->size[volume->device->index];
+	const struct params_limit *reserve = &params->reserve[volume->device->index];
+	struct pool_limits limits = pool_limits(volume->pool);
+
+	if (!size->changes && !reserve->changes)
+		return;
+	if (size->changes)
+		limits.size = amount_bytes(&size->amount, volume->device->total, UINT64_MAX);
+	if (reserve->changes)
+		limits.reserve = amount_bytes(&reserve->amount, volume->device->total, 0);
+	pool_set_limits(volume->pool, &limits);
+	if (limits.size == UINT64_MAX)
+		log_info("%s: size none, reserve %" PRIu64, volume->name, limits.reserve);
+	else
+		log_info("%s: size %" PRIu64 ", reserve %" PRIu64, volume->name, limits.size,
+			 limits.reserve);
+}
+
+int control_params_set(struct fs *fs, const char *text, size_t bytes)
+{
+	/* Limits are read, changed and written. */
+	static pthread_mutex_t applying = PTHREAD_MUTEX_INITIALIZER;
+	struct params params = {0};
+	uint64_t gpus = 0;
+
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			gpus |= 1ULL << fs->volumes[i].device->index;
+	int error = params_parse(text, bytes, gpus, &params);
+
+	if (error)
+		return error;
+	LOCKED(&applying);
+	error = params.trace_changes ? observe_trace(fs, params.trace) : 0;
+	if (error)
+		return error;
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			apply_limits(&fs->volumes[i], &params);
+	if (params.level_changes) {
+		log_info("log_level %s", log_level_name(params.level));
+		log_level_set(params.level);
+	}
+	settings_note(fs);
+	return 0;
+}

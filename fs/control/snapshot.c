@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/control/snapshot.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "fs/control/lists.h"
+#include "fs/control/texts.h"
+#include "fs/core/fs.h"
+
+struct snapshot {
+	UT_hash_handle hh;
+	uint64_t handle;
+	uid_t uid;	/* who is charged */
+	uint64_t bytes; /* that are charged */
+	unsigned users; /* of this struct, the handle among them; snapshots.lock */
+	const struct control_file *file;
+	pthread_mutex_t lock; /* of all below */
+	char *text;
+	uint64_t begin; /* offset of text */
+	size_t length;
+	bool ended; /* no piece follows */
+	struct control_list list;
+};
+
+void snapshots_init(struct snapshots *snapshots)
+{
+	*snapshots = (struct snapshots){0};
+	pthread_mutex_init(&snapshots->lock, NULL);
+}
+
+static void snapshot_free(struct fs *fs, struct snapshot *snapshot)
+{
+	if (snapshot->file->piece)
+		control_list_end(&snapshot->list);
+	user_limits_give(fs, snapshot->uid, USER_TEXT_BYTES, snapshot->bytes);
+	user_limits_give(fs, snapshot->uid, USER_TEXTS, 1);
+	pthread_mutex_destroy(&snapshot->lock);
+	free(snapshot->text);
+	free(snapshot);
+}
+
+void snapshots_destroy(struct fs *fs)
+{
+	struct snapshot *snapshot, *next;
+
+	HASH_ITER (hh, fs->snapshots.by_handle, snapshot, next) {
+		HASH_DEL(fs->snapshots.by_handle, snapshot);
+		snapshot_free(fs, snapshot);
+	}
+	pthread_mutex_destroy(&fs->snapshots.lock);
+}
+
+/* The whole text, or the next piece of a list. lock is held. */
+static int text_make(struct fs *fs, struct snapshot *snapshot)
+{
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&text, &length);
+
+	if (!out)
+		return -ENOMEM;
+	int rc = snapshot->file->piece ? snapshot->file->piece(&snapshot->list, out)
+				       : snapshot->file->write(fs, snapshot->uid, out);
+
+	if (fclose(out) && rc >= 0)
+		rc = -ENOMEM;
+	if (rc < 0) {
+		free(text);
+		return rc;
+	}
+	free(snapshot->text);
+	snapshot->text = text;
+	snapshot->begin += snapshot->length;
+	snapshot->length = length;
+	snapshot->ended = rc == CONTROL_END;
+	return 0;
+}
+
+/* The bytes are charged before a list takes them, but a whole text's length is not known before. */
+static int snapshot_fill(struct fs *fs, struct snapshot *snapshot)
+{
+	bool is_list = snapshot->file->piece;
+	int error = is_list ? 0 : text_make(fs, snapshot);
+	uint64_t bytes = is_list ? CONTROL_LIST_BYTES : snapshot->length;
+
+	if (!error)
+		error = user_limits_take(fs, snapshot->uid, USER_TEXT_BYTES, bytes);
+	if (!error)
+		snapshot->bytes = bytes;
+	return error;
+}
+
+static int snapshot_new(struct fs *fs, const struct control_file *file, uid_t uid,
+			struct snapshot **made)
+{
+	int error = user_limits_check(fs, uid, USER_TEXT_BYTES);
+
+	if (!error)
+		error = user_limits_take(fs, uid, USER_TEXTS, 1);
+	if (error)
+		return error;
+	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+
+	if (!snapshot) {
+		user_limits_give(fs, uid, USER_TEXTS, 1);
+		return -ENOMEM;
+	}
+	snapshot->file = file;
+	snapshot->uid = uid;
+	snapshot->users = 1;
+	snapshot->list.fs = fs;
+	snapshot->list.viewer = viewer_of(uid);
+	pthread_mutex_init(&snapshot->lock, NULL);
+	error = snapshot_fill(fs, snapshot);
+	if (error)
+		snapshot_free(fs, snapshot);
+	else
+		*made = snapshot;
+	return error;
+}
+
+/* handle: 0 is replaced by the next free one, under the lock: once the lock is given back another
+ * thread may close the snapshot. */
+static int snapshot_add(struct fs *fs, struct snapshot *snapshot, uint64_t *handle)
+{
+	struct snapshots *all = &fs->snapshots;
+	struct snapshot *other = NULL;
+
+	LOCKED(&all->lock);
+	snapshot->handle = *handle ? *handle : ++all->last_handle;
+	*handle = snapshot->handle;
+	HASH_FIND(hh, all->by_handle, handle, sizeof(*handle), other);
+	if (other)
+		return -EEXIST;
+	bool added = HASH_ADD_NEW(hh, all->by_handle, handle, sizeof(snapshot->handle), snapshot);
+
+	return added ? 0 : -ENOMEM;
+}
+
+int snapshot_reopen(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t handle)
+{
+	struct snapshot *snapshot;
+	int error = snapshot_new(fs, file, uid, &snapshot);
+
+	if (error)
+		return error;
+	error = snapshot_add(fs, snapshot, &handle);
+	if (error)
+		snapshot_free(fs, snapshot);
+	return error;
+}
+
+int snapshot_open(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t *handle)
+{
+	struct snapshot *snapshot;
+	int error = snapshot_new(fs, file, uid, &snapshot);
+
+	if (error)
+		return error;
+	*handle = 0;
+	error = snapshot_add(fs, snapshot, handle);
+	if (error)
+		snapshot_free(fs, snapshot);
+	return error;
+}
+
+static struct snapshot *snapshot_get(struct fs *fs, uint64_t handle)
+{
+	struct snapshot *snapshot = NULL;
+
+	LOCKED(&fs->snapshots.lock);
+	HASH_FIND(hh, fs->snapshots.by_handle, &handle, sizeof(handle), snapshot);
+	if (snapshot)
+		snapshot->users++;
+	return snapshot;
+}
+
+static void snapshot_put(struct fs *fs, struct snapshot *snapshot)
+{
+	pthread_mutex_lock(&fs->snapshots.lock);
+	bool last = --snapshot->users == 0;
+
+	pthread_mutex_unlock(&fs->snapshots.lock);
+	if (last)
+		snapshot_free(fs, snapshot);
+}
+
+void snapshot_close(struct fs *fs, uint64_t handle)
+{
+	struct snapshot *snapshot = NULL;
+
+	pthread_mutex_lock(&fs->snapshots.lock);
+	HASH_FIND(hh, fs->snapshots.by_handle, &handle, sizeof(handle), snapshot);
+	if (snapshot)
+		HASH_DEL(fs->snapshots.by_handle, snapshot);
+	pthread_mutex_unlock(&fs->snapshots.lock);
+	if (snapshot)
+		snapshot_put(fs, snapshot);
+}
+
+/* lock is held. */
+static ssize_t read_text(struct fs *fs, struct snapshot *snapshot, char *to, size_t bytes,
+			 uint64_t offset)
+{
+	while (snapshot->file->piece && !snapshot->ended &&
+	       offset == snapshot->begin + snapshot->length) {
+		int error = text_make(fs, snapshot);
+
+		if (error)
+			return error;
+	}
+	if (offset < snapshot->begin || offset >= snapshot->begin + snapshot->length)
+		return 0;
+	size_t at = (size_t)(offset - snapshot->begin);
+
+	if (bytes > snapshot->length - at)
+		bytes = snapshot->length - at;
+	memcpy(to, snapshot->text + at, bytes);
+	return (ssize_t)bytes;
+}
+
+ssize_t snapshot_read(struct fs *fs, uint64_t handle, char *to, size_t bytes, uint64_t offset)
+{
+	struct snapshot *snapshot = snapshot_get(fs, handle);
+
+	if (!snapshot)
+		return -ENOENT;
+	pthread_mutex_lock(&snapshot->lock);
+	ssize_t n = read_text(fs, snapshot, to, bytes, offset);
+
+	pthread_mutex_unlock(&snapshot->lock);
+	snapshot_put(fs, snapshot);
+	return n;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The texts of open files of .gpumem/: whole from the open on, or, of a list, a piece at a time
+ * while it is read. What one user keeps open is bounded (user_limits.h). Thread-safe. */
+#ifndef FS_CONTROL_SNAPSHOT_H
+#define FS_CONTROL_SNAPSHOT_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct control_file;
+struct fs;
+struct snapshot;
+
+struct snapshots {
+	pthread_mutex_t lock;
+	struct snapshot *by_handle;
+	uint64_t last_handle;
+};
+
+void snapshots_init(struct snapshots *snapshots);
+void snapshots_destroy(struct fs *fs);
+
+/* For a user who opens the file: 0 with the handle, or -errno. */
+int snapshot_open(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t *handle);
+/* The same for a handle that a daemon before this one gave out. */
+int snapshot_reopen(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t handle);
+void snapshot_close(struct fs *fs, uint64_t handle);
+
+/* Bytes of the text from the offset on: how many, 0 at the end; a list may give fewer than were
+ * asked for, and knows only where it was read last. -ENOENT: no such handle. */
+ssize_t snapshot_read(struct fs *fs, uint64_t handle, char *to, size_t bytes, uint64_t offset);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The counters, for programs, as JSON. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backend/bar_cache.h"
+#include "common/cleanup.h"
+#include "common/utf8.h"
+#include "fs/control/lists.h"
+#include "fs/core/fs.h"
+#include "fs/spool/spool.h"
+
+/* What gpumem(1) promises of the names. */
+#define STATS_SCHEMA 1
+
+/* How many of the busiest files are shown. */
+#define BUSY_FILES 64
+
+static json_int_t integer(uint64_t value)
+{
+	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
+}
+
+static json_t *operations(const struct stats_totals *totals)
+{
+	json_t *all = json_object();
+
+	for (int op = 0; op < STAT_OPS; op++)
+		json_object_set_new(all, stats_op_name((enum stat_op)op),
+				    json_pack("{s:I, s:I}", "requests", integer(totals->ops[op]),
+					      "errors", integer(totals->errors[op])));
+	return all;
+}
+
+static json_t *volume_json(struct fs *fs, struct volume *volume,
+			   const struct stats_volume_totals *did)
+{
+	struct volume_usage usage = {0};
+	struct lease_sums leases = lease_list_sums(&fs->leases, volume->index);
+	int error = volume_usage(volume, &usage);
+	json_t *json = json_pack(
+	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name,
+	    "files", integer((uint64_t)atomic_load(&volume->files)), "total_bytes",
+	    integer(usage.total), "free_bytes", integer(usage.free), "available_bytes",
+	    integer(usage.available), "held_bytes", integer(usage.held), "requests",
+	    integer(did->requests), "read_bytes", integer(did->read_bytes), "write_bytes",
+	    integer(did->write_bytes), "copy_bytes", integer(did->copy_bytes), "leases",
+	    integer(leases.leases), "leased_bytes", integer(leases.bytes));
+
+	if (volume->device) {
+		struct pool_usage pool = pool_usage(volume->pool);
+		struct bar_usage bar = bar_usage(volume->device);
+		const char *why, *provider = device_bar_name(volume->device, &why);
+
+		json_object_set_new(json, "uuid", json_string(volume->device->uuid));
+		json_object_set_new(json, "model", json_string(volume->device->name));
+		const char *health = device_health_name(volume->device);
+
+		/* A device whose memory cannot be asked for, and whose faults are not known yet. */
+		if (error && strcmp(health, "ok") == 0)
+			health = "failed";
+		json_object_set_new(json, "index", json_integer(volume->device->index));
+		json_object_set_new(json, "health", json_string(health));
+		json_object_set_new(json, "mended",
+				    json_integer(atomic_load(&volume->device->health.mended)));
+		json_object_set_new(json, "lost_bytes",
+				    json_integer(integer(health_lost(volume->device))));
+		json_object_set_new(json, "file_bytes", json_integer(integer(pool.span_bytes)));
+		json_object_set_new(json, "chunks", json_integer(integer(pool.chunks)));
+		json_object_set_new(json, "shared_chunks",
+				    json_integer(integer(pool.shared_chunks)));
+		json_object_set_new(json, "bar",
+				    json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I}", "provider",
+					      provider, "reason", why, "mapped_bytes",
+					      integer(bar.mapped), "budget_bytes",
+					      integer(bar.budget), "maps", integer(bar.maps),
+					      "evictions", integer(bar.evictions)));
+	}
+	return json;
+}
+
+/* null where the viewer may not see it. */
+static json_t *path_json(struct control_list *list, struct inode *inode)
+{
+	char path[PATH_MAX];
+
+	if (!viewer_sees_file(&list->viewer, inode))
+		return json_null();
+	viewer_path(list->fs, &list->viewer, inode, path);
+	utf8_clean(path);
+	return json_string(path);
+}
+
+static void write_lease(struct control_list *list, FILE *out, const struct lease_entry *lease)
+{
+	json_t *json =
+	    json_pack("{s:s, s:o, s:I, s:I, s:I, s:s, s:I, s:I}", "volume",
+		      file_volume(lease->inode->file)->name, "path", path_json(list, lease->file),
+		      "inode", integer(lease->file->ino), "pid", (json_int_t)lease->pid, "uid",
+		      (json_int_t)lease->uid, "access", control_list_access(lease), "bytes",
+		      integer(file_size(lease->inode->file)), "since", (json_int_t)lease->since);
+
+	fputs(list->written ? ",\n    " : "\n    ", out);
+	AUTO_FREE char *text = json_dumps(json, 0);
+	utf8_write_json(text ? text : "null", out);
+	json_decref(json);
+}
+
+static json_t *busy_file_json(struct control_list *list, struct inode *inode,
+			      const struct busy_file *file, uint64_t now)
+{
+	uint64_t idle = now > file->touched ? now - file->touched : 0;
+
+	return json_pack("{s:o, s:I, s:I, s:I}", "path", path_json(list, inode), "inode",
+			 integer(inode->ino), "recent_bytes", integer(file->bytes), "idle_seconds",
+			 integer(idle));
+}
+
+/* Of the files that the viewer may see. */
+static json_t *busy_json(struct control_list *list)
+{
+	struct fs *fs = list->fs;
+	struct busy_file files[BUSY_FILES];
+	uint64_t now = busy_now();
+	size_t count = busy_files(&fs->stats, files, BUSY_FILES, now);
+	json_t *json = json_array();
+
+	for (size_t i = 0; i < count; i++) {
+		struct inode *inode = inode_table_get(&fs->inodes, files[i].ino);
+
+		if (!inode)
+			continue;
+		if (viewer_sees_file(&list->viewer, inode))
+			json_array_append_new(json, busy_file_json(list, inode, &files[i], now));
+		inode_put(fs, inode, 1);
+	}
+	return json;
+}
+
+static json_t *spool_json(struct fs *fs)
+{
+	struct spool_figures did = spool_figures(fs);
+
+	if (!fs->spool)
+		return json_null();
+	return json_pack("{s:I, s:I, s:I, s:s?, s:I, s:I}", "saves", integer(did.saves),
+			 "saved_bytes", integer(did.saved_bytes), "errors", integer(did.errors),
+			 "last_error", did.last_error ? strerrorname_np(did.last_error) : NULL,
+			 "fetched_bytes", integer(did.fetched_bytes), "damaged",
+			 integer(did.damaged));
+}
+
+static json_t *all_but_leases(struct control_list *list)
+{
+	struct fs *fs = list->fs;
+	struct stats_totals totals;
+	json_t *volumes = json_array();
+
+	stats_sum(&fs->stats, &totals);
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		json_array_append_new(volumes,
+				      volume_json(fs, &fs->volumes[i], &totals.volumes[i]));
+	return json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "schema",
+			 STATS_SCHEMA, "backend", fs->backend->name, "started",
+			 (json_int_t)fs->started.tv_sec, "inodes",
+			 integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
+			 "read_bytes", integer(totals.read_bytes), "write_bytes",
+			 integer(totals.write_bytes), "copy_bytes", integer(totals.copy_bytes),
+			 "volumes", volumes, "busy", busy_json(list), "spool", spool_json(fs));
+}
+
+/* The object's members but for the leases, without its end. */
+static int write_members(struct control_list *list, FILE *out)
+{
+	json_t *all = all_but_leases(list);
+	char *text AUTO_FREE = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+	size_t length = text ? strlen(text) : 0;
+
+	json_decref(all);
+	if (length < strlen("\n}"))
+		return -ENOMEM;
+	text[length - strlen("\n}")] = '\0';
+	utf8_write_json(text, out);
+	return 0;
+}
+
+int control_stats(struct control_list *list, FILE *out)
+{
+	if (list->part == 0) {
+		int error = write_members(list, out);
+
+		if (error)
+			return error;
+		fputs(",\n  \"leases\": [", out);
+		list->part = 1;
+		return CONTROL_MORE;
+	}
+	if (control_list_leases(list, out, write_lease) == CONTROL_MORE)
+		return CONTROL_MORE;
+	fputs(list->written ? "\n  ]\n}\n" : "]\n}\n", out);
+	return CONTROL_END;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include <fuse_lowlevel.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "backend/bar_cache.h"
+#include "backend/copy.h"
+#include "backend/stream.h"
+#include "fs/control/decisions.h"
+#include "fs/control/lists.h"
+#include "fs/control/params.h"
+#include "fs/control/texts.h"
+#include "fs/core/fs.h"
+#include "fs/core/version.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/share/share.h"
+#include "fs/trace/observe.h"
+
+static int write_version(struct fs *fs, uid_t uid, FILE *out)
+{
+	bool host = fs->backend->ops == &backend_host_ops;
+
+	(void)uid;
+	fprintf(out, "gpumemfs %s\n", GPUMEMFS_VERSION);
+	fprintf(out, "backend %s %s\n", fs->backend->name,
+		host ? "(system memory: no GPU is in use)" : fs->backend->version);
+	fprintf(out, "libfuse %s\n", fuse_pkgversion());
+	return 0;
+}
+
+static void write_capability(FILE *out, const char *name, const struct capability *capability)
+{
+	fprintf(out, "%s %s: %s\n", name, capability->on ? "on" : "off", capability->reason);
+}
+
+static void write_device(FILE *out, const struct volume *volume)
+{
+	struct device *device = volume->device;
+	struct copy_crossover crossover = copy_crossovers(device);
+	struct pool_limits limits = pool_limits(volume->pool);
+	struct bar_usage bar = bar_usage(device);
+	const char *name = volume->name, *why, *provider = device_bar_name(device, &why);
+
+	fprintf(out, "%s.name %s\n", name, device->name);
+	fprintf(out, "%s.uuid %s\n", name, device->uuid);
+	if (limits.size == UINT64_MAX)
+		fprintf(out, "%s.size none\n", name);
+	else
+		fprintf(out, "%s.size %" PRIu64 "\n", name, limits.size);
+	fprintf(out, "%s.reserve %" PRIu64 "\n", name, limits.reserve);
+	fprintf(out, "%s.bar %s%s%s\n", name, provider, why ? ": " : "", why ? why : "");
+	fprintf(out, "%s.bar_budget %" PRIu64 "\n", name, bar.budget);
+	fprintf(out, "%s.bar_mapped %" PRIu64 "\n", name, bar.mapped);
+	fprintf(out, "%s.crossover_write %" PRIu64 " %s\n", name, crossover.write,
+		crossover.measured ? "measured" : "default");
+	fprintf(out, "%s.crossover_read %" PRIu64 " %s\n", name, crossover.read,
+		crossover.measured ? "measured" : "default");
+	fprintf(out, "%s.store_beside %" PRIu64 " %s\n", name, crossover.beside,
+		crossover.measured ? "measured" : "default");
+}
+
+static int write_params(struct fs *fs, uid_t uid, FILE *out)
+{
+	static const char *const caches[] = {
+	    [CACHE_NONE] = "none", [CACHE_AUTO] = "auto", [CACHE_ALWAYS] = "always"};
+	const struct options *options = &fs->options;
+	struct capability sharing;
+
+	(void)uid;
+	fprintf(out, "backend %s\n", fs->backend->name);
+	fprintf(out, "cache %s\n", caches[options->cache]);
+	fprintf(out, "threads %u\n", fs->can.threads);
+	fprintf(out, "max_write %u\n", fs->can.max_write);
+	fprintf(out, "readahead %" PRIu64 "\n", atomic_load(&fs->can.readahead));
+	fprintf(out, "max_chunk %" PRIu64 "\n", options->max_chunk);
+	fprintf(out, "log_level %s\n", log_level_name(log_level_get()));
+	fprintf(out, "trace %s\n", atomic_load(&fs->observers) & OBSERVE_TRACE ? "on" : "off");
+	fprintf(out, "streaming_copies %s\n", stream_name());
+	write_capability(out, "io_uring", &fs->can.io_uring);
+	write_capability(out, "clone_fd", &fs->can.clone_fd);
+	write_capability(out, "busy_poll", &fs->can.busy_poll);
+	write_capability(out, "passthrough", &fs->can.passthrough);
+	write_capability(out, "mmap", &fs->can.mmap);
+	write_capability(out, "killpriv", &fs->can.killpriv);
+	share_capability(fs, &sharing);
+	write_capability(out, "sharing", &sharing);
+	write_capability(out, "recovery", &fs->can.recovery);
+	if (fs->keep)
+		fprintf(out, "daemon %" PRIu64 " process %d keeper %d\n", keep_turn(fs->keep),
+			getpid(), keep_keeper(fs->keep));
+	fprintf(out, "spool %s\n", fs->spool ? options->spool : "none");
+	if (fs->spool)
+		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
+	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			write_device(out, &fs->volumes[i]);
+	decisions_write(fs, out);
+	return 0;
+}
+
+static int write_trace(struct fs *fs, uid_t uid, FILE *out)
+{
+	(void)uid;
+	return trace_write(&fs->trace, fs->options.mountpoint, out);
+}
+
+const struct control_file control_files[] = {
+    {"version", 0444, write_version, NULL, NULL},
+    {"params", 0644, write_params, NULL, control_params_set},
+    {"stats.json", 0444, NULL, control_stats, NULL},
+    {"metrics", 0444, control_metrics, NULL, NULL},
+    {"mappings", 0444, NULL, control_mappings, NULL},
+    /* With the paths of all users. */
+    {"accesslog", 0400, NULL, NULL, NULL},
+    {"trace.json", 0400, write_trace, NULL, NULL},
+    {NULL, 0, NULL, NULL, NULL},
+};

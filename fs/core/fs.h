@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What the daemon has: one of these, passed down. */
+#ifndef FS_CORE_FS_H
+#define FS_CORE_FS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "backend/backend.h"
+#include "common/brlock.h"
+#include "common/cacheline.h"
+#include "fs/control/snapshot.h"
+#include "fs/core/options.h"
+#include "fs/core/stats.h"
+#include "fs/core/timeline.h"
+#include "fs/file/volume.h"
+#include "fs/share/lease_list.h"
+#include "fs/trace/access_log.h"
+#include "fs/trace/trace.h"
+#include "fs/tree/host_out.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
+#include "fs/tree/user_limits.h"
+
+/* What this kernel, libfuse and machine can do, decided when the mount is made; each is a line at
+ * start and in .gpumem/params. */
+struct capability {
+	bool on;
+	char reason[300]; /* why it is off, or how it is on */
+};
+
+struct capabilities {
+	struct capability io_uring, clone_fd, busy_poll, passthrough, mmap, killpriv,
+	    parallel_writes, recovery;
+	unsigned threads;
+	unsigned max_write;	    /* bytes */
+	_Atomic uint64_t readahead; /* bytes; readahead.h */
+};
+
+struct keep;
+struct session;
+struct settings;
+struct spool;
+struct journal;
+struct journal_holder;
+
+/* Whether the mount is the one that the last daemon served, with the kernel's open files and
+ * lookups, or another one, which has none. */
+enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
+
+/* Threads that look for a request instead of sleeping; see channel.c. */
+struct looking {
+	unsigned most;
+	atomic_uint now;
+};
+
+/* One per volume; see measure.h. */
+struct measurement {
+	atomic_int state;
+	bool running; /* thread is to be joined */
+	pthread_t thread;
+};
+
+/* See orphan.h. */
+struct orphans {
+	pthread_mutex_t lock;
+	struct orphan *by_inode;
+};
+
+/* See rest.h. */
+struct resting {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* ending */
+	bool ending;
+	bool running; /* thread is to be joined */
+	pthread_t thread;
+};
+
+struct fs {
+	struct options options;
+	struct backend *backend;
+	struct volume volumes[BACKEND_DEVICES_MAX + 1]; /* GPUs in order, host/ last */
+	unsigned n_volumes;
+	struct inode_table inodes;
+	/* Set before fs_open: who holds what a later daemon needs, and may hold a journal of an
+	 * earlier one. NULL: nobody, and there is no journal. */
+	const struct journal_holder *holder;
+	enum fs_mount mount;
+	struct journal *journal; /* NULL: none */
+	struct orphans orphans;
+	struct inode *root;
+	/* Shared: the chain of parents is being walked; exclusive: it changes. */
+	struct guard topology;
+	/* The daemon's own memory for the tree: account.c. This and the next move with every name
+	 * that comes or goes, and nothing else is on their lines. */
+	_Alignas(LINES_ALIGN) _Atomic int64_t metadata_bytes;
+	/* Files without names whose memory has not gone yet: ops_io.c. */
+	_Atomic int64_t dying;
+	_Alignas(LINES_ALIGN) struct looking looking;
+	_Alignas(LINES_ALIGN) struct measurement measurements[BACKEND_DEVICES_MAX + 1];
+	int64_t metadata_max;
+	struct resting resting;
+	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
+	char *_Atomic not_shared;    /* why not, allocated; NULL: they are, or will be */
+	struct user_limits users;
+	struct host_outs outs;
+	struct lease_list leases;
+	struct snapshots snapshots; /* texts of open files of .gpumem/ */
+	struct stats stats;
+	atomic_uint observers; /* who watches the requests: observe.h */
+	struct access_log access_log;
+	struct trace trace;
+	struct access_file *access_file; /* its readers; set while requests are served */
+	struct capabilities can;
+	struct session *session;   /* that serves it; session.c */
+	struct spool *spool;	   /* persist=disk; NULL: there is none */
+	struct settings *settings; /* see settings.h; NULL: not kept */
+	struct keep *keep;	   /* NULL: nothing outlives this daemon */
+	struct timespec started;   /* CLOCK_REALTIME */
+	struct timeline timeline;
+	bool noatime; /* the mount option */
+};
+
+/* Opens backend and volumes and makes the tree: 0, or -errno after a line in the log. options are
+ * taken over. */
+int fs_open(struct fs *fs);
+/* Its two halves: what can be done while another daemon still serves the files, and what cannot. A
+ * failure of either leaves nothing open. */
+int fs_prepare(struct fs *fs);
+int fs_fill(struct fs *fs);
+/* Instead of fs_fill and fs_close. */
+void fs_unprepare(struct fs *fs);
+/* Gives all memory back. No request is in flight. */
+void fs_close(struct fs *fs);
+
+#endif

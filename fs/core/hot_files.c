@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/core/hot_files.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "fs/core/stats.h"
+
+static uint64_t look(_Atomic uint64_t *value)
+{
+	return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+/* Release, so that who sees what was put also sees the slot marked before. */
+static void put(_Atomic uint64_t *value, uint64_t to)
+{
+	atomic_store_explicit(value, to, memory_order_release);
+}
+
+uint64_t busy_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec;
+}
+
+static void age(struct busy *busy)
+{
+	for (unsigned i = 0; i < BUSY_SLOTS; i++) {
+		put(&busy->base[i], look(&busy->base[i]) / 2);
+		put(&busy->weight[i], look(&busy->weight[i]) / 2);
+	}
+}
+
+static void replace(struct busy *busy, unsigned slot, uint64_t ino, uint64_t bytes)
+{
+	uint64_t before = look(&busy->weight[slot]);
+
+	put(&busy->ino[slot], 0);
+	put(&busy->base[slot], before);
+	put(&busy->weight[slot], before + bytes);
+	put(&busy->ino[slot], ino);
+}
+
+void busy_add(struct busy *busy, uint64_t ino, uint64_t bytes, uint64_t now)
+{
+	unsigned slot = 0;
+
+	if (!bytes)
+		return;
+	if (++busy->adds % BUSY_HALF_LIFE == 0)
+		age(busy);
+	for (unsigned i = 0; i < BUSY_SLOTS; i++) {
+		if (look(&busy->ino[i]) == ino) {
+			put(&busy->weight[i], look(&busy->weight[i]) + bytes);
+			put(&busy->touched[i], now);
+			return;
+		}
+		if (look(&busy->weight[i]) < look(&busy->weight[slot]))
+			slot = i;
+	}
+	replace(busy, slot, ino, bytes);
+	put(&busy->touched[slot], now);
+}
+
+/* 0 in ino where the slot is free, or changed hands meanwhile. */
+static struct busy_file slot_read(struct busy *busy, unsigned slot)
+{
+	uint64_t ino = atomic_load_explicit(&busy->ino[slot], memory_order_acquire);
+	uint64_t base = atomic_load_explicit(&busy->base[slot], memory_order_acquire);
+	uint64_t weight = atomic_load_explicit(&busy->weight[slot], memory_order_acquire);
+	uint64_t touched = atomic_load_explicit(&busy->touched[slot], memory_order_acquire);
+
+	if (look(&busy->ino[slot]) != ino || weight <= base)
+		return (struct busy_file){0};
+	return (struct busy_file){.ino = ino, .bytes = weight - base, .touched = touched};
+}
+
+static int by_ino(const void *a, const void *b)
+{
+	const struct busy_file *one = a, *other = b;
+
+	return (one->ino > other->ino) - (one->ino < other->ino);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct busy_file *one = a, *other = b;
+
+	return (one->bytes < other->bytes) - (one->bytes > other->bytes);
+}
+
+/* Adds up what workers know of one file; how many are left. */
+static size_t merge(struct busy_file *files, size_t count)
+{
+	size_t merged = 0;
+
+	qsort(files, count, sizeof(*files), by_ino);
+	for (size_t i = 0; i < count; i++) {
+		if (!merged || files[merged - 1].ino != files[i].ino) {
+			files[merged++] = files[i];
+			continue;
+		}
+		files[merged - 1].bytes += files[i].bytes;
+		if (files[i].touched > files[merged - 1].touched)
+			files[merged - 1].touched = files[i].touched;
+	}
+	return merged;
+}
+
+size_t busy_files(struct stats *stats, struct busy_file *files, size_t room, uint64_t now)
+{
+	struct stats_block *first = atomic_load_explicit(&stats->blocks, memory_order_acquire);
+	size_t blocks = 0, count = 0;
+
+	for (struct stats_block *block = first; block; block = block->next)
+		blocks++;
+	struct busy_file *all AUTO_FREE = calloc(blocks * BUSY_SLOTS + 1, sizeof(*all));
+
+	if (!all)
+		return 0;
+	for (struct stats_block *block = first; block; block = block->next) {
+		for (unsigned i = 0; i < BUSY_SLOTS; i++) {
+			all[count] = slot_read(&block->busy, i);
+			count += all[count].ino && all[count].touched + BUSY_SECONDS >= now;
+		}
+	}
+	count = merge(all, count);
+	qsort(all, count, sizeof(*all), by_bytes);
+	if (count > room)
+		count = room;
+	for (size_t i = 0; i < count; i++)
+		files[i] = all[i];
+	return count;
+}

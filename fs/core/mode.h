@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#ifndef FS_CORE_MODE_H
+#define FS_CORE_MODE_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+/* Whether the mode is a device node's. What may be done by one is the kernel's to decide. */
+static inline bool mode_is_device(mode_t mode)
+{
+	return S_ISCHR(mode) || S_ISBLK(mode);
+}
+
+#endif

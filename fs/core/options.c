@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/core/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/closest.h"
+#include "common/number.h"
+#include "fs/core/options_recovery.h"
+#include "fs/core/options_table.h"
+#include "fs/keeper/systemd_fdstore.h"
+
+#define SEE_HELP "(see gpumemfs -h)"
+
+/* Those without a letter. The last three are a keeper's and its daemon's only. */
+enum { FLAG_UPGRADE = 256, FLAG_LINE, FLAG_ADOPT, FLAG_BIND };
+
+/* What getopt found, before any of it is judged: -s says how, and may come last. */
+struct arguments {
+	char *lists; /* everything given with -o, -r and -w, comma-separated */
+	bool helper; /* called by mount(8) as mount.TYPE */
+	bool sloppy; /* -s: pass over options that nobody knows */
+};
+
+static int text_append(char **list, const char *text)
+{
+	char *longer = NULL;
+	if (asprintf(&longer, "%s%s%s", *list ? *list : "", *list ? "," : "", text) < 0)
+		return -ENOMEM;
+	free(*list);
+	*list = longer;
+	return 0;
+}
+
+/* Cuts the next item off a comma-separated list, in place. A backslash takes the meaning from the
+ * character that follows. NULL at the end. */
+static char *item_next(char **cursor)
+{
+	char *item = *cursor, *to = item, *from = item;
+
+	if (!item)
+		return NULL;
+	for (; *from && *from != ','; from++) {
+		if (*from == '\\' && from[1])
+			from++;
+		*to++ = *from;
+	}
+	*cursor = *from ? from + 1 : NULL;
+	*to = '\0';
+	return item;
+}
+
+/* Whether the list goes on with what can only belong to the gpus= before it: 1 or 2-3. */
+static bool item_is_gpus(const char *cursor)
+{
+	if (!cursor)
+		return false;
+	size_t length = strspn(cursor, "0123456789-:");
+	return length && (cursor[length] == ',' || cursor[length] == '\0');
+}
+
+static int option_unknown(const char *item, size_t length)
+{
+	char word[32];
+	struct closest closest = {.word = word};
+	const struct option_row *row;
+
+	snprintf(word, sizeof(word), "%.*s", (int)length, item);
+	for (unsigned i = 0; (row = option_at(i)); i++)
+		closest_try(&closest, row->name);
+	if (closest.name)
+		log_error("unknown option '%.*s': did you mean %s? " SEE_HELP, (int)length, item,
+			  closest.name);
+	else
+		log_error("unknown option '%.*s' " SEE_HELP, (int)length, item);
+	return -EINVAL;
+}
+
+static int option_set_generic(const char *item, size_t length, bool sloppy, struct options *options)
+{
+	switch (option_generic(item, length)) {
+	case OPTION_HANDED_ON:
+		return item[length] ? option_unknown(item, strlen(item))
+				    : text_append(&options->mount_options, item);
+	case OPTION_IGNORED:
+		return 0;
+	case OPTION_UNKNOWN:
+		break;
+	}
+	if (length == strlen("auto_unmount") && memcmp(item, "auto_unmount", length) == 0) {
+		log_error("option 'auto_unmount' is not supported: gpumemfs unmounts when it ends, "
+			  "and after a crash umount does");
+		return -EINVAL;
+	}
+	return sloppy ? 0 : option_unknown(item, length);
+}
+
+static int option_set(const char *item, bool sloppy, struct options *options)
+{
+	size_t length = strcspn(item, "=");
+	const struct option_row *row = option_find(item, length);
+
+	if (!row)
+		return option_set_generic(item, length, sloppy, options);
+	if (!*row->values && item[length]) {
+		log_error("%s: takes no value", item);
+		return -EINVAL;
+	}
+	if (*row->values && !item[length]) {
+		log_error("option '%s' needs a value (%s=%s)", row->name, row->name, row->values);
+		return -EINVAL;
+	}
+	return row->parse(row, item[length] ? item + length + 1 : "", options);
+}
+
+/* Takes the list apart; the bare numbers after a gpus= are its own. */
+static int options_set_all(char *list, bool sloppy, struct options *options)
+{
+	char *cursor = list, *item;
+
+	while ((item = item_next(&cursor))) {
+		AUTO_FREE char *joined = NULL;
+		int rc = 0;
+		if (!*item)
+			continue;
+		if (strncmp(item, "gpus=", 5) == 0 && item_is_gpus(cursor)) {
+			rc = text_append(&joined, item);
+			while (rc == 0 && item_is_gpus(cursor))
+				rc = text_append(&joined, item_next(&cursor));
+			item = joined;
+		}
+		if (rc == 0)
+			rc = option_set(item, sloppy, options);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int options_set_fallbacks(struct options *options)
+{
+	const struct option_row *row;
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && (row = option_at(i)); i++)
+		if (row->fallback)
+			rc = row->parse(row, row->fallback, options);
+	return rc;
+}
+
+/* All but the last part, without a look at that; NULL. */
+static char *resolve_parent(const char *path)
+{
+	AUTO_FREE char *copy = strdup(path);
+	size_t length = copy ? strlen(copy) : 0;
+	char *resolved = NULL;
+
+	while (length > 1 && copy[length - 1] == '/')
+		copy[--length] = 0;
+	char *slash = copy ? strrchr(copy, '/') : NULL;
+	const char *last = slash ? slash + 1 : copy;
+
+	if (!copy || !*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
+		return NULL;
+	if (slash)
+		*slash = 0;
+	AUTO_FREE char *parent = realpath(!slash ? "." : slash == copy ? "/" : copy, NULL);
+
+	if (!parent || asprintf(&resolved, "%s/%s", parent[1] ? parent : "", last) < 0)
+		return NULL;
+	return resolved;
+}
+
+/* Not resolved where it cannot be: the mount reports what is wrong with it. Nor where it may be a
+ * mount that has nobody to answer for it: the keeper hands on what was resolved. */
+static int mountpoint_set(const char *path, struct options *options)
+{
+	bool handed = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER ||
+		      options->role == ROLE_BINDER;
+	bool waits = options->role == ROLE_UPGRADE || store_is_full();
+
+	if (handed && path[0] == '/')
+		options->mountpoint = strdup(path);
+	else
+		options->mountpoint = waits ? resolve_parent(path) : realpath(path, NULL);
+	if (options->mountpoint)
+		return 0;
+	if (path[0] == '/') {
+		options->mountpoint = strdup(path);
+	} else {
+		AUTO_FREE char *folder = getcwd(NULL, 0);
+		if (folder && asprintf(&options->mountpoint, "%s/%s", folder, path) < 0)
+			options->mountpoint = NULL;
+	}
+	return options->mountpoint ? 0 : -ENOMEM;
+}
+
+static int positionals_set(int count, char **texts, struct options *options)
+{
+	if (count > 2) {
+		log_error("unexpected argument '%s' " SEE_HELP, texts[2]);
+		return -EINVAL;
+	}
+	const char *mountpoint = count ? texts[count - 1] : "";
+	if (!*mountpoint) {
+		log_error("no mountpoint given (usage: gpumemfs [SOURCE] MOUNTPOINT [-o OPTIONS])");
+		return -EINVAL;
+	}
+	if (count == 2 && !(options->source = strdup(texts[0])))
+		return -ENOMEM;
+	return mountpoint_set(mountpoint, options);
+}
+
+static int flag_unknown(int argc, char **argv)
+{
+	const char *text = optind > 0 && optind <= argc ? argv[optind - 1] : "";
+
+	/* A long flag is reported whole, a short one may stand in the middle of a group. */
+	if (optopt == 0 || strncmp(text, "--", 2) == 0)
+		log_error("unknown argument '%s' " SEE_HELP, text);
+	else
+		log_error("unknown argument '-%c' " SEE_HELP, optopt);
+	return -EINVAL;
+}
+
+/* Between a keeper and its daemon, or from a daemon. */
+static int line_set(enum role role, const char *text, struct options *options)
+{
+	uint64_t line;
+
+	if (parse_u64(text, 0, INT32_MAX, &line) < 0) {
+		log_error("'%s': not a descriptor", text);
+		return -EINVAL;
+	}
+	options->role = role;
+	options->line = (int)line;
+	return 0;
+}
+
+static int flag_set(int flag, struct arguments *arguments, struct options *options)
+{
+	switch (flag) {
+	case 'o':
+		return text_append(&arguments->lists, optarg);
+	case 'r':
+		return text_append(&arguments->lists, "ro");
+	case 'w':
+		return text_append(&arguments->lists, "rw");
+	case 'f':
+		if (arguments->helper)
+			options->fake = true;
+		else
+			options->foreground = true;
+		return 0;
+	case 'd':
+		options->debug = options->foreground = true;
+		return 0;
+	case 's':
+		arguments->sloppy = true;
+		return 0;
+	case FLAG_UPGRADE:
+		options->role = ROLE_UPGRADE;
+		return 0;
+	case FLAG_LINE:
+		return line_set(ROLE_DAEMON, optarg, options);
+	case FLAG_ADOPT:
+		return line_set(ROLE_KEEPER, optarg, options);
+	case FLAG_BIND:
+		return line_set(ROLE_BINDER, optarg, options);
+	case 'N':
+		log_error("-N is not supported: mount from inside the namespace");
+		return -EINVAL;
+	default: /* -n, -v, -t TYPE: mount(8) says them to every helper */
+		return 0;
+	}
+}
+
+static int flags_read(int argc, char **argv, struct arguments *arguments, struct options *options)
+{
+	static const struct option longs[] = {
+	    {"help", no_argument, NULL, 'h'},
+	    {"version", no_argument, NULL, 'V'},
+	    {"upgrade", no_argument, NULL, FLAG_UPGRADE},
+	    {"line", required_argument, NULL, FLAG_LINE},
+	    {"adopt", required_argument, NULL, FLAG_ADOPT},
+	    {"bind", required_argument, NULL, FLAG_BIND},
+	    {NULL, 0, NULL, 0},
+	};
+	int flag;
+
+	optind = 0; /* glibc: start afresh, whoever used getopt before */
+	opterr = 0;
+	while ((flag = getopt_long(argc, argv, ":o:fdhVnsvrwt:N:", longs, NULL)) != -1) {
+		int rc = 0;
+		options->help = flag == 'h';
+		options->version = flag == 'V';
+		if (options->help || options->version)
+			return 0;
+		if (flag == '?')
+			return flag_unknown(argc, argv);
+		if (flag == ':') {
+			log_error("-%c needs an argument " SEE_HELP, optopt);
+			return -EINVAL;
+		}
+		rc = flag_set(flag, arguments, options);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int options_read(int argc, char **argv, struct arguments *arguments, struct options *options)
+{
+	int rc = flags_read(argc, argv, arguments, options);
+	if (rc < 0 || options->help || options->version)
+		return rc;
+	rc = options_set_fallbacks(options);
+	if (rc == 0)
+		rc = options_set_all(arguments->lists, arguments->sloppy, options);
+	if (rc < 0)
+		return rc;
+	if (!options->allow_other_given)
+		options->allow_other = geteuid() == 0;
+	if (options->debug)
+		options->log_level = LOG_LEVEL_DEBUG;
+	recovery_decide(options);
+	if (options->standby == STANDBY_ON && options->recovery == RECOVERY_OFF) {
+		log_error("standby=on: needs recovery=transparent or recovery=remount%s%s",
+			  *options->recovery_why ? ": " : "", options->recovery_why);
+		return -EINVAL;
+	}
+	return positionals_set(argc - optind, argv + optind, options);
+}
+
+int options_parse(int argc, char **argv, struct options *options)
+{
+	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
+	const char *name = slash ? slash + 1 : argc ? argv[0] : "";
+	struct arguments arguments = {.helper = strncmp(name, "mount.", 6) == 0};
+
+	*options = (struct options){.uid = getuid(), .gid = getgid()};
+	int rc = options_read(argc, argv, &arguments, options);
+	if (rc == -ENOMEM)
+		log_error("no memory for the command line");
+	if (rc < 0)
+		options_free(options);
+	free(arguments.lists);
+	return rc < 0 ? -EINVAL : 0;
+}
+
+void options_free(struct options *options)
+{
+	free(options->source);
+	free(options->mountpoint);
+	free(options->gpus);
+	free(options->spool);
+	free(options->mount_options);
+	*options = (struct options){0};
+}
+
+void options_help(FILE *out, const char *program)
+{
+	const struct option_row *row;
+
+	fprintf(out,
+		"usage: %s [SOURCE] MOUNTPOINT [-o OPTIONS] [-f] [-d]\n"
+		"       %s --upgrade MOUNTPOINT\n"
+		"Mounts the memory of GPUs as files.\n\n"
+		"  -o OPTIONS      comma-separated, as below; may be repeated\n"
+		"  -f              stay in the foreground\n"
+		"  -d              the same, and log everything\n"
+		"  --upgrade       have this program serve a mount with recovery=, under load\n"
+		"  -h, --help      print this\n"
+		"  -V, --version   print the version\n\n"
+		"options (and their defaults):\n",
+		program, program);
+	for (unsigned i = 0; (row = option_at(i)); i++) {
+		char left[64];
+		snprintf(left, sizeof(left), "%s%s%s", row->name, *row->values ? "=" : "",
+			 row->values);
+		fprintf(out, "  %-36s %s", left, row->help);
+		fprintf(out, row->fallback ? " (%s)\n" : "\n", row->fallback);
+	}
+	fprintf(out,
+		"\nThe generic options of mount(8) are taken too: ro, noexec, nofail and others.\n"
+		"See gpumemfs(8) for these and gpumem(7) for the files.\n");
+}
+
+uint64_t amount_bytes(const struct amount *amount, uint64_t whole, uint64_t fallback)
+{
+	if (!amount->given)
+		return fallback;
+	if (!amount->percent)
+		return amount->value;
+	return whole / 100 * amount->value + whole % 100 * amount->value / 100;
+}

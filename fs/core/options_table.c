@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/core/options_table.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/number.h"
+
+static void *row_field(const struct option_row *row, struct options *options)
+{
+	return (char *)options + row->field;
+}
+
+static int refuse(const struct option_row *row, const char *text, const char *why)
+{
+	log_error("%s=%s: %s", row->name, text, why);
+	return -EINVAL;
+}
+
+/* The enums count in the order in which the table names their values. */
+static int parse_choice(const struct option_row *row, const char *text, struct options *options)
+{
+	unsigned *field = row_field(row, options);
+	size_t length = strlen(text);
+	unsigned index = 0;
+
+	for (const char *name = row->values;; name++) {
+		size_t name_length = strcspn(name, "|");
+		if (name_length == length && memcmp(name, text, length) == 0) {
+			*field = index;
+			return 0;
+		}
+		name += name_length;
+		if (!*name)
+			break;
+		index++;
+	}
+	log_error("%s=%s: not one of %s", row->name, text, row->values);
+	return -EINVAL;
+}
+
+static int parse_count(const struct option_row *row, const char *text, struct options *options)
+{
+	unsigned *field = row_field(row, options);
+	uint64_t value;
+
+	if (parse_u64(text, row->min, row->max, &value) < 0) {
+		log_error("%s=%s: not a number from %u to %u", row->name, text, (unsigned)row->min,
+			  (unsigned)row->max);
+		return -EINVAL;
+	}
+	*field = (unsigned)value;
+	return 0;
+}
+
+/* row->min: the least amount that makes sense. */
+static int parse_amount(const struct option_row *row, const char *text, struct options *options)
+{
+	struct amount *field = row_field(row, options);
+	size_t length = strlen(text);
+	bool percent = length && text[length - 1] == '%';
+	uint64_t value;
+
+	/* A percentage of 100 is the percentage. */
+	int rc = parse_size_or_percent(text, 100, &value);
+	if (rc == -ERANGE && percent)
+		return refuse(row, text, "more than 100%");
+	if (rc < 0)
+		return refuse(row, text, "not a size (use 10G, 512M or 50%)");
+	if (value < row->min)
+		return refuse(row, text, "must be more than nothing");
+	*field = (struct amount){.given = true, .percent = percent, .value = value};
+	return 0;
+}
+
+static int parse_path(const struct option_row *row, const char *text, struct options *options)
+{
+	char **field = row_field(row, options);
+
+	if (text[0] != '/')
+		return refuse(row, text, "not an absolute path");
+	free(*field);
+	*field = strdup(text);
+	return *field ? 0 : -ENOMEM;
+}
+
+static int parse_chunk(const struct option_row *row, const char *text, struct options *options)
+{
+	uint64_t *field = row_field(row, options);
+	uint64_t value;
+
+	if (parse_size(text, &value) < 0)
+		return refuse(row, text, "not a size (use 512M or 16G)");
+	if (value == 0 || value % CHUNK_ALIGN)
+		return refuse(row, text, "not a multiple of 2M");
+	*field = value;
+	return 0;
+}
+
+static int parse_octal(const struct option_row *row, const char *text, struct options *options)
+{
+	mode_t *field = row_field(row, options);
+	size_t length = strlen(text);
+
+	if (length == 0 || length > 4 || strspn(text, "01234567") != length ||
+	    strtoul(text, NULL, 8) > 0777)
+		return refuse(row, text, "not an octal mode (use 022 or 077)");
+	*field = (mode_t)strtoul(text, NULL, 8);
+	return 0;
+}
+
+/* (uid_t)-1 means "unchanged" to chown(2): nobody has it. */
+#define ID_MAX (UINT32_MAX - 1)
+
+static int parse_user(const struct option_row *row, const char *text, struct options *options)
+{
+	uint64_t number;
+	const struct passwd *user;
+
+	if (parse_u64(text, 0, ID_MAX, &number) == 0)
+		options->uid = (uid_t)number;
+	else if ((user = getpwnam(text)))
+		options->uid = user->pw_uid;
+	else
+		return refuse(row, text, "no such user");
+	options->uid_given = true;
+	return 0;
+}
+
+static int parse_group(const struct option_row *row, const char *text, struct options *options)
+{
+	uint64_t number;
+	const struct group *group;
+
+	if (parse_u64(text, 0, ID_MAX, &number) == 0)
+		options->gid = (gid_t)number;
+	else if ((group = getgrnam(text)))
+		options->gid = group->gr_gid;
+	else
+		return refuse(row, text, "no such group");
+	options->gid_given = true;
+	return 0;
+}
+
+static int parse_allow_other(const struct option_row *row, const char *text,
+			     struct options *options)
+{
+	(void)row, (void)text;
+	options->allow_other = options->allow_other_given = true;
+	return 0;
+}
+
+/* Adds the GPUs of "2" or "0-3", which ends where end says, to the set. */
+static int gpus_item(const char *item, size_t length, uint64_t *set)
+{
+	char text[8];
+	uint64_t first, last;
+
+	if (length >= sizeof(text))
+		return -EINVAL;
+	memcpy(text, item, length);
+	text[length] = '\0';
+	char *dash = strchr(text, '-');
+	if (dash)
+		*dash = '\0';
+	if (parse_u64(text, 0, BACKEND_DEVICES_MAX - 1, &first) < 0 ||
+	    parse_u64(dash ? dash + 1 : text, first, BACKEND_DEVICES_MAX - 1, &last) < 0)
+		return -EINVAL;
+	for (uint64_t gpu = first; gpu <= last; gpu++)
+		*set |= 1ULL << gpu;
+	return 0;
+}
+
+static char *gpus_text(uint64_t set)
+{
+	char text[BACKEND_DEVICES_MAX * sizeof("63,")];
+	int length = 0;
+
+	for (unsigned gpu = 0; gpu < BACKEND_DEVICES_MAX; gpu++)
+		if (set >> gpu & 1)
+			length += sprintf(text + length, "%s%u", length ? "," : "", gpu);
+	return strdup(text);
+}
+
+static int parse_gpus(const struct option_row *row, const char *text, struct options *options)
+{
+	uint64_t set = 0;
+
+	for (const char *item = text;; item++) {
+		size_t length = strcspn(item, ":,");
+		if (gpus_item(item, length, &set) < 0)
+			return refuse(row, text, "not a list of GPUs (use 0, 0:2 or 0-3)");
+		item += length;
+		if (!*item)
+			break;
+	}
+	free(options->gpus);
+	options->gpus = gpus_text(set);
+	return options->gpus ? 0 : -ENOMEM;
+}
+
+#define FIELD(name) offsetof(struct options, name)
+
+static const struct option_row table[] = {
+    {"backend", "auto|cuda|host", "auto", "whose memory; host plays GPUs in system memory",
+     parse_choice, FIELD(backend), 0, 0},
+    {"gpus", "LIST", NULL, "GPUs to show, as nvidia-smi numbers them: 0:2, 0-3 (all)", parse_gpus,
+     FIELD(gpus), 0, 0},
+    {"size", "BYTES|N%", NULL, "most memory to take of each GPU (no bound)", parse_amount,
+     FIELD(size), 1, 0},
+    {"reserve", "BYTES|N%", "0", "memory to leave free on each GPU", parse_amount, FIELD(reserve),
+     0, 0},
+    {"host_size", "BYTES|N%", "50%", "size of host/, and of a GPU that the host backend plays",
+     parse_amount, FIELD(host_size), 1, 0},
+    {"host_gpus", "N", "1", "how many GPUs the host backend plays, 1 to 64", parse_count,
+     FIELD(host_gpus), 1, BACKEND_DEVICES_MAX},
+    {"cache", "none|auto|always", "none", "what the page cache keeps of gpuN/", parse_choice,
+     FIELD(cache), 0, 0},
+    {"bar", "auto|dmabuf|gdrcopy|vulkan|off", "auto", "how the CPU reaches GPU memory directly",
+     parse_choice, FIELD(bar), 0, 0},
+    {"io_uring", "auto|on|off", "auto", "take requests from the kernel by io_uring", parse_choice,
+     FIELD(io_uring), 0, 0},
+    {"threads", "N", NULL, "worker threads, 1 to 256 (by the machine)", parse_count, FIELD(threads),
+     1, 256},
+    {"recovery", "auto|off|remount|transparent", "auto",
+     "what becomes of the mount when its daemon dies", parse_choice, FIELD(recovery), 0, 0},
+    {"standby", "off|on", "off", "keep a second daemon started, to take over at once", parse_choice,
+     FIELD(standby), 0, 0},
+    {"spool", "DIR", NULL, "where files with persist=disk are saved (nowhere)", parse_path,
+     FIELD(spool), 0, 0},
+    {"restore", "lazy|now", "now", "when their bytes come back: when opened, or at once",
+     parse_choice, FIELD(restore), 0, 0},
+    {"uid", "USER", NULL, "owner of the top directories (who mounts)", parse_user, FIELD(uid), 0,
+     0},
+    {"gid", "GROUP", NULL, "their group (of who mounts)", parse_group, FIELD(gid), 0, 0},
+    {"umask", "OCTAL", "0", "taken from 1777 for the mode of gpuN/ and host/", parse_octal,
+     FIELD(umask), 0, 0},
+    {"allow_other", "", NULL, "let other users in (for root: always)", parse_allow_other, 0, 0, 0},
+    {"max_chunk", "BYTES", "16G", "largest single allocation, a multiple of 2M", parse_chunk,
+     FIELD(max_chunk), 0, 0},
+    {"user_leases", "N", "4096", "most leases of one user other than root", parse_count,
+     FIELD(user_leases), 1, 1U << 20},
+    {"user_host_files", "N", NULL, "most files of host/ of one user (by ulimit -Hn)", parse_count,
+     FIELD(user_host_files), 1, 1U << 26},
+    {"lease_timeout", "SECONDS", NULL, "age of leases that do not stand in the way (none)",
+     parse_count, FIELD(lease_timeout), 1, 1U << 30},
+    {"log_level", "error|warn|info|debug", "info", "what is logged: this and worse", parse_choice,
+     FIELD(log_level), 0, 0},
+};
+
+/* What libfuse and fusermount3 both know. */
+static const char *const handed_on[] = {
+    "ro",   "rw",    "suid",	"nosuid",  "dev",	 "nodev",     "exec",	     "noexec",
+    "sync", "async", "dirsync", "noatime", "nodiratime", "symfollow", "nosymfollow",
+};
+
+/* Asks for what is so anyway, or is for mount(8) and systemd alone. */
+static const char *const ignored[] = {
+    "defaults", "atime", "diratime", "relatime", "norelatime", "default_permissions",
+    "nonempty", "auto",	 "noauto",   "nofail",	 "_netdev",    "user",
+    "nouser",	"users", "owner",    "noowner",	 "group",      "nogroup",
+    "comment",	"x-*",	 "X-*",
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* A known name that ends with * stands for all that begin so. */
+static bool name_matches(const char *known, const char *name, size_t length)
+{
+	size_t stem = strcspn(known, "*");
+	if (known[stem] == '*')
+		return length > stem && memcmp(name, known, stem) == 0;
+	return length == stem && memcmp(name, known, stem) == 0;
+}
+
+enum option_generic option_generic(const char *name, size_t length)
+{
+	for (size_t i = 0; i < COUNT(handed_on); i++)
+		if (name_matches(handed_on[i], name, length))
+			return OPTION_HANDED_ON;
+	for (size_t i = 0; i < COUNT(ignored); i++)
+		if (name_matches(ignored[i], name, length))
+			return OPTION_IGNORED;
+	return OPTION_UNKNOWN;
+}
+
+const struct option_row *option_at(unsigned index)
+{
+	return index < COUNT(table) ? &table[index] : NULL;
+}
+
+const struct option_row *option_find(const char *name, size_t length)
+{
+	for (size_t i = 0; i < COUNT(table); i++)
+		if (name_matches(table[i].name, name, length))
+			return &table[i];
+	return NULL;
+}
+
+const char *options_name(unsigned index)
+{
+	if (index < COUNT(table))
+		return table[index].name;
+	index -= COUNT(table);
+	if (index < COUNT(handed_on))
+		return handed_on[index];
+	index -= COUNT(handed_on);
+	return index < COUNT(ignored) ? ignored[index] : NULL;
+}
+
+const char *options_values(unsigned index)
+{
+	if (!options_name(index))
+		return NULL;
+	return index < COUNT(table) ? table[index].values : "";
+}

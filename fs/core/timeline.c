@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/core/timeline.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "common/log.h"
+
+static const char *const parts[TIMELINE_MARKS] = {
+    [TIMELINE_REAPED] = "reaping",
+    [TIMELINE_PROCESS] = "process",
+    [TIMELINE_DRIVER] = "driver",
+    [TIMELINE_PREPARED] = "preparing",
+    [TIMELINE_GO] = "keeper",
+    [TIMELINE_JOURNAL] = "journal",
+    [TIMELINE_MEMORY] = "memory",
+    [TIMELINE_SERVING] = "serving",
+    [TIMELINE_ANSWERED] = "first answer",
+};
+
+int64_t timeline_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+void timeline_mark(struct timeline *timeline, enum timeline_mark mark)
+{
+	timeline->at[mark] = timeline_now();
+}
+
+/* What was over before the other daemon ended took no time of anybody's. */
+void timeline_write(const struct timeline *timeline, char text[TIMELINE_TEXT])
+{
+	int64_t start = timeline->at[TIMELINE_SEEN], last = start;
+	int at = 0, end = timeline->idle ? TIMELINE_ANSWERED : TIMELINE_MARKS;
+
+	for (int mark = TIMELINE_SEEN + 1; mark < end; mark++) {
+		int64_t now = timeline->at[mark], part = now > last ? now - last : 0;
+
+		at += snprintf(text + at, TIMELINE_TEXT - (size_t)at, "%s %.1f, ", parts[mark],
+			       (double)part / 1000);
+		last += part;
+	}
+	double together = (double)(last - start) / 1000;
+
+	at += snprintf(text + at, TIMELINE_TEXT - (size_t)at, "together %.1f ms; ", together);
+	if (timeline->idle)
+		snprintf(text + at, TIMELINE_TEXT - (size_t)at, "no request waited");
+	else
+		snprintf(text + at, TIMELINE_TEXT - (size_t)at, "requests waited %.1f ms at most",
+			 together);
+}
+
+static void log_line(const struct timeline *timeline, const char *mountpoint)
+{
+	char text[TIMELINE_TEXT];
+
+	timeline_write(timeline, text);
+	log_info("%s: a daemon was replaced%s: %s", mountpoint,
+		 timeline->at[TIMELINE_PREPARED] < timeline->at[TIMELINE_SEEN]
+		     ? " by one that stood by"
+		     : "",
+		 text);
+}
+
+void timeline_idle(struct timeline *timeline, const char *mountpoint)
+{
+	timeline->idle = true;
+	if (!atomic_exchange(&timeline->said, true) && timeline->at[TIMELINE_SEEN])
+		log_line(timeline, mountpoint);
+}
+
+void timeline_answer(struct timeline *timeline, const char *mountpoint)
+{
+	if (atomic_exchange(&timeline->said, true) || !timeline->at[TIMELINE_SEEN])
+		return;
+	timeline_mark(timeline, TIMELINE_ANSWERED);
+	log_line(timeline, mountpoint);
+}

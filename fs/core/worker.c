@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/cacheline.h"
+#include "common/log.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+
+/* What the kernel puts before the data of a write: fuse_in_header and fuse_write_in, and room. */
+#define REQUEST_HEADER_BYTES 4096
+
+static _Thread_local struct worker *self;
+static pthread_key_t ending;
+static pthread_once_t ending_once = PTHREAD_ONCE_INIT;
+
+static void worker_free(void *pointer)
+{
+	struct worker *worker = pointer;
+
+	if (worker->copier) {
+		if (worker->request)
+			copier_unpin(worker->copier, worker->request);
+		if (worker->reply)
+			copier_unpin(worker->copier, worker->reply);
+		while (worker->n_pinned)
+			copier_unpin(worker->copier, worker->pinned[--worker->n_pinned]);
+		copier_close(worker->copier);
+	}
+	if (worker->request)
+		munmap(worker->request, worker->request_bytes);
+	if (worker->reply)
+		munmap(worker->reply, worker->reply_bytes);
+	free(worker);
+}
+
+static void ending_make(void)
+{
+	pthread_key_create(&ending, worker_free);
+}
+
+static void *populated(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return NULL;
+	/* One that the kernel moves, to look at who uses it or to make it part of a larger page, is
+	 * missing for a moment: a daemon that is killed then fails the request that it was at. */
+	syscall(SYS_mbind, memory, bytes, MPOL_LOCAL, NULL, 0, 0);
+	madvise(memory, bytes, MADV_NOHUGEPAGE);
+	/* A refusal (RLIMIT_MEMLOCK) costs only the protection from swap. */
+	mlock(memory, bytes);
+	return memory;
+}
+
+static int worker_fill(struct worker *worker, struct fs *fs)
+{
+	worker->reply_bytes = fs->can.max_write;
+	worker->reply = populated(worker->reply_bytes);
+	worker->stats = stats_block_new(&fs->stats);
+	if (!worker->reply || !worker->stats)
+		return -ENOMEM;
+	int error = copier_open(fs->backend, &worker->copier);
+
+	if (!error)
+		error = copier_pin(worker->copier, worker->reply, worker->reply_bytes);
+	return error;
+}
+
+int worker_need_request(struct worker *worker, struct fs *fs)
+{
+	worker->request_bytes = fs->can.max_write + REQUEST_HEADER_BYTES;
+	worker->request = populated(worker->request_bytes);
+	return worker->request ? copier_pin(worker->copier, worker->request, worker->request_bytes)
+			       : -ENOMEM;
+}
+
+void worker_pin(struct worker *worker, void *memory, size_t bytes)
+{
+	for (unsigned i = 0; i < worker->n_pinned; i++)
+		if (worker->pinned[i] == memory)
+			return;
+	if (worker->n_pinned < WORKER_PINS && copier_pin(worker->copier, memory, bytes) == 0)
+		worker->pinned[worker->n_pinned++] = memory;
+}
+
+struct worker *worker_self(struct fs *fs)
+{
+	if (self)
+		return self;
+	struct worker *worker = lines_calloc(sizeof(*worker));
+	int error = worker ? worker_fill(worker, fs) : -ENOMEM;
+
+	if (error) {
+		log_error("cannot set up a worker thread: %s", strerror(-error));
+		if (worker)
+			worker_free(worker);
+		return NULL;
+	}
+	pthread_once(&ending_once, ending_make);
+	pthread_setspecific(ending, worker);
+	/* libfuse cancels its ring threads, which must not end within a request, holding locks. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	self = worker;
+	return worker;
+}
+
+void worker_end(void)
+{
+	if (!self)
+		return;
+	pthread_setspecific(ending, NULL);
+	worker_free(self);
+	self = NULL;
+}
+
+struct copier *worker_copier(struct fs *fs)
+{
+	struct worker *worker = worker_self(fs);
+
+	return worker ? worker->copier : NULL;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/daemon/gpu_faults.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "backend/copy.h"
+#include "backend/mend.h"
+#include "common/log.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/tree/tree.h"
+
+/* Lines in the log about files at most; the rest is a number. */
+#define NAMED_MAX 100
+
+struct losses {
+	uint64_t files, lost;
+};
+
+static void name_lost(struct fs *fs, struct inode *inode, uint64_t bytes)
+{
+	char path[PATH_MAX];
+
+	if (tree_path(fs, inode, path, sizeof(path)) < 0)
+		snprintf(path, sizeof(path), "/ a file without a name, inode %" PRIu64, inode->ino);
+	log_error("%s%s: lost: %" PRIu64 " bytes of its memory cannot be read any more: EIO "
+		  "until it is overwritten as a whole (truncated) or removed",
+		  fs->options.mountpoint, path, bytes);
+}
+
+static struct losses look(struct fs *fs, const struct device *device)
+{
+	struct losses losses = {0};
+	struct inode *inode;
+	uint32_t slot = 0;
+
+	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+		struct file *file = S_ISREG(inode->mode) ? inode->file : NULL;
+
+		if (file && file_volume(file)->device == device) {
+			uint64_t bytes = file_lost(file);
+
+			losses.files++;
+			losses.lost += bytes > 0;
+			if (bytes && losses.lost <= NAMED_MAX)
+				name_lost(fs, inode, bytes);
+		}
+		inode_put(fs, inode, 1);
+	}
+	return losses;
+}
+
+static void mended(void *of, struct device *device, int64_t ms)
+{
+	struct fs *fs = of;
+	struct losses losses = look(fs, device);
+
+	if (losses.lost > NAMED_MAX)
+		log_error("gpu%u: and %" PRIu64 " more files", device->index,
+			  losses.lost - NAMED_MAX);
+	log_warn("gpu%u: back after %" PRId64 " ms: %" PRIu64 " files served again, %" PRIu64
+		 " lost",
+		 device->index, ms, losses.files - losses.lost, losses.lost);
+	worker_end();
+}
+
+/* Another process may have what this one cannot: to it no error was told. */
+static void given_up(void *of, struct device *device)
+{
+	struct fs *fs = of;
+
+	if (fs->options.recovery == RECOVERY_TRANSPARENT)
+		keep_ask_renewal(fs->keep, device->uuid);
+}
+
+/* A full one may work. */
+static int try_device(struct device *device)
+{
+	struct copier *copier;
+	struct chunk *chunk;
+	int rc = chunk_new(device, CHUNK_ALIGN, &chunk);
+
+	if (rc < 0)
+		return rc == -ENOSPC ? 0 : rc;
+	struct span span = {.chunk = chunk, .bytes = CHUNK_ALIGN};
+
+	rc = copier_open(device->backend, &copier);
+	if (rc == 0) {
+		rc = copy_zero(copier, &span, 0, span.bytes);
+		int waited = copier_wait(copier);
+
+		rc = rc < 0 ? rc : waited;
+		copier_close(copier);
+	}
+	chunk_free(chunk);
+	return rc;
+}
+
+int faults_try(struct fs *fs)
+{
+	const char *uuid = keep_wanted(fs->keep);
+
+	for (unsigned i = 0; *uuid && i < fs->backend->n_devices; i++)
+		if (strcmp(fs->backend->devices[i]->uuid, uuid) == 0)
+			return try_device(fs->backend->devices[i]);
+	if (*uuid)
+		log_error("%s, for which this daemon was started, is not there any more", uuid);
+	return *uuid ? -ENODEV : 0;
+}
+
+void faults_start(struct fs *fs)
+{
+	const struct mend_watch watch = {.mended = mended, .given_up = given_up, .of = fs};
+
+	mend_start(fs->backend, &watch);
+}
+
+void faults_end(struct fs *fs)
+{
+	mend_end(fs->backend);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/daemon/idle_release.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/number.h"
+#include "fs/core/fs.h"
+
+/* Making a context and a Vulkan device again takes up to 1.2 s: worth the 560 MiB to others only
+ * when nobody comes back soon. */
+#define REST_MS 30000
+
+/* Less is not worth the walk through the heap, which holds up who allocates. */
+#define TRIM_BYTES (16LL << 20)
+
+/* How often within that time the GPUs are looked at. */
+#define LOOKS 4
+
+static uint64_t rest_ms(void)
+{
+	const char *text = secure_getenv("GPUMEMFS_REST_MS");
+	uint64_t ms;
+
+	return text && parse_u64(text, LOOKS, REST_MS, &ms) == 0 ? ms : REST_MS;
+}
+
+/* unused counts the looks since the GPU was last seen in use. */
+static void look(struct volume *volume, uint64_t *takes, unsigned *unused)
+{
+	uint64_t now = pool_takes(volume->pool);
+
+	if (*takes != now || !pool_is_unused(volume->pool))
+		*unused = 0;
+	else if (*unused < LOOKS)
+		++*unused;
+	*takes = now;
+	if (*unused < LOOKS)
+		return;
+	pool_rest(volume->pool);
+	device_rest(volume->device); /* busy: the next look tries again */
+}
+
+/* The allocator keeps what was freed for what may be made next: after rm -r of a million names half
+ * a GB. peak: what names and inodes took at most since this was last done, by account.c. */
+static void look_at_memory(struct fs *fs, int64_t *peak)
+{
+	int64_t now = atomic_load(&fs->metadata_bytes);
+
+	if (now > *peak)
+		*peak = now;
+	if (*peak - now < TRIM_BYTES)
+		return;
+	malloc_trim(0);
+	*peak = now;
+}
+
+/* lock is held. False: to end. */
+static bool wait_ms(struct resting *resting, uint64_t ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)(ms / 1000);
+	until.tv_nsec += (long)(ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	while (!resting->ending)
+		if (pthread_cond_timedwait(&resting->changed, &resting->lock, &until) == ETIMEDOUT)
+			return true;
+	return false;
+}
+
+static void *look_after(void *pointer)
+{
+	struct fs *fs = pointer;
+	uint64_t takes[BACKEND_DEVICES_MAX + 1] = {0}, ms = rest_ms() / LOOKS;
+	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
+	int64_t peak = 0;
+
+	LOCKED(&fs->resting.lock);
+	while (wait_ms(&fs->resting, ms)) {
+		look_at_memory(fs, &peak);
+		for (unsigned i = 0; i < fs->n_volumes; i++)
+			if (fs->volumes[i].pool)
+				look(&fs->volumes[i], &takes[i], &unused[i]);
+	}
+	return NULL;
+}
+
+void rest_start(struct fs *fs)
+{
+	struct resting *resting = &fs->resting;
+	pthread_condattr_t clock;
+
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_mutex_init(&resting->lock, NULL);
+	pthread_cond_init(&resting->changed, &clock);
+	pthread_condattr_destroy(&clock);
+	resting->running = pthread_create(&resting->thread, NULL, look_after, fs) == 0;
+	if (!resting->running)
+		log_warn("no thread to look after GPUs without files: contexts stay");
+}
+
+void rest_end(struct fs *fs)
+{
+	struct resting *resting = &fs->resting;
+
+	pthread_mutex_lock(&resting->lock);
+	resting->ending = true;
+	pthread_cond_signal(&resting->changed);
+	pthread_mutex_unlock(&resting->lock);
+	if (resting->running)
+		pthread_join(resting->thread, NULL);
+	pthread_cond_destroy(&resting->changed);
+	pthread_mutex_destroy(&resting->lock);
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include <fuse_lowlevel.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "common/daemonize.h"
+#include "common/log.h"
+#include "common/sd_notify.h"
+#include "fs/control/nodes.h"
+#include "fs/core/fs.h"
+#include "fs/core/version.h"
+#include "fs/daemon/gpu_faults.h"
+#include "fs/daemon/watchdog.h"
+#include "fs/fuse/capabilities.h"
+#include "fs/fuse/session.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/keeper/ipc.h"
+#include "fs/keeper/journal_holder.h"
+#include "fs/keeper/keeper.h"
+#include "fs/keeper/systemd_fdstore.h"
+#include "fs/keeper/upgrade_client.h"
+#include "fs/recovery/restore.h"
+#include "fs/recovery/settings.h"
+#include "fs/share/binder.h"
+#include "fs/share/share.h"
+#include "fs/spool/spool.h"
+#include "fs/tree/unclaimed_lease.h"
+
+static int show_version(void)
+{
+	printf("gpumemfs %s (libfuse %s)\n", GPUMEMFS_VERSION, fuse_pkgversion());
+	return 0;
+}
+
+/* Requests are served already, and find the sharing from one moment to the next. */
+static void share_start(struct fs *fs)
+{
+	struct share *share;
+
+	if (share_open(fs, &share) == 0)
+		atomic_store(&fs->share, share);
+	else
+		orphans_end(fs);
+}
+
+/* Of a daemon with a keeper nothing is taken apart: files, memory and journal are for the next one.
+ */
+static int give_up(struct fs *fs, struct session *session)
+{
+	if (fs->keep)
+		_exit(EXIT_FAILURE);
+	session_close(session);
+	fs_close(fs);
+	return EXIT_FAILURE;
+}
+
+static void say_ready(struct fs *fs, struct daemon *daemon)
+{
+	enum log_level level = log_level_get();
+
+	if (keep_turn(fs->keep) == 1)
+		capabilities_log(fs);
+	daemon_ready(daemon, level);
+	if (keep_flags(fs->keep) & LINE_BACKGROUND)
+		daemon_leave(level);
+	keep_ready(fs->keep);
+	notify_send(NOTIFY_READY);
+}
+
+static bool stands_by(const struct fs *fs)
+{
+	return keep_flags(fs->keep) & LINE_STANDBY;
+}
+
+/* Everything that a daemon can do while another one still serves the mount, then the files, as that
+ * left them. 0 or -errno. */
+static int prepare(struct fs *fs, struct session **session)
+{
+	int error = fs_prepare(fs);
+
+	if (error)
+		return error;
+	timeline_mark(&fs->timeline, TIMELINE_DRIVER);
+	error = faults_try(fs);
+	if (!error && fs->holder)
+		error = fs_restore_check(fs->holder);
+	if (!error)
+		error = session_open(fs, session);
+	if (error) {
+		fs_unprepare(fs);
+		return error;
+	}
+	timeline_mark(&fs->timeline, TIMELINE_PREPARED);
+	if (stands_by(fs))
+		prctl(PR_SET_NAME, "gpumemfs-spare");
+	error = keep_wait(fs->keep);
+	prctl(PR_SET_NAME, "gpumemfs");
+	timeline_mark(&fs->timeline, TIMELINE_GO);
+	keep_tell_end(fs->keep, &fs->timeline);
+	clock_gettime(CLOCK_REALTIME, &fs->started);
+	if (!error)
+		error = keep_gather(fs->keep);
+	if (error)
+		return give_up(fs, *session);
+	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
+	control_handles_from(fs, keep_turn(fs->keep) << KEEP_TURN_SHIFT);
+	error = fs_fill(fs);
+	if (error)
+		session_close(*session);
+	else
+		settings_open(fs); /* if not, it is said */
+	return error;
+}
+
+/* Requests are served when it returns, and files are shared. 0 or -errno. */
+static int serve(struct fs *fs, struct session *session)
+{
+	bool shared = share_is_kept(fs);
+
+	if (shared)
+		share_start(fs);
+	int error = session_start(session);
+
+	if (!error && !shared)
+		share_start(fs);
+	return error;
+}
+
+/* Serves the mount from here to its end. */
+static int run(struct fs *fs, struct daemon *daemon)
+{
+	struct watchdog *watchdog;
+	struct session *session;
+
+	session_block_signals();
+	if (prepare(fs, &session))
+		return EXIT_FAILURE;
+	if (serve(fs, session))
+		return give_up(fs, session);
+	spool_start(fs);
+	say_ready(fs, daemon);
+	watchdog_start(fs, &watchdog);
+	int error = session_wait(session);
+
+	if (!error || !fs->keep)
+		spool_end(fs);
+	watchdog_stop(watchdog);
+	if (error && fs->keep)
+		return give_up(fs, session);
+	keep_end(fs->keep);
+	/* Leases hold files, and the socket's connections the mount. */
+	share_close(fs->share);
+	session_close(session);
+	fs_close(fs);
+	settings_close(fs);
+	log_info("%s: ended", fs->options.mountpoint);
+	return EXIT_SUCCESS;
+}
+
+/* By who wants a mount. */
+static int start(struct fs *fs, int argc, char **argv)
+{
+	struct options *options = &fs->options;
+	struct daemon daemon;
+
+	if (!store_is_full() && session_check(options->mountpoint))
+		return 1;
+	if (options->fake)
+		return 0;
+	if (daemon_start(options->foreground ? DAEMON_FOREGROUND : DAEMON_BACKGROUND, &daemon))
+		return 1;
+	if (options->recovery == RECOVERY_OFF)
+		return run(fs, &daemon);
+	argv[argc - 1] = options->mountpoint; /* getopt put it last */
+	return keeper_run(options, argc, argv, &daemon);
+}
+
+/* By the keeper. */
+static int start_kept(struct fs *fs, char **argv)
+{
+	struct daemon nobody = {.ready_fd = -1};
+	static struct journal_holder holder;
+
+	if (keep_open(fs->options.line, argv, &fs->keep))
+		return 1;
+	prctl(PR_SET_NAME, stands_by(fs) ? "gpumemfs-starts" : "gpumemfs");
+	if (keep_flags(fs->keep) & LINE_SYSLOG)
+		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
+	holder = keep_holder(fs->keep);
+	fs->holder = &holder;
+	int status = run(fs, &nobody);
+
+	keep_close(fs->keep);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	static struct fs fs;
+	struct options *options = &fs.options;
+	int status = 0;
+
+	timeline_mark(&fs.timeline, TIMELINE_PROCESS);
+	if (options_parse(argc, argv, options))
+		return 1;
+	if (options->help) {
+		options_help(stdout, "gpumemfs");
+		return 0;
+	}
+	if (options->version)
+		return show_version();
+	log_setup(options->log_level, LOG_TO_TERMINAL);
+	switch (options->role) {
+	case ROLE_MOUNT:
+		status = start(&fs, argc, argv);
+		break;
+	case ROLE_DAEMON:
+		status = start_kept(&fs, argv);
+		break;
+	case ROLE_KEEPER:
+		status = keeper_adopt(options, argc, argv, options->line);
+		break;
+	case ROLE_UPGRADE:
+		status = upgrade_ask(options->mountpoint);
+		break;
+	case ROLE_BINDER:
+		status = binder_run(options->line, options->mountpoint);
+		break;
+	}
+	options_free(options);
+	return status;
+}

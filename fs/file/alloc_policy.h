@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The policy of a device file's memory: which spans to take for a range that has none. Pure.
+ *
+ * A 2 MiB granule of the file is backed by whole chunks (file offset and length multiples of
+ * 2 MiB) or by small extents that stay inside it, never by both. */
+#ifndef FS_FILE_ALLOC_POLICY_H
+#define FS_FILE_ALLOC_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/core/attribute_schema.h"
+#include "fs/file/extents.h"
+
+#define LAYOUT_GIB	 (1ULL << 30)
+#define LAYOUT_BLOCK	 (64ULL << 10) /* the unit of files below 2 MiB */
+#define LAYOUT_BLOCK_MIN (4ULL << 10)
+
+struct layout {
+	uint64_t unit;		 /* layout_unit */
+	uint64_t max_chunk;	 /* multiple of CHUNK_ALIGN */
+	uint64_t floor, ceiling; /* nothing is taken outside; multiples of CHUNK_ALIGN */
+};
+
+/* Take bytes at offset; where that fails, least; then less by halves that are multiples of step. */
+struct layout_piece {
+	uint64_t offset, bytes, least, step;
+};
+
+/* The unit of allocation for a file that is, or is about to be, size bytes long. */
+uint64_t layout_unit(enum attr_page_size page_size, uint64_t size);
+
+/* How far to take memory beyond the end of a request, so that a growing file has few and large
+ * chunks: as much again for a small file, by a quarter for a large one; never past the
+ * size that was announced by ftruncate. */
+uint64_t layout_wish(uint64_t end, uint64_t size, uint64_t allocated, uint64_t max_chunk);
+
+/* The first piece of memory that [from, end) lacks. Runs on to wish where it continues memory that
+ * is there already (a sequential writer), not for a write into the middle of a hole. */
+bool layout_next(const struct extents *extents, const struct layout *layout, uint64_t from,
+		 uint64_t end, uint64_t wish, struct layout_piece *piece);
+
+#endif

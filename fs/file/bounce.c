@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fs/file/device.h"
+#include "fs/file/host.h"
+#include "fs/file/host_pin.h"
+
+#define STEP (4ULL << 20)
+/* Registering the buffer with a GPU costs about a millisecond. */
+#define PIN_WORTH (64ULL << 20)
+
+/* Two halves: one is filled or drained while DMA moves the other. Made when first needed. */
+struct bounce {
+	const struct file_call *call;
+	char *half[2]; /* NULL: not yet */
+	uint64_t step;
+	uint64_t bytes; /* that are expected */
+	bool pinned;
+};
+
+int bounce_new(const struct file_call *call, uint64_t bytes, struct bounce **bounce)
+{
+	struct bounce *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	made->call = call;
+	made->bytes = bytes;
+	made->step = bytes < STEP ? align_up(bytes, POOL_BLOCK_MIN) : STEP;
+	*bounce = made;
+	return 0;
+}
+
+static int make_halves(struct bounce *bounce)
+{
+	uint64_t step = bounce->step;
+
+	if (bounce->half[0])
+		return 0;
+	char *memory =
+	    mmap(NULL, 2 * step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return -ENOMEM;
+	bounce->half[0] = memory;
+	bounce->half[1] = memory + step;
+	bounce->pinned =
+	    bounce->bytes >= PIN_WORTH && copier_pin(bounce->call->copier, memory, 2 * step) == 0;
+	return 0;
+}
+
+void bounce_free(struct bounce *bounce)
+{
+	if (!bounce)
+		return;
+	if (bounce->pinned)
+		copier_unpin(bounce->call->copier, bounce->half[0]);
+	if (bounce->half[0])
+		munmap(bounce->half[0], 2 * bounce->step);
+	free(bounce);
+}
+
+static int read_half(int fd, char *to, uint64_t bytes, uint64_t offset)
+{
+	uint64_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(fd, to + done, bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (uint64_t)n;
+	}
+	memset(to + done, 0, bytes - done);
+	return 0;
+}
+
+enum direction { INTO_DEVICE, OUT_OF_DEVICE };
+
+static int enqueue(const struct file_call *call, enum direction direction, char *memory,
+		   enum copy_path path, const struct extents *extents, uint64_t offset,
+		   uint64_t bytes)
+{
+	struct extents_walk walk = extents_walk(extents, offset, offset + bytes);
+	struct segment segment;
+	int rc = 0;
+
+	while (rc == 0 && extents_next(&walk, &segment)) {
+		char *at = memory + (segment.offset - offset);
+
+		/* Somebody wrote into a hole of the object since memory was taken for its data. */
+		if (!segment.span)
+			continue;
+		if (direction == INTO_DEVICE)
+			rc = copy_in(call->copier, segment.span, segment.into, at, segment.bytes,
+				     path);
+		else
+			rc = copy_out(call->copier, at, segment.span, segment.into, segment.bytes,
+				      path);
+	}
+	return rc;
+}
+
+/* Within one stretch: 1, or 0 where there is no window, or -errno. */
+static int straight(const struct bounce *bounce, enum direction direction, struct file *file,
+		    uint64_t file_offset, const struct extents *extents, uint64_t offset,
+		    uint64_t bytes)
+{
+	struct extents_walk walk = extents_walk(extents, offset, offset + bytes);
+	struct host_windows *windows = file ? atomic_load(&file->volume)->windows : NULL;
+	struct host_window *window;
+	struct segment first;
+
+	if (!windows || !extents_next(&walk, &first) || !first.span)
+		return 0;
+	char *memory =
+	    host_window_enter(file, file_offset, bytes, first.span->chunk->device, &window);
+	if (!memory)
+		return 0;
+	int rc = enqueue(bounce->call, direction, memory, COPY_DMA, extents, offset, bytes);
+	rc = device_wait(bounce->call, rc);
+	host_window_leave(windows, window);
+	return rc < 0 ? rc : 1;
+}
+
+static uint64_t stretch_at(uint64_t offset, uint64_t bytes)
+{
+	uint64_t left = HOST_WINDOW_BYTES - offset % HOST_WINDOW_BYTES;
+
+	return bytes < left ? bytes : left;
+}
+
+static uint64_t step_at(const struct bounce *bounce, uint64_t done, uint64_t bytes)
+{
+	return bytes - done < bounce->step ? bytes - done : bounce->step;
+}
+
+static int halves_in(struct bounce *bounce, int fd, uint64_t fd_offset, const struct extents *to,
+		     uint64_t to_offset, uint64_t bytes)
+{
+	const struct file_call *call = bounce->call;
+	unsigned which = 0;
+	int rc = make_halves(bounce);
+
+	for (uint64_t done = 0, step; rc == 0 && done < bytes; done += step, which ^= 1) {
+		step = step_at(bounce, done, bytes);
+		rc = read_half(fd, bounce->half[which], step, fd_offset + done);
+		rc = device_wait(call, rc); /* the other half is free from here on */
+		if (rc == 0)
+			rc = enqueue(call, INTO_DEVICE, bounce->half[which], device_copy_path(call),
+				     to, to_offset + done, step);
+	}
+	return device_wait(call, rc);
+}
+
+int bounce_in(struct bounce *bounce, struct file *from, uint64_t from_offset,
+	      const struct extents *to, uint64_t to_offset, uint64_t bytes)
+{
+	int fd = atomic_load(&from->fd), rc = 0;
+
+	for (uint64_t done = 0, part; rc >= 0 && done < bytes; done += part) {
+		part = stretch_at(from_offset + done, bytes - done);
+		rc = straight(bounce, INTO_DEVICE, from, from_offset + done, to, to_offset + done,
+			      part);
+		if (rc == 0)
+			rc = halves_in(bounce, fd, from_offset + done, to, to_offset + done, part);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+static int halves_out(struct bounce *bounce, const struct extents *from, uint64_t from_offset,
+		      int fd, uint64_t fd_offset, uint64_t bytes, uint64_t *written)
+{
+	const struct file_call *call = bounce->call;
+	const char *full = NULL;
+	uint64_t full_bytes = 0, full_offset = 0;
+	unsigned which = 0;
+	int rc = make_halves(bounce);
+
+	for (uint64_t done = 0; rc == 0 && (done < bytes || full); which ^= 1) {
+		uint64_t step = step_at(bounce, done, bytes);
+
+		if (step)
+			rc = enqueue(call, OUT_OF_DEVICE, bounce->half[which],
+				     device_copy_path(call), from, from_offset + done, step);
+		if (rc == 0 && full)
+			rc = host_write_all(fd, full, full_bytes, full_offset, written);
+		rc = device_wait(call, rc);
+		full = step ? bounce->half[which] : NULL;
+		full_bytes = step;
+		full_offset = fd_offset + done;
+		done += step;
+	}
+	return rc;
+}
+
+int bounce_out(struct bounce *bounce, const struct extents *from, uint64_t from_offset,
+	       struct file *to, int fd, uint64_t fd_offset, uint64_t bytes, uint64_t *written)
+{
+	int rc = 0;
+
+	for (uint64_t done = 0, part; rc >= 0 && done < bytes; done += part) {
+		part = stretch_at(fd_offset + done, bytes - done);
+		rc = straight(bounce, OUT_OF_DEVICE, to, fd_offset + done, from, from_offset + done,
+			      part);
+		if (rc > 0)
+			*written += part;
+		if (rc == 0)
+			rc = halves_out(bounce, from, from_offset + done, fd, fd_offset + done,
+					part, written);
+	}
+	return rc < 0 ? rc : 0;
+}

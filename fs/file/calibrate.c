@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <pthread.h>
+#include <string.h>
+
+#include "backend/copy.h"
+#include "common/log.h"
+#include "fs/core/fs.h"
+#include "fs/file/calibrate.h"
+
+enum { NOT_STARTED, STARTED };
+
+static void *measure(void *pointer)
+{
+	struct volume *volume = pointer;
+	struct copier *copier;
+
+	if (copier_open(volume->device->backend, &copier))
+		return NULL;
+	if (copy_measure(copier, volume->device) == 0) {
+		struct copy_crossover found = copy_crossovers(volume->device);
+		const char *why;
+
+		log_info(
+		    "%s: BAR through %s, used up to %llu bytes for writing and %llu for reading",
+		    volume->name, device_bar_name(volume->device, &why),
+		    (unsigned long long)found.write, (unsigned long long)found.read);
+	}
+	copier_close(copier);
+	return NULL;
+}
+
+void measure_start(struct fs *fs, struct volume *volume)
+{
+	struct measurement *measurement = &fs->measurements[volume->index];
+	int expected = NOT_STARTED;
+
+	if (!volume->device ||
+	    atomic_load_explicit(&measurement->state, memory_order_relaxed) != NOT_STARTED ||
+	    !atomic_compare_exchange_strong(&measurement->state, &expected, STARTED))
+		return;
+	/* Without it the defaults stay in force. */
+	measurement->running = pthread_create(&measurement->thread, NULL, measure, volume) == 0;
+}
+
+void measure_end(struct fs *fs)
+{
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->measurements[i].running)
+			pthread_join(fs->measurements[i].thread, NULL);
+}

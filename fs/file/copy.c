@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* copy_file_range(2). First with both guards shared; if the target lacks memory, again with the
+ * target's exclusive, so that memory can be taken as it is and is never seen before it is full. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "fs/file/device.h"
+#include "fs/file/host.h"
+#include "fs/file/missing.h"
+#include "fs/tree/log.h"
+
+/* With a host/ file on either side one call moves no more: it takes about 25 ms. */
+#define HOST_STEP (256ULL << 20)
+
+/* What a GPU copies while one copy is enqueued, which takes about 7 us on the reference machine. */
+#define LARGE_PIECE (16ULL << 20)
+
+enum hold { HOLD_SHARED, HOLD_EXCLUSIVE };
+
+struct copying {
+	struct file *from, *to;
+	const struct file_call *call;
+	uint64_t from_offset, to_offset, bytes;
+	enum hold hold; /* of the target */
+	guard_token from_token, to_token;
+	struct extents fresh; /* memory that the target got for this copy */
+	struct taking taking; /* how it got that */
+	struct bounce *bounce;
+	uint64_t done; /* host/ target: bytes that are there */
+};
+
+static void hold_one(struct copying *copying, struct file *file)
+{
+	if (file == copying->to && copying->hold == HOLD_EXCLUSIVE)
+		guard_lock(&file->guard);
+	else if (file == copying->to)
+		copying->to_token = guard_enter(&file->guard);
+	else
+		copying->from_token = guard_enter(&file->guard);
+}
+
+/* By address, so that two copies in opposite directions do not wait for each other. */
+static void hold_both(struct copying *copying)
+{
+	struct file *first = copying->from < copying->to ? copying->from : copying->to;
+	struct file *second = first == copying->from ? copying->to : copying->from;
+
+	hold_one(copying, first);
+	if (second != first)
+		hold_one(copying, second);
+}
+
+static void let_go(struct copying *copying)
+{
+	if (copying->hold == HOLD_EXCLUSIVE)
+		guard_unlock(&copying->to->guard);
+	else
+		guard_leave(&copying->to->guard, copying->to_token);
+	if (copying->from != copying->to)
+		guard_leave(&copying->from->guard, copying->from_token);
+}
+
+static uint64_t target_of(const struct copying *copying, uint64_t from)
+{
+	return copying->to_offset + (from - copying->from_offset);
+}
+
+static bool next_run(struct copying *copying, uint64_t at, struct file_run *run)
+{
+	return file_next_run(copying->from, at, copying->from_offset + copying->bytes, run);
+}
+
+static bool lacks_memory(struct copying *copying)
+{
+	struct file_run run;
+
+	if (!file_is_device(copying->to))
+		return atomic_load(&copying->to->fd) < 0;
+	for (uint64_t at = copying->from_offset; next_run(copying, at, &run); at = run.to) {
+		if (run.data && extents_missing(&copying->to->extents, target_of(copying, run.from),
+						target_of(copying, run.to)))
+			return true;
+	}
+	return false;
+}
+
+/* Takes memory for the source's data; where there is not enough, for less of it. */
+static int take_memory(struct copying *copying)
+{
+	struct file *to = copying->to;
+	struct volume *volume = atomic_load(&to->volume);
+	uint64_t size = atomic_load(&to->figures->size), end = copying->to_offset + copying->bytes;
+	uint64_t wish = layout_wish(end, size, atomic_load(&to->taken), volume->max_chunk);
+	struct taking *taking = &copying->taking;
+	struct file_run run;
+	int rc = 0;
+
+	*taking = taking_for(volume, copying->call, size > end ? size : end);
+	taking->fill = POOL_UNDEFINED;
+	taking->into = &to->extents;
+	taking->fresh = &copying->fresh;
+	for (uint64_t at = copying->from_offset; next_run(copying, at, &run); at = run.to) {
+		uint64_t start = target_of(copying, run.from), stop = target_of(copying, run.to);
+
+		if (!run.data)
+			continue;
+		rc = taking_run(taking, start, stop, stop == end ? wish : stop);
+		if (rc < 0) {
+			copying->bytes =
+			    extents_covered(&to->extents, start, stop) - copying->to_offset;
+			break;
+		}
+	}
+	device_settle(to, (int64_t)taking->bytes);
+	return rc < 0 && !copying->bytes ? rc : 0;
+}
+
+/* Memory taken here that the copy does not reach, by the rounding to units or ahead of the end. */
+static int zero_around(struct copying *copying)
+{
+	uint64_t end = copying->to_offset + copying->bytes;
+	int rc = device_zero(&copying->fresh, copying->call, 0, copying->to_offset);
+
+	if (rc == 0)
+		rc = device_zero(&copying->fresh, copying->call, end, UINT64_MAX);
+	/* In a copy within one file that memory may be the source's. */
+	return device_wait(copying->call, rc);
+}
+
+static void undo_memory(struct copying *copying)
+{
+	uint64_t bytes = copying->taking.bytes;
+
+	if (!bytes)
+		return;
+	taking_undo(&copying->taking);
+	device_settle(copying->to, -(int64_t)bytes);
+}
+
+static int copy_hole(struct copying *copying, const struct file_run *run)
+{
+	uint64_t start = target_of(copying, run->from), end = target_of(copying, run->to);
+
+	if (file_is_device(copying->to))
+		return device_zero(&copying->to->extents, copying->call, start, end);
+	return host_punch(atomic_load(&copying->to->fd), start, end);
+}
+
+/* Those pieces, between the borders of both files' extents, that have so many bytes. */
+static int copy_pieces(struct copying *copying, const struct file_run *run, uint64_t least,
+		       uint64_t most)
+{
+	struct extents_walk sources = extents_walk(&copying->from->extents, run->from, run->to);
+	struct segment source, target;
+	int rc = 0;
+
+	while (rc == 0 && extents_next(&sources, &source)) {
+		uint64_t start = target_of(copying, source.offset);
+		struct extents_walk targets =
+		    extents_walk(&copying->to->extents, start, start + source.bytes);
+
+		while (rc == 0 && extents_next(&targets, &target)) {
+			/* A hole in the same file that was filled for the target, after it had
+			 * been seen as a hole: zeroes. */
+			if (!target.span || target.bytes < least || target.bytes > most)
+				continue;
+			rc = copy_across(copying->call->copier, target.span, target.into,
+					 source.span, source.into + (target.offset - start),
+					 target.bytes);
+		}
+	}
+	return rc;
+}
+
+/* The large ones first: the GPU is at them while those are enqueued that it is sooner done with. */
+static int copy_on_devices(struct copying *copying, const struct file_run *run)
+{
+	int rc = 0;
+
+	if (run->to - run->from >= LARGE_PIECE)
+		rc = copy_pieces(copying, run, LARGE_PIECE, UINT64_MAX);
+	return rc < 0 ? rc : copy_pieces(copying, run, 0, LARGE_PIECE - 1);
+}
+
+static int copy_data(struct copying *copying, const struct file_run *run)
+{
+	uint64_t target = target_of(copying, run->from), bytes = run->to - run->from;
+	bool from_device = file_is_device(copying->from), to_device = file_is_device(copying->to);
+	int rc = 0;
+
+	if (from_device && to_device)
+		return copy_on_devices(copying, run);
+	if (!from_device && !to_device)
+		return host_copy_object(atomic_load(&copying->from->fd), run->from,
+					atomic_load(&copying->to->fd), target, bytes,
+					&copying->done);
+	if (!copying->bounce)
+		rc = bounce_new(copying->call, copying->bytes, &copying->bounce);
+	if (rc < 0)
+		return rc;
+	if (to_device)
+		return bounce_in(copying->bounce, copying->from, run->from, &copying->to->extents,
+				 target, bytes);
+	return bounce_out(copying->bounce, &copying->from->extents, run->from, copying->to,
+			  atomic_load(&copying->to->fd), target, bytes, &copying->done);
+}
+
+static int copy_runs(struct copying *copying)
+{
+	struct file_run run;
+	int rc = 0;
+
+	for (uint64_t at = copying->from_offset; rc == 0 && next_run(copying, at, &run);
+	     at = run.to) {
+		copying->done = run.from - copying->from_offset;
+		rc = run.data ? copy_data(copying, &run) : copy_hole(copying, &run);
+		if (rc == 0)
+			copying->done = run.to - copying->from_offset;
+	}
+	return device_wait(copying->call, rc);
+}
+
+static ssize_t copy_to_device(struct copying *copying)
+{
+	int rc = copying->hold == HOLD_EXCLUSIVE ? take_memory(copying) : 0;
+
+	if (rc == 0)
+		rc = zero_around(copying);
+	if (rc == 0)
+		rc = copy_runs(copying);
+	if (rc < 0) {
+		undo_memory(copying);
+		return rc;
+	}
+	if (copying->fresh.count)
+		taking_note_unit(&copying->taking, copying->to);
+	/* Not before it holds what it should. */
+	record_more(copying->call, copying->to, &copying->fresh);
+	device_raise_size(copying->to, copying->to_offset + copying->bytes);
+	return (ssize_t)copying->bytes;
+}
+
+static ssize_t copy_to_object(struct copying *copying)
+{
+	uint64_t end = copying->to_offset + copying->bytes;
+	int rc = host_make_object(copying->to, atomic_load(&copying->to->volume), copying->call);
+	int fd = atomic_load(&copying->to->fd);
+
+	if (rc < 0)
+		return rc;
+
+	int64_t precharged = host_precharge(copying->to, copying->call, copying->to_offset, end);
+
+	if (precharged < 0)
+		return precharged;
+	rc = copy_runs(copying);
+	end = copying->to_offset + copying->done;
+	/* A hole at the end is not written; a short write is better than an error. */
+	if (copying->done && end > host_object_size(fd) && ftruncate(fd, (off_t)end) < 0)
+		rc = -errno;
+	host_settle(copying->to, copying->call, precharged);
+	return copying->done ? (ssize_t)copying->done : rc;
+}
+
+static bool overlaps(const struct copying *copying)
+{
+	return copying->from == copying->to &&
+	       copying->from_offset < copying->to_offset + copying->bytes &&
+	       copying->to_offset < copying->from_offset + copying->bytes;
+}
+
+/* -EAGAIN: again, with the target held exclusive. */
+static ssize_t copy_held(struct copying *copying)
+{
+	uint64_t size = file_size(copying->from);
+
+	if (copying->from_offset >= size)
+		return 0;
+	if (copying->bytes > size - copying->from_offset)
+		copying->bytes = size - copying->from_offset;
+	if (overlaps(copying))
+		return -EINVAL;
+	if (!(file_is_device(copying->from) && file_is_device(copying->to)) &&
+	    copying->bytes > HOST_STEP)
+		copying->bytes = HOST_STEP;
+	if (copying->hold == HOLD_SHARED && lacks_memory(copying))
+		return -EAGAIN;
+	return file_is_device(copying->to) ? copy_to_device(copying) : copy_to_object(copying);
+}
+
+static ssize_t copy_once(struct copying copying)
+{
+	hold_both(&copying);
+
+	ssize_t n = copy_held(&copying);
+
+	bounce_free(copying.bounce);
+	extents_free(&copying.fresh);
+	let_go(&copying);
+	return n;
+}
+
+ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
+		  const struct file_call *call, uint64_t to_offset, uint64_t bytes)
+{
+	struct copying copying = {
+	    .from = from,
+	    .to = to,
+	    .call = call,
+	    .from_offset = from_offset,
+	    .to_offset = to_offset,
+	    .bytes = bytes,
+	};
+
+	if (bytes == 0 || from_offset >= FILE_SIZE_MAX)
+		return 0;
+	if (file_is_missing(from) || file_is_missing(to))
+		return -EIO;
+	if (to_offset >= FILE_SIZE_MAX)
+		return -EFBIG;
+	if (bytes > FILE_SIZE_MAX - to_offset)
+		copying.bytes = FILE_SIZE_MAX - to_offset;
+
+	ssize_t n = copy_once(copying);
+
+	if (n != -EAGAIN)
+		return n;
+	if (journal_room(call->journal))
+		return -ENOSPC;
+	copying.hold = HOLD_EXCLUSIVE;
+	return copy_once(copying);
+}

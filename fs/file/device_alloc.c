@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Files in gpuN/: taking memory from the pool and giving it back, with the charge for it. */
+#include "fs/file/device.h"
+
+#include <errno.h>
+
+#include "backend/bar_cache.h"
+#include "fs/file/old_memory.h"
+#include "fs/tree/log.h"
+
+struct taking taking_for(struct volume *volume, const struct file_call *call, uint64_t size)
+{
+	return (struct taking){
+	    .volume = volume,
+	    .call = call,
+	    .layout = {.unit = layout_unit(call->attrs.page_size, size),
+		       .max_chunk = volume->max_chunk,
+		       .ceiling = FILE_SIZE_MAX},
+	};
+}
+
+static int take_span(struct taking *taking, uint64_t bytes, struct span *span)
+{
+	const struct file_call *call = taking->call;
+	bool charged = taking->charge == TAKING_CHARGED;
+	int rc = charged ? file_charge(call, (int64_t)bytes) : 0;
+
+	if (rc < 0)
+		return rc;
+	rc = pool_take(taking->volume->pool, bytes, taking->fill, call->copier, span);
+	if (rc < 0 && charged)
+		file_charge(call, -(int64_t)bytes);
+	return rc;
+}
+
+static uint64_t less_than(uint64_t bytes, const struct layout_piece *piece)
+{
+	if (bytes > piece->least)
+		return piece->least;
+
+	uint64_t half = align_up(bytes / 2, piece->step);
+
+	return half < bytes ? half : 0;
+}
+
+/* As much of the piece as can be had, from its start. */
+static int take_piece(struct taking *taking, const struct layout_piece *piece,
+		      struct extent *extent)
+{
+	int rc = -ENOSPC;
+
+	for (uint64_t bytes = piece->bytes; bytes; bytes = less_than(bytes, piece)) {
+		rc = take_span(taking, bytes, &extent->span);
+		if (rc == 0)
+			break;
+		if (rc != -ENOSPC && rc != -EDQUOT)
+			break;
+	}
+	extent->offset = piece->offset;
+	return rc;
+}
+
+int taking_run(struct taking *taking, uint64_t from, uint64_t end, uint64_t wish)
+{
+	struct layout_piece piece;
+	struct extent extent;
+
+	while (layout_next(taking->into, &taking->layout, from, end, wish, &piece)) {
+		if (extents_reserve(taking->into, 1) < 0 ||
+		    (taking->fresh && extents_reserve(taking->fresh, 1) < 0))
+			return -ENOMEM;
+
+		int rc = take_piece(taking, &piece, &extent);
+
+		if (rc < 0)
+			return rc;
+		extents_insert(taking->into, &extent);
+		if (taking->fresh)
+			extents_insert(taking->fresh, &extent);
+		struct extents one = {.at = &extent, .count = 1};
+
+		if (taking->recorded) {
+			taking_note_unit(taking, taking->recorded);
+			record_more(taking->call, taking->recorded, &one);
+		}
+		device_apply_mapping(&one, taking->call);
+		taking->bytes += extent.span.bytes;
+		from = extent_end(&extent) > from ? extent_end(&extent) : from;
+	}
+	return 0;
+}
+
+void taking_undo(struct taking *taking)
+{
+	EXTENTS_FOREACH (extent, taking->fresh)
+		extents_remove(taking->into, extents_find(taking->into, extent->offset));
+
+	uint64_t bytes = device_release(taking->volume, taking->fresh);
+
+	if (taking->charge == TAKING_CHARGED)
+		file_charge(taking->call, -(int64_t)bytes);
+	taking->bytes -= bytes;
+}
+
+uint64_t device_release(struct volume *volume, struct extents *extents)
+{
+	uint64_t bytes = 0;
+
+	EXTENTS_FOREACH (extent, extents) {
+		bytes += extent->span.bytes;
+		pool_give(volume->pool, &extent->span);
+	}
+	extents_free(extents);
+	return bytes;
+}
+
+void device_settle(struct file *file, int64_t bytes)
+{
+	const struct extents *extents = &file->extents;
+
+	atomic_fetch_add(&file->taken, (uint64_t)bytes);
+	if (!extents->count) {
+		extents_free(&file->extents);
+		atomic_store(&file->tail_start, 0);
+		atomic_store(&file->tail_end, 0);
+		return;
+	}
+	atomic_store(&file->tail_start, extents->at[extents->count - 1].offset);
+	atomic_store(&file->tail_end, extents_end(extents));
+}
+
+int device_give(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
+{
+	struct extents cut = {0};
+	int rc = extents_cut(&file->extents, from, to, &cut);
+
+	if (rc < 0)
+		return rc;
+	if (cut.count)
+		record_cut(call, from, to);
+
+	struct volume *volume = atomic_load(&file->volume);
+	int64_t bytes = (int64_t)file_leave(file, volume, &cut);
+
+	bytes += (int64_t)device_release(volume, &cut);
+
+	file_charge(call, -bytes);
+	device_settle(file, -bytes);
+	return 0;
+}
+
+int device_make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	uint64_t size = atomic_load(&file->figures->size);
+	struct taking taking = taking_for(volume, call, size > end ? size : end);
+	uint64_t wish = layout_wish(end, size, atomic_load(&file->taken), volume->max_chunk);
+
+	taking.into = &file->extents;
+	taking.recorded = file;
+	int rc = taking_run(&taking, from, end, wish);
+
+	device_settle(file, (int64_t)taking.bytes);
+	return rc;
+}
+
+void device_apply_mapping(const struct extents *extents, const struct file_call *call)
+{
+	static const enum map_policy policies[] = {
+	    [MAPPING_AUTO] = MAP_AUTO,
+	    [MAPPING_PERSISTENT] = MAP_PERSISTENT,
+	    [MAPPING_TRANSIENT] = MAP_TRANSIENT,
+	};
+	enum map_policy policy = policies[call->attrs.mapping];
+
+	EXTENTS_FOREACH (extent, extents) {
+		struct chunk *chunk = extent->span.chunk;
+		enum map_policy now = (enum map_policy)atomic_load(&chunk->bar_policy);
+
+		/* In a chunk that several files share, persistent wins. */
+		if (now == policy || (now == MAP_PERSISTENT && !span_owns_chunk(&extent->span)))
+			continue;
+		bar_set_policy(chunk, policy);
+	}
+}

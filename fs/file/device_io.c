@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Files in gpuN/: reading, writing, seeking. */
+#include "fs/file/device.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+_Static_assert((int)COPYING_AUTO == (int)COPY_AUTO && (int)COPYING_BAR == (int)COPY_BAR &&
+		   (int)COPYING_DMA == (int)COPY_DMA,
+	       "the attribute's values are the copy paths");
+
+enum copy_path device_copy_path(const struct file_call *call)
+{
+	return (enum copy_path)call->attrs.copy;
+}
+
+int device_wait(const struct file_call *call, int rc)
+{
+	int waited = copier_wait(call->copier);
+
+	return rc < 0 ? rc : waited;
+}
+
+void device_raise_size(struct file *file, uint64_t size)
+{
+	uint64_t now = atomic_load(&file->figures->size);
+
+	while (now < size && !atomic_compare_exchange_weak(&file->figures->size, &now, size))
+		;
+}
+
+ssize_t device_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
+		    uint64_t offset)
+{
+	uint64_t size = atomic_load(&file->figures->size);
+	int rc = 0, copies = 0;
+
+	if (offset >= size)
+		return 0;
+	if (bytes > size - offset)
+		bytes = size - offset;
+
+	struct extents_walk walk = extents_walk(&file->extents, offset, offset + bytes);
+	struct segment segment;
+
+	while (rc == 0 && extents_next(&walk, &segment)) {
+		char *at = (char *)to + (segment.offset - offset);
+
+		if (!segment.span) {
+			memset(at, 0, segment.bytes);
+			continue;
+		}
+		rc = copy_out(call->copier, at, segment.span, segment.into, segment.bytes,
+			      device_copy_path(call));
+		copies++;
+	}
+	if (copies)
+		rc = device_wait(call, rc);
+	return rc < 0 ? rc : (ssize_t)bytes;
+}
+
+ssize_t device_write(struct file *file, const struct file_call *call, const void *from,
+		     size_t bytes, uint64_t offset, int refused)
+{
+	uint64_t covered = extents_covered(&file->extents, offset, offset + bytes) - offset;
+	int rc = 0;
+
+	if (covered < bytes && !refused)
+		return 0;
+	if (covered == 0)
+		return refused;
+
+	struct extents_walk walk = extents_walk(&file->extents, offset, offset + covered);
+	struct segment segment;
+
+	while (rc == 0 && extents_next(&walk, &segment))
+		rc = copy_in(call->copier, segment.span, segment.into,
+			     (const char *)from + (segment.offset - offset), segment.bytes,
+			     device_copy_path(call));
+	rc = device_wait(call, rc);
+	if (rc < 0)
+		return rc;
+	device_raise_size(file, offset + covered);
+	return (ssize_t)covered;
+}
+
+int device_zero(const struct extents *extents, const struct file_call *call, uint64_t from,
+		uint64_t to)
+{
+	struct extents_walk walk = extents_walk(extents, from, to);
+	struct segment segment;
+	int rc = 0;
+
+	while (rc == 0 && extents_next(&walk, &segment)) {
+		if (segment.span)
+			rc = copy_zero(call->copier, segment.span, segment.into, segment.bytes);
+	}
+	return rc;
+}
+
+int device_zero_now(const struct extents *extents, const struct file_call *call, uint64_t from,
+		    uint64_t to)
+{
+	if (from >= to || extents_missing(extents, from, to) == to - from)
+		return 0;
+	return device_wait(call, device_zero(extents, call, from, to));
+}
+
+int64_t device_seek(struct file *file, uint64_t offset, int whence)
+{
+	uint64_t size = atomic_load(&file->figures->size);
+
+	if (offset >= size)
+		return -ENXIO;
+	if (whence == SEEK_HOLE)
+		return (int64_t)extents_covered(&file->extents, offset, size);
+
+	uint32_t index = extents_find(&file->extents, offset);
+
+	if (index == file->extents.count || file->extents.at[index].offset >= size)
+		return -ENXIO;
+
+	uint64_t start = file->extents.at[index].offset;
+
+	return (int64_t)(start > offset ? start : offset);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Files in gpuN/: the same bytes in other memory. */
+#include "fs/file/device.h"
+
+#include <errno.h>
+
+#include "fs/file/old_memory.h"
+#include "fs/tree/log.h"
+
+static int fill_extent(const struct file_call *call, const struct extent *fresh,
+		       const struct extents *from)
+{
+	struct extents_walk walk = extents_walk(from, fresh->offset, extent_end(fresh));
+	struct segment segment;
+	int rc = 0;
+
+	while (rc == 0 && extents_next(&walk, &segment)) {
+		uint64_t into = segment.offset - fresh->offset;
+
+		if (segment.span)
+			rc = copy_across(call->copier, &fresh->span, into, segment.span,
+					 segment.into, segment.bytes);
+		else
+			rc = copy_zero(call->copier, &fresh->span, into, segment.bytes);
+	}
+	return rc;
+}
+
+int device_fill(const struct file_call *call, const struct extents *fresh,
+		const struct extents *from)
+{
+	int rc = 0;
+
+	EXTENTS_FOREACH (extent, fresh) {
+		rc = fill_extent(call, extent, from);
+		if (rc < 0)
+			break;
+	}
+	return device_wait(call, rc);
+}
+
+static int take_kept(struct taking *taking, const struct device_range keep[2], uint64_t limit)
+{
+	int rc = 0;
+
+	for (int i = 0; i < 2 && rc == 0; i++) {
+		if (keep[i].from < keep[i].to)
+			rc = taking_run(taking, keep[i].from, keep[i].to, keep[i].to);
+	}
+	if (rc == 0 && taking->bytes >= limit)
+		rc = -ENOSPC;
+	return rc;
+}
+
+int device_reshape(struct file *file, const struct file_call *call, uint32_t index,
+		   const struct device_range keep[2], uint64_t size)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	struct extent old = file->extents.at[index];
+	struct extents fresh = {0}, from = {.at = &old, .count = 1};
+	struct taking taking = taking_for(volume, call, size);
+
+	taking.fill = POOL_UNDEFINED;
+	taking.charge = TAKING_UNCHARGED;
+	taking.into = &fresh;
+	taking.layout.floor = old.offset;
+	taking.layout.ceiling = extent_end(&old);
+
+	int rc = take_kept(&taking, keep, old.span.bytes);
+
+	if (rc == 0)
+		rc = device_fill(call, &fresh, &from);
+	if (rc == 0)
+		rc = extents_reserve(&file->extents, fresh.count);
+	if (rc < 0) {
+		device_release(volume, &fresh);
+		return rc;
+	}
+
+	int64_t less = (int64_t)(old.span.bytes - taking.bytes);
+
+	extents_remove(&file->extents, index);
+	EXTENTS_FOREACH (extent, &fresh)
+		extents_insert(&file->extents, extent);
+	record_instead(call, file, old.offset, extent_end(&old), &fresh);
+	extents_free(&fresh);
+	if (!file_leave(file, volume, &from))
+		pool_give(volume->pool, &old.span);
+	file_charge(call, -less);
+	device_settle(file, -less);
+	return 0;
+}

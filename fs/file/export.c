@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/file/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fs/file/device.h"
+#include "fs/file/host.h"
+#include "fs/file/missing.h"
+#include "fs/file/old_memory.h"
+#include "fs/tree/log.h"
+
+/* A granule of small pieces becomes a chunk: other files' bytes lie beside the pieces. */
+static int own_granule(struct file *file, const struct file_call *call, uint64_t granule)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	struct extent extent = {.offset = granule};
+	struct extents fresh = {.at = &extent, .count = 1}, old = {0};
+	uint64_t end = granule + CHUNK_ALIGN;
+	int64_t more = (int64_t)extents_missing(&file->extents, granule, end);
+	int rc = file_charge(call, more);
+
+	if (rc < 0)
+		return rc;
+	rc = pool_take(volume->pool, CHUNK_ALIGN, POOL_UNDEFINED, call->copier, &extent.span);
+	if (rc < 0)
+		goto uncharge;
+	rc = device_fill(call, &fresh, &file->extents);
+	if (rc == 0)
+		rc = extents_reserve(&file->extents, 1);
+	if (rc == 0)
+		rc = extents_cut(&file->extents, granule, end, &old);
+	if (rc < 0)
+		goto give;
+	extents_insert(&file->extents, &extent);
+	record_instead(call, file, granule, end, &fresh);
+	device_apply_mapping(&fresh, call);
+	device_release(volume, &old);
+	device_settle(file, more);
+	return 0;
+
+give:
+	pool_give(volume->pool, &extent.span);
+uncharge:
+	file_charge(call, -more);
+	return rc;
+}
+
+static int own_chunks(struct file *file, const struct file_call *call)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	uint64_t size = atomic_load(&file->figures->size), end = align_up(size, CHUNK_ALIGN);
+	struct taking taking = taking_for(volume, call, end);
+	int rc = 0;
+
+	for (uint64_t at = 0; rc == 0 && at < end;) {
+		uint32_t index = extents_find(&file->extents, at);
+
+		if (index == file->extents.count)
+			break;
+
+		struct extent *extent = &file->extents.at[index];
+
+		at = extent_end(extent);
+		if (!span_owns_chunk(&extent->span) && extent->offset < end) {
+			uint64_t granule = align_down(extent->offset, CHUNK_ALIGN);
+
+			rc = own_granule(file, call, granule);
+			at = granule + CHUNK_ALIGN;
+		}
+	}
+	if (rc < 0)
+		return rc;
+	taking.layout.unit = CHUNK_ALIGN;
+	taking.into = &file->extents;
+	taking.recorded = file;
+	rc = taking_run(&taking, 0, end, end);
+	device_settle(file, (int64_t)taking.bytes);
+	return rc;
+}
+
+/* Guard held. */
+static int check_access(const struct file *file, enum file_share_access access)
+{
+	return access == FILE_SHARE_READ && file_is_device(file) ? -EPERM : 0;
+}
+
+static int make_fit(struct file *file, const struct file_call *call)
+{
+	if (file_is_missing(file))
+		return -EIO;
+	if (file_is_device(file))
+		return own_chunks(file, call);
+	return host_make_object(file, atomic_load(&file->volume), call);
+}
+
+/* Guard held: whether the chunks that there are back all of the file, and hold nothing else. */
+static bool chunks_are_fit(const struct file *file)
+{
+	uint64_t end = align_up(atomic_load(&file->figures->size), CHUNK_ALIGN), at = 0;
+
+	if (file->extents.count > FILE_QUICK_CHUNKS)
+		return false;
+	EXTENTS_FOREACH (extent, &file->extents) {
+		if (at >= end)
+			break;
+		if (extent->offset != at || !span_owns_chunk(&extent->span))
+			return false;
+		at = extent_end(extent);
+	}
+	return at >= end;
+}
+
+/* Guard held: whether nothing has to be trimmed, made or copied for a lease. */
+static bool is_fit(struct file *file, const struct file_call *call)
+{
+	if (file_is_missing(file))
+		return true;
+	/* What a file of host/ is charged for is settled with a lease. */
+	if (!file_is_device(file))
+		return false;
+	return (file_is_held(file) || !device_has_ahead(file, call)) && chunks_are_fit(file);
+}
+
+/* The guard, exclusive, of a file that may be leased and, without waiting, is fit for it. */
+static int lease_guard(struct file *file, const struct file_call *call,
+		       enum file_share_access access, enum file_wait wait)
+{
+	if (wait == FILE_NO_WAIT &&
+	    (journal_room_now(call->journal) || !guard_try_lock(&file->guard)))
+		return -EINPROGRESS;
+	if (wait == FILE_MAY_WAIT) {
+		if (journal_room(call->journal))
+			return -ENOSPC;
+		guard_lock(&file->guard);
+	}
+	int rc = check_access(file, access);
+
+	if (rc == 0 && wait == FILE_NO_WAIT && !is_fit(file, call))
+		rc = -EINPROGRESS;
+	if (rc < 0)
+		guard_unlock(&file->guard);
+	return rc;
+}
+
+/* Guard held exclusive. A reader of an object has what POSIX gives to who has a file mapped: the
+ * object goes on being the reader's, whatever becomes of the file. */
+static enum file_lease_kind lease_count(struct file *file, enum file_share_access access)
+{
+	bool loose = !file_is_device(file) && access != FILE_SHARE_WRITE;
+
+	atomic_fetch_add(&file->leases, 1);
+	atomic_fetch_add(loose ? &file->loose : &file->held, 1);
+	return loose ? FILE_LEASE_LOOSE : FILE_LEASE_HOLDS;
+}
+
+/* Guard held exclusive since it was counted. */
+static void lease_uncount(struct file *file, enum file_lease_kind kind)
+{
+	atomic_fetch_sub(kind == FILE_LEASE_LOOSE ? &file->loose : &file->held, 1);
+	atomic_fetch_sub(&file->leases, 1);
+}
+
+int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,
+	       enum file_wait wait)
+{
+	enum file_lease_kind kind = FILE_LEASE_HOLDS;
+	int rc = lease_guard(file, call, access, wait);
+
+	if (rc < 0)
+		return rc;
+	/* What was taken ahead of the end cannot be given back while it is shared. */
+	if (file_is_device(file) && !file_is_held(file) && !file_is_missing(file))
+		device_trim(file, call);
+	rc = make_fit(file, call);
+	if (rc == 0) {
+		kind = lease_count(file, access);
+		rc = file_is_device(file) ? 0 : host_promise(file, call, NULL);
+		if (rc < 0)
+			lease_uncount(file, kind);
+	}
+	guard_unlock(&file->guard);
+	return rc < 0 ? rc : (int)kind;
+}
+
+void file_unlease(struct file *file, uint32_t leases)
+{
+	atomic_fetch_sub(&file->leases, leases);
+	atomic_fetch_sub(&file->held, leases);
+}
+
+void file_lease_loosen(struct file *file)
+{
+	/* In this order, or a truncation in between would give the memory away. */
+	atomic_fetch_add(&file->loose, 1);
+	atomic_fetch_sub(&file->held, 1);
+}
+
+void file_lease_drop(struct file *file, enum file_lease_kind kind)
+{
+	if (kind == FILE_LEASE_HOLDS)
+		file_lease_loosen(file);
+	if (kind != FILE_LEASE_DROPPED)
+		atomic_fetch_sub(&file->leases, 1);
+}
+
+void file_lease_end(struct file *file, enum file_lease_kind kind)
+{
+	if (kind == FILE_LEASE_HOLDS) {
+		file_unlease(file, 1);
+		return;
+	}
+	file_lease_drop(file, kind);
+	file_left_end(file);
+}
+
+uint32_t file_leases(const struct file *file)
+{
+	return atomic_load(&file->leases);
+}
+
+bool file_is_held(const struct file *file)
+{
+	return atomic_load(&file->held) > 0;
+}
+
+bool file_is_loose(const struct file *file)
+{
+	return atomic_load(&file->loose) > 0;
+}
+
+void file_set_handed_out(struct file *file)
+{
+	guard_token token = guard_enter(&file->guard);
+
+	EXTENTS_FOREACH (extent, &file->extents)
+		atomic_store(&extent->span.chunk->handed_out, span_owns_chunk(&extent->span));
+	guard_leave(&file->guard, token);
+}
+
+int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
+		    enum file_wait wait)
+{
+	int rc = lease_guard(file, call, access, wait);
+
+	if (rc < 0)
+		return rc;
+	rc = make_fit(file, call);
+	guard_unlock(&file->guard);
+	return rc;
+}
+
+void file_chunks_close(struct file_chunk *chunks, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		close(chunks[i].fd);
+}
+
+static int export_extent(const struct extent *extent, struct file_chunk *chunk)
+{
+	*chunk = (struct file_chunk){.offset = extent->offset, .bytes = extent->span.bytes};
+	atomic_store(&extent->span.chunk->handed_out, true);
+	return chunk_export(extent->span.chunk, &chunk->fd);
+}
+
+/* The file's extents from number first on that back bytes below end, up to the first that is not
+ * fit: the file may have grown, or have been emptied and written anew, since it was made fit, and
+ * other files' bytes lie beside its small pieces. */
+static int export_extents(const struct extents *extents, uint64_t end, uint32_t first,
+			  struct file_chunk *chunks, uint32_t max)
+{
+	uint64_t at = first && first <= extents->count ? extent_end(&extents->at[first - 1]) : 0;
+	uint32_t count = 0;
+
+	for (uint32_t i = first; i < extents->count && count < max; i++) {
+		const struct extent *extent = &extents->at[i];
+
+		if (extent->offset >= end || extent->offset != at ||
+		    !span_owns_chunk(&extent->span))
+			break;
+		int rc = export_extent(extent, &chunks[count]);
+
+		if (rc < 0) {
+			file_chunks_close(chunks, count);
+			return rc;
+		}
+		at = extent_end(extent);
+		count++;
+	}
+	return (int)count;
+}
+
+/* Opened anew, because a duplicate would share its access and its flags: O_APPEND set by a sharer
+ * would send the daemon's own writes to the end. The object is mode 0600, so nobody but root opens
+ * a read-only fd for writing again. */
+static int export_object(int object, uint64_t size, enum file_share_access access,
+			 struct file_chunk *chunk)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", object);
+	*chunk = (struct file_chunk){.bytes = size};
+	chunk->fd = open(path, O_CLOEXEC | (access == FILE_SHARE_WRITE ? O_RDWR : O_RDONLY));
+	return chunk->fd < 0 ? -errno : 1;
+}
+
+/* Guard held. */
+static struct file_place place_of(const struct file *file)
+{
+	return (struct file_place){.volume = file_volume(file), .size = file_size(file)};
+}
+
+int file_export(struct file *file, enum file_share_access access, enum file_wait wait,
+		uint32_t first, struct file_chunk *chunks, uint32_t max, struct file_place *place)
+{
+	guard_token token = NULL;
+
+	if (wait == FILE_MAY_WAIT)
+		token = guard_enter(&file->guard);
+	else if (!guard_try_enter(&file->guard, &token))
+		return -EINPROGRESS;
+	int object = atomic_load(&file->fd);
+	struct file_place at = place_of(file);
+	int rc = check_access(file, access);
+
+	if (rc == 0 && wait == FILE_NO_WAIT && file->extents.count > FILE_QUICK_CHUNKS)
+		rc = -EINPROGRESS;
+
+	if (rc == 0 && file_is_device(file))
+		rc = export_extents(&file->extents, at.size, first, chunks, max);
+	else if (rc == 0 && object >= 0 && first == 0 && max > 0)
+		rc = export_object(object, at.size, access, chunks);
+	guard_leave(&file->guard, token);
+	if (rc >= 0)
+		*place = at;
+	return rc;
+}

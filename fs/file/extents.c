@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/file/extents.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void extents_free(struct extents *extents)
+{
+	free(extents->at);
+	*extents = (struct extents){0};
+}
+
+int extents_reserve(struct extents *extents, uint32_t more)
+{
+	if (extents->capacity - extents->count >= more)
+		return 0;
+
+	/* The first extent is often the only one: a small file costs 32 bytes here. */
+	uint64_t capacity = extents->capacity ? extents->capacity * 2ULL : 1;
+
+	if (capacity < extents->count + (uint64_t)more)
+		capacity = extents->count + (uint64_t)more;
+	if (capacity > UINT32_MAX)
+		return -ENOMEM;
+
+	struct extent *at = realloc(extents->at, capacity * sizeof(*at));
+
+	if (!at)
+		return -ENOMEM;
+	extents->at = at;
+	extents->capacity = (uint32_t)capacity;
+	return 0;
+}
+
+uint32_t extents_find(const struct extents *extents, uint64_t offset)
+{
+	uint32_t low = 0, high = extents->count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (extent_end(&extents->at[middle]) <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+int extents_insert(struct extents *extents, const struct extent *extent)
+{
+	int rc = extents_reserve(extents, 1);
+
+	if (rc < 0)
+		return rc;
+
+	uint32_t index = extents_find(extents, extent->offset);
+	struct extent *at = &extents->at[index];
+
+	assert(index == extents->count || at->offset >= extent_end(extent));
+	if (index < extents->count)
+		memmove(at + 1, at, (extents->count - index) * sizeof(*at));
+	*at = *extent;
+	extents->count++;
+	return 0;
+}
+
+static void remove_many(struct extents *extents, uint32_t index, uint32_t count)
+{
+	if (!count)
+		return;
+
+	struct extent *at = &extents->at[index];
+
+	memmove(at, at + count, (extents->count - index - count) * sizeof(*at));
+	extents->count -= count;
+}
+
+void extents_remove(struct extents *extents, uint32_t index)
+{
+	remove_many(extents, index, 1);
+}
+
+/* The part of extent in [from, to). */
+static struct extent part_of(const struct extent *extent, uint64_t from, uint64_t to)
+{
+	uint64_t start = from > extent->offset ? from : extent->offset;
+	uint64_t end = to < extent_end(extent) ? to : extent_end(extent);
+
+	return (struct extent){
+	    .offset = start,
+	    .span = {extent->span.chunk, extent->span.offset + (start - extent->offset),
+		     end - start},
+	};
+}
+
+int extents_cut(struct extents *extents, uint64_t from, uint64_t to, struct extents *cut)
+{
+	uint32_t first = extents_find(extents, from), past = first;
+
+	while (past < extents->count && extents->at[past].offset < to)
+		past++;
+	if (first == past || from >= to)
+		return 0;
+	if (extents_reserve(cut, past - first) < 0 || extents_reserve(extents, 1) < 0)
+		return -ENOMEM;
+
+	struct extent head = extents->at[first], tail = extents->at[past - 1];
+
+	for (uint32_t i = first; i < past; i++) {
+		struct extent part = part_of(&extents->at[i], from, to);
+
+		extents_insert(cut, &part);
+	}
+	remove_many(extents, first, past - first);
+	if (head.offset < from) {
+		head = part_of(&head, 0, from);
+		extents_insert(extents, &head);
+	}
+	if (extent_end(&tail) > to) {
+		tail = part_of(&tail, to, UINT64_MAX);
+		extents_insert(extents, &tail);
+	}
+	return 0;
+}
+
+uint64_t extents_covered(const struct extents *extents, uint64_t offset, uint64_t end)
+{
+	for (uint32_t i = extents_find(extents, offset); i < extents->count && offset < end; i++) {
+		if (extents->at[i].offset > offset)
+			break;
+		offset = extent_end(&extents->at[i]);
+	}
+	return offset < end ? offset : end;
+}
+
+bool extents_hole(const struct extents *extents, uint64_t from, uint64_t to,
+		  struct extents_hole *hole)
+{
+	uint32_t index = extents_find(extents, from);
+	uint64_t start = index ? extent_end(&extents->at[index - 1]) : 0;
+
+	for (; index < extents->count; index++) {
+		const struct extent *extent = &extents->at[index];
+
+		if (extent->offset > start && extent->offset > from)
+			break;
+		start = extent_end(extent);
+	}
+	if (start >= to || from >= to)
+		return false;
+	hole->start = start;
+	hole->end = index < extents->count ? extents->at[index].offset : UINT64_MAX;
+	return true;
+}
+
+uint64_t extents_missing(const struct extents *extents, uint64_t from, uint64_t to)
+{
+	struct extents_walk walk = extents_walk(extents, from, to);
+	struct segment segment;
+	uint64_t bytes = 0;
+
+	while (extents_next(&walk, &segment))
+		bytes += segment.span ? 0 : segment.bytes;
+	return bytes;
+}
+
+uint64_t extents_end(const struct extents *extents)
+{
+	return extents->count ? extent_end(&extents->at[extents->count - 1]) : 0;
+}
+
+struct extents_walk extents_walk(const struct extents *extents, uint64_t offset, uint64_t end)
+{
+	return (struct extents_walk){extents, offset, end, extents_find(extents, offset)};
+}
+
+bool extents_next(struct extents_walk *walk, struct segment *segment)
+{
+	const struct extents *extents = walk->extents;
+	uint64_t offset = walk->offset, stop = walk->end;
+
+	if (offset >= walk->end)
+		return false;
+	*segment = (struct segment){.offset = offset};
+	if (walk->index < extents->count) {
+		const struct extent *extent = &extents->at[walk->index];
+		bool inside = extent->offset <= offset;
+		uint64_t border = inside ? extent_end(extent) : extent->offset;
+
+		if (border < stop)
+			stop = border;
+		if (inside) {
+			segment->span = &extent->span;
+			segment->into = offset - extent->offset;
+			walk->index += border == stop;
+		}
+	}
+	segment->bytes = stop - offset;
+	walk->offset = stop;
+	return true;
+}

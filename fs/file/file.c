@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What gpuN/ and host/ files share: the guard, the limits of offsets, and which of the two it is.
+ * A move may change a file's volume whenever its guard is free, so that is asked under the guard.
+ */
+#include "fs/file/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "backend/bar_cache.h"
+#include "fs/file/device.h"
+#include "fs/file/export.h"
+#include "fs/file/host.h"
+#include "fs/file/host_pin.h"
+#include "fs/file/missing.h"
+#include "fs/journal/journal.h"
+
+size_t file_struct_bytes(void)
+{
+	return sizeof(struct file);
+}
+
+struct file *file_make(void *memory, struct volume *volume)
+{
+	struct file *made = memory;
+
+	guard_init(&made->guard);
+	atomic_init(&made->volume, volume);
+	atomic_init(&made->fd, -1);
+	made->figures = &made->own;
+	return made;
+}
+
+int file_new(struct volume *volume, struct file **file)
+{
+	void *memory = calloc(1, sizeof(struct file));
+
+	if (!memory)
+		return -ENOMEM;
+	*file = file_make(memory, volume);
+	return 0;
+}
+
+void file_free(struct file *file, const struct file_call *call)
+{
+	file_end(file, call);
+	free(file);
+}
+
+void file_end(struct file *file, const struct file_call *call)
+{
+	struct volume *volume = atomic_load(&file->volume);
+	int64_t taken = (int64_t)atomic_load(&file->taken);
+	int fd = atomic_load(&file->fd);
+
+	if (file_is_device(file)) {
+		device_release(volume, &file->extents);
+		file_charge(call, -taken);
+	} else {
+		host_windows_forget(volume->windows, file);
+		host_charge(volume, call, -taken);
+	}
+	/* One that nobody found is left to the next daemon. */
+	if (file_object_id(file) && fd >= 0)
+		journal_drop(call->journal, KEEP_HOST, file_object_id(file));
+	if (fd >= 0) {
+		close(fd);
+		file_count_object(call, -1);
+	}
+	free(file_missing(file));
+	guard_destroy(&file->guard);
+}
+
+void file_set_figures(struct file *file, struct file_figures *figures)
+{
+	file->figures = figures;
+	file->object = 0;
+	atomic_init(&file->missing, NULL);
+}
+
+void file_restore_free(struct file *file)
+{
+	int fd = atomic_load(&file->fd);
+
+	if (fd >= 0)
+		close(fd);
+	extents_free(&file->extents);
+	free(file_missing(file));
+	guard_destroy(&file->guard);
+	free(file);
+}
+
+struct volume *file_volume(const struct file *file)
+{
+	return atomic_load(&file->volume);
+}
+
+/* A host/ file's figure is the object's; false where a move has made it a device's file, so that
+ * the object may be empty by now. The fd stays open for the file's life. */
+static bool ask_object(const struct file *file, uint64_t (*ask)(int fd), uint64_t *value)
+{
+	if (file_is_device(file))
+		return false;
+
+	int fd = atomic_load(&file->fd);
+
+	*value = fd < 0 ? 0 : ask(fd);
+	return !file_is_device(file);
+}
+
+uint64_t file_size(const struct file *file)
+{
+	uint64_t size;
+
+	return ask_object(file, host_object_size, &size) ? size : atomic_load(&file->figures->size);
+}
+
+static uint64_t device_allocated(const struct file *file)
+{
+	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
+	uint64_t kept = atomic_load(&file->figures->size),
+		 reserved = atomic_load(&file->figures->reserved);
+	uint64_t start = atomic_load(&file->tail_start), end = atomic_load(&file->tail_end);
+	uint64_t taken = atomic_load(&file->taken);
+
+	kept = align_up(kept > reserved ? kept : reserved, unit);
+	if (kept < start)
+		kept = start;
+
+	uint64_t ahead = end > kept ? end - kept : 0;
+
+	return taken > ahead ? taken - ahead : 0;
+}
+
+uint64_t file_allocated(struct file *file)
+{
+	uint64_t bytes;
+
+	return ask_object(file, host_object_taken, &bytes) ? bytes : device_allocated(file);
+}
+
+int64_t file_written(const struct file *file)
+{
+	uint64_t ns;
+
+	return ask_object(file, host_object_mtime, &ns) ? (int64_t)ns : 0;
+}
+
+ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
+		  uint64_t offset)
+{
+	if (file_is_missing(file))
+		return -EIO;
+	if (offset >= FILE_SIZE_MAX)
+		return 0;
+	if (bytes > FILE_SIZE_MAX - offset)
+		bytes = FILE_SIZE_MAX - offset;
+
+	guard_token token = guard_enter(&file->guard);
+	ssize_t n = file_is_device(file) ? device_read(file, call, to, bytes, offset)
+					 : host_read(file, to, bytes, offset);
+
+	guard_leave(&file->guard, token);
+	return n;
+}
+
+static int make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end)
+{
+	if (journal_room(call->journal))
+		return -ENOSPC;
+	guard_lock(&file->guard);
+
+	int rc = file_is_device(file) ? device_make_room(file, call, from, end)
+				      : host_make_object(file, atomic_load(&file->volume), call);
+
+	guard_unlock(&file->guard);
+	return rc;
+}
+
+ssize_t file_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
+		   uint64_t offset)
+{
+	int refused = 0;
+
+	if (bytes == 0)
+		return 0;
+	if (file_is_missing(file))
+		return -EIO;
+	if (offset >= FILE_SIZE_MAX)
+		return -EFBIG;
+	if (bytes > FILE_SIZE_MAX - offset)
+		bytes = FILE_SIZE_MAX - offset;
+
+	for (;;) {
+		guard_token token = guard_enter(&file->guard);
+		ssize_t n = file_is_device(file)
+				? device_write(file, call, from, bytes, offset, refused)
+				: host_write(file, call, from, bytes, offset, refused);
+
+		guard_leave(&file->guard, token);
+		if (n != 0)
+			return n;
+		/* Between this and the next try somebody may punch the memory away again. */
+		refused = make_room(file, call, offset, offset + bytes);
+	}
+}
+
+int file_truncate(struct file *file, const struct file_call *call, uint64_t size)
+{
+	if (size > FILE_SIZE_MAX)
+		return -EFBIG;
+	if (size && file_is_missing(file))
+		return -EIO;
+	guard_lock(&file->guard);
+
+	/* A file that others have mapped only grows. */
+	bool leased = file_is_held(file) && size <= file_size(file);
+	int rc = 0;
+
+	if (!leased && file_is_missing(file))
+		file_missing_empty(file, call);
+	if (leased)
+		rc = size < file_size(file) ? -EBUSY : 0;
+	else if (file_is_device(file))
+		rc = device_truncate(file, call, size);
+	else
+		rc = host_truncate(file, call, size);
+	guard_unlock(&file->guard);
+	return rc;
+}
+
+static int device_fallocate(struct file *file, const struct file_call *call, int mode,
+			    uint64_t from, uint64_t to)
+{
+	if (mode & FALLOC_FL_PUNCH_HOLE)
+		return device_punch(file, call, from, to);
+
+	int rc = device_allocate(file, call, from, to);
+
+	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE))
+		rc = device_zero_now(&file->extents, call, from, to);
+	if (rc < 0)
+		return rc;
+	if (!(mode & FALLOC_FL_KEEP_SIZE))
+		device_raise_size(file, to);
+	else if (to > atomic_load(&file->figures->reserved))
+		atomic_store(&file->figures->reserved, to);
+	return 0;
+}
+
+int file_allocate(struct file *file, const struct file_call *call, int mode, uint64_t offset,
+		  uint64_t bytes)
+{
+	int kind = mode & ~FALLOC_FL_KEEP_SIZE;
+	bool keep = mode & FALLOC_FL_KEEP_SIZE;
+
+	if (kind != 0 && kind != FALLOC_FL_ZERO_RANGE && !(kind == FALLOC_FL_PUNCH_HOLE && keep))
+		return -EOPNOTSUPP;
+	if (bytes == 0)
+		return 0;
+	if (file_is_missing(file))
+		return -EIO;
+	if (offset >= FILE_SIZE_MAX || bytes > FILE_SIZE_MAX - offset) {
+		if (kind != FALLOC_FL_PUNCH_HOLE)
+			return -EFBIG;
+		if (offset >= FILE_SIZE_MAX)
+			return 0;
+		bytes = FILE_SIZE_MAX - offset;
+	}
+	if (kind != FALLOC_FL_PUNCH_HOLE && journal_room(call->journal))
+		return -ENOSPC;
+	guard_lock(&file->guard);
+
+	int rc;
+
+	if (kind == FALLOC_FL_PUNCH_HOLE && file_is_held(file))
+		rc = -EBUSY;
+	else if (file_is_device(file))
+		rc = device_fallocate(file, call, mode, offset, offset + bytes);
+	else
+		rc = host_allocate(file, call, mode, offset, offset + bytes);
+	guard_unlock(&file->guard);
+	return rc;
+}
+
+int64_t file_seek(struct file *file, uint64_t offset, int whence)
+{
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -EINVAL;
+	if (file_is_missing(file))
+		return -EIO;
+	if (offset >= FILE_SIZE_MAX)
+		return -ENXIO;
+
+	guard_token token = guard_enter(&file->guard);
+	int64_t found = file_is_device(file) ? device_seek(file, offset, whence)
+					     : host_seek(file, offset, whence);
+
+	guard_leave(&file->guard, token);
+	return found;
+}
+
+int file_promise(struct file *file, const struct file_call *call)
+{
+	guard_token token = guard_enter(&file->guard);
+	int rc = file_is_device(file) ? -ENOTSUP : host_promise(file, call, &file->mapped);
+
+	guard_leave(&file->guard, token);
+	return rc;
+}
+
+void file_settle(struct file *file, const struct file_call *call)
+{
+	guard_token token = guard_enter(&file->guard);
+
+	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
+		host_settle(file, call, 0);
+	guard_leave(&file->guard, token);
+}
+
+bool file_is_out(const struct file *file)
+{
+	return !file_is_device(file) && atomic_load(&file->given) &&
+	       (file_is_held(file) || (!atomic_load(&file->mapped) && !atomic_load(&file->leases)));
+}
+
+void file_unpromise(struct file *file)
+{
+	atomic_fetch_sub(&file->mapped, 1);
+}
+
+bool file_is_sparse(const struct file *file)
+{
+	uint64_t size, taken;
+
+	return ask_object(file, host_object_size, &size) &&
+	       ask_object(file, host_object_taken, &taken) && taken < size;
+}
+
+void file_trim(struct file *file, const struct file_call *call)
+{
+	if (file_is_missing(file))
+		return;
+	guard_token token = guard_enter(&file->guard);
+	bool ahead = file_is_device(file) && device_has_ahead(file, call);
+
+	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
+		host_settle(file, call, 0);
+	guard_leave(&file->guard, token);
+	if (!ahead)
+		return;
+	guard_lock(&file->guard);
+	if (file_is_device(file) && !file_is_held(file))
+		device_trim(file, call);
+	guard_unlock(&file->guard);
+}
+
+bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
+{
+	if (!file_is_device(file))
+		return host_file_next_run(file, offset, end, run);
+	if (offset >= end)
+		return false;
+
+	uint64_t covered = extents_covered(&file->extents, offset, end);
+	uint32_t index = extents_find(&file->extents, offset);
+
+	*run = (struct file_run){.from = offset, .to = covered, .data = covered > offset};
+	if (run->data)
+		return true;
+	run->to = end;
+	if (index < file->extents.count && file->extents.at[index].offset < end)
+		run->to = file->extents.at[index].offset;
+	return true;
+}
+
+uint64_t file_data_bytes(struct file *file, uint64_t unit)
+{
+	guard_token token = guard_enter(&file->guard);
+	uint64_t size = file_size(file), sum = 0, counted = 0; /* all units before counted are */
+	struct file_run run;
+
+	for (uint64_t at = 0; file_next_run(file, at, size, &run); at = run.to) {
+		uint64_t from = run.from / unit * unit, to = (run.to + unit - 1) / unit * unit;
+
+		if (!run.data)
+			continue;
+		sum += to - (from > counted ? from : counted);
+		counted = to;
+	}
+	guard_leave(&file->guard, token);
+	return sum;
+}
+
+static uint64_t bytes_in(struct file *file, bool (*is_so)(const struct chunk *chunk))
+{
+	guard_token token = guard_enter(&file->guard);
+	uint64_t bytes = 0;
+
+	EXTENTS_FOREACH (extent, &file->extents)
+		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
+	guard_leave(&file->guard, token);
+	return bytes;
+}
+
+static bool is_mapped(const struct chunk *chunk)
+{
+	return atomic_load(&chunk->bar);
+}
+
+uint64_t file_mapped(struct file *file)
+{
+	return bytes_in(file, is_mapped);
+}
+
+static bool is_lost(const struct chunk *chunk)
+{
+	return atomic_load(&chunk->lost);
+}
+
+uint64_t file_lost(struct file *file)
+{
+	return bytes_in(file, is_lost);
+}
+
+void file_apply_mapping(struct file *file, const struct file_call *call)
+{
+	guard_token token = guard_enter(&file->guard);
+
+	device_apply_mapping(&file->extents, call);
+	guard_leave(&file->guard, token);
+}
+
+static void describe_object(int fd, FILE *out)
+{
+	uint64_t end = fd < 0 ? 0 : host_object_size(fd);
+	struct file_run run;
+
+	for (uint64_t at = 0; host_next_run(fd, at, end, &run); at = run.to) {
+		if (run.data)
+			fprintf(out, "%lu %lu %lu object\n", run.from, run.to - run.from, run.from);
+	}
+}
+
+int file_describe(struct file *file, FILE *out)
+{
+	guard_token token = guard_enter(&file->guard);
+
+	EXTENTS_FOREACH (extent, &file->extents) {
+		/* A longer text is no attribute's: its memory is not taken. */
+		if (ftell(out) > XATTR_SIZE_MAX)
+			break;
+		fprintf(out, "%lu %lu %lu %s\n", extent->offset, extent->span.bytes,
+			extent->span.offset, span_owns_chunk(&extent->span) ? "chunk" : "block");
+	}
+	if (!file_is_device(file))
+		describe_object(atomic_load(&file->fd), out);
+	guard_leave(&file->guard, token);
+	return ferror(out) ? -ENOMEM : 0;
+}
+
+/* Without the guard: callers hold a lock that a rename takes while a move holds the guard. */
+int file_object(struct file *file, const struct file_call *call)
+{
+	struct volume *volume = atomic_load(&file->volume);
+
+	if (volume->pool)
+		return -ENOTSUP;
+	if (file_is_missing(file))
+		return -EIO;
+
+	int rc = host_make_object(file, volume, call);
+
+	return rc < 0 ? rc : atomic_load(&file->fd);
+}
+
+_Atomic int32_t *file_backing_id(struct file *file)
+{
+	return &file->backing_id;
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/file/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "fs/file/host_pin.h"
+#include "fs/tree/log.h"
+
+#define COPY_BUFFER (1ULL << 20)
+
+uint64_t host_object_size(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+uint64_t host_object_taken(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+}
+
+uint64_t host_object_mtime(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0
+		   ? (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec
+		   : 0;
+}
+
+static ssize_t read_some(int fd, void *to, size_t bytes, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return done ? (ssize_t)done : -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
+{
+	int fd = atomic_load(&file->fd);
+
+	return fd < 0 ? 0 : read_some(fd, to, bytes, offset);
+}
+
+static ssize_t write_some(int fd, const void *from, size_t bytes, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n =
+		    pwrite(fd, (const char *)from + done, bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return done ? (ssize_t)done : -errno;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int host_write_all(int fd, const void *from, size_t bytes, uint64_t offset, uint64_t *written)
+{
+	for (size_t done = 0; done < bytes;) {
+		ssize_t n = write_some(fd, (const char *)from + done, bytes - done, offset + done);
+
+		if (n < 0)
+			return (int)n;
+		done += (size_t)n;
+		*written += (uint64_t)n;
+	}
+	return 0;
+}
+
+ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
+		   uint64_t offset, int refused)
+{
+	int fd = atomic_load(&file->fd);
+
+	if (fd < 0)
+		return refused;
+
+	int64_t precharged = host_precharge(file, call, offset, offset + bytes);
+
+	if (precharged < 0)
+		return precharged;
+
+	ssize_t n = write_some(fd, from, bytes, offset);
+
+	host_settle(file, call, precharged);
+	return n;
+}
+
+int64_t host_seek(struct file *file, uint64_t offset, int whence)
+{
+	int fd = atomic_load(&file->fd);
+	off_t found = fd < 0 ? -1 : lseek(fd, (off_t)offset, whence);
+
+	if (fd < 0)
+		return -ENXIO;
+	return found < 0 ? -errno : found;
+}
+
+bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run)
+{
+	if (offset >= end)
+		return false;
+
+	off_t data = fd < 0 ? -1 : lseek(fd, (off_t)offset, SEEK_DATA);
+	off_t next = data;
+
+	if (data == (off_t)offset)
+		next = lseek(fd, (off_t)offset, SEEK_HOLE);
+	*run = (struct file_run){
+	    .from = offset,
+	    .to = next < 0 || (uint64_t)next > end ? end : (uint64_t)next,
+	    .data = data == (off_t)offset,
+	};
+	return true;
+}
+
+/* Blocks beyond its end, reserved or as part of a huge page, would make it look like one. */
+bool host_has_no_holes(const struct file *file, const struct stat *st)
+{
+	uint64_t page = 1ULL << atomic_load(&file->object_shift);
+
+	return (page == POOL_BLOCK_MIN || (uint64_t)st->st_size % page == 0) &&
+	       atomic_load(&file->figures->reserved) <= (uint64_t)st->st_size &&
+	       (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
+}
+
+bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
+{
+	int fd = atomic_load(&file->fd);
+	struct stat st;
+
+	if (offset >= end || fd < 0 || fstat(fd, &st) < 0 || offset >= (uint64_t)st.st_size ||
+	    !host_has_no_holes(file, &st))
+		return host_next_run(fd, offset, end, run);
+	*run = (struct file_run){
+	    .from = offset,
+	    .to = end < (uint64_t)st.st_size ? end : (uint64_t)st.st_size,
+	    .data = true,
+	};
+	return true;
+}
+
+int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift,
+		    uint64_t *object)
+{
+	bool huge = call->attrs.page_size == PAGE_SIZE_2M || call->attrs.page_size == PAGE_SIZE_1G;
+	int made, rc = file_count_object(call, 1);
+
+	if (rc < 0)
+		return rc;
+	rc =
+	    system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, &made);
+	if (rc >= 0) {
+		*object = call->journal ? journal_hold(call->journal, KEEP_HOST, made) : 0;
+		if (call->journal && !*object) {
+			close(made);
+			rc = -ENOSPC;
+		}
+	}
+	if (rc < 0) {
+		file_count_object(call, -1);
+		return rc;
+	}
+	*shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
+	*fd = made;
+	return 0;
+}
+
+/* Files whose objects are being made, some to a lock. */
+#define MAKING 16
+
+static pthread_mutex_t *making_of(const struct file *file)
+{
+	static pthread_mutex_t making[MAKING] = {[0 ... MAKING - 1] = PTHREAD_MUTEX_INITIALIZER};
+
+	return &making[(uintptr_t)file / sizeof(*file) % MAKING];
+}
+
+/* Also called without the guard (file_object). Known to the journal before anybody can write to it.
+ */
+int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
+{
+	uint64_t object;
+	uint8_t shift;
+	int fd;
+
+	if (atomic_load(&file->fd) >= 0)
+		return 0;
+	LOCKED(making_of(file));
+	if (atomic_load(&file->fd) >= 0)
+		return 0;
+
+	int rc = host_new_object(volume, call, &fd, &shift, &object);
+
+	if (rc < 0)
+		return rc;
+	atomic_store(&file->object_shift, shift);
+	file_set_object_id(file, object);
+	record_object(call, file);
+	atomic_store(&file->fd, fd);
+	return 0;
+}
+
+int host_truncate(struct file *file, const struct file_call *call, uint64_t size)
+{
+	int rc = size || atomic_load(&file->fd) >= 0
+		     ? host_make_object(file, atomic_load(&file->volume), call)
+		     : 0;
+	int fd = atomic_load(&file->fd);
+
+	if (rc < 0 || fd < 0)
+		return rc;
+	if (size < host_object_size(fd)) {
+		atomic_store(&file->figures->reserved, 0);
+		host_windows_forget(atomic_load(&file->volume)->windows, file);
+	}
+
+	uint64_t before = host_object_size(fd);
+	int64_t precharged =
+	    size > before && host_is_out(file, fd) ? host_precharge(file, call, before, size) : 0;
+
+	if (precharged < 0)
+		return (int)precharged;
+	rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	host_settle(file, call, precharged);
+	return rc;
+}
+
+static int object_fallocate(int fd, int mode, uint64_t from, uint64_t to)
+{
+	while (fallocate(fd, mode, (off_t)from, (off_t)(to - from)) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+int host_punch(int fd, uint64_t from, uint64_t to)
+{
+	return object_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, to);
+}
+
+/* Between the two mounts of system.c, which the kernel does not do. */
+static int copy_by_buffer(int from, uint64_t at, int to, uint64_t target, uint64_t bytes,
+			  uint64_t *written)
+{
+	AUTO_FREE char *buffer = malloc(COPY_BUFFER);
+	uint64_t end = at + bytes;
+	int rc = 0;
+
+	if (!buffer)
+		return -ENOMEM;
+	while (rc == 0 && at < end) {
+		uint64_t step = end - at < COPY_BUFFER ? end - at : COPY_BUFFER;
+		ssize_t n = read_some(from, buffer, step, at);
+
+		if (n <= 0)
+			return (int)n;
+		rc = host_write_all(to, buffer, (size_t)n, target, written);
+		at += (uint64_t)n;
+		target += (uint64_t)n;
+	}
+	return rc;
+}
+
+int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
+		     uint64_t *written)
+{
+	off_t at = (off_t)from_offset, target = (off_t)to_offset;
+	off_t end = (off_t)(from_offset + bytes);
+
+	while (at < end) {
+		ssize_t n = copy_file_range(from, &at, to, &target, (size_t)(end - at), 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EXDEV || errno == EOPNOTSUPP || errno == ENOSYS))
+			return copy_by_buffer(from, (uint64_t)at, to, (uint64_t)target,
+					      (uint64_t)(end - at), written);
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		*written += (uint64_t)n;
+	}
+	return 0;
+}
+
+/* tmpfs knows no ZERO_RANGE. Pages that fallocate made and nobody wrote count as holes here. */
+static int zero_data(int fd, uint64_t from, uint64_t to)
+{
+	static const char zeroes[64 << 10];
+	struct file_run run;
+	uint64_t written = 0;
+	int rc = 0;
+
+	for (; rc == 0 && host_next_run(fd, from, to, &run); from = run.to) {
+		uint64_t at = run.data ? run.from : run.to;
+
+		for (uint64_t step; rc == 0 && at < run.to; at += step) {
+			step = run.to - at < sizeof(zeroes) ? run.to - at : sizeof(zeroes);
+			rc = host_write_all(fd, zeroes, step, at, &written);
+		}
+	}
+	return rc;
+}
+
+int host_allocate(struct file *file, const struct file_call *call, int mode, uint64_t from,
+		  uint64_t to)
+{
+	bool punch = mode & FALLOC_FL_PUNCH_HOLE;
+
+	if (punch && atomic_load(&file->fd) < 0)
+		return 0;
+
+	int rc = host_make_object(file, atomic_load(&file->volume), call),
+	    fd = atomic_load(&file->fd);
+
+	if (rc < 0)
+		return rc;
+
+	int64_t precharged = punch ? 0 : host_precharge(file, call, from, to);
+
+	if (precharged < 0)
+		return (int)precharged;
+	if (punch)
+		host_windows_forget(atomic_load(&file->volume)->windows, file);
+	rc = object_fallocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
+	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->figures->reserved))
+		atomic_store(&file->figures->reserved, to);
+	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE)) {
+		uint64_t size = host_object_size(fd);
+
+		rc = zero_data(fd, from, to < size ? to : size);
+	}
+	host_settle(file, call, precharged);
+	return rc;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/file/host_pin.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "common/cleanup.h"
+#include "fs/file/host.h"
+
+#define WINDOWS 128
+
+/* A stretch is worth a window when a quarter of it was copied. */
+#define WORTH 4
+
+/* An object whose pages are the same as before. */
+struct stamp {
+	off_t size;
+	blkcnt_t blocks;
+	struct timespec changed;
+};
+
+/* In the order in which a window goes through them. */
+enum state { UNUSED, COUNTED, MAKING, READY };
+
+struct host_window {
+	enum state state;
+	const struct file *file;
+	struct device *device;
+	uint64_t from;	    /* where in the file */
+	uint64_t bytes;	    /* MAKING, READY: of the mapping */
+	char *base;	    /* READY */
+	struct stamp stamp; /* MAKING, READY */
+	uint64_t copied;    /* COUNTED: bytes so far */
+	uint64_t used;	    /* when last */
+	unsigned users;
+};
+
+struct host_windows {
+	pthread_mutex_t lock; /* what follows */
+	struct host_window windows[WINDOWS];
+	uint64_t clock;
+	uint64_t pinned; /* bytes of those that are MAKING or READY */
+	uint64_t pinned_max;
+	atomic_uint n; /* in use; read without the lock */
+};
+
+int host_windows_new(uint64_t pinned_max, struct host_windows **windows)
+{
+	struct host_windows *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	pthread_mutex_init(&made->lock, NULL);
+	made->pinned_max = pinned_max;
+	*windows = made;
+	return 0;
+}
+
+/* Under the lock: it is nobody's any more, and what is returned is to be given back. */
+static struct host_window take_out(struct host_windows *windows, struct host_window *window)
+{
+	struct host_window taken = *window;
+
+	if (taken.state == READY)
+		windows->pinned -= taken.bytes;
+	*window = (struct host_window){.state = UNUSED};
+	atomic_fetch_sub(&windows->n, 1);
+	return taken;
+}
+
+static void give_back(const struct host_window *taken)
+{
+	if (taken->state != READY)
+		return;
+	device_unpin(taken->device, taken->base);
+	munmap(taken->base, taken->bytes);
+}
+
+static void window_close(struct host_windows *windows, struct host_window *window)
+{
+	struct host_window taken = take_out(windows, window);
+
+	give_back(&taken);
+}
+
+/* The next one of the file. */
+static bool take_out_of(struct host_windows *windows, const struct file *file,
+			struct host_window *taken)
+{
+	LOCKED(&windows->lock);
+	for (unsigned i = 0; i < WINDOWS; i++) {
+		struct host_window *window = &windows->windows[i];
+
+		if (window->state != UNUSED && window->file == file) {
+			*taken = take_out(windows, window);
+			return true;
+		}
+	}
+	return false;
+}
+
+void host_windows_forget(struct host_windows *windows, const struct file *file)
+{
+	struct host_window taken;
+
+	/* Unregistering takes half a millisecond, for which no one else is to wait. */
+	while (atomic_load(&windows->n) && take_out_of(windows, file, &taken))
+		give_back(&taken);
+}
+
+void host_windows_free(struct host_windows *windows)
+{
+	if (!windows)
+		return;
+	for (unsigned i = 0; i < WINDOWS; i++)
+		if (windows->windows[i].state != UNUSED)
+			window_close(windows, &windows->windows[i]);
+	pthread_mutex_destroy(&windows->lock);
+	free(windows);
+}
+
+static bool stamp_of(int fd, struct stamp *stamp)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	*stamp = (struct stamp){st.st_size, st.st_blocks, st.st_ctim};
+	return true;
+}
+
+static bool same_stamp(const struct stamp *a, const struct stamp *b)
+{
+	return a->size == b->size && a->blocks == b->blocks &&
+	       a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+static bool is_of(const struct host_window *window, const struct file *file,
+		  const struct device *device, uint64_t from)
+{
+	return window->state != UNUSED && window->file == file && window->device == device &&
+	       window->from == from;
+}
+
+static bool is_busy(const struct host_window *window)
+{
+	return window->users || window->state == MAKING;
+}
+
+/* Of those in this state or a later one, that which was used least lately; NULL: all are in use.
+ * Under the lock. */
+static struct host_window *oldest_from(struct host_windows *windows, enum state state)
+{
+	struct host_window *oldest = NULL;
+
+	for (unsigned i = 0; i < WINDOWS; i++) {
+		struct host_window *window = &windows->windows[i];
+		if (window->state >= state && !is_busy(window) &&
+		    (!oldest || window->used < oldest->used))
+			oldest = window;
+	}
+	return oldest;
+}
+
+/* That of the stretch, else the one to be used for it; NULL: there is none. Under the lock. */
+static struct host_window *find(struct host_windows *windows, const struct file *file,
+				const struct device *device, uint64_t from)
+{
+	for (unsigned i = 0; i < WINDOWS; i++)
+		if (is_of(&windows->windows[i], file, device, from))
+			return &windows->windows[i];
+	return oldest_from(windows, UNUSED);
+}
+
+static uint64_t stretch_bytes(const struct stamp *stamp, uint64_t from)
+{
+	uint64_t left = (uint64_t)stamp->size > from ? (uint64_t)stamp->size - from : 0;
+
+	return left < HOST_WINDOW_BYTES ? left : HOST_WINDOW_BYTES;
+}
+
+/* Registering would fill holes, behind the accounts' back. */
+static bool is_data(int fd, uint64_t from, uint64_t bytes)
+{
+	struct file_run run;
+
+	return host_next_run(fd, from, from + bytes, &run) && run.data && run.to == from + bytes;
+}
+
+/* The pages are written to first, which may change the object's times, so that they stay as they
+ * are from the stamp on. */
+static bool pin_pages(struct host_window *window, int fd)
+{
+	struct stamp after;
+
+	if (madvise(window->base, window->bytes, MADV_POPULATE_WRITE) < 0 ||
+	    !stamp_of(fd, &window->stamp) || !is_data(fd, window->from, window->bytes) ||
+	    device_pin(window->device, window->base, window->bytes) < 0)
+		return false;
+	if (stamp_of(fd, &after) && same_stamp(&after, &window->stamp))
+		return true;
+	device_unpin(window->device, window->base);
+	return false;
+}
+
+/* Without the lock: the window is MAKING. */
+static bool make(struct host_window *window, int fd)
+{
+	if (!window->bytes || !is_data(fd, window->from, window->bytes))
+		return false;
+	window->base =
+	    mmap(NULL, window->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)window->from);
+	if (window->base == MAP_FAILED)
+		return false;
+	if (pin_pages(window, fd))
+		return true;
+	munmap(window->base, window->bytes);
+	return false;
+}
+
+/* One at a time for a file, as it changes the times that the others go by. */
+static bool is_making(const struct host_windows *windows, const struct file *file)
+{
+	for (unsigned i = 0; i < WINDOWS; i++)
+		if (windows->windows[i].state == MAKING && windows->windows[i].file == file)
+			return true;
+	return false;
+}
+
+/* What was as the object was before is as it is now. */
+static void follow(struct host_windows *windows, const struct host_window *made,
+		   const struct stamp *before)
+{
+	if (made->stamp.size != before->size || made->stamp.blocks != before->blocks)
+		return;
+	for (unsigned i = 0; i < WINDOWS; i++) {
+		struct host_window *window = &windows->windows[i];
+		if (window->state == READY && window->file == made->file &&
+		    same_stamp(&window->stamp, before))
+			window->stamp = made->stamp;
+	}
+}
+
+/* A stretch that is not known, or that has changed, begins to be counted. */
+static void count(struct host_windows *windows, struct host_window *window,
+		  const struct host_window *as)
+{
+	if (window->state != UNUSED)
+		window_close(windows, window);
+	*window = *as;
+	atomic_fetch_add(&windows->n, 1);
+}
+
+/* Closes windows that were used least lately until so much more may be pinned. */
+static bool make_room(struct host_windows *windows, uint64_t bytes)
+{
+	while (windows->pinned + bytes > windows->pinned_max) {
+		struct host_window *oldest = oldest_from(windows, READY);
+
+		if (!oldest)
+			return false;
+		window_close(windows, oldest);
+	}
+	windows->pinned += bytes;
+	return true;
+}
+
+static void make_unlocked(struct host_windows *windows, struct host_window *window,
+			  const struct stamp *now, int fd)
+{
+	uint64_t bytes = stretch_bytes(now, window->from);
+
+	if (!make_room(windows, bytes))
+		return;
+	window->state = MAKING;
+	window->stamp = *now;
+	window->bytes = bytes;
+	pthread_mutex_unlock(&windows->lock);
+	bool made = make(window, fd);
+	pthread_mutex_lock(&windows->lock);
+	if (made)
+		follow(windows, window, now);
+	else
+		windows->pinned -= bytes;
+	window->state = made ? READY : COUNTED;
+	window->copied = 0;
+}
+
+/* READY and as the object is, or NULL. Under the lock, which it may let go meanwhile. */
+static struct host_window *window_for(struct host_windows *windows, struct file *file,
+				      struct device *device, uint64_t from, uint64_t bytes)
+{
+	int fd = atomic_load(&file->fd);
+	struct host_window *window = find(windows, file, device, from);
+	struct stamp stamp;
+
+	if (!window || window->state == MAKING || !stamp_of(fd, &stamp))
+		return NULL;
+	bool known = is_of(window, file, device, from);
+	if (known && window->state == READY && same_stamp(&stamp, &window->stamp))
+		return window;
+	if (known && window->users)
+		return NULL;
+	if (!known || window->state == READY)
+		count(windows, window,
+		      &(struct host_window){
+			  .state = COUNTED, .file = file, .device = device, .from = from});
+	window->used = ++windows->clock;
+	window->copied += bytes;
+	if (window->copied < stretch_bytes(&stamp, from) / WORTH || is_making(windows, file))
+		return NULL;
+	make_unlocked(windows, window, &stamp, fd);
+	return window->state == READY ? window : NULL;
+}
+
+char *host_window_enter(struct file *file, uint64_t offset, uint64_t bytes, struct device *device,
+			struct host_window **window)
+{
+	struct host_windows *windows = atomic_load(&file->volume)->windows;
+	uint64_t from = align_down(offset, HOST_WINDOW_BYTES);
+
+	if (bytes < HOST_WINDOW_COPY_MIN || !device->backend->ops->pin_for_all)
+		return NULL;
+	LOCKED(&windows->lock);
+	struct host_window *found = window_for(windows, file, device, from, bytes);
+	/* Once more: a context that nobody needed for a while took the registration with it. */
+	if (!found || offset + bytes > from + found->bytes ||
+	    device_pin(device, found->base, found->bytes) < 0)
+		return NULL;
+	found->users++;
+	found->used = ++windows->clock;
+	*window = found;
+	return found->base + (offset - from);
+}
+
+void host_window_leave(struct host_windows *windows, struct host_window *window)
+{
+	LOCKED(&windows->lock);
+	window->users--;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Records of a file's memory. */
+#include <stdlib.h>
+
+#include "common/cleanup.h"
+
+#include "fs/file/internal.h"
+#include "fs/file/missing.h"
+#include "fs/tree/log.h"
+
+/* Extents that are recorded without allocating. */
+#define FEW 8
+
+static void convert(const struct extents *extents, struct journal_extent *to)
+{
+	EXTENTS_FOREACH (extent, extents)
+		*to++ = (struct journal_extent){
+		    .offset = extent->offset,
+		    .bytes = extent->span.bytes,
+		    .chunk = extent->span.chunk->id,
+		    .into = extent->span.offset,
+		};
+}
+
+struct journal_extent *record_extents(const struct extents *extents)
+{
+	struct journal_extent *made =
+	    extents->count ? malloc(extents->count * sizeof(*made)) : NULL;
+
+	if (made)
+		convert(extents, made);
+	return made;
+}
+
+static struct journal_file file_image(const struct file_call *call, const struct file *file,
+				      uint32_t n_extents)
+{
+	return (struct journal_file){
+	    .ino = call->ino,
+	    .object = file_object_id(file),
+	    .volume = file_volume(file)->index,
+	    .tail_shift = file->tail_shift,
+	    .object_shift = file->object_shift,
+	    .n_extents = n_extents,
+	};
+}
+
+static struct journal_piece cut_piece(const struct journal_cut *cut)
+{
+	return (struct journal_piece){.kind = JOURNAL_CUT, .bytes = sizeof(*cut), .fixed = cut};
+}
+
+static struct journal_piece more_piece(const struct journal_file *image,
+				       const struct journal_extent *extents)
+{
+	return (struct journal_piece){
+	    .kind = JOURNAL_EXTENTS,
+	    .bytes = sizeof(*image),
+	    .fixed = image,
+	    .tail = {{extents, image->n_extents * (uint32_t)sizeof(*extents)}},
+	};
+}
+
+/* After the cut, if there is one. Many extents go into several records: those of memory that is
+ * taken, where each is a state of its own. */
+void record_more(const struct file_call *call, const struct file *file, const struct extents *more)
+{
+	struct journal_extent few[FEW];
+
+	if (!call->journal)
+		return;
+	for (uint32_t at = 0; at < more->count; at += FEW) {
+		uint32_t n = more->count - at < FEW ? more->count - at : FEW;
+		struct extents some = {.at = more->at + at, .count = n};
+		struct journal_file image = file_image(call, file, n);
+		struct journal_piece piece = more_piece(&image, few);
+
+		convert(&some, few);
+		journal_append(call->journal, &piece, 1, 0, 0);
+	}
+}
+
+void record_cut(const struct file_call *call, uint64_t from, uint64_t to)
+{
+	struct journal_cut cut = {.ino = call->ino, .from = from, .to = to};
+	struct journal_piece piece = cut_piece(&cut);
+
+	journal_append(call->journal, &piece, 1, 0, 0);
+}
+
+void record_instead(const struct file_call *call, const struct file *file, uint64_t from,
+		    uint64_t to, const struct extents *fresh)
+{
+	struct journal_extent few[FEW], *extents = few;
+	struct journal_cut cut = {.ino = call->ino, .from = from, .to = to};
+
+	if (!call->journal)
+		return;
+	if (fresh->count > FEW)
+		extents = record_extents(fresh);
+	else
+		convert(fresh, few);
+	if (!extents) {
+		journal_fail(call->journal, fresh->count * sizeof(*extents));
+		return;
+	}
+
+	struct journal_file image = file_image(call, file, fresh->count);
+	struct journal_piece pieces[2] = {cut_piece(&cut), more_piece(&image, extents)};
+
+	journal_append(call->journal, pieces, 2, 0, 0);
+	if (extents != few)
+		free(extents);
+}
+
+void record_object(const struct file_call *call, const struct file *file)
+{
+	struct journal_file image = file_image(call, file, 0);
+	struct journal_piece piece = {
+	    .kind = JOURNAL_FILE, .bytes = sizeof(image), .fixed = &image};
+
+	journal_append(call->journal, &piece, 1, 0, 0);
+}
+
+/* Of a file whose memory nobody found, what another daemon may find. */
+static void record_missing(const struct file_call *call, const struct file *file,
+			   const struct file_missing *missing)
+{
+	struct journal_file image = file_image(call, file, missing->n_extents);
+	struct journal_piece piece = more_piece(&image, missing->extents);
+
+	piece.kind = JOURNAL_FILE;
+	journal_append(call->journal, &piece, 1, 0, 0);
+}
+
+static void record_all(const struct file_call *call, const struct file *file)
+{
+	const struct file_missing *missing = file_missing(file);
+
+	if (missing) {
+		record_missing(call, file, missing);
+		return;
+	}
+	AUTO_FREE struct journal_extent *extents = record_extents(&file->extents);
+	struct journal_file image = file_image(call, file, file->extents.count);
+	struct journal_piece piece = more_piece(&image, extents);
+
+	piece.kind = JOURNAL_FILE;
+	/* As one is from the start. */
+	if (!image.n_extents && !image.object && !image.tail_shift)
+		return;
+	if (image.n_extents && !extents)
+		journal_fail(call->journal, image.n_extents * sizeof(*extents));
+	else
+		journal_append(call->journal, &piece, 1, 0, 0);
+}
+
+/* A host/ file's object is made under the lock alone. */
+void record_file(const struct file_call *call, struct file *file, pthread_mutex_t *lock)
+{
+	guard_token token = guard_enter(&file->guard);
+
+	pthread_mutex_lock(lock);
+	record_all(call, file);
+	pthread_mutex_unlock(lock);
+	guard_leave(&file->guard, token);
+}

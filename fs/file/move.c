@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The bytes of a file into other memory, all or nothing: onto another volume, or laid out again on
+ * its own. The copy is made beside the file, with its guard held exclusive until the end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/file/device.h"
+#include "fs/file/export.h"
+#include "fs/file/host.h"
+#include "fs/file/host_pin.h"
+#include "fs/file/missing.h"
+#include "fs/file/old_memory.h"
+#include "fs/tree/log.h"
+
+struct file_move {
+	struct file *file;
+	struct file_call call;
+	struct volume *to;
+	uint64_t size;
+	struct extents extents;	   /* the copy, on a device */
+	int fd;			   /* the copy, in host/; -1 */
+	struct volume *from;	   /* of left; NULL: nothing is left */
+	struct extents left;	   /* what the file had, on a device */
+	struct journal_file image; /* what is recorded of the commit, with extents */
+	struct journal_extent *record;
+	uint64_t object; /* what the journal calls fd's */
+	uint64_t taken;
+	int64_t charged; /* more than the file has */
+	uint8_t tail_shift, object_shift;
+};
+
+/* Where the file's memory ends that is worth copying. */
+static uint64_t data_end(const struct file *file, uint64_t size)
+{
+	uint64_t reserved = file_is_device(file) ? atomic_load(&file->figures->reserved) : 0;
+
+	return size > reserved ? size : reserved;
+}
+
+static int take_for_runs(struct file_move *move, uint64_t end)
+{
+	struct taking taking = taking_for(move->to, &move->call, end);
+	struct file_run run;
+	int rc = 0;
+
+	taking.fill = POOL_UNDEFINED;
+	taking.charge = TAKING_UNCHARGED;
+	taking.into = &move->extents;
+	for (uint64_t at = 0; rc == 0 && file_next_run(move->file, at, end, &run); at = run.to) {
+		if (run.data)
+			rc = taking_run(&taking, run.from, run.to, run.to);
+	}
+	move->taken = taking.bytes;
+	move->tail_shift = (uint8_t)__builtin_ctzll(taking.layout.unit);
+	return rc;
+}
+
+/* All of the new memory: what the object has, and zeroes. */
+static int fill_from_object(struct file_move *move)
+{
+	int fd = atomic_load(&move->file->fd);
+	struct bounce *bounce;
+	int rc = bounce_new(&move->call, move->taken, &bounce);
+
+	if (rc < 0)
+		return rc;
+	EXTENTS_FOREACH (extent, &move->extents) {
+		uint64_t end = extent_end(extent);
+		struct file_run run;
+
+		for (uint64_t at = extent->offset; rc == 0 && host_next_run(fd, at, end, &run);
+		     at = run.to)
+			rc = run.data ? bounce_in(bounce, move->file, run.from, &move->extents,
+						  run.from, run.to - run.from)
+				      : device_zero(&move->extents, &move->call, run.from, run.to);
+	}
+	rc = device_wait(&move->call, rc);
+	bounce_free(bounce);
+	return rc;
+}
+
+static int copy_to_device(struct file_move *move)
+{
+	int rc = take_for_runs(move, data_end(move->file, move->size));
+
+	if (rc < 0 || !move->extents.count)
+		return rc;
+	if (file_is_device(move->file))
+		return device_fill(&move->call, &move->extents, &move->file->extents);
+	return fill_from_object(move);
+}
+
+static int copy_runs_to_object(struct file_move *move, struct bounce *bounce)
+{
+	struct file *file = move->file;
+	uint64_t written = 0;
+	struct file_run run;
+	int rc = 0;
+
+	for (uint64_t at = 0; rc == 0 && file_next_run(file, at, move->size, &run); at = run.to) {
+		if (!run.data)
+			continue;
+		if (file_is_device(file))
+			rc = bounce_out(bounce, &file->extents, run.from, NULL, move->fd, run.from,
+					run.to - run.from, &written);
+		else
+			rc = host_copy_object(atomic_load(&file->fd), run.from, move->fd, run.from,
+					      run.to - run.from, &written);
+	}
+	return rc;
+}
+
+static int copy_to_object(struct file_move *move)
+{
+	struct bounce *bounce = NULL;
+	int rc = 0;
+
+	/* The object of a file that was in host/ before went with leave_object. */
+	if (!move->size && atomic_load(&move->file->fd) < 0)
+		return 0;
+	rc = host_new_object(move->to, &move->call, &move->fd, &move->object_shift, &move->object);
+	if (rc == 0 && ftruncate(move->fd, (off_t)move->size) < 0)
+		rc = -errno;
+	if (rc == 0 && move->size)
+		rc = bounce_new(&move->call, move->size, &bounce);
+	if (rc == 0)
+		rc = copy_runs_to_object(move, bounce);
+	bounce_free(bounce);
+	if (rc == 0)
+		move->taken = host_object_taken(move->fd);
+	return rc;
+}
+
+static void drop_copy(struct file_move *move)
+{
+	if (move->to->pool)
+		device_release(move->to, &move->extents);
+	if (move->object)
+		journal_drop(move->call.journal, KEEP_HOST, move->object);
+	if (move->fd >= 0) {
+		close(move->fd);
+		file_count_object(&move->call, -1);
+	}
+}
+
+/* The payer has the old bytes on his account: he pays or gets back the difference, in advance if
+ * it is more. The count of memfd bytes is another account. */
+static int pay_difference(struct file_move *move)
+{
+	uint64_t old = atomic_load(&move->file->taken);
+	int64_t more = (int64_t)(move->taken - old);
+	int rc = move->to->pool ? 0 : system_account(move->to->system, (int64_t)move->taken);
+
+	if (rc < 0)
+		return rc;
+	if (more > 0)
+		rc = file_charge(&move->call, more);
+	if (rc < 0 && !move->to->pool)
+		system_account(move->to->system, -(int64_t)move->taken);
+	move->charged = more;
+	return rc;
+}
+
+/* While it can still fail. */
+static int prepare_record(struct file_move *move)
+{
+	uint32_t n = move->extents.count;
+
+	if (!move->call.journal)
+		return 0;
+	move->image = (struct journal_file){
+	    .ino = move->call.ino,
+	    .object = move->object,
+	    .volume = move->to->index,
+	    .tail_shift = move->tail_shift,
+	    .object_shift = move->object_shift,
+	    .n_extents = n,
+	};
+	move->record = record_extents(&move->extents);
+	/* An object's file has no use for it before the move, a device's has it. */
+	if (!file_is_device(move->file))
+		atomic_store(&move->file->figures->size, move->size);
+	return n && !move->record ? -ENOMEM : 0;
+}
+
+void file_move_piece(const struct file_move *move, struct journal_piece *piece)
+{
+	*piece = (struct journal_piece){
+	    .kind = JOURNAL_FILE,
+	    .bytes = sizeof(move->image),
+	    .fixed = &move->image,
+	    .tail = {{move->record, move->image.n_extents * (uint32_t)sizeof(*move->record)}},
+	};
+}
+
+static int make_copy(struct file_move *move)
+{
+	int rc = move->to->pool ? copy_to_device(move) : copy_to_object(move);
+
+	if (rc == 0)
+		rc = prepare_record(move);
+	if (rc == 0)
+		rc = pay_difference(move);
+	if (rc < 0)
+		drop_copy(move);
+	return rc;
+}
+
+/* to NULL: its own volume. Guard held exclusive on success, free on failure. */
+static int begin(struct file *file, const struct file_call *call, struct volume *to,
+		 struct file_move **move)
+{
+	struct file_move *made = file_is_missing(file) ? NULL : calloc(1, sizeof(*made));
+
+	if (!made)
+		return file_is_missing(file) ? -EIO : -ENOMEM;
+	guard_lock(&file->guard);
+	*made = (struct file_move){
+	    .file = file,
+	    .call = *call,
+	    .to = to ? to : file_volume(file),
+	    .size = file_size(file),
+	    .fd = -1,
+	};
+
+	/* The kernel and mappings hold the object itself, sharers the chunks: they cannot be taken
+	 * from under them. */
+	bool held = file_is_held(file) || (!file_is_device(file) && atomic_load(&file->backing_id));
+	int rc = held ? -EBUSY : make_copy(made);
+
+	if (rc < 0) {
+		guard_unlock(&file->guard);
+		free(made->record);
+		free(made);
+		return rc;
+	}
+	*move = made;
+	return 0;
+}
+
+int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,
+		    struct file_move **move)
+{
+	return begin(file, call, to, move);
+}
+
+static void abort_move(struct file_move *move)
+{
+	if (move->charged > 0)
+		file_charge(&move->call, -move->charged);
+	if (!move->to->pool)
+		system_account(move->to->system, -(int64_t)move->taken);
+	drop_copy(move);
+}
+
+/* The fd of a file never changes once it is there, for those who use it without the guard: what it
+ * stands for does. */
+static void install_object(const struct file_call *call, struct file *file, int fd)
+{
+	int old = -1;
+
+	if (atomic_compare_exchange_strong(&file->fd, &old, fd))
+		return;
+	while (dup3(fd, old, O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
+		;
+	close(fd);
+	file_count_object(call, -1);
+}
+
+/* The file's memory is elsewhere from now on. A mapping that outlived its handle keeps the object:
+ * to truncate it would end that program by SIGBUS. So the fd stands for another, empty one. */
+static void leave_object(int fd)
+{
+	int empty = memfd_create("gpumemfs-moved", MFD_CLOEXEC);
+
+	if (empty < 0 || dup3(empty, fd, O_CLOEXEC) < 0)
+		log_error("host: a moved file's memory stays: %s", strerror(errno));
+	if (empty >= 0)
+		close(empty);
+}
+
+/* Readers without the guard look at the volume first and trust the rest by it: it comes in the
+ * middle, with what it stands for ready before and gone after. */
+static void commit_move(struct file_move *move)
+{
+	struct file *file = move->file;
+	struct volume *from = atomic_load(&file->volume);
+	uint64_t left = file_object_id(file);
+
+	file_set_object_id(file, move->object);
+	if (from->pool) {
+		pool_give_announce(from->pool);
+		move->from = from;
+		move->left = file->extents;
+		file_leave(file, from, &move->left);
+	}
+	if (!from->pool) {
+		host_windows_forget(from->windows, file);
+		if (!file_leave_object(file, from, atomic_load(&file->taken)))
+			system_account(from->system, -(int64_t)atomic_load(&file->taken));
+	}
+	file->extents = move->extents;
+	atomic_store(&file->figures->size, move->size);
+	if (!from->pool || !move->to->pool)
+		atomic_store(&file->figures->reserved, 0);
+	atomic_store(&file->tail_shift, move->tail_shift);
+	atomic_store(&file->taken, 0);
+	device_settle(file, (int64_t)move->taken);
+	if (move->fd >= 0) {
+		atomic_store(&file->object_shift, move->object_shift);
+		install_object(&move->call, file, move->fd);
+	}
+	/* Descriptors that programs still have are of the memory before, not of this object. */
+	atomic_store(&file->given, atomic_load(&file->mapped) > 0);
+	atomic_store(&file->volume, move->to);
+
+	if (move->fd < 0 && atomic_load(&file->fd) >= 0)
+		leave_object(atomic_load(&file->fd));
+	if (left)
+		journal_drop(move->call.journal, KEEP_HOST, left);
+	if (move->charged < 0)
+		file_charge(&move->call, move->charged);
+}
+
+void file_move_end(struct file_move *move, enum file_move_end end)
+{
+	struct file *file = move->file;
+
+	if (end == FILE_MOVE_COMMIT)
+		commit_move(move);
+	else
+		abort_move(move);
+	guard_unlock(&file->guard);
+}
+
+void file_move_free(struct file_move *move)
+{
+	if (move && move->from) {
+		device_release(move->from, &move->left);
+		pool_give_announced(move->from->pool);
+	}
+	if (move)
+		free(move->record);
+	free(move);
+}
+
+/* The layout and the attributes that ask for it. */
+static void record_relayout(const struct file_move *move)
+{
+	struct journal_values values = {.ino = move->call.ino, .attrs = move->call.attrs};
+	struct journal_piece pieces[2];
+
+	file_move_piece(move, &pieces[0]);
+	pieces[1] = (struct journal_piece){
+	    .kind = JOURNAL_VALUES, .bytes = sizeof(values), .fixed = &values};
+	journal_append(move->call.journal, pieces, 2, 0, 0);
+}
+
+int file_relayout(struct file *file, const struct file_call *call)
+{
+	struct file_move *move;
+	int rc;
+
+	if (journal_room(call->journal))
+		return -ENOSPC;
+	rc = begin(file, call, NULL, &move);
+	if (rc < 0)
+		return rc;
+	if (call->journal)
+		record_relayout(move);
+	file_move_end(move, FILE_MOVE_COMMIT);
+	file_move_free(move);
+	return 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/file/volume.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fs/file/host_pin.h"
+
+int volume_open_gpu(struct volume *volume, struct device *device, const struct pool_limits *limits,
+		    uint64_t max_chunk)
+{
+	struct pool *pool;
+	int rc = pool_new(device, limits, &pool);
+
+	if (rc < 0)
+		return rc;
+	volume->device = device;
+	volume->pool = pool;
+	volume->system = NULL;
+	volume->windows = NULL;
+	volume->max_chunk = max_chunk / CHUNK_ALIGN * CHUNK_ALIGN;
+	if (!volume->max_chunk)
+		volume->max_chunk = CHUNK_ALIGN;
+	snprintf(volume->name, sizeof(volume->name), "gpu%u", device->index);
+	return 0;
+}
+
+int volume_open_host(struct volume *volume, uint64_t bytes)
+{
+	struct system_memory *system;
+	int rc = system_memory_open(bytes, &system);
+
+	if (rc < 0)
+		return rc;
+	rc = host_windows_new(HOST_WINDOWS_PINNED_MAX, &volume->windows);
+	if (rc < 0) {
+		system_memory_close(system);
+		return rc;
+	}
+	volume->device = NULL;
+	volume->pool = NULL;
+	volume->system = system;
+	volume->max_chunk = CHUNK_ALIGN;
+	snprintf(volume->name, sizeof(volume->name), "host");
+	return 0;
+}
+
+void volume_close(struct volume *volume)
+{
+	pool_free(volume->pool);
+	host_windows_free(volume->windows);
+	if (volume->system)
+		system_memory_close(volume->system);
+	volume->pool = NULL;
+	volume->system = NULL;
+	volume->windows = NULL;
+}
+
+static int host_usage(struct volume *volume, struct volume_usage *usage)
+{
+	struct system_usage memory;
+	int rc = system_usage(volume->system, &memory);
+
+	if (rc < 0)
+		return rc;
+	*usage = (struct volume_usage){
+	    .total = memory.total,
+	    .free = memory.free,
+	    .available = memory.free,
+	    .held = memory.total - memory.free,
+	};
+	return 0;
+}
+
+int volume_usage(struct volume *volume, struct volume_usage *usage)
+{
+	struct device_memory memory;
+	uint64_t available;
+
+	if (!volume->pool)
+		return host_usage(volume, usage);
+
+	int rc = pool_available(volume->pool, &available);
+
+	if (rc == 0)
+		rc = device_memory(volume->device, &memory);
+	if (rc < 0)
+		return rc;
+
+	uint64_t limit = pool_limits(volume->pool).size;
+	uint64_t held = pool_usage(volume->pool).chunk_bytes;
+	uint64_t room = limit > held ? limit - held : 0;
+	uint64_t free = memory.free < room ? memory.free : room;
+
+	*usage = (struct volume_usage){
+	    .total = limit < memory.total ? limit : memory.total,
+	    /* What the mount holds without using it is free, too, for its files. */
+	    .free = free > available ? free : available,
+	    .available = available,
+	    .held = held,
+	};
+	return 0;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "fs/core/caller.h"
+#include "fs/core/fs.h"
+#include "fs/fuse/capabilities.h"
+#include "fs/fuse/readahead.h"
+#include "fs/share/share.h"
+
+/* The kernel's default bound on one request (fs.fuse.max_pages_limit, 256 pages); larger ones
+ * brought nothing at 1 MiB and were slower at 16 MiB on the reference machine. */
+#define MAX_WRITE (1U << 20)
+
+/* On few cores the rings' wake-ups cost more than they save (measured on two). */
+#define IO_URING_CORES 4
+
+void capability_set(struct capability *capability, bool on, const char *format, ...)
+{
+	va_list args;
+
+	capability->on = on;
+	va_start(args, format);
+	vsnprintf(capability->reason, sizeof(capability->reason), format, args);
+	va_end(args);
+}
+
+static bool kernel_has_uring(void)
+{
+	FILE *file AUTO_FCLOSE = fopen("/sys/module/fuse/parameters/enable_uring", "re");
+
+	return file && fgetc(file) == 'Y';
+}
+
+static int choose_uring(struct fs *fs)
+{
+	struct capability *uring = &fs->can.io_uring;
+	enum switch_mode wanted = fs->options.io_uring;
+
+	if (fs->options.recovery == RECOVERY_TRANSPARENT)
+		capability_set(
+		    uring, false,
+		    "recovery=transparent needs /dev/fuse: over io_uring what is under way "
+		    "when a daemon dies is lost%s",
+		    *fs->options.recovery_why ? "; io_uring=on turns recovery off" : "");
+	else if (wanted == SWITCH_OFF)
+		capability_set(uring, false, "turned off (io_uring=off)");
+	else if (fuse_version() < FUSE_MAKE_VERSION(3, 18))
+		capability_set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
+	else if (wanted == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
+		capability_set(uring, false, "does not pay on %d cores", get_nprocs());
+	else if (!kernel_has_uring())
+		capability_set(
+		    uring, false,
+		    "the kernel has it off (echo Y > /sys/module/fuse/parameters/enable_uring)");
+	else
+		capability_set(uring, true, "FUSE over io_uring");
+	if (wanted == SWITCH_ON && !uring->on) {
+		log_error("io_uring=on: %s", uring->reason);
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+static void choose_recovery(struct fs *fs)
+{
+	struct capability *recovery = &fs->can.recovery;
+	const char *why = fs->options.recovery_why;
+
+	if (!fs->keep)
+		capability_set(recovery, false, "%s%s: files are gone with the daemon",
+			       *why ? "recovery=auto: " : "turned off (recovery=off)", why);
+	else if (fs->options.recovery == RECOVERY_TRANSPARENT)
+		capability_set(recovery, true,
+			       "transparent%s%s: a daemon that dies is replaced, and programs "
+			       "wait for the next one",
+			       *why ? ", by " : "", why);
+	else
+		capability_set(recovery, true,
+			       "remount: when the daemon dies there is a new "
+			       "mount with the files; those open fail");
+}
+
+int capabilities_choose(struct fs *fs)
+{
+	unsigned cores = (unsigned)get_nprocs();
+
+	fs->can.threads = fs->options.threads;
+	if (!fs->can.threads)
+		fs->can.threads = cores < CAPABILITIES_THREADS_MIN   ? CAPABILITIES_THREADS_MIN
+				  : cores > CAPABILITIES_THREADS_MAX ? CAPABILITIES_THREADS_MAX
+								     : cores;
+	fs->can.max_write = MAX_WRITE;
+	capability_set(&fs->can.clone_fd, false, "requests come over io_uring");
+	capability_set(&fs->can.busy_poll, false, "requests come over io_uring");
+	choose_recovery(fs);
+	return choose_uring(fs);
+}
+
+/* The kernel wants CAP_SYS_ADMIN in the initial user namespace; root of another one, as in a
+ * rootless container, may mount and has it not. */
+static bool may_pass_through(void)
+{
+	return geteuid() == 0 && caller_in_initial_namespace(0);
+}
+
+static void negotiate_passthrough(struct fs *fs, struct fuse_conn_info *conn)
+{
+	struct capability *passthrough = &fs->can.passthrough;
+
+	if (!may_pass_through())
+		capability_set(passthrough, false,
+			       "needs CAP_SYS_ADMIN outside of user namespaces; host/ goes "
+			       "through the page cache");
+	else if (fs->options.cache == CACHE_ALWAYS)
+		capability_set(passthrough, false, "not together with cache=always");
+	else if (!fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH))
+		capability_set(passthrough, false,
+			       "the kernel has no FUSE passthrough (Linux 6.9)");
+	else
+		capability_set(passthrough, true,
+			       "host/ files are read, written and mapped by the kernel alone");
+}
+
+/* An older libfuse, used here or built with, keeps to itself which writes take the bits away. */
+static bool libfuse_tells_kills(void)
+{
+	const char *patch = strrchr(fuse_pkgversion(), '.');
+
+	return CAPABILITIES_HAS_KILLS && (fuse_version() > FUSE_MAKE_VERSION(3, 18) ||
+					  (fuse_version() == FUSE_MAKE_VERSION(3, 18) && patch &&
+					   strtoul(patch + 1, NULL, 10) >= 3));
+}
+
+static void negotiate_killpriv(struct fs *fs, struct fuse_conn_info *conn)
+{
+	struct capability *killpriv = &fs->can.killpriv;
+
+	if (!libfuse_tells_kills())
+		capability_set(killpriv, false, "libfuse %s is older than 3.18.3",
+			       fuse_pkgversion());
+	else if (!fuse_set_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV_V2))
+		capability_set(killpriv, false,
+			       "the kernel has it not (Linux 5.11), and asks for a file's "
+			       "capabilities before each write");
+	else
+		capability_set(killpriv, true,
+			       "the daemon takes set-id bits from files that are written");
+}
+
+void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
+{
+	conn->max_write = fs->can.max_write;
+	/* The window may be set before the kernel has this answer, and then is not to be lowered.
+	 */
+	conn->max_readahead = readahead_bytes(fs);
+	conn->time_gran = 1;
+	conn->max_background = 128;
+	conn->no_interrupt = 1; /* no request waits for anything that a signal could end */
+
+	fuse_set_feature_flag(conn, FUSE_CAP_ASYNC_READ); /* see readahead.h */
+	fuse_set_feature_flag(conn, FUSE_CAP_PARALLEL_DIROPS);
+	fuse_set_feature_flag(conn, FUSE_CAP_CACHE_SYMLINKS);
+	/* Open directories have no state. The kernel then keeps listings, too, until it changes the
+	 * directory itself; nobody else does. */
+	fuse_set_feature_flag(conn, FUSE_CAP_NO_OPENDIR_SUPPORT);
+	fuse_set_feature_flag(conn, FUSE_CAP_NO_EXPORT_SUPPORT);
+	/* Set-size comes before open then, on a path that exists anyway. */
+	fuse_unset_feature_flag(conn, FUSE_CAP_ATOMIC_O_TRUNC);
+	fuse_unset_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV);
+	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_READ);
+	if (fs->options.cache == CACHE_ALWAYS) {
+		fuse_unset_feature_flag(conn, FUSE_CAP_AUTO_INVAL_DATA);
+		fuse_set_feature_flag(conn, FUSE_CAP_EXPLICIT_INVAL_DATA);
+	}
+	if (fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
+		capability_set(&fs->can.mmap, true,
+			       "shared mappings of device files go through the page cache");
+	else
+		capability_set(&fs->can.mmap, false,
+			       "the kernel maps no direct_io files shared (Linux 6.6)");
+	capability_set(&fs->can.parallel_writes, true, "direct writes to one file run at once");
+	negotiate_killpriv(fs, conn);
+	negotiate_passthrough(fs, conn);
+}
+
+static void log_one(const char *name, const struct capability *capability)
+{
+	log_info("%s: %s (%s)", name, capability->on ? "on" : "off", capability->reason);
+}
+
+void capabilities_log(struct fs *fs)
+{
+	struct capability sharing;
+
+	log_one("io_uring", &fs->can.io_uring);
+	if (!fs->can.io_uring.on) {
+		log_one("clone_fd", &fs->can.clone_fd);
+		log_one("busy_poll", &fs->can.busy_poll);
+	}
+	log_one("recovery", &fs->can.recovery);
+	log_one("passthrough", &fs->can.passthrough);
+	log_one("mmap", &fs->can.mmap);
+	log_one("killpriv", &fs->can.killpriv);
+	share_capability(fs, &sharing);
+	log_one("sharing", &sharing);
+	if (geteuid() != 0)
+		log_warn("not root: no passthrough for host/, no kernel-kept bound on host/, and "
+			 "other users only with allow_other");
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/fuse/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sysinfo.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/core/fs.h"
+#include "fs/fuse/capabilities.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/trace/observe.h"
+
+/* How long a thread looks for the next request before it sleeps. On the reference machine a
+ * request and its answer took 25 us with a thread to wake and 11 us without. A client that asks one
+ * thing after the other gains all of it within 20 us; this is for one that does something in
+ * between, and as long as KVM's halt polling takes for the same reason. */
+#define LOOK_NS 200000
+/* One of so many processors may be looking, so that those who compute keep theirs. */
+#define LOOK_SHARE 8
+
+/* -1: the session's. */
+static _Thread_local int own = -1;
+
+static ssize_t reply(int fd, struct iovec *iov, int count, void *userdata)
+{
+	(void)userdata;
+	return writev(own < 0 ? fd : own, iov, count);
+}
+
+static void say_nothing(enum fuse_log_level level, const char *format, va_list args)
+{
+	(void)level, (void)format, (void)args;
+}
+
+/* libfuse wants one, but its loop, which would call it, is not used. */
+static ssize_t request(int fd, void *to, size_t bytes, void *userdata)
+{
+	(void)userdata;
+	return read(own < 0 ? fd : own, to, bytes);
+}
+
+/* In a release of libfuse that is built without, the function is there and fails. */
+static int session_custom_io(struct fuse_session *fuse)
+{
+	static const struct fuse_custom_io io = {.writev = reply, .read = request};
+
+	return fuse_session_custom_io(fuse, &io, sizeof(io), fuse_session_fd(fuse));
+}
+
+/* The fd or -errno. */
+static int clone_fd(struct fuse_session *fuse)
+{
+	uint32_t session = (uint32_t)fuse_session_fd(fuse);
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, FUSE_DEV_IOC_CLONE, &session) == 0)
+		return fd;
+	int error = -errno;
+	close(fd);
+	return error;
+}
+
+static void looking_prepare(struct fs *fs)
+{
+	struct capability *looks = &fs->can.busy_poll;
+	unsigned processors = (unsigned)get_nprocs();
+
+	fs->looking.most = fs->can.clone_fd.on ? (processors + LOOK_SHARE / 2) / LOOK_SHARE : 0;
+	if (fs->looking.most)
+		capability_set(looks, true,
+			       "%u of %u processors at most, for %u us after a request",
+			       fs->looking.most, processors, LOOK_NS / 1000);
+	else if (fs->can.clone_fd.on)
+		capability_set(looks, false, "%u processors are too few", processors);
+	else
+		capability_set(looks, false, "threads share one /dev/fuse");
+}
+
+static void clones_prepare(struct fs *fs, struct fuse_session *fuse)
+{
+	struct capability *clones = &fs->can.clone_fd;
+	int fd = clone_fd(fuse);
+
+	if (fd < 0) {
+		capability_set(clones, false, "/dev/fuse: %s", strerror(-fd));
+		return;
+	}
+	close(fd);
+	fuse_set_log_func(say_nothing);
+	if (session_custom_io(fuse))
+		capability_set(clones, false, "libfuse is built without custom I/O");
+	else
+		capability_set(clones, true, "each thread has a /dev/fuse of its own");
+}
+
+void channel_prepare(struct fs *fs, struct fuse_session *fuse)
+{
+	clones_prepare(fs, fuse);
+	looking_prepare(fs);
+}
+
+/* The one that the same thread of another daemon had, or a new one. */
+static int kept_clone(struct fs *fs, struct fuse_session *fuse, unsigned number)
+{
+	uint64_t id = keep_id(KEEP_CLONE, number);
+	int error, fd = keep_take(fs->keep, id);
+
+	if (fd != -ENOENT)
+		return fd;
+	fd = clone_fd(fuse);
+	error = fd < 0 ? fd : keep_hold(fs->keep, id, fd);
+	if (!error)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
+int channel_open(struct fs *fs, struct fuse_session *fuse, unsigned number)
+{
+	if (!fs->can.clone_fd.on)
+		return -1;
+	bool kept = fs->options.recovery == RECOVERY_TRANSPARENT;
+	int fd = kept ? kept_clone(fs, fuse, number) : clone_fd(fuse);
+	if (fd < 0)
+		log_warn("a worker thread shares its /dev/fuse with others: %s", strerror(-fd));
+	else
+		fcntl(fd, F_SETFL, O_RDWR); /* a killed daemon may have been looking */
+	own = fd < 0 ? -1 : fd;
+	return own;
+}
+
+int channel_current(void)
+{
+	return own;
+}
+
+void channel_answer_for(int channel)
+{
+	own = channel;
+}
+
+/* As read(2) with O_NONBLOCK. */
+static ssize_t look(void *to, size_t bytes)
+{
+	int64_t until = observe_now() + LOOK_NS;
+	ssize_t n;
+
+	if (fcntl(own, F_SETFL, O_RDWR | O_NONBLOCK))
+		return -1;
+	do
+		n = read(own, to, bytes);
+	while (n < 0 && errno == EAGAIN && observe_now() < until);
+	int error = errno;
+	fcntl(own, F_SETFL, O_RDWR);
+	errno = error;
+	return n;
+}
+
+ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t bytes)
+{
+	ssize_t n = -1;
+
+	errno = EAGAIN;
+	if (own >= 0 && fs->looking.most) {
+		if (atomic_fetch_add(&fs->looking.now, 1) < fs->looking.most)
+			n = look(to, bytes);
+		atomic_fetch_sub(&fs->looking.now, 1);
+	}
+	return n < 0 && errno == EAGAIN ? request(fuse_session_fd(fuse), to, bytes, NULL) : n;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/unmount.h"
+#include "fs/core/fs.h"
+#include "fs/fuse/capabilities.h"
+#include "fs/fuse/channel.h"
+#include "fs/fuse/internal.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/keeper/fuse_init.h"
+#include "fs/ops/ops.h"
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct fs *fs = userdata;
+
+	capabilities_negotiate(fs, conn);
+	atomic_store(&fs->session->greeted, true);
+	sem_post(&fs->session->answered);
+}
+
+static struct fuse_lowlevel_ops all_ops(void)
+{
+	struct fuse_lowlevel_ops ops = {.init = op_init};
+
+	ops_name(&ops);
+	ops_attr(&ops);
+	ops_dir(&ops);
+	ops_open(&ops);
+	ops_io(&ops);
+	ops_xattr(&ops);
+	ops_ioctl(&ops);
+	return ops;
+}
+
+static void log_libfuse(enum fuse_log_level level, const char *format, va_list args)
+{
+	char line[512];
+	int length = vsnprintf(line, sizeof(line), format, args);
+
+	if (length <= 0)
+		return;
+	line[strcspn(line, "\n")] = 0;
+	if (level <= FUSE_LOG_ERR)
+		log_error("%s", line);
+	else if (level <= FUSE_LOG_INFO)
+		log_info("%s", line);
+	else
+		log_debug("%s", line);
+}
+
+/* One -o argument for libfuse. The source's name says so where the memory is not a GPU's. */
+static int mount_arguments(const struct fs *fs, struct fuse_args *args)
+{
+	const struct options *options = &fs->options;
+	bool host = fs->backend->ops == &backend_host_ops;
+	char *text AUTO_FREE = NULL;
+
+	if (asprintf(&text, "fsname=%s%s,subtype=gpumemfs,default_permissions%s%s%s%s",
+		     options->source ? options->source : "gpumem", host ? ":host" : "",
+		     options->allow_other ? ",allow_other" : "", options->mount_options ? "," : "",
+		     options->mount_options ? options->mount_options : "",
+		     fs->can.io_uring.on ? ",io_uring" : "") < 0)
+		return -ENOMEM;
+	if (fuse_opt_add_arg(args, "gpumemfs") || fuse_opt_add_arg(args, "-o") ||
+	    fuse_opt_add_arg(args, text) || (options->debug && fuse_opt_add_arg(args, "-d")))
+		return -ENOMEM;
+	return 0;
+}
+
+int session_fuse_new(struct session *session)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	struct fuse_lowlevel_ops ops = all_ops();
+	int error = mount_arguments(session->fs, &args);
+
+	fuse_set_log_func(log_libfuse);
+	if (!error) {
+		session->fuse = fuse_session_new(&args, &ops, sizeof(ops), session->fs);
+		if (!session->fuse)
+			error = -EINVAL;
+	}
+	fuse_opt_free_args(&args);
+	return error;
+}
+
+/* Of what the daemon before mounted, the name alone is left, with nobody behind it. */
+static void unmount_last(const struct session *session)
+{
+	if (session->agreement && agreement_device(session->agreement))
+		unmount_lazily(session->fs->options.mountpoint,
+			       agreement_device(session->agreement));
+}
+
+static int mount_fuse(struct session *session)
+{
+	const char *mountpoint = session->fs->options.mountpoint;
+
+	unmount_last(session);
+	if (fuse_session_mount(session->fuse, mountpoint)) {
+		log_error("cannot mount on %s", mountpoint);
+		return -EIO;
+	}
+	/* At once: whoever goes on for a daemon that is killed must know its own mount. */
+	if (unmount_device(mountpoint, &session->device) == 0 && session->agreement)
+		agreement_set_device(session->agreement, session->device);
+	/* Whoever finds that the mount answers can ask its keeper for an upgrade. */
+	keep_settle(session->fs->keep);
+	return 0;
+}
+
+/* Mounts for this daemon and those to come. What they need is held before the kernel hears
+ * anything. */
+static int mount_kept(struct session *session)
+{
+	int error = mount_fuse(session);
+
+	if (error)
+		return error;
+	session->fuse_fd = fcntl(fuse_session_fd(session->fuse), F_DUPFD_CLOEXEC, 3);
+	fuse_session_destroy(session->fuse);
+	session->fuse = NULL;
+	if (session->fuse_fd < 0)
+		return -errno;
+	error = agreement_ask(session->agreement, session->fuse_fd);
+	if (!error)
+		error = keep_hold(session->fs->keep, keep_id(KEEP_FUSE, 0), session->fuse_fd);
+	if (!error)
+		error = session_fuse_new(session);
+	return error ? error : agreement_greet(session->agreement, session->fuse);
+}
+
+/* Whether the mount is to go on when this daemon is gone. */
+static bool is_kept(const struct session *session)
+{
+	return session->fs->keep && session->fs->options.recovery == RECOVERY_TRANSPARENT;
+}
+
+int session_mount(struct session *session)
+{
+	int error = 0;
+
+	if (!is_kept(session))
+		error = mount_fuse(session);
+	else if (session->fuse_fd < 0)
+		error = mount_kept(session);
+	if (!error && is_kept(session))
+		error = agreement_answer(session->agreement, session->fuse, session->fuse_fd);
+	if (error)
+		return error;
+	if (!session->fs->can.io_uring.on) {
+		channel_prepare(session->fs, session->fuse);
+		fuse_set_log_func(log_libfuse);
+	}
+	return 0;
+}
+
+int session_take_mount(struct session *session)
+{
+	struct fs *fs = session->fs;
+
+	if (!fs->keep)
+		return 0;
+	int error = agreement_open(fs->keep, &session->agreement);
+
+	if (error || !is_kept(session))
+		return error;
+	session->fuse_fd = keep_take(fs->keep, keep_id(KEEP_FUSE, 0));
+	if (session->fuse_fd < 0)
+		return session->fuse_fd == -ENOENT ? 0 : session->fuse_fd;
+	session->device = agreement_device(session->agreement);
+	return agreement_greet(session->agreement, session->fuse);
+}

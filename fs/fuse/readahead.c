@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/fuse/readahead.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/number.h"
+#include "fs/core/fs.h"
+
+/* The kernel begins with 128 KiB, INIT can only ask for less, and a stream then waits for one small
+ * request after the other. A window is fetched in requests of max_write, each by another worker,
+ * while the reader copies out the window before. On the reference machine a request of 1 MiB is
+ * answered in 200-300 us, of which the DMA is 26, and the wires would take one every 20: eight come
+ * near that, and more would mostly be fetched in vain, for those who stop, or who fault here and
+ * there in a mapping. */
+#define REQUESTS 8
+
+#define PATH_BYTES 64
+
+static int window_get(const char *path, uint64_t *bytes)
+{
+	FILE *file AUTO_FCLOSE = fopen(path, "re");
+	char line[24];
+	uint64_t kib;
+
+	if (!file || !fgets(line, sizeof(line), file))
+		return -1;
+	line[strcspn(line, "\n")] = 0;
+	if (parse_u64(line, 0, UINT64_MAX >> 10, &kib))
+		return -1;
+	*bytes = kib << 10;
+	return 0;
+}
+
+static int window_set(const char *path, uint64_t bytes)
+{
+	FILE *file = fopen(path, "we");
+
+	if (!file)
+		return -1;
+	fprintf(file, "%" PRIu64 "\n", bytes >> 10);
+	return fclose(file); /* the write's error is here */
+}
+
+uint32_t readahead_bytes(const struct fs *fs)
+{
+	return fs->can.max_write * REQUESTS;
+}
+
+void readahead_setup(struct fs *fs, dev_t device)
+{
+	uint64_t wanted = readahead_bytes(fs), bytes;
+	char path[PATH_BYTES];
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(device),
+		 minor(device));
+	if (window_get(path, &bytes))
+		return; /* no sysfs here: 0, not known */
+	if (fs->options.cache != CACHE_NONE && bytes < wanted && window_set(path, wanted))
+		log_info("readahead stays at %" PRIu64 " KiB: %s cannot be written", bytes >> 10,
+			 path);
+	window_get(path, &bytes);
+	atomic_store(&fs->can.readahead, bytes);
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#define FUSE_USE_VERSION 318
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/mountinfo.h"
+#include "common/sd_notify.h"
+#include "common/unmount.h"
+#include "fs/control/access_log_file.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/fuse/capabilities.h"
+#include "fs/fuse/channel.h"
+#include "fs/fuse/internal.h"
+#include "fs/fuse/lookup_gc.h"
+#include "fs/fuse/readahead.h"
+#include "fs/journal/journal.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/keeper/fuse_init.h"
+#include "fs/ops/ops.h"
+
+/* How long users of the mount have to end after a signal before their requests fail. */
+#define END_GRACE_MS 500
+#define KICK_MS	     10
+
+static const char *const FSTYPE = "fuse.gpumemfs";
+
+int session_check(const char *mountpoint)
+{
+	struct stat st;
+
+	if (stat(mountpoint, &st)) {
+		int error = errno;
+
+		log_error("%s: %s", mountpoint,
+			  error == ENOTCONN ? "a mount whose daemon is gone (umount it first)"
+			  : error == ENOENT ? "no such directory"
+					    : strerror(error));
+		return -error;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		log_error("%s: not a directory", mountpoint);
+		return -ENOTDIR;
+	}
+	if (mountinfo_is_mounted(mountpoint, FSTYPE)) {
+		log_error("%s: gpumemfs is mounted here already", mountpoint);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+static void interrupt(int signal)
+{
+	(void)signal; /* arrives only to end a read() */
+}
+
+static sigset_t ending_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	return set;
+}
+
+void session_block_signals(void)
+{
+	sigset_t set = ending_signals();
+
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static int signals_setup(struct session *session)
+{
+	struct sigaction action = {.sa_handler = interrupt};
+	sigset_t set = ending_signals();
+
+	sigaction(SIGUSR1, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGIO, SIG_IGN); /* system_object_is_held */
+	session->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	session->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return session->signal_fd < 0 || session->ended_fd < 0 ? -errno : 0;
+}
+
+/* One request: false when there will be no more. */
+static bool serve_one(struct session *session, struct worker *worker)
+{
+	ssize_t n =
+	    channel_read(session->fs, session->fuse, worker->request, worker->request_bytes);
+
+	if (n < 0) {
+		/* ENOENT: the request was taken back. ENODEV, ECONNABORTED: unmounted, with or
+		 * without requests under way. */
+		if (errno == EINTR || errno == ENOENT || errno == EAGAIN)
+			return !atomic_load(&session->ending);
+		if (errno != ENODEV && errno != ECONNABORTED)
+			log_error("/dev/fuse: %s", strerror(errno));
+		return false;
+	}
+	struct fuse_buf buf = {.mem = worker->request, .size = (size_t)n};
+
+	journal_set_request(((const struct fuse_in_header *)worker->request)->unique);
+
+	fuse_session_process_buf(session->fuse, &buf);
+	timeline_answered(&session->fs->timeline, session->fs->options.mountpoint);
+	return true;
+}
+
+static void ended(struct session *session)
+{
+	sem_post(&session->answered);
+	if (atomic_fetch_sub(&session->running, 1) == 1)
+		eventfd_write(session->ended_fd, 1);
+}
+
+static void *serve(void *pointer)
+{
+	struct session *session = pointer;
+	struct worker *worker = worker_self(session->fs);
+
+	if (worker && worker_need_request(worker, session->fs)) {
+		log_error("no memory for a worker thread");
+		worker = NULL;
+	}
+	unsigned number = atomic_fetch_add(&session->n_channels, 1);
+
+	session->channels[number] = channel_open(session->fs, session->fuse, number);
+	while (worker && serve_one(session, worker))
+		;
+	worker_end();
+	ended(session);
+	return NULL;
+}
+
+/* The rings belong to libfuse, and only its own loop stops their threads. What does not come
+ * through them (FORGET, INIT) it serves as well. */
+static void *serve_rings(void *pointer)
+{
+	struct session *session = pointer;
+	struct fuse_loop_config *config = fuse_loop_cfg_create();
+
+	if (config) {
+		fuse_loop_cfg_set_max_threads(config, session->fs->can.threads);
+		fuse_session_loop_mt(session->fuse, config);
+		fuse_loop_cfg_destroy(config);
+	}
+	ended(session);
+	return NULL;
+}
+
+static int threads_start(struct session *session)
+{
+	bool rings = session->fs->can.io_uring.on;
+	unsigned wanted = rings ? 1 : session->fs->can.threads;
+
+	session->threads = calloc(wanted, sizeof(*session->threads));
+	session->channels = calloc(wanted, sizeof(*session->channels));
+	if (!session->threads || !session->channels)
+		return -ENOMEM;
+	/* Counted up before, so that the first to end does not take itself for the last. */
+	atomic_store(&session->running, wanted);
+	while (session->n_threads < wanted) {
+		int error = pthread_create(&session->threads[session->n_threads], NULL,
+					   rings ? serve_rings : serve, session);
+		if (error) {
+			log_error("cannot start thread %u of %u: %s", session->n_threads + 1,
+				  wanted, strerror(error));
+			atomic_fetch_sub(&session->running, wanted - session->n_threads);
+			return session->n_threads ? 0 : -error;
+		}
+		session->n_threads++;
+	}
+	return 0;
+}
+
+/* A mount that others are to go on with is not this daemon's to end. */
+static void unmount(const struct session *session)
+{
+	unmount_lazily(session->fs->options.mountpoint, session->device);
+}
+
+/* Whether the last thread ended within the time. */
+static bool wait_ended(struct session *session, int timeout_ms)
+{
+	struct pollfd fd = {.fd = session->ended_fd, .events = POLLIN};
+
+	return poll(&fd, 1, timeout_ms) > 0;
+}
+
+static void threads_join(struct session *session)
+{
+	for (unsigned i = 0; i < session->n_threads; i++)
+		pthread_join(session->threads[i], NULL);
+	session->n_threads = 0;
+}
+
+/* After the requests that they are at, whatever the kernel still has. */
+static void threads_end(struct session *session)
+{
+	atomic_store(&session->ending, true);
+	fuse_session_exit(session->fuse);
+	while (session->n_threads && !wait_ended(session, KICK_MS))
+		for (unsigned i = 0; i < session->n_threads; i++)
+			pthread_kill(session->threads[i], SIGUSR1);
+	threads_join(session);
+}
+
+int session_open(struct fs *fs, struct session **opened)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	int error = session ? 0 : -ENOMEM;
+
+	if (error)
+		return error;
+	*session = (struct session){.fs = fs, .fuse_fd = -1, .ended_fd = -1, .signal_fd = -1};
+	sem_init(&session->answered, 0, 0);
+	fs->session = session;
+	error = signals_setup(session);
+	if (!error)
+		error = capabilities_choose(fs);
+	if (!error)
+		error = session_fuse_new(session);
+	if (!error)
+		error = session_take_mount(session);
+	if (error)
+		session_close(session);
+	else
+		*opened = session;
+	return error;
+}
+
+bool session_is_taken(const struct session *session)
+{
+	return session->fuse_fd >= 0;
+}
+
+/* Whether the kernel still has requests for whoever reads them. */
+static bool is_connected(const struct session *session)
+{
+	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse)};
+
+	return poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
+}
+
+/* Whether requests wait that a daemon before this one did not answer: in a mount that it made there
+ * are none. */
+static bool is_awaited(const struct session *session)
+{
+	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse), .events = POLLIN};
+
+	return session->fs->mount == FS_MOUNT_KEPT && poll(&fuse, 1, 0) > 0 &&
+	       fuse.revents & POLLIN;
+}
+
+int session_start(struct session *session)
+{
+	struct fs *fs = session->fs;
+	int error = session_mount(session);
+
+	if (error)
+		return error;
+	if (session->agreement)
+		agreement_set_turn(session->agreement, keep_turn(fs->keep));
+	error = access_file_new(fs);
+	timeline_mark(&fs->timeline, TIMELINE_SERVING);
+	if (!is_awaited(session))
+		timeline_idle(&fs->timeline, fs->options.mountpoint);
+	if (!error)
+		error = threads_start(session);
+	if (error)
+		goto unmount_fuse;
+	sem_wait(&session->answered);
+	if (atomic_load(&session->running) == 0 || !session->device) {
+		/* Unmounted by now: what is done at the end of a mount is still to be done. */
+		if (atomic_load(&session->greeted) && !is_connected(session))
+			return 0;
+		log_error("%s: the mount does not answer", fs->options.mountpoint);
+		error = -EIO;
+		goto unmount_fuse;
+	}
+	readahead_setup(fs, session->device);
+	if (fs->mount == FS_MOUNT_KEPT)
+		session->sweep = sweep_start(fs, session->fuse);
+	return 0;
+
+unmount_fuse:
+	if (keep_turn(fs->keep) == 1)
+		unmount(session);
+	threads_end(session);
+	return error;
+}
+
+dev_t session_device(const struct session *session)
+{
+	return session->device;
+}
+
+void session_changed(struct session *session, uint64_t ino)
+{
+	/* Pages stay, so that no request comes of it that this thread would have to serve. */
+	fuse_lowlevel_notify_inval_inode(session->fuse, ino, -1, 0);
+}
+
+int session_wait(struct session *session)
+{
+	struct keep *keep = session->fs->keep;
+	int error = 0;
+	struct pollfd fds[] = {{.fd = session->ended_fd, .events = POLLIN},
+			       {.fd = session->signal_fd, .events = POLLIN},
+			       {.events = POLLRDHUP}};
+
+	do {
+		fds[2].fd = keep_fd(keep);
+		if (poll(fds, 3, -1) > 0 && fds[2].revents)
+			keep_renew(keep);
+	} while (!fds[0].revents && !fds[1].revents);
+	sweep_stop(session->sweep);
+	notify_send(NOTIFY_STOPPING);
+	if (!(fds[0].revents & POLLIN)) {
+		log_info("%s: asked to end", session->fs->options.mountpoint);
+		access_file_end(session->fs);
+		/* Threads go on until the kernel lets go: dirty pages of mappings are written. */
+		unmount(session);
+		if (!wait_ended(session, END_GRACE_MS)) {
+			log_info("%s: still in use: its users get ENOTCONN from here on",
+				 session->fs->options.mountpoint);
+			threads_end(session);
+		}
+	} else if (is_connected(session)) {
+		log_error("%s: nobody serves the mount any more, and it is there",
+			  session->fs->options.mountpoint);
+		error = -EIO;
+	}
+	threads_join(session);
+	return error;
+}
+
+void session_close(struct session *session)
+{
+	access_file_free(session->fs);
+	/* Closes the devices, and so ends what is left of the connection. */
+	for (unsigned i = 0; i < atomic_load(&session->n_channels); i++)
+		if (session->channels[i] >= 0)
+			close(session->channels[i]);
+	if (session->fuse)
+		fuse_session_destroy(session->fuse);
+	if (session->fuse_fd >= 0)
+		close(session->fuse_fd);
+	agreement_close(session->agreement);
+	if (session->ended_fd >= 0)
+		close(session->ended_fd);
+	if (session->signal_fd >= 0)
+		close(session->signal_fd);
+	sem_destroy(&session->answered);
+	free(session->channels);
+	free(session->threads);
+	free(session);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The journal's memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/journal/journal.h"
+#include "fs/tree/quota.h"
+
+#define SLOTS_MAX (1ULL << 32)
+
+/* Below this much an area is not worth its turns. */
+#define AREA_MIN (64ULL << 20)
+
+/* For how long the last daemon may take to end. */
+#define LOCK_TRIES  500
+#define LOCK_TRY_NS 10000000L
+
+static uint64_t slots_bytes(uint64_t slots)
+{
+	uint64_t bytes = slots * sizeof(struct journal_slot);
+
+	return (bytes + JOURNAL_UNIT - 1) / JOURNAL_UNIT * JOURNAL_UNIT;
+}
+
+static uint64_t all_bytes(const struct journal_header *header)
+{
+	return JOURNAL_HEADER_BYTES + slots_bytes(header->slots) +
+	       JOURNAL_AREAS * header->area_bytes;
+}
+
+static void journal_init(struct journal *journal, const struct journal_holder *holder, int fd)
+{
+	journal->holder = *holder;
+	journal->fd = fd;
+	journal->lock_fd = -1;
+	pthread_mutex_init(&journal->turning, NULL);
+	pthread_mutex_init(&journal->lock, NULL);
+	pthread_cond_init(&journal->changed, NULL);
+	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
+		pthread_mutex_init(&journal->writers[i].lock, NULL);
+	atomic_init(&journal->last_id, JOURNAL_FIRST_ID);
+	atomic_init(&journal->limit, AREA_MIN / 4 / JOURNAL_UNIT);
+}
+
+/* header says how much. */
+static int journal_map(struct journal *journal, const struct journal_header *header)
+{
+	size_t bytes = all_bytes(header);
+	void *base =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, journal->fd, 0);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	madvise(base, bytes, MADV_DONTDUMP);
+	journal->bytes = bytes;
+	journal->header = base;
+	journal->slots = (void *)((char *)base + JOURNAL_HEADER_BYTES);
+	journal->areas[0] = (char *)journal->slots + slots_bytes(header->slots);
+	journal->areas[1] = journal->areas[0] + header->area_bytes;
+	return 0;
+}
+
+static void journal_unmap(struct journal *journal)
+{
+	if (journal->header)
+		munmap(journal->header, journal->bytes);
+	if (journal->lock_fd >= 0)
+		close(journal->lock_fd);
+}
+
+/* What lies in memory of so many inodes: every shard of the table may get all of them. */
+static struct journal_header header_for(uint64_t inodes)
+{
+	uint64_t area = inodes * METADATA_INODE / JOURNAL_UNIT * JOURNAL_UNIT;
+	uint64_t slots = (inodes + INODE_PAGE_SLOTS) * INODE_SHARDS;
+
+	return (struct journal_header){
+	    .magic = JOURNAL_MAGIC,
+	    .version = JOURNAL_VERSION,
+	    .slots = slots < SLOTS_MAX ? slots : SLOTS_MAX,
+	    .area_bytes = area > AREA_MIN ? area : AREA_MIN,
+	    .epoch = {1},
+	};
+}
+
+static int make_memory(const struct journal_header *header, int *fd)
+{
+	int made = memfd_create("gpumemfs-journal", MFD_CLOEXEC);
+	int rc = 0;
+
+	if (made < 0)
+		return -errno;
+	if (ftruncate(made, (off_t)all_bytes(header)) < 0 ||
+	    pwrite(made, header, sizeof(*header), 0) != sizeof(*header) ||
+	    fallocate(made, 0, 0, JOURNAL_HEADER_BYTES) < 0)
+		rc = -errno;
+	if (rc < 0)
+		close(made);
+	else
+		*fd = made;
+	return rc;
+}
+
+/* One daemon at a time, whoever started it: it waits for the end of the last one, which has lost
+ * its keeper, or fails. The lock goes with the process; the fd, which has been through many hands,
+ * is opened anew for it. */
+static int lock_memory(struct journal *journal)
+{
+	char path[32];
+	int tries = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", journal->fd);
+	journal->lock_fd = open(path, O_RDWR | O_CLOEXEC);
+	if (journal->lock_fd < 0)
+		return 0; /* without /proc there is none */
+	while (flock(journal->lock_fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK || tries++ == LOCK_TRIES) {
+			log_error("journal: another daemon is at it: %s", strerror(errno));
+			return -EBUSY;
+		}
+		nanosleep(&(struct timespec){.tv_nsec = LOCK_TRY_NS}, NULL);
+	}
+	return 0;
+}
+
+static struct journal *journal_alloc(void)
+{
+	struct journal *made = aligned_alloc(LINES_ALIGN, sizeof(*made));
+
+	return made ? memset(made, 0, sizeof(*made)) : NULL;
+}
+
+int journal_new(const struct journal_holder *holder, uint64_t inodes, struct journal **journal)
+{
+	struct journal_header header = header_for(inodes);
+	struct journal *made = journal_alloc();
+	int fd = -1, rc = made ? make_memory(&header, &fd) : -ENOMEM;
+
+	if (rc == 0) {
+		journal_init(made, holder, fd);
+		rc = journal_map(made, &header);
+	}
+	if (rc == 0)
+		rc = lock_memory(made);
+	if (rc == 0)
+		rc = holder->hold(holder->of, keep_id(KEEP_JOURNAL, 0), fd);
+	if (rc < 0) {
+		log_error("journal: no memory for it: %s", strerror(-rc));
+		if (made && made->header)
+			journal_unmap(made);
+		if (fd >= 0)
+			close(fd);
+		free(made);
+		return rc;
+	}
+	*journal = made;
+	return 0;
+}
+
+static int refuse(const char *why)
+{
+	log_error("journal: %s: the files of the last daemon cannot be brought back", why);
+	return -EUCLEAN;
+}
+
+static int check_header(const struct journal_header *header, uint64_t bytes)
+{
+	if (header->magic != JOURNAL_MAGIC)
+		return refuse("not one");
+	if (header->version != JOURNAL_VERSION)
+		return refuse("of another version");
+	if (atomic_load(&header->broken))
+		return refuse("records were lost when there was no memory for them");
+	if (!header->slots || header->slots > SLOTS_MAX || header->area_bytes < AREA_MIN ||
+	    header->area_bytes % JOURNAL_UNIT || header->area_bytes > bytes ||
+	    all_bytes(header) != bytes || atomic_load(&header->state) >= JOURNAL_STATES ||
+	    header->n_volumes > JOURNAL_VOLUMES)
+		return refuse("not whole");
+	for (unsigned i = 0; i < JOURNAL_AREAS; i++)
+		if (atomic_load(&header->units[i]) > header->area_bytes / JOURNAL_UNIT)
+			return refuse("not whole");
+	for (unsigned i = 0; i < INODE_SHARDS; i++)
+		if ((uint64_t)atomic_load(&header->pages[i]) >
+		    header->slots / INODE_PAGE_SLOTS + INODE_SHARDS)
+			return refuse("not whole");
+	return 0;
+}
+
+static int read_header(int fd, struct journal_header *header)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || pread(fd, header, sizeof(*header), 0) != sizeof(*header))
+		return refuse("too short");
+	return check_header(header, (uint64_t)st.st_size);
+}
+
+int journal_adopt(const struct journal_holder *holder, int fd, struct journal **journal)
+{
+	struct journal_header header;
+	struct journal *made = journal_alloc();
+
+	if (!made)
+		return -ENOMEM;
+	journal_init(made, holder, fd);
+	int rc = lock_memory(made);
+
+	if (rc == 0)
+		rc = read_header(fd, &header);
+	if (rc == 0)
+		rc = journal_map(made, &header);
+	if (rc < 0) {
+		journal_unmap(made);
+		free(made);
+		return rc;
+	}
+	*journal = made;
+	return 0;
+}
+
+void journal_close(struct journal *journal)
+{
+	if (!journal)
+		return;
+	journal_unmap(journal);
+	close(journal->fd);
+	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
+		pthread_mutex_destroy(&journal->writers[i].lock);
+	pthread_mutex_destroy(&journal->turning);
+	pthread_mutex_destroy(&journal->lock);
+	pthread_cond_destroy(&journal->changed);
+	free(journal->done);
+	free(journal);
+}

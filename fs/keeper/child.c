@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/keeper/internal.h"
+
+/* In the child. A session of its own: what is aimed at the keeper's process group, or comes from
+ * its terminal, does not hit both, nor does the keeper's end send the daemon a SIGHUP. */
+static void become_daemon(const struct keeper *keeper, int line, int program)
+{
+	extern char **environ;
+	char **argv = calloc((size_t)keeper->argc + 2, sizeof(*argv));
+	char argument[32], pid[16];
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	fcntl(line, F_SETFD, 0);
+	snprintf(argument, sizeof(argument), "--line=%d", line);
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	/* The service manager's questions are for who serves. */
+	if (getenv("WATCHDOG_PID"))
+		setenv("WATCHDOG_PID", pid, 1);
+	if (argv) {
+		argv[0] = keeper->argv[0];
+		argv[1] = argument;
+		memcpy(argv + 2, keeper->argv + 1, (size_t)keeper->argc * sizeof(*argv));
+		syscall(SYS_execveat, program, "", argv, environ, AT_EMPTY_PATH);
+	}
+	log_error("cannot start the daemon: %s", strerror(errno));
+	_exit(EXIT_FAILURE);
+}
+
+static int greet(const struct keeper *keeper, const struct child *child)
+{
+	struct line_message message = line_message(LINE_WELCOME, keeper->turns);
+
+	message.value = keeper->holds_max;
+	message.flags = LINE_RENEWS;
+	if (child == &keeper->standby)
+		message.flags |= LINE_STANDBY;
+	if (keeper->wanted)
+		snprintf(message.text, sizeof(message.text), "%s", keeper->wanted);
+	if (!keeper->options->foreground)
+		message.flags |= LINE_BACKGROUND;
+	if (!keeper->options->foreground && (!keeper->launcher || keeper->launcher->ready_fd < 0))
+		message.flags |= LINE_SYSLOG;
+	return line_offer(child->line, &message, -1);
+}
+
+int child_start(struct keeper *keeper, struct child *child, int program)
+{
+	int ends[2], error = line_pair(ends);
+
+	if (error)
+		return error;
+	pid_t pid = fork();
+
+	if (pid < 0) {
+		error = -errno;
+		close(ends[0]);
+		close(ends[1]);
+		return error;
+	}
+	if (pid == 0)
+		become_daemon(keeper, ends[1], program);
+	close(ends[1]);
+	keeper->turns++;
+	*child = (struct child){
+	    .pid = pid,
+	    .pidfd = (int)syscall(SYS_pidfd_open, pid, 0),
+	    .line = ends[0],
+	    .program = program,
+	    .since = keeper_now(),
+	};
+	if (child->pidfd < 0) {
+		error = -errno;
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		close(child->line);
+		*child = (struct child){0};
+		return error;
+	}
+	greet(keeper, child); /* if not, it ends by itself */
+	return 0;
+}
+
+int child_reap(struct child *child)
+{
+	int status = 0;
+
+	/* Not a child where it had a keeper before this one. */
+	if (waitpid(child->pid, &status, 0) != child->pid)
+		status = CHILD_UNKNOWN;
+	close(child->pidfd);
+	if (child->line >= 0)
+		close(child->line);
+	*child = (struct child){0};
+	return status;
+}
+
+void child_go(struct keeper *keeper, const struct child *child)
+{
+	struct line_message go = line_message(LINE_GO, (uint64_t)keeper->seen_us);
+
+	refuse_stop(keeper);
+	go.value = (uint64_t)keeper->reaped_us;
+	line_offer(child->line, &go, -1);
+}
+
+void child_kill(const struct child *child)
+{
+	if (child->pid)
+		syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
+}

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/keeper/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/descriptors.h"
+#include "common/log.h"
+#include "common/protocol.h"
+#include "common/unmount.h"
+#include "fs/core/timeline.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/keeper/fuse_init.h"
+#include "fs/keeper/internal.h"
+#include "fs/keeper/systemd_fdstore.h"
+#include "fs/share/memory.h"
+
+/* The serving daemon's pidfd in the service manager's store: among the mount's own. */
+#define SERVING_ID keep_id(KEEP_FUSE, 3)
+
+/* For what the keeper has besides: its own files, a pair of lines. */
+#define OWN_FDS 64
+
+int64_t keeper_now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* As many as the machine lets it have: a file of many chunks is many of them. */
+static uint64_t raise_limit(void)
+{
+	uint64_t limit = descriptors_raise();
+
+	return limit > OWN_FDS ? limit - OWN_FDS : 0;
+}
+
+static int signals_open(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* For a keeper that starts with what the service manager kept. */
+static void remember_serving(const struct keeper *keeper)
+{
+	store_remove(SERVING_ID);
+	store_add(SERVING_ID, keeper->serving.pidfd);
+}
+
+/* Whether the mount that the daemons serve is there: /dev/fuse says so, not the mount. */
+static bool is_mounted(const struct keeper *keeper)
+{
+	struct pollfd fuse = {.fd = kept_get(&keeper->held, keep_id(KEEP_FUSE, 0))};
+
+	return fuse.fd >= 0 && poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
+}
+
+static void finish(struct keeper *keeper, int status)
+{
+	keeper->done = true;
+	keeper->status = status;
+	upgrade_tell(keeper, ECANCELED, "the mount has ended");
+}
+
+/* A duplicate of the directory in which the sharing socket is, or -1: the socket is in the mount,
+ * or there is none. */
+static int sharing_dir(const struct keeper *keeper, dev_t device)
+{
+	int dir = kept_get(&keeper->held, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	struct statx st;
+
+	/* Not what the mount would say, where nobody may answer. */
+	if (dir < 0 || statx(dir, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) ||
+	    makedev(st.stx_dev_major, st.stx_dev_minor) == device)
+		return -1;
+	return fcntl(dir, F_DUPFD_CLOEXEC, 3);
+}
+
+/* What is held ends here, unless the service manager has it as well. What a daemon would remove at
+ * its end is removed here, where there is none. */
+static void held_close(struct keeper *keeper)
+{
+	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	AUTO_CLOSE int dir = sharing_dir(keeper, device);
+
+	kept_close(&keeper->held);
+	if (dir >= 0)
+		runtime_socket_remove_dead(dir, GPUMEM_SOCKET_KIND, device);
+}
+
+void keeper_end_alone(struct keeper *keeper, int status)
+{
+	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+
+	/* Not known: it was never mounted, and what is there is somebody else's. */
+	if (device)
+		unmount_lazily(keeper->options->mountpoint, device);
+	store_remove_all(&keeper->held);
+	held_close(keeper);
+	finish(keeper, status);
+}
+
+static void say_how(const struct keeper *keeper, pid_t pid, int status)
+{
+	const char *mountpoint = keeper->options->mountpoint;
+
+	if (status == CHILD_UNKNOWN)
+		log_warn("%s: daemon %d ended", mountpoint, pid);
+	else if (WIFSIGNALED(status))
+		log_warn("%s: daemon %d was ended by signal %d (%s)", mountpoint, pid,
+			 WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else
+		log_warn("%s: daemon %d ended (status %d)", mountpoint, pid, WEXITSTATUS(status));
+}
+
+static int exit_status(int status)
+{
+	return status == CHILD_UNKNOWN ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* The first daemon ended before it served, or said itself that it cannot. One that was killed may
+ * have served before it came to say so, and then what was written is for the next one. */
+static bool never_was(const struct keeper *keeper, const struct child *was, int status)
+{
+	int terms = kept_get(&keeper->held, keep_id(KEEP_FUSE, 1));
+
+	return keeper->turns == 1 && !was->ready &&
+	       (!WIFSIGNALED(status) || !agreement_turn_of(terms));
+}
+
+/* The program that an upgrade brought did not get as far as to serve. */
+static void go_back(struct keeper *keeper)
+{
+	if (keeper->before < 0)
+		return;
+	log_warn("%s: the new program does not serve: the one before is started again",
+		 keeper->options->mountpoint);
+	close(keeper->program);
+	keeper->program = keeper->before;
+	keeper->before = -1;
+	upgrade_tell(keeper, ENOEXEC,
+		     "it did not serve, see the log: the one before was started "
+		     "again");
+}
+
+/* Nothing of the daemon before can answer any more, nor write to any memory: the driver has seen
+ * its end, and its GPU work is over. */
+void keeper_take_over(struct keeper *keeper)
+{
+	/* Of the program before. */
+	standby_end(keeper);
+	keeper->serving = keeper->next;
+	keeper->next = (struct child){0};
+	keeper->before = keeper->program;
+	keeper->program = keeper->serving.program;
+	remember_serving(keeper);
+	child_go(keeper, &keeper->serving);
+}
+
+static void serving_died(struct keeper *keeper)
+{
+	struct child was = keeper->serving;
+
+	while (keeper_hear(keeper, &keeper->serving))
+		;
+	was.ended = keeper->serving.ended;
+	was.ready = keeper->serving.ready;
+
+	int status = child_reap(&keeper->serving);
+
+	keeper->reaped_us = timeline_now();
+	if (!keeper->died)
+		keeper->died = keeper_now();
+	if (was.ended) {
+		finish(keeper, exit_status(status));
+	} else if (keeper->partial) {
+		log_error("%s: daemon %d ended before it had handed over what it held: nobody can "
+			  "go on with that",
+			  keeper->options->mountpoint, was.pid);
+		finish(keeper, 1);
+	} else if (keeper->ending) {
+		keeper_end_alone(keeper, 1);
+	} else if (keeper->next.prepared) {
+		keeper_take_over(keeper);
+	} else if (never_was(keeper, &was, status)) {
+		say_how(keeper, was.pid, status);
+		keeper_end_alone(keeper, 1);
+	} else if (keeper->options->recovery == RECOVERY_TRANSPARENT && !is_mounted(keeper)) {
+		finish(keeper, 0);
+	} else {
+		say_how(keeper, was.pid, status);
+		if (!was.ready)
+			go_back(keeper);
+		failure_schedule(keeper, &was, status);
+	}
+}
+
+/* The daemon that serves goes on. */
+static void next_died(struct keeper *keeper)
+{
+	int program = keeper->next.program;
+
+	while (keeper_hear(keeper, &keeper->next))
+		;
+	child_reap(&keeper->next);
+	close(program);
+	log_warn("%s: the new program could not take over; nothing was changed",
+		 keeper->options->mountpoint);
+	upgrade_tell(keeper, ENOEXEC, "it could not take over, see the log: nothing was changed");
+	/* It may have been killed to make place. */
+	if (!keeper->serving.pid)
+		keeper->start_at = 0;
+}
+
+static void start_due(struct keeper *keeper)
+{
+	if (keeper->serving.pid || keeper->next.pid || keeper->done || keeper->ending ||
+	    keeper->start_at > keeper_now())
+		return;
+	if (standby_serves(keeper)) {
+		remember_serving(keeper);
+		return;
+	}
+	int error = child_start(keeper, &keeper->serving, keeper->program);
+
+	if (!error) {
+		remember_serving(keeper);
+		return;
+	}
+	log_error("%s: cannot start the daemon: %s", keeper->options->mountpoint, strerror(-error));
+	failure_put_off(keeper);
+	if (keeper->turns == 0)
+		finish(keeper, 1);
+}
+
+static void signal_came(struct keeper *keeper)
+{
+	struct signalfd_siginfo info;
+
+	while (read(keeper->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		keeper->ending = true;
+	if (!keeper->ending)
+		return;
+	child_kill(&keeper->next);
+	standby_end(keeper);
+	if (keeper->serving.pid)
+		syscall(SYS_pidfd_send_signal, keeper->serving.pidfd, SIGTERM, NULL, 0);
+	else
+		keeper_end_alone(keeper, 0);
+}
+
+static int until_due(const struct keeper *keeper)
+{
+	int64_t at =
+	    keeper->serving.pid || keeper->next.pid ? standby_due(keeper) : keeper->start_at;
+	int64_t late = refuse_due(keeper);
+
+	if (late < at)
+		at = late;
+	int64_t wait = at - keeper_now();
+
+	return at == KEEPER_NEVER ? -1 : wait < 0 ? 0 : (int)wait;
+}
+
+enum {
+	SIGNALS,
+	ADDRESS,
+	SERVING_LINE,
+	SERVING_END,
+	NEXT_LINE,
+	NEXT_END,
+	STANDBY_LINE,
+	STANDBY_END,
+	REQUESTS,
+	MOUNTS,
+	WATCHED
+};
+
+static void wait_and_act(struct keeper *keeper)
+{
+	const struct child *serving = &keeper->serving, *next = &keeper->next,
+			   *standby = &keeper->standby;
+	struct pollfd fds[WATCHED] = {
+	    [SIGNALS] = {keeper->signals, POLLIN, 0},
+	    [ADDRESS] = {keeper->address.fd, POLLIN, 0},
+	    [SERVING_LINE] = {serving->pid ? serving->line : -1, POLLIN, 0},
+	    [SERVING_END] = {serving->pid ? serving->pidfd : -1, POLLIN, 0},
+	    [NEXT_LINE] = {next->pid ? next->line : -1, POLLIN, 0},
+	    [NEXT_END] = {next->pid ? next->pidfd : -1, POLLIN, 0},
+	    [STANDBY_LINE] = {standby->pid ? standby->line : -1, POLLIN, 0},
+	    [STANDBY_END] = {standby->pid ? standby->pidfd : -1, POLLIN, 0},
+	    [REQUESTS] = {keeper->refusing, POLLIN, 0},
+	    [MOUNTS] = {keeper->mounts ? fileno(keeper->mounts) : -1, POLLPRI, 0},
+	};
+
+	if (poll(fds, WATCHED, until_due(keeper)) <= 0)
+		return;
+	if ((fds[REQUESTS].revents && refuse_serve(keeper)) ||
+	    (fds[MOUNTS].revents && refuse_mounts(keeper))) {
+		finish(keeper, 0);
+		return;
+	}
+	if (fds[SERVING_LINE].revents)
+		while (keeper_hear(keeper, &keeper->serving))
+			;
+	if (fds[STANDBY_LINE].revents)
+		keeper_hear(keeper, &keeper->standby);
+	if (fds[STANDBY_END].revents)
+		standby_died(keeper);
+	if (fds[NEXT_LINE].revents)
+		keeper_hear(keeper, &keeper->next);
+	if (fds[NEXT_END].revents)
+		next_died(keeper);
+	if (fds[SERVING_END].revents)
+		serving_died(keeper);
+	if (fds[SIGNALS].revents && !keeper->done)
+		signal_came(keeper);
+	if (fds[ADDRESS].revents && !keeper->done)
+		upgrade_accept(keeper);
+}
+
+static int keeper_open(struct keeper *keeper)
+{
+	prctl(PR_SET_NAME, "gpumemfs-keeper");
+	keeper->holds_max = raise_limit();
+	keeper->signals = signals_open();
+	keeper->program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+	keeper->asking = keeper->before = keeper->refusing = -1;
+	keeper->address.dir = keeper->address.fd = -1;
+	if (keeper->signals < 0 || keeper->program < 0) {
+		int error = -errno;
+
+		log_error("cannot start the keeper: %s", strerror(-error));
+		return error;
+	}
+	return 0;
+}
+
+static int serve(struct keeper *keeper)
+{
+	while (!keeper->done) {
+		start_due(keeper);
+		standby_start(keeper);
+		refuse_late(keeper);
+		if (!keeper->done)
+			wait_and_act(keeper);
+	}
+	child_kill(&keeper->next);
+	child_kill(&keeper->standby);
+	/* Else the service manager has all of it, for a keeper that it starts. */
+	if (!keeper->partial) {
+		store_remove(SERVING_ID);
+		store_remove_all(&keeper->held);
+	}
+	held_close(keeper);
+	runtime_socket_close(&keeper->address);
+	return keeper->status;
+}
+
+/* While anything of a daemon is left it may still write, to files and to the journal. */
+static void outlive(struct keeper *keeper)
+{
+	struct pollfd daemon = {.fd = kept_get(&keeper->held, SERVING_ID), .events = POLLIN};
+
+	if (daemon.fd >= 0) {
+		syscall(SYS_pidfd_send_signal, daemon.fd, SIGKILL, NULL, 0);
+		while (poll(&daemon, 1, -1) < 0 && errno == EINTR)
+			;
+	}
+	kept_drop(&keeper->held, SERVING_ID);
+}
+
+/* From a keeper that was killed, as its daemon was, or is to be. */
+static int take_stored(struct keeper *keeper)
+{
+	int error = store_take(&keeper->held);
+
+	if (error)
+		return error;
+	outlive(keeper);
+	keeper->turns = agreement_turn_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	keeper->died = keeper_now();
+	upgrade_follow_mount(keeper);
+	log_info("%s: goes on with what the service manager kept: %u descriptors",
+		 keeper->options->mountpoint, keeper->held.count);
+	return 0;
+}
+
+int keeper_run(const struct options *options, int argc, char **argv, struct daemon *daemon)
+{
+	struct keeper keeper = {.options = options, .argc = argc, .argv = argv, .launcher = daemon};
+
+	if (keeper_open(&keeper) || (store_is_full() && take_stored(&keeper)))
+		return 1;
+	return serve(&keeper);
+}
+
+/* Its pid is that of the line's maker. */
+static int adopt_child(struct child *child, int line)
+{
+	struct ucred peer;
+	int error = runtime_peer(line, &peer);
+
+	if (error)
+		return error;
+	*child = (struct child){.pid = peer.pid, .line = line, .since = keeper_now()};
+	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+	return child->pidfd < 0 ? -errno : 0;
+}
+
+int keeper_adopt(const struct options *options, int argc, char **argv, int line)
+{
+	struct keeper keeper = {.options = options, .argc = argc - 1, .argv = argv + 1};
+	struct line_message message = line_message(LINE_WELCOME, 0);
+
+	argv[1] = argv[0];
+	setsid();
+	fcntl(line, F_SETFD, FD_CLOEXEC);
+	if (keeper_open(&keeper))
+		return 1;
+	int error = adopt_child(&keeper.serving, line);
+
+	keeper.serving.program = keeper.program;
+	message.value = keeper.holds_max;
+	if (!error)
+		error = line_offer(line, &message, -1);
+	if (error) {
+		log_error("descriptor %d is no daemon's line: %s", line, strerror(-error));
+		return 1;
+	}
+	remember_serving(&keeper);
+	keeper.partial = true;
+	keeper.turns = 2; /* or more, which it says itself: not a mount that never was */
+	return serve(&keeper);
+}

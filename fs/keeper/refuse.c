@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Requests without a daemon. A process whose request a dead daemon had read waits where no signal
+ * ends it, so the keeper answers EIO itself when no daemon can be expected soon. Files and memory
+ * are kept for a daemon that serves later. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/mountinfo.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/keeper/fuse_init.h"
+#include "fs/keeper/internal.h"
+
+/* Longer than any start of a daemon: then requests are no longer left waiting for its end. */
+#define WAIT_MAX_MS 120000
+
+/* More than any daemon lets the kernel write at once. */
+#define REQUEST_BYTES (2U << 20)
+/* Read at a time, before the keeper looks at what else there is. */
+#define REQUESTS_MAX 64
+
+/* The kernel counts RELEASE, for whose answer no program waits, among its requests in the
+ * background, and stops when all of those (128) are under way. */
+#define RELEASES_MAX 64
+
+int64_t refuse_due(const struct keeper *keeper)
+{
+	bool waits = keeper->options->recovery == RECOVERY_TRANSPARENT && keeper->died &&
+		     keeper->refusing < 0 && !keeper->serving.prepared;
+
+	return waits ? keeper->died + WAIT_MAX_MS : KEEPER_NEVER;
+}
+
+void refuse_start(struct keeper *keeper)
+{
+	int fuse = kept_get(&keeper->held, keep_id(KEEP_FUSE, 0));
+
+	if (keeper->options->recovery != RECOVERY_TRANSPARENT || fuse < 0 || keeper->refusing >= 0)
+		return;
+	/* What is taken back between poll and read must not keep the keeper waiting. */
+	fcntl(fuse, F_SETFL, O_RDWR | O_NONBLOCK);
+	keeper->refusing = fuse;
+	keeper->releases = 0;
+	keeper->mounts = fopen("/proc/self/mountinfo", "re");
+	int error = agreement_ask_again(fuse);
+
+	if (error)
+		log_error("%s: requests under way cannot be answered: %s",
+			  keeper->options->mountpoint, strerror(-error));
+}
+
+void refuse_late(struct keeper *keeper)
+{
+	if (refuse_due(keeper) > keeper_now())
+		return;
+	log_error("%s: no daemon serves since %d s: requests are answered with EIO until one does",
+		  keeper->options->mountpoint, WAIT_MAX_MS / 1000);
+	refuse_start(keeper);
+}
+
+void refuse_stop(struct keeper *keeper)
+{
+	if (keeper->refusing >= 0)
+		fcntl(keeper->refusing, F_SETFL, O_RDWR);
+	keeper->refusing = -1;
+	if (keeper->mounts)
+		fclose(keeper->mounts);
+	keeper->mounts = NULL;
+}
+
+/* The sharing socket, which is held, would keep a mount that has left its place. */
+int refuse_mounts(const struct keeper *keeper)
+{
+	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+
+	return device && !mountinfo_has_device(keeper->mounts, device) ? -ENODEV : 0;
+}
+
+/* What has no answer: the kernel waits for none, or asks the next daemon, which must know of files
+ * that were closed meanwhile. */
+static bool is_left(struct keeper *keeper, uint32_t opcode)
+{
+	switch (opcode) {
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+		return true;
+	case FUSE_RELEASE:
+		return keeper->releases++ < RELEASES_MAX;
+	default:
+		return false;
+	}
+}
+
+int refuse_serve(struct keeper *keeper)
+{
+	static char request[REQUEST_BYTES] __attribute__((aligned(8)));
+	const struct fuse_in_header *in = (const struct fuse_in_header *)request;
+
+	for (unsigned i = 0; i < REQUESTS_MAX; i++) {
+		ssize_t n = read(keeper->refusing, request, sizeof(request));
+
+		if (n < 0 && (errno == ENODEV || errno == ECONNABORTED))
+			return -ENODEV;
+		if (n < (ssize_t)sizeof(*in))
+			return 0;
+		if (is_left(keeper, in->opcode))
+			continue;
+		struct fuse_out_header out = {
+		    .len = sizeof(out), .error = -EIO, .unique = in->unique};
+
+		/* ENOENT: nobody waits for it any more. */
+		if (write(keeper->refusing, &out, sizeof(out)) < 0 && errno != ENOENT)
+			log_warn("%s: a request cannot be answered: %s",
+				 keeper->options->mountpoint, strerror(errno));
+	}
+	return 0;
+}

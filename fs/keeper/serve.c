@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/core/timeline.h"
+#include "fs/keeper/internal.h"
+#include "fs/keeper/systemd_fdstore.h"
+
+/* Never waited for: a daemon that does not read its answers is no reason to stand still. */
+static void answer(const struct child *child, enum line_type type, uint64_t id, int fd)
+{
+	struct line_message message = line_message(type, id);
+
+	line_offer(child->line, &message, fd);
+}
+
+static void hold(struct keeper *keeper, uint64_t id, int fd)
+{
+	int error = fd < 0 ? -EPROTO : kept_put(&keeper->held, id, fd);
+
+	if (error) {
+		log_error("%s: cannot hold a descriptor for the next daemon: %s",
+			  keeper->options->mountpoint, strerror(-error));
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+static void take(struct keeper *keeper, const struct child *child, uint64_t id)
+{
+	int fd = kept_get(&keeper->held, id);
+
+	answer(child, fd < 0 ? LINE_NONE : LINE_HELD, id, fd < 0 ? -1 : fd);
+}
+
+static void next(struct keeper *keeper, const struct child *child, uint64_t after)
+{
+	uint64_t id = 0;
+	int fd = -1;
+
+	if (kept_next(&keeper->held, after, &id, &fd))
+		answer(child, LINE_NONE, 0, -1);
+	else
+		answer(child, LINE_HELD, id, fd);
+}
+
+/* A daemon that is to take over goes when the one before is no more: keeper.c. */
+static void prepared(struct keeper *keeper, struct child *child)
+{
+	child->prepared = true;
+	if (child == &keeper->standby)
+		return;
+	if (child == &keeper->serving)
+		child_go(keeper, child);
+	else if (keeper->serving.pid)
+		child_kill(&keeper->serving);
+	else
+		keeper_take_over(keeper);
+}
+
+static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
+{
+	const char *mountpoint = keeper->options->mountpoint;
+
+	child->ready = true;
+	keeper->partial = false;
+	upgrade_follow_mount(keeper);
+	keeper->killed = 0;
+	/* A keeper that took over from another one does not know. */
+	if (turn > keeper->turns)
+		keeper->turns = turn;
+	if (keeper->died)
+		log_info("%s: daemon %d goes on, %lld ms after the end of the one before",
+			 mountpoint, child->pid, (long long)(keeper_now() - keeper->died));
+	keeper->died = 0;
+	if (keeper->launcher)
+		daemon_ready(keeper->launcher, keeper->options->log_level);
+	if (keeper->before >= 0) {
+		close(keeper->before);
+		keeper->before = -1;
+	}
+	upgrade_tell(keeper, 0, "");
+}
+
+/* What changes what is held is the serving daemon's alone. */
+static bool may_say(const struct keeper *keeper, const struct child *child, enum line_type type)
+{
+	switch (type) {
+	case LINE_HOLD:
+	case LINE_DROP:
+	case LINE_READY:
+	case LINE_END:
+	case LINE_RENEW:
+		return child == &keeper->serving;
+	case LINE_TAKE:
+	case LINE_NEXT:
+	case LINE_PREPARED:
+	case LINE_SYNC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void act(struct keeper *keeper, struct child *child, const struct line_message *message,
+		int fd)
+{
+	switch (message->type) {
+	case LINE_HOLD:
+		hold(keeper, message->id, fd);
+		return;
+	case LINE_DROP:
+		if (kept_drop(&keeper->held, message->id) == 0)
+			store_remove(message->id);
+		break;
+	case LINE_READY:
+		ready(keeper, child, message->value);
+		break;
+	case LINE_END:
+		child->ended = true;
+		store_remove_all(&keeper->held);
+		kept_close(&keeper->held);
+		break;
+	case LINE_RENEW:
+		keeper_renew(keeper, message->text);
+		break;
+	case LINE_TAKE:
+		take(keeper, child, message->id);
+		break;
+	case LINE_NEXT:
+		next(keeper, child, message->id);
+		break;
+	case LINE_PREPARED:
+		prepared(keeper, child);
+		break;
+	default:
+		/* A daemon that has made the mount waits for this before it answers there. */
+		upgrade_follow_mount(keeper);
+		answer(child, LINE_NONE, 0, -1);
+		break;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+bool keeper_hear(struct keeper *keeper, struct child *child)
+{
+	struct line_message message;
+	int fd, error = child->line < 0 ? -EAGAIN : line_poll(child->line, &message, &fd);
+
+	if (error == -EAGAIN)
+		return false;
+	if (error == -EPIPE) {
+		/* Its end is seen by its pidfd. */
+		if (child == &keeper->serving)
+			keeper->seen_us = timeline_now();
+		close(child->line);
+		child->line = -1;
+		return false;
+	}
+	if (error == -EMFILE) {
+		log_error("%s: no descriptor left to hold one for the next daemon: raise the limit "
+			  "(ulimit -Hn)",
+			  keeper->options->mountpoint);
+		return true;
+	}
+	if (!error && may_say(keeper, child, message.type)) {
+		act(keeper, child, &message, fd);
+		return true;
+	}
+	if (!error && fd >= 0)
+		close(fd);
+	log_error("%s: daemon %d says what makes no sense to its keeper: it is ended",
+		  keeper->options->mountpoint, child->pid);
+	child_kill(child);
+	close(child->line);
+	child->line = -1;
+	return false;
+}

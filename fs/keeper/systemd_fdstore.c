@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/keeper/systemd_fdstore.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/number.h"
+#include "common/sd_notify.h"
+
+#define NAME_PREFIX "gpumemfs-"
+#define FIRST_FD    3
+
+bool store_is_full(void)
+{
+	const char *whose = getenv("LISTEN_PID"), *names = getenv("LISTEN_FDNAMES");
+	uint64_t pid;
+
+	return whose && names && parse_u64(whose, 1, INT32_MAX, &pid) == 0 &&
+	       (pid_t)pid == getpid() && strncmp(names, NAME_PREFIX, strlen(NAME_PREFIX)) == 0;
+}
+
+/* "gpumemfs-HEX": 0 where it is none. */
+static uint64_t id_of(const char *name)
+{
+	char *end;
+
+	if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0)
+		return 0;
+	uint64_t id = strtoull(name + strlen(NAME_PREFIX), &end, 16);
+
+	return *end ? 0 : id;
+}
+
+int store_take(struct kept *held)
+{
+	AUTO_FREE char *names = strdup(getenv("LISTEN_FDNAMES"));
+	char *rest = names, *name;
+
+	for (int fd = FIRST_FD; names && (name = strsep(&rest, ":")); fd++) {
+		uint64_t id = id_of(name);
+		int error = fcntl(fd, F_SETFD, FD_CLOEXEC) ? -errno : kept_put(held, id, fd);
+
+		if (!id || error) {
+			log_error("the service manager's descriptor %d, '%s', cannot be kept: %s",
+				  fd, name, id ? strerror(-error) : "not one of gpumemfs");
+			return -EBADF;
+		}
+	}
+	/* Not for who is started from here. */
+	unsetenv("LISTEN_PID");
+	unsetenv("LISTEN_FDS");
+	unsetenv("LISTEN_FDNAMES");
+	return names ? 0 : -ENOMEM;
+}
+
+void store_add(uint64_t id, int fd)
+{
+	char state[80];
+
+	snprintf(state, sizeof(state), "FDSTORE=1\nFDPOLL=0\nFDNAME=" NAME_PREFIX "%" PRIx64, id);
+	notify_send_fd(state, fd);
+}
+
+void store_remove(uint64_t id)
+{
+	char state[64];
+
+	snprintf(state, sizeof(state), "FDSTOREREMOVE=1\nFDNAME=" NAME_PREFIX "%" PRIx64, id);
+	notify_send(state);
+}
+
+void store_remove_all(const struct kept *held)
+{
+	uint64_t id = 0;
+	int fd;
+
+	while (kept_next(held, id, &id, &fd) == 0)
+		store_remove(id);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/keeper/upgrade_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/mountinfo.h"
+#include "common/runtime_dir.h"
+#include "fs/keeper/ipc.h"
+
+#define TRIES  100
+#define TRY_NS 100000000L
+
+static int ask(int line, struct line_message *answer)
+{
+	struct line_message message = line_message(LINE_UPGRADE, 0);
+	AUTO_CLOSE int program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+	int fd = -1, error = program < 0 ? -errno : line_send(line, &message, program);
+
+	if (!error)
+		error = line_receive(line, answer, &fd);
+	if (fd >= 0)
+		close(fd);
+	return !error && answer->type != LINE_SAID ? -EPROTO : error;
+}
+
+/* Of the mount on the path, without a request to its daemon, which may not answer. */
+static int find_mount(const char *mountpoint, struct mountinfo *mount)
+{
+	AUTO_FCLOSE FILE *table = fopen("/proc/self/mountinfo", "re");
+
+	if (!table || !mountinfo_read(table, mountpoint, "fuse.gpumemfs", mount)) {
+		log_error("%s: no gpumemfs is mounted there", mountpoint);
+		return -ENOENT;
+	}
+	if (geteuid() != 0 && geteuid() != mount->user) {
+		log_error("%s: user %u mounted it: only that user and root may upgrade it",
+			  mountpoint, mount->user);
+		return -EPERM;
+	}
+	return 0;
+}
+
+/* The keeper's socket in one directory: a connection, or -errno with a reason. */
+static int connect_in(const char *path, const struct mountinfo *mount,
+		      char reason[RUNTIME_REASON_MAX])
+{
+	char name[RUNTIME_NAME_MAX];
+	AUTO_CLOSE int dir = runtime_dir_open(path, mount->user, reason);
+
+	if (dir < 0)
+		return dir;
+	runtime_socket_name(UPGRADE_KIND, mount->device, name);
+	int line = runtime_socket_connect(dir, name, mount->user);
+
+	if (line == -EPERM)
+		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: the process there is not user %u's",
+			 path, name, mount->user);
+	else if (line < 0)
+		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: %s", path, name, strerror(-line));
+	return line;
+}
+
+/* A process that waits at the keeper's place and is not to be believed, or any other failure, is
+ * told; where there is no socket at all, there is no keeper. */
+static int connect_keeper(const char *mountpoint, const struct mountinfo *mount)
+{
+	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX], reason[RUNTIME_REASON_MAX] = "";
+	int result = -ENOENT;
+
+	for (unsigned n = 0; runtime_dir_path(mount->user, n, path); n++) {
+		int line = connect_in(path, mount, why);
+
+		if (line >= 0)
+			return line;
+		if (line == -ENOENT || line == -ECONNREFUSED || result != -ENOENT)
+			continue;
+		result = line;
+		memcpy(reason, why, sizeof(reason));
+	}
+	if (*reason)
+		log_error("%s: not upgraded: %s%s", mountpoint, reason,
+			  result == -EPERM ? ": it is not trusted" : "");
+	else
+		log_error("%s: not upgraded: it has no keeper's socket in /run/gpumemfs, "
+			  "/tmp/gpumemfs-UID or, of a user, $XDG_RUNTIME_DIR/gpumemfs. Only a "
+			  "mount with recovery=transparent or recovery=remount has a keeper",
+			  mountpoint);
+	return result;
+}
+
+static int ask_keeper(const char *mountpoint, struct line_message *answer)
+{
+	struct mountinfo mount;
+	int error = find_mount(mountpoint, &mount);
+
+	if (error)
+		return error;
+	AUTO_CLOSE int line = connect_keeper(mountpoint, &mount);
+
+	if (line < 0)
+		return line;
+	error = ask(line, answer);
+	if (error)
+		log_error("%s: the keeper cannot be asked: %s", mountpoint, strerror(-error));
+	return error;
+}
+
+int upgrade_ask(const char *mountpoint)
+{
+	struct line_message answer;
+	int error = ask_keeper(mountpoint, &answer);
+
+	/* Another daemon is on its way in, or out. */
+	for (unsigned tries = 0; !error && answer.value == EBUSY && tries < TRIES; tries++) {
+		nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
+		error = ask_keeper(mountpoint, &answer);
+	}
+	if (!error && answer.value)
+		log_error("%s: not upgraded: %s", mountpoint, answer.text);
+	return error || answer.value ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <linux/capability.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+
+#include "common/cleanup.h"
+#include "fs/control/nodes.h"
+#include "fs/ops/ops.h"
+#include "fs/share/share.h"
+#include "fs/spool/spool.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/tree.h"
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
+	struct op op;
+	struct stat st;
+
+	(void)info;
+	if (control_getattr(req, ino) || !op_begin(&op, req, ino, STAT_GETATTR))
+		return;
+	inode_stat(op.inode, &st);
+	op_end(&op, 0);
+	fuse_reply_attr(req, &st, op_attr_seconds(op.inode));
+}
+
+/* Asked by the kernel for what getattr has no place for: the time of birth. Never ENOSYS, not even
+ * for one file: the kernel would not ask again for any. */
+static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
+		     struct fuse_file_info *info)
+{
+	struct op op;
+	struct stat st;
+
+	(void)flags, (void)mask, (void)info;
+	if (control_statx(req, ino) || !op_begin(&op, req, ino, STAT_STATX))
+		return;
+	inode_stat(op.inode, &st);
+	struct statx stx = inode_statx(&st, time_to_spec(op.inode->btime));
+
+	op_end(&op, 0);
+	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode));
+}
+
+static int set_size(struct op *op, uint64_t size)
+{
+	struct inode_call call;
+
+	if (S_ISDIR(op->inode->mode))
+		return -EISDIR;
+	if (!S_ISREG(op->inode->mode))
+		return -EINVAL;
+	inode_call_init(&call, op->fs, op->inode, op->worker->copier);
+	int error = spool_need(op->fs, op->inode);
+	uint64_t before = file_size(op->inode->file);
+
+	if (!error)
+		error = file_truncate(op->inode->file, &call.call, size);
+	while (error == -EBUSY && share_make_way(op->fs, op->inode))
+		error = file_truncate(op->inode->file, &call.call, size);
+	spool_mark(op->inode, before < size ? before : size,
+		   before < size ? size - before : before - size);
+	if (!error)
+		inode_touch_write(op->inode);
+	return error;
+}
+
+static void attrs_from(const struct stat *st, int which, struct tree_attrs *attrs)
+{
+	int64_t now = time_now();
+
+	if (which & FUSE_SET_ATTR_MODE)
+		attrs->which |= TREE_MODE;
+	if (which & FUSE_SET_ATTR_UID)
+		attrs->which |= TREE_UID;
+	if (which & FUSE_SET_ATTR_GID)
+		attrs->which |= TREE_GID;
+	if (which & FUSE_SET_ATTR_ATIME)
+		attrs->which |= TREE_ATIME;
+	if (which & FUSE_SET_ATTR_MTIME)
+		attrs->which |= TREE_MTIME;
+	attrs->mode = st->st_mode;
+	attrs->uid = st->st_uid;
+	attrs->gid = st->st_gid;
+	attrs->atime = which & FUSE_SET_ATTR_ATIME_NOW ? now : time_from_spec(&st->st_atim);
+	attrs->mtime = which & FUSE_SET_ATTR_MTIME_NOW ? now : time_from_spec(&st->st_mtim);
+}
+
+static bool is_owner(const struct op *op, const struct caller *caller)
+{
+	pthread_mutex_lock(&op->inode->lock);
+	uid_t owner = op->inode->uid;
+
+	pthread_mutex_unlock(&op->inode->lock);
+	return caller->uid == owner || caller_is_capable(caller, CAP_FOWNER);
+}
+
+/* Whether programs can write to the file past the daemon. */
+static bool is_written_past(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+	return S_ISREG(inode->mode) && inode->writers && *file_backing_id(inode->file);
+}
+
+/* The kernel sends a change of no attribute for a chown(2) to nobody, which takes the bits from the
+ * owner's file and is refused to others where there are bits to take, and before a caller without
+ * CAP_FSETID changes the file: for most changes the daemon sees to the bits itself, but not for
+ * writes that the kernel passes through. Only the system call of the caller tells a chown(2) from a
+ * change; a write that seems to be a chown(2) fails, so that no bit outlives a write. */
+static int drop_set_id_unchanged(struct op *op)
+{
+	struct caller caller = op_caller(op);
+
+	if (!op_set_id_to_drop(op, op->inode, OP_TOLD_KILL))
+		return 0;
+	if (!is_owner(op, &caller)) {
+		if (caller_is_in_chown(caller.pid))
+			return -EPERM;
+		if (!is_written_past(op->inode))
+			return 0;
+	}
+	op_drop_set_id(op, op->inode, OP_TOLD_KILL);
+	return 0;
+}
+
+static int setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attrs)
+{
+	const int owner = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
+
+	if (S_ISDIR(op->inode->mode))
+		return 0;
+	if (which == 0)
+		return drop_set_id_unchanged(op);
+	if (which & owner)
+		op_drop_set_id(op, op->inode, OP_TOLD_KILL);
+	else if (which & FUSE_SET_ATTR_SIZE)
+		op_drop_set_id(op, op->inode, op_told(op, which & FUSE_SET_ATTR_KILL_SUID));
+	/* Without killpriv the kernel sends a mode as well, in which too many bits may be left. */
+	if (which & (owner | FUSE_SET_ATTR_SIZE))
+		attrs->mode &= op->inode->mode | ~(mode_t)(S_ISUID | S_ISGID);
+	return 0;
+}
+
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
+		       struct fuse_file_info *info)
+{
+	struct tree_attrs attrs = {0};
+	struct op op;
+	int error = 0;
+
+	(void)info;
+	if (control_setattr(req, ino, which) || !op_begin(&op, req, ino, STAT_SETATTR))
+		return;
+	if (which & FUSE_SET_ATTR_SIZE) {
+		op.bytes = (uint64_t)st->st_size;
+		error = set_size(&op, op.bytes);
+	}
+	attrs_from(st, which, &attrs);
+	if (!error)
+		error = setattr_drop_set_id(&op, which, &attrs);
+	if (error) {
+		op_done(&op, req, error);
+		return;
+	}
+	if (attrs.which)
+		tree_set_attrs(op.fs, op.inode, &attrs);
+	inode_stat(op.inode, st);
+	op_end(&op, 0);
+	fuse_reply_attr(req, st, op_attr_seconds(op.inode));
+}
+
+static int add_usage(struct volume *volume, struct volume_usage *sum)
+{
+	struct volume_usage usage;
+	int error = volume_usage(volume, &usage);
+
+	if (error)
+		return error;
+	sum->total += usage.total;
+	sum->free += usage.free;
+	sum->available += usage.available;
+	return 0;
+}
+
+/* The volume's figures; the sum over all GPUs for the root and .gpumem/. host/ is not in that sum:
+ * it is not GPU memory. */
+static int usage_of(struct fs *fs, struct volume *volume, struct volume_usage *sum)
+{
+	int error = 0;
+
+	*sum = (struct volume_usage){0};
+	if (volume)
+		return add_usage(volume, sum);
+	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			error = add_usage(&fs->volumes[i], sum);
+	return error;
+}
+
+/* Inodes are bounded by the memory for them. */
+static fsfilcnt_t inodes_left(struct fs *fs)
+{
+	int64_t left = fs->metadata_max - atomic_load(&fs->metadata_bytes);
+
+	return left > 0 ? (fsfilcnt_t)left / METADATA_INODE : 0;
+}
+
+/* Of a directory with a quota, or of what is below one, what the quota leaves: as XFS shows the
+ * quotas of its projects. The size is that of the nearest quota, the room that of the narrowest. */
+static void statfs_quota(struct op *op, struct statvfs *st)
+{
+	struct account_quota quota;
+	guard_token token = guard_enter(&op->fs->topology);
+	struct inode *dir = S_ISDIR(op->inode->mode) ? op->inode : op->inode->home;
+
+	account_quota(dir, &quota);
+	guard_leave(&op->fs->topology, token);
+	if (quota.max_bytes != UINT64_MAX) {
+		uint64_t limit = quota.max_bytes / POOL_BLOCK_MIN;
+		uint64_t used = (quota.used_bytes + POOL_BLOCK_MIN - 1) / POOL_BLOCK_MIN;
+		uint64_t left = quota.bytes_left / POOL_BLOCK_MIN;
+
+		if (st->f_blocks > limit)
+			st->f_blocks = limit;
+		st->f_bfree = st->f_blocks > used ? st->f_blocks - used : 0;
+		if (st->f_bavail > left)
+			st->f_bavail = left;
+	}
+	if (quota.max_files != UINT64_MAX && st->f_files > quota.max_files) {
+		st->f_files = quota.max_files;
+		if (st->f_ffree > quota.files_left)
+			st->f_ffree = st->f_favail = quota.files_left;
+	}
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct volume_usage usage;
+	struct op op;
+
+	if (!op_begin(&op, req, control_owns(ino) ? INODE_ROOT : ino, STAT_STATFS))
+		return;
+	int error = usage_of(op.fs, op.inode->volume, &usage);
+
+	if (error) {
+		op_done(&op, req, error);
+		return;
+	}
+	struct statvfs st = {
+	    .f_bsize = POOL_BLOCK_MIN,
+	    .f_frsize = POOL_BLOCK_MIN,
+	    .f_blocks = usage.total / POOL_BLOCK_MIN,
+	    .f_bfree = usage.free / POOL_BLOCK_MIN,
+	    .f_bavail = usage.available / POOL_BLOCK_MIN,
+	    .f_files = (fsfilcnt_t)op.fs->metadata_max / METADATA_INODE,
+	    .f_ffree = inodes_left(op.fs),
+	    .f_favail = inodes_left(op.fs),
+	    .f_namemax = NAME_BYTES_MAX,
+	};
+	statfs_quota(&op, &st);
+	op_end(&op, 0);
+	fuse_reply_statfs(req, &st);
+}
+
+void ops_attr(struct fuse_lowlevel_ops *ops)
+{
+	ops->getattr = op_getattr;
+	ops->statx = op_statx;
+	ops->setattr = op_setattr;
+	ops->statfs = op_statfs;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "fs/control/nodes.h"
+#include "fs/file/calibrate.h"
+#include "fs/fuse/capabilities.h"
+#include "fs/fuse/uring_buffer.h"
+#include "fs/ops/ops.h"
+#include "fs/share/share.h"
+#include "fs/spool/spool.h"
+#include "fs/tree/tree.h"
+
+static void count_busy(struct op *op, const struct inode *inode, ssize_t bytes)
+{
+	busy_add(&op->worker->stats->busy, inode->ino, (uint64_t)bytes, busy_now());
+}
+
+static void op_range(struct op *op, off_t offset, size_t bytes)
+{
+	op->offset = (uint64_t)offset;
+	op->bytes = bytes;
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+		    struct fuse_file_info *info)
+{
+	struct inode_call call;
+	struct op op;
+
+	if (control_read(req, ino, bytes, offset, info) || !op_begin(&op, req, ino, STAT_READ))
+		return;
+	char *to = ring_reply(&op, req, &bytes);
+
+	op_range(&op, offset, bytes);
+	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
+	ssize_t n = file_read(op.inode->file, &call.call, to, bytes, (uint64_t)offset);
+
+	if (n < 0) {
+		op_done(&op, req, (int)n);
+		return;
+	}
+	if (!op.fs->noatime && !(info->flags & O_NOATIME))
+		inode_touch_read(op.inode);
+	stats_add(&op_volume(&op, op.inode)->read_bytes, (uint64_t)n);
+	count_busy(&op, op.inode, n);
+	op_end(&op, n);
+	fuse_reply_buf(req, to, (size_t)n);
+}
+
+/* A device that is full may have memory of removed files whose last close, or forgetting, is on its
+ * way. */
+static bool wait_for_dying(struct fs *fs, int *tries)
+{
+	return atomic_load(&fs->dying) > 0 && op_wait_release(tries);
+}
+
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes, off_t offset,
+		     struct fuse_file_info *info)
+{
+	struct inode_call call;
+	struct op op;
+	ssize_t n;
+	int tries = 0;
+
+	if (control_write(req, ino, from, bytes) || !op_begin(&op, req, ino, STAT_WRITE))
+		return;
+	ring_pin(&op, req);
+	op_range(&op, offset, bytes);
+	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
+	measure_start(op.fs, op.inode->volume);
+	do {
+		n = file_write(op.inode->file, &call.call, from, bytes, (uint64_t)offset);
+	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
+	/* An error may come after bytes. */
+	spool_mark(op.inode, (uint64_t)offset, bytes);
+	if (n < 0) {
+		op_done(&op, req, (int)n);
+		return;
+	}
+	op_drop_set_id(&op, op.inode, op_told(&op, capabilities_kills(info)));
+	inode_touch_write(op.inode);
+	stats_add(&op_volume(&op, op.inode)->write_bytes, (uint64_t)n);
+	count_busy(&op, op.inode, n);
+	op_end(&op, n);
+	fuse_reply_write(req, (size_t)n);
+}
+
+static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t bytes,
+			 struct fuse_file_info *info)
+{
+	struct inode_call call;
+	struct op op;
+	int error, tries = 0;
+
+	(void)info;
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_FALLOCATE))
+		return;
+	op_range(&op, offset, (size_t)bytes);
+	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
+	do {
+		error = file_allocate(op.inode->file, &call.call, mode, (uint64_t)offset,
+				      (uint64_t)bytes);
+	} while ((error == -ENOSPC && wait_for_dying(op.fs, &tries)) ||
+		 (error == -EBUSY && share_make_way(op.fs, op.inode)));
+	spool_mark(op.inode, (uint64_t)offset, (uint64_t)bytes);
+	if (!error) {
+		op_drop_set_id(&op, op.inode, OP_TOLD_NOTHING);
+		inode_touch_write(op.inode);
+	}
+	op_done(&op, req, error);
+}
+
+static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
+		     struct fuse_file_info *info)
+{
+	struct op op;
+
+	(void)info;
+	if (control_lseek(req, ino) || !op_begin(&op, req, ino, STAT_LSEEK))
+		return;
+	op_range(&op, offset, 0);
+	int64_t found = file_seek(op.inode->file, (uint64_t)offset, whence);
+
+	if (found < 0) {
+		op_done(&op, req, (int)found);
+		return;
+	}
+	op_end(&op, found);
+	fuse_reply_lseek(req, found);
+}
+
+ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes)
+{
+	struct inode_call call;
+	ssize_t n;
+	int tries = 0;
+
+	inode_call_init(&call, op->fs, op->to, op->worker->copier);
+	do {
+		n = file_copy(op->inode->file, from, op->to->file, &call.call, to, bytes);
+	} while (n == -ENOSPC && wait_for_dying(op->fs, &tries));
+	spool_mark(op->to, to, bytes);
+	if (n < 0)
+		return n;
+	if (!op->fs->noatime)
+		inode_touch_read(op->inode);
+	op_drop_set_id(op, op->to, OP_TOLD_NOTHING);
+	inode_touch_write(op->to);
+	stats_add(&op_volume(op, op->to)->copy_bytes, (uint64_t)n);
+	count_busy(op, op->inode, n);
+	count_busy(op, op->to, n);
+	return n;
+}
+
+static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
+		    struct fuse_file_info *from_info, fuse_ino_t to_ino, off_t to_offset,
+		    struct fuse_file_info *to_info, size_t bytes, int flags)
+{
+	struct op op;
+
+	(void)from_info, (void)to_info;
+	if (control_owns(from_ino)) {
+		fuse_reply_err(req, EXDEV); /* the kernel then reads and writes */
+		return;
+	}
+	if (control_refuses(req, to_ino) || !op_begin(&op, req, from_ino, STAT_COPY) ||
+	    !op_begin_to(&op, req, to_ino))
+		return;
+	op_range(&op, from_offset, bytes);
+	if (flags) {
+		op_done(&op, req, -EINVAL);
+		return;
+	}
+	ssize_t n = op_copy_bytes(&op, (uint64_t)from_offset, (uint64_t)to_offset, bytes);
+
+	if (n < 0) {
+		op_done(&op, req, (int)n);
+		return;
+	}
+	op_end(&op, n);
+	fuse_reply_write(req, (size_t)n);
+}
+
+/* Files are always ready, as the kernel has it once it was told ENOSYS. io_uring polls a file up to
+ * 255 times for each buffered write: no answer is fast enough for that, so the accesslog, which
+ * alone may have nothing to read, does without poll, too. */
+static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
+		    struct fuse_pollhandle *handle)
+{
+	(void)ino, (void)info;
+	if (handle)
+		fuse_pollhandle_destroy(handle);
+	op_unsupported(req, STAT_POLL);
+}
+
+void ops_io(struct fuse_lowlevel_ops *ops)
+{
+	ops->read = op_read;
+	ops->write = op_write;
+	ops->fallocate = op_fallocate;
+	ops->lseek = op_lseek;
+	ops->poll = op_poll;
+	ops->copy_file_range = op_copy;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fs/control/nodes.h"
+#include "fs/file/internal.h"
+#include "fs/fuse/session.h"
+#include "fs/ops/ops.h"
+#include "fs/share/share.h"
+#include "fs/share/viewer.h"
+#include "fs/spool/spool.h"
+#include "fs/tree/user_limits.h"
+
+/* How the file was opened is in the handle, which only the kernel can name. */
+static enum gpumem_access access_of(const struct fuse_file_info *info)
+{
+	return info->fh & OP_HANDLE_WRITES ? GPUMEM_ACCESS_WRITE : GPUMEM_ACCESS_READ;
+}
+
+static int check_shared(const struct op *op, struct share **share)
+{
+	*share = atomic_load(&op->fs->share);
+	/* GPUMEM_IOC_SOCKET says why. */
+	if (!*share)
+		return -EPROTONOSUPPORT;
+	if (!S_ISREG(op->inode->mode))
+		return S_ISDIR(op->inode->mode) ? -EISDIR : -EINVAL;
+	return 0;
+}
+
+/* Memory that is handed out can always be read, so a handle without reading gets none, root's
+ * neither: the handle counts, and not the caller's rights to the file. */
+static int check_readable(const struct op *op, const struct fuse_file_info *info,
+			  struct share **share)
+{
+	int error = check_shared(op, share);
+
+	return !error && info->fh & OP_HANDLE_NO_READS ? -EACCES : error;
+}
+
+static void give_token(struct op *op, fuse_req_t req, const struct fuse_file_info *info)
+{
+	struct gpumem_token token;
+	struct share *share;
+	int error = check_readable(op, info, &share);
+
+	if (!error)
+		error =
+		    share_token(share, op->inode, fuse_req_ctx(req)->uid, access_of(info), &token);
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, &token, sizeof(token));
+}
+
+static void give_lease(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
+		       const struct gpumem_lease_ask *ask)
+{
+	struct share *share;
+	int error = check_readable(op, info, &share);
+
+	if (!error)
+		error =
+		    share_lease_ask(share, op->inode, fuse_req_ctx(req)->uid, access_of(info), ask);
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, NULL, 0);
+}
+
+static void tell_socket(struct op *op, fuse_req_t req)
+{
+	struct gpumem_socket where;
+
+	share_where(op->fs, &where);
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, &where, sizeof(where));
+}
+
+static void name_failed(struct op *op, uint64_t ino, char name[GPUMEM_SAVED_FIRST])
+{
+	const struct viewer viewer = viewer_of(fuse_req_ctx(op->req)->uid);
+	struct inode *inode = inode_table_get(&op->fs->inodes, ino);
+	char path[PATH_MAX] = "";
+
+	if (inode) {
+		viewer_path(op->fs, &viewer, inode, path);
+		inode_put(op->fs, inode, 1);
+	}
+	if (!*path || snprintf(name, GPUMEM_SAVED_FIRST, "%s", path) >= GPUMEM_SAVED_FIRST)
+		snprintf(name, GPUMEM_SAVED_FIRST, "inode %" PRIu64, ino);
+}
+
+static void save(struct op *op, fuse_req_t req)
+{
+	struct spool_saved saved;
+	struct inode *below = op->inode == op->fs->root ? NULL : op->inode;
+	int error = op->fs->spool ? spool_save_below(op->fs, below, &saved) : -ENOTSUP;
+
+	if (error && (error == -ENOTSUP || !saved.failed)) {
+		op_done(op, req, error);
+		return;
+	}
+	struct gpumem_saved answer = {
+	    .files = saved.files, .bytes = saved.bytes, .failed = saved.failed, .error = -error};
+
+	if (saved.failed)
+		name_failed(op, saved.first_failed, answer.first);
+
+	op_end(op, error);
+	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
+}
+
+/* Up to the end of the opened file: the kernel would not know of a longer one. */
+static uint64_t copy_bytes(const struct inode *to, const struct gpumem_copy_ask *ask)
+{
+	uint64_t size = file_size(to->file), left = ask->to < size ? size - ask->to : 0;
+	uint64_t bytes = ask->bytes < left ? ask->bytes : left;
+
+	return bytes < GPUMEM_COPY_MAX ? bytes : GPUMEM_COPY_MAX;
+}
+
+static int check_copy(const struct op *op, const struct fuse_file_info *info,
+		      const struct gpumem_copy_ask *ask)
+{
+	if (access_of(info) != GPUMEM_ACCESS_WRITE)
+		return -EBADF;
+	if (ask->version != GPUMEM_PROTOCOL_VERSION || op->fs->options.cache != CACHE_NONE ||
+	    !file_is_device(op->inode->file))
+		return -EOPNOTSUPP;
+	return ask->reserved ? -EINVAL : 0;
+}
+
+static void copy_leased(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
+			const struct gpumem_copy_ask *ask)
+{
+	struct inode *from = NULL;
+	struct share *share;
+	int error = check_shared(op, &share);
+
+	if (!error)
+		error = check_copy(op, info, ask);
+	if (!error)
+		error = share_leased(share, fuse_req_ctx(req)->uid, ask->key, ask->lease, &from);
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	op->to = op->inode;
+	op->inode = from;
+	op->offset = ask->from;
+	op->bytes = ask->bytes;
+	uint64_t bytes = copy_bytes(op->to, ask);
+	ssize_t n = bytes ? op_copy_bytes(op, ask->from, ask->to, bytes) : 0;
+
+	if (n > 0)
+		session_changed(op->fs->session, op->to->ino);
+	if (n < 0) {
+		op_done(op, req, (int)n);
+	} else {
+		op_end(op, n);
+		fuse_reply_ioctl(req, (int)n, NULL, 0);
+	}
+	inode_put(op->fs, from, 1);
+}
+
+static void drop_leases(struct op *op, fuse_req_t req)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct share *share;
+	int error = check_shared(op, &share);
+
+	if (!error && uid != op->inode->uid && !user_is_privileged(uid))
+		error = -EPERM;
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	struct gpumem_dropped dropped = {.leases = share_drop(share, op->inode, INT64_MAX)};
+
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, &dropped, sizeof(dropped));
+}
+
+/* With room for what it reads and writes, which the number says, and the kernel goes by. */
+static bool is_known(unsigned command, size_t in_bytes, size_t out_bytes)
+{
+	switch (command) {
+	case GPUMEM_IOC_TOKEN:
+	case GPUMEM_IOC_SAVE:
+	case GPUMEM_IOC_SOCKET:
+	case GPUMEM_IOC_DROP:
+		return out_bytes >= _IOC_SIZE(command);
+	case GPUMEM_IOC_LEASE:
+	case GPUMEM_IOC_COPY:
+		return in_bytes >= _IOC_SIZE(command);
+	default:
+		return false;
+	}
+}
+
+static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument,
+		     struct fuse_file_info *info, unsigned flags, const void *in, size_t in_bytes,
+		     size_t out_bytes)
+{
+	struct gpumem_lease_ask lease;
+	struct gpumem_copy_ask copy;
+	struct op op;
+
+	(void)argument, (void)flags;
+	if (control_owns(ino) || !is_known(command, in_bytes, out_bytes)) {
+		fuse_reply_err(req, ENOTTY);
+		return;
+	}
+	if (!op_begin(&op, req, ino, command == GPUMEM_IOC_COPY ? STAT_COPY : STAT_IOCTL))
+		return;
+	/* in has no alignment. */
+	switch (command) {
+	case GPUMEM_IOC_SAVE:
+		save(&op, req);
+		break;
+	case GPUMEM_IOC_DROP:
+		drop_leases(&op, req);
+		break;
+	case GPUMEM_IOC_TOKEN:
+		give_token(&op, req, info);
+		break;
+	case GPUMEM_IOC_SOCKET:
+		tell_socket(&op, req);
+		break;
+	case GPUMEM_IOC_LEASE:
+		memcpy(&lease, in, sizeof(lease));
+		give_lease(&op, req, info, &lease);
+		break;
+	case GPUMEM_IOC_COPY:
+		memcpy(&copy, in, sizeof(copy));
+		copy_leased(&op, req, info, &copy);
+		break;
+	}
+}
+
+void ops_ioctl(struct fuse_lowlevel_ops *ops)
+{
+	ops->ioctl = op_ioctl;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <string.h>
+
+#include "fs/control/nodes.h"
+#include "fs/ops/ops.h"
+#include "fs/share/share.h"
+#include "fs/tree/tree.h"
+
+static void negative(struct op *op, fuse_req_t req)
+{
+	/* Node id 0: there is no such name, and that may be cached. */
+	struct fuse_entry_param none = {.entry_timeout = CACHE_SECONDS};
+
+	op_end(op, -ENOENT);
+	fuse_reply_entry(req, &none);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct op op;
+	struct inode *inode;
+
+	if (control_lookup(req, parent, name) || !op_begin(&op, req, parent, STAT_LOOKUP))
+		return;
+	op.name = name;
+	int error = tree_lookup(op.fs, op.inode, name, &inode);
+
+	if (!error)
+		op_reply_entry(&op, req, inode);
+	else if (error == -ENOENT)
+		negative(&op, req);
+	else
+		op_done(&op, req, error);
+}
+
+static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
+{
+	bool swept = fs->mount == FS_MOUNT_KEPT;
+	struct inode *inode = NULL;
+
+	/* Where a daemon before this one had the mount the lookups may be taken for lost meanwhile
+	 * (sweep.h), and it takes a reference to look at it. */
+	if (!control_owns(ino))
+		inode = swept ? inode_table_get(&fs->inodes, ino) : inode_find(fs, ino);
+	if (!inode)
+		return;
+	inode_forget(fs, inode, n);
+	if (swept)
+		inode_put(fs, inode, 1);
+	observe_unasked(fs, "forget");
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	op_count(req, STAT_FORGET);
+	forget_one(fuse_req_userdata(req), ino, n);
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	op_count(req, STAT_BATCH_FORGET);
+	for (size_t i = 0; i < count; i++)
+		forget_one(fuse_req_userdata(req), forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+/* The caller's identity as owner of something new. */
+static struct tree_new owned(fuse_req_t req, mode_t mode)
+{
+	const struct fuse_ctx *caller = fuse_req_ctx(req);
+
+	return (struct tree_new){.mode = mode, .uid = caller->uid, .gid = caller->gid};
+}
+
+static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct tree_new *what,
+		 enum stat_op kind)
+{
+	struct op op;
+	struct inode *inode;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, kind))
+		return;
+	op.name = name;
+	int error = op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
+
+	if (error)
+		op_done(&op, req, error);
+	else
+		op_reply_entry(&op, req, inode);
+}
+
+static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct tree_new what = owned(req, S_IFDIR | (mode & 07777));
+
+	make(req, parent, name, &what, STAT_MKDIR);
+}
+
+static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	struct tree_new what = owned(req, mode);
+
+	what.rdev = rdev;
+	if (control_mknod(req, parent, name, mode))
+		return;
+	make(req, parent, name, &what, STAT_MKNOD);
+}
+
+static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	struct tree_new what = owned(req, S_IFLNK | 0777);
+
+	what.target = target;
+	make(req, parent, name, &what, STAT_SYMLINK);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct op op;
+
+	if (control_readlink(req, ino) || !op_begin(&op, req, ino, STAT_READLINK))
+		return;
+	op_end(&op, 0);
+	/* A copy: with the reply the inode may go. */
+	memcpy(op.worker->reply, op.inode->target, strlen(op.inode->target) + 1);
+	fuse_reply_readlink(req, op.worker->reply);
+}
+
+static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		      struct fuse_file_info *info)
+{
+	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
+	struct op op;
+	struct inode *inode;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
+		return;
+	op.name = name;
+	int error =
+	    op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
+
+	/* Another process made the name since the kernel looked: ESTALE has it look again, and then
+	 * open with all its checks what is there. */
+	if (error == -EEXIST && !(info->flags & O_EXCL))
+		error = -ESTALE;
+	if (error)
+		op_done(&op, req, error);
+	else
+		op_reply_create(&op, req, inode, info);
+}
+
+static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info)
+{
+	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
+	struct op op;
+	struct inode *inode;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_TMPFILE))
+		return;
+	int error = op_was_made(&op, &inode) ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
+
+	if (error)
+		op_done(&op, req, error);
+	else
+		op_reply_create(&op, req, inode, info);
+}
+
+static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+	struct op op;
+
+	if (control_refuses(req, ino) || control_refuses(req, parent) ||
+	    !op_begin(&op, req, ino, STAT_LINK) || !op_begin_to(&op, req, parent))
+		return;
+	op.to_name = name;
+	struct inode *inode;
+	int error = op_was_made(&op, &inode) ? 0 : tree_link(op.fs, op.inode, op.to, name);
+
+	if (error)
+		op_done(&op, req, error);
+	else
+		op_reply_entry(&op, req, op.inode);
+}
+
+static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct op op;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
+		return;
+	op.name = name;
+	op_done(&op, req, op_was_done(&op) ? 0 : tree_unlink(op.fs, op.inode, name));
+}
+
+static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct op op;
+
+	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_RMDIR))
+		return;
+	op.name = name;
+	op_done(&op, req, op_was_done(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
+}
+
+/* Leases may keep a file from moving to another volume. */
+static bool make_way(struct op *op, const char *name)
+{
+	struct inode *inode;
+
+	if (tree_lookup(op->fs, op->inode, name, &inode))
+		return false;
+	bool made = S_ISREG(inode->mode) && share_make_way(op->fs, inode);
+
+	inode_put(op->fs, inode, 1);
+	return made;
+}
+
+static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+		      const char *new_name, unsigned flags)
+{
+	struct op op;
+
+	if (control_refuses(req, parent) || control_refuses(req, new_parent) ||
+	    !op_begin(&op, req, parent, STAT_RENAME) || !op_begin_to(&op, req, new_parent))
+		return;
+	op.name = name;
+	op.to_name = new_name;
+	struct file_move *left = NULL;
+	int error = 0, tries = 0;
+
+	if (op_was_done(&op)) {
+		op_done(&op, req, 0);
+		return;
+	}
+	do {
+		error = tree_rename(op.fs, op.worker->copier, op.inode, name, op.to, new_name,
+				    flags, &left);
+	} while (error == -EBUSY && (make_way(&op, name) || op_wait_release(&tries)));
+	op_done(&op, req, error);
+	file_move_free(left);
+	if (left)
+		observe_volumes(op.fs);
+}
+
+void ops_name(struct fuse_lowlevel_ops *ops)
+{
+	ops->lookup = op_lookup;
+	ops->forget = op_forget;
+	ops->forget_multi = op_forget_multi;
+	ops->mkdir = op_mkdir;
+	ops->mknod = op_mknod;
+	ops->symlink = op_symlink;
+	ops->readlink = op_readlink;
+	ops->create = op_create;
+	ops->tmpfile = op_tmpfile;
+	ops->link = op_link;
+	ops->unlink = op_unlink;
+	ops->rmdir = op_rmdir;
+	ops->rename = op_rename;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <time.h>
+
+#include "common/log.h"
+#include "fs/ops/ops.h"
+
+#define RELEASE_WAIT_NS	   1000000L
+#define RELEASE_WAIT_TRIES 20
+
+bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
+{
+	*op = (struct op){.fs = fuse_req_userdata(req), .req = req, .kind = kind};
+	op->worker = worker_self(op->fs);
+	if (!op->worker) {
+		fuse_reply_err(req, ENOMEM);
+		return false;
+	}
+	log_caller_set(fuse_req_ctx(req)->uid);
+	op->observers = atomic_load_explicit(&op->fs->observers, memory_order_relaxed);
+	if (stats_count(op->worker->stats, kind))
+		op->observers |= OBSERVE_LATENCY;
+	if (op->observers)
+		op->began = observe_begin();
+	struct journal_request done;
+
+	if (op->fs->journal && journal_was_done(op->fs->journal, &done)) {
+		op->did = done.did;
+		op->led_to = done.ino;
+	}
+	op->inode = inode_find(op->fs, ino);
+	if (!op->inode) {
+		op_done(op, req, -ESTALE);
+		return false;
+	}
+	struct stats_volume *volume = op_volume(op, op->inode);
+
+	if (volume)
+		stats_add(&volume->requests, 1);
+	return true;
+}
+
+/* One that nobody could reach any more is gone: then it is made again. */
+bool op_was_made(const struct op *op, struct inode **inode)
+{
+	if (!op_was_done(op))
+		return false;
+	*inode = inode_table_get(&op->fs->inodes, op->led_to);
+	return *inode;
+}
+
+bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino)
+{
+	op->to = inode_find(op->fs, ino);
+	if (!op->to)
+		op_done(op, req, -ESTALE);
+	return op->to;
+}
+
+void op_done(struct op *op, fuse_req_t req, int error)
+{
+	if (error && !stats_error_is_ordinary(op->kind, error))
+		stats_add(&op->worker->stats->errors[op->kind], 1);
+	op_end(op, error);
+	fuse_reply_err(req, -error);
+}
+
+void op_count(fuse_req_t req, enum stat_op kind)
+{
+	struct worker *worker = worker_self(fuse_req_userdata(req));
+
+	if (worker)
+		stats_count_answered(worker->stats, kind);
+}
+
+void op_unsupported(fuse_req_t req, enum stat_op kind)
+{
+	op_count(req, kind);
+	fuse_reply_err(req, ENOSYS);
+}
+
+bool op_wait_release(int *tries)
+{
+	if (*tries >= RELEASE_WAIT_TRIES)
+		return false;
+	++*tries;
+	nanosleep(&(struct timespec){.tv_nsec = RELEASE_WAIT_NS}, NULL);
+	return true;
+}
+
+double op_attr_seconds(const struct inode *inode)
+{
+	const struct volume *volume = inode->volume;
+
+	return S_ISREG(inode->mode) && volume->system ? OBJECT_SECONDS : CACHE_SECONDS;
+}
+
+void op_entry(struct inode *inode, struct fuse_entry_param *entry)
+{
+	*entry = (struct fuse_entry_param){
+	    .ino = inode->ino,
+	    .attr_timeout = op_attr_seconds(inode),
+	    .entry_timeout = CACHE_SECONDS,
+	};
+	inode_stat(inode, &entry->attr);
+}
+
+void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode)
+{
+	struct fuse_entry_param entry;
+
+	op_end(op, 0);
+	op_entry(inode, &entry);
+	/* Counted before the reply: the kernel may forget it at once. */
+	inode_looked_up(inode);
+	if (fuse_reply_entry(req, &entry))
+		inode_forget(op->fs, inode, 1);
+}
+
+void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
+		     struct fuse_file_info *info)
+{
+	struct fuse_entry_param entry;
+	int error = op_open_flags(op, req, inode, info);
+	int flags = info->flags;
+
+	if (error) {
+		inode_put(op->fs, inode, 1);
+		op_done(op, req, error);
+		return;
+	}
+	op_end(op, 0);
+	op_entry(inode, &entry);
+	inode_looked_up(inode);
+	if (fuse_reply_create(req, &entry, info)) {
+		op_closed(op, NULL, inode, flags);
+		inode_forget(op->fs, inode, 1);
+	}
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The kernel says of a write and of a truncation whether the caller has CAP_FSETID, and leaves
+ * fallocate and copy_file_range to the daemon. Nothing has to be done for security.capability,
+ * which no file here can have. */
+#include <linux/capability.h>
+
+#include "fs/fuse/session.h"
+#include "fs/ops/ops.h"
+#include "fs/tree/tree.h"
+
+static bool is_of_group(const struct caller *caller, struct inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	gid_t group = inode->gid;
+
+	pthread_mutex_unlock(&inode->lock);
+	return caller_is_member(caller, group) || caller_is_capable(caller, CAP_FSETID);
+}
+
+mode_t op_set_id_to_drop(struct op *op, struct inode *inode, enum op_told told)
+{
+	mode_t mode = atomic_load_explicit(&inode->mode, memory_order_relaxed);
+	struct caller caller = op_caller(op);
+	mode_t drop = S_ISUID;
+
+	if (!(mode & (S_ISUID | S_ISGID)) || told == OP_TOLD_KEEP ||
+	    (told == OP_TOLD_NOTHING && caller_is_capable(&caller, CAP_FSETID)))
+		return 0;
+	/* Without the right to execute for the group it is no more than a mark, which members of
+	 * the group may keep. */
+	if (mode & S_ISGID && (mode & S_IXGRP || !is_of_group(&caller, inode)))
+		drop |= S_ISGID;
+	return mode & drop;
+}
+
+void op_drop_set_id(struct op *op, struct inode *inode, enum op_told told)
+{
+	mode_t drop = op_set_id_to_drop(op, inode, told);
+
+	/* The kernel would go on using the mode that it knows, and execute by it. */
+	if (drop && tree_drop_mode(op->fs, inode, drop))
+		session_changed(op->fs->session, inode->ino);
+}

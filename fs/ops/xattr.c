@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+#include "common/cleanup.h"
+#include "fs/control/nodes.h"
+#include "fs/core/caller.h"
+#include "fs/ops/ops.h"
+#include "fs/share/share.h"
+#include "fs/tree/inode_attributes.h"
+#include "fs/tree/log.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/xattr.h"
+
+/* user.* and trusted.* are kept; capabilities and ACLs are not, and must not seem to be. */
+static int name_check(const char *name)
+{
+	static const char *const kept[] = {"user.", XATTR_TRUSTED};
+
+	for (unsigned i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		if (strncmp(name, kept[i], strlen(kept[i])) == 0)
+			return name[strlen(kept[i])] ? 0 : -EINVAL;
+	return -EOPNOTSUPP;
+}
+
+/* 0: there is none. lock is held. */
+static uint32_t stored_bytes(const struct inode *inode, const char *name)
+{
+	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
+
+	return size < 0 ? 0 : (uint32_t)(XATTR_OVERHEAD + strlen(name) + (size_t)size);
+}
+
+static int set_stored(struct fs *fs, struct inode *inode, const char *name, const char *value,
+		      size_t size, int flags)
+{
+	int error = name_check(name);
+
+	if (error)
+		return error;
+	if (journal_room(fs->journal))
+		return -ENOSPC;
+	LOCKED(&inode->lock);
+	uint32_t old = stored_bytes(inode, name);
+	uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(name) + size);
+
+	error = account_metadata(fs, bytes);
+	if (error)
+		return error;
+	error = xattr_set(&inode->xattrs, name, value, size, flags);
+	if (error) {
+		account_metadata(fs, -(int64_t)bytes);
+		return error;
+	}
+	account_metadata(fs, -(int64_t)old);
+	inode->xattr_bytes += bytes - old;
+	inode_touch_change(inode);
+	record_xattr(fs, inode, name, value, size);
+	return 0;
+}
+
+static int remove_stored(struct fs *fs, struct inode *inode, const char *name)
+{
+	int error = name_check(name);
+
+	if (error)
+		return error;
+	LOCKED(&inode->lock);
+	uint32_t old = stored_bytes(inode, name);
+
+	error = xattr_remove(&inode->xattrs, name);
+	if (error)
+		return error;
+	account_metadata(fs, -(int64_t)old);
+	inode->xattr_bytes -= old;
+	inode_touch_change(inode);
+	record_xattr_gone(fs, inode, name);
+	return 0;
+}
+
+static int set_ours(struct op *op, fuse_req_t req, enum attr_id id, const char *value, size_t size,
+		    int flags)
+{
+	bool there = inode_attr_listed(op->inode, id);
+
+	if (flags & XATTR_CREATE && there)
+		return -EEXIST;
+	if (flags & XATTR_REPLACE && !there)
+		return -ENODATA;
+	int error;
+
+	do {
+		error = inode_attr_set(op->fs, op->worker->copier, op->inode, id, value, size,
+				       fuse_req_ctx(req)->uid);
+	} while (error == -EBUSY && share_make_way(op->fs, op->inode));
+	return error;
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+			size_t size, int flags)
+{
+	struct op op;
+
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_SETXATTR))
+		return;
+	op.bytes = size;
+	int id = attributes_find(name), error;
+
+	if (op_was_done(&op))
+		error = 0;
+	else if (id >= 0)
+		error = set_ours(&op, req, (enum attr_id)id, value, size, flags);
+	else if (id == -ENODATA)
+		error = set_stored(op.fs, op.inode, name, value, size, flags);
+	else
+		error = id;
+	op_done(&op, req, error);
+}
+
+/* The value, allocated. */
+static ssize_t get_stored(struct inode *inode, const char *name, char **value)
+{
+	int error = name_check(name);
+
+	if (error)
+		return error;
+	LOCKED(&inode->lock);
+	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
+
+	if (size < 0)
+		return size;
+	*value = malloc((size_t)size + 1);
+	if (!*value)
+		return -ENOMEM;
+	return size ? xattr_get(inode->xattrs, name, *value, (size_t)size) : 0;
+}
+
+static ssize_t get_ours(struct op *op, int id, char **value)
+{
+	size_t length = 0;
+	int error = id < 0 ? -ENODATA : inode_attr_get(op->inode, (enum attr_id)id, value, &length);
+
+	if (error)
+		return error;
+	return length > XATTR_SIZE_MAX ? -E2BIG : (ssize_t)length;
+}
+
+/* The reply of getxattr and listxattr: the size alone when asked with room for nothing. */
+static void reply_value(struct op *op, fuse_req_t req, const char *value, size_t size, size_t room)
+{
+	if (room && size > room) {
+		op_done(op, req, -ERANGE);
+		return;
+	}
+	op_end(op, (int64_t)size);
+	if (room == 0)
+		fuse_reply_xattr(req, size);
+	else
+		fuse_reply_buf(req, value, size);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
+{
+	char *value AUTO_FREE = NULL;
+	struct op op;
+
+	if (control_owns(ino)) {
+		fuse_reply_err(req, ENODATA);
+		return;
+	}
+	if (!op_begin(&op, req, ino, STAT_GETXATTR))
+		return;
+	int id = strncmp(name, ATTRIBUTES_PREFIX, strlen(ATTRIBUTES_PREFIX)) == 0
+		     ? attributes_find(name)
+		     : -ENODATA;
+	ssize_t size =
+	    id == -ENODATA ? get_stored(op.inode, name, &value) : get_ours(&op, id, &value);
+
+	if (size < 0)
+		op_done(&op, req, (int)size);
+	else
+		reply_value(&op, req, value, (size_t)size, room);
+}
+
+/* Names that we own and that were set, each with its NUL: the bytes needed in all. */
+static size_t list_ours(struct inode *inode, char *out, size_t capacity)
+{
+	size_t needed = 0;
+
+	for (int id = 0; id < ATTR_COUNT; id++) {
+		if (!inode_attr_listed(inode, (enum attr_id)id))
+			continue;
+		const char *name = attributes_name((enum attr_id)id);
+		size_t length = strlen(name) + 1;
+
+		if (needed + length <= capacity)
+			memcpy(out + needed, name, length);
+		needed += length;
+	}
+	return needed;
+}
+
+/* As on every file system of the kernel's own. */
+static enum xattr_names names_for(struct op *op)
+{
+	struct caller caller = op_caller(op);
+
+	pthread_mutex_lock(&op->inode->lock);
+	const struct xattr *list = op->inode->xattrs;
+	bool trusted = xattr_list(list, XATTR_NAMES_ALL, NULL, 0) !=
+		       xattr_list(list, XATTR_NAMES_BUT_TRUSTED, NULL, 0);
+
+	pthread_mutex_unlock(&op->inode->lock);
+	return trusted && caller_is_capable(&caller, CAP_SYS_ADMIN) ? XATTR_NAMES_ALL
+								    : XATTR_NAMES_BUT_TRUSTED;
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
+{
+	struct op op;
+
+	if (control_owns(ino)) {
+		/* With room for names the kernel wants a list, though an empty one. */
+		if (room)
+			fuse_reply_buf(req, NULL, 0);
+		else
+			fuse_reply_xattr(req, 0);
+		return;
+	}
+	if (!op_begin(&op, req, ino, STAT_LISTXATTR))
+		return;
+	char *names = op.worker->reply;
+	size_t capacity = op.worker->reply_bytes;
+
+	enum xattr_names which = names_for(&op);
+
+	pthread_mutex_lock(&op.inode->lock);
+	size_t size = xattr_list(op.inode->xattrs, which, names, capacity);
+	pthread_mutex_unlock(&op.inode->lock);
+	if (size <= capacity)
+		size += list_ours(op.inode, names + size, capacity - size);
+	reply_value(&op, req, names, size, room);
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct op op;
+	int error;
+
+	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_REMOVEXATTR))
+		return;
+	int id = attributes_find(name);
+
+	if (op_was_done(&op)) {
+		error = 0;
+	} else if (id >= 0) {
+		error = inode_attr_remove(op.fs, op.worker->copier, op.inode, (enum attr_id)id,
+					  fuse_req_ctx(req)->uid);
+	} else {
+		error = id == -ENODATA ? remove_stored(op.fs, op.inode, name) : id;
+	}
+	op_done(&op, req, error);
+}
+
+void ops_xattr(struct fuse_lowlevel_ops *ops)
+{
+	ops->setxattr = op_setxattr;
+	ops->getxattr = op_getxattr;
+	ops->listxattr = op_listxattr;
+	ops->removexattr = op_removexattr;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/recovery/checkpoint.h"
+
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/tree/log.h"
+
+/* An area is compacted when it has twice what it had after the last time, and this much more. */
+#define MORE_UNITS ((16ULL << 20) / JOURNAL_UNIT)
+
+/* What counts is in the journal: a daemon that took what it finds for that would never get so far
+ * when daemons end soon, and each would read more than the one before. */
+static void limit_set(struct journal *journal)
+{
+	uint64_t units = atomic_load(&journal->header->compacted);
+
+	atomic_store(&journal->limit, units * 2 + MORE_UNITS);
+}
+
+static uint64_t units_now(const struct journal *journal)
+{
+	const struct journal_header *header = journal->header;
+
+	return atomic_load(&header->units[journal_newest(atomic_load(&header->state))]);
+}
+
+void compact(struct fs *fs)
+{
+	struct journal *journal = fs->journal;
+	uint32_t slot = 0;
+	struct inode *inode;
+
+	LOCKED(&journal->turning);
+	/* -EBUSY: an earlier daemon ended at it, and what it began is finished. */
+	journal_turn_begin(journal);
+	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+		record_everything(fs, inode);
+		inode_put(fs, inode, 1);
+	}
+	if (!atomic_load(&journal->header->broken))
+		journal_turn_end(journal);
+	atomic_store(&journal->header->compacted, (uint32_t)units_now(journal));
+	limit_set(journal);
+}
+
+static void *run(void *pointer)
+{
+	struct fs *fs = pointer;
+	struct journal *journal = fs->journal;
+
+	pthread_mutex_lock(&journal->lock);
+	while (!journal->ending) {
+		if (!journal->wanted) {
+			pthread_cond_wait(&journal->changed, &journal->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&journal->lock);
+		compact(fs);
+		pthread_mutex_lock(&journal->lock);
+		journal->wanted = false;
+		pthread_cond_broadcast(&journal->changed);
+	}
+	pthread_mutex_unlock(&journal->lock);
+	worker_end();
+	return NULL;
+}
+
+void compact_start(struct fs *fs)
+{
+	struct journal *journal = fs->journal;
+
+	if (!journal)
+		return;
+	limit_set(journal);
+	/* What an earlier daemon had begun, or did not come to. */
+	journal->wanted = journal_has_older(atomic_load(&journal->header->state)) ||
+			  units_now(journal) > atomic_load(&journal->limit);
+	int error = pthread_create(&journal->thread, NULL, run, fs);
+
+	if (error)
+		log_error("journal: no thread to compact it: %s", strerror(error));
+	journal->running = !error;
+}
+
+void compact_end(struct fs *fs)
+{
+	struct journal *journal = fs->journal;
+
+	if (!journal || !journal->running)
+		return;
+	pthread_mutex_lock(&journal->lock);
+	journal->ending = true;
+	pthread_cond_broadcast(&journal->changed);
+	pthread_mutex_unlock(&journal->lock);
+	pthread_join(journal->thread, NULL);
+	journal->running = false;
+}

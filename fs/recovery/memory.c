@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "fs/core/worker.h"
+#include "fs/file/device.h"
+#include "fs/file/host.h"
+#include "fs/recovery/internal.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/quota.h"
+
+static struct chunk *chunk_number(uint64_t id)
+{
+	return (struct chunk *)(uintptr_t)id;
+}
+
+static bool is_extent(const struct journal_extent *extent)
+{
+	uint64_t bytes = extent->bytes;
+	bool whole = bytes >= CHUNK_ALIGN;
+	uint64_t unit = whole ? CHUNK_ALIGN : POOL_BLOCK_MIN;
+
+	return bytes && bytes % unit == 0 && extent->offset % unit == 0 && extent->chunk &&
+	       extent->offset < FILE_SIZE_MAX && bytes <= FILE_SIZE_MAX - extent->offset &&
+	       (whole ? extent->into == 0
+		      : extent->into % POOL_BLOCK_MIN == 0 && extent->into <= CHUNK_ALIGN - bytes);
+}
+
+static int cut(struct file *file, uint64_t from, uint64_t to)
+{
+	struct extents gone = {0};
+	int rc = extents_cut(&file->extents, from, to, &gone);
+
+	extents_free(&gone);
+	return rc;
+}
+
+static int add_extent(struct file *file, const struct journal_extent *image)
+{
+	struct extent extent = {
+	    .offset = image->offset,
+	    .span = {chunk_number(image->chunk), image->into, image->bytes},
+	};
+	int rc = is_extent(image) ? cut(file, extent.offset, extent_end(&extent)) : -EUCLEAN;
+
+	return rc ? rc : extents_insert(&file->extents, &extent);
+}
+
+/* What makes no sense is for this file alone to bear. */
+static int bear(struct file *file, int rc)
+{
+	file->senseless |= rc == -EUCLEAN;
+	return rc == -EUCLEAN ? 0 : rc;
+}
+
+int restore_file(struct restore *restore, struct inode *inode, const struct journal_view *view)
+{
+	const struct journal_file *image = view->fixed;
+	const struct journal_extent *extents = (const void *)view->tail;
+	int rc = 0;
+
+	if (!S_ISREG(inode->mode) || image->volume >= restore->n_volumes)
+		return -EUCLEAN;
+	struct file *file = inode->file;
+	struct volume *volume = restore->volumes[image->volume];
+
+	if (view->kind == JOURNAL_FILE)
+		file->senseless = false;
+	if (image->tail_shift > 63 || image->object_shift > 63 ||
+	    (image->n_extents && !volume->pool))
+		return bear(file, -EUCLEAN);
+	inode->volume = volume;
+	atomic_store(&file->volume, volume);
+	if (view->kind == JOURNAL_FILE || !volume->pool)
+		extents_free(&file->extents);
+	file_set_object_id(file, volume->pool ? 0 : image->object);
+	atomic_store(&file->tail_shift, image->tail_shift);
+	atomic_store(&file->object_shift, image->object_shift);
+	for (uint32_t i = 0; rc == 0 && i < image->n_extents; i++)
+		rc = add_extent(file, &extents[i]);
+	return bear(file, rc);
+}
+
+int restore_cut(struct inode *inode, const struct journal_cut *image)
+{
+	if (!S_ISREG(inode->mode))
+		return -EUCLEAN;
+	struct file *file = inode->file;
+
+	if (image->from == 0 && image->to == UINT64_MAX)
+		file->senseless = false;
+	/* Splits would not be where the memory's are. */
+	if (image->from % POOL_BLOCK_MIN || (image->to % POOL_BLOCK_MIN && image->to != UINT64_MAX))
+		return bear(file, -EUCLEAN);
+	return cut(file, image->from, image->to);
+}
+
+static uint64_t raise_id(struct restore *restore, uint64_t id)
+{
+	if (id > restore->last_id)
+		restore->last_id = id;
+	return id;
+}
+
+static struct restore_held *find_held(const struct restore *restore, uint64_t id)
+{
+	struct restore_held *held;
+
+	HASH_FIND(hh, restore->held, &id, sizeof(id), held);
+	return held;
+}
+
+/* Under the id that it is held by. */
+static int claim(struct restore *restore, uint64_t id, struct chunk *chunk)
+{
+	struct restore_held *held = calloc(1, sizeof(*held));
+
+	if (!held)
+		return -ENOMEM;
+	held->id = id;
+	held->chunk = chunk;
+	if (HASH_ADD_NEW(hh, restore->held, id, sizeof(held->id), held))
+		return 0;
+	free(held);
+	return -ENOMEM;
+}
+
+static int import(struct restore *restore, struct volume *volume, uint64_t id, uint64_t bytes,
+		  struct chunk **chunk)
+{
+	const struct journal_holder *holder = &restore->journal->holder;
+	enum pool_adopted kind = bytes < CHUNK_ALIGN ? POOL_SHARED : POOL_WHOLE;
+	int fd = holder->take(holder->of, keep_id(KEEP_CHUNK, id));
+
+	if (fd < 0)
+		return fd;
+	int rc = chunk_import(volume->device, kind == POOL_SHARED ? CHUNK_ALIGN : bytes, fd, chunk);
+
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	(*chunk)->id = id;
+	rc = pool_adopt(volume->pool, *chunk, kind);
+	if (rc < 0)
+		chunk_free(*chunk);
+	return rc;
+}
+
+/* The extent's chunk, imported when the first of its extents is met. */
+static int resolve(struct restore *restore, struct volume *volume, struct span *span)
+{
+	uint64_t id = raise_id(restore, (uint64_t)(uintptr_t)span->chunk);
+	const struct restore_held *held = find_held(restore, keep_id(KEEP_CHUNK, id));
+	struct chunk *chunk = held ? held->chunk : NULL;
+	int rc = 0;
+
+	if (chunk && (!chunk->pool_private || chunk->device != volume->device))
+		return -EUCLEAN;
+	/* It was not found for another file. */
+	if (held && !chunk)
+		return -EIO;
+	if (!chunk) {
+		rc = import(restore, volume, id, span->bytes, &chunk);
+		if (rc < 0)
+			return rc;
+		rc = claim(restore, keep_id(KEEP_CHUNK, id), chunk);
+		if (rc < 0 && !chunk->pool_private)
+			pool_give(volume->pool, &(struct span){chunk, 0, chunk->bytes});
+		if (rc < 0)
+			return rc;
+	}
+	span->chunk = chunk;
+	if (span_owns_chunk(span))
+		return 0;
+	rc = span->bytes < CHUNK_ALIGN ? pool_adopt_block(volume->pool, span) : -EUCLEAN;
+	return rc == -EEXIST || rc == -EINVAL ? -EUCLEAN : rc;
+}
+
+/* Memory beyond the size is zero, or growing would show what a write that was not answered left
+ * there, or what was cut off. But sharers write there and set the size then: what is leased stays
+ * as it is, unless it was being cut, which only leases allow that keep nothing. */
+static int clean_end(struct restore *restore, struct inode *inode)
+{
+	struct file *file = inode->file;
+	uint64_t size = file_size(file), end = extents_end(&file->extents);
+	struct inode_call call;
+	int rc = 0;
+
+	if (size < end &&
+	    (atomic_load(&file->figures->unclean) || (inode->writers && !inode->holds))) {
+		inode_call_init(&call, restore->fs, inode, worker_copier(restore->fs));
+		rc = call.call.copier ? device_zero_now(&file->extents, &call.call, size, end)
+				      : -ENOMEM;
+	}
+	if (rc == 0)
+		atomic_store(&file->figures->unclean, 0);
+	return rc;
+}
+
+/* Not to be given away, for a later daemon may find it. */
+static int claim_missing(struct restore *restore, struct file *file, uint32_t found, uint64_t id)
+{
+	int rc = file_missing(file) ? 0 : restore_missing_note(file, found);
+
+	id = keep_id(KEEP_CHUNK, id);
+	return rc || find_held(restore, id) ? rc : claim(restore, id, NULL);
+}
+
+/* What is found of them stays the file's, so that nobody else gets it. Of the others there is only
+ * the id. */
+static int find_extents(struct restore *restore, struct file *file, int *missing)
+{
+	struct extents *extents = &file->extents;
+	uint32_t n = extents->count, found = 0;
+	uint64_t bytes = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		struct extent extent = extents->at[i];
+		uint64_t id = (uint64_t)(uintptr_t)extent.span.chunk;
+		int error = resolve(restore, file_volume(file), &extent.span);
+
+		if (error == 0) {
+			bytes += extent.span.bytes;
+			extents->at[found++] = extent;
+		} else if (restore_is_missing(error)) {
+			*missing = *missing == -EUCLEAN ? *missing : error;
+			rc = claim_missing(restore, file, found, id);
+		} else {
+			rc = error;
+		}
+	}
+	extents->count = found;
+	device_settle(file, (int64_t)bytes);
+	return rc;
+}
+
+static int restore_extents(struct restore *restore, struct inode *inode, int *missing)
+{
+	struct file *file = inode->file;
+
+	if (file->senseless) {
+		extents_free(&file->extents);
+		*missing = -EUCLEAN;
+		return 0;
+	}
+	int rc = find_extents(restore, file, missing);
+
+	return rc || *missing ? rc : clean_end(restore, inode);
+}
+
+static int restore_object(struct restore *restore, struct file *file, int *missing)
+{
+	const struct journal_holder *holder = &restore->journal->holder;
+
+	if (!file_object_id(file) && !file->senseless)
+		return 0;
+	uint64_t id = keep_id(KEEP_HOST, raise_id(restore, file_object_id(file)));
+
+	if (file->senseless || find_held(restore, id)) {
+		*missing = -EUCLEAN;
+		return 0;
+	}
+	int fd = holder->take(holder->of, id);
+
+	if (restore_is_missing(fd)) {
+		*missing = fd;
+		return restore_missing_note(file, 0);
+	}
+	if (fd < 0)
+		return fd;
+	/* A daemon that was killed while it looked. */
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	atomic_store(&file->given, true);
+
+	uint64_t taken = host_due(file, fd);
+
+	atomic_store(&file->fd, fd);
+	atomic_store(&file->taken, taken);
+	system_account_force(file_volume(file)->system, (int64_t)taken);
+	return claim(restore, id, NULL);
+}
+
+int restore_memory(struct restore *restore, struct inode *inode)
+{
+	if (!S_ISREG(inode->mode)) {
+		atomic_store(&inode->recorded, true);
+		return 0;
+	}
+	struct file *file = inode->file;
+
+	int missing = 0;
+
+	atomic_store(&file->leases, inode->holds);
+	atomic_store(&file->held, inode->holds);
+	if (restore->fs->mount == FS_MOUNT_KEPT && atomic_load(&file->backing_id))
+		atomic_store(&file->mapped, 1);
+	file->senseless |= atomic_load(&file->figures->missing) ||
+			   atomic_load(&file->figures->size) > FILE_SIZE_MAX;
+	int rc = file_is_device(file) ? restore_extents(restore, inode, &missing)
+				      : restore_object(restore, file, &missing);
+
+	if (missing)
+		restore_missing(restore, inode, missing);
+	if (rc == 0 && atomic_load(&file->fd) >= 0)
+		rc = account_object_restored(restore->fs, inode);
+	atomic_store(&inode->charged, atomic_load(&file->taken));
+	/* What there is of it now is to be given back, whatever comes. */
+	atomic_store(&inode->recorded, true);
+	return rc;
+}
+
+struct unclaimed {
+	struct restore *restore;
+	uint64_t *ids;
+	size_t n;
+	int rc;
+};
+
+static int collect(uint64_t id, int fd, void *arg)
+{
+	struct unclaimed *unclaimed = arg;
+	enum keep_kind kind = keep_kind_of(id);
+
+	(void)fd;
+	if ((kind != KEEP_CHUNK && kind != KEEP_HOST) ||
+	    (id & ((1ULL << KEEP_NUMBER_BITS) - 1)) < JOURNAL_FIRST_ID ||
+	    find_held(unclaimed->restore, id))
+		return 0;
+	uint64_t *ids = realloc(unclaimed->ids, (unclaimed->n + 1) * sizeof(*ids));
+
+	if (!ids)
+		return -ENOMEM;
+	raise_id(unclaimed->restore, id & ((1ULL << KEEP_NUMBER_BITS) - 1));
+	unclaimed->ids = ids;
+	ids[unclaimed->n++] = id;
+	return 0;
+}
+
+int restore_unclaimed(struct restore *restore)
+{
+	const struct journal_holder *holder = &restore->journal->holder;
+	struct unclaimed unclaimed = {.restore = restore};
+	int rc = holder->each(holder->of, collect, &unclaimed);
+
+	for (size_t i = 0; rc == 0 && i < unclaimed.n; i++)
+		holder->drop(holder->of, unclaimed.ids[i]);
+	free(unclaimed.ids);
+	return rc;
+}
+
+void restore_held_free(struct restore *restore)
+{
+	struct restore_held *held, *next;
+
+	HASH_ITER (hh, restore->held, held, next) {
+		HASH_DEL(restore->held, held);
+		free(held);
+	}
+}
+
+int restore_abandon(struct restore *restore, struct inode *inode)
+{
+	(void)restore;
+	if (!S_ISREG(inode->mode))
+		return 0;
+	struct file *file = inode->file;
+	struct volume *volume = file_volume(file);
+
+	/* Of a file that was not reached there are only ids. */
+	if (!atomic_load(&inode->recorded))
+		extents_free(&file->extents);
+	else if (volume->pool)
+		device_release(volume, &file->extents);
+	return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Files whose memory is not found: they go on without (file_missing.h), and all else goes on. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "fs/file/internal.h"
+#include "fs/file/missing.h"
+#include "fs/recovery/internal.h"
+#include "fs/tree/tree.h"
+
+/* Lines in the log at most; the rest is a number. */
+#define NAMED_MAX 1000
+
+bool restore_is_missing(int error)
+{
+	switch (error) {
+	case 0:
+	case -ENOMEM:
+	case -EMFILE:
+	case -ENFILE:
+	case -EPIPE: /* of who holds it nothing can be said */
+		return false;
+	default:
+		return error < 0;
+	}
+}
+
+int restore_missing_note(struct file *file, uint32_t found)
+{
+	uint32_t n = file->extents.count;
+	struct file_missing *missing =
+	    calloc(1, sizeof(*missing) + n * sizeof(struct journal_extent));
+
+	if (!missing)
+		return -ENOMEM;
+	missing->n_extents = n;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct extent *extent = &file->extents.at[i];
+		const struct span *span = &extent->span;
+
+		missing->extents[i] = (struct journal_extent){
+		    .offset = extent->offset,
+		    .bytes = span->bytes,
+		    .chunk = i < found ? span->chunk->id : (uint64_t)(uintptr_t)span->chunk,
+		    .into = span->offset,
+		};
+	}
+	atomic_store(&file->missing, missing);
+	return 0;
+}
+
+static void say(struct restore *restore, struct inode *inode, int error)
+{
+	struct fs *fs = restore->fs;
+	char path[PATH_MAX];
+
+	if (restore->n_missing++ >= NAMED_MAX)
+		return;
+	if (tree_path(fs, inode, path, sizeof(path)) < 0)
+		snprintf(path, sizeof(path), "/inode %" PRIu64, inode->ino);
+	if (error == -EUCLEAN)
+		log_error("%s%s: lost: what is known of its memory makes no sense. It gives EIO "
+			  "until it is emptied or removed",
+			  fs->options.mountpoint, path);
+	else
+		log_error("%s%s: its memory cannot be had: %s. It gives EIO until it is emptied "
+			  "or removed, or a later daemon finds its memory",
+			  fs->options.mountpoint, path, strerror(-error));
+}
+
+void restore_missing(struct restore *restore, struct inode *inode, int error)
+{
+	struct file_figures *figures = inode->file->figures;
+
+	/* For good: others may get what was its memory. */
+	if (error == -EUCLEAN)
+		atomic_store(&figures->missing, 1);
+	if (atomic_load(&figures->size) > FILE_SIZE_MAX)
+		atomic_store(&figures->size, 0);
+	say(restore, inode, error);
+}
+
+void restore_missing_end(const struct restore *restore)
+{
+	if (restore->n_missing > NAMED_MAX)
+		log_error("%s: and %" PRIu64 " more files", restore->fs->options.mountpoint,
+			  restore->n_missing - NAMED_MAX);
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/recovery/restore.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "fs/core/worker.h"
+#include "fs/recovery/internal.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/tree.h"
+
+static const char *identity_of(const struct volume *volume)
+{
+	return volume->device ? volume->device->uuid : "host";
+}
+
+/* Which of ours each of the journal's is; all of them are needed. */
+static int match_volumes(struct restore *restore)
+{
+	struct fs *fs = restore->fs;
+	struct journal_header *header = restore->journal->header;
+
+	restore->n_volumes = header->n_volumes;
+	for (unsigned i = 0; i < header->n_volumes; i++) {
+		const char *wanted = header->volumes[i];
+
+		for (unsigned k = 0; k < fs->n_volumes; k++)
+			if (strncmp(wanted, identity_of(&fs->volumes[k]),
+				    sizeof(header->volumes[i])) == 0)
+				restore->volumes[i] = &fs->volumes[k];
+		if (!restore->volumes[i] || restore->volumes[i]->index != i) {
+			log_error("%.*s: files were on it, and it is not where it was: start with "
+				  "the GPUs of the last daemon",
+				  (int)sizeof(header->volumes[i]), wanted);
+			return -ENODEV;
+		}
+	}
+	return 0;
+}
+
+static void name_volumes(struct fs *fs)
+{
+	struct journal_header *header = fs->journal->header;
+
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		snprintf(header->volumes[i], sizeof(header->volumes[i]), "%s",
+			 identity_of(&fs->volumes[i]));
+	header->n_volumes = fs->n_volumes;
+}
+
+static int chunk_made(void *of, struct chunk *chunk)
+{
+	int fd, rc = chunk_export(chunk, &fd);
+
+	if (rc < 0)
+		return rc;
+	chunk->id = journal_hold(of, KEEP_CHUNK, fd);
+	close(fd);
+	return chunk->id ? 0 : -ENOSPC;
+}
+
+static void chunk_gone(void *of, struct chunk *chunk)
+{
+	journal_drop(of, KEEP_CHUNK, chunk->id);
+}
+
+static void watch_pools(struct fs *fs)
+{
+	struct pool_watch watch = {.made = chunk_made, .gone = chunk_gone, .of = fs->journal};
+
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].pool)
+			pool_set_watch(fs->volumes[i].pool, &watch);
+}
+
+/* Ids of what bounds the objects of host/, one per kind; those of journal_hold are higher. */
+static uint64_t mount_id(unsigned kind)
+{
+	return keep_id(KEEP_HOST, 1 + kind);
+}
+
+static struct system_memory *system_of(struct fs *fs)
+{
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].system)
+			return fs->volumes[i].system;
+	return NULL;
+}
+
+/* The next daemon's files and those of this one share one bound. */
+static int hold_mounts(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+	int rc = 0;
+
+	for (unsigned kind = 0; rc == 0 && kind < SYSTEM_KINDS; kind++) {
+		int fd = system_memory_mount(system_of(fs), (enum system_pages)kind);
+
+		if (fd >= 0)
+			rc = holder->hold(holder->of, mount_id(kind), fd);
+	}
+	return rc;
+}
+
+static void adopt_mounts(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+
+	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
+		int fd = holder->take(holder->of, mount_id(kind));
+
+		if (fd >= 0)
+			system_memory_adopt(system_of(fs), (enum system_pages)kind, fd);
+	}
+}
+
+static void drop_mounts(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+
+	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
+		int fd = holder->take(holder->of, mount_id(kind));
+
+		if (fd >= 0)
+			holder->drop(holder->of, mount_id(kind));
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+static int by_request(const void *a, const void *b)
+{
+	const struct journal_request *one = a, *other = b;
+
+	return (one->request > other->request) - (one->request < other->request);
+}
+
+/* One request may have left several records. */
+static void merge_done(struct journal *journal)
+{
+	size_t kept = 0;
+
+	qsort(journal->done, journal->n_done, sizeof(*journal->done), by_request);
+	for (size_t i = 0; i < journal->n_done; i++) {
+		const struct journal_request *next = &journal->done[i];
+		struct journal_request *last = kept ? &journal->done[kept - 1] : NULL;
+
+		if (last && last->request == next->request) {
+			last->did |= next->did;
+			last->ino = next->ino ? next->ino : last->ino;
+			last->writer = next->writer > last->writer ? next->writer : last->writer;
+		} else {
+			journal->done[kept++] = *next;
+		}
+	}
+	journal->n_done = kept;
+}
+
+static int keep_done(struct restore *restore)
+{
+	struct journal *journal = restore->journal;
+	size_t n = restore->n_earlier;
+
+	if (restore->fs->mount == FS_MOUNT_NEW)
+		return 0;
+	journal->done =
+	    calloc((size_t)JOURNAL_WRITERS * JOURNAL_RECENT + n, sizeof(*journal->done));
+	if (!journal->done)
+		return -ENOMEM;
+	if (n)
+		memcpy(journal->done, restore->earlier, n * sizeof(*journal->done));
+	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
+		for (unsigned k = 0; k < JOURNAL_RECENT && k < restore->recent[i].n; k++)
+			journal->done[n++] = restore->recent[i].requests[k];
+	journal->n_done = n;
+	if (n)
+		merge_done(journal);
+	return 0;
+}
+
+static int replay(struct restore *restore)
+{
+	struct journal_list list;
+	int rc = journal_read(restore->journal, &list);
+
+	for (size_t i = 0; rc == 0 && i < list.count; i++)
+		rc = restore_record(restore, list.at[i]);
+	if (rc == 0 && list.count)
+		atomic_store(&restore->journal->sequence, list.at[list.count - 1]->sequence + 1);
+	free(list.at);
+	return rc;
+}
+
+static int forget_inode(struct restore *restore, struct inode *inode)
+{
+	if (S_ISDIR(inode->mode)) {
+		for (uint32_t i = 0; i < inode->dir->n_buckets; i++) {
+			while (inode->dir->buckets[i]) {
+				struct dentry *entry = inode->dir->buckets[i];
+
+				dir_restore_remove(inode->dir, entry);
+				free(entry);
+			}
+		}
+	}
+	inode_table_restore_remove(&restore->fs->inodes, inode);
+	inode_restore_free(inode);
+	return 0;
+}
+
+static void abandon(struct restore *restore)
+{
+	restore_each(restore, restore_abandon);
+	restore_each(restore, forget_inode);
+	restore->fs->root = NULL;
+}
+
+static int rebuild(struct restore *restore)
+{
+	int rc = match_volumes(restore);
+
+	if (rc == 0)
+		rc = replay(restore);
+	if (rc == 0)
+		rc = restore_tree(restore);
+	timeline_mark(&restore->fs->timeline, TIMELINE_JOURNAL);
+	if (rc == 0)
+		rc = restore_each(restore, restore_memory);
+	timeline_mark(&restore->fs->timeline, TIMELINE_MEMORY);
+	restore_missing_end(restore);
+	if (rc == 0)
+		rc = restore_pay(restore);
+	if (rc == 0)
+		rc = keep_done(restore);
+	if (rc == 0)
+		rc = inode_table_restore_end(&restore->fs->inodes);
+	if (rc == 0)
+		rc = restore_unclaimed(restore);
+	if (rc == -EUCLEAN)
+		log_error("journal: it says what cannot be: the files of the last daemon cannot be "
+			  "brought back");
+	return rc;
+}
+
+/* This thread copies and frees like one that serves requests, before it is known how large those
+ * will be. */
+#define REPLY_BYTES 4096U
+
+static int restore_old(struct fs *fs)
+{
+	struct restore restore = {.fs = fs, .journal = fs->journal};
+	unsigned max_write = fs->can.max_write;
+	int rc = -ENOMEM;
+
+	fs->can.max_write = REPLY_BYTES;
+
+	restore.recent = calloc(JOURNAL_WRITERS, sizeof(*restore.recent));
+	if (restore.recent)
+		rc = rebuild(&restore);
+	if (rc == 0) {
+		adopt_mounts(fs);
+		uint64_t last = atomic_load(&fs->journal->last_id);
+
+		atomic_store(&fs->journal->last_id,
+			     restore.last_id > last ? restore.last_id : last);
+		watch_pools(fs);
+		if (fs->mount == FS_MOUNT_NEW)
+			journal_forget_done(fs->journal);
+		journal_carry_done(fs->journal);
+		restore_release(&restore);
+	} else if (restore.recent) {
+		abandon(&restore);
+	}
+	restore_held_free(&restore);
+	free(restore.recent);
+	free(restore.earlier);
+	worker_end();
+	fs->can.max_write = max_write;
+	return rc;
+}
+
+static int start_new(struct fs *fs)
+{
+	int rc = hold_mounts(fs);
+
+	if (rc < 0)
+		return rc;
+	name_volumes(fs);
+	watch_pools(fs);
+	return tree_init(fs);
+}
+
+/* That of an earlier daemon, or -ENOENT: this is the first. */
+static int take_journal(const struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+	int fd = holder->take(holder->of, keep_id(KEEP_JOURNAL, 0));
+
+	if (fd != -ENOENT || keep_turn(fs->keep) == 1)
+		return fd;
+	log_error(
+	    "journal: nobody holds that of the last daemon: its files cannot be brought back");
+	return -EUCLEAN;
+}
+
+int fs_restore(struct fs *fs)
+{
+	const struct journal_holder *holder = fs->holder;
+	int fd = take_journal(fs);
+	int rc = fd == -ENOENT || fd >= 0 ? 0 : fd;
+
+	if (rc < 0)
+		return rc;
+	if (fd >= 0)
+		rc = journal_adopt(holder, fd, &fs->journal);
+	else
+		rc = journal_new(holder, (uint64_t)fs->metadata_max / METADATA_INODE, &fs->journal);
+	if (rc < 0) {
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	fs->inodes.journal = fs->journal;
+	rc = fd >= 0 ? restore_old(fs) : start_new(fs);
+	if (rc < 0) {
+		/* An earlier daemon's is left to whoever tries next. */
+		if (fd < 0) {
+			drop_mounts(fs);
+			holder->drop(holder->of, keep_id(KEEP_JOURNAL, 0));
+		}
+		fs->inodes.journal = NULL;
+		journal_close(fs->journal);
+		fs->journal = NULL;
+	}
+	return rc;
+}
+
+int fs_restore_check(const struct journal_holder *holder)
+{
+	struct journal_header header;
+	AUTO_CLOSE int fd = holder->take(holder->of, keep_id(KEEP_JOURNAL, 0));
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	if (pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
+	    header.magic == JOURNAL_MAGIC && header.version == JOURNAL_VERSION)
+		return 0;
+	log_error("journal: it is not of the version that this program reads, %d", JOURNAL_VERSION);
+	return -EUCLEAN;
+}
+
+void fs_forget_held(struct fs *fs)
+{
+	if (!fs->journal)
+		return;
+	drop_mounts(fs);
+	fs->journal->holder.drop(fs->journal->holder.of, keep_id(KEEP_JOURNAL, 0));
+	journal_close(fs->journal);
+	fs->journal = NULL;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/recovery/settings.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "fs/core/fs.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/trace/observe.h"
+
+#define SETTINGS_MAGIC 0x50465047u /* "GPFP" */
+
+struct values {
+	struct pool_limits limits[BACKEND_DEVICES_MAX]; /* by GPU */
+	uint32_t level;
+	uint32_t traces;
+};
+
+/* The one of the two that is not current is written, then made current. */
+struct settings {
+	uint32_t magic, version;
+	_Atomic uint32_t changes; /* the last is in values[changes % 2]; 0: there was none */
+	struct values values[2];
+};
+
+static const uint64_t ID = (uint64_t)KEEP_FUSE << KEEP_NUMBER_BITS | 2;
+
+static int map(struct fs *fs, int fd)
+{
+	void *memory =
+	    mmap(NULL, sizeof(struct settings), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (memory == MAP_FAILED)
+		return -errno;
+	fs->settings = memory;
+	return 0;
+}
+
+static int begin(struct fs *fs)
+{
+	AUTO_CLOSE int fd = memfd_create("gpumemfs-settings", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, sizeof(struct settings)))
+		return -errno;
+	int error = map(fs, fd);
+
+	if (error)
+		return error;
+	fs->settings->magic = SETTINGS_MAGIC;
+	fs->settings->version = 1;
+	return keep_hold(fs->keep, ID, fd);
+}
+
+static void apply(struct fs *fs, const struct values *values)
+{
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		const struct volume *volume = &fs->volumes[i];
+
+		if (volume->device)
+			pool_set_limits(volume->pool, &values->limits[volume->device->index]);
+	}
+	if (values->level <= LOG_LEVEL_DEBUG)
+		log_level_set((enum log_level)values->level);
+	if (values->traces)
+		observe_trace(fs, true);
+}
+
+static int go_on(struct fs *fs, int fd)
+{
+	if (lseek(fd, 0, SEEK_END) != sizeof(struct settings))
+		return -EPROTO;
+	int error = map(fs, fd);
+
+	if (error)
+		return error;
+	if (fs->settings->magic != SETTINGS_MAGIC || fs->settings->version != 1)
+		return -EPROTO;
+	uint32_t changes = fs->settings->changes;
+
+	if (changes)
+		apply(fs, &fs->settings->values[changes % 2]);
+	return 0;
+}
+
+int settings_open(struct fs *fs)
+{
+	if (!fs->keep)
+		return 0;
+	AUTO_CLOSE int fd = keep_take(fs->keep, ID);
+	int error = fd >= 0 ? go_on(fs, fd) : begin(fs);
+
+	if (error)
+		log_error("what is set in .gpumem/params is not kept: %s", strerror(-error));
+	return error;
+}
+
+void settings_note(struct fs *fs)
+{
+	struct settings *settings = fs->settings;
+
+	if (!settings)
+		return;
+	uint32_t changes = settings->changes + 1;
+	struct values *values = &settings->values[changes % 2];
+
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		const struct volume *volume = &fs->volumes[i];
+
+		if (volume->device)
+			values->limits[volume->device->index] = pool_limits(volume->pool);
+	}
+	values->level = log_level_get();
+	values->traces = (atomic_load(&fs->observers) & OBSERVE_TRACE) != 0;
+	/* 0 is for none. */
+	atomic_store(&settings->changes, changes ? changes : 2);
+}
+
+void settings_close(struct fs *fs)
+{
+	if (fs->settings)
+		munmap(fs->settings, sizeof(*fs->settings));
+	fs->settings = NULL;
+}

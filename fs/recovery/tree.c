@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "fs/core/worker.h"
+#include "fs/recovery/internal.h"
+#include "fs/tree/depth.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/log.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/unclaimed_lease.h"
+#include "fs/tree/xattr.h"
+
+int restore_each(struct restore *restore, int (*each)(struct restore *, struct inode *))
+{
+	struct inode_table *table = &restore->fs->inodes;
+	uint32_t end = inode_table_pages(table) * INODE_PAGE_SLOTS;
+	uint64_t left = inode_table_count(table); /* more than there are, where each removes some */
+	int rc = 0;
+
+	for (uint32_t slot = INODE_ROOT; rc == 0 && left && slot < end; slot++) {
+		struct inode *inode = inode_table_restore_at(table, slot);
+
+		if (inode) {
+			left--;
+			rc = each(restore, inode);
+		}
+	}
+	return rc;
+}
+
+static struct inode *number_of(const struct restore *restore, const struct inode *home)
+{
+	struct inode *inode = inode_table_find(&restore->fs->inodes, (uint64_t)(uintptr_t)home);
+
+	return inode && S_ISDIR(inode->mode) ? inode : NULL;
+}
+
+static bool has_name_in(const struct inode *inode, const struct inode *dir)
+{
+	for (const struct dentry *entry = inode->links; entry; entry = entry->next_link)
+		if (entry->parent == dir)
+			return true;
+	return false;
+}
+
+static int settle_dir(struct restore *restore, struct inode *inode)
+{
+	struct inode *root = restore->fs->root, *parent = number_of(restore, inode->home);
+
+	inode->home = NULL;
+	if (inode == root)
+		return inode->links ? -EUCLEAN : 0;
+	if (inode->links)
+		parent = inode->links->parent;
+	if (!parent || (inode->links && inode->links->next_link) ||
+	    (!inode->links && inode->dir->n_names))
+		return -EUCLEAN;
+	inode->dir->removed = !inode->links;
+	inode->dir->parent = parent;
+	/* At the top nobody pays. */
+	inode->home = parent == root ? NULL : parent;
+	return 0;
+}
+
+static int settle_other(struct restore *restore, struct inode *inode)
+{
+	struct inode *home = number_of(restore, inode->home);
+
+	if (inode->links && (!home || !has_name_in(inode, home)))
+		home = inode->links->parent;
+	inode->home = home;
+	return home && home != restore->fs->root ? 0 : -EUCLEAN;
+}
+
+/* Who is above whom, and who pays. */
+static int settle(struct restore *restore, struct inode *inode)
+{
+	/* Known by name alone: something that came before is missing. */
+	if (!inode->mode)
+		return -EUCLEAN;
+	return S_ISDIR(inode->mode) ? settle_dir(restore, inode) : settle_other(restore, inode);
+}
+
+/* No directory is above itself. Those whose way up is known to end carry the mark. */
+static int check_ascent(struct restore *restore, struct inode *inode)
+{
+	if (!S_ISDIR(inode->mode))
+		return 0;
+	uint64_t steps = 0, most = inode_table_count(&restore->fs->inodes);
+	struct inode *dir = inode;
+
+	for (; dir && !dir->moving; dir = dir->dir->parent)
+		if (++steps > most)
+			return -EUCLEAN;
+	for (dir = inode; dir && !dir->moving; dir = dir->dir->parent)
+		dir->moving = 1;
+	return 0;
+}
+
+static int unmark(struct restore *restore, struct inode *inode)
+{
+	(void)restore;
+	inode->moving = 0;
+	return 0;
+}
+
+static uint32_t count_links(const struct inode *inode)
+{
+	uint32_t links = 0;
+
+	for (const struct dentry *entry = inode->links; entry; entry = entry->next_link)
+		links++;
+	return links;
+}
+
+static int64_t own_memory(const struct inode *inode)
+{
+	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
+
+	if (S_ISLNK(inode->mode))
+		bytes += (int64_t)strlen(inode->target);
+	if (!S_ISDIR(inode->mode) && inode->nlink > 1)
+		bytes += (int64_t)(inode->nlink - 1) * METADATA_NAME;
+	return bytes;
+}
+
+static uint32_t xattr_bytes(const struct inode *inode)
+{
+	const struct xattr *xattr = NULL;
+	struct xattr_entry entry;
+	size_t bytes = 0;
+
+	while ((xattr = xattr_next(inode->xattrs, xattr, &entry)))
+		bytes += XATTR_OVERHEAD + strlen(entry.name) + entry.size;
+	return (uint32_t)bytes;
+}
+
+/* Counts of one inode, and its references to those above. One reference is the restoring's. */
+static int count(struct restore *restore, struct inode *inode)
+{
+	struct fs *fs = restore->fs;
+	bool named = inode->links || inode == fs->root;
+
+	if (fs->mount == FS_MOUNT_NEW)
+		atomic_store(&inode->figures->lookups, 0);
+	inode_count_file(inode, 1);
+	inode_ref(inode);
+	atomic_fetch_add(&inode->refs, named + inode->holds + inode->figures->lookups);
+	inode->xattr_bytes = xattr_bytes(inode);
+	if (inode->home)
+		inode_ref(inode->home);
+	else
+		inode->counted = false;
+	if (!S_ISDIR(inode->mode)) {
+		inode->nlink = count_links(inode);
+		atomic_fetch_add(&fs->metadata_bytes, own_memory(inode));
+		return 0;
+	}
+	atomic_fetch_add(&fs->metadata_bytes, own_memory(inode));
+	if (inode->dir->parent) {
+		inode_ref(inode->dir->parent);
+		depth_added(inode);
+	}
+	atomic_fetch_add(&inode->nlink, named ? 2 : 0);
+	if (inode->links) {
+		atomic_fetch_add(&inode->dir->parent->nlink, 1);
+		inode->dir->parent->dir->n_subdirs++;
+	}
+	return dir_restore_end(inode->dir);
+}
+
+static int find_tops(struct fs *fs)
+{
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		struct volume *volume = &fs->volumes[i];
+		const struct dentry *entry = dir_find(fs->root->dir, volume->name);
+
+		if (!entry || !S_ISDIR(entry->inode->mode) || entry->inode->volume != volume)
+			return -EUCLEAN;
+		volume->root_ino = entry->inode->ino;
+	}
+	return 0;
+}
+
+int restore_tree(struct restore *restore)
+{
+	struct fs *fs = restore->fs;
+	struct inode *root = inode_table_find(&fs->inodes, INODE_ROOT);
+
+	if (!root || !S_ISDIR(root->mode))
+		return -EUCLEAN;
+	fs->root = root;
+	int rc = restore_each(restore, settle);
+
+	if (rc == 0)
+		rc = restore_each(restore, check_ascent);
+	if (rc == 0)
+		rc = restore_each(restore, unmark);
+	if (rc == 0)
+		rc = restore_each(restore, count);
+	return rc ? rc : find_tops(fs);
+}
+
+static int pay(struct restore *restore, struct inode *inode)
+{
+	if (inode->home)
+		account_force(inode->home, (int64_t)atomic_load(&inode->charged), inode->counted);
+	return orphans_add(restore->fs, inode);
+}
+
+/* What the last writer's close had begun, or could not. */
+static void trim(struct fs *fs, struct inode *inode)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, fs, inode, worker_copier(fs));
+	call.overdraft = true;
+	file_trim(inode->file, &call.call);
+}
+
+/* On another mount nobody has it open, which is news to the journal. lock is held. */
+static void forget_handles(struct fs *fs, struct inode *inode)
+{
+	_Atomic int32_t *backing = S_ISREG(inode->mode) ? file_backing_id(inode->file) : NULL;
+
+	if (!inode->opens && !inode->writers && !inode->kept && (!backing || !*backing))
+		return;
+	inode->opens = inode->writers = 0;
+	inode->kept = false;
+	if (backing)
+		*backing = 0;
+	record_open(fs, inode, 0);
+}
+
+static int release(struct restore *restore, struct inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	if (restore->fs->mount == FS_MOUNT_NEW)
+		forget_handles(restore->fs, inode);
+	bool drop = inode_may_drop(restore->fs, inode);
+
+	pthread_mutex_unlock(&inode->lock);
+	if (drop)
+		inode_drop_data(restore->fs, inode);
+	else if (S_ISREG(inode->mode) && inode->writers == 0 && !inode->holds)
+		trim(restore->fs, inode);
+	inode_put(restore->fs, inode, 1);
+	return 0;
+}
+
+int restore_pay(struct restore *restore)
+{
+	return restore_each(restore, pay);
+}
+
+/* Each is there until its turn. */
+void restore_release(struct restore *restore)
+{
+	restore_each(restore, release);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Connections to the sharing socket: which there are, and which thread has one in hand. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "common/cleanup.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/share/internal.h"
+
+int64_t share_now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec;
+}
+
+/* One event, then none until this is said again. */
+static int connection_watch(struct share *share, struct share_connection *connection, int how)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = connection};
+
+	return epoll_ctl(share->epoll_fd, how, connection->fd, &event) ? -errno : 0;
+}
+
+static struct share_connection *connection_new(struct share *share, int fd, uint64_t number,
+					       const struct ucred *peer)
+{
+	struct share_connection *connection = calloc(1, sizeof(*connection));
+
+	if (!connection)
+		return NULL;
+	*connection = (struct share_connection){
+	    .user = share_user_get(share->queue, peer->uid),
+	    .fd = fd,
+	    .pid = peer->pid,
+	    .uid = peer->uid,
+	    .number = number,
+	    .deadline = share_now() + GPUMEM_TOKEN_SECONDS,
+	};
+	if (connection->user)
+		return connection;
+	free(connection);
+	return NULL;
+}
+
+int share_connection_add(struct share *share, int fd, uint64_t number)
+{
+	struct ucred peer;
+	int error = runtime_peer(fd, &peer);
+
+	if (error)
+		return error;
+	error = user_limits_take(share->fs, peer.uid, USER_CONNECTIONS, 1);
+
+	if (error)
+		return error;
+	struct share_connection *connection = connection_new(share, fd, number, &peer);
+
+	error = connection ? connection_watch(share, connection, EPOLL_CTL_ADD) : -ENOMEM;
+	if (error) {
+		if (connection)
+			share_user_put(share->queue, connection->user);
+		free(connection);
+		user_limits_give(share->fs, peer.uid, USER_CONNECTIONS, 1);
+		return error;
+	}
+	LOCKED(&share->lock);
+	DL_APPEND2(share->connections, connection, previous, next);
+	return 0;
+}
+
+/* Under the lock. */
+static void connection_hold(struct share_connection *connection)
+{
+	connection->busy = true;
+	atomic_store(&connection->answered, false);
+}
+
+bool share_connection_take(struct share *share, struct share_connection *connection)
+{
+	LOCKED(&share->lock);
+	connection->heard = true;
+	if (connection->busy)
+		return false;
+	connection_hold(connection);
+	return true;
+}
+
+/* Under the lock. Of this user's, or NULL. */
+static struct share_connection *connection_of(const struct share *share, uid_t uid,
+					      const uint8_t key[GPUMEM_KEY_BYTES])
+{
+	struct share_connection *connection = NULL;
+
+	HASH_FIND(hh, share->by_key, key, GPUMEM_KEY_BYTES, connection);
+	return connection && connection->uid == uid && !connection->ending ? connection : NULL;
+}
+
+int share_connection_take_key(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
+			      struct share_connection **taken)
+{
+	struct share_connection *connection;
+
+	LOCKED(&share->lock);
+	/* It may be freed meanwhile, so it is looked for each time. */
+	while ((connection = connection_of(share, uid, key)) && connection->busy) {
+		if (!atomic_load(&connection->answered))
+			return -EAGAIN;
+		pthread_cond_wait(&share->given, &share->lock);
+	}
+	if (!connection)
+		return -ESTALE;
+	connection_hold(connection);
+	*taken = connection;
+	return 0;
+}
+
+int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
+			    uint64_t number, struct inode **inode)
+{
+	LOCKED(&share->lock);
+	struct share_connection *connection = connection_of(share, uid, key);
+
+	return connection ? share_lease_file(connection, number, inode) : -ESTALE;
+}
+
+int share_connection_key(struct share *share, struct share_connection *connection)
+{
+	if (connection->has_key)
+		return 0;
+	if (getrandom(connection->key, sizeof(connection->key), 0) != sizeof(connection->key))
+		return -EIO;
+	LOCKED(&share->lock);
+	connection->has_key =
+	    HASH_ADD_NEW(hh, share->by_key, key, sizeof(connection->key), connection);
+	return connection->has_key ? 0 : -ENOMEM;
+}
+
+void share_connection_give(struct share *share, struct share_connection *connection)
+{
+	pthread_mutex_lock(&share->lock);
+	bool ending = connection->ending;
+
+	/* Under the lock: once it is not busy the share thread may free it. */
+	if (!ending && connection->heard)
+		connection_watch(share, connection, EPOLL_CTL_MOD);
+	connection->heard = false;
+	connection->busy = ending;
+	pthread_cond_broadcast(&share->given);
+	pthread_mutex_unlock(&share->lock);
+	if (ending)
+		share_connection_free(share, connection);
+}
+
+/* Before the close: while the keeper has a duplicate the events would go on. */
+static void connection_unwatch(struct share *share, struct share_connection *connection)
+{
+	if (connection->fd >= 0)
+		epoll_ctl(share->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
+}
+
+static void connection_close(struct share *share, struct share_connection *connection)
+{
+	if (connection->fd < 0)
+		return;
+	connection_unwatch(share, connection);
+	close(connection->fd);
+	connection->fd = -1;
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, connection->number));
+}
+
+/* Its key is good for nothing from here on. */
+static void connection_mark(struct share *share, struct share_connection *connection)
+{
+	LOCKED(&share->lock);
+	connection->ending = true;
+	pthread_cond_broadcast(&share->given);
+}
+
+void share_connection_free(struct share *share, struct share_connection *connection)
+{
+	connection_mark(share, connection);
+	share_leases_end(share, connection);
+	if (connection->shown.inode) {
+		share_begun_end(share, connection->shown.inode, &connection->begun);
+		inode_put(share->fs, connection->shown.inode, 1);
+	}
+	pthread_mutex_lock(&share->lock);
+	if (connection->has_key)
+		HASH_DEL(share->by_key, connection);
+	DL_DELETE2(share->connections, connection, previous, next);
+	pthread_mutex_unlock(&share->lock);
+	connection_close(share, connection);
+	share_user_put(share->queue, connection->user);
+	user_limits_give(share->fs, connection->uid, USER_CONNECTIONS, 1);
+	free(connection);
+}
+
+void share_connection_end(struct share *share, struct share_connection *connection)
+{
+	connection_mark(share, connection);
+	/* At once: it holds the mount. */
+	connection_close(share, connection);
+	if (connection->leases)
+		share_queue_add(share->queue, connection->user, &connection->job);
+	else
+		share_connection_free(share, connection);
+}
+
+/* Under the lock: those that are to end and that no thread had in hand. */
+static struct share_job *connections_take(struct share *share, int64_t before)
+{
+	struct share_job *taken = NULL;
+	struct share_connection *connection;
+
+	DL_FOREACH2(share->connections, connection, next)
+	{
+		bool late =
+		    connection->deadline && connection->deadline < before && !connection->busy;
+
+		if (connection->ending || (before != SHARE_EVER && !late))
+			continue;
+		connection->ending = true;
+		/* No event names it from here on, whichever thread frees it. */
+		connection_unwatch(share, connection);
+		if (!connection->busy)
+			DL_APPEND(taken, &connection->job);
+		connection->busy = true;
+	}
+	return taken;
+}
+
+void share_connections_end(struct share *share, int64_t before)
+{
+	pthread_mutex_lock(&share->lock);
+	struct share_job *taken = connections_take(share, before);
+
+	pthread_mutex_unlock(&share->lock);
+	while (taken) {
+		struct share_job *job = taken;
+
+		DL_DELETE(taken, job);
+		share_connection_end(share, (struct share_connection *)job);
+	}
+}

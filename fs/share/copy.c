@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/share/copy.h"
+
+#include <errno.h>
+
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/tree/inode_table.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/tree.h"
+
+/* Whatever the file and the GPU's directory say of layout and mappings: chunks are handed out, and
+ * the CPU maps them in the reader. */
+static const struct attr_values copy_attrs = {.page_size = PAGE_SIZE_2M};
+
+/* Before anything is taken: a copy of many gigabytes that ends halfway has kept the GPU busy, and
+ * its room from others, for nothing. Another user may still take the room meanwhile. */
+static int room_check(struct fs *fs, struct inode *from, const struct volume *volume)
+{
+	uint64_t bytes = file_data_bytes(from->file, CHUNK_ALIGN), available;
+	guard_token token = guard_enter(&fs->topology);
+	uint64_t quota = account_room(inode_find(fs, volume->root_ino));
+
+	guard_leave(&fs->topology, token);
+	if (bytes > quota)
+		return -EDQUOT;
+	int error = pool_available(volume->pool, &available);
+
+	return !error && bytes > available ? -ENOSPC : error;
+}
+
+static int copy_bytes(struct fs *fs, struct inode *from, struct inode *to)
+{
+	uint64_t size = file_size(from->file), done = 0;
+	struct inode_call call;
+
+	inode_call_init(&call, fs, to, worker_copier(fs));
+	/* Announces the size, so that the copy has few chunks. */
+	int rc = file_truncate(to->file, &call.call, size);
+
+	while (rc == 0 && done < size) {
+		ssize_t n = file_copy(from->file, done, to->file, &call.call, done, size - done);
+
+		if (n < 0)
+			rc = (int)n;
+		if (n <= 0)
+			break; /* 0: the file has become shorter */
+		done += (uint64_t)n;
+	}
+	return rc;
+}
+
+int share_copy(struct fs *fs, struct inode *from, uid_t uid, struct inode **copy)
+{
+	const struct volume *volume = file_volume(from->file);
+	struct tree_new what = {.mode = S_IFREG | 0600, .uid = uid, .gid = from->gid};
+	struct inode *made;
+
+	if (!volume->device)
+		return -ENOTSUP;
+	int error = room_check(fs, from, volume);
+
+	if (!error)
+		error = tree_tmpfile(fs, inode_find(fs, volume->root_ino), &what, &made);
+	if (error)
+		return error;
+	atomic_store(&made->attrs, copy_attrs);
+	error = copy_bytes(fs, from, made);
+	if (error)
+		inode_put(fs, made, 1);
+	else
+		*copy = made;
+	return error;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Leases that end before their holders end them: their files can be changed again. */
+#include <stddef.h>
+#include <time.h>
+
+#include "fs/share/internal.h"
+#include "fs/tree/host_out.h"
+
+/* Under the list's lock. A private copy is not the file's memory. */
+static bool lease_drop(void *pointer, struct lease_entry *entry)
+{
+	struct share_lease *lease =
+	    (struct share_lease *)((char *)entry - offsetof(struct share_lease, listed));
+	struct share *share = pointer;
+
+	if (lease->private)
+		return false;
+	file_lease_drop(lease->inode->file, atomic_load(&lease->kind));
+	atomic_store(&lease->kind, FILE_LEASE_DROPPED);
+	share_memory_drop(share->memory, lease->noted, FILE_LEASE_DROPPED);
+	return true;
+}
+
+uint64_t share_drop(struct share *share, struct inode *inode, int64_t before)
+{
+	uint64_t dropped = lease_list_drop(&share->fs->leases, inode, before, lease_drop, share);
+
+	if (dropped)
+		host_out_settle(share->fs, inode);
+	return dropped;
+}
+
+bool share_make_way(struct fs *fs, struct inode *inode)
+{
+	struct share *share = atomic_load(&fs->share);
+
+	return share && fs->options.lease_timeout &&
+	       share_drop(share, inode, time(NULL) - (int64_t)fs->options.lease_timeout + 1) > 0;
+}

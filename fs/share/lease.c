@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cleanup.h"
+#include "fs/core/worker.h"
+#include "fs/share/copy.h"
+#include "fs/share/internal.h"
+#include "fs/trace/observe.h"
+#include "fs/tree/host_out.h"
+#include "fs/tree/inode_lease.h"
+
+/* How often a file that moves between volumes meanwhile is looked at again. */
+#define LEASE_TRIES 8
+
+enum file_share_access share_access(const struct inode *inode, enum gpumem_access access)
+{
+	struct attr_values attrs = atomic_load(&inode->attrs);
+
+	if (access == GPUMEM_ACCESS_WRITE)
+		return FILE_SHARE_WRITE;
+	return attrs.share == SHARE_TRUSTED ? FILE_SHARE_TRUSTED : FILE_SHARE_READ;
+}
+
+/* Under the share's lock. 0 or -ENOMEM. */
+static int lease_add(struct share_connection *connection, struct share_lease *lease)
+{
+	if (!HASH_ADD_NEW(hh, connection->leases, number, sizeof(lease->number), lease))
+		return -ENOMEM;
+	connection->deadline = 0;
+	return 0;
+}
+
+/* False where there is a memory and no room in it. */
+static bool lease_note(struct share *share, struct share_connection *connection,
+		       struct share_lease *lease)
+{
+	struct share_note_lease note = {
+	    .connection = connection->number,
+	    .number = lease->number,
+	    .ino = lease->inode->ino,
+	    .since = lease->since,
+	    .access = lease->access | (lease->private ? SHARE_NOTE_PRIVATE : 0),
+	    .kind = atomic_load(&lease->kind),
+	};
+
+	lease->token = share_request_mark(&connection->request);
+	lease->noted = share_memory_lease(share->memory, &note, lease->token);
+	return !share->memory || lease->noted != SHARE_NO_SLOT;
+}
+
+/* Under the share's lock. 0 or -ENOMEM. */
+static int lease_enter(struct share *share, struct share_connection *connection,
+		       struct share_lease *lease)
+{
+	if (!lease_note(share, connection, lease))
+		return -ENOMEM;
+	int error = lease_add(connection, lease);
+
+	if (error)
+		share_memory_forget_lease(share->memory, lease->noted);
+	return error;
+}
+
+/* Under no lock: the connection is in hand, so that the lease stays. */
+static void lease_show(struct share *share, const struct share_connection *connection,
+		       struct share_lease *lease)
+{
+	lease->listed = (struct lease_entry){
+	    .inode = lease->inode,
+	    .file = lease->file ? lease->file : lease->inode,
+	    .pid = connection->pid,
+	    .uid = connection->uid,
+	    .access = lease->access,
+	    .private = lease->private,
+	    .since = lease->since,
+	};
+	lease_list_add(&share->fs->leases, &lease->listed);
+}
+
+static int lease_new(struct share *share, struct share_connection *connection,
+		     const struct share_ask *ask, struct share_lease **made)
+{
+	int error = user_limits_take(share->fs, connection->uid, USER_LEASES, 1);
+
+	if (error)
+		return error;
+	struct share_lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		goto give;
+	lease->inode = ask->inode;
+	lease->access = ask->access;
+	lease->private = ask->file != NULL;
+	lease->file = ask->file;
+	lease->since = time(NULL);
+	atomic_init(&lease->kind, ask->begun.kind);
+	pthread_mutex_lock(&share->lock);
+	lease->number = ++share->last_lease;
+	error = lease_enter(share, connection, lease);
+	pthread_mutex_unlock(&share->lock);
+	if (error)
+		goto give;
+	inode_ref(lease->inode);
+	if (lease->file)
+		inode_ref(lease->file);
+	lease_show(share, connection, lease);
+	connection->unanswered = lease;
+	*made = lease;
+	return 0;
+
+give:
+	free(lease);
+	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+	return -ENOMEM;
+}
+
+int share_lease_restore(struct share *share, struct share_connection *connection,
+			const struct share_note_lease *noted, uint32_t slot, struct inode *inode,
+			struct share_lease **restored)
+{
+	struct share_lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		return -ENOMEM;
+	*lease = (struct share_lease){
+	    .number = noted->number,
+	    .inode = inode,
+	    .access = noted->access & ~SHARE_NOTE_PRIVATE,
+	    .private = noted->access & SHARE_NOTE_PRIVATE,
+	    .since = noted->since,
+	    .noted = slot,
+	    .kind = noted->kind,
+	};
+	if (lease->number > share->last_lease)
+		share->last_lease = lease->number;
+	int error = user_limits_restore(share->fs, connection->uid, USER_LEASES, 1);
+
+	if (error) {
+		free(lease);
+		return error;
+	}
+	pthread_mutex_lock(&share->lock);
+	error = lease_add(connection, lease);
+	pthread_mutex_unlock(&share->lock);
+	if (error) {
+		user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+		free(lease);
+		return error;
+	}
+	if (noted->kind != FILE_LEASE_DROPPED)
+		lease_show(share, connection, lease);
+	*restored = lease;
+	return 0;
+}
+
+void share_answered(struct share *share, struct share_connection *connection)
+{
+	if (connection->unanswered)
+		share_memory_answered(share->memory, connection->unanswered->noted);
+	connection->unanswered = NULL;
+	if (!connection->shown.inode)
+		return;
+	token_answered(&share->tokens, connection->shown.noted);
+	inode_put(share->fs, connection->shown.inode, 1);
+	connection->shown.inode = NULL;
+}
+
+static struct share_lease *lease_find(struct share_connection *connection, uint64_t number)
+{
+	struct share_lease *lease = NULL;
+
+	HASH_FIND(hh, connection->leases, &number, sizeof(number), lease);
+	return lease;
+}
+
+static bool lease_is_dropped(const struct share_lease *lease)
+{
+	return atomic_load(&lease->kind) == FILE_LEASE_DROPPED;
+}
+
+int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode)
+{
+	struct share_lease *lease = lease_find(connection, number);
+
+	if (!lease || lease_is_dropped(lease))
+		return -ENOENT;
+	inode_ref(lease->inode);
+	*inode = lease->inode;
+	return 0;
+}
+
+void share_begun_end(struct share *share, struct inode *inode, struct share_begun *begun)
+{
+	if (begun->counted) {
+		file_lease_end(inode->file, begun->kind);
+		host_out_settle(share->fs, inode);
+	}
+	if (begun->held)
+		inode_unhold(share->fs, inode, 1);
+	*begun = (struct share_begun){0};
+}
+
+/* The file goes on without this sharer. */
+void share_let_go(struct share *share, struct inode *inode, enum file_lease_kind kind)
+{
+	struct share_begun begun = {.held = true, .counted = true, .kind = kind};
+
+	share_begun_end(share, inode, &begun);
+	inode_put(share->fs, inode, 1);
+	observe_unasked(share->fs, "lease end");
+}
+
+static void lease_end(struct share *share, struct share_connection *connection,
+		      struct share_lease *lease)
+{
+	pthread_mutex_lock(&share->lock);
+	HASH_DEL(connection->leases, lease);
+	pthread_mutex_unlock(&share->lock);
+	lease_list_remove(&share->fs->leases, &lease->listed);
+	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+	/* Out of the list it is not dropped any more. */
+	share_let_go(share, lease->inode, atomic_load(&lease->kind));
+	if (lease->file)
+		inode_put(share->fs, lease->file, 1);
+	pthread_mutex_lock(&share->lock);
+	share_memory_forget_lease(share->memory, lease->noted);
+	pthread_mutex_unlock(&share->lock);
+	if (connection->unanswered == lease)
+		connection->unanswered = NULL;
+	free(lease);
+}
+
+void share_leases_end(struct share *share, struct share_connection *connection)
+{
+	struct share_lease *lease, *next;
+
+	HASH_ITER (hh, connection->leases, lease, next)
+		lease_end(share, connection, lease);
+}
+
+/* Where nothing is waited for nothing is copied. */
+static void lease_call(struct inode_call *call, struct share *share, struct inode *inode,
+		       enum file_wait wait)
+{
+	inode_call_init(call, share->fs, inode,
+			wait == FILE_MAY_WAIT ? worker_copier(share->fs) : NULL);
+}
+
+/* The file is held open and its lease counted, as far as that is not done. */
+static int lease_begin(struct share *share, struct share_ask *ask)
+{
+	struct share_begun *begun = &ask->begun;
+	struct inode *inode = ask->inode;
+	struct inode_call call;
+	int error = begun->held ? 0 : inode_hold(share->fs, inode);
+
+	if (error || begun->counted)
+		return error;
+	begun->held = true;
+	lease_call(&call, share, inode, ask->wait);
+	int kind = file_lease(inode->file, &call.call, share_access(inode, ask->access), ask->wait);
+
+	if (kind < 0)
+		return kind;
+	begun->counted = true;
+	begun->kind = (enum file_lease_kind)kind;
+	if (ask->wait == FILE_MAY_WAIT)
+		host_out_settle(share->fs, inode);
+	return 0;
+}
+
+/* To undo what was begun may be to wait, so that it is left to the queue, where it goes on. */
+static int lease_refused(struct share *share, struct share_ask *ask, int error)
+{
+	if (ask->wait == FILE_NO_WAIT)
+		return -EINPROGRESS;
+	share_begun_end(share, ask->inode, &ask->begun);
+	return error;
+}
+
+/* The memory of the file itself, with a reference of the lease's own. -EPERM: a reader cannot have
+ * it. */
+static int lease_shared(struct share *share, struct share_connection *connection,
+			struct share_ask *ask)
+{
+	struct share_lease *lease;
+	int error = lease_begin(share, ask);
+
+	if (!error)
+		error = lease_new(share, connection, ask, &lease);
+	if (error)
+		return lease_refused(share, ask, error);
+	ask->begun = (struct share_begun){0};
+	/* The lease is counted: the file stays where it is, and the looks from here on are good. */
+	error = share_send_chunks(share, connection, lease, ask, 0);
+	if (!error || error == -EPIPE)
+		return error;
+	/* It is there, and not answered: the queue goes on from that. */
+	if (ask->wait == FILE_NO_WAIT)
+		return -EINPROGRESS;
+	lease_end(share, connection, lease);
+	return error;
+}
+
+/* A copy of the reader's own. -ENOTSUP: the file is in host/, and needs none. */
+static int lease_private(struct share *share, struct share_connection *connection,
+			 const struct share_ask *ask)
+{
+	struct share_ask own = {
+	    .number = ask->number, .access = GPUMEM_ACCESS_WRITE, .file = ask->inode};
+	int error = share_copy(share->fs, ask->inode, connection->uid, &own.inode);
+
+	if (error)
+		return error;
+	error = lease_shared(share, connection, &own);
+	inode_put(share->fs, own.inode, 1);
+	return error;
+}
+
+/* The file's memory or a copy: which of them is decided where the file is looked at, and again
+ * where it moved to another volume in between. */
+static int lease_either(struct share *share, struct share_connection *connection,
+			struct share_ask *ask)
+{
+	for (unsigned tries = 0; tries < LEASE_TRIES; tries++) {
+		int error = lease_shared(share, connection, ask);
+
+		if (error != -EPERM)
+			return error;
+		error = lease_private(share, connection, ask);
+		if (error != -ENOTSUP)
+			return error;
+	}
+	return -EBUSY;
+}
+
+/* What came since, or all of it. */
+static int lease_send_more(struct share *share, struct share_connection *connection,
+			   struct share_lease *lease, const struct share_request *request,
+			   enum file_wait wait)
+{
+	struct share_ask ask = {.number = request->number, .wait = wait};
+	struct inode *inode = lease->inode;
+	struct inode_call call;
+
+	lease_call(&call, share, inode, wait);
+	int error =
+	    file_lease_more(inode->file, &call.call, share_access(inode, lease->access), wait);
+
+	if (error)
+		return error;
+	lease_list_measure(&share->fs->leases, &lease->listed);
+	return share_send_chunks(share, connection, lease, &ask, (uint32_t)request->first_chunk);
+}
+
+/* A daemon before this one got so far, or the share thread; the token was for that. A file whose
+ * memory this reader may not have any more is leased anew. */
+static int lease_again(struct share *share, struct share_connection *connection,
+		       const struct share_request *request)
+{
+	struct share_lease *lease = connection->unanswered;
+	struct share_ask ask = {
+	    .number = request->number, .inode = lease->inode, .access = lease->access};
+	int error = lease_is_dropped(lease)
+			? -ENOENT
+			: lease_send_more(share, connection, lease, request, FILE_MAY_WAIT);
+
+	if (!error || error == -EPIPE)
+		return error;
+	inode_ref(ask.inode);
+	lease_end(share, connection, lease);
+	if (error == -EPERM)
+		error = lease_either(share, connection, &ask);
+	inode_put(share->fs, ask.inode, 1);
+	return error;
+}
+
+/* Before memory is taken and copied for it. */
+static int may_lease_more(struct share *share, const struct share_connection *connection)
+{
+	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
+		return -EMFILE;
+	return user_limits_check(share->fs, connection->uid, USER_LEASES);
+}
+
+int share_lease(struct share *share, struct share_connection *connection,
+		const struct share_request *request, enum file_wait wait)
+{
+	struct share_ask ask = {.number = request->number,
+				.inode = connection->shown.inode,
+				.access = connection->shown.access,
+				.wait = wait,
+				.begun = connection->begun};
+
+	if (connection->unanswered)
+		return wait == FILE_NO_WAIT ? -EINPROGRESS
+					    : lease_again(share, connection, request);
+	int error = may_lease_more(share, connection);
+
+	error = error ? lease_refused(share, &ask, error) : lease_either(share, connection, &ask);
+	connection->begun = ask.begun;
+	observe_unasked(share->fs, "lease");
+	return error;
+}
+
+int share_lease_at_once(struct share *share, struct share_connection *connection,
+			struct inode *inode, enum gpumem_access access, uint32_t number)
+{
+	struct share_ask ask = {
+	    .number = number, .inode = inode, .access = access, .packets = ONE_PACKET};
+
+	if (may_lease_more(share, connection))
+		return -EMFILE;
+	return lease_shared(share, connection, &ask);
+}
+
+int share_extend(struct share *share, struct share_connection *connection,
+		 const struct share_request *request, enum file_wait wait)
+{
+	struct share_lease *lease = lease_find(connection, request->lease);
+
+	if (!lease || lease_is_dropped(lease))
+		return -ENOENT;
+	if (lease->private)
+		return -ENOTSUP; /* a private copy does not grow */
+	return lease_send_more(share, connection, lease, request, wait);
+}
+
+int share_release(struct share *share, struct share_connection *connection,
+		  const struct share_request *request, enum file_wait wait)
+{
+	struct share_lease *lease = lease_find(connection, request->lease);
+
+	if (!lease)
+		return -ENOENT;
+	/* The last lease of a file may give back all of its memory. */
+	if (wait == FILE_NO_WAIT)
+		return -EINPROGRESS;
+	lease_end(share, connection, lease);
+	return share_send_done(connection, request->number);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/share/lease_list.h"
+
+#include <utlist.h>
+
+#include "common/cleanup.h"
+#include "fs/file/volume.h"
+#include "fs/share/viewer.h"
+#include "fs/tree/inode.h"
+
+/* As many are looked at before others get the lock. */
+#define LOOKS 256
+
+/* What lease_list_drop is asked for. */
+struct lease_dropping {
+	const struct inode *inode;
+	int64_t before;
+	bool (*drop)(void *context, struct lease_entry *entry);
+	void *context;
+};
+
+void lease_list_init(struct lease_list *list)
+{
+	*list = (struct lease_list){0};
+	pthread_mutex_init(&list->lock, NULL);
+}
+
+void lease_list_destroy(struct lease_list *list)
+{
+	pthread_mutex_destroy(&list->lock);
+}
+
+static void count(struct lease_list *list, const struct lease_entry *entry, int sign)
+{
+	struct lease_sums *sums = &list->sums[entry->volume];
+
+	sums->leases += (uint64_t)sign;
+	sums->bytes += (uint64_t)sign * entry->bytes;
+}
+
+void lease_list_add(struct lease_list *list, struct lease_entry *entry)
+{
+	entry->volume = file_volume(entry->inode->file)->index;
+	entry->bytes = file_size(entry->inode->file);
+	LOCKED(&list->lock);
+	entry->turn = ++list->last_turn;
+	DL_APPEND2(list->first, entry, previous, next);
+	count(list, entry, 1);
+}
+
+/* lock is held. */
+static void take_out(struct lease_list *list, struct lease_entry *entry)
+{
+	DL_DELETE2(list->first, entry, previous, next);
+	count(list, entry, -1);
+	entry->turn = 0;
+}
+
+void lease_list_remove(struct lease_list *list, struct lease_entry *entry)
+{
+	LOCKED(&list->lock);
+	if (entry->turn)
+		take_out(list, entry);
+}
+
+void lease_list_measure(struct lease_list *list, struct lease_entry *entry)
+{
+	uint64_t bytes = file_size(entry->inode->file);
+
+	LOCKED(&list->lock);
+	if (!entry->turn)
+		return;
+	count(list, entry, -1);
+	entry->bytes = bytes;
+	count(list, entry, 1);
+}
+
+struct lease_sums lease_list_sums(struct lease_list *list, unsigned volume)
+{
+	LOCKED(&list->lock);
+	return list->sums[volume];
+}
+
+static bool is_listed(const struct lease_place *place)
+{
+	return place->entry.previous; /* the head's is the tail */
+}
+
+/* lock is held. */
+static void place_begin(struct lease_list *list, struct lease_place *place)
+{
+	struct lease_entry *at = &place->entry;
+
+	if (is_listed(place))
+		return;
+	place->end = list->last_turn;
+	DL_PREPEND2(list->first, at, previous, next);
+}
+
+/* One look at the list: *done at the end of what was there at the start. lock is held. */
+static unsigned take_some(struct lease_list *list, struct lease_place *place,
+			  const struct viewer *viewer, struct lease_entry *found, unsigned room,
+			  bool *done)
+{
+	struct lease_entry *at = &place->entry, *last = at;
+	unsigned taken = 0;
+
+	for (unsigned looks = 0; looks < LOOKS && taken < room; looks++) {
+		struct lease_entry *next = last->next;
+
+		*done = !next || next->turn > place->end;
+		if (*done)
+			break;
+		last = next;
+		if (!next->turn || !viewer_sees_lease(viewer, next->file, next->uid))
+			continue;
+		inode_ref(next->inode);
+		inode_ref(next->file);
+		found[taken++] = *next;
+	}
+	if (last == at)
+		return taken;
+	DL_DELETE2(list->first, at, previous, next);
+	DL_APPEND_ELEM2(list->first, last, at, previous, next);
+	return taken;
+}
+
+unsigned lease_list_next(struct lease_list *list, struct lease_place *place,
+			 const struct viewer *viewer, struct lease_entry *found, unsigned room)
+{
+	unsigned taken = 0;
+
+	for (bool done = false; !taken && !done;) {
+		LOCKED(&list->lock);
+		place_begin(list, place);
+		taken = take_some(list, place, viewer, found, room, &done);
+	}
+	return taken;
+}
+
+void lease_list_leave(struct lease_list *list, struct lease_place *place)
+{
+	struct lease_entry *at = &place->entry;
+
+	LOCKED(&list->lock);
+	if (is_listed(place))
+		DL_DELETE2(list->first, at, previous, next);
+	*place = (struct lease_place){0};
+}
+
+/* One look at the list from a place on: false at the end of what was there at the start. lock is
+ * held. */
+static bool drop_some(struct lease_list *list, struct lease_place *place,
+		      const struct lease_dropping *dropping, uint64_t *dropped)
+{
+	struct lease_entry *at = &place->entry;
+
+	for (unsigned looks = 0; looks < LOOKS; looks++) {
+		struct lease_entry *next = at->next;
+
+		if (!next || next->turn > place->end)
+			return false;
+		DL_DELETE2(list->first, at, previous, next);
+		DL_APPEND_ELEM2(list->first, next, at, previous, next);
+		if (!next->turn || next->inode != dropping->inode ||
+		    next->since >= dropping->before || !dropping->drop(dropping->context, next))
+			continue;
+		take_out(list, next);
+		++*dropped;
+	}
+	return true;
+}
+
+uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t before,
+			 bool (*drop)(void *context, struct lease_entry *entry), void *context)
+{
+	struct lease_dropping dropping = {inode, before, drop, context};
+	struct lease_place place = {0};
+	uint64_t dropped = 0;
+	bool more = true;
+
+	while (more) {
+		LOCKED(&list->lock);
+		place_begin(list, &place);
+		more = drop_some(list, &place, &dropping, &dropped);
+	}
+	lease_list_leave(list, &place);
+	return dropped;
+}

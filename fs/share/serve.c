@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Requests on the sharing socket: a packet is read and checked by the share thread, and answered
+ * there if nothing has to be waited for; else by the queue's threads. */
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "common/log.h"
+#include "fs/share/internal.h"
+
+/* With a keeper a packet stays in the socket until it has been answered, for the next daemon. */
+static int packet_flags(const struct share *share)
+{
+	return MSG_DONTWAIT | MSG_TRUNC | (share->memory ? MSG_PEEK : 0);
+}
+
+/* Answered. What stays unread at the close would have the client read ECONNRESET before the answer.
+ */
+static void packet_take(struct share *share, struct share_connection *connection)
+{
+	char packet;
+
+	if (share->memory)
+		recv(connection->fd, &packet, sizeof(packet), MSG_DONTWAIT);
+}
+
+/* 0, or -EAGAIN: there is none; -EPIPE: the connection is to end. fds that come with a packet are
+ * closed by the kernel: no room is given for them. */
+static int packet_read(struct share *share, struct share_connection *connection)
+{
+	char packet[SHARE_REQUEST_MAX + 1];
+	ssize_t n = recv(connection->fd, packet, sizeof(packet), packet_flags(share));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return -EAGAIN;
+	if (n <= 0 || n > SHARE_REQUEST_MAX)
+		return -EPIPE;
+	int error = share_request_parse(packet, (size_t)n, &connection->request);
+
+	if (error == -EPROTONOSUPPORT) {
+		share_send_error(connection, 0, -error);
+		packet_take(share, connection);
+	}
+	return error ? -EPIPE : 0;
+}
+
+/* The request has its answer: error, or what was sent. */
+static int request_done(struct share *share, struct share_connection *connection, int error)
+{
+	if (error && error != -EPIPE)
+		error = share_send_error(connection, connection->request.number, -error);
+	packet_take(share, connection);
+	share_answered(share, connection);
+	return error;
+}
+
+/* -EINPROGRESS: what the token of a request is for is remembered with the connection, and its time
+ * does not count from here on. Or -EACCES. */
+static int token_show(struct share *share, struct share_connection *connection,
+		      const struct share_request *request)
+{
+	/* A daemon before this one got so far; the token was for that. */
+	if (connection->unanswered)
+		return -EINPROGRESS;
+	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
+				 &connection->shown);
+
+	return error ? error : -EINPROGRESS;
+}
+
+/* A daemon that is killed between the two steps of request_done leaves a lease that looks as if it
+ * had not been answered, and not the packet that asked for it. */
+static void settle_answered(struct share *share, struct share_connection *connection)
+{
+	const struct share_lease *lease = connection->unanswered;
+
+	if (lease && lease->token && lease->token != share_request_mark(&connection->request))
+		share_answered(share, connection);
+}
+
+static int request_serve(struct share *share, struct share_connection *connection,
+			 enum file_wait wait)
+{
+	const struct share_request *request = &connection->request;
+
+	switch (request->type) {
+	case GPUMEM_MSG_LEASE:
+		return share_lease(share, connection, request, wait);
+	case GPUMEM_MSG_EXTEND:
+		return share_extend(share, connection, request, wait);
+	default:
+		return share_release(share, connection, request, wait);
+	}
+}
+
+/* -EINPROGRESS: it is for the queue, which users have by turns. */
+static int request_try(struct share *share, struct share_connection *connection)
+{
+	int error =
+	    share_has_more(share) ? -EINPROGRESS : request_serve(share, connection, FILE_NO_WAIT);
+
+	return error == -EINPROGRESS ? error : request_done(share, connection, error);
+}
+
+/* What waits for nothing. -EINPROGRESS: the rest is for the queue. */
+static int request_begin(struct share *share, struct share_connection *connection)
+{
+	const struct share_request *request = &connection->request;
+	int error = -EINPROGRESS;
+
+	if (request->type == GPUMEM_MSG_HELLO) {
+		error = share_connection_key(share, connection);
+		return request_done(share, connection,
+				    error ? error : share_send_key(connection, request->number));
+	}
+	if (request->type == GPUMEM_MSG_LEASE) {
+		settle_answered(share, connection);
+		error = token_show(share, connection, request);
+	}
+	if (error == -EINPROGRESS)
+		return request_try(share, connection);
+	request_done(share, connection, error);
+	/* A client that shows a token which is not its own gets no second try. */
+	return -EPIPE;
+}
+
+void share_receive(struct share *share, struct share_connection *connection)
+{
+	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
+	int error = packet_read(share, connection);
+
+	if (!error)
+		error = request_begin(share, connection);
+	if (error == -EINPROGRESS)
+		share_queue_add(share->queue, connection->user, &connection->job);
+	else if (error == -EPIPE)
+		share_connection_end(share, connection);
+	else
+		share_connection_give(share, connection);
+	log_caller_change(before);
+}
+
+/* A client that hung up while its request waited needs no copy. */
+static bool is_gone(const struct share_connection *connection)
+{
+	struct pollfd peer = {.fd = connection->fd};
+
+	return poll(&peer, 1, 0) > 0 && peer.revents & (POLLHUP | POLLERR);
+}
+
+static bool is_ending(struct share *share, const struct share_connection *connection)
+{
+	pthread_mutex_lock(&share->lock);
+	bool ending = connection->ending;
+
+	pthread_mutex_unlock(&share->lock);
+	return ending;
+}
+
+void share_work(void *pointer, struct share_job *job)
+{
+	struct share_connection *connection = (struct share_connection *)job;
+	struct share *share = pointer;
+	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
+
+	if (is_ending(share, connection) || is_gone(connection) ||
+	    request_done(share, connection, request_serve(share, connection, FILE_MAY_WAIT)))
+		share_connection_free(share, connection);
+	else
+		share_connection_give(share, connection);
+	log_caller_change(before);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/share/share.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/descriptors.h"
+#include "common/log.h"
+#include "fs/core/worker.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/share/internal.h"
+#include "fs/tree/host_out.h"
+
+/* How often deadlines are looked at. */
+#define TICK_MS 1000
+
+/* After which a thread of the queue ends: a copier of the GPU is memory, too. */
+#define IDLE_SECONDS 30
+
+static int watch(struct share *share, int fd, uint32_t events, void *who)
+{
+	struct epoll_event event = {.events = events, .data.ptr = who};
+
+	return epoll_ctl(share->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static void listen_for(struct share *share, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.ptr = &share->listen_fd};
+
+	if (share->listen_fd >= 0)
+		epoll_ctl(share->epoll_fd, EPOLL_CTL_MOD, share->listen_fd, &event);
+}
+
+/* No connection can be had: until the next tick nobody asks for one, which would be refused as
+ * often as the processor allows. Those who wait are taken then. */
+static void accept_rest(struct share *share, int error)
+{
+	if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM)
+		return;
+	if (!share->said_no_fds)
+		log_warn("%s: connections have to wait: %s; raise the daemon's limit of open files "
+			 "(ulimit -Hn, LimitNOFILE=)",
+			 share->fs->options.mountpoint, strerror(error));
+	share->said_no_fds = share->accept_rests = true;
+	listen_for(share, 0);
+}
+
+static void accept_again(struct share *share)
+{
+	if (share->accept_rests)
+		listen_for(share, EPOLLIN);
+	share->accept_rests = false;
+}
+
+static void accept_one(struct share *share)
+{
+	int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0) {
+		accept_rest(share, errno);
+		return;
+	}
+	if (descriptor_unreserved(DESCRIPTOR_CONNECTION, fd) < 0)
+		return;
+	if (share_socket_admit(share, fd)) {
+		close(fd);
+		return;
+	}
+	uint64_t id = keep_id(KEEP_SOCKET, ++share->last_connection);
+
+	/* Before it is served: what is asked then will be answered, by whomever. */
+	if (keep_hold(share->fs->keep, id, fd) ||
+	    share_connection_add(share, fd, share->last_connection)) {
+		keep_drop(share->fs->keep, id);
+		close(fd);
+	}
+}
+
+/* Connections that never showed a token, and tokens that nobody showed. */
+static void end_late(struct share *share)
+{
+	accept_again(share);
+	host_outs_look(share->fs);
+	token_expire(share->fs, &share->tokens);
+	share_connections_end(share, share_now());
+	share_queue_again(share->queue);
+}
+
+/* When no other thread serves. */
+static void end_all(struct share *share)
+{
+	while (share->connections)
+		share_connection_free(share, share->connections);
+}
+
+/* The socket and every connection made through it hold the mount: they go when it is gone. */
+static void mounts_changed(struct share *share)
+{
+	if (share_socket_mounted(share))
+		return;
+	share_connections_end(share, SHARE_EVER);
+	/* Before the close: while the keeper has a duplicate the events would go on. */
+	if (share->listen_fd >= 0)
+		epoll_ctl(share->epoll_fd, EPOLL_CTL_DEL, share->listen_fd, NULL);
+	share_socket_close(share);
+}
+
+static void handle(struct share *share, const struct epoll_event *event)
+{
+	if (event->data.ptr == &share->listen_fd)
+		accept_one(share);
+	else if (event->data.ptr == &share->mounts)
+		mounts_changed(share);
+	else if (event->data.ptr != &share->stop_fd &&
+		 share_connection_take(share, event->data.ptr))
+		share_receive(share, event->data.ptr);
+}
+
+bool share_has_more(const struct share *share)
+{
+	struct pollfd events = {.fd = share->epoll_fd, .events = POLLIN};
+
+	return poll(&events, 1, 0) != 0;
+}
+
+static void *run(void *pointer)
+{
+	struct share *share = pointer;
+	struct epoll_event event;
+	uint64_t stopped;
+	int64_t last = share_now();
+
+	/* It may have gone while there was no daemon. */
+	mounts_changed(share);
+	/* One event at a time: handling one may free what another would name. */
+	while (read(share->stop_fd, &stopped, sizeof(stopped)) < 0) {
+		int n = epoll_wait(share->epoll_fd, &event, 1, TICK_MS);
+
+		if (n > 0)
+			handle(share, &event);
+		if (share_now() != last) {
+			last = share_now();
+			end_late(share);
+		}
+	}
+	worker_end();
+	return NULL;
+}
+
+static void share_free(struct share *share)
+{
+	share_socket_close(share);
+	if (share->epoll_fd >= 0)
+		close(share->epoll_fd);
+	if (share->stop_fd >= 0)
+		close(share->stop_fd);
+	token_table_destroy(share->fs, &share->tokens);
+	share_memory_close(share->memory);
+	share_queue_free(share->queue);
+	pthread_cond_destroy(&share->given);
+	pthread_mutex_destroy(&share->lock);
+	free(share);
+}
+
+static int start(struct share *share)
+{
+	share->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	share->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (share->epoll_fd < 0 || share->stop_fd < 0)
+		return -errno;
+	int error = share_queue_open(share_work, share, IDLE_SECONDS, &share->queue);
+
+	if (!error)
+		error = share_memory_open(share->fs->keep, &share->memory);
+	share->tokens.memory = share->memory;
+	if (!error)
+		error = share_socket_open(share, share->fs->options.mountpoint);
+	if (!error)
+		error = share_restore(share);
+	if (!error)
+		error = watch(share, share->stop_fd, EPOLLIN, &share->stop_fd);
+	if (!error)
+		error = watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
+	if (!error && share->mounts)
+		error = watch(share, fileno(share->mounts), EPOLLPRI, &share->mounts);
+	if (!error)
+		error = -pthread_create(&share->thread, NULL, run, share);
+	if (error)
+		end_all(share);
+	return error;
+}
+
+int share_open(struct fs *fs, struct share **opened)
+{
+	struct share *share = calloc(1, sizeof(*share));
+
+	if (!share)
+		return -ENOMEM;
+	*share = (struct share){.fs = fs,
+				.epoll_fd = -1,
+				.listen_fd = -1,
+				.stop_fd = -1,
+				.tree_fd = -1,
+				.last_connection = SHARE_KEPT_CONNECTIONS};
+	pthread_mutex_init(&share->lock, NULL);
+	pthread_cond_init(&share->given, NULL);
+	token_table_init(&share->tokens);
+	int error = start(share);
+
+	if (error) {
+		share_refused(share, error);
+		share_free(share);
+		return error;
+	}
+	*opened = share;
+	return 0;
+}
+
+void share_close(struct share *share)
+{
+	if (!share)
+		return;
+	eventfd_write(share->stop_fd, 1);
+	pthread_join(share->thread, NULL);
+	/* Requests in hand are answered. What waits is not: its connections end. */
+	share_queue_stop(share->queue);
+	end_all(share);
+	share_free(share);
+}
+
+int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
+		struct gpumem_token *token)
+{
+	*token = (struct gpumem_token){.version = GPUMEM_PROTOCOL_VERSION, .access = access};
+	return token_issue(share->fs, &share->tokens, inode, uid, access, token->token);
+}
+
+int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
+		    const struct gpumem_lease_ask *ask)
+{
+	struct share_connection *connection;
+
+	/* Another daemon can be told of what this one had read off a connection, and not of an
+	 * ioctl that it answered over one. */
+	if (share->memory)
+		return -EOPNOTSUPP;
+	if (ask->version != GPUMEM_PROTOCOL_VERSION)
+		return -EAGAIN;
+	int error = share_connection_take_key(share, uid, ask->key, &connection);
+
+	if (error)
+		return error;
+	error = share_lease_at_once(share, connection, inode, access, ask->request);
+	share_answered(share, connection);
+	/* Its end is for the share thread, which may have an event of it. */
+	if (error == -EPIPE)
+		shutdown(connection->fd, SHUT_RDWR);
+	share_connection_give(share, connection);
+	if (error == -EPIPE)
+		return -ESTALE;
+	return error ? -EAGAIN : 0;
+}
+
+int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
+		 uint64_t lease, struct inode **inode)
+{
+	return share_connection_leased(share, uid, key, lease, inode);
+}

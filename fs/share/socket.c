@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Where the socket is: in the mount itself, so that every process that sees the mount can share.
+ * Bound on the path of the mount it would pin it, and umount would say busy; bound through a
+ * detached clone it pins only the clone, which is dropped when the mount is gone. The kernel finds
+ * the socket by its inode, so connecting works through the mount and through bind mounts of it all
+ * the same.
+ *
+ * A clone needs privileges. The daemon of an ordinary user has its socket in a directory of that
+ * user's, and serves no other user. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/mountinfo.h"
+#include "fs/control/nodes.h"
+#include "fs/fuse/session.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/share/binder.h"
+#include "fs/share/internal.h"
+
+#define BACKLOG 1024
+
+static int socket_bind(struct share *share, const char *mountpoint)
+{
+	share->tree_fd =
+	    (int)syscall(SYS_open_tree, AT_FDCWD, mountpoint, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (share->tree_fd < 0)
+		return -errno;
+	share->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (share->listen_fd < 0)
+		return -errno;
+	int error = binder_bind(share->listen_fd, share->tree_fd);
+
+	if (!error && listen(share->listen_fd, BACKLOG))
+		error = -errno;
+	return error;
+}
+
+/* A socket of a daemon before this one, by the directory that was kept with it. */
+static int socket_adopt(struct share *share)
+{
+	dev_t device = session_device(share->fs->session);
+	struct statx st;
+
+	if (statx(share->tree_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
+		return -errno;
+	if (!device || makedev(st.stx_dev_major, st.stx_dev_minor) == device)
+		return 0;
+	share->for_own_user = true;
+	runtime_socket_adopt(&share->runtime, share->tree_fd, share->listen_fd, GPUMEM_SOCKET_KIND,
+			     device);
+	return 0;
+}
+
+static int socket_open_own(struct share *share)
+{
+	int error = runtime_socket_open(&share->runtime, GPUMEM_SOCKET_KIND,
+					session_device(share->fs->session), share->reason);
+
+	share->tree_fd = share->runtime.dir;
+	share->listen_fd = share->runtime.fd;
+	share->for_own_user = !error;
+	return error;
+}
+
+bool share_is_kept(struct fs *fs)
+{
+	AUTO_CLOSE int tree = keep_take(fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	AUTO_CLOSE int listen = keep_take(fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+
+	return tree >= 0 && listen >= 0;
+}
+
+static int keep_one(struct share *share, enum share_kept what, int fd)
+{
+	/* In a new mount there is a new one. */
+	if (share->fs->options.recovery != RECOVERY_TRANSPARENT)
+		return 0;
+	return keep_hold(share->fs->keep, keep_id(KEEP_SOCKET, what), fd);
+}
+
+/* Held by the keeper it goes on taking connections when nobody serves them. */
+static int socket_find(struct share *share, const char *mountpoint)
+{
+	struct keep *keep = share->fs->keep;
+
+	share->tree_fd = keep_take(keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	share->listen_fd = keep_take(keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+	if (share->tree_fd >= 0 && share->listen_fd >= 0)
+		return socket_adopt(share);
+	share_socket_close(share);
+	int error = socket_bind(share, mountpoint);
+
+	if (share->tree_fd < 0 && (error == -EPERM || error == -ENOSYS))
+		error = socket_open_own(share);
+	if (!error)
+		error = keep_one(share, SHARE_KEPT_LISTEN, share->listen_fd);
+	return error ? error : keep_one(share, SHARE_KEPT_TREE, share->tree_fd);
+}
+
+int share_socket_open(struct share *share, const char *mountpoint)
+{
+	int error = socket_find(share, mountpoint);
+	struct statx st;
+
+	if (error || share->for_own_user)
+		return error;
+	/* Not what the daemon would say: this may be the thread that is to ask. */
+	if (statx(share->tree_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
+		return -errno;
+	share->device = makedev(st.stx_dev_major, st.stx_dev_minor);
+	control_socket_is_bound();
+	share->mounts = fopen("/proc/self/mountinfo", "re");
+	return share->mounts ? 0 : -errno;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void share_socket_close(struct share *share)
+{
+	/* The keeper's first: whoever closes the mount last may have to wait for its daemon. */
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	keep_settle(share->fs->keep);
+	if (share->for_own_user) {
+		runtime_socket_close(&share->runtime);
+		share->listen_fd = share->tree_fd = -1;
+	}
+	close_fd(&share->listen_fd);
+	close_fd(&share->tree_fd);
+	if (share->mounts)
+		fclose(share->mounts);
+	share->mounts = NULL;
+}
+
+int share_socket_admit(const struct share *share, int fd)
+{
+	struct ucred peer;
+
+	if (!share->for_own_user)
+		return 0;
+	return runtime_peer(fd, &peer) == 0 && peer.uid == geteuid() ? 0 : -EPERM;
+}
+
+bool share_socket_mounted(const struct share *share)
+{
+	/* A socket in a directory holds no mount. */
+	return !share->mounts || mountinfo_has_device(share->mounts, share->device);
+}

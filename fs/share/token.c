@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/share/token.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "fs/core/fs.h"
+#include "fs/share/memory.h"
+#include "fs/tree/inode.h"
+
+struct token {
+	UT_hash_handle hh;
+	struct token *previous, *next; /* by age */
+	struct inode *inode;
+	int64_t expires; /* CLOCK_MONOTONIC, seconds */
+	uid_t uid;
+	enum gpumem_access access;
+	uint32_t noted; /* its slot in the table's memory */
+	uint8_t bytes[GPUMEM_TOKEN_BYTES];
+};
+
+static int64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec;
+}
+
+void token_table_init(struct token_table *table)
+{
+	*table = (struct token_table){0};
+	pthread_mutex_init(&table->lock, NULL);
+}
+
+/* They live equally long, so that those which are too old are the first. */
+static struct token *take_older(struct token_table *table, int64_t than)
+{
+	struct token *old = NULL, *token;
+
+	while ((token = table->oldest) && token->expires < than) {
+		HASH_DEL(table->by_bytes, token);
+		DL_DELETE2(table->oldest, token, previous, next);
+		share_memory_forget_token(table->memory, token->noted);
+		table->count--;
+		token->next = old;
+		old = token;
+	}
+	return old;
+}
+
+/* Under no lock: the last reference frees an inode. */
+static void free_all(struct fs *fs, struct token *token)
+{
+	while (token) {
+		struct token *next = token->next;
+
+		inode_put(fs, token->inode, 1);
+		user_limits_give(fs, token->uid, USER_TOKENS, 1);
+		free(token);
+		token = next;
+	}
+}
+
+static void expire(struct fs *fs, struct token_table *table, int64_t than)
+{
+	pthread_mutex_lock(&table->lock);
+	struct token *old = take_older(table, than);
+
+	pthread_mutex_unlock(&table->lock);
+	free_all(fs, old);
+}
+
+void token_expire(struct fs *fs, struct token_table *table)
+{
+	expire(fs, table, now());
+}
+
+void token_table_destroy(struct fs *fs, struct token_table *table)
+{
+	expire(fs, table, INT64_MAX);
+	pthread_mutex_destroy(&table->lock);
+}
+
+static int add(struct token_table *table, struct token *token)
+{
+	if (!HASH_ADD_NEW(hh, table->by_bytes, bytes, sizeof(token->bytes), token))
+		return -ENOMEM;
+	DL_APPEND2(table->oldest, token, previous, next);
+	table->count++;
+	return 0;
+}
+
+/* What cannot be noted is lost with this daemon. */
+static void note(struct token_table *table, struct token *token)
+{
+	struct share_note_token noted = {
+	    .ino = token->inode->ino,
+	    .expires = token->expires,
+	    .uid = token->uid,
+	    .access = token->access,
+	};
+
+	memcpy(noted.bytes, token->bytes, sizeof(noted.bytes));
+	token->noted = share_memory_token(table->memory, &noted);
+}
+
+int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, uid_t uid,
+		enum gpumem_access access, uint8_t bytes[GPUMEM_TOKEN_BYTES])
+{
+	token_expire(fs, table);
+	int error = user_limits_take(fs, uid, USER_TOKENS, 1);
+
+	if (error)
+		return error;
+	struct token *token = calloc(1, sizeof(*token));
+
+	if (!token) {
+		user_limits_give(fs, uid, USER_TOKENS, 1);
+		return -ENOMEM;
+	}
+	token->inode = inode;
+	token->uid = uid;
+	token->access = access;
+	token->expires = now() + GPUMEM_TOKEN_SECONDS;
+	if (getrandom(token->bytes, sizeof(token->bytes), 0) != sizeof(token->bytes)) {
+		user_limits_give(fs, uid, USER_TOKENS, 1);
+		free(token);
+		return -EIO;
+	}
+	memcpy(bytes, token->bytes, sizeof(token->bytes));
+	/* Before anybody can use it up. */
+	inode_ref(inode);
+	pthread_mutex_lock(&table->lock);
+	error = add(table, token);
+	if (!error)
+		note(table, token);
+	pthread_mutex_unlock(&table->lock);
+	if (error)
+		free_all(fs, token);
+	return error;
+}
+
+int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
+		 uid_t uid, struct token_redeemed *redeemed)
+{
+	struct token *token = NULL;
+
+	token_expire(fs, table);
+	pthread_mutex_lock(&table->lock);
+	HASH_FIND(hh, table->by_bytes, bytes, GPUMEM_TOKEN_BYTES, token);
+	if (token && token->uid == uid) {
+		HASH_DEL(table->by_bytes, token);
+		DL_DELETE2(table->oldest, token, previous, next);
+		table->count--;
+	} else {
+		token = NULL;
+	}
+	pthread_mutex_unlock(&table->lock);
+	if (!token)
+		return -EACCES;
+	*redeemed = (struct token_redeemed){
+	    .inode = token->inode, .access = token->access, .noted = token->noted};
+	user_limits_give(fs, uid, USER_TOKENS, 1);
+	free(token);
+	return 0;
+}
+
+void token_answered(struct token_table *table, uint32_t noted)
+{
+	LOCKED(&table->lock);
+	share_memory_forget_token(table->memory, noted);
+}
+
+static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,
+			const struct share_note_token *noted)
+{
+	struct inode *inode = inode_table_get(&fs->inodes, noted->ino);
+	struct token *token = inode ? calloc(1, sizeof(*token)) : NULL;
+
+	if (!token || user_limits_restore(fs, noted->uid, USER_TOKENS, 1)) {
+		free(token);
+		if (inode)
+			inode_put(fs, inode, 1);
+		share_memory_forget_token(table->memory, slot);
+		return;
+	}
+	token->inode = inode;
+	token->uid = noted->uid;
+	token->access = noted->access;
+	/* While there was no daemon it could not be shown: its time begins again. They are not
+	 * noted in the order of their age, and so are all of one. */
+	token->expires = now() + GPUMEM_TOKEN_SECONDS;
+	token->noted = slot;
+	memcpy(token->bytes, noted->bytes, sizeof(token->bytes));
+	pthread_mutex_lock(&table->lock);
+	int error = add(table, token);
+
+	pthread_mutex_unlock(&table->lock);
+	if (error)
+		free_all(fs, token);
+}
+
+void token_restore(struct fs *fs, struct token_table *table)
+{
+	struct share_note_token noted;
+	uint32_t slot = 0;
+
+	while (share_memory_next_token(table->memory, &slot, &noted))
+		restore_one(fs, table, slot - 1, &noted);
+}

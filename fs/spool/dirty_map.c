@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Which blocks of a file have changed: a bit each, set by who writes after the write, so that a
+ * save that takes the bits first and reads then misses nothing. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "fs/spool/internal.h"
+#include "fs/tree/inode.h"
+
+/* Of a larger file one bit stands for more blocks. */
+#define BITS_MAX (1ULL << 20)
+
+static struct spool_marks marks_new(uint64_t size)
+{
+	struct spool_marks marks = {0};
+	uint64_t blocks = size / SPOOL_BLOCK + 1;
+
+	while (blocks >> marks.shift > BITS_MAX)
+		marks.shift++;
+	marks.bits = (blocks >> marks.shift) + 1;
+	marks.words = calloc(marks.bits / 64 + 1, sizeof(*marks.words));
+	return marks;
+}
+
+int spool_marks_renew(struct spool_file *file, uint64_t size, struct spool_marks *before)
+{
+	struct spool_marks fresh = marks_new(size);
+
+	if (!fresh.words)
+		return -ENOMEM;
+	guard_lock(&file->guard);
+	*before = file->marks;
+	file->marks = fresh;
+	guard_unlock(&file->guard);
+	return 0;
+}
+
+bool spool_marked(const struct spool_marks *marks, uint64_t index)
+{
+	uint64_t bit = index >> marks->shift;
+
+	return !marks->words || bit >= marks->bits ||
+	       (atomic_load(&marks->words[bit / 64]) >> bit % 64 & 1);
+}
+
+static void set_bits(struct spool_marks *marks, uint64_t first, uint64_t last)
+{
+	if (!marks->words || first >= marks->bits)
+		return;
+	if (last >= marks->bits)
+		last = marks->bits - 1;
+	for (uint64_t bit = first; bit <= last; bit++) {
+		_Atomic uint64_t *word = &marks->words[bit / 64];
+		uint64_t mask = 1ULL << bit % 64;
+
+		/* Most often it is set already, and a line that is not written to stays shared. */
+		if (!(atomic_load_explicit(word, memory_order_relaxed) & mask))
+			atomic_fetch_or(word, mask);
+	}
+}
+
+void spool_mark(struct inode *inode, uint64_t from, uint64_t bytes)
+{
+	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
+
+	if (!file || !bytes)
+		return;
+	uint64_t end = from + bytes < from ? UINT64_MAX : from + bytes;
+	guard_token token = guard_enter(&file->guard);
+	unsigned shift = file->marks.shift;
+
+	set_bits(&file->marks, from / SPOOL_BLOCK >> shift, (end - 1) / SPOOL_BLOCK >> shift);
+	guard_leave(&file->guard, token);
+}
+
+void spool_suspect(struct inode *inode)
+{
+	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
+
+	if (file)
+		atomic_store(&file->suspect, true);
+}

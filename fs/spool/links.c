@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The spool as people see it: DIR/gpu0/path/file, hard links to the data under the files' names.
+ * Nothing is read from it but names that are known in no other way, so what cannot be done here is
+ * left undone. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "fs/spool/internal.h"
+
+/* Of the tree: deeper, nobody looks at it with ls. */
+#define DEPTH_MAX 256
+
+struct spool_dir {
+	uint64_t id, above; /* 0: the top */
+	char *name;
+	UT_hash_handle hh;
+};
+
+static struct spool_dir *dir_known(struct spool *spool, uint64_t id)
+{
+	struct spool_dir *dir;
+
+	HASH_FIND(hh, spool->dirs, &id, sizeof(id), dir);
+	return dir;
+}
+
+/* The directory of an id in the tree, made if need be: an fd, or -errno. */
+static int dir_open(struct spool *spool, uint64_t id)
+{
+	const char *names[DEPTH_MAX];
+	unsigned depth = 0;
+
+	for (; id; depth++) {
+		const struct spool_dir *dir = dir_known(spool, id);
+
+		if (!dir || depth == DEPTH_MAX)
+			return -ENOENT;
+		names[depth] = dir->name;
+		id = dir->above;
+	}
+	int fd = fcntl(spool->dir, F_DUPFD_CLOEXEC, 0);
+
+	while (fd >= 0 && depth) {
+		const char *name = names[--depth];
+		int above = fd;
+
+		mkdirat(above, name, 0700);
+		fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		close(above);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+static void dir_forget(struct spool *spool, uint64_t id)
+{
+	struct spool_dir *dir = dir_known(spool, id);
+
+	if (!dir)
+		return;
+	HASH_DEL(spool->dirs, dir);
+	free(dir->name);
+	free(dir);
+}
+
+static struct spool_dir *dir_remember(struct spool *spool, uint64_t id)
+{
+	struct spool_dir *dir = dir_known(spool, id);
+
+	if (dir)
+		return dir;
+	dir = calloc(1, sizeof(*dir));
+	if (!dir)
+		return NULL;
+	dir->id = id;
+	if (!HASH_ADD_NEW(hh, spool->dirs, id, sizeof(dir->id), dir)) {
+		free(dir);
+		return NULL;
+	}
+	return dir;
+}
+
+static struct spool_dir *dir_at(struct spool *spool, const struct spool_name *place)
+{
+	for (struct spool_dir *dir = spool->dirs; dir; dir = dir->hh.next)
+		if (dir->name && dir->above == place->dir && strcmp(dir->name, place->name) == 0)
+			return dir;
+	return NULL;
+}
+
+/* Another that has the place goes to where this one was, and on from there in its own turn. */
+static void move_dir(struct spool *spool, struct spool_dir *dir, const struct spool_name *place)
+{
+	struct spool_dir *other = dir_at(spool, place);
+	AUTO_CLOSE int from = dir_open(spool, dir->above);
+	AUTO_CLOSE int to = dir_open(spool, place->dir);
+
+	if (from < 0 || to < 0)
+		return;
+	if (renameat2(from, dir->name, to, place->name, other ? RENAME_EXCHANGE : 0)) {
+		log_debug("spool: %s: %s", place->name, strerror(errno));
+	} else if (other) {
+		free(other->name);
+		other->name = dir->name;
+		other->above = dir->above;
+		dir->name = NULL;
+	}
+}
+
+static void put_dir(struct spool *spool, const struct spool_record *record)
+{
+	struct spool_dir *dir = dir_remember(spool, record->id);
+	const struct spool_name *now = &record->names[0];
+
+	if (!dir || (dir->name && dir->above == now->dir && strcmp(dir->name, now->name) == 0))
+		return;
+	char *name = strdup(now->name);
+
+	if (!name)
+		return;
+	if (dir->name)
+		move_dir(spool, dir, now);
+	free(dir->name);
+	dir->name = name;
+	dir->above = now->dir;
+	int made = dir_open(spool, record->id);
+
+	if (made >= 0)
+		close(made);
+}
+
+static bool leads_to_data(struct spool *spool, const struct spool_record *record, int dir,
+			  const char *name)
+{
+	char data[SPOOL_FILE_NAME];
+	struct stat there, wanted;
+
+	spool_file_name(data, record->id, 0);
+	return fstatat(spool->data, data, &wanted, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       there.st_ino == wanted.st_ino;
+}
+
+static bool leads_to_target(const struct spool_record *record, int dir, const char *name)
+{
+	char target[PATH_MAX];
+	ssize_t length = readlinkat(dir, name, target, sizeof(target));
+
+	return length >= 0 && (size_t)length == strlen(record->target) &&
+	       memcmp(target, record->target, (size_t)length) == 0;
+}
+
+/* Whether what people see under the name is what the record says. */
+static bool is_of(struct spool *spool, const struct spool_record *record, int dir, const char *name)
+{
+	return S_ISREG(record->mode)   ? leads_to_data(spool, record, dir, name)
+	       : S_ISLNK(record->mode) ? leads_to_target(record, dir, name)
+				       : false;
+}
+
+static void remove_name(struct spool *spool, const struct spool_record *record,
+			const struct spool_name *name)
+{
+	AUTO_CLOSE int dir = dir_open(spool, name->dir);
+
+	if (dir >= 0 && is_of(spool, record, dir, name->name))
+		unlinkat(dir, name->name, 0);
+}
+
+static void put_name(struct spool *spool, const struct spool_record *record,
+		     const struct spool_name *name)
+{
+	AUTO_CLOSE int dir = dir_open(spool, name->dir);
+	char data[SPOOL_FILE_NAME];
+
+	spool_file_name(data, record->id, 0);
+	if (dir < 0 || is_of(spool, record, dir, name->name))
+		return;
+	/* Where the data is missing the name may lead to the last of it. */
+	if (S_ISREG(record->mode) && faccessat(spool->data, data, F_OK, AT_SYMLINK_NOFOLLOW))
+		return;
+	unlinkat(dir, name->name, 0);
+	if (S_ISREG(record->mode) ? linkat(spool->data, data, dir, name->name, 0)
+				  : symlinkat(record->target, dir, name->name))
+		log_debug("spool: %s: %s", name->name, strerror(errno));
+}
+
+static bool has_name(const struct spool_record *record, const struct spool_name *name)
+{
+	for (size_t i = 0; i < record->n_names; i++)
+		if (record->names[i].dir == name->dir &&
+		    strcmp(record->names[i].name, name->name) == 0)
+			return true;
+	return false;
+}
+
+void spool_mirror_leave(struct spool *spool, const struct spool_record *before,
+			const struct spool_record *record)
+{
+	LOCKED(&spool->mirror);
+	for (size_t i = 0; i < before->n_names && !S_ISDIR(before->mode); i++)
+		if (!has_name(record, &before->names[i]))
+			remove_name(spool, before, &before->names[i]);
+}
+
+void spool_mirror_put(struct spool *spool, const struct spool_record *record)
+{
+	LOCKED(&spool->mirror);
+	if (S_ISDIR(record->mode)) {
+		put_dir(spool, record);
+		return;
+	}
+	for (size_t i = 0; i < record->n_names; i++)
+		if (S_ISREG(record->mode) || S_ISLNK(record->mode))
+			put_name(spool, record, &record->names[i]);
+}
+
+void spool_mirror_remove(struct spool *spool, const struct spool_record *record)
+{
+	LOCKED(&spool->mirror);
+	for (size_t i = 0; i < record->n_names && !S_ISDIR(record->mode); i++)
+		remove_name(spool, record, &record->names[i]);
+	if (!S_ISDIR(record->mode) || !record->n_names)
+		return;
+	AUTO_CLOSE int dir = dir_open(spool, record->names[0].dir);
+
+	if (dir >= 0)
+		unlinkat(dir, record->names[0].name, AT_REMOVEDIR);
+	dir_forget(spool, record->id);
+}
+
+void spool_mirror_free(struct spool *spool)
+{
+	while (spool->dirs)
+		dir_forget(spool, spool->dirs->id);
+}
+
+/* --- names that are known in no other way */
+
+static int add_path(struct spool_paths *paths, const struct stat *st, const char *path)
+{
+	if ((paths->count & (paths->count - 1)) == 0) {
+		size_t room = paths->count ? paths->count * 2 : 1;
+		struct spool_path *more = reallocarray(paths->at, room, sizeof(*paths->at));
+
+		if (!more)
+			return -ENOMEM;
+		paths->at = more;
+	}
+	char *copy = strdup(path);
+
+	if (!copy)
+		return -ENOMEM;
+	paths->at[paths->count++] = (struct spool_path){st->st_dev, st->st_ino, copy};
+	return 0;
+}
+
+static int walk(int above, const char *name, const char *path, unsigned depth,
+		struct spool_paths *paths);
+
+static int walk_entry(int dir, const char *path, const char *name, unsigned depth,
+		      struct spool_paths *paths)
+{
+	AUTO_FREE char *below = NULL;
+	struct stat st;
+
+	if (name[0] == '.' && (!path[0] || !name[1] || (name[1] == '.' && !name[2])))
+		return 0;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	if (asprintf(&below, "%s%s%s", path, path[0] ? "/" : "", name) < 0)
+		return -ENOMEM;
+	if (S_ISDIR(st.st_mode) && depth)
+		return walk(dir, name, below, depth - 1, paths);
+	return S_ISREG(st.st_mode) ? add_path(paths, &st, below) : 0;
+}
+
+static int walk(int above, const char *name, const char *path, unsigned depth,
+		struct spool_paths *paths)
+{
+	int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return 0;
+	}
+	while (rc == 0 && (entry = readdir(dir)))
+		rc = walk_entry(fd, path, entry->d_name, depth, paths);
+	closedir(dir);
+	return rc;
+}
+
+int spool_mirror_paths(struct spool *spool, struct spool_paths *paths)
+{
+	return walk(spool->dir, ".", "", DEPTH_MAX, paths);
+}
+
+const char *spool_paths_find(const struct spool_paths *paths, struct spool *spool, uint64_t id)
+{
+	char name[SPOOL_FILE_NAME];
+	struct stat st;
+
+	spool_file_name(name, id, 0);
+	if (fstatat(spool->data, name, &st, AT_SYMLINK_NOFOLLOW))
+		return NULL;
+	for (size_t i = 0; i < paths->count; i++)
+		if (paths->at[i].inode == st.st_ino && paths->at[i].device == st.st_dev)
+			return paths->at[i].path;
+	return NULL;
+}
+
+void spool_paths_free(struct spool_paths *paths)
+{
+	for (size_t i = 0; i < paths->count; i++)
+		free(paths->at[i].path);
+	free(paths->at);
+}

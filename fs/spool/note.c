@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/spool/note.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/number.h"
+#include "fs/spool/internal.h"
+#include "fs/tree/log.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/xattr.h"
+
+#define NOTE	  XATTR_OURS "spool"
+#define NOTE_MAX  32
+#define NOTE_DONE "done"
+
+static const char *const states[] = {"", " away", " damaged"};
+
+static int write_note(struct fs *fs, struct inode *inode, const char *text)
+{
+	if (!fs->journal)
+		return 0;
+	int rc = journal_room(fs->journal);
+
+	if (rc)
+		return rc;
+	LOCKED(&inode->lock);
+	bool there = xattr_get(inode->xattrs, NOTE, NULL, 0) >= 0;
+	uint32_t bytes = there ? 0 : (uint32_t)(XATTR_OVERHEAD + sizeof(NOTE) + NOTE_MAX);
+
+	rc = account_metadata(fs, bytes);
+	if (rc)
+		return rc;
+	rc = xattr_set(&inode->xattrs, NOTE, text, strlen(text), 0);
+	if (rc) {
+		account_metadata(fs, -(int64_t)bytes);
+		return rc;
+	}
+	inode->xattr_bytes += bytes;
+	record_xattr(fs, inode, NOTE, text, strlen(text));
+	return 0;
+}
+
+int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_away away)
+{
+	char text[NOTE_MAX];
+
+	snprintf(text, sizeof(text), "%" PRIu64 "%s", id, states[away]);
+	return write_note(fs, inode, text);
+}
+
+static ssize_t read_note(struct inode *inode, char text[NOTE_MAX])
+{
+	LOCKED(&inode->lock);
+	ssize_t length = xattr_get(inode->xattrs, NOTE, text, NOTE_MAX - 1);
+
+	if (length >= 0)
+		text[length] = 0;
+	return length;
+}
+
+int spool_noted(struct inode *inode, uint64_t *id, enum spool_away *away)
+{
+	char text[NOTE_MAX];
+
+	if (read_note(inode, text) < 0)
+		return -ENODATA;
+	char *blank = strchr(text, ' ');
+	const char *state = blank ? blank : "";
+	char word[NOTE_MAX];
+
+	snprintf(word, sizeof(word), "%s", state);
+	if (blank)
+		*blank = 0;
+	if (parse_u64(text, 1, UINT64_MAX, id))
+		return -ENODATA;
+	for (unsigned i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (strcmp(word, states[i]) == 0) {
+			*away = (enum spool_away)i;
+			return 0;
+		}
+	return -ENODATA;
+}
+
+int spool_note_done(struct fs *fs)
+{
+	return write_note(fs, fs->root, NOTE_DONE);
+}
+
+bool spool_is_done(struct fs *fs)
+{
+	char text[NOTE_MAX];
+
+	return fs->journal && read_note(fs->root, text) >= 0 && strcmp(text, NOTE_DONE) == 0;
+}

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The tree that records describe, made in the mount from the top down: what is in a directory that
+ * cannot be reached so, or in itself, has no place. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "fs/core/worker.h"
+#include "fs/spool/note.h"
+#include "fs/spool/scan.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/log.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/tree.h"
+#include "fs/tree/xattr.h"
+
+struct volume *spool_volume(struct fs *fs, const char *name)
+{
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (strcmp(fs->volumes[i].name, name) == 0)
+			return &fs->volumes[i];
+	return NULL;
+}
+
+/* --- what is needed: all but directories that are there only for what is gone */
+
+static void need(struct spool_restoring *restoring, struct spool_found *found)
+{
+	while (found && !found->needed) {
+		found->needed = true;
+		/* A directory has one name; of a file with several each leads somewhere. */
+		for (size_t i = 1; i < found->record.n_names; i++)
+			need(restoring, spool_found_at(restoring, found->record.names[i].dir));
+		found = found->record.n_names
+			    ? spool_found_at(restoring, found->record.names[0].dir)
+			    : NULL;
+	}
+}
+
+static int by_place(const void *left, const void *right)
+{
+	const struct spool_entry *a = left, *b = right;
+	int names = a->dir == b->dir ? strcmp(a->name, b->name) : 0;
+
+	if (a->dir != b->dir)
+		return a->dir < b->dir ? -1 : 1;
+	if (names)
+		return names;
+	return a->sequence > b->sequence ? -1 : a->sequence < b->sequence;
+}
+
+int spool_list(struct spool_restoring *restoring)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < restoring->count; i++) {
+		struct spool_found *found = &restoring->found[i];
+
+		if (found->record.id &&
+		    (!S_ISDIR(found->record.mode) || found->record.attrs.persist == PERSIST_DISK ||
+		     !found->record.names[0].dir))
+			need(restoring, found);
+		count += found->record.n_names;
+	}
+	restoring->entries = calloc(count + 1, sizeof(*restoring->entries));
+	if (!restoring->entries)
+		return -ENOMEM;
+	for (size_t i = 0; i < restoring->count; i++) {
+		struct spool_found *found = &restoring->found[i];
+
+		for (size_t n = 0; n < found->record.n_names; n++)
+			restoring->entries[restoring->n_entries++] = (struct spool_entry){
+			    .dir = found->record.names[n].dir,
+			    .sequence = found->record.sequence,
+			    .name = found->record.names[n].name,
+			    .found = found,
+			};
+	}
+	qsort(restoring->entries, restoring->n_entries, sizeof(*restoring->entries), by_place);
+	return 0;
+}
+
+/* --- one inode */
+
+static int put_xattrs(struct fs *fs, struct inode *inode, const struct spool_record *record)
+{
+	const struct xattr *xattr = NULL;
+	struct xattr_entry entry;
+	int rc = 0;
+
+	while (rc == 0 && (xattr = xattr_next(record->xattrs, xattr, &entry))) {
+		uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(entry.name) + entry.size);
+
+		if (xattr_get(inode->xattrs, entry.name, NULL, 0) >= 0)
+			continue;
+		rc = account_metadata(fs, bytes);
+		if (rc == 0)
+			rc = xattr_set(&inode->xattrs, entry.name, entry.value, entry.size, 0);
+		if (rc == 0)
+			inode->xattr_bytes += bytes;
+	}
+	return rc;
+}
+
+/* All but times and quotas, which what comes later would change or meet. */
+static int dress(struct fs *fs, struct inode *inode, const struct spool_record *record)
+{
+	LOCKED(&inode->lock);
+	atomic_store(&inode->attrs, record->attrs);
+	if (inode->ino != inode->volume->root_ino) {
+		inode->mode = record->mode;
+		inode->uid = record->uid;
+		inode->gid = record->gid;
+	}
+	inode->btime = record->btime;
+	return put_xattrs(fs, inode, record);
+}
+
+static int set_size(struct fs *fs, struct inode *inode, uint64_t size)
+{
+	struct inode_call call;
+
+	if (!S_ISREG(inode->mode) || !size)
+		return 0;
+	inode_call_init(&call, fs, inode, worker_copier(fs));
+	call.overdraft = true;
+	return file_truncate(inode->file, &call.call, size);
+}
+
+static int settle(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode)
+{
+	struct fs *fs = restoring->fs;
+	bool away = S_ISREG(inode->mode) && found->record.n_blocks;
+	int rc = dress(fs, inode, &found->record);
+
+	if (rc == 0)
+		rc = set_size(fs, inode, found->record.size);
+	/* The note is the last of what a daemon that comes next finds: with it all is there. */
+	if (rc == 0 && fs->journal)
+		record_everything(fs, inode);
+	if (rc == 0)
+		rc = spool_note(fs, inode, found->id, away ? SPOOL_AWAY : SPOOL_HERE);
+	if (rc == 0)
+		rc = spool_attach(restoring, found, inode, away ? SPOOL_AWAY : SPOOL_HERE);
+	if (rc == 0)
+		spool_mirror_put(restoring->spool, &atomic_load(&inode->spool)->saved);
+	restoring->files += S_ISREG(inode->mode);
+	return rc;
+}
+
+/* By a daemon that was killed at it. */
+static int take_half_made(struct spool_restoring *restoring, struct inode *dir, const char *name,
+			  const struct spool_found *found, struct inode **inode)
+{
+	int rc = tree_lookup(restoring->fs, dir, name, inode);
+
+	if (rc)
+		return rc;
+	if (atomic_load(&(*inode)->spool) ||
+	    ((*inode)->mode & S_IFMT) != (found->record.mode & S_IFMT)) {
+		inode_put(restoring->fs, *inode, 1);
+		return -EEXIST;
+	}
+	return 0;
+}
+
+static int make(struct spool_restoring *restoring, struct inode *dir, const char *name,
+		struct spool_found *found)
+{
+	struct tree_new what = {.mode = found->record.mode,
+				.uid = found->record.uid,
+				.gid = found->record.gid,
+				.target = found->record.target,
+				.rdev = found->record.rdev};
+	struct inode *inode;
+	int rc = tree_create(restoring->fs, dir, name, &what, &inode);
+
+	if (rc == -EEXIST)
+		rc = take_half_made(restoring, dir, name, found, &inode);
+	if (rc)
+		return rc;
+	rc = settle(restoring, found, inode);
+	inode_put(restoring->fs, inode, 1);
+	return rc;
+}
+
+/* A further name, or one that a daemon that was killed at it had given already. */
+static int name_again(struct spool_restoring *restoring, struct inode *dir, const char *name,
+		      struct spool_found *found)
+{
+	struct fs *fs = restoring->fs;
+	struct inode *there;
+
+	if (tree_lookup(fs, dir, name, &there) == 0) {
+		inode_put(fs, there, 1);
+		return there == found->inode ? 0 : -EEXIST;
+	}
+	int rc = tree_link(fs, found->inode, dir, name);
+
+	if (rc == 0)
+		inode_put(fs, found->inode, 1);
+	return rc;
+}
+
+static int put_at(struct spool_restoring *restoring, struct inode *dir, const char *name,
+		  struct spool_found *found)
+{
+	int rc = found->inode ? name_again(restoring, dir, name, found)
+			      : make(restoring, dir, name, found);
+
+	if (rc == 0 || rc == -ENOMEM || rc == -ENOSPC)
+		return rc;
+	log_warn("spool: record %" PRIu64 ": cannot have the name '%s': %s", found->id, name,
+		 strerror(-rc));
+	return 0;
+}
+
+/* --- the tree */
+
+static size_t first_entry(const struct spool_restoring *restoring, uint64_t dir)
+{
+	size_t low = 0, high = restoring->n_entries;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (restoring->entries[middle].dir < dir)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* A top directory is there already; its owner and mode are the mount's. */
+static int place_top(struct spool_restoring *restoring, struct spool_entry *entry)
+{
+	struct spool_found *found = entry->found;
+	struct volume *volume = spool_volume(restoring->fs, entry->name);
+
+	if (!S_ISDIR(found->record.mode))
+		return 0;
+	found->reached = true;
+	if (!volume || found->inode)
+		return 0;
+	if (found->record.device && volume->device &&
+	    strcmp(found->record.device, volume->device->uuid) != 0)
+		log_warn("spool: %s was %s when its files were saved and is %s now: they are "
+			 "brought back to it",
+			 volume->name, found->record.device, volume->device->uuid);
+	return settle(restoring, found, inode_find(restoring->fs, volume->root_ino));
+}
+
+static int place_entry(struct spool_restoring *restoring, struct spool_entry *entry,
+		       struct inode *dir)
+{
+	struct spool_found *found = entry->found;
+
+	if (!found->needed)
+		return 0;
+	if (dir)
+		return put_at(restoring, dir, entry->name, found);
+	found->reached = true; /* with a GPU that is not here */
+	restoring->elsewhere += S_ISREG(found->record.mode);
+	return 0;
+}
+
+/* Those of one directory. Of several that say they have a name the newest has it. */
+static int place_all_in(struct spool_restoring *restoring, const struct spool_found *dir,
+			struct spool_found **queue, size_t *queued)
+{
+	uint64_t id = dir ? dir->id : 0;
+	const char *last = NULL;
+	int rc = 0;
+
+	for (size_t i = first_entry(restoring, id);
+	     rc == 0 && i < restoring->n_entries && restoring->entries[i].dir == id; i++) {
+		struct spool_entry *entry = &restoring->entries[i];
+		bool taken = last && strcmp(last, entry->name) == 0;
+
+		last = entry->name;
+		if (taken)
+			continue;
+		/* Names are in the records, which are the inodes' once they have one. */
+		rc = dir ? place_entry(restoring, entry, dir->inode) : place_top(restoring, entry);
+		if (rc == 0 && entry->found->reached && S_ISDIR(entry->found->mode))
+			queue[(*queued)++] = entry->found;
+	}
+	return rc;
+}
+
+static int place_tree(struct spool_restoring *restoring)
+{
+	AUTO_FREE struct spool_found **queue =
+	    calloc(restoring->count + 1, sizeof(struct spool_found *));
+	size_t queued = 0, at = 0;
+	int rc = queue ? place_all_in(restoring, NULL, queue, &queued) : -ENOMEM;
+
+	while (rc == 0 && at < queued) {
+		rc = place_all_in(restoring, queue[at], queue, &queued);
+		at++;
+	}
+	return rc;
+}
+
+/* Another record has its name, and a newer one: it was renamed or replaced when the last daemon
+ * was killed. Nothing that was saved goes, so it has a name that tells. */
+static int place_displaced(struct spool_restoring *restoring, struct spool_entry *entry)
+{
+	struct spool_found *found = entry->found, *dir = spool_found_at(restoring, entry->dir);
+	char name[NAME_BYTES_MAX + 1], tail[32];
+
+	if (found->reached || !found->needed || !dir || !dir->inode || S_ISDIR(found->record.mode))
+		return 0;
+	snprintf(tail, sizeof(tail), "~%" PRIu64, found->id);
+	snprintf(name, sizeof(name), "%.*s%s", (int)(NAME_BYTES_MAX - strlen(tail)), entry->name,
+		 tail);
+	log_warn("spool: another file has the name '%s' now: what was saved under it before is "
+		 "brought back as '%s'",
+		 entry->name, name);
+	return put_at(restoring, dir->inode, name, found);
+}
+
+/* --- what lost its record, or the directory that it was in: by the tree that people see */
+
+/* The directory of the path, made where it is missing; with a reference. */
+static int dir_of_path(struct spool_restoring *restoring, char *path, struct inode **dir,
+		       const char **last)
+{
+	struct fs *fs = restoring->fs;
+	struct tree_new what = {.mode = S_IFDIR | 0700, .uid = geteuid(), .gid = getegid()};
+	struct inode *at = fs->root;
+	char *part = path, *slash;
+	int rc = 0;
+
+	inode_ref(at);
+	for (; rc == 0 && (slash = strchr(part, '/')); part = slash + 1) {
+		struct inode *next;
+
+		*slash = 0;
+		rc = tree_lookup(fs, at, part, &next);
+		if (rc == -ENOENT)
+			rc = tree_create(fs, at, part, &what, &next);
+		if (rc == 0) {
+			inode_put(fs, at, 1);
+			at = next;
+		}
+	}
+	if (rc == 0 && at == fs->root)
+		rc = -ENOENT;
+	if (rc) {
+		inode_put(fs, at, 1);
+		return rc;
+	}
+	*dir = at;
+	*last = part;
+	return 0;
+}
+
+/* A file in whose place there is an error. */
+static int make_damaged(struct spool_restoring *restoring, struct inode *dir, const char *name,
+			struct spool_found *found)
+{
+	struct fs *fs = restoring->fs;
+	struct tree_new what = {.mode = S_IFREG | 0600, .uid = geteuid(), .gid = getegid()};
+	struct inode *inode;
+	int rc = tree_create(fs, dir, name, &what, &inode);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&inode->lock);
+	atomic_store(&inode->attrs,
+		     ((struct attr_values){.persist = PERSIST_DISK, .set = 1U << ATTR_PERSIST}));
+	pthread_mutex_unlock(&inode->lock);
+	rc = spool_attach(restoring, found, inode, SPOOL_DAMAGED);
+	inode_put(fs, inode, 1);
+	return rc;
+}
+
+static int place_by_path(struct spool_restoring *restoring, struct spool_found *found)
+{
+	const char *known = spool_paths_find(&restoring->paths, restoring->spool, found->id);
+	AUTO_FREE char *path = known ? strdup(known) : NULL;
+	struct inode *dir;
+	const char *name;
+	int rc = path ? dir_of_path(restoring, path, &dir, &name) : -ENOENT;
+
+	if (rc == 0) {
+		log_warn("spool: '%s': %s is damaged: found by its name in %s", known,
+			 found->record.id ? "the record of a directory above it" : "its record",
+			 restoring->spool->path);
+		rc = found->record.id ? put_at(restoring, dir, name, found)
+				      : make_damaged(restoring, dir, name, found);
+		inode_put(restoring->fs, dir, 1);
+	}
+	if (rc == -ENOMEM || rc == -ENOSPC || found->reached)
+		return rc;
+	log_error("spool: record %" PRIu64 "%s%s is not brought back: %s", found->id,
+		  found->record.n_names ? " of " : "",
+		  found->record.n_names ? found->record.names[0].name : "",
+		  found->damage	     ? found->damage
+		  : found->record.id ? "the directory that it is in is missing or damaged"
+				     : "it is damaged");
+	atomic_fetch_add(&restoring->spool->damaged, 1);
+	return 0;
+}
+
+static int place_rest(struct spool_restoring *restoring)
+{
+	bool looked = false;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < restoring->n_entries; i++)
+		rc = place_displaced(restoring, &restoring->entries[i]);
+	for (size_t i = 0; rc == 0 && i < restoring->count; i++) {
+		struct spool_found *found = &restoring->found[i];
+
+		if (found->reached || (found->record.id && !found->needed))
+			continue;
+		if (!looked)
+			rc = spool_mirror_paths(restoring->spool, &restoring->paths);
+		looked = true;
+		if (rc == 0)
+			rc = place_by_path(restoring, found);
+	}
+	return rc;
+}
+
+/* --- in the end */
+
+static void finish_one(struct fs *fs, struct spool_found *found)
+{
+	struct inode *inode = found->inode;
+	const struct spool_record *record = &atomic_load(&inode->spool)->saved;
+
+	pthread_mutex_lock(&inode->lock);
+	if (S_ISDIR(inode->mode)) {
+		atomic_store(&inode->dir->max_bytes, record->max_bytes);
+		atomic_store(&inode->dir->max_files, record->max_files);
+	}
+	if (record->id) {
+		inode_set_mtime(inode, found->mtime);
+		inode->figures->atime = found->atime;
+		inode->figures->ctime = found->ctime;
+	}
+	pthread_mutex_unlock(&inode->lock);
+	if (fs->journal)
+		record_everything(fs, inode);
+}
+
+int spool_place(struct spool_restoring *restoring)
+{
+	int rc = place_tree(restoring);
+
+	if (rc == 0)
+		rc = place_rest(restoring);
+	for (size_t i = 0; rc == 0 && i < restoring->count; i++) {
+		struct spool_found *found = &restoring->found[i];
+
+		if (found->inode)
+			finish_one(restoring->fs, found);
+		else if (found->record.id && !found->needed)
+			rc = spool_remove(restoring->spool, found->id);
+	}
+	return rc;
+}

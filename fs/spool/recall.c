@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A file's bytes back from the disk into its memory, each block checked before it is there. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "fs/core/worker.h"
+#include "fs/spool/internal.h"
+
+#define DIRECT_ALIGN 4096
+
+struct fetching {
+	struct fs *fs;
+	struct inode *inode;
+	const struct spool_record *record;
+	int fd;
+	_Atomic uint64_t bad; /* a block that is not as it was saved, + 1 */
+};
+
+static ssize_t read_some(struct fetching *fetching, char *to, size_t bytes, uint64_t offset)
+{
+	/* Aligned as O_DIRECT wants it; the file ends where it ends. */
+	size_t whole = (bytes + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1), done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(fetching->fd, to + done, whole - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINVAL && fcntl(fetching->fd, F_GETFL) & O_DIRECT) {
+			fcntl(fetching->fd, F_SETFL, fcntl(fetching->fd, F_GETFL) & ~O_DIRECT);
+			continue;
+		}
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+static int write_run(struct fetching *fetching, const char *from, uint64_t offset, size_t bytes)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, fetching->fs, fetching->inode, worker_copier(fetching->fs));
+	/* A quota that was set since is for what comes. */
+	call.overdraft = true;
+	while (bytes) {
+		ssize_t n = file_write(fetching->inode->file, &call.call, from, bytes, offset);
+
+		if (n < 0)
+			return (int)n;
+		from += n;
+		offset += (uint64_t)n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* What of the block is data, and no hole. */
+static int write_block(struct fetching *fetching, const char *from, uint64_t offset, size_t bytes)
+{
+	const struct spool_record *record = fetching->record;
+	size_t low = 0, high = record->n_runs;
+	int rc = 0;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (record->runs[middle].from + record->runs[middle].bytes <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; rc == 0 && low < record->n_runs && record->runs[low].from < offset + bytes; low++) {
+		uint64_t start = record->runs[low].from, end = start + record->runs[low].bytes;
+
+		start = start < offset ? offset : start;
+		end = end > offset + bytes ? offset + bytes : end;
+		rc = write_run(fetching, from + (start - offset), start, end - start);
+	}
+	return rc;
+}
+
+static int fetch_block(void *context, uint64_t number)
+{
+	struct fetching *fetching = context;
+	const struct spool_block *block = &fetching->record->blocks[number];
+	size_t bytes = spool_block_bytes(fetching->record, block->index);
+	uint64_t offset = block->index * SPOOL_BLOCK;
+	char *buffer = spool_buffer(fetching->fs);
+
+	if (!buffer)
+		return -ENOMEM;
+	ssize_t n = read_some(fetching, buffer, bytes, offset);
+
+	if (n < 0)
+		return (int)n;
+	if ((size_t)n < bytes || XXH3_64bits(buffer, bytes) != block->hash) {
+		atomic_store(&fetching->bad, block->index + 1);
+		return -EUCLEAN;
+	}
+	atomic_fetch_add(&fetching->fs->spool->fetched_bytes, bytes);
+	return write_block(fetching, buffer, offset, bytes);
+}
+
+static int open_data(struct spool *spool, const struct spool_record *record)
+{
+	int direct = atomic_load(&spool->direct) ? O_DIRECT : 0;
+	int fd = spool_data_open(spool, record->id, 0, O_RDONLY | direct);
+
+	return fd == -EINVAL && direct ? spool_data_open(spool, record->id, 0, O_RDONLY) : fd;
+}
+
+/* Why its data cannot be what was saved, or NULL. */
+static const char *misfit(int fd, const struct spool_record *record)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) || (uint64_t)st.st_size != record->size)
+		return "its length is not what was saved";
+	return NULL;
+}
+
+void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *why)
+{
+	char path[PATH_MAX];
+
+	spool_path_text(fs, inode, path);
+	log_error("%s: what %s/.spool has of it, number %" PRIu64 ", is damaged: %s: opening the "
+		  "file is an input/output error until it is removed, and the copy stays as it is",
+		  path, fs->spool->path, id, why);
+	atomic_fetch_add(&fs->spool->damaged, 1);
+	atomic_store_explicit(&inode->away, SPOOL_DAMAGED, memory_order_release);
+	spool_note(fs, inode, id, SPOOL_DAMAGED);
+}
+
+/* What may be better another time: a GPU that is full, a disk that does not answer. */
+static void say_later(struct fs *fs, struct inode *inode, int error)
+{
+	char path[PATH_MAX];
+
+	spool_path_text(fs, inode, path);
+	log_warn("%s: cannot be brought back from the spool now: %s: the next who opens it tries "
+		 "again",
+		 path, strerror(-error));
+}
+
+/* The memory goes, the size stays. */
+static void empty(struct fs *fs, struct inode *inode, uint64_t size)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, fs, inode, worker_copier(fs));
+	file_truncate(inode->file, &call.call, 0);
+	file_truncate(inode->file, &call.call, size);
+}
+
+/* -EUCLEAN: damaged, and why. */
+static int fetch_all(struct fetching *fetching, char why[64])
+{
+	const struct spool_record *record = fetching->record;
+	AUTO_CLOSE int fd = fetching->fd = open_data(fetching->fs->spool, record);
+	unsigned threads = spool_threads(record->n_blocks);
+	const char *wrong = fd == -ENOENT    ? "it is missing"
+			    : fd == -EUCLEAN ? "it is no file"
+			    : fd == -ELOOP   ? "it is a link"
+			    : fd < 0	     ? NULL
+					     : misfit(fd, record);
+
+	if (wrong) {
+		snprintf(why, 64, "%s", wrong);
+		return -EUCLEAN;
+	}
+	if (fd < 0)
+		return fd;
+	int rc = spool_parallel(record->n_blocks, threads, fetch_block, fetching);
+
+	if (rc == -EUCLEAN)
+		snprintf(why, 64, "block %" PRIu64 " is not as it was saved", fetching->bad - 1);
+	return rc;
+}
+
+static int fetch(struct fs *fs, struct inode *inode, struct spool_file *file)
+{
+	struct fetching fetching = {.fs = fs, .inode = inode, .record = &file->saved};
+	struct spool_marks before;
+	char why[64];
+
+	inode_move_begin(inode);
+	int rc = spool_marks_renew(file, file->saved.size, &before);
+
+	if (rc == 0) {
+		free(before.words);
+		rc = fetch_all(&fetching, why);
+	}
+	if (rc)
+		empty(fs, inode, file->saved.size);
+	inode_move_end(inode);
+	if (rc == -EUCLEAN) {
+		spool_damaged(fs, inode, file->saved.id, why);
+		return -EIO;
+	}
+	if (rc) {
+		say_later(fs, inode, rc);
+		return rc;
+	}
+	rc = spool_note(fs, inode, file->saved.id, SPOOL_HERE);
+	if (rc == 0)
+		atomic_store_explicit(&inode->away, SPOOL_HERE, memory_order_release);
+	return rc;
+}
+
+int spool_fetch(struct fs *fs, struct inode *inode)
+{
+	struct spool_file *file = atomic_load(&inode->spool);
+
+	if (!fs->spool || !file)
+		return -EIO;
+	LOCKED(&file->lock);
+	switch (atomic_load(&inode->away)) {
+	case SPOOL_HERE:
+		return 0;
+	case SPOOL_DAMAGED:
+		return -EIO;
+	default:
+		break;
+	}
+	return fetch(fs, inode, file);
+}

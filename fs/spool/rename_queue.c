@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Names that changed, in their order: by a thread of its own, or by whoever saves next. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "fs/core/worker.h"
+#include "fs/spool/internal.h"
+#include "fs/tree/tree.h"
+
+/* Somebody replaces a file again and again while it is followed: so often it is looked again. */
+#define TRIES 8
+
+bool spool_has_record(struct inode *inode)
+{
+	struct spool_file *file = atomic_load(&inode->spool);
+
+	return file && atomic_load(&file->id);
+}
+
+/* spool->lock is held, here and below. */
+static void set_queued(const struct spool_queued *entry, bool queued)
+{
+	struct spool_file *file = atomic_load(&entry->inode->spool);
+
+	if (file)
+		file->queued = queued;
+}
+
+static void queue_put(struct spool *spool, struct spool_queued *queued)
+{
+	set_queued(queued, true);
+	queued->next = NULL;
+	*spool->last = queued;
+	spool->last = &queued->next;
+	spool->n_queued++;
+}
+
+static struct spool_queued *queue_take(struct spool *spool)
+{
+	LOCKED(&spool->lock);
+	struct spool_queued *first = spool->first;
+
+	if (!first)
+		return NULL;
+	spool->n_queued--;
+	spool->first = first->next;
+	if (!spool->first)
+		spool->last = &spool->first;
+	set_queued(first, false);
+	return first;
+}
+
+static void queue_later(struct spool *spool, struct spool_queued *queued)
+{
+	LOCKED(&spool->lock);
+	set_queued(queued, true);
+	queued->next = spool->later;
+	spool->later = queued;
+}
+
+static void later_is_now(struct spool *spool)
+{
+	struct spool_queued *next;
+
+	LOCKED(&spool->lock);
+	while ((next = spool->later)) {
+		spool->later = next->next;
+		queue_put(spool, next);
+	}
+}
+
+static void queued_free(struct fs *fs, struct spool_queued *queued)
+{
+	inode_put(fs, queued->inode, 1);
+	if (queued->replaced) {
+		inode_put(fs, queued->replaced, 1);
+		inode_put(fs, queued->dir, 1);
+	}
+	free(queued);
+}
+
+/* Whether what was saved of it is to stay until what has its name now is saved. */
+static bool is_held(struct spool *spool, struct inode *inode)
+{
+	struct spool_file *file = atomic_load(&inode->spool);
+
+	LOCKED(&spool->lock);
+	return file && file->held;
+}
+
+static int follow(struct fs *fs, struct inode *inode, enum spool_extent extent)
+{
+	struct attr_values attrs = atomic_load(&inode->attrs);
+	bool stays = inode->nlink && (S_ISDIR(inode->mode) || attrs.persist == PERSIST_DISK);
+	struct spool_saved saved = {0};
+
+	if (!inode->nlink && is_held(fs->spool, inode))
+		return 0; /* looked at again by who holds it */
+	int rc = stays ? spool_save_one(fs, inode, extent, &saved) : spool_drop(fs, inode);
+
+	return rc ? spool_failed(fs, inode, rc) : 0;
+}
+
+/* What took the name, and what has it now: the first may have been replaced, too, or have gone on
+ * to another name. */
+static int follow_replacing(struct fs *fs, const struct spool_queued *queued)
+{
+	struct inode *saved = queued->inode, *now;
+	int rc = follow(fs, saved, SPOOL_BYTES_ONCE);
+
+	inode_ref(saved);
+	for (int tries = 0; rc == 0 && !tree_lookup(fs, queued->dir, queued->name, &now); tries++) {
+		bool same = now == saved;
+
+		inode_put(fs, saved, 1);
+		saved = now;
+		if (same)
+			break;
+		rc = tries < TRIES ? follow(fs, saved, SPOOL_BYTES_ONCE) : -EAGAIN;
+	}
+	inode_put(fs, saved, 1);
+	return rc;
+}
+
+/* From here on the entry is that of what was replaced. */
+static void let_go(struct fs *fs, struct spool_queued *queued)
+{
+	struct inode *inode = queued->inode;
+
+	inode_put(fs, queued->dir, 1);
+	pthread_mutex_lock(&fs->spool->lock);
+	atomic_load(&queued->replaced->spool)->held--;
+	queued->inode = queued->replaced;
+	queued->replaced = NULL;
+	pthread_mutex_unlock(&fs->spool->lock);
+	inode_put(fs, inode, 1);
+}
+
+static int follow_queued(struct fs *fs, struct spool_queued *queued)
+{
+	int rc = queued->replaced ? follow_replacing(fs, queued) : 0;
+
+	if (rc)
+		return rc;
+	if (queued->replaced)
+		let_go(fs, queued);
+	return follow(fs, queued->inode, SPOOL_NAMES_ALONE);
+}
+
+static size_t queue_count(struct spool *spool)
+{
+	LOCKED(&spool->lock);
+	return spool->n_queued;
+}
+
+/* All that is there now: somebody who goes on renaming keeps nobody waiting. */
+static void drain(struct fs *fs)
+{
+	struct spool_queued *next;
+
+	LOCKED(&fs->spool->draining);
+	for (size_t left = queue_count(fs->spool); left && (next = queue_take(fs->spool)); left--) {
+		if (follow_queued(fs, next))
+			queue_later(fs->spool, next);
+		else
+			queued_free(fs, next);
+	}
+}
+
+void spool_drain(struct fs *fs)
+{
+	later_is_now(fs->spool);
+	drain(fs);
+}
+
+/* replaced, where there is one, is held with the entry from here on. */
+static void enqueue(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
+		    const char *name)
+{
+	size_t bytes = strlen(name) + 1;
+	struct spool_queued *queued = malloc(sizeof(*queued) + bytes);
+	struct spool *spool = fs->spool;
+
+	/* Without memory it is followed by the next save of everything. */
+	if (!queued)
+		return;
+	*queued = (struct spool_queued){.inode = inode, .replaced = replaced, .dir = dir};
+	memcpy(queued->name, name, bytes);
+	inode_ref(inode);
+	if (replaced) {
+		inode_ref(replaced);
+		inode_ref(dir);
+	}
+	LOCKED(&spool->lock);
+	if (replaced)
+		atomic_load(&replaced->spool)->held++;
+	queue_put(spool, queued);
+	pthread_cond_signal(&spool->changed);
+}
+
+static bool is_queued(struct spool *spool, struct inode *inode)
+{
+	LOCKED(&spool->lock);
+	const struct spool_file *file = atomic_load(&inode->spool);
+
+	return file->queued || file->held;
+}
+
+void spool_changed(struct fs *fs, struct inode *inode)
+{
+	if (fs->spool && spool_has_record(inode) && !is_queued(fs->spool, inode))
+		enqueue(fs, inode, NULL, NULL, "");
+}
+
+void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
+		    const char *name)
+{
+	if (!fs->spool || !spool_has_record(replaced) || !spool_wanted(inode))
+		spool_changed(fs, inode);
+	else
+		enqueue(fs, inode, replaced, dir, name);
+}
+
+static void *follow_names(void *pointer)
+{
+	struct fs *fs = pointer;
+	struct spool *spool = fs->spool;
+
+	pthread_mutex_lock(&spool->lock);
+	while (!spool->ending) {
+		if (!spool->first) {
+			pthread_cond_wait(&spool->changed, &spool->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&spool->lock);
+		drain(fs);
+		pthread_mutex_lock(&spool->lock);
+	}
+	pthread_mutex_unlock(&spool->lock);
+	worker_end();
+	return NULL;
+}
+
+void spool_follow_start(struct fs *fs)
+{
+	struct spool *spool = fs->spool;
+
+	spool->running = pthread_create(&spool->thread, NULL, follow_names, fs) == 0;
+	if (!spool->running)
+		log_warn("spool: no thread to follow names: they are saved with the next file");
+}
+
+void spool_follow_end(struct spool *spool)
+{
+	pthread_mutex_lock(&spool->lock);
+	spool->ending = true;
+	pthread_cond_signal(&spool->changed);
+	pthread_mutex_unlock(&spool->lock);
+	if (spool->running)
+		pthread_join(spool->thread, NULL);
+	if (spool->fetching)
+		pthread_join(spool->fetcher, NULL);
+	spool->running = spool->fetching = false;
+}
+
+void spool_follow_free(struct fs *fs)
+{
+	struct spool_queued *next;
+
+	later_is_now(fs->spool);
+	while ((next = queue_take(fs->spool)))
+		queued_free(fs, next);
+}

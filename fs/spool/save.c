@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* One inode's record: what it is to say, and how it gets to the disk. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "fs/core/mode.h"
+#include "fs/spool/internal.h"
+#include "fs/spool/note.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/log.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/tree.h"
+#include "fs/tree/xattr.h"
+
+/* Somebody renames directories while they are saved: so often it is looked again. */
+#define TRIES 8
+
+bool spool_wanted(struct inode *inode)
+{
+	struct attr_values attrs = atomic_load(&inode->attrs);
+
+	return attrs.persist == PERSIST_DISK && inode->volume && inode->nlink;
+}
+
+struct spool_file *spool_file_of(struct inode *inode)
+{
+	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
+
+	if (file)
+		return file;
+	struct spool_file *made = calloc(1, sizeof(*made)), *none = NULL;
+
+	if (!made)
+		return NULL;
+	pthread_mutex_init(&made->lock, NULL);
+	guard_init(&made->guard);
+	if (atomic_compare_exchange_strong(&inode->spool, &none, made))
+		return made;
+	guard_destroy(&made->guard);
+	pthread_mutex_destroy(&made->lock);
+	free(made);
+	return none;
+}
+
+void spool_free(struct inode *inode)
+{
+	struct spool_file *file = atomic_exchange(&inode->spool, NULL);
+
+	if (!file)
+		return;
+	spool_record_free(&file->saved);
+	free(file->marks.words);
+	guard_destroy(&file->guard);
+	pthread_mutex_destroy(&file->lock);
+	free(file);
+}
+
+void spool_file_set(struct spool_file *file, struct spool_record *record)
+{
+	file->same_but_times = spool_record_hash(record, SPOOL_BUT_TIMES);
+	file->same = spool_record_hash(record, SPOOL_TIMES);
+	spool_record_free(&file->saved);
+	file->saved = *record;
+	*record = (struct spool_record){0};
+	atomic_store(&file->id, file->saved.id);
+}
+
+/* --- what is to be said; file->lock is held */
+
+static int copy_xattrs(struct inode *inode, struct spool_record *record)
+{
+	const struct xattr *xattr = NULL;
+	struct xattr_entry entry;
+	int rc = 0;
+
+	while (rc == 0 && (xattr = xattr_next(inode->xattrs, xattr, &entry)))
+		if (!xattr_is_ours(entry.name))
+			rc = xattr_set(&record->xattrs, entry.name, entry.value, entry.size, 0);
+	return rc;
+}
+
+/* Else they would be saved again because links are kept in another order than before. */
+static int by_place(const void *left, const void *right)
+{
+	const struct spool_name *a = left, *b = right;
+
+	if (a->dir != b->dir)
+		return a->dir < b->dir ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+static int copy_names(struct fs *fs, struct inode *inode, struct spool_record *record)
+{
+	int rc = 0;
+
+	for (struct dentry *entry = inode->links; rc == 0 && entry; entry = entry->next_link) {
+		struct spool_file *above = atomic_load(&entry->parent->spool);
+		uint64_t dir = above ? atomic_load(&above->id) : 0;
+
+		/* Made since what is above was saved. */
+		if (entry->parent != fs->root && !dir)
+			return -EAGAIN;
+		rc = spool_record_add_name(record, dir, entry->name);
+	}
+	if (record->n_names)
+		qsort(record->names, record->n_names, sizeof(*record->names), by_place);
+	return rc;
+}
+
+static int copy_special(struct inode *inode, struct spool_record *record)
+{
+	const struct volume *volume = inode->volume;
+
+	if (S_ISLNK(inode->mode)) {
+		record->target = strdup(inode->target);
+		return record->target ? 0 : -ENOMEM;
+	}
+	if (mode_is_device(inode->mode))
+		record->rdev = inode->rdev;
+	if (!S_ISDIR(inode->mode))
+		return 0;
+	record->max_bytes = atomic_load(&inode->dir->max_bytes);
+	record->max_files = atomic_load(&inode->dir->max_files);
+	if (volume->device && volume->root_ino == inode->ino) {
+		record->device = strdup(volume->device->uuid);
+		return record->device ? 0 : -ENOMEM;
+	}
+	return 0;
+}
+
+static int snapshot(struct fs *fs, struct inode *inode, struct spool_file *file,
+		    struct spool_record *record)
+{
+	*record = (struct spool_record){
+	    .id = atomic_load(&file->id),
+	    .version = file->saved.version + 1,
+	    .max_bytes = UINT64_MAX,
+	    .max_files = UINT64_MAX,
+	};
+	LOCKED(&inode->lock);
+	inode_look_mtime(inode);
+	record->mode = inode->mode;
+	record->uid = inode->uid;
+	record->gid = inode->gid;
+	record->atime = inode->figures->atime;
+	record->mtime = inode->figures->mtime;
+	record->ctime = inode->figures->ctime;
+	record->btime = inode->btime;
+	record->attrs = atomic_load(&inode->attrs);
+	int rc = copy_names(fs, inode, record);
+
+	if (rc == 0)
+		rc = copy_xattrs(inode, record);
+	return rc ? rc : copy_special(inode, record);
+}
+
+/* As it was saved: bytes that are in the spool alone, or were not asked for. */
+static int copy_content(const struct spool_file *file, struct spool_record *record)
+{
+	int rc = 0;
+
+	record->size = file->saved.size;
+	for (size_t i = 0; rc == 0 && i < file->saved.n_runs; i++)
+		rc = spool_record_add_run(record, file->saved.runs[i].from,
+					  file->saved.runs[i].bytes);
+	if (rc == 0)
+		rc = spool_record_find_blocks(record);
+	for (size_t i = 0; rc == 0 && i < record->n_blocks; i++)
+		record->blocks[i].hash = file->saved.blocks[i].hash;
+	return rc;
+}
+
+/* --- to the disk; file->lock is held */
+
+static int apply(struct spool *spool, struct spool_file *file)
+{
+	int rc = file->staged ? spool_apply(spool, &file->saved) : 0;
+
+	if (rc)
+		return rc;
+	file->staged = false;
+	for (size_t i = 0; i < file->saved.n_blocks; i++)
+		file->saved.blocks[i].fresh = false;
+	return 0;
+}
+
+/* What a save before this one left undone. */
+static int finish(struct spool *spool, struct spool_file *file)
+{
+	bool placed;
+	int rc = file->unsure ? spool_record_put(spool, &file->saved, &placed) : 0;
+
+	if (rc)
+		return rc;
+	bool late = file->staged;
+
+	file->unsure = false;
+	rc = apply(spool, file);
+	if (rc == 0 && late)
+		spool_mirror_put(spool, &file->saved);
+	return rc;
+}
+
+/* The record is in its place. */
+static void commit(struct spool *spool, struct spool_file *file, struct spool_record *record,
+		   bool staged)
+{
+	struct spool_record before = file->saved;
+
+	spool_mirror_leave(spool, &before, record);
+	file->saved = (struct spool_record){0};
+	spool_file_set(file, record);
+	file->staged = staged;
+	atomic_fetch_add(&spool->saves, 1);
+	/* The data must not follow a record that may not be there after a crash. */
+	int rc = file->unsure ? 0 : apply(spool, file);
+
+	if (rc)
+		log_warn("spool: data/%" PRIu64 ": %s: what was saved is complete beside it; the "
+			 "next save tries again",
+			 file->saved.id, strerror(-rc));
+	spool_step(spool);
+	spool_mirror_put(spool, &file->saved);
+	spool_step(spool);
+	spool_record_free(&before);
+}
+
+static bool as_saved(const struct inode *inode, const struct spool_file *file,
+		     const struct spool_record *record, enum spool_extent extent)
+{
+	bool times = extent == SPOOL_WITH_BYTES || !S_ISDIR(inode->mode);
+
+	if (!file->saved.version)
+		return false;
+	return times ? spool_record_hash(record, SPOOL_TIMES) == file->same
+		     : spool_record_hash(record, SPOOL_BUT_TIMES) == file->same_but_times;
+}
+
+static int save_record(struct fs *fs, struct inode *inode, struct spool_file *file,
+		       enum spool_extent extent, struct spool_saved *saved)
+{
+	struct spool *spool = fs->spool;
+	bool bytes = S_ISREG(inode->mode) && extent == SPOOL_WITH_BYTES &&
+		     atomic_load(&inode->away) == SPOOL_HERE;
+	struct spool_staged staged = {0};
+	struct spool_record record;
+	bool placed = false;
+	int rc = finish(spool, file);
+
+	if (rc)
+		return rc;
+	rc = snapshot(fs, inode, file, &record);
+	if (rc || record.n_names == 0) {
+		spool_record_free(&record);
+		return rc;
+	}
+	if (bytes)
+		rc = spool_stage(fs, inode, file, &record, &staged);
+	else if (S_ISREG(inode->mode))
+		rc = copy_content(file, &record);
+	if (rc == 0 && !staged.there && as_saved(inode, file, &record, extent)) {
+		spool_record_free(&record);
+		return 0;
+	}
+	record.sequence = atomic_fetch_add(&spool->sequence, 1) + 1;
+	if (rc == 0)
+		rc = spool_record_put(spool, &record, &placed);
+	if (rc && !placed) {
+		if (staged.there)
+			spool_unstage(spool, &record);
+		spool_record_free(&record);
+		atomic_store(&file->suspect, true);
+		return rc;
+	}
+	saved->files++;
+	saved->bytes += staged.bytes;
+	atomic_fetch_add(&spool->saved_bytes, staged.bytes);
+	file->unsure = rc;
+	commit(spool, file, &record, staged.there);
+	return rc;
+}
+
+/* --- with what is above */
+
+static int give_id(struct fs *fs, struct inode *inode, struct spool_file *file)
+{
+	if (atomic_load(&file->id))
+		return 0;
+	uint64_t id = atomic_fetch_add(&fs->spool->last_id, 1) + 1;
+	int rc = spool_note(fs, inode, id, SPOOL_HERE);
+
+	if (rc == 0)
+		atomic_store(&file->id, id);
+	return rc;
+}
+
+static int save_alone(struct fs *fs, struct inode *inode, enum spool_extent extent,
+		      struct spool_saved *saved)
+{
+	struct spool_file *file = spool_file_of(inode);
+
+	if (!file)
+		return -ENOMEM;
+	LOCKED(&file->lock);
+	if (atomic_load(&inode->away) == SPOOL_DAMAGED)
+		return 0; /* its copy stays as it is */
+	if (extent == SPOOL_BYTES_ONCE)
+		extent = file->saved.version ? SPOOL_NAMES_ALONE : SPOOL_WITH_BYTES;
+	if (!file->saved.version && extent == SPOOL_NAMES_ALONE && S_ISREG(inode->mode))
+		return 0; /* it never was saved, and is not without its bytes */
+	int rc = give_id(fs, inode, file);
+
+	return rc ? rc : save_record(fs, inode, file, extent, saved);
+}
+
+/* The directories that lead to one of its names, from that up to the top, each with a reference:
+ * how many; more than there is room for: -ENAMETOOLONG. */
+#define DEPTH_MAX 2048
+
+static int chain_of(struct fs *fs, struct inode *inode, unsigned name, struct inode **chain)
+{
+	int depth = 0;
+	guard_token token = guard_enter(&fs->topology);
+
+	pthread_mutex_lock(&inode->lock);
+	struct dentry *entry = inode->links;
+
+	while (entry && name--)
+		entry = entry->next_link;
+	struct inode *dir = entry ? entry->parent : NULL;
+
+	pthread_mutex_unlock(&inode->lock);
+	for (; dir && dir != fs->root && depth < DEPTH_MAX; dir = dir->dir->parent) {
+		inode_ref(dir);
+		chain[depth++] = dir;
+	}
+	guard_leave(&fs->topology, token);
+	return dir && dir != fs->root ? -ENAMETOOLONG : depth;
+}
+
+static int save_chain(struct fs *fs, struct inode *inode, unsigned name, struct spool_saved *saved)
+{
+	AUTO_FREE struct inode **chain = calloc(DEPTH_MAX, sizeof(struct inode *));
+	int depth = chain ? chain_of(fs, inode, name, chain) : -ENOMEM, rc = 0;
+
+	for (int i = depth - 1; i >= 0; i--) {
+		if (rc == 0)
+			rc = save_alone(fs, chain[i], SPOOL_NAMES_ALONE, saved);
+		inode_put(fs, chain[i], 1);
+	}
+	return depth < 0 ? depth : rc;
+}
+
+static unsigned names_of(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+	unsigned names = 0;
+
+	for (const struct dentry *entry = inode->links; entry; entry = entry->next_link)
+		names++;
+	return names;
+}
+
+int spool_save_one(struct fs *fs, struct inode *inode, enum spool_extent extent,
+		   struct spool_saved *saved)
+{
+	struct spool_saved above = {0};
+	int rc = -EAGAIN;
+
+	for (int tries = 0; rc == -EAGAIN && tries < TRIES; tries++) {
+		rc = 0;
+		for (unsigned i = names_of(inode); rc == 0 && i; i--)
+			rc = save_chain(fs, inode, i - 1, &above);
+		if (rc == 0)
+			rc = save_alone(fs, inode, extent, saved);
+	}
+	return rc;
+}
+
+int spool_drop(struct fs *fs, struct inode *inode)
+{
+	struct spool_file *file = atomic_load(&inode->spool);
+
+	if (!file)
+		return 0;
+	LOCKED(&file->lock);
+	uint64_t id = atomic_load(&file->id);
+
+	spool_mirror_remove(fs->spool, &file->saved);
+	int rc = id ? spool_remove(fs->spool, id) : 0;
+
+	if (rc)
+		return rc;
+	spool_record_free(&file->saved);
+	file->staged = file->unsure = false;
+	atomic_store(&file->id, 0);
+	atomic_store(&file->suspect, true);
+	return 0;
+}

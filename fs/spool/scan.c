@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* At mount: what is on the disk, what of it is whole, and whose it is. */
+#include "fs/spool/scan.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/number.h"
+#include "fs/spool/note.h"
+#include "fs/tree/tree.h"
+
+static int by_id(const void *left, const void *right)
+{
+	const struct spool_found *a = left, *b = right;
+
+	return a->id < b->id ? -1 : a->id > b->id;
+}
+
+struct spool_found *spool_found_at(const struct spool_restoring *restoring, uint64_t id)
+{
+	struct spool_found key = {.id = id};
+
+	if (!restoring->sorted)
+		return NULL;
+	return bsearch(&key, restoring->found, restoring->sorted, sizeof(key), by_id);
+}
+
+static void sort_found(struct spool_restoring *restoring)
+{
+	if (restoring->count)
+		qsort(restoring->found, restoring->count, sizeof(*restoring->found), by_id);
+	restoring->sorted = restoring->count;
+}
+
+static struct spool_found *add_found(struct spool_restoring *restoring, uint64_t id)
+{
+	if ((restoring->count & (restoring->count - 1)) == 0) {
+		size_t room = restoring->count ? restoring->count * 2 : 1;
+		struct spool_found *more =
+		    reallocarray(restoring->found, room, sizeof(*restoring->found));
+
+		if (!more)
+			return NULL;
+		restoring->found = more;
+	}
+	struct spool_found *found = &restoring->found[restoring->count++];
+
+	*found = (struct spool_found){.id = id};
+	return found;
+}
+
+/* --- records/ */
+
+static int read_record(struct spool_restoring *restoring, const char *name, uint64_t id)
+{
+	struct spool_found *found = add_found(restoring, id);
+	AUTO_FREE char *text = NULL;
+	ssize_t length = found ? spool_record_get(restoring->spool, name, &text) : -ENOMEM;
+	const char *why = "it cannot be read";
+	int rc = length < 0 ? (int)length
+			    : spool_record_read(text, (size_t)length, &found->record, &why);
+
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc == 0 && found->record.id != id) {
+		spool_record_free(&found->record);
+		why = "its id";
+		rc = -EUCLEAN;
+	}
+	if (rc) {
+		found->damage = why;
+		log_error("spool: %s/.spool/records/%s: not used: %s", restoring->spool->path, name,
+			  rc == -EPROTO ? "it is of a version that this program does not read"
+					: why);
+		return 0;
+	}
+	found->atime = found->record.atime;
+	found->mtime = found->record.mtime;
+	found->ctime = found->record.ctime;
+	found->mode = found->record.mode;
+	found->first = found->record.names[0];
+	return 0;
+}
+
+/* "17" or "17.3" as it would be written. */
+static bool parse_name(const char *text, uint64_t *id, uint64_t *version)
+{
+	char again[SPOOL_FILE_NAME], first[SPOOL_FILE_NAME];
+	const char *dot = strchr(text, '.');
+
+	*version = 0;
+	if (strlen(text) >= sizeof(first))
+		return false;
+	strcpy(first, text);
+	if (dot)
+		first[dot - text] = 0;
+	if (parse_u64(first, 1, UINT64_MAX, id) ||
+	    (dot && parse_u64(dot + 1, 1, UINT64_MAX, version)))
+		return false;
+	spool_file_name(again, *id, *version);
+	return strcmp(again, text) == 0;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t length = strlen(text), tail = strlen(end);
+
+	return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+static int record_entry(struct spool_restoring *restoring, const char *name)
+{
+	struct spool *spool = restoring->spool;
+	uint64_t id, version;
+
+	if (ends_with(name, ".tmp")) {
+		unlinkat(spool->records, name, 0);
+		return 0;
+	}
+	if (ends_with(name, ".gone")) {
+		char stem[SPOOL_FILE_NAME];
+
+		snprintf(stem, sizeof(stem), "%.*s", (int)(strlen(name) - strlen(".gone")), name);
+		return parse_name(stem, &id, &version) && !version ? spool_remove(spool, id) : 0;
+	}
+	if (parse_name(name, &id, &version) && !version)
+		return read_record(restoring, name, id);
+	log_warn("spool: records/%s: not one of the spool's files", name);
+	return 0;
+}
+
+/* --- data/ */
+
+static int data_entry(struct spool_restoring *restoring, const char *name)
+{
+	uint64_t id, version;
+
+	if (!parse_name(name, &id, &version)) {
+		log_warn("spool: data/%s: not one of the spool's files", name);
+		return 0;
+	}
+	struct spool_found *found = spool_found_at(restoring, id);
+
+	if (version) {
+		/* Begun and not finished, or of a record that cannot be read. */
+		if (found && found->record.version == version)
+			found->staged = true;
+		else if (!found || found->record.id)
+			unlinkat(restoring->spool->data, name, 0);
+		return 0;
+	}
+	if (found) {
+		found->data = true;
+		return 0;
+	}
+	found = add_found(restoring, id);
+	if (!found)
+		return -ENOMEM;
+	found->data = true;
+	found->damage = "its record is missing";
+	return 0;
+}
+
+static int each_name(struct spool_restoring *restoring, int dir,
+		     int (*each)(struct spool_restoring *restoring, const char *name))
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!list)
+		return -errno;
+	/* Entries are removed meanwhile: those that are new or gone may be seen or not. */
+	while (rc == 0 && (entry = readdir(list)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			rc = each(restoring, entry->d_name);
+	closedir(list);
+	return rc;
+}
+
+/* What a crash left between the record and its data. */
+static void finish_staged(struct spool_restoring *restoring, struct spool_found *found)
+{
+	int rc = spool_apply(restoring->spool, &found->record);
+
+	if (rc) {
+		found->damage = "what was staged for it cannot be put in place";
+		log_error("spool: data/%" PRIu64 ".%" PRIu64 ": %s", found->id,
+			  found->record.version, strerror(-rc));
+		return;
+	}
+	found->data = true;
+	for (size_t i = 0; i < found->record.n_blocks; i++)
+		found->record.blocks[i].fresh = false;
+}
+
+static void check_data(struct spool_restoring *restoring, struct spool_found *found)
+{
+	if (!S_ISREG(found->record.mode) || !found->record.id)
+		return;
+	if (found->staged)
+		finish_staged(restoring, found);
+	AUTO_CLOSE int fd = spool_data_open(restoring->spool, found->id, 0, O_RDONLY);
+	struct stat st;
+
+	if (found->damage)
+		return;
+	if (fd < 0)
+		found->damage = fd == -ENOENT ? "it is missing" : "it is no file";
+	else if (fstat(fd, &st) || (uint64_t)st.st_size != found->record.size)
+		found->damage = "its length is not what was saved";
+	for (size_t i = 0; i < found->record.n_blocks; i++)
+		found->record.blocks[i].fresh = false;
+}
+
+static int look(struct spool_restoring *restoring)
+{
+	struct spool *spool = restoring->spool;
+	int rc = each_name(restoring, spool->records, record_entry);
+
+	if (rc)
+		return rc;
+	sort_found(restoring);
+	rc = each_name(restoring, spool->data, data_entry);
+	sort_found(restoring);
+	for (size_t i = 0; rc == 0 && i < restoring->count; i++) {
+		struct spool_found *found = &restoring->found[i];
+
+		check_data(restoring, found);
+		if (found->id > spool->last_id)
+			spool->last_id = found->id;
+		if (found->record.sequence > spool->sequence)
+			spool->sequence = found->record.sequence;
+	}
+	/* Nobody can have so many: a number that would come round is taken for damage. */
+	return spool->last_id > INT64_MAX || spool->sequence > INT64_MAX ? -EUCLEAN : rc;
+}
+
+/* --- whose it is */
+
+int spool_attach(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode,
+		 enum spool_away away)
+{
+	struct spool_file *file = spool_file_of(inode);
+	struct spool_marks before = {0};
+	int rc = file ? spool_marks_renew(file, found->record.size, &before) : -ENOMEM;
+
+	if (rc)
+		return rc;
+	free(before.words);
+	if (found->record.id)
+		spool_file_set(file, &found->record);
+	atomic_store(&file->id, found->id);
+	atomic_store(&inode->away, (uint8_t)away);
+	if (found->damage)
+		spool_damaged(restoring->fs, inode, found->id, found->damage);
+	if (!found->inode) {
+		inode_ref(inode);
+		found->inode = inode;
+	}
+	found->reached = true;
+	return 0;
+}
+
+/* An inode that the last daemon had: its bytes may have been changed by it unseen. */
+static int attach_noted(struct spool_restoring *restoring, struct inode *inode)
+{
+	enum spool_away away;
+	uint64_t id;
+
+	if (spool_noted(inode, &id, &away))
+		return 0;
+	struct spool_found *found = spool_found_at(restoring, id);
+
+	if (id > restoring->spool->last_id)
+		restoring->spool->last_id = id;
+	if (!found && away == SPOOL_HERE)
+		return 0;
+	if (!found) {
+		struct spool_file *file = spool_file_of(inode);
+
+		if (!file)
+			return -ENOMEM;
+		atomic_store(&file->id, id);
+		spool_damaged(restoring->fs, inode, id, "it is missing");
+		return 0;
+	}
+	if (away == SPOOL_HERE && found->damage) {
+		/* Memory has the bytes: they are saved anew, all of them. */
+		found->record.version = 0;
+		found->damage = NULL;
+	}
+	int rc = spool_attach(restoring, found, inode, away);
+
+	if (rc == 0 && found->mode)
+		spool_mirror_put(restoring->spool, &atomic_load(&inode->spool)->saved);
+	spool_suspect(inode);
+	return rc;
+}
+
+static int attach_all(struct spool_restoring *restoring)
+{
+	struct fs *fs = restoring->fs;
+	struct inode *inode;
+	uint32_t slot = 0;
+	int rc = 0;
+
+	while (rc == 0 && (inode = inode_table_next(&fs->inodes, &slot))) {
+		if (inode != fs->root)
+			rc = attach_noted(restoring, inode);
+		inode_put(fs, inode, 1);
+	}
+	return rc;
+}
+
+/* Whether it is on a volume that is here, as far as its names say. */
+static bool is_here(const struct spool_restoring *restoring, const struct spool_found *found)
+{
+	for (size_t steps = 0; found && found->first.name && steps <= restoring->count; steps++) {
+		if (found->first.dir == 0)
+			return spool_volume(restoring->fs, found->first.name) != NULL;
+		found = spool_found_at(restoring, found->first.dir);
+	}
+	return false;
+}
+
+/* The last daemon had removed them from the tree, and not from the spool any more. */
+static int remove_unowned(struct spool_restoring *restoring)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < restoring->count; i++) {
+		struct spool_found *found = &restoring->found[i];
+
+		if (!found->inode && !found->damage && is_here(restoring, found))
+			rc = spool_remove(restoring->spool, found->id);
+	}
+	return rc;
+}
+
+static void restoring_free(struct spool_restoring *restoring)
+{
+	for (size_t i = 0; i < restoring->count; i++) {
+		spool_record_free(&restoring->found[i].record);
+		if (restoring->found[i].inode)
+			inode_put(restoring->fs, restoring->found[i].inode, 1);
+	}
+	free(restoring->found);
+	free(restoring->entries);
+	spool_paths_free(&restoring->paths);
+}
+
+static void say(const struct spool_restoring *restoring)
+{
+	const char *path = restoring->spool->path;
+
+	if (restoring->files)
+		log_info("spool=%s: %" PRIu64 " files are back by name", path, restoring->files);
+	if (restoring->elsewhere)
+		log_warn("spool=%s: %" PRIu64 " files are of GPUs that this mount has not: they "
+			 "stay in the spool",
+			 path, restoring->elsewhere);
+}
+
+int spool_restore(struct fs *fs)
+{
+	struct spool_restoring restoring = {.fs = fs, .spool = fs->spool};
+	bool done = spool_is_done(fs);
+	int rc = look(&restoring);
+
+	if (rc == 0)
+		rc = spool_list(&restoring);
+	if (rc == 0 && fs->journal)
+		rc = attach_all(&restoring);
+	if (rc == 0)
+		rc = done ? remove_unowned(&restoring) : spool_place(&restoring);
+	if (rc == 0)
+		rc = spool_note_done(fs);
+	if (rc == 0)
+		say(&restoring);
+	restoring_free(&restoring);
+	return rc;
+}

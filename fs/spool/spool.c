@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What is asked for: to save one file, or all; and what is done at both ends of a mount. */
+#include "fs/spool/spool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "common/sd_notify.h"
+#include "fs/core/worker.h"
+#include "fs/spool/internal.h"
+#include "fs/spool/note.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/tree.h"
+
+/* How often a service manager is asked for more time: NOTIFY_EXTEND. */
+#define EXTEND_MS 10000
+
+void spool_path_text(struct fs *fs, struct inode *inode, char path[PATH_MAX])
+{
+	if (tree_path(fs, inode, path, PATH_MAX) < 0)
+		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
+}
+
+int spool_failed(struct fs *fs, struct inode *inode, int error)
+{
+	char path[PATH_MAX];
+
+	spool_path_text(fs, inode, path);
+	/* Every fsync tries again. */
+	log_caller_error("%s: cannot be saved to the spool: %s: it stays in memory, and what was "
+			 "saved before stays in %s",
+			 path, strerror(-error), fs->spool->path);
+	atomic_fetch_add(&fs->spool->errors, 1);
+	atomic_store(&fs->spool->last_error, -error);
+	return error;
+}
+
+/* --- asked for */
+
+static int save_names_in(struct fs *fs, struct inode *dir)
+{
+	struct spool_saved saved = {0};
+	uint64_t cookie = DIR_COOKIE_END;
+	int rc = 0;
+
+	for (;;) {
+		pthread_rwlock_rdlock(&dir->dir->lock);
+		struct dentry *entry = dir_before(dir->dir, cookie);
+		struct inode *inode = entry ? entry->inode : NULL;
+
+		if (inode)
+			inode_ref(inode);
+		cookie = entry ? entry->cookie : 0;
+		pthread_rwlock_unlock(&dir->dir->lock);
+		if (!inode)
+			return rc;
+		if (spool_wanted(inode) && rc == 0)
+			rc = spool_save_one(fs, inode, SPOOL_NAMES_ALONE, &saved);
+		inode_put(fs, inode, 1);
+	}
+}
+
+int spool_save(struct fs *fs, struct inode *inode)
+{
+	struct spool_saved saved = {0};
+
+	if (!fs->spool)
+		return 0;
+	spool_drain(fs);
+	int rc = S_ISDIR(inode->mode) ? save_names_in(fs, inode) : 0;
+
+	if (rc == 0 && spool_wanted(inode))
+		rc = spool_save_one(fs, inode, SPOOL_WITH_BYTES, &saved);
+	return rc ? spool_failed(fs, inode, rc) : 0;
+}
+
+struct saving {
+	struct fs *fs;
+	struct inode **at;
+	size_t count;
+	bool large; /* of which are looked at */
+	pthread_mutex_t lock;
+	struct spool_saved saved; /* lock */
+	int error;		  /* lock: the first */
+};
+
+static int save_number(void *context, uint64_t number)
+{
+	struct saving *saving = context;
+	struct spool_saved one = {0};
+	int rc = spool_save_one(saving->fs, saving->at[number], SPOOL_WITH_BYTES, &one);
+
+	if (rc)
+		spool_failed(saving->fs, saving->at[number], rc);
+	LOCKED(&saving->lock);
+	saving->saved.files += one.files;
+	saving->saved.bytes += one.bytes;
+	saving->saved.failed += rc != 0;
+	if (rc && !saving->error) {
+		saving->error = rc;
+		saving->saved.first_failed = saving->at[number]->ino;
+	}
+	return 0; /* the others are tried all the same */
+}
+
+static bool lies_below(struct fs *fs, struct inode *inode, const struct inode *dir)
+{
+	if (!dir || inode == dir)
+		return true;
+	guard_token token = guard_enter(&fs->topology);
+	bool found = false;
+
+	pthread_mutex_lock(&inode->lock);
+	for (struct dentry *entry = inode->links; entry && !found; entry = entry->next_link)
+		for (struct inode *at = entry->parent; at && !found; at = at->dir->parent)
+			found = at == dir;
+	pthread_mutex_unlock(&inode->lock);
+	guard_leave(&fs->topology, token);
+	return found;
+}
+
+static bool is_to_be_saved(struct inode *inode)
+{
+	return spool_wanted(inode) || (spool_has_record(inode) && inode->nlink);
+}
+
+static int add(struct saving *saving, struct inode *inode)
+{
+	/* To powers of two. */
+	if ((saving->count & (saving->count - 1)) == 0) {
+		size_t room = saving->count ? saving->count * 2 : 1;
+		struct inode **more = reallocarray(saving->at, room, sizeof(struct inode *));
+
+		if (!more)
+			return -ENOMEM;
+		saving->at = more;
+	}
+	saving->at[saving->count++] = inode;
+	return 0;
+}
+
+/* Small files first, by a thread each, then the large ones. */
+static int collect(struct saving *saving, const struct inode *dir)
+{
+	struct fs *fs = saving->fs;
+	struct inode *inode;
+	uint32_t slot = 0;
+	int rc = 0;
+
+	while (rc == 0 && (inode = inode_table_next(&fs->inodes, &slot))) {
+		bool is_large = S_ISREG(inode->mode) && file_size(inode->file) >= SPOOL_LARGE;
+
+		if (is_large == saving->large && is_to_be_saved(inode) &&
+		    lies_below(fs, inode, dir))
+			rc = add(saving, inode);
+		else
+			inode_put(fs, inode, 1);
+		if (rc)
+			inode_put(fs, inode, 1);
+	}
+	return rc;
+}
+
+static int save_collected(struct saving *saving, const struct inode *dir)
+{
+	int rc = collect(saving, dir);
+
+	if (rc == 0)
+		spool_parallel(saving->count, saving->large ? SPOOL_LARGE_AT_ONCE : SPOOL_THREADS,
+			       save_number, saving);
+	for (size_t i = 0; i < saving->count; i++)
+		inode_put(saving->fs, saving->at[i], 1);
+	free(saving->at);
+	saving->at = NULL;
+	saving->count = 0;
+	return rc;
+}
+
+int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved)
+{
+	struct saving saving = {.fs = fs};
+
+	*saved = (struct spool_saved){0};
+	if (!fs->spool)
+		return -ENOTSUP;
+	spool_drain(fs);
+	pthread_mutex_init(&saving.lock, NULL);
+	int rc = save_collected(&saving, dir);
+
+	saving.large = true;
+	if (rc == 0)
+		rc = save_collected(&saving, dir);
+	pthread_mutex_destroy(&saving.lock);
+	*saved = saving.saved;
+	return rc ? rc : saving.error;
+}
+
+/* --- the mount */
+
+/* A daemon that goes on where another was killed does so without a spool if need be: its memory is
+ * what must not be lost. What lies in the spool alone cannot be read meanwhile. */
+static int go_on_without(struct fs *fs, int error)
+{
+	enum spool_away away;
+	struct inode *inode;
+	uint32_t slot = 0;
+	uint64_t id;
+
+	if (!spool_is_done(fs))
+		return error;
+	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+		if (inode != fs->root && spool_noted(inode, &id, &away) == 0)
+			atomic_store(&inode->away, (uint8_t)away);
+		inode_put(fs, inode, 1);
+	}
+	if (error)
+		log_error("spool=%s: this daemon goes on without it: nothing is saved",
+			  fs->options.spool);
+	return 0;
+}
+
+int spool_open(struct fs *fs)
+{
+	if (!fs->options.spool)
+		return go_on_without(fs, 0);
+	int rc = spool_check(&fs->options);
+
+	if (rc == 0)
+		rc = spool_dir_open(fs->options.spool,
+				    spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN, &fs->spool);
+
+	if (rc)
+		return go_on_without(fs, rc);
+	/* A limit on files' sizes is an error of the write and no end of the daemon. */
+	signal(SIGXFSZ, SIG_IGN);
+	rc = spool_restore(fs);
+	worker_end();
+	if (rc) {
+		log_error("spool=%s: %s: nothing is brought back, and nothing was changed",
+			  fs->options.spool, strerror(-rc));
+		spool_close(fs);
+		rc = go_on_without(fs, rc);
+	}
+	return rc;
+}
+
+static int fetch_number(void *context, uint64_t number)
+{
+	struct saving *saving = context;
+	bool large = file_size(saving->at[number]->file) >= SPOOL_LARGE;
+
+	if (large == saving->large && !saving->fs->spool->ending)
+		spool_need(saving->fs, saving->at[number]);
+	return 0;
+}
+
+static void *fetch_all(void *pointer)
+{
+	struct saving saving = {.fs = pointer};
+	struct inode *inode;
+	uint32_t slot = 0;
+
+	while ((inode = inode_table_next(&saving.fs->inodes, &slot)))
+		if (atomic_load(&inode->away) != SPOOL_AWAY || add(&saving, inode))
+			inode_put(saving.fs, inode, 1);
+	spool_parallel(saving.count, SPOOL_THREADS, fetch_number, &saving);
+	saving.large = true;
+	spool_parallel(saving.count, SPOOL_LARGE_AT_ONCE, fetch_number, &saving);
+	for (size_t i = 0; i < saving.count; i++)
+		inode_put(saving.fs, saving.at[i], 1);
+	free(saving.at);
+	worker_end();
+	return NULL;
+}
+
+void spool_start(struct fs *fs)
+{
+	struct spool *spool = fs->spool;
+
+	if (!spool)
+		return;
+	spool_follow_start(fs);
+	if (fs->options.restore == RESTORE_NOW)
+		spool->fetching = pthread_create(&spool->fetcher, NULL, fetch_all, fs) == 0;
+}
+
+/* Until the last save is over. */
+static void *ask_for_time(void *pointer)
+{
+	struct pollfd over = {.fd = *(const int *)pointer, .events = POLLIN};
+
+	do
+		notify_send(NOTIFY_EXTEND);
+	while (poll(&over, 1, EXTEND_MS) == 0);
+	return NULL;
+}
+
+static void save_last(struct fs *fs, struct spool_saved *saved)
+{
+	AUTO_CLOSE int over = eventfd(0, EFD_CLOEXEC);
+	pthread_t asking;
+	bool asks = over >= 0 && pthread_create(&asking, NULL, ask_for_time, &over) == 0;
+
+	spool_save_below(fs, NULL, saved);
+	if (!asks)
+		return;
+	eventfd_write(over, 1);
+	pthread_join(asking, NULL);
+}
+
+void spool_end(struct fs *fs)
+{
+	struct spool_saved saved;
+
+	if (!fs->spool)
+		return;
+	spool_follow_end(fs->spool);
+	spool_say_ending(fs->spool);
+	save_last(fs, &saved);
+	log_info("spool: %" PRIu64 " files saved, %" PRIu64 " bytes; %" PRIu64 " failed",
+		 saved.files, saved.bytes, saved.failed);
+	worker_end();
+}
+
+void spool_close(struct fs *fs)
+{
+	struct spool *spool = fs->spool;
+
+	if (!spool)
+		return;
+	spool_follow_end(spool);
+	spool_follow_free(fs);
+	fs->spool = NULL;
+	spool_mirror_free(spool);
+	spool_dir_close(spool);
+}
+
+struct spool_figures spool_figures(struct fs *fs)
+{
+	struct spool *spool = fs->spool;
+
+	if (!spool)
+		return (struct spool_figures){0};
+	return (struct spool_figures){
+	    .saves = spool->saves,
+	    .saved_bytes = spool->saved_bytes,
+	    .errors = spool->errors,
+	    .fetched_bytes = spool->fetched_bytes,
+	    .damaged = spool->damaged,
+	    .last_error = spool->last_error,
+	};
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A file's bytes on their way to the disk. What changed goes to a staged file beside the data, at
+ * the same offsets; once the record names it, the data is made to agree (spool_apply), and that can
+ * be done again after a crash. A staged file that has everything takes the data's place. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/hash.h"
+#include "fs/core/worker.h"
+#include "fs/file/export.h"
+#include "fs/file/extents.h"
+#include "fs/spool/internal.h"
+
+#define DIRECT_ALIGN 4096
+
+struct staging {
+	struct fs *fs;
+	struct inode *inode;
+	struct spool_file *file;
+	struct spool_record *record;
+	struct spool_marks before;
+	bool compare;		  /* a block that is as it was saved is not written */
+	bool all;		  /* every block is written, marked or not */
+	uint64_t marked;	  /* how many blocks are, where none is compared */
+	int fd;			  /* -1: nothing can have changed */
+	_Atomic uint64_t written; /* bytes */
+};
+
+/* A file without holes is one run; a run of a thousand holes costs a thousand seeks. */
+static int find_runs(struct inode *inode, struct spool_record *record)
+{
+	uint64_t at = 0;
+	int rc = 0;
+
+	while (rc == 0 && at < record->size) {
+		int64_t from = file_seek(inode->file, at, SEEK_DATA);
+
+		if (from < 0)
+			return from == -ENXIO ? 0 : (int)from;
+		int64_t to = file_seek(inode->file, (uint64_t)from, SEEK_HOLE);
+
+		/* What became shorter meanwhile is saved again. */
+		if (to == -ENXIO || (uint64_t)from >= record->size)
+			return 0;
+		if (to < 0)
+			return (int)to;
+		at = (uint64_t)to < record->size ? (uint64_t)to : record->size;
+		if (at > (uint64_t)from)
+			rc = spool_record_add_run(record, (uint64_t)from, at - (uint64_t)from);
+	}
+	return rc;
+}
+
+/* All of the block as far as the file reaches; what it lost meanwhile is zeroes. */
+static int read_block(struct staging *staging, uint64_t index, char *to, size_t bytes)
+{
+	struct inode_call call;
+	size_t done = 0;
+
+	inode_call_init(&call, staging->fs, staging->inode, worker_copier(staging->fs));
+	while (done < bytes) {
+		ssize_t n = file_read(staging->inode->file, &call.call, to + done, bytes - done,
+				      index * SPOOL_BLOCK + done);
+
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	memset(to + done, 0, bytes - done);
+	return 0;
+}
+
+/* A file system may take O_DIRECT and then refuse its writes. Another thread may have cleared it.
+ */
+static void clear_direct(struct spool *spool, int fd)
+{
+	atomic_store(&spool->direct, false);
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT);
+}
+
+static int write_at(struct spool *spool, int fd, const char *from, size_t bytes, uint64_t offset)
+{
+	bool refused = false;
+
+	while (bytes) {
+		ssize_t n = pwrite(fd, from, bytes, (off_t)offset);
+
+		if (n < 0 && errno == EINVAL && !refused) {
+			clear_direct(spool, fd);
+			refused = true;
+			continue;
+		}
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		from += n;
+		bytes -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+static bool looked_at(const struct staging *staging, const struct spool_block *block,
+		      const struct spool_block *old)
+{
+	return staging->all || staging->compare || !old ||
+	       spool_marked(&staging->before, block->index) ||
+	       spool_block_bytes(staging->record, block->index) !=
+		   spool_block_bytes(&staging->file->saved, block->index);
+}
+
+static int stage_block(void *context, uint64_t number)
+{
+	struct staging *staging = context;
+	struct spool_record *record = staging->record;
+	struct spool_block *block = &record->blocks[number];
+	const struct spool_block *old =
+	    staging->file->saved.version ? spool_record_block(&staging->file->saved, block->index)
+					 : NULL;
+	size_t bytes = spool_block_bytes(record, block->index);
+	bool same_bytes = old && bytes == spool_block_bytes(&staging->file->saved, block->index);
+
+	if (!looked_at(staging, block, old)) {
+		block->hash = old->hash;
+		return 0;
+	}
+	char *buffer = spool_buffer(staging->fs);
+	int rc = buffer ? read_block(staging, block->index, buffer, bytes) : -ENOMEM;
+
+	if (rc)
+		return rc;
+	block->hash = XXH3_64bits(buffer, bytes);
+	if (!staging->all && same_bytes && block->hash == old->hash)
+		return 0;
+	block->fresh = true;
+	size_t whole = (bytes + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1);
+
+	memset(buffer + bytes, 0, whole - bytes);
+	atomic_fetch_add(&staging->written, bytes);
+	spool_step(staging->fs->spool);
+	return write_at(staging->fs->spool, staging->fd, buffer, whole, block->index * SPOOL_BLOCK);
+}
+
+/* To write all is cheaper than to write more than half twice. */
+static void choose(struct staging *staging)
+{
+	const struct spool_record *record = staging->record, *saved = &staging->file->saved;
+
+	staging->all = !saved->version;
+	if (staging->all || staging->compare)
+		return;
+	for (size_t i = 0; i < record->n_blocks; i++)
+		staging->marked += looked_at(staging, &record->blocks[i],
+					     spool_record_block(saved, record->blocks[i].index));
+	staging->all = staging->marked * 2 > record->n_blocks;
+}
+
+/* Whether a block that was data is a hole now. */
+static bool lost_blocks(const struct spool_record *record, const struct spool_record *saved)
+{
+	for (size_t i = 0; i < saved->n_blocks; i++)
+		if (!spool_record_block(record, saved->blocks[i].index))
+			return true;
+	return false;
+}
+
+static bool is_changed(const struct staging *staging)
+{
+	const struct spool_record *record = staging->record, *saved = &staging->file->saved;
+
+	return !saved->version || atomic_load(&staging->written) || record->size != saved->size ||
+	       lost_blocks(record, saved);
+}
+
+static bool may_change(const struct staging *staging)
+{
+	return staging->all || staging->compare || staging->marked || is_changed(staging);
+}
+
+static int open_staged(struct spool *spool, const struct spool_record *record)
+{
+	int flags = O_RDWR | O_CREAT | O_TRUNC, fd = -EINVAL;
+
+	if (atomic_load(&spool->direct)) {
+		fd = spool_data_open(spool, record->id, record->version, flags | O_DIRECT);
+		if (fd == -EINVAL)
+			atomic_store(&spool->direct, false);
+	}
+	return fd == -EINVAL ? spool_data_open(spool, record->id, record->version, flags) : fd;
+}
+
+/* Room for all that is written: a disk that is full says so before, and writes that make no file
+ * longer go on side by side. */
+static int reserve(const struct staging *staging)
+{
+	const struct spool_record *record = staging->record;
+
+	if (ftruncate(staging->fd, (off_t)record->size))
+		return -errno;
+	for (size_t i = 0; staging->all && i < record->n_runs; i++) {
+		uint64_t from = align_down(record->runs[i].from, SPOOL_BLOCK);
+		uint64_t to = align_up(record->runs[i].from + record->runs[i].bytes, SPOOL_BLOCK);
+
+		if (to > align_up(record->size, DIRECT_ALIGN))
+			to = align_up(record->size, DIRECT_ALIGN);
+		if (fallocate(staging->fd, 0, (off_t)from, (off_t)(to - from)) == 0)
+			continue;
+		return errno == EOPNOTSUPP ? 0 : -errno;
+	}
+	return 0;
+}
+
+static int write_blocks(struct staging *staging)
+{
+	struct spool_record *record = staging->record;
+	unsigned threads = spool_threads(record->n_blocks);
+	struct timespec times[] = {time_to_spec(record->atime), time_to_spec(record->mtime)};
+	int rc = staging->fd < 0 ? 0 : reserve(staging);
+
+	if (rc == 0)
+		rc = spool_parallel(record->n_blocks, threads, stage_block, staging);
+	if (rc || !is_changed(staging))
+		return rc;
+	if (ftruncate(staging->fd, (off_t)record->size))
+		return -errno;
+	spool_step(staging->fs->spool);
+	futimens(staging->fd, times); /* for who looks at it with ls */
+	return fsync(staging->fd) ? -errno : 0;
+}
+
+int spool_stage(struct fs *fs, struct inode *inode, struct spool_file *file,
+		struct spool_record *record, struct spool_staged *staged)
+{
+	struct staging staging = {
+	    .fs = fs, .inode = inode, .file = file, .record = record, .fd = -1};
+	struct volume *volume = file_volume(inode->file);
+
+	*staged = (struct spool_staged){0};
+	record->size = file_size(inode->file);
+	/* Asked for before the bytes are read: what comes later is marked again. A host/ file can
+	 * be written to through mappings that nobody sees. */
+	staging.compare = atomic_exchange(&file->suspect, false) || volume->system ||
+			  file_leases(inode->file) > 0 || file_is_loose(inode->file);
+	int rc = spool_marks_renew(file, record->size, &staging.before);
+
+	if (rc == 0)
+		rc = find_runs(inode, record);
+	if (rc == 0)
+		rc = spool_record_find_blocks(record);
+	if (rc == 0) {
+		choose(&staging);
+		if (may_change(&staging))
+			rc = staging.fd = open_staged(fs->spool, record);
+		if (rc >= 0)
+			rc = write_blocks(&staging);
+	}
+	free(staging.before.words);
+	staged->there = rc == 0 && is_changed(&staging);
+	staged->bytes = staging.written;
+	if (staging.fd >= 0)
+		close(staging.fd);
+	if (staging.fd >= 0 && !staged->there)
+		spool_unstage(fs->spool, record);
+	if (rc)
+		atomic_store(&file->suspect, true);
+	return rc;
+}
+
+void spool_unstage(struct spool *spool, const struct spool_record *record)
+{
+	char name[SPOOL_FILE_NAME];
+
+	spool_file_name(name, record->id, record->version);
+	unlinkat(spool->data, name, 0);
+}
+
+static int copy_block(int from, int to, uint64_t offset, size_t bytes)
+{
+	off_t at = (off_t)offset, target = (off_t)offset;
+
+	while (bytes) {
+		ssize_t n = copy_file_range(from, &at, to, &target, bytes, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EUCLEAN;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* What lies between blocks is nothing. */
+static int punch(int fd, uint64_t from, uint64_t to)
+{
+	if (from >= to)
+		return 0;
+	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
+		      (off_t)(to - from)) == 0 ||
+	    errno == EOPNOTSUPP)
+		return 0; /* nobody reads there; it is only larger */
+	return -errno;
+}
+
+static int apply_blocks(const struct spool *spool, const struct spool_record *record, int from,
+			int to)
+{
+	uint64_t end = 0;
+	int rc = ftruncate(to, (off_t)record->size) ? -errno : 0;
+
+	for (size_t i = 0; rc == 0 && i < record->n_blocks; i++) {
+		uint64_t offset = record->blocks[i].index * SPOOL_BLOCK;
+
+		spool_step(spool);
+		rc = punch(to, end, offset);
+		end = offset + SPOOL_BLOCK;
+		if (rc == 0 && record->blocks[i].fresh)
+			rc = copy_block(from, to, offset,
+					spool_block_bytes(record, record->blocks[i].index));
+	}
+	if (rc == 0)
+		rc = punch(to, end, record->size);
+	struct timespec times[] = {time_to_spec(record->atime), time_to_spec(record->mtime)};
+
+	futimens(to, times);
+	return rc == 0 && fsync(to) ? -errno : rc;
+}
+
+static bool has_everything(const struct spool_record *record)
+{
+	for (size_t i = 0; i < record->n_blocks; i++)
+		if (!record->blocks[i].fresh)
+			return false;
+	return true;
+}
+
+int spool_apply(struct spool *spool, const struct spool_record *record)
+{
+	char name[SPOOL_FILE_NAME], staged[SPOOL_FILE_NAME];
+
+	spool_file_name(name, record->id, 0);
+	spool_file_name(staged, record->id, record->version);
+	spool_step(spool);
+	if (has_everything(record))
+		return renameat(spool->data, staged, spool->data, name) ? -errno : 0;
+	AUTO_CLOSE int from = spool_data_open(spool, record->id, record->version, O_RDONLY);
+	AUTO_CLOSE int to = spool_data_open(spool, record->id, 0, O_RDWR);
+
+	if (from < 0 || to < 0)
+		return from < 0 ? from : to;
+	int rc = apply_blocks(spool, record, from, to);
+
+	spool_step(spool);
+	if (rc == 0 && unlinkat(spool->data, staged, 0))
+		rc = -errno;
+	return rc;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/tree/depth.h"
+
+#include <errno.h>
+
+#include "fs/tree/dir.h"
+#include "fs/tree/inode.h"
+
+static uint32_t depth_of(const struct inode *dir)
+{
+	uint32_t depth = 0;
+
+	while ((dir = dir->dir->parent))
+		depth++;
+	return depth;
+}
+
+int depth_check(const struct inode *parent, uint32_t height)
+{
+	return depth_of(parent) + 1 + height > DEPTH_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* The end of the way up is where a directory has as many levels already: so have those above it. A
+ * tree of an earlier version, which may be deeper, is counted as one of DEPTH_MAX levels. */
+void depth_added(const struct inode *dir)
+{
+	uint32_t height = atomic_load_explicit(&dir->dir->height, memory_order_relaxed) + 1;
+
+	for (dir = dir->dir->parent; dir && height <= DEPTH_MAX; dir = dir->dir->parent) {
+		_Atomic uint32_t *above = &dir->dir->height;
+		uint32_t now = atomic_load_explicit(above, memory_order_relaxed);
+
+		while (now < height && !atomic_compare_exchange_weak(above, &now, height))
+			;
+		if (now >= height)
+			return;
+		height++;
+	}
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/hash.h"
+#include "fs/tree/dir.h"
+
+/* Names per bucket, on average, before the buckets become twice as many; and buckets per name
+ * before they become half. */
+#define NAMES_PER_BUCKET 2
+#define BUCKETS_PER_NAME 8
+#define BUCKETS_MIN	 8
+
+uint64_t hash_seed;
+
+void hash_seed_init(void)
+{
+	if (getrandom(&hash_seed, sizeof(hash_seed), 0) != sizeof(hash_seed))
+		hash_seed = (uint64_t)(uintptr_t)&hash_seed;
+}
+
+struct dir *dir_new(void)
+{
+	struct dir *dir = calloc(1, sizeof(*dir));
+
+	if (!dir)
+		return NULL;
+	pthread_rwlock_init(&dir->lock, NULL);
+	dir->next_cookie = DIR_COOKIE_FIRST;
+	dir->max_bytes = dir->max_files = UINT64_MAX;
+	return dir;
+}
+
+void dir_free(struct dir *dir)
+{
+	pthread_rwlock_destroy(&dir->lock);
+	free(dir->order);
+	free(dir->buckets);
+	free(dir);
+}
+
+static uint32_t name_hash(const char *name, size_t length)
+{
+	return (uint32_t)XXH3_64bits_withSeed(name, length, hash_seed);
+}
+
+static struct dentry **bucket_of(const struct dir *dir, uint32_t hash)
+{
+	return &dir->buckets[hash & (dir->n_buckets - 1)];
+}
+
+struct dentry *dir_find(struct dir *dir, const char *name)
+{
+	size_t length = strlen(name);
+	uint32_t hash = name_hash(name, length);
+	struct dentry *entry = dir->buckets ? *bucket_of(dir, hash) : NULL;
+
+	while (entry && (entry->hash != hash || entry->length != length ||
+			 memcmp(entry->name, name, length) != 0))
+		entry = entry->next;
+	return entry;
+}
+
+/* Without memory for other buckets those that are there do, but for the first ones. */
+static int buckets_resize(struct dir *dir, uint32_t n)
+{
+	struct dentry **old = dir->buckets, *entry, *next;
+	uint32_t n_old = dir->n_buckets;
+	struct dentry **buckets = calloc(n, sizeof(struct dentry *));
+
+	if (!buckets)
+		return old ? 0 : -ENOMEM;
+	dir->buckets = buckets;
+	dir->n_buckets = n;
+	for (uint32_t i = 0; i < n_old; i++) {
+		for (entry = old[i]; entry; entry = next) {
+			struct dentry **bucket = bucket_of(dir, entry->hash);
+
+			next = entry->next;
+			entry->next = *bucket;
+			*bucket = entry;
+		}
+	}
+	free(old);
+	return 0;
+}
+
+static int buckets_reserve(struct dir *dir)
+{
+	if (!dir->buckets)
+		return buckets_resize(dir, BUCKETS_MIN);
+	if (dir->n_names < (uint64_t)dir->n_buckets * NAMES_PER_BUCKET ||
+	    dir->n_buckets > UINT32_MAX / 4)
+		return 0;
+	return buckets_resize(dir, dir->n_buckets * 2);
+}
+
+struct dentry *dentry_new(const char *name, struct inode *inode)
+{
+	size_t length = strlen(name);
+	struct dentry *entry = calloc(1, offsetof(struct dentry, name) + length + 1);
+
+	if (!entry)
+		return NULL;
+	entry->inode = inode;
+	entry->length = (uint8_t)length;
+	entry->hash = name_hash(name, length);
+	memcpy(entry->name, name, length + 1);
+	return entry;
+}
+
+/* Drops the removed ones from the list when they are at least half of it; cookies stay. */
+static void order_compact(struct dir *dir)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < dir->n_order; i++)
+		if (dir->order[i].entry)
+			dir->order[kept++] = dir->order[i];
+	dir->n_order = kept;
+}
+
+static int order_reserve(struct dir *dir)
+{
+	if (dir->n_order < dir->cap_order)
+		return 0;
+	if (dir->n_names <= dir->n_order / 2) {
+		order_compact(dir);
+		if (dir->n_order < dir->cap_order)
+			return 0;
+	}
+	uint32_t capacity = dir->cap_order < 4 ? 4 : dir->cap_order + dir->cap_order / 2;
+	struct dir_slot *order = realloc(dir->order, capacity * sizeof(*order));
+
+	if (!order)
+		return -ENOMEM;
+	dir->order = order;
+	dir->cap_order = capacity;
+	return 0;
+}
+
+int dir_add(struct dir *dir, struct dentry *entry)
+{
+	if (order_reserve(dir) || buckets_reserve(dir))
+		return -ENOMEM;
+	struct dentry **bucket = bucket_of(dir, entry->hash);
+
+	entry->next = *bucket;
+	*bucket = entry;
+	entry->cookie = dir->next_cookie++;
+	dir->order[dir->n_order++] = (struct dir_slot){entry->cookie, entry};
+	dir->n_names++;
+	return 0;
+}
+
+/* The first position in the list whose cookie is at least this one. */
+static uint32_t order_position(const struct dir *dir, uint64_t cookie)
+{
+	uint32_t low = 0, high = dir->n_order;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (dir->order[middle].cookie < cookie)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+void dir_remove(struct dir *dir, struct dentry *entry)
+{
+	struct dentry **link = bucket_of(dir, entry->hash);
+
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
+	dir->order[order_position(dir, entry->cookie)].entry = NULL;
+	/* Every listing begins at the newest name: no gaps lie before it. */
+	while (dir->n_order && !dir->order[dir->n_order - 1].entry)
+		dir->n_order--;
+	dir->n_names--;
+	if (dir->n_buckets > BUCKETS_MIN && dir->n_names < dir->n_buckets / BUCKETS_PER_NAME)
+		buckets_resize(dir, dir->n_buckets / 2);
+	/* A list that is mostly gaps gives its memory back: a directory that held a million names
+	 * and is empty again costs no more than a new one. */
+	if (dir->n_order >= 64 && dir->n_names <= dir->n_order / 4) {
+		order_compact(dir);
+		uint32_t capacity = dir->n_names + dir->n_names / 2 + 4;
+		struct dir_slot *order = realloc(dir->order, capacity * sizeof(*order));
+
+		if (order) {
+			dir->order = order;
+			dir->cap_order = capacity;
+		}
+	}
+}
+
+int dir_restore_add(struct dir *dir, struct dentry *entry)
+{
+	int rc = buckets_reserve(dir);
+
+	if (rc)
+		return rc;
+	struct dentry **bucket = bucket_of(dir, entry->hash);
+
+	entry->next = *bucket;
+	*bucket = entry;
+	dir->n_names++;
+	return 0;
+}
+
+void dir_restore_remove(struct dir *dir, struct dentry *entry)
+{
+	struct dentry **link = bucket_of(dir, entry->hash);
+
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
+	dir->n_names--;
+}
+
+static int by_cookie(const void *a, const void *b)
+{
+	const struct dir_slot *one = a, *other = b;
+
+	return (one->cookie > other->cookie) - (one->cookie < other->cookie);
+}
+
+int dir_restore_end(struct dir *dir)
+{
+	struct dir_slot *order = dir->n_names ? malloc(dir->n_names * sizeof(*order)) : NULL;
+	uint32_t n = 0;
+
+	if (dir->n_names && !order)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < dir->n_buckets; i++)
+		for (struct dentry *entry = dir->buckets[i]; entry; entry = entry->next)
+			order[n++] = (struct dir_slot){entry->cookie, entry};
+	if (n)
+		qsort(order, n, sizeof(*order), by_cookie);
+	free(dir->order);
+	dir->order = order;
+	dir->n_order = dir->cap_order = n;
+	for (uint32_t i = 1; i < n; i++)
+		if (order[i].cookie == order[i - 1].cookie)
+			return -EUCLEAN;
+	return 0;
+}
+
+struct dentry *dir_before(struct dir *dir, uint64_t cookie)
+{
+	for (uint32_t i = order_position(dir, cookie); i > 0; i--)
+		if (dir->order[i - 1].entry)
+			return dir->order[i - 1].entry;
+	return NULL;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/tree/host_out.h"
+
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "common/cleanup.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+
+/* At a time: each is some system calls. */
+#define LOOKS_MAX 512
+
+struct host_out {
+	struct host_out *prev, *next;
+	struct inode *inode; /* a reference */
+};
+
+void host_outs_init(struct host_outs *outs)
+{
+	*outs = (struct host_outs){0};
+	pthread_mutex_init(&outs->lock, NULL);
+}
+
+static void settle(struct fs *fs, struct inode *inode)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, fs, inode, worker_copier(fs));
+	call.overdraft = true;
+	file_settle(inode->file, &call.call);
+}
+
+static void out_append(struct host_outs *outs, struct host_out *out)
+{
+	LOCKED(&outs->lock);
+	DL_APPEND(outs->first, out);
+}
+
+static struct host_out *out_take_first(struct host_outs *outs)
+{
+	LOCKED(&outs->lock);
+	struct host_out *out = outs->first;
+
+	if (out)
+		DL_DELETE(outs->first, out);
+	return out;
+}
+
+void host_out_settle(struct fs *fs, struct inode *inode)
+{
+	if (!file_is_out(inode->file))
+		return;
+	settle(fs, inode);
+	if (!file_is_out(inode->file) || atomic_exchange(&inode->out, true))
+		return;
+	struct host_out *out = malloc(sizeof(*out));
+
+	/* Without memory for it: charged until it is opened and closed the next time. */
+	if (!out) {
+		atomic_store(&inode->out, false);
+		return;
+	}
+	inode_ref(inode);
+	out->inode = inode;
+	out_append(&fs->outs, out);
+}
+
+static void end(struct fs *fs, struct host_out *out)
+{
+	inode_put(fs, out->inode, 1);
+	free(out);
+}
+
+void host_outs_look(struct fs *fs)
+{
+	struct host_out *again = NULL, *out, *next;
+
+	for (unsigned i = 0; i < LOOKS_MAX && (out = out_take_first(&fs->outs)); i++) {
+		settle(fs, out->inode);
+		if (file_is_out(out->inode->file)) {
+			LL_PREPEND(again, out);
+			continue;
+		}
+		atomic_store(&out->inode->out, false);
+		/* Whoever gave it out again in between did not note it. */
+		host_out_settle(fs, out->inode);
+		end(fs, out);
+	}
+	LL_FOREACH_SAFE (again, out, next) {
+		out_append(&fs->outs, out);
+	}
+}
+
+void host_outs_end(struct fs *fs)
+{
+	struct host_out *out;
+
+	while ((out = out_take_first(&fs->outs)))
+		end(fs, out);
+}

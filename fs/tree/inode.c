@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "common/cleanup.h"
+#include "common/tsan.h"
+#include "fs/core/fs.h"
+#include "fs/core/mode.h"
+#include "fs/core/worker.h"
+#include "fs/file/file.h"
+#include "fs/spool/spool.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/log.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/xattr.h"
+
+#define NS_PER_SECOND 1000000000LL
+#define A_DAY	      (24 * 3600 * NS_PER_SECOND)
+
+int64_t time_from_spec(const struct timespec *spec)
+{
+	/* 64 bits of nanoseconds reach from 1677 to 2262; what is beyond is held at the border. */
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)spec->tv_sec, NS_PER_SECOND, &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)spec->tv_nsec, &ns))
+		return spec->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return ns;
+}
+
+struct timespec time_to_spec(int64_t ns)
+{
+	struct timespec spec = {.tv_sec = ns / NS_PER_SECOND, .tv_nsec = ns % NS_PER_SECOND};
+
+	if (spec.tv_nsec < 0) {
+		spec.tv_nsec += NS_PER_SECOND;
+		spec.tv_sec--;
+	}
+	return spec;
+}
+
+static int64_t time_of(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return time_from_spec(&now);
+}
+
+int64_t time_now(void)
+{
+	return time_of(CLOCK_REALTIME);
+}
+
+int64_t time_now_coarse(void)
+{
+	return time_of(CLOCK_REALTIME_COARSE);
+}
+
+static void time_set(_Atomic int64_t *time, int64_t now)
+{
+	if (atomic_load_explicit(time, memory_order_relaxed) != now)
+		atomic_store_explicit(time, now, memory_order_relaxed);
+}
+
+void inode_touch_read(struct inode *inode)
+{
+	int64_t now = time_now_coarse();
+	int64_t atime = atomic_load_explicit(&inode->figures->atime, memory_order_relaxed);
+
+	if (atime <= atomic_load_explicit(&inode->figures->mtime, memory_order_relaxed) ||
+	    atime <= atomic_load_explicit(&inode->figures->ctime, memory_order_relaxed) ||
+	    now - atime >= A_DAY)
+		time_set(&inode->figures->atime, now);
+}
+
+static bool in_host(const struct inode *inode)
+{
+	const struct volume *volume = inode->volume;
+
+	return S_ISREG(inode->mode) && volume && volume->system;
+}
+
+/* The kernel writes to the object of a host/ file past the daemon, and only the object's mtime
+ * knows of it. What it was when mtime was set last is remembered: another one is newer. lock is
+ * held. */
+static void object_seen(struct inode *inode)
+{
+	if (in_host(inode))
+		inode->figures->object_mtime = file_written(inode->file);
+}
+
+void inode_look_mtime(struct inode *inode)
+{
+	if (!in_host(inode) || inode->moving)
+		return;
+	int64_t written = file_written(inode->file);
+
+	if (written == inode->figures->object_mtime)
+		return;
+	inode->figures->object_mtime = written;
+	time_set(&inode->figures->mtime, written);
+	if (atomic_load_explicit(&inode->figures->ctime, memory_order_relaxed) < written)
+		time_set(&inode->figures->ctime, written);
+}
+
+void inode_set_mtime(struct inode *inode, int64_t mtime)
+{
+	object_seen(inode);
+	time_set(&inode->figures->mtime, mtime);
+}
+
+void inode_move_begin(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+	inode_look_mtime(inode);
+	inode->moving++;
+}
+
+void inode_move_end(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+	inode->moving--;
+	object_seen(inode);
+}
+
+void inode_touch_write(struct inode *inode)
+{
+	int64_t now = time_now_coarse();
+
+	if (in_host(inode)) {
+		LOCKED(&inode->lock);
+		object_seen(inode);
+	}
+	time_set(&inode->figures->mtime, now);
+	time_set(&inode->figures->ctime, now);
+}
+
+void inode_touch_change(struct inode *inode)
+{
+	time_set(&inode->figures->ctime, time_now());
+}
+
+/* Zeroed memory for an inode, with its file behind it: two pieces of memory would be more. */
+static struct inode *inode_memory(mode_t mode)
+{
+	return calloc(1, sizeof(struct inode) + (S_ISREG(mode) ? file_struct_bytes() : 0));
+}
+
+static struct file *file_behind(struct inode *inode)
+{
+	return (struct file *)(inode + 1);
+}
+
+/* What the type needs. */
+static int inode_new_content(struct inode *inode, mode_t mode)
+{
+	if (S_ISDIR(mode)) {
+		inode->dir = dir_new();
+		return inode->dir ? 0 : -ENOMEM;
+	}
+	if (S_ISREG(mode))
+		inode->file = file_make(inode + 1, inode->volume);
+	return 0;
+}
+
+static void inode_file_free(struct inode *inode, const struct file_call *call)
+{
+	if (inode->file == file_behind(inode))
+		file_end(inode->file, call);
+	else
+		file_free(inode->file, call);
+}
+
+void inode_count_file(const struct inode *inode, int files)
+{
+	if (inode->volume && S_ISREG(inode->mode))
+		atomic_fetch_add_explicit(&inode->volume->files, files, memory_order_relaxed);
+}
+
+int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
+	      struct inode **inode)
+{
+	int error = account_metadata(fs, METADATA_INODE);
+
+	if (error)
+		return error;
+	struct inode *new = inode_memory(mode);
+
+	if (!new) {
+		account_metadata(fs, -METADATA_INODE);
+		return -ENOMEM;
+	}
+	new->volume = volume;
+	new->mode = mode;
+	new->uid = uid;
+	new->gid = gid;
+	new->refs = 1;
+	new->figures = &new->own;
+	new->btime = time_now();
+	new->figures->atime = new->figures->mtime = new->figures->ctime = new->btime;
+	pthread_mutex_init(&new->lock, NULL);
+
+	error = inode_new_content(new, mode);
+	if (error)
+		goto free_inode;
+	/* The first inode is the root, and its number is fixed. */
+	error =
+	    fs->root ? inode_table_add(&fs->inodes, new) : inode_table_add_first(&fs->inodes, new);
+	if (error)
+		goto free_content;
+	inode_count_file(new, 1);
+	*inode = new;
+	return 0;
+
+free_content:
+	if (S_ISDIR(mode))
+		dir_free(new->dir);
+	else if (S_ISREG(mode))
+		inode_file_free(new, &(struct file_call){0});
+free_inode:
+	account_metadata(fs, -METADATA_INODE);
+	pthread_mutex_destroy(&new->lock);
+	free(new);
+	return error;
+}
+
+struct inode *inode_restore_new(uint64_t ino)
+{
+	struct inode *new = calloc(1, sizeof(*new));
+
+	if (!new)
+		return NULL;
+	new->ino = ino;
+	new->figures = &new->own;
+	pthread_mutex_init(&new->lock, NULL);
+	return new;
+}
+
+int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
+{
+	if (inode->mode && (inode->mode & S_IFMT) != (mode & S_IFMT))
+		return -EUCLEAN;
+	if (!inode->mode) {
+		inode->volume = volume;
+		/* What comes behind an inode had to be known when it was made. */
+		int rc =
+		    S_ISREG(mode) ? file_new(volume, &inode->file) : inode_new_content(inode, mode);
+
+		if (rc)
+			return rc;
+		if (S_ISREG(mode))
+			file_set_figures(inode->file,
+					 &((struct journal_slot *)inode->figures)->file);
+	}
+	if (!S_ISREG(mode))
+		inode->volume = volume;
+	inode->mode = mode;
+	return 0;
+}
+
+void inode_restore_free(struct inode *inode)
+{
+	if (S_ISDIR(inode->mode))
+		dir_free(inode->dir);
+	else if (S_ISREG(inode->mode))
+		file_restore_free(inode->file);
+	else if (S_ISLNK(inode->mode))
+		free(inode->target);
+	xattr_free(inode->xattrs);
+	spool_free(inode);
+	pthread_mutex_destroy(&inode->lock);
+	free(inode);
+}
+
+struct inode *inode_find(struct fs *fs, uint64_t ino)
+{
+	return inode_table_find(&fs->inodes, ino);
+}
+
+void inode_uncount(struct fs *fs, struct inode *inode)
+{
+	guard_token token = guard_enter(&fs->topology);
+
+	if (inode->counted)
+		account_force(inode->home, 0, -1);
+	inode->counted = false;
+	guard_leave(&fs->topology, token);
+}
+
+static void count_dying(struct fs *fs, struct inode *inode, bool dying)
+{
+	if (inode->dying == dying)
+		return;
+	inode->dying = dying;
+	atomic_fetch_add(&fs->dying, dying ? 1 : -1);
+}
+
+/* Gives back what the inode has: the directory that it holds references to, and how many. */
+static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **above)
+{
+	struct inode *home = inode->home, *parent = NULL;
+	mode_t mode = inode->mode;
+	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
+
+	/* Who has its slot next writes over its figures. */
+	order_after(inode);
+	/* Before its number, or its memory, can be another's. */
+	record_gone(fs, inode);
+	spool_free(inode);
+	inode_table_remove(&fs->inodes, inode);
+	count_dying(fs, inode, false);
+	inode_count_file(inode, -1);
+	if (S_ISREG(mode)) {
+		struct inode_call call;
+
+		inode_call_init(&call, fs, inode, worker_copier(fs));
+		inode_file_free(inode, &call.call);
+	} else if (S_ISDIR(mode)) {
+		parent = inode->dir->parent;
+		dir_free(inode->dir);
+	} else if (S_ISLNK(mode)) {
+		bytes += inode->target ? (int64_t)strlen(inode->target) : 0;
+		free(inode->target);
+	}
+	if (home)
+		inode_uncount(fs, inode);
+	account_metadata(fs, -bytes);
+	xattr_free(inode->xattrs);
+	pthread_mutex_destroy(&inode->lock);
+	free(inode);
+	/* The directory above a directory is the one that pays, but at the top nobody pays. */
+	*above = home ? home : parent;
+	return (home != NULL) + (parent != NULL);
+}
+
+void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode,
+		     struct copier *copier)
+{
+	*call = (struct inode_call){
+	    .call = {.copier = copier,
+		     .attrs = atomic_load_explicit(&inode->attrs, memory_order_relaxed),
+		     .charge = account_charge,
+		     .count_object = account_object,
+		     .payer = call,
+		     .journal = fs->journal,
+		     .ino = inode->ino},
+	    .fs = fs,
+	    .inode = inode,
+	};
+}
+
+bool inode_may_drop(struct fs *fs, struct inode *inode)
+{
+	bool nameless = S_ISREG(inode->mode) && inode->nlink == 0;
+	bool drop = nameless && !inode->opens && !inode->holds && !inode->kept && !inode->dropped;
+
+	if (drop)
+		inode->dropped = true;
+	count_dying(fs, inode, nameless && !inode->dropped);
+	return drop;
+}
+
+void inode_drop_data(struct fs *fs, struct inode *inode)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, fs, inode, worker_copier(fs));
+	file_truncate(inode->file, &call.call, 0);
+	file_trim(inode->file, &call.call);
+}
+
+void inode_put(struct fs *fs, struct inode *inode, uint64_t n)
+{
+	/* In a loop: the last reference to a directory may be what is below it, and users choose
+	 * the depth. */
+	while (n && atomic_fetch_sub(&inode->refs, n) == n)
+		n = inode_free(fs, inode, &inode);
+}
+
+void inode_looked_up(struct inode *inode)
+{
+	/* What was done with it until now comes before it is forgotten. */
+	atomic_fetch_add_explicit(&inode->figures->lookups, 1, memory_order_release);
+}
+
+void inode_forget(struct fs *fs, struct inode *inode, uint64_t n)
+{
+	uint64_t lookups = atomic_load(&inode->figures->lookups), fewer;
+
+	/* Never more than the kernel has: a reference that is not its own is not its to give. */
+	do {
+		fewer = n < lookups ? n : lookups;
+	} while (
+	    !atomic_compare_exchange_weak(&inode->figures->lookups, &lookups, lookups - fewer));
+	inode_put(fs, inode, fewer);
+}
+
+void inode_stat(struct inode *inode, struct stat *st)
+{
+	LOCKED(&inode->lock);
+	inode_look_mtime(inode);
+	*st = (struct stat){
+	    .st_ino = inode->ino,
+	    .st_mode = inode->mode,
+	    .st_nlink = inode->nlink,
+	    .st_uid = inode->uid,
+	    .st_gid = inode->gid,
+	    .st_blksize = 1 << 20, /* what cp and cat then use: one request of the largest size */
+	    .st_atim = time_to_spec(inode->figures->atime),
+	    .st_mtim = time_to_spec(inode->figures->mtime),
+	    .st_ctim = time_to_spec(inode->figures->ctime),
+	};
+	if (S_ISREG(st->st_mode)) {
+		st->st_size = (off_t)file_size(inode->file);
+		st->st_blocks = (blkcnt_t)(file_allocated(inode->file) / 512);
+	} else if (S_ISLNK(st->st_mode)) {
+		st->st_size = (off_t)strlen(inode->target);
+	} else if (S_ISDIR(st->st_mode)) {
+		st->st_size = inode->dir->n_names;
+	} else if (mode_is_device(st->st_mode)) {
+		st->st_rdev = inode->rdev;
+	}
+}
+
+static struct statx_timestamp to_statx_time(struct timespec time)
+{
+	return (struct statx_timestamp){.tv_sec = time.tv_sec, .tv_nsec = (uint32_t)time.tv_nsec};
+}
+
+struct statx inode_statx(const struct stat *st, struct timespec btime)
+{
+	return (struct statx){
+	    .stx_mask = STATX_BASIC_STATS | STATX_BTIME,
+	    .stx_blksize = (uint32_t)st->st_blksize,
+	    .stx_nlink = (uint32_t)st->st_nlink,
+	    .stx_uid = st->st_uid,
+	    .stx_gid = st->st_gid,
+	    .stx_mode = (uint16_t)st->st_mode,
+	    .stx_ino = st->st_ino,
+	    .stx_size = (uint64_t)st->st_size,
+	    .stx_blocks = (uint64_t)st->st_blocks,
+	    .stx_atime = to_statx_time(st->st_atim),
+	    .stx_mtime = to_statx_time(st->st_mtim),
+	    .stx_ctime = to_statx_time(st->st_ctim),
+	    .stx_btime = to_statx_time(btime),
+	    .stx_rdev_major = major(st->st_rdev),
+	    .stx_rdev_minor = minor(st->st_rdev),
+	};
+}

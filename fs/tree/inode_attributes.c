@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/copy.h"
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "fs/core/fs.h"
+#include "fs/file/export.h"
+#include "fs/spool/spool.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/inode_attributes.h"
+#include "fs/tree/log.h"
+#include "fs/tree/tree.h"
+#include "fs/tree/user_limits.h"
+
+static void path_of(struct fs *fs, struct inode *inode, char path[PATH_MAX])
+{
+	if (tree_path(fs, inode, path, PATH_MAX) < 0)
+		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
+}
+
+static int refuse(enum attr_id id, const char *path, const char *why)
+{
+	log_warn("%s: %s: %s", path, attributes_name(id), why);
+	return -ENOTSUP;
+}
+
+/* What this daemon, or this machine, cannot do is refused when it is asked for, not ignored. */
+static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id,
+			  const struct attr_values *values, const char *path)
+{
+	struct volume *volume = inode->volume;
+	struct device *device = volume ? volume->device : NULL;
+
+	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !fs->spool)
+		return refuse(id, path, "this mount has no spool (-o spool=DIR)");
+	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->keep)
+		return refuse(id, path, "this mount ends with its daemon (-o recovery=)");
+	if (id == ATTR_FORCE_PCIE && values->force_pcie)
+		return refuse(id, path, "the driver offers no forced PCIe mapping here");
+	if (id == ATTR_COPY && values->copy == COPYING_BAR && device && !copy_bar_possible(device))
+		return refuse(id, path, "no BAR mapping can be had; .gpumem/params says why");
+	return 0;
+}
+
+/* Brings what the file has into line with its new attributes. */
+static int apply(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
+		 const struct attr_values *values)
+{
+	struct inode_call call;
+
+	if (!S_ISREG(inode->mode))
+		return 0;
+	inode_call_init(&call, fs, inode, copier);
+	call.call.attrs = *values;
+	if (id == ATTR_PAGE_SIZE) {
+		inode_move_begin(inode);
+		int error = file_relayout(inode->file, &call.call);
+
+		inode_move_end(inode);
+		return error;
+	}
+	if (id == ATTR_MAPPING)
+		file_apply_mapping(inode->file, &call.call);
+	return 0;
+}
+
+/* -EPERM: whom a file's memory is entrusted to is for its owner to say. */
+static int store(struct fs *fs, struct inode *inode, enum attr_id id,
+		 const struct attr_values *values, uid_t caller)
+{
+	static const size_t field[ATTR_VALUES] = {
+	    [ATTR_PAGE_SIZE] = offsetof(struct attr_values, page_size),
+	    [ATTR_PERSIST] = offsetof(struct attr_values, persist),
+	    [ATTR_MAPPING] = offsetof(struct attr_values, mapping),
+	    [ATTR_COPY] = offsetof(struct attr_values, copy),
+	    [ATTR_FORCE_PCIE] = offsetof(struct attr_values, force_pcie),
+	    [ATTR_SHARE] = offsetof(struct attr_values, share),
+	};
+	uint8_t bit = (uint8_t)(1U << id);
+
+	LOCKED(&inode->lock);
+	if (id == ATTR_SHARE && caller != inode->uid && !user_is_privileged(caller))
+		return -EPERM;
+	/* Only this field: another may have been set meanwhile. */
+	struct attr_values now = atomic_load(&inode->attrs);
+	((uint8_t *)&now)[field[id]] = ((const uint8_t *)values)[field[id]];
+	now.set = (uint8_t)((now.set & ~bit) | (values->set & bit));
+	atomic_store(&inode->attrs, now);
+	inode_touch_change(inode);
+	record_values(fs, inode);
+	return 0;
+}
+
+static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
+		     const struct attr_values *values, const char *path, uid_t caller)
+{
+	int error = check_possible(fs, inode, id, values, path);
+
+	/* What lies in the spool alone cannot be laid out, or be there no more. */
+	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST))
+		error = spool_need(fs, inode);
+	if (!error)
+		error = apply(fs, copier, inode, id, values);
+	if (!error)
+		error = store(fs, inode, id, values, caller);
+	if (!error)
+		spool_changed(fs, inode);
+	return error;
+}
+
+static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64_t limit,
+		     uid_t caller)
+{
+	if (!S_ISDIR(inode->mode))
+		return -EINVAL;
+	/* Quotas bind the owner of a directory, too. */
+	if (!user_is_privileged(caller))
+		return -EPERM;
+	LOCKED(&inode->lock);
+	atomic_store(id == ATTR_QUOTA_BYTES ? &inode->dir->max_bytes : &inode->dir->max_files,
+		     limit);
+	inode_touch_change(inode);
+	record_quota(fs, inode);
+	return 0;
+}
+
+int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
+		   const char *value, size_t size, uid_t caller)
+{
+	struct attr_values values = atomic_load(&inode->attrs);
+	char path[PATH_MAX];
+	uint64_t limit;
+	int error;
+
+	path_of(fs, inode, path);
+	if (attributes_read_only(id)) {
+		log_warn("%s: %s is read-only", path, attributes_name(id));
+		return -EPERM;
+	}
+	if (id < ATTR_VALUES) {
+		error = attributes_parse(id, value, size, path, &values);
+		return error ? error : set_value(fs, copier, inode, id, &values, path, caller);
+	}
+	error = attributes_parse_quota(id, value, size, path, &limit);
+	return error ? error : set_quota(fs, inode, id, limit, caller);
+}
+
+int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
+		      uid_t caller)
+{
+	struct attr_values values = atomic_load(&inode->attrs);
+	char path[PATH_MAX];
+
+	if (attributes_read_only(id))
+		return -EPERM;
+	if (!inode_attr_listed(inode, id))
+		return -ENODATA;
+	if (id >= ATTR_VALUES)
+		return set_quota(fs, inode, id, UINT64_MAX, caller);
+	path_of(fs, inode, path);
+	attributes_reset(id, &values);
+	return set_value(fs, copier, inode, id, &values, path, caller);
+}
+
+static int print_number(FILE *out, uint64_t number)
+{
+	return fprintf(out, "%" PRIu64, number) < 0 ? -ENOMEM : 0;
+}
+
+static int print_quota(FILE *out, uint64_t limit)
+{
+	if (limit == UINT64_MAX)
+		return fputs("none", out) < 0 ? -ENOMEM : 0;
+	return print_number(out, limit);
+}
+
+static int print_sum(FILE *out, const _Atomic int64_t *sum)
+{
+	int64_t value = atomic_load(sum);
+
+	return print_number(out, value < 0 ? 0 : (uint64_t)value);
+}
+
+static int print_dir(FILE *out, struct dir *dir, enum attr_id id)
+{
+	switch (id) {
+	case ATTR_QUOTA_BYTES:
+		return print_quota(out, dir->max_bytes);
+	case ATTR_QUOTA_FILES:
+		return print_quota(out, dir->max_files);
+	case ATTR_RBYTES:
+		return print_sum(out, &dir->rbytes);
+	case ATTR_RFILES:
+		return print_sum(out, &dir->rfiles);
+	default:
+		return -ENODATA;
+	}
+}
+
+static int print_file(FILE *out, struct inode *inode, enum attr_id id)
+{
+	switch (id) {
+	case ATTR_EXTENTS:
+		return file_describe(inode->file, out);
+	case ATTR_RESIDENT:
+		return fprintf(out, "%s:%" PRIu64, file_volume(inode->file)->name,
+			       file_allocated(inode->file)) < 0
+			   ? -ENOMEM
+			   : 0;
+	case ATTR_MAPPED:
+		return print_number(out, file_mapped(inode->file));
+	case ATTR_LEASES:
+		return print_number(out, file_leases(inode->file));
+	default:
+		return -ENODATA;
+	}
+}
+
+static int print(FILE *out, struct inode *inode, enum attr_id id)
+{
+	const struct volume *volume = inode->volume;
+	struct attr_values values = atomic_load(&inode->attrs);
+
+	if (id < ATTR_VALUES)
+		return fputs(attributes_text(id, &values), out) < 0 ? -ENOMEM : 0;
+	if (id == ATTR_DEVICE && volume)
+		return fputs(volume->device ? volume->device->uuid : "host", out) < 0 ? -ENOMEM : 0;
+	if (S_ISDIR(inode->mode))
+		return print_dir(out, inode->dir, id);
+	return S_ISREG(inode->mode) ? print_file(out, inode, id) : -ENODATA;
+}
+
+int inode_attr_get(struct inode *inode, enum attr_id id, char **text, size_t *length)
+{
+	char *memory = NULL;
+	FILE *out = open_memstream(&memory, length);
+
+	if (!out)
+		return -ENOMEM;
+	int error = print(out, inode, id);
+
+	if (fclose(out) && !error)
+		error = -ENOMEM;
+	if (error) {
+		free(memory);
+		return error;
+	}
+	*text = memory;
+	return 0;
+}
+
+bool inode_attr_listed(struct inode *inode, enum attr_id id)
+{
+	struct attr_values values = atomic_load(&inode->attrs);
+
+	if (id < ATTR_VALUES)
+		return values.set & 1U << id;
+	if (!S_ISDIR(inode->mode))
+		return false;
+	return (id == ATTR_QUOTA_BYTES && inode->dir->max_bytes != UINT64_MAX) ||
+	       (id == ATTR_QUOTA_FILES && inode->dir->max_files != UINT64_MAX);
+}

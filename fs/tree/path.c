@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "fs/core/fs.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/tree.h"
+
+/* Puts text before *at, if it fits between start and *at. */
+static bool prepend(const char *start, char **at, const char *text, size_t length)
+{
+	if ((size_t)(*at - start) < length)
+		return false;
+	*at -= length;
+	memcpy(*at, text, length);
+	return true;
+}
+
+/* Prepends one of the inode's names; its directory, with a reference, or NULL where it has none. */
+static struct inode *prepend_name(struct inode *inode, const char *start, char **at, bool *fits)
+{
+	LOCKED(&inode->lock);
+	const struct dentry *entry = inode->links;
+
+	if (!entry)
+		return NULL;
+	*fits = prepend(start, at, entry->name, entry->length) && prepend(start, at, "/", 1);
+	inode_ref(entry->parent);
+	return entry->parent;
+}
+
+int tree_path(struct fs *fs, struct inode *inode, char *path, size_t bytes)
+{
+	char *end = path + bytes - 1, *at = end;
+	bool fits = true;
+
+	*end = 0;
+	if (inode == fs->root)
+		fits = prepend(path, &at, "/", 1);
+	inode_ref(inode);
+	while (fits && inode != fs->root) {
+		struct inode *parent = prepend_name(inode, path, &at, &fits);
+
+		if (!parent) {
+			const struct volume *volume = inode->volume;
+
+			fits = prepend(path, &at, " (deleted)", 10) && volume &&
+			       prepend(path, &at, volume->name, strlen(volume->name)) &&
+			       prepend(path, &at, "/", 1);
+			break;
+		}
+		inode_put(fs, inode, 1);
+		inode = parent;
+	}
+	inode_put(fs, inode, 1);
+	if (!fits)
+		return -ENAMETOOLONG;
+	memmove(path, at, (size_t)(end - at) + 1);
+	return (int)(end - at);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+
+#include "fs/core/fs.h"
+#include "fs/trace/observe.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/user_limits.h"
+
+static struct inode *parent_of(struct inode *dir)
+{
+	return dir->dir->parent;
+}
+
+static void sums_add(struct dir *dir, int64_t bytes, int64_t files)
+{
+	if (bytes)
+		atomic_fetch_add_explicit(&dir->rbytes, bytes, memory_order_relaxed);
+	if (files)
+		atomic_fetch_add_explicit(&dir->rfiles, files, memory_order_relaxed);
+}
+
+static bool within(_Atomic int64_t *sum, _Atomic uint64_t *limit, int64_t added)
+{
+	return added <= 0 || (uint64_t)atomic_load_explicit(sum, memory_order_relaxed) <=
+				 atomic_load_explicit(limit, memory_order_relaxed);
+}
+
+int account_add(struct inode *home, int64_t bytes, int64_t files)
+{
+	for (struct inode *dir = home; dir; dir = parent_of(dir)) {
+		struct dir *sums = dir->dir;
+
+		/* Add first, then look: two that come at once cannot both slip under the limit. */
+		sums_add(sums, bytes, files);
+		if (within(&sums->rbytes, &sums->max_bytes, bytes) &&
+		    within(&sums->rfiles, &sums->max_files, files))
+			continue;
+		for (struct inode *undo = home;; undo = parent_of(undo)) {
+			sums_add(undo->dir, -bytes, -files);
+			if (undo == dir)
+				return -EDQUOT;
+		}
+	}
+	return 0;
+}
+
+void account_force(struct inode *home, int64_t bytes, int64_t files)
+{
+	for (struct inode *dir = home; dir; dir = parent_of(dir))
+		sums_add(dir->dir, bytes, files);
+}
+
+int account_charge(void *payer, int64_t bytes)
+{
+	struct inode_call *call = payer;
+	struct inode *inode = call->inode;
+	guard_token token = guard_enter(&call->fs->topology);
+	int error = 0;
+
+	if (inode->home && call->overdraft)
+		account_force(inode->home, bytes, 0);
+	else if (inode->home)
+		error = account_add(inode->home, bytes, 0);
+
+	if (!error) {
+		atomic_fetch_add(&inode->charged, (uint64_t)bytes);
+		observe_memory(call->fs, inode->ino, bytes);
+	}
+	guard_leave(&call->fs->topology, token);
+	return error;
+}
+
+int account_object(void *payer, int more)
+{
+	struct inode_call *call = payer;
+	struct inode *inode = call->inode;
+
+	/* As it was counted, whoever owns it by now. */
+	if (more < 0) {
+		user_limits_give(call->fs, inode->object_uid, USER_HOST_FILES, 1);
+		return 0;
+	}
+	inode->object_uid = atomic_load_explicit(&inode->uid, memory_order_relaxed);
+	int error = user_limits_take(call->fs, inode->object_uid, USER_HOST_FILES, 1);
+
+	return error == -EMFILE || error == -ENFILE ? -ENOSPC : error;
+}
+
+int account_object_restored(struct fs *fs, struct inode *inode)
+{
+	inode->object_uid = inode->uid;
+	return user_limits_restore(fs, inode->object_uid, USER_HOST_FILES, 1);
+}
+
+int account_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files)
+{
+	/* Taken off first, so that a quota above both does not see it twice. */
+	account_force(from, -bytes, -files);
+	int error = account_add(to, bytes, files);
+
+	if (error)
+		account_force(from, bytes, files);
+	return error;
+}
+
+int account_metadata(struct fs *fs, int64_t bytes)
+{
+	int64_t sum = atomic_fetch_add(&fs->metadata_bytes, bytes) + bytes;
+
+	if (bytes <= 0 || sum <= fs->metadata_max)
+		return 0;
+	atomic_fetch_sub(&fs->metadata_bytes, bytes);
+	return -ENOSPC;
+}
+
+uint64_t account_room(struct inode *home)
+{
+	uint64_t room = UINT64_MAX;
+
+	for (struct inode *dir = home; dir; dir = parent_of(dir)) {
+		uint64_t limit = atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed);
+		int64_t sum = atomic_load_explicit(&dir->dir->rbytes, memory_order_relaxed);
+		uint64_t used = sum > 0 ? (uint64_t)sum : 0;
+		uint64_t left = limit > used ? limit - used : 0;
+
+		if (limit != UINT64_MAX && left < room)
+			room = left;
+	}
+	return room;
+}
+
+bool account_limited(struct inode *home)
+{
+	for (struct inode *dir = home; dir; dir = parent_of(dir))
+		if (atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed) != UINT64_MAX)
+			return true;
+	return false;
+}
+
+/* What a quota leaves of its sum, and its limit where no nearer one is known. */
+static void quota_look(_Atomic uint64_t *limit, uint64_t used, uint64_t *nearest, uint64_t *left)
+{
+	uint64_t most = atomic_load_explicit(limit, memory_order_relaxed);
+	uint64_t here = most > used ? most - used : 0;
+
+	if (most == UINT64_MAX)
+		return;
+	if (*nearest == UINT64_MAX)
+		*nearest = most;
+	if (here < *left)
+		*left = here;
+}
+
+static uint64_t sum_of(_Atomic int64_t *sum)
+{
+	int64_t value = atomic_load_explicit(sum, memory_order_relaxed);
+
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+void account_quota(struct inode *dir, struct account_quota *quota)
+{
+	*quota = (struct account_quota){UINT64_MAX, 0, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+	for (; dir; dir = parent_of(dir)) {
+		struct dir *sums = dir->dir;
+		uint64_t bytes = sum_of(&sums->rbytes), files = sum_of(&sums->rfiles);
+		bool first = quota->max_bytes == UINT64_MAX;
+
+		quota_look(&sums->max_bytes, bytes, &quota->max_bytes, &quota->bytes_left);
+		if (first && quota->max_bytes != UINT64_MAX)
+			quota->used_bytes = bytes;
+		quota_look(&sums->max_files, files, &quota->max_files, &quota->files_left);
+	}
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "fs/core/fs.h"
+#include "fs/spool/spool.h"
+#include "fs/tree/depth.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/internal.h"
+#include "fs/tree/log.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/tree.h"
+
+struct renaming {
+	struct fs *fs;
+	struct inode *from, *to; /* the two directories, perhaps one */
+	const char *name, *new_name;
+	unsigned flags;
+	struct dentry *source, *target; /* target is NULL where nothing is replaced */
+	struct dentry *named;		/* what the source is named by in the end */
+	struct file_move *move;		/* of moving, where it has bytes; or NULL */
+	struct inode *moving;		/* whose bytes are already on the other volume, or NULL */
+	struct inode *renamed[2];	/* have other names now; referenced */
+	struct inode *replaced; /* lost a name; to be counted off after the locks; referenced */
+};
+
+static bool above(const struct inode *dir, const struct inode *below)
+{
+	for (; below; below = below->dir->parent)
+		if (below == dir)
+			return true;
+	return false;
+}
+
+/* Ancestors first, else by address. Topology is held exclusively where they are two. */
+static void lock_both(struct inode *a, struct inode *b)
+{
+	if (above(b, a) || (!above(a, b) && b < a)) {
+		struct inode *swap = a;
+
+		a = b;
+		b = swap;
+	}
+	pthread_rwlock_wrlock(&a->dir->lock);
+	if (a != b)
+		pthread_rwlock_wrlock(&b->dir->lock);
+}
+
+static void unlock_both(struct inode *a, struct inode *b)
+{
+	pthread_rwlock_unlock(&a->dir->lock);
+	if (a != b)
+		pthread_rwlock_unlock(&b->dir->lock);
+}
+
+/* May the source take the target's place? */
+static int check_types(const struct renaming *r)
+{
+	const struct inode *source = r->source->inode, *target = r->target->inode;
+
+	if (r->flags & RENAME_EXCHANGE)
+		return 0;
+	if (S_ISDIR(source->mode))
+		return S_ISDIR(target->mode) ? 0 : -ENOTDIR;
+	return S_ISDIR(target->mode) ? -EISDIR : 0;
+}
+
+static int check(const struct renaming *r)
+{
+	if (!r->source || r->to->dir->removed)
+		return -ENOENT;
+	if (!r->target && r->flags & RENAME_EXCHANGE)
+		return -ENOENT;
+	if (r->target && r->flags & RENAME_NOREPLACE)
+		return -EEXIST;
+	if (S_ISDIR(r->source->inode->mode) && above(r->source->inode, r->to))
+		return -EINVAL;
+	if (r->target && r->flags & RENAME_EXCHANGE && S_ISDIR(r->target->inode->mode) &&
+	    above(r->target->inode, r->from))
+		return -EINVAL;
+	if (r->target && S_ISDIR(r->target->inode->mode) && above(r->target->inode, r->from))
+		return -ENOTEMPTY;
+	if (r->from->volume != r->to->volume && r->source->inode != r->moving)
+		return -EXDEV; /* the name leads elsewhere since its bytes were moved */
+	return r->target ? check_types(r) : 0;
+}
+
+/* What the inode brings to a directory's sums. */
+static void weight(struct inode *inode, int64_t *bytes, int64_t *files)
+{
+	*bytes = (int64_t)atomic_load(&inode->charged);
+	*files = inode->counted;
+	if (S_ISDIR(inode->mode)) {
+		*bytes += inode->dir->rbytes;
+		*files += inode->dir->rfiles;
+	}
+}
+
+static void set_home(struct inode *inode, struct inode *from, struct inode *to)
+{
+	inode->home = to;
+	inode_ref(to);
+	atomic_fetch_sub(&from->refs, 1); /* never the last: the request's lookup is another */
+}
+
+/* The inode's charge, and with it home's reference, follow its name to another directory. */
+static int move_charge(struct inode *inode, struct inode *from, struct inode *to)
+{
+	int64_t bytes, files;
+
+	if (inode->home != from)
+		return 0;
+	weight(inode, &bytes, &files);
+	int error = account_move(from, to, bytes, files);
+
+	if (error)
+		return error;
+	set_home(inode, from, to);
+	return 0;
+}
+
+/* Undoes move_charge. A quota cannot refuse that, though it is lower by now than what was there. */
+static void return_charge(struct inode *inode, struct inode *from, struct inode *to)
+{
+	int64_t bytes, files;
+
+	if (inode->home != to)
+		return;
+	weight(inode, &bytes, &files);
+	account_force(to, -bytes, -files);
+	account_force(from, bytes, files);
+	set_home(inode, to, from);
+}
+
+/* The parent of a directory that changes places. */
+static void move_parent(struct inode *inode, struct inode *from, struct inode *to)
+{
+	if (!S_ISDIR(inode->mode) || from == to)
+		return;
+	inode->dir->parent = to;
+	inode_ref(to);
+	atomic_fetch_sub(&from->refs, 1);
+	depth_added(inode);
+}
+
+/* Whether what the entry names is not too deep in another directory. */
+static int check_depth(const struct dentry *entry, const struct inode *to)
+{
+	const struct inode *inode = entry->inode;
+
+	return S_ISDIR(inode->mode) ? depth_check(to, atomic_load(&inode->dir->height)) : 0;
+}
+
+static int check_depths(const struct renaming *r)
+{
+	int error = r->from == r->to ? 0 : check_depth(r->source, r->to);
+
+	if (error || r->from == r->to || !(r->flags & RENAME_EXCHANGE))
+		return error;
+	return check_depth(r->target, r->from);
+}
+
+static int charge(struct renaming *r)
+{
+	if (r->from == r->to)
+		return 0;
+	int error = move_charge(r->source->inode, r->from, r->to);
+
+	if (error || !(r->flags & RENAME_EXCHANGE))
+		return error;
+	error = move_charge(r->target->inode, r->to, r->from);
+	if (error)
+		return_charge(r->source->inode, r->from, r->to);
+	return error;
+}
+
+/* The entry names another inode from now on. */
+static void repoint(struct dentry *entry, struct inode *inode)
+{
+	struct inode *old = entry->inode, *dir = entry->parent;
+
+	pthread_mutex_lock(&old->lock);
+	links_remove(old, entry);
+	pthread_mutex_unlock(&old->lock);
+	entry->inode = inode;
+	pthread_mutex_lock(&inode->lock);
+	links_add(inode, entry, dir);
+	pthread_mutex_unlock(&inode->lock);
+}
+
+static void count_subdir(struct inode *parent, const struct inode *inode, int more)
+{
+	if (!S_ISDIR(inode->mode))
+		return;
+	parent->dir->n_subdirs += (uint32_t)more;
+	atomic_fetch_add(&parent->nlink, (uint32_t)more);
+}
+
+static void exchange(struct renaming *r)
+{
+	struct inode *source = r->source->inode, *target = r->target->inode;
+
+	r->named = r->target;
+	repoint(r->source, target);
+	repoint(r->target, source);
+	count_subdir(r->from, source, -1);
+	count_subdir(r->from, target, 1);
+	count_subdir(r->to, target, -1);
+	count_subdir(r->to, source, 1);
+	move_parent(source, r->from, r->to);
+	move_parent(target, r->to, r->from);
+	inode_touch_change(target);
+}
+
+/* The source's entry goes; its inode is named by the target's entry, or by a fresh one. */
+static int replace(struct renaming *r)
+{
+	struct inode *source = r->source->inode;
+
+	if (r->target) {
+		struct inode *target = r->target->inode;
+		int error = S_ISDIR(target->mode) ? tree_remove_check(target) : 0;
+
+		if (error)
+			return error;
+		r->replaced = target;
+		inode_ref(target); /* its other names are anybody's to remove */
+		r->named = r->target;
+		repoint(r->target, source); /* a directory for a directory: their count stays */
+	} else {
+		struct dentry *fresh = dentry_new(r->new_name, source);
+		int error = fresh ? tree_attach(r->to, fresh) : -ENOMEM;
+
+		if (error) {
+			free(fresh);
+			return error;
+		}
+		r->named = fresh;
+	}
+	tree_detach(r->from, r->source);
+	move_parent(source, r->from, r->to);
+	return 0;
+}
+
+/* All of it in one record. The source's entry is there no more, unless names were exchanged. */
+static void record(const struct renaming *r, const struct inode *source)
+{
+	struct record_rename record = {0};
+
+	if (!r->fs->journal)
+		return;
+	if (r->flags & RENAME_EXCHANGE)
+		record_rename_name(&record, r->source);
+	else
+		record_rename_gone(&record, r->from, r->name, source);
+	record_rename_name(&record, r->named);
+	if (r->from != r->to) {
+		record_rename_home(&record, source);
+		if (r->flags & RENAME_EXCHANGE)
+			record_rename_home(&record, r->source->inode);
+	}
+	if (r->replaced)
+		record_rename_replaced(&record, r->replaced);
+	if (r->move)
+		record_rename_moved(&record, r->move);
+	record_rename(r->fs, &record);
+}
+
+/* Both directories are locked; all or nothing. */
+static int rename_locked(struct renaming *r)
+{
+	r->source = dir_find(r->from->dir, r->name);
+	r->target = dir_find(r->to->dir, r->new_name);
+	int error = check(r);
+
+	if (error)
+		return error;
+	struct inode *source = r->source->inode;
+
+	if (r->target && r->target->inode == source)
+		return 0; /* two names of one file: POSIX asks for nothing */
+	error = check_depths(r);
+	if (!error)
+		error = charge(r);
+	if (error)
+		return error;
+	if (r->flags & RENAME_EXCHANGE)
+		exchange(r);
+	else
+		error = replace(r);
+	if (error) {
+		if (r->from != r->to)
+			return_charge(source, r->from, r->to);
+		return error;
+	}
+	if (r->moving) {
+		pthread_mutex_lock(&source->lock);
+		inode_count_file(source, -1);
+		source->volume = r->to->volume;
+		inode_count_file(source, 1);
+		pthread_mutex_unlock(&source->lock);
+	}
+	inode_touch_change(source);
+	inode_touch_write(r->from);
+	inode_touch_write(r->to);
+	if (r->fs->journal && r->replaced)
+		inode_touch_change(r->replaced);
+	if (r->replaced) {
+		/* As the record has it, or a compaction that comes in between takes it back. */
+		pthread_mutex_lock(&r->replaced->lock);
+		r->replaced->kept = true;
+		pthread_mutex_unlock(&r->replaced->lock);
+	}
+	record(r, source);
+	inode_ref(source);
+	r->renamed[0] = source;
+	if (r->flags & RENAME_EXCHANGE) {
+		r->renamed[1] = r->source->inode;
+		inode_ref(r->renamed[1]);
+	}
+	return 0;
+}
+
+static int rename_names(struct renaming *r)
+{
+	struct fs *fs = r->fs;
+	guard_token token = NULL;
+	int error;
+
+	if (r->from == r->to)
+		token = guard_enter(&fs->topology);
+	else
+		guard_lock(&fs->topology);
+	lock_both(r->from, r->to);
+	error = rename_locked(r);
+	unlock_both(r->from, r->to);
+	if (r->from == r->to)
+		guard_leave(&fs->topology, token);
+	else
+		guard_unlock(&fs->topology);
+	return error;
+}
+
+/* What can be known before the bytes are moved; looked at again afterwards. */
+static int may_change_volume(struct renaming *r, struct inode *source)
+{
+	struct inode *target;
+	int error = 0;
+
+	/* The memory of a directory's content or of a file with other names lies on the volume that
+	 * those names promise; and two files cannot be in flight at once. */
+	if (S_ISDIR(source->mode) || source->nlink > 1 || r->flags & RENAME_EXCHANGE)
+		return -EXDEV;
+	if (tree_lookup(r->fs, r->to, r->new_name, &target) == 0) {
+		if (r->flags & RENAME_NOREPLACE)
+			error = -EEXIST;
+		else if (S_ISDIR(target->mode))
+			error = -EISDIR;
+		inode_put(r->fs, target, 1);
+	}
+	return error;
+}
+
+/* Bytes first, then the names, and only then is the copy the file's: a failure at any point leaves
+ * the file where it was. */
+static int rename_across(struct renaming *r, struct copier *copier, struct file_move **left)
+{
+	struct inode *source;
+	int error = tree_lookup(r->fs, r->from, r->name, &source);
+
+	if (error)
+		return error;
+	error = may_change_volume(r, source);
+	if (!error && !S_ISREG(source->mode)) {
+		r->moving = source;
+		error = rename_names(r);
+	} else if (!error) {
+		struct inode_call call;
+
+		inode_call_init(&call, r->fs, source, copier);
+		error = spool_need(r->fs, source);
+		inode_move_begin(source);
+		if (!error)
+			error = file_move_begin(source->file, &call.call, r->to->volume, left);
+		if (!error) {
+			r->moving = source;
+			r->move = *left;
+			error = rename_names(r);
+			file_move_end(*left, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
+			/* Who had an object of host/ mapped wrote to it unseen. */
+			spool_suspect(source);
+			if (error) {
+				file_move_free(*left);
+				*left = NULL;
+			}
+		}
+		inode_move_end(source);
+	}
+	inode_put(r->fs, source, 1);
+	return error;
+}
+
+/* Under no lock. */
+static void renamed(struct renaming *r)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		if (!r->renamed[i])
+			continue;
+		if (r->replaced)
+			spool_replaced(r->fs, r->renamed[i], r->replaced, r->to, r->new_name);
+		else
+			spool_changed(r->fs, r->renamed[i]);
+		inode_put(r->fs, r->renamed[i], 1);
+	}
+}
+
+int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const char *name,
+		struct inode *to, const char *new_name, unsigned flags, struct file_move **left)
+{
+	struct renaming r = {
+	    .fs = fs, .from = from, .to = to, .name = name, .new_name = new_name, .flags = flags};
+	int error = tree_writable(from, name);
+
+	if (!error)
+		error = tree_writable(to, new_name);
+	if (!error && flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
+		error = -EINVAL;
+	if (!error)
+		error = journal_room(fs->journal);
+	if (error)
+		return error;
+	error = from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier, left);
+	if (!error)
+		renamed(&r);
+	if (error || !r.replaced)
+		return error;
+	tree_unnamed(fs, r.replaced);
+	inode_put(fs, r.replaced, 1);
+	return 0;
+}

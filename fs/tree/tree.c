@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "fs/core/fs.h"
+#include "fs/core/mode.h"
+#include "fs/spool/spool.h"
+#include "fs/tree/depth.h"
+#include "fs/tree/dir.h"
+#include "fs/tree/internal.h"
+#include "fs/tree/log.h"
+#include "fs/tree/quota.h"
+#include "fs/tree/tree.h"
+
+#define LINKS_MAX 65000
+
+static int name_check(const char *name)
+{
+	return strnlen(name, NAME_BYTES_MAX + 1) > NAME_BYTES_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* Whether names may be added to or taken from the directory at all: the root is fixed. */
+int tree_writable(struct inode *parent, const char *name)
+{
+	int error = name_check(name);
+
+	if (error)
+		return error;
+	if (!S_ISDIR(parent->mode))
+		return -ENOTDIR;
+	return parent->volume ? 0 : -EPERM;
+}
+
+void links_add(struct inode *inode, struct dentry *entry, struct inode *parent)
+{
+	entry->parent = parent;
+	entry->next_link = inode->links;
+	inode->links = entry;
+}
+
+void links_remove(struct inode *inode, struct dentry *entry)
+{
+	struct dentry **link = &inode->links;
+
+	while (*link != entry)
+		link = &(*link)->next_link;
+	*link = entry->next_link;
+}
+
+int tree_lookup(struct fs *fs, struct inode *parent, const char *name, struct inode **inode)
+{
+	(void)fs;
+	int error = name_check(name);
+
+	if (error)
+		return error;
+	if (!S_ISDIR(parent->mode))
+		return -ENOTDIR;
+	pthread_rwlock_rdlock(&parent->dir->lock);
+	struct dentry *entry = dir_find(parent->dir, name);
+
+	if (entry) {
+		inode_ref(entry->inode);
+		*inode = entry->inode;
+	} else {
+		error = -ENOENT;
+	}
+	pthread_rwlock_unlock(&parent->dir->lock);
+	return error;
+}
+
+static struct attr_values without_trust(struct attr_values values)
+{
+	if (values.share == SHARE_TRUSTED)
+		attributes_reset(ATTR_SHARE, &values);
+	return values;
+}
+
+/* An inode for the directory, paid for by it, not yet named. Topology is held. */
+static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new *what,
+		     struct inode **inode)
+{
+	struct tree_new new = *what;
+	char *target AUTO_FREE = S_ISLNK(new.mode) ? strdup(new.target) : NULL;
+	struct inode *made;
+	int error;
+
+	if (S_ISLNK(new.mode) && !target)
+		return -ENOMEM;
+	int64_t length = target ? (int64_t)strlen(target) : 0;
+
+	error = S_ISDIR(new.mode) ? depth_check(parent, 0) : 0;
+	if (error)
+		return error;
+	pthread_mutex_lock(&parent->lock);
+	struct attr_values inherited = atomic_load(&parent->attrs);
+	/* The owner of a directory trusts readers with files of that owner, and with no other's. */
+	if (parent->uid != new.uid)
+		inherited = without_trust(inherited);
+	if (parent->mode & S_ISGID) {
+		new.gid = parent->gid;
+		if (S_ISDIR(new.mode))
+			new.mode |= S_ISGID;
+	}
+	pthread_mutex_unlock(&parent->lock);
+
+	error = account_add(parent, 0, 1);
+	if (error)
+		return error;
+	error = account_metadata(fs, length);
+	if (error)
+		goto uncount;
+	error = inode_new(fs, parent->volume, new.mode, new.uid, new.gid, &made);
+	if (error)
+		goto unaccount;
+	atomic_store(&made->attrs, inherited);
+	made->counted = true;
+	inode_ref(parent);
+	made->home = parent;
+	if (S_ISDIR(new.mode)) {
+		inode_ref(parent);
+		made->dir->parent = parent;
+	} else if (S_ISLNK(new.mode)) {
+		made->target = target;
+		target = NULL;
+	} else if (mode_is_device(new.mode)) {
+		made->rdev = (uint32_t) new.rdev;
+	}
+	*inode = made;
+	return 0;
+
+unaccount:
+	account_metadata(fs, -length);
+uncount:
+	account_force(parent, 0, -1);
+	return error;
+}
+
+/* Puts the entry into the directory, whose lock is held; nothing of this name is there. */
+int tree_attach(struct inode *parent, struct dentry *entry)
+{
+	struct inode *inode = entry->inode;
+	int error = dir_add(parent->dir, entry);
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&inode->lock);
+	links_add(inode, entry, parent);
+	pthread_mutex_unlock(&inode->lock);
+	if (S_ISDIR(inode->mode)) {
+		parent->dir->n_subdirs++;
+		atomic_fetch_add(&parent->nlink, 1);
+	}
+	inode_touch_write(parent);
+	return 0;
+}
+
+/* Takes the entry out of its directory, whose lock is held, and frees it. */
+void tree_detach(struct inode *parent, struct dentry *entry)
+{
+	struct inode *inode = entry->inode;
+
+	dir_remove(parent->dir, entry);
+	pthread_mutex_lock(&inode->lock);
+	links_remove(inode, entry);
+	pthread_mutex_unlock(&inode->lock);
+	if (S_ISDIR(inode->mode)) {
+		if (--parent->dir->n_subdirs == 0)
+			atomic_store(&parent->dir->height, 0);
+		atomic_fetch_sub(&parent->nlink, 1);
+	}
+	inode_touch_write(parent);
+	free(entry);
+}
+
+static int create_named(struct fs *fs, struct inode *parent, struct dentry *entry)
+{
+	struct inode *inode = entry->inode;
+	int error;
+
+	pthread_rwlock_wrlock(&parent->dir->lock);
+	if (parent->dir->removed) {
+		error = -ENOENT;
+	} else if (dir_find(parent->dir, entry->name)) {
+		error = -EEXIST;
+	} else {
+		inode->nlink = S_ISDIR(inode->mode) ? 2 : 1;
+		error = tree_attach(parent, entry);
+		if (!error && S_ISDIR(inode->mode))
+			depth_added(inode);
+		if (!error)
+			record_create(fs, inode, entry);
+	}
+	pthread_rwlock_unlock(&parent->dir->lock);
+	return error;
+}
+
+int tree_create(struct fs *fs, struct inode *parent, const char *name, const struct tree_new *what,
+		struct inode **inode)
+{
+	int error = tree_writable(parent, name);
+	struct inode *new = NULL;
+
+	if (!error)
+		error = journal_room(fs->journal);
+	if (error)
+		return error;
+	guard_token token = guard_enter(&fs->topology);
+
+	error = new_inode(fs, parent, what, &new);
+	if (!error) {
+		struct dentry *entry = dentry_new(name, new);
+
+		/* The first reference is for having a name; this one is for the kernel. */
+		inode_ref(new);
+		error = entry ? create_named(fs, parent, entry) : -ENOMEM;
+		if (error)
+			free(entry);
+	}
+	guard_leave(&fs->topology, token);
+	if (!error)
+		*inode = new;
+	else if (new)
+		inode_put(fs, new, 2);
+	return error;
+}
+
+int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *what,
+		 struct inode **inode)
+{
+	int error = tree_writable(parent, "");
+	guard_token token;
+
+	if (!error)
+		error = journal_room(fs->journal);
+	if (error)
+		return error;
+	token = guard_enter(&fs->topology);
+	pthread_rwlock_rdlock(&parent->dir->lock);
+	error = parent->dir->removed ? -ENOENT : 0;
+	pthread_rwlock_unlock(&parent->dir->lock);
+	if (!error)
+		error = new_inode(fs, parent, what, inode);
+	if (!error)
+		record_create(fs, *inode, NULL);
+	guard_leave(&fs->topology, token);
+	return error;
+}
+
+static bool is_dropped(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+	return inode->dropped;
+}
+
+/* A file that had no name (O_TMPFILE) is from now on paid for by where it got one, like one whose
+ * home lost its name for it: see tree_rehome. */
+static int link_named(struct fs *fs, struct inode *inode, struct inode *parent,
+		      struct dentry *entry)
+{
+	int error;
+
+	pthread_rwlock_wrlock(&parent->dir->lock);
+	if (parent->dir->removed || is_dropped(inode))
+		error = -ENOENT;
+	else if (dir_find(parent->dir, entry->name))
+		error = -EEXIST;
+	else
+		error = tree_attach(parent, entry);
+	if (!error) {
+		pthread_mutex_lock(&inode->lock);
+		if (inode->nlink++ == 0) {
+			inode_ref(inode); /* for having a name */
+			inode_may_drop(fs, inode);
+			account_metadata(fs, -METADATA_NAME); /* the inode's cost has one */
+		}
+		pthread_mutex_unlock(&inode->lock);
+		inode_touch_change(inode);
+		record_link(fs, entry);
+	}
+	pthread_rwlock_unlock(&parent->dir->lock);
+	return error;
+}
+
+int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const char *name)
+{
+	int error = tree_writable(parent, name);
+
+	if (!error)
+		error = journal_room(fs->journal);
+	if (error)
+		return error;
+	if (S_ISDIR(inode->mode))
+		return -EPERM;
+	if (inode->volume != parent->volume)
+		return -EXDEV;
+	if (inode->nlink >= LINKS_MAX)
+		return -EMLINK;
+	struct dentry *entry = dentry_new(name, inode);
+
+	if (!entry)
+		return -ENOMEM;
+	error = account_metadata(fs, METADATA_NAME);
+	if (error)
+		goto free_entry;
+	error = link_named(fs, inode, parent, entry);
+	if (error)
+		goto unaccount;
+	tree_rehome(fs, inode);
+	inode_ref(inode); /* the kernel's */
+	return 0;
+
+unaccount:
+	account_metadata(fs, -METADATA_NAME);
+free_entry:
+	free(entry);
+	return error;
+}
+
+static bool links_in(struct inode *inode, const struct inode *dir)
+{
+	for (struct dentry *entry = inode->links; entry; entry = entry->next_link)
+		if (entry->parent == dir)
+			return true;
+	return false;
+}
+
+void tree_rehome(struct fs *fs, struct inode *inode)
+{
+	struct inode *old, *new = NULL;
+	guard_token token = guard_enter(&fs->topology);
+
+	pthread_mutex_lock(&inode->lock);
+	bool settled = !inode->links || links_in(inode, inode->home);
+	pthread_mutex_unlock(&inode->lock);
+	guard_leave(&fs->topology, token);
+	if (settled)
+		return;
+	guard_lock(&fs->topology);
+	pthread_mutex_lock(&inode->lock);
+	old = inode->home;
+	if (inode->links && !links_in(inode, old)) {
+		new = inode->links->parent;
+		inode_ref(new);
+		inode->home = new;
+		record_home(fs, inode);
+	}
+	pthread_mutex_unlock(&inode->lock);
+	if (new) {
+		/* Refusing is too late: the name is there. The next charge meets the quota. */
+		int64_t bytes = (int64_t)atomic_load(&inode->charged);
+
+		account_force(old, -bytes, -1);
+		account_force(new, bytes, 1);
+	}
+	guard_unlock(&fs->topology);
+	if (new)
+		inode_put(fs, old, 1);
+}
+
+void tree_unnamed(struct fs *fs, struct inode *inode)
+{
+	bool last, drop = false;
+
+	pthread_mutex_lock(&inode->lock);
+	inode->nlink = S_ISDIR(inode->mode) ? 0 : inode->nlink - 1;
+	last = inode->nlink == 0;
+	if (last)
+		drop = inode_may_drop(fs, inode);
+	pthread_mutex_unlock(&inode->lock);
+	inode_touch_change(inode);
+	spool_changed(fs, inode);
+	if (!last) {
+		account_metadata(fs, -METADATA_NAME);
+		tree_rehome(fs, inode);
+		return;
+	}
+	inode_uncount(fs, inode);
+	if (drop)
+		inode_drop_data(fs, inode);
+	inode_put(fs, inode, 1);
+}
+
+/* Times are to be as they will be when the record is there: whoever asks again is told that all is
+ * done. */
+static void unlinking(struct fs *fs, struct inode *parent, const struct dentry *entry)
+{
+	if (!fs->journal)
+		return;
+	inode_touch_write(parent);
+	inode_touch_change(entry->inode);
+	record_unlink(fs, entry);
+}
+
+int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
+{
+	int error = tree_writable(parent, name);
+	struct inode *inode = NULL;
+
+	if (error)
+		return error;
+	pthread_rwlock_wrlock(&parent->dir->lock);
+	struct dentry *entry = dir_find(parent->dir, name);
+
+	if (!entry) {
+		error = -ENOENT;
+	} else if (S_ISDIR(entry->inode->mode)) {
+		error = -EISDIR;
+	} else {
+		inode = entry->inode;
+		inode_ref(inode);
+		unlinking(fs, parent, entry);
+		tree_detach(parent, entry);
+	}
+	pthread_rwlock_unlock(&parent->dir->lock);
+	if (error)
+		return error;
+	tree_unnamed(fs, inode);
+	inode_put(fs, inode, 1);
+	return 0;
+}
+
+int tree_remove_check(struct inode *dir)
+{
+	pthread_rwlock_wrlock(&dir->dir->lock);
+	int error = dir->dir->n_names ? -ENOTEMPTY : 0;
+
+	if (!error)
+		dir->dir->removed = true;
+	pthread_rwlock_unlock(&dir->dir->lock);
+	return error;
+}
+
+int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
+{
+	int error = tree_writable(parent, name);
+	struct inode *inode = NULL;
+
+	if (error)
+		return error;
+	pthread_rwlock_wrlock(&parent->dir->lock);
+	struct dentry *entry = dir_find(parent->dir, name);
+
+	if (!entry)
+		error = -ENOENT;
+	else if (!S_ISDIR(entry->inode->mode))
+		error = -ENOTDIR;
+	else
+		error = tree_remove_check(entry->inode);
+	if (!error) {
+		inode = entry->inode;
+		unlinking(fs, parent, entry);
+		tree_detach(parent, entry);
+	}
+	pthread_rwlock_unlock(&parent->dir->lock);
+	if (!error)
+		tree_unnamed(fs, inode);
+	return error;
+}
+
+bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits)
+{
+	LOCKED(&inode->lock);
+	if (!(inode->mode & bits))
+		return false;
+	inode->mode &= ~bits;
+	inode_touch_change(inode);
+	record_owner(fs, inode);
+	return true;
+}
+
+void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
+{
+	LOCKED(&inode->lock);
+	/* Readers were trusted by the owner before. First, so that no crash leaves that to another.
+	 */
+	if (attrs->which & TREE_UID && attrs->uid != inode->uid) {
+		atomic_store(&inode->attrs, without_trust(atomic_load(&inode->attrs)));
+		record_values(fs, inode);
+	}
+	if (attrs->which & TREE_MODE)
+		inode->mode = (inode->mode & S_IFMT) | (attrs->mode & 07777);
+	if (attrs->which & TREE_UID)
+		inode->uid = attrs->uid;
+	if (attrs->which & TREE_GID)
+		inode->gid = attrs->gid;
+	if (attrs->which & TREE_ATIME)
+		inode->figures->atime = attrs->atime;
+	if (attrs->which & TREE_MTIME)
+		inode_set_mtime(inode, attrs->mtime);
+	inode_touch_change(inode);
+	if (attrs->which & (TREE_MODE | TREE_UID | TREE_GID))
+		record_owner(fs, inode);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/tree/user_limits.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/descriptors.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/protocol.h"
+#include "fs/core/fs.h"
+#include "fs/share/token.h"
+#include "fs/tree/quota.h"
+
+struct user {
+	UT_hash_handle hh;
+	uid_t uid;
+	uint64_t counts[USER_KINDS];
+};
+
+#define TEXTS	   128
+#define TEXT_BYTES (2U << 20)
+/* The rest of what the daemon keeps is for root: there is no end to uids in a user namespace. */
+#define ALL_TEXT_BYTES (14U << 20)
+#define ALL_TOKENS     (TOKENS_MAX - TOKENS_PER_UID_MAX)
+
+static const struct {
+	const char *name, *remedy;
+	uint64_t of_one, of_all; /* ordinary users; 0: no such limit */
+	int64_t cost;		 /* bytes of the daemon's memory, about */
+} kinds[] = {
+    [USER_LEASES] = {"leases", " (-o user_leases=)", 0, 0, 512},
+    [USER_TOKENS] = {"tokens that wait to be used", "", TOKENS_PER_UID_MAX, ALL_TOKENS, 256},
+    [USER_CONNECTIONS] = {"connections", "", GPUMEM_CONNECTIONS_MAX, 0, 512},
+    [USER_TEXTS] = {"open files of .gpumem/", "", TEXTS, 0, 256},
+    [USER_TEXT_BYTES] = {"bytes of open files of .gpumem/", "", TEXT_BYTES, ALL_TEXT_BYTES, 1},
+    [USER_HOST_FILES] = {"files of host/",
+			 " (-o user_host_files=, below the daemon's limit of open files)", 0, 0, 0},
+};
+
+_Static_assert(sizeof(kinds) / sizeof(kinds[0]) == USER_KINDS, "a row for each");
+
+void user_limits_init(struct user_limits *limits)
+{
+	*limits = (struct user_limits){0};
+	pthread_mutex_init(&limits->lock, NULL);
+}
+
+static void user_free(struct user_limits *limits, struct user *user)
+{
+	HASH_DEL(limits->by_uid, user);
+	free(user);
+}
+
+void user_limits_destroy(struct user_limits *limits)
+{
+	struct user *user, *next;
+
+	HASH_ITER (hh, limits->by_uid, user, next)
+		user_free(limits, user);
+	pthread_mutex_destroy(&limits->lock);
+}
+
+bool user_is_privileged(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
+/* Each file is a descriptor, and another one for the keeper: one user leaves half of them. */
+static uint64_t host_files_of_one(const struct fs *fs)
+{
+	uint64_t files = descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit());
+
+	if (fs->options.user_host_files)
+		return fs->options.user_host_files;
+	return files / (fs->keep ? 4 : 2);
+}
+
+static uint64_t limit_of_one(const struct fs *fs, enum user_kind kind)
+{
+	switch (kind) {
+	case USER_LEASES:
+		return fs->options.user_leases;
+	case USER_HOST_FILES:
+		return host_files_of_one(fs);
+	default:
+		return kinds[kind].of_one;
+	}
+}
+
+static struct user *user_find(const struct user_limits *limits, uid_t uid)
+{
+	struct user *user = NULL;
+
+	HASH_FIND(hh, limits->by_uid, &uid, sizeof(uid), user);
+	return user;
+}
+
+static struct user *user_make(struct user_limits *limits, uid_t uid)
+{
+	struct user *user = user_find(limits, uid);
+
+	if (user)
+		return user;
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return NULL;
+	user->uid = uid;
+	if (HASH_ADD_NEW(hh, limits->by_uid, uid, sizeof(uid), user))
+		return user;
+	free(user);
+	return NULL;
+}
+
+/* lock is held. */
+static int check(const struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
+{
+	const struct user *user = user_find(&fs->users, uid);
+	uint64_t has = user ? user->counts[kind] : 0, of_all = kinds[kind].of_all;
+
+	if (user_is_privileged(uid))
+		return 0;
+	if (has + more > limit_of_one(fs, kind))
+		return -EMFILE;
+	return of_all && fs->users.ordinary[kind] + more > of_all ? -ENFILE : 0;
+}
+
+static int add(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
+{
+	struct user *user = user_make(&fs->users, uid);
+
+	if (!user)
+		return -ENOMEM;
+	user->counts[kind] += more;
+	if (!user_is_privileged(uid))
+		fs->users.ordinary[kind] += more;
+	return 0;
+}
+
+static int try_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
+{
+	LOCKED(&fs->users.lock);
+	int error = check(fs, uid, kind, more);
+
+	return error ? error : add(fs, uid, kind, more);
+}
+
+/* The thread may serve another user's request, or none. */
+static void tell_refusal(const struct fs *fs, uid_t uid, enum user_kind kind, int error)
+{
+	struct log_caller before = log_caller_change((struct log_caller){true, uid});
+
+	if (error == -EMFILE)
+		log_warn("uid %u: %" PRIu64 " %s, and no more for one user%s", uid,
+			 limit_of_one(fs, kind), kinds[kind].name, kinds[kind].remedy);
+	else
+		log_warn("uid %u: refused, because all users together have %" PRIu64 " %s", uid,
+			 kinds[kind].of_all, kinds[kind].name);
+	log_caller_change(before);
+}
+
+int user_limits_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
+{
+	int64_t bytes = (int64_t)more * kinds[kind].cost;
+	int error = account_metadata(fs, bytes);
+
+	if (error)
+		return error;
+	error = try_take(fs, uid, kind, more);
+	if (error)
+		account_metadata(fs, -bytes);
+	if (error == -EMFILE || error == -ENFILE)
+		tell_refusal(fs, uid, kind, error);
+	return error;
+}
+
+int user_limits_restore(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
+{
+	LOCKED(&fs->users.lock);
+	int error = add(fs, uid, kind, more);
+
+	if (!error)
+		atomic_fetch_add(&fs->metadata_bytes, (int64_t)more * kinds[kind].cost);
+	return error;
+}
+
+void user_limits_give(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t fewer)
+{
+	account_metadata(fs, -(int64_t)fewer * kinds[kind].cost);
+	LOCKED(&fs->users.lock);
+	struct user *user = user_find(&fs->users, uid);
+
+	if (!user)
+		return;
+	user->counts[kind] -= fewer;
+	if (!user_is_privileged(uid))
+		fs->users.ordinary[kind] -= fewer;
+	for (unsigned i = 0; i < USER_KINDS; i++)
+		if (user->counts[i])
+			return;
+	user_free(&fs->users, user);
+}
+
+int user_limits_check(struct fs *fs, uid_t uid, enum user_kind kind)
+{
+	pthread_mutex_lock(&fs->users.lock);
+	int error = check(fs, uid, kind, 1);
+
+	pthread_mutex_unlock(&fs->users.lock);
+	if (error)
+		tell_refusal(fs, uid, kind, error);
+	return error;
+}
+
+uint64_t user_limits_count(struct fs *fs, uid_t uid, enum user_kind kind)
+{
+	LOCKED(&fs->users.lock);
+	const struct user *user = user_find(&fs->users, uid);
+
+	return user ? user->counts[kind] : 0;
+}

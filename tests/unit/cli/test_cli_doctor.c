@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem doctor on machines that are made of a few files. */
+#include "client/cli/doctor/doctor.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "tests/unit/unit.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+static char root[] = "/tmp/gpumem-doctor.XXXXXX";
+
+static void setup(void)
+{
+	strcpy(root + sizeof(root) - 7, "XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(root));
+}
+
+static void teardown(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* The file of the machine, with the folders above it. */
+static void put(const char *path, const char *text)
+{
+	char full[256];
+
+	snprintf(full, sizeof(full), "%s%s", root, path);
+	for (char *at = strchr(full + 1, '/'); at; at = strchr(at + 1, '/')) {
+		*at = '\0';
+		mkdir(full, 0755);
+		*at = '/';
+	}
+	FILE *file = fopen(full, "w");
+
+	ck_assert_ptr_nonnull(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static struct doctor examined(void)
+{
+	struct doctor doctor = {.findings = json_array(), .root = root};
+
+	doctor_machine(&doctor);
+	return doctor;
+}
+
+/* The level of the first finding about something whose text has a part; "": there is none. */
+static const char *level(const struct doctor *doctor, const char *about, const char *part)
+{
+	const json_t *finding;
+	size_t i;
+
+	json_array_foreach (doctor->findings, i, finding)
+		if (strcmp(json_string_value(json_object_get(finding, "about")), about) == 0 &&
+		    strstr(json_string_value(json_object_get(finding, "finding")), part))
+			return json_string_value(json_object_get(finding, "level"));
+	return "";
+}
+
+static const struct {
+	const char *path, *text, *about, *part, *level;
+} machines[] = {
+    {"/none", "", "fuse", "no /dev/fuse", "wrong"},
+    {"/dev/fuse", "", "fuse", "is there", "good"},
+    {"/none", "", "fuse.enable_uring", "does not offer", "note"},
+    {"/proc/sys/fs/fuse/max_pages_limit", "32\n", "fs.fuse.max_pages_limit", "32 pages", "limit"},
+    {"/proc/sys/fs/fuse/max_pages_limit", "256\n", "fs.fuse.max_pages_limit", "256", "good"},
+    {"/none", "", "huge pages", "gets none", "limit"},
+    {"/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+     "always within_size advise [never] deny force\n", "huge pages", "gets none", "limit"},
+    {"/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+     "always within_size [advise] never deny force\n", "huge pages", "may have", "good"},
+    {"/sys/kernel/iommu_groups/7/type", "identity\n", "IOMMU", "passes", "good"},
+    {"/sys/kernel/iommu_groups/7/type", "DMA-FQ\n", "IOMMU", "translates", "note"},
+    {"/none", "", "GPU", "none of NVIDIA's", "note"},
+    {"/proc/driver/nvidia/version", "NVRM version: 580.1\n", "driver", "580.1", "good"},
+    {"/proc/driver/nvidia/version", "x\n", "driver", "/dev/nvidiactl is missing", "wrong"},
+};
+
+START_TEST(machine_is_seen)
+{
+	put(machines[_i].path, machines[_i].text);
+	struct doctor doctor = examined();
+
+	ck_assert_str_eq(level(&doctor, machines[_i].about, machines[_i].part), machines[_i].level);
+	json_decref(doctor.findings);
+}
+END_TEST
+
+/* Where it would pay, and where it would not; a mount says it itself. */
+START_TEST(uring_goes_by_the_processors)
+{
+	struct doctor doctor, mounted = {.findings = json_array(), .root = root, .mounted = true};
+
+	put("/sys/module/fuse/parameters/enable_uring", _i ? "Y\n" : "N\n");
+	doctor = examined();
+	ck_assert_str_eq(level(&doctor, "fuse.enable_uring", _i ? "on" : "off"),
+			 _i && get_nprocs() >= 4 ? "good" : "note");
+	json_decref(doctor.findings);
+	doctor_machine(&mounted);
+	ck_assert_str_eq(level(&mounted, "fuse.enable_uring", ""), "");
+	json_decref(mounted.findings);
+}
+END_TEST
+
+/* Without a mount such a user can do nothing; with one there is no need to mount. */
+START_TEST(who_may_not_open_fuse)
+{
+	struct doctor mounted = {.findings = json_array(), .root = root, .mounted = true};
+	char path[64];
+
+	put("/dev/fuse", "");
+	put("/bin/fusermount3", "");
+	snprintf(path, sizeof(path), "%s/dev/fuse", root);
+	ck_assert_int_eq(chmod(path, 0), 0);
+	ck_assert_int_eq(chmod(root, 0755), 0);
+	if (geteuid() == 0)
+		ck_assert_int_eq(seteuid(65534), 0);
+	struct doctor doctor = examined();
+
+	doctor_machine(&mounted);
+	if (getuid() == 0)
+		ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_str_eq(level(&doctor, "fuse", "may not open it"), "wrong");
+	ck_assert_str_eq(level(&mounted, "fuse", "may not open it"), "note");
+	ck_assert_str_eq(level(&doctor, "fuse", "fusermount3"), "");
+	json_decref(doctor.findings);
+	json_decref(mounted.findings);
+}
+END_TEST
+
+START_TEST(gpu_without_its_driver)
+{
+	put("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
+	put("/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
+	struct doctor doctor = examined();
+
+	ck_assert_str_eq(level(&doctor, "driver", "is not loaded"), "wrong");
+	ck_assert_int_eq(doctor.worst, DOCTOR_WRONG);
+	ck_assert(doctor.gpu && !doctor.driver);
+	json_decref(doctor.findings);
+}
+END_TEST
+
+/* A network card of the same vendor is no GPU. */
+START_TEST(other_devices_are_none)
+{
+	put("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
+	put("/sys/bus/pci/devices/0000:01:00.0/class", "0x020000\n");
+	put("/sys/bus/pci/devices/0000:02:00.0/vendor", "0x8086\n");
+	put("/sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n");
+	struct doctor doctor = examined();
+
+	ck_assert(!doctor.gpu);
+	json_decref(doctor.findings);
+}
+END_TEST
+
+START_TEST(container_without_the_mount)
+{
+	struct doctor doctor = {.findings = json_array(), .root = root};
+	struct mounts none = {0};
+
+	unsetenv("container");
+	doctor_mounts(&doctor, &none);
+	ck_assert_str_eq(level(&doctor, "mount", "no gpumemfs is mounted here"), "wrong");
+	put("/.dockerenv", "");
+	doctor_mounts(&doctor, &none);
+	ck_assert_str_eq(level(&doctor, "mount", "this is a container"), "wrong");
+	json_decref(doctor.findings);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests;
+	Suite *suite = unit_suite("cli_doctor", &tests, 60);
+
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_loop_test(tests, machine_is_seen, 0, COUNT(machines));
+	tcase_add_loop_test(tests, uring_goes_by_the_processors, 0, 2);
+	tcase_add_test(tests, who_may_not_open_fuse);
+	tcase_add_test(tests, gpu_without_its_driver);
+	tcase_add_test(tests, other_devices_are_none);
+	tcase_add_test(tests, container_without_the_mount);
+	return unit_main(suite);
+}

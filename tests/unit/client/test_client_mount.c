@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* How libgpumem finds a mount: lines of mountinfo, and files that are on none. */
+#include "client/lib/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/core/error.h"
+#include "client/lib/gpumem.h"
+#include "tests/unit/unit.h"
+
+static const struct {
+	const char *line;
+	unsigned long id;
+	unsigned major, minor;
+	const char *root, *where;
+} good[] = {
+    {"36 35 98:0 / /mnt2 rw,noatime master:1 - ext3 /dev/root rw", 36, 98, 0, "/", "/mnt2"},
+    {"1 0 0:57 /sub\\040dir /mnt/a\\040b\\011c\\012d\\134e rw - fuse.gpumemfs x rw", 1, 0, 57,
+     "/sub dir", "/mnt/a b\tc\nd\\e"},
+    {"7 1 0:4294967295 / / rw - x x x", 7, 0, 4294967295U, "/", "/"},
+    {"7 1 0:1 /\\0 /\\400\\1 rw", 7, 0, 1, "/\\0", "/\\400\\1"},
+    {"7 1 0:1 // /x//deleted rw", 7, 0, 1, "//", "/x//deleted"},
+};
+
+START_TEST(lines)
+{
+	struct client_mount_line parsed;
+	char line[256];
+
+	strcpy(line, good[_i].line);
+	ck_assert(client_mount_parse(line, &parsed));
+	ck_assert_uint_eq(parsed.id, good[_i].id);
+	ck_assert_uint_eq(parsed.major, good[_i].major);
+	ck_assert_uint_eq(parsed.minor, good[_i].minor);
+	ck_assert_str_eq(parsed.root, good[_i].root);
+	ck_assert_str_eq(parsed.where, good[_i].where);
+}
+END_TEST
+
+static const char *const bad[] = {"",
+				  "\n",
+				  "36",
+				  "36 35",
+				  "36 35 98:0",
+				  "36 35 98:0 /",
+				  "36 35 98:0 / /mnt",
+				  "36 35 98 / /mnt rw",
+				  "36 35 98:x / /mnt rw",
+				  "x 35 98:0 / /mnt rw",
+				  "36  35 98:0 / /mnt rw",
+				  "36 35 :0x / /mnt rw"};
+
+START_TEST(lines_that_are_none)
+{
+	struct client_mount_line parsed;
+	char line[256];
+
+	strcpy(line, bad[_i]);
+	ck_assert_msg(!client_mount_parse(line, &parsed), "'%s' was taken", bad[_i]);
+}
+END_TEST
+
+START_TEST(files_elsewhere)
+{
+	struct gpumem_token token;
+	char path[] = "/tmp/gpumem-client-XXXXXX";
+	int fd = mkstemp(path);
+
+	unlink(path);
+	ck_assert_int_eq(client_mount_token(fd, O_RDONLY, &token), -ENOTSUP);
+	ck_assert_str_eq(client_error_text(), "the file is not on gpumemfs");
+	ck_assert_int_lt(client_mount_connect(fd), 0);
+	ck_assert_ptr_null(gpumem_open_fd(fd));
+	ck_assert_int_eq(errno, ENOTSUP);
+	close(fd);
+	ck_assert_ptr_null(gpumem_open_fd(fd));
+	ck_assert_int_eq(errno, EBADF);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = unit_suite("client_mount", &tcase, 60);
+
+	tcase_add_loop_test(tcase, lines, 0, sizeof(good) / sizeof(good[0]));
+	tcase_add_loop_test(tcase, lines_that_are_none, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(tcase, files_elsewhere);
+	return unit_main(suite);
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/brlock.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "tests/unit/unit.h"
+
+/* More than one thread's row of slots holds, so that some are held through the inner lock. */
+#define MANY_GUARDS 12
+
+/* After as many threads as the table has rows, the next shares a row with the first. */
+#define TABLE_ROWS 512
+
+static void pause_ms(long ms)
+{
+	nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+static pthread_t start(void *(*run)(void *), void *argument)
+{
+	pthread_t thread;
+	ck_assert_int_eq(pthread_create(&thread, NULL, run, argument), 0);
+	return thread;
+}
+
+/* Several guarded pairs of plain integers: equal, except while a writer is at them. */
+static struct pair {
+	struct guard guard;
+	long left, right;
+} pairs[MANY_GUARDS];
+
+static atomic_bool stop;
+static atomic_int torn;
+
+static void pairs_init(void)
+{
+	for (int i = 0; i < MANY_GUARDS; i++) {
+		guard_init(&pairs[i].guard);
+		pairs[i].left = pairs[i].right = 0;
+	}
+	stop = false;
+	torn = 0;
+}
+
+static void pairs_destroy(void)
+{
+	for (int i = 0; i < MANY_GUARDS; i++)
+		guard_destroy(&pairs[i].guard);
+}
+
+static void pair_check(const struct pair *pair)
+{
+	if (pair->left != pair->right)
+		atomic_fetch_add(&torn, 1);
+}
+
+static void pair_add(struct pair *pair)
+{
+	guard_lock(&pair->guard);
+	pair_check(pair);
+	pair->left++;
+	sched_yield();
+	pair->right++;
+	guard_unlock(&pair->guard);
+}
+
+/* So that a reader's time seldom ends inside, where the writers would wait for its next turn. */
+static void yield_sometimes(unsigned *rounds)
+{
+	if (++*rounds % 32 == 0)
+		sched_yield();
+}
+
+static void *read_one(void *argument)
+{
+	struct pair *pair = argument;
+	unsigned rounds = 0;
+	while (!stop) {
+		guard_token token = guard_enter(&pair->guard);
+		pair_check(pair);
+		/* Now and then long enough for others to come and go. */
+		if (rounds % 64 == 0)
+			sched_yield();
+		pair_check(pair);
+		guard_leave(&pair->guard, token);
+		yield_sometimes(&rounds);
+	}
+	return NULL;
+}
+
+/* Holds ever more guards at once, in one order, and gives them back in another. */
+static void *read_many(void *argument)
+{
+	uint64_t state = *(uint64_t *)argument;
+	unsigned rounds = 0;
+	while (!stop) {
+		guard_token tokens[MANY_GUARDS];
+		int held = 1 + (int)(unit_random(&state) % MANY_GUARDS);
+		for (int i = 0; i < held; i++)
+			tokens[i] = guard_enter(&pairs[i].guard);
+		for (int i = 0; i < held; i++)
+			pair_check(&pairs[i]);
+		for (int i = 0; i < held; i++)
+			guard_leave(&pairs[i].guard, tokens[i]);
+		yield_sometimes(&rounds);
+	}
+	return NULL;
+}
+
+struct adder {
+	uint64_t state;
+	int times, guards;
+};
+
+static void *add_some(void *argument)
+{
+	struct adder *adder = argument;
+	for (int i = 0; i < adder->times; i++)
+		pair_add(&pairs[unit_random(&adder->state) % (unsigned)adder->guards]);
+	return NULL;
+}
+
+/* Readers overlap all the time; the writers must get their turns and lose no addition. */
+static void stress(void *(*reader)(void *), void *argument, int guards, int times)
+{
+	pthread_t readers[3], writers[2];
+	struct adder adders[2];
+
+	for (int i = 0; i < 3; i++)
+		readers[i] = start(reader, argument);
+	for (int i = 0; i < 2; i++) {
+		adders[i] = (struct adder){unit_seed() + (uint64_t)i, times, guards};
+		writers[i] = start(add_some, &adders[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(writers[i], NULL);
+	stop = true;
+	for (int i = 0; i < 3; i++)
+		pthread_join(readers[i], NULL);
+
+	long sum = 0;
+	for (int i = 0; i < MANY_GUARDS; i++) {
+		ck_assert_int_eq(pairs[i].left, pairs[i].right);
+		sum += pairs[i].left;
+	}
+	ck_assert_int_eq(sum, 2L * times);
+	ck_assert_int_eq(torn, 0);
+}
+
+START_TEST(stress_one)
+{
+	pairs_init();
+	stress(read_one, &pairs[0], 1, 2000);
+	pairs_destroy();
+}
+END_TEST
+
+START_TEST(stress_many)
+{
+	uint64_t seed = unit_seed();
+	pairs_init();
+	stress(read_many, &seed, MANY_GUARDS, 2000);
+	pairs_destroy();
+}
+END_TEST
+
+/* Adds now and then, so that it mostly meets readers in the table, not in the inner lock. */
+static void add_at_times(int times)
+{
+	uint64_t state = unit_seed();
+	for (int i = 0; i < times; i++) {
+		pair_add(&pairs[0]);
+		nanosleep(&(struct timespec){.tv_nsec = (long)(unit_random(&state) % 800000)},
+			  NULL);
+	}
+}
+
+static void expect_added(pthread_t readers[3], int times)
+{
+	stop = true;
+	for (int i = 0; i < 3; i++)
+		pthread_join(readers[i], NULL);
+	ck_assert_int_eq(pairs[0].left, times);
+	ck_assert_int_eq(pairs[0].right, times);
+	ck_assert_int_eq(torn, 0);
+}
+
+START_TEST(stress_biased)
+{
+	pthread_t readers[3];
+	pairs_init();
+	for (int i = 0; i < 3; i++)
+		readers[i] = start(read_one, &pairs[0]);
+	add_at_times(1500);
+	expect_added(readers, 1500);
+	pairs_destroy();
+}
+END_TEST
+
+static atomic_bool entered;
+
+static void *lock_once(void *guard)
+{
+	guard_lock(guard);
+	entered = true;
+	guard_unlock(guard);
+	return NULL;
+}
+
+static void *enter_once(void *guard)
+{
+	guard_token token = guard_enter(guard);
+	entered = true;
+	guard_leave(guard, token);
+	return NULL;
+}
+
+START_TEST(reader_keeps_writer_out)
+{
+	struct guard guard;
+	guard_init(&guard);
+	guard_token token = guard_enter(&guard);
+	pthread_t writer = start(lock_once, &guard);
+	pause_ms(50);
+	ck_assert(!entered);
+	guard_leave(&guard, token);
+	pthread_join(writer, NULL);
+	ck_assert(entered);
+	guard_destroy(&guard);
+}
+END_TEST
+
+START_TEST(writer_keeps_others_out)
+{
+	struct guard guard;
+	guard_init(&guard);
+	guard_lock(&guard);
+	pthread_t other = start(_i ? lock_once : enter_once, &guard);
+	pause_ms(50);
+	ck_assert(!entered);
+	guard_unlock(&guard);
+	pthread_join(other, NULL);
+	ck_assert(entered);
+	guard_destroy(&guard);
+}
+END_TEST
+
+/* A held guard is in nobody's way but its own writer's. */
+/* A reader is a slot's, or with the bias gone the inner lock's. */
+START_TEST(trying_does_not_wait)
+{
+	struct guard guard;
+	guard_token token, other;
+
+	guard_init(&guard);
+	for (int biased = 1; biased >= 0; biased--) {
+		ck_assert(guard_try_enter(&guard, &token));
+		ck_assert_int_eq(token != NULL, biased);
+		ck_assert(!guard_try_lock(&guard));
+		/* It is left as it was. */
+		ck_assert(guard_try_enter(&guard, &other));
+		ck_assert_int_eq(other != NULL, biased);
+		guard_leave(&guard, other);
+		guard_leave(&guard, token);
+		ck_assert(guard_try_lock(&guard));
+		ck_assert(!guard_try_lock(&guard));
+		ck_assert(!guard_try_enter(&guard, &token));
+		guard_unlock(&guard);
+		/* Until it comes back, which is some time after a writer. */
+		guard.unbias_until += 1U << 30;
+	}
+	guard_destroy(&guard);
+}
+END_TEST
+
+START_TEST(guards_are_apart)
+{
+	struct guard held, locked, other;
+	guard_init(&held);
+	guard_init(&locked);
+	guard_init(&other);
+	guard_token token = guard_enter(&held);
+	guard_lock(&locked);
+	pthread_join(start(enter_once, &held), NULL);
+	pthread_join(start(lock_once, &other), NULL);
+	ck_assert(entered);
+	guard_unlock(&locked);
+	guard_leave(&held, token);
+	guard_destroy(&held);
+	guard_destroy(&locked);
+	guard_destroy(&other);
+}
+END_TEST
+
+/* Threads that come, enter and go, so that the next one shares a row with whoever came before. */
+static void use_up_rows(struct guard *guard)
+{
+	for (int i = 0; i < TABLE_ROWS - 1; i++) {
+		entered = false;
+		pthread_join(start(enter_once, guard), NULL);
+		ck_assert(entered);
+	}
+}
+
+START_TEST(rows_shared)
+{
+	pthread_t readers[3];
+	pairs_init();
+	guard_token mine = guard_enter(&pairs[0].guard);
+	for (int i = 0; i < 3; i++) {
+		use_up_rows(&pairs[0].guard);
+		readers[i] = start(read_one, &pairs[0]);
+	}
+	entered = false;
+	pthread_t writer = start(lock_once, &pairs[0].guard);
+	pause_ms(50);
+	ck_assert(!entered);
+	guard_leave(&pairs[0].guard, mine);
+	pthread_join(writer, NULL);
+
+	add_at_times(1500);
+	expect_added(readers, 1500);
+	pairs_destroy();
+}
+END_TEST
+
+static atomic_int busy;
+
+static void *read_slowly(void *guard)
+{
+	while (!stop) {
+		guard_token token = guard_enter(guard);
+		busy++;
+		pause_ms(1);
+		guard_leave(guard, token);
+	}
+	return NULL;
+}
+
+static void *write_slowly(void *guard)
+{
+	while (!stop) {
+		guard_lock(guard);
+		busy++;
+		pause_ms(1);
+		guard_unlock(guard);
+	}
+	return NULL;
+}
+
+/* Against threads of the other kind that never leave the guard free. */
+START_TEST(nobody_starves)
+{
+	struct guard guard;
+	pthread_t others[3];
+	guard_init(&guard);
+	stop = false;
+	for (int i = 0; i < 3; i++)
+		others[i] = start(_i ? write_slowly : read_slowly, &guard);
+	while (busy < 10)
+		pause_ms(1);
+	for (int i = 0; i < 20; i++) {
+		entered = false;
+		(_i ? enter_once : lock_once)(&guard);
+		ck_assert(entered);
+	}
+	stop = true;
+	for (int i = 0; i < 3; i++)
+		pthread_join(others[i], NULL);
+	guard_destroy(&guard);
+}
+END_TEST
+
+/* Readers avoid the inner lock from the start, and again some time after a writer. */
+START_TEST(bias_returns)
+{
+	struct guard guard;
+	guard_init(&guard);
+	guard_token token = guard_enter(&guard);
+	ck_assert_ptr_nonnull(token);
+	guard_leave(&guard, token);
+
+	for (int round = 0; round < 3; round++) {
+		guard_lock(&guard);
+		guard_unlock(&guard);
+		token = NULL;
+		for (int i = 0; i < 5000 && !token; i++) {
+			token = guard_enter(&guard);
+			guard_leave(&guard, token);
+			if (!token)
+				pause_ms(1);
+		}
+		ck_assert_ptr_nonnull(token);
+	}
+	guard_destroy(&guard);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = unit_suite("guard", &tcase, 120);
+	tcase_add_test(tcase, reader_keeps_writer_out);
+	tcase_add_loop_test(tcase, writer_keeps_others_out, 0, 2);
+	tcase_add_test(tcase, trying_does_not_wait);
+	tcase_add_test(tcase, guards_are_apart);
+	tcase_add_test(tcase, bias_returns);
+	tcase_add_test(tcase, stress_one);
+	tcase_add_test(tcase, stress_many);
+	tcase_add_test(tcase, stress_biased);
+	tcase_add_test(tcase, rows_shared);
+	tcase_add_loop_test(tcase, nobody_starves, 0, 2);
+	return unit_main(suite);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/mountinfo.h"
+
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "tests/unit/unit.h"
+
+static const char text[] =
+    "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+    "23 22 0:5 / /proc rw,nosuid - proc proc rw\n"
+    "36 22 0:40 / /mnt/gpumem rw,nosuid,nodev shared:9 master:1 propagate_from:2 - fuse.gpumemfs "
+    "gpumem rw,user_id=0,group_id=0,allow_other\n"
+    "37 22 0:41 / /mnt/with\\040blank\\011tab\\012line\\134slash rw - fuse.gpumemfs gpumem rw\n"
+    "38 22 0:42 / /mnt/other rw - fuse.sshfs gpumemfs rw\n"
+    "39 22 0:43 /sub /mnt/twice rw - tmpfs tmpfs rw\n"
+    "40 39 0:44 / /mnt/twice rw - fuse.gpumemfs gpumem rw\n"
+    "41 22 0:45 / /mnt/bad\\04 rw - fuse.gpumemfs gpumem rw\n"
+    /* What proc(5) does not allow. */
+    "\n"
+    "42 22 0:46 / /mnt/cut\n"
+    "43 22 0:47 / /mnt/no-dash rw shared:1 fuse.gpumemfs gpumem rw\n"
+    "44 22 0:48 / /mnt/no-type rw -\n"
+    "- - - - - - - -\n"
+    "45 22 0:49 / /mnt/last rw - fuse.gpumemfs gpumem rw";
+
+static const struct {
+	const char *path, *prefix;
+	bool mounted;
+} cases[] = {
+    {"/mnt/gpumem", "fuse.gpumemfs", true},
+    {"/mnt/gpumem", "fuse", true},
+    {"/mnt/gpumem", "", true},
+    {"/mnt/gpumem", "fuse.gpumemfs2", false},
+    {"/mnt/gpumem", "ext4", false},
+    {"/mnt/gpume", "", false},
+    {"/mnt/gpumem/", "", false},
+    {"/mnt/gpumem/gpu0", "", false},
+    {"/mnt", "", false},
+    {"/", "ext", true},
+    {"/mnt/with blank\ttab\nline\\slash", "fuse.gpumemfs", true},
+    {"/mnt/with\\040blank\\011tab\\012line\\134slash", "", false},
+    {"/mnt/other", "fuse.gpumemfs", false},
+    {"/mnt/other", "fuse.", true},
+    {"/mnt/twice", "fuse.gpumemfs", true},
+    {"/mnt/twice", "tmpfs", true},
+    {"/mnt/bad\\04", "fuse.gpumemfs", true},
+    {"/mnt/cut", "", false},
+    {"/mnt/no-dash", "", false},
+    {"/mnt/no-type", "", false},
+    {"-", "", false},
+    {"", "", false},
+    {"/mnt/last", "fuse.gpumemfs", true},
+};
+
+START_TEST(finds_what_is_mounted)
+{
+	FILE *table = fmemopen((char *)text, strlen(text), "r");
+
+	ck_assert_msg(mountinfo_find(table, cases[_i].path, cases[_i].prefix) == cases[_i].mounted,
+		      "'%s' as %s", cases[_i].path, cases[_i].prefix);
+	fclose(table);
+}
+END_TEST
+
+static const char fuse_mounts[] =
+    "36 22 0:40 / /mnt/a rw shared:9 - fuse.gpumemfs gpumem rw,user_id=0,group_id=0,allow_other\n"
+    "37 22 7:1048575 / /mnt/b rw - fuse.gpumemfs gpu\\040mem rw,user_id=1000\n"
+    "38 22 0:41 / /mnt/a rw - fuse.gpumemfs gpumem rw,user_id=5,group_id=0\n"
+    "39 22 0:42 / /mnt/c rw - fuse.gpumemfs gpumem rw,group_id=0\n"
+    "40 22 0 / /mnt/d rw - fuse.gpumemfs gpumem rw,user_id=5\n"
+    "41 22 0:43 / /mnt/e rw - fuse.gpumemfs gpumem rw,user_id=x\n"
+    "42 22 0:44 / /mnt/f rw - fuse.gpumemfs gpumem\n"
+    "43 22 0:45 / /mnt/b rw - fuse.other gpumem rw,user_id=7\n";
+
+static bool read_one(const char *path, struct mountinfo *info)
+{
+	FILE *table = fmemopen((char *)fuse_mounts, strlen(fuse_mounts), "r");
+	bool found = mountinfo_read(table, path, "fuse.gpumemfs", info);
+
+	fclose(table);
+	return found;
+}
+
+START_TEST(whose_mount_and_which)
+{
+	struct mountinfo info;
+
+	ck_assert(read_one("/mnt/a", &info));
+	ck_assert_uint_eq(info.device, makedev(0, 41)); /* the later one hides the other */
+	ck_assert_uint_eq(info.user, 5);
+	ck_assert(read_one("/mnt/b", &info));
+	ck_assert_uint_eq(info.device, makedev(7, 1048575));
+	ck_assert_uint_eq(info.user, 1000);
+	for (const char *path = "cdefg"; *path; path++) {
+		char whole[] = {'/', 'm', 'n', 't', '/', *path, 0};
+
+		ck_assert_msg(!read_one(whole, &info), "%s", whole);
+	}
+}
+END_TEST
+
+START_TEST(which_devices_are_mounted)
+{
+	FILE *table = fmemopen((char *)text, strlen(text), "r");
+
+	/* Each time from the start. */
+	for (int i = 0; i < 2; i++) {
+		ck_assert(mountinfo_has_device(table, makedev(0, 49)));
+		ck_assert(mountinfo_has_device(table, makedev(0, 40)));
+		ck_assert(mountinfo_has_device(table, makedev(8, 1)));
+		ck_assert(!mountinfo_has_device(table, makedev(0, 46)));
+		ck_assert(!mountinfo_has_device(table, makedev(0, 4)));
+		ck_assert(!mountinfo_has_device(table, makedev(0, 0)));
+		ck_assert(!mountinfo_has_device(table, makedev(1, 8)));
+	}
+	fclose(table);
+}
+END_TEST
+
+START_TEST(reads_the_running_kernel)
+{
+	ck_assert(mountinfo_is_mounted("/proc", "proc"));
+	ck_assert(mountinfo_is_mounted("/proc", ""));
+	ck_assert(!mountinfo_is_mounted("/proc", "fuse"));
+	ck_assert(!mountinfo_is_mounted("/proc/self", ""));
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests;
+	Suite *suite = unit_suite("mountinfo", &tests, 60);
+
+	tcase_add_loop_test(tests, finds_what_is_mounted, 0, sizeof(cases) / sizeof(cases[0]));
+	tcase_add_test(tests, whose_mount_and_which);
+	tcase_add_test(tests, which_devices_are_mounted);
+	tcase_add_test(tests, reads_the_running_kernel);
+	return unit_main(suite);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The queue of requests for sharing: few of one user at a time, users in turns, each user's jobs in
+ * order, and threads that go when they have nothing to do. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "fs/share/queue.h"
+#include "tests/unit/unit.h"
+
+#define IDLE_SECONDS 60
+#define JOBS	     64
+
+struct job {
+	struct share_job job; /* first */
+	int number;
+	atomic_bool begun, held, done;
+};
+
+static struct share_queue *queue;
+static struct share_user *users[16];
+static struct job jobs[JOBS];
+static atomic_int order[JOBS], n_begun, n_done;
+
+static void work(void *context, struct share_job *pointer)
+{
+	struct job *job = (struct job *)pointer;
+
+	ck_assert_ptr_eq(context, &queue);
+	atomic_store(&order[atomic_fetch_add(&n_begun, 1)], job->number);
+	atomic_store(&job->begun, true);
+	while (atomic_load(&job->held))
+		usleep(100);
+	atomic_store(&job->done, true);
+	atomic_fetch_add(&n_done, 1);
+}
+
+static void up(unsigned idle_seconds)
+{
+	ck_assert_int_eq(share_queue_open(work, &queue, idle_seconds, &queue), 0);
+	for (unsigned i = 0; i < 16; i++) {
+		users[i] = share_user_get(queue, 1000 + i);
+		ck_assert_ptr_nonnull(users[i]);
+	}
+	for (int i = 0; i < JOBS; i++)
+		jobs[i] = (struct job){.number = i};
+	n_begun = n_done = 0;
+}
+
+static void down(void)
+{
+	share_queue_stop(queue);
+	for (unsigned i = 0; i < 16; i++)
+		share_user_put(queue, users[i]);
+	share_queue_free(queue);
+}
+
+static void add(unsigned user, int number, bool held)
+{
+	atomic_store(&jobs[number].held, held);
+	share_queue_add(queue, users[user], &jobs[number].job);
+}
+
+static void let_go(int number)
+{
+	atomic_store(&jobs[number].held, false);
+}
+
+/* A test that waits for ever is ended by the runner. */
+static void until(atomic_int *count, int wanted)
+{
+	while (atomic_load(count) < wanted)
+		usleep(100);
+}
+
+START_TEST(one_user_does_not_hold_up_another)
+{
+	up(IDLE_SECONDS);
+	for (int i = 0; i < 40; i++)
+		add(0, i, true);
+	for (unsigned user = 1; user < 16; user++)
+		add(user, 39 + (int)user, false);
+	for (unsigned user = 1; user < 16; user++)
+		while (!atomic_load(&jobs[39 + user].done))
+			usleep(100);
+	/* All others are done, and of the first one's no more than may be begun. */
+	for (int i = 0; i < 40; i++)
+		ck_assert(!atomic_load(&jobs[i].done) &&
+			  (i < SHARE_QUEUE_PER_USER || !atomic_load(&jobs[i].begun)));
+	for (int i = 0; i < 40; i++)
+		let_go(i);
+	until(&n_done, 55);
+	down();
+}
+END_TEST
+
+START_TEST(users_take_turns)
+{
+	static const int wanted[] = {10, 13, 11, 14, 12, 15};
+
+	up(IDLE_SECONDS);
+	for (int i = 0; i < SHARE_QUEUE_THREADS; i++)
+		add((unsigned)i / SHARE_QUEUE_PER_USER, i, true);
+	until(&n_begun, SHARE_QUEUE_THREADS);
+	for (int i = 10; i < 16; i++)
+		add(i < 13 ? 8 : 9, i, false);
+	ck_assert_int_eq(atomic_load(&n_begun), SHARE_QUEUE_THREADS);
+	let_go(0);
+	until(&n_done, 7);
+	for (int i = 0; i < 6; i++)
+		ck_assert_int_eq(atomic_load(&order[SHARE_QUEUE_THREADS + i]), wanted[i]);
+	for (int i = 0; i < SHARE_QUEUE_THREADS; i++)
+		let_go(i);
+	until(&n_done, SHARE_QUEUE_THREADS + 6);
+	down();
+}
+END_TEST
+
+START_TEST(threads_end_and_come_back)
+{
+	up(0);
+	ck_assert_uint_eq(share_queue_threads(queue), 0);
+	for (int round = 0; round < 20; round++) {
+		add(0, round, false);
+		add(1, 32 + round, false);
+		until(&n_done, 2 * (round + 1));
+		while (share_queue_threads(queue))
+			usleep(100);
+	}
+	down();
+}
+END_TEST
+
+START_TEST(what_waits_is_forgotten_at_the_end)
+{
+	up(IDLE_SECONDS);
+	for (int i = 0; i < JOBS; i++)
+		add((unsigned)i % 2, i, false);
+	share_queue_stop(queue);
+	int done = atomic_load(&n_done);
+
+	ck_assert_int_eq(atomic_load(&n_begun), done);
+	share_queue_add(queue, users[3], &jobs[0].job); /* too late: nothing comes of it */
+	ck_assert_uint_eq(share_queue_threads(queue), 0);
+	down();
+	ck_assert_int_eq(atomic_load(&n_done), done);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests;
+	Suite *suite = unit_suite("sharing queue", &tests, 120);
+
+	tcase_add_test(tests, one_user_does_not_hold_up_another);
+	tcase_add_test(tests, users_take_turns);
+	tcase_add_test(tests, threads_end_and_come_back);
+	tcase_add_test(tests, what_waits_is_forgotten_at_the_end);
+	return unit_main(suite);
+}

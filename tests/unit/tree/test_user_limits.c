@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What is counted by uid, the list of leases, and the texts of .gpumem/. */
+#include "fs/tree/user_limits.h"
+
+#include <errno.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/control/texts.h"
+#include "fs/share/token.h"
+#include "fs/share/viewer.h"
+#include "fs/tree/inode_attributes.h"
+#include "tests/unit/fs_fixture.h"
+#include "tests/unit/unit.h"
+
+#define A 1000
+#define B 1001
+
+static int64_t metadata;
+
+static void up(void)
+{
+	fixture_up();
+	fixture.options.user_leases = 100;
+	ck_assert_int_eq(make_file(gpu(0), "f"), 0);
+	metadata = fixture.metadata_bytes;
+}
+
+static void down(void)
+{
+	ck_assert_int_eq(fixture.metadata_bytes, metadata);
+	ck_assert_ptr_null(fixture.users.by_uid);
+	for (int i = 0; i < USER_KINDS; i++)
+		ck_assert_uint_eq(fixture.users.ordinary[i], 0);
+	fixture_down();
+}
+
+static int take(uid_t uid, enum user_kind kind, uint64_t more)
+{
+	return user_limits_take(&fixture, uid, kind, more);
+}
+
+START_TEST(each_user_has_a_limit)
+{
+	ck_assert_int_eq(take(A, USER_LEASES, 99), 0);
+	ck_assert_int_eq(take(A, USER_LEASES, 2), -EMFILE);
+	ck_assert_int_eq(user_limits_check(&fixture, A, USER_LEASES), 0);
+	ck_assert_int_eq(take(A, USER_LEASES, 1), 0);
+	ck_assert_int_eq(user_limits_check(&fixture, A, USER_LEASES), -EMFILE);
+	ck_assert_int_eq(take(B, USER_LEASES, 100), 0);
+	ck_assert_uint_eq(user_limits_count(&fixture, A, USER_LEASES), 100);
+	ck_assert_int_eq(fixture.metadata_bytes, metadata + 200 * 512);
+	user_limits_give(&fixture, A, USER_LEASES, 1);
+	ck_assert_int_eq(take(A, USER_LEASES, 1), 0);
+	user_limits_give(&fixture, A, USER_LEASES, 100);
+	user_limits_give(&fixture, B, USER_LEASES, 100);
+	ck_assert_uint_eq(user_limits_count(&fixture, A, USER_LEASES), 0);
+}
+END_TEST
+
+/* What a daemon before this one allowed stays, and nothing comes on top of it. */
+START_TEST(what_is_restored_is_never_refused)
+{
+	ck_assert_int_eq(user_limits_restore(&fixture, A, USER_LEASES, 150), 0);
+	ck_assert_int_eq(take(A, USER_LEASES, 1), -EMFILE);
+	user_limits_give(&fixture, A, USER_LEASES, 60);
+	ck_assert_int_eq(take(A, USER_LEASES, 10), 0);
+	user_limits_give(&fixture, A, USER_LEASES, 100);
+}
+END_TEST
+
+START_TEST(root_is_bound_by_memory_alone)
+{
+	fixture.metadata_max = fixture.metadata_bytes + 1000 * 512;
+	ck_assert_int_eq(take(0, USER_LEASES, 1000), 0);
+	ck_assert_int_eq(take(0, USER_LEASES, 1), -ENOSPC);
+	ck_assert_int_eq(take(A, USER_LEASES, 1), -ENOSPC);
+	user_limits_give(&fixture, 0, USER_LEASES, 1000);
+	ck_assert_int_eq(take(A, USER_LEASES, 1), 0);
+	user_limits_give(&fixture, A, USER_LEASES, 1);
+}
+END_TEST
+
+/* Uids are cheap in a user namespace. */
+START_TEST(many_users_leave_room_for_root)
+{
+	uid_t uid = A;
+	int error;
+
+	while (!(error = take(uid, USER_TOKENS, TOKENS_PER_UID_MAX)))
+		uid++;
+	ck_assert_int_eq(error, -ENFILE);
+	ck_assert_uint_eq(uid - A, TOKENS_MAX / TOKENS_PER_UID_MAX - 1);
+	ck_assert_int_eq(take(0, USER_TOKENS, TOKENS_PER_UID_MAX), 0);
+	user_limits_give(&fixture, 0, USER_TOKENS, TOKENS_PER_UID_MAX);
+	while (uid-- > A)
+		user_limits_give(&fixture, uid, USER_TOKENS, TOKENS_PER_UID_MAX);
+}
+END_TEST
+
+#define LEASES 1000
+
+static struct lease_entry entries[LEASES];
+
+static void lease(unsigned n, uid_t uid)
+{
+	entries[n] = (struct lease_entry){
+	    .inode = at(gpu(0), "f"), .file = at(gpu(0), "f"), .pid = (pid_t)n, .uid = uid};
+	inode_ref(entries[n].inode);
+	lease_list_add(&fixture.leases, &entries[n]);
+}
+
+static void unlease(unsigned n)
+{
+	lease_list_remove(&fixture.leases, &entries[n]);
+	inode_put(&fixture, entries[n].inode, 1);
+}
+
+/* The next few leases' numbers; -1 fills up what is left. */
+static unsigned next(struct lease_place *place, uid_t uid, int *numbers, unsigned room)
+{
+	struct viewer viewer = viewer_of(uid);
+	struct lease_entry found[32];
+	unsigned n = lease_list_next(&fixture.leases, place, &viewer, found, room);
+
+	for (unsigned i = 0; i < room; i++)
+		numbers[i] = i < n ? found[i].pid : -1;
+	for (unsigned i = 0; i < n; i++) {
+		inode_put(&fixture, found[i].file, 1);
+		inode_put(&fixture, found[i].inode, 1);
+	}
+	return n;
+}
+
+START_TEST(a_reader_keeps_its_place)
+{
+	struct lease_place place = {0}, other = {0};
+	int numbers[3];
+
+	ck_assert_uint_eq(next(&place, 0, numbers, 3), 0);
+	lease_list_leave(&fixture.leases, &place);
+	for (unsigned i = 0; i < 6; i++)
+		lease(i, A);
+	ck_assert_uint_eq(next(&place, 0, numbers, 2), 2);
+	ck_assert_int_eq(numbers[1], 1);
+	ck_assert_uint_eq(next(&other, 0, numbers, 3), 3);
+	ck_assert_int_eq(numbers[2], 2);
+	/* Those around the place go, and one comes that is not of this list. */
+	unlease(1);
+	unlease(2);
+	lease(6, A);
+	ck_assert_uint_eq(next(&place, 0, numbers, 2), 2);
+	ck_assert_int_eq(numbers[0], 3);
+	ck_assert_int_eq(numbers[1], 4);
+	ck_assert_uint_eq(next(&place, 0, numbers, 2), 1);
+	ck_assert_int_eq(numbers[0], 5);
+	ck_assert_uint_eq(next(&place, 0, numbers, 2), 0);
+	for (unsigned i = 3; i < 7; i++)
+		unlease(i);
+	unlease(0);
+	ck_assert_uint_eq(next(&other, 0, numbers, 3), 0);
+	lease_list_leave(&fixture.leases, &place);
+	lease_list_leave(&fixture.leases, &other);
+	lease_list_leave(&fixture.leases, &other);
+	ck_assert_ptr_null(fixture.leases.first);
+}
+END_TEST
+
+/* Many leases of others lie between those that a user may see; the owner of the file is uid 1. */
+START_TEST(a_viewer_sees_what_is_its_own)
+{
+	struct lease_place place = {0};
+	int numbers[4];
+
+	for (unsigned i = 0; i < LEASES; i++)
+		lease(i, i % 500 == 7 ? B : A);
+	ck_assert_uint_eq(next(&place, B, numbers, 4) + next(&place, B, numbers + 1, 3), 2);
+	lease_list_leave(&fixture.leases, &place);
+	for (uid_t uid = 0; uid < 3; uid++) {
+		unsigned all = 0, n;
+
+		while ((n = next(&place, uid, numbers, 4)))
+			all += n;
+		ck_assert_uint_eq(all, uid < 2 ? LEASES : 0);
+		lease_list_leave(&fixture.leases, &place);
+	}
+	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).leases, LEASES);
+	for (unsigned i = 0; i < LEASES; i++)
+		unlease(i);
+	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).leases, 0);
+}
+END_TEST
+
+START_TEST(sums_follow_the_size)
+{
+	char byte = 1;
+
+	write_to(at(gpu(0), "f"), &byte, 1, 4095);
+	lease(0, A);
+	lease(1, A);
+	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).bytes, 2 * 4096);
+	write_to(at(gpu(0), "f"), &byte, 1, 9999);
+	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).bytes, 2 * 4096);
+	lease_list_measure(&fixture.leases, &entries[1]);
+	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).bytes, 4096 + 10000);
+	unlease(0);
+	unlease(1);
+	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).bytes, 0);
+	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 1).leases, 0);
+}
+END_TEST
+
+static const struct control_file *control_file_of(const char *name)
+{
+	const struct control_file *file = control_files;
+
+	while (strcmp(file->name, name) != 0)
+		file++;
+	return file;
+}
+
+/* Reads so many bytes at a time; a NUL follows. */
+static char *read_text(uint64_t handle, size_t at_once)
+{
+	char *text = malloc(1 << 20);
+	size_t used = 0;
+	ssize_t n;
+
+	ck_assert_ptr_nonnull(text);
+	while ((n = snapshot_read(&fixture, handle, text + used, at_once, used)) > 0)
+		used += (size_t)n;
+	ck_assert_int_eq(n, 0);
+	ck_assert_uint_lt(used, 1 << 20);
+	text[used] = 0;
+	return text;
+}
+
+START_TEST(a_list_is_one_text)
+{
+	const struct control_file *file = control_file_of("mappings");
+	uint64_t handles[3];
+	char *texts[3];
+
+	for (unsigned i = 0; i < LEASES; i++)
+		lease(i, A);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(snapshot_open(&fixture, file, 0, &handles[i]), 0);
+	ck_assert_uint_eq(user_limits_count(&fixture, 0, USER_TEXTS), 3);
+	texts[0] = read_text(handles[0], 1);
+	texts[1] = read_text(handles[1], 4097);
+	texts[2] = read_text(handles[2], 1 << 17);
+	ck_assert_str_eq(texts[0], texts[1]);
+	ck_assert_str_eq(texts[0], texts[2]);
+	unsigned lines = 0;
+
+	for (const char *at = texts[0]; (at = strchr(at, '\n')); at++)
+		lines++;
+	ck_assert_uint_eq(lines, LEASES);
+	for (unsigned i = 0; i < 3; i++) {
+		/* What was read is gone, and what lies behind the end never was. */
+		char byte;
+
+		ck_assert_int_eq(snapshot_read(&fixture, handles[i], &byte, 1, 0), 0);
+		ck_assert_int_eq(snapshot_read(&fixture, handles[i], &byte, 1, UINT64_MAX), 0);
+		snapshot_close(&fixture, handles[i]);
+		ck_assert_int_eq(snapshot_read(&fixture, handles[i], &byte, 1, 0), -ENOENT);
+		free(texts[i]);
+	}
+	for (unsigned i = 0; i < LEASES; i++)
+		unlease(i);
+}
+END_TEST
+
+START_TEST(open_texts_are_counted)
+{
+	const struct control_file *file = control_file_of("version");
+	uint64_t handles[200];
+	unsigned n = 0;
+
+	while (n < 200 && snapshot_open(&fixture, file, A, &handles[n]) == 0)
+		n++;
+	ck_assert_uint_eq(n, 128);
+	ck_assert_int_eq(snapshot_open(&fixture, file, A, &handles[n]), -EMFILE);
+	ck_assert_int_eq(snapshot_open(&fixture, file, B, &handles[n]), 0);
+	snapshot_close(&fixture, handles[n]);
+	snapshot_close(&fixture, handles[0]);
+	ck_assert_int_eq(snapshot_open(&fixture, file, A, &handles[0]), 0);
+	while (n--)
+		snapshot_close(&fixture, handles[n]);
+	/* Of a handle from another daemon, twice. */
+	ck_assert_int_eq(snapshot_reopen(&fixture, file, A, 1ULL << 40), 0);
+	ck_assert_int_eq(snapshot_reopen(&fixture, file, A, 1ULL << 40), -EEXIST);
+	snapshot_close(&fixture, 1ULL << 40);
+	snapshot_close(&fixture, 1ULL << 40);
+}
+END_TEST
+
+#define PIECES 4000
+
+/* What is longer than an attribute can be is refused, and not made first. */
+START_TEST(a_long_attribute_takes_no_memory)
+{
+	struct inode *file = at(gpu(0), "f");
+	char byte = 1, *text;
+	size_t length;
+
+	ck_assert_int_eq(
+	    inode_attr_set(&fixture, worker_copier(&fixture), file, ATTR_PAGE_SIZE, "4K", 2, true),
+	    0);
+	for (uint64_t i = 0; i < PIECES; i++)
+		ck_assert_int_eq(write_to(file, &byte, 1, i * 8192), 1);
+	ck_assert_int_eq(inode_attr_get(file, ATTR_EXTENTS, &text, &length), 0);
+	ck_assert_uint_gt(length, XATTR_SIZE_MAX);
+	ck_assert_uint_lt(length, XATTR_SIZE_MAX + 256);
+	free(text);
+	metadata = fixture.metadata_bytes;
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = unit_suite("user limits", &tcase, 60);
+
+	tcase_add_checked_fixture(tcase, up, down);
+	tcase_add_test(tcase, each_user_has_a_limit);
+	tcase_add_test(tcase, what_is_restored_is_never_refused);
+	tcase_add_test(tcase, root_is_bound_by_memory_alone);
+	tcase_add_test(tcase, many_users_leave_room_for_root);
+	tcase_add_test(tcase, a_reader_keeps_its_place);
+	tcase_add_test(tcase, a_viewer_sees_what_is_its_own);
+	tcase_add_test(tcase, sums_follow_the_size);
+	tcase_add_test(tcase, a_list_is_one_text);
+	tcase_add_test(tcase, open_texts_are_counted);
+	tcase_add_test(tcase, a_long_attribute_takes_no_memory);
+	return unit_main(suite);
+}
