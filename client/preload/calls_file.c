@@ -194,3 +194,48 @@ CALL("fremovexattr", int, call_fremovexattr, int fd, const char *name)
 {
 	return TRY_FD(fd, real.fremovexattr(fd, name));
 }
+
+/* Sets times by hand. A write that follows must update the times at once, so tell the slots. */
+#define SET_TIMES(kernel)                                                                          \
+	({                                                                                         \
+		real_need();                                                                       \
+		int answer_ = (kernel);                                                            \
+		slots_times_set();                                                                 \
+		answer_;                                                                           \
+	})
+
+CALL("utimensat", int, call_utimensat, int folder, const char *path, const struct timespec *times,
+     int flags)
+{
+	return SET_TIMES(real.utimensat(folder, path, times, flags));
+}
+
+CALL("futimens", int, call_futimens, int fd, const struct timespec *times)
+{
+	return SET_TIMES(real.futimens(fd, times));
+}
+
+CALL("utimes", int, call_utimes, const char *path, const struct timeval *times)
+{
+	return SET_TIMES(real.utimes(path, times));
+}
+
+CALL("lutimes", int, call_lutimes, const char *path, const struct timeval *times)
+{
+	return SET_TIMES(real.lutimes(path, times));
+}
+
+CALL("futimes", int, call_futimes, int fd, const struct timeval *times)
+{
+	return SET_TIMES(real.futimes(fd, times));
+}
+
+CALL("futimesat", int, call_futimesat, int folder, const char *path, const struct timeval *times)
+{
+	return SET_TIMES(real.futimesat(folder, path, times));
+}
+
+CALL("utime", int, call_utime, const char *path, const struct utimbuf *times)
+{
+	return SET_TIMES(real.utime(path, times));
+}

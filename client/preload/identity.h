@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Which file it is, as the kernel has it. */
+/* The kernel's name of a file: st_dev and st_ino. */
 struct slot_identity {
 	uint64_t device, inode;
 };
@@ -15,5 +15,11 @@ static inline bool slot_same(const struct slot_identity *a, const struct slot_id
 {
 	return a->inode == b->inode && a->device == b->device;
 }
+
+/* The set of files that this process has mapped through the page cache. Entries are never removed,
+ * because a mapping can outlive every descriptor of its file. The caller serialises all calls. */
+void identity_add_cached(const struct slot_identity *identity);
+/* Also true for every file once the set is full. */
+bool identity_is_cached(const struct slot_identity *identity);
 
 #endif

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/preload/cached.h"
 #include "client/preload/own.h"
 #include "client/preload/window.h"
 
@@ -46,7 +45,7 @@ static void assign(struct slot *slot, const struct slot_identity *identity)
 {
 	slot->identity = *identity;
 	slot->kind = ACCESS_NONE;
-	slot->refused = cached_has(identity);
+	slot->refused = identity_is_cached(identity);
 	slot->why = LEFT_CACHED;
 	atomic_store(&slot->used, 0);
 	atomic_store(&slot->wanted, slot->refused ? UINT64_MAX : window_first_look());
@@ -244,12 +243,12 @@ bool slots_yield(const struct slot_identity *identity)
 void slots_refuse(const struct slot_identity *identity)
 {
 	pthread_mutex_lock(&assigning);
-	cached_add(identity);
+	identity_add_cached(identity);
 	unsigned n = atomic_load(&n_slots);
 	for (unsigned i = 0; i < n; i++) {
 		struct slot *slot = &slots[i];
 		pthread_rwlock_wrlock(&slot->lock);
-		if (cached_has(&slot->identity)) {
+		if (identity_is_cached(&slot->identity)) {
 			window_close(slot);
 			slot->refused = true;
 			slot->why = LEFT_CACHED;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/preload/cached.h"
+#include "client/preload/identity.h"
 
 /* Open addressing. Memory that was never touched costs nothing. */
 #define PLACES (1U << 15)
 #define FULL   (PLACES / 4 * 3)
 
 static struct slot_identity table[PLACES]; /* inode 0: free */
-static unsigned count;			   /* FULL: the table stands for all files */
+static unsigned count;			   /* at FULL, every file counts as cached */
 
 /* The identity's place, or the free one where it would be. */
 static struct slot_identity *place_of(const struct slot_identity *identity)
@@ -20,7 +20,7 @@ static struct slot_identity *place_of(const struct slot_identity *identity)
 	return &table[at];
 }
 
-void cached_add(const struct slot_identity *identity)
+void identity_add_cached(const struct slot_identity *identity)
 {
 	struct slot_identity *place = place_of(identity);
 
@@ -30,7 +30,7 @@ void cached_add(const struct slot_identity *identity)
 	count++;
 }
 
-bool cached_has(const struct slot_identity *identity)
+bool identity_is_cached(const struct slot_identity *identity)
 {
 	return count == FULL || place_of(identity)->inode;
 }
