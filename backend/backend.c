@@ -174,7 +174,7 @@ void backend_close(struct backend *backend)
 {
 	if (!backend)
 		return;
-	mend_end(backend);
+	reset_end(backend);
 	for (unsigned i = 0; i < backend->n_devices; i++) {
 		health_close(backend->devices[i]);
 		bar_cache_free(backend->devices[i]->bar);
@@ -191,7 +191,7 @@ int device_memory(struct device *device, struct device_memory *memory)
 	return rc;
 }
 
-int device_rest(struct device *device)
+int device_idle_release(struct device *device)
 {
 	const struct backend_ops *ops = device->backend->ops;
 
@@ -231,17 +231,17 @@ void device_fail(struct device *device, const char *what)
 	if (atomic_exchange(&device->failed, true))
 		return;
 	log_error("gpu%u (%s): %s; its files answer with EIO %s", device->index, device->name, what,
-		  atomic_load(&device->backend->mender.running)
+		  atomic_load(&device->backend->resetter.running)
 		      ? "until it is back"
 		      : "from now on, remount after the GPU was reset");
-	mend_wake(device->backend);
+	reset_wake(device->backend);
 }
 
 enum device_health device_health(struct device *device)
 {
 	if (!atomic_load(&device->failed))
 		return DEVICE_OK;
-	return atomic_load(&device->backend->mender.running) &&
+	return atomic_load(&device->backend->resetter.running) &&
 		       !atomic_load(&device->health.given_up)
 		   ? DEVICE_MENDING
 		   : DEVICE_FAILED;
@@ -261,7 +261,7 @@ static void chunk_init(struct chunk *made)
 	atomic_init(&made->lost, false);
 	atomic_init(&made->handed_out, false);
 	atomic_init(&made->bar, NULL);
-	guard_init(&made->bar_guard);
+	brlock_init(&made->bar_guard);
 	atomic_init(&made->bar_heat, 0);
 	atomic_init(&made->bar_policy, MAP_AUTO);
 	atomic_init(&made->bar_refused, false);
@@ -320,7 +320,7 @@ void chunk_free(struct chunk *chunk)
 		return;
 	}
 	bar_drop(chunk);
-	guard_destroy(&chunk->bar_guard);
+	brlock_destroy(&chunk->bar_guard);
 	health_remove(chunk);
 	device->backend->ops->chunk_free(chunk);
 	health_leave(device);

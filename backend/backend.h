@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "backend/health.h"
-#include "backend/mend.h"
+#include "backend/reset.h"
 #include "common/brlock.h"
 
 /* A chunk is a multiple of this: the VMM granularity of every NVIDIA GPU with VMM. */
@@ -67,7 +67,7 @@ struct device {
 	struct bar_cache *bar; /* owned by bar_cache.c */
 	/* What copy_measure found; belongs to crossover.c. */
 	atomic_int crossover_state;
-	_Atomic uint64_t crossover_write, crossover_read, crossover_beside;
+	_Atomic uint64_t crossover_write, crossover_read, crossover_overlap;
 };
 
 struct backend {
@@ -76,7 +76,7 @@ struct backend {
 	char version[64]; /* driver version for people, or empty */
 	struct device *devices[BACKEND_DEVICES_MAX];
 	unsigned n_devices;
-	struct mender mender;
+	struct resetter resetter;
 };
 
 /* When a chunk's BAR mapping is made and taken away (the attribute user.gpumem.mapping). */
@@ -94,7 +94,7 @@ struct chunk {
 	atomic_bool handed_out; /* other processes may have it mapped: its user's to know */
 	struct chunk *prev, *next, *next_dropped; /* health.c */
 	_Atomic(void *) bar;	    /* CPU address of the mapping, or NULL; use under bar_guard */
-	struct guard bar_guard;	    /* shared: the mapping is in use; exclusive: it goes away */
+	struct brlock bar_guard;    /* shared: the mapping is in use; exclusive: it goes away */
 	_Atomic uint32_t bar_heat;  /* unmapped: small accesses so far; mapped: used lately */
 	_Atomic uint8_t bar_policy; /* enum map_policy */
 	atomic_bool bar_refused;    /* mapping failed once: do not try again */
@@ -166,7 +166,7 @@ struct backend_ops {
 	 * Nobody else is at the device but copiers, whose new copies it refuses, and no chunk is
 	 * mapped through the BAR. -EBUSY: copies are under way, which end soon. Other errors: it
 	 * may work later. NULL: devices do not fail. */
-	int (*mend)(struct device *device);
+	int (*reset)(struct device *device);
 
 	/* Maps the whole chunk into this process through the device's BAR. Slow (see FACTS in the
 	 * provider); called and undone by bar_cache.c only, one call at a time per device. */
@@ -194,7 +194,7 @@ int device_memory(struct device *device, struct device_memory *memory);
 /* The BAR's provider. why: for people, why there is none or it is not sure; else NULL. */
 const char *device_bar_name(struct device *device, const char **why);
 /* See backend_ops.rest. 0 too where the device costs nothing, or failed. */
-int device_rest(struct device *device);
+int device_idle_release(struct device *device);
 /* See backend_ops.pin_for_all: 0, or -errno, of which nothing is logged. */
 int device_pin(struct device *device, void *base, size_t bytes);
 void device_unpin(struct device *device, void *base);

@@ -24,7 +24,7 @@
 struct bar_cache {
 	struct device *device;
 	_Atomic uint64_t budget; /* every access by BAR looks at it, and at nothing that follows */
-	_Alignas(LINES_ALIGN) _Atomic uint64_t mapped, maps, evictions;
+	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t mapped, maps, evictions;
 	/* Held while a mapping is made or taken away. Taken before any chunk's bar_guard. */
 	pthread_mutex_t lock;
 	struct chunk
@@ -33,7 +33,7 @@ struct bar_cache {
 
 int bar_cache_new(struct device *device, uint64_t budget, struct bar_cache **cache)
 {
-	struct bar_cache *made = lines_calloc(sizeof(*made));
+	struct bar_cache *made = cacheline_calloc(sizeof(*made));
 
 	if (!made)
 		return -ENOMEM;
@@ -60,9 +60,9 @@ static bool is_persistent(struct chunk *chunk)
 /* Lock held. Waits for the accesses in progress; new ones find no mapping. */
 static void unmap(struct bar_cache *cache, struct chunk *chunk)
 {
-	guard_lock(&chunk->bar_guard);
+	brlock_write_lock(&chunk->bar_guard);
 	void *address = atomic_exchange(&chunk->bar, NULL);
-	guard_unlock(&chunk->bar_guard);
+	brlock_write_unlock(&chunk->bar_guard);
 
 	if (!is_persistent(chunk))
 		DL_DELETE2(cache->evictable, chunk, bar_prev, bar_next);
@@ -175,7 +175,7 @@ static bool wants_mapping(struct chunk *chunk, enum bar_want want)
 
 /* Maps if need be and enters the guard. An automatic mapping does not wait for another chunk's:
  * DMA is sooner done. */
-static void *map_and_enter(struct chunk *chunk, enum bar_want want, guard_token *token)
+static void *map_and_enter(struct chunk *chunk, enum bar_want want, brlock_token *token)
 {
 	struct bar_cache *cache = chunk->device->bar;
 
@@ -191,7 +191,7 @@ static void *map_and_enter(struct chunk *chunk, enum bar_want want, guard_token 
 	}
 	/* Entered under the lock, so that no eviction comes in between. */
 	if (address)
-		*token = guard_enter(&chunk->bar_guard);
+		*token = brlock_read_lock(&chunk->bar_guard);
 	pthread_mutex_unlock(&cache->lock);
 	return address;
 }
@@ -203,20 +203,20 @@ static void mark_used(struct chunk *chunk)
 		atomic_store_explicit(&chunk->bar_heat, 1, memory_order_relaxed);
 }
 
-void *bar_acquire(struct chunk *chunk, enum bar_want want, guard_token *token)
+void *bar_acquire(struct chunk *chunk, enum bar_want want, brlock_token *token)
 {
 	struct bar_cache *cache = chunk->device->bar;
 
 	if (!cache || atomic_load_explicit(&cache->budget, memory_order_relaxed) < chunk->bytes)
 		return NULL;
 
-	*token = guard_enter(&chunk->bar_guard);
+	*token = brlock_read_lock(&chunk->bar_guard);
 	void *address = atomic_load_explicit(&chunk->bar, memory_order_acquire);
 	if (address) {
 		mark_used(chunk);
 		return address;
 	}
-	guard_leave(&chunk->bar_guard, *token);
+	brlock_read_unlock(&chunk->bar_guard, *token);
 
 	if (atomic_load_explicit(&chunk->bar_refused, memory_order_relaxed) ||
 	    !wants_mapping(chunk, want))
@@ -224,9 +224,9 @@ void *bar_acquire(struct chunk *chunk, enum bar_want want, guard_token *token)
 	return map_and_enter(chunk, want, token);
 }
 
-void bar_release(struct chunk *chunk, guard_token token)
+void bar_release(struct chunk *chunk, brlock_token token)
 {
-	guard_leave(&chunk->bar_guard, token);
+	brlock_read_unlock(&chunk->bar_guard, token);
 	if (atomic_load_explicit(&chunk->bar_policy, memory_order_relaxed) == MAP_TRANSIENT)
 		bar_drop(chunk);
 }
@@ -238,7 +238,7 @@ void bar_drop(struct chunk *chunk)
 	if (!atomic_load(&chunk->bar) || !health_try(chunk->device))
 		return;
 	{
-		LOCKED(&cache->lock);
+		scoped_lock(&cache->lock);
 		if (atomic_load(&chunk->bar))
 			unmap(cache, chunk);
 	}
@@ -251,7 +251,7 @@ void bar_drop_alone(struct chunk *chunk)
 
 	if (!cache)
 		return;
-	LOCKED(&cache->lock);
+	scoped_lock(&cache->lock);
 	if (atomic_load(&chunk->bar))
 		unmap(cache, chunk);
 	atomic_store(&chunk->bar_refused, false);
@@ -265,7 +265,7 @@ void bar_set_policy(struct chunk *chunk, enum map_policy policy)
 		atomic_store(&chunk->bar_policy, policy);
 		return;
 	}
-	LOCKED(&cache->lock);
+	scoped_lock(&cache->lock);
 	bool listed = atomic_load(&chunk->bar) && !is_persistent(chunk);
 
 	if (listed && policy == MAP_PERSISTENT)

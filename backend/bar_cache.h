@@ -18,8 +18,8 @@ enum bar_want { BAR_WANT_AUTO, BAR_WANT_FORCE };
 
 /* The chunk's address through the BAR, held until bar_release; NULL: use DMA. A thread holds at
  * most one at a time, and briefly: an eviction waits for it. */
-void *bar_acquire(struct chunk *chunk, enum bar_want want, guard_token *token);
-void bar_release(struct chunk *chunk, guard_token token);
+void *bar_acquire(struct chunk *chunk, enum bar_want want, brlock_token *token);
+void bar_release(struct chunk *chunk, brlock_token token);
 
 /* Drops the chunk's mapping, waiting for its users. Before a chunk is freed. On a device that is
  * being brought back it has gone by itself. */

@@ -87,7 +87,7 @@ static unsigned split(struct buddy *buddy, unsigned node, unsigned have, unsigne
 	return node;
 }
 
-int buddy_take(struct buddy *buddy, uint64_t bytes, uint64_t *offset)
+int buddy_alloc(struct buddy *buddy, uint64_t bytes, uint64_t *offset)
 {
 	unsigned order = order_for(bytes);
 
@@ -102,7 +102,7 @@ int buddy_take(struct buddy *buddy, uint64_t bytes, uint64_t *offset)
 
 		buddy->free_bytes -= 1ULL << order;
 		if (surplus)
-			buddy_give(buddy, start + bytes, surplus);
+			buddy_free(buddy, start + bytes, surplus);
 		*offset = start;
 		return 0;
 	}
@@ -138,7 +138,7 @@ static unsigned block_order(uint64_t offset, uint64_t bytes)
 	return fits < aligned ? fits : aligned;
 }
 
-void buddy_give(struct buddy *buddy, uint64_t offset, uint64_t bytes)
+void buddy_free(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 {
 	assert_range(offset, bytes);
 	while (bytes) {
@@ -172,7 +172,7 @@ static void carve(struct buddy *buddy, unsigned from, unsigned have, uint64_t of
 	buddy->free_bytes -= 1ULL << order;
 }
 
-int buddy_take_at(struct buddy *buddy, uint64_t offset, uint64_t bytes)
+int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 {
 	uint64_t start = offset;
 
@@ -188,7 +188,7 @@ int buddy_take_at(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 		}
 		if (!from) {
 			if (offset > start)
-				buddy_give(buddy, start, offset - start);
+				buddy_free(buddy, start, offset - start);
 			return -EEXIST;
 		}
 		carve(buddy, from, have, offset, order);

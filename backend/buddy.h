@@ -23,16 +23,16 @@ void buddy_init(struct buddy *buddy);
 
 /* Takes bytes (a multiple of 4 KiB, at most BUDDY_BYTES) at an offset aligned to the power of two
  * at or above bytes; what the power of two has beyond bytes stays free. 0, or -ENOSPC. */
-int buddy_take(struct buddy *buddy, uint64_t bytes, uint64_t *offset);
+int buddy_alloc(struct buddy *buddy, uint64_t bytes, uint64_t *offset);
 
 /* Takes [offset, offset + bytes), multiples of 4 KiB: 0, or -EEXIST where some of it is taken (then
  * nothing is). */
-int buddy_take_at(struct buddy *buddy, uint64_t offset, uint64_t bytes);
+int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes);
 
 /* Gives back [offset, offset + bytes), multiples of 4 KiB, all of it taken; neighbours merge. */
-void buddy_give(struct buddy *buddy, uint64_t offset, uint64_t bytes);
+void buddy_free(struct buddy *buddy, uint64_t offset, uint64_t bytes);
 
-/* The largest request that buddy_take would serve now. */
+/* The largest request that buddy_alloc would serve now. */
 uint64_t buddy_largest(const struct buddy *buddy);
 
 static inline bool buddy_is_empty(const struct buddy *buddy)

@@ -71,7 +71,7 @@ static void assert_inside(const struct span *span, uint64_t offset, uint64_t byt
 struct access {
 	char *address; /* of the range, or NULL: use DMA */
 	struct chunk *chunk;
-	guard_token token;
+	brlock_token token;
 	int error; /* of the DMA that had to complete first */
 };
 
@@ -121,7 +121,7 @@ static size_t bytes_beside(const struct copier *copier, const struct copy_crosso
 	if (path != COPY_AUTO || copier->enqueued)
 		return 0;
 	size_t share =
-	    bytes / COPY_WHOLE * at->beside + bytes % COPY_WHOLE * at->beside / COPY_WHOLE;
+	    bytes / COPY_WHOLE * at->overlap + bytes % COPY_WHOLE * at->overlap / COPY_WHOLE;
 	return share - share % BESIDE_ALIGN;
 }
 
@@ -134,14 +134,14 @@ static int dma_in(struct copier *copier, const struct span *to, uint64_t offset,
 }
 
 static int both_in(struct copier *copier, const struct span *to, uint64_t offset, const void *from,
-		   size_t bytes, size_t beside, struct access *access)
+		   size_t bytes, size_t overlap, struct access *access)
 {
-	size_t first = bytes - beside;
+	size_t first = bytes - overlap;
 	int rc = dma_in(copier, to, offset, from, first);
 
-	stream_store(access->address + first, (const char *)from + first, beside);
+	stream_store(access->address + first, (const char *)from + first, overlap);
 	access_end_store(copier, access);
-	copier->bytes_bar += beside;
+	copier->bytes_bar += overlap;
 	return rc;
 }
 
@@ -158,14 +158,14 @@ int copy_in(struct copier *copier, const struct span *to, uint64_t offset, const
 
 	struct copy_crossover at = copy_crossovers(device);
 	bool small = bytes <= at.write;
-	size_t beside = small ? 0 : bytes_beside(copier, &at, bytes, path);
-	struct access access = access_begin(copier, to, offset, path, small || beside);
+	size_t overlap = small ? 0 : bytes_beside(copier, &at, bytes, path);
+	struct access access = access_begin(copier, to, offset, path, small || overlap);
 	if (access.error < 0)
 		return access.error;
 	if (!access.address)
 		return dma_in(copier, to, offset, from, bytes);
-	if (beside)
-		return both_in(copier, to, offset, from, bytes, beside, &access);
+	if (overlap)
+		return both_in(copier, to, offset, from, bytes, overlap, &access);
 	stream_store(access.address, from, bytes);
 	access_end_store(copier, &access);
 	copier->bytes_bar += bytes;

@@ -20,7 +20,7 @@ struct copy_crossover {
 	uint64_t read;	/* device to host */
 	/* Of each COPY_WHOLE bytes of a larger write, what the CPU stores through the BAR while DMA
 	 * moves the rest. */
-	uint64_t beside;
+	uint64_t overlap;
 	bool measured; /* false: the defaults from the reference machine */
 };
 

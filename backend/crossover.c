@@ -18,7 +18,7 @@
 
 /* There 34 GB/s by 16 threads with 384 KiB of each MiB, 33 with 256 KiB, 31 with 128 KiB, 28 with
  * none; one thread is through soonest with 256 to 320 KiB. */
-#define DEFAULT_BESIDE (256ULL << 10)
+#define DEFAULT_OVERLAP (256ULL << 10)
 
 #define SMALLEST   512ULL
 #define LARGEST	   COPY_WHOLE
@@ -31,11 +31,11 @@ struct copy_crossover copy_crossovers(struct device *device)
 {
 	if (atomic_load_explicit(&device->crossover_state, memory_order_acquire) != MEASURED)
 		return (struct copy_crossover){
-		    .write = DEFAULT_WRITE, .read = DEFAULT_READ, .beside = DEFAULT_BESIDE};
+		    .write = DEFAULT_WRITE, .read = DEFAULT_READ, .overlap = DEFAULT_OVERLAP};
 	return (struct copy_crossover){
 	    .write = atomic_load_explicit(&device->crossover_write, memory_order_relaxed),
 	    .read = atomic_load_explicit(&device->crossover_read, memory_order_relaxed),
-	    .beside = atomic_load_explicit(&device->crossover_beside, memory_order_relaxed),
+	    .overlap = atomic_load_explicit(&device->crossover_overlap, memory_order_relaxed),
 	    .measured = true,
 	};
 }
@@ -113,7 +113,7 @@ static uint64_t find_crossover(struct measurement *m, enum direction direction)
 }
 
 /* Both are through with their part at the same time, if neither slows the other. */
-static uint64_t find_beside(struct measurement *m)
+static uint64_t find_overlap(struct measurement *m)
 {
 	uint64_t bar = time_copy(m, WRITING, COPY_BAR, LARGEST);
 	uint64_t dma = time_copy(m, WRITING, COPY_DMA, LARGEST);
@@ -124,7 +124,7 @@ static uint64_t find_beside(struct measurement *m)
 
 static bool can_map(struct chunk *chunk)
 {
-	guard_token token;
+	brlock_token token;
 
 	if (!bar_acquire(chunk, BAR_WANT_FORCE, &token))
 		return false;
@@ -134,13 +134,13 @@ static bool can_map(struct chunk *chunk)
 
 static int measure_both(struct measurement *m, struct device *device)
 {
-	uint64_t write = 0, read = 0, beside = 0;
+	uint64_t write = 0, read = 0, overlap = 0;
 
 	if (can_map(m->span.chunk)) {
 		/* Half of the time each, so that slow loads do not take it all. */
 		m->deadline = now() + TIME_LIMIT / 2;
 		write = find_crossover(m, WRITING);
-		beside = find_beside(m);
+		overlap = find_overlap(m);
 		m->deadline = now() + TIME_LIMIT / 2;
 		read = find_crossover(m, READING);
 	}
@@ -148,7 +148,7 @@ static int measure_both(struct measurement *m, struct device *device)
 		return m->error;
 	atomic_store(&device->crossover_write, write);
 	atomic_store(&device->crossover_read, read);
-	atomic_store(&device->crossover_beside, beside);
+	atomic_store(&device->crossover_overlap, overlap);
 	return 0;
 }
 

@@ -34,7 +34,7 @@ void health_add(struct chunk *chunk)
 {
 	struct health *health = &chunk->device->health;
 
-	LOCKED(&health->lock);
+	scoped_lock(&health->lock);
 	DL_APPEND(health->chunks, chunk);
 }
 
@@ -42,7 +42,7 @@ void health_remove(struct chunk *chunk)
 {
 	struct health *health = &chunk->device->health;
 
-	LOCKED(&health->lock);
+	scoped_lock(&health->lock);
 	DL_DELETE(health->chunks, chunk);
 }
 
@@ -50,13 +50,13 @@ void health_drop(struct chunk *chunk)
 {
 	struct health *health = &chunk->device->health;
 
-	LOCKED(&health->lock);
+	scoped_lock(&health->lock);
 	LL_PREPEND2(health->dropped, chunk, next_dropped);
 }
 
 static struct chunk *take_dropped(struct health *health)
 {
-	LOCKED(&health->lock);
+	scoped_lock(&health->lock);
 	struct chunk *chunk = health->dropped;
 
 	if (chunk) {
@@ -72,7 +72,7 @@ void health_free_dropped(struct device *device)
 
 	while ((chunk = take_dropped(&device->health))) {
 		bar_drop_alone(chunk);
-		guard_destroy(&chunk->bar_guard);
+		brlock_destroy(&chunk->bar_guard);
 		device->backend->ops->chunk_free(chunk);
 	}
 }
@@ -82,7 +82,7 @@ uint64_t health_lost(struct device *device)
 	struct chunk *chunk;
 	uint64_t bytes = 0;
 
-	LOCKED(&device->health.lock);
+	scoped_lock(&device->health.lock);
 	DL_FOREACH (device->health.chunks, chunk) {
 		bytes += atomic_load(&chunk->lost) ? chunk->bytes : 0;
 	}

@@ -21,7 +21,7 @@ struct health {
 	struct chunk *chunks;  /* all that the provider made */
 	struct chunk *dropped; /* of these, freed when nobody could be at the device */
 	atomic_bool given_up;  /* nobody tries (any more) */
-	atomic_uint mended;    /* how often it was brought back */
+	atomic_uint resets;    /* how often it was brought back */
 };
 
 void health_init(struct health *health);

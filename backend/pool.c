@@ -93,7 +93,7 @@ static bool drop_spare(struct pool *pool)
 {
 	struct shared *spare;
 	{
-		LOCKED(&pool->lock);
+		scoped_lock(&pool->lock);
 		spare = pool->by_largest[ORDERS - 1];
 		if (spare)
 			list_remove(pool, spare);
@@ -164,21 +164,21 @@ static bool await_given(struct pool *pool)
 {
 	if (!atomic_load(&pool->giving))
 		return false;
-	LOCKED(&pool->lock);
+	scoped_lock(&pool->lock);
 	while (atomic_load(&pool->giving))
 		pthread_cond_wait(&pool->given, &pool->lock);
 	return true;
 }
 
-void pool_give_announce(struct pool *pool)
+void pool_free_announce(struct pool *pool)
 {
-	LOCKED(&pool->lock);
+	scoped_lock(&pool->lock);
 	atomic_fetch_add(&pool->giving, 1);
 }
 
-void pool_give_announced(struct pool *pool)
+void pool_free_announced(struct pool *pool)
 {
-	LOCKED(&pool->lock);
+	scoped_lock(&pool->lock);
 	if (atomic_fetch_sub(&pool->giving, 1) == 1)
 		pthread_cond_broadcast(&pool->given);
 }
@@ -199,7 +199,7 @@ static int take_whole(struct pool *pool, uint64_t bytes, struct span *span)
 {
 	struct chunk *chunk;
 
-	LOCKED(&pool->grow);
+	scoped_lock(&pool->grow);
 	int rc = take_chunk(pool, bytes, &chunk);
 	if (rc < 0)
 		return rc;
@@ -211,7 +211,7 @@ static int take_whole(struct pool *pool, uint64_t bytes, struct span *span)
 static void cut(struct pool *pool, struct shared *shared, uint64_t bytes, struct span *span)
 {
 	uint64_t offset = 0;
-	int rc = buddy_take(&shared->buddy, bytes, &offset);
+	int rc = buddy_alloc(&shared->buddy, bytes, &offset);
 
 	assert(rc == 0);
 	(void)rc;
@@ -231,7 +231,7 @@ static int cut_free_block(struct pool *pool, uint64_t bytes, struct span *span,
 {
 	unsigned least = list_of(power_of_two_above(bytes));
 
-	LOCKED(&pool->lock);
+	scoped_lock(&pool->lock);
 	unsigned fitting = pool->occupied >> least << least;
 	if (!fitting)
 		return -ENOSPC;
@@ -272,7 +272,7 @@ static int add_shared(struct pool *pool, uint64_t bytes, struct span *span)
 	buddy_init(&shared->buddy);
 	atomic_fetch_add(&pool->shared_chunks, 1);
 
-	LOCKED(&pool->lock);
+	scoped_lock(&pool->lock);
 	cut(pool, shared, bytes, span);
 	return 0;
 }
@@ -281,7 +281,7 @@ static int take_block(struct pool *pool, uint64_t bytes, struct span *span)
 {
 	if (take_free_block(pool, bytes, span) == 0)
 		return 0;
-	LOCKED(&pool->grow);
+	scoped_lock(&pool->grow);
 	if (take_free_block(pool, bytes, span) == 0) /* added while this thread waited */
 		return 0;
 	return add_shared(pool, bytes, span);
@@ -300,8 +300,8 @@ static bool is_size(uint64_t bytes)
 	return bytes && bytes % (bytes < CHUNK_ALIGN ? POOL_BLOCK_MIN : CHUNK_ALIGN) == 0;
 }
 
-int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
-	      struct span *span)
+int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
+	       struct span *span)
 {
 	struct span taken;
 	int rc;
@@ -321,7 +321,7 @@ int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct cop
 	if (fill == POOL_ZEROED)
 		rc = zero(copier, &taken);
 	if (rc < 0) {
-		pool_give(pool, &taken);
+		pool_free_span(pool, &taken);
 		return rc;
 	}
 	*span = taken;
@@ -333,9 +333,9 @@ static struct shared *give_block(struct pool *pool, const struct span *span)
 {
 	struct shared *shared = span->chunk->pool_private;
 
-	LOCKED(&pool->lock);
+	scoped_lock(&pool->lock);
 	list_remove(pool, shared);
-	buddy_give(&shared->buddy, span->offset, span->bytes);
+	buddy_free(&shared->buddy, span->offset, span->bytes);
 	if (buddy_is_empty(&shared->buddy) &&
 	    (pool->by_largest[ORDERS - 1] || atomic_load(&shared->chunk->lost)))
 		return shared;
@@ -343,7 +343,7 @@ static struct shared *give_block(struct pool *pool, const struct span *span)
 	return NULL;
 }
 
-void pool_give(struct pool *pool, const struct span *span)
+void pool_free_span(struct pool *pool, const struct span *span)
 {
 	assert(span->chunk->device == pool->device);
 	atomic_fetch_sub(&pool->span_bytes, span->bytes);
@@ -391,7 +391,7 @@ int pool_adopt_block(struct pool *pool, const struct span *span)
 	    span->offset % POOL_BLOCK_MIN || span->offset > BUDDY_BYTES - span->bytes)
 		return -EINVAL;
 	list_remove(pool, shared);
-	int rc = buddy_take_at(&shared->buddy, span->offset, span->bytes);
+	int rc = buddy_alloc_at(&shared->buddy, span->offset, span->bytes);
 
 	list_insert(pool, shared);
 	if (rc < 0)
@@ -434,7 +434,7 @@ void pool_free(struct pool *pool)
 	free(pool);
 }
 
-uint64_t pool_takes(const struct pool *pool)
+uint64_t pool_allocations(const struct pool *pool)
 {
 	return atomic_load(&pool->takes);
 }
@@ -444,7 +444,7 @@ bool pool_is_unused(const struct pool *pool)
 	return atomic_load(&pool->span_bytes) == 0;
 }
 
-void pool_rest(struct pool *pool)
+void pool_trim(struct pool *pool)
 {
 	if (pool_is_unused(pool))
 		drop_spare(pool);

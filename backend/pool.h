@@ -50,13 +50,13 @@ int pool_available(struct pool *pool, uint64_t *bytes);
  * chunk). Less: a multiple of POOL_BLOCK_MIN inside a shared chunk, aligned to the power of two at
  * or above bytes. copier zeroes (and waits) when fill asks for it.
  * -ENOSPC: the device or the limit is full. Thread-safe. */
-int pool_take(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
-	      struct span *span);
+int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
+	       struct span *span);
 
-/* Gives back a span from pool_take, or for a span inside a shared chunk any part of it that is a
+/* Gives back a span from pool_alloc, or for a span inside a shared chunk any part of it that is a
  * multiple of POOL_BLOCK_MIN at such an offset. No copy to or from it may be in flight. The memory
  * of a whole chunk goes back to the driver before this returns. */
-void pool_give(struct pool *pool, const struct span *span);
+void pool_free_span(struct pool *pool, const struct span *span);
 
 /* Before the first span is taken. */
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch);
@@ -70,15 +70,15 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind);
 int pool_adopt_block(struct pool *pool, const struct span *span);
 
 /* How many spans were ever taken, and whether none is handed out now. Neither waits. */
-uint64_t pool_takes(const struct pool *pool);
+uint64_t pool_allocations(const struct pool *pool);
 bool pool_is_unused(const struct pool *pool);
 /* Gives back what is kept for the next small file, if the pool is unused. */
-void pool_rest(struct pool *pool);
+void pool_trim(struct pool *pool);
 
 /* Between the two the caller gives back spans that nobody uses any more: who finds the device full
  * in the meantime, or asks what is available, waits for the second. */
-void pool_give_announce(struct pool *pool);
-void pool_give_announced(struct pool *pool);
+void pool_free_announce(struct pool *pool);
+void pool_free_announced(struct pool *pool);
 
 /* Whether the span's chunk belongs to it alone. */
 bool span_owns_chunk(const struct span *span);

@@ -162,7 +162,7 @@ static void say_no_huge(struct system_memory *memory, int error)
 /* The mount for objects of this kind; the one for small pages where that cannot be had. */
 static int mount_for(struct system_memory *memory, enum system_pages pages)
 {
-	LOCKED(&memory->lock);
+	scoped_lock(&memory->lock);
 	int *huge = &memory->mounts[SYSTEM_PAGES_HUGE];
 
 	if (pages == SYSTEM_PAGES_HUGE && *huge < 0) {
@@ -184,7 +184,7 @@ int system_memory_mount(struct system_memory *memory, enum system_pages pages)
 
 void system_memory_adopt(struct system_memory *memory, enum system_pages pages, int fd)
 {
-	LOCKED(&memory->lock);
+	scoped_lock(&memory->lock);
 	if (memory->mounts[pages] >= 0)
 		close(memory->mounts[pages]);
 	memory->mounts[pages] = fd;
@@ -260,7 +260,7 @@ int system_usage(struct system_memory *memory, struct system_usage *usage)
 	uint64_t used = atomic_load(&memory->counted);
 
 	if (bounded) {
-		LOCKED(&memory->lock);
+		scoped_lock(&memory->lock);
 		share_bound(memory);
 		used = mount_used(memory->mounts[SYSTEM_PAGES_SMALL]) +
 		       mount_used(memory->mounts[SYSTEM_PAGES_HUGE]);

@@ -27,20 +27,20 @@
 #define SPIN_YIELDS 20
 #define WAIT_NS	    50000
 
-struct guard_slot {
-	_Atomic(struct guard *) held;
+struct brlock_slot {
+	_Atomic(struct brlock *) held;
 };
 
-static struct guard_row {
-	_Alignas(ROW_ALIGN) struct guard_slot slots[ROW_SLOTS];
+static struct brlock_row {
+	_Alignas(ROW_ALIGN) struct brlock_slot slots[ROW_SLOTS];
 } table[ROWS];
 
 /* Threads that ever entered a guard. A writer need not look past the rows they were given. */
 static atomic_ulong threads;
 
-static _Thread_local struct guard_row *own_row;
+static _Thread_local struct brlock_row *own_row;
 
-static int64_t guard_now(void)
+static int64_t brlock_now(void)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -55,19 +55,19 @@ static uint32_t ticks_of(int64_t ns)
 /* The default kind, in which readers pass a waiting writer. It cannot starve: soon a reader brings
  * back the bias, those after it keep off the inner lock and the writer gets it. The kind that
  * prefers writers would let them starve the readers. */
-void guard_init(struct guard *guard)
+void brlock_init(struct brlock *guard)
 {
 	pthread_rwlock_init(&guard->inner, NULL);
 	atomic_init(&guard->biased, true);
 	guard->unbias_until = 0; /* read after the bias was revoked, which sets it */
 }
 
-void guard_destroy(struct guard *guard)
+void brlock_destroy(struct brlock *guard)
 {
 	pthread_rwlock_destroy(&guard->inner);
 }
 
-static struct guard_row *guard_own_row(void)
+static struct brlock_row *brlock_own_row(void)
 {
 	if (!own_row)
 		own_row = &table[atomic_fetch_add(&threads, 1) % ROWS];
@@ -75,12 +75,12 @@ static struct guard_row *guard_own_row(void)
 }
 
 /* Names the guard in a free slot of the thread's row: NULL when it already holds that many. */
-static struct guard_slot *guard_publish(struct guard *guard)
+static struct brlock_slot *brlock_publish(struct brlock *guard)
 {
-	struct guard_row *row = guard_own_row();
+	struct brlock_row *row = brlock_own_row();
 	for (int i = 0; i < ROW_SLOTS; i++) {
-		struct guard_slot *slot = &row->slots[i];
-		struct guard *none = NULL;
+		struct brlock_slot *slot = &row->slots[i];
+		struct brlock *none = NULL;
 		if (!atomic_load_explicit(&slot->held, memory_order_relaxed) &&
 		    atomic_compare_exchange_strong(&slot->held, &none, guard))
 			return slot;
@@ -88,67 +88,67 @@ static struct guard_slot *guard_publish(struct guard *guard)
 	return NULL;
 }
 
-static void guard_withdraw(struct guard_slot *slot)
+static void brlock_withdraw(struct brlock_slot *slot)
 {
 	atomic_store_explicit(&slot->held, NULL, memory_order_release);
 }
 
 /* NULL: by the inner lock. */
-static struct guard_slot *guard_enter_biased(struct guard *guard)
+static struct brlock_slot *brlock_read_lock_biased(struct brlock *guard)
 {
 	if (!atomic_load_explicit(&guard->biased, memory_order_relaxed))
 		return NULL;
-	struct guard_slot *slot = guard_publish(guard);
+	struct brlock_slot *slot = brlock_publish(guard);
 	/* The reader writes its slot and reads the bias, the writer writes the bias and reads the
 	 * slots: with all four sequentially consistent, one must see the other. */
 	if (slot && atomic_load(&guard->biased))
 		return slot;
 	if (slot)
-		guard_withdraw(slot);
+		brlock_withdraw(slot);
 	return NULL;
 }
 
 /* Under the shared inner lock, where no writer can be revoking. */
-static void guard_bias(struct guard *guard)
+static void brlock_bias(struct brlock *guard)
 {
 	if (!atomic_load_explicit(&guard->biased, memory_order_relaxed) &&
-	    (int32_t)(ticks_of(guard_now()) - guard->unbias_until) >= 0)
+	    (int32_t)(ticks_of(brlock_now()) - guard->unbias_until) >= 0)
 		atomic_store(&guard->biased, true);
 }
 
-guard_token guard_enter(struct guard *guard)
+brlock_token brlock_read_lock(struct brlock *guard)
 {
-	struct guard_slot *slot = guard_enter_biased(guard);
+	struct brlock_slot *slot = brlock_read_lock_biased(guard);
 
 	if (slot)
 		return slot;
 	pthread_rwlock_rdlock(&guard->inner);
-	guard_bias(guard);
+	brlock_bias(guard);
 	return NULL;
 }
 
-bool guard_try_enter(struct guard *guard, guard_token *token)
+bool brlock_read_trylock(struct brlock *guard, brlock_token *token)
 {
-	*token = guard_enter_biased(guard);
+	*token = brlock_read_lock_biased(guard);
 	if (*token)
 		return true;
 	if (pthread_rwlock_tryrdlock(&guard->inner))
 		return false;
-	guard_bias(guard);
+	brlock_bias(guard);
 	return true;
 }
 
-void guard_leave(struct guard *guard, guard_token token)
+void brlock_read_unlock(struct brlock *guard, brlock_token token)
 {
 	if (token)
-		guard_withdraw(token);
+		brlock_withdraw(token);
 	else
 		pthread_rwlock_unlock(&guard->inner);
 }
 
 /* A reader may be in a copy of milliseconds: the longer the wait, the more the CPU is left to it.
  */
-static void guard_wait(unsigned *waits)
+static void brlock_wait(unsigned *waits)
 {
 	if (++*waits < SPINS)
 		return;
@@ -158,7 +158,7 @@ static void guard_wait(unsigned *waits)
 		nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
 }
 
-static bool guard_row_names(const struct guard_row *row, const struct guard *guard)
+static bool brlock_row_names(const struct brlock_row *row, const struct brlock *guard)
 {
 	for (int i = 0; i < ROW_SLOTS; i++)
 		if (atomic_load(&row->slots[i].held) == guard)
@@ -166,12 +166,12 @@ static bool guard_row_names(const struct guard_row *row, const struct guard *gua
 	return false;
 }
 
-enum guard_readers { WAIT_FOR_READERS, NO_READERS };
+enum brlock_readers { WAIT_FOR_READERS, NO_READERS };
 
 /* Under the inner lock, exclusive. False: there are readers, who are not waited for. */
-static bool guard_revoke(struct guard *guard, enum guard_readers readers)
+static bool brlock_revoke(struct brlock *guard, enum brlock_readers readers)
 {
-	int64_t start = guard_now();
+	int64_t start = brlock_now();
 	unsigned waits = 0;
 
 	atomic_store(&guard->biased, false);
@@ -179,39 +179,39 @@ static bool guard_revoke(struct guard *guard, enum guard_readers readers)
 	 */
 	unsigned long rows = atomic_load(&threads);
 	for (unsigned long row = 0; row < rows && row < ROWS; row++)
-		while (guard_row_names(&table[row], guard)) {
+		while (brlock_row_names(&table[row], guard)) {
 			if (readers == NO_READERS) {
 				atomic_store(&guard->biased, true);
 				return false;
 			}
-			guard_wait(&waits);
+			brlock_wait(&waits);
 		}
 
-	int64_t end = guard_now();
+	int64_t end = brlock_now();
 	int64_t unbiased = UNBIAS_FACTOR * (end - start);
 	guard->unbias_until = ticks_of(end + (unbiased < UNBIAS_MAX_NS ? unbiased : UNBIAS_MAX_NS));
 	return true;
 }
 
-void guard_lock(struct guard *guard)
+void brlock_write_lock(struct brlock *guard)
 {
 	pthread_rwlock_wrlock(&guard->inner);
 	if (atomic_load_explicit(&guard->biased, memory_order_relaxed))
-		guard_revoke(guard, WAIT_FOR_READERS);
+		brlock_revoke(guard, WAIT_FOR_READERS);
 }
 
-bool guard_try_lock(struct guard *guard)
+bool brlock_write_trylock(struct brlock *guard)
 {
 	if (pthread_rwlock_trywrlock(&guard->inner))
 		return false;
 	if (!atomic_load_explicit(&guard->biased, memory_order_relaxed) ||
-	    guard_revoke(guard, NO_READERS))
+	    brlock_revoke(guard, NO_READERS))
 		return true;
 	pthread_rwlock_unlock(&guard->inner);
 	return false;
 }
 
-void guard_unlock(struct guard *guard)
+void brlock_write_unlock(struct brlock *guard)
 {
 	pthread_rwlock_unlock(&guard->inner);
 }

@@ -17,27 +17,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct guard {
+struct brlock {
 	pthread_rwlock_t inner;
 	atomic_bool biased;
 	uint32_t unbias_until; /* ticks of guard.c, which go round; under inner, exclusive */
 };
 
 /* What a shared holder must hand back: the slot used, or NULL for the inner lock. */
-struct guard_slot;
-typedef struct guard_slot *guard_token;
+struct brlock_slot;
+typedef struct brlock_slot *brlock_token;
 
-void guard_init(struct guard *guard);
-void guard_destroy(struct guard *guard);
+void brlock_init(struct brlock *guard);
+void brlock_destroy(struct brlock *guard);
 
-guard_token guard_enter(struct guard *guard);
+brlock_token brlock_read_lock(struct brlock *guard);
 /* Does not wait: false where a writer has the guard, or is about to. */
-bool guard_try_enter(struct guard *guard, guard_token *token);
-void guard_leave(struct guard *guard, guard_token token);
+bool brlock_read_trylock(struct brlock *guard, brlock_token *token);
+void brlock_read_unlock(struct brlock *guard, brlock_token token);
 
-void guard_lock(struct guard *guard);
+void brlock_write_lock(struct brlock *guard);
 /* Does not wait: false where a reader or a writer has the guard. */
-bool guard_try_lock(struct guard *guard);
-void guard_unlock(struct guard *guard);
+bool brlock_write_trylock(struct brlock *guard);
+void brlock_write_unlock(struct brlock *guard);
 
 #endif

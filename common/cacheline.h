@@ -8,13 +8,13 @@
 #include <string.h>
 
 /* Two lines: they are prefetched in pairs. */
-#define LINES_ALIGN 128
+#define CACHELINE_ALIGN 128
 
 /* Zeroed memory on lines of its own; NULL without memory; for free(). */
-static inline void *lines_calloc(size_t bytes)
+static inline void *cacheline_calloc(size_t bytes)
 {
-	size_t whole = (bytes + LINES_ALIGN - 1) / LINES_ALIGN * LINES_ALIGN;
-	void *memory = aligned_alloc(LINES_ALIGN, whole);
+	size_t whole = (bytes + CACHELINE_ALIGN - 1) / CACHELINE_ALIGN * CACHELINE_ALIGN;
+	void *memory = aligned_alloc(CACHELINE_ALIGN, whole);
 
 	return memory ? memset(memory, 0, whole) : NULL;
 }

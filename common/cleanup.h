@@ -46,7 +46,7 @@ static inline pthread_mutex_t *defer_lock(pthread_mutex_t *mutex)
 }
 
 /* Holds the mutex to the end of the enclosing scope. */
-#define LOCKED(mutex)                                                                              \
+#define scoped_lock(mutex)                                                                         \
 	pthread_mutex_t *DEFER_NAME(locked_, __LINE__)                                             \
 	    __attribute__((cleanup(defer_unlock), unused)) = defer_lock(mutex)
 

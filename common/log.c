@@ -128,7 +128,7 @@ static bool caller_may_log(uint64_t *left_out)
 	if (!caller.known)
 		return true;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	LOCKED(&callers.lock);
+	scoped_lock(&callers.lock);
 	return log_limit_take(&callers.limit, caller.uid,
 			      (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, left_out);
 }
@@ -175,7 +175,7 @@ static void line_write(enum log_level level, uint64_t left_out, const char *form
 	if (targets & LOG_TO_TERMINAL) {
 		size_t bytes = strlen(line);
 		line[bytes++] = '\n';
-		LOCKED(&terminal);
+		scoped_lock(&terminal);
 		/* Nobody to tell if it fails. */
 		ssize_t ignored = write(STDERR_FILENO, line, bytes);
 		(void)ignored;

@@ -34,7 +34,7 @@ void cuda_bar_init(struct cuda_device *device)
 	}
 }
 
-void cuda_bar_rest(struct cuda_device *device)
+void cuda_bar_idle_release(struct cuda_device *device)
 {
 	struct bar_state *bar = &device->bar;
 
@@ -44,7 +44,7 @@ void cuda_bar_rest(struct cuda_device *device)
 
 void cuda_bar_close(struct cuda_device *device)
 {
-	cuda_bar_rest(device);
+	cuda_bar_idle_release(device);
 	pthread_mutex_destroy(&device->bar.lock);
 }
 
@@ -127,7 +127,7 @@ static int ensure_open(struct cuda_device *device)
 
 	if (atomic_load_explicit(&bar->open, memory_order_acquire))
 		return 0;
-	LOCKED(&bar->lock);
+	scoped_lock(&bar->lock);
 	if (!atomic_load(&bar->probed))
 		return probe(device);
 	const struct bar_way *way = atomic_load(&bar->way);

@@ -28,7 +28,7 @@ struct bar_state {
 void cuda_bar_init(struct cuda_device *device);
 void cuda_bar_close(struct cuda_device *device);
 /* Closes the way, which stays chosen, until the next mapping. Nothing is mapped; lock is held. */
-void cuda_bar_rest(struct cuda_device *device);
+void cuda_bar_idle_release(struct cuda_device *device);
 
 const char *cuda_bar_name(struct device *device, const char **why);
 int cuda_bar_map(struct chunk *chunk, void **address);

@@ -122,7 +122,7 @@ static int gdrcopy_map(void *arg, const struct bar_source *source, void *at, voi
 		return -ENOMEM;
 	made->bytes = source->bytes;
 	const char *what;
-	LOCKED(&state->lock);
+	scoped_lock(&state->lock);
 	int error = pin_and_map(state, source, made, address, &what);
 	if (error) {
 		snprintf(why, BAR_REASON_MAX, "%s: %s", what, strerror(error));
@@ -140,7 +140,7 @@ static void gdrcopy_unmap(void *arg, void *address, uint64_t bytes, void *mappin
 
 	(void)address;
 	(void)bytes;
-	LOCKED(&state->lock);
+	scoped_lock(&state->lock);
 	state->api.gdr_unmap(state->gdr, made->handle, made->base, made->bytes);
 	state->api.gdr_unpin_buffer(state->gdr, made->handle);
 	free(made);

@@ -310,7 +310,7 @@ static int vulkan_map(void *state, const struct bar_source *source, void *at, vo
 		snprintf(why, BAR_REASON_MAX, "export: %s", strerror(-rc));
 		return rc;
 	}
-	LOCKED(&vk->lock);
+	scoped_lock(&vk->lock);
 	VkDeviceMemory memory;
 	VkResult result = import(vk, fd, source->bytes, &memory);
 	if (result != VK_SUCCESS) {
@@ -334,7 +334,7 @@ static void vulkan_unmap(void *state, void *address, uint64_t bytes, void *mappi
 
 	(void)address;
 	(void)bytes;
-	LOCKED(&vk->lock);
+	scoped_lock(&vk->lock);
 	vk->vkUnmapMemory(vk->device, memory);
 	vk->vkFreeMemory(vk->device, memory, NULL);
 }

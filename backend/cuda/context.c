@@ -48,13 +48,13 @@ static int context_retain(struct cuda_device *device)
 
 void cuda_hold(struct cuda_device *device)
 {
-	LOCKED(&device->lock);
+	scoped_lock(&device->lock);
 	device->holds++;
 }
 
 void cuda_drop(struct cuda_device *device)
 {
-	LOCKED(&device->lock);
+	scoped_lock(&device->lock);
 	device->holds--;
 }
 
@@ -63,7 +63,7 @@ int cuda_context_use(struct cuda_device *device)
 	const struct cuda_driver *cu = &device->cuda->cu;
 	gm_CUcontext context = atomic_load_explicit(&device->context, memory_order_acquire);
 	if (!context) {
-		LOCKED(&device->lock);
+		scoped_lock(&device->lock);
 		context = atomic_load(&device->context);
 		int rc = context ? 0 : context_retain(device);
 		if (rc < 0)

@@ -108,7 +108,7 @@ static uint64_t bar_bytes(struct cuda_device *device)
 /* The device at CUDA's ordinal, which is its index until nvidia-smi's is known. */
 static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device **device)
 {
-	AUTO_FREE struct cuda_device *made = lines_calloc(sizeof(*made));
+	AUTO_FREE struct cuda_device *made = cacheline_calloc(sizeof(*made));
 	if (!made)
 		return -ENOMEM;
 	made->cuda = cuda;

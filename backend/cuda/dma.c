@@ -158,7 +158,7 @@ int cuda_dma_in(struct copier *base, struct chunk *to, uint64_t offset, const vo
 	struct cuda_device *device = cuda_device(to->device);
 	gm_CUdeviceptr address = 0;
 
-	LOCKED(&copier->lock);
+	scoped_lock(&copier->lock);
 	struct dma_stream *stream;
 	int rc = dma_stream_use(copier, device, &stream);
 	if (rc == 0)
@@ -182,7 +182,7 @@ int cuda_dma_out(struct copier *base, void *to, struct chunk *from, uint64_t off
 	struct cuda_device *device = cuda_device(from->device);
 	gm_CUdeviceptr address = 0;
 
-	LOCKED(&copier->lock);
+	scoped_lock(&copier->lock);
 	struct dma_stream *stream;
 	int rc = dma_stream_use(copier, device, &stream);
 	if (rc == 0)
@@ -206,7 +206,7 @@ int cuda_dma_zero(struct copier *base, struct chunk *to, uint64_t offset, uint64
 	struct cuda_device *device = cuda_device(to->device);
 	gm_CUdeviceptr address = 0;
 
-	LOCKED(&copier->lock);
+	scoped_lock(&copier->lock);
 	struct dma_stream *stream;
 	int rc = dma_stream_use(copier, device, &stream);
 	if (rc == 0)
@@ -316,7 +316,7 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 	struct cuda_copier *copier = cuda_copier(base);
 	gm_CUdeviceptr to_address = 0, from_address = 0;
 
-	LOCKED(&copier->lock);
+	scoped_lock(&copier->lock);
 	struct dma_stream *to_stream, *from_stream;
 	bool inside = to->device == from->device;
 	int rc =
@@ -414,8 +414,8 @@ int dma_leave(struct cuda_copier *copier, struct cuda_device *device)
 	return 0;
 }
 
-/* Where cuda_rest never finds the copier at nothing. Whatever it still has there keeps the context
- * until then. */
+/* Where cuda_idle_release never finds the copier at nothing. Whatever it still has there keeps the
+ * context until then. */
 static void leave_asked(struct cuda_copier *copier)
 {
 	struct backend *backend = copier->base.backend;
@@ -430,7 +430,7 @@ int cuda_wait(struct copier *base)
 {
 	struct cuda_copier *copier = cuda_copier(base);
 
-	LOCKED(&copier->lock);
+	scoped_lock(&copier->lock);
 	int rc = dma_wait(copier);
 	if (atomic_load_explicit(&copier->leave, memory_order_relaxed))
 		leave_asked(copier);
@@ -440,12 +440,12 @@ int cuda_wait(struct copier *base)
 int cuda_copier_new(struct backend *backend, struct copier **copier)
 {
 	struct copiers *copiers = &cuda_of(backend)->copiers;
-	struct cuda_copier *made = lines_calloc(sizeof(*made));
+	struct cuda_copier *made = cacheline_calloc(sizeof(*made));
 	if (!made)
 		return -ENOMEM;
 	made->base.backend = backend;
 	pthread_mutex_init(&made->lock, NULL);
-	LOCKED(&copiers->lock);
+	scoped_lock(&copiers->lock);
 	DL_APPEND(copiers->list, made);
 	*copier = &made->base;
 	return 0;
@@ -457,7 +457,8 @@ void cuda_copier_free(struct copier *base)
 	struct copiers *copiers = &cuda_of(base->backend)->copiers;
 
 	cuda_wait(base);
-	/* Held to the end: cuda_rest must not miss what is still there, and take its context. */
+	/* Held to the end: cuda_idle_release must not miss what is still there, and take its
+	 * context. */
 	pthread_mutex_lock(&copiers->lock);
 	DL_DELETE(copiers->list, copier);
 	dma_stage_close(copier, NULL);

@@ -48,8 +48,8 @@ struct dma_pin {
 struct cuda_copier {
 	struct copier base; /* first */
 	/* Held in every call, so that a device that nobody uses can be given back while the
-	 * copier's thread sleeps. Nobody ever waits for it: cuda_rest only tries. Guards what
-	 * follows. */
+	 * copier's thread sleeps. Nobody ever waits for it: cuda_idle_release only tries. Guards
+	 * what follows. */
 	pthread_mutex_t lock;
 	_Atomic uint64_t leave; /* bits by slot: devices to have nothing on after the next wait */
 	struct cuda_copier *prev, *next;		/* in cuda->copiers, under its lock */

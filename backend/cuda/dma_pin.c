@@ -14,7 +14,7 @@ int cuda_pin(struct copier *base, void *host, size_t bytes)
 	struct dma_pin *pin = calloc(1, sizeof(*pin));
 	if (!pin)
 		return -ENOMEM;
-	LOCKED(&copier->lock);
+	scoped_lock(&copier->lock);
 	*pin = (struct dma_pin){.next = copier->pins, .base = host, .bytes = bytes};
 	copier->pins = pin;
 	return 0;
@@ -114,7 +114,7 @@ void cuda_unpin(struct copier *base, void *host)
 {
 	struct cuda_copier *copier = cuda_copier(base);
 
-	LOCKED(&copier->lock);
+	scoped_lock(&copier->lock);
 	struct dma_pin **link = pin_link(&copier->pins, host), *pin = *link;
 	if (!pin)
 		return;
@@ -171,7 +171,7 @@ int cuda_pin_for_all(struct device *base, void *host, size_t bytes)
 	cuda_hold(device);
 	int rc = dma_context_use(device);
 	if (rc == 0) {
-		LOCKED(&pins->making);
+		scoped_lock(&pins->making);
 		rc = pin_for_all(pins, device, host, bytes);
 	}
 	cuda_drop(device);
@@ -182,7 +182,7 @@ void cuda_unpin_for_all(struct device *device, void *host)
 {
 	struct pins *pins = &cuda_device(device)->cuda->pins;
 
-	LOCKED(&pins->making);
+	scoped_lock(&pins->making);
 	pthread_rwlock_wrlock(&pins->lock);
 	struct dma_pin **link = pin_link(&pins->list, host), *pin = *link;
 	if (pin)
@@ -196,7 +196,7 @@ void dma_unregister_for_all(struct cuda_device *device)
 {
 	struct pins *pins = &device->cuda->pins;
 
-	LOCKED(&pins->making);
+	scoped_lock(&pins->making);
 	pthread_rwlock_wrlock(&pins->lock);
 	unregister_all(pins->list, device);
 	pthread_rwlock_unlock(&pins->lock);

@@ -95,7 +95,7 @@ static void *grant_all(void *arg)
 {
 	struct peers *peers = arg;
 
-	LOCKED(&peers->lock);
+	scoped_lock(&peers->lock);
 	while (!peers->ending) {
 		if (peers->queue)
 			grant_next(peers, peers->queue);
@@ -119,7 +119,7 @@ void peers_add(struct cuda_chunk *chunk)
 
 	if (!has_peers(cuda_device(chunk->base.device)))
 		return;
-	LOCKED(&peers->lock);
+	scoped_lock(&peers->lock);
 	atomic_store(&chunk->peers.state, PEERS_WAITING);
 	DL_APPEND2(peers->queue, chunk, peers.previous, peers.next);
 	/* Without the thread, those who need it grant it. */
@@ -139,7 +139,7 @@ void peers_remove(struct cuda_chunk *chunk)
 {
 	struct peers *peers = peers_of(chunk);
 
-	LOCKED(&peers->lock);
+	scoped_lock(&peers->lock);
 	if (atomic_load(&chunk->peers.state) == PEERS_WAITING)
 		DL_DELETE2(peers->queue, chunk, peers.previous, peers.next);
 	let_finish(peers, chunk);
@@ -159,7 +159,7 @@ bool peers_need(struct cuda_chunk *chunk)
 
 	if (peers_granted(&chunk->peers))
 		return true;
-	LOCKED(&peers->lock);
+	scoped_lock(&peers->lock);
 	if (atomic_load(&chunk->peers.state) == PEERS_WAITING)
 		grant_next(peers, chunk);
 	let_finish(peers, chunk);

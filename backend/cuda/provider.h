@@ -58,7 +58,7 @@ struct cuda_device {
 	_Atomic(gm_CUcontext) context; /* written under lock; NULL while nothing needs it */
 
 	/* Guards the context and what follows, none of which a copy looks at. */
-	_Alignas(LINES_ALIGN) pthread_mutex_t lock;
+	_Alignas(CACHELINE_ALIGN) pthread_mutex_t lock;
 	uint64_t holds;	      /* what needs the context to stay: cuda_hold */
 	gm_CUdeviceptr range; /* 0 while nothing needs it */
 	uint64_t range_bytes;
@@ -112,7 +112,7 @@ int nvml_bar_free(struct cuda_device *device, uint64_t *bytes);
  * device, or has something there that does: a chunk, from before it is made until after it is
  * gone. */
 int cuda_context_use(struct cuda_device *device);
-/* Until the drop cuda_rest leaves the device alone. */
+/* Until the drop cuda_idle_release leaves the device alone. */
 void cuda_hold(struct cuda_device *device);
 void cuda_drop(struct cuda_device *device);
 /* For giving back host memory that was made in the device's context: that one, or if it does not
@@ -135,11 +135,11 @@ int cuda_chunk_remap(struct cuda_chunk *chunk);
 void cuda_chunk_unmap(struct cuda_chunk *chunk);
 
 /* mend.c: see backend_ops. */
-int cuda_mend(struct device *device);
+int cuda_reset(struct device *device);
 
 /* rest.c: see backend_ops. What copiers have on the device is taken from those that are at nothing,
  * whatever thread they belong to; the others are asked to leave it themselves. */
-int cuda_rest(struct device *device);
+int cuda_idle_release(struct device *device);
 /* All copiers leave the device; -EBUSY where one is at something. */
 int cuda_copiers_leave(struct cuda_device *device);
 

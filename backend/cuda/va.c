@@ -57,7 +57,7 @@ static void va_mark(struct va *va, uint64_t first, uint64_t units, bool taken)
 	}
 }
 
-int va_take(struct va *va, uint64_t bytes, uint64_t *offset)
+int va_alloc(struct va *va, uint64_t bytes, uint64_t *offset)
 {
 	assert(bytes > 0 && bytes % CHUNK_ALIGN == 0);
 	uint64_t want = bytes / CHUNK_ALIGN;
@@ -74,7 +74,7 @@ int va_take(struct va *va, uint64_t bytes, uint64_t *offset)
 	return -ENOSPC;
 }
 
-void va_give(struct va *va, uint64_t offset, uint64_t bytes)
+void va_free(struct va *va, uint64_t offset, uint64_t bytes)
 {
 	assert(offset % CHUNK_ALIGN == 0 && bytes % CHUNK_ALIGN == 0);
 	assert(offset / CHUNK_ALIGN + bytes / CHUNK_ALIGN <= va->units);

@@ -17,7 +17,7 @@ int va_init(struct va *va, uint64_t bytes);
 void va_destroy(struct va *va);
 
 /* First fit. bytes > 0, a multiple of CHUNK_ALIGN: 0, or -ENOSPC where no hole is that large. */
-int va_take(struct va *va, uint64_t bytes, uint64_t *offset);
-void va_give(struct va *va, uint64_t offset, uint64_t bytes);
+int va_alloc(struct va *va, uint64_t bytes, uint64_t *offset);
+void va_free(struct va *va, uint64_t offset, uint64_t bytes);
 
 #endif

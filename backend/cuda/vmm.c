@@ -49,13 +49,13 @@ void cuda_range_close(struct cuda_device *device)
 
 static int address_take(struct cuda_device *device, uint64_t bytes, gm_CUdeviceptr *address)
 {
-	LOCKED(&device->lock);
+	scoped_lock(&device->lock);
 
 	int rc = device->range ? 0 : range_open(device);
 	if (rc < 0)
 		return rc;
 	uint64_t offset;
-	rc = va_take(&device->va, bytes, &offset);
+	rc = va_alloc(&device->va, bytes, &offset);
 	if (rc < 0)
 		return rc;
 	*address = device->range + offset;
@@ -64,8 +64,8 @@ static int address_take(struct cuda_device *device, uint64_t bytes, gm_CUdevicep
 
 static void address_give(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
-	LOCKED(&device->lock);
-	va_give(&device->va, address - device->range, bytes);
+	scoped_lock(&device->lock);
+	va_free(&device->va, address - device->range, bytes);
 }
 
 static int memory_create(struct cuda_device *device, uint64_t bytes,

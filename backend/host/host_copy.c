@@ -11,7 +11,7 @@
 
 int host_copier_new(struct backend *backend, struct copier **copier)
 {
-	struct copier *made = lines_calloc(sizeof(*made));
+	struct copier *made = cacheline_calloc(sizeof(*made));
 
 	(void)backend;
 	if (!made)

@@ -54,22 +54,22 @@ static socklen_t name_bytes;
 
 static _Thread_local bool here;
 
-bool client_service_here(void)
+bool client_driver_thread_here(void)
 {
 	return here;
 }
 
-__attribute__((weak)) bool client_service_wanted(void)
+__attribute__((weak)) bool client_driver_thread_wanted(void)
 {
 	return false;
 }
 
-__attribute__((weak)) void client_service_began(void)
+__attribute__((weak)) void client_driver_thread_began(void)
 {
 }
 
 /* Under the gate, or in a process with one thread. */
-void client_service_forked(void)
+void client_driver_thread_forked(void)
 {
 	calls = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -176,7 +176,7 @@ static void perform(struct job *todo, int listening)
 
 static struct job *next_job(void)
 {
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	while (!job)
 		pthread_cond_wait(&changed, &lock);
 	return job;
@@ -184,7 +184,7 @@ static struct job *next_job(void)
 
 static void done(void)
 {
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	job = NULL;
 	pthread_cond_broadcast(&changed);
 }
@@ -204,9 +204,9 @@ static void *serve(void *unused)
 	(void)unused;
 	here = true;
 	client_inside();
-	client_service_began();
+	client_driver_thread_began();
 	struct job *first = next_job();
-	int listening = client_apart_table(STDERR_FILENO + 1);
+	int listening = client_private_fd_table(STDERR_FILENO + 1);
 	if (listening == 0)
 		listening = listen_somewhere();
 	int rc = listening < 0 ? listening : occupy(listening);
@@ -227,7 +227,7 @@ static void *serve(void *unused)
 /* Under calls. */
 static int run(struct job *todo)
 {
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	job = todo;
 	pthread_cond_broadcast(&changed);
 	while (job)
@@ -288,7 +288,7 @@ static int run_first(struct job *first)
 
 	clock_gettime(CLOCK_REALTIME, &end);
 	end.tv_sec += START_S;
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	job = first;
 	pthread_cond_broadcast(&changed);
 	while (job)
@@ -304,7 +304,7 @@ static int start(void)
 	struct job trial = {.work = nothing, .with_fd = true};
 	pthread_t thread;
 
-	int rc = client_apart_thread(&thread, serve, NULL);
+	int rc = client_private_fd_thread(&thread, serve, NULL);
 	if (rc < 0)
 		return rc;
 	pthread_detach(thread);
@@ -334,10 +334,10 @@ static void restore_cancelling(const int *before)
 #define UNCANCELLED()                                                                              \
 	int before_ __attribute__((cleanup(restore_cancelling), unused)) = hold_cancelling()
 
-int client_service_start(void)
+int client_driver_thread_start(void)
 {
 	UNCANCELLED();
-	LOCKED(&calls);
+	scoped_lock(&calls);
 	if (state == NOT_STARTED) {
 		failure = start();
 		state = failure < 0 ? FAILED : STARTED;
@@ -345,12 +345,12 @@ int client_service_start(void)
 	return failure;
 }
 
-int client_service_call(int (*work)(int fd, void *argument), void *argument, int fd)
+int client_driver_thread_call(int (*work)(int fd, void *argument), void *argument, int fd)
 {
 	struct job todo = {.work = work, .argument = argument, .with_fd = fd >= 0};
 
 	UNCANCELLED();
-	LOCKED(&calls);
+	scoped_lock(&calls);
 	if (state != STARTED)
 		return -ESRCH;
 	return fd >= 0 ? run_with(&todo, fd) : run(&todo);

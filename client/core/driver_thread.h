@@ -12,22 +12,22 @@
 
 /* Starts the thread, once per process, and tries that descriptors reach it: 0, or -errno where they
  * do not (a sandbox), then and ever after. */
-int client_service_start(void);
+int client_driver_thread_start(void);
 
 /* Has the thread do work and gives what it returns. fd, a descriptor of the caller's table, is
  * another number there, and closed after the work; -1: none. The calls are one after the other.
  * -ESRCH: the thread was not started in this process; other errors of its own only with an fd. */
-int client_service_call(int (*work)(int fd, void *argument), void *argument, int fd);
+int client_driver_thread_call(int (*work)(int fd, void *argument), void *argument, int fd);
 
 /* Whether the calling thread is that thread: the numbers of its descriptors mean nothing to the
  * program. */
-bool client_service_here(void);
+bool client_driver_thread_here(void);
 
 /* Whether it is worth its price, which is that the program cannot use such a driver itself later:
  * for a library in programs that know nothing of it. There to be defined by it; else false. */
-bool client_service_wanted(void);
+bool client_driver_thread_wanted(void);
 
 /* Called once in the new thread; there to be defined by who has state of threads. */
-void client_service_began(void);
+void client_driver_thread_began(void);
 
 #endif

@@ -16,7 +16,7 @@
 
 /* The system calls themselves: libc's may be somebody's wrappers. close_range(2) may do it in
  * containers, where unshare(2) may not. */
-int client_apart_table(unsigned from)
+int client_private_fd_table(unsigned from)
 {
 	struct rlimit limit = {.rlim_cur = DESCRIPTORS_MAX};
 
@@ -30,7 +30,7 @@ int client_apart_table(unsigned from)
 	return 0;
 }
 
-int client_apart_thread(pthread_t *thread, void *(*begin)(void *argument), void *argument)
+int client_private_fd_thread(pthread_t *thread, void *(*begin)(void *argument), void *argument)
 {
 	sigset_t all, before;
 
@@ -53,7 +53,7 @@ static void *apart(void *arg)
 	struct task *task = arg;
 	char path[64];
 
-	task->rc = client_apart_table(CLIENT_APART_ALL);
+	task->rc = client_private_fd_table(CLIENT_APART_ALL);
 	if (task->rc < 0)
 		return NULL;
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", task->fd);
@@ -67,12 +67,12 @@ static void *apart(void *arg)
 	return NULL;
 }
 
-int client_apart(int fd, int flags, int (*work)(int again, void *argument), void *argument)
+int client_private_fd(int fd, int flags, int (*work)(int again, void *argument), void *argument)
 {
 	struct task task = {.fd = fd, .flags = flags, .work = work, .argument = argument};
 	pthread_t thread;
 
-	int rc = client_apart_thread(&thread, apart, &task);
+	int rc = client_private_fd_thread(&thread, apart, &task);
 	if (rc < 0)
 		return rc;
 	pthread_join(thread, NULL);

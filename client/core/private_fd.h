@@ -13,14 +13,14 @@
  * Opens the file of a descriptor again with flags, and gives what work makes of it: 0 or -errno.
  * -EPERM where the process may not have a second table (a sandbox). work may not leave a descriptor
  * behind: it is closed with the thread. */
-int client_apart(int fd, int flags, int (*work)(int again, void *argument), void *argument);
+int client_private_fd(int fd, int flags, int (*work)(int again, void *argument), void *argument);
 
 /* Gives the calling thread a table of its own, without the descriptors from a number on: 0 or
  * -errno. CLIENT_APART_ALL: with all of them. */
 #define CLIENT_APART_ALL 0x7fffffffU
-int client_apart_table(unsigned from);
+int client_private_fd_table(unsigned from);
 
 /* A thread that gets none of the program's signals: 0 or -errno. */
-int client_apart_thread(pthread_t *thread, void *(*begin)(void *argument), void *argument);
+int client_private_fd_thread(pthread_t *thread, void *(*begin)(void *argument), void *argument);
 
 #endif

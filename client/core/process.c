@@ -21,7 +21,7 @@ static void forked(void)
 	client_files_forked();
 	client_connections_forked();
 	client_bar_forked();
-	client_service_forked();
+	client_driver_thread_forked();
 }
 
 static void before_fork(void)

@@ -26,6 +26,6 @@ static inline void client_leave_scope(const int *entered)
 void client_files_forked(void);
 void client_connections_forked(void);
 void client_bar_forked(void);
-void client_service_forked(void);
+void client_driver_thread_forked(void);
 
 #endif

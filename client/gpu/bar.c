@@ -80,7 +80,7 @@ static int open_new(const uint8_t uuid[16], const struct bar_way *way, struct cl
 
 int client_bar_open(const uint8_t uuid[16], unsigned turn, struct client_bar **bar, char *why)
 {
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	if (turn >= WAYS)
 		return -ENOENT;
 	const struct bar_way *way = client_cuda_running() ? with_cuda[turn] : without_cuda[turn];

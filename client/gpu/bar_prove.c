@@ -81,7 +81,7 @@ int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size,
 	samples.at[2] = (size - SAMPLE_BYTES) / LINE * LINE;
 	for (unsigned tries = 0; tries < TRIES; tries++) {
 		const struct timespec pause = {.tv_nsec = PAUSE_NS};
-		if (client_apart(file, O_RDONLY, read_samples, &samples) < 0)
+		if (client_private_fd(file, O_RDONLY, read_samples, &samples) < 0)
 			return 0; /* nobody to ask: a sandbox, or no right to open it again */
 		struct verdict verdict = compare(&samples, mapping);
 		if (verdict.same)

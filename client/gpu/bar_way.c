@@ -41,8 +41,8 @@ static bool can_be_apart(void)
 	static enum { UNDECIDED, APART, HERE } where;
 
 	if (where == UNDECIDED)
-		where = client_service_wanted() && !driver_is_program_s() ? APART : HERE;
-	return where == APART && client_service_start() == 0;
+		where = client_driver_thread_wanted() && !driver_is_program_s() ? APART : HERE;
+	return where == APART && client_driver_thread_start() == 0;
 }
 
 struct opening {
@@ -64,7 +64,8 @@ int client_way_open(struct client_bar *bar, char *why)
 	struct opening opening = {bar, why};
 
 	bar->apart = wanted_apart(bar->way) && can_be_apart();
-	return bar->apart ? client_service_call(open_way, &opening, -1) : open_way(-1, &opening);
+	return bar->apart ? client_driver_thread_call(open_way, &opening, -1)
+			  : open_way(-1, &opening);
 }
 
 struct chunk_source {
@@ -105,7 +106,7 @@ int client_way_map(struct client_bar *bar, int fd, void *at, struct client_bar_p
 	if (!bar->apart)
 		return map_way(fd, &mapping);
 	why[0] = '\0';
-	int rc = client_service_call(map_way, &mapping, fd);
+	int rc = client_driver_thread_call(map_way, &mapping, fd);
 	if (rc < 0 && !why[0])
 		snprintf(why, BAR_REASON_MAX, "handing a chunk over: %s", strerror(-rc));
 	return rc;
@@ -132,7 +133,7 @@ void client_way_unmap(struct client_bar *bar, const struct client_bar_piece *pie
 	struct unmapping unmapping = {bar, piece};
 
 	if (bar->apart)
-		client_service_call(unmap_way, &unmapping, -1);
+		client_driver_thread_call(unmap_way, &unmapping, -1);
 	else
 		unmap_way(-1, &unmapping);
 }

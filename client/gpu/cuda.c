@@ -23,7 +23,7 @@ int client_cuda_get(const struct client_cuda **cuda)
 	char why[WHY_MAX];
 	void *library;
 
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	if (!loaded.cu.library) {
 		struct client_cuda made = {0};
 		if (driver_load_cuda(&made.cu, why, sizeof(why)) < 0 ||

@@ -104,7 +104,7 @@ void client_connection_put(struct client_connection *connection)
 {
 	if (!connection)
 		return;
-	LOCKED(&table);
+	scoped_lock(&table);
 	drop(connection);
 }
 
@@ -360,7 +360,7 @@ static int get(int fd, enum connect how, struct client_connection **connection)
 	int rc = device_of(fd, &device);
 	if (rc < 0)
 		return rc;
-	LOCKED(&table);
+	scoped_lock(&table);
 	struct client_connection *found = find(device);
 	if (found) {
 		found->references++;
@@ -393,7 +393,7 @@ static int lease_at_once(struct client_connection *connection, int fd, int flags
 	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION};
 	struct gpumem_token token;
 
-	LOCKED(&connection->lock);
+	scoped_lock(&connection->lock);
 	if (!is_ours(connection))
 		return gone(connection);
 	ask.request = ++connection->requests;
@@ -419,7 +419,7 @@ static int lease_newly(int fd, int flags, struct client_connection **connection,
 		rc = get(fd, CONNECT_NEW, connection);
 	if (rc < 0)
 		return rc;
-	LOCKED(&(*connection)->lock);
+	scoped_lock(&(*connection)->lock);
 	return lease_by_token(*connection, &token, layout);
 }
 
@@ -450,7 +450,7 @@ int client_connection_extend(struct client_connection *connection, struct client
 	struct gpumem_msg_extend request = {.lease = layout->lease,
 					    .first_chunk = layout->n_chunks};
 
-	LOCKED(&connection->lock);
+	scoped_lock(&connection->lock);
 	int rc = send_request(connection, &request.header, GPUMEM_MSG_EXTEND, sizeof(request));
 	return rc < 0 ? rc : receive_layout(connection, request.header.request, layout);
 }

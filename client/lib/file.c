@@ -18,7 +18,7 @@ static struct gpumem *files; /* under list_lock */
 
 static void list_add(struct gpumem *file)
 {
-	LOCKED(&list_lock);
+	scoped_lock(&list_lock);
 	file->next = files;
 	if (files)
 		files->previous = file;
@@ -27,7 +27,7 @@ static void list_add(struct gpumem *file)
 
 static void list_remove(struct gpumem *file)
 {
-	LOCKED(&list_lock);
+	scoped_lock(&list_lock);
 	if (file->next)
 		file->next->previous = file->previous;
 	if (file->previous)

@@ -22,7 +22,7 @@
 
 _Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
 		   (int)GPUMEM_FILE_HOST == (int)GPUMEM_KIND_HOST &&
-		   (int)GPUMEM_FILE_PLAYED == (int)GPUMEM_KIND_MEMFD,
+		   (int)GPUMEM_FILE_SIMULATED == (int)GPUMEM_KIND_MEMFD,
 	       "kinds are those of the protocol");
 
 static int result(int rc)
@@ -161,7 +161,7 @@ static int get_info(struct gpumem *file, struct gpumem_info *info)
 
 	if (info->bytes < INFO_BYTES_MIN)
 		return client_fail(EINVAL, "info->bytes is not set to sizeof(struct gpumem_info)");
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 	int rc = client_file_renew(file);
 	if (rc < 0)
 		return rc;
@@ -196,7 +196,7 @@ static size_t usable(const struct gpumem *file, size_t mapped)
 
 static int map_device(struct gpumem *file, unsigned long long *address, size_t *bytes)
 {
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 
 	int rc = ready_to_map(file);
 	if (rc == 0 && client_file_is_system(file))
@@ -220,13 +220,13 @@ int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
 int gpumem_unmap_device(gpumem *file)
 {
 	CLIENT_CALL();
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 	return result(client_file_unmap_device(file));
 }
 
 static int map_host(struct gpumem *file, void **address, size_t *bytes)
 {
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 
 	int rc = ready_to_map(file);
 	if (rc == 0)
@@ -248,7 +248,7 @@ int gpumem_map_host(gpumem *file, void **address, size_t *bytes)
 int gpumem_unmap_host(gpumem *file)
 {
 	CLIENT_CALL();
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 	client_host_unmap(&file->host);
 	return 0;
 }
@@ -264,7 +264,7 @@ static int extend_device(struct gpumem *file)
 /* A mapping that cannot follow does not keep the other from it. */
 static int extend(struct gpumem *file)
 {
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 
 	int rc = file->connection ? client_connection_extend(file->connection, &file->layout)
 				  : client_file_renew(file);
@@ -294,7 +294,7 @@ static void flush_to_peers(const struct client_cuda *cuda)
 int gpumem_flush(gpumem *file)
 {
 	CLIENT_CALL();
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 	stream_fence();
 	if (file->host.bar)
 		flush_to_peers(file->device.cuda ? file->device.cuda : file->host.bar->cuda);

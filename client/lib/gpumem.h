@@ -52,9 +52,9 @@ GPUMEM_API gpumem *gpumem_open_fd(int fd);
 GPUMEM_API int gpumem_close(gpumem *file);
 
 enum gpumem_kind {
-	GPUMEM_FILE_DEVICE = 1, /* memory of a GPU */
-	GPUMEM_FILE_HOST = 2,	/* system memory, of host/ */
-	GPUMEM_FILE_PLAYED = 3	/* system memory that plays a GPU where there is none */
+	GPUMEM_FILE_DEVICE = 1,	  /* memory of a GPU */
+	GPUMEM_FILE_HOST = 2,	  /* system memory, of host/ */
+	GPUMEM_FILE_SIMULATED = 3 /* system memory that plays a GPU where there is none */
 };
 
 enum gpumem_info_flags {

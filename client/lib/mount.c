@@ -39,7 +39,7 @@ static bool too_little(int fd, int flags)
 
 static int ask_file(int fd, int flags, int (*ask)(int fd, void *what), void *what)
 {
-	return too_little(fd, flags) ? client_apart(fd, flags, ask, what) : ask(fd, what);
+	return too_little(fd, flags) ? client_private_fd(fd, flags, ask, what) : ask(fd, what);
 }
 
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)

@@ -37,7 +37,7 @@ static int open_params(int root, void *unused)
 enum access_kind access_kind(int fd, enum stats_left *why)
 {
 	char device[64] = "", line[256];
-	bool direct = false, played = false;
+	bool direct = false, simulated = false;
 
 	*why = LEFT_FAILED;
 	if (fgetxattr(fd, "user.gpumem.device", device, sizeof(device) - 1) <= 0 ||
@@ -49,13 +49,13 @@ enum access_kind access_kind(int fd, enum stats_left *why)
 		close(opened);
 	while (params && fgets(line, sizeof(line), params)) {
 		direct = direct || strcmp(line, "cache none\n") == 0;
-		played = played || strcmp(line, "backend host\n") == 0;
+		simulated = simulated || strcmp(line, "backend host\n") == 0;
 	}
 	if (params && !direct)
 		*why = LEFT_CACHED;
 	if (!direct)
 		return ACCESS_NONE;
-	return played ? ACCESS_PLAYED : ACCESS_GPU;
+	return simulated ? ACCESS_SIMULATED : ACCESS_GPU;
 }
 
 /* By a descriptor whose closing leaves the process's locks alone. */

@@ -16,7 +16,7 @@ bool access_may_be(int fd);
 /* What the file's mount is: the page cache of the kernel, where it is used, would not see what goes
  * past it. ACCESS_NONE: not gpumemfs, a file of host/ (whose mapping is direct anyway), or cached
  * (*why). */
-enum access_kind { ACCESS_NONE, ACCESS_GPU, ACCESS_PLAYED };
+enum access_kind { ACCESS_NONE, ACCESS_GPU, ACCESS_SIMULATED };
 enum access_kind access_kind(int fd, enum stats_left *why);
 
 /* A lease of the file's own memory, never of a copy, with the right to write to it if the process

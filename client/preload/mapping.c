@@ -63,7 +63,7 @@ bool mapping_touches(const void *address, size_t bytes)
 	if (atomic_load_explicit(&any, memory_order_relaxed) == 0 || !is_aligned(address) ||
 	    own_inside || !own_process())
 		return false;
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	return touches(address, whole_pages(bytes));
 }
 
@@ -99,7 +99,7 @@ static bool is_for_kernel(const struct mapping_request *request, enum stats_left
 	*why = LEFT_SMALL;
 	if (!request_is_small(request) || !slot_identify(request->fd, &identity))
 		return false;
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	return !range_is_of(&identity);
 }
 
@@ -206,7 +206,7 @@ bool mapping_map(const struct mapping_request *request, void **address)
 	bool served = request_can_be_direct(request, mode, &why) && !is_for_kernel(request, &why) &&
 		      access_kind(request->fd, &why) != ACCESS_NONE;
 	if (served) {
-		LOCKED(&lock);
+		scoped_lock(&lock);
 		served =
 		    map_file(request->fd, (mode & O_ACCMODE) == O_RDWR, request, address, &why);
 	}
@@ -227,7 +227,7 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 	bool file = !(request->flags & MAP_ANONYMOUS) && slot_of(request->fd);
 	INSIDE();
 	if (request->flags & MAP_FIXED && atomic_load(&any) && own_process()) {
-		LOCKED(&lock);
+		scoped_lock(&lock);
 		if (make_borders(address, whole_pages(request->bytes)) == 0)
 			forget(address, whole_pages(request->bytes));
 	}
@@ -243,7 +243,7 @@ int mapping_unmap(void *address, size_t bytes)
 	size_t whole = whole_pages(bytes);
 
 	INSIDE();
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	if (make_borders(address, whole) < 0) {
 		errno = ENOMEM;
 		return -1;
@@ -299,7 +299,7 @@ int mapping_protect(void *address, size_t bytes, int protection)
 	size_t whole = whole_pages(bytes);
 
 	INSIDE();
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	int rc = make_borders(address, whole);
 	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
 		if (range_overlaps(range_at(i), address, whole))
@@ -337,7 +337,7 @@ int mapping_sync(void *address, size_t bytes, int flags)
 	bool valid = !(flags & ~known) && !(flags & MS_ASYNC && flags & MS_SYNC);
 
 	INSIDE();
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	stream_fence();
 	for (unsigned i = 0; i < range_count(); i++)
 		if (range_overlaps(range_at(i), address, whole_pages(bytes)))
@@ -421,7 +421,7 @@ bool mapping_remap(const struct mapping_remap *remap, void **address)
 	size_t old = whole_pages(remap->old_bytes);
 
 	INSIDE();
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	const struct range *range = range_with(remap->old, old);
 	if (!plain || !range)
 		return leave(remap);
@@ -445,7 +445,7 @@ bool mapping_yield(const struct slot_identity *identity)
 
 	if (atomic_load(&any) == 0)
 		return false;
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	for (unsigned i = range_count(); i-- > 0;) {
 		if (slot_same(&range_at(i)->of->identity, identity))
 			had = yield(i, PLACE_APART) == 0 || had;

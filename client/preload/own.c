@@ -33,7 +33,7 @@ static int lowest(void)
 
 static int mark(int fd)
 {
-	if (fd >= 0 && fd < DESCRIPTORS_MAX && !client_service_here())
+	if (fd >= 0 && fd < DESCRIPTORS_MAX && !client_driver_thread_here())
 		atomic_store(&ours[fd], true);
 	return fd;
 }
@@ -59,7 +59,8 @@ int own_adopt(int fd)
 bool own_is(int fd)
 {
 	return fd >= 0 && fd < DESCRIPTORS_MAX &&
-	       atomic_load_explicit(&ours[fd], memory_order_relaxed) && !client_service_here();
+	       atomic_load_explicit(&ours[fd], memory_order_relaxed) &&
+	       !client_driver_thread_here();
 }
 
 void own_forget(int fd)
@@ -86,13 +87,13 @@ void own_process_is_this(void)
 	atomic_store(&owner, getpid());
 }
 
-bool client_service_wanted(void)
+bool client_driver_thread_wanted(void)
 {
 	return true;
 }
 
 /* What a driver does there is no call of the program's. */
-void client_service_began(void)
+void client_driver_thread_began(void)
 {
 	own_inside++;
 }

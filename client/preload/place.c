@@ -89,7 +89,7 @@ int place_kernel(const struct range *range, enum place_by by)
 	char path[40];
 
 	if (by == PLACE_APART)
-		return client_apart(range->of->file->fd, flags, map_kernel, &copy);
+		return client_private_fd(range->of->file->fd, flags, map_kernel, &copy);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", range->of->file->fd);
 	AUTO_CLOSE int fd = open(path, flags | O_CLOEXEC);
 	return fd < 0 ? -errno : map_kernel(fd, &copy);

@@ -33,7 +33,7 @@ static uint64_t worth(const struct slot *slot)
 {
 	if (after != UINT64_MAX)
 		return after;
-	if (slot->kind == ACCESS_PLAYED)
+	if (slot->kind == ACCESS_SIMULATED)
 		return WINDOW_USE_FIRST;
 	return atomic_load(&opened) ? WINDOW_USE_GPU : WINDOW_USE_OPEN;
 }

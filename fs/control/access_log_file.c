@@ -130,7 +130,7 @@ int access_file_new(struct fs *fs)
 	if (!file)
 		return -ENOMEM;
 	file->fs = fs;
-	file->last_handle = keep_turn(fs->keep) << KEEP_TURN_SHIFT;
+	file->last_handle = fdstore_generation(fs->fdstore) << FDSTORE_GENERATION_SHIFT;
 	pthread_mutex_init(&file->lock, NULL);
 	fs->access_file = file;
 	return 0;
@@ -194,7 +194,7 @@ static int open_reader(struct access_file *file, uint64_t *handle)
 /* No read of it waits: the kernel keeps a file open for that long. */
 static void close_reader(struct access_file *file, uint64_t handle)
 {
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 	struct opened *one = handle ? opened_find(file, handle) : NULL;
 
 	if (one) {

@@ -24,7 +24,7 @@ struct sample {
 	struct volume_usage usage;
 	struct pool_usage pool;
 	struct bar_usage bar;
-	uint64_t leases, leased_bytes, mended, lost;
+	uint64_t leases, leased_bytes, resets, lost;
 	bool healthy;
 };
 
@@ -173,7 +173,7 @@ VALUE(bar_budget, sample->bar.budget)
 VALUE(bar_maps, sample->bar.maps)
 VALUE(bar_evictions, sample->bar.evictions)
 VALUE(healthy, sample->healthy)
-VALUE(mended, sample->mended)
+VALUE(resets, sample->resets)
 VALUE(lost, sample->lost)
 VALUE(leases, sample->leases)
 VALUE(leased_bytes, sample->leased_bytes)
@@ -202,7 +202,7 @@ static const struct volume_metric volume_metrics[] = {
      "Sizes of the leased files as their sharers know them, once for each lease.", leased_bytes,
      false},
     {"healthy", "gauge", "0 while the device is failed.", healthy, true},
-    {"mended_total", "counter", "How often the device was brought back.", mended, true},
+    {"mended_total", "counter", "How often the device was brought back.", resets, true},
     {"lost_bytes", "gauge", "Memory of files whose bytes a fault took.", lost, true},
 };
 
@@ -244,7 +244,7 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 		if (!volume->device)
 			continue;
 		sample->healthy = sample->healthy && !volume->device->failed;
-		sample->mended = atomic_load(&volume->device->health.mended);
+		sample->resets = atomic_load(&volume->device->health.resets);
 		sample->lost = health_lost(volume->device);
 		sample->pool = pool_usage(volume->pool);
 		sample->bar = bar_usage(volume->device);
@@ -253,7 +253,7 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 
 static void spool_metrics(struct fs *fs, const struct page *page)
 {
-	struct spool_figures did = spool_figures(fs);
+	struct spool_counters did = spool_counters(fs);
 
 	one(page, "spool_saves_total", "counter", "Records written to the spool.", did.saves);
 	one(page, "spool_saved_bytes_total", "counter", "Bytes of files written to the spool.",

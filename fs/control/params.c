@@ -220,7 +220,7 @@ int control_params_set(struct fs *fs, const char *text, size_t bytes)
 
 	if (error)
 		return error;
-	LOCKED(&applying);
+	scoped_lock(&applying);
 	error = params.trace_changes ? observe_trace(fs, params.trace) : 0;
 	if (error)
 		return error;

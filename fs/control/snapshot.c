@@ -133,7 +133,7 @@ static int snapshot_add(struct fs *fs, struct snapshot *snapshot, uint64_t *hand
 	struct snapshots *all = &fs->snapshots;
 	struct snapshot *other = NULL;
 
-	LOCKED(&all->lock);
+	scoped_lock(&all->lock);
 	snapshot->handle = *handle ? *handle : ++all->last_handle;
 	*handle = snapshot->handle;
 	HASH_FIND(hh, all->by_handle, handle, sizeof(*handle), other);
@@ -175,7 +175,7 @@ static struct snapshot *snapshot_get(struct fs *fs, uint64_t handle)
 {
 	struct snapshot *snapshot = NULL;
 
-	LOCKED(&fs->snapshots.lock);
+	scoped_lock(&fs->snapshots.lock);
 	HASH_FIND(hh, fs->snapshots.by_handle, &handle, sizeof(handle), snapshot);
 	if (snapshot)
 		snapshot->users++;

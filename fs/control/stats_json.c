@@ -68,7 +68,7 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 		json_object_set_new(json, "index", json_integer(volume->device->index));
 		json_object_set_new(json, "health", json_string(health));
 		json_object_set_new(json, "mended",
-				    json_integer(atomic_load(&volume->device->health.mended)));
+				    json_integer(atomic_load(&volume->device->health.resets)));
 		json_object_set_new(json, "lost_bytes",
 				    json_integer(integer(health_lost(volume->device))));
 		json_object_set_new(json, "file_bytes", json_integer(integer(pool.span_bytes)));
@@ -145,7 +145,7 @@ static json_t *busy_json(struct control_list *list)
 
 static json_t *spool_json(struct fs *fs)
 {
-	struct spool_figures did = spool_figures(fs);
+	struct spool_counters did = spool_counters(fs);
 
 	if (!fs->spool)
 		return json_null();

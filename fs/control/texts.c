@@ -57,7 +57,7 @@ static void write_device(FILE *out, const struct volume *volume)
 		crossover.measured ? "measured" : "default");
 	fprintf(out, "%s.crossover_read %" PRIu64 " %s\n", name, crossover.read,
 		crossover.measured ? "measured" : "default");
-	fprintf(out, "%s.store_beside %" PRIu64 " %s\n", name, crossover.beside,
+	fprintf(out, "%s.store_beside %" PRIu64 " %s\n", name, crossover.overlap,
 		crossover.measured ? "measured" : "default");
 }
 
@@ -87,9 +87,9 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	share_capability(fs, &sharing);
 	write_capability(out, "sharing", &sharing);
 	write_capability(out, "recovery", &fs->can.recovery);
-	if (fs->keep)
-		fprintf(out, "daemon %" PRIu64 " process %d keeper %d\n", keep_turn(fs->keep),
-			getpid(), keep_keeper(fs->keep));
+	if (fs->fdstore)
+		fprintf(out, "daemon %" PRIu64 " process %d keeper %d\n",
+			fdstore_generation(fs->fdstore), getpid(), fdstore_keeper(fs->fdstore));
 	fprintf(out, "spool %s\n", fs->spool ? options->spool : "none");
 	if (fs->spool)
 		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");

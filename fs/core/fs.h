@@ -40,7 +40,7 @@ struct capabilities {
 	_Atomic uint64_t readahead; /* bytes; readahead.h */
 };
 
-struct keep;
+struct fdstore;
 struct session;
 struct settings;
 struct spool;
@@ -52,26 +52,26 @@ struct journal_holder;
 enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
 /* Threads that look for a request instead of sleeping; see channel.c. */
-struct looking {
+struct busy_poll_state {
 	unsigned most;
 	atomic_uint now;
 };
 
 /* One per volume; see measure.h. */
-struct measurement {
+struct calibration {
 	atomic_int state;
 	bool running; /* thread is to be joined */
 	pthread_t thread;
 };
 
 /* See orphan.h. */
-struct orphans {
+struct unclaimed_leases {
 	pthread_mutex_t lock;
-	struct orphan *by_inode;
+	struct unclaimed_lease *by_inode;
 };
 
 /* See rest.h. */
-struct resting {
+struct idle_release {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* ending */
 	bool ending;
@@ -90,19 +90,19 @@ struct fs {
 	const struct journal_holder *holder;
 	enum fs_mount mount;
 	struct journal *journal; /* NULL: none */
-	struct orphans orphans;
+	struct unclaimed_leases unclaimed_leases;
 	struct inode *root;
 	/* Shared: the chain of parents is being walked; exclusive: it changes. */
-	struct guard topology;
+	struct brlock topology;
 	/* The daemon's own memory for the tree: account.c. This and the next move with every name
 	 * that comes or goes, and nothing else is on their lines. */
-	_Alignas(LINES_ALIGN) _Atomic int64_t metadata_bytes;
+	_Alignas(CACHELINE_ALIGN) _Atomic int64_t metadata_bytes;
 	/* Files without names whose memory has not gone yet: ops_io.c. */
-	_Atomic int64_t dying;
-	_Alignas(LINES_ALIGN) struct looking looking;
-	_Alignas(LINES_ALIGN) struct measurement measurements[BACKEND_DEVICES_MAX + 1];
+	_Atomic int64_t n_unlinked_open;
+	_Alignas(CACHELINE_ALIGN) struct busy_poll_state busy_poll_state;
+	_Alignas(CACHELINE_ALIGN) struct calibration calibrations[BACKEND_DEVICES_MAX + 1];
 	int64_t metadata_max;
-	struct resting resting;
+	struct idle_release idle_release;
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
 	char *_Atomic not_shared;    /* why not, allocated; NULL: they are, or will be */
 	struct user_limits users;
@@ -118,7 +118,7 @@ struct fs {
 	struct session *session;   /* that serves it; session.c */
 	struct spool *spool;	   /* persist=disk; NULL: there is none */
 	struct settings *settings; /* see settings.h; NULL: not kept */
-	struct keep *keep;	   /* NULL: nothing outlives this daemon */
+	struct fdstore *fdstore;   /* NULL: nothing outlives this daemon */
 	struct timespec started;   /* CLOCK_REALTIME */
 	struct timeline timeline;
 	bool noatime; /* the mount option */

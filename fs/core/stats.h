@@ -71,7 +71,7 @@ struct stats_volume {
 
 /* Written by its worker only (relaxed), read by anyone. */
 struct stats_block {
-	_Alignas(LINES_ALIGN) _Atomic uint64_t ops[STAT_OPS];
+	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t ops[STAT_OPS];
 	_Atomic uint64_t errors[STAT_OPS];
 	_Atomic uint64_t latencies[STAT_OPS][STATS_BUCKETS];
 	_Atomic uint64_t latency_ns[STAT_OPS];

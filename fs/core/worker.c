@@ -97,7 +97,7 @@ struct worker *worker_self(struct fs *fs)
 {
 	if (self)
 		return self;
-	struct worker *worker = lines_calloc(sizeof(*worker));
+	struct worker *worker = cacheline_calloc(sizeof(*worker));
 	int error = worker ? worker_fill(worker, fs) : -ENOMEM;
 
 	if (error) {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "backend/copy.h"
-#include "backend/mend.h"
+#include "backend/reset.h"
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
@@ -57,7 +57,7 @@ static struct losses look(struct fs *fs, const struct device *device)
 	return losses;
 }
 
-static void mended(void *of, struct device *device, int64_t ms)
+static void gpu_fault_reset(void *of, struct device *device, int64_t ms)
 {
 	struct fs *fs = of;
 	struct losses losses = look(fs, device);
@@ -77,7 +77,7 @@ static void given_up(void *of, struct device *device)
 	struct fs *fs = of;
 
 	if (fs->options.recovery == RECOVERY_TRANSPARENT)
-		keep_ask_renewal(fs->keep, device->uuid);
+		fdstore_request_replacement(fs->fdstore, device->uuid);
 }
 
 /* A full one may work. */
@@ -105,7 +105,7 @@ static int try_device(struct device *device)
 
 int faults_try(struct fs *fs)
 {
-	const char *uuid = keep_wanted(fs->keep);
+	const char *uuid = fdstore_wanted(fs->fdstore);
 
 	for (unsigned i = 0; *uuid && i < fs->backend->n_devices; i++)
 		if (strcmp(fs->backend->devices[i]->uuid, uuid) == 0)
@@ -115,14 +115,14 @@ int faults_try(struct fs *fs)
 	return *uuid ? -ENODEV : 0;
 }
 
-void faults_start(struct fs *fs)
+void gpu_faults_start(struct fs *fs)
 {
-	const struct mend_watch watch = {.mended = mended, .given_up = given_up, .of = fs};
+	const struct reset_watch watch = {.reset = gpu_fault_reset, .given_up = given_up, .of = fs};
 
-	mend_start(fs->backend, &watch);
+	reset_start(fs->backend, &watch);
 }
 
-void faults_end(struct fs *fs)
+void gpu_faults_end(struct fs *fs)
 {
-	mend_end(fs->backend);
+	reset_end(fs->backend);
 }

@@ -21,7 +21,7 @@
 /* How often within that time the GPUs are looked at. */
 #define LOOKS 4
 
-static uint64_t rest_ms(void)
+static uint64_t idle_release_ms(void)
 {
 	const char *text = secure_getenv("GPUMEMFS_REST_MS");
 	uint64_t ms;
@@ -32,7 +32,7 @@ static uint64_t rest_ms(void)
 /* unused counts the looks since the GPU was last seen in use. */
 static void look(struct volume *volume, uint64_t *takes, unsigned *unused)
 {
-	uint64_t now = pool_takes(volume->pool);
+	uint64_t now = pool_allocations(volume->pool);
 
 	if (*takes != now || !pool_is_unused(volume->pool))
 		*unused = 0;
@@ -41,8 +41,8 @@ static void look(struct volume *volume, uint64_t *takes, unsigned *unused)
 	*takes = now;
 	if (*unused < LOOKS)
 		return;
-	pool_rest(volume->pool);
-	device_rest(volume->device); /* busy: the next look tries again */
+	pool_trim(volume->pool);
+	device_idle_release(volume->device); /* busy: the next look tries again */
 }
 
 /* The allocator keeps what was freed for what may be made next: after rm -r of a million names half
@@ -60,7 +60,7 @@ static void look_at_memory(struct fs *fs, int64_t *peak)
 }
 
 /* lock is held. False: to end. */
-static bool wait_ms(struct resting *resting, uint64_t ms)
+static bool wait_ms(struct idle_release *idle_release, uint64_t ms)
 {
 	struct timespec until;
 
@@ -71,8 +71,9 @@ static bool wait_ms(struct resting *resting, uint64_t ms)
 		until.tv_sec++;
 		until.tv_nsec -= 1000000000;
 	}
-	while (!resting->ending)
-		if (pthread_cond_timedwait(&resting->changed, &resting->lock, &until) == ETIMEDOUT)
+	while (!idle_release->ending)
+		if (pthread_cond_timedwait(&idle_release->changed, &idle_release->lock, &until) ==
+		    ETIMEDOUT)
 			return true;
 	return false;
 }
@@ -80,12 +81,12 @@ static bool wait_ms(struct resting *resting, uint64_t ms)
 static void *look_after(void *pointer)
 {
 	struct fs *fs = pointer;
-	uint64_t takes[BACKEND_DEVICES_MAX + 1] = {0}, ms = rest_ms() / LOOKS;
+	uint64_t takes[BACKEND_DEVICES_MAX + 1] = {0}, ms = idle_release_ms() / LOOKS;
 	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
 	int64_t peak = 0;
 
-	LOCKED(&fs->resting.lock);
-	while (wait_ms(&fs->resting, ms)) {
+	scoped_lock(&fs->idle_release.lock);
+	while (wait_ms(&fs->idle_release, ms)) {
 		look_at_memory(fs, &peak);
 		for (unsigned i = 0; i < fs->n_volumes; i++)
 			if (fs->volumes[i].pool)
@@ -94,31 +95,31 @@ static void *look_after(void *pointer)
 	return NULL;
 }
 
-void rest_start(struct fs *fs)
+void idle_release_start(struct fs *fs)
 {
-	struct resting *resting = &fs->resting;
+	struct idle_release *idle_release = &fs->idle_release;
 	pthread_condattr_t clock;
 
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_mutex_init(&resting->lock, NULL);
-	pthread_cond_init(&resting->changed, &clock);
+	pthread_mutex_init(&idle_release->lock, NULL);
+	pthread_cond_init(&idle_release->changed, &clock);
 	pthread_condattr_destroy(&clock);
-	resting->running = pthread_create(&resting->thread, NULL, look_after, fs) == 0;
-	if (!resting->running)
+	idle_release->running = pthread_create(&idle_release->thread, NULL, look_after, fs) == 0;
+	if (!idle_release->running)
 		log_warn("no thread to look after GPUs without files: contexts stay");
 }
 
-void rest_end(struct fs *fs)
+void idle_release_end(struct fs *fs)
 {
-	struct resting *resting = &fs->resting;
+	struct idle_release *idle_release = &fs->idle_release;
 
-	pthread_mutex_lock(&resting->lock);
-	resting->ending = true;
-	pthread_cond_signal(&resting->changed);
-	pthread_mutex_unlock(&resting->lock);
-	if (resting->running)
-		pthread_join(resting->thread, NULL);
-	pthread_cond_destroy(&resting->changed);
-	pthread_mutex_destroy(&resting->lock);
+	pthread_mutex_lock(&idle_release->lock);
+	idle_release->ending = true;
+	pthread_cond_signal(&idle_release->changed);
+	pthread_mutex_unlock(&idle_release->lock);
+	if (idle_release->running)
+		pthread_join(idle_release->thread, NULL);
+	pthread_cond_destroy(&idle_release->changed);
+	pthread_mutex_destroy(&idle_release->lock);
 }

@@ -11,7 +11,7 @@ struct fs;
 
 /* Starts the thread that looks after them; without it they never rest. The environment's
  * GPUMEMFS_REST_MS, for tests, says after how many milliseconds. */
-void rest_start(struct fs *fs);
-void rest_end(struct fs *fs);
+void idle_release_start(struct fs *fs);
+void idle_release_end(struct fs *fs);
 
 #endif

@@ -119,7 +119,7 @@ void fs_unprepare(struct fs *fs)
 	volumes_close(fs);
 	backend_close(fs->backend);
 	inode_table_destroy(&fs->inodes);
-	guard_destroy(&fs->topology);
+	brlock_destroy(&fs->topology);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);
 	counts_destroy(fs);
@@ -130,8 +130,8 @@ int fs_prepare(struct fs *fs)
 	int error;
 
 	hash_seed_init();
-	guard_init(&fs->topology);
-	pthread_mutex_init(&fs->orphans.lock, NULL);
+	brlock_init(&fs->topology);
+	pthread_mutex_init(&fs->unclaimed_leases.lock, NULL);
 	access_log_init(&fs->access_log);
 	trace_init(&fs->trace);
 	counts_init(fs);
@@ -156,8 +156,8 @@ int fs_prepare(struct fs *fs)
 destroy_table:
 	inode_table_destroy(&fs->inodes);
 destroy_log:
-	guard_destroy(&fs->topology);
-	pthread_mutex_destroy(&fs->orphans.lock);
+	brlock_destroy(&fs->topology);
+	pthread_mutex_destroy(&fs->unclaimed_leases.lock);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);
 	counts_destroy(fs);
@@ -172,9 +172,9 @@ int fs_fill(struct fs *fs)
 		fs_unprepare(fs);
 		return error;
 	}
-	rest_start(fs);
-	compact_start(fs);
-	faults_start(fs);
+	idle_release_start(fs);
+	checkpoint_start(fs);
+	gpu_faults_start(fs);
 	error = spool_open(fs);
 	if (error)
 		fs_close(fs);
@@ -190,12 +190,12 @@ int fs_open(struct fs *fs)
 
 void fs_close(struct fs *fs)
 {
-	faults_end(fs);
-	rest_end(fs);
-	measure_end(fs);
-	orphans_end(fs);
+	gpu_faults_end(fs);
+	idle_release_end(fs);
+	calibrate_end(fs);
+	unclaimed_leases_end(fs);
 	host_outs_end(fs);
-	compact_end(fs);
+	checkpoint_end(fs);
 	spool_close(fs);
 	tree_destroy(fs);
 	/* The calling thread copied nothing, but may have been asked to free. */
@@ -204,8 +204,8 @@ void fs_close(struct fs *fs)
 	fs_forget_held(fs);
 	backend_close(fs->backend);
 	inode_table_destroy(&fs->inodes);
-	guard_destroy(&fs->topology);
-	pthread_mutex_destroy(&fs->orphans.lock);
+	brlock_destroy(&fs->topology);
+	pthread_mutex_destroy(&fs->unclaimed_leases.lock);
 	stats_free(&fs->stats);
 	access_log_destroy(&fs->access_log);
 	trace_destroy(&fs->trace);

@@ -44,14 +44,14 @@ static void share_start(struct fs *fs)
 	if (share_open(fs, &share) == 0)
 		atomic_store(&fs->share, share);
 	else
-		orphans_end(fs);
+		unclaimed_leases_end(fs);
 }
 
 /* Of a daemon with a keeper nothing is taken apart: files, memory and journal are for the next one.
  */
 static int give_up(struct fs *fs, struct session *session)
 {
-	if (fs->keep)
+	if (fs->fdstore)
 		_exit(EXIT_FAILURE);
 	session_close(session);
 	fs_close(fs);
@@ -62,18 +62,18 @@ static void say_ready(struct fs *fs, struct daemon *daemon)
 {
 	enum log_level level = log_level_get();
 
-	if (keep_turn(fs->keep) == 1)
+	if (fdstore_generation(fs->fdstore) == 1)
 		capabilities_log(fs);
 	daemon_ready(daemon, level);
-	if (keep_flags(fs->keep) & LINE_BACKGROUND)
+	if (fdstore_flags(fs->fdstore) & IPC_BACKGROUND)
 		daemon_leave(level);
-	keep_ready(fs->keep);
+	fdstore_ready(fs->fdstore);
 	notify_send(NOTIFY_READY);
 }
 
 static bool stands_by(const struct fs *fs)
 {
-	return keep_flags(fs->keep) & LINE_STANDBY;
+	return fdstore_flags(fs->fdstore) & IPC_STANDBY;
 }
 
 /* Everything that a daemon can do while another one still serves the mount, then the files, as that
@@ -97,17 +97,17 @@ static int prepare(struct fs *fs, struct session **session)
 	timeline_mark(&fs->timeline, TIMELINE_PREPARED);
 	if (stands_by(fs))
 		prctl(PR_SET_NAME, "gpumemfs-spare");
-	error = keep_wait(fs->keep);
+	error = fdstore_wait(fs->fdstore);
 	prctl(PR_SET_NAME, "gpumemfs");
 	timeline_mark(&fs->timeline, TIMELINE_GO);
-	keep_tell_end(fs->keep, &fs->timeline);
+	fdstore_log_end(fs->fdstore, &fs->timeline);
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	if (!error)
-		error = keep_gather(fs->keep);
+		error = fdstore_gather(fs->fdstore);
 	if (error)
 		return give_up(fs, *session);
 	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
-	control_handles_from(fs, keep_turn(fs->keep) << KEEP_TURN_SHIFT);
+	control_handles_from(fs, fdstore_generation(fs->fdstore) << FDSTORE_GENERATION_SHIFT);
 	error = fs_fill(fs);
 	if (error)
 		session_close(*session);
@@ -146,12 +146,12 @@ static int run(struct fs *fs, struct daemon *daemon)
 	watchdog_start(fs, &watchdog);
 	int error = session_wait(session);
 
-	if (!error || !fs->keep)
+	if (!error || !fs->fdstore)
 		spool_end(fs);
 	watchdog_stop(watchdog);
-	if (error && fs->keep)
+	if (error && fs->fdstore)
 		return give_up(fs, session);
-	keep_end(fs->keep);
+	fdstore_end(fs->fdstore);
 	/* Leases hold files, and the socket's connections the mount. */
 	share_close(fs->share);
 	session_close(session);
@@ -185,16 +185,16 @@ static int start_kept(struct fs *fs, char **argv)
 	struct daemon nobody = {.ready_fd = -1};
 	static struct journal_holder holder;
 
-	if (keep_open(fs->options.line, argv, &fs->keep))
+	if (fdstore_open(fs->options.line, argv, &fs->fdstore))
 		return 1;
 	prctl(PR_SET_NAME, stands_by(fs) ? "gpumemfs-starts" : "gpumemfs");
-	if (keep_flags(fs->keep) & LINE_SYSLOG)
+	if (fdstore_flags(fs->fdstore) & IPC_SYSLOG)
 		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
-	holder = keep_holder(fs->keep);
+	holder = fdstore_journal_holder(fs->fdstore);
 	fs->holder = &holder;
 	int status = run(fs, &nobody);
 
-	keep_close(fs->keep);
+	fdstore_close(fs->fdstore);
 	return status;
 }
 

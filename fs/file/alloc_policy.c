@@ -36,48 +36,48 @@ uint64_t layout_unit(enum attr_page_size page_size, uint64_t size)
 	return size < CHUNK_ALIGN ? LAYOUT_BLOCK : CHUNK_ALIGN;
 }
 
-uint64_t layout_wish(uint64_t end, uint64_t size, uint64_t allocated, uint64_t max_chunk)
+uint64_t layout_prealloc_end(uint64_t end, uint64_t size, uint64_t allocated, uint64_t max_chunk)
 {
 	uint64_t extra = allocated <= DOUBLING_MAX ? allocated : allocated / 4;
-	uint64_t wish = end + least_of(extra, max_chunk);
+	uint64_t prealloc_end = end + least_of(extra, max_chunk);
 
-	return end <= size ? least_of(wish, size) : wish;
+	return end <= size ? least_of(prealloc_end, size) : prealloc_end;
 }
 
 /* Where a sequential writer's next piece may end; elsewhere what is needed is all. */
 static uint64_t wish_at(const struct extents_hole *hole, uint64_t offset, uint64_t end,
-			uint64_t wish)
+			uint64_t prealloc_end)
 {
-	return offset > 0 && offset == hole->start && wish > end ? wish : end;
+	return offset > 0 && offset == hole->start && prealloc_end > end ? prealloc_end : end;
 }
 
 static struct layout_piece small_piece(const struct extents_hole *hole, uint64_t at, uint64_t end,
-				       uint64_t wish, uint64_t unit)
+				       uint64_t prealloc_end, uint64_t unit)
 {
 	uint64_t border = least_of(hole->end, align_down(at, CHUNK_ALIGN) + CHUNK_ALIGN);
 	uint64_t start = most_of(align_down(at, unit), hole->start);
 	uint64_t stop = least_of(align_up(end, unit), border);
 
-	wish = wish_at(hole, start, end, wish);
+	prealloc_end = wish_at(hole, start, end, prealloc_end);
 	return (struct layout_piece){
 	    .offset = start,
-	    .bytes = least_of(align_up(wish, unit), border) - start,
+	    .bytes = least_of(align_up(prealloc_end, unit), border) - start,
 	    .least = stop - start,
 	    .step = unit,
 	};
 }
 
 static struct layout_piece chunk_piece(const struct extents_hole *hole, uint64_t at, uint64_t end,
-				       uint64_t wish, uint64_t unit, uint64_t max_chunk)
+				       uint64_t prealloc_end, uint64_t unit, uint64_t max_chunk)
 {
 	uint64_t start = align_down(at, unit);
 	uint64_t border = align_down(hole->end, unit);
 	uint64_t most = most_of(align_down(max_chunk, unit), unit);
 
-	wish = wish_at(hole, start, end, wish);
+	prealloc_end = wish_at(hole, start, end, prealloc_end);
 	return (struct layout_piece){
 	    .offset = start,
-	    .bytes = least_of(least_of(align_up(wish, unit), border) - start, most),
+	    .bytes = least_of(least_of(align_up(prealloc_end, unit), border) - start, most),
 	    .least = least_of(least_of(align_up(end, unit), border) - start, most),
 	    .step = unit,
 	};
@@ -92,18 +92,18 @@ static bool hole_has(const struct extents_hole *hole, uint64_t at, uint64_t unit
 
 /* Units of less than a chunk: whole granules are chunks all the same, the rest is small. */
 static struct layout_piece mixed_piece(const struct extents_hole *hole, const struct layout *layout,
-				       uint64_t at, uint64_t end, uint64_t wish)
+				       uint64_t at, uint64_t end, uint64_t prealloc_end)
 {
 	uint64_t start = align_down(at, layout->unit);
 	uint64_t whole = align_down(align_up(end, layout->unit), CHUNK_ALIGN);
 
 	if (start % CHUNK_ALIGN == 0 && whole > start)
 		return chunk_piece(hole, start, whole, whole, CHUNK_ALIGN, layout->max_chunk);
-	return small_piece(hole, at, end, wish, layout->unit);
+	return small_piece(hole, at, end, prealloc_end, layout->unit);
 }
 
 bool layout_next(const struct extents *extents, const struct layout *layout, uint64_t from,
-		 uint64_t end, uint64_t wish, struct layout_piece *piece)
+		 uint64_t end, uint64_t prealloc_end, struct layout_piece *piece)
 {
 	struct extents_hole hole;
 
@@ -116,18 +116,20 @@ bool layout_next(const struct extents *extents, const struct layout *layout, uin
 	uint64_t at = most_of(from, hole.start);
 
 	if (!hole_has(&hole, at, CHUNK_ALIGN)) {
-		*piece = small_piece(&hole, at, end, wish, least_of(layout->unit, LAYOUT_BLOCK));
+		*piece =
+		    small_piece(&hole, at, end, prealloc_end, least_of(layout->unit, LAYOUT_BLOCK));
 	} else if (layout->unit < CHUNK_ALIGN) {
-		*piece = mixed_piece(&hole, layout, at, end, wish);
+		*piece = mixed_piece(&hole, layout, at, end, prealloc_end);
 	} else if (hole_has(&hole, at, layout->unit)) {
-		*piece = chunk_piece(&hole, at, end, wish, layout->unit, layout->max_chunk);
+		*piece = chunk_piece(&hole, at, end, prealloc_end, layout->unit, layout->max_chunk);
 	} else {
 		/* A GiB that is not free as a whole is filled up to its border. */
 		uint64_t border = align_down(at, layout->unit) + layout->unit;
 
 		hole.end = least_of(hole.end, border);
-		*piece = chunk_piece(&hole, at, least_of(end, border), least_of(wish, border),
-				     CHUNK_ALIGN, layout->max_chunk);
+		*piece =
+		    chunk_piece(&hole, at, least_of(end, border), least_of(prealloc_end, border),
+				CHUNK_ALIGN, layout->max_chunk);
 	}
 	return true;
 }

@@ -34,11 +34,11 @@ uint64_t layout_unit(enum attr_page_size page_size, uint64_t size);
 /* How far to take memory beyond the end of a request, so that a growing file has few and large
  * chunks: as much again for a small file, by a quarter for a large one; never past the
  * size that was announced by ftruncate. */
-uint64_t layout_wish(uint64_t end, uint64_t size, uint64_t allocated, uint64_t max_chunk);
+uint64_t layout_prealloc_end(uint64_t end, uint64_t size, uint64_t allocated, uint64_t max_chunk);
 
 /* The first piece of memory that [from, end) lacks. Runs on to wish where it continues memory that
  * is there already (a sequential writer), not for a write into the middle of a hole. */
 bool layout_next(const struct extents *extents, const struct layout *layout, uint64_t from,
-		 uint64_t end, uint64_t wish, struct layout_piece *piece);
+		 uint64_t end, uint64_t prealloc_end, struct layout_piece *piece);
 
 #endif

@@ -30,22 +30,22 @@ static void *measure(void *pointer)
 	return NULL;
 }
 
-void measure_start(struct fs *fs, struct volume *volume)
+void calibrate_start(struct fs *fs, struct volume *volume)
 {
-	struct measurement *measurement = &fs->measurements[volume->index];
+	struct calibration *calibration = &fs->calibrations[volume->index];
 	int expected = NOT_STARTED;
 
 	if (!volume->device ||
-	    atomic_load_explicit(&measurement->state, memory_order_relaxed) != NOT_STARTED ||
-	    !atomic_compare_exchange_strong(&measurement->state, &expected, STARTED))
+	    atomic_load_explicit(&calibration->state, memory_order_relaxed) != NOT_STARTED ||
+	    !atomic_compare_exchange_strong(&calibration->state, &expected, STARTED))
 		return;
 	/* Without it the defaults stay in force. */
-	measurement->running = pthread_create(&measurement->thread, NULL, measure, volume) == 0;
+	calibration->running = pthread_create(&calibration->thread, NULL, measure, volume) == 0;
 }
 
-void measure_end(struct fs *fs)
+void calibrate_end(struct fs *fs)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++)
-		if (fs->measurements[i].running)
-			pthread_join(fs->measurements[i].thread, NULL);
+		if (fs->calibrations[i].running)
+			pthread_join(fs->calibrations[i].thread, NULL);
 }

@@ -9,8 +9,8 @@ struct fs;
 struct volume;
 
 /* Starts the measurement if it is the first call for a GPU's volume. Cheap after that. */
-void measure_start(struct fs *fs, struct volume *volume);
+void calibrate_start(struct fs *fs, struct volume *volume);
 /* Waits for what is running. */
-void measure_end(struct fs *fs);
+void calibrate_end(struct fs *fs);
 
 #endif

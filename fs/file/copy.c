@@ -8,7 +8,7 @@
 #include "fs/file/device.h"
 #include "fs/file/host.h"
 #include "fs/file/missing.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 /* With a host/ file on either side one call moves no more: it takes about 25 ms. */
 #define HOST_STEP (256ULL << 20)
@@ -23,9 +23,9 @@ struct copying {
 	const struct file_call *call;
 	uint64_t from_offset, to_offset, bytes;
 	enum hold hold; /* of the target */
-	guard_token from_token, to_token;
-	struct extents fresh; /* memory that the target got for this copy */
-	struct taking taking; /* how it got that */
+	brlock_token from_token, to_token;
+	struct extents fresh;	      /* memory that the target got for this copy */
+	struct allocation allocation; /* how it got that */
 	struct bounce *bounce;
 	uint64_t done; /* host/ target: bytes that are there */
 };
@@ -33,11 +33,11 @@ struct copying {
 static void hold_one(struct copying *copying, struct file *file)
 {
 	if (file == copying->to && copying->hold == HOLD_EXCLUSIVE)
-		guard_lock(&file->guard);
+		brlock_write_lock(&file->guard);
 	else if (file == copying->to)
-		copying->to_token = guard_enter(&file->guard);
+		copying->to_token = brlock_read_lock(&file->guard);
 	else
-		copying->from_token = guard_enter(&file->guard);
+		copying->from_token = brlock_read_lock(&file->guard);
 }
 
 /* By address, so that two copies in opposite directions do not wait for each other. */
@@ -54,11 +54,11 @@ static void hold_both(struct copying *copying)
 static void let_go(struct copying *copying)
 {
 	if (copying->hold == HOLD_EXCLUSIVE)
-		guard_unlock(&copying->to->guard);
+		brlock_write_unlock(&copying->to->guard);
 	else
-		guard_leave(&copying->to->guard, copying->to_token);
+		brlock_read_unlock(&copying->to->guard, copying->to_token);
 	if (copying->from != copying->to)
-		guard_leave(&copying->from->guard, copying->from_token);
+		brlock_read_unlock(&copying->from->guard, copying->from_token);
 }
 
 static uint64_t target_of(const struct copying *copying, uint64_t from)
@@ -90,29 +90,30 @@ static int take_memory(struct copying *copying)
 {
 	struct file *to = copying->to;
 	struct volume *volume = atomic_load(&to->volume);
-	uint64_t size = atomic_load(&to->figures->size), end = copying->to_offset + copying->bytes;
-	uint64_t wish = layout_wish(end, size, atomic_load(&to->taken), volume->max_chunk);
-	struct taking *taking = &copying->taking;
+	uint64_t size = atomic_load(&to->fields->size), end = copying->to_offset + copying->bytes;
+	uint64_t prealloc_end =
+	    layout_prealloc_end(end, size, atomic_load(&to->allocated), volume->max_chunk);
+	struct allocation *allocation = &copying->allocation;
 	struct file_run run;
 	int rc = 0;
 
-	*taking = taking_for(volume, copying->call, size > end ? size : end);
-	taking->fill = POOL_UNDEFINED;
-	taking->into = &to->extents;
-	taking->fresh = &copying->fresh;
+	*allocation = allocation_for(volume, copying->call, size > end ? size : end);
+	allocation->fill = POOL_UNDEFINED;
+	allocation->into = &to->extents;
+	allocation->fresh = &copying->fresh;
 	for (uint64_t at = copying->from_offset; next_run(copying, at, &run); at = run.to) {
 		uint64_t start = target_of(copying, run.from), stop = target_of(copying, run.to);
 
 		if (!run.data)
 			continue;
-		rc = taking_run(taking, start, stop, stop == end ? wish : stop);
+		rc = alloc_run(allocation, start, stop, stop == end ? prealloc_end : stop);
 		if (rc < 0) {
 			copying->bytes =
 			    extents_covered(&to->extents, start, stop) - copying->to_offset;
 			break;
 		}
 	}
-	device_settle(to, (int64_t)taking->bytes);
+	device_update_accounting(to, (int64_t)allocation->bytes);
 	return rc < 0 && !copying->bytes ? rc : 0;
 }
 
@@ -130,12 +131,12 @@ static int zero_around(struct copying *copying)
 
 static void undo_memory(struct copying *copying)
 {
-	uint64_t bytes = copying->taking.bytes;
+	uint64_t bytes = copying->allocation.bytes;
 
 	if (!bytes)
 		return;
-	taking_undo(&copying->taking);
-	device_settle(copying->to, -(int64_t)bytes);
+	allocation_undo(&copying->allocation);
+	device_update_accounting(copying->to, -(int64_t)bytes);
 }
 
 static int copy_hole(struct copying *copying, const struct file_run *run)
@@ -234,7 +235,7 @@ static ssize_t copy_to_device(struct copying *copying)
 		return rc;
 	}
 	if (copying->fresh.count)
-		taking_note_unit(&copying->taking, copying->to);
+		allocation_note_unit(&copying->allocation, copying->to);
 	/* Not before it holds what it should. */
 	record_more(copying->call, copying->to, &copying->fresh);
 	device_raise_size(copying->to, copying->to_offset + copying->bytes);
@@ -259,7 +260,7 @@ static ssize_t copy_to_object(struct copying *copying)
 	/* A hole at the end is not written; a short write is better than an error. */
 	if (copying->done && end > host_object_size(fd) && ftruncate(fd, (off_t)end) < 0)
 		rc = -errno;
-	host_settle(copying->to, copying->call, precharged);
+	host_update_accounting(copying->to, copying->call, precharged);
 	return copying->done ? (ssize_t)copying->done : rc;
 }
 

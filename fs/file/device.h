@@ -30,31 +30,32 @@ int device_zero_now(const struct extents *extents, const struct file_call *call,
 		    uint64_t to);
 
 /* device_file_memory.c. Exclusive, or on extents that nobody else sees. */
-enum taking_charge { TAKING_CHARGED, TAKING_UNCHARGED };
+enum allocation_charge { ALLOCATION_CHARGED, ALLOCATION_UNCHARGED };
 
-struct taking {
+struct allocation {
 	struct volume *volume;
 	const struct file_call *call;
 	struct layout layout;
 	enum pool_fill fill;
-	enum taking_charge charge;
+	enum allocation_charge charge;
 	struct file *recorded; /* whose file's record has it at once; NULL: later, or never */
 	struct extents *into;
 	struct extents *fresh; /* what was taken is listed here too; may be NULL */
 	uint64_t bytes;	       /* taken so far */
 };
 
-struct taking taking_for(struct volume *volume, const struct file_call *call, uint64_t size);
+struct allocation allocation_for(struct volume *volume, const struct file_call *call,
+				 uint64_t size);
 /* Takes what [from, end) lacks, reaching to wish where that helps. On -ENOSPC, -EDQUOT and other
  * failures what was taken stays taken, in order from the start of the range. */
-int taking_run(struct taking *taking, uint64_t from, uint64_t end, uint64_t wish);
+int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64_t prealloc_end);
 /* Gives back all that is listed in fresh. */
-void taking_undo(struct taking *taking);
+void allocation_undo(struct allocation *allocation);
 /* The file's blocks are counted in the unit of this memory from here on. Called where memory was
  * taken, before its record, which has the unit: else the next daemon would count other blocks. */
-static inline void taking_note_unit(const struct taking *taking, struct file *file)
+static inline void allocation_note_unit(const struct allocation *allocation, struct file *file)
 {
-	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(taking->layout.unit));
+	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(allocation->layout.unit));
 }
 
 /* Gives the memory of extents back to the volume, uncharged, and empties them. */
@@ -62,7 +63,7 @@ uint64_t device_release(struct volume *volume, struct extents *extents);
 /* Removes [from, to) and gives it back; no whole chunk lies across a border. */
 int device_give(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 /* After the extents changed: bytes more (or fewer) are taken. */
-void device_settle(struct file *file, int64_t bytes);
+void device_update_accounting(struct file *file, int64_t bytes);
 /* Memory for a write or a copy to [from, end), ahead of the end where it grows. */
 int device_make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end);
 void device_apply_mapping(const struct extents *extents, const struct file_call *call);
@@ -88,6 +89,6 @@ struct device_range {
 /* Replaces the extent at index, a whole chunk, by less memory that has keep, with the same bytes
  * wherever there is memory still; laid out as in a file of size bytes. An error leaves it. */
 int device_reshape(struct file *file, const struct file_call *call, uint32_t index,
-		   const struct device_range keep[2], uint64_t size);
+		   const struct device_range fdstore[2], uint64_t size);
 
 #endif

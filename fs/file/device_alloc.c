@@ -7,11 +7,11 @@
 
 #include "backend/bar_cache.h"
 #include "fs/file/old_memory.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
-struct taking taking_for(struct volume *volume, const struct file_call *call, uint64_t size)
+struct allocation allocation_for(struct volume *volume, const struct file_call *call, uint64_t size)
 {
-	return (struct taking){
+	return (struct allocation){
 	    .volume = volume,
 	    .call = call,
 	    .layout = {.unit = layout_unit(call->attrs.page_size, size),
@@ -20,15 +20,15 @@ struct taking taking_for(struct volume *volume, const struct file_call *call, ui
 	};
 }
 
-static int take_span(struct taking *taking, uint64_t bytes, struct span *span)
+static int take_span(struct allocation *allocation, uint64_t bytes, struct span *span)
 {
-	const struct file_call *call = taking->call;
-	bool charged = taking->charge == TAKING_CHARGED;
+	const struct file_call *call = allocation->call;
+	bool charged = allocation->charge == ALLOCATION_CHARGED;
 	int rc = charged ? file_charge(call, (int64_t)bytes) : 0;
 
 	if (rc < 0)
 		return rc;
-	rc = pool_take(taking->volume->pool, bytes, taking->fill, call->copier, span);
+	rc = pool_alloc(allocation->volume->pool, bytes, allocation->fill, call->copier, span);
 	if (rc < 0 && charged)
 		file_charge(call, -(int64_t)bytes);
 	return rc;
@@ -45,13 +45,13 @@ static uint64_t less_than(uint64_t bytes, const struct layout_piece *piece)
 }
 
 /* As much of the piece as can be had, from its start. */
-static int take_piece(struct taking *taking, const struct layout_piece *piece,
+static int take_piece(struct allocation *allocation, const struct layout_piece *piece,
 		      struct extent *extent)
 {
 	int rc = -ENOSPC;
 
 	for (uint64_t bytes = piece->bytes; bytes; bytes = less_than(bytes, piece)) {
-		rc = take_span(taking, bytes, &extent->span);
+		rc = take_span(allocation, bytes, &extent->span);
 		if (rc == 0)
 			break;
 		if (rc != -ENOSPC && rc != -EDQUOT)
@@ -61,46 +61,47 @@ static int take_piece(struct taking *taking, const struct layout_piece *piece,
 	return rc;
 }
 
-int taking_run(struct taking *taking, uint64_t from, uint64_t end, uint64_t wish)
+int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64_t prealloc_end)
 {
 	struct layout_piece piece;
 	struct extent extent;
 
-	while (layout_next(taking->into, &taking->layout, from, end, wish, &piece)) {
-		if (extents_reserve(taking->into, 1) < 0 ||
-		    (taking->fresh && extents_reserve(taking->fresh, 1) < 0))
+	while (
+	    layout_next(allocation->into, &allocation->layout, from, end, prealloc_end, &piece)) {
+		if (extents_reserve(allocation->into, 1) < 0 ||
+		    (allocation->fresh && extents_reserve(allocation->fresh, 1) < 0))
 			return -ENOMEM;
 
-		int rc = take_piece(taking, &piece, &extent);
+		int rc = take_piece(allocation, &piece, &extent);
 
 		if (rc < 0)
 			return rc;
-		extents_insert(taking->into, &extent);
-		if (taking->fresh)
-			extents_insert(taking->fresh, &extent);
+		extents_insert(allocation->into, &extent);
+		if (allocation->fresh)
+			extents_insert(allocation->fresh, &extent);
 		struct extents one = {.at = &extent, .count = 1};
 
-		if (taking->recorded) {
-			taking_note_unit(taking, taking->recorded);
-			record_more(taking->call, taking->recorded, &one);
+		if (allocation->recorded) {
+			allocation_note_unit(allocation, allocation->recorded);
+			record_more(allocation->call, allocation->recorded, &one);
 		}
-		device_apply_mapping(&one, taking->call);
-		taking->bytes += extent.span.bytes;
+		device_apply_mapping(&one, allocation->call);
+		allocation->bytes += extent.span.bytes;
 		from = extent_end(&extent) > from ? extent_end(&extent) : from;
 	}
 	return 0;
 }
 
-void taking_undo(struct taking *taking)
+void allocation_undo(struct allocation *allocation)
 {
-	EXTENTS_FOREACH (extent, taking->fresh)
-		extents_remove(taking->into, extents_find(taking->into, extent->offset));
+	EXTENTS_FOREACH (extent, allocation->fresh)
+		extents_remove(allocation->into, extents_find(allocation->into, extent->offset));
 
-	uint64_t bytes = device_release(taking->volume, taking->fresh);
+	uint64_t bytes = device_release(allocation->volume, allocation->fresh);
 
-	if (taking->charge == TAKING_CHARGED)
-		file_charge(taking->call, -(int64_t)bytes);
-	taking->bytes -= bytes;
+	if (allocation->charge == ALLOCATION_CHARGED)
+		file_charge(allocation->call, -(int64_t)bytes);
+	allocation->bytes -= bytes;
 }
 
 uint64_t device_release(struct volume *volume, struct extents *extents)
@@ -109,17 +110,17 @@ uint64_t device_release(struct volume *volume, struct extents *extents)
 
 	EXTENTS_FOREACH (extent, extents) {
 		bytes += extent->span.bytes;
-		pool_give(volume->pool, &extent->span);
+		pool_free_span(volume->pool, &extent->span);
 	}
 	extents_free(extents);
 	return bytes;
 }
 
-void device_settle(struct file *file, int64_t bytes)
+void device_update_accounting(struct file *file, int64_t bytes)
 {
 	const struct extents *extents = &file->extents;
 
-	atomic_fetch_add(&file->taken, (uint64_t)bytes);
+	atomic_fetch_add(&file->allocated, (uint64_t)bytes);
 	if (!extents->count) {
 		extents_free(&file->extents);
 		atomic_store(&file->tail_start, 0);
@@ -141,27 +142,28 @@ int device_give(struct file *file, const struct file_call *call, uint64_t from, 
 		record_cut(call, from, to);
 
 	struct volume *volume = atomic_load(&file->volume);
-	int64_t bytes = (int64_t)file_leave(file, volume, &cut);
+	int64_t bytes = (int64_t)file_keep_old_memory(file, volume, &cut);
 
 	bytes += (int64_t)device_release(volume, &cut);
 
 	file_charge(call, -bytes);
-	device_settle(file, -bytes);
+	device_update_accounting(file, -bytes);
 	return 0;
 }
 
 int device_make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->figures->size);
-	struct taking taking = taking_for(volume, call, size > end ? size : end);
-	uint64_t wish = layout_wish(end, size, atomic_load(&file->taken), volume->max_chunk);
+	uint64_t size = atomic_load(&file->fields->size);
+	struct allocation allocation = allocation_for(volume, call, size > end ? size : end);
+	uint64_t prealloc_end =
+	    layout_prealloc_end(end, size, atomic_load(&file->allocated), volume->max_chunk);
 
-	taking.into = &file->extents;
-	taking.recorded = file;
-	int rc = taking_run(&taking, from, end, wish);
+	allocation.into = &file->extents;
+	allocation.recorded = file;
+	int rc = alloc_run(&allocation, from, end, prealloc_end);
 
-	device_settle(file, (int64_t)taking.bytes);
+	device_update_accounting(file, (int64_t)allocation.bytes);
 	return rc;
 }
 

@@ -25,16 +25,16 @@ int device_wait(const struct file_call *call, int rc)
 
 void device_raise_size(struct file *file, uint64_t size)
 {
-	uint64_t now = atomic_load(&file->figures->size);
+	uint64_t now = atomic_load(&file->fields->size);
 
-	while (now < size && !atomic_compare_exchange_weak(&file->figures->size, &now, size))
+	while (now < size && !atomic_compare_exchange_weak(&file->fields->size, &now, size))
 		;
 }
 
 ssize_t device_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		    uint64_t offset)
 {
-	uint64_t size = atomic_load(&file->figures->size);
+	uint64_t size = atomic_load(&file->fields->size);
 	int rc = 0, copies = 0;
 
 	if (offset >= size)
@@ -110,7 +110,7 @@ int device_zero_now(const struct extents *extents, const struct file_call *call,
 
 int64_t device_seek(struct file *file, uint64_t offset, int whence)
 {
-	uint64_t size = atomic_load(&file->figures->size);
+	uint64_t size = atomic_load(&file->fields->size);
 
 	if (offset >= size)
 		return -ENXIO;

@@ -5,13 +5,13 @@
 
 #include <errno.h>
 
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->figures->size), available;
-	struct taking taking = taking_for(volume, call, size > to ? size : to);
+	uint64_t size = atomic_load(&file->fields->size), available;
+	struct allocation allocation = allocation_for(volume, call, size > to ? size : to);
 	struct extents fresh = {0};
 	int rc = pool_available(volume->pool, &available);
 
@@ -21,16 +21,16 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 	if (extents_missing(&file->extents, from, to) > available)
 		return -ENOSPC;
 
-	taking.into = &file->extents;
-	taking.fresh = &fresh;
-	rc = taking_run(&taking, from, to, to);
+	allocation.into = &file->extents;
+	allocation.fresh = &fresh;
+	rc = alloc_run(&allocation, from, to, to);
 	if (rc < 0)
-		taking_undo(&taking);
+		allocation_undo(&allocation);
 	else if (fresh.count)
-		taking_note_unit(&taking, file);
+		allocation_note_unit(&allocation, file);
 	record_more(call, file, &fresh);
 	extents_free(&fresh);
-	device_settle(file, (int64_t)taking.bytes);
+	device_update_accounting(file, (int64_t)allocation.bytes);
 	return rc;
 }
 
@@ -54,10 +54,10 @@ static int free_inside(struct file *file, const struct file_call *call, uint32_t
 	if (whole || !span_owns_chunk(&extent.span))
 		return device_give(file, call, from, to);
 
-	struct device_range keep[2] = {{extent.offset, from}, {to, extent_end(&extent)}};
+	struct device_range fdstore[2] = {{extent.offset, from}, {to, extent_end(&extent)}};
 
 	/* What stays although it lies between the two must read as zero. */
-	device_reshape(file, call, index, keep, atomic_load(&file->figures->size));
+	device_reshape(file, call, index, fdstore, atomic_load(&file->fields->size));
 	return device_zero_now(&file->extents, call, from, to);
 }
 
@@ -82,14 +82,14 @@ static int punch_extent(struct file *file, const struct file_call *call, uint32_
 
 int device_punch(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
-	uint64_t kept = device_kept_end(file, call, atomic_load(&file->figures->size));
+	uint64_t kept = device_kept_end(file, call, atomic_load(&file->fields->size));
 	uint64_t end = extents_end(&file->extents);
 	int rc = 0;
 
 	/* Beyond the size everything is zero: the last block need not stay for its end. */
 	if (to >= kept || to > end)
 		to = end;
-	else if (to >= atomic_load(&file->figures->size))
+	else if (to >= atomic_load(&file->fields->size))
 		to = align_up(to, POOL_BLOCK_MIN);
 
 	while (rc == 0 && from < to) {
@@ -105,7 +105,7 @@ int device_punch(struct file *file, const struct file_call *call, uint64_t from,
 		rc = punch_extent(file, call, index, start, stop);
 		from = stop;
 	}
-	if (atomic_load(&file->figures->reserved) > extents_end(&file->extents))
-		atomic_store(&file->figures->reserved, extents_end(&file->extents));
+	if (atomic_load(&file->fields->reserved) > extents_end(&file->extents))
+		atomic_store(&file->fields->reserved, extents_end(&file->extents));
 	return rc;
 }

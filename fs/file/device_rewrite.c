@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "fs/file/old_memory.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 static int fill_extent(const struct file_call *call, const struct extent *fresh,
 		       const struct extents *from)
@@ -40,34 +40,35 @@ int device_fill(const struct file_call *call, const struct extents *fresh,
 	return device_wait(call, rc);
 }
 
-static int take_kept(struct taking *taking, const struct device_range keep[2], uint64_t limit)
+static int take_kept(struct allocation *allocation, const struct device_range fdstore[2],
+		     uint64_t limit)
 {
 	int rc = 0;
 
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		if (keep[i].from < keep[i].to)
-			rc = taking_run(taking, keep[i].from, keep[i].to, keep[i].to);
+		if (fdstore[i].from < fdstore[i].to)
+			rc = alloc_run(allocation, fdstore[i].from, fdstore[i].to, fdstore[i].to);
 	}
-	if (rc == 0 && taking->bytes >= limit)
+	if (rc == 0 && allocation->bytes >= limit)
 		rc = -ENOSPC;
 	return rc;
 }
 
 int device_reshape(struct file *file, const struct file_call *call, uint32_t index,
-		   const struct device_range keep[2], uint64_t size)
+		   const struct device_range fdstore[2], uint64_t size)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	struct extent old = file->extents.at[index];
 	struct extents fresh = {0}, from = {.at = &old, .count = 1};
-	struct taking taking = taking_for(volume, call, size);
+	struct allocation allocation = allocation_for(volume, call, size);
 
-	taking.fill = POOL_UNDEFINED;
-	taking.charge = TAKING_UNCHARGED;
-	taking.into = &fresh;
-	taking.layout.floor = old.offset;
-	taking.layout.ceiling = extent_end(&old);
+	allocation.fill = POOL_UNDEFINED;
+	allocation.charge = ALLOCATION_UNCHARGED;
+	allocation.into = &fresh;
+	allocation.layout.floor = old.offset;
+	allocation.layout.ceiling = extent_end(&old);
 
-	int rc = take_kept(&taking, keep, old.span.bytes);
+	int rc = take_kept(&allocation, fdstore, old.span.bytes);
 
 	if (rc == 0)
 		rc = device_fill(call, &fresh, &from);
@@ -78,16 +79,16 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 		return rc;
 	}
 
-	int64_t less = (int64_t)(old.span.bytes - taking.bytes);
+	int64_t less = (int64_t)(old.span.bytes - allocation.bytes);
 
 	extents_remove(&file->extents, index);
 	EXTENTS_FOREACH (extent, &fresh)
 		extents_insert(&file->extents, extent);
 	record_instead(call, file, old.offset, extent_end(&old), &fresh);
 	extents_free(&fresh);
-	if (!file_leave(file, volume, &from))
-		pool_give(volume->pool, &old.span);
+	if (!file_keep_old_memory(file, volume, &from))
+		pool_free_span(volume->pool, &old.span);
 	file_charge(call, -less);
-	device_settle(file, -less);
+	device_update_accounting(file, -less);
 	return 0;
 }

@@ -9,18 +9,18 @@
 /* Up to where memory is the file's own and not just taken ahead, for a file of size bytes. */
 uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size)
 {
-	uint64_t reserved = atomic_load(&file->figures->reserved);
+	uint64_t reserved = atomic_load(&file->fields->reserved);
 	uint64_t end = size > reserved ? size : reserved;
 
 	return align_up(end, layout_unit(call->attrs.page_size, end));
 }
 
 /* The extent that lies across keep, if it is a whole chunk; count otherwise. */
-static uint32_t chunk_across(const struct extents *extents, uint64_t keep)
+static uint32_t chunk_across(const struct extents *extents, uint64_t fdstore)
 {
-	uint32_t index = extents_find(extents, keep);
+	uint32_t index = extents_find(extents, fdstore);
 
-	if (index < extents->count && extents->at[index].offset < keep &&
+	if (index < extents->count && extents->at[index].offset < fdstore &&
 	    span_owns_chunk(&extents->at[index].span))
 		return index;
 	return extents->count;
@@ -30,64 +30,64 @@ static uint32_t chunk_across(const struct extents *extents, uint64_t keep)
  * stays, and is zeroed where it is not zero already. */
 enum shrink_content { SHRINK_ZEROES, SHRINK_DIRTY };
 
-static int shrink(struct file *file, const struct file_call *call, uint64_t keep, uint64_t size,
+static int shrink(struct file *file, const struct file_call *call, uint64_t fdstore, uint64_t size,
 		  enum shrink_content content)
 {
-	uint32_t index = chunk_across(&file->extents, keep);
+	uint32_t index = chunk_across(&file->extents, fdstore);
 	int rc = 0;
 
 	if (index < file->extents.count) {
 		struct extent *extent = &file->extents.at[index];
-		struct device_range ranges[2] = {{extent->offset, keep}};
+		struct device_range ranges[2] = {{extent->offset, fdstore}};
 		uint64_t end = extent_end(extent);
 
 		device_reshape(file, call, index, ranges, size);
 		if (content == SHRINK_DIRTY)
-			rc = device_zero_now(&file->extents, call, keep, end);
-		keep = end;
+			rc = device_zero_now(&file->extents, call, fdstore, end);
+		fdstore = end;
 	}
-	return rc < 0 ? rc : device_give(file, call, keep, UINT64_MAX);
+	return rc < 0 ? rc : device_give(file, call, fdstore, UINT64_MAX);
 }
 
 int device_truncate(struct file *file, const struct file_call *call, uint64_t size)
 {
-	uint64_t old = atomic_load(&file->figures->size);
+	uint64_t old = atomic_load(&file->fields->size);
 
 	if (size > old) {
-		atomic_store(&file->figures->size, size);
+		atomic_store(&file->fields->size, size);
 		return 0;
 	}
 
-	uint64_t keep = align_up(size, layout_unit(call->attrs.page_size, size));
+	uint64_t fdstore = align_up(size, layout_unit(call->attrs.page_size, size));
 
 	/* The size first: who finds it unclean finishes what this does, and what was beyond the
 	 * size is never seen again. */
-	atomic_store(&file->figures->unclean, size < old);
-	atomic_store(&file->figures->size, size);
+	atomic_store(&file->fields->unclean, size < old);
+	atomic_store(&file->fields->size, size);
 
-	int rc = size < old ? device_zero_now(&file->extents, call, size, keep) : 0;
+	int rc = size < old ? device_zero_now(&file->extents, call, size, fdstore) : 0;
 
 	if (rc == 0)
-		rc = shrink(file, call, keep, size, size < old ? SHRINK_DIRTY : SHRINK_ZEROES);
+		rc = shrink(file, call, fdstore, size, size < old ? SHRINK_DIRTY : SHRINK_ZEROES);
 	if (rc < 0)
-		atomic_store(&file->figures->size, old);
+		atomic_store(&file->fields->size, old);
 	else
 		/* As elsewhere, memory reserved beyond the end goes with a truncate. */
-		atomic_store(&file->figures->reserved, 0);
-	atomic_store(&file->figures->unclean, 0);
+		atomic_store(&file->fields->reserved, 0);
+	atomic_store(&file->fields->unclean, 0);
 	return rc;
 }
 
 bool device_has_ahead(struct file *file, const struct file_call *call)
 {
-	uint64_t keep = device_kept_end(file, call, atomic_load(&file->figures->size));
+	uint64_t fdstore = device_kept_end(file, call, atomic_load(&file->fields->size));
 
-	return extents_end(&file->extents) > keep;
+	return extents_end(&file->extents) > fdstore;
 }
 
 void device_trim(struct file *file, const struct file_call *call)
 {
-	uint64_t size = atomic_load(&file->figures->size);
+	uint64_t size = atomic_load(&file->fields->size);
 
 	if (device_has_ahead(file, call))
 		shrink(file, call, device_kept_end(file, call, size), size, SHRINK_ZEROES);

@@ -12,7 +12,7 @@
 #include "fs/file/host.h"
 #include "fs/file/missing.h"
 #include "fs/file/old_memory.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 /* A granule of small pieces becomes a chunk: other files' bytes lie beside the pieces. */
 static int own_granule(struct file *file, const struct file_call *call, uint64_t granule)
@@ -26,7 +26,7 @@ static int own_granule(struct file *file, const struct file_call *call, uint64_t
 
 	if (rc < 0)
 		return rc;
-	rc = pool_take(volume->pool, CHUNK_ALIGN, POOL_UNDEFINED, call->copier, &extent.span);
+	rc = pool_alloc(volume->pool, CHUNK_ALIGN, POOL_UNDEFINED, call->copier, &extent.span);
 	if (rc < 0)
 		goto uncharge;
 	rc = device_fill(call, &fresh, &file->extents);
@@ -40,11 +40,11 @@ static int own_granule(struct file *file, const struct file_call *call, uint64_t
 	record_instead(call, file, granule, end, &fresh);
 	device_apply_mapping(&fresh, call);
 	device_release(volume, &old);
-	device_settle(file, more);
+	device_update_accounting(file, more);
 	return 0;
 
 give:
-	pool_give(volume->pool, &extent.span);
+	pool_free_span(volume->pool, &extent.span);
 uncharge:
 	file_charge(call, -more);
 	return rc;
@@ -53,8 +53,8 @@ uncharge:
 static int own_chunks(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->figures->size), end = align_up(size, CHUNK_ALIGN);
-	struct taking taking = taking_for(volume, call, end);
+	uint64_t size = atomic_load(&file->fields->size), end = align_up(size, CHUNK_ALIGN);
+	struct allocation allocation = allocation_for(volume, call, end);
 	int rc = 0;
 
 	for (uint64_t at = 0; rc == 0 && at < end;) {
@@ -75,11 +75,11 @@ static int own_chunks(struct file *file, const struct file_call *call)
 	}
 	if (rc < 0)
 		return rc;
-	taking.layout.unit = CHUNK_ALIGN;
-	taking.into = &file->extents;
-	taking.recorded = file;
-	rc = taking_run(&taking, 0, end, end);
-	device_settle(file, (int64_t)taking.bytes);
+	allocation.layout.unit = CHUNK_ALIGN;
+	allocation.into = &file->extents;
+	allocation.recorded = file;
+	rc = alloc_run(&allocation, 0, end, end);
+	device_update_accounting(file, (int64_t)allocation.bytes);
 	return rc;
 }
 
@@ -101,7 +101,7 @@ static int make_fit(struct file *file, const struct file_call *call)
 /* Guard held: whether the chunks that there are back all of the file, and hold nothing else. */
 static bool chunks_are_fit(const struct file *file)
 {
-	uint64_t end = align_up(atomic_load(&file->figures->size), CHUNK_ALIGN), at = 0;
+	uint64_t end = align_up(atomic_load(&file->fields->size), CHUNK_ALIGN), at = 0;
 
 	if (file->extents.count > FILE_QUICK_CHUNKS)
 		return false;
@@ -131,19 +131,19 @@ static int lease_guard(struct file *file, const struct file_call *call,
 		       enum file_share_access access, enum file_wait wait)
 {
 	if (wait == FILE_NO_WAIT &&
-	    (journal_room_now(call->journal) || !guard_try_lock(&file->guard)))
+	    (journal_room_now(call->journal) || !brlock_write_trylock(&file->guard)))
 		return -EINPROGRESS;
 	if (wait == FILE_MAY_WAIT) {
 		if (journal_room(call->journal))
 			return -ENOSPC;
-		guard_lock(&file->guard);
+		brlock_write_lock(&file->guard);
 	}
 	int rc = check_access(file, access);
 
 	if (rc == 0 && wait == FILE_NO_WAIT && !is_fit(file, call))
 		rc = -EINPROGRESS;
 	if (rc < 0)
-		guard_unlock(&file->guard);
+		brlock_write_unlock(&file->guard);
 	return rc;
 }
 
@@ -183,7 +183,7 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 		if (rc < 0)
 			lease_uncount(file, kind);
 	}
-	guard_unlock(&file->guard);
+	brlock_write_unlock(&file->guard);
 	return rc < 0 ? rc : (int)kind;
 }
 
@@ -215,7 +215,7 @@ void file_lease_end(struct file *file, enum file_lease_kind kind)
 		return;
 	}
 	file_lease_drop(file, kind);
-	file_left_end(file);
+	file_old_memory_end(file);
 }
 
 uint32_t file_leases(const struct file *file)
@@ -235,11 +235,11 @@ bool file_is_loose(const struct file *file)
 
 void file_set_handed_out(struct file *file)
 {
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 
 	EXTENTS_FOREACH (extent, &file->extents)
 		atomic_store(&extent->span.chunk->handed_out, span_owns_chunk(&extent->span));
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 }
 
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
@@ -250,7 +250,7 @@ int file_lease_more(struct file *file, const struct file_call *call, enum file_s
 	if (rc < 0)
 		return rc;
 	rc = make_fit(file, call);
-	guard_unlock(&file->guard);
+	brlock_write_unlock(&file->guard);
 	return rc;
 }
 
@@ -317,11 +317,11 @@ static struct file_place place_of(const struct file *file)
 int file_export(struct file *file, enum file_share_access access, enum file_wait wait,
 		uint32_t first, struct file_chunk *chunks, uint32_t max, struct file_place *place)
 {
-	guard_token token = NULL;
+	brlock_token token = NULL;
 
 	if (wait == FILE_MAY_WAIT)
-		token = guard_enter(&file->guard);
-	else if (!guard_try_enter(&file->guard, &token))
+		token = brlock_read_lock(&file->guard);
+	else if (!brlock_read_trylock(&file->guard, &token))
 		return -EINPROGRESS;
 	int object = atomic_load(&file->fd);
 	struct file_place at = place_of(file);
@@ -334,7 +334,7 @@ int file_export(struct file *file, enum file_share_access access, enum file_wait
 		rc = export_extents(&file->extents, at.size, first, chunks, max);
 	else if (rc == 0 && object >= 0 && first == 0 && max > 0)
 		rc = export_object(object, at.size, access, chunks);
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 	if (rc >= 0)
 		*place = at;
 	return rc;

@@ -28,10 +28,10 @@ struct file *file_make(void *memory, struct volume *volume)
 {
 	struct file *made = memory;
 
-	guard_init(&made->guard);
+	brlock_init(&made->guard);
 	atomic_init(&made->volume, volume);
 	atomic_init(&made->fd, -1);
-	made->figures = &made->own;
+	made->fields = &made->own;
 	return made;
 }
 
@@ -54,30 +54,30 @@ void file_free(struct file *file, const struct file_call *call)
 void file_end(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	int64_t taken = (int64_t)atomic_load(&file->taken);
+	int64_t allocated = (int64_t)atomic_load(&file->allocated);
 	int fd = atomic_load(&file->fd);
 
 	if (file_is_device(file)) {
 		device_release(volume, &file->extents);
-		file_charge(call, -taken);
+		file_charge(call, -allocated);
 	} else {
 		host_windows_forget(volume->windows, file);
-		host_charge(volume, call, -taken);
+		host_charge(volume, call, -allocated);
 	}
 	/* One that nobody found is left to the next daemon. */
 	if (file_object_id(file) && fd >= 0)
-		journal_drop(call->journal, KEEP_HOST, file_object_id(file));
+		journal_drop(call->journal, FDSTORE_HOST, file_object_id(file));
 	if (fd >= 0) {
 		close(fd);
 		file_count_object(call, -1);
 	}
 	free(file_missing(file));
-	guard_destroy(&file->guard);
+	brlock_destroy(&file->guard);
 }
 
-void file_set_figures(struct file *file, struct file_figures *figures)
+void file_set_fields(struct file *file, struct file_fields *fields)
 {
-	file->figures = figures;
+	file->fields = fields;
 	file->object = 0;
 	atomic_init(&file->missing, NULL);
 }
@@ -90,7 +90,7 @@ void file_restore_free(struct file *file)
 		close(fd);
 	extents_free(&file->extents);
 	free(file_missing(file));
-	guard_destroy(&file->guard);
+	brlock_destroy(&file->guard);
 	free(file);
 }
 
@@ -116,16 +116,16 @@ uint64_t file_size(const struct file *file)
 {
 	uint64_t size;
 
-	return ask_object(file, host_object_size, &size) ? size : atomic_load(&file->figures->size);
+	return ask_object(file, host_object_size, &size) ? size : atomic_load(&file->fields->size);
 }
 
 static uint64_t device_allocated(const struct file *file)
 {
 	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
-	uint64_t kept = atomic_load(&file->figures->size),
-		 reserved = atomic_load(&file->figures->reserved);
+	uint64_t kept = atomic_load(&file->fields->size),
+		 reserved = atomic_load(&file->fields->reserved);
 	uint64_t start = atomic_load(&file->tail_start), end = atomic_load(&file->tail_end);
-	uint64_t taken = atomic_load(&file->taken);
+	uint64_t allocated = atomic_load(&file->allocated);
 
 	kept = align_up(kept > reserved ? kept : reserved, unit);
 	if (kept < start)
@@ -133,7 +133,7 @@ static uint64_t device_allocated(const struct file *file)
 
 	uint64_t ahead = end > kept ? end - kept : 0;
 
-	return taken > ahead ? taken - ahead : 0;
+	return allocated > ahead ? allocated - ahead : 0;
 }
 
 uint64_t file_allocated(struct file *file)
@@ -160,11 +160,11 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 	if (bytes > FILE_SIZE_MAX - offset)
 		bytes = FILE_SIZE_MAX - offset;
 
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 	ssize_t n = file_is_device(file) ? device_read(file, call, to, bytes, offset)
 					 : host_read(file, to, bytes, offset);
 
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 	return n;
 }
 
@@ -172,12 +172,12 @@ static int make_room(struct file *file, const struct file_call *call, uint64_t f
 {
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	guard_lock(&file->guard);
+	brlock_write_lock(&file->guard);
 
 	int rc = file_is_device(file) ? device_make_room(file, call, from, end)
 				      : host_make_object(file, atomic_load(&file->volume), call);
 
-	guard_unlock(&file->guard);
+	brlock_write_unlock(&file->guard);
 	return rc;
 }
 
@@ -196,12 +196,12 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 		bytes = FILE_SIZE_MAX - offset;
 
 	for (;;) {
-		guard_token token = guard_enter(&file->guard);
+		brlock_token token = brlock_read_lock(&file->guard);
 		ssize_t n = file_is_device(file)
 				? device_write(file, call, from, bytes, offset, refused)
 				: host_write(file, call, from, bytes, offset, refused);
 
-		guard_leave(&file->guard, token);
+		brlock_read_unlock(&file->guard, token);
 		if (n != 0)
 			return n;
 		/* Between this and the next try somebody may punch the memory away again. */
@@ -215,7 +215,7 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 		return -EFBIG;
 	if (size && file_is_missing(file))
 		return -EIO;
-	guard_lock(&file->guard);
+	brlock_write_lock(&file->guard);
 
 	/* A file that others have mapped only grows. */
 	bool leased = file_is_held(file) && size <= file_size(file);
@@ -229,7 +229,7 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 		rc = device_truncate(file, call, size);
 	else
 		rc = host_truncate(file, call, size);
-	guard_unlock(&file->guard);
+	brlock_write_unlock(&file->guard);
 	return rc;
 }
 
@@ -247,8 +247,8 @@ static int device_fallocate(struct file *file, const struct file_call *call, int
 		return rc;
 	if (!(mode & FALLOC_FL_KEEP_SIZE))
 		device_raise_size(file, to);
-	else if (to > atomic_load(&file->figures->reserved))
-		atomic_store(&file->figures->reserved, to);
+	else if (to > atomic_load(&file->fields->reserved))
+		atomic_store(&file->fields->reserved, to);
 	return 0;
 }
 
@@ -256,9 +256,9 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 		  uint64_t bytes)
 {
 	int kind = mode & ~FALLOC_FL_KEEP_SIZE;
-	bool keep = mode & FALLOC_FL_KEEP_SIZE;
+	bool fdstore = mode & FALLOC_FL_KEEP_SIZE;
 
-	if (kind != 0 && kind != FALLOC_FL_ZERO_RANGE && !(kind == FALLOC_FL_PUNCH_HOLE && keep))
+	if (kind != 0 && kind != FALLOC_FL_ZERO_RANGE && !(kind == FALLOC_FL_PUNCH_HOLE && fdstore))
 		return -EOPNOTSUPP;
 	if (bytes == 0)
 		return 0;
@@ -273,7 +273,7 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 	}
 	if (kind != FALLOC_FL_PUNCH_HOLE && journal_room(call->journal))
 		return -ENOSPC;
-	guard_lock(&file->guard);
+	brlock_write_lock(&file->guard);
 
 	int rc;
 
@@ -283,7 +283,7 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 		rc = device_fallocate(file, call, mode, offset, offset + bytes);
 	else
 		rc = host_allocate(file, call, mode, offset, offset + bytes);
-	guard_unlock(&file->guard);
+	brlock_write_unlock(&file->guard);
 	return rc;
 }
 
@@ -296,30 +296,30 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 	if (offset >= FILE_SIZE_MAX)
 		return -ENXIO;
 
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 	int64_t found = file_is_device(file) ? device_seek(file, offset, whence)
 					     : host_seek(file, offset, whence);
 
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 	return found;
 }
 
 int file_promise(struct file *file, const struct file_call *call)
 {
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 	int rc = file_is_device(file) ? -ENOTSUP : host_promise(file, call, &file->mapped);
 
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 	return rc;
 }
 
-void file_settle(struct file *file, const struct file_call *call)
+void file_update_accounting(struct file *file, const struct file_call *call)
 {
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 
 	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
-		host_settle(file, call, 0);
-	guard_leave(&file->guard, token);
+		host_update_accounting(file, call, 0);
+	brlock_read_unlock(&file->guard, token);
 }
 
 bool file_is_out(const struct file *file)
@@ -335,28 +335,28 @@ void file_unpromise(struct file *file)
 
 bool file_is_sparse(const struct file *file)
 {
-	uint64_t size, taken;
+	uint64_t size, allocated;
 
 	return ask_object(file, host_object_size, &size) &&
-	       ask_object(file, host_object_taken, &taken) && taken < size;
+	       ask_object(file, host_object_taken, &allocated) && allocated < size;
 }
 
 void file_trim(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))
 		return;
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 	bool ahead = file_is_device(file) && device_has_ahead(file, call);
 
 	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
-		host_settle(file, call, 0);
-	guard_leave(&file->guard, token);
+		host_update_accounting(file, call, 0);
+	brlock_read_unlock(&file->guard, token);
 	if (!ahead)
 		return;
-	guard_lock(&file->guard);
+	brlock_write_lock(&file->guard);
 	if (file_is_device(file) && !file_is_held(file))
 		device_trim(file, call);
-	guard_unlock(&file->guard);
+	brlock_write_unlock(&file->guard);
 }
 
 bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
@@ -380,7 +380,7 @@ bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file
 
 uint64_t file_data_bytes(struct file *file, uint64_t unit)
 {
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 	uint64_t size = file_size(file), sum = 0, counted = 0; /* all units before counted are */
 	struct file_run run;
 
@@ -392,18 +392,18 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit)
 		sum += to - (from > counted ? from : counted);
 		counted = to;
 	}
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 	return sum;
 }
 
 static uint64_t bytes_in(struct file *file, bool (*is_so)(const struct chunk *chunk))
 {
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 	uint64_t bytes = 0;
 
 	EXTENTS_FOREACH (extent, &file->extents)
 		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 	return bytes;
 }
 
@@ -429,10 +429,10 @@ uint64_t file_lost(struct file *file)
 
 void file_apply_mapping(struct file *file, const struct file_call *call)
 {
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 
 	device_apply_mapping(&file->extents, call);
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 }
 
 static void describe_object(int fd, FILE *out)
@@ -448,7 +448,7 @@ static void describe_object(int fd, FILE *out)
 
 int file_describe(struct file *file, FILE *out)
 {
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 
 	EXTENTS_FOREACH (extent, &file->extents) {
 		/* A longer text is no attribute's: its memory is not taken. */
@@ -459,7 +459,7 @@ int file_describe(struct file *file, FILE *out)
 	}
 	if (!file_is_device(file))
 		describe_object(atomic_load(&file->fd), out);
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 	return ferror(out) ? -ENOMEM : 0;
 }
 

@@ -30,11 +30,11 @@ struct file_call {
 	struct attr_values attrs;
 	/* Accounts for bytes more (or, negative, fewer) of memory: 0 or -EDQUOT; giving back always
 	 * succeeds. Called under the file's guard. */
-	int (*charge)(void *payer, int64_t bytes);
+	int (*charge)(void *quota_owner, int64_t bytes);
 	/* Counts an object's descriptor: 1 more, or fewer (-1), which always succeeds. 0 or
 	 * -ENOSPC. NULL: nobody does. */
-	int (*count_object)(void *payer, int more);
-	void *payer;
+	int (*count_object)(void *quota_owner, int more);
+	void *quota_owner;
 	struct journal *journal; /* where changes of the layout are recorded; NULL: nowhere */
 	uint64_t ino;		 /* whose they are there */
 };
@@ -46,8 +46,8 @@ size_t file_struct_bytes(void);
 struct file *file_make(void *memory, struct volume *volume);
 void file_end(struct file *file, const struct file_call *call);
 /* Where its figures are from now on; they are as they should be. Nobody else has the file yet. */
-struct file_figures;
-void file_set_figures(struct file *file, struct file_figures *figures);
+struct file_fields;
+void file_set_fields(struct file *file, struct file_fields *fields);
 /* One of restoring, whose memory is not there yet, or not any more. */
 void file_restore_free(struct file *file);
 /* Gives all memory back, uncharged. No other call is in flight. */
@@ -90,11 +90,11 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit);
  * daemon: it is charged by its size, as if all of it were there. -EDQUOT, -ENOSPC, -ENOTSUP (it
  * is on a GPU by now): not so, and nothing is charged. A lease does the same by itself. */
 int file_promise(struct file *file, const struct file_call *call);
-void file_unpromise(struct file *file); /* and file_settle */
+void file_unpromise(struct file *file); /* and file_update_accounting */
 /* Whether a mapping of the host/ file would take memory that it has not now. */
 bool file_is_sparse(const struct file *file);
 /* Charges a host/ file for what there is of it, after a lease or a mapping. */
-void file_settle(struct file *file, const struct file_call *call);
+void file_update_accounting(struct file *file, const struct file_call *call);
 /* Whether what the object of a host/ file is charged for may change without a request: programs may
  * still have it after handles and leases, or make it longer through a lease for writing. */
 bool file_is_out(const struct file *file);

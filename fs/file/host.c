@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "fs/file/host_pin.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 #define COPY_BUFFER (1ULL << 20)
 
@@ -108,7 +108,7 @@ ssize_t host_write(struct file *file, const struct file_call *call, const void *
 
 	ssize_t n = write_some(fd, from, bytes, offset);
 
-	host_settle(file, call, precharged);
+	host_update_accounting(file, call, precharged);
 	return n;
 }
 
@@ -146,7 +146,7 @@ bool host_has_no_holes(const struct file *file, const struct stat *st)
 	uint64_t page = 1ULL << atomic_load(&file->object_shift);
 
 	return (page == POOL_BLOCK_MIN || (uint64_t)st->st_size % page == 0) &&
-	       atomic_load(&file->figures->reserved) <= (uint64_t)st->st_size &&
+	       atomic_load(&file->fields->reserved) <= (uint64_t)st->st_size &&
 	       (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
 }
 
@@ -177,7 +177,7 @@ int host_new_object(struct volume *volume, const struct file_call *call, int *fd
 	rc =
 	    system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, &made);
 	if (rc >= 0) {
-		*object = call->journal ? journal_hold(call->journal, KEEP_HOST, made) : 0;
+		*object = call->journal ? journal_hold(call->journal, FDSTORE_HOST, made) : 0;
 		if (call->journal && !*object) {
 			close(made);
 			rc = -ENOSPC;
@@ -212,7 +212,7 @@ int host_make_object(struct file *file, struct volume *volume, const struct file
 
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
-	LOCKED(making_of(file));
+	scoped_lock(making_of(file));
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
 
@@ -237,7 +237,7 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 	if (rc < 0 || fd < 0)
 		return rc;
 	if (size < host_object_size(fd)) {
-		atomic_store(&file->figures->reserved, 0);
+		atomic_store(&file->fields->reserved, 0);
 		host_windows_forget(atomic_load(&file->volume)->windows, file);
 	}
 
@@ -248,7 +248,7 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 	if (precharged < 0)
 		return (int)precharged;
 	rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
-	host_settle(file, call, precharged);
+	host_update_accounting(file, call, precharged);
 	return rc;
 }
 
@@ -352,13 +352,13 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 	if (punch)
 		host_windows_forget(atomic_load(&file->volume)->windows, file);
 	rc = object_fallocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
-	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->figures->reserved))
-		atomic_store(&file->figures->reserved, to);
+	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->fields->reserved))
+		atomic_store(&file->fields->reserved, to);
 	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE)) {
 		uint64_t size = host_object_size(fd);
 
 		rc = zero_data(fd, from, to < size ? to : size);
 	}
-	host_settle(file, call, precharged);
+	host_update_accounting(file, call, precharged);
 	return rc;
 }

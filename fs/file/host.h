@@ -40,9 +40,9 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 		  uint64_t to);
 
 /* Charges ahead for what a change of [from, to) may take; -EDQUOT or -ENOSPC. The bytes charged go
- * to host_settle after the change, which sets the charge right. */
+ * to host_update_accounting after the change, which sets the charge right. */
 int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
-void host_settle(struct file *file, const struct file_call *call, int64_t precharged);
+void host_update_accounting(struct file *file, const struct file_call *call, int64_t precharged);
 /* One more lease or mapping, from here on, of those that promises counts; or, with the guard
  * exclusive, one that is counted already (NULL): the file is charged by its size. 0, -EDQUOT or
  * -ENOSPC. Shared. */

@@ -39,18 +39,18 @@ bool host_is_out(struct file *file, int fd)
 
 uint64_t host_due(struct file *file, int fd)
 {
-	uint64_t taken = host_object_taken(fd), most;
+	uint64_t allocated = host_object_taken(fd), most;
 
 	if (!host_is_out(file, fd))
-		return taken;
+		return allocated;
 	most = most_taken(file, host_object_size(fd));
-	return taken > most ? taken : most;
+	return allocated > most ? allocated : most;
 }
 
 /* Of a file that is charged by its size. */
 static int64_t precharge_growth(struct file *file, const struct file_call *call, uint64_t size)
 {
-	int64_t more = (int64_t)(most_taken(file, size) - atomic_load(&file->taken));
+	int64_t more = (int64_t)(most_taken(file, size) - atomic_load(&file->allocated));
 	int rc = more > 0 ? host_charge(atomic_load(&file->volume), call, more) : 0;
 
 	return rc < 0 ? rc : more > 0 ? more : 0;
@@ -69,7 +69,7 @@ int host_promise(struct file *file, const struct file_call *call, _Atomic uint32
 		atomic_fetch_add(promises, 1);
 	atomic_store(&file->given, true);
 	if (fd >= 0)
-		host_settle(file, call, paid);
+		host_update_accounting(file, call, paid);
 	return 0;
 }
 
@@ -125,7 +125,7 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 	return rc < 0 ? rc : bytes;
 }
 
-void host_settle(struct file *file, const struct file_call *call, int64_t precharged)
+void host_update_accounting(struct file *file, const struct file_call *call, int64_t precharged)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	int fd = atomic_load(&file->fd);
@@ -136,14 +136,14 @@ void host_settle(struct file *file, const struct file_call *call, int64_t precha
 	do {
 		now = host_due(file, fd);
 
-		int64_t more = (int64_t)(now - atomic_exchange(&file->taken, now));
+		int64_t more = (int64_t)(now - atomic_exchange(&file->allocated, now));
 
 		if (more == 0 && precharged == 0)
 			return;
 		/* What other writers have precharged is in now as well: it is theirs to settle.
 		 * What was paid here is not given back, for the memory is there. */
 		if (host_charge(volume, call, more - precharged) < 0)
-			atomic_fetch_sub(&file->taken, (uint64_t)(more - precharged));
+			atomic_fetch_sub(&file->allocated, (uint64_t)(more - precharged));
 		precharged = 0;
 	} while (host_due(file, fd) != now);
 }

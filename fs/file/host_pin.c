@@ -62,40 +62,40 @@ int host_windows_new(uint64_t pinned_max, struct host_windows **windows)
 /* Under the lock: it is nobody's any more, and what is returned is to be given back. */
 static struct host_window take_out(struct host_windows *windows, struct host_window *window)
 {
-	struct host_window taken = *window;
+	struct host_window allocated = *window;
 
-	if (taken.state == READY)
-		windows->pinned -= taken.bytes;
+	if (allocated.state == READY)
+		windows->pinned -= allocated.bytes;
 	*window = (struct host_window){.state = UNUSED};
 	atomic_fetch_sub(&windows->n, 1);
-	return taken;
+	return allocated;
 }
 
-static void give_back(const struct host_window *taken)
+static void give_back(const struct host_window *allocated)
 {
-	if (taken->state != READY)
+	if (allocated->state != READY)
 		return;
-	device_unpin(taken->device, taken->base);
-	munmap(taken->base, taken->bytes);
+	device_unpin(allocated->device, allocated->base);
+	munmap(allocated->base, allocated->bytes);
 }
 
 static void window_close(struct host_windows *windows, struct host_window *window)
 {
-	struct host_window taken = take_out(windows, window);
+	struct host_window allocated = take_out(windows, window);
 
-	give_back(&taken);
+	give_back(&allocated);
 }
 
 /* The next one of the file. */
 static bool take_out_of(struct host_windows *windows, const struct file *file,
-			struct host_window *taken)
+			struct host_window *allocated)
 {
-	LOCKED(&windows->lock);
+	scoped_lock(&windows->lock);
 	for (unsigned i = 0; i < WINDOWS; i++) {
 		struct host_window *window = &windows->windows[i];
 
 		if (window->state != UNUSED && window->file == file) {
-			*taken = take_out(windows, window);
+			*allocated = take_out(windows, window);
 			return true;
 		}
 	}
@@ -104,11 +104,11 @@ static bool take_out_of(struct host_windows *windows, const struct file *file,
 
 void host_windows_forget(struct host_windows *windows, const struct file *file)
 {
-	struct host_window taken;
+	struct host_window allocated;
 
 	/* Unregistering takes half a millisecond, for which no one else is to wait. */
-	while (atomic_load(&windows->n) && take_out_of(windows, file, &taken))
-		give_back(&taken);
+	while (atomic_load(&windows->n) && take_out_of(windows, file, &allocated))
+		give_back(&allocated);
 }
 
 void host_windows_free(struct host_windows *windows)
@@ -324,7 +324,7 @@ char *host_window_enter(struct file *file, uint64_t offset, uint64_t bytes, stru
 
 	if (bytes < HOST_WINDOW_COPY_MIN || !device->backend->ops->pin_for_all)
 		return NULL;
-	LOCKED(&windows->lock);
+	scoped_lock(&windows->lock);
 	struct host_window *found = window_for(windows, file, device, from, bytes);
 	/* Once more: a context that nobody needed for a while took the registration with it. */
 	if (!found || offset + bytes > from + found->bytes ||
@@ -338,6 +338,6 @@ char *host_window_enter(struct file *file, uint64_t offset, uint64_t bytes, stru
 
 void host_window_leave(struct host_windows *windows, struct host_window *window)
 {
-	LOCKED(&windows->lock);
+	scoped_lock(&windows->lock);
 	window->users--;
 }

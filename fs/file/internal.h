@@ -18,17 +18,17 @@ struct file {
 	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. What is atomic below
 	 * is read without it by file_size and file_allocated, which never wait: a caller may ask
 	 * for them while a move of the file waits for a lock that the caller holds. */
-	struct guard guard;
+	struct brlock guard;
 	struct volume *_Atomic volume;
-	struct file_figures *figures; /* own, or the journal's: file_set_figures */
+	struct file_fields *fields; /* own, or the journal's: file_set_fields */
 	union {
-		struct file_figures own; /* without a journal */
+		struct file_fields own;	 /* without a journal */
 		struct {		 /* with one */
 			uint64_t object; /* what it calls the fd's object: file_object_id */
 			struct file_missing *_Atomic missing; /* file_missing.h: file_missing */
 		};
 	};
-	_Atomic uint64_t taken;		       /* bytes of memory charged to the payer */
+	_Atomic uint64_t allocated;	       /* bytes of memory charged to the payer */
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
 	struct extents extents;		       /* under the guard */
 	_Atomic int32_t backing_id;
@@ -40,24 +40,24 @@ struct file {
 	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
 	atomic_bool given;	      /* the object was let out of the daemon's hands */
-	bool senseless;		      /* restoring: what the journal says of its memory is */
+	bool corrupt;		      /* restoring: what the journal says of its memory is */
 };
 
 /* Set with the fd, to what the journal calls its object; 0: none. */
 static inline uint64_t file_object_id(const struct file *file)
 {
-	return file->figures == &file->own ? 0 : file->object;
+	return file->fields == &file->own ? 0 : file->object;
 }
 
 /* NULL: nothing is. */
 static inline struct file_missing *file_missing(const struct file *file)
 {
-	return file->figures == &file->own ? NULL : atomic_load(&file->missing);
+	return file->fields == &file->own ? NULL : atomic_load(&file->missing);
 }
 
 static inline void file_set_object_id(struct file *file, uint64_t object)
 {
-	if (file->figures != &file->own)
+	if (file->fields != &file->own)
 		file->object = object;
 }
 
@@ -68,12 +68,12 @@ static inline bool file_is_device(const struct file *file)
 
 static inline int file_charge(const struct file_call *call, int64_t bytes)
 {
-	return call->charge && bytes ? call->charge(call->payer, bytes) : 0;
+	return call->charge && bytes ? call->charge(call->quota_owner, bytes) : 0;
 }
 
 static inline int file_count_object(const struct file_call *call, int more)
 {
-	return call->count_object ? call->count_object(call->payer, more) : 0;
+	return call->count_object ? call->count_object(call->quota_owner, more) : 0;
 }
 
 /* A stretch of a file that is data all through, or a hole. */

@@ -6,12 +6,12 @@
 
 #include "fs/file/internal.h"
 #include "fs/journal/journal.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 bool file_is_missing(const struct file *file)
 {
 	return file_missing(file) ||
-	       atomic_load_explicit(&file->figures->missing, memory_order_relaxed);
+	       atomic_load_explicit(&file->fields->missing, memory_order_relaxed);
 }
 
 static bool has_chunk(const struct file *file, uint64_t id)
@@ -30,7 +30,7 @@ static void drop_chunks(struct file *file, const struct file_call *call,
 	for (uint32_t i = 0; i < missing->n_extents; i++)
 		if (missing->extents[i].bytes >= CHUNK_ALIGN &&
 		    !has_chunk(file, missing->extents[i].chunk))
-			journal_drop(call->journal, KEEP_CHUNK, missing->extents[i].chunk);
+			journal_drop(call->journal, FDSTORE_CHUNK, missing->extents[i].chunk);
 }
 
 void file_missing_empty(struct file *file, const struct file_call *call)
@@ -43,7 +43,7 @@ void file_missing_empty(struct file *file, const struct file_call *call)
 		file_set_object_id(file, 0);
 		record_object(call, file);
 	}
-	atomic_store(&file->figures->missing, 0);
+	atomic_store(&file->fields->missing, 0);
 	if (!missing)
 		return;
 	drop_chunks(file, call, missing);

@@ -16,7 +16,7 @@
 #include "fs/file/host_pin.h"
 #include "fs/file/missing.h"
 #include "fs/file/old_memory.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 struct file_move {
 	struct file *file;
@@ -30,7 +30,7 @@ struct file_move {
 	struct journal_file image; /* what is recorded of the commit, with extents */
 	struct journal_extent *record;
 	uint64_t object; /* what the journal calls fd's */
-	uint64_t taken;
+	uint64_t allocated;
 	int64_t charged; /* more than the file has */
 	uint8_t tail_shift, object_shift;
 };
@@ -38,26 +38,26 @@ struct file_move {
 /* Where the file's memory ends that is worth copying. */
 static uint64_t data_end(const struct file *file, uint64_t size)
 {
-	uint64_t reserved = file_is_device(file) ? atomic_load(&file->figures->reserved) : 0;
+	uint64_t reserved = file_is_device(file) ? atomic_load(&file->fields->reserved) : 0;
 
 	return size > reserved ? size : reserved;
 }
 
 static int take_for_runs(struct file_move *move, uint64_t end)
 {
-	struct taking taking = taking_for(move->to, &move->call, end);
+	struct allocation allocation = allocation_for(move->to, &move->call, end);
 	struct file_run run;
 	int rc = 0;
 
-	taking.fill = POOL_UNDEFINED;
-	taking.charge = TAKING_UNCHARGED;
-	taking.into = &move->extents;
+	allocation.fill = POOL_UNDEFINED;
+	allocation.charge = ALLOCATION_UNCHARGED;
+	allocation.into = &move->extents;
 	for (uint64_t at = 0; rc == 0 && file_next_run(move->file, at, end, &run); at = run.to) {
 		if (run.data)
-			rc = taking_run(&taking, run.from, run.to, run.to);
+			rc = alloc_run(&allocation, run.from, run.to, run.to);
 	}
-	move->taken = taking.bytes;
-	move->tail_shift = (uint8_t)__builtin_ctzll(taking.layout.unit);
+	move->allocated = allocation.bytes;
+	move->tail_shift = (uint8_t)__builtin_ctzll(allocation.layout.unit);
 	return rc;
 }
 
@@ -66,7 +66,7 @@ static int fill_from_object(struct file_move *move)
 {
 	int fd = atomic_load(&move->file->fd);
 	struct bounce *bounce;
-	int rc = bounce_new(&move->call, move->taken, &bounce);
+	int rc = bounce_new(&move->call, move->allocated, &bounce);
 
 	if (rc < 0)
 		return rc;
@@ -133,7 +133,7 @@ static int copy_to_object(struct file_move *move)
 		rc = copy_runs_to_object(move, bounce);
 	bounce_free(bounce);
 	if (rc == 0)
-		move->taken = host_object_taken(move->fd);
+		move->allocated = host_object_taken(move->fd);
 	return rc;
 }
 
@@ -142,7 +142,7 @@ static void drop_copy(struct file_move *move)
 	if (move->to->pool)
 		device_release(move->to, &move->extents);
 	if (move->object)
-		journal_drop(move->call.journal, KEEP_HOST, move->object);
+		journal_drop(move->call.journal, FDSTORE_HOST, move->object);
 	if (move->fd >= 0) {
 		close(move->fd);
 		file_count_object(&move->call, -1);
@@ -153,16 +153,16 @@ static void drop_copy(struct file_move *move)
  * it is more. The count of memfd bytes is another account. */
 static int pay_difference(struct file_move *move)
 {
-	uint64_t old = atomic_load(&move->file->taken);
-	int64_t more = (int64_t)(move->taken - old);
-	int rc = move->to->pool ? 0 : system_account(move->to->system, (int64_t)move->taken);
+	uint64_t old = atomic_load(&move->file->allocated);
+	int64_t more = (int64_t)(move->allocated - old);
+	int rc = move->to->pool ? 0 : system_account(move->to->system, (int64_t)move->allocated);
 
 	if (rc < 0)
 		return rc;
 	if (more > 0)
 		rc = file_charge(&move->call, more);
 	if (rc < 0 && !move->to->pool)
-		system_account(move->to->system, -(int64_t)move->taken);
+		system_account(move->to->system, -(int64_t)move->allocated);
 	move->charged = more;
 	return rc;
 }
@@ -185,7 +185,7 @@ static int prepare_record(struct file_move *move)
 	move->record = record_extents(&move->extents);
 	/* An object's file has no use for it before the move, a device's has it. */
 	if (!file_is_device(move->file))
-		atomic_store(&move->file->figures->size, move->size);
+		atomic_store(&move->file->fields->size, move->size);
 	return n && !move->record ? -ENOMEM : 0;
 }
 
@@ -220,7 +220,7 @@ static int begin(struct file *file, const struct file_call *call, struct volume 
 
 	if (!made)
 		return file_is_missing(file) ? -EIO : -ENOMEM;
-	guard_lock(&file->guard);
+	brlock_write_lock(&file->guard);
 	*made = (struct file_move){
 	    .file = file,
 	    .call = *call,
@@ -235,7 +235,7 @@ static int begin(struct file *file, const struct file_call *call, struct volume 
 	int rc = held ? -EBUSY : make_copy(made);
 
 	if (rc < 0) {
-		guard_unlock(&file->guard);
+		brlock_write_unlock(&file->guard);
 		free(made->record);
 		free(made);
 		return rc;
@@ -255,7 +255,7 @@ static void abort_move(struct file_move *move)
 	if (move->charged > 0)
 		file_charge(&move->call, -move->charged);
 	if (!move->to->pool)
-		system_account(move->to->system, -(int64_t)move->taken);
+		system_account(move->to->system, -(int64_t)move->allocated);
 	drop_copy(move);
 }
 
@@ -295,23 +295,23 @@ static void commit_move(struct file_move *move)
 
 	file_set_object_id(file, move->object);
 	if (from->pool) {
-		pool_give_announce(from->pool);
+		pool_free_announce(from->pool);
 		move->from = from;
 		move->left = file->extents;
-		file_leave(file, from, &move->left);
+		file_keep_old_memory(file, from, &move->left);
 	}
 	if (!from->pool) {
 		host_windows_forget(from->windows, file);
-		if (!file_leave_object(file, from, atomic_load(&file->taken)))
-			system_account(from->system, -(int64_t)atomic_load(&file->taken));
+		if (!file_keep_old_object(file, from, atomic_load(&file->allocated)))
+			system_account(from->system, -(int64_t)atomic_load(&file->allocated));
 	}
 	file->extents = move->extents;
-	atomic_store(&file->figures->size, move->size);
+	atomic_store(&file->fields->size, move->size);
 	if (!from->pool || !move->to->pool)
-		atomic_store(&file->figures->reserved, 0);
+		atomic_store(&file->fields->reserved, 0);
 	atomic_store(&file->tail_shift, move->tail_shift);
-	atomic_store(&file->taken, 0);
-	device_settle(file, (int64_t)move->taken);
+	atomic_store(&file->allocated, 0);
+	device_update_accounting(file, (int64_t)move->allocated);
 	if (move->fd >= 0) {
 		atomic_store(&file->object_shift, move->object_shift);
 		install_object(&move->call, file, move->fd);
@@ -323,7 +323,7 @@ static void commit_move(struct file_move *move)
 	if (move->fd < 0 && atomic_load(&file->fd) >= 0)
 		leave_object(atomic_load(&file->fd));
 	if (left)
-		journal_drop(move->call.journal, KEEP_HOST, left);
+		journal_drop(move->call.journal, FDSTORE_HOST, left);
 	if (move->charged < 0)
 		file_charge(&move->call, move->charged);
 }
@@ -336,14 +336,14 @@ void file_move_end(struct file_move *move, enum file_move_end end)
 		commit_move(move);
 	else
 		abort_move(move);
-	guard_unlock(&file->guard);
+	brlock_write_unlock(&file->guard);
 }
 
 void file_move_free(struct file_move *move)
 {
 	if (move && move->from) {
 		device_release(move->from, &move->left);
-		pool_give_announced(move->from->pool);
+		pool_free_announced(move->from->pool);
 	}
 	if (move)
 		free(move->record);

@@ -9,8 +9,8 @@
 #include "fs/file/device.h"
 #include "fs/file/export.h"
 
-struct left {
-	struct left *next;
+struct old_memory {
+	struct old_memory *next;
 	const struct file *file;
 	struct volume *volume;
 	struct extents extents; /* of a GPU's volume */
@@ -19,104 +19,106 @@ struct left {
 
 /* Few files have any. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct left *all;
+static struct old_memory *all;
 
-static void left_add(struct left *left)
+static void old_memory_add(struct old_memory *old_memory)
 {
-	LOCKED(&lock);
-	left->next = all;
-	all = left;
+	scoped_lock(&lock);
+	old_memory->next = all;
+	all = old_memory;
 }
 
-static struct left *left_new(const struct file *file, struct volume *volume)
+static struct old_memory *old_memory_new(const struct file *file, struct volume *volume)
 {
-	struct left *left = file_is_loose(file) ? calloc(1, sizeof(*left)) : NULL;
+	struct old_memory *old_memory = file_is_loose(file) ? calloc(1, sizeof(*old_memory)) : NULL;
 
-	if (left)
-		*left = (struct left){.file = file, .volume = volume};
-	return left;
+	if (old_memory)
+		*old_memory = (struct old_memory){.file = file, .volume = volume};
+	return old_memory;
 }
 
 /* Without memory for the note the driver alone knows that a process has the chunk: it gives it to
  * nobody else. */
-uint64_t file_leave(const struct file *file, struct volume *volume, struct extents *extents)
+uint64_t file_keep_old_memory(const struct file *file, struct volume *volume,
+			      struct extents *extents)
 {
-	struct left *left = left_new(file, volume);
+	struct old_memory *old_memory = old_memory_new(file, volume);
 	uint32_t rest = 0;
 
-	if (!left)
+	if (!old_memory)
 		return 0;
 	EXTENTS_FOREACH (extent, extents) {
 		if (atomic_load(&extent->span.chunk->handed_out) &&
-		    span_owns_chunk(&extent->span) && extents_reserve(&left->extents, 1) == 0) {
-			extents_insert(&left->extents, extent);
-			left->bytes += extent->span.bytes;
+		    span_owns_chunk(&extent->span) &&
+		    extents_reserve(&old_memory->extents, 1) == 0) {
+			extents_insert(&old_memory->extents, extent);
+			old_memory->bytes += extent->span.bytes;
 		} else {
 			extents->at[rest++] = *extent;
 		}
 	}
 	extents->count = rest;
-	uint64_t bytes = left->bytes;
+	uint64_t bytes = old_memory->bytes;
 
 	if (bytes)
-		left_add(left);
+		old_memory_add(old_memory);
 	else
-		free(left);
+		free(old_memory);
 	return bytes;
 }
 
-bool file_leave_object(const struct file *file, struct volume *volume, uint64_t bytes)
+bool file_keep_old_object(const struct file *file, struct volume *volume, uint64_t bytes)
 {
-	struct left *left = bytes ? left_new(file, volume) : NULL;
+	struct old_memory *old_memory = bytes ? old_memory_new(file, volume) : NULL;
 
-	if (!left)
+	if (!old_memory)
 		return false;
-	left->bytes = bytes;
-	left_add(left);
+	old_memory->bytes = bytes;
+	old_memory_add(old_memory);
 	return true;
 }
 
-static struct left *left_take(const struct file *file)
+static struct old_memory *old_memory_take(const struct file *file)
 {
-	struct left **at = &all, *taken = NULL;
+	struct old_memory **at = &all, *taken = NULL;
 
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	while (*at) {
-		struct left *left = *at;
+		struct old_memory *old_memory = *at;
 
-		if (left->file != file) {
-			at = &left->next;
+		if (old_memory->file != file) {
+			at = &old_memory->next;
 			continue;
 		}
-		*at = left->next;
-		left->next = taken;
-		taken = left;
+		*at = old_memory->next;
+		old_memory->next = taken;
+		taken = old_memory;
 	}
 	return taken;
 }
 
-static void left_free(struct left *left)
+static void old_memory_free(struct old_memory *old_memory)
 {
-	if (left->volume->pool)
-		device_release(left->volume, &left->extents);
+	if (old_memory->volume->pool)
+		device_release(old_memory->volume, &old_memory->extents);
 	else
-		system_account(left->volume->system, -(int64_t)left->bytes);
-	free(left);
+		system_account(old_memory->volume->system, -(int64_t)old_memory->bytes);
+	free(old_memory);
 }
 
-void file_left_end(struct file *file)
+void file_old_memory_end(struct file *file)
 {
-	struct left *left = NULL;
+	struct old_memory *old_memory = NULL;
 
 	/* So that what is given up meanwhile is either found here or not left. */
-	guard_lock(&file->guard);
+	brlock_write_lock(&file->guard);
 	if (atomic_fetch_sub(&file->loose, 1) == 1)
-		left = left_take(file);
-	guard_unlock(&file->guard);
-	while (left) {
-		struct left *next = left->next;
+		old_memory = old_memory_take(file);
+	brlock_write_unlock(&file->guard);
+	while (old_memory) {
+		struct old_memory *next = old_memory->next;
 
-		left_free(left);
-		left = next;
+		old_memory_free(old_memory);
+		old_memory = next;
 	}
 }

@@ -10,12 +10,13 @@
 
 /* Guard held exclusive. Takes out of extents, which the file does not have any more, what sharers
  * may have mapped: how many bytes. The rest is the caller's to give back. */
-uint64_t file_leave(const struct file *file, struct volume *volume, struct extents *extents);
+uint64_t file_keep_old_memory(const struct file *file, struct volume *volume,
+			      struct extents *extents);
 /* Guard held exclusive. The object of a file in host/ is not the file's any more: whether its bytes
  * stay on the volume's account. */
-bool file_leave_object(const struct file *file, struct volume *volume, uint64_t bytes);
+bool file_keep_old_object(const struct file *file, struct volume *volume, uint64_t bytes);
 
 /* A loose lease has ended: gives back what the last one leaves. May wait for the file. */
-void file_left_end(struct file *file);
+void file_old_memory_end(struct file *file);
 
 #endif

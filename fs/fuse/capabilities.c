@@ -76,7 +76,7 @@ static void choose_recovery(struct fs *fs)
 	struct capability *recovery = &fs->can.recovery;
 	const char *why = fs->options.recovery_why;
 
-	if (!fs->keep)
+	if (!fs->fdstore)
 		capability_set(recovery, false, "%s%s: files are gone with the daemon",
 			       *why ? "recovery=auto: " : "turned off (recovery=off)", why);
 	else if (fs->options.recovery == RECOVERY_TRANSPARENT)

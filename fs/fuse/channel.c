@@ -22,9 +22,9 @@
  * request and its answer took 25 us with a thread to wake and 11 us without. A client that asks one
  * thing after the other gains all of it within 20 us; this is for one that does something in
  * between, and as long as KVM's halt polling takes for the same reason. */
-#define LOOK_NS 200000
+#define BUSY_POLL_NS 200000
 /* One of so many processors may be looking, so that those who compute keep theirs. */
-#define LOOK_SHARE 8
+#define BUSY_POLL_SHARE 8
 
 /* -1: the session's. */
 static _Thread_local int own = -1;
@@ -70,16 +70,17 @@ static int clone_fd(struct fuse_session *fuse)
 	return error;
 }
 
-static void looking_prepare(struct fs *fs)
+static void busy_poll_prepare(struct fs *fs)
 {
 	struct capability *looks = &fs->can.busy_poll;
 	unsigned processors = (unsigned)get_nprocs();
 
-	fs->looking.most = fs->can.clone_fd.on ? (processors + LOOK_SHARE / 2) / LOOK_SHARE : 0;
-	if (fs->looking.most)
+	fs->busy_poll_state.most =
+	    fs->can.clone_fd.on ? (processors + BUSY_POLL_SHARE / 2) / BUSY_POLL_SHARE : 0;
+	if (fs->busy_poll_state.most)
 		capability_set(looks, true,
 			       "%u of %u processors at most, for %u us after a request",
-			       fs->looking.most, processors, LOOK_NS / 1000);
+			       fs->busy_poll_state.most, processors, BUSY_POLL_NS / 1000);
 	else if (fs->can.clone_fd.on)
 		capability_set(looks, false, "%u processors are too few", processors);
 	else
@@ -106,19 +107,19 @@ static void clones_prepare(struct fs *fs, struct fuse_session *fuse)
 void channel_prepare(struct fs *fs, struct fuse_session *fuse)
 {
 	clones_prepare(fs, fuse);
-	looking_prepare(fs);
+	busy_poll_prepare(fs);
 }
 
 /* The one that the same thread of another daemon had, or a new one. */
 static int kept_clone(struct fs *fs, struct fuse_session *fuse, unsigned number)
 {
-	uint64_t id = keep_id(KEEP_CLONE, number);
-	int error, fd = keep_take(fs->keep, id);
+	uint64_t id = fdstore_id(FDSTORE_CLONE, number);
+	int error, fd = fdstore_take(fs->fdstore, id);
 
 	if (fd != -ENOENT)
 		return fd;
 	fd = clone_fd(fuse);
-	error = fd < 0 ? fd : keep_hold(fs->keep, id, fd);
+	error = fd < 0 ? fd : fdstore_hold(fs->fdstore, id, fd);
 	if (!error)
 		return fd;
 	if (fd >= 0)
@@ -153,7 +154,7 @@ void channel_answer_for(int channel)
 /* As read(2) with O_NONBLOCK. */
 static ssize_t look(void *to, size_t bytes)
 {
-	int64_t until = observe_now() + LOOK_NS;
+	int64_t until = observe_now() + BUSY_POLL_NS;
 	ssize_t n;
 
 	if (fcntl(own, F_SETFL, O_RDWR | O_NONBLOCK))
@@ -172,10 +173,10 @@ ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t 
 	ssize_t n = -1;
 
 	errno = EAGAIN;
-	if (own >= 0 && fs->looking.most) {
-		if (atomic_fetch_add(&fs->looking.now, 1) < fs->looking.most)
+	if (own >= 0 && fs->busy_poll_state.most) {
+		if (atomic_fetch_add(&fs->busy_poll_state.now, 1) < fs->busy_poll_state.most)
 			n = look(to, bytes);
-		atomic_fetch_sub(&fs->looking.now, 1);
+		atomic_fetch_sub(&fs->busy_poll_state.now, 1);
 	}
 	return n < 0 && errno == EAGAIN ? request(fuse_session_fd(fuse), to, bytes, NULL) : n;
 }

@@ -13,8 +13,8 @@
 
 #include "fs/fuse/session.h"
 
-struct agreement;
-struct sweep;
+struct fuse_init;
+struct lookup_gc;
 
 struct session {
 	struct fs *fs;
@@ -31,8 +31,8 @@ struct session {
 	atomic_bool greeted;	     /* INIT was served */
 	dev_t device;		     /* of the mount; 0: not known */
 	int fuse_fd;		     /* with recovery=transparent: the mount's, beside libfuse's */
-	struct sweep *sweep;	     /* where a daemon before this one had the mount */
-	struct agreement *agreement; /* where there is a keeper */
+	struct lookup_gc *lookup_gc; /* where a daemon before this one had the mount */
+	struct fuse_init *fuse_init; /* where there is a keeper */
 };
 
 /* session_mount.c. Each is 0, or -errno after a line in the log. */

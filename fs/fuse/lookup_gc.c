@@ -20,7 +20,7 @@
 #define FIRST_MS 1000
 #define LAST_MS	 60000
 
-struct sweep {
+struct lookup_gc {
 	struct fs *fs;
 	struct fuse_session *fuse;
 	int stop_fd;
@@ -30,26 +30,26 @@ struct sweep {
 /* Nobody can come by it any more but who has it already. */
 static bool is_left(struct inode *inode)
 {
-	LOCKED(&inode->lock);
-	return !inode->links && !inode->opens && !inode->holds &&
-	       atomic_load(&inode->figures->lookups) > 0;
+	scoped_lock(&inode->lock);
+	return !inode->links && !inode->opens && !inode->lease_refs &&
+	       atomic_load(&inode->fields->lookups) > 0;
 }
 
-static bool is_known(struct sweep *sweep, uint64_t ino)
+static bool is_known(struct lookup_gc *lookup_gc, uint64_t ino)
 {
 	/* Nothing is invalidated but attributes: no request comes of it. */
-	return fuse_lowlevel_notify_inval_inode(sweep->fuse, ino, -1, 0) != -ENOENT;
+	return fuse_lowlevel_notify_inval_inode(lookup_gc->fuse, ino, -1, 0) != -ENOENT;
 }
 
 /* What is on its way about one of these, which op_forget looks for, finds nothing to take. */
-static void look(struct sweep *sweep)
+static void look(struct lookup_gc *lookup_gc)
 {
-	struct fs *fs = sweep->fs;
+	struct fs *fs = lookup_gc->fs;
 	uint32_t slot = 0;
 	struct inode *inode;
 
 	while ((inode = inode_table_next(&fs->inodes, &slot))) {
-		if (inode != fs->root && is_left(inode) && !is_known(sweep, inode->ino))
+		if (inode != fs->root && is_left(inode) && !is_known(lookup_gc, inode->ino))
 			inode_forget(fs, inode, UINT64_MAX);
 		inode_put(fs, inode, 1);
 	}
@@ -57,46 +57,47 @@ static void look(struct sweep *sweep)
 
 static void *run(void *pointer)
 {
-	struct sweep *sweep = pointer;
-	struct pollfd stop = {.fd = sweep->stop_fd, .events = POLLIN};
+	struct lookup_gc *lookup_gc = pointer;
+	struct pollfd stop = {.fd = lookup_gc->stop_fd, .events = POLLIN};
 	int ms = FIRST_MS / 2;
 
 	do {
-		look(sweep);
+		look(lookup_gc);
 		ms = ms * 2 < LAST_MS ? ms * 2 : LAST_MS;
 	} while (poll(&stop, 1, ms) <= 0);
 	worker_end();
 	return NULL;
 }
 
-static void sweep_free(struct sweep *sweep)
+static void lookup_gc_free(struct lookup_gc *lookup_gc)
 {
-	if (sweep->stop_fd >= 0)
-		close(sweep->stop_fd);
-	free(sweep);
+	if (lookup_gc->stop_fd >= 0)
+		close(lookup_gc->stop_fd);
+	free(lookup_gc);
 }
 
-struct sweep *sweep_start(struct fs *fs, struct fuse_session *fuse)
+struct lookup_gc *lookup_gc_start(struct fs *fs, struct fuse_session *fuse)
 {
-	struct sweep *sweep = calloc(1, sizeof(*sweep));
+	struct lookup_gc *lookup_gc = calloc(1, sizeof(*lookup_gc));
 
-	if (!sweep)
+	if (!lookup_gc)
 		return NULL;
-	sweep->fs = fs;
-	sweep->fuse = fuse;
-	sweep->stop_fd = eventfd(0, EFD_CLOEXEC);
-	if (sweep->stop_fd >= 0 && pthread_create(&sweep->thread, NULL, run, sweep) == 0)
-		return sweep;
+	lookup_gc->fs = fs;
+	lookup_gc->fuse = fuse;
+	lookup_gc->stop_fd = eventfd(0, EFD_CLOEXEC);
+	if (lookup_gc->stop_fd >= 0 &&
+	    pthread_create(&lookup_gc->thread, NULL, run, lookup_gc) == 0)
+		return lookup_gc;
 	log_warn("no thread to look for files that the kernel has forgotten: their memory stays");
-	sweep_free(sweep);
+	lookup_gc_free(lookup_gc);
 	return NULL;
 }
 
-void sweep_stop(struct sweep *sweep)
+void lookup_gc_stop(struct lookup_gc *lookup_gc)
 {
-	if (!sweep)
+	if (!lookup_gc)
 		return;
-	eventfd_write(sweep->stop_fd, 1);
-	pthread_join(sweep->thread, NULL);
-	sweep_free(sweep);
+	eventfd_write(lookup_gc->stop_fd, 1);
+	pthread_join(lookup_gc->thread, NULL);
+	lookup_gc_free(lookup_gc);
 }

@@ -8,11 +8,11 @@
 
 struct fs;
 struct fuse_session;
-struct sweep;
+struct lookup_gc;
 
 /* NULL where no thread can be had: then they stay until the mount ends. */
-struct sweep *sweep_start(struct fs *fs, struct fuse_session *fuse);
+struct lookup_gc *lookup_gc_start(struct fs *fs, struct fuse_session *fuse);
 /* NULL is fine. */
-void sweep_stop(struct sweep *sweep);
+void lookup_gc_stop(struct lookup_gc *lookup_gc);
 
 #endif

@@ -96,9 +96,9 @@ int session_fuse_new(struct session *session)
 /* Of what the daemon before mounted, the name alone is left, with nobody behind it. */
 static void unmount_last(const struct session *session)
 {
-	if (session->agreement && agreement_device(session->agreement))
+	if (session->fuse_init && fuse_init_device(session->fuse_init))
 		unmount_lazily(session->fs->options.mountpoint,
-			       agreement_device(session->agreement));
+			       fuse_init_device(session->fuse_init));
 }
 
 static int mount_fuse(struct session *session)
@@ -111,10 +111,10 @@ static int mount_fuse(struct session *session)
 		return -EIO;
 	}
 	/* At once: whoever goes on for a daemon that is killed must know its own mount. */
-	if (unmount_device(mountpoint, &session->device) == 0 && session->agreement)
-		agreement_set_device(session->agreement, session->device);
+	if (unmount_device(mountpoint, &session->device) == 0 && session->fuse_init)
+		fuse_init_set_device(session->fuse_init, session->device);
 	/* Whoever finds that the mount answers can ask its keeper for an upgrade. */
-	keep_settle(session->fs->keep);
+	fdstore_wait_idle(session->fs->fdstore);
 	return 0;
 }
 
@@ -131,18 +131,19 @@ static int mount_kept(struct session *session)
 	session->fuse = NULL;
 	if (session->fuse_fd < 0)
 		return -errno;
-	error = agreement_ask(session->agreement, session->fuse_fd);
+	error = fuse_init_ask(session->fuse_init, session->fuse_fd);
 	if (!error)
-		error = keep_hold(session->fs->keep, keep_id(KEEP_FUSE, 0), session->fuse_fd);
+		error = fdstore_hold(session->fs->fdstore, fdstore_id(FDSTORE_FUSE, 0),
+				     session->fuse_fd);
 	if (!error)
 		error = session_fuse_new(session);
-	return error ? error : agreement_greet(session->agreement, session->fuse);
+	return error ? error : fuse_init_replay(session->fuse_init, session->fuse);
 }
 
 /* Whether the mount is to go on when this daemon is gone. */
 static bool is_kept(const struct session *session)
 {
-	return session->fs->keep && session->fs->options.recovery == RECOVERY_TRANSPARENT;
+	return session->fs->fdstore && session->fs->options.recovery == RECOVERY_TRANSPARENT;
 }
 
 int session_mount(struct session *session)
@@ -154,7 +155,7 @@ int session_mount(struct session *session)
 	else if (session->fuse_fd < 0)
 		error = mount_kept(session);
 	if (!error && is_kept(session))
-		error = agreement_answer(session->agreement, session->fuse, session->fuse_fd);
+		error = fuse_init_answer(session->fuse_init, session->fuse, session->fuse_fd);
 	if (error)
 		return error;
 	if (!session->fs->can.io_uring.on) {
@@ -168,15 +169,15 @@ int session_take_mount(struct session *session)
 {
 	struct fs *fs = session->fs;
 
-	if (!fs->keep)
+	if (!fs->fdstore)
 		return 0;
-	int error = agreement_open(fs->keep, &session->agreement);
+	int error = fuse_init_open(fs->fdstore, &session->fuse_init);
 
 	if (error || !is_kept(session))
 		return error;
-	session->fuse_fd = keep_take(fs->keep, keep_id(KEEP_FUSE, 0));
+	session->fuse_fd = fdstore_take(fs->fdstore, fdstore_id(FDSTORE_FUSE, 0));
 	if (session->fuse_fd < 0)
 		return session->fuse_fd == -ENOENT ? 0 : session->fuse_fd;
-	session->device = agreement_device(session->agreement);
-	return agreement_greet(session->agreement, session->fuse);
+	session->device = fuse_init_device(session->fuse_init);
+	return fuse_init_replay(session->fuse_init, session->fuse);
 }

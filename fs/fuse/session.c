@@ -277,8 +277,8 @@ int session_start(struct session *session)
 
 	if (error)
 		return error;
-	if (session->agreement)
-		agreement_set_turn(session->agreement, keep_turn(fs->keep));
+	if (session->fuse_init)
+		fuse_init_set_generation(session->fuse_init, fdstore_generation(fs->fdstore));
 	error = access_file_new(fs);
 	timeline_mark(&fs->timeline, TIMELINE_SERVING);
 	if (!is_awaited(session))
@@ -298,11 +298,11 @@ int session_start(struct session *session)
 	}
 	readahead_setup(fs, session->device);
 	if (fs->mount == FS_MOUNT_KEPT)
-		session->sweep = sweep_start(fs, session->fuse);
+		session->lookup_gc = lookup_gc_start(fs, session->fuse);
 	return 0;
 
 unmount_fuse:
-	if (keep_turn(fs->keep) == 1)
+	if (fdstore_generation(fs->fdstore) == 1)
 		unmount(session);
 	threads_end(session);
 	return error;
@@ -321,18 +321,18 @@ void session_changed(struct session *session, uint64_t ino)
 
 int session_wait(struct session *session)
 {
-	struct keep *keep = session->fs->keep;
+	struct fdstore *fdstore = session->fs->fdstore;
 	int error = 0;
 	struct pollfd fds[] = {{.fd = session->ended_fd, .events = POLLIN},
 			       {.fd = session->signal_fd, .events = POLLIN},
 			       {.events = POLLRDHUP}};
 
 	do {
-		fds[2].fd = keep_fd(keep);
+		fds[2].fd = fdstore_fd(fdstore);
 		if (poll(fds, 3, -1) > 0 && fds[2].revents)
-			keep_renew(keep);
+			fdstore_replace(fdstore);
 	} while (!fds[0].revents && !fds[1].revents);
-	sweep_stop(session->sweep);
+	lookup_gc_stop(session->lookup_gc);
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);
@@ -364,7 +364,7 @@ void session_close(struct session *session)
 		fuse_session_destroy(session->fuse);
 	if (session->fuse_fd >= 0)
 		close(session->fuse_fd);
-	agreement_close(session->agreement);
+	fuse_init_close(session->fuse_init);
 	if (session->ended_fd >= 0)
 		close(session->ended_fd);
 	if (session->signal_fd >= 0)

@@ -25,7 +25,7 @@
 #define JOURNAL_VERSION	     1
 #define JOURNAL_HEADER_BYTES (64ULL << 10)
 #define JOURNAL_UNIT	     (64ULL << 10)
-#define JOURNAL_AREAS	     2
+#define JOURNAL_HALVES	     2
 #define JOURNAL_WRITERS	     256
 #define JOURNAL_VOLUMES	     (BACKEND_DEVICES_MAX + 1)
 
@@ -43,21 +43,21 @@ struct journal_header {
 	uint64_t magic;
 	uint32_t version, n_volumes;
 	uint64_t slots; /* how many */
-	uint64_t area_bytes;
+	uint64_t half_bytes;
 	_Atomic uint64_t state;
-	_Atomic uint64_t broken;       /* records were lost for want of memory: not to be read */
-	uint64_t epoch[JOURNAL_AREAS]; /* part of every check, another for each use */
-	_Atomic uint64_t units[JOURNAL_AREAS]; /* handed out */
-	_Atomic uint32_t generation;	       /* the highest of any slot that was given back */
-	_Atomic uint32_t compacted;	       /* units after the last compaction; 0: none yet */
-	_Atomic uint32_t pages[INODE_SHARDS];  /* of the inode table: where each shard's end */
-	char volumes[JOURNAL_VOLUMES][48];     /* UUIDs; "host" */
+	_Atomic uint64_t broken;	/* records were lost for want of memory: not to be read */
+	uint64_t epoch[JOURNAL_HALVES]; /* part of every check, another for each use */
+	_Atomic uint64_t units[JOURNAL_HALVES]; /* handed out */
+	_Atomic uint32_t generation;		/* the highest of any slot that was given back */
+	_Atomic uint32_t compacted;		/* units after the last compaction; 0: none yet */
+	_Atomic uint32_t pages[INODE_SHARDS];	/* of the inode table: where each shard's end */
+	char volumes[JOURNAL_VOLUMES][48];	/* UUIDs; "host" */
 };
 
 /* Figures are not logged: they are where they are used. */
 struct journal_slot {
-	struct inode_figures inode;
-	struct file_figures file;
+	struct inode_fields inode;
+	struct file_fields file;
 };
 
 struct journal_segment {
@@ -66,7 +66,7 @@ struct journal_segment {
 };
 
 /* What of the answer must be known if the request comes again. */
-enum journal_did { JOURNAL_DID_NAME = 1, JOURNAL_DID_OPEN = 2, JOURNAL_DID_CLOSE = 4 };
+enum journal_drc_add { JOURNAL_DID_NAME = 1, JOURNAL_DID_OPEN = 2, JOURNAL_DID_CLOSE = 4 };
 
 struct journal_record {
 	uint64_t check; /* of what follows, parts included; stored last; never 0 */
@@ -75,7 +75,7 @@ struct journal_record {
 	uint64_t ino;	  /* what the request led to */
 	uint32_t bytes;	  /* with this header; a multiple of 8 */
 	uint16_t writer;
-	uint16_t did; /* bits of enum journal_did */
+	uint16_t did; /* bits of enum journal_drc_add */
 };
 
 enum journal_kind {
@@ -87,7 +87,7 @@ enum journal_kind {
 	JOURNAL_XATTR_GONE,
 	JOURNAL_NAME, /* journal_name; name */
 	JOURNAL_NAME_GONE,
-	JOURNAL_HOME,	 /* journal_home */
+	JOURNAL_HOME,	 /* journal_quota_dir */
 	JOURNAL_OPEN,	 /* journal_open: also what else keeps a file's memory */
 	JOURNAL_KEPT,	 /* journal_ino: lost its name to a rename */
 	JOURNAL_GONE,	 /* journal_ino */
@@ -111,7 +111,7 @@ enum { JOURNAL_IS_COUNTED = 1, JOURNAL_IS_KEPT = 2 };
 
 struct journal_inode {
 	uint64_t ino;
-	uint64_t home; /* the directory that pays; above a top directory: the root */
+	uint64_t quota_dir; /* the directory that pays; above a top directory: the root */
 	int64_t btime;
 	struct attr_values attrs;
 	uint32_t mode, uid, gid;
@@ -153,8 +153,8 @@ struct journal_name {
 	uint32_t volume;     /* where the inode is from now on; UINT32_MAX: where it was */
 };
 
-struct journal_home {
-	uint64_t ino, home;
+struct journal_quota_dir {
+	uint64_t ino, quota_dir;
 };
 
 struct journal_dir {
@@ -209,7 +209,7 @@ struct journal_request {
 
 static inline unsigned journal_newest(uint64_t state)
 {
-	return (unsigned)((state + 1) / 2 % JOURNAL_AREAS);
+	return (unsigned)((state + 1) / 2 % JOURNAL_HALVES);
 }
 
 static inline bool journal_has_older(uint64_t state)

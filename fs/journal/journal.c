@@ -26,7 +26,7 @@ void journal_set_request(uint64_t unique)
 	request = unique;
 }
 
-bool journal_was_done(const struct journal *journal, struct journal_request *done)
+bool journal_drc_find(const struct journal *journal, struct journal_request *done)
 {
 	uint64_t unique = request & ~RESENT;
 	size_t low = 0, high = journal && request & RESENT ? journal->n_done : 0;
@@ -65,7 +65,7 @@ static struct journal_writer *writer_mine(struct journal *journal)
 
 static void want_compaction(struct journal *journal)
 {
-	LOCKED(&journal->lock);
+	scoped_lock(&journal->lock);
 	journal->wanted = true;
 	pthread_cond_broadcast(&journal->changed);
 }
@@ -98,28 +98,28 @@ static int segment_take(struct journal *journal, struct journal_writer *writer, 
 			uint64_t spare)
 {
 	struct journal_header *header = journal->header;
-	unsigned area = journal_newest(atomic_load(&header->state));
+	unsigned half = journal_newest(atomic_load(&header->state));
 	uint64_t units = (sizeof(struct journal_segment) + bytes + JOURNAL_UNIT - 1) / JOURNAL_UNIT;
-	uint64_t all = header->area_bytes / JOURNAL_UNIT;
-	uint64_t first = atomic_load(&header->units[area]);
+	uint64_t all = header->half_bytes / JOURNAL_UNIT;
+	uint64_t first = atomic_load(&header->units[half]);
 
 	do {
 		if (units + spare > all || first > all - units - spare)
 			return -ENOSPC;
-	} while (!atomic_compare_exchange_weak(&header->units[area], &first, first + units));
+	} while (!atomic_compare_exchange_weak(&header->units[half], &first, first + units));
 	fault(journal);
 
-	struct journal_segment *segment = (void *)(journal->areas[area] + first * JOURNAL_UNIT);
+	struct journal_segment *segment = (void *)(journal->halves[half] + first * JOURNAL_UNIT);
 	int rc = back(journal, segment, units * JOURNAL_UNIT);
 
 	if (rc < 0)
 		return rc;
 	fault(journal);
 	segment->units = units;
-	__atomic_store_n(&segment->check, journal_segment_check(segment, header->epoch[area]),
+	__atomic_store_n(&segment->check, journal_segment_check(segment, header->epoch[half]),
 			 __ATOMIC_RELEASE);
 	fault(journal);
-	writer->epoch = header->epoch[area];
+	writer->epoch = header->epoch[half];
 	writer->at = (char *)(segment + 1);
 	writer->end = (char *)segment + units * JOURNAL_UNIT;
 	if (first + units > atomic_load(&journal->limit))
@@ -138,7 +138,7 @@ int journal_room_now(struct journal *journal)
 		return 0;
 	struct journal_writer *writer = writer_mine(journal);
 
-	LOCKED(&writer->lock);
+	scoped_lock(&writer->lock);
 	return has_room(writer, ROOM_BYTES)
 		   ? 0
 		   : segment_take(journal, writer, ROOM_BYTES, SPARE_UNITS);
@@ -221,7 +221,7 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 		bytes += journal_align(piece_bytes(&pieces[i]));
 	struct journal_writer *writer = writer_mine(journal);
 
-	LOCKED(&writer->lock);
+	scoped_lock(&writer->lock);
 	if (!has_room(writer, bytes) && segment_take(journal, writer, bytes, 0) < 0) {
 		journal_fail(journal, bytes);
 		return;
@@ -245,43 +245,43 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 	fault(journal);
 }
 
-uint64_t journal_hold(struct journal *journal, enum keep_kind kind, int fd)
+uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd)
 {
 	uint64_t id = atomic_fetch_add(&journal->last_id, 1) + 1;
-	int rc = journal->holder.hold(journal->holder.of, keep_id(kind, id), fd);
+	int rc = journal->holder.hold(journal->holder.of, fdstore_id(kind, id), fd);
 
 	fault(journal);
 	return rc < 0 ? 0 : id;
 }
 
-void journal_drop(struct journal *journal, enum keep_kind kind, uint64_t id)
+void journal_drop(struct journal *journal, enum fdstore_kind kind, uint64_t id)
 {
 	if (id)
-		journal->holder.drop(journal->holder.of, keep_id(kind, id));
+		journal->holder.drop(journal->holder.of, fdstore_id(kind, id));
 	fault(journal);
 }
 
-static void append_done(struct journal *journal, const struct journal_request *done)
+static void append_completed(struct journal *journal, const struct journal_request *done)
 {
 	struct journal_piece piece = {.kind = JOURNAL_DONE, .bytes = sizeof(*done), .fixed = done};
 
 	journal_append(journal, &piece, 1, 0, 0);
 }
 
-void journal_carry_done(struct journal *journal)
+void journal_drc_carry(struct journal *journal)
 {
 	for (size_t i = 0; i < journal->n_done; i++) {
 		struct journal_request done = journal->done[i];
 
 		done.writer = done.writer < JOURNAL_EARLIER ? JOURNAL_EARLIER : done.writer + 1;
 		if (done.writer < JOURNAL_EARLIER + JOURNAL_EARLIER_MAX)
-			append_done(journal, &done);
+			append_completed(journal, &done);
 	}
 }
 
-void journal_forget_done(struct journal *journal)
+void journal_drc_forget(struct journal *journal)
 {
-	append_done(journal, &(struct journal_request){.writer = JOURNAL_FORGET});
+	append_completed(journal, &(struct journal_request){.writer = JOURNAL_FORGET});
 }
 
 static void writers_turn(struct journal *journal)
@@ -298,15 +298,15 @@ static void writers_turn(struct journal *journal)
 		writer->at = writer->end = NULL;
 		pthread_mutex_unlock(&writer->lock);
 		for (unsigned k = 0; k < n; k++)
-			append_done(journal, &recent[k]);
+			append_completed(journal, &recent[k]);
 	}
-	journal_carry_done(journal);
+	journal_drc_carry(journal);
 }
 
 /* One area is read where state has the bit off, both where it is on: each turn is two stores, one
  * that opens the other area and one that drops this. Who appends looks at the state under his
  * writer's lock: once all of them were held, nobody is at the old area any more. */
-int journal_turn_begin(struct journal *journal)
+int journal_rotate_begin(struct journal *journal)
 {
 	struct journal_header *header = journal->header;
 	uint64_t state = atomic_load(&header->state);
@@ -323,7 +323,7 @@ int journal_turn_begin(struct journal *journal)
 	return 0;
 }
 
-void journal_turn_end(struct journal *journal)
+void journal_rotate_end(struct journal *journal)
 {
 	struct journal_header *header = journal->header;
 	uint64_t state = atomic_load(&header->state);
@@ -333,10 +333,11 @@ void journal_turn_end(struct journal *journal)
 	atomic_store(&header->state, (state + 1) % JOURNAL_STATES);
 	fault(journal);
 	/* Zeroes, as records are appended to. */
-	off_t offset = journal->areas[older] - (char *)header;
+	off_t offset = journal->halves[older] - (char *)header;
 
 	if (fallocate(journal->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
-		      (off_t)header->area_bytes) < 0)
-		memset(journal->areas[older], 0, atomic_load(&header->units[older]) * JOURNAL_UNIT);
+		      (off_t)header->half_bytes) < 0)
+		memset(journal->halves[older], 0,
+		       atomic_load(&header->units[older]) * JOURNAL_UNIT);
 	atomic_store(&header->units[older], 0);
 }

@@ -22,7 +22,7 @@
 #include "fs/journal/format.h"
 #include "fs/keeper/fdstore.h"
 
-/* Who holds descriptors for the daemon that comes next: the keeper, or a test. As keep_hold and
+/* Who holds descriptors for the daemon that comes next: the keeper, or a test. As fdstore_hold and
  * its like: hold duplicates fd; take gives a duplicate to the caller, or -ENOENT; each goes on
  * while each() returns 0, and lends it the fd. */
 struct journal_holder {
@@ -37,7 +37,7 @@ struct journal_holder {
 
 /* Where the threads of one number append. */
 struct journal_writer {
-	_Alignas(LINES_ALIGN) pthread_mutex_t lock;
+	_Alignas(CACHELINE_ALIGN) pthread_mutex_t lock;
 	char *at, *end; /* what is left of its segment; NULL: it has none */
 	uint64_t epoch; /* of the area that the segment is in */
 	/* The latest requests, for compaction: their answers may not be out yet. */
@@ -49,7 +49,7 @@ struct journal {
 	struct journal_holder holder;
 	struct journal_header *header; /* the mapping begins here */
 	struct journal_slot *slots;
-	char *areas[JOURNAL_AREAS];
+	char *halves[JOURNAL_HALVES];
 	size_t bytes;
 	int fd;
 	int lock_fd;		   /* the same, for the lock on it; -1: there is none */
@@ -101,8 +101,8 @@ struct journal_piece {
 	} tail[2];
 };
 
-/* did: bits of enum journal_did for the thread's request, which led to ino; 0: nothing that must
- * not be done again. */
+/* did: bits of enum journal_drc_add for the thread's request, which led to ino; 0: nothing that
+ * must not be done again. */
 void journal_append(struct journal *journal, const struct journal_piece *pieces, unsigned n,
 		    unsigned did, uint64_t ino);
 
@@ -110,10 +110,10 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 void journal_set_request(uint64_t unique);
 /* Notes again what had been done when the last daemon ended: the next one may be asked as well. Or,
  * on another mount, that nothing had. */
-void journal_carry_done(struct journal *journal);
-void journal_forget_done(struct journal *journal);
+void journal_drc_carry(struct journal *journal);
+void journal_drc_forget(struct journal *journal);
 /* Whether that request came a second time and had been done the first: with what it led to. */
-bool journal_was_done(const struct journal *journal, struct journal_request *done);
+bool journal_drc_find(const struct journal *journal, struct journal_request *done);
 
 /* For compaction and restoring: what lies in the areas, the older one first; each record is whole,
  * its parts are not looked at. By sequence. */
@@ -123,7 +123,7 @@ struct journal_list {
 };
 int journal_read(const struct journal *journal, struct journal_list *list);
 /* The records of one area: for journal_read and fuzzing. In the order of the area. */
-int journal_read_area(const char *area, uint64_t units, uint64_t epoch, struct journal_list *list);
+int journal_read_half(const char *half, uint64_t units, uint64_t epoch, struct journal_list *list);
 int journal_sort(struct journal_list *list);
 
 /* A part, checked as what nobody can be trusted to have written: lengths agree, names are names. */
@@ -144,13 +144,13 @@ void journal_fail(struct journal *journal, uint64_t bytes);
 #define JOURNAL_FIRST_ID 16
 
 /* A descriptor for the next daemon: its id, or 0 where it could not be held. */
-uint64_t journal_hold(struct journal *journal, enum keep_kind kind, int fd);
-void journal_drop(struct journal *journal, enum keep_kind kind, uint64_t id);
+uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd);
+void journal_drop(struct journal *journal, enum fdstore_kind kind, uint64_t id);
 
 /* Compaction: from begin to end records go to the other area, which is read after the first; in
  * between all that there is must be appended to it. -EBUSY: the other one is in use, because the
  * last daemon ended between the two; then the same without begin is what is to be done. */
-int journal_turn_begin(struct journal *journal);
-void journal_turn_end(struct journal *journal);
+int journal_rotate_begin(struct journal *journal);
+void journal_rotate_end(struct journal *journal);
 
 #endif

@@ -35,7 +35,7 @@ static uint64_t slots_bytes(uint64_t slots)
 static uint64_t all_bytes(const struct journal_header *header)
 {
 	return JOURNAL_HEADER_BYTES + slots_bytes(header->slots) +
-	       JOURNAL_AREAS * header->area_bytes;
+	       JOURNAL_HALVES * header->half_bytes;
 }
 
 static void journal_init(struct journal *journal, const struct journal_holder *holder, int fd)
@@ -65,8 +65,8 @@ static int journal_map(struct journal *journal, const struct journal_header *hea
 	journal->bytes = bytes;
 	journal->header = base;
 	journal->slots = (void *)((char *)base + JOURNAL_HEADER_BYTES);
-	journal->areas[0] = (char *)journal->slots + slots_bytes(header->slots);
-	journal->areas[1] = journal->areas[0] + header->area_bytes;
+	journal->halves[0] = (char *)journal->slots + slots_bytes(header->slots);
+	journal->halves[1] = journal->halves[0] + header->half_bytes;
 	return 0;
 }
 
@@ -81,14 +81,14 @@ static void journal_unmap(struct journal *journal)
 /* What lies in memory of so many inodes: every shard of the table may get all of them. */
 static struct journal_header header_for(uint64_t inodes)
 {
-	uint64_t area = inodes * METADATA_INODE / JOURNAL_UNIT * JOURNAL_UNIT;
+	uint64_t half = inodes * METADATA_INODE / JOURNAL_UNIT * JOURNAL_UNIT;
 	uint64_t slots = (inodes + INODE_PAGE_SLOTS) * INODE_SHARDS;
 
 	return (struct journal_header){
 	    .magic = JOURNAL_MAGIC,
 	    .version = JOURNAL_VERSION,
 	    .slots = slots < SLOTS_MAX ? slots : SLOTS_MAX,
-	    .area_bytes = area > AREA_MIN ? area : AREA_MIN,
+	    .half_bytes = half > AREA_MIN ? half : AREA_MIN,
 	    .epoch = {1},
 	};
 }
@@ -135,7 +135,7 @@ static int lock_memory(struct journal *journal)
 
 static struct journal *journal_alloc(void)
 {
-	struct journal *made = aligned_alloc(LINES_ALIGN, sizeof(*made));
+	struct journal *made = aligned_alloc(CACHELINE_ALIGN, sizeof(*made));
 
 	return made ? memset(made, 0, sizeof(*made)) : NULL;
 }
@@ -153,7 +153,7 @@ int journal_new(const struct journal_holder *holder, uint64_t inodes, struct jou
 	if (rc == 0)
 		rc = lock_memory(made);
 	if (rc == 0)
-		rc = holder->hold(holder->of, keep_id(KEEP_JOURNAL, 0), fd);
+		rc = holder->hold(holder->of, fdstore_id(FDSTORE_JOURNAL, 0), fd);
 	if (rc < 0) {
 		log_error("journal: no memory for it: %s", strerror(-rc));
 		if (made && made->header)
@@ -181,13 +181,13 @@ static int check_header(const struct journal_header *header, uint64_t bytes)
 		return refuse("of another version");
 	if (atomic_load(&header->broken))
 		return refuse("records were lost when there was no memory for them");
-	if (!header->slots || header->slots > SLOTS_MAX || header->area_bytes < AREA_MIN ||
-	    header->area_bytes % JOURNAL_UNIT || header->area_bytes > bytes ||
+	if (!header->slots || header->slots > SLOTS_MAX || header->half_bytes < AREA_MIN ||
+	    header->half_bytes % JOURNAL_UNIT || header->half_bytes > bytes ||
 	    all_bytes(header) != bytes || atomic_load(&header->state) >= JOURNAL_STATES ||
 	    header->n_volumes > JOURNAL_VOLUMES)
 		return refuse("not whole");
-	for (unsigned i = 0; i < JOURNAL_AREAS; i++)
-		if (atomic_load(&header->units[i]) > header->area_bytes / JOURNAL_UNIT)
+	for (unsigned i = 0; i < JOURNAL_HALVES; i++)
+		if (atomic_load(&header->units[i]) > header->half_bytes / JOURNAL_UNIT)
 			return refuse("not whole");
 	for (unsigned i = 0; i < INODE_SHARDS; i++)
 		if ((uint64_t)atomic_load(&header->pages[i]) >

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-struct inode_figures {
+struct inode_fields {
 	_Atomic uint64_t lookups; /* the kernel's part of an inode's references */
 	/* Nanoseconds since the epoch. Stores race harmlessly: the last one wins, as on any disk.
 	 */
@@ -17,7 +17,7 @@ struct inode_figures {
 	int64_t object_mtime; /* of a host/ file's object, as mtime already has it; inode->lock */
 };
 
-struct file_figures {
+struct file_fields {
 	_Atomic uint64_t size;	   /* gpuN/ only: host/ asks the object */
 	_Atomic uint64_t reserved; /* fallocate with KEEP_SIZE reached this far; 0 */
 	/* Memory beyond the size may hold something else than zeroes just now: it is being made

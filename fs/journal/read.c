@@ -67,12 +67,12 @@ static int read_segment(const char *at, const char *end, uint64_t epoch, struct 
 	return rc;
 }
 
-int journal_read_area(const char *area, uint64_t units, uint64_t epoch, struct journal_list *list)
+int journal_read_half(const char *half, uint64_t units, uint64_t epoch, struct journal_list *list)
 {
 	int rc = 0;
 
 	for (uint64_t unit = 0; rc == 0 && unit < units;) {
-		const struct journal_segment *segment = (const void *)(area + unit * JOURNAL_UNIT);
+		const struct journal_segment *segment = (const void *)(half + unit * JOURNAL_UNIT);
 
 		if (!segment->units || segment->units > units - unit ||
 		    segment->check != journal_segment_check(segment, epoch)) {
@@ -126,11 +126,11 @@ int journal_read(const struct journal *journal, struct journal_list *list)
 
 	*list = (struct journal_list){0};
 	if (journal_has_older(state))
-		rc =
-		    journal_read_area(journal->areas[!newest], atomic_load(&header->units[!newest]),
-				      header->epoch[!newest], list);
+		rc = journal_read_half(journal->halves[!newest],
+				       atomic_load(&header->units[!newest]), header->epoch[!newest],
+				       list);
 	if (rc == 0)
-		rc = journal_read_area(journal->areas[newest], atomic_load(&header->units[newest]),
+		rc = journal_read_half(journal->halves[newest], atomic_load(&header->units[newest]),
 				       header->epoch[newest], list);
 	if (rc == 0)
 		rc = journal_sort(list);
@@ -220,7 +220,7 @@ uint32_t journal_view(const struct journal_record *record, uint32_t offset,
 	    [JOURNAL_XATTR_GONE] = sizeof(struct journal_xattr),
 	    [JOURNAL_NAME] = sizeof(struct journal_name),
 	    [JOURNAL_NAME_GONE] = sizeof(struct journal_name),
-	    [JOURNAL_HOME] = sizeof(struct journal_home),
+	    [JOURNAL_HOME] = sizeof(struct journal_quota_dir),
 	    [JOURNAL_OPEN] = sizeof(struct journal_open),
 	    [JOURNAL_KEPT] = sizeof(struct journal_ino),
 	    [JOURNAL_GONE] = sizeof(struct journal_ino),

@@ -16,7 +16,7 @@
 
 /* In the child. A session of its own: what is aimed at the keeper's process group, or comes from
  * its terminal, does not hit both, nor does the keeper's end send the daemon a SIGHUP. */
-static void become_daemon(const struct keeper *keeper, int line, int program)
+static void become_daemon(const struct keeper *keeper, int ipc, int program)
 {
 	extern char **environ;
 	char **argv = calloc((size_t)keeper->argc + 2, sizeof(*argv));
@@ -26,8 +26,8 @@ static void become_daemon(const struct keeper *keeper, int line, int program)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
-	fcntl(line, F_SETFD, 0);
-	snprintf(argument, sizeof(argument), "--line=%d", line);
+	fcntl(ipc, F_SETFD, 0);
+	snprintf(argument, sizeof(argument), "--line=%d", ipc);
 	snprintf(pid, sizeof(pid), "%d", getpid());
 	/* The service manager's questions are for who serves. */
 	if (getenv("WATCHDOG_PID"))
@@ -44,24 +44,24 @@ static void become_daemon(const struct keeper *keeper, int line, int program)
 
 static int greet(const struct keeper *keeper, const struct child *child)
 {
-	struct line_message message = line_message(LINE_WELCOME, keeper->turns);
+	struct ipc_message message = ipc_message(IPC_WELCOME, keeper->turns);
 
 	message.value = keeper->holds_max;
-	message.flags = LINE_RENEWS;
+	message.flags = IPC_REPLACES;
 	if (child == &keeper->standby)
-		message.flags |= LINE_STANDBY;
+		message.flags |= IPC_STANDBY;
 	if (keeper->wanted)
 		snprintf(message.text, sizeof(message.text), "%s", keeper->wanted);
 	if (!keeper->options->foreground)
-		message.flags |= LINE_BACKGROUND;
+		message.flags |= IPC_BACKGROUND;
 	if (!keeper->options->foreground && (!keeper->launcher || keeper->launcher->ready_fd < 0))
-		message.flags |= LINE_SYSLOG;
-	return line_offer(child->line, &message, -1);
+		message.flags |= IPC_SYSLOG;
+	return ipc_offer(child->ipc, &message, -1);
 }
 
 int child_start(struct keeper *keeper, struct child *child, int program)
 {
-	int ends[2], error = line_pair(ends);
+	int ends[2], error = ipc_pair(ends);
 
 	if (error)
 		return error;
@@ -80,7 +80,7 @@ int child_start(struct keeper *keeper, struct child *child, int program)
 	*child = (struct child){
 	    .pid = pid,
 	    .pidfd = (int)syscall(SYS_pidfd_open, pid, 0),
-	    .line = ends[0],
+	    .ipc = ends[0],
 	    .program = program,
 	    .since = keeper_now(),
 	};
@@ -88,7 +88,7 @@ int child_start(struct keeper *keeper, struct child *child, int program)
 		error = -errno;
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
-		close(child->line);
+		close(child->ipc);
 		*child = (struct child){0};
 		return error;
 	}
@@ -104,19 +104,19 @@ int child_reap(struct child *child)
 	if (waitpid(child->pid, &status, 0) != child->pid)
 		status = CHILD_UNKNOWN;
 	close(child->pidfd);
-	if (child->line >= 0)
-		close(child->line);
+	if (child->ipc >= 0)
+		close(child->ipc);
 	*child = (struct child){0};
 	return status;
 }
 
 void child_go(struct keeper *keeper, const struct child *child)
 {
-	struct line_message go = line_message(LINE_GO, (uint64_t)keeper->seen_us);
+	struct ipc_message go = ipc_message(IPC_GO, (uint64_t)keeper->seen_us);
 
 	refuse_stop(keeper);
 	go.value = (uint64_t)keeper->reaped_us;
-	line_offer(child->line, &go, -1);
+	ipc_offer(child->ipc, &go, -1);
 }
 
 void child_kill(const struct child *child)

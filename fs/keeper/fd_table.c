@@ -9,15 +9,15 @@
 
 #define ROOM_MIN 16
 
-static struct kept_kind *kind_of(struct kept *held, uint64_t id)
+static struct fd_table_kind *kind_of(struct fd_table *held, uint64_t id)
 {
-	uint64_t kind = id >> KEPT_KIND_SHIFT;
+	uint64_t kind = id >> FD_TABLE_KIND_SHIFT;
 
-	return kind < KEPT_KINDS ? &held->kinds[kind] : NULL;
+	return kind < FD_TABLE_KINDS ? &held->kinds[kind] : NULL;
 }
 
 /* Where the id is, or would be. */
-static uint32_t place(const struct kept_kind *kind, uint64_t id)
+static uint32_t place(const struct fd_table_kind *kind, uint64_t id)
 {
 	uint32_t low = 0, high = kind->count;
 
@@ -32,14 +32,14 @@ static uint32_t place(const struct kept_kind *kind, uint64_t id)
 	return low;
 }
 
-static struct kept_one *find(const struct kept_kind *kind, uint64_t id)
+static struct fd_table_entry *find(const struct fd_table_kind *kind, uint64_t id)
 {
 	uint32_t at = place(kind, id);
 
 	return at < kind->count && kind->at[at].id == id ? &kind->at[at] : NULL;
 }
 
-static void compact(struct kept_kind *kind)
+static void checkpoint(struct fd_table_kind *kind)
 {
 	uint32_t left = 0;
 
@@ -50,12 +50,12 @@ static void compact(struct kept_kind *kind)
 	kind->dropped = 0;
 }
 
-static int make_room(struct kept_kind *kind)
+static int make_room(struct fd_table_kind *kind)
 {
 	if (kind->count < kind->room)
 		return 0;
 	uint32_t room = kind->room ? 2 * kind->room : ROOM_MIN;
-	struct kept_one *more = reallocarray(kind->at, room, sizeof(*more));
+	struct fd_table_entry *more = reallocarray(kind->at, room, sizeof(*more));
 
 	if (!more)
 		return -ENOMEM;
@@ -64,13 +64,13 @@ static int make_room(struct kept_kind *kind)
 	return 0;
 }
 
-int kept_put(struct kept *held, uint64_t id, int fd)
+int fd_table_put(struct fd_table *held, uint64_t id, int fd)
 {
-	struct kept_kind *kind = kind_of(held, id);
+	struct fd_table_kind *kind = kind_of(held, id);
 
 	if (!kind || fd < 0)
 		return -EINVAL;
-	struct kept_one *known = find(kind, id);
+	struct fd_table_entry *known = find(kind, id);
 
 	if (known && known->fd >= 0) {
 		close(known->fd);
@@ -94,18 +94,19 @@ int kept_put(struct kept *held, uint64_t id, int fd)
 	return 0;
 }
 
-int kept_get(const struct kept *held, uint64_t id)
+int fd_table_get(const struct fd_table *held, uint64_t id)
 {
-	uint64_t number = id >> KEPT_KIND_SHIFT;
-	const struct kept_one *one = number < KEPT_KINDS ? find(&held->kinds[number], id) : NULL;
+	uint64_t number = id >> FD_TABLE_KIND_SHIFT;
+	const struct fd_table_entry *one =
+	    number < FD_TABLE_KINDS ? find(&held->kinds[number], id) : NULL;
 
 	return one && one->fd >= 0 ? one->fd : -ENOENT;
 }
 
-int kept_drop(struct kept *held, uint64_t id)
+int fd_table_drop(struct fd_table *held, uint64_t id)
 {
-	struct kept_kind *kind = kind_of(held, id);
-	struct kept_one *one = kind ? find(kind, id) : NULL;
+	struct fd_table_kind *kind = kind_of(held, id);
+	struct fd_table_entry *one = kind ? find(kind, id) : NULL;
 
 	if (!one || one->fd < 0)
 		return -ENOENT;
@@ -114,14 +115,14 @@ int kept_drop(struct kept *held, uint64_t id)
 	held->count--;
 	/* Closing up each gap on its own would move all that follow, each time. */
 	if (++kind->dropped > kind->count / 2)
-		compact(kind);
+		checkpoint(kind);
 	return 0;
 }
 
-int kept_next(const struct kept *held, uint64_t after, uint64_t *id, int *fd)
+int fd_table_next(const struct fd_table *held, uint64_t after, uint64_t *id, int *fd)
 {
-	for (uint64_t number = after >> KEPT_KIND_SHIFT; number < KEPT_KINDS; number++) {
-		const struct kept_kind *kind = &held->kinds[number];
+	for (uint64_t number = after >> FD_TABLE_KIND_SHIFT; number < FD_TABLE_KINDS; number++) {
+		const struct fd_table_kind *kind = &held->kinds[number];
 
 		for (uint32_t at = place(kind, after + 1); at < kind->count; at++) {
 			if (kind->at[at].fd < 0)
@@ -134,15 +135,15 @@ int kept_next(const struct kept *held, uint64_t after, uint64_t *id, int *fd)
 	return -ENOENT;
 }
 
-void kept_close(struct kept *held)
+void fd_table_close(struct fd_table *held)
 {
-	for (unsigned number = 0; number < KEPT_KINDS; number++) {
-		struct kept_kind *kind = &held->kinds[number];
+	for (unsigned number = 0; number < FD_TABLE_KINDS; number++) {
+		struct fd_table_kind *kind = &held->kinds[number];
 
 		for (uint32_t i = 0; i < kind->count; i++)
 			if (kind->at[i].fd >= 0)
 				close(kind->at[i].fd);
 		free(kind->at);
 	}
-	*held = (struct kept){0};
+	*held = (struct fd_table){0};
 }

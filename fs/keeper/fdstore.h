@@ -12,89 +12,90 @@
 
 #include "fs/keeper/fd_table.h"
 
-struct keep;
+struct fdstore;
 
 /* What is held: the upper byte of an id, over a number that means something within its kind. */
-#define KEEP_NUMBER_BITS KEPT_KIND_SHIFT
+#define FDSTORE_NUMBER_BITS FD_TABLE_KIND_SHIFT
 
-enum keep_kind {
-	KEEP_FUSE = 1, /* 0: the mount's /dev/fuse; 1: what was agreed on with the kernel */
-	KEEP_CLONE,    /* by worker thread: its /dev/fuse */
-	KEEP_JOURNAL,  /* the journal's areas */
-	KEEP_CHUNK,    /* memory of a device, by chunk id */
-	KEEP_HOST,     /* objects of host/, by inode number */
-	KEEP_SOCKET,   /* the sharing socket and what is connected to it */
+enum fdstore_kind {
+	FDSTORE_FUSE = 1, /* 0: the mount's /dev/fuse; 1: what was agreed on with the kernel */
+	FDSTORE_CLONE,	  /* by worker thread: its /dev/fuse */
+	FDSTORE_JOURNAL,  /* the journal's areas */
+	FDSTORE_CHUNK,	  /* memory of a device, by chunk id */
+	FDSTORE_HOST,	  /* objects of host/, by inode number */
+	FDSTORE_SOCKET,	  /* the sharing socket and what is connected to it */
 };
 
-static inline uint64_t keep_id(enum keep_kind kind, uint64_t number)
+static inline uint64_t fdstore_id(enum fdstore_kind kind, uint64_t number)
 {
-	return (uint64_t)kind << KEPT_KIND_SHIFT | number;
+	return (uint64_t)kind << FD_TABLE_KIND_SHIFT | number;
 }
 
-static inline enum keep_kind keep_kind_of(uint64_t id)
+static inline enum fdstore_kind fdstore_kind_of(uint64_t id)
 {
-	return (enum keep_kind)(id >> KEPT_KIND_SHIFT);
+	return (enum fdstore_kind)(id >> FD_TABLE_KIND_SHIFT);
 }
 
-static inline uint64_t keep_number(uint64_t id)
+static inline uint64_t fdstore_number(uint64_t id)
 {
-	return id & ((1ULL << KEPT_KIND_SHIFT) - 1);
+	return id & ((1ULL << FD_TABLE_KIND_SHIFT) - 1);
 }
 
 /* From when it returns a duplicate of fd is the keeper's, whatever becomes of this process: 0, or
  * -EMFILE where the keeper cannot hold more, or another -errno. What was held under the id is
  * closed. */
-int keep_hold(struct keep *keep, uint64_t id, int fd);
+int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd);
 /* The keeper closes it, in order with the other calls but not at once. */
-void keep_drop(struct keep *keep, uint64_t id);
+void fdstore_drop(struct fdstore *fdstore, uint64_t id);
 /* When it returns, the keeper has closed what was dropped before. */
-void keep_settle(struct keep *keep);
+void fdstore_wait_idle(struct fdstore *fdstore);
 /* The fd held under id, a duplicate that is the caller's; the keeper keeps its own. -ENOENT. */
-int keep_take(struct keep *keep, uint64_t id);
+int fdstore_take(struct fdstore *fdstore, uint64_t id);
 /* Calls each for all that is held, by id. The fd is lent. What it returns but 0 ends the walk
  * and is returned. */
-int keep_each(struct keep *keep, int (*each)(uint64_t id, int fd, void *arg), void *arg);
+int fdstore_each(struct fdstore *fdstore, int (*each)(uint64_t id, int fd, void *arg), void *arg);
 /* The same for one kind alone. */
-int keep_each_of(struct keep *keep, enum keep_kind kind,
-		 int (*each)(uint64_t id, int fd, void *arg), void *arg);
+int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
+		    int (*each)(uint64_t id, int fd, void *arg), void *arg);
 
 /* At start: the line that the keeper gave this process, and the command line to start another
  * keeper with should this one go. 0, or -errno after a line in the log. */
-int keep_open(int line, char **argv, struct keep **keep);
+int fdstore_open(int ipc, char **argv, struct fdstore **fdstore);
 /* This daemon could serve the mount: returns once it may, when nothing is left of the one before.
  * 0, or -errno after a line in the log. */
-int keep_wait(struct keep *keep);
+int fdstore_wait(struct fdstore *fdstore);
 struct timeline;
 /* Then: when that one ended, as far as the keeper knows. */
-void keep_tell_end(const struct keep *keep, struct timeline *timeline);
+void fdstore_log_end(const struct fdstore *fdstore, struct timeline *timeline);
 /* Then: this daemon has all that is held, and needs no keeper any more to find it. 0, or -errno
  * after a line in the log. */
-int keep_gather(struct keep *keep);
+int fdstore_gather(struct fdstore *fdstore);
 /* Requests are being served. */
-void keep_ready(struct keep *keep);
+void fdstore_ready(struct fdstore *fdstore);
 /* This daemon ends on purpose, and with it all that is held. */
-void keep_end(struct keep *keep);
+void fdstore_end(struct fdstore *fdstore);
 /* This daemon does not go on, but what is held stays: no call does anything from here on. */
-void keep_leave(struct keep *keep);
-void keep_close(struct keep *keep);
+void fdstore_leave(struct fdstore *fdstore);
+void fdstore_close(struct fdstore *fdstore);
 
 /* How many daemons there were for this mount, this one included; 1 without a keeper. */
-uint64_t keep_turn(const struct keep *keep);
+uint64_t fdstore_generation(const struct fdstore *fdstore);
 /* By which numbers that one daemon gives out are set apart from another's. */
-#define KEEP_TURN_SHIFT 40
+#define FDSTORE_GENERATION_SHIFT 40
 /* The keeper's process; 0: there is none any more. */
-pid_t keep_keeper(const struct keep *keep);
-unsigned keep_flags(const struct keep *keep); /* enum line_flags; 0 without a keeper */
+pid_t fdstore_keeper(const struct fdstore *fdstore);
+unsigned fdstore_flags(const struct fdstore *fdstore); /* enum ipc_flags; 0 without a keeper */
 /* The UUID of the GPU that this daemon was started for, as it works in the one that serves no more;
  * empty: it was started as any other. */
-const char *keep_wanted(const struct keep *keep);
+const char *fdstore_wanted(const struct fdstore *fdstore);
 /* Asks for a daemon to take over, if that GPU works there. 0, -ENOTSUP where nobody can be asked.
  */
-int keep_ask_renewal(struct keep *keep, const char *uuid);
-/* -1, or what polls POLLRDHUP when the keeper has gone, which keep_renew then replaces: a new one
- * is started and given all that is held. 0, or -errno after a line in the log; keep_fd is -1 then.
+int fdstore_request_replacement(struct fdstore *fdstore, const char *uuid);
+/* -1, or what polls POLLRDHUP when the keeper has gone, which fdstore_replace then replaces: a new
+ * one is started and given all that is held. 0, or -errno after a line in the log; fdstore_fd is -1
+ * then.
  */
-int keep_fd(const struct keep *keep);
-int keep_renew(struct keep *keep);
+int fdstore_fd(const struct fdstore *fdstore);
+int fdstore_replace(struct fdstore *fdstore);
 
 #endif

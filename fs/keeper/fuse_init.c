@@ -19,93 +19,95 @@
 #include "common/log.h"
 #include "fs/keeper/fdstore.h"
 
-#define AGREEMENT_MAGIC 0x41465047u /* "GPFA" */
+#define FUSE_INIT_MAGIC 0x41465047u /* "GPFA" */
 #define MESSAGE_BYTES	512
 
 /* FUSE_NOTIFY_RESEND (Linux 6.9), which older kernel headers do not have. */
 #define NOTIFY_RESEND 7
 
 /* Laid out the same for all daemons of a mount. The lengths are set last. */
-struct terms {
+struct init_record {
 	uint32_t magic, version;
 	uint64_t device, turn;
 	_Atomic uint32_t asked, answered; /* bytes; 0: not yet */
 	char question[MESSAGE_BYTES], answer[MESSAGE_BYTES];
 };
 
-struct agreement {
-	struct terms *terms;
+struct fuse_init {
+	struct init_record *init_record;
 };
 
-static const uint64_t ID = (uint64_t)KEEP_FUSE << KEPT_KIND_SHIFT | 1;
+static const uint64_t ID = (uint64_t)FDSTORE_FUSE << FD_TABLE_KIND_SHIFT | 1;
 
-static int terms_map(int fd, struct terms **terms)
+static int init_record_map(int fd, struct init_record **init_record)
 {
-	void *memory = mmap(NULL, sizeof(**terms), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *memory = mmap(NULL, sizeof(**init_record), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (memory == MAP_FAILED)
 		return -errno;
-	*terms = memory;
+	*init_record = memory;
 	return 0;
 }
 
-static int terms_new(struct keep *keep, struct terms **terms)
+static int init_record_new(struct fdstore *fdstore, struct init_record **init_record)
 {
 	AUTO_CLOSE int fd = memfd_create("gpumemfs-agreement", MFD_CLOEXEC);
 
-	if (fd < 0 || ftruncate(fd, sizeof(**terms)))
+	if (fd < 0 || ftruncate(fd, sizeof(**init_record)))
 		return -errno;
-	int error = terms_map(fd, terms);
+	int error = init_record_map(fd, init_record);
 
 	if (error)
 		return error;
-	(*terms)->magic = AGREEMENT_MAGIC;
-	(*terms)->version = 1;
-	return keep_hold(keep, ID, fd);
+	(*init_record)->magic = FUSE_INIT_MAGIC;
+	(*init_record)->version = 1;
+	return fdstore_hold(fdstore, ID, fd);
 }
 
-static int terms_take(int fd, struct terms **terms)
+static int init_record_take(int fd, struct init_record **init_record)
 {
-	int error = lseek(fd, 0, SEEK_END) == sizeof(**terms) ? terms_map(fd, terms) : -EPROTO;
+	int error = lseek(fd, 0, SEEK_END) == sizeof(**init_record)
+			? init_record_map(fd, init_record)
+			: -EPROTO;
 
-	if (!error && ((*terms)->magic != AGREEMENT_MAGIC || (*terms)->version != 1))
+	if (!error && ((*init_record)->magic != FUSE_INIT_MAGIC || (*init_record)->version != 1))
 		error = -EPROTO;
 	return error;
 }
 
-int agreement_open(struct keep *keep, struct agreement **opened)
+int fuse_init_open(struct fdstore *fdstore, struct fuse_init **opened)
 {
-	struct agreement *agreement = calloc(1, sizeof(*agreement));
+	struct fuse_init *fuse_init = calloc(1, sizeof(*fuse_init));
 
-	if (!agreement)
+	if (!fuse_init)
 		return -ENOMEM;
-	AUTO_CLOSE int fd = keep_take(keep, ID);
-	int error = fd >= 0	    ? terms_take(fd, &agreement->terms)
-		    : fd == -ENOENT ? terms_new(keep, &agreement->terms)
+	AUTO_CLOSE int fd = fdstore_take(fdstore, ID);
+	int error = fd >= 0	    ? init_record_take(fd, &fuse_init->init_record)
+		    : fd == -ENOENT ? init_record_new(fdstore, &fuse_init->init_record)
 				    : fd;
 
 	if (error) {
 		log_error("cannot take part in what was agreed on with the kernel: %s",
 			  strerror(-error));
-		agreement_close(agreement);
+		fuse_init_close(fuse_init);
 		return error;
 	}
-	*opened = agreement;
+	*opened = fuse_init;
 	return 0;
 }
 
-void agreement_close(struct agreement *agreement)
+void fuse_init_close(struct fuse_init *fuse_init)
 {
-	if (!agreement)
+	if (!fuse_init)
 		return;
-	if (agreement->terms)
-		munmap(agreement->terms, sizeof(*agreement->terms));
-	free(agreement);
+	if (fuse_init->init_record)
+		munmap(fuse_init->init_record, sizeof(*fuse_init->init_record));
+	free(fuse_init);
 }
 
-int agreement_ask(struct agreement *agreement, int fuse)
+int fuse_init_ask(struct fuse_init *fuse_init, int fuse)
 {
-	struct terms *terms = agreement->terms;
+	struct init_record *init_record = fuse_init->init_record;
 	char message[FUSE_MIN_READ_BUFFER];
 	ssize_t n;
 
@@ -118,16 +120,17 @@ int agreement_ask(struct agreement *agreement, int fuse)
 		log_error("/dev/fuse: %s", strerror(-error));
 		return error;
 	}
-	memcpy(terms->question, message, (size_t)n);
-	atomic_store(&terms->asked, (uint32_t)n);
+	memcpy(init_record->question, message, (size_t)n);
+	atomic_store(&init_record->asked, (uint32_t)n);
 	return 0;
 }
 
 /* libfuse's answer, which goes to a socket instead of the kernel. */
-static ssize_t hear_out(struct fuse_session *session, const struct terms *terms, char *answer)
+static ssize_t hear_out(struct fuse_session *session, const struct init_record *init_record,
+			char *answer)
 {
 	char path[32], question[MESSAGE_BYTES];
-	struct fuse_buf buf = {.mem = question, .size = terms->asked};
+	struct fuse_buf buf = {.mem = question, .size = init_record->asked};
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
@@ -139,95 +142,96 @@ static ssize_t hear_out(struct fuse_session *session, const struct terms *terms,
 		close(ends[0]);
 		return -EIO;
 	}
-	memcpy(question, terms->question, sizeof(question));
+	memcpy(question, init_record->question, sizeof(question));
 	fuse_session_process_buf(session, &buf);
 	ssize_t n = recv(listener, answer, MESSAGE_BYTES, MSG_DONTWAIT);
 
 	return n < 0 ? -errno : n;
 }
 
-int agreement_greet(struct agreement *agreement, struct fuse_session *session)
+int fuse_init_replay(struct fuse_init *fuse_init, struct fuse_session *session)
 {
-	struct terms *terms = agreement->terms;
+	struct init_record *init_record = fuse_init->init_record;
 	char answer[MESSAGE_BYTES];
 
-	if (terms->asked > MESSAGE_BYTES || terms->answered > MESSAGE_BYTES)
+	if (init_record->asked > MESSAGE_BYTES || init_record->answered > MESSAGE_BYTES)
 		return -EPROTO;
-	ssize_t n = hear_out(session, terms, answer);
+	ssize_t n = hear_out(session, init_record, answer);
 
 	if (n < (ssize_t)sizeof(struct fuse_out_header)) {
 		log_error("libfuse has no answer for the kernel: %s",
 			  n < 0 ? strerror((int)-n) : "too short");
 		return n < 0 ? (int)n : -EPROTO;
 	}
-	if (terms->answered) {
-		if (terms->answered == n && memcmp(terms->answer, answer, (size_t)n) == 0)
+	if (init_record->answered) {
+		if (init_record->answered == n &&
+		    memcmp(init_record->answer, answer, (size_t)n) == 0)
 			return 0;
 		log_error("this daemon would agree on something else with the kernel than the one "
 			  "that made the mount: it needs a mount of its own");
 		return -EPROTONOSUPPORT;
 	}
-	memcpy(terms->answer, answer, (size_t)n);
-	atomic_store(&terms->answered, (uint32_t)n);
+	memcpy(init_record->answer, answer, (size_t)n);
+	atomic_store(&init_record->answered, (uint32_t)n);
 	return 0;
 }
 
-int agreement_ask_again(int fuse)
+int fuse_init_ask_again(int fuse)
 {
 	struct fuse_out_header resend = {.len = sizeof(resend), .error = NOTIFY_RESEND};
 
 	return write(fuse, &resend, sizeof(resend)) < 0 ? -errno : 0;
 }
 
-int agreement_answer(struct agreement *agreement, struct fuse_session *session, int fuse)
+int fuse_init_answer(struct fuse_init *fuse_init, struct fuse_session *session, int fuse)
 {
-	struct terms *terms = agreement->terms;
+	struct init_record *init_record = fuse_init->init_record;
 	int error = 0;
 
 	/* A keeper that was killed may have been at it. */
 	fcntl(fuse, F_SETFL, O_RDWR);
 	/* ENOENT: it was told by a daemon before this one. */
 	if (dup3(fuse, fuse_session_fd(session), O_CLOEXEC) < 0 ||
-	    (write(fuse, terms->answer, terms->answered) < 0 && errno != ENOENT))
+	    (write(fuse, init_record->answer, init_record->answered) < 0 && errno != ENOENT))
 		error = -errno;
 	if (!error)
-		error = agreement_ask_again(fuse);
+		error = fuse_init_ask_again(fuse);
 	if (error)
 		log_error("/dev/fuse: %s", strerror(-error));
 	return error;
 }
 
-void agreement_set_device(struct agreement *agreement, dev_t device)
+void fuse_init_set_device(struct fuse_init *fuse_init, dev_t device)
 {
-	agreement->terms->device = device;
+	fuse_init->init_record->device = device;
 }
 
-dev_t agreement_device(const struct agreement *agreement)
+dev_t fuse_init_device(const struct fuse_init *fuse_init)
 {
-	return agreement->terms->device;
+	return fuse_init->init_record->device;
 }
 
-void agreement_set_turn(struct agreement *agreement, uint64_t turn)
+void fuse_init_set_generation(struct fuse_init *fuse_init, uint64_t turn)
 {
-	agreement->terms->turn = turn;
+	fuse_init->init_record->turn = turn;
 }
 
-static bool terms_read(int fd, struct terms *terms)
+static bool init_record_read(int fd, struct init_record *init_record)
 {
-	return fd >= 0 && pread(fd, terms, sizeof(*terms), 0) == sizeof(*terms) &&
-	       terms->magic == AGREEMENT_MAGIC;
+	return fd >= 0 && pread(fd, init_record, sizeof(*init_record), 0) == sizeof(*init_record) &&
+	       init_record->magic == FUSE_INIT_MAGIC;
 }
 
-dev_t agreement_device_of(int fd)
+dev_t fuse_init_device_of(int fd)
 {
-	struct terms terms;
+	struct init_record init_record;
 
-	return terms_read(fd, &terms) ? (dev_t)terms.device : 0;
+	return init_record_read(fd, &init_record) ? (dev_t)init_record.device : 0;
 }
 
-uint64_t agreement_turn_of(int fd)
+uint64_t fuse_init_generation_of(int fd)
 {
-	struct terms terms;
+	struct init_record init_record;
 
-	return terms_read(fd, &terms) ? terms.turn : 0;
+	return init_record_read(fd, &init_record) ? init_record.turn : 0;
 }

@@ -19,44 +19,44 @@
 struct child {
 	pid_t pid; /* 0: there is none */
 	int pidfd; /* readable when it is gone altogether */
-	int line;
+	int ipc;
 	int program;   /* from which it was started; the keeper's to close */
 	int64_t since; /* keeper_now */
 	bool prepared, ready, ended;
 };
 
 /* For broken GPUs. */
-#define RENEWALS_MAX 3
+#define REPLACEMENTS_MAX 3
 
 struct keeper {
 	const struct options *options;
 	int argc;
 	char **argv;
 	struct daemon *launcher; /* who waits for the first daemon, or NULL */
-	struct kept held;
+	struct fd_table held;
 	uint64_t holds_max;
-	uint64_t turns;			/* daemons started so far */
-	struct child serving, next;	/* next: getting ready to take over */
-	struct child standby;		/* keeper_standby.c */
-	int64_t standby_at;		/* when to start one; 0: now */
-	unsigned standby_failures;	/* that ended unasked, one after the other */
-	int program;			/* what is started; -1: the keeper's own */
-	int signals;			/* signalfd */
-	struct runtime_socket address;	/* where programs ask for an upgrade */
-	dev_t device;			/* of the mount that the address is for; 0: none yet */
-	int asking;			/* who asked for the upgrade under way, or -1 */
-	int before;			/* the program to go back to should the upgrade fail; -1 */
-	unsigned failures;		/* of daemons, one after the other */
-	unsigned killed;		/* daemons in a row that were killed before they served */
-	unsigned retries;		/* after too many failures */
-	int64_t start_at;		/* when to start one; 0: now; KEEPER_NEVER */
-	int64_t died;			/* when the last one did; 0: it has been replaced */
-	int64_t seen_us, reaped_us;	/* its line closed; nothing was left of it: timeline_now */
-	const char *wanted;		/* the GPU that the next daemon is for, or NULL */
-	int64_t renewals[RENEWALS_MAX]; /* when each of the last ones was; 0: never */
-	int refusing;			/* /dev/fuse, while requests are answered with EIO; or -1 */
-	FILE *mounts;			/* then: whether the mount is there */
-	unsigned releases;		/* left to the next daemon meanwhile */
+	uint64_t turns;		       /* daemons started so far */
+	struct child serving, next;    /* next: getting ready to take over */
+	struct child standby;	       /* keeper_standby.c */
+	int64_t standby_at;	       /* when to start one; 0: now */
+	unsigned standby_failures;     /* that ended unasked, one after the other */
+	int program;		       /* what is started; -1: the keeper's own */
+	int signals;		       /* signalfd */
+	struct runtime_socket address; /* where programs ask for an upgrade */
+	dev_t device;		       /* of the mount that the address is for; 0: none yet */
+	int asking;		       /* who asked for the upgrade under way, or -1 */
+	int before;		       /* the program to go back to should the upgrade fail; -1 */
+	unsigned failures;	       /* of daemons, one after the other */
+	unsigned killed;	       /* daemons in a row that were killed before they served */
+	unsigned retries;	       /* after too many failures */
+	int64_t start_at;	       /* when to start one; 0: now; KEEPER_NEVER */
+	int64_t died;		       /* when the last one did; 0: it has been replaced */
+	int64_t seen_us, reaped_us;    /* its line closed; nothing was left of it: timeline_now */
+	const char *wanted;	       /* the GPU that the next daemon is for, or NULL */
+	int64_t replacements[REPLACEMENTS_MAX]; /* when each of the last ones was; 0: never */
+	int refusing;	   /* /dev/fuse, while requests are answered with EIO; or -1 */
+	FILE *mounts;	   /* then: whether the mount is there */
+	unsigned releases; /* left to the next daemon meanwhile */
 	bool ending, done;
 	bool partial; /* of what is held, until the daemon that hands it over has come to the end */
 	int status;
@@ -108,9 +108,9 @@ void refuse_stop(struct keeper *keeper);
 int refuse_serve(struct keeper *keeper);
 int refuse_mounts(const struct keeper *keeper);
 
-/* keeper_renew.c. A GPU works no more for the daemon that serves: another one, of the same program,
- * takes over if it does there. */
-void keeper_renew(struct keeper *keeper, const char *uuid);
+/* keeper_replace.c. A GPU works no more for the daemon that serves: another one, of the same
+ * program, takes over if it does there. */
+void keeper_replace(struct keeper *keeper, const char *uuid);
 
 /* keeper_upgrade.c */
 /* The mount may be another one than before: its address is made anew then. */

@@ -7,17 +7,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINE_MAGIC 0x4b454550u /* "PEEK", as the keeper reads it */
+#define IPC_MAGIC 0x4b454550u /* "PEEK", as the keeper reads it */
 
-int line_pair(int ends[2])
+int ipc_pair(int ends[2])
 {
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ? -errno : 0;
 }
 
-struct line_message line_message(enum line_type type, uint64_t id)
+struct ipc_message ipc_message(enum ipc_type type, uint64_t id)
 {
-	return (struct line_message){
-	    .magic = LINE_MAGIC, .version = LINE_VERSION, .type = type, .id = id};
+	return (struct ipc_message){
+	    .magic = IPC_MAGIC, .version = IPC_VERSION, .type = type, .id = id};
 }
 
 union control {
@@ -37,7 +37,7 @@ static void put_fd(struct msghdr *packet, union control *control, int fd)
 	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
 }
 
-static int send_packet(int line, const struct line_message *message, int fd, int flags)
+static int send_packet(int ipc, const struct ipc_message *message, int fd, int flags)
 {
 	struct iovec part = {.iov_base = (void *)message, .iov_len = sizeof(*message)};
 	struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
@@ -47,21 +47,21 @@ static int send_packet(int line, const struct line_message *message, int fd, int
 	if (fd >= 0)
 		put_fd(&packet, &control, fd);
 	do {
-		n = sendmsg(line, &packet, MSG_NOSIGNAL | flags);
+		n = sendmsg(ipc, &packet, MSG_NOSIGNAL | flags);
 	} while (n < 0 && errno == EINTR);
 	if (n >= 0)
 		return 0;
 	return errno == ECONNRESET || errno == ENOTCONN ? -EPIPE : -errno;
 }
 
-int line_send(int line, const struct line_message *message, int fd)
+int ipc_send(int ipc, const struct ipc_message *message, int fd)
 {
-	return send_packet(line, message, fd, 0);
+	return send_packet(ipc, message, fd, 0);
 }
 
-int line_offer(int line, const struct line_message *message, int fd)
+int ipc_offer(int ipc, const struct ipc_message *message, int fd)
 {
-	return send_packet(line, message, fd, MSG_DONTWAIT);
+	return send_packet(ipc, message, fd, MSG_DONTWAIT);
 }
 
 /* There is room for one: the kernel closes others. */
@@ -76,15 +76,14 @@ static int taken_fd(struct msghdr *packet)
 	return fd;
 }
 
-static bool sound(const struct line_message *message, size_t bytes)
+static bool sound(const struct ipc_message *message, size_t bytes)
 {
-	return bytes == sizeof(*message) && message->magic == LINE_MAGIC &&
-	       message->version == LINE_VERSION && message->type > 0 &&
-	       message->type < LINE_TYPES && !message->reserved &&
-	       !message->text[LINE_TEXT_BYTES - 1];
+	return bytes == sizeof(*message) && message->magic == IPC_MAGIC &&
+	       message->version == IPC_VERSION && message->type > 0 && message->type < IPC_TYPES &&
+	       !message->reserved && !message->text[IPC_TEXT_BYTES - 1];
 }
 
-static int receive_packet(int line, struct line_message *message, int *fd, int flags)
+static int receive_packet(int ipc, struct ipc_message *message, int *fd, int flags)
 {
 	struct iovec part = {.iov_base = message, .iov_len = sizeof(*message)};
 	union control control = {0};
@@ -96,7 +95,7 @@ static int receive_packet(int line, struct line_message *message, int *fd, int f
 
 	*fd = -1;
 	do {
-		n = recvmsg(line, &packet, MSG_CMSG_CLOEXEC | flags);
+		n = recvmsg(ipc, &packet, MSG_CMSG_CLOEXEC | flags);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
@@ -112,12 +111,12 @@ static int receive_packet(int line, struct line_message *message, int *fd, int f
 	return error;
 }
 
-int line_receive(int line, struct line_message *message, int *fd)
+int ipc_receive(int ipc, struct ipc_message *message, int *fd)
 {
-	return receive_packet(line, message, fd, 0);
+	return receive_packet(ipc, message, fd, 0);
 }
 
-int line_poll(int line, struct line_message *message, int *fd)
+int ipc_poll(int ipc, struct ipc_message *message, int *fd)
 {
-	return receive_packet(line, message, fd, MSG_DONTWAIT);
+	return receive_packet(ipc, message, fd, MSG_DONTWAIT);
 }

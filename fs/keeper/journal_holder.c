@@ -4,26 +4,26 @@
 
 static int hold(void *of, uint64_t id, int fd)
 {
-	return keep_hold(of, id, fd);
+	return fdstore_hold(of, id, fd);
 }
 
 static void drop(void *of, uint64_t id)
 {
-	keep_drop(of, id);
+	fdstore_drop(of, id);
 }
 
 static int take(void *of, uint64_t id)
 {
-	return keep_take(of, id);
+	return fdstore_take(of, id);
 }
 
 static int walk(void *of, int (*each)(uint64_t id, int fd, void *arg), void *arg)
 {
-	return keep_each(of, each, arg);
+	return fdstore_each(of, each, arg);
 }
 
-struct journal_holder keep_holder(struct keep *keep)
+struct journal_holder fdstore_journal_holder(struct fdstore *fdstore)
 {
 	return (struct journal_holder){
-	    .of = keep, .hold = hold, .drop = drop, .take = take, .each = walk};
+	    .of = fdstore, .hold = hold, .drop = drop, .take = take, .each = walk};
 }

@@ -6,6 +6,6 @@
 
 #include "fs/journal/journal.h"
 
-struct journal_holder keep_holder(struct keep *keep);
+struct journal_holder fdstore_journal_holder(struct fdstore *fdstore);
 
 #endif

@@ -30,7 +30,7 @@
 #include "fs/share/memory.h"
 
 /* The serving daemon's pidfd in the service manager's store: among the mount's own. */
-#define SERVING_ID keep_id(KEEP_FUSE, 3)
+#define SERVING_ID fdstore_id(FDSTORE_FUSE, 3)
 
 /* For what the keeper has besides: its own files, a pair of lines. */
 #define OWN_FDS 64
@@ -73,7 +73,7 @@ static void remember_serving(const struct keeper *keeper)
 /* Whether the mount that the daemons serve is there: /dev/fuse says so, not the mount. */
 static bool is_mounted(const struct keeper *keeper)
 {
-	struct pollfd fuse = {.fd = kept_get(&keeper->held, keep_id(KEEP_FUSE, 0))};
+	struct pollfd fuse = {.fd = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 0))};
 
 	return fuse.fd >= 0 && poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
 }
@@ -89,7 +89,7 @@ static void finish(struct keeper *keeper, int status)
  * or there is none. */
 static int sharing_dir(const struct keeper *keeper, dev_t device)
 {
-	int dir = kept_get(&keeper->held, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
+	int dir = fd_table_get(&keeper->held, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_TREE));
 	struct statx st;
 
 	/* Not what the mount would say, where nobody may answer. */
@@ -103,17 +103,19 @@ static int sharing_dir(const struct keeper *keeper, dev_t device)
  * its end is removed here, where there is none. */
 static void held_close(struct keeper *keeper)
 {
-	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	dev_t device =
+	    fuse_init_device_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
 	AUTO_CLOSE int dir = sharing_dir(keeper, device);
 
-	kept_close(&keeper->held);
+	fd_table_close(&keeper->held);
 	if (dir >= 0)
 		runtime_socket_remove_dead(dir, GPUMEM_SOCKET_KIND, device);
 }
 
 void keeper_end_alone(struct keeper *keeper, int status)
 {
-	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	dev_t device =
+	    fuse_init_device_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
 
 	/* Not known: it was never mounted, and what is there is somebody else's. */
 	if (device)
@@ -145,10 +147,10 @@ static int exit_status(int status)
  * have served before it came to say so, and then what was written is for the next one. */
 static bool never_was(const struct keeper *keeper, const struct child *was, int status)
 {
-	int terms = kept_get(&keeper->held, keep_id(KEEP_FUSE, 1));
+	int terms = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1));
 
 	return keeper->turns == 1 && !was->ready &&
-	       (!WIFSIGNALED(status) || !agreement_turn_of(terms));
+	       (!WIFSIGNALED(status) || !fuse_init_generation_of(terms));
 }
 
 /* The program that an upgrade brought did not get as far as to serve. */
@@ -306,11 +308,11 @@ static void wait_and_act(struct keeper *keeper)
 	struct pollfd fds[WATCHED] = {
 	    [SIGNALS] = {keeper->signals, POLLIN, 0},
 	    [ADDRESS] = {keeper->address.fd, POLLIN, 0},
-	    [SERVING_LINE] = {serving->pid ? serving->line : -1, POLLIN, 0},
+	    [SERVING_LINE] = {serving->pid ? serving->ipc : -1, POLLIN, 0},
 	    [SERVING_END] = {serving->pid ? serving->pidfd : -1, POLLIN, 0},
-	    [NEXT_LINE] = {next->pid ? next->line : -1, POLLIN, 0},
+	    [NEXT_LINE] = {next->pid ? next->ipc : -1, POLLIN, 0},
 	    [NEXT_END] = {next->pid ? next->pidfd : -1, POLLIN, 0},
-	    [STANDBY_LINE] = {standby->pid ? standby->line : -1, POLLIN, 0},
+	    [STANDBY_LINE] = {standby->pid ? standby->ipc : -1, POLLIN, 0},
 	    [STANDBY_END] = {standby->pid ? standby->pidfd : -1, POLLIN, 0},
 	    [REQUESTS] = {keeper->refusing, POLLIN, 0},
 	    [MOUNTS] = {keeper->mounts ? fileno(keeper->mounts) : -1, POLLPRI, 0},
@@ -383,14 +385,14 @@ static int serve(struct keeper *keeper)
 /* While anything of a daemon is left it may still write, to files and to the journal. */
 static void outlive(struct keeper *keeper)
 {
-	struct pollfd daemon = {.fd = kept_get(&keeper->held, SERVING_ID), .events = POLLIN};
+	struct pollfd daemon = {.fd = fd_table_get(&keeper->held, SERVING_ID), .events = POLLIN};
 
 	if (daemon.fd >= 0) {
 		syscall(SYS_pidfd_send_signal, daemon.fd, SIGKILL, NULL, 0);
 		while (poll(&daemon, 1, -1) < 0 && errno == EINTR)
 			;
 	}
-	kept_drop(&keeper->held, SERVING_ID);
+	fd_table_drop(&keeper->held, SERVING_ID);
 }
 
 /* From a keeper that was killed, as its daemon was, or is to be. */
@@ -401,7 +403,8 @@ static int take_stored(struct keeper *keeper)
 	if (error)
 		return error;
 	outlive(keeper);
-	keeper->turns = agreement_turn_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	keeper->turns =
+	    fuse_init_generation_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
 	keeper->died = keeper_now();
 	upgrade_follow_mount(keeper);
 	log_info("%s: goes on with what the service manager kept: %u descriptors",
@@ -419,36 +422,36 @@ int keeper_run(const struct options *options, int argc, char **argv, struct daem
 }
 
 /* Its pid is that of the line's maker. */
-static int adopt_child(struct child *child, int line)
+static int adopt_child(struct child *child, int ipc)
 {
 	struct ucred peer;
-	int error = runtime_peer(line, &peer);
+	int error = runtime_peer(ipc, &peer);
 
 	if (error)
 		return error;
-	*child = (struct child){.pid = peer.pid, .line = line, .since = keeper_now()};
+	*child = (struct child){.pid = peer.pid, .ipc = ipc, .since = keeper_now()};
 	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
 	return child->pidfd < 0 ? -errno : 0;
 }
 
-int keeper_adopt(const struct options *options, int argc, char **argv, int line)
+int keeper_adopt(const struct options *options, int argc, char **argv, int ipc)
 {
 	struct keeper keeper = {.options = options, .argc = argc - 1, .argv = argv + 1};
-	struct line_message message = line_message(LINE_WELCOME, 0);
+	struct ipc_message message = ipc_message(IPC_WELCOME, 0);
 
 	argv[1] = argv[0];
 	setsid();
-	fcntl(line, F_SETFD, FD_CLOEXEC);
+	fcntl(ipc, F_SETFD, FD_CLOEXEC);
 	if (keeper_open(&keeper))
 		return 1;
-	int error = adopt_child(&keeper.serving, line);
+	int error = adopt_child(&keeper.serving, ipc);
 
 	keeper.serving.program = keeper.program;
 	message.value = keeper.holds_max;
 	if (!error)
-		error = line_offer(line, &message, -1);
+		error = ipc_offer(ipc, &message, -1);
 	if (error) {
-		log_error("descriptor %d is no daemon's line: %s", line, strerror(-error));
+		log_error("descriptor %d is no daemon's line: %s", ipc, strerror(-error));
 		return 1;
 	}
 	remember_serving(&keeper);

@@ -15,6 +15,6 @@ int keeper_run(const struct options *options, int argc, char **argv, struct daem
 
 /* The same with a daemon that runs already and had a keeper before, at the other end of the line;
  * argv[1] is taken out for it. */
-int keeper_adopt(const struct options *options, int argc, char **argv, int line);
+int keeper_adopt(const struct options *options, int argc, char **argv, int ipc);
 
 #endif

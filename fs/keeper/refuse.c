@@ -37,7 +37,7 @@ int64_t refuse_due(const struct keeper *keeper)
 
 void refuse_start(struct keeper *keeper)
 {
-	int fuse = kept_get(&keeper->held, keep_id(KEEP_FUSE, 0));
+	int fuse = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 0));
 
 	if (keeper->options->recovery != RECOVERY_TRANSPARENT || fuse < 0 || keeper->refusing >= 0)
 		return;
@@ -46,7 +46,7 @@ void refuse_start(struct keeper *keeper)
 	keeper->refusing = fuse;
 	keeper->releases = 0;
 	keeper->mounts = fopen("/proc/self/mountinfo", "re");
-	int error = agreement_ask_again(fuse);
+	int error = fuse_init_ask_again(fuse);
 
 	if (error)
 		log_error("%s: requests under way cannot be answered: %s",
@@ -75,7 +75,8 @@ void refuse_stop(struct keeper *keeper)
 /* The sharing socket, which is held, would keep a mount that has left its place. */
 int refuse_mounts(const struct keeper *keeper)
 {
-	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	dev_t device =
+	    fuse_init_device_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
 
 	return device && !mountinfo_has_device(keeper->mounts, device) ? -ENODEV : 0;
 }

@@ -14,11 +14,11 @@
 /* The oldest renewal, if it was long ago. */
 static int64_t *may_renew(struct keeper *keeper)
 {
-	int64_t *oldest = &keeper->renewals[0];
+	int64_t *oldest = &keeper->replacements[0];
 
-	for (unsigned i = 1; i < RENEWALS_MAX; i++)
-		if (keeper->renewals[i] < *oldest)
-			oldest = &keeper->renewals[i];
+	for (unsigned i = 1; i < REPLACEMENTS_MAX; i++)
+		if (keeper->replacements[i] < *oldest)
+			oldest = &keeper->replacements[i];
 	return !*oldest || keeper_now() - *oldest >= PERIOD_MS ? oldest : NULL;
 }
 
@@ -39,7 +39,7 @@ static int start(struct keeper *keeper, const char *uuid)
 	return error;
 }
 
-void keeper_renew(struct keeper *keeper, const char *uuid)
+void keeper_replace(struct keeper *keeper, const char *uuid)
 {
 	const char *mountpoint = keeper->options->mountpoint;
 	int64_t *renewal = may_renew(keeper);
@@ -49,7 +49,7 @@ void keeper_renew(struct keeper *keeper, const char *uuid)
 		return;
 	if (!renewal) {
 		log_error("%s: %s broke for %d daemons within an hour: no other is started for it",
-			  mountpoint, uuid, RENEWALS_MAX);
+			  mountpoint, uuid, REPLACEMENTS_MAX);
 		return;
 	}
 	*renewal = keeper_now();

@@ -10,16 +10,16 @@
 #include "fs/keeper/systemd_fdstore.h"
 
 /* Never waited for: a daemon that does not read its answers is no reason to stand still. */
-static void answer(const struct child *child, enum line_type type, uint64_t id, int fd)
+static void answer(const struct child *child, enum ipc_type type, uint64_t id, int fd)
 {
-	struct line_message message = line_message(type, id);
+	struct ipc_message message = ipc_message(type, id);
 
-	line_offer(child->line, &message, fd);
+	ipc_offer(child->ipc, &message, fd);
 }
 
 static void hold(struct keeper *keeper, uint64_t id, int fd)
 {
-	int error = fd < 0 ? -EPROTO : kept_put(&keeper->held, id, fd);
+	int error = fd < 0 ? -EPROTO : fd_table_put(&keeper->held, id, fd);
 
 	if (error) {
 		log_error("%s: cannot hold a descriptor for the next daemon: %s",
@@ -31,9 +31,9 @@ static void hold(struct keeper *keeper, uint64_t id, int fd)
 
 static void take(struct keeper *keeper, const struct child *child, uint64_t id)
 {
-	int fd = kept_get(&keeper->held, id);
+	int fd = fd_table_get(&keeper->held, id);
 
-	answer(child, fd < 0 ? LINE_NONE : LINE_HELD, id, fd < 0 ? -1 : fd);
+	answer(child, fd < 0 ? IPC_NONE : IPC_HELD, id, fd < 0 ? -1 : fd);
 }
 
 static void next(struct keeper *keeper, const struct child *child, uint64_t after)
@@ -41,10 +41,10 @@ static void next(struct keeper *keeper, const struct child *child, uint64_t afte
 	uint64_t id = 0;
 	int fd = -1;
 
-	if (kept_next(&keeper->held, after, &id, &fd))
-		answer(child, LINE_NONE, 0, -1);
+	if (fd_table_next(&keeper->held, after, &id, &fd))
+		answer(child, IPC_NONE, 0, -1);
 	else
-		answer(child, LINE_HELD, id, fd);
+		answer(child, IPC_HELD, id, fd);
 }
 
 /* A daemon that is to take over goes when the one before is no more: keeper.c. */
@@ -86,60 +86,60 @@ static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
 }
 
 /* What changes what is held is the serving daemon's alone. */
-static bool may_say(const struct keeper *keeper, const struct child *child, enum line_type type)
+static bool may_say(const struct keeper *keeper, const struct child *child, enum ipc_type type)
 {
 	switch (type) {
-	case LINE_HOLD:
-	case LINE_DROP:
-	case LINE_READY:
-	case LINE_END:
-	case LINE_RENEW:
+	case IPC_HOLD:
+	case IPC_DROP:
+	case IPC_READY:
+	case IPC_END:
+	case IPC_REPLACE:
 		return child == &keeper->serving;
-	case LINE_TAKE:
-	case LINE_NEXT:
-	case LINE_PREPARED:
-	case LINE_SYNC:
+	case IPC_TAKE:
+	case IPC_NEXT:
+	case IPC_PREPARED:
+	case IPC_SYNC:
 		return true;
 	default:
 		return false;
 	}
 }
 
-static void act(struct keeper *keeper, struct child *child, const struct line_message *message,
+static void act(struct keeper *keeper, struct child *child, const struct ipc_message *message,
 		int fd)
 {
 	switch (message->type) {
-	case LINE_HOLD:
+	case IPC_HOLD:
 		hold(keeper, message->id, fd);
 		return;
-	case LINE_DROP:
-		if (kept_drop(&keeper->held, message->id) == 0)
+	case IPC_DROP:
+		if (fd_table_drop(&keeper->held, message->id) == 0)
 			store_remove(message->id);
 		break;
-	case LINE_READY:
+	case IPC_READY:
 		ready(keeper, child, message->value);
 		break;
-	case LINE_END:
+	case IPC_END:
 		child->ended = true;
 		store_remove_all(&keeper->held);
-		kept_close(&keeper->held);
+		fd_table_close(&keeper->held);
 		break;
-	case LINE_RENEW:
-		keeper_renew(keeper, message->text);
+	case IPC_REPLACE:
+		keeper_replace(keeper, message->text);
 		break;
-	case LINE_TAKE:
+	case IPC_TAKE:
 		take(keeper, child, message->id);
 		break;
-	case LINE_NEXT:
+	case IPC_NEXT:
 		next(keeper, child, message->id);
 		break;
-	case LINE_PREPARED:
+	case IPC_PREPARED:
 		prepared(keeper, child);
 		break;
 	default:
 		/* A daemon that has made the mount waits for this before it answers there. */
 		upgrade_follow_mount(keeper);
-		answer(child, LINE_NONE, 0, -1);
+		answer(child, IPC_NONE, 0, -1);
 		break;
 	}
 	if (fd >= 0)
@@ -148,8 +148,8 @@ static void act(struct keeper *keeper, struct child *child, const struct line_me
 
 bool keeper_hear(struct keeper *keeper, struct child *child)
 {
-	struct line_message message;
-	int fd, error = child->line < 0 ? -EAGAIN : line_poll(child->line, &message, &fd);
+	struct ipc_message message;
+	int fd, error = child->ipc < 0 ? -EAGAIN : ipc_poll(child->ipc, &message, &fd);
 
 	if (error == -EAGAIN)
 		return false;
@@ -157,8 +157,8 @@ bool keeper_hear(struct keeper *keeper, struct child *child)
 		/* Its end is seen by its pidfd. */
 		if (child == &keeper->serving)
 			keeper->seen_us = timeline_now();
-		close(child->line);
-		child->line = -1;
+		close(child->ipc);
+		child->ipc = -1;
 		return false;
 	}
 	if (error == -EMFILE) {
@@ -176,7 +176,7 @@ bool keeper_hear(struct keeper *keeper, struct child *child)
 	log_error("%s: daemon %d says what makes no sense to its keeper: it is ended",
 		  keeper->options->mountpoint, child->pid);
 	child_kill(child);
-	close(child->line);
-	child->line = -1;
+	close(child->ipc);
+	child->ipc = -1;
 	return false;
 }

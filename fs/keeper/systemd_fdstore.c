@@ -39,14 +39,14 @@ static uint64_t id_of(const char *name)
 	return *end ? 0 : id;
 }
 
-int store_take(struct kept *held)
+int store_take(struct fd_table *held)
 {
 	AUTO_FREE char *names = strdup(getenv("LISTEN_FDNAMES"));
 	char *rest = names, *name;
 
 	for (int fd = FIRST_FD; names && (name = strsep(&rest, ":")); fd++) {
 		uint64_t id = id_of(name);
-		int error = fcntl(fd, F_SETFD, FD_CLOEXEC) ? -errno : kept_put(held, id, fd);
+		int error = fcntl(fd, F_SETFD, FD_CLOEXEC) ? -errno : fd_table_put(held, id, fd);
 
 		if (!id || error) {
 			log_error("the service manager's descriptor %d, '%s', cannot be kept: %s",
@@ -77,11 +77,11 @@ void store_remove(uint64_t id)
 	notify_send(state);
 }
 
-void store_remove_all(const struct kept *held)
+void store_remove_all(const struct fd_table *held)
 {
 	uint64_t id = 0;
 	int fd;
 
-	while (kept_next(held, id, &id, &fd) == 0)
+	while (fd_table_next(held, id, &id, &fd) == 0)
 		store_remove(id);
 }

@@ -14,12 +14,12 @@
 /* Whether this process was given some. Looks at nothing but the environment. */
 bool store_is_full(void);
 /* Takes what was given over: 0, or -errno after a line in the log. */
-int store_take(struct kept *held);
+int store_take(struct fd_table *held);
 
 /* Where there is a service manager it is told; where there is none nothing is done. A daemon adds
  * what it has its keeper hold, which removes it. */
 void store_add(uint64_t id, int fd);
 void store_remove(uint64_t id);
-void store_remove_all(const struct kept *held);
+void store_remove_all(const struct fd_table *held);
 
 #endif

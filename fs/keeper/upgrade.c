@@ -19,7 +19,8 @@
  * daemon makes another one. */
 void upgrade_follow_mount(struct keeper *keeper)
 {
-	dev_t device = agreement_device_of(kept_get(&keeper->held, keep_id(KEEP_FUSE, 1)));
+	dev_t device =
+	    fuse_init_device_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
 	char reason[RUNTIME_REASON_MAX];
 	int error;
 
@@ -43,11 +44,11 @@ static bool may_ask(int asking)
 
 static void say(int asking, int error, const char *text)
 {
-	struct line_message message = line_message(LINE_SAID, 0);
+	struct ipc_message message = ipc_message(IPC_LOGGED, 0);
 
 	message.value = (uint64_t)error;
 	snprintf(message.text, sizeof(message.text), "%s", text);
-	line_offer(asking, &message, -1);
+	ipc_offer(asking, &message, -1);
 	close(asking);
 }
 
@@ -83,7 +84,7 @@ static void begin(struct keeper *keeper, int asking, int program)
 void upgrade_accept(struct keeper *keeper)
 {
 	struct timeval patience = {.tv_sec = ASK_MS / 1000};
-	struct line_message message;
+	struct ipc_message message;
 	int program = -1;
 	int asking = accept4(keeper->address.fd, NULL, NULL, SOCK_CLOEXEC);
 
@@ -94,8 +95,7 @@ void upgrade_accept(struct keeper *keeper)
 		return;
 	}
 	setsockopt(asking, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (line_receive(asking, &message, &program) || message.type != LINE_UPGRADE ||
-	    program < 0) {
+	if (ipc_receive(asking, &message, &program) || message.type != IPC_UPGRADE || program < 0) {
 		if (program >= 0)
 			close(program);
 		close(asking);

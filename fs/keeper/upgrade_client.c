@@ -19,17 +19,17 @@
 #define TRIES  100
 #define TRY_NS 100000000L
 
-static int ask(int line, struct line_message *answer)
+static int ask(int ipc, struct ipc_message *answer)
 {
-	struct line_message message = line_message(LINE_UPGRADE, 0);
+	struct ipc_message message = ipc_message(IPC_UPGRADE, 0);
 	AUTO_CLOSE int program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
-	int fd = -1, error = program < 0 ? -errno : line_send(line, &message, program);
+	int fd = -1, error = program < 0 ? -errno : ipc_send(ipc, &message, program);
 
 	if (!error)
-		error = line_receive(line, answer, &fd);
+		error = ipc_receive(ipc, answer, &fd);
 	if (fd >= 0)
 		close(fd);
-	return !error && answer->type != LINE_SAID ? -EPROTO : error;
+	return !error && answer->type != IPC_LOGGED ? -EPROTO : error;
 }
 
 /* Of the mount on the path, without a request to its daemon, which may not answer. */
@@ -59,14 +59,14 @@ static int connect_in(const char *path, const struct mountinfo *mount,
 	if (dir < 0)
 		return dir;
 	runtime_socket_name(UPGRADE_KIND, mount->device, name);
-	int line = runtime_socket_connect(dir, name, mount->user);
+	int ipc = runtime_socket_connect(dir, name, mount->user);
 
-	if (line == -EPERM)
+	if (ipc == -EPERM)
 		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: the process there is not user %u's",
 			 path, name, mount->user);
-	else if (line < 0)
-		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: %s", path, name, strerror(-line));
-	return line;
+	else if (ipc < 0)
+		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: %s", path, name, strerror(-ipc));
+	return ipc;
 }
 
 /* A process that waits at the keeper's place and is not to be believed, or any other failure, is
@@ -77,13 +77,13 @@ static int connect_keeper(const char *mountpoint, const struct mountinfo *mount)
 	int result = -ENOENT;
 
 	for (unsigned n = 0; runtime_dir_path(mount->user, n, path); n++) {
-		int line = connect_in(path, mount, why);
+		int ipc = connect_in(path, mount, why);
 
-		if (line >= 0)
-			return line;
-		if (line == -ENOENT || line == -ECONNREFUSED || result != -ENOENT)
+		if (ipc >= 0)
+			return ipc;
+		if (ipc == -ENOENT || ipc == -ECONNREFUSED || result != -ENOENT)
 			continue;
-		result = line;
+		result = ipc;
 		memcpy(reason, why, sizeof(reason));
 	}
 	if (*reason)
@@ -97,18 +97,18 @@ static int connect_keeper(const char *mountpoint, const struct mountinfo *mount)
 	return result;
 }
 
-static int ask_keeper(const char *mountpoint, struct line_message *answer)
+static int ask_keeper(const char *mountpoint, struct ipc_message *answer)
 {
 	struct mountinfo mount;
 	int error = find_mount(mountpoint, &mount);
 
 	if (error)
 		return error;
-	AUTO_CLOSE int line = connect_keeper(mountpoint, &mount);
+	AUTO_CLOSE int ipc = connect_keeper(mountpoint, &mount);
 
-	if (line < 0)
-		return line;
-	error = ask(line, answer);
+	if (ipc < 0)
+		return ipc;
+	error = ask(ipc, answer);
 	if (error)
 		log_error("%s: the keeper cannot be asked: %s", mountpoint, strerror(-error));
 	return error;
@@ -116,7 +116,7 @@ static int ask_keeper(const char *mountpoint, struct line_message *answer)
 
 int upgrade_ask(const char *mountpoint)
 {
-	struct line_message answer;
+	struct ipc_message answer;
 	int error = ask_keeper(mountpoint, &answer);
 
 	/* Another daemon is on its way in, or out. */

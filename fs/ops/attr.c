@@ -54,15 +54,15 @@ static int set_size(struct op *op, uint64_t size)
 	if (!S_ISREG(op->inode->mode))
 		return -EINVAL;
 	inode_call_init(&call, op->fs, op->inode, op->worker->copier);
-	int error = spool_need(op->fs, op->inode);
+	int error = spool_require(op->fs, op->inode);
 	uint64_t before = file_size(op->inode->file);
 
 	if (!error)
 		error = file_truncate(op->inode->file, &call.call, size);
 	while (error == -EBUSY && share_make_way(op->fs, op->inode))
 		error = file_truncate(op->inode->file, &call.call, size);
-	spool_mark(op->inode, before < size ? before : size,
-		   before < size ? size - before : before - size);
+	spool_mark_dirty(op->inode, before < size ? before : size,
+			 before < size ? size - before : before - size);
 	if (!error)
 		inode_touch_write(op->inode);
 	return error;
@@ -101,7 +101,7 @@ static bool is_owner(const struct op *op, const struct caller *caller)
 /* Whether programs can write to the file past the daemon. */
 static bool is_written_past(struct inode *inode)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	return S_ISREG(inode->mode) && inode->writers && *file_backing_id(inode->file);
 }
 
@@ -212,12 +212,12 @@ static fsfilcnt_t inodes_left(struct fs *fs)
  * quotas of its projects. The size is that of the nearest quota, the room that of the narrowest. */
 static void statfs_quota(struct op *op, struct statvfs *st)
 {
-	struct account_quota quota;
-	guard_token token = guard_enter(&op->fs->topology);
-	struct inode *dir = S_ISDIR(op->inode->mode) ? op->inode : op->inode->home;
+	struct quota_report quota;
+	brlock_token token = brlock_read_lock(&op->fs->topology);
+	struct inode *dir = S_ISDIR(op->inode->mode) ? op->inode : op->inode->quota_dir;
 
-	account_quota(dir, &quota);
-	guard_leave(&op->fs->topology, token);
+	quota_report(dir, &quota);
+	brlock_read_unlock(&op->fs->topology, token);
 	if (quota.max_bytes != UINT64_MAX) {
 		uint64_t limit = quota.max_bytes / POOL_BLOCK_MIN;
 		uint64_t used = (quota.used_bytes + POOL_BLOCK_MIN - 1) / POOL_BLOCK_MIN;

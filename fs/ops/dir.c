@@ -102,11 +102,11 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 	op.bytes = bytes;
 
 	/* A parent that a rename takes away stays valid while topology is held. */
-	guard_token token = guard_enter(&op.fs->topology);
+	brlock_token token = brlock_read_lock(&op.fs->topology);
 	pthread_rwlock_rdlock(&op.inode->dir->lock);
 	fill(&op, &buf, (uint64_t)offset);
 	pthread_rwlock_unlock(&op.inode->dir->lock);
-	guard_leave(&op.fs->topology, token);
+	brlock_read_unlock(&op.fs->topology, token);
 	if (!op.fs->noatime)
 		inode_touch_read(op.inode);
 	size_t used = (size_t)(buf.at - entries);

@@ -53,7 +53,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
  * way. */
 static bool wait_for_dying(struct fs *fs, int *tries)
 {
-	return atomic_load(&fs->dying) > 0 && op_wait_release(tries);
+	return atomic_load(&fs->n_unlinked_open) > 0 && op_wait_release(tries);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes, off_t offset,
@@ -69,12 +69,12 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 	ring_pin(&op, req);
 	op_range(&op, offset, bytes);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
-	measure_start(op.fs, op.inode->volume);
+	calibrate_start(op.fs, op.inode->volume);
 	do {
 		n = file_write(op.inode->file, &call.call, from, bytes, (uint64_t)offset);
 	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
 	/* An error may come after bytes. */
-	spool_mark(op.inode, (uint64_t)offset, bytes);
+	spool_mark_dirty(op.inode, (uint64_t)offset, bytes);
 	if (n < 0) {
 		op_done(&op, req, (int)n);
 		return;
@@ -104,7 +104,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 				      (uint64_t)bytes);
 	} while ((error == -ENOSPC && wait_for_dying(op.fs, &tries)) ||
 		 (error == -EBUSY && share_make_way(op.fs, op.inode)));
-	spool_mark(op.inode, (uint64_t)offset, (uint64_t)bytes);
+	spool_mark_dirty(op.inode, (uint64_t)offset, (uint64_t)bytes);
 	if (!error) {
 		op_drop_set_id(&op, op.inode, OP_TOLD_NOTHING);
 		inode_touch_write(op.inode);
@@ -141,7 +141,7 @@ ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes)
 	do {
 		n = file_copy(op->inode->file, from, op->to->file, &call.call, to, bytes);
 	} while (n == -ENOSPC && wait_for_dying(op->fs, &tries));
-	spool_mark(op->to, to, bytes);
+	spool_mark_dirty(op->to, to, bytes);
 	if (n < 0)
 		return n;
 	if (!op->fs->noatime)

@@ -49,7 +49,7 @@ static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
 	inode_forget(fs, inode, n);
 	if (swept)
 		inode_put(fs, inode, 1);
-	observe_unasked(fs, "forget");
+	observe_background(fs, "forget");
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
@@ -192,7 +192,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
 		return;
 	op.name = name;
-	op_done(&op, req, op_was_done(&op) ? 0 : tree_unlink(op.fs, op.inode, name));
+	op_done(&op, req, op_drc_find(&op) ? 0 : tree_unlink(op.fs, op.inode, name));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -202,7 +202,7 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_RMDIR))
 		return;
 	op.name = name;
-	op_done(&op, req, op_was_done(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
+	op_done(&op, req, op_drc_find(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
 }
 
 /* Leases may keep a file from moving to another volume. */
@@ -231,7 +231,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	struct file_move *left = NULL;
 	int error = 0, tries = 0;
 
-	if (op_was_done(&op)) {
+	if (op_drc_find(&op)) {
 		op_done(&op, req, 0);
 		return;
 	}

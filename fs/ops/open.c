@@ -9,8 +9,8 @@
 #include "fs/ops/ops.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/host_out.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 
 static bool writes(int flags)
@@ -54,12 +54,12 @@ static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
 		int id = fd < 0 ? 0 : fuse_passthrough_open(req, fd);
 
 		inode_set_mtime(inode,
-				inode->figures->mtime); /* to make an object is to write nothing */
+				inode->fields->mtime); /* to make an object is to write nothing */
 		if (id <= 0)
 			return;
 		*backing = id;
 		*promised = false; /* from here on it is the backing id's */
-		inode->kept = true;
+		inode->keep_data = true;
 	}
 	info->backing_id = *backing;
 	info->keep_cache = 0; /* refused by the kernel together with passthrough */
@@ -88,8 +88,8 @@ static bool promise(struct op *op, struct inode *inode, int flags, bool limited)
 static int count_open_locked(struct op *op, fuse_req_t req, struct inode *inode,
 			     struct fuse_file_info *info, bool limited, bool *promised)
 {
-	LOCKED(&inode->lock);
-	if (inode->dropped)
+	scoped_lock(&inode->lock);
+	if (inode->data_freed)
 		return -ESTALE;
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
 		pass_through(op, req, inode, info, promised);
@@ -112,23 +112,23 @@ static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
 		      struct fuse_file_info *info)
 {
 	/* Topology before the lock: a quota above decides who moves the bytes. */
-	guard_token token = guard_enter(&op->fs->topology);
-	bool limited = inode->home && account_limited(inode->home);
+	brlock_token token = brlock_read_lock(&op->fs->topology);
+	bool limited = inode->quota_dir && quota_limited(inode->quota_dir);
 
-	guard_leave(&op->fs->topology, token);
+	brlock_read_unlock(&op->fs->topology, token);
 	bool promised = promise(op, inode, info->flags, limited);
 	int error = count_open_locked(op, req, inode, info, limited, &promised);
 
 	if (promised) {
 		file_unpromise(inode->file);
-		host_out_settle(op->fs, inode);
+		host_out_update_accounting(op->fs, inode);
 	}
 	return error;
 }
 
 int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info)
 {
-	int error = spool_need(op->fs, inode);
+	int error = spool_require(op->fs, inode);
 
 	if (error)
 		return error;
@@ -168,7 +168,7 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	if (backing)
 		file_unpromise(inode->file);
 	if (last)
-		host_out_settle(op->fs, inode);
+		host_out_update_accounting(op->fs, inode);
 	if (drop)
 		inode_drop_data(op->fs, inode);
 	else if (trim)

@@ -25,7 +25,7 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 		op->began = observe_begin();
 	struct journal_request done;
 
-	if (op->fs->journal && journal_was_done(op->fs->journal, &done)) {
+	if (op->fs->journal && journal_drc_find(op->fs->journal, &done)) {
 		op->did = done.did;
 		op->led_to = done.ino;
 	}
@@ -44,7 +44,7 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 /* One that nobody could reach any more is gone: then it is made again. */
 bool op_was_made(const struct op *op, struct inode **inode)
 {
-	if (!op_was_done(op))
+	if (!op_drc_find(op))
 		return false;
 	*inode = inode_table_get(&op->fs->inodes, op->led_to);
 	return *inode;

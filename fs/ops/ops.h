@@ -36,7 +36,7 @@ struct op {
 	const char *to_name;
 	uint64_t offset, bytes;
 	/* The kernel asks again what an earlier daemon did and did not answer: what was done, bits
-	 * of enum journal_did, and which inode it led to. */
+	 * of enum journal_drc_add, and which inode it led to. */
 	unsigned did;
 	uint64_t led_to;
 	unsigned observers; /* who watches: bits of observe.h */
@@ -50,7 +50,7 @@ bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino);
 /* Whether the request's name was made already: with the inode, and a reference as tree_create's. */
 bool op_was_made(const struct op *op, struct inode **inode);
 /* Whether a change that leads to nothing was done already. */
-static inline bool op_was_done(const struct op *op)
+static inline bool op_drc_find(const struct op *op)
 {
 	return op->did & JOURNAL_DID_NAME;
 }
@@ -62,9 +62,9 @@ static inline void op_end(struct op *op, int64_t result)
 	if (op->began)
 		observe(op, result);
 	if (op->inode)
-		order_before(op->inode);
+		tsan_release(op->inode);
 	if (op->to)
-		order_before(op->to);
+		tsan_release(op->to);
 }
 /* A request without an inode of its own, which its caller answers: counts it. */
 void op_count(fuse_req_t req, enum stat_op kind);

@@ -13,8 +13,8 @@
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
 #include "fs/tree/inode_attributes.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
 /* user.* and trusted.* are kept; capabilities and ACLs are not, and must not seem to be. */
@@ -45,19 +45,19 @@ static int set_stored(struct fs *fs, struct inode *inode, const char *name, cons
 		return error;
 	if (journal_room(fs->journal))
 		return -ENOSPC;
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	uint32_t old = stored_bytes(inode, name);
 	uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(name) + size);
 
-	error = account_metadata(fs, bytes);
+	error = quota_metadata(fs, bytes);
 	if (error)
 		return error;
 	error = xattr_set(&inode->xattrs, name, value, size, flags);
 	if (error) {
-		account_metadata(fs, -(int64_t)bytes);
+		quota_metadata(fs, -(int64_t)bytes);
 		return error;
 	}
-	account_metadata(fs, -(int64_t)old);
+	quota_metadata(fs, -(int64_t)old);
 	inode->xattr_bytes += bytes - old;
 	inode_touch_change(inode);
 	record_xattr(fs, inode, name, value, size);
@@ -70,13 +70,13 @@ static int remove_stored(struct fs *fs, struct inode *inode, const char *name)
 
 	if (error)
 		return error;
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	uint32_t old = stored_bytes(inode, name);
 
 	error = xattr_remove(&inode->xattrs, name);
 	if (error)
 		return error;
-	account_metadata(fs, -(int64_t)old);
+	quota_metadata(fs, -(int64_t)old);
 	inode->xattr_bytes -= old;
 	inode_touch_change(inode);
 	record_xattr_gone(fs, inode, name);
@@ -111,7 +111,7 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	op.bytes = size;
 	int id = attributes_find(name), error;
 
-	if (op_was_done(&op))
+	if (op_drc_find(&op))
 		error = 0;
 	else if (id >= 0)
 		error = set_ours(&op, req, (enum attr_id)id, value, size, flags);
@@ -129,7 +129,7 @@ static ssize_t get_stored(struct inode *inode, const char *name, char **value)
 
 	if (error)
 		return error;
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
 
 	if (size < 0)
@@ -256,7 +256,7 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		return;
 	int id = attributes_find(name);
 
-	if (op_was_done(&op)) {
+	if (op_drc_find(&op)) {
 		error = 0;
 	} else if (id >= 0) {
 		error = inode_attr_remove(op.fs, op.worker->copier, op.inode, (enum attr_id)id,

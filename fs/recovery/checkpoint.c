@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 /* An area is compacted when it has twice what it had after the last time, and this much more. */
 #define MORE_UNITS ((16ULL << 20) / JOURNAL_UNIT)
@@ -29,21 +29,21 @@ static uint64_t units_now(const struct journal *journal)
 	return atomic_load(&header->units[journal_newest(atomic_load(&header->state))]);
 }
 
-void compact(struct fs *fs)
+void checkpoint(struct fs *fs)
 {
 	struct journal *journal = fs->journal;
 	uint32_t slot = 0;
 	struct inode *inode;
 
-	LOCKED(&journal->turning);
+	scoped_lock(&journal->turning);
 	/* -EBUSY: an earlier daemon ended at it, and what it began is finished. */
-	journal_turn_begin(journal);
+	journal_rotate_begin(journal);
 	while ((inode = inode_table_next(&fs->inodes, &slot))) {
-		record_everything(fs, inode);
+		record_checkpoint(fs, inode);
 		inode_put(fs, inode, 1);
 	}
 	if (!atomic_load(&journal->header->broken))
-		journal_turn_end(journal);
+		journal_rotate_end(journal);
 	atomic_store(&journal->header->compacted, (uint32_t)units_now(journal));
 	limit_set(journal);
 }
@@ -60,7 +60,7 @@ static void *run(void *pointer)
 			continue;
 		}
 		pthread_mutex_unlock(&journal->lock);
-		compact(fs);
+		checkpoint(fs);
 		pthread_mutex_lock(&journal->lock);
 		journal->wanted = false;
 		pthread_cond_broadcast(&journal->changed);
@@ -70,7 +70,7 @@ static void *run(void *pointer)
 	return NULL;
 }
 
-void compact_start(struct fs *fs)
+void checkpoint_start(struct fs *fs)
 {
 	struct journal *journal = fs->journal;
 
@@ -87,7 +87,7 @@ void compact_start(struct fs *fs)
 	journal->running = !error;
 }
 
-void compact_end(struct fs *fs)
+void checkpoint_end(struct fs *fs)
 {
 	struct journal *journal = fs->journal;
 

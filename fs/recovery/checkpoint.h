@@ -9,10 +9,10 @@
 struct fs;
 
 /* Now, in the calling thread, after any that is under way. */
-void compact(struct fs *fs);
+void checkpoint(struct fs *fs);
 
 /* The thread that does it when an area fills. Nothing happens without a journal. */
-void compact_start(struct fs *fs);
-void compact_end(struct fs *fs);
+void checkpoint_start(struct fs *fs);
+void checkpoint_end(struct fs *fs);
 
 #endif

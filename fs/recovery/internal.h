@@ -51,9 +51,9 @@ static inline struct inode *restore_number(uint64_t ino)
 /* restore_tree.c: what names, counts and references follow from the replayed names. */
 int restore_tree(struct restore *restore);
 /* Who has how much, once memory is there; leases wait for their sharers. */
-int restore_pay(struct restore *restore);
+int restore_charges(struct restore *restore);
 /* What nobody can reach goes; the inodes are usable. */
-void restore_release(struct restore *restore);
+void restore_prune(struct restore *restore);
 
 /* restore_file.c. Until restore_memory a chunk in an extent is its id. */
 int restore_file(struct restore *restore, struct inode *inode, const struct journal_view *view);

@@ -52,9 +52,9 @@ static int add_extent(struct file *file, const struct journal_extent *image)
 }
 
 /* What makes no sense is for this file alone to bear. */
-static int bear(struct file *file, int rc)
+static int tolerate_corrupt(struct file *file, int rc)
 {
-	file->senseless |= rc == -EUCLEAN;
+	file->corrupt |= rc == -EUCLEAN;
 	return rc == -EUCLEAN ? 0 : rc;
 }
 
@@ -70,10 +70,10 @@ int restore_file(struct restore *restore, struct inode *inode, const struct jour
 	struct volume *volume = restore->volumes[image->volume];
 
 	if (view->kind == JOURNAL_FILE)
-		file->senseless = false;
+		file->corrupt = false;
 	if (image->tail_shift > 63 || image->object_shift > 63 ||
 	    (image->n_extents && !volume->pool))
-		return bear(file, -EUCLEAN);
+		return tolerate_corrupt(file, -EUCLEAN);
 	inode->volume = volume;
 	atomic_store(&file->volume, volume);
 	if (view->kind == JOURNAL_FILE || !volume->pool)
@@ -83,7 +83,7 @@ int restore_file(struct restore *restore, struct inode *inode, const struct jour
 	atomic_store(&file->object_shift, image->object_shift);
 	for (uint32_t i = 0; rc == 0 && i < image->n_extents; i++)
 		rc = add_extent(file, &extents[i]);
-	return bear(file, rc);
+	return tolerate_corrupt(file, rc);
 }
 
 int restore_cut(struct inode *inode, const struct journal_cut *image)
@@ -93,10 +93,10 @@ int restore_cut(struct inode *inode, const struct journal_cut *image)
 	struct file *file = inode->file;
 
 	if (image->from == 0 && image->to == UINT64_MAX)
-		file->senseless = false;
+		file->corrupt = false;
 	/* Splits would not be where the memory's are. */
 	if (image->from % POOL_BLOCK_MIN || (image->to % POOL_BLOCK_MIN && image->to != UINT64_MAX))
-		return bear(file, -EUCLEAN);
+		return tolerate_corrupt(file, -EUCLEAN);
 	return cut(file, image->from, image->to);
 }
 
@@ -135,7 +135,7 @@ static int import(struct restore *restore, struct volume *volume, uint64_t id, u
 {
 	const struct journal_holder *holder = &restore->journal->holder;
 	enum pool_adopted kind = bytes < CHUNK_ALIGN ? POOL_SHARED : POOL_WHOLE;
-	int fd = holder->take(holder->of, keep_id(KEEP_CHUNK, id));
+	int fd = holder->take(holder->of, fdstore_id(FDSTORE_CHUNK, id));
 
 	if (fd < 0)
 		return fd;
@@ -156,7 +156,7 @@ static int import(struct restore *restore, struct volume *volume, uint64_t id, u
 static int resolve(struct restore *restore, struct volume *volume, struct span *span)
 {
 	uint64_t id = raise_id(restore, (uint64_t)(uintptr_t)span->chunk);
-	const struct restore_held *held = find_held(restore, keep_id(KEEP_CHUNK, id));
+	const struct restore_held *held = find_held(restore, fdstore_id(FDSTORE_CHUNK, id));
 	struct chunk *chunk = held ? held->chunk : NULL;
 	int rc = 0;
 
@@ -169,9 +169,9 @@ static int resolve(struct restore *restore, struct volume *volume, struct span *
 		rc = import(restore, volume, id, span->bytes, &chunk);
 		if (rc < 0)
 			return rc;
-		rc = claim(restore, keep_id(KEEP_CHUNK, id), chunk);
+		rc = claim(restore, fdstore_id(FDSTORE_CHUNK, id), chunk);
 		if (rc < 0 && !chunk->pool_private)
-			pool_give(volume->pool, &(struct span){chunk, 0, chunk->bytes});
+			pool_free_span(volume->pool, &(struct span){chunk, 0, chunk->bytes});
 		if (rc < 0)
 			return rc;
 	}
@@ -193,13 +193,13 @@ static int clean_end(struct restore *restore, struct inode *inode)
 	int rc = 0;
 
 	if (size < end &&
-	    (atomic_load(&file->figures->unclean) || (inode->writers && !inode->holds))) {
+	    (atomic_load(&file->fields->unclean) || (inode->writers && !inode->lease_refs))) {
 		inode_call_init(&call, restore->fs, inode, worker_copier(restore->fs));
 		rc = call.call.copier ? device_zero_now(&file->extents, &call.call, size, end)
 				      : -ENOMEM;
 	}
 	if (rc == 0)
-		atomic_store(&file->figures->unclean, 0);
+		atomic_store(&file->fields->unclean, 0);
 	return rc;
 }
 
@@ -208,7 +208,7 @@ static int claim_missing(struct restore *restore, struct file *file, uint32_t fo
 {
 	int rc = file_missing(file) ? 0 : restore_missing_note(file, found);
 
-	id = keep_id(KEEP_CHUNK, id);
+	id = fdstore_id(FDSTORE_CHUNK, id);
 	return rc || find_held(restore, id) ? rc : claim(restore, id, NULL);
 }
 
@@ -237,7 +237,7 @@ static int find_extents(struct restore *restore, struct file *file, int *missing
 		}
 	}
 	extents->count = found;
-	device_settle(file, (int64_t)bytes);
+	device_update_accounting(file, (int64_t)bytes);
 	return rc;
 }
 
@@ -245,7 +245,7 @@ static int restore_extents(struct restore *restore, struct inode *inode, int *mi
 {
 	struct file *file = inode->file;
 
-	if (file->senseless) {
+	if (file->corrupt) {
 		extents_free(&file->extents);
 		*missing = -EUCLEAN;
 		return 0;
@@ -259,11 +259,11 @@ static int restore_object(struct restore *restore, struct file *file, int *missi
 {
 	const struct journal_holder *holder = &restore->journal->holder;
 
-	if (!file_object_id(file) && !file->senseless)
+	if (!file_object_id(file) && !file->corrupt)
 		return 0;
-	uint64_t id = keep_id(KEEP_HOST, raise_id(restore, file_object_id(file)));
+	uint64_t id = fdstore_id(FDSTORE_HOST, raise_id(restore, file_object_id(file)));
 
-	if (file->senseless || find_held(restore, id)) {
+	if (file->corrupt || find_held(restore, id)) {
 		*missing = -EUCLEAN;
 		return 0;
 	}
@@ -282,7 +282,7 @@ static int restore_object(struct restore *restore, struct file *file, int *missi
 	uint64_t taken = host_due(file, fd);
 
 	atomic_store(&file->fd, fd);
-	atomic_store(&file->taken, taken);
+	atomic_store(&file->allocated, taken);
 	system_account_force(file_volume(file)->system, (int64_t)taken);
 	return claim(restore, id, NULL);
 }
@@ -297,20 +297,20 @@ int restore_memory(struct restore *restore, struct inode *inode)
 
 	int missing = 0;
 
-	atomic_store(&file->leases, inode->holds);
-	atomic_store(&file->held, inode->holds);
+	atomic_store(&file->leases, inode->lease_refs);
+	atomic_store(&file->held, inode->lease_refs);
 	if (restore->fs->mount == FS_MOUNT_KEPT && atomic_load(&file->backing_id))
 		atomic_store(&file->mapped, 1);
-	file->senseless |= atomic_load(&file->figures->missing) ||
-			   atomic_load(&file->figures->size) > FILE_SIZE_MAX;
+	file->corrupt |=
+	    atomic_load(&file->fields->missing) || atomic_load(&file->fields->size) > FILE_SIZE_MAX;
 	int rc = file_is_device(file) ? restore_extents(restore, inode, &missing)
 				      : restore_object(restore, file, &missing);
 
 	if (missing)
 		restore_missing(restore, inode, missing);
 	if (rc == 0 && atomic_load(&file->fd) >= 0)
-		rc = account_object_restored(restore->fs, inode);
-	atomic_store(&inode->charged, atomic_load(&file->taken));
+		rc = quota_object_restored(restore->fs, inode);
+	atomic_store(&inode->charged, atomic_load(&file->allocated));
 	/* What there is of it now is to be given back, whatever comes. */
 	atomic_store(&inode->recorded, true);
 	return rc;
@@ -326,18 +326,18 @@ struct unclaimed {
 static int collect(uint64_t id, int fd, void *arg)
 {
 	struct unclaimed *unclaimed = arg;
-	enum keep_kind kind = keep_kind_of(id);
+	enum fdstore_kind kind = fdstore_kind_of(id);
 
 	(void)fd;
-	if ((kind != KEEP_CHUNK && kind != KEEP_HOST) ||
-	    (id & ((1ULL << KEEP_NUMBER_BITS) - 1)) < JOURNAL_FIRST_ID ||
+	if ((kind != FDSTORE_CHUNK && kind != FDSTORE_HOST) ||
+	    (id & ((1ULL << FDSTORE_NUMBER_BITS) - 1)) < JOURNAL_FIRST_ID ||
 	    find_held(unclaimed->restore, id))
 		return 0;
 	uint64_t *ids = realloc(unclaimed->ids, (unclaimed->n + 1) * sizeof(*ids));
 
 	if (!ids)
 		return -ENOMEM;
-	raise_id(unclaimed->restore, id & ((1ULL << KEEP_NUMBER_BITS) - 1));
+	raise_id(unclaimed->restore, id & ((1ULL << FDSTORE_NUMBER_BITS) - 1));
 	unclaimed->ids = ids;
 	ids[unclaimed->n++] = id;
 	return 0;

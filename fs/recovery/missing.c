@@ -76,13 +76,13 @@ static void say(struct restore *restore, struct inode *inode, int error)
 
 void restore_missing(struct restore *restore, struct inode *inode, int error)
 {
-	struct file_figures *figures = inode->file->figures;
+	struct file_fields *fields = inode->file->fields;
 
 	/* For good: others may get what was its memory. */
 	if (error == -EUCLEAN)
-		atomic_store(&figures->missing, 1);
-	if (atomic_load(&figures->size) > FILE_SIZE_MAX)
-		atomic_store(&figures->size, 0);
+		atomic_store(&fields->missing, 1);
+	if (atomic_load(&fields->size) > FILE_SIZE_MAX)
+		atomic_store(&fields->size, 0);
 	say(restore, inode, error);
 }
 

@@ -110,9 +110,9 @@ static int replay_inode(struct restore *restore, const struct journal_view *view
 	inode->uid = image->uid;
 	inode->gid = image->gid;
 	inode->btime = image->btime;
-	inode->home = restore_number(image->home);
+	inode->quota_dir = restore_number(image->quota_dir);
 	inode->counted = image->flags & JOURNAL_IS_COUNTED;
-	inode->kept = image->flags & JOURNAL_IS_KEPT;
+	inode->keep_data = image->flags & JOURNAL_IS_KEPT;
 	atomic_store(&inode->attrs, image->attrs);
 	xattr_free(inode->xattrs);
 	inode->xattrs = NULL;
@@ -178,7 +178,7 @@ static int replay_name(struct restore *restore, const struct journal_view *view)
 	if (volume && !S_ISDIR(inode->mode))
 		inode->volume = volume;
 	if (S_ISDIR(inode->mode) || !inode->mode)
-		inode->home = restore_number(dir->ino);
+		inode->quota_dir = restore_number(dir->ino);
 	return 0;
 }
 
@@ -232,8 +232,8 @@ static int replay_open(struct inode *inode, const struct journal_open *open)
 		return -EUCLEAN;
 	inode->opens = open->opens;
 	inode->writers = open->writers;
-	inode->kept = open->kept;
-	inode->holds = open->leases;
+	inode->keep_data = open->kept;
+	inode->lease_refs = open->leases;
 	if (S_ISREG(inode->mode))
 		*file_backing_id(inode->file) = open->backing_id;
 	return 0;
@@ -313,12 +313,13 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 	case JOURNAL_XATTR_GONE:
 		return replay_xattr(inode, view);
 	case JOURNAL_HOME:
-		inode->home = restore_number(((const struct journal_home *)view->fixed)->home);
+		inode->quota_dir =
+		    restore_number(((const struct journal_quota_dir *)view->fixed)->quota_dir);
 		return 0;
 	case JOURNAL_OPEN:
 		return replay_open(inode, view->fixed);
 	case JOURNAL_KEPT:
-		inode->kept = true;
+		inode->keep_data = true;
 		return 0;
 	case JOURNAL_GONE:
 		return inode == find(restore, INODE_ROOT) ? -EUCLEAN : drop_inode(restore, inode);

@@ -61,14 +61,14 @@ static int chunk_made(void *of, struct chunk *chunk)
 
 	if (rc < 0)
 		return rc;
-	chunk->id = journal_hold(of, KEEP_CHUNK, fd);
+	chunk->id = journal_hold(of, FDSTORE_CHUNK, fd);
 	close(fd);
 	return chunk->id ? 0 : -ENOSPC;
 }
 
 static void chunk_gone(void *of, struct chunk *chunk)
 {
-	journal_drop(of, KEEP_CHUNK, chunk->id);
+	journal_drop(of, FDSTORE_CHUNK, chunk->id);
 }
 
 static void watch_pools(struct fs *fs)
@@ -83,7 +83,7 @@ static void watch_pools(struct fs *fs)
 /* Ids of what bounds the objects of host/, one per kind; those of journal_hold are higher. */
 static uint64_t mount_id(unsigned kind)
 {
-	return keep_id(KEEP_HOST, 1 + kind);
+	return fdstore_id(FDSTORE_HOST, 1 + kind);
 }
 
 static struct system_memory *system_of(struct fs *fs)
@@ -236,7 +236,7 @@ static int rebuild(struct restore *restore)
 	timeline_mark(&restore->fs->timeline, TIMELINE_MEMORY);
 	restore_missing_end(restore);
 	if (rc == 0)
-		rc = restore_pay(restore);
+		rc = restore_charges(restore);
 	if (rc == 0)
 		rc = keep_done(restore);
 	if (rc == 0)
@@ -272,9 +272,9 @@ static int restore_old(struct fs *fs)
 			     restore.last_id > last ? restore.last_id : last);
 		watch_pools(fs);
 		if (fs->mount == FS_MOUNT_NEW)
-			journal_forget_done(fs->journal);
-		journal_carry_done(fs->journal);
-		restore_release(&restore);
+			journal_drc_forget(fs->journal);
+		journal_drc_carry(fs->journal);
+		restore_prune(&restore);
 	} else if (restore.recent) {
 		abandon(&restore);
 	}
@@ -301,9 +301,9 @@ static int start_new(struct fs *fs)
 static int take_journal(const struct fs *fs)
 {
 	const struct journal_holder *holder = fs->holder;
-	int fd = holder->take(holder->of, keep_id(KEEP_JOURNAL, 0));
+	int fd = holder->take(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
 
-	if (fd != -ENOENT || keep_turn(fs->keep) == 1)
+	if (fd != -ENOENT || fdstore_generation(fs->fdstore) == 1)
 		return fd;
 	log_error(
 	    "journal: nobody holds that of the last daemon: its files cannot be brought back");
@@ -333,7 +333,7 @@ int fs_restore(struct fs *fs)
 		/* An earlier daemon's is left to whoever tries next. */
 		if (fd < 0) {
 			drop_mounts(fs);
-			holder->drop(holder->of, keep_id(KEEP_JOURNAL, 0));
+			holder->drop(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
 		}
 		fs->inodes.journal = NULL;
 		journal_close(fs->journal);
@@ -345,7 +345,7 @@ int fs_restore(struct fs *fs)
 int fs_restore_check(const struct journal_holder *holder)
 {
 	struct journal_header header;
-	AUTO_CLOSE int fd = holder->take(holder->of, keep_id(KEEP_JOURNAL, 0));
+	AUTO_CLOSE int fd = holder->take(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
 
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
@@ -361,7 +361,7 @@ void fs_forget_held(struct fs *fs)
 	if (!fs->journal)
 		return;
 	drop_mounts(fs);
-	fs->journal->holder.drop(fs->journal->holder.of, keep_id(KEEP_JOURNAL, 0));
+	fs->journal->holder.drop(fs->journal->holder.of, fdstore_id(FDSTORE_JOURNAL, 0));
 	journal_close(fs->journal);
 	fs->journal = NULL;
 }

@@ -29,7 +29,7 @@ struct settings {
 	struct values values[2];
 };
 
-static const uint64_t ID = (uint64_t)KEEP_FUSE << KEEP_NUMBER_BITS | 2;
+static const uint64_t ID = (uint64_t)FDSTORE_FUSE << FDSTORE_NUMBER_BITS | 2;
 
 static int map(struct fs *fs, int fd)
 {
@@ -54,7 +54,7 @@ static int begin(struct fs *fs)
 		return error;
 	fs->settings->magic = SETTINGS_MAGIC;
 	fs->settings->version = 1;
-	return keep_hold(fs->keep, ID, fd);
+	return fdstore_hold(fs->fdstore, ID, fd);
 }
 
 static void apply(struct fs *fs, const struct values *values)
@@ -90,9 +90,9 @@ static int go_on(struct fs *fs, int fd)
 
 int settings_open(struct fs *fs)
 {
-	if (!fs->keep)
+	if (!fs->fdstore)
 		return 0;
-	AUTO_CLOSE int fd = keep_take(fs->keep, ID);
+	AUTO_CLOSE int fd = fdstore_take(fs->fdstore, ID);
 	int error = fd >= 0 ? go_on(fs, fd) : begin(fs);
 
 	if (error)

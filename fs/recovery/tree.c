@@ -9,8 +9,8 @@
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/unclaimed_lease.h"
 #include "fs/tree/xattr.h"
 
@@ -32,9 +32,10 @@ int restore_each(struct restore *restore, int (*each)(struct restore *, struct i
 	return rc;
 }
 
-static struct inode *number_of(const struct restore *restore, const struct inode *home)
+static struct inode *number_of(const struct restore *restore, const struct inode *quota_dir)
 {
-	struct inode *inode = inode_table_find(&restore->fs->inodes, (uint64_t)(uintptr_t)home);
+	struct inode *inode =
+	    inode_table_find(&restore->fs->inodes, (uint64_t)(uintptr_t)quota_dir);
 
 	return inode && S_ISDIR(inode->mode) ? inode : NULL;
 }
@@ -49,9 +50,9 @@ static bool has_name_in(const struct inode *inode, const struct inode *dir)
 
 static int settle_dir(struct restore *restore, struct inode *inode)
 {
-	struct inode *root = restore->fs->root, *parent = number_of(restore, inode->home);
+	struct inode *root = restore->fs->root, *parent = number_of(restore, inode->quota_dir);
 
-	inode->home = NULL;
+	inode->quota_dir = NULL;
 	if (inode == root)
 		return inode->links ? -EUCLEAN : 0;
 	if (inode->links)
@@ -62,18 +63,18 @@ static int settle_dir(struct restore *restore, struct inode *inode)
 	inode->dir->removed = !inode->links;
 	inode->dir->parent = parent;
 	/* At the top nobody pays. */
-	inode->home = parent == root ? NULL : parent;
+	inode->quota_dir = parent == root ? NULL : parent;
 	return 0;
 }
 
 static int settle_other(struct restore *restore, struct inode *inode)
 {
-	struct inode *home = number_of(restore, inode->home);
+	struct inode *quota_dir = number_of(restore, inode->quota_dir);
 
-	if (inode->links && (!home || !has_name_in(inode, home)))
-		home = inode->links->parent;
-	inode->home = home;
-	return home && home != restore->fs->root ? 0 : -EUCLEAN;
+	if (inode->links && (!quota_dir || !has_name_in(inode, quota_dir)))
+		quota_dir = inode->links->parent;
+	inode->quota_dir = quota_dir;
+	return quota_dir && quota_dir != restore->fs->root ? 0 : -EUCLEAN;
 }
 
 /* Who is above whom, and who pays. */
@@ -146,13 +147,13 @@ static int count(struct restore *restore, struct inode *inode)
 	bool named = inode->links || inode == fs->root;
 
 	if (fs->mount == FS_MOUNT_NEW)
-		atomic_store(&inode->figures->lookups, 0);
+		atomic_store(&inode->fields->lookups, 0);
 	inode_count_file(inode, 1);
 	inode_ref(inode);
-	atomic_fetch_add(&inode->refs, named + inode->holds + inode->figures->lookups);
+	atomic_fetch_add(&inode->refs, named + inode->lease_refs + inode->fields->lookups);
 	inode->xattr_bytes = xattr_bytes(inode);
-	if (inode->home)
-		inode_ref(inode->home);
+	if (inode->quota_dir)
+		inode_ref(inode->quota_dir);
 	else
 		inode->counted = false;
 	if (!S_ISDIR(inode->mode)) {
@@ -207,9 +208,10 @@ int restore_tree(struct restore *restore)
 
 static int pay(struct restore *restore, struct inode *inode)
 {
-	if (inode->home)
-		account_force(inode->home, (int64_t)atomic_load(&inode->charged), inode->counted);
-	return orphans_add(restore->fs, inode);
+	if (inode->quota_dir)
+		quota_force(inode->quota_dir, (int64_t)atomic_load(&inode->charged),
+			    inode->counted);
+	return unclaimed_leases_add(restore->fs, inode);
 }
 
 /* What the last writer's close had begun, or could not. */
@@ -227,10 +229,10 @@ static void forget_handles(struct fs *fs, struct inode *inode)
 {
 	_Atomic int32_t *backing = S_ISREG(inode->mode) ? file_backing_id(inode->file) : NULL;
 
-	if (!inode->opens && !inode->writers && !inode->kept && (!backing || !*backing))
+	if (!inode->opens && !inode->writers && !inode->keep_data && (!backing || !*backing))
 		return;
 	inode->opens = inode->writers = 0;
-	inode->kept = false;
+	inode->keep_data = false;
 	if (backing)
 		*backing = 0;
 	record_open(fs, inode, 0);
@@ -246,19 +248,19 @@ static int release(struct restore *restore, struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(restore->fs, inode);
-	else if (S_ISREG(inode->mode) && inode->writers == 0 && !inode->holds)
+	else if (S_ISREG(inode->mode) && inode->writers == 0 && !inode->lease_refs)
 		trim(restore->fs, inode);
 	inode_put(restore->fs, inode, 1);
 	return 0;
 }
 
-int restore_pay(struct restore *restore)
+int restore_charges(struct restore *restore)
 {
 	return restore_each(restore, pay);
 }
 
 /* Each is there until its turn. */
-void restore_release(struct restore *restore)
+void restore_prune(struct restore *restore)
 {
 	restore_each(restore, release);
 }

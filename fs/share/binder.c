@@ -31,7 +31,7 @@ static int binder_spawn(int socket, int tree, pid_t *pid)
 	/* Onto themselves: takes close-on-exec off, in the child. */
 	posix_spawn_file_actions_adddup2(&actions, socket, socket);
 	posix_spawn_file_actions_adddup2(&actions, tree, tree);
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	int error = -posix_spawn(&binder, "/proc/self/exe", &actions, NULL, argv, environ);
 
 	*pid = binder;
@@ -54,7 +54,7 @@ int binder_bind(int socket, int tree)
 
 bool binder_is(pid_t pid)
 {
-	LOCKED(&lock);
+	scoped_lock(&lock);
 	return pid == binder;
 }
 

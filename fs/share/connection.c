@@ -72,7 +72,7 @@ int share_connection_add(struct share *share, int fd, uint64_t number)
 		user_limits_give(share->fs, peer.uid, USER_CONNECTIONS, 1);
 		return error;
 	}
-	LOCKED(&share->lock);
+	scoped_lock(&share->lock);
 	DL_APPEND2(share->connections, connection, previous, next);
 	return 0;
 }
@@ -86,7 +86,7 @@ static void connection_hold(struct share_connection *connection)
 
 bool share_connection_take(struct share *share, struct share_connection *connection)
 {
-	LOCKED(&share->lock);
+	scoped_lock(&share->lock);
 	connection->heard = true;
 	if (connection->busy)
 		return false;
@@ -109,7 +109,7 @@ int share_connection_take_key(struct share *share, uid_t uid, const uint8_t key[
 {
 	struct share_connection *connection;
 
-	LOCKED(&share->lock);
+	scoped_lock(&share->lock);
 	/* It may be freed meanwhile, so it is looked for each time. */
 	while ((connection = connection_of(share, uid, key)) && connection->busy) {
 		if (!atomic_load(&connection->answered))
@@ -126,7 +126,7 @@ int share_connection_take_key(struct share *share, uid_t uid, const uint8_t key[
 int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 			    uint64_t number, struct inode **inode)
 {
-	LOCKED(&share->lock);
+	scoped_lock(&share->lock);
 	struct share_connection *connection = connection_of(share, uid, key);
 
 	return connection ? share_lease_file(connection, number, inode) : -ESTALE;
@@ -138,7 +138,7 @@ int share_connection_key(struct share *share, struct share_connection *connectio
 		return 0;
 	if (getrandom(connection->key, sizeof(connection->key), 0) != sizeof(connection->key))
 		return -EIO;
-	LOCKED(&share->lock);
+	scoped_lock(&share->lock);
 	connection->has_key =
 	    HASH_ADD_NEW(hh, share->by_key, key, sizeof(connection->key), connection);
 	return connection->has_key ? 0 : -ENOMEM;
@@ -174,13 +174,13 @@ static void connection_close(struct share *share, struct share_connection *conne
 	connection_unwatch(share, connection);
 	close(connection->fd);
 	connection->fd = -1;
-	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, connection->number));
+	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, connection->number));
 }
 
 /* Its key is good for nothing from here on. */
 static void connection_mark(struct share *share, struct share_connection *connection)
 {
-	LOCKED(&share->lock);
+	scoped_lock(&share->lock);
 	connection->ending = true;
 	pthread_cond_broadcast(&share->given);
 }

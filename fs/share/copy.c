@@ -19,10 +19,10 @@ static const struct attr_values copy_attrs = {.page_size = PAGE_SIZE_2M};
 static int room_check(struct fs *fs, struct inode *from, const struct volume *volume)
 {
 	uint64_t bytes = file_data_bytes(from->file, CHUNK_ALIGN), available;
-	guard_token token = guard_enter(&fs->topology);
-	uint64_t quota = account_room(inode_find(fs, volume->root_ino));
+	brlock_token token = brlock_read_lock(&fs->topology);
+	uint64_t quota = quota_room(inode_find(fs, volume->root_ino));
 
-	guard_leave(&fs->topology, token);
+	brlock_read_unlock(&fs->topology, token);
 	if (bytes > quota)
 		return -EDQUOT;
 	int error = pool_available(volume->pool, &available);

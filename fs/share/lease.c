@@ -197,10 +197,10 @@ void share_begun_end(struct share *share, struct inode *inode, struct share_begu
 {
 	if (begun->counted) {
 		file_lease_end(inode->file, begun->kind);
-		host_out_settle(share->fs, inode);
+		host_out_update_accounting(share->fs, inode);
 	}
 	if (begun->held)
-		inode_unhold(share->fs, inode, 1);
+		inode_lease_put(share->fs, inode, 1);
 	*begun = (struct share_begun){0};
 }
 
@@ -211,7 +211,7 @@ void share_let_go(struct share *share, struct inode *inode, enum file_lease_kind
 
 	share_begun_end(share, inode, &begun);
 	inode_put(share->fs, inode, 1);
-	observe_unasked(share->fs, "lease end");
+	observe_background(share->fs, "lease end");
 }
 
 static void lease_end(struct share *share, struct share_connection *connection,
@@ -256,7 +256,7 @@ static int lease_begin(struct share *share, struct share_ask *ask)
 	struct share_begun *begun = &ask->begun;
 	struct inode *inode = ask->inode;
 	struct inode_call call;
-	int error = begun->held ? 0 : inode_hold(share->fs, inode);
+	int error = begun->held ? 0 : inode_lease_get(share->fs, inode);
 
 	if (error || begun->counted)
 		return error;
@@ -269,7 +269,7 @@ static int lease_begin(struct share *share, struct share_ask *ask)
 	begun->counted = true;
 	begun->kind = (enum file_lease_kind)kind;
 	if (ask->wait == FILE_MAY_WAIT)
-		host_out_settle(share->fs, inode);
+		host_out_update_accounting(share->fs, inode);
 	return 0;
 }
 
@@ -403,7 +403,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 
 	error = error ? lease_refused(share, &ask, error) : lease_either(share, connection, &ask);
 	connection->begun = ask.begun;
-	observe_unasked(share->fs, "lease");
+	observe_background(share->fs, "lease");
 	return error;
 }
 

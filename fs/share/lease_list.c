@@ -43,7 +43,7 @@ void lease_list_add(struct lease_list *list, struct lease_entry *entry)
 {
 	entry->volume = file_volume(entry->inode->file)->index;
 	entry->bytes = file_size(entry->inode->file);
-	LOCKED(&list->lock);
+	scoped_lock(&list->lock);
 	entry->turn = ++list->last_turn;
 	DL_APPEND2(list->first, entry, previous, next);
 	count(list, entry, 1);
@@ -59,7 +59,7 @@ static void take_out(struct lease_list *list, struct lease_entry *entry)
 
 void lease_list_remove(struct lease_list *list, struct lease_entry *entry)
 {
-	LOCKED(&list->lock);
+	scoped_lock(&list->lock);
 	if (entry->turn)
 		take_out(list, entry);
 }
@@ -68,7 +68,7 @@ void lease_list_measure(struct lease_list *list, struct lease_entry *entry)
 {
 	uint64_t bytes = file_size(entry->inode->file);
 
-	LOCKED(&list->lock);
+	scoped_lock(&list->lock);
 	if (!entry->turn)
 		return;
 	count(list, entry, -1);
@@ -78,7 +78,7 @@ void lease_list_measure(struct lease_list *list, struct lease_entry *entry)
 
 struct lease_sums lease_list_sums(struct lease_list *list, unsigned volume)
 {
-	LOCKED(&list->lock);
+	scoped_lock(&list->lock);
 	return list->sums[volume];
 }
 
@@ -132,7 +132,7 @@ unsigned lease_list_next(struct lease_list *list, struct lease_place *place,
 	unsigned taken = 0;
 
 	for (bool done = false; !taken && !done;) {
-		LOCKED(&list->lock);
+		scoped_lock(&list->lock);
 		place_begin(list, place);
 		taken = take_some(list, place, viewer, found, room, &done);
 	}
@@ -143,7 +143,7 @@ void lease_list_leave(struct lease_list *list, struct lease_place *place)
 {
 	struct lease_entry *at = &place->entry;
 
-	LOCKED(&list->lock);
+	scoped_lock(&list->lock);
 	if (is_listed(place))
 		DL_DELETE2(list->first, at, previous, next);
 	*place = (struct lease_place){0};
@@ -181,7 +181,7 @@ uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int
 	bool more = true;
 
 	while (more) {
-		LOCKED(&list->lock);
+		scoped_lock(&list->lock);
 		place_begin(list, &place);
 		more = drop_some(list, &place, &dropping, &dropped);
 	}

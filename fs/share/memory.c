@@ -58,7 +58,7 @@ static int notes_map(struct share_memory *memory, int fd)
 	return 0;
 }
 
-static int notes_new(struct share_memory *memory, struct keep *keep)
+static int notes_new(struct share_memory *memory, struct fdstore *fdstore)
 {
 	AUTO_CLOSE int fd = memfd_create("gpumemfs-sharing", MFD_CLOEXEC);
 
@@ -70,7 +70,7 @@ static int notes_new(struct share_memory *memory, struct keep *keep)
 		return error;
 	memory->notes->magic = SHARE_MEMORY_MAGIC;
 	memory->notes->version = 1;
-	return keep_hold(keep, keep_id(KEEP_SOCKET, SHARE_KEPT_MEMORY), fd);
+	return fdstore_hold(fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_MEMORY), fd);
 }
 
 static int notes_take(struct share_memory *memory, int fd)
@@ -85,17 +85,17 @@ static int notes_take(struct share_memory *memory, int fd)
 											 : -EPROTO;
 }
 
-int share_memory_open(struct keep *keep, struct share_memory **opened)
+int share_memory_open(struct fdstore *fdstore, struct share_memory **opened)
 {
 	*opened = NULL;
-	if (!keep)
+	if (!fdstore)
 		return 0;
 	struct share_memory *memory = calloc(1, sizeof(*memory));
 
 	if (!memory)
 		return -ENOMEM;
-	AUTO_CLOSE int fd = keep_take(keep, keep_id(KEEP_SOCKET, SHARE_KEPT_MEMORY));
-	int error = fd >= 0 ? notes_take(memory, fd) : notes_new(memory, keep);
+	AUTO_CLOSE int fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_MEMORY));
+	int error = fd >= 0 ? notes_take(memory, fd) : notes_new(memory, fdstore);
 
 	if (error)
 		share_memory_close(memory);

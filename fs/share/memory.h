@@ -13,10 +13,10 @@
 
 #include "common/protocol.h"
 
-struct keep;
+struct fdstore;
 struct share_memory;
 
-/* Numbers of KEEP_SOCKET below those of connections. */
+/* Numbers of FDSTORE_SOCKET below those of connections. */
 enum share_kept {
 	SHARE_KEPT_LISTEN,
 	SHARE_KEPT_TREE,
@@ -47,7 +47,7 @@ struct share_note_lease {
 
 /* What an earlier daemon noted, or a new one, held from then on: 0 with NULL where there is no
  * keeper, or -errno. */
-int share_memory_open(struct keep *keep, struct share_memory **memory);
+int share_memory_open(struct fdstore *fdstore, struct share_memory **memory);
 void share_memory_close(struct share_memory *memory);
 
 #define SHARE_NO_SLOT UINT32_MAX

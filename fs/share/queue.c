@@ -119,7 +119,7 @@ static void *queue_thread_main(void *pointer)
 	struct queue_thread *thread = pointer;
 	struct share_queue *queue = thread->queue;
 
-	LOCKED(&queue->lock);
+	scoped_lock(&queue->lock);
 	do {
 		jobs_work(queue);
 		pthread_mutex_unlock(&queue->lock);
@@ -222,7 +222,7 @@ struct share_user *share_user_get(struct share_queue *queue, uid_t uid)
 {
 	struct share_user *user = NULL;
 
-	LOCKED(&queue->lock);
+	scoped_lock(&queue->lock);
 	HASH_FIND(hh, queue->users, &uid, sizeof(uid), user);
 	if (!user) {
 		user = calloc(1, sizeof(*user));
@@ -240,14 +240,14 @@ struct share_user *share_user_get(struct share_queue *queue, uid_t uid)
 
 void share_user_put(struct share_queue *queue, struct share_user *user)
 {
-	LOCKED(&queue->lock);
+	scoped_lock(&queue->lock);
 	user->references--;
 	user_free_unused(queue, user);
 }
 
 void share_queue_add(struct share_queue *queue, struct share_user *user, struct share_job *job)
 {
-	LOCKED(&queue->lock);
+	scoped_lock(&queue->lock);
 	DL_APPEND(user->jobs, job);
 	turn_take(queue, user);
 	threads_wake(queue);
@@ -255,7 +255,7 @@ void share_queue_add(struct share_queue *queue, struct share_user *user, struct 
 
 void share_queue_again(struct share_queue *queue)
 {
-	LOCKED(&queue->lock);
+	scoped_lock(&queue->lock);
 	threads_wake(queue);
 }
 
@@ -263,7 +263,7 @@ unsigned share_queue_threads(struct share_queue *queue)
 {
 	unsigned count = 0;
 
-	LOCKED(&queue->lock);
+	scoped_lock(&queue->lock);
 	for (unsigned i = 0; i < SHARE_QUEUE_THREADS; i++)
 		count += queue->threads[i].state == THREAD_RUNS;
 	return count;

@@ -19,7 +19,7 @@
 static int take_connection(uint64_t id, int fd, void *pointer)
 {
 	struct share *share = pointer;
-	uint64_t number = keep_number(id);
+	uint64_t number = fdstore_number(id);
 
 	if (number < SHARE_KEPT_CONNECTIONS)
 		return 0;
@@ -31,7 +31,7 @@ static int take_connection(uint64_t id, int fd, void *pointer)
 		share->last_connection = number;
 	if (share_connection_add(share, own, number)) {
 		close(own);
-		keep_drop(share->fs->keep, id);
+		fdstore_drop(share->fs->fdstore, id);
 	}
 	return 0;
 }
@@ -90,7 +90,7 @@ static void set_kind(struct fs *fs, struct inode *inode, enum file_lease_kind ki
 		file_lease_loosen(inode->file);
 	else if (kind == FILE_LEASE_DROPPED)
 		file_lease_drop(inode->file, FILE_LEASE_HOLDS);
-	host_out_settle(fs, inode);
+	host_out_update_accounting(fs, inode);
 }
 
 /* The file as its sharer had it: held and leased, as the file knows, or as it would know had the
@@ -102,19 +102,19 @@ static struct inode *take_file(struct share *share, const struct share_note_leas
 
 	if (!inode)
 		return NULL;
-	if (orphan_adopt(share->fs, inode)) {
+	if (unclaimed_lease_adopt(share->fs, inode)) {
 		inode_put(share->fs, inode, 1); /* it came with a reference */
 		set_kind(share->fs, inode, noted->kind);
 		return inode;
 	}
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
-	if (inode_hold(share->fs, inode) == 0) {
+	if (inode_lease_get(share->fs, inode) == 0) {
 		/* The lease was given: each export to come is looked at anew. */
 		if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT) == 0) {
 			set_kind(share->fs, inode, noted->kind);
 			return inode;
 		}
-		inode_unhold(share->fs, inode, 1);
+		inode_lease_put(share->fs, inode, 1);
 	}
 	inode_put(share->fs, inode, 1);
 	return NULL;
@@ -160,16 +160,16 @@ static int take_leases(struct share *share)
 
 int share_restore(struct share *share)
 {
-	if (!share->memory || keep_turn(share->fs->keep) == 1)
+	if (!share->memory || fdstore_generation(share->fs->fdstore) == 1)
 		return 0;
-	int error = keep_each_of(share->fs->keep, KEEP_SOCKET, take_connection, share);
+	int error = fdstore_each_of(share->fs->fdstore, FDSTORE_SOCKET, take_connection, share);
 
 	if (!error)
 		error = take_leases(share);
 	if (error)
 		return error;
 	/* Whose connection is gone has ended while there was no daemon. */
-	orphans_end(share->fs);
+	unclaimed_leases_end(share->fs);
 	token_restore(share->fs, &share->tokens);
 	return 0;
 }

@@ -74,12 +74,12 @@ static void accept_one(struct share *share)
 		close(fd);
 		return;
 	}
-	uint64_t id = keep_id(KEEP_SOCKET, ++share->last_connection);
+	uint64_t id = fdstore_id(FDSTORE_SOCKET, ++share->last_connection);
 
 	/* Before it is served: what is asked then will be answered, by whomever. */
-	if (keep_hold(share->fs->keep, id, fd) ||
+	if (fdstore_hold(share->fs->fdstore, id, fd) ||
 	    share_connection_add(share, fd, share->last_connection)) {
-		keep_drop(share->fs->keep, id);
+		fdstore_drop(share->fs->fdstore, id);
 		close(fd);
 	}
 }
@@ -179,7 +179,7 @@ static int start(struct share *share)
 	int error = share_queue_open(share_work, share, IDLE_SECONDS, &share->queue);
 
 	if (!error)
-		error = share_memory_open(share->fs->keep, &share->memory);
+		error = share_memory_open(share->fs->fdstore, &share->memory);
 	share->tokens.memory = share->memory;
 	if (!error)
 		error = share_socket_open(share, share->fs->options.mountpoint);

@@ -75,8 +75,10 @@ static int socket_open_own(struct share *share)
 
 bool share_is_kept(struct fs *fs)
 {
-	AUTO_CLOSE int tree = keep_take(fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
-	AUTO_CLOSE int listen = keep_take(fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+	AUTO_CLOSE int tree =
+	    fdstore_take(fs->fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_TREE));
+	AUTO_CLOSE int listen =
+	    fdstore_take(fs->fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_LISTEN));
 
 	return tree >= 0 && listen >= 0;
 }
@@ -86,16 +88,16 @@ static int keep_one(struct share *share, enum share_kept what, int fd)
 	/* In a new mount there is a new one. */
 	if (share->fs->options.recovery != RECOVERY_TRANSPARENT)
 		return 0;
-	return keep_hold(share->fs->keep, keep_id(KEEP_SOCKET, what), fd);
+	return fdstore_hold(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, what), fd);
 }
 
 /* Held by the keeper it goes on taking connections when nobody serves them. */
 static int socket_find(struct share *share, const char *mountpoint)
 {
-	struct keep *keep = share->fs->keep;
+	struct fdstore *fdstore = share->fs->fdstore;
 
-	share->tree_fd = keep_take(keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
-	share->listen_fd = keep_take(keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
+	share->tree_fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_TREE));
+	share->listen_fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_LISTEN));
 	if (share->tree_fd >= 0 && share->listen_fd >= 0)
 		return socket_adopt(share);
 	share_socket_close(share);
@@ -134,9 +136,9 @@ static void close_fd(int *fd)
 void share_socket_close(struct share *share)
 {
 	/* The keeper's first: whoever closes the mount last may have to wait for its daemon. */
-	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_LISTEN));
-	keep_drop(share->fs->keep, keep_id(KEEP_SOCKET, SHARE_KEPT_TREE));
-	keep_settle(share->fs->keep);
+	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_LISTEN));
+	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_TREE));
+	fdstore_wait_idle(share->fs->fdstore);
 	if (share->for_own_user) {
 		runtime_socket_close(&share->runtime);
 		share->listen_fd = share->tree_fd = -1;

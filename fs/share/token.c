@@ -175,7 +175,7 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 
 void token_answered(struct token_table *table, uint32_t noted)
 {
-	LOCKED(&table->lock);
+	scoped_lock(&table->lock);
 	share_memory_forget_token(table->memory, noted);
 }
 

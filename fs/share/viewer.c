@@ -19,7 +19,7 @@ bool viewer_sees_file(const struct viewer *viewer, struct inode *inode)
 {
 	if (viewer->sees_all)
 		return true;
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	return inode->uid == viewer->uid;
 }
 

@@ -11,9 +11,9 @@
 /* Of a larger file one bit stands for more blocks. */
 #define BITS_MAX (1ULL << 20)
 
-static struct spool_marks marks_new(uint64_t size)
+static struct spool_dirty_map marks_new(uint64_t size)
 {
-	struct spool_marks marks = {0};
+	struct spool_dirty_map marks = {0};
 	uint64_t blocks = size / SPOOL_BLOCK + 1;
 
 	while (blocks >> marks.shift > BITS_MAX)
@@ -23,20 +23,20 @@ static struct spool_marks marks_new(uint64_t size)
 	return marks;
 }
 
-int spool_marks_renew(struct spool_file *file, uint64_t size, struct spool_marks *before)
+int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_dirty_map *before)
 {
-	struct spool_marks fresh = marks_new(size);
+	struct spool_dirty_map fresh = marks_new(size);
 
 	if (!fresh.words)
 		return -ENOMEM;
-	guard_lock(&file->guard);
+	brlock_write_lock(&file->guard);
 	*before = file->marks;
 	file->marks = fresh;
-	guard_unlock(&file->guard);
+	brlock_write_unlock(&file->guard);
 	return 0;
 }
 
-bool spool_marked(const struct spool_marks *marks, uint64_t index)
+bool spool_marked(const struct spool_dirty_map *marks, uint64_t index)
 {
 	uint64_t bit = index >> marks->shift;
 
@@ -44,7 +44,7 @@ bool spool_marked(const struct spool_marks *marks, uint64_t index)
 	       (atomic_load(&marks->words[bit / 64]) >> bit % 64 & 1);
 }
 
-static void set_bits(struct spool_marks *marks, uint64_t first, uint64_t last)
+static void set_bits(struct spool_dirty_map *marks, uint64_t first, uint64_t last)
 {
 	if (!marks->words || first >= marks->bits)
 		return;
@@ -60,21 +60,21 @@ static void set_bits(struct spool_marks *marks, uint64_t first, uint64_t last)
 	}
 }
 
-void spool_mark(struct inode *inode, uint64_t from, uint64_t bytes)
+void spool_mark_dirty(struct inode *inode, uint64_t from, uint64_t bytes)
 {
 	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
 
 	if (!file || !bytes)
 		return;
 	uint64_t end = from + bytes < from ? UINT64_MAX : from + bytes;
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 	unsigned shift = file->marks.shift;
 
 	set_bits(&file->marks, from / SPOOL_BLOCK >> shift, (end - 1) / SPOOL_BLOCK >> shift);
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 }
 
-void spool_suspect(struct inode *inode)
+void spool_mark_unknown(struct inode *inode)
 {
 	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
 

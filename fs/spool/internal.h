@@ -26,10 +26,10 @@ static inline unsigned spool_threads(uint64_t blocks)
 }
 
 /* A file's bytes are in memory; in the spool alone; or in the spool and not as they were saved. */
-enum spool_away { SPOOL_HERE, SPOOL_AWAY, SPOOL_DAMAGED };
+enum spool_residency { SPOOL_HERE, SPOOL_AWAY, SPOOL_DAMAGED };
 
 /* Which blocks have changed since they were last looked at. */
-struct spool_marks {
+struct spool_dirty_map {
 	_Atomic uint64_t *words; /* a bit per 1 << shift blocks; NULL: all have */
 	uint64_t bits;		 /* what lies behind the last has changed */
 	unsigned shift;
@@ -39,8 +39,8 @@ struct spool_marks {
  * long as the inode. */
 struct spool_file {
 	pthread_mutex_t lock; /* who saves it or brings it back */
-	struct guard guard;   /* of marks: shared to set, exclusive to replace them */
-	struct spool_marks marks;
+	struct brlock guard;  /* of marks: shared to set, exclusive to replace them */
+	struct spool_dirty_map marks;
 	atomic_bool suspect; /* compare every block */
 	_Atomic uint64_t id; /* 0: there is nothing */
 	bool staged;	     /* lock: this version's bytes are not in the data yet */
@@ -116,12 +116,12 @@ int spool_data_open(struct spool *spool, uint64_t id, uint64_t version, int flag
 /* The last save begins: who wants the directory waits for its end. */
 void spool_say_ending(struct spool *spool);
 
-/* --- spool_fetch.c */
+/* --- spool_recall.c */
 
 /* What was saved of the file is not to be served: says so. */
 void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *why);
 
-/* --- spool_stage.c: bytes to the disk */
+/* --- spool_write_blocks.c: bytes to the disk */
 
 struct spool_staged {
 	bool there;	/* a staged file: the data has to change */
@@ -129,11 +129,11 @@ struct spool_staged {
 };
 /* Fills in the record's size, runs and blocks, and writes those that are fresh to a staged file.
  * file->lock is held. */
-int spool_stage(struct fs *fs, struct inode *inode, struct spool_file *file,
-		struct spool_record *record, struct spool_staged *staged);
+int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *file,
+		       struct spool_record *record, struct spool_staged *staged);
 void spool_unstage(struct spool *spool, const struct spool_record *record);
 /* Makes the data what the record says; again and again if need be. */
-int spool_apply(struct spool *spool, const struct spool_record *record);
+int spool_commit(struct spool *spool, const struct spool_record *record);
 
 /* --- spool.c */
 
@@ -147,9 +147,9 @@ int spool_failed(struct fs *fs, struct inode *inode, int error);
 bool spool_has_record(struct inode *inode);
 /* Follows all names that changed, also those that could not be followed before. */
 void spool_drain(struct fs *fs);
-void spool_follow_start(struct fs *fs);
-void spool_follow_end(struct spool *spool); /* and the one that brings bytes back */
-void spool_follow_free(struct fs *fs);
+void spool_rename_queue_start(struct fs *fs);
+void spool_rename_queue_end(struct spool *spool); /* and the one that brings bytes back */
+void spool_rename_queue_free(struct fs *fs);
 
 /* --- spool_save.c */
 
@@ -168,21 +168,21 @@ int spool_drop(struct fs *fs, struct inode *inode);
 /* The file is what the record says, which is taken over. */
 void spool_file_set(struct spool_file *file, struct spool_record *record);
 /* From here on marks are kept, for a file of so many bytes; the marks until now are let go. */
-int spool_marks_renew(struct spool_file *file, uint64_t size, struct spool_marks *before);
-bool spool_marked(const struct spool_marks *marks, uint64_t index);
+int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_dirty_map *before);
+bool spool_marked(const struct spool_dirty_map *marks, uint64_t index);
 /* For the daemon that comes next, where one does. Under no lock. */
-int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_away away);
+int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_residency away);
 
-/* --- spool_mirror.c: the tree that people see */
+/* --- spool_links.c: the tree that people see */
 
 /* Where a name leads to something else by now it is left alone: files are known by their data, so
  * what takes names away comes before the data changes or goes. */
 
 /* Takes away the names of before that record has not any more. */
-void spool_mirror_leave(struct spool *spool, const struct spool_record *before,
-			const struct spool_record *record);
-void spool_mirror_put(struct spool *spool, const struct spool_record *record);
-void spool_mirror_remove(struct spool *spool, const struct spool_record *record);
+void spool_links_leave(struct spool *spool, const struct spool_record *before,
+		       const struct spool_record *record);
+void spool_links_put(struct spool *spool, const struct spool_record *record);
+void spool_links_remove(struct spool *spool, const struct spool_record *record);
 /* The path there ("gpu0/a") of a file whose data has this id, allocated; NULL: it has none. */
 struct spool_path {
 	uint64_t device, inode;
@@ -192,10 +192,10 @@ struct spool_paths {
 	struct spool_path *at;
 	size_t count;
 };
-int spool_mirror_paths(struct spool *spool, struct spool_paths *paths);
+int spool_links_paths(struct spool *spool, struct spool_paths *paths);
 const char *spool_paths_find(const struct spool_paths *paths, struct spool *spool, uint64_t id);
 void spool_paths_free(struct spool_paths *paths);
-void spool_mirror_free(struct spool *spool);
+void spool_links_free(struct spool *spool);
 
 /* --- spool_restore*.c */
 

@@ -203,18 +203,18 @@ static bool has_name(const struct spool_record *record, const struct spool_name 
 	return false;
 }
 
-void spool_mirror_leave(struct spool *spool, const struct spool_record *before,
-			const struct spool_record *record)
+void spool_links_leave(struct spool *spool, const struct spool_record *before,
+		       const struct spool_record *record)
 {
-	LOCKED(&spool->mirror);
+	scoped_lock(&spool->mirror);
 	for (size_t i = 0; i < before->n_names && !S_ISDIR(before->mode); i++)
 		if (!has_name(record, &before->names[i]))
 			remove_name(spool, before, &before->names[i]);
 }
 
-void spool_mirror_put(struct spool *spool, const struct spool_record *record)
+void spool_links_put(struct spool *spool, const struct spool_record *record)
 {
-	LOCKED(&spool->mirror);
+	scoped_lock(&spool->mirror);
 	if (S_ISDIR(record->mode)) {
 		put_dir(spool, record);
 		return;
@@ -224,9 +224,9 @@ void spool_mirror_put(struct spool *spool, const struct spool_record *record)
 			put_name(spool, record, &record->names[i]);
 }
 
-void spool_mirror_remove(struct spool *spool, const struct spool_record *record)
+void spool_links_remove(struct spool *spool, const struct spool_record *record)
 {
-	LOCKED(&spool->mirror);
+	scoped_lock(&spool->mirror);
 	for (size_t i = 0; i < record->n_names && !S_ISDIR(record->mode); i++)
 		remove_name(spool, record, &record->names[i]);
 	if (!S_ISDIR(record->mode) || !record->n_names)
@@ -238,7 +238,7 @@ void spool_mirror_remove(struct spool *spool, const struct spool_record *record)
 	dir_forget(spool, record->id);
 }
 
-void spool_mirror_free(struct spool *spool)
+void spool_links_free(struct spool *spool)
 {
 	while (spool->dirs)
 		dir_forget(spool, spool->dirs->id);
@@ -302,7 +302,7 @@ static int walk(int above, const char *name, const char *path, unsigned depth,
 	return rc;
 }
 
-int spool_mirror_paths(struct spool *spool, struct spool_paths *paths)
+int spool_links_paths(struct spool *spool, struct spool_paths *paths)
 {
 	return walk(spool->dir, ".", "", DEPTH_MAX, paths);
 }

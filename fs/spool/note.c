@@ -10,8 +10,8 @@
 #include "common/cleanup.h"
 #include "common/number.h"
 #include "fs/spool/internal.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
 #define NOTE	  XATTR_OURS "spool"
@@ -28,16 +28,16 @@ static int write_note(struct fs *fs, struct inode *inode, const char *text)
 
 	if (rc)
 		return rc;
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	bool there = xattr_get(inode->xattrs, NOTE, NULL, 0) >= 0;
 	uint32_t bytes = there ? 0 : (uint32_t)(XATTR_OVERHEAD + sizeof(NOTE) + NOTE_MAX);
 
-	rc = account_metadata(fs, bytes);
+	rc = quota_metadata(fs, bytes);
 	if (rc)
 		return rc;
 	rc = xattr_set(&inode->xattrs, NOTE, text, strlen(text), 0);
 	if (rc) {
-		account_metadata(fs, -(int64_t)bytes);
+		quota_metadata(fs, -(int64_t)bytes);
 		return rc;
 	}
 	inode->xattr_bytes += bytes;
@@ -45,7 +45,7 @@ static int write_note(struct fs *fs, struct inode *inode, const char *text)
 	return 0;
 }
 
-int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_away away)
+int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_residency away)
 {
 	char text[NOTE_MAX];
 
@@ -55,7 +55,7 @@ int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_away 
 
 static ssize_t read_note(struct inode *inode, char text[NOTE_MAX])
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	ssize_t length = xattr_get(inode->xattrs, NOTE, text, NOTE_MAX - 1);
 
 	if (length >= 0)
@@ -63,7 +63,7 @@ static ssize_t read_note(struct inode *inode, char text[NOTE_MAX])
 	return length;
 }
 
-int spool_noted(struct inode *inode, uint64_t *id, enum spool_away *away)
+int spool_noted(struct inode *inode, uint64_t *id, enum spool_residency *away)
 {
 	char text[NOTE_MAX];
 
@@ -80,7 +80,7 @@ int spool_noted(struct inode *inode, uint64_t *id, enum spool_away *away)
 		return -ENODATA;
 	for (unsigned i = 0; i < sizeof(states) / sizeof(states[0]); i++)
 		if (strcmp(word, states[i]) == 0) {
-			*away = (enum spool_away)i;
+			*away = (enum spool_residency)i;
 			return 0;
 		}
 	return -ENODATA;

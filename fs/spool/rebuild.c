@@ -14,8 +14,8 @@
 #include "fs/spool/note.h"
 #include "fs/spool/scan.h"
 #include "fs/tree/dir.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 #include "fs/tree/xattr.h"
 
@@ -98,7 +98,7 @@ static int put_xattrs(struct fs *fs, struct inode *inode, const struct spool_rec
 
 		if (xattr_get(inode->xattrs, entry.name, NULL, 0) >= 0)
 			continue;
-		rc = account_metadata(fs, bytes);
+		rc = quota_metadata(fs, bytes);
 		if (rc == 0)
 			rc = xattr_set(&inode->xattrs, entry.name, entry.value, entry.size, 0);
 		if (rc == 0)
@@ -110,7 +110,7 @@ static int put_xattrs(struct fs *fs, struct inode *inode, const struct spool_rec
 /* All but times and quotas, which what comes later would change or meet. */
 static int dress(struct fs *fs, struct inode *inode, const struct spool_record *record)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	atomic_store(&inode->attrs, record->attrs);
 	if (inode->ino != inode->volume->root_ino) {
 		inode->mode = record->mode;
@@ -142,13 +142,13 @@ static int settle(struct spool_restoring *restoring, struct spool_found *found, 
 		rc = set_size(fs, inode, found->record.size);
 	/* The note is the last of what a daemon that comes next finds: with it all is there. */
 	if (rc == 0 && fs->journal)
-		record_everything(fs, inode);
+		record_checkpoint(fs, inode);
 	if (rc == 0)
 		rc = spool_note(fs, inode, found->id, away ? SPOOL_AWAY : SPOOL_HERE);
 	if (rc == 0)
 		rc = spool_attach(restoring, found, inode, away ? SPOOL_AWAY : SPOOL_HERE);
 	if (rc == 0)
-		spool_mirror_put(restoring->spool, &atomic_load(&inode->spool)->saved);
+		spool_links_put(restoring->spool, &atomic_load(&inode->spool)->saved);
 	restoring->files += S_ISREG(inode->mode);
 	return rc;
 }
@@ -423,7 +423,7 @@ static int place_rest(struct spool_restoring *restoring)
 		if (found->reached || (found->record.id && !found->needed))
 			continue;
 		if (!looked)
-			rc = spool_mirror_paths(restoring->spool, &restoring->paths);
+			rc = spool_links_paths(restoring->spool, &restoring->paths);
 		looked = true;
 		if (rc == 0)
 			rc = place_by_path(restoring, found);
@@ -445,15 +445,15 @@ static void finish_one(struct fs *fs, struct spool_found *found)
 	}
 	if (record->id) {
 		inode_set_mtime(inode, found->mtime);
-		inode->figures->atime = found->atime;
-		inode->figures->ctime = found->ctime;
+		inode->fields->atime = found->atime;
+		inode->fields->ctime = found->ctime;
 	}
 	pthread_mutex_unlock(&inode->lock);
 	if (fs->journal)
-		record_everything(fs, inode);
+		record_checkpoint(fs, inode);
 }
 
-int spool_place(struct spool_restoring *restoring)
+int spool_rebuild(struct spool_restoring *restoring)
 {
 	int rc = place_tree(restoring);
 

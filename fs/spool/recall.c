@@ -141,7 +141,7 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 		  "file is an input/output error until it is removed, and the copy stays as it is",
 		  path, fs->spool->path, id, why);
 	atomic_fetch_add(&fs->spool->damaged, 1);
-	atomic_store_explicit(&inode->away, SPOOL_DAMAGED, memory_order_release);
+	atomic_store_explicit(&inode->residency, SPOOL_DAMAGED, memory_order_release);
 	spool_note(fs, inode, id, SPOOL_DAMAGED);
 }
 
@@ -194,11 +194,11 @@ static int fetch_all(struct fetching *fetching, char why[64])
 static int fetch(struct fs *fs, struct inode *inode, struct spool_file *file)
 {
 	struct fetching fetching = {.fs = fs, .inode = inode, .record = &file->saved};
-	struct spool_marks before;
+	struct spool_dirty_map before;
 	char why[64];
 
 	inode_move_begin(inode);
-	int rc = spool_marks_renew(file, file->saved.size, &before);
+	int rc = spool_dirty_map_renew(file, file->saved.size, &before);
 
 	if (rc == 0) {
 		free(before.words);
@@ -217,18 +217,18 @@ static int fetch(struct fs *fs, struct inode *inode, struct spool_file *file)
 	}
 	rc = spool_note(fs, inode, file->saved.id, SPOOL_HERE);
 	if (rc == 0)
-		atomic_store_explicit(&inode->away, SPOOL_HERE, memory_order_release);
+		atomic_store_explicit(&inode->residency, SPOOL_HERE, memory_order_release);
 	return rc;
 }
 
-int spool_fetch(struct fs *fs, struct inode *inode)
+int spool_recall(struct fs *fs, struct inode *inode)
 {
 	struct spool_file *file = atomic_load(&inode->spool);
 
 	if (!fs->spool || !file)
 		return -EIO;
-	LOCKED(&file->lock);
-	switch (atomic_load(&inode->away)) {
+	scoped_lock(&file->lock);
+	switch (atomic_load(&inode->residency)) {
 	case SPOOL_HERE:
 		return 0;
 	case SPOOL_DAMAGED:

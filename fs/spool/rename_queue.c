@@ -41,7 +41,7 @@ static void queue_put(struct spool *spool, struct spool_queued *queued)
 
 static struct spool_queued *queue_take(struct spool *spool)
 {
-	LOCKED(&spool->lock);
+	scoped_lock(&spool->lock);
 	struct spool_queued *first = spool->first;
 
 	if (!first)
@@ -56,7 +56,7 @@ static struct spool_queued *queue_take(struct spool *spool)
 
 static void queue_later(struct spool *spool, struct spool_queued *queued)
 {
-	LOCKED(&spool->lock);
+	scoped_lock(&spool->lock);
 	set_queued(queued, true);
 	queued->next = spool->later;
 	spool->later = queued;
@@ -66,7 +66,7 @@ static void later_is_now(struct spool *spool)
 {
 	struct spool_queued *next;
 
-	LOCKED(&spool->lock);
+	scoped_lock(&spool->lock);
 	while ((next = spool->later)) {
 		spool->later = next->next;
 		queue_put(spool, next);
@@ -88,7 +88,7 @@ static bool is_held(struct spool *spool, struct inode *inode)
 {
 	struct spool_file *file = atomic_load(&inode->spool);
 
-	LOCKED(&spool->lock);
+	scoped_lock(&spool->lock);
 	return file && file->held;
 }
 
@@ -153,7 +153,7 @@ static int follow_queued(struct fs *fs, struct spool_queued *queued)
 
 static size_t queue_count(struct spool *spool)
 {
-	LOCKED(&spool->lock);
+	scoped_lock(&spool->lock);
 	return spool->n_queued;
 }
 
@@ -162,7 +162,7 @@ static void drain(struct fs *fs)
 {
 	struct spool_queued *next;
 
-	LOCKED(&fs->spool->draining);
+	scoped_lock(&fs->spool->draining);
 	for (size_t left = queue_count(fs->spool); left && (next = queue_take(fs->spool)); left--) {
 		if (follow_queued(fs, next))
 			queue_later(fs->spool, next);
@@ -195,7 +195,7 @@ static void enqueue(struct fs *fs, struct inode *inode, struct inode *replaced, 
 		inode_ref(replaced);
 		inode_ref(dir);
 	}
-	LOCKED(&spool->lock);
+	scoped_lock(&spool->lock);
 	if (replaced)
 		atomic_load(&replaced->spool)->held++;
 	queue_put(spool, queued);
@@ -204,7 +204,7 @@ static void enqueue(struct fs *fs, struct inode *inode, struct inode *replaced, 
 
 static bool is_queued(struct spool *spool, struct inode *inode)
 {
-	LOCKED(&spool->lock);
+	scoped_lock(&spool->lock);
 	const struct spool_file *file = atomic_load(&inode->spool);
 
 	return file->queued || file->held;
@@ -245,7 +245,7 @@ static void *follow_names(void *pointer)
 	return NULL;
 }
 
-void spool_follow_start(struct fs *fs)
+void spool_rename_queue_start(struct fs *fs)
 {
 	struct spool *spool = fs->spool;
 
@@ -254,7 +254,7 @@ void spool_follow_start(struct fs *fs)
 		log_warn("spool: no thread to follow names: they are saved with the next file");
 }
 
-void spool_follow_end(struct spool *spool)
+void spool_rename_queue_end(struct spool *spool)
 {
 	pthread_mutex_lock(&spool->lock);
 	spool->ending = true;
@@ -267,7 +267,7 @@ void spool_follow_end(struct spool *spool)
 	spool->running = spool->fetching = false;
 }
 
-void spool_follow_free(struct fs *fs)
+void spool_rename_queue_free(struct fs *fs)
 {
 	struct spool_queued *next;
 

@@ -12,8 +12,8 @@
 #include "fs/spool/internal.h"
 #include "fs/spool/note.h"
 #include "fs/tree/dir.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 #include "fs/tree/xattr.h"
 
@@ -38,10 +38,10 @@ struct spool_file *spool_file_of(struct inode *inode)
 	if (!made)
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
-	guard_init(&made->guard);
+	brlock_init(&made->guard);
 	if (atomic_compare_exchange_strong(&inode->spool, &none, made))
 		return made;
-	guard_destroy(&made->guard);
+	brlock_destroy(&made->guard);
 	pthread_mutex_destroy(&made->lock);
 	free(made);
 	return none;
@@ -55,7 +55,7 @@ void spool_free(struct inode *inode)
 		return;
 	spool_record_free(&file->saved);
 	free(file->marks.words);
-	guard_destroy(&file->guard);
+	brlock_destroy(&file->guard);
 	pthread_mutex_destroy(&file->lock);
 	free(file);
 }
@@ -142,14 +142,14 @@ static int snapshot(struct fs *fs, struct inode *inode, struct spool_file *file,
 	    .max_bytes = UINT64_MAX,
 	    .max_files = UINT64_MAX,
 	};
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	inode_look_mtime(inode);
 	record->mode = inode->mode;
 	record->uid = inode->uid;
 	record->gid = inode->gid;
-	record->atime = inode->figures->atime;
-	record->mtime = inode->figures->mtime;
-	record->ctime = inode->figures->ctime;
+	record->atime = inode->fields->atime;
+	record->mtime = inode->fields->mtime;
+	record->ctime = inode->fields->ctime;
 	record->btime = inode->btime;
 	record->attrs = atomic_load(&inode->attrs);
 	int rc = copy_names(fs, inode, record);
@@ -179,7 +179,7 @@ static int copy_content(const struct spool_file *file, struct spool_record *reco
 
 static int apply(struct spool *spool, struct spool_file *file)
 {
-	int rc = file->staged ? spool_apply(spool, &file->saved) : 0;
+	int rc = file->staged ? spool_commit(spool, &file->saved) : 0;
 
 	if (rc)
 		return rc;
@@ -202,7 +202,7 @@ static int finish(struct spool *spool, struct spool_file *file)
 	file->unsure = false;
 	rc = apply(spool, file);
 	if (rc == 0 && late)
-		spool_mirror_put(spool, &file->saved);
+		spool_links_put(spool, &file->saved);
 	return rc;
 }
 
@@ -212,7 +212,7 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 {
 	struct spool_record before = file->saved;
 
-	spool_mirror_leave(spool, &before, record);
+	spool_links_leave(spool, &before, record);
 	file->saved = (struct spool_record){0};
 	spool_file_set(file, record);
 	file->staged = staged;
@@ -225,7 +225,7 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 			 "next save tries again",
 			 file->saved.id, strerror(-rc));
 	spool_step(spool);
-	spool_mirror_put(spool, &file->saved);
+	spool_links_put(spool, &file->saved);
 	spool_step(spool);
 	spool_record_free(&before);
 }
@@ -246,7 +246,7 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 {
 	struct spool *spool = fs->spool;
 	bool bytes = S_ISREG(inode->mode) && extent == SPOOL_WITH_BYTES &&
-		     atomic_load(&inode->away) == SPOOL_HERE;
+		     atomic_load(&inode->residency) == SPOOL_HERE;
 	struct spool_staged staged = {0};
 	struct spool_record record;
 	bool placed = false;
@@ -260,7 +260,7 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 		return rc;
 	}
 	if (bytes)
-		rc = spool_stage(fs, inode, file, &record, &staged);
+		rc = spool_write_blocks(fs, inode, file, &record, &staged);
 	else if (S_ISREG(inode->mode))
 		rc = copy_content(file, &record);
 	if (rc == 0 && !staged.there && as_saved(inode, file, &record, extent)) {
@@ -306,8 +306,8 @@ static int save_alone(struct fs *fs, struct inode *inode, enum spool_extent exte
 
 	if (!file)
 		return -ENOMEM;
-	LOCKED(&file->lock);
-	if (atomic_load(&inode->away) == SPOOL_DAMAGED)
+	scoped_lock(&file->lock);
+	if (atomic_load(&inode->residency) == SPOOL_DAMAGED)
 		return 0; /* its copy stays as it is */
 	if (extent == SPOOL_BYTES_ONCE)
 		extent = file->saved.version ? SPOOL_NAMES_ALONE : SPOOL_WITH_BYTES;
@@ -325,7 +325,7 @@ static int save_alone(struct fs *fs, struct inode *inode, enum spool_extent exte
 static int chain_of(struct fs *fs, struct inode *inode, unsigned name, struct inode **chain)
 {
 	int depth = 0;
-	guard_token token = guard_enter(&fs->topology);
+	brlock_token token = brlock_read_lock(&fs->topology);
 
 	pthread_mutex_lock(&inode->lock);
 	struct dentry *entry = inode->links;
@@ -339,7 +339,7 @@ static int chain_of(struct fs *fs, struct inode *inode, unsigned name, struct in
 		inode_ref(dir);
 		chain[depth++] = dir;
 	}
-	guard_leave(&fs->topology, token);
+	brlock_read_unlock(&fs->topology, token);
 	return dir && dir != fs->root ? -ENAMETOOLONG : depth;
 }
 
@@ -358,7 +358,7 @@ static int save_chain(struct fs *fs, struct inode *inode, unsigned name, struct 
 
 static unsigned names_of(struct inode *inode)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	unsigned names = 0;
 
 	for (const struct dentry *entry = inode->links; entry; entry = entry->next_link)
@@ -388,10 +388,10 @@ int spool_drop(struct fs *fs, struct inode *inode)
 
 	if (!file)
 		return 0;
-	LOCKED(&file->lock);
+	scoped_lock(&file->lock);
 	uint64_t id = atomic_load(&file->id);
 
-	spool_mirror_remove(fs->spool, &file->saved);
+	spool_links_remove(fs->spool, &file->saved);
 	int rc = id ? spool_remove(fs->spool, id) : 0;
 
 	if (rc)

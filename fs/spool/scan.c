@@ -191,7 +191,7 @@ static int each_name(struct spool_restoring *restoring, int dir,
 /* What a crash left between the record and its data. */
 static void finish_staged(struct spool_restoring *restoring, struct spool_found *found)
 {
-	int rc = spool_apply(restoring->spool, &found->record);
+	int rc = spool_commit(restoring->spool, &found->record);
 
 	if (rc) {
 		found->damage = "what was staged for it cannot be put in place";
@@ -249,11 +249,11 @@ static int look(struct spool_restoring *restoring)
 /* --- whose it is */
 
 int spool_attach(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode,
-		 enum spool_away away)
+		 enum spool_residency away)
 {
 	struct spool_file *file = spool_file_of(inode);
-	struct spool_marks before = {0};
-	int rc = file ? spool_marks_renew(file, found->record.size, &before) : -ENOMEM;
+	struct spool_dirty_map before = {0};
+	int rc = file ? spool_dirty_map_renew(file, found->record.size, &before) : -ENOMEM;
 
 	if (rc)
 		return rc;
@@ -261,7 +261,7 @@ int spool_attach(struct spool_restoring *restoring, struct spool_found *found, s
 	if (found->record.id)
 		spool_file_set(file, &found->record);
 	atomic_store(&file->id, found->id);
-	atomic_store(&inode->away, (uint8_t)away);
+	atomic_store(&inode->residency, (uint8_t)away);
 	if (found->damage)
 		spool_damaged(restoring->fs, inode, found->id, found->damage);
 	if (!found->inode) {
@@ -275,7 +275,7 @@ int spool_attach(struct spool_restoring *restoring, struct spool_found *found, s
 /* An inode that the last daemon had: its bytes may have been changed by it unseen. */
 static int attach_noted(struct spool_restoring *restoring, struct inode *inode)
 {
-	enum spool_away away;
+	enum spool_residency away;
 	uint64_t id;
 
 	if (spool_noted(inode, &id, &away))
@@ -303,8 +303,8 @@ static int attach_noted(struct spool_restoring *restoring, struct inode *inode)
 	int rc = spool_attach(restoring, found, inode, away);
 
 	if (rc == 0 && found->mode)
-		spool_mirror_put(restoring->spool, &atomic_load(&inode->spool)->saved);
-	spool_suspect(inode);
+		spool_links_put(restoring->spool, &atomic_load(&inode->spool)->saved);
+	spool_mark_unknown(inode);
 	return rc;
 }
 
@@ -383,7 +383,7 @@ int spool_restore(struct fs *fs)
 	if (rc == 0 && fs->journal)
 		rc = attach_all(&restoring);
 	if (rc == 0)
-		rc = done ? remove_unowned(&restoring) : spool_place(&restoring);
+		rc = done ? remove_unowned(&restoring) : spool_rebuild(&restoring);
 	if (rc == 0)
 		rc = spool_note_done(fs);
 	if (rc == 0)

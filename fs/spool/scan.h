@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What spool_restore.c finds on the disk and spool_place.c makes a tree of. */
+/* What spool_restore.c finds on the disk and spool_rebuild.c makes a tree of. */
 #ifndef FS_SPOOL_SCAN_H
 #define FS_SPOOL_SCAN_H
 
@@ -41,7 +41,7 @@ struct spool_restoring {
 struct spool_found *spool_found_at(const struct spool_restoring *restoring, uint64_t id);
 /* The inode is the record's from here on, which is taken over. */
 int spool_attach(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode,
-		 enum spool_away away);
+		 enum spool_residency away);
 
 /* Lists all names, and finds out which records are needed: all but directories that are there only
  * for what is gone. */
@@ -49,7 +49,7 @@ int spool_list(struct spool_restoring *restoring);
 /* The volume of a top directory's name; NULL: it is not in this mount. */
 struct volume *spool_volume(struct fs *fs, const char *name);
 
-/* spool_place.c: makes all that is needed and has no inode yet. */
-int spool_place(struct spool_restoring *restoring);
+/* spool_rebuild.c: makes all that is needed and has no inode yet. */
+int spool_rebuild(struct spool_restoring *restoring);
 
 #endif

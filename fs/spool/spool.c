@@ -100,7 +100,7 @@ static int save_number(void *context, uint64_t number)
 
 	if (rc)
 		spool_failed(saving->fs, saving->at[number], rc);
-	LOCKED(&saving->lock);
+	scoped_lock(&saving->lock);
 	saving->saved.files += one.files;
 	saving->saved.bytes += one.bytes;
 	saving->saved.failed += rc != 0;
@@ -115,7 +115,7 @@ static bool lies_below(struct fs *fs, struct inode *inode, const struct inode *d
 {
 	if (!dir || inode == dir)
 		return true;
-	guard_token token = guard_enter(&fs->topology);
+	brlock_token token = brlock_read_lock(&fs->topology);
 	bool found = false;
 
 	pthread_mutex_lock(&inode->lock);
@@ -123,7 +123,7 @@ static bool lies_below(struct fs *fs, struct inode *inode, const struct inode *d
 		for (struct inode *at = entry->parent; at && !found; at = at->dir->parent)
 			found = at == dir;
 	pthread_mutex_unlock(&inode->lock);
-	guard_leave(&fs->topology, token);
+	brlock_read_unlock(&fs->topology, token);
 	return found;
 }
 
@@ -209,7 +209,7 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
  * what must not be lost. What lies in the spool alone cannot be read meanwhile. */
 static int go_on_without(struct fs *fs, int error)
 {
-	enum spool_away away;
+	enum spool_residency away;
 	struct inode *inode;
 	uint32_t slot = 0;
 	uint64_t id;
@@ -218,7 +218,7 @@ static int go_on_without(struct fs *fs, int error)
 		return error;
 	while ((inode = inode_table_next(&fs->inodes, &slot))) {
 		if (inode != fs->root && spool_noted(inode, &id, &away) == 0)
-			atomic_store(&inode->away, (uint8_t)away);
+			atomic_store(&inode->residency, (uint8_t)away);
 		inode_put(fs, inode, 1);
 	}
 	if (error)
@@ -258,7 +258,7 @@ static int fetch_number(void *context, uint64_t number)
 	bool large = file_size(saving->at[number]->file) >= SPOOL_LARGE;
 
 	if (large == saving->large && !saving->fs->spool->ending)
-		spool_need(saving->fs, saving->at[number]);
+		spool_require(saving->fs, saving->at[number]);
 	return 0;
 }
 
@@ -269,7 +269,7 @@ static void *fetch_all(void *pointer)
 	uint32_t slot = 0;
 
 	while ((inode = inode_table_next(&saving.fs->inodes, &slot)))
-		if (atomic_load(&inode->away) != SPOOL_AWAY || add(&saving, inode))
+		if (atomic_load(&inode->residency) != SPOOL_AWAY || add(&saving, inode))
 			inode_put(saving.fs, inode, 1);
 	spool_parallel(saving.count, SPOOL_THREADS, fetch_number, &saving);
 	saving.large = true;
@@ -287,7 +287,7 @@ void spool_start(struct fs *fs)
 
 	if (!spool)
 		return;
-	spool_follow_start(fs);
+	spool_rename_queue_start(fs);
 	if (fs->options.restore == RESTORE_NOW)
 		spool->fetching = pthread_create(&spool->fetcher, NULL, fetch_all, fs) == 0;
 }
@@ -322,7 +322,7 @@ void spool_end(struct fs *fs)
 
 	if (!fs->spool)
 		return;
-	spool_follow_end(fs->spool);
+	spool_rename_queue_end(fs->spool);
 	spool_say_ending(fs->spool);
 	save_last(fs, &saved);
 	log_info("spool: %" PRIu64 " files saved, %" PRIu64 " bytes; %" PRIu64 " failed",
@@ -336,20 +336,20 @@ void spool_close(struct fs *fs)
 
 	if (!spool)
 		return;
-	spool_follow_end(spool);
-	spool_follow_free(fs);
+	spool_rename_queue_end(spool);
+	spool_rename_queue_free(fs);
 	fs->spool = NULL;
-	spool_mirror_free(spool);
+	spool_links_free(spool);
 	spool_dir_close(spool);
 }
 
-struct spool_figures spool_figures(struct fs *fs)
+struct spool_counters spool_counters(struct fs *fs)
 {
 	struct spool *spool = fs->spool;
 
 	if (!spool)
-		return (struct spool_figures){0};
-	return (struct spool_figures){
+		return (struct spool_counters){0};
+	return (struct spool_counters){
 	    .saves = spool->saves,
 	    .saved_bytes = spool->saved_bytes,
 	    .errors = spool->errors,

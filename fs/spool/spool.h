@@ -51,9 +51,9 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
 /* --- what the tree and the files tell */
 
 /* Bytes of [from, from + bytes) are other ones now: before the answer that says so. */
-void spool_mark(struct inode *inode, uint64_t from, uint64_t bytes);
+void spool_mark_dirty(struct inode *inode, uint64_t from, uint64_t bytes);
 /* They may all be, by hands that nobody sees. */
-void spool_suspect(struct inode *inode);
+void spool_mark_unknown(struct inode *inode);
 /* Names or attributes are others, or there are none any more. Under no lock. */
 void spool_changed(struct fs *fs, struct inode *inode);
 /* The inode has the name of another from here on, which is still to be told to have changed: what
@@ -66,16 +66,17 @@ void spool_free(struct inode *inode);
 
 /* Before the bytes of a file are touched in any way: 0 when they are there; -EIO where what was
  * saved is damaged; what else bringing them back met (-ENOSPC...), which may be tried again. */
-int spool_fetch(struct fs *fs, struct inode *inode);
-static inline int spool_need(struct fs *fs, struct inode *inode)
+int spool_recall(struct fs *fs, struct inode *inode);
+static inline int spool_require(struct fs *fs, struct inode *inode)
 {
-	return atomic_load_explicit(&inode->away, memory_order_acquire) ? spool_fetch(fs, inode)
-									: 0;
+	return atomic_load_explicit(&inode->residency, memory_order_acquire)
+		   ? spool_recall(fs, inode)
+		   : 0;
 }
 
 /* --- figures, for .gpumem/ */
 
-struct spool_figures {
+struct spool_counters {
 	uint64_t saves;	      /* records written */
 	uint64_t saved_bytes; /* of data, written to the disk */
 	uint64_t errors;      /* saves that failed */
@@ -83,6 +84,6 @@ struct spool_figures {
 	uint64_t damaged; /* files that could not be brought back */
 	int last_error;	  /* errno of the last save that failed; 0 */
 };
-struct spool_figures spool_figures(struct fs *fs);
+struct spool_counters spool_counters(struct fs *fs);
 
 #endif

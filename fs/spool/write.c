@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A file's bytes on their way to the disk. What changed goes to a staged file beside the data, at
- * the same offsets; once the record names it, the data is made to agree (spool_apply), and that can
- * be done again after a crash. A staged file that has everything takes the data's place. */
+ * the same offsets; once the record names it, the data is made to agree (spool_commit), and that
+ * can be done again after a crash. A staged file that has everything takes the data's place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct staging {
 	struct inode *inode;
 	struct spool_file *file;
 	struct spool_record *record;
-	struct spool_marks before;
+	struct spool_dirty_map before;
 	bool compare;		  /* a block that is as it was saved is not written */
 	bool all;		  /* every block is written, marked or not */
 	uint64_t marked;	  /* how many blocks are, where none is compared */
@@ -118,7 +118,7 @@ static bool looked_at(const struct staging *staging, const struct spool_block *b
 		   spool_block_bytes(&staging->file->saved, block->index);
 }
 
-static int stage_block(void *context, uint64_t number)
+static int write_block(void *context, uint64_t number)
 {
 	struct staging *staging = context;
 	struct spool_record *record = staging->record;
@@ -227,7 +227,7 @@ static int write_blocks(struct staging *staging)
 	int rc = staging->fd < 0 ? 0 : reserve(staging);
 
 	if (rc == 0)
-		rc = spool_parallel(record->n_blocks, threads, stage_block, staging);
+		rc = spool_parallel(record->n_blocks, threads, write_block, staging);
 	if (rc || !is_changed(staging))
 		return rc;
 	if (ftruncate(staging->fd, (off_t)record->size))
@@ -237,8 +237,8 @@ static int write_blocks(struct staging *staging)
 	return fsync(staging->fd) ? -errno : 0;
 }
 
-int spool_stage(struct fs *fs, struct inode *inode, struct spool_file *file,
-		struct spool_record *record, struct spool_staged *staged)
+int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *file,
+		       struct spool_record *record, struct spool_staged *staged)
 {
 	struct staging staging = {
 	    .fs = fs, .inode = inode, .file = file, .record = record, .fd = -1};
@@ -250,7 +250,7 @@ int spool_stage(struct fs *fs, struct inode *inode, struct spool_file *file,
 	 * be written to through mappings that nobody sees. */
 	staging.compare = atomic_exchange(&file->suspect, false) || volume->system ||
 			  file_leases(inode->file) > 0 || file_is_loose(inode->file);
-	int rc = spool_marks_renew(file, record->size, &staging.before);
+	int rc = spool_dirty_map_renew(file, record->size, &staging.before);
 
 	if (rc == 0)
 		rc = find_runs(inode, record);
@@ -311,8 +311,8 @@ static int punch(int fd, uint64_t from, uint64_t to)
 	return -errno;
 }
 
-static int apply_blocks(const struct spool *spool, const struct spool_record *record, int from,
-			int to)
+static int commit_blocks(const struct spool *spool, const struct spool_record *record, int from,
+			 int to)
 {
 	uint64_t end = 0;
 	int rc = ftruncate(to, (off_t)record->size) ? -errno : 0;
@@ -343,7 +343,7 @@ static bool has_everything(const struct spool_record *record)
 	return true;
 }
 
-int spool_apply(struct spool *spool, const struct spool_record *record)
+int spool_commit(struct spool *spool, const struct spool_record *record)
 {
 	char name[SPOOL_FILE_NAME], staged[SPOOL_FILE_NAME];
 
@@ -357,7 +357,7 @@ int spool_apply(struct spool *spool, const struct spool_record *record)
 
 	if (from < 0 || to < 0)
 		return from < 0 ? from : to;
-	int rc = apply_blocks(spool, record, from, to);
+	int rc = commit_blocks(spool, record, from, to);
 
 	spool_step(spool);
 	if (rc == 0 && unlinkat(spool->data, staged, 0))

@@ -39,7 +39,7 @@ int access_log_open(struct access_log *log, struct access_reader **opened)
 {
 	struct access_reader *reader = log->readers;
 
-	LOCKED(&log->lock);
+	scoped_lock(&log->lock);
 	if (log->n_readers == ACCESS_READERS_MAX)
 		return -ENFILE;
 	if (!log->ring)
@@ -61,7 +61,7 @@ int access_log_open(struct access_log *log, struct access_reader **opened)
 
 bool access_log_close(struct access_log *log, struct access_reader *reader)
 {
-	LOCKED(&log->lock);
+	scoped_lock(&log->lock);
 	reader->open = false;
 	if (--log->n_readers)
 		return false;
@@ -139,7 +139,7 @@ void access_log_add(struct access_log *log, const struct access_entry *entry)
 	struct line line;
 
 	line_make(&line, entry);
-	LOCKED(&log->lock);
+	scoped_lock(&log->lock);
 	if (!log->ring)
 		return;
 	while (log->head + line.length - log->tail > ACCESS_RING_BYTES)
@@ -199,7 +199,7 @@ static size_t take_lines(struct access_log *log, struct access_reader *reader, c
 
 size_t access_log_take(struct access_log *log, struct access_reader *reader, char *to, size_t bytes)
 {
-	LOCKED(&log->lock);
+	scoped_lock(&log->lock);
 	catch_up(log, reader);
 	if (reader->notice_length)
 		return take_notice(reader, to, bytes);
@@ -215,7 +215,7 @@ void access_log_wait(struct access_log *log, uint64_t *seen, int ms)
 	until.tv_nsec += ms % 1000 * 1000000L;
 	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	LOCKED(&log->lock);
+	scoped_lock(&log->lock);
 	while (log->changes == *seen && !error)
 		error = ms < 0 ? pthread_cond_wait(&log->changed, &log->lock)
 			       : pthread_cond_timedwait(&log->changed, &log->lock, &until);
@@ -224,7 +224,7 @@ void access_log_wait(struct access_log *log, uint64_t *seen, int ms)
 
 void access_log_wake(struct access_log *log)
 {
-	LOCKED(&log->lock);
+	scoped_lock(&log->lock);
 	log->changes++;
 	pthread_cond_signal(&log->changed);
 }

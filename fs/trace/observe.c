@@ -126,7 +126,7 @@ static void trace_op(const struct op *op, int64_t latency)
 		trace_memory(op->fs, &event, place_of(op->fs, inode, op->name, &place));
 }
 
-void observe_unasked(struct fs *fs, const char *operation)
+void observe_background(struct fs *fs, const char *operation)
 {
 	struct trace_event event = {.at = observe_now(), .lasted = -1, .name = operation};
 

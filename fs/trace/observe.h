@@ -31,10 +31,10 @@ void observe(struct op *op, int64_t result);
 int64_t observe_begin(void);
 
 /* Bytes of memory that the calling thread took for a file, or gave back; told with what they were
- * for by the next of observe and observe_unasked. Any locks. */
+ * for by the next of observe and observe_background. Any locks. */
 void observe_memory(struct fs *fs, uint64_t ino, int64_t bytes);
 /* The same at the end of what no request asked for. Under no lock. */
-void observe_unasked(struct fs *fs, const char *operation);
+void observe_background(struct fs *fs, const char *operation);
 /* After a reply that did not wait for memory to be given back. */
 void observe_volumes(struct fs *fs);
 

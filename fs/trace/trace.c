@@ -35,7 +35,7 @@ int trace_start(struct trace *trace)
 {
 	struct timespec now;
 
-	LOCKED(&trace->lock);
+	scoped_lock(&trace->lock);
 	if (!trace->events)
 		trace->events = calloc(TRACE_EVENTS, sizeof(*trace->events));
 	if (!trace->events)
@@ -62,7 +62,7 @@ void trace_path(struct trace_event *event, const char *path)
 
 void trace_add(struct trace *trace, const struct trace_event *event)
 {
-	LOCKED(&trace->lock);
+	scoped_lock(&trace->lock);
 	if (trace->events)
 		trace->events[trace->count++ % TRACE_EVENTS] = *event;
 }

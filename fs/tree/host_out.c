@@ -29,18 +29,18 @@ static void settle(struct fs *fs, struct inode *inode)
 
 	inode_call_init(&call, fs, inode, worker_copier(fs));
 	call.overdraft = true;
-	file_settle(inode->file, &call.call);
+	file_update_accounting(inode->file, &call.call);
 }
 
 static void out_append(struct host_outs *outs, struct host_out *out)
 {
-	LOCKED(&outs->lock);
+	scoped_lock(&outs->lock);
 	DL_APPEND(outs->first, out);
 }
 
 static struct host_out *out_take_first(struct host_outs *outs)
 {
-	LOCKED(&outs->lock);
+	scoped_lock(&outs->lock);
 	struct host_out *out = outs->first;
 
 	if (out)
@@ -48,7 +48,7 @@ static struct host_out *out_take_first(struct host_outs *outs)
 	return out;
 }
 
-void host_out_settle(struct fs *fs, struct inode *inode)
+void host_out_update_accounting(struct fs *fs, struct inode *inode)
 {
 	if (!file_is_out(inode->file))
 		return;
@@ -85,7 +85,7 @@ void host_outs_look(struct fs *fs)
 		}
 		atomic_store(&out->inode->out, false);
 		/* Whoever gave it out again in between did not note it. */
-		host_out_settle(fs, out->inode);
+		host_out_update_accounting(fs, out->inode);
 		end(fs, out);
 	}
 	LL_FOREACH_SAFE (again, out, next) {

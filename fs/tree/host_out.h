@@ -19,7 +19,7 @@ struct host_outs {
 void host_outs_init(struct host_outs *outs);
 /* After a handle or a lease has ended, or a lease for writing begun, under no lock: sets the charge
  * right, now or later. */
-void host_out_settle(struct fs *fs, struct inode *inode);
+void host_out_update_accounting(struct fs *fs, struct inode *inode);
 /* Looks at some of them, once a second. */
 void host_outs_look(struct fs *fs);
 /* Looks at none any more. */

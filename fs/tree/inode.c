@@ -13,8 +13,8 @@
 #include "fs/file/file.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/dir.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
 #define NS_PER_SECOND 1000000000LL
@@ -69,12 +69,12 @@ static void time_set(_Atomic int64_t *time, int64_t now)
 void inode_touch_read(struct inode *inode)
 {
 	int64_t now = time_now_coarse();
-	int64_t atime = atomic_load_explicit(&inode->figures->atime, memory_order_relaxed);
+	int64_t atime = atomic_load_explicit(&inode->fields->atime, memory_order_relaxed);
 
-	if (atime <= atomic_load_explicit(&inode->figures->mtime, memory_order_relaxed) ||
-	    atime <= atomic_load_explicit(&inode->figures->ctime, memory_order_relaxed) ||
+	if (atime <= atomic_load_explicit(&inode->fields->mtime, memory_order_relaxed) ||
+	    atime <= atomic_load_explicit(&inode->fields->ctime, memory_order_relaxed) ||
 	    now - atime >= A_DAY)
-		time_set(&inode->figures->atime, now);
+		time_set(&inode->fields->atime, now);
 }
 
 static bool in_host(const struct inode *inode)
@@ -90,7 +90,7 @@ static bool in_host(const struct inode *inode)
 static void object_seen(struct inode *inode)
 {
 	if (in_host(inode))
-		inode->figures->object_mtime = file_written(inode->file);
+		inode->fields->object_mtime = file_written(inode->file);
 }
 
 void inode_look_mtime(struct inode *inode)
@@ -99,30 +99,30 @@ void inode_look_mtime(struct inode *inode)
 		return;
 	int64_t written = file_written(inode->file);
 
-	if (written == inode->figures->object_mtime)
+	if (written == inode->fields->object_mtime)
 		return;
-	inode->figures->object_mtime = written;
-	time_set(&inode->figures->mtime, written);
-	if (atomic_load_explicit(&inode->figures->ctime, memory_order_relaxed) < written)
-		time_set(&inode->figures->ctime, written);
+	inode->fields->object_mtime = written;
+	time_set(&inode->fields->mtime, written);
+	if (atomic_load_explicit(&inode->fields->ctime, memory_order_relaxed) < written)
+		time_set(&inode->fields->ctime, written);
 }
 
 void inode_set_mtime(struct inode *inode, int64_t mtime)
 {
 	object_seen(inode);
-	time_set(&inode->figures->mtime, mtime);
+	time_set(&inode->fields->mtime, mtime);
 }
 
 void inode_move_begin(struct inode *inode)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	inode_look_mtime(inode);
 	inode->moving++;
 }
 
 void inode_move_end(struct inode *inode)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	inode->moving--;
 	object_seen(inode);
 }
@@ -132,16 +132,16 @@ void inode_touch_write(struct inode *inode)
 	int64_t now = time_now_coarse();
 
 	if (in_host(inode)) {
-		LOCKED(&inode->lock);
+		scoped_lock(&inode->lock);
 		object_seen(inode);
 	}
-	time_set(&inode->figures->mtime, now);
-	time_set(&inode->figures->ctime, now);
+	time_set(&inode->fields->mtime, now);
+	time_set(&inode->fields->ctime, now);
 }
 
 void inode_touch_change(struct inode *inode)
 {
-	time_set(&inode->figures->ctime, time_now());
+	time_set(&inode->fields->ctime, time_now());
 }
 
 /* Zeroed memory for an inode, with its file behind it: two pieces of memory would be more. */
@@ -184,14 +184,14 @@ void inode_count_file(const struct inode *inode, int files)
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode)
 {
-	int error = account_metadata(fs, METADATA_INODE);
+	int error = quota_metadata(fs, METADATA_INODE);
 
 	if (error)
 		return error;
 	struct inode *new = inode_memory(mode);
 
 	if (!new) {
-		account_metadata(fs, -METADATA_INODE);
+		quota_metadata(fs, -METADATA_INODE);
 		return -ENOMEM;
 	}
 	new->volume = volume;
@@ -199,9 +199,9 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 	new->uid = uid;
 	new->gid = gid;
 	new->refs = 1;
-	new->figures = &new->own;
+	new->fields = &new->own;
 	new->btime = time_now();
-	new->figures->atime = new->figures->mtime = new->figures->ctime = new->btime;
+	new->fields->atime = new->fields->mtime = new->fields->ctime = new->btime;
 	pthread_mutex_init(&new->lock, NULL);
 
 	error = inode_new_content(new, mode);
@@ -222,7 +222,7 @@ free_content:
 	else if (S_ISREG(mode))
 		inode_file_free(new, &(struct file_call){0});
 free_inode:
-	account_metadata(fs, -METADATA_INODE);
+	quota_metadata(fs, -METADATA_INODE);
 	pthread_mutex_destroy(&new->lock);
 	free(new);
 	return error;
@@ -235,7 +235,7 @@ struct inode *inode_restore_new(uint64_t ino)
 	if (!new)
 		return NULL;
 	new->ino = ino;
-	new->figures = &new->own;
+	new->fields = &new->own;
 	pthread_mutex_init(&new->lock, NULL);
 	return new;
 }
@@ -253,8 +253,7 @@ int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
 		if (rc)
 			return rc;
 		if (S_ISREG(mode))
-			file_set_figures(inode->file,
-					 &((struct journal_slot *)inode->figures)->file);
+			file_set_fields(inode->file, &((struct journal_slot *)inode->fields)->file);
 	}
 	if (!S_ISREG(mode))
 		inode->volume = volume;
@@ -283,31 +282,31 @@ struct inode *inode_find(struct fs *fs, uint64_t ino)
 
 void inode_uncount(struct fs *fs, struct inode *inode)
 {
-	guard_token token = guard_enter(&fs->topology);
+	brlock_token token = brlock_read_lock(&fs->topology);
 
 	if (inode->counted)
-		account_force(inode->home, 0, -1);
+		quota_force(inode->quota_dir, 0, -1);
 	inode->counted = false;
-	guard_leave(&fs->topology, token);
+	brlock_read_unlock(&fs->topology, token);
 }
 
 static void count_dying(struct fs *fs, struct inode *inode, bool dying)
 {
-	if (inode->dying == dying)
+	if (inode->unlinked_open == dying)
 		return;
-	inode->dying = dying;
-	atomic_fetch_add(&fs->dying, dying ? 1 : -1);
+	inode->unlinked_open = dying;
+	atomic_fetch_add(&fs->n_unlinked_open, dying ? 1 : -1);
 }
 
 /* Gives back what the inode has: the directory that it holds references to, and how many. */
 static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **above)
 {
-	struct inode *home = inode->home, *parent = NULL;
+	struct inode *quota_dir = inode->quota_dir, *parent = NULL;
 	mode_t mode = inode->mode;
 	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
 
 	/* Who has its slot next writes over its figures. */
-	order_after(inode);
+	tsan_acquire(inode);
 	/* Before its number, or its memory, can be another's. */
 	record_gone(fs, inode);
 	spool_free(inode);
@@ -326,15 +325,15 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 		bytes += inode->target ? (int64_t)strlen(inode->target) : 0;
 		free(inode->target);
 	}
-	if (home)
+	if (quota_dir)
 		inode_uncount(fs, inode);
-	account_metadata(fs, -bytes);
+	quota_metadata(fs, -bytes);
 	xattr_free(inode->xattrs);
 	pthread_mutex_destroy(&inode->lock);
 	free(inode);
 	/* The directory above a directory is the one that pays, but at the top nobody pays. */
-	*above = home ? home : parent;
-	return (home != NULL) + (parent != NULL);
+	*above = quota_dir ? quota_dir : parent;
+	return (quota_dir != NULL) + (parent != NULL);
 }
 
 void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode,
@@ -343,9 +342,9 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 	*call = (struct inode_call){
 	    .call = {.copier = copier,
 		     .attrs = atomic_load_explicit(&inode->attrs, memory_order_relaxed),
-		     .charge = account_charge,
-		     .count_object = account_object,
-		     .payer = call,
+		     .charge = quota_charge,
+		     .count_object = quota_object,
+		     .quota_owner = call,
 		     .journal = fs->journal,
 		     .ino = inode->ino},
 	    .fs = fs,
@@ -356,11 +355,12 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 bool inode_may_drop(struct fs *fs, struct inode *inode)
 {
 	bool nameless = S_ISREG(inode->mode) && inode->nlink == 0;
-	bool drop = nameless && !inode->opens && !inode->holds && !inode->kept && !inode->dropped;
+	bool drop = nameless && !inode->opens && !inode->lease_refs && !inode->keep_data &&
+		    !inode->data_freed;
 
 	if (drop)
-		inode->dropped = true;
-	count_dying(fs, inode, nameless && !inode->dropped);
+		inode->data_freed = true;
+	count_dying(fs, inode, nameless && !inode->data_freed);
 	return drop;
 }
 
@@ -384,24 +384,23 @@ void inode_put(struct fs *fs, struct inode *inode, uint64_t n)
 void inode_looked_up(struct inode *inode)
 {
 	/* What was done with it until now comes before it is forgotten. */
-	atomic_fetch_add_explicit(&inode->figures->lookups, 1, memory_order_release);
+	atomic_fetch_add_explicit(&inode->fields->lookups, 1, memory_order_release);
 }
 
 void inode_forget(struct fs *fs, struct inode *inode, uint64_t n)
 {
-	uint64_t lookups = atomic_load(&inode->figures->lookups), fewer;
+	uint64_t lookups = atomic_load(&inode->fields->lookups), fewer;
 
 	/* Never more than the kernel has: a reference that is not its own is not its to give. */
 	do {
 		fewer = n < lookups ? n : lookups;
-	} while (
-	    !atomic_compare_exchange_weak(&inode->figures->lookups, &lookups, lookups - fewer));
+	} while (!atomic_compare_exchange_weak(&inode->fields->lookups, &lookups, lookups - fewer));
 	inode_put(fs, inode, fewer);
 }
 
 void inode_stat(struct inode *inode, struct stat *st)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	inode_look_mtime(inode);
 	*st = (struct stat){
 	    .st_ino = inode->ino,
@@ -410,9 +409,9 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    .st_uid = inode->uid,
 	    .st_gid = inode->gid,
 	    .st_blksize = 1 << 20, /* what cp and cat then use: one request of the largest size */
-	    .st_atim = time_to_spec(inode->figures->atime),
-	    .st_mtim = time_to_spec(inode->figures->mtime),
-	    .st_ctim = time_to_spec(inode->figures->ctime),
+	    .st_atim = time_to_spec(inode->fields->atime),
+	    .st_mtim = time_to_spec(inode->fields->mtime),
+	    .st_ctim = time_to_spec(inode->fields->ctime),
 	};
 	if (S_ISREG(st->st_mode)) {
 		st->st_size = (off_t)file_size(inode->file);

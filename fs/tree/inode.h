@@ -28,20 +28,20 @@ struct inode {
 	uint64_t ino; /* also FUSE's node id: slot in the low 32 bits, generation above */
 	/* Lookups that the kernel holds, one while it has names, and internal holders. */
 	_Atomic uint64_t refs;
-	struct inode_figures *figures; /* own, or the journal's; set before anybody finds it */
+	struct inode_fields *fields; /* own, or the journal's; set before anybody finds it */
 	/* NULL for the root; changes in a cross-volume rename, under lock: load it once. */
 	struct volume *_Atomic volume;
 	pthread_mutex_t lock;
-	struct inode *home;   /* the directory that pays for it; holds a reference; topology */
-	struct dentry *links; /* its names; lock */
-	struct xattr *xattrs; /* lock */
+	struct inode *quota_dir; /* the directory that pays for it; holds a reference; topology */
+	struct dentry *links;	 /* its names; lock */
+	struct xattr *xattrs;	 /* lock */
 	union {
 		struct dir *dir;   /* S_IFDIR */
 		struct file *file; /* S_IFREG */
 		char *target;	   /* S_IFLNK */
 		dev_t rdev;	   /* S_IFCHR, S_IFBLK: which device */
 	};
-	struct inode_figures own;
+	struct inode_fields own;
 	struct spool_file *_Atomic spool;  /* what a disk has of it; NULL: nothing: spool.h */
 	int64_t btime;			   /* nanoseconds since the epoch */
 	_Atomic uint64_t charged;	   /* bytes that home pays for */
@@ -51,16 +51,16 @@ struct inode {
 	gid_t gid;			   /* lock */
 	_Atomic uint32_t nlink;		   /* written under lock */
 	uint32_t opens, writers;	   /* open handles, and those for writing; lock */
-	uint32_t holds;			   /* leases: hold.h; lock */
+	uint32_t lease_refs;		   /* leases: hold.h; lock */
 	uint32_t xattr_bytes;		   /* what xattrs cost; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
 	atomic_bool counted;		   /* as a file of home; topology */
-	bool dropped;	 /* its data went with its last name: no open, no new name any more; lock */
+	bool data_freed; /* its data went with its last name: no open, no new name any more; lock */
 	atomic_bool out; /* among those of host_out.h */
-	bool dying;	 /* counted in fs->dying; lock */
-	atomic_bool recorded; /* a journal knows it */
-	bool kept;	      /* until the kernel forgets it: see inode_may_drop; lock */
-	_Atomic uint8_t away; /* its bytes are not in memory: spool_need */
+	bool unlinked_open;	   /* counted in fs->dying; lock */
+	atomic_bool recorded;	   /* a journal knows it */
+	bool keep_data;		   /* until the kernel forgets it: see inode_may_drop; lock */
+	_Atomic uint8_t residency; /* its bytes are not in memory: spool_require */
 	uint8_t moving; /* others replace its memory: the kernel gets no object meanwhile; lock */
 };
 

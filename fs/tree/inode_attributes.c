@@ -14,7 +14,7 @@
 #include "fs/spool/spool.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_attributes.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 #include "fs/tree/user_limits.h"
 
@@ -39,7 +39,7 @@ static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id,
 
 	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !fs->spool)
 		return refuse(id, path, "this mount has no spool (-o spool=DIR)");
-	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->keep)
+	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->fdstore)
 		return refuse(id, path, "this mount ends with its daemon (-o recovery=)");
 	if (id == ATTR_FORCE_PCIE && values->force_pcie)
 		return refuse(id, path, "the driver offers no forced PCIe mapping here");
@@ -84,7 +84,7 @@ static int store(struct fs *fs, struct inode *inode, enum attr_id id,
 	};
 	uint8_t bit = (uint8_t)(1U << id);
 
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	if (id == ATTR_SHARE && caller != inode->uid && !user_is_privileged(caller))
 		return -EPERM;
 	/* Only this field: another may have been set meanwhile. */
@@ -104,7 +104,7 @@ static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, 
 
 	/* What lies in the spool alone cannot be laid out, or be there no more. */
 	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST))
-		error = spool_need(fs, inode);
+		error = spool_require(fs, inode);
 	if (!error)
 		error = apply(fs, copier, inode, id, values);
 	if (!error)
@@ -122,7 +122,7 @@ static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64
 	/* Quotas bind the owner of a directory, too. */
 	if (!user_is_privileged(caller))
 		return -EPERM;
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	atomic_store(id == ATTR_QUOTA_BYTES ? &inode->dir->max_bytes : &inode->dir->max_files,
 		     limit);
 	inode_touch_change(inode);

@@ -8,27 +8,27 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/spool/spool.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
-int inode_hold(struct fs *fs, struct inode *inode)
+int inode_lease_get(struct fs *fs, struct inode *inode)
 {
-	LOCKED(&inode->lock);
-	if (inode->dropped)
+	scoped_lock(&inode->lock);
+	if (inode->data_freed)
 		return -ESTALE;
-	inode->holds++;
+	inode->lease_refs++;
 	record_open(fs, inode, 0);
 	return 0;
 }
 
-void inode_unhold(struct fs *fs, struct inode *inode, uint32_t holds)
+void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
 {
 	struct inode_call call;
 
-	spool_suspect(inode);
+	spool_mark_unknown(inode);
 	pthread_mutex_lock(&inode->lock);
-	inode->holds -= holds;
+	inode->lease_refs -= lease_refs;
 	record_open(fs, inode, 0);
-	bool idle = inode->holds == 0 && inode->opens == 0;
+	bool idle = inode->lease_refs == 0 && inode->opens == 0;
 	bool drop = inode_may_drop(fs, inode);
 
 	pthread_mutex_unlock(&inode->lock);

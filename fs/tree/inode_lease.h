@@ -11,9 +11,9 @@ struct fs;
 struct inode;
 
 /* 0, or -ESTALE where the memory is gone already. */
-int inode_hold(struct fs *fs, struct inode *inode);
+int inode_lease_get(struct fs *fs, struct inode *inode);
 /* So many of them. The last hold of a file without names and handles frees its memory. Under no
  * lock. */
-void inode_unhold(struct fs *fs, struct inode *inode, uint32_t holds);
+void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs);
 
 #endif

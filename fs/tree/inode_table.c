@@ -90,7 +90,7 @@ static unsigned shard_mine(struct inode_table *table)
 }
 
 /* Its figures go where the next daemon finds them. */
-static void figures_place(struct journal *journal, struct inode *inode)
+static void fields_place(struct journal *journal, struct inode *inode)
 {
 	struct journal_slot *slot = journal_slot(journal, SLOT_OF(inode->ino));
 
@@ -99,9 +99,9 @@ static void figures_place(struct journal *journal, struct inode *inode)
 	atomic_store(&slot->inode.atime, atomic_load(&inode->own.atime));
 	atomic_store(&slot->inode.mtime, atomic_load(&inode->own.mtime));
 	atomic_store(&slot->inode.ctime, atomic_load(&inode->own.ctime));
-	inode->figures = &slot->inode;
+	inode->fields = &slot->inode;
 	if (S_ISREG(inode->mode))
-		file_set_figures(inode->file, &slot->file);
+		file_set_fields(inode->file, &slot->file);
 }
 
 /* What no number has had yet, whichever slot it was. */
@@ -115,7 +115,7 @@ static void generation_raise(_Atomic uint32_t *highest, uint32_t generation)
 
 static int shard_add(struct inode_table *table, struct inode_shard *shard, struct inode *inode)
 {
-	LOCKED(&shard->lock);
+	scoped_lock(&shard->lock);
 	uint32_t slot = shard->first_free;
 	struct inode_slot *entry;
 
@@ -134,7 +134,7 @@ static int shard_add(struct inode_table *table, struct inode_shard *shard, struc
 	}
 	inode->ino = (uint64_t)entry->generation << 32 | slot;
 	if (table->journal)
-		figures_place(table->journal, inode);
+		fields_place(table->journal, inode);
 	atomic_store_explicit(&entry->inode, inode, memory_order_release);
 	shard->count++;
 	return 0;
@@ -156,7 +156,7 @@ void inode_table_remove(struct inode_table *table, struct inode *inode)
 	struct inode_shard *shard = &table->shards[shard_of_slot(slot)];
 	struct inode_slot *entry = slot_at(table, slot);
 
-	LOCKED(&shard->lock);
+	scoped_lock(&shard->lock);
 	atomic_store_explicit(&entry->inode, NULL, memory_order_release);
 	entry->generation = (entry->generation + 1) & GENERATION_MAX;
 	if (table->journal)
@@ -193,7 +193,7 @@ struct inode *inode_table_get(struct inode_table *table, uint64_t ino)
 	if (!entry)
 		return NULL;
 	/* An inode leaves its slot under this lock before it is freed. */
-	LOCKED(&table->shards[shard_of_slot(SLOT_OF(ino))].lock);
+	scoped_lock(&table->shards[shard_of_slot(SLOT_OF(ino))].lock);
 	struct inode *inode = atomic_load(&entry->inode);
 
 	return inode && inode->ino == ino && inode_ref_alive(inode) ? inode : NULL;
@@ -216,7 +216,7 @@ struct inode *inode_table_next(struct inode_table *table, uint32_t *slot)
 		}
 		/* An inode leaves its slot under this lock before it is freed. */
 		struct inode_shard *shard = &table->shards[shard_of_slot(*slot)];
-		LOCKED(&shard->lock);
+		scoped_lock(&shard->lock);
 		struct inode *inode = atomic_load(&entry->inode);
 
 		if (inode && inode_ref_alive(inode)) {
@@ -258,9 +258,9 @@ int inode_table_restore(struct inode_table *table, struct inode *inode)
 	if (rc)
 		return rc;
 	struct inode_slot *entry = slot_at(table, slot);
-	struct journal_slot *figures = journal_slot(table->journal, slot);
+	struct journal_slot *fields = journal_slot(table->journal, slot);
 
-	inode->figures = &figures->inode;
+	inode->fields = &fields->inode;
 	entry->generation = (uint32_t)(inode->ino >> 32);
 	atomic_store(&entry->inode, inode);
 	table->shards[shard_of_slot(slot)].count++;
@@ -314,7 +314,7 @@ uint32_t inode_table_pages(struct inode_table *table)
 	uint32_t pages = 0;
 
 	for (unsigned i = 0; i < INODE_SHARDS; i++) {
-		LOCKED(&table->shards[i].lock);
+		scoped_lock(&table->shards[i].lock);
 		if (table->shards[i].next_page > pages)
 			pages = table->shards[i].next_page;
 	}
@@ -326,7 +326,7 @@ uint64_t inode_table_count(struct inode_table *table)
 	uint64_t count = 0;
 
 	for (unsigned i = 0; i < INODE_SHARDS; i++) {
-		LOCKED(&table->shards[i].lock);
+		scoped_lock(&table->shards[i].lock);
 		count += table->shards[i].count;
 	}
 	return count;

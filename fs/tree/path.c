@@ -22,7 +22,7 @@ static bool prepend(const char *start, char **at, const char *text, size_t lengt
 /* Prepends one of the inode's names; its directory, with a reference, or NULL where it has none. */
 static struct inode *prepend_name(struct inode *inode, const char *start, char **at, bool *fits)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	const struct dentry *entry = inode->links;
 
 	if (!entry)

@@ -27,9 +27,9 @@ static bool within(_Atomic int64_t *sum, _Atomic uint64_t *limit, int64_t added)
 				 atomic_load_explicit(limit, memory_order_relaxed);
 }
 
-int account_add(struct inode *home, int64_t bytes, int64_t files)
+int quota_add(struct inode *quota_dir, int64_t bytes, int64_t files)
 {
-	for (struct inode *dir = home; dir; dir = parent_of(dir)) {
+	for (struct inode *dir = quota_dir; dir; dir = parent_of(dir)) {
 		struct dir *sums = dir->dir;
 
 		/* Add first, then look: two that come at once cannot both slip under the limit. */
@@ -37,7 +37,7 @@ int account_add(struct inode *home, int64_t bytes, int64_t files)
 		if (within(&sums->rbytes, &sums->max_bytes, bytes) &&
 		    within(&sums->rfiles, &sums->max_files, files))
 			continue;
-		for (struct inode *undo = home;; undo = parent_of(undo)) {
+		for (struct inode *undo = quota_dir;; undo = parent_of(undo)) {
 			sums_add(undo->dir, -bytes, -files);
 			if (undo == dir)
 				return -EDQUOT;
@@ -46,35 +46,35 @@ int account_add(struct inode *home, int64_t bytes, int64_t files)
 	return 0;
 }
 
-void account_force(struct inode *home, int64_t bytes, int64_t files)
+void quota_force(struct inode *quota_dir, int64_t bytes, int64_t files)
 {
-	for (struct inode *dir = home; dir; dir = parent_of(dir))
+	for (struct inode *dir = quota_dir; dir; dir = parent_of(dir))
 		sums_add(dir->dir, bytes, files);
 }
 
-int account_charge(void *payer, int64_t bytes)
+int quota_charge(void *quota_owner, int64_t bytes)
 {
-	struct inode_call *call = payer;
+	struct inode_call *call = quota_owner;
 	struct inode *inode = call->inode;
-	guard_token token = guard_enter(&call->fs->topology);
+	brlock_token token = brlock_read_lock(&call->fs->topology);
 	int error = 0;
 
-	if (inode->home && call->overdraft)
-		account_force(inode->home, bytes, 0);
-	else if (inode->home)
-		error = account_add(inode->home, bytes, 0);
+	if (inode->quota_dir && call->overdraft)
+		quota_force(inode->quota_dir, bytes, 0);
+	else if (inode->quota_dir)
+		error = quota_add(inode->quota_dir, bytes, 0);
 
 	if (!error) {
 		atomic_fetch_add(&inode->charged, (uint64_t)bytes);
 		observe_memory(call->fs, inode->ino, bytes);
 	}
-	guard_leave(&call->fs->topology, token);
+	brlock_read_unlock(&call->fs->topology, token);
 	return error;
 }
 
-int account_object(void *payer, int more)
+int quota_object(void *quota_owner, int more)
 {
-	struct inode_call *call = payer;
+	struct inode_call *call = quota_owner;
 	struct inode *inode = call->inode;
 
 	/* As it was counted, whoever owns it by now. */
@@ -88,24 +88,24 @@ int account_object(void *payer, int more)
 	return error == -EMFILE || error == -ENFILE ? -ENOSPC : error;
 }
 
-int account_object_restored(struct fs *fs, struct inode *inode)
+int quota_object_restored(struct fs *fs, struct inode *inode)
 {
 	inode->object_uid = inode->uid;
 	return user_limits_restore(fs, inode->object_uid, USER_HOST_FILES, 1);
 }
 
-int account_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files)
+int quota_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files)
 {
 	/* Taken off first, so that a quota above both does not see it twice. */
-	account_force(from, -bytes, -files);
-	int error = account_add(to, bytes, files);
+	quota_force(from, -bytes, -files);
+	int error = quota_add(to, bytes, files);
 
 	if (error)
-		account_force(from, bytes, files);
+		quota_force(from, bytes, files);
 	return error;
 }
 
-int account_metadata(struct fs *fs, int64_t bytes)
+int quota_metadata(struct fs *fs, int64_t bytes)
 {
 	int64_t sum = atomic_fetch_add(&fs->metadata_bytes, bytes) + bytes;
 
@@ -115,11 +115,11 @@ int account_metadata(struct fs *fs, int64_t bytes)
 	return -ENOSPC;
 }
 
-uint64_t account_room(struct inode *home)
+uint64_t quota_room(struct inode *quota_dir)
 {
 	uint64_t room = UINT64_MAX;
 
-	for (struct inode *dir = home; dir; dir = parent_of(dir)) {
+	for (struct inode *dir = quota_dir; dir; dir = parent_of(dir)) {
 		uint64_t limit = atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed);
 		int64_t sum = atomic_load_explicit(&dir->dir->rbytes, memory_order_relaxed);
 		uint64_t used = sum > 0 ? (uint64_t)sum : 0;
@@ -131,9 +131,9 @@ uint64_t account_room(struct inode *home)
 	return room;
 }
 
-bool account_limited(struct inode *home)
+bool quota_limited(struct inode *quota_dir)
 {
-	for (struct inode *dir = home; dir; dir = parent_of(dir))
+	for (struct inode *dir = quota_dir; dir; dir = parent_of(dir))
 		if (atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed) != UINT64_MAX)
 			return true;
 	return false;
@@ -160,9 +160,9 @@ static uint64_t sum_of(_Atomic int64_t *sum)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-void account_quota(struct inode *dir, struct account_quota *quota)
+void quota_report(struct inode *dir, struct quota_report *quota)
 {
-	*quota = (struct account_quota){UINT64_MAX, 0, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+	*quota = (struct quota_report){UINT64_MAX, 0, UINT64_MAX, UINT64_MAX, UINT64_MAX};
 	for (; dir; dir = parent_of(dir)) {
 		struct dir *sums = dir->dir;
 		uint64_t bytes = sum_of(&sums->rbytes), files = sum_of(&sums->rfiles);

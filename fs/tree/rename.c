@@ -11,8 +11,8 @@
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/internal.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 
 struct renaming {
@@ -100,9 +100,9 @@ static void weight(struct inode *inode, int64_t *bytes, int64_t *files)
 	}
 }
 
-static void set_home(struct inode *inode, struct inode *from, struct inode *to)
+static void set_quota_dir(struct inode *inode, struct inode *from, struct inode *to)
 {
-	inode->home = to;
+	inode->quota_dir = to;
 	inode_ref(to);
 	atomic_fetch_sub(&from->refs, 1); /* never the last: the request's lookup is another */
 }
@@ -112,14 +112,14 @@ static int move_charge(struct inode *inode, struct inode *from, struct inode *to
 {
 	int64_t bytes, files;
 
-	if (inode->home != from)
+	if (inode->quota_dir != from)
 		return 0;
 	weight(inode, &bytes, &files);
-	int error = account_move(from, to, bytes, files);
+	int error = quota_move(from, to, bytes, files);
 
 	if (error)
 		return error;
-	set_home(inode, from, to);
+	set_quota_dir(inode, from, to);
 	return 0;
 }
 
@@ -128,12 +128,12 @@ static void return_charge(struct inode *inode, struct inode *from, struct inode 
 {
 	int64_t bytes, files;
 
-	if (inode->home != to)
+	if (inode->quota_dir != to)
 		return;
 	weight(inode, &bytes, &files);
-	account_force(to, -bytes, -files);
-	account_force(from, bytes, files);
-	set_home(inode, to, from);
+	quota_force(to, -bytes, -files);
+	quota_force(from, bytes, files);
+	set_quota_dir(inode, to, from);
 }
 
 /* The parent of a directory that changes places. */
@@ -259,9 +259,9 @@ static void record(const struct renaming *r, const struct inode *source)
 		record_rename_gone(&record, r->from, r->name, source);
 	record_rename_name(&record, r->named);
 	if (r->from != r->to) {
-		record_rename_home(&record, source);
+		record_rename_quota_dir(&record, source);
 		if (r->flags & RENAME_EXCHANGE)
-			record_rename_home(&record, r->source->inode);
+			record_rename_quota_dir(&record, r->source->inode);
 	}
 	if (r->replaced)
 		record_rename_replaced(&record, r->replaced);
@@ -312,7 +312,7 @@ static int rename_locked(struct renaming *r)
 	if (r->replaced) {
 		/* As the record has it, or a compaction that comes in between takes it back. */
 		pthread_mutex_lock(&r->replaced->lock);
-		r->replaced->kept = true;
+		r->replaced->keep_data = true;
 		pthread_mutex_unlock(&r->replaced->lock);
 	}
 	record(r, source);
@@ -328,20 +328,20 @@ static int rename_locked(struct renaming *r)
 static int rename_names(struct renaming *r)
 {
 	struct fs *fs = r->fs;
-	guard_token token = NULL;
+	brlock_token token = NULL;
 	int error;
 
 	if (r->from == r->to)
-		token = guard_enter(&fs->topology);
+		token = brlock_read_lock(&fs->topology);
 	else
-		guard_lock(&fs->topology);
+		brlock_write_lock(&fs->topology);
 	lock_both(r->from, r->to);
 	error = rename_locked(r);
 	unlock_both(r->from, r->to);
 	if (r->from == r->to)
-		guard_leave(&fs->topology, token);
+		brlock_read_unlock(&fs->topology, token);
 	else
-		guard_unlock(&fs->topology);
+		brlock_write_unlock(&fs->topology);
 	return error;
 }
 
@@ -382,7 +382,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 		struct inode_call call;
 
 		inode_call_init(&call, r->fs, source, copier);
-		error = spool_need(r->fs, source);
+		error = spool_require(r->fs, source);
 		inode_move_begin(source);
 		if (!error)
 			error = file_move_begin(source->file, &call.call, r->to->volume, left);
@@ -392,7 +392,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 			error = rename_names(r);
 			file_move_end(*left, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
 			/* Who had an object of host/ mapped wrote to it unseen. */
-			spool_suspect(source);
+			spool_mark_unknown(source);
 			if (error) {
 				file_move_free(*left);
 				*left = NULL;

@@ -6,8 +6,8 @@
 #include "fs/core/fs.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/internal.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 
 /* The sticky bit, as on /tmp: where everybody may create, nobody removes what is another's. */

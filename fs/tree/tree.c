@@ -12,8 +12,8 @@
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/internal.h"
-#include "fs/tree/log.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 
 #define LINKS_MAX 65000
@@ -108,10 +108,10 @@ static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new 
 	}
 	pthread_mutex_unlock(&parent->lock);
 
-	error = account_add(parent, 0, 1);
+	error = quota_add(parent, 0, 1);
 	if (error)
 		return error;
-	error = account_metadata(fs, length);
+	error = quota_metadata(fs, length);
 	if (error)
 		goto uncount;
 	error = inode_new(fs, parent->volume, new.mode, new.uid, new.gid, &made);
@@ -120,7 +120,7 @@ static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new 
 	atomic_store(&made->attrs, inherited);
 	made->counted = true;
 	inode_ref(parent);
-	made->home = parent;
+	made->quota_dir = parent;
 	if (S_ISDIR(new.mode)) {
 		inode_ref(parent);
 		made->dir->parent = parent;
@@ -134,9 +134,9 @@ static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new 
 	return 0;
 
 unaccount:
-	account_metadata(fs, -length);
+	quota_metadata(fs, -length);
 uncount:
-	account_force(parent, 0, -1);
+	quota_force(parent, 0, -1);
 	return error;
 }
 
@@ -209,7 +209,7 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 		error = journal_room(fs->journal);
 	if (error)
 		return error;
-	guard_token token = guard_enter(&fs->topology);
+	brlock_token token = brlock_read_lock(&fs->topology);
 
 	error = new_inode(fs, parent, what, &new);
 	if (!error) {
@@ -221,7 +221,7 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 		if (error)
 			free(entry);
 	}
-	guard_leave(&fs->topology, token);
+	brlock_read_unlock(&fs->topology, token);
 	if (!error)
 		*inode = new;
 	else if (new)
@@ -233,13 +233,13 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 		 struct inode **inode)
 {
 	int error = tree_writable(parent, "");
-	guard_token token;
+	brlock_token token;
 
 	if (!error)
 		error = journal_room(fs->journal);
 	if (error)
 		return error;
-	token = guard_enter(&fs->topology);
+	token = brlock_read_lock(&fs->topology);
 	pthread_rwlock_rdlock(&parent->dir->lock);
 	error = parent->dir->removed ? -ENOENT : 0;
 	pthread_rwlock_unlock(&parent->dir->lock);
@@ -247,14 +247,14 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 		error = new_inode(fs, parent, what, inode);
 	if (!error)
 		record_create(fs, *inode, NULL);
-	guard_leave(&fs->topology, token);
+	brlock_read_unlock(&fs->topology, token);
 	return error;
 }
 
 static bool is_dropped(struct inode *inode)
 {
-	LOCKED(&inode->lock);
-	return inode->dropped;
+	scoped_lock(&inode->lock);
+	return inode->data_freed;
 }
 
 /* A file that had no name (O_TMPFILE) is from now on paid for by where it got one, like one whose
@@ -276,7 +276,7 @@ static int link_named(struct fs *fs, struct inode *inode, struct inode *parent,
 		if (inode->nlink++ == 0) {
 			inode_ref(inode); /* for having a name */
 			inode_may_drop(fs, inode);
-			account_metadata(fs, -METADATA_NAME); /* the inode's cost has one */
+			quota_metadata(fs, -METADATA_NAME); /* the inode's cost has one */
 		}
 		pthread_mutex_unlock(&inode->lock);
 		inode_touch_change(inode);
@@ -304,7 +304,7 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 
 	if (!entry)
 		return -ENOMEM;
-	error = account_metadata(fs, METADATA_NAME);
+	error = quota_metadata(fs, METADATA_NAME);
 	if (error)
 		goto free_entry;
 	error = link_named(fs, inode, parent, entry);
@@ -315,7 +315,7 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 	return 0;
 
 unaccount:
-	account_metadata(fs, -METADATA_NAME);
+	quota_metadata(fs, -METADATA_NAME);
 free_entry:
 	free(entry);
 	return error;
@@ -332,32 +332,32 @@ static bool links_in(struct inode *inode, const struct inode *dir)
 void tree_rehome(struct fs *fs, struct inode *inode)
 {
 	struct inode *old, *new = NULL;
-	guard_token token = guard_enter(&fs->topology);
+	brlock_token token = brlock_read_lock(&fs->topology);
 
 	pthread_mutex_lock(&inode->lock);
-	bool settled = !inode->links || links_in(inode, inode->home);
+	bool settled = !inode->links || links_in(inode, inode->quota_dir);
 	pthread_mutex_unlock(&inode->lock);
-	guard_leave(&fs->topology, token);
+	brlock_read_unlock(&fs->topology, token);
 	if (settled)
 		return;
-	guard_lock(&fs->topology);
+	brlock_write_lock(&fs->topology);
 	pthread_mutex_lock(&inode->lock);
-	old = inode->home;
+	old = inode->quota_dir;
 	if (inode->links && !links_in(inode, old)) {
 		new = inode->links->parent;
 		inode_ref(new);
-		inode->home = new;
-		record_home(fs, inode);
+		inode->quota_dir = new;
+		record_quota_dir(fs, inode);
 	}
 	pthread_mutex_unlock(&inode->lock);
 	if (new) {
 		/* Refusing is too late: the name is there. The next charge meets the quota. */
 		int64_t bytes = (int64_t)atomic_load(&inode->charged);
 
-		account_force(old, -bytes, -1);
-		account_force(new, bytes, 1);
+		quota_force(old, -bytes, -1);
+		quota_force(new, bytes, 1);
 	}
-	guard_unlock(&fs->topology);
+	brlock_write_unlock(&fs->topology);
 	if (new)
 		inode_put(fs, old, 1);
 }
@@ -375,7 +375,7 @@ void tree_unnamed(struct fs *fs, struct inode *inode)
 	inode_touch_change(inode);
 	spool_changed(fs, inode);
 	if (!last) {
-		account_metadata(fs, -METADATA_NAME);
+		quota_metadata(fs, -METADATA_NAME);
 		tree_rehome(fs, inode);
 		return;
 	}
@@ -464,7 +464,7 @@ int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
 
 bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	if (!(inode->mode & bits))
 		return false;
 	inode->mode &= ~bits;
@@ -475,7 +475,7 @@ bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits)
 
 void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	/* Readers were trusted by the owner before. First, so that no crash leaves that to another.
 	 */
 	if (attrs->which & TREE_UID && attrs->uid != inode->uid) {
@@ -489,7 +489,7 @@ void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs 
 	if (attrs->which & TREE_GID)
 		inode->gid = attrs->gid;
 	if (attrs->which & TREE_ATIME)
-		inode->figures->atime = attrs->atime;
+		inode->fields->atime = attrs->atime;
 	if (attrs->which & TREE_MTIME)
 		inode_set_mtime(inode, attrs->mtime);
 	inode_touch_change(inode);

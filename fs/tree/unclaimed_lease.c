@@ -12,61 +12,62 @@
 #include "fs/tree/host_out.h"
 #include "fs/tree/inode_lease.h"
 
-struct orphan {
+struct unclaimed_lease {
 	UT_hash_handle hh;
 	struct inode *inode;
 	uint32_t leases;
 };
 
-int orphans_add(struct fs *fs, struct inode *inode)
+int unclaimed_leases_add(struct fs *fs, struct inode *inode)
 {
-	struct orphan *orphan = inode->holds ? malloc(sizeof(*orphan)) : NULL;
+	struct unclaimed_lease *unclaimed_lease =
+	    inode->lease_refs ? malloc(sizeof(*unclaimed_lease)) : NULL;
 
-	if (!inode->holds)
+	if (!inode->lease_refs)
 		return 0;
-	if (!orphan)
+	if (!unclaimed_lease)
 		return -ENOMEM;
-	*orphan = (struct orphan){.inode = inode, .leases = inode->holds};
-	if (HASH_ADD_NEW(hh, fs->orphans.by_inode, inode, sizeof(void *), orphan))
+	*unclaimed_lease = (struct unclaimed_lease){.inode = inode, .leases = inode->lease_refs};
+	if (HASH_ADD_NEW(hh, fs->unclaimed_leases.by_inode, inode, sizeof(void *), unclaimed_lease))
 		return 0;
-	free(orphan);
+	free(unclaimed_lease);
 	return -ENOMEM;
 }
 
-bool orphan_adopt(struct fs *fs, struct inode *inode)
+bool unclaimed_lease_adopt(struct fs *fs, struct inode *inode)
 {
-	struct orphan *orphan = NULL;
+	struct unclaimed_lease *unclaimed_lease = NULL;
 
-	LOCKED(&fs->orphans.lock);
-	HASH_FIND_PTR(fs->orphans.by_inode, &inode, orphan);
-	if (!orphan || !orphan->leases)
+	scoped_lock(&fs->unclaimed_leases.lock);
+	HASH_FIND_PTR(fs->unclaimed_leases.by_inode, &inode, unclaimed_lease);
+	if (!unclaimed_lease || !unclaimed_lease->leases)
 		return false;
-	orphan->leases--;
+	unclaimed_lease->leases--;
 	return true;
 }
 
-static void let_go(struct fs *fs, struct orphan *orphan)
+static void let_go(struct fs *fs, struct unclaimed_lease *unclaimed_lease)
 {
-	if (orphan->leases) {
-		file_unlease(orphan->inode->file, orphan->leases);
-		host_out_settle(fs, orphan->inode);
-		inode_unhold(fs, orphan->inode, orphan->leases);
-		inode_put(fs, orphan->inode, orphan->leases);
+	if (unclaimed_lease->leases) {
+		file_unlease(unclaimed_lease->inode->file, unclaimed_lease->leases);
+		host_out_update_accounting(fs, unclaimed_lease->inode);
+		inode_lease_put(fs, unclaimed_lease->inode, unclaimed_lease->leases);
+		inode_put(fs, unclaimed_lease->inode, unclaimed_lease->leases);
 	}
-	free(orphan);
+	free(unclaimed_lease);
 }
 
-void orphans_end(struct fs *fs)
+void unclaimed_leases_end(struct fs *fs)
 {
-	struct orphan *orphan, *next;
+	struct unclaimed_lease *unclaimed_lease, *next;
 
-	pthread_mutex_lock(&fs->orphans.lock);
-	struct orphan *all = fs->orphans.by_inode;
+	pthread_mutex_lock(&fs->unclaimed_leases.lock);
+	struct unclaimed_lease *all = fs->unclaimed_leases.by_inode;
 
-	fs->orphans.by_inode = NULL;
-	pthread_mutex_unlock(&fs->orphans.lock);
-	HASH_ITER (hh, all, orphan, next) {
-		HASH_DEL(all, orphan);
-		let_go(fs, orphan);
+	fs->unclaimed_leases.by_inode = NULL;
+	pthread_mutex_unlock(&fs->unclaimed_leases.lock);
+	HASH_ITER (hh, all, unclaimed_lease, next) {
+		HASH_DEL(all, unclaimed_lease);
+		let_go(fs, unclaimed_lease);
 	}
 }

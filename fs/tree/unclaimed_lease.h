@@ -11,13 +11,13 @@ struct fs;
 struct inode;
 
 /* While restoring: the inode has holds of leases, each with a reference. 0 or -ENOMEM. */
-int orphans_add(struct fs *fs, struct inode *inode);
+int unclaimed_leases_add(struct fs *fs, struct inode *inode);
 
 /* One of the inode's leases has found its sharer, who has the lease, its hold and its reference
  * from now on, and gives them back as any. False: there is none left. Any thread. */
-bool orphan_adopt(struct fs *fs, struct inode *inode);
+bool unclaimed_lease_adopt(struct fs *fs, struct inode *inode);
 
 /* Whoever has not come by now does not come any more. Under no lock. */
-void orphans_end(struct fs *fs);
+void unclaimed_leases_end(struct fs *fs);
 
 #endif

@@ -77,7 +77,7 @@ static uint64_t host_files_of_one(const struct fs *fs)
 
 	if (fs->options.user_host_files)
 		return fs->options.user_host_files;
-	return files / (fs->keep ? 4 : 2);
+	return files / (fs->fdstore ? 4 : 2);
 }
 
 static uint64_t limit_of_one(const struct fs *fs, enum user_kind kind)
@@ -143,7 +143,7 @@ static int add(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 
 static int try_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
-	LOCKED(&fs->users.lock);
+	scoped_lock(&fs->users.lock);
 	int error = check(fs, uid, kind, more);
 
 	return error ? error : add(fs, uid, kind, more);
@@ -166,13 +166,13 @@ static void tell_refusal(const struct fs *fs, uid_t uid, enum user_kind kind, in
 int user_limits_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
 	int64_t bytes = (int64_t)more * kinds[kind].cost;
-	int error = account_metadata(fs, bytes);
+	int error = quota_metadata(fs, bytes);
 
 	if (error)
 		return error;
 	error = try_take(fs, uid, kind, more);
 	if (error)
-		account_metadata(fs, -bytes);
+		quota_metadata(fs, -bytes);
 	if (error == -EMFILE || error == -ENFILE)
 		tell_refusal(fs, uid, kind, error);
 	return error;
@@ -180,7 +180,7 @@ int user_limits_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t mor
 
 int user_limits_restore(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
-	LOCKED(&fs->users.lock);
+	scoped_lock(&fs->users.lock);
 	int error = add(fs, uid, kind, more);
 
 	if (!error)
@@ -190,8 +190,8 @@ int user_limits_restore(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t 
 
 void user_limits_give(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t fewer)
 {
-	account_metadata(fs, -(int64_t)fewer * kinds[kind].cost);
-	LOCKED(&fs->users.lock);
+	quota_metadata(fs, -(int64_t)fewer * kinds[kind].cost);
+	scoped_lock(&fs->users.lock);
 	struct user *user = user_find(&fs->users, uid);
 
 	if (!user)
@@ -218,7 +218,7 @@ int user_limits_check(struct fs *fs, uid_t uid, enum user_kind kind)
 
 uint64_t user_limits_count(struct fs *fs, uid_t uid, enum user_kind kind)
 {
-	LOCKED(&fs->users.lock);
+	scoped_lock(&fs->users.lock);
 	const struct user *user = user_find(&fs->users, uid);
 
 	return user ? user->counts[kind] : 0;

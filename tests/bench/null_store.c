@@ -48,7 +48,7 @@ struct null_file *null_store_find(uint64_t parent, const char *name)
 	struct key key = key_of(parent, name);
 	struct null_file *file;
 
-	LOCKED(&store.lock);
+	scoped_lock(&store.lock);
 	HASH_FIND(hh, store.by_name, key.text, key.bytes, file);
 	if (file)
 		file->lookups++;
@@ -60,7 +60,7 @@ int null_store_create(uint64_t parent, const char *name, mode_t mode, struct nul
 	struct key key = key_of(parent, name);
 	struct null_file *file, *old;
 
-	LOCKED(&store.lock);
+	scoped_lock(&store.lock);
 	HASH_FIND(hh, store.by_name, key.text, key.bytes, old);
 	if (old)
 		return -EEXIST;
@@ -86,7 +86,7 @@ int null_store_unlink(uint64_t parent, const char *name)
 	struct key key = key_of(parent, name);
 	struct null_file *file;
 
-	LOCKED(&store.lock);
+	scoped_lock(&store.lock);
 	HASH_FIND(hh, store.by_name, key.text, key.bytes, file);
 	if (!file)
 		return -ENOENT;
@@ -100,7 +100,7 @@ int null_store_unlink(uint64_t parent, const char *name)
 
 void null_store_forget(struct null_file *file, uint64_t lookups)
 {
-	LOCKED(&store.lock);
+	scoped_lock(&store.lock);
 	file->lookups -= lookups;
 	if (!file->lookups && file->unlinked)
 		file_free(file);
@@ -117,7 +117,7 @@ void null_store_list(uint64_t parent, uint64_t cookie,
 {
 	struct null_file *file;
 
-	LOCKED(&store.lock);
+	scoped_lock(&store.lock);
 	file = store.stopped && store.stopped->cookie <= cookie ? store.stopped : store.by_name;
 	for (; file && passes(file, parent, cookie, take, context); file = file->hh.next)
 		store.stopped = file;

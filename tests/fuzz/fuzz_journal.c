@@ -231,14 +231,14 @@ static void tail_find(struct held *held)
 	struct journal_list list = {0};
 	struct journal *journal;
 
-	require(journal_adopt(&holder, take(held, keep_id(KEEP_JOURNAL, 0)), &journal) == 0);
-	const char *base = (const char *)journal->header, *area = journal->areas[0];
+	require(journal_adopt(&holder, take(held, fdstore_id(FDSTORE_JOURNAL, 0)), &journal) == 0);
+	const char *base = (const char *)journal->header, *area = journal->halves[0];
 	const char *end = area + sizeof(struct journal_segment);
 
 	tail.epoch = journal->header->epoch[0];
 	tail.segment_end = area + JOURNAL_UNIT - base;
 	tail.sequence = 1;
-	require(journal_read_area(area, 1, tail.epoch, &list) == 0);
+	require(journal_read_half(area, 1, tail.epoch, &list) == 0);
 	for (size_t i = 0; i < list.count; i++) {
 		end = (const char *)list.at[i] + list.at[i]->bytes;
 		tail.sequence = list.at[i]->sequence + 1;
@@ -274,7 +274,7 @@ static void append(struct held *held, const uint8_t *data, size_t size)
 		data += bytes;
 		size -= bytes;
 	}
-	int fd = take(held, keep_id(KEEP_JOURNAL, 0));
+	int fd = take(held, fdstore_id(FDSTORE_JOURNAL, 0));
 
 	require(pwrite(fd, buffer, used, tail.at) == (ssize_t)used);
 	close(fd);
@@ -340,7 +340,7 @@ static void read_raw(const uint8_t *data, size_t size)
 	if (!area)
 		return;
 	memcpy(area, data, size < JOURNAL_UNIT ? size : JOURNAL_UNIT);
-	if (journal_read_area(area, 1, 1, &list) == 0)
+	if (journal_read_half(area, 1, 1, &list) == 0)
 		journal_sort(&list);
 	free(list.at);
 	free(area);

@@ -143,10 +143,10 @@ static int export_file(struct fs *fs, struct shared *file)
 
 	if (!inode || !S_ISREG(inode->mode))
 		return complain(file->path, "its inode is not found");
-	guard_token token = guard_enter(&inode->file->guard);
+	brlock_token token = brlock_read_lock(&inode->file->guard);
 	int rc = export_extents(file, &inode->file->extents);
 
-	guard_leave(&inode->file->guard, token);
+	brlock_read_unlock(&inode->file->guard, token);
 	return rc;
 }
 

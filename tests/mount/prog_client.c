@@ -32,7 +32,7 @@ static void info_says_what_it_is(void)
 
 	EQUAL(info.size, 3 * MIB + 1);
 	CHECK(info.mappable >= 4 * MIB && info.mappable % (2 * MIB) == 0);
-	EQUAL(info.kind, on_gpu() ? GPUMEM_FILE_DEVICE : GPUMEM_FILE_PLAYED);
+	EQUAL(info.kind, on_gpu() ? GPUMEM_FILE_DEVICE : GPUMEM_FILE_SIMULATED);
 	EQUAL(info.flags, 0);
 	EQUAL(info.device, 0);
 	EQUAL(info.mapped, 0);

@@ -21,7 +21,7 @@
 
 enum { GPU0, GPU1, HOST, VOLUMES };
 
-struct payer {
+struct quota_owner {
 	_Atomic int64_t total;
 	_Atomic int64_t limit;
 };
@@ -30,7 +30,7 @@ struct fixture {
 	struct backend *backend;
 	struct backend_ops ops;
 	struct volume volumes[VOLUMES];
-	struct payer payer;
+	struct quota_owner quota_owner;
 	struct file_call call;
 };
 
@@ -72,9 +72,9 @@ static inline int fixture_across(struct copier *copier, struct chunk *to, uint64
 		   : backend_host_ops.dma_across(copier, to, to_offset, from, from_offset, bytes);
 }
 
-static inline int fixture_charge(void *payer, int64_t bytes)
+static inline int fixture_charge(void *quota_owner, int64_t bytes)
 {
-	struct payer *account = payer;
+	struct quota_owner *account = quota_owner;
 	int64_t total = atomic_fetch_add(&account->total, bytes) + bytes;
 
 	if (bytes > 0 && total > atomic_load(&account->limit)) {
@@ -102,16 +102,16 @@ static inline void fixture_open(struct fixture *f, uint64_t device_bytes, uint64
 		ck_assert_int_eq(
 		    volume_open_gpu(&f->volumes[i], f->backend->devices[i], &limits, max_chunk), 0);
 	ck_assert_int_eq(volume_open_host(&f->volumes[HOST], device_bytes), 0);
-	atomic_store(&f->payer.limit, INT64_MAX);
+	atomic_store(&f->quota_owner.limit, INT64_MAX);
 	f->call.charge = fixture_charge;
-	f->call.payer = &f->payer;
+	f->call.quota_owner = &f->quota_owner;
 	ck_assert_int_eq(copier_open(f->backend, &f->call.copier), 0);
 }
 
 /* Everything was given back, on every account. */
 static inline void fixture_close(struct fixture *f)
 {
-	ck_assert_int_eq(atomic_load(&f->payer.total), 0);
+	ck_assert_int_eq(atomic_load(&f->quota_owner.total), 0);
 	for (int i = GPU0; i <= GPU1; i++)
 		ck_assert_uint_eq(pool_usage(f->volumes[i].pool).span_bytes, 0);
 	copier_close(f->call.copier);
@@ -150,7 +150,7 @@ static inline void check_layout(const struct file *file)
 		}
 	}
 	if (file->volume->pool)
-		ck_assert_uint_eq(bytes, atomic_load(&file->taken));
+		ck_assert_uint_eq(bytes, atomic_load(&file->allocated));
 	else
 		ck_assert_uint_eq(extents->count, 0);
 }

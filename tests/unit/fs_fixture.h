@@ -120,7 +120,7 @@ static inline struct dentry *counted_name(struct inode *inode)
 {
 	struct dentry *entry = inode->links;
 
-	while (entry && entry->parent != inode->home)
+	while (entry && entry->parent != inode->quota_dir)
 		entry = entry->next_link;
 	return entry;
 }

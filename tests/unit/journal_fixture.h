@@ -34,7 +34,7 @@ static inline int held_hold(void *of, uint64_t id, int fd)
 {
 	struct held *held = of;
 
-	LOCKED(&held->lock);
+	scoped_lock(&held->lock);
 	if (held->refuse)
 		return held->refuse;
 	ck_assert_uint_lt(held->n, HELD_MAX);
@@ -49,7 +49,7 @@ static inline void held_drop(void *of, uint64_t id)
 {
 	struct held *held = of;
 
-	LOCKED(&held->lock);
+	scoped_lock(&held->lock);
 	for (unsigned i = 0; i < held->n; i++) {
 		if (held->ids[i] != id)
 			continue;
@@ -65,7 +65,7 @@ static inline int held_take(void *of, uint64_t id)
 {
 	struct held *held = of;
 
-	LOCKED(&held->lock);
+	scoped_lock(&held->lock);
 	for (unsigned i = 0; i < held->n; i++)
 		if (held->ids[i] == id)
 			return fcntl(held->fds[i], F_DUPFD_CLOEXEC, 0);
@@ -156,19 +156,19 @@ static inline int copy_of(int fd)
  * that goes on may empty. */
 enum freeze { FREEZE_JOURNAL, FREEZE_OBJECTS, FREEZE_ALL };
 
-static inline bool freezes(enum freeze what, enum keep_kind kind)
+static inline bool freezes(enum freeze what, enum fdstore_kind kind)
 {
-	return what == FREEZE_ALL || kind == KEEP_JOURNAL ||
-	       (what == FREEZE_OBJECTS && kind == KEEP_HOST);
+	return what == FREEZE_ALL || kind == FDSTORE_JOURNAL ||
+	       (what == FREEZE_OBJECTS && kind == FDSTORE_HOST);
 }
 
 static inline void held_freeze(struct held *held, enum freeze what, struct held *frozen)
 {
 	held_init(frozen);
-	LOCKED(&held->lock);
+	scoped_lock(&held->lock);
 	for (unsigned i = 0; i < held->n; i++) {
 		struct stat st;
-		bool copied = freezes(what, keep_kind_of(held->ids[i]));
+		bool copied = freezes(what, fdstore_kind_of(held->ids[i]));
 
 		/* What bounds host/ is a directory. */
 		fstat(held->fds[i], &st);
@@ -249,9 +249,9 @@ static inline void describe_inode(struct fs *fs, struct inode *inode, enum descr
 	if (how == DESCRIBE_ALL)
 		describe_times(&st, out);
 	fprintf(out, " %s home %lx paid %lu%s opens %u/%u holds %u",
-		inode->volume ? inode->volume->name : "-", inode->home ? inode->home->ino : 0,
-		inode->charged, inode->counted ? " counted" : "", inode->opens, inode->writers,
-		inode->holds);
+		inode->volume ? inode->volume->name : "-",
+		inode->quota_dir ? inode->quota_dir->ino : 0, inode->charged,
+		inode->counted ? " counted" : "", inode->opens, inode->writers, inode->lease_refs);
 	for (int id = 0; id < ATTR_VALUES; id++)
 		fprintf(out, " %s",
 			attrs.set >> id & 1 ? attributes_text((enum attr_id)id, &attrs) : "-");
@@ -311,7 +311,7 @@ static inline char *describe(struct fs *fs, enum describe how)
 		inode_put(fs, inode, 1);
 	}
 	fprintf(out, "metadata %ld inodes %lu dying %ld\n", fs->metadata_bytes,
-		inode_table_count(&fs->inodes), fs->dying);
+		inode_table_count(&fs->inodes), fs->n_unlinked_open);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].pool)
 			fprintf(out, "gpu%u %lu\n", i, pool_usage(fs->volumes[i].pool).span_bytes);

@@ -10,7 +10,7 @@
 #include "fs/file/export.h"
 #include "fs/tree/inode_attributes.h"
 #include "fs/tree/inode_lease.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 #include "tests/unit/journal_fixture.h"
 #include "tests/unit/unit.h"
 
@@ -207,18 +207,18 @@ static inline void act_lease(struct actor *actor, struct inode *inode)
 
 	if (actor->leased) {
 		file_unlease(actor->leased->file, 1);
-		inode_unhold(&fixture, actor->leased, 1);
+		inode_lease_put(&fixture, actor->leased, 1);
 		inode_put(&fixture, actor->leased, 1);
 		actor->leased = NULL;
 		return;
 	}
 	/* Who tries what was left gives leases up in the end, and empties an object that is shared
 	 * with this daemon. */
-	if (inode->volume->system || inode_hold(&fixture, inode))
+	if (inode->volume->system || inode_lease_get(&fixture, inode))
 		return;
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
 	if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT)) {
-		inode_unhold(&fixture, inode, 1);
+		inode_lease_put(&fixture, inode, 1);
 		return;
 	}
 	inode_ref(inode);

@@ -103,21 +103,21 @@ static inline int persist(struct inode *inode, const char *value)
 static inline void put_bytes(struct inode *inode, const void *data, size_t bytes, uint64_t offset)
 {
 	ck_assert_int_eq(write_to(inode, data, bytes, offset), (ssize_t)bytes);
-	spool_mark(inode, offset, bytes);
+	spool_mark_dirty(inode, offset, bytes);
 	inode_touch_write(inode);
 }
 
 /* What open and read give. */
 static inline ssize_t get_bytes(struct inode *inode, void *data, size_t bytes, uint64_t offset)
 {
-	int rc = spool_need(&fixture, inode);
+	int rc = spool_require(&fixture, inode);
 
 	return rc ? rc : read_from(inode, data, bytes, offset);
 }
 
 static inline uint64_t saved_bytes(void)
 {
-	return spool_figures(&fixture).saved_bytes;
+	return spool_counters(&fixture).saved_bytes;
 }
 
 #endif

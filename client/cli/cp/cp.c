@@ -32,7 +32,7 @@ bool cp_stopped(const struct cp *cp)
 
 void cp_failed(struct cp *cp, int status)
 {
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	if (!cp->status)
 		cp->status = status;
 	/* What follows would fail the same way. */
@@ -82,7 +82,7 @@ static void end_by_signal(const struct cp *cp)
 
 static bool start_thread(struct cp *cp, void *(*run)(void *))
 {
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	if (pthread_create(&cp->threads[cp->n_threads], NULL, run, cp))
 		return false;
 	cp->n_threads++;

@@ -17,7 +17,7 @@
 
 void cp_queue(struct cp *cp, struct cp_file *file)
 {
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	while (cp->queued >= QUEUE_MAX && !cp_stopped(cp))
 		pthread_cond_wait(&cp->idle, &cp->lock);
 	*cp->queue_end = file;
@@ -73,7 +73,7 @@ static struct cp_file *take(struct cp *cp)
 /* NULL: there is nothing left to do. */
 static struct cp_file *next(struct cp *cp)
 {
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	for (;;) {
 		struct cp_file *file = cp_stopped(cp) ? NULL : take(cp);
 
@@ -91,7 +91,7 @@ static struct cp_file *next(struct cp *cp)
 /* Others may take parts of it from now on. */
 static void publish(struct cp *cp, struct cp_file *file)
 {
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	file->opened = true;
 	file->following = cp->open;
 	cp->open = file;
@@ -110,7 +110,7 @@ static void unpublish(struct cp *cp, struct cp_file *file)
 /* Whether this thread was the last one that works on the file. */
 static bool leave(struct cp *cp, struct cp_file *file)
 {
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	if (atomic_fetch_sub(&file->users, 1) > 1)
 		return false;
 	unpublish(cp, file);
@@ -119,7 +119,7 @@ static bool leave(struct cp *cp, struct cp_file *file)
 
 static void idle(struct cp *cp)
 {
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	cp->busy--;
 	pthread_cond_broadcast(&cp->work);
 }
@@ -128,7 +128,7 @@ static void idle(struct cp *cp)
 bool cp_await_room(struct cp *cp, struct cp_file *file)
 {
 	if (!atomic_load(&file->room_made)) {
-		LOCKED(&cp->lock);
+		scoped_lock(&cp->lock);
 		while (!atomic_load(&file->room_made))
 			pthread_cond_wait(&cp->room, &cp->lock);
 	}
@@ -138,7 +138,7 @@ bool cp_await_room(struct cp *cp, struct cp_file *file)
 static void make_room(struct cp *cp, struct cp_file *file)
 {
 	cp_file_make_room(cp, file);
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	atomic_store(&file->room_made, true);
 	pthread_cond_broadcast(&cp->room);
 }
@@ -190,7 +190,7 @@ void *cp_worker(void *context)
 	 * the other took 10 ms. */
 	buffer_free(buffers.data, CP_BUFFER_BYTES);
 	buffer_free(buffers.other, CP_BUFFER_BYTES);
-	LOCKED(&cp->lock);
+	scoped_lock(&cp->lock);
 	cp->running--;
 	pthread_cond_broadcast(&cp->idle);
 	return NULL;

@@ -10,7 +10,7 @@ import functools
 import os
 from typing import Any, Optional
 
-KIND_DEVICE, KIND_HOST, KIND_PLAYED = 1, 2, 3
+KIND_DEVICE, KIND_HOST, KIND_SIMULATED = 1, 2, 3
 INFO_PRIVATE, INFO_READ_ONLY = 1, 2
 
 

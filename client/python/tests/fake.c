@@ -48,7 +48,7 @@ static int kind_of(const char *path)
 		return GPUMEM_FILE_DEVICE;
 	if (strstr(path, "/host/"))
 		return GPUMEM_FILE_HOST;
-	return strstr(path, "/played/") ? GPUMEM_FILE_PLAYED : 0;
+	return strstr(path, "/played/") ? GPUMEM_FILE_SIMULATED : 0;
 }
 
 static gpumem *open_file(int fd, const char *path, int flags)

@@ -98,7 +98,7 @@ static void close_fake(void)
 /* Whether an access finds a mapping; it is used and given back. */
 static bool access_once(int i, enum bar_want want)
 {
-	guard_token token;
+	brlock_token token;
 	char *address = bar_acquire(fake.chunks[i], want, &token);
 
 	if (!address)
@@ -168,7 +168,7 @@ END_TEST
 START_TEST(larger_than_the_budget)
 {
 	struct chunk *large;
-	guard_token token;
+	brlock_token token;
 
 	open_fake(2);
 	ck_assert(access_once(0, BAR_WANT_FORCE));
@@ -183,7 +183,7 @@ END_TEST
 START_TEST(large_evicts_several)
 {
 	struct chunk *large;
-	guard_token token;
+	brlock_token token;
 
 	open_fake(3);
 	for (int i = 0; i < 3; i++)
@@ -275,7 +275,7 @@ END_TEST
 
 START_TEST(transient_goes_after_use)
 {
-	guard_token token;
+	brlock_token token;
 
 	open_fake(4);
 	bar_set_policy(fake.chunks[0], MAP_TRANSIENT);
@@ -367,7 +367,7 @@ START_TEST(drop)
 END_TEST
 
 struct holder {
-	guard_token token;
+	brlock_token token;
 	char *address;
 	atomic_bool dropping, dropped;
 };
@@ -418,7 +418,7 @@ static void *work(void *argument)
 	for (int i = 0; i < 3000; i++) {
 		struct chunk *chunk = fake.chunks[unit_random(&w->state) % CHUNKS];
 		enum bar_want want = unit_random(&w->state) % 4 ? BAR_WANT_AUTO : BAR_WANT_FORCE;
-		guard_token token;
+		brlock_token token;
 		char *address = bar_acquire(chunk, want, &token);
 
 		if (address) {

@@ -65,11 +65,11 @@ START_TEST(every_size)
 		uint64_t offset;
 
 		buddy_init(&buddy);
-		ck_assert_int_eq(buddy_take(&buddy, bytes, &offset), 0);
+		ck_assert_int_eq(buddy_alloc(&buddy, bytes, &offset), 0);
 		ck_assert_uint_eq(offset % power_above(bytes), 0);
 		model_set(&model, offset, bytes, true);
 		expect_agreement(&buddy, &model);
-		buddy_give(&buddy, offset, bytes);
+		buddy_free(&buddy, offset, bytes);
 		model_set(&model, offset, bytes, false);
 		expect_agreement(&buddy, &model);
 	}
@@ -85,15 +85,15 @@ START_TEST(exhaustion)
 
 		buddy_init(&buddy);
 		for (uint64_t n = 0; n < BUDDY_BYTES / bytes; n++) {
-			ck_assert_int_eq(buddy_take(&buddy, bytes, &offset), 0);
+			ck_assert_int_eq(buddy_alloc(&buddy, bytes, &offset), 0);
 			ck_assert_uint_eq(offset % bytes, 0);
 			model_set(&model, offset, bytes, true);
 		}
 		ck_assert_uint_eq(buddy_largest(&buddy), 0);
-		ck_assert_int_eq(buddy_take(&buddy, BLOCK, &untouched), -ENOSPC);
+		ck_assert_int_eq(buddy_alloc(&buddy, BLOCK, &untouched), -ENOSPC);
 		ck_assert_uint_eq(untouched, 12345);
 		for (uint64_t at = 0; at < BUDDY_BYTES; at += bytes)
-			buddy_give(&buddy, at, bytes);
+			buddy_free(&buddy, at, bytes);
 		ck_assert(buddy_is_empty(&buddy));
 		ck_assert_uint_eq(buddy_largest(&buddy), BUDDY_BYTES);
 	}
@@ -114,14 +114,14 @@ START_TEST(taken_at_their_places)
 		buddy_init(&again);
 		do
 			bytes[n] = (1 + unit_random(&state) % 40) * BLOCK;
-		while (n < BLOCKS - 1 && buddy_take(&buddy, bytes[n], &offsets[n]) == 0 && ++n);
+		while (n < BLOCKS - 1 && buddy_alloc(&buddy, bytes[n], &offsets[n]) == 0 && ++n);
 		for (unsigned i = 0; i < n; i += 1 + unit_random(&state) % 3) {
-			buddy_give(&buddy, offsets[i], bytes[i]);
+			buddy_free(&buddy, offsets[i], bytes[i]);
 			bytes[i] = 0;
 		}
 		for (unsigned i = n; i-- > 0;)
 			if (bytes[i])
-				ck_assert_int_eq(buddy_take_at(&again, offsets[i], bytes[i]), 0);
+				ck_assert_int_eq(buddy_alloc_at(&again, offsets[i], bytes[i]), 0);
 		ck_assert_mem_eq(&again, &buddy, sizeof(buddy));
 	}
 }
@@ -132,15 +132,15 @@ START_TEST(what_is_taken_is_not_taken_again)
 	struct buddy buddy, before;
 
 	buddy_init(&buddy);
-	ck_assert_int_eq(buddy_take_at(&buddy, 3 * BLOCK, BLOCK), 0);
+	ck_assert_int_eq(buddy_alloc_at(&buddy, 3 * BLOCK, BLOCK), 0);
 	before = buddy;
 	for (unsigned from = 0; from <= 3; from++) {
-		ck_assert_int_eq(buddy_take_at(&buddy, from * BLOCK, (4 - from) * BLOCK), -EEXIST);
+		ck_assert_int_eq(buddy_alloc_at(&buddy, from * BLOCK, (4 - from) * BLOCK), -EEXIST);
 		ck_assert_mem_eq(&buddy, &before, sizeof(buddy));
 	}
-	ck_assert_int_eq(buddy_take_at(&buddy, 0, BUDDY_BYTES), -EEXIST);
-	ck_assert_int_eq(buddy_take_at(&buddy, 0, 3 * BLOCK), 0);
-	ck_assert_int_eq(buddy_take_at(&buddy, 4 * BLOCK, BUDDY_BYTES - 4 * BLOCK), 0);
+	ck_assert_int_eq(buddy_alloc_at(&buddy, 0, BUDDY_BYTES), -EEXIST);
+	ck_assert_int_eq(buddy_alloc_at(&buddy, 0, 3 * BLOCK), 0);
+	ck_assert_int_eq(buddy_alloc_at(&buddy, 4 * BLOCK, BUDDY_BYTES - 4 * BLOCK), 0);
 	ck_assert_uint_eq(buddy.free_bytes, 0);
 }
 END_TEST
@@ -152,14 +152,14 @@ START_TEST(fragmentation_and_coalescing)
 	uint64_t offset;
 
 	buddy_init(&buddy);
-	ck_assert_int_eq(buddy_take(&buddy, BUDDY_BYTES, &offset), 0);
+	ck_assert_int_eq(buddy_alloc(&buddy, BUDDY_BYTES, &offset), 0);
 	for (uint64_t at = 0; at < BUDDY_BYTES; at += 2 * BLOCK)
-		buddy_give(&buddy, at, BLOCK);
+		buddy_free(&buddy, at, BLOCK);
 	ck_assert_uint_eq(buddy.free_bytes, BUDDY_BYTES / 2);
 	ck_assert_uint_eq(buddy_largest(&buddy), BLOCK);
-	ck_assert_int_eq(buddy_take(&buddy, 2 * BLOCK, &offset), -ENOSPC);
+	ck_assert_int_eq(buddy_alloc(&buddy, 2 * BLOCK, &offset), -ENOSPC);
 	for (uint64_t at = BLOCK; at < BUDDY_BYTES; at += 2 * BLOCK)
-		buddy_give(&buddy, at, BLOCK);
+		buddy_free(&buddy, at, BLOCK);
 	ck_assert_uint_eq(buddy_largest(&buddy), BUDDY_BYTES);
 }
 END_TEST
@@ -170,11 +170,11 @@ START_TEST(surplus_is_usable)
 	uint64_t offset, rest;
 
 	buddy_init(&buddy);
-	ck_assert_int_eq(buddy_take(&buddy, BUDDY_BYTES - BLOCK, &offset), 0);
+	ck_assert_int_eq(buddy_alloc(&buddy, BUDDY_BYTES - BLOCK, &offset), 0);
 	ck_assert_uint_eq(offset, 0);
-	ck_assert_int_eq(buddy_take(&buddy, BLOCK, &rest), 0);
+	ck_assert_int_eq(buddy_alloc(&buddy, BLOCK, &rest), 0);
 	ck_assert_uint_eq(rest, BUDDY_BYTES - BLOCK);
-	ck_assert_int_eq(buddy_take(&buddy, BLOCK, &rest), -ENOSPC);
+	ck_assert_int_eq(buddy_alloc(&buddy, BLOCK, &rest), -ENOSPC);
 }
 END_TEST
 
@@ -185,11 +185,11 @@ START_TEST(partial_gives)
 	uint64_t offset;
 
 	buddy_init(&buddy);
-	ck_assert_int_eq(buddy_take(&buddy, 64 * BLOCK, &offset), 0);
+	ck_assert_int_eq(buddy_alloc(&buddy, 64 * BLOCK, &offset), 0);
 	model_set(&model, offset, 64 * BLOCK, true);
 	const unsigned parts[][2] = {{63, 1}, {0, 3}, {17, 30}, {3, 14}, {47, 16}};
 	for (unsigned i = 0; i < 5; i++) {
-		buddy_give(&buddy, offset + parts[i][0] * BLOCK, parts[i][1] * BLOCK);
+		buddy_free(&buddy, offset + parts[i][0] * BLOCK, parts[i][1] * BLOCK);
 		model_set(&model, offset + parts[i][0] * BLOCK, parts[i][1] * BLOCK, false);
 		expect_agreement(&buddy, &model);
 	}
@@ -208,7 +208,7 @@ static void random_take(struct buddy *buddy, struct model *model, uint64_t *stat
 {
 	uint64_t bytes = random_size(state), offset;
 	bool fits = model_largest(model) >= power_above(bytes);
-	int rc = buddy_take(buddy, bytes, &offset);
+	int rc = buddy_alloc(buddy, bytes, &offset);
 
 	ck_assert_int_eq(rc, fits ? 0 : -ENOSPC);
 	if (rc < 0)
@@ -227,7 +227,7 @@ static void random_give(struct buddy *buddy, struct model *model, uint64_t *stat
 		n++;
 	if (!n)
 		return;
-	buddy_give(buddy, first * BLOCK, n * BLOCK);
+	buddy_free(buddy, first * BLOCK, n * BLOCK);
 	model_set(model, first * BLOCK, n * BLOCK, false);
 }
 

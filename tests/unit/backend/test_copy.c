@@ -195,7 +195,7 @@ START_TEST(a_large_write_goes_both_ways)
 {
 	struct fixture f = open_fixture(BAR_AUTO);
 	struct copier *c = f.copier;
-	uint64_t beside = copy_crossovers(f.backend->devices[0]).beside, state = unit_seed();
+	uint64_t beside = copy_crossovers(f.backend->devices[0]).overlap, state = unit_seed();
 
 	ck_assert_uint_gt(beside, 0);
 	c->bytes_bar = c->bytes_dma = 0;

@@ -59,7 +59,7 @@ static struct span take(struct fixture *f, uint64_t bytes)
 {
 	struct span span;
 
-	ck_assert_int_eq(pool_take(f->pool, bytes, POOL_ZEROED, f->copier, &span), 0);
+	ck_assert_int_eq(pool_alloc(f->pool, bytes, POOL_ZEROED, f->copier, &span), 0);
 	ck_assert_uint_eq(span.bytes, bytes);
 	return span;
 }
@@ -68,7 +68,7 @@ static void expect_no_room(struct fixture *f, uint64_t bytes)
 {
 	struct span span;
 
-	ck_assert_int_eq(pool_take(f->pool, bytes, POOL_ZEROED, f->copier, &span), -ENOSPC);
+	ck_assert_int_eq(pool_alloc(f->pool, bytes, POOL_ZEROED, f->copier, &span), -ENOSPC);
 }
 
 static void expect_filled(struct fixture *f, const struct span *span, unsigned char value)
@@ -103,7 +103,7 @@ START_TEST(large_owns_its_chunk)
 	ck_assert_uint_eq(span.offset, 0);
 	ck_assert_uint_eq(span.chunk->bytes, 6 * MIB);
 	ck_assert_uint_eq(device_used(f.device), 6 * MIB);
-	pool_give(f.pool, &span);
+	pool_free_span(f.pool, &span);
 	ck_assert_uint_eq(device_used(f.device), 0);
 	close_fixture(&f);
 }
@@ -125,7 +125,7 @@ START_TEST(small_share_a_chunk)
 	ck_assert_uint_eq(usage.chunk_bytes, 2 * MIB);
 	ck_assert_uint_eq(usage.span_bytes, 4096 * 255);
 	for (int i = 0; i < 8; i++)
-		pool_give(f.pool, &spans[i]);
+		pool_free_span(f.pool, &spans[i]);
 	close_fixture(&f);
 }
 END_TEST
@@ -139,7 +139,7 @@ START_TEST(parts_of_a_block_can_be_given)
 	part.bytes = 4096;
 	for (unsigned i = 16; i-- > 0;) {
 		part.offset = whole.offset + i * 4096;
-		pool_give(f.pool, &part);
+		pool_free_span(f.pool, &part);
 		ck_assert_uint_eq(pool_usage(f.pool).span_bytes, i * 4096);
 	}
 	close_fixture(&f);
@@ -157,7 +157,7 @@ START_TEST(reused_memory_reads_as_zero)
 			expect_filled(&f, &span, 0);
 			fill(&f, &span, 0x5a);
 			expect_filled(&f, &span, 0x5a);
-			pool_give(f.pool, &span);
+			pool_free_span(f.pool, &span);
 		}
 	close_fixture(&f);
 }
@@ -171,14 +171,14 @@ START_TEST(zeroing_spares_the_neighbours)
 	fill(&f, &a, 1);
 	fill(&f, &b, 2);
 	fill(&f, &c, 3);
-	pool_give(f.pool, &b);
+	pool_free_span(f.pool, &b);
 	b = take(&f, 4096);
 	expect_filled(&f, &a, 1);
 	expect_filled(&f, &b, 0);
 	expect_filled(&f, &c, 3);
-	pool_give(f.pool, &a);
-	pool_give(f.pool, &b);
-	pool_give(f.pool, &c);
+	pool_free_span(f.pool, &a);
+	pool_free_span(f.pool, &b);
+	pool_free_span(f.pool, &c);
 	close_fixture(&f);
 }
 END_TEST
@@ -217,9 +217,9 @@ START_TEST(watched)
 	ck_assert_uint_eq(small.chunk->id, 2);
 	watch.made = watch_refuses;
 	pool_set_watch(f.pool, &watch);
-	ck_assert_int_eq(pool_take(f.pool, 4 * MIB, POOL_ZEROED, f.copier, &span), -EMFILE);
-	pool_give(f.pool, &large);
-	pool_give(f.pool, &small);
+	ck_assert_int_eq(pool_alloc(f.pool, 4 * MIB, POOL_ZEROED, f.copier, &span), -EMFILE);
+	pool_free_span(f.pool, &large);
+	pool_free_span(f.pool, &small);
 	close_fixture(&f);
 }
 END_TEST
@@ -256,13 +256,13 @@ START_TEST(adopted)
 	expect_filled(&other, &here[2], 7);
 	taken = take(&other, MIB);
 	ck_assert_ptr_eq(taken.chunk, here[0].chunk);
-	pool_give(other.pool, &taken);
+	pool_free_span(other.pool, &taken);
 	for (int i = 0; i < 4; i++)
-		pool_give(other.pool, &here[i]);
+		pool_free_span(other.pool, &here[i]);
 	close_fixture(&other);
 	for (int i = 0; i < 3; i++)
-		pool_give(one.pool, &small[i]);
-	pool_give(one.pool, &large);
+		pool_free_span(one.pool, &small[i]);
+	pool_free_span(one.pool, &large);
 	close_fixture(&one);
 }
 END_TEST
@@ -275,11 +275,11 @@ START_TEST(full_device)
 
 	expect_no_room(&f, 4096);
 	expect_no_room(&f, 2 * MIB);
-	pool_give(f.pool, &half);
+	pool_free_span(f.pool, &half);
 	half = take(&f, 4096);
-	pool_give(f.pool, &most);
-	pool_give(f.pool, &rest);
-	pool_give(f.pool, &half);
+	pool_free_span(f.pool, &most);
+	pool_free_span(f.pool, &rest);
+	pool_free_span(f.pool, &half);
 	close_fixture(&f);
 }
 END_TEST
@@ -294,8 +294,8 @@ static void *give_some_time_later(void *arg)
 	struct leaving *leaving = arg;
 
 	usleep(100000);
-	pool_give(leaving->f->pool, &leaving->span);
-	pool_give_announced(leaving->f->pool);
+	pool_free_span(leaving->f->pool, &leaving->span);
+	pool_free_announced(leaving->f->pool);
 	return NULL;
 }
 
@@ -309,7 +309,7 @@ START_TEST(announced_memory_is_waited_for)
 		pthread_t giver;
 		uint64_t available;
 
-		pool_give_announce(f.pool);
+		pool_free_announce(f.pool);
 		pthread_create(&giver, NULL, give_some_time_later, &leaving);
 		if (asks == 1)
 			ck_assert_uint_eq(pool_usage(f.pool).chunk_bytes, 0);
@@ -318,7 +318,7 @@ START_TEST(announced_memory_is_waited_for)
 			ck_assert_uint_eq(available, DEVICE_BYTES);
 		}
 		struct span span = take(&f, DEVICE_BYTES);
-		pool_give(f.pool, &span);
+		pool_free_span(f.pool, &span);
 		pthread_join(giver, NULL);
 	}
 	close_fixture(&f);
@@ -340,10 +340,10 @@ START_TEST(size_limit)
 	pool_set_limits(f.pool, &(struct pool_limits){.size = 2 * MIB});
 	ck_assert_int_eq(pool_available(f.pool, &available), 0);
 	ck_assert_uint_eq(available, 2 * MIB - 4096);
-	pool_give(f.pool, &span);
-	pool_give(f.pool, &more);
+	pool_free_span(f.pool, &span);
+	pool_free_span(f.pool, &more);
 	expect_no_room(&f, 2 * MIB);
-	pool_give(f.pool, &small);
+	pool_free_span(f.pool, &small);
 	close_fixture(&f);
 }
 END_TEST
@@ -361,7 +361,7 @@ START_TEST(reserve)
 	expect_no_room(&f, 4096);
 	ck_assert_int_eq(pool_available(f.pool, &available), 0);
 	ck_assert_uint_eq(available, 0);
-	pool_give(f.pool, &span);
+	pool_free_span(f.pool, &span);
 	close_fixture(&f);
 }
 END_TEST
@@ -376,13 +376,13 @@ START_TEST(one_spare_chunk)
 	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, 3);
 	struct chunk *kept = spans[0].chunk;
 	for (int i = 0; i < 3; i++)
-		pool_give(f.pool, &spans[i]);
+		pool_free_span(f.pool, &spans[i]);
 	ck_assert_uint_eq(pool_usage(f.pool).chunk_bytes, 2 * MIB);
 	ck_assert_uint_eq(device_used(f.device), 2 * MIB);
 	for (int i = 0; i < 10; i++) {
 		struct span span = take(&f, 4096);
 		ck_assert_ptr_eq(span.chunk, kept);
-		pool_give(f.pool, &span);
+		pool_free_span(f.pool, &span);
 	}
 	close_fixture(&f);
 }
@@ -391,23 +391,23 @@ END_TEST
 START_TEST(rests_without_the_spare)
 {
 	struct fixture f = open_fixture(no_limits);
-	uint64_t takes = pool_takes(f.pool);
+	uint64_t takes = pool_allocations(f.pool);
 	struct span a = take(&f, 4096), b = take(&f, 2 * MIB - 4096);
 
-	ck_assert_uint_eq(pool_takes(f.pool), takes + 2);
-	pool_give(f.pool, &b);
+	ck_assert_uint_eq(pool_allocations(f.pool), takes + 2);
+	pool_free_span(f.pool, &b);
 	ck_assert(!pool_is_unused(f.pool));
-	pool_rest(f.pool);
+	pool_trim(f.pool);
 	fill(&f, &a, 7);
 	expect_filled(&f, &a, 7);
-	pool_give(f.pool, &a);
+	pool_free_span(f.pool, &a);
 	ck_assert(pool_is_unused(f.pool));
-	pool_rest(f.pool);
+	pool_trim(f.pool);
 	ck_assert_uint_eq(device_used(f.device), 0);
 	ck_assert_uint_eq(pool_usage(f.pool).chunk_bytes, 0);
 	a = take(&f, 4096);
 	expect_filled(&f, &a, 0);
-	pool_give(f.pool, &a);
+	pool_free_span(f.pool, &a);
 	close_fixture(&f);
 }
 END_TEST
@@ -417,16 +417,16 @@ START_TEST(spare_yields_to_a_large_one)
 	struct fixture f = open_fixture(no_limits);
 	struct span span = take(&f, 4096);
 
-	pool_give(f.pool, &span);
+	pool_free_span(f.pool, &span);
 	ck_assert_uint_eq(device_used(f.device), 2 * MIB);
 	span = take(&f, DEVICE_BYTES);
-	pool_give(f.pool, &span);
+	pool_free_span(f.pool, &span);
 
 	span = take(&f, 4096);
-	pool_give(f.pool, &span);
+	pool_free_span(f.pool, &span);
 	pool_set_limits(f.pool, &(struct pool_limits){.size = 4 * MIB});
 	span = take(&f, 4 * MIB);
-	pool_give(f.pool, &span);
+	pool_free_span(f.pool, &span);
 	close_fixture(&f);
 }
 END_TEST
@@ -441,12 +441,12 @@ START_TEST(blocks_are_packed)
 		spans[i] = take(&f, 4096);
 	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, 2);
 	for (int i = 0; i < 1024; i += 2)
-		pool_give(f.pool, &spans[i]);
+		pool_free_span(f.pool, &spans[i]);
 	for (int i = 0; i < 1024; i += 2)
 		spans[i] = take(&f, 4096);
 	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, 2);
 	for (int i = 0; i < 1024; i++)
-		pool_give(f.pool, &spans[i]);
+		pool_free_span(f.pool, &spans[i]);
 	close_fixture(&f);
 }
 END_TEST
@@ -458,10 +458,10 @@ START_TEST(failed_device)
 	uint64_t available;
 
 	device_fail(f.device, "a fault made by the test");
-	ck_assert_int_eq(pool_take(f.pool, 4096, POOL_ZEROED, f.copier, &span), -EIO);
-	ck_assert_int_eq(pool_take(f.pool, 2 * MIB, POOL_UNDEFINED, f.copier, &span), -EIO);
+	ck_assert_int_eq(pool_alloc(f.pool, 4096, POOL_ZEROED, f.copier, &span), -EIO);
+	ck_assert_int_eq(pool_alloc(f.pool, 2 * MIB, POOL_UNDEFINED, f.copier, &span), -EIO);
 	ck_assert_int_eq(pool_available(f.pool, &available), -EIO);
-	pool_give(f.pool, &held);
+	pool_free_span(f.pool, &held);
 	ck_assert_uint_eq(pool_usage(f.pool).span_bytes, 0);
 	pool_free(f.pool);
 	copier_close(f.copier);
@@ -504,11 +504,11 @@ static void churn(struct worker *w, struct copier *copier, struct span *span)
 	if (span->chunk) {
 		if (!has_ends(copier, span, w->mark))
 			w->fault = "another span's bytes were overwritten";
-		pool_give(w->f->pool, span);
+		pool_free_span(w->f->pool, span);
 		span->chunk = NULL;
 		return;
 	}
-	int rc = pool_take(w->f->pool, bytes, POOL_ZEROED, copier, span);
+	int rc = pool_alloc(w->f->pool, bytes, POOL_ZEROED, copier, span);
 	if (rc == -ENOSPC) {
 		span->chunk = NULL;
 		return;
@@ -533,7 +533,7 @@ static void *work(void *argument)
 		churn(w, copier, &spans[unit_random(&w->state) % HELD]);
 	for (int i = 0; i < HELD; i++)
 		if (spans[i].chunk)
-			pool_give(w->f->pool, &spans[i]);
+			pool_free_span(w->f->pool, &spans[i]);
 	copier_close(copier);
 	return NULL;
 }
@@ -568,8 +568,8 @@ START_TEST(large_memory_is_there_for_the_next)
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
 	ck_assert_int_eq(pool_new(backend->devices[0], &no_limits, &pool), 0);
 	for (int i = 0; i < 50; i++) {
-		ck_assert_int_eq(pool_take(pool, 80 * MIB, POOL_UNDEFINED, NULL, &span), 0);
-		pool_give(pool, &span);
+		ck_assert_int_eq(pool_alloc(pool, 80 * MIB, POOL_UNDEFINED, NULL, &span), 0);
+		pool_free_span(pool, &span);
 		ck_assert_uint_eq(pool_usage(pool).span_bytes, 0);
 	}
 	pool_free(pool);

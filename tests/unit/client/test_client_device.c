@@ -13,7 +13,7 @@
 #define CHUNKS 3
 
 /* As under the preload library: descriptors of drivers stay out of the program's table. */
-bool client_service_wanted(void)
+bool client_driver_thread_wanted(void)
 {
 	return true;
 }

@@ -35,7 +35,7 @@ static int look_around(int fd, void *argument)
 	(void)argument;
 	thread = gettid();
 	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
-	return fd == -1 && client_service_here() &&
+	return fd == -1 && client_driver_thread_here() &&
 	       (fstat(in_program, &st) < 0 || !S_ISCHR(st.st_mode)) &&
 	       sigismember(&blocked, SIGTERM) == 1;
 }
@@ -63,19 +63,19 @@ static int use_it(int fd, void *argument)
 START_TEST(two_tables)
 {
 	in_program = open("/dev/null", O_RDONLY);
-	ck_assert_int_eq(client_service_call(look_around, NULL, -1), -ESRCH);
-	ck_assert_int_eq(client_service_start(), 0);
-	ck_assert_int_eq(client_service_start(), 0);
-	ck_assert_int_eq(client_service_call(look_around, NULL, -1), 1);
+	ck_assert_int_eq(client_driver_thread_call(look_around, NULL, -1), -ESRCH);
+	ck_assert_int_eq(client_driver_thread_start(), 0);
+	ck_assert_int_eq(client_driver_thread_start(), 0);
+	ck_assert_int_eq(client_driver_thread_call(look_around, NULL, -1), 1);
 	ck_assert_int_ne(thread, gettid());
-	ck_assert(!client_service_here());
+	ck_assert(!client_driver_thread_here());
 
 	int next = open("/dev/null", O_RDONLY);
-	ck_assert_int_eq(client_service_call(open_one, NULL, -1), 0);
+	ck_assert_int_eq(client_driver_thread_call(open_one, NULL, -1), 0);
 	ck_assert_int_eq(fcntl(opened, F_GETFD), -1);
 	ck_assert_int_eq(open("/dev/null", O_RDONLY), next + 1);
 	closefrom(in_program); /* libcheck has its own below */
-	ck_assert_int_eq(client_service_call(use_it, NULL, -1), 0);
+	ck_assert_int_eq(client_driver_thread_call(use_it, NULL, -1), 0);
 }
 END_TEST
 
@@ -96,7 +96,7 @@ static void hand_over(unsigned times)
 
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	for (unsigned i = 0; i < times; i++) {
-		int there = client_service_call(same_file, &st, fd);
+		int there = client_driver_thread_call(same_file, &st, fd);
 		ck_assert_int_gt(there, 0);
 		first = i ? first : there;
 		ck_assert_int_eq(there, first); /* closed each time */
@@ -111,11 +111,11 @@ START_TEST(descriptors_are_handed_over)
 {
 	int first = open("/dev/null", O_RDONLY);
 
-	ck_assert_int_eq(client_service_start(), 0);
+	ck_assert_int_eq(client_driver_thread_start(), 0);
 	hand_over(2000);
 	closefrom(first);
 	hand_over(10);
-	ck_assert_int_eq(client_service_call(same_file, NULL, 1000), -EBADF);
+	ck_assert_int_eq(client_driver_thread_call(same_file, NULL, 1000), -EBADF);
 	hand_over(1);
 }
 END_TEST
@@ -127,8 +127,8 @@ START_TEST(pipes_end)
 	char byte;
 
 	ck_assert_int_eq(pipe(ends), 0);
-	ck_assert_int_eq(client_service_start(), 0);
-	ck_assert_int_eq(client_service_call(use_it, NULL, -1), -EIO);
+	ck_assert_int_eq(client_driver_thread_start(), 0);
+	ck_assert_int_eq(client_driver_thread_call(use_it, NULL, -1), -EIO);
 	close(ends[1]);
 	ck_assert_int_eq(read(ends[0], &byte, 1), 0);
 }
@@ -163,8 +163,8 @@ START_TEST(strangers_are_sent_away)
 	struct sockaddr_un name;
 	int status;
 
-	ck_assert_int_eq(client_service_start(), 0);
-	int bytes = client_service_call(find_name, &name, -1);
+	ck_assert_int_eq(client_driver_thread_start(), 0);
+	int bytes = client_driver_thread_call(find_name, &name, -1);
 	ck_assert_int_gt(bytes, 0);
 	for (int i = 0; i < 3; i++) {
 		pid_t pid = fork();
@@ -182,15 +182,15 @@ START_TEST(children_have_their_own)
 	int status;
 
 	client_enter();
-	ck_assert_int_eq(client_service_start(), 0);
+	ck_assert_int_eq(client_driver_thread_start(), 0);
 	client_leave();
 	pid_t pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
-		bool none = client_service_call(use_it, NULL, -1) == -ESRCH;
-		bool good = client_service_start() == 0 &&
-			    client_service_call(open_one, NULL, -1) == 0 &&
-			    client_service_call(use_it, NULL, -1) == 0;
+		bool none = client_driver_thread_call(use_it, NULL, -1) == -ESRCH;
+		bool good = client_driver_thread_start() == 0 &&
+			    client_driver_thread_call(open_one, NULL, -1) == 0 &&
+			    client_driver_thread_call(use_it, NULL, -1) == 0;
 		_exit(none && good ? 0 : 1);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -213,9 +213,9 @@ START_TEST(in_a_sandbox)
 
 	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
 	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
-	ck_assert_int_eq(client_service_start(), -EPERM);
-	ck_assert_int_eq(client_service_start(), -EPERM);
-	ck_assert_int_eq(client_service_call(use_it, NULL, -1), -ESRCH);
+	ck_assert_int_eq(client_driver_thread_start(), -EPERM);
+	ck_assert_int_eq(client_driver_thread_start(), -EPERM);
+	ck_assert_int_eq(client_driver_thread_call(use_it, NULL, -1), -ESRCH);
 }
 END_TEST
 

@@ -28,7 +28,7 @@ static pthread_t start(void *(*run)(void *), void *argument)
 
 /* Several guarded pairs of plain integers: equal, except while a writer is at them. */
 static struct pair {
-	struct guard guard;
+	struct brlock guard;
 	long left, right;
 } pairs[MANY_GUARDS];
 
@@ -38,7 +38,7 @@ static atomic_int torn;
 static void pairs_init(void)
 {
 	for (int i = 0; i < MANY_GUARDS; i++) {
-		guard_init(&pairs[i].guard);
+		brlock_init(&pairs[i].guard);
 		pairs[i].left = pairs[i].right = 0;
 	}
 	stop = false;
@@ -48,7 +48,7 @@ static void pairs_init(void)
 static void pairs_destroy(void)
 {
 	for (int i = 0; i < MANY_GUARDS; i++)
-		guard_destroy(&pairs[i].guard);
+		brlock_destroy(&pairs[i].guard);
 }
 
 static void pair_check(const struct pair *pair)
@@ -59,12 +59,12 @@ static void pair_check(const struct pair *pair)
 
 static void pair_add(struct pair *pair)
 {
-	guard_lock(&pair->guard);
+	brlock_write_lock(&pair->guard);
 	pair_check(pair);
 	pair->left++;
 	sched_yield();
 	pair->right++;
-	guard_unlock(&pair->guard);
+	brlock_write_unlock(&pair->guard);
 }
 
 /* So that a reader's time seldom ends inside, where the writers would wait for its next turn. */
@@ -79,13 +79,13 @@ static void *read_one(void *argument)
 	struct pair *pair = argument;
 	unsigned rounds = 0;
 	while (!stop) {
-		guard_token token = guard_enter(&pair->guard);
+		brlock_token token = brlock_read_lock(&pair->guard);
 		pair_check(pair);
 		/* Now and then long enough for others to come and go. */
 		if (rounds % 64 == 0)
 			sched_yield();
 		pair_check(pair);
-		guard_leave(&pair->guard, token);
+		brlock_read_unlock(&pair->guard, token);
 		yield_sometimes(&rounds);
 	}
 	return NULL;
@@ -97,14 +97,14 @@ static void *read_many(void *argument)
 	uint64_t state = *(uint64_t *)argument;
 	unsigned rounds = 0;
 	while (!stop) {
-		guard_token tokens[MANY_GUARDS];
+		brlock_token tokens[MANY_GUARDS];
 		int held = 1 + (int)(unit_random(&state) % MANY_GUARDS);
 		for (int i = 0; i < held; i++)
-			tokens[i] = guard_enter(&pairs[i].guard);
+			tokens[i] = brlock_read_lock(&pairs[i].guard);
 		for (int i = 0; i < held; i++)
 			pair_check(&pairs[i]);
 		for (int i = 0; i < held; i++)
-			guard_leave(&pairs[i].guard, tokens[i]);
+			brlock_read_unlock(&pairs[i].guard, tokens[i]);
 		yield_sometimes(&rounds);
 	}
 	return NULL;
@@ -204,47 +204,47 @@ static atomic_bool entered;
 
 static void *lock_once(void *guard)
 {
-	guard_lock(guard);
+	brlock_write_lock(guard);
 	entered = true;
-	guard_unlock(guard);
+	brlock_write_unlock(guard);
 	return NULL;
 }
 
 static void *enter_once(void *guard)
 {
-	guard_token token = guard_enter(guard);
+	brlock_token token = brlock_read_lock(guard);
 	entered = true;
-	guard_leave(guard, token);
+	brlock_read_unlock(guard, token);
 	return NULL;
 }
 
 START_TEST(reader_keeps_writer_out)
 {
-	struct guard guard;
-	guard_init(&guard);
-	guard_token token = guard_enter(&guard);
+	struct brlock guard;
+	brlock_init(&guard);
+	brlock_token token = brlock_read_lock(&guard);
 	pthread_t writer = start(lock_once, &guard);
 	pause_ms(50);
 	ck_assert(!entered);
-	guard_leave(&guard, token);
+	brlock_read_unlock(&guard, token);
 	pthread_join(writer, NULL);
 	ck_assert(entered);
-	guard_destroy(&guard);
+	brlock_destroy(&guard);
 }
 END_TEST
 
 START_TEST(writer_keeps_others_out)
 {
-	struct guard guard;
-	guard_init(&guard);
-	guard_lock(&guard);
+	struct brlock guard;
+	brlock_init(&guard);
+	brlock_write_lock(&guard);
 	pthread_t other = start(_i ? lock_once : enter_once, &guard);
 	pause_ms(50);
 	ck_assert(!entered);
-	guard_unlock(&guard);
+	brlock_write_unlock(&guard);
 	pthread_join(other, NULL);
 	ck_assert(entered);
-	guard_destroy(&guard);
+	brlock_destroy(&guard);
 }
 END_TEST
 
@@ -252,51 +252,51 @@ END_TEST
 /* A reader is a slot's, or with the bias gone the inner lock's. */
 START_TEST(trying_does_not_wait)
 {
-	struct guard guard;
-	guard_token token, other;
+	struct brlock guard;
+	brlock_token token, other;
 
-	guard_init(&guard);
+	brlock_init(&guard);
 	for (int biased = 1; biased >= 0; biased--) {
-		ck_assert(guard_try_enter(&guard, &token));
+		ck_assert(brlock_read_trylock(&guard, &token));
 		ck_assert_int_eq(token != NULL, biased);
-		ck_assert(!guard_try_lock(&guard));
+		ck_assert(!brlock_write_trylock(&guard));
 		/* It is left as it was. */
-		ck_assert(guard_try_enter(&guard, &other));
+		ck_assert(brlock_read_trylock(&guard, &other));
 		ck_assert_int_eq(other != NULL, biased);
-		guard_leave(&guard, other);
-		guard_leave(&guard, token);
-		ck_assert(guard_try_lock(&guard));
-		ck_assert(!guard_try_lock(&guard));
-		ck_assert(!guard_try_enter(&guard, &token));
-		guard_unlock(&guard);
+		brlock_read_unlock(&guard, other);
+		brlock_read_unlock(&guard, token);
+		ck_assert(brlock_write_trylock(&guard));
+		ck_assert(!brlock_write_trylock(&guard));
+		ck_assert(!brlock_read_trylock(&guard, &token));
+		brlock_write_unlock(&guard);
 		/* Until it comes back, which is some time after a writer. */
 		guard.unbias_until += 1U << 30;
 	}
-	guard_destroy(&guard);
+	brlock_destroy(&guard);
 }
 END_TEST
 
 START_TEST(guards_are_apart)
 {
-	struct guard held, locked, other;
-	guard_init(&held);
-	guard_init(&locked);
-	guard_init(&other);
-	guard_token token = guard_enter(&held);
-	guard_lock(&locked);
+	struct brlock held, locked, other;
+	brlock_init(&held);
+	brlock_init(&locked);
+	brlock_init(&other);
+	brlock_token token = brlock_read_lock(&held);
+	brlock_write_lock(&locked);
 	pthread_join(start(enter_once, &held), NULL);
 	pthread_join(start(lock_once, &other), NULL);
 	ck_assert(entered);
-	guard_unlock(&locked);
-	guard_leave(&held, token);
-	guard_destroy(&held);
-	guard_destroy(&locked);
-	guard_destroy(&other);
+	brlock_write_unlock(&locked);
+	brlock_read_unlock(&held, token);
+	brlock_destroy(&held);
+	brlock_destroy(&locked);
+	brlock_destroy(&other);
 }
 END_TEST
 
 /* Threads that come, enter and go, so that the next one shares a row with whoever came before. */
-static void use_up_rows(struct guard *guard)
+static void use_up_rows(struct brlock *guard)
 {
 	for (int i = 0; i < TABLE_ROWS - 1; i++) {
 		entered = false;
@@ -309,7 +309,7 @@ START_TEST(rows_shared)
 {
 	pthread_t readers[3];
 	pairs_init();
-	guard_token mine = guard_enter(&pairs[0].guard);
+	brlock_token mine = brlock_read_lock(&pairs[0].guard);
 	for (int i = 0; i < 3; i++) {
 		use_up_rows(&pairs[0].guard);
 		readers[i] = start(read_one, &pairs[0]);
@@ -318,7 +318,7 @@ START_TEST(rows_shared)
 	pthread_t writer = start(lock_once, &pairs[0].guard);
 	pause_ms(50);
 	ck_assert(!entered);
-	guard_leave(&pairs[0].guard, mine);
+	brlock_read_unlock(&pairs[0].guard, mine);
 	pthread_join(writer, NULL);
 
 	add_at_times(1500);
@@ -332,10 +332,10 @@ static atomic_int busy;
 static void *read_slowly(void *guard)
 {
 	while (!stop) {
-		guard_token token = guard_enter(guard);
+		brlock_token token = brlock_read_lock(guard);
 		busy++;
 		pause_ms(1);
-		guard_leave(guard, token);
+		brlock_read_unlock(guard, token);
 	}
 	return NULL;
 }
@@ -343,10 +343,10 @@ static void *read_slowly(void *guard)
 static void *write_slowly(void *guard)
 {
 	while (!stop) {
-		guard_lock(guard);
+		brlock_write_lock(guard);
 		busy++;
 		pause_ms(1);
-		guard_unlock(guard);
+		brlock_write_unlock(guard);
 	}
 	return NULL;
 }
@@ -354,9 +354,9 @@ static void *write_slowly(void *guard)
 /* Against threads of the other kind that never leave the guard free. */
 START_TEST(nobody_starves)
 {
-	struct guard guard;
+	struct brlock guard;
 	pthread_t others[3];
-	guard_init(&guard);
+	brlock_init(&guard);
 	stop = false;
 	for (int i = 0; i < 3; i++)
 		others[i] = start(_i ? write_slowly : read_slowly, &guard);
@@ -370,32 +370,32 @@ START_TEST(nobody_starves)
 	stop = true;
 	for (int i = 0; i < 3; i++)
 		pthread_join(others[i], NULL);
-	guard_destroy(&guard);
+	brlock_destroy(&guard);
 }
 END_TEST
 
 /* Readers avoid the inner lock from the start, and again some time after a writer. */
 START_TEST(bias_returns)
 {
-	struct guard guard;
-	guard_init(&guard);
-	guard_token token = guard_enter(&guard);
+	struct brlock guard;
+	brlock_init(&guard);
+	brlock_token token = brlock_read_lock(&guard);
 	ck_assert_ptr_nonnull(token);
-	guard_leave(&guard, token);
+	brlock_read_unlock(&guard, token);
 
 	for (int round = 0; round < 3; round++) {
-		guard_lock(&guard);
-		guard_unlock(&guard);
+		brlock_write_lock(&guard);
+		brlock_write_unlock(&guard);
 		token = NULL;
 		for (int i = 0; i < 5000 && !token; i++) {
-			token = guard_enter(&guard);
-			guard_leave(&guard, token);
+			token = brlock_read_lock(&guard);
+			brlock_read_unlock(&guard, token);
 			if (!token)
 				pause_ms(1);
 		}
 		ck_assert_ptr_nonnull(token);
 	}
-	guard_destroy(&guard);
+	brlock_destroy(&guard);
 }
 END_TEST
 

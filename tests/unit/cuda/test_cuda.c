@@ -234,7 +234,7 @@ static void *allocate_and_copy(void *arg)
 	for (unsigned i = 0; i < 40; i++) {
 		struct device *device = backend->devices[i % backend->n_devices];
 		struct chunk *chunk;
-		guard_token token;
+		brlock_token token;
 
 		ck_assert_int_eq(chunk_new(device, CHUNK_ALIGN * (1 + i % 3), &chunk), 0);
 		struct span span = whole(chunk);

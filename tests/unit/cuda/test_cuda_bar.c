@@ -23,7 +23,7 @@ static void expect_true_mapping(struct chunk *chunk, char *mapping)
 /* name: the way that must have been chosen; NULL: any, or none. */
 static void expect_bar(const char *name)
 {
-	guard_token token;
+	brlock_token token;
 	const char *why;
 
 	open_plain();
@@ -92,7 +92,7 @@ static void expect_no_bar(enum bar_provider bar, const char *reason)
 {
 	char pattern[64];
 	const char *why;
-	guard_token token;
+	brlock_token token;
 
 	open_with(bar, NULL);
 	struct chunk *chunk = new_chunk(0, CHUNK_ALIGN);
@@ -135,7 +135,7 @@ END_TEST
 START_TEST(bar_smaller_than_memory)
 {
 	struct chunk *chunks[3];
-	guard_token token;
+	brlock_token token;
 
 	set("GPUMEM_STANDIN_BAR", "4M");
 	open_plain();
@@ -160,7 +160,7 @@ END_TEST
 START_TEST(force_pcie)
 {
 	struct backend_config config = {.kind = BACKEND_CUDA, .force_pcie = true};
-	guard_token token;
+	brlock_token token;
 
 	set("GPUMEM_STANDIN_DMABUF", "1");
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
@@ -177,7 +177,7 @@ END_TEST
 START_TEST(device_fails_with_mappings)
 {
 	struct chunk *chunks[2];
-	guard_token token;
+	brlock_token token;
 	unsigned char byte;
 
 	open_plain();

@@ -42,12 +42,12 @@ START_TEST(whole_range)
 	uint64_t offset;
 
 	ck_assert_int_eq(va_init(&va, UNITS * CHUNK_ALIGN), 0);
-	ck_assert_int_eq(va_take(&va, (UNITS + 1) * CHUNK_ALIGN, &offset), -ENOSPC);
-	ck_assert_int_eq(va_take(&va, UNITS * CHUNK_ALIGN, &offset), 0);
+	ck_assert_int_eq(va_alloc(&va, (UNITS + 1) * CHUNK_ALIGN, &offset), -ENOSPC);
+	ck_assert_int_eq(va_alloc(&va, UNITS * CHUNK_ALIGN, &offset), 0);
 	ck_assert_uint_eq(offset, 0);
-	ck_assert_int_eq(va_take(&va, CHUNK_ALIGN, &offset), -ENOSPC);
-	va_give(&va, 0, UNITS * CHUNK_ALIGN);
-	ck_assert_int_eq(va_take(&va, CHUNK_ALIGN, &offset), 0);
+	ck_assert_int_eq(va_alloc(&va, CHUNK_ALIGN, &offset), -ENOSPC);
+	va_free(&va, 0, UNITS * CHUNK_ALIGN);
+	ck_assert_int_eq(va_alloc(&va, CHUNK_ALIGN, &offset), 0);
 	ck_assert_uint_eq(offset, 0);
 	va_destroy(&va);
 }
@@ -61,12 +61,12 @@ START_TEST(holes_merge)
 
 	ck_assert_int_eq(va_init(&va, 4 * CHUNK_ALIGN), 0);
 	for (unsigned i = 0; i < 4; i++)
-		ck_assert_int_eq(va_take(&va, CHUNK_ALIGN, &offset), 0);
-	va_give(&va, 0, CHUNK_ALIGN);
-	va_give(&va, 2 * CHUNK_ALIGN, CHUNK_ALIGN);
-	ck_assert_int_eq(va_take(&va, 2 * CHUNK_ALIGN, &offset), -ENOSPC);
-	va_give(&va, CHUNK_ALIGN, CHUNK_ALIGN);
-	ck_assert_int_eq(va_take(&va, 3 * CHUNK_ALIGN, &offset), 0);
+		ck_assert_int_eq(va_alloc(&va, CHUNK_ALIGN, &offset), 0);
+	va_free(&va, 0, CHUNK_ALIGN);
+	va_free(&va, 2 * CHUNK_ALIGN, CHUNK_ALIGN);
+	ck_assert_int_eq(va_alloc(&va, 2 * CHUNK_ALIGN, &offset), -ENOSPC);
+	va_free(&va, CHUNK_ALIGN, CHUNK_ALIGN);
+	ck_assert_int_eq(va_alloc(&va, 3 * CHUNK_ALIGN, &offset), 0);
 	ck_assert_uint_eq(offset, 0);
 	va_destroy(&va);
 }
@@ -82,7 +82,7 @@ static void random_take(struct va *va, struct model *model, struct piece *piece,
 	unsigned wanted = model_fit(model, units);
 	uint64_t offset;
 
-	int rc = va_take(va, units * CHUNK_ALIGN, &offset);
+	int rc = va_alloc(va, units * CHUNK_ALIGN, &offset);
 	if (wanted == UNITS) {
 		ck_assert_int_eq(rc, -ENOSPC);
 		return;
@@ -107,7 +107,7 @@ START_TEST(against_model)
 			random_take(&va, &model, piece, &state);
 			continue;
 		}
-		va_give(&va, piece->at * CHUNK_ALIGN, piece->units * CHUNK_ALIGN);
+		va_free(&va, piece->at * CHUNK_ALIGN, piece->units * CHUNK_ALIGN);
 		model_set(&model, piece->at, piece->units, false);
 		piece->units = 0;
 	}

@@ -49,11 +49,11 @@ END_TEST
 START_TEST(test_wish)
 {
 	/* Doubling while small, a quarter when large, never past the announced size. */
-	ck_assert_uint_eq(layout_wish(3 * MIB, 2 * MIB, 2 * MIB, GIB), 5 * MIB);
-	ck_assert_uint_eq(layout_wish(4 * GIB, 0, 4 * GIB, 8 * GIB), 5 * GIB);
-	ck_assert_uint_eq(layout_wish(4 * GIB, 0, 4 * GIB, 64 * MIB), 4 * GIB + 64 * MIB);
-	ck_assert_uint_eq(layout_wish(3 * MIB, 4 * MIB, 2 * MIB, GIB), 4 * MIB);
-	ck_assert_uint_eq(layout_wish(4 * MIB, 4 * MIB, 2 * MIB, GIB), 4 * MIB);
+	ck_assert_uint_eq(layout_prealloc_end(3 * MIB, 2 * MIB, 2 * MIB, GIB), 5 * MIB);
+	ck_assert_uint_eq(layout_prealloc_end(4 * GIB, 0, 4 * GIB, 8 * GIB), 5 * GIB);
+	ck_assert_uint_eq(layout_prealloc_end(4 * GIB, 0, 4 * GIB, 64 * MIB), 4 * GIB + 64 * MIB);
+	ck_assert_uint_eq(layout_prealloc_end(3 * MIB, 4 * MIB, 2 * MIB, GIB), 4 * MIB);
+	ck_assert_uint_eq(layout_prealloc_end(4 * MIB, 4 * MIB, 2 * MIB, GIB), 4 * MIB);
 }
 END_TEST
 

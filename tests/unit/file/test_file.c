@@ -203,7 +203,7 @@ START_TEST(test_allocate_is_all_or_nothing)
 	ck_assert_uint_eq(file_size(file), 3 * MIB + 1);
 	ck_assert_int_eq(byte_at(file, 3 * MIB), 'k');
 
-	atomic_store(&f.payer.limit, (int64_t)(20 * MIB));
+	atomic_store(&f.quota_owner.limit, (int64_t)(20 * MIB));
 	ck_assert_int_eq(file_allocate(file, &f.call, 0, 0, 30 * MIB), -EDQUOT);
 	ck_assert_uint_eq(span_bytes(GPU0), before);
 	ck_assert_int_eq(file_allocate(file, &f.call, 0, 0, 14 * MIB), 0);
@@ -438,7 +438,8 @@ START_TEST(test_move)
 		ck_assert_int_eq(byte_at(file, 3 * MIB + 99), 'm');
 		ck_assert_int_eq(byte_at(file, 3 * MIB + 100), 0);
 		ck_assert_int_eq(byte_at(file, 9 * MIB + 9), 'n');
-		ck_assert_int_eq(atomic_load(&f.payer.total), (int64_t)atomic_load(&file->taken));
+		ck_assert_int_eq(atomic_load(&f.quota_owner.total),
+				 (int64_t)atomic_load(&file->allocated));
 	}
 	ck_assert_int_eq(file_seek(file, 5 * MIB, SEEK_HOLE), (int64_t)(5 * MIB));
 	if (from != to && from != HOST)
@@ -497,7 +498,7 @@ START_TEST(test_relayout)
 	f.call.attrs.page_size = PAGE_SIZE_1G;
 	ck_assert_int_eq(file_relayout(file, &f.call), -ENOSPC);
 	ck_assert_uint_eq(file_allocated(file), 6 * MIB);
-	atomic_store(&f.payer.limit, (int64_t)(4 * MIB));
+	atomic_store(&f.quota_owner.limit, (int64_t)(4 * MIB));
 	f.call.attrs.page_size = PAGE_SIZE_64K;
 	ck_assert_int_eq(file_relayout(file, &f.call), 0); /* less than before */
 	ck_assert_int_eq(byte_at(file, 5 * MIB + 2), 'l');
@@ -561,14 +562,14 @@ START_TEST(test_object_keeps_to_the_quota)
 {
 	struct file *file = fixture_file(&f, HOST);
 
-	atomic_store(&f.payer.limit, (int64_t)(64 * KIB));
+	atomic_store(&f.quota_owner.limit, (int64_t)(64 * KIB));
 	write_pattern(file, 0, 64 * KIB, 'q');
 	ck_assert_int_eq(file_write(file, &f.call, "x", 1, 64 * KIB), -EDQUOT);
 	ck_assert_uint_eq(file_size(file), 64 * KIB);
 	write_pattern(file, 1000, 60 * KIB, 'r'); /* over what is there */
 	ck_assert_int_eq(file_allocate(file, &f.call, 0, 0, 65 * KIB), -EDQUOT);
 	ck_assert_int_eq(file_truncate(file, &f.call, 4 * KIB), 0);
-	ck_assert_int_eq(atomic_load(&f.payer.total), (int64_t)(4 * KIB));
+	ck_assert_int_eq(atomic_load(&f.quota_owner.total), (int64_t)(4 * KIB));
 	ck_assert_int_eq(file_write(file, &f.call, "x", 1, 64 * KIB), 1);
 	file_free(file, &f.call);
 }

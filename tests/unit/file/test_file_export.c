@@ -236,13 +236,13 @@ START_TEST(a_refused_lease_changes_nothing)
 	uint64_t allocated = file_allocated(file);
 
 	/* Its own chunk would be 2 MiB of quota. */
-	fixture.payer.limit = 1 * MIB;
+	fixture.quota_owner.limit = 1 * MIB;
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), -EDQUOT);
 	ck_assert_uint_eq(file_leases(file), 0);
 	ck_assert_uint_eq(file_allocated(file), allocated);
 	ck_assert_int_eq(file_read(file, &fixture.call, back, sizeof(back), 0), sizeof(back));
 	ck_assert(only(back, 'r', sizeof(back)));
-	fixture.payer.limit = INT64_MAX;
+	fixture.quota_owner.limit = INT64_MAX;
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
 	file_unlease(file, 1);
 	file_free(file, &fixture.call);

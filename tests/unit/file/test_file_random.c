@@ -215,7 +215,7 @@ static void step_quota(struct world *w)
 {
 	int64_t limit = below(w, 3) ? INT64_MAX : (int64_t)below(w, 40 * MIB);
 
-	atomic_store(&w->f.payer.limit, limit);
+	atomic_store(&w->f.quota_owner.limit, limit);
 }
 
 static void check_model(struct world *w, struct model *model)
@@ -235,10 +235,10 @@ static void check_accounts(struct world *w)
 		struct file *file = w->models[i].file;
 
 		check_layout(file);
-		ck_assert_uint_le(file_allocated(file), atomic_load(&file->taken));
-		taken += (int64_t)atomic_load(&file->taken);
+		ck_assert_uint_le(file_allocated(file), atomic_load(&file->allocated));
+		taken += (int64_t)atomic_load(&file->allocated);
 	}
-	ck_assert_int_eq(taken, atomic_load(&w->f.payer.total));
+	ck_assert_int_eq(taken, atomic_load(&w->f.quota_owner.total));
 }
 
 static void step(struct world *w)

@@ -176,9 +176,9 @@ START_TEST(test_layout_changes_under_readers_and_writers)
 	check_layout(shared.file);
 	check_layout(shared.other);
 	check_beyond_end(&shared.f, shared.file);
-	ck_assert_int_eq(
-	    atomic_load(&shared.f.payer.total),
-	    (int64_t)(atomic_load(&shared.file->taken) + atomic_load(&shared.other->taken)));
+	ck_assert_int_eq(atomic_load(&shared.f.quota_owner.total),
+			 (int64_t)(atomic_load(&shared.file->allocated) +
+				   atomic_load(&shared.other->allocated)));
 	file_free(shared.file, &shared.f.call);
 	file_free(shared.other, &shared.f.call);
 	fixture_close(&shared.f);
@@ -275,8 +275,8 @@ START_TEST(test_many_grow_one_file)
 		ck_assert_int_eq(record[0], 'a' + (int)(i % WRITERS));
 		ck_assert_int_eq(record[999], 'a' + (int)(i % WRITERS));
 	}
-	ck_assert_int_eq(atomic_load(&shared.f.payer.total),
-			 (int64_t)atomic_load(&shared.file->taken));
+	ck_assert_int_eq(atomic_load(&shared.f.quota_owner.total),
+			 (int64_t)atomic_load(&shared.file->allocated));
 	file_free(shared.file, &shared.f.call);
 	fixture_close(&shared.f);
 }

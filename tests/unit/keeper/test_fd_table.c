@@ -17,10 +17,10 @@
 
 static uint64_t id_of(unsigned n)
 {
-	return (uint64_t)(1 + n % 3) << KEPT_KIND_SHIFT | n;
+	return (uint64_t)(1 + n % 3) << FD_TABLE_KIND_SHIFT | n;
 }
 
-static void expect_all(const struct kept *held, const off_t *sizes)
+static void expect_all(const struct fd_table *held, const off_t *sizes)
 {
 	uint64_t id = 0, before = 0;
 	unsigned seen = 0, wanted = 0;
@@ -28,7 +28,7 @@ static void expect_all(const struct kept *held, const off_t *sizes)
 
 	for (unsigned n = 0; n < IDS; n++)
 		wanted += sizes[n] > 0;
-	while (kept_next(held, id, &id, &fd) == 0) {
+	while (fd_table_next(held, id, &id, &fd) == 0) {
 		unsigned n = (unsigned)(id & UINT32_MAX);
 
 		ck_assert_uint_gt(id, before);
@@ -44,59 +44,60 @@ static void expect_all(const struct kept *held, const off_t *sizes)
 START_TEST(as_a_table_of_them)
 {
 	static off_t sizes[IDS]; /* 0: not held */
-	struct kept held = {0};
+	struct fd_table held = {0};
 	uint64_t state = unit_seed();
 
 	for (unsigned step = 0; step < STEPS; step++) {
 		unsigned n = (unsigned)(unit_random(&state) % IDS);
-		int known = kept_get(&held, id_of(n));
+		int known = fd_table_get(&held, id_of(n));
 
 		ck_assert_int_eq(known >= 0, sizes[n] > 0);
 		if (known >= 0)
 			ck_assert_int_eq(size_of(known), sizes[n]);
 		if (unit_random(&state) % 2) {
 			sizes[n] = step + 1;
-			ck_assert_int_eq(kept_put(&held, id_of(n), some_file(sizes[n])), 0);
+			ck_assert_int_eq(fd_table_put(&held, id_of(n), some_file(sizes[n])), 0);
 		} else {
-			ck_assert_int_eq(kept_drop(&held, id_of(n)), sizes[n] ? 0 : -ENOENT);
+			ck_assert_int_eq(fd_table_drop(&held, id_of(n)), sizes[n] ? 0 : -ENOENT);
 			sizes[n] = 0;
 		}
 		if (step % 100 == 0)
 			expect_all(&held, sizes);
 	}
 	expect_all(&held, sizes);
-	kept_close(&held);
+	fd_table_close(&held);
 	ck_assert_uint_eq(held.count, 0);
 }
 END_TEST
 
 START_TEST(what_goes_is_closed)
 {
-	struct kept held = {0};
+	struct fd_table held = {0};
 	int first = some_file(1), second = some_file(2), third = some_file(3);
 
-	ck_assert_int_eq(kept_put(&held, id_of(1), first), 0);
-	ck_assert_int_eq(kept_put(&held, id_of(1), second), 0);
+	ck_assert_int_eq(fd_table_put(&held, id_of(1), first), 0);
+	ck_assert_int_eq(fd_table_put(&held, id_of(1), second), 0);
 	ck_assert_int_eq(fcntl(first, F_GETFD), -1);
-	ck_assert_int_eq(kept_drop(&held, id_of(1)), 0);
+	ck_assert_int_eq(fd_table_drop(&held, id_of(1)), 0);
 	ck_assert_int_eq(fcntl(second, F_GETFD), -1);
-	ck_assert_int_eq(kept_put(&held, id_of(2), third), 0);
-	kept_close(&held);
+	ck_assert_int_eq(fd_table_put(&held, id_of(2), third), 0);
+	fd_table_close(&held);
 	ck_assert_int_eq(fcntl(third, F_GETFD), -1);
 }
 END_TEST
 
 START_TEST(bad_ids)
 {
-	struct kept held = {0};
+	struct fd_table held = {0};
 	int fd = some_file(1);
 	uint64_t id;
 
-	ck_assert_int_eq(kept_put(&held, (uint64_t)KEPT_KINDS << KEPT_KIND_SHIFT, fd), -EINVAL);
-	ck_assert_int_eq(kept_put(&held, id_of(1), -1), -EINVAL);
-	ck_assert_int_eq(kept_get(&held, UINT64_MAX), -ENOENT);
-	ck_assert_int_eq(kept_drop(&held, UINT64_MAX), -ENOENT);
-	ck_assert_int_eq(kept_next(&held, UINT64_MAX - 1, &id, &fd), -ENOENT);
+	ck_assert_int_eq(fd_table_put(&held, (uint64_t)FD_TABLE_KINDS << FD_TABLE_KIND_SHIFT, fd),
+			 -EINVAL);
+	ck_assert_int_eq(fd_table_put(&held, id_of(1), -1), -EINVAL);
+	ck_assert_int_eq(fd_table_get(&held, UINT64_MAX), -ENOENT);
+	ck_assert_int_eq(fd_table_drop(&held, UINT64_MAX), -ENOENT);
+	ck_assert_int_eq(fd_table_next(&held, UINT64_MAX - 1, &id, &fd), -ENOENT);
 	ck_assert_int_eq(close(fd), 0);
 }
 END_TEST

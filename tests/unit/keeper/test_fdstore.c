@@ -33,13 +33,13 @@ static void keep_house(int line)
 {
 	static struct options options = {.mountpoint = "a mount"};
 	struct keeper state = {
-	    .options = &options, .before = -1, .asking = -1, .serving = {.pid = 1, .line = line}};
-	struct line_message hello = line_message(LINE_WELCOME, 7);
+	    .options = &options, .before = -1, .asking = -1, .serving = {.pid = 1, .ipc = line}};
+	struct ipc_message hello = ipc_message(IPC_WELCOME, 7);
 	struct pollfd wait = {.fd = line, .events = POLLIN};
 
 	hello.value = HOLDS_MAX;
-	line_send(line, &hello, -1);
-	while (state.serving.line >= 0 && poll(&wait, 1, -1) > 0)
+	ipc_send(line, &hello, -1);
+	while (state.serving.ipc >= 0 && poll(&wait, 1, -1) > 0)
 		while (keeper_hear(&state, &state.serving))
 			;
 	_exit((int)state.held.count);
@@ -49,7 +49,7 @@ static int hire(void)
 {
 	int ends[2];
 
-	ck_assert_int_eq(line_pair(ends), 0);
+	ck_assert_int_eq(ipc_pair(ends), 0);
 	keeper = fork();
 	if (keeper == 0) {
 		close(ends[0]);
@@ -69,38 +69,38 @@ static int left_behind(void)
 	return WEXITSTATUS(status);
 }
 
-static struct keep *daemon_of(int line)
+static struct fdstore *daemon_of(int line)
 {
-	struct keep *keep;
+	struct fdstore *fdstore;
 
-	ck_assert_int_eq(keep_open(line, argv, &keep), 0);
-	return keep;
+	ck_assert_int_eq(fdstore_open(line, argv, &fdstore), 0);
+	return fdstore;
 }
 
 START_TEST(holds_and_gives)
 {
-	struct keep *keep = daemon_of(hire());
-	uint64_t one = keep_id(KEEP_CHUNK, 1), two = keep_id(KEEP_HOST, 1);
+	struct fdstore *fdstore = daemon_of(hire());
+	uint64_t one = fdstore_id(FDSTORE_CHUNK, 1), two = fdstore_id(FDSTORE_HOST, 1);
 	int fd = some_file(11);
 
-	ck_assert_uint_eq(keep_turn(keep), 7);
-	ck_assert_int_eq(keep_take(keep, one), -ENOENT);
-	ck_assert_int_eq(keep_hold(keep, one, fd), 0);
+	ck_assert_uint_eq(fdstore_generation(fdstore), 7);
+	ck_assert_int_eq(fdstore_take(fdstore, one), -ENOENT);
+	ck_assert_int_eq(fdstore_hold(fdstore, one, fd), 0);
 	close(fd);
 	fd = some_file(12);
-	ck_assert_int_eq(keep_hold(keep, two, fd), 0);
+	ck_assert_int_eq(fdstore_hold(fdstore, two, fd), 0);
 	close(fd);
 
-	fd = keep_take(keep, one);
+	fd = fdstore_take(fdstore, one);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(size_of(fd), 11);
 	ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 	close(fd);
-	keep_drop(keep, one);
-	ck_assert_int_eq(keep_take(keep, one), -ENOENT);
-	ck_assert_int_ge(fd = keep_take(keep, two), 0);
+	fdstore_drop(fdstore, one);
+	ck_assert_int_eq(fdstore_take(fdstore, one), -ENOENT);
+	ck_assert_int_ge(fd = fdstore_take(fdstore, two), 0);
 	close(fd);
-	keep_close(keep);
+	fdstore_close(fdstore);
 	ck_assert_int_eq(left_behind(), 1);
 }
 END_TEST
@@ -109,27 +109,27 @@ static int count_one(uint64_t id, int fd, void *arg)
 {
 	unsigned *count = arg;
 
-	ck_assert_int_eq(size_of(fd), (off_t)keep_number(id));
+	ck_assert_int_eq(size_of(fd), (off_t)fdstore_number(id));
 	++*count;
 	return 0;
 }
 
 START_TEST(walks)
 {
-	struct keep *keep = daemon_of(hire());
+	struct fdstore *fdstore = daemon_of(hire());
 	unsigned all = 0, some = 0;
 
 	for (unsigned i = 0; i < 30; i++) {
 		int fd = some_file(i);
 
-		ck_assert_int_eq(keep_hold(keep, keep_id(1 + i % 3, i), fd), 0);
+		ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(1 + i % 3, i), fd), 0);
 		close(fd);
 	}
-	ck_assert_int_eq(keep_each(keep, count_one, &all), 0);
+	ck_assert_int_eq(fdstore_each(fdstore, count_one, &all), 0);
 	ck_assert_uint_eq(all, 30);
-	ck_assert_int_eq(keep_each_of(keep, KEEP_CLONE, count_one, &some), 0);
+	ck_assert_int_eq(fdstore_each_of(fdstore, FDSTORE_CLONE, count_one, &some), 0);
 	ck_assert_uint_eq(some, 10);
-	keep_close(keep);
+	fdstore_close(fdstore);
 	ck_assert_int_eq(left_behind(), 30);
 }
 END_TEST
@@ -137,55 +137,56 @@ END_TEST
 /* What was gathered needs no keeper any more. */
 START_TEST(gathers)
 {
-	struct keep *before = daemon_of(hire());
+	struct fdstore *before = daemon_of(hire());
 	unsigned all = 0;
 
 	for (unsigned i = 0; i < 30; i++) {
 		int fd = some_file(i);
 
-		ck_assert_int_eq(keep_hold(before, keep_id(1 + i % 3, i), fd), 0);
+		ck_assert_int_eq(fdstore_hold(before, fdstore_id(1 + i % 3, i), fd), 0);
 		close(fd);
 	}
-	keep_settle(before);
-	ck_assert_int_eq(keep_gather(before), 0);
+	fdstore_wait_idle(before);
+	ck_assert_int_eq(fdstore_gather(before), 0);
 	kill(keeper, SIGKILL);
 	waitpid(keeper, NULL, 0);
-	ck_assert_int_eq(keep_each(before, count_one, &all), 0);
+	ck_assert_int_eq(fdstore_each(before, count_one, &all), 0);
 	ck_assert_uint_eq(all, 30);
 	all = 0;
-	ck_assert_int_eq(keep_each_of(before, KEEP_CLONE, count_one, &all), 0);
+	ck_assert_int_eq(fdstore_each_of(before, FDSTORE_CLONE, count_one, &all), 0);
 	ck_assert_uint_eq(all, 10);
-	int fd = keep_take(before, keep_id(KEEP_CLONE, 4));
+	int fd = fdstore_take(before, fdstore_id(FDSTORE_CLONE, 4));
 
 	ck_assert_int_eq(size_of(fd), 4);
 	close(fd);
-	ck_assert_int_eq(keep_take(before, keep_id(KEEP_CLONE, 5)), -ENOENT);
-	keep_drop(before, keep_id(KEEP_CLONE, 4));
-	ck_assert_int_eq(keep_take(before, keep_id(KEEP_CLONE, 4)), -ENOENT);
-	keep_close(before);
+	ck_assert_int_eq(fdstore_take(before, fdstore_id(FDSTORE_CLONE, 5)), -ENOENT);
+	fdstore_drop(before, fdstore_id(FDSTORE_CLONE, 4));
+	ck_assert_int_eq(fdstore_take(before, fdstore_id(FDSTORE_CLONE, 4)), -ENOENT);
+	fdstore_close(before);
 }
 END_TEST
 
 /* What cannot be asked for may be there all the same. */
 START_TEST(agrees_on_nothing_else)
 {
-	struct keep *keep = daemon_of(hire());
-	struct agreement *agreement = NULL;
+	struct fdstore *fdstore = daemon_of(hire());
+	struct fuse_init *fuse_init = NULL;
 
 	kill(keeper, SIGKILL);
 	waitpid(keeper, NULL, 0);
 	log_setup(LOG_LEVEL_ERROR, 0);
-	ck_assert_int_eq(agreement_open(keep, &agreement), -EPIPE);
-	ck_assert_ptr_null(agreement);
-	keep_close(keep);
+	ck_assert_int_eq(fuse_init_open(fdstore, &fuse_init), -EPIPE);
+	ck_assert_ptr_null(fuse_init);
+	fdstore_close(fdstore);
 }
 END_TEST
 
 /* Memory leaves room for connections, and those for the daemon's own. */
 START_TEST(no_more_than_it_can)
 {
-	static const enum keep_kind kinds[] = {KEEP_HOST, KEEP_CHUNK, KEEP_SOCKET, KEEP_JOURNAL};
-	struct keep *keep = daemon_of(hire());
+	static const enum fdstore_kind kinds[] = {FDSTORE_HOST, FDSTORE_CHUNK, FDSTORE_SOCKET,
+						  FDSTORE_JOURNAL};
+	struct fdstore *fdstore = daemon_of(hire());
 	int fd = some_file(1);
 	uint64_t held = 0;
 
@@ -196,43 +197,43 @@ START_TEST(no_more_than_it_can)
 
 		ck_assert(i == 1 || held < wanted);
 		for (; held < wanted; held++)
-			ck_assert_int_eq(keep_hold(keep, keep_id(kinds[i], held), fd), 0);
-		ck_assert_int_eq(keep_hold(keep, keep_id(kinds[i], held), fd), -EMFILE);
+			ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(kinds[i], held), fd), 0);
+		ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(kinds[i], held), fd), -EMFILE);
 	}
-	keep_drop(keep, keep_id(KEEP_JOURNAL, held - 1));
-	ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_CHUNK, HOLDS_MAX), fd), -EMFILE);
-	ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_JOURNAL, HOLDS_MAX), fd), 0);
+	fdstore_drop(fdstore, fdstore_id(FDSTORE_JOURNAL, held - 1));
+	ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(FDSTORE_CHUNK, HOLDS_MAX), fd), -EMFILE);
+	ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(FDSTORE_JOURNAL, HOLDS_MAX), fd), 0);
 	close(fd);
-	keep_close(keep);
+	fdstore_close(fdstore);
 	ck_assert_int_eq(left_behind(), HOLDS_MAX);
 }
 END_TEST
 
 START_TEST(an_end_on_purpose_leaves_nothing)
 {
-	struct keep *keep = daemon_of(hire());
+	struct fdstore *fdstore = daemon_of(hire());
 	int fd = some_file(1);
 
-	ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_CHUNK, 1), fd), 0);
+	ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(FDSTORE_CHUNK, 1), fd), 0);
 	close(fd);
-	keep_end(keep);
-	ck_assert_int_eq(keep_fd(keep), -1);
-	keep_drop(keep, keep_id(KEEP_CHUNK, 1));
-	keep_close(keep);
+	fdstore_end(fdstore);
+	ck_assert_int_eq(fdstore_fd(fdstore), -1);
+	fdstore_drop(fdstore, fdstore_id(FDSTORE_CHUNK, 1));
+	fdstore_close(fdstore);
 	ck_assert_int_eq(left_behind(), 0);
 }
 END_TEST
 
 START_TEST(a_start_that_failed_leaves_all)
 {
-	struct keep *keep = daemon_of(hire());
+	struct fdstore *fdstore = daemon_of(hire());
 	int fd = some_file(1);
 
-	ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_CHUNK, 1), fd), 0);
+	ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(FDSTORE_CHUNK, 1), fd), 0);
 	close(fd);
-	keep_leave(keep);
-	keep_drop(keep, keep_id(KEEP_CHUNK, 1));
-	keep_close(keep);
+	fdstore_leave(fdstore);
+	fdstore_drop(fdstore, fdstore_id(FDSTORE_CHUNK, 1));
+	fdstore_close(fdstore);
 	ck_assert_int_eq(left_behind(), 1);
 }
 END_TEST
@@ -240,18 +241,18 @@ END_TEST
 /* What is held then is for the next keeper. */
 START_TEST(a_keeper_that_is_gone)
 {
-	struct keep *keep = daemon_of(hire());
-	struct pollfd line = {.fd = keep_fd(keep), .events = POLLRDHUP};
+	struct fdstore *fdstore = daemon_of(hire());
+	struct pollfd line = {.fd = fdstore_fd(fdstore), .events = POLLRDHUP};
 	int fd = some_file(1);
 
 	kill(keeper, SIGKILL);
 	ck_assert_int_eq(poll(&line, 1, -1), 1);
-	ck_assert_int_eq(keep_hold(keep, keep_id(KEEP_CHUNK, 1), fd), 0);
-	ck_assert_int_lt(keep_take(keep, keep_id(KEEP_CHUNK, 1)), 0);
-	keep_drop(keep, keep_id(KEEP_CHUNK, 1));
-	keep_ready(keep);
-	keep_end(keep);
-	keep_close(keep);
+	ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(FDSTORE_CHUNK, 1), fd), 0);
+	ck_assert_int_lt(fdstore_take(fdstore, fdstore_id(FDSTORE_CHUNK, 1)), 0);
+	fdstore_drop(fdstore, fdstore_id(FDSTORE_CHUNK, 1));
+	fdstore_ready(fdstore);
+	fdstore_end(fdstore);
+	fdstore_close(fdstore);
 	close(fd);
 	waitpid(keeper, NULL, 0);
 }
@@ -259,23 +260,23 @@ END_TEST
 
 START_TEST(without_a_keeper)
 {
-	ck_assert_int_eq(keep_hold(NULL, keep_id(KEEP_CHUNK, 1), 0), 0);
-	ck_assert_int_eq(keep_take(NULL, keep_id(KEEP_CHUNK, 1)), -ENOENT);
-	ck_assert_int_eq(keep_each(NULL, count_one, NULL), 0);
-	ck_assert_int_eq(keep_wait(NULL), 0);
-	ck_assert_uint_eq(keep_turn(NULL), 1);
-	ck_assert_int_eq(keep_fd(NULL), -1);
-	keep_drop(NULL, 1);
-	keep_ready(NULL);
-	keep_end(NULL);
-	keep_close(NULL);
+	ck_assert_int_eq(fdstore_hold(NULL, fdstore_id(FDSTORE_CHUNK, 1), 0), 0);
+	ck_assert_int_eq(fdstore_take(NULL, fdstore_id(FDSTORE_CHUNK, 1)), -ENOENT);
+	ck_assert_int_eq(fdstore_each(NULL, count_one, NULL), 0);
+	ck_assert_int_eq(fdstore_wait(NULL), 0);
+	ck_assert_uint_eq(fdstore_generation(NULL), 1);
+	ck_assert_int_eq(fdstore_fd(NULL), -1);
+	fdstore_drop(NULL, 1);
+	fdstore_ready(NULL);
+	fdstore_end(NULL);
+	fdstore_close(NULL);
 }
 END_TEST
 
 /* Packets that are no messages, each with a descriptor that must not stay open. */
 START_TEST(nonsense_is_refused)
 {
-	struct line_message message = line_message(LINE_HOLD, 1), got;
+	struct ipc_message message = ipc_message(IPC_HOLD, 1), got;
 	size_t bytes = sizeof(message);
 	int ends[2], fd, before = dup(0);
 
@@ -290,7 +291,7 @@ START_TEST(nonsense_is_refused)
 		message.type = 0;
 		break;
 	case 3:
-		message.type = LINE_TYPES;
+		message.type = IPC_TYPES;
 		break;
 	case 4:
 		message.reserved = 1;
@@ -303,16 +304,16 @@ START_TEST(nonsense_is_refused)
 		break;
 	}
 	close(before);
-	ck_assert_int_eq(line_pair(ends), 0);
+	ck_assert_int_eq(ipc_pair(ends), 0);
 	if (bytes == sizeof(message))
-		ck_assert_int_eq(line_send(ends[0], &message, 0), 0);
+		ck_assert_int_eq(ipc_send(ends[0], &message, 0), 0);
 	else
 		ck_assert_int_eq(send(ends[0], &message, bytes, 0), (ssize_t)bytes);
-	ck_assert_int_eq(line_receive(ends[1], &got, &fd), -EPROTO);
+	ck_assert_int_eq(ipc_receive(ends[1], &got, &fd), -EPROTO);
 	ck_assert_int_eq(fd, -1);
-	ck_assert_int_eq(line_poll(ends[1], &got, &fd), -EAGAIN);
+	ck_assert_int_eq(ipc_poll(ends[1], &got, &fd), -EAGAIN);
 	close(ends[0]);
-	ck_assert_int_eq(line_receive(ends[1], &got, &fd), -EPIPE);
+	ck_assert_int_eq(ipc_receive(ends[1], &got, &fd), -EPIPE);
 	close(ends[1]);
 	fd = dup(0);
 	ck_assert_int_eq(fd, before);
@@ -323,13 +324,13 @@ END_TEST
 START_TEST(no_line_at_all)
 {
 	int ends[2];
-	struct keep *keep;
+	struct fdstore *fdstore;
 
 	log_setup(LOG_LEVEL_ERROR, 0);
-	ck_assert_int_eq(line_pair(ends), 0);
+	ck_assert_int_eq(ipc_pair(ends), 0);
 	close(ends[1]);
-	ck_assert_int_eq(keep_open(ends[0], argv, &keep), -EPIPE);
-	ck_assert_int_lt(keep_open(dup(0), argv, &keep), 0);
+	ck_assert_int_eq(fdstore_open(ends[0], argv, &fdstore), -EPIPE);
+	ck_assert_int_lt(fdstore_open(dup(0), argv, &fdstore), 0);
 }
 END_TEST
 

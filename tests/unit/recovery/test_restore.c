@@ -73,7 +73,7 @@ static struct inode *second_find(const struct inode *inode)
 START_TEST(nothing_but_the_top)
 {
 	expect_same();
-	compact(&fixture);
+	checkpoint(&fixture);
 	expect_same();
 }
 END_TEST
@@ -101,7 +101,7 @@ START_TEST(names_of_every_kind)
 	ck_assert_int_eq(rename_to(gpu(0), "renamed", dir, "link", RENAME_EXCHANGE), 0);
 	ck_assert_int_eq(rename_to(gpu(0), "hard", gpu(0), "renamed", 0), 0);
 	expect_same();
-	compact(&fixture);
+	checkpoint(&fixture);
 	expect_same();
 	inode_put(&fixture, at(gpu(0), "renamed"), 1);
 }
@@ -135,7 +135,7 @@ START_TEST(whatever_happens)
 	for (unsigned step = 0; step < 400; step++) {
 		act(&actor, ACTS);
 		if (pick(&actor, 60) == 0)
-			compact(&fixture);
+			checkpoint(&fixture);
 		if (step % 8 == 7)
 			expect_same();
 	}
@@ -146,7 +146,7 @@ END_TEST
 
 static void set_xattr(struct inode *inode, const char *name, const char *value)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	if (!value) {
 		ck_assert_int_eq(xattr_remove(&inode->xattrs, name), 0);
 		record_xattr_gone(&fixture, inode, name);
@@ -160,7 +160,7 @@ static char *xattrs_of(struct inode *inode)
 {
 	char *names = calloc(1, 256);
 
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	xattr_list(inode->xattrs, XATTR_NAMES_ALL, names, 255);
 	for (char *at = names; at[0] && at[strlen(at) + 1]; at += strlen(at))
 		at[strlen(at)] = ' ';
@@ -186,7 +186,7 @@ START_TEST(extended_attributes)
 		ck_assert_str_eq(value, "another");
 		free(names);
 		second_down();
-		compact(&fixture);
+		checkpoint(&fixture);
 	}
 }
 END_TEST
@@ -210,20 +210,20 @@ START_TEST(requests)
 
 		ck_assert_int_eq(second_up(FS_MOUNT_KEPT), 0);
 		journal_set_request(1000 | 1ULL << 63);
-		ck_assert(journal_was_done(second.journal, &done));
+		ck_assert(journal_drc_find(second.journal, &done));
 		ck_assert_uint_eq(done.ino, file->ino);
 		ck_assert_uint_eq(done.did, JOURNAL_DID_NAME | JOURNAL_DID_OPEN);
 		journal_set_request(1002 | 1ULL << 63);
-		ck_assert(journal_was_done(second.journal, &done));
+		ck_assert(journal_drc_find(second.journal, &done));
 		ck_assert_uint_eq(done.ino, dir->ino);
 		ck_assert_uint_eq(done.did, JOURNAL_DID_NAME);
 		journal_set_request(1004 | 1ULL << 63);
-		ck_assert(!journal_was_done(second.journal, &done));
+		ck_assert(!journal_drc_find(second.journal, &done));
 		journal_set_request(1000); /* the kernel's next one of that number */
-		ck_assert(!journal_was_done(second.journal, &done));
+		ck_assert(!journal_drc_find(second.journal, &done));
 		journal_set_request(0);
 		second_down();
-		compact(&fixture);
+		checkpoint(&fixture);
 	}
 	handle_close(at(gpu(0), "file"));
 }
@@ -253,7 +253,7 @@ static bool is_known(const struct fs *fs, uint64_t number)
 	struct journal_request done;
 
 	journal_set_request(number | 1ULL << 63);
-	bool known = journal_was_done(fs->journal, &done);
+	bool known = journal_drc_find(fs->journal, &done);
 
 	journal_set_request(0);
 	return known;
@@ -269,7 +269,7 @@ START_TEST(requests_of_daemons_before)
 		ck_assert_int_eq(second_up(FS_MOUNT_KEPT), 0);
 		many_requests(&second, 2000);
 		if (round)
-			compact(&second);
+			checkpoint(&second);
 		third_up(FS_MOUNT_KEPT);
 		ck_assert(is_known(&third, 1000));
 		ck_assert(is_known(&third, 2000 + 2 * 99));
@@ -324,13 +324,13 @@ START_TEST(leases)
 	file = inode_find(&second, ino);
 	ck_assert_uint_eq(file_leases(file->file), 1);
 	ck_assert_int_eq(shrink(&second, file), -EBUSY);
-	ck_assert(orphan_adopt(&second, file));
-	ck_assert(!orphan_adopt(&second, file));
-	orphans_end(&second);
+	ck_assert(unclaimed_lease_adopt(&second, file));
+	ck_assert(!unclaimed_lease_adopt(&second, file));
+	unclaimed_leases_end(&second);
 	ck_assert_uint_eq(file_leases(file->file), 1);
 	ck_assert_uint_eq(file_allocated(file->file), 4 * MIB);
 	file_unlease(file->file, 1);
-	inode_unhold(&second, file, 1);
+	inode_lease_put(&second, file, 1);
 	inode_put(&second, file, 1);
 	ck_assert_uint_eq(pool_usage(second.volumes[0].pool).span_bytes, 0);
 	second_down();
@@ -338,7 +338,7 @@ START_TEST(leases)
 	ck_assert_int_eq(second_up(FS_MOUNT_NEW), 0);
 	file = inode_find(&second, ino);
 	ck_assert_uint_eq(file_allocated(file->file), 4 * MIB);
-	orphans_end(&second);
+	unclaimed_leases_end(&second);
 	ck_assert_ptr_null(inode_find(&second, ino));
 	ck_assert_uint_eq(pool_usage(second.volumes[0].pool).span_bytes, 0);
 	second_down();
@@ -480,7 +480,7 @@ END_TEST
 /* No other daemon can be at the journal, nor another process that has it from the keeper. */
 START_TEST(one_at_a_time)
 {
-	int fd = held_take(&held, keep_id(KEEP_JOURNAL, 0));
+	int fd = held_take(&held, fdstore_id(FDSTORE_JOURNAL, 0));
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -506,7 +506,7 @@ START_TEST(generations)
 			act(&actor, ACTS);
 		actor_end(&actor);
 		if (generation % 2)
-			compact(&fixture);
+			checkpoint(&fixture);
 		char *before = describe(&fixture, DESCRIBE_ALL);
 		static struct held next;
 

@@ -21,7 +21,7 @@ static bool freezing;
 static void freeze(void *of)
 {
 	(void)of;
-	LOCKED(&frozen_lock);
+	scoped_lock(&frozen_lock);
 	if (freezing && points++ % each == 0 && n_frozen < FROZEN_MAX)
 		held_freeze(&second_held, FREEZE_ALL, &frozen[n_frozen++]);
 }
@@ -77,7 +77,7 @@ static void down(void)
 
 static void set_freezing(bool on)
 {
-	LOCKED(&frozen_lock);
+	scoped_lock(&frozen_lock);
 	freezing = on;
 	points = 0;
 }
@@ -95,7 +95,7 @@ static void restore_stopped(struct held *found, enum fs_mount mount, unsigned nt
 	each = nth;
 	set_freezing(true);
 	ck_assert_int_eq(daemon_up(&second, &stopping, mount), 0);
-	compact(&second);
+	checkpoint(&second);
 	set_freezing(false);
 	daemon_down(&second);
 	ck_assert_uint_eq(second_held.n, 0);
@@ -141,7 +141,7 @@ static void leave_at(struct held *found, struct actor *actor, bool compacting)
 	if (compacting) {
 		fixture.journal->fault_of = &when;
 		fixture.journal->fault = leave;
-		compact(&fixture);
+		checkpoint(&fixture);
 		fixture.journal->fault = NULL;
 	}
 	if (!compacting || (int)when >= 0)
@@ -217,7 +217,7 @@ END_TEST
 
 static void wait_for_compaction(struct journal *journal)
 {
-	LOCKED(&journal->lock);
+	scoped_lock(&journal->lock);
 	while (journal->wanted)
 		pthread_cond_wait(&journal->changed, &journal->lock);
 }
@@ -236,7 +236,7 @@ static void another_daemon(void)
 
 static void set_again(struct inode *inode, const char *value, size_t bytes)
 {
-	LOCKED(&inode->lock);
+	scoped_lock(&inode->lock);
 	ck_assert_int_eq(xattr_set(&inode->xattrs, "user.large", value, bytes, 0), 0);
 	record_xattr(&fixture, inode, "user.large", value, bytes);
 }

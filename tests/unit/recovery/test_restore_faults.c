@@ -130,7 +130,7 @@ START_TEST(compaction)
 		char *before = describe(&fixture, DESCRIBE_TIMELESS);
 
 		faults(freeze_some);
-		compact(&fixture);
+		checkpoint(&fixture);
 		faults(NULL);
 		ck_assert_uint_gt(n_frozen, 10);
 		expect_before_or_after(before, before);

@@ -102,7 +102,7 @@ static void expect_new(struct fs *fs, const struct inode *file)
 
 static uint64_t chunk_of(const struct inode *file, uint32_t extent)
 {
-	return keep_id(KEEP_CHUNK, file->file->extents.at[extent].span.chunk->id);
+	return fdstore_id(FDSTORE_CHUNK, file->file->extents.at[extent].span.chunk->id);
 }
 
 /* Puts another descriptor in the place of what is held: the one that was. */
@@ -146,7 +146,7 @@ START_TEST(chunks)
 	ck_assert_uint_eq(file_size(inode_find(&second, whole->ino)->file), 3 * MIB);
 	/* Nobody gets what may be theirs, and nothing of it is forgotten. */
 	if (_i)
-		compact(&second);
+		checkpoint(&second);
 	for (int i = 0; i < 2; i++) {
 		close(put(&held, ids[i], were[i]));
 		close(put(&left, ids[i], fcntl(were[i], F_DUPFD_CLOEXEC, 0)));
@@ -196,7 +196,7 @@ START_TEST(objects)
 {
 	struct inode *top = inode_find(&fixture, fixture.volumes[fixture.n_volumes - 1].root_ino);
 	struct inode *one = made(top, "one", 5000), *two = made(top, "two", 5000);
-	uint64_t id = keep_id(KEEP_HOST, one->file->object);
+	uint64_t id = fdstore_id(FDSTORE_HOST, one->file->object);
 	int was = held_take(&held, id);
 
 	held_drop(&held, id);
@@ -205,7 +205,7 @@ START_TEST(objects)
 	ck_assert_int_lt(file_object(inode_find(&second, one->ino)->file, &(struct file_call){0}),
 			 0);
 	expect_there(&second, two, 't');
-	compact(&second);
+	checkpoint(&second);
 	next_up(&left, &left_again, &left_again_holder, &third);
 	expect_missing(&third, one);
 	empty(&third, one);
@@ -245,7 +245,7 @@ START_TEST(nonsense)
 	expect_missing(&second, bad);
 	expect_there(&second, one, 'o');
 	expect_there(&second, two, 't');
-	compact(&second);
+	checkpoint(&second);
 	next_up(&left, &left_again, &left_again_holder, &third);
 	expect_missing(&third, bad);
 	empty(&third, bad);

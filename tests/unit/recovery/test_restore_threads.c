@@ -168,13 +168,13 @@ START_TEST(everything_at_once)
 		ck_assert_int_eq(pthread_create(&actors[i].thread, NULL, run, &actors[i]), 0);
 	}
 	for (unsigned i = 0; i < COMPACTIONS; i++)
-		compact(&fixture);
+		checkpoint(&fixture);
 	atomic_store(&acting, 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(actors[i].thread, NULL);
 	trim_all();
 	expect_same();
-	compact(&fixture);
+	checkpoint(&fixture);
 	expect_same();
 }
 END_TEST

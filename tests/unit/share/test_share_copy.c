@@ -138,17 +138,17 @@ static void expect_takes_all_or_nothing(struct inode *file, uint64_t bytes)
 	struct pool *pool = fixture.volumes[0].pool;
 	struct pool_limits limits = pool_limits(pool), tight = limits;
 	struct inode *copy;
-	uint64_t before = used(), takes = pool_takes(pool);
+	uint64_t before = used(), takes = pool_allocations(pool);
 	int64_t sum = gpu(0)->dir->rbytes, files = gpu(0)->dir->rfiles;
 
 	tight.size = before + bytes - CHUNK_ALIGN;
 	pool_set_limits(pool, &tight);
 	ck_assert_int_eq(share_copy(&fixture, file, READER, &copy), -ENOSPC);
-	ck_assert_uint_eq(pool_takes(pool), takes);
+	ck_assert_uint_eq(pool_allocations(pool), takes);
 	pool_set_limits(pool, &limits);
 	atomic_store(&gpu(0)->dir->max_bytes, (uint64_t)sum + bytes - 1);
 	ck_assert_int_eq(share_copy(&fixture, file, READER, &copy), -EDQUOT);
-	ck_assert_uint_eq(pool_takes(pool), takes);
+	ck_assert_uint_eq(pool_allocations(pool), takes);
 	expect_as_before(before, sum, files);
 	tight.size = before + bytes;
 	pool_set_limits(pool, &tight);

@@ -50,7 +50,7 @@ START_TEST(bytes_and_attributes_come_back)
 
 	ck_assert_int_eq(inode_attr_set(&fixture, NULL, file, ATTR_COPY, "dma", 3, 0), 0);
 	tree_set_attrs(&fixture, file, &attrs);
-	int64_t btime = file->btime, ctime = file->figures->ctime;
+	int64_t btime = file->btime, ctime = file->fields->ctime;
 
 	remount();
 	file = at(gpu(0), "weights");
@@ -58,12 +58,12 @@ START_TEST(bytes_and_attributes_come_back)
 	ck_assert_uint_eq(file->uid, 7);
 	ck_assert_uint_eq(file->gid, 8);
 	ck_assert_int_eq(file->btime, btime);
-	ck_assert_int_eq(file->figures->ctime, ctime);
+	ck_assert_int_eq(file->fields->ctime, ctime);
 	struct attr_values values = atomic_load(&file->attrs);
 
 	ck_assert_int_eq(values.copy, COPYING_DMA);
 	expect_bytes(file, pattern, BYTES);
-	ck_assert_int_eq(file->figures->mtime, attrs.mtime);
+	ck_assert_int_eq(file->fields->mtime, attrs.mtime);
 }
 END_TEST
 
@@ -142,7 +142,7 @@ START_TEST(only_what_changed_is_written)
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	ck_assert_uint_eq(saved_bytes(), before + SPOOL_BLOCK);
 	/* As leases do. */
-	spool_suspect(file);
+	spool_mark_unknown(file);
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	ck_assert_uint_eq(saved_bytes(), before + SPOOL_BLOCK);
 	pattern[3 * SPOOL_BLOCK] = 'x';
@@ -156,9 +156,9 @@ START_TEST(what_sharers_wrote_is_found)
 	struct inode *file = file_of(gpu(0), "file", BYTES);
 
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
-	ck_assert_int_eq(inode_hold(&fixture, file), 0);
+	ck_assert_int_eq(inode_lease_get(&fixture, file), 0);
 	ck_assert_int_eq(write_to(file, "unseen", 6, SPOOL_BLOCK), 6);
-	inode_unhold(&fixture, file, 1);
+	inode_lease_put(&fixture, file, 1);
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	memcpy(pattern + SPOOL_BLOCK, "unseen", 6);
 	remount();
@@ -175,10 +175,10 @@ START_TEST(shorter_and_longer)
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	inode_call_init(&call, &fixture, file, worker_copier(&fixture));
 	ck_assert_int_eq(file_truncate(file->file, &call.call, small), 0);
-	spool_mark(file, small, BYTES - small);
+	spool_mark_dirty(file, small, BYTES - small);
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	ck_assert_int_eq(file_truncate(file->file, &call.call, BYTES), 0);
-	spool_mark(file, small, BYTES - small);
+	spool_mark_dirty(file, small, BYTES - small);
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	memset(pattern + small, 0, BYTES - small);
 	remount();
@@ -303,7 +303,7 @@ START_TEST(a_full_disk)
 
 	setrlimit(RLIMIT_FSIZE, &limit);
 	ck_assert_int_eq(rc, -EFBIG);
-	ck_assert_uint_eq(spool_figures(&fixture).errors, 1);
+	ck_assert_uint_eq(spool_counters(&fixture).errors, 1);
 	/* Memory has the new bytes, the disk the old ones, until there is room. */
 	ck_assert_int_eq(get_bytes(file, seen, 3, 0), 3);
 	ck_assert_mem_eq(seen, "new", 3);

@@ -145,9 +145,9 @@ static void inject(const struct victim *victim, enum fault fault, uint64_t rando
 static void expect_damage(unsigned number)
 {
 	mount_up();
-	ck_assert_int_eq(spool_need(&fixture, file_at(number)), -EIO);
-	ck_assert_int_eq(spool_need(&fixture, file_at(number)), -EIO);
-	ck_assert_uint_ge(spool_figures(&fixture).damaged, 1);
+	ck_assert_int_eq(spool_require(&fixture, file_at(number)), -EIO);
+	ck_assert_int_eq(spool_require(&fixture, file_at(number)), -EIO);
+	ck_assert_uint_ge(spool_counters(&fixture).damaged, 1);
 	for (unsigned i = 0; i < FILES; i++)
 		ck_assert(i == number || is_whole(i));
 	mount_down();
@@ -224,13 +224,13 @@ START_TEST(a_damaged_file_is_removed)
 	snprintf(path, sizeof(path), "%s/gpu0/dir/file0", spool_at);
 	ck_assert_int_eq(truncate(path, 5), 0);
 	mount_up();
-	ck_assert_int_eq(spool_need(&fixture, file_at(0)), -EIO);
+	ck_assert_int_eq(spool_require(&fixture, file_at(0)), -EIO);
 	ck_assert_int_eq(tree_unlink(&fixture, at(gpu(0), "dir"), "file0"), 0);
 	mount_down();
 	ck_assert_int_ne(access(path, F_OK), 0);
 	mount_up();
 	ck_assert(!is_there(at(gpu(0), "dir"), "file0"));
-	ck_assert_uint_eq(spool_figures(&fixture).damaged, 0);
+	ck_assert_uint_eq(spool_counters(&fixture).damaged, 0);
 	mount_crash();
 }
 END_TEST
@@ -269,7 +269,7 @@ static bool killed_at(unsigned step, void (*change)(unsigned step))
 /* Each change makes another file of it than any before. */
 static void change_one_block(unsigned step)
 {
-	ck_assert_int_eq(spool_need(&fixture, file_at(0)), 0);
+	ck_assert_int_eq(spool_require(&fixture, file_at(0)), 0);
 	put_bytes(file_at(0), &step, sizeof(step), SPOOL_BLOCK);
 }
 
@@ -277,7 +277,7 @@ static void change_all(unsigned step)
 {
 	for (unsigned i = 0; i <= BYTES / SPOOL_BLOCK; i++)
 		memcpy(pattern[0] + i * SPOOL_BLOCK, &step, sizeof(step));
-	ck_assert_int_eq(spool_need(&fixture, file_at(0)), 0);
+	ck_assert_int_eq(spool_require(&fixture, file_at(0)), 0);
 	put_bytes(file_at(0), pattern[0], BYTES, 0);
 }
 
@@ -287,11 +287,11 @@ static void change_length(unsigned step)
 	struct inode_call call;
 	uint64_t size = step % 2 ? SPOOL_BLOCK - step : 2 * SPOOL_BLOCK + step, before;
 
-	ck_assert_int_eq(spool_need(&fixture, file), 0);
+	ck_assert_int_eq(spool_require(&fixture, file), 0);
 	inode_call_init(&call, &fixture, file, worker_copier(&fixture));
 	before = file_size(file->file);
 	ck_assert_int_eq(file_truncate(file->file, &call.call, size), 0);
-	spool_mark(file, before < size ? before : size, 2 * SPOOL_BLOCK);
+	spool_mark_dirty(file, before < size ? before : size, 2 * SPOOL_BLOCK);
 }
 
 static void change_name(unsigned step)
@@ -371,7 +371,7 @@ static void expect_old_or_new(void (*change)(unsigned step))
 
 		ck_assert(killed ? now == old || now == new : now == new);
 		olds += now == old;
-		ck_assert_uint_eq(spool_figures(&fixture).damaged, 0);
+		ck_assert_uint_eq(spool_counters(&fixture).damaged, 0);
 		for (unsigned i = 1; i < FILES; i++)
 			ck_assert(is_whole(i));
 		mount_crash();

@@ -136,7 +136,7 @@ START_TEST(no_room_for_what_replaced_it)
 	renames("large", "file", 0);
 	for (unsigned i = 0; i < 3; i++)
 		follow_on_small_disk();
-	ck_assert_uint_ge(spool_figures(&fixture).errors, 3);
+	ck_assert_uint_ge(spool_counters(&fixture).errors, 3);
 	crash_and_mount();
 	ck_assert_uint_eq(size_of("file"), 10);
 }
@@ -280,7 +280,7 @@ START_TEST(people_keep_what_lost_its_data)
 	mount_down();
 	ck_assert_int_eq(unlink(path), 0);
 	mount_up();
-	ck_assert_int_eq(spool_need(&fixture, at(gpu(0), "file")), -EIO);
+	ck_assert_int_eq(spool_require(&fixture, at(gpu(0), "file")), -EIO);
 	ck_assert_uint_eq(seen_size("file"), 10);
 }
 END_TEST

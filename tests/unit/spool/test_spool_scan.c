@@ -85,8 +85,8 @@ static void daemon_with_spool(const struct journal_holder *holder, void (*fault)
 	fixture.mount = FS_MOUNT_KEPT;
 	ck_assert_int_eq(fs_prepare(&fixture), 0);
 	ck_assert_int_eq(fs_restore(&fixture), 0);
-	rest_start(&fixture);
-	compact_start(&fixture);
+	idle_release_start(&fixture);
+	checkpoint_start(&fixture);
 	fixture.journal->fault = fault;
 	ck_assert_int_eq(spool_open(&fixture), 0);
 	fixture.journal->fault = NULL;
@@ -108,12 +108,12 @@ static void expect_all(void)
 		ck_assert_int_eq(get_bytes(file, seen, sizeof(seen), 0), (ssize_t)size_of(i));
 		ck_assert(memcmp(seen, bytes, size_of(i)) == 0);
 		/* The objects of host/ that were frozen are copies, and written just now. */
-		ck_assert(i % 2 == 0 || file->figures->mtime == i + 1);
+		ck_assert(i % 2 == 0 || file->fields->mtime == i + 1);
 	}
 	ck_assert_ptr_eq(at(gpu(0), "file1"), at(gpu(0), "linked"));
 	ck_assert_uint_eq(gpu(0)->dir->n_names, FILES / 2 + 1);
 	ck_assert_uint_eq(gpu(2)->dir->n_names, FILES / 2);
-	ck_assert_uint_eq(spool_figures(&fixture).damaged, 0);
+	ck_assert_uint_eq(spool_counters(&fixture).damaged, 0);
 }
 
 START_TEST(killed_while_names_come_back)
@@ -145,7 +145,7 @@ START_TEST(killed_with_bytes_on_both_sides)
 	daemon_with_spool(&holder, NULL);
 	struct inode *file = at(gpu(0), "file3");
 
-	ck_assert_int_eq(spool_need(&fixture, file), 0);
+	ck_assert_int_eq(spool_require(&fixture, file), 0);
 	put_bytes(file, "unsaved", 7, 0);
 	ck_assert_int_eq(rename_to(gpu(0), "file5", gpu(0), "renamed", 0), 0);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "linked"), 0);
@@ -180,7 +180,7 @@ START_TEST(going_on_without_the_disk)
 
 	held_init(&held);
 	daemon_with_spool(&holder, NULL);
-	ck_assert_int_eq(spool_need(&fixture, at(gpu(0), "file3")), 0);
+	ck_assert_int_eq(spool_require(&fixture, at(gpu(0), "file3")), 0);
 	held_freeze(&held, FREEZE_ALL, &frozen[0]);
 	daemon_down(&fixture);
 	held_free(&held);

@@ -173,8 +173,8 @@ START_TEST(opened_while_brought_back)
 		pthread_join(threads[i], &failed);
 		ck_assert_ptr_null(failed);
 	}
-	spool_follow_end(fixture.spool);
-	ck_assert_uint_eq(spool_figures(&fixture).fetched_bytes, NAMES * 3 * SPOOL_BLOCK);
+	spool_rename_queue_end(fixture.spool);
+	ck_assert_uint_eq(spool_counters(&fixture).fetched_bytes, NAMES * 3 * SPOOL_BLOCK);
 }
 END_TEST
 

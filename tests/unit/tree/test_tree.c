@@ -264,7 +264,7 @@ START_TEST(unlinked_while_open)
 	ck_assert_int_eq(write_to(file, "text", 4, 0), 4);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "g"), 0);
 	ck_assert_uint_eq(pool_usage(fixture.volumes[0].pool).span_bytes, 0);
-	ck_assert(file->dropped);
+	ck_assert(file->data_freed);
 	inode_put(&fixture, file, 1);
 }
 END_TEST

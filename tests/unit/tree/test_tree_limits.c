@@ -149,7 +149,7 @@ START_TEST(a_rename_that_fails_leaves_the_charge)
 	ck_assert_int_eq(make_file(at(gpu(0), "full"), "file"), 0);
 	ck_assert_int_eq(rename_to(over, "dir", gpu(0), "full", 0), -ENOTEMPTY);
 	ck_assert_int_eq(over->dir->rfiles, 2);
-	ck_assert_ptr_eq(at(over, "dir")->home, over);
+	ck_assert_ptr_eq(at(over, "dir")->quota_dir, over);
 }
 END_TEST
 
@@ -160,8 +160,8 @@ START_TEST(an_exchange_that_fails_leaves_the_charges)
 	ck_assert_int_eq(make_file(gpu(0), "other"), 0);
 	ck_assert_int_eq(rename_to(over, "file", gpu(0), "other", RENAME_EXCHANGE), -EDQUOT);
 	ck_assert_int_eq(over->dir->rfiles, 2);
-	ck_assert_ptr_eq(at(over, "file")->home, over);
-	ck_assert_ptr_eq(at(gpu(0), "other")->home, gpu(0));
+	ck_assert_ptr_eq(at(over, "file")->quota_dir, over);
+	ck_assert_ptr_eq(at(gpu(0), "other")->quota_dir, gpu(0));
 }
 END_TEST
 
@@ -257,12 +257,12 @@ START_TEST(a_replaced_file_keeps_its_bytes_until_forgotten)
 	ck_assert_int_eq(tree_lookup(&fixture, gpu(0), "name", &old), 0);
 	ck_assert_int_eq(write_to(old, "text", 4, 0), 4);
 	ck_assert_int_eq(rename_to(gpu(0), "new", gpu(0), "name", 0), 0);
-	ck_assert(!old->dropped);
-	ck_assert_int_eq(fixture.dying, 1);
+	ck_assert(!old->data_freed);
+	ck_assert_int_eq(fixture.n_unlinked_open, 1);
 	ck_assert_int_eq(read_from(old, text, 4, 0), 4);
 	ck_assert_mem_eq(text, "text", 4);
 	inode_put(&fixture, old, 1);
-	ck_assert_int_eq(fixture.dying, 0);
+	ck_assert_int_eq(fixture.n_unlinked_open, 0);
 	ck_assert_uint_eq(pool_usage(fixture.volumes[0].pool).span_bytes, 0);
 }
 END_TEST

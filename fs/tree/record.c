@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 #include <string.h>
 
@@ -33,10 +33,10 @@ static uint32_t volume_of(const struct inode *inode)
 	return volume ? volume->index : NO_VOLUME;
 }
 
-static uint64_t home_of(const struct inode *inode)
+static uint64_t quota_dir_of(const struct inode *inode)
 {
-	if (inode->home)
-		return inode->home->ino;
+	if (inode->quota_dir)
+		return inode->quota_dir->ino;
 	return S_ISDIR(inode->mode) && inode->dir->parent ? inode->dir->parent->ino : 0;
 }
 
@@ -44,15 +44,15 @@ static struct journal_inode inode_image(const struct inode *inode)
 {
 	struct journal_inode image = {
 	    .ino = inode->ino,
-	    .home = home_of(inode),
+	    .quota_dir = quota_dir_of(inode),
 	    .btime = inode->btime,
 	    .attrs = atomic_load(&inode->attrs),
 	    .mode = inode->mode,
 	    .uid = inode->uid,
 	    .gid = inode->gid,
 	    .volume = volume_of(inode),
-	    .flags =
-		(inode->counted ? JOURNAL_IS_COUNTED : 0) | (inode->kept ? JOURNAL_IS_KEPT : 0),
+	    .flags = (inode->counted ? JOURNAL_IS_COUNTED : 0) |
+		     (inode->keep_data ? JOURNAL_IS_KEPT : 0),
 	};
 
 	if (S_ISLNK(inode->mode) && inode->target)
@@ -133,11 +133,11 @@ void record_unlink(struct fs *fs, const struct dentry *entry)
 	record_name(fs, JOURNAL_NAME_GONE, JOURNAL_DID_NAME, entry);
 }
 
-void record_home(struct fs *fs, const struct inode *inode)
+void record_quota_dir(struct fs *fs, const struct inode *inode)
 {
-	struct journal_home home = {.ino = inode->ino, .home = home_of(inode)};
+	struct journal_quota_dir quota_dir = {.ino = inode->ino, .quota_dir = quota_dir_of(inode)};
 
-	append_one(fs, JOURNAL_HOME, &home, sizeof(home));
+	append_one(fs, JOURNAL_HOME, &quota_dir, sizeof(quota_dir));
 }
 
 void record_gone(struct fs *fs, const struct inode *inode)
@@ -169,12 +169,13 @@ void record_rename_gone(struct record_rename *rename, const struct inode *dir, c
 	rename->pieces[rename->n++] = name_piece(JOURNAL_NAME_GONE, image, name);
 }
 
-void record_rename_home(struct record_rename *rename, const struct inode *inode)
+void record_rename_quota_dir(struct record_rename *rename, const struct inode *inode)
 {
-	struct journal_home *home = &rename->homes[rename->n_homes++];
+	struct journal_quota_dir *quota_dir = &rename->quota_dirs[rename->n_quota_dirs++];
 
-	*home = (struct journal_home){.ino = inode->ino, .home = home_of(inode)};
-	rename->pieces[rename->n++] = piece_of(JOURNAL_HOME, home, sizeof(*home));
+	*quota_dir =
+	    (struct journal_quota_dir){.ino = inode->ino, .quota_dir = quota_dir_of(inode)};
+	rename->pieces[rename->n++] = piece_of(JOURNAL_HOME, quota_dir, sizeof(*quota_dir));
 }
 
 static struct journal_open open_image(const struct inode *inode)
@@ -183,8 +184,8 @@ static struct journal_open open_image(const struct inode *inode)
 	    .ino = inode->ino,
 	    .opens = inode->opens,
 	    .writers = inode->writers,
-	    .leases = inode->holds,
-	    .kept = inode->kept,
+	    .leases = inode->lease_refs,
+	    .kept = inode->keep_data,
 	    .backing_id = S_ISREG(inode->mode) ? *file_backing_id(inode->file) : 0,
 	};
 }
@@ -324,16 +325,16 @@ static void record_inode(struct fs *fs, const struct inode *inode)
 		record_quota_as(fs, 0, inode);
 }
 
-void record_everything(struct fs *fs, struct inode *inode)
+void record_checkpoint(struct fs *fs, struct inode *inode)
 {
 	if (!fs->journal || !atomic_load_explicit(&inode->recorded, memory_order_acquire))
 		return;
-	guard_token token = guard_enter(&fs->topology);
+	brlock_token token = brlock_read_lock(&fs->topology);
 
 	pthread_mutex_lock(&inode->lock);
 	record_inode(fs, inode);
 	pthread_mutex_unlock(&inode->lock);
-	guard_leave(&fs->topology, token);
+	brlock_read_unlock(&fs->topology, token);
 	if (S_ISREG(inode->mode)) {
 		struct inode_call call;
 

@@ -7,7 +7,7 @@
 
 #include "fs/file/internal.h"
 #include "fs/file/missing.h"
-#include "fs/tree/log.h"
+#include "fs/tree/record.h"
 
 /* Extents that are recorded without allocating. */
 #define FEW 8
@@ -159,10 +159,10 @@ static void record_all(const struct file_call *call, const struct file *file)
 /* A host/ file's object is made under the lock alone. */
 void record_file(const struct file_call *call, struct file *file, pthread_mutex_t *lock)
 {
-	guard_token token = guard_enter(&file->guard);
+	brlock_token token = brlock_read_lock(&file->guard);
 
 	pthread_mutex_lock(lock);
 	record_all(call, file);
 	pthread_mutex_unlock(lock);
-	guard_leave(&file->guard, token);
+	brlock_read_unlock(&file->guard, token);
 }

@@ -168,7 +168,7 @@ static void renew_peers(struct cuda_device *device)
 
 		if (other == &device->base || !device->peer[i] || atomic_load(&other->failed))
 			continue;
-		LOCKED(&other->health.lock);
+		scoped_lock(&other->health.lock);
 		DL_FOREACH (other->health.chunks, chunk) {
 			peers_renew(cuda_chunk(chunk));
 		}
@@ -181,7 +181,7 @@ static int attempt(struct cuda_device *device, struct cuda_chunk **lost)
 
 	leave_peers(device);
 	{
-		LOCKED(&device->lock);
+		scoped_lock(&device->lock);
 		cuda_context_close(device);
 	}
 	int rc = scratch_open(device, &scratch);
@@ -199,12 +199,12 @@ static int leave(struct cuda_device *device)
 	if (rc < 0)
 		return rc;
 	dma_unregister_for_all(device);
-	LOCKED(&device->bar.lock);
-	cuda_bar_rest(device);
+	scoped_lock(&device->bar.lock);
+	cuda_bar_idle_release(device);
 	return 0;
 }
 
-int cuda_mend(struct device *base)
+int cuda_reset(struct device *base)
 {
 	struct cuda_device *device = cuda_device(base);
 	int rc = leave(device);

@@ -12,7 +12,7 @@
 
 static int rest(unsigned device)
 {
-	return device_rest(backend->devices[device]);
+	return device_idle_release(backend->devices[device]);
 }
 
 /* Not at once where a grant to peers is under way. */

@@ -29,7 +29,7 @@ int cuda_copiers_leave(struct cuda_device *device)
 	struct cuda_copier *copier;
 	int rc = 0;
 
-	LOCKED(&copiers->lock);
+	scoped_lock(&copiers->lock);
 	DL_FOREACH (copiers->list, copier)
 		if (copier_leave(copier, device) < 0)
 			rc = -EBUSY;
@@ -39,7 +39,7 @@ int cuda_copiers_leave(struct cuda_device *device)
 /* bar.lock is held. The device's own lock keeps everybody out who would begin to use it. */
 static int rest(struct cuda_device *device)
 {
-	LOCKED(&device->lock);
+	scoped_lock(&device->lock);
 	if (device->holds)
 		return -EBUSY;
 	if (!atomic_load(&device->context))
@@ -48,14 +48,14 @@ static int rest(struct cuda_device *device)
 	if (rc < 0)
 		return rc;
 	dma_unregister_for_all(device);
-	cuda_bar_rest(device);
+	cuda_bar_idle_release(device);
 	cuda_range_close(device);
 	cuda_context_close(device);
 	log_debug("gpu%u: nothing is there: the context is given back", device->base.index);
 	return 0;
 }
 
-int cuda_rest(struct device *base)
+int cuda_idle_release(struct device *base)
 {
 	struct cuda_device *device = cuda_device(base);
 

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 
 #include "backend/bar_cache.h"
-#include "backend/mend.h"
 #include "backend/pool.h"
+#include "backend/reset.h"
 #include "tests/driver/helpers.h"
 #include "tests/unit/cuda_fixture.h"
 
@@ -33,15 +33,15 @@ static void count_given_up(void *of, struct device *device)
 	atomic_fetch_add(&given_up, 1);
 }
 
-static void open_mending(enum bar_provider bar)
+static void open_resetting(enum bar_provider bar)
 {
-	const struct mend_watch watch = {.mended = count_mended, .given_up = count_given_up};
+	const struct reset_watch watch = {.reset = count_mended, .given_up = count_given_up};
 
 	open_with(bar, NULL);
-	ck_assert_int_eq(mend_start(backend, &watch), 0);
+	ck_assert_int_eq(reset_start(backend, &watch), 0);
 }
 
-static void close_mending(void)
+static void close_resetting(void)
 {
 	close_all();
 	unlink(faults);
@@ -131,7 +131,7 @@ START_TEST(comes_back)
 	int fd;
 
 	order("");
-	open_mending(bars[_i]);
+	open_resetting(bars[_i]);
 	fill(&here, 0, 4 * MIB);
 	fill(&there, 1, 2 * MIB);
 	struct span span = whole(here.chunks[0]);
@@ -156,7 +156,7 @@ START_TEST(comes_back)
 	check(&there);
 	empty(&here);
 	empty(&there);
-	close_mending();
+	close_resetting();
 }
 END_TEST
 
@@ -166,7 +166,7 @@ START_TEST(does_not_come_back)
 	static struct content here, there;
 
 	order("");
-	open_mending(BAR_OFF);
+	open_resetting(BAR_OFF);
 	fill(&here, 0, 2 * MIB);
 	fill(&there, 1, 2 * MIB);
 	order("cuMemcpyDtoHAsync@1=ILLEGAL_ADDRESS");
@@ -179,7 +179,7 @@ START_TEST(does_not_come_back)
 	expect_alive(1);
 	empty(&here);
 	empty(&there);
-	close_mending();
+	close_resetting();
 	ck_assert_uint_eq(atomic_load(&mended), 0);
 }
 END_TEST
@@ -194,7 +194,7 @@ START_TEST(bad_memory_is_lost)
 	int fd;
 
 	order("");
-	open_mending(BAR_OFF);
+	open_resetting(BAR_OFF);
 	fill(&here, 0, 2 * MIB);
 	order("memory2=ECC_UNCORRECTABLE+~");
 	ck_assert_int_eq(read_byte(here.chunks[1], 0), -EIO);
@@ -214,7 +214,7 @@ START_TEST(bad_memory_is_lost)
 	ck_assert_uint_eq(used(0), 4 * MIB);
 	check(&here);
 	empty(&here);
-	close_mending();
+	close_resetting();
 	ck_assert_uint_eq(atomic_load(&mended), 1);
 }
 END_TEST
@@ -226,7 +226,7 @@ START_TEST(descriptors_bring_memory_back)
 	int fd;
 
 	order("");
-	open_mending(BAR_OFF);
+	open_resetting(BAR_OFF);
 	fill(&here, 0, 2 * MIB);
 	ck_assert_int_eq(chunk_export(here.chunks[0], &fd), 0);
 	close(fd);
@@ -241,7 +241,7 @@ START_TEST(descriptors_bring_memory_back)
 	ck_assert_int_eq(chunk_export(here.chunks[0], &fd), 0);
 	close(fd);
 	empty(&here);
-	close_mending();
+	close_resetting();
 }
 END_TEST
 
@@ -252,7 +252,7 @@ START_TEST(windows_come_back)
 	static struct content here, there;
 
 	order("");
-	open_mending(BAR_OFF);
+	open_resetting(BAR_OFF);
 	fill(&here, 0, 2 * MIB);
 	fill(&there, 1, 2 * MIB);
 	for (unsigned round = 0; round < 2; round++) {
@@ -271,7 +271,7 @@ START_TEST(windows_come_back)
 	device_unpin(backend->devices[0], window);
 	empty(&here);
 	empty(&there);
-	close_mending();
+	close_resetting();
 }
 END_TEST
 
@@ -286,7 +286,7 @@ START_TEST(windows_are_never_touched_by_the_cpu)
 	char *window = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(window, MAP_FAILED);
 	order("");
-	open_mending(BAR_OFF);
+	open_resetting(BAR_OFF);
 	fill(&here, 0, 2 * MIB);
 	struct span span = whole(here.chunks[0]);
 	ck_assert_int_eq(device_pin(backend->devices[0], window, MIB), 0);
@@ -303,7 +303,7 @@ START_TEST(windows_are_never_touched_by_the_cpu)
 	munmap(window, MIB);
 	close(fd);
 	empty(&here);
-	close_mending();
+	close_resetting();
 }
 END_TEST
 
@@ -314,14 +314,14 @@ START_TEST(full_devices_come_back)
 
 	set("GPUMEM_STANDIN_MEMORY", "12M");
 	order("");
-	open_mending(BAR_OFF);
+	open_resetting(BAR_OFF);
 	fill(&here, 0, 4 * MIB);
 	order(PASS_FAULT);
 	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
 	await(&mended, 1);
 	check(&here);
 	empty(&here);
-	close_mending();
+	close_resetting();
 }
 END_TEST
 
@@ -330,7 +330,7 @@ START_TEST(freed_meanwhile)
 	static struct content here;
 
 	order("");
-	open_mending(BAR_OFF);
+	open_resetting(BAR_OFF);
 	fill(&here, 0, 2 * MIB);
 	order("cuMemcpyDtoHAsync@1=LAUNCH_FAILED~\ncuStreamCreate@1=LAUNCH_FAILED~");
 	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
@@ -341,7 +341,7 @@ START_TEST(freed_meanwhile)
 	ck_assert_uint_eq(used(0), 4 * MIB);
 	check(&here);
 	empty(&here);
-	close_mending();
+	close_resetting();
 }
 END_TEST
 
@@ -354,16 +354,16 @@ START_TEST(pools_shun_lost_chunks)
 	struct pool *pool;
 
 	order("");
-	open_mending(BAR_OFF);
+	open_resetting(BAR_OFF);
 	ck_assert_int_eq(pool_new(backend->devices[0], &none, &pool), 0);
 	for (unsigned round = 1; round <= 2; round++) {
 		char fault[64];
 
-		ck_assert_int_eq(pool_take(pool, 65536, POOL_ZEROED, copier, &block), 0);
+		ck_assert_int_eq(pool_alloc(pool, 65536, POOL_ZEROED, copier, &block), 0);
 		struct chunk *bad = block.chunk;
 
 		if (round == 2)
-			pool_give(pool, &block);
+			pool_free_span(pool, &block);
 		/* The memory that reading needs is counted, too. */
 		snprintf(fault, sizeof(fault), "memory%u=ECC_UNCORRECTABLE+~",
 			 round == 1 ? 1u : 5u);
@@ -371,17 +371,17 @@ START_TEST(pools_shun_lost_chunks)
 		ck_assert_int_eq(read_byte(bad, 0), -EIO);
 		await(&mended, round);
 		ck_assert(atomic_load(&bad->lost));
-		ck_assert_int_eq(pool_take(pool, 65536, POOL_ZEROED, copier, &other), 0);
+		ck_assert_int_eq(pool_alloc(pool, 65536, POOL_ZEROED, copier, &other), 0);
 		ck_assert(!atomic_load(&other.chunk->lost));
 		if (round == 1)
-			pool_give(pool, &block);
+			pool_free_span(pool, &block);
 		ck_assert_uint_eq(pool_usage(pool).chunks, 1);
-		pool_give(pool, &other);
+		pool_free_span(pool, &other);
 		order("");
-		pool_rest(pool);
+		pool_trim(pool);
 	}
 	pool_free(pool);
-	close_mending();
+	close_resetting();
 }
 END_TEST
 
@@ -450,7 +450,7 @@ START_TEST(others_go_on)
 
 	set("GPUMEM_STANDIN_FAULT", "device0@100=LAUNCH_FAILED~;device0@300=ECC_UNCORRECTABLE~;"
 				    "device0@600=HARDWARE_STACK_ERROR~");
-	open_mending(bars[_i]);
+	open_resetting(bars[_i]);
 	loads[ACROSS].remote = new_chunk(1, 2 * MIB);
 	loads[INSIDE].remote = new_chunk(0, 2 * MIB);
 	for (unsigned i = 0; i < LOADS; i++)
@@ -463,7 +463,7 @@ START_TEST(others_go_on)
 	ck_assert_uint_eq(loads[HEALTHY].errors, 0);
 	chunk_free(loads[ACROSS].remote);
 	chunk_free(loads[INSIDE].remote);
-	close_mending();
+	close_resetting();
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "backend/mend.h"
+#include "backend/reset.h"
 
 #include <errno.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static int64_t now_ms(void)
 }
 
 /* Nobody is at the device but copiers, which are refused, and see to it that they leave. */
-static int mend(struct device *device)
+static int reset(struct device *device)
 {
 	struct health *health = &device->health;
 	struct chunk *chunk;
@@ -48,30 +48,30 @@ static int mend(struct device *device)
 	DL_FOREACH (health->chunks, chunk) {
 		bar_drop_alone(chunk);
 	}
-	int rc = device->backend->ops->mend(device);
+	int rc = device->backend->ops->reset(device);
 	if (rc == 0) {
 		health_free_dropped(device);
-		atomic_fetch_add(&health->mended, 1);
+		atomic_fetch_add(&health->resets, 1);
 		atomic_store(&device->failed, false);
 	}
 	pthread_rwlock_unlock(&health->life);
 	return rc;
 }
 
-static void give_up(struct mender *mender, struct device *device, struct patient *patient)
+static void give_up(struct resetter *resetter, struct device *device, struct patient *patient)
 {
 	patient->due = NEVER;
 	atomic_store(&device->health.given_up, true);
 	log_error("gpu%u: %u attempts to bring it back have failed: this process does not try "
 		  "again",
 		  device->index, patient->tries);
-	if (mender->watch.given_up)
-		mender->watch.given_up(mender->watch.of, device);
+	if (resetter->watch.given_up)
+		resetter->watch.given_up(resetter->watch.of, device);
 }
 
-static void attempt(struct mender *mender, struct device *device, struct patient *patient)
+static void attempt(struct resetter *resetter, struct device *device, struct patient *patient)
 {
-	int rc = mend(device);
+	int rc = reset(device);
 	int64_t now = now_ms();
 
 	if (rc == -EBUSY && now - patient->due < BUSY_MAX_MS) {
@@ -84,8 +84,8 @@ static void attempt(struct mender *mender, struct device *device, struct patient
 
 		patient->failed_at = 0;
 		patient->back_at = now;
-		if (mender->watch.mended)
-			mender->watch.mended(mender->watch.of, device, ms);
+		if (resetter->watch.reset)
+			resetter->watch.reset(resetter->watch.of, device, ms);
 		return;
 	}
 	patient->due = patient->tries < TRIES_MAX ? now + (DELAY_MS << patient->tries) : now;
@@ -104,102 +104,102 @@ static void admit(struct patient *patient)
 }
 
 /* When it wants to be looked at again. */
-static int64_t look(struct mender *mender, struct device *device, struct patient *patient)
+static int64_t look(struct resetter *resetter, struct device *device, struct patient *patient)
 {
 	if (!atomic_load(&device->failed) || atomic_load(&device->health.given_up))
 		return NEVER;
 	if (!patient->failed_at)
 		admit(patient);
 	if (patient->tries >= TRIES_MAX)
-		give_up(mender, device, patient);
+		give_up(resetter, device, patient);
 	else if (patient->due <= now_ms())
-		attempt(mender, device, patient);
+		attempt(resetter, device, patient);
 	return patient->failed_at ? patient->due : NEVER;
 }
 
 /* lock is held. */
-static void sleep_until(struct mender *mender, int64_t due)
+static void sleep_until(struct resetter *resetter, int64_t due)
 {
 	struct timespec until = {.tv_sec = (time_t)(due / 1000),
 				 .tv_nsec = (long)(due % 1000) * 1000000};
 
 	if (due == NEVER)
-		pthread_cond_wait(&mender->changed, &mender->lock);
+		pthread_cond_wait(&resetter->changed, &resetter->lock);
 	else
-		pthread_cond_timedwait(&mender->changed, &mender->lock, &until);
+		pthread_cond_timedwait(&resetter->changed, &resetter->lock, &until);
 }
 
 static void *run(void *pointer)
 {
 	struct backend *backend = pointer;
-	struct mender *mender = &backend->mender;
+	struct resetter *resetter = &backend->resetter;
 	struct patient patients[BACKEND_DEVICES_MAX] = {0};
 
-	pthread_mutex_lock(&mender->lock);
-	while (!mender->ending) {
+	pthread_mutex_lock(&resetter->lock);
+	while (!resetter->ending) {
 		int64_t due = NEVER;
 
-		mender->called = false;
-		pthread_mutex_unlock(&mender->lock);
+		resetter->called = false;
+		pthread_mutex_unlock(&resetter->lock);
 		for (unsigned i = 0; i < backend->n_devices; i++) {
-			int64_t next = look(mender, backend->devices[i], &patients[i]);
+			int64_t next = look(resetter, backend->devices[i], &patients[i]);
 
 			due = next < due ? next : due;
 		}
-		pthread_mutex_lock(&mender->lock);
-		if (!mender->ending && !mender->called)
-			sleep_until(mender, due);
+		pthread_mutex_lock(&resetter->lock);
+		if (!resetter->ending && !resetter->called)
+			sleep_until(resetter, due);
 	}
-	pthread_mutex_unlock(&mender->lock);
+	pthread_mutex_unlock(&resetter->lock);
 	return NULL;
 }
 
-void mend_wake(struct backend *backend)
+void reset_wake(struct backend *backend)
 {
-	struct mender *mender = &backend->mender;
+	struct resetter *resetter = &backend->resetter;
 
-	if (!atomic_load(&mender->running))
+	if (!atomic_load(&resetter->running))
 		return;
-	LOCKED(&mender->lock);
-	mender->called = true;
-	pthread_cond_signal(&mender->changed);
+	scoped_lock(&resetter->lock);
+	resetter->called = true;
+	pthread_cond_signal(&resetter->changed);
 }
 
-int mend_start(struct backend *backend, const struct mend_watch *watch)
+int reset_start(struct backend *backend, const struct reset_watch *watch)
 {
-	struct mender *mender = &backend->mender;
+	struct resetter *resetter = &backend->resetter;
 	pthread_condattr_t clock;
 
-	if (!backend->ops->mend)
+	if (!backend->ops->reset)
 		return 0;
-	mender->watch = *watch;
-	mender->ending = false;
+	resetter->watch = *watch;
+	resetter->ending = false;
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_mutex_init(&mender->lock, NULL);
-	pthread_cond_init(&mender->changed, &clock);
+	pthread_mutex_init(&resetter->lock, NULL);
+	pthread_cond_init(&resetter->changed, &clock);
 	pthread_condattr_destroy(&clock);
-	atomic_store(&mender->running, true);
-	int error = pthread_create(&mender->thread, NULL, run, backend);
+	atomic_store(&resetter->running, true);
+	int error = pthread_create(&resetter->thread, NULL, run, backend);
 
 	if (!error)
 		return 0;
-	atomic_store(&mender->running, false);
+	atomic_store(&resetter->running, false);
 	log_warn("no thread to bring GPUs back that fail: %s", strerror(error));
 	return -error;
 }
 
 /* lock and changed stay: who sees a device fail may be about to wake the thread. */
-void mend_end(struct backend *backend)
+void reset_end(struct backend *backend)
 {
-	struct mender *mender = &backend->mender;
+	struct resetter *resetter = &backend->resetter;
 
-	if (!atomic_load(&mender->running))
+	if (!atomic_load(&resetter->running))
 		return;
-	pthread_mutex_lock(&mender->lock);
-	mender->ending = true;
-	pthread_cond_signal(&mender->changed);
-	pthread_mutex_unlock(&mender->lock);
-	pthread_join(mender->thread, NULL);
-	atomic_store(&mender->running, false);
+	pthread_mutex_lock(&resetter->lock);
+	resetter->ending = true;
+	pthread_cond_signal(&resetter->changed);
+	pthread_mutex_unlock(&resetter->lock);
+	pthread_join(resetter->thread, NULL);
+	atomic_store(&resetter->running, false);
 }
