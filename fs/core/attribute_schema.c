@@ -148,6 +148,14 @@ const char *attributes_text(enum attr_id id, const struct attr_values *values)
 	return value < CHOICES_MAX && table[id].texts[value] ? table[id].texts[value] : "";
 }
 
+bool attributes_are_known(const struct attr_values *values)
+{
+	for (int id = 0; id < ATTR_VALUES; id++)
+		if (!*attributes_text((enum attr_id)id, values))
+			return false;
+	return true;
+}
+
 void attributes_reset(enum attr_id id, struct attr_values *values)
 {
 	if (id >= ATTR_VALUES)

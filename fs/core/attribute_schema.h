@@ -62,6 +62,9 @@ int attributes_parse_quota(enum attr_id id, const char *text, size_t length, con
 const char *attributes_text(enum attr_id id, const struct attr_values *values);
 /* "auto 4K 64K 2M 1G" for the help, the man page test and log lines; empty for read-only ones. */
 const char *attributes_choices(enum attr_id id);
+/* Whether each value is one of its attribute's choices: for values that come from outside this
+ * daemon. */
+bool attributes_are_known(const struct attr_values *values);
 void attributes_reset(enum attr_id id, struct attr_values *values);
 
 #endif

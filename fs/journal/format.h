@@ -18,8 +18,8 @@
 
 #include "backend/backend.h"
 #include "fs/core/attribute_schema.h"
+#include "fs/core/limits.h"
 #include "fs/journal/persistent_fields.h"
-#include "fs/tree/inode_table.h"
 
 #define JOURNAL_MAGIC	     0x6c616e72756f6a67ULL /* "gjournal" */
 #define JOURNAL_VERSION	     1

@@ -14,7 +14,6 @@
 
 #include "common/log.h"
 #include "fs/journal/journal.h"
-#include "fs/tree/quota.h"
 
 #define SLOTS_MAX (1ULL << 32)
 

@@ -8,8 +8,6 @@
 #include "common/hash.h"
 #include "fs/core/mode.h"
 #include "fs/journal/journal.h"
-#include "fs/tree/dir.h"
-#include "fs/tree/xattr.h"
 
 /* Sequence numbers that were taken and never used: by writers that were at it when they were
  * stopped, each time. */
@@ -152,20 +150,13 @@ static bool is_text(const char *text, uint64_t bytes)
 	return bytes && !text[bytes - 1] && strlen(text) == bytes - 1;
 }
 
-static bool attrs_are_known(const struct attr_values *attrs)
-{
-	return attrs->page_size <= PAGE_SIZE_1G && attrs->persist <= PERSIST_DISK &&
-	       attrs->mapping <= MAPPING_TRANSIENT && attrs->copy <= COPYING_DMA &&
-	       attrs->force_pcie <= FORCE_PCIE_YES && attrs->share <= SHARE_TRUSTED;
-}
-
 static bool fixed_is_right(const struct journal_view *view)
 {
 	switch (view->kind) {
 	case JOURNAL_INODE:
-		return attrs_are_known(&((const struct journal_inode *)view->fixed)->attrs);
+		return attributes_are_known(&((const struct journal_inode *)view->fixed)->attrs);
 	case JOURNAL_VALUES:
-		return attrs_are_known(&((const struct journal_values *)view->fixed)->attrs);
+		return attributes_are_known(&((const struct journal_values *)view->fixed)->attrs);
 	case JOURNAL_OPEN:
 		return ((const struct journal_open *)view->fixed)->leases <= LEASES_MAX;
 	case JOURNAL_DIR:

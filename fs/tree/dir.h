@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NAME_BYTES_MAX 255
+#include "fs/core/limits.h"
 
 struct inode;
 
@@ -36,8 +36,6 @@ struct dir_slot {
 
 /* Smaller numbers are positions in a listing that no name has. */
 #define DIR_COOKIE_FIRST 3
-/* Greater than every cookie: where a listing of names begins. */
-#define DIR_COOKIE_END ((uint64_t)INT64_MAX)
 
 struct dir {
 	pthread_rwlock_t lock;

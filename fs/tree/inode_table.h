@@ -7,11 +7,10 @@
 
 #include <stdint.h>
 
+#include "fs/core/limits.h"
 #include "fs/tree/inode.h"
 
-#define INODE_SHARDS	 16
-#define INODE_PAGE_SLOTS 4096
-#define INODE_PAGES	 (1U << 20) /* 2^32 slots */
+#define INODE_PAGES (1U << 20) /* 2^32 slots */
 
 struct inode_slot {
 	_Atomic(struct inode *) inode;

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/core/limits.h"
+
 struct fs;
 struct inode;
 
@@ -29,10 +31,6 @@ int quota_object_restored(struct fs *fs, struct inode *inode);
 /* Moves the charge for a file or a whole directory from one home to another: 0 or -EDQUOT (then
  * nothing moved). A quota above both sees no change. Topology is held exclusively. */
 int quota_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files);
-
-/* What the daemon needs for itself, about: an inode with its first name, and each further name. */
-#define METADATA_INODE 1024
-#define METADATA_NAME  512
 
 /* The daemon's own memory for names, inodes and attributes: 0, or -ENOSPC beyond its share of the
  * machine's, for a user who could take all of it would end the daemon. */

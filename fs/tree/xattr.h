@@ -9,10 +9,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-struct xattr;
+#include "fs/core/limits.h"
 
-/* All attributes of an inode together, as on ext4 and XFS: -ENOSPC beyond. */
-#define XATTRS_BYTES_MAX 65536
+struct xattr;
 
 /* The daemon's own, which nobody sees: their names begin so. */
 #define XATTR_OURS "gpumem."

@@ -191,6 +191,24 @@ START_TEST(reset_brings_back_the_default)
 END_TEST
 
 /* Zero is the default, and the default is what the list of choices begins with. */
+/* The journal of an earlier daemon holds such values. */
+START_TEST(values_are_known)
+{
+	for (enum attr_id id = 0; id < ATTR_VALUES; id++) {
+		struct attr_values attrs = {0};
+		unsigned n = 1;
+
+		for (const char *at = attributes_choices(id); *at; at++)
+			n += *at == ' ';
+		for (unsigned value = 0; value <= UINT8_MAX; value++) {
+			((uint8_t *)&attrs)[id] = (uint8_t)value;
+			ck_assert_msg(attributes_are_known(&attrs) == (value < n), "%s: value %u",
+				      attributes_name(id), value);
+		}
+	}
+}
+END_TEST
+
 START_TEST(defaults_come_first)
 {
 	const struct attr_values none = {0};
@@ -321,6 +339,7 @@ static Suite *suite(bool with_page)
 	tcase_add_loop_test(tests, values_are_taken_or_refused, 0, COUNT(values));
 	tcase_add_test(tests, values_end_where_they_say);
 	tcase_add_test(tests, reset_brings_back_the_default);
+	tcase_add_test(tests, values_are_known);
 	tcase_add_test(tests, defaults_come_first);
 	tcase_add_loop_test(tests, quotas_are_taken_or_refused, 0, COUNT(quotas));
 	tcase_add_test(tests, empty_quota_is_refused);
