@@ -45,7 +45,7 @@ struct session;
 struct settings;
 struct spool;
 struct journal;
-struct journal_holder;
+struct fdstore_ops;
 
 /* Whether the mount is the one that the last daemon served, with the kernel's open files and
  * lookups, or another one, which has none. */
@@ -87,7 +87,7 @@ struct fs {
 	struct inode_table inodes;
 	/* Set before fs_open: who holds what a later daemon needs, and may hold a journal of an
 	 * earlier one. NULL: nobody, and there is no journal. */
-	const struct journal_holder *holder;
+	const struct fdstore_ops *holder;
 	enum fs_mount mount;
 	struct journal *journal; /* NULL: none */
 	struct unclaimed_leases unclaimed_leases;

@@ -19,7 +19,6 @@
 #include "fs/fuse/session.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/ipc.h"
-#include "fs/keeper/journal_holder.h"
 #include "fs/keeper/keeper.h"
 #include "fs/keeper/systemd_fdstore.h"
 #include "fs/keeper/upgrade_client.h"
@@ -183,14 +182,14 @@ static int start(struct fs *fs, int argc, char **argv)
 static int start_kept(struct fs *fs, char **argv)
 {
 	struct daemon nobody = {.ready_fd = -1};
-	static struct journal_holder holder;
+	static struct fdstore_ops holder;
 
 	if (fdstore_open(fs->options.line, argv, &fs->fdstore))
 		return 1;
 	prctl(PR_SET_NAME, stands_by(fs) ? "gpumemfs-starts" : "gpumemfs");
 	if (fdstore_flags(fs->fdstore) & IPC_SYSLOG)
 		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
-	holder = fdstore_journal_holder(fs->fdstore);
+	holder = fdstore_ops(fs->fdstore);
 	fs->holder = &holder;
 	int status = run(fs, &nobody);
 

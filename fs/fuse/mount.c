@@ -133,8 +133,9 @@ static int mount_kept(struct session *session)
 		return -errno;
 	error = fuse_init_ask(session->fuse_init, session->fuse_fd);
 	if (!error)
-		error = fdstore_hold(session->fs->fdstore, fdstore_id(FDSTORE_FUSE, 0),
-				     session->fuse_fd);
+		error =
+		    fdstore_hold(session->fs->fdstore,
+				 fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_DEVICE), session->fuse_fd);
 	if (!error)
 		error = session_fuse_new(session);
 	return error ? error : fuse_init_replay(session->fuse_init, session->fuse);
@@ -175,7 +176,7 @@ int session_take_mount(struct session *session)
 
 	if (error || !is_kept(session))
 		return error;
-	session->fuse_fd = fdstore_take(fs->fdstore, fdstore_id(FDSTORE_FUSE, 0));
+	session->fuse_fd = fdstore_take(fs->fdstore, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_DEVICE));
 	if (session->fuse_fd < 0)
 		return session->fuse_fd == -ENOENT ? 0 : session->fuse_fd;
 	session->device = fuse_init_device(session->fuse_init);

@@ -22,17 +22,6 @@
 #include "fs/journal/format.h"
 #include "fs/keeper/fdstore.h"
 
-/* Who holds descriptors for the daemon that comes next: the keeper, or a test. As fdstore_hold and
- * its like: hold duplicates fd; take gives a duplicate to the caller, or -ENOENT; each goes on
- * while each() returns 0, and lends it the fd. */
-struct journal_holder {
-	void *of;
-	int (*hold)(void *of, uint64_t id, int fd);
-	void (*drop)(void *of, uint64_t id);
-	int (*take)(void *of, uint64_t id);
-	int (*each)(void *of, int (*each)(uint64_t id, int fd, void *arg), void *arg);
-};
-
 #define JOURNAL_RECENT 8
 
 /* Where the threads of one number append. */
@@ -46,7 +35,7 @@ struct journal_writer {
 };
 
 struct journal {
-	struct journal_holder holder;
+	struct fdstore_ops holder;
 	struct journal_header *header; /* the mapping begins here */
 	struct journal_slot *slots;
 	char *halves[JOURNAL_HALVES];
@@ -75,8 +64,8 @@ struct journal {
 /* A new one for so many inodes at most, or that of an earlier daemon: 0, or -errno with a line in
  * the log. -EUCLEAN: it cannot be read; -EBUSY: another daemon is at it. The fd is the journal's on
  * success. */
-int journal_new(const struct journal_holder *holder, uint64_t inodes, struct journal **journal);
-int journal_adopt(const struct journal_holder *holder, int fd, struct journal **journal);
+int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journal **journal);
+int journal_adopt(const struct fdstore_ops *holder, int fd, struct journal **journal);
 /* Leaves the memory to who holds it. */
 void journal_close(struct journal *journal);
 

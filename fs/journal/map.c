@@ -37,7 +37,7 @@ static uint64_t all_bytes(const struct journal_header *header)
 	       JOURNAL_HALVES * header->half_bytes;
 }
 
-static void journal_init(struct journal *journal, const struct journal_holder *holder, int fd)
+static void journal_init(struct journal *journal, const struct fdstore_ops *holder, int fd)
 {
 	journal->holder = *holder;
 	journal->fd = fd;
@@ -139,7 +139,7 @@ static struct journal *journal_alloc(void)
 	return made ? memset(made, 0, sizeof(*made)) : NULL;
 }
 
-int journal_new(const struct journal_holder *holder, uint64_t inodes, struct journal **journal)
+int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journal **journal)
 {
 	struct journal_header header = header_for(inodes);
 	struct journal *made = journal_alloc();
@@ -204,7 +204,7 @@ static int read_header(int fd, struct journal_header *header)
 	return check_header(header, (uint64_t)st.st_size);
 }
 
-int journal_adopt(const struct journal_holder *holder, int fd, struct journal **journal)
+int journal_adopt(const struct fdstore_ops *holder, int fd, struct journal **journal)
 {
 	struct journal_header header;
 	struct journal *made = journal_alloc();

@@ -232,6 +232,32 @@ int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
 	return walk(fdstore, fdstore_id(kind, 0) - 1, fdstore_id(kind + 1, 0), each, arg);
 }
 
+static int ops_hold(void *of, uint64_t id, int fd)
+{
+	return fdstore_hold(of, id, fd);
+}
+
+static void ops_drop(void *of, uint64_t id)
+{
+	fdstore_drop(of, id);
+}
+
+static int ops_take(void *of, uint64_t id)
+{
+	return fdstore_take(of, id);
+}
+
+static int ops_each(void *of, int (*each)(uint64_t id, int fd, void *arg), void *arg)
+{
+	return fdstore_each(of, each, arg);
+}
+
+struct fdstore_ops fdstore_ops(struct fdstore *fdstore)
+{
+	return (struct fdstore_ops){
+	    .of = fdstore, .hold = ops_hold, .drop = ops_drop, .take = ops_take, .each = ops_each};
+}
+
 static int pass_over(uint64_t id, int fd, void *arg)
 {
 	(void)id, (void)fd, (void)arg;

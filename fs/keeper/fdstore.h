@@ -18,12 +18,28 @@ struct fdstore;
 #define FDSTORE_NUMBER_BITS FD_TABLE_KIND_SHIFT
 
 enum fdstore_kind {
-	FDSTORE_FUSE = 1, /* 0: the mount's /dev/fuse; 1: what was agreed on with the kernel */
+	FDSTORE_FUSE = 1, /* enum fdstore_fuse */
 	FDSTORE_CLONE,	  /* by worker thread: its /dev/fuse */
 	FDSTORE_JOURNAL,  /* the journal's areas */
 	FDSTORE_CHUNK,	  /* memory of a device, by chunk id */
 	FDSTORE_HOST,	  /* objects of host/, by inode number */
-	FDSTORE_SOCKET,	  /* the sharing socket and what is connected to it */
+	FDSTORE_SOCKET,	  /* enum fdstore_share */
+};
+
+/* Numbers of FDSTORE_FUSE: what belongs to the mount itself. */
+enum fdstore_fuse {
+	FDSTORE_FUSE_DEVICE,   /* the mount's /dev/fuse */
+	FDSTORE_FUSE_INIT,     /* memory: fuse_init.h */
+	FDSTORE_FUSE_SETTINGS, /* memory: fs/recovery/settings.h */
+	FDSTORE_FUSE_DAEMON,   /* the pidfd of the daemon that serves; known to the keeper alone */
+};
+
+/* Numbers of FDSTORE_SOCKET: the sharing socket, its directory, and its connections. */
+enum fdstore_share {
+	FDSTORE_SHARE_LISTEN,
+	FDSTORE_SHARE_DIR,
+	FDSTORE_SHARE_MEMORY,		/* memory: fs/share/memory.h */
+	FDSTORE_SHARE_CONNECTIONS = 16, /* and above */
 };
 
 static inline uint64_t fdstore_id(enum fdstore_kind kind, uint64_t number)
@@ -57,6 +73,19 @@ int fdstore_each(struct fdstore *fdstore, int (*each)(uint64_t id, int fd, void 
 /* The same for one kind alone. */
 int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
 		    int (*each)(uint64_t id, int fd, void *arg), void *arg);
+
+/* The descriptors that outlive a daemon, as the journal and the recovery see them: kept by a
+ * keeper, or by a test. hold, drop and take are as fdstore_hold and so on; each walks as
+ * fdstore_each. */
+struct fdstore_ops {
+	void *of; /* the first argument of each function */
+	int (*hold)(void *of, uint64_t id, int fd);
+	void (*drop)(void *of, uint64_t id);
+	int (*take)(void *of, uint64_t id);
+	int (*each)(void *of, int (*each)(uint64_t id, int fd, void *arg), void *arg);
+};
+/* With fdstore behind them. */
+struct fdstore_ops fdstore_ops(struct fdstore *fdstore);
 
 /* At start: the line that the keeper gave this process, and the command line to start another
  * keeper with should this one go. 0, or -errno after a line in the log. */

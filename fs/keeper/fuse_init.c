@@ -21,6 +21,7 @@
 
 #define FUSE_INIT_MAGIC 0x41465047u /* "GPFA" */
 #define MESSAGE_BYTES	512
+#define INIT_ID		fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_INIT)
 
 /* FUSE_NOTIFY_RESEND (Linux 6.9), which older kernel headers do not have. */
 #define NOTIFY_RESEND 7
@@ -36,8 +37,6 @@ struct init_record {
 struct fuse_init {
 	struct init_record *init_record;
 };
-
-static const uint64_t ID = (uint64_t)FDSTORE_FUSE << FD_TABLE_KIND_SHIFT | 1;
 
 static int init_record_map(int fd, struct init_record **init_record)
 {
@@ -61,7 +60,7 @@ static int init_record_new(struct fdstore *fdstore, struct init_record **init_re
 		return error;
 	(*init_record)->magic = FUSE_INIT_MAGIC;
 	(*init_record)->version = 1;
-	return fdstore_hold(fdstore, ID, fd);
+	return fdstore_hold(fdstore, INIT_ID, fd);
 }
 
 static int init_record_take(int fd, struct init_record **init_record)
@@ -81,7 +80,7 @@ int fuse_init_open(struct fdstore *fdstore, struct fuse_init **opened)
 
 	if (!fuse_init)
 		return -ENOMEM;
-	AUTO_CLOSE int fd = fdstore_take(fdstore, ID);
+	AUTO_CLOSE int fd = fdstore_take(fdstore, INIT_ID);
 	int error = fd >= 0	    ? init_record_take(fd, &fuse_init->init_record)
 		    : fd == -ENOENT ? init_record_new(fdstore, &fuse_init->init_record)
 				    : fd;

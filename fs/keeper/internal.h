@@ -65,6 +65,8 @@ struct keeper {
 #define KEEPER_NEVER INT64_MAX
 
 int64_t keeper_now(void); /* CLOCK_MONOTONIC, ms */
+/* The mount's device number; 0: no daemon has mounted yet. */
+dev_t keeper_mount_device(const struct keeper *keeper);
 
 /* keeper_child.c. Starts a daemon from a program: 0 or -errno. */
 int child_start(struct keeper *keeper, struct child *child, int program);

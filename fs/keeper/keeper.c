@@ -27,10 +27,9 @@
 #include "fs/keeper/fuse_init.h"
 #include "fs/keeper/internal.h"
 #include "fs/keeper/systemd_fdstore.h"
-#include "fs/share/memory.h"
 
 /* The serving daemon's pidfd in the service manager's store: among the mount's own. */
-#define SERVING_ID fdstore_id(FDSTORE_FUSE, 3)
+#define SERVING_ID fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_DAEMON)
 
 /* For what the keeper has besides: its own files, a pair of lines. */
 #define OWN_FDS 64
@@ -63,6 +62,16 @@ static int signals_open(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static int keeper_init_record(const struct keeper *keeper)
+{
+	return fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_INIT));
+}
+
+dev_t keeper_mount_device(const struct keeper *keeper)
+{
+	return fuse_init_device_of(keeper_init_record(keeper));
+}
+
 /* For a keeper that starts with what the service manager kept. */
 static void remember_serving(const struct keeper *keeper)
 {
@@ -73,7 +82,8 @@ static void remember_serving(const struct keeper *keeper)
 /* Whether the mount that the daemons serve is there: /dev/fuse says so, not the mount. */
 static bool is_mounted(const struct keeper *keeper)
 {
-	struct pollfd fuse = {.fd = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 0))};
+	struct pollfd fuse = {
+	    .fd = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_DEVICE))};
 
 	return fuse.fd >= 0 && poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
 }
@@ -89,7 +99,7 @@ static void finish(struct keeper *keeper, int status)
  * or there is none. */
 static int sharing_dir(const struct keeper *keeper, dev_t device)
 {
-	int dir = fd_table_get(&keeper->held, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_TREE));
+	int dir = fd_table_get(&keeper->held, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_DIR));
 	struct statx st;
 
 	/* Not what the mount would say, where nobody may answer. */
@@ -103,8 +113,7 @@ static int sharing_dir(const struct keeper *keeper, dev_t device)
  * its end is removed here, where there is none. */
 static void held_close(struct keeper *keeper)
 {
-	dev_t device =
-	    fuse_init_device_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
+	dev_t device = keeper_mount_device(keeper);
 	AUTO_CLOSE int dir = sharing_dir(keeper, device);
 
 	fd_table_close(&keeper->held);
@@ -114,8 +123,7 @@ static void held_close(struct keeper *keeper)
 
 void keeper_end_alone(struct keeper *keeper, int status)
 {
-	dev_t device =
-	    fuse_init_device_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
+	dev_t device = keeper_mount_device(keeper);
 
 	/* Not known: it was never mounted, and what is there is somebody else's. */
 	if (device)
@@ -147,7 +155,7 @@ static int exit_status(int status)
  * have served before it came to say so, and then what was written is for the next one. */
 static bool never_was(const struct keeper *keeper, const struct child *was, int status)
 {
-	int terms = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1));
+	int terms = keeper_init_record(keeper);
 
 	return keeper->turns == 1 && !was->ready &&
 	       (!WIFSIGNALED(status) || !fuse_init_generation_of(terms));
@@ -403,8 +411,7 @@ static int take_stored(struct keeper *keeper)
 	if (error)
 		return error;
 	outlive(keeper);
-	keeper->turns =
-	    fuse_init_generation_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
+	keeper->turns = fuse_init_generation_of(keeper_init_record(keeper));
 	keeper->died = keeper_now();
 	upgrade_follow_mount(keeper);
 	log_info("%s: goes on with what the service manager kept: %u descriptors",

@@ -37,7 +37,7 @@ int64_t refuse_due(const struct keeper *keeper)
 
 void refuse_start(struct keeper *keeper)
 {
-	int fuse = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 0));
+	int fuse = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_DEVICE));
 
 	if (keeper->options->recovery != RECOVERY_TRANSPARENT || fuse < 0 || keeper->refusing >= 0)
 		return;
@@ -75,8 +75,7 @@ void refuse_stop(struct keeper *keeper)
 /* The sharing socket, which is held, would keep a mount that has left its place. */
 int refuse_mounts(const struct keeper *keeper)
 {
-	dev_t device =
-	    fuse_init_device_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
+	dev_t device = keeper_mount_device(keeper);
 
 	return device && !mountinfo_has_device(keeper->mounts, device) ? -ENODEV : 0;
 }

@@ -19,8 +19,7 @@
  * daemon makes another one. */
 void upgrade_follow_mount(struct keeper *keeper)
 {
-	dev_t device =
-	    fuse_init_device_of(fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, 1)));
+	dev_t device = keeper_mount_device(keeper);
 	char reason[RUNTIME_REASON_MAX];
 	int error;
 

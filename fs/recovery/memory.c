@@ -133,7 +133,7 @@ static int claim(struct restore *restore, uint64_t id, struct chunk *chunk)
 static int import(struct restore *restore, struct volume *volume, uint64_t id, uint64_t bytes,
 		  struct chunk **chunk)
 {
-	const struct journal_holder *holder = &restore->journal->holder;
+	const struct fdstore_ops *holder = &restore->journal->holder;
 	enum pool_adopted kind = bytes < CHUNK_ALIGN ? POOL_SHARED : POOL_WHOLE;
 	int fd = holder->take(holder->of, fdstore_id(FDSTORE_CHUNK, id));
 
@@ -257,7 +257,7 @@ static int restore_extents(struct restore *restore, struct inode *inode, int *mi
 
 static int restore_object(struct restore *restore, struct file *file, int *missing)
 {
-	const struct journal_holder *holder = &restore->journal->holder;
+	const struct fdstore_ops *holder = &restore->journal->holder;
 
 	if (!file_object_id(file) && !file->corrupt)
 		return 0;
@@ -345,7 +345,7 @@ static int collect(uint64_t id, int fd, void *arg)
 
 int restore_unclaimed(struct restore *restore)
 {
-	const struct journal_holder *holder = &restore->journal->holder;
+	const struct fdstore_ops *holder = &restore->journal->holder;
 	struct unclaimed unclaimed = {.restore = restore};
 	int rc = holder->each(holder->of, collect, &unclaimed);
 

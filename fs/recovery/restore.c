@@ -97,7 +97,7 @@ static struct system_memory *system_of(struct fs *fs)
 /* The next daemon's files and those of this one share one bound. */
 static int hold_mounts(struct fs *fs)
 {
-	const struct journal_holder *holder = fs->holder;
+	const struct fdstore_ops *holder = fs->holder;
 	int rc = 0;
 
 	for (unsigned kind = 0; rc == 0 && kind < SYSTEM_KINDS; kind++) {
@@ -111,7 +111,7 @@ static int hold_mounts(struct fs *fs)
 
 static void adopt_mounts(struct fs *fs)
 {
-	const struct journal_holder *holder = fs->holder;
+	const struct fdstore_ops *holder = fs->holder;
 
 	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
 		int fd = holder->take(holder->of, mount_id(kind));
@@ -123,7 +123,7 @@ static void adopt_mounts(struct fs *fs)
 
 static void drop_mounts(struct fs *fs)
 {
-	const struct journal_holder *holder = fs->holder;
+	const struct fdstore_ops *holder = fs->holder;
 
 	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
 		int fd = holder->take(holder->of, mount_id(kind));
@@ -300,7 +300,7 @@ static int start_new(struct fs *fs)
 /* That of an earlier daemon, or -ENOENT: this is the first. */
 static int take_journal(const struct fs *fs)
 {
-	const struct journal_holder *holder = fs->holder;
+	const struct fdstore_ops *holder = fs->holder;
 	int fd = holder->take(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
 
 	if (fd != -ENOENT || fdstore_generation(fs->fdstore) == 1)
@@ -312,7 +312,7 @@ static int take_journal(const struct fs *fs)
 
 int fs_restore(struct fs *fs)
 {
-	const struct journal_holder *holder = fs->holder;
+	const struct fdstore_ops *holder = fs->holder;
 	int fd = take_journal(fs);
 	int rc = fd == -ENOENT || fd >= 0 ? 0 : fd;
 
@@ -342,7 +342,7 @@ int fs_restore(struct fs *fs)
 	return rc;
 }
 
-int fs_restore_check(const struct journal_holder *holder)
+int fs_restore_check(const struct fdstore_ops *holder)
 {
 	struct journal_header header;
 	AUTO_CLOSE int fd = holder->take(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));

@@ -5,7 +5,7 @@
 #define FS_RECOVERY_RESTORE_H
 
 struct fs;
-struct journal_holder;
+struct fdstore_ops;
 
 /* Volumes are open and have nothing; there is no tree yet. Where fs->holder holds the journal of an
  * earlier daemon its tree is made again: names, inode numbers, attributes, times, memory, and,
@@ -16,7 +16,7 @@ int fs_restore(struct fs *fs);
 
 /* Whether fs_restore could read what is held, as far as can be said while another daemon writes to
  * it: 0, or -errno with a line in the log. */
-int fs_restore_check(const struct journal_holder *holder);
+int fs_restore_check(const struct fdstore_ops *holder);
 
 /* After the tree is gone: everything that was held is given back. */
 void fs_forget_held(struct fs *fs);

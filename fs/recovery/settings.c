@@ -29,7 +29,7 @@ struct settings {
 	struct values values[2];
 };
 
-static const uint64_t ID = (uint64_t)FDSTORE_FUSE << FDSTORE_NUMBER_BITS | 2;
+#define SETTINGS_ID fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_SETTINGS)
 
 static int map(struct fs *fs, int fd)
 {
@@ -54,7 +54,7 @@ static int begin(struct fs *fs)
 		return error;
 	fs->settings->magic = SETTINGS_MAGIC;
 	fs->settings->version = 1;
-	return fdstore_hold(fs->fdstore, ID, fd);
+	return fdstore_hold(fs->fdstore, SETTINGS_ID, fd);
 }
 
 static void apply(struct fs *fs, const struct values *values)
@@ -92,7 +92,7 @@ int settings_open(struct fs *fs)
 {
 	if (!fs->fdstore)
 		return 0;
-	AUTO_CLOSE int fd = fdstore_take(fs->fdstore, ID);
+	AUTO_CLOSE int fd = fdstore_take(fs->fdstore, SETTINGS_ID);
 	int error = fd >= 0 ? go_on(fs, fd) : begin(fs);
 
 	if (error)

@@ -70,7 +70,7 @@ static int notes_new(struct share_memory *memory, struct fdstore *fdstore)
 		return error;
 	memory->notes->magic = SHARE_MEMORY_MAGIC;
 	memory->notes->version = 1;
-	return fdstore_hold(fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_MEMORY), fd);
+	return fdstore_hold(fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY), fd);
 }
 
 static int notes_take(struct share_memory *memory, int fd)
@@ -94,7 +94,7 @@ int share_memory_open(struct fdstore *fdstore, struct share_memory **opened)
 
 	if (!memory)
 		return -ENOMEM;
-	AUTO_CLOSE int fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_MEMORY));
+	AUTO_CLOSE int fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY));
 	int error = fd >= 0 ? notes_take(memory, fd) : notes_new(memory, fdstore);
 
 	if (error)

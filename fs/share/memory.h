@@ -16,14 +16,6 @@
 struct fdstore;
 struct share_memory;
 
-/* Numbers of FDSTORE_SOCKET below those of connections. */
-enum share_kept {
-	SHARE_KEPT_LISTEN,
-	SHARE_KEPT_TREE,
-	SHARE_KEPT_MEMORY,
-	SHARE_KEPT_CONNECTIONS = 16
-};
-
 struct share_note_token {
 	uint64_t ino;
 	/* CLOCK_MONOTONIC, seconds; of the daemon that issued it: with the next one its time begins

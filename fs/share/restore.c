@@ -21,7 +21,7 @@ static int take_connection(uint64_t id, int fd, void *pointer)
 	struct share *share = pointer;
 	uint64_t number = fdstore_number(id);
 
-	if (number < SHARE_KEPT_CONNECTIONS)
+	if (number < FDSTORE_SHARE_CONNECTIONS)
 		return 0;
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 

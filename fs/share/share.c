@@ -209,7 +209,7 @@ int share_open(struct fs *fs, struct share **opened)
 				.listen_fd = -1,
 				.stop_fd = -1,
 				.tree_fd = -1,
-				.last_connection = SHARE_KEPT_CONNECTIONS};
+				.last_connection = FDSTORE_SHARE_CONNECTIONS};
 	pthread_mutex_init(&share->lock, NULL);
 	pthread_cond_init(&share->given, NULL);
 	token_table_init(&share->tokens);

@@ -76,14 +76,14 @@ static int socket_open_own(struct share *share)
 bool share_is_kept(struct fs *fs)
 {
 	AUTO_CLOSE int tree =
-	    fdstore_take(fs->fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_TREE));
+	    fdstore_take(fs->fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_DIR));
 	AUTO_CLOSE int listen =
-	    fdstore_take(fs->fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_LISTEN));
+	    fdstore_take(fs->fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_LISTEN));
 
 	return tree >= 0 && listen >= 0;
 }
 
-static int keep_one(struct share *share, enum share_kept what, int fd)
+static int keep_one(struct share *share, enum fdstore_share what, int fd)
 {
 	/* In a new mount there is a new one. */
 	if (share->fs->options.recovery != RECOVERY_TRANSPARENT)
@@ -96,8 +96,8 @@ static int socket_find(struct share *share, const char *mountpoint)
 {
 	struct fdstore *fdstore = share->fs->fdstore;
 
-	share->tree_fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_TREE));
-	share->listen_fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_LISTEN));
+	share->tree_fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_DIR));
+	share->listen_fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_LISTEN));
 	if (share->tree_fd >= 0 && share->listen_fd >= 0)
 		return socket_adopt(share);
 	share_socket_close(share);
@@ -106,8 +106,8 @@ static int socket_find(struct share *share, const char *mountpoint)
 	if (share->tree_fd < 0 && (error == -EPERM || error == -ENOSYS))
 		error = socket_open_own(share);
 	if (!error)
-		error = keep_one(share, SHARE_KEPT_LISTEN, share->listen_fd);
-	return error ? error : keep_one(share, SHARE_KEPT_TREE, share->tree_fd);
+		error = keep_one(share, FDSTORE_SHARE_LISTEN, share->listen_fd);
+	return error ? error : keep_one(share, FDSTORE_SHARE_DIR, share->tree_fd);
 }
 
 int share_socket_open(struct share *share, const char *mountpoint)
@@ -136,8 +136,8 @@ static void close_fd(int *fd)
 void share_socket_close(struct share *share)
 {
 	/* The keeper's first: whoever closes the mount last may have to wait for its daemon. */
-	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_LISTEN));
-	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, SHARE_KEPT_TREE));
+	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_LISTEN));
+	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_DIR));
 	fdstore_wait_idle(share->fs->fdstore);
 	if (share->for_own_user) {
 		runtime_socket_close(&share->runtime);

@@ -111,10 +111,10 @@ static int each(void *of, int (*call)(uint64_t id, int fd, void *arg), void *arg
 
 static int daemon_up(struct held *held)
 {
-	static struct journal_holder holder;
+	static struct fdstore_ops holder;
 	char *argv[] = {"gpumemfs", "/tmp", "-o", "backend=host,host_gpus=1,host_size=4M", NULL};
 
-	holder = (struct journal_holder){held, hold, drop, take, each};
+	holder = (struct fdstore_ops){held, hold, drop, take, each};
 	memset(&fs, 0, sizeof(fs));
 	require(options_parse(4, argv, &fs.options) == 0);
 	log_setup(LOG_LEVEL_DEBUG, 0);
@@ -227,7 +227,7 @@ static struct {
 
 static void tail_find(struct held *held)
 {
-	struct journal_holder holder = {held, hold, drop, take, each};
+	struct fdstore_ops holder = {held, hold, drop, take, each};
 	struct journal_list list = {0};
 	struct journal *journal;
 

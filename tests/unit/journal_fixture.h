@@ -85,9 +85,9 @@ static inline int held_each(void *of, int (*each)(uint64_t id, int fd, void *arg
 	return 0;
 }
 
-static inline struct journal_holder held_holder(struct held *held)
+static inline struct fdstore_ops held_holder(struct held *held)
 {
-	return (struct journal_holder){
+	return (struct fdstore_ops){
 	    .of = held, .hold = held_hold, .drop = held_drop, .take = held_take, .each = held_each};
 }
 
@@ -182,7 +182,7 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 }
 
 /* A daemon with what is held. */
-static inline int daemon_up(struct fs *fs, const struct journal_holder *holder, enum fs_mount mount)
+static inline int daemon_up(struct fs *fs, const struct fdstore_ops *holder, enum fs_mount mount)
 {
 	char *argv[] = {
 	    "gpumemfs",	       "/tmp", "-o", "backend=host,host_gpus=2,host_size=64M", "-o",

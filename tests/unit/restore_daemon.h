@@ -8,7 +8,7 @@
 #include "tests/unit/unit.h"
 
 static struct held held;
-static struct journal_holder holder;
+static struct fdstore_ops holder;
 
 static void up(void)
 {

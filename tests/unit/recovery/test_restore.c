@@ -11,7 +11,7 @@
  */
 static struct fs second;
 static struct held left;
-static struct journal_holder left_holder;
+static struct fdstore_ops left_holder;
 static uint64_t first_seed;
 
 static int second_up(enum fs_mount mount)
@@ -49,7 +49,7 @@ static void expect_same(void)
 /* The one after that, which finds what the second would leave. */
 static struct fs third;
 static struct held left_again;
-static struct journal_holder left_again_holder;
+static struct fdstore_ops left_again_holder;
 
 static void third_up(enum fs_mount mount)
 {

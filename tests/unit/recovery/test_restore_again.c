@@ -9,7 +9,7 @@
 #define FROZEN_MAX 40
 
 static struct held held;
-static struct journal_holder holder;
+static struct fdstore_ops holder;
 
 /* The daemon that is stopped, what is held of it, and what would be found at each point. */
 static struct fs second;
@@ -85,7 +85,7 @@ static void set_freezing(bool on)
 /* Restores from a copy of what was found, which is frozen at every nth point, and leaves it. */
 static void restore_stopped(struct held *found, enum fs_mount mount, unsigned nth)
 {
-	struct journal_holder stopping = {
+	struct fdstore_ops stopping = {
 	    .of = &second_held, .hold = hold, .drop = drop, .take = take, .each = walk};
 	uint64_t seed = hash_seed;
 
@@ -110,7 +110,7 @@ static char *state_of(struct held *found, enum fs_mount mount)
 	uint64_t seed = hash_seed;
 
 	held_freeze(found, FREEZE_ALL, &copy);
-	struct journal_holder other = held_holder(&copy);
+	struct fdstore_ops other = held_holder(&copy);
 
 	ck_assert_int_eq(daemon_up(&third, &other, mount), 0);
 	char *text = describe(&third, DESCRIBE_ALL);

@@ -8,7 +8,7 @@
 #define FROZEN_MAX 200
 
 static struct held held;
-static struct journal_holder holder;
+static struct fdstore_ops holder;
 
 /* What would be found, at each point at which the operation was stopped. */
 static struct held frozen[FROZEN_MAX];
@@ -65,7 +65,7 @@ static void faults(void (*fault)(void *))
 static char *state_of(struct held *found)
 {
 	static struct fs second;
-	struct journal_holder other = held_holder(found);
+	struct fdstore_ops other = held_holder(found);
 	uint64_t seed = hash_seed;
 
 	ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
@@ -177,7 +177,7 @@ static struct content content_now(struct inode *inode)
 	struct held now;
 
 	held_freeze(&held, FREEZE_ALL, &now);
-	struct journal_holder other = held_holder(&now);
+	struct fdstore_ops other = held_holder(&now);
 
 	ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
 	struct content content = content_of(&second, inode_find(&second, ino));
@@ -210,7 +210,7 @@ static void expect_bytes_of_either(uint64_t ino, const struct content *before,
 
 	for (unsigned i = 0; i < n_frozen; i++) {
 		static struct fs second;
-		struct journal_holder other = held_holder(&frozen[i]);
+		struct fdstore_ops other = held_holder(&frozen[i]);
 		uint64_t seed = hash_seed;
 
 		ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
@@ -315,7 +315,7 @@ START_TEST(object_is_known_first)
 	faults(NULL);
 	ck_assert_uint_gt(n_frozen, 3);
 	for (unsigned i = 0; i < n_frozen; i++) {
-		struct journal_holder other = held_holder(&frozen[i]);
+		struct fdstore_ops other = held_holder(&frozen[i]);
 		uint64_t seed = hash_seed;
 
 		ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);

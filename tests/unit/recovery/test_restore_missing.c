@@ -8,10 +8,10 @@
 
 static struct fs second, third;
 static struct held left, left_again;
-static struct journal_holder left_holder, left_again_holder;
+static struct fdstore_ops left_holder, left_again_holder;
 static uint64_t seed;
 
-static void next_up(struct held *from, struct held *to, struct journal_holder *to_holder,
+static void next_up(struct held *from, struct held *to, struct fdstore_ops *to_holder,
 		    struct fs *fs)
 {
 	seed = hash_seed;

@@ -69,7 +69,7 @@ static void freeze_some(void *of)
 }
 
 /* As fs_open does it, with a fault point from when there is a journal. */
-static void daemon_with_spool(const struct journal_holder *holder, void (*fault)(void *of))
+static void daemon_with_spool(const struct fdstore_ops *holder, void (*fault)(void *of))
 {
 	char text[256];
 	char *argv[] = {"gpumemfs", "/proc", "-o", text, NULL};
@@ -118,7 +118,7 @@ static void expect_all(void)
 
 START_TEST(killed_while_names_come_back)
 {
-	struct journal_holder holder = held_holder(&held), other;
+	struct fdstore_ops holder = held_holder(&held), other;
 
 	held_init(&held);
 	daemon_with_spool(&holder, freeze_some);
@@ -139,7 +139,7 @@ END_TEST
 /* Bytes that are in the spool alone, and bytes that are in memory and were not saved. */
 START_TEST(killed_with_bytes_on_both_sides)
 {
-	struct journal_holder holder = held_holder(&held), other;
+	struct fdstore_ops holder = held_holder(&held), other;
 
 	held_init(&held);
 	daemon_with_spool(&holder, NULL);
@@ -175,7 +175,7 @@ END_TEST
  * error, and no zeroes. */
 START_TEST(going_on_without_the_disk)
 {
-	struct journal_holder holder = held_holder(&held), other;
+	struct fdstore_ops holder = held_holder(&held), other;
 	char aside[sizeof(spool_at) + 8];
 
 	held_init(&held);
