@@ -16,6 +16,7 @@
 #include "fs/core/worker.h"
 #include "fs/fuse/channel.h"
 #include "fs/keeper/fdstore.h"
+#include "fs/trace/access_log.h"
 #include "fs/trace/observe.h"
 
 #define ANSWER_BYTES 65536
@@ -64,7 +65,7 @@ static struct opened *opened_find(struct access_file *file, uint64_t handle)
 /* Whether one reader is to be answered; file->lock is held. */
 static bool answer_one(struct access_file *file, struct opened *one, struct answer *answer)
 {
-	struct access_log *log = &file->fs->access_log;
+	struct access_log *log = file->fs->access_log;
 
 	if (!one->waiting)
 		return false;
@@ -116,7 +117,7 @@ static void *run(void *pointer)
 	uint64_t seen = 0;
 
 	while (!ended) {
-		access_log_wait(&file->fs->access_log, &seen, waiting ? TICK_MS : -1);
+		access_log_wait(file->fs->access_log, &seen, waiting ? TICK_MS : -1);
 		waiting = answer_all(file, answer, &ended);
 	}
 	free(answer);
@@ -147,7 +148,7 @@ void access_file_end(struct fs *fs)
 	pthread_mutex_unlock(&file->lock);
 	if (!running)
 		return;
-	access_log_wake(&fs->access_log);
+	access_log_wake(fs->access_log);
 	pthread_join(file->thread, NULL);
 }
 
@@ -160,7 +161,7 @@ void access_file_free(struct fs *fs)
 	access_file_end(fs);
 	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++) {
 		if (file->opened[i].handle)
-			access_log_close(&fs->access_log, file->opened[i].reader);
+			access_log_close(fs->access_log, file->opened[i].reader);
 	}
 	pthread_mutex_destroy(&file->lock);
 	free(file);
@@ -182,7 +183,7 @@ static int open_reader(struct access_file *file, uint64_t *handle)
 			return -error;
 		file->running = true;
 	}
-	int error = access_log_open(&file->fs->access_log, &free_one->reader);
+	int error = access_log_open(file->fs->access_log, &free_one->reader);
 
 	if (error)
 		return error;
@@ -198,7 +199,7 @@ static void close_reader(struct access_file *file, uint64_t handle)
 	struct opened *one = handle ? opened_find(file, handle) : NULL;
 
 	if (one) {
-		if (access_log_close(&file->fs->access_log, one->reader))
+		if (access_log_close(file->fs->access_log, one->reader))
 			atomic_fetch_and(&file->fs->observers, ~(unsigned)OBSERVE_ACCESS);
 		*one = (struct opened){0};
 	}
@@ -236,7 +237,7 @@ static int read_some(struct access_file *file, fuse_req_t req, const struct fuse
 		return 0; /* opened with a daemon before this one */
 	if (one->waiting)
 		return -EBUSY;
-	*length = access_log_take(&file->fs->access_log, one->reader, to, bytes);
+	*length = access_log_take(file->fs->access_log, one->reader, to, bytes);
 	if (*length || file->ended)
 		return 0;
 	if (info->flags & O_NONBLOCK)
@@ -266,7 +267,7 @@ void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info)
 
 	pthread_mutex_unlock(&file->lock);
 	if (error == READ_LATER)
-		access_log_wake(&fs->access_log);
+		access_log_wake(fs->access_log);
 	else if (error)
 		fuse_reply_err(req, -error);
 	else

@@ -5,6 +5,7 @@
 
 #include "backend/copy.h"
 #include "fs/core/fs.h"
+#include "fs/file/volume.h"
 #include "fs/fuse/capabilities.h"
 
 static void why_backend(const struct fs *fs, FILE *out)

@@ -9,6 +9,8 @@
 #include "common/utf8.h"
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
 
 /* Leases at a time. */
 #define ROOM 32
@@ -22,7 +24,7 @@ int control_list_leases(struct control_list *list, FILE *out,
 
 	do {
 		unsigned n =
-		    lease_list_next(&list->fs->leases, &list->leases, &list->viewer, found, ROOM);
+		    lease_list_next(list->fs->leases, &list->leases, &list->viewer, found, ROOM);
 
 		if (!n)
 			return CONTROL_END;
@@ -45,7 +47,7 @@ const char *control_list_access(const struct lease_entry *lease)
 
 void control_list_end(struct control_list *list)
 {
-	lease_list_leave(&list->fs->leases, &list->leases);
+	lease_list_leave(list->fs->leases, &list->leases);
 }
 
 /* The path comes last on a line, because it may hold anything but what a terminal obeys, a line's
@@ -99,7 +101,7 @@ static int write_mapped(struct control_list *list, FILE *out)
 	if (!list->slot && !looks_for_mapped(list))
 		return CONTROL_END;
 	while (ftell(out) - begin < CONTROL_PIECE_BYTES) {
-		inode = inode_table_next(&list->fs->inodes, &list->slot);
+		inode = inode_table_next(list->fs->inodes, &list->slot);
 		if (!inode)
 			return CONTROL_END;
 		write_mapping(list, out, inode);

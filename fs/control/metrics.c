@@ -8,11 +8,15 @@
 #include <limits.h>
 
 #include "backend/bar_cache.h"
+#include "backend/pool.h"
 #include "common/utf8.h"
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"
 #include "fs/core/version.h"
+#include "fs/file/volume.h"
+#include "fs/share/lease_list.h"
 #include "fs/spool/spool.h"
+#include "fs/tree/inode_table.h"
 
 #define PREFIX "gpumemfs_"
 
@@ -236,7 +240,7 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		struct volume *volume = &fs->volumes[i];
 		struct sample *sample = &samples[i];
-		struct lease_sums sums = lease_list_sums(&fs->leases, i);
+		struct lease_sums sums = lease_list_sums(fs->leases, i);
 
 		*sample = (struct sample){
 		    .did = totals->volumes[i], .leases = sums.leases, .leased_bytes = sums.bytes};
@@ -281,7 +285,7 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 	one(&page, "start_time_seconds", "gauge",
 	    "When the daemon started, in seconds since the epoch.", (uint64_t)fs->started.tv_sec);
 	one(&page, "inodes", "gauge", "Files, directories and other inodes.",
-	    inode_table_count(&fs->inodes));
+	    inode_table_count(fs->inodes));
 	one(&page, "metadata_bytes", "gauge", "The daemon's own memory for names and attributes.",
 	    (uint64_t)atomic_load(&fs->metadata_bytes));
 	per_operation(&page, "requests_total", "Requests served, by operation.", totals.ops);

@@ -11,10 +11,13 @@
 #include "common/cleanup.h"
 #include "fs/control/access_log_file.h"
 #include "fs/control/nodes.h"
+#include "fs/control/snapshot.h"
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
+#include "fs/file/volume.h"
 #include "fs/share/binder.h"
+#include "fs/tree/inode.h"
 
 /* Node ids: the directory, its files, by-uuid/, and the links there by volume. */
 #define FILES_INO   (CONTROL_INO + 1)
@@ -178,7 +181,7 @@ void control_socket_is_bound(void)
 
 void control_handles_from(struct fs *fs, uint64_t first)
 {
-	fs->snapshots.last_handle = first;
+	fs->snapshots->last_handle = first;
 }
 
 bool control_getattr(fuse_req_t req, fuse_ino_t ino)

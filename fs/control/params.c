@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/pool.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 #include "fs/core/fs.h"
+#include "fs/file/volume.h"
 #include "fs/recovery/settings.h"
 #include "fs/trace/observe.h"
 

@@ -13,6 +13,7 @@
 #include "fs/control/lists.h"
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"
+#include "fs/tree/user_limits.h"
 
 struct snapshot {
 	UT_hash_handle hh;
@@ -29,10 +30,13 @@ struct snapshot {
 	struct control_list list;
 };
 
-void snapshots_init(struct snapshots *snapshots)
+int snapshots_open(struct fs *fs)
 {
-	*snapshots = (struct snapshots){0};
-	pthread_mutex_init(&snapshots->lock, NULL);
+	fs->snapshots = calloc(1, sizeof(*fs->snapshots));
+	if (!fs->snapshots)
+		return -ENOMEM;
+	pthread_mutex_init(&fs->snapshots->lock, NULL);
+	return 0;
 }
 
 static void snapshot_free(struct fs *fs, struct snapshot *snapshot)
@@ -46,15 +50,16 @@ static void snapshot_free(struct fs *fs, struct snapshot *snapshot)
 	free(snapshot);
 }
 
-void snapshots_destroy(struct fs *fs)
+void snapshots_close(struct fs *fs)
 {
 	struct snapshot *snapshot, *next;
 
-	HASH_ITER (hh, fs->snapshots.by_handle, snapshot, next) {
-		HASH_DEL(fs->snapshots.by_handle, snapshot);
+	HASH_ITER (hh, fs->snapshots->by_handle, snapshot, next) {
+		HASH_DEL(fs->snapshots->by_handle, snapshot);
 		snapshot_free(fs, snapshot);
 	}
-	pthread_mutex_destroy(&fs->snapshots.lock);
+	pthread_mutex_destroy(&fs->snapshots->lock);
+	free(fs->snapshots);
 }
 
 /* The whole text, or the next piece of a list. lock is held. */
@@ -130,7 +135,7 @@ static int snapshot_new(struct fs *fs, const struct control_file *file, uid_t ui
  * thread may close the snapshot. */
 static int snapshot_add(struct fs *fs, struct snapshot *snapshot, uint64_t *handle)
 {
-	struct snapshots *all = &fs->snapshots;
+	struct snapshots *all = fs->snapshots;
 	struct snapshot *other = NULL;
 
 	scoped_lock(&all->lock);
@@ -175,8 +180,8 @@ static struct snapshot *snapshot_get(struct fs *fs, uint64_t handle)
 {
 	struct snapshot *snapshot = NULL;
 
-	scoped_lock(&fs->snapshots.lock);
-	HASH_FIND(hh, fs->snapshots.by_handle, &handle, sizeof(handle), snapshot);
+	scoped_lock(&fs->snapshots->lock);
+	HASH_FIND(hh, fs->snapshots->by_handle, &handle, sizeof(handle), snapshot);
 	if (snapshot)
 		snapshot->users++;
 	return snapshot;
@@ -184,10 +189,10 @@ static struct snapshot *snapshot_get(struct fs *fs, uint64_t handle)
 
 static void snapshot_put(struct fs *fs, struct snapshot *snapshot)
 {
-	pthread_mutex_lock(&fs->snapshots.lock);
+	pthread_mutex_lock(&fs->snapshots->lock);
 	bool last = --snapshot->users == 0;
 
-	pthread_mutex_unlock(&fs->snapshots.lock);
+	pthread_mutex_unlock(&fs->snapshots->lock);
 	if (last)
 		snapshot_free(fs, snapshot);
 }
@@ -196,11 +201,11 @@ void snapshot_close(struct fs *fs, uint64_t handle)
 {
 	struct snapshot *snapshot = NULL;
 
-	pthread_mutex_lock(&fs->snapshots.lock);
-	HASH_FIND(hh, fs->snapshots.by_handle, &handle, sizeof(handle), snapshot);
+	pthread_mutex_lock(&fs->snapshots->lock);
+	HASH_FIND(hh, fs->snapshots->by_handle, &handle, sizeof(handle), snapshot);
 	if (snapshot)
-		HASH_DEL(fs->snapshots.by_handle, snapshot);
-	pthread_mutex_unlock(&fs->snapshots.lock);
+		HASH_DEL(fs->snapshots->by_handle, snapshot);
+	pthread_mutex_unlock(&fs->snapshots->lock);
 	if (snapshot)
 		snapshot_put(fs, snapshot);
 }

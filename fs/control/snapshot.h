@@ -20,8 +20,8 @@ struct snapshots {
 	uint64_t last_handle;
 };
 
-void snapshots_init(struct snapshots *snapshots);
-void snapshots_destroy(struct fs *fs);
+int snapshots_open(struct fs *fs); /* 0 or -ENOMEM */
+void snapshots_close(struct fs *fs);
 
 /* For a user who opens the file: 0 with the handle, or -errno. */
 int snapshot_open(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t *handle);

@@ -10,11 +10,16 @@
 #include <unistd.h>
 
 #include "backend/bar_cache.h"
+#include "backend/pool.h"
 #include "common/cleanup.h"
 #include "common/utf8.h"
 #include "fs/control/lists.h"
 #include "fs/core/fs.h"
+#include "fs/file/file.h"
+#include "fs/file/volume.h"
 #include "fs/spool/spool.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
 
 /* What gpumem(1) promises of the names. */
 #define STATS_SCHEMA 1
@@ -42,7 +47,7 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 			   const struct stats_volume_totals *did)
 {
 	struct volume_usage usage = {0};
-	struct lease_sums leases = lease_list_sums(&fs->leases, volume->index);
+	struct lease_sums leases = lease_list_sums(fs->leases, volume->index);
 	int error = volume_usage(volume, &usage);
 	json_t *json = json_pack(
 	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name,
@@ -132,7 +137,7 @@ static json_t *busy_json(struct control_list *list)
 	json_t *json = json_array();
 
 	for (size_t i = 0; i < count; i++) {
-		struct inode *inode = inode_table_get(&fs->inodes, files[i].ino);
+		struct inode *inode = inode_table_get(fs->inodes, files[i].ino);
 
 		if (!inode)
 			continue;
@@ -169,7 +174,7 @@ static json_t *all_but_leases(struct control_list *list)
 	return json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "schema",
 			 STATS_SCHEMA, "backend", fs->backend->name, "started",
 			 (json_int_t)fs->started.tv_sec, "inodes",
-			 integer(inode_table_count(&fs->inodes)), "operations", operations(&totals),
+			 integer(inode_table_count(fs->inodes)), "operations", operations(&totals),
 			 "read_bytes", integer(totals.read_bytes), "write_bytes",
 			 integer(totals.write_bytes), "copy_bytes", integer(totals.copy_bytes),
 			 "volumes", volumes, "busy", busy_json(list), "spool", spool_json(fs));

@@ -7,6 +7,7 @@
 
 #include "backend/bar_cache.h"
 #include "backend/copy.h"
+#include "backend/pool.h"
 #include "backend/stream.h"
 #include "fs/control/decisions.h"
 #include "fs/control/lists.h"
@@ -14,9 +15,11 @@
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"
 #include "fs/core/version.h"
+#include "fs/file/volume.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/share/share.h"
 #include "fs/trace/observe.h"
+#include "fs/trace/trace.h"
 
 static int write_version(struct fs *fs, uid_t uid, FILE *out)
 {
@@ -104,7 +107,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 static int write_trace(struct fs *fs, uid_t uid, FILE *out)
 {
 	(void)uid;
-	return trace_write(&fs->trace, fs->options.mountpoint, out);
+	return trace_write(fs->trace, fs->options.mountpoint, out);
 }
 
 const struct control_file control_files[] = {

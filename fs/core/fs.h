@@ -12,18 +12,9 @@
 #include "backend/backend.h"
 #include "common/brlock.h"
 #include "common/cacheline.h"
-#include "fs/control/snapshot.h"
 #include "fs/core/options.h"
 #include "fs/core/stats.h"
 #include "fs/core/timeline.h"
-#include "fs/file/volume.h"
-#include "fs/share/lease_list.h"
-#include "fs/trace/access_log.h"
-#include "fs/trace/trace.h"
-#include "fs/tree/host_out.h"
-#include "fs/tree/inode.h"
-#include "fs/tree/inode_table.h"
-#include "fs/tree/user_limits.h"
 
 /* What this kernel, libfuse and machine can do, decided when the mount is made; each is a line at
  * start and in .gpumem/params. */
@@ -40,57 +31,51 @@ struct capabilities {
 	_Atomic uint64_t readahead; /* bytes; readahead.h */
 };
 
+struct access_file;
+struct access_log;
+struct calibration;
 struct fdstore;
+struct fdstore_ops;
+struct host_outs;
+struct idle_release;
+struct inode;
+struct inode_table;
+struct journal;
+struct lease_list;
 struct session;
 struct settings;
+struct share;
+struct snapshots;
 struct spool;
-struct journal;
-struct fdstore_ops;
+struct trace;
+struct unclaimed_leases;
+struct user_limits;
+struct volume;
 
 /* Whether the mount is the one that the last daemon served, with the kernel's open files and
  * lookups, or another one, which has none. */
 enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
-/* Threads that look for a request instead of sleeping; see channel.c. */
-struct busy_poll_state {
+/* Threads that poll for a request instead of sleeping: at most so many, and so many now. */
+struct busy_poll {
 	unsigned most;
 	atomic_uint now;
 };
 
-/* One per volume; see measure.h. */
-struct calibration {
-	atomic_int state;
-	bool running; /* thread is to be joined */
-	pthread_t thread;
-};
-
-/* See orphan.h. */
-struct unclaimed_leases {
-	pthread_mutex_t lock;
-	struct unclaimed_lease *by_inode;
-};
-
-/* See rest.h. */
-struct idle_release {
-	pthread_mutex_t lock;
-	pthread_cond_t changed; /* ending */
-	bool ending;
-	bool running; /* thread is to be joined */
-	pthread_t thread;
-};
-
+/* The parts of a daemon. Each pointer belongs to the room that declares the struct; fs_prepare and
+ * fs_fill open the parts in the order of one table, and fs_close closes them in reverse. */
 struct fs {
 	struct options options;
 	struct backend *backend;
-	struct volume volumes[BACKEND_DEVICES_MAX + 1]; /* GPUs in order, host/ last */
+	struct volume *volumes; /* GPUs in order, host/ last */
 	unsigned n_volumes;
-	struct inode_table inodes;
+	struct inode_table *inodes;
 	/* Set before fs_open: who holds what a later daemon needs, and may hold a journal of an
 	 * earlier one. NULL: nobody, and there is no journal. */
 	const struct fdstore_ops *holder;
 	enum fs_mount mount;
 	struct journal *journal; /* NULL: none */
-	struct unclaimed_leases unclaimed_leases;
+	struct unclaimed_leases *unclaimed_leases;
 	struct inode *root;
 	/* Shared: the chain of parents is being walked; exclusive: it changes. */
 	struct brlock topology;
@@ -99,20 +84,20 @@ struct fs {
 	_Alignas(CACHELINE_ALIGN) _Atomic int64_t metadata_bytes;
 	/* Files without names whose memory has not gone yet: ops_io.c. */
 	_Atomic int64_t n_unlinked_open;
-	_Alignas(CACHELINE_ALIGN) struct busy_poll_state busy_poll_state;
-	_Alignas(CACHELINE_ALIGN) struct calibration calibrations[BACKEND_DEVICES_MAX + 1];
+	_Alignas(CACHELINE_ALIGN) struct busy_poll busy_poll;
+	struct calibration *calibrations; /* one for each volume */
 	int64_t metadata_max;
-	struct idle_release idle_release;
+	struct idle_release *idle_release;
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
 	char *_Atomic not_shared;    /* why not, allocated; NULL: they are, or will be */
-	struct user_limits users;
-	struct host_outs outs;
-	struct lease_list leases;
-	struct snapshots snapshots; /* texts of open files of .gpumem/ */
+	struct user_limits *users;
+	struct host_outs *outs;
+	struct lease_list *leases;
+	struct snapshots *snapshots; /* texts of open files of .gpumem/ */
 	struct stats stats;
 	atomic_uint observers; /* who watches the requests: observe.h */
-	struct access_log access_log;
-	struct trace trace;
+	struct access_log *access_log;
+	struct trace *trace;
 	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
 	struct session *session;   /* that serves it; session.c */

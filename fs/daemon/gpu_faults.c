@@ -15,6 +15,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/keeper/fdstore.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 
 /* Lines in the log about files at most; the rest is a number. */
@@ -41,7 +42,7 @@ static struct losses look(struct fs *fs, const struct device *device)
 	struct inode *inode;
 	uint32_t slot = 0;
 
-	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		struct file *file = S_ISREG(inode->mode) ? inode->file : NULL;
 
 		if (file && file_volume(file)->device == device) {

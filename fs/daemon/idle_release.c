@@ -6,10 +6,12 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "backend/pool.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/number.h"
 #include "fs/core/fs.h"
+#include "fs/file/volume.h"
 
 /* Making a context and a Vulkan device again takes up to 1.2 s: worth the 560 MiB to others only
  * when nobody comes back soon. */
@@ -20,6 +22,14 @@
 
 /* How often within that time the GPUs are looked at. */
 #define LOOKS 4
+
+struct idle_release {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* ending */
+	bool ending;
+	bool running; /* thread is to be joined */
+	pthread_t thread;
+};
 
 static uint64_t idle_release_ms(void)
 {
@@ -85,8 +95,8 @@ static void *look_after(void *pointer)
 	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
 	int64_t peak = 0;
 
-	scoped_lock(&fs->idle_release.lock);
-	while (wait_ms(&fs->idle_release, ms)) {
+	scoped_lock(&fs->idle_release->lock);
+	while (wait_ms(fs->idle_release, ms)) {
 		look_at_memory(fs, &peak);
 		for (unsigned i = 0; i < fs->n_volumes; i++)
 			if (fs->volumes[i].pool)
@@ -95,11 +105,14 @@ static void *look_after(void *pointer)
 	return NULL;
 }
 
-void idle_release_start(struct fs *fs)
+int idle_release_open(struct fs *fs)
 {
-	struct idle_release *idle_release = &fs->idle_release;
+	struct idle_release *idle_release = calloc(1, sizeof(*idle_release));
 	pthread_condattr_t clock;
 
+	if (!idle_release)
+		return -ENOMEM;
+	fs->idle_release = idle_release;
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_mutex_init(&idle_release->lock, NULL);
@@ -108,11 +121,12 @@ void idle_release_start(struct fs *fs)
 	idle_release->running = pthread_create(&idle_release->thread, NULL, look_after, fs) == 0;
 	if (!idle_release->running)
 		log_warn("no thread to look after GPUs without files: contexts stay");
+	return 0;
 }
 
-void idle_release_end(struct fs *fs)
+void idle_release_close(struct fs *fs)
 {
-	struct idle_release *idle_release = &fs->idle_release;
+	struct idle_release *idle_release = fs->idle_release;
 
 	pthread_mutex_lock(&idle_release->lock);
 	idle_release->ending = true;
@@ -122,4 +136,5 @@ void idle_release_end(struct fs *fs)
 		pthread_join(idle_release->thread, NULL);
 	pthread_cond_destroy(&idle_release->changed);
 	pthread_mutex_destroy(&idle_release->lock);
+	free(idle_release);
 }

@@ -11,7 +11,8 @@ struct fs;
 
 /* Starts the thread that looks after them; without it they never rest. The environment's
  * GPUMEMFS_REST_MS, for tests, says after how many milliseconds. */
-void idle_release_start(struct fs *fs);
-void idle_release_end(struct fs *fs);
+/* 0 or -ENOMEM. Without a thread, which is logged, GPUs keep their contexts. */
+int idle_release_open(struct fs *fs);
+void idle_release_close(struct fs *fs);
 
 #endif

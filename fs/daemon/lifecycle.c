@@ -7,6 +7,7 @@
 
 #include "common/hash.h"
 #include "common/log.h"
+#include "fs/control/snapshot.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/daemon/gpu_faults.h"
@@ -14,9 +15,15 @@
 #include "fs/file/calibrate.h"
 #include "fs/recovery/checkpoint.h"
 #include "fs/recovery/restore.h"
+#include "fs/share/lease_list.h"
 #include "fs/spool/spool.h"
+#include "fs/trace/access_log.h"
+#include "fs/trace/trace.h"
+#include "fs/tree/host_out.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 #include "fs/tree/unclaimed_lease.h"
+#include "fs/tree/user_limits.h"
 
 #define HOST_PERCENT	 50
 #define METADATA_PERCENT 25
@@ -35,7 +42,7 @@ static uint64_t host_bytes(const struct options *options)
 	return amount_bytes(&options->host_size, all, all / 100 * HOST_PERCENT);
 }
 
-static int backend_start(struct fs *fs)
+static int backend_part_open(struct fs *fs)
 {
 	const struct options *options = &fs->options;
 	struct backend_config config = {
@@ -49,11 +56,18 @@ static int backend_start(struct fs *fs)
 	return backend_open(&config, &fs->backend);
 }
 
-/* The one that was just opened behind the last. */
+/* Counts the volume that was just opened, behind those that were open. */
 static void volume_count(struct fs *fs)
 {
 	fs->volumes[fs->n_volumes].index = fs->n_volumes;
 	fs->n_volumes++;
+}
+
+static void volumes_close(struct fs *fs)
+{
+	while (fs->n_volumes)
+		volume_close(&fs->volumes[--fs->n_volumes]);
+	free(fs->volumes);
 }
 
 static int volumes_open(struct fs *fs)
@@ -61,6 +75,9 @@ static int volumes_open(struct fs *fs)
 	const struct options *options = &fs->options;
 	int error = 0;
 
+	fs->volumes = calloc(fs->backend->n_devices + 1, sizeof(*fs->volumes));
+	if (!fs->volumes)
+		return -ENOMEM;
 	for (unsigned i = 0; !error && i < fs->backend->n_devices; i++) {
 		struct device *device = fs->backend->devices[i];
 		struct pool_limits limits = {
@@ -77,13 +94,9 @@ static int volumes_open(struct fs *fs)
 		error = volume_open_host(&fs->volumes[fs->n_volumes], host_bytes(options));
 	if (!error)
 		volume_count(fs);
+	else
+		volumes_close(fs);
 	return error;
-}
-
-static void volumes_close(struct fs *fs)
-{
-	while (fs->n_volumes)
-		volume_close(&fs->volumes[--fs->n_volumes]);
 }
 
 static bool has_option(const char *list, const char *name)
@@ -98,86 +111,155 @@ static bool has_option(const char *list, const char *name)
 	return false;
 }
 
-static void counts_init(struct fs *fs)
+static void backend_part_close(struct fs *fs)
 {
-	user_limits_init(&fs->users);
-	host_outs_init(&fs->outs);
-	lease_list_init(&fs->leases);
-	snapshots_init(&fs->snapshots);
-}
-
-static void counts_destroy(struct fs *fs)
-{
-	snapshots_destroy(fs);
-	lease_list_destroy(&fs->leases);
-	user_limits_destroy(&fs->users);
-	pthread_mutex_destroy(&fs->outs.lock);
-}
-
-void fs_unprepare(struct fs *fs)
-{
-	volumes_close(fs);
 	backend_close(fs->backend);
-	inode_table_destroy(&fs->inodes);
+}
+
+static int topology_open(struct fs *fs)
+{
+	brlock_init(&fs->topology);
+	return 0;
+}
+
+static void topology_close(struct fs *fs)
+{
 	brlock_destroy(&fs->topology);
-	access_log_destroy(&fs->access_log);
-	trace_destroy(&fs->trace);
-	counts_destroy(fs);
+}
+
+static int settings_prepare(struct fs *fs)
+{
+	hash_seed_init();
+	clock_gettime(CLOCK_REALTIME, &fs->started);
+	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
+	fs->noatime = has_option(fs->options.mount_options, "noatime");
+	/* With files of an earlier daemon to bring back, the mount comes up even if the spool's
+	 * directory cannot be used: spool_open. */
+	return fs->holder ? 0 : spool_check(&fs->options);
+}
+
+static void counters_close(struct fs *fs)
+{
+	stats_free(&fs->stats);
+	free(atomic_load(&fs->not_shared));
+}
+
+static int tree_open(struct fs *fs)
+{
+	return fs->holder ? fs_restore(fs) : tree_init(fs);
+}
+
+static int checkpoint_open(struct fs *fs)
+{
+	checkpoint_start(fs);
+	return 0;
+}
+
+static int gpu_faults_open(struct fs *fs)
+{
+	gpu_faults_start(fs);
+	return 0;
+}
+
+/* The thread that closes the mount copied nothing, but may have freed memory of GPUs. */
+static void worker_close(struct fs *fs)
+{
+	(void)fs;
+	worker_end();
+}
+
+/* PART(member, type): open and close of a part that is a pointer to one struct. */
+#define PART(member, type)                                                                         \
+	static int member##_part_open(struct fs *fs)                                               \
+	{                                                                                          \
+		return type##_new(&fs->member);                                                    \
+	}                                                                                          \
+	static void member##_part_close(struct fs *fs)                                             \
+	{                                                                                          \
+		type##_free(fs->member);                                                           \
+	}
+
+PART(access_log, access_log)
+PART(trace, trace)
+PART(users, user_limits)
+PART(leases, lease_list)
+PART(inodes, inode_table)
+
+/* open: 0 or -errno, and then nothing of the part is left; NULL where there is nothing to open.
+ * close: NULL where there is nothing to close. */
+struct part {
+	int (*open)(struct fs *fs);
+	void (*close)(struct fs *fs);
+};
+
+/* What can be opened while another daemon serves the files. */
+static const struct part prepared[] = {
+    {settings_prepare, counters_close},
+    {topology_open, topology_close},
+    {access_log_part_open, access_log_part_close},
+    {trace_part_open, trace_part_close},
+    {users_part_open, users_part_close},
+    {leases_part_open, leases_part_close},
+    {host_outs_open, host_outs_close},
+    {unclaimed_leases_open, unclaimed_leases_close},
+    {snapshots_open, snapshots_close},
+    {inodes_part_open, inodes_part_close},
+    {backend_part_open, backend_part_close},
+    /* Volumes drop chunks from the journal's holder when they close. */
+    {NULL, fs_forget_held},
+    {volumes_open, volumes_close},
+    {calibrate_open, calibrate_close},
+};
+
+/* The files, and the threads that work on them. */
+static const struct part filled[] = {
+    {NULL, worker_close},
+    {tree_open, tree_destroy},
+    {checkpoint_open, checkpoint_end},
+    {spool_open, spool_close},
+    {NULL, host_outs_end},
+    {NULL, unclaimed_leases_end},
+    {idle_release_open, idle_release_close},
+    {gpu_faults_open, gpu_faults_end},
+};
+
+#define N_PARTS(parts) (sizeof(parts) / sizeof((parts)[0]))
+
+static void parts_close(struct fs *fs, const struct part *parts, size_t n)
+{
+	while (n--)
+		if (parts[n].close)
+			parts[n].close(fs);
+}
+
+static int parts_open(struct fs *fs, const struct part *parts, size_t n)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < n && !error; i++) {
+		error = parts[i].open ? parts[i].open(fs) : 0;
+		if (error)
+			parts_close(fs, parts, i);
+	}
+	return error;
 }
 
 int fs_prepare(struct fs *fs)
 {
-	int error;
+	return parts_open(fs, prepared, N_PARTS(prepared));
+}
 
-	hash_seed_init();
-	brlock_init(&fs->topology);
-	pthread_mutex_init(&fs->unclaimed_leases.lock, NULL);
-	access_log_init(&fs->access_log);
-	trace_init(&fs->trace);
-	counts_init(fs);
-	clock_gettime(CLOCK_REALTIME, &fs->started);
-	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
-	fs->noatime = has_option(fs->options.mount_options, "noatime");
-	/* One that goes on where another was killed does so without it, if need be: spool_open. */
-	error = fs->holder ? 0 : spool_check(&fs->options);
-	if (error)
-		goto destroy_log;
-	error = inode_table_init(&fs->inodes);
-	if (error)
-		goto destroy_log;
-	error = backend_start(fs);
-	if (error)
-		goto destroy_table;
-	error = volumes_open(fs);
-	if (error)
-		fs_unprepare(fs);
-	return error;
-
-destroy_table:
-	inode_table_destroy(&fs->inodes);
-destroy_log:
-	brlock_destroy(&fs->topology);
-	pthread_mutex_destroy(&fs->unclaimed_leases.lock);
-	access_log_destroy(&fs->access_log);
-	trace_destroy(&fs->trace);
-	counts_destroy(fs);
-	return error;
+void fs_unprepare(struct fs *fs)
+{
+	parts_close(fs, prepared, N_PARTS(prepared));
 }
 
 int fs_fill(struct fs *fs)
 {
-	int error = fs->holder ? fs_restore(fs) : tree_init(fs);
+	int error = parts_open(fs, filled, N_PARTS(filled));
 
-	if (error) {
-		fs_unprepare(fs);
-		return error;
-	}
-	idle_release_start(fs);
-	checkpoint_start(fs);
-	gpu_faults_start(fs);
-	error = spool_open(fs);
 	if (error)
-		fs_close(fs);
+		fs_unprepare(fs);
 	return error;
 }
 
@@ -190,25 +272,6 @@ int fs_open(struct fs *fs)
 
 void fs_close(struct fs *fs)
 {
-	gpu_faults_end(fs);
-	idle_release_end(fs);
-	calibrate_end(fs);
-	unclaimed_leases_end(fs);
-	host_outs_end(fs);
-	checkpoint_end(fs);
-	spool_close(fs);
-	tree_destroy(fs);
-	/* The calling thread copied nothing, but may have been asked to free. */
-	worker_end();
-	volumes_close(fs);
-	fs_forget_held(fs);
-	backend_close(fs->backend);
-	inode_table_destroy(&fs->inodes);
-	brlock_destroy(&fs->topology);
-	pthread_mutex_destroy(&fs->unclaimed_leases.lock);
-	stats_free(&fs->stats);
-	access_log_destroy(&fs->access_log);
-	trace_destroy(&fs->trace);
-	free(atomic_load(&fs->not_shared));
-	counts_destroy(fs);
+	parts_close(fs, filled, N_PARTS(filled));
+	parts_close(fs, prepared, N_PARTS(prepared));
 }

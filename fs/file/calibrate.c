@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/copy.h"
+#include "common/cacheline.h"
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/file/calibrate.h"
+#include "fs/file/volume.h"
 
 enum { NOT_STARTED, STARTED };
+
+/* One for each volume, on cache lines of its own: the data path reads the state. */
+struct calibration {
+	_Alignas(CACHELINE_ALIGN) atomic_int state;
+	bool running; /* thread is to be joined */
+	pthread_t thread;
+};
 
 static void *measure(void *pointer)
 {
@@ -30,6 +42,12 @@ static void *measure(void *pointer)
 	return NULL;
 }
 
+int calibrate_open(struct fs *fs)
+{
+	fs->calibrations = cacheline_calloc(fs->n_volumes * sizeof(*fs->calibrations));
+	return fs->calibrations ? 0 : -ENOMEM;
+}
+
 void calibrate_start(struct fs *fs, struct volume *volume)
 {
 	struct calibration *calibration = &fs->calibrations[volume->index];
@@ -43,9 +61,10 @@ void calibrate_start(struct fs *fs, struct volume *volume)
 	calibration->running = pthread_create(&calibration->thread, NULL, measure, volume) == 0;
 }
 
-void calibrate_end(struct fs *fs)
+void calibrate_close(struct fs *fs)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->calibrations[i].running)
 			pthread_join(fs->calibrations[i].thread, NULL);
+	free(fs->calibrations);
 }

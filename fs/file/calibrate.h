@@ -8,9 +8,11 @@
 struct fs;
 struct volume;
 
+/* After the volumes are open: 0 or -ENOMEM. */
+int calibrate_open(struct fs *fs);
 /* Starts the measurement if it is the first call for a GPU's volume. Cheap after that. */
 void calibrate_start(struct fs *fs, struct volume *volume);
-/* Waits for what is running. */
-void calibrate_end(struct fs *fs);
+/* Waits for calibrations that are running. */
+void calibrate_close(struct fs *fs);
 
 #endif

@@ -75,12 +75,12 @@ static void busy_poll_prepare(struct fs *fs)
 	struct capability *looks = &fs->can.busy_poll;
 	unsigned processors = (unsigned)get_nprocs();
 
-	fs->busy_poll_state.most =
+	fs->busy_poll.most =
 	    fs->can.clone_fd.on ? (processors + BUSY_POLL_SHARE / 2) / BUSY_POLL_SHARE : 0;
-	if (fs->busy_poll_state.most)
+	if (fs->busy_poll.most)
 		capability_set(looks, true,
 			       "%u of %u processors at most, for %u us after a request",
-			       fs->busy_poll_state.most, processors, BUSY_POLL_NS / 1000);
+			       fs->busy_poll.most, processors, BUSY_POLL_NS / 1000);
 	else if (fs->can.clone_fd.on)
 		capability_set(looks, false, "%u processors are too few", processors);
 	else
@@ -173,10 +173,10 @@ ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t 
 	ssize_t n = -1;
 
 	errno = EAGAIN;
-	if (own >= 0 && fs->busy_poll_state.most) {
-		if (atomic_fetch_add(&fs->busy_poll_state.now, 1) < fs->busy_poll_state.most)
+	if (own >= 0 && fs->busy_poll.most) {
+		if (atomic_fetch_add(&fs->busy_poll.now, 1) < fs->busy_poll.most)
 			n = look(to, bytes);
-		atomic_fetch_sub(&fs->busy_poll_state.now, 1);
+		atomic_fetch_sub(&fs->busy_poll.now, 1);
 	}
 	return n < 0 && errno == EAGAIN ? request(fuse_session_fd(fuse), to, bytes, NULL) : n;
 }

@@ -14,6 +14,8 @@
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
 
 /* At once, for what the last daemon left; later for what is unlinked since, of which we count more
  * lookups than the kernel will forget. */
@@ -48,7 +50,7 @@ static void look(struct lookup_gc *lookup_gc)
 	uint32_t slot = 0;
 	struct inode *inode;
 
-	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		if (inode != fs->root && is_left(inode) && !is_known(lookup_gc, inode->ino))
 			inode_forget(fs, inode, UINT64_MAX);
 		inode_put(fs, inode, 1);

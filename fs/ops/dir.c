@@ -7,6 +7,7 @@
 #include "fs/fuse/uring_buffer.h"
 #include "fs/ops/ops.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode.h"
 
 /* An offset is the cookie of the entry that was listed last: older entries follow. "." has no
  * cookie but a number below DIR_COOKIE_FIRST; the offset after ".." is the cookie that the

@@ -13,6 +13,7 @@
 #include "fs/share/share.h"
 #include "fs/share/viewer.h"
 #include "fs/spool/spool.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/user_limits.h"
 
 /* How the file was opened is in the handle, which only the kernel can name. */
@@ -88,7 +89,7 @@ static void tell_socket(struct op *op, fuse_req_t req)
 static void name_failed(struct op *op, uint64_t ino, char name[GPUMEM_SAVED_FIRST])
 {
 	const struct viewer viewer = viewer_of(fuse_req_ctx(op->req)->uid);
-	struct inode *inode = inode_table_get(&op->fs->inodes, ino);
+	struct inode *inode = inode_table_get(op->fs->inodes, ino);
 	char path[PATH_MAX] = "";
 
 	if (inode) {

@@ -6,6 +6,7 @@
 #include "fs/control/nodes.h"
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 
 static void negative(struct op *op, fuse_req_t req)
@@ -43,7 +44,7 @@ static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
 	/* Where a daemon before this one had the mount the lookups may be taken for lost meanwhile
 	 * (sweep.h), and it takes a reference to look at it. */
 	if (!control_owns(ino))
-		inode = swept ? inode_table_get(&fs->inodes, ino) : inode_find(fs, ino);
+		inode = swept ? inode_table_get(fs->inodes, ino) : inode_find(fs, ino);
 	if (!inode)
 		return;
 	inode_forget(fs, inode, n);

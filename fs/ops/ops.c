@@ -4,7 +4,10 @@
 #include <time.h>
 
 #include "common/log.h"
+#include "fs/file/volume.h"
 #include "fs/ops/ops.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
 
 #define RELEASE_WAIT_NS	   1000000L
 #define RELEASE_WAIT_TRIES 20
@@ -46,7 +49,7 @@ bool op_was_made(const struct op *op, struct inode **inode)
 {
 	if (!op_drc_find(op))
 		return false;
-	*inode = inode_table_get(&op->fs->inodes, op->led_to);
+	*inode = inode_table_get(op->fs->inodes, op->led_to);
 	return *inode;
 }
 

@@ -12,8 +12,10 @@
 #include "fs/core/caller.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
+#include "fs/file/volume.h"
 #include "fs/journal/journal.h"
 #include "fs/trace/observe.h"
+#include "fs/tree/inode.h"
 
 /* Seconds for which the kernel may keep names and attributes: all changes go through it, so they
  * hold until it changes them itself. A day, because libfuse wants a number. */

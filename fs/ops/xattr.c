@@ -12,6 +12,7 @@
 #include "fs/core/caller.h"
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
+#include "fs/tree/inode.h"
 #include "fs/tree/inode_attributes.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"

@@ -8,6 +8,8 @@
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/record.h"
 
 /* An area is compacted when it has twice what it had after the last time, and this much more. */
@@ -38,7 +40,7 @@ void checkpoint(struct fs *fs)
 	scoped_lock(&journal->turning);
 	/* -EBUSY: an earlier daemon ended at it, and what it began is finished. */
 	journal_rotate_begin(journal);
-	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		record_checkpoint(fs, inode);
 		inode_put(fs, inode, 1);
 	}

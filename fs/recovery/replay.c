@@ -8,6 +8,7 @@
 #include "fs/recovery/internal.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/internal.h"
 #include "fs/tree/xattr.h"
 
@@ -15,7 +16,7 @@
 
 static struct inode *find(const struct restore *restore, uint64_t ino)
 {
-	return inode_table_find(&restore->fs->inodes, ino);
+	return inode_table_find(restore->fs->inodes, ino);
 }
 
 static struct inode *find_dir(const struct restore *restore, uint64_t ino)
@@ -29,7 +30,7 @@ static int drop_inode(struct restore *restore, struct inode *inode)
 {
 	if (inode->links || (S_ISDIR(inode->mode) && inode->dir->n_names))
 		return -EUCLEAN;
-	inode_table_restore_remove(&restore->fs->inodes, inode);
+	inode_table_restore_remove(restore->fs->inodes, inode);
 	inode_restore_free(inode);
 	return 0;
 }
@@ -38,7 +39,7 @@ static int drop_inode(struct restore *restore, struct inode *inode)
  * still is one, is gone by now. */
 static int place(struct restore *restore, uint64_t ino, struct inode **inode)
 {
-	struct inode_table *table = &restore->fs->inodes;
+	struct inode_table *table = restore->fs->inodes;
 	struct inode *other = inode_table_restore_at(table, ino);
 	int rc = 0;
 

@@ -13,6 +13,7 @@
 #include "fs/core/worker.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/tree.h"
 
@@ -210,7 +211,7 @@ static int forget_inode(struct restore *restore, struct inode *inode)
 			}
 		}
 	}
-	inode_table_restore_remove(&restore->fs->inodes, inode);
+	inode_table_restore_remove(restore->fs->inodes, inode);
 	inode_restore_free(inode);
 	return 0;
 }
@@ -240,7 +241,7 @@ static int rebuild(struct restore *restore)
 	if (rc == 0)
 		rc = keep_done(restore);
 	if (rc == 0)
-		rc = inode_table_restore_end(&restore->fs->inodes);
+		rc = inode_table_restore_end(restore->fs->inodes);
 	if (rc == 0)
 		rc = restore_unclaimed(restore);
 	if (rc == -EUCLEAN)
@@ -327,7 +328,7 @@ int fs_restore(struct fs *fs)
 			close(fd);
 		return rc;
 	}
-	fs->inodes.journal = fs->journal;
+	fs->inodes->journal = fs->journal;
 	rc = fd >= 0 ? restore_old(fs) : start_new(fs);
 	if (rc < 0) {
 		/* An earlier daemon's is left to whoever tries next. */
@@ -335,7 +336,7 @@ int fs_restore(struct fs *fs)
 			drop_mounts(fs);
 			holder->drop(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
 		}
-		fs->inodes.journal = NULL;
+		fs->inodes->journal = NULL;
 		journal_close(fs->journal);
 		fs->journal = NULL;
 	}

@@ -8,9 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backend/pool.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "fs/core/fs.h"
+#include "fs/file/volume.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/trace/observe.h"
 

@@ -9,6 +9,7 @@
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/unclaimed_lease.h"
@@ -16,7 +17,7 @@
 
 int restore_each(struct restore *restore, int (*each)(struct restore *, struct inode *))
 {
-	struct inode_table *table = &restore->fs->inodes;
+	struct inode_table *table = restore->fs->inodes;
 	uint32_t end = inode_table_pages(table) * INODE_PAGE_SLOTS;
 	uint64_t left = inode_table_count(table); /* more than there are, where each removes some */
 	int rc = 0;
@@ -34,8 +35,7 @@ int restore_each(struct restore *restore, int (*each)(struct restore *, struct i
 
 static struct inode *number_of(const struct restore *restore, const struct inode *quota_dir)
 {
-	struct inode *inode =
-	    inode_table_find(&restore->fs->inodes, (uint64_t)(uintptr_t)quota_dir);
+	struct inode *inode = inode_table_find(restore->fs->inodes, (uint64_t)(uintptr_t)quota_dir);
 
 	return inode && S_ISDIR(inode->mode) ? inode : NULL;
 }
@@ -91,7 +91,7 @@ static int check_ascent(struct restore *restore, struct inode *inode)
 {
 	if (!S_ISDIR(inode->mode))
 		return 0;
-	uint64_t steps = 0, most = inode_table_count(&restore->fs->inodes);
+	uint64_t steps = 0, most = inode_table_count(restore->fs->inodes);
 	struct inode *dir = inode;
 
 	for (; dir && !dir->moving; dir = dir->dir->parent)
@@ -190,7 +190,7 @@ static int find_tops(struct fs *fs)
 int restore_tree(struct restore *restore)
 {
 	struct fs *fs = restore->fs;
-	struct inode *root = inode_table_find(&fs->inodes, INODE_ROOT);
+	struct inode *root = inode_table_find(fs->inodes, INODE_ROOT);
 
 	if (!root || !S_ISDIR(root->mode))
 		return -EUCLEAN;

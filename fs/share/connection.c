@@ -13,6 +13,8 @@
 #include "common/cleanup.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/share/internal.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/user_limits.h"
 
 int64_t share_now(void)
 {

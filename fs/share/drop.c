@@ -5,7 +5,9 @@
 #include <time.h>
 
 #include "fs/share/internal.h"
+#include "fs/share/lease_list.h"
 #include "fs/tree/host_out.h"
+#include "fs/tree/inode.h"
 
 /* Under the list's lock. A private copy is not the file's memory. */
 static bool lease_drop(void *pointer, struct lease_entry *entry)
@@ -24,7 +26,7 @@ static bool lease_drop(void *pointer, struct lease_entry *entry)
 
 uint64_t share_drop(struct share *share, struct inode *inode, int64_t before)
 {
-	uint64_t dropped = lease_list_drop(&share->fs->leases, inode, before, lease_drop, share);
+	uint64_t dropped = lease_list_drop(share->fs->leases, inode, before, lease_drop, share);
 
 	if (dropped)
 		host_out_update_accounting(share->fs, inode);

@@ -24,6 +24,7 @@
 #include "common/runtime_dir.h"
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
+#include "fs/share/lease_list.h"
 #include "fs/share/memory.h"
 #include "fs/share/message.h"
 #include "fs/share/queue.h"

@@ -9,9 +9,12 @@
 #include "fs/core/worker.h"
 #include "fs/share/copy.h"
 #include "fs/share/internal.h"
+#include "fs/share/lease_list.h"
 #include "fs/trace/observe.h"
 #include "fs/tree/host_out.h"
+#include "fs/tree/inode.h"
 #include "fs/tree/inode_lease.h"
+#include "fs/tree/user_limits.h"
 
 /* How often a file that moves between volumes meanwhile is looked at again. */
 #define LEASE_TRIES 8
@@ -78,7 +81,7 @@ static void lease_show(struct share *share, const struct share_connection *conne
 	    .private = lease->private,
 	    .since = lease->since,
 	};
-	lease_list_add(&share->fs->leases, &lease->listed);
+	lease_list_add(share->fs->leases, &lease->listed);
 }
 
 static int lease_new(struct share *share, struct share_connection *connection,
@@ -220,7 +223,7 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_lock(&share->lock);
 	HASH_DEL(connection->leases, lease);
 	pthread_mutex_unlock(&share->lock);
-	lease_list_remove(&share->fs->leases, &lease->listed);
+	lease_list_remove(share->fs->leases, &lease->listed);
 	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
 	/* Out of the list it is not dropped any more. */
 	share_let_go(share, lease->inode, atomic_load(&lease->kind));
@@ -353,7 +356,7 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 
 	if (error)
 		return error;
-	lease_list_measure(&share->fs->leases, &lease->listed);
+	lease_list_measure(share->fs->leases, &lease->listed);
 	return share_send_chunks(share, connection, lease, &ask, (uint32_t)request->first_chunk);
 }
 

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/share/lease_list.h"
 
+#include <errno.h>
 #include <utlist.h>
 
 #include "common/cleanup.h"
@@ -20,15 +21,21 @@ struct lease_dropping {
 	void *context;
 };
 
-void lease_list_init(struct lease_list *list)
+int lease_list_new(struct lease_list **made)
 {
-	*list = (struct lease_list){0};
+	struct lease_list *list = calloc(1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
 	pthread_mutex_init(&list->lock, NULL);
+	*made = list;
+	return 0;
 }
 
-void lease_list_destroy(struct lease_list *list)
+void lease_list_free(struct lease_list *list)
 {
 	pthread_mutex_destroy(&list->lock);
+	free(list);
 }
 
 static void count(struct lease_list *list, const struct lease_entry *entry, int sign)

@@ -43,8 +43,9 @@ struct lease_list {
 	struct lease_sums sums[BACKEND_DEVICES_MAX + 1]; /* by volume */
 };
 
-void lease_list_init(struct lease_list *list);
-void lease_list_destroy(struct lease_list *list);
+/* -ENOMEM. */
+int lease_list_new(struct lease_list **made);
+void lease_list_free(struct lease_list *list);
 
 /* All down to since but turn is filled in. A leased file stays on its volume. */
 void lease_list_add(struct lease_list *list, struct lease_entry *entry);

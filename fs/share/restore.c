@@ -97,7 +97,7 @@ static void set_kind(struct fs *fs, struct inode *inode, enum file_lease_kind ki
  * daemon before this one not been killed between the two. NULL: it is gone. */
 static struct inode *take_file(struct share *share, const struct share_note_lease *noted)
 {
-	struct inode *inode = inode_table_get(&share->fs->inodes, noted->ino);
+	struct inode *inode = inode_table_get(share->fs->inodes, noted->ino);
 	struct inode_call call;
 
 	if (!inode)

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "fs/share/internal.h"
+#include "fs/tree/inode.h"
 
 static struct gpumem_msg_header header(uint16_t type, uint32_t bytes, uint32_t number)
 {

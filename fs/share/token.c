@@ -14,6 +14,8 @@
 #include "fs/core/fs.h"
 #include "fs/share/memory.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
+#include "fs/tree/user_limits.h"
 
 struct token {
 	UT_hash_handle hh;
@@ -182,7 +184,7 @@ void token_answered(struct token_table *table, uint32_t noted)
 static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,
 			const struct share_note_token *noted)
 {
-	struct inode *inode = inode_table_get(&fs->inodes, noted->ino);
+	struct inode *inode = inode_table_get(fs->inodes, noted->ino);
 	struct token *token = inode ? calloc(1, sizeof(*token)) : NULL;
 
 	if (!token || user_limits_restore(fs, noted->uid, USER_TOKENS, 1)) {

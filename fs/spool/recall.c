@@ -13,7 +13,9 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "fs/core/worker.h"
+#include "fs/file/file.h"
 #include "fs/spool/internal.h"
+#include "fs/tree/inode.h"
 
 #define DIRECT_ALIGN 4096
 

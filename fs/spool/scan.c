@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/number.h"
 #include "fs/spool/note.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 
 static int by_id(const void *left, const void *right)
@@ -315,7 +316,7 @@ static int attach_all(struct spool_restoring *restoring)
 	uint32_t slot = 0;
 	int rc = 0;
 
-	while (rc == 0 && (inode = inode_table_next(&fs->inodes, &slot))) {
+	while (rc == 0 && (inode = inode_table_next(fs->inodes, &slot))) {
 		if (inode != fs->root)
 			rc = attach_noted(restoring, inode);
 		inode_put(fs, inode, 1);

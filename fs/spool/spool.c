@@ -18,6 +18,7 @@
 #include "fs/spool/internal.h"
 #include "fs/spool/note.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 
 /* How often a service manager is asked for more time: NOTIFY_EXTEND. */
@@ -155,7 +156,7 @@ static int collect(struct saving *saving, const struct inode *dir)
 	uint32_t slot = 0;
 	int rc = 0;
 
-	while (rc == 0 && (inode = inode_table_next(&fs->inodes, &slot))) {
+	while (rc == 0 && (inode = inode_table_next(fs->inodes, &slot))) {
 		bool is_large = S_ISREG(inode->mode) && file_size(inode->file) >= SPOOL_LARGE;
 
 		if (is_large == saving->large && is_to_be_saved(inode) &&
@@ -216,7 +217,7 @@ static int go_on_without(struct fs *fs, int error)
 
 	if (!spool_is_done(fs))
 		return error;
-	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		if (inode != fs->root && spool_noted(inode, &id, &away) == 0)
 			atomic_store(&inode->residency, (uint8_t)away);
 		inode_put(fs, inode, 1);
@@ -268,7 +269,7 @@ static void *fetch_all(void *pointer)
 	struct inode *inode;
 	uint32_t slot = 0;
 
-	while ((inode = inode_table_next(&saving.fs->inodes, &slot)))
+	while ((inode = inode_table_next(saving.fs->inodes, &slot)))
 		if (atomic_load(&inode->residency) != SPOOL_AWAY || add(&saving, inode))
 			inode_put(saving.fs, inode, 1);
 	spool_parallel(saving.count, SPOOL_THREADS, fetch_number, &saving);

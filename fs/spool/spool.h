@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "fs/core/fs.h"
+#include "fs/tree/inode.h"
 
 struct inode;
 

@@ -16,6 +16,7 @@
 #include "fs/file/export.h"
 #include "fs/file/extents.h"
 #include "fs/spool/internal.h"
+#include "fs/tree/inode.h"
 
 #define DIRECT_ALIGN 4096
 

@@ -16,23 +16,28 @@
 #define CUT_SHORT  "..."
 #define LINE_BYTES (2 * PATH_ROOM + 512)
 
-void access_log_init(struct access_log *log)
+int access_log_new(struct access_log **made)
 {
 	pthread_condattr_t monotonic;
+	struct access_log *log = calloc(1, sizeof(*log));
 
-	*log = (struct access_log){0};
+	if (!log)
+		return -ENOMEM;
 	pthread_mutex_init(&log->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&log->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
+	*made = log;
+	return 0;
 }
 
-void access_log_destroy(struct access_log *log)
+void access_log_free(struct access_log *log)
 {
 	free(log->ring);
 	pthread_cond_destroy(&log->changed);
 	pthread_mutex_destroy(&log->lock);
+	free(log);
 }
 
 int access_log_open(struct access_log *log, struct access_reader **opened)

@@ -51,8 +51,9 @@ struct access_log {
 	struct access_reader readers[ACCESS_READERS_MAX];
 };
 
-void access_log_init(struct access_log *log);
-void access_log_destroy(struct access_log *log);
+/* -ENOMEM. */
+int access_log_new(struct access_log **made);
+void access_log_free(struct access_log *log);
 
 /* 0, -ENFILE where there are too many, -ENOMEM. */
 int access_log_open(struct access_log *log, struct access_reader **reader);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 
 #include "fs/ops/ops.h"
+#include "fs/trace/access_log.h"
+#include "fs/trace/trace.h"
 #include "fs/tree/tree.h"
 
 /* An inode's path, and a name below it. */
@@ -46,7 +48,7 @@ static void log_access(const struct op *op, int64_t result, int64_t latency)
 	};
 
 	clock_gettime(CLOCK_REALTIME, &entry.time);
-	access_log_add(&op->fs->access_log, &entry);
+	access_log_add(op->fs->access_log, &entry);
 }
 
 static bool is_traced(struct fs *fs)
@@ -91,7 +93,7 @@ static void trace_volumes(struct fs *fs)
 		} else if (volume_usage(volume, &usage) == 0) {
 			event.bytes = (int64_t)usage.held;
 		}
-		trace_add(&fs->trace, &event);
+		trace_add(fs->trace, &event);
 	}
 }
 
@@ -105,7 +107,7 @@ static void trace_memory(struct fs *fs, struct trace_event *event, const char *p
 	event->other = -1;
 	memory.bytes = 0;
 	trace_path(event, path);
-	trace_add(&fs->trace, event);
+	trace_add(fs->trace, event);
 	trace_volumes(fs);
 }
 
@@ -145,7 +147,7 @@ int observe_trace(struct fs *fs, bool on)
 		atomic_fetch_and(&fs->observers, ~(unsigned)OBSERVE_TRACE);
 		return 0;
 	}
-	int error = trace_start(&fs->trace);
+	int error = trace_start(fs->trace);
 
 	if (error)
 		return error;

@@ -14,16 +14,22 @@
 
 #define CUT "..."
 
-void trace_init(struct trace *trace)
+int trace_new(struct trace **made)
 {
-	*trace = (struct trace){0};
+	struct trace *trace = calloc(1, sizeof(*trace));
+
+	if (!trace)
+		return -ENOMEM;
 	pthread_mutex_init(&trace->lock, NULL);
+	*made = trace;
+	return 0;
 }
 
-void trace_destroy(struct trace *trace)
+void trace_free(struct trace *trace)
 {
 	free(trace->events);
 	pthread_mutex_destroy(&trace->lock);
+	free(trace);
 }
 
 static int64_t ns(const struct timespec *time)

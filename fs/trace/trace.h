@@ -33,8 +33,9 @@ struct trace {
 	struct timespec started;    /* CLOCK_REALTIME */
 };
 
-void trace_init(struct trace *trace);
-void trace_destroy(struct trace *trace);
+/* -ENOMEM. */
+int trace_new(struct trace **made);
+void trace_free(struct trace *trace);
 
 /* Forgets what there was: 0 or -ENOMEM. Whether anything is added then is up to the caller. */
 int trace_start(struct trace *trace);

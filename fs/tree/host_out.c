@@ -2,12 +2,15 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/tree/host_out.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <utlist.h>
 
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
+#include "fs/file/file.h"
+#include "fs/tree/inode.h"
 
 /* At a time: each is some system calls. */
 #define LOOKS_MAX 512
@@ -17,10 +20,19 @@ struct host_out {
 	struct inode *inode; /* a reference */
 };
 
-void host_outs_init(struct host_outs *outs)
+int host_outs_open(struct fs *fs)
 {
-	*outs = (struct host_outs){0};
-	pthread_mutex_init(&outs->lock, NULL);
+	fs->outs = calloc(1, sizeof(*fs->outs));
+	if (!fs->outs)
+		return -ENOMEM;
+	pthread_mutex_init(&fs->outs->lock, NULL);
+	return 0;
+}
+
+void host_outs_close(struct fs *fs)
+{
+	pthread_mutex_destroy(&fs->outs->lock);
+	free(fs->outs);
 }
 
 static void settle(struct fs *fs, struct inode *inode)
@@ -64,7 +76,7 @@ void host_out_update_accounting(struct fs *fs, struct inode *inode)
 	}
 	inode_ref(inode);
 	out->inode = inode;
-	out_append(&fs->outs, out);
+	out_append(fs->outs, out);
 }
 
 static void end(struct fs *fs, struct host_out *out)
@@ -77,7 +89,7 @@ void host_outs_look(struct fs *fs)
 {
 	struct host_out *again = NULL, *out, *next;
 
-	for (unsigned i = 0; i < LOOKS_MAX && (out = out_take_first(&fs->outs)); i++) {
+	for (unsigned i = 0; i < LOOKS_MAX && (out = out_take_first(fs->outs)); i++) {
 		settle(fs, out->inode);
 		if (file_is_out(out->inode->file)) {
 			LL_PREPEND(again, out);
@@ -89,7 +101,7 @@ void host_outs_look(struct fs *fs)
 		end(fs, out);
 	}
 	LL_FOREACH_SAFE (again, out, next) {
-		out_append(&fs->outs, out);
+		out_append(fs->outs, out);
 	}
 }
 
@@ -97,6 +109,6 @@ void host_outs_end(struct fs *fs)
 {
 	struct host_out *out;
 
-	while ((out = out_take_first(&fs->outs)))
+	while ((out = out_take_first(fs->outs)))
 		end(fs, out);
 }

@@ -16,7 +16,9 @@ struct host_outs {
 	struct host_out *first;
 };
 
-void host_outs_init(struct host_outs *outs);
+/* An empty list: 0 or -ENOMEM. */
+int host_outs_open(struct fs *fs);
+void host_outs_close(struct fs *fs); /* host_outs_end was called */
 /* After a handle or a lease has ended, or a lease for writing begun, under no lock: sets the charge
  * right, now or later. */
 void host_out_update_accounting(struct fs *fs, struct inode *inode);

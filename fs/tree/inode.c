@@ -13,6 +13,7 @@
 #include "fs/file/file.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
@@ -209,7 +210,7 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 		goto free_inode;
 	/* The first inode is the root, and its number is fixed. */
 	error =
-	    fs->root ? inode_table_add(&fs->inodes, new) : inode_table_add_first(&fs->inodes, new);
+	    fs->root ? inode_table_add(fs->inodes, new) : inode_table_add_first(fs->inodes, new);
 	if (error)
 		goto free_content;
 	inode_count_file(new, 1);
@@ -277,7 +278,7 @@ void inode_restore_free(struct inode *inode)
 
 struct inode *inode_find(struct fs *fs, uint64_t ino)
 {
-	return inode_table_find(&fs->inodes, ino);
+	return inode_table_find(fs->inodes, ino);
 }
 
 void inode_uncount(struct fs *fs, struct inode *inode)
@@ -310,7 +311,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	/* Before its number, or its memory, can be another's. */
 	record_gone(fs, inode);
 	spool_free(inode);
-	inode_table_remove(&fs->inodes, inode);
+	inode_table_remove(fs->inodes, inode);
 	count_dying(fs, inode, false);
 	inode_count_file(inode, -1);
 	if (S_ISREG(mode)) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "common/cacheline.h"
 #include "common/cleanup.h"
 #include "fs/journal/journal.h"
 #include "fs/tree/inode_table.h"
@@ -28,12 +29,18 @@ static uint32_t shard_of_slot(uint32_t slot)
 	return slot / INODE_PAGE_SLOTS % INODE_SHARDS;
 }
 
-int inode_table_init(struct inode_table *table)
+int inode_table_new(struct inode_table **made)
 {
+	struct inode_table *table = cacheline_calloc(sizeof(*table));
+
+	if (!table)
+		return -ENOMEM;
 	table->pages = mmap(NULL, INODE_PAGES * sizeof(*table->pages), PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (table->pages == MAP_FAILED)
-		return -errno;
+	if (table->pages == MAP_FAILED) {
+		free(table);
+		return -ENOMEM;
+	}
 	for (unsigned i = 0; i < INODE_SHARDS; i++) {
 		struct inode_shard *shard = &table->shards[i];
 
@@ -41,16 +48,18 @@ int inode_table_init(struct inode_table *table)
 		/* Page i is shard i's first; 0 is no slot at all, so that no free list names it. */
 		shard->next_page = i;
 	}
+	*made = table;
 	return 0;
 }
 
-void inode_table_destroy(struct inode_table *table)
+void inode_table_free(struct inode_table *table)
 {
 	for (uint32_t i = 0, pages = inode_table_pages(table); i < pages; i++)
 		free(atomic_load(&table->pages[i]));
 	for (unsigned i = 0; i < INODE_SHARDS; i++)
 		pthread_mutex_destroy(&table->shards[i].lock);
 	munmap(table->pages, INODE_PAGES * sizeof(*table->pages));
+	free(table);
 }
 
 /* A page of slots more for the shard, whose lock is held. */

@@ -38,8 +38,8 @@ struct inode_table {
 	struct inode_shard shards[INODE_SHARDS];
 };
 
-int inode_table_init(struct inode_table *table);
-void inode_table_destroy(struct inode_table *table); /* the table alone */
+int inode_table_new(struct inode_table **made);
+void inode_table_free(struct inode_table *table); /* the table alone */
 
 /* Gives the inode its number: 0, -ENOMEM or -ENOSPC. The first one of all is INODE_ROOT. */
 int inode_table_add(struct inode_table *table, struct inode *inode);

@@ -5,6 +5,7 @@
 #include "fs/core/fs.h"
 #include "fs/trace/observe.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/user_limits.h"
 

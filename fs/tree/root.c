@@ -5,6 +5,7 @@
 
 #include "fs/core/fs.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/internal.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
@@ -97,7 +98,7 @@ void tree_destroy(struct fs *fs)
 
 	empty(fs, fs->root);
 	/* An unmount sends no FORGET: what is left is held by lookups alone. */
-	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		inode_forget(fs, inode, UINT64_MAX);
 		inode_put(fs, inode, 1);
 	}

@@ -10,6 +10,10 @@
 struct fs;
 struct inode;
 
+/* An empty list: 0 or -ENOMEM. */
+int unclaimed_leases_open(struct fs *fs);
+void unclaimed_leases_close(struct fs *fs); /* unclaimed_leases_end was called */
+
 /* While restoring: the inode has holds of leases, each with a reference. 0 or -ENOMEM. */
 int unclaimed_leases_add(struct fs *fs, struct inode *inode);
 

@@ -44,10 +44,15 @@ static const struct {
 
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == USER_KINDS, "a row for each");
 
-void user_limits_init(struct user_limits *limits)
+int user_limits_new(struct user_limits **made)
 {
-	*limits = (struct user_limits){0};
+	struct user_limits *limits = calloc(1, sizeof(*limits));
+
+	if (!limits)
+		return -ENOMEM;
 	pthread_mutex_init(&limits->lock, NULL);
+	*made = limits;
+	return 0;
 }
 
 static void user_free(struct user_limits *limits, struct user *user)
@@ -56,13 +61,14 @@ static void user_free(struct user_limits *limits, struct user *user)
 	free(user);
 }
 
-void user_limits_destroy(struct user_limits *limits)
+void user_limits_free(struct user_limits *limits)
 {
 	struct user *user, *next;
 
 	HASH_ITER (hh, limits->by_uid, user, next)
 		user_free(limits, user);
 	pthread_mutex_destroy(&limits->lock);
+	free(limits);
 }
 
 bool user_is_privileged(uid_t uid)
@@ -119,31 +125,31 @@ static struct user *user_make(struct user_limits *limits, uid_t uid)
 /* lock is held. */
 static int check(const struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
-	const struct user *user = user_find(&fs->users, uid);
+	const struct user *user = user_find(fs->users, uid);
 	uint64_t has = user ? user->counts[kind] : 0, of_all = kinds[kind].of_all;
 
 	if (user_is_privileged(uid))
 		return 0;
 	if (has + more > limit_of_one(fs, kind))
 		return -EMFILE;
-	return of_all && fs->users.ordinary[kind] + more > of_all ? -ENFILE : 0;
+	return of_all && fs->users->ordinary[kind] + more > of_all ? -ENFILE : 0;
 }
 
 static int add(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
-	struct user *user = user_make(&fs->users, uid);
+	struct user *user = user_make(fs->users, uid);
 
 	if (!user)
 		return -ENOMEM;
 	user->counts[kind] += more;
 	if (!user_is_privileged(uid))
-		fs->users.ordinary[kind] += more;
+		fs->users->ordinary[kind] += more;
 	return 0;
 }
 
 static int try_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
-	scoped_lock(&fs->users.lock);
+	scoped_lock(&fs->users->lock);
 	int error = check(fs, uid, kind, more);
 
 	return error ? error : add(fs, uid, kind, more);
@@ -180,7 +186,7 @@ int user_limits_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t mor
 
 int user_limits_restore(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
-	scoped_lock(&fs->users.lock);
+	scoped_lock(&fs->users->lock);
 	int error = add(fs, uid, kind, more);
 
 	if (!error)
@@ -191,26 +197,26 @@ int user_limits_restore(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t 
 void user_limits_give(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t fewer)
 {
 	quota_metadata(fs, -(int64_t)fewer * kinds[kind].cost);
-	scoped_lock(&fs->users.lock);
-	struct user *user = user_find(&fs->users, uid);
+	scoped_lock(&fs->users->lock);
+	struct user *user = user_find(fs->users, uid);
 
 	if (!user)
 		return;
 	user->counts[kind] -= fewer;
 	if (!user_is_privileged(uid))
-		fs->users.ordinary[kind] -= fewer;
+		fs->users->ordinary[kind] -= fewer;
 	for (unsigned i = 0; i < USER_KINDS; i++)
 		if (user->counts[i])
 			return;
-	user_free(&fs->users, user);
+	user_free(fs->users, user);
 }
 
 int user_limits_check(struct fs *fs, uid_t uid, enum user_kind kind)
 {
-	pthread_mutex_lock(&fs->users.lock);
+	pthread_mutex_lock(&fs->users->lock);
 	int error = check(fs, uid, kind, 1);
 
-	pthread_mutex_unlock(&fs->users.lock);
+	pthread_mutex_unlock(&fs->users->lock);
 	if (error)
 		tell_refusal(fs, uid, kind, error);
 	return error;
@@ -218,8 +224,8 @@ int user_limits_check(struct fs *fs, uid_t uid, enum user_kind kind)
 
 uint64_t user_limits_count(struct fs *fs, uid_t uid, enum user_kind kind)
 {
-	scoped_lock(&fs->users.lock);
-	const struct user *user = user_find(&fs->users, uid);
+	scoped_lock(&fs->users->lock);
+	const struct user *user = user_find(fs->users, uid);
 
 	return user ? user->counts[kind] : 0;
 }

@@ -29,8 +29,9 @@ struct user_limits {
 	uint64_t ordinary[USER_KINDS]; /* what all have but root and who runs the daemon */
 };
 
-void user_limits_init(struct user_limits *limits);
-void user_limits_destroy(struct user_limits *limits);
+/* -ENOMEM. */
+int user_limits_new(struct user_limits **made);
+void user_limits_free(struct user_limits *limits);
 
 /* Whether the user is root, or runs the daemon. */
 bool user_is_privileged(uid_t uid);

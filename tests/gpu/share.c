@@ -24,6 +24,7 @@
 #include "fs/core/fs.h"
 #include "fs/file/internal.h"
 #include "fs/fuse/session.h"
+#include "fs/tree/inode.h"
 #include "tests/gpu/share.h"
 
 #define PIECES_MAX 4096

@@ -16,6 +16,7 @@
 #include "fs/journal/journal.h"
 #include "fs/recovery/checkpoint.h"
 #include "fs/recovery/restore.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/xattr.h"
 #include "tests/unit/fs_fixture.h"
 
@@ -303,7 +304,7 @@ static inline char *describe(struct fs *fs, enum describe how)
 	fputs("/", out);
 	describe_inode(fs, fs->root, how, out);
 	describe_names(fs, fs->root, "", how, out);
-	while ((inode = inode_table_next(&fs->inodes, &slot))) {
+	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		if (!inode->links && inode != fs->root) {
 			fputs("nameless", out);
 			describe_inode(fs, inode, how, out);
@@ -311,7 +312,7 @@ static inline char *describe(struct fs *fs, enum describe how)
 		inode_put(fs, inode, 1);
 	}
 	fprintf(out, "metadata %ld inodes %lu dying %ld\n", fs->metadata_bytes,
-		inode_table_count(&fs->inodes), fs->n_unlinked_open);
+		inode_table_count(fs->inodes), fs->n_unlinked_open);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].pool)
 			fprintf(out, "gpu%u %lu\n", i, pool_usage(fs->volumes[i].pool).span_bytes);

@@ -120,7 +120,7 @@ static void trim_all(void)
 	uint32_t slot = 0;
 	struct inode *inode;
 
-	while ((inode = inode_table_next(&fixture.inodes, &slot))) {
+	while ((inode = inode_table_next(fixture.inodes, &slot))) {
 		struct inode_call call;
 
 		inode_call_init(&call, &fixture, inode, worker_copier(&fixture));

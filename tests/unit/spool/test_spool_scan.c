@@ -85,7 +85,7 @@ static void daemon_with_spool(const struct fdstore_ops *holder, void (*fault)(vo
 	fixture.mount = FS_MOUNT_KEPT;
 	ck_assert_int_eq(fs_prepare(&fixture), 0);
 	ck_assert_int_eq(fs_restore(&fixture), 0);
-	idle_release_start(&fixture);
+	ck_assert_int_eq(idle_release_open(&fixture), 0);
 	checkpoint_start(&fixture);
 	fixture.journal->fault = fault;
 	ck_assert_int_eq(spool_open(&fixture), 0);

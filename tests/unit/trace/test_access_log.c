@@ -10,23 +10,23 @@
 
 #include "tests/unit/unit.h"
 
-static struct access_log shared;
+static struct access_log *shared;
 
 static void up(void)
 {
-	access_log_init(&shared);
+	ck_assert_int_eq(access_log_new(&shared), 0);
 }
 
 static void down(void)
 {
-	access_log_destroy(&shared);
+	access_log_free(shared);
 }
 
 static struct access_reader *reader_new(void)
 {
 	struct access_reader *reader;
 
-	ck_assert_int_eq(access_log_open(&shared, &reader), 0);
+	ck_assert_int_eq(access_log_open(shared, &reader), 0);
 	return reader;
 }
 
@@ -45,7 +45,7 @@ static void add(const char *path, const char *to, int64_t result)
 	    .to = to,
 	};
 
-	access_log_add(&shared, &entry);
+	access_log_add(shared, &entry);
 }
 
 /* The next text of at most so many bytes. */
@@ -54,7 +54,7 @@ static const char *take(struct access_reader *reader, size_t bytes)
 	static char text[2 * ACCESS_RING_BYTES];
 
 	ck_assert_uint_lt(bytes, sizeof(text));
-	text[access_log_take(&shared, reader, text, bytes)] = 0;
+	text[access_log_take(shared, reader, text, bytes)] = 0;
 	return text;
 }
 
@@ -70,7 +70,7 @@ START_TEST(a_line_says_it_all)
 	ck_assert_str_eq(take(reader, 1000),
 			 HEAD "result=ENOSPC latency=1.000000011 path=/gpu0/a to=/gpu1/b\n");
 	ck_assert_str_eq(take(reader, 1000), "");
-	ck_assert(access_log_close(&shared, reader));
+	ck_assert(access_log_close(shared, reader));
 }
 END_TEST
 
@@ -83,7 +83,7 @@ START_TEST(names_are_escaped)
 	ck_assert_str_eq(take(reader, 1000),
 			 HEAD "result=0 latency=1.000000011 "
 			      "path=/gpu0/a\\040b\\012c\\134d\\011e\\177\\377\\302\\233\xc3\xb6\n");
-	access_log_close(&shared, reader);
+	access_log_close(shared, reader);
 }
 END_TEST
 
@@ -99,7 +99,7 @@ START_TEST(long_names_are_cut)
 
 	ck_assert_ptr_nonnull(strstr(text, "\\040... to=ppp"));
 	ck_assert_str_eq(text + strlen(text) - 3, "pp\n");
-	access_log_close(&shared, reader);
+	access_log_close(shared, reader);
 }
 END_TEST
 
@@ -116,8 +116,8 @@ START_TEST(each_reader_has_every_line_since_he_came)
 	ck_assert(strstr(one, "path=/1\n") && strstr(one, "path=/2\n"));
 	one = take(second, 1000);
 	ck_assert(!strstr(one, "path=/1\n") && strstr(one, "path=/2\n"));
-	ck_assert(!access_log_close(&shared, first));
-	ck_assert(access_log_close(&shared, second));
+	ck_assert(!access_log_close(shared, first));
+	ck_assert(access_log_close(shared, second));
 }
 END_TEST
 
@@ -141,9 +141,9 @@ START_TEST(readers_have_an_end)
 
 	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++)
 		readers[i] = reader_new();
-	ck_assert_int_eq(access_log_open(&shared, &more), -ENFILE);
-	access_log_close(&shared, readers[1]);
-	ck_assert_int_eq(access_log_open(&shared, &more), 0);
+	ck_assert_int_eq(access_log_open(shared, &more), -ENFILE);
+	access_log_close(shared, readers[1]);
+	ck_assert_int_eq(access_log_open(shared, &more), 0);
 }
 END_TEST
 
@@ -192,8 +192,8 @@ START_TEST(nothing_is_kept_without_readers)
 
 	ck_assert_str_eq(take(reader, 1000), "");
 	add("/during", NULL, 0);
-	access_log_close(&shared, reader);
-	ck_assert_ptr_null(shared.ring);
+	access_log_close(shared, reader);
+	ck_assert_ptr_null(shared->ring);
 	reader = reader_new();
 	ck_assert_str_eq(take(reader, 1000), "");
 }
@@ -226,16 +226,16 @@ static void *read_lines(void *pointer)
 	sums->lines = sums->lost = 0;
 	for (;;) {
 		bool last = atomic_load(&written);
-		size_t length = access_log_take(&shared, reader, text, ACCESS_RING_BYTES);
+		size_t length = access_log_take(shared, reader, text, ACCESS_RING_BYTES);
 
 		text[length] = 0;
 		sums->lines += lines_in(text, &sums->lost);
 		if (last && !length)
 			break;
 		if (!length)
-			access_log_wait(&shared, &seen, 10);
+			access_log_wait(shared, &seen, 10);
 	}
-	access_log_close(&shared, reader);
+	access_log_close(shared, reader);
 	return NULL;
 }
 
@@ -256,7 +256,7 @@ START_TEST(threads_write_and_read)
 	for (int i = 0; i < WRITERS; i++)
 		pthread_join(writers[i], NULL);
 	atomic_store(&written, true);
-	access_log_wake(&shared);
+	access_log_wake(shared);
 	for (int i = 0; i < 2; i++)
 		pthread_join(readers[i], NULL);
 	for (const char *text; *(text = take(all, ACCESS_RING_BYTES));)

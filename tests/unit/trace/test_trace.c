@@ -9,16 +9,16 @@
 #include "common/utf8.h"
 #include "tests/unit/unit.h"
 
-static struct trace trace;
+static struct trace *trace;
 
 static void up(void)
 {
-	trace_init(&trace);
+	ck_assert_int_eq(trace_new(&trace), 0);
 }
 
 static void down(void)
 {
-	trace_destroy(&trace);
+	trace_free(trace);
 }
 
 /* What somebody who reads it gets: JSON, whatever happens meanwhile. */
@@ -29,7 +29,7 @@ static json_t *written(void)
 	FILE *out = open_memstream(&text, &length);
 	json_error_t error;
 
-	ck_assert_int_eq(trace_write(&trace, "/mnt/\"gpumem\"\xff", out), 0);
+	ck_assert_int_eq(trace_write(trace, "/mnt/\"gpumem\"\xff", out), 0);
 	fclose(out);
 	json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
 
@@ -50,12 +50,15 @@ static json_t *event_at(json_t *json, size_t index)
 
 static void add(const char *path, int64_t bytes)
 {
-	struct trace_event event = {
-	    .at = trace.began + 5001, .lasted = 1500, .name = "write", .bytes = bytes, .other = -1};
+	struct trace_event event = {.at = trace->began + 5001,
+				    .lasted = 1500,
+				    .name = "write",
+				    .bytes = bytes,
+				    .other = -1};
 
 	event.pid = 7;
 	trace_path(&event, path);
-	trace_add(&trace, &event);
+	trace_add(trace, &event);
 }
 
 START_TEST(nothing_before_the_start)
@@ -70,15 +73,15 @@ END_TEST
 
 START_TEST(events_are_told)
 {
-	struct trace_event volume = {.at = trace.began, .name = "gpu0", .bytes = 10, .other = 2};
+	struct trace_event volume = {.at = trace->began, .name = "gpu0", .bytes = 10, .other = 2};
 	const char *name, *phase, *path, *category;
 	json_int_t bytes, files, other;
 	double at, lasted;
 
-	ck_assert_int_eq(trace_start(&trace), 0);
-	volume.at = trace.began - 1; /* before it began */
+	ck_assert_int_eq(trace_start(trace), 0);
+	volume.at = trace->began - 1; /* before it began */
 	add("/gpu0/a", -4096);
-	trace_add(&trace, &volume);
+	trace_add(trace, &volume);
 	json_t *json = written();
 
 	ck_assert_uint_eq(events_in(json), 2);
@@ -110,7 +113,7 @@ START_TEST(names_of_any_bytes)
 	char path[1000];
 	const char *shown;
 
-	ck_assert_int_eq(trace_start(&trace), 0);
+	ck_assert_int_eq(trace_start(trace), 0);
 	add(bad, 1);
 	memset(path, 'x', sizeof(path) - 1);
 	strcpy(path + sizeof(path) - 5, "/end");
@@ -131,7 +134,7 @@ START_TEST(the_oldest_are_lost)
 {
 	json_int_t lost, bytes;
 
-	ck_assert_int_eq(trace_start(&trace), 0);
+	ck_assert_int_eq(trace_start(trace), 0);
 	for (int i = 1; i <= TRACE_EVENTS + 3; i++)
 		add("/a", i);
 	json_t *json = written();
@@ -142,7 +145,7 @@ START_TEST(the_oldest_are_lost)
 	json_unpack(event_at(json, 0), "{s:{s:I}}", "args", "bytes", &bytes);
 	ck_assert_int_eq(bytes, 4);
 	json_decref(json);
-	ck_assert_int_eq(trace_start(&trace), 0);
+	ck_assert_int_eq(trace_start(trace), 0);
 	json = written();
 	ck_assert_uint_eq(events_in(json), 0);
 	json_decref(json);
@@ -160,7 +163,7 @@ START_TEST(valid_at_every_read)
 {
 	pthread_t threads[3];
 
-	ck_assert_int_eq(trace_start(&trace), 0);
+	ck_assert_int_eq(trace_start(trace), 0);
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, add_many, "/gpu0/\xff"), 0);
 	for (int i = 0; i < 10; i++)

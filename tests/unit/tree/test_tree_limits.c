@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "fs/tree/depth.h"
+#include "fs/tree/inode_table.h"
 #include "fs/tree/quota.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
@@ -29,7 +30,7 @@ START_TEST(a_deep_chain_goes_whatever_is_forgotten_first)
 {
 	struct inode **chain = calloc(DEPTH, sizeof(*chain)), *above = gpu(0);
 	struct tree_new what = {.mode = S_IFDIR | 0755};
-	uint64_t inodes = inode_table_count(&fixture.inodes);
+	uint64_t inodes = inode_table_count(fixture.inodes);
 	pthread_attr_t attributes;
 	pthread_t thread;
 
@@ -45,7 +46,7 @@ START_TEST(a_deep_chain_goes_whatever_is_forgotten_first)
 	ck_assert_int_eq(pthread_create(&thread, &attributes, forget_chain, chain), 0);
 	pthread_join(thread, NULL);
 	pthread_attr_destroy(&attributes);
-	ck_assert_uint_eq(inode_table_count(&fixture.inodes), inodes);
+	ck_assert_uint_eq(inode_table_count(fixture.inodes), inodes);
 	free(chain);
 }
 END_TEST

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "fs/tree/inode_table.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 
@@ -162,7 +163,7 @@ START_TEST(everything_at_once)
 		ck_assert_uint_eq(pool_usage(fixture.volumes[i].pool).span_bytes,
 				  (uint64_t)sum.bytes);
 	}
-	ck_assert_uint_eq(inode_table_count(&fixture.inodes), inodes);
+	ck_assert_uint_eq(inode_table_count(fixture.inodes), inodes);
 }
 END_TEST
 

@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/control/snapshot.h"
 #include "fs/control/texts.h"
+#include "fs/share/lease_list.h"
 #include "fs/share/token.h"
 #include "fs/share/viewer.h"
 #include "fs/tree/inode_attributes.h"
@@ -32,9 +34,9 @@ static void up(void)
 static void down(void)
 {
 	ck_assert_int_eq(fixture.metadata_bytes, metadata);
-	ck_assert_ptr_null(fixture.users.by_uid);
+	ck_assert_ptr_null(fixture.users->by_uid);
 	for (int i = 0; i < USER_KINDS; i++)
-		ck_assert_uint_eq(fixture.users.ordinary[i], 0);
+		ck_assert_uint_eq(fixture.users->ordinary[i], 0);
 	fixture_down();
 }
 
@@ -110,12 +112,12 @@ static void lease(unsigned n, uid_t uid)
 	entries[n] = (struct lease_entry){
 	    .inode = at(gpu(0), "f"), .file = at(gpu(0), "f"), .pid = (pid_t)n, .uid = uid};
 	inode_ref(entries[n].inode);
-	lease_list_add(&fixture.leases, &entries[n]);
+	lease_list_add(fixture.leases, &entries[n]);
 }
 
 static void unlease(unsigned n)
 {
-	lease_list_remove(&fixture.leases, &entries[n]);
+	lease_list_remove(fixture.leases, &entries[n]);
 	inode_put(&fixture, entries[n].inode, 1);
 }
 
@@ -124,7 +126,7 @@ static unsigned next(struct lease_place *place, uid_t uid, int *numbers, unsigne
 {
 	struct viewer viewer = viewer_of(uid);
 	struct lease_entry found[32];
-	unsigned n = lease_list_next(&fixture.leases, place, &viewer, found, room);
+	unsigned n = lease_list_next(fixture.leases, place, &viewer, found, room);
 
 	for (unsigned i = 0; i < room; i++)
 		numbers[i] = i < n ? found[i].pid : -1;
@@ -141,7 +143,7 @@ START_TEST(a_reader_keeps_its_place)
 	int numbers[3];
 
 	ck_assert_uint_eq(next(&place, 0, numbers, 3), 0);
-	lease_list_leave(&fixture.leases, &place);
+	lease_list_leave(fixture.leases, &place);
 	for (unsigned i = 0; i < 6; i++)
 		lease(i, A);
 	ck_assert_uint_eq(next(&place, 0, numbers, 2), 2);
@@ -162,10 +164,10 @@ START_TEST(a_reader_keeps_its_place)
 		unlease(i);
 	unlease(0);
 	ck_assert_uint_eq(next(&other, 0, numbers, 3), 0);
-	lease_list_leave(&fixture.leases, &place);
-	lease_list_leave(&fixture.leases, &other);
-	lease_list_leave(&fixture.leases, &other);
-	ck_assert_ptr_null(fixture.leases.first);
+	lease_list_leave(fixture.leases, &place);
+	lease_list_leave(fixture.leases, &other);
+	lease_list_leave(fixture.leases, &other);
+	ck_assert_ptr_null(fixture.leases->first);
 }
 END_TEST
 
@@ -178,19 +180,19 @@ START_TEST(a_viewer_sees_what_is_its_own)
 	for (unsigned i = 0; i < LEASES; i++)
 		lease(i, i % 500 == 7 ? B : A);
 	ck_assert_uint_eq(next(&place, B, numbers, 4) + next(&place, B, numbers + 1, 3), 2);
-	lease_list_leave(&fixture.leases, &place);
+	lease_list_leave(fixture.leases, &place);
 	for (uid_t uid = 0; uid < 3; uid++) {
 		unsigned all = 0, n;
 
 		while ((n = next(&place, uid, numbers, 4)))
 			all += n;
 		ck_assert_uint_eq(all, uid < 2 ? LEASES : 0);
-		lease_list_leave(&fixture.leases, &place);
+		lease_list_leave(fixture.leases, &place);
 	}
-	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).leases, LEASES);
+	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).leases, LEASES);
 	for (unsigned i = 0; i < LEASES; i++)
 		unlease(i);
-	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).leases, 0);
+	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).leases, 0);
 }
 END_TEST
 
@@ -201,15 +203,15 @@ START_TEST(sums_follow_the_size)
 	write_to(at(gpu(0), "f"), &byte, 1, 4095);
 	lease(0, A);
 	lease(1, A);
-	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).bytes, 2 * 4096);
+	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).bytes, 2 * 4096);
 	write_to(at(gpu(0), "f"), &byte, 1, 9999);
-	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).bytes, 2 * 4096);
-	lease_list_measure(&fixture.leases, &entries[1]);
-	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).bytes, 4096 + 10000);
+	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).bytes, 2 * 4096);
+	lease_list_measure(fixture.leases, &entries[1]);
+	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).bytes, 4096 + 10000);
 	unlease(0);
 	unlease(1);
-	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 0).bytes, 0);
-	ck_assert_uint_eq(lease_list_sums(&fixture.leases, 1).leases, 0);
+	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).bytes, 0);
+	ck_assert_uint_eq(lease_list_sums(fixture.leases, 1).leases, 0);
 }
 END_TEST
 
