@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* README's table of the mount's options against the options that there are, both ways. */
+/* The table of the mount's options in docs/operations.md, compared with the options both ways. */
 #include "fs/core/options_table.h"
 #include "tests/unit/page.h"
 #include "tests/unit/unit.h"
 
-#define PAGE	   "README.md"
+#define PAGE	   "docs/operations.md"
 #define TABLE_HEAD "| option | default | meaning |\n"
 
 #define NAMES_MAX 64
@@ -96,16 +96,16 @@ static void compare(const struct option_row *row)
 {
 	const struct shown *shown = shown_find(row->name);
 
-	ck_assert_msg(shown, "README lacks %s", row->name);
+	ck_assert_msg(shown, "operations.md lacks %s", row->name);
 	if (*shown->values)
 		ck_assert_str_eq(shown->values, row->values);
 	if (row->fallback)
 		ck_assert_msg(lists(shown->defaults, row->fallback),
-			      "%s: the default is %s, README has '%s'", row->name, row->fallback,
-			      shown->defaults);
+			      "%s: the default is %s, operations.md has '%s'", row->name,
+			      row->fallback, shown->defaults);
 }
 
-START_TEST(readme_and_table_agree)
+START_TEST(options_table_agrees)
 {
 	FILE *page = page_open(PAGE);
 
@@ -115,8 +115,8 @@ START_TEST(readme_and_table_agree)
 	for (unsigned i = 0; option_at(i); i++)
 		compare(option_at(i));
 	for (unsigned i = 0; i < count; i++)
-		ck_assert_msg(option_find(all[i].name, strlen(all[i].name)), "README invents %s",
-			      all[i].name);
+		ck_assert_msg(option_find(all[i].name, strlen(all[i].name)),
+			      "operations.md invents %s", all[i].name);
 }
 END_TEST
 
@@ -124,10 +124,10 @@ int main(void)
 {
 	FILE *page = page_open(PAGE);
 	TCase *tests;
-	Suite *suite = unit_suite("readme", &tests, 60);
+	Suite *suite = unit_suite("docs", &tests, 60);
 
 	if (page)
-		tcase_add_test(tests, readme_and_table_agree);
+		tcase_add_test(tests, options_table_agrees);
 	int status = unit_main(suite);
 
 	return page_closed(page, PAGE, status);
