@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Finds a manual page of the checkout, for the tests that hold a table against it. */
+/* Finds a page or another file of the checkout, for the tests that compare it with the code. */
 #ifndef TESTS_UNIT_PAGE_H
 #define TESTS_UNIT_PAGE_H
 
@@ -11,18 +11,25 @@
 
 #define UNIT_FOLDER "tests/unit/"
 
-/* Where the checkout is: GPUMEM_SRCDIR, or from the path that the test was compiled by. NULL where
- * there is none, as on a machine that has the built tests alone. */
-static inline FILE *page_open(const char *name)
+/* Where a file of the checkout is: below GPUMEM_SRCDIR, or by the path that the test was compiled
+ * by. */
+static inline void page_path(const char *name, char path[PATH_MAX])
 {
 	const char *root = getenv("GPUMEM_SRCDIR"), *here = strstr(__FILE__, UNIT_FOLDER);
-	char path[PATH_MAX];
 
 	if (root)
-		snprintf(path, sizeof(path), "%s/%s", root, name);
+		snprintf(path, PATH_MAX, "%s/%s", root, name);
 	else
-		snprintf(path, sizeof(path), "%.*s%s", here ? (int)(here - __FILE__) : 0, __FILE__,
+		snprintf(path, PATH_MAX, "%.*s%s", here ? (int)(here - __FILE__) : 0, __FILE__,
 			 name);
+}
+
+/* NULL if there is no such file, as on a machine that has the built tests alone. */
+static inline FILE *page_open(const char *name)
+{
+	char path[PATH_MAX];
+
+	page_path(name, path);
 	return fopen(path, "re");
 }
 

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The table of the mount's options in docs/operations.md, compared with the options both ways. */
+/* What people read, compared with the code: the table of the mount's options both ways, and in a
+ * checkout the folders, the locks, the options, the paths, the manual pages and the links that
+ * README.md, docs/ and the pages beside README.md name. */
+#include <ctype.h>
+#include <glob.h>
+#include <unistd.h>
+
+#include "fs/core/attribute_schema.h"
 #include "fs/core/options_table.h"
 #include "tests/unit/page.h"
 #include "tests/unit/unit.h"
@@ -120,14 +127,345 @@ START_TEST(options_table_agrees)
 }
 END_TEST
 
+/* --- sets of texts */
+
+#define TEXTS_MAX 256
+
+struct texts {
+	char at[TEXTS_MAX][CELL_MAX];
+	unsigned count;
+};
+
+static bool texts_have(const struct texts *texts, const char *text)
+{
+	for (unsigned i = 0; i < texts->count; i++)
+		if (strcmp(texts->at[i], text) == 0)
+			return true;
+	return false;
+}
+
+static void texts_add(struct texts *texts, const char *text, size_t length)
+{
+	ck_assert_uint_lt(texts->count, TEXTS_MAX);
+	ck_assert_uint_lt(length, CELL_MAX);
+	memcpy(texts->at[texts->count], text, length);
+	texts->at[texts->count++][length] = '\0';
+}
+
+static void texts_compare(const struct texts *page, const char *name, const struct texts *code)
+{
+	for (unsigned i = 0; i < code->count; i++)
+		ck_assert_msg(texts_have(page, code->at[i]), "%s lacks %s", name, code->at[i]);
+	for (unsigned i = 0; i < page->count; i++)
+		ck_assert_msg(texts_have(code, page->at[i]), "%s names %s, which the code lacks",
+			      name, page->at[i]);
+}
+
+/* --- docs/architecture.md: a row for each folder of scripts/order */
+
+#define ORDER	     "scripts/order"
+#define ARCHITECTURE "docs/architecture.md"
+
+static void order_read(struct texts *folders)
+{
+	FILE *order = page_open(ORDER);
+	char line[512], *rest;
+
+	ck_assert_ptr_nonnull(order);
+	while (fgets(line, sizeof(line), order)) {
+		if (strncmp(line, "order ", 6) != 0)
+			continue;
+		for (char *word = strtok_r(line + 6, " >|\n", &rest); word;
+		     word = strtok_r(NULL, " >|\n", &rest))
+			if (!texts_have(folders, word))
+				texts_add(folders, word, strlen(word));
+	}
+	fclose(order);
+}
+
+/* The texts in backquotes of a row's first cells. */
+static unsigned cells_read(const char *line, char cells[][CELL_MAX], unsigned most)
+{
+	unsigned n = 0;
+
+	while (n < most && strncmp(line, "| `", 3) == 0) {
+		line = cut(line + 3, '`', cells[n++]);
+		line += strspn(line, " ");
+	}
+	return n;
+}
+
+START_TEST(folders_agree)
+{
+	static struct texts folders, rows;
+	FILE *page = page_open(ARCHITECTURE);
+	char line[2048], folder[1][CELL_MAX];
+
+	ck_assert_ptr_nonnull(page);
+	while (fgets(line, sizeof(line), page))
+		if (cells_read(line, folder, 1))
+			texts_add(&rows, folder[0], strlen(folder[0]));
+	fclose(page);
+	order_read(&folders);
+	ck_assert_uint_gt(folders.count, 10);
+	texts_compare(&rows, ARCHITECTURE, &folders);
+}
+END_TEST
+
+/* --- docs/locking.md: a row "| `struct.member` | `file` |" for each lock */
+
+#define LOCKING "docs/locking.md"
+
+static const char *const lock_sources[] = {
+    "fs/*/*.[ch]",	 "backend/*.[ch]",    "backend/*/*.[ch]",      "client/core/*.[ch]",
+    "client/gpu/*.[ch]", "client/lib/*.[ch]", "client/preload/*.[ch]", "common/*.[ch]"};
+static const char *const lock_types[] = {"pthread_mutex_t ", "pthread_rwlock_t ", "struct guard ",
+					 "struct brlock "};
+
+static const char *lock_type_skip(const char *text)
+{
+	for (unsigned i = 0; i < sizeof(lock_types) / sizeof(lock_types[0]); i++)
+		if (strncmp(text, lock_types[i], strlen(lock_types[i])) == 0)
+			return text + strlen(lock_types[i]);
+	return NULL;
+}
+
+static const char *prefix_skip(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0 ? text + strlen(prefix) : text;
+}
+
+/* "pthread_mutex_t lock;" and the like: the name's length, or 0. */
+static size_t lock_declared(const char *line, const char **name)
+{
+	const char *at = line + strspn(line, "\t");
+
+	at = prefix_skip(at, "static ");
+	if (strncmp(at, "_Alignas(", 9) == 0 && strchr(at, ')'))
+		at = strchr(at, ')') + 2;
+	at = lock_type_skip(at);
+	if (!at)
+		return 0;
+	size_t length = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
+
+	*name = at;
+	return strchr(";[ ", at[length]) ? length : 0;
+}
+
+/* "name {": "name."; "{", of a struct without a name: nothing. */
+static void type_read(const char *text, char type[CELL_MAX])
+{
+	int length = (int)strcspn(text, " {");
+
+	snprintf(type, CELL_MAX, "%.*s%s", length, text, length ? "." : "");
+}
+
+static void locks_of_file(const char *path, const char *file, struct texts *locks)
+{
+	FILE *source = fopen(path, "re");
+	char line[512], type[CELL_MAX] = "", lock[2 * CELL_MAX + PATH_MAX];
+	const char *name;
+
+	ck_assert_ptr_nonnull(source);
+	while (fgets(line, sizeof(line), source)) {
+		const char *at = prefix_skip(line, "static ");
+		size_t length;
+
+		if (strncmp(at, "struct ", 7) == 0 && strstr(at, " {\n"))
+			type_read(at + strlen("struct "), type);
+		else if (*line == '}')
+			*type = '\0';
+		length = lock_declared(line, &name);
+		if (!length)
+			continue;
+		snprintf(lock, sizeof(lock), "%s%.*s in %s", type, (int)length, name, file);
+		texts_add(locks, lock, strlen(lock));
+	}
+	fclose(source);
+}
+
+static void locks_read(struct texts *locks)
+{
+	char pattern[PATH_MAX], root[PATH_MAX];
+	glob_t found;
+
+	page_path("", root);
+	for (unsigned i = 0; i < sizeof(lock_sources) / sizeof(lock_sources[0]); i++) {
+		page_path(lock_sources[i], pattern);
+		ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+		for (size_t n = 0; n < found.gl_pathc; n++)
+			locks_of_file(found.gl_pathv[n], found.gl_pathv[n] + strlen(root), locks);
+		globfree(&found);
+	}
+}
+
+START_TEST(locks_agree)
+{
+	static struct texts locks, rows;
+	FILE *page = page_open(LOCKING);
+	char line[2048], cells[2][CELL_MAX], row[2 * CELL_MAX + 8];
+
+	ck_assert_ptr_nonnull(page);
+	while (fgets(line, sizeof(line), page)) {
+		if (cells_read(line, cells, 2) != 2)
+			continue;
+		snprintf(row, sizeof(row), "%s in %s", cells[0], cells[1]);
+		texts_add(&rows, row, strlen(row));
+	}
+	fclose(page);
+	locks_read(&locks);
+	ck_assert_uint_gt(locks.count, 40);
+	texts_compare(&rows, LOCKING, &locks);
+}
+END_TEST
+
+/* --- all pages: what stands in backquotes, and links */
+
+static const char *const pages[] = {
+    "README.md",	  "CONTRIBUTING.md",	  "SECURITY.md",
+    "CHANGELOG.md",	  "docs/architecture.md", "docs/locking.md",
+    "docs/data-path.md",  "docs/recovery.md",	  "docs/performance.md",
+    "docs/operations.md", "docs/new-backend.md",
+};
+#define PAGES ((int)(sizeof(pages) / sizeof(pages[0])))
+
+#define PAGE_BYTES_MAX (64UL << 10)
+
+static char *page_read(const char *name)
+{
+	static char text[PAGE_BYTES_MAX];
+	FILE *page = page_open(name);
+
+	ck_assert_msg(page, "no %s", name);
+	size_t length = fread(text, 1, sizeof(text) - 1, page);
+
+	ck_assert_uint_lt(length, sizeof(text) - 1);
+	text[length] = '\0';
+	fclose(page);
+	return text;
+}
+
+static void check_exists(const char *page, const char *name)
+{
+	char path[PATH_MAX];
+
+	page_path(name, path);
+	ck_assert_msg(access(path, F_OK) == 0, "%s names %s, which is not there", page, name);
+}
+
+/* "[text](path#part)", relative to the page's folder. */
+static void link_check(const char *page, const char *target)
+{
+	const char *slash = strrchr(page, '/');
+	char name[CELL_MAX];
+
+	if (strncmp(target, "http", 4) == 0)
+		return;
+	snprintf(name, sizeof(name), "%.*s%.*s", slash ? (int)(slash + 1 - page) : 0, page,
+		 (int)strcspn(target, ")#"), target);
+	check_exists(page, name);
+}
+
+START_TEST(links_lead_somewhere)
+{
+	const char *page = pages[_i];
+
+	for (char *at = page_read(page); (at = strstr(at, "](")); at += 2)
+		link_check(page, at + 2);
+}
+END_TEST
+
+static bool is_path(const char *text, size_t length)
+{
+	static const char *const roots[] = {"fs/",    "backend/", "client/", "common/",
+					    "tests/", "scripts/", "man/",    "docs/"};
+
+	for (unsigned i = 0; i < sizeof(roots) / sizeof(roots[0]); i++)
+		if (strncmp(text, roots[i], strlen(roots[i])) == 0)
+			return strspn(text, "abcdefghijklmnopqrstuvwxyz"
+					    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./@-") == length;
+	return false;
+}
+
+/* "name=value": an option of the mount or an attribute. */
+static void assignment_check(const char *page, const char *text)
+{
+	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz_.");
+	char attribute[2 * CELL_MAX];
+
+	if (!length || text[length] != '=')
+		return;
+	snprintf(attribute, sizeof(attribute), ATTRIBUTES_PREFIX "%.*s", (int)length, text);
+	ck_assert_msg(option_find(text, length) || attributes_find(attribute) >= 0,
+		      "%s: %.*s= is neither an option nor an attribute", page, (int)length, text);
+}
+
+START_TEST(what_is_quoted_exists)
+{
+	const char *page = pages[_i];
+	char *text = page_read(page);
+
+	for (char *at = strchr(text, '`'); at; at = strchr(at, '`')) {
+		size_t length = strcspn(++at, "`");
+		char name[CELL_MAX];
+
+		if (is_path(at, length)) {
+			snprintf(name, sizeof(name), "%.*s", (int)length, at);
+			check_exists(page, name);
+		}
+		assignment_check(page, at);
+		at += length;
+		at += *at == '`';
+	}
+}
+END_TEST
+
+/* "gpumem(7)" and its like, of which the name begins in this project's way. */
+static void reference_check(const char *page, const char *text, const char *paren)
+{
+	const char *start = paren;
+	char name[CELL_MAX];
+
+	while (start > text && (islower((unsigned char)start[-1]) || start[-1] == '-'))
+		start--;
+	if (strncmp(start, "gpumem", 6) != 0 && strncmp(start, "libgpumem", 9) != 0)
+		return;
+	snprintf(name, sizeof(name), "man/%.*s.%c", (int)(paren - start), start, paren[1]);
+	check_exists(page, name);
+}
+
+START_TEST(manual_pages_exist)
+{
+	const char *page = pages[_i];
+	char *text = page_read(page);
+
+	for (char *at = text; (at = strchr(at, '(')); at++)
+		if (isdigit((unsigned char)at[1]) && at[2] == ')')
+			reference_check(page, text, at);
+}
+END_TEST
+
+static void checkout_tests(TCase *tests)
+{
+	tcase_add_test(tests, folders_agree);
+	tcase_add_test(tests, locks_agree);
+	tcase_add_loop_test(tests, links_lead_somewhere, 0, PAGES);
+	tcase_add_loop_test(tests, what_is_quoted_exists, 0, PAGES);
+	tcase_add_loop_test(tests, manual_pages_exist, 0, PAGES);
+}
+
 int main(void)
 {
-	FILE *page = page_open(PAGE);
+	FILE *page = page_open(PAGE), *order = page_open(ORDER);
 	TCase *tests;
 	Suite *suite = unit_suite("docs", &tests, 60);
 
 	if (page)
 		tcase_add_test(tests, options_table_agrees);
+	if (order) {
+		fclose(order);
+		checkout_tests(tests);
+	}
 	int status = unit_main(suite);
 
 	return page_closed(page, PAGE, status);
