@@ -22,6 +22,7 @@
 #include "fs/keeper/keeper.h"
 #include "fs/keeper/systemd_fdstore.h"
 #include "fs/keeper/upgrade_client.h"
+#include "fs/ops/ops.h"
 #include "fs/recovery/restore.h"
 #include "fs/recovery/settings.h"
 #include "fs/share/binder.h"
@@ -88,7 +89,7 @@ static int prepare(struct fs *fs, struct session **session)
 	if (!error && fs->holder)
 		error = fs_restore_check(fs->holder);
 	if (!error)
-		error = session_open(fs, session);
+		error = session_open(fs, ops_table(), session);
 	if (error) {
 		fs_unprepare(fs);
 		return error;

@@ -17,29 +17,14 @@
 #include "fs/fuse/internal.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/fuse_init.h"
-#include "fs/ops/ops.h"
 
-static void op_init(void *userdata, struct fuse_conn_info *conn)
+static void session_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct fs *fs = userdata;
 
 	capabilities_negotiate(fs, conn);
 	atomic_store(&fs->session->greeted, true);
 	sem_post(&fs->session->answered);
-}
-
-static struct fuse_lowlevel_ops all_ops(void)
-{
-	struct fuse_lowlevel_ops ops = {.init = op_init};
-
-	ops_name(&ops);
-	ops_attr(&ops);
-	ops_dir(&ops);
-	ops_open(&ops);
-	ops_io(&ops);
-	ops_xattr(&ops);
-	ops_ioctl(&ops);
-	return ops;
 }
 
 static void log_libfuse(enum fuse_log_level level, const char *format, va_list args)
@@ -80,12 +65,13 @@ static int mount_arguments(const struct fs *fs, struct fuse_args *args)
 int session_fuse_new(struct session *session)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	struct fuse_lowlevel_ops ops = all_ops();
+	struct fuse_lowlevel_ops table = *session->table;
 	int error = mount_arguments(session->fs, &args);
 
+	table.init = session_init;
 	fuse_set_log_func(log_libfuse);
 	if (!error) {
-		session->fuse = fuse_session_new(&args, &ops, sizeof(ops), session->fs);
+		session->fuse = fuse_session_new(&args, &table, sizeof(table), session->fs);
 		if (!session->fuse)
 			error = -EINVAL;
 	}

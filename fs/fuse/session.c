@@ -32,7 +32,6 @@
 #include "fs/journal/journal.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/fuse_init.h"
-#include "fs/ops/ops.h"
 
 /* How long users of the mount have to end after a signal before their requests fail. */
 #define END_GRACE_MS 500
@@ -223,14 +222,15 @@ static void threads_end(struct session *session)
 	threads_join(session);
 }
 
-int session_open(struct fs *fs, struct session **opened)
+int session_open(struct fs *fs, const struct fuse_lowlevel_ops *table, struct session **opened)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	int error = session ? 0 : -ENOMEM;
 
 	if (error)
 		return error;
-	*session = (struct session){.fs = fs, .fuse_fd = -1, .ended_fd = -1, .signal_fd = -1};
+	*session = (struct session){
+	    .fs = fs, .table = table, .fuse_fd = -1, .ended_fd = -1, .signal_fd = -1};
 	sem_init(&session->answered, 0, 0);
 	fs->session = session;
 	error = signals_setup(session);

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 struct fs;
+struct fuse_lowlevel_ops;
 struct session;
 
 /* What can be known about the mountpoint before anything is started: 0, or -errno after a line on
@@ -21,8 +22,10 @@ int session_check(const char *mountpoint);
 void session_block_signals(void);
 
 /* All that comes before a mount: 0, or -errno after a line in the log. Where there is a mount whose
- * daemon is to be replaced this one is fit for it then, and has not touched it. Fills fs->can. */
-int session_open(struct fs *fs, struct session **session);
+ * daemon is to be replaced this one is fit for it then, and has not touched it. Fills fs->can.
+ * table has the operations that answer the requests, all but init; the caller keeps the table until
+ * session_close. */
+int session_open(struct fs *fs, const struct fuse_lowlevel_ops *table, struct session **session);
 /* Whether there is such a mount. */
 bool session_is_taken(const struct session *session);
 /* Mounts, or takes the mount over, and returns when requests are being served: 0, or -errno after a

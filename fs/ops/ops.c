@@ -141,3 +141,17 @@ void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
 		inode_forget(op->fs, inode, 1);
 	}
 }
+
+const struct fuse_lowlevel_ops *ops_table(void)
+{
+	static struct fuse_lowlevel_ops table;
+
+	ops_name(&table);
+	ops_attr(&table);
+	ops_dir(&table);
+	ops_open(&table);
+	ops_io(&table);
+	ops_xattr(&table);
+	ops_ioctl(&table);
+	return &table;
+}

@@ -127,6 +127,10 @@ mode_t op_set_id_to_drop(struct op *op, struct inode *inode, enum op_told told);
 #define OP_HANDLE_WRITES   1 /* opened for writing */
 #define OP_HANDLE_NO_READS 2 /* not opened for reading */
 
+/* The table of all operations, which the session gives to libfuse. */
+const struct fuse_lowlevel_ops *ops_table(void);
+
+/* Each adds the operations of one file to the table. */
 void ops_name(struct fuse_lowlevel_ops *ops);
 void ops_attr(struct fuse_lowlevel_ops *ops);
 void ops_dir(struct fuse_lowlevel_ops *ops);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The bench is linked with fs/fuse/session.c, fs/core/worker.c and fs/fuse/capabilities.c, as
- * gpumemfs is; the seven functions below, by which the session asks for its operations, take the
- * place of those in fs/ops_*.c. What a request costs here is what FUSE costs there. */
+/* A daemon with the session, the worker threads and the capabilities of gpumemfs, but with a table
+ * of operations of its own, which serve files in plain memory. A request that costs some time here
+ * costs gpumemfs the same time for FUSE alone. */
 #include "tests/bench/null_daemon.h"
 
 #include <errno.h>
@@ -256,52 +256,25 @@ static void null_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t off
 	fuse_reply_buf(req, worker->reply, (size_t)(listing.at - (char *)worker->reply));
 }
 
-void ops_name(struct fuse_lowlevel_ops *ops)
-{
-	ops->lookup = null_lookup;
-	ops->forget = null_forget;
-	ops->forget_multi = null_forget_multi;
-	ops->create = null_create;
-	ops->unlink = null_unlink;
-	ops->mkdir = null_mkdir;
-	ops->rmdir = null_unlink;
-}
-
-void ops_attr(struct fuse_lowlevel_ops *ops)
-{
-	ops->getattr = null_getattr;
-	ops->setattr = null_setattr;
-}
-
-void ops_dir(struct fuse_lowlevel_ops *ops)
-{
-	ops->readdir = null_readdir;
-}
-
-void ops_open(struct fuse_lowlevel_ops *ops)
-{
-	ops->open = null_open;
-	ops->release = null_release;
-	ops->fsync = null_fsync;
-}
-
-void ops_io(struct fuse_lowlevel_ops *ops)
-{
-	ops->read = null_read;
-	ops->write = null_write;
-	ops->copy_file_range = null_copy;
-}
-
-/* Neither attributes nor ioctls: the kernel answers for a daemon that has none. */
-void ops_xattr(struct fuse_lowlevel_ops *ops)
-{
-	(void)ops;
-}
-
-void ops_ioctl(struct fuse_lowlevel_ops *ops)
-{
-	(void)ops;
-}
+/* Neither extended attributes nor ioctls: the kernel answers for a daemon that has none. */
+static const struct fuse_lowlevel_ops null_table = {
+    .lookup = null_lookup,
+    .forget = null_forget,
+    .forget_multi = null_forget_multi,
+    .create = null_create,
+    .unlink = null_unlink,
+    .mkdir = null_mkdir,
+    .rmdir = null_unlink,
+    .getattr = null_getattr,
+    .setattr = null_setattr,
+    .readdir = null_readdir,
+    .open = null_open,
+    .release = null_release,
+    .fsync = null_fsync,
+    .read = null_read,
+    .write = null_write,
+    .copy_file_range = null_copy,
+};
 
 int null_daemon_main(int argc, char **argv)
 {
@@ -318,7 +291,7 @@ int null_daemon_main(int argc, char **argv)
 	session_block_signals();
 	if (backend_open(&config, &fs.backend))
 		return 1;
-	int error = session_open(&fs, &session);
+	int error = session_open(&fs, &null_table, &session);
 
 	if (!error) {
 		error = session_start(session);

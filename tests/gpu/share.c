@@ -24,6 +24,7 @@
 #include "fs/core/fs.h"
 #include "fs/file/internal.h"
 #include "fs/fuse/session.h"
+#include "fs/ops/ops.h"
 #include "fs/tree/inode.h"
 #include "tests/gpu/share.h"
 
@@ -272,7 +273,7 @@ int main(int argc, char **argv)
 	log_setup(fs.options.log_level, LOG_TO_TERMINAL);
 	if (fs_open(&fs))
 		return 1;
-	if (session_open(&fs, &session) == 0) {
+	if (session_open(&fs, ops_table(), &session) == 0) {
 		if (session_start(session) == 0) {
 			failed = share_files(&fs) != 0;
 			failed |= unmount(fs.options.mountpoint) != 0;
