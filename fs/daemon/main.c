@@ -10,6 +10,7 @@
 #include "common/daemonize.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
+#include "fs/control/access_log_file.h"
 #include "fs/control/nodes.h"
 #include "fs/core/fs.h"
 #include "fs/core/version.h"
@@ -80,6 +81,10 @@ static bool stands_by(const struct fs *fs)
  * left them. 0 or -errno. */
 static int prepare(struct fs *fs, struct session **session)
 {
+	const struct session_table table = {.operations = ops_table(),
+					    .start = access_file_new,
+					    .end = access_file_end,
+					    .close = access_file_free};
 	int error = fs_prepare(fs);
 
 	if (error)
@@ -89,7 +94,7 @@ static int prepare(struct fs *fs, struct session **session)
 	if (!error && fs->holder)
 		error = fs_restore_check(fs->holder);
 	if (!error)
-		error = session_open(fs, ops_table(), session);
+		error = session_open(fs, &table, session);
 	if (error) {
 		fs_unprepare(fs);
 		return error;

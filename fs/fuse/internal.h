@@ -18,7 +18,7 @@ struct lookup_gc;
 
 struct session {
 	struct fs *fs;
-	const struct fuse_lowlevel_ops *table; /* the operations, without init */
+	struct session_table table;
 	struct fuse_session *fuse;
 	pthread_t *threads;
 	unsigned n_threads;

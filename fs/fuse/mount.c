@@ -65,13 +65,14 @@ static int mount_arguments(const struct fs *fs, struct fuse_args *args)
 int session_fuse_new(struct session *session)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	struct fuse_lowlevel_ops table = *session->table;
+	struct fuse_lowlevel_ops operations = *session->table.operations;
 	int error = mount_arguments(session->fs, &args);
 
-	table.init = session_init;
+	operations.init = session_init;
 	fuse_set_log_func(log_libfuse);
 	if (!error) {
-		session->fuse = fuse_session_new(&args, &table, sizeof(table), session->fs);
+		session->fuse =
+		    fuse_session_new(&args, &operations, sizeof(operations), session->fs);
 		if (!session->fuse)
 			error = -EINVAL;
 	}

@@ -21,7 +21,6 @@
 #include "common/mountinfo.h"
 #include "common/sd_notify.h"
 #include "common/unmount.h"
-#include "fs/control/access_log_file.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/fuse/capabilities.h"
@@ -222,7 +221,7 @@ static void threads_end(struct session *session)
 	threads_join(session);
 }
 
-int session_open(struct fs *fs, const struct fuse_lowlevel_ops *table, struct session **opened)
+int session_open(struct fs *fs, const struct session_table *table, struct session **opened)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	int error = session ? 0 : -ENOMEM;
@@ -230,7 +229,7 @@ int session_open(struct fs *fs, const struct fuse_lowlevel_ops *table, struct se
 	if (error)
 		return error;
 	*session = (struct session){
-	    .fs = fs, .table = table, .fuse_fd = -1, .ended_fd = -1, .signal_fd = -1};
+	    .fs = fs, .table = *table, .fuse_fd = -1, .ended_fd = -1, .signal_fd = -1};
 	sem_init(&session->answered, 0, 0);
 	fs->session = session;
 	error = signals_setup(session);
@@ -279,7 +278,8 @@ int session_start(struct session *session)
 		return error;
 	if (session->fuse_init)
 		fuse_init_set_generation(session->fuse_init, fdstore_generation(fs->fdstore));
-	error = access_file_new(fs);
+	if (session->table.start)
+		error = session->table.start(fs);
 	timeline_mark(&fs->timeline, TIMELINE_SERVING);
 	if (!is_awaited(session))
 		timeline_idle(&fs->timeline, fs->options.mountpoint);
@@ -336,7 +336,8 @@ int session_wait(struct session *session)
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);
-		access_file_end(session->fs);
+		if (session->table.end)
+			session->table.end(session->fs);
 		/* Threads go on until the kernel lets go: dirty pages of mappings are written. */
 		unmount(session);
 		if (!wait_ended(session, END_GRACE_MS)) {
@@ -355,7 +356,8 @@ int session_wait(struct session *session)
 
 void session_close(struct session *session)
 {
-	access_file_free(session->fs);
+	if (session->table.close)
+		session->table.close(session->fs);
 	/* Closes the devices, and so ends what is left of the connection. */
 	for (unsigned i = 0; i < atomic_load(&session->n_channels); i++)
 		if (session->channels[i] >= 0)

@@ -21,11 +21,23 @@ int session_check(const char *mountpoint);
  * it. */
 void session_block_signals(void);
 
+/* The functions of other folders that a session calls. No thread that serves requests calls start,
+ * end or close; each of the three may be NULL. */
+struct session_table {
+	const struct fuse_lowlevel_ops *operations; /* all but init; outlives the session */
+	/* Before the first request is served: 0, or -errno, which session_start returns. */
+	int (*start)(struct fs *fs);
+	/* A signal asked the daemon to end, and the mount is still there: requests that wait are to
+	 * be answered, so that their processes can close their files. */
+	void (*end)(struct fs *fs);
+	/* All threads that served requests have ended; also called when start was not. */
+	void (*close)(struct fs *fs);
+};
+
 /* All that comes before a mount: 0, or -errno after a line in the log. Where there is a mount whose
  * daemon is to be replaced this one is fit for it then, and has not touched it. Fills fs->can.
- * table has the operations that answer the requests, all but init; the caller keeps the table until
- * session_close. */
-int session_open(struct fs *fs, const struct fuse_lowlevel_ops *table, struct session **session);
+ * table is copied. */
+int session_open(struct fs *fs, const struct session_table *table, struct session **session);
 /* Whether there is such a mount. */
 bool session_is_taken(const struct session *session);
 /* Mounts, or takes the mount over, and returns when requests are being served: 0, or -errno after a

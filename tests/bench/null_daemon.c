@@ -257,7 +257,7 @@ static void null_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t off
 }
 
 /* Neither extended attributes nor ioctls: the kernel answers for a daemon that has none. */
-static const struct fuse_lowlevel_ops null_table = {
+static const struct fuse_lowlevel_ops null_operations = {
     .lookup = null_lookup,
     .forget = null_forget,
     .forget_multi = null_forget_multi,
@@ -281,6 +281,7 @@ int null_daemon_main(int argc, char **argv)
 	static struct fs fs; /* of which only what the session and the workers use is there */
 	struct backend_config config = {
 	    .kind = BACKEND_HOST, .host_bytes = CHUNK_ALIGN, .host_gpus = 1};
+	const struct session_table table = {.operations = &null_operations};
 	struct session *session;
 
 	if (options_parse(argc, argv, &fs.options))
@@ -291,7 +292,7 @@ int null_daemon_main(int argc, char **argv)
 	session_block_signals();
 	if (backend_open(&config, &fs.backend))
 		return 1;
-	int error = session_open(&fs, &null_table, &session);
+	int error = session_open(&fs, &table, &session);
 
 	if (!error) {
 		error = session_start(session);

@@ -21,6 +21,7 @@
 
 #include "common/cleanup.h"
 #include "common/number.h"
+#include "fs/control/access_log_file.h"
 #include "fs/core/fs.h"
 #include "fs/file/internal.h"
 #include "fs/fuse/session.h"
@@ -264,6 +265,10 @@ static int unmount(const char *mountpoint)
 
 int main(int argc, char **argv)
 {
+	const struct session_table table = {.operations = ops_table(),
+					    .start = access_file_new,
+					    .end = access_file_end,
+					    .close = access_file_free};
 	static struct fs fs;
 	struct session *session;
 	int failed = 1;
@@ -273,7 +278,7 @@ int main(int argc, char **argv)
 	log_setup(fs.options.log_level, LOG_TO_TERMINAL);
 	if (fs_open(&fs))
 		return 1;
-	if (session_open(&fs, ops_table(), &session) == 0) {
+	if (session_open(&fs, &table, &session) == 0) {
 		if (session_start(session) == 0) {
 			failed = share_files(&fs) != 0;
 			failed |= unmount(fs.options.mountpoint) != 0;
