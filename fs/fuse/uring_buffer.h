@@ -6,18 +6,21 @@
 #ifndef FS_FUSE_URING_BUFFER_H
 #define FS_FUSE_URING_BUFFER_H
 
-#include "fs/ops/ops.h"
+#define FUSE_USE_VERSION 318
+#include <fuse_lowlevel.h>
+
+#include "fs/core/worker.h"
 
 /* NULL where the request did not come over a ring. */
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
-static inline char *ring_payload(fuse_req_t req, size_t *bytes)
+static inline char *uring_buffer_of(fuse_req_t req, size_t *bytes)
 {
 	char *payload;
 
 	return fuse_req_get_payload(req, &payload, bytes, NULL) == 0 ? payload : NULL;
 }
 #else
-static inline char *ring_payload(fuse_req_t req, size_t *bytes)
+static inline char *uring_buffer_of(fuse_req_t req, size_t *bytes)
 {
 	(void)req, (void)bytes;
 	return NULL;
@@ -25,16 +28,16 @@ static inline char *ring_payload(fuse_req_t req, size_t *bytes)
 #endif
 
 /* Where to put the data of a reply, and how much of bytes fits there. */
-static inline char *ring_reply(struct op *op, fuse_req_t req, size_t *bytes)
+static inline char *uring_buffer_reply(struct worker *worker, fuse_req_t req, size_t *bytes)
 {
 	size_t room;
-	char *payload = ring_payload(req, &room);
+	char *payload = uring_buffer_of(req, &room);
 
 	if (payload) {
-		worker_pin(op->worker, payload, room);
+		worker_pin(worker, payload, room);
 	} else {
-		payload = op->worker->reply;
-		room = op->worker->reply_bytes;
+		payload = worker->reply;
+		room = worker->reply_bytes;
 	}
 	if (*bytes > room)
 		*bytes = room;
@@ -42,13 +45,13 @@ static inline char *ring_reply(struct op *op, fuse_req_t req, size_t *bytes)
 }
 
 /* Has the data of a request pinned. What comes from /dev/fuse is. */
-static inline void ring_pin(struct op *op, fuse_req_t req)
+static inline void uring_buffer_pin(struct worker *worker, fuse_req_t req)
 {
 	size_t bytes;
-	char *payload = ring_payload(req, &bytes);
+	char *payload = uring_buffer_of(req, &bytes);
 
 	if (payload)
-		worker_pin(op->worker, payload, bytes);
+		worker_pin(worker, payload, bytes);
 }
 
 #endif

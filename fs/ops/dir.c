@@ -96,7 +96,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 		op_done(&op, req, -ENOTDIR);
 		return;
 	}
-	char *entries = ring_reply(&op, req, &bytes);
+	char *entries = uring_buffer_reply(op.worker, req, &bytes);
 	struct dirbuf buf = {.req = req, .at = entries, .room = bytes, .listing = listing};
 
 	op.offset = (uint64_t)offset;

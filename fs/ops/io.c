@@ -31,7 +31,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 
 	if (control_read(req, ino, bytes, offset, info) || !op_begin(&op, req, ino, STAT_READ))
 		return;
-	char *to = ring_reply(&op, req, &bytes);
+	char *to = uring_buffer_reply(op.worker, req, &bytes);
 
 	op_range(&op, offset, bytes);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
@@ -66,7 +66,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 
 	if (control_write(req, ino, from, bytes) || !op_begin(&op, req, ino, STAT_WRITE))
 		return;
-	ring_pin(&op, req);
+	uring_buffer_pin(op.worker, req);
 	op_range(&op, offset, bytes);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
 	calibrate_start(op.fs, op.inode->volume);
