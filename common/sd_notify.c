@@ -92,6 +92,16 @@ int notify_send_fd(const char *state, int fd)
 	return error;
 }
 
+bool notify_has_fds(void)
+{
+	const char *process = getenv("LISTEN_PID"), *names = getenv("LISTEN_FDNAMES");
+	uint64_t pid;
+
+	return process && names && parse_u64(process, 1, INT32_MAX, &pid) == 0 &&
+	       (pid_t)pid == getpid() &&
+	       strncmp(names, NOTIFY_FD_PREFIX, strlen(NOTIFY_FD_PREFIX)) == 0;
+}
+
 uint64_t notify_watchdog_us(void)
 {
 	const char *period = getenv("WATCHDOG_USEC"), *who = getenv("WATCHDOG_PID");

@@ -5,6 +5,7 @@
 #ifndef COMMON_SD_NOTIFY_H
 #define COMMON_SD_NOTIFY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define NOTIFY_READY	"READY=1\n"
@@ -18,6 +19,13 @@ int notify_send(const char *state);
 
 /* With a file descriptor, which stays the caller's; -1: none. */
 int notify_send_fd(const char *state, int fd);
+
+/* gpumemfs's names in the service manager's store of file descriptors begin with this. */
+#define NOTIFY_FD_PREFIX "gpumemfs-"
+
+/* Whether the service manager started this process with descriptors of gpumemfs from its store
+ * (sd_listen_fds_with_names(3)). Reads nothing but the environment. */
+bool notify_has_fds(void);
 
 /* How long the service manager waits between two NOTIFY_WATCHDOG before it takes this process for
  * stuck; 0: it does not. */

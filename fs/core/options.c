@@ -10,9 +10,9 @@
 #include "common/cleanup.h"
 #include "common/closest.h"
 #include "common/number.h"
+#include "common/sd_notify.h"
 #include "fs/core/options_recovery.h"
 #include "fs/core/options_table.h"
-#include "fs/keeper/systemd_fdstore.h"
 
 #define SEE_HELP "(see gpumemfs -h)"
 
@@ -181,7 +181,7 @@ static int mountpoint_set(const char *path, struct options *options)
 {
 	bool handed = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER ||
 		      options->role == ROLE_BINDER;
-	bool waits = options->role == ROLE_UPGRADE || store_is_full();
+	bool waits = options->role == ROLE_UPGRADE || notify_has_fds();
 
 	if (handed && path[0] == '/')
 		options->mountpoint = strdup(path);

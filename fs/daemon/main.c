@@ -21,7 +21,6 @@
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/ipc.h"
 #include "fs/keeper/keeper.h"
-#include "fs/keeper/systemd_fdstore.h"
 #include "fs/keeper/upgrade_client.h"
 #include "fs/ops/ops.h"
 #include "fs/recovery/restore.h"
@@ -172,7 +171,7 @@ static int start(struct fs *fs, int argc, char **argv)
 	struct options *options = &fs->options;
 	struct daemon daemon;
 
-	if (!store_is_full() && session_check(options->mountpoint))
+	if (!notify_has_fds() && session_check(options->mountpoint))
 		return 1;
 	if (options->fake)
 		return 0;

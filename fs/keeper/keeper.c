@@ -21,6 +21,7 @@
 #include "common/descriptors.h"
 #include "common/log.h"
 #include "common/protocol.h"
+#include "common/sd_notify.h"
 #include "common/unmount.h"
 #include "fs/core/timeline.h"
 #include "fs/keeper/fdstore.h"
@@ -423,7 +424,7 @@ int keeper_run(const struct options *options, int argc, char **argv, struct daem
 {
 	struct keeper keeper = {.options = options, .argc = argc, .argv = argv, .launcher = daemon};
 
-	if (keeper_open(&keeper) || (store_is_full() && take_stored(&keeper)))
+	if (keeper_open(&keeper) || (notify_has_fds() && take_stored(&keeper)))
 		return 1;
 	return serve(&keeper);
 }

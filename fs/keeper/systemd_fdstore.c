@@ -8,33 +8,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/number.h"
 #include "common/sd_notify.h"
 
-#define NAME_PREFIX "gpumemfs-"
-#define FIRST_FD    3
-
-bool store_is_full(void)
-{
-	const char *whose = getenv("LISTEN_PID"), *names = getenv("LISTEN_FDNAMES");
-	uint64_t pid;
-
-	return whose && names && parse_u64(whose, 1, INT32_MAX, &pid) == 0 &&
-	       (pid_t)pid == getpid() && strncmp(names, NAME_PREFIX, strlen(NAME_PREFIX)) == 0;
-}
+#define FIRST_FD 3
 
 /* "gpumemfs-HEX": 0 where it is none. */
 static uint64_t id_of(const char *name)
 {
 	char *end;
 
-	if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0)
+	if (strncmp(name, NOTIFY_FD_PREFIX, strlen(NOTIFY_FD_PREFIX)) != 0)
 		return 0;
-	uint64_t id = strtoull(name + strlen(NAME_PREFIX), &end, 16);
+	uint64_t id = strtoull(name + strlen(NOTIFY_FD_PREFIX), &end, 16);
 
 	return *end ? 0 : id;
 }
@@ -65,7 +53,8 @@ void store_add(uint64_t id, int fd)
 {
 	char state[80];
 
-	snprintf(state, sizeof(state), "FDSTORE=1\nFDPOLL=0\nFDNAME=" NAME_PREFIX "%" PRIx64, id);
+	snprintf(state, sizeof(state), "FDSTORE=1\nFDPOLL=0\nFDNAME=" NOTIFY_FD_PREFIX "%" PRIx64,
+		 id);
 	notify_send_fd(state, fd);
 }
 
@@ -73,7 +62,7 @@ void store_remove(uint64_t id)
 {
 	char state[64];
 
-	snprintf(state, sizeof(state), "FDSTOREREMOVE=1\nFDNAME=" NAME_PREFIX "%" PRIx64, id);
+	snprintf(state, sizeof(state), "FDSTOREREMOVE=1\nFDNAME=" NOTIFY_FD_PREFIX "%" PRIx64, id);
 	notify_send(state);
 }
 

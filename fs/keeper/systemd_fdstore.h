@@ -6,13 +6,10 @@
 #ifndef FS_KEEPER_SYSTEMD_FDSTORE_H
 #define FS_KEEPER_SYSTEMD_FDSTORE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "fs/keeper/fd_table.h"
 
-/* Whether this process was given some. Looks at nothing but the environment. */
-bool store_is_full(void);
 /* Takes what was given over: 0, or -errno after a line in the log. */
 int store_take(struct fd_table *held);
 
