@@ -39,7 +39,6 @@ struct backend_config {
 	uint64_t host_bytes; /* host backend: memory of each GPU it plays */
 	unsigned host_gpus;  /* host backend: how many it plays (1..BACKEND_DEVICES_MAX) */
 	enum bar_provider bar;
-	bool force_pcie; /* map over PCIe on coherent platforms */
 	/* Where a GPU is only tried for: room for the reason for there being none. NULL: that is an
 	 * error, and logged. */
 	char *why;

@@ -61,7 +61,6 @@ typedef enum {
 } gm_CUresult;
 
 typedef enum {
-	GM_CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES = 100,
 	GM_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
 	GM_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
 	GM_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
@@ -101,7 +100,6 @@ enum {
 	GM_CU_MEMHOSTREGISTER_PORTABLE = 1,
 	GM_CU_MEMHOSTREGISTER_DEVICEMAP = 2,
 	GM_CU_MEMHOSTREGISTER_READ_ONLY = 8,
-	GM_CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1,
 };
 
 typedef enum {
@@ -279,8 +277,6 @@ typedef struct {
 	gm_gdr_mapping_type_t mapping_type;
 } gm_gdr_info_v2_t;
 
-enum { GM_GDR_PIN_FLAG_FORCE_PCIE = 1 };
-
 /* X(need, field, symbol, type, arguments): int is 0 or a positive errno. */
 /* clang-format off */
 #define GDR_FUNCTIONS(X) \
@@ -289,8 +285,6 @@ enum { GM_GDR_PIN_FLAG_FORCE_PCIE = 1 };
 	X(REQUIRED, gdr_pin_buffer, gdr_pin_buffer, int, \
 	  (gm_gdr_t gdr, unsigned long address, size_t size, uint64_t p2p_token, uint32_t va_space, \
 	   gm_gdr_mh_t *handle)) \
-	X(OPTIONAL, gdr_pin_buffer_v2, gdr_pin_buffer_v2, int, \
-	  (gm_gdr_t gdr, unsigned long address, size_t size, uint32_t flags, gm_gdr_mh_t *handle)) \
 	X(REQUIRED, gdr_unpin_buffer, gdr_unpin_buffer, int, (gm_gdr_t gdr, gm_gdr_mh_t handle)) \
 	X(REQUIRED, gdr_get_info, gdr_get_info_v2, int, \
 	  (gm_gdr_t gdr, gm_gdr_mh_t handle, gm_gdr_info_v2_t *info)) \

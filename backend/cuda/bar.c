@@ -57,8 +57,6 @@ static int try_way(struct cuda_device *device, const struct bar_way *way, char *
 	    .cu = &device->cuda->cu,
 	    .handle = device->handle,
 	    .uuid = device->uuid,
-	    .force_pcie = device->cuda->force_pcie,
-	    .coherent = device->coherent,
 	};
 	int rc = way->open(&device->bar.device, &state, why);
 	if (rc < 0)

@@ -35,22 +35,6 @@ static void dmabuf_close(void *state)
 	(void)state;
 }
 
-static gm_CUresult export(const struct bar_device *device, const struct bar_source *source, int *fd)
-{
-	const struct cuda_driver *cu = device->cu;
-	gm_CUresult result = GM_CUDA_ERROR_NOT_SUPPORTED;
-
-	if (device->force_pcie)
-		result = cu->cuMemGetHandleForAddressRange(
-		    fd, source->address, source->bytes, GM_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-		    GM_CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
-	/* Drivers refuse the flag where there is nothing but PCIe to map over. */
-	if (result != GM_CUDA_SUCCESS && !(device->force_pcie && device->coherent))
-		result = cu->cuMemGetHandleForAddressRange(
-		    fd, source->address, source->bytes, GM_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
-	return result;
-}
-
 /* First anywhere: a mapping with MAP_FIXED that fails may have unmapped what was there. */
 static void *map_fd(int fd, uint64_t bytes, void *at)
 {
@@ -72,7 +56,8 @@ static int dmabuf_map(void *state, const struct bar_source *source, void *at, vo
 	AUTO_CLOSE int fd = -1;
 
 	int exported;
-	gm_CUresult result = export(device, source, &exported);
+	gm_CUresult result = device->cu->cuMemGetHandleForAddressRange(
+	    &exported, source->address, source->bytes, GM_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 	if (result != GM_CUDA_SUCCESS) {
 		char name[DRIVER_ERROR_NAME_MAX];
 		snprintf(why, BAR_REASON_MAX, "dma-buf export: %s",

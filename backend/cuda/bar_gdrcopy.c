@@ -27,7 +27,6 @@ static const struct driver_symbol symbols[] = {GDR_FUNCTIONS(GDR_ROW)};
 struct gdr_state {
 	struct gdr_library api;
 	gm_gdr_t gdr;
-	const struct bar_device *device;
 	pthread_mutex_t lock; /* held in every call: the library is not thread-safe */
 };
 
@@ -40,6 +39,7 @@ struct gdr_mapping {
 
 static int gdrcopy_open(const struct bar_device *device, void **state, char *why)
 {
+	(void)device;
 	AUTO_FREE struct gdr_state *made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
@@ -52,7 +52,6 @@ static int gdrcopy_open(const struct bar_device *device, void **state, char *why
 		snprintf(why, BAR_REASON_MAX, "gdr_open fails: is the module gdrdrv loaded?");
 		return -ENODEV;
 	}
-	made->device = device;
 	pthread_mutex_init(&made->lock, NULL);
 	*state = made;
 	made = NULL;
@@ -68,22 +67,6 @@ static void gdrcopy_close(void *arg)
 	free(state);
 }
 
-static int pin(struct gdr_state *state, const struct bar_source *source, gm_gdr_mh_t *handle)
-{
-	const struct gdr_library *api = &state->api;
-	bool force = state->device->force_pcie;
-	int error = ENOTSUP;
-
-	if (force && api->gdr_pin_buffer_v2)
-		error = api->gdr_pin_buffer_v2(state->gdr, source->address, source->bytes,
-					       GM_GDR_PIN_FLAG_FORCE_PCIE, handle);
-	/* Refused where there is nothing but PCIe to map over. */
-	if (error && !(force && state->device->coherent))
-		error =
-		    api->gdr_pin_buffer(state->gdr, source->address, source->bytes, 0, 0, handle);
-	return error;
-}
-
 /* Under the lock: 0, or a positive errno and in *what the call that gave it. */
 static int pin_and_map(struct gdr_state *state, const struct bar_source *source,
 		       struct gdr_mapping *mapping, void **address, const char **what)
@@ -91,7 +74,8 @@ static int pin_and_map(struct gdr_state *state, const struct bar_source *source,
 	const struct gdr_library *api = &state->api;
 
 	*what = "gdr_pin_buffer";
-	int error = pin(state, source, &mapping->handle);
+	int error =
+	    api->gdr_pin_buffer(state->gdr, source->address, source->bytes, 0, 0, &mapping->handle);
 	if (error)
 		return error;
 	*what = "gdr_map";

@@ -235,10 +235,6 @@ static void vulkan_close(void *state)
 
 static int vulkan_open(const struct bar_device *device, void **state, char *why)
 {
-	if (device->force_pcie && device->coherent) {
-		snprintf(why, BAR_REASON_MAX, "Vulkan cannot be told to map over PCIe");
-		return -ENOTSUP;
-	}
 	struct vulkan_state *vk = calloc(1, sizeof(*vk));
 	if (!vk)
 		return -ENOMEM;

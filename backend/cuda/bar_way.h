@@ -5,7 +5,6 @@
 #ifndef BACKEND_CUDA_BAR_WAY_H
 #define BACKEND_CUDA_BAR_WAY_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "backend/cuda/abi.h"
@@ -19,8 +18,6 @@ struct bar_device {
 	const struct cuda_driver *cu; /* NULL: only for a way that does not need CUDA */
 	gm_CUdevice handle;	      /* with cu */
 	gm_CUuuid uuid;
-	bool force_pcie;
-	bool coherent; /* the CPU reaches its memory by more than PCIe */
 };
 
 /* What is mapped: a whole physical allocation. */

@@ -74,8 +74,6 @@ static int describe(struct cuda_device *device)
 	find_in_nvml(device);
 	device->rdma =
 	    attribute(device, GM_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
-	device->coherent =
-	    attribute(device, GM_CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES);
 	return 0;
 }
 

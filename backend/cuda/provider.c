@@ -68,7 +68,6 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 	cuda->base.ops = &backend_cuda_ops;
 	cuda->base.name = "cuda";
 	cuda->bar = config->bar;
-	cuda->force_pcie = config->force_pcie;
 	peers_open(&cuda->peers);
 	pthread_mutex_init(&cuda->copiers.lock, NULL);
 	pthread_mutex_init(&cuda->pins.making, NULL);

@@ -37,7 +37,6 @@ struct cuda {
 	struct nvml_driver nvml;
 	bool nvml_ready;
 	enum bar_provider bar;
-	bool force_pcie;
 	struct peers peers;
 	struct copiers copiers;
 	struct pins pins;
@@ -51,7 +50,6 @@ struct cuda_device {
 	gm_CUuuid uuid;
 	gm_nvmlDevice_t nvml; /* NULL: NVML does not know it */
 	bool rdma;	      /* chunks may ask to be mapped by other devices */
-	bool coherent;	      /* the CPU reaches its memory by more than PCIe */
 	/* By slot: the device there may access this one's memory, and this one its. */
 	bool peer[BACKEND_DEVICES_MAX];
 	atomic_bool peers_refused;     /* the driver did not grant it after all; said once */

@@ -314,12 +314,7 @@ static char *map_raw(const struct gpu *gpu, const struct gpumem_info *info, gm_C
 	gm_CUmemGenericAllocationHandle handle;
 	char why[BAR_REASON_MAX] = "";
 	void *state, *address, *mapping;
-	int coherent = 0;
 
-	gpu->cu.cuDeviceGetAttribute(
-	    &coherent, GM_CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
-	    gpu->device);
-	device.coherent = coherent != 0;
 	memcpy(device.uuid.bytes, info->uuid, sizeof(device.uuid.bytes));
 	memory.base.bytes = info->host_mapped;
 	handle = create(gpu, memory.base.bytes, &memory.fd);

@@ -157,23 +157,6 @@ START_TEST(bar_smaller_than_memory)
 }
 END_TEST
 
-START_TEST(force_pcie)
-{
-	struct backend_config config = {.kind = BACKEND_CUDA, .force_pcie = true};
-	brlock_token token;
-
-	set("GPUMEM_STANDIN_DMABUF", "1");
-	ck_assert_int_eq(backend_open(&config, &backend), 0);
-	ck_assert_int_eq(copier_open(backend, &copier), 0);
-	/* The driver refuses the flag, as there is only PCIe, over which it then maps. */
-	struct chunk *chunk = new_chunk(0, CHUNK_ALIGN);
-	ck_assert_ptr_nonnull(bar_acquire(chunk, BAR_WANT_FORCE, &token));
-	bar_release(chunk, token);
-	chunk_free(chunk);
-	close_all();
-}
-END_TEST
-
 START_TEST(device_fails_with_mappings)
 {
 	struct chunk *chunks[2];
@@ -212,7 +195,6 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, bar_forced_and_missing);
 	tcase_add_test(tcase, bar_off);
 	tcase_add_test(tcase, bar_smaller_than_memory);
-	tcase_add_test(tcase, force_pcie);
 	tcase_add_test(tcase, device_fails_with_mappings);
 }
 
