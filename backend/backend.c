@@ -243,13 +243,13 @@ enum device_health device_health(struct device *device)
 		return DEVICE_OK;
 	return atomic_load(&device->backend->resetter.running) &&
 		       !atomic_load(&device->health.given_up)
-		   ? DEVICE_MENDING
+		   ? DEVICE_RESETTING
 		   : DEVICE_FAILED;
 }
 
 const char *device_health_name(struct device *device)
 {
-	static const char *const names[] = {"ok", "mending", "failed"};
+	static const char *const names[] = {"ok", "resetting", "failed"};
 
 	return names[device_health(device)];
 }

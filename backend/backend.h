@@ -8,9 +8,9 @@
  *
  * Every function returns 0 (or a positive result) or -errno, and sets its outputs only on success.
  * -ENOSPC: the device has no memory left. -EIO: the device reported an uncorrectable error or is
- * gone (device->failed is then set, until mend.h brings it back; other devices go on), or a chunk's
- * memory is lost. -ENOTSUP: this provider or machine cannot. The first who notices logs; callers do
- * not log again. */
+ * gone (device->failed is then set, until reset.h brings it back; other devices go on), or a
+ * chunk's memory is lost. -ENOTSUP: this provider or machine cannot. The first who notices logs;
+ * callers do not log again. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
@@ -199,10 +199,10 @@ int device_pin(struct device *device, void *base, size_t bytes);
 void device_unpin(struct device *device, void *base);
 /* Marks the device failed and logs once. */
 void device_fail(struct device *device, const char *what);
-/* DEVICE_MENDING: it failed, and is being brought back; DEVICE_FAILED: it stays so. */
-enum device_health { DEVICE_OK, DEVICE_MENDING, DEVICE_FAILED };
+/* DEVICE_RESETTING: it failed, and is being brought back; DEVICE_FAILED: it stays so. */
+enum device_health { DEVICE_OK, DEVICE_RESETTING, DEVICE_FAILED };
 enum device_health device_health(struct device *device);
-const char *device_health_name(struct device *device); /* "ok", "mending", "failed" */
+const char *device_health_name(struct device *device); /* "ok", "resetting", "failed" */
 
 /* Checked forms: -EIO on a failed device, assertions on ranges in debug builds. */
 int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);

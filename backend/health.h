@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which chunks a device has, and who may be at it while mend.c brings it back. Inside backend/. */
+/* Which chunks a device has, and who may be at it while reset.c brings it back. Inside backend/. */
 #ifndef BACKEND_HEALTH_H
 #define BACKEND_HEALTH_H
 
@@ -14,7 +14,7 @@ struct chunk;
 
 /* Lock order: life, lock. */
 struct health {
-	/* Shared: a call that relies on the device's state. Exclusive: mend.c replaces that. The
+	/* Shared: a call that relies on the device's state. Exclusive: reset.c replaces that. The
 	 * former only ever tries: nobody waits for a driver that is being brought back. */
 	pthread_rwlock_t life;
 	pthread_mutex_t lock;  /* of the lists; for chunks, life as well */

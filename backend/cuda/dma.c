@@ -142,7 +142,7 @@ int dma_order(struct dma_stream *first, struct dma_stream *then)
 }
 
 /* With copier->lock held: while it is, and whatever is enqueued under it is under way, the chunk
- * stays where it is (mend.c). */
+ * stays where it is (reset.c). */
 static int chunk_address(struct chunk *chunk, uint64_t offset, gm_CUdeviceptr *address)
 {
 	if (atomic_load_explicit(&chunk->lost, memory_order_relaxed))

@@ -132,7 +132,7 @@ int cuda_chunk_remap(struct cuda_chunk *chunk);
 /* It has no address from then on. */
 void cuda_chunk_unmap(struct cuda_chunk *chunk);
 
-/* mend.c: see backend_ops. */
+/* reset.c: see backend_ops. */
 int cuda_reset(struct device *device);
 
 /* rest.c: see backend_ops. What copiers have on the device is taken from those that are at nothing,

@@ -206,7 +206,7 @@ static const struct volume_metric volume_metrics[] = {
      "Sizes of the leased files as their sharers know them, once for each lease.", leased_bytes,
      false},
     {"healthy", "gauge", "0 while the device is failed.", healthy, true},
-    {"mended_total", "counter", "How often the device was brought back.", resets, true},
+    {"resets_total", "counter", "How often the device was reset after a fault.", resets, true},
     {"lost_bytes", "gauge", "Memory of files whose bytes a fault took.", lost, true},
 };
 

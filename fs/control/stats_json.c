@@ -72,7 +72,7 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 			health = "failed";
 		json_object_set_new(json, "index", json_integer(volume->device->index));
 		json_object_set_new(json, "health", json_string(health));
-		json_object_set_new(json, "mended",
+		json_object_set_new(json, "resets",
 				    json_integer(atomic_load(&volume->device->health.resets)));
 		json_object_set_new(json, "lost_bytes",
 				    json_integer(integer(health_lost(volume->device))));

@@ -182,7 +182,7 @@ faults_to_order() {
 	: >"$WORK/faults"
 }
 
-# What stats.json has of a GPU: health_of gpu0 [health|mended|lost_bytes]
+# What stats.json has of a GPU: health_of gpu0 [health|resets|lost_bytes]
 health_of() {
 	python3 -c 'import json,sys
 print(next(v[sys.argv[3]] for v in json.load(open(sys.argv[1]))["volumes"] if v["name"] == sys.argv[2]))' \

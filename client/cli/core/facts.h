@@ -46,7 +46,7 @@ bool facts_is_below(const char *path, const char *inside);
  * is gone or of another container. */
 char *facts_command(pid_t pid);
 
-/* Of a volume of stats.json: "ok", "mending" or "failed". */
+/* Of a volume of stats.json: "ok", "resetting" or "failed". */
 const char *facts_health(const json_t *volume);
 /* user.gpumem.name of the path as text, allocated: 0 or -errno. */
 int facts_attribute(const char *path, const char *name, char **text);

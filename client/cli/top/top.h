@@ -27,7 +27,7 @@ struct top_counters {
 struct top_gpu {
 	char name[16];
 	uint64_t total, used, held, mapped;
-	char health[16]; /* "ok", "mending", "failed" */
+	char health[16]; /* "ok", "resetting", "failed" */
 	bool counted;	 /* a daemon of an older version does not count by GPU */
 	struct top_counters counters;
 	struct top_bytes rate;

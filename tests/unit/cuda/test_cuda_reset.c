@@ -17,14 +17,14 @@
 #define COPIES	   400
 #define PASS_FAULT "cuMemcpyDtoHAsync@1=LAUNCH_FAILED~"
 
-static atomic_uint mended, given_up;
+static atomic_uint resets, given_up;
 static char faults[] = "/tmp/gpumemfs-test-mend-XXXXXX";
 
-static void count_mended(void *of, struct device *device, int64_t ms)
+static void count_resets(void *of, struct device *device, int64_t ms)
 {
 	(void)of, (void)device;
 	ck_assert_int_ge(ms, 0);
-	atomic_fetch_add(&mended, 1);
+	atomic_fetch_add(&resets, 1);
 }
 
 static void count_given_up(void *of, struct device *device)
@@ -35,7 +35,7 @@ static void count_given_up(void *of, struct device *device)
 
 static void open_resetting(enum bar_provider bar)
 {
-	const struct reset_watch watch = {.reset = count_mended, .given_up = count_given_up};
+	const struct reset_watch watch = {.reset = count_resets, .given_up = count_given_up};
 
 	open_with(bar, NULL);
 	ck_assert_int_eq(reset_start(backend, &watch), 0);
@@ -140,7 +140,7 @@ START_TEST(comes_back)
 	order(PASS_FAULT);
 	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
 	check(&there);
-	await(&mended, 1);
+	await(&resets, 1);
 	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_OK);
 	check(&here);
 	expect_bytes(here.chunks[0], 0, &byte, 1);
@@ -171,7 +171,7 @@ START_TEST(does_not_come_back)
 	fill(&there, 1, 2 * MIB);
 	order("cuMemcpyDtoHAsync@1=ILLEGAL_ADDRESS");
 	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
-	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_MENDING);
+	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_RESETTING);
 	await(&given_up, 1);
 	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_FAILED);
 	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
@@ -180,7 +180,7 @@ START_TEST(does_not_come_back)
 	empty(&here);
 	empty(&there);
 	close_resetting();
-	ck_assert_uint_eq(atomic_load(&mended), 0);
+	ck_assert_uint_eq(atomic_load(&resets), 0);
 }
 END_TEST
 
@@ -198,7 +198,7 @@ START_TEST(bad_memory_is_lost)
 	fill(&here, 0, 2 * MIB);
 	order("memory2=ECC_UNCORRECTABLE+~");
 	ck_assert_int_eq(read_byte(here.chunks[1], 0), -EIO);
-	await(&mended, 1);
+	await(&resets, 1);
 	ck_assert(!atomic_load(&here.chunks[0]->lost));
 	ck_assert(atomic_load(&here.chunks[1]->lost));
 	ck_assert(!atomic_load(&here.chunks[2]->lost));
@@ -215,7 +215,7 @@ START_TEST(bad_memory_is_lost)
 	check(&here);
 	empty(&here);
 	close_resetting();
-	ck_assert_uint_eq(atomic_load(&mended), 1);
+	ck_assert_uint_eq(atomic_load(&resets), 1);
 }
 END_TEST
 
@@ -233,7 +233,7 @@ START_TEST(descriptors_bring_memory_back)
 	/* The first mapping is that of the memory that reading needs. */
 	order(PASS_FAULT "\ncuMemMap@2=INVALID_VALUE\ncuMemMap@4=INVALID_VALUE\n");
 	ck_assert_int_eq(read_byte(here.chunks[2], 0), -EIO);
-	await(&mended, 1);
+	await(&resets, 1);
 	ck_assert(!atomic_load(&here.chunks[0]->lost));
 	ck_assert(atomic_load(&here.chunks[1]->lost));
 	ck_assert(!atomic_load(&here.chunks[2]->lost));
@@ -265,7 +265,7 @@ START_TEST(windows_come_back)
 		if (round == 0) {
 			order(PASS_FAULT);
 			ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
-			await(&mended, 1);
+			await(&resets, 1);
 		}
 	}
 	device_unpin(backend->devices[0], window);
@@ -292,7 +292,7 @@ START_TEST(windows_are_never_touched_by_the_cpu)
 	ck_assert_int_eq(device_pin(backend->devices[0], window, MIB), 0);
 	order(PASS_FAULT);
 	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
-	await(&mended, 1);
+	await(&resets, 1);
 	ck_assert_int_eq(ftruncate(fd, 0), 0);
 	ck_assert_int_eq(copy_in(copier, &span, 0, window, MIB, COPY_DMA), -EIO);
 	ck_assert_int_eq(copy_out(copier, window, &span, 0, MIB, COPY_DMA), -EIO);
@@ -318,7 +318,7 @@ START_TEST(full_devices_come_back)
 	fill(&here, 0, 4 * MIB);
 	order(PASS_FAULT);
 	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
-	await(&mended, 1);
+	await(&resets, 1);
 	check(&here);
 	empty(&here);
 	close_resetting();
@@ -337,7 +337,7 @@ START_TEST(freed_meanwhile)
 	/* Another attempt comes later than this. */
 	chunk_free(here.chunks[0]);
 	here.chunks[0] = NULL;
-	await(&mended, 1);
+	await(&resets, 1);
 	ck_assert_uint_eq(used(0), 4 * MIB);
 	check(&here);
 	empty(&here);
@@ -369,7 +369,7 @@ START_TEST(pools_shun_lost_chunks)
 			 round == 1 ? 1u : 5u);
 		order(fault);
 		ck_assert_int_eq(read_byte(bad, 0), -EIO);
-		await(&mended, round);
+		await(&resets, round);
 		ck_assert(atomic_load(&bad->lost));
 		ck_assert_int_eq(pool_alloc(pool, 65536, POOL_ZEROED, copier, &other), 0);
 		ck_assert(!atomic_load(&other.chunk->lost));
@@ -457,7 +457,7 @@ START_TEST(others_go_on)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &loads[i]), 0);
 	for (unsigned i = 0; i < LOADS; i++)
 		pthread_join(threads[i], NULL);
-	ck_assert_uint_ge(atomic_load(&mended), 1);
+	ck_assert_uint_ge(atomic_load(&resets), 1);
 	ck_assert_uint_eq(atomic_load(&given_up), 0);
 	ck_assert_uint_gt(loads[FAILING].errors + loads[ACROSS].errors, 0);
 	ck_assert_uint_eq(loads[HEALTHY].errors, 0);
