@@ -7,7 +7,7 @@
 
 #include "common/cleanup.h"
 #include "fs/control/nodes.h"
-#include "fs/ops/ops.h"
+#include "fs/ops/inode_io.h"
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/dir.h"
@@ -45,27 +45,17 @@ static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode));
 }
 
-static int set_size(struct op *op, uint64_t size)
+static int set_size(struct op *op, uint64_t size, int which)
 {
-	struct inode_call call;
-
 	if (S_ISDIR(op->inode->mode))
 		return -EISDIR;
 	if (!S_ISREG(op->inode->mode))
 		return -EINVAL;
-	inode_call_init(&call, op->fs, op->inode, op->worker->copier);
-	int error = spool_require(op->fs, op->inode);
-	uint64_t before = file_size(op->inode->file);
-
-	if (!error)
-		error = file_truncate(op->inode->file, &call.call, size);
-	while (error == -EBUSY && share_make_way(op->fs, op->inode))
-		error = file_truncate(op->inode->file, &call.call, size);
-	spool_mark_dirty(op->inode, before < size ? before : size,
-			 before < size ? size - before : before - size);
-	if (!error)
-		inode_touch_write(op->inode);
-	return error;
+	return (int)inode_io(
+	    op, op->inode,
+	    &(struct inode_io){.kind = INODE_TRUNCATE,
+			       .offset = size,
+			       .told = op_told(op, which & FUSE_SET_ATTR_KILL_SUID)});
 }
 
 static void attrs_from(const struct stat *st, int which, struct tree_attrs *attrs)
@@ -136,8 +126,6 @@ static int setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attr
 		return drop_set_id_unchanged(op);
 	if (which & owner)
 		op_drop_set_id(op, op->inode, OP_TOLD_KILL);
-	else if (which & FUSE_SET_ATTR_SIZE)
-		op_drop_set_id(op, op->inode, op_told(op, which & FUSE_SET_ATTR_KILL_SUID));
 	/* Without killpriv the kernel sends a mode as well, in which too many bits may be left. */
 	if (which & (owner | FUSE_SET_ATTR_SIZE))
 		attrs->mode &= op->inode->mode | ~(mode_t)(S_ISUID | S_ISGID);
@@ -156,7 +144,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 		return;
 	if (which & FUSE_SET_ATTR_SIZE) {
 		op.bytes = (uint64_t)st->st_size;
-		error = set_size(&op, op.bytes);
+		error = set_size(&op, op.bytes, which);
 	}
 	attrs_from(st, which, &attrs);
 	if (!error)

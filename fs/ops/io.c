@@ -4,18 +4,9 @@
 #include <fcntl.h>
 
 #include "fs/control/nodes.h"
-#include "fs/file/calibrate.h"
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/uring_buffer.h"
-#include "fs/ops/ops.h"
-#include "fs/share/share.h"
-#include "fs/spool/spool.h"
-#include "fs/tree/tree.h"
-
-static void count_busy(struct op *op, const struct inode *inode, ssize_t bytes)
-{
-	busy_add(&op->worker->stats->busy, inode->ino, (uint64_t)bytes, busy_now());
-}
+#include "fs/ops/inode_io.h"
 
 static void op_range(struct op *op, off_t offset, size_t bytes)
 {
@@ -44,45 +35,31 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	if (!op.fs->noatime && !(info->flags & O_NOATIME))
 		inode_touch_read(op.inode);
 	stats_add(&op_volume(&op, op.inode)->read_bytes, (uint64_t)n);
-	count_busy(&op, op.inode, n);
+	op_count_busy(&op, op.inode, (uint64_t)n);
 	op_end(&op, n);
 	fuse_reply_buf(req, to, (size_t)n);
-}
-
-/* A device that is full may have memory of removed files whose last close, or forgetting, is on its
- * way. */
-static bool wait_for_dying(struct fs *fs, int *tries)
-{
-	return atomic_load(&fs->n_unlinked_open) > 0 && op_wait_release(tries);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes, off_t offset,
 		     struct fuse_file_info *info)
 {
-	struct inode_call call;
 	struct op op;
-	ssize_t n;
-	int tries = 0;
 
 	if (control_write(req, ino, from, bytes) || !op_begin(&op, req, ino, STAT_WRITE))
 		return;
 	uring_buffer_pin(op.worker, req);
 	op_range(&op, offset, bytes);
-	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
-	calibrate_start(op.fs, op.inode->volume);
-	do {
-		n = file_write(op.inode->file, &call.call, from, bytes, (uint64_t)offset);
-	} while (n == -ENOSPC && wait_for_dying(op.fs, &tries));
-	/* An error may come after bytes. */
-	spool_mark_dirty(op.inode, (uint64_t)offset, bytes);
+	ssize_t n = inode_io(&op, op.inode,
+			     &(struct inode_io){.kind = INODE_WRITE,
+						.offset = (uint64_t)offset,
+						.bytes = bytes,
+						.from = from,
+						.told = op_told(&op, capabilities_kills(info))});
+
 	if (n < 0) {
 		op_done(&op, req, (int)n);
 		return;
 	}
-	op_drop_set_id(&op, op.inode, op_told(&op, capabilities_kills(info)));
-	inode_touch_write(op.inode);
-	stats_add(&op_volume(&op, op.inode)->write_bytes, (uint64_t)n);
-	count_busy(&op, op.inode, n);
 	op_end(&op, n);
 	fuse_reply_write(req, (size_t)n);
 }
@@ -90,26 +67,18 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t bytes,
 			 struct fuse_file_info *info)
 {
-	struct inode_call call;
 	struct op op;
-	int error, tries = 0;
 
 	(void)info;
 	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_FALLOCATE))
 		return;
 	op_range(&op, offset, (size_t)bytes);
-	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
-	do {
-		error = file_allocate(op.inode->file, &call.call, mode, (uint64_t)offset,
-				      (uint64_t)bytes);
-	} while ((error == -ENOSPC && wait_for_dying(op.fs, &tries)) ||
-		 (error == -EBUSY && share_make_way(op.fs, op.inode)));
-	spool_mark_dirty(op.inode, (uint64_t)offset, (uint64_t)bytes);
-	if (!error) {
-		op_drop_set_id(&op, op.inode, OP_TOLD_NOTHING);
-		inode_touch_write(op.inode);
-	}
-	op_done(&op, req, error);
+	op_done(&op, req,
+		(int)inode_io(&op, op.inode,
+			      &(struct inode_io){.kind = INODE_ALLOCATE,
+						 .offset = (uint64_t)offset,
+						 .bytes = (uint64_t)bytes,
+						 .mode = mode}));
 }
 
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
@@ -133,24 +102,18 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 
 ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes)
 {
-	struct inode_call call;
-	ssize_t n;
-	int tries = 0;
+	ssize_t n = inode_io(op, op->to,
+			     &(struct inode_io){.kind = INODE_COPY,
+						.offset = to,
+						.bytes = bytes,
+						.source = op->inode,
+						.source_offset = from});
 
-	inode_call_init(&call, op->fs, op->to, op->worker->copier);
-	do {
-		n = file_copy(op->inode->file, from, op->to->file, &call.call, to, bytes);
-	} while (n == -ENOSPC && wait_for_dying(op->fs, &tries));
-	spool_mark_dirty(op->to, to, bytes);
 	if (n < 0)
 		return n;
 	if (!op->fs->noatime)
 		inode_touch_read(op->inode);
-	op_drop_set_id(op, op->to, OP_TOLD_NOTHING);
-	inode_touch_write(op->to);
-	stats_add(&op_volume(op, op->to)->copy_bytes, (uint64_t)n);
-	count_busy(op, op->inode, n);
-	count_busy(op, op->to, n);
+	op_count_busy(op, op->inode, (uint64_t)n);
 	return n;
 }
 

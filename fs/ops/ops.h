@@ -96,6 +96,12 @@ static inline struct stats_volume *op_volume(const struct op *op, const struct i
 	return volume ? &op->worker->stats->volumes[volume->index] : NULL;
 }
 
+/* The file is one of those that bytes move in or out of. */
+static inline void op_count_busy(struct op *op, const struct inode *inode, uint64_t bytes)
+{
+	busy_add(&op->worker->stats->busy, inode->ino, bytes, busy_now());
+}
+
 /* Fills in what the kernel is to do with an open file: 0 or -errno. */
 int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info);
 /* Counts a handle off again. */
