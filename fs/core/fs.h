@@ -12,24 +12,10 @@
 #include "backend/backend.h"
 #include "common/brlock.h"
 #include "common/cacheline.h"
+#include "fs/core/capability.h"
 #include "fs/core/options.h"
 #include "fs/core/stats.h"
 #include "fs/core/timeline.h"
-
-/* What this kernel, libfuse and machine can do, decided when the mount is made; each is a line at
- * start and in .gpumem/params. */
-struct capability {
-	bool on;
-	char reason[300]; /* why it is off, or how it is on */
-};
-
-struct capabilities {
-	struct capability io_uring, clone_fd, busy_poll, passthrough, mmap, killpriv,
-	    parallel_writes, recovery;
-	unsigned threads;
-	unsigned max_write;	    /* bytes */
-	_Atomic uint64_t readahead; /* bytes; readahead.h */
-};
 
 struct access_file;
 struct access_log;

@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #define FUSE_USE_VERSION 318
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +22,6 @@
 
 /* On few cores the rings' wake-ups cost more than they save (measured on two). */
 #define IO_URING_CORES 4
-
-void capability_set(struct capability *capability, bool on, const char *format, ...)
-{
-	va_list args;
-
-	capability->on = on;
-	va_start(args, format);
-	vsnprintf(capability->reason, sizeof(capability->reason), format, args);
-	va_end(args);
-}
 
 static bool kernel_has_uring(void)
 {

@@ -25,16 +25,12 @@ static inline bool capabilities_kills(const struct fuse_file_info *info)
 }
 #endif
 
-struct capability;
 struct fs;
 
 /* Of worker threads by default. More threads than cores keeps requests moving while others wait for
  * a DMA. */
 #define CAPABILITIES_THREADS_MIN 4U
 #define CAPABILITIES_THREADS_MAX 32U
-
-void capability_set(struct capability *capability, bool on, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* Before the mount: threads, io_uring. 0, or -ENOTSUP after a line where io_uring=on asks for what
  * is not there. */

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What programs are told of the sharing socket. */
-#define FUSE_USE_VERSION 318
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/log.h"
-#include "fs/fuse/capabilities.h"
 #include "fs/share/internal.h"
 
 void share_refused(const struct share *share, int error)
