@@ -37,11 +37,11 @@ static int show_version(void)
 }
 
 /* Requests are served already, and find the sharing from one moment to the next. */
-static void share_start(struct fs *fs)
+static void share_start(struct fs *fs, const struct session *session)
 {
 	struct share *share;
 
-	if (share_open(fs, &share) == 0)
+	if (share_open(fs, session_device(session), &share) == 0)
 		atomic_store(&fs->share, share);
 	else
 		unclaimed_leases_end(fs);
@@ -126,11 +126,11 @@ static int serve(struct fs *fs, struct session *session)
 	bool shared = share_is_kept(fs);
 
 	if (shared)
-		share_start(fs);
+		share_start(fs, session);
 	int error = session_start(session);
 
 	if (!error && !shared)
-		share_start(fs);
+		share_start(fs, session);
 	return error;
 }
 

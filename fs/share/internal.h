@@ -107,7 +107,7 @@ struct share {
 	bool for_own_user;		 /* the socket is in that directory */
 	char reason[RUNTIME_REASON_MAX]; /* why there is no socket; empty: its error says it */
 	FILE *mounts; /* mountinfo, open for when no descriptor is to be had; NULL */
-	dev_t device; /* of the mount, to see whether it is there still */
+	dev_t device; /* of the mount; 0: not known */
 	struct share_queue *queue;
 	pthread_mutex_t lock; /* what follows; no other lock but the queue's is taken under it */
 	pthread_cond_t given; /* a connection was given back or freed */

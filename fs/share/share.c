@@ -198,7 +198,7 @@ static int start(struct share *share)
 	return error;
 }
 
-int share_open(struct fs *fs, struct share **opened)
+int share_open(struct fs *fs, dev_t device, struct share **opened)
 {
 	struct share *share = calloc(1, sizeof(*share));
 
@@ -209,6 +209,7 @@ int share_open(struct fs *fs, struct share **opened)
 				.listen_fd = -1,
 				.stop_fd = -1,
 				.tree_fd = -1,
+				.device = device,
 				.last_connection = FDSTORE_SHARE_CONNECTIONS};
 	pthread_mutex_init(&share->lock, NULL);
 	pthread_cond_init(&share->given, NULL);

@@ -18,8 +18,9 @@ struct inode;
 struct share;
 
 /* Binds .gpumem/socket on the mount, which must be answering, and starts to serve it: 0, or -errno
- * after a line in the log; the mount is whole without it. */
-int share_open(struct fs *fs, struct share **share);
+ * after a line in the log; the mount is whole without it. device is the mount's device number, or 0
+ * where the session does not know it. */
+int share_open(struct fs *fs, dev_t device, struct share **share);
 /* Whether there is a socket since a daemon before this one: share_open serves it on, and does not
  * need the mount to answer. Programs are not to see a mount without. */
 bool share_is_kept(struct fs *fs);

@@ -23,7 +23,6 @@
 #include "common/log.h"
 #include "common/mountinfo.h"
 #include "fs/control/nodes.h"
-#include "fs/fuse/session.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/share/binder.h"
 #include "fs/share/internal.h"
@@ -49,23 +48,22 @@ static int socket_bind(struct share *share, const char *mountpoint)
 /* A socket of a daemon before this one, by the directory that was kept with it. */
 static int socket_adopt(struct share *share)
 {
-	dev_t device = session_device(share->fs->session);
 	struct statx st;
 
 	if (statx(share->tree_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
-	if (!device || makedev(st.stx_dev_major, st.stx_dev_minor) == device)
+	if (!share->device || makedev(st.stx_dev_major, st.stx_dev_minor) == share->device)
 		return 0;
 	share->for_own_user = true;
 	runtime_socket_adopt(&share->runtime, share->tree_fd, share->listen_fd, GPUMEM_SOCKET_KIND,
-			     device);
+			     share->device);
 	return 0;
 }
 
 static int socket_open_own(struct share *share)
 {
-	int error = runtime_socket_open(&share->runtime, GPUMEM_SOCKET_KIND,
-					session_device(share->fs->session), share->reason);
+	int error =
+	    runtime_socket_open(&share->runtime, GPUMEM_SOCKET_KIND, share->device, share->reason);
 
 	share->tree_fd = share->runtime.dir;
 	share->listen_fd = share->runtime.fd;
