@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,7 +14,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/file/volume.h"
-#include "fs/share/binder.h"
+#include "fs/share/share.h"
 #include "fs/tree/inode.h"
 
 /* Node ids: the directory, its files, by-uuid/, and the links there by volume. */
@@ -32,9 +30,6 @@
 
 /* Names here never change; the texts do, and are never cached. */
 #define NAME_SECONDS 86400.0
-
-/* The name is there once the binder has made it. */
-static atomic_bool socket_bound;
 
 static const struct control_file *file_of(fuse_ino_t ino)
 {
@@ -105,7 +100,7 @@ static const char *entry_at(struct fs *fs, fuse_ino_t dir, unsigned n, fuse_ino_
 			return control_files[n].name;
 		if (n == files)
 			return BY_UUID_NAME;
-		return n == files + 1 && atomic_load(&socket_bound) ? SOCKET_LEAF : NULL;
+		return n == files + 1 && share_is_bound(fs) ? SOCKET_LEAF : NULL;
 	}
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		if (!fs->volumes[i].device || n--)
@@ -166,17 +161,12 @@ bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	if (!control_owns(parent))
 		return false;
 	if (parent != CONTROL_INO || !S_ISSOCK(mode) || strcmp(name, SOCKET_LEAF) != 0 ||
-	    !binder_is(fuse_req_ctx(req)->pid) || atomic_exchange(&socket_bound, true)) {
+	    !share_name_bind(fs, fuse_req_ctx(req)->pid)) {
 		fuse_reply_err(req, EPERM);
 		return true;
 	}
 	reply_entry(req, fs, SOCKET_INO);
 	return true;
-}
-
-void control_socket_is_bound(void)
-{
-	atomic_store(&socket_bound, true);
 }
 
 void control_handles_from(struct fs *fs, uint64_t first)

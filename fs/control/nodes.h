@@ -26,8 +26,6 @@ static inline bool control_owns(fuse_ino_t ino)
 bool control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 /* The daemon's binder makes .gpumem/socket; no other process makes anything. */
 bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
-/* A daemon before this one made it. */
-void control_socket_is_bound(void);
 /* Before requests are served: no handle is given out that another daemon of the mount gave out. */
 void control_handles_from(struct fs *fs, uint64_t first);
 bool control_getattr(fuse_req_t req, fuse_ino_t ino);

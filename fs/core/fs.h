@@ -76,6 +76,7 @@ struct fs {
 	struct idle_release *idle_release;
 	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
 	char *_Atomic not_shared;    /* why not, allocated; NULL: they are, or will be */
+	atomic_bool socket_bound;    /* .gpumem/socket exists: set while share is still NULL */
 	struct user_limits *users;
 	struct host_outs *outs;
 	struct lease_list *leases;

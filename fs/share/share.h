@@ -24,6 +24,11 @@ int share_open(struct fs *fs, dev_t device, struct share **share);
 /* Whether there is a socket since a daemon before this one: share_open serves it on, and does not
  * need the mount to answer. Programs are not to see a mount without. */
 bool share_is_kept(struct fs *fs);
+/* Whether the name .gpumem/socket exists. */
+bool share_is_bound(const struct fs *fs);
+/* A process asks the mount to make the name .gpumem/socket: true, and the name exists from then on,
+ * if the process is the binder (binder.h) and the name did not exist. */
+bool share_name_bind(struct fs *fs, pid_t pid);
 /* Where the socket is, or why there is none: for GPUMEM_IOC_SOCKET, and in words. */
 struct capability;
 void share_where(struct fs *fs, struct gpumem_socket *where);

@@ -22,7 +22,6 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/mountinfo.h"
-#include "fs/control/nodes.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/share/binder.h"
 #include "fs/share/internal.h"
@@ -119,7 +118,7 @@ int share_socket_open(struct share *share, const char *mountpoint)
 	if (statx(share->tree_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
 	share->device = makedev(st.stx_dev_major, st.stx_dev_minor);
-	control_socket_is_bound();
+	atomic_store(&share->fs->socket_bound, true);
 	share->mounts = fopen("/proc/self/mountinfo", "re");
 	return share->mounts ? 0 : -errno;
 }
@@ -155,6 +154,16 @@ int share_socket_admit(const struct share *share, int fd)
 	if (!share->for_own_user)
 		return 0;
 	return runtime_peer(fd, &peer) == 0 && peer.uid == geteuid() ? 0 : -EPERM;
+}
+
+bool share_is_bound(const struct fs *fs)
+{
+	return atomic_load(&fs->socket_bound);
+}
+
+bool share_name_bind(struct fs *fs, pid_t pid)
+{
+	return binder_is(pid) && !atomic_exchange(&fs->socket_bound, true);
 }
 
 bool share_socket_mounted(const struct share *share)
