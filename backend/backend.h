@@ -114,12 +114,17 @@ struct copier {
 	bool enqueued;		       /* copy.c: DMA was asked for since the last wait */
 };
 
+/* The file descriptors of chunk_export: CUDA's handle of a VMM allocation, or a memfd that a
+ * process maps. */
+enum export_kind { EXPORT_VMM, EXPORT_MEMFD };
+
 /* What a provider supplies. dma_* enqueue on the copier; host memory given to them is either inside
  * a range registered with pin, or anything (then the provider stages it, and returns with the bytes
  * copied). wait returns when everything enqueued is complete and visible to every other process and
  * to kernels launched from then on; the first error of the batch is returned there or earlier. */
 struct backend_ops {
 	const char *name;
+	enum export_kind export_kind;
 	int (*open)(const struct backend_config *config, struct backend **backend);
 	void (*close)(struct backend *backend); /* no chunks and copiers are left */
 
@@ -183,6 +188,12 @@ extern const struct backend_ops backend_cuda_ops, backend_host_ops;
  */
 int backend_open(const struct backend_config *config, struct backend **backend);
 void backend_close(struct backend *backend);
+
+/* Whether the GPUs are simulated in system memory. */
+static inline bool backend_is_host(const struct backend *backend)
+{
+	return backend->ops->export_kind == EXPORT_MEMFD;
+}
 
 /* For providers: the GPUs that list ("0", "0,2", "0-3"; NULL: all) selects among 0..available-1,
  * ascending, into indices[BACKEND_DEVICES_MAX]. -EINVAL (malformed, or one named twice) and -ENODEV

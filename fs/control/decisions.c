@@ -10,7 +10,7 @@
 
 static void why_backend(const struct fs *fs, FILE *out)
 {
-	bool host = fs->backend->ops == &backend_host_ops;
+	bool host = backend_is_host(fs->backend);
 
 	if (fs->options.backend != BACKEND_AUTO)
 		fprintf(out, "why.backend it was given: backend=%s\n", fs->backend->name);
@@ -52,7 +52,7 @@ static void why_device(const struct fs *fs, const struct volume *volume, FILE *o
 				? "measured on this GPU"
 				: "the default, until it is measured on this GPU";
 
-	if (fs->backend->ops == &backend_host_ops)
+	if (backend_is_host(fs->backend))
 		reason = "the host backend's memory needs no BAR";
 	else if (fs->options.bar == BAR_AUTO)
 		reason = "the first of dmabuf, gdrcopy and vulkan that works";

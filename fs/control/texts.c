@@ -23,7 +23,7 @@
 
 static int write_version(struct fs *fs, uid_t uid, FILE *out)
 {
-	bool host = fs->backend->ops == &backend_host_ops;
+	bool host = backend_is_host(fs->backend);
 
 	(void)uid;
 	fprintf(out, "gpumemfs %s\n", GPUMEMFS_VERSION);

@@ -47,7 +47,7 @@ static void log_libfuse(enum fuse_log_level level, const char *format, va_list a
 static int mount_arguments(const struct fs *fs, struct fuse_args *args)
 {
 	const struct options *options = &fs->options;
-	bool host = fs->backend->ops == &backend_host_ops;
+	bool host = backend_is_host(fs->backend);
 	char *text AUTO_FREE = NULL;
 
 	if (asprintf(&text, "fsname=%s%s,subtype=gpumemfs,default_permissions%s%s%s%s",

@@ -159,7 +159,7 @@ static uint32_t kind_of(const struct fs *fs, const struct volume *volume)
 {
 	if (!volume->device)
 		return GPUMEM_KIND_HOST;
-	return fs->backend->ops == &backend_host_ops ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
+	return backend_is_host(fs->backend) ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
 }
 
 /* Chunks of a file, and where it was when they were exported. */
