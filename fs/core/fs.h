@@ -48,6 +48,10 @@ struct busy_poll {
 	atomic_uint now;
 };
 
+/* Bits of fs->observers: an open .gpumem/accesslog, the trace, and, of one request, the sample of
+ * latencies. See trace/observe.h. */
+enum { OBSERVE_ACCESS = 1, OBSERVE_TRACE = 2, OBSERVE_LATENCY = 4 };
+
 /* The parts of a daemon. Each pointer belongs to the room that declares the struct; fs_prepare and
  * fs_fill open the parts in the order of one table, and fs_close closes them in reverse. */
 struct fs {
@@ -82,7 +86,7 @@ struct fs {
 	struct lease_list *leases;
 	struct snapshots *snapshots; /* texts of open files of .gpumem/ */
 	struct stats stats;
-	atomic_uint observers; /* who watches the requests: observe.h */
+	atomic_uint observers; /* OBSERVE_* */
 	struct access_log *access_log;
 	struct trace *trace;
 	struct access_file *access_file; /* its readers; set while requests are served */

@@ -21,6 +21,25 @@ static _Thread_local struct worker *self;
 static pthread_key_t ending;
 static pthread_once_t ending_once = PTHREAD_ONCE_INIT;
 
+/* Beside struct worker: threads without one free memory, too. */
+static _Thread_local struct worker_memory memory;
+
+void worker_memory_add(const struct fs *fs, uint64_t ino, int64_t bytes)
+{
+	if (!(atomic_load_explicit(&fs->observers, memory_order_relaxed) & OBSERVE_TRACE))
+		return;
+	memory.bytes += bytes;
+	memory.ino = ino;
+}
+
+struct worker_memory worker_memory_take(void)
+{
+	struct worker_memory taken = memory;
+
+	memory = (struct worker_memory){0};
+	return taken;
+}
+
 static void worker_free(void *pointer)
 {
 	struct worker *worker = pointer;

@@ -38,6 +38,16 @@ int worker_need_request(struct worker *worker, struct fs *fs);
 /* Pins what lives until the thread ends; nothing happens where it is pinned already. */
 void worker_pin(struct worker *worker, void *memory, size_t bytes);
 
+/* Counts memory that the calling thread allocated for a file, or below 0 freed: for the trace, and
+ * only while the trace is on. Any locks. */
+void worker_memory_add(const struct fs *fs, uint64_t ino, int64_t bytes);
+/* The sum since the last call, and the last inode; both are 0 again from then on. */
+struct worker_memory {
+	int64_t bytes;
+	uint64_t ino;
+};
+struct worker_memory worker_memory_take(void);
+
 struct copier *worker_copier(struct fs *fs); /* NULL as worker_self */
 
 #endif

@@ -61,6 +61,26 @@ bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino)
 	return op->to;
 }
 
+void op_observe(const struct op *op, int64_t result)
+{
+	const struct fuse_ctx *caller = fuse_req_ctx(op->req);
+	struct request_info request = {
+	    .kind = op->kind,
+	    .pid = caller->pid,
+	    .uid = caller->uid,
+	    .inode = op->inode,
+	    .name = op->name,
+	    .to = op->to,
+	    .to_name = op->to_name,
+	    .offset = op->offset,
+	    .bytes = op->bytes,
+	    .began = op->began,
+	    .result = result,
+	};
+
+	observe(op->fs, op->worker->stats, op->observers, &request);
+}
+
 void op_done(struct op *op, fuse_req_t req, int error)
 {
 	if (error && !stats_error_is_ordinary(op->kind, error))

@@ -56,13 +56,15 @@ static inline bool op_drc_find(const struct op *op)
 {
 	return op->did & JOURNAL_DID_NAME;
 }
+/* Gives the request to its observers. */
+void op_observe(const struct op *op, int64_t result);
 /* Comes before every reply, under no lock: tells who watches what came of it, bytes, 0 or -errno.
  * The kernel has the inodes until it has the reply: an open file's until that of its release. */
 static inline void op_end(struct op *op, int64_t result)
 {
 	stats_add(&op->worker->stats->ended, 1);
 	if (op->began)
-		observe(op, result);
+		op_observe(op, result);
 	if (op->inode)
 		tsan_release(op->inode);
 	if (op->to)

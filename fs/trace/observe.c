@@ -6,9 +6,13 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "fs/ops/ops.h"
+#include "backend/pool.h"
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/file/volume.h"
 #include "fs/trace/access_log.h"
 #include "fs/trace/trace.h"
+#include "fs/tree/inode.h"
 #include "fs/tree/tree.h"
 
 /* An inode's path, and a name below it. */
@@ -31,24 +35,23 @@ static const char *place_of(struct fs *fs, struct inode *inode, const char *name
 	return place->path;
 }
 
-static void log_access(const struct op *op, int64_t result, int64_t latency)
+static void log_access(struct fs *fs, const struct request_info *request, int64_t latency)
 {
-	const struct fuse_ctx *caller = fuse_req_ctx(op->req);
 	struct place place, to;
 	struct access_entry entry = {
-	    .pid = caller->pid,
-	    .uid = caller->uid,
-	    .operation = stats_op_name(op->kind),
-	    .offset = op->offset,
-	    .length = op->bytes,
-	    .result = result,
+	    .pid = request->pid,
+	    .uid = request->uid,
+	    .operation = stats_op_name(request->kind),
+	    .offset = request->offset,
+	    .length = request->bytes,
+	    .result = request->result,
 	    .latency = latency,
-	    .path = place_of(op->fs, op->inode, op->name, &place),
-	    .to = op->to ? place_of(op->fs, op->to, op->to_name, &to) : NULL,
+	    .path = place_of(fs, request->inode, request->name, &place),
+	    .to = request->to ? place_of(fs, request->to, request->to_name, &to) : NULL,
 	};
 
 	clock_gettime(CLOCK_REALTIME, &entry.time);
-	access_log_add(op->fs->access_log, &entry);
+	access_log_add(fs->access_log, &entry);
 }
 
 static bool is_traced(struct fs *fs)
@@ -56,23 +59,10 @@ static bool is_traced(struct fs *fs)
 	return atomic_load_explicit(&fs->observers, memory_order_relaxed) & OBSERVE_TRACE;
 }
 
-static _Thread_local struct {
-	int64_t bytes;
-	uint64_t ino; /* the last one */
-} memory;
-
 int64_t observe_begin(void)
 {
-	memory.bytes = 0;
+	worker_memory_take();
 	return observe_now();
-}
-
-void observe_memory(struct fs *fs, uint64_t ino, int64_t bytes)
-{
-	if (!is_traced(fs))
-		return;
-	memory.bytes += bytes;
-	memory.ino = ino;
 }
 
 /* What the volumes hold now. */
@@ -97,42 +87,41 @@ static void trace_volumes(struct fs *fs)
 	}
 }
 
-/* Tells what the thread took or gave back, if anything. */
-static void trace_memory(struct fs *fs, struct trace_event *event, const char *path)
+static void trace_memory(struct fs *fs, struct trace_event *event,
+			 const struct worker_memory *memory, const char *path)
 {
-	if (!memory.bytes)
-		return;
-	event->bytes = memory.bytes;
-	event->ino = memory.ino;
+	event->bytes = memory->bytes;
+	event->ino = memory->ino;
 	event->other = -1;
-	memory.bytes = 0;
 	trace_path(event, path);
 	trace_add(fs->trace, event);
 	trace_volumes(fs);
 }
 
-static void trace_op(const struct op *op, int64_t latency)
+static void trace_request(struct fs *fs, const struct request_info *request, int64_t latency)
 {
-	const struct fuse_ctx *caller = fuse_req_ctx(op->req);
-	struct inode *inode = op->to && !op->to_name ? op->to : op->inode;
+	struct inode *inode = request->to && !request->to_name ? request->to : request->inode;
+	struct worker_memory memory = worker_memory_take();
 	struct trace_event event = {
-	    .at = op->began,
+	    .at = request->began,
 	    .lasted = latency,
-	    .name = stats_op_name(op->kind),
-	    .pid = caller->pid,
-	    .uid = caller->uid,
+	    .name = stats_op_name(request->kind),
+	    .pid = request->pid,
+	    .uid = request->uid,
 	};
 	struct place place;
 
 	if (memory.bytes)
-		trace_memory(op->fs, &event, place_of(op->fs, inode, op->name, &place));
+		trace_memory(fs, &event, &memory, place_of(fs, inode, request->name, &place));
 }
 
 void observe_background(struct fs *fs, const char *operation)
 {
+	struct worker_memory memory = worker_memory_take();
 	struct trace_event event = {.at = observe_now(), .lasted = -1, .name = operation};
 
-	trace_memory(fs, &event, "");
+	if (memory.bytes)
+		trace_memory(fs, &event, &memory, "");
 }
 
 void observe_volumes(struct fs *fs)
@@ -156,14 +145,15 @@ int observe_trace(struct fs *fs, bool on)
 	return 0;
 }
 
-void observe(struct op *op, int64_t result)
+void observe(struct fs *fs, struct stats_block *stats, unsigned observers,
+	     const struct request_info *request)
 {
-	int64_t latency = observe_now() - op->began;
+	int64_t latency = observe_now() - request->began;
 
-	if (op->observers & OBSERVE_LATENCY)
-		stats_latency(op->worker->stats, op->kind, (uint64_t)latency);
-	if (op->observers & OBSERVE_ACCESS)
-		log_access(op, result, latency);
-	if (op->observers & OBSERVE_TRACE)
-		trace_op(op, latency);
+	if (observers & OBSERVE_LATENCY)
+		stats_latency(stats, request->kind, (uint64_t)latency);
+	if (observers & OBSERVE_ACCESS)
+		log_access(fs, request, latency);
+	if (observers & OBSERVE_TRACE)
+		trace_request(fs, request, latency);
 }

@@ -7,14 +7,28 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
+
+#include "fs/core/stats.h"
 
 struct fs;
 struct inode;
-struct op;
+struct stats_block;
 
-/* Bits of fs->observers; the last is each request's own. */
-enum { OBSERVE_ACCESS = 1, OBSERVE_TRACE = 2, OBSERVE_LATENCY = 4 };
+/* A request that has been served. */
+struct request_info {
+	enum stat_op kind;
+	pid_t pid; /* of the caller */
+	uid_t uid;
+	struct inode *inode;
+	const char *name;    /* below inode, or NULL */
+	struct inode *to;    /* the second inode, or NULL */
+	const char *to_name; /* below to, or NULL */
+	uint64_t offset, bytes;
+	int64_t began;	/* observe_begin */
+	int64_t result; /* 0 or more, or -errno */
+};
 
 static inline int64_t observe_now(void)
 {
@@ -25,15 +39,13 @@ static inline int64_t observe_now(void)
 }
 
 /* Before the reply: afterwards the kernel may forget what the request was about. Under no lock. */
-void observe(struct op *op, int64_t result);
+void observe(struct fs *fs, struct stats_block *stats, unsigned observers,
+	     const struct request_info *request);
 
 /* Before the request is looked at: its time, and nothing of what came before is its own. */
 int64_t observe_begin(void);
 
-/* Bytes of memory that the calling thread took for a file, or gave back; told with what they were
- * for by the next of observe and observe_background. Any locks. */
-void observe_memory(struct fs *fs, uint64_t ino, int64_t bytes);
-/* The same at the end of what no request asked for. Under no lock. */
+/* At the end of work that no request asked for: its memory goes to the trace. Under no lock. */
 void observe_background(struct fs *fs, const char *operation);
 /* After a reply that did not wait for memory to be given back. */
 void observe_volumes(struct fs *fs);

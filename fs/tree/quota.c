@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "fs/core/fs.h"
-#include "fs/trace/observe.h"
+#include "fs/core/worker.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/quota.h"
@@ -67,7 +67,7 @@ int quota_charge(void *quota_owner, int64_t bytes)
 
 	if (!error) {
 		atomic_fetch_add(&inode->charged, (uint64_t)bytes);
-		observe_memory(call->fs, inode->ino, bytes);
+		worker_memory_add(call->fs, inode->ino, bytes);
 	}
 	brlock_read_unlock(&call->fs->topology, token);
 	return error;
