@@ -32,7 +32,7 @@ check lint check-unit check-asan check-tsan check-mount check-kills check-bench 
 
 .PHONY: format
 format:
-	$(Q)clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*/*.[ch] client/*/*.[ch] client/cli/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
+	$(Q)BUILD='$(BUILD)' scripts/clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*/*.[ch] client/*/*.[ch] client/cli/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 
 # --- installation
 
