@@ -26,8 +26,8 @@ env:
 
 # --- tests
 
-.PHONY: check lint check-unit check-asan check-tsan check-driver check-mount check-kills check-bench check-package check-fuzz
-check lint check-unit check-asan check-tsan check-mount check-kills check-bench check-package check-fuzz: setup-check
+.PHONY: check check-quick lint check-unit check-asan check-tsan check-driver check-mount check-kills check-bench check-package check-fuzz
+check check-quick lint check-unit check-asan check-tsan check-mount check-kills check-bench check-package check-fuzz: setup-check
 	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
 
 .PHONY: format
@@ -88,9 +88,10 @@ help:
 #: make mount MNT=DIR        set up, build and mount at DIR (OPTS='-o ...' are passed on)
 #: make umount MNT=DIR       unmount
 #: make env                  for eval "$$(make env)": this shell finds the command, libraries and Python module of the build
-#: make check                install, build and run every test
-#: make lint                 style, warnings as errors, static analysis
-#: make format              lay the code out as `make lint` wants it
+#: make check                install, build and run every test: at most 15 minutes on 2 cores
+#: make check-quick          build, lint what differs from main, unit tests, 30 mount tests: at most 2 minutes
+#: make lint                 style, words of comments, warnings as errors, static analysis
+#: make format               lay the code out as `make lint` wants it
 #: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
 #: make check-mount          tests against real mounts: host backend, stand-in driver
 #: make check-kills          the same tests while the daemon is killed again and again
