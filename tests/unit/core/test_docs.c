@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What people read, compared with the code: the table of the mount's options both ways, and in a
- * checkout the folders, the locks, the options, the paths, the manual pages and the links that
- * README.md, docs/ and the pages beside README.md name. */
+ * checkout the folders, the locks, the options, the paths, the identifiers, the manual pages and
+ * the links that README.md, docs/ and the pages beside README.md name. */
 #include <ctype.h>
 #include <glob.h>
 #include <unistd.h>
@@ -216,11 +216,10 @@ END_TEST
 
 #define LOCKING "docs/locking.md"
 
-static const char *const lock_sources[] = {
+static const char *const sources[] = {
     "fs/*/*.[ch]",	 "backend/*.[ch]",    "backend/*/*.[ch]",      "client/core/*.[ch]",
     "client/gpu/*.[ch]", "client/lib/*.[ch]", "client/preload/*.[ch]", "common/*.[ch]"};
-static const char *const lock_types[] = {"pthread_mutex_t ", "pthread_rwlock_t ", "struct guard ",
-					 "struct brlock "};
+static const char *const lock_types[] = {"pthread_mutex_t ", "pthread_rwlock_t ", "struct brlock "};
 
 static const char *lock_type_skip(const char *text)
 {
@@ -260,7 +259,7 @@ static void type_read(const char *text, char type[CELL_MAX])
 	snprintf(type, CELL_MAX, "%.*s%s", length, text, length ? "." : "");
 }
 
-static void locks_of_file(const char *path, const char *file, struct texts *locks)
+static void locks_of_file(const char *path, const char *file, void *locks)
 {
 	FILE *source = fopen(path, "re");
 	char line[512], type[CELL_MAX] = "", lock[2 * CELL_MAX + PATH_MAX];
@@ -284,17 +283,19 @@ static void locks_of_file(const char *path, const char *file, struct texts *lock
 	fclose(source);
 }
 
-static void locks_read(struct texts *locks)
+/* Each source of the daemon and the libraries: its path, and its name in the checkout. */
+static void sources_each(void (*each)(const char *path, const char *file, void *context),
+			 void *context)
 {
 	char pattern[PATH_MAX], root[PATH_MAX];
 	glob_t found;
 
 	page_path("", root);
-	for (unsigned i = 0; i < sizeof(lock_sources) / sizeof(lock_sources[0]); i++) {
-		page_path(lock_sources[i], pattern);
+	for (unsigned i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+		page_path(sources[i], pattern);
 		ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
 		for (size_t n = 0; n < found.gl_pathc; n++)
-			locks_of_file(found.gl_pathv[n], found.gl_pathv[n] + strlen(root), locks);
+			each(found.gl_pathv[n], found.gl_pathv[n] + strlen(root), context);
 		globfree(&found);
 	}
 }
@@ -313,7 +314,7 @@ START_TEST(locks_agree)
 		texts_add(&rows, row, strlen(row));
 	}
 	fclose(page);
-	locks_read(&locks);
+	sources_each(locks_of_file, &locks);
 	ck_assert_uint_gt(locks.count, 40);
 	texts_compare(&rows, LOCKING, &locks);
 }
@@ -445,6 +446,60 @@ START_TEST(manual_pages_exist)
 }
 END_TEST
 
+/* --- all pages: identifiers in backquotes */
+
+#define CODE_BYTES_MAX (8UL << 20)
+
+static struct {
+	char *text;
+	size_t length;
+} code;
+
+static void code_append(const char *path, const char *file, void *context)
+{
+	FILE *source = fopen(path, "re");
+
+	(void)file, (void)context;
+	ck_assert_ptr_nonnull(source);
+	code.length += fread(code.text + code.length, 1, CODE_BYTES_MAX - 1 - code.length, source);
+	ck_assert_uint_lt(code.length, CODE_BYTES_MAX - 1);
+	code.text[code.length] = '\0';
+	fclose(source);
+}
+
+static bool is_identifier(const char *word)
+{
+	size_t length =
+	    strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+
+	return !word[length] && strchr(word, '_') && isalpha((unsigned char)*word);
+}
+
+/* Also of attributes and options: all stand in the code. */
+START_TEST(identifiers_exist)
+{
+	const char *page = pages[_i];
+
+	code.text = malloc(CODE_BYTES_MAX);
+	ck_assert_ptr_nonnull(code.text);
+	code.length = 0;
+	sources_each(code_append, NULL);
+	for (char *at = strchr(page_read(page), '`'); at; at = strchr(at, '`')) {
+		size_t length = strcspn(++at, "`");
+		char word[CELL_MAX];
+
+		if (length < CELL_MAX) {
+			snprintf(word, sizeof(word), "%.*s", (int)length, at);
+			ck_assert_msg(!is_identifier(word) || strstr(code.text, word),
+				      "%s names %s, which the code lacks", page, word);
+		}
+		at += length;
+		at += *at == '`';
+	}
+	free(code.text);
+}
+END_TEST
+
 static void checkout_tests(TCase *tests)
 {
 	tcase_add_test(tests, folders_agree);
@@ -452,6 +507,7 @@ static void checkout_tests(TCase *tests)
 	tcase_add_loop_test(tests, links_lead_somewhere, 0, PAGES);
 	tcase_add_loop_test(tests, what_is_quoted_exists, 0, PAGES);
 	tcase_add_loop_test(tests, manual_pages_exist, 0, PAGES);
+	tcase_add_loop_test(tests, identifiers_exist, 0, PAGES);
 }
 
 int main(void)
