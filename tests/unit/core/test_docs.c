@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What people read, compared with the code: the table of the mount's options both ways, and in a
- * checkout the folders, the locks, the options, the paths, the identifiers, the manual pages and
- * the links that README.md, docs/ and the pages beside README.md name. */
+ * checkout the folders, the locks, the budgets of tests, the options, the paths, the identifiers,
+ * the manual pages and the links that README.md, docs/ and the pages beside README.md name. */
 #include <ctype.h>
 #include <glob.h>
 #include <unistd.h>
@@ -320,6 +320,76 @@ START_TEST(locks_agree)
 }
 END_TEST
 
+/* --- CONTRIBUTING.md: a row "| `make check-STEP` | N s |" for each step of scripts/check */
+
+#define CONTRIBUTING "CONTRIBUTING.md"
+#define CHECK	     "scripts/check"
+
+/* "make lint", "make check-unit", "make check": lint, unit, all. NULL: no step. */
+static const char *step_of(const char *command)
+{
+	const char *name = prefix_skip(command, "make ");
+
+	if (strcmp(name, "check") == 0)
+		return "all";
+	return strcmp(name, "lint") == 0 || strncmp(name, "check-", 6) == 0
+		   ? prefix_skip(name, "check-")
+		   : NULL;
+}
+
+static void budgets_of_page(struct texts *budgets)
+{
+	FILE *page = page_open(CONTRIBUTING);
+	char line[2048], command[1][CELL_MAX], text[2 * CELL_MAX];
+	unsigned seconds;
+
+	ck_assert_ptr_nonnull(page);
+	while (fgets(line, sizeof(line), page)) {
+		const char *cell = strstr(line, "` | "), *step;
+
+		if (!cell || !cells_read(line, command, 1) || !(step = step_of(command[0])) ||
+		    sscanf(cell, "` | %u s |", &seconds) != 1)
+			continue;
+		snprintf(text, sizeof(text), "%s in %u s", step, seconds);
+		texts_add(budgets, text, strlen(text));
+	}
+	fclose(page);
+}
+
+/* "[lint]=150 [unit]=50": but for the steps that are parts of check-quick. */
+static void budgets_of_line(const char *line, struct texts *budgets)
+{
+	char step[CELL_MAX], text[2 * CELL_MAX];
+	unsigned seconds;
+
+	for (; (line = strchr(line, '[')); line++) {
+		if (sscanf(line, "[%31[a-z-]]=%u", step, &seconds) != 2 ||
+		    strcmp(step, "build") == 0 || strcmp(step, "changed") == 0 ||
+		    strcmp(step, "mount-quick") == 0)
+			continue;
+		snprintf(text, sizeof(text), "%s in %u s", step, seconds);
+		texts_add(budgets, text, strlen(text));
+	}
+}
+
+START_TEST(budgets_agree)
+{
+	static struct texts rows, budgets;
+	FILE *script = page_open(CHECK);
+	char line[512];
+
+	ck_assert_ptr_nonnull(script);
+	while (fgets(line, sizeof(line), script) && strcmp(line, "declare -A budget=(\n") != 0)
+		;
+	while (fgets(line, sizeof(line), script) && strcmp(line, ")\n") != 0)
+		budgets_of_line(line, &budgets);
+	fclose(script);
+	ck_assert_uint_gt(budgets.count, 5);
+	budgets_of_page(&rows);
+	texts_compare(&rows, CONTRIBUTING, &budgets);
+}
+END_TEST
+
 /* --- all pages: what stands in backquotes, and links */
 
 static const char *const pages[] = {
@@ -504,6 +574,7 @@ static void checkout_tests(TCase *tests)
 {
 	tcase_add_test(tests, folders_agree);
 	tcase_add_test(tests, locks_agree);
+	tcase_add_test(tests, budgets_agree);
 	tcase_add_loop_test(tests, links_lead_somewhere, 0, PAGES);
 	tcase_add_loop_test(tests, what_is_quoted_exists, 0, PAGES);
 	tcase_add_loop_test(tests, manual_pages_exist, 0, PAGES);
