@@ -21,6 +21,11 @@
 #define INODE_SHARDS	 16
 #define INODE_PAGE_SLOTS 4096
 
+/* Tokens that wait to be redeemed: of all users, and of one user. The tree counts the tokens of a
+ * user, and fs/share has room for them in memory that outlives the daemon. */
+#define TOKENS_MAX	   65536
+#define TOKENS_PER_UID_MAX 4096
+
 /* Bytes of the daemon's own memory, about: for an inode with its first name, and for each further
  * name. */
 #define METADATA_INODE 1024

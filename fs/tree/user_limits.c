@@ -13,7 +13,7 @@
 #include "common/log.h"
 #include "common/protocol.h"
 #include "fs/core/fs.h"
-#include "fs/share/token.h"
+#include "fs/core/limits.h"
 #include "fs/tree/quota.h"
 
 struct user {

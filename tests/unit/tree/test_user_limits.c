@@ -11,8 +11,8 @@
 
 #include "fs/control/snapshot.h"
 #include "fs/control/texts.h"
+#include "fs/core/limits.h"
 #include "fs/share/lease_list.h"
-#include "fs/share/token.h"
 #include "fs/share/viewer.h"
 #include "fs/tree/inode_attributes.h"
 #include "tests/unit/fs_fixture.h"
