@@ -15,7 +15,7 @@
 #include "common/protocol.h"
 
 /* Held until the number of a new process is known: the requests of that process wait for it. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t binder_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t binder;
 
 /* Every other descriptor is closed when the program is executed. */
@@ -31,7 +31,7 @@ static int binder_spawn(int socket, int tree, pid_t *pid)
 	/* Onto themselves: takes close-on-exec off, in the child. */
 	posix_spawn_file_actions_adddup2(&actions, socket, socket);
 	posix_spawn_file_actions_adddup2(&actions, tree, tree);
-	scoped_lock(&lock);
+	scoped_lock(&binder_lock);
 	int error = -posix_spawn(&binder, "/proc/self/exe", &actions, NULL, argv, environ);
 
 	*pid = binder;
@@ -54,7 +54,7 @@ int binder_bind(int socket, int tree)
 
 bool binder_is(pid_t pid)
 {
-	scoped_lock(&lock);
+	scoped_lock(&binder_lock);
 	return pid == binder;
 }
 

@@ -80,25 +80,25 @@ int share_connection_add(struct share *share, int fd, uint64_t number)
 }
 
 /* Under the lock. */
-static void connection_hold(struct share_connection *connection)
+static void connection_set_busy(struct share_connection *connection)
 {
 	connection->busy = true;
 	atomic_store(&connection->answered, false);
 }
 
-bool share_connection_take(struct share *share, struct share_connection *connection)
+bool share_connection_acquire(struct share *share, struct share_connection *connection)
 {
 	scoped_lock(&share->lock);
-	connection->heard = true;
+	connection->event_taken = true;
 	if (connection->busy)
 		return false;
-	connection_hold(connection);
+	connection_set_busy(connection);
 	return true;
 }
 
 /* Under the lock. Of this user's, or NULL. */
-static struct share_connection *connection_of(const struct share *share, uid_t uid,
-					      const uint8_t key[GPUMEM_KEY_BYTES])
+static struct share_connection *connection_find(const struct share *share, uid_t uid,
+						const uint8_t key[GPUMEM_KEY_BYTES])
 {
 	struct share_connection *connection = NULL;
 
@@ -106,21 +106,22 @@ static struct share_connection *connection_of(const struct share *share, uid_t u
 	return connection && connection->uid == uid && !connection->ending ? connection : NULL;
 }
 
-int share_connection_take_key(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
-			      struct share_connection **taken)
+int share_connection_acquire_key(struct share *share, uid_t uid,
+				 const uint8_t key[GPUMEM_KEY_BYTES],
+				 struct share_connection **taken)
 {
 	struct share_connection *connection;
 
 	scoped_lock(&share->lock);
 	/* It may be freed meanwhile, so it is looked for each time. */
-	while ((connection = connection_of(share, uid, key)) && connection->busy) {
+	while ((connection = connection_find(share, uid, key)) && connection->busy) {
 		if (!atomic_load(&connection->answered))
 			return -EAGAIN;
-		pthread_cond_wait(&share->given, &share->lock);
+		pthread_cond_wait(&share->released, &share->lock);
 	}
 	if (!connection)
 		return -ESTALE;
-	connection_hold(connection);
+	connection_set_busy(connection);
 	*taken = connection;
 	return 0;
 }
@@ -129,7 +130,7 @@ int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GP
 			    uint64_t number, struct inode **inode)
 {
 	scoped_lock(&share->lock);
-	struct share_connection *connection = connection_of(share, uid, key);
+	struct share_connection *connection = connection_find(share, uid, key);
 
 	return connection ? share_lease_file(connection, number, inode) : -ESTALE;
 }
@@ -146,17 +147,17 @@ int share_connection_key(struct share *share, struct share_connection *connectio
 	return connection->has_key ? 0 : -ENOMEM;
 }
 
-void share_connection_give(struct share *share, struct share_connection *connection)
+void share_connection_release(struct share *share, struct share_connection *connection)
 {
 	pthread_mutex_lock(&share->lock);
 	bool ending = connection->ending;
 
 	/* Under the lock: once it is not busy the share thread may free it. */
-	if (!ending && connection->heard)
+	if (!ending && connection->event_taken)
 		connection_watch(share, connection, EPOLL_CTL_MOD);
-	connection->heard = false;
+	connection->event_taken = false;
 	connection->busy = ending;
-	pthread_cond_broadcast(&share->given);
+	pthread_cond_broadcast(&share->released);
 	pthread_mutex_unlock(&share->lock);
 	if (ending)
 		share_connection_free(share, connection);
@@ -180,20 +181,20 @@ static void connection_close(struct share *share, struct share_connection *conne
 }
 
 /* Its key is good for nothing from here on. */
-static void connection_mark(struct share *share, struct share_connection *connection)
+static void connection_set_ending(struct share *share, struct share_connection *connection)
 {
 	scoped_lock(&share->lock);
 	connection->ending = true;
-	pthread_cond_broadcast(&share->given);
+	pthread_cond_broadcast(&share->released);
 }
 
 void share_connection_free(struct share *share, struct share_connection *connection)
 {
-	connection_mark(share, connection);
+	connection_set_ending(share, connection);
 	share_leases_end(share, connection);
-	if (connection->shown.inode) {
-		share_begun_end(share, connection->shown.inode, &connection->begun);
-		inode_put(share->fs, connection->shown.inode, 1);
+	if (connection->redeemed.inode) {
+		share_progress_undo(share, connection->redeemed.inode, &connection->progress);
+		inode_put(share->fs, connection->redeemed.inode, 1);
 	}
 	pthread_mutex_lock(&share->lock);
 	if (connection->has_key)
@@ -208,7 +209,7 @@ void share_connection_free(struct share *share, struct share_connection *connect
 
 void share_connection_end(struct share *share, struct share_connection *connection)
 {
-	connection_mark(share, connection);
+	connection_set_ending(share, connection);
 	/* At once: it holds the mount. */
 	connection_close(share, connection);
 	if (connection->leases)
@@ -218,7 +219,7 @@ void share_connection_end(struct share *share, struct share_connection *connecti
 }
 
 /* Under the lock: those that are to end and that no thread had in hand. */
-static struct share_job *connections_take(struct share *share, int64_t before)
+static struct share_job *connections_collect(struct share *share, int64_t before)
 {
 	struct share_job *taken = NULL;
 	struct share_connection *connection;
@@ -228,7 +229,7 @@ static struct share_job *connections_take(struct share *share, int64_t before)
 		bool late =
 		    connection->deadline && connection->deadline < before && !connection->busy;
 
-		if (connection->ending || (before != SHARE_EVER && !late))
+		if (connection->ending || (before != SHARE_ALWAYS && !late))
 			continue;
 		connection->ending = true;
 		/* No event names it from here on, whichever thread frees it. */
@@ -243,7 +244,7 @@ static struct share_job *connections_take(struct share *share, int64_t before)
 void share_connections_end(struct share *share, int64_t before)
 {
 	pthread_mutex_lock(&share->lock);
-	struct share_job *taken = connections_take(share, before);
+	struct share_job *taken = connections_collect(share, before);
 
 	pthread_mutex_unlock(&share->lock);
 	while (taken) {

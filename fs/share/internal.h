@@ -26,10 +26,10 @@
 #include "fs/file/export.h"
 #include "fs/share/lease_list.h"
 #include "fs/share/memory.h"
-#include "fs/share/message.h"
 #include "fs/share/queue.h"
 #include "fs/share/share.h"
 #include "fs/share/token.h"
+#include "fs/share/wire.h"
 
 struct share_lease {
 	UT_hash_handle hh; /* in its connection's leases, by number */
@@ -40,14 +40,14 @@ struct share_lease {
 	struct inode
 	    *file; /* of which; NULL: no copy, or of an earlier daemon, which did not say */
 	int64_t since;
-	uint32_t noted; /* its slot in the share's memory */
+	uint32_t slot;	/* its slot in the share's memory */
 	uint32_t token; /* share_request_mark; 0: an earlier daemon did not note it */
 	_Atomic enum file_lease_kind kind;
 	struct lease_entry listed;
 };
 
 /* What was done for a lease before it would have had to wait. */
-struct share_begun {
+struct share_progress {
 	bool held;    /* the file is held open */
 	bool counted; /* and leased, as the kind says */
 	enum file_lease_kind kind;
@@ -55,14 +55,14 @@ struct share_begun {
 
 enum packets { ANY_PACKETS, ONE_PACKET };
 
-struct share_ask {
+struct lease_params {
 	uint32_t number; /* of the request */
 	struct inode *inode;
 	enum gpumem_access access;
 	struct inode *file; /* of which inode is a copy for this lease alone; NULL: inode is none */
 	enum file_wait wait;
 	enum packets packets;
-	struct share_begun begun; /* with the inode */
+	struct share_progress progress; /* with the inode */
 };
 
 /* Under the share's lock: the list, the key, busy, ending, heard, deadline, and changes of the
@@ -74,9 +74,9 @@ struct share_connection {
 	UT_hash_handle hh; /* in by_key, once it has a key */
 	uint8_t key[GPUMEM_KEY_BYTES];
 	bool has_key;
-	bool busy;   /* in hand */
-	bool ending; /* to be freed by the thread that has it in hand */
-	bool heard;  /* its packet's event was taken: no other comes until it is asked for */
+	bool busy;	  /* in hand */
+	bool ending;	  /* to be freed by the thread that has it in hand */
+	bool event_taken; /* its packet's event was taken: no other comes until it is asked for */
 	/* The client has the answer, or is about to: whoever has it in hand gives it back soon. */
 	atomic_bool answered;
 	int fd;
@@ -87,11 +87,11 @@ struct share_connection {
 	struct share_lease *leases;
 	struct share_request request; /* in hand */
 	/* Of the token that came with it; no inode: none. */
-	struct token_redeemed shown;
-	struct share_begun begun; /* with the inode of shown */
+	struct token_redeemed redeemed;
+	struct share_progress progress; /* with the inode of shown */
 	/* Of a request that was not dealt with to its end: by the share thread, or by a daemon
 	 * before this one; such a request is read again. NULL: none. */
-	struct share_lease *unanswered;
+	struct share_lease *pending_reply;
 };
 
 struct share {
@@ -99,7 +99,7 @@ struct share {
 	struct token_table tokens;
 	pthread_t thread;
 	int epoll_fd, listen_fd, stop_fd;
-	bool accept_rests, said_no_fds;
+	bool accept_paused, logged_no_fds;
 	/* The detached clone of the mount in which the socket was bound. Of a daemon without
 	 * privileges: the directory, and runtime has these two descriptors. */
 	int tree_fd;
@@ -109,8 +109,8 @@ struct share {
 	FILE *mounts; /* mountinfo, open for when no descriptor is to be had; NULL */
 	dev_t device; /* of the mount; 0: not known */
 	struct share_queue *queue;
-	pthread_mutex_t lock; /* what follows; no other lock but the queue's is taken under it */
-	pthread_cond_t given; /* a connection was given back or freed */
+	pthread_mutex_t lock;	 /* what follows; no other lock but the queue's is taken under it */
+	pthread_cond_t released; /* a connection was given back or freed */
 	struct share_connection *connections, *by_key;
 	uint64_t last_lease, last_connection;
 	struct share_memory *memory; /* set once; its leases */
@@ -122,17 +122,18 @@ int64_t share_now(void); /* CLOCK_MONOTONIC seconds */
 int share_connection_add(struct share *share, int fd, uint64_t number);
 /* Each returns the connection in hand. Of this user's, by its key: -ESTALE, or -EAGAIN where
  * another thread has it for longer than the answer takes that it is sending. */
-int share_connection_take_key(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
-			      struct share_connection **connection);
+int share_connection_acquire_key(struct share *share, uid_t uid,
+				 const uint8_t key[GPUMEM_KEY_BYTES],
+				 struct share_connection **connection);
 /* The connection of an event; false: the thread that has it in hand asks for the event again. */
-bool share_connection_take(struct share *share, struct share_connection *connection);
+bool share_connection_acquire(struct share *share, struct share_connection *connection);
 /* Gives it back, or ends it if that was asked for meanwhile. */
-void share_connection_give(struct share *share, struct share_connection *connection);
+void share_connection_release(struct share *share, struct share_connection *connection);
 /* Ends what is in hand, here or, where leases are to end with it, on the queue. */
 void share_connection_end(struct share *share, struct share_connection *connection);
 void share_connection_free(struct share *share, struct share_connection *connection);
 /* By the share thread: ends connections whose deadline is before a time, or all of them. */
-#define SHARE_EVER INT64_MAX
+#define SHARE_ALWAYS INT64_MAX
 void share_connections_end(struct share *share, int64_t before);
 /* A key for it, made if need be. */
 int share_connection_key(struct share *share, struct share_connection *connection);
@@ -159,7 +160,7 @@ int share_socket_admit(const struct share *share, int fd);
 bool share_socket_mounted(const struct share *share);
 
 /* share_where.c: files are not shared, which is logged, and told to programs that ask. */
-void share_refused(const struct share *share, int error);
+void share_log_refusal(const struct share *share, int error);
 
 /* share_lease.c. What a lease with this access may be given of the file now. An fd of device memory
  * can always be written to, so a reader gets it only of a file that trusts readers. */
@@ -173,7 +174,7 @@ int share_extend(struct share *share, struct share_connection *connection,
 int share_release(struct share *share, struct share_connection *connection,
 		  const struct share_request *request, enum file_wait wait);
 /* Undoes what was begun of a lease; may wait for the file. */
-void share_begun_end(struct share *share, struct inode *inode, struct share_begun *begun);
+void share_progress_undo(struct share *share, struct inode *inode, struct share_progress *progress);
 /* With one packet (else -EAGAIN) and without a copy (else -EPERM). The inode's reference stays the
  * caller's. */
 int share_lease_at_once(struct share *share, struct share_connection *connection,
@@ -190,9 +191,9 @@ void share_leases_end(struct share *share, struct share_connection *connection);
 int share_restore(struct share *share);
 /* For it. share_lease.c: takes the inode's reference over; its file is held and leased as it is. */
 int share_lease_restore(struct share *share, struct share_connection *connection,
-			const struct share_note_lease *noted, uint32_t slot, struct inode *inode,
+			const struct share_note_lease *note, uint32_t slot, struct inode *inode,
 			struct share_lease **lease);
-void share_let_go(struct share *share, struct inode *inode, enum file_lease_kind kind);
+void share_file_unlease(struct share *share, struct inode *inode, enum file_lease_kind kind);
 
 /* share_send.c: 0, or -EPIPE where the peer does not take it. */
 int share_send_error(struct share_connection *connection, uint32_t number, int error);
@@ -201,6 +202,7 @@ int share_send_key(struct share_connection *connection, uint32_t number);
 
 /* The file's chunks from first on, in as many packets as they need. */
 int share_send_chunks(struct share *share, struct share_connection *connection,
-		      const struct share_lease *lease, const struct share_ask *ask, uint32_t first);
+		      const struct share_lease *lease, const struct lease_params *ask,
+		      uint32_t first);
 
 #endif

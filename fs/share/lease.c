@@ -38,8 +38,8 @@ static int lease_add(struct share_connection *connection, struct share_lease *le
 }
 
 /* False where there is a memory and no room in it. */
-static bool lease_note(struct share *share, struct share_connection *connection,
-		       struct share_lease *lease)
+static bool lease_persist(struct share *share, struct share_connection *connection,
+			  struct share_lease *lease)
 {
 	struct share_note_lease note = {
 	    .connection = connection->number,
@@ -51,26 +51,26 @@ static bool lease_note(struct share *share, struct share_connection *connection,
 	};
 
 	lease->token = share_request_mark(&connection->request);
-	lease->noted = share_memory_lease(share->memory, &note, lease->token);
-	return !share->memory || lease->noted != SHARE_NO_SLOT;
+	lease->slot = share_memory_lease(share->memory, &note, lease->token);
+	return !share->memory || lease->slot != SHARE_NO_SLOT;
 }
 
 /* Under the share's lock. 0 or -ENOMEM. */
-static int lease_enter(struct share *share, struct share_connection *connection,
-		       struct share_lease *lease)
+static int lease_register(struct share *share, struct share_connection *connection,
+			  struct share_lease *lease)
 {
-	if (!lease_note(share, connection, lease))
+	if (!lease_persist(share, connection, lease))
 		return -ENOMEM;
 	int error = lease_add(connection, lease);
 
 	if (error)
-		share_memory_forget_lease(share->memory, lease->noted);
+		share_memory_forget_lease(share->memory, lease->slot);
 	return error;
 }
 
 /* Under no lock: the connection is in hand, so that the lease stays. */
-static void lease_show(struct share *share, const struct share_connection *connection,
-		       struct share_lease *lease)
+static void lease_publish(struct share *share, const struct share_connection *connection,
+			  struct share_lease *lease)
 {
 	lease->listed = (struct lease_entry){
 	    .inode = lease->inode,
@@ -85,7 +85,7 @@ static void lease_show(struct share *share, const struct share_connection *conne
 }
 
 static int lease_new(struct share *share, struct share_connection *connection,
-		     const struct share_ask *ask, struct share_lease **made)
+		     const struct lease_params *ask, struct share_lease **made)
 {
 	int error = user_limits_take(share->fs, connection->uid, USER_LEASES, 1);
 
@@ -100,18 +100,18 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->private = ask->file != NULL;
 	lease->file = ask->file;
 	lease->since = time(NULL);
-	atomic_init(&lease->kind, ask->begun.kind);
+	atomic_init(&lease->kind, ask->progress.kind);
 	pthread_mutex_lock(&share->lock);
 	lease->number = ++share->last_lease;
-	error = lease_enter(share, connection, lease);
+	error = lease_register(share, connection, lease);
 	pthread_mutex_unlock(&share->lock);
 	if (error)
 		goto give;
 	inode_ref(lease->inode);
 	if (lease->file)
 		inode_ref(lease->file);
-	lease_show(share, connection, lease);
-	connection->unanswered = lease;
+	lease_publish(share, connection, lease);
+	connection->pending_reply = lease;
 	*made = lease;
 	return 0;
 
@@ -122,7 +122,7 @@ give:
 }
 
 int share_lease_restore(struct share *share, struct share_connection *connection,
-			const struct share_note_lease *noted, uint32_t slot, struct inode *inode,
+			const struct share_note_lease *note, uint32_t slot, struct inode *inode,
 			struct share_lease **restored)
 {
 	struct share_lease *lease = calloc(1, sizeof(*lease));
@@ -130,13 +130,13 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	if (!lease)
 		return -ENOMEM;
 	*lease = (struct share_lease){
-	    .number = noted->number,
+	    .number = note->number,
 	    .inode = inode,
-	    .access = noted->access & ~SHARE_NOTE_PRIVATE,
-	    .private = noted->access & SHARE_NOTE_PRIVATE,
-	    .since = noted->since,
-	    .noted = slot,
-	    .kind = noted->kind,
+	    .access = note->access & ~SHARE_NOTE_PRIVATE,
+	    .private = note->access & SHARE_NOTE_PRIVATE,
+	    .since = note->since,
+	    .slot = slot,
+	    .kind = note->kind,
 	};
 	if (lease->number > share->last_lease)
 		share->last_lease = lease->number;
@@ -154,22 +154,22 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 		free(lease);
 		return error;
 	}
-	if (noted->kind != FILE_LEASE_DROPPED)
-		lease_show(share, connection, lease);
+	if (note->kind != FILE_LEASE_DROPPED)
+		lease_publish(share, connection, lease);
 	*restored = lease;
 	return 0;
 }
 
 void share_answered(struct share *share, struct share_connection *connection)
 {
-	if (connection->unanswered)
-		share_memory_answered(share->memory, connection->unanswered->noted);
-	connection->unanswered = NULL;
-	if (!connection->shown.inode)
+	if (connection->pending_reply)
+		share_memory_answered(share->memory, connection->pending_reply->slot);
+	connection->pending_reply = NULL;
+	if (!connection->redeemed.inode)
 		return;
-	token_answered(&share->tokens, connection->shown.noted);
-	inode_put(share->fs, connection->shown.inode, 1);
-	connection->shown.inode = NULL;
+	token_answered(&share->tokens, connection->redeemed.slot);
+	inode_put(share->fs, connection->redeemed.inode, 1);
+	connection->redeemed.inode = NULL;
 }
 
 static struct share_lease *lease_find(struct share_connection *connection, uint64_t number)
@@ -196,23 +196,23 @@ int share_lease_file(struct share_connection *connection, uint64_t number, struc
 	return 0;
 }
 
-void share_begun_end(struct share *share, struct inode *inode, struct share_begun *begun)
+void share_progress_undo(struct share *share, struct inode *inode, struct share_progress *progress)
 {
-	if (begun->counted) {
-		file_lease_end(inode->file, begun->kind);
+	if (progress->counted) {
+		file_lease_end(inode->file, progress->kind);
 		host_out_update_accounting(share->fs, inode);
 	}
-	if (begun->held)
+	if (progress->held)
 		inode_lease_put(share->fs, inode, 1);
-	*begun = (struct share_begun){0};
+	*progress = (struct share_progress){0};
 }
 
 /* The file goes on without this sharer. */
-void share_let_go(struct share *share, struct inode *inode, enum file_lease_kind kind)
+void share_file_unlease(struct share *share, struct inode *inode, enum file_lease_kind kind)
 {
-	struct share_begun begun = {.held = true, .counted = true, .kind = kind};
+	struct share_progress progress = {.held = true, .counted = true, .kind = kind};
 
-	share_begun_end(share, inode, &begun);
+	share_progress_undo(share, inode, &progress);
 	inode_put(share->fs, inode, 1);
 	observe_background(share->fs, "lease end");
 }
@@ -226,14 +226,14 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	lease_list_remove(share->fs->leases, &lease->listed);
 	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
 	/* Out of the list it is not dropped any more. */
-	share_let_go(share, lease->inode, atomic_load(&lease->kind));
+	share_file_unlease(share, lease->inode, atomic_load(&lease->kind));
 	if (lease->file)
 		inode_put(share->fs, lease->file, 1);
 	pthread_mutex_lock(&share->lock);
-	share_memory_forget_lease(share->memory, lease->noted);
+	share_memory_forget_lease(share->memory, lease->slot);
 	pthread_mutex_unlock(&share->lock);
-	if (connection->unanswered == lease)
-		connection->unanswered = NULL;
+	if (connection->pending_reply == lease)
+		connection->pending_reply = NULL;
 	free(lease);
 }
 
@@ -246,49 +246,49 @@ void share_leases_end(struct share *share, struct share_connection *connection)
 }
 
 /* Where nothing is waited for nothing is copied. */
-static void lease_call(struct inode_call *call, struct share *share, struct inode *inode,
-		       enum file_wait wait)
+static void lease_call_init(struct inode_call *call, struct share *share, struct inode *inode,
+			    enum file_wait wait)
 {
 	inode_call_init(call, share->fs, inode,
 			wait == FILE_MAY_WAIT ? worker_copier(share->fs) : NULL);
 }
 
 /* The file is held open and its lease counted, as far as that is not done. */
-static int lease_begin(struct share *share, struct share_ask *ask)
+static int lease_begin(struct share *share, struct lease_params *ask)
 {
-	struct share_begun *begun = &ask->begun;
+	struct share_progress *progress = &ask->progress;
 	struct inode *inode = ask->inode;
 	struct inode_call call;
-	int error = begun->held ? 0 : inode_lease_get(share->fs, inode);
+	int error = progress->held ? 0 : inode_lease_get(share->fs, inode);
 
-	if (error || begun->counted)
+	if (error || progress->counted)
 		return error;
-	begun->held = true;
-	lease_call(&call, share, inode, ask->wait);
+	progress->held = true;
+	lease_call_init(&call, share, inode, ask->wait);
 	int kind = file_lease(inode->file, &call.call, share_access(inode, ask->access), ask->wait);
 
 	if (kind < 0)
 		return kind;
-	begun->counted = true;
-	begun->kind = (enum file_lease_kind)kind;
+	progress->counted = true;
+	progress->kind = (enum file_lease_kind)kind;
 	if (ask->wait == FILE_MAY_WAIT)
 		host_out_update_accounting(share->fs, inode);
 	return 0;
 }
 
 /* To undo what was begun may be to wait, so that it is left to the queue, where it goes on. */
-static int lease_refused(struct share *share, struct share_ask *ask, int error)
+static int lease_fail(struct share *share, struct lease_params *ask, int error)
 {
 	if (ask->wait == FILE_NO_WAIT)
 		return -EINPROGRESS;
-	share_begun_end(share, ask->inode, &ask->begun);
+	share_progress_undo(share, ask->inode, &ask->progress);
 	return error;
 }
 
 /* The memory of the file itself, with a reference of the lease's own. -EPERM: a reader cannot have
  * it. */
 static int lease_shared(struct share *share, struct share_connection *connection,
-			struct share_ask *ask)
+			struct lease_params *ask)
 {
 	struct share_lease *lease;
 	int error = lease_begin(share, ask);
@@ -296,8 +296,8 @@ static int lease_shared(struct share *share, struct share_connection *connection
 	if (!error)
 		error = lease_new(share, connection, ask, &lease);
 	if (error)
-		return lease_refused(share, ask, error);
-	ask->begun = (struct share_begun){0};
+		return lease_fail(share, ask, error);
+	ask->progress = (struct share_progress){0};
 	/* The lease is counted: the file stays where it is, and the looks from here on are good. */
 	error = share_send_chunks(share, connection, lease, ask, 0);
 	if (!error || error == -EPIPE)
@@ -311,9 +311,9 @@ static int lease_shared(struct share *share, struct share_connection *connection
 
 /* A copy of the reader's own. -ENOTSUP: the file is in host/, and needs none. */
 static int lease_private(struct share *share, struct share_connection *connection,
-			 const struct share_ask *ask)
+			 const struct lease_params *ask)
 {
-	struct share_ask own = {
+	struct lease_params own = {
 	    .number = ask->number, .access = GPUMEM_ACCESS_WRITE, .file = ask->inode};
 	int error = share_copy(share->fs, ask->inode, connection->uid, &own.inode);
 
@@ -326,8 +326,8 @@ static int lease_private(struct share *share, struct share_connection *connectio
 
 /* The file's memory or a copy: which of them is decided where the file is looked at, and again
  * where it moved to another volume in between. */
-static int lease_either(struct share *share, struct share_connection *connection,
-			struct share_ask *ask)
+static int lease_grant(struct share *share, struct share_connection *connection,
+		       struct lease_params *ask)
 {
 	for (unsigned tries = 0; tries < LEASE_TRIES; tries++) {
 		int error = lease_shared(share, connection, ask);
@@ -346,11 +346,11 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 			   struct share_lease *lease, const struct share_request *request,
 			   enum file_wait wait)
 {
-	struct share_ask ask = {.number = request->number, .wait = wait};
+	struct lease_params ask = {.number = request->number, .wait = wait};
 	struct inode *inode = lease->inode;
 	struct inode_call call;
 
-	lease_call(&call, share, inode, wait);
+	lease_call_init(&call, share, inode, wait);
 	int error =
 	    file_lease_more(inode->file, &call.call, share_access(inode, lease->access), wait);
 
@@ -362,11 +362,11 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 
 /* A daemon before this one got so far, or the share thread; the token was for that. A file whose
  * memory this reader may not have any more is leased anew. */
-static int lease_again(struct share *share, struct share_connection *connection,
-		       const struct share_request *request)
+static int lease_resume(struct share *share, struct share_connection *connection,
+			const struct share_request *request)
 {
-	struct share_lease *lease = connection->unanswered;
-	struct share_ask ask = {
+	struct share_lease *lease = connection->pending_reply;
+	struct lease_params ask = {
 	    .number = request->number, .inode = lease->inode, .access = lease->access};
 	int error = lease_is_dropped(lease)
 			? -ENOENT
@@ -377,13 +377,13 @@ static int lease_again(struct share *share, struct share_connection *connection,
 	inode_ref(ask.inode);
 	lease_end(share, connection, lease);
 	if (error == -EPERM)
-		error = lease_either(share, connection, &ask);
+		error = lease_grant(share, connection, &ask);
 	inode_put(share->fs, ask.inode, 1);
 	return error;
 }
 
 /* Before memory is taken and copied for it. */
-static int may_lease_more(struct share *share, const struct share_connection *connection)
+static int lease_check_limits(struct share *share, const struct share_connection *connection)
 {
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
 		return -EMFILE;
@@ -393,19 +393,19 @@ static int may_lease_more(struct share *share, const struct share_connection *co
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request, enum file_wait wait)
 {
-	struct share_ask ask = {.number = request->number,
-				.inode = connection->shown.inode,
-				.access = connection->shown.access,
-				.wait = wait,
-				.begun = connection->begun};
+	struct lease_params ask = {.number = request->number,
+				   .inode = connection->redeemed.inode,
+				   .access = connection->redeemed.access,
+				   .wait = wait,
+				   .progress = connection->progress};
 
-	if (connection->unanswered)
+	if (connection->pending_reply)
 		return wait == FILE_NO_WAIT ? -EINPROGRESS
-					    : lease_again(share, connection, request);
-	int error = may_lease_more(share, connection);
+					    : lease_resume(share, connection, request);
+	int error = lease_check_limits(share, connection);
 
-	error = error ? lease_refused(share, &ask, error) : lease_either(share, connection, &ask);
-	connection->begun = ask.begun;
+	error = error ? lease_fail(share, &ask, error) : lease_grant(share, connection, &ask);
+	connection->progress = ask.progress;
 	observe_background(share->fs, "lease");
 	return error;
 }
@@ -413,10 +413,10 @@ int share_lease(struct share *share, struct share_connection *connection,
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number)
 {
-	struct share_ask ask = {
+	struct lease_params ask = {
 	    .number = number, .inode = inode, .access = access, .packets = ONE_PACKET};
 
-	if (may_lease_more(share, connection))
+	if (lease_check_limits(share, connection))
 		return -EMFILE;
 	return lease_shared(share, connection, &ask);
 }

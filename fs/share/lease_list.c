@@ -11,7 +11,7 @@
 #include "fs/tree/inode.h"
 
 /* As many are looked at before others get the lock. */
-#define LOOKS 256
+#define ENTRIES_PER_LOCK 256
 
 /* What lease_list_drop is asked for. */
 struct lease_dropping {
@@ -38,7 +38,7 @@ void lease_list_free(struct lease_list *list)
 	free(list);
 }
 
-static void count(struct lease_list *list, const struct lease_entry *entry, int sign)
+static void sums_add(struct lease_list *list, const struct lease_entry *entry, int sign)
 {
 	struct lease_sums *sums = &list->sums[entry->volume];
 
@@ -51,24 +51,24 @@ void lease_list_add(struct lease_list *list, struct lease_entry *entry)
 	entry->volume = file_volume(entry->inode->file)->index;
 	entry->bytes = file_size(entry->inode->file);
 	scoped_lock(&list->lock);
-	entry->turn = ++list->last_turn;
+	entry->sequence = ++list->last_sequence;
 	DL_APPEND2(list->first, entry, previous, next);
-	count(list, entry, 1);
+	sums_add(list, entry, 1);
 }
 
 /* lock is held. */
-static void take_out(struct lease_list *list, struct lease_entry *entry)
+static void entry_unlink(struct lease_list *list, struct lease_entry *entry)
 {
 	DL_DELETE2(list->first, entry, previous, next);
-	count(list, entry, -1);
-	entry->turn = 0;
+	sums_add(list, entry, -1);
+	entry->sequence = 0;
 }
 
 void lease_list_remove(struct lease_list *list, struct lease_entry *entry)
 {
 	scoped_lock(&list->lock);
-	if (entry->turn)
-		take_out(list, entry);
+	if (entry->sequence)
+		entry_unlink(list, entry);
 }
 
 void lease_list_measure(struct lease_list *list, struct lease_entry *entry)
@@ -76,11 +76,11 @@ void lease_list_measure(struct lease_list *list, struct lease_entry *entry)
 	uint64_t bytes = file_size(entry->inode->file);
 
 	scoped_lock(&list->lock);
-	if (!entry->turn)
+	if (!entry->sequence)
 		return;
-	count(list, entry, -1);
+	sums_add(list, entry, -1);
 	entry->bytes = bytes;
-	count(list, entry, 1);
+	sums_add(list, entry, 1);
 }
 
 struct lease_sums lease_list_sums(struct lease_list *list, unsigned volume)
@@ -89,7 +89,7 @@ struct lease_sums lease_list_sums(struct lease_list *list, unsigned volume)
 	return list->sums[volume];
 }
 
-static bool is_listed(const struct lease_place *place)
+static bool place_is_listed(const struct lease_place *place)
 {
 	return place->entry.previous; /* the head's is the tail */
 }
@@ -99,28 +99,28 @@ static void place_begin(struct lease_list *list, struct lease_place *place)
 {
 	struct lease_entry *at = &place->entry;
 
-	if (is_listed(place))
+	if (place_is_listed(place))
 		return;
-	place->end = list->last_turn;
+	place->end = list->last_sequence;
 	DL_PREPEND2(list->first, at, previous, next);
 }
 
 /* One look at the list: *done at the end of what was there at the start. lock is held. */
-static unsigned take_some(struct lease_list *list, struct lease_place *place,
-			  const struct viewer *viewer, struct lease_entry *found, unsigned room,
-			  bool *done)
+static unsigned entries_collect(struct lease_list *list, struct lease_place *place,
+				const struct viewer *viewer, struct lease_entry *found,
+				unsigned room, bool *done)
 {
 	struct lease_entry *at = &place->entry, *last = at;
 	unsigned taken = 0;
 
-	for (unsigned looks = 0; looks < LOOKS && taken < room; looks++) {
+	for (unsigned looks = 0; looks < ENTRIES_PER_LOCK && taken < room; looks++) {
 		struct lease_entry *next = last->next;
 
-		*done = !next || next->turn > place->end;
+		*done = !next || next->sequence > place->end;
 		if (*done)
 			break;
 		last = next;
-		if (!next->turn || !viewer_sees_lease(viewer, next->file, next->uid))
+		if (!next->sequence || !viewer_sees_lease(viewer, next->file, next->uid))
 			continue;
 		inode_ref(next->inode);
 		inode_ref(next->file);
@@ -141,7 +141,7 @@ unsigned lease_list_next(struct lease_list *list, struct lease_place *place,
 	for (bool done = false; !taken && !done;) {
 		scoped_lock(&list->lock);
 		place_begin(list, place);
-		taken = take_some(list, place, viewer, found, room, &done);
+		taken = entries_collect(list, place, viewer, found, room, &done);
 	}
 	return taken;
 }
@@ -151,29 +151,29 @@ void lease_list_leave(struct lease_list *list, struct lease_place *place)
 	struct lease_entry *at = &place->entry;
 
 	scoped_lock(&list->lock);
-	if (is_listed(place))
+	if (place_is_listed(place))
 		DL_DELETE2(list->first, at, previous, next);
 	*place = (struct lease_place){0};
 }
 
 /* One look at the list from a place on: false at the end of what was there at the start. lock is
  * held. */
-static bool drop_some(struct lease_list *list, struct lease_place *place,
-		      const struct lease_dropping *dropping, uint64_t *dropped)
+static bool entries_drop(struct lease_list *list, struct lease_place *place,
+			 const struct lease_dropping *dropping, uint64_t *dropped)
 {
 	struct lease_entry *at = &place->entry;
 
-	for (unsigned looks = 0; looks < LOOKS; looks++) {
+	for (unsigned looks = 0; looks < ENTRIES_PER_LOCK; looks++) {
 		struct lease_entry *next = at->next;
 
-		if (!next || next->turn > place->end)
+		if (!next || next->sequence > place->end)
 			return false;
 		DL_DELETE2(list->first, at, previous, next);
 		DL_APPEND_ELEM2(list->first, next, at, previous, next);
-		if (!next->turn || next->inode != dropping->inode ||
+		if (!next->sequence || next->inode != dropping->inode ||
 		    next->since >= dropping->before || !dropping->drop(dropping->context, next))
 			continue;
-		take_out(list, next);
+		entry_unlink(list, next);
 		++*dropped;
 	}
 	return true;
@@ -190,7 +190,7 @@ uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int
 	while (more) {
 		scoped_lock(&list->lock);
 		place_begin(list, &place);
-		more = drop_some(list, &place, &dropping, &dropped);
+		more = entries_drop(list, &place, &dropping, &dropped);
 	}
 	lease_list_leave(list, &place);
 	return dropped;

@@ -20,7 +20,7 @@ struct viewer;
 /* Part of each lease; the list's own while the lease is in it. */
 struct lease_entry {
 	struct lease_entry *previous, *next;
-	uint64_t turn;	     /* ascending in the list; 0: a reader's place */
+	uint64_t sequence;   /* ascending in the list; 0: a reader's place */
 	struct inode *inode; /* the lease has a reference, and of the next */
 	struct inode *file;  /* inode, or the file of which it is a private copy */
 	pid_t pid;
@@ -39,7 +39,7 @@ struct lease_sums {
 struct lease_list {
 	pthread_mutex_t lock; /* of all below; before an inode's lock */
 	struct lease_entry *first;
-	uint64_t last_turn;
+	uint64_t last_sequence;
 	struct lease_sums sums[BACKEND_DEVICES_MAX + 1]; /* by volume */
 };
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "fs/core/limits.h"
 #include "fs/keeper/fdstore.h"
-#include "fs/share/token.h"
 
 #define SHARE_MEMORY_MAGIC 0x53465047u /* "GPFS" */
 

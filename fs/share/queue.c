@@ -44,7 +44,7 @@ struct share_queue {
 	bool stopping, refused; /* refused: the log knows that no thread could be had */
 };
 
-static void turn_take(struct share_queue *queue, struct share_user *user)
+static void user_enqueue(struct share_queue *queue, struct share_user *user)
 {
 	if (user->in_turn || !user->jobs || user->running >= SHARE_QUEUE_PER_USER)
 		return;
@@ -65,7 +65,7 @@ static struct share_job *job_begin(struct share_queue *queue, struct share_user 
 
 	DL_DELETE(user->jobs, job);
 	user->running++;
-	turn_take(queue, user);
+	user_enqueue(queue, user);
 	*whose = user;
 	return job;
 }
@@ -109,7 +109,7 @@ static void jobs_work(struct share_queue *queue)
 		queue->work(queue->context, job);
 		pthread_mutex_lock(&queue->lock);
 		user->running--;
-		turn_take(queue, user);
+		user_enqueue(queue, user);
 		user_free_unused(queue, user);
 	}
 }
@@ -249,11 +249,11 @@ void share_queue_add(struct share_queue *queue, struct share_user *user, struct 
 {
 	scoped_lock(&queue->lock);
 	DL_APPEND(user->jobs, job);
-	turn_take(queue, user);
+	user_enqueue(queue, user);
 	threads_wake(queue);
 }
 
-void share_queue_again(struct share_queue *queue)
+void share_queue_retry(struct share_queue *queue)
 {
 	scoped_lock(&queue->lock);
 	threads_wake(queue);

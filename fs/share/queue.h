@@ -35,9 +35,9 @@ struct share_user *share_user_get(struct share_queue *queue, uid_t uid);
 void share_user_put(struct share_queue *queue, struct share_user *user);
 
 /* Never fails: a job for which no thread can be had waits for one that ends its job, or for
- * share_queue_again, which is to be called now and then. */
+ * share_queue_retry, which is to be called now and then. */
 void share_queue_add(struct share_queue *queue, struct share_user *user, struct share_job *job);
-void share_queue_again(struct share_queue *queue);
+void share_queue_retry(struct share_queue *queue);
 
 /* For the tests: how many threads there are. */
 unsigned share_queue_threads(struct share_queue *queue);

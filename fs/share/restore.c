@@ -16,7 +16,7 @@
 #include "fs/tree/inode_table.h"
 #include "fs/tree/unclaimed_lease.h"
 
-static int take_connection(uint64_t id, int fd, void *pointer)
+static int connection_restore(uint64_t id, int fd, void *pointer)
 {
 	struct share *share = pointer;
 	uint64_t number = fdstore_number(id);
@@ -36,54 +36,50 @@ static int take_connection(uint64_t id, int fd, void *pointer)
 	return 0;
 }
 
-/* The connections in the order of their numbers: users choose how many there are, and how many
- * leases. */
-struct known_connection {
-	struct share_connection *connection;
-};
-
-struct known {
-	struct known_connection *at;
+/* Connections by their numbers, for a binary search: users choose how many connections and leases
+ * there are. */
+struct sorted_connections {
+	struct share_connection **at;
 	size_t count;
 };
 
-static int by_number(const void *a, const void *b)
+static int connections_compare(const void *a, const void *b)
 {
-	const struct known_connection *one = a, *other = b;
-	uint64_t first = one->connection->number, second = other->connection->number;
+	const struct share_connection *const *one = a, *const *other = b;
+	uint64_t first = (*one)->number, second = (*other)->number;
 
 	return (first > second) - (first < second);
 }
 
-static int connections_sort(const struct share *share, struct known *known)
+static int connections_sort(const struct share *share, struct sorted_connections *sorted)
 {
 	struct share_connection *connection;
 	size_t count;
 
 	DL_COUNT2(share->connections, connection, count, next);
-	*known = (struct known){.at = calloc(count + 1, sizeof(struct known_connection))};
-	if (!known->at)
+	*sorted = (struct sorted_connections){.at = calloc(count + 1, sizeof(sorted->at[0]))};
+	if (!sorted->at)
 		return -ENOMEM;
 	DL_FOREACH2(share->connections, connection, next)
 	{
-		known->at[known->count++].connection = connection;
+		sorted->at[sorted->count++] = connection;
 	}
-	qsort(known->at, known->count, sizeof(known->at[0]), by_number);
+	qsort(sorted->at, sorted->count, sizeof(sorted->at[0]), connections_compare);
 	return 0;
 }
 
-static struct share_connection *connection_find(const struct known *known, uint64_t number)
+static struct share_connection *connection_find(const struct sorted_connections *sorted,
+						uint64_t number)
 {
-	struct share_connection wanted = {.number = number};
-	struct known_connection key = {&wanted};
-	struct known_connection *found =
-	    bsearch(&key, known->at, known->count, sizeof(known->at[0]), by_number);
+	const struct share_connection wanted = {.number = number}, *key = &wanted;
+	struct share_connection **found =
+	    bsearch(&key, sorted->at, sorted->count, sizeof(sorted->at[0]), connections_compare);
 
-	return found ? found->connection : NULL;
+	return found ? *found : NULL;
 }
 
 /* The file counts each as one that holds. */
-static void set_kind(struct fs *fs, struct inode *inode, enum file_lease_kind kind)
+static void file_restore_kind(struct fs *fs, struct inode *inode, enum file_lease_kind kind)
 {
 	file_set_handed_out(inode->file);
 	if (kind == FILE_LEASE_LOOSE)
@@ -95,23 +91,23 @@ static void set_kind(struct fs *fs, struct inode *inode, enum file_lease_kind ki
 
 /* The file as its sharer had it: held and leased, as the file knows, or as it would know had the
  * daemon before this one not been killed between the two. NULL: it is gone. */
-static struct inode *take_file(struct share *share, const struct share_note_lease *noted)
+static struct inode *file_restore(struct share *share, const struct share_note_lease *note)
 {
-	struct inode *inode = inode_table_get(share->fs->inodes, noted->ino);
+	struct inode *inode = inode_table_get(share->fs->inodes, note->ino);
 	struct inode_call call;
 
 	if (!inode)
 		return NULL;
 	if (unclaimed_lease_adopt(share->fs, inode)) {
 		inode_put(share->fs, inode, 1); /* it came with a reference */
-		set_kind(share->fs, inode, noted->kind);
+		file_restore_kind(share->fs, inode, note->kind);
 		return inode;
 	}
 	inode_call_init(&call, share->fs, inode, worker_copier(share->fs));
 	if (inode_lease_get(share->fs, inode) == 0) {
 		/* The lease was given: each export to come is looked at anew. */
 		if (file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT) == 0) {
-			set_kind(share->fs, inode, noted->kind);
+			file_restore_kind(share->fs, inode, note->kind);
 			return inode;
 		}
 		inode_lease_put(share->fs, inode, 1);
@@ -121,40 +117,40 @@ static struct inode *take_file(struct share *share, const struct share_note_leas
 }
 
 /* False: whose it was, or what it was of, is gone. */
-static bool take_lease(struct share *share, const struct known *known,
-		       const struct share_note_lease *noted, uint32_t slot,
-		       const struct share_note_request *request)
+static bool lease_restore(struct share *share, const struct sorted_connections *sorted,
+			  const struct share_note_lease *note, uint32_t slot,
+			  const struct share_note_request *request)
 {
-	struct share_connection *connection = connection_find(known, noted->connection);
-	struct inode *inode = connection && noted->ino ? take_file(share, noted) : NULL;
+	struct share_connection *connection = connection_find(sorted, note->connection);
+	struct inode *inode = connection && note->ino ? file_restore(share, note) : NULL;
 	struct share_lease *lease;
 
 	if (!inode)
 		return false;
-	if (share_lease_restore(share, connection, noted, slot, inode, &lease)) {
-		share_let_go(share, inode, noted->kind);
+	if (share_lease_restore(share, connection, note, slot, inode, &lease)) {
+		share_file_unlease(share, inode, note->kind);
 		return false;
 	}
 	lease->token = request->token;
 	if (!request->answered)
-		connection->unanswered = lease;
+		connection->pending_reply = lease;
 	return true;
 }
 
-static int take_leases(struct share *share)
+static int leases_restore(struct share *share)
 {
-	struct share_note_lease noted;
-	struct known known;
+	struct share_note_lease note;
+	struct sorted_connections sorted;
 	uint32_t slot = 0;
 	struct share_note_request request;
-	int error = connections_sort(share, &known);
+	int error = connections_sort(share, &sorted);
 
 	if (error)
 		return error;
-	while (share_memory_next_lease(share->memory, &slot, &noted, &request))
-		if (!take_lease(share, &known, &noted, slot - 1, &request))
+	while (share_memory_next_lease(share->memory, &slot, &note, &request))
+		if (!lease_restore(share, &sorted, &note, slot - 1, &request))
 			share_memory_forget_lease(share->memory, slot - 1);
-	free(known.at);
+	free(sorted.at);
 	return 0;
 }
 
@@ -162,10 +158,10 @@ int share_restore(struct share *share)
 {
 	if (!share->memory || fdstore_generation(share->fs->fdstore) == 1)
 		return 0;
-	int error = fdstore_each_of(share->fs->fdstore, FDSTORE_SOCKET, take_connection, share);
+	int error = fdstore_each_of(share->fs->fdstore, FDSTORE_SOCKET, connection_restore, share);
 
 	if (!error)
-		error = take_leases(share);
+		error = leases_restore(share);
 	if (error)
 		return error;
 	/* Whose connection is gone has ended while there was no daemon. */

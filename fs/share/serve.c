@@ -17,7 +17,7 @@ static int packet_flags(const struct share *share)
 
 /* Answered. What stays unread at the close would have the client read ECONNRESET before the answer.
  */
-static void packet_take(struct share *share, struct share_connection *connection)
+static void packet_consume(struct share *share, struct share_connection *connection)
 {
 	char packet;
 
@@ -40,7 +40,7 @@ static int packet_read(struct share *share, struct share_connection *connection)
 
 	if (error == -EPROTONOSUPPORT) {
 		share_send_error(connection, 0, -error);
-		packet_take(share, connection);
+		packet_consume(share, connection);
 	}
 	return error ? -EPIPE : 0;
 }
@@ -50,30 +50,30 @@ static int request_done(struct share *share, struct share_connection *connection
 {
 	if (error && error != -EPIPE)
 		error = share_send_error(connection, connection->request.number, -error);
-	packet_take(share, connection);
+	packet_consume(share, connection);
 	share_answered(share, connection);
 	return error;
 }
 
 /* -EINPROGRESS: what the token of a request is for is remembered with the connection, and its time
  * does not count from here on. Or -EACCES. */
-static int token_show(struct share *share, struct share_connection *connection,
-		      const struct share_request *request)
+static int request_redeem_token(struct share *share, struct share_connection *connection,
+				const struct share_request *request)
 {
 	/* A daemon before this one got so far; the token was for that. */
-	if (connection->unanswered)
+	if (connection->pending_reply)
 		return -EINPROGRESS;
 	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
-				 &connection->shown);
+				 &connection->redeemed);
 
 	return error ? error : -EINPROGRESS;
 }
 
 /* A daemon that is killed between the two steps of request_done leaves a lease that looks as if it
  * had not been answered, and not the packet that asked for it. */
-static void settle_answered(struct share *share, struct share_connection *connection)
+static void pending_reply_forget(struct share *share, struct share_connection *connection)
 {
-	const struct share_lease *lease = connection->unanswered;
+	const struct share_lease *lease = connection->pending_reply;
 
 	if (lease && lease->token && lease->token != share_request_mark(&connection->request))
 		share_answered(share, connection);
@@ -115,8 +115,8 @@ static int request_begin(struct share *share, struct share_connection *connectio
 				    error ? error : share_send_key(connection, request->number));
 	}
 	if (request->type == GPUMEM_MSG_LEASE) {
-		settle_answered(share, connection);
-		error = token_show(share, connection, request);
+		pending_reply_forget(share, connection);
+		error = request_redeem_token(share, connection, request);
 	}
 	if (error == -EINPROGRESS)
 		return request_try(share, connection);
@@ -137,19 +137,19 @@ void share_receive(struct share *share, struct share_connection *connection)
 	else if (error == -EPIPE)
 		share_connection_end(share, connection);
 	else
-		share_connection_give(share, connection);
+		share_connection_release(share, connection);
 	log_caller_change(before);
 }
 
 /* A client that hung up while its request waited needs no copy. */
-static bool is_gone(const struct share_connection *connection)
+static bool peer_is_gone(const struct share_connection *connection)
 {
 	struct pollfd peer = {.fd = connection->fd};
 
 	return poll(&peer, 1, 0) > 0 && peer.revents & (POLLHUP | POLLERR);
 }
 
-static bool is_ending(struct share *share, const struct share_connection *connection)
+static bool connection_is_ending(struct share *share, const struct share_connection *connection)
 {
 	pthread_mutex_lock(&share->lock);
 	bool ending = connection->ending;
@@ -164,10 +164,10 @@ void share_work(void *pointer, struct share_job *job)
 	struct share *share = pointer;
 	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
 
-	if (is_ending(share, connection) || is_gone(connection) ||
+	if (connection_is_ending(share, connection) || peer_is_gone(connection) ||
 	    request_done(share, connection, request_serve(share, connection, FILE_MAY_WAIT)))
 		share_connection_free(share, connection);
 	else
-		share_connection_give(share, connection);
+		share_connection_release(share, connection);
 	log_caller_change(before);
 }

@@ -24,14 +24,14 @@
 /* After which a thread of the queue ends: a copier of the GPU is memory, too. */
 #define IDLE_SECONDS 30
 
-static int watch(struct share *share, int fd, uint32_t events, void *who)
+static int epoll_watch(struct share *share, int fd, uint32_t events, void *data)
 {
-	struct epoll_event event = {.events = events, .data.ptr = who};
+	struct epoll_event event = {.events = events, .data.ptr = data};
 
 	return epoll_ctl(share->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-static void listen_for(struct share *share, uint32_t events)
+static void listener_watch(struct share *share, uint32_t events)
 {
 	struct epoll_event event = {.events = events, .data.ptr = &share->listen_fd};
 
@@ -41,31 +41,31 @@ static void listen_for(struct share *share, uint32_t events)
 
 /* No connection can be had: until the next tick nobody asks for one, which would be refused as
  * often as the processor allows. Those who wait are taken then. */
-static void accept_rest(struct share *share, int error)
+static void accept_pause(struct share *share, int error)
 {
 	if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM)
 		return;
-	if (!share->said_no_fds)
+	if (!share->logged_no_fds)
 		log_warn("%s: connections have to wait: %s; raise the daemon's limit of open files "
 			 "(ulimit -Hn, LimitNOFILE=)",
 			 share->fs->options.mountpoint, strerror(error));
-	share->said_no_fds = share->accept_rests = true;
-	listen_for(share, 0);
+	share->logged_no_fds = share->accept_paused = true;
+	listener_watch(share, 0);
 }
 
-static void accept_again(struct share *share)
+static void accept_resume(struct share *share)
 {
-	if (share->accept_rests)
-		listen_for(share, EPOLLIN);
-	share->accept_rests = false;
+	if (share->accept_paused)
+		listener_watch(share, EPOLLIN);
+	share->accept_paused = false;
 }
 
-static void accept_one(struct share *share)
+static void connection_accept(struct share *share)
 {
 	int fd = accept4(share->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0) {
-		accept_rest(share, errno);
+		accept_pause(share, errno);
 		return;
 	}
 	if (descriptor_unreserved(DESCRIPTOR_CONNECTION, fd) < 0)
@@ -85,42 +85,42 @@ static void accept_one(struct share *share)
 }
 
 /* Connections that never showed a token, and tokens that nobody showed. */
-static void end_late(struct share *share)
+static void deadlines_check(struct share *share)
 {
-	accept_again(share);
+	accept_resume(share);
 	host_outs_look(share->fs);
 	token_expire(share->fs, &share->tokens);
 	share_connections_end(share, share_now());
-	share_queue_again(share->queue);
+	share_queue_retry(share->queue);
 }
 
 /* When no other thread serves. */
-static void end_all(struct share *share)
+static void connections_free(struct share *share)
 {
 	while (share->connections)
 		share_connection_free(share, share->connections);
 }
 
 /* The socket and every connection made through it hold the mount: they go when it is gone. */
-static void mounts_changed(struct share *share)
+static void mount_check(struct share *share)
 {
 	if (share_socket_mounted(share))
 		return;
-	share_connections_end(share, SHARE_EVER);
+	share_connections_end(share, SHARE_ALWAYS);
 	/* Before the close: while the keeper has a duplicate the events would go on. */
 	if (share->listen_fd >= 0)
 		epoll_ctl(share->epoll_fd, EPOLL_CTL_DEL, share->listen_fd, NULL);
 	share_socket_close(share);
 }
 
-static void handle(struct share *share, const struct epoll_event *event)
+static void event_handle(struct share *share, const struct epoll_event *event)
 {
 	if (event->data.ptr == &share->listen_fd)
-		accept_one(share);
+		connection_accept(share);
 	else if (event->data.ptr == &share->mounts)
-		mounts_changed(share);
+		mount_check(share);
 	else if (event->data.ptr != &share->stop_fd &&
-		 share_connection_take(share, event->data.ptr))
+		 share_connection_acquire(share, event->data.ptr))
 		share_receive(share, event->data.ptr);
 }
 
@@ -131,7 +131,7 @@ bool share_has_more(const struct share *share)
 	return poll(&events, 1, 0) != 0;
 }
 
-static void *run(void *pointer)
+static void *share_thread_main(void *pointer)
 {
 	struct share *share = pointer;
 	struct epoll_event event;
@@ -139,16 +139,16 @@ static void *run(void *pointer)
 	int64_t last = share_now();
 
 	/* It may have gone while there was no daemon. */
-	mounts_changed(share);
+	mount_check(share);
 	/* One event at a time: handling one may free what another would name. */
 	while (read(share->stop_fd, &stopped, sizeof(stopped)) < 0) {
 		int n = epoll_wait(share->epoll_fd, &event, 1, TICK_MS);
 
 		if (n > 0)
-			handle(share, &event);
+			event_handle(share, &event);
 		if (share_now() != last) {
 			last = share_now();
-			end_late(share);
+			deadlines_check(share);
 		}
 	}
 	worker_end();
@@ -165,12 +165,12 @@ static void share_free(struct share *share)
 	token_table_destroy(share->fs, &share->tokens);
 	share_memory_close(share->memory);
 	share_queue_free(share->queue);
-	pthread_cond_destroy(&share->given);
+	pthread_cond_destroy(&share->released);
 	pthread_mutex_destroy(&share->lock);
 	free(share);
 }
 
-static int start(struct share *share)
+static int share_start(struct share *share)
 {
 	share->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	share->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -186,15 +186,15 @@ static int start(struct share *share)
 	if (!error)
 		error = share_restore(share);
 	if (!error)
-		error = watch(share, share->stop_fd, EPOLLIN, &share->stop_fd);
+		error = epoll_watch(share, share->stop_fd, EPOLLIN, &share->stop_fd);
 	if (!error)
-		error = watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
+		error = epoll_watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
 	if (!error && share->mounts)
-		error = watch(share, fileno(share->mounts), EPOLLPRI, &share->mounts);
+		error = epoll_watch(share, fileno(share->mounts), EPOLLPRI, &share->mounts);
 	if (!error)
-		error = -pthread_create(&share->thread, NULL, run, share);
+		error = -pthread_create(&share->thread, NULL, share_thread_main, share);
 	if (error)
-		end_all(share);
+		connections_free(share);
 	return error;
 }
 
@@ -212,12 +212,12 @@ int share_open(struct fs *fs, dev_t device, struct share **opened)
 				.device = device,
 				.last_connection = FDSTORE_SHARE_CONNECTIONS};
 	pthread_mutex_init(&share->lock, NULL);
-	pthread_cond_init(&share->given, NULL);
+	pthread_cond_init(&share->released, NULL);
 	token_table_init(&share->tokens);
-	int error = start(share);
+	int error = share_start(share);
 
 	if (error) {
-		share_refused(share, error);
+		share_log_refusal(share, error);
 		share_free(share);
 		return error;
 	}
@@ -233,7 +233,7 @@ void share_close(struct share *share)
 	pthread_join(share->thread, NULL);
 	/* Requests in hand are answered. What waits is not: its connections end. */
 	share_queue_stop(share->queue);
-	end_all(share);
+	connections_free(share);
 	share_free(share);
 }
 
@@ -255,7 +255,7 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 		return -EOPNOTSUPP;
 	if (ask->version != GPUMEM_PROTOCOL_VERSION)
 		return -EAGAIN;
-	int error = share_connection_take_key(share, uid, ask->key, &connection);
+	int error = share_connection_acquire_key(share, uid, ask->key, &connection);
 
 	if (error)
 		return error;
@@ -264,7 +264,7 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 	/* Its end is for the share thread, which may have an event of it. */
 	if (error == -EPIPE)
 		shutdown(connection->fd, SHUT_RDWR);
-	share_connection_give(share, connection);
+	share_connection_release(share, connection);
 	if (error == -EPIPE)
 		return -ESTALE;
 	return error ? -EAGAIN : 0;

@@ -59,7 +59,7 @@ static int socket_adopt(struct share *share)
 	return 0;
 }
 
-static int socket_open_own(struct share *share)
+static int socket_open_for_user(struct share *share)
 {
 	int error =
 	    runtime_socket_open(&share->runtime, GPUMEM_SOCKET_KIND, share->device, share->reason);
@@ -80,7 +80,7 @@ bool share_is_kept(struct fs *fs)
 	return tree >= 0 && listen >= 0;
 }
 
-static int keep_one(struct share *share, enum fdstore_share what, int fd)
+static int socket_hold(struct share *share, enum fdstore_share what, int fd)
 {
 	/* In a new mount there is a new one. */
 	if (share->fs->options.recovery != RECOVERY_TRANSPARENT)
@@ -89,7 +89,7 @@ static int keep_one(struct share *share, enum fdstore_share what, int fd)
 }
 
 /* Held by the keeper it goes on taking connections when nobody serves them. */
-static int socket_find(struct share *share, const char *mountpoint)
+static int socket_open(struct share *share, const char *mountpoint)
 {
 	struct fdstore *fdstore = share->fs->fdstore;
 
@@ -101,15 +101,15 @@ static int socket_find(struct share *share, const char *mountpoint)
 	int error = socket_bind(share, mountpoint);
 
 	if (share->tree_fd < 0 && (error == -EPERM || error == -ENOSYS))
-		error = socket_open_own(share);
+		error = socket_open_for_user(share);
 	if (!error)
-		error = keep_one(share, FDSTORE_SHARE_LISTEN, share->listen_fd);
-	return error ? error : keep_one(share, FDSTORE_SHARE_DIR, share->tree_fd);
+		error = socket_hold(share, FDSTORE_SHARE_LISTEN, share->listen_fd);
+	return error ? error : socket_hold(share, FDSTORE_SHARE_DIR, share->tree_fd);
 }
 
 int share_socket_open(struct share *share, const char *mountpoint)
 {
-	int error = socket_find(share, mountpoint);
+	int error = socket_open(share, mountpoint);
 	struct statx st;
 
 	if (error || share->for_own_user)
@@ -123,7 +123,7 @@ int share_socket_open(struct share *share, const char *mountpoint)
 	return share->mounts ? 0 : -errno;
 }
 
-static void close_fd(int *fd)
+static void fd_close(int *fd)
 {
 	if (*fd >= 0)
 		close(*fd);
@@ -140,8 +140,8 @@ void share_socket_close(struct share *share)
 		runtime_socket_close(&share->runtime);
 		share->listen_fd = share->tree_fd = -1;
 	}
-	close_fd(&share->listen_fd);
-	close_fd(&share->tree_fd);
+	fd_close(&share->listen_fd);
+	fd_close(&share->tree_fd);
 	if (share->mounts)
 		fclose(share->mounts);
 	share->mounts = NULL;
@@ -170,4 +170,60 @@ bool share_socket_mounted(const struct share *share)
 {
 	/* A socket in a directory holds no mount. */
 	return !share->mounts || mountinfo_has_device(share->mounts, share->device);
+}
+
+void share_log_refusal(const struct share *share, int error)
+{
+	struct fs *fs = share->fs;
+	const char *reason = *share->reason ? share->reason : strerror(-error);
+
+	log_warn("%s: files cannot be shared by path: %s", fs->options.mountpoint, reason);
+	atomic_store(&fs->not_shared, strdup(reason));
+}
+
+/* The directory's path as it is now. */
+static void where_directory(const struct share *share, struct gpumem_socket *where)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", share->tree_fd);
+	ssize_t length = readlink(path, where->text, sizeof(where->text) - 1);
+
+	where->where = length > 0 ? GPUMEM_SOCKET_IN_DIRECTORY : GPUMEM_SOCKET_NOWHERE;
+	where->text[length > 0 ? length : 0] = '\0';
+}
+
+void share_where(struct fs *fs, struct gpumem_socket *where)
+{
+	const struct share *share = atomic_load(&fs->share);
+	const char *reason = atomic_load(&fs->not_shared);
+
+	*where = (struct gpumem_socket){.where = GPUMEM_SOCKET_NOWHERE};
+	if (!share)
+		snprintf(where->text, sizeof(where->text), "%s",
+			 reason ? reason : "the mount has just been made: try again");
+	else if (share->for_own_user)
+		where_directory(share, where);
+	else
+		where->where = GPUMEM_SOCKET_IN_MOUNT;
+}
+
+void share_capability(struct fs *fs, struct capability *capability)
+{
+	struct gpumem_socket where;
+
+	share_where(fs, &where);
+	switch (where.where) {
+	case GPUMEM_SOCKET_NOWHERE:
+		capability_set(capability, false, "%s", where.text);
+		break;
+	case GPUMEM_SOCKET_IN_MOUNT:
+		capability_set(capability, true,
+			       "whoever may open a file maps its memory, by " GPUMEM_SOCKET_NAME);
+		break;
+	default:
+		capability_set(capability, true, "only user %u maps files, by a socket in %s",
+			       geteuid(), where.text);
+		break;
+	}
 }

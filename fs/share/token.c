@@ -24,7 +24,7 @@ struct token {
 	int64_t expires; /* CLOCK_MONOTONIC, seconds */
 	uid_t uid;
 	enum gpumem_access access;
-	uint32_t noted; /* its slot in the table's memory */
+	uint32_t slot; /* its slot in the table's memory */
 	uint8_t bytes[GPUMEM_TOKEN_BYTES];
 };
 
@@ -43,14 +43,14 @@ void token_table_init(struct token_table *table)
 }
 
 /* They live equally long, so that those which are too old are the first. */
-static struct token *take_older(struct token_table *table, int64_t than)
+static struct token *tokens_take_expired(struct token_table *table, int64_t than)
 {
 	struct token *old = NULL, *token;
 
 	while ((token = table->oldest) && token->expires < than) {
 		HASH_DEL(table->by_bytes, token);
 		DL_DELETE2(table->oldest, token, previous, next);
-		share_memory_forget_token(table->memory, token->noted);
+		share_memory_forget_token(table->memory, token->slot);
 		table->count--;
 		token->next = old;
 		old = token;
@@ -59,7 +59,7 @@ static struct token *take_older(struct token_table *table, int64_t than)
 }
 
 /* Under no lock: the last reference frees an inode. */
-static void free_all(struct fs *fs, struct token *token)
+static void tokens_free(struct fs *fs, struct token *token)
 {
 	while (token) {
 		struct token *next = token->next;
@@ -71,27 +71,27 @@ static void free_all(struct fs *fs, struct token *token)
 	}
 }
 
-static void expire(struct fs *fs, struct token_table *table, int64_t than)
+static void tokens_expire(struct fs *fs, struct token_table *table, int64_t than)
 {
 	pthread_mutex_lock(&table->lock);
-	struct token *old = take_older(table, than);
+	struct token *old = tokens_take_expired(table, than);
 
 	pthread_mutex_unlock(&table->lock);
-	free_all(fs, old);
+	tokens_free(fs, old);
 }
 
 void token_expire(struct fs *fs, struct token_table *table)
 {
-	expire(fs, table, now());
+	tokens_expire(fs, table, now());
 }
 
 void token_table_destroy(struct fs *fs, struct token_table *table)
 {
-	expire(fs, table, INT64_MAX);
+	tokens_expire(fs, table, INT64_MAX);
 	pthread_mutex_destroy(&table->lock);
 }
 
-static int add(struct token_table *table, struct token *token)
+static int token_add(struct token_table *table, struct token *token)
 {
 	if (!HASH_ADD_NEW(hh, table->by_bytes, bytes, sizeof(token->bytes), token))
 		return -ENOMEM;
@@ -101,17 +101,17 @@ static int add(struct token_table *table, struct token *token)
 }
 
 /* What cannot be noted is lost with this daemon. */
-static void note(struct token_table *table, struct token *token)
+static void token_persist(struct token_table *table, struct token *token)
 {
-	struct share_note_token noted = {
+	struct share_note_token note = {
 	    .ino = token->inode->ino,
 	    .expires = token->expires,
 	    .uid = token->uid,
 	    .access = token->access,
 	};
 
-	memcpy(noted.bytes, token->bytes, sizeof(noted.bytes));
-	token->noted = share_memory_token(table->memory, &noted);
+	memcpy(note.bytes, token->bytes, sizeof(note.bytes));
+	token->slot = share_memory_token(table->memory, &note);
 }
 
 int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, uid_t uid,
@@ -141,12 +141,12 @@ int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, u
 	/* Before anybody can use it up. */
 	inode_ref(inode);
 	pthread_mutex_lock(&table->lock);
-	error = add(table, token);
+	error = token_add(table, token);
 	if (!error)
-		note(table, token);
+		token_persist(table, token);
 	pthread_mutex_unlock(&table->lock);
 	if (error)
-		free_all(fs, token);
+		tokens_free(fs, token);
 	return error;
 }
 
@@ -169,25 +169,25 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 	if (!token)
 		return -EACCES;
 	*redeemed = (struct token_redeemed){
-	    .inode = token->inode, .access = token->access, .noted = token->noted};
+	    .inode = token->inode, .access = token->access, .slot = token->slot};
 	user_limits_give(fs, uid, USER_TOKENS, 1);
 	free(token);
 	return 0;
 }
 
-void token_answered(struct token_table *table, uint32_t noted)
+void token_answered(struct token_table *table, uint32_t slot)
 {
 	scoped_lock(&table->lock);
-	share_memory_forget_token(table->memory, noted);
+	share_memory_forget_token(table->memory, slot);
 }
 
-static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,
-			const struct share_note_token *noted)
+static void token_restore_slot(struct fs *fs, struct token_table *table, uint32_t slot,
+			       const struct share_note_token *note)
 {
-	struct inode *inode = inode_table_get(fs->inodes, noted->ino);
+	struct inode *inode = inode_table_get(fs->inodes, note->ino);
 	struct token *token = inode ? calloc(1, sizeof(*token)) : NULL;
 
-	if (!token || user_limits_restore(fs, noted->uid, USER_TOKENS, 1)) {
+	if (!token || user_limits_restore(fs, note->uid, USER_TOKENS, 1)) {
 		free(token);
 		if (inode)
 			inode_put(fs, inode, 1);
@@ -195,26 +195,26 @@ static void restore_one(struct fs *fs, struct token_table *table, uint32_t slot,
 		return;
 	}
 	token->inode = inode;
-	token->uid = noted->uid;
-	token->access = noted->access;
+	token->uid = note->uid;
+	token->access = note->access;
 	/* While there was no daemon it could not be shown: its time begins again. They are not
 	 * noted in the order of their age, and so are all of one. */
 	token->expires = now() + GPUMEM_TOKEN_SECONDS;
-	token->noted = slot;
-	memcpy(token->bytes, noted->bytes, sizeof(token->bytes));
+	token->slot = slot;
+	memcpy(token->bytes, note->bytes, sizeof(token->bytes));
 	pthread_mutex_lock(&table->lock);
-	int error = add(table, token);
+	int error = token_add(table, token);
 
 	pthread_mutex_unlock(&table->lock);
 	if (error)
-		free_all(fs, token);
+		tokens_free(fs, token);
 }
 
 void token_restore(struct fs *fs, struct token_table *table)
 {
-	struct share_note_token noted;
+	struct share_note_token note;
 	uint32_t slot = 0;
 
-	while (share_memory_next_token(table->memory, &slot, &noted))
-		restore_one(fs, table, slot - 1, &noted);
+	while (share_memory_next_token(table->memory, &slot, &note))
+		token_restore_slot(fs, table, slot - 1, &note);
 }

@@ -23,10 +23,6 @@ struct token_table {
 	struct share_memory *memory; /* where tokens are noted for the next daemon */
 };
 
-/* So many tokens may wait to be used, in all and of one user (user_limits.h). */
-#define TOKENS_MAX	   65536
-#define TOKENS_PER_UID_MAX 4096
-
 void token_table_init(struct token_table *table);
 void token_table_destroy(struct fs *fs, struct token_table *table);
 
@@ -38,7 +34,7 @@ int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, u
 struct token_redeemed {
 	struct inode *inode; /* with a reference */
 	enum gpumem_access access;
-	uint32_t noted;
+	uint32_t slot;
 };
 
 /* Uses the token up: 0, or -EACCES (unknown, used, too old, another user's: which of them is not
@@ -47,7 +43,7 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 		 uid_t uid, struct token_redeemed *redeemed);
 
 /* The client that showed the token has its answer: the next daemon need not know the token. */
-void token_answered(struct token_table *table, uint32_t noted);
+void token_answered(struct token_table *table, uint32_t slot);
 
 /* What the daemon before this one issued. */
 void token_restore(struct fs *fs, struct token_table *table);

@@ -16,7 +16,7 @@
 struct job {
 	struct share_job job; /* first */
 	int number;
-	atomic_bool begun, held, done;
+	atomic_bool progress, held, done;
 };
 
 static struct share_queue *queue;
@@ -30,7 +30,7 @@ static void work(void *context, struct share_job *pointer)
 
 	ck_assert_ptr_eq(context, &queue);
 	atomic_store(&order[atomic_fetch_add(&n_begun, 1)], job->number);
-	atomic_store(&job->begun, true);
+	atomic_store(&job->progress, true);
 	while (atomic_load(&job->held))
 		usleep(100);
 	atomic_store(&job->done, true);
@@ -88,7 +88,7 @@ START_TEST(one_user_does_not_hold_up_another)
 	/* All others are done, and of the first one's no more than may be begun. */
 	for (int i = 0; i < 40; i++)
 		ck_assert(!atomic_load(&jobs[i].done) &&
-			  (i < SHARE_QUEUE_PER_USER || !atomic_load(&jobs[i].begun)));
+			  (i < SHARE_QUEUE_PER_USER || !atomic_load(&jobs[i].progress)));
 	for (int i = 0; i < 40; i++)
 		let_go(i);
 	until(&n_done, 55);

@@ -6,8 +6,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "fs/share/message.h"
+#include "fs/core/limits.h"
 #include "fs/share/token.h"
+#include "fs/share/wire.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 

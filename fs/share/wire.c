@@ -1,11 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/share/wire.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "backend/backend.h"
+#include "fs/file/volume.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
+
+_Static_assert(sizeof(struct gpumem_msg_lease) <= SHARE_REQUEST_MAX &&
+		   sizeof(struct gpumem_msg_extend) <= SHARE_REQUEST_MAX &&
+		   sizeof(struct gpumem_msg_release) <= SHARE_REQUEST_MAX,
+	       "SHARE_REQUEST_MAX holds every request");
+
+static int parse_lease(const void *packet, size_t bytes, struct share_request *request)
+{
+	struct gpumem_msg_lease message;
+
+	if (bytes != sizeof(message))
+		return -EBADMSG;
+	memcpy(&message, packet, sizeof(message));
+	memcpy(request->token, message.token, sizeof(request->token));
+	return 0;
+}
+
+static int parse_extend(const void *packet, size_t bytes, struct share_request *request)
+{
+	struct gpumem_msg_extend message;
+
+	if (bytes != sizeof(message))
+		return -EBADMSG;
+	memcpy(&message, packet, sizeof(message));
+	request->lease = message.lease;
+	request->first_chunk = message.first_chunk;
+	/* No file has so many chunks as would not fit their number. */
+	return message.first_chunk > UINT32_MAX ? -EBADMSG : 0;
+}
+
+static int parse_release(const void *packet, size_t bytes, struct share_request *request)
+{
+	struct gpumem_msg_release message;
+
+	if (bytes != sizeof(message))
+		return -EBADMSG;
+	memcpy(&message, packet, sizeof(message));
+	request->lease = message.lease;
+	return 0;
+}
+
+int share_request_parse(const void *packet, size_t bytes, struct share_request *request)
+{
+	struct gpumem_msg_header header;
+
+	if (bytes < sizeof(header))
+		return -EBADMSG;
+	memcpy(&header, packet, sizeof(header));
+	if (header.magic != GPUMEM_MAGIC || header.bytes != bytes)
+		return -EBADMSG;
+	if (header.version != GPUMEM_PROTOCOL_VERSION)
+		return -EPROTONOSUPPORT;
+	*request = (struct share_request){.type = header.type, .number = header.request};
+	switch (header.type) {
+	case GPUMEM_MSG_LEASE:
+		return parse_lease(packet, bytes, request);
+	case GPUMEM_MSG_EXTEND:
+		return parse_extend(packet, bytes, request);
+	case GPUMEM_MSG_RELEASE:
+		return parse_release(packet, bytes, request);
+	case GPUMEM_MSG_HELLO:
+		return bytes == sizeof(header) ? 0 : -EBADMSG;
+	default:
+		return -EBADMSG;
+	}
+}
+
+uint32_t share_request_mark(const struct share_request *request)
+{
+	uint32_t mark;
+
+	memcpy(&mark, request->token, sizeof(mark));
+	return mark ? mark : 1;
+}
 
 static struct gpumem_msg_header header(uint16_t type, uint32_t bytes, uint32_t number)
 {
@@ -19,7 +97,7 @@ static struct gpumem_msg_header header(uint16_t type, uint32_t bytes, uint32_t n
 }
 
 /* A peer that does not read what it asked for is not waited for. */
-static int send_packet(int fd, const struct msghdr *message)
+static int packet_send(int fd, const struct msghdr *message)
 {
 	ssize_t n;
 
@@ -31,18 +109,18 @@ static int send_packet(int fd, const struct msghdr *message)
 
 /* The last packet of an answer: the client may ask again before the thread that sends it is done.
  */
-static int send_last(struct share_connection *connection, const struct msghdr *message)
+static int packet_send_last(struct share_connection *connection, const struct msghdr *message)
 {
 	atomic_store(&connection->answered, true);
-	return send_packet(connection->fd, message);
+	return packet_send(connection->fd, message);
 }
 
-static int send_plain(struct share_connection *connection, void *packet, size_t bytes)
+static int packet_send_plain(struct share_connection *connection, void *packet, size_t bytes)
 {
 	struct iovec part = {.iov_base = packet, .iov_len = bytes};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
-	return send_last(connection, &message);
+	return packet_send_last(connection, &message);
 }
 
 int share_send_error(struct share_connection *connection, uint32_t number, int error)
@@ -52,14 +130,14 @@ int share_send_error(struct share_connection *connection, uint32_t number, int e
 	    .error = error,
 	};
 
-	return send_plain(connection, &packet, sizeof(packet));
+	return packet_send_plain(connection, &packet, sizeof(packet));
 }
 
 int share_send_done(struct share_connection *connection, uint32_t number)
 {
 	struct gpumem_msg_header packet = header(GPUMEM_MSG_DONE, sizeof(packet), number);
 
-	return send_plain(connection, &packet, sizeof(packet));
+	return packet_send_plain(connection, &packet, sizeof(packet));
 }
 
 int share_send_key(struct share_connection *connection, uint32_t number)
@@ -69,23 +147,23 @@ int share_send_key(struct share_connection *connection, uint32_t number)
 	};
 
 	memcpy(packet.key, connection->key, sizeof(packet.key));
-	return send_plain(connection, &packet, sizeof(packet));
+	return packet_send_plain(connection, &packet, sizeof(packet));
 }
 
-static int hex(char digit)
+static int hex_value(char digit)
 {
 	return digit >= '0' && digit <= '9' ? digit - '0' : (digit | 0x20) - 'a' + 10;
 }
 
 /* The 16 bytes of "GPU-xxxxxxxx-xxxx-...". */
-static void uuid_bytes(const char *text, uint8_t uuid[16])
+static void uuid_parse(const char *text, uint8_t uuid[16])
 {
 	unsigned digits = 0;
 
 	for (const char *at = text + strlen("GPU-"); *at && digits < 32; at++) {
 		if (*at == '-')
 			continue;
-		uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | hex(*at));
+		uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | hex_value(*at));
 		digits++;
 	}
 }
@@ -102,8 +180,8 @@ union fds_control {
 	char bytes[CMSG_SPACE(GPUMEM_FDS_MAX * sizeof(int))];
 };
 
-static void put_fds(struct msghdr *message, union fds_control *control,
-		    const struct file_chunk *chunks, uint32_t count)
+static void packet_add_fds(struct msghdr *message, union fds_control *control,
+			   const struct file_chunk *chunks, uint32_t count)
 {
 	int fds[GPUMEM_FDS_MAX];
 
@@ -120,7 +198,7 @@ static void put_fds(struct msghdr *message, union fds_control *control,
 }
 
 /* One packet; the fds are closed. */
-static int send_layout(struct share_connection *connection, const struct share_layout *layout,
+static int layout_send(struct share_connection *connection, const struct share_layout *layout,
 		       uint32_t first, struct file_chunk *chunks, uint32_t count, uint32_t flags)
 {
 	const struct volume *volume = layout->place.volume;
@@ -142,20 +220,20 @@ static int send_layout(struct share_connection *connection, const struct share_l
 
 	if (volume->device) {
 		packet.device = volume->device->index;
-		uuid_bytes(volume->device->uuid, packet.uuid);
+		uuid_parse(volume->device->uuid, packet.uuid);
 	}
 	for (uint32_t i = 0; i < count; i++)
 		parts[i] = (struct gpumem_chunk){chunks[i].offset, chunks[i].bytes};
 	if (count)
-		put_fds(&message, &control, chunks, count);
-	int error = flags & GPUMEM_LAYOUT_MORE ? send_packet(connection->fd, &message)
-					       : send_last(connection, &message);
+		packet_add_fds(&message, &control, chunks, count);
+	int error = flags & GPUMEM_LAYOUT_MORE ? packet_send(connection->fd, &message)
+					       : packet_send_last(connection, &message);
 
 	file_chunks_close(chunks, count);
 	return error;
 }
 
-static uint32_t kind_of(const struct fs *fs, const struct volume *volume)
+static uint32_t volume_kind(const struct fs *fs, const struct volume *volume)
 {
 	if (!volume->device)
 		return GPUMEM_KIND_HOST;
@@ -180,7 +258,8 @@ static void batch_export(struct batch *batch, const struct share_lease *lease, e
 /* Sends the file's chunks from first on, in batches. Whether more follow is known by looking one
  * batch ahead; -EAGAIN where that is one too many. */
 int share_send_chunks(struct share *share, struct share_connection *connection,
-		      const struct share_lease *lease, const struct share_ask *ask, uint32_t first)
+		      const struct share_lease *lease, const struct lease_params *ask,
+		      uint32_t first)
 {
 	struct batch batches[2], *batch = &batches[0], *next = &batches[1];
 	struct share_layout layout = {
@@ -206,9 +285,9 @@ int share_send_chunks(struct share *share, struct share_connection *connection,
 			return next->count;
 		}
 		layout.place = batch->place;
-		layout.kind = kind_of(share->fs, batch->place.volume);
+		layout.kind = volume_kind(share->fs, batch->place.volume);
 		int error =
-		    send_layout(connection, &layout, first, batch->chunks, (uint32_t)batch->count,
+		    layout_send(connection, &layout, first, batch->chunks, (uint32_t)batch->count,
 				next->count ? GPUMEM_LAYOUT_MORE : 0);
 		if (error || !next->count) {
 			file_chunks_close(next->chunks, (uint32_t)next->count);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/share/message.h"
+#include "fs/share/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

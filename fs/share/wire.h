@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Packets of the sharing protocol, checked. Pure: what comes in is hostile. */
-#ifndef FS_SHARE_MESSAGE_H
-#define FS_SHARE_MESSAGE_H
+#ifndef FS_SHARE_WIRE_H
+#define FS_SHARE_WIRE_H
 
 #include <stddef.h>
 
