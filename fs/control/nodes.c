@@ -111,13 +111,18 @@ static const char *entry_at(struct fs *fs, fuse_ino_t dir, unsigned n, fuse_ino_
 	return NULL;
 }
 
+bool control_is_name(fuse_ino_t parent, const char *name)
+{
+	return parent == INODE_ROOT && strcmp(name, CONTROL_NAME) == 0;
+}
+
 static bool find(struct fs *fs, fuse_ino_t dir, const char *name, fuse_ino_t *ino)
 {
 	const char *entry;
 
-	if (dir == INODE_ROOT) {
+	if (control_is_name(dir, name)) {
 		*ino = CONTROL_INO;
-		return strcmp(name, CONTROL_NAME) == 0;
+		return true;
 	}
 	for (unsigned n = 0; (entry = entry_at(fs, dir, n, ino)); n++)
 		if (strcmp(entry, name) == 0)
@@ -137,36 +142,30 @@ static void reply_entry(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 	fuse_reply_entry(req, &entry);
 }
 
-bool control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+static void control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fs *fs = fuse_req_userdata(req);
 	fuse_ino_t ino;
 
-	if (!control_owns(parent) && parent != INODE_ROOT)
-		return false;
-	if (!find(fs, parent, name, &ino)) {
-		if (parent == INODE_ROOT)
-			return false;
+	if (find(fs, parent, name, &ino))
+		reply_entry(req, fs, ino);
+	else
 		fuse_reply_err(req, ENOENT);
-		return true;
-	}
-	reply_entry(req, fs, ino);
-	return true;
 }
 
-bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+/* The daemon's binder makes .gpumem/socket; no other process makes anything. */
+static void control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+			  dev_t rdev)
 {
 	struct fs *fs = fuse_req_userdata(req);
 
-	if (!control_owns(parent))
-		return false;
+	(void)rdev;
 	if (parent != CONTROL_INO || !S_ISSOCK(mode) || strcmp(name, SOCKET_LEAF) != 0 ||
 	    !share_name_bind(fs, fuse_req_ctx(req)->pid)) {
 		fuse_reply_err(req, EPERM);
-		return true;
+		return;
 	}
 	reply_entry(req, fs, SOCKET_INO);
-	return true;
 }
 
 void control_handles_from(struct fs *fs, uint64_t first)
@@ -174,35 +173,28 @@ void control_handles_from(struct fs *fs, uint64_t first)
 	fs->snapshots->last_handle = first;
 }
 
-bool control_getattr(fuse_req_t req, fuse_ino_t ino)
+static void control_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	if (!control_owns(ino))
-		return false;
 	struct stat st = attributes(fuse_req_userdata(req), ino);
 
+	(void)info;
 	fuse_reply_attr(req, &st, attr_seconds(ino));
-	return true;
 }
 
-bool control_statx(fuse_req_t req, fuse_ino_t ino)
+static void control_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
+			  struct fuse_file_info *info)
 {
 	struct fs *fs = fuse_req_userdata(req);
-
-	if (!control_owns(ino))
-		return false;
 	struct stat st = attributes(fs, ino);
 	struct statx stx = inode_statx(&st, fs->started);
 
+	(void)flags, (void)mask, (void)info;
 	fuse_reply_statx(req, 0, &stx, attr_seconds(ino));
-	return true;
 }
 
-bool control_readlink(fuse_req_t req, fuse_ino_t ino)
+static void control_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	char target[sizeof(LINK_PREFIX) + sizeof(((struct volume *)0)->name)];
-
-	if (!control_owns(ino))
-		return false;
 	const struct volume *volume = link_of(fuse_req_userdata(req), ino);
 
 	if (volume) {
@@ -211,21 +203,21 @@ bool control_readlink(fuse_req_t req, fuse_ino_t ino)
 	} else {
 		fuse_reply_err(req, EINVAL);
 	}
-	return true;
 }
 
+enum listing { LIST_NAMES, LIST_ATTRIBUTES };
+
 /* Cookies are positions: 0 is ".", 1 "..", then the entries. */
-bool control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, bool plus)
+static void directory_list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+			   enum listing listing)
 {
 	struct fs *fs = fuse_req_userdata(req);
 	char buffer[4096];
 	size_t used = 0;
 
-	if (!control_owns(ino))
-		return false;
 	if (ino != CONTROL_INO && ino != BY_UUID_INO) {
 		fuse_reply_err(req, ENOTDIR);
-		return true;
+		return;
 	}
 	if (bytes > sizeof(buffer))
 		bytes = sizeof(buffer);
@@ -241,16 +233,30 @@ bool control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 			entry_ino = ino == CONTROL_INO ? INODE_ROOT : CONTROL_INO;
 		/* Node id 0 in readdirplus: no lookup happened that the kernel would count. */
 		struct fuse_entry_param entry = {.attr = attributes(fs, entry_ino)};
-		size_t size = plus ? fuse_add_direntry_plus(req, buffer + used, bytes - used, name,
-							    &entry, n + 1)
-				   : fuse_add_direntry(req, buffer + used, bytes - used, name,
-						       &entry.attr, n + 1);
+		size_t size = listing == LIST_ATTRIBUTES
+				  ? fuse_add_direntry_plus(req, buffer + used, bytes - used, name,
+							   &entry, n + 1)
+				  : fuse_add_direntry(req, buffer + used, bytes - used, name,
+						      &entry.attr, n + 1);
 		if (size > bytes - used)
 			break;
 		used += size;
 	}
 	fuse_reply_buf(req, buffer, used);
-	return true;
+}
+
+static void control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+			    struct fuse_file_info *info)
+{
+	(void)info;
+	directory_list(req, ino, bytes, offset, LIST_NAMES);
+}
+
+static void control_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+				struct fuse_file_info *info)
+{
+	(void)info;
+	directory_list(req, ino, bytes, offset, LIST_ATTRIBUTES);
 }
 
 /* No text is made for who may only write: a text is charged to its user. */
@@ -265,19 +271,17 @@ static int open_text(fuse_req_t req, const struct control_file *file, struct fus
 	return snapshot_open(fuse_req_userdata(req), file, fuse_req_ctx(req)->uid, &info->fh);
 }
 
-bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	const struct control_file *file = file_of(ino);
 
-	if (!control_owns(ino))
-		return false;
 	if (!file || ((info->flags & O_ACCMODE) != O_RDONLY && !file->set)) {
 		fuse_reply_err(req, file ? EACCES : EINVAL);
-		return true;
+		return;
 	}
 	if (is_stream(ino)) {
 		access_file_open(req, info);
-		return true;
+		return;
 	}
 	int error = open_text(req, file, info);
 
@@ -285,7 +289,6 @@ bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		fuse_reply_err(req, -error);
 	else if (fuse_reply_open(req, info))
 		snapshot_close(fuse_req_userdata(req), info->fh);
-	return true;
 }
 
 static ssize_t read_text(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes, uint64_t offset,
@@ -305,22 +308,14 @@ static ssize_t read_text(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes,
 	return error && error != -EEXIST ? error : snapshot_read(fs, handle, to, bytes, offset);
 }
 
-bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
-		  struct fuse_file_info *info)
+static void text_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+		      const struct fuse_file_info *info)
 {
-	struct fs *fs = fuse_req_userdata(req);
-
-	if (!control_owns(ino))
-		return false;
-	if (is_stream(ino)) {
-		access_file_read(req, bytes, info);
-		return true;
-	}
-	struct worker *worker = worker_self(fs);
+	struct worker *worker = worker_self(fuse_req_userdata(req));
 
 	if (!worker) {
 		fuse_reply_err(req, ENOMEM);
-		return true;
+		return;
 	}
 	if (bytes > worker->reply_bytes)
 		bytes = worker->reply_bytes;
@@ -330,27 +325,38 @@ bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		fuse_reply_err(req, (int)-n);
 	else
 		fuse_reply_buf(req, worker->reply, (size_t)n);
-	return true;
 }
 
-bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+static void control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+			 struct fuse_file_info *info)
 {
-	if (!control_owns(ino))
-		return false;
+	if (is_stream(ino))
+		access_file_read(req, bytes, info);
+	else if (file_of(ino))
+		text_read(req, ino, bytes, offset, info);
+	else
+		fuse_reply_err(req, EINVAL);
+}
+
+static void control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
+{
 	if (is_stream(ino))
 		access_file_release(req, info);
 	else
 		snapshot_close(fuse_req_userdata(req), info->fh);
 	fuse_reply_err(req, 0);
-	return true;
 }
 
-bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes)
+static void control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes,
+			  off_t offset, struct fuse_file_info *info)
 {
 	const struct control_file *file = file_of(ino);
 
-	if (!file || !file->set)
-		return control_refuses(req, ino);
+	(void)offset, (void)info;
+	if (!file || !file->set) {
+		fuse_reply_err(req, EPERM);
+		return;
+	}
 	log_caller_set(fuse_req_ctx(req)->uid);
 	int error = file->set(fuse_req_userdata(req), from, bytes);
 
@@ -358,32 +364,90 @@ bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t byte
 		fuse_reply_err(req, -error);
 	else
 		fuse_reply_write(req, bytes);
-	return true;
 }
 
-bool control_setattr(fuse_req_t req, fuse_ino_t ino, int which)
+/* Only the size of a file that can be written to may be set, for O_TRUNC; nothing changes. */
+static void control_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
+			    struct fuse_file_info *info)
 {
 	const struct control_file *file = file_of(ino);
 	const int kept = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
 
+	(void)st;
 	if (!file || !file->set || !(which & FUSE_SET_ATTR_SIZE) || which & kept)
-		return control_refuses(req, ino);
-	return control_getattr(req, ino);
+		fuse_reply_err(req, EPERM);
+	else
+		control_getattr(req, ino, info);
 }
 
-/* A file of no size has neither data nor holes. */
-bool control_lseek(fuse_req_t req, fuse_ino_t ino)
+/* A file of size 0 has neither data nor holes. */
+static void control_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
+			  struct fuse_file_info *info)
 {
-	if (!control_owns(ino))
-		return false;
+	(void)ino, (void)offset, (void)whence, (void)info;
 	fuse_reply_err(req, ENXIO);
-	return true;
 }
 
-bool control_refuses(fuse_req_t req, fuse_ino_t ino)
+/* Nothing waits to be written to a disk. */
+static void control_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
 {
-	if (!control_owns(ino))
-		return false;
-	fuse_reply_err(req, EPERM);
-	return true;
+	(void)ino, (void)datasync, (void)info;
+	fuse_reply_err(req, 0);
 }
+
+static void control_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
+{
+	(void)ino, (void)name, (void)room;
+	fuse_reply_err(req, ENODATA);
+}
+
+static void control_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
+{
+	(void)ino;
+	/* With room for names the kernel wants a list, though an empty list. */
+	if (room)
+		fuse_reply_buf(req, NULL, 0);
+	else
+		fuse_reply_xattr(req, 0);
+}
+
+/* EXDEV: the kernel then copies by reading and writing. */
+static void control_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
+			 struct fuse_file_info *from_info, fuse_ino_t to_ino, off_t to_offset,
+			 struct fuse_file_info *to_info, size_t bytes, int flags)
+{
+	(void)from_ino, (void)from_offset, (void)from_info, (void)to_ino, (void)to_offset;
+	(void)to_info, (void)bytes, (void)flags;
+	fuse_reply_err(req, EXDEV);
+}
+
+static void control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argument,
+			  struct fuse_file_info *info, unsigned flags, const void *in,
+			  size_t in_bytes, size_t out_bytes)
+{
+	(void)ino, (void)command, (void)argument, (void)info, (void)flags, (void)in;
+	(void)in_bytes, (void)out_bytes;
+	fuse_reply_err(req, ENOTTY);
+}
+
+const struct fuse_lowlevel_ops control_operations = {
+    .lookup = control_lookup,
+    .getattr = control_getattr,
+    .statx = control_statx,
+    .setattr = control_setattr,
+    .readlink = control_readlink,
+    .mknod = control_mknod,
+    .readdir = control_readdir,
+    .readdirplus = control_readdirplus,
+    .open = control_open,
+    .read = control_read,
+    .write = control_write,
+    .lseek = control_lseek,
+    .copy_file_range = control_copy,
+    .ioctl = control_ioctl,
+    .release = control_release,
+    .fsync = control_fsync,
+    .fsyncdir = control_fsync,
+    .getxattr = control_getxattr,
+    .listxattr = control_listxattr,
+};

@@ -21,27 +21,14 @@ static inline bool control_owns(fuse_ino_t ino)
 	return ino >= CONTROL_INO;
 }
 
-/* Each replies and returns true where the node is one of .gpumem/'s (or, for lookup, the name
- * .gpumem in the root). */
-bool control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
-/* The daemon's binder makes .gpumem/socket; no other process makes anything. */
-bool control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+/* Whether the name is that of .gpumem/, which the root does not list. */
+bool control_is_name(fuse_ino_t parent, const char *name);
+
+/* The operations on the nodes of .gpumem/, and the lookup of its name. An operation that is NULL
+ * here is refused (EPERM) by fs/ops. */
+extern const struct fuse_lowlevel_ops control_operations;
+
 /* Before requests are served: no handle is given out that another daemon of the mount gave out. */
 void control_handles_from(struct fs *fs, uint64_t first);
-bool control_getattr(fuse_req_t req, fuse_ino_t ino);
-bool control_statx(fuse_req_t req, fuse_ino_t ino);
-bool control_readlink(fuse_req_t req, fuse_ino_t ino);
-bool control_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, bool plus);
-bool control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
-bool control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
-		  struct fuse_file_info *info);
-bool control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info);
-/* To a file that takes it; elsewhere as control_refuses. */
-bool control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes);
-/* Of a file that can be written to, only the size: O_TRUNC means nothing there. */
-bool control_setattr(fuse_req_t req, fuse_ino_t ino, int which);
-bool control_lseek(fuse_req_t req, fuse_ino_t ino);
-/* Requests that would change something: -EPERM. */
-bool control_refuses(fuse_req_t req, fuse_ino_t ino);
 
 #endif

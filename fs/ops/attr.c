@@ -20,7 +20,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 	struct stat st;
 
 	(void)info;
-	if (control_getattr(req, ino) || !op_begin(&op, req, ino, STAT_GETATTR))
+	if (!op_begin(&op, req, ino, STAT_GETATTR))
 		return;
 	inode_stat(op.inode, &st);
 	op_end(&op, 0);
@@ -36,7 +36,7 @@ static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 	struct stat st;
 
 	(void)flags, (void)mask, (void)info;
-	if (control_statx(req, ino) || !op_begin(&op, req, ino, STAT_STATX))
+	if (!op_begin(&op, req, ino, STAT_STATX))
 		return;
 	inode_stat(op.inode, &st);
 	struct statx stx = inode_statx(&st, time_to_spec(op.inode->btime));
@@ -140,7 +140,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 	int error = 0;
 
 	(void)info;
-	if (control_setattr(req, ino, which) || !op_begin(&op, req, ino, STAT_SETATTR))
+	if (!op_begin(&op, req, ino, STAT_SETATTR))
 		return;
 	if (which & FUSE_SET_ATTR_SIZE) {
 		op.bytes = (uint64_t)st->st_size;

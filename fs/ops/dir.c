@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "fs/control/nodes.h"
 #include "fs/fuse/uring_buffer.h"
 #include "fs/ops/ops.h"
 #include "fs/tree/dir.h"
@@ -89,8 +88,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 {
 	struct op op;
 
-	if (control_readdir(req, ino, bytes, offset, listing == LIST_ATTRIBUTES) ||
-	    !op_begin(&op, req, ino, listing == LIST_NAMES ? STAT_READDIR : STAT_READDIRPLUS))
+	if (!op_begin(&op, req, ino, listing == LIST_NAMES ? STAT_READDIR : STAT_READDIRPLUS))
 		return;
 	if (!S_ISDIR(op.inode->mode)) {
 		op_done(&op, req, -ENOTDIR);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "fs/control/nodes.h"
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/uring_buffer.h"
 #include "fs/ops/inode_io.h"
@@ -20,7 +19,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	struct inode_call call;
 	struct op op;
 
-	if (control_read(req, ino, bytes, offset, info) || !op_begin(&op, req, ino, STAT_READ))
+	if (!op_begin(&op, req, ino, STAT_READ))
 		return;
 	char *to = uring_buffer_reply(op.worker, req, &bytes);
 
@@ -45,7 +44,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t by
 {
 	struct op op;
 
-	if (control_write(req, ino, from, bytes) || !op_begin(&op, req, ino, STAT_WRITE))
+	if (!op_begin(&op, req, ino, STAT_WRITE))
 		return;
 	uring_buffer_pin(op.worker, req);
 	op_range(&op, offset, bytes);
@@ -70,7 +69,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 	struct op op;
 
 	(void)info;
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_FALLOCATE))
+	if (!op_begin(&op, req, ino, STAT_FALLOCATE))
 		return;
 	op_range(&op, offset, (size_t)bytes);
 	op_done(&op, req,
@@ -87,7 +86,7 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 	struct op op;
 
 	(void)info;
-	if (control_lseek(req, ino) || !op_begin(&op, req, ino, STAT_LSEEK))
+	if (!op_begin(&op, req, ino, STAT_LSEEK))
 		return;
 	op_range(&op, offset, 0);
 	int64_t found = file_seek(op.inode->file, (uint64_t)offset, whence);
@@ -124,12 +123,7 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 	struct op op;
 
 	(void)from_info, (void)to_info;
-	if (control_owns(from_ino)) {
-		fuse_reply_err(req, EXDEV); /* the kernel then reads and writes */
-		return;
-	}
-	if (control_refuses(req, to_ino) || !op_begin(&op, req, from_ino, STAT_COPY) ||
-	    !op_begin_to(&op, req, to_ino))
+	if (!op_begin(&op, req, from_ino, STAT_COPY) || !op_begin_to(&op, req, to_ino))
 		return;
 	op_range(&op, from_offset, bytes);
 	if (flags) {

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fs/control/nodes.h"
 #include "fs/file/internal.h"
 #include "fs/fuse/session.h"
 #include "fs/ops/ops.h"
@@ -217,7 +216,7 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	struct op op;
 
 	(void)argument, (void)flags;
-	if (control_owns(ino) || !is_known(command, in_bytes, out_bytes)) {
+	if (!is_known(command, in_bytes, out_bytes)) {
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}

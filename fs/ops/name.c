@@ -23,7 +23,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct op op;
 	struct inode *inode;
 
-	if (control_lookup(req, parent, name) || !op_begin(&op, req, parent, STAT_LOOKUP))
+	if (!op_begin(&op, req, parent, STAT_LOOKUP))
 		return;
 	op.name = name;
 	int error = tree_lookup(op.fs, op.inode, name, &inode);
@@ -82,7 +82,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const stru
 	struct op op;
 	struct inode *inode;
 
-	if (control_refuses(req, parent) || !op_begin(&op, req, parent, kind))
+	if (!op_begin(&op, req, parent, kind))
 		return;
 	op.name = name;
 	int error = op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
@@ -105,8 +105,6 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 	struct tree_new what = owned(req, mode);
 
 	what.rdev = rdev;
-	if (control_mknod(req, parent, name, mode))
-		return;
 	make(req, parent, name, &what, STAT_MKNOD);
 }
 
@@ -122,7 +120,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct op op;
 
-	if (control_readlink(req, ino) || !op_begin(&op, req, ino, STAT_READLINK))
+	if (!op_begin(&op, req, ino, STAT_READLINK))
 		return;
 	op_end(&op, 0);
 	/* A copy: with the reply the inode may go. */
@@ -137,7 +135,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	struct op op;
 	struct inode *inode;
 
-	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_CREATE))
+	if (!op_begin(&op, req, parent, STAT_CREATE))
 		return;
 	op.name = name;
 	int error =
@@ -159,7 +157,7 @@ static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fu
 	struct op op;
 	struct inode *inode;
 
-	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_TMPFILE))
+	if (!op_begin(&op, req, parent, STAT_TMPFILE))
 		return;
 	int error = op_was_made(&op, &inode) ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
 
@@ -173,8 +171,7 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const cha
 {
 	struct op op;
 
-	if (control_refuses(req, ino) || control_refuses(req, parent) ||
-	    !op_begin(&op, req, ino, STAT_LINK) || !op_begin_to(&op, req, parent))
+	if (!op_begin(&op, req, ino, STAT_LINK) || !op_begin_to(&op, req, parent))
 		return;
 	op.to_name = name;
 	struct inode *inode;
@@ -190,7 +187,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct op op;
 
-	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_UNLINK))
+	if (!op_begin(&op, req, parent, STAT_UNLINK))
 		return;
 	op.name = name;
 	op_done(&op, req, op_drc_find(&op) ? 0 : tree_unlink(op.fs, op.inode, name));
@@ -200,7 +197,7 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct op op;
 
-	if (control_refuses(req, parent) || !op_begin(&op, req, parent, STAT_RMDIR))
+	if (!op_begin(&op, req, parent, STAT_RMDIR))
 		return;
 	op.name = name;
 	op_done(&op, req, op_drc_find(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
@@ -224,8 +221,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 {
 	struct op op;
 
-	if (control_refuses(req, parent) || control_refuses(req, new_parent) ||
-	    !op_begin(&op, req, parent, STAT_RENAME) || !op_begin_to(&op, req, new_parent))
+	if (!op_begin(&op, req, parent, STAT_RENAME) || !op_begin_to(&op, req, new_parent))
 		return;
 	op.name = name;
 	op.to_name = new_name;

@@ -4,7 +4,6 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "fs/control/nodes.h"
 #include "fs/file/missing.h"
 #include "fs/ops/ops.h"
 #include "fs/spool/spool.h"
@@ -179,7 +178,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	struct op op;
 
-	if (control_open(req, ino, info) || !op_begin(&op, req, ino, STAT_OPEN))
+	if (!op_begin(&op, req, ino, STAT_OPEN))
 		return;
 	int flags = info->flags;
 	int error = op_open_flags(&op, req, op.inode, info);
@@ -197,7 +196,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 {
 	struct op op;
 
-	if (control_release(req, ino, info) || !op_begin(&op, req, ino, STAT_RELEASE))
+	if (!op_begin(&op, req, ino, STAT_RELEASE))
 		return;
 	if (!(op.did & JOURNAL_DID_CLOSE))
 		op_closed(&op, req, op.inode, info->flags);
@@ -216,10 +215,6 @@ static void save(fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 {
 	struct op op;
 
-	if (control_owns(ino)) {
-		fuse_reply_err(req, 0);
-		return;
-	}
 	/* A write that was answered is where it has to be, but for the disk. */
 	if (op_begin(&op, req, ino, kind))
 		op_done(&op, req, spool_save(op.fs, op.inode));

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "common/log.h"
+#include "fs/control/nodes.h"
 #include "fs/file/volume.h"
 #include "fs/ops/ops.h"
 #include "fs/tree/inode.h"
@@ -14,6 +15,10 @@
 
 bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 {
+	if (control_owns(ino)) {
+		fuse_reply_err(req, EPERM);
+		return false;
+	}
 	*op = (struct op){.fs = fuse_req_userdata(req), .req = req, .kind = kind};
 	op->worker = worker_self(op->fs);
 	if (!op->worker) {
@@ -55,6 +60,10 @@ bool op_was_made(const struct op *op, struct inode **inode)
 
 bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino)
 {
+	if (control_owns(ino)) {
+		op_done(op, req, -EPERM);
+		return false;
+	}
 	op->to = inode_find(op->fs, ino);
 	if (!op->to)
 		op_done(op, req, -ESTALE);
@@ -160,18 +169,4 @@ void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
 		op_closed(op, NULL, inode, flags);
 		inode_forget(op->fs, inode, 1);
 	}
-}
-
-const struct fuse_lowlevel_ops *ops_table(void)
-{
-	static struct fuse_lowlevel_ops table;
-
-	ops_name(&table);
-	ops_attr(&table);
-	ops_dir(&table);
-	ops_open(&table);
-	ops_io(&table);
-	ops_xattr(&table);
-	ops_ioctl(&table);
-	return &table;
 }

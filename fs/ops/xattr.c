@@ -8,7 +8,6 @@
 #include <sys/xattr.h>
 
 #include "common/cleanup.h"
-#include "fs/control/nodes.h"
 #include "fs/core/caller.h"
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
@@ -107,7 +106,7 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 {
 	struct op op;
 
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_SETXATTR))
+	if (!op_begin(&op, req, ino, STAT_SETXATTR))
 		return;
 	op.bytes = size;
 	int id = attributes_find(name), error;
@@ -170,10 +169,6 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	char *value AUTO_FREE = NULL;
 	struct op op;
 
-	if (control_owns(ino)) {
-		fuse_reply_err(req, ENODATA);
-		return;
-	}
 	if (!op_begin(&op, req, ino, STAT_GETXATTR))
 		return;
 	int id = strncmp(name, ATTRIBUTES_PREFIX, strlen(ATTRIBUTES_PREFIX)) == 0
@@ -225,14 +220,6 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
 	struct op op;
 
-	if (control_owns(ino)) {
-		/* With room for names the kernel wants a list, though an empty one. */
-		if (room)
-			fuse_reply_buf(req, NULL, 0);
-		else
-			fuse_reply_xattr(req, 0);
-		return;
-	}
 	if (!op_begin(&op, req, ino, STAT_LISTXATTR))
 		return;
 	char *names = op.worker->reply;
@@ -253,7 +240,7 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	struct op op;
 	int error;
 
-	if (control_refuses(req, ino) || !op_begin(&op, req, ino, STAT_REMOVEXATTR))
+	if (!op_begin(&op, req, ino, STAT_REMOVEXATTR))
 		return;
 	int id = attributes_find(name);
 

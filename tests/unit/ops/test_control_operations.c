@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Every FUSE request on the nodes of .gpumem/, given to libfuse as the kernel's bytes: an operation
+ * is answered as documented or refused, and never looks for the node in the tree (ESTALE). */
+#define FUSE_USE_VERSION 318
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "fs/control/access_log_file.h"
+#include "fs/control/nodes.h"
+#include "fs/control/texts.h"
+#include "fs/ops/ops.h"
+#include "tests/unit/fs_fixture.h"
+#include "tests/unit/unit.h"
+
+#define OPCODES 64
+/* FUSE_STATX and FUSE_COPY_FILE_RANGE_64 of Linux 6.6 and 6.18, which older headers lack. */
+#define OPCODE_STATX   52
+#define OPCODE_COPY_64 53
+#define BODY_BYTES     4096
+
+#define UNANSWERED (-1)
+
+static struct fuse_session *session;
+static int null_fd;
+static struct {
+	int error; /* positive errno; UNANSWERED: no reply */
+	unsigned replies;
+	char data[BODY_BYTES];
+	size_t bytes;
+} answer;
+
+static ssize_t answer_note(int fd, struct iovec *iov, int count, void *userdata)
+{
+	size_t bytes = 0;
+
+	(void)fd, (void)userdata;
+	for (int i = 0; i < count; i++) {
+		ck_assert_uint_le(bytes + iov[i].iov_len, sizeof(answer.data));
+		memcpy(answer.data + bytes, iov[i].iov_base, iov[i].iov_len);
+		bytes += iov[i].iov_len;
+	}
+	ck_assert_uint_ge(bytes, sizeof(struct fuse_out_header));
+	answer.error = -((struct fuse_out_header *)answer.data)->error;
+	answer.bytes = bytes - sizeof(struct fuse_out_header);
+	answer.replies++;
+	return (ssize_t)bytes;
+}
+
+static ssize_t nothing_read(int fd, void *to, size_t bytes, void *userdata)
+{
+	(void)fd, (void)to, (void)bytes, (void)userdata;
+	return 0;
+}
+
+/* The error of the reply. The body is followed by zeros: empty names, if names belong there. */
+static int request(uint32_t opcode, uint64_t node, const void *body, size_t bytes)
+{
+	static struct {
+		struct fuse_in_header header;
+		char body[BODY_BYTES];
+	} in;
+	struct fuse_buf buf = {.mem = &in, .size = sizeof(in)};
+
+	memset(&in, 0, sizeof(in));
+	in.header = (struct fuse_in_header){.len = sizeof(in),
+					    .opcode = opcode,
+					    .unique = 2,
+					    .nodeid = node,
+					    .uid = getuid(),
+					    .gid = getgid(),
+					    .pid = (uint32_t)getpid()};
+	if (bytes)
+		memcpy(in.body, body, bytes);
+	answer.replies = 0;
+	answer.error = UNANSWERED;
+	fuse_session_process_buf(session, &buf);
+	ck_assert_uint_le(answer.replies, 1);
+	return answer.error;
+}
+
+static uint64_t handle_of(uint64_t node, uint32_t flags)
+{
+	struct fuse_open_in in = {.flags = flags};
+
+	ck_assert_int_eq(request(FUSE_OPEN, node, &in, sizeof(in)), 0);
+	return ((struct fuse_open_out *)(answer.data + sizeof(struct fuse_out_header)))->fh;
+}
+
+static uint64_t node_of(uint64_t parent, const char *name)
+{
+	ck_assert_int_eq(request(FUSE_LOOKUP, parent, name, strlen(name) + 1), 0);
+	return ((struct fuse_entry_out *)(answer.data + sizeof(struct fuse_out_header)))->nodeid;
+}
+
+static void session_up(void)
+{
+	static const struct fuse_custom_io io = {.writev = answer_note, .read = nothing_read};
+	struct fuse_init_in init = {.major = FUSE_KERNEL_VERSION,
+				    .minor = FUSE_KERNEL_MINOR_VERSION,
+				    .max_readahead = 65536};
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+
+	fixture_up();
+	ck_assert_int_eq(access_file_new(&fixture), 0);
+	ck_assert_int_eq(fuse_opt_add_arg(&args, "test"), 0);
+	session = fuse_session_new(&args, ops_table(), sizeof(struct fuse_lowlevel_ops), &fixture);
+	ck_assert_ptr_nonnull(session);
+	fuse_opt_free_args(&args);
+	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	ck_assert_int_eq(fuse_session_custom_io(session, &io, sizeof(io), null_fd), 0);
+	ck_assert_int_eq(request(FUSE_INIT, 0, &init, sizeof(init)), 0);
+}
+
+static void session_down(void)
+{
+	fuse_session_destroy(session);
+	access_file_free(&fixture);
+	worker_end();
+	fixture_down();
+}
+
+/* All nodes of .gpumem/, with the number of nodes. */
+static unsigned nodes_of_control(uint64_t nodes[32])
+{
+	unsigned n = 0;
+
+	nodes[n++] = node_of(FUSE_ROOT_ID, ".gpumem");
+	for (const struct control_file *file = control_files; file->name; file++)
+		nodes[n++] = node_of(CONTROL_INO, file->name);
+	nodes[n] = node_of(CONTROL_INO, "by-uuid");
+	nodes[n + 1] = node_of(nodes[n], fixture.volumes[0].device->uuid);
+	return n + 2;
+}
+
+/* What libfuse answers by itself, or without a reply. */
+static bool is_of_libfuse(uint32_t opcode)
+{
+	return opcode == FUSE_INIT || opcode == FUSE_DESTROY || opcode == FUSE_NOTIFY_REPLY ||
+	       opcode == FUSE_INTERRUPT || opcode == FUSE_RELEASEDIR || opcode == FUSE_FORGET ||
+	       opcode == FUSE_BATCH_FORGET;
+}
+
+/* The operations of control_operations, and statfs, which shows the whole mount. */
+static bool is_supported(uint32_t opcode)
+{
+	static const uint32_t supported[] = {FUSE_LOOKUP,      FUSE_MKNOD,     FUSE_GETATTR,
+					     OPCODE_STATX,     FUSE_SETATTR,   FUSE_READLINK,
+					     FUSE_OPEN,	       FUSE_READ,      FUSE_WRITE,
+					     FUSE_STATFS,      FUSE_RELEASE,   FUSE_FSYNC,
+					     FUSE_GETXATTR,    FUSE_FSYNCDIR,  FUSE_READDIR,
+					     FUSE_READDIRPLUS, FUSE_LSEEK,     FUSE_COPY_FILE_RANGE,
+					     FUSE_IOCTL,       FUSE_LISTXATTR, OPCODE_COPY_64};
+
+	for (unsigned i = 0; i < sizeof(supported) / sizeof(supported[0]); i++)
+		if (supported[i] == opcode)
+			return true;
+	return false;
+}
+
+START_TEST(others_are_refused)
+{
+	/* The other node of link and rename. */
+	const uint64_t body = FUSE_ROOT_ID;
+	uint64_t nodes[32];
+	unsigned n = nodes_of_control(nodes), refused = 0;
+
+	for (uint32_t opcode = 1; opcode < OPCODES; opcode++) {
+		if (is_of_libfuse(opcode) || is_supported(opcode))
+			continue;
+		for (unsigned i = 0; i < n; i++) {
+			int error = request(opcode, nodes[i], &body, sizeof(body));
+
+			ck_assert_msg(error == EPERM || error == ENOSYS,
+				      "opcode %u on node %llx: %d", opcode,
+				      (unsigned long long)nodes[i], error);
+			refused += error == EPERM;
+		}
+	}
+	/* mkdir, symlink, create, tmpfile, link, unlink, rmdir, rename, rename2, setxattr,
+	 * removexattr, fallocate. */
+	ck_assert_uint_eq(refused, 12 * n);
+}
+END_TEST
+
+START_TEST(supported_ones_never_reach_the_tree)
+{
+	uint64_t nodes[32];
+	unsigned n = nodes_of_control(nodes);
+
+	for (uint32_t opcode = 1; opcode < OPCODES; opcode++)
+		for (unsigned i = 0; is_supported(opcode) && i < n; i++) {
+			int error = request(opcode, nodes[i], NULL, 0);
+
+			ck_assert_msg(error != ESTALE && error != ENOSYS && error != UNANSWERED,
+				      "opcode %u on node %llx: %d", opcode,
+				      (unsigned long long)nodes[i], error);
+		}
+}
+END_TEST
+
+START_TEST(second_nodes_are_refused)
+{
+	const uint64_t dir = gpu(0)->ino, control = CONTROL_INO;
+	struct {
+		struct fuse_rename2_in in;
+		char names[4];
+	} rename = {.in = {.newdir = control}, .names = "f\0g"};
+	struct {
+		struct fuse_link_in in;
+		char name[2];
+	} link = {.name = "g"};
+	struct fuse_copy_file_range_in copy = {.nodeid_out = node_of(control, "params"), .len = 1};
+
+	ck_assert_int_eq(make_file(gpu(0), "f"), 0);
+	link.in.oldnodeid = node_of(dir, "f");
+	ck_assert_int_eq(request(FUSE_RENAME2, dir, &rename, sizeof(rename)), EPERM);
+	ck_assert_int_eq(request(FUSE_LINK, control, &link, sizeof(link)), EPERM);
+	ck_assert_int_eq(request(FUSE_COPY_FILE_RANGE, link.in.oldnodeid, &copy, sizeof(copy)),
+			 EPERM);
+	link.in.oldnodeid = copy.nodeid_out;
+	ck_assert_int_eq(request(FUSE_LINK, dir, &link, sizeof(link)), EPERM);
+	ck_assert(is_there(gpu(0), "f"));
+	ck_assert(!is_there(gpu(0), "g"));
+	inode_forget(&fixture, at(gpu(0), "f"), 1);
+}
+END_TEST
+
+START_TEST(supported_ones_answer)
+{
+	uint64_t params = node_of(CONTROL_INO, "params"), version = node_of(CONTROL_INO, "version");
+	uint64_t uuids = node_of(CONTROL_INO, "by-uuid");
+	uint64_t link = node_of(uuids, fixture.volumes[0].device->uuid);
+	struct fuse_open_in writing = {.flags = O_WRONLY};
+	struct fuse_setattr_in size = {.valid = FATTR_SIZE}, mode = {.valid = FATTR_MODE};
+	struct {
+		struct fuse_write_in in;
+		char text[8];
+	} write = {.in = {.size = 2}, .text = "?\n"};
+	struct fuse_read_in read = {.size = 1024};
+	struct fuse_getxattr_in xattrs = {.size = 100};
+	const struct {
+		uint32_t opcode;
+		uint64_t node;
+		const void *body;
+		size_t bytes;
+		int error;
+	} rows[] = {
+	    {FUSE_LOOKUP, CONTROL_INO, "none", 5, ENOENT},
+	    {FUSE_LOOKUP, FUSE_ROOT_ID, ".gpumem", 8, 0},
+	    {FUSE_MKNOD, CONTROL_INO, NULL, 0, EPERM},
+	    {FUSE_GETATTR, version, NULL, 0, 0},
+	    {OPCODE_STATX, version, NULL, 0, 0},
+	    {FUSE_SETATTR, params, &size, sizeof(size), 0},
+	    {FUSE_SETATTR, params, &mode, sizeof(mode), EPERM},
+	    {FUSE_SETATTR, version, &size, sizeof(size), EPERM},
+	    {FUSE_READLINK, link, NULL, 0, 0},
+	    {FUSE_READLINK, version, NULL, 0, EINVAL},
+	    {FUSE_OPEN, params, &writing, sizeof(writing), 0},
+	    {FUSE_OPEN, version, &writing, sizeof(writing), EACCES},
+	    {FUSE_OPEN, link, NULL, 0, EINVAL},
+	    {FUSE_READ, link, &read, sizeof(read), EINVAL},
+	    {FUSE_WRITE, version, &write, sizeof(write), EPERM},
+	    {FUSE_WRITE, params, &write, sizeof(write), EINVAL},
+	    {FUSE_STATFS, version, NULL, 0, 0},
+	    {FUSE_FSYNC, version, NULL, 0, 0},
+	    {FUSE_FSYNCDIR, CONTROL_INO, NULL, 0, 0},
+	    {FUSE_GETXATTR, version, &xattrs, sizeof(xattrs), ENODATA},
+	    {FUSE_LISTXATTR, version, &xattrs, sizeof(xattrs), 0},
+	    {FUSE_READDIR, CONTROL_INO, &read, sizeof(read), 0},
+	    {FUSE_READDIRPLUS, uuids, &read, sizeof(read), 0},
+	    {FUSE_READDIR, version, &read, sizeof(read), ENOTDIR},
+	    {FUSE_LSEEK, version, NULL, 0, ENXIO},
+	    {FUSE_COPY_FILE_RANGE, version, NULL, 0, EXDEV},
+	    {FUSE_IOCTL, version, NULL, 0, ENOTTY},
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		int error = request(rows[i].opcode, rows[i].node, rows[i].body, rows[i].bytes);
+
+		ck_assert_msg(error == rows[i].error, "row %u, opcode %u: %d, not %d", i,
+			      rows[i].opcode, error, rows[i].error);
+	}
+	read.fh = handle_of(version, O_RDONLY);
+	ck_assert_int_eq(request(FUSE_READ, version, &read, sizeof(read)), 0);
+	ck_assert_uint_gt(answer.bytes, 0);
+	struct fuse_release_in release = {.fh = read.fh};
+
+	ck_assert_int_eq(request(FUSE_RELEASE, version, &release, sizeof(release)), 0);
+	release.fh = handle_of(node_of(CONTROL_INO, "accesslog"), O_RDONLY);
+	ck_assert_int_eq(
+	    request(FUSE_RELEASE, node_of(CONTROL_INO, "accesslog"), &release, sizeof(release)), 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = unit_suite("control operations", &tcase, 60);
+
+	tcase_add_checked_fixture(tcase, session_up, session_down);
+	tcase_add_test(tcase, others_are_refused);
+	tcase_add_test(tcase, supported_ones_never_reach_the_tree);
+	tcase_add_test(tcase, second_nodes_are_refused);
+	tcase_add_test(tcase, supported_ones_answer);
+	return unit_main(suite);
+}
