@@ -5,7 +5,7 @@
 views its tensors there without a copy. Without DIRECTORY the model is on the mount already: then nothing is staged,
 and any number of processes view the same memory.
 
-Tensors on a GPU are taken by PyTorch, those of system memory (host/, and GPUs that are played) by numpy; where these
+Tensors on a GPU are taken by PyTorch, those of system memory (host/, and simulated GPUs) by numpy; where these
 are not installed, by Python's own memoryview."""
 
 import os
