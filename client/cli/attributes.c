@@ -18,33 +18,12 @@
 #include "common/closest.h"
 #include "common/number.h"
 
-#define PREFIX	"user.gpumem."
 #define DEFAULT "default"
-#define QUOTA	"none, or a number such as 5000, 10G, 10GiB or 10GB"
-
-const struct attribute attributes[] = {
-    {"page_size", "auto 4K 64K 2M 1G", "unit and alignment of the memory", false},
-    {"persist", "volatile restart disk", "what outlives the daemon", false},
-    {"mapping", "auto persistent transient", "how long the CPU's mapping stays", false},
-    {"copy", "auto bar dma", "how read and write move bytes", false},
-    {"force_pcie", "0 1", "map over PCIe on coherent platforms", false},
-    {"share", "private trusted", "whether readers get the memory itself", false},
-    {"quota.max_bytes", QUOTA, "limit for all below a directory", false},
-    {"quota.max_files", QUOTA, "limit for all below a directory", false},
-    {"device", "", "the GPU", false},
-    {"extents", "", "the layout", true},
-    {"resident", "", "where the bytes are", false},
-    {"mapped", "", "bytes mapped through the BAR", false},
-    {"leases", "", "who shares the memory, counted", false},
-    {"rbytes", "", "memory of everything below a directory", false},
-    {"rfiles", "", "what is below a directory, counted", false},
-    {0},
-};
 
 const struct attribute *attribute_find(const char *name)
 {
-	if (strncmp(name, PREFIX, strlen(PREFIX)) == 0)
-		name += strlen(PREFIX);
+	if (strncmp(name, ATTRIBUTES_PREFIX, strlen(ATTRIBUTES_PREFIX)) == 0)
+		name += strlen(ATTRIBUTES_PREFIX);
 	for (const struct attribute *one = attributes; one->name; one++)
 		if (strcmp(one->name, name) == 0)
 			return one;
@@ -71,7 +50,8 @@ static json_t *get_all(const char *path)
 	for (const struct attribute *one = attributes; one->name; one++) {
 		AUTO_FREE char *text = NULL;
 
-		if (!one->lines && facts_attribute(path, one->name, &text) == 0)
+		if (one->kind != ATTRIBUTE_READ_ONLY_LINES &&
+		    facts_attribute(path, one->name, &text) == 0)
 			json_object_set_new(values, one->name, json_string(text));
 	}
 	return values;
@@ -192,7 +172,7 @@ static int set_failed(const struct place *place, const struct attribute *one, co
 	const char *path = place->path;
 	uint64_t bytes;
 
-	if (error == EINVAL && strncmp(one->name, "quota.", 6) == 0 && strcmp(value, "none") != 0 &&
+	if (error == EINVAL && one->kind == ATTRIBUTE_QUOTA && strcmp(value, "none") != 0 &&
 	    parse_size(value, &bytes) < 0)
 		cli_error("%s: %s=%s: not a size (5000, 10G, 10GiB, 10GB or none)", path, one->name,
 			  value);
@@ -203,7 +183,7 @@ static int set_failed(const struct place *place, const struct attribute *one, co
 		cli_error("%s: %s=%s: %s", path, one->name, value, set_lacks(place, one, value));
 	else if (error == EBUSY)
 		cli_error("%s: %s=%s: the file is in use (gpumem sharers)", path, one->name, value);
-	else if (error == EPERM && strncmp(one->name, "quota.", 6) == 0)
+	else if (error == EPERM && one->kind == ATTRIBUTE_QUOTA)
 		cli_error("%s: %s: root and the user of the daemon alone set quotas", path,
 			  one->name);
 	else
@@ -223,7 +203,6 @@ static int set_one(const struct command *command, const struct place *place, con
 		return cli_fail(path, ENOMEM);
 	const struct attribute *one = attribute_find(name);
 	const char *value = equals + 1;
-	AUTO_FREE char *full = NULL;
 
 	if (!one)
 		return unknown(command, name);
@@ -231,10 +210,8 @@ static int set_one(const struct command *command, const struct place *place, con
 		cli_error("%s can only be read", one->name);
 		return CLI_DENIED;
 	}
-	if (asprintf(&full, PREFIX "%s", one->name) < 0)
-		return cli_fail(path, ENOMEM);
-	int bad = strcmp(value, DEFAULT) == 0 ? removexattr(path, full)
-					      : setxattr(path, full, value, strlen(value), 0);
+	int bad = strcmp(value, DEFAULT) == 0 ? removexattr(path, one->full)
+					      : setxattr(path, one->full, value, strlen(value), 0);
 
 	if (bad && errno == ENODATA && strcmp(value, DEFAULT) == 0)
 		return CLI_OK;
@@ -279,7 +256,7 @@ static void set_offer(int count, char **words, const char *start)
 			cli_offer(start, word, one->help);
 			continue;
 		}
-		const char *values = strchr(one->choices, ',') ? "none" : one->choices;
+		const char *values = one->kind == ATTRIBUTE_QUOTA ? "none" : one->choices;
 
 		for (size_t length; *values; values += length + (values[length] == ' ')) {
 			length = strcspn(values, " ");

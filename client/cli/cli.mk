@@ -28,7 +28,7 @@ mount-programs: cli
 every-object: $(CLI_OBJECTS)
 
 # Of common/, what the command needs.
-CLI_COMMON := $(addprefix $(OUT)/obj/common/,utf8.o closest.o)
+CLI_COMMON := $(addprefix $(OUT)/obj/common/,attributes.o utf8.o closest.o)
 
 $(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o $(CLI_COMMON) $(CLIENT_ARCHIVE)
 	$(call say,LINK,$@)

@@ -56,7 +56,7 @@ static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
 }
 
 /* Of the root (the entry "..") only the number and type are right, and looked at. */
-static struct stat attributes(struct fs *fs, fuse_ino_t ino)
+static struct stat control_stat(struct fs *fs, fuse_ino_t ino)
 {
 	struct timespec time = fs->started;
 
@@ -134,7 +134,7 @@ static void reply_entry(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 {
 	struct fuse_entry_param entry = {
 	    .ino = ino,
-	    .attr = attributes(fs, ino),
+	    .attr = control_stat(fs, ino),
 	    .attr_timeout = attr_seconds(ino),
 	    .entry_timeout = NAME_SECONDS,
 	};
@@ -175,7 +175,7 @@ void control_handles_from(struct fs *fs, uint64_t first)
 
 static void control_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	struct stat st = attributes(fuse_req_userdata(req), ino);
+	struct stat st = control_stat(fuse_req_userdata(req), ino);
 
 	(void)info;
 	fuse_reply_attr(req, &st, attr_seconds(ino));
@@ -185,7 +185,7 @@ static void control_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 			  struct fuse_file_info *info)
 {
 	struct fs *fs = fuse_req_userdata(req);
-	struct stat st = attributes(fs, ino);
+	struct stat st = control_stat(fs, ino);
 	struct statx stx = inode_statx(&st, fs->started);
 
 	(void)flags, (void)mask, (void)info;
@@ -232,7 +232,7 @@ static void directory_list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t o
 		if (n == 1)
 			entry_ino = ino == CONTROL_INO ? INODE_ROOT : CONTROL_INO;
 		/* Node id 0 in readdirplus: no lookup happened that the kernel would count. */
-		struct fuse_entry_param entry = {.attr = attributes(fs, entry_ino)};
+		struct fuse_entry_param entry = {.attr = control_stat(fs, entry_ino)};
 		size_t size = listing == LIST_ATTRIBUTES
 				  ? fuse_add_direntry_plus(req, buffer + used, bytes - used, name,
 							   &entry, n + 1)

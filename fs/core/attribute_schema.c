@@ -8,67 +8,19 @@
 #include "common/log.h"
 #include "common/number.h"
 
-#define CHOICES_MAX 5
-
 /* Longer than any value. */
 #define VALUE_MAX 32
 
-struct row {
-	const char *name;
-	const char *choices; /* as attributes_choices says */
-	/* The texts of the values, in the order of their enum; empty for what is no choice. */
-	const char *texts[CHOICES_MAX];
-	size_t field; /* offset in struct attr_values */
-};
-
-#define NAME(text)  ATTRIBUTES_PREFIX text
-#define FIELD(name) offsetof(struct attr_values, name)
-#define QUOTA	    "none, or a number such as 5000, 10G, 10GiB or 10GB"
-
-static const struct row table[ATTR_COUNT] = {
-    [ATTR_PAGE_SIZE] = {.name = NAME("page_size"),
-			.choices = "auto 4K 64K 2M 1G",
-			.texts = {"auto", "4K", "64K", "2M", "1G"},
-			.field = FIELD(page_size)},
-    [ATTR_PERSIST] = {.name = NAME("persist"),
-		      .choices = "volatile restart disk",
-		      .texts = {"volatile", "restart", "disk"},
-		      .field = FIELD(persist)},
-    [ATTR_MAPPING] = {.name = NAME("mapping"),
-		      .choices = "auto persistent transient",
-		      .texts = {"auto", "persistent", "transient"},
-		      .field = FIELD(mapping)},
-    [ATTR_COPY] = {.name = NAME("copy"),
-		   .choices = "auto bar dma",
-		   .texts = {"auto", "bar", "dma"},
-		   .field = FIELD(copy)},
-    [ATTR_FORCE_PCIE] = {.name = NAME("force_pcie"),
-			 .choices = "0 1",
-			 .texts = {"0", "1"},
-			 .field = FIELD(force_pcie)},
-    [ATTR_SHARE] = {.name = NAME("share"),
-		    .choices = "private trusted",
-		    .texts = {"private", "trusted"},
-		    .field = FIELD(share)},
-    [ATTR_QUOTA_BYTES] = {.name = NAME("quota.max_bytes"), .choices = QUOTA},
-    [ATTR_QUOTA_FILES] = {.name = NAME("quota.max_files"), .choices = QUOTA},
-    [ATTR_DEVICE] = {.name = NAME("device"), .choices = ""},
-    [ATTR_EXTENTS] = {.name = NAME("extents"), .choices = ""},
-    [ATTR_RESIDENT] = {.name = NAME("resident"), .choices = ""},
-    [ATTR_MAPPED] = {.name = NAME("mapped"), .choices = ""},
-    [ATTR_LEASES] = {.name = NAME("leases"), .choices = ""},
-    [ATTR_RBYTES] = {.name = NAME("rbytes"), .choices = ""},
-    [ATTR_RFILES] = {.name = NAME("rfiles"), .choices = ""},
-};
-
-_Static_assert(ATTR_VALUES <= 8 * sizeof(((struct attr_values *)0)->set), "a bit per value");
+_Static_assert(ATTR_VALUES <= ATTRIBUTES_MAX, "a bit per attribute in set");
+_Static_assert(sizeof(struct attr_values) == sizeof(uint64_t), "loaded at once");
+_Static_assert(ATTRIBUTE_CHOICES_MAX == 1 << ATTRIBUTE_BITS, "a field holds every choice");
 
 int attributes_find(const char *name)
 {
 	if (strncmp(name, ATTRIBUTES_PREFIX, strlen(ATTRIBUTES_PREFIX)) != 0)
 		return -ENODATA;
 	for (int id = 0; id < ATTR_COUNT; id++)
-		if (strcmp(name, table[id].name) == 0)
+		if (strcmp(name, attributes[id].full) == 0)
 			return id;
 	log_warn("%s: no such attribute (see gpumem(7))", name);
 	return -EINVAL;
@@ -76,24 +28,19 @@ int attributes_find(const char *name)
 
 const char *attributes_name(enum attr_id id)
 {
-	return table[id].name;
+	return attributes[id].full;
 }
 
 bool attributes_read_only(enum attr_id id)
 {
-	return id >= ATTR_DEVICE;
-}
-
-const char *attributes_choices(enum attr_id id)
-{
-	return table[id].choices;
+	return !*attributes[id].choices;
 }
 
 static int refuse(enum attr_id id, const char *text, size_t length, const char *path)
 {
 	int shown = length < VALUE_MAX ? (int)length : VALUE_MAX;
-	log_warn("%s: %s=%.*s: not one of: %s", path, table[id].name, shown, text,
-		 table[id].choices);
+	log_warn("%s: %s=%.*s: not one of: %s", path, attributes[id].full, shown, text,
+		 attributes[id].choices);
 	return -EINVAL;
 }
 
@@ -102,18 +49,31 @@ static bool text_is(const char *known, const char *text, size_t length)
 	return strlen(known) == length && memcmp(known, text, length) == 0;
 }
 
+static void set_value(enum attr_id id, uint64_t value, uint64_t is_set, struct attr_values *values)
+{
+	unsigned shift = ATTRIBUTE_BITS * id;
+
+	values->bits &= ~((ATTRIBUTE_CHOICES_MAX - 1ULL) << shift);
+	values->bits |= value << shift;
+	values->set = (values->set & ~(1ULL << id)) | is_set << id;
+}
+
+void attributes_take(enum attr_id id, struct attr_values *values, const struct attr_values *from)
+{
+	set_value(id, attributes_value(id, from), from->set >> id & 1, values);
+}
+
 int attributes_parse(enum attr_id id, const char *text, size_t length, const char *path,
 		     struct attr_values *values)
 {
-	const struct row *row = &table[id];
-
 	if (id >= ATTR_VALUES)
 		return -EINVAL;
-	for (unsigned value = 0; value < CHOICES_MAX && row->texts[value]; value++) {
-		if (!text_is(row->texts[value], text, length))
+	const char *const *words = attributes[id].words;
+
+	for (unsigned value = 0; value < ATTRIBUTE_CHOICES_MAX && words[value]; value++) {
+		if (!text_is(words[value], text, length))
 			continue;
-		((uint8_t *)values)[row->field] = (uint8_t)value;
-		values->set |= (uint8_t)(1U << id);
+		set_value(id, value, 1, values);
 		return 0;
 	}
 	return refuse(id, text, length, path);
@@ -142,10 +102,10 @@ int attributes_parse_quota(enum attr_id id, const char *text, size_t length, con
 
 const char *attributes_text(enum attr_id id, const struct attr_values *values)
 {
-	if (id >= ATTR_VALUES)
-		return "";
-	unsigned value = ((const uint8_t *)values)[table[id].field];
-	return value < CHOICES_MAX && table[id].texts[value] ? table[id].texts[value] : "";
+	const char *word =
+	    id < ATTR_VALUES ? attributes[id].words[attributes_value(id, values)] : NULL;
+
+	return word ? word : "";
 }
 
 bool attributes_are_known(const struct attr_values *values)
@@ -153,13 +113,11 @@ bool attributes_are_known(const struct attr_values *values)
 	for (int id = 0; id < ATTR_VALUES; id++)
 		if (!*attributes_text((enum attr_id)id, values))
 			return false;
-	return true;
+	return values->unused == 0 && values->set >> ATTR_VALUES == 0;
 }
 
 void attributes_reset(enum attr_id id, struct attr_values *values)
 {
-	if (id >= ATTR_VALUES)
-		return;
-	((uint8_t *)values)[table[id].field] = 0;
-	values->set &= (uint8_t) ~(1U << id);
+	if (id < ATTR_VALUES)
+		set_value(id, 0, 0, values);
 }

@@ -1,49 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The table of user.gpumem.* attributes: names, values, defaults. Pure; bound to inodes by
- * ops_xattr.c. */
+/* The attributes of an inode by the schema of common/attributes.h: their values in eight bytes, and
+ * the parser of setxattr(2). fs/tree/inode_attributes.h binds them to inodes. */
 #ifndef FS_CORE_ATTRIBUTE_SCHEMA_H
 #define FS_CORE_ATTRIBUTE_SCHEMA_H
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
-#define ATTRIBUTES_PREFIX "user.gpumem."
+#include "common/attributes.h"
 
-enum attr_page_size { PAGE_SIZE_AUTO, PAGE_SIZE_4K, PAGE_SIZE_64K, PAGE_SIZE_2M, PAGE_SIZE_1G };
-enum attr_persist { PERSIST_VOLATILE, PERSIST_RESTART, PERSIST_DISK };
-enum attr_mapping { MAPPING_AUTO, MAPPING_PERSISTENT, MAPPING_TRANSIENT };
-enum attr_copy { COPYING_AUTO, COPYING_BAR, COPYING_DMA };
-enum attr_force_pcie { FORCE_PCIE_NO, FORCE_PCIE_YES };
-enum attr_share { SHARE_PRIVATE, SHARE_TRUSTED };
+#define ATTRIBUTE_BITS 3
+#define ATTRIBUTES_MAX 16
 
-/* What a file has, and what a directory hands to files created in it. Zero is the default. */
+/* What a file has, and what a directory hands to files created in it. Zero is the default. Eight
+ * bytes, so that one load of all is atomic; there is room for ATTRIBUTES_MAX attributes. */
 struct attr_values {
-	uint8_t page_size, persist, mapping, copy, force_pcie, share;
-	uint8_t set;	/* bit (1 << enum attr_id): set here or inherited, so listed by listxattr */
-	uint8_t unused; /* eight bytes, so that a load of all is atomic */
+	union {
+		struct {
+#define ATTRIBUTE_FIELD_(id, field, ...) uint64_t field : ATTRIBUTE_BITS;
+			ATTRIBUTES_WITH_VALUES(ATTRIBUTE_FIELD_)
+#undef ATTRIBUTE_FIELD_
+			uint64_t unused : ATTRIBUTE_BITS *(ATTRIBUTES_MAX - ATTR_VALUES);
+			/* Bit (1 << enum attr_id): set here or inherited, so listxattr(2) lists it.
+			 */
+			uint64_t set : ATTRIBUTES_MAX;
+		};
+		uint64_t bits;
+	};
 };
 
-enum attr_id {
-	ATTR_PAGE_SIZE,
-	ATTR_PERSIST,
-	ATTR_MAPPING,
-	ATTR_COPY,
-	ATTR_FORCE_PCIE,
-	ATTR_SHARE,
-	ATTR_VALUES,			/* how many of the above: settable and inherited */
-	ATTR_QUOTA_BYTES = ATTR_VALUES, /* directories only */
-	ATTR_QUOTA_FILES,
-	ATTR_DEVICE, /* read-only from here on */
-	ATTR_EXTENTS,
-	ATTR_RESIDENT,
-	ATTR_MAPPED,
-	ATTR_LEASES,
-	ATTR_RBYTES,
-	ATTR_RFILES,
-	ATTR_COUNT
-};
+static inline unsigned attributes_value(enum attr_id id, const struct attr_values *values)
+{
+	return values->bits >> (ATTRIBUTE_BITS * id) & ((1U << ATTRIBUTE_BITS) - 1);
+}
+
+/* Takes value and set bit of one attribute over. */
+void attributes_take(enum attr_id id, struct attr_values *values, const struct attr_values *from);
 
 /* Id of a full name (user.gpumem.page_size); -EINVAL with a log line for an unknown name in the
  * namespace; -ENODATA when the name is outside of it. */
@@ -58,12 +51,10 @@ int attributes_parse(enum attr_id id, const char *text, size_t length, const cha
 /* A quota: "none" (UINT64_MAX) or a number with an optional suffix; else -EINVAL and the line. */
 int attributes_parse_quota(enum attr_id id, const char *text, size_t length, const char *path,
 			   uint64_t *limit);
-/* The text of a value ("64K"). */
+/* The text of a value ("64K"); "" for an unknown one. */
 const char *attributes_text(enum attr_id id, const struct attr_values *values);
-/* "auto 4K 64K 2M 1G" for the help, the man page test and log lines; empty for read-only ones. */
-const char *attributes_choices(enum attr_id id);
-/* Whether each value is one of its attribute's choices: for values that come from outside this
- * daemon. */
+/* Whether each value is one of its attribute's choices, and no other bit is set: for values that
+ * come from outside this daemon. */
 bool attributes_are_known(const struct attr_values *values);
 void attributes_reset(enum attr_id id, struct attr_values *values);
 

@@ -22,7 +22,7 @@
 #include "fs/journal/persistent_fields.h"
 
 #define JOURNAL_MAGIC	     0x6c616e72756f6a67ULL /* "gjournal" */
-#define JOURNAL_VERSION	     1
+#define JOURNAL_VERSION	     2
 #define JOURNAL_HEADER_BYTES (64ULL << 10)
 #define JOURNAL_UNIT	     (64ULL << 10)
 #define JOURNAL_HALVES	     2

@@ -135,8 +135,7 @@ static void write_attributes(const struct spool_record *record, FILE *out)
 
 	for (int id = 0; id < ATTR_VALUES; id++)
 		if (record->attrs.set >> id & 1)
-			fprintf(out, "attribute %s %s\n",
-				attributes_name((enum attr_id)id) + strlen(ATTRIBUTES_PREFIX),
+			fprintf(out, "attribute %s %s\n", attributes[id].name,
 				attributes_text((enum attr_id)id, &record->attrs));
 	if (record->max_bytes != UINT64_MAX)
 		fprintf(out, "max_bytes %" PRIu64 "\n", record->max_bytes);

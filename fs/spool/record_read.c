@@ -191,8 +191,7 @@ static int line_attribute(struct reader *reader, char *line)
 	const char *word = word_next(&line);
 
 	for (int id = 0; id < ATTR_VALUES; id++)
-		if (strcmp(attributes_name((enum attr_id)id) + strlen(ATTRIBUTES_PREFIX), word) ==
-		    0)
+		if (strcmp(attributes[id].name, word) == 0)
 			return attributes_parse((enum attr_id)id, line, strlen(line), "spool",
 						&reader->record->attrs)
 				   ? -EUCLEAN

@@ -74,23 +74,12 @@ static int apply(struct fs *fs, struct copier *copier, struct inode *inode, enum
 static int store(struct fs *fs, struct inode *inode, enum attr_id id,
 		 const struct attr_values *values, uid_t caller)
 {
-	static const size_t field[ATTR_VALUES] = {
-	    [ATTR_PAGE_SIZE] = offsetof(struct attr_values, page_size),
-	    [ATTR_PERSIST] = offsetof(struct attr_values, persist),
-	    [ATTR_MAPPING] = offsetof(struct attr_values, mapping),
-	    [ATTR_COPY] = offsetof(struct attr_values, copy),
-	    [ATTR_FORCE_PCIE] = offsetof(struct attr_values, force_pcie),
-	    [ATTR_SHARE] = offsetof(struct attr_values, share),
-	};
-	uint8_t bit = (uint8_t)(1U << id);
-
 	scoped_lock(&inode->lock);
 	if (id == ATTR_SHARE && caller != inode->uid && !user_is_privileged(caller))
 		return -EPERM;
 	/* Only this field: another may have been set meanwhile. */
 	struct attr_values now = atomic_load(&inode->attrs);
-	((uint8_t *)&now)[field[id]] = ((const uint8_t *)values)[field[id]];
-	now.set = (uint8_t)((now.set & ~bit) | (values->set & bit));
+	attributes_take(id, &now, values);
 	atomic_store(&inode->attrs, now);
 	inode_touch_change(inode);
 	record_values(fs, inode);
@@ -260,7 +249,7 @@ bool inode_attr_listed(struct inode *inode, enum attr_id id)
 	struct attr_values values = atomic_load(&inode->attrs);
 
 	if (id < ATTR_VALUES)
-		return values.set & 1U << id;
+		return values.set >> id & 1;
 	if (!S_ISDIR(inode->mode))
 		return false;
 	return (id == ATTR_QUOTA_BYTES && inode->dir->max_bytes != UINT64_MAX) ||

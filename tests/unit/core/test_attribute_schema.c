@@ -108,6 +108,7 @@ static uint8_t field(const struct attr_values *attrs, enum attr_id id)
 	const uint8_t all[] = {attrs->page_size, attrs->persist,    attrs->mapping,
 			       attrs->copy,	 attrs->force_pcie, attrs->share};
 
+	_Static_assert(sizeof(all) == ATTR_VALUES, "every attribute is read by its name here");
 	return id < ATTR_VALUES ? all[id] : 0;
 }
 
@@ -190,7 +191,6 @@ START_TEST(reset_brings_back_the_default)
 }
 END_TEST
 
-/* Zero is the default, and the default is what the list of choices begins with. */
 /* The journal of an earlier daemon holds such values. */
 START_TEST(values_are_known)
 {
@@ -198,17 +198,29 @@ START_TEST(values_are_known)
 		struct attr_values attrs = {0};
 		unsigned n = 1;
 
-		for (const char *at = attributes_choices(id); *at; at++)
+		for (const char *at = attributes[id].choices; *at; at++)
 			n += *at == ' ';
-		for (unsigned value = 0; value <= UINT8_MAX; value++) {
-			((uint8_t *)&attrs)[id] = (uint8_t)value;
-			ck_assert_msg(attributes_are_known(&attrs) == (value < n), "%s: value %u",
+		for (uint64_t value = 0; value < ATTRIBUTE_CHOICES_MAX; value++) {
+			attrs.bits = value << (ATTRIBUTE_BITS * id);
+			ck_assert_msg(attributes_are_known(&attrs) == (value < n), "%s: value %lu",
 				      attributes_name(id), value);
 		}
 	}
 }
 END_TEST
 
+START_TEST(bits_of_no_attribute_are_unknown)
+{
+	for (unsigned bit = ATTRIBUTE_BITS * ATTR_VALUES; bit < 64; bit++) {
+		struct attr_values attrs = {.bits = 1ULL << bit};
+		bool is_set_bit = bit >= 48 && bit < 48 + ATTR_VALUES;
+
+		ck_assert_msg(attributes_are_known(&attrs) == is_set_bit, "bit %u", bit);
+	}
+}
+END_TEST
+
+/* Zero is the default, and the default is what the list of choices begins with. */
 START_TEST(defaults_come_first)
 {
 	const struct attr_values none = {0};
@@ -216,7 +228,7 @@ START_TEST(defaults_come_first)
 	for (enum attr_id id = 0; id < ATTR_VALUES; id++) {
 		const char *text = attributes_text(id, &none);
 		ck_assert_uint_gt(strlen(text), 0);
-		ck_assert_int_eq(strncmp(attributes_choices(id), text, strlen(text)), 0);
+		ck_assert_int_eq(strncmp(attributes[id].choices, text, strlen(text)), 0);
 	}
 }
 END_TEST
@@ -320,7 +332,7 @@ START_TEST(manual_and_table_agree)
 		ck_assert_msg(!(seen >> id & 1), "gpumem(7) has %s twice", name);
 		seen |= 1U << id;
 		if (id < ATTR_VALUES)
-			ck_assert_str_eq(choices, attributes_choices(id));
+			ck_assert_str_eq(choices, attributes[id].choices);
 		ck_assert_int_eq(*choices == '\0', attributes_read_only(id));
 	}
 	fclose(page);
@@ -340,6 +352,7 @@ static Suite *suite(bool with_page)
 	tcase_add_test(tests, values_end_where_they_say);
 	tcase_add_test(tests, reset_brings_back_the_default);
 	tcase_add_test(tests, values_are_known);
+	tcase_add_test(tests, bits_of_no_attribute_are_unknown);
 	tcase_add_test(tests, defaults_come_first);
 	tcase_add_loop_test(tests, quotas_are_taken_or_refused, 0, COUNT(quotas));
 	tcase_add_test(tests, empty_quota_is_refused);

@@ -348,7 +348,26 @@ START_TEST(leases)
 }
 END_TEST
 
-/* On another mount nobody has anything open. */
+/* The schema is walked, so that a new value is brought through a restart without a new test. */
+START_TEST(every_attribute_value)
+{
+	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
+	struct inode *file = at(gpu(0), "file");
+
+	for (enum attr_id id = 0; id < ATTR_VALUES; id++)
+		for (uint64_t value = 0; attributes[id].words[value]; value++) {
+			struct attr_values values = {.bits = value << (ATTRIBUTE_BITS * id)};
+
+			values.set = 1U << id;
+			pthread_mutex_lock(&file->lock);
+			atomic_store(&file->attrs, values);
+			record_values(&fixture, file);
+			pthread_mutex_unlock(&file->lock);
+			expect_same();
+		}
+}
+END_TEST
+
 /* A write and a copy that get no memory change nothing that the next daemon does not know. */
 START_TEST(nothing_was_taken)
 {
@@ -382,6 +401,7 @@ START_TEST(nothing_was_taken)
 }
 END_TEST
 
+/* On another mount nobody has anything open. */
 START_TEST(new_mount)
 {
 	struct tree_new what = {.mode = S_IFREG | 0600};
@@ -538,6 +558,7 @@ int main(void)
 	tcase_add_test(tcase, requests_of_daemons_before);
 	tcase_add_test(tcase, requests_of_mounts_before);
 	tcase_add_test(tcase, leases);
+	tcase_add_test(tcase, every_attribute_value);
 	tcase_add_test(tcase, nothing_was_taken);
 	tcase_add_test(tcase, new_mount);
 	tcase_add_test(tcase, refused);
