@@ -69,7 +69,7 @@ __attribute__((weak)) void client_driver_thread_began(void)
 }
 
 /* Under the gate, or in a process with one thread. */
-void client_driver_thread_forked(void)
+static void driver_thread_forked(void)
 {
 	calls = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -77,6 +77,8 @@ void client_driver_thread_forked(void)
 	job = NULL;
 	state = NOT_STARTED;
 }
+
+static struct client_fork_handler fork_handler = {.forked = driver_thread_forked};
 
 /* --- In the thread. The system calls themselves: libc's may be wrappers that know the program's
  * numbers. */
@@ -337,6 +339,7 @@ static void restore_cancelling(const int *before)
 int client_driver_thread_start(void)
 {
 	UNCANCELLED();
+	client_fork_handler_register(&fork_handler);
 	scoped_lock(&calls);
 	if (state == NOT_STARTED) {
 		failure = start();

@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
+
 /* Without the preference, threads that keep calling would hold a fork up for ever. */
 #define GATE_OPEN PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 
@@ -14,14 +16,26 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int owner; /* the process that the state in memory belongs to */
 static _Thread_local unsigned inside;
 
+/* Held inside the gate alone, so that no child finds the lock held. */
+static pthread_mutex_t handlers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct client_fork_handler *handlers; /* under handlers_lock */
+
+void client_fork_handler_register(struct client_fork_handler *handler)
+{
+	scoped_lock(&handlers_lock);
+	if (handler->registered)
+		return;
+	handler->registered = true;
+	handler->next = handlers;
+	handlers = handler;
+}
+
 static void forked(void)
 {
 	if (atomic_exchange(&owner, getpid()) == getpid())
 		return;
-	client_files_forked();
-	client_connections_forked();
-	client_bar_forked();
-	client_driver_thread_forked();
+	for (const struct client_fork_handler *at = handlers; at; at = at->next)
+		at->forked();
 }
 
 static void before_fork(void)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What belongs to the process: every call passes a gate that fork(2) closes, so that a child never
- * finds a lock held or a list half written. */
+/* State of the process across fork(2). Every call of the library passes a gate, which fork(2)
+ * closes: a child never finds a lock held or a list half written. */
 #ifndef CLIENT_CORE_PROCESS_H
 #define CLIENT_CORE_PROCESS_H
+
+#include <stdbool.h>
 
 /* Around every call of the API. A fork by the same thread in between (libcuda and libvulkan may
  * start programs) passes; what it leaves to the child is good for exec alone. */
@@ -21,11 +23,16 @@ static inline void client_leave_scope(const int *entered)
 #define CLIENT_CALL()                                                                              \
 	int entered_ __attribute__((cleanup(client_leave_scope), unused)) = (client_enter(), 0)
 
-/* What a child of fork does with what its parent had, before anything else of it runs: file.c,
- * connection.c, bar.c and service.c. */
-void client_files_forked(void);
-void client_connections_forked(void);
-void client_bar_forked(void);
-void client_driver_thread_forked(void);
+/* What a module does in a child of fork(2) with the state that the child has inherited, before any
+ * other call of the child. */
+struct client_fork_handler {
+	void (*forked)(void);
+	struct client_fork_handler *next;
+	bool registered;
+};
+
+/* Has the handler called in each child from now on. A module calls this before it makes the first
+ * state that a child must not use; each further call does nothing. */
+void client_fork_handler_register(struct client_fork_handler *handler);
 
 #endif

@@ -28,11 +28,13 @@ static struct client_bar *opened; /* under lock; what is in it stays */
 static bool of_parent;		  /* ways were opened before a fork */
 
 /* The drivers' state is of no use in a child, and closing it would be the parent's harm. */
-void client_bar_forked(void)
+static void bars_forked(void)
 {
 	of_parent = of_parent || opened;
 	opened = NULL;
 }
+
+static struct client_fork_handler fork_handler = {.forked = bars_forked};
 
 static bool wanted(const struct bar_way *way)
 {
@@ -62,6 +64,7 @@ static int open_new(const uint8_t uuid[16], const struct bar_way *way, struct cl
 
 	if (!made)
 		return -ENOMEM;
+	client_fork_handler_register(&fork_handler);
 	made->way = way;
 	memcpy(made->device.uuid.bytes, uuid, sizeof(made->device.uuid.bytes));
 	int rc = way->needs == BAR_NEEDS_CUDA ? prepare_cuda(made, uuid) : 0;

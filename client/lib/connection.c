@@ -34,6 +34,9 @@ struct client_connection {
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static struct client_connection *connections;
 
+static void connections_forked(void);
+static struct client_fork_handler fork_handler = {.forked = connections_forked};
+
 /* Under its lock. */
 static bool is_ours(const struct client_connection *connection)
 {
@@ -365,6 +368,7 @@ static int get(int fd, enum connect how, struct client_connection **connection)
 	if (found) {
 		found->references++;
 	} else if (how == CONNECT_NEW) {
+		client_fork_handler_register(&fork_handler);
 		rc = connect_new(fd, device, &found);
 		if (rc < 0)
 			return rc;
@@ -484,7 +488,7 @@ void client_connection_release(struct client_connection *connection, uint64_t le
 
 /* In the child of a fork, before any thread: a socket held here would keep the parent's leases
  * alive after its end. */
-void client_connections_forked(void)
+static void connections_forked(void)
 {
 	for (struct client_connection *at = connections, *next; at; at = next) {
 		next = at->next;

@@ -16,8 +16,12 @@
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gpumem *files; /* under list_lock */
 
+static void files_forked(void);
+static struct client_fork_handler fork_handler = {.forked = files_forked};
+
 static void list_add(struct gpumem *file)
 {
+	client_fork_handler_register(&fork_handler);
 	scoped_lock(&list_lock);
 	file->next = files;
 	if (files)
@@ -125,7 +129,7 @@ static void forked(struct gpumem *file)
 	}
 }
 
-void client_files_forked(void)
+static void files_forked(void)
 {
 	for (struct gpumem *at = files; at; at = at->next)
 		forked(at);
