@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -52,6 +53,9 @@ static int failure;				    /* under calls */
 static struct sockaddr_un name;			    /* written before the first job is done */
 static socklen_t name_bytes;
 
+static atomic_bool enabled;
+static void (*thread_began)(void); /* written before enabled */
+
 static _Thread_local bool here;
 
 bool client_driver_thread_here(void)
@@ -59,13 +63,15 @@ bool client_driver_thread_here(void)
 	return here;
 }
 
-__attribute__((weak)) bool client_driver_thread_wanted(void)
+void client_driver_thread_enable(void (*began)(void))
 {
-	return false;
+	thread_began = began;
+	atomic_store(&enabled, true);
 }
 
-__attribute__((weak)) void client_driver_thread_began(void)
+bool client_driver_thread_enabled(void)
 {
+	return atomic_load(&enabled);
 }
 
 /* Under the gate, or in a process with one thread. */
@@ -206,7 +212,8 @@ static void *serve(void *unused)
 	(void)unused;
 	here = true;
 	client_inside();
-	client_driver_thread_began();
+	if (thread_began)
+		thread_began();
 	struct job *first = next_job();
 	int listening = client_private_fd_table(STDERR_FILENO + 1);
 	if (listening == 0)

@@ -23,11 +23,12 @@ int client_driver_thread_call(int (*work)(int fd, void *argument), void *argumen
  * program. */
 bool client_driver_thread_here(void);
 
-/* Whether it is worth its price, which is that the program cannot use such a driver itself later:
- * for a library in programs that know nothing of it. There to be defined by it; else false. */
-bool client_driver_thread_wanted(void);
+/* Has drivers used in the thread, for a library in programs that do not know of the library. The
+ * price: such a program cannot use the same driver itself later. The new thread calls began once;
+ * NULL: nothing. Before any call that maps memory. */
+void client_driver_thread_enable(void (*began)(void));
 
-/* Called once in the new thread; there to be defined by who has state of threads. */
-void client_driver_thread_began(void);
+/* Whether client_driver_thread_enable was called. */
+bool client_driver_thread_enabled(void);
 
 #endif

@@ -41,7 +41,7 @@ static bool can_be_apart(void)
 	static enum { UNDECIDED, APART, HERE } where;
 
 	if (where == UNDECIDED)
-		where = client_driver_thread_wanted() && !driver_is_program_s() ? APART : HERE;
+		where = client_driver_thread_enabled() && !driver_is_program_s() ? APART : HERE;
 	return where == APART && client_driver_thread_start() == 0;
 }
 

@@ -87,13 +87,8 @@ void own_process_is_this(void)
 	atomic_store(&owner, getpid());
 }
 
-bool client_driver_thread_wanted(void)
-{
-	return true;
-}
-
-/* What a driver does there is no call of the program's. */
-void client_driver_thread_began(void)
+/* What a driver does in its thread is no call of the program's. */
+void own_thread_began(void)
 {
 	own_inside++;
 }

@@ -45,6 +45,9 @@ void own_forget(int fd);
 /* The first of ours in [first, last], or last + 1. */
 unsigned own_next(unsigned first, unsigned last);
 
+/* The calling thread works for the library for as long as it lives. */
+void own_thread_began(void);
+
 /* The process that the state in memory belongs to: a child of vfork sees its parent's. */
 bool own_process(void);
 void own_process_is_this(void);

@@ -9,6 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client/core/driver_thread.h"
+#include "client/preload/own.h"
+
 bool real_ready;
 
 /* What a program's allocator may call while symbols are being looked up. */
@@ -73,6 +76,8 @@ void real_resolve(void)
 	REAL_FUNCTIONS(REAL_FIND)
 #undef REAL_FIND
 	resolving = false;
+	/* Before any mapping: where drivers are used is decided by the first. */
+	client_driver_thread_enable(own_thread_began);
 	__atomic_store_n(&real_ready, true, __ATOMIC_RELEASE);
 	errno = error;
 }

@@ -12,12 +12,6 @@
 
 #define CHUNKS 3
 
-/* As under the preload library: descriptors of drivers stay out of the program's table. */
-bool client_driver_thread_wanted(void)
-{
-	return true;
-}
-
 static struct chunk *chunks[CHUNKS + 2];
 static char *content; /* of the file */
 static size_t content_bytes;
@@ -540,5 +534,7 @@ static void standin(TCase *tcase)
 
 int main(void)
 {
+	/* As under the preload library: descriptors of drivers stay out of the program's table. */
+	client_driver_thread_enable(NULL);
 	return cuda_main("client_device", any_driver, standin);
 }
