@@ -7,9 +7,6 @@
 #include "client/cli/core/cli.h"
 #include "common/closest.h"
 
-/* Of the help's left column. */
-#define COLUMN "  %-28s %s\n"
-
 const struct command *const commands[] = {
     &command_status, &command_top,   &command_cp,      &command_ls,   &command_get,
     &command_set,    &command_map,   &command_sharers, &command_drop, &command_save,
@@ -38,31 +35,6 @@ void command_unknown(const char *name)
 		cli_error("there is no command %s (gpumem help)", name);
 }
 
-static void write_option(FILE *out, const struct cli_option *option)
-{
-	char left[64];
-
-	snprintf(left, sizeof(left), "%c%c%s--%s%s%s", option->code < CLI_LONG ? '-' : ' ',
-		 option->code < CLI_LONG ? option->code : ' ',
-		 option->code < CLI_LONG ? ", " : "  ", option->name, option->value ? "=" : "",
-		 option->value ? option->value : "");
-	fprintf(out, COLUMN, left, option->help);
-}
-
-void command_help_write(FILE *out, const struct command *command)
-{
-	static const struct cli_option help = {'h', "help", NULL, "print this"};
-
-	fprintf(out, "usage: gpumem %s [OPTIONS]%s%s\n\n%s.\n", command->name,
-		*command->words ? " " : "", command->words, command->summary);
-	if (command->more)
-		fprintf(out, "%s\n", command->more);
-	fputc('\n', out);
-	for (const struct cli_option *one = command->options; one && one->name; one++)
-		write_option(out, one);
-	write_option(out, &help);
-}
-
 void commands_help_write(FILE *out)
 {
 	fputs("usage: gpumem COMMAND [OPTIONS] [WORDS]\n\n"
@@ -72,9 +44,9 @@ void commands_help_write(FILE *out)
 		char left[64];
 
 		snprintf(left, sizeof(left), "%s %s", commands[i]->name, commands[i]->words);
-		fprintf(out, COLUMN, left, commands[i]->summary);
+		cli_help_row(out, left, commands[i]->summary);
 	}
-	fprintf(out, COLUMN, "help COMMAND", "Say how a command is used");
+	cli_help_row(out, "help COMMAND", "Say how a command is used");
 	fputs("\n  -h, --help      print this\n  -V, --version   print the version\n", out);
 }
 

@@ -169,6 +169,36 @@ static int words_fit(struct cli_args *args)
 	return 0;
 }
 
+void cli_help_row(FILE *out, const char *left, const char *right)
+{
+	fprintf(out, "  %-28s %s\n", left, right);
+}
+
+static void help_option_write(FILE *out, const struct cli_option *option)
+{
+	char left[64];
+
+	snprintf(left, sizeof(left), "%c%c%s--%s%s%s", option->code < CLI_LONG ? '-' : ' ',
+		 option->code < CLI_LONG ? option->code : ' ',
+		 option->code < CLI_LONG ? ", " : "  ", option->name, option->value ? "=" : "",
+		 option->value ? option->value : "");
+	cli_help_row(out, left, option->help);
+}
+
+void command_help_write(FILE *out, const struct command *command)
+{
+	static const struct cli_option help = {'h', "help", NULL, "print this"};
+
+	fprintf(out, "usage: gpumem %s [OPTIONS]%s%s\n\n%s.\n", command->name,
+		*command->words ? " " : "", command->words, command->summary);
+	if (command->more)
+		fprintf(out, "%s\n", command->more);
+	fputc('\n', out);
+	for (const struct cli_option *one = command->options; one && one->name; one++)
+		help_option_write(out, one);
+	help_option_write(out, &help);
+}
+
 int cli_option(struct cli_args *args)
 {
 	struct option longs[OPTIONS_MAX + 1];

@@ -71,8 +71,13 @@ extern const struct command command_status, command_top, command_cp, command_ls,
 const struct command *command_find(const char *name);
 /* Says that there is no subcommand of this name, and which is meant, probably. */
 void command_unknown(const char *name);
-void command_help_write(FILE *out, const struct command *command);
+/* The help of all commands. */
 void commands_help_write(FILE *out);
+
+/* The help of one command. */
+void command_help_write(FILE *out, const struct command *command);
+/* One row of two columns, of any help. */
+void cli_help_row(FILE *out, const char *left, const char *right);
 
 /* The code of the next option; 0: that was all, and argc and argv are the words; -1: wrong, and it
  * was said. --help prints and ends the program. */
