@@ -45,7 +45,7 @@ static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode));
 }
 
-static int set_size(struct op *op, uint64_t size, int which)
+static int inode_set_size(struct op *op, uint64_t size, int which)
 {
 	if (S_ISDIR(op->inode->mode))
 		return -EISDIR;
@@ -79,7 +79,7 @@ static void attrs_from(const struct stat *st, int which, struct tree_attrs *attr
 	attrs->mtime = which & FUSE_SET_ATTR_MTIME_NOW ? now : time_from_spec(&st->st_mtim);
 }
 
-static bool is_owner(const struct op *op, const struct caller *caller)
+static bool caller_is_owner(const struct op *op, const struct caller *caller)
 {
 	pthread_mutex_lock(&op->inode->lock);
 	uid_t owner = op->inode->uid;
@@ -89,7 +89,7 @@ static bool is_owner(const struct op *op, const struct caller *caller)
 }
 
 /* Whether programs can write to the file past the daemon. */
-static bool is_written_past(struct inode *inode)
+static bool inode_has_passthrough_writers(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
 	return S_ISREG(inode->mode) && inode->writers && *file_backing_id(inode->file);
@@ -100,16 +100,16 @@ static bool is_written_past(struct inode *inode)
  * CAP_FSETID changes the file: for most changes the daemon sees to the bits itself, but not for
  * writes that the kernel passes through. Only the system call of the caller tells a chown(2) from a
  * change; a write that seems to be a chown(2) fails, so that no bit outlives a write. */
-static int drop_set_id_unchanged(struct op *op)
+static int setattr_none_drop_set_id(struct op *op)
 {
 	struct caller caller = op_caller(op);
 
 	if (!op_set_id_to_drop(op, op->inode, OP_TOLD_KILL))
 		return 0;
-	if (!is_owner(op, &caller)) {
+	if (!caller_is_owner(op, &caller)) {
 		if (caller_is_in_chown(caller.pid))
 			return -EPERM;
-		if (!is_written_past(op->inode))
+		if (!inode_has_passthrough_writers(op->inode))
 			return 0;
 	}
 	op_drop_set_id(op, op->inode, OP_TOLD_KILL);
@@ -123,7 +123,7 @@ static int setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attr
 	if (S_ISDIR(op->inode->mode))
 		return 0;
 	if (which == 0)
-		return drop_set_id_unchanged(op);
+		return setattr_none_drop_set_id(op);
 	if (which & owner)
 		op_drop_set_id(op, op->inode, OP_TOLD_KILL);
 	/* Without killpriv the kernel sends a mode as well, in which too many bits may be left. */
@@ -144,7 +144,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 		return;
 	if (which & FUSE_SET_ATTR_SIZE) {
 		op.bytes = (uint64_t)st->st_size;
-		error = set_size(&op, op.bytes, which);
+		error = inode_set_size(&op, op.bytes, which);
 	}
 	attrs_from(st, which, &attrs);
 	if (!error)
@@ -160,7 +160,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 	fuse_reply_attr(req, st, op_attr_seconds(op.inode));
 }
 
-static int add_usage(struct volume *volume, struct volume_usage *sum)
+static int usage_add(struct volume *volume, struct volume_usage *sum)
 {
 	struct volume_usage usage;
 	int error = volume_usage(volume, &usage);
@@ -175,16 +175,16 @@ static int add_usage(struct volume *volume, struct volume_usage *sum)
 
 /* The volume's figures; the sum over all GPUs for the root and .gpumem/. host/ is not in that sum:
  * it is not GPU memory. */
-static int usage_of(struct fs *fs, struct volume *volume, struct volume_usage *sum)
+static int usage_sum(struct fs *fs, struct volume *volume, struct volume_usage *sum)
 {
 	int error = 0;
 
 	*sum = (struct volume_usage){0};
 	if (volume)
-		return add_usage(volume, sum);
+		return usage_add(volume, sum);
 	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)
-			error = add_usage(&fs->volumes[i], sum);
+			error = usage_add(&fs->volumes[i], sum);
 	return error;
 }
 
@@ -231,7 +231,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 	if (!op_begin(&op, req, control_owns(ino) ? INODE_ROOT : ino, STAT_STATFS))
 		return;
-	int error = usage_of(op.fs, op.inode->volume, &usage);
+	int error = usage_sum(op.fs, op.inode->volume, &usage);
 
 	if (error) {
 		op_done(&op, req, error);

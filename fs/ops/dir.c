@@ -23,7 +23,7 @@ struct dirbuf {
 	enum listing listing;
 };
 
-static bool dirbuf_take(struct dirbuf *buf, size_t bytes)
+static bool dirbuf_advance(struct dirbuf *buf, size_t bytes)
 {
 	if (bytes > buf->room)
 		return false;
@@ -33,28 +33,28 @@ static bool dirbuf_take(struct dirbuf *buf, size_t bytes)
 }
 
 /* An entry without attributes: ino 0 in readdirplus has the kernel look it up when it needs to. */
-static bool add_plain(struct dirbuf *buf, const char *name, uint64_t ino, mode_t mode,
-		      uint64_t offset)
+static bool dirbuf_add_plain(struct dirbuf *buf, const char *name, uint64_t ino, mode_t mode,
+			     uint64_t offset)
 {
 	struct fuse_entry_param entry = {.attr = {.st_ino = ino, .st_mode = mode}};
 
 	if (buf->listing == LIST_NAMES)
-		return dirbuf_take(buf, fuse_add_direntry(buf->req, buf->at, buf->room, name,
-							  &entry.attr, (off_t)offset));
-	return dirbuf_take(
+		return dirbuf_advance(buf, fuse_add_direntry(buf->req, buf->at, buf->room, name,
+							     &entry.attr, (off_t)offset));
+	return dirbuf_advance(
 	    buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, name, &entry, (off_t)offset));
 }
 
-static bool add_entry(struct dirbuf *buf, const struct dentry *dentry)
+static bool dirbuf_add_entry(struct dirbuf *buf, const struct dentry *dentry)
 {
 	struct fuse_entry_param entry;
 	struct inode *inode = dentry->inode;
 
 	if (buf->listing == LIST_NAMES)
-		return add_plain(buf, dentry->name, inode->ino, inode->mode, dentry->cookie);
+		return dirbuf_add_plain(buf, dentry->name, inode->ino, inode->mode, dentry->cookie);
 	op_entry(inode, &entry);
-	if (!dirbuf_take(buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, dentry->name,
-						     &entry, (off_t)dentry->cookie)))
+	if (!dirbuf_advance(buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, dentry->name,
+							&entry, (off_t)dentry->cookie)))
 		return false;
 	/* Every entry of readdirplus is a lookup. */
 	inode_ref(inode);
@@ -62,29 +62,30 @@ static bool add_entry(struct dirbuf *buf, const struct dentry *dentry)
 	return true;
 }
 
-static void fill(struct op *op, struct dirbuf *buf, uint64_t offset)
+static void dirbuf_fill(struct op *op, struct dirbuf *buf, uint64_t offset)
 {
 	struct dir *dir = op->inode->dir;
 	struct inode *parent = dir->parent ? dir->parent : op->inode;
 	struct dentry *entry;
 
 	if (offset == OFFSET_START) {
-		if (!add_plain(buf, ".", op->inode->ino, S_IFDIR, OFFSET_DOT))
+		if (!dirbuf_add_plain(buf, ".", op->inode->ino, S_IFDIR, OFFSET_DOT))
 			return;
 		offset = OFFSET_DOT;
 	}
 	if (offset == OFFSET_DOT) {
 		offset = dir->next_cookie;
-		if (!add_plain(buf, "..", parent->ino, S_IFDIR, offset))
+		if (!dirbuf_add_plain(buf, "..", parent->ino, S_IFDIR, offset))
 			return;
 	}
 	/* .gpumem is found by its name alone: its accesslog never ends, so what reads a whole tree
 	 * must not meet it. */
-	while ((entry = dir_before(dir, offset)) && add_entry(buf, entry))
+	while ((entry = dir_before(dir, offset)) && dirbuf_add_entry(buf, entry))
 		offset = entry->cookie;
 }
 
-static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enum listing listing)
+static void op_list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
+		    enum listing listing)
 {
 	struct op op;
 
@@ -103,7 +104,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset, enu
 	/* A parent that a rename takes away stays valid while topology is held. */
 	brlock_token token = brlock_read_lock(&op.fs->topology);
 	pthread_rwlock_rdlock(&op.inode->dir->lock);
-	fill(&op, &buf, (uint64_t)offset);
+	dirbuf_fill(&op, &buf, (uint64_t)offset);
 	pthread_rwlock_unlock(&op.inode->dir->lock);
 	brlock_read_unlock(&op.fs->topology, token);
 	if (!op.fs->noatime)
@@ -118,14 +119,14 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offse
 		       struct fuse_file_info *info)
 {
 	(void)info;
-	list(req, ino, bytes, offset, LIST_NAMES);
+	op_list(req, ino, bytes, offset, LIST_NAMES);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 			   struct fuse_file_info *info)
 {
 	(void)info;
-	list(req, ino, bytes, offset, LIST_ATTRIBUTES);
+	op_list(req, ino, bytes, offset, LIST_ATTRIBUTES);
 }
 
 /* An open directory has no state. */

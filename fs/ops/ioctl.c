@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fs/file/internal.h"
+#include "fs/file/volume.h"
 #include "fs/fuse/session.h"
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
@@ -16,12 +16,12 @@
 #include "fs/tree/user_limits.h"
 
 /* How the file was opened is in the handle, which only the kernel can name. */
-static enum gpumem_access access_of(const struct fuse_file_info *info)
+static enum gpumem_access handle_access(const struct fuse_file_info *info)
 {
 	return info->fh & OP_HANDLE_WRITES ? GPUMEM_ACCESS_WRITE : GPUMEM_ACCESS_READ;
 }
 
-static int check_shared(const struct op *op, struct share **share)
+static int share_check(const struct op *op, struct share **share)
 {
 	*share = atomic_load(&op->fs->share);
 	/* GPUMEM_IOC_SOCKET says why. */
@@ -34,23 +34,23 @@ static int check_shared(const struct op *op, struct share **share)
 
 /* Memory that is handed out can always be read, so a handle without reading gets none, root's
  * neither: the handle counts, and not the caller's rights to the file. */
-static int check_readable(const struct op *op, const struct fuse_file_info *info,
-			  struct share **share)
+static int handle_check(const struct op *op, const struct fuse_file_info *info,
+			struct share **share)
 {
-	int error = check_shared(op, share);
+	int error = share_check(op, share);
 
 	return !error && info->fh & OP_HANDLE_NO_READS ? -EACCES : error;
 }
 
-static void give_token(struct op *op, fuse_req_t req, const struct fuse_file_info *info)
+static void ioctl_token(struct op *op, fuse_req_t req, const struct fuse_file_info *info)
 {
 	struct gpumem_token token;
 	struct share *share;
-	int error = check_readable(op, info, &share);
+	int error = handle_check(op, info, &share);
 
 	if (!error)
-		error =
-		    share_token(share, op->inode, fuse_req_ctx(req)->uid, access_of(info), &token);
+		error = share_token(share, op->inode, fuse_req_ctx(req)->uid, handle_access(info),
+				    &token);
 	if (error) {
 		op_done(op, req, error);
 		return;
@@ -59,15 +59,15 @@ static void give_token(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	fuse_reply_ioctl(req, 0, &token, sizeof(token));
 }
 
-static void give_lease(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
-		       const struct gpumem_lease_ask *ask)
+static void ioctl_lease(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
+			const struct gpumem_lease_ask *ask)
 {
 	struct share *share;
-	int error = check_readable(op, info, &share);
+	int error = handle_check(op, info, &share);
 
 	if (!error)
-		error =
-		    share_lease_ask(share, op->inode, fuse_req_ctx(req)->uid, access_of(info), ask);
+		error = share_lease_ask(share, op->inode, fuse_req_ctx(req)->uid,
+					handle_access(info), ask);
 	if (error) {
 		op_done(op, req, error);
 		return;
@@ -76,7 +76,7 @@ static void give_lease(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	fuse_reply_ioctl(req, 0, NULL, 0);
 }
 
-static void tell_socket(struct op *op, fuse_req_t req)
+static void ioctl_socket(struct op *op, fuse_req_t req)
 {
 	struct gpumem_socket where;
 
@@ -85,7 +85,7 @@ static void tell_socket(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &where, sizeof(where));
 }
 
-static void name_failed(struct op *op, uint64_t ino, char name[GPUMEM_SAVED_FIRST])
+static void saved_name_first_failed(struct op *op, uint64_t ino, char name[GPUMEM_SAVED_FIRST])
 {
 	const struct viewer viewer = viewer_of(fuse_req_ctx(op->req)->uid);
 	struct inode *inode = inode_table_get(op->fs->inodes, ino);
@@ -99,7 +99,7 @@ static void name_failed(struct op *op, uint64_t ino, char name[GPUMEM_SAVED_FIRS
 		snprintf(name, GPUMEM_SAVED_FIRST, "inode %" PRIu64, ino);
 }
 
-static void save(struct op *op, fuse_req_t req)
+static void ioctl_save(struct op *op, fuse_req_t req)
 {
 	struct spool_saved saved;
 	struct inode *below = op->inode == op->fs->root ? NULL : op->inode;
@@ -113,14 +113,14 @@ static void save(struct op *op, fuse_req_t req)
 	    .files = saved.files, .bytes = saved.bytes, .failed = saved.failed, .error = -error};
 
 	if (saved.failed)
-		name_failed(op, saved.first_failed, answer.first);
+		saved_name_first_failed(op, saved.first_failed, answer.first);
 
 	op_end(op, error);
 	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
 }
 
 /* Up to the end of the opened file: the kernel would not know of a longer one. */
-static uint64_t copy_bytes(const struct inode *to, const struct gpumem_copy_ask *ask)
+static uint64_t copy_bytes_possible(const struct inode *to, const struct gpumem_copy_ask *ask)
 {
 	uint64_t size = file_size(to->file), left = ask->to < size ? size - ask->to : 0;
 	uint64_t bytes = ask->bytes < left ? ask->bytes : left;
@@ -128,26 +128,26 @@ static uint64_t copy_bytes(const struct inode *to, const struct gpumem_copy_ask 
 	return bytes < GPUMEM_COPY_MAX ? bytes : GPUMEM_COPY_MAX;
 }
 
-static int check_copy(const struct op *op, const struct fuse_file_info *info,
+static int copy_check(const struct op *op, const struct fuse_file_info *info,
 		      const struct gpumem_copy_ask *ask)
 {
-	if (access_of(info) != GPUMEM_ACCESS_WRITE)
+	if (handle_access(info) != GPUMEM_ACCESS_WRITE)
 		return -EBADF;
 	if (ask->version != GPUMEM_PROTOCOL_VERSION || op->fs->options.cache != CACHE_NONE ||
-	    !file_is_device(op->inode->file))
+	    !file_volume(op->inode->file)->pool)
 		return -EOPNOTSUPP;
 	return ask->reserved ? -EINVAL : 0;
 }
 
-static void copy_leased(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
-			const struct gpumem_copy_ask *ask)
+static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
+		       const struct gpumem_copy_ask *ask)
 {
 	struct inode *from = NULL;
 	struct share *share;
-	int error = check_shared(op, &share);
+	int error = share_check(op, &share);
 
 	if (!error)
-		error = check_copy(op, info, ask);
+		error = copy_check(op, info, ask);
 	if (!error)
 		error = share_leased(share, fuse_req_ctx(req)->uid, ask->key, ask->lease, &from);
 	if (error) {
@@ -158,7 +158,7 @@ static void copy_leased(struct op *op, fuse_req_t req, const struct fuse_file_in
 	op->inode = from;
 	op->offset = ask->from;
 	op->bytes = ask->bytes;
-	uint64_t bytes = copy_bytes(op->to, ask);
+	uint64_t bytes = copy_bytes_possible(op->to, ask);
 	ssize_t n = bytes ? op_copy_bytes(op, ask->from, ask->to, bytes) : 0;
 
 	if (n > 0)
@@ -172,11 +172,11 @@ static void copy_leased(struct op *op, fuse_req_t req, const struct fuse_file_in
 	inode_put(op->fs, from, 1);
 }
 
-static void drop_leases(struct op *op, fuse_req_t req)
+static void ioctl_drop(struct op *op, fuse_req_t req)
 {
 	uid_t uid = fuse_req_ctx(req)->uid;
 	struct share *share;
-	int error = check_shared(op, &share);
+	int error = share_check(op, &share);
 
 	if (!error && uid != op->inode->uid && !user_is_privileged(uid))
 		error = -EPERM;
@@ -191,7 +191,7 @@ static void drop_leases(struct op *op, fuse_req_t req)
 }
 
 /* With room for what it reads and writes, which the number says, and the kernel goes by. */
-static bool is_known(unsigned command, size_t in_bytes, size_t out_bytes)
+static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes)
 {
 	switch (command) {
 	case GPUMEM_IOC_TOKEN:
@@ -216,7 +216,7 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	struct op op;
 
 	(void)argument, (void)flags;
-	if (!is_known(command, in_bytes, out_bytes)) {
+	if (!command_is_known(command, in_bytes, out_bytes)) {
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
@@ -225,24 +225,24 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	/* in has no alignment. */
 	switch (command) {
 	case GPUMEM_IOC_SAVE:
-		save(&op, req);
+		ioctl_save(&op, req);
 		break;
 	case GPUMEM_IOC_DROP:
-		drop_leases(&op, req);
+		ioctl_drop(&op, req);
 		break;
 	case GPUMEM_IOC_TOKEN:
-		give_token(&op, req, info);
+		ioctl_token(&op, req, info);
 		break;
 	case GPUMEM_IOC_SOCKET:
-		tell_socket(&op, req);
+		ioctl_socket(&op, req);
 		break;
 	case GPUMEM_IOC_LEASE:
 		memcpy(&lease, in, sizeof(lease));
-		give_lease(&op, req, info, &lease);
+		ioctl_lease(&op, req, info, &lease);
 		break;
 	case GPUMEM_IOC_COPY:
 		memcpy(&copy, in, sizeof(copy));
-		copy_leased(&op, req, info, &copy);
+		ioctl_copy(&op, req, info, &copy);
 		break;
 	}
 }

@@ -9,7 +9,7 @@
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 
-static void negative(struct op *op, fuse_req_t req)
+static void op_reply_no_entry(struct op *op, fuse_req_t req)
 {
 	/* Node id 0: there is no such name, and that may be cached. */
 	struct fuse_entry_param none = {.entry_timeout = CACHE_SECONDS};
@@ -31,12 +31,12 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!error)
 		op_reply_entry(&op, req, inode);
 	else if (error == -ENOENT)
-		negative(&op, req);
+		op_reply_no_entry(&op, req);
 	else
 		op_done(&op, req, error);
 }
 
-static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
+static void lookups_forget(struct fs *fs, fuse_ino_t ino, uint64_t n)
 {
 	bool swept = fs->mount == FS_MOUNT_KEPT;
 	struct inode *inode = NULL;
@@ -56,7 +56,7 @@ static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t n)
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
 	op_count(req, STAT_FORGET);
-	forget_one(fuse_req_userdata(req), ino, n);
+	lookups_forget(fuse_req_userdata(req), ino, n);
 	fuse_reply_none(req);
 }
 
@@ -64,20 +64,20 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 {
 	op_count(req, STAT_BATCH_FORGET);
 	for (size_t i = 0; i < count; i++)
-		forget_one(fuse_req_userdata(req), forgets[i].ino, forgets[i].nlookup);
+		lookups_forget(fuse_req_userdata(req), forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
 }
 
 /* The caller's identity as owner of something new. */
-static struct tree_new owned(fuse_req_t req, mode_t mode)
+static struct tree_new tree_new_of_caller(fuse_req_t req, mode_t mode)
 {
 	const struct fuse_ctx *caller = fuse_req_ctx(req);
 
 	return (struct tree_new){.mode = mode, .uid = caller->uid, .gid = caller->gid};
 }
 
-static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const struct tree_new *what,
-		 enum stat_op kind)
+static void op_make(fuse_req_t req, fuse_ino_t parent, const char *name,
+		    const struct tree_new *what, enum stat_op kind)
 {
 	struct op op;
 	struct inode *inode;
@@ -85,7 +85,8 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const stru
 	if (!op_begin(&op, req, parent, kind))
 		return;
 	op.name = name;
-	int error = op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
+	int error =
+	    op_drc_find_inode(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -95,25 +96,25 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, const stru
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-	struct tree_new what = owned(req, S_IFDIR | (mode & 07777));
+	struct tree_new what = tree_new_of_caller(req, S_IFDIR | (mode & 07777));
 
-	make(req, parent, name, &what, STAT_MKDIR);
+	op_make(req, parent, name, &what, STAT_MKDIR);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-	struct tree_new what = owned(req, mode);
+	struct tree_new what = tree_new_of_caller(req, mode);
 
 	what.rdev = rdev;
-	make(req, parent, name, &what, STAT_MKNOD);
+	op_make(req, parent, name, &what, STAT_MKNOD);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-	struct tree_new what = owned(req, S_IFLNK | 0777);
+	struct tree_new what = tree_new_of_caller(req, S_IFLNK | 0777);
 
 	what.target = target;
-	make(req, parent, name, &what, STAT_SYMLINK);
+	op_make(req, parent, name, &what, STAT_SYMLINK);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -131,7 +132,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		      struct fuse_file_info *info)
 {
-	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
+	struct tree_new what = tree_new_of_caller(req, S_IFREG | (mode & 07777));
 	struct op op;
 	struct inode *inode;
 
@@ -139,7 +140,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		return;
 	op.name = name;
 	int error =
-	    op_was_made(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
+	    op_drc_find_inode(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
 
 	/* Another process made the name since the kernel looked: ESTALE has it look again, and then
 	 * open with all its checks what is there. */
@@ -153,13 +154,14 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info)
 {
-	struct tree_new what = owned(req, S_IFREG | (mode & 07777));
+	struct tree_new what = tree_new_of_caller(req, S_IFREG | (mode & 07777));
 	struct op op;
 	struct inode *inode;
 
 	if (!op_begin(&op, req, parent, STAT_TMPFILE))
 		return;
-	int error = op_was_made(&op, &inode) ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
+	int error =
+	    op_drc_find_inode(&op, &inode) ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -175,7 +177,7 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const cha
 		return;
 	op.to_name = name;
 	struct inode *inode;
-	int error = op_was_made(&op, &inode) ? 0 : tree_link(op.fs, op.inode, op.to, name);
+	int error = op_drc_find_inode(&op, &inode) ? 0 : tree_link(op.fs, op.inode, op.to, name);
 
 	if (error)
 		op_done(&op, req, error);
@@ -204,7 +206,7 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 }
 
 /* Leases may keep a file from moving to another volume. */
-static bool make_way(struct op *op, const char *name)
+static bool name_make_way(struct op *op, const char *name)
 {
 	struct inode *inode;
 
@@ -235,7 +237,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	do {
 		error = tree_rename(op.fs, op.worker->copier, op.inode, name, op.to, new_name,
 				    flags, &left);
-	} while (error == -EBUSY && (make_way(&op, name) || op_wait_release(&tries)));
+	} while (error == -EBUSY && (name_make_way(&op, name) || op_wait_release(&tries)));
 	op_done(&op, req, error);
 	file_move_free(left);
 	if (left)

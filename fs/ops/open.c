@@ -12,20 +12,20 @@
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 
-static bool writes(int flags)
+static bool flags_write(int flags)
 {
 	return (flags & O_ACCMODE) != O_RDONLY;
 }
 
 /* Access mode 3 of Linux is a handle for ioctls alone: the kernel refuses both reads and writes. */
-static bool reads(int flags)
+static bool flags_read(int flags)
 {
 	return (flags & O_ACCMODE) == O_RDONLY || (flags & O_ACCMODE) == O_RDWR;
 }
 
 /* How the page cache is used, by the option cache=. A GPU may change a file at any time, so by
  * default nothing is kept. */
-static void cache_flags(struct op *op, struct fuse_file_info *info)
+static void info_set_cache(struct op *op, struct fuse_file_info *info)
 {
 	enum cache_mode cache = op->fs->options.cache;
 
@@ -38,8 +38,8 @@ static void cache_flags(struct op *op, struct fuse_file_info *info)
  * time share one backing id, because a second registration of the same object fails every later
  * open; or none has one, because the kernel fails such an open (EIO) where another handle has pages
  * in its cache. */
-static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
-			 struct fuse_file_info *info, bool *promised)
+static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *inode,
+				 struct fuse_file_info *info, bool *promised)
 {
 	_Atomic int32_t *backing = file_backing_id(inode->file);
 	struct inode_call call;
@@ -67,7 +67,7 @@ static void pass_through(struct op *op, fuse_req_t req, struct inode *inode,
 /* Whether the kernel may be given the object, which is charged by its size then, as it may be
  * mapped. Before the lock: it waits. Below a quota writes through a handle that cannot map need no
  * such charge, nor do readers, who would have the owner pay for holes that they only look at. */
-static bool promise(struct op *op, struct inode *inode, int flags, bool limited)
+static bool object_promise(struct op *op, struct inode *inode, int flags, bool limited)
 {
 	struct inode_call call;
 
@@ -75,48 +75,49 @@ static bool promise(struct op *op, struct inode *inode, int flags, bool limited)
 	    *file_backing_id(inode->file))
 		return false;
 	/* An empty file costs no object until somebody may write to it. */
-	if (!writes(flags) && file_size(inode->file) == 0)
+	if (!flags_write(flags) && file_size(inode->file) == 0)
 		return false;
 	if (limited && (flags & O_ACCMODE) != O_RDWR &&
-	    (writes(flags) || file_is_sparse(inode->file)))
+	    (flags_write(flags) || file_is_sparse(inode->file)))
 		return false;
 	inode_call_init(&call, op->fs, inode, op->worker->copier);
 	return file_promise(inode->file, &call.call) == 0;
 }
 
-static int count_open_locked(struct op *op, fuse_req_t req, struct inode *inode,
-			     struct fuse_file_info *info, bool limited, bool *promised)
+static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inode,
+			       struct fuse_file_info *info, bool limited, bool *promised)
 {
 	scoped_lock(&inode->lock);
 	if (inode->data_freed)
 		return -ESTALE;
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
-		pass_through(op, req, inode, info, promised);
+		info_set_passthrough(op, req, inode, info, promised);
 		/* Below a quota, and where a write takes set-id bits away, the kernel maps the
 		 * object, but reads and writes come here. */
-		bool here = limited || (writes(info->flags) && inode->mode & (S_ISUID | S_ISGID));
+		bool here =
+		    limited || (flags_write(info->flags) && inode->mode & (S_ISUID | S_ISGID));
 
 		info->direct_io = info->backing_id ? here : info->direct_io;
 	}
-	if (op->did & JOURNAL_DID_OPEN)
+	if (op->completed & JOURNAL_DID_OPEN)
 		return 0;
 	inode->opens++;
 	inode_may_drop(op->fs, inode); /* not now, but O_TMPFILE has no name from the start */
-	inode->writers += writes(info->flags);
+	inode->writers += flags_write(info->flags);
 	record_open(op->fs, inode, JOURNAL_DID_OPEN);
 	return 0;
 }
 
-static int count_open(struct op *op, fuse_req_t req, struct inode *inode,
-		      struct fuse_file_info *info)
+static int handle_count(struct op *op, fuse_req_t req, struct inode *inode,
+			struct fuse_file_info *info)
 {
 	/* Topology before the lock: a quota above decides who moves the bytes. */
 	brlock_token token = brlock_read_lock(&op->fs->topology);
 	bool limited = inode->quota_dir && quota_limited(inode->quota_dir);
 
 	brlock_read_unlock(&op->fs->topology, token);
-	bool promised = promise(op, inode, info->flags, limited);
-	int error = count_open_locked(op, req, inode, info, limited, &promised);
+	bool promised = object_promise(op, inode, info->flags, limited);
+	int error = handle_count_locked(op, req, inode, info, limited, &promised);
 
 	if (promised) {
 		file_unpromise(inode->file);
@@ -131,13 +132,13 @@ int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fus
 
 	if (error)
 		return error;
-	cache_flags(op, info);
+	info_set_cache(op, info);
 	/* Every read is to hear of it. */
 	if (file_is_missing(inode->file))
 		info->direct_io = 1;
-	info->fh = (writes(info->flags) ? OP_HANDLE_WRITES : 0) |
-		   (reads(info->flags) ? 0 : OP_HANDLE_NO_READS);
-	return count_open(op, req, inode, info);
+	info->fh = (flags_write(info->flags) ? OP_HANDLE_WRITES : 0) |
+		   (flags_read(info->flags) ? 0 : OP_HANDLE_NO_READS);
+	return handle_count(op, req, inode, info);
 }
 
 void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
@@ -150,8 +151,8 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	call.overdraft = true;
 	pthread_mutex_lock(&inode->lock);
 	inode->opens--;
-	inode->writers -= writes(flags);
-	trim = writes(flags) && inode->writers == 0;
+	inode->writers -= flags_write(flags);
+	trim = flags_write(flags) && inode->writers == 0;
 	last = inode->opens == 0;
 	if (last) {
 		backing = atomic_exchange(file_backing_id(inode->file), 0);
@@ -198,7 +199,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 
 	if (!op_begin(&op, req, ino, STAT_RELEASE))
 		return;
-	if (!(op.did & JOURNAL_DID_CLOSE))
+	if (!(op.completed & JOURNAL_DID_CLOSE))
 		op_closed(&op, req, op.inode, info->flags);
 	op_done(&op, req, 0);
 }
@@ -211,7 +212,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info
 	op_unsupported(req, STAT_FLUSH);
 }
 
-static void save(fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
+static void op_save(fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 {
 	struct op op;
 
@@ -223,13 +224,13 @@ static void save(fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
 {
 	(void)datasync, (void)info;
-	save(req, ino, STAT_FSYNC);
+	op_save(req, ino, STAT_FSYNC);
 }
 
 static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
 {
 	(void)datasync, (void)info;
-	save(req, ino, STAT_FSYNCDIR);
+	op_save(req, ino, STAT_FSYNCDIR);
 }
 
 /* Open stays: handles are counted for unlink, for the end of writing and for passthrough. */

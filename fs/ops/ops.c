@@ -34,8 +34,8 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	struct journal_request done;
 
 	if (op->fs->journal && journal_drc_find(op->fs->journal, &done)) {
-		op->did = done.did;
-		op->led_to = done.ino;
+		op->completed = done.did;
+		op->completed_ino = done.ino;
 	}
 	op->inode = inode_find(op->fs, ino);
 	if (!op->inode) {
@@ -50,11 +50,11 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 }
 
 /* One that nobody could reach any more is gone: then it is made again. */
-bool op_was_made(const struct op *op, struct inode **inode)
+bool op_drc_find_inode(const struct op *op, struct inode **inode)
 {
 	if (!op_drc_find(op))
 		return false;
-	*inode = inode_table_get(op->fs->inodes, op->led_to);
+	*inode = inode_table_get(op->fs->inodes, op->completed_ino);
 	return *inode;
 }
 

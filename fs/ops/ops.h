@@ -39,8 +39,8 @@ struct op {
 	uint64_t offset, bytes;
 	/* The kernel asks again what an earlier daemon did and did not answer: what was done, bits
 	 * of enum journal_drc_add, and which inode it led to. */
-	unsigned did;
-	uint64_t led_to;
+	unsigned completed;
+	uint64_t completed_ino;
 	unsigned observers; /* who watches: bits of observe.h */
 	int64_t began;	    /* CLOCK_MONOTONIC ns; 0: not looked at */
 };
@@ -50,11 +50,11 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind);
 /* The second inode of a request; replies as op_begin and returns false where it is missing. */
 bool op_begin_to(struct op *op, fuse_req_t req, fuse_ino_t ino);
 /* Whether the request's name was made already: with the inode, and a reference as tree_create's. */
-bool op_was_made(const struct op *op, struct inode **inode);
+bool op_drc_find_inode(const struct op *op, struct inode **inode);
 /* Whether a change that leads to nothing was done already. */
 static inline bool op_drc_find(const struct op *op)
 {
-	return op->did & JOURNAL_DID_NAME;
+	return op->completed & JOURNAL_DID_NAME;
 }
 /* Gives the request to its observers. */
 void op_observe(const struct op *op, int64_t result);

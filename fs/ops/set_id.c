@@ -9,7 +9,7 @@
 #include "fs/ops/ops.h"
 #include "fs/tree/tree.h"
 
-static bool is_of_group(const struct caller *caller, struct inode *inode)
+static bool caller_is_of_group(const struct caller *caller, struct inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
 	gid_t group = inode->gid;
@@ -29,7 +29,7 @@ mode_t op_set_id_to_drop(struct op *op, struct inode *inode, enum op_told told)
 		return 0;
 	/* Without the right to execute for the group it is no more than a mark, which members of
 	 * the group may keep. */
-	if (mode & S_ISGID && (mode & S_IXGRP || !is_of_group(&caller, inode)))
+	if (mode & S_ISGID && (mode & S_IXGRP || !caller_is_of_group(&caller, inode)))
 		drop |= S_ISGID;
 	return mode & drop;
 }

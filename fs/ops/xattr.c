@@ -18,7 +18,7 @@
 #include "fs/tree/xattr.h"
 
 /* user.* and trusted.* are kept; capabilities and ACLs are not, and must not seem to be. */
-static int name_check(const char *name)
+static int xattr_name_check(const char *name)
 {
 	static const char *const kept[] = {"user.", XATTR_TRUSTED};
 
@@ -29,24 +29,24 @@ static int name_check(const char *name)
 }
 
 /* 0: there is none. lock is held. */
-static uint32_t stored_bytes(const struct inode *inode, const char *name)
+static uint32_t xattr_stored_bytes(const struct inode *inode, const char *name)
 {
 	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
 
 	return size < 0 ? 0 : (uint32_t)(XATTR_OVERHEAD + strlen(name) + (size_t)size);
 }
 
-static int set_stored(struct fs *fs, struct inode *inode, const char *name, const char *value,
-		      size_t size, int flags)
+static int xattr_stored_set(struct fs *fs, struct inode *inode, const char *name, const char *value,
+			    size_t size, int flags)
 {
-	int error = name_check(name);
+	int error = xattr_name_check(name);
 
 	if (error)
 		return error;
 	if (journal_room(fs->journal))
 		return -ENOSPC;
 	scoped_lock(&inode->lock);
-	uint32_t old = stored_bytes(inode, name);
+	uint32_t old = xattr_stored_bytes(inode, name);
 	uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(name) + size);
 
 	error = quota_metadata(fs, bytes);
@@ -64,14 +64,14 @@ static int set_stored(struct fs *fs, struct inode *inode, const char *name, cons
 	return 0;
 }
 
-static int remove_stored(struct fs *fs, struct inode *inode, const char *name)
+static int xattr_stored_remove(struct fs *fs, struct inode *inode, const char *name)
 {
-	int error = name_check(name);
+	int error = xattr_name_check(name);
 
 	if (error)
 		return error;
 	scoped_lock(&inode->lock);
-	uint32_t old = stored_bytes(inode, name);
+	uint32_t old = xattr_stored_bytes(inode, name);
 
 	error = xattr_remove(&inode->xattrs, name);
 	if (error)
@@ -83,8 +83,8 @@ static int remove_stored(struct fs *fs, struct inode *inode, const char *name)
 	return 0;
 }
 
-static int set_ours(struct op *op, fuse_req_t req, enum attr_id id, const char *value, size_t size,
-		    int flags)
+static int attribute_set(struct op *op, fuse_req_t req, enum attr_id id, const char *value,
+			 size_t size, int flags)
 {
 	bool there = inode_attr_listed(op->inode, id);
 
@@ -114,18 +114,18 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	if (op_drc_find(&op))
 		error = 0;
 	else if (id >= 0)
-		error = set_ours(&op, req, (enum attr_id)id, value, size, flags);
+		error = attribute_set(&op, req, (enum attr_id)id, value, size, flags);
 	else if (id == -ENODATA)
-		error = set_stored(op.fs, op.inode, name, value, size, flags);
+		error = xattr_stored_set(op.fs, op.inode, name, value, size, flags);
 	else
 		error = id;
 	op_done(&op, req, error);
 }
 
 /* The value, allocated. */
-static ssize_t get_stored(struct inode *inode, const char *name, char **value)
+static ssize_t xattr_stored_get(struct inode *inode, const char *name, char **value)
 {
-	int error = name_check(name);
+	int error = xattr_name_check(name);
 
 	if (error)
 		return error;
@@ -140,7 +140,7 @@ static ssize_t get_stored(struct inode *inode, const char *name, char **value)
 	return size ? xattr_get(inode->xattrs, name, *value, (size_t)size) : 0;
 }
 
-static ssize_t get_ours(struct op *op, int id, char **value)
+static ssize_t attribute_get(struct op *op, int id, char **value)
 {
 	size_t length = 0;
 	int error = id < 0 ? -ENODATA : inode_attr_get(op->inode, (enum attr_id)id, value, &length);
@@ -151,7 +151,8 @@ static ssize_t get_ours(struct op *op, int id, char **value)
 }
 
 /* The reply of getxattr and listxattr: the size alone when asked with room for nothing. */
-static void reply_value(struct op *op, fuse_req_t req, const char *value, size_t size, size_t room)
+static void op_reply_value(struct op *op, fuse_req_t req, const char *value, size_t size,
+			   size_t room)
 {
 	if (room && size > room) {
 		op_done(op, req, -ERANGE);
@@ -174,17 +175,17 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	int id = strncmp(name, ATTRIBUTES_PREFIX, strlen(ATTRIBUTES_PREFIX)) == 0
 		     ? attributes_find(name)
 		     : -ENODATA;
-	ssize_t size =
-	    id == -ENODATA ? get_stored(op.inode, name, &value) : get_ours(&op, id, &value);
+	ssize_t size = id == -ENODATA ? xattr_stored_get(op.inode, name, &value)
+				      : attribute_get(&op, id, &value);
 
 	if (size < 0)
 		op_done(&op, req, (int)size);
 	else
-		reply_value(&op, req, value, (size_t)size, room);
+		op_reply_value(&op, req, value, (size_t)size, room);
 }
 
 /* Names that we own and that were set, each with its NUL: the bytes needed in all. */
-static size_t list_ours(struct inode *inode, char *out, size_t capacity)
+static size_t attributes_list(struct inode *inode, char *out, size_t capacity)
 {
 	size_t needed = 0;
 
@@ -202,7 +203,7 @@ static size_t list_ours(struct inode *inode, char *out, size_t capacity)
 }
 
 /* As on every file system of the kernel's own. */
-static enum xattr_names names_for(struct op *op)
+static enum xattr_names xattr_names_visible(struct op *op)
 {
 	struct caller caller = op_caller(op);
 
@@ -225,14 +226,14 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 	char *names = op.worker->reply;
 	size_t capacity = op.worker->reply_bytes;
 
-	enum xattr_names which = names_for(&op);
+	enum xattr_names which = xattr_names_visible(&op);
 
 	pthread_mutex_lock(&op.inode->lock);
 	size_t size = xattr_list(op.inode->xattrs, which, names, capacity);
 	pthread_mutex_unlock(&op.inode->lock);
 	if (size <= capacity)
-		size += list_ours(op.inode, names + size, capacity - size);
-	reply_value(&op, req, names, size, room);
+		size += attributes_list(op.inode, names + size, capacity - size);
+	op_reply_value(&op, req, names, size, room);
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
@@ -250,7 +251,7 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		error = inode_attr_remove(op.fs, op.worker->copier, op.inode, (enum attr_id)id,
 					  fuse_req_ctx(req)->uid);
 	} else {
-		error = id == -ENODATA ? remove_stored(op.fs, op.inode, name) : id;
+		error = id == -ENODATA ? xattr_stored_remove(op.fs, op.inode, name) : id;
 	}
 	op_done(&op, req, error);
 }
