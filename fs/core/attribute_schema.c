@@ -36,7 +36,7 @@ bool attributes_read_only(enum attr_id id)
 	return !*attributes[id].choices;
 }
 
-static int refuse(enum attr_id id, const char *text, size_t length, const char *path)
+static int attribute_refuse(enum attr_id id, const char *text, size_t length, const char *path)
 {
 	int shown = length < VALUE_MAX ? (int)length : VALUE_MAX;
 	log_warn("%s: %s=%.*s: not one of: %s", path, attributes[id].full, shown, text,
@@ -76,7 +76,7 @@ int attributes_parse(enum attr_id id, const char *text, size_t length, const cha
 		set_value(id, value, 1, values);
 		return 0;
 	}
-	return refuse(id, text, length, path);
+	return attribute_refuse(id, text, length, path);
 }
 
 int attributes_parse_quota(enum attr_id id, const char *text, size_t length, const char *path,
@@ -90,12 +90,12 @@ int attributes_parse_quota(enum attr_id id, const char *text, size_t length, con
 		return 0;
 	}
 	if (length == 0 || length >= sizeof(number) || memchr(text, '\0', length))
-		return refuse(id, text, length, path);
+		return attribute_refuse(id, text, length, path);
 	memcpy(number, text, length);
 	number[length] = '\0';
 	/* The largest number is how "none" is kept. */
 	if (parse_size(number, &value) < 0 || value == UINT64_MAX)
-		return refuse(id, text, length, path);
+		return attribute_refuse(id, text, length, path);
 	*limit = value;
 	return 0;
 }

@@ -27,7 +27,7 @@ struct status {
 	bool member; /* of the group that was asked about */
 };
 
-static bool lists_group(const char *text, gid_t group)
+static bool groups_have(const char *text, gid_t group)
 {
 	char *end;
 
@@ -58,7 +58,7 @@ static void status_line(struct status *status, const char *line, gid_t group)
 			    strtoull(line + length, NULL, 16);
 	}
 	if (strncmp(line, groups, strlen(groups)) == 0)
-		status->member = lists_group(line + strlen(groups), group);
+		status->member = groups_have(line + strlen(groups), group);
 }
 
 /* False: the thread cannot be seen. */
@@ -89,7 +89,7 @@ bool caller_is_member(const struct caller *caller, gid_t group)
 }
 
 /* -errno: that cannot be known. */
-static int in_initial_namespace(pid_t pid)
+static int process_in_initial_namespace(pid_t pid)
 {
 	char path[64] = "/proc/self/ns/user";
 	struct stat st;
@@ -103,7 +103,7 @@ static int in_initial_namespace(pid_t pid)
 
 bool caller_in_initial_namespace(pid_t pid)
 {
-	return in_initial_namespace(pid) > 0;
+	return process_in_initial_namespace(pid) > 0;
 }
 
 bool caller_is_capable(const struct caller *caller, unsigned capability)
@@ -114,7 +114,7 @@ bool caller_is_capable(const struct caller *caller, unsigned capability)
 		return caller->uid == 0;
 	if (!(status.effective >> capability & 1))
 		return false;
-	int initial = in_initial_namespace(caller->pid);
+	int initial = process_in_initial_namespace(caller->pid);
 
 	return initial < 0 ? caller->uid == 0 : initial;
 }
@@ -128,7 +128,7 @@ bool caller_has_signal(pid_t pid)
 }
 
 /* The number of the system call in which the thread sleeps; -1 where that cannot be known. */
-static long system_call(pid_t pid)
+static long thread_system_call(pid_t pid)
 {
 	char path[64], line[256], *end = line;
 
@@ -159,7 +159,7 @@ bool caller_is_in_chown(pid_t pid)
 	    SYS_fchown,
 	    SYS_fchownat,
 	};
-	long number = pid > 0 ? system_call(pid) : -1;
+	long number = pid > 0 ? thread_system_call(pid) : -1;
 
 	for (size_t i = 0; i < sizeof(chowns) / sizeof(chowns[0]); i++)
 		if (number == chowns[i])

@@ -8,13 +8,13 @@
 #include "common/cleanup.h"
 #include "fs/core/stats.h"
 
-static uint64_t look(_Atomic uint64_t *value)
+static uint64_t slot_load(_Atomic uint64_t *value)
 {
 	return atomic_load_explicit(value, memory_order_relaxed);
 }
 
 /* Release, so that who sees what was put also sees the slot marked before. */
-static void put(_Atomic uint64_t *value, uint64_t to)
+static void slot_store(_Atomic uint64_t *value, uint64_t to)
 {
 	atomic_store_explicit(value, to, memory_order_release);
 }
@@ -27,22 +27,22 @@ uint64_t busy_now(void)
 	return (uint64_t)now.tv_sec;
 }
 
-static void age(struct busy *busy)
+static void slots_age(struct busy *busy)
 {
 	for (unsigned i = 0; i < BUSY_SLOTS; i++) {
-		put(&busy->base[i], look(&busy->base[i]) / 2);
-		put(&busy->weight[i], look(&busy->weight[i]) / 2);
+		slot_store(&busy->base[i], slot_load(&busy->base[i]) / 2);
+		slot_store(&busy->weight[i], slot_load(&busy->weight[i]) / 2);
 	}
 }
 
-static void replace(struct busy *busy, unsigned slot, uint64_t ino, uint64_t bytes)
+static void slot_replace(struct busy *busy, unsigned slot, uint64_t ino, uint64_t bytes)
 {
-	uint64_t before = look(&busy->weight[slot]);
+	uint64_t before = slot_load(&busy->weight[slot]);
 
-	put(&busy->ino[slot], 0);
-	put(&busy->base[slot], before);
-	put(&busy->weight[slot], before + bytes);
-	put(&busy->ino[slot], ino);
+	slot_store(&busy->ino[slot], 0);
+	slot_store(&busy->base[slot], before);
+	slot_store(&busy->weight[slot], before + bytes);
+	slot_store(&busy->ino[slot], ino);
 }
 
 void busy_add(struct busy *busy, uint64_t ino, uint64_t bytes, uint64_t now)
@@ -52,18 +52,18 @@ void busy_add(struct busy *busy, uint64_t ino, uint64_t bytes, uint64_t now)
 	if (!bytes)
 		return;
 	if (++busy->adds % BUSY_HALF_LIFE == 0)
-		age(busy);
+		slots_age(busy);
 	for (unsigned i = 0; i < BUSY_SLOTS; i++) {
-		if (look(&busy->ino[i]) == ino) {
-			put(&busy->weight[i], look(&busy->weight[i]) + bytes);
-			put(&busy->touched[i], now);
+		if (slot_load(&busy->ino[i]) == ino) {
+			slot_store(&busy->weight[i], slot_load(&busy->weight[i]) + bytes);
+			slot_store(&busy->touched[i], now);
 			return;
 		}
-		if (look(&busy->weight[i]) < look(&busy->weight[slot]))
+		if (slot_load(&busy->weight[i]) < slot_load(&busy->weight[slot]))
 			slot = i;
 	}
-	replace(busy, slot, ino, bytes);
-	put(&busy->touched[slot], now);
+	slot_replace(busy, slot, ino, bytes);
+	slot_store(&busy->touched[slot], now);
 }
 
 /* 0 in ino where the slot is free, or changed hands meanwhile. */
@@ -74,19 +74,19 @@ static struct busy_file slot_read(struct busy *busy, unsigned slot)
 	uint64_t weight = atomic_load_explicit(&busy->weight[slot], memory_order_acquire);
 	uint64_t touched = atomic_load_explicit(&busy->touched[slot], memory_order_acquire);
 
-	if (look(&busy->ino[slot]) != ino || weight <= base)
+	if (slot_load(&busy->ino[slot]) != ino || weight <= base)
 		return (struct busy_file){0};
 	return (struct busy_file){.ino = ino, .bytes = weight - base, .touched = touched};
 }
 
-static int by_ino(const void *a, const void *b)
+static int busy_file_by_ino(const void *a, const void *b)
 {
 	const struct busy_file *one = a, *other = b;
 
 	return (one->ino > other->ino) - (one->ino < other->ino);
 }
 
-static int by_bytes(const void *a, const void *b)
+static int busy_file_by_bytes(const void *a, const void *b)
 {
 	const struct busy_file *one = a, *other = b;
 
@@ -94,11 +94,11 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* Adds up what workers know of one file; how many are left. */
-static size_t merge(struct busy_file *files, size_t count)
+static size_t busy_files_merge(struct busy_file *files, size_t count)
 {
 	size_t merged = 0;
 
-	qsort(files, count, sizeof(*files), by_ino);
+	qsort(files, count, sizeof(*files), busy_file_by_ino);
 	for (size_t i = 0; i < count; i++) {
 		if (!merged || files[merged - 1].ino != files[i].ino) {
 			files[merged++] = files[i];
@@ -128,8 +128,8 @@ size_t busy_files(struct stats *stats, struct busy_file *files, size_t room, uin
 			count += all[count].ino && all[count].touched + BUSY_SECONDS >= now;
 		}
 	}
-	count = merge(all, count);
-	qsort(all, count, sizeof(*all), by_bytes);
+	count = busy_files_merge(all, count);
+	qsort(all, count, sizeof(*all), busy_file_by_bytes);
 	if (count > room)
 		count = room;
 	for (size_t i = 0; i < count; i++)

@@ -15,7 +15,7 @@ static void *row_field(const struct option_row *row, struct options *options)
 	return (char *)options + row->field;
 }
 
-static int refuse(const struct option_row *row, const char *text, const char *why)
+static int option_refuse(const struct option_row *row, const char *text, const char *why)
 {
 	log_error("%s=%s: %s", row->name, text, why);
 	return -EINVAL;
@@ -68,11 +68,11 @@ static int parse_amount(const struct option_row *row, const char *text, struct o
 	/* A percentage of 100 is the percentage. */
 	int rc = parse_size_or_percent(text, 100, &value);
 	if (rc == -ERANGE && percent)
-		return refuse(row, text, "more than 100%");
+		return option_refuse(row, text, "more than 100%");
 	if (rc < 0)
-		return refuse(row, text, "not a size (use 10G, 512M or 50%)");
+		return option_refuse(row, text, "not a size (use 10G, 512M or 50%)");
 	if (value < row->min)
-		return refuse(row, text, "must be more than nothing");
+		return option_refuse(row, text, "must be more than nothing");
 	*field = (struct amount){.given = true, .percent = percent, .value = value};
 	return 0;
 }
@@ -82,7 +82,7 @@ static int parse_path(const struct option_row *row, const char *text, struct opt
 	char **field = row_field(row, options);
 
 	if (text[0] != '/')
-		return refuse(row, text, "not an absolute path");
+		return option_refuse(row, text, "not an absolute path");
 	free(*field);
 	*field = strdup(text);
 	return *field ? 0 : -ENOMEM;
@@ -94,9 +94,9 @@ static int parse_chunk(const struct option_row *row, const char *text, struct op
 	uint64_t value;
 
 	if (parse_size(text, &value) < 0)
-		return refuse(row, text, "not a size (use 512M or 16G)");
+		return option_refuse(row, text, "not a size (use 512M or 16G)");
 	if (value == 0 || value % CHUNK_ALIGN)
-		return refuse(row, text, "not a multiple of 2M");
+		return option_refuse(row, text, "not a multiple of 2M");
 	*field = value;
 	return 0;
 }
@@ -108,7 +108,7 @@ static int parse_octal(const struct option_row *row, const char *text, struct op
 
 	if (length == 0 || length > 4 || strspn(text, "01234567") != length ||
 	    strtoul(text, NULL, 8) > 0777)
-		return refuse(row, text, "not an octal mode (use 022 or 077)");
+		return option_refuse(row, text, "not an octal mode (use 022 or 077)");
 	*field = (mode_t)strtoul(text, NULL, 8);
 	return 0;
 }
@@ -126,7 +126,7 @@ static int parse_user(const struct option_row *row, const char *text, struct opt
 	else if ((user = getpwnam(text)))
 		options->uid = user->pw_uid;
 	else
-		return refuse(row, text, "no such user");
+		return option_refuse(row, text, "no such user");
 	options->uid_given = true;
 	return 0;
 }
@@ -141,7 +141,7 @@ static int parse_group(const struct option_row *row, const char *text, struct op
 	else if ((group = getgrnam(text)))
 		options->gid = group->gr_gid;
 	else
-		return refuse(row, text, "no such group");
+		return option_refuse(row, text, "no such group");
 	options->gid_given = true;
 	return 0;
 }
@@ -193,7 +193,7 @@ static int parse_gpus(const struct option_row *row, const char *text, struct opt
 	for (const char *item = text;; item++) {
 		size_t length = strcspn(item, ":,");
 		if (gpus_item(item, length, &set) < 0)
-			return refuse(row, text, "not a list of GPUs (use 0, 0:2 or 0-3)");
+			return option_refuse(row, text, "not a list of GPUs (use 0, 0:2 or 0-3)");
 		item += length;
 		if (!*item)
 			break;

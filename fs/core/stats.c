@@ -120,8 +120,8 @@ unsigned stats_stuck(struct stats *stats)
 		sum_add(&ended, &block->ended);
 		for (unsigned op = 0; op < STAT_OPS; op++)
 			sum_add(&begun, &block->ops[op]);
-		stuck += begun != ended && begun == block->looked;
-		block->looked = begun != ended ? begun : 0;
+		stuck += begun != ended && begun == block->ended_before;
+		block->ended_before = begun != ended ? begun : 0;
 	}
 	return stuck;
 }

@@ -78,7 +78,7 @@ struct stats_block {
 	struct stats_volume volumes[STATS_VOLUMES];
 	struct busy busy;
 	_Atomic uint64_t ended;	  /* of all that were counted in ops */
-	uint64_t looked;	  /* stats_stuck's own */
+	uint64_t ended_before;	  /* stats_stuck's own */
 	struct stats_block *next; /* in struct stats; set once */
 };
 

@@ -55,7 +55,7 @@ void timeline_write(const struct timeline *timeline, char text[TIMELINE_TEXT])
 			 together);
 }
 
-static void log_line(const struct timeline *timeline, const char *mountpoint)
+static void timeline_log(const struct timeline *timeline, const char *mountpoint)
 {
 	char text[TIMELINE_TEXT];
 
@@ -70,14 +70,14 @@ static void log_line(const struct timeline *timeline, const char *mountpoint)
 void timeline_idle(struct timeline *timeline, const char *mountpoint)
 {
 	timeline->idle = true;
-	if (!atomic_exchange(&timeline->said, true) && timeline->at[TIMELINE_SEEN])
-		log_line(timeline, mountpoint);
+	if (!atomic_exchange(&timeline->logged, true) && timeline->at[TIMELINE_SEEN])
+		timeline_log(timeline, mountpoint);
 }
 
 void timeline_answer(struct timeline *timeline, const char *mountpoint)
 {
-	if (atomic_exchange(&timeline->said, true) || !timeline->at[TIMELINE_SEEN])
+	if (atomic_exchange(&timeline->logged, true) || !timeline->at[TIMELINE_SEEN])
 		return;
 	timeline_mark(timeline, TIMELINE_ANSWERED);
-	log_line(timeline, mountpoint);
+	timeline_log(timeline, mountpoint);
 }

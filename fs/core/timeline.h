@@ -26,7 +26,7 @@ enum timeline_mark {
 struct timeline {
 	int64_t at[TIMELINE_MARKS]; /* CLOCK_MONOTONIC, us; 0: unknown */
 	bool idle;		    /* when requests were read, none waited */
-	atomic_bool said;	    /* or there is nothing to say */
+	atomic_bool logged;	    /* or there is nothing to say */
 };
 
 int64_t timeline_now(void);
@@ -39,7 +39,7 @@ void timeline_answer(struct timeline *timeline, const char *mountpoint);
 
 static inline void timeline_answered(struct timeline *timeline, const char *mountpoint)
 {
-	if (!atomic_load_explicit(&timeline->said, memory_order_relaxed))
+	if (!atomic_load_explicit(&timeline->logged, memory_order_relaxed))
 		timeline_answer(timeline, mountpoint);
 }
 

@@ -18,8 +18,8 @@
 #define REQUEST_HEADER_BYTES 4096
 
 static _Thread_local struct worker *self;
-static pthread_key_t ending;
-static pthread_once_t ending_once = PTHREAD_ONCE_INIT;
+static pthread_key_t worker_key;
+static pthread_once_t worker_key_once = PTHREAD_ONCE_INIT;
 
 /* Beside struct worker: threads without one free memory, too. */
 static _Thread_local struct worker_memory memory;
@@ -60,12 +60,12 @@ static void worker_free(void *pointer)
 	free(worker);
 }
 
-static void ending_make(void)
+static void worker_key_make(void)
 {
-	pthread_key_create(&ending, worker_free);
+	pthread_key_create(&worker_key, worker_free);
 }
 
-static void *populated(size_t bytes)
+static void *memory_populate(size_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -84,7 +84,7 @@ static void *populated(size_t bytes)
 static int worker_fill(struct worker *worker, struct fs *fs)
 {
 	worker->reply_bytes = fs->can.max_write;
-	worker->reply = populated(worker->reply_bytes);
+	worker->reply = memory_populate(worker->reply_bytes);
 	worker->stats = stats_block_new(&fs->stats);
 	if (!worker->reply || !worker->stats)
 		return -ENOMEM;
@@ -98,7 +98,7 @@ static int worker_fill(struct worker *worker, struct fs *fs)
 int worker_need_request(struct worker *worker, struct fs *fs)
 {
 	worker->request_bytes = fs->can.max_write + REQUEST_HEADER_BYTES;
-	worker->request = populated(worker->request_bytes);
+	worker->request = memory_populate(worker->request_bytes);
 	return worker->request ? copier_pin(worker->copier, worker->request, worker->request_bytes)
 			       : -ENOMEM;
 }
@@ -125,8 +125,8 @@ struct worker *worker_self(struct fs *fs)
 			worker_free(worker);
 		return NULL;
 	}
-	pthread_once(&ending_once, ending_make);
-	pthread_setspecific(ending, worker);
+	pthread_once(&worker_key_once, worker_key_make);
+	pthread_setspecific(worker_key, worker);
 	/* libfuse cancels its ring threads, which must not end within a request, holding locks. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	self = worker;
@@ -137,7 +137,7 @@ void worker_end(void)
 {
 	if (!self)
 		return;
-	pthread_setspecific(ending, NULL);
+	pthread_setspecific(worker_key, NULL);
 	worker_free(self);
 	self = NULL;
 }
