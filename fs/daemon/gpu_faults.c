@@ -25,7 +25,7 @@ struct losses {
 	uint64_t files, lost;
 };
 
-static void name_lost(struct fs *fs, struct inode *inode, uint64_t bytes)
+static void file_log_lost(struct fs *fs, struct inode *inode, uint64_t bytes)
 {
 	char path[PATH_MAX];
 
@@ -36,7 +36,7 @@ static void name_lost(struct fs *fs, struct inode *inode, uint64_t bytes)
 		  fs->options.mountpoint, path, bytes);
 }
 
-static struct losses look(struct fs *fs, const struct device *device)
+static struct losses files_count_lost(struct fs *fs, const struct device *device)
 {
 	struct losses losses = {0};
 	struct inode *inode;
@@ -51,7 +51,7 @@ static struct losses look(struct fs *fs, const struct device *device)
 			losses.files++;
 			losses.lost += bytes > 0;
 			if (bytes && losses.lost <= NAMED_MAX)
-				name_lost(fs, inode, bytes);
+				file_log_lost(fs, inode, bytes);
 		}
 		inode_put(fs, inode, 1);
 	}
@@ -61,7 +61,7 @@ static struct losses look(struct fs *fs, const struct device *device)
 static void gpu_fault_reset(void *of, struct device *device, int64_t ms)
 {
 	struct fs *fs = of;
-	struct losses losses = look(fs, device);
+	struct losses losses = files_count_lost(fs, device);
 
 	if (losses.lost > NAMED_MAX)
 		log_error("gpu%u: and %" PRIu64 " more files", device->index,
@@ -73,7 +73,7 @@ static void gpu_fault_reset(void *of, struct device *device, int64_t ms)
 }
 
 /* Another process may have what this one cannot: to it no error was told. */
-static void given_up(void *of, struct device *device)
+static void gpu_fault_request_replacement(void *of, struct device *device)
 {
 	struct fs *fs = of;
 
@@ -82,7 +82,7 @@ static void given_up(void *of, struct device *device)
 }
 
 /* A full one may work. */
-static int try_device(struct device *device)
+static int device_test(struct device *device)
 {
 	struct copier *copier;
 	struct chunk *chunk;
@@ -104,13 +104,13 @@ static int try_device(struct device *device)
 	return rc;
 }
 
-int faults_try(struct fs *fs)
+int gpu_faults_test(struct fs *fs)
 {
 	const char *uuid = fdstore_wanted(fs->fdstore);
 
 	for (unsigned i = 0; *uuid && i < fs->backend->n_devices; i++)
 		if (strcmp(fs->backend->devices[i]->uuid, uuid) == 0)
-			return try_device(fs->backend->devices[i]);
+			return device_test(fs->backend->devices[i]);
 	if (*uuid)
 		log_error("%s, for which this daemon was started, is not there any more", uuid);
 	return *uuid ? -ENODEV : 0;
@@ -118,7 +118,8 @@ int faults_try(struct fs *fs)
 
 void gpu_faults_start(struct fs *fs)
 {
-	const struct reset_watch watch = {.reset = gpu_fault_reset, .given_up = given_up, .of = fs};
+	const struct reset_watch watch = {
+	    .reset = gpu_fault_reset, .given_up = gpu_fault_request_replacement, .of = fs};
 
 	reset_start(fs->backend, &watch);
 }

@@ -10,7 +10,7 @@ struct fs;
 void gpu_faults_start(struct fs *fs);
 /* Before that: whether the GPU that this daemon was started for (fdstore_wanted) works: 0, or
  * -errno after a line in the log. */
-int faults_try(struct fs *fs);
+int gpu_faults_test(struct fs *fs);
 void gpu_faults_end(struct fs *fs);
 
 #endif

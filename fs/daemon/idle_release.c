@@ -15,13 +15,13 @@
 
 /* Making a context and a Vulkan device again takes up to 1.2 s: worth the 560 MiB to others only
  * when nobody comes back soon. */
-#define REST_MS 30000
+#define IDLE_MS 30000
 
 /* Less is not worth the walk through the heap, which holds up who allocates. */
 #define TRIM_BYTES (16LL << 20)
 
 /* How often within that time the GPUs are looked at. */
-#define LOOKS 4
+#define CHECKS 4
 
 struct idle_release {
 	pthread_mutex_t lock;
@@ -36,20 +36,20 @@ static uint64_t idle_release_ms(void)
 	const char *text = secure_getenv("GPUMEMFS_REST_MS");
 	uint64_t ms;
 
-	return text && parse_u64(text, LOOKS, REST_MS, &ms) == 0 ? ms : REST_MS;
+	return text && parse_u64(text, CHECKS, IDLE_MS, &ms) == 0 ? ms : IDLE_MS;
 }
 
 /* unused counts the looks since the GPU was last seen in use. */
-static void look(struct volume *volume, uint64_t *takes, unsigned *unused)
+static void volume_release_if_idle(struct volume *volume, uint64_t *allocations, unsigned *unused)
 {
 	uint64_t now = pool_allocations(volume->pool);
 
-	if (*takes != now || !pool_is_unused(volume->pool))
+	if (*allocations != now || !pool_is_unused(volume->pool))
 		*unused = 0;
-	else if (*unused < LOOKS)
+	else if (*unused < CHECKS)
 		++*unused;
-	*takes = now;
-	if (*unused < LOOKS)
+	*allocations = now;
+	if (*unused < CHECKS)
 		return;
 	pool_trim(volume->pool);
 	device_idle_release(volume->device); /* busy: the next look tries again */
@@ -57,7 +57,7 @@ static void look(struct volume *volume, uint64_t *takes, unsigned *unused)
 
 /* The allocator keeps what was freed for what may be made next: after rm -r of a million names half
  * a GB. peak: what names and inodes took at most since this was last done, by account.c. */
-static void look_at_memory(struct fs *fs, int64_t *peak)
+static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak)
 {
 	int64_t now = atomic_load(&fs->metadata_bytes);
 
@@ -70,7 +70,7 @@ static void look_at_memory(struct fs *fs, int64_t *peak)
 }
 
 /* lock is held. False: to end. */
-static bool wait_ms(struct idle_release *idle_release, uint64_t ms)
+static bool idle_release_wait(struct idle_release *idle_release, uint64_t ms)
 {
 	struct timespec until;
 
@@ -88,19 +88,20 @@ static bool wait_ms(struct idle_release *idle_release, uint64_t ms)
 	return false;
 }
 
-static void *look_after(void *pointer)
+static void *idle_release_thread_main(void *pointer)
 {
 	struct fs *fs = pointer;
-	uint64_t takes[BACKEND_DEVICES_MAX + 1] = {0}, ms = idle_release_ms() / LOOKS;
+	uint64_t allocations[BACKEND_DEVICES_MAX + 1] = {0}, ms = idle_release_ms() / CHECKS;
 	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
 	int64_t peak = 0;
 
 	scoped_lock(&fs->idle_release->lock);
-	while (wait_ms(fs->idle_release, ms)) {
-		look_at_memory(fs, &peak);
+	while (idle_release_wait(fs->idle_release, ms)) {
+		heap_trim_if_shrunk(fs, &peak);
 		for (unsigned i = 0; i < fs->n_volumes; i++)
 			if (fs->volumes[i].pool)
-				look(&fs->volumes[i], &takes[i], &unused[i]);
+				volume_release_if_idle(&fs->volumes[i], &allocations[i],
+						       &unused[i]);
 	}
 	return NULL;
 }
@@ -118,7 +119,8 @@ int idle_release_open(struct fs *fs)
 	pthread_mutex_init(&idle_release->lock, NULL);
 	pthread_cond_init(&idle_release->changed, &clock);
 	pthread_condattr_destroy(&clock);
-	idle_release->running = pthread_create(&idle_release->thread, NULL, look_after, fs) == 0;
+	idle_release->running =
+	    pthread_create(&idle_release->thread, NULL, idle_release_thread_main, fs) == 0;
 	if (!idle_release->running)
 		log_warn("no thread to look after GPUs without files: contexts stay");
 	return 0;

@@ -99,7 +99,7 @@ static int volumes_open(struct fs *fs)
 	return error;
 }
 
-static bool has_option(const char *list, const char *name)
+static bool option_list_has(const char *list, const char *name)
 {
 	size_t length = strlen(name);
 
@@ -132,7 +132,7 @@ static int settings_prepare(struct fs *fs)
 	hash_seed_init();
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
-	fs->noatime = has_option(fs->options.mount_options, "noatime");
+	fs->noatime = option_list_has(fs->options.mount_options, "noatime");
 	/* With files of an earlier daemon to bring back, the mount comes up even if the spool's
 	 * directory cannot be used: spool_open. */
 	return fs->holder ? 0 : spool_check(&fs->options);

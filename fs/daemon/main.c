@@ -30,7 +30,7 @@
 #include "fs/spool/spool.h"
 #include "fs/tree/unclaimed_lease.h"
 
-static int show_version(void)
+static int version_show(void)
 {
 	printf("gpumemfs %s (libfuse %s)\n", GPUMEMFS_VERSION, fuse_pkgversion());
 	return 0;
@@ -49,7 +49,7 @@ static void share_start(struct fs *fs, const struct session *session)
 
 /* Of a daemon with a keeper nothing is taken apart: files, memory and journal are for the next one.
  */
-static int give_up(struct fs *fs, struct session *session)
+static int mount_abandon(struct fs *fs, struct session *session)
 {
 	if (fs->fdstore)
 		_exit(EXIT_FAILURE);
@@ -58,7 +58,7 @@ static int give_up(struct fs *fs, struct session *session)
 	return EXIT_FAILURE;
 }
 
-static void say_ready(struct fs *fs, struct daemon *daemon)
+static void mount_report_ready(struct fs *fs, struct daemon *daemon)
 {
 	enum log_level level = log_level_get();
 
@@ -71,14 +71,14 @@ static void say_ready(struct fs *fs, struct daemon *daemon)
 	notify_send(NOTIFY_READY);
 }
 
-static bool stands_by(const struct fs *fs)
+static bool daemon_stands_by(const struct fs *fs)
 {
 	return fdstore_flags(fs->fdstore) & IPC_STANDBY;
 }
 
 /* Everything that a daemon can do while another one still serves the mount, then the files, as that
  * left them. 0 or -errno. */
-static int prepare(struct fs *fs, struct session **session)
+static int mount_prepare(struct fs *fs, struct session **session)
 {
 	const struct session_table table = {.operations = ops_table(),
 					    .start = access_file_new,
@@ -89,7 +89,7 @@ static int prepare(struct fs *fs, struct session **session)
 	if (error)
 		return error;
 	timeline_mark(&fs->timeline, TIMELINE_DRIVER);
-	error = faults_try(fs);
+	error = gpu_faults_test(fs);
 	if (!error && fs->holder)
 		error = fs_restore_check(fs->holder);
 	if (!error)
@@ -99,7 +99,7 @@ static int prepare(struct fs *fs, struct session **session)
 		return error;
 	}
 	timeline_mark(&fs->timeline, TIMELINE_PREPARED);
-	if (stands_by(fs))
+	if (daemon_stands_by(fs))
 		prctl(PR_SET_NAME, "gpumemfs-spare");
 	error = fdstore_wait(fs->fdstore);
 	prctl(PR_SET_NAME, "gpumemfs");
@@ -109,8 +109,8 @@ static int prepare(struct fs *fs, struct session **session)
 	if (!error)
 		error = fdstore_gather(fs->fdstore);
 	if (error)
-		return give_up(fs, *session);
-	fs->mount = session_is_taken(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
+		return mount_abandon(fs, *session);
+	fs->mount = session_has_earlier_mount(*session) ? FS_MOUNT_KEPT : FS_MOUNT_NEW;
 	control_handles_from(fs, fdstore_generation(fs->fdstore) << FDSTORE_GENERATION_SHIFT);
 	error = fs_fill(fs);
 	if (error)
@@ -121,7 +121,7 @@ static int prepare(struct fs *fs, struct session **session)
 }
 
 /* Requests are served when it returns, and files are shared. 0 or -errno. */
-static int serve(struct fs *fs, struct session *session)
+static int mount_serve(struct fs *fs, struct session *session)
 {
 	bool shared = share_is_kept(fs);
 
@@ -135,18 +135,18 @@ static int serve(struct fs *fs, struct session *session)
 }
 
 /* Serves the mount from here to its end. */
-static int run(struct fs *fs, struct daemon *daemon)
+static int mount_run(struct fs *fs, struct daemon *daemon)
 {
 	struct watchdog *watchdog;
 	struct session *session;
 
 	session_block_signals();
-	if (prepare(fs, &session))
+	if (mount_prepare(fs, &session))
 		return EXIT_FAILURE;
-	if (serve(fs, session))
-		return give_up(fs, session);
+	if (mount_serve(fs, session))
+		return mount_abandon(fs, session);
 	spool_start(fs);
-	say_ready(fs, daemon);
+	mount_report_ready(fs, daemon);
 	watchdog_start(fs, &watchdog);
 	int error = session_wait(session);
 
@@ -154,7 +154,7 @@ static int run(struct fs *fs, struct daemon *daemon)
 		spool_end(fs);
 	watchdog_stop(watchdog);
 	if (error && fs->fdstore)
-		return give_up(fs, session);
+		return mount_abandon(fs, session);
 	fdstore_end(fs->fdstore);
 	/* Leases hold files, and the socket's connections the mount. */
 	share_close(fs->share);
@@ -166,7 +166,7 @@ static int run(struct fs *fs, struct daemon *daemon)
 }
 
 /* By who wants a mount. */
-static int start(struct fs *fs, int argc, char **argv)
+static int mount_start(struct fs *fs, int argc, char **argv)
 {
 	struct options *options = &fs->options;
 	struct daemon daemon;
@@ -178,25 +178,25 @@ static int start(struct fs *fs, int argc, char **argv)
 	if (daemon_start(options->foreground ? DAEMON_FOREGROUND : DAEMON_BACKGROUND, &daemon))
 		return 1;
 	if (options->recovery == RECOVERY_OFF)
-		return run(fs, &daemon);
+		return mount_run(fs, &daemon);
 	argv[argc - 1] = options->mountpoint; /* getopt put it last */
 	return keeper_run(options, argc, argv, &daemon);
 }
 
 /* By the keeper. */
-static int start_kept(struct fs *fs, char **argv)
+static int mount_start_kept(struct fs *fs, char **argv)
 {
 	struct daemon nobody = {.ready_fd = -1};
 	static struct fdstore_ops holder;
 
 	if (fdstore_open(fs->options.line, argv, &fs->fdstore))
 		return 1;
-	prctl(PR_SET_NAME, stands_by(fs) ? "gpumemfs-starts" : "gpumemfs");
+	prctl(PR_SET_NAME, daemon_stands_by(fs) ? "gpumemfs-starts" : "gpumemfs");
 	if (fdstore_flags(fs->fdstore) & IPC_SYSLOG)
 		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
 	holder = fdstore_ops(fs->fdstore);
 	fs->holder = &holder;
-	int status = run(fs, &nobody);
+	int status = mount_run(fs, &nobody);
 
 	fdstore_close(fs->fdstore);
 	return status;
@@ -216,14 +216,14 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (options->version)
-		return show_version();
+		return version_show();
 	log_setup(options->log_level, LOG_TO_TERMINAL);
 	switch (options->role) {
 	case ROLE_MOUNT:
-		status = start(&fs, argc, argv);
+		status = mount_start(&fs, argc, argv);
 		break;
 	case ROLE_DAEMON:
-		status = start_kept(&fs, argv);
+		status = mount_start_kept(&fs, argv);
 		break;
 	case ROLE_KEEPER:
 		status = keeper_adopt(options, argc, argv, options->line);

@@ -25,41 +25,41 @@ static unsigned workers_needed(const struct fs *fs)
 	return fs->can.io_uring.on ? 1 : fs->can.threads;
 }
 
-static void *run(void *pointer)
+static void *watchdog_thread_main(void *pointer)
 {
 	struct watchdog *watchdog = pointer;
 	struct pollfd stop = {.fd = watchdog->stop_fd, .events = POLLIN};
 	struct fs *fs = watchdog->fs;
-	bool said = false;
+	bool logged = false;
 
 	do {
 		unsigned stuck = stats_stuck(&fs->stats);
 
 		if (stuck < workers_needed(fs))
 			notify_send(NOTIFY_WATCHDOG);
-		else if (!said)
+		else if (!logged)
 			log_error("%s: %u workers have been at one request each for %d ms: the "
 				  "service manager is no longer told that all is well",
 				  fs->options.mountpoint, stuck, watchdog->period_ms);
-		said = stuck >= workers_needed(fs);
+		logged = stuck >= workers_needed(fs);
 	} while (poll(&stop, 1, watchdog->period_ms) <= 0);
 	return NULL;
 }
 
 /* Half of what the service manager waits, as sd_watchdog_enabled(3) recommends. */
-static int period_of(uint64_t us)
+static int watchdog_period_ms(uint64_t us)
 {
 	uint64_t ms = us / 2000;
 
 	return ms < 1 ? 1 : ms > INT32_MAX ? INT32_MAX : (int)ms;
 }
 
-static int start(struct watchdog *watchdog)
+static int watchdog_thread_start(struct watchdog *watchdog)
 {
 	watchdog->stop_fd = eventfd(0, EFD_CLOEXEC);
 	if (watchdog->stop_fd < 0)
 		return -errno;
-	int error = pthread_create(&watchdog->thread, NULL, run, watchdog);
+	int error = pthread_create(&watchdog->thread, NULL, watchdog_thread_main, watchdog);
 
 	if (error)
 		close(watchdog->stop_fd);
@@ -78,8 +78,8 @@ int watchdog_start(struct fs *fs, struct watchdog **started)
 
 	if (watchdog) {
 		watchdog->fs = fs;
-		watchdog->period_ms = period_of(us);
-		error = start(watchdog);
+		watchdog->period_ms = watchdog_period_ms(us);
+		error = watchdog_thread_start(watchdog);
 	}
 	if (error) {
 		log_error("cannot start the watchdog: %s", strerror(-error));

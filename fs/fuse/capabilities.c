@@ -30,7 +30,7 @@ static bool kernel_has_uring(void)
 	return file && fgetc(file) == 'Y';
 }
 
-static int choose_uring(struct fs *fs)
+static int uring_choose(struct fs *fs)
 {
 	struct capability *uring = &fs->can.io_uring;
 	enum switch_mode wanted = fs->options.io_uring;
@@ -60,7 +60,7 @@ static int choose_uring(struct fs *fs)
 	return 0;
 }
 
-static void choose_recovery(struct fs *fs)
+static void recovery_choose(struct fs *fs)
 {
 	struct capability *recovery = &fs->can.recovery;
 	const char *why = fs->options.recovery_why;
@@ -91,22 +91,22 @@ int capabilities_choose(struct fs *fs)
 	fs->can.max_write = MAX_WRITE;
 	capability_set(&fs->can.clone_fd, false, "requests come over io_uring");
 	capability_set(&fs->can.busy_poll, false, "requests come over io_uring");
-	choose_recovery(fs);
-	return choose_uring(fs);
+	recovery_choose(fs);
+	return uring_choose(fs);
 }
 
 /* The kernel wants CAP_SYS_ADMIN in the initial user namespace; root of another one, as in a
  * rootless container, may mount and has it not. */
-static bool may_pass_through(void)
+static bool passthrough_is_permitted(void)
 {
 	return geteuid() == 0 && caller_in_initial_namespace(0);
 }
 
-static void negotiate_passthrough(struct fs *fs, struct fuse_conn_info *conn)
+static void passthrough_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 {
 	struct capability *passthrough = &fs->can.passthrough;
 
-	if (!may_pass_through())
+	if (!passthrough_is_permitted())
 		capability_set(passthrough, false,
 			       "needs CAP_SYS_ADMIN outside of user namespaces; host/ goes "
 			       "through the page cache");
@@ -130,7 +130,7 @@ static bool libfuse_tells_kills(void)
 					   strtoul(patch + 1, NULL, 10) >= 3));
 }
 
-static void negotiate_killpriv(struct fs *fs, struct fuse_conn_info *conn)
+static void killpriv_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 {
 	struct capability *killpriv = &fs->can.killpriv;
 
@@ -178,11 +178,11 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 		capability_set(&fs->can.mmap, false,
 			       "the kernel maps no direct_io files shared (Linux 6.6)");
 	capability_set(&fs->can.parallel_writes, true, "direct writes to one file run at once");
-	negotiate_killpriv(fs, conn);
-	negotiate_passthrough(fs, conn);
+	killpriv_negotiate(fs, conn);
+	passthrough_negotiate(fs, conn);
 }
 
-static void log_one(const char *name, const struct capability *capability)
+static void capability_log(const char *name, const struct capability *capability)
 {
 	log_info("%s: %s (%s)", name, capability->on ? "on" : "off", capability->reason);
 }
@@ -191,17 +191,17 @@ void capabilities_log(struct fs *fs)
 {
 	struct capability sharing;
 
-	log_one("io_uring", &fs->can.io_uring);
+	capability_log("io_uring", &fs->can.io_uring);
 	if (!fs->can.io_uring.on) {
-		log_one("clone_fd", &fs->can.clone_fd);
-		log_one("busy_poll", &fs->can.busy_poll);
+		capability_log("clone_fd", &fs->can.clone_fd);
+		capability_log("busy_poll", &fs->can.busy_poll);
 	}
-	log_one("recovery", &fs->can.recovery);
-	log_one("passthrough", &fs->can.passthrough);
-	log_one("mmap", &fs->can.mmap);
-	log_one("killpriv", &fs->can.killpriv);
+	capability_log("recovery", &fs->can.recovery);
+	capability_log("passthrough", &fs->can.passthrough);
+	capability_log("mmap", &fs->can.mmap);
+	capability_log("killpriv", &fs->can.killpriv);
 	share_capability(fs, &sharing);
-	log_one("sharing", &sharing);
+	capability_log("sharing", &sharing);
 	if (geteuid() != 0)
 		log_warn("not root: no passthrough for host/, no kernel-kept bound on host/, and "
 			 "other users only with allow_other");

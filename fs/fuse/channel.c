@@ -27,36 +27,37 @@
 #define BUSY_POLL_SHARE 8
 
 /* -1: the session's. */
-static _Thread_local int own = -1;
+static _Thread_local int own_fd = -1;
 
-static ssize_t reply(int fd, struct iovec *iov, int count, void *userdata)
+static ssize_t channel_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
 	(void)userdata;
-	return writev(own < 0 ? fd : own, iov, count);
+	return writev(own_fd < 0 ? fd : own_fd, iov, count);
 }
 
-static void say_nothing(enum fuse_log_level level, const char *format, va_list args)
+static void libfuse_log_nothing(enum fuse_log_level level, const char *format, va_list args)
 {
 	(void)level, (void)format, (void)args;
 }
 
 /* libfuse wants one, but its loop, which would call it, is not used. */
-static ssize_t request(int fd, void *to, size_t bytes, void *userdata)
+static ssize_t channel_read_wait(int fd, void *to, size_t bytes, void *userdata)
 {
 	(void)userdata;
-	return read(own < 0 ? fd : own, to, bytes);
+	return read(own_fd < 0 ? fd : own_fd, to, bytes);
 }
 
 /* In a release of libfuse that is built without, the function is there and fails. */
 static int session_custom_io(struct fuse_session *fuse)
 {
-	static const struct fuse_custom_io io = {.writev = reply, .read = request};
+	static const struct fuse_custom_io io = {.writev = channel_writev,
+						 .read = channel_read_wait};
 
 	return fuse_session_custom_io(fuse, &io, sizeof(io), fuse_session_fd(fuse));
 }
 
 /* The fd or -errno. */
-static int clone_fd(struct fuse_session *fuse)
+static int device_clone(struct fuse_session *fuse)
 {
 	uint32_t session = (uint32_t)fuse_session_fd(fuse);
 	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -90,14 +91,14 @@ static void busy_poll_prepare(struct fs *fs)
 static void clones_prepare(struct fs *fs, struct fuse_session *fuse)
 {
 	struct capability *clones = &fs->can.clone_fd;
-	int fd = clone_fd(fuse);
+	int fd = device_clone(fuse);
 
 	if (fd < 0) {
 		capability_set(clones, false, "/dev/fuse: %s", strerror(-fd));
 		return;
 	}
 	close(fd);
-	fuse_set_log_func(say_nothing);
+	fuse_set_log_func(libfuse_log_nothing);
 	if (session_custom_io(fuse))
 		capability_set(clones, false, "libfuse is built without custom I/O");
 	else
@@ -111,14 +112,14 @@ void channel_prepare(struct fs *fs, struct fuse_session *fuse)
 }
 
 /* The one that the same thread of another daemon had, or a new one. */
-static int kept_clone(struct fs *fs, struct fuse_session *fuse, unsigned number)
+static int device_clone_kept(struct fs *fs, struct fuse_session *fuse, unsigned number)
 {
 	uint64_t id = fdstore_id(FDSTORE_CLONE, number);
 	int error, fd = fdstore_take(fs->fdstore, id);
 
 	if (fd != -ENOENT)
 		return fd;
-	fd = clone_fd(fuse);
+	fd = device_clone(fuse);
 	error = fd < 0 ? fd : fdstore_hold(fs->fdstore, id, fd);
 	if (!error)
 		return fd;
@@ -132,38 +133,38 @@ int channel_open(struct fs *fs, struct fuse_session *fuse, unsigned number)
 	if (!fs->can.clone_fd.on)
 		return -1;
 	bool kept = fs->options.recovery == RECOVERY_TRANSPARENT;
-	int fd = kept ? kept_clone(fs, fuse, number) : clone_fd(fuse);
+	int fd = kept ? device_clone_kept(fs, fuse, number) : device_clone(fuse);
 	if (fd < 0)
 		log_warn("a worker thread shares its /dev/fuse with others: %s", strerror(-fd));
 	else
 		fcntl(fd, F_SETFL, O_RDWR); /* a killed daemon may have been looking */
-	own = fd < 0 ? -1 : fd;
-	return own;
+	own_fd = fd < 0 ? -1 : fd;
+	return own_fd;
 }
 
 int channel_current(void)
 {
-	return own;
+	return own_fd;
 }
 
 void channel_answer_for(int channel)
 {
-	own = channel;
+	own_fd = channel;
 }
 
 /* As read(2) with O_NONBLOCK. */
-static ssize_t look(void *to, size_t bytes)
+static ssize_t channel_read_polling(void *to, size_t bytes)
 {
 	int64_t until = observe_now() + BUSY_POLL_NS;
 	ssize_t n;
 
-	if (fcntl(own, F_SETFL, O_RDWR | O_NONBLOCK))
+	if (fcntl(own_fd, F_SETFL, O_RDWR | O_NONBLOCK))
 		return -1;
 	do
-		n = read(own, to, bytes);
+		n = read(own_fd, to, bytes);
 	while (n < 0 && errno == EAGAIN && observe_now() < until);
 	int error = errno;
-	fcntl(own, F_SETFL, O_RDWR);
+	fcntl(own_fd, F_SETFL, O_RDWR);
 	errno = error;
 	return n;
 }
@@ -173,10 +174,11 @@ ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t 
 	ssize_t n = -1;
 
 	errno = EAGAIN;
-	if (own >= 0 && fs->busy_poll.most) {
+	if (own_fd >= 0 && fs->busy_poll.most) {
 		if (atomic_fetch_add(&fs->busy_poll.now, 1) < fs->busy_poll.most)
-			n = look(to, bytes);
+			n = channel_read_polling(to, bytes);
 		atomic_fetch_sub(&fs->busy_poll.now, 1);
 	}
-	return n < 0 && errno == EAGAIN ? request(fuse_session_fd(fuse), to, bytes, NULL) : n;
+	return n < 0 && errno == EAGAIN ? channel_read_wait(fuse_session_fd(fuse), to, bytes, NULL)
+					: n;
 }

@@ -40,7 +40,7 @@ struct session {
 int session_fuse_new(struct session *session);
 /* The mount that a daemon before this one made, where there is one that goes on: as far as can be
  * without touching it. */
-int session_take_mount(struct session *session);
+int session_find_earlier_mount(struct session *session);
 /* Mounts, or puts libfuse onto the mount that was taken. */
 int session_mount(struct session *session);
 

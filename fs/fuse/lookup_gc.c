@@ -30,41 +30,42 @@ struct lookup_gc {
 };
 
 /* Nobody can come by it any more but who has it already. */
-static bool is_left(struct inode *inode)
+static bool inode_has_only_lookups(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
 	return !inode->links && !inode->opens && !inode->lease_refs &&
 	       atomic_load(&inode->fields->lookups) > 0;
 }
 
-static bool is_known(struct lookup_gc *lookup_gc, uint64_t ino)
+static bool kernel_knows_inode(struct lookup_gc *lookup_gc, uint64_t ino)
 {
 	/* Nothing is invalidated but attributes: no request comes of it. */
 	return fuse_lowlevel_notify_inval_inode(lookup_gc->fuse, ino, -1, 0) != -ENOENT;
 }
 
 /* What is on its way about one of these, which op_forget looks for, finds nothing to take. */
-static void look(struct lookup_gc *lookup_gc)
+static void lookup_gc_sweep(struct lookup_gc *lookup_gc)
 {
 	struct fs *fs = lookup_gc->fs;
 	uint32_t slot = 0;
 	struct inode *inode;
 
 	while ((inode = inode_table_next(fs->inodes, &slot))) {
-		if (inode != fs->root && is_left(inode) && !is_known(lookup_gc, inode->ino))
+		if (inode != fs->root && inode_has_only_lookups(inode) &&
+		    !kernel_knows_inode(lookup_gc, inode->ino))
 			inode_forget(fs, inode, UINT64_MAX);
 		inode_put(fs, inode, 1);
 	}
 }
 
-static void *run(void *pointer)
+static void *lookup_gc_thread_main(void *pointer)
 {
 	struct lookup_gc *lookup_gc = pointer;
 	struct pollfd stop = {.fd = lookup_gc->stop_fd, .events = POLLIN};
 	int ms = FIRST_MS / 2;
 
 	do {
-		look(lookup_gc);
+		lookup_gc_sweep(lookup_gc);
 		ms = ms * 2 < LAST_MS ? ms * 2 : LAST_MS;
 	} while (poll(&stop, 1, ms) <= 0);
 	worker_end();
@@ -88,7 +89,7 @@ struct lookup_gc *lookup_gc_start(struct fs *fs, struct fuse_session *fuse)
 	lookup_gc->fuse = fuse;
 	lookup_gc->stop_fd = eventfd(0, EFD_CLOEXEC);
 	if (lookup_gc->stop_fd >= 0 &&
-	    pthread_create(&lookup_gc->thread, NULL, run, lookup_gc) == 0)
+	    pthread_create(&lookup_gc->thread, NULL, lookup_gc_thread_main, lookup_gc) == 0)
 		return lookup_gc;
 	log_warn("no thread to look for files that the kernel has forgotten: their memory stays");
 	lookup_gc_free(lookup_gc);

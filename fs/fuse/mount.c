@@ -27,7 +27,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	sem_post(&fs->session->answered);
 }
 
-static void log_libfuse(enum fuse_log_level level, const char *format, va_list args)
+static void libfuse_log(enum fuse_log_level level, const char *format, va_list args)
 {
 	char line[512];
 	int length = vsnprintf(line, sizeof(line), format, args);
@@ -69,7 +69,7 @@ int session_fuse_new(struct session *session)
 	int error = mount_arguments(session->fs, &args);
 
 	operations.init = session_init;
-	fuse_set_log_func(log_libfuse);
+	fuse_set_log_func(libfuse_log);
 	if (!error) {
 		session->fuse =
 		    fuse_session_new(&args, &operations, sizeof(operations), session->fs);
@@ -81,18 +81,18 @@ int session_fuse_new(struct session *session)
 }
 
 /* Of what the daemon before mounted, the name alone is left, with nobody behind it. */
-static void unmount_last(const struct session *session)
+static void earlier_mount_detach(const struct session *session)
 {
 	if (session->fuse_init && fuse_init_device(session->fuse_init))
 		unmount_lazily(session->fs->options.mountpoint,
 			       fuse_init_device(session->fuse_init));
 }
 
-static int mount_fuse(struct session *session)
+static int mount_create(struct session *session)
 {
 	const char *mountpoint = session->fs->options.mountpoint;
 
-	unmount_last(session);
+	earlier_mount_detach(session);
 	if (fuse_session_mount(session->fuse, mountpoint)) {
 		log_error("cannot mount on %s", mountpoint);
 		return -EIO;
@@ -107,9 +107,9 @@ static int mount_fuse(struct session *session)
 
 /* Mounts for this daemon and those to come. What they need is held before the kernel hears
  * anything. */
-static int mount_kept(struct session *session)
+static int mount_create_kept(struct session *session)
 {
-	int error = mount_fuse(session);
+	int error = mount_create(session);
 
 	if (error)
 		return error;
@@ -129,7 +129,7 @@ static int mount_kept(struct session *session)
 }
 
 /* Whether the mount is to go on when this daemon is gone. */
-static bool is_kept(const struct session *session)
+static bool mount_is_kept(const struct session *session)
 {
 	return session->fs->fdstore && session->fs->options.recovery == RECOVERY_TRANSPARENT;
 }
@@ -138,22 +138,22 @@ int session_mount(struct session *session)
 {
 	int error = 0;
 
-	if (!is_kept(session))
-		error = mount_fuse(session);
+	if (!mount_is_kept(session))
+		error = mount_create(session);
 	else if (session->fuse_fd < 0)
-		error = mount_kept(session);
-	if (!error && is_kept(session))
+		error = mount_create_kept(session);
+	if (!error && mount_is_kept(session))
 		error = fuse_init_answer(session->fuse_init, session->fuse, session->fuse_fd);
 	if (error)
 		return error;
 	if (!session->fs->can.io_uring.on) {
 		channel_prepare(session->fs, session->fuse);
-		fuse_set_log_func(log_libfuse);
+		fuse_set_log_func(libfuse_log);
 	}
 	return 0;
 }
 
-int session_take_mount(struct session *session)
+int session_find_earlier_mount(struct session *session)
 {
 	struct fs *fs = session->fs;
 
@@ -161,7 +161,7 @@ int session_take_mount(struct session *session)
 		return 0;
 	int error = fuse_init_open(fs->fdstore, &session->fuse_init);
 
-	if (error || !is_kept(session))
+	if (error || !mount_is_kept(session))
 		return error;
 	session->fuse_fd = fdstore_take(fs->fdstore, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_DEVICE));
 	if (session->fuse_fd < 0)

@@ -62,7 +62,7 @@ int session_check(const char *mountpoint)
 	return 0;
 }
 
-static void interrupt(int signal)
+static void signal_interrupt(int signal)
 {
 	(void)signal; /* arrives only to end a read() */
 }
@@ -87,7 +87,7 @@ void session_block_signals(void)
 
 static int signals_setup(struct session *session)
 {
-	struct sigaction action = {.sa_handler = interrupt};
+	struct sigaction action = {.sa_handler = signal_interrupt};
 	sigset_t set = ending_signals();
 
 	sigaction(SIGUSR1, &action, NULL);
@@ -99,7 +99,7 @@ static int signals_setup(struct session *session)
 }
 
 /* One request: false when there will be no more. */
-static bool serve_one(struct session *session, struct worker *worker)
+static bool request_serve(struct session *session, struct worker *worker)
 {
 	ssize_t n =
 	    channel_read(session->fs, session->fuse, worker->request, worker->request_bytes);
@@ -122,14 +122,14 @@ static bool serve_one(struct session *session, struct worker *worker)
 	return true;
 }
 
-static void ended(struct session *session)
+static void thread_ended(struct session *session)
 {
 	sem_post(&session->answered);
 	if (atomic_fetch_sub(&session->running, 1) == 1)
 		eventfd_write(session->ended_fd, 1);
 }
 
-static void *serve(void *pointer)
+static void *worker_thread_main(void *pointer)
 {
 	struct session *session = pointer;
 	struct worker *worker = worker_self(session->fs);
@@ -141,16 +141,16 @@ static void *serve(void *pointer)
 	unsigned number = atomic_fetch_add(&session->n_channels, 1);
 
 	session->channels[number] = channel_open(session->fs, session->fuse, number);
-	while (worker && serve_one(session, worker))
+	while (worker && request_serve(session, worker))
 		;
 	worker_end();
-	ended(session);
+	thread_ended(session);
 	return NULL;
 }
 
 /* The rings belong to libfuse, and only its own loop stops their threads. What does not come
  * through them (FORGET, INIT) it serves as well. */
-static void *serve_rings(void *pointer)
+static void *rings_thread_main(void *pointer)
 {
 	struct session *session = pointer;
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
@@ -160,7 +160,7 @@ static void *serve_rings(void *pointer)
 		fuse_session_loop_mt(session->fuse, config);
 		fuse_loop_cfg_destroy(config);
 	}
-	ended(session);
+	thread_ended(session);
 	return NULL;
 }
 
@@ -177,7 +177,7 @@ static int threads_start(struct session *session)
 	atomic_store(&session->running, wanted);
 	while (session->n_threads < wanted) {
 		int error = pthread_create(&session->threads[session->n_threads], NULL,
-					   rings ? serve_rings : serve, session);
+					   rings ? rings_thread_main : worker_thread_main, session);
 		if (error) {
 			log_error("cannot start thread %u of %u: %s", session->n_threads + 1,
 				  wanted, strerror(error));
@@ -190,13 +190,13 @@ static int threads_start(struct session *session)
 }
 
 /* A mount that others are to go on with is not this daemon's to end. */
-static void unmount(const struct session *session)
+static void session_unmount(const struct session *session)
 {
 	unmount_lazily(session->fs->options.mountpoint, session->device);
 }
 
 /* Whether the last thread ended within the time. */
-static bool wait_ended(struct session *session, int timeout_ms)
+static bool threads_wait(struct session *session, int timeout_ms)
 {
 	struct pollfd fd = {.fd = session->ended_fd, .events = POLLIN};
 
@@ -215,7 +215,7 @@ static void threads_end(struct session *session)
 {
 	atomic_store(&session->ending, true);
 	fuse_session_exit(session->fuse);
-	while (session->n_threads && !wait_ended(session, KICK_MS))
+	while (session->n_threads && !threads_wait(session, KICK_MS))
 		for (unsigned i = 0; i < session->n_threads; i++)
 			pthread_kill(session->threads[i], SIGUSR1);
 	threads_join(session);
@@ -238,7 +238,7 @@ int session_open(struct fs *fs, const struct session_table *table, struct sessio
 	if (!error)
 		error = session_fuse_new(session);
 	if (!error)
-		error = session_take_mount(session);
+		error = session_find_earlier_mount(session);
 	if (error)
 		session_close(session);
 	else
@@ -246,13 +246,13 @@ int session_open(struct fs *fs, const struct session_table *table, struct sessio
 	return error;
 }
 
-bool session_is_taken(const struct session *session)
+bool session_has_earlier_mount(const struct session *session)
 {
 	return session->fuse_fd >= 0;
 }
 
 /* Whether the kernel still has requests for whoever reads them. */
-static bool is_connected(const struct session *session)
+static bool connection_is_open(const struct session *session)
 {
 	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse)};
 
@@ -261,7 +261,7 @@ static bool is_connected(const struct session *session)
 
 /* Whether requests wait that a daemon before this one did not answer: in a mount that it made there
  * are none. */
-static bool is_awaited(const struct session *session)
+static bool request_is_waiting(const struct session *session)
 {
 	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse), .events = POLLIN};
 
@@ -281,7 +281,7 @@ int session_start(struct session *session)
 	if (session->table.start)
 		error = session->table.start(fs);
 	timeline_mark(&fs->timeline, TIMELINE_SERVING);
-	if (!is_awaited(session))
+	if (!request_is_waiting(session))
 		timeline_idle(&fs->timeline, fs->options.mountpoint);
 	if (!error)
 		error = threads_start(session);
@@ -290,7 +290,7 @@ int session_start(struct session *session)
 	sem_wait(&session->answered);
 	if (atomic_load(&session->running) == 0 || !session->device) {
 		/* Unmounted by now: what is done at the end of a mount is still to be done. */
-		if (atomic_load(&session->greeted) && !is_connected(session))
+		if (atomic_load(&session->greeted) && !connection_is_open(session))
 			return 0;
 		log_error("%s: the mount does not answer", fs->options.mountpoint);
 		error = -EIO;
@@ -303,7 +303,7 @@ int session_start(struct session *session)
 
 unmount_fuse:
 	if (fdstore_generation(fs->fdstore) == 1)
-		unmount(session);
+		session_unmount(session);
 	threads_end(session);
 	return error;
 }
@@ -339,13 +339,13 @@ int session_wait(struct session *session)
 		if (session->table.end)
 			session->table.end(session->fs);
 		/* Threads go on until the kernel lets go: dirty pages of mappings are written. */
-		unmount(session);
-		if (!wait_ended(session, END_GRACE_MS)) {
+		session_unmount(session);
+		if (!threads_wait(session, END_GRACE_MS)) {
 			log_info("%s: still in use: its users get ENOTCONN from here on",
 				 session->fs->options.mountpoint);
 			threads_end(session);
 		}
-	} else if (is_connected(session)) {
+	} else if (connection_is_open(session)) {
 		log_error("%s: nobody serves the mount any more, and it is there",
 			  session->fs->options.mountpoint);
 		error = -EIO;

@@ -39,7 +39,7 @@ struct session_table {
  * table is copied. */
 int session_open(struct fs *fs, const struct session_table *table, struct session **session);
 /* Whether there is such a mount. */
-bool session_is_taken(const struct session *session);
+bool session_has_earlier_mount(const struct session *session);
 /* Mounts, or takes the mount over, and returns when requests are being served: 0, or -errno after a
  * line in the log, with nothing mounted but what was before. */
 int session_start(struct session *session);
