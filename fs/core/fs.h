@@ -26,6 +26,7 @@ struct host_outs;
 struct idle_release;
 struct inode;
 struct inode_table;
+struct inode_watch;
 struct journal;
 struct lease_list;
 struct session;
@@ -91,11 +92,12 @@ struct fs {
 	struct trace *trace;
 	struct access_file *access_file; /* its readers; set while requests are served */
 	struct capabilities can;
-	struct session *session;   /* that serves it; session.c */
-	struct spool *spool;	   /* persist=disk; NULL: there is none */
-	struct settings *settings; /* see settings.h; NULL: not kept */
-	struct fdstore *fdstore;   /* NULL: nothing outlives this daemon */
-	struct timespec started;   /* CLOCK_REALTIME */
+	struct session *session;		       /* that serves it; session.c */
+	struct spool *spool;			       /* persist=disk; NULL: there is none */
+	const struct inode_watch *_Atomic inode_watch; /* the spool's; NULL: none */
+	struct settings *settings;		       /* see settings.h; NULL: not kept */
+	struct fdstore *fdstore;		       /* NULL: nothing outlives this daemon */
+	struct timespec started;		       /* CLOCK_REALTIME */
 	struct timeline timeline;
 	bool noatime; /* the mount option */
 };

@@ -12,6 +12,7 @@
 #include "common/brlock.h"
 #include "fs/spool/record.h"
 #include "fs/spool/spool.h"
+#include "fs/tree/inode_watch.h"
 
 /* Threads that save or bring back at once. A file of the larger size on has so many, smaller ones
  * have one each; of larger ones two are under way, so that one is written while the disk is
@@ -24,9 +25,6 @@ static inline unsigned spool_threads(uint64_t blocks)
 {
 	return blocks * SPOOL_BLOCK < SPOOL_LARGE ? 1 : SPOOL_THREADS;
 }
-
-/* A file's bytes are in memory; in the spool alone; or in the spool and not as they were saved. */
-enum spool_residency { SPOOL_HERE, SPOOL_AWAY, SPOOL_DAMAGED };
 
 /* Which blocks have changed since they were last looked at. */
 struct spool_dirty_map {
@@ -93,6 +91,15 @@ static inline void spool_step(const struct spool *spool)
 	if (spool->fault)
 		spool->fault(spool->fault_of);
 }
+
+/* --- the functions of struct inode_watch */
+
+void spool_changed(struct fs *fs, struct inode *inode);
+void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
+		    const char *name);
+void spool_mark_unknown(struct inode *inode);
+int spool_recall(struct fs *fs, struct inode *inode);
+void spool_free(struct inode *inode);
 
 /* --- spool_dir.c: the directory itself. 0 or -errno; nothing follows links. */
 
@@ -171,7 +178,7 @@ void spool_file_set(struct spool_file *file, struct spool_record *record);
 int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_dirty_map *before);
 bool spool_marked(const struct spool_dirty_map *marks, uint64_t index);
 /* For the daemon that comes next, where one does. Under no lock. */
-int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_residency away);
+int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum inode_residency residency);
 
 /* --- spool_links.c: the tree that people see */
 

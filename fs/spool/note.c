@@ -45,11 +45,11 @@ static int write_note(struct fs *fs, struct inode *inode, const char *text)
 	return 0;
 }
 
-int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum spool_residency away)
+int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum inode_residency residency)
 {
 	char text[NOTE_MAX];
 
-	snprintf(text, sizeof(text), "%" PRIu64 "%s", id, states[away]);
+	snprintf(text, sizeof(text), "%" PRIu64 "%s", id, states[residency]);
 	return write_note(fs, inode, text);
 }
 
@@ -63,7 +63,7 @@ static ssize_t read_note(struct inode *inode, char text[NOTE_MAX])
 	return length;
 }
 
-int spool_noted(struct inode *inode, uint64_t *id, enum spool_residency *away)
+int spool_noted(struct inode *inode, uint64_t *id, enum inode_residency *residency)
 {
 	char text[NOTE_MAX];
 
@@ -80,7 +80,7 @@ int spool_noted(struct inode *inode, uint64_t *id, enum spool_residency *away)
 		return -ENODATA;
 	for (unsigned i = 0; i < sizeof(states) / sizeof(states[0]); i++)
 		if (strcmp(word, states[i]) == 0) {
-			*away = (enum spool_residency)i;
+			*residency = (enum inode_residency)i;
 			return 0;
 		}
 	return -ENODATA;

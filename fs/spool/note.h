@@ -7,12 +7,10 @@
 
 #include <stdint.h>
 
-#include "fs/tree/inode.h"
-
-enum spool_residency;
+#include "fs/tree/inode_watch.h"
 
 /* What the inode's note says: 0, or -ENODATA where it has none or one that says nothing. */
-int spool_noted(struct inode *inode, uint64_t *id, enum spool_residency *away);
+int spool_noted(struct inode *inode, uint64_t *id, enum inode_residency *residency);
 /* All that was in the spool has its inode: a daemon that finds this noted makes none any more. */
 int spool_note_done(struct fs *fs);
 bool spool_is_done(struct fs *fs);

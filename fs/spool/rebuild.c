@@ -144,9 +144,9 @@ static int settle(struct spool_restoring *restoring, struct spool_found *found, 
 	if (rc == 0 && fs->journal)
 		record_checkpoint(fs, inode);
 	if (rc == 0)
-		rc = spool_note(fs, inode, found->id, away ? SPOOL_AWAY : SPOOL_HERE);
+		rc = spool_note(fs, inode, found->id, away ? INODE_AWAY : INODE_RESIDENT);
 	if (rc == 0)
-		rc = spool_attach(restoring, found, inode, away ? SPOOL_AWAY : SPOOL_HERE);
+		rc = spool_attach(restoring, found, inode, away ? INODE_AWAY : INODE_RESIDENT);
 	if (rc == 0)
 		spool_links_put(restoring->spool, &atomic_load(&inode->spool)->saved);
 	restoring->files += S_ISREG(inode->mode);
@@ -377,7 +377,7 @@ static int make_damaged(struct spool_restoring *restoring, struct inode *dir, co
 	atomic_store(&inode->attrs,
 		     ((struct attr_values){.persist = PERSIST_DISK, .set = 1U << ATTR_PERSIST}));
 	pthread_mutex_unlock(&inode->lock);
-	rc = spool_attach(restoring, found, inode, SPOOL_DAMAGED);
+	rc = spool_attach(restoring, found, inode, INODE_DAMAGED);
 	inode_put(fs, inode, 1);
 	return rc;
 }

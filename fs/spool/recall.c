@@ -143,8 +143,8 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 		  "file is an input/output error until it is removed, and the copy stays as it is",
 		  path, fs->spool->path, id, why);
 	atomic_fetch_add(&fs->spool->damaged, 1);
-	atomic_store_explicit(&inode->residency, SPOOL_DAMAGED, memory_order_release);
-	spool_note(fs, inode, id, SPOOL_DAMAGED);
+	atomic_store_explicit(&inode->residency, INODE_DAMAGED, memory_order_release);
+	spool_note(fs, inode, id, INODE_DAMAGED);
 }
 
 /* What may be better another time: a GPU that is full, a disk that does not answer. */
@@ -217,9 +217,9 @@ static int fetch(struct fs *fs, struct inode *inode, struct spool_file *file)
 		say_later(fs, inode, rc);
 		return rc;
 	}
-	rc = spool_note(fs, inode, file->saved.id, SPOOL_HERE);
+	rc = spool_note(fs, inode, file->saved.id, INODE_RESIDENT);
 	if (rc == 0)
-		atomic_store_explicit(&inode->residency, SPOOL_HERE, memory_order_release);
+		atomic_store_explicit(&inode->residency, INODE_RESIDENT, memory_order_release);
 	return rc;
 }
 
@@ -231,9 +231,9 @@ int spool_recall(struct fs *fs, struct inode *inode)
 		return -EIO;
 	scoped_lock(&file->lock);
 	switch (atomic_load(&inode->residency)) {
-	case SPOOL_HERE:
+	case INODE_RESIDENT:
 		return 0;
-	case SPOOL_DAMAGED:
+	case INODE_DAMAGED:
 		return -EIO;
 	default:
 		break;

@@ -246,7 +246,7 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 {
 	struct spool *spool = fs->spool;
 	bool bytes = S_ISREG(inode->mode) && extent == SPOOL_WITH_BYTES &&
-		     atomic_load(&inode->residency) == SPOOL_HERE;
+		     atomic_load(&inode->residency) == INODE_RESIDENT;
 	struct spool_staged staged = {0};
 	struct spool_record record;
 	bool placed = false;
@@ -292,7 +292,7 @@ static int give_id(struct fs *fs, struct inode *inode, struct spool_file *file)
 	if (atomic_load(&file->id))
 		return 0;
 	uint64_t id = atomic_fetch_add(&fs->spool->last_id, 1) + 1;
-	int rc = spool_note(fs, inode, id, SPOOL_HERE);
+	int rc = spool_note(fs, inode, id, INODE_RESIDENT);
 
 	if (rc == 0)
 		atomic_store(&file->id, id);
@@ -307,7 +307,7 @@ static int save_alone(struct fs *fs, struct inode *inode, enum spool_extent exte
 	if (!file)
 		return -ENOMEM;
 	scoped_lock(&file->lock);
-	if (atomic_load(&inode->residency) == SPOOL_DAMAGED)
+	if (atomic_load(&inode->residency) == INODE_DAMAGED)
 		return 0; /* its copy stays as it is */
 	if (extent == SPOOL_BYTES_ONCE)
 		extent = file->saved.version ? SPOOL_NAMES_ALONE : SPOOL_WITH_BYTES;

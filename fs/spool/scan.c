@@ -250,7 +250,7 @@ static int look(struct spool_restoring *restoring)
 /* --- whose it is */
 
 int spool_attach(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode,
-		 enum spool_residency away)
+		 enum inode_residency residency)
 {
 	struct spool_file *file = spool_file_of(inode);
 	struct spool_dirty_map before = {0};
@@ -262,7 +262,7 @@ int spool_attach(struct spool_restoring *restoring, struct spool_found *found, s
 	if (found->record.id)
 		spool_file_set(file, &found->record);
 	atomic_store(&file->id, found->id);
-	atomic_store(&inode->residency, (uint8_t)away);
+	atomic_store(&inode->residency, (uint8_t)residency);
 	if (found->damage)
 		spool_damaged(restoring->fs, inode, found->id, found->damage);
 	if (!found->inode) {
@@ -276,16 +276,16 @@ int spool_attach(struct spool_restoring *restoring, struct spool_found *found, s
 /* An inode that the last daemon had: its bytes may have been changed by it unseen. */
 static int attach_noted(struct spool_restoring *restoring, struct inode *inode)
 {
-	enum spool_residency away;
+	enum inode_residency residency;
 	uint64_t id;
 
-	if (spool_noted(inode, &id, &away))
+	if (spool_noted(inode, &id, &residency))
 		return 0;
 	struct spool_found *found = spool_found_at(restoring, id);
 
 	if (id > restoring->spool->last_id)
 		restoring->spool->last_id = id;
-	if (!found && away == SPOOL_HERE)
+	if (!found && residency == INODE_RESIDENT)
 		return 0;
 	if (!found) {
 		struct spool_file *file = spool_file_of(inode);
@@ -296,12 +296,12 @@ static int attach_noted(struct spool_restoring *restoring, struct inode *inode)
 		spool_damaged(restoring->fs, inode, id, "it is missing");
 		return 0;
 	}
-	if (away == SPOOL_HERE && found->damage) {
+	if (residency == INODE_RESIDENT && found->damage) {
 		/* Memory has the bytes: they are saved anew, all of them. */
 		found->record.version = 0;
 		found->damage = NULL;
 	}
-	int rc = spool_attach(restoring, found, inode, away);
+	int rc = spool_attach(restoring, found, inode, residency);
 
 	if (rc == 0 && found->mode)
 		spool_links_put(restoring->spool, &atomic_load(&inode->spool)->saved);

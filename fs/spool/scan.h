@@ -41,7 +41,7 @@ struct spool_restoring {
 struct spool_found *spool_found_at(const struct spool_restoring *restoring, uint64_t id);
 /* The inode is the record's from here on, which is taken over. */
 int spool_attach(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode,
-		 enum spool_residency away);
+		 enum inode_residency residency);
 
 /* Lists all names, and finds out which records are needed: all but directories that are there only
  * for what is gone. */

@@ -19,6 +19,7 @@
 #include "fs/spool/note.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_table.h"
+#include "fs/tree/inode_watch.h"
 #include "fs/tree/tree.h"
 
 /* How often a service manager is asked for more time: NOTIFY_EXTEND. */
@@ -210,7 +211,7 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
  * what must not be lost. What lies in the spool alone cannot be read meanwhile. */
 static int go_on_without(struct fs *fs, int error)
 {
-	enum spool_residency away;
+	enum inode_residency residency;
 	struct inode *inode;
 	uint32_t slot = 0;
 	uint64_t id;
@@ -218,8 +219,8 @@ static int go_on_without(struct fs *fs, int error)
 	if (!spool_is_done(fs))
 		return error;
 	while ((inode = inode_table_next(fs->inodes, &slot))) {
-		if (inode != fs->root && spool_noted(inode, &id, &away) == 0)
-			atomic_store(&inode->residency, (uint8_t)away);
+		if (inode != fs->root && spool_noted(inode, &id, &residency) == 0)
+			atomic_store(&inode->residency, (uint8_t)residency);
 		inode_put(fs, inode, 1);
 	}
 	if (error)
@@ -227,6 +228,14 @@ static int go_on_without(struct fs *fs, int error)
 			  fs->options.spool);
 	return 0;
 }
+
+static const struct inode_watch spool_watch = {
+    .changed = spool_changed,
+    .replaced = spool_replaced,
+    .mark_unknown = spool_mark_unknown,
+    .recall = spool_recall,
+    .free = spool_free,
+};
 
 int spool_open(struct fs *fs)
 {
@@ -242,6 +251,8 @@ int spool_open(struct fs *fs)
 		return go_on_without(fs, rc);
 	/* A limit on files' sizes is an error of the write and no end of the daemon. */
 	signal(SIGXFSZ, SIG_IGN);
+	/* Stays after spool_close: inodes keep a struct spool_file until the tree is freed. */
+	atomic_store(&fs->inode_watch, &spool_watch);
 	rc = spool_restore(fs);
 	worker_end();
 	if (rc) {
@@ -259,7 +270,7 @@ static int fetch_number(void *context, uint64_t number)
 	bool large = file_size(saving->at[number]->file) >= SPOOL_LARGE;
 
 	if (large == saving->large && !saving->fs->spool->ending)
-		spool_require(saving->fs, saving->at[number]);
+		inode_watch_require(saving->fs, saving->at[number]);
 	return 0;
 }
 
@@ -270,7 +281,7 @@ static void *fetch_all(void *pointer)
 	uint32_t slot = 0;
 
 	while ((inode = inode_table_next(saving.fs->inodes, &slot)))
-		if (atomic_load(&inode->residency) != SPOOL_AWAY || add(&saving, inode))
+		if (atomic_load(&inode->residency) != INODE_AWAY || add(&saving, inode))
 			inode_put(saving.fs, inode, 1);
 	spool_parallel(saving.count, SPOOL_THREADS, fetch_number, &saving);
 	saving.large = true;

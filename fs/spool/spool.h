@@ -49,31 +49,8 @@ int spool_save(struct fs *fs, struct inode *inode);
 /* All below a directory, by several threads; NULL: everything. The first error. */
 int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved);
 
-/* --- what the tree and the files tell */
-
 /* Bytes of [from, from + bytes) are other ones now: before the answer that says so. */
 void spool_mark_dirty(struct inode *inode, uint64_t from, uint64_t bytes);
-/* They may all be, by hands that nobody sees. */
-void spool_mark_unknown(struct inode *inode);
-/* Names or attributes are others, or there are none any more. Under no lock. */
-void spool_changed(struct fs *fs, struct inode *inode);
-/* The inode has the name of another from here on, which is still to be told to have changed: what
- * was saved of that stays until what has the name then is saved, as programs expect that replace a
- * file. */
-void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
-		    const char *name);
-/* The inode goes. */
-void spool_free(struct inode *inode);
-
-/* Before the bytes of a file are touched in any way: 0 when they are there; -EIO where what was
- * saved is damaged; what else bringing them back met (-ENOSPC...), which may be tried again. */
-int spool_recall(struct fs *fs, struct inode *inode);
-static inline int spool_require(struct fs *fs, struct inode *inode)
-{
-	return atomic_load_explicit(&inode->residency, memory_order_acquire)
-		   ? spool_recall(fs, inode)
-		   : 0;
-}
 
 /* --- figures, for .gpumem/ */
 

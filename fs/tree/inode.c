@@ -11,9 +11,9 @@
 #include "fs/core/mode.h"
 #include "fs/core/worker.h"
 #include "fs/file/file.h"
-#include "fs/spool/spool.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_table.h"
+#include "fs/tree/inode_watch.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
@@ -271,7 +271,6 @@ void inode_restore_free(struct inode *inode)
 	else if (S_ISLNK(inode->mode))
 		free(inode->target);
 	xattr_free(inode->xattrs);
-	spool_free(inode);
 	pthread_mutex_destroy(&inode->lock);
 	free(inode);
 }
@@ -310,7 +309,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	tsan_acquire(inode);
 	/* Before its number, or its memory, can be another's. */
 	record_gone(fs, inode);
-	spool_free(inode);
+	inode_watch_free(fs, inode);
 	inode_table_remove(fs->inodes, inode);
 	count_dying(fs, inode, false);
 	inode_count_file(inode, -1);

@@ -42,7 +42,7 @@ struct inode {
 		dev_t rdev;	   /* S_IFCHR, S_IFBLK: which device */
 	};
 	struct inode_fields own;
-	struct spool_file *_Atomic spool;  /* what a disk has of it; NULL: nothing: spool.h */
+	struct spool_file *_Atomic spool;  /* of the inode_watch alone; NULL: none */
 	int64_t btime;			   /* nanoseconds since the epoch */
 	_Atomic uint64_t charged;	   /* bytes that home pays for */
 	_Atomic mode_t mode;		   /* written under lock */
@@ -60,7 +60,7 @@ struct inode {
 	bool unlinked_open;	   /* counted in fs->dying; lock */
 	atomic_bool recorded;	   /* a journal knows it */
 	bool keep_data;		   /* until the kernel forgets it: see inode_may_drop; lock */
-	_Atomic uint8_t residency; /* its bytes are not in memory: spool_require */
+	_Atomic uint8_t residency; /* enum inode_residency, set by the inode_watch */
 	uint8_t moving; /* others replace its memory: the kernel gets no object meanwhile; lock */
 };
 

@@ -11,9 +11,9 @@
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
-#include "fs/spool/spool.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_attributes.h"
+#include "fs/tree/inode_watch.h"
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 #include "fs/tree/user_limits.h"
@@ -93,13 +93,13 @@ static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, 
 
 	/* What lies in the spool alone cannot be laid out, or be there no more. */
 	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST))
-		error = spool_require(fs, inode);
+		error = inode_watch_require(fs, inode);
 	if (!error)
 		error = apply(fs, copier, inode, id, values);
 	if (!error)
 		error = store(fs, inode, id, values, caller);
 	if (!error)
-		spool_changed(fs, inode);
+		inode_watch_changed(fs, inode);
 	return error;
 }
 

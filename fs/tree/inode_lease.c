@@ -7,7 +7,7 @@
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
-#include "fs/spool/spool.h"
+#include "fs/tree/inode_watch.h"
 #include "fs/tree/record.h"
 
 int inode_lease_get(struct fs *fs, struct inode *inode)
@@ -24,7 +24,7 @@ void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
 {
 	struct inode_call call;
 
-	spool_mark_unknown(inode);
+	inode_watch_mark_unknown(fs, inode);
 	pthread_mutex_lock(&inode->lock);
 	inode->lease_refs -= lease_refs;
 	record_open(fs, inode, 0);

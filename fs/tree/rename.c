@@ -7,9 +7,9 @@
 
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
-#include "fs/spool/spool.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_watch.h"
 #include "fs/tree/internal.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
@@ -382,7 +382,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 		struct inode_call call;
 
 		inode_call_init(&call, r->fs, source, copier);
-		error = spool_require(r->fs, source);
+		error = inode_watch_require(r->fs, source);
 		inode_move_begin(source);
 		if (!error)
 			error = file_move_begin(source->file, &call.call, r->to->volume, left);
@@ -392,7 +392,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 			error = rename_names(r);
 			file_move_end(*left, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
 			/* Who had an object of host/ mapped wrote to it unseen. */
-			spool_mark_unknown(source);
+			inode_watch_mark_unknown(r->fs, source);
 			if (error) {
 				file_move_free(*left);
 				*left = NULL;
@@ -411,9 +411,9 @@ static void renamed(struct renaming *r)
 		if (!r->renamed[i])
 			continue;
 		if (r->replaced)
-			spool_replaced(r->fs, r->renamed[i], r->replaced, r->to, r->new_name);
+			inode_watch_replaced(r->fs, r->renamed[i], r->replaced, r->to, r->new_name);
 		else
-			spool_changed(r->fs, r->renamed[i]);
+			inode_watch_changed(r->fs, r->renamed[i]);
 		inode_put(r->fs, r->renamed[i], 1);
 	}
 }

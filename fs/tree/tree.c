@@ -8,9 +8,9 @@
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
 #include "fs/core/mode.h"
-#include "fs/spool/spool.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_watch.h"
 #include "fs/tree/internal.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
@@ -373,7 +373,7 @@ void tree_unnamed(struct fs *fs, struct inode *inode)
 		drop = inode_may_drop(fs, inode);
 	pthread_mutex_unlock(&inode->lock);
 	inode_touch_change(inode);
-	spool_changed(fs, inode);
+	inode_watch_changed(fs, inode);
 	if (!last) {
 		quota_metadata(fs, -METADATA_NAME);
 		tree_rehome(fs, inode);

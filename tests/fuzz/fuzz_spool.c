@@ -18,6 +18,7 @@
 #include "fs/spool/format.h"
 #include "fs/spool/internal.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_watch.h"
 #include "fs/tree/tree.h"
 
 #define BETWEEN "---\n"
@@ -142,7 +143,7 @@ static void look_at(struct inode *inode)
 
 	inode_stat(inode, &st);
 	tree_path(&fs, inode, path, sizeof(path));
-	if (!S_ISREG(st.st_mode) || spool_require(&fs, inode))
+	if (!S_ISREG(st.st_mode) || inode_watch_require(&fs, inode))
 		return;
 	inode_call_init(&call, &fs, inode, worker_copier(&fs));
 	require(file_read(inode->file, &call.call, &byte, 1, 0) <= 1);

@@ -110,7 +110,7 @@ static inline void put_bytes(struct inode *inode, const void *data, size_t bytes
 /* What open and read give. */
 static inline ssize_t get_bytes(struct inode *inode, void *data, size_t bytes, uint64_t offset)
 {
-	int rc = spool_require(&fixture, inode);
+	int rc = inode_watch_require(&fixture, inode);
 
 	return rc ? rc : read_from(inode, data, bytes, offset);
 }

@@ -145,8 +145,8 @@ static void inject(const struct victim *victim, enum fault fault, uint64_t rando
 static void expect_damage(unsigned number)
 {
 	mount_up();
-	ck_assert_int_eq(spool_require(&fixture, file_at(number)), -EIO);
-	ck_assert_int_eq(spool_require(&fixture, file_at(number)), -EIO);
+	ck_assert_int_eq(inode_watch_require(&fixture, file_at(number)), -EIO);
+	ck_assert_int_eq(inode_watch_require(&fixture, file_at(number)), -EIO);
 	ck_assert_uint_ge(spool_counters(&fixture).damaged, 1);
 	for (unsigned i = 0; i < FILES; i++)
 		ck_assert(i == number || is_whole(i));
@@ -224,7 +224,7 @@ START_TEST(a_damaged_file_is_removed)
 	snprintf(path, sizeof(path), "%s/gpu0/dir/file0", spool_at);
 	ck_assert_int_eq(truncate(path, 5), 0);
 	mount_up();
-	ck_assert_int_eq(spool_require(&fixture, file_at(0)), -EIO);
+	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), -EIO);
 	ck_assert_int_eq(tree_unlink(&fixture, at(gpu(0), "dir"), "file0"), 0);
 	mount_down();
 	ck_assert_int_ne(access(path, F_OK), 0);
@@ -269,7 +269,7 @@ static bool killed_at(unsigned step, void (*change)(unsigned step))
 /* Each change makes another file of it than any before. */
 static void change_one_block(unsigned step)
 {
-	ck_assert_int_eq(spool_require(&fixture, file_at(0)), 0);
+	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), 0);
 	put_bytes(file_at(0), &step, sizeof(step), SPOOL_BLOCK);
 }
 
@@ -277,7 +277,7 @@ static void change_all(unsigned step)
 {
 	for (unsigned i = 0; i <= BYTES / SPOOL_BLOCK; i++)
 		memcpy(pattern[0] + i * SPOOL_BLOCK, &step, sizeof(step));
-	ck_assert_int_eq(spool_require(&fixture, file_at(0)), 0);
+	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), 0);
 	put_bytes(file_at(0), pattern[0], BYTES, 0);
 }
 
@@ -287,7 +287,7 @@ static void change_length(unsigned step)
 	struct inode_call call;
 	uint64_t size = step % 2 ? SPOOL_BLOCK - step : 2 * SPOOL_BLOCK + step, before;
 
-	ck_assert_int_eq(spool_require(&fixture, file), 0);
+	ck_assert_int_eq(inode_watch_require(&fixture, file), 0);
 	inode_call_init(&call, &fixture, file, worker_copier(&fixture));
 	before = file_size(file->file);
 	ck_assert_int_eq(file_truncate(file->file, &call.call, size), 0);

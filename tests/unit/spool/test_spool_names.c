@@ -280,7 +280,7 @@ START_TEST(people_keep_what_lost_its_data)
 	mount_down();
 	ck_assert_int_eq(unlink(path), 0);
 	mount_up();
-	ck_assert_int_eq(spool_require(&fixture, at(gpu(0), "file")), -EIO);
+	ck_assert_int_eq(inode_watch_require(&fixture, at(gpu(0), "file")), -EIO);
 	ck_assert_uint_eq(seen_size("file"), 10);
 }
 END_TEST
