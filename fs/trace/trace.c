@@ -73,63 +73,59 @@ void trace_add(struct trace *trace, const struct trace_event *event)
 		trace->events[trace->count++ % TRACE_EVENTS] = *event;
 }
 
-/* text is UTF-8. */
-static void write_string(FILE *out, const char *text)
+/* In microseconds. A request may have begun before the trace did. */
+static double trace_us(int64_t ns)
 {
-	json_t *string = json_string(text);
-	AUTO_FREE char *json = json_dumps(string, JSON_ENCODE_ANY);
-
-	utf8_write_json(json ? json : "\"\"", out);
-	json_decref(string);
+	return ns > 0 ? (double)ns / 1000 : 0;
 }
 
-/* Timestamps are in microseconds. A request may have begun before the trace did. */
-static void write_time(FILE *out, const char *name, int64_t time)
+static json_t *volume_json(const struct trace_event *event, int64_t began)
 {
-	if (time < 0)
-		time = 0;
-	fprintf(out, ",\"%s\":%" PRId64 ".%03" PRId64, name, time / 1000, time % 1000);
+	return json_pack("{s:s+, s:i, s:s, s:f, s:{s:I, s:I}}", "name", event->name, " bytes",
+			 "pid", 1, "ph", "C", "ts", trace_us(event->at - began), "args", "files",
+			 (json_int_t)event->bytes, "other", (json_int_t)event->other);
 }
 
-static void write_volume(FILE *out, const struct trace_event *event)
+static json_t *memory_json(const struct trace_event *event, int64_t began)
 {
-	fprintf(out, ",\"args\":{\"files\":%" PRId64 ",\"other\":%" PRId64 "}}", event->bytes,
-		event->other);
+	bool lasts = event->lasted >= 0;
+
+	return json_pack("{s:s, s:i, s:s, s:s*, s:f, s:o*, s:s, s:i, s:{s:I, s:I, s:I, s:s}}",
+			 "name", event->name, "pid", 1, "ph", lasts ? "X" : "i", "s",
+			 lasts ? NULL : "t", "ts", trace_us(event->at - began), "dur",
+			 lasts ? json_real(trace_us(event->lasted)) : NULL, "cat",
+			 event->bytes > 0 ? "taken" : "given back", "tid", event->pid, "args",
+			 "bytes", (json_int_t)event->bytes, "inode", (json_int_t)event->ino, "uid",
+			 (json_int_t)event->uid, "path", event->path);
 }
 
-static void write_memory(FILE *out, const struct trace_event *event)
+/* Takes the reference to json. 0 or -ENOMEM. */
+static int json_write(FILE *out, const char *before, json_t *json)
 {
-	fprintf(out,
-		",\"cat\":\"%s\",\"tid\":%d,\"args\":{\"bytes\":%" PRId64 ",\"inode\":%" PRIu64
-		",\"uid\":%u,\"path\":",
-		event->bytes > 0 ? "taken" : "given back", event->pid, event->bytes, event->ino,
-		event->uid);
-	write_string(out, event->path);
-	fputs("}}", out);
+	AUTO_FREE char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
+
+	json_decref(json);
+	if (!text)
+		return -ENOMEM;
+	fputs(before, out);
+	utf8_write_json(text, out);
+	return 0;
 }
 
-static void write_event(FILE *out, const struct trace_event *event, int64_t began)
+static int title_write(FILE *out, const char *title)
 {
-	bool volume = event->other >= 0;
+	char name[TRACE_PATH_BYTES];
 
-	fprintf(out, ",\n{\"name\":\"%s%s\",\"pid\":1,\"ph\":\"%s\"", event->name,
-		volume ? " bytes" : "",
-		volume		     ? "C"
-		: event->lasted >= 0 ? "X"
-				     : "i\",\"s\":\"t");
-	write_time(out, "ts", event->at - began);
-	if (event->lasted >= 0 && !volume)
-		write_time(out, "dur", event->lasted);
-	if (volume)
-		write_volume(out, event);
-	else
-		write_memory(out, event);
+	snprintf(name, sizeof(name), "gpumemfs %s", title);
+	utf8_clean(name);
+	return json_write(out, "\n",
+			  json_pack("{s:s, s:s, s:i, s:{s:s}}", "name", "process_name", "ph", "M",
+				    "pid", 1, "args", "name", name));
 }
 
 int trace_write(struct trace *trace, const char *title, FILE *out)
 {
 	struct trace_event *events AUTO_FREE = malloc(TRACE_EVENTS * sizeof(*events));
-	char name[TRACE_PATH_BYTES];
 
 	if (!events)
 		return -ENOMEM;
@@ -142,17 +138,19 @@ int trace_write(struct trace *trace, const char *title, FILE *out)
 
 	uint64_t first = now.count > TRACE_EVENTS ? now.count - TRACE_EVENTS : 0;
 
-	snprintf(name, sizeof(name), "gpumemfs %s", title);
-	utf8_clean(name);
 	fprintf(out,
 		"{\"displayTimeUnit\":\"ms\",\"otherData\":{\"started\":%" PRId64
-		",\"lost\":%" PRIu64 "},\"traceEvents\":[\n"
-		"{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":",
+		",\"lost\":%" PRIu64 "},\"traceEvents\":[",
 		(int64_t)now.started.tv_sec, first);
-	write_string(out, name);
-	fputs("}}", out);
-	for (uint64_t i = first; i < now.count; i++)
-		write_event(out, &events[i % TRACE_EVENTS], now.began);
+	int error = title_write(out, title);
+
+	for (uint64_t i = first; i < now.count && !error; i++) {
+		const struct trace_event *event = &events[i % TRACE_EVENTS];
+
+		error = json_write(out, ",\n",
+				   event->other >= 0 ? volume_json(event, now.began)
+						     : memory_json(event, now.began));
+	}
 	fputs("\n]}\n", out);
-	return 0;
+	return error;
 }
