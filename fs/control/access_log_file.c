@@ -25,7 +25,7 @@
  * takes a lock of all workers for each request with them on. */
 #define TICK_MS 200
 
-struct opened {
+struct reader_slot {
 	uint64_t handle; /* 0: free */
 	struct access_reader *reader;
 	fuse_req_t waiting; /* a read put aside, or NULL */
@@ -42,7 +42,7 @@ struct access_file {
 	pthread_mutex_t lock;
 	bool ended;
 	uint64_t last_handle;
-	struct opened opened[ACCESS_READERS_MAX];
+	struct reader_slot slots[ACCESS_READERS_MAX];
 };
 
 /* What is to be said to one reader once the lock is free. */
@@ -54,33 +54,33 @@ struct answer {
 	char text[ANSWER_BYTES];
 };
 
-static struct opened *opened_find(struct access_file *file, uint64_t handle)
+static struct reader_slot *slot_find(struct access_file *file, uint64_t handle)
 {
 	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++)
-		if (file->opened[i].handle == handle)
-			return &file->opened[i];
+		if (file->slots[i].handle == handle)
+			return &file->slots[i];
 	return NULL;
 }
 
 /* Whether one reader is to be answered; file->lock is held. */
-static bool answer_one(struct access_file *file, struct opened *one, struct answer *answer)
+static bool slot_answer(struct access_file *file, struct reader_slot *slot, struct answer *answer)
 {
 	struct access_log *log = file->fs->access_log;
 
-	if (!one->waiting)
+	if (!slot->waiting)
 		return false;
-	answer->length = access_log_take(log, one->reader, answer->text,
-					 one->bytes < ANSWER_BYTES ? one->bytes : ANSWER_BYTES);
-	if (!answer->length && !file->ended && !caller_has_signal(one->pid))
+	answer->length = access_log_take(log, slot->reader, answer->text,
+					 slot->bytes < ANSWER_BYTES ? slot->bytes : ANSWER_BYTES);
+	if (!answer->length && !file->ended && !caller_has_signal(slot->pid))
 		return false;
 	answer->error = file->ended ? 0 : EINTR;
-	answer->req = one->waiting;
-	answer->channel = one->channel;
-	one->waiting = NULL;
+	answer->req = slot->waiting;
+	answer->channel = slot->channel;
+	slot->waiting = NULL;
 	return true;
 }
 
-static void reply(const struct answer *answer)
+static void answer_send(const struct answer *answer)
 {
 	channel_answer_for(answer->channel);
 	if (answer->length || !answer->error)
@@ -90,26 +90,26 @@ static void reply(const struct answer *answer)
 }
 
 /* Whether anybody still waits for lines; *ended: and there will be none. */
-static bool answer_all(struct access_file *file, struct answer *answer, bool *ended)
+static bool slots_answer(struct access_file *file, struct answer *answer, bool *ended)
 {
 	bool waiting = false;
 
 	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++) {
-		struct opened *one = &file->opened[i];
+		struct reader_slot *slot = &file->slots[i];
 
 		pthread_mutex_lock(&file->lock);
-		bool answered = one->handle && answer_one(file, one, answer);
+		bool answered = slot->handle && slot_answer(file, slot, answer);
 
-		waiting = waiting || one->waiting;
+		waiting = waiting || slot->waiting;
 		*ended = file->ended;
 		pthread_mutex_unlock(&file->lock);
 		if (answered)
-			reply(answer);
+			answer_send(answer);
 	}
 	return waiting;
 }
 
-static void *run(void *pointer)
+static void *access_log_thread_main(void *pointer)
 {
 	struct access_file *file = pointer;
 	struct answer *answer = malloc(sizeof(*answer));
@@ -118,7 +118,7 @@ static void *run(void *pointer)
 
 	while (!ended) {
 		access_log_wait(file->fs->access_log, &seen, waiting ? TICK_MS : -1);
-		waiting = answer_all(file, answer, &ended);
+		waiting = slots_answer(file, answer, &ended);
 	}
 	free(answer);
 	return NULL;
@@ -160,8 +160,8 @@ void access_file_free(struct fs *fs)
 		return;
 	access_file_end(fs);
 	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++) {
-		if (file->opened[i].handle)
-			access_log_close(fs->access_log, file->opened[i].reader);
+		if (file->slots[i].handle)
+			access_log_close(fs->access_log, file->slots[i].reader);
 	}
 	pthread_mutex_destroy(&file->lock);
 	free(file);
@@ -170,38 +170,38 @@ void access_file_free(struct fs *fs)
 
 /* lock held. The thread stays until the end of the mount: a release that waited for it could be
  * what it waits for. */
-static int open_reader(struct access_file *file, uint64_t *handle)
+static int slot_open(struct access_file *file, uint64_t *handle)
 {
-	struct opened *free_one = opened_find(file, 0);
+	struct reader_slot *slot = slot_find(file, 0);
 
-	if (!free_one)
+	if (!slot)
 		return -ENFILE;
 	if (!file->running && !file->ended) {
-		int error = pthread_create(&file->thread, NULL, run, file);
+		int error = pthread_create(&file->thread, NULL, access_log_thread_main, file);
 
 		if (error)
 			return -error;
 		file->running = true;
 	}
-	int error = access_log_open(file->fs->access_log, &free_one->reader);
+	int error = access_log_open(file->fs->access_log, &slot->reader);
 
 	if (error)
 		return error;
-	free_one->handle = *handle = ++file->last_handle;
+	slot->handle = *handle = ++file->last_handle;
 	atomic_fetch_or(&file->fs->observers, OBSERVE_ACCESS);
 	return 0;
 }
 
 /* No read of it waits: the kernel keeps a file open for that long. */
-static void close_reader(struct access_file *file, uint64_t handle)
+static void slot_close(struct access_file *file, uint64_t handle)
 {
 	scoped_lock(&file->lock);
-	struct opened *one = handle ? opened_find(file, handle) : NULL;
+	struct reader_slot *slot = handle ? slot_find(file, handle) : NULL;
 
-	if (one) {
-		if (access_log_close(file->fs->access_log, one->reader))
+	if (slot) {
+		if (access_log_close(file->fs->access_log, slot->reader))
 			atomic_fetch_and(&file->fs->observers, ~(unsigned)OBSERVE_ACCESS);
-		*one = (struct opened){0};
+		*slot = (struct reader_slot){0};
 	}
 }
 
@@ -211,7 +211,7 @@ void access_file_open(fuse_req_t req, struct fuse_file_info *info)
 	struct access_file *file = fs->access_file;
 
 	pthread_mutex_lock(&file->lock);
-	int error = open_reader(file, &info->fh);
+	int error = slot_open(file, &info->fh);
 
 	pthread_mutex_unlock(&file->lock);
 	if (error) {
@@ -221,31 +221,31 @@ void access_file_open(fuse_req_t req, struct fuse_file_info *info)
 	info->direct_io = 1;
 	info->nonseekable = 1;
 	if (fuse_reply_open(req, info))
-		close_reader(file, info->fh);
+		slot_close(file, info->fh);
 }
 
 enum { READ_LATER = 1 };
 
 /* lock held: 0 with *length bytes, READ_LATER where the request is put aside, or -errno. */
-static int read_some(struct access_file *file, fuse_req_t req, const struct fuse_file_info *info,
+static int slot_read(struct access_file *file, fuse_req_t req, const struct fuse_file_info *info,
 		     char *to, size_t bytes, size_t *length)
 {
-	struct opened *one = info->fh ? opened_find(file, info->fh) : NULL;
+	struct reader_slot *slot = info->fh ? slot_find(file, info->fh) : NULL;
 
 	*length = 0;
-	if (!one)
+	if (!slot)
 		return 0; /* opened with a daemon before this one */
-	if (one->waiting)
+	if (slot->waiting)
 		return -EBUSY;
-	*length = access_log_take(file->fs->access_log, one->reader, to, bytes);
+	*length = access_log_take(file->fs->access_log, slot->reader, to, bytes);
 	if (*length || file->ended)
 		return 0;
 	if (info->flags & O_NONBLOCK)
 		return -EAGAIN;
-	one->waiting = req;
-	one->bytes = bytes;
-	one->pid = fuse_req_ctx(req)->pid;
-	one->channel = channel_current();
+	slot->waiting = req;
+	slot->bytes = bytes;
+	slot->pid = fuse_req_ctx(req)->pid;
+	slot->channel = channel_current();
 	return READ_LATER;
 }
 
@@ -263,7 +263,7 @@ void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info)
 	if (bytes > worker->reply_bytes)
 		bytes = worker->reply_bytes;
 	pthread_mutex_lock(&file->lock);
-	int error = read_some(file, req, info, worker->reply, bytes, &length);
+	int error = slot_read(file, req, info, worker->reply, bytes, &length);
 
 	pthread_mutex_unlock(&file->lock);
 	if (error == READ_LATER)
@@ -278,5 +278,5 @@ void access_file_release(fuse_req_t req, struct fuse_file_info *info)
 {
 	struct fs *fs = fuse_req_userdata(req);
 
-	close_reader(fs->access_file, info->fh);
+	slot_close(fs->access_file, info->fh);
 }

@@ -8,7 +8,7 @@
 #include "fs/file/volume.h"
 #include "fs/fuse/capabilities.h"
 
-static void why_backend(const struct fs *fs, FILE *out)
+static void write_backend_reason(const struct fs *fs, FILE *out)
 {
 	bool host = backend_is_host(fs->backend);
 
@@ -21,7 +21,7 @@ static void why_backend(const struct fs *fs, FILE *out)
 			fs->backend->n_devices);
 }
 
-static void why_threads(const struct fs *fs, FILE *out)
+static void write_threads_reason(const struct fs *fs, FILE *out)
 {
 	if (fs->options.threads)
 		fprintf(out, "why.threads it was given: threads=%u\n", fs->options.threads);
@@ -30,7 +30,7 @@ static void why_threads(const struct fs *fs, FILE *out)
 			CAPABILITIES_THREADS_MIN, CAPABILITIES_THREADS_MAX);
 }
 
-static void why_cache(const struct fs *fs, FILE *out)
+static void write_cache_reason(const struct fs *fs, FILE *out)
 {
 	static const char *const reasons[] = {
 	    [CACHE_NONE] = "a GPU, or a program that maps a file, may change it at any time",
@@ -45,7 +45,7 @@ static void why_cache(const struct fs *fs, FILE *out)
 		    : "a single reader has several requests under way");
 }
 
-static void why_device(const struct fs *fs, const struct volume *volume, FILE *out)
+static void write_device_reason(const struct fs *fs, const struct volume *volume, FILE *out)
 {
 	const char *reason = "it was given: this way, or none", *name = volume->name;
 	const char *taken = copy_crossovers(volume->device).measured
@@ -63,11 +63,11 @@ static void why_device(const struct fs *fs, const struct volume *volume, FILE *o
 
 void decisions_write(const struct fs *fs, FILE *out)
 {
-	why_backend(fs, out);
-	why_threads(fs, out);
-	why_cache(fs, out);
+	write_backend_reason(fs, out);
+	write_threads_reason(fs, out);
+	write_cache_reason(fs, out);
 	fprintf(out, "why.streaming_copies the widest stores that this processor has\n");
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)
-			why_device(fs, &fs->volumes[i], out);
+			write_device_reason(fs, &fs->volumes[i], out);
 }

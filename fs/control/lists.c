@@ -81,7 +81,7 @@ static void write_mapping(struct control_list *list, FILE *out, struct inode *in
 
 /* Whether a look at every inode is worth its time. That is a second for some millions of them, in
  * one request where few are mapped, and so not for every user to ask for. */
-static bool looks_for_mapped(const struct control_list *list)
+static bool list_has_mapped(const struct control_list *list)
 {
 	struct fs *fs = list->fs;
 
@@ -98,7 +98,7 @@ static int write_mapped(struct control_list *list, FILE *out)
 	struct inode *inode;
 	long begin = ftell(out);
 
-	if (!list->slot && !looks_for_mapped(list))
+	if (!list->slot && !list_has_mapped(list))
 		return CONTROL_END;
 	while (ftell(out) - begin < CONTROL_PIECE_BYTES) {
 		inode = inode_table_next(list->fs->inodes, &list->slot);

@@ -38,13 +38,13 @@ struct page {
 	char mount[PATH_MAX];
 };
 
-static void head(FILE *out, const char *name, const char *type, const char *help)
+static void write_head(FILE *out, const char *name, const char *type, const char *help)
 {
 	fprintf(out, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
 }
 
 /* A label's value may hold anything. */
-static void label(FILE *out, const char *name, const char *value)
+static void write_label(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, "%s=\"", name);
 	for (; *value; value++) {
@@ -59,65 +59,66 @@ static void label(FILE *out, const char *name, const char *value)
 }
 
 /* A line as far as its first label; further labels begin with a comma. */
-static void line_begin(const struct page *page, const char *name)
+static void write_line_begin(const struct page *page, const char *name)
 {
 	fprintf(page->out, PREFIX "%s{", name);
-	label(page->out, "mount", page->mount);
+	write_label(page->out, "mount", page->mount);
 }
 
-static void line_end(const struct page *page, uint64_t value)
+static void write_line_end(const struct page *page, uint64_t value)
 {
 	fprintf(page->out, "} %" PRIu64 "\n", value);
 }
 
-static void one(const struct page *page, const char *name, const char *type, const char *help,
-		uint64_t value)
+static void write_number(const struct page *page, const char *name, const char *type,
+			 const char *help, uint64_t value)
 {
-	head(page->out, name, type, help);
-	line_begin(page, name);
-	line_end(page, value);
+	write_head(page->out, name, type, help);
+	write_line_begin(page, name);
+	write_line_end(page, value);
 }
 
-static void build_info(struct fs *fs, const struct page *page)
+static void write_build_info(struct fs *fs, const struct page *page)
 {
 	FILE *out = page->out;
 
-	head(out, "build_info", "gauge", "Always 1: what is running.");
-	line_begin(page, "build_info");
+	write_head(out, "build_info", "gauge", "Always 1: what is running.");
+	write_line_begin(page, "build_info");
 	fputc(',', out);
-	label(out, "version", GPUMEMFS_VERSION);
+	write_label(out, "version", GPUMEMFS_VERSION);
 	fputc(',', out);
-	label(out, "backend", fs->backend->name);
+	write_label(out, "backend", fs->backend->name);
 	fputc(',', out);
-	label(out, "driver", fs->backend->version);
+	write_label(out, "driver", fs->backend->version);
 	fputc(',', out);
-	label(out, "libfuse", fuse_pkgversion());
-	line_end(page, 1);
+	write_label(out, "libfuse", fuse_pkgversion());
+	write_line_end(page, 1);
 }
 
-static void transport_info(struct fs *fs, const struct page *page)
+static void write_transport_info(struct fs *fs, const struct page *page)
 {
-	head(page->out, "transport_info", "gauge", "Always 1: how requests come from the kernel.");
-	line_begin(page, "transport_info");
+	write_head(page->out, "transport_info", "gauge",
+		   "Always 1: how requests come from the kernel.");
+	write_line_begin(page, "transport_info");
 	fprintf(page->out, ",transport=\"%s\",threads=\"%u\",passthrough=\"%s\"",
 		fs->can.io_uring.on ? "io_uring" : "dev_fuse", fs->can.threads,
 		fs->can.passthrough.on ? "on" : "off");
-	line_end(page, 1);
+	write_line_end(page, 1);
 }
 
-static void per_operation(const struct page *page, const char *name, const char *help,
-			  const uint64_t *values)
+static void write_per_operation(const struct page *page, const char *name, const char *help,
+				const uint64_t *values)
 {
-	head(page->out, name, "counter", help);
+	write_head(page->out, name, "counter", help);
 	for (int op = 0; op < STAT_OPS; op++) {
-		line_begin(page, name);
+		write_line_begin(page, name);
 		fprintf(page->out, ",operation=\"%s\"", stats_op_name((enum stat_op)op));
-		line_end(page, values[op]);
+		write_line_end(page, values[op]);
 	}
 }
 
-static void histogram(const struct page *page, const char *operation, const uint64_t *counts,
-		      uint64_t sum_ns)
+static void write_histogram(const struct page *page, const char *operation, const uint64_t *counts,
+			    uint64_t sum_ns)
 {
 	uint64_t count = 0;
 
@@ -127,27 +128,27 @@ static void histogram(const struct page *page, const char *operation, const uint
 		count += counts[i];
 		if (i < STATS_BUCKETS - 1)
 			snprintf(end, sizeof(end), "%g", (double)stats_bucket_ns[i] / NS);
-		line_begin(page, "request_duration_seconds_bucket");
+		write_line_begin(page, "request_duration_seconds_bucket");
 		fprintf(page->out, ",operation=\"%s\",le=\"%s\"", operation, end);
-		line_end(page, count);
+		write_line_end(page, count);
 	}
-	line_begin(page, "request_duration_seconds_sum");
+	write_line_begin(page, "request_duration_seconds_sum");
 	fprintf(page->out, ",operation=\"%s\"} %.9f\n", operation, (double)sum_ns / NS);
-	line_begin(page, "request_duration_seconds_count");
+	write_line_begin(page, "request_duration_seconds_count");
 	fprintf(page->out, ",operation=\"%s\"", operation);
-	line_end(page, count);
+	write_line_end(page, count);
 }
 
 /* Of the operations that there were. */
-static void durations(const struct page *page, const struct stats_totals *totals)
+static void write_durations(const struct page *page, const struct stats_totals *totals)
 {
-	head(page->out, "request_duration_seconds", "histogram",
-	     "Time from a request to its answer, of one request in 16 of each operation.");
+	write_head(page->out, "request_duration_seconds", "histogram",
+		   "Time from a request to its answer, of one request in 16 of each operation.");
 	_Static_assert(STATS_SAMPLE == 16, "the help says so");
 	for (int op = 0; op < STAT_OPS; op++)
 		if (totals->ops[op])
-			histogram(page, stats_op_name((enum stat_op)op), totals->latencies[op],
-				  totals->latency_ns[op]);
+			write_histogram(page, stats_op_name((enum stat_op)op),
+					totals->latencies[op], totals->latency_ns[op]);
 }
 
 /* One number of all volumes, or of the GPUs. */
@@ -213,25 +214,25 @@ static const struct volume_metric volume_metrics[] = {
 #define VOLUME_METRICS (sizeof(volume_metrics) / sizeof(volume_metrics[0]))
 
 /* The GPU by the labels of NVIDIA's DCGM exporter, so that queries can join the two. */
-static void volume_labels(FILE *out, const struct volume *volume)
+static void write_volume_labels(FILE *out, const struct volume *volume)
 {
 	fprintf(out, ",volume=\"%s\"", volume->name);
 	if (volume->device) {
 		fprintf(out, ",gpu=\"%u\",", volume->device->index);
-		label(out, "UUID", volume->device->uuid);
+		write_label(out, "UUID", volume->device->uuid);
 	}
 }
 
-static void per_volume(struct fs *fs, const struct page *page, const struct volume_metric *metric,
-		       const struct sample *samples)
+static void write_per_volume(struct fs *fs, const struct page *page,
+			     const struct volume_metric *metric, const struct sample *samples)
 {
-	head(page->out, metric->name, metric->type, metric->help);
+	write_head(page->out, metric->name, metric->type, metric->help);
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		if (metric->gpus_only && !fs->volumes[i].device)
 			continue;
-		line_begin(page, metric->name);
-		volume_labels(page->out, &fs->volumes[i]);
-		line_end(page, metric->value(&samples[i]));
+		write_line_begin(page, metric->name);
+		write_volume_labels(page->out, &fs->volumes[i]);
+		write_line_end(page, metric->value(&samples[i]));
 	}
 }
 
@@ -255,18 +256,20 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 	}
 }
 
-static void spool_metrics(struct fs *fs, const struct page *page)
+static void write_spool(struct fs *fs, const struct page *page)
 {
 	struct spool_counters did = spool_counters(fs);
 
-	one(page, "spool_saves_total", "counter", "Records written to the spool.", did.saves);
-	one(page, "spool_saved_bytes_total", "counter", "Bytes of files written to the spool.",
-	    did.saved_bytes);
-	one(page, "spool_errors_total", "counter", "Saves to the spool that failed.", did.errors);
-	one(page, "spool_fetched_bytes_total", "counter",
-	    "Bytes of files brought back from the spool.", did.fetched_bytes);
-	one(page, "spool_damaged", "gauge", "Files whose copy in the spool was found damaged.",
-	    did.damaged);
+	write_number(page, "spool_saves_total", "counter", "Records written to the spool.",
+		     did.saves);
+	write_number(page, "spool_saved_bytes_total", "counter",
+		     "Bytes of files written to the spool.", did.saved_bytes);
+	write_number(page, "spool_errors_total", "counter", "Saves to the spool that failed.",
+		     did.errors);
+	write_number(page, "spool_fetched_bytes_total", "counter",
+		     "Bytes of files brought back from the spool.", did.fetched_bytes);
+	write_number(page, "spool_damaged", "gauge",
+		     "Files whose copy in the spool was found damaged.", did.damaged);
 }
 
 int control_metrics(struct fs *fs, uid_t uid, FILE *out)
@@ -280,20 +283,22 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 	snprintf(page.mount, sizeof(page.mount), "%s", fs->options.mountpoint);
 	utf8_clean(page.mount);
 	samples_take(fs, &totals, samples);
-	build_info(fs, &page);
-	transport_info(fs, &page);
-	one(&page, "start_time_seconds", "gauge",
-	    "When the daemon started, in seconds since the epoch.", (uint64_t)fs->started.tv_sec);
-	one(&page, "inodes", "gauge", "Files, directories and other inodes.",
-	    inode_table_count(fs->inodes));
-	one(&page, "metadata_bytes", "gauge", "The daemon's own memory for names and attributes.",
-	    (uint64_t)atomic_load(&fs->metadata_bytes));
-	per_operation(&page, "requests_total", "Requests served, by operation.", totals.ops);
-	per_operation(&page, "request_errors_total", "Requests answered with an error.",
-		      totals.errors);
-	durations(&page, &totals);
-	spool_metrics(fs, &page);
+	write_build_info(fs, &page);
+	write_transport_info(fs, &page);
+	write_number(&page, "start_time_seconds", "gauge",
+		     "When the daemon started, in seconds since the epoch.",
+		     (uint64_t)fs->started.tv_sec);
+	write_number(&page, "inodes", "gauge", "Files, directories and other inodes.",
+		     inode_table_count(fs->inodes));
+	write_number(&page, "metadata_bytes", "gauge",
+		     "The daemon's own memory for names and attributes.",
+		     (uint64_t)atomic_load(&fs->metadata_bytes));
+	write_per_operation(&page, "requests_total", "Requests served, by operation.", totals.ops);
+	write_per_operation(&page, "request_errors_total", "Requests answered with an error.",
+			    totals.errors);
+	write_durations(&page, &totals);
+	write_spool(fs, &page);
 	for (size_t i = 0; i < VOLUME_METRICS; i++)
-		per_volume(fs, &page, &volume_metrics[i], samples);
+		write_per_volume(fs, &page, &volume_metrics[i], samples);
 	return 0;
 }

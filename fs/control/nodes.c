@@ -31,36 +31,36 @@
 /* Names here never change; the texts do, and are never cached. */
 #define NAME_SECONDS 86400.0
 
-static const struct control_file *file_of(fuse_ino_t ino)
+static const struct control_file *node_file(fuse_ino_t ino)
 {
 	return ino >= FILES_INO && ino < SOCKET_INO ? &control_files[ino - FILES_INO] : NULL;
 }
 
 /* Its text comes while it is read. */
-static bool is_stream(fuse_ino_t ino)
+static bool node_is_stream(fuse_ino_t ino)
 {
-	return file_of(ino) && !file_of(ino)->write && !file_of(ino)->piece;
+	return node_file(ino) && !node_file(ino)->write && !node_file(ino)->piece;
 }
 
 /* A file's text is made when the file is opened, so the file's time is always now: scrapers take a
  * time that stands still for a daemon that hangs. */
-static double attr_seconds(fuse_ino_t ino)
+static double node_attr_seconds(fuse_ino_t ino)
 {
-	return file_of(ino) ? 0 : NAME_SECONDS;
+	return node_file(ino) ? 0 : NAME_SECONDS;
 }
 
-static const struct volume *link_of(struct fs *fs, fuse_ino_t ino)
+static const struct volume *node_link(struct fs *fs, fuse_ino_t ino)
 {
 	return ino >= LINKS_INO && ino - LINKS_INO < fs->n_volumes ? &fs->volumes[ino - LINKS_INO]
 								   : NULL;
 }
 
 /* Of the root (the entry "..") only the number and type are right, and looked at. */
-static struct stat control_stat(struct fs *fs, fuse_ino_t ino)
+static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 {
 	struct timespec time = fs->started;
 
-	if (file_of(ino))
+	if (node_file(ino))
 		clock_gettime(CLOCK_REALTIME, &time);
 	struct stat st = {
 	    .st_ino = ino,
@@ -75,20 +75,20 @@ static struct stat control_stat(struct fs *fs, fuse_ino_t ino)
 	if (ino == CONTROL_INO || ino == BY_UUID_INO || ino == INODE_ROOT) {
 		st.st_mode = S_IFDIR | 0555;
 		st.st_nlink = ino == CONTROL_INO ? 3 : 2;
-	} else if (link_of(fs, ino)) {
+	} else if (node_link(fs, ino)) {
 		st.st_mode = S_IFLNK | 0777;
-		st.st_size = (off_t)(strlen(LINK_PREFIX) + strlen(link_of(fs, ino)->name));
+		st.st_size = (off_t)(strlen(LINK_PREFIX) + strlen(node_link(fs, ino)->name));
 	} else if (ino == SOCKET_INO) {
 		st.st_mode = S_IFSOCK | 0666; /* a token is what lets in */
 	} else {
 		/* Of size 0, as in /proc: the text is made at open. */
-		st.st_mode = S_IFREG | file_of(ino)->mode;
+		st.st_mode = S_IFREG | node_file(ino)->mode;
 	}
 	return st;
 }
 
 /* The n-th entry of one of the two directories: its name and node id; NULL past the end. */
-static const char *entry_at(struct fs *fs, fuse_ino_t dir, unsigned n, fuse_ino_t *ino)
+static const char *directory_entry(struct fs *fs, fuse_ino_t dir, unsigned n, fuse_ino_t *ino)
 {
 	if (dir == CONTROL_INO) {
 		unsigned files = 0;
@@ -116,7 +116,7 @@ bool control_is_name(fuse_ino_t parent, const char *name)
 	return parent == INODE_ROOT && strcmp(name, CONTROL_NAME) == 0;
 }
 
-static bool find(struct fs *fs, fuse_ino_t dir, const char *name, fuse_ino_t *ino)
+static bool directory_find(struct fs *fs, fuse_ino_t dir, const char *name, fuse_ino_t *ino)
 {
 	const char *entry;
 
@@ -124,7 +124,7 @@ static bool find(struct fs *fs, fuse_ino_t dir, const char *name, fuse_ino_t *in
 		*ino = CONTROL_INO;
 		return true;
 	}
-	for (unsigned n = 0; (entry = entry_at(fs, dir, n, ino)); n++)
+	for (unsigned n = 0; (entry = directory_entry(fs, dir, n, ino)); n++)
 		if (strcmp(entry, name) == 0)
 			return true;
 	return false;
@@ -134,8 +134,8 @@ static void reply_entry(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 {
 	struct fuse_entry_param entry = {
 	    .ino = ino,
-	    .attr = control_stat(fs, ino),
-	    .attr_timeout = attr_seconds(ino),
+	    .attr = node_attributes(fs, ino),
+	    .attr_timeout = node_attr_seconds(ino),
 	    .entry_timeout = NAME_SECONDS,
 	};
 
@@ -147,7 +147,7 @@ static void control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct fs *fs = fuse_req_userdata(req);
 	fuse_ino_t ino;
 
-	if (find(fs, parent, name, &ino))
+	if (directory_find(fs, parent, name, &ino))
 		reply_entry(req, fs, ino);
 	else
 		fuse_reply_err(req, ENOENT);
@@ -175,27 +175,27 @@ void control_handles_from(struct fs *fs, uint64_t first)
 
 static void control_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	struct stat st = control_stat(fuse_req_userdata(req), ino);
+	struct stat st = node_attributes(fuse_req_userdata(req), ino);
 
 	(void)info;
-	fuse_reply_attr(req, &st, attr_seconds(ino));
+	fuse_reply_attr(req, &st, node_attr_seconds(ino));
 }
 
 static void control_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 			  struct fuse_file_info *info)
 {
 	struct fs *fs = fuse_req_userdata(req);
-	struct stat st = control_stat(fs, ino);
+	struct stat st = node_attributes(fs, ino);
 	struct statx stx = inode_statx(&st, fs->started);
 
 	(void)flags, (void)mask, (void)info;
-	fuse_reply_statx(req, 0, &stx, attr_seconds(ino));
+	fuse_reply_statx(req, 0, &stx, node_attr_seconds(ino));
 }
 
 static void control_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	char target[sizeof(LINK_PREFIX) + sizeof(((struct volume *)0)->name)];
-	const struct volume *volume = link_of(fuse_req_userdata(req), ino);
+	const struct volume *volume = node_link(fuse_req_userdata(req), ino);
 
 	if (volume) {
 		snprintf(target, sizeof(target), LINK_PREFIX "%s", volume->name);
@@ -225,14 +225,14 @@ static void directory_list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t o
 		fuse_ino_t entry_ino = ino;
 		const char *name = n == 0   ? "."
 				   : n == 1 ? ".."
-					    : entry_at(fs, ino, n - 2, &entry_ino);
+					    : directory_entry(fs, ino, n - 2, &entry_ino);
 
 		if (!name)
 			break;
 		if (n == 1)
 			entry_ino = ino == CONTROL_INO ? INODE_ROOT : CONTROL_INO;
 		/* Node id 0 in readdirplus: no lookup happened that the kernel would count. */
-		struct fuse_entry_param entry = {.attr = control_stat(fs, entry_ino)};
+		struct fuse_entry_param entry = {.attr = node_attributes(fs, entry_ino)};
 		size_t size = listing == LIST_ATTRIBUTES
 				  ? fuse_add_direntry_plus(req, buffer + used, bytes - used, name,
 							   &entry, n + 1)
@@ -260,7 +260,7 @@ static void control_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t bytes, of
 }
 
 /* No text is made for who may only write: a text is charged to its user. */
-static int open_text(fuse_req_t req, const struct control_file *file, struct fuse_file_info *info)
+static int text_open(fuse_req_t req, const struct control_file *file, struct fuse_file_info *info)
 {
 	info->direct_io = 1;
 	/* Of a list only the piece that is being read is there. */
@@ -273,17 +273,17 @@ static int open_text(fuse_req_t req, const struct control_file *file, struct fus
 
 static void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	const struct control_file *file = file_of(ino);
+	const struct control_file *file = node_file(ino);
 
 	if (!file || ((info->flags & O_ACCMODE) != O_RDONLY && !file->set)) {
 		fuse_reply_err(req, file ? EACCES : EINVAL);
 		return;
 	}
-	if (is_stream(ino)) {
+	if (node_is_stream(ino)) {
 		access_file_open(req, info);
 		return;
 	}
-	int error = open_text(req, file, info);
+	int error = text_open(req, file, info);
 
 	if (error)
 		fuse_reply_err(req, -error);
@@ -291,8 +291,8 @@ static void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *
 		snapshot_close(fuse_req_userdata(req), info->fh);
 }
 
-static ssize_t read_text(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes, uint64_t offset,
-			 uint64_t handle)
+static ssize_t text_read_handle(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes,
+				uint64_t offset, uint64_t handle)
 {
 	struct fs *fs = fuse_req_userdata(req);
 	ssize_t n = snapshot_read(fs, handle, to, bytes, offset);
@@ -303,7 +303,7 @@ static ssize_t read_text(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes,
 	 * an end here would cut it short without a word. */
 	if (offset > 0)
 		return -ESTALE;
-	int error = snapshot_reopen(fs, file_of(ino), fuse_req_ctx(req)->uid, handle);
+	int error = snapshot_reopen(fs, node_file(ino), fuse_req_ctx(req)->uid, handle);
 
 	return error && error != -EEXIST ? error : snapshot_read(fs, handle, to, bytes, offset);
 }
@@ -319,7 +319,7 @@ static void text_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset
 	}
 	if (bytes > worker->reply_bytes)
 		bytes = worker->reply_bytes;
-	ssize_t n = read_text(req, ino, worker->reply, bytes, (uint64_t)offset, info->fh);
+	ssize_t n = text_read_handle(req, ino, worker->reply, bytes, (uint64_t)offset, info->fh);
 
 	if (n < 0)
 		fuse_reply_err(req, (int)-n);
@@ -330,9 +330,9 @@ static void text_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset
 static void control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 			 struct fuse_file_info *info)
 {
-	if (is_stream(ino))
+	if (node_is_stream(ino))
 		access_file_read(req, bytes, info);
-	else if (file_of(ino))
+	else if (node_file(ino))
 		text_read(req, ino, bytes, offset, info);
 	else
 		fuse_reply_err(req, EINVAL);
@@ -340,7 +340,7 @@ static void control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t off
 
 static void control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	if (is_stream(ino))
+	if (node_is_stream(ino))
 		access_file_release(req, info);
 	else
 		snapshot_close(fuse_req_userdata(req), info->fh);
@@ -350,7 +350,7 @@ static void control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_inf
 static void control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes,
 			  off_t offset, struct fuse_file_info *info)
 {
-	const struct control_file *file = file_of(ino);
+	const struct control_file *file = node_file(ino);
 
 	(void)offset, (void)info;
 	if (!file || !file->set) {
@@ -370,7 +370,7 @@ static void control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size
 static void control_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
 			    struct fuse_file_info *info)
 {
-	const struct control_file *file = file_of(ino);
+	const struct control_file *file = node_file(ino);
 	const int kept = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
 
 	(void)st;

@@ -23,7 +23,7 @@ struct line {
 	uint64_t gpus; /* that it is about */
 };
 
-static int refuse(const struct line *line, const char *why)
+static int line_refuse(const struct line *line, const char *why)
 {
 	log_warn(".gpumem/params: '%s%s%s': %s; nothing was changed", line->name,
 		 *line->value ? " " : "", line->value, why);
@@ -43,16 +43,16 @@ static int line_gpus(struct line *line, uint64_t gpus)
 	size_t length = (size_t)(dot - line->name) - 3;
 
 	if (length >= sizeof(digits))
-		return refuse(line, "no such GPU here");
+		return line_refuse(line, "no such GPU here");
 	memcpy(digits, line->name + 3, length);
 	digits[length] = 0;
 	if (parse_u64(digits, 0, BACKEND_DEVICES_MAX - 1, &gpu) < 0 || !(gpus >> gpu & 1))
-		return refuse(line, "no such GPU here");
+		return line_refuse(line, "no such GPU here");
 	line->gpus = 1ULL << gpu;
 	return 0;
 }
 
-static int parse_amount(const struct line *line, uint64_t least, struct amount *amount)
+static int line_amount(const struct line *line, uint64_t min_bytes, struct amount *amount)
 {
 	size_t length = strlen(line->value);
 	bool percent = length && line->value[length - 1] == '%';
@@ -62,57 +62,57 @@ static int parse_amount(const struct line *line, uint64_t least, struct amount *
 	int error = parse_size_or_percent(line->value, 100, &value);
 
 	if (error == -ERANGE && percent)
-		return refuse(line, "more than 100%");
+		return line_refuse(line, "more than 100%");
 	if (error)
-		return refuse(line, "not a size (use 8G, 512M or 50%)");
-	if (value < least)
-		return refuse(line, "must be more than nothing");
+		return line_refuse(line, "not a size (use 8G, 512M or 50%)");
+	if (value < min_bytes)
+		return line_refuse(line, "must be more than nothing");
 	*amount = (struct amount){.given = true, .percent = percent, .value = value};
 	return 0;
 }
 
-static void set_limit(const struct line *line, struct params_limit *limits,
-		      const struct amount *amount)
+static void limits_set(const struct line *line, struct params_limit *limits,
+		       const struct amount *amount)
 {
 	for (unsigned gpu = 0; gpu < BACKEND_DEVICES_MAX; gpu++)
 		if (line->gpus >> gpu & 1)
 			limits[gpu] = (struct params_limit){.changes = true, .amount = *amount};
 }
 
-static int set_size(const struct line *line, struct params *params)
+static int line_set_size(const struct line *line, struct params *params)
 {
 	struct amount amount = {0};
-	int error = strcmp(line->value, "none") == 0 ? 0 : parse_amount(line, 1, &amount);
+	int error = strcmp(line->value, "none") == 0 ? 0 : line_amount(line, 1, &amount);
 
 	if (!error)
-		set_limit(line, params->size, &amount);
+		limits_set(line, params->size, &amount);
 	return error;
 }
 
-static int set_reserve(const struct line *line, struct params *params)
+static int line_set_reserve(const struct line *line, struct params *params)
 {
 	struct amount amount;
-	int error = parse_amount(line, 0, &amount);
+	int error = line_amount(line, 0, &amount);
 
 	if (!error)
-		set_limit(line, params->reserve, &amount);
+		limits_set(line, params->reserve, &amount);
 	return error;
 }
 
-static int set_level(const struct line *line, struct params *params)
+static int line_set_level(const struct line *line, struct params *params)
 {
 	if (log_level_parse(line->value, &params->level))
-		return refuse(line, "not one of error|warn|info|debug");
+		return line_refuse(line, "not one of error|warn|info|debug");
 	params->level_changes = true;
 	return 0;
 }
 
-static int set_trace(const struct line *line, struct params *params)
+static int line_set_trace(const struct line *line, struct params *params)
 {
 	bool on = strcmp(line->value, "on") == 0;
 
 	if (!on && strcmp(line->value, "off") != 0)
-		return refuse(line, "not one of on|off");
+		return line_refuse(line, "not one of on|off");
 	params->trace_changes = true;
 	params->trace = on;
 	return 0;
@@ -123,13 +123,13 @@ static const struct {
 	bool per_gpu;
 	int (*set)(const struct line *line, struct params *params);
 } settings[] = {
-    {"size", true, set_size},
-    {"reserve", true, set_reserve},
-    {"log_level", false, set_level},
-    {"trace", false, set_trace},
+    {"size", true, line_set_size},
+    {"reserve", true, line_set_reserve},
+    {"log_level", false, line_set_level},
+    {"trace", false, line_set_trace},
 };
 
-static int set_line(const struct line *line, const char *leaf, struct params *params)
+static int line_set(const struct line *line, const char *leaf, struct params *params)
 {
 	bool one_gpu = leaf != line->name;
 
@@ -137,13 +137,13 @@ static int set_line(const struct line *line, const char *leaf, struct params *pa
 		if (strcmp(settings[i].name, leaf) != 0 || (one_gpu && !settings[i].per_gpu))
 			continue;
 		return *line->value ? settings[i].set(line, params)
-				    : refuse(line, "has no value (NAME VALUE)");
+				    : line_refuse(line, "has no value (NAME VALUE)");
 	}
-	return refuse(line, "cannot be set");
+	return line_refuse(line, "cannot be set");
 }
 
 /* Takes the line apart in place. Blank lines are passed over. */
-static int parse_line(char *text, uint64_t gpus, struct params *params)
+static int line_parse(char *text, uint64_t gpus, struct params *params)
 {
 	char *name = text + strspn(text, BLANKS);
 	char *value = name + strcspn(name, BLANKS);
@@ -163,7 +163,7 @@ static int parse_line(char *text, uint64_t gpus, struct params *params)
 	/* Whole where the GPU was not named. */
 	const char *leaf = strncmp(name, "gpu", 3) == 0 ? strchr(name, '.') : NULL;
 
-	return set_line(&line, leaf ? leaf + 1 : name, params);
+	return line_set(&line, leaf ? leaf + 1 : name, params);
 }
 
 int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *params)
@@ -179,7 +179,7 @@ int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *p
 	memcpy(copy, text, bytes);
 	copy[bytes] = 0;
 	while ((line = strsep(&rest, "\n"))) {
-		int error = parse_line(line, gpus, &all);
+		int error = line_parse(line, gpus, &all);
 
 		if (error)
 			return error;
@@ -188,7 +188,7 @@ int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *p
 	return 0;
 }
 
-static void apply_limits(struct volume *volume, const struct params *params)
+static void volume_set_limits(struct volume *volume, const struct params *params)
 {
 	const struct params_limit *size = &params->size[volume->device->index];
 	const struct params_limit *reserve = &params->reserve[volume->device->index];
@@ -228,7 +228,7 @@ int control_params_set(struct fs *fs, const char *text, size_t bytes)
 		return error;
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)
-			apply_limits(&fs->volumes[i], &params);
+			volume_set_limits(&fs->volumes[i], &params);
 	if (params.level_changes) {
 		log_info("log_level %s", log_level_name(params.level));
 		log_level_set(params.level);

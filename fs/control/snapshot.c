@@ -63,7 +63,7 @@ void snapshots_close(struct fs *fs)
 }
 
 /* The whole text, or the next piece of a list. lock is held. */
-static int text_make(struct fs *fs, struct snapshot *snapshot)
+static int snapshot_make_text(struct fs *fs, struct snapshot *snapshot)
 {
 	char *text = NULL;
 	size_t length = 0;
@@ -92,7 +92,7 @@ static int text_make(struct fs *fs, struct snapshot *snapshot)
 static int snapshot_fill(struct fs *fs, struct snapshot *snapshot)
 {
 	bool is_list = snapshot->file->piece;
-	int error = is_list ? 0 : text_make(fs, snapshot);
+	int error = is_list ? 0 : snapshot_make_text(fs, snapshot);
 	uint64_t bytes = is_list ? CONTROL_LIST_BYTES : snapshot->length;
 
 	if (!error)
@@ -211,12 +211,12 @@ void snapshot_close(struct fs *fs, uint64_t handle)
 }
 
 /* lock is held. */
-static ssize_t read_text(struct fs *fs, struct snapshot *snapshot, char *to, size_t bytes,
-			 uint64_t offset)
+static ssize_t snapshot_copy_text(struct fs *fs, struct snapshot *snapshot, char *to, size_t bytes,
+				  uint64_t offset)
 {
 	while (snapshot->file->piece && !snapshot->ended &&
 	       offset == snapshot->begin + snapshot->length) {
-		int error = text_make(fs, snapshot);
+		int error = snapshot_make_text(fs, snapshot);
 
 		if (error)
 			return error;
@@ -238,7 +238,7 @@ ssize_t snapshot_read(struct fs *fs, uint64_t handle, char *to, size_t bytes, ui
 	if (!snapshot)
 		return -ENOENT;
 	pthread_mutex_lock(&snapshot->lock);
-	ssize_t n = read_text(fs, snapshot, to, bytes, offset);
+	ssize_t n = snapshot_copy_text(fs, snapshot, to, bytes, offset);
 
 	pthread_mutex_unlock(&snapshot->lock);
 	snapshot_put(fs, snapshot);

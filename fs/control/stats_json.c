@@ -27,19 +27,20 @@
 /* How many of the busiest files are shown. */
 #define BUSY_FILES 64
 
-static json_int_t integer(uint64_t value)
+static json_int_t json_clamped(uint64_t value)
 {
 	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
 }
 
-static json_t *operations(const struct stats_totals *totals)
+static json_t *operations_json(const struct stats_totals *totals)
 {
 	json_t *all = json_object();
 
 	for (int op = 0; op < STAT_OPS; op++)
 		json_object_set_new(all, stats_op_name((enum stat_op)op),
-				    json_pack("{s:I, s:I}", "requests", integer(totals->ops[op]),
-					      "errors", integer(totals->errors[op])));
+				    json_pack("{s:I, s:I}", "requests",
+					      json_clamped(totals->ops[op]), "errors",
+					      json_clamped(totals->errors[op])));
 	return all;
 }
 
@@ -51,12 +52,12 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 	int error = volume_usage(volume, &usage);
 	json_t *json = json_pack(
 	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name,
-	    "files", integer((uint64_t)atomic_load(&volume->files)), "total_bytes",
-	    integer(usage.total), "free_bytes", integer(usage.free), "available_bytes",
-	    integer(usage.available), "held_bytes", integer(usage.held), "requests",
-	    integer(did->requests), "read_bytes", integer(did->read_bytes), "write_bytes",
-	    integer(did->write_bytes), "copy_bytes", integer(did->copy_bytes), "leases",
-	    integer(leases.leases), "leased_bytes", integer(leases.bytes));
+	    "files", json_clamped((uint64_t)atomic_load(&volume->files)), "total_bytes",
+	    json_clamped(usage.total), "free_bytes", json_clamped(usage.free), "available_bytes",
+	    json_clamped(usage.available), "held_bytes", json_clamped(usage.held), "requests",
+	    json_clamped(did->requests), "read_bytes", json_clamped(did->read_bytes), "write_bytes",
+	    json_clamped(did->write_bytes), "copy_bytes", json_clamped(did->copy_bytes), "leases",
+	    json_clamped(leases.leases), "leased_bytes", json_clamped(leases.bytes));
 
 	if (volume->device) {
 		struct pool_usage pool = pool_usage(volume->pool);
@@ -75,17 +76,18 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 		json_object_set_new(json, "resets",
 				    json_integer(atomic_load(&volume->device->health.resets)));
 		json_object_set_new(json, "lost_bytes",
-				    json_integer(integer(health_lost(volume->device))));
-		json_object_set_new(json, "file_bytes", json_integer(integer(pool.span_bytes)));
-		json_object_set_new(json, "chunks", json_integer(integer(pool.chunks)));
+				    json_integer(json_clamped(health_lost(volume->device))));
+		json_object_set_new(json, "file_bytes",
+				    json_integer(json_clamped(pool.span_bytes)));
+		json_object_set_new(json, "chunks", json_integer(json_clamped(pool.chunks)));
 		json_object_set_new(json, "shared_chunks",
-				    json_integer(integer(pool.shared_chunks)));
-		json_object_set_new(json, "bar",
-				    json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I}", "provider",
-					      provider, "reason", why, "mapped_bytes",
-					      integer(bar.mapped), "budget_bytes",
-					      integer(bar.budget), "maps", integer(bar.maps),
-					      "evictions", integer(bar.evictions)));
+				    json_integer(json_clamped(pool.shared_chunks)));
+		json_object_set_new(
+		    json, "bar",
+		    json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I}", "provider", provider, "reason",
+			      why, "mapped_bytes", json_clamped(bar.mapped), "budget_bytes",
+			      json_clamped(bar.budget), "maps", json_clamped(bar.maps), "evictions",
+			      json_clamped(bar.evictions)));
 	}
 	return json;
 }
@@ -104,12 +106,12 @@ static json_t *path_json(struct control_list *list, struct inode *inode)
 
 static void write_lease(struct control_list *list, FILE *out, const struct lease_entry *lease)
 {
-	json_t *json =
-	    json_pack("{s:s, s:o, s:I, s:I, s:I, s:s, s:I, s:I}", "volume",
-		      file_volume(lease->inode->file)->name, "path", path_json(list, lease->file),
-		      "inode", integer(lease->file->ino), "pid", (json_int_t)lease->pid, "uid",
-		      (json_int_t)lease->uid, "access", control_list_access(lease), "bytes",
-		      integer(file_size(lease->inode->file)), "since", (json_int_t)lease->since);
+	json_t *json = json_pack(
+	    "{s:s, s:o, s:I, s:I, s:I, s:s, s:I, s:I}", "volume",
+	    file_volume(lease->inode->file)->name, "path", path_json(list, lease->file), "inode",
+	    json_clamped(lease->file->ino), "pid", (json_int_t)lease->pid, "uid",
+	    (json_int_t)lease->uid, "access", control_list_access(lease), "bytes",
+	    json_clamped(file_size(lease->inode->file)), "since", (json_int_t)lease->since);
 
 	fputs(list->written ? ",\n    " : "\n    ", out);
 	AUTO_FREE char *text = json_dumps(json, 0);
@@ -123,8 +125,8 @@ static json_t *busy_file_json(struct control_list *list, struct inode *inode,
 	uint64_t idle = now > file->touched ? now - file->touched : 0;
 
 	return json_pack("{s:o, s:I, s:I, s:I}", "path", path_json(list, inode), "inode",
-			 integer(inode->ino), "recent_bytes", integer(file->bytes), "idle_seconds",
-			 integer(idle));
+			 json_clamped(inode->ino), "recent_bytes", json_clamped(file->bytes),
+			 "idle_seconds", json_clamped(idle));
 }
 
 /* Of the files that the viewer may see. */
@@ -154,14 +156,14 @@ static json_t *spool_json(struct fs *fs)
 
 	if (!fs->spool)
 		return json_null();
-	return json_pack("{s:I, s:I, s:I, s:s?, s:I, s:I}", "saves", integer(did.saves),
-			 "saved_bytes", integer(did.saved_bytes), "errors", integer(did.errors),
-			 "last_error", did.last_error ? strerrorname_np(did.last_error) : NULL,
-			 "fetched_bytes", integer(did.fetched_bytes), "damaged",
-			 integer(did.damaged));
+	return json_pack("{s:I, s:I, s:I, s:s?, s:I, s:I}", "saves", json_clamped(did.saves),
+			 "saved_bytes", json_clamped(did.saved_bytes), "errors",
+			 json_clamped(did.errors), "last_error",
+			 did.last_error ? strerrorname_np(did.last_error) : NULL, "fetched_bytes",
+			 json_clamped(did.fetched_bytes), "damaged", json_clamped(did.damaged));
 }
 
-static json_t *all_but_leases(struct control_list *list)
+static json_t *members_json(struct control_list *list)
 {
 	struct fs *fs = list->fs;
 	struct stats_totals totals;
@@ -171,19 +173,19 @@ static json_t *all_but_leases(struct control_list *list)
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		json_array_append_new(volumes,
 				      volume_json(fs, &fs->volumes[i], &totals.volumes[i]));
-	return json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "schema",
-			 STATS_SCHEMA, "backend", fs->backend->name, "started",
-			 (json_int_t)fs->started.tv_sec, "inodes",
-			 integer(inode_table_count(fs->inodes)), "operations", operations(&totals),
-			 "read_bytes", integer(totals.read_bytes), "write_bytes",
-			 integer(totals.write_bytes), "copy_bytes", integer(totals.copy_bytes),
-			 "volumes", volumes, "busy", busy_json(list), "spool", spool_json(fs));
+	return json_pack(
+	    "{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "schema", STATS_SCHEMA,
+	    "backend", fs->backend->name, "started", (json_int_t)fs->started.tv_sec, "inodes",
+	    json_clamped(inode_table_count(fs->inodes)), "operations", operations_json(&totals),
+	    "read_bytes", json_clamped(totals.read_bytes), "write_bytes",
+	    json_clamped(totals.write_bytes), "copy_bytes", json_clamped(totals.copy_bytes),
+	    "volumes", volumes, "busy", busy_json(list), "spool", spool_json(fs));
 }
 
 /* The object's members but for the leases, without its end. */
 static int write_members(struct control_list *list, FILE *out)
 {
-	json_t *all = all_but_leases(list);
+	json_t *all = members_json(list);
 	char *text AUTO_FREE = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
 	size_t length = text ? strlen(text) : 0;
 

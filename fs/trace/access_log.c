@@ -122,7 +122,7 @@ static void line_make(struct line *line, const struct access_entry *entry)
 }
 
 /* The oldest line goes. */
-static void drop_line(struct access_log *log)
+static void ring_drop_line(struct access_log *log)
 {
 	while (log->ring[log->tail++ % ACCESS_RING_BYTES] != '\n')
 		;
@@ -148,7 +148,7 @@ void access_log_add(struct access_log *log, const struct access_entry *entry)
 	if (!log->ring)
 		return;
 	while (log->head + line.length - log->tail > ACCESS_RING_BYTES)
-		drop_line(log);
+		ring_drop_line(log);
 	ring_put(log, line.text, line.length);
 	log->changes++;
 	pthread_cond_signal(&log->changed);
@@ -157,7 +157,7 @@ void access_log_add(struct access_log *log, const struct access_entry *entry)
 /* --- reading */
 
 /* lock held: a reader whom the ring has passed goes on with what is there, and is told. */
-static void catch_up(struct access_log *log, struct access_reader *reader)
+static void reader_catch_up(struct access_log *log, struct access_reader *reader)
 {
 	if (reader->at >= log->tail || reader->notice_length)
 		return;
@@ -170,7 +170,7 @@ static void catch_up(struct access_log *log, struct access_reader *reader)
 	reader->lines = log->lines_before;
 }
 
-static size_t take_notice(struct access_reader *reader, char *to, size_t bytes)
+static size_t reader_take_notice(struct access_reader *reader, char *to, size_t bytes)
 {
 	size_t left = reader->notice_length - reader->notice_at;
 
@@ -183,8 +183,8 @@ static size_t take_notice(struct access_reader *reader, char *to, size_t bytes)
 	return bytes;
 }
 
-static size_t take_lines(struct access_log *log, struct access_reader *reader, char *to,
-			 size_t bytes)
+static size_t reader_take_lines(struct access_log *log, struct access_reader *reader, char *to,
+				size_t bytes)
 {
 	size_t at = reader->at % ACCESS_RING_BYTES;
 
@@ -205,10 +205,10 @@ static size_t take_lines(struct access_log *log, struct access_reader *reader, c
 size_t access_log_take(struct access_log *log, struct access_reader *reader, char *to, size_t bytes)
 {
 	scoped_lock(&log->lock);
-	catch_up(log, reader);
+	reader_catch_up(log, reader);
 	if (reader->notice_length)
-		return take_notice(reader, to, bytes);
-	return take_lines(log, reader, to, bytes);
+		return reader_take_notice(reader, to, bytes);
+	return reader_take_lines(log, reader, to, bytes);
 }
 
 void access_log_wait(struct access_log *log, uint64_t *seen, int ms)

@@ -20,8 +20,8 @@ struct place {
 	char path[PATH_MAX + NAME_MAX + 2];
 };
 
-static const char *place_of(struct fs *fs, struct inode *inode, const char *name,
-			    struct place *place)
+static const char *place_path(struct fs *fs, struct inode *inode, const char *name,
+			      struct place *place)
 {
 	if (!inode)
 		return "";
@@ -46,15 +46,15 @@ static void log_access(struct fs *fs, const struct request_info *request, int64_
 	    .length = request->bytes,
 	    .result = request->result,
 	    .latency = latency,
-	    .path = place_of(fs, request->inode, request->name, &place),
-	    .to = request->to ? place_of(fs, request->to, request->to_name, &to) : NULL,
+	    .path = place_path(fs, request->inode, request->name, &place),
+	    .to = request->to ? place_path(fs, request->to, request->to_name, &to) : NULL,
 	};
 
 	clock_gettime(CLOCK_REALTIME, &entry.time);
 	access_log_add(fs->access_log, &entry);
 }
 
-static bool is_traced(struct fs *fs)
+static bool trace_is_on(struct fs *fs)
 {
 	return atomic_load_explicit(&fs->observers, memory_order_relaxed) & OBSERVE_TRACE;
 }
@@ -112,7 +112,7 @@ static void trace_request(struct fs *fs, const struct request_info *request, int
 	struct place place;
 
 	if (memory.bytes)
-		trace_memory(fs, &event, &memory, place_of(fs, inode, request->name, &place));
+		trace_memory(fs, &event, &memory, place_path(fs, inode, request->name, &place));
 }
 
 void observe_background(struct fs *fs, const char *operation)
@@ -126,7 +126,7 @@ void observe_background(struct fs *fs, const char *operation)
 
 void observe_volumes(struct fs *fs)
 {
-	if (is_traced(fs))
+	if (trace_is_on(fs))
 		trace_volumes(fs);
 }
 

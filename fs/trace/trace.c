@@ -32,7 +32,7 @@ void trace_free(struct trace *trace)
 	free(trace);
 }
 
-static int64_t ns(const struct timespec *time)
+static int64_t timespec_ns(const struct timespec *time)
 {
 	return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
@@ -48,7 +48,7 @@ int trace_start(struct trace *trace)
 		return -ENOMEM;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	clock_gettime(CLOCK_REALTIME, &trace->started);
-	trace->began = ns(&now);
+	trace->began = timespec_ns(&now);
 	trace->count = 0;
 	return 0;
 }
