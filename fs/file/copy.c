@@ -8,7 +8,7 @@
 #include "fs/file/device.h"
 #include "fs/file/host.h"
 #include "fs/file/missing.h"
-#include "fs/tree/record.h"
+#include "fs/file/record.h"
 
 /* With a host/ file on either side one call moves no more: it takes about 25 ms. */
 #define HOST_STEP (256ULL << 20)
@@ -237,7 +237,7 @@ static ssize_t copy_to_device(struct copying *copying)
 	if (copying->fresh.count)
 		allocation_note_unit(&copying->allocation, copying->to);
 	/* Not before it holds what it should. */
-	record_more(copying->call, copying->to, &copying->fresh);
+	file_record_added(copying->call, copying->to, &copying->fresh);
 	device_raise_size(copying->to, copying->to_offset + copying->bytes);
 	return (ssize_t)copying->bytes;
 }

@@ -7,7 +7,7 @@
 
 #include "backend/bar_cache.h"
 #include "fs/file/old_memory.h"
-#include "fs/tree/record.h"
+#include "fs/file/record.h"
 
 struct allocation allocation_for(struct volume *volume, const struct file_call *call, uint64_t size)
 {
@@ -83,7 +83,7 @@ int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64
 
 		if (allocation->recorded) {
 			allocation_note_unit(allocation, allocation->recorded);
-			record_more(allocation->call, allocation->recorded, &one);
+			file_record_added(allocation->call, allocation->recorded, &one);
 		}
 		device_apply_mapping(&one, allocation->call);
 		allocation->bytes += extent.span.bytes;
@@ -139,7 +139,7 @@ int device_give(struct file *file, const struct file_call *call, uint64_t from, 
 	if (rc < 0)
 		return rc;
 	if (cut.count)
-		record_cut(call, from, to);
+		file_record_cut(call, from, to);
 
 	struct volume *volume = atomic_load(&file->volume);
 	int64_t bytes = (int64_t)file_keep_old_memory(file, volume, &cut);

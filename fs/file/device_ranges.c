@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "fs/tree/record.h"
+#include "fs/file/record.h"
 
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
@@ -28,7 +28,7 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 		allocation_undo(&allocation);
 	else if (fresh.count)
 		allocation_note_unit(&allocation, file);
-	record_more(call, file, &fresh);
+	file_record_added(call, file, &fresh);
 	extents_free(&fresh);
 	device_update_accounting(file, (int64_t)allocation.bytes);
 	return rc;

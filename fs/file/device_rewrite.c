@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "fs/file/old_memory.h"
-#include "fs/tree/record.h"
+#include "fs/file/record.h"
 
 static int fill_extent(const struct file_call *call, const struct extent *fresh,
 		       const struct extents *from)
@@ -84,7 +84,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	extents_remove(&file->extents, index);
 	EXTENTS_FOREACH (extent, &fresh)
 		extents_insert(&file->extents, extent);
-	record_instead(call, file, old.offset, extent_end(&old), &fresh);
+	file_record_replaced(call, file, old.offset, extent_end(&old), &fresh);
 	extents_free(&fresh);
 	if (!file_keep_old_memory(file, volume, &from))
 		pool_free_span(volume->pool, &old.span);

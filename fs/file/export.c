@@ -12,7 +12,7 @@
 #include "fs/file/host.h"
 #include "fs/file/missing.h"
 #include "fs/file/old_memory.h"
-#include "fs/tree/record.h"
+#include "fs/file/record.h"
 
 /* A granule of small pieces becomes a chunk: other files' bytes lie beside the pieces. */
 static int own_granule(struct file *file, const struct file_call *call, uint64_t granule)
@@ -37,7 +37,7 @@ static int own_granule(struct file *file, const struct file_call *call, uint64_t
 	if (rc < 0)
 		goto give;
 	extents_insert(&file->extents, &extent);
-	record_instead(call, file, granule, end, &fresh);
+	file_record_replaced(call, file, granule, end, &fresh);
 	device_apply_mapping(&fresh, call);
 	device_release(volume, &old);
 	device_update_accounting(file, more);

@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "fs/file/host_pin.h"
-#include "fs/tree/record.h"
+#include "fs/file/record.h"
 
 #define COPY_BUFFER (1ULL << 20)
 
@@ -222,7 +222,7 @@ int host_make_object(struct file *file, struct volume *volume, const struct file
 		return rc;
 	atomic_store(&file->object_shift, shift);
 	file_set_object_id(file, object);
-	record_object(call, file);
+	file_record_object(call, file);
 	atomic_store(&file->fd, fd);
 	return 0;
 }

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "fs/file/internal.h"
+#include "fs/file/record.h"
 #include "fs/journal/journal.h"
-#include "fs/tree/record.h"
 
 bool file_is_missing(const struct file *file)
 {
@@ -38,10 +38,10 @@ void file_missing_empty(struct file *file, const struct file_call *call)
 	struct file_missing *missing = file_missing(file);
 
 	if (file_is_device(file)) {
-		record_cut(call, 0, UINT64_MAX);
+		file_record_cut(call, 0, UINT64_MAX);
 	} else if (atomic_load(&file->fd) < 0) {
 		file_set_object_id(file, 0);
-		record_object(call, file);
+		file_record_object(call, file);
 	}
 	atomic_store(&file->fields->missing, 0);
 	if (!missing)

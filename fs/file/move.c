@@ -16,7 +16,7 @@
 #include "fs/file/host_pin.h"
 #include "fs/file/missing.h"
 #include "fs/file/old_memory.h"
-#include "fs/tree/record.h"
+#include "fs/file/record.h"
 
 struct file_move {
 	struct file *file;
@@ -182,7 +182,7 @@ static int prepare_record(struct file_move *move)
 	    .object_shift = move->object_shift,
 	    .n_extents = n,
 	};
-	move->record = record_extents(&move->extents);
+	move->record = file_record_extents(&move->extents);
 	/* An object's file has no use for it before the move, a device's has it. */
 	if (!file_is_device(move->file))
 		atomic_store(&move->file->fields->size, move->size);

@@ -7,7 +7,7 @@
 
 #include "fs/file/internal.h"
 #include "fs/file/missing.h"
-#include "fs/tree/record.h"
+#include "fs/file/record.h"
 
 /* Extents that are recorded without allocating. */
 #define FEW 8
@@ -23,7 +23,7 @@ static void convert(const struct extents *extents, struct journal_extent *to)
 		};
 }
 
-struct journal_extent *record_extents(const struct extents *extents)
+struct journal_extent *file_record_extents(const struct extents *extents)
 {
 	struct journal_extent *made =
 	    extents->count ? malloc(extents->count * sizeof(*made)) : NULL;
@@ -64,7 +64,8 @@ static struct journal_piece more_piece(const struct journal_file *image,
 
 /* After the cut, if there is one. Many extents go into several records: those of memory that is
  * taken, where each is a state of its own. */
-void record_more(const struct file_call *call, const struct file *file, const struct extents *more)
+void file_record_added(const struct file_call *call, const struct file *file,
+		       const struct extents *more)
 {
 	struct journal_extent few[FEW];
 
@@ -81,7 +82,7 @@ void record_more(const struct file_call *call, const struct file *file, const st
 	}
 }
 
-void record_cut(const struct file_call *call, uint64_t from, uint64_t to)
+void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to)
 {
 	struct journal_cut cut = {.ino = call->ino, .from = from, .to = to};
 	struct journal_piece piece = cut_piece(&cut);
@@ -89,8 +90,8 @@ void record_cut(const struct file_call *call, uint64_t from, uint64_t to)
 	journal_append(call->journal, &piece, 1, 0, 0);
 }
 
-void record_instead(const struct file_call *call, const struct file *file, uint64_t from,
-		    uint64_t to, const struct extents *fresh)
+void file_record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
+			  uint64_t to, const struct extents *fresh)
 {
 	struct journal_extent few[FEW], *extents = few;
 	struct journal_cut cut = {.ino = call->ino, .from = from, .to = to};
@@ -98,7 +99,7 @@ void record_instead(const struct file_call *call, const struct file *file, uint6
 	if (!call->journal)
 		return;
 	if (fresh->count > FEW)
-		extents = record_extents(fresh);
+		extents = file_record_extents(fresh);
 	else
 		convert(fresh, few);
 	if (!extents) {
@@ -114,7 +115,7 @@ void record_instead(const struct file_call *call, const struct file *file, uint6
 		free(extents);
 }
 
-void record_object(const struct file_call *call, const struct file *file)
+void file_record_object(const struct file_call *call, const struct file *file)
 {
 	struct journal_file image = file_image(call, file, 0);
 	struct journal_piece piece = {
@@ -142,7 +143,7 @@ static void record_all(const struct file_call *call, const struct file *file)
 		record_missing(call, file, missing);
 		return;
 	}
-	AUTO_FREE struct journal_extent *extents = record_extents(&file->extents);
+	AUTO_FREE struct journal_extent *extents = file_record_extents(&file->extents);
 	struct journal_file image = file_image(call, file, file->extents.count);
 	struct journal_piece piece = more_piece(&image, extents);
 
@@ -157,7 +158,7 @@ static void record_all(const struct file_call *call, const struct file *file)
 }
 
 /* A host/ file's object is made under the lock alone. */
-void record_file(const struct file_call *call, struct file *file, pthread_mutex_t *lock)
+void file_record_all(const struct file_call *call, struct file *file, pthread_mutex_t *lock)
 {
 	brlock_token token = brlock_read_lock(&file->guard);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fs/core/mode.h"
+#include "fs/file/record.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/xattr.h"
@@ -339,7 +340,7 @@ void record_checkpoint(struct fs *fs, struct inode *inode)
 		struct inode_call call;
 
 		inode_call_init(&call, fs, inode, NULL);
-		record_file(&call.call, inode->file, &inode->lock);
+		file_record_all(&call.call, inode->file, &inode->lock);
 	} else if (S_ISDIR(inode->mode)) {
 		record_names(fs, inode);
 	}

@@ -7,7 +7,6 @@
 #define FS_TREE_RECORD_H
 
 #include "fs/core/fs.h"
-#include "fs/file/extents.h"
 #include "fs/file/file.h"
 #include "fs/journal/journal.h"
 
@@ -56,20 +55,5 @@ void record_open(struct fs *fs, const struct inode *inode, unsigned did);
 
 /* All that an inode is and has, in records of its own; the caller has a reference, and no lock. */
 void record_checkpoint(struct fs *fs, struct inode *inode);
-
-/* --- a file's memory; its guard is held, exclusive. Records come before the memory is another's,
- * and after it holds what it should. */
-
-void record_more(const struct file_call *call, const struct file *file, const struct extents *more);
-void record_cut(const struct file_call *call, uint64_t from, uint64_t to);
-/* Instead of what [from, to) had. */
-void record_instead(const struct file_call *call, const struct file *file, uint64_t from,
-		    uint64_t to, const struct extents *fresh);
-void record_object(const struct file_call *call, const struct file *file);
-/* All that it has. Takes the guard, and then lock. */
-void record_file(const struct file_call *call, struct file *file, pthread_mutex_t *lock);
-
-/* Extents as they are recorded: count of them, allocated; NULL without memory, or any. */
-struct journal_extent *record_extents(const struct extents *extents);
 
 #endif
