@@ -63,7 +63,7 @@ static inline void file_set_object_id(struct file *file, uint64_t object)
 
 static inline bool file_is_device(const struct file *file)
 {
-	return atomic_load(&file->volume)->pool != NULL;
+	return volume_is_device(atomic_load(&file->volume));
 }
 
 static inline int file_charge(const struct file_call *call, int64_t bytes)

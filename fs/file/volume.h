@@ -35,6 +35,12 @@ struct volume_usage {
 	uint64_t held;	    /* by this mount */
 };
 
+/* Whether the volume is gpuN/, and not host/. */
+static inline bool volume_is_device(const struct volume *volume)
+{
+	return volume->pool != NULL;
+}
+
 int volume_open_gpu(struct volume *volume, struct device *device, const struct pool_limits *limits,
 		    uint64_t max_chunk);
 int volume_open_host(struct volume *volume, uint64_t bytes);

@@ -63,9 +63,6 @@ int restore_cut(struct inode *inode, const struct journal_cut *cut);
 int restore_memory(struct restore *restore, struct inode *inode);
 /* restore_missing.c. Whether an error is of a file alone, which then goes on without its memory. */
 bool restore_is_missing(int error);
-/* Before another extent is looked for: what the journal has of the file, of which the first ones
- * were found. 0 or -ENOMEM. */
-int restore_missing_note(struct file *file, uint32_t found);
 /* Says so, with the file's path. */
 void restore_missing(struct restore *restore, struct inode *inode, int error);
 void restore_missing_end(const struct restore *restore);

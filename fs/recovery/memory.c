@@ -10,6 +10,7 @@
 #include "fs/core/worker.h"
 #include "fs/file/device.h"
 #include "fs/file/host.h"
+#include "fs/file/missing.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/quota.h"
@@ -206,7 +207,7 @@ static int clean_end(struct restore *restore, struct inode *inode)
 /* Not to be given away, for a later daemon may find it. */
 static int claim_missing(struct restore *restore, struct file *file, uint32_t found, uint64_t id)
 {
-	int rc = file_missing(file) ? 0 : restore_missing_note(file, found);
+	int rc = file_missing(file) ? 0 : file_missing_note(file, found);
 
 	id = fdstore_id(FDSTORE_CHUNK, id);
 	return rc || find_held(restore, id) ? rc : claim(restore, id, NULL);
@@ -271,7 +272,7 @@ static int restore_object(struct restore *restore, struct file *file, int *missi
 
 	if (restore_is_missing(fd)) {
 		*missing = fd;
-		return restore_missing_note(file, 0);
+		return file_missing_note(file, 0);
 	}
 	if (fd < 0)
 		return fd;

@@ -5,11 +5,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/log.h"
-#include "fs/file/internal.h"
 #include "fs/file/missing.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/tree.h"
@@ -29,30 +27,6 @@ bool restore_is_missing(int error)
 	default:
 		return error < 0;
 	}
-}
-
-int restore_missing_note(struct file *file, uint32_t found)
-{
-	uint32_t n = file->extents.count;
-	struct file_missing *missing =
-	    calloc(1, sizeof(*missing) + n * sizeof(struct journal_extent));
-
-	if (!missing)
-		return -ENOMEM;
-	missing->n_extents = n;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct extent *extent = &file->extents.at[i];
-		const struct span *span = &extent->span;
-
-		missing->extents[i] = (struct journal_extent){
-		    .offset = extent->offset,
-		    .bytes = span->bytes,
-		    .chunk = i < found ? span->chunk->id : (uint64_t)(uintptr_t)span->chunk,
-		    .into = span->offset,
-		};
-	}
-	atomic_store(&file->missing, missing);
-	return 0;
 }
 
 static void say(struct restore *restore, struct inode *inode, int error)
@@ -76,13 +50,7 @@ static void say(struct restore *restore, struct inode *inode, int error)
 
 void restore_missing(struct restore *restore, struct inode *inode, int error)
 {
-	struct file_fields *fields = inode->file->fields;
-
-	/* For good: others may get what was its memory. */
-	if (error == -EUCLEAN)
-		atomic_store(&fields->missing, 1);
-	if (atomic_load(&fields->size) > FILE_SIZE_MAX)
-		atomic_store(&fields->size, 0);
+	file_missing_mark(inode->file, error);
 	say(restore, inode, error);
 }
 
