@@ -9,7 +9,6 @@
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
-#include "fs/tree/internal.h"
 #include "fs/tree/xattr.h"
 
 #define NO_VOLUME UINT32_MAX
@@ -124,10 +123,10 @@ static void rename_to(struct dentry *entry, struct inode *dir, struct inode *ino
 {
 	struct inode *old = entry->inode;
 
-	links_remove(old, entry);
+	inode_link_remove(old, entry);
 	old->counted = old->counted && old->links;
 	entry->inode = inode;
-	links_add(inode, entry, dir);
+	inode_link_add(inode, entry, dir);
 }
 
 static int add_name(struct inode *dir, struct inode *inode, const char *name, uint64_t cookie)
@@ -142,7 +141,7 @@ static int add_name(struct inode *dir, struct inode *inode, const char *name, ui
 	if (rc)
 		free(entry);
 	else
-		links_add(inode, entry, dir);
+		inode_link_add(inode, entry, dir);
 	return rc;
 }
 
@@ -199,7 +198,7 @@ static int replay_name_gone(struct restore *restore, const struct journal_view *
 		return 0;
 	struct inode *inode = entry->inode;
 
-	links_remove(inode, entry);
+	inode_link_remove(inode, entry);
 	inode->counted = inode->counted && inode->links;
 	dir_restore_remove(dir->dir, entry);
 	free(entry);

@@ -352,6 +352,22 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 	};
 }
 
+void inode_link_add(struct inode *inode, struct dentry *entry, struct inode *parent)
+{
+	entry->parent = parent;
+	entry->next_link = inode->links;
+	inode->links = entry;
+}
+
+void inode_link_remove(struct inode *inode, struct dentry *entry)
+{
+	struct dentry **link = &inode->links;
+
+	while (*link != entry)
+		link = &(*link)->next_link;
+	*link = entry->next_link;
+}
+
 bool inode_may_drop(struct fs *fs, struct inode *inode)
 {
 	bool nameless = S_ISREG(inode->mode) && inode->nlink == 0;

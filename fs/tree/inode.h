@@ -103,6 +103,11 @@ void inode_drop_data(struct fs *fs, struct inode *inode);
 /* Takes it off the files that home and those above it count. */
 void inode_uncount(struct fs *fs, struct inode *inode);
 
+/* Adds a directory entry to inode->links, as one of parent, and takes an entry out of the list; the
+ * directory itself stays as it is. inode->lock is held. */
+void inode_link_add(struct inode *inode, struct dentry *entry, struct inode *parent);
+void inode_link_remove(struct inode *inode, struct dentry *entry);
+
 /* A file_call on the inode's account, with its attributes as they are now. */
 struct inode_call {
 	struct file_call call;

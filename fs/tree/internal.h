@@ -11,10 +11,6 @@ struct inode;
 /* 0 where names may be added to and taken from the directory, else why not. */
 int tree_writable(struct inode *parent, const char *name);
 
-/* inode->links; inode->lock is held. */
-void links_add(struct inode *inode, struct dentry *entry, struct inode *parent);
-void links_remove(struct inode *inode, struct dentry *entry);
-
 /* An entry into or out of a directory whose lock is held exclusively. */
 int tree_attach(struct inode *parent, struct dentry *entry);
 void tree_detach(struct inode *parent, struct dentry *entry);

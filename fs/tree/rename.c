@@ -184,11 +184,11 @@ static void repoint(struct dentry *entry, struct inode *inode)
 	struct inode *old = entry->inode, *dir = entry->parent;
 
 	pthread_mutex_lock(&old->lock);
-	links_remove(old, entry);
+	inode_link_remove(old, entry);
 	pthread_mutex_unlock(&old->lock);
 	entry->inode = inode;
 	pthread_mutex_lock(&inode->lock);
-	links_add(inode, entry, dir);
+	inode_link_add(inode, entry, dir);
 	pthread_mutex_unlock(&inode->lock);
 }
 

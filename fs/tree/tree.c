@@ -35,22 +35,6 @@ int tree_writable(struct inode *parent, const char *name)
 	return parent->volume ? 0 : -EPERM;
 }
 
-void links_add(struct inode *inode, struct dentry *entry, struct inode *parent)
-{
-	entry->parent = parent;
-	entry->next_link = inode->links;
-	inode->links = entry;
-}
-
-void links_remove(struct inode *inode, struct dentry *entry)
-{
-	struct dentry **link = &inode->links;
-
-	while (*link != entry)
-		link = &(*link)->next_link;
-	*link = entry->next_link;
-}
-
 int tree_lookup(struct fs *fs, struct inode *parent, const char *name, struct inode **inode)
 {
 	(void)fs;
@@ -149,7 +133,7 @@ int tree_attach(struct inode *parent, struct dentry *entry)
 	if (error)
 		return error;
 	pthread_mutex_lock(&inode->lock);
-	links_add(inode, entry, parent);
+	inode_link_add(inode, entry, parent);
 	pthread_mutex_unlock(&inode->lock);
 	if (S_ISDIR(inode->mode)) {
 		parent->dir->n_subdirs++;
@@ -166,7 +150,7 @@ void tree_detach(struct inode *parent, struct dentry *entry)
 
 	dir_remove(parent->dir, entry);
 	pthread_mutex_lock(&inode->lock);
-	links_remove(inode, entry);
+	inode_link_remove(inode, entry);
 	pthread_mutex_unlock(&inode->lock);
 	if (S_ISDIR(inode->mode)) {
 		if (--parent->dir->n_subdirs == 0)
