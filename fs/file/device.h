@@ -8,7 +8,7 @@
 #include "fs/file/alloc_policy.h"
 #include "fs/file/internal.h"
 
-/* device_file_io.c. Shared. */
+/* device_io.c. Shared. */
 ssize_t device_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		    uint64_t offset);
 /* 0: memory is missing, call device_make_room; refused is what that said last, or 0. */
@@ -29,7 +29,7 @@ int device_zero(const struct extents *extents, const struct file_call *call, uin
 int device_zero_now(const struct extents *extents, const struct file_call *call, uint64_t from,
 		    uint64_t to);
 
-/* device_file_memory.c. Exclusive, or on extents that nobody else sees. */
+/* device_alloc.c. Exclusive, or on extents that nobody else sees. */
 enum allocation_charge { ALLOCATION_CHARGED, ALLOCATION_UNCHARGED };
 
 struct allocation {
@@ -68,27 +68,27 @@ void device_update_accounting(struct file *file, int64_t bytes);
 int device_make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end);
 void device_apply_mapping(const struct extents *extents, const struct file_call *call);
 
-/* device_file_shape.c. Exclusive. */
+/* device_resize.c. Exclusive. */
 int device_truncate(struct file *file, const struct file_call *call, uint64_t size);
-void device_trim(struct file *file, const struct file_call *call);
-/* Whether device_trim would find something. Shared is enough. */
-bool device_has_ahead(struct file *file, const struct file_call *call);
-uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size);
-
-/* device_file_ranges.c. Exclusive. */
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 int device_punch(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
+/* Gives back the memory beyond device_kept_end. */
+void device_trim(struct file *file, const struct file_call *call);
+/* Whether device_trim would find memory to give back. Shared is enough. */
+bool device_has_ahead(struct file *file, const struct file_call *call);
+/* The offset up to which memory belongs to a file of size bytes; memory beyond was taken ahead. */
+uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size);
 
-/* device_file_rebuild.c. Exclusive. */
+/* device_rewrite.c. Exclusive. */
 /* Fills all of fresh from what from has at the same file offsets, zeroes where that has none. */
 int device_fill(const struct file_call *call, const struct extents *fresh,
 		const struct extents *from);
 struct device_range {
 	uint64_t from, to;
 };
-/* Replaces the extent at index, a whole chunk, by less memory that has keep, with the same bytes
- * wherever there is memory still; laid out as in a file of size bytes. An error leaves it. */
+/* Replaces the extent at index, a whole chunk, by less memory for the ranges of kept, with the same
+ * bytes in them; laid out as in a file of size bytes. On an error the extent stays. */
 int device_reshape(struct file *file, const struct file_call *call, uint32_t index,
-		   const struct device_range fdstore[2], uint64_t size);
+		   const struct device_range kept[2], uint64_t size);
 
 #endif

@@ -40,14 +40,14 @@ int device_fill(const struct file_call *call, const struct extents *fresh,
 	return device_wait(call, rc);
 }
 
-static int take_kept(struct allocation *allocation, const struct device_range fdstore[2],
+static int take_kept(struct allocation *allocation, const struct device_range kept[2],
 		     uint64_t limit)
 {
 	int rc = 0;
 
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		if (fdstore[i].from < fdstore[i].to)
-			rc = alloc_run(allocation, fdstore[i].from, fdstore[i].to, fdstore[i].to);
+		if (kept[i].from < kept[i].to)
+			rc = alloc_run(allocation, kept[i].from, kept[i].to, kept[i].to);
 	}
 	if (rc == 0 && allocation->bytes >= limit)
 		rc = -ENOSPC;
@@ -55,7 +55,7 @@ static int take_kept(struct allocation *allocation, const struct device_range fd
 }
 
 int device_reshape(struct file *file, const struct file_call *call, uint32_t index,
-		   const struct device_range fdstore[2], uint64_t size)
+		   const struct device_range kept[2], uint64_t size)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	struct extent old = file->extents.at[index];
@@ -68,7 +68,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	allocation.layout.floor = old.offset;
 	allocation.layout.ceiling = extent_end(&old);
 
-	int rc = take_kept(&allocation, fdstore, old.span.bytes);
+	int rc = take_kept(&allocation, kept, old.span.bytes);
 
 	if (rc == 0)
 		rc = device_fill(call, &fresh, &from);

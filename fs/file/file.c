@@ -256,9 +256,10 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 		  uint64_t bytes)
 {
 	int kind = mode & ~FALLOC_FL_KEEP_SIZE;
-	bool fdstore = mode & FALLOC_FL_KEEP_SIZE;
+	bool keep_size = mode & FALLOC_FL_KEEP_SIZE;
 
-	if (kind != 0 && kind != FALLOC_FL_ZERO_RANGE && !(kind == FALLOC_FL_PUNCH_HOLE && fdstore))
+	if (kind != 0 && kind != FALLOC_FL_ZERO_RANGE &&
+	    !(kind == FALLOC_FL_PUNCH_HOLE && keep_size))
 		return -EOPNOTSUPP;
 	if (bytes == 0)
 		return 0;
