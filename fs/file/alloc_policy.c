@@ -7,12 +7,12 @@
 /* Up to here a growing file doubles: 2, 4, 8, 16 MiB are four chunks. */
 #define DOUBLING_MAX (16ULL << 20)
 
-static uint64_t least_of(uint64_t a, uint64_t b)
+static uint64_t min_of(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
-static uint64_t most_of(uint64_t a, uint64_t b)
+static uint64_t max_of(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
@@ -39,14 +39,14 @@ uint64_t layout_unit(enum attr_page_size page_size, uint64_t size)
 uint64_t layout_prealloc_end(uint64_t end, uint64_t size, uint64_t allocated, uint64_t max_chunk)
 {
 	uint64_t extra = allocated <= DOUBLING_MAX ? allocated : allocated / 4;
-	uint64_t prealloc_end = end + least_of(extra, max_chunk);
+	uint64_t prealloc_end = end + min_of(extra, max_chunk);
 
-	return end <= size ? least_of(prealloc_end, size) : prealloc_end;
+	return end <= size ? min_of(prealloc_end, size) : prealloc_end;
 }
 
 /* Where a sequential writer's next piece may end; elsewhere what is needed is all. */
-static uint64_t wish_at(const struct extents_hole *hole, uint64_t offset, uint64_t end,
-			uint64_t prealloc_end)
+static uint64_t piece_end(const struct extents_hole *hole, uint64_t offset, uint64_t end,
+			  uint64_t prealloc_end)
 {
 	return offset > 0 && offset == hole->start && prealloc_end > end ? prealloc_end : end;
 }
@@ -54,15 +54,15 @@ static uint64_t wish_at(const struct extents_hole *hole, uint64_t offset, uint64
 static struct layout_piece small_piece(const struct extents_hole *hole, uint64_t at, uint64_t end,
 				       uint64_t prealloc_end, uint64_t unit)
 {
-	uint64_t border = least_of(hole->end, align_down(at, CHUNK_ALIGN) + CHUNK_ALIGN);
-	uint64_t start = most_of(align_down(at, unit), hole->start);
-	uint64_t stop = least_of(align_up(end, unit), border);
+	uint64_t border = min_of(hole->end, align_down(at, CHUNK_ALIGN) + CHUNK_ALIGN);
+	uint64_t start = max_of(align_down(at, unit), hole->start);
+	uint64_t stop = min_of(align_up(end, unit), border);
 
-	prealloc_end = wish_at(hole, start, end, prealloc_end);
+	prealloc_end = piece_end(hole, start, end, prealloc_end);
 	return (struct layout_piece){
 	    .offset = start,
-	    .bytes = least_of(align_up(prealloc_end, unit), border) - start,
-	    .least = stop - start,
+	    .bytes = min_of(align_up(prealloc_end, unit), border) - start,
+	    .min_bytes = stop - start,
 	    .step = unit,
 	};
 }
@@ -72,18 +72,18 @@ static struct layout_piece chunk_piece(const struct extents_hole *hole, uint64_t
 {
 	uint64_t start = align_down(at, unit);
 	uint64_t border = align_down(hole->end, unit);
-	uint64_t most = most_of(align_down(max_chunk, unit), unit);
+	uint64_t most = max_of(align_down(max_chunk, unit), unit);
 
-	prealloc_end = wish_at(hole, start, end, prealloc_end);
+	prealloc_end = piece_end(hole, start, end, prealloc_end);
 	return (struct layout_piece){
 	    .offset = start,
-	    .bytes = least_of(least_of(align_up(prealloc_end, unit), border) - start, most),
-	    .least = least_of(least_of(align_up(end, unit), border) - start, most),
+	    .bytes = min_of(min_of(align_up(prealloc_end, unit), border) - start, most),
+	    .min_bytes = min_of(min_of(align_up(end, unit), border) - start, most),
 	    .step = unit,
 	};
 }
 
-static bool hole_has(const struct extents_hole *hole, uint64_t at, uint64_t unit)
+static bool hole_has_unit(const struct extents_hole *hole, uint64_t at, uint64_t unit)
 {
 	uint64_t start = align_down(at, unit);
 
@@ -110,26 +110,25 @@ bool layout_next(const struct extents *extents, const struct layout *layout, uin
 	assert(layout->floor <= from && end <= layout->ceiling);
 	if (!extents_hole(extents, from, end, &hole))
 		return false;
-	hole.start = most_of(hole.start, layout->floor);
-	hole.end = least_of(hole.end, layout->ceiling);
+	hole.start = max_of(hole.start, layout->floor);
+	hole.end = min_of(hole.end, layout->ceiling);
 
-	uint64_t at = most_of(from, hole.start);
+	uint64_t at = max_of(from, hole.start);
 
-	if (!hole_has(&hole, at, CHUNK_ALIGN)) {
+	if (!hole_has_unit(&hole, at, CHUNK_ALIGN)) {
 		*piece =
-		    small_piece(&hole, at, end, prealloc_end, least_of(layout->unit, LAYOUT_BLOCK));
+		    small_piece(&hole, at, end, prealloc_end, min_of(layout->unit, LAYOUT_BLOCK));
 	} else if (layout->unit < CHUNK_ALIGN) {
 		*piece = mixed_piece(&hole, layout, at, end, prealloc_end);
-	} else if (hole_has(&hole, at, layout->unit)) {
+	} else if (hole_has_unit(&hole, at, layout->unit)) {
 		*piece = chunk_piece(&hole, at, end, prealloc_end, layout->unit, layout->max_chunk);
 	} else {
 		/* A GiB that is not free as a whole is filled up to its border. */
 		uint64_t border = align_down(at, layout->unit) + layout->unit;
 
-		hole.end = least_of(hole.end, border);
-		*piece =
-		    chunk_piece(&hole, at, least_of(end, border), least_of(prealloc_end, border),
-				CHUNK_ALIGN, layout->max_chunk);
+		hole.end = min_of(hole.end, border);
+		*piece = chunk_piece(&hole, at, min_of(end, border), min_of(prealloc_end, border),
+				     CHUNK_ALIGN, layout->max_chunk);
 	}
 	return true;
 }

@@ -23,9 +23,10 @@ struct layout {
 	uint64_t floor, ceiling; /* nothing is taken outside; multiples of CHUNK_ALIGN */
 };
 
-/* Take bytes at offset; where that fails, least; then less by halves that are multiples of step. */
+/* Take bytes at offset; where that fails, min_bytes; then less by halves that are multiples of
+ * step. */
 struct layout_piece {
-	uint64_t offset, bytes, least, step;
+	uint64_t offset, bytes, min_bytes, step;
 };
 
 /* The unit of allocation for a file that is, or is about to be, size bytes long. */

@@ -36,7 +36,7 @@ int bounce_new(const struct file_call *call, uint64_t bytes, struct bounce **bou
 	return 0;
 }
 
-static int make_halves(struct bounce *bounce)
+static int halves_make(struct bounce *bounce)
 {
 	uint64_t step = bounce->step;
 
@@ -64,7 +64,7 @@ void bounce_free(struct bounce *bounce)
 	free(bounce);
 }
 
-static int read_half(int fd, char *to, uint64_t bytes, uint64_t offset)
+static int half_read(int fd, char *to, uint64_t bytes, uint64_t offset)
 {
 	uint64_t done = 0;
 
@@ -85,9 +85,9 @@ static int read_half(int fd, char *to, uint64_t bytes, uint64_t offset)
 
 enum direction { INTO_DEVICE, OUT_OF_DEVICE };
 
-static int enqueue(const struct file_call *call, enum direction direction, char *memory,
-		   enum copy_path path, const struct extents *extents, uint64_t offset,
-		   uint64_t bytes)
+static int copy_enqueue(const struct file_call *call, enum direction direction, char *memory,
+			enum copy_path path, const struct extents *extents, uint64_t offset,
+			uint64_t bytes)
 {
 	struct extents_walk walk = extents_walk(extents, offset, offset + bytes);
 	struct segment segment;
@@ -110,9 +110,9 @@ static int enqueue(const struct file_call *call, enum direction direction, char 
 }
 
 /* Within one stretch: 1, or 0 where there is no window, or -errno. */
-static int straight(const struct bounce *bounce, enum direction direction, struct file *file,
-		    uint64_t file_offset, const struct extents *extents, uint64_t offset,
-		    uint64_t bytes)
+static int bounce_through_window(const struct bounce *bounce, enum direction direction,
+				 struct file *file, uint64_t file_offset,
+				 const struct extents *extents, uint64_t offset, uint64_t bytes)
 {
 	struct extents_walk walk = extents_walk(extents, offset, offset + bytes);
 	struct host_windows *windows = file ? atomic_load(&file->volume)->windows : NULL;
@@ -125,38 +125,38 @@ static int straight(const struct bounce *bounce, enum direction direction, struc
 	    host_window_enter(file, file_offset, bytes, first.span->chunk->device, &window);
 	if (!memory)
 		return 0;
-	int rc = enqueue(bounce->call, direction, memory, COPY_DMA, extents, offset, bytes);
+	int rc = copy_enqueue(bounce->call, direction, memory, COPY_DMA, extents, offset, bytes);
 	rc = device_wait(bounce->call, rc);
 	host_window_leave(windows, window);
 	return rc < 0 ? rc : 1;
 }
 
-static uint64_t stretch_at(uint64_t offset, uint64_t bytes)
+static uint64_t window_bytes_left(uint64_t offset, uint64_t bytes)
 {
 	uint64_t left = HOST_WINDOW_BYTES - offset % HOST_WINDOW_BYTES;
 
 	return bytes < left ? bytes : left;
 }
 
-static uint64_t step_at(const struct bounce *bounce, uint64_t done, uint64_t bytes)
+static uint64_t bounce_step(const struct bounce *bounce, uint64_t done, uint64_t bytes)
 {
 	return bytes - done < bounce->step ? bytes - done : bounce->step;
 }
 
-static int halves_in(struct bounce *bounce, int fd, uint64_t fd_offset, const struct extents *to,
-		     uint64_t to_offset, uint64_t bytes)
+static int bounce_halves_in(struct bounce *bounce, int fd, uint64_t fd_offset,
+			    const struct extents *to, uint64_t to_offset, uint64_t bytes)
 {
 	const struct file_call *call = bounce->call;
 	unsigned which = 0;
-	int rc = make_halves(bounce);
+	int rc = halves_make(bounce);
 
 	for (uint64_t done = 0, step; rc == 0 && done < bytes; done += step, which ^= 1) {
-		step = step_at(bounce, done, bytes);
-		rc = read_half(fd, bounce->half[which], step, fd_offset + done);
+		step = bounce_step(bounce, done, bytes);
+		rc = half_read(fd, bounce->half[which], step, fd_offset + done);
 		rc = device_wait(call, rc); /* the other half is free from here on */
 		if (rc == 0)
-			rc = enqueue(call, INTO_DEVICE, bounce->half[which], device_copy_path(call),
-				     to, to_offset + done, step);
+			rc = copy_enqueue(call, INTO_DEVICE, bounce->half[which],
+					  device_copy_path(call), to, to_offset + done, step);
 	}
 	return device_wait(call, rc);
 }
@@ -167,30 +167,32 @@ int bounce_in(struct bounce *bounce, struct file *from, uint64_t from_offset,
 	int fd = atomic_load(&from->fd), rc = 0;
 
 	for (uint64_t done = 0, part; rc >= 0 && done < bytes; done += part) {
-		part = stretch_at(from_offset + done, bytes - done);
-		rc = straight(bounce, INTO_DEVICE, from, from_offset + done, to, to_offset + done,
-			      part);
+		part = window_bytes_left(from_offset + done, bytes - done);
+		rc = bounce_through_window(bounce, INTO_DEVICE, from, from_offset + done, to,
+					   to_offset + done, part);
 		if (rc == 0)
-			rc = halves_in(bounce, fd, from_offset + done, to, to_offset + done, part);
+			rc = bounce_halves_in(bounce, fd, from_offset + done, to, to_offset + done,
+					      part);
 	}
 	return rc < 0 ? rc : 0;
 }
 
-static int halves_out(struct bounce *bounce, const struct extents *from, uint64_t from_offset,
-		      int fd, uint64_t fd_offset, uint64_t bytes, uint64_t *written)
+static int bounce_halves_out(struct bounce *bounce, const struct extents *from,
+			     uint64_t from_offset, int fd, uint64_t fd_offset, uint64_t bytes,
+			     uint64_t *written)
 {
 	const struct file_call *call = bounce->call;
 	const char *full = NULL;
 	uint64_t full_bytes = 0, full_offset = 0;
 	unsigned which = 0;
-	int rc = make_halves(bounce);
+	int rc = halves_make(bounce);
 
 	for (uint64_t done = 0; rc == 0 && (done < bytes || full); which ^= 1) {
-		uint64_t step = step_at(bounce, done, bytes);
+		uint64_t step = bounce_step(bounce, done, bytes);
 
 		if (step)
-			rc = enqueue(call, OUT_OF_DEVICE, bounce->half[which],
-				     device_copy_path(call), from, from_offset + done, step);
+			rc = copy_enqueue(call, OUT_OF_DEVICE, bounce->half[which],
+					  device_copy_path(call), from, from_offset + done, step);
 		if (rc == 0 && full)
 			rc = host_write_all(fd, full, full_bytes, full_offset, written);
 		rc = device_wait(call, rc);
@@ -208,14 +210,14 @@ int bounce_out(struct bounce *bounce, const struct extents *from, uint64_t from_
 	int rc = 0;
 
 	for (uint64_t done = 0, part; rc >= 0 && done < bytes; done += part) {
-		part = stretch_at(fd_offset + done, bytes - done);
-		rc = straight(bounce, OUT_OF_DEVICE, to, fd_offset + done, from, from_offset + done,
-			      part);
+		part = window_bytes_left(fd_offset + done, bytes - done);
+		rc = bounce_through_window(bounce, OUT_OF_DEVICE, to, fd_offset + done, from,
+					   from_offset + done, part);
 		if (rc > 0)
 			*written += part;
 		if (rc == 0)
-			rc = halves_out(bounce, from, from_offset + done, fd, fd_offset + done,
-					part, written);
+			rc = bounce_halves_out(bounce, from, from_offset + done, fd,
+					       fd_offset + done, part, written);
 	}
 	return rc < 0 ? rc : 0;
 }

@@ -22,7 +22,7 @@ struct calibration {
 	pthread_t thread;
 };
 
-static void *measure(void *pointer)
+static void *calibrate_thread(void *pointer)
 {
 	struct volume *volume = pointer;
 	struct copier *copier;
@@ -58,7 +58,8 @@ void calibrate_start(struct fs *fs, struct volume *volume)
 	    !atomic_compare_exchange_strong(&calibration->state, &expected, STARTED))
 		return;
 	/* Without it the defaults stay in force. */
-	calibration->running = pthread_create(&calibration->thread, NULL, measure, volume) == 0;
+	calibration->running =
+	    pthread_create(&calibration->thread, NULL, calibrate_thread, volume) == 0;
 }
 
 void calibrate_close(struct fs *fs)

@@ -16,13 +16,13 @@
 /* What a GPU copies while one copy is enqueued, which takes about 7 us on the reference machine. */
 #define LARGE_PIECE (16ULL << 20)
 
-enum hold { HOLD_SHARED, HOLD_EXCLUSIVE };
+enum guard_mode { GUARD_SHARED, GUARD_EXCLUSIVE };
 
 struct copying {
 	struct file *from, *to;
 	const struct file_call *call;
 	uint64_t from_offset, to_offset, bytes;
-	enum hold hold; /* of the target */
+	enum guard_mode mode; /* of the target */
 	brlock_token from_token, to_token;
 	struct extents fresh;	      /* memory that the target got for this copy */
 	struct allocation allocation; /* how it got that */
@@ -30,9 +30,9 @@ struct copying {
 	uint64_t done; /* host/ target: bytes that are there */
 };
 
-static void hold_one(struct copying *copying, struct file *file)
+static void guard_lock(struct copying *copying, struct file *file)
 {
-	if (file == copying->to && copying->hold == HOLD_EXCLUSIVE)
+	if (file == copying->to && copying->mode == GUARD_EXCLUSIVE)
 		brlock_write_lock(&file->guard);
 	else if (file == copying->to)
 		copying->to_token = brlock_read_lock(&file->guard);
@@ -41,19 +41,19 @@ static void hold_one(struct copying *copying, struct file *file)
 }
 
 /* By address, so that two copies in opposite directions do not wait for each other. */
-static void hold_both(struct copying *copying)
+static void guards_lock(struct copying *copying)
 {
 	struct file *first = copying->from < copying->to ? copying->from : copying->to;
 	struct file *second = first == copying->from ? copying->to : copying->from;
 
-	hold_one(copying, first);
+	guard_lock(copying, first);
 	if (second != first)
-		hold_one(copying, second);
+		guard_lock(copying, second);
 }
 
-static void let_go(struct copying *copying)
+static void guards_unlock(struct copying *copying)
 {
-	if (copying->hold == HOLD_EXCLUSIVE)
+	if (copying->mode == GUARD_EXCLUSIVE)
 		brlock_write_unlock(&copying->to->guard);
 	else
 		brlock_read_unlock(&copying->to->guard, copying->to_token);
@@ -61,32 +61,33 @@ static void let_go(struct copying *copying)
 		brlock_read_unlock(&copying->from->guard, copying->from_token);
 }
 
-static uint64_t target_of(const struct copying *copying, uint64_t from)
+static uint64_t target_offset(const struct copying *copying, uint64_t from)
 {
 	return copying->to_offset + (from - copying->from_offset);
 }
 
-static bool next_run(struct copying *copying, uint64_t at, struct file_run *run)
+static bool source_next_run(struct copying *copying, uint64_t at, struct file_run *run)
 {
 	return file_next_run(copying->from, at, copying->from_offset + copying->bytes, run);
 }
 
-static bool lacks_memory(struct copying *copying)
+static bool target_lacks_memory(struct copying *copying)
 {
 	struct file_run run;
 
 	if (!file_is_device(copying->to))
 		return atomic_load(&copying->to->fd) < 0;
-	for (uint64_t at = copying->from_offset; next_run(copying, at, &run); at = run.to) {
-		if (run.data && extents_missing(&copying->to->extents, target_of(copying, run.from),
-						target_of(copying, run.to)))
+	for (uint64_t at = copying->from_offset; source_next_run(copying, at, &run); at = run.to) {
+		if (run.data &&
+		    extents_missing(&copying->to->extents, target_offset(copying, run.from),
+				    target_offset(copying, run.to)))
 			return true;
 	}
 	return false;
 }
 
 /* Takes memory for the source's data; where there is not enough, for less of it. */
-static int take_memory(struct copying *copying)
+static int target_alloc(struct copying *copying)
 {
 	struct file *to = copying->to;
 	struct volume *volume = atomic_load(&to->volume);
@@ -101,8 +102,9 @@ static int take_memory(struct copying *copying)
 	allocation->fill = POOL_UNDEFINED;
 	allocation->into = &to->extents;
 	allocation->fresh = &copying->fresh;
-	for (uint64_t at = copying->from_offset; next_run(copying, at, &run); at = run.to) {
-		uint64_t start = target_of(copying, run.from), stop = target_of(copying, run.to);
+	for (uint64_t at = copying->from_offset; source_next_run(copying, at, &run); at = run.to) {
+		uint64_t start = target_offset(copying, run.from),
+			 stop = target_offset(copying, run.to);
 
 		if (!run.data)
 			continue;
@@ -118,7 +120,7 @@ static int take_memory(struct copying *copying)
 }
 
 /* Memory taken here that the copy does not reach, by the rounding to units or ahead of the end. */
-static int zero_around(struct copying *copying)
+static int target_zero_around(struct copying *copying)
 {
 	uint64_t end = copying->to_offset + copying->bytes;
 	int rc = device_zero(&copying->fresh, copying->call, 0, copying->to_offset);
@@ -129,7 +131,7 @@ static int zero_around(struct copying *copying)
 	return device_wait(copying->call, rc);
 }
 
-static void undo_memory(struct copying *copying)
+static void target_alloc_undo(struct copying *copying)
 {
 	uint64_t bytes = copying->allocation.bytes;
 
@@ -141,7 +143,7 @@ static void undo_memory(struct copying *copying)
 
 static int copy_hole(struct copying *copying, const struct file_run *run)
 {
-	uint64_t start = target_of(copying, run->from), end = target_of(copying, run->to);
+	uint64_t start = target_offset(copying, run->from), end = target_offset(copying, run->to);
 
 	if (file_is_device(copying->to))
 		return device_zero(&copying->to->extents, copying->call, start, end);
@@ -149,7 +151,7 @@ static int copy_hole(struct copying *copying, const struct file_run *run)
 }
 
 /* Those pieces, between the borders of both files' extents, that have so many bytes. */
-static int copy_pieces(struct copying *copying, const struct file_run *run, uint64_t least,
+static int copy_pieces(struct copying *copying, const struct file_run *run, uint64_t min_bytes,
 		       uint64_t most)
 {
 	struct extents_walk sources = extents_walk(&copying->from->extents, run->from, run->to);
@@ -157,14 +159,14 @@ static int copy_pieces(struct copying *copying, const struct file_run *run, uint
 	int rc = 0;
 
 	while (rc == 0 && extents_next(&sources, &source)) {
-		uint64_t start = target_of(copying, source.offset);
+		uint64_t start = target_offset(copying, source.offset);
 		struct extents_walk targets =
 		    extents_walk(&copying->to->extents, start, start + source.bytes);
 
 		while (rc == 0 && extents_next(&targets, &target)) {
 			/* A hole in the same file that was filled for the target, after it had
 			 * been seen as a hole: zeroes. */
-			if (!target.span || target.bytes < least || target.bytes > most)
+			if (!target.span || target.bytes < min_bytes || target.bytes > most)
 				continue;
 			rc = copy_across(copying->call->copier, target.span, target.into,
 					 source.span, source.into + (target.offset - start),
@@ -186,7 +188,7 @@ static int copy_on_devices(struct copying *copying, const struct file_run *run)
 
 static int copy_data(struct copying *copying, const struct file_run *run)
 {
-	uint64_t target = target_of(copying, run->from), bytes = run->to - run->from;
+	uint64_t target = target_offset(copying, run->from), bytes = run->to - run->from;
 	bool from_device = file_is_device(copying->from), to_device = file_is_device(copying->to);
 	int rc = 0;
 
@@ -212,7 +214,7 @@ static int copy_runs(struct copying *copying)
 	struct file_run run;
 	int rc = 0;
 
-	for (uint64_t at = copying->from_offset; rc == 0 && next_run(copying, at, &run);
+	for (uint64_t at = copying->from_offset; rc == 0 && source_next_run(copying, at, &run);
 	     at = run.to) {
 		copying->done = run.from - copying->from_offset;
 		rc = run.data ? copy_data(copying, &run) : copy_hole(copying, &run);
@@ -224,14 +226,14 @@ static int copy_runs(struct copying *copying)
 
 static ssize_t copy_to_device(struct copying *copying)
 {
-	int rc = copying->hold == HOLD_EXCLUSIVE ? take_memory(copying) : 0;
+	int rc = copying->mode == GUARD_EXCLUSIVE ? target_alloc(copying) : 0;
 
 	if (rc == 0)
-		rc = zero_around(copying);
+		rc = target_zero_around(copying);
 	if (rc == 0)
 		rc = copy_runs(copying);
 	if (rc < 0) {
-		undo_memory(copying);
+		target_alloc_undo(copying);
 		return rc;
 	}
 	if (copying->fresh.count)
@@ -264,7 +266,7 @@ static ssize_t copy_to_object(struct copying *copying)
 	return copying->done ? (ssize_t)copying->done : rc;
 }
 
-static bool overlaps(const struct copying *copying)
+static bool copy_overlaps(const struct copying *copying)
 {
 	return copying->from == copying->to &&
 	       copying->from_offset < copying->to_offset + copying->bytes &&
@@ -280,25 +282,25 @@ static ssize_t copy_held(struct copying *copying)
 		return 0;
 	if (copying->bytes > size - copying->from_offset)
 		copying->bytes = size - copying->from_offset;
-	if (overlaps(copying))
+	if (copy_overlaps(copying))
 		return -EINVAL;
 	if (!(file_is_device(copying->from) && file_is_device(copying->to)) &&
 	    copying->bytes > HOST_STEP)
 		copying->bytes = HOST_STEP;
-	if (copying->hold == HOLD_SHARED && lacks_memory(copying))
+	if (copying->mode == GUARD_SHARED && target_lacks_memory(copying))
 		return -EAGAIN;
 	return file_is_device(copying->to) ? copy_to_device(copying) : copy_to_object(copying);
 }
 
 static ssize_t copy_once(struct copying copying)
 {
-	hold_both(&copying);
+	guards_lock(&copying);
 
 	ssize_t n = copy_held(&copying);
 
 	bounce_free(copying.bounce);
 	extents_free(&copying.fresh);
-	let_go(&copying);
+	guards_unlock(&copying);
 	return n;
 }
 
@@ -329,6 +331,6 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 		return n;
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	copying.hold = HOLD_EXCLUSIVE;
+	copying.mode = GUARD_EXCLUSIVE;
 	return copy_once(copying);
 }

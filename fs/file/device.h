@@ -61,7 +61,7 @@ static inline void allocation_note_unit(const struct allocation *allocation, str
 /* Gives the memory of extents back to the volume, uncharged, and empties them. */
 uint64_t device_release(struct volume *volume, struct extents *extents);
 /* Removes [from, to) and gives it back; no whole chunk lies across a border. */
-int device_give(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
+int device_free_range(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 /* After the extents changed: bytes more (or fewer) are taken. */
 void device_update_accounting(struct file *file, int64_t bytes);
 /* Memory for a write or a copy to [from, end), ahead of the end where it grows. */

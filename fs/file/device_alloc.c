@@ -20,7 +20,7 @@ struct allocation allocation_for(struct volume *volume, const struct file_call *
 	};
 }
 
-static int take_span(struct allocation *allocation, uint64_t bytes, struct span *span)
+static int span_alloc(struct allocation *allocation, uint64_t bytes, struct span *span)
 {
 	const struct file_call *call = allocation->call;
 	bool charged = allocation->charge == ALLOCATION_CHARGED;
@@ -34,10 +34,10 @@ static int take_span(struct allocation *allocation, uint64_t bytes, struct span 
 	return rc;
 }
 
-static uint64_t less_than(uint64_t bytes, const struct layout_piece *piece)
+static uint64_t piece_next_bytes(uint64_t bytes, const struct layout_piece *piece)
 {
-	if (bytes > piece->least)
-		return piece->least;
+	if (bytes > piece->min_bytes)
+		return piece->min_bytes;
 
 	uint64_t half = align_up(bytes / 2, piece->step);
 
@@ -45,13 +45,13 @@ static uint64_t less_than(uint64_t bytes, const struct layout_piece *piece)
 }
 
 /* As much of the piece as can be had, from its start. */
-static int take_piece(struct allocation *allocation, const struct layout_piece *piece,
-		      struct extent *extent)
+static int piece_alloc(struct allocation *allocation, const struct layout_piece *piece,
+		       struct extent *extent)
 {
 	int rc = -ENOSPC;
 
-	for (uint64_t bytes = piece->bytes; bytes; bytes = less_than(bytes, piece)) {
-		rc = take_span(allocation, bytes, &extent->span);
+	for (uint64_t bytes = piece->bytes; bytes; bytes = piece_next_bytes(bytes, piece)) {
+		rc = span_alloc(allocation, bytes, &extent->span);
 		if (rc == 0)
 			break;
 		if (rc != -ENOSPC && rc != -EDQUOT)
@@ -72,7 +72,7 @@ int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64
 		    (allocation->fresh && extents_reserve(allocation->fresh, 1) < 0))
 			return -ENOMEM;
 
-		int rc = take_piece(allocation, &piece, &extent);
+		int rc = piece_alloc(allocation, &piece, &extent);
 
 		if (rc < 0)
 			return rc;
@@ -131,7 +131,7 @@ void device_update_accounting(struct file *file, int64_t bytes)
 	atomic_store(&file->tail_end, extents_end(extents));
 }
 
-int device_give(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
+int device_free_range(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
 	struct extents cut = {0};
 	int rc = extents_cut(&file->extents, from, to, &cut);

@@ -48,7 +48,7 @@ static int memory_shrink(struct file *file, const struct file_call *call, uint64
 			rc = device_zero_now(&file->extents, call, kept_end, end);
 		kept_end = end;
 	}
-	return rc < 0 ? rc : device_give(file, call, kept_end, UINT64_MAX);
+	return rc < 0 ? rc : device_free_range(file, call, kept_end, UINT64_MAX);
 }
 
 int device_truncate(struct file *file, const struct file_call *call, uint64_t size)
@@ -141,7 +141,7 @@ static int extent_free_inside(struct file *file, const struct file_call *call, u
 	bool whole = from == extent.offset && to == extent_end(&extent);
 
 	if (whole || !span_owns_chunk(&extent.span))
-		return device_give(file, call, from, to);
+		return device_free_range(file, call, from, to);
 
 	struct device_range kept[2] = {{extent.offset, from}, {to, extent_end(&extent)}};
 

@@ -8,7 +8,7 @@
 #include "fs/file/old_memory.h"
 #include "fs/file/record.h"
 
-static int fill_extent(const struct file_call *call, const struct extent *fresh,
+static int extent_fill(const struct file_call *call, const struct extent *fresh,
 		       const struct extents *from)
 {
 	struct extents_walk walk = extents_walk(from, fresh->offset, extent_end(fresh));
@@ -33,15 +33,15 @@ int device_fill(const struct file_call *call, const struct extents *fresh,
 	int rc = 0;
 
 	EXTENTS_FOREACH (extent, fresh) {
-		rc = fill_extent(call, extent, from);
+		rc = extent_fill(call, extent, from);
 		if (rc < 0)
 			break;
 	}
 	return device_wait(call, rc);
 }
 
-static int take_kept(struct allocation *allocation, const struct device_range kept[2],
-		     uint64_t limit)
+static int ranges_alloc(struct allocation *allocation, const struct device_range kept[2],
+			uint64_t limit)
 {
 	int rc = 0;
 
@@ -68,7 +68,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	allocation.layout.floor = old.offset;
 	allocation.layout.ceiling = extent_end(&old);
 
-	int rc = take_kept(&allocation, kept, old.span.bytes);
+	int rc = ranges_alloc(&allocation, kept, old.span.bytes);
 
 	if (rc == 0)
 		rc = device_fill(call, &fresh, &from);

@@ -15,7 +15,7 @@
 #include "fs/file/record.h"
 
 /* A granule of small pieces becomes a chunk: other files' bytes lie beside the pieces. */
-static int own_granule(struct file *file, const struct file_call *call, uint64_t granule)
+static int granule_to_chunk(struct file *file, const struct file_call *call, uint64_t granule)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	struct extent extent = {.offset = granule};
@@ -50,7 +50,7 @@ uncharge:
 	return rc;
 }
 
-static int own_chunks(struct file *file, const struct file_call *call)
+static int file_own_chunks(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	uint64_t size = atomic_load(&file->fields->size), end = align_up(size, CHUNK_ALIGN);
@@ -69,7 +69,7 @@ static int own_chunks(struct file *file, const struct file_call *call)
 		if (!span_owns_chunk(&extent->span) && extent->offset < end) {
 			uint64_t granule = align_down(extent->offset, CHUNK_ALIGN);
 
-			rc = own_granule(file, call, granule);
+			rc = granule_to_chunk(file, call, granule);
 			at = granule + CHUNK_ALIGN;
 		}
 	}
@@ -84,22 +84,22 @@ static int own_chunks(struct file *file, const struct file_call *call)
 }
 
 /* Guard held. */
-static int check_access(const struct file *file, enum file_share_access access)
+static int lease_check_access(const struct file *file, enum file_share_access access)
 {
 	return access == FILE_SHARE_READ && file_is_device(file) ? -EPERM : 0;
 }
 
-static int make_fit(struct file *file, const struct file_call *call)
+static int file_make_exportable(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))
 		return -EIO;
 	if (file_is_device(file))
-		return own_chunks(file, call);
+		return file_own_chunks(file, call);
 	return host_make_object(file, atomic_load(&file->volume), call);
 }
 
 /* Guard held: whether the chunks that there are back all of the file, and hold nothing else. */
-static bool chunks_are_fit(const struct file *file)
+static bool chunks_are_exportable(const struct file *file)
 {
 	uint64_t end = align_up(atomic_load(&file->fields->size), CHUNK_ALIGN), at = 0;
 
@@ -116,14 +116,14 @@ static bool chunks_are_fit(const struct file *file)
 }
 
 /* Guard held: whether nothing has to be trimmed, made or copied for a lease. */
-static bool is_fit(struct file *file, const struct file_call *call)
+static bool lease_is_immediate(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))
 		return true;
 	/* What a file of host/ is charged for is settled with a lease. */
 	if (!file_is_device(file))
 		return false;
-	return (file_is_held(file) || !device_has_ahead(file, call)) && chunks_are_fit(file);
+	return (file_is_held(file) || !device_has_ahead(file, call)) && chunks_are_exportable(file);
 }
 
 /* The guard, exclusive, of a file that may be leased and, without waiting, is fit for it. */
@@ -138,9 +138,9 @@ static int lease_guard(struct file *file, const struct file_call *call,
 			return -ENOSPC;
 		brlock_write_lock(&file->guard);
 	}
-	int rc = check_access(file, access);
+	int rc = lease_check_access(file, access);
 
-	if (rc == 0 && wait == FILE_NO_WAIT && !is_fit(file, call))
+	if (rc == 0 && wait == FILE_NO_WAIT && !lease_is_immediate(file, call))
 		rc = -EINPROGRESS;
 	if (rc < 0)
 		brlock_write_unlock(&file->guard);
@@ -176,7 +176,7 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 	/* What was taken ahead of the end cannot be given back while it is shared. */
 	if (file_is_device(file) && !file_is_held(file) && !file_is_missing(file))
 		device_trim(file, call);
-	rc = make_fit(file, call);
+	rc = file_make_exportable(file, call);
 	if (rc == 0) {
 		kind = lease_count(file, access);
 		rc = file_is_device(file) ? 0 : host_promise(file, call, NULL);
@@ -249,7 +249,7 @@ int file_lease_more(struct file *file, const struct file_call *call, enum file_s
 
 	if (rc < 0)
 		return rc;
-	rc = make_fit(file, call);
+	rc = file_make_exportable(file, call);
 	brlock_write_unlock(&file->guard);
 	return rc;
 }
@@ -260,7 +260,7 @@ void file_chunks_close(struct file_chunk *chunks, uint32_t count)
 		close(chunks[i].fd);
 }
 
-static int export_extent(const struct extent *extent, struct file_chunk *chunk)
+static int extent_export(const struct extent *extent, struct file_chunk *chunk)
 {
 	*chunk = (struct file_chunk){.offset = extent->offset, .bytes = extent->span.bytes};
 	atomic_store(&extent->span.chunk->handed_out, true);
@@ -270,7 +270,7 @@ static int export_extent(const struct extent *extent, struct file_chunk *chunk)
 /* The file's extents from number first on that back bytes below end, up to the first that is not
  * fit: the file may have grown, or have been emptied and written anew, since it was made fit, and
  * other files' bytes lie beside its small pieces. */
-static int export_extents(const struct extents *extents, uint64_t end, uint32_t first,
+static int extents_export(const struct extents *extents, uint64_t end, uint32_t first,
 			  struct file_chunk *chunks, uint32_t max)
 {
 	uint64_t at = first && first <= extents->count ? extent_end(&extents->at[first - 1]) : 0;
@@ -282,7 +282,7 @@ static int export_extents(const struct extents *extents, uint64_t end, uint32_t 
 		if (extent->offset >= end || extent->offset != at ||
 		    !span_owns_chunk(&extent->span))
 			break;
-		int rc = export_extent(extent, &chunks[count]);
+		int rc = extent_export(extent, &chunks[count]);
 
 		if (rc < 0) {
 			file_chunks_close(chunks, count);
@@ -297,7 +297,7 @@ static int export_extents(const struct extents *extents, uint64_t end, uint32_t 
 /* Opened anew, because a duplicate would share its access and its flags: O_APPEND set by a sharer
  * would send the daemon's own writes to the end. The object is mode 0600, so nobody but root opens
  * a read-only fd for writing again. */
-static int export_object(int object, uint64_t size, enum file_share_access access,
+static int object_export(int object, uint64_t size, enum file_share_access access,
 			 struct file_chunk *chunk)
 {
 	char path[32];
@@ -309,7 +309,7 @@ static int export_object(int object, uint64_t size, enum file_share_access acces
 }
 
 /* Guard held. */
-static struct file_place place_of(const struct file *file)
+static struct file_place file_place_read(const struct file *file)
 {
 	return (struct file_place){.volume = file_volume(file), .size = file_size(file)};
 }
@@ -324,16 +324,16 @@ int file_export(struct file *file, enum file_share_access access, enum file_wait
 	else if (!brlock_read_trylock(&file->guard, &token))
 		return -EINPROGRESS;
 	int object = atomic_load(&file->fd);
-	struct file_place at = place_of(file);
-	int rc = check_access(file, access);
+	struct file_place at = file_place_read(file);
+	int rc = lease_check_access(file, access);
 
 	if (rc == 0 && wait == FILE_NO_WAIT && file->extents.count > FILE_QUICK_CHUNKS)
 		rc = -EINPROGRESS;
 
 	if (rc == 0 && file_is_device(file))
-		rc = export_extents(&file->extents, at.size, first, chunks, max);
+		rc = extents_export(&file->extents, at.size, first, chunks, max);
 	else if (rc == 0 && object >= 0 && first == 0 && max > 0)
-		rc = export_object(object, at.size, access, chunks);
+		rc = object_export(object, at.size, access, chunks);
 	brlock_read_unlock(&file->guard, token);
 	if (rc >= 0)
 		*place = at;

@@ -68,7 +68,7 @@ int extents_insert(struct extents *extents, const struct extent *extent)
 	return 0;
 }
 
-static void remove_many(struct extents *extents, uint32_t index, uint32_t count)
+static void extents_remove_range(struct extents *extents, uint32_t index, uint32_t count)
 {
 	if (!count)
 		return;
@@ -81,11 +81,11 @@ static void remove_many(struct extents *extents, uint32_t index, uint32_t count)
 
 void extents_remove(struct extents *extents, uint32_t index)
 {
-	remove_many(extents, index, 1);
+	extents_remove_range(extents, index, 1);
 }
 
 /* The part of extent in [from, to). */
-static struct extent part_of(const struct extent *extent, uint64_t from, uint64_t to)
+static struct extent extent_part(const struct extent *extent, uint64_t from, uint64_t to)
 {
 	uint64_t start = from > extent->offset ? from : extent->offset;
 	uint64_t end = to < extent_end(extent) ? to : extent_end(extent);
@@ -111,17 +111,17 @@ int extents_cut(struct extents *extents, uint64_t from, uint64_t to, struct exte
 	struct extent head = extents->at[first], tail = extents->at[past - 1];
 
 	for (uint32_t i = first; i < past; i++) {
-		struct extent part = part_of(&extents->at[i], from, to);
+		struct extent part = extent_part(&extents->at[i], from, to);
 
 		extents_insert(cut, &part);
 	}
-	remove_many(extents, first, past - first);
+	extents_remove_range(extents, first, past - first);
 	if (head.offset < from) {
-		head = part_of(&head, 0, from);
+		head = extent_part(&head, 0, from);
 		extents_insert(extents, &head);
 	}
 	if (extent_end(&tail) > to) {
-		tail = part_of(&tail, to, UINT64_MAX);
+		tail = extent_part(&tail, to, UINT64_MAX);
 		extents_insert(extents, &tail);
 	}
 	return 0;

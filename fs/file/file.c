@@ -101,7 +101,7 @@ struct volume *file_volume(const struct file *file)
 
 /* A host/ file's figure is the object's; false where a move has made it a device's file, so that
  * the object may be empty by now. The fd stays open for the file's life. */
-static bool ask_object(const struct file *file, uint64_t (*ask)(int fd), uint64_t *value)
+static bool object_query(const struct file *file, uint64_t (*ask)(int fd), uint64_t *value)
 {
 	if (file_is_device(file))
 		return false;
@@ -116,7 +116,8 @@ uint64_t file_size(const struct file *file)
 {
 	uint64_t size;
 
-	return ask_object(file, host_object_size, &size) ? size : atomic_load(&file->fields->size);
+	return object_query(file, host_object_size, &size) ? size
+							   : atomic_load(&file->fields->size);
 }
 
 static uint64_t device_allocated(const struct file *file)
@@ -140,14 +141,14 @@ uint64_t file_allocated(struct file *file)
 {
 	uint64_t bytes;
 
-	return ask_object(file, host_object_taken, &bytes) ? bytes : device_allocated(file);
+	return object_query(file, host_object_taken, &bytes) ? bytes : device_allocated(file);
 }
 
 int64_t file_written(const struct file *file)
 {
 	uint64_t ns;
 
-	return ask_object(file, host_object_mtime, &ns) ? (int64_t)ns : 0;
+	return object_query(file, host_object_mtime, &ns) ? (int64_t)ns : 0;
 }
 
 ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
@@ -168,7 +169,8 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 	return n;
 }
 
-static int make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end)
+static int file_make_room(struct file *file, const struct file_call *call, uint64_t from,
+			  uint64_t end)
 {
 	if (journal_room(call->journal))
 		return -ENOSPC;
@@ -205,7 +207,7 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 		if (n != 0)
 			return n;
 		/* Between this and the next try somebody may punch the memory away again. */
-		refused = make_room(file, call, offset, offset + bytes);
+		refused = file_make_room(file, call, offset, offset + bytes);
 	}
 }
 
@@ -325,7 +327,7 @@ void file_update_accounting(struct file *file, const struct file_call *call)
 
 bool file_is_out(const struct file *file)
 {
-	return !file_is_device(file) && atomic_load(&file->given) &&
+	return !file_is_device(file) && atomic_load(&file->handed_out) &&
 	       (file_is_held(file) || (!atomic_load(&file->mapped) && !atomic_load(&file->leases)));
 }
 
@@ -338,8 +340,8 @@ bool file_is_sparse(const struct file *file)
 {
 	uint64_t size, allocated;
 
-	return ask_object(file, host_object_size, &size) &&
-	       ask_object(file, host_object_taken, &allocated) && allocated < size;
+	return object_query(file, host_object_size, &size) &&
+	       object_query(file, host_object_taken, &allocated) && allocated < size;
 }
 
 void file_trim(struct file *file, const struct file_call *call)
@@ -397,7 +399,7 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit)
 	return sum;
 }
 
-static uint64_t bytes_in(struct file *file, bool (*is_so)(const struct chunk *chunk))
+static uint64_t file_bytes_where(struct file *file, bool (*is_so)(const struct chunk *chunk))
 {
 	brlock_token token = brlock_read_lock(&file->guard);
 	uint64_t bytes = 0;
@@ -408,24 +410,24 @@ static uint64_t bytes_in(struct file *file, bool (*is_so)(const struct chunk *ch
 	return bytes;
 }
 
-static bool is_mapped(const struct chunk *chunk)
+static bool chunk_is_mapped(const struct chunk *chunk)
 {
 	return atomic_load(&chunk->bar);
 }
 
 uint64_t file_mapped(struct file *file)
 {
-	return bytes_in(file, is_mapped);
+	return file_bytes_where(file, chunk_is_mapped);
 }
 
-static bool is_lost(const struct chunk *chunk)
+static bool chunk_is_lost(const struct chunk *chunk)
 {
 	return atomic_load(&chunk->lost);
 }
 
 uint64_t file_lost(struct file *file)
 {
-	return bytes_in(file, is_lost);
+	return file_bytes_where(file, chunk_is_lost);
 }
 
 void file_apply_mapping(struct file *file, const struct file_call *call)
@@ -436,7 +438,7 @@ void file_apply_mapping(struct file *file, const struct file_call *call)
 	brlock_read_unlock(&file->guard, token);
 }
 
-static void describe_object(int fd, FILE *out)
+static void object_describe(int fd, FILE *out)
 {
 	uint64_t end = fd < 0 ? 0 : host_object_size(fd);
 	struct file_run run;
@@ -459,7 +461,7 @@ int file_describe(struct file *file, FILE *out)
 			extent->span.offset, span_owns_chunk(&extent->span) ? "chunk" : "block");
 	}
 	if (!file_is_device(file))
-		describe_object(atomic_load(&file->fd), out);
+		object_describe(atomic_load(&file->fd), out);
 	brlock_read_unlock(&file->guard, token);
 	return ferror(out) ? -ENOMEM : 0;
 }

@@ -38,7 +38,7 @@ uint64_t host_object_mtime(int fd)
 		   : 0;
 }
 
-static ssize_t read_some(int fd, void *to, size_t bytes, uint64_t offset)
+static ssize_t object_read(int fd, void *to, size_t bytes, uint64_t offset)
 {
 	size_t done = 0;
 
@@ -60,10 +60,10 @@ ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
 {
 	int fd = atomic_load(&file->fd);
 
-	return fd < 0 ? 0 : read_some(fd, to, bytes, offset);
+	return fd < 0 ? 0 : object_read(fd, to, bytes, offset);
 }
 
-static ssize_t write_some(int fd, const void *from, size_t bytes, uint64_t offset)
+static ssize_t object_write(int fd, const void *from, size_t bytes, uint64_t offset)
 {
 	size_t done = 0;
 
@@ -83,7 +83,8 @@ static ssize_t write_some(int fd, const void *from, size_t bytes, uint64_t offse
 int host_write_all(int fd, const void *from, size_t bytes, uint64_t offset, uint64_t *written)
 {
 	for (size_t done = 0; done < bytes;) {
-		ssize_t n = write_some(fd, (const char *)from + done, bytes - done, offset + done);
+		ssize_t n =
+		    object_write(fd, (const char *)from + done, bytes - done, offset + done);
 
 		if (n < 0)
 			return (int)n;
@@ -106,7 +107,7 @@ ssize_t host_write(struct file *file, const struct file_call *call, const void *
 	if (precharged < 0)
 		return precharged;
 
-	ssize_t n = write_some(fd, from, bytes, offset);
+	ssize_t n = object_write(fd, from, bytes, offset);
 
 	host_update_accounting(file, call, precharged);
 	return n;
@@ -195,7 +196,7 @@ int host_new_object(struct volume *volume, const struct file_call *call, int *fd
 /* Files whose objects are being made, some to a lock. */
 #define MAKING 16
 
-static pthread_mutex_t *making_of(const struct file *file)
+static pthread_mutex_t *object_lock(const struct file *file)
 {
 	static pthread_mutex_t making[MAKING] = {[0 ... MAKING - 1] = PTHREAD_MUTEX_INITIALIZER};
 
@@ -212,7 +213,7 @@ int host_make_object(struct file *file, struct volume *volume, const struct file
 
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
-	scoped_lock(making_of(file));
+	scoped_lock(object_lock(file));
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
 
@@ -267,8 +268,8 @@ int host_punch(int fd, uint64_t from, uint64_t to)
 }
 
 /* Between the two mounts of system.c, which the kernel does not do. */
-static int copy_by_buffer(int from, uint64_t at, int to, uint64_t target, uint64_t bytes,
-			  uint64_t *written)
+static int object_copy_by_buffer(int from, uint64_t at, int to, uint64_t target, uint64_t bytes,
+				 uint64_t *written)
 {
 	AUTO_FREE char *buffer = malloc(COPY_BUFFER);
 	uint64_t end = at + bytes;
@@ -278,7 +279,7 @@ static int copy_by_buffer(int from, uint64_t at, int to, uint64_t target, uint64
 		return -ENOMEM;
 	while (rc == 0 && at < end) {
 		uint64_t step = end - at < COPY_BUFFER ? end - at : COPY_BUFFER;
-		ssize_t n = read_some(from, buffer, step, at);
+		ssize_t n = object_read(from, buffer, step, at);
 
 		if (n <= 0)
 			return (int)n;
@@ -301,8 +302,8 @@ int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset,
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == EXDEV || errno == EOPNOTSUPP || errno == ENOSYS))
-			return copy_by_buffer(from, (uint64_t)at, to, (uint64_t)target,
-					      (uint64_t)(end - at), written);
+			return object_copy_by_buffer(from, (uint64_t)at, to, (uint64_t)target,
+						     (uint64_t)(end - at), written);
 		if (n < 0)
 			return -errno;
 		if (n == 0)
@@ -313,7 +314,7 @@ int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset,
 }
 
 /* tmpfs knows no ZERO_RANGE. Pages that fallocate made and nobody wrote count as holes here. */
-static int zero_data(int fd, uint64_t from, uint64_t to)
+static int object_zero(int fd, uint64_t from, uint64_t to)
 {
 	static const char zeroes[64 << 10];
 	struct file_run run;
@@ -357,7 +358,7 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE)) {
 		uint64_t size = host_object_size(fd);
 
-		rc = zero_data(fd, from, to < size ? to : size);
+		rc = object_zero(fd, from, to < size ? to : size);
 	}
 	host_update_accounting(file, call, precharged);
 	return rc;

@@ -7,13 +7,13 @@
 
 #include "fs/file/host.h"
 
-static bool is_promised(const struct file *file)
+static bool host_is_promised(const struct file *file)
 {
 	return atomic_load(&file->leases) > 0 || atomic_load(&file->mapped) > 0;
 }
 
 /* What mappings of so long a file can take at most: the object's mount is bounded. */
-static uint64_t most_taken(const struct file *file, uint64_t size)
+static uint64_t object_bytes_most(const struct file *file, uint64_t size)
 {
 	uint64_t whole = align_up(size, 1ULL << atomic_load(&file->object_shift));
 	uint64_t most = system_bytes(atomic_load(&file->volume)->system);
@@ -26,15 +26,15 @@ bool host_is_out(struct file *file, int fd)
 {
 	struct volume *volume = atomic_load(&file->volume);
 
-	if (!atomic_load(&file->given))
+	if (!atomic_load(&file->handed_out))
 		return false;
-	if (is_promised(file) || system_object_is_held(volume->system, fd))
+	if (host_is_promised(file) || system_object_is_held(volume->system, fd))
 		return true;
-	atomic_store(&file->given, false);
+	atomic_store(&file->handed_out, false);
 	/* It may have been given out again in between. */
-	if (is_promised(file))
-		atomic_store(&file->given, true);
-	return is_promised(file);
+	if (host_is_promised(file))
+		atomic_store(&file->handed_out, true);
+	return host_is_promised(file);
 }
 
 uint64_t host_due(struct file *file, int fd)
@@ -43,14 +43,14 @@ uint64_t host_due(struct file *file, int fd)
 
 	if (!host_is_out(file, fd))
 		return allocated;
-	most = most_taken(file, host_object_size(fd));
+	most = object_bytes_most(file, host_object_size(fd));
 	return allocated > most ? allocated : most;
 }
 
 /* Of a file that is charged by its size. */
-static int64_t precharge_growth(struct file *file, const struct file_call *call, uint64_t size)
+static int64_t host_precharge_growth(struct file *file, const struct file_call *call, uint64_t size)
 {
-	int64_t more = (int64_t)(most_taken(file, size) - atomic_load(&file->allocated));
+	int64_t more = (int64_t)(object_bytes_most(file, size) - atomic_load(&file->allocated));
 	int rc = more > 0 ? host_charge(atomic_load(&file->volume), call, more) : 0;
 
 	return rc < 0 ? rc : more > 0 ? more : 0;
@@ -61,13 +61,13 @@ static int64_t precharge_growth(struct file *file, const struct file_call *call,
 int host_promise(struct file *file, const struct file_call *call, _Atomic uint32_t *promises)
 {
 	int fd = atomic_load(&file->fd);
-	int64_t paid = fd < 0 ? 0 : precharge_growth(file, call, host_object_size(fd));
+	int64_t paid = fd < 0 ? 0 : host_precharge_growth(file, call, host_object_size(fd));
 
 	if (paid < 0)
 		return (int)paid;
 	if (promises)
 		atomic_fetch_add(promises, 1);
-	atomic_store(&file->given, true);
+	atomic_store(&file->handed_out, true);
 	if (fd >= 0)
 		host_update_accounting(file, call, paid);
 	return 0;
@@ -85,7 +85,7 @@ int host_charge(struct volume *volume, const struct file_call *call, int64_t byt
 	return rc;
 }
 
-static uint64_t hole_bytes(int fd, uint64_t from, uint64_t to)
+static uint64_t object_hole_bytes(int fd, uint64_t from, uint64_t to)
 {
 	struct file_run run;
 	uint64_t bytes = 0;
@@ -111,15 +111,15 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 	if (to <= (uint64_t)st.st_size && host_has_no_holes(file, &st))
 		return 0; /* nothing can be taken inside it */
 	if (host_is_out(file, fd))
-		return precharge_growth(file, call,
-					to > (uint64_t)st.st_size ? to : (uint64_t)st.st_size);
+		return host_precharge_growth(file, call,
+					     to > (uint64_t)st.st_size ? to : (uint64_t)st.st_size);
 
 	/* To look for holes costs more than to assume them, so only where the limit is near. */
 	int64_t bytes = (int64_t)(to - from);
 	int rc = host_charge(volume, call, bytes);
 
 	if (rc == -EDQUOT || rc == -ENOSPC) {
-		bytes = (int64_t)hole_bytes(fd, from, to);
+		bytes = (int64_t)object_hole_bytes(fd, from, to);
 		rc = host_charge(volume, call, bytes);
 	}
 	return rc < 0 ? rc : bytes;

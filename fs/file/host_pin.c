@@ -16,25 +16,25 @@
 #define WORTH 4
 
 /* An object whose pages are the same as before. */
-struct stamp {
+struct object_stamp {
 	off_t size;
 	blkcnt_t blocks;
 	struct timespec changed;
 };
 
 /* In the order in which a window goes through them. */
-enum state { UNUSED, COUNTED, MAKING, READY };
+enum window_state { UNUSED, COUNTED, MAPPING, READY };
 
 struct host_window {
-	enum state state;
+	enum window_state state;
 	const struct file *file;
 	struct device *device;
-	uint64_t from;	    /* where in the file */
-	uint64_t bytes;	    /* MAKING, READY: of the mapping */
-	char *base;	    /* READY */
-	struct stamp stamp; /* MAKING, READY */
-	uint64_t copied;    /* COUNTED: bytes so far */
-	uint64_t used;	    /* when last */
+	uint64_t from;		   /* where in the file */
+	uint64_t bytes;		   /* MAPPING, READY: of the mapping */
+	char *base;		   /* READY */
+	struct object_stamp stamp; /* MAPPING, READY */
+	uint64_t copied;	   /* COUNTED: bytes so far */
+	uint64_t used;		   /* when last */
 	unsigned users;
 };
 
@@ -42,7 +42,7 @@ struct host_windows {
 	pthread_mutex_t lock; /* what follows */
 	struct host_window windows[WINDOWS];
 	uint64_t clock;
-	uint64_t pinned; /* bytes of those that are MAKING or READY */
+	uint64_t pinned; /* bytes of those that are MAPPING or READY */
 	uint64_t pinned_max;
 	atomic_uint n; /* in use; read without the lock */
 };
@@ -60,7 +60,7 @@ int host_windows_new(uint64_t pinned_max, struct host_windows **windows)
 }
 
 /* Under the lock: it is nobody's any more, and what is returned is to be given back. */
-static struct host_window take_out(struct host_windows *windows, struct host_window *window)
+static struct host_window window_detach(struct host_windows *windows, struct host_window *window)
 {
 	struct host_window allocated = *window;
 
@@ -71,7 +71,7 @@ static struct host_window take_out(struct host_windows *windows, struct host_win
 	return allocated;
 }
 
-static void give_back(const struct host_window *allocated)
+static void window_release(const struct host_window *allocated)
 {
 	if (allocated->state != READY)
 		return;
@@ -81,21 +81,21 @@ static void give_back(const struct host_window *allocated)
 
 static void window_close(struct host_windows *windows, struct host_window *window)
 {
-	struct host_window allocated = take_out(windows, window);
+	struct host_window allocated = window_detach(windows, window);
 
-	give_back(&allocated);
+	window_release(&allocated);
 }
 
 /* The next one of the file. */
-static bool take_out_of(struct host_windows *windows, const struct file *file,
-			struct host_window *allocated)
+static bool window_detach_of_file(struct host_windows *windows, const struct file *file,
+				  struct host_window *allocated)
 {
 	scoped_lock(&windows->lock);
 	for (unsigned i = 0; i < WINDOWS; i++) {
 		struct host_window *window = &windows->windows[i];
 
 		if (window->state != UNUSED && window->file == file) {
-			*allocated = take_out(windows, window);
+			*allocated = window_detach(windows, window);
 			return true;
 		}
 	}
@@ -107,8 +107,8 @@ void host_windows_forget(struct host_windows *windows, const struct file *file)
 	struct host_window allocated;
 
 	/* Unregistering takes half a millisecond, for which no one else is to wait. */
-	while (atomic_load(&windows->n) && take_out_of(windows, file, &allocated))
-		give_back(&allocated);
+	while (atomic_load(&windows->n) && window_detach_of_file(windows, file, &allocated))
+		window_release(&allocated);
 }
 
 void host_windows_free(struct host_windows *windows)
@@ -122,43 +122,43 @@ void host_windows_free(struct host_windows *windows)
 	free(windows);
 }
 
-static bool stamp_of(int fd, struct stamp *stamp)
+static bool stamp_read(int fd, struct object_stamp *stamp)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return false;
-	*stamp = (struct stamp){st.st_size, st.st_blocks, st.st_ctim};
+	*stamp = (struct object_stamp){st.st_size, st.st_blocks, st.st_ctim};
 	return true;
 }
 
-static bool same_stamp(const struct stamp *a, const struct stamp *b)
+static bool stamp_equal(const struct object_stamp *a, const struct object_stamp *b)
 {
 	return a->size == b->size && a->blocks == b->blocks &&
 	       a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
-static bool is_of(const struct host_window *window, const struct file *file,
-		  const struct device *device, uint64_t from)
+static bool window_matches(const struct host_window *window, const struct file *file,
+			   const struct device *device, uint64_t from)
 {
 	return window->state != UNUSED && window->file == file && window->device == device &&
 	       window->from == from;
 }
 
-static bool is_busy(const struct host_window *window)
+static bool window_is_busy(const struct host_window *window)
 {
-	return window->users || window->state == MAKING;
+	return window->users || window->state == MAPPING;
 }
 
 /* Of those in this state or a later one, that which was used least lately; NULL: all are in use.
  * Under the lock. */
-static struct host_window *oldest_from(struct host_windows *windows, enum state state)
+static struct host_window *window_oldest(struct host_windows *windows, enum window_state state)
 {
 	struct host_window *oldest = NULL;
 
 	for (unsigned i = 0; i < WINDOWS; i++) {
 		struct host_window *window = &windows->windows[i];
-		if (window->state >= state && !is_busy(window) &&
+		if (window->state >= state && !window_is_busy(window) &&
 		    (!oldest || window->used < oldest->used))
 			oldest = window;
 	}
@@ -166,16 +166,16 @@ static struct host_window *oldest_from(struct host_windows *windows, enum state 
 }
 
 /* That of the stretch, else the one to be used for it; NULL: there is none. Under the lock. */
-static struct host_window *find(struct host_windows *windows, const struct file *file,
-				const struct device *device, uint64_t from)
+static struct host_window *window_find(struct host_windows *windows, const struct file *file,
+				       const struct device *device, uint64_t from)
 {
 	for (unsigned i = 0; i < WINDOWS; i++)
-		if (is_of(&windows->windows[i], file, device, from))
+		if (window_matches(&windows->windows[i], file, device, from))
 			return &windows->windows[i];
-	return oldest_from(windows, UNUSED);
+	return window_oldest(windows, UNUSED);
 }
 
-static uint64_t stretch_bytes(const struct stamp *stamp, uint64_t from)
+static uint64_t window_length(const struct object_stamp *stamp, uint64_t from)
 {
 	uint64_t left = (uint64_t)stamp->size > from ? (uint64_t)stamp->size - from : 0;
 
@@ -183,7 +183,7 @@ static uint64_t stretch_bytes(const struct stamp *stamp, uint64_t from)
 }
 
 /* Registering would fill holes, behind the accounts' back. */
-static bool is_data(int fd, uint64_t from, uint64_t bytes)
+static bool range_is_data(int fd, uint64_t from, uint64_t bytes)
 {
 	struct file_run run;
 
@@ -192,61 +192,61 @@ static bool is_data(int fd, uint64_t from, uint64_t bytes)
 
 /* The pages are written to first, which may change the object's times, so that they stay as they
  * are from the stamp on. */
-static bool pin_pages(struct host_window *window, int fd)
+static bool window_pin(struct host_window *window, int fd)
 {
-	struct stamp after;
+	struct object_stamp after;
 
 	if (madvise(window->base, window->bytes, MADV_POPULATE_WRITE) < 0 ||
-	    !stamp_of(fd, &window->stamp) || !is_data(fd, window->from, window->bytes) ||
+	    !stamp_read(fd, &window->stamp) || !range_is_data(fd, window->from, window->bytes) ||
 	    device_pin(window->device, window->base, window->bytes) < 0)
 		return false;
-	if (stamp_of(fd, &after) && same_stamp(&after, &window->stamp))
+	if (stamp_read(fd, &after) && stamp_equal(&after, &window->stamp))
 		return true;
 	device_unpin(window->device, window->base);
 	return false;
 }
 
-/* Without the lock: the window is MAKING. */
-static bool make(struct host_window *window, int fd)
+/* Without the lock: the window is MAPPING. */
+static bool window_map(struct host_window *window, int fd)
 {
-	if (!window->bytes || !is_data(fd, window->from, window->bytes))
+	if (!window->bytes || !range_is_data(fd, window->from, window->bytes))
 		return false;
 	window->base =
 	    mmap(NULL, window->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)window->from);
 	if (window->base == MAP_FAILED)
 		return false;
-	if (pin_pages(window, fd))
+	if (window_pin(window, fd))
 		return true;
 	munmap(window->base, window->bytes);
 	return false;
 }
 
 /* One at a time for a file, as it changes the times that the others go by. */
-static bool is_making(const struct host_windows *windows, const struct file *file)
+static bool file_is_mapping(const struct host_windows *windows, const struct file *file)
 {
 	for (unsigned i = 0; i < WINDOWS; i++)
-		if (windows->windows[i].state == MAKING && windows->windows[i].file == file)
+		if (windows->windows[i].state == MAPPING && windows->windows[i].file == file)
 			return true;
 	return false;
 }
 
 /* What was as the object was before is as it is now. */
-static void follow(struct host_windows *windows, const struct host_window *made,
-		   const struct stamp *before)
+static void windows_restamp(struct host_windows *windows, const struct host_window *made,
+			    const struct object_stamp *before)
 {
 	if (made->stamp.size != before->size || made->stamp.blocks != before->blocks)
 		return;
 	for (unsigned i = 0; i < WINDOWS; i++) {
 		struct host_window *window = &windows->windows[i];
 		if (window->state == READY && window->file == made->file &&
-		    same_stamp(&window->stamp, before))
+		    stamp_equal(&window->stamp, before))
 			window->stamp = made->stamp;
 	}
 }
 
 /* A stretch that is not known, or that has changed, begins to be counted. */
-static void count(struct host_windows *windows, struct host_window *window,
-		  const struct host_window *as)
+static void window_start_count(struct host_windows *windows, struct host_window *window,
+			       const struct host_window *as)
 {
 	if (window->state != UNUSED)
 		window_close(windows, window);
@@ -255,10 +255,10 @@ static void count(struct host_windows *windows, struct host_window *window,
 }
 
 /* Closes windows that were used least lately until so much more may be pinned. */
-static bool make_room(struct host_windows *windows, uint64_t bytes)
+static bool windows_make_room(struct host_windows *windows, uint64_t bytes)
 {
 	while (windows->pinned + bytes > windows->pinned_max) {
-		struct host_window *oldest = oldest_from(windows, READY);
+		struct host_window *oldest = window_oldest(windows, READY);
 
 		if (!oldest)
 			return false;
@@ -268,21 +268,21 @@ static bool make_room(struct host_windows *windows, uint64_t bytes)
 	return true;
 }
 
-static void make_unlocked(struct host_windows *windows, struct host_window *window,
-			  const struct stamp *now, int fd)
+static void window_make(struct host_windows *windows, struct host_window *window,
+			const struct object_stamp *now, int fd)
 {
-	uint64_t bytes = stretch_bytes(now, window->from);
+	uint64_t bytes = window_length(now, window->from);
 
-	if (!make_room(windows, bytes))
+	if (!windows_make_room(windows, bytes))
 		return;
-	window->state = MAKING;
+	window->state = MAPPING;
 	window->stamp = *now;
 	window->bytes = bytes;
 	pthread_mutex_unlock(&windows->lock);
-	bool made = make(window, fd);
+	bool made = window_map(window, fd);
 	pthread_mutex_lock(&windows->lock);
 	if (made)
-		follow(windows, window, now);
+		windows_restamp(windows, window, now);
 	else
 		windows->pinned -= bytes;
 	window->state = made ? READY : COUNTED;
@@ -290,29 +290,30 @@ static void make_unlocked(struct host_windows *windows, struct host_window *wind
 }
 
 /* READY and as the object is, or NULL. Under the lock, which it may let go meanwhile. */
-static struct host_window *window_for(struct host_windows *windows, struct file *file,
-				      struct device *device, uint64_t from, uint64_t bytes)
+static struct host_window *window_get_ready(struct host_windows *windows, struct file *file,
+					    struct device *device, uint64_t from, uint64_t bytes)
 {
 	int fd = atomic_load(&file->fd);
-	struct host_window *window = find(windows, file, device, from);
-	struct stamp stamp;
+	struct host_window *window = window_find(windows, file, device, from);
+	struct object_stamp stamp;
 
-	if (!window || window->state == MAKING || !stamp_of(fd, &stamp))
+	if (!window || window->state == MAPPING || !stamp_read(fd, &stamp))
 		return NULL;
-	bool known = is_of(window, file, device, from);
-	if (known && window->state == READY && same_stamp(&stamp, &window->stamp))
+	bool known = window_matches(window, file, device, from);
+	if (known && window->state == READY && stamp_equal(&stamp, &window->stamp))
 		return window;
 	if (known && window->users)
 		return NULL;
 	if (!known || window->state == READY)
-		count(windows, window,
-		      &(struct host_window){
-			  .state = COUNTED, .file = file, .device = device, .from = from});
+		window_start_count(
+		    windows, window,
+		    &(struct host_window){
+			.state = COUNTED, .file = file, .device = device, .from = from});
 	window->used = ++windows->clock;
 	window->copied += bytes;
-	if (window->copied < stretch_bytes(&stamp, from) / WORTH || is_making(windows, file))
+	if (window->copied < window_length(&stamp, from) / WORTH || file_is_mapping(windows, file))
 		return NULL;
-	make_unlocked(windows, window, &stamp, fd);
+	window_make(windows, window, &stamp, fd);
 	return window->state == READY ? window : NULL;
 }
 
@@ -325,7 +326,7 @@ char *host_window_enter(struct file *file, uint64_t offset, uint64_t bytes, stru
 	if (bytes < HOST_WINDOW_COPY_MIN || !device->backend->ops->pin_for_all)
 		return NULL;
 	scoped_lock(&windows->lock);
-	struct host_window *found = window_for(windows, file, device, from, bytes);
+	struct host_window *found = window_get_ready(windows, file, device, from, bytes);
 	/* Once more: a context that nobody needed for a while took the registration with it. */
 	if (!found || offset + bytes > from + found->bytes ||
 	    device_pin(device, found->base, found->bytes) < 0)

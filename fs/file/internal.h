@@ -39,7 +39,7 @@ struct file {
 	_Atomic int fd; /* the object of a host/ file, empty after a move to gpuN/; or -1 */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit in which the last extent was taken */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
-	atomic_bool given;	      /* the object was let out of the daemon's hands */
+	atomic_bool handed_out;	      /* the object was let out of the daemon's hands */
 	bool corrupt;		      /* restoring: what the journal says of its memory is */
 };
 

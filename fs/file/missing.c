@@ -47,7 +47,7 @@ void file_missing_mark(struct file *file, int error)
 		atomic_store(&file->fields->size, 0);
 }
 
-static bool has_chunk(const struct file *file, uint64_t id)
+static bool file_has_chunk(const struct file *file, uint64_t id)
 {
 	EXTENTS_FOREACH (extent, &file->extents)
 		if (extent->span.chunk->id == id)
@@ -57,12 +57,12 @@ static bool has_chunk(const struct file *file, uint64_t id)
 
 /* Chunks that nobody found are nobody's from now on; those that others may have parts of are left
  * to the next daemon. */
-static void drop_chunks(struct file *file, const struct file_call *call,
-			const struct file_missing *missing)
+static void missing_chunks_drop(struct file *file, const struct file_call *call,
+				const struct file_missing *missing)
 {
 	for (uint32_t i = 0; i < missing->n_extents; i++)
 		if (missing->extents[i].bytes >= CHUNK_ALIGN &&
-		    !has_chunk(file, missing->extents[i].chunk))
+		    !file_has_chunk(file, missing->extents[i].chunk))
 			journal_drop(call->journal, FDSTORE_CHUNK, missing->extents[i].chunk);
 }
 
@@ -79,7 +79,7 @@ void file_missing_empty(struct file *file, const struct file_call *call)
 	atomic_store(&file->fields->missing, 0);
 	if (!missing)
 		return;
-	drop_chunks(file, call, missing);
+	missing_chunks_drop(file, call, missing);
 	atomic_store(&file->missing, NULL);
 	free(missing);
 }

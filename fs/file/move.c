@@ -23,11 +23,11 @@ struct file_move {
 	struct file_call call;
 	struct volume *to;
 	uint64_t size;
-	struct extents extents;	   /* the copy, on a device */
-	int fd;			   /* the copy, in host/; -1 */
-	struct volume *from;	   /* of left; NULL: nothing is left */
-	struct extents left;	   /* what the file had, on a device */
-	struct journal_file image; /* what is recorded of the commit, with extents */
+	struct extents extents;	    /* the copy, on a device */
+	int fd;			    /* the copy, in host/; -1 */
+	struct volume *from;	    /* of left; NULL: nothing is left */
+	struct extents old_extents; /* what the file had, on a device */
+	struct journal_file image;  /* what is recorded of the commit, with extents */
 	struct journal_extent *record;
 	uint64_t object; /* what the journal calls fd's */
 	uint64_t allocated;
@@ -36,14 +36,14 @@ struct file_move {
 };
 
 /* Where the file's memory ends that is worth copying. */
-static uint64_t data_end(const struct file *file, uint64_t size)
+static uint64_t file_data_end(const struct file *file, uint64_t size)
 {
 	uint64_t reserved = file_is_device(file) ? atomic_load(&file->fields->reserved) : 0;
 
 	return size > reserved ? size : reserved;
 }
 
-static int take_for_runs(struct file_move *move, uint64_t end)
+static int move_alloc(struct file_move *move, uint64_t end)
 {
 	struct allocation allocation = allocation_for(move->to, &move->call, end);
 	struct file_run run;
@@ -62,7 +62,7 @@ static int take_for_runs(struct file_move *move, uint64_t end)
 }
 
 /* All of the new memory: what the object has, and zeroes. */
-static int fill_from_object(struct file_move *move)
+static int move_fill_from_object(struct file_move *move)
 {
 	int fd = atomic_load(&move->file->fd);
 	struct bounce *bounce;
@@ -85,18 +85,18 @@ static int fill_from_object(struct file_move *move)
 	return rc;
 }
 
-static int copy_to_device(struct file_move *move)
+static int move_copy_to_device(struct file_move *move)
 {
-	int rc = take_for_runs(move, data_end(move->file, move->size));
+	int rc = move_alloc(move, file_data_end(move->file, move->size));
 
 	if (rc < 0 || !move->extents.count)
 		return rc;
 	if (file_is_device(move->file))
 		return device_fill(&move->call, &move->extents, &move->file->extents);
-	return fill_from_object(move);
+	return move_fill_from_object(move);
 }
 
-static int copy_runs_to_object(struct file_move *move, struct bounce *bounce)
+static int move_copy_runs(struct file_move *move, struct bounce *bounce)
 {
 	struct file *file = move->file;
 	uint64_t written = 0;
@@ -116,7 +116,7 @@ static int copy_runs_to_object(struct file_move *move, struct bounce *bounce)
 	return rc;
 }
 
-static int copy_to_object(struct file_move *move)
+static int move_copy_to_object(struct file_move *move)
 {
 	struct bounce *bounce = NULL;
 	int rc = 0;
@@ -130,14 +130,14 @@ static int copy_to_object(struct file_move *move)
 	if (rc == 0 && move->size)
 		rc = bounce_new(&move->call, move->size, &bounce);
 	if (rc == 0)
-		rc = copy_runs_to_object(move, bounce);
+		rc = move_copy_runs(move, bounce);
 	bounce_free(bounce);
 	if (rc == 0)
 		move->allocated = host_object_taken(move->fd);
 	return rc;
 }
 
-static void drop_copy(struct file_move *move)
+static void move_drop_copy(struct file_move *move)
 {
 	if (move->to->pool)
 		device_release(move->to, &move->extents);
@@ -151,7 +151,7 @@ static void drop_copy(struct file_move *move)
 
 /* The payer has the old bytes on his account: he pays or gets back the difference, in advance if
  * it is more. The count of memfd bytes is another account. */
-static int pay_difference(struct file_move *move)
+static int move_charge_difference(struct file_move *move)
 {
 	uint64_t old = atomic_load(&move->file->allocated);
 	int64_t more = (int64_t)(move->allocated - old);
@@ -168,7 +168,7 @@ static int pay_difference(struct file_move *move)
 }
 
 /* While it can still fail. */
-static int prepare_record(struct file_move *move)
+static int move_prepare_record(struct file_move *move)
 {
 	uint32_t n = move->extents.count;
 
@@ -199,22 +199,22 @@ void file_move_piece(const struct file_move *move, struct journal_piece *piece)
 	};
 }
 
-static int make_copy(struct file_move *move)
+static int move_make_copy(struct file_move *move)
 {
-	int rc = move->to->pool ? copy_to_device(move) : copy_to_object(move);
+	int rc = move->to->pool ? move_copy_to_device(move) : move_copy_to_object(move);
 
 	if (rc == 0)
-		rc = prepare_record(move);
+		rc = move_prepare_record(move);
 	if (rc == 0)
-		rc = pay_difference(move);
+		rc = move_charge_difference(move);
 	if (rc < 0)
-		drop_copy(move);
+		move_drop_copy(move);
 	return rc;
 }
 
 /* to NULL: its own volume. Guard held exclusive on success, free on failure. */
-static int begin(struct file *file, const struct file_call *call, struct volume *to,
-		 struct file_move **move)
+static int move_begin(struct file *file, const struct file_call *call, struct volume *to,
+		      struct file_move **move)
 {
 	struct file_move *made = file_is_missing(file) ? NULL : calloc(1, sizeof(*made));
 
@@ -232,7 +232,7 @@ static int begin(struct file *file, const struct file_call *call, struct volume 
 	/* The kernel and mappings hold the object itself, sharers the chunks: they cannot be taken
 	 * from under them. */
 	bool held = file_is_held(file) || (!file_is_device(file) && atomic_load(&file->backing_id));
-	int rc = held ? -EBUSY : make_copy(made);
+	int rc = held ? -EBUSY : move_make_copy(made);
 
 	if (rc < 0) {
 		brlock_write_unlock(&file->guard);
@@ -247,21 +247,21 @@ static int begin(struct file *file, const struct file_call *call, struct volume 
 int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,
 		    struct file_move **move)
 {
-	return begin(file, call, to, move);
+	return move_begin(file, call, to, move);
 }
 
-static void abort_move(struct file_move *move)
+static void move_abort(struct file_move *move)
 {
 	if (move->charged > 0)
 		file_charge(&move->call, -move->charged);
 	if (!move->to->pool)
 		system_account(move->to->system, -(int64_t)move->allocated);
-	drop_copy(move);
+	move_drop_copy(move);
 }
 
 /* The fd of a file never changes once it is there, for those who use it without the guard: what it
  * stands for does. */
-static void install_object(const struct file_call *call, struct file *file, int fd)
+static void object_install(const struct file_call *call, struct file *file, int fd)
 {
 	int old = -1;
 
@@ -275,7 +275,7 @@ static void install_object(const struct file_call *call, struct file *file, int 
 
 /* The file's memory is elsewhere from now on. A mapping that outlived its handle keeps the object:
  * to truncate it would end that program by SIGBUS. So the fd stands for another, empty one. */
-static void leave_object(int fd)
+static void object_replace_by_empty(int fd)
 {
 	int empty = memfd_create("gpumemfs-moved", MFD_CLOEXEC);
 
@@ -287,18 +287,18 @@ static void leave_object(int fd)
 
 /* Readers without the guard look at the volume first and trust the rest by it: it comes in the
  * middle, with what it stands for ready before and gone after. */
-static void commit_move(struct file_move *move)
+static void move_commit(struct file_move *move)
 {
 	struct file *file = move->file;
 	struct volume *from = atomic_load(&file->volume);
-	uint64_t left = file_object_id(file);
+	uint64_t old_object = file_object_id(file);
 
 	file_set_object_id(file, move->object);
 	if (from->pool) {
 		pool_free_announce(from->pool);
 		move->from = from;
-		move->left = file->extents;
-		file_keep_old_memory(file, from, &move->left);
+		move->old_extents = file->extents;
+		file_keep_old_memory(file, from, &move->old_extents);
 	}
 	if (!from->pool) {
 		host_windows_forget(from->windows, file);
@@ -314,16 +314,16 @@ static void commit_move(struct file_move *move)
 	device_update_accounting(file, (int64_t)move->allocated);
 	if (move->fd >= 0) {
 		atomic_store(&file->object_shift, move->object_shift);
-		install_object(&move->call, file, move->fd);
+		object_install(&move->call, file, move->fd);
 	}
 	/* Descriptors that programs still have are of the memory before, not of this object. */
-	atomic_store(&file->given, atomic_load(&file->mapped) > 0);
+	atomic_store(&file->handed_out, atomic_load(&file->mapped) > 0);
 	atomic_store(&file->volume, move->to);
 
 	if (move->fd < 0 && atomic_load(&file->fd) >= 0)
-		leave_object(atomic_load(&file->fd));
-	if (left)
-		journal_drop(move->call.journal, FDSTORE_HOST, left);
+		object_replace_by_empty(atomic_load(&file->fd));
+	if (old_object)
+		journal_drop(move->call.journal, FDSTORE_HOST, old_object);
 	if (move->charged < 0)
 		file_charge(&move->call, move->charged);
 }
@@ -333,16 +333,16 @@ void file_move_end(struct file_move *move, enum file_move_end end)
 	struct file *file = move->file;
 
 	if (end == FILE_MOVE_COMMIT)
-		commit_move(move);
+		move_commit(move);
 	else
-		abort_move(move);
+		move_abort(move);
 	brlock_write_unlock(&file->guard);
 }
 
 void file_move_free(struct file_move *move)
 {
 	if (move && move->from) {
-		device_release(move->from, &move->left);
+		device_release(move->from, &move->old_extents);
 		pool_free_announced(move->from->pool);
 	}
 	if (move)
@@ -351,7 +351,7 @@ void file_move_free(struct file_move *move)
 }
 
 /* The layout and the attributes that ask for it. */
-static void record_relayout(const struct file_move *move)
+static void relayout_record(const struct file_move *move)
 {
 	struct journal_values values = {.ino = move->call.ino, .attrs = move->call.attrs};
 	struct journal_piece pieces[2];
@@ -369,11 +369,11 @@ int file_relayout(struct file *file, const struct file_call *call)
 
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	rc = begin(file, call, NULL, &move);
+	rc = move_begin(file, call, NULL, &move);
 	if (rc < 0)
 		return rc;
 	if (call->journal)
-		record_relayout(move);
+		relayout_record(move);
 	file_move_end(move, FILE_MOVE_COMMIT);
 	file_move_free(move);
 	return 0;

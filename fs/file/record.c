@@ -12,7 +12,7 @@
 /* Extents that are recorded without allocating. */
 #define FEW 8
 
-static void convert(const struct extents *extents, struct journal_extent *to)
+static void extents_to_journal(const struct extents *extents, struct journal_extent *to)
 {
 	EXTENTS_FOREACH (extent, extents)
 		*to++ = (struct journal_extent){
@@ -29,7 +29,7 @@ struct journal_extent *file_record_extents(const struct extents *extents)
 	    extents->count ? malloc(extents->count * sizeof(*made)) : NULL;
 
 	if (made)
-		convert(extents, made);
+		extents_to_journal(extents, made);
 	return made;
 }
 
@@ -77,7 +77,7 @@ void file_record_added(const struct file_call *call, const struct file *file,
 		struct journal_file image = file_image(call, file, n);
 		struct journal_piece piece = more_piece(&image, few);
 
-		convert(&some, few);
+		extents_to_journal(&some, few);
 		journal_append(call->journal, &piece, 1, 0, 0);
 	}
 }
@@ -101,7 +101,7 @@ void file_record_replaced(const struct file_call *call, const struct file *file,
 	if (fresh->count > FEW)
 		extents = file_record_extents(fresh);
 	else
-		convert(fresh, few);
+		extents_to_journal(fresh, few);
 	if (!extents) {
 		journal_fail(call->journal, fresh->count * sizeof(*extents));
 		return;

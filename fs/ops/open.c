@@ -49,7 +49,7 @@ static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *in
 		return;
 	if (!*backing) {
 		inode_call_init(&call, op->fs, inode, op->worker->copier);
-		inode_look_mtime(inode);
+		inode_update_mtime(inode);
 		int fd = file_object(inode->file, &call.call);
 		int id = fd < 0 ? 0 : fuse_passthrough_open(req, fd);
 

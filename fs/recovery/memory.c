@@ -278,7 +278,7 @@ static int restore_object(struct restore *restore, struct file *file, int *missi
 		return fd;
 	/* A daemon that was killed while it looked. */
 	fcntl(fd, F_SETLEASE, F_UNLCK);
-	atomic_store(&file->given, true);
+	atomic_store(&file->handed_out, true);
 
 	uint64_t taken = host_due(file, fd);
 

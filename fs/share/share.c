@@ -88,7 +88,7 @@ static void connection_accept(struct share *share)
 static void deadlines_check(struct share *share)
 {
 	accept_resume(share);
-	host_outs_look(share->fs);
+	host_outs_check(share->fs);
 	token_expire(share->fs, &share->tokens);
 	share_connections_end(share, share_now());
 	share_queue_retry(share->queue);

@@ -143,7 +143,7 @@ static int snapshot(struct fs *fs, struct inode *inode, struct spool_file *file,
 	    .max_files = UINT64_MAX,
 	};
 	scoped_lock(&inode->lock);
-	inode_look_mtime(inode);
+	inode_update_mtime(inode);
 	record->mode = inode->mode;
 	record->uid = inode->uid;
 	record->gid = inode->gid;

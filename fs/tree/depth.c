@@ -7,7 +7,7 @@
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
 
-static uint32_t depth_of(const struct inode *dir)
+static uint32_t dir_depth(const struct inode *dir)
 {
 	uint32_t depth = 0;
 
@@ -18,7 +18,7 @@ static uint32_t depth_of(const struct inode *dir)
 
 int depth_check(const struct inode *parent, uint32_t height)
 {
-	return depth_of(parent) + 1 + height > DEPTH_MAX ? -ENAMETOOLONG : 0;
+	return dir_depth(parent) + 1 + height > DEPTH_MAX ? -ENAMETOOLONG : 0;
 }
 
 /* The end of the way up is where a directory has as many levels already: so have those above it. A

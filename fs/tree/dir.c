@@ -48,7 +48,7 @@ static uint32_t name_hash(const char *name, size_t length)
 	return (uint32_t)XXH3_64bits_withSeed(name, length, hash_seed);
 }
 
-static struct dentry **bucket_of(const struct dir *dir, uint32_t hash)
+static struct dentry **name_bucket(const struct dir *dir, uint32_t hash)
 {
 	return &dir->buckets[hash & (dir->n_buckets - 1)];
 }
@@ -57,7 +57,7 @@ struct dentry *dir_find(struct dir *dir, const char *name)
 {
 	size_t length = strlen(name);
 	uint32_t hash = name_hash(name, length);
-	struct dentry *entry = dir->buckets ? *bucket_of(dir, hash) : NULL;
+	struct dentry *entry = dir->buckets ? *name_bucket(dir, hash) : NULL;
 
 	while (entry && (entry->hash != hash || entry->length != length ||
 			 memcmp(entry->name, name, length) != 0))
@@ -78,7 +78,7 @@ static int buckets_resize(struct dir *dir, uint32_t n)
 	dir->n_buckets = n;
 	for (uint32_t i = 0; i < n_old; i++) {
 		for (entry = old[i]; entry; entry = next) {
-			struct dentry **bucket = bucket_of(dir, entry->hash);
+			struct dentry **bucket = name_bucket(dir, entry->hash);
 
 			next = entry->next;
 			entry->next = *bucket;
@@ -147,7 +147,7 @@ int dir_add(struct dir *dir, struct dentry *entry)
 {
 	if (order_reserve(dir) || buckets_reserve(dir))
 		return -ENOMEM;
-	struct dentry **bucket = bucket_of(dir, entry->hash);
+	struct dentry **bucket = name_bucket(dir, entry->hash);
 
 	entry->next = *bucket;
 	*bucket = entry;
@@ -175,7 +175,7 @@ static uint32_t order_position(const struct dir *dir, uint64_t cookie)
 
 void dir_remove(struct dir *dir, struct dentry *entry)
 {
-	struct dentry **link = bucket_of(dir, entry->hash);
+	struct dentry **link = name_bucket(dir, entry->hash);
 
 	while (*link != entry)
 		link = &(*link)->next;
@@ -207,7 +207,7 @@ int dir_restore_add(struct dir *dir, struct dentry *entry)
 
 	if (rc)
 		return rc;
-	struct dentry **bucket = bucket_of(dir, entry->hash);
+	struct dentry **bucket = name_bucket(dir, entry->hash);
 
 	entry->next = *bucket;
 	*bucket = entry;
@@ -217,7 +217,7 @@ int dir_restore_add(struct dir *dir, struct dentry *entry)
 
 void dir_restore_remove(struct dir *dir, struct dentry *entry)
 {
-	struct dentry **link = bucket_of(dir, entry->hash);
+	struct dentry **link = name_bucket(dir, entry->hash);
 
 	while (*link != entry)
 		link = &(*link)->next;
@@ -225,7 +225,7 @@ void dir_restore_remove(struct dir *dir, struct dentry *entry)
 	dir->n_names--;
 }
 
-static int by_cookie(const void *a, const void *b)
+static int slot_compare(const void *a, const void *b)
 {
 	const struct dir_slot *one = a, *other = b;
 
@@ -243,7 +243,7 @@ int dir_restore_end(struct dir *dir)
 		for (struct dentry *entry = dir->buckets[i]; entry; entry = entry->next)
 			order[n++] = (struct dir_slot){entry->cookie, entry};
 	if (n)
-		qsort(order, n, sizeof(*order), by_cookie);
+		qsort(order, n, sizeof(*order), slot_compare);
 	free(dir->order);
 	dir->order = order;
 	dir->n_order = dir->cap_order = n;

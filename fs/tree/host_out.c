@@ -13,7 +13,7 @@
 #include "fs/tree/inode.h"
 
 /* At a time: each is some system calls. */
-#define LOOKS_MAX 512
+#define CHECKS_MAX 512
 
 struct host_out {
 	struct host_out *prev, *next;
@@ -35,7 +35,7 @@ void host_outs_close(struct fs *fs)
 	free(fs->outs);
 }
 
-static void settle(struct fs *fs, struct inode *inode)
+static void charge_update(struct fs *fs, struct inode *inode)
 {
 	struct inode_call call;
 
@@ -64,7 +64,7 @@ void host_out_update_accounting(struct fs *fs, struct inode *inode)
 {
 	if (!file_is_out(inode->file))
 		return;
-	settle(fs, inode);
+	charge_update(fs, inode);
 	if (!file_is_out(inode->file) || atomic_exchange(&inode->out, true))
 		return;
 	struct host_out *out = malloc(sizeof(*out));
@@ -79,18 +79,18 @@ void host_out_update_accounting(struct fs *fs, struct inode *inode)
 	out_append(fs->outs, out);
 }
 
-static void end(struct fs *fs, struct host_out *out)
+static void host_out_free(struct fs *fs, struct host_out *out)
 {
 	inode_put(fs, out->inode, 1);
 	free(out);
 }
 
-void host_outs_look(struct fs *fs)
+void host_outs_check(struct fs *fs)
 {
 	struct host_out *again = NULL, *out, *next;
 
-	for (unsigned i = 0; i < LOOKS_MAX && (out = out_take_first(fs->outs)); i++) {
-		settle(fs, out->inode);
+	for (unsigned i = 0; i < CHECKS_MAX && (out = out_take_first(fs->outs)); i++) {
+		charge_update(fs, out->inode);
 		if (file_is_out(out->inode->file)) {
 			LL_PREPEND(again, out);
 			continue;
@@ -98,7 +98,7 @@ void host_outs_look(struct fs *fs)
 		atomic_store(&out->inode->out, false);
 		/* Whoever gave it out again in between did not note it. */
 		host_out_update_accounting(fs, out->inode);
-		end(fs, out);
+		host_out_free(fs, out);
 	}
 	LL_FOREACH_SAFE (again, out, next) {
 		out_append(fs->outs, out);
@@ -110,5 +110,5 @@ void host_outs_end(struct fs *fs)
 	struct host_out *out;
 
 	while ((out = out_take_first(fs->outs)))
-		end(fs, out);
+		host_out_free(fs, out);
 }

@@ -23,7 +23,7 @@ void host_outs_close(struct fs *fs); /* host_outs_end was called */
  * right, now or later. */
 void host_out_update_accounting(struct fs *fs, struct inode *inode);
 /* Looks at some of them, once a second. */
-void host_outs_look(struct fs *fs);
+void host_outs_check(struct fs *fs);
 /* Looks at none any more. */
 void host_outs_end(struct fs *fs);
 

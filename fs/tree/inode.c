@@ -43,7 +43,7 @@ struct timespec time_to_spec(int64_t ns)
 	return spec;
 }
 
-static int64_t time_of(clockid_t clock)
+static int64_t clock_read(clockid_t clock)
 {
 	struct timespec now;
 
@@ -53,12 +53,12 @@ static int64_t time_of(clockid_t clock)
 
 int64_t time_now(void)
 {
-	return time_of(CLOCK_REALTIME);
+	return clock_read(CLOCK_REALTIME);
 }
 
 int64_t time_now_coarse(void)
 {
-	return time_of(CLOCK_REALTIME_COARSE);
+	return clock_read(CLOCK_REALTIME_COARSE);
 }
 
 static void time_set(_Atomic int64_t *time, int64_t now)
@@ -78,7 +78,7 @@ void inode_touch_read(struct inode *inode)
 		time_set(&inode->fields->atime, now);
 }
 
-static bool in_host(const struct inode *inode)
+static bool inode_in_host(const struct inode *inode)
 {
 	const struct volume *volume = inode->volume;
 
@@ -88,15 +88,15 @@ static bool in_host(const struct inode *inode)
 /* The kernel writes to the object of a host/ file past the daemon, and only the object's mtime
  * knows of it. What it was when mtime was set last is remembered: another one is newer. lock is
  * held. */
-static void object_seen(struct inode *inode)
+static void object_mtime_note(struct inode *inode)
 {
-	if (in_host(inode))
+	if (inode_in_host(inode))
 		inode->fields->object_mtime = file_written(inode->file);
 }
 
-void inode_look_mtime(struct inode *inode)
+void inode_update_mtime(struct inode *inode)
 {
-	if (!in_host(inode) || inode->moving)
+	if (!inode_in_host(inode) || inode->moving)
 		return;
 	int64_t written = file_written(inode->file);
 
@@ -110,14 +110,14 @@ void inode_look_mtime(struct inode *inode)
 
 void inode_set_mtime(struct inode *inode, int64_t mtime)
 {
-	object_seen(inode);
+	object_mtime_note(inode);
 	time_set(&inode->fields->mtime, mtime);
 }
 
 void inode_move_begin(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
-	inode_look_mtime(inode);
+	inode_update_mtime(inode);
 	inode->moving++;
 }
 
@@ -125,16 +125,16 @@ void inode_move_end(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
 	inode->moving--;
-	object_seen(inode);
+	object_mtime_note(inode);
 }
 
 void inode_touch_write(struct inode *inode)
 {
 	int64_t now = time_now_coarse();
 
-	if (in_host(inode)) {
+	if (inode_in_host(inode)) {
 		scoped_lock(&inode->lock);
-		object_seen(inode);
+		object_mtime_note(inode);
 	}
 	time_set(&inode->fields->mtime, now);
 	time_set(&inode->fields->ctime, now);
@@ -151,7 +151,7 @@ static struct inode *inode_memory(mode_t mode)
 	return calloc(1, sizeof(struct inode) + (S_ISREG(mode) ? file_struct_bytes() : 0));
 }
 
-static struct file *file_behind(struct inode *inode)
+static struct file *inode_inline_file(struct inode *inode)
 {
 	return (struct file *)(inode + 1);
 }
@@ -170,7 +170,7 @@ static int inode_new_content(struct inode *inode, mode_t mode)
 
 static void inode_file_free(struct inode *inode, const struct file_call *call)
 {
-	if (inode->file == file_behind(inode))
+	if (inode->file == inode_inline_file(inode))
 		file_end(inode->file, call);
 	else
 		file_free(inode->file, call);
@@ -290,7 +290,7 @@ void inode_uncount(struct fs *fs, struct inode *inode)
 	brlock_read_unlock(&fs->topology, token);
 }
 
-static void count_dying(struct fs *fs, struct inode *inode, bool dying)
+static void inode_count_unlinked_open(struct fs *fs, struct inode *inode, bool dying)
 {
 	if (inode->unlinked_open == dying)
 		return;
@@ -311,7 +311,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	record_gone(fs, inode);
 	inode_watch_free(fs, inode);
 	inode_table_remove(fs->inodes, inode);
-	count_dying(fs, inode, false);
+	inode_count_unlinked_open(fs, inode, false);
 	inode_count_file(inode, -1);
 	if (S_ISREG(mode)) {
 		struct inode_call call;
@@ -376,7 +376,7 @@ bool inode_may_drop(struct fs *fs, struct inode *inode)
 
 	if (drop)
 		inode->data_freed = true;
-	count_dying(fs, inode, nameless && !inode->data_freed);
+	inode_count_unlinked_open(fs, inode, nameless && !inode->data_freed);
 	return drop;
 }
 
@@ -417,7 +417,7 @@ void inode_forget(struct fs *fs, struct inode *inode, uint64_t n)
 void inode_stat(struct inode *inode, struct stat *st)
 {
 	scoped_lock(&inode->lock);
-	inode_look_mtime(inode);
+	inode_update_mtime(inode);
 	*st = (struct stat){
 	    .st_ino = inode->ino,
 	    .st_mode = inode->mode,
@@ -441,7 +441,7 @@ void inode_stat(struct inode *inode, struct stat *st)
 	}
 }
 
-static struct statx_timestamp to_statx_time(struct timespec time)
+static struct statx_timestamp statx_time(struct timespec time)
 {
 	return (struct statx_timestamp){.tv_sec = time.tv_sec, .tv_nsec = (uint32_t)time.tv_nsec};
 }
@@ -458,10 +458,10 @@ struct statx inode_statx(const struct stat *st, struct timespec btime)
 	    .stx_ino = st->st_ino,
 	    .stx_size = (uint64_t)st->st_size,
 	    .stx_blocks = (uint64_t)st->st_blocks,
-	    .stx_atime = to_statx_time(st->st_atim),
-	    .stx_mtime = to_statx_time(st->st_mtim),
-	    .stx_ctime = to_statx_time(st->st_ctim),
-	    .stx_btime = to_statx_time(btime),
+	    .stx_atime = statx_time(st->st_atim),
+	    .stx_mtime = statx_time(st->st_mtim),
+	    .stx_ctime = statx_time(st->st_ctim),
+	    .stx_btime = statx_time(btime),
 	    .stx_rdev_major = major(st->st_rdev),
 	    .stx_rdev_minor = minor(st->st_rdev),
 	};

@@ -144,6 +144,6 @@ void inode_touch_change(struct inode *inode); /* ctime */
  * it. lock is held. */
 void inode_set_mtime(struct inode *inode, int64_t mtime);
 /* mtime follows what programs wrote past the daemon. lock is held. */
-void inode_look_mtime(struct inode *inode);
+void inode_update_mtime(struct inode *inode);
 
 #endif

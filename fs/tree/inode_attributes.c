@@ -18,39 +18,40 @@
 #include "fs/tree/tree.h"
 #include "fs/tree/user_limits.h"
 
-static void path_of(struct fs *fs, struct inode *inode, char path[PATH_MAX])
+static void inode_path(struct fs *fs, struct inode *inode, char path[PATH_MAX])
 {
 	if (tree_path(fs, inode, path, PATH_MAX) < 0)
 		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
 }
 
-static int refuse(enum attr_id id, const char *path, const char *why)
+static int attribute_refuse(enum attr_id id, const char *path, const char *why)
 {
 	log_warn("%s: %s: %s", path, attributes_name(id), why);
 	return -ENOTSUP;
 }
 
 /* What this daemon, or this machine, cannot do is refused when it is asked for, not ignored. */
-static int check_possible(struct fs *fs, struct inode *inode, enum attr_id id,
-			  const struct attr_values *values, const char *path)
+static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
+			   const struct attr_values *values, const char *path)
 {
 	struct volume *volume = inode->volume;
 	struct device *device = volume ? volume->device : NULL;
 
 	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !fs->spool)
-		return refuse(id, path, "this mount has no spool (-o spool=DIR)");
+		return attribute_refuse(id, path, "this mount has no spool (-o spool=DIR)");
 	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->fdstore)
-		return refuse(id, path, "this mount ends with its daemon (-o recovery=)");
+		return attribute_refuse(id, path, "this mount ends with its daemon (-o recovery=)");
 	if (id == ATTR_FORCE_PCIE && values->force_pcie)
-		return refuse(id, path, "the driver offers no forced PCIe mapping here");
+		return attribute_refuse(id, path, "the driver offers no forced PCIe mapping here");
 	if (id == ATTR_COPY && values->copy == COPYING_BAR && device && !copy_bar_possible(device))
-		return refuse(id, path, "no BAR mapping can be had; .gpumem/params says why");
+		return attribute_refuse(id, path,
+					"no BAR mapping can be had; .gpumem/params says why");
 	return 0;
 }
 
 /* Brings what the file has into line with its new attributes. */
-static int apply(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
-		 const struct attr_values *values)
+static int attribute_apply(struct fs *fs, struct copier *copier, struct inode *inode,
+			   enum attr_id id, const struct attr_values *values)
 {
 	struct inode_call call;
 
@@ -71,8 +72,8 @@ static int apply(struct fs *fs, struct copier *copier, struct inode *inode, enum
 }
 
 /* -EPERM: whom a file's memory is entrusted to is for its owner to say. */
-static int store(struct fs *fs, struct inode *inode, enum attr_id id,
-		 const struct attr_values *values, uid_t caller)
+static int attribute_store(struct fs *fs, struct inode *inode, enum attr_id id,
+			   const struct attr_values *values, uid_t caller)
 {
 	scoped_lock(&inode->lock);
 	if (id == ATTR_SHARE && caller != inode->uid && !user_is_privileged(caller))
@@ -86,24 +87,24 @@ static int store(struct fs *fs, struct inode *inode, enum attr_id id,
 	return 0;
 }
 
-static int set_value(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
-		     const struct attr_values *values, const char *path, uid_t caller)
+static int attribute_set(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
+			 const struct attr_values *values, const char *path, uid_t caller)
 {
-	int error = check_possible(fs, inode, id, values, path);
+	int error = attribute_check(fs, inode, id, values, path);
 
 	/* What lies in the spool alone cannot be laid out, or be there no more. */
 	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST))
 		error = inode_watch_require(fs, inode);
 	if (!error)
-		error = apply(fs, copier, inode, id, values);
+		error = attribute_apply(fs, copier, inode, id, values);
 	if (!error)
-		error = store(fs, inode, id, values, caller);
+		error = attribute_store(fs, inode, id, values, caller);
 	if (!error)
 		inode_watch_changed(fs, inode);
 	return error;
 }
 
-static int set_quota(struct fs *fs, struct inode *inode, enum attr_id id, uint64_t limit,
+static int quota_set(struct fs *fs, struct inode *inode, enum attr_id id, uint64_t limit,
 		     uid_t caller)
 {
 	if (!S_ISDIR(inode->mode))
@@ -127,17 +128,17 @@ int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, en
 	uint64_t limit;
 	int error;
 
-	path_of(fs, inode, path);
+	inode_path(fs, inode, path);
 	if (attributes_read_only(id)) {
 		log_warn("%s: %s is read-only", path, attributes_name(id));
 		return -EPERM;
 	}
 	if (id < ATTR_VALUES) {
 		error = attributes_parse(id, value, size, path, &values);
-		return error ? error : set_value(fs, copier, inode, id, &values, path, caller);
+		return error ? error : attribute_set(fs, copier, inode, id, &values, path, caller);
 	}
 	error = attributes_parse_quota(id, value, size, path, &limit);
-	return error ? error : set_quota(fs, inode, id, limit, caller);
+	return error ? error : quota_set(fs, inode, id, limit, caller);
 }
 
 int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
@@ -151,48 +152,48 @@ int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode,
 	if (!inode_attr_listed(inode, id))
 		return -ENODATA;
 	if (id >= ATTR_VALUES)
-		return set_quota(fs, inode, id, UINT64_MAX, caller);
-	path_of(fs, inode, path);
+		return quota_set(fs, inode, id, UINT64_MAX, caller);
+	inode_path(fs, inode, path);
 	attributes_reset(id, &values);
-	return set_value(fs, copier, inode, id, &values, path, caller);
+	return attribute_set(fs, copier, inode, id, &values, path, caller);
 }
 
-static int print_number(FILE *out, uint64_t number)
+static int number_print(FILE *out, uint64_t number)
 {
 	return fprintf(out, "%" PRIu64, number) < 0 ? -ENOMEM : 0;
 }
 
-static int print_quota(FILE *out, uint64_t limit)
+static int quota_print(FILE *out, uint64_t limit)
 {
 	if (limit == UINT64_MAX)
 		return fputs("none", out) < 0 ? -ENOMEM : 0;
-	return print_number(out, limit);
+	return number_print(out, limit);
 }
 
-static int print_sum(FILE *out, const _Atomic int64_t *sum)
+static int sum_print(FILE *out, const _Atomic int64_t *sum)
 {
 	int64_t value = atomic_load(sum);
 
-	return print_number(out, value < 0 ? 0 : (uint64_t)value);
+	return number_print(out, value < 0 ? 0 : (uint64_t)value);
 }
 
-static int print_dir(FILE *out, struct dir *dir, enum attr_id id)
+static int dir_attribute_print(FILE *out, struct dir *dir, enum attr_id id)
 {
 	switch (id) {
 	case ATTR_QUOTA_BYTES:
-		return print_quota(out, dir->max_bytes);
+		return quota_print(out, dir->max_bytes);
 	case ATTR_QUOTA_FILES:
-		return print_quota(out, dir->max_files);
+		return quota_print(out, dir->max_files);
 	case ATTR_RBYTES:
-		return print_sum(out, &dir->rbytes);
+		return sum_print(out, &dir->rbytes);
 	case ATTR_RFILES:
-		return print_sum(out, &dir->rfiles);
+		return sum_print(out, &dir->rfiles);
 	default:
 		return -ENODATA;
 	}
 }
 
-static int print_file(FILE *out, struct inode *inode, enum attr_id id)
+static int file_attribute_print(FILE *out, struct inode *inode, enum attr_id id)
 {
 	switch (id) {
 	case ATTR_EXTENTS:
@@ -203,15 +204,15 @@ static int print_file(FILE *out, struct inode *inode, enum attr_id id)
 			   ? -ENOMEM
 			   : 0;
 	case ATTR_MAPPED:
-		return print_number(out, file_mapped(inode->file));
+		return number_print(out, file_mapped(inode->file));
 	case ATTR_LEASES:
-		return print_number(out, file_leases(inode->file));
+		return number_print(out, file_leases(inode->file));
 	default:
 		return -ENODATA;
 	}
 }
 
-static int print(FILE *out, struct inode *inode, enum attr_id id)
+static int attribute_print(FILE *out, struct inode *inode, enum attr_id id)
 {
 	const struct volume *volume = inode->volume;
 	struct attr_values values = atomic_load(&inode->attrs);
@@ -221,8 +222,8 @@ static int print(FILE *out, struct inode *inode, enum attr_id id)
 	if (id == ATTR_DEVICE && volume)
 		return fputs(volume->device ? volume->device->uuid : "host", out) < 0 ? -ENOMEM : 0;
 	if (S_ISDIR(inode->mode))
-		return print_dir(out, inode->dir, id);
-	return S_ISREG(inode->mode) ? print_file(out, inode, id) : -ENODATA;
+		return dir_attribute_print(out, inode->dir, id);
+	return S_ISREG(inode->mode) ? file_attribute_print(out, inode, id) : -ENODATA;
 }
 
 int inode_attr_get(struct inode *inode, enum attr_id id, char **text, size_t *length)
@@ -232,7 +233,7 @@ int inode_attr_get(struct inode *inode, enum attr_id id, char **text, size_t *le
 
 	if (!out)
 		return -ENOMEM;
-	int error = print(out, inode, id);
+	int error = attribute_print(out, inode, id);
 
 	if (fclose(out) && !error)
 		error = -ENOMEM;

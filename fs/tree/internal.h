@@ -19,9 +19,9 @@ void tree_detach(struct inode *parent, struct dentry *entry);
 int tree_remove_check(struct inode *dir);
 
 /* After a name was detached: counts it off, frees what nobody can reach. Under no lock. */
-void tree_unnamed(struct fs *fs, struct inode *inode);
+void tree_name_removed(struct fs *fs, struct inode *inode);
 
 /* Where home has no name for the inode any more, another directory that has one pays. */
-void tree_rehome(struct fs *fs, struct inode *inode);
+void tree_update_quota_dir(struct fs *fs, struct inode *inode);
 
 #endif

@@ -10,7 +10,7 @@
 #include "fs/tree/tree.h"
 
 /* Puts text before *at, if it fits between start and *at. */
-static bool prepend(const char *start, char **at, const char *text, size_t length)
+static bool text_prepend(const char *start, char **at, const char *text, size_t length)
 {
 	if ((size_t)(*at - start) < length)
 		return false;
@@ -20,14 +20,15 @@ static bool prepend(const char *start, char **at, const char *text, size_t lengt
 }
 
 /* Prepends one of the inode's names; its directory, with a reference, or NULL where it has none. */
-static struct inode *prepend_name(struct inode *inode, const char *start, char **at, bool *fits)
+static struct inode *name_prepend(struct inode *inode, const char *start, char **at, bool *fits)
 {
 	scoped_lock(&inode->lock);
 	const struct dentry *entry = inode->links;
 
 	if (!entry)
 		return NULL;
-	*fits = prepend(start, at, entry->name, entry->length) && prepend(start, at, "/", 1);
+	*fits =
+	    text_prepend(start, at, entry->name, entry->length) && text_prepend(start, at, "/", 1);
 	inode_ref(entry->parent);
 	return entry->parent;
 }
@@ -39,17 +40,17 @@ int tree_path(struct fs *fs, struct inode *inode, char *path, size_t bytes)
 
 	*end = 0;
 	if (inode == fs->root)
-		fits = prepend(path, &at, "/", 1);
+		fits = text_prepend(path, &at, "/", 1);
 	inode_ref(inode);
 	while (fits && inode != fs->root) {
-		struct inode *parent = prepend_name(inode, path, &at, &fits);
+		struct inode *parent = name_prepend(inode, path, &at, &fits);
 
 		if (!parent) {
 			const struct volume *volume = inode->volume;
 
-			fits = prepend(path, &at, " (deleted)", 10) && volume &&
-			       prepend(path, &at, volume->name, strlen(volume->name)) &&
-			       prepend(path, &at, "/", 1);
+			fits = text_prepend(path, &at, " (deleted)", 10) && volume &&
+			       text_prepend(path, &at, volume->name, strlen(volume->name)) &&
+			       text_prepend(path, &at, "/", 1);
 			break;
 		}
 		inode_put(fs, inode, 1);

@@ -9,7 +9,7 @@
 #include "fs/tree/quota.h"
 #include "fs/tree/user_limits.h"
 
-static struct inode *parent_of(struct inode *dir)
+static struct inode *dir_parent(struct inode *dir)
 {
 	return dir->dir->parent;
 }
@@ -22,7 +22,7 @@ static void sums_add(struct dir *dir, int64_t bytes, int64_t files)
 		atomic_fetch_add_explicit(&dir->rfiles, files, memory_order_relaxed);
 }
 
-static bool within(_Atomic int64_t *sum, _Atomic uint64_t *limit, int64_t added)
+static bool sum_is_within(_Atomic int64_t *sum, _Atomic uint64_t *limit, int64_t added)
 {
 	return added <= 0 || (uint64_t)atomic_load_explicit(sum, memory_order_relaxed) <=
 				 atomic_load_explicit(limit, memory_order_relaxed);
@@ -30,15 +30,15 @@ static bool within(_Atomic int64_t *sum, _Atomic uint64_t *limit, int64_t added)
 
 int quota_add(struct inode *quota_dir, int64_t bytes, int64_t files)
 {
-	for (struct inode *dir = quota_dir; dir; dir = parent_of(dir)) {
+	for (struct inode *dir = quota_dir; dir; dir = dir_parent(dir)) {
 		struct dir *sums = dir->dir;
 
 		/* Add first, then look: two that come at once cannot both slip under the limit. */
 		sums_add(sums, bytes, files);
-		if (within(&sums->rbytes, &sums->max_bytes, bytes) &&
-		    within(&sums->rfiles, &sums->max_files, files))
+		if (sum_is_within(&sums->rbytes, &sums->max_bytes, bytes) &&
+		    sum_is_within(&sums->rfiles, &sums->max_files, files))
 			continue;
-		for (struct inode *undo = quota_dir;; undo = parent_of(undo)) {
+		for (struct inode *undo = quota_dir;; undo = dir_parent(undo)) {
 			sums_add(undo->dir, -bytes, -files);
 			if (undo == dir)
 				return -EDQUOT;
@@ -49,7 +49,7 @@ int quota_add(struct inode *quota_dir, int64_t bytes, int64_t files)
 
 void quota_force(struct inode *quota_dir, int64_t bytes, int64_t files)
 {
-	for (struct inode *dir = quota_dir; dir; dir = parent_of(dir))
+	for (struct inode *dir = quota_dir; dir; dir = dir_parent(dir))
 		sums_add(dir->dir, bytes, files);
 }
 
@@ -120,7 +120,7 @@ uint64_t quota_room(struct inode *quota_dir)
 {
 	uint64_t room = UINT64_MAX;
 
-	for (struct inode *dir = quota_dir; dir; dir = parent_of(dir)) {
+	for (struct inode *dir = quota_dir; dir; dir = dir_parent(dir)) {
 		uint64_t limit = atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed);
 		int64_t sum = atomic_load_explicit(&dir->dir->rbytes, memory_order_relaxed);
 		uint64_t used = sum > 0 ? (uint64_t)sum : 0;
@@ -134,14 +134,14 @@ uint64_t quota_room(struct inode *quota_dir)
 
 bool quota_limited(struct inode *quota_dir)
 {
-	for (struct inode *dir = quota_dir; dir; dir = parent_of(dir))
+	for (struct inode *dir = quota_dir; dir; dir = dir_parent(dir))
 		if (atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed) != UINT64_MAX)
 			return true;
 	return false;
 }
 
 /* What a quota leaves of its sum, and its limit where no nearer one is known. */
-static void quota_look(_Atomic uint64_t *limit, uint64_t used, uint64_t *nearest, uint64_t *left)
+static void quota_narrow(_Atomic uint64_t *limit, uint64_t used, uint64_t *nearest, uint64_t *left)
 {
 	uint64_t most = atomic_load_explicit(limit, memory_order_relaxed);
 	uint64_t here = most > used ? most - used : 0;
@@ -154,7 +154,7 @@ static void quota_look(_Atomic uint64_t *limit, uint64_t used, uint64_t *nearest
 		*left = here;
 }
 
-static uint64_t sum_of(_Atomic int64_t *sum)
+static uint64_t sum_read(_Atomic int64_t *sum)
 {
 	int64_t value = atomic_load_explicit(sum, memory_order_relaxed);
 
@@ -164,14 +164,14 @@ static uint64_t sum_of(_Atomic int64_t *sum)
 void quota_report(struct inode *dir, struct quota_report *quota)
 {
 	*quota = (struct quota_report){UINT64_MAX, 0, UINT64_MAX, UINT64_MAX, UINT64_MAX};
-	for (; dir; dir = parent_of(dir)) {
+	for (; dir; dir = dir_parent(dir)) {
 		struct dir *sums = dir->dir;
-		uint64_t bytes = sum_of(&sums->rbytes), files = sum_of(&sums->rfiles);
+		uint64_t bytes = sum_read(&sums->rbytes), files = sum_read(&sums->rfiles);
 		bool first = quota->max_bytes == UINT64_MAX;
 
-		quota_look(&sums->max_bytes, bytes, &quota->max_bytes, &quota->bytes_left);
+		quota_narrow(&sums->max_bytes, bytes, &quota->max_bytes, &quota->bytes_left);
 		if (first && quota->max_bytes != UINT64_MAX)
 			quota->used_bytes = bytes;
-		quota_look(&sums->max_files, files, &quota->max_files, &quota->files_left);
+		quota_narrow(&sums->max_files, files, &quota->max_files, &quota->files_left);
 	}
 }

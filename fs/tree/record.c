@@ -15,26 +15,26 @@
 /* A directory is locked while so many are recorded: a tenth of a millisecond. */
 #define NAMES_AT_ONCE 512
 
-static struct journal_piece piece_of(enum journal_kind kind, const void *fixed, size_t bytes)
+static struct journal_piece record_piece(enum journal_kind kind, const void *fixed, size_t bytes)
 {
 	return (struct journal_piece){.kind = kind, .bytes = (uint32_t)bytes, .fixed = fixed};
 }
 
-static void append_one(struct fs *fs, enum journal_kind kind, const void *fixed, size_t bytes)
+static void record_append(struct fs *fs, enum journal_kind kind, const void *fixed, size_t bytes)
 {
-	struct journal_piece piece = piece_of(kind, fixed, bytes);
+	struct journal_piece piece = record_piece(kind, fixed, bytes);
 
 	journal_append(fs->journal, &piece, 1, 0, 0);
 }
 
-static uint32_t volume_of(const struct inode *inode)
+static uint32_t volume_index(const struct inode *inode)
 {
 	const struct volume *volume = inode->volume;
 
 	return volume ? volume->index : NO_VOLUME;
 }
 
-static uint64_t quota_dir_of(const struct inode *inode)
+static uint64_t quota_dir_ino(const struct inode *inode)
 {
 	if (inode->quota_dir)
 		return inode->quota_dir->ino;
@@ -45,13 +45,13 @@ static struct journal_inode inode_image(const struct inode *inode)
 {
 	struct journal_inode image = {
 	    .ino = inode->ino,
-	    .quota_dir = quota_dir_of(inode),
+	    .quota_dir = quota_dir_ino(inode),
 	    .btime = inode->btime,
 	    .attrs = atomic_load(&inode->attrs),
 	    .mode = inode->mode,
 	    .uid = inode->uid,
 	    .gid = inode->gid,
-	    .volume = volume_of(inode),
+	    .volume = volume_index(inode),
 	    .flags = (inode->counted ? JOURNAL_IS_COUNTED : 0) |
 		     (inode->keep_data ? JOURNAL_IS_KEPT : 0),
 	};
@@ -66,7 +66,7 @@ static struct journal_inode inode_image(const struct inode *inode)
 static struct journal_piece inode_piece(const struct inode *inode,
 					const struct journal_inode *image)
 {
-	struct journal_piece piece = piece_of(JOURNAL_INODE, image, sizeof(*image));
+	struct journal_piece piece = record_piece(JOURNAL_INODE, image, sizeof(*image));
 
 	if (S_ISLNK(inode->mode) && image->target_bytes) {
 		piece.tail[0].data = inode->target;
@@ -89,7 +89,7 @@ static struct journal_name name_image(const struct dentry *entry)
 static struct journal_piece name_piece(enum journal_kind kind, const struct journal_name *image,
 				       const char *name)
 {
-	struct journal_piece piece = piece_of(kind, image, sizeof(*image));
+	struct journal_piece piece = record_piece(kind, image, sizeof(*image));
 
 	piece.tail[0].data = name;
 	piece.tail[0].bytes = image->name_bytes;
@@ -136,9 +136,9 @@ void record_unlink(struct fs *fs, const struct dentry *entry)
 
 void record_quota_dir(struct fs *fs, const struct inode *inode)
 {
-	struct journal_quota_dir quota_dir = {.ino = inode->ino, .quota_dir = quota_dir_of(inode)};
+	struct journal_quota_dir quota_dir = {.ino = inode->ino, .quota_dir = quota_dir_ino(inode)};
 
-	append_one(fs, JOURNAL_HOME, &quota_dir, sizeof(quota_dir));
+	record_append(fs, JOURNAL_HOME, &quota_dir, sizeof(quota_dir));
 }
 
 void record_gone(struct fs *fs, const struct inode *inode)
@@ -146,7 +146,7 @@ void record_gone(struct fs *fs, const struct inode *inode)
 	struct journal_ino gone = {.ino = inode->ino};
 
 	if (atomic_load_explicit(&inode->recorded, memory_order_relaxed))
-		append_one(fs, JOURNAL_GONE, &gone, sizeof(gone));
+		record_append(fs, JOURNAL_GONE, &gone, sizeof(gone));
 }
 
 void record_rename_name(struct record_rename *rename, const struct dentry *entry)
@@ -154,7 +154,7 @@ void record_rename_name(struct record_rename *rename, const struct dentry *entry
 	struct journal_name *name = &rename->names[rename->n_names++];
 
 	*name = name_image(entry);
-	name->volume = volume_of(entry->inode);
+	name->volume = volume_index(entry->inode);
 	rename->pieces[rename->n++] = name_piece(JOURNAL_NAME, name, entry->name);
 }
 
@@ -175,8 +175,8 @@ void record_rename_quota_dir(struct record_rename *rename, const struct inode *i
 	struct journal_quota_dir *quota_dir = &rename->quota_dirs[rename->n_quota_dirs++];
 
 	*quota_dir =
-	    (struct journal_quota_dir){.ino = inode->ino, .quota_dir = quota_dir_of(inode)};
-	rename->pieces[rename->n++] = piece_of(JOURNAL_HOME, quota_dir, sizeof(*quota_dir));
+	    (struct journal_quota_dir){.ino = inode->ino, .quota_dir = quota_dir_ino(inode)};
+	rename->pieces[rename->n++] = record_piece(JOURNAL_HOME, quota_dir, sizeof(*quota_dir));
 }
 
 static struct journal_open open_image(const struct inode *inode)
@@ -195,7 +195,7 @@ void record_rename_replaced(struct record_rename *rename, const struct inode *in
 {
 	rename->replaced.ino = inode->ino;
 	rename->pieces[rename->n++] =
-	    piece_of(JOURNAL_KEPT, &rename->replaced, sizeof(rename->replaced));
+	    record_piece(JOURNAL_KEPT, &rename->replaced, sizeof(rename->replaced));
 }
 
 void record_rename_moved(struct record_rename *rename, const struct file_move *move)
@@ -214,13 +214,13 @@ void record_owner(struct fs *fs, const struct inode *inode)
 	struct journal_owner owner = {
 	    .ino = inode->ino, .mode = inode->mode, .uid = inode->uid, .gid = inode->gid};
 
-	append_one(fs, JOURNAL_OWNER, &owner, sizeof(owner));
+	record_append(fs, JOURNAL_OWNER, &owner, sizeof(owner));
 }
 
 void record_values(struct fs *fs, const struct inode *inode)
 {
 	struct journal_values values = {.ino = inode->ino, .attrs = atomic_load(&inode->attrs)};
-	struct journal_piece piece = piece_of(JOURNAL_VALUES, &values, sizeof(values));
+	struct journal_piece piece = record_piece(JOURNAL_VALUES, &values, sizeof(values));
 
 	journal_append(fs->journal, &piece, 1, JOURNAL_DID_NAME, inode->ino);
 }
@@ -230,7 +230,7 @@ static void record_quota_as(struct fs *fs, unsigned did, const struct inode *ino
 	struct journal_quota quota = {.ino = inode->ino,
 				      .max_bytes = inode->dir->max_bytes,
 				      .max_files = inode->dir->max_files};
-	struct journal_piece piece = piece_of(JOURNAL_QUOTA, &quota, sizeof(quota));
+	struct journal_piece piece = record_piece(JOURNAL_QUOTA, &quota, sizeof(quota));
 
 	journal_append(fs->journal, &piece, 1, did, inode->ino);
 }
@@ -247,7 +247,7 @@ static void record_xattr_as(struct fs *fs, enum journal_kind kind, unsigned did,
 	struct journal_xattr xattr = {.ino = inode->ino,
 				      .name_bytes = (uint32_t)strlen(name) + 1,
 				      .value_bytes = (uint32_t)size};
-	struct journal_piece piece = piece_of(kind, &xattr, sizeof(xattr));
+	struct journal_piece piece = record_piece(kind, &xattr, sizeof(xattr));
 
 	piece.tail[0].data = name;
 	piece.tail[0].bytes = xattr.name_bytes;
@@ -272,7 +272,7 @@ void record_open(struct fs *fs, const struct inode *inode, unsigned did)
 	if (!fs->journal)
 		return;
 	struct journal_open open = open_image(inode);
-	struct journal_piece piece = piece_of(JOURNAL_OPEN, &open, sizeof(open));
+	struct journal_piece piece = record_piece(JOURNAL_OPEN, &open, sizeof(open));
 
 	journal_append(fs->journal, &piece, 1, did, inode->ino);
 }
@@ -281,7 +281,7 @@ static void record_dir(struct fs *fs, const struct inode *inode)
 {
 	struct journal_dir dir = {.ino = inode->ino, .next_cookie = inode->dir->next_cookie};
 
-	append_one(fs, JOURNAL_DIR, &dir, sizeof(dir));
+	record_append(fs, JOURNAL_DIR, &dir, sizeof(dir));
 }
 
 /* Some names at a time, and those who change the directory come in between: what they do is
@@ -311,7 +311,7 @@ static void record_inode(struct fs *fs, const struct inode *inode)
 	struct journal_inode image = inode_image(inode);
 	struct journal_open open = open_image(inode);
 	struct journal_piece pieces[2] = {inode_piece(inode, &image),
-					  piece_of(JOURNAL_OPEN, &open, sizeof(open))};
+					  record_piece(JOURNAL_OPEN, &open, sizeof(open))};
 	const struct xattr *xattr = NULL;
 	struct xattr_entry entry;
 

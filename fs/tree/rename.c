@@ -28,7 +28,7 @@ struct renaming {
 	struct inode *replaced; /* lost a name; to be counted off after the locks; referenced */
 };
 
-static bool above(const struct inode *dir, const struct inode *below)
+static bool dir_is_above(const struct inode *dir, const struct inode *below)
 {
 	for (; below; below = below->dir->parent)
 		if (below == dir)
@@ -37,9 +37,9 @@ static bool above(const struct inode *dir, const struct inode *below)
 }
 
 /* Ancestors first, else by address. Topology is held exclusively where they are two. */
-static void lock_both(struct inode *a, struct inode *b)
+static void dirs_lock(struct inode *a, struct inode *b)
 {
-	if (above(b, a) || (!above(a, b) && b < a)) {
+	if (dir_is_above(b, a) || (!dir_is_above(a, b) && b < a)) {
 		struct inode *swap = a;
 
 		a = b;
@@ -50,7 +50,7 @@ static void lock_both(struct inode *a, struct inode *b)
 		pthread_rwlock_wrlock(&b->dir->lock);
 }
 
-static void unlock_both(struct inode *a, struct inode *b)
+static void dirs_unlock(struct inode *a, struct inode *b)
 {
 	pthread_rwlock_unlock(&a->dir->lock);
 	if (a != b)
@@ -58,7 +58,7 @@ static void unlock_both(struct inode *a, struct inode *b)
 }
 
 /* May the source take the target's place? */
-static int check_types(const struct renaming *r)
+static int rename_check_types(const struct renaming *r)
 {
 	const struct inode *source = r->source->inode, *target = r->target->inode;
 
@@ -69,7 +69,7 @@ static int check_types(const struct renaming *r)
 	return S_ISDIR(target->mode) ? -EISDIR : 0;
 }
 
-static int check(const struct renaming *r)
+static int rename_check(const struct renaming *r)
 {
 	if (!r->source || r->to->dir->removed)
 		return -ENOENT;
@@ -77,20 +77,20 @@ static int check(const struct renaming *r)
 		return -ENOENT;
 	if (r->target && r->flags & RENAME_NOREPLACE)
 		return -EEXIST;
-	if (S_ISDIR(r->source->inode->mode) && above(r->source->inode, r->to))
+	if (S_ISDIR(r->source->inode->mode) && dir_is_above(r->source->inode, r->to))
 		return -EINVAL;
 	if (r->target && r->flags & RENAME_EXCHANGE && S_ISDIR(r->target->inode->mode) &&
-	    above(r->target->inode, r->from))
+	    dir_is_above(r->target->inode, r->from))
 		return -EINVAL;
-	if (r->target && S_ISDIR(r->target->inode->mode) && above(r->target->inode, r->from))
+	if (r->target && S_ISDIR(r->target->inode->mode) && dir_is_above(r->target->inode, r->from))
 		return -ENOTEMPTY;
 	if (r->from->volume != r->to->volume && r->source->inode != r->moving)
 		return -EXDEV; /* the name leads elsewhere since its bytes were moved */
-	return r->target ? check_types(r) : 0;
+	return r->target ? rename_check_types(r) : 0;
 }
 
 /* What the inode brings to a directory's sums. */
-static void weight(struct inode *inode, int64_t *bytes, int64_t *files)
+static void inode_weight(struct inode *inode, int64_t *bytes, int64_t *files)
 {
 	*bytes = (int64_t)atomic_load(&inode->charged);
 	*files = inode->counted;
@@ -100,7 +100,7 @@ static void weight(struct inode *inode, int64_t *bytes, int64_t *files)
 	}
 }
 
-static void set_quota_dir(struct inode *inode, struct inode *from, struct inode *to)
+static void inode_set_quota_dir(struct inode *inode, struct inode *from, struct inode *to)
 {
 	inode->quota_dir = to;
 	inode_ref(to);
@@ -108,36 +108,36 @@ static void set_quota_dir(struct inode *inode, struct inode *from, struct inode 
 }
 
 /* The inode's charge, and with it home's reference, follow its name to another directory. */
-static int move_charge(struct inode *inode, struct inode *from, struct inode *to)
+static int inode_move_charge(struct inode *inode, struct inode *from, struct inode *to)
 {
 	int64_t bytes, files;
 
 	if (inode->quota_dir != from)
 		return 0;
-	weight(inode, &bytes, &files);
+	inode_weight(inode, &bytes, &files);
 	int error = quota_move(from, to, bytes, files);
 
 	if (error)
 		return error;
-	set_quota_dir(inode, from, to);
+	inode_set_quota_dir(inode, from, to);
 	return 0;
 }
 
 /* Undoes move_charge. A quota cannot refuse that, though it is lower by now than what was there. */
-static void return_charge(struct inode *inode, struct inode *from, struct inode *to)
+static void inode_return_charge(struct inode *inode, struct inode *from, struct inode *to)
 {
 	int64_t bytes, files;
 
 	if (inode->quota_dir != to)
 		return;
-	weight(inode, &bytes, &files);
+	inode_weight(inode, &bytes, &files);
 	quota_force(to, -bytes, -files);
 	quota_force(from, bytes, files);
-	set_quota_dir(inode, to, from);
+	inode_set_quota_dir(inode, to, from);
 }
 
 /* The parent of a directory that changes places. */
-static void move_parent(struct inode *inode, struct inode *from, struct inode *to)
+static void dir_move_parent(struct inode *inode, struct inode *from, struct inode *to)
 {
 	if (!S_ISDIR(inode->mode) || from == to)
 		return;
@@ -148,38 +148,38 @@ static void move_parent(struct inode *inode, struct inode *from, struct inode *t
 }
 
 /* Whether what the entry names is not too deep in another directory. */
-static int check_depth(const struct dentry *entry, const struct inode *to)
+static int entry_check_depth(const struct dentry *entry, const struct inode *to)
 {
 	const struct inode *inode = entry->inode;
 
 	return S_ISDIR(inode->mode) ? depth_check(to, atomic_load(&inode->dir->height)) : 0;
 }
 
-static int check_depths(const struct renaming *r)
+static int rename_check_depths(const struct renaming *r)
 {
-	int error = r->from == r->to ? 0 : check_depth(r->source, r->to);
+	int error = r->from == r->to ? 0 : entry_check_depth(r->source, r->to);
 
 	if (error || r->from == r->to || !(r->flags & RENAME_EXCHANGE))
 		return error;
-	return check_depth(r->target, r->from);
+	return entry_check_depth(r->target, r->from);
 }
 
-static int charge(struct renaming *r)
+static int rename_charge(struct renaming *r)
 {
 	if (r->from == r->to)
 		return 0;
-	int error = move_charge(r->source->inode, r->from, r->to);
+	int error = inode_move_charge(r->source->inode, r->from, r->to);
 
 	if (error || !(r->flags & RENAME_EXCHANGE))
 		return error;
-	error = move_charge(r->target->inode, r->to, r->from);
+	error = inode_move_charge(r->target->inode, r->to, r->from);
 	if (error)
-		return_charge(r->source->inode, r->from, r->to);
+		inode_return_charge(r->source->inode, r->from, r->to);
 	return error;
 }
 
 /* The entry names another inode from now on. */
-static void repoint(struct dentry *entry, struct inode *inode)
+static void dentry_repoint(struct dentry *entry, struct inode *inode)
 {
 	struct inode *old = entry->inode, *dir = entry->parent;
 
@@ -192,7 +192,7 @@ static void repoint(struct dentry *entry, struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-static void count_subdir(struct inode *parent, const struct inode *inode, int more)
+static void dir_count_subdir(struct inode *parent, const struct inode *inode, int more)
 {
 	if (!S_ISDIR(inode->mode))
 		return;
@@ -200,24 +200,24 @@ static void count_subdir(struct inode *parent, const struct inode *inode, int mo
 	atomic_fetch_add(&parent->nlink, (uint32_t)more);
 }
 
-static void exchange(struct renaming *r)
+static void names_exchange(struct renaming *r)
 {
 	struct inode *source = r->source->inode, *target = r->target->inode;
 
 	r->named = r->target;
-	repoint(r->source, target);
-	repoint(r->target, source);
-	count_subdir(r->from, source, -1);
-	count_subdir(r->from, target, 1);
-	count_subdir(r->to, target, -1);
-	count_subdir(r->to, source, 1);
-	move_parent(source, r->from, r->to);
-	move_parent(target, r->to, r->from);
+	dentry_repoint(r->source, target);
+	dentry_repoint(r->target, source);
+	dir_count_subdir(r->from, source, -1);
+	dir_count_subdir(r->from, target, 1);
+	dir_count_subdir(r->to, target, -1);
+	dir_count_subdir(r->to, source, 1);
+	dir_move_parent(source, r->from, r->to);
+	dir_move_parent(target, r->to, r->from);
 	inode_touch_change(target);
 }
 
 /* The source's entry goes; its inode is named by the target's entry, or by a fresh one. */
-static int replace(struct renaming *r)
+static int name_replace(struct renaming *r)
 {
 	struct inode *source = r->source->inode;
 
@@ -230,7 +230,8 @@ static int replace(struct renaming *r)
 		r->replaced = target;
 		inode_ref(target); /* its other names are anybody's to remove */
 		r->named = r->target;
-		repoint(r->target, source); /* a directory for a directory: their count stays */
+		dentry_repoint(r->target,
+			       source); /* a directory for a directory: their count stays */
 	} else {
 		struct dentry *fresh = dentry_new(r->new_name, source);
 		int error = fresh ? tree_attach(r->to, fresh) : -ENOMEM;
@@ -242,12 +243,12 @@ static int replace(struct renaming *r)
 		r->named = fresh;
 	}
 	tree_detach(r->from, r->source);
-	move_parent(source, r->from, r->to);
+	dir_move_parent(source, r->from, r->to);
 	return 0;
 }
 
 /* All of it in one record. The source's entry is there no more, unless names were exchanged. */
-static void record(const struct renaming *r, const struct inode *source)
+static void rename_record(const struct renaming *r, const struct inode *source)
 {
 	struct record_rename record = {0};
 
@@ -275,7 +276,7 @@ static int rename_locked(struct renaming *r)
 {
 	r->source = dir_find(r->from->dir, r->name);
 	r->target = dir_find(r->to->dir, r->new_name);
-	int error = check(r);
+	int error = rename_check(r);
 
 	if (error)
 		return error;
@@ -283,18 +284,18 @@ static int rename_locked(struct renaming *r)
 
 	if (r->target && r->target->inode == source)
 		return 0; /* two names of one file: POSIX asks for nothing */
-	error = check_depths(r);
+	error = rename_check_depths(r);
 	if (!error)
-		error = charge(r);
+		error = rename_charge(r);
 	if (error)
 		return error;
 	if (r->flags & RENAME_EXCHANGE)
-		exchange(r);
+		names_exchange(r);
 	else
-		error = replace(r);
+		error = name_replace(r);
 	if (error) {
 		if (r->from != r->to)
-			return_charge(source, r->from, r->to);
+			inode_return_charge(source, r->from, r->to);
 		return error;
 	}
 	if (r->moving) {
@@ -315,7 +316,7 @@ static int rename_locked(struct renaming *r)
 		r->replaced->keep_data = true;
 		pthread_mutex_unlock(&r->replaced->lock);
 	}
-	record(r, source);
+	rename_record(r, source);
 	inode_ref(source);
 	r->renamed[0] = source;
 	if (r->flags & RENAME_EXCHANGE) {
@@ -335,9 +336,9 @@ static int rename_names(struct renaming *r)
 		token = brlock_read_lock(&fs->topology);
 	else
 		brlock_write_lock(&fs->topology);
-	lock_both(r->from, r->to);
+	dirs_lock(r->from, r->to);
 	error = rename_locked(r);
-	unlock_both(r->from, r->to);
+	dirs_unlock(r->from, r->to);
 	if (r->from == r->to)
 		brlock_read_unlock(&fs->topology, token);
 	else
@@ -346,7 +347,7 @@ static int rename_names(struct renaming *r)
 }
 
 /* What can be known before the bytes are moved; looked at again afterwards. */
-static int may_change_volume(struct renaming *r, struct inode *source)
+static int rename_check_volume(struct renaming *r, struct inode *source)
 {
 	struct inode *target;
 	int error = 0;
@@ -367,14 +368,14 @@ static int may_change_volume(struct renaming *r, struct inode *source)
 
 /* Bytes first, then the names, and only then is the copy the file's: a failure at any point leaves
  * the file where it was. */
-static int rename_across(struct renaming *r, struct copier *copier, struct file_move **left)
+static int rename_across(struct renaming *r, struct copier *copier, struct file_move **old_memory)
 {
 	struct inode *source;
 	int error = tree_lookup(r->fs, r->from, r->name, &source);
 
 	if (error)
 		return error;
-	error = may_change_volume(r, source);
+	error = rename_check_volume(r, source);
 	if (!error && !S_ISREG(source->mode)) {
 		r->moving = source;
 		error = rename_names(r);
@@ -385,17 +386,18 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 		error = inode_watch_require(r->fs, source);
 		inode_move_begin(source);
 		if (!error)
-			error = file_move_begin(source->file, &call.call, r->to->volume, left);
+			error =
+			    file_move_begin(source->file, &call.call, r->to->volume, old_memory);
 		if (!error) {
 			r->moving = source;
-			r->move = *left;
+			r->move = *old_memory;
 			error = rename_names(r);
-			file_move_end(*left, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
+			file_move_end(*old_memory, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
 			/* Who had an object of host/ mapped wrote to it unseen. */
 			inode_watch_mark_unknown(r->fs, source);
 			if (error) {
-				file_move_free(*left);
-				*left = NULL;
+				file_move_free(*old_memory);
+				*old_memory = NULL;
 			}
 		}
 		inode_move_end(source);
@@ -405,7 +407,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 }
 
 /* Under no lock. */
-static void renamed(struct renaming *r)
+static void rename_tell_spool(struct renaming *r)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		if (!r->renamed[i])
@@ -419,7 +421,8 @@ static void renamed(struct renaming *r)
 }
 
 int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const char *name,
-		struct inode *to, const char *new_name, unsigned flags, struct file_move **left)
+		struct inode *to, const char *new_name, unsigned flags,
+		struct file_move **old_memory)
 {
 	struct renaming r = {
 	    .fs = fs, .from = from, .to = to, .name = name, .new_name = new_name, .flags = flags};
@@ -433,12 +436,13 @@ int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const 
 		error = journal_room(fs->journal);
 	if (error)
 		return error;
-	error = from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier, left);
+	error =
+	    from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier, old_memory);
 	if (!error)
-		renamed(&r);
+		rename_tell_spool(&r);
 	if (error || !r.replaced)
 		return error;
-	tree_unnamed(fs, r.replaced);
+	tree_name_removed(fs, r.replaced);
 	inode_put(fs, r.replaced, 1);
 	return 0;
 }

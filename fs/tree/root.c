@@ -14,7 +14,7 @@
 /* The sticky bit, as on /tmp: where everybody may create, nobody removes what is another's. */
 #define TOP_MODE 01777
 
-static int top_directory(struct fs *fs, struct volume *volume)
+static int top_dir_create(struct fs *fs, struct volume *volume)
 {
 	const struct options *options = &fs->options;
 	struct inode *inode;
@@ -54,14 +54,14 @@ int tree_init(struct fs *fs)
 	fs->root = root;
 	record_create(fs, root, NULL);
 	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
-		error = top_directory(fs, &fs->volumes[i]);
+		error = top_dir_create(fs, &fs->volumes[i]);
 	if (error)
 		tree_destroy(fs);
 	return error;
 }
 
 /* Frees what is below a directory, deepest first, without recursion: users choose the depth. */
-static void empty(struct fs *fs, struct inode *top)
+static void dir_empty(struct fs *fs, struct inode *top)
 {
 	struct inode *dir = top;
 	uint64_t cookie = DIR_COOKIE_END; /* in dir, newer entries are gone */
@@ -96,7 +96,7 @@ void tree_destroy(struct fs *fs)
 	uint32_t slot = 0;
 	struct inode *inode;
 
-	empty(fs, fs->root);
+	dir_empty(fs, fs->root);
 	/* An unmount sends no FORGET: what is left is held by lookups alone. */
 	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		inode_forget(fs, inode, UINT64_MAX);

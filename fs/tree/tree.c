@@ -57,7 +57,7 @@ int tree_lookup(struct fs *fs, struct inode *parent, const char *name, struct in
 	return error;
 }
 
-static struct attr_values without_trust(struct attr_values values)
+static struct attr_values values_without_trust(struct attr_values values)
 {
 	if (values.share == SHARE_TRUSTED)
 		attributes_reset(ATTR_SHARE, &values);
@@ -65,7 +65,7 @@ static struct attr_values without_trust(struct attr_values values)
 }
 
 /* An inode for the directory, paid for by it, not yet named. Topology is held. */
-static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new *what,
+static int child_new(struct fs *fs, struct inode *parent, const struct tree_new *what,
 		     struct inode **inode)
 {
 	struct tree_new new = *what;
@@ -84,7 +84,7 @@ static int new_inode(struct fs *fs, struct inode *parent, const struct tree_new 
 	struct attr_values inherited = atomic_load(&parent->attrs);
 	/* The owner of a directory trusts readers with files of that owner, and with no other's. */
 	if (parent->uid != new.uid)
-		inherited = without_trust(inherited);
+		inherited = values_without_trust(inherited);
 	if (parent->mode & S_ISGID) {
 		new.gid = parent->gid;
 		if (S_ISDIR(new.mode))
@@ -161,7 +161,7 @@ void tree_detach(struct inode *parent, struct dentry *entry)
 	free(entry);
 }
 
-static int create_named(struct fs *fs, struct inode *parent, struct dentry *entry)
+static int child_add_name(struct fs *fs, struct inode *parent, struct dentry *entry)
 {
 	struct inode *inode = entry->inode;
 	int error;
@@ -195,13 +195,13 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 		return error;
 	brlock_token token = brlock_read_lock(&fs->topology);
 
-	error = new_inode(fs, parent, what, &new);
+	error = child_new(fs, parent, what, &new);
 	if (!error) {
 		struct dentry *entry = dentry_new(name, new);
 
 		/* The first reference is for having a name; this one is for the kernel. */
 		inode_ref(new);
-		error = entry ? create_named(fs, parent, entry) : -ENOMEM;
+		error = entry ? child_add_name(fs, parent, entry) : -ENOMEM;
 		if (error)
 			free(entry);
 	}
@@ -228,28 +228,28 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 	error = parent->dir->removed ? -ENOENT : 0;
 	pthread_rwlock_unlock(&parent->dir->lock);
 	if (!error)
-		error = new_inode(fs, parent, what, inode);
+		error = child_new(fs, parent, what, inode);
 	if (!error)
 		record_create(fs, *inode, NULL);
 	brlock_read_unlock(&fs->topology, token);
 	return error;
 }
 
-static bool is_dropped(struct inode *inode)
+static bool inode_is_freed(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
 	return inode->data_freed;
 }
 
 /* A file that had no name (O_TMPFILE) is from now on paid for by where it got one, like one whose
- * home lost its name for it: see tree_rehome. */
-static int link_named(struct fs *fs, struct inode *inode, struct inode *parent,
-		      struct dentry *entry)
+ * home lost its name for it: see tree_update_quota_dir. */
+static int link_add_name(struct fs *fs, struct inode *inode, struct inode *parent,
+			 struct dentry *entry)
 {
 	int error;
 
 	pthread_rwlock_wrlock(&parent->dir->lock);
-	if (parent->dir->removed || is_dropped(inode))
+	if (parent->dir->removed || inode_is_freed(inode))
 		error = -ENOENT;
 	else if (dir_find(parent->dir, entry->name))
 		error = -EEXIST;
@@ -291,10 +291,10 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 	error = quota_metadata(fs, METADATA_NAME);
 	if (error)
 		goto free_entry;
-	error = link_named(fs, inode, parent, entry);
+	error = link_add_name(fs, inode, parent, entry);
 	if (error)
 		goto unaccount;
-	tree_rehome(fs, inode);
+	tree_update_quota_dir(fs, inode);
 	inode_ref(inode); /* the kernel's */
 	return 0;
 
@@ -305,7 +305,7 @@ free_entry:
 	return error;
 }
 
-static bool links_in(struct inode *inode, const struct inode *dir)
+static bool inode_has_name_in(struct inode *inode, const struct inode *dir)
 {
 	for (struct dentry *entry = inode->links; entry; entry = entry->next_link)
 		if (entry->parent == dir)
@@ -313,21 +313,21 @@ static bool links_in(struct inode *inode, const struct inode *dir)
 	return false;
 }
 
-void tree_rehome(struct fs *fs, struct inode *inode)
+void tree_update_quota_dir(struct fs *fs, struct inode *inode)
 {
 	struct inode *old, *new = NULL;
 	brlock_token token = brlock_read_lock(&fs->topology);
 
 	pthread_mutex_lock(&inode->lock);
-	bool settled = !inode->links || links_in(inode, inode->quota_dir);
+	bool unchanged = !inode->links || inode_has_name_in(inode, inode->quota_dir);
 	pthread_mutex_unlock(&inode->lock);
 	brlock_read_unlock(&fs->topology, token);
-	if (settled)
+	if (unchanged)
 		return;
 	brlock_write_lock(&fs->topology);
 	pthread_mutex_lock(&inode->lock);
 	old = inode->quota_dir;
-	if (inode->links && !links_in(inode, old)) {
+	if (inode->links && !inode_has_name_in(inode, old)) {
 		new = inode->links->parent;
 		inode_ref(new);
 		inode->quota_dir = new;
@@ -346,7 +346,7 @@ void tree_rehome(struct fs *fs, struct inode *inode)
 		inode_put(fs, old, 1);
 }
 
-void tree_unnamed(struct fs *fs, struct inode *inode)
+void tree_name_removed(struct fs *fs, struct inode *inode)
 {
 	bool last, drop = false;
 
@@ -360,7 +360,7 @@ void tree_unnamed(struct fs *fs, struct inode *inode)
 	inode_watch_changed(fs, inode);
 	if (!last) {
 		quota_metadata(fs, -METADATA_NAME);
-		tree_rehome(fs, inode);
+		tree_update_quota_dir(fs, inode);
 		return;
 	}
 	inode_uncount(fs, inode);
@@ -371,7 +371,7 @@ void tree_unnamed(struct fs *fs, struct inode *inode)
 
 /* Times are to be as they will be when the record is there: whoever asks again is told that all is
  * done. */
-static void unlinking(struct fs *fs, struct inode *parent, const struct dentry *entry)
+static void unlink_record(struct fs *fs, struct inode *parent, const struct dentry *entry)
 {
 	if (!fs->journal)
 		return;
@@ -397,13 +397,13 @@ int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
 	} else {
 		inode = entry->inode;
 		inode_ref(inode);
-		unlinking(fs, parent, entry);
+		unlink_record(fs, parent, entry);
 		tree_detach(parent, entry);
 	}
 	pthread_rwlock_unlock(&parent->dir->lock);
 	if (error)
 		return error;
-	tree_unnamed(fs, inode);
+	tree_name_removed(fs, inode);
 	inode_put(fs, inode, 1);
 	return 0;
 }
@@ -437,12 +437,12 @@ int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
 		error = tree_remove_check(entry->inode);
 	if (!error) {
 		inode = entry->inode;
-		unlinking(fs, parent, entry);
+		unlink_record(fs, parent, entry);
 		tree_detach(parent, entry);
 	}
 	pthread_rwlock_unlock(&parent->dir->lock);
 	if (!error)
-		tree_unnamed(fs, inode);
+		tree_name_removed(fs, inode);
 	return error;
 }
 
@@ -463,7 +463,7 @@ void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs 
 	/* Readers were trusted by the owner before. First, so that no crash leaves that to another.
 	 */
 	if (attrs->which & TREE_UID && attrs->uid != inode->uid) {
-		atomic_store(&inode->attrs, without_trust(atomic_load(&inode->attrs)));
+		atomic_store(&inode->attrs, values_without_trust(atomic_load(&inode->attrs)));
 		record_values(fs, inode);
 	}
 	if (attrs->which & TREE_MODE)

@@ -36,10 +36,11 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 int tree_unlink(struct fs *fs, struct inode *parent, const char *name);
 int tree_rmdir(struct fs *fs, struct inode *parent, const char *name);
 /* flags: 0, RENAME_NOREPLACE, RENAME_EXCHANGE. A regular file that changes volume has its bytes
- * moved by the copier, all or nothing; what it leaves behind goes to *left, for the caller to free
- * with file_move_free once the answer is out. */
+ * moved by the copier, all or nothing; what it leaves behind goes to *old_memory, for the caller to
+ * free with file_move_free once the answer is out. */
 int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const char *name,
-		struct inode *to, const char *new_name, unsigned flags, struct file_move **left);
+		struct inode *to, const char *new_name, unsigned flags,
+		struct file_move **old_memory);
 
 /* Bits of struct tree_attrs.which. */
 enum { TREE_MODE = 1, TREE_UID = 2, TREE_GID = 4, TREE_ATIME = 8, TREE_MTIME = 16 };

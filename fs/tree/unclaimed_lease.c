@@ -68,7 +68,7 @@ bool unclaimed_lease_adopt(struct fs *fs, struct inode *inode)
 	return true;
 }
 
-static void let_go(struct fs *fs, struct unclaimed_lease *unclaimed_lease)
+static void unclaimed_lease_release(struct fs *fs, struct unclaimed_lease *unclaimed_lease)
 {
 	if (unclaimed_lease->leases) {
 		file_unlease(unclaimed_lease->inode->file, unclaimed_lease->leases);
@@ -90,6 +90,6 @@ void unclaimed_leases_end(struct fs *fs)
 	pthread_mutex_unlock(&fs->unclaimed_leases->lock);
 	HASH_ITER (hh, all, unclaimed_lease, next) {
 		HASH_DEL(all, unclaimed_lease);
-		let_go(fs, unclaimed_lease);
+		unclaimed_lease_release(fs, unclaimed_lease);
 	}
 }

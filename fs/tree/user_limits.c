@@ -77,7 +77,7 @@ bool user_is_privileged(uid_t uid)
 }
 
 /* Each file is a descriptor, and another one for the keeper: one user leaves half of them. */
-static uint64_t host_files_of_one(const struct fs *fs)
+static uint64_t user_host_files_limit(const struct fs *fs)
 {
 	uint64_t files = descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit());
 
@@ -86,13 +86,13 @@ static uint64_t host_files_of_one(const struct fs *fs)
 	return files / (fs->fdstore ? 4 : 2);
 }
 
-static uint64_t limit_of_one(const struct fs *fs, enum user_kind kind)
+static uint64_t user_limit(const struct fs *fs, enum user_kind kind)
 {
 	switch (kind) {
 	case USER_LEASES:
 		return fs->options.user_leases;
 	case USER_HOST_FILES:
-		return host_files_of_one(fs);
+		return user_host_files_limit(fs);
 	default:
 		return kinds[kind].of_one;
 	}
@@ -106,7 +106,7 @@ static struct user *user_find(const struct user_limits *limits, uid_t uid)
 	return user;
 }
 
-static struct user *user_make(struct user_limits *limits, uid_t uid)
+static struct user *user_find_or_new(struct user_limits *limits, uid_t uid)
 {
 	struct user *user = user_find(limits, uid);
 
@@ -123,21 +123,21 @@ static struct user *user_make(struct user_limits *limits, uid_t uid)
 }
 
 /* lock is held. */
-static int check(const struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
+static int limit_check(const struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
 	const struct user *user = user_find(fs->users, uid);
 	uint64_t has = user ? user->counts[kind] : 0, of_all = kinds[kind].of_all;
 
 	if (user_is_privileged(uid))
 		return 0;
-	if (has + more > limit_of_one(fs, kind))
+	if (has + more > user_limit(fs, kind))
 		return -EMFILE;
 	return of_all && fs->users->ordinary[kind] + more > of_all ? -ENFILE : 0;
 }
 
-static int add(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
+static int count_add(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
-	struct user *user = user_make(fs->users, uid);
+	struct user *user = user_find_or_new(fs->users, uid);
 
 	if (!user)
 		return -ENOMEM;
@@ -147,22 +147,22 @@ static int add(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 	return 0;
 }
 
-static int try_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
+static int count_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
 	scoped_lock(&fs->users->lock);
-	int error = check(fs, uid, kind, more);
+	int error = limit_check(fs, uid, kind, more);
 
-	return error ? error : add(fs, uid, kind, more);
+	return error ? error : count_add(fs, uid, kind, more);
 }
 
 /* The thread may serve another user's request, or none. */
-static void tell_refusal(const struct fs *fs, uid_t uid, enum user_kind kind, int error)
+static void refusal_log(const struct fs *fs, uid_t uid, enum user_kind kind, int error)
 {
 	struct log_caller before = log_caller_change((struct log_caller){true, uid});
 
 	if (error == -EMFILE)
 		log_warn("uid %u: %" PRIu64 " %s, and no more for one user%s", uid,
-			 limit_of_one(fs, kind), kinds[kind].name, kinds[kind].remedy);
+			 user_limit(fs, kind), kinds[kind].name, kinds[kind].remedy);
 	else
 		log_warn("uid %u: refused, because all users together have %" PRIu64 " %s", uid,
 			 kinds[kind].of_all, kinds[kind].name);
@@ -176,18 +176,18 @@ int user_limits_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t mor
 
 	if (error)
 		return error;
-	error = try_take(fs, uid, kind, more);
+	error = count_take(fs, uid, kind, more);
 	if (error)
 		quota_metadata(fs, -bytes);
 	if (error == -EMFILE || error == -ENFILE)
-		tell_refusal(fs, uid, kind, error);
+		refusal_log(fs, uid, kind, error);
 	return error;
 }
 
 int user_limits_restore(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
 	scoped_lock(&fs->users->lock);
-	int error = add(fs, uid, kind, more);
+	int error = count_add(fs, uid, kind, more);
 
 	if (!error)
 		atomic_fetch_add(&fs->metadata_bytes, (int64_t)more * kinds[kind].cost);
@@ -214,11 +214,11 @@ void user_limits_give(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t fe
 int user_limits_check(struct fs *fs, uid_t uid, enum user_kind kind)
 {
 	pthread_mutex_lock(&fs->users->lock);
-	int error = check(fs, uid, kind, 1);
+	int error = limit_check(fs, uid, kind, 1);
 
 	pthread_mutex_unlock(&fs->users->lock);
 	if (error)
-		tell_refusal(fs, uid, kind, error);
+		refusal_log(fs, uid, kind, error);
 	return error;
 }
 

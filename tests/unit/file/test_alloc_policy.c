@@ -31,7 +31,7 @@ static void expect(const struct extents *extents, const struct layout *layout, u
 	ck_assert(layout_next(extents, layout, from, end, wish, &piece));
 	ck_assert_uint_eq(piece.offset, offset);
 	ck_assert_uint_eq(piece.bytes, bytes);
-	ck_assert_uint_eq(piece.least, least);
+	ck_assert_uint_eq(piece.min_bytes, least);
 }
 
 START_TEST(test_unit_by_size)
@@ -161,8 +161,8 @@ static void fill(struct extents *extents, const struct layout *layout, uint64_t 
 	struct layout_piece piece;
 
 	while (layout_next(extents, layout, from, end, wish, &piece)) {
-		ck_assert_uint_ge(piece.bytes, piece.least);
-		ck_assert_uint_gt(piece.least, 0);
+		ck_assert_uint_ge(piece.bytes, piece.min_bytes);
+		ck_assert_uint_gt(piece.min_bytes, 0);
 		add(extents, piece.offset, piece.bytes);
 	}
 	ck_assert_uint_eq(extents_covered(extents, from, end), end);
