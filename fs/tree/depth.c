@@ -21,8 +21,9 @@ int depth_check(const struct inode *parent, uint32_t height)
 	return dir_depth(parent) + 1 + height > DEPTH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* The end of the way up is where a directory has as many levels already: so have those above it. A
- * tree of an earlier version, which may be deeper, is counted as one of DEPTH_MAX levels. */
+/* The way up ends at the first directory that already counts this many levels, because all
+ * directories above count enough levels too. A directory from an earlier version may be deeper; the
+ * count stops at DEPTH_MAX. */
 void depth_added(const struct inode *dir)
 {
 	uint32_t height = atomic_load_explicit(&dir->dir->height, memory_order_relaxed) + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* How deep directories may be nested. Each charge, check of a quota and rename goes through all
- * directories above a file, and users choose how many there are. */
+/* The limit of how deep directories may be nested. Every charge, quota check and rename walks
+ * through all directories above a file, and users choose how many directories there are. */
 #ifndef FS_TREE_DEPTH_H
 #define FS_TREE_DEPTH_H
 
@@ -9,13 +9,13 @@
 
 struct inode;
 
-/* Below the root of the mount; as many as a path of PATH_MAX bytes can name. */
+/* Levels below the root of the mount: as many as a path of PATH_MAX bytes can name. */
 #define DEPTH_MAX 2000
 
-/* 0, or -ENAMETOOLONG where a directory in parent, with so many levels of directories below it,
- * would be or have one that is too deep. Topology is held. */
+/* Checks a directory in parent that has height levels of directories below: 0, or -ENAMETOOLONG if
+ * the lowest level would be too deep. Topology is held. */
 int depth_check(const struct inode *parent, uint32_t height);
-/* The directory was given its parent: those above learn how many levels they have below them.
+/* Call after a directory was given its parent: raises dir->height of all directories above.
  * Topology is held. */
 void depth_added(const struct inode *dir);
 

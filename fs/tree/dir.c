@@ -9,8 +9,8 @@
 #include "common/hash.h"
 #include "fs/tree/dir.h"
 
-/* Names per bucket, on average, before the buckets become twice as many; and buckets per name
- * before they become half. */
+/* The number of buckets doubles above NAMES_PER_BUCKET names per bucket, and halves when there are
+ * more than BUCKETS_PER_NAME buckets per name. */
 #define NAMES_PER_BUCKET 2
 #define BUCKETS_PER_NAME 8
 #define BUCKETS_MIN	 8
@@ -65,7 +65,8 @@ struct dentry *dir_find(struct dir *dir, const char *name)
 	return entry;
 }
 
-/* Without memory for other buckets those that are there do, but for the first ones. */
+/* Without memory for the new array the directory keeps the old buckets. Only a directory without
+ * buckets gets -ENOMEM. */
 static int buckets_resize(struct dir *dir, uint32_t n)
 {
 	struct dentry **old = dir->buckets, *entry, *next;
@@ -113,7 +114,7 @@ struct dentry *dentry_new(const char *name, struct inode *inode)
 	return entry;
 }
 
-/* Drops the removed ones from the list when they are at least half of it; cookies stay. */
+/* Removes the slots without an entry from the order list. Cookies stay as they are. */
 static void order_compact(struct dir *dir)
 {
 	uint32_t kept = 0;
@@ -157,7 +158,7 @@ int dir_add(struct dir *dir, struct dentry *entry)
 	return 0;
 }
 
-/* The first position in the list whose cookie is at least this one. */
+/* The first position in the order list with at least this cookie. */
 static uint32_t order_position(const struct dir *dir, uint64_t cookie)
 {
 	uint32_t low = 0, high = dir->n_order;
@@ -181,14 +182,15 @@ void dir_remove(struct dir *dir, struct dentry *entry)
 		link = &(*link)->next;
 	*link = entry->next;
 	dir->order[order_position(dir, entry->cookie)].entry = NULL;
-	/* Every listing begins at the newest name: no gaps lie before it. */
+	/* Drop empty slots at the end: every listing begins at the newest name, and would walk over
+	 * the gaps. */
 	while (dir->n_order && !dir->order[dir->n_order - 1].entry)
 		dir->n_order--;
 	dir->n_names--;
 	if (dir->n_buckets > BUCKETS_MIN && dir->n_names < dir->n_buckets / BUCKETS_PER_NAME)
 		buckets_resize(dir, dir->n_buckets / 2);
-	/* A list that is mostly gaps gives its memory back: a directory that held a million names
-	 * and is empty again costs no more than a new one. */
+	/* Return memory when most slots are empty: a directory that held a million names and is
+	 * empty again costs no more than a new directory. */
 	if (dir->n_order >= 64 && dir->n_names <= dir->n_order / 4) {
 		order_compact(dir);
 		uint32_t capacity = dir->n_names + dir->n_names / 2 + 4;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The names in one directory: a hash for finding them and an array in creation order for listing.
- * A name's cookie is the number of its creation in this directory: cookies grow and are never used
- * again. Listings go from the newest name to the oldest, so that a name that is created or renamed
- * after a listing began is never met by it: every listing ends, and an open directory needs no
- * memory of what it has listed. Callers hold dir->lock. */
+/* The names in one directory: a hash for finding a name and an array in creation order for listing.
+ * A name's cookie is the number of the name's creation in this directory: cookies grow and are
+ * never used again. Listings go from the newest name to the oldest, so a listing never meets a name
+ * that was created or renamed after the listing began: every listing ends, and an open directory
+ * needs no memory of the names listed so far. Callers hold dir->lock. */
 #ifndef FS_TREE_DIR_H
 #define FS_TREE_DIR_H
 
@@ -17,12 +17,12 @@
 
 struct inode;
 
-/* A million of these exist: 46 bytes and the name. */
+/* A million entries may exist: 46 bytes and the name. */
 struct dentry {
-	struct inode *inode;  /* holds the inode's reference for having names, with the others */
-	struct inode *parent; /* not a reference: an entry lives in its directory */
-	struct dentry *next_link; /* of the same inode; its lock */
-	struct dentry *next;	  /* in its bucket */
+	struct inode *inode;	  /* with a reference that all entries of an inode share */
+	struct inode *parent;	  /* without a reference: an entry lives in its directory */
+	struct dentry *next_link; /* next entry of the same inode; under the inode's lock */
+	struct dentry *next;	  /* next entry in the bucket */
 	uint64_t cookie;
 	uint32_t hash;
 	uint8_t length;
@@ -34,7 +34,7 @@ struct dir_slot {
 	struct dentry *entry; /* NULL: removed */
 };
 
-/* Smaller numbers are positions in a listing that no name has. */
+/* Listing positions below DIR_COOKIE_FIRST belong to no name. */
 #define DIR_COOKIE_FIRST 3
 
 struct dir {
@@ -45,33 +45,33 @@ struct dir {
 	uint32_t n_order, cap_order;
 	_Atomic uint32_t n_names; /* stat reads it without the lock */
 	uint32_t n_subdirs;
-	/* Levels of directories below this one, at most: what goes is counted off only when no
-	 * directory is left in it. See depth.h. */
+	/* Upper bound of the levels of directories below: raised by depth_added, and set to 0 only
+	 * when the last subdirectory is removed. See depth.h. */
 	_Atomic uint32_t height;
 	uint64_t next_cookie;
-	struct inode *parent; /* holds a reference; NULL for the root; topology */
-	bool removed;	      /* rmdir was here: nothing can be created in it any more */
-	/* Everything below, itself excluded; moved by account.c. */
+	struct inode *parent; /* holds a reference; NULL for the root; under topology */
+	bool removed;	      /* removed by rmdir: no entry can be created any more */
+	/* Sums over all files below, without the directory itself; changed by quota.c. */
 	_Atomic int64_t rbytes, rfiles;
 	_Atomic uint64_t max_bytes, max_files; /* UINT64_MAX: no quota */
 };
 
 struct dir *dir_new(void);
-void dir_free(struct dir *dir); /* empty */
+void dir_free(struct dir *dir); /* the directory is empty */
 
 struct dentry *dir_find(struct dir *dir, const char *name);
 struct dentry *dentry_new(const char *name, struct inode *inode);
-/* Takes the entry over; -ENOMEM leaves it with the caller. */
+/* Takes ownership of the entry. On -ENOMEM the caller keeps the entry. */
 int dir_add(struct dir *dir, struct dentry *entry);
-/* Takes it out; the caller frees it. */
+/* Takes the entry out of the directory; the caller frees the entry. */
 void dir_remove(struct dir *dir, struct dentry *entry);
-/* For restoring: names with their cookies, in any order; nothing but dir_find is called until
- * dir_restore_end. -EUCLEAN: two names have one cookie. */
+/* For recovery: adds and removes names with given cookies, in any order. Until dir_restore_end only
+ * dir_find may be called besides. -EUCLEAN: two names have the same cookie. */
 int dir_restore_add(struct dir *dir, struct dentry *entry);
 void dir_restore_remove(struct dir *dir, struct dentry *entry);
 int dir_restore_end(struct dir *dir);
 
-/* The newest entry whose cookie is smaller; NULL: the end. */
+/* The newest entry with a smaller cookie; NULL: the end. */
 struct dentry *dir_before(struct dir *dir, uint64_t cookie);
 
 #endif

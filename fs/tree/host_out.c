@@ -12,12 +12,12 @@
 #include "fs/file/file.h"
 #include "fs/tree/inode.h"
 
-/* At a time: each is some system calls. */
+/* Files checked per call: every check takes several system calls. */
 #define CHECKS_MAX 512
 
 struct host_out {
 	struct host_out *prev, *next;
-	struct inode *inode; /* a reference */
+	struct inode *inode; /* holds a reference */
 };
 
 int host_outs_open(struct fs *fs)
@@ -69,7 +69,7 @@ void host_out_update_accounting(struct fs *fs, struct inode *inode)
 		return;
 	struct host_out *out = malloc(sizeof(*out));
 
-	/* Without memory for it: charged until it is opened and closed the next time. */
+	/* Without memory for the entry the file stays charged until the next open and close. */
 	if (!out) {
 		atomic_store(&inode->out, false);
 		return;
@@ -96,7 +96,8 @@ void host_outs_check(struct fs *fs)
 			continue;
 		}
 		atomic_store(&out->inode->out, false);
-		/* Whoever gave it out again in between did not note it. */
+		/* A lease or handle that ended meanwhile saw inode->out still set and added no
+		 * entry. */
 		host_out_update_accounting(fs, out->inode);
 		host_out_free(fs, out);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files of host/ whose object programs have, mapped or by a descriptor, after the last handle and
- * lease, and those that are leased for writing: they are charged by their size, which the programs
- * may change, until a look finds no program that has the object. Nothing tells when. */
+/* Files of host/ with a shared-memory object that programs may still write without the daemon's
+ * knowledge: by a mapping or descriptor that outlived the last handle and lease, or by a lease for
+ * writing. Such files are charged by their size, which the programs may change. The kernel sends no
+ * notice of the end, so a periodic check asks whether a program still has the object. */
 #ifndef FS_TREE_HOST_OUT_H
 #define FS_TREE_HOST_OUT_H
 
@@ -16,15 +17,15 @@ struct host_outs {
 	struct host_out *first;
 };
 
-/* An empty list: 0 or -ENOMEM. */
+/* Makes an empty list: 0 or -ENOMEM. */
 int host_outs_open(struct fs *fs);
-void host_outs_close(struct fs *fs); /* host_outs_end was called */
-/* After a handle or a lease has ended, or a lease for writing begun, under no lock: sets the charge
- * right, now or later. */
+void host_outs_close(struct fs *fs); /* after host_outs_end */
+/* Call after a handle or lease has ended or a lease for writing has begun: corrects the charge, and
+ * adds the file to the list if programs may still have the object. Under no lock. */
 void host_out_update_accounting(struct fs *fs, struct inode *inode);
-/* Looks at some of them, once a second. */
+/* Checks a limited number of files in the list; called once a second. */
 void host_outs_check(struct fs *fs);
-/* Looks at none any more. */
+/* Empties the list. */
 void host_outs_end(struct fs *fs);
 
 #endif

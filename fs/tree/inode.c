@@ -23,7 +23,7 @@
 
 int64_t time_from_spec(const struct timespec *spec)
 {
-	/* 64 bits of nanoseconds reach from 1677 to 2262; what is beyond is held at the border. */
+	/* 64 bits of nanoseconds reach from 1677 to 2262; times beyond are clamped. */
 	int64_t ns;
 
 	if (__builtin_mul_overflow((int64_t)spec->tv_sec, NS_PER_SECOND, &ns) ||
@@ -85,9 +85,9 @@ static bool inode_in_host(const struct inode *inode)
 	return S_ISREG(inode->mode) && volume && volume->system;
 }
 
-/* The kernel writes to the object of a host/ file past the daemon, and only the object's mtime
- * knows of it. What it was when mtime was set last is remembered: another one is newer. lock is
- * held. */
+/* The kernel writes to the object of a host/ file without the daemon, and only the object's mtime
+ * shows such a write. So remember the object's mtime whenever inode->mtime is set: a different
+ * object mtime later is newer. lock is held. */
 static void object_mtime_note(struct inode *inode)
 {
 	if (inode_in_host(inode))
@@ -145,7 +145,8 @@ void inode_touch_change(struct inode *inode)
 	time_set(&inode->fields->ctime, time_now());
 }
 
-/* Zeroed memory for an inode, with its file behind it: two pieces of memory would be more. */
+/* Zeroed memory for an inode; a file follows directly behind the inode, because two allocations
+ * would cost more. */
 static struct inode *inode_memory(mode_t mode)
 {
 	return calloc(1, sizeof(struct inode) + (S_ISREG(mode) ? file_struct_bytes() : 0));
@@ -156,7 +157,7 @@ static struct file *inode_inline_file(struct inode *inode)
 	return (struct file *)(inode + 1);
 }
 
-/* What the type needs. */
+/* Makes the directory or file that the type needs. */
 static int inode_new_content(struct inode *inode, mode_t mode)
 {
 	if (S_ISDIR(mode)) {
@@ -208,7 +209,7 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 	error = inode_new_content(new, mode);
 	if (error)
 		goto free_inode;
-	/* The first inode is the root, and its number is fixed. */
+	/* The first inode is the root, which has a fixed number. */
 	error =
 	    fs->root ? inode_table_add(fs->inodes, new) : inode_table_add_first(fs->inodes, new);
 	if (error)
@@ -247,7 +248,8 @@ int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
 		return -EUCLEAN;
 	if (!inode->mode) {
 		inode->volume = volume;
-		/* What comes behind an inode had to be known when it was made. */
+		/* The memory behind this inode was sized before the type was known, so the file
+		 * gets its own allocation. */
 		int rc =
 		    S_ISREG(mode) ? file_new(volume, &inode->file) : inode_new_content(inode, mode);
 
@@ -298,16 +300,18 @@ static void inode_count_unlinked_open(struct fs *fs, struct inode *inode, bool d
 	atomic_fetch_add(&fs->n_unlinked_open, dying ? 1 : -1);
 }
 
-/* Gives back what the inode has: the directory that it holds references to, and how many. */
+/* Frees the inode. Returns how many references the inode held to *above, a directory; the caller
+ * puts these references. */
 static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **above)
 {
 	struct inode *quota_dir = inode->quota_dir, *parent = NULL;
 	mode_t mode = inode->mode;
 	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
 
-	/* Who has its slot next writes over its figures. */
+	/* The next inode that gets this slot overwrites the counters. */
 	tsan_acquire(inode);
-	/* Before its number, or its memory, can be another's. */
+	/* Record first: afterwards another inode can get the number, and another file the
+	 * memory. */
 	record_gone(fs, inode);
 	inode_watch_free(fs, inode);
 	inode_table_remove(fs->inodes, inode);
@@ -331,7 +335,8 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	xattr_free(inode->xattrs);
 	pthread_mutex_destroy(&inode->lock);
 	free(inode);
-	/* The directory above a directory is the one that pays, but at the top nobody pays. */
+	/* For a directory below the top level, quota_dir and parent are the same directory; a
+	 * top-level directory has no quota_dir. */
 	*above = quota_dir ? quota_dir : parent;
 	return (quota_dir != NULL) + (parent != NULL);
 }
@@ -391,15 +396,15 @@ void inode_drop_data(struct fs *fs, struct inode *inode)
 
 void inode_put(struct fs *fs, struct inode *inode, uint64_t n)
 {
-	/* In a loop: the last reference to a directory may be what is below it, and users choose
-	 * the depth. */
+	/* A loop, not recursion: the freed inode may hold the last reference to its directory, and
+	 * users choose the depth. */
 	while (n && atomic_fetch_sub(&inode->refs, n) == n)
 		n = inode_free(fs, inode, &inode);
 }
 
 void inode_looked_up(struct inode *inode)
 {
-	/* What was done with it until now comes before it is forgotten. */
+	/* Release order: all changes through this lookup happen before the inode is freed. */
 	atomic_fetch_add_explicit(&inode->fields->lookups, 1, memory_order_release);
 }
 
@@ -407,7 +412,8 @@ void inode_forget(struct fs *fs, struct inode *inode, uint64_t n)
 {
 	uint64_t lookups = atomic_load(&inode->fields->lookups), fewer;
 
-	/* Never more than the kernel has: a reference that is not its own is not its to give. */
+	/* Never subtract more lookups than the kernel holds: other references belong to the
+	 * daemon. */
 	do {
 		fewer = n < lookups ? n : lookups;
 	} while (!atomic_compare_exchange_weak(&inode->fields->lookups, &lookups, lookups - fewer));
@@ -424,7 +430,7 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    .st_nlink = inode->nlink,
 	    .st_uid = inode->uid,
 	    .st_gid = inode->gid,
-	    .st_blksize = 1 << 20, /* what cp and cat then use: one request of the largest size */
+	    .st_blksize = 1 << 20, /* cp and cat then send requests of the largest size */
 	    .st_atim = time_to_spec(inode->fields->atime),
 	    .st_mtim = time_to_spec(inode->fields->mtime),
 	    .st_ctim = time_to_spec(inode->fields->ctime),

@@ -30,7 +30,8 @@ static int attribute_refuse(enum attr_id id, const char *path, const char *why)
 	return -ENOTSUP;
 }
 
-/* What this daemon, or this machine, cannot do is refused when it is asked for, not ignored. */
+/* A value that this daemon or machine cannot provide is refused when a user sets the value, not
+ * ignored. */
 static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 			   const struct attr_values *values, const char *path)
 {
@@ -49,7 +50,7 @@ static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 	return 0;
 }
 
-/* Brings what the file has into line with its new attributes. */
+/* Applies the new attribute to the memory of the file. */
 static int attribute_apply(struct fs *fs, struct copier *copier, struct inode *inode,
 			   enum attr_id id, const struct attr_values *values)
 {
@@ -71,14 +72,14 @@ static int attribute_apply(struct fs *fs, struct copier *copier, struct inode *i
 	return 0;
 }
 
-/* -EPERM: whom a file's memory is entrusted to is for its owner to say. */
+/* -EPERM: only the owner decides which processes may share a file's memory. */
 static int attribute_store(struct fs *fs, struct inode *inode, enum attr_id id,
 			   const struct attr_values *values, uid_t caller)
 {
 	scoped_lock(&inode->lock);
 	if (id == ATTR_SHARE && caller != inode->uid && !user_is_privileged(caller))
 		return -EPERM;
-	/* Only this field: another may have been set meanwhile. */
+	/* Change only this field: another thread may have set another field meanwhile. */
 	struct attr_values now = atomic_load(&inode->attrs);
 	attributes_take(id, &now, values);
 	atomic_store(&inode->attrs, now);
@@ -92,7 +93,8 @@ static int attribute_set(struct fs *fs, struct copier *copier, struct inode *ino
 {
 	int error = attribute_check(fs, inode, id, values, path);
 
-	/* What lies in the spool alone cannot be laid out, or be there no more. */
+	/* Bytes that are only in the spool cannot be laid out, and must come back before the spool
+	 * stops keeping the file. */
 	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST))
 		error = inode_watch_require(fs, inode);
 	if (!error)
@@ -109,7 +111,7 @@ static int quota_set(struct fs *fs, struct inode *inode, enum attr_id id, uint64
 {
 	if (!S_ISDIR(inode->mode))
 		return -EINVAL;
-	/* Quotas bind the owner of a directory, too. */
+	/* Quotas bind the owner of a directory too, so the owner cannot change a quota. */
 	if (!user_is_privileged(caller))
 		return -EPERM;
 	scoped_lock(&inode->lock);

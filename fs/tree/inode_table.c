@@ -11,7 +11,7 @@
 
 #define SLOT_OF(ino) ((uint32_t)(ino))
 
-/* The top two bits of a number are for .gpumem/ (control.h). */
+/* .gpumem/ uses the top two bits of inode numbers (fs/control/nodes.h). */
 #define GENERATION_MAX 0x3fffffffU
 
 static struct inode_slot *slot_at(struct inode_table *table, uint32_t slot)
@@ -45,7 +45,8 @@ int inode_table_new(struct inode_table **made)
 		struct inode_shard *shard = &table->shards[i];
 
 		pthread_mutex_init(&shard->lock, NULL);
-		/* Page i is shard i's first; 0 is no slot at all, so that no free list names it. */
+		/* Page i is the first page of shard i. Slot 0 is never used, so 0 can end a free
+		 * list. */
 		shard->next_page = i;
 	}
 	*made = table;
@@ -62,7 +63,7 @@ void inode_table_free(struct inode_table *table)
 	free(table);
 }
 
-/* A page of slots more for the shard, whose lock is held. */
+/* Adds a page of slots to the shard. The shard's lock is held. */
 static int shard_grow(struct inode_table *table, struct inode_shard *shard)
 {
 	if (shard->next_page >= INODE_PAGES)
@@ -81,14 +82,14 @@ static int shard_grow(struct inode_table *table, struct inode_shard *shard)
 	if (shard->fresh == 0)
 		shard->fresh = INODE_ROOT;
 	shard->next_page += INODE_SHARDS;
-	/* Never fewer: restoring, the journal has all of them already. */
+	/* Only raise: during recovery the header already has the final number of pages. */
 	if (table->journal &&
 	    table->journal->header->pages[shard - table->shards] < shard->next_page)
 		table->journal->header->pages[shard - table->shards] = shard->next_page;
 	return 0;
 }
 
-/* Which shard this thread takes numbers from: threads are spread in the order of their coming. */
+/* The shard in which this thread creates inodes: new threads take the shards in turn. */
 static unsigned shard_mine(struct inode_table *table)
 {
 	static _Thread_local unsigned mine;
@@ -98,7 +99,8 @@ static unsigned shard_mine(struct inode_table *table)
 	return mine - 1;
 }
 
-/* Its figures go where the next daemon finds them. */
+/* Moves the inode's counters and times into the journal's slot, where the next daemon finds
+ * them. */
 static void fields_place(struct journal *journal, struct inode *inode)
 {
 	struct journal_slot *slot = journal_slot(journal, SLOT_OF(inode->ino));
@@ -113,7 +115,7 @@ static void fields_place(struct journal *journal, struct inode *inode)
 		file_set_fields(inode->file, &slot->file);
 }
 
-/* What no number has had yet, whichever slot it was. */
+/* Raises the highest generation that any slot has ever had. */
 static void generation_raise(_Atomic uint32_t *highest, uint32_t generation)
 {
 	uint32_t now = atomic_load(highest);
@@ -184,7 +186,7 @@ struct inode *inode_table_find(struct inode_table *table, uint64_t ino)
 	return inode && inode->ino == ino ? inode : NULL;
 }
 
-/* Takes a reference unless the last one is already gone. */
+/* Takes a reference, unless the last reference is gone. */
 static bool inode_ref_alive(struct inode *inode)
 {
 	uint64_t refs = atomic_load(&inode->refs);
@@ -214,8 +216,8 @@ struct inode *inode_table_next(struct inode_table *table, uint32_t *slot)
 		struct inode_slot *entry = slot_at(table, *slot);
 
 		if (!entry) {
-			/* Pages are dealt to shards in turn: a page that is missing ends only its
-			 * shard. */
+			/* Page n belongs to shard n % INODE_SHARDS, so a missing page ends only the
+			 * slots of its shard. */
 			uint32_t page = *slot / INODE_PAGE_SLOTS;
 
 			if (page >= INODE_PAGES || page >= inode_table_pages(table))
@@ -242,7 +244,7 @@ struct inode *inode_table_restore_at(struct inode_table *table, uint64_t ino)
 	return entry ? atomic_load(&entry->inode) : NULL;
 }
 
-/* Its shard's pages up to that of the slot. */
+/* Makes all pages of the slot's shard up to the slot's page. */
 static int restore_pages(struct inode_table *table, uint32_t slot)
 {
 	struct inode_shard *shard = &table->shards[shard_of_slot(slot)];
@@ -284,7 +286,7 @@ void inode_table_restore_remove(struct inode_table *table, struct inode *inode)
 	table->shards[shard_of_slot(slot)].count--;
 }
 
-/* Slots that are free now may have had any number up to the highest. */
+/* A free slot may have had any generation up to the highest, so all free slots continue above. */
 int inode_table_restore_end(struct inode_table *table)
 {
 	uint32_t generation =

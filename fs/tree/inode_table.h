@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Inodes by number. Finding takes no lock, because the kernel never asks for a number whose lookups
- * it has given back. A number is a slot in the low 32 bits and the slot's generation above. */
+/* The table of inodes by number. A lookup takes no lock: the kernel never sends a number after
+ * FUSE_FORGET returned all lookups of the number. A number is a slot in the low 32 bits and the
+ * slot's generation above. */
 #ifndef FS_TREE_INODE_TABLE_H
 #define FS_TREE_INODE_TABLE_H
 
@@ -14,12 +15,12 @@
 
 struct inode_slot {
 	_Atomic(struct inode *) inode;
-	uint32_t generation; /* shard lock */
-	uint32_t next_free;  /* shard lock; 0 ends the list */
+	uint32_t generation; /* under the shard's lock */
+	uint32_t next_free;  /* under the shard's lock; 0 ends the list */
 };
 
-/* Page n of slots belongs to shard n % INODE_SHARDS; a thread takes its numbers from one shard, so
- * that creators rarely meet. */
+/* Page n of slots belongs to shard n % INODE_SHARDS. A thread takes new numbers from a single
+ * shard, so that threads that create files rarely share a lock. */
 struct inode_shard {
 	_Alignas(64) pthread_mutex_t lock;
 	uint32_t first_free;
@@ -31,33 +32,35 @@ struct inode_shard {
 struct journal;
 
 struct inode_table {
-	struct journal *journal; /* where figures are to be; NULL: in the inodes */
+	struct journal *journal; /* holds counters and times; NULL: inodes have their own */
 	_Atomic(struct inode_slot *)
-	    *pages; /* INODE_PAGES of them; the kernel backs what is used */
+	    *pages; /* INODE_PAGES pointers; the kernel backs used pages only */
 	_Atomic unsigned threads;
 	struct inode_shard shards[INODE_SHARDS];
 };
 
 int inode_table_new(struct inode_table **made);
-void inode_table_free(struct inode_table *table); /* the table alone */
+void inode_table_free(struct inode_table *table); /* the inodes are freed already */
 
-/* Gives the inode its number: 0, -ENOMEM or -ENOSPC. The first one of all is INODE_ROOT. */
+/* Gives the inode a number: 0, -ENOMEM or -ENOSPC. inode_table_add_first is for the root, which
+ * gets INODE_ROOT. */
 int inode_table_add(struct inode_table *table, struct inode *inode);
 int inode_table_add_first(struct inode_table *table, struct inode *inode);
 void inode_table_remove(struct inode_table *table, struct inode *inode);
 
-/* NULL: no such inode. Takes no reference. */
+/* NULL: no such inode. The caller gets no reference. */
 struct inode *inode_table_find(struct inode_table *table, uint64_t ino);
 
-/* The same with a reference, for who does not hold one already. */
+/* As inode_table_find, with a reference: for callers that hold none. */
 struct inode *inode_table_get(struct inode_table *table, uint64_t ino);
 
 /* Iterates: the next inode at or after *slot (start with 0), with a reference; NULL ends. */
 struct inode *inode_table_next(struct inode_table *table, uint32_t *slot);
 
-/* For restoring, by one thread: what is in the slot of a number; an inode under its number, into a
- * slot that has none (0, -ENOMEM, -EUCLEAN); out of it again; and at the end the free slots, whose
- * numbers from then on are such as never were. */
+/* For recovery, by a single thread. inode_table_restore_at: the inode in the number's slot, or
+ * NULL. inode_table_restore: puts an inode into the empty slot of its number (0, -ENOMEM,
+ * -EUCLEAN). inode_table_restore_remove: empties the slot again. inode_table_restore_end: makes the
+ * free slots usable, with generations that were never used before. */
 struct inode *inode_table_restore_at(struct inode_table *table, uint64_t ino);
 int inode_table_restore(struct inode_table *table, struct inode *inode);
 void inode_table_restore_remove(struct inode_table *table, struct inode *inode);

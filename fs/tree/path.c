@@ -9,7 +9,7 @@
 #include "fs/tree/dir.h"
 #include "fs/tree/tree.h"
 
-/* Puts text before *at, if it fits between start and *at. */
+/* Puts text before *at, if there is room after start. */
 static bool text_prepend(const char *start, char **at, const char *text, size_t length)
 {
 	if ((size_t)(*at - start) < length)
@@ -19,7 +19,8 @@ static bool text_prepend(const char *start, char **at, const char *text, size_t 
 	return true;
 }
 
-/* Prepends one of the inode's names; its directory, with a reference, or NULL where it has none. */
+/* Prepends a name of the inode. Returns the name's directory, with a reference, or NULL for an
+ * inode without names. */
 static struct inode *name_prepend(struct inode *inode, const char *start, char **at, bool *fits)
 {
 	scoped_lock(&inode->lock);

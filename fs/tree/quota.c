@@ -33,7 +33,8 @@ int quota_add(struct inode *quota_dir, int64_t bytes, int64_t files)
 	for (struct inode *dir = quota_dir; dir; dir = dir_parent(dir)) {
 		struct dir *sums = dir->dir;
 
-		/* Add first, then look: two that come at once cannot both slip under the limit. */
+		/* Add before the check: otherwise two simultaneous charges could pass under the
+		 * limit together. */
 		sums_add(sums, bytes, files);
 		if (sum_is_within(&sums->rbytes, &sums->max_bytes, bytes) &&
 		    sum_is_within(&sums->rfiles, &sums->max_files, files))
@@ -78,7 +79,7 @@ int quota_object(void *quota_owner, int more)
 	struct inode_call *call = quota_owner;
 	struct inode *inode = call->inode;
 
-	/* As it was counted, whoever owns it by now. */
+	/* Count off for the uid that was charged; the file may have another owner now. */
 	if (more < 0) {
 		user_limits_give(call->fs, inode->object_uid, USER_HOST_FILES, 1);
 		return 0;
@@ -97,7 +98,7 @@ int quota_object_restored(struct fs *fs, struct inode *inode)
 
 int quota_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files)
 {
-	/* Taken off first, so that a quota above both does not see it twice. */
+	/* Subtract first: a quota above both directories must not see the amount twice. */
 	quota_force(from, -bytes, -files);
 	int error = quota_add(to, bytes, files);
 
@@ -140,7 +141,8 @@ bool quota_limited(struct inode *quota_dir)
 	return false;
 }
 
-/* What a quota leaves of its sum, and its limit where no nearer one is known. */
+/* Narrows *left to the room that this quota leaves; sets *nearest to the limit if no nearer
+ * directory has a limit. */
 static void quota_narrow(_Atomic uint64_t *limit, uint64_t used, uint64_t *nearest, uint64_t *left)
 {
 	uint64_t most = atomic_load_explicit(limit, memory_order_relaxed);

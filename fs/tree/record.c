@@ -12,7 +12,7 @@
 
 #define NO_VOLUME UINT32_MAX
 
-/* A directory is locked while so many are recorded: a tenth of a millisecond. */
+/* Names recorded while a directory is locked: a tenth of a millisecond. */
 #define NAMES_AT_ONCE 512
 
 static struct journal_piece record_piece(enum journal_kind kind, const void *fixed, size_t bytes)
@@ -108,7 +108,7 @@ void record_create(struct fs *fs, struct inode *inode, const struct dentry *entr
 		name = name_image(entry);
 		pieces[1] = name_piece(JOURNAL_NAME, &name, entry->name);
 	}
-	/* From here on a compaction that runs records it as well. */
+	/* From here on a checkpoint that is running records the inode as well. */
 	atomic_store_explicit(&inode->recorded, true, memory_order_release);
 	journal_append(fs->journal, pieces, entry ? 2 : 1, JOURNAL_DID_NAME, inode->ino);
 }
@@ -284,8 +284,8 @@ static void record_dir(struct fs *fs, const struct inode *inode)
 	record_append(fs, JOURNAL_DIR, &dir, sizeof(dir));
 }
 
-/* Some names at a time, and those who change the directory come in between: what they do is
- * recorded by them. */
+/* Locks the directory for a limited number of names at a time. Threads that change the directory in
+ * between record their changes themselves. */
 static void record_names(struct fs *fs, struct inode *inode)
 {
 	struct dir *dir = inode->dir;
@@ -315,7 +315,8 @@ static void record_inode(struct fs *fs, const struct inode *inode)
 	const struct xattr *xattr = NULL;
 	struct xattr_entry entry;
 
-	/* What most do not have was recorded when it went, and need not be again. */
+	/* Most inodes have no handles, leases or kept data. The end of these was recorded before,
+	 * so no record is needed. */
 	bool plain = !open.opens && !open.leases && !open.kept && !open.backing_id;
 
 	journal_append(fs->journal, pieces, plain ? 1 : 2, 0, 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is written into the journal when something changes: a function per change. Called under the
- * locks of the change, after it was made and before anybody can see it. All do nothing where there
- * is no journal. */
+/* Journal records of names and inodes: a function for each kind of change. The caller holds the
+ * locks of the change, has made the change, and has not shown the change to other threads yet.
+ * Without a journal the functions do nothing. Records of a file's memory are in
+ * fs/file/record.h. */
 #ifndef FS_TREE_RECORD_H
 #define FS_TREE_RECORD_H
 
@@ -14,16 +15,16 @@ struct dentry;
 
 /* --- names and inodes */
 
-/* entry is in its directory already; NULL: without a name. */
+/* entry is in its directory already; NULL: an inode without a name. */
 void record_create(struct fs *fs, struct inode *inode, const struct dentry *entry);
 void record_link(struct fs *fs, const struct dentry *entry);
 void record_unlink(struct fs *fs, const struct dentry *entry);
 void record_quota_dir(struct fs *fs, const struct inode *inode);
-/* Under no lock: the last reference went. */
+/* Under no lock, after the last reference was dropped. */
 void record_gone(struct fs *fs, const struct inode *inode);
 
-/* The parts of a rename: names that lead elsewhere now or are gone, homes that changed, a file that
- * lost its name to another, and the memory of one that was moved. */
+/* The parts of a rename, for a single record: new and removed names, changed quota_dirs, a file
+ * that lost its name to another file, and the memory of a file that changed volume. */
 #define RECORD_PIECES 8
 struct record_rename {
 	struct journal_piece pieces[RECORD_PIECES];
@@ -41,7 +42,7 @@ void record_rename_replaced(struct record_rename *rename, const struct inode *in
 void record_rename_moved(struct record_rename *rename, const struct file_move *move);
 void record_rename(struct fs *fs, const struct record_rename *rename);
 
-/* --- what inodes have; inode->lock is held */
+/* --- attributes and counters of inodes; inode->lock is held */
 
 void record_owner(struct fs *fs, const struct inode *inode);
 void record_values(struct fs *fs, const struct inode *inode);
@@ -49,11 +50,12 @@ void record_quota(struct fs *fs, const struct inode *inode);
 void record_xattr(struct fs *fs, const struct inode *inode, const char *name, const void *value,
 		  size_t size);
 void record_xattr_gone(struct fs *fs, const struct inode *inode, const char *name);
-/* Handles, leases, and what else keeps the memory of a file without names. did: bits of enum
- * journal_drc_add. */
+/* Handles, leases and keep_data: the state that keeps the memory of a file without names. did: bits
+ * of enum journal_drc_add. */
 void record_open(struct fs *fs, const struct inode *inode, unsigned did);
 
-/* All that an inode is and has, in records of its own; the caller has a reference, and no lock. */
+/* Records the whole state of an inode, for a checkpoint. The caller holds a reference and no
+ * lock. */
 void record_checkpoint(struct fs *fs, struct inode *inode);
 
 #endif

@@ -17,15 +17,16 @@
 
 struct renaming {
 	struct fs *fs;
-	struct inode *from, *to; /* the two directories, perhaps one */
+	struct inode *from, *to; /* the two directories; may be the same */
 	const char *name, *new_name;
 	unsigned flags;
-	struct dentry *source, *target; /* target is NULL where nothing is replaced */
-	struct dentry *named;		/* what the source is named by in the end */
-	struct file_move *move;		/* of moving, where it has bytes; or NULL */
-	struct inode *moving;		/* whose bytes are already on the other volume, or NULL */
-	struct inode *renamed[2];	/* have other names now; referenced */
-	struct inode *replaced; /* lost a name; to be counted off after the locks; referenced */
+	struct dentry *source, *target; /* target is NULL if no name is replaced */
+	struct dentry *named;		/* the entry that names the source in the end */
+	struct file_move *move;		/* the move of the file's bytes, or NULL */
+	struct inode *moving;		/* its bytes are on the other volume already; or NULL */
+	struct inode *renamed[2];	/* inodes with changed names; referenced */
+	struct inode
+	    *replaced; /* inode that lost a name, counted off after unlocking; referenced */
 };
 
 static bool dir_is_above(const struct inode *dir, const struct inode *below)
@@ -36,7 +37,7 @@ static bool dir_is_above(const struct inode *dir, const struct inode *below)
 	return false;
 }
 
-/* Ancestors first, else by address. Topology is held exclusively where they are two. */
+/* Ancestors first, then by address. For two directories topology is held exclusively. */
 static void dirs_lock(struct inode *a, struct inode *b)
 {
 	if (dir_is_above(b, a) || (!dir_is_above(a, b) && b < a)) {
@@ -57,7 +58,7 @@ static void dirs_unlock(struct inode *a, struct inode *b)
 		pthread_rwlock_unlock(&b->dir->lock);
 }
 
-/* May the source take the target's place? */
+/* Checks whether the types allow the source to take the target's place. */
 static int rename_check_types(const struct renaming *r)
 {
 	const struct inode *source = r->source->inode, *target = r->target->inode;
@@ -85,11 +86,11 @@ static int rename_check(const struct renaming *r)
 	if (r->target && S_ISDIR(r->target->inode->mode) && dir_is_above(r->target->inode, r->from))
 		return -ENOTEMPTY;
 	if (r->from->volume != r->to->volume && r->source->inode != r->moving)
-		return -EXDEV; /* the name leads elsewhere since its bytes were moved */
+		return -EXDEV; /* another rename changed the name after the bytes were moved */
 	return r->target ? rename_check_types(r) : 0;
 }
 
-/* What the inode brings to a directory's sums. */
+/* The bytes and files that the inode adds to the sums of a directory. */
 static void inode_weight(struct inode *inode, int64_t *bytes, int64_t *files)
 {
 	*bytes = (int64_t)atomic_load(&inode->charged);
@@ -104,10 +105,11 @@ static void inode_set_quota_dir(struct inode *inode, struct inode *from, struct 
 {
 	inode->quota_dir = to;
 	inode_ref(to);
-	atomic_fetch_sub(&from->refs, 1); /* never the last: the request's lookup is another */
+	atomic_fetch_sub(&from->refs,
+			 1); /* never the last reference: the request's lookup holds another */
 }
 
-/* The inode's charge, and with it home's reference, follow its name to another directory. */
+/* Moves the inode's charge, and the reference to quota_dir, to the directory of the new name. */
 static int inode_move_charge(struct inode *inode, struct inode *from, struct inode *to)
 {
 	int64_t bytes, files;
@@ -123,7 +125,7 @@ static int inode_move_charge(struct inode *inode, struct inode *from, struct ino
 	return 0;
 }
 
-/* Undoes move_charge. A quota cannot refuse that, though it is lower by now than what was there. */
+/* Undoes inode_move_charge. A quota that was lowered meanwhile cannot refuse. */
 static void inode_return_charge(struct inode *inode, struct inode *from, struct inode *to)
 {
 	int64_t bytes, files;
@@ -136,7 +138,7 @@ static void inode_return_charge(struct inode *inode, struct inode *from, struct 
 	inode_set_quota_dir(inode, to, from);
 }
 
-/* The parent of a directory that changes places. */
+/* Sets the parent of a directory that moves to another directory. */
 static void dir_move_parent(struct inode *inode, struct inode *from, struct inode *to)
 {
 	if (!S_ISDIR(inode->mode) || from == to)
@@ -147,7 +149,7 @@ static void dir_move_parent(struct inode *inode, struct inode *from, struct inod
 	depth_added(inode);
 }
 
-/* Whether what the entry names is not too deep in another directory. */
+/* Checks whether the entry's inode is not too deep in another directory. */
 static int entry_check_depth(const struct dentry *entry, const struct inode *to)
 {
 	const struct inode *inode = entry->inode;
@@ -178,7 +180,7 @@ static int rename_charge(struct renaming *r)
 	return error;
 }
 
-/* The entry names another inode from now on. */
+/* Makes the entry name another inode. */
 static void dentry_repoint(struct dentry *entry, struct inode *inode)
 {
 	struct inode *old = entry->inode, *dir = entry->parent;
@@ -216,7 +218,7 @@ static void names_exchange(struct renaming *r)
 	inode_touch_change(target);
 }
 
-/* The source's entry goes; its inode is named by the target's entry, or by a fresh one. */
+/* Removes the source's entry; the target's entry, or a new entry, names the source's inode. */
 static int name_replace(struct renaming *r)
 {
 	struct inode *source = r->source->inode;
@@ -228,10 +230,10 @@ static int name_replace(struct renaming *r)
 		if (error)
 			return error;
 		r->replaced = target;
-		inode_ref(target); /* its other names are anybody's to remove */
+		inode_ref(target); /* other threads may remove the other names */
 		r->named = r->target;
 		dentry_repoint(r->target,
-			       source); /* a directory for a directory: their count stays */
+			       source); /* a directory replaces a directory: the count stays */
 	} else {
 		struct dentry *fresh = dentry_new(r->new_name, source);
 		int error = fresh ? tree_attach(r->to, fresh) : -ENOMEM;
@@ -247,7 +249,8 @@ static int name_replace(struct renaming *r)
 	return 0;
 }
 
-/* All of it in one record. The source's entry is there no more, unless names were exchanged. */
+/* Writes a single record for the whole rename. The source's entry exists only if names were
+ * exchanged. */
 static void rename_record(const struct renaming *r, const struct inode *source)
 {
 	struct record_rename record = {0};
@@ -271,7 +274,7 @@ static void rename_record(const struct renaming *r, const struct inode *source)
 	record_rename(r->fs, &record);
 }
 
-/* Both directories are locked; all or nothing. */
+/* Both directories are locked. On an error the names are unchanged. */
 static int rename_locked(struct renaming *r)
 {
 	r->source = dir_find(r->from->dir, r->name);
@@ -283,7 +286,7 @@ static int rename_locked(struct renaming *r)
 	struct inode *source = r->source->inode;
 
 	if (r->target && r->target->inode == source)
-		return 0; /* two names of one file: POSIX asks for nothing */
+		return 0; /* two names of the same file: POSIX requires no change */
 	error = rename_check_depths(r);
 	if (!error)
 		error = rename_charge(r);
@@ -311,7 +314,8 @@ static int rename_locked(struct renaming *r)
 	if (r->fs->journal && r->replaced)
 		inode_touch_change(r->replaced);
 	if (r->replaced) {
-		/* As the record has it, or a compaction that comes in between takes it back. */
+		/* The record below says keep_data, so set keep_data first: a checkpoint that ran in
+		 * between would record false after the record. */
 		pthread_mutex_lock(&r->replaced->lock);
 		r->replaced->keep_data = true;
 		pthread_mutex_unlock(&r->replaced->lock);
@@ -346,14 +350,15 @@ static int rename_names(struct renaming *r)
 	return error;
 }
 
-/* What can be known before the bytes are moved; looked at again afterwards. */
+/* Checks before the bytes are moved; rename_check repeats the checks afterwards. */
 static int rename_check_volume(struct renaming *r, struct inode *source)
 {
 	struct inode *target;
 	int error = 0;
 
-	/* The memory of a directory's content or of a file with other names lies on the volume that
-	 * those names promise; and two files cannot be in flight at once. */
+	/* -EXDEV for a directory, because its files have memory on the old volume; for a file with
+	 * other names on the old volume; and for an exchange, because two files cannot be moved at
+	 * once. */
 	if (S_ISDIR(source->mode) || source->nlink > 1 || r->flags & RENAME_EXCHANGE)
 		return -EXDEV;
 	if (tree_lookup(r->fs, r->to, r->new_name, &target) == 0) {
@@ -366,8 +371,8 @@ static int rename_check_volume(struct renaming *r, struct inode *source)
 	return error;
 }
 
-/* Bytes first, then the names, and only then is the copy the file's: a failure at any point leaves
- * the file where it was. */
+/* Moves the bytes, then the names, and then makes the copy the file's memory. A failure at any step
+ * leaves the file unchanged. */
 static int rename_across(struct renaming *r, struct copier *copier, struct file_move **old_memory)
 {
 	struct inode *source;
@@ -393,7 +398,8 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 			r->move = *old_memory;
 			error = rename_names(r);
 			file_move_end(*old_memory, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
-			/* Who had an object of host/ mapped wrote to it unseen. */
+			/* A program that mapped the object of host/ may have written without the
+			 * daemon's knowledge. */
 			inode_watch_mark_unknown(r->fs, source);
 			if (error) {
 				file_move_free(*old_memory);

@@ -11,7 +11,7 @@
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 
-/* The sticky bit, as on /tmp: where everybody may create, nobody removes what is another's. */
+/* The sticky bit, as on /tmp: all users may create files, and only the owner may remove a file. */
 #define TOP_MODE 01777
 
 static int top_dir_create(struct fs *fs, struct volume *volume)
@@ -60,11 +60,11 @@ int tree_init(struct fs *fs)
 	return error;
 }
 
-/* Frees what is below a directory, deepest first, without recursion: users choose the depth. */
+/* Frees everything below a directory, deepest first, without recursion: users choose the depth. */
 static void dir_empty(struct fs *fs, struct inode *top)
 {
 	struct inode *dir = top;
-	uint64_t cookie = DIR_COOKIE_END; /* in dir, newer entries are gone */
+	uint64_t cookie = DIR_COOKIE_END; /* entries of dir with at least this cookie are gone */
 
 	for (;;) {
 		struct dentry *entry = dir_before(dir->dir, cookie);
@@ -97,7 +97,8 @@ void tree_destroy(struct fs *fs)
 	struct inode *inode;
 
 	dir_empty(fs, fs->root);
-	/* An unmount sends no FORGET: what is left is held by lookups alone. */
+	/* An unmount sends no FUSE_FORGET: the remaining inodes have references only from
+	 * lookups. */
 	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		inode_forget(fs, inode, UINT64_MAX);
 		inode_put(fs, inode, 1);

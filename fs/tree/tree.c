@@ -23,7 +23,7 @@ static int name_check(const char *name)
 	return strnlen(name, NAME_BYTES_MAX + 1) > NAME_BYTES_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* Whether names may be added to or taken from the directory at all: the root is fixed. */
+/* The root's entries are fixed. */
 int tree_writable(struct inode *parent, const char *name)
 {
 	int error = name_check(name);
@@ -64,7 +64,7 @@ static struct attr_values values_without_trust(struct attr_values values)
 	return values;
 }
 
-/* An inode for the directory, paid for by it, not yet named. Topology is held. */
+/* Makes an inode without a name for the directory, which pays for the inode. Topology is held. */
 static int child_new(struct fs *fs, struct inode *parent, const struct tree_new *what,
 		     struct inode **inode)
 {
@@ -82,7 +82,8 @@ static int child_new(struct fs *fs, struct inode *parent, const struct tree_new 
 		return error;
 	pthread_mutex_lock(&parent->lock);
 	struct attr_values inherited = atomic_load(&parent->attrs);
-	/* The owner of a directory trusts readers with files of that owner, and with no other's. */
+	/* The share attribute trusts readers with files of the directory's owner, and with no other
+	 * user's files. */
 	if (parent->uid != new.uid)
 		inherited = values_without_trust(inherited);
 	if (parent->mode & S_ISGID) {
@@ -124,7 +125,8 @@ uncount:
 	return error;
 }
 
-/* Puts the entry into the directory, whose lock is held; nothing of this name is there. */
+/* Puts the entry into the directory. The directory's lock is held, and it has no entry of this
+ * name. */
 int tree_attach(struct inode *parent, struct dentry *entry)
 {
 	struct inode *inode = entry->inode;
@@ -143,7 +145,7 @@ int tree_attach(struct inode *parent, struct dentry *entry)
 	return 0;
 }
 
-/* Takes the entry out of its directory, whose lock is held, and frees it. */
+/* Takes the entry out of the directory and frees the entry. The directory's lock is held. */
 void tree_detach(struct inode *parent, struct dentry *entry)
 {
 	struct inode *inode = entry->inode;
@@ -199,7 +201,7 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 	if (!error) {
 		struct dentry *entry = dentry_new(name, new);
 
-		/* The first reference is for having a name; this one is for the kernel. */
+		/* The first reference is for having a name; this reference is for the kernel. */
 		inode_ref(new);
 		error = entry ? child_add_name(fs, parent, entry) : -ENOMEM;
 		if (error)
@@ -241,8 +243,8 @@ static bool inode_is_freed(struct inode *inode)
 	return inode->data_freed;
 }
 
-/* A file that had no name (O_TMPFILE) is from now on paid for by where it got one, like one whose
- * home lost its name for it: see tree_update_quota_dir. */
+/* The directory of its new name pays for a file that had no name (O_TMPFILE) from now on: see
+ * tree_update_quota_dir. */
 static int link_add_name(struct fs *fs, struct inode *inode, struct inode *parent,
 			 struct dentry *entry)
 {
@@ -260,7 +262,7 @@ static int link_add_name(struct fs *fs, struct inode *inode, struct inode *paren
 		if (inode->nlink++ == 0) {
 			inode_ref(inode); /* for having a name */
 			inode_may_drop(fs, inode);
-			quota_metadata(fs, -METADATA_NAME); /* the inode's cost has one */
+			quota_metadata(fs, -METADATA_NAME); /* METADATA_INODE includes a name */
 		}
 		pthread_mutex_unlock(&inode->lock);
 		inode_touch_change(inode);
@@ -295,7 +297,7 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 	if (error)
 		goto unaccount;
 	tree_update_quota_dir(fs, inode);
-	inode_ref(inode); /* the kernel's */
+	inode_ref(inode); /* for the kernel */
 	return 0;
 
 unaccount:
@@ -335,7 +337,7 @@ void tree_update_quota_dir(struct fs *fs, struct inode *inode)
 	}
 	pthread_mutex_unlock(&inode->lock);
 	if (new) {
-		/* Refusing is too late: the name is there. The next charge meets the quota. */
+		/* The name exists, so a quota cannot refuse. The next charge meets the quota. */
 		int64_t bytes = (int64_t)atomic_load(&inode->charged);
 
 		quota_force(old, -bytes, -1);
@@ -369,8 +371,8 @@ void tree_name_removed(struct fs *fs, struct inode *inode)
 	inode_put(fs, inode, 1);
 }
 
-/* Times are to be as they will be when the record is there: whoever asks again is told that all is
- * done. */
+/* Sets the times before the record: when a client repeats the request after a restart, the new
+ * daemon finds the record and answers that the request is done. */
 static void unlink_record(struct fs *fs, struct inode *parent, const struct dentry *entry)
 {
 	if (!fs->journal)
@@ -460,8 +462,8 @@ bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits)
 void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
 {
 	scoped_lock(&inode->lock);
-	/* Readers were trusted by the owner before. First, so that no crash leaves that to another.
-	 */
+	/* The former owner trusted readers. Record the change first: otherwise a crash would leave
+	 * this trust to the new owner. */
 	if (attrs->which & TREE_UID && attrs->uid != inode->uid) {
 		atomic_store(&inode->attrs, values_without_trust(atomic_load(&inode->attrs)));
 		record_values(fs, inode);

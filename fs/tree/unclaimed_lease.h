@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Leases that an earlier daemon had given: their sharers have the memory still, and come back for
- * the lease. Until then, or until they are given up, the file is leased and held as ever. */
+/* Leases of an earlier daemon that no sharer has claimed yet. After a restart the sharers still
+ * have the memory mapped and reconnect to claim their leases. Until then, or until
+ * unclaimed_leases_end, the leases keep the file's memory as before. */
 #ifndef FS_TREE_UNCLAIMED_LEASE_H
 #define FS_TREE_UNCLAIMED_LEASE_H
 
@@ -10,18 +11,19 @@
 struct fs;
 struct inode;
 
-/* An empty list: 0 or -ENOMEM. */
+/* Makes an empty list: 0 or -ENOMEM. */
 int unclaimed_leases_open(struct fs *fs);
-void unclaimed_leases_close(struct fs *fs); /* unclaimed_leases_end was called */
+void unclaimed_leases_close(struct fs *fs); /* after unclaimed_leases_end */
 
-/* While restoring: the inode has holds of leases, each with a reference. 0 or -ENOMEM. */
+/* For recovery: notes the leases in inode->lease_refs, with a reference of the inode for each
+ * lease. 0 or -ENOMEM. */
 int unclaimed_leases_add(struct fs *fs, struct inode *inode);
 
-/* One of the inode's leases has found its sharer, who has the lease, its hold and its reference
- * from now on, and gives them back as any. False: there is none left. Any thread. */
+/* A sharer claims a lease of the inode, and owns the lease and its reference from now on. False: no
+ * lease is left. Any thread. */
 bool unclaimed_lease_adopt(struct fs *fs, struct inode *inode);
 
-/* Whoever has not come by now does not come any more. Under no lock. */
+/* Ends all leases that no sharer has claimed by now. Under no lock. */
 void unclaimed_leases_end(struct fs *fs);
 
 #endif

@@ -24,14 +24,14 @@ struct user {
 
 #define TEXTS	   128
 #define TEXT_BYTES (2U << 20)
-/* The rest of what the daemon keeps is for root: there is no end to uids in a user namespace. */
+/* The rest of these amounts is for root: in a user namespace the number of uids has no limit. */
 #define ALL_TEXT_BYTES (14U << 20)
 #define ALL_TOKENS     (TOKENS_MAX - TOKENS_PER_UID_MAX)
 
 static const struct {
 	const char *name, *remedy;
-	uint64_t of_one, of_all; /* ordinary users; 0: no such limit */
-	int64_t cost;		 /* bytes of the daemon's memory, about */
+	uint64_t of_one, of_all; /* limits for ordinary users; 0: no such limit */
+	int64_t cost;		 /* bytes of the daemon's memory, approximately */
 } kinds[] = {
     [USER_LEASES] = {"leases", " (-o user_leases=)", 0, 0, 512},
     [USER_TOKENS] = {"tokens that wait to be used", "", TOKENS_PER_UID_MAX, ALL_TOKENS, 256},
@@ -76,7 +76,8 @@ bool user_is_privileged(uid_t uid)
 	return uid == 0 || uid == geteuid();
 }
 
-/* Each file is a descriptor, and another one for the keeper: one user leaves half of them. */
+/* Each file costs a descriptor here and a descriptor in the keeper. A user gets at most half of the
+ * descriptors. */
 static uint64_t user_host_files_limit(const struct fs *fs)
 {
 	uint64_t files = descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit());
@@ -155,7 +156,7 @@ static int count_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t mo
 	return error ? error : count_add(fs, uid, kind, more);
 }
 
-/* The thread may serve another user's request, or none. */
+/* The current thread may serve a request of another user, or no request. */
 static void refusal_log(const struct fs *fs, uid_t uid, enum user_kind kind, int error)
 {
 	struct log_caller before = log_caller_change((struct log_caller){true, uid});

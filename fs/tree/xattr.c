@@ -10,7 +10,7 @@
 
 struct xattr {
 	struct xattr *next;
-	uint32_t name_bytes; /* with the NUL */
+	uint32_t name_bytes; /* includes the NUL */
 	uint32_t value_bytes;
 	char data[]; /* name, value */
 };
