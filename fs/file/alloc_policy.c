@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-/* Up to here a growing file doubles: 2, 4, 8, 16 MiB are four chunks. */
+/* Up to this size a growing file doubles: 2, 4, 8, 16 MiB are four chunks. */
 #define DOUBLING_MAX (16ULL << 20)
 
 static uint64_t min_of(uint64_t a, uint64_t b)
@@ -44,7 +44,8 @@ uint64_t layout_prealloc_end(uint64_t end, uint64_t size, uint64_t allocated, ui
 	return end <= size ? min_of(prealloc_end, size) : prealloc_end;
 }
 
-/* Where a sequential writer's next piece may end; elsewhere what is needed is all. */
+/* The end of the piece: prealloc_end if a sequential writer continues existing memory; else the end
+ * of the request. */
 static uint64_t piece_end(const struct extents_hole *hole, uint64_t offset, uint64_t end,
 			  uint64_t prealloc_end)
 {
@@ -90,7 +91,7 @@ static bool hole_has_unit(const struct extents_hole *hole, uint64_t at, uint64_t
 	return hole->start <= start && hole->end >= start + unit;
 }
 
-/* Units of less than a chunk: whole granules are chunks all the same, the rest is small. */
+/* For units smaller than a chunk: whole granules become chunks, the rest small pieces. */
 static struct layout_piece mixed_piece(const struct extents_hole *hole, const struct layout *layout,
 				       uint64_t at, uint64_t end, uint64_t prealloc_end)
 {
@@ -123,7 +124,7 @@ bool layout_next(const struct extents *extents, const struct layout *layout, uin
 	} else if (hole_has_unit(&hole, at, layout->unit)) {
 		*piece = chunk_piece(&hole, at, end, prealloc_end, layout->unit, layout->max_chunk);
 	} else {
-		/* A GiB that is not free as a whole is filled up to its border. */
+		/* A GiB that the hole does not cover is filled up to its border. */
 		uint64_t border = align_down(at, layout->unit) + layout->unit;
 
 		hole.end = min_of(hole.end, border);

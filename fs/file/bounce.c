@@ -14,12 +14,13 @@
 /* Registering the buffer with a GPU costs about a millisecond. */
 #define PIN_WORTH (64ULL << 20)
 
-/* Two halves: one is filled or drained while DMA moves the other. Made when first needed. */
+/* Two halves: the CPU fills or drains a half while DMA moves the other half. Allocated at first
+ * use. */
 struct bounce {
 	const struct file_call *call;
-	char *half[2]; /* NULL: not yet */
+	char *half[2]; /* NULL before the first use */
 	uint64_t step;
-	uint64_t bytes; /* that are expected */
+	uint64_t bytes; /* expected in all */
 	bool pinned;
 };
 
@@ -96,7 +97,8 @@ static int copy_enqueue(const struct file_call *call, enum direction direction, 
 	while (rc == 0 && extents_next(&walk, &segment)) {
 		char *at = memory + (segment.offset - offset);
 
-		/* Somebody wrote into a hole of the object since memory was taken for its data. */
+		/* A program wrote into a hole of the object after memory was allocated for the
+		 * object's data. */
 		if (!segment.span)
 			continue;
 		if (direction == INTO_DEVICE)
@@ -109,7 +111,7 @@ static int copy_enqueue(const struct file_call *call, enum direction direction, 
 	return rc;
 }
 
-/* Within one stretch: 1, or 0 where there is no window, or -errno. */
+/* Copies within a single window: 1, 0 if there is no window, or -errno. */
 static int bounce_through_window(const struct bounce *bounce, enum direction direction,
 				 struct file *file, uint64_t file_offset,
 				 const struct extents *extents, uint64_t offset, uint64_t bytes)

@@ -15,10 +15,10 @@
 
 enum { NOT_STARTED, STARTED };
 
-/* One for each volume, on cache lines of its own: the data path reads the state. */
+/* An entry for each volume, on separate cache lines: the data path reads state. */
 struct calibration {
 	_Alignas(CACHELINE_ALIGN) atomic_int state;
-	bool running; /* thread is to be joined */
+	bool running; /* the thread must be joined */
 	pthread_t thread;
 };
 
@@ -57,7 +57,7 @@ void calibrate_start(struct fs *fs, struct volume *volume)
 	    atomic_load_explicit(&calibration->state, memory_order_relaxed) != NOT_STARTED ||
 	    !atomic_compare_exchange_strong(&calibration->state, &expected, STARTED))
 		return;
-	/* Without it the defaults stay in force. */
+	/* Without the thread the defaults stay in force. */
 	calibration->running =
 	    pthread_create(&calibration->thread, NULL, calibrate_thread, volume) == 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The crossovers of each device (backend/copy.h), measured in a thread of its own when the device
- * is first written to: before that there is no context, and no request waits for it. */
+/* Measures the crossovers of each device (backend/copy.h) in a background thread when the device is
+ * first written to: before that there is no context. Requests do not wait for the measurement. */
 #ifndef FS_FILE_CALIBRATE_H
 #define FS_FILE_CALIBRATE_H
 
@@ -10,7 +10,7 @@ struct volume;
 
 /* After the volumes are open: 0 or -ENOMEM. */
 int calibrate_open(struct fs *fs);
-/* Starts the measurement if it is the first call for a GPU's volume. Cheap after that. */
+/* Starts the measurement at the first call for a GPU's volume. Later calls are cheap. */
 void calibrate_start(struct fs *fs, struct volume *volume);
 /* Waits for calibrations that are running. */
 void calibrate_close(struct fs *fs);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* copy_file_range(2). First with both guards shared; if the target lacks memory, again with the
- * target's exclusive, so that memory can be taken as it is and is never seen before it is full. */
+/* copy_file_range(2). The first attempt holds both guards shared. If the target lacks memory, a
+ * second attempt holds the target's guard exclusive, so that new memory needs no zeroing and no
+ * reader sees the memory before the copy is complete. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -10,10 +11,11 @@
 #include "fs/file/missing.h"
 #include "fs/file/record.h"
 
-/* With a host/ file on either side one call moves no more: it takes about 25 ms. */
+/* The most that a call moves if either file is in host/: takes about 25 ms. */
 #define HOST_STEP (256ULL << 20)
 
-/* What a GPU copies while one copy is enqueued, which takes about 7 us on the reference machine. */
+/* Bytes that a GPU copies while the CPU enqueues a copy, which takes about 7 us on the reference
+ * machine. */
 #define LARGE_PIECE (16ULL << 20)
 
 enum guard_mode { GUARD_SHARED, GUARD_EXCLUSIVE };
@@ -22,12 +24,12 @@ struct copying {
 	struct file *from, *to;
 	const struct file_call *call;
 	uint64_t from_offset, to_offset, bytes;
-	enum guard_mode mode; /* of the target */
+	enum guard_mode mode; /* how the target's guard is held */
 	brlock_token from_token, to_token;
-	struct extents fresh;	      /* memory that the target got for this copy */
-	struct allocation allocation; /* how it got that */
+	struct extents fresh;	      /* memory allocated for this copy */
+	struct allocation allocation; /* the allocation of fresh */
 	struct bounce *bounce;
-	uint64_t done; /* host/ target: bytes that are there */
+	uint64_t done; /* target in host/: bytes copied */
 };
 
 static void guard_lock(struct copying *copying, struct file *file)
@@ -86,7 +88,7 @@ static bool target_lacks_memory(struct copying *copying)
 	return false;
 }
 
-/* Takes memory for the source's data; where there is not enough, for less of it. */
+/* Allocates memory for the source's data. If memory is short, shortens the copy. */
 static int target_alloc(struct copying *copying)
 {
 	struct file *to = copying->to;
@@ -119,7 +121,8 @@ static int target_alloc(struct copying *copying)
 	return rc < 0 && !copying->bytes ? rc : 0;
 }
 
-/* Memory taken here that the copy does not reach, by the rounding to units or ahead of the end. */
+/* Zeroes new memory outside the copied range, which comes from rounding to units or from allocating
+ * ahead of the end. */
 static int target_zero_around(struct copying *copying)
 {
 	uint64_t end = copying->to_offset + copying->bytes;
@@ -127,7 +130,7 @@ static int target_zero_around(struct copying *copying)
 
 	if (rc == 0)
 		rc = device_zero(&copying->fresh, copying->call, end, UINT64_MAX);
-	/* In a copy within one file that memory may be the source's. */
+	/* Wait: in a copy within the same file, the zeroed memory may belong to the source. */
 	return device_wait(copying->call, rc);
 }
 
@@ -150,7 +153,7 @@ static int copy_hole(struct copying *copying, const struct file_run *run)
 	return host_punch(atomic_load(&copying->to->fd), start, end);
 }
 
-/* Those pieces, between the borders of both files' extents, that have so many bytes. */
+/* Copies the pieces, cut at the borders of both files' extents, of min_bytes to most bytes. */
 static int copy_pieces(struct copying *copying, const struct file_run *run, uint64_t min_bytes,
 		       uint64_t most)
 {
@@ -164,8 +167,8 @@ static int copy_pieces(struct copying *copying, const struct file_run *run, uint
 		    extents_walk(&copying->to->extents, start, start + source.bytes);
 
 		while (rc == 0 && extents_next(&targets, &target)) {
-			/* A hole in the same file that was filled for the target, after it had
-			 * been seen as a hole: zeroes. */
+			/* In a copy within a file, memory allocated for the target can fill a hole
+			 * of the source, for which the target has no memory: both read as zero. */
 			if (!target.span || target.bytes < min_bytes || target.bytes > most)
 				continue;
 			rc = copy_across(copying->call->copier, target.span, target.into,
@@ -176,7 +179,7 @@ static int copy_pieces(struct copying *copying, const struct file_run *run, uint
 	return rc;
 }
 
-/* The large ones first: the GPU is at them while those are enqueued that it is sooner done with. */
+/* Large pieces first: the GPU copies large pieces while the CPU enqueues the small pieces. */
 static int copy_on_devices(struct copying *copying, const struct file_run *run)
 {
 	int rc = 0;
@@ -238,7 +241,7 @@ static ssize_t copy_to_device(struct copying *copying)
 	}
 	if (copying->fresh.count)
 		allocation_note_unit(&copying->allocation, copying->to);
-	/* Not before it holds what it should. */
+	/* Only now does the memory have its content. */
 	file_record_added(copying->call, copying->to, &copying->fresh);
 	device_raise_size(copying->to, copying->to_offset + copying->bytes);
 	return (ssize_t)copying->bytes;
@@ -273,7 +276,7 @@ static bool copy_overlaps(const struct copying *copying)
 	       copying->to_offset < copying->from_offset + copying->bytes;
 }
 
-/* -EAGAIN: again, with the target held exclusive. */
+/* -EAGAIN: try again with the target's guard held exclusive. */
 static ssize_t copy_held(struct copying *copying)
 {
 	uint64_t size = file_size(copying->from);

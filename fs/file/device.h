@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files in gpuN/: what fs/file/file.c calls with the guard held, shared or exclusive as noted, and
- * how memory is taken and given. */
+/* Files in gpuN/: the operations that fs/file/file.c calls with the guard held, shared or exclusive
+ * as noted, and the allocation and freeing of device memory. */
 #ifndef FS_FILE_DEVICE_H
 #define FS_FILE_DEVICE_H
 
@@ -11,25 +11,26 @@
 /* device_io.c. Shared. */
 ssize_t device_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		    uint64_t offset);
-/* 0: memory is missing, call device_make_room; refused is what that said last, or 0. */
+/* 0: memory is missing, so the caller must call device_make_room. refused: the error of the last
+ * device_make_room, or 0. */
 ssize_t device_write(struct file *file, const struct file_call *call, const void *from,
 		     size_t bytes, uint64_t offset, int refused);
 int64_t device_seek(struct file *file, uint64_t offset, int whence);
 void device_raise_size(struct file *file, uint64_t size);
 enum copy_path device_copy_path(const struct file_call *call);
 
-/* Completion of the copier's work, which must be asked for on every way out: the host memory
- * given to it is in use until then. rc, or the error that wait finds. */
+/* Waits for the copier. Call on every path, errors too, because the GPU uses the host memory until
+ * then. Returns rc, or the error of the wait. */
 int device_wait(const struct file_call *call, int rc);
 
-/* Enqueues zeroes over the memory in [from, to); holes stay. */
+/* Enqueues zeroes for the memory in [from, to); holes stay holes. */
 int device_zero(const struct extents *extents, const struct file_call *call, uint64_t from,
 		uint64_t to);
-/* The same, complete on return; free of cost where there is no memory at all. */
+/* As device_zero, complete on return; free of cost if the range has no memory. */
 int device_zero_now(const struct extents *extents, const struct file_call *call, uint64_t from,
 		    uint64_t to);
 
-/* device_alloc.c. Exclusive, or on extents that nobody else sees. */
+/* device_alloc.c. Exclusive, or on extents that no other thread can see. */
 enum allocation_charge { ALLOCATION_CHARGED, ALLOCATION_UNCHARGED };
 
 struct allocation {
@@ -38,33 +39,35 @@ struct allocation {
 	struct layout layout;
 	enum pool_fill fill;
 	enum allocation_charge charge;
-	struct file *recorded; /* whose file's record has it at once; NULL: later, or never */
+	struct file *recorded; /* file to record extents for at once, or NULL */
 	struct extents *into;
-	struct extents *fresh; /* what was taken is listed here too; may be NULL */
-	uint64_t bytes;	       /* taken so far */
+	struct extents *fresh; /* also lists the new extents; may be NULL */
+	uint64_t bytes;	       /* allocated so far */
 };
 
 struct allocation allocation_for(struct volume *volume, const struct file_call *call,
 				 uint64_t size);
-/* Takes what [from, end) lacks, reaching to wish where that helps. On -ENOSPC, -EDQUOT and other
- * failures what was taken stays taken, in order from the start of the range. */
+/* Allocates the memory that [from, end) lacks, up to prealloc_end where that helps. On -ENOSPC,
+ * -EDQUOT and other errors the memory allocated so far stays, in order from the start of the
+ * range. */
 int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64_t prealloc_end);
-/* Gives back all that is listed in fresh. */
+/* Frees all extents listed in fresh. */
 void allocation_undo(struct allocation *allocation);
-/* The file's blocks are counted in the unit of this memory from here on. Called where memory was
- * taken, before its record, which has the unit: else the next daemon would count other blocks. */
+/* From here on the file's blocks are counted in the unit of this memory. Call after the allocation
+ * and before the record, which includes the unit: otherwise the next daemon would count other
+ * blocks. */
 static inline void allocation_note_unit(const struct allocation *allocation, struct file *file)
 {
 	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(allocation->layout.unit));
 }
 
-/* Gives the memory of extents back to the volume, uncharged, and empties them. */
+/* Frees the memory of extents to the volume without changing the charge, and empties extents. */
 uint64_t device_release(struct volume *volume, struct extents *extents);
-/* Removes [from, to) and gives it back; no whole chunk lies across a border. */
+/* Removes [from, to) from the file and frees the memory; no whole chunk may lie across a border. */
 int device_free_range(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
-/* After the extents changed: bytes more (or fewer) are taken. */
+/* Call after the extents changed: adds bytes, which may be negative, to the allocated bytes. */
 void device_update_accounting(struct file *file, int64_t bytes);
-/* Memory for a write or a copy to [from, end), ahead of the end where it grows. */
+/* Allocates memory for a write or copy to [from, end), with memory ahead for a growing file. */
 int device_make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end);
 void device_apply_mapping(const struct extents *extents, const struct file_call *call);
 
@@ -80,7 +83,8 @@ bool device_has_ahead(struct file *file, const struct file_call *call);
 uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size);
 
 /* device_rewrite.c. Exclusive. */
-/* Fills all of fresh from what from has at the same file offsets, zeroes where that has none. */
+/* Fills all memory of fresh with the bytes of from at the same file offsets, and with zeroes in the
+ * holes of from. */
 int device_fill(const struct file_call *call, const struct extents *fresh,
 		const struct extents *from);
 struct device_range {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files in gpuN/: taking memory from the pool and giving it back, with the charge for it. */
+/* Files in gpuN/: allocating memory from the pool and freeing memory, with the charge. */
 #include "fs/file/device.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static uint64_t piece_next_bytes(uint64_t bytes, const struct layout_piece *piec
 	return half < bytes ? half : 0;
 }
 
-/* As much of the piece as can be had, from its start. */
+/* Allocates as much of the piece as the pool has, from the start of the piece. */
 static int piece_alloc(struct allocation *allocation, const struct layout_piece *piece,
 		       struct extent *extent)
 {
@@ -180,7 +180,7 @@ void device_apply_mapping(const struct extents *extents, const struct file_call 
 		struct chunk *chunk = extent->span.chunk;
 		enum map_policy now = (enum map_policy)atomic_load(&chunk->bar_policy);
 
-		/* In a chunk that several files share, persistent wins. */
+		/* If several files share the chunk, persistent wins. */
 		if (now == policy || (now == MAP_PERSISTENT && !span_owns_chunk(&extent->span)))
 			continue;
 		bar_set_policy(chunk, policy);

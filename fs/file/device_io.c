@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files in gpuN/: reading, writing, seeking. */
+/* Files in gpuN/: read, write, seek. */
 #include "fs/file/device.h"
 
 #include <errno.h>

@@ -16,7 +16,7 @@ uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64
 	return align_up(end, layout_unit(call->attrs.page_size, end));
 }
 
-/* The index of the extent that lies across kept_end, if it is a whole chunk; count otherwise. */
+/* The index of the extent that lies across kept_end, if the extent is a whole chunk; else count. */
 static uint32_t chunk_across(const struct extents *extents, uint64_t kept_end)
 {
 	uint32_t index = extents_find(extents, kept_end);
@@ -30,8 +30,8 @@ static uint32_t chunk_across(const struct extents *extents, uint64_t kept_end)
 /* Whether memory beyond the size holds zeroes already. */
 enum shrink_content { SHRINK_ZEROES, SHRINK_DIRTY };
 
-/* Gives the memory beyond kept_end back. The end of a chunk that cannot be replaced by a smaller
- * one stays, and is zeroed unless content says that it is zero. */
+/* Frees the memory beyond kept_end. If a chunk cannot be replaced by a smaller chunk, its end
+ * stays, and is zeroed unless content says that the memory is zero. */
 static int memory_shrink(struct file *file, const struct file_call *call, uint64_t kept_end,
 			 uint64_t size, enum shrink_content content)
 {
@@ -123,7 +123,7 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 	return rc;
 }
 
-/* The bytes in whose multiples memory of the extent can be given back. */
+/* The granularity in which memory of the extent can be freed. */
 static uint64_t extent_grain(const struct extent *extent)
 {
 	if (!span_owns_chunk(&extent->span))

@@ -14,7 +14,8 @@
 #include "fs/file/old_memory.h"
 #include "fs/file/record.h"
 
-/* A granule of small pieces becomes a chunk: other files' bytes lie beside the pieces. */
+/* Replaces the small pieces of a granule by a chunk: other files' bytes share the memory around
+ * small pieces, and must not be exported. */
 static int granule_to_chunk(struct file *file, const struct file_call *call, uint64_t granule)
 {
 	struct volume *volume = atomic_load(&file->volume);
@@ -98,7 +99,7 @@ static int file_make_exportable(struct file *file, const struct file_call *call)
 	return host_make_object(file, atomic_load(&file->volume), call);
 }
 
-/* Guard held: whether the chunks that there are back all of the file, and hold nothing else. */
+/* Guard held: whether chunks of this file alone back all bytes of the file. */
 static bool chunks_are_exportable(const struct file *file)
 {
 	uint64_t end = align_up(atomic_load(&file->fields->size), CHUNK_ALIGN), at = 0;
@@ -115,18 +116,19 @@ static bool chunks_are_exportable(const struct file *file)
 	return at >= end;
 }
 
-/* Guard held: whether nothing has to be trimmed, made or copied for a lease. */
+/* Guard held: whether a lease needs no trimming, allocation or copying first. */
 static bool lease_is_immediate(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))
 		return true;
-	/* What a file of host/ is charged for is settled with a lease. */
+	/* A lease of a host/ file must first settle the charge. */
 	if (!file_is_device(file))
 		return false;
 	return (file_is_held(file) || !device_has_ahead(file, call)) && chunks_are_exportable(file);
 }
 
-/* The guard, exclusive, of a file that may be leased and, without waiting, is fit for it. */
+/* Takes the guard, exclusive, if the lease is allowed. With FILE_NO_WAIT also -EINPROGRESS if the
+ * file needs work first. */
 static int lease_guard(struct file *file, const struct file_call *call,
 		       enum file_share_access access, enum file_wait wait)
 {
@@ -147,8 +149,8 @@ static int lease_guard(struct file *file, const struct file_call *call,
 	return rc;
 }
 
-/* Guard held exclusive. A reader of an object has what POSIX gives to who has a file mapped: the
- * object goes on being the reader's, whatever becomes of the file. */
+/* Guard held exclusive. A lease for reading an object gives the same as a mapping in POSIX: the
+ * reader keeps the object even after the file has left the object. */
 static enum file_lease_kind lease_count(struct file *file, enum file_share_access access)
 {
 	bool loose = !file_is_device(file) && access != FILE_SHARE_WRITE;
@@ -158,7 +160,7 @@ static enum file_lease_kind lease_count(struct file *file, enum file_share_acces
 	return loose ? FILE_LEASE_LOOSE : FILE_LEASE_HOLDS;
 }
 
-/* Guard held exclusive since it was counted. */
+/* The guard has been held exclusive since lease_count. */
 static void lease_uncount(struct file *file, enum file_lease_kind kind)
 {
 	atomic_fetch_sub(kind == FILE_LEASE_LOOSE ? &file->loose : &file->held, 1);
@@ -173,7 +175,7 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 
 	if (rc < 0)
 		return rc;
-	/* What was taken ahead of the end cannot be given back while it is shared. */
+	/* Memory ahead of the end cannot be freed while sharers have the memory. */
 	if (file_is_device(file) && !file_is_held(file) && !file_is_missing(file))
 		device_trim(file, call);
 	rc = file_make_exportable(file, call);
@@ -195,7 +197,7 @@ void file_unlease(struct file *file, uint32_t leases)
 
 void file_lease_loosen(struct file *file)
 {
-	/* In this order, or a truncation in between would give the memory away. */
+	/* In this order: with both counts at 0, a concurrent truncate would free the memory. */
 	atomic_fetch_add(&file->loose, 1);
 	atomic_fetch_sub(&file->held, 1);
 }
@@ -267,9 +269,9 @@ static int extent_export(const struct extent *extent, struct file_chunk *chunk)
 	return chunk_export(extent->span.chunk, &chunk->fd);
 }
 
-/* The file's extents from number first on that back bytes below end, up to the first that is not
- * fit: the file may have grown, or have been emptied and written anew, since it was made fit, and
- * other files' bytes lie beside its small pieces. */
+/* Exports the extents from number first on that back bytes below end, up to the first extent that
+ * is not exportable. The file may have grown, or been emptied and rewritten, since file_lease made
+ * the file exportable; and other files' bytes share the memory around its small pieces. */
 static int extents_export(const struct extents *extents, uint64_t end, uint32_t first,
 			  struct file_chunk *chunks, uint32_t max)
 {
@@ -294,9 +296,9 @@ static int extents_export(const struct extents *extents, uint64_t end, uint32_t 
 	return (int)count;
 }
 
-/* Opened anew, because a duplicate would share its access and its flags: O_APPEND set by a sharer
- * would send the daemon's own writes to the end. The object is mode 0600, so nobody but root opens
- * a read-only fd for writing again. */
+/* Opens the object anew, because a duplicated descriptor would share access mode and flags:
+ * O_APPEND set by a sharer would send the daemon's own writes to the end. The object has mode 0600,
+ * so only root can reopen a read-only descriptor for writing. */
 static int object_export(int object, uint64_t size, enum file_share_access access,
 			 struct file_chunk *chunk)
 {

@@ -1,74 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A file's memory in other processes' hands. */
+/* Leases of a file's memory, and the descriptors that give other processes the memory. */
 #ifndef FS_FILE_EXPORT_H
 #define FS_FILE_EXPORT_H
 
 #include "fs/file/file.h"
 
-/* A chunk as it is handed out. */
+/* An exported chunk. */
 struct file_chunk {
 	uint64_t offset, bytes;
-	int fd; /* the receiver's to close */
+	int fd; /* the receiver closes the descriptor */
 };
 
-/* What the holder of a lease may be given: nothing of a file's that can be written to; what the
- * file entrusts to readers; or all of it. Whoever has a chunk of a device can write to it, so that
- * FILE_SHARE_READ is -EPERM on a device. Looked at under the file's guard, each time: a file moves
- * between volumes. */
+/* The access that a lease gives: read only; read, by readers that the file trusts with writable
+ * memory; or write. A process that has a chunk of a device can write to the chunk, so
+ * FILE_SHARE_READ is -EPERM on a device. Checked under the file's guard each time, because a file
+ * moves between volumes. */
 enum file_share_access { FILE_SHARE_READ, FILE_SHARE_TRUSTED, FILE_SHARE_WRITE };
 
-/* What a lease is to its file: it keeps the file's memory; it does not; or it was dropped. */
+/* The effect of a lease on its file: the lease keeps the file's memory; the lease keeps no memory;
+ * or the lease was dropped. */
 enum file_lease_kind { FILE_LEASE_HOLDS, FILE_LEASE_LOOSE, FILE_LEASE_DROPPED };
 
-/* FILE_NO_WAIT: -EINPROGRESS, with nothing changed, where the file is in other hands, where its
- * memory has to be made fit first, or where it has more than FILE_QUICK_CHUNKS chunks: an export is
- * some 30 us of the driver's. */
+/* FILE_NO_WAIT: -EINPROGRESS without a change if another thread holds the guard, if the file must
+ * be made exportable first, or if the file has more than FILE_QUICK_CHUNKS chunks: an export takes
+ * the driver some 30 us. */
 enum file_wait { FILE_MAY_WAIT, FILE_NO_WAIT };
 #define FILE_QUICK_CHUNKS 4
 
-/* Makes the file's memory fit to be handed out, and counts a lease: every byte up to the size is
- * backed, by chunks that hold nothing else. While a lease holds it whatever would take memory away
- * (shrinking, punching, laying out again, moving to another volume) is -EBUSY. A lease for reading
- * a file in host/ is loose: the file may be made shorter under it, and a file that moves leaves it
- * the object. FILE_LEASE_HOLDS or _LOOSE; -ENOSPC, -EDQUOT: holes could not be filled or small
- * pieces not replaced; nothing is leased then. */
+/* Makes the file's memory exportable and counts a lease: afterwards every byte up to the size is
+ * backed, by chunks without other files' bytes. While a lease holds the memory, all operations that
+ * would take memory away (shrink, punch, relayout, move to another volume) are -EBUSY. A lease for
+ * reading a file in host/ is loose: the file can shrink, and a file that moves leaves the object to
+ * the reader. Returns FILE_LEASE_HOLDS or FILE_LEASE_LOOSE. -ENOSPC, -EDQUOT: holes could not be
+ * filled or small pieces not replaced, and no lease is counted. */
 int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,
 	       enum file_wait wait);
-/* For restoring: a lease that was counted as one that holds is loose. */
+/* For recovery: makes a lease loose that was counted as FILE_LEASE_HOLDS. */
 void file_lease_loosen(struct file *file);
-/* The lease keeps nothing any more, though its holder may have the memory mapped: what the file
- * gives up of it is nobody else's before file_lease_end (file_left.h). */
+/* The lease stops keeping memory, though its sharer may still have the memory mapped. Memory that
+ * the file frees meanwhile goes to no other file before file_lease_end (old_memory.h). */
 void file_lease_drop(struct file *file, enum file_lease_kind kind);
-/* May wait for the file. */
+/* May wait for the guard. */
 void file_lease_end(struct file *file, enum file_lease_kind kind);
-/* Ends so many that hold. */
+/* Ends this many leases of kind FILE_LEASE_HOLDS. */
 void file_unlease(struct file *file, uint32_t leases);
-/* How many there are that were not dropped. */
+/* The number of leases that were not dropped. */
 uint32_t file_leases(const struct file *file);
 bool file_is_held(const struct file *file);
-/* Whether there are leases that hold nothing, dropped or not. */
+/* Whether leases that keep no memory exist, dropped or not. */
 bool file_is_loose(const struct file *file);
-/* A daemon before this one handed out what the file has. */
+/* For recovery: an earlier daemon exported the file's chunks. */
 void file_set_handed_out(struct file *file);
 
-/* After growth: the same for what came since, on a file that is leased. */
+/* After growth of a leased file: makes the new memory exportable too. */
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
 		    enum file_wait wait);
 
-/* Where the file was, and how large, when its chunks were looked at. */
+/* The volume and size of the file at the time of an export. */
 struct file_place {
 	const struct volume *volume;
 	uint64_t size;
 };
 
-/* Exports chunks from number first on, at most max: how many; 0 past the last. On an error none is
- * exported, and place is left alone. A file in host/ has one chunk, its object; for all but writers
- * that is an fd which cannot be written to. */
+/* Exports the chunks from number first on, at most max. Returns the number of chunks; 0 past the
+ * last chunk. On an error all descriptors are closed, and place is unchanged. A file in host/ has a
+ * single chunk, its object; the descriptor is read-only unless the access is FILE_SHARE_WRITE. */
 int file_export(struct file *file, enum file_share_access access, enum file_wait wait,
 		uint32_t first, struct file_chunk *chunks, uint32_t max, struct file_place *place);
 
-/* Closes what was exported and not handed on. */
+/* Closes exported descriptors that were not sent. */
 void file_chunks_close(struct file_chunk *chunks, uint32_t count);
 
 #endif

@@ -18,7 +18,7 @@ int extents_reserve(struct extents *extents, uint32_t more)
 	if (extents->capacity - extents->count >= more)
 		return 0;
 
-	/* The first extent is often the only one: a small file costs 32 bytes here. */
+	/* Most small files have a single extent, which costs 32 bytes here. */
 	uint64_t capacity = extents->capacity ? extents->capacity * 2ULL : 1;
 
 	if (capacity < extents->count + (uint64_t)more)

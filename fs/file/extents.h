@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which parts of a file have memory: a vector of extents sorted by file offset, never overlapping.
- * Pure bookkeeping: takes no lock and touches no memory of a device. */
+/* The parts of a file that have memory: a vector of extents sorted by file offset, never
+ * overlapping. Pure bookkeeping: takes no locks and touches no device memory. */
 #ifndef FS_FILE_EXTENTS_H
 #define FS_FILE_EXTENTS_H
 
@@ -22,7 +22,7 @@ struct extents {
 	uint32_t count, capacity;
 };
 
-/* A stretch of a file that is one piece of one span, or a hole. */
+/* A part of a file inside a single span, or a hole. */
 struct segment {
 	uint64_t offset, bytes;
 	const struct span *span; /* NULL: a hole */
@@ -56,21 +56,22 @@ static inline uint64_t extent_end(const struct extent *extent)
 
 void extents_free(struct extents *extents);
 
-/* Room for more extents, so that the inserts that follow cannot fail: 0 or -ENOMEM. */
+/* Makes room for more extents, so that the following inserts cannot fail: 0 or -ENOMEM. */
 int extents_reserve(struct extents *extents, uint32_t more);
 
 /* Index of the first extent that ends after offset; count if there is none. */
 uint32_t extents_find(const struct extents *extents, uint64_t offset);
 
-/* The extent overlaps none that is there. 0 or -ENOMEM. */
+/* extent must not overlap the extents in the vector. 0 or -ENOMEM. */
 int extents_insert(struct extents *extents, const struct extent *extent);
 void extents_remove(struct extents *extents, uint32_t index);
 
-/* Moves what lies in [from, to) into cut, splitting the extents at the borders. 0, or -ENOMEM with
- * nothing changed. */
+/* Moves the memory in [from, to) into cut, and splits extents at the borders. 0, or -ENOMEM without
+ * a change. */
 int extents_cut(struct extents *extents, uint64_t from, uint64_t to, struct extents *cut);
 
-/* End of the memory that begins at offset without a gap, at most end; offset if there is none. */
+/* The end, at most end, of the memory that begins at offset and has no gap; offset if there is
+ * none. */
 uint64_t extents_covered(const struct extents *extents, uint64_t offset, uint64_t end);
 
 /* The first hole that overlaps [from, to), in its full length. */
@@ -86,7 +87,7 @@ uint64_t extents_end(const struct extents *extents); /* of the last extent; 0 */
 struct extents_walk extents_walk(const struct extents *extents, uint64_t offset, uint64_t end);
 bool extents_next(struct extents_walk *walk, struct segment *segment);
 
-/* Without extents there is no array, and C knows no sum with that. */
+/* An empty vector has no array, and C does not define NULL + 0. */
 static inline const struct extent *extents_past(const struct extents *extents)
 {
 	return extents->at ? extents->at + extents->count : NULL;

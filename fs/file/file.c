@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What gpuN/ and host/ files share: the guard, the limits of offsets, and which of the two it is.
- * A move may change a file's volume whenever its guard is free, so that is asked under the guard.
- */
+/* The common part of gpuN/ and host/ files: the guard, the limits of offsets, and the choice
+ * between device.h and host.h. A move can change a file's volume whenever the guard is free, so the
+ * choice is made under the guard. */
 #include "fs/file/file.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ void file_end(struct file *file, const struct file_call *call)
 		host_windows_forget(volume->windows, file);
 		host_charge(volume, call, -allocated);
 	}
-	/* One that nobody found is left to the next daemon. */
+	/* An object that recovery did not find is left to the next daemon. */
 	if (file_object_id(file) && fd >= 0)
 		journal_drop(call->journal, FDSTORE_HOST, file_object_id(file));
 	if (fd >= 0) {
@@ -99,8 +99,8 @@ struct volume *file_volume(const struct file *file)
 	return atomic_load(&file->volume);
 }
 
-/* A host/ file's figure is the object's; false where a move has made it a device's file, so that
- * the object may be empty by now. The fd stays open for the file's life. */
+/* Gets a value from the object of a host/ file. False if a move has made the file a device file,
+ * because the object may be empty by now. The fd stays open as long as the file exists. */
 static bool object_query(const struct file *file, uint64_t (*ask)(int fd), uint64_t *value)
 {
 	if (file_is_device(file))
@@ -206,7 +206,7 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 		brlock_read_unlock(&file->guard, token);
 		if (n != 0)
 			return n;
-		/* Between this and the next try somebody may punch the memory away again. */
+		/* Another thread may punch the memory away before the next try. */
 		refused = file_make_room(file, call, offset, offset + bytes);
 	}
 }
@@ -219,7 +219,7 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 		return -EIO;
 	brlock_write_lock(&file->guard);
 
-	/* A file that others have mapped only grows. */
+	/* A file that sharers have mapped only grows. */
 	bool leased = file_is_held(file) && size <= file_size(file);
 	int rc = 0;
 
@@ -384,7 +384,7 @@ bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file
 uint64_t file_data_bytes(struct file *file, uint64_t unit)
 {
 	brlock_token token = brlock_read_lock(&file->guard);
-	uint64_t size = file_size(file), sum = 0, counted = 0; /* all units before counted are */
+	uint64_t size = file_size(file), sum = 0, counted = 0; /* units before counted are in sum */
 	struct file_run run;
 
 	for (uint64_t at = 0; file_next_run(file, at, size, &run); at = run.to) {
@@ -454,7 +454,7 @@ int file_describe(struct file *file, FILE *out)
 	brlock_token token = brlock_read_lock(&file->guard);
 
 	EXTENTS_FOREACH (extent, &file->extents) {
-		/* A longer text is no attribute's: its memory is not taken. */
+		/* An attribute cannot be longer, so do not use more memory for the text. */
 		if (ftell(out) > XATTR_SIZE_MAX)
 			break;
 		fprintf(out, "%lu %lu %lu %s\n", extent->offset, extent->span.bytes,

@@ -141,7 +141,7 @@ bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run)
 	return true;
 }
 
-/* Blocks beyond its end, reserved or as part of a huge page, would make it look like one. */
+/* Blocks beyond the end, reserved or from a huge page, could hide a hole. */
 bool host_has_no_holes(const struct file *file, const struct stat *st)
 {
 	uint64_t page = 1ULL << atomic_load(&file->object_shift);
@@ -193,7 +193,7 @@ int host_new_object(struct volume *volume, const struct file_call *call, int *fd
 	return 0;
 }
 
-/* Files whose objects are being made, some to a lock. */
+/* Locks for creating objects; several files share a lock. */
 #define MAKING 16
 
 static pthread_mutex_t *object_lock(const struct file *file)
@@ -203,8 +203,8 @@ static pthread_mutex_t *object_lock(const struct file *file)
 	return &making[(uintptr_t)file / sizeof(*file) % MAKING];
 }
 
-/* Also called without the guard (file_object). Known to the journal before anybody can write to it.
- */
+/* Also called without the guard (file_object). The journal has the object before any thread can
+ * write to the object. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
 {
 	uint64_t object;
@@ -267,7 +267,7 @@ int host_punch(int fd, uint64_t from, uint64_t to)
 	return object_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, to);
 }
 
-/* Between the two mounts of system.c, which the kernel does not do. */
+/* For copies between the two mounts of system.c, which copy_file_range(2) refuses. */
 static int object_copy_by_buffer(int from, uint64_t at, int to, uint64_t target, uint64_t bytes,
 				 uint64_t *written)
 {
@@ -313,7 +313,7 @@ int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset,
 	return 0;
 }
 
-/* tmpfs knows no ZERO_RANGE. Pages that fallocate made and nobody wrote count as holes here. */
+/* tmpfs has no ZERO_RANGE. Pages that fallocate made and no write touched count as holes here. */
 static int object_zero(int fd, uint64_t from, uint64_t to)
 {
 	static const char zeroes[64 << 10];

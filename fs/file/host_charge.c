@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What files of host/ are charged for: their blocks, or, while programs may store past the daemon,
- * their size, for nothing tells when a store takes a page. */
+/* The charge of files in host/: their blocks; or their size while programs may store without the
+ * daemon, because the kernel does not report when a store allocates a page. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -12,7 +12,8 @@ static bool host_is_promised(const struct file *file)
 	return atomic_load(&file->leases) > 0 || atomic_load(&file->mapped) > 0;
 }
 
-/* What mappings of so long a file can take at most: the object's mount is bounded. */
+/* The most memory that mappings of a file of this size can allocate: the object's mount is
+ * bounded. */
 static uint64_t object_bytes_most(const struct file *file, uint64_t size)
 {
 	uint64_t whole = align_up(size, 1ULL << atomic_load(&file->object_shift));
@@ -21,7 +22,8 @@ static uint64_t object_bytes_most(const struct file *file, uint64_t size)
 	return whole < most ? whole : most;
 }
 
-/* A mapping outlives its handle, and whoever was given a descriptor may keep it after the lease. */
+/* A mapping outlives its handle, and a process that was given a descriptor may keep the descriptor
+ * after the lease. */
 bool host_is_out(struct file *file, int fd)
 {
 	struct volume *volume = atomic_load(&file->volume);
@@ -31,7 +33,7 @@ bool host_is_out(struct file *file, int fd)
 	if (host_is_promised(file) || system_object_is_held(volume->system, fd))
 		return true;
 	atomic_store(&file->handed_out, false);
-	/* It may have been given out again in between. */
+	/* Another thread may have made a promise in between. */
 	if (host_is_promised(file))
 		atomic_store(&file->handed_out, true);
 	return host_is_promised(file);
@@ -47,7 +49,7 @@ uint64_t host_due(struct file *file, int fd)
 	return allocated > most ? allocated : most;
 }
 
-/* Of a file that is charged by its size. */
+/* For a file that is charged by its size. */
 static int64_t host_precharge_growth(struct file *file, const struct file_call *call, uint64_t size)
 {
 	int64_t more = (int64_t)(object_bytes_most(file, size) - atomic_load(&file->allocated));
@@ -56,8 +58,8 @@ static int64_t host_precharge_growth(struct file *file, const struct file_call *
 	return rc < 0 ? rc : more > 0 ? more : 0;
 }
 
-/* Paid before it is promised: a close that settles at this moment must not charge without regard to
- * the quota what is then refused. */
+/* Charge before promising: otherwise a concurrent host_update_accounting could add the charge
+ * without regard to the quota. */
 int host_promise(struct file *file, const struct file_call *call, _Atomic uint32_t *promises)
 {
 	int fd = atomic_load(&file->fd);
@@ -109,12 +111,12 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (to <= (uint64_t)st.st_size && host_has_no_holes(file, &st))
-		return 0; /* nothing can be taken inside it */
+		return 0; /* no memory is allocated inside the file */
 	if (host_is_out(file, fd))
 		return host_precharge_growth(file, call,
 					     to > (uint64_t)st.st_size ? to : (uint64_t)st.st_size);
 
-	/* To look for holes costs more than to assume them, so only where the limit is near. */
+	/* A search for holes costs more than assuming a hole, so search only near the limit. */
 	int64_t bytes = (int64_t)(to - from);
 	int rc = host_charge(volume, call, bytes);
 
@@ -131,8 +133,8 @@ void host_update_accounting(struct file *file, const struct file_call *call, int
 	int fd = atomic_load(&file->fd);
 	uint64_t now;
 
-	/* Other writers settle at the same time: each charges what it adds to the last figure, and
-	 * goes on until that is the present one. */
+	/* Other writers update the charge at the same time: each thread charges the difference to
+	 * the last value, and repeats until the value is current. */
 	do {
 		now = host_due(file, fd);
 
@@ -140,8 +142,8 @@ void host_update_accounting(struct file *file, const struct file_call *call, int
 
 		if (more == 0 && precharged == 0)
 			return;
-		/* What other writers have precharged is in now as well: it is theirs to settle.
-		 * What was paid here is not given back, for the memory is there. */
+		/* The current value includes memory that other writers precharged and will settle.
+		 * The charge made here stays, because the memory is allocated. */
 		if (host_charge(volume, call, more - precharged) < 0)
 			atomic_fetch_sub(&file->allocated, (uint64_t)(more - precharged));
 		precharged = 0;

@@ -12,39 +12,39 @@
 
 #define WINDOWS 128
 
-/* A stretch is worth a window when a quarter of it was copied. */
+/* A stretch gets a window after a quarter of the stretch was copied. */
 #define WORTH 4
 
-/* An object whose pages are the same as before. */
+/* Identifies the state of an object: with an equal stamp the pages are the same. */
 struct object_stamp {
 	off_t size;
 	blkcnt_t blocks;
 	struct timespec changed;
 };
 
-/* In the order in which a window goes through them. */
+/* In the order of a window's life. */
 enum window_state { UNUSED, COUNTED, MAPPING, READY };
 
 struct host_window {
 	enum window_state state;
 	const struct file *file;
 	struct device *device;
-	uint64_t from;		   /* where in the file */
-	uint64_t bytes;		   /* MAPPING, READY: of the mapping */
+	uint64_t from;		   /* offset in the file */
+	uint64_t bytes;		   /* MAPPING, READY: length of the mapping */
 	char *base;		   /* READY */
 	struct object_stamp stamp; /* MAPPING, READY */
-	uint64_t copied;	   /* COUNTED: bytes so far */
-	uint64_t used;		   /* when last */
+	uint64_t copied;	   /* COUNTED: bytes copied so far */
+	uint64_t used;		   /* clock at the last use */
 	unsigned users;
 };
 
 struct host_windows {
-	pthread_mutex_t lock; /* what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	struct host_window windows[WINDOWS];
 	uint64_t clock;
-	uint64_t pinned; /* bytes of those that are MAPPING or READY */
+	uint64_t pinned; /* total of windows that are MAPPING or READY */
 	uint64_t pinned_max;
-	atomic_uint n; /* in use; read without the lock */
+	atomic_uint n; /* windows in use; read without the lock */
 };
 
 int host_windows_new(uint64_t pinned_max, struct host_windows **windows)
@@ -59,7 +59,7 @@ int host_windows_new(uint64_t pinned_max, struct host_windows **windows)
 	return 0;
 }
 
-/* Under the lock: it is nobody's any more, and what is returned is to be given back. */
+/* Under the lock: empties the slot. The caller must pass the returned window to window_release. */
 static struct host_window window_detach(struct host_windows *windows, struct host_window *window)
 {
 	struct host_window allocated = *window;
@@ -86,7 +86,7 @@ static void window_close(struct host_windows *windows, struct host_window *windo
 	window_release(&allocated);
 }
 
-/* The next one of the file. */
+/* Detaches the next window of the file. */
 static bool window_detach_of_file(struct host_windows *windows, const struct file *file,
 				  struct host_window *allocated)
 {
@@ -106,7 +106,8 @@ void host_windows_forget(struct host_windows *windows, const struct file *file)
 {
 	struct host_window allocated;
 
-	/* Unregistering takes half a millisecond, for which no one else is to wait. */
+	/* Without the lock: unregistering takes half a millisecond, and other threads must not wait
+	 * for that. */
 	while (atomic_load(&windows->n) && window_detach_of_file(windows, file, &allocated))
 		window_release(&allocated);
 }
@@ -150,8 +151,8 @@ static bool window_is_busy(const struct host_window *window)
 	return window->users || window->state == MAPPING;
 }
 
-/* Of those in this state or a later one, that which was used least lately; NULL: all are in use.
- * Under the lock. */
+/* The least recently used window in this state or a later state; NULL: all are busy. Under the
+ * lock. */
 static struct host_window *window_oldest(struct host_windows *windows, enum window_state state)
 {
 	struct host_window *oldest = NULL;
@@ -165,7 +166,7 @@ static struct host_window *window_oldest(struct host_windows *windows, enum wind
 	return oldest;
 }
 
-/* That of the stretch, else the one to be used for it; NULL: there is none. Under the lock. */
+/* The window of the stretch, else a window to replace; NULL: all are busy. Under the lock. */
 static struct host_window *window_find(struct host_windows *windows, const struct file *file,
 				       const struct device *device, uint64_t from)
 {
@@ -182,7 +183,7 @@ static uint64_t window_length(const struct object_stamp *stamp, uint64_t from)
 	return left < HOST_WINDOW_BYTES ? left : HOST_WINDOW_BYTES;
 }
 
-/* Registering would fill holes, behind the accounts' back. */
+/* Registering would fill holes without charging the memory. */
 static bool range_is_data(int fd, uint64_t from, uint64_t bytes)
 {
 	struct file_run run;
@@ -190,8 +191,8 @@ static bool range_is_data(int fd, uint64_t from, uint64_t bytes)
 	return host_next_run(fd, from, from + bytes, &run) && run.data && run.to == from + bytes;
 }
 
-/* The pages are written to first, which may change the object's times, so that they stay as they
- * are from the stamp on. */
+/* Writes to the pages first, which may change the object's times, so that the times stay as in the
+ * stamp from then on. */
 static bool window_pin(struct host_window *window, int fd)
 {
 	struct object_stamp after;
@@ -221,7 +222,8 @@ static bool window_map(struct host_window *window, int fd)
 	return false;
 }
 
-/* One at a time for a file, as it changes the times that the others go by. */
+/* Only a single window of a file at a time, because mapping changes the times that the file's other
+ * windows compare. */
 static bool file_is_mapping(const struct host_windows *windows, const struct file *file)
 {
 	for (unsigned i = 0; i < WINDOWS; i++)
@@ -230,7 +232,7 @@ static bool file_is_mapping(const struct host_windows *windows, const struct fil
 	return false;
 }
 
-/* What was as the object was before is as it is now. */
+/* Gives the new stamp to windows of the file that had the stamp from before the mapping. */
 static void windows_restamp(struct host_windows *windows, const struct host_window *made,
 			    const struct object_stamp *before)
 {
@@ -244,7 +246,7 @@ static void windows_restamp(struct host_windows *windows, const struct host_wind
 	}
 }
 
-/* A stretch that is not known, or that has changed, begins to be counted. */
+/* Starts counting copies of a stretch that is new or has changed. */
 static void window_start_count(struct host_windows *windows, struct host_window *window,
 			       const struct host_window *as)
 {
@@ -254,7 +256,7 @@ static void window_start_count(struct host_windows *windows, struct host_window 
 	atomic_fetch_add(&windows->n, 1);
 }
 
-/* Closes windows that were used least lately until so much more may be pinned. */
+/* Closes the least recently used windows until bytes more may be pinned. */
 static bool windows_make_room(struct host_windows *windows, uint64_t bytes)
 {
 	while (windows->pinned + bytes > windows->pinned_max) {
@@ -289,7 +291,8 @@ static void window_make(struct host_windows *windows, struct host_window *window
 	window->copied = 0;
 }
 
-/* READY and as the object is, or NULL. Under the lock, which it may let go meanwhile. */
+/* A READY window with a current stamp, or NULL. Under the lock, which is dropped while a window is
+ * mapped. */
 static struct host_window *window_get_ready(struct host_windows *windows, struct file *file,
 					    struct device *device, uint64_t from, uint64_t bytes)
 {
@@ -327,7 +330,7 @@ char *host_window_enter(struct file *file, uint64_t offset, uint64_t bytes, stru
 		return NULL;
 	scoped_lock(&windows->lock);
 	struct host_window *found = window_get_ready(windows, file, device, from, bytes);
-	/* Once more: a context that nobody needed for a while took the registration with it. */
+	/* Pin again: when an idle context was released, the registration went too. */
 	if (!found || offset + bytes > from + found->bytes ||
 	    device_pin(device, found->base, found->bytes) < 0)
 		return NULL;

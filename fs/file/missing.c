@@ -55,8 +55,8 @@ static bool file_has_chunk(const struct file *file, uint64_t id)
 	return false;
 }
 
-/* Chunks that nobody found are nobody's from now on; those that others may have parts of are left
- * to the next daemon. */
+/* Drops the held descriptors of whole chunks that were not found. Chunks that other files may share
+ * are left to the next daemon. */
 static void missing_chunks_drop(struct file *file, const struct file_call *call,
 				const struct file_missing *missing)
 {

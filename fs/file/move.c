@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The bytes of a file into other memory, all or nothing: onto another volume, or laid out again on
- * its own. The copy is made beside the file, with its guard held exclusive until the end. */
+/* Moves the bytes of a file into other memory, all or nothing: to another volume, or in another
+ * layout on the same volume. The file's guard is held exclusive until the end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,18 +24,18 @@ struct file_move {
 	struct volume *to;
 	uint64_t size;
 	struct extents extents;	    /* the copy, on a device */
-	int fd;			    /* the copy, in host/; -1 */
-	struct volume *from;	    /* of left; NULL: nothing is left */
-	struct extents old_extents; /* what the file had, on a device */
-	struct journal_file image;  /* what is recorded of the commit, with extents */
+	int fd;			    /* the copy, in host/; or -1 */
+	struct volume *from;	    /* volume of old_extents; NULL: none */
+	struct extents old_extents; /* the file's former memory on a device */
+	struct journal_file image;  /* the record of the commit, with record as extents */
 	struct journal_extent *record;
-	uint64_t object; /* what the journal calls fd's */
+	uint64_t object; /* the journal's id of fd's object */
 	uint64_t allocated;
-	int64_t charged; /* more than the file has */
+	int64_t charged; /* bytes to charge more than before */
 	uint8_t tail_shift, object_shift;
 };
 
-/* Where the file's memory ends that is worth copying. */
+/* The end of the memory that is worth copying. */
 static uint64_t file_data_end(const struct file *file, uint64_t size)
 {
 	uint64_t reserved = file_is_device(file) ? atomic_load(&file->fields->reserved) : 0;
@@ -61,7 +61,7 @@ static int move_alloc(struct file_move *move, uint64_t end)
 	return rc;
 }
 
-/* All of the new memory: what the object has, and zeroes. */
+/* Fills the whole copy: with the object's data, and with zeroes. */
 static int move_fill_from_object(struct file_move *move)
 {
 	int fd = atomic_load(&move->file->fd);
@@ -121,7 +121,8 @@ static int move_copy_to_object(struct file_move *move)
 	struct bounce *bounce = NULL;
 	int rc = 0;
 
-	/* The object of a file that was in host/ before went with leave_object. */
+	/* An empty file needs no object, unless the file has an fd from an earlier time in host/:
+	 * object_replace_by_empty put a placeholder there. */
 	if (!move->size && atomic_load(&move->file->fd) < 0)
 		return 0;
 	rc = host_new_object(move->to, &move->call, &move->fd, &move->object_shift, &move->object);
@@ -149,8 +150,8 @@ static void move_drop_copy(struct file_move *move)
 	}
 }
 
-/* The payer has the old bytes on his account: he pays or gets back the difference, in advance if
- * it is more. The count of memfd bytes is another account. */
+/* The file is charged for the old bytes already: charges the difference, now if the copy is larger.
+ * The system memory of host/ is a separate account. */
 static int move_charge_difference(struct file_move *move)
 {
 	uint64_t old = atomic_load(&move->file->allocated);
@@ -167,7 +168,7 @@ static int move_charge_difference(struct file_move *move)
 	return rc;
 }
 
-/* While it can still fail. */
+/* Prepares the record while the move can still fail. */
 static int move_prepare_record(struct file_move *move)
 {
 	uint32_t n = move->extents.count;
@@ -183,7 +184,8 @@ static int move_prepare_record(struct file_move *move)
 	    .n_extents = n,
 	};
 	move->record = file_record_extents(&move->extents);
-	/* An object's file has no use for it before the move, a device's has it. */
+	/* The persistent size: a device file has the value already, and an object's file does not
+	 * use the field before the move. */
 	if (!file_is_device(move->file))
 		atomic_store(&move->file->fields->size, move->size);
 	return n && !move->record ? -ENOMEM : 0;
@@ -212,7 +214,7 @@ static int move_make_copy(struct file_move *move)
 	return rc;
 }
 
-/* to NULL: its own volume. Guard held exclusive on success, free on failure. */
+/* to NULL: the file's own volume. On success the guard is held exclusive, on failure free. */
 static int move_begin(struct file *file, const struct file_call *call, struct volume *to,
 		      struct file_move **move)
 {
@@ -229,8 +231,8 @@ static int move_begin(struct file *file, const struct file_call *call, struct vo
 	    .fd = -1,
 	};
 
-	/* The kernel and mappings hold the object itself, sharers the chunks: they cannot be taken
-	 * from under them. */
+	/* The kernel and mappings use the object itself, sharers the chunks: the memory cannot be
+	 * replaced. */
 	bool held = file_is_held(file) || (!file_is_device(file) && atomic_load(&file->backing_id));
 	int rc = held ? -EBUSY : move_make_copy(made);
 
@@ -259,8 +261,8 @@ static void move_abort(struct file_move *move)
 	move_drop_copy(move);
 }
 
-/* The fd of a file never changes once it is there, for those who use it without the guard: what it
- * stands for does. */
+/* A file's descriptor number never changes, because some threads use the descriptor without the
+ * guard: dup3 replaces the object behind the number. */
 static void object_install(const struct file_call *call, struct file *file, int fd)
 {
 	int old = -1;
@@ -273,8 +275,9 @@ static void object_install(const struct file_call *call, struct file *file, int 
 	file_count_object(call, -1);
 }
 
-/* The file's memory is elsewhere from now on. A mapping that outlived its handle keeps the object:
- * to truncate it would end that program by SIGBUS. So the fd stands for another, empty one. */
+/* Frees the object of a file that moved to a device. A mapping that outlived its handle keeps the
+ * object: truncating the object would end that program by SIGBUS. So the descriptor gets another,
+ * empty object. */
 static void object_replace_by_empty(int fd)
 {
 	int empty = memfd_create("gpumemfs-moved", MFD_CLOEXEC);
@@ -285,8 +288,8 @@ static void object_replace_by_empty(int fd)
 		close(empty);
 }
 
-/* Readers without the guard look at the volume first and trust the rest by it: it comes in the
- * middle, with what it stands for ready before and gone after. */
+/* Threads without the guard read the volume first, and then members that the volume implies. So set
+ * the new volume's members before the volume, and clear the old volume's members after. */
 static void move_commit(struct file_move *move)
 {
 	struct file *file = move->file;
@@ -316,7 +319,7 @@ static void move_commit(struct file_move *move)
 		atomic_store(&file->object_shift, move->object_shift);
 		object_install(&move->call, file, move->fd);
 	}
-	/* Descriptors that programs still have are of the memory before, not of this object. */
+	/* Programs still have descriptors of the old object, not of this object. */
 	atomic_store(&file->handed_out, atomic_load(&file->mapped) > 0);
 	atomic_store(&file->volume, move->to);
 
@@ -350,7 +353,7 @@ void file_move_free(struct file_move *move)
 	free(move);
 }
 
-/* The layout and the attributes that ask for it. */
+/* Records the layout together with the attributes that asked for the layout. */
 static void relayout_record(const struct file_move *move)
 {
 	struct journal_values values = {.ino = move->call.ino, .attrs = move->call.attrs};

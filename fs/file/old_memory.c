@@ -13,11 +13,11 @@ struct old_memory {
 	struct old_memory *next;
 	const struct file *file;
 	struct volume *volume;
-	struct extents extents; /* of a GPU's volume */
-	uint64_t bytes;		/* of host/ */
+	struct extents extents; /* on a GPU */
+	uint64_t bytes;		/* in host/ */
 };
 
-/* Few files have any. */
+/* Few files have old memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct old_memory *all;
 
@@ -37,8 +37,8 @@ static struct old_memory *old_memory_new(const struct file *file, struct volume 
 	return old_memory;
 }
 
-/* Without memory for the note the driver alone knows that a process has the chunk: it gives it to
- * nobody else. */
+/* Without memory for the entry the extents stay with the caller. The driver knows that a process
+ * has the chunk, and gives the memory to no other process. */
 uint64_t file_keep_old_memory(const struct file *file, struct volume *volume,
 			      struct extents *extents)
 {
@@ -110,7 +110,8 @@ void file_old_memory_end(struct file *file)
 {
 	struct old_memory *old_memory = NULL;
 
-	/* So that what is given up meanwhile is either found here or not left. */
+	/* Under the guard: memory that the file frees concurrently is either found here or never
+	 * added. */
 	brlock_write_lock(&file->guard);
 	if (atomic_fetch_sub(&file->loose, 1) == 1)
 		old_memory = old_memory_take(file);

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Memory that a file gave up while processes whose leases did not keep it may have it mapped. It is
- * no file's, and its volume has it until the last of those leases has ended, so that what a GPU or
- * host/ is said to have free can be had. */
+/* Old memory: memory that a file freed while sharers with loose leases may have the memory mapped.
+ * Old memory belongs to no file, but stays in the volume's account until the last of these leases
+ * has ended, so that free memory, as shown for a GPU or host/, is really available. */
 #ifndef FS_FILE_OLD_MEMORY_H
 #define FS_FILE_OLD_MEMORY_H
 
 #include "fs/file/internal.h"
 
-/* Guard held exclusive. Takes out of extents, which the file does not have any more, what sharers
- * may have mapped: how many bytes. The rest is the caller's to give back. */
+/* Guard held exclusive. Takes the extents that sharers may have mapped out of extents, which the
+ * file has given up. Returns the bytes taken; the caller frees the rest. */
 uint64_t file_keep_old_memory(const struct file *file, struct volume *volume,
 			      struct extents *extents);
-/* Guard held exclusive. The object of a file in host/ is not the file's any more: whether its bytes
- * stay on the volume's account. */
+/* Guard held exclusive. The file gives up its object in host/: returns whether the bytes stay in
+ * the volume's account. */
 bool file_keep_old_object(const struct file *file, struct volume *volume, uint64_t bytes);
 
-/* A loose lease has ended: gives back what the last one leaves. May wait for the file. */
+/* Ends a loose lease; frees the file's old memory with the last loose lease. May wait for the
+ * guard. */
 void file_old_memory_end(struct file *file);
 
 #endif

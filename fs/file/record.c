@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Records of a file's memory. */
+/* Journal records of a file's memory. */
 #include <stdlib.h>
 
 #include "common/cleanup.h"
@@ -9,7 +9,7 @@
 #include "fs/file/missing.h"
 #include "fs/file/record.h"
 
-/* Extents that are recorded without allocating. */
+/* Records with at most this many extents need no allocation. */
 #define FEW 8
 
 static void extents_to_journal(const struct extents *extents, struct journal_extent *to)
@@ -62,8 +62,7 @@ static struct journal_piece more_piece(const struct journal_file *image,
 	};
 }
 
-/* After the cut, if there is one. Many extents go into several records: those of memory that is
- * taken, where each is a state of its own. */
+/* Several records if there are many extents: each allocation is a valid state by itself. */
 void file_record_added(const struct file_call *call, const struct file *file,
 		       const struct extents *more)
 {
@@ -124,7 +123,7 @@ void file_record_object(const struct file_call *call, const struct file *file)
 	journal_append(call->journal, &piece, 1, 0, 0);
 }
 
-/* Of a file whose memory nobody found, what another daemon may find. */
+/* Records the extents that recovery did not find, which another daemon may find. */
 static void record_missing(const struct file_call *call, const struct file *file,
 			   const struct file_missing *missing)
 {
@@ -148,7 +147,7 @@ static void record_all(const struct file_call *call, const struct file *file)
 	struct journal_piece piece = more_piece(&image, extents);
 
 	piece.kind = JOURNAL_FILE;
-	/* As one is from the start. */
+	/* A new file has the same state without a record. */
 	if (!image.n_extents && !image.object && !image.tail_shift)
 		return;
 	if (image.n_extents && !extents)
@@ -157,7 +156,7 @@ static void record_all(const struct file_call *call, const struct file *file)
 		journal_append(call->journal, &piece, 1, 0, 0);
 }
 
-/* A host/ file's object is made under the lock alone. */
+/* lock: a host/ file's object can be created without the guard. */
 void file_record_all(const struct file_call *call, struct file *file, pthread_mutex_t *lock)
 {
 	brlock_token token = brlock_read_lock(&file->guard);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Journal records of a file's memory: a function for each kind of change. The journal and the inode
- * number come with the struct file_call; without a journal every function does nothing.
+ * number come with the struct file_call; without a journal the functions do nothing.
  *
- * The caller holds the file's guard, exclusive. Memory that a change adds is recorded after the
- * memory has its content; memory that a change takes away is recorded before another file can get
- * that memory. */
+ * The caller holds the file's guard, exclusive. Added memory is recorded after the memory has its
+ * content; removed memory is recorded before another file can get the memory. */
 #ifndef FS_FILE_RECORD_H
 #define FS_FILE_RECORD_H
 
@@ -21,13 +20,14 @@ void file_record_added(const struct file_call *call, const struct file *file,
 		       const struct extents *added);
 /* The file has no memory in [from, to) any more. */
 void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to);
-/* The file has the extents of fresh in place of its memory in [from, to): one record for both. */
+/* The file has the extents of fresh in place of its memory in [from, to): a single record for both
+ * changes. */
 void file_record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
 			  uint64_t to, const struct extents *fresh);
 /* The file has this object (host/), or none. */
 void file_record_object(const struct file_call *call, const struct file *file);
-/* All memory of the file, for a checkpoint. The caller holds no lock: the function takes the guard,
- * shared, and then lock, under which the object of a host/ file is made. */
+/* All memory of the file, for a checkpoint. The caller holds no lock. The function takes the guard,
+ * shared, and then lock, which callers of file_object hold. */
 void file_record_all(const struct file_call *call, struct file *file, pthread_mutex_t *lock);
 
 /* Extents in the journal's format, extents->count of them, in memory that the caller frees. NULL:

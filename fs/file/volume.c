@@ -95,7 +95,7 @@ int volume_usage(struct volume *volume, struct volume_usage *usage)
 
 	*usage = (struct volume_usage){
 	    .total = limit < memory.total ? limit : memory.total,
-	    /* What the mount holds without using it is free, too, for its files. */
+	    /* Memory that the mount holds unused is free for its files too. */
 	    .free = free > available ? free : available,
 	    .available = available,
 	    .held = held,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A top-level directory and the memory behind it: gpuN/ (a device's pool) or host/ (system memory,
- * one shared-memory object per file). */
+/* A volume: a top-level directory and its memory, a device's pool (gpuN/) or system memory with a
+ * shared-memory object for each file (host/). */
 #ifndef FS_FILE_VOLUME_H
 #define FS_FILE_VOLUME_H
 
@@ -22,20 +22,19 @@ struct volume {
 	struct pool *pool;	      /* NULL for host/ */
 	struct system_memory *system; /* NULL for gpuN/ */
 	struct host_windows *windows; /* NULL for gpuN/ */
-	uint64_t max_chunk; /* bytes, a multiple of CHUNK_ALIGN: the largest chunk to take */
+	uint64_t max_chunk; /* the largest chunk to allocate: bytes, a multiple of CHUNK_ALIGN */
 	uint64_t root_ino;
-	_Atomic int64_t files; /* regular files, with those that have no name any more */
+	_Atomic int64_t files; /* regular files, including files without names */
 };
 
 struct volume_usage {
-	uint64_t
-	    total; /* what df shows as the size: the device's memory, or the limit where lower */
-	uint64_t free;	    /* free on the device, whoever it is for */
-	uint64_t available; /* what a file of this mount could still take */
-	uint64_t held;	    /* by this mount */
+	uint64_t total;	    /* the size that df shows: the device's memory, or the limit if lower */
+	uint64_t free;	    /* free on the device, for all processes */
+	uint64_t available; /* available to a file of this mount */
+	uint64_t held;	    /* held by this mount */
 };
 
-/* Whether the volume is gpuN/, and not host/. */
+/* Whether the volume is gpuN/; else the volume is host/. */
 static inline bool volume_is_device(const struct volume *volume)
 {
 	return volume->pool != NULL;
