@@ -6,9 +6,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "backend/bar_cache.h"
+#include "common/clock.h"
 #include "common/log.h"
 
 /* The reference machine (H200, PCIe 5.0 x16): stores tie with DMA at 256 to 512 KiB, streaming
@@ -23,7 +23,7 @@
 #define SMALLEST   512ULL
 #define LARGEST	   COPY_WHOLE
 #define ROUNDS	   9 /* per size and path; their median counts */
-#define TIME_LIMIT 50000000ULL
+#define TIME_LIMIT 50000000
 
 enum state { UNMEASURED, MEASURING, MEASURED };
 
@@ -46,17 +46,9 @@ struct measurement {
 	struct copier *copier;
 	struct span span;
 	void *buffer; /* LARGEST bytes, pinned */
-	uint64_t deadline;
+	int64_t deadline;
 	int error;
 };
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -83,13 +75,13 @@ static uint64_t time_copy(struct measurement *m, enum direction direction, enum 
 	unsigned n = 0;
 
 	do {
-		uint64_t start = now();
+		int64_t start = clock_ns();
 		int rc = copy_once(m, direction, path, bytes);
 
 		if (rc < 0)
 			m->error = rc;
-		took[n++] = now() - start;
-	} while (n < ROUNDS && !m->error && now() < m->deadline);
+		took[n++] = (uint64_t)(clock_ns() - start);
+	} while (n < ROUNDS && !m->error && clock_ns() < m->deadline);
 	qsort(took, n, sizeof(took[0]), compare);
 	return took[n / 2];
 }
@@ -105,7 +97,7 @@ static uint64_t find_crossover(struct measurement *m, enum direction direction)
 		uint64_t bar = time_copy(m, direction, COPY_BAR, bytes);
 		uint64_t dma = time_copy(m, direction, COPY_DMA, bytes);
 
-		if (m->error || bar > dma || now() >= m->deadline)
+		if (m->error || bar > dma || clock_ns() >= m->deadline)
 			break;
 		best = bytes;
 	}
@@ -138,10 +130,10 @@ static int measure_both(struct measurement *m, struct device *device)
 
 	if (can_map(m->span.chunk)) {
 		/* Half of the time each, so that slow loads do not take it all. */
-		m->deadline = now() + TIME_LIMIT / 2;
+		m->deadline = clock_ns() + TIME_LIMIT / 2;
 		write = find_crossover(m, WRITING);
 		overlap = find_overlap(m);
-		m->deadline = now() + TIME_LIMIT / 2;
+		m->deadline = clock_ns() + TIME_LIMIT / 2;
 		read = find_crossover(m, READING);
 	}
 	if (m->error)

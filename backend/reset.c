@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/bar_cache.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/log.h"
 
 /* The first attempt comes at once, the next ones twice as late each. */
@@ -29,14 +30,6 @@ struct patient {
 	int64_t due, back_at;
 	unsigned tries;
 };
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
 
 /* Nobody is at the device but copiers, which are refused, and see to it that they leave. */
 static int reset(struct device *device)
@@ -72,7 +65,7 @@ static void give_up(struct resetter *resetter, struct device *device, struct pat
 static void attempt(struct resetter *resetter, struct device *device, struct patient *patient)
 {
 	int rc = reset(device);
-	int64_t now = now_ms();
+	int64_t now = clock_ms();
 
 	if (rc == -EBUSY && now - patient->due < BUSY_MAX_MS) {
 		patient->due = now + BUSY_MS;
@@ -95,7 +88,7 @@ static void attempt(struct resetter *resetter, struct device *device, struct pat
 
 static void admit(struct patient *patient)
 {
-	int64_t now = now_ms();
+	int64_t now = clock_ms();
 
 	patient->failed_at = now;
 	if (now - patient->back_at >= STEADY_MS)
@@ -112,7 +105,7 @@ static int64_t look(struct resetter *resetter, struct device *device, struct pat
 		admit(patient);
 	if (patient->tries >= TRIES_MAX)
 		give_up(resetter, device, patient);
-	else if (patient->due <= now_ms())
+	else if (patient->due <= clock_ms())
 		attempt(resetter, device, patient);
 	return patient->failed_at ? patient->due : NEVER;
 }

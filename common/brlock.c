@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "common/brlock.h"
+#include "common/clock.h"
 
 #include <sched.h>
 #include <stddef.h>
@@ -39,13 +40,6 @@ static struct brlock_row {
 static atomic_ulong threads;
 
 static _Thread_local struct brlock_row *own_row;
-
-static int64_t brlock_now(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 static uint32_t ticks_of(int64_t ns)
 {
@@ -112,7 +106,7 @@ static struct brlock_slot *brlock_read_lock_biased(struct brlock *guard)
 static void brlock_bias(struct brlock *guard)
 {
 	if (!atomic_load_explicit(&guard->biased, memory_order_relaxed) &&
-	    (int32_t)(ticks_of(brlock_now()) - guard->unbias_until) >= 0)
+	    (int32_t)(ticks_of(clock_ns()) - guard->unbias_until) >= 0)
 		atomic_store(&guard->biased, true);
 }
 
@@ -171,7 +165,7 @@ enum brlock_readers { WAIT_FOR_READERS, NO_READERS };
 /* Under the inner lock, exclusive. False: there are readers, who are not waited for. */
 static bool brlock_revoke(struct brlock *guard, enum brlock_readers readers)
 {
-	int64_t start = brlock_now();
+	int64_t start = clock_ns();
 	unsigned waits = 0;
 
 	atomic_store(&guard->biased, false);
@@ -187,7 +181,7 @@ static bool brlock_revoke(struct brlock *guard, enum brlock_readers readers)
 			brlock_wait(&waits);
 		}
 
-	int64_t end = brlock_now();
+	int64_t end = clock_ns();
 	int64_t unbiased = UNBIAS_FACTOR * (end - start);
 	guard->unbias_until = ticks_of(end + (unbiased < UNBIAS_MAX_NS ? unbiased : UNBIAS_MAX_NS));
 	return true;

@@ -14,10 +14,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <syslog.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/log_limit.h"
 #include "common/utf8.h"
 
@@ -123,14 +123,10 @@ void log_caller_set(uid_t uid)
 /* Whether a line that the thread's caller brings about may be logged. */
 static bool caller_may_log(uint64_t *left_out)
 {
-	struct timespec now;
-
 	if (!caller.known)
 		return true;
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	scoped_lock(&callers.lock);
-	return log_limit_take(&callers.limit, caller.uid,
-			      (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, left_out);
+	return log_limit_take(&callers.limit, caller.uid, clock_ns(), left_out);
 }
 
 static void tell_left_out(char *text, uint64_t left_out)

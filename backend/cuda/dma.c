@@ -13,6 +13,7 @@
 
 #include "common/cacheline.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 
 /* A wait polls, as being woken up is late on the reference machine: 16 threads with copies of 1 MiB
  * each (350 us, as they share the link) that blocked after 50 us reached half the rate of those
@@ -342,13 +343,6 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 	}
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
 static void let_others(int64_t waited)
 {
 	if (waited > NAP_AFTER_NS)
@@ -367,10 +361,10 @@ static int stream_wait(struct dma_stream *stream)
 	rc = spread_join(stream);
 	if (rc < 0)
 		return rc;
-	int64_t start = now_ns();
+	int64_t start = clock_ns();
 	gm_CUresult result;
 	while ((result = cu->cuStreamQuery(stream->stream)) == GM_CUDA_ERROR_NOT_READY)
-		let_others(now_ns() - start);
+		let_others(clock_ns() - start);
 	return dma_result(stream->device, result, "waiting for copies");
 }
 

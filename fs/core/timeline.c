@@ -3,8 +3,8 @@
 #include "fs/core/timeline.h"
 
 #include <stdio.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 
 static const char *const parts[TIMELINE_MARKS] = {
@@ -19,17 +19,9 @@ static const char *const parts[TIMELINE_MARKS] = {
     [TIMELINE_ANSWERED] = "first answer",
 };
 
-int64_t timeline_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
-}
-
 void timeline_mark(struct timeline *timeline, enum timeline_mark mark)
 {
-	timeline->at[mark] = timeline_now();
+	timeline->at[mark] = clock_us();
 }
 
 /* What was over before the other daemon ended took no time of anybody's. */

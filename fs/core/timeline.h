@@ -29,7 +29,6 @@ struct timeline {
 	atomic_bool logged;	    /* or there is nothing to say */
 };
 
-int64_t timeline_now(void);
 void timeline_mark(struct timeline *timeline, enum timeline_mark mark);
 /* No request waits, and that is when the takeover is over: writes the line, if there was a daemon
  * before. Requests that come later do not wait for it. Before any thread reads requests. */

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "fs/keeper/internal.h"
 
@@ -82,7 +83,7 @@ int child_start(struct keeper *keeper, struct child *child, int program)
 	    .pidfd = (int)syscall(SYS_pidfd_open, pid, 0),
 	    .ipc = ends[0],
 	    .program = program,
-	    .since = keeper_now(),
+	    .since = clock_ms(),
 	};
 	if (child->pidfd < 0) {
 		error = -errno;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "fs/keeper/internal.h"
 
@@ -63,7 +64,7 @@ static void give_up(struct keeper *keeper)
 	/* The first retry is not the first failure, which has no wait. */
 	int64_t wait = delay(++keeper->retries + 1, RETRY_MS, RETRY_MAX_MS);
 
-	keeper->start_at = keeper_now() + wait;
+	keeper->start_at = clock_ms() + wait;
 	log_error("%s: %u daemons crashed one after the other: %s. Another one is tried in %lld s; "
 		  "'gpumemfs --upgrade %s' goes on at once, with that program; 'kill %d' ends the "
 		  "mount, and its files are lost",
@@ -76,7 +77,7 @@ static void give_up(struct keeper *keeper)
 /* What is killed from outside says nothing about the program. */
 void failure_schedule(struct keeper *keeper, const struct child *was, int status)
 {
-	int64_t now = keeper_now(), wait;
+	int64_t now = clock_ms(), wait;
 
 	if (was->ready && now - was->since >= SETTLED_MS)
 		keeper->failures = keeper->killed = keeper->retries = 0;
@@ -94,5 +95,5 @@ void failure_schedule(struct keeper *keeper, const struct child *was, int status
 
 void failure_put_off(struct keeper *keeper)
 {
-	keeper->start_at = keeper_now() + DELAY_MAX_MS;
+	keeper->start_at = clock_ms() + DELAY_MAX_MS;
 }

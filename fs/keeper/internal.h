@@ -21,7 +21,7 @@ struct child {
 	int pidfd; /* readable when it is gone altogether */
 	int ipc;
 	int program;   /* from which it was started; the keeper's to close */
-	int64_t since; /* keeper_now */
+	int64_t since; /* clock_ms */
 	bool prepared, ready, ended;
 };
 
@@ -51,7 +51,7 @@ struct keeper {
 	unsigned retries;	       /* after too many failures */
 	int64_t start_at;	       /* when to start one; 0: now; KEEPER_NEVER */
 	int64_t died;		       /* when the last one did; 0: it has been replaced */
-	int64_t seen_us, reaped_us;    /* its line closed; nothing was left of it: timeline_now */
+	int64_t seen_us, reaped_us;    /* its line closed; nothing was left of it: clock_us */
 	const char *wanted;	       /* the GPU that the next daemon is for, or NULL */
 	int64_t replacements[REPLACEMENTS_MAX]; /* when each of the last ones was; 0: never */
 	int refusing;	   /* /dev/fuse, while requests are answered with EIO; or -1 */
@@ -64,7 +64,6 @@ struct keeper {
 
 #define KEEPER_NEVER INT64_MAX
 
-int64_t keeper_now(void); /* CLOCK_MONOTONIC, ms */
 /* The mount's device number; 0: no daemon has mounted yet. */
 dev_t keeper_mount_device(const struct keeper *keeper);
 

@@ -14,16 +14,15 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/descriptors.h"
 #include "common/log.h"
 #include "common/protocol.h"
 #include "common/sd_notify.h"
 #include "common/unmount.h"
-#include "fs/core/timeline.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/fuse_init.h"
 #include "fs/keeper/internal.h"
@@ -34,14 +33,6 @@
 
 /* For what the keeper has besides: its own files, a pair of lines. */
 #define OWN_FDS 64
-
-int64_t keeper_now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
 
 /* As many as the machine lets it have: a file of many chunks is many of them. */
 static uint64_t raise_limit(void)
@@ -202,9 +193,9 @@ static void serving_died(struct keeper *keeper)
 
 	int status = child_reap(&keeper->serving);
 
-	keeper->reaped_us = timeline_now();
+	keeper->reaped_us = clock_us();
 	if (!keeper->died)
-		keeper->died = keeper_now();
+		keeper->died = clock_ms();
 	if (was.ended) {
 		finish(keeper, exit_status(status));
 	} else if (keeper->partial) {
@@ -249,7 +240,7 @@ static void next_died(struct keeper *keeper)
 static void start_due(struct keeper *keeper)
 {
 	if (keeper->serving.pid || keeper->next.pid || keeper->done || keeper->ending ||
-	    keeper->start_at > keeper_now())
+	    keeper->start_at > clock_ms())
 		return;
 	if (standby_serves(keeper)) {
 		remember_serving(keeper);
@@ -291,7 +282,7 @@ static int until_due(const struct keeper *keeper)
 
 	if (late < at)
 		at = late;
-	int64_t wait = at - keeper_now();
+	int64_t wait = at - clock_ms();
 
 	return at == KEEPER_NEVER ? -1 : wait < 0 ? 0 : (int)wait;
 }
@@ -413,7 +404,7 @@ static int take_stored(struct keeper *keeper)
 		return error;
 	outlive(keeper);
 	keeper->turns = fuse_init_generation_of(keeper_init_record(keeper));
-	keeper->died = keeper_now();
+	keeper->died = clock_ms();
 	upgrade_follow_mount(keeper);
 	log_info("%s: goes on with what the service manager kept: %u descriptors",
 		 keeper->options->mountpoint, keeper->held.count);
@@ -437,7 +428,7 @@ static int adopt_child(struct child *child, int ipc)
 
 	if (error)
 		return error;
-	*child = (struct child){.pid = peer.pid, .ipc = ipc, .since = keeper_now()};
+	*child = (struct child){.pid = peer.pid, .ipc = ipc, .since = clock_ms()};
 	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
 	return child->pidfd < 0 ? -errno : 0;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/mountinfo.h"
 #include "fs/keeper/fdstore.h"
@@ -55,7 +56,7 @@ void refuse_start(struct keeper *keeper)
 
 void refuse_late(struct keeper *keeper)
 {
-	if (refuse_due(keeper) > keeper_now())
+	if (refuse_due(keeper) > clock_ms())
 		return;
 	log_error("%s: no daemon serves since %d s: requests are answered with EIO until one does",
 		  keeper->options->mountpoint, WAIT_MAX_MS / 1000);

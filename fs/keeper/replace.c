@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "fs/keeper/internal.h"
 
@@ -19,7 +20,7 @@ static int64_t *may_renew(struct keeper *keeper)
 	for (unsigned i = 1; i < REPLACEMENTS_MAX; i++)
 		if (keeper->replacements[i] < *oldest)
 			oldest = &keeper->replacements[i];
-	return !*oldest || keeper_now() - *oldest >= PERIOD_MS ? oldest : NULL;
+	return !*oldest || clock_ms() - *oldest >= PERIOD_MS ? oldest : NULL;
 }
 
 /* As with an upgrade: the one that serves goes on until the other is ready, and where it never is.
@@ -52,7 +53,7 @@ void keeper_replace(struct keeper *keeper, const char *uuid)
 			  mountpoint, uuid, REPLACEMENTS_MAX);
 		return;
 	}
-	*renewal = keeper_now();
+	*renewal = clock_ms();
 	int error = start(keeper, uuid);
 
 	if (error)

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
-#include "fs/core/timeline.h"
 #include "fs/keeper/internal.h"
 #include "fs/keeper/systemd_fdstore.h"
 
@@ -74,7 +74,7 @@ static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
 		keeper->turns = turn;
 	if (keeper->died)
 		log_info("%s: daemon %d goes on, %lld ms after the end of the one before",
-			 mountpoint, child->pid, (long long)(keeper_now() - keeper->died));
+			 mountpoint, child->pid, (long long)(clock_ms() - keeper->died));
 	keeper->died = 0;
 	if (keeper->launcher)
 		daemon_ready(keeper->launcher, keeper->options->log_level);
@@ -156,7 +156,7 @@ bool keeper_hear(struct keeper *keeper, struct child *child)
 	if (error == -EPIPE) {
 		/* Its end is seen by its pidfd. */
 		if (child == &keeper->serving)
-			keeper->seen_us = timeline_now();
+			keeper->seen_us = clock_us();
 		close(child->ipc);
 		child->ipc = -1;
 		return false;

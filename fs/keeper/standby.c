@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "fs/keeper/internal.h"
 
@@ -31,12 +32,12 @@ static void put_off(struct keeper *keeper)
 	int64_t wait = (int64_t)DELAY_MS << shift;
 
 	keeper->standby_failures++;
-	keeper->standby_at = keeper_now() + (wait < DELAY_MAX_MS ? wait : DELAY_MAX_MS);
+	keeper->standby_at = clock_ms() + (wait < DELAY_MAX_MS ? wait : DELAY_MAX_MS);
 }
 
 void standby_start(struct keeper *keeper)
 {
-	if (standby_due(keeper) > keeper_now())
+	if (standby_due(keeper) > clock_ms())
 		return;
 	int error = child_start(keeper, &keeper->standby, keeper->program);
 
@@ -54,7 +55,7 @@ bool standby_serves(struct keeper *keeper)
 		return false;
 	keeper->serving = keeper->standby;
 	keeper->serving.program = keeper->program;
-	keeper->serving.since = keeper_now();
+	keeper->serving.since = clock_ms();
 	keeper->standby = (struct child){0};
 	keeper->standby_failures = 0;
 	keeper->standby_at = 0;

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The time as one number. CLOCK_MONOTONIC in three units, and any clock in nanoseconds. */
+#ifndef COMMON_CLOCK_H
+#define COMMON_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define CLOCK_SECOND INT64_C(1000000000)
+
+static inline int64_t clock_ns_of(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * CLOCK_SECOND + now.tv_nsec;
+}
+
+static inline int64_t clock_ns(void)
+{
+	return clock_ns_of(CLOCK_MONOTONIC);
+}
+
+static inline int64_t clock_us(void)
+{
+	return clock_ns() / 1000;
+}
+
+static inline int64_t clock_ms(void)
+{
+	return clock_ns() / 1000000;
+}
+
+#endif
