@@ -37,7 +37,7 @@ struct keeper {
 	uint64_t holds_max;
 	uint64_t turns;		       /* daemons started so far */
 	struct child serving, next;    /* next: getting ready to take over */
-	struct child standby;	       /* keeper_standby.c */
+	struct child standby;	       /* takeover.c */
 	int64_t standby_at;	       /* when to start one; 0: now */
 	unsigned standby_failures;     /* that ended unasked, one after the other */
 	int program;		       /* what is started; -1: the keeper's own */
@@ -90,7 +90,7 @@ void failure_put_off(struct keeper *keeper);
 /* keeper_serve.c: what a daemon says. False: nothing (more) for now. */
 bool keeper_hear(struct keeper *keeper, struct child *child);
 
-/* keeper_standby.c. When one is to be started, and starts it then. */
+/* takeover.c. When one is to be started, and starts it then. */
 int64_t standby_due(const struct keeper *keeper);
 void standby_start(struct keeper *keeper);
 /* Instead of starting a daemon to serve: false where none stands by. */
@@ -109,11 +109,11 @@ void refuse_stop(struct keeper *keeper);
 int refuse_serve(struct keeper *keeper);
 int refuse_mounts(const struct keeper *keeper);
 
-/* keeper_replace.c. A GPU works no more for the daemon that serves: another one, of the same
+/* takeover.c. A GPU works no more for the daemon that serves: another one, of the same
  * program, takes over if it does there. */
 void keeper_replace(struct keeper *keeper, const char *uuid);
 
-/* keeper_upgrade.c */
+/* takeover.c */
 /* The mount may be another one than before: its address is made anew then. */
 void upgrade_follow_mount(struct keeper *keeper);
 void upgrade_accept(struct keeper *keeper);
