@@ -18,17 +18,17 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "fs/keeper/fdstore.h"
+#include "fs/keeper/region.h"
 
 #define FUSE_INIT_MAGIC 0x41465047u /* "GPFA" */
 #define MESSAGE_BYTES	512
-#define INIT_ID		fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_INIT)
 
 /* FUSE_NOTIFY_RESEND (Linux 6.9), which older kernel headers do not have. */
 #define NOTIFY_RESEND 7
 
 /* Laid out the same for all daemons of a mount. The lengths are set last. */
 struct init_record {
-	uint32_t magic, version;
+	struct region_head head;
 	uint64_t device, turn;
 	_Atomic uint32_t asked, answered; /* bytes; 0: not yet */
 	char question[MESSAGE_BYTES], answer[MESSAGE_BYTES];
@@ -38,41 +38,11 @@ struct fuse_init {
 	struct init_record *init_record;
 };
 
-static int init_record_map(int fd, struct init_record **init_record)
-{
-	void *memory = mmap(NULL, sizeof(**init_record), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (memory == MAP_FAILED)
-		return -errno;
-	*init_record = memory;
-	return 0;
-}
-
-static int init_record_new(struct fdstore *fdstore, struct init_record **init_record)
-{
-	AUTO_CLOSE int fd = memfd_create("gpumemfs-agreement", MFD_CLOEXEC);
-
-	if (fd < 0 || ftruncate(fd, sizeof(**init_record)))
-		return -errno;
-	int error = init_record_map(fd, init_record);
-
-	if (error)
-		return error;
-	(*init_record)->magic = FUSE_INIT_MAGIC;
-	(*init_record)->version = 1;
-	return fdstore_hold(fdstore, INIT_ID, fd);
-}
-
-static int init_record_take(int fd, struct init_record **init_record)
-{
-	int error = lseek(fd, 0, SEEK_END) == sizeof(**init_record)
-			? init_record_map(fd, init_record)
-			: -EPROTO;
-
-	if (!error && ((*init_record)->magic != FUSE_INIT_MAGIC || (*init_record)->version != 1))
-		error = -EPROTO;
-	return error;
-}
+static const struct region_kind region_kind = {
+    .name = "gpumemfs-init",
+    .head = {.magic = FUSE_INIT_MAGIC, .version = 1},
+    .bytes = sizeof(struct init_record),
+};
 
 int fuse_init_open(struct fdstore *fdstore, struct fuse_init **opened)
 {
@@ -80,11 +50,11 @@ int fuse_init_open(struct fdstore *fdstore, struct fuse_init **opened)
 
 	if (!fuse_init)
 		return -ENOMEM;
-	AUTO_CLOSE int fd = fdstore_take(fdstore, INIT_ID);
-	int error = fd >= 0	    ? init_record_take(fd, &fuse_init->init_record)
-		    : fd == -ENOENT ? init_record_new(fdstore, &fuse_init->init_record)
-				    : fd;
+	void *record = NULL;
+	int error = region_open(fdstore, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_INIT), &region_kind,
+				&record);
 
+	fuse_init->init_record = record;
 	if (error) {
 		log_error("cannot take part in what was agreed on with the kernel: %s",
 			  strerror(-error));
@@ -218,7 +188,7 @@ void fuse_init_set_generation(struct fuse_init *fuse_init, uint64_t turn)
 static bool init_record_read(int fd, struct init_record *init_record)
 {
 	return fd >= 0 && pread(fd, init_record, sizeof(*init_record), 0) == sizeof(*init_record) &&
-	       init_record->magic == FUSE_INIT_MAGIC;
+	       init_record->head.magic == FUSE_INIT_MAGIC;
 }
 
 dev_t fuse_init_device_of(int fd)

@@ -2,18 +2,16 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/recovery/settings.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "backend/pool.h"
-#include "common/cleanup.h"
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/file/volume.h"
 #include "fs/keeper/fdstore.h"
+#include "fs/keeper/region.h"
 #include "fs/trace/observe.h"
 
 #define SETTINGS_MAGIC 0x50465047u /* "GPFP" */
@@ -26,38 +24,16 @@ struct values {
 
 /* The one of the two that is not current is written, then made current. */
 struct settings {
-	uint32_t magic, version;
+	struct region_head head;
 	_Atomic uint32_t changes; /* the last is in values[changes % 2]; 0: there was none */
 	struct values values[2];
 };
 
-#define SETTINGS_ID fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_SETTINGS)
-
-static int map(struct fs *fs, int fd)
-{
-	void *memory =
-	    mmap(NULL, sizeof(struct settings), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (memory == MAP_FAILED)
-		return -errno;
-	fs->settings = memory;
-	return 0;
-}
-
-static int begin(struct fs *fs)
-{
-	AUTO_CLOSE int fd = memfd_create("gpumemfs-settings", MFD_CLOEXEC);
-
-	if (fd < 0 || ftruncate(fd, sizeof(struct settings)))
-		return -errno;
-	int error = map(fs, fd);
-
-	if (error)
-		return error;
-	fs->settings->magic = SETTINGS_MAGIC;
-	fs->settings->version = 1;
-	return fdstore_hold(fs->fdstore, SETTINGS_ID, fd);
-}
+static const struct region_kind region_kind = {
+    .name = "gpumemfs-settings",
+    .head = {.magic = SETTINGS_MAGIC, .version = 1},
+    .bytes = sizeof(struct settings),
+};
 
 static void apply(struct fs *fs, const struct values *values)
 {
@@ -73,30 +49,19 @@ static void apply(struct fs *fs, const struct values *values)
 		observe_trace(fs, true);
 }
 
-static int go_on(struct fs *fs, int fd)
-{
-	if (lseek(fd, 0, SEEK_END) != sizeof(struct settings))
-		return -EPROTO;
-	int error = map(fs, fd);
-
-	if (error)
-		return error;
-	if (fs->settings->magic != SETTINGS_MAGIC || fs->settings->version != 1)
-		return -EPROTO;
-	uint32_t changes = fs->settings->changes;
-
-	if (changes)
-		apply(fs, &fs->settings->values[changes % 2]);
-	return 0;
-}
-
 int settings_open(struct fs *fs)
 {
 	if (!fs->fdstore)
 		return 0;
-	AUTO_CLOSE int fd = fdstore_take(fs->fdstore, SETTINGS_ID);
-	int error = fd >= 0 ? go_on(fs, fd) : begin(fs);
+	void *memory = NULL;
+	int error = region_open(fs->fdstore, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_SETTINGS),
+				&region_kind, &memory);
 
+	fs->settings = memory;
+	uint32_t changes = memory ? fs->settings->changes : 0;
+
+	if (changes)
+		apply(fs, &fs->settings->values[changes % 2]);
 	if (error)
 		log_error("what is set in .gpumem/params is not kept: %s", strerror(-error));
 	return error;

@@ -6,11 +6,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "common/cleanup.h"
 #include "fs/core/limits.h"
 #include "fs/keeper/fdstore.h"
+#include "fs/keeper/region.h"
 
 #define SHARE_MEMORY_MAGIC 0x53465047u /* "GPFS" */
 
@@ -37,7 +36,7 @@ _Static_assert(sizeof(struct lease_slot) == 8 + sizeof(struct share_note_lease),
 
 /* As it lies in memory, the same for all daemons of a mount. */
 struct notes {
-	uint32_t magic, version;
+	struct region_head head;
 	_Atomic uint32_t tokens_end, leases_end; /* behind the last that was ever filled */
 	struct token_slot tokens[TOKEN_SLOTS];
 	struct lease_slot leases[LEASE_SLOTS];
@@ -48,42 +47,11 @@ struct share_memory {
 	uint32_t token_hint, lease_hint; /* where to look for an empty slot */
 };
 
-static int notes_map(struct share_memory *memory, int fd)
-{
-	void *notes = mmap(NULL, sizeof(struct notes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (notes == MAP_FAILED)
-		return -errno;
-	memory->notes = notes;
-	return 0;
-}
-
-static int notes_new(struct share_memory *memory, struct fdstore *fdstore)
-{
-	AUTO_CLOSE int fd = memfd_create("gpumemfs-sharing", MFD_CLOEXEC);
-
-	if (fd < 0 || ftruncate(fd, sizeof(struct notes)))
-		return -errno;
-	int error = notes_map(memory, fd);
-
-	if (error)
-		return error;
-	memory->notes->magic = SHARE_MEMORY_MAGIC;
-	memory->notes->version = 1;
-	return fdstore_hold(fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY), fd);
-}
-
-static int notes_take(struct share_memory *memory, int fd)
-{
-	if (lseek(fd, 0, SEEK_END) != sizeof(struct notes))
-		return -EPROTO;
-	int error = notes_map(memory, fd);
-
-	if (error)
-		return error;
-	return memory->notes->magic == SHARE_MEMORY_MAGIC && memory->notes->version == 1 ? 0
-											 : -EPROTO;
-}
+static const struct region_kind region_kind = {
+    .name = "gpumemfs-sharing",
+    .head = {.magic = SHARE_MEMORY_MAGIC, .version = 1},
+    .bytes = sizeof(struct notes),
+};
 
 int share_memory_open(struct fdstore *fdstore, struct share_memory **opened)
 {
@@ -94,9 +62,11 @@ int share_memory_open(struct fdstore *fdstore, struct share_memory **opened)
 
 	if (!memory)
 		return -ENOMEM;
-	AUTO_CLOSE int fd = fdstore_take(fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY));
-	int error = fd >= 0 ? notes_take(memory, fd) : notes_new(memory, fdstore);
+	void *notes = NULL;
+	int error = region_open(fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY),
+				&region_kind, &notes);
 
+	memory->notes = notes;
 	if (error)
 		share_memory_close(memory);
 	else
