@@ -15,9 +15,9 @@
 #include "common/log.h"
 #include "fs/keeper/internal.h"
 
-/* In the child. A session of its own: what is aimed at the keeper's process group, or comes from
- * its terminal, does not hit both, nor does the keeper's end send the daemon a SIGHUP. */
-static void become_daemon(const struct keeper *keeper, int ipc, int program)
+/* In the child. The session is the daemon's own: a signal to the keeper's process group or from its
+ * terminal does not reach both processes, and the keeper's end sends the daemon no SIGHUP. */
+static void child_exec(const struct keeper *keeper, int ipc, int program)
 {
 	extern char **environ;
 	char **argv = calloc((size_t)keeper->argc + 2, sizeof(*argv));
@@ -30,7 +30,7 @@ static void become_daemon(const struct keeper *keeper, int ipc, int program)
 	fcntl(ipc, F_SETFD, 0);
 	snprintf(argument, sizeof(argument), "--line=%d", ipc);
 	snprintf(pid, sizeof(pid), "%d", getpid());
-	/* The service manager's questions are for who serves. */
+	/* systemd expects the watchdog's keep-alive messages from the daemon that serves. */
 	if (getenv("WATCHDOG_PID"))
 		setenv("WATCHDOG_PID", pid, 1);
 	if (argv) {
@@ -43,9 +43,9 @@ static void become_daemon(const struct keeper *keeper, int ipc, int program)
 	_exit(EXIT_FAILURE);
 }
 
-static int greet(const struct keeper *keeper, const struct child *child)
+static int child_welcome(const struct keeper *keeper, const struct child *child)
 {
-	struct ipc_message message = ipc_message(IPC_WELCOME, keeper->turns);
+	struct ipc_message message = ipc_message(IPC_WELCOME, keeper->generation);
 
 	message.value = keeper->holds_max;
 	message.flags = IPC_REPLACES;
@@ -75,9 +75,9 @@ int child_start(struct keeper *keeper, struct child *child, int program)
 		return error;
 	}
 	if (pid == 0)
-		become_daemon(keeper, ends[1], program);
+		child_exec(keeper, ends[1], program);
 	close(ends[1]);
-	keeper->turns++;
+	keeper->generation++;
 	*child = (struct child){
 	    .pid = pid,
 	    .pidfd = (int)syscall(SYS_pidfd_open, pid, 0),
@@ -93,7 +93,7 @@ int child_start(struct keeper *keeper, struct child *child, int program)
 		*child = (struct child){0};
 		return error;
 	}
-	greet(keeper, child); /* if not, it ends by itself */
+	child_welcome(keeper, child); /* an error closes the socket, and the daemon ends */
 	return 0;
 }
 
@@ -101,7 +101,7 @@ int child_reap(struct child *child)
 {
 	int status = 0;
 
-	/* Not a child where it had a keeper before this one. */
+	/* An adopted daemon is another process's child. */
 	if (waitpid(child->pid, &status, 0) != child->pid)
 		status = CHILD_UNKNOWN;
 	close(child->pidfd);

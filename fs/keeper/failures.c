@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* When the next daemon is started after one that died, and what becomes of requests where none is
- * likely to serve. */
+/* When the next daemon is started after one that ended, and when the keeper gives up waiting and
+ * answers requests with EIO. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,27 +11,28 @@
 #include "common/log.h"
 #include "fs/keeper/internal.h"
 
-/* A daemon that served for so long did not die of its start, or of what it was asked first. */
+/* A daemon that served for so long did not die of its start, nor of the first requests. */
 #define SETTLED_MS 60000
-/* Crashes in a row after which requests are refused, and the longest wait between two. */
+/* Crashes in a row after which requests are refused; and the first and the longest wait between two
+ * daemons. */
 #define FAILURES_MAX 8
 #define DELAY_MS     100
 #define DELAY_MAX_MS 5000
-/* Then another daemon is tried after this, and twice as long each time. */
+/* The first and the longest wait for another attempt after FAILURES_MAX crashes. */
 #define RETRY_MS     60000
 #define RETRY_MAX_MS (60 * RETRY_MS)
-/* Between daemons that somebody else kills before they serve. */
+/* The first and the longest wait between daemons that another process kills before they serve. */
 #define KILLED_DELAY_MS 5
 #define KILLED_MAX_MS	50
 
-/* Whether somebody waits to be told that the mount is there. */
-static bool is_awaited(const struct keeper *keeper)
+/* Whether the launching process still waits to hear that the mount exists. */
+static bool launcher_waits(const struct keeper *keeper)
 {
 	return keeper->launcher && keeper->launcher->ready_fd >= 0;
 }
 
-/* Twice as long each time; not at all for the first. */
-static int64_t delay(unsigned times, int64_t first, int64_t most)
+/* 0 for the first time, then first, and twice as long each time up to most. */
+static int64_t failure_delay(unsigned times, int64_t first, int64_t most)
 {
 	int64_t wait = first;
 
@@ -42,7 +43,7 @@ static int64_t delay(unsigned times, int64_t first, int64_t most)
 	return wait < most ? wait : most;
 }
 
-static const char *what_is_kept(const struct keeper *keeper)
+static const char *requests_meanwhile(const struct keeper *keeper)
 {
 	return keeper->options->recovery == RECOVERY_TRANSPARENT
 		   ? "requests are answered with EIO until one serves. The mount and its files' "
@@ -50,31 +51,32 @@ static const char *what_is_kept(const struct keeper *keeper)
 		   : "there is no mount until one serves. Its files' memory is kept";
 }
 
-/* Not for ever: a request that no daemon survives has been refused by then. */
-static void give_up(struct keeper *keeper)
+/* Retries go on: a request that no daemon survives has been refused by then. */
+static void failure_refuse_requests(struct keeper *keeper)
 {
 	const char *mountpoint = keeper->options->mountpoint;
 
-	if (is_awaited(keeper)) {
+	if (launcher_waits(keeper)) {
 		log_error("%s: %u daemons crashed one after the other", mountpoint,
 			  keeper->failures);
 		keeper_end_alone(keeper, 1);
 		return;
 	}
-	/* The first retry is not the first failure, which has no wait. */
-	int64_t wait = delay(++keeper->retries + 1, RETRY_MS, RETRY_MAX_MS);
+	/* One more, so that the first retry waits as well. */
+	int64_t wait = failure_delay(++keeper->retries + 1, RETRY_MS, RETRY_MAX_MS);
 
 	keeper->start_at = clock_ms() + wait;
 	log_error("%s: %u daemons crashed one after the other: %s. Another one is tried in %lld s; "
 		  "'gpumemfs --upgrade %s' goes on at once, with that program; 'kill %d' ends the "
 		  "mount, and its files are lost",
-		  mountpoint, keeper->failures, what_is_kept(keeper), (long long)wait / 1000,
+		  mountpoint, keeper->failures, requests_meanwhile(keeper), (long long)wait / 1000,
 		  mountpoint, getpid());
 	upgrade_tell(keeper, ECANCELED, "the daemon crashes again and again");
 	refuse_start(keeper);
 }
 
-/* What is killed from outside says nothing about the program. */
+/* A daemon killed by SIGKILL says nothing about the program: killed and crashed daemons are counted
+ * apart. */
 void failure_schedule(struct keeper *keeper, const struct child *was, int status)
 {
 	int64_t now = clock_ms(), wait;
@@ -85,12 +87,13 @@ void failure_schedule(struct keeper *keeper, const struct child *was, int status
 	    status == CHILD_UNKNOWN || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 
 	if (killed)
-		wait = was->ready ? 0 : delay(++keeper->killed, KILLED_DELAY_MS, KILLED_MAX_MS);
+		wait = was->ready ? 0
+				  : failure_delay(++keeper->killed, KILLED_DELAY_MS, KILLED_MAX_MS);
 	else
-		wait = delay(++keeper->failures, DELAY_MS, DELAY_MAX_MS);
+		wait = failure_delay(++keeper->failures, DELAY_MS, DELAY_MAX_MS);
 	keeper->start_at = now + wait;
 	if (!killed && keeper->failures >= FAILURES_MAX)
-		give_up(keeper);
+		failure_refuse_requests(keeper);
 }
 
 void failure_put_off(struct keeper *keeper)

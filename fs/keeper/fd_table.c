@@ -9,15 +9,15 @@
 
 #define ROOM_MIN 16
 
-static struct fd_table_kind *kind_of(struct fd_table *held, uint64_t id)
+static struct fd_table_kind *table_kind(struct fd_table *held, uint64_t id)
 {
 	uint64_t kind = id >> FD_TABLE_KIND_SHIFT;
 
 	return kind < FD_TABLE_KINDS ? &held->kinds[kind] : NULL;
 }
 
-/* Where the id is, or would be. */
-static uint32_t place(const struct fd_table_kind *kind, uint64_t id)
+/* The index of the id, or where to insert the id. */
+static uint32_t kind_search(const struct fd_table_kind *kind, uint64_t id)
 {
 	uint32_t low = 0, high = kind->count;
 
@@ -32,14 +32,14 @@ static uint32_t place(const struct fd_table_kind *kind, uint64_t id)
 	return low;
 }
 
-static struct fd_table_entry *find(const struct fd_table_kind *kind, uint64_t id)
+static struct fd_table_entry *kind_find(const struct fd_table_kind *kind, uint64_t id)
 {
-	uint32_t at = place(kind, id);
+	uint32_t at = kind_search(kind, id);
 
 	return at < kind->count && kind->at[at].id == id ? &kind->at[at] : NULL;
 }
 
-static void checkpoint(struct fd_table_kind *kind)
+static void kind_compact(struct fd_table_kind *kind)
 {
 	uint32_t left = 0;
 
@@ -50,7 +50,7 @@ static void checkpoint(struct fd_table_kind *kind)
 	kind->dropped = 0;
 }
 
-static int make_room(struct fd_table_kind *kind)
+static int kind_grow(struct fd_table_kind *kind)
 {
 	if (kind->count < kind->room)
 		return 0;
@@ -66,11 +66,11 @@ static int make_room(struct fd_table_kind *kind)
 
 int fd_table_put(struct fd_table *held, uint64_t id, int fd)
 {
-	struct fd_table_kind *kind = kind_of(held, id);
+	struct fd_table_kind *kind = table_kind(held, id);
 
 	if (!kind || fd < 0)
 		return -EINVAL;
-	struct fd_table_entry *known = find(kind, id);
+	struct fd_table_entry *known = kind_find(kind, id);
 
 	if (known && known->fd >= 0) {
 		close(known->fd);
@@ -80,9 +80,9 @@ int fd_table_put(struct fd_table *held, uint64_t id, int fd)
 	if (known) {
 		kind->dropped--;
 	} else {
-		if (make_room(kind))
+		if (kind_grow(kind))
 			return -ENOMEM;
-		uint32_t at = place(kind, id);
+		uint32_t at = kind_search(kind, id);
 
 		known = &kind->at[at];
 		memmove(known + 1, known, (kind->count - at) * sizeof(*known));
@@ -98,24 +98,24 @@ int fd_table_get(const struct fd_table *held, uint64_t id)
 {
 	uint64_t number = id >> FD_TABLE_KIND_SHIFT;
 	const struct fd_table_entry *one =
-	    number < FD_TABLE_KINDS ? find(&held->kinds[number], id) : NULL;
+	    number < FD_TABLE_KINDS ? kind_find(&held->kinds[number], id) : NULL;
 
 	return one && one->fd >= 0 ? one->fd : -ENOENT;
 }
 
 int fd_table_drop(struct fd_table *held, uint64_t id)
 {
-	struct fd_table_kind *kind = kind_of(held, id);
-	struct fd_table_entry *one = kind ? find(kind, id) : NULL;
+	struct fd_table_kind *kind = table_kind(held, id);
+	struct fd_table_entry *one = kind ? kind_find(kind, id) : NULL;
 
 	if (!one || one->fd < 0)
 		return -ENOENT;
 	close(one->fd);
 	one->fd = -1;
 	held->count--;
-	/* Closing up each gap on its own would move all that follow, each time. */
+	/* Closing each gap at once would move all later entries every time. */
 	if (++kind->dropped > kind->count / 2)
-		checkpoint(kind);
+		kind_compact(kind);
 	return 0;
 }
 
@@ -124,7 +124,7 @@ int fd_table_next(const struct fd_table *held, uint64_t after, uint64_t *id, int
 	for (uint64_t number = after >> FD_TABLE_KIND_SHIFT; number < FD_TABLE_KINDS; number++) {
 		const struct fd_table_kind *kind = &held->kinds[number];
 
-		for (uint32_t at = place(kind, after + 1); at < kind->count; at++) {
+		for (uint32_t at = kind_search(kind, after + 1); at < kind->count; at++) {
 			if (kind->at[at].fd < 0)
 				continue;
 			*id = kind->at[at].id;

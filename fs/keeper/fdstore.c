@@ -18,39 +18,40 @@
 #include "fs/keeper/ipc.h"
 #include "fs/keeper/systemd_fdstore.h"
 
-/* A keeper that goes as often as this is not started again. */
+/* After so many replacements the keeper is not replaced again. */
 #define REPLACEMENTS_MAX 100
 
 struct fdstore {
-	pthread_mutex_t lock; /* of all below, and a question with its answer */
+	pthread_mutex_t lock; /* protects all below, and covers each request with its answer */
 	int ipc;
 	char **argv;
-	uint64_t turn, holds_max;
+	uint64_t generation, holds_max;
 	unsigned flags;
 	char wanted[IPC_TEXT_BYTES];
-	int64_t seen_us, reaped_us; /* the end of the daemon before */
+	int64_t seen_us, reaped_us; /* when the daemon before ended, from IPC_GO */
 	unsigned replacements;
-	pid_t started;	      /* the keeper that this daemon started; 0: none */
-	_Atomic pid_t keeper; /* 0: it has gone */
-	/* The same once more: for a new keeper, should this one be killed. */
+	pid_t started;	      /* the keeper's process, if this daemon started it; 0 */
+	_Atomic pid_t keeper; /* 0: the keeper has ended */
+	/* A duplicate of each descriptor, to give to a new keeper if this one is killed. */
 	struct fd_table held;
-	bool gathered; /* all of it */
+	bool gathered; /* held has all descriptors that the keeper has */
 };
 
-/* lock held. A keeper that has gone is not an error here: fdstore_replace tells the next one. */
-static int say(struct fdstore *fdstore, enum ipc_type type, uint64_t id, int fd)
+/* lock held. No error where the keeper has ended: fdstore_replace gives all of held to the next
+ * keeper. */
+static int fdstore_send(struct fdstore *fdstore, enum ipc_type type, uint64_t id, int fd)
 {
 	struct ipc_message message = ipc_message(type, id);
 
-	message.value = fdstore->turn;
+	message.value = fdstore->generation;
 	int error = ipc_send(fdstore->ipc, &message, fd);
 
 	return error == -EPIPE || error == -EBADF ? 0 : error;
 }
 
-/* lock held: the answer's type, or -errno. */
-static int ask(struct fdstore *fdstore, enum ipc_type type, uint64_t id, struct ipc_message *answer,
-	       int *fd)
+/* lock held. The answer's type, or -errno. */
+static int fdstore_request(struct fdstore *fdstore, enum ipc_type type, uint64_t id,
+			   struct ipc_message *answer, int *fd)
 {
 	struct ipc_message message = ipc_message(type, id);
 	int error = ipc_send(fdstore->ipc, &message, -1);
@@ -60,29 +61,30 @@ static int ask(struct fdstore *fdstore, enum ipc_type type, uint64_t id, struct 
 	return error ? error : answer->type;
 }
 
-/* lock held: when it returns, the keeper has read what was sent. */
-static void catch_up(struct fdstore *fdstore)
+/* lock held. Returns when the keeper has read all messages sent before. */
+static void fdstore_sync(struct fdstore *fdstore)
 {
 	struct ipc_message answer;
 	int fd = -1;
 
-	if (ask(fdstore, IPC_SYNC, 0, &answer, &fd) > 0 && fd >= 0)
+	if (fdstore_request(fdstore, IPC_SYNC, 0, &answer, &fd) > 0 && fd >= 0)
 		close(fd);
 }
 
-/* lock held. The kernel bounds the fds that an ordinary user has on their way. */
-static int say_hold(struct fdstore *fdstore, uint64_t id, int fd)
+/* lock held. The kernel bounds the descriptors that an ordinary user has in flight (ETOOMANYREFS):
+ * then wait until the keeper has read them. */
+static int fdstore_send_hold(struct fdstore *fdstore, uint64_t id, int fd)
 {
-	int error = say(fdstore, IPC_HOLD, id, fd);
+	int error = fdstore_send(fdstore, IPC_HOLD, id, fd);
 
 	if (error != -ETOOMANYREFS)
 		return error;
-	catch_up(fdstore);
-	return say(fdstore, IPC_HOLD, id, fd);
+	fdstore_sync(fdstore);
+	return fdstore_send(fdstore, IPC_HOLD, id, fd);
 }
 
-/* lock held. Takes fd over. */
-static int note(struct fdstore *fdstore, uint64_t id, int fd)
+/* lock held. Puts fd into held, or closes fd. */
+static int held_put(struct fdstore *fdstore, uint64_t id, int fd)
 {
 	int error = fd < 0 ? -errno : fd_table_put(&fdstore->held, id, fd);
 
@@ -91,7 +93,7 @@ static int note(struct fdstore *fdstore, uint64_t id, int fd)
 	return error;
 }
 
-static enum descriptor_use use_of(uint64_t id)
+static enum descriptor_use descriptor_use_of(uint64_t id)
 {
 	switch (fdstore_kind_of(id)) {
 	case FDSTORE_CHUNK:
@@ -108,21 +110,22 @@ int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd)
 {
 	if (!fdstore)
 		return 0;
-	enum descriptor_use use = use_of(id);
+	enum descriptor_use use = descriptor_use_of(id);
 
 	scoped_lock(&fdstore->lock);
 	if (fdstore->held.count >= descriptors_for(use, fdstore->holds_max))
 		return -EMFILE;
-	int error = note(fdstore, id, descriptor_unreserved(use, fcntl(fd, F_DUPFD_CLOEXEC, 3)));
+	int error =
+	    held_put(fdstore, id, descriptor_unreserved(use, fcntl(fd, F_DUPFD_CLOEXEC, 3)));
 
 	if (error)
 		return error;
-	error = say_hold(fdstore, id, fd);
+	error = fdstore_send_hold(fdstore, id, fd);
 	if (error)
 		fd_table_drop(&fdstore->held, id);
 	else
-		/* What the keeper has not read is lost when it is killed together with this daemon.
-		 */
+		/* A message that the keeper has not read is lost when keeper and daemon are killed
+		 * together; the service manager's copy is not. */
 		store_add(id, fd);
 	return error;
 }
@@ -133,7 +136,7 @@ void fdstore_drop(struct fdstore *fdstore, uint64_t id)
 		return;
 	scoped_lock(&fdstore->lock);
 	if (fd_table_drop(&fdstore->held, id) == 0)
-		say(fdstore, IPC_DROP, id, -1);
+		fdstore_send(fdstore, IPC_DROP, id, -1);
 }
 
 void fdstore_wait_idle(struct fdstore *fdstore)
@@ -141,11 +144,11 @@ void fdstore_wait_idle(struct fdstore *fdstore)
 	if (!fdstore)
 		return;
 	scoped_lock(&fdstore->lock);
-	catch_up(fdstore);
+	fdstore_sync(fdstore);
 }
 
 /* lock held. */
-static int take_gathered(const struct fdstore *fdstore, uint64_t id)
+static int held_take(const struct fdstore *fdstore, uint64_t id)
 {
 	int fd = fd_table_get(&fdstore->held, id);
 
@@ -163,11 +166,11 @@ int fdstore_take(struct fdstore *fdstore, uint64_t id)
 		return -ENOENT;
 	scoped_lock(&fdstore->lock);
 	if (fdstore->gathered)
-		return take_gathered(fdstore, id);
-	int type = ask(fdstore, IPC_TAKE, id, &answer, &fd);
+		return held_take(fdstore, id);
+	int type = fdstore_request(fdstore, IPC_TAKE, id, &answer, &fd);
 
 	if (type == IPC_HELD && fd >= 0 && answer.id == id) {
-		int error = note(fdstore, id, fcntl(fd, F_DUPFD_CLOEXEC, 3));
+		int error = held_put(fdstore, id, fcntl(fd, F_DUPFD_CLOEXEC, 3));
 
 		if (!error)
 			return fd;
@@ -178,14 +181,14 @@ int fdstore_take(struct fdstore *fdstore, uint64_t id)
 	return type == IPC_NONE ? -ENOENT : type < 0 ? type : -EPROTO;
 }
 
-/* lock held. From the keeper, as next. */
-static int ask_next(struct fdstore *fdstore, uint64_t *id, uint64_t end, int *fd)
+/* lock held. As fdstore_next, from the keeper. */
+static int fdstore_request_next(struct fdstore *fdstore, uint64_t *id, uint64_t end, int *fd)
 {
 	struct ipc_message answer;
-	int type = ask(fdstore, IPC_NEXT, *id, &answer, fd);
+	int type = fdstore_request(fdstore, IPC_NEXT, *id, &answer, fd);
 
 	if (type == IPC_HELD && *fd >= 0 && answer.id > *id && answer.id < end) {
-		int error = note(fdstore, answer.id, *fd);
+		int error = held_put(fdstore, answer.id, *fd);
 
 		*id = answer.id;
 		return error ? error : IPC_HELD;
@@ -197,20 +200,20 @@ static int ask_next(struct fdstore *fdstore, uint64_t *id, uint64_t end, int *fd
 	return type < 0 ? type : -EPROTO;
 }
 
-/* The next after id and before end: IPC_HELD, IPC_NONE or -errno. */
-static int next(struct fdstore *fdstore, uint64_t *id, uint64_t end, int *fd)
+/* The first descriptor after *id and before end: IPC_HELD, IPC_NONE or -errno. */
+static int fdstore_next(struct fdstore *fdstore, uint64_t *id, uint64_t end, int *fd)
 {
 	scoped_lock(&fdstore->lock);
 	if (!fdstore->gathered)
-		return ask_next(fdstore, id, end, fd);
+		return fdstore_request_next(fdstore, id, end, fd);
 	return fd_table_next(&fdstore->held, *id, id, fd) || *id >= end ? IPC_NONE : IPC_HELD;
 }
 
-static int walk(struct fdstore *fdstore, uint64_t id, uint64_t end,
-		int (*each)(uint64_t id, int fd, void *arg), void *arg)
+static int fdstore_walk(struct fdstore *fdstore, uint64_t id, uint64_t end,
+			int (*each)(uint64_t id, int fd, void *arg), void *arg)
 {
 	while (fdstore) {
-		int fd = -1, rc = next(fdstore, &id, end, &fd);
+		int fd = -1, rc = fdstore_next(fdstore, &id, end, &fd);
 
 		if (rc != IPC_HELD)
 			return rc == IPC_NONE ? 0 : rc;
@@ -223,13 +226,13 @@ static int walk(struct fdstore *fdstore, uint64_t id, uint64_t end,
 
 int fdstore_each(struct fdstore *fdstore, int (*each)(uint64_t id, int fd, void *arg), void *arg)
 {
-	return walk(fdstore, 0, UINT64_MAX, each, arg);
+	return fdstore_walk(fdstore, 0, UINT64_MAX, each, arg);
 }
 
 int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
 		    int (*each)(uint64_t id, int fd, void *arg), void *arg)
 {
-	return walk(fdstore, fdstore_id(kind, 0) - 1, fdstore_id(kind + 1, 0), each, arg);
+	return fdstore_walk(fdstore, fdstore_id(kind, 0) - 1, fdstore_id(kind + 1, 0), each, arg);
 }
 
 static int ops_hold(void *of, uint64_t id, int fd)
@@ -258,7 +261,7 @@ struct fdstore_ops fdstore_ops(struct fdstore *fdstore)
 	    .of = fdstore, .hold = ops_hold, .drop = ops_drop, .take = ops_take, .each = ops_each};
 }
 
-static int pass_over(uint64_t id, int fd, void *arg)
+static int descriptor_ignore(uint64_t id, int fd, void *arg)
 {
 	(void)id, (void)fd, (void)arg;
 	return 0;
@@ -266,17 +269,17 @@ static int pass_over(uint64_t id, int fd, void *arg)
 
 int fdstore_gather(struct fdstore *fdstore)
 {
-	int error = fdstore_each(fdstore, pass_over, NULL);
+	int error = fdstore_each(fdstore, descriptor_ignore, NULL);
 
 	if (error)
-		log_error("what the keeper holds cannot be had: %s", strerror(-error));
+		log_error("cannot get the descriptors that the keeper holds: %s", strerror(-error));
 	else if (fdstore)
 		fdstore->gathered = true;
 	return error;
 }
 
-/* What a keeper says first. */
-static int welcome(struct fdstore *fdstore)
+/* Reads the keeper's first message. */
+static int fdstore_welcome(struct fdstore *fdstore)
 {
 	struct ipc_message message;
 	int fd, error = ipc_receive(fdstore->ipc, &message, &fd);
@@ -291,7 +294,7 @@ static int welcome(struct fdstore *fdstore)
 	fdstore->flags = message.flags;
 	memcpy(fdstore->wanted, message.text, sizeof(fdstore->wanted));
 	if (message.id)
-		fdstore->turn = message.id;
+		fdstore->generation = message.id;
 	return 0;
 }
 
@@ -306,10 +309,10 @@ int fdstore_open(int ipc, char **argv, struct fdstore **opened)
 	fdstore->argv = argv;
 	fdstore->keeper = getppid();
 	fcntl(ipc, F_SETFD, FD_CLOEXEC);
-	int error = welcome(fdstore);
+	int error = fdstore_welcome(fdstore);
 
 	if (error) {
-		log_error("descriptor %d is no line to a keeper of this version: %s", ipc,
+		log_error("descriptor %d is not a socket to a keeper of this version: %s", ipc,
 			  strerror(-error));
 		fdstore_close(fdstore);
 		return error;
@@ -326,20 +329,21 @@ int fdstore_wait(struct fdstore *fdstore)
 	if (!fdstore)
 		return 0;
 	scoped_lock(&fdstore->lock);
-	int type = ask(fdstore, IPC_PREPARED, 0, &answer, &fd);
+	int type = fdstore_request(fdstore, IPC_PREPARED, 0, &answer, &fd);
 
 	if (fd >= 0)
 		close(fd);
 	if (type == IPC_GO) {
 		fdstore->seen_us = (int64_t)answer.id;
 		fdstore->reaped_us = (int64_t)answer.value;
-		/* It may be long ago that this was taken. */
+		/* The daemon before may have dropped or replaced descriptors since they were taken.
+		 */
 		fd_table_close(&fdstore->held);
 		return 0;
 	}
 	int error = type < 0 ? type : -EPROTO;
 
-	/* Who stands by goes with its keeper. */
+	/* A standby daemon whose keeper ends is to end as well: no error. */
 	log_write(fdstore->flags & IPC_STANDBY ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR,
 		  "the keeper does not let this daemon serve: %s", strerror(-error));
 	return error;
@@ -356,17 +360,17 @@ void fdstore_ready(struct fdstore *fdstore)
 	if (!fdstore)
 		return;
 	scoped_lock(&fdstore->lock);
-	say(fdstore, IPC_READY, 0, -1);
+	fdstore_send(fdstore, IPC_READY, 0, -1);
 }
 
-/* Answered, so that nothing is held any more when it returns. */
+/* Waits for the keeper, so that no descriptor is held any more on return. */
 void fdstore_end(struct fdstore *fdstore)
 {
 	if (!fdstore)
 		return;
 	scoped_lock(&fdstore->lock);
-	say(fdstore, IPC_END, 0, -1);
-	catch_up(fdstore);
+	fdstore_send(fdstore, IPC_END, 0, -1);
+	fdstore_sync(fdstore);
 	fd_table_close(&fdstore->held);
 	fdstore->holds_max = UINT64_MAX;
 	close(fdstore->ipc);
@@ -397,7 +401,7 @@ void fdstore_close(struct fdstore *fdstore)
 
 uint64_t fdstore_generation(const struct fdstore *fdstore)
 {
-	return fdstore ? fdstore->turn : 1;
+	return fdstore ? fdstore->generation : 1;
 }
 
 pid_t fdstore_keeper(const struct fdstore *fdstore)
@@ -433,7 +437,8 @@ int fdstore_fd(const struct fdstore *fdstore)
 	return fdstore ? fdstore->ipc : -1;
 }
 
-/* The command line of this daemon, but for the line. */
+/* Starts a keeper with this daemon's command line, whose first option, the IPC socket's, becomes
+ * --adopt. */
 static int keeper_spawn(struct fdstore *fdstore, int ipc)
 {
 	extern char **environ;
@@ -444,7 +449,7 @@ static int keeper_spawn(struct fdstore *fdstore, int ipc)
 	snprintf(argument, sizeof(argument), "--adopt=%d", ipc);
 	fdstore->argv[1] = argument;
 	posix_spawn_file_actions_init(&actions);
-	/* Onto itself: takes close-on-exec off, in the child. */
+	/* From itself to itself: removes close-on-exec in the child. */
 	posix_spawn_file_actions_adddup2(&actions, ipc, ipc);
 	int error = -posix_spawn(&fdstore->started, "/proc/self/exe", &actions, NULL, fdstore->argv,
 				 environ);
@@ -454,18 +459,18 @@ static int keeper_spawn(struct fdstore *fdstore, int ipc)
 	return error;
 }
 
-/* lock held. */
-static int hand_over(struct fdstore *fdstore)
+/* lock held. Gives the new keeper all descriptors. */
+static int fdstore_send_all(struct fdstore *fdstore)
 {
 	uint64_t id = 0;
-	int fd, error = welcome(fdstore);
+	int fd, error = fdstore_welcome(fdstore);
 
 	while (!error && fd_table_next(&fdstore->held, id, &id, &fd) == 0)
-		error = say_hold(fdstore, id, fd);
-	return error ? error : say(fdstore, IPC_READY, 0, -1);
+		error = fdstore_send_hold(fdstore, id, fd);
+	return error ? error : fdstore_send(fdstore, IPC_READY, 0, -1);
 }
 
-static int renew(struct fdstore *fdstore)
+static int keeper_restart(struct fdstore *fdstore)
 {
 	int ends[2];
 
@@ -481,22 +486,23 @@ static int renew(struct fdstore *fdstore)
 	fdstore->ipc = ends[0];
 	error = keeper_spawn(fdstore, ends[1]);
 	close(ends[1]);
-	return error ? error : hand_over(fdstore);
+	return error ? error : fdstore_send_all(fdstore);
 }
 
 int fdstore_replace(struct fdstore *fdstore)
 {
 	scoped_lock(&fdstore->lock);
 	fdstore->keeper = 0;
-	int error = renew(fdstore);
+	int error = keeper_restart(fdstore);
 
 	if (!error) {
 		fdstore->keeper = fdstore->started;
-		log_warn("the keeper was gone: another one, process %d, has taken over",
+		log_warn("the keeper ended: another keeper, process %d, has taken over",
 			 fdstore->started);
 		return 0;
 	}
-	log_error("the keeper is gone, and no other can be started: %s. When this daemon ends, its "
+	log_error("the keeper ended, and another keeper cannot be started: %s. When this daemon "
+		  "ends, its "
 		  "files are lost",
 		  strerror(-error));
 	close(fdstore->ipc);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The daemon's end of the line to its keeper, the process that holds what must outlive a daemon and
- * starts the next one. A NULL keep is a daemon without: nothing is held then, and every call does
- * nothing. Thread-safe. */
+/* The daemon's side of the keeper. The keeper is the process that holds the file descriptors which
+ * must outlive a daemon, and starts the next daemon. NULL stands for a daemon without a keeper:
+ * then nothing is held, and every call does nothing. Thread-safe. */
 #ifndef FS_KEEPER_FDSTORE_H
 #define FS_KEEPER_FDSTORE_H
 
@@ -14,15 +14,15 @@
 
 struct fdstore;
 
-/* What is held: the upper byte of an id, over a number that means something within its kind. */
+/* An id is a kind, in the upper byte, and a number with a meaning within the kind. */
 #define FDSTORE_NUMBER_BITS FD_TABLE_KIND_SHIFT
 
 enum fdstore_kind {
 	FDSTORE_FUSE = 1, /* enum fdstore_fuse */
-	FDSTORE_CLONE,	  /* by worker thread: its /dev/fuse */
-	FDSTORE_JOURNAL,  /* the journal's areas */
-	FDSTORE_CHUNK,	  /* memory of a device, by chunk id */
-	FDSTORE_HOST,	  /* objects of host/, by inode number */
+	FDSTORE_CLONE,	  /* number: of the worker thread whose /dev/fuse this is */
+	FDSTORE_JOURNAL,  /* number 0: the journal's memory */
+	FDSTORE_CHUNK,	  /* device memory; number: the chunk's id */
+	FDSTORE_HOST,	  /* objects of host/; number: the object's id */
 	FDSTORE_SOCKET,	  /* enum fdstore_share */
 };
 
@@ -57,25 +57,26 @@ static inline uint64_t fdstore_number(uint64_t id)
 	return id & ((1ULL << FD_TABLE_KIND_SHIFT) - 1);
 }
 
-/* From when it returns a duplicate of fd is the keeper's, whatever becomes of this process: 0, or
- * -EMFILE where the keeper cannot hold more, or another -errno. What was held under the id is
- * closed. */
+/* When the call returns 0, the keeper has a duplicate of fd, whatever becomes of this process; the
+ * descriptor held under the same id before is closed. -EMFILE: the keeper cannot hold more; or
+ * another -errno. */
 int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd);
-/* The keeper closes it, in order with the other calls but not at once. */
+/* The keeper closes the descriptor: in order with other calls, but possibly after this call has
+ * returned. */
 void fdstore_drop(struct fdstore *fdstore, uint64_t id);
-/* When it returns, the keeper has closed what was dropped before. */
+/* Returns when the keeper has closed all descriptors dropped before. */
 void fdstore_wait_idle(struct fdstore *fdstore);
-/* The fd held under id, a duplicate that is the caller's; the keeper keeps its own. -ENOENT. */
+/* A duplicate, the caller's, of the descriptor held under id; the keeper keeps its own. -ENOENT. */
 int fdstore_take(struct fdstore *fdstore, uint64_t id);
-/* Calls each for all that is held, by id. The fd is lent. What it returns but 0 ends the walk
- * and is returned. */
+/* Calls each for all descriptors held, in the order of their ids. fd is lent to the callback. A
+ * result of the callback other than 0 ends the walk and is returned. */
 int fdstore_each(struct fdstore *fdstore, int (*each)(uint64_t id, int fd, void *arg), void *arg);
-/* The same for one kind alone. */
+/* The same for one kind. */
 int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
 		    int (*each)(uint64_t id, int fd, void *arg), void *arg);
 
-/* The descriptors that outlive a daemon, as the journal and the recovery see them: kept by a
- * keeper, or by a test. hold, drop and take are as fdstore_hold and so on; each walks as
+/* The descriptors that outlive a daemon, as the journal and the recovery use them: with a keeper
+ * behind the functions, or a test. hold, drop and take are as fdstore_hold and so on; each is as
  * fdstore_each. */
 struct fdstore_ops {
 	void *of; /* the first argument of each function */
@@ -84,46 +85,49 @@ struct fdstore_ops {
 	int (*take)(void *of, uint64_t id);
 	int (*each)(void *of, int (*each)(uint64_t id, int fd, void *arg), void *arg);
 };
-/* With fdstore behind them. */
+/* The functions above, of fdstore. */
 struct fdstore_ops fdstore_ops(struct fdstore *fdstore);
 
-/* At start: the line that the keeper gave this process, and the command line to start another
- * keeper with should this one go. 0, or -errno after a line in the log. */
+/* At the daemon's start. ipc is the socket to the keeper, which started this process; argv is the
+ * command line, from which fdstore_replace makes the next keeper's. 0, or -errno after a line in
+ * the log. */
 int fdstore_open(int ipc, char **argv, struct fdstore **fdstore);
-/* This daemon could serve the mount: returns once it may, when nothing is left of the one before.
- * 0, or -errno after a line in the log. */
+/* Tells the keeper that this daemon could serve the mount, and returns when nothing is left of the
+ * daemon before. 0, or -errno after a line in the log. */
 int fdstore_wait(struct fdstore *fdstore);
 struct timeline;
-/* Then: when that one ended, as far as the keeper knows. */
+/* After fdstore_wait: notes in the timeline when the daemon before ended, as far as the keeper
+ * knows. */
 void fdstore_log_end(const struct fdstore *fdstore, struct timeline *timeline);
-/* Then: this daemon has all that is held, and needs no keeper any more to find it. 0, or -errno
- * after a line in the log. */
+/* After fdstore_wait: fetches a copy of every descriptor held, so that later calls do not ask the
+ * keeper for them. 0, or -errno after a line in the log. */
 int fdstore_gather(struct fdstore *fdstore);
-/* Requests are being served. */
+/* Tells the keeper that this daemon serves requests. */
 void fdstore_ready(struct fdstore *fdstore);
-/* This daemon ends on purpose, and with it all that is held. */
+/* Tells the keeper that this daemon ends on purpose: all descriptors held are closed. */
 void fdstore_end(struct fdstore *fdstore);
-/* This daemon does not go on, but what is held stays: no call does anything from here on. */
+/* For a daemon that stops while the descriptors stay with the keeper: no later call does anything.
+ */
 void fdstore_leave(struct fdstore *fdstore);
 void fdstore_close(struct fdstore *fdstore);
 
-/* How many daemons there were for this mount, this one included; 1 without a keeper. */
+/* The daemon's generation: how many daemons this mount has had, with this one; 1 without a keeper.
+ */
 uint64_t fdstore_generation(const struct fdstore *fdstore);
-/* By which numbers that one daemon gives out are set apart from another's. */
+/* Shift of the generation in numbers that must differ between the daemons of a mount. */
 #define FDSTORE_GENERATION_SHIFT 40
-/* The keeper's process; 0: there is none any more. */
+/* The keeper's process; 0: the keeper has ended. */
 pid_t fdstore_keeper(const struct fdstore *fdstore);
 unsigned fdstore_flags(const struct fdstore *fdstore); /* enum ipc_flags; 0 without a keeper */
-/* The UUID of the GPU that this daemon was started for, as it works in the one that serves no more;
- * empty: it was started as any other. */
+/* The UUID of the GPU for which this daemon was started, because the GPU does not work any more in
+ * the daemon that serves; empty: the daemon was started for no such reason. */
 const char *fdstore_wanted(const struct fdstore *fdstore);
-/* Asks for a daemon to take over, if that GPU works there. 0, -ENOTSUP where nobody can be asked.
- */
+/* Asks the keeper to start a daemon that takes over if the GPU works there. 0, or -ENOTSUP without
+ * a keeper that can do so. */
 int fdstore_request_replacement(struct fdstore *fdstore, const char *uuid);
-/* -1, or what polls POLLRDHUP when the keeper has gone, which fdstore_replace then replaces: a new
- * one is started and given all that is held. 0, or -errno after a line in the log; fdstore_fd is -1
- * then.
- */
+/* The socket to the keeper, which polls POLLRDHUP when the keeper has ended; -1: none.
+ * fdstore_replace then starts another keeper and gives all descriptors to it: 0, or -errno after a
+ * line in the log, and fdstore_fd is -1 from then on. */
 int fdstore_fd(const struct fdstore *fdstore);
 int fdstore_replace(struct fdstore *fdstore);
 

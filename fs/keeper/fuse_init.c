@@ -23,13 +23,14 @@
 #define FUSE_INIT_MAGIC 0x41465047u /* "GPFA" */
 #define MESSAGE_BYTES	512
 
-/* FUSE_NOTIFY_RESEND (Linux 6.9), which older kernel headers do not have. */
+/* FUSE_NOTIFY_RESEND (Linux 6.9): not in older kernel headers. */
 #define NOTIFY_RESEND 7
 
-/* Laid out the same for all daemons of a mount. The lengths are set last. */
+/* The region's layout, the same for all daemons of a mount. Each length is stored after its bytes.
+ */
 struct init_record {
 	struct region_head head;
-	uint64_t device, turn;
+	uint64_t device, generation;
 	_Atomic uint32_t asked, answered; /* bytes; 0: not yet */
 	char question[MESSAGE_BYTES], answer[MESSAGE_BYTES];
 };
@@ -56,8 +57,7 @@ int fuse_init_open(struct fdstore *fdstore, struct fuse_init **opened)
 
 	fuse_init->init_record = record;
 	if (error) {
-		log_error("cannot take part in what was agreed on with the kernel: %s",
-			  strerror(-error));
+		log_error("cannot open the record of FUSE's INIT message: %s", strerror(-error));
 		fuse_init_close(fuse_init);
 		return error;
 	}
@@ -94,9 +94,9 @@ int fuse_init_ask(struct fuse_init *fuse_init, int fuse)
 	return 0;
 }
 
-/* libfuse's answer, which goes to a socket instead of the kernel. */
-static ssize_t hear_out(struct fuse_session *session, const struct init_record *init_record,
-			char *answer)
+/* Has the session answer the stored question on a socket instead of /dev/fuse. */
+static ssize_t session_answer(struct fuse_session *session, const struct init_record *init_record,
+			      char *answer)
 {
 	char path[32], question[MESSAGE_BYTES];
 	struct fuse_buf buf = {.mem = question, .size = init_record->asked};
@@ -125,10 +125,10 @@ int fuse_init_replay(struct fuse_init *fuse_init, struct fuse_session *session)
 
 	if (init_record->asked > MESSAGE_BYTES || init_record->answered > MESSAGE_BYTES)
 		return -EPROTO;
-	ssize_t n = hear_out(session, init_record, answer);
+	ssize_t n = session_answer(session, init_record, answer);
 
 	if (n < (ssize_t)sizeof(struct fuse_out_header)) {
-		log_error("libfuse has no answer for the kernel: %s",
+		log_error("libfuse does not answer INIT: %s",
 			  n < 0 ? strerror((int)-n) : "too short");
 		return n < 0 ? (int)n : -EPROTO;
 	}
@@ -136,8 +136,9 @@ int fuse_init_replay(struct fuse_init *fuse_init, struct fuse_session *session)
 		if (init_record->answered == n &&
 		    memcmp(init_record->answer, answer, (size_t)n) == 0)
 			return 0;
-		log_error("this daemon would agree on something else with the kernel than the one "
-			  "that made the mount: it needs a mount of its own");
+		log_error(
+		    "this daemon answers INIT differently from the daemon that made the mount: "
+		    "unmount and mount again to use this program");
 		return -EPROTONOSUPPORT;
 	}
 	memcpy(init_record->answer, answer, (size_t)n);
@@ -157,9 +158,9 @@ int fuse_init_answer(struct fuse_init *fuse_init, struct fuse_session *session, 
 	struct init_record *init_record = fuse_init->init_record;
 	int error = 0;
 
-	/* A keeper that was killed may have been at it. */
+	/* A keeper that answered requests with EIO may have left O_NONBLOCK set. */
 	fcntl(fuse, F_SETFL, O_RDWR);
-	/* ENOENT: it was told by a daemon before this one. */
+	/* ENOENT: an earlier daemon has sent the kernel the answer. */
 	if (dup3(fuse, fuse_session_fd(session), O_CLOEXEC) < 0 ||
 	    (write(fuse, init_record->answer, init_record->answered) < 0 && errno != ENOENT))
 		error = -errno;
@@ -180,9 +181,9 @@ dev_t fuse_init_device(const struct fuse_init *fuse_init)
 	return fuse_init->init_record->device;
 }
 
-void fuse_init_set_generation(struct fuse_init *fuse_init, uint64_t turn)
+void fuse_init_set_generation(struct fuse_init *fuse_init, uint64_t generation)
 {
-	fuse_init->init_record->turn = turn;
+	fuse_init->init_record->generation = generation;
 }
 
 static bool init_record_read(int fd, struct init_record *init_record)
@@ -202,5 +203,5 @@ uint64_t fuse_init_generation_of(int fd)
 {
 	struct init_record init_record;
 
-	return init_record_read(fd, &init_record) ? init_record.turn : 0;
+	return init_record_read(fd, &init_record) ? init_record.generation : 0;
 }

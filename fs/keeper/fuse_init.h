@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a mount's first daemon and the kernel agreed on (FUSE's INIT, once per mount) in memory that
- * the keeper holds: later daemons take part in it without a word to the kernel, or not at all. */
+/* FUSE's INIT message, by which kernel and daemon agree on features once per mount, kept in memory
+ * that outlives a daemon: a later daemon gives libfuse the same question and must get the same
+ * answer, without another message to the kernel. */
 #ifndef FS_KEEPER_FUSE_INIT_H
 #define FS_KEEPER_FUSE_INIT_H
 
@@ -12,31 +13,34 @@ struct fuse_init;
 struct fuse_session;
 struct fdstore;
 
-/* The mount's, or a new one, which is held from then on: 0, or -errno after a line in the log. */
+/* Opens the mount's record, or makes one and has the keeper hold the memory: 0, or -errno after a
+ * line in the log. */
 int fuse_init_open(struct fdstore *fdstore, struct fuse_init **fuse_init);
 /* NULL is fine. */
 void fuse_init_close(struct fuse_init *fuse_init);
 
-/* Waits on /dev/fuse for what the kernel says first, and notes it: 0, or -errno after a line in the
- * log. */
+/* Waits on /dev/fuse for the kernel's INIT message and stores the message: 0, or -errno after a
+ * line in the log. */
 int fuse_init_ask(struct fuse_init *fuse_init, int fuse);
-/* Has libfuse agree. Its answer is noted if it is the first, and else must be the same: the kernel
- * goes by the first. The session, which is on no mount, is left on a socket; fuse_init_answer puts
- * it on /dev/fuse. 0, or -errno after a line in the log. */
+/* Has libfuse answer the stored INIT message. The first answer is stored; the answer in a later
+ * daemon must be the same, because the kernel goes by the first. The session is on a socket instead
+ * of a mount until fuse_init_answer puts it on /dev/fuse. 0, or -errno after a line in the log. */
 int fuse_init_replay(struct fuse_init *fuse_init, struct fuse_session *fuse);
-/* Tells the kernel, to which it is news only once, and has it ask again what it asked of a daemon
- * that is gone. */
+/* Puts the session on /dev/fuse, sends the kernel the stored answer (the kernel takes only the
+ * first one), and has the kernel resend the requests that an earlier daemon had read: 0, or -errno
+ * after a line in the log. */
 int fuse_init_answer(struct fuse_init *fuse_init, struct fuse_session *session, int fuse);
 
-/* Has the kernel ask again what it asked of a daemon of which nothing is left that could answer: 0
- * or -errno. */
+/* Has the kernel resend all requests that an earlier daemon had read. No thread of that daemon may
+ * be left to answer them. 0 or -errno. */
 int fuse_init_ask_again(int fuse);
 
-/* Which daemon of the mount is the latest: what fdstore_generation says. 0: not known. */
-void fuse_init_set_generation(struct fuse_init *fuse_init, uint64_t turn);
+/* The generation of the mount's latest daemon (fdstore_generation), in the record; 0: unknown. fd:
+ * the record's memory, or -1. */
+void fuse_init_set_generation(struct fuse_init *fuse_init, uint64_t generation);
 uint64_t fuse_init_generation_of(int fd);
 
-/* The mount's device number; 0: not known. fd: what is held of an agreement, or -1. */
+/* The mount's device number, in the record; 0: unknown. fd: the record's memory, or -1. */
 void fuse_init_set_device(struct fuse_init *fuse_init, dev_t device);
 dev_t fuse_init_device(const struct fuse_init *fuse_init);
 dev_t fuse_init_device_of(int fd);

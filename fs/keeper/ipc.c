@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define IPC_MAGIC 0x4b454550u /* "PEEK", as the keeper reads it */
+#define IPC_MAGIC 0x4b454550u /* "PEEK" in the memory of a little-endian machine */
 
 int ipc_pair(int ends[2])
 {
@@ -21,7 +21,7 @@ struct ipc_message ipc_message(enum ipc_type type, uint64_t id)
 }
 
 union control {
-	struct cmsghdr header; /* for its alignment */
+	struct cmsghdr header; /* for alignment */
 	char bytes[CMSG_SPACE(sizeof(int))];
 };
 
@@ -64,7 +64,7 @@ int ipc_offer(int ipc, const struct ipc_message *message, int fd)
 	return send_packet(ipc, message, fd, MSG_DONTWAIT);
 }
 
-/* There is room for one: the kernel closes others. */
+/* Room for one descriptor: the kernel closes any more. */
 static int taken_fd(struct msghdr *packet)
 {
 	struct cmsghdr *head = CMSG_FIRSTHDR(packet);
@@ -102,7 +102,7 @@ static int receive_packet(int ipc, struct ipc_message *message, int *fd, int fla
 	*fd = taken_fd(&packet);
 	if (n > 0 && !(packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && sound(message, (size_t)n))
 		return 0;
-	/* No room for another fd shows here. */
+	/* MSG_CTRUNC: the process had no room for another descriptor. */
 	int error = n == 0 ? -EPIPE : packet.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
 
 	if (*fd >= 0)

@@ -28,14 +28,14 @@
 #include "fs/keeper/internal.h"
 #include "fs/keeper/systemd_fdstore.h"
 
-/* The serving daemon's pidfd in the service manager's store: among the mount's own. */
+/* The serving daemon's pidfd, which only the service manager's store has. */
 #define SERVING_ID fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_DAEMON)
 
-/* For what the keeper has besides: its own files, a pair of lines. */
+/* Descriptors for the keeper itself: its own files and the sockets to daemons. */
 #define OWN_FDS 64
 
-/* As many as the machine lets it have: a file of many chunks is many of them. */
-static uint64_t raise_limit(void)
+/* As many descriptors as the machine allows: a file of many chunks needs many. */
+static uint64_t holds_limit(void)
 {
 	uint64_t limit = descriptors_raise();
 
@@ -64,14 +64,14 @@ dev_t keeper_mount_device(const struct keeper *keeper)
 	return fuse_init_device_of(keeper_init_record(keeper));
 }
 
-/* For a keeper that starts with what the service manager kept. */
-static void remember_serving(const struct keeper *keeper)
+/* So that a keeper which systemd restarts can kill this daemon: daemon_kill_stored. */
+static void serving_store(const struct keeper *keeper)
 {
 	store_remove(SERVING_ID);
 	store_add(SERVING_ID, keeper->serving.pidfd);
 }
 
-/* Whether the mount that the daemons serve is there: /dev/fuse says so, not the mount. */
+/* Whether the daemons' mount exists. Asks /dev/fuse: a request to the mount could wait for ever. */
 static bool is_mounted(const struct keeper *keeper)
 {
 	struct pollfd fuse = {
@@ -80,33 +80,33 @@ static bool is_mounted(const struct keeper *keeper)
 	return fuse.fd >= 0 && poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
 }
 
-static void finish(struct keeper *keeper, int status)
+static void keeper_finish(struct keeper *keeper, int status)
 {
 	keeper->done = true;
 	keeper->status = status;
 	upgrade_tell(keeper, ECANCELED, "the mount has ended");
 }
 
-/* A duplicate of the directory in which the sharing socket is, or -1: the socket is in the mount,
- * or there is none. */
-static int sharing_dir(const struct keeper *keeper, dev_t device)
+/* A duplicate of the sharing socket's directory, or -1: the socket is in the mount, or there is
+ * none. */
+static int share_dir(const struct keeper *keeper, dev_t device)
 {
 	int dir = fd_table_get(&keeper->held, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_DIR));
 	struct statx st;
 
-	/* Not what the mount would say, where nobody may answer. */
+	/* AT_STATX_DONT_SYNC: no request to the mount, which may have no daemon. */
 	if (dir < 0 || statx(dir, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) ||
 	    makedev(st.stx_dev_major, st.stx_dev_minor) == device)
 		return -1;
 	return fcntl(dir, F_DUPFD_CLOEXEC, 3);
 }
 
-/* What is held ends here, unless the service manager has it as well. What a daemon would remove at
- * its end is removed here, where there is none. */
+/* Closes all descriptors; the service manager may keep its copies. Also removes the sharing
+ * socket's file, as a daemon does at its end. */
 static void held_close(struct keeper *keeper)
 {
 	dev_t device = keeper_mount_device(keeper);
-	AUTO_CLOSE int dir = sharing_dir(keeper, device);
+	AUTO_CLOSE int dir = share_dir(keeper, device);
 
 	fd_table_close(&keeper->held);
 	if (dir >= 0)
@@ -117,15 +117,15 @@ void keeper_end_alone(struct keeper *keeper, int status)
 {
 	dev_t device = keeper_mount_device(keeper);
 
-	/* Not known: it was never mounted, and what is there is somebody else's. */
+	/* Unknown: no daemon has mounted, and a mount at that path belongs to somebody else. */
 	if (device)
 		unmount_lazily(keeper->options->mountpoint, device);
 	store_remove_all(&keeper->held);
 	held_close(keeper);
-	finish(keeper, status);
+	keeper_finish(keeper, status);
 }
 
-static void say_how(const struct keeper *keeper, pid_t pid, int status)
+static void log_daemon_end(const struct keeper *keeper, pid_t pid, int status)
 {
 	const char *mountpoint = keeper->options->mountpoint;
 
@@ -138,47 +138,47 @@ static void say_how(const struct keeper *keeper, pid_t pid, int status)
 		log_warn("%s: daemon %d ended (status %d)", mountpoint, pid, WEXITSTATUS(status));
 }
 
-static int exit_status(int status)
+static int daemon_exit_status(int status)
 {
 	return status == CHILD_UNKNOWN ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/* The first daemon ended before it served, or said itself that it cannot. One that was killed may
- * have served before it came to say so, and then what was written is for the next one. */
-static bool never_was(const struct keeper *keeper, const struct child *was, int status)
+/* Whether the first daemon ended before it served, or reported that it cannot serve. A killed
+ * daemon may have served before it could report so; then the next daemon must find its files. */
+static bool mount_never_served(const struct keeper *keeper, const struct child *was, int status)
 {
-	int terms = keeper_init_record(keeper);
+	int record = keeper_init_record(keeper);
 
-	return keeper->turns == 1 && !was->ready &&
-	       (!WIFSIGNALED(status) || !fuse_init_generation_of(terms));
+	return keeper->generation == 1 && !was->ready &&
+	       (!WIFSIGNALED(status) || !fuse_init_generation_of(record));
 }
 
-/* The program that an upgrade brought did not get as far as to serve. */
-static void go_back(struct keeper *keeper)
+/* For a new program that ended before it served. */
+static void upgrade_undo(struct keeper *keeper)
 {
-	if (keeper->before < 0)
+	if (keeper->old_program < 0)
 		return;
-	log_warn("%s: the new program does not serve: the one before is started again",
+	log_warn("%s: the new program does not serve: the old program is started again",
 		 keeper->options->mountpoint);
 	close(keeper->program);
-	keeper->program = keeper->before;
-	keeper->before = -1;
+	keeper->program = keeper->old_program;
+	keeper->old_program = -1;
 	upgrade_tell(keeper, ENOEXEC,
-		     "it did not serve, see the log: the one before was started "
+		     "it did not serve, see the log: the old program was started "
 		     "again");
 }
 
-/* Nothing of the daemon before can answer any more, nor write to any memory: the driver has seen
- * its end, and its GPU work is over. */
+/* No thread of the daemon before can answer requests or write to memory any more: the process was
+ * reaped, so that the driver has ended its GPU work. */
 void keeper_take_over(struct keeper *keeper)
 {
-	/* Of the program before. */
+	/* The standby daemon runs the old program. */
 	standby_end(keeper);
 	keeper->serving = keeper->next;
 	keeper->next = (struct child){0};
-	keeper->before = keeper->program;
+	keeper->old_program = keeper->program;
 	keeper->program = keeper->serving.program;
-	remember_serving(keeper);
+	serving_store(keeper);
 	child_go(keeper, &keeper->serving);
 }
 
@@ -186,7 +186,7 @@ static void serving_died(struct keeper *keeper)
 {
 	struct child was = keeper->serving;
 
-	while (keeper_hear(keeper, &keeper->serving))
+	while (keeper_receive(keeper, &keeper->serving))
 		;
 	was.ended = keeper->serving.ended;
 	was.ready = keeper->serving.ready;
@@ -197,68 +197,68 @@ static void serving_died(struct keeper *keeper)
 	if (!keeper->died)
 		keeper->died = clock_ms();
 	if (was.ended) {
-		finish(keeper, exit_status(status));
+		keeper_finish(keeper, daemon_exit_status(status));
 	} else if (keeper->partial) {
-		log_error("%s: daemon %d ended before it had handed over what it held: nobody can "
-			  "go on with that",
+		log_error("%s: daemon %d ended before it had given all descriptors to this keeper: "
+			  "its files are lost",
 			  keeper->options->mountpoint, was.pid);
-		finish(keeper, 1);
+		keeper_finish(keeper, 1);
 	} else if (keeper->ending) {
 		keeper_end_alone(keeper, 1);
 	} else if (keeper->next.prepared) {
 		keeper_take_over(keeper);
-	} else if (never_was(keeper, &was, status)) {
-		say_how(keeper, was.pid, status);
+	} else if (mount_never_served(keeper, &was, status)) {
+		log_daemon_end(keeper, was.pid, status);
 		keeper_end_alone(keeper, 1);
 	} else if (keeper->options->recovery == RECOVERY_TRANSPARENT && !is_mounted(keeper)) {
-		finish(keeper, 0);
+		keeper_finish(keeper, 0);
 	} else {
-		say_how(keeper, was.pid, status);
+		log_daemon_end(keeper, was.pid, status);
 		if (!was.ready)
-			go_back(keeper);
+			upgrade_undo(keeper);
 		failure_schedule(keeper, &was, status);
 	}
 }
 
-/* The daemon that serves goes on. */
+/* The serving daemon goes on. */
 static void next_died(struct keeper *keeper)
 {
 	int program = keeper->next.program;
 
-	while (keeper_hear(keeper, &keeper->next))
+	while (keeper_receive(keeper, &keeper->next))
 		;
 	child_reap(&keeper->next);
 	close(program);
 	log_warn("%s: the new program could not take over; nothing was changed",
 		 keeper->options->mountpoint);
 	upgrade_tell(keeper, ENOEXEC, "it could not take over, see the log: nothing was changed");
-	/* It may have been killed to make place. */
+	/* The serving daemon may have been killed to make room for this one. */
 	if (!keeper->serving.pid)
 		keeper->start_at = 0;
 }
 
-static void start_due(struct keeper *keeper)
+static void daemon_start_due(struct keeper *keeper)
 {
 	if (keeper->serving.pid || keeper->next.pid || keeper->done || keeper->ending ||
 	    keeper->start_at > clock_ms())
 		return;
 	if (standby_serves(keeper)) {
-		remember_serving(keeper);
+		serving_store(keeper);
 		return;
 	}
 	int error = child_start(keeper, &keeper->serving, keeper->program);
 
 	if (!error) {
-		remember_serving(keeper);
+		serving_store(keeper);
 		return;
 	}
 	log_error("%s: cannot start the daemon: %s", keeper->options->mountpoint, strerror(-error));
 	failure_put_off(keeper);
-	if (keeper->turns == 0)
-		finish(keeper, 1);
+	if (keeper->generation == 0)
+		keeper_finish(keeper, 1);
 }
 
-static void signal_came(struct keeper *keeper)
+static void signals_handle(struct keeper *keeper)
 {
 	struct signalfd_siginfo info;
 
@@ -274,7 +274,7 @@ static void signal_came(struct keeper *keeper)
 		keeper_end_alone(keeper, 0);
 }
 
-static int until_due(const struct keeper *keeper)
+static int poll_timeout(const struct keeper *keeper)
 {
 	int64_t at =
 	    keeper->serving.pid || keeper->next.pid ? standby_due(keeper) : keeper->start_at;
@@ -301,7 +301,7 @@ enum {
 	WATCHED
 };
 
-static void wait_and_act(struct keeper *keeper)
+static void events_handle(struct keeper *keeper)
 {
 	const struct child *serving = &keeper->serving, *next = &keeper->next,
 			   *standby = &keeper->standby;
@@ -318,28 +318,28 @@ static void wait_and_act(struct keeper *keeper)
 	    [MOUNTS] = {keeper->mounts ? fileno(keeper->mounts) : -1, POLLPRI, 0},
 	};
 
-	if (poll(fds, WATCHED, until_due(keeper)) <= 0)
+	if (poll(fds, WATCHED, poll_timeout(keeper)) <= 0)
 		return;
 	if ((fds[REQUESTS].revents && refuse_serve(keeper)) ||
 	    (fds[MOUNTS].revents && refuse_mounts(keeper))) {
-		finish(keeper, 0);
+		keeper_finish(keeper, 0);
 		return;
 	}
 	if (fds[SERVING_LINE].revents)
-		while (keeper_hear(keeper, &keeper->serving))
+		while (keeper_receive(keeper, &keeper->serving))
 			;
 	if (fds[STANDBY_LINE].revents)
-		keeper_hear(keeper, &keeper->standby);
+		keeper_receive(keeper, &keeper->standby);
 	if (fds[STANDBY_END].revents)
 		standby_died(keeper);
 	if (fds[NEXT_LINE].revents)
-		keeper_hear(keeper, &keeper->next);
+		keeper_receive(keeper, &keeper->next);
 	if (fds[NEXT_END].revents)
 		next_died(keeper);
 	if (fds[SERVING_END].revents)
 		serving_died(keeper);
 	if (fds[SIGNALS].revents && !keeper->done)
-		signal_came(keeper);
+		signals_handle(keeper);
 	if (fds[ADDRESS].revents && !keeper->done)
 		upgrade_accept(keeper);
 }
@@ -347,10 +347,10 @@ static void wait_and_act(struct keeper *keeper)
 static int keeper_open(struct keeper *keeper)
 {
 	prctl(PR_SET_NAME, "gpumemfs-keeper");
-	keeper->holds_max = raise_limit();
+	keeper->holds_max = holds_limit();
 	keeper->signals = signals_open();
 	keeper->program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
-	keeper->asking = keeper->before = keeper->refusing = -1;
+	keeper->upgrade_fd = keeper->old_program = keeper->refusing = -1;
 	keeper->address.dir = keeper->address.fd = -1;
 	if (keeper->signals < 0 || keeper->program < 0) {
 		int error = -errno;
@@ -361,18 +361,18 @@ static int keeper_open(struct keeper *keeper)
 	return 0;
 }
 
-static int serve(struct keeper *keeper)
+static int keeper_serve(struct keeper *keeper)
 {
 	while (!keeper->done) {
-		start_due(keeper);
+		daemon_start_due(keeper);
 		standby_start(keeper);
 		refuse_late(keeper);
 		if (!keeper->done)
-			wait_and_act(keeper);
+			events_handle(keeper);
 	}
 	child_kill(&keeper->next);
 	child_kill(&keeper->standby);
-	/* Else the service manager has all of it, for a keeper that it starts. */
+	/* Otherwise leave all descriptors to the service manager, for the keeper that it starts. */
 	if (!keeper->partial) {
 		store_remove(SERVING_ID);
 		store_remove_all(&keeper->held);
@@ -382,8 +382,9 @@ static int serve(struct keeper *keeper)
 	return keeper->status;
 }
 
-/* While anything of a daemon is left it may still write, to files and to the journal. */
-static void outlive(struct keeper *keeper)
+/* Kills the daemon of an earlier keeper and waits for its end: until then the daemon may write to
+ * files and the journal. */
+static void daemon_kill_stored(struct keeper *keeper)
 {
 	struct pollfd daemon = {.fd = fd_table_get(&keeper->held, SERVING_ID), .events = POLLIN};
 
@@ -395,18 +396,18 @@ static void outlive(struct keeper *keeper)
 	fd_table_drop(&keeper->held, SERVING_ID);
 }
 
-/* From a keeper that was killed, as its daemon was, or is to be. */
-static int take_stored(struct keeper *keeper)
+/* Takes the descriptors over from a keeper that was killed. */
+static int stored_take(struct keeper *keeper)
 {
 	int error = store_take(&keeper->held);
 
 	if (error)
 		return error;
-	outlive(keeper);
-	keeper->turns = fuse_init_generation_of(keeper_init_record(keeper));
+	daemon_kill_stored(keeper);
+	keeper->generation = fuse_init_generation_of(keeper_init_record(keeper));
 	keeper->died = clock_ms();
 	upgrade_follow_mount(keeper);
-	log_info("%s: goes on with what the service manager kept: %u descriptors",
+	log_info("%s: goes on with %u descriptors that the service manager kept",
 		 keeper->options->mountpoint, keeper->held.count);
 	return 0;
 }
@@ -415,13 +416,13 @@ int keeper_run(const struct options *options, int argc, char **argv, struct daem
 {
 	struct keeper keeper = {.options = options, .argc = argc, .argv = argv, .launcher = daemon};
 
-	if (keeper_open(&keeper) || (notify_has_fds() && take_stored(&keeper)))
+	if (keeper_open(&keeper) || (notify_has_fds() && stored_take(&keeper)))
 		return 1;
-	return serve(&keeper);
+	return keeper_serve(&keeper);
 }
 
-/* Its pid is that of the line's maker. */
-static int adopt_child(struct child *child, int ipc)
+/* The daemon made the socket, so that the peer's pid is the daemon's. */
+static int child_adopt(struct child *child, int ipc)
 {
 	struct ucred peer;
 	int error = runtime_peer(ipc, &peer);
@@ -443,18 +444,18 @@ int keeper_adopt(const struct options *options, int argc, char **argv, int ipc)
 	fcntl(ipc, F_SETFD, FD_CLOEXEC);
 	if (keeper_open(&keeper))
 		return 1;
-	int error = adopt_child(&keeper.serving, ipc);
+	int error = child_adopt(&keeper.serving, ipc);
 
 	keeper.serving.program = keeper.program;
 	message.value = keeper.holds_max;
 	if (!error)
 		error = ipc_offer(ipc, &message, -1);
 	if (error) {
-		log_error("descriptor %d is no daemon's line: %s", ipc, strerror(-error));
+		log_error("descriptor %d is not a daemon's socket: %s", ipc, strerror(-error));
 		return 1;
 	}
-	remember_serving(&keeper);
+	serving_store(&keeper);
 	keeper.partial = true;
-	keeper.turns = 2; /* or more, which it says itself: not a mount that never was */
-	return serve(&keeper);
+	keeper.generation = 2; /* IPC_READY brings the true one; 2: the mount has served before */
+	return keeper_serve(&keeper);
 }

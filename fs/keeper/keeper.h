@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The keeper: a process that holds the file descriptors which must outlive a daemon (the mount's,
- * the journal's, the memory's), starts the daemon, and another one when it dies. It never touches
- * the mount, which may have nobody to answer, calls no driver and has no threads. */
+/* The keeper: the process that holds the file descriptors which must outlive a daemon (of the
+ * mount, the journal, the memory), starts the daemon, and starts another one when the daemon dies.
+ * The keeper never makes a request to the mount, which may have no daemon to answer, calls no GPU
+ * driver and has one thread. */
 #ifndef FS_KEEPER_KEEPER_H
 #define FS_KEEPER_KEEPER_H
 
 #include "common/daemonize.h"
 #include "fs/core/options.h"
 
-/* Serves the mount by a daemon of its own, from here to the mount's end: the exit status. argv is
- * the command line, with the mountpoint, absolute, last. */
+/* Starts daemons for the mount until the mount's end, and returns the exit status. argv is the
+ * command line; its last argument is the absolute mountpoint. */
 int keeper_run(const struct options *options, int argc, char **argv, struct daemon *daemon);
 
-/* The same with a daemon that runs already and had a keeper before, at the other end of the line;
- * argv[1] is taken out for it. */
+/* The same for a daemon that already runs, at the other end of ipc, and whose keeper has ended.
+ * argv[1], the option that says so, is removed from the command line. */
 int keeper_adopt(const struct options *options, int argc, char **argv, int ipc);
 
 #endif

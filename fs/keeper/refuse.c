@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Requests without a daemon. A process whose request a dead daemon had read waits where no signal
- * ends it, so the keeper answers EIO itself when no daemon can be expected soon. Files and memory
- * are kept for a daemon that serves later. */
+/* Answering requests while there is no daemon. A process whose request an ended daemon had read
+ * cannot be killed until the request is answered; so the keeper answers EIO itself when no daemon
+ * is likely to come soon. Files and memory stay for a later daemon. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -16,16 +16,16 @@
 #include "fs/keeper/fuse_init.h"
 #include "fs/keeper/internal.h"
 
-/* Longer than any start of a daemon: then requests are no longer left waiting for its end. */
+/* Longer than any start of a daemon. */
 #define WAIT_MAX_MS 120000
 
 /* More than any daemon lets the kernel write at once. */
 #define REQUEST_BYTES (2U << 20)
-/* Read at a time, before the keeper looks at what else there is. */
+/* Requests read before the keeper looks at its other descriptors again. */
 #define REQUESTS_MAX 64
 
-/* The kernel counts RELEASE, for whose answer no program waits, among its requests in the
- * background, and stops when all of those (128) are under way. */
+/* The kernel counts RELEASE, for whose answer no program waits, as a background request, and stops
+ * sending when 128 of them (max_background) are in flight. */
 #define RELEASES_MAX 64
 
 int64_t refuse_due(const struct keeper *keeper)
@@ -42,7 +42,8 @@ void refuse_start(struct keeper *keeper)
 
 	if (keeper->options->recovery != RECOVERY_TRANSPARENT || fuse < 0 || keeper->refusing >= 0)
 		return;
-	/* What is taken back between poll and read must not keep the keeper waiting. */
+	/* Without O_NONBLOCK the keeper would wait in read if the kernel withdrew the request after
+	 * poll. */
 	fcntl(fuse, F_SETFL, O_RDWR | O_NONBLOCK);
 	keeper->refusing = fuse;
 	keeper->releases = 0;
@@ -73,7 +74,8 @@ void refuse_stop(struct keeper *keeper)
 	keeper->mounts = NULL;
 }
 
-/* The sharing socket, which is held, would keep a mount that has left its place. */
+/* The sharing socket, which the keeper holds, keeps an unmounted file system alive: only the mount
+ * table shows that the mount has ended. */
 int refuse_mounts(const struct keeper *keeper)
 {
 	dev_t device = keeper_mount_device(keeper);
@@ -81,9 +83,9 @@ int refuse_mounts(const struct keeper *keeper)
 	return device && !mountinfo_has_device(keeper->mounts, device) ? -ENODEV : 0;
 }
 
-/* What has no answer: the kernel waits for none, or asks the next daemon, which must know of files
- * that were closed meanwhile. */
-static bool is_left(struct keeper *keeper, uint32_t opcode)
+/* Requests left unanswered: the kernel expects no answer, or sends the request (RELEASE) again to
+ * the next daemon, which must learn that the file was closed. */
+static bool request_is_left(struct keeper *keeper, uint32_t opcode)
 {
 	switch (opcode) {
 	case FUSE_FORGET:
@@ -109,12 +111,12 @@ int refuse_serve(struct keeper *keeper)
 			return -ENODEV;
 		if (n < (ssize_t)sizeof(*in))
 			return 0;
-		if (is_left(keeper, in->opcode))
+		if (request_is_left(keeper, in->opcode))
 			continue;
 		struct fuse_out_header out = {
 		    .len = sizeof(out), .error = -EIO, .unique = in->unique};
 
-		/* ENOENT: nobody waits for it any more. */
+		/* ENOENT: the request was withdrawn. */
 		if (write(keeper->refusing, &out, sizeof(out)) < 0 && errno != ENOENT)
 			log_warn("%s: a request cannot be answered: %s",
 				 keeper->options->mountpoint, strerror(errno));

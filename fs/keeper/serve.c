@@ -9,15 +9,15 @@
 #include "fs/keeper/internal.h"
 #include "fs/keeper/systemd_fdstore.h"
 
-/* Never waited for: a daemon that does not read its answers is no reason to stand still. */
-static void answer(const struct child *child, enum ipc_type type, uint64_t id, int fd)
+/* The keeper never waits: a daemon that does not read its answers loses them. */
+static void child_answer(const struct child *child, enum ipc_type type, uint64_t id, int fd)
 {
 	struct ipc_message message = ipc_message(type, id);
 
 	ipc_offer(child->ipc, &message, fd);
 }
 
-static void hold(struct keeper *keeper, uint64_t id, int fd)
+static void held_put(struct keeper *keeper, uint64_t id, int fd)
 {
 	int error = fd < 0 ? -EPROTO : fd_table_put(&keeper->held, id, fd);
 
@@ -29,26 +29,26 @@ static void hold(struct keeper *keeper, uint64_t id, int fd)
 	}
 }
 
-static void take(struct keeper *keeper, const struct child *child, uint64_t id)
+static void held_send(struct keeper *keeper, const struct child *child, uint64_t id)
 {
 	int fd = fd_table_get(&keeper->held, id);
 
-	answer(child, fd < 0 ? IPC_NONE : IPC_HELD, id, fd < 0 ? -1 : fd);
+	child_answer(child, fd < 0 ? IPC_NONE : IPC_HELD, id, fd < 0 ? -1 : fd);
 }
 
-static void next(struct keeper *keeper, const struct child *child, uint64_t after)
+static void held_send_next(struct keeper *keeper, const struct child *child, uint64_t after)
 {
 	uint64_t id = 0;
 	int fd = -1;
 
 	if (fd_table_next(&keeper->held, after, &id, &fd))
-		answer(child, IPC_NONE, 0, -1);
+		child_answer(child, IPC_NONE, 0, -1);
 	else
-		answer(child, IPC_HELD, id, fd);
+		child_answer(child, IPC_HELD, id, fd);
 }
 
-/* A daemon that is to take over goes when the one before is no more: keeper.c. */
-static void prepared(struct keeper *keeper, struct child *child)
+/* A daemon that takes over serves when the daemon before has ended: keeper.c, serving_died. */
+static void child_prepared(struct keeper *keeper, struct child *child)
 {
 	child->prepared = true;
 	if (child == &keeper->standby)
@@ -61,7 +61,7 @@ static void prepared(struct keeper *keeper, struct child *child)
 		keeper_take_over(keeper);
 }
 
-static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
+static void child_ready(struct keeper *keeper, struct child *child, uint64_t generation)
 {
 	const char *mountpoint = keeper->options->mountpoint;
 
@@ -69,24 +69,25 @@ static void ready(struct keeper *keeper, struct child *child, uint64_t turn)
 	keeper->partial = false;
 	upgrade_follow_mount(keeper);
 	keeper->killed = 0;
-	/* A keeper that took over from another one does not know. */
-	if (turn > keeper->turns)
-		keeper->turns = turn;
+	/* A keeper that adopted the daemon does not know the generation. */
+	if (generation > keeper->generation)
+		keeper->generation = generation;
 	if (keeper->died)
 		log_info("%s: daemon %d goes on, %lld ms after the end of the one before",
 			 mountpoint, child->pid, (long long)(clock_ms() - keeper->died));
 	keeper->died = 0;
 	if (keeper->launcher)
 		daemon_ready(keeper->launcher, keeper->options->log_level);
-	if (keeper->before >= 0) {
-		close(keeper->before);
-		keeper->before = -1;
+	if (keeper->old_program >= 0) {
+		close(keeper->old_program);
+		keeper->old_program = -1;
 	}
 	upgrade_tell(keeper, 0, "");
 }
 
-/* What changes what is held is the serving daemon's alone. */
-static bool may_say(const struct keeper *keeper, const struct child *child, enum ipc_type type)
+/* The serving daemon alone may change which descriptors are held. */
+static bool child_may_send(const struct keeper *keeper, const struct child *child,
+			   enum ipc_type type)
 {
 	switch (type) {
 	case IPC_HOLD:
@@ -105,19 +106,19 @@ static bool may_say(const struct keeper *keeper, const struct child *child, enum
 	}
 }
 
-static void act(struct keeper *keeper, struct child *child, const struct ipc_message *message,
-		int fd)
+static void message_handle(struct keeper *keeper, struct child *child,
+			   const struct ipc_message *message, int fd)
 {
 	switch (message->type) {
 	case IPC_HOLD:
-		hold(keeper, message->id, fd);
+		held_put(keeper, message->id, fd);
 		return;
 	case IPC_DROP:
 		if (fd_table_drop(&keeper->held, message->id) == 0)
 			store_remove(message->id);
 		break;
 	case IPC_READY:
-		ready(keeper, child, message->value);
+		child_ready(keeper, child, message->value);
 		break;
 	case IPC_END:
 		child->ended = true;
@@ -128,25 +129,25 @@ static void act(struct keeper *keeper, struct child *child, const struct ipc_mes
 		keeper_replace(keeper, message->text);
 		break;
 	case IPC_TAKE:
-		take(keeper, child, message->id);
+		held_send(keeper, child, message->id);
 		break;
 	case IPC_NEXT:
-		next(keeper, child, message->id);
+		held_send_next(keeper, child, message->id);
 		break;
 	case IPC_PREPARED:
-		prepared(keeper, child);
+		child_prepared(keeper, child);
 		break;
 	default:
-		/* A daemon that has made the mount waits for this before it answers there. */
+		/* IPC_SYNC: a daemon that has mounted waits for the answer, and serves after it. */
 		upgrade_follow_mount(keeper);
-		answer(child, IPC_NONE, 0, -1);
+		child_answer(child, IPC_NONE, 0, -1);
 		break;
 	}
 	if (fd >= 0)
 		close(fd);
 }
 
-bool keeper_hear(struct keeper *keeper, struct child *child)
+bool keeper_receive(struct keeper *keeper, struct child *child)
 {
 	struct ipc_message message;
 	int fd, error = child->ipc < 0 ? -EAGAIN : ipc_poll(child->ipc, &message, &fd);
@@ -154,7 +155,7 @@ bool keeper_hear(struct keeper *keeper, struct child *child)
 	if (error == -EAGAIN)
 		return false;
 	if (error == -EPIPE) {
-		/* Its end is seen by its pidfd. */
+		/* The daemon's end itself shows at its pidfd. */
 		if (child == &keeper->serving)
 			keeper->seen_us = clock_us();
 		close(child->ipc);
@@ -167,13 +168,13 @@ bool keeper_hear(struct keeper *keeper, struct child *child)
 			  keeper->options->mountpoint);
 		return true;
 	}
-	if (!error && may_say(keeper, child, message.type)) {
-		act(keeper, child, &message, fd);
+	if (!error && child_may_send(keeper, child, message.type)) {
+		message_handle(keeper, child, &message, fd);
 		return true;
 	}
 	if (!error && fd >= 0)
 		close(fd);
-	log_error("%s: daemon %d says what makes no sense to its keeper: it is ended",
+	log_error("%s: the keeper cannot read a message of daemon %d and ends that daemon",
 		  keeper->options->mountpoint, child->pid);
 	child_kill(child);
 	close(child->ipc);

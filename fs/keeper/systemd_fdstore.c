@@ -15,8 +15,8 @@
 
 #define FIRST_FD 3
 
-/* "gpumemfs-HEX": 0 where it is none. */
-static uint64_t id_of(const char *name)
+/* The id in a name "gpumemfs-HEX"; 0: the name has another form. */
+static uint64_t name_id(const char *name)
 {
 	char *end;
 
@@ -33,7 +33,7 @@ int store_take(struct fd_table *held)
 	char *rest = names, *name;
 
 	for (int fd = FIRST_FD; names && (name = strsep(&rest, ":")); fd++) {
-		uint64_t id = id_of(name);
+		uint64_t id = name_id(name);
 		int error = fcntl(fd, F_SETFD, FD_CLOEXEC) ? -errno : fd_table_put(held, id, fd);
 
 		if (!id || error) {
@@ -42,7 +42,7 @@ int store_take(struct fd_table *held)
 			return -EBADF;
 		}
 	}
-	/* Not for who is started from here. */
+	/* Processes started from here must not take the descriptors for theirs. */
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");
 	unsetenv("LISTEN_FDNAMES");

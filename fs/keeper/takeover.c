@@ -16,16 +16,16 @@
 #include "fs/keeper/internal.h"
 #include "fs/keeper/upgrade_client.h"
 
-/* After one that ended by itself, and the longest wait after many. */
+/* The first and the longest wait after standby daemons that ended by themselves. */
 #define STANDBY_DELAY_MS     100
 #define STANDBY_DELAY_MAX_MS 60000
 
-/* The one that serves comes first, and an upgrade. */
+/* Starting the serving daemon, and an upgrade, come first. */
 static bool standby_wanted(const struct keeper *keeper)
 {
 	return keeper->options->standby == STANDBY_ON && keeper->serving.pid &&
 	       keeper->serving.ready && !keeper->next.pid && !keeper->standby.pid &&
-	       keeper->before < 0 && !keeper->ending && !keeper->done;
+	       keeper->old_program < 0 && !keeper->ending && !keeper->done;
 }
 
 int64_t standby_due(const struct keeper *keeper)
@@ -51,12 +51,12 @@ void standby_start(struct keeper *keeper)
 
 	if (!error)
 		return;
-	log_error("%s: cannot start a daemon to stand by: %s", keeper->options->mountpoint,
+	log_error("%s: cannot start a standby daemon: %s", keeper->options->mountpoint,
 		  strerror(-error));
 	standby_put_off(keeper);
 }
 
-/* Also one that is not ready yet is nearer to it than a new one. */
+/* Even a standby daemon that is not prepared yet is further than a new process. */
 bool standby_serves(struct keeper *keeper)
 {
 	if (!keeper->standby.pid || keeper->standby.ended)
@@ -77,14 +77,14 @@ void standby_died(struct keeper *keeper)
 	bool ended = keeper->standby.ended;
 	pid_t pid = keeper->standby.pid;
 
-	while (keeper_hear(keeper, &keeper->standby))
+	while (keeper_receive(keeper, &keeper->standby))
 		;
 	child_reap(&keeper->standby);
 	if (ended)
 		return;
 	standby_put_off(keeper);
-	log_warn("%s: daemon %d, which stood by, ended: another one is started",
-		 keeper->options->mountpoint, pid);
+	log_warn("%s: standby daemon %d ended: another one is started", keeper->options->mountpoint,
+		 pid);
 }
 
 void standby_end(struct keeper *keeper)
@@ -93,10 +93,10 @@ void standby_end(struct keeper *keeper)
 	child_kill(&keeper->standby);
 }
 
-/* A GPU that breaks more often is no matter of processes. */
+/* A GPU that stops working more often has a fault that new processes do not cure. */
 #define REPLACE_PERIOD_MS (60 * 60 * 1000LL)
 
-/* The oldest slot, if it was long ago. */
+/* The slot of the oldest replacement; NULL: REPLACEMENTS_MAX within the last hour. */
 static int64_t *replacement_slot(struct keeper *keeper)
 {
 	int64_t *oldest = &keeper->replacements[0];
@@ -107,8 +107,8 @@ static int64_t *replacement_slot(struct keeper *keeper)
 	return !*oldest || clock_ms() - *oldest >= REPLACE_PERIOD_MS ? oldest : NULL;
 }
 
-/* As with an upgrade: the one that serves goes on until the other is ready, and where it never is.
- */
+/* As with an upgrade, the serving daemon goes on until the new one is ready, and for good if that
+ * never happens. */
 static int replacement_start(struct keeper *keeper, const char *uuid)
 {
 	int program = fcntl(keeper->program, F_DUPFD_CLOEXEC, 3);
@@ -129,11 +129,12 @@ void keeper_replace(struct keeper *keeper, const char *uuid)
 	const char *mountpoint = keeper->options->mountpoint;
 	int64_t *slot = replacement_slot(keeper);
 
-	/* Whoever takes over does it in a process of its own. */
-	if (keeper->next.pid || keeper->before >= 0 || keeper->ending)
+	/* Any other daemon that takes over is a new process already. */
+	if (keeper->next.pid || keeper->old_program >= 0 || keeper->ending)
 		return;
 	if (!slot) {
-		log_error("%s: %s broke for %d daemons within an hour: no other is started for it",
+		log_error("%s: %s stopped working in %d daemons within an hour: no other daemon is "
+			  "started",
 			  mountpoint, uuid, REPLACEMENTS_MAX);
 		return;
 	}
@@ -144,16 +145,17 @@ void keeper_replace(struct keeper *keeper, const char *uuid)
 		log_error("%s: cannot start a daemon for %s: %s", mountpoint, uuid,
 			  strerror(-error));
 	else
-		log_warn("%s: %s does not work for daemon %d any more: daemon %d takes over if it "
-			 "works there",
-			 mountpoint, uuid, keeper->serving.pid, keeper->next.pid);
+		log_warn(
+		    "%s: %s does not work in daemon %d any more: daemon %d takes over if the GPU "
+		    "works there",
+		    mountpoint, uuid, keeper->serving.pid, keeper->next.pid);
 }
 
-/* So long one who connects may take to say what he wants: the keeper waits. */
+/* How long the keeper waits for the message of a connected process. */
 #define UPGRADE_ASK_MS 1000
 
-/* A mount's device number names it, and is known once there is a mount; with recovery=remount each
- * daemon makes another one. */
+/* The address is named after the mount's device number, known once a daemon has mounted. With
+ * recovery=remount every daemon makes another mount. */
 void upgrade_follow_mount(struct keeper *keeper)
 {
 	dev_t device = keeper_mount_device(keeper);
@@ -170,49 +172,49 @@ void upgrade_follow_mount(struct keeper *keeper)
 			 reason, error == -EPERM ? ": remove it, and mount again" : "");
 }
 
-/* Who may choose the program that runs as this user: that user, and root. */
-static bool upgrade_permitted(int asking)
+/* The program will run as the keeper's user: that user and root may choose it. */
+static bool upgrade_permitted(int connection)
 {
 	struct ucred peer;
 
-	return runtime_peer(asking, &peer) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+	return runtime_peer(connection, &peer) == 0 && (peer.uid == 0 || peer.uid == geteuid());
 }
 
-static void upgrade_answer(int asking, int error, const char *text)
+static void upgrade_answer(int connection, int error, const char *text)
 {
 	struct ipc_message message = ipc_message(IPC_LOGGED, 0);
 
 	message.value = (uint64_t)error;
 	snprintf(message.text, sizeof(message.text), "%s", text);
-	ipc_offer(asking, &message, -1);
-	close(asking);
+	ipc_offer(connection, &message, -1);
+	close(connection);
 }
 
 void upgrade_tell(struct keeper *keeper, int error, const char *text)
 {
-	if (keeper->asking >= 0)
-		upgrade_answer(keeper->asking, error, text);
-	keeper->asking = -1;
+	if (keeper->upgrade_fd >= 0)
+		upgrade_answer(keeper->upgrade_fd, error, text);
+	keeper->upgrade_fd = -1;
 }
 
-static void upgrade_begin(struct keeper *keeper, int asking, int program)
+static void upgrade_begin(struct keeper *keeper, int connection, int program)
 {
 	int error;
 
-	if (keeper->next.pid || keeper->before >= 0 || keeper->ending ||
+	if (keeper->next.pid || keeper->old_program >= 0 || keeper->ending ||
 	    (keeper->serving.pid && !keeper->serving.ready)) {
-		upgrade_answer(asking, EBUSY, "another daemon is being started or ended");
+		upgrade_answer(connection, EBUSY, "another daemon is being started or ended");
 		close(program);
 		return;
 	}
 	error = child_start(keeper, &keeper->next, program);
 	if (error) {
-		upgrade_answer(asking, -error, strerror(-error));
+		upgrade_answer(connection, -error, strerror(-error));
 		close(program);
 		return;
 	}
 	keeper->failures = keeper->killed = keeper->retries = 0;
-	keeper->asking = asking;
+	keeper->upgrade_fd = connection;
 	log_info("%s: daemon %d gets ready to take over", keeper->options->mountpoint,
 		 keeper->next.pid);
 }
@@ -222,20 +224,22 @@ void upgrade_accept(struct keeper *keeper)
 	struct timeval patience = {.tv_sec = UPGRADE_ASK_MS / 1000};
 	struct ipc_message message;
 	int program = -1;
-	int asking = accept4(keeper->address.fd, NULL, NULL, SOCK_CLOEXEC);
+	int connection = accept4(keeper->address.fd, NULL, NULL, SOCK_CLOEXEC);
 
-	if (asking < 0)
+	if (connection < 0)
 		return;
-	if (!upgrade_permitted(asking)) {
-		upgrade_answer(asking, EPERM, "only root and who mounted it may do that");
+	if (!upgrade_permitted(connection)) {
+		upgrade_answer(connection, EPERM,
+			       "only root and the user who mounted it may do that");
 		return;
 	}
-	setsockopt(asking, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (ipc_receive(asking, &message, &program) || message.type != IPC_UPGRADE || program < 0) {
+	setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (ipc_receive(connection, &message, &program) || message.type != IPC_UPGRADE ||
+	    program < 0) {
 		if (program >= 0)
 			close(program);
-		close(asking);
+		close(connection);
 		return;
 	}
-	upgrade_begin(keeper, asking, program);
+	upgrade_begin(keeper, connection, program);
 }

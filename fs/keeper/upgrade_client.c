@@ -19,7 +19,7 @@
 #define TRIES  100
 #define TRY_NS 100000000L
 
-static int ask(int ipc, struct ipc_message *answer)
+static int upgrade_request(int ipc, struct ipc_message *answer)
 {
 	struct ipc_message message = ipc_message(IPC_UPGRADE, 0);
 	AUTO_CLOSE int program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
@@ -32,8 +32,8 @@ static int ask(int ipc, struct ipc_message *answer)
 	return !error && answer->type != IPC_LOGGED ? -EPROTO : error;
 }
 
-/* Of the mount on the path, without a request to its daemon, which may not answer. */
-static int find_mount(const char *mountpoint, struct mountinfo *mount)
+/* Reads the mount table; a request to the mount could wait for its daemon. */
+static int mount_find(const char *mountpoint, struct mountinfo *mount)
 {
 	AUTO_FCLOSE FILE *table = fopen("/proc/self/mountinfo", "re");
 
@@ -49,9 +49,9 @@ static int find_mount(const char *mountpoint, struct mountinfo *mount)
 	return 0;
 }
 
-/* The keeper's socket in one directory: a connection, or -errno with a reason. */
-static int connect_in(const char *path, const struct mountinfo *mount,
-		      char reason[RUNTIME_REASON_MAX])
+/* Connects to the keeper's socket in one directory: the connection, or -errno with a reason. */
+static int keeper_connect_in(const char *path, const struct mountinfo *mount,
+			     char reason[RUNTIME_REASON_MAX])
 {
 	char name[RUNTIME_NAME_MAX];
 	AUTO_CLOSE int dir = runtime_dir_open(path, mount->user, reason);
@@ -69,15 +69,15 @@ static int connect_in(const char *path, const struct mountinfo *mount,
 	return ipc;
 }
 
-/* A process that waits at the keeper's place and is not to be believed, or any other failure, is
- * told; where there is no socket at all, there is no keeper. */
-static int connect_keeper(const char *mountpoint, const struct mountinfo *mount)
+/* Tries each directory. Reports a process that is not trusted, or any other failure; without any
+ * socket there is no keeper. */
+static int keeper_connect(const char *mountpoint, const struct mountinfo *mount)
 {
 	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX], reason[RUNTIME_REASON_MAX] = "";
 	int result = -ENOENT;
 
 	for (unsigned n = 0; runtime_dir_path(mount->user, n, path); n++) {
-		int ipc = connect_in(path, mount, why);
+		int ipc = keeper_connect_in(path, mount, why);
 
 		if (ipc >= 0)
 			return ipc;
@@ -97,18 +97,18 @@ static int connect_keeper(const char *mountpoint, const struct mountinfo *mount)
 	return result;
 }
 
-static int ask_keeper(const char *mountpoint, struct ipc_message *answer)
+static int keeper_request(const char *mountpoint, struct ipc_message *answer)
 {
 	struct mountinfo mount;
-	int error = find_mount(mountpoint, &mount);
+	int error = mount_find(mountpoint, &mount);
 
 	if (error)
 		return error;
-	AUTO_CLOSE int ipc = connect_keeper(mountpoint, &mount);
+	AUTO_CLOSE int ipc = keeper_connect(mountpoint, &mount);
 
 	if (ipc < 0)
 		return ipc;
-	error = ask(ipc, answer);
+	error = upgrade_request(ipc, answer);
 	if (error)
 		log_error("%s: the keeper cannot be asked: %s", mountpoint, strerror(-error));
 	return error;
@@ -117,12 +117,12 @@ static int ask_keeper(const char *mountpoint, struct ipc_message *answer)
 int upgrade_ask(const char *mountpoint)
 {
 	struct ipc_message answer;
-	int error = ask_keeper(mountpoint, &answer);
+	int error = keeper_request(mountpoint, &answer);
 
-	/* Another daemon is on its way in, or out. */
+	/* EBUSY: another daemon is being started or ended. */
 	for (unsigned tries = 0; !error && answer.value == EBUSY && tries < TRIES; tries++) {
 		nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
-		error = ask_keeper(mountpoint, &answer);
+		error = keeper_request(mountpoint, &answer);
 	}
 	if (!error && answer.value)
 		log_error("%s: not upgraded: %s", mountpoint, answer.text);

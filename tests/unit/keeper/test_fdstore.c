@@ -32,15 +32,17 @@ static char *argv[] = {"gpumemfs", "--line=0", NULL};
 static void keep_house(int line)
 {
 	static struct options options = {.mountpoint = "a mount"};
-	struct keeper state = {
-	    .options = &options, .before = -1, .asking = -1, .serving = {.pid = 1, .ipc = line}};
+	struct keeper state = {.options = &options,
+			       .old_program = -1,
+			       .upgrade_fd = -1,
+			       .serving = {.pid = 1, .ipc = line}};
 	struct ipc_message hello = ipc_message(IPC_WELCOME, 7);
 	struct pollfd wait = {.fd = line, .events = POLLIN};
 
 	hello.value = HOLDS_MAX;
 	ipc_send(line, &hello, -1);
 	while (state.serving.ipc >= 0 && poll(&wait, 1, -1) > 0)
-		while (keeper_hear(&state, &state.serving))
+		while (keeper_receive(&state, &state.serving))
 			;
 	_exit((int)state.held.count);
 }
