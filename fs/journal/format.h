@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The journal as it lies in memory, in host byte order: a header, a slot of figures per inode slot,
- * and two areas of records, of which one is being filled.
+/* The journal's layout in memory, in host byte order: a header, one slot of persistent fields per
+ * inode slot, and two halves of records, one of which is being filled.
  *
- * An area is handed out in units; a segment of one or more is one writer's, who appends records to
- * it. A record is one change, all of its parts or none: it counts once its check is there, which is
- * stored last. Parts give the new state of what they name and not a difference, so that a record
- * may be applied again to what has it already, and one about something unknown is passed over:
- * while an area is compacted, records of changes come before the state that has them. */
+ * The halves are handed out in units. A segment is one or more units; one writer appends records to
+ * a segment. A record is one change as a whole: it counts once its check, which is stored last, is
+ * there. A part of a record gives the new state of an object, not a difference. So a record may be
+ * applied a second time, and a record about an unknown object is ignored: during a checkpoint,
+ * records of changes come before the records of the objects that they change. */
 #ifndef FS_JOURNAL_FORMAT_H
 #define FS_JOURNAL_FORMAT_H
 
@@ -29,8 +29,8 @@
 #define JOURNAL_WRITERS	     256
 #define JOURNAL_VOLUMES	     (BACKEND_DEVICES_MAX + 1)
 
-/* Which area is filled, and whether the other one is to be read before it (bit 0). Compaction goes
- * through the four in turn. */
+/* Which half is being filled, and whether the other half must be read before it (bit 0). Each
+ * checkpoint goes on by two states. */
 enum journal_state {
 	JOURNAL_FIRST,
 	JOURNAL_FIRST_TO_SECOND,
@@ -45,41 +45,43 @@ struct journal_header {
 	uint64_t slots; /* how many */
 	uint64_t half_bytes;
 	_Atomic uint64_t state;
-	_Atomic uint64_t broken;	/* records were lost for want of memory: not to be read */
-	uint64_t epoch[JOURNAL_HALVES]; /* part of every check, another for each use */
+	_Atomic uint64_t
+	    broken; /* records were lost because no memory was left: do not read this journal */
+	uint64_t
+	    epoch[JOURNAL_HALVES]; /* part of every check; another value for each use of the half */
 	_Atomic uint64_t units[JOURNAL_HALVES]; /* handed out */
-	_Atomic uint32_t generation;		/* the highest of any slot that was given back */
-	_Atomic uint32_t compacted;		/* units after the last compaction; 0: none yet */
-	_Atomic uint32_t pages[INODE_SHARDS];	/* of the inode table: where each shard's end */
-	char volumes[JOURNAL_VOLUMES][48];	/* UUIDs; "host" */
+	_Atomic uint32_t generation; /* the highest generation of any inode slot that was freed */
+	_Atomic uint32_t compacted;  /* units in use after the last checkpoint; 0: none yet */
+	_Atomic uint32_t pages[INODE_SHARDS]; /* where each shard of the inode table ends */
+	char volumes[JOURNAL_VOLUMES][48];    /* UUIDs of the GPUs; "host" */
 };
 
-/* Figures are not logged: they are where they are used. */
+/* Persistent fields are not logged: the daemon works on them here. */
 struct journal_slot {
 	struct inode_fields inode;
 	struct file_fields file;
 };
 
 struct journal_segment {
-	uint64_t check; /* of what follows; stored last */
+	uint64_t check; /* of the following fields; stored last */
 	uint64_t units;
 };
 
-/* What of the answer must be known if the request comes again. */
+/* What the answer must repeat if the kernel sends the request again. */
 enum journal_drc_add { JOURNAL_DID_NAME = 1, JOURNAL_DID_OPEN = 2, JOURNAL_DID_CLOSE = 4 };
 
 struct journal_record {
-	uint64_t check; /* of what follows, parts included; stored last; never 0 */
+	uint64_t check; /* of all that follows, parts included; stored last; never 0 */
 	uint64_t sequence;
-	uint64_t request; /* FUSE's unique; 0: none, or it may be done again */
-	uint64_t ino;	  /* what the request led to */
-	uint32_t bytes;	  /* with this header; a multiple of 8 */
+	uint64_t request; /* FUSE's unique; 0: no request, or one that may be done twice */
+	uint64_t ino;	  /* the inode to which the request led */
+	uint32_t bytes;	  /* of header and parts; a multiple of 8 */
 	uint16_t writer;
 	uint16_t did; /* bits of enum journal_drc_add */
 };
 
 enum journal_kind {
-	JOURNAL_INODE = 1, /* journal_inode; its target. All that it had else is gone. */
+	JOURNAL_INODE = 1, /* journal_inode; target. Replaces all that was known of the inode. */
 	JOURNAL_OWNER,	   /* journal_owner */
 	JOURNAL_VALUES,	   /* journal_values */
 	JOURNAL_QUOTA,	   /* journal_quota */
@@ -88,22 +90,22 @@ enum journal_kind {
 	JOURNAL_NAME, /* journal_name; name */
 	JOURNAL_NAME_GONE,
 	JOURNAL_HOME,	 /* journal_quota_dir */
-	JOURNAL_OPEN,	 /* journal_open: also what else keeps a file's memory */
-	JOURNAL_KEPT,	 /* journal_ino: lost its name to a rename */
+	JOURNAL_OPEN,	 /* journal_open: also other users of the file's memory */
+	JOURNAL_KEPT,	 /* journal_ino: the inode lost its name to a rename */
 	JOURNAL_GONE,	 /* journal_ino */
-	JOURNAL_FILE,	 /* journal_file; extents: all that it has */
-	JOURNAL_EXTENTS, /* journal_file; extents that it has besides */
-	JOURNAL_CUT,	 /* journal_cut: no memory there any more */
+	JOURNAL_FILE,	 /* journal_file; all extents of the file */
+	JOURNAL_EXTENTS, /* journal_file; more extents of the file */
+	JOURNAL_CUT,	 /* journal_cut: the range has no memory any more */
 	JOURNAL_DONE,	 /* journal_request */
 	JOURNAL_DIR,	 /* journal_dir */
 	JOURNAL_KINDS
 };
 
-/* Before each part of a record. */
+/* The header of each part of a record. */
 struct journal_part {
 	uint16_t kind;
 	uint16_t unused;
-	uint32_t bytes; /* with this header, without what fills up to a multiple of 8 */
+	uint32_t bytes; /* with this header, without the padding to a multiple of 8 */
 };
 
 /* Bits of journal_inode.flags. */
@@ -111,13 +113,13 @@ enum { JOURNAL_IS_COUNTED = 1, JOURNAL_IS_KEPT = 2 };
 
 struct journal_inode {
 	uint64_t ino;
-	uint64_t quota_dir; /* the directory that pays; above a top directory: the root */
+	uint64_t quota_dir; /* the directory that pays; of a top directory: the root */
 	int64_t btime;
 	struct attr_values attrs;
 	uint32_t mode, uid, gid;
 	uint32_t volume; /* index; UINT32_MAX: none */
 	uint32_t flags;
-	union {			       /* by the mode */
+	union {			       /* depends on the mode */
 		uint32_t target_bytes; /* of a symbolic link, with the NUL */
 		uint32_t rdev;	       /* of a device node */
 	};
@@ -149,8 +151,8 @@ struct journal_xattr {
 struct journal_name {
 	uint64_t dir, ino;
 	uint64_t cookie;
-	uint32_t name_bytes; /* without NUL */
-	uint32_t volume;     /* where the inode is from now on; UINT32_MAX: where it was */
+	uint32_t name_bytes; /* without the NUL */
+	uint32_t volume;     /* where the inode is from now on; UINT32_MAX: unchanged */
 };
 
 struct journal_quota_dir {
@@ -186,7 +188,7 @@ struct journal_file {
 
 struct journal_extent {
 	uint64_t offset, bytes;
-	uint64_t chunk, into; /* its id, and where in it */
+	uint64_t chunk, into; /* the chunk's id, and the offset into the chunk */
 };
 
 struct journal_cut {
@@ -197,14 +199,16 @@ struct journal_cut {
 struct journal_request {
 	uint64_t request, ino;
 	uint32_t did;
-	uint32_t writer; /* or who it was told by: JOURNAL_EARLIER and more */
+	uint32_t writer; /* of the record; or JOURNAL_EARLIER and above */
 };
 
-/* Of a daemon that ended before the last one: so many before, up to JOURNAL_EARLIER_MAX. Its answer
- * may not be out even now. */
+/* Values of journal_request.writer for a request of the daemon before the last (JOURNAL_EARLIER),
+ * of the one before that (+ 1), and so on. Even the answer to such a request may not have been
+ * sent. */
 #define JOURNAL_EARLIER	    JOURNAL_WRITERS
 #define JOURNAL_EARLIER_MAX 32
-/* Requests before this are another mount's, whose numbers may come again. */
+/* A writer for which all earlier journal_request parts are invalid: they belong to another mount,
+ * whose request numbers may come again. */
 #define JOURNAL_FORGET UINT32_MAX
 
 static inline unsigned journal_newest(uint64_t state)
@@ -223,7 +227,7 @@ static inline uint64_t journal_align(uint64_t bytes)
 }
 
 uint64_t journal_segment_check(const struct journal_segment *segment, uint64_t epoch);
-/* record->bytes is right. */
+/* record->bytes has been checked. */
 uint64_t journal_record_check(const struct journal_record *record, uint64_t epoch);
 
 #endif

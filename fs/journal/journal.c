@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Appending. */
+/* Appending to the journal. */
 #include "fs/journal/journal.h"
 
 #include <errno.h>
@@ -10,11 +10,11 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 
-/* What a writer has before a change begins, so that its records fit: those of a change that takes
- * no memory, and of many that do. */
+/* Room that a writer has before a change begins: enough for the records of a change that allocates
+ * no memory, and of most changes that do. */
 #define ROOM_BYTES (8ULL << 10)
 
-/* What is left of an area for changes that are under way when the rest is full. */
+/* Units of a half that only changes under way may use, when the rest of the half is full. */
 #define SPARE_UNITS (2ULL * JOURNAL_WRITERS)
 
 #define RESENT (1ULL << 63)
@@ -46,13 +46,13 @@ bool journal_drc_find(const struct journal *journal, struct journal_request *don
 	return true;
 }
 
-static void fault(const struct journal *journal)
+static void fault_call(const struct journal *journal)
 {
 	if (journal->fault)
 		journal->fault(journal->fault_of);
 }
 
-/* Threads beyond the number of writers share some. */
+/* More threads than JOURNAL_WRITERS share writers. */
 static struct journal_writer *writer_mine(struct journal *journal)
 {
 	static _Atomic unsigned threads;
@@ -63,15 +63,16 @@ static struct journal_writer *writer_mine(struct journal *journal)
 	return &journal->writers[mine - 1];
 }
 
-static void want_compaction(struct journal *journal)
+static void checkpoint_request(struct journal *journal)
 {
 	scoped_lock(&journal->lock);
 	journal->wanted = true;
 	pthread_cond_broadcast(&journal->changed);
 }
 
-/* Backed before it is touched: a page that could not be had would end the daemon. */
-static int back(struct journal *journal, const void *memory, uint64_t bytes)
+/* Backs memory before the first store to it: a page fault that cannot be served would kill the
+ * daemon. */
+static int memory_back(struct journal *journal, const void *memory, uint64_t bytes)
 {
 	off_t offset = (const char *)memory - (const char *)journal->header;
 
@@ -85,7 +86,7 @@ int journal_grow(struct journal *journal, uint32_t first, uint32_t slots)
 {
 	if (slots > journal->header->slots || first > journal->header->slots - slots)
 		return -ENOSPC;
-	return back(journal, &journal->slots[first], slots * sizeof(struct journal_slot));
+	return memory_back(journal, &journal->slots[first], slots * sizeof(struct journal_slot));
 }
 
 struct journal_slot *journal_slot(struct journal *journal, uint32_t slot)
@@ -93,7 +94,8 @@ struct journal_slot *journal_slot(struct journal *journal, uint32_t slot)
 	return &journal->slots[slot];
 }
 
-/* A segment that has bytes for records, the writer's lock held; spare units are left. */
+/* Takes a segment with room for bytes of records and leaves spare units. The writer's lock is held.
+ */
 static int segment_take(struct journal *journal, struct journal_writer *writer, uint64_t bytes,
 			uint64_t spare)
 {
@@ -107,27 +109,27 @@ static int segment_take(struct journal *journal, struct journal_writer *writer, 
 		if (units + spare > all || first > all - units - spare)
 			return -ENOSPC;
 	} while (!atomic_compare_exchange_weak(&header->units[half], &first, first + units));
-	fault(journal);
+	fault_call(journal);
 
 	struct journal_segment *segment = (void *)(journal->halves[half] + first * JOURNAL_UNIT);
-	int rc = back(journal, segment, units * JOURNAL_UNIT);
+	int rc = memory_back(journal, segment, units * JOURNAL_UNIT);
 
 	if (rc < 0)
 		return rc;
-	fault(journal);
+	fault_call(journal);
 	segment->units = units;
 	__atomic_store_n(&segment->check, journal_segment_check(segment, header->epoch[half]),
 			 __ATOMIC_RELEASE);
-	fault(journal);
+	fault_call(journal);
 	writer->epoch = header->epoch[half];
 	writer->at = (char *)(segment + 1);
 	writer->end = (char *)segment + units * JOURNAL_UNIT;
 	if (first + units > atomic_load(&journal->limit))
-		want_compaction(journal);
+		checkpoint_request(journal);
 	return 0;
 }
 
-static bool has_room(const struct journal_writer *writer, uint64_t bytes)
+static bool writer_has_room(const struct journal_writer *writer, uint64_t bytes)
 {
 	return writer->at && (uint64_t)(writer->end - writer->at) >= bytes;
 }
@@ -139,7 +141,7 @@ int journal_room_now(struct journal *journal)
 	struct journal_writer *writer = writer_mine(journal);
 
 	scoped_lock(&writer->lock);
-	return has_room(writer, ROOM_BYTES)
+	return writer_has_room(writer, ROOM_BYTES)
 		   ? 0
 		   : segment_take(journal, writer, ROOM_BYTES, SPARE_UNITS);
 }
@@ -164,7 +166,7 @@ int journal_room(struct journal *journal)
 void journal_fail(struct journal *journal, uint64_t bytes)
 {
 	if (!atomic_exchange(&journal->header->broken, 1))
-		log_error("journal: no memory for %llu bytes more: if the daemon ends now, its "
+		log_error("journal: no memory for another %llu bytes: if the daemon ends now, its "
 			  "files are lost; remount when there is memory",
 			  (unsigned long long)bytes);
 }
@@ -175,14 +177,15 @@ static uint32_t piece_bytes(const struct journal_piece *piece)
 	       piece->tail[1].bytes;
 }
 
-static char *put(char *at, const void *data, uint32_t bytes)
+static char *bytes_put(char *at, const void *data, uint32_t bytes)
 {
 	if (bytes)
 		memcpy(at, data, bytes);
 	return at + bytes;
 }
 
-static void fill(struct journal_record *record, const struct journal_piece *pieces, unsigned n)
+static void record_fill(struct journal_record *record, const struct journal_piece *pieces,
+			unsigned n)
 {
 	char *at = (char *)(record + 1);
 
@@ -190,17 +193,17 @@ static void fill(struct journal_record *record, const struct journal_piece *piec
 		const struct journal_piece *piece = &pieces[i];
 		struct journal_part part = {.kind = (uint16_t)piece->kind,
 					    .bytes = piece_bytes(piece)};
-		char *to = put(at, &part, sizeof(part));
+		char *to = bytes_put(at, &part, sizeof(part));
 
-		to = put(to, piece->fixed, piece->bytes);
-		to = put(to, piece->tail[0].data, piece->tail[0].bytes);
-		put(to, piece->tail[1].data, piece->tail[1].bytes);
+		to = bytes_put(to, piece->fixed, piece->bytes);
+		to = bytes_put(to, piece->tail[0].data, piece->tail[0].bytes);
+		bytes_put(to, piece->tail[1].data, piece->tail[1].bytes);
 		at += journal_align(part.bytes);
 	}
 }
 
-static void remember(struct journal *journal, struct journal_writer *writer,
-		     const struct journal_record *record)
+static void request_remember(struct journal *journal, struct journal_writer *writer,
+			     const struct journal_record *record)
 {
 	writer->recent[writer->n_recent++ % JOURNAL_RECENT] = (struct journal_request){
 	    .request = record->request,
@@ -222,7 +225,7 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 	struct journal_writer *writer = writer_mine(journal);
 
 	scoped_lock(&writer->lock);
-	if (!has_room(writer, bytes) && segment_take(journal, writer, bytes, 0) < 0) {
+	if (!writer_has_room(writer, bytes) && segment_take(journal, writer, bytes, 0) < 0) {
 		journal_fail(journal, bytes);
 		return;
 	}
@@ -234,15 +237,15 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 	record->bytes = (uint32_t)bytes;
 	record->writer = (uint16_t)(writer - journal->writers);
 	record->did = record->request ? (uint16_t)did : 0;
-	fault(journal);
-	fill(record, pieces, n);
-	fault(journal);
+	fault_call(journal);
+	record_fill(record, pieces, n);
+	fault_call(journal);
 	if (record->request)
-		remember(journal, writer, record);
+		request_remember(journal, writer, record);
 	writer->at += bytes;
 	__atomic_store_n(&record->check, journal_record_check(record, writer->epoch),
 			 __ATOMIC_RELEASE);
-	fault(journal);
+	fault_call(journal);
 }
 
 uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd)
@@ -250,7 +253,7 @@ uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd)
 	uint64_t id = atomic_fetch_add(&journal->last_id, 1) + 1;
 	int rc = journal->holder.hold(journal->holder.of, fdstore_id(kind, id), fd);
 
-	fault(journal);
+	fault_call(journal);
 	return rc < 0 ? 0 : id;
 }
 
@@ -258,10 +261,10 @@ void journal_drop(struct journal *journal, enum fdstore_kind kind, uint64_t id)
 {
 	if (id)
 		journal->holder.drop(journal->holder.of, fdstore_id(kind, id));
-	fault(journal);
+	fault_call(journal);
 }
 
-static void append_completed(struct journal *journal, const struct journal_request *done)
+static void append_request(struct journal *journal, const struct journal_request *done)
 {
 	struct journal_piece piece = {.kind = JOURNAL_DONE, .bytes = sizeof(*done), .fixed = done};
 
@@ -275,16 +278,16 @@ void journal_drc_carry(struct journal *journal)
 
 		done.writer = done.writer < JOURNAL_EARLIER ? JOURNAL_EARLIER : done.writer + 1;
 		if (done.writer < JOURNAL_EARLIER + JOURNAL_EARLIER_MAX)
-			append_completed(journal, &done);
+			append_request(journal, &done);
 	}
 }
 
 void journal_drc_forget(struct journal *journal)
 {
-	append_completed(journal, &(struct journal_request){.writer = JOURNAL_FORGET});
+	append_request(journal, &(struct journal_request){.writer = JOURNAL_FORGET});
 }
 
-static void writers_turn(struct journal *journal)
+static void writers_rotate(struct journal *journal)
 {
 	struct journal_request recent[JOURNAL_RECENT];
 
@@ -298,14 +301,15 @@ static void writers_turn(struct journal *journal)
 		writer->at = writer->end = NULL;
 		pthread_mutex_unlock(&writer->lock);
 		for (unsigned k = 0; k < n; k++)
-			append_completed(journal, &recent[k]);
+			append_request(journal, &recent[k]);
 	}
 	journal_drc_carry(journal);
 }
 
-/* One area is read where state has the bit off, both where it is on: each turn is two stores, one
- * that opens the other area and one that drops this. Who appends looks at the state under his
- * writer's lock: once all of them were held, nobody is at the old area any more. */
+/* In a state without bit 0 one half is read, in a state with it both are. So a checkpoint is two
+ * stores: one adds the other half, one drops the older half. A thread that appends reads the state
+ * under its writer's lock: after all writers' locks have been held once, no thread uses the older
+ * half any more. */
 int journal_rotate_begin(struct journal *journal)
 {
 	struct journal_header *header = journal->header;
@@ -316,10 +320,10 @@ int journal_rotate_begin(struct journal *journal)
 		return -EBUSY;
 	header->epoch[other] = header->epoch[!other] + 1;
 	atomic_store(&header->units[other], 0);
-	fault(journal);
+	fault_call(journal);
 	atomic_store(&header->state, (state + 1) % JOURNAL_STATES);
-	fault(journal);
-	writers_turn(journal);
+	fault_call(journal);
+	writers_rotate(journal);
 	return 0;
 }
 
@@ -329,10 +333,10 @@ void journal_rotate_end(struct journal *journal)
 	uint64_t state = atomic_load(&header->state);
 	unsigned older = !journal_newest(state);
 
-	fault(journal);
+	fault_call(journal);
 	atomic_store(&header->state, (state + 1) % JOURNAL_STATES);
-	fault(journal);
-	/* Zeroes, as records are appended to. */
+	fault_call(journal);
+	/* The half must be zero before records are appended to it again. */
 	off_t offset = journal->halves[older] - (char *)header;
 
 	if (fallocate(journal->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The journal's memory. */
+/* The journal's memory: made, taken over, locked. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,10 +17,10 @@
 
 #define SLOTS_MAX (1ULL << 32)
 
-/* Below this much an area is not worth its turns. */
-#define AREA_MIN (64ULL << 20)
+/* The least size of a half, below which checkpoints would come too often. */
+#define HALF_MIN (64ULL << 20)
 
-/* For how long the last daemon may take to end. */
+/* How long the daemon before may take to end. */
 #define LOCK_TRIES  500
 #define LOCK_TRY_NS 10000000L
 
@@ -31,7 +31,7 @@ static uint64_t slots_bytes(uint64_t slots)
 	return (bytes + JOURNAL_UNIT - 1) / JOURNAL_UNIT * JOURNAL_UNIT;
 }
 
-static uint64_t all_bytes(const struct journal_header *header)
+static uint64_t journal_bytes(const struct journal_header *header)
 {
 	return JOURNAL_HEADER_BYTES + slots_bytes(header->slots) +
 	       JOURNAL_HALVES * header->half_bytes;
@@ -48,13 +48,13 @@ static void journal_init(struct journal *journal, const struct fdstore_ops *hold
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
 		pthread_mutex_init(&journal->writers[i].lock, NULL);
 	atomic_init(&journal->last_id, JOURNAL_FIRST_ID);
-	atomic_init(&journal->limit, AREA_MIN / 4 / JOURNAL_UNIT);
+	atomic_init(&journal->limit, HALF_MIN / 4 / JOURNAL_UNIT);
 }
 
-/* header says how much. */
+/* header has the sizes. */
 static int journal_map(struct journal *journal, const struct journal_header *header)
 {
-	size_t bytes = all_bytes(header);
+	size_t bytes = journal_bytes(header);
 	void *base =
 	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, journal->fd, 0);
 
@@ -77,7 +77,7 @@ static void journal_unmap(struct journal *journal)
 		close(journal->lock_fd);
 }
 
-/* What lies in memory of so many inodes: every shard of the table may get all of them. */
+/* The sizes for so many inodes: any shard of the inode table may get all of them. */
 static struct journal_header header_for(uint64_t inodes)
 {
 	uint64_t half = inodes * METADATA_INODE / JOURNAL_UNIT * JOURNAL_UNIT;
@@ -87,19 +87,19 @@ static struct journal_header header_for(uint64_t inodes)
 	    .magic = JOURNAL_MAGIC,
 	    .version = JOURNAL_VERSION,
 	    .slots = slots < SLOTS_MAX ? slots : SLOTS_MAX,
-	    .half_bytes = half > AREA_MIN ? half : AREA_MIN,
+	    .half_bytes = half > HALF_MIN ? half : HALF_MIN,
 	    .epoch = {1},
 	};
 }
 
-static int make_memory(const struct journal_header *header, int *fd)
+static int memory_create(const struct journal_header *header, int *fd)
 {
 	int made = memfd_create("gpumemfs-journal", MFD_CLOEXEC);
 	int rc = 0;
 
 	if (made < 0)
 		return -errno;
-	if (ftruncate(made, (off_t)all_bytes(header)) < 0 ||
+	if (ftruncate(made, (off_t)journal_bytes(header)) < 0 ||
 	    pwrite(made, header, sizeof(*header), 0) != sizeof(*header) ||
 	    fallocate(made, 0, 0, JOURNAL_HEADER_BYTES) < 0)
 		rc = -errno;
@@ -110,10 +110,10 @@ static int make_memory(const struct journal_header *header, int *fd)
 	return rc;
 }
 
-/* One daemon at a time, whoever started it: it waits for the end of the last one, which has lost
- * its keeper, or fails. The lock goes with the process; the fd, which has been through many hands,
- * is opened anew for it. */
-static int lock_memory(struct journal *journal)
+/* One daemon at a time uses the journal: this daemon waits for the end of another one, which has
+ * lost its keeper, or fails. The lock ends with the process. It is taken on a newly opened file,
+ * because earlier processes share fd's open file. */
+static int memory_lock(struct journal *journal)
 {
 	char path[32];
 	int tries = 0;
@@ -121,10 +121,10 @@ static int lock_memory(struct journal *journal)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", journal->fd);
 	journal->lock_fd = open(path, O_RDWR | O_CLOEXEC);
 	if (journal->lock_fd < 0)
-		return 0; /* without /proc there is none */
+		return 0; /* no /proc: no lock */
 	while (flock(journal->lock_fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK || tries++ == LOCK_TRIES) {
-			log_error("journal: another daemon is at it: %s", strerror(errno));
+			log_error("journal: another daemon uses it: %s", strerror(errno));
 			return -EBUSY;
 		}
 		nanosleep(&(struct timespec){.tv_nsec = LOCK_TRY_NS}, NULL);
@@ -143,14 +143,14 @@ int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journa
 {
 	struct journal_header header = header_for(inodes);
 	struct journal *made = journal_alloc();
-	int fd = -1, rc = made ? make_memory(&header, &fd) : -ENOMEM;
+	int fd = -1, rc = made ? memory_create(&header, &fd) : -ENOMEM;
 
 	if (rc == 0) {
 		journal_init(made, holder, fd);
 		rc = journal_map(made, &header);
 	}
 	if (rc == 0)
-		rc = lock_memory(made);
+		rc = memory_lock(made);
 	if (rc == 0)
 		rc = holder->hold(holder->of, fdstore_id(FDSTORE_JOURNAL, 0), fd);
 	if (rc < 0) {
@@ -166,42 +166,42 @@ int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journa
 	return 0;
 }
 
-static int refuse(const char *why)
+static int log_unreadable(const char *why)
 {
-	log_error("journal: %s: the files of the last daemon cannot be brought back", why);
+	log_error("journal: %s: the files of the last daemon cannot be restored", why);
 	return -EUCLEAN;
 }
 
-static int check_header(const struct journal_header *header, uint64_t bytes)
+static int header_check(const struct journal_header *header, uint64_t bytes)
 {
 	if (header->magic != JOURNAL_MAGIC)
-		return refuse("not one");
+		return log_unreadable("not a journal");
 	if (header->version != JOURNAL_VERSION)
-		return refuse("of another version");
+		return log_unreadable("of another version");
 	if (atomic_load(&header->broken))
-		return refuse("records were lost when there was no memory for them");
-	if (!header->slots || header->slots > SLOTS_MAX || header->half_bytes < AREA_MIN ||
+		return log_unreadable("records were lost when there was no memory for them");
+	if (!header->slots || header->slots > SLOTS_MAX || header->half_bytes < HALF_MIN ||
 	    header->half_bytes % JOURNAL_UNIT || header->half_bytes > bytes ||
-	    all_bytes(header) != bytes || atomic_load(&header->state) >= JOURNAL_STATES ||
+	    journal_bytes(header) != bytes || atomic_load(&header->state) >= JOURNAL_STATES ||
 	    header->n_volumes > JOURNAL_VOLUMES)
-		return refuse("not whole");
+		return log_unreadable("damaged");
 	for (unsigned i = 0; i < JOURNAL_HALVES; i++)
 		if (atomic_load(&header->units[i]) > header->half_bytes / JOURNAL_UNIT)
-			return refuse("not whole");
+			return log_unreadable("damaged");
 	for (unsigned i = 0; i < INODE_SHARDS; i++)
 		if ((uint64_t)atomic_load(&header->pages[i]) >
 		    header->slots / INODE_PAGE_SLOTS + INODE_SHARDS)
-			return refuse("not whole");
+			return log_unreadable("damaged");
 	return 0;
 }
 
-static int read_header(int fd, struct journal_header *header)
+static int header_read(int fd, struct journal_header *header)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0 || pread(fd, header, sizeof(*header), 0) != sizeof(*header))
-		return refuse("too short");
-	return check_header(header, (uint64_t)st.st_size);
+		return log_unreadable("too short");
+	return header_check(header, (uint64_t)st.st_size);
 }
 
 int journal_adopt(const struct fdstore_ops *holder, int fd, struct journal **journal)
@@ -212,10 +212,10 @@ int journal_adopt(const struct fdstore_ops *holder, int fd, struct journal **jou
 	if (!made)
 		return -ENOMEM;
 	journal_init(made, holder, fd);
-	int rc = lock_memory(made);
+	int rc = memory_lock(made);
 
 	if (rc == 0)
-		rc = read_header(fd, &header);
+		rc = header_read(fd, &header);
 	if (rc == 0)
 		rc = journal_map(made, &header);
 	if (rc < 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What of an inode and of its file changes with every read and write. It lies in the inode and the
- * file themselves, or, where a daemon that comes after this one is to find it, in memory that
- * outlives this one (journal.h): the same stores either way, and nothing more. */
+/* The fields of an inode and its file that change with every read and write. They are part of the
+ * inode and the file; in a daemon with a journal they are in the journal's memory instead, which
+ * outlives the daemon. The stores are the same in both cases, and nothing is logged. */
 #ifndef FS_JOURNAL_PERSISTENT_FIELDS_H
 #define FS_JOURNAL_PERSISTENT_FIELDS_H
 
@@ -10,20 +10,20 @@
 #include <stdint.h>
 
 struct inode_fields {
-	_Atomic uint64_t lookups; /* the kernel's part of an inode's references */
-	/* Nanoseconds since the epoch. Stores race harmlessly: the last one wins, as on any disk.
-	 */
+	_Atomic uint64_t lookups; /* references that the kernel holds on the inode */
+	/* Nanoseconds since the epoch. Concurrent stores are harmless: the last store wins, as on
+	 * any file system. */
 	_Atomic int64_t atime, mtime, ctime;
-	int64_t object_mtime; /* of a host/ file's object, as mtime already has it; inode->lock */
+	int64_t object_mtime; /* the object's mtime that mtime includes already (host/ only);
+				 inode->lock */
 };
 
 struct file_fields {
-	_Atomic uint64_t size;	   /* gpuN/ only: host/ asks the object */
-	_Atomic uint64_t reserved; /* fallocate with KEEP_SIZE reached this far; 0 */
-	/* Memory beyond the size may hold something else than zeroes just now: it is being made
-	 * shorter. */
+	_Atomic uint64_t size;	   /* gpuN/ only: the object has the size of a host/ file */
+	_Atomic uint64_t reserved; /* fallocate with KEEP_SIZE reached this far; 0: never */
+	/* Memory beyond the size may be other than zero, while the file is being shortened. */
 	_Atomic uint32_t unclean;
-	_Atomic uint32_t missing; /* its memory, for good: file_missing.h */
+	_Atomic uint32_t missing; /* the file's memory is lost for good: fs/file/missing.h */
 };
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Reading what an earlier daemon left. Nothing in it is believed before it was looked at. */
+/* Reading the records of an earlier daemon. No field is trusted before it has been checked. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,10 @@
 #include "fs/core/mode.h"
 #include "fs/journal/journal.h"
 
-/* Sequence numbers that were taken and never used: by writers that were at it when they were
- * stopped, each time. */
+/* Sequence numbers without a record: a writer had taken the number when its daemon was killed. */
 #define GAPS_MAX (1ULL << 20)
 
-/* Of one file; no connection has so many, nor are there as many connections. */
+/* Leases of one file. No connection has so many, nor are there so many connections. */
 #define LEASES_MAX (1U << 24)
 
 static uint64_t never_zero(uint64_t check)
@@ -34,7 +33,7 @@ uint64_t journal_record_check(const struct journal_record *record, uint64_t epoc
 
 static int list_add(struct journal_list *list, const struct journal_record *record)
 {
-	/* Twice as many whenever the number is a power of two. */
+	/* The room doubles whenever the count is a power of two. */
 	if (!(list->count & (list->count - 1))) {
 		size_t capacity = list->count ? list->count * 2 : 1;
 		const struct journal_record **at =
@@ -48,7 +47,7 @@ static int list_add(struct journal_list *list, const struct journal_record *reco
 	return 0;
 }
 
-static int read_segment(const char *at, const char *end, uint64_t epoch, struct journal_list *list)
+static int segment_read(const char *at, const char *end, uint64_t epoch, struct journal_list *list)
 {
 	int rc = 0;
 
@@ -74,10 +73,10 @@ int journal_read_half(const char *half, uint64_t units, uint64_t epoch, struct j
 
 		if (!segment->units || segment->units > units - unit ||
 		    segment->check != journal_segment_check(segment, epoch)) {
-			unit++; /* whoever was given it never came to use it */
+			unit++; /* a unit handed out, but not used before the daemon ended */
 			continue;
 		}
-		rc = read_segment((const char *)(segment + 1),
+		rc = segment_read((const char *)(segment + 1),
 				  (const char *)segment + segment->units * JOURNAL_UNIT, epoch,
 				  list);
 		unit += segment->units;
@@ -150,7 +149,7 @@ static bool is_text(const char *text, uint64_t bytes)
 	return bytes && !text[bytes - 1] && strlen(text) == bytes - 1;
 }
 
-static bool fixed_is_right(const struct journal_view *view)
+static bool fixed_is_valid(const struct journal_view *view)
 {
 	switch (view->kind) {
 	case JOURNAL_INODE:
@@ -166,7 +165,7 @@ static bool fixed_is_right(const struct journal_view *view)
 	}
 }
 
-static bool tail_is_right(const struct journal_view *view)
+static bool tail_is_valid(const struct journal_view *view)
 {
 	uint64_t bytes = view->tail_bytes;
 
@@ -234,7 +233,7 @@ uint32_t journal_view(const struct journal_record *record, uint32_t offset,
 	view->fixed = part + 1;
 	view->tail = (const char *)(part + 1) + fixed_bytes[part->kind];
 	view->tail_bytes = part->bytes - (uint32_t)sizeof(*part) - fixed_bytes[part->kind];
-	return fixed_is_right(view) && tail_is_right(view)
+	return fixed_is_valid(view) && tail_is_valid(view)
 		   ? at + (uint32_t)journal_align(part->bytes)
 		   : 0;
 }
