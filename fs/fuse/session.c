@@ -18,9 +18,8 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/mountinfo.h"
+#include "common/mounts.h"
 #include "common/sd_notify.h"
-#include "common/unmount.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/fuse/capabilities.h"

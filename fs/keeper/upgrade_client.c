@@ -12,7 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/mountinfo.h"
+#include "common/mounts.h"
 #include "common/runtime_dir.h"
 #include "fs/keeper/ipc.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What is mounted where, from /proc/self/mountinfo. */
-#ifndef COMMON_MOUNTINFO_H
-#define COMMON_MOUNTINFO_H
+#ifndef COMMON_MOUNTS_H
+#define COMMON_MOUNTS_H
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,5 +28,12 @@ struct mountinfo {
  * those before. */
 bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 		    struct mountinfo *found);
+
+/* Takes a mount off, lazily, if it is still the one with this device number (0: not known, it is
+ * taken for that); by root itself, by fusermount3 otherwise. Does not ask the mount's daemon. */
+void unmount_lazily(const char *mountpoint, dev_t device);
+
+/* The device number of what is at path, without a request to its daemon: 0 or -errno. */
+int unmount_device(const char *path, dev_t *device);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/mountinfo.h"
+#include "common/mounts.h"
 
 #include <string.h>
 #include <sys/sysmacros.h>
