@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Cache lines: what threads write all the time lies on none that others read. */
+/* Cache lines: a counter that a thread writes all the time must share no line with data that other
+ * threads read. */
 #ifndef COMMON_CACHELINE_H
 #define COMMON_CACHELINE_H
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Two lines: they are prefetched in pairs. */
+/* Two lines, because the processor prefetches pairs. */
 #define CACHELINE_ALIGN 128
 
-/* Zeroed memory on lines of its own; NULL without memory; for free(). */
+/* Zeroed memory on lines of its own, for free(); NULL: no memory. */
 static inline void *cacheline_calloc(size_t bytes)
 {
 	size_t whole = (bytes + CACHELINE_ALIGN - 1) / CACHELINE_ALIGN * CACHELINE_ALIGN;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Cleanup attributes: what a scope acquired is given back on every way out of it. */
+/* Cleanup attributes: a scope gives back its memory, descriptors and locks on every way out. */
 #ifndef COMMON_CLEANUP_H
 #define COMMON_CLEANUP_H
 

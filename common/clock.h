@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The time as one number. CLOCK_MONOTONIC in three units, and any clock in nanoseconds. */
+/* The time as one number: CLOCK_MONOTONIC in nanoseconds, microseconds or milliseconds, and any
+ * other clock in nanoseconds. */
 #ifndef COMMON_CLOCK_H
 #define COMMON_CLOCK_H
 

@@ -7,13 +7,13 @@
 /* Longer words are no names. */
 #define LENGTH_MAX 31
 
-static unsigned least(unsigned a, unsigned b)
+static unsigned min_of(unsigned a, unsigned b)
 {
 	return a < b ? a : b;
 }
 
-/* How many letters are to be put in, left out, replaced, or exchanged with the next one. */
-static unsigned distance(const char *one, unsigned n, const char *other, unsigned m)
+/* How many letters must be inserted, removed, replaced, or exchanged with the next letter. */
+static unsigned edit_distance(const char *one, unsigned n, const char *other, unsigned m)
 {
 	unsigned rows[3][LENGTH_MAX + 1];
 
@@ -25,11 +25,11 @@ static unsigned distance(const char *one, unsigned n, const char *other, unsigne
 
 		row[0] = i;
 		for (unsigned j = 1; j <= m; j++) {
-			row[j] = least(above[j] + 1, row[j - 1] + 1);
-			row[j] = least(row[j], above[j - 1] + (one[i - 1] != other[j - 1]));
+			row[j] = min_of(above[j] + 1, row[j - 1] + 1);
+			row[j] = min_of(row[j], above[j - 1] + (one[i - 1] != other[j - 1]));
 			if (i > 1 && j > 1 && one[i - 1] == other[j - 2] &&
 			    one[i - 2] == other[j - 1])
-				row[j] = least(row[j], second[j - 2] + 1);
+				row[j] = min_of(row[j], second[j - 2] + 1);
 		}
 	}
 	return rows[n % 3][m];
@@ -41,9 +41,9 @@ void closest_try(struct closest *closest, const char *name)
 
 	if (n == 0 || n > LENGTH_MAX || m > LENGTH_MAX)
 		return;
-	unsigned here = distance(closest->word, (unsigned)n, name, (unsigned)m);
+	unsigned here = edit_distance(closest->word, (unsigned)n, name, (unsigned)m);
 
-	/* One letter in three may be wrong; of a short word, one. */
+	/* One letter in three may be wrong; in a short word, one. */
 	if (here > (n + 2) / 3 || here >= m || (closest->name && here >= closest->distance))
 		return;
 	closest->name = name;

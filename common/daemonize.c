@@ -12,8 +12,8 @@
 
 #include "common/cleanup.h"
 
-/* The launcher's part: one byte says that the mount answers, the end of the pipe that it never
- * will. Does not return. */
+/* In the launcher: a byte means that the mount answers requests, the end of the pipe that mounting
+ * failed. Does not return. */
 static void launcher_wait(int fd, pid_t child)
 {
 	char byte;
@@ -31,8 +31,8 @@ static void launcher_wait(int fd, pid_t child)
 	_exit(EXIT_FAILURE);
 }
 
-/* Started with a closed stdin, stdout or stderr, some later file would get its number, and be
- * written to by whoever logs. */
+/* Opens /dev/null for a closed stdin, stdout or stderr; otherwise a later file would get the
+ * number, and log lines would go into it. */
 static int stdio_occupy(void)
 {
 	int fd;
@@ -78,7 +78,7 @@ int daemon_start(enum daemon_mode mode, struct daemon *daemon)
 	close(ends[0]);
 	daemon->ready_fd = ends[1];
 	setsid();
-	/* Keeps no file system busy but the one that it serves. */
+	/* So that the daemon keeps no other file system busy. */
 	if (chdir("/") < 0)
 		log_warn("cannot change to /: %s", strerror(errno));
 	return 0;
@@ -97,7 +97,7 @@ static void terminal_leave(void)
 		dup2(null, fd);
 }
 
-/* A launcher that was killed must not take the daemon along by SIGPIPE. */
+/* Without SIGPIPE, by which a killed launcher would kill the daemon. */
 static int launcher_release(int fd)
 {
 	struct sigaction ignore = {.sa_handler = SIG_IGN}, before;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Into the background, with the launcher waiting for the mount: who starts gpumemfs gets its shell
- * back when the mount answers (exit status 0) or has failed (1). Before threads and before CUDA,
- * which does not survive a fork. */
+/* Going into the background. The launching process waits for the mount, so that a shell gets exit
+ * status 0 when the mount answers requests, or 1 when mounting has failed. To be used before
+ * threads and before CUDA, neither of which survives a fork. */
 #ifndef COMMON_DAEMONIZE_H
 #define COMMON_DAEMONIZE_H
 
@@ -11,22 +11,23 @@
 enum daemon_mode { DAEMON_BACKGROUND, DAEMON_FOREGROUND };
 
 struct daemon {
-	int ready_fd; /* -1: nobody waits */
+	int ready_fd; /* -1: no launcher waits */
 };
 
-/* In the background returns in the child only, a session of its own in /, whose messages still go
- * to the terminal; the launcher exits from inside. In the foreground stays. In both, file
- * descriptors 0 to 2 are open afterwards. 0, or -errno after a log line. */
+/* In the background, forks: the function returns in the child, which has a session of its own, the
+ * working directory /, and still logs to the terminal; the launcher exits within the function. In
+ * the foreground, stays. In both cases descriptors 0 to 2 are open afterwards. 0, or -errno after a
+ * log line. */
 int daemon_start(enum daemon_mode mode, struct daemon *daemon);
 
-/* The mount answers: lets the launcher go, leaves the terminal and logs to syslog from here on. In
- * the foreground does nothing. 0; -EPIPE when the launcher is gone: what it was told to wait for is
- * up all the same. */
+/* The mount answers requests: lets the launcher exit, leaves the terminal and logs to syslog from
+ * now on. In the foreground does nothing. 0; -EPIPE: the launcher is gone, which does not matter to
+ * the mount. */
 int daemon_ready(struct daemon *daemon, enum log_level level);
 
-/* Leaves the terminal and logs to syslog from here on, for a daemon that nobody waits for. */
+/* Leaves the terminal and logs to syslog from now on, for a daemon without a launcher. */
 void daemon_leave(enum log_level level);
 
-/* A daemon that ends without daemon_ready need do nothing more than exit: the launcher sees it. */
+/* A daemon that fails need only exit: the launcher sees the end of the pipe. */
 
 #endif

@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Two threads that send the most chunks a packet takes, twice, and what else is open. */
+/* Enough for two threads that each send twice the most chunks of a packet, and for all other files.
+ */
 #define RESERVE_MAX   1024
 #define RESERVE_SHARE 4
 

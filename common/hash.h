@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* uthash as this project uses it: out of memory is an error and not the end of the process, and
- * names are hashed with a secret seed, because users choose them. */
+/* uthash as this project uses it: lack of memory is an error instead of the end of the process, and
+ * keys are hashed with a secret seed, because users choose names. */
 #ifndef COMMON_HASH_H
 #define COMMON_HASH_H
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-extern uint64_t hash_seed; /* set once at start: hash_seed_init */
+extern uint64_t hash_seed; /* set once at start by hash_seed_init */
 void hash_seed_init(void);
 
 #define HASH_NONFATAL_OOM 1
@@ -17,7 +17,7 @@ void hash_seed_init(void);
 
 #include <uthash.h>
 
-/* HASH_ADD; false, with the item out of the table, where there is no memory for it. */
+/* HASH_ADD that reports failure: false if there is no memory; then the item is not in the table. */
 #define HASH_ADD_NEW(hh, head, field, bytes, add)                                                  \
 	({                                                                                         \
 		HASH_ADD(hh, head, field, bytes, add);                                             \

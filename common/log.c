@@ -24,14 +24,14 @@
 #define PREFIX	  "gpumemfs: "
 #define CUT_SHORT "..."
 
-/* Room for the longest path and some words around it. */
+/* Room for the longest path and some words. */
 #define LINE_BYTES (PATH_MAX + 512)
 
 static _Atomic enum log_level threshold = LOG_LEVEL_INFO;
 static atomic_uint log_targets = LOG_TO_TERMINAL;
 static atomic_bool on_journal;
 
-/* Keeps the lines of threads apart: one write may not be atomic (long lines to a pipe). */
+/* Keeps the lines of threads apart: a write may not be atomic (long lines to a pipe). */
 static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
 
 static _Thread_local struct log_caller caller;
@@ -53,8 +53,8 @@ static const struct {
 
 #define LEVELS (sizeof(levels) / sizeof(levels[0]))
 
-/* $JOURNAL_STREAM is device:inode of the stream to the journal that this process was given as
- * stdout or stderr; which may have been redirected since. */
+/* $JOURNAL_STREAM is device:inode of the stream to systemd's journal that this process got as
+ * stdout or stderr. stderr may have been redirected since. */
 static bool stderr_is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -120,7 +120,7 @@ void log_caller_set(uid_t uid)
 	log_caller_change((struct log_caller){true, uid});
 }
 
-/* Whether a line that the thread's caller brings about may be logged. */
+/* Whether the user whose request the thread serves may log another line. */
 static bool caller_may_log(uint64_t *left_out)
 {
 	if (!caller.known)
@@ -129,20 +129,20 @@ static bool caller_may_log(uint64_t *left_out)
 	return log_limit_take(&callers.limit, caller.uid, clock_ns(), left_out);
 }
 
-static void tell_left_out(char *text, uint64_t left_out)
+static void left_out_append(char *text, uint64_t left_out)
 {
 	char told[96];
 	size_t length = strlen(text);
 	int bytes = snprintf(told, sizeof(told), " (%" PRIu64 " lines caused by uid %u left out)",
 			     left_out, caller.uid);
 
-	/* A long line loses its end, not the number. */
+	/* If the line is too long, cuts the text, not the number. */
 	if (length > LINE_BYTES - 1 - (size_t)bytes)
 		length = LINE_BYTES - 1 - (size_t)bytes;
 	strcpy(text + length, told);
 }
 
-/* A name that a user of the mount chose must not forge a second line or drive a terminal. */
+/* Escapes the text: a name that a user chose must not forge a second line or control a terminal. */
 static void line_format(char text[LINE_BYTES], const char *format, va_list args)
 {
 	char raw[LINE_BYTES];
@@ -163,7 +163,7 @@ static void line_write(enum log_level level, uint64_t left_out, const char *form
 	char *text = line + strlen(line);
 	line_format(text, format, args);
 	if (left_out)
-		tell_left_out(text, left_out);
+		left_out_append(text, left_out);
 
 	unsigned targets = log_targets;
 	if (targets & LOG_TO_SYSLOG)
@@ -172,14 +172,14 @@ static void line_write(enum log_level level, uint64_t left_out, const char *form
 		size_t bytes = strlen(line);
 		line[bytes++] = '\n';
 		scoped_lock(&terminal);
-		/* Nobody to tell if it fails. */
+		/* A failure cannot be reported anywhere. */
 		ssize_t ignored = write(STDERR_FILENO, line, bytes);
 		(void)ignored;
 	}
 	errno = saved_errno;
 }
 
-/* Errors are never left out here: they are faults, which no user can order. */
+/* Errors are always logged: no user can cause one at will. */
 void log_write(enum log_level level, const char *format, ...)
 {
 	uint64_t left_out = 0;

@@ -22,8 +22,8 @@ static bool is_octal(char c)
 	return c >= '0' && c <= '7';
 }
 
-/* The kernel writes blanks, tabs, newlines and backslashes as \ooo. In place. */
-static void unescape(char *text)
+/* The kernel writes blanks, tabs, newlines and backslashes as \ooo. Changes the text in place. */
+static void octal_unescape(char *text)
 {
 	char *to = text;
 
@@ -69,8 +69,8 @@ static bool line_split(char *text, struct line *line)
 	return true;
 }
 
-/* The next line about what is mounted on the path; text is allocated or NULL. */
-static bool find_next(FILE *table, const char *path, const char *fstype_prefix, char **text,
+/* Reads up to the next line about a mount on the path. *text is allocated or NULL. */
+static bool line_find(FILE *table, const char *path, const char *fstype_prefix, char **text,
 		      struct line *line)
 {
 	size_t room = 0;
@@ -80,7 +80,7 @@ static bool find_next(FILE *table, const char *path, const char *fstype_prefix, 
 	while (getline(text, &room, table) > 0) {
 		if (!line_split(*text, line))
 			continue;
-		unescape(line->mountpoint);
+		octal_unescape(line->mountpoint);
 		if (strcmp(line->mountpoint, path) == 0 &&
 		    strncmp(line->type, fstype_prefix, strlen(fstype_prefix)) == 0)
 			return true;
@@ -93,7 +93,7 @@ bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix)
 	AUTO_FREE char *text = NULL;
 	struct line line;
 
-	return find_next(table, path, fstype_prefix, &text, &line);
+	return line_find(table, path, fstype_prefix, &text, &line);
 }
 
 /* "MAJOR:MINOR" */
@@ -114,7 +114,7 @@ static bool device_read(const char *text, dev_t *device)
 	return true;
 }
 
-/* The device, and "...,user_id=N,..." among the options. */
+/* From the device field, and "user_id=N" among the options. */
 static bool line_read(struct line *line, struct mountinfo *info)
 {
 	char *user = line->options ? strstr(line->options, "user_id=") : NULL;
@@ -138,7 +138,7 @@ bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 	struct line line;
 	bool any = false;
 
-	while (find_next(table, path, fstype_prefix, &text, &line))
+	while (line_find(table, path, fstype_prefix, &text, &line))
 		any = line_read(&line, found) || any;
 	return any;
 }
@@ -178,7 +178,7 @@ int unmount_device(const char *path, dev_t *device)
 	return 0;
 }
 
-/* Lazily, so that open files do not keep the name. */
+/* Another file system may have been mounted there since. */
 void unmount_lazily(const char *mountpoint, dev_t device)
 {
 	char *const arguments[] = {"fusermount3", "-u", "-q", "-z", "--", (char *)mountpoint, NULL};

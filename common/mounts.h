@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is mounted where, from /proc/self/mountinfo. */
+/* Which file systems are mounted where, from /proc/self/mountinfo, and unmounting. */
 #ifndef COMMON_MOUNTS_H
 #define COMMON_MOUNTS_H
 
@@ -8,32 +8,33 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* Whether something whose type begins with fstype_prefix ("": anything) is mounted on path itself,
- * an absolute path without symbolic links. False where the table cannot be read. */
+/* Whether a file system whose type begins with fstype_prefix ("": any type) is mounted on path, an
+ * absolute path without symbolic links. False if the table cannot be read. */
 bool mountinfo_is_mounted(const char *path, const char *fstype_prefix);
 
-/* The same in a table that is already open. Lines that proc(5) does not allow are passed over. */
+/* The same in an open table. Lines that do not have proc(5)'s form are ignored. */
 bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix);
 
-/* Whether a mount of that device is anywhere in the table, which is read anew from its start: for
- * those who watch it and cannot rely on a descriptor to be had. True where it cannot be read. */
+/* Whether the table has a mount of that device. Reads the open table from its start, so that a
+ * caller needs no free descriptor. True if the table cannot be read. */
 bool mountinfo_has_device(FILE *table, dev_t device);
 
 struct mountinfo {
 	dev_t device;
-	uid_t user; /* of a FUSE mount: who made it */
+	uid_t user; /* of a FUSE mount: the user who mounted it */
 };
 
-/* As mountinfo_find, of FUSE mounts: what the table says of the last one on the path, which hides
- * those before. */
+/* As mountinfo_find, for FUSE mounts: reads the last entry of the path, which hides earlier mounts
+ * on the same path. */
 bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 		    struct mountinfo *found);
 
-/* Takes a mount off, lazily, if it is still the one with this device number (0: not known, it is
- * taken for that); by root itself, by fusermount3 otherwise. Does not ask the mount's daemon. */
+/* Unmounts the file system at mountpoint if the device number is still this one (0: unknown,
+ * unmount in any case). Lazy: open files do not keep the mount busy. Root unmounts itself, other
+ * users by fusermount3. No request to the mount's daemon. */
 void unmount_lazily(const char *mountpoint, dev_t device);
 
-/* The device number of what is at path, without a request to its daemon: 0 or -errno. */
+/* The device number of the file at path, without a request to a FUSE daemon: 0 or -errno. */
 int unmount_device(const char *path, dev_t *device);
 
 #endif

@@ -10,8 +10,8 @@
 
 static const char suffixes[] = "KMGT";
 
-/* Reads the digits at *text and moves *text past them. On overflow the digits are still consumed,
- * so that what follows them is judged too: a malformed number is -EINVAL whatever its size. */
+/* Reads the digits at *text and moves *text past them, after an overflow as well, so that a
+ * malformed number of any size is -EINVAL. */
 static int number_digits(const char **text, uint64_t *value)
 {
 	const char *at = *text;
@@ -29,7 +29,7 @@ static int number_digits(const char **text, uint64_t *value)
 	return rc;
 }
 
-/* Consumes a unit, if there is one, and returns how many bytes it stands for. */
+/* Reads a unit, if there is one, and returns its bytes. */
 static uint64_t number_unit(const char **text)
 {
 	const char *suffix = **text ? strchr(suffixes, **text == 'k' ? 'K' : **text) : NULL;
@@ -85,7 +85,7 @@ int parse_size_or_percent(const char *text, uint64_t whole, uint64_t *bytes)
 		return parse_size(text, bytes);
 	if (rc < 0 || percent > 100)
 		return -ERANGE;
-	/* In two parts, since whole * percent may not fit. */
+	/* In two parts, because whole * percent may overflow. */
 	*bytes = whole / 100 * percent + whole % 100 * percent / 100;
 	return 0;
 }

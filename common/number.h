@@ -18,7 +18,8 @@ int parse_size(const char *text, uint64_t *bytes);
 /* As parse_size, or N% (0 to 100) of whole. */
 int parse_size_or_percent(const char *text, uint64_t whole, uint64_t *bytes);
 
-/* Writes bytes in the shortest exact form (4K, 2M, 1G, 123), at most 24 bytes with the NUL. */
+/* Writes bytes in the shortest exact form (4K, 2M, 1G, 123): at most FORMAT_SIZE_MAX bytes with the
+ * NUL. */
 #define FORMAT_SIZE_MAX 24
 char *format_size(uint64_t bytes, char text[FORMAT_SIZE_MAX]);
 

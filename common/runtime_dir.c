@@ -20,15 +20,15 @@
 
 #define LEAF	"gpumemfs"
 #define BACKLOG 1024
-/* Of a socket that does not listen yet; mounts' names never begin so. */
+/* The name of a socket before it listens. No mount's name begins like that. */
 #define NEW_PREFIX "new-"
 
 /* How long to wait for another process of this user that makes its socket. */
 #define LOCK_TRIES  100
 #define LOCK_TRY_NS 10000000L
 
-/* $XDG_RUNTIME_DIR is the session's, and says nothing of another user's. */
-static const char *session_dir(uid_t owner)
+/* $XDG_RUNTIME_DIR belongs to this process's user, and says nothing about another user's. */
+static const char *xdg_runtime_dir(uid_t owner)
 {
 	const char *path = owner && owner == geteuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
 
@@ -37,7 +37,7 @@ static const char *session_dir(uid_t owner)
 
 bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX])
 {
-	const char *session = session_dir(owner);
+	const char *session = xdg_runtime_dir(owner);
 	int length = 0;
 
 	if (session && n-- == 0)
@@ -50,13 +50,13 @@ bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX])
 		length = snprintf(path, RUNTIME_PATH_MAX, "/tmp/" LEAF "-%u", owner);
 	else
 		return false;
-	/* The kernel finds nothing at an empty path. */
+	/* An empty path, which the kernel never finds. */
 	if (length >= RUNTIME_PATH_MAX)
 		*path = '\0';
 	return true;
 }
 
-static int refuse(char reason[RUNTIME_REASON_MAX], const char *path, const char *why)
+static int reason_set(char reason[RUNTIME_REASON_MAX], const char *path, const char *why)
 {
 	snprintf(reason, RUNTIME_REASON_MAX, "%s %s", path, why);
 	return -EPERM;
@@ -70,16 +70,16 @@ static int dir_check(int fd, const char *path, uid_t owner, char reason[RUNTIME_
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISDIR(st.st_mode))
-		return refuse(reason, path, "is no directory");
+		return reason_set(reason, path, "is no directory");
 	if (st.st_uid != owner) {
 		snprintf(why, sizeof(why), "belongs to user %u and not to user %u", st.st_uid,
 			 owner);
-		return refuse(reason, path, why);
+		return reason_set(reason, path, why);
 	}
 	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
 		snprintf(why, sizeof(why), "may be written by others (mode %04o)",
 			 st.st_mode & 07777);
-		return refuse(reason, path, why);
+		return reason_set(reason, path, why);
 	}
 	return 0;
 }
@@ -100,8 +100,8 @@ int runtime_dir_open(const char *path, uid_t owner, char reason[RUNTIME_REASON_M
 	return error;
 }
 
-/* The first directory that can be had. The reason tells of one that is not trusted rather than of
- * one that cannot be made. */
+/* The first directory that exists or can be made. The reason is about an untrusted directory rather
+ * than about one that cannot be made. */
 static int dir_make(char reason[RUNTIME_REASON_MAX])
 {
 	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX];
@@ -109,7 +109,7 @@ static int dir_make(char reason[RUNTIME_REASON_MAX])
 
 	snprintf(reason, RUNTIME_REASON_MAX, "there is no directory for it");
 	for (unsigned n = 0; runtime_dir_path(geteuid(), n, path); n++) {
-		/* Whatever the umask, others have no right to it. */
+		/* 0700 whatever the umask. */
 		int made = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
 		int fd = runtime_dir_open(path, geteuid(), why);
 
@@ -125,8 +125,8 @@ static int dir_make(char reason[RUNTIME_REASON_MAX])
 	return result;
 }
 
-/* A path can be longer than a socket's address: by the directory's descriptor it is short. */
-static struct sockaddr_un address_of(int dir, const char *name)
+/* A path may be longer than a socket's address; through /proc/self/fd it is short. */
+static struct sockaddr_un socket_address(int dir, const char *name)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -136,7 +136,7 @@ static struct sockaddr_un address_of(int dir, const char *name)
 
 int runtime_connect(int dir, const char *name, int flags)
 {
-	struct sockaddr_un address = address_of(dir, name);
+	struct sockaddr_un address = socket_address(dir, name);
 	int error, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 
 	if (fd < 0)
@@ -172,8 +172,8 @@ int runtime_socket_connect(int dir, const char *name, uid_t owner)
 	return error ? error : -EPERM;
 }
 
-/* Only a socket at which no process listens refuses a connection. */
-static void remove_dead(int dir, const char *name)
+/* A connection is refused only if no process listens. */
+static void socket_remove_dead(int dir, const char *name)
 {
 	int fd = runtime_connect(dir, name, SOCK_NONBLOCK);
 
@@ -193,11 +193,11 @@ void runtime_socket_remove_dead(int dir, const char *kind, dev_t device)
 	char name[RUNTIME_NAME_MAX];
 
 	runtime_socket_name(kind, device, name);
-	remove_dead(dir, name);
+	socket_remove_dead(dir, name);
 }
 
-/* Under the directory's lock: a socket between its bind and its listen would look dead. */
-static void remove_all_dead(int dir)
+/* Under the directory's lock: between bind and listen a socket looks dead. */
+static void sockets_remove_dead(int dir)
 {
 	int list = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *open_dir = list < 0 ? NULL : fdopendir(list);
@@ -209,11 +209,11 @@ static void remove_all_dead(int dir)
 	}
 	for (struct dirent *entry; (entry = readdir(open_dir));)
 		if (entry->d_type == DT_SOCK)
-			remove_dead(dir, entry->d_name);
+			socket_remove_dead(dir, entry->d_name);
 	closedir(open_dir);
 }
 
-/* The lock, or -1 where another process has it for long. */
+/* The lock, or -1 if another process keeps it too long. */
 static int dir_lock(int dir)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -228,14 +228,15 @@ static int dir_lock(int dir)
 	return fd;
 }
 
-/* Moved into its place once it listens: a client finds the socket before or this one. */
-static int bind_and_listen(struct runtime_socket *made)
+/* The socket gets its name when it listens, so that a client finds either the old socket or this
+ * one. */
+static int socket_listen(struct runtime_socket *made)
 {
 	char name[RUNTIME_NAME_MAX];
 	struct stat st;
 
 	snprintf(name, sizeof(name), NEW_PREFIX "%d", getpid());
-	struct sockaddr_un address = address_of(made->dir, name);
+	struct sockaddr_un address = socket_address(made->dir, name);
 
 	unlinkat(made->dir, name, 0);
 	made->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -267,8 +268,8 @@ int runtime_socket_open(struct runtime_socket *made, const char *kind, dev_t dev
 	int lock = dir_lock(made->dir);
 
 	if (lock >= 0)
-		remove_all_dead(made->dir);
-	int error = bind_and_listen(made);
+		sockets_remove_dead(made->dir);
+	int error = socket_listen(made);
 
 	if (lock >= 0)
 		close(lock);
@@ -290,8 +291,8 @@ void runtime_socket_adopt(struct runtime_socket *made, int dir, int fd, const ch
 		made->inode = st.st_ino;
 }
 
-/* The kernel may have given the device number to another mount, whose socket then has the name. The
- * number of this socket's inode stays taken while the socket is open. */
+/* The kernel may have given the device number to another mount, whose socket then has the name:
+ * compare inodes. This socket's inode number stays in use while the socket is open. */
 void runtime_socket_close(struct runtime_socket *made)
 {
 	struct stat st;

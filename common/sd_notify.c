@@ -17,8 +17,8 @@
 
 #define PATIENCE_SECONDS 2
 
-/* A path, or with @ in front an abstract name: 0 or -errno. */
-static int address_of(const char *name, struct sockaddr_un *address, socklen_t *length)
+/* $NOTIFY_SOCKET is a path, or an abstract name with @ in front: 0 or -errno. */
+static int notify_address(const char *name, struct sockaddr_un *address, socklen_t *length)
 {
 	size_t bytes = strlen(name);
 
@@ -35,11 +35,11 @@ static int address_of(const char *name, struct sockaddr_un *address, socklen_t *
 }
 
 union control {
-	struct cmsghdr header; /* for its alignment */
+	struct cmsghdr header; /* for alignment */
 	char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-static void put_fd(struct msghdr *message, union control *control, int fd)
+static void notify_attach_fd(struct msghdr *message, union control *control, int fd)
 {
 	message->msg_control = control->bytes;
 	message->msg_controllen = sizeof(control->bytes);
@@ -51,11 +51,11 @@ static void put_fd(struct msghdr *message, union control *control, int fd)
 	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
 }
 
-static int send_to(const char *name, const char *state, int fd_sent)
+static int notify_send_to(const char *name, const char *state, int fd_sent)
 {
 	struct sockaddr_un address;
 	socklen_t length;
-	int error = address_of(name, &address, &length);
+	int error = notify_address(name, &address, &length);
 
 	if (error)
 		return error;
@@ -63,7 +63,7 @@ static int send_to(const char *name, const char *state, int fd_sent)
 
 	if (fd < 0)
 		return -errno;
-	/* A service manager that does not listen is not waited for. */
+	/* Does not wait long for a service manager that does not read. */
 	struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
 
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
@@ -73,7 +73,7 @@ static int send_to(const char *name, const char *state, int fd_sent)
 	union control control = {0};
 
 	if (fd_sent >= 0)
-		put_fd(&message, &control, fd_sent);
+		notify_attach_fd(&message, &control, fd_sent);
 	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -85,7 +85,7 @@ int notify_send(const char *state)
 int notify_send_fd(const char *state, int fd)
 {
 	const char *name = getenv("NOTIFY_SOCKET");
-	int error = name && *name ? send_to(name, state, fd) : 0;
+	int error = name && *name ? notify_send_to(name, state, fd) : 0;
 
 	if (error)
 		log_warn("cannot tell the service manager at %s: %s", name, strerror(-error));

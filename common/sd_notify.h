@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a service manager is told: sd_notify(3)'s protocol, one datagram to $NOTIFY_SOCKET, without
- * its library. Where nobody asked for it nothing is sent. */
+/* Messages to a service manager: the protocol of sd_notify(3), one datagram to $NOTIFY_SOCKET,
+ * without libsystemd. Without $NOTIFY_SOCKET the functions do nothing. */
 #ifndef COMMON_SD_NOTIFY_H
 #define COMMON_SD_NOTIFY_H
 
@@ -11,24 +11,24 @@
 #define NOTIFY_READY	"READY=1\n"
 #define NOTIFY_STOPPING "STOPPING=1\n"
 #define NOTIFY_WATCHDOG "WATCHDOG=1\n"
-/* Ending takes longer than usual: half a minute more from now. */
+/* Ending takes longer than usual: wait half a minute more. */
 #define NOTIFY_EXTEND "EXTEND_TIMEOUT_USEC=30000000\n"
 
-/* 0, also where there is no socket; -errno after a line in the log. */
+/* 0, also without a service manager; -errno after a line in the log. */
 int notify_send(const char *state);
 
 /* With a file descriptor, which stays the caller's; -1: none. */
 int notify_send_fd(const char *state, int fd);
 
-/* gpumemfs's names in the service manager's store of file descriptors begin with this. */
+/* The names of gpumemfs's descriptors in the service manager's store begin with this. */
 #define NOTIFY_FD_PREFIX "gpumemfs-"
 
 /* Whether the service manager started this process with descriptors of gpumemfs from its store
  * (sd_listen_fds_with_names(3)). Reads nothing but the environment. */
 bool notify_has_fds(void);
 
-/* How long the service manager waits between two NOTIFY_WATCHDOG before it takes this process for
- * stuck; 0: it does not. */
+/* How long the service manager waits for NOTIFY_WATCHDOG before it kills this process; 0: for ever.
+ */
 uint64_t notify_watchdog_us(void);
 
 #endif

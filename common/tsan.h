@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* An order that the kernel keeps and the thread sanitizer does not see, because it does not go
- * through memory: for that alone, and nothing otherwise. What a thread did before tsan_release
- * comes before what any does after a later tsan_acquire, of the same address. */
+/* An order between threads that the kernel guarantees and the thread sanitizer cannot see, because
+ * it does not go through memory. The stores of a thread before tsan_release are visible to a thread
+ * after a later tsan_acquire of the same address. Without the sanitizer both do nothing. */
 #ifndef COMMON_TSAN_H
 #define COMMON_TSAN_H
 

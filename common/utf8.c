@@ -7,34 +7,34 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool follows(unsigned char byte)
+static bool is_continuation(unsigned char byte)
 {
 	return (byte & 0xc0) == 0x80;
 }
 
-/* The length of the character at the start; 0: it is none. Unicode 15, table 3-7: neither overlong
+/* The length of the first character; 0: not well-formed. Unicode 15, table 3-7: neither overlong
  * forms nor surrogates. */
-static size_t character(const unsigned char *text)
+static size_t character_bytes(const unsigned char *text)
 {
 	unsigned char first = text[0];
 
 	if (first < 0x80)
 		return 1;
-	if (first < 0xc2 || first > 0xf4 || !follows(text[1]))
+	if (first < 0xc2 || first > 0xf4 || !is_continuation(text[1]))
 		return 0;
 	if (first < 0xe0)
 		return 2;
 	if ((first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) ||
 	    (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] > 0x8f))
 		return 0;
-	if (!follows(text[2]))
+	if (!is_continuation(text[2]))
 		return 0;
 	if (first < 0xf0)
 		return 3;
-	return follows(text[3]) ? 4 : 0;
+	return is_continuation(text[3]) ? 4 : 0;
 }
 
-/* U+0080 to U+009F, of which terminals obey some as they do ESC with a letter. */
+/* U+0080 to U+009F: terminals interpret some of these like ESC with a letter. */
 static bool is_c1_control(const unsigned char *text)
 {
 	return text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0;
@@ -49,7 +49,7 @@ const char *utf8_escape(const char *text, const char *also, char *to, size_t roo
 {
 	while (*text) {
 		const unsigned char *at = (const unsigned char *)text;
-		size_t length = character(at);
+		size_t length = character_bytes(at);
 		bool escaped = !length || is_control(at) || strchr(also, *text);
 
 		length = length ? length : 1;
@@ -69,7 +69,7 @@ const char *utf8_escape(const char *text, const char *also, char *to, size_t roo
 void utf8_clean(char *text)
 {
 	while (*text) {
-		size_t length = character((const unsigned char *)text);
+		size_t length = character_bytes((const unsigned char *)text);
 
 		if (!length)
 			*text = '?';
