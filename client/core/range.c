@@ -96,6 +96,11 @@ int client_range_map(struct client_range *range, const struct client_layout *lay
 	return rc;
 }
 
+int client_layout_protection(const struct client_layout *layout)
+{
+	return layout->flags & GPUMEM_LAYOUT_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;
+}
+
 void client_range_free(struct client_range *range)
 {
 	if (range->base)

@@ -27,6 +27,9 @@ int client_range_reserve(struct client_range *range, size_t bytes);
 int client_range_map(struct client_range *range, const struct client_layout *layout,
 		     int protection);
 
+/* How mmap(2) may map the layout: PROT_READ, or with PROT_WRITE. */
+int client_layout_protection(const struct client_layout *layout);
+
 void client_range_free(struct client_range *range);
 
 #endif

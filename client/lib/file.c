@@ -65,17 +65,16 @@ int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, stru
 
 int client_file_unmap_device(struct gpumem *file)
 {
-	if (!file->device.cuda)
+	if (!file->device.vendor)
 		return 0;
-	return client_file_is_system(file) ? client_pinned_unmap(&file->device)
-					   : client_device_unmap(&file->device, &file->layout);
+	return client_file_ops(file)->device_unmap(&file->device, &file->layout);
 }
 
 /* The memory is let go of before the lease that holds it. */
 int client_file_free(struct gpumem *file)
 {
 	list_remove(file);
-	client_host_unmap(&file->host);
+	client_file_ops(file)->host_unmap(&file->host);
 	int rc = client_file_unmap_device(file);
 	client_layout_cut(&file->layout, 0);
 	client_connection_release(file->connection, file->layout.lease);
@@ -121,12 +120,9 @@ static void forked(struct gpumem *file)
 	client_layout_cut(&file->layout, 0);
 	file->layout.lease = 0;
 	file->connection = NULL;
-	free(file->device.pins);
-	file->device = (struct client_device_map){0};
-	if (file->host.bar) {
-		free(file->host.pieces);
-		file->host = (struct client_host_map){0};
-	}
+	if (file->device.vendor)
+		client_file_ops(file)->device_forget(&file->device);
+	client_file_ops(file)->host_forget(&file->host);
 }
 
 static void files_forked(void)

@@ -6,8 +6,7 @@
 
 #include <pthread.h>
 
-#include "client/gpu/device.h"
-#include "client/gpu/host.h"
+#include "client/gpu/gpu.h"
 #include "client/lib/connection.h"
 #include "client/lib/gpumem.h"
 
@@ -37,9 +36,10 @@ int client_file_renew(struct gpumem *file);
 /* Under the file's lock: 0 or -errno. */
 int client_file_unmap_device(struct gpumem *file);
 
-static inline bool client_file_is_system(const struct gpumem *file)
+/* The functions for the file's memory. */
+static inline const struct client_gpu_ops *client_file_ops(const struct gpumem *file)
 {
-	return file->layout.kind != GPUMEM_KIND_DEVICE;
+	return client_gpu_ops(file->layout.kind);
 }
 
 #endif

@@ -152,7 +152,9 @@ static void fill_info(const struct gpumem *file, struct gpumem_info *info)
 		      (layout->kind == GPUMEM_KIND_HOST ? GPUMEM_INFO_HOST : 0);
 	info->device = layout->device;
 	memcpy(info->uuid, layout->uuid, sizeof(info->uuid));
-	strncpy(info->provider, client_host_provider(&file->host), sizeof(info->provider) - 1);
+	if (file->host.range.base)
+		strncpy(info->provider, client_file_ops(file)->host_provider(&file->host),
+			sizeof(info->provider) - 1);
 }
 
 static int get_info(struct gpumem *file, struct gpumem_info *info)
@@ -199,10 +201,8 @@ static int map_device(struct gpumem *file, unsigned long long *address, size_t *
 	scoped_lock(&file->lock);
 
 	int rc = ready_to_map(file);
-	if (rc == 0 && client_file_is_system(file))
-		rc = client_pinned_map(&file->device, &file->layout);
-	else if (rc == 0)
-		rc = client_device_map(&file->device, &file->layout);
+	if (rc == 0)
+		rc = client_file_ops(file)->device_map(&file->device, &file->layout);
 	if (rc < 0)
 		return rc;
 	*address = file->device.base;
@@ -230,7 +230,7 @@ static int map_host(struct gpumem *file, void **address, size_t *bytes)
 
 	int rc = ready_to_map(file);
 	if (rc == 0)
-		rc = client_host_map(&file->host, &file->layout, file->fd);
+		rc = client_file_ops(file)->host_map(&file->host, &file->layout, file->fd);
 	if (rc < 0)
 		return rc;
 	*address = file->host.range.base;
@@ -249,16 +249,8 @@ int gpumem_unmap_host(gpumem *file)
 {
 	CLIENT_CALL();
 	scoped_lock(&file->lock);
-	client_host_unmap(&file->host);
+	client_file_ops(file)->host_unmap(&file->host);
 	return 0;
-}
-
-static int extend_device(struct gpumem *file)
-{
-	if (!file->device.cuda)
-		return 0;
-	return client_file_is_system(file) ? client_pinned_extend(&file->device, &file->layout)
-					   : client_device_extend(&file->device, &file->layout);
 }
 
 /* A mapping that cannot follow does not keep the other from it. */
@@ -270,8 +262,9 @@ static int extend(struct gpumem *file)
 				  : client_file_renew(file);
 	if (rc < 0)
 		return rc;
-	int host = file->host.range.base ? client_host_extend(&file->host, &file->layout) : 0;
-	rc = extend_device(file);
+	const struct client_gpu_ops *ops = client_file_ops(file);
+	int host = file->host.range.base ? ops->host_extend(&file->host, &file->layout) : 0;
+	rc = file->device.vendor ? ops->device_extend(&file->device, &file->layout) : 0;
 	return rc < 0 ? rc : host;
 }
 
@@ -281,23 +274,14 @@ int gpumem_extend(gpumem *file)
 	return result(extend(file));
 }
 
-/* The owner of the memory sees what comes over the bus in order; its peers only what was flushed.
- * Without a context there is nobody to tell, and nobody of this process's who reads. */
-static void flush_to_peers(const struct client_cuda *cuda)
-{
-	if (cuda && cuda->cuFlushGPUDirectRDMAWrites)
-		cuda->cuFlushGPUDirectRDMAWrites(
-		    GM_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-		    GM_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
-}
-
 int gpumem_flush(gpumem *file)
 {
 	CLIENT_CALL();
 	scoped_lock(&file->lock);
 	stream_fence();
-	if (file->host.bar)
-		flush_to_peers(file->device.cuda ? file->device.cuda : file->host.bar->cuda);
+	const struct client_gpu_ops *ops = client_file_ops(file);
+	if (ops->flush)
+		ops->flush(&file->host, &file->device);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/gpu/bar_way.h"
+#include "client/gpu/cuda_bar_way.h"
 
 #include <dlfcn.h>
 #include <errno.h>

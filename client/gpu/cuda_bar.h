@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The ways to GPU memory for the CPUs of this process: opened once per GPU when first needed, and
  * kept, because one of them takes up to a second. */
-#ifndef CLIENT_GPU_BAR_H
-#define CLIENT_GPU_BAR_H
+#ifndef CLIENT_GPU_CUDA_BAR_H
+#define CLIENT_GPU_CUDA_BAR_H
 
 #include <stdatomic.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The calls of a way, made in the thread whose descriptors its driver uses. */
-#ifndef CLIENT_GPU_BAR_WAY_H
-#define CLIENT_GPU_BAR_WAY_H
+#ifndef CLIENT_GPU_CUDA_BAR_WAY_H
+#define CLIENT_GPU_CUDA_BAR_WAY_H
 
-#include "client/gpu/bar.h"
+#include "client/gpu/cuda_bar.h"
 
 /* Fills in the state and whether it is apart. 0 or -errno, with why. */
 int client_way_open(struct client_bar *bar, char *why);

@@ -13,7 +13,7 @@
 
 #include "backend/stream.h"
 #include "client/core/private_fd.h"
-#include "client/gpu/bar.h"
+#include "client/gpu/cuda_bar.h"
 
 #define SAMPLE_BYTES 4096
 #define SAMPLES	     3

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Device addresses of GPU memory: the chunks are imported side by side into one reserved range.
+ * None of these driver calls needs a context; the current context tells which device wants access.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client/core/error.h"
+#include "client/gpu/cuda_ops.h"
+
+/* A set of devices is a word: the bit is CUDA's number of the device. */
+#define DEVICES_MAX 64
+
+struct device_map {
+	struct cuda_map head; /* first; no pins */
+	gm_CUdeviceptr base;
+	size_t mapped, reserved;
+	uint32_t n_chunks;
+	uint64_t devices; /* that have access, by CUDA's number */
+};
+
+static gm_CUmemAccess_flags layout_access(const struct client_layout *layout)
+{
+	return layout->flags & GPUMEM_LAYOUT_READ_ONLY ? GM_CU_MEM_ACCESS_FLAGS_PROT_READ
+						       : GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+/* Gives all devices of the set access in one call: with access for one device alone, copies between
+ * that device and others go through the host. */
+static int access_grant(const struct device_map *map, const struct client_layout *layout,
+			uint64_t devices, uint64_t from, uint64_t to)
+{
+	gm_CUmemAccessDesc access[DEVICES_MAX];
+	size_t n = 0;
+
+	for (int i = 0; i < DEVICES_MAX; i++)
+		if (devices >> i & 1)
+			access[n++] = (gm_CUmemAccessDesc){
+			    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = i},
+			    .flags = layout_access(layout),
+			};
+	if (from == to)
+		return 0;
+	return client_cuda_result(
+	    map->head.cuda,
+	    map->head.cuda->cu.cuMemSetAccess(map->base + from, to - from, access, n),
+	    "cuMemSetAccess");
+}
+
+static int chunk_import(const struct device_map *map, const struct client_chunk *chunk)
+{
+	const struct client_cuda *cuda = map->head.cuda;
+	gm_CUmemGenericAllocationHandle handle;
+
+	int rc = client_cuda_result(
+	    cuda,
+	    cuda->cu.cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)chunk->fd,
+						    GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+	    "cuMemImportFromShareableHandle");
+	if (rc < 0)
+		return rc;
+	rc = client_cuda_result(
+	    cuda, cuda->cu.cuMemMap(map->base + chunk->offset, chunk->bytes, 0, handle, 0),
+	    "cuMemMap");
+	cuda->cu.cuMemRelease(handle); /* the mapping keeps the memory */
+	return rc;
+}
+
+/* Unmaps the chunks from first to the last mapped chunk. Gives the first error. */
+static int chunks_unmap(struct device_map *map, const struct client_layout *layout, uint32_t first)
+{
+	int rc = 0;
+
+	for (uint32_t i = first; i < map->n_chunks; i++) {
+		const struct client_chunk *chunk = &layout->chunks[i];
+		int error = client_cuda_gave_back(
+		    map->head.cuda,
+		    map->head.cuda->cu.cuMemUnmap(map->base + chunk->offset, chunk->bytes),
+		    "cuMemUnmap");
+		if (rc == 0)
+			rc = error;
+	}
+	map->n_chunks = first;
+	return rc;
+}
+
+static int chunks_map(struct device_map *map, const struct client_layout *layout)
+{
+	uint32_t had = map->n_chunks;
+	int rc = 0;
+
+	while (rc == 0 && map->n_chunks < layout->n_chunks) {
+		rc = chunk_import(map, &layout->chunks[map->n_chunks]);
+		if (rc == 0)
+			map->n_chunks++;
+	}
+	if (rc == 0)
+		rc = access_grant(map, layout, map->devices, map->mapped, layout->bytes);
+	if (rc < 0)
+		chunks_unmap(map, layout, had);
+	else
+		map->mapped = layout->bytes;
+	return rc;
+}
+
+/* The devices that get access when device asks: device, and the owner of the memory. */
+static int devices_find(const struct client_cuda *cuda, const struct client_layout *layout,
+			gm_CUdevice device, uint64_t *devices)
+{
+	gm_CUdevice owner;
+	int can = 0;
+
+	int rc = client_cuda_find(cuda, layout->uuid, &owner);
+	if (rc < 0)
+		return rc;
+	if (device >= DEVICES_MAX || owner >= DEVICES_MAX)
+		return client_fail(ENOTSUP, "more than %d GPUs", DEVICES_MAX);
+	if (device != owner &&
+	    (cuda->cu.cuDeviceCanAccessPeer(&can, device, owner) != GM_CUDA_SUCCESS || !can))
+		return client_fail(ENOTSUP,
+				   "the current context's GPU cannot reach the memory of the "
+				   "file's (gpu%u): no peer access between them",
+				   layout->device);
+	*devices = 1ULL << device | 1ULL << owner;
+	return 0;
+}
+
+static int range_reserve(struct device_map *map, const struct client_layout *layout)
+{
+	size_t room = client_range_room(layout->bytes);
+
+	gm_CUresult result = map->head.cuda->cu.cuMemAddressReserve(&map->base, room, 0, 0, 0);
+	if (result != GM_CUDA_SUCCESS) {
+		room = layout->bytes;
+		result = map->head.cuda->cu.cuMemAddressReserve(&map->base, room, 0, 0, 0);
+	}
+	if (result == GM_CUDA_ERROR_OUT_OF_MEMORY)
+		return client_fail(ENOMEM, "no GPU address space for a file of %llu bytes",
+				   (unsigned long long)layout->size);
+	map->reserved = room;
+	return client_cuda_result(map->head.cuda, result, "cuMemAddressReserve");
+}
+
+static int device_map_new(struct device_map *map, const struct client_layout *layout)
+{
+	int rc = range_reserve(map, layout);
+	if (rc < 0)
+		return rc;
+	rc = chunks_map(map, layout);
+	if (rc < 0)
+		map->head.cuda->cu.cuMemAddressFree(map->base, map->reserved);
+	return rc;
+}
+
+static int device_map_create(struct client_device_map *map, const struct client_layout *layout,
+			     const struct client_cuda *cuda, uint64_t devices)
+{
+	struct device_map *made = malloc(sizeof(*made));
+
+	if (!made)
+		return client_fail(ENOMEM, "no memory");
+	*made = (struct device_map){.head = {.cuda = cuda}, .devices = devices};
+	int rc = device_map_new(made, layout);
+	if (rc < 0)
+		free(made);
+	else
+		*map = (struct client_device_map){.vendor = &client_gpu_cuda,
+						  .base = made->base,
+						  .mapped = made->mapped,
+						  .state = made};
+	return rc;
+}
+
+/* Gives the devices access to memory that is mapped already. */
+static int devices_add(struct device_map *map, const struct client_layout *layout, uint64_t devices)
+{
+	if ((map->devices & devices) == devices)
+		return 0;
+	int rc = access_grant(map, layout, map->devices | devices, 0, map->mapped);
+	if (rc == 0)
+		map->devices |= devices;
+	return rc;
+}
+
+int cuda_device_map(struct client_device_map *map, const struct client_layout *layout)
+{
+	const struct client_cuda *cuda;
+	gm_CUdevice device;
+	uint64_t devices = 0;
+
+	int rc = client_cuda_get(&cuda);
+	if (rc == 0)
+		rc = client_cuda_current(cuda, &device);
+	if (rc == 0)
+		rc = devices_find(cuda, layout, device, &devices);
+	if (rc < 0)
+		return rc;
+	return map->state ? devices_add(map->state, layout, devices)
+			  : device_map_create(map, layout, cuda, devices);
+}
+
+int cuda_device_extend(struct client_device_map *map, const struct client_layout *layout)
+{
+	struct device_map *state = map->state;
+
+	if (layout->bytes > state->reserved)
+		return client_fail(ENOSPC, "the file has outgrown the room behind its device "
+					   "address: unmap it and map it again");
+	int rc = chunks_map(state, layout);
+	if (rc == 0)
+		map->mapped = state->mapped;
+	return rc;
+}
+
+int cuda_device_unmap(struct client_device_map *map, const struct client_layout *layout)
+{
+	struct device_map *state = map->state;
+	const struct client_cuda *cuda = state->head.cuda;
+
+	int rc = chunks_unmap(state, layout, 0);
+	int freed = client_cuda_gave_back(
+	    cuda, cuda->cu.cuMemAddressFree(state->base, state->reserved), "cuMemAddressFree");
+	free(state);
+	*map = (struct client_device_map){0};
+	return rc < 0 ? rc : freed;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* CPU addresses of GPU memory, through the best of the ways of cuda_bar.h: the chunks are mapped
+ * side by side into one reserved range. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/core/error.h"
+#include "client/gpu/cuda_bar.h"
+#include "client/gpu/cuda_ops.h"
+
+struct host_map {
+	struct client_range range;
+	struct client_bar *bar;
+	struct client_bar_piece *pieces;
+	uint32_t n_pieces;
+};
+
+/* Frees the reservation from a byte on; the bytes before belong to the pieces. */
+static void range_free_from(const struct client_range *range, size_t from)
+{
+	if (from < range->reserved)
+		munmap(range->base + from, range->reserved - from);
+}
+
+/* Unmaps the pieces from first on, and the room behind them. Any thread may map an address that a
+ * way has unmapped, so this function does not touch that address again. */
+static void pieces_unmap(struct host_map *map, uint32_t first)
+{
+	size_t end = 0, kept = 0;
+
+	for (uint32_t i = 0; i < map->n_pieces; i++) {
+		if (i == first)
+			kept = end;
+		if ((char *)map->pieces[i].at == map->range.base + end)
+			end += map->pieces[i].bytes;
+	}
+	if (first >= map->n_pieces)
+		kept = end;
+	range_free_from(&map->range, end);
+	for (uint32_t i = first; i < map->n_pieces; i++)
+		client_bar_unmap(map->bar, &map->pieces[i]);
+	map->n_pieces = first;
+	map->range.reserved = kept;
+}
+
+/* Accepts a mapping that could not be moved to its place, for a file of one chunk. There is no room
+ * behind such a mapping. */
+static int piece_accept_elsewhere(struct host_map *map, const struct client_layout *layout,
+				  char *why)
+{
+	const struct client_bar_piece *piece = &map->pieces[0];
+
+	if (layout->n_chunks > 1) {
+		snprintf(why, BAR_REASON_MAX,
+			 "the file has %u chunks, and each is mapped at an address of its own",
+			 layout->n_chunks);
+		return -ENOTSUP;
+	}
+	range_free_from(&map->range, 0);
+	map->range = (struct client_range){.base = piece->at, .reserved = piece->bytes};
+	return 0;
+}
+
+static int piece_map(struct host_map *map, const struct client_layout *layout, uint32_t i,
+		     char *why)
+{
+	const struct client_chunk *chunk = &layout->chunks[i];
+	char *at = map->range.base + chunk->offset;
+
+	int rc = client_bar_map(map->bar, chunk, at, &map->pieces[i], why);
+	if (rc < 0)
+		return rc;
+	map->n_pieces = i + 1;
+	if (map->pieces[i].at != at)
+		rc = piece_accept_elsewhere(map, layout, why);
+	return rc;
+}
+
+static int pieces_map(struct host_map *map, const struct client_layout *layout, char *why)
+{
+	uint32_t had = map->n_pieces;
+	struct client_bar_piece *pieces =
+	    realloc(map->pieces, layout->n_chunks * sizeof(*map->pieces));
+	int rc = 0;
+
+	if (!pieces) {
+		snprintf(why, BAR_REASON_MAX, "no memory");
+		return -ENOMEM;
+	}
+	map->pieces = pieces;
+	for (uint32_t i = had; rc == 0 && i < layout->n_chunks; i++)
+		rc = piece_map(map, layout, i, why);
+	if (rc == 0)
+		map->range.mapped = layout->bytes;
+	return rc;
+}
+
+static void host_map_undo(struct host_map *map)
+{
+	pieces_unmap(map, 0);
+	free(map->pieces);
+}
+
+static int host_map_through(struct host_map *map, const struct client_layout *layout, int file,
+			    char *why)
+{
+	int rc = client_range_reserve(&map->range, layout->bytes);
+	if (rc < 0) {
+		snprintf(why, BAR_REASON_MAX, "no address space");
+		return rc;
+	}
+	rc = pieces_map(map, layout, why);
+	if (rc == 0)
+		rc = client_bar_prove(
+		    map->bar, map->range.base, layout->size, file,
+		    layout->flags & GPUMEM_LAYOUT_PRIVATE ? CLIENT_BAR_COPY : CLIENT_BAR_FILE, why);
+	if (rc < 0)
+		host_map_undo(map);
+	return rc;
+}
+
+/* Maps through the best way that works. If no way works, the error text has the reason of each way,
+ * and the errno is that of a full BAR, which can have room again, or else ENOTSUP. */
+static int host_map_best(struct host_map *map, const struct client_layout *layout, int file)
+{
+	char all[240] = "", why[BAR_REASON_MAX];
+	int error = ENOTSUP;
+
+	for (unsigned turn = 0;; turn++) {
+		why[0] = '\0';
+		*map = (struct host_map){0};
+		int rc = client_bar_open(layout->uuid, turn, &map->bar, why);
+		if (rc == -ENOENT)
+			break;
+		if (rc == 0)
+			rc = host_map_through(map, layout, file, why);
+		if (rc == 0)
+			return 0;
+		if (rc == -ENOSPC || rc == -ENOMEM)
+			error = -rc;
+		size_t at = strlen(all);
+		snprintf(all + at, sizeof(all) - at, "%s%.110s", at ? "; " : "", why);
+	}
+	return client_fail(error, "no CPU mapping of the file's GPU memory works here: %s", all);
+}
+
+int cuda_host_map(struct client_host_map *map, const struct client_layout *layout, int file)
+{
+	if (map->range.base)
+		return 0;
+	struct host_map *made = malloc(sizeof(*made));
+	if (!made)
+		return client_fail(ENOMEM, "no memory");
+	int rc = host_map_best(made, layout, file);
+	if (rc < 0)
+		free(made);
+	else
+		*map = (struct client_host_map){.range = made->range, .state = made};
+	return rc;
+}
+
+int cuda_host_extend(struct client_host_map *map, const struct client_layout *layout)
+{
+	struct host_map *state = map->state;
+	uint32_t had = state->n_pieces;
+	char why[BAR_REASON_MAX];
+
+	if (layout->bytes > state->range.reserved)
+		return client_fail(ENOSPC, "the file has outgrown the room behind its mapping: "
+					   "unmap it and map it again");
+	int rc = pieces_map(state, layout, why);
+	if (rc < 0)
+		pieces_unmap(state, had);
+	map->range = state->range;
+	if (rc == 0)
+		return 0;
+	return client_fail(rc == -ENOTSUP ? ENOSPC : -rc, "mapping what the file grew by: %s", why);
+}
+
+void cuda_host_unmap(struct client_host_map *map)
+{
+	struct host_map *state = map->state;
+
+	if (state)
+		host_map_undo(state);
+	free(state);
+	*map = (struct client_host_map){0};
+}
+
+void cuda_host_forget(struct client_host_map *map)
+{
+	struct host_map *state = map->state;
+
+	if (state)
+		free(state->pieces);
+	free(state);
+	*map = (struct client_host_map){0};
+}
+
+const char *cuda_host_provider(const struct client_host_map *map)
+{
+	return ((const struct host_map *)map->state)->bar->way->name;
+}
+
+const struct client_cuda *cuda_host_driver(const struct client_host_map *map)
+{
+	const struct host_map *state = map->state;
+
+	return state ? state->bar->cuda : NULL;
+}

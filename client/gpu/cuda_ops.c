@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/gpu/cuda_ops.h"
+
+#include <stdlib.h>
+
+static void cuda_device_forget(struct client_device_map *map)
+{
+	struct cuda_map *state = map->state;
+
+	free(state->pins);
+	free(state);
+	*map = (struct client_device_map){0};
+}
+
+/* The GPU that has the memory sees stores over the bus in order; its peers see flushed ones only.
+ * Without a context no GPU of this process reads, and there is nothing to flush. */
+static void cuda_flush(const struct client_host_map *host, const struct client_device_map *device)
+{
+	const struct cuda_map *state = device->state;
+	const struct client_cuda *cuda = state ? state->cuda : cuda_host_driver(host);
+
+	if (host->state && cuda && cuda->cuFlushGPUDirectRDMAWrites)
+		cuda->cuFlushGPUDirectRDMAWrites(
+		    GM_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+		    GM_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
+}
+
+const struct client_gpu_ops client_gpu_cuda = {
+    .name = "cuda",
+    .kinds = 1U << GPUMEM_KIND_DEVICE,
+    .device_map = cuda_device_map,
+    .device_extend = cuda_device_extend,
+    .device_unmap = cuda_device_unmap,
+    .system_map = cuda_pinned_map,
+    .system_extend = cuda_pinned_extend,
+    .system_unmap = cuda_pinned_unmap,
+    .device_forget = cuda_device_forget,
+    .host_map = cuda_host_map,
+    .host_extend = cuda_host_extend,
+    .host_unmap = cuda_host_unmap,
+    .host_forget = cuda_host_forget,
+    .host_provider = cuda_host_provider,
+    .flush = cuda_flush,
+    .kernel_open = cuda_kernel_open,
+    .kernel_run = cuda_kernel_run,
+    .kernel_close = cuda_kernel_close,
+};

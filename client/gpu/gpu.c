@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/gpu/gpu.h"
+
+#include <errno.h>
+
+#include "client/core/error.h"
+
+/* One row for each vendor. */
+static const struct client_gpu_ops *const table[] = {&client_gpu_cuda, &client_gpu_system};
+#define ROWS (sizeof(table) / sizeof(table[0]))
+
+const struct client_gpu_ops *client_gpu_ops(uint32_t kind)
+{
+	for (unsigned i = 0; i < ROWS; i++)
+		if (table[i]->kinds >> kind & 1)
+			return table[i];
+	return &client_gpu_system;
+}
+
+int client_gpu_system_map(struct client_device_map *map, const struct client_layout *layout)
+{
+	int rc = client_fail(ENODEV, "no driver of a GPU");
+
+	for (unsigned i = 0; i < ROWS && rc == -ENODEV; i++)
+		if (table[i]->system_map)
+			rc = table[i]->system_map(map, layout);
+	return rc;
+}

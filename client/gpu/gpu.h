@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Addresses of a file's memory, for GPUs and for CPUs. All code that knows a vendor's driver is
+ * behind struct client_gpu_ops; the library and the command call these functions alone. */
+#ifndef CLIENT_GPU_GPU_H
+#define CLIENT_GPU_GPU_H
+
+#include <stdint.h>
+
+#include "client/core/answer.h"
+#include "client/core/range.h"
+
+struct client_gpu_ops;
+
+/* The device address of a file. */
+struct client_device_map {
+	const struct client_gpu_ops *vendor; /* of the driver; NULL: not mapped */
+	uint64_t base;
+	size_t mapped;
+	void *state; /* the vendor's */
+};
+
+/* The CPU address of a file. */
+struct client_host_map {
+	struct client_range range; /* base NULL: not mapped */
+	void *state;		   /* the vendor's; NULL: mapped by mmap(2) */
+};
+
+/* A kernel that computes 8 bytes for each block of a file. Its arguments are the file's device
+ * address, the address of the results, and the number of blocks (uint64_t each). */
+struct client_gpu_kernel {
+	const char *image; /* as the vendor's driver takes it, with a NUL behind */
+	const char *name;
+	unsigned threads;	    /* of a group */
+	unsigned threads_per_block; /* of the file */
+};
+
+/* What one vendor's driver does with files. Callers hold the file's lock, unless a function says
+ * otherwise. A function that returns an int gives 0, or -errno with client_error_text. */
+struct client_gpu_ops {
+	const char *name;
+	uint32_t kinds; /* of memory (GPUMEM_KIND_*) that these functions map: 1 << kind each */
+
+	/* Maps the layout for the device of the calling thread's current context; if the layout is
+	 * mapped already, gives that device access to the mapping. */
+	int (*device_map)(struct client_device_map *map, const struct client_layout *layout);
+	/* Maps the chunks that the layout has gained, behind the mapped ones. -ENOSPC: no room is
+	 * left there. After an error the map is as it was. */
+	int (*device_extend)(struct client_device_map *map, const struct client_layout *layout);
+	/* The map is empty afterwards, also after an error. */
+	int (*device_unmap)(struct client_device_map *map, const struct client_layout *layout);
+
+	/* The same three for a layout of system memory; NULL: these functions are no vendor's. */
+	int (*system_map)(struct client_device_map *map, const struct client_layout *layout);
+	int (*system_extend)(struct client_device_map *map, const struct client_layout *layout);
+	int (*system_unmap)(struct client_device_map *map);
+
+	/* In a child of fork(2): frees the state of a map, and leaves the driver alone. Any kind of
+	 * layout. */
+	void (*device_forget)(struct client_device_map *map);
+
+	/* Maps the layout for the CPU; nothing to do if it is mapped. file: any descriptor of the
+	 * file, whose bytes the mapping is compared with. */
+	int (*host_map)(struct client_host_map *map, const struct client_layout *layout, int file);
+	int (*host_extend)(struct client_host_map *map, const struct client_layout *layout);
+	void (*host_unmap)(struct client_host_map *map);
+	/* In a child of fork(2). A mapping that the child has inherited stays. */
+	void (*host_forget)(struct client_host_map *map);
+	/* The name of the way of a mapped file: "dmabuf", "gdrcopy", "vulkan", "mmap". */
+	const char *(*host_provider)(const struct client_host_map *map);
+	/* Shows stores through the CPU address to all GPUs. Either map may be empty. NULL: nothing
+	 * to do. */
+	void (*flush)(const struct client_host_map *host, const struct client_device_map *device);
+
+	/* Loads a kernel on the GPU with this UUID, with room for the results of so many blocks,
+	 * and makes the GPU's primary context the calling thread's. No lock. NULL: there are no
+	 * kernels. */
+	int (*kernel_open)(const struct client_gpu_kernel *kernel, const uint8_t uuid[16],
+			   uint64_t blocks, void **state);
+	/* Runs the kernel on the blocks from the device address on, and waits for the results. */
+	int (*kernel_run)(void *state, uint64_t address, uint64_t *results);
+	void (*kernel_close)(void *state);
+};
+
+/* The functions for a kind of memory, which must be one of the protocol's. */
+const struct client_gpu_ops *client_gpu_ops(uint32_t kind);
+
+/* System memory for the driver whose GPU the calling thread uses. Calls system_map of each vendor
+ * until one succeeds; else the error of the first vendor whose driver is there. */
+int client_gpu_system_map(struct client_device_map *map, const struct client_layout *layout);
+
+/* system.c: system memory and simulated GPUs. */
+extern const struct client_gpu_ops client_gpu_system;
+/* cuda_ops.c: NVIDIA's GPUs. */
+extern const struct client_gpu_ops client_gpu_cuda;
+
+#endif
