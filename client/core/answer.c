@@ -13,7 +13,7 @@
 #define ERRNO_MAX 4095
 #define PAGE	  4096ULL
 
-static int nonsense(const char *what)
+static int packet_malformed(const char *what)
 {
 	return client_fail(EPROTO, "the daemon's answer makes no sense: %s", what);
 }
@@ -25,7 +25,7 @@ void client_packet_close(struct client_packet *packet)
 	packet->n_fds = 0;
 }
 
-static void count_bytes(struct client_layout *layout)
+static void layout_count_bytes(struct client_layout *layout)
 {
 	layout->bytes = 0;
 	if (layout->n_chunks) {
@@ -41,32 +41,32 @@ void client_layout_cut(struct client_layout *layout, uint32_t first)
 			close(layout->chunks[i].fd);
 	if (first < layout->n_chunks)
 		layout->n_chunks = first;
-	count_bytes(layout);
+	layout_count_bytes(layout);
 	if (first == 0) {
 		free(layout->chunks);
 		layout->chunks = NULL;
 	}
 }
 
-static int check_header(const struct client_packet *packet, uint32_t request)
+static int packet_check_header(const struct client_packet *packet, uint32_t request)
 {
 	const struct gpumem_msg_header *header = &packet->u.header;
 
 	if (packet->bytes < sizeof(*header) || header->magic != GPUMEM_MAGIC)
-		return nonsense("it is no message of gpumemfs");
+		return packet_malformed("it is no message of gpumemfs");
 	if (header->version != GPUMEM_PROTOCOL_VERSION)
 		return client_fail(EPROTO,
 				   "the daemon speaks version %u of the protocol, this is %u",
 				   header->version, GPUMEM_PROTOCOL_VERSION);
 	if (header->bytes != packet->bytes)
-		return nonsense("its length is wrong");
+		return packet_malformed("its length is wrong");
 	if (header->request != request)
-		return nonsense("it answers another request");
+		return packet_malformed("it answers another request");
 	return 0;
 }
 
 /* What the errno of an error packet means to somebody who opened a file. */
-static const char *refusal(int error)
+static const char *refusal_text(int error)
 {
 	switch (error) {
 	case EACCES:
@@ -90,88 +90,90 @@ static const char *refusal(int error)
 	}
 }
 
-static int check_error(const struct client_packet *packet)
+static int packet_check_error(const struct client_packet *packet)
 {
 	const struct gpumem_msg_error *message = &packet->u.error;
 
 	if (packet->bytes != sizeof(*message) || packet->n_fds || message->reserved ||
 	    message->error < 1 || message->error > ERRNO_MAX)
-		return nonsense("an error that is none");
-	const char *why = refusal(message->error);
+		return packet_malformed("an error that is none");
+	const char *why = refusal_text(message->error);
 	return client_fail(message->error, "the daemon refuses: %s",
 			   why ? why : strerror(message->error));
 }
 
-static int check_plain_fields(const struct gpumem_msg_layout *message, size_t bytes)
+static int packet_check_fields(const struct gpumem_msg_layout *message, size_t bytes)
 {
 	const uint32_t flags = GPUMEM_LAYOUT_MORE | GPUMEM_LAYOUT_PRIVATE | GPUMEM_LAYOUT_READ_ONLY;
 
 	if (bytes < sizeof(*message) || message->n_chunks > GPUMEM_CHUNKS_PER_MESSAGE ||
 	    bytes != sizeof(*message) + message->n_chunks * sizeof(message->chunks[0]))
-		return nonsense("its chunks do not fill it");
+		return packet_malformed("its chunks do not fill it");
 	if (message->kind < GPUMEM_KIND_DEVICE || message->kind > GPUMEM_KIND_MEMFD ||
 	    message->flags & ~flags || message->reserved || message->lease == 0 ||
 	    message->size > INT64_MAX)
-		return nonsense("a field has no such value");
+		return packet_malformed("a field has no such value");
 	if (message->flags & GPUMEM_LAYOUT_MORE && message->n_chunks == 0)
-		return nonsense("it goes on without end");
+		return packet_malformed("it goes on without end");
 	if (message->kind == GPUMEM_KIND_HOST &&
 	    (message->flags & GPUMEM_LAYOUT_MORE || message->first_chunk > 1 ||
 	     message->n_chunks > 1 - message->first_chunk))
-		return nonsense("system memory has one chunk");
+		return packet_malformed("system memory has one chunk");
 	return 0;
 }
 
 /* Whether the packet continues the layout. */
-static int check_place(const struct gpumem_msg_layout *message, const struct client_layout *layout)
+static int packet_check_position(const struct gpumem_msg_layout *message,
+				 const struct client_layout *layout)
 {
 	if (message->first_chunk != layout->n_chunks ||
 	    message->n_chunks > CLIENT_CHUNKS_MAX - layout->n_chunks)
-		return nonsense("its chunks are not the next ones");
+		return packet_malformed("its chunks are not the next ones");
 	if (!layout->lease)
 		return 0;
 	if (message->lease != layout->lease || message->kind != layout->kind ||
 	    message->device != layout->device ||
 	    (message->flags & ~GPUMEM_LAYOUT_MORE) != layout->flags ||
 	    memcmp(message->uuid, layout->uuid, sizeof(layout->uuid)) != 0)
-		return nonsense("it is of another file");
+		return packet_malformed("it is of another file");
 	return 0;
 }
 
-static int check_chunk(const struct gpumem_chunk *chunk, uint32_t kind, uint64_t at)
+static int chunk_check(const struct gpumem_chunk *chunk, uint32_t kind, uint64_t at)
 {
 	if (chunk->offset != at)
-		return nonsense("a gap between its chunks");
+		return packet_malformed("a gap between its chunks");
 	if (chunk->bytes > (uint64_t)INT64_MAX - at)
-		return nonsense("a chunk without end");
+		return packet_malformed("a chunk without end");
 	if (kind != GPUMEM_KIND_HOST && (chunk->bytes == 0 || chunk->bytes % CLIENT_CHUNK_ALIGN))
-		return nonsense("a chunk of odd size");
+		return packet_malformed("a chunk of odd size");
 	return 0;
 }
 
 /* Memory that is mapped must be there: a page behind the end of the object is a SIGBUS. */
-static int check_object(int fd, uint64_t bytes)
+static int object_check_size(int fd, uint64_t bytes)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return nonsense("a chunk that cannot be mapped");
+		return packet_malformed("a chunk that cannot be mapped");
 	if (st.st_size < 0 || ((uint64_t)st.st_size + PAGE - 1) / PAGE < (bytes + PAGE - 1) / PAGE)
-		return nonsense("a chunk that is shorter than it says");
+		return packet_malformed("a chunk that is shorter than it says");
 	return 0;
 }
 
-static int check_chunks(const struct client_packet *packet, const struct client_layout *layout)
+static int packet_check_chunks(const struct client_packet *packet,
+			       const struct client_layout *layout)
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
 	uint64_t at = layout->bytes;
 
 	if (packet->n_fds != message->n_chunks)
-		return nonsense("chunks and descriptors are not as many");
+		return packet_malformed("chunks and descriptors are not as many");
 	for (uint32_t i = 0; i < message->n_chunks; i++) {
-		int rc = check_chunk(&message->chunks[i], message->kind, at);
+		int rc = chunk_check(&message->chunks[i], message->kind, at);
 		if (rc == 0 && message->kind != GPUMEM_KIND_DEVICE)
-			rc = check_object(packet->fds[i], message->chunks[i].bytes);
+			rc = object_check_size(packet->fds[i], message->chunks[i].bytes);
 		if (rc < 0)
 			return rc;
 		at += message->chunks[i].bytes;
@@ -179,7 +181,7 @@ static int check_chunks(const struct client_packet *packet, const struct client_
 	return 0;
 }
 
-static int take_chunks(struct client_packet *packet, struct client_layout *layout)
+static int layout_add_chunks(struct client_packet *packet, struct client_layout *layout)
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
 	size_t n = (size_t)layout->n_chunks + message->n_chunks;
@@ -195,12 +197,12 @@ static int take_chunks(struct client_packet *packet, struct client_layout *layou
 	packet->n_fds = 0;
 	layout->chunks = chunks;
 	layout->n_chunks = (uint32_t)n;
-	count_bytes(layout);
+	layout_count_bytes(layout);
 	return 0;
 }
 
 /* An object of host/ grows in place, and its chunk with it. */
-static void refresh_object(struct client_layout *layout)
+static void layout_refresh_object(struct client_layout *layout)
 {
 	struct stat st;
 
@@ -208,27 +210,27 @@ static void refresh_object(struct client_layout *layout)
 	    fstat(layout->chunks[0].fd, &st) < 0 || (uint64_t)st.st_size < layout->bytes)
 		return;
 	layout->chunks[0].bytes = (uint64_t)st.st_size;
-	count_bytes(layout);
+	layout_count_bytes(layout);
 }
 
-static int answer_layout(struct client_packet *packet, uint32_t request,
-			 struct client_layout *layout)
+static int layout_parse(struct client_packet *packet, uint32_t request,
+			struct client_layout *layout)
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
 
-	int rc = check_header(packet, request);
+	int rc = packet_check_header(packet, request);
 	if (rc < 0)
 		return rc;
 	if (packet->u.header.type == GPUMEM_MSG_ERROR)
-		return check_error(packet);
+		return packet_check_error(packet);
 	if (packet->u.header.type != GPUMEM_MSG_LAYOUT)
-		return nonsense("it is no layout");
-	rc = check_plain_fields(message, packet->bytes);
+		return packet_malformed("it is no layout");
+	rc = packet_check_fields(message, packet->bytes);
 	if (rc == 0)
-		rc = check_place(message, layout);
+		rc = packet_check_position(message, layout);
 	if (rc == 0)
-		rc = check_chunks(packet, layout);
-	return rc < 0 ? rc : take_chunks(packet, layout);
+		rc = packet_check_chunks(packet, layout);
+	return rc < 0 ? rc : layout_add_chunks(packet, layout);
 }
 
 int client_answer_layout(struct client_packet *packet, uint32_t request,
@@ -236,7 +238,7 @@ int client_answer_layout(struct client_packet *packet, uint32_t request,
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
 
-	int rc = answer_layout(packet, request, layout);
+	int rc = layout_parse(packet, request, layout);
 	client_packet_close(packet);
 	if (rc < 0)
 		return rc;
@@ -245,7 +247,7 @@ int client_answer_layout(struct client_packet *packet, uint32_t request,
 	layout->flags = message->flags & ~(uint32_t)GPUMEM_LAYOUT_MORE;
 	layout->device = message->device;
 	memcpy(layout->uuid, message->uuid, sizeof(layout->uuid));
-	refresh_object(layout);
+	layout_refresh_object(layout);
 	/* A file that grows meanwhile may be larger than what was handed out of it. */
 	layout->size = message->size < layout->bytes ? message->size : layout->bytes;
 	*more = message->flags & GPUMEM_LAYOUT_MORE;
@@ -253,24 +255,24 @@ int client_answer_layout(struct client_packet *packet, uint32_t request,
 }
 
 /* A packet of this type, without descriptors and as long as it must be. */
-static int answer_plain(struct client_packet *packet, uint32_t request, uint16_t type, size_t bytes,
-			const char *otherwise)
+static int packet_check_plain(struct client_packet *packet, uint32_t request, uint16_t type,
+			      size_t bytes, const char *otherwise)
 {
-	int rc = check_header(packet, request);
+	int rc = packet_check_header(packet, request);
 
 	if (rc == 0 && packet->u.header.type == GPUMEM_MSG_ERROR)
-		rc = check_error(packet);
+		rc = packet_check_error(packet);
 	else if (rc == 0 &&
 		 (packet->u.header.type != type || packet->n_fds || packet->bytes != bytes))
-		rc = nonsense(otherwise);
+		rc = packet_malformed(otherwise);
 	client_packet_close(packet);
 	return rc;
 }
 
 int client_answer_key(struct client_packet *packet, uint32_t request, uint8_t key[GPUMEM_KEY_BYTES])
 {
-	int rc =
-	    answer_plain(packet, request, GPUMEM_MSG_KEY, sizeof(packet->u.key), "it is no key");
+	int rc = packet_check_plain(packet, request, GPUMEM_MSG_KEY, sizeof(packet->u.key),
+				    "it is no key");
 
 	if (rc == 0)
 		memcpy(key, packet->u.key.key, sizeof(packet->u.key.key));
@@ -279,6 +281,6 @@ int client_answer_key(struct client_packet *packet, uint32_t request, uint8_t ke
 
 int client_answer_done(struct client_packet *packet, uint32_t request)
 {
-	return answer_plain(packet, request, GPUMEM_MSG_DONE, sizeof(packet->u.header),
-			    "it is no end of a lease");
+	return packet_check_plain(packet, request, GPUMEM_MSG_DONE, sizeof(packet->u.header),
+				  "it is no end of a lease");
 }

@@ -56,11 +56,11 @@ static socklen_t name_bytes;
 static atomic_bool enabled;
 static void (*thread_began)(void); /* written before enabled */
 
-static _Thread_local bool here;
+static _Thread_local bool on_driver_thread;
 
 bool client_driver_thread_here(void)
 {
-	return here;
+	return on_driver_thread;
 }
 
 void client_driver_thread_enable(void (*began)(void))
@@ -89,7 +89,7 @@ static struct client_fork_handler fork_handler = {.forked = driver_thread_forked
 /* --- In the thread. The system calls themselves: libc's may be wrappers that know the program's
  * numbers. */
 
-static int listen_somewhere(void)
+static int listener_open(void)
 {
 	struct sockaddr_un any = {.sun_family = AF_UNIX};
 
@@ -107,7 +107,7 @@ static int listen_somewhere(void)
 
 /* Standard error stays: what a driver says goes there. Elsewhere is nothing of the program's that
  * would be held open, and nothing that a driver could take for its own. */
-static int occupy(int fd)
+static int table_fill(int fd)
 {
 	struct rlimit limit;
 	int last = fd;
@@ -122,7 +122,7 @@ static int occupy(int fd)
 	return last < 0 ? -errno : 0;
 }
 
-static bool from_this_process(int fd)
+static bool peer_is_this_process(int fd)
 {
 	struct ucred peer = {0};
 	socklen_t bytes = sizeof(peer);
@@ -131,7 +131,7 @@ static bool from_this_process(int fd)
 	       peer.pid == getpid();
 }
 
-static int receive(int connection)
+static int fd_receive(int connection)
 {
 	union {
 		struct cmsghdr head;
@@ -154,7 +154,7 @@ static int receive(int connection)
 }
 
 /* What this process has sent; others that are in the way are sent away. */
-static int take(int listening)
+static int fd_accept(int listening)
 {
 	int fd = -EAGAIN;
 
@@ -162,16 +162,16 @@ static int take(int listening)
 		int connection = (int)syscall(SYS_accept4, listening, NULL, NULL, SOCK_CLOEXEC);
 		if (connection < 0)
 			return -errno;
-		if (from_this_process(connection))
-			fd = receive(connection);
+		if (peer_is_this_process(connection))
+			fd = fd_receive(connection);
 		syscall(SYS_close, connection);
 	}
 	return fd;
 }
 
-static void perform(struct job *todo, int listening)
+static void job_perform(struct job *todo, int listening)
 {
-	int fd = todo->with_fd ? take(listening) : -1;
+	int fd = todo->with_fd ? fd_accept(listening) : -1;
 
 	if (todo->with_fd && fd < 0) {
 		todo->rc = fd;
@@ -182,7 +182,7 @@ static void perform(struct job *todo, int listening)
 		syscall(SYS_close, fd);
 }
 
-static struct job *next_job(void)
+static struct job *job_wait(void)
 {
 	scoped_lock(&lock);
 	while (!job)
@@ -190,7 +190,7 @@ static struct job *next_job(void)
 	return job;
 }
 
-static void done(void)
+static void job_finish(void)
 {
 	scoped_lock(&lock);
 	job = NULL;
@@ -199,7 +199,7 @@ static void done(void)
 
 /* Loading a driver needs the lock of the dynamic loader, which a program that comes here from a
  * library's constructor has for as long as it waits. */
-static void wait_for_loader(void)
+static void loader_wait(void)
 {
 	void *program = dlopen(NULL, RTLD_LAZY);
 
@@ -207,34 +207,34 @@ static void wait_for_loader(void)
 		dlclose(program);
 }
 
-static void *serve(void *unused)
+static void *driver_thread_main(void *unused)
 {
 	(void)unused;
-	here = true;
+	on_driver_thread = true;
 	client_inside();
 	if (thread_began)
 		thread_began();
-	struct job *first = next_job();
+	struct job *first = job_wait();
 	int listening = client_private_fd_table(STDERR_FILENO + 1);
 	if (listening == 0)
-		listening = listen_somewhere();
-	int rc = listening < 0 ? listening : occupy(listening);
+		listening = listener_open();
+	int rc = listening < 0 ? listening : table_fill(listening);
 	if (rc == 0)
-		wait_for_loader();
+		loader_wait();
 	first->rc = rc;
-	done();
+	job_finish();
 	if (rc < 0)
 		return NULL;
 	for (;;) {
-		perform(next_job(), listening);
-		done();
+		job_perform(job_wait(), listening);
+		job_finish();
 	}
 }
 
 /* --- In the callers' */
 
 /* Under calls. */
-static int run(struct job *todo)
+static int job_run(struct job *todo)
 {
 	scoped_lock(&lock);
 	job = todo;
@@ -244,7 +244,7 @@ static int run(struct job *todo)
 	return todo->rc;
 }
 
-static int send_to(int connection, int fd)
+static int fd_send(int connection, int fd)
 {
 	union {
 		struct cmsghdr head;
@@ -261,7 +261,7 @@ static int send_to(int connection, int fd)
 	return sendmsg(connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-static int nothing(int fd, void *argument)
+static int job_do_nothing(int fd, void *argument)
 {
 	(void)fd;
 	(void)argument;
@@ -270,7 +270,7 @@ static int nothing(int fd, void *argument)
 
 /* Under calls. The packet waits for the thread, so nobody waits for the other. A queue that
  * strangers have filled is emptied: a job that finds no descriptor does that. */
-static int run_with(struct job *todo, int fd)
+static int job_run_with_fd(struct job *todo, int fd)
 {
 	int rc = -EAGAIN;
 
@@ -280,18 +280,18 @@ static int run_with(struct job *todo, int fd)
 		if (connection < 0)
 			return -errno;
 		if (connect(connection, (struct sockaddr *)&name, name_bytes) == 0) {
-			rc = send_to(connection, fd);
-			return rc < 0 ? rc : run(todo);
+			rc = fd_send(connection, fd);
+			return rc < 0 ? rc : job_run(todo);
 		}
 		rc = -errno;
 		if (rc == -EAGAIN)
-			run(&(struct job){.work = nothing, .with_fd = true});
+			job_run(&(struct job){.work = job_do_nothing, .with_fd = true});
 	}
 	return rc;
 }
 
 /* Under calls. */
-static int run_first(struct job *first)
+static int job_run_first(struct job *first)
 {
 	struct timespec end;
 
@@ -307,25 +307,25 @@ static int run_first(struct job *first)
 }
 
 /* Under calls. */
-static int start(void)
+static int thread_start(void)
 {
 	static struct job first; /* a thread that is late finds it */
-	struct job trial = {.work = nothing, .with_fd = true};
+	struct job trial = {.work = job_do_nothing, .with_fd = true};
 	pthread_t thread;
 
-	int rc = client_private_fd_thread(&thread, serve, NULL);
+	int rc = client_private_fd_thread(&thread, driver_thread_main, NULL);
 	if (rc < 0)
 		return rc;
 	pthread_detach(thread);
-	rc = run_first(&first);
+	rc = job_run_first(&first);
 	if (rc < 0)
 		return rc;
 	AUTO_CLOSE int sample = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	return sample < 0 ? -errno : run_with(&trial, sample);
+	return sample < 0 ? -errno : job_run_with_fd(&trial, sample);
 }
 
 /* A thread that is cancelled may not leave its job behind. */
-static int hold_cancelling(void)
+static int cancel_disable(void)
 {
 	int before;
 
@@ -333,7 +333,7 @@ static int hold_cancelling(void)
 	return before;
 }
 
-static void restore_cancelling(const int *before)
+static void cancel_restore(const int *before)
 {
 	int unused;
 
@@ -341,7 +341,7 @@ static void restore_cancelling(const int *before)
 }
 
 #define UNCANCELLED()                                                                              \
-	int before_ __attribute__((cleanup(restore_cancelling), unused)) = hold_cancelling()
+	int before_ __attribute__((cleanup(cancel_restore), unused)) = cancel_disable()
 
 int client_driver_thread_start(void)
 {
@@ -349,7 +349,7 @@ int client_driver_thread_start(void)
 	client_fork_handler_register(&fork_handler);
 	scoped_lock(&calls);
 	if (state == NOT_STARTED) {
-		failure = start();
+		failure = thread_start();
 		state = failure < 0 ? FAILED : STARTED;
 	}
 	return failure;
@@ -363,5 +363,5 @@ int client_driver_thread_call(int (*work)(int fd, void *argument), void *argumen
 	scoped_lock(&calls);
 	if (state != STARTED)
 		return -ESRCH;
-	return fd >= 0 ? run_with(&todo, fd) : run(&todo);
+	return fd >= 0 ? job_run_with_fd(&todo, fd) : job_run(&todo);
 }

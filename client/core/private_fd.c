@@ -48,12 +48,12 @@ struct task {
 	int rc;
 };
 
-static void *apart(void *arg)
+static void *private_fd_main(void *arg)
 {
 	struct task *task = arg;
 	char path[64];
 
-	task->rc = client_private_fd_table(CLIENT_APART_ALL);
+	task->rc = client_private_fd_table(CLIENT_PRIVATE_FD_ALL);
 	if (task->rc < 0)
 		return NULL;
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", task->fd);
@@ -72,7 +72,7 @@ int client_private_fd(int fd, int flags, int (*work)(int again, void *argument),
 	struct task task = {.fd = fd, .flags = flags, .work = work, .argument = argument};
 	pthread_t thread;
 
-	int rc = client_private_fd_thread(&thread, apart, &task);
+	int rc = client_private_fd_thread(&thread, private_fd_main, &task);
 	if (rc < 0)
 		return rc;
 	pthread_join(thread, NULL);

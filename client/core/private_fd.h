@@ -16,8 +16,8 @@
 int client_private_fd(int fd, int flags, int (*work)(int again, void *argument), void *argument);
 
 /* Gives the calling thread a table of its own, without the descriptors from a number on: 0 or
- * -errno. CLIENT_APART_ALL: with all of them. */
-#define CLIENT_APART_ALL 0x7fffffffU
+ * -errno. CLIENT_PRIVATE_FD_ALL: with all of them. */
+#define CLIENT_PRIVATE_FD_ALL 0x7fffffffU
 int client_private_fd_table(unsigned from);
 
 /* A thread that gets none of the program's signals: 0 or -errno. */

@@ -30,7 +30,7 @@ void client_fork_handler_register(struct client_fork_handler *handler)
 	handlers = handler;
 }
 
-static void forked(void)
+static void fork_handlers_call(void)
 {
 	if (atomic_exchange(&owner, getpid()) == getpid())
 		return;
@@ -38,41 +38,41 @@ static void forked(void)
 		at->forked();
 }
 
-static void before_fork(void)
+static void gate_close(void)
 {
 	if (!inside)
 		pthread_rwlock_wrlock(&gate);
 }
 
-static void in_parent(void)
+static void gate_open_in_parent(void)
 {
 	if (!inside)
 		pthread_rwlock_unlock(&gate);
 }
 
-static void in_child(void)
+static void gate_reset_in_child(void)
 {
 	if (inside)
 		return;
 	gate = (pthread_rwlock_t)GATE_OPEN;
-	forked();
+	fork_handlers_call();
 }
 
-static void start(void)
+static void process_start(void)
 {
 	atomic_store(&owner, getpid());
-	pthread_atfork(before_fork, in_parent, in_child);
+	pthread_atfork(gate_close, gate_open_in_parent, gate_reset_in_child);
 }
 
 void client_enter(void)
 {
-	pthread_once(&once, start);
+	pthread_once(&once, process_start);
 	if (inside++)
 		return;
 	pthread_rwlock_rdlock(&gate);
 	/* A child that was made without fork(3) has not been through in_child. */
 	if (atomic_load_explicit(&owner, memory_order_relaxed) != getpid())
-		forked();
+		fork_handlers_call();
 }
 
 void client_leave(void)

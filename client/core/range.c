@@ -32,7 +32,7 @@ size_t client_range_room(size_t bytes)
 	return room < ROOM_LARGE && room > ROOM_MIN / 2 ? 8 * room : 2 * room;
 }
 
-static char *reserve(size_t bytes)
+static char *address_reserve(size_t bytes)
 {
 	size_t align = CLIENT_CHUNK_ALIGN;
 	char *at = mmap(NULL, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -50,11 +50,11 @@ static char *reserve(size_t bytes)
 int client_range_reserve(struct client_range *range, size_t bytes)
 {
 	size_t room = client_range_room(bytes);
-	char *base = reserve(room);
+	char *base = address_reserve(room);
 
 	if (!base) {
 		room = round_up(bytes, CLIENT_CHUNK_ALIGN);
-		base = reserve(room);
+		base = address_reserve(room);
 	}
 	if (!base)
 		return client_fail(ENOMEM, "no address space for a mapping of %zu bytes", bytes);
@@ -62,8 +62,8 @@ int client_range_reserve(struct client_range *range, size_t bytes)
 	return 0;
 }
 
-static int map_part(char *base, const struct client_chunk *chunk, size_t from, size_t to,
-		    int protection)
+static int chunk_map_part(char *base, const struct client_chunk *chunk, size_t from, size_t to,
+			  int protection)
 {
 	size_t start = from > chunk->offset ? from : chunk->offset;
 	size_t end = to < chunk->offset + chunk->bytes ? to : chunk->offset + chunk->bytes;
@@ -85,7 +85,7 @@ int client_range_map(struct client_range *range, const struct client_layout *lay
 		return client_fail(ENOSPC, "the file has outgrown the room behind its mapping: "
 					   "unmap it and map it again");
 	for (uint32_t i = 0; rc == 0 && i < layout->n_chunks; i++)
-		rc = map_part(range->base, &layout->chunks[i], from, to, protection);
+		rc = chunk_map_part(range->base, &layout->chunks[i], from, to, protection);
 	if (rc == 0) {
 		range->mapped = to;
 		return 0;

@@ -36,14 +36,14 @@ static void bars_forked(void)
 
 static struct client_fork_handler fork_handler = {.forked = bars_forked};
 
-static bool wanted(const struct bar_way *way)
+static bool way_wanted(const struct bar_way *way)
 {
 	const char *name = secure_getenv("GPUMEM_BAR");
 
 	return !name || !*name || strcmp(name, "auto") == 0 || strcmp(name, way->name) == 0;
 }
 
-static int prepare_cuda(struct client_bar *bar, const uint8_t uuid[16])
+static int bar_prepare_cuda(struct client_bar *bar, const uint8_t uuid[16])
 {
 	int rc = client_cuda_get(&bar->cuda);
 
@@ -57,8 +57,8 @@ static int prepare_cuda(struct client_bar *bar, const uint8_t uuid[16])
 }
 
 /* Under lock. */
-static int open_new(const uint8_t uuid[16], const struct bar_way *way, struct client_bar **bar,
-		    char *why)
+static int bar_open_new(const uint8_t uuid[16], const struct bar_way *way, struct client_bar **bar,
+			char *why)
 {
 	AUTO_FREE struct client_bar *made = calloc(1, sizeof(*made));
 
@@ -67,7 +67,7 @@ static int open_new(const uint8_t uuid[16], const struct bar_way *way, struct cl
 	client_fork_handler_register(&fork_handler);
 	made->way = way;
 	memcpy(made->device.uuid.bytes, uuid, sizeof(made->device.uuid.bytes));
-	int rc = way->needs == BAR_NEEDS_CUDA ? prepare_cuda(made, uuid) : 0;
+	int rc = way->needs == BAR_NEEDS_CUDA ? bar_prepare_cuda(made, uuid) : 0;
 	if (rc < 0) {
 		snprintf(why, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
 		return -ENOTSUP;
@@ -87,7 +87,7 @@ int client_bar_open(const uint8_t uuid[16], unsigned turn, struct client_bar **b
 	if (turn >= WAYS)
 		return -ENOENT;
 	const struct bar_way *way = client_cuda_running() ? with_cuda[turn] : without_cuda[turn];
-	if (!wanted(way)) {
+	if (!way_wanted(way)) {
 		snprintf(why, BAR_REASON_MAX, "left out by GPUMEM_BAR");
 		return -ENOTSUP;
 	}
@@ -101,7 +101,7 @@ int client_bar_open(const uint8_t uuid[16], unsigned turn, struct client_bar **b
 			return 0;
 		}
 	}
-	return open_new(uuid, way, bar, why);
+	return bar_open_new(uuid, way, bar, why);
 }
 
 static void gpu_unmap(const struct client_bar *bar, gm_CUdeviceptr at, uint64_t bytes)
@@ -146,7 +146,7 @@ static int gpu_map(const struct client_bar *bar, const struct client_chunk *chun
 	return 0;
 }
 
-static bool hold(void *at, size_t bytes)
+static bool address_hold(void *at, size_t bytes)
 {
 	void *held = mmap(at, bytes, PROT_NONE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -159,13 +159,13 @@ static bool hold(void *at, size_t bytes)
 /* Moves a mapping whose way cannot choose the place. The way believes it where it was and will
  * unmap that place one day, so it is kept; when another thread was faster, the way must not be told
  * to unmap any more, and the chunk stays imported to the end of the process. */
-static int move(struct client_bar_piece *piece, void *at)
+static int piece_move(struct client_bar_piece *piece, void *at)
 {
 	size_t bytes = piece->bytes;
 
 	if (mremap(piece->address, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED)
 		return -errno;
-	piece->stranded = !hold(piece->address, bytes);
+	piece->stranded = !address_hold(piece->address, bytes);
 	piece->at = at;
 	return 0;
 }
@@ -186,12 +186,12 @@ int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, voi
 	if (rc < 0) {
 		gpu_unmap(bar, made.gpu, made.bytes);
 		if (at)
-			hold(at, made.bytes);
+			address_hold(at, made.bytes);
 		return rc;
 	}
 	made.at = made.address;
 	if (at && made.at != at)
-		move(&made, at);
+		piece_move(&made, at);
 	*piece = made;
 	return 0;
 }

@@ -18,8 +18,8 @@ struct client_bar {
 	void *state;
 	const struct client_cuda *cuda; /* NULL: the way needs none */
 	struct bar_device device;
-	bool apart;	    /* its driver's descriptors are the service's */
-	atomic_bool proven; /* seen to show a file's own bytes */
+	bool on_driver_thread; /* its driver's descriptors are the service's */
+	atomic_bool proven;    /* seen to show a file's own bytes */
 };
 
 /* One mapped chunk. */

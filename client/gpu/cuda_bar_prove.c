@@ -28,7 +28,7 @@ struct samples {
 };
 
 /* The system call itself: libc's pread may be somebody's wrapper for this very mapping. */
-static int read_samples(int fd, void *argument)
+static int samples_read(int fd, void *argument)
 {
 	struct samples *samples = argument;
 
@@ -46,7 +46,7 @@ struct verdict {
 	unsigned same, different; /* lines that are not all zero on both sides */
 };
 
-static void compare_line(struct verdict *verdict, const char *file, const char *mapping)
+static void verdict_add_line(struct verdict *verdict, const char *file, const char *mapping)
 {
 	static const char zero[LINE];
 
@@ -56,7 +56,7 @@ static void compare_line(struct verdict *verdict, const char *file, const char *
 		verdict->same++;
 }
 
-static struct verdict compare(const struct samples *samples, const char *mapping)
+static struct verdict samples_compare(const struct samples *samples, const char *mapping)
 {
 	struct verdict verdict = {0, 0};
 	char seen[SAMPLE_BYTES];
@@ -65,7 +65,8 @@ static struct verdict compare(const struct samples *samples, const char *mapping
 		size_t lines = samples->bytes[i] / LINE;
 		stream_load(seen, mapping + samples->at[i], lines * LINE);
 		for (size_t line = 0; line < lines; line++)
-			compare_line(&verdict, samples->data[i] + line * LINE, seen + line * LINE);
+			verdict_add_line(&verdict, samples->data[i] + line * LINE,
+					 seen + line * LINE);
 	}
 	return verdict;
 }
@@ -81,9 +82,9 @@ int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size,
 	samples.at[2] = (size - SAMPLE_BYTES) / LINE * LINE;
 	for (unsigned tries = 0; tries < TRIES; tries++) {
 		const struct timespec pause = {.tv_nsec = PAUSE_NS};
-		if (client_private_fd(file, O_RDONLY, read_samples, &samples) < 0)
+		if (client_private_fd(file, O_RDONLY, samples_read, &samples) < 0)
 			return 0; /* nobody to ask: a sandbox, or no right to open it again */
-		struct verdict verdict = compare(&samples, mapping);
+		struct verdict verdict = samples_compare(&samples, mapping);
 		if (verdict.same)
 			atomic_store(&bar->proven, true);
 		if (verdict.same || !verdict.different || subject == CLIENT_BAR_COPY)

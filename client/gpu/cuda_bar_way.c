@@ -13,14 +13,14 @@
 /* Vulkan is apart. A way that needs CUDA is not: a process has one CUDA, with descriptors where it
  * was initialised, and it is the program's. Its mappings hold what they need: a dma-buf, or the
  * open file of gdrdrv. */
-static bool wanted_apart(const struct bar_way *way)
+static bool way_wants_driver_thread(const struct bar_way *way)
 {
 	return way->needs == BAR_NEEDS_NOTHING;
 }
 
 /* Nor is a driver that the program has running for Vulkan or OpenGL of its own: the descriptors of
  * the one are those of the other. */
-static bool driver_is_program_s(void)
+static bool driver_is_in_use(void)
 {
 	static const char *const drivers[] = {"libGLX_nvidia.so.0", "libEGL_nvidia.so.0"};
 
@@ -36,13 +36,14 @@ static bool driver_is_program_s(void)
 
 /* Decided once: what is begun in a table goes on there. A process that may not have a second table
  * does without. Under the lock of bar.c. */
-static bool can_be_apart(void)
+static bool driver_thread_usable(void)
 {
-	static enum { UNDECIDED, APART, HERE } where;
+	static enum { UNDECIDED, DRIVER_THREAD, CALLER_THREAD } where;
 
 	if (where == UNDECIDED)
-		where = client_driver_thread_enabled() && !driver_is_program_s() ? APART : HERE;
-	return where == APART && client_driver_thread_start() == 0;
+		where = client_driver_thread_enabled() && !driver_is_in_use() ? DRIVER_THREAD
+									      : CALLER_THREAD;
+	return where == DRIVER_THREAD && client_driver_thread_start() == 0;
 }
 
 struct opening {
@@ -50,7 +51,7 @@ struct opening {
 	char *why;
 };
 
-static int open_way(int fd, void *argument)
+static int way_open(int fd, void *argument)
 {
 	const struct opening *opening = argument;
 	struct client_bar *bar = opening->bar;
@@ -63,9 +64,9 @@ int client_way_open(struct client_bar *bar, char *why)
 {
 	struct opening opening = {bar, why};
 
-	bar->apart = wanted_apart(bar->way) && can_be_apart();
-	return bar->apart ? client_driver_thread_call(open_way, &opening, -1)
-			  : open_way(-1, &opening);
+	bar->on_driver_thread = way_wants_driver_thread(bar->way) && driver_thread_usable();
+	return bar->on_driver_thread ? client_driver_thread_call(way_open, &opening, -1)
+				     : way_open(-1, &opening);
 }
 
 struct chunk_source {
@@ -73,7 +74,7 @@ struct chunk_source {
 	int fd;
 };
 
-static int export_fd(const struct bar_source *source, int *fd)
+static int chunk_export_fd(const struct bar_source *source, int *fd)
 {
 	*fd = fcntl(((const struct chunk_source *)source)->fd, F_DUPFD_CLOEXEC, 0);
 	return *fd < 0 ? -errno : 0;
@@ -86,13 +87,14 @@ struct mapping {
 	char *why;
 };
 
-static int map_way(int fd, void *argument)
+static int way_map(int fd, void *argument)
 {
 	const struct mapping *mapping = argument;
 	struct client_bar_piece *piece = mapping->piece;
 	const struct client_bar *bar = mapping->bar;
 	const struct chunk_source source = {
-	    .base = {.address = piece->gpu, .bytes = piece->bytes, .export = export_fd}, .fd = fd};
+	    .base = {.address = piece->gpu, .bytes = piece->bytes, .export = chunk_export_fd},
+	    .fd = fd};
 
 	return bar->way->map(bar->state, &source.base, mapping->at, &piece->address,
 			     &piece->mapping, mapping->why);
@@ -103,10 +105,10 @@ int client_way_map(struct client_bar *bar, int fd, void *at, struct client_bar_p
 {
 	struct mapping mapping = {bar, at, piece, why};
 
-	if (!bar->apart)
-		return map_way(fd, &mapping);
+	if (!bar->on_driver_thread)
+		return way_map(fd, &mapping);
 	why[0] = '\0';
-	int rc = client_driver_thread_call(map_way, &mapping, fd);
+	int rc = client_driver_thread_call(way_map, &mapping, fd);
 	if (rc < 0 && !why[0])
 		snprintf(why, BAR_REASON_MAX, "handing a chunk over: %s", strerror(-rc));
 	return rc;
@@ -117,7 +119,7 @@ struct unmapping {
 	const struct client_bar_piece *piece;
 };
 
-static int unmap_way(int fd, void *argument)
+static int way_unmap(int fd, void *argument)
 {
 	const struct unmapping *unmapping = argument;
 	const struct client_bar_piece *piece = unmapping->piece;
@@ -132,8 +134,8 @@ void client_way_unmap(struct client_bar *bar, const struct client_bar_piece *pie
 {
 	struct unmapping unmapping = {bar, piece};
 
-	if (bar->apart)
-		client_driver_thread_call(unmap_way, &unmapping, -1);
+	if (bar->on_driver_thread)
+		client_driver_thread_call(way_unmap, &unmapping, -1);
 	else
-		unmap_way(-1, &unmapping);
+		way_unmap(-1, &unmapping);
 }

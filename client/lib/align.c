@@ -37,13 +37,13 @@ struct job {
 	uint64_t padding;
 };
 
-static int failed(const char *path)
+static int path_fail(const char *path)
 {
 	return client_fail(errno, "%s: %s", path, strerror(errno));
 }
 
 /* Puts the source's path before a text that does not have it. */
-static int in_source(const struct job *job, int rc)
+static int source_fail(const struct job *job, int rc)
 {
 	const char *path = job->source_path;
 	size_t bytes = strlen(path);
@@ -56,7 +56,7 @@ static int in_source(const struct job *job, int rc)
 }
 
 /* 0, or -errno where the file has fewer bytes. */
-static int read_all(const struct job *job, void *bytes, size_t size, uint64_t offset)
+static int source_read(const struct job *job, void *bytes, size_t size, uint64_t offset)
 {
 	for (size_t done = 0; done < size;) {
 		ssize_t n =
@@ -64,7 +64,7 @@ static int read_all(const struct job *job, void *bytes, size_t size, uint64_t of
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return failed(job->source_path);
+			return path_fail(job->source_path);
 		if (n == 0)
 			return client_fail(EINVAL, "%s became shorter while it was read",
 					   job->source_path);
@@ -73,7 +73,7 @@ static int read_all(const struct job *job, void *bytes, size_t size, uint64_t of
 	return 0;
 }
 
-static int write_all(int fd, const char *path, const void *bytes, size_t size, uint64_t offset)
+static int target_write(int fd, const char *path, const void *bytes, size_t size, uint64_t offset)
 {
 	for (size_t done = 0; done < size;) {
 		ssize_t n =
@@ -81,18 +81,18 @@ static int write_all(int fd, const char *path, const void *bytes, size_t size, u
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return failed(path);
+			return path_fail(path);
 		done += (size_t)n;
 	}
 	return 0;
 }
 
-static int open_source(struct job *job)
+static int source_open(struct job *job)
 {
 	/* O_NONBLOCK: a FIFO must not wait to be refused. */
 	job->source = open(job->source_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (job->source < 0 || fstat(job->source, &job->st) < 0)
-		return failed(job->source_path);
+		return path_fail(job->source_path);
 	if (S_ISDIR(job->st.st_mode))
 		return client_fail(EISDIR, "%s is a directory", job->source_path);
 	if (!S_ISREG(job->st.st_mode))
@@ -101,14 +101,14 @@ static int open_source(struct job *job)
 }
 
 /* How long the header claims to be. */
-static int read_length(struct job *job)
+static int header_read_length(struct job *job)
 {
 	uint64_t file_bytes = (uint64_t)job->st.st_size, length;
 
 	if (file_bytes < SAFETENSORS_LENGTH_BYTES)
 		return client_fail(EINVAL, "%s: a file of %" PRIu64 " bytes is no safetensors file",
 				   job->source_path, file_bytes);
-	int rc = read_all(job, &length, sizeof(length), 0);
+	int rc = source_read(job, &length, sizeof(length), 0);
 	if (rc < 0)
 		return rc;
 	length = le64toh(length);
@@ -125,14 +125,14 @@ static int read_length(struct job *job)
 	return 0;
 }
 
-static uint64_t data_bytes(const struct job *job)
+static uint64_t source_data_bytes(const struct job *job)
 {
 	return (uint64_t)job->st.st_size - SAFETENSORS_LENGTH_BYTES - job->stored;
 }
 
-static int read_header(struct job *job)
+static int header_read(struct job *job)
 {
-	int rc = read_length(job);
+	int rc = header_read_length(job);
 
 	if (rc < 0)
 		return rc;
@@ -140,24 +140,24 @@ static int read_header(struct job *job)
 	if (!job->text)
 		return client_fail(ENOMEM, "%s: no memory for a header of %zu bytes",
 				   job->source_path, job->stored);
-	rc = read_all(job, job->text, job->stored, SAFETENSORS_LENGTH_BYTES);
+	rc = source_read(job, job->text, job->stored, SAFETENSORS_LENGTH_BYTES);
 	if (rc < 0)
 		return rc;
-	rc = client_safetensors_parse(job->text, job->stored, data_bytes(job), &job->header);
+	rc = client_safetensors_parse(job->text, job->stored, source_data_bytes(job), &job->header);
 	if (rc < 0)
-		return in_source(job, rc);
+		return source_fail(job, rc);
 	job->length = job->stored;
 	while (job->text[job->length - 1] == ' ')
 		job->length--;
 	return 0;
 }
 
-static int pad(struct job *job, size_t alignment)
+static int header_pad(struct job *job, size_t alignment)
 {
 	int64_t padding = client_safetensors_padding(&job->header, job->length, alignment);
 
 	if (padding < 0)
-		return in_source(job, (int)padding);
+		return source_fail(job, (int)padding);
 	if (job->length + (uint64_t)padding > SAFETENSORS_HEADER_MAX)
 		return client_fail(EINVAL, "%s: its header has no room for padding",
 				   job->source_path);
@@ -170,17 +170,18 @@ static int pad(struct job *job, size_t alignment)
 	return 0;
 }
 
-static uint64_t data_start(const struct job *job)
+static uint64_t target_data_start(const struct job *job)
 {
 	return SAFETENSORS_LENGTH_BYTES + job->length + job->padding;
 }
 
 /* Inside one filesystem by the filesystem: on a GPU, by the GPU. How much that did; what is left,
  * and any error, is for reading and writing. */
-static uint64_t copy_inside(const struct job *job, int target)
+static uint64_t data_copy_in_filesystem(const struct job *job, int target)
 {
-	uint64_t done = 0, size = data_bytes(job);
-	off_t from = (off_t)(SAFETENSORS_LENGTH_BYTES + job->stored), to = (off_t)data_start(job);
+	uint64_t done = 0, size = source_data_bytes(job);
+	off_t from = (off_t)(SAFETENSORS_LENGTH_BYTES + job->stored),
+	      to = (off_t)target_data_start(job);
 
 	while (done < size) {
 		ssize_t n = copy_file_range(job->source, &from, target, &to, size - done, 0);
@@ -193,9 +194,9 @@ static uint64_t copy_inside(const struct job *job, int target)
 	return done;
 }
 
-static int copy_data(const struct job *job, int target, const char *path)
+static int data_copy(const struct job *job, int target, const char *path)
 {
-	uint64_t size = data_bytes(job), done = copy_inside(job, target);
+	uint64_t size = source_data_bytes(job), done = data_copy_in_filesystem(job, target);
 	int rc = 0;
 
 	if (done == size)
@@ -205,45 +206,47 @@ static int copy_data(const struct job *job, int target, const char *path)
 		return client_fail(ENOMEM, "%s: no memory to copy by", path);
 	while (rc == 0 && done < size) {
 		size_t n = size - done < PIECE_BYTES ? (size_t)(size - done) : PIECE_BYTES;
-		rc = read_all(job, piece, n, SAFETENSORS_LENGTH_BYTES + job->stored + done);
+		rc = source_read(job, piece, n, SAFETENSORS_LENGTH_BYTES + job->stored + done);
 		if (rc == 0)
-			rc = write_all(target, path, piece, n, data_start(job) + done);
+			rc = target_write(target, path, piece, n, target_data_start(job) + done);
 		done += n;
 	}
 	return rc;
 }
 
-static int write_file(const struct job *job, int target, const char *path)
+static int target_write_file(const struct job *job, int target, const char *path)
 {
 	uint64_t length = htole64(job->length + job->padding);
 
 	/* Told the size first, a GPU's memory is taken in one piece. */
-	if (ftruncate(target, (off_t)(data_start(job) + data_bytes(job))) < 0)
-		return failed(path);
-	int rc = write_all(target, path, &length, sizeof(length), 0);
+	if (ftruncate(target, (off_t)(target_data_start(job) + source_data_bytes(job))) < 0)
+		return path_fail(path);
+	int rc = target_write(target, path, &length, sizeof(length), 0);
 	if (rc == 0)
-		rc = write_all(target, path, job->text, job->length + job->padding, sizeof(length));
-	return rc == 0 ? copy_data(job, target, path) : rc;
+		rc = target_write(target, path, job->text, job->length + job->padding,
+				  sizeof(length));
+	return rc == 0 ? data_copy(job, target, path) : rc;
 }
 
-static int write_target(const struct job *job, const char *path)
+static int target_replace(const struct job *job, const char *path)
 {
 	struct client_replace replace;
 	int rc = client_replace_begin(path, job->st.st_mode, &replace);
 
 	if (rc < 0)
 		return rc;
-	rc = write_file(job, replace.fd, path);
+	rc = target_write_file(job, replace.fd, path);
 	if (rc == 0)
 		return client_replace_finish(path, &replace);
 	client_replace_abandon(&replace);
 	return rc;
 }
 
-static struct gpumem_tensor describe(const struct job *job, size_t alignment, size_t i)
+static struct gpumem_tensor tensor_describe(const struct job *job, size_t alignment, size_t i)
 {
 	const struct safetensors_tensor *tensor = &job->header.tensors[i];
-	uint64_t offset = data_start(job) + tensor->begin, size = tensor->end - tensor->begin;
+	uint64_t offset = target_data_start(job) + tensor->begin,
+		 size = tensor->end - tensor->begin;
 	uint64_t at = size ? offset : 0;
 
 	return (struct gpumem_tensor){
@@ -258,14 +261,14 @@ static struct gpumem_tensor describe(const struct job *job, size_t alignment, si
 	};
 }
 
-static void tell(const struct job *job, size_t alignment,
-		 void (*each)(const struct gpumem_tensor *tensor, void *user), void *user,
-		 struct gpumem_align_result *result)
+static void tensors_report(const struct job *job, size_t alignment,
+			   void (*each)(const struct gpumem_tensor *tensor, void *user), void *user,
+			   struct gpumem_align_result *result)
 {
 	uint64_t places[GPUMEM_MISALIGNED + 1] = {0};
 
 	for (size_t i = 0; i < job->header.n_tensors; i++) {
-		struct gpumem_tensor tensor = describe(job, alignment, i);
+		struct gpumem_tensor tensor = tensor_describe(job, alignment, i);
 		places[tensor.place]++;
 		if (each)
 			each(&tensor, user);
@@ -273,7 +276,7 @@ static void tell(const struct job *job, size_t alignment,
 	if (!result)
 		return;
 	struct gpumem_align_result known = {.bytes = result->bytes,
-					    .data_start = data_start(job),
+					    .data_start = target_data_start(job),
 					    .aligned = places[GPUMEM_ALIGNED],
 					    .viewable = places[GPUMEM_VIEWABLE],
 					    .misaligned = places[GPUMEM_MISALIGNED]};
@@ -283,13 +286,13 @@ static void tell(const struct job *job, size_t alignment,
 }
 
 /* jansson draws its seed once in a process, and a child must not find that half done. */
-static void prepare(void)
+static void json_prepare(void)
 {
 	CLIENT_CALL();
 	json_object_seed(0);
 }
 
-static int check_arguments(size_t alignment, const struct gpumem_align_result *result)
+static int arguments_check(size_t alignment, const struct gpumem_align_result *result)
 {
 	if (!alignment || alignment > ALIGNMENT_MAX || alignment & (alignment - 1))
 		return client_fail(EINVAL, "alignment %zu is not a power of two from 1 to %u",
@@ -305,19 +308,19 @@ int gpumem_align(const char *source, const char *target, size_t alignment,
 		 struct gpumem_align_result *result)
 {
 	struct job job = {.source_path = source, .source = -1};
-	int rc = check_arguments(alignment, result);
+	int rc = arguments_check(alignment, result);
 
-	prepare();
+	json_prepare();
 	if (rc == 0)
-		rc = open_source(&job);
+		rc = source_open(&job);
 	if (rc == 0)
-		rc = read_header(&job);
+		rc = header_read(&job);
 	if (rc == 0)
-		rc = pad(&job, alignment);
+		rc = header_pad(&job, alignment);
 	if (rc == 0)
-		rc = write_target(&job, target);
+		rc = target_replace(&job, target);
 	if (rc == 0)
-		tell(&job, alignment, each, user, result);
+		tensors_report(&job, alignment, each, user, result);
 	client_safetensors_free(&job.header);
 	free(job.text);
 	if (job.source >= 0)

@@ -38,7 +38,7 @@ static void connections_forked(void);
 static struct client_fork_handler fork_handler = {.forked = connections_forked};
 
 /* Under its lock. */
-static bool is_ours(const struct client_connection *connection)
+static bool connection_is_ours(const struct client_connection *connection)
 {
 	struct stat st;
 
@@ -47,16 +47,16 @@ static bool is_ours(const struct client_connection *connection)
 }
 
 /* Under its lock. */
-static void hang_up(struct client_connection *connection)
+static void connection_close(struct client_connection *connection)
 {
-	if (is_ours(connection))
+	if (connection_is_ours(connection))
 		close(connection->fd);
 	connection->fd = -1;
 }
 
-static int gone(struct client_connection *connection)
+static int connection_fail(struct client_connection *connection)
 {
-	hang_up(connection);
+	connection_close(connection);
 	return client_fail(ENOTCONN, "the daemon that gave the lease has ended; what is mapped "
 				     "stays until it is unmapped");
 }
@@ -80,19 +80,19 @@ static struct client_connection *connection_new(int fd, dev_t device)
 
 static void connection_free(struct client_connection *connection)
 {
-	hang_up(connection);
+	connection_close(connection);
 	pthread_mutex_destroy(&connection->lock);
 	free(connection);
 }
 
 /* Under table. A connection that is gone is forgotten once nobody refers to it; one that is not is
  * kept for the next file. */
-static void drop(struct client_connection *connection)
+static void connection_unref(struct client_connection *connection)
 {
 	struct client_connection **at = &connections;
 
 	pthread_mutex_lock(&connection->lock);
-	bool unused = !is_ours(connection);
+	bool unused = !connection_is_ours(connection);
 	pthread_mutex_unlock(&connection->lock);
 	if (--connection->references || !unused)
 		return;
@@ -108,17 +108,17 @@ void client_connection_put(struct client_connection *connection)
 	if (!connection)
 		return;
 	scoped_lock(&table);
-	drop(connection);
+	connection_unref(connection);
 }
 
 /* Under table: the live connection to a mount. */
-static struct client_connection *find(dev_t device)
+static struct client_connection *connection_find(dev_t device)
 {
 	for (struct client_connection *at = connections; at; at = at->next) {
 		if (at->device != device)
 			continue;
 		pthread_mutex_lock(&at->lock);
-		bool live = is_ours(at);
+		bool live = connection_is_ours(at);
 		pthread_mutex_unlock(&at->lock);
 		if (live)
 			return at;
@@ -126,7 +126,7 @@ static struct client_connection *find(dev_t device)
 	return NULL;
 }
 
-static int send_request(struct client_connection *connection, struct gpumem_msg_header *request,
+static int request_send(struct client_connection *connection, struct gpumem_msg_header *request,
 			uint16_t type, uint32_t bytes)
 {
 	ssize_t sent;
@@ -136,12 +136,12 @@ static int send_request(struct client_connection *connection, struct gpumem_msg_
 					      .type = type,
 					      .bytes = bytes,
 					      .request = ++connection->requests};
-	if (!is_ours(connection))
-		return gone(connection);
+	if (!connection_is_ours(connection))
+		return connection_fail(connection);
 	do {
 		sent = send(connection->fd, request, bytes, MSG_NOSIGNAL);
 	} while (sent < 0 && errno == EINTR);
-	return sent == (ssize_t)bytes ? 0 : gone(connection);
+	return sent == (ssize_t)bytes ? 0 : connection_fail(connection);
 }
 
 union control {
@@ -149,7 +149,7 @@ union control {
 	char bytes[CMSG_SPACE(GPUMEM_FDS_MAX * sizeof(int))];
 };
 
-static void take_fds(struct msghdr *message, struct client_packet *packet)
+static void packet_take_fds(struct msghdr *message, struct client_packet *packet)
 {
 	for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
 		if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
@@ -164,7 +164,7 @@ static void take_fds(struct msghdr *message, struct client_packet *packet)
 
 /* Why descriptors were lost: there were more than a packet may carry, or than this process may have
  * open. */
-static int truncated(const struct client_packet *packet)
+static int packet_fail_truncated(const struct client_packet *packet)
 {
 	if (packet->n_fds < GPUMEM_FDS_MAX)
 		return client_fail(EMFILE, "too many open files to take the file's chunks: raise "
@@ -172,7 +172,7 @@ static int truncated(const struct client_packet *packet)
 	return client_fail(EPROTO, "the daemon's answer makes no sense: too many descriptors");
 }
 
-static int receive_packet(struct client_connection *connection, struct client_packet *packet)
+static int packet_receive_next(struct client_connection *connection, struct client_packet *packet)
 {
 	union control control;
 	struct iovec part = {.iov_base = packet->u.bytes, .iov_len = sizeof(packet->u.bytes)};
@@ -187,16 +187,16 @@ static int receive_packet(struct client_connection *connection, struct client_pa
 		n = recvmsg(connection->fd, &message, MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return gone(connection);
+		return connection_fail(connection);
 	packet->bytes = (size_t)n;
-	take_fds(&message, packet);
+	packet_take_fds(&message, packet);
 	if (n == 0) { /* the end, or a packet of nothing, which may carry descriptors */
 		client_packet_close(packet);
-		return gone(connection);
+		return connection_fail(connection);
 	}
 	int rc = 0;
 	if (message.msg_flags & MSG_CTRUNC)
-		rc = truncated(packet);
+		rc = packet_fail_truncated(packet);
 	else if (message.msg_flags & MSG_TRUNC)
 		rc = client_fail(EPROTO, "the daemon's answer makes no sense: it is too long");
 	if (rc < 0)
@@ -205,7 +205,8 @@ static int receive_packet(struct client_connection *connection, struct client_pa
 }
 
 /* A daemon that takes over from one that was killed may answer what that had answered already. */
-static bool is_late(const struct client_connection *connection, const struct client_packet *packet)
+static bool packet_is_late(const struct client_connection *connection,
+			   const struct client_packet *packet)
 {
 	const struct gpumem_msg_header *header = &packet->u.header;
 
@@ -213,45 +214,46 @@ static bool is_late(const struct client_connection *connection, const struct cli
 	       (int32_t)(header->request - connection->requests) < 0;
 }
 
-static int receive(struct client_connection *connection, struct client_packet *packet)
+static int packet_receive(struct client_connection *connection, struct client_packet *packet)
 {
-	int rc = receive_packet(connection, packet);
+	int rc = packet_receive_next(connection, packet);
 
-	while (rc == 0 && is_late(connection, packet)) {
+	while (rc == 0 && packet_is_late(connection, packet)) {
 		client_packet_close(packet);
-		rc = receive_packet(connection, packet);
+		rc = packet_receive_next(connection, packet);
 	}
 	return rc;
 }
 
 /* After a failure the rest of an answer may be on its way: only a refusal leaves the connection in
  * step. */
-static int settle(struct client_connection *connection, const struct client_packet *packet, int rc)
+static int connection_close_on_error(struct client_connection *connection,
+				     const struct client_packet *packet, int rc)
 {
 	if (rc < 0 && (rc == -EPROTO || packet->u.header.type != GPUMEM_MSG_ERROR))
-		hang_up(connection);
+		connection_close(connection);
 	return rc;
 }
 
 /* Under its lock. A daemon that has ended has ended its leases. */
-static void release_locked(struct client_connection *connection, uint64_t lease)
+static void lease_release(struct client_connection *connection, uint64_t lease)
 {
 	struct gpumem_msg_release request = {.lease = lease};
 	struct client_packet packet;
 
 	packet.u.header.type = 0;
-	if (send_request(connection, &request.header, GPUMEM_MSG_RELEASE, sizeof(request)) < 0)
+	if (request_send(connection, &request.header, GPUMEM_MSG_RELEASE, sizeof(request)) < 0)
 		return;
-	int rc = receive(connection, &packet);
+	int rc = packet_receive(connection, &packet);
 	if (rc == 0)
 		rc = client_answer_done(&packet, request.header.request);
-	settle(connection, &packet, rc);
+	connection_close_on_error(connection, &packet, rc);
 }
 
 /* A process without descriptors left loses this file, not the leases of its others: the answer is
  * read to its end, and its lease (if it is a new one) given back. */
-static int give_up(struct client_connection *connection, struct client_packet *packet,
-		   uint32_t request, uint64_t had_lease)
+static int answer_skip(struct client_connection *connection, struct client_packet *packet,
+		       uint32_t request, uint64_t had_lease)
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
 	int rc = -EMFILE;
@@ -262,20 +264,20 @@ static int give_up(struct client_connection *connection, struct client_packet *p
 			break;
 		if (!(message->flags & GPUMEM_LAYOUT_MORE)) {
 			if (!had_lease)
-				release_locked(connection, message->lease);
+				lease_release(connection, message->lease);
 			return client_fail(EMFILE, "too many open files to take the file's chunks: "
 						   "raise the limit (ulimit -n)");
 		}
-		rc = receive(connection, packet);
+		rc = packet_receive(connection, packet);
 		client_packet_close(packet);
 	}
-	hang_up(connection);
+	connection_close(connection);
 	return client_fail(EPROTO, "the daemon's answer makes no sense: it does not end");
 }
 
 /* Half of an answer came from a daemon that was killed: the next one begins it again. */
-static void begin_again(const struct client_packet *packet, struct client_layout *layout,
-			uint32_t had, uint64_t had_lease)
+static void layout_restart(const struct client_packet *packet, struct client_layout *layout,
+			   uint32_t had, uint64_t had_lease)
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
 
@@ -286,7 +288,7 @@ static void begin_again(const struct client_packet *packet, struct client_layout
 	layout->lease = had_lease;
 }
 
-static int receive_layout(struct client_connection *connection, uint32_t request,
+static int layout_receive(struct client_connection *connection, uint32_t request,
 			  struct client_layout *layout)
 {
 	struct client_packet packet;
@@ -297,9 +299,9 @@ static int receive_layout(struct client_connection *connection, uint32_t request
 
 	while (rc == 0 && more) {
 		packet.u.header.type = 0;
-		rc = receive(connection, &packet);
+		rc = packet_receive(connection, &packet);
 		if (rc == 0)
-			begin_again(&packet, layout, had, had_lease);
+			layout_restart(&packet, layout, had, had_lease);
 		if (rc == 0)
 			rc = client_answer_layout(&packet, request, layout, &more);
 	}
@@ -307,24 +309,24 @@ static int receive_layout(struct client_connection *connection, uint32_t request
 		return 0;
 	client_layout_cut(layout, had);
 	if (rc == -EMFILE && packet.u.header.type == GPUMEM_MSG_LAYOUT)
-		return give_up(connection, &packet, request, had_lease);
-	return settle(connection, &packet, rc);
+		return answer_skip(connection, &packet, request, had_lease);
+	return connection_close_on_error(connection, &packet, rc);
 }
 
 /* Nobody else has the connection yet. */
-static int ask_key(struct client_connection *connection)
+static int key_request(struct client_connection *connection)
 {
 	struct gpumem_msg_header request;
 	struct client_packet packet;
 
 	packet.u.header.type = 0;
-	int rc = send_request(connection, &request, GPUMEM_MSG_HELLO, sizeof(request));
+	int rc = request_send(connection, &request, GPUMEM_MSG_HELLO, sizeof(request));
 	if (rc == 0)
-		rc = receive(connection, &packet);
+		rc = packet_receive(connection, &packet);
 	return rc == 0 ? client_answer_key(&packet, request.request, connection->key) : rc;
 }
 
-static int connect_new(int fd, dev_t device, struct client_connection **connection)
+static int connection_open(int fd, dev_t device, struct client_connection **connection)
 {
 	int connected = client_mount_connect(fd);
 	if (connected < 0)
@@ -334,7 +336,7 @@ static int connect_new(int fd, dev_t device, struct client_connection **connecti
 		close(connected);
 		return client_fail(ENOMEM, "no memory for a connection");
 	}
-	int rc = ask_key(made);
+	int rc = key_request(made);
 	if (rc < 0)
 		connection_free(made);
 	else
@@ -342,7 +344,7 @@ static int connect_new(int fd, dev_t device, struct client_connection **connecti
 	return rc;
 }
 
-static int device_of(int fd, dev_t *device)
+static int file_device(int fd, dev_t *device)
 {
 	struct statx st;
 
@@ -356,20 +358,20 @@ static int device_of(int fd, dev_t *device)
 enum connect { CONNECT_KNOWN, CONNECT_NEW };
 
 /* A reference to the connection for the file's mount; NULL: there is none that is known. */
-static int get(int fd, enum connect how, struct client_connection **connection)
+static int connection_get(int fd, enum connect how, struct client_connection **connection)
 {
 	dev_t device = 0;
 
-	int rc = device_of(fd, &device);
+	int rc = file_device(fd, &device);
 	if (rc < 0)
 		return rc;
 	scoped_lock(&table);
-	struct client_connection *found = find(device);
+	struct client_connection *found = connection_find(device);
 	if (found) {
 		found->references++;
 	} else if (how == CONNECT_NEW) {
 		client_fork_handler_register(&fork_handler);
-		rc = connect_new(fd, device, &found);
+		rc = connection_open(fd, device, &found);
 		if (rc < 0)
 			return rc;
 		found->next = connections;
@@ -386,41 +388,41 @@ static int lease_by_token(struct client_connection *connection, const struct gpu
 	struct gpumem_msg_lease request;
 
 	memcpy(request.token, token->token, sizeof(request.token));
-	int rc = send_request(connection, &request.header, GPUMEM_MSG_LEASE, sizeof(request));
-	return rc < 0 ? rc : receive_layout(connection, request.header.request, layout);
+	int rc = request_send(connection, &request.header, GPUMEM_MSG_LEASE, sizeof(request));
+	return rc < 0 ? rc : layout_receive(connection, request.header.request, layout);
 }
 
 /* On the file itself, which saves a turn; a token is the way where that does not do. */
-static int lease_at_once(struct client_connection *connection, int fd, int flags,
-			 struct client_layout *layout)
+static int lease_by_ioctl(struct client_connection *connection, int fd, int flags,
+			  struct client_layout *layout)
 {
 	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION};
 	struct gpumem_token token;
 
 	scoped_lock(&connection->lock);
-	if (!is_ours(connection))
-		return gone(connection);
+	if (!connection_is_ours(connection))
+		return connection_fail(connection);
 	ask.request = ++connection->requests;
 	memcpy(ask.key, connection->key, sizeof(ask.key));
 	int rc = connection->by_token_only ? -EOPNOTSUPP : client_mount_lease(fd, flags, &ask);
 	if (rc == 0)
-		return receive_layout(connection, ask.request, layout);
+		return layout_receive(connection, ask.request, layout);
 	if (rc == -ESTALE)
-		return gone(connection);
+		return connection_fail(connection);
 	connection->by_token_only = rc == -EOPNOTSUPP;
 	rc = client_mount_token(fd, flags, &token);
 	return rc < 0 ? rc : lease_by_token(connection, &token, layout);
 }
 
 /* The token comes first: only it tells a file that is not on gpumemfs from a mount out of sight. */
-static int lease_newly(int fd, int flags, struct client_connection **connection,
+static int lease_first(int fd, int flags, struct client_connection **connection,
 		       struct client_layout *layout)
 {
 	struct gpumem_token token;
 
 	int rc = client_mount_token(fd, flags, &token);
 	if (rc == 0)
-		rc = get(fd, CONNECT_NEW, connection);
+		rc = connection_get(fd, CONNECT_NEW, connection);
 	if (rc < 0)
 		return rc;
 	scoped_lock(&(*connection)->lock);
@@ -436,11 +438,11 @@ int client_connection_lease(int fd, int flags, struct client_connection **connec
 
 	for (unsigned tries = 0; rc == -ENOTCONN && tries < 2; tries++) {
 		*layout = (struct client_layout){0};
-		rc = get(fd, CONNECT_KNOWN, &made);
+		rc = connection_get(fd, CONNECT_KNOWN, &made);
 		if (rc < 0)
 			return rc;
-		rc = made ? lease_at_once(made, fd, flags, layout)
-			  : lease_newly(fd, flags, &made, layout);
+		rc = made ? lease_by_ioctl(made, fd, flags, layout)
+			  : lease_first(fd, flags, &made, layout);
 		if (rc < 0)
 			client_connection_put(made);
 	}
@@ -455,8 +457,8 @@ int client_connection_extend(struct client_connection *connection, struct client
 					    .first_chunk = layout->n_chunks};
 
 	scoped_lock(&connection->lock);
-	int rc = send_request(connection, &request.header, GPUMEM_MSG_EXTEND, sizeof(request));
-	return rc < 0 ? rc : receive_layout(connection, request.header.request, layout);
+	int rc = request_send(connection, &request.header, GPUMEM_MSG_EXTEND, sizeof(request));
+	return rc < 0 ? rc : layout_receive(connection, request.header.request, layout);
 }
 
 ssize_t client_connection_copy(const struct client_connection *connection, uint64_t lease,
@@ -481,7 +483,7 @@ void client_connection_release(struct client_connection *connection, uint64_t le
 	if (!connection)
 		return;
 	pthread_mutex_lock(&connection->lock);
-	release_locked(connection, lease);
+	lease_release(connection, lease);
 	pthread_mutex_unlock(&connection->lock);
 	client_connection_put(connection);
 }

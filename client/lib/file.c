@@ -19,7 +19,7 @@ static struct gpumem *files; /* under list_lock */
 static void files_forked(void);
 static struct client_fork_handler fork_handler = {.forked = files_forked};
 
-static void list_add(struct gpumem *file)
+static void files_add(struct gpumem *file)
 {
 	client_fork_handler_register(&fork_handler);
 	scoped_lock(&list_lock);
@@ -29,7 +29,7 @@ static void list_add(struct gpumem *file)
 	files = file;
 }
 
-static void list_remove(struct gpumem *file)
+static void files_remove(struct gpumem *file)
 {
 	scoped_lock(&list_lock);
 	if (file->next)
@@ -58,7 +58,7 @@ int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, stru
 		return rc;
 	}
 	pthread_mutex_init(&made->lock, NULL);
-	list_add(made);
+	files_add(made);
 	*file = made;
 	return 0;
 }
@@ -73,7 +73,7 @@ int client_file_unmap_device(struct gpumem *file)
 /* The memory is let go of before the lease that holds it. */
 int client_file_free(struct gpumem *file)
 {
-	list_remove(file);
+	files_remove(file);
 	client_file_ops(file)->host_unmap(&file->host);
 	int rc = client_file_unmap_device(file);
 	client_layout_cut(&file->layout, 0);
@@ -85,7 +85,7 @@ int client_file_free(struct gpumem *file)
 }
 
 /* A descriptor that a token can be asked for. */
-static int reopen(const struct gpumem *file)
+static int file_reopen(const struct gpumem *file)
 {
 	char path[40];
 
@@ -103,7 +103,7 @@ int client_file_renew(struct gpumem *file)
 	if (file->connection)
 		return 0;
 	if (file->fd_kind == CLIENT_FD_PATH) {
-		fd = again = reopen(file);
+		fd = again = file_reopen(file);
 		if (again < 0)
 			return again;
 	}
@@ -115,7 +115,7 @@ int client_file_renew(struct gpumem *file)
 
 /* In the child: chunks held here would keep memory that the parent believes it gave back. What
  * plain mmap mapped is inherited and stays; what a driver mapped is not this process's to unmap. */
-static void forked(struct gpumem *file)
+static void file_forked(struct gpumem *file)
 {
 	client_layout_cut(&file->layout, 0);
 	file->layout.lease = 0;
@@ -128,5 +128,5 @@ static void forked(struct gpumem *file)
 static void files_forked(void)
 {
 	for (struct gpumem *at = files; at; at = at->next)
-		forked(at);
+		file_forked(at);
 }

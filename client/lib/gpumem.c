@@ -25,7 +25,7 @@ _Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
 		   (int)GPUMEM_FILE_SIMULATED == (int)GPUMEM_KIND_MEMFD,
 	       "kinds are those of the protocol");
 
-static int result(int rc)
+static int errno_return(int rc)
 {
 	if (rc >= 0)
 		return 0;
@@ -34,7 +34,7 @@ static int result(int rc)
 }
 
 /* Only regular files: others have effects when they are asked for a token. */
-static int check_file(int fd)
+static int file_check(int fd)
 {
 	struct statx st;
 
@@ -48,7 +48,7 @@ static int check_file(int fd)
 	return 0;
 }
 
-static int open_path(const char *path, int flags, struct gpumem **file)
+static int file_open_path(const char *path, int flags, struct gpumem **file)
 {
 	int mode = flags & O_ACCMODE;
 
@@ -58,7 +58,7 @@ static int open_path(const char *path, int flags, struct gpumem **file)
 	int fd = open(path, mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
 		return client_fail(errno, "%s: %s", path, strerror(errno));
-	int rc = check_file(fd);
+	int rc = file_check(fd);
 	if (rc < 0) {
 		close(fd);
 		return rc;
@@ -71,16 +71,16 @@ gpumem *gpumem_open(const char *path, int flags)
 	struct gpumem *file = NULL;
 
 	CLIENT_CALL();
-	return result(open_path(path, flags, &file)) < 0 ? NULL : file;
+	return errno_return(file_open_path(path, flags, &file)) < 0 ? NULL : file;
 }
 
-static int drop_leases(const char *path, uint64_t *leases)
+static int file_drop_leases(const char *path, uint64_t *leases)
 {
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
 	if (fd < 0)
 		return client_fail(errno, "%s: %s", path, strerror(errno));
-	int rc = check_file(fd);
+	int rc = file_check(fd);
 
 	return rc < 0 ? rc : client_drop_leases(fd, leases);
 }
@@ -90,15 +90,15 @@ int gpumem_drop_leases(const char *path, uint64_t *leases)
 	uint64_t dropped = 0;
 
 	CLIENT_CALL();
-	int rc = drop_leases(path, &dropped);
+	int rc = file_drop_leases(path, &dropped);
 
 	if (rc == 0 && leases)
 		*leases = dropped;
-	return result(rc);
+	return errno_return(rc);
 }
 
 /* An O_PATH descriptor of the same file. */
-static int open_beside(int fd)
+static int path_descriptor_open(int fd)
 {
 	char path[40];
 
@@ -107,17 +107,17 @@ static int open_beside(int fd)
 	return beside >= 0 ? beside : client_fail(errno, "%s: %s", path, strerror(errno));
 }
 
-static int open_descriptor(int fd, struct gpumem **file)
+static int file_open_descriptor(int fd, struct gpumem **file)
 {
 	int flags = fcntl(fd, F_GETFL);
 	if (flags < 0)
 		return client_fail(errno, "%s", strerror(errno));
 	if (flags & O_PATH || (flags & O_ACCMODE) == O_WRONLY)
 		return client_fail(EBADF, "the descriptor is not open for reading");
-	int rc = check_file(fd);
+	int rc = file_check(fd);
 	if (rc < 0)
 		return rc;
-	int beside = open_beside(fd);
+	int beside = path_descriptor_open(fd);
 	if (beside < 0)
 		return beside;
 	return client_file_new(beside, CLIENT_FD_PATH, flags & O_ACCMODE, fd, file);
@@ -128,16 +128,16 @@ gpumem *gpumem_open_fd(int fd)
 	struct gpumem *file = NULL;
 
 	CLIENT_CALL();
-	return result(open_descriptor(fd, &file)) < 0 ? NULL : file;
+	return errno_return(file_open_descriptor(fd, &file)) < 0 ? NULL : file;
 }
 
 int gpumem_close(gpumem *file)
 {
 	CLIENT_CALL();
-	return file ? result(client_file_free(file)) : 0;
+	return file ? errno_return(client_file_free(file)) : 0;
 }
 
-static void fill_info(const struct gpumem *file, struct gpumem_info *info)
+static void info_fill(const struct gpumem *file, struct gpumem_info *info)
 {
 	const struct client_layout *layout = &file->layout;
 
@@ -157,7 +157,7 @@ static void fill_info(const struct gpumem *file, struct gpumem_info *info)
 			sizeof(info->provider) - 1);
 }
 
-static int get_info(struct gpumem *file, struct gpumem_info *info)
+static int file_get_info(struct gpumem *file, struct gpumem_info *info)
 {
 	struct gpumem_info filled = {.bytes = info->bytes};
 
@@ -167,7 +167,7 @@ static int get_info(struct gpumem *file, struct gpumem_info *info)
 	int rc = client_file_renew(file);
 	if (rc < 0)
 		return rc;
-	fill_info(file, &filled);
+	info_fill(file, &filled);
 	if (info->bytes > sizeof(filled))
 		memset((char *)info + sizeof(filled), 0, info->bytes - sizeof(filled));
 	memcpy(info, &filled, info->bytes < sizeof(filled) ? info->bytes : sizeof(filled));
@@ -177,11 +177,11 @@ static int get_info(struct gpumem *file, struct gpumem_info *info)
 int gpumem_get_info(gpumem *file, struct gpumem_info *info)
 {
 	CLIENT_CALL();
-	return result(get_info(file, info));
+	return errno_return(file_get_info(file, info));
 }
 
 /* Under the file's lock. */
-static int ready_to_map(struct gpumem *file)
+static int file_ready_to_map(struct gpumem *file)
 {
 	int rc = client_file_renew(file);
 
@@ -191,58 +191,58 @@ static int ready_to_map(struct gpumem *file)
 }
 
 /* Of the file: a mapping that could not follow its growth has less. */
-static size_t usable(const struct gpumem *file, size_t mapped)
+static size_t file_mapped_bytes(const struct gpumem *file, size_t mapped)
 {
 	return file->layout.size < mapped ? file->layout.size : mapped;
 }
 
-static int map_device(struct gpumem *file, unsigned long long *address, size_t *bytes)
+static int file_map_device(struct gpumem *file, unsigned long long *address, size_t *bytes)
 {
 	scoped_lock(&file->lock);
 
-	int rc = ready_to_map(file);
+	int rc = file_ready_to_map(file);
 	if (rc == 0)
 		rc = client_file_ops(file)->device_map(&file->device, &file->layout);
 	if (rc < 0)
 		return rc;
 	*address = file->device.base;
 	if (bytes)
-		*bytes = usable(file, file->device.mapped);
+		*bytes = file_mapped_bytes(file, file->device.mapped);
 	return 0;
 }
 
 int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
 {
 	CLIENT_CALL();
-	return result(map_device(file, address, bytes));
+	return errno_return(file_map_device(file, address, bytes));
 }
 
 int gpumem_unmap_device(gpumem *file)
 {
 	CLIENT_CALL();
 	scoped_lock(&file->lock);
-	return result(client_file_unmap_device(file));
+	return errno_return(client_file_unmap_device(file));
 }
 
-static int map_host(struct gpumem *file, void **address, size_t *bytes)
+static int file_map_host(struct gpumem *file, void **address, size_t *bytes)
 {
 	scoped_lock(&file->lock);
 
-	int rc = ready_to_map(file);
+	int rc = file_ready_to_map(file);
 	if (rc == 0)
 		rc = client_file_ops(file)->host_map(&file->host, &file->layout, file->fd);
 	if (rc < 0)
 		return rc;
 	*address = file->host.range.base;
 	if (bytes)
-		*bytes = usable(file, file->host.range.mapped);
+		*bytes = file_mapped_bytes(file, file->host.range.mapped);
 	return 0;
 }
 
 int gpumem_map_host(gpumem *file, void **address, size_t *bytes)
 {
 	CLIENT_CALL();
-	return result(map_host(file, address, bytes));
+	return errno_return(file_map_host(file, address, bytes));
 }
 
 int gpumem_unmap_host(gpumem *file)
@@ -254,7 +254,7 @@ int gpumem_unmap_host(gpumem *file)
 }
 
 /* A mapping that cannot follow does not keep the other from it. */
-static int extend(struct gpumem *file)
+static int file_extend(struct gpumem *file)
 {
 	scoped_lock(&file->lock);
 
@@ -271,7 +271,7 @@ static int extend(struct gpumem *file)
 int gpumem_extend(gpumem *file)
 {
 	CLIENT_CALL();
-	return result(extend(file));
+	return errno_return(file_extend(file));
 }
 
 int gpumem_flush(gpumem *file)

@@ -18,42 +18,43 @@
 #include "common/cleanup.h"
 #include "common/runtime_dir.h"
 
-static int ask_token(int fd, void *token)
+static int token_ioctl(int fd, void *token)
 {
 	return ioctl(fd, GPUMEM_IOC_TOKEN, token) < 0 ? -errno : 0;
 }
 
-static int ask_lease(int fd, void *ask)
+static int lease_ioctl(int fd, void *ask)
 {
 	return ioctl(fd, GPUMEM_IOC_LEASE, ask) < 0 ? -errno : 0;
 }
 
 /* A descriptor of fewer rights than those that are asked for: whoever may open the file has them.
  */
-static bool too_little(int fd, int flags)
+static bool descriptor_lacks_rights(int fd, int flags)
 {
 	int has = fcntl(fd, F_GETFL);
 
 	return has >= 0 && flags == O_RDWR && (has & O_ACCMODE) != O_RDWR;
 }
 
-static int ask_file(int fd, int flags, int (*ask)(int fd, void *what), void *what)
+static int file_ioctl(int fd, int flags, int (*ask)(int fd, void *what), void *what)
 {
-	return too_little(fd, flags) ? client_private_fd(fd, flags, ask, what) : ask(fd, what);
+	return descriptor_lacks_rights(fd, flags) ? client_private_fd(fd, flags, ask, what)
+						  : ask(fd, what);
 }
 
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 {
-	return ask_file(fd, flags, ask_lease, ask);
+	return file_ioctl(fd, flags, lease_ioctl, ask);
 }
 
-static int fail_ended(void)
+static int mount_fail_ended(void)
 {
 	return client_fail(ENOTCONN, "the daemon of this mount has ended");
 }
 
 /* For a terminal, which a mount is not to write to: no control characters, also of two bytes. */
-static bool is_printable(const char *text)
+static bool text_is_printable(const char *text)
 {
 	for (const unsigned char *at = (const unsigned char *)text; *at; at++)
 		if (*at < ' ' || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
@@ -62,18 +63,18 @@ static bool is_printable(const char *text)
 }
 
 /* 0, or -errno where the daemon is an older one, or is none. */
-static int ask_where(int fd, struct gpumem_socket *where)
+static int socket_ioctl(int fd, struct gpumem_socket *where)
 {
 	if (ioctl(fd, GPUMEM_IOC_SOCKET, where) < 0)
 		return -errno;
 	where->text[sizeof(where->text) - 1] = '\0';
-	return is_printable(where->text) ? 0 : -EPROTO;
+	return text_is_printable(where->text) ? 0 : -EPROTO;
 }
 
-static int fail_unshared(int fd)
+static int mount_fail_unshared(int fd)
 {
 	struct gpumem_socket where;
-	bool known = ask_where(fd, &where) == 0 && where.where == GPUMEM_SOCKET_NOWHERE;
+	bool known = socket_ioctl(fd, &where) == 0 && where.where == GPUMEM_SOCKET_NOWHERE;
 
 	return client_fail(ENOTSUP, "the daemon of this mount shares no files: %s",
 			   known ? where.text : "its log says why");
@@ -81,7 +82,7 @@ static int fail_unshared(int fd)
 
 int client_mount_token(int fd, int flags, struct gpumem_token *token)
 {
-	int rc = ask_file(fd, flags, ask_token, token);
+	int rc = file_ioctl(fd, flags, token_ioctl, token);
 
 	if (rc < 0) {
 		switch (-rc) {
@@ -92,9 +93,9 @@ int client_mount_token(int fd, int flags, struct gpumem_token *token)
 			return client_fail(ENOTSUP, "the file is not on gpumemfs");
 		case ENOTCONN:
 		case ECONNABORTED:
-			return fail_ended();
+			return mount_fail_ended();
 		case EPROTONOSUPPORT:
-			return fail_unshared(fd);
+			return mount_fail_unshared(fd);
 		default:
 			return client_fail(-rc, "the file's token: %s", strerror(-rc));
 		}
@@ -183,7 +184,7 @@ int client_mount_each(int fd, int (*each)(int root, void *argument), void *argum
 
 /* The socket of an ordinary user's daemon. The mount says where, and is not believed further than
  * this user's own directories, nor about the name there. */
-static int connect_own(const char *path, dev_t device)
+static int socket_connect_own(const char *path, dev_t device)
 {
 	char name[RUNTIME_NAME_MAX], reason[RUNTIME_REASON_MAX];
 	AUTO_CLOSE int dir = runtime_dir_open(path, geteuid(), reason);
@@ -202,28 +203,28 @@ static int connect_own(const char *path, dev_t device)
 	int fd = runtime_socket_connect(dir, name, geteuid());
 
 	if (fd == -ECONNREFUSED || fd == -ENOENT)
-		return fail_ended();
+		return mount_fail_ended();
 	return fd >= 0 ? fd
 		       : client_fail(fd == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s/%s: %s",
 				     path, name, strerror(-fd));
 }
 
 /* No mount that is visible here has a socket. */
-static int connect_elsewhere(int fd)
+static int socket_connect_elsewhere(int fd)
 {
 	struct gpumem_socket where;
 	struct stat st;
 
-	if (fstat(fd, &st) == 0 && ask_where(fd, &where) == 0 &&
+	if (fstat(fd, &st) == 0 && socket_ioctl(fd, &where) == 0 &&
 	    where.where == GPUMEM_SOCKET_IN_DIRECTORY && *where.text == '/')
-		return connect_own(where.text, st.st_dev);
+		return socket_connect_own(where.text, st.st_dev);
 	return client_fail(ENOTSUP,
 			   "no mount of the file's filesystem with a %s is visible here: "
 			   "bind-mount the whole mount, not a part of it",
 			   GPUMEM_SOCKET_NAME);
 }
 
-static int connect_each(int root, void *unused)
+static int root_connect(int root, void *unused)
 {
 	(void)unused;
 	return runtime_connect(root, GPUMEM_SOCKET_NAME, 0);
@@ -231,16 +232,16 @@ static int connect_each(int root, void *unused)
 
 int client_mount_connect(int fd)
 {
-	int rc = client_mount_each(fd, connect_each, NULL);
+	int rc = client_mount_each(fd, root_connect, NULL);
 
 	switch (rc < 0 ? -rc : 0) {
 	case 0:
 		return rc;
 	case ENOENT:
-		return connect_elsewhere(fd);
+		return socket_connect_elsewhere(fd);
 	case ECONNREFUSED:
 	case ENOTCONN:
-		return fail_ended();
+		return mount_fail_ended();
 	default:
 		return client_fail(rc == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s: %s",
 				   GPUMEM_SOCKET_NAME, strerror(-rc));

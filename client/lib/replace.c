@@ -19,19 +19,19 @@
 #define THROUGH_PROC_MAX 32
 #define PERMISSIONS	 (S_IRWXU | S_IRWXG | S_IRWXO)
 
-static int failed(const char *path)
+static int path_fail(const char *path)
 {
 	return client_fail(errno, "%s: %s", path, strerror(errno));
 }
 
 /* Whether there is something to replace, and what. */
-static int look(const char *path, struct client_replace *replace)
+static int target_inspect(const char *path, struct client_replace *replace)
 {
 	struct stat st;
 
 	replace->exists = stat(path, &st) == 0;
 	if (!replace->exists)
-		return errno == ENOENT ? 0 : failed(path);
+		return errno == ENOENT ? 0 : path_fail(path);
 	if (S_ISDIR(st.st_mode))
 		return client_fail(EISDIR, "%s is a directory", path);
 	if (!S_ISREG(st.st_mode))
@@ -41,7 +41,7 @@ static int look(const char *path, struct client_replace *replace)
 }
 
 /* Paths are split at the last slash; a name with none is in the current folder. */
-static int open_folder(const char *path, struct client_replace *replace)
+static int folder_open(const char *path, struct client_replace *replace)
 {
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
@@ -57,20 +57,20 @@ static int open_folder(const char *path, struct client_replace *replace)
 		return client_fail(ENAMETOOLONG, "%s: %s", path, strerror(ENAMETOOLONG));
 	strcpy(replace->name, name);
 	replace->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return replace->folder < 0 ? failed(folder) : 0;
+	return replace->folder < 0 ? path_fail(folder) : 0;
 }
 
-static int name_beside(struct client_replace *replace)
+static int beside_choose_name(struct client_replace *replace)
 {
 	uint64_t number;
 
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return failed("getrandom");
+		return path_fail("getrandom");
 	snprintf(replace->beside, sizeof(replace->beside), ".gpumem-%016" PRIx64, number);
 	return 0;
 }
 
-static const char *through_proc(int fd, char path[THROUGH_PROC_MAX])
+static const char *proc_path(int fd, char path[THROUGH_PROC_MAX])
 {
 	snprintf(path, THROUGH_PROC_MAX, "/proc/self/fd/%d", fd);
 	return path;
@@ -78,52 +78,52 @@ static const char *through_proc(int fd, char path[THROUGH_PROC_MAX])
 
 /* Without a name, so that nothing stays of it if the process is killed: only where it can be given
  * one later. Whether it was made. */
-static bool create_nameless(mode_t mode, struct client_replace *replace)
+static bool file_create_unnamed(mode_t mode, struct client_replace *replace)
 {
 	char path[THROUGH_PROC_MAX];
 
 	replace->fd = openat(replace->folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode);
 	if (replace->fd < 0)
 		return false;
-	if (access(through_proc(replace->fd, path), F_OK) == 0)
+	if (access(proc_path(replace->fd, path), F_OK) == 0)
 		return true;
 	close(replace->fd);
 	return false;
 }
 
-static int create_beside(const char *path, mode_t mode, struct client_replace *replace)
+static int file_create_beside(const char *path, mode_t mode, struct client_replace *replace)
 {
 	int rc;
 
 	do {
-		rc = name_beside(replace);
+		rc = beside_choose_name(replace);
 		if (rc < 0)
 			return rc;
 		replace->fd = openat(replace->folder, replace->beside,
 				     O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 	} while (replace->fd < 0 && errno == EEXIST);
-	return replace->fd < 0 ? failed(path) : 0;
+	return replace->fd < 0 ? path_fail(path) : 0;
 }
 
-static int create(const char *path, mode_t mode, struct client_replace *replace)
+static int file_create(const char *path, mode_t mode, struct client_replace *replace)
 {
-	return create_nameless(mode, replace) ? 0 : create_beside(path, mode, replace);
+	return file_create_unnamed(mode, replace) ? 0 : file_create_beside(path, mode, replace);
 }
 
 int client_replace_begin(const char *path, mode_t mode, struct client_replace *replace)
 {
 	struct client_replace made = {.fd = -1, .folder = -1};
-	int rc = look(path, &made);
+	int rc = target_inspect(path, &made);
 
 	if (rc < 0)
 		return rc;
 	/* The file that a link leads to is replaced, not the link. */
 	AUTO_FREE char *resolved = made.exists ? realpath(path, NULL) : strdup(path);
 	if (!resolved)
-		return failed(path);
-	rc = open_folder(resolved, &made);
+		return path_fail(path);
+	rc = folder_open(resolved, &made);
 	if (rc == 0)
-		rc = create(path, made.exists ? S_IRUSR | S_IWUSR : mode & PERMISSIONS, &made);
+		rc = file_create(path, made.exists ? S_IRUSR | S_IWUSR : mode & PERMISSIONS, &made);
 	if (rc < 0 && made.folder >= 0)
 		close(made.folder);
 	if (rc == 0)
@@ -133,56 +133,56 @@ int client_replace_begin(const char *path, mode_t mode, struct client_replace *r
 
 /* Gives a file without a name the one that it is for, or, where somebody has that, one beside it.
  */
-static int give_name(const char *path, struct client_replace *replace)
+static int file_link(const char *path, struct client_replace *replace)
 {
 	char from[THROUGH_PROC_MAX];
 	const char *to = replace->name;
 	int rc = 0;
 
-	through_proc(replace->fd, from);
+	proc_path(replace->fd, from);
 	if (replace->exists)
-		rc = name_beside(replace);
+		rc = beside_choose_name(replace);
 	while (rc == 0) {
 		if (*replace->beside)
 			to = replace->beside;
 		if (linkat(AT_FDCWD, from, replace->folder, to, AT_SYMLINK_FOLLOW) == 0)
 			return 0;
 		*replace->beside = '\0'; /* what is there is another's */
-		rc = errno == EEXIST ? name_beside(replace) : failed(path);
+		rc = errno == EEXIST ? beside_choose_name(replace) : path_fail(path);
 	}
 	return rc;
 }
 
 /* A filesystem may keep an error of writing for when a descriptor is closed, and afterwards there
  * is no way to the file. */
-static int flush(int fd)
+static int file_flush(int fd)
 {
 	int other = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
 	return other < 0 ? -1 : close(other);
 }
 
-static int put_into_place(const char *path, struct client_replace *replace)
+static int file_put_in_place(const char *path, struct client_replace *replace)
 {
 	int rc = 0;
 
 	if (replace->exists && fchmod(replace->fd, replace->mode) < 0)
-		return failed(path);
-	if (flush(replace->fd) < 0 && errno != EINTR)
-		return failed(path);
+		return path_fail(path);
+	if (file_flush(replace->fd) < 0 && errno != EINTR)
+		return path_fail(path);
 	if (!*replace->beside)
-		rc = give_name(path, replace);
+		rc = file_link(path, replace);
 	if (rc < 0 || !*replace->beside)
 		return rc;
 	if (renameat(replace->folder, replace->beside, replace->folder, replace->name) < 0)
-		return failed(path);
+		return path_fail(path);
 	*replace->beside = '\0';
 	return 0;
 }
 
 int client_replace_finish(const char *path, struct client_replace *replace)
 {
-	int rc = put_into_place(path, replace);
+	int rc = file_put_in_place(path, replace);
 
 	client_replace_abandon(replace);
 	return rc;

@@ -35,7 +35,7 @@ struct shown {
 };
 
 /* Text of the file for a message: in quotes, one line, of bounded length. */
-static struct shown show_bytes(const char *text, size_t bytes)
+static struct shown text_show(const char *text, size_t bytes)
 {
 	struct shown shown;
 	size_t n = bytes <= SHOWN_BYTES ? bytes : SHOWN_BYTES;
@@ -51,29 +51,29 @@ static struct shown show_bytes(const char *text, size_t bytes)
 	return shown;
 }
 
-static struct shown show(const char *text)
+static struct shown string_show(const char *text)
 {
-	return show_bytes(text, strlen(text));
+	return text_show(text, strlen(text));
 }
 
 /* The key whose second occurrence ends before end, as the text has it. */
-static struct shown show_key_before(const char *text, size_t end)
+static struct shown key_show(const char *text, size_t end)
 {
 	size_t at = end ? end - 1 : 0, slashes;
 
 	for (;;) {
 		if (!at--)
-			return show_bytes("", 0);
+			return text_show("", 0);
 		if (text[at] != '"')
 			continue;
 		for (slashes = 0; slashes < at && text[at - slashes - 1] == '\\'; slashes++)
 			;
 		if (slashes % 2 == 0)
-			return show_bytes(text + at + 1, end - at - 2);
+			return text_show(text + at + 1, end - at - 2);
 	}
 }
 
-static int check_depth(const char *text, size_t bytes)
+static int header_check_depth(const char *text, size_t bytes)
 {
 	unsigned depth = 0;
 	bool string = false;
@@ -94,13 +94,13 @@ static int check_depth(const char *text, size_t bytes)
 	return 0;
 }
 
-static int load(const char *text, size_t bytes, json_t **json)
+static int header_load(const char *text, size_t bytes, json_t **json)
 {
 	json_error_t error;
 
 	if (!bytes || text[0] != '{')
 		return client_fail(EINVAL, "the header does not begin with '{'");
-	int rc = check_depth(text, bytes);
+	int rc = header_check_depth(text, bytes);
 	if (rc < 0)
 		return rc;
 	*json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
@@ -111,15 +111,15 @@ static int load(const char *text, size_t bytes, json_t **json)
 		return client_fail(ENOMEM, "no memory for a header of %zu bytes", bytes);
 	case json_error_duplicate_key:
 		return client_fail(EINVAL, "%s is there twice",
-				   show_key_before(text, (size_t)error.position).text);
+				   key_show(text, (size_t)error.position).text);
 	default:
 		return client_fail(EINVAL, "the header is not as the format has it: %s, at byte %d",
-				   show(error.text).text, error.position);
+				   string_show(error.text).text, error.position);
 	}
 }
 
 /* The format has no other numbers, even where nobody looks. */
-static bool has_only_integers(json_t *value)
+static bool json_has_only_integers(json_t *value)
 {
 	const char *key;
 	json_t *part;
@@ -127,17 +127,17 @@ static bool has_only_integers(json_t *value)
 
 	if (json_is_object(value)) {
 		json_object_foreach (value, key, part)
-			if (!has_only_integers(part))
+			if (!json_has_only_integers(part))
 				return false;
 	} else {
 		json_array_foreach (value, i, part)
-			if (!has_only_integers(part))
+			if (!json_has_only_integers(part))
 				return false;
 	}
 	return !json_is_real(value);
 }
 
-static int check_metadata(json_t *metadata)
+static int metadata_check(json_t *metadata)
 {
 	bool good = !metadata || json_is_object(metadata);
 	const char *key;
@@ -149,7 +149,7 @@ static int check_metadata(json_t *metadata)
 	return good ? 0 : client_fail(EINVAL, "__metadata__ is not an object of strings");
 }
 
-static bool are_numbers(json_t *list)
+static bool json_is_number_list(json_t *list)
 {
 	json_t *number;
 	size_t i;
@@ -160,13 +160,13 @@ static bool are_numbers(json_t *list)
 	return json_is_array(list);
 }
 
-static int no_numbers(const char *name, const char *field)
+static int numbers_fail(const char *name, const char *field)
 {
 	return client_fail(EINVAL, "tensor %s: %s is not a list of numbers from 0 to 2^63-1",
-			   show(name).text, field);
+			   string_show(name).text, field);
 }
 
-static const struct dtype *find_dtype(json_t *code)
+static const struct dtype *dtype_find(json_t *code)
 {
 	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
 		if (json_is_string(code) && json_string_length(code) == strlen(dtypes[i].name) &&
@@ -176,7 +176,7 @@ static const struct dtype *find_dtype(json_t *code)
 }
 
 /* How many elements; an empty tensor's other numbers are held to the same limit. */
-static int count_elements(const char *name, json_t *shape, uint64_t *count)
+static int shape_count_elements(const char *name, json_t *shape, uint64_t *count)
 {
 	bool empty = false;
 	json_t *number;
@@ -188,17 +188,18 @@ static int count_elements(const char *name, json_t *shape, uint64_t *count)
 		empty |= n == 0;
 		if (n && (__builtin_mul_overflow(*count, n, count) || *count > INT64_MAX))
 			return client_fail(EINVAL, "tensor %s: its shape is too large",
-					   show(name).text);
+					   string_show(name).text);
 	}
 	if (empty)
 		*count = 0;
 	return 0;
 }
 
-static int check_size(const char *name, const struct dtype *dtype, json_t *shape, uint64_t held)
+static int tensor_check_size(const char *name, const struct dtype *dtype, json_t *shape,
+			     uint64_t held)
 {
 	uint64_t count = 0;
-	int rc = count_elements(name, shape, &count);
+	int rc = shape_count_elements(name, shape, &count);
 
 	if (rc < 0)
 		return rc;
@@ -206,38 +207,38 @@ static int check_size(const char *name, const struct dtype *dtype, json_t *shape
 	if (bits % 8)
 		return client_fail(
 		    EINVAL, "tensor %s: %" PRIu64 " elements of %u bits do not end at a byte",
-		    show(name).text, count, dtype->bits);
+		    string_show(name).text, count, dtype->bits);
 	if (bits / 8 != held)
 		return client_fail(EINVAL,
 				   "tensor %s: %" PRIu64 " elements of %s are not the %" PRIu64
 				   " bytes that its data_offsets hold",
-				   show(name).text, count, dtype->name, held);
+				   string_show(name).text, count, dtype->name, held);
 	return 0;
 }
 
-static int parse_offsets(const char *name, json_t *offsets, uint64_t data_bytes,
-			 struct safetensors_tensor *tensor)
+static int tensor_parse_offsets(const char *name, json_t *offsets, uint64_t data_bytes,
+				struct safetensors_tensor *tensor)
 {
-	if (!are_numbers(offsets))
-		return no_numbers(name, "data_offsets");
+	if (!json_is_number_list(offsets))
+		return numbers_fail(name, "data_offsets");
 	if (json_array_size(offsets) != 2)
 		return client_fail(EINVAL, "tensor %s: data_offsets are %zu numbers, not 2",
-				   show(name).text, json_array_size(offsets));
+				   string_show(name).text, json_array_size(offsets));
 	tensor->begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
 	tensor->end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
 	if (tensor->begin > tensor->end)
 		return client_fail(
 		    EINVAL, "tensor %s: it begins at %" PRIu64 ", behind its end at %" PRIu64,
-		    show(name).text, tensor->begin, tensor->end);
+		    string_show(name).text, tensor->begin, tensor->end);
 	if (tensor->end > data_bytes)
 		return client_fail(EINVAL,
 				   "tensor %s: it ends at %" PRIu64 "; the file has %" PRIu64
 				   " bytes of data",
-				   show(name).text, tensor->end, data_bytes);
+				   string_show(name).text, tensor->end, data_bytes);
 	return 0;
 }
 
-static int parse_tensor(const char *name, json_t *entry, uint64_t data_bytes,
+static int tensor_parse(const char *name, json_t *entry, uint64_t data_bytes,
 			struct safetensors_tensor *tensor)
 {
 	static const char *const fields[] = {"dtype", "shape", "data_offsets"};
@@ -245,28 +246,30 @@ static int parse_tensor(const char *name, json_t *entry, uint64_t data_bytes,
 
 	if (!json_is_object(entry))
 		return client_fail(EINVAL, "tensor %s: its entry is not an object",
-				   show(name).text);
+				   string_show(name).text);
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (!json_object_get(entry, fields[i]))
-			return client_fail(EINVAL, "tensor %s: no %s", show(name).text, fields[i]);
+			return client_fail(EINVAL, "tensor %s: no %s", string_show(name).text,
+					   fields[i]);
 	json_t *code = json_object_get(entry, "dtype");
-	const struct dtype *dtype = find_dtype(code);
+	const struct dtype *dtype = dtype_find(code);
 	if (!dtype)
-		return client_fail(EINVAL, "tensor %s: unknown dtype %s", show(name).text,
-				   json_is_string(code) ? show(json_string_value(code)).text
+		return client_fail(EINVAL, "tensor %s: unknown dtype %s", string_show(name).text,
+				   json_is_string(code) ? string_show(json_string_value(code)).text
 							: "(no string)");
-	if (!are_numbers(shape))
-		return no_numbers(name, "shape");
-	int rc = parse_offsets(name, json_object_get(entry, "data_offsets"), data_bytes, tensor);
+	if (!json_is_number_list(shape))
+		return numbers_fail(name, "shape");
+	int rc =
+	    tensor_parse_offsets(name, json_object_get(entry, "data_offsets"), data_bytes, tensor);
 	if (rc < 0)
 		return rc;
 	tensor->name = name;
 	tensor->dtype = dtype->name;
 	tensor->unit = dtype->bits < 8 ? 1 : dtype->bits / 8;
-	return check_size(name, dtype, shape, tensor->end - tensor->begin);
+	return tensor_check_size(name, dtype, shape, tensor->end - tensor->begin);
 }
 
-static int parse_tensors(uint64_t data_bytes, struct safetensors *header)
+static int tensors_parse(uint64_t data_bytes, struct safetensors *header)
 {
 	const char *name;
 	json_t *entry;
@@ -279,7 +282,7 @@ static int parse_tensors(uint64_t data_bytes, struct safetensors *header)
 		struct safetensors_tensor *tensor = &header->tensors[header->n_tensors];
 		if (!strcmp(name, "__metadata__"))
 			continue;
-		int rc = parse_tensor(name, entry, data_bytes, tensor);
+		int rc = tensor_parse(name, entry, data_bytes, tensor);
 		if (rc < 0)
 			return rc;
 		tensor->number = (uint32_t)header->n_tensors++;
@@ -287,7 +290,7 @@ static int parse_tensors(uint64_t data_bytes, struct safetensors *header)
 	return 0;
 }
 
-static int compare_places(const void *a, const void *b)
+static int tensor_compare_places(const void *a, const void *b)
 {
 	const struct safetensors_tensor *one = *(struct safetensors_tensor *const *)a;
 	const struct safetensors_tensor *two = *(struct safetensors_tensor *const *)b;
@@ -299,8 +302,8 @@ static int compare_places(const void *a, const void *b)
 	return one->number < two->number ? -1 : one->number > two->number;
 }
 
-static int check_places(const struct safetensors_tensor *const *sorted, size_t n,
-			uint64_t data_bytes)
+static int tensors_check_places(const struct safetensors_tensor *const *sorted, size_t n,
+				uint64_t data_bytes)
 {
 	const char *before = "";
 	uint64_t at = 0;
@@ -311,13 +314,13 @@ static int check_places(const struct safetensors_tensor *const *sorted, size_t n
 			return client_fail(EINVAL,
 					   "tensor %s overlaps %s: it begins at %" PRIu64
 					   ", where that one ends at %" PRIu64,
-					   show(tensor->name).text, show(before).text,
+					   string_show(tensor->name).text, string_show(before).text,
 					   tensor->begin, at);
 		if (tensor->begin > at)
 			return client_fail(EINVAL,
 					   "tensor %s begins at %" PRIu64
 					   ": the bytes from %" PRIu64 " on belong to none",
-					   show(tensor->name).text, tensor->begin, at);
+					   string_show(tensor->name).text, tensor->begin, at);
 		at = tensor->end;
 		before = tensor->name;
 	}
@@ -329,7 +332,7 @@ static int check_places(const struct safetensors_tensor *const *sorted, size_t n
 	return 0;
 }
 
-static int check_cover(const struct safetensors *header, uint64_t data_bytes)
+static int tensors_check_cover(const struct safetensors *header, uint64_t data_bytes)
 {
 	size_t n = header->n_tensors;
 	const struct safetensors_tensor **sorted = malloc((n + 1) * sizeof(const void *));
@@ -338,8 +341,8 @@ static int check_cover(const struct safetensors *header, uint64_t data_bytes)
 		return client_fail(ENOMEM, "no memory for %zu tensors", n);
 	for (size_t i = 0; i < n; i++)
 		sorted[i] = &header->tensors[i];
-	qsort(sorted, n, sizeof(const void *), compare_places);
-	int rc = check_places(sorted, n, data_bytes);
+	qsort(sorted, n, sizeof(const void *), tensor_compare_places);
+	int rc = tensors_check_places(sorted, n, data_bytes);
 	free(sorted);
 	return rc;
 }
@@ -348,16 +351,16 @@ int client_safetensors_parse(const char *text, size_t bytes, uint64_t data_bytes
 			     struct safetensors *header)
 {
 	struct safetensors made = {0};
-	int rc = load(text, bytes, &made.json);
+	int rc = header_load(text, bytes, &made.json);
 
-	if (rc == 0 && !has_only_integers(made.json))
+	if (rc == 0 && !json_has_only_integers(made.json))
 		rc = client_fail(EINVAL, "a number in the header is not an integer");
 	if (rc == 0)
-		rc = check_metadata(json_object_get(made.json, "__metadata__"));
+		rc = metadata_check(json_object_get(made.json, "__metadata__"));
 	if (rc == 0)
-		rc = parse_tensors(data_bytes, &made);
+		rc = tensors_parse(data_bytes, &made);
 	if (rc == 0)
-		rc = check_cover(&made, data_bytes);
+		rc = tensors_check_cover(&made, data_bytes);
 	if (rc < 0)
 		client_safetensors_free(&made);
 	else

@@ -22,7 +22,7 @@ struct choice {
 	uint64_t viewable, aligned, padding;
 };
 
-static void count(struct wishes *wishes, const struct safetensors *header)
+static void wishes_count(struct wishes *wishes, const struct safetensors *header)
 {
 	for (size_t i = 0; i < header->n_tensors; i++) {
 		const struct safetensors_tensor *tensor = &header->tensors[i];
@@ -34,8 +34,8 @@ static void count(struct wishes *wishes, const struct safetensors *header)
 }
 
 /* With the data at this remainder of the modulus. */
-static struct choice choose(const struct wishes *wishes, uint64_t start, uint64_t bare,
-			    uint64_t modulus)
+static struct choice wishes_choose(const struct wishes *wishes, uint64_t start, uint64_t bare,
+				   uint64_t modulus)
 {
 	struct choice choice = {.aligned = wishes->aligned[start % wishes->alignment],
 				.padding = (start - bare) % modulus};
@@ -45,7 +45,7 @@ static struct choice choose(const struct wishes *wishes, uint64_t start, uint64_
 	return choice;
 }
 
-static void take_better(struct choice *best, struct choice other)
+static void choice_take_better(struct choice *best, struct choice other)
 {
 	if (other.viewable != best->viewable ? other.viewable > best->viewable
 	    : other.aligned != best->aligned ? other.aligned > best->aligned
@@ -65,15 +65,16 @@ int64_t client_safetensors_padding(const struct safetensors *header, size_t leng
 	for (size_t i = 0; i < header->n_tensors; i++)
 		if (modulus < header->tensors[i].unit)
 			modulus = header->tensors[i].unit;
-	count(&wishes, header);
-	struct choice best = choose(&wishes, bare, bare, modulus);
+	wishes_count(&wishes, header);
+	struct choice best = wishes_choose(&wishes, bare, bare, modulus);
 	/* Where nothing is aligned, only the place among the largest elements matters. */
 	for (uint64_t start = 0; start < SAFETENSORS_UNIT_MAX && start < modulus; start++)
-		take_better(&best, choose(&wishes, start, bare, modulus));
+		choice_take_better(&best, wishes_choose(&wishes, start, bare, modulus));
 	for (size_t i = 0; i < header->n_tensors; i++)
 		if (header->tensors[i].begin < header->tensors[i].end)
-			take_better(&best, choose(&wishes, -header->tensors[i].begin % alignment,
-						  bare, modulus));
+			choice_take_better(
+			    &best, wishes_choose(&wishes, -header->tensors[i].begin % alignment,
+						 bare, modulus));
 	free(wishes.aligned);
 	return (int64_t)best.padding;
 }

@@ -11,7 +11,7 @@
 #include "client/lib/file.h"
 #include "client/lib/mount.h"
 
-static int open_unnamed(int root, void *unused)
+static int unnamed_open(int root, void *unused)
 {
 	int fd = openat(root, "host", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
@@ -22,7 +22,7 @@ static int open_unnamed(int root, void *unused)
 /* Huge pages are cheaper to make and to map; where there are none it is small ones. They come with
  * the first byte that is put into each: made beforehand, by threads that each hold the lock on this
  * process's mappings for it, they kept 24 threads from beginning for 25 ms. */
-static int prepare(struct client_staging *staging, size_t bytes)
+static int staging_prepare(struct client_staging *staging, size_t bytes)
 {
 	void *base;
 
@@ -57,8 +57,8 @@ int client_staging_open(int fd, size_t bytes, struct client_staging *staging)
 {
 	struct client_staging made = CLIENT_STAGING_NONE;
 
-	made.fd = client_mount_each(fd, open_unnamed, NULL);
-	int rc = made.fd < 0 ? made.fd : prepare(&made, bytes);
+	made.fd = client_mount_each(fd, unnamed_open, NULL);
+	int rc = made.fd < 0 ? made.fd : staging_prepare(&made, bytes);
 	if (rc < 0)
 		client_staging_close(&made);
 	else
@@ -75,7 +75,8 @@ void client_staging_close(struct client_staging *staging)
 	*staging = CLIENT_STAGING_NONE;
 }
 
-static ssize_t copy(int from, uint64_t from_offset, int to, uint64_t to_offset, size_t bytes)
+static ssize_t file_copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset,
+			       size_t bytes)
 {
 	off_t in = (off_t)from_offset, out = (off_t)to_offset;
 	size_t done = 0;
@@ -97,13 +98,13 @@ static ssize_t copy(int from, uint64_t from_offset, int to, uint64_t to_offset, 
 ssize_t client_staging_put(const struct client_staging *staging, size_t at, int to, uint64_t offset,
 			   size_t bytes)
 {
-	return copy(staging->fd, at, to, offset, bytes);
+	return file_copy_range(staging->fd, at, to, offset, bytes);
 }
 
 ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
 			   uint64_t offset, size_t bytes)
 {
-	return copy(from, offset, staging->fd, at, bytes);
+	return file_copy_range(from, offset, staging->fd, at, bytes);
 }
 
 ssize_t client_staging_place(const struct client_staging *staging, size_t at, int to,
@@ -121,6 +122,6 @@ ssize_t client_staging_place(const struct client_staging *staging, size_t at, in
 	if (done == bytes)
 		return (ssize_t)done;
 	/* What keeps the rest from it is seen there, where it is not that this way is none. */
-	n = copy(staging->fd, at + done, to, offset + done, bytes - done);
+	n = file_copy_range(staging->fd, at + done, to, offset + done, bytes - done);
 	return n < 0 && !done ? n : (ssize_t)done + (n > 0 ? n : 0);
 }
