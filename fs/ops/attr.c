@@ -27,8 +27,9 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 	fuse_reply_attr(req, &st, op_attr_seconds(op.inode));
 }
 
-/* Asked by the kernel for what getattr has no place for: the time of birth. Never ENOSYS, not even
- * for one file: the kernel would not ask again for any. */
+/* The kernel asks for the time of birth, for which getattr has no member. The reply is never
+ * ENOSYS, not even for a node of .gpumem/: after ENOSYS the kernel would not ask again for any
+ * file. */
 static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 		     struct fuse_file_info *info)
 {
@@ -88,18 +89,24 @@ static bool caller_is_owner(const struct op *op, const struct caller *caller)
 	return caller->uid == owner || caller_is_capable(caller, CAP_FOWNER);
 }
 
-/* Whether programs can write to the file past the daemon. */
+/* Whether processes can write to the file without the daemon: the kernel has the file's object, and
+ * a handle is open for writing. */
 static bool inode_has_passthrough_writers(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
 	return S_ISREG(inode->mode) && inode->writers && *file_backing_id(inode->file);
 }
 
-/* The kernel sends a change of no attribute for a chown(2) to nobody, which takes the bits from the
- * owner's file and is refused to others where there are bits to take, and before a caller without
- * CAP_FSETID changes the file: for most changes the daemon sees to the bits itself, but not for
- * writes that the kernel passes through. Only the system call of the caller tells a chown(2) from a
- * change; a write that seems to be a chown(2) fails, so that no bit outlives a write. */
+/* In two cases the kernel sends a setattr without attributes.
+ *
+ * First: chown(2) of neither owner nor group. Such a chown(2) clears the set-id bits if the owner
+ * calls; for other callers chown(2) fails if there are bits to clear.
+ *
+ * Second: a caller without CAP_FSETID is about to change the file. For most changes the daemon
+ * clears the bits itself, but not for writes that the kernel passes through.
+ *
+ * Only the caller's system call tells the two apart. A write that looks like a chown(2) fails, so
+ * that no bit survives a write. */
 static int setattr_none_drop_set_id(struct op *op)
 {
 	struct caller caller = op_caller(op);
@@ -126,7 +133,7 @@ static int setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attr
 		return setattr_none_drop_set_id(op);
 	if (which & owner)
 		op_drop_set_id(op, op->inode, OP_TOLD_KILL);
-	/* Without killpriv the kernel sends a mode as well, in which too many bits may be left. */
+	/* Without killpriv the kernel also sends a mode, in which too many bits may be set. */
 	if (which & (owner | FUSE_SET_ATTR_SIZE))
 		attrs->mode &= op->inode->mode | ~(mode_t)(S_ISUID | S_ISGID);
 	return 0;
@@ -173,8 +180,8 @@ static int usage_add(struct volume *volume, struct volume_usage *sum)
 	return 0;
 }
 
-/* The volume's figures; the sum over all GPUs for the root and .gpumem/. host/ is not in that sum:
- * it is not GPU memory. */
+/* The usage of the volume; for the root and .gpumem/ the sum over all GPUs. host/ is not in the
+ * sum, as its memory is not GPU memory. */
 static int usage_sum(struct fs *fs, struct volume *volume, struct volume_usage *sum)
 {
 	int error = 0;
@@ -188,7 +195,7 @@ static int usage_sum(struct fs *fs, struct volume *volume, struct volume_usage *
 	return error;
 }
 
-/* Inodes are bounded by the memory for them. */
+/* The memory for inodes bounds their number. */
 static fsfilcnt_t inodes_left(struct fs *fs)
 {
 	int64_t left = fs->metadata_max - atomic_load(&fs->metadata_bytes);
@@ -196,8 +203,9 @@ static fsfilcnt_t inodes_left(struct fs *fs)
 	return left > 0 ? (fsfilcnt_t)left / METADATA_INODE : 0;
 }
 
-/* Of a directory with a quota, or of what is below one, what the quota leaves: as XFS shows the
- * quotas of its projects. The size is that of the nearest quota, the room that of the narrowest. */
+/* For a directory with a quota, and for everything below, statfs shows the quota instead of the
+ * volume, as XFS does for project quotas. The size is that of the nearest quota, and the free space
+ * that of the quota with the least space left. */
 static void statfs_quota(struct op *op, struct statvfs *st)
 {
 	struct quota_report quota;

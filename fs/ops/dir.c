@@ -8,14 +8,14 @@
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
 
-/* An offset is the cookie of the entry that was listed last: older entries follow. "." has no
- * cookie but a number below DIR_COOKIE_FIRST; the offset after ".." is the cookie that the
- * directory will give next. */
+/* The offset of a listing is the cookie of the entry that was listed last; older entries follow.
+ * "." has a number below DIR_COOKIE_FIRST instead of a cookie. The offset after ".." is the cookie
+ * that the directory will give next. */
 enum { OFFSET_START = 0, OFFSET_DOT = 1 };
 
 enum listing { LIST_NAMES, LIST_ATTRIBUTES };
 
-/* A reply to readdir in the making. */
+/* A reply to readdir, while entries are added. */
 struct dirbuf {
 	fuse_req_t req;
 	char *at;
@@ -32,7 +32,8 @@ static bool dirbuf_advance(struct dirbuf *buf, size_t bytes)
 	return true;
 }
 
-/* An entry without attributes: ino 0 in readdirplus has the kernel look it up when it needs to. */
+/* An entry without attributes: after inode number 0 in readdirplus the kernel looks the name up
+ * when a process needs the attributes. */
 static bool dirbuf_add_plain(struct dirbuf *buf, const char *name, uint64_t ino, mode_t mode,
 			     uint64_t offset)
 {
@@ -56,7 +57,7 @@ static bool dirbuf_add_entry(struct dirbuf *buf, const struct dentry *dentry)
 	if (!dirbuf_advance(buf, fuse_add_direntry_plus(buf->req, buf->at, buf->room, dentry->name,
 							&entry, (off_t)dentry->cookie)))
 		return false;
-	/* Every entry of readdirplus is a lookup. */
+	/* The kernel counts every entry of readdirplus as a lookup. */
 	inode_ref(inode);
 	inode_looked_up(inode);
 	return true;
@@ -78,8 +79,8 @@ static void dirbuf_fill(struct op *op, struct dirbuf *buf, uint64_t offset)
 		if (!dirbuf_add_plain(buf, "..", parent->ino, S_IFDIR, offset))
 			return;
 	}
-	/* .gpumem is found by its name alone: its accesslog never ends, so what reads a whole tree
-	 * must not meet it. */
+	/* A listing never contains .gpumem, which a process finds only by its name: the accesslog
+	 * there never ends, so a program that reads a whole tree must not meet the file. */
 	while ((entry = dir_before(dir, offset)) && dirbuf_add_entry(buf, entry))
 		offset = entry->cookie;
 }
@@ -101,7 +102,8 @@ static void op_list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	op.offset = (uint64_t)offset;
 	op.bytes = bytes;
 
-	/* A parent that a rename takes away stays valid while topology is held. */
+	/* While topology is held, a parent stays valid even if a rename moves the directory
+	 * elsewhere. */
 	brlock_token token = brlock_read_lock(&op.fs->topology);
 	pthread_rwlock_rdlock(&op.inode->dir->lock);
 	dirbuf_fill(&op, &buf, (uint64_t)offset);

@@ -25,9 +25,9 @@ static ssize_t io_once(struct inode *inode, const struct inode_io *io, struct in
 	return -EINVAL;
 }
 
-/* After an error that the daemon itself may be able to remedy: whether to try again. A device that
- * is full may get memory back from removed files whose last close, or forgetting, is on its way. A
- * lease keeps memory that only changes of the layout want. */
+/* Whether to try again after an error that the daemon itself may remedy. A full device may soon get
+ * memory back from removed files, once their last close or forget arrives. A lease blocks only
+ * changes of the layout, and may be given up. */
 static bool io_may_pass(struct op *op, struct inode *inode, const struct inode_io *io, ssize_t rc,
 			int *tries)
 {
@@ -37,7 +37,7 @@ static bool io_may_pass(struct op *op, struct inode *inode, const struct inode_i
 	       share_make_way(op->fs, inode);
 }
 
-/* A truncation changes what lies between the two sizes. */
+/* A truncation changes the bytes between the two sizes. */
 static void io_mark_dirty(struct inode *inode, const struct inode_io *io, uint64_t old_size)
 {
 	uint64_t offset = io->offset, bytes = io->bytes;
@@ -78,7 +78,7 @@ ssize_t inode_io(struct op *op, struct inode *inode, const struct inode_io *io)
 	do {
 		n = io_once(inode, io, &call);
 	} while (n < 0 && io_may_pass(op, inode, io, n, &tries));
-	/* Also after an error, which may come after some bytes. */
+	/* Also after an error: some bytes may have been written before the error. */
 	io_mark_dirty(inode, io, old_size);
 	if (n < 0)
 		return n;

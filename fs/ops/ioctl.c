@@ -15,7 +15,7 @@
 #include "fs/tree/inode_table.h"
 #include "fs/tree/user_limits.h"
 
-/* How the file was opened is in the handle, which only the kernel can name. */
+/* info->fh records how the process opened the file; only the kernel can name a handle. */
 static enum gpumem_access handle_access(const struct fuse_file_info *info)
 {
 	return info->fh & OP_HANDLE_WRITES ? GPUMEM_ACCESS_WRITE : GPUMEM_ACCESS_READ;
@@ -24,7 +24,7 @@ static enum gpumem_access handle_access(const struct fuse_file_info *info)
 static int share_check(const struct op *op, struct share **share)
 {
 	*share = atomic_load(&op->fs->share);
-	/* GPUMEM_IOC_SOCKET says why. */
+	/* GPUMEM_IOC_SOCKET returns the reason. */
 	if (!*share)
 		return -EPROTONOSUPPORT;
 	if (!S_ISREG(op->inode->mode))
@@ -32,8 +32,9 @@ static int share_check(const struct op *op, struct share **share)
 	return 0;
 }
 
-/* Memory that is handed out can always be read, so a handle without reading gets none, root's
- * neither: the handle counts, and not the caller's rights to the file. */
+/* A process can always read memory that the daemon shares, so a handle that was not opened for
+ * reading gets no memory, not even root's: the handle decides, not the caller's rights to the file.
+ */
 static int handle_check(const struct op *op, const struct fuse_file_info *info,
 			struct share **share)
 {
@@ -119,7 +120,7 @@ static void ioctl_save(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
 }
 
-/* Up to the end of the opened file: the kernel would not know of a longer one. */
+/* A copy ends at the size of the opened file: the kernel would not learn of a larger size. */
 static uint64_t copy_bytes_possible(const struct inode *to, const struct gpumem_copy_ask *ask)
 {
 	uint64_t size = file_size(to->file), left = ask->to < size ? size - ask->to : 0;
@@ -190,7 +191,8 @@ static void ioctl_drop(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &dropped, sizeof(dropped));
 }
 
-/* With room for what it reads and writes, which the number says, and the kernel goes by. */
+/* Whether the command is ours and the kernel gave room for its arguments. The kernel takes the room
+ * from the sizes in the command's number. */
 static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes)
 {
 	switch (command) {
@@ -222,7 +224,7 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	}
 	if (!op_begin(&op, req, ino, command == GPUMEM_IOC_COPY ? STAT_COPY : STAT_IOCTL))
 		return;
-	/* in has no alignment. */
+	/* in is not aligned, so copy each structure. */
 	switch (command) {
 	case GPUMEM_IOC_SAVE:
 		ioctl_save(&op, req);

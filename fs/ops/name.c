@@ -11,7 +11,7 @@
 
 static void op_reply_no_entry(struct op *op, fuse_req_t req)
 {
-	/* Node id 0: there is no such name, and that may be cached. */
+	/* Node id 0: no such name, which the kernel may cache. */
 	struct fuse_entry_param none = {.entry_timeout = CACHE_SECONDS};
 
 	op_end(op, -ENOENT);
@@ -41,8 +41,8 @@ static void lookups_forget(struct fs *fs, fuse_ino_t ino, uint64_t n)
 	bool swept = fs->mount == FS_MOUNT_KEPT;
 	struct inode *inode = NULL;
 
-	/* Where a daemon before this one had the mount the lookups may be taken for lost meanwhile
-	 * (sweep.h), and it takes a reference to look at it. */
+	/* Where an earlier daemon had the mount, lookup_gc may forget the lookups of an inode at
+	 * the same time, so hold a reference. */
 	if (!control_owns(ino))
 		inode = swept ? inode_table_get(fs->inodes, ino) : inode_find(fs, ino);
 	if (!inode)
@@ -68,7 +68,7 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 	fuse_reply_none(req);
 }
 
-/* The caller's identity as owner of something new. */
+/* A new inode that belongs to the caller. */
 static struct tree_new tree_new_of_caller(fuse_req_t req, mode_t mode)
 {
 	const struct fuse_ctx *caller = fuse_req_ctx(req);
@@ -124,7 +124,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	if (!op_begin(&op, req, ino, STAT_READLINK))
 		return;
 	op_end(&op, 0);
-	/* A copy: with the reply the inode may go. */
+	/* Copy the target: after op_end the inode may be freed. */
 	memcpy(op.worker->reply, op.inode->target, strlen(op.inode->target) + 1);
 	fuse_reply_readlink(req, op.worker->reply);
 }
@@ -142,8 +142,8 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	int error =
 	    op_drc_find_inode(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
 
-	/* Another process made the name since the kernel looked: ESTALE has it look again, and then
-	 * open with all its checks what is there. */
+	/* Another process created the name after the kernel's lookup. After ESTALE the kernel looks
+	 * the name up again and opens the existing file with all checks. */
 	if (error == -EEXIST && !(info->flags & O_EXCL))
 		error = -ESTALE;
 	if (error)
@@ -205,7 +205,8 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	op_done(&op, req, op_drc_find(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
 }
 
-/* Leases may keep a file from moving to another volume. */
+/* Leases may keep a file from moving to another volume: drops the leases if the options allow it.
+ */
 static bool name_make_way(struct op *op, const char *name)
 {
 	struct inode *inode;

@@ -18,14 +18,14 @@ static bool flags_write(int flags)
 	return (flags & O_ACCMODE) != O_RDONLY;
 }
 
-/* Access mode 3 of Linux is a handle for ioctls alone: the kernel refuses both reads and writes. */
+/* A handle of Linux's access mode 3 is for ioctls only: the kernel refuses reads and writes. */
 static bool flags_read(int flags)
 {
 	return (flags & O_ACCMODE) == O_RDONLY || (flags & O_ACCMODE) == O_RDWR;
 }
 
-/* How the page cache is used, by the option cache=. A GPU may change a file at any time, so by
- * default nothing is kept. */
+/* Sets how the kernel uses the page cache, by the option cache=. A GPU may change a file at any
+ * time, so by default the kernel caches nothing. */
 static void info_set_cache(struct op *op, struct fuse_file_info *info)
 {
 	enum cache_mode cache = op->fs->options.cache;
@@ -35,10 +35,10 @@ static void info_set_cache(struct op *op, struct fuse_file_info *info)
 	info->parallel_direct_writes = 1;
 }
 
-/* Opens the file's object straight to the kernel; inode->lock is held. All opens of one file at a
- * time share one backing id, because a second registration of the same object fails every later
- * open; or none has one, because the kernel fails such an open (EIO) where another handle has pages
- * in its cache. */
+/* Gives the file's object to the kernel; the caller holds inode->lock. Either all open handles of a
+ * file share one backing id, because after a second registration of the same object every later
+ * open fails; or none has a backing id, because an open with a backing id fails (EIO) while another
+ * handle has pages in the kernel's cache. */
 static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *inode,
 				 struct fuse_file_info *info, bool *promised)
 {
@@ -53,21 +53,22 @@ static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *in
 		int fd = file_object(inode->file, &call.call);
 		int id = fd < 0 ? 0 : fuse_passthrough_open(req, fd);
 
-		inode_set_mtime(inode,
-				inode->fields->mtime); /* to make an object is to write nothing */
+		/* To create an object writes nothing. */
+		inode_set_mtime(inode, inode->fields->mtime);
 		if (id <= 0)
 			return;
 		*backing = id;
-		*promised = false; /* from here on it is the backing id's */
+		*promised = false; /* the backing id has the charge from here on */
 		inode->keep_data = true;
 	}
 	info->backing_id = *backing;
-	info->keep_cache = 0; /* refused by the kernel together with passthrough */
+	info->keep_cache = 0; /* the kernel refuses keep_cache with passthrough */
 }
 
-/* Whether the kernel may be given the object, which is charged by its size then, as it may be
- * mapped. Before the lock: it waits. Below a quota writes through a handle that cannot map need no
- * such charge, nor do readers, who would have the owner pay for holes that they only look at. */
+/* Whether the kernel may get the object. If so, the file is charged by its size, as any process may
+ * map the object. Called before the lock is taken, because file_promise waits. Below a quota no
+ * such charge is needed for a handle that writes but cannot map, nor for readers: the owner would
+ * pay for holes that readers only look at. */
 static bool object_promise(struct op *op, struct inode *inode, int flags, bool limited)
 {
 	struct inode_call call;
@@ -75,7 +76,7 @@ static bool object_promise(struct op *op, struct inode *inode, int flags, bool l
 	if (!op->fs->can.passthrough.on || !file_volume(inode->file)->system ||
 	    *file_backing_id(inode->file))
 		return false;
-	/* An empty file costs no object until somebody may write to it. */
+	/* An empty file needs no object until a process can write to the file. */
 	if (!flags_write(flags) && file_size(inode->file) == 0)
 		return false;
 	if (limited && (flags & O_ACCMODE) != O_RDWR &&
@@ -93,8 +94,8 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 		return -ESTALE;
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
 		info_set_passthrough(op, req, inode, info, promised);
-		/* Below a quota, and where a write takes set-id bits away, the kernel maps the
-		 * object, but reads and writes come here. */
+		/* Below a quota, and where a write clears set-id bits, the kernel maps the object,
+		 * but reads and writes come to the daemon. */
 		bool here =
 		    limited || (flags_write(info->flags) && inode->mode & (S_ISUID | S_ISGID));
 
@@ -103,7 +104,8 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	if (op->completed & JOURNAL_DID_OPEN)
 		return 0;
 	inode->opens++;
-	inode_may_drop(op->fs, inode); /* not now, but O_TMPFILE has no name from the start */
+	/* Nothing is freed now, but a file of O_TMPFILE has no name from the start. */
+	inode_may_drop(op->fs, inode);
 	inode->writers += flags_write(info->flags);
 	record_open(op->fs, inode, JOURNAL_DID_OPEN);
 	return 0;
@@ -112,7 +114,8 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 static int handle_count(struct op *op, fuse_req_t req, struct inode *inode,
 			struct fuse_file_info *info)
 {
-	/* Topology before the lock: a quota above decides who moves the bytes. */
+	/* Take topology before the inode's lock: a quota above the inode decides whether reads and
+	 * writes bypass the daemon. */
 	brlock_token token = brlock_read_lock(&op->fs->topology);
 	bool limited = inode->quota_dir && quota_limited(inode->quota_dir);
 
@@ -134,7 +137,7 @@ int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fus
 	if (error)
 		return error;
 	info_set_cache(op, info);
-	/* Every read is to hear of it. */
+	/* Every read must report the missing data. */
 	if (file_is_missing(inode->file))
 		info->direct_io = 1;
 	info->fh = (flags_write(info->flags) ? OP_HANDLE_WRITES : 0) |
@@ -159,10 +162,11 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 		backing = atomic_exchange(file_backing_id(inode->file), 0);
 		drop = inode_may_drop(op->fs, inode);
 	}
-	/* First, for a number that is closed twice may be another file's by then; a daemon that is
-	 * killed in between leaves it open until the mount ends. */
+	/* Record the close first: if the next daemon closed the backing id once more, the id might
+	 * belong to another file by then. If this daemon is killed here, the id stays open until
+	 * the mount ends. */
 	record_open(op->fs, inode, JOURNAL_DID_CLOSE);
-	/* Before another open can register the object anew. */
+	/* Close the backing id before another open can register the object again. */
 	if (backing && req)
 		fuse_passthrough_close(req, backing);
 	pthread_mutex_unlock(&inode->lock);
@@ -205,8 +209,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 	op_done(&op, req, 0);
 }
 
-/* After the first ENOSYS the kernel asks no more, but goes on writing back at close the pages of
- * mappings, which FOPEN_NOFLUSH would end. */
+/* After the first ENOSYS the kernel sends no more flushes, but still writes back the pages of
+ * mappings at close; FOPEN_NOFLUSH would end the writing back. */
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
 	(void)ino, (void)info;
@@ -217,7 +221,7 @@ static void op_save(fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 {
 	struct op op;
 
-	/* A write that was answered is where it has to be, but for the disk. */
+	/* A write that was answered is in its place; only the copy on disk may be missing. */
 	if (op_begin(&op, req, ino, kind))
 		op_done(&op, req, spool_save(op.fs, op.inode));
 }
@@ -234,7 +238,8 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
 	op_save(req, ino, STAT_FSYNCDIR);
 }
 
-/* Open stays: handles are counted for unlink, for the end of writing and for passthrough. */
+/* open has an operation: the daemon counts open handles for unlink, for the end of writing and for
+ * passthrough. */
 void ops_open(struct fuse_lowlevel_ops *ops)
 {
 	ops->open = op_open;

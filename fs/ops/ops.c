@@ -49,7 +49,7 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	return true;
 }
 
-/* One that nobody could reach any more is gone: then it is made again. */
+/* False if the inode was freed meanwhile: the caller then creates the inode again. */
 bool op_drc_find_inode(const struct op *op, struct inode **inode)
 {
 	if (!op_drc_find(op))
@@ -144,7 +144,7 @@ void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode)
 
 	op_end(op, 0);
 	op_entry(inode, &entry);
-	/* Counted before the reply: the kernel may forget it at once. */
+	/* Count the lookup before the reply: the kernel may forget the inode at once. */
 	inode_looked_up(inode);
 	if (fuse_reply_entry(req, &entry))
 		inode_forget(op->fs, inode, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The kernel says of a write and of a truncation whether the caller has CAP_FSETID, and leaves
- * fallocate and copy_file_range to the daemon. Nothing has to be done for security.capability,
- * which no file here can have. */
+/* Set-id bits of files that are changed. For a write and a truncation the kernel says whether the
+ * caller has CAP_FSETID; for fallocate and copy_file_range the daemon must find out. Nothing is
+ * needed for security.capability, as no file here can have that attribute. */
 #include <linux/capability.h>
 
 #include "fs/fuse/session.h"
@@ -27,8 +27,8 @@ mode_t op_set_id_to_drop(struct op *op, struct inode *inode, enum op_told told)
 	if (!(mode & (S_ISUID | S_ISGID)) || told == OP_TOLD_KEEP ||
 	    (told == OP_TOLD_NOTHING && caller_is_capable(&caller, CAP_FSETID)))
 		return 0;
-	/* Without the right to execute for the group it is no more than a mark, which members of
-	 * the group may keep. */
+	/* Without the group's right to execute, S_ISGID is only a mark, which members of the group
+	 * may keep. */
 	if (mode & S_ISGID && (mode & S_IXGRP || !caller_is_of_group(&caller, inode)))
 		drop |= S_ISGID;
 	return mode & drop;
@@ -38,7 +38,7 @@ void op_drop_set_id(struct op *op, struct inode *inode, enum op_told told)
 {
 	mode_t drop = op_set_id_to_drop(op, inode, told);
 
-	/* The kernel would go on using the mode that it knows, and execute by it. */
+	/* Otherwise the kernel would go on using the old mode, also to execute the file. */
 	if (drop && tree_drop_mode(op->fs, inode, drop))
 		session_changed(op->fs->session, inode->ino);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The table of all operations. ROUTES lists the operations that .gpumem/ supports: each takes a
- * request on a node of .gpumem/ to control_operations and any other request to the tree's operation
- * of that name. An operation without a row there takes all requests to the tree's operation, whose
- * op_begin refuses the nodes of .gpumem/. */
+/* The table of all operations. ROUTES lists the operations that .gpumem/ supports: each sends a
+ * request on a node of .gpumem/ to control_operations, and any other request to the tree's
+ * operation of the same name. An operation without a row in ROUTES sends all requests to the tree's
+ * operation, and op_begin refuses nodes of .gpumem/. */
 #include "fs/control/nodes.h"
 #include "fs/ops/ops.h"
 

@@ -17,7 +17,8 @@
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
-/* user.* and trusted.* are kept; capabilities and ACLs are not, and must not seem to be. */
+/* Attributes user.* and trusted.* are stored. Capabilities and ACLs are not, and must not seem to
+ * be. */
 static int xattr_name_check(const char *name)
 {
 	static const char *const kept[] = {"user.", XATTR_TRUSTED};
@@ -28,7 +29,7 @@ static int xattr_name_check(const char *name)
 	return -EOPNOTSUPP;
 }
 
-/* 0: there is none. lock is held. */
+/* The bytes that a stored attribute counts for; 0: no such attribute. The caller holds lock. */
 static uint32_t xattr_stored_bytes(const struct inode *inode, const char *name)
 {
 	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
@@ -122,7 +123,7 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	op_done(&op, req, error);
 }
 
-/* The value, allocated. */
+/* The size of a stored attribute, or -errno; *value is allocated. */
 static ssize_t xattr_stored_get(struct inode *inode, const char *name, char **value)
 {
 	int error = xattr_name_check(name);
@@ -150,7 +151,7 @@ static ssize_t attribute_get(struct op *op, int id, char **value)
 	return length > XATTR_SIZE_MAX ? -E2BIG : (ssize_t)length;
 }
 
-/* The reply of getxattr and listxattr: the size alone when asked with room for nothing. */
+/* The reply of getxattr and listxattr: without room only the size. */
 static void op_reply_value(struct op *op, fuse_req_t req, const char *value, size_t size,
 			   size_t room)
 {
@@ -184,7 +185,8 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 		op_reply_value(&op, req, value, (size_t)size, room);
 }
 
-/* Names that we own and that were set, each with its NUL: the bytes needed in all. */
+/* Lists the names user.gpumem.* that are set, each with its NUL: the number of bytes that all need.
+ */
 static size_t attributes_list(struct inode *inode, char *out, size_t capacity)
 {
 	size_t needed = 0;
@@ -202,7 +204,7 @@ static size_t attributes_list(struct inode *inode, char *out, size_t capacity)
 	return needed;
 }
 
-/* As on every file system of the kernel's own. */
+/* trusted.* is for CAP_SYS_ADMIN only, as in the kernel's own file systems. */
 static enum xattr_names xattr_names_visible(struct op *op)
 {
 	struct caller caller = op_caller(op);
