@@ -18,7 +18,7 @@
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 
-/* Lines in the log about files at most; the rest is a number. */
+/* The most log lines about single files; the last line has the number of further files. */
 #define NAMED_MAX 100
 
 struct losses {
@@ -72,7 +72,7 @@ static void gpu_fault_reset(void *of, struct device *device, int64_t ms)
 	worker_end();
 }
 
-/* Another process may have what this one cannot: to it no error was told. */
+/* A new process may be able to use a GPU that this process cannot recover. */
 static void gpu_fault_request_replacement(void *of, struct device *device)
 {
 	struct fs *fs = of;
@@ -81,7 +81,7 @@ static void gpu_fault_request_replacement(void *of, struct device *device)
 		fdstore_request_replacement(fs->fdstore, device->uuid);
 }
 
-/* A full one may work. */
+/* Whether a small allocation on the GPU can be cleared; a full GPU passes. */
 static int device_test(struct device *device)
 {
 	struct copier *copier;

@@ -13,21 +13,22 @@
 #include "fs/core/fs.h"
 #include "fs/file/volume.h"
 
-/* Making a context and a Vulkan device again takes up to 1.2 s: worth the 560 MiB to others only
- * when nobody comes back soon. */
+/* To create a context and a Vulkan device again takes up to 1.2 s, so the 560 MiB are given to
+ * other programs only after some time without files. */
 #define IDLE_MS 30000
 
-/* Less is not worth the walk through the heap, which holds up who allocates. */
+/* A smaller gain is not worth the walk through the heap, during which threads that allocate wait.
+ */
 #define TRIM_BYTES (16LL << 20)
 
-/* How often within that time the GPUs are looked at. */
+/* How often within that time each GPU is checked. */
 #define CHECKS 4
 
 struct idle_release {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* ending */
+	pthread_cond_t changed; /* of ending */
 	bool ending;
-	bool running; /* thread is to be joined */
+	bool running; /* thread must be joined */
 	pthread_t thread;
 };
 
@@ -39,7 +40,8 @@ static uint64_t idle_release_ms(void)
 	return text && parse_u64(text, CHECKS, IDLE_MS, &ms) == 0 ? ms : IDLE_MS;
 }
 
-/* unused counts the looks since the GPU was last seen in use. */
+/* Releases the GPU after CHECKS checks without a file or an allocation; unused counts these checks.
+ */
 static void volume_release_if_idle(struct volume *volume, uint64_t *allocations, unsigned *unused)
 {
 	uint64_t now = pool_allocations(volume->pool);
@@ -52,11 +54,11 @@ static void volume_release_if_idle(struct volume *volume, uint64_t *allocations,
 	if (*unused < CHECKS)
 		return;
 	pool_trim(volume->pool);
-	device_idle_release(volume->device); /* busy: the next look tries again */
+	device_idle_release(volume->device); /* if the device is busy, the next check tries again */
 }
 
-/* The allocator keeps what was freed for what may be made next: after rm -r of a million names half
- * a GB. peak: what names and inodes took at most since this was last done, by account.c. */
+/* The allocator keeps freed memory for later allocations: half a GB after rm -r of a million names.
+ * peak is the most memory that names and inodes took (quota_metadata) since the last trim. */
 static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak)
 {
 	int64_t now = atomic_load(&fs->metadata_bytes);
@@ -69,7 +71,7 @@ static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak)
 	*peak = now;
 }
 
-/* lock is held. False: to end. */
+/* Waits; false if the thread must end. The caller holds lock. */
 static bool idle_release_wait(struct idle_release *idle_release, uint64_t ms)
 {
 	struct timespec until;

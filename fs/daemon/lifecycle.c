@@ -56,7 +56,7 @@ static int backend_part_open(struct fs *fs)
 	return backend_open(&config, &fs->backend);
 }
 
-/* Counts the volume that was just opened, behind those that were open. */
+/* Counts the volume just opened behind the others. */
 static void volume_count(struct fs *fs)
 {
 	fs->volumes[fs->n_volumes].index = fs->n_volumes;
@@ -133,8 +133,8 @@ static int settings_prepare(struct fs *fs)
 	clock_gettime(CLOCK_REALTIME, &fs->started);
 	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
 	fs->noatime = option_list_has(fs->options.mount_options, "noatime");
-	/* With files of an earlier daemon to bring back, the mount comes up even if the spool's
-	 * directory cannot be used: spool_open. */
+	/* If files of an earlier daemon are to be restored, the mount must come up even if the
+	 * spool's directory cannot be used (see spool_open). */
 	return fs->holder ? 0 : spool_check(&fs->options);
 }
 
@@ -161,14 +161,14 @@ static int gpu_faults_open(struct fs *fs)
 	return 0;
 }
 
-/* The thread that closes the mount copied nothing, but may have freed memory of GPUs. */
+/* The thread that closes the mount copied nothing, but may have freed GPU memory. */
 static void worker_close(struct fs *fs)
 {
 	(void)fs;
 	worker_end();
 }
 
-/* PART(member, type): open and close of a part that is a pointer to one struct. */
+/* PART(member, type) defines open and close for a part that is a pointer to one struct. */
 #define PART(member, type)                                                                         \
 	static int member##_part_open(struct fs *fs)                                               \
 	{                                                                                          \
@@ -185,14 +185,14 @@ PART(users, user_limits)
 PART(leases, lease_list)
 PART(inodes, inode_table)
 
-/* open: 0 or -errno, and then nothing of the part is left; NULL where there is nothing to open.
- * close: NULL where there is nothing to close. */
+/* open returns 0, or -errno with nothing of the part left; NULL: nothing to open. close may be
+ * NULL. */
 struct part {
 	int (*open)(struct fs *fs);
 	void (*close)(struct fs *fs);
 };
 
-/* What can be opened while another daemon serves the files. */
+/* The parts to open while another daemon still serves the files. */
 static const struct part prepared[] = {
     {settings_prepare, counters_close},
     {topology_open, topology_close},
@@ -211,7 +211,7 @@ static const struct part prepared[] = {
     {calibrate_open, calibrate_close},
 };
 
-/* The files, and the threads that work on them. */
+/* The files, and the threads working on the files. */
 static const struct part filled[] = {
     {NULL, worker_close},
     {tree_open, tree_destroy},

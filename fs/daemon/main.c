@@ -36,7 +36,8 @@ static int version_show(void)
 	return 0;
 }
 
-/* Requests are served already, and find the sharing from one moment to the next. */
+/* Starts sharing. Threads serve requests already, and use fs->share from the moment that the
+ * pointer is set. */
 static void share_start(struct fs *fs, const struct session *session)
 {
 	struct share *share;
@@ -47,8 +48,8 @@ static void share_start(struct fs *fs, const struct session *session)
 		unclaimed_leases_end(fs);
 }
 
-/* Of a daemon with a keeper nothing is taken apart: files, memory and journal are for the next one.
- */
+/* Ends the daemon after an error. If there is a keeper, the daemon takes nothing apart: the next
+ * daemon needs files, memory and journal. */
 static int mount_abandon(struct fs *fs, struct session *session)
 {
 	if (fs->fdstore)
@@ -76,8 +77,8 @@ static bool daemon_stands_by(const struct fs *fs)
 	return fdstore_flags(fs->fdstore) & IPC_STANDBY;
 }
 
-/* Everything that a daemon can do while another one still serves the mount, then the files, as that
- * left them. 0 or -errno. */
+/* Prepares everything that is possible while another daemon still serves the mount, waits for the
+ * keeper, and then opens the files as the other daemon left them. 0 or -errno. */
 static int mount_prepare(struct fs *fs, struct session **session)
 {
 	const struct session_table table = {.operations = ops_table(),
@@ -116,11 +117,11 @@ static int mount_prepare(struct fs *fs, struct session **session)
 	if (error)
 		session_close(*session);
 	else
-		settings_open(fs); /* if not, it is said */
+		settings_open(fs); /* an error is logged and has no other effect */
 	return error;
 }
 
-/* Requests are served when it returns, and files are shared. 0 or -errno. */
+/* Starts to serve requests and to share files. 0 or -errno. */
 static int mount_serve(struct fs *fs, struct session *session)
 {
 	bool shared = share_is_kept(fs);
@@ -134,7 +135,7 @@ static int mount_serve(struct fs *fs, struct session *session)
 	return error;
 }
 
-/* Serves the mount from here to its end. */
+/* Serves the mount until the mount ends; the exit status. */
 static int mount_run(struct fs *fs, struct daemon *daemon)
 {
 	struct watchdog *watchdog;
@@ -156,7 +157,7 @@ static int mount_run(struct fs *fs, struct daemon *daemon)
 	if (error && fs->fdstore)
 		return mount_abandon(fs, session);
 	fdstore_end(fs->fdstore);
-	/* Leases hold files, and the socket's connections the mount. */
+	/* Close sharing first: leases hold files, and connections of the socket hold the mount. */
 	share_close(fs->share);
 	session_close(session);
 	fs_close(fs);
@@ -165,7 +166,7 @@ static int mount_run(struct fs *fs, struct daemon *daemon)
 	return EXIT_SUCCESS;
 }
 
-/* By who wants a mount. */
+/* Started by a user or by mount(8), to mount. */
 static int mount_start(struct fs *fs, int argc, char **argv)
 {
 	struct options *options = &fs->options;
@@ -179,11 +180,11 @@ static int mount_start(struct fs *fs, int argc, char **argv)
 		return 1;
 	if (options->recovery == RECOVERY_OFF)
 		return mount_run(fs, &daemon);
-	argv[argc - 1] = options->mountpoint; /* getopt put it last */
+	argv[argc - 1] = options->mountpoint; /* getopt_long put the mountpoint last */
 	return keeper_run(options, argc, argv, &daemon);
 }
 
-/* By the keeper. */
+/* Started by the keeper. */
 static int mount_start_kept(struct fs *fs, char **argv)
 {
 	struct daemon nobody = {.ready_fd = -1};

@@ -19,7 +19,8 @@ struct watchdog {
 	pthread_t thread;
 };
 
-/* Requests wait for any worker, but with rings for that of their processor. */
+/* How many workers must be stuck before requests wait: all, or with rings one, because only the
+ * worker of a processor serves the ring of that processor. */
 static unsigned workers_needed(const struct fs *fs)
 {
 	return fs->can.io_uring.on ? 1 : fs->can.threads;
@@ -46,7 +47,7 @@ static void *watchdog_thread_main(void *pointer)
 	return NULL;
 }
 
-/* Half of what the service manager waits, as sd_watchdog_enabled(3) recommends. */
+/* Half of the service manager's time limit, as sd_watchdog_enabled(3) recommends. */
 static int watchdog_period_ms(uint64_t us)
 {
 	uint64_t ms = us / 2000;

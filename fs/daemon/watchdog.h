@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tells the service manager that requests are being answered, as long as they are. Looked at is
- * what the workers have done: to ask the mount would leave a daemon that is stuck waiting for
- * itself, in a way that no signal ends. */
+/* Tells the service manager that requests are answered. The watchdog reads the workers' counters
+ * instead of sending a request to the mount: in a stuck daemon the watchdog would wait for its own
+ * process, and no signal could end the wait. */
 #ifndef FS_DAEMON_WATCHDOG_H
 #define FS_DAEMON_WATCHDOG_H
 
 struct fs;
 struct watchdog;
 
-/* Starts where the service manager asks for it: 0 with *watchdog NULL where it does not; -errno
- * after a line in the log. */
+/* Starts the watchdog if the service manager asks for a watchdog, else *watchdog is NULL: 0, or
+ * -errno after a line in the log. */
 int watchdog_start(struct fs *fs, struct watchdog **watchdog);
-/* NULL is fine. */
+/* watchdog may be NULL. */
 void watchdog_stop(struct watchdog *watchdog);
 
 #endif

@@ -16,11 +16,11 @@
 #include "fs/fuse/readahead.h"
 #include "fs/share/share.h"
 
-/* The kernel's default bound on one request (fs.fuse.max_pages_limit, 256 pages); larger ones
- * brought nothing at 1 MiB and were slower at 16 MiB on the reference machine. */
+/* The kernel's default limit for one request (fs.fuse.max_pages_limit, 256 pages). On the reference
+ * machine larger requests gained nothing over 1 MiB, and were slower at 16 MiB. */
 #define MAX_WRITE (1U << 20)
 
-/* On few cores the rings' wake-ups cost more than they save (measured on two). */
+/* On few cores the wake-ups of the rings cost more than the rings save (measured on two). */
 #define IO_URING_CORES 4
 
 static bool kernel_has_uring(void)
@@ -95,8 +95,8 @@ int capabilities_choose(struct fs *fs)
 	return uring_choose(fs);
 }
 
-/* The kernel wants CAP_SYS_ADMIN in the initial user namespace; root of another one, as in a
- * rootless container, may mount and has it not. */
+/* The kernel wants CAP_SYS_ADMIN in the initial user namespace. Root of another user namespace, as
+ * in a rootless container, may mount but lacks the capability. */
 static bool passthrough_is_permitted(void)
 {
 	return geteuid() == 0 && caller_in_initial_namespace(0);
@@ -120,7 +120,7 @@ static void passthrough_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 			       "host/ files are read, written and mapped by the kernel alone");
 }
 
-/* An older libfuse, used here or built with, keeps to itself which writes take the bits away. */
+/* An older libfuse, at run time or at build time, does not say which writes clear set-id bits. */
 static bool libfuse_tells_kills(void)
 {
 	const char *patch = strrchr(fuse_pkgversion(), '.');
@@ -149,21 +149,22 @@ static void killpriv_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 {
 	conn->max_write = fs->can.max_write;
-	/* The window may be set before the kernel has this answer, and then is not to be lowered.
-	 */
+	/* The daemon may raise the readahead window before the kernel reads this reply, which must
+	 * not lower the window again. */
 	conn->max_readahead = readahead_bytes(fs);
 	conn->time_gran = 1;
 	conn->max_background = 128;
-	conn->no_interrupt = 1; /* no request waits for anything that a signal could end */
+	conn->no_interrupt = 1; /* no request waits for an event that a signal could end */
 
 	fuse_set_feature_flag(conn, FUSE_CAP_ASYNC_READ); /* see readahead.h */
 	fuse_set_feature_flag(conn, FUSE_CAP_PARALLEL_DIROPS);
 	fuse_set_feature_flag(conn, FUSE_CAP_CACHE_SYMLINKS);
-	/* Open directories have no state. The kernel then keeps listings, too, until it changes the
-	 * directory itself; nobody else does. */
+	/* An open directory has no state. With this flag the kernel also caches listings until the
+	 * kernel itself changes the directory, and only the kernel does. */
 	fuse_set_feature_flag(conn, FUSE_CAP_NO_OPENDIR_SUPPORT);
 	fuse_set_feature_flag(conn, FUSE_CAP_NO_EXPORT_SUPPORT);
-	/* Set-size comes before open then, on a path that exists anyway. */
+	/* With this flag off the kernel sets the size before open, by setattr, which exists anyway.
+	 */
 	fuse_unset_feature_flag(conn, FUSE_CAP_ATOMIC_O_TRUNC);
 	fuse_unset_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV);
 	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_READ);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What this kernel, libfuse and machine can do for a mount. */
+/* Decides what this kernel, libfuse and machine can do for a mount, and writes the decisions to the
+ * log. */
 #ifndef FS_FUSE_CAPABILITIES_H
 #define FS_FUSE_CAPABILITIES_H
 
@@ -8,7 +9,7 @@
 #include <fuse_lowlevel.h>
 #include <stdbool.h>
 
-/* Whether a write is to take set-id bits away, which libfuse says from 3.18.3 on. */
+/* Whether a write must clear set-id bits; libfuse says so from 3.18.3 on. */
 #if FUSE_VERSION > FUSE_MAKE_VERSION(3, 18) ||                                                     \
     (FUSE_VERSION == FUSE_MAKE_VERSION(3, 18) && FUSE_HOTFIX_VERSION >= 3)
 #define CAPABILITIES_HAS_KILLS true
@@ -27,17 +28,18 @@ static inline bool capabilities_kills(const struct fuse_file_info *info)
 
 struct fs;
 
-/* Of worker threads by default. More threads than cores keeps requests moving while others wait for
- * a DMA. */
+/* The least and greatest default number of worker threads. With more threads than cores, requests
+ * make progress while other threads wait for a DMA. */
 #define CAPABILITIES_THREADS_MIN 4U
 #define CAPABILITIES_THREADS_MAX 32U
 
-/* Before the mount: threads, io_uring. 0, or -ENOTSUP after a line where io_uring=on asks for what
- * is not there. */
+/* Before the mount: decides the number of threads and io_uring. 0, or -ENOTSUP after a line in the
+ * log if io_uring=on is not possible. */
 int capabilities_choose(struct fs *fs);
-/* In FUSE's init: asks the kernel for what is wanted and notes what it has. */
+/* While FUSE's INIT is served: asks the kernel for features and records the ones that the kernel
+ * has. */
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn);
-/* A line each to the log. */
+/* Writes a line to the log for each capability. */
 void capabilities_log(struct fs *fs);
 
 #endif

@@ -18,15 +18,15 @@
 #include "fs/keeper/fdstore.h"
 #include "fs/trace/observe.h"
 
-/* How long a thread looks for the next request before it sleeps. On the reference machine a
- * request and its answer took 25 us with a thread to wake and 11 us without. A client that asks one
- * thing after the other gains all of it within 20 us; this is for one that does something in
- * between, and as long as KVM's halt polling takes for the same reason. */
+/* How long a thread polls for the next request before sleeping. On the reference machine a request
+ * and its reply took 25 us if a thread had to wake up, and 11 us otherwise. A client with one
+ * request after the other gains the whole difference within 20 us. The longer time is for a client
+ * with computation between requests, and equals KVM's halt polling, which has the same purpose. */
 #define BUSY_POLL_NS 200000
-/* One of so many processors may be looking, so that those who compute keep theirs. */
+/* One in so many processors may poll: the others are left to programs that compute. */
 #define BUSY_POLL_SHARE 8
 
-/* -1: the session's. */
+/* The calling thread's device; -1: the session's. */
 static _Thread_local int own_fd = -1;
 
 static ssize_t channel_writev(int fd, struct iovec *iov, int count, void *userdata)
@@ -40,14 +40,15 @@ static void libfuse_log_nothing(enum fuse_log_level level, const char *format, v
 	(void)level, (void)format, (void)args;
 }
 
-/* libfuse wants one, but its loop, which would call it, is not used. */
+/* fuse_session_custom_io needs a read function for libfuse's own loop, although the daemon uses a
+ * loop of its own. */
 static ssize_t channel_read_wait(int fd, void *to, size_t bytes, void *userdata)
 {
 	(void)userdata;
 	return read(own_fd < 0 ? fd : own_fd, to, bytes);
 }
 
-/* In a release of libfuse that is built without, the function is there and fails. */
+/* Fails if libfuse was built without custom I/O. */
 static int session_custom_io(struct fuse_session *fuse)
 {
 	static const struct fuse_custom_io io = {.writev = channel_writev,
@@ -56,7 +57,7 @@ static int session_custom_io(struct fuse_session *fuse)
 	return fuse_session_custom_io(fuse, &io, sizeof(io), fuse_session_fd(fuse));
 }
 
-/* The fd or -errno. */
+/* The descriptor or -errno. */
 static int device_clone(struct fuse_session *fuse)
 {
 	uint32_t session = (uint32_t)fuse_session_fd(fuse);
@@ -111,7 +112,7 @@ void channel_prepare(struct fs *fs, struct fuse_session *fuse)
 	busy_poll_prepare(fs);
 }
 
-/* The one that the same thread of another daemon had, or a new one. */
+/* The device that the thread of this number had in an earlier daemon, or a new device. */
 static int device_clone_kept(struct fs *fs, struct fuse_session *fuse, unsigned number)
 {
 	uint64_t id = fdstore_id(FDSTORE_CLONE, number);
@@ -137,7 +138,7 @@ int channel_open(struct fs *fs, struct fuse_session *fuse, unsigned number)
 	if (fd < 0)
 		log_warn("a worker thread shares its /dev/fuse with others: %s", strerror(-fd));
 	else
-		fcntl(fd, F_SETFL, O_RDWR); /* a killed daemon may have been looking */
+		fcntl(fd, F_SETFL, O_RDWR); /* a killed daemon may have left O_NONBLOCK */
 	own_fd = fd < 0 ? -1 : fd;
 	return own_fd;
 }
@@ -152,7 +153,7 @@ void channel_answer_for(int channel)
 	own_fd = channel;
 }
 
-/* As read(2) with O_NONBLOCK. */
+/* As read(2) with O_NONBLOCK, for at most BUSY_POLL_NS. */
 static ssize_t channel_read_polling(void *to, size_t bytes)
 {
 	int64_t until = observe_now() + BUSY_POLL_NS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What session.c and session_mount.c have in common. */
+/* The session's state, for session.c and mount.c. */
 #ifndef FS_FUSE_INTERNAL_H
 #define FS_FUSE_INTERNAL_H
 
@@ -22,26 +22,27 @@ struct session {
 	struct fuse_session *fuse;
 	pthread_t *threads;
 	unsigned n_threads;
-	int *channels; /* the threads', open until nobody answers any more */
+	int *channels; /* the workers' devices, open until no reply is sent any more */
 	atomic_uint n_channels;
 	atomic_uint running;
 	atomic_bool ending;
-	int ended_fd; /* eventfd: the last thread is done */
+	int ended_fd; /* an eventfd: the last thread has ended */
 	int signal_fd;
-	sem_t answered;		     /* INIT is being served, or never will be */
-	atomic_bool greeted;	     /* INIT was served */
-	dev_t device;		     /* of the mount; 0: not known */
-	int fuse_fd;		     /* with recovery=transparent: the mount's, beside libfuse's */
-	struct lookup_gc *lookup_gc; /* where a daemon before this one had the mount */
-	struct fuse_init *fuse_init; /* where there is a keeper */
+	sem_t answered;	     /* posted when INIT is being served or all threads have ended */
+	atomic_bool greeted; /* INIT was served */
+	dev_t device;	     /* the mount's device number; 0: unknown */
+	int fuse_fd;	     /* with recovery=transparent: a second descriptor of the mount, beside
+				libfuse's; else -1 */
+	struct lookup_gc *lookup_gc; /* NULL if no earlier daemon had the mount */
+	struct fuse_init *fuse_init; /* NULL without a keeper */
 };
 
-/* session_mount.c. Each is 0, or -errno after a line in the log. */
+/* The functions of mount.c. Each returns 0, or -errno after a line in the log. */
 int session_fuse_new(struct session *session);
-/* The mount that a daemon before this one made, where there is one that goes on: as far as can be
- * without touching it. */
+/* Finds the mount of an earlier daemon that is to go on, and prepares to serve the mount without
+ * any effect on the mount. */
 int session_find_earlier_mount(struct session *session);
-/* Mounts, or puts libfuse onto the mount that was taken. */
+/* Mounts, or connects libfuse to the mount that session_find_earlier_mount found. */
 int session_mount(struct session *session);
 
 #endif

@@ -17,8 +17,9 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 
-/* At once, for what the last daemon left; later for what is unlinked since, of which we count more
- * lookups than the kernel will forget. */
+/* The first sweep runs at once, for inodes that the last daemon left. Later sweeps are for inodes
+ * that were unlinked since: their count of lookups is greater than the number that the kernel will
+ * forget. */
 #define FIRST_MS 1000
 #define LAST_MS	 60000
 
@@ -29,7 +30,8 @@ struct lookup_gc {
 	pthread_t thread;
 };
 
-/* Nobody can come by it any more but who has it already. */
+/* Whether no name, handle or lease refers to the inode: no new lookup is possible, and only the
+ * kernel may still know the inode. */
 static bool inode_has_only_lookups(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
@@ -39,11 +41,11 @@ static bool inode_has_only_lookups(struct inode *inode)
 
 static bool kernel_knows_inode(struct lookup_gc *lookup_gc, uint64_t ino)
 {
-	/* Nothing is invalidated but attributes: no request comes of it. */
+	/* Only attributes are invalidated, so the kernel sends no request in return. */
 	return fuse_lowlevel_notify_inval_inode(lookup_gc->fuse, ino, -1, 0) != -ENOENT;
 }
 
-/* What is on its way about one of these, which op_forget looks for, finds nothing to take. */
+/* op_forget finds no inode if a forget arrives after the inode was freed here. */
 static void lookup_gc_sweep(struct lookup_gc *lookup_gc)
 {
 	struct fs *fs = lookup_gc->fs;

@@ -43,7 +43,8 @@ static void libfuse_log(enum fuse_log_level level, const char *format, va_list a
 		log_debug("%s", line);
 }
 
-/* One -o argument for libfuse. The source's name says so where the memory is not a GPU's. */
+/* The argument of -o for libfuse. The source's name ends with :host if the memory is not a GPU's.
+ */
 static int mount_arguments(const struct fs *fs, struct fuse_args *args)
 {
 	const struct options *options = &fs->options;
@@ -80,7 +81,7 @@ int session_fuse_new(struct session *session)
 	return error;
 }
 
-/* Of what the daemon before mounted, the name alone is left, with nobody behind it. */
+/* Unmounts the mount of the last daemon: no process serves that mount any more. */
 static void earlier_mount_detach(const struct session *session)
 {
 	if (session->fuse_init && fuse_init_device(session->fuse_init))
@@ -97,16 +98,18 @@ static int mount_create(struct session *session)
 		log_error("cannot mount on %s", mountpoint);
 		return -EIO;
 	}
-	/* At once: whoever goes on for a daemon that is killed must know its own mount. */
+	/* Record the device at once: a daemon that replaces a killed daemon must recognize the
+	 * mount. */
 	if (unmount_device(mountpoint, &session->device) == 0 && session->fuse_init)
 		fuse_init_set_device(session->fuse_init, session->device);
-	/* Whoever finds that the mount answers can ask its keeper for an upgrade. */
+	/* Wait for the keeper: a program that sees the mount answer may ask the keeper for an
+	 * upgrade. */
 	fdstore_wait_idle(session->fs->fdstore);
 	return 0;
 }
 
-/* Mounts for this daemon and those to come. What they need is held before the kernel hears
- * anything. */
+/* Mounts so that later daemons can go on with the mount: the keeper holds the descriptor before the
+ * kernel gets the first reply. */
 static int mount_create_kept(struct session *session)
 {
 	int error = mount_create(session);
@@ -128,7 +131,7 @@ static int mount_create_kept(struct session *session)
 	return error ? error : fuse_init_replay(session->fuse_init, session->fuse);
 }
 
-/* Whether the mount is to go on when this daemon is gone. */
+/* Whether the mount goes on after this daemon. */
 static bool mount_is_kept(const struct session *session)
 {
 	return session->fs->fdstore && session->fs->options.recovery == RECOVERY_TRANSPARENT;

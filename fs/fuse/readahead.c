@@ -12,12 +12,13 @@
 #include "common/number.h"
 #include "fs/core/fs.h"
 
-/* The kernel begins with 128 KiB, INIT can only ask for less, and a stream then waits for one small
- * request after the other. A window is fetched in requests of max_write, each by another worker,
- * while the reader copies out the window before. On the reference machine a request of 1 MiB is
- * answered in 200-300 us, of which the DMA is 26, and the wires would take one every 20: eight come
- * near that, and more would mostly be fetched in vain, for those who stop, or who fault here and
- * there in a mapping. */
+/* How many requests of max_write the window holds. The kernel's default is 128 KiB, and the reply
+ * to INIT can only lower the window; a stream then waits for one small request after the other. The
+ * requests of a window are served by several workers while the reader copies the window before. On
+ * the reference machine a request of 1 MiB is answered in 200-300 us, of which the DMA takes 26 us,
+ * and the bus could carry a request every 20 us. Eight requests come near that rate. More would
+ * mostly be fetched in vain for readers that stop early, or that touch single pages of a mapping.
+ */
 #define REQUESTS 8
 
 #define PATH_BYTES 64
@@ -44,7 +45,7 @@ static int window_set(const char *path, uint64_t bytes)
 	if (!file)
 		return -1;
 	fprintf(file, "%" PRIu64 "\n", bytes >> 10);
-	return fclose(file); /* the write's error is here */
+	return fclose(file); /* fclose reports the error of the write */
 }
 
 uint32_t readahead_bytes(const struct fs *fs)
@@ -60,7 +61,7 @@ void readahead_setup(struct fs *fs, dev_t device)
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(device),
 		 minor(device));
 	if (window_get(path, &bytes))
-		return; /* no sysfs here: 0, not known */
+		return; /* there is no sysfs: readahead stays 0, unknown */
 	if (fs->options.cache != CACHE_NONE && bytes < wanted && window_set(path, wanted))
 		log_info("readahead stays at %" PRIu64 " KiB: %s cannot be written", bytes >> 10,
 			 path);

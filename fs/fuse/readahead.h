@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* How far the kernel reads ahead into the page cache, where the mount uses it (cache=auto, always).
+/* How far the kernel reads ahead into the page cache, for mounts that use the page cache
+ * (cache=auto, cache=always).
  *
- * Files of cache=none are not read ahead at all, neither by the kernel nor by the daemon, though
- * one reader of such a file has one DMA in flight at a time: bytes fetched before they are asked
- * for can be overtaken by a kernel that runs on the GPU or a store through a mapping, which nobody
- * tells the daemon of, and a read that begins after such a write must see it. Who wants one fast
- * stream asks with larger reads, with several threads or with io_uring, or mounts with a cache. */
+ * With cache=none neither the kernel nor the daemon reads ahead, although a single reader then has
+ * one DMA in progress at a time. A program on the GPU or a store through a mapping may change the
+ * bytes after the daemon fetched them, without the daemon's knowledge, and a read that begins after
+ * the change must return the change. A program that wants one fast stream uses larger reads,
+ * several threads or io_uring, or a mount with a cache. */
 #ifndef FS_FUSE_READAHEAD_H
 #define FS_FUSE_READAHEAD_H
 
@@ -15,10 +16,10 @@
 
 struct fs;
 
-/* How far the kernel is to read ahead, which INIT's answer must allow. */
+/* The wanted window, which the reply to INIT must allow. */
 uint32_t readahead_bytes(const struct fs *fs);
-/* Once the mount, device, is there: raises the window if need be and if the daemon may, and notes
- * in fs->can.readahead what it is. */
+/* After the mount, whose device number is device: raises the window if necessary and permitted, and
+ * records the window in fs->can.readahead. */
 void readahead_setup(struct fs *fs, dev_t device);
 
 #endif

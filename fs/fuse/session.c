@@ -31,7 +31,8 @@
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/fuse_init.h"
 
-/* How long users of the mount have to end after a signal before their requests fail. */
+/* How long processes may still use the mount after a signal to the daemon; then their requests
+ * fail. */
 #define END_GRACE_MS 500
 #define KICK_MS	     10
 
@@ -63,7 +64,7 @@ int session_check(const char *mountpoint)
 
 static void signal_interrupt(int signal)
 {
-	(void)signal; /* arrives only to end a read() */
+	(void)signal; /* SIGUSR1 only interrupts a read(2) */
 }
 
 static sigset_t ending_signals(void)
@@ -91,21 +92,21 @@ static int signals_setup(struct session *session)
 
 	sigaction(SIGUSR1, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGIO, SIG_IGN); /* system_object_is_held */
+	signal(SIGIO, SIG_IGN); /* raised by system_object_is_held */
 	session->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	session->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return session->signal_fd < 0 || session->ended_fd < 0 ? -errno : 0;
 }
 
-/* One request: false when there will be no more. */
+/* Serves one request; false: there will be no more requests. */
 static bool request_serve(struct session *session, struct worker *worker)
 {
 	ssize_t n =
 	    channel_read(session->fs, session->fuse, worker->request, worker->request_bytes);
 
 	if (n < 0) {
-		/* ENOENT: the request was taken back. ENODEV, ECONNABORTED: unmounted, with or
-		 * without requests under way. */
+		/* ENOENT: the kernel withdrew the request. ENODEV, ECONNABORTED: the mount is gone;
+		 * with ECONNABORTED requests were in progress. */
 		if (errno == EINTR || errno == ENOENT || errno == EAGAIN)
 			return !atomic_load(&session->ending);
 		if (errno != ENODEV && errno != ECONNABORTED)
@@ -147,8 +148,8 @@ static void *worker_thread_main(void *pointer)
 	return NULL;
 }
 
-/* The rings belong to libfuse, and only its own loop stops their threads. What does not come
- * through them (FORGET, INIT) it serves as well. */
+/* libfuse owns the rings, and only libfuse's own loop ends their threads. The loop also serves the
+ * requests that do not come by ring (FORGET, INIT). */
 static void *rings_thread_main(void *pointer)
 {
 	struct session *session = pointer;
@@ -172,7 +173,8 @@ static int threads_start(struct session *session)
 	session->channels = calloc(wanted, sizeof(*session->channels));
 	if (!session->threads || !session->channels)
 		return -ENOMEM;
-	/* Counted up before, so that the first to end does not take itself for the last. */
+	/* Count all threads before the first starts; otherwise a thread that ends early would take
+	 * itself for the last. */
 	atomic_store(&session->running, wanted);
 	while (session->n_threads < wanted) {
 		int error = pthread_create(&session->threads[session->n_threads], NULL,
@@ -188,7 +190,7 @@ static int threads_start(struct session *session)
 	return 0;
 }
 
-/* A mount that others are to go on with is not this daemon's to end. */
+/* Unmounts, unless another daemon has mounted here since: then the device number differs. */
 static void session_unmount(const struct session *session)
 {
 	unmount_lazily(session->fs->options.mountpoint, session->device);
@@ -209,7 +211,8 @@ static void threads_join(struct session *session)
 	session->n_threads = 0;
 }
 
-/* After the requests that they are at, whatever the kernel still has. */
+/* Ends the threads after the requests that they are serving, even if the kernel has more requests.
+ */
 static void threads_end(struct session *session)
 {
 	atomic_store(&session->ending, true);
@@ -250,7 +253,7 @@ bool session_has_earlier_mount(const struct session *session)
 	return session->fuse_fd >= 0;
 }
 
-/* Whether the kernel still has requests for whoever reads them. */
+/* Whether the kernel still has the connection. */
 static bool connection_is_open(const struct session *session)
 {
 	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse)};
@@ -258,8 +261,7 @@ static bool connection_is_open(const struct session *session)
 	return poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
 }
 
-/* Whether requests wait that a daemon before this one did not answer: in a mount that it made there
- * are none. */
+/* Whether an earlier daemon of this mount left requests that wait for a reply. */
 static bool request_is_waiting(const struct session *session)
 {
 	struct pollfd fuse = {.fd = fuse_session_fd(session->fuse), .events = POLLIN};
@@ -288,7 +290,8 @@ int session_start(struct session *session)
 		goto unmount_fuse;
 	sem_wait(&session->answered);
 	if (atomic_load(&session->running) == 0 || !session->device) {
-		/* Unmounted by now: what is done at the end of a mount is still to be done. */
+		/* The mount is gone already: succeed, so that the caller closes everything as at
+		 * the end of a mount. */
 		if (atomic_load(&session->greeted) && !connection_is_open(session))
 			return 0;
 		log_error("%s: the mount does not answer", fs->options.mountpoint);
@@ -314,7 +317,7 @@ dev_t session_device(const struct session *session)
 
 void session_changed(struct session *session, uint64_t ino)
 {
-	/* Pages stay, so that no request comes of it that this thread would have to serve. */
+	/* Pages stay valid, so the kernel sends no request that this thread would have to serve. */
 	fuse_lowlevel_notify_inval_inode(session->fuse, ino, -1, 0);
 }
 
@@ -337,7 +340,8 @@ int session_wait(struct session *session)
 		log_info("%s: asked to end", session->fs->options.mountpoint);
 		if (session->table.end)
 			session->table.end(session->fs);
-		/* Threads go on until the kernel lets go: dirty pages of mappings are written. */
+		/* The threads go on until the kernel closes the connection, because the kernel
+		 * still writes back dirty pages of mappings. */
 		session_unmount(session);
 		if (!threads_wait(session, END_GRACE_MS)) {
 			log_info("%s: still in use: its users get ENOTCONN from here on",
@@ -357,7 +361,7 @@ void session_close(struct session *session)
 {
 	if (session->table.close)
 		session->table.close(session->fs);
-	/* Closes the devices, and so ends what is left of the connection. */
+	/* When the last device is closed, the kernel ends the connection. */
 	for (unsigned i = 0; i < atomic_load(&session->n_channels); i++)
 		if (session->channels[i] >= 0)
 			close(session->channels[i]);

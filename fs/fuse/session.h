@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The mount and the threads that serve it. */
+/* A session is the mount and the threads that serve its requests. */
 #ifndef FS_FUSE_SESSION_H
 #define FS_FUSE_SESSION_H
 
@@ -12,45 +12,48 @@ struct fs;
 struct fuse_lowlevel_ops;
 struct session;
 
-/* What can be known about the mountpoint before anything is started: 0, or -errno after a line on
- * the terminal (not there, no directory, mounted already). */
+/* Checks the mountpoint before anything is started: 0, or -errno after a line on the terminal (no
+ * such directory, not a directory, mounted already). */
 int session_check(const char *mountpoint);
 
-/* Blocks the signals that end a mount, for this thread and those that it starts: before anything
- * that starts threads of its own (the CUDA driver does), for a signal goes to any thread that takes
- * it. */
+/* Blocks the signals that end a mount, for the calling thread and the threads started by the
+ * calling thread. Call this before any library starts threads, as the CUDA driver does: the kernel
+ * gives a signal to any thread that does not block the signal. */
 void session_block_signals(void);
 
 /* The functions of other folders that a session calls. No thread that serves requests calls start,
  * end or close; each of the three may be NULL. */
 struct session_table {
-	const struct fuse_lowlevel_ops *operations; /* all but init; outlives the session */
-	/* Before the first request is served: 0, or -errno, which session_start returns. */
+	const struct fuse_lowlevel_ops
+	    *operations; /* all but init; the table must outlive the session */
+	/* Before the first request: 0, or -errno, which session_start returns. */
 	int (*start)(struct fs *fs);
-	/* A signal asked the daemon to end, and the mount is still there: requests that wait are to
-	 * be answered, so that their processes can close their files. */
+	/* A signal asked the daemon to end, and the mount is still there. Requests that wait must
+	 * be answered now, so that their processes can close their files. */
 	void (*end)(struct fs *fs);
-	/* All threads that served requests have ended; also called when start was not. */
+	/* After the end of all threads that serve requests, even if start was not called. */
 	void (*close)(struct fs *fs);
 };
 
-/* All that comes before a mount: 0, or -errno after a line in the log. Where there is a mount whose
- * daemon is to be replaced this one is fit for it then, and has not touched it. Fills fs->can.
+/* Prepares a session: 0, or -errno after a line in the log. If an earlier daemon's mount goes on,
+ * the session can serve the mount afterwards, but has not touched the mount yet. Fills fs->can.
  * table is copied. */
 int session_open(struct fs *fs, const struct session_table *table, struct session **session);
-/* Whether there is such a mount. */
+/* Whether an earlier daemon's mount goes on. */
 bool session_has_earlier_mount(const struct session *session);
-/* Mounts, or takes the mount over, and returns when requests are being served: 0, or -errno after a
- * line in the log, with nothing mounted but what was before. */
+/* Mounts, or starts to serve an earlier daemon's mount, and returns once requests are served: 0, or
+ * -errno after a line in the log. After an error nothing is mounted, except an earlier daemon's
+ * mount. */
 int session_start(struct session *session);
 
-/* Returns when the mount is gone or a signal (SIGTERM, SIGINT, SIGHUP) asked for it to go; no
- * request is in flight any more. -EIO after a line in the log: the mount is there, but this daemon
- * cannot serve it. */
+/* Returns when the mount is gone or a signal (SIGTERM, SIGINT, SIGHUP) asked the daemon to end, and
+ * no request is in progress any more. -EIO after a line in the log: the mount exists, but the
+ * daemon cannot serve its requests. */
 int session_wait(struct session *session);
-/* The mount's device number, once there is a mount. */
+/* The mount's device number, valid after session_start. */
 dev_t session_device(const struct session *session);
-/* An inode is not as the kernel knows it: times and sizes are to be asked for again. */
+/* Makes the kernel ask for the times and size of an inode again, after a change unknown to the
+ * kernel. */
 void session_changed(struct session *session, uint64_t ino);
 void session_close(struct session *session);
 

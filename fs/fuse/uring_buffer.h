@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The buffer in which a request came, where it came over io_uring: libfuse has one for every entry
- * of a ring, and the reply's data is best put there too. As a GPU copies to and from it, the thread
- * that serves the ring has it pinned from its first use on. */
+/* The buffer of a request that came over io_uring. libfuse has one buffer for every entry of a
+ * ring, and the data of the reply is best put into the same buffer. A GPU copies to and from the
+ * buffer, so the thread of the ring pins the buffer at its first use and keeps the pin. */
 #ifndef FS_FUSE_URING_BUFFER_H
 #define FS_FUSE_URING_BUFFER_H
 
@@ -11,7 +11,7 @@
 
 #include "fs/core/worker.h"
 
-/* NULL where the request did not come over a ring. */
+/* NULL if the request did not come over a ring. */
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
 static inline char *uring_buffer_of(fuse_req_t req, size_t *bytes)
 {
@@ -27,7 +27,7 @@ static inline char *uring_buffer_of(fuse_req_t req, size_t *bytes)
 }
 #endif
 
-/* Where to put the data of a reply, and how much of bytes fits there. */
+/* The place for the data of a reply; *bytes is lowered to the room there. */
 static inline char *uring_buffer_reply(struct worker *worker, fuse_req_t req, size_t *bytes)
 {
 	size_t room;
@@ -44,7 +44,7 @@ static inline char *uring_buffer_reply(struct worker *worker, fuse_req_t req, si
 	return payload;
 }
 
-/* Has the data of a request pinned. What comes from /dev/fuse is. */
+/* Pins the data of a request. Data from /dev/fuse is pinned already. */
 static inline void uring_buffer_pin(struct worker *worker, fuse_req_t req)
 {
 	size_t bytes;
