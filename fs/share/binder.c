@@ -14,11 +14,11 @@
 #include "common/cleanup.h"
 #include "common/protocol.h"
 
-/* Held until the number of a new process is known: the requests of that process wait for it. */
+/* Held until the pid of the new process is known: binder_is waits for the pid. */
 static pthread_mutex_t binder_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t binder;
 
-/* Every other descriptor is closed when the program is executed. */
+/* exec closes every other descriptor. */
 static int binder_spawn(int socket, int tree, pid_t *pid)
 {
 	extern char **environ;
@@ -28,7 +28,7 @@ static int binder_spawn(int socket, int tree, pid_t *pid)
 	snprintf(flag, sizeof(flag), "--bind=%d", socket);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", tree);
 	posix_spawn_file_actions_init(&actions);
-	/* Onto themselves: takes close-on-exec off, in the child. */
+	/* A duplicate onto itself takes close-on-exec off, in the child. */
 	posix_spawn_file_actions_adddup2(&actions, socket, socket);
 	posix_spawn_file_actions_adddup2(&actions, tree, tree);
 	scoped_lock(&binder_lock);

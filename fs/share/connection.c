@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Connections to the sharing socket: which there are, and which thread has one in hand. */
+/* The list of connections to the sharing socket, and the thread that owns each busy connection. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -24,7 +24,7 @@ int64_t share_now(void)
 	return time.tv_sec;
 }
 
-/* One event, then none until this is said again. */
+/* A single event comes; the next event needs another call. */
 static int connection_watch(struct share *share, struct share_connection *connection, int how)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = connection};
@@ -79,7 +79,7 @@ int share_connection_add(struct share *share, int fd, uint64_t number)
 	return 0;
 }
 
-/* Under the lock. */
+/* Under the share's lock. */
 static void connection_set_busy(struct share_connection *connection)
 {
 	connection->busy = true;
@@ -96,7 +96,7 @@ bool share_connection_acquire(struct share *share, struct share_connection *conn
 	return true;
 }
 
-/* Under the lock. Of this user's, or NULL. */
+/* Under the share's lock. A connection of this user, or NULL. */
 static struct share_connection *connection_find(const struct share *share, uid_t uid,
 						const uint8_t key[GPUMEM_KEY_BYTES])
 {
@@ -113,7 +113,7 @@ int share_connection_acquire_key(struct share *share, uid_t uid,
 	struct share_connection *connection;
 
 	scoped_lock(&share->lock);
-	/* It may be freed meanwhile, so it is looked for each time. */
+	/* Another thread may free the connection during the wait, so look it up each time. */
 	while ((connection = connection_find(share, uid, key)) && connection->busy) {
 		if (!atomic_load(&connection->answered))
 			return -EAGAIN;
@@ -152,7 +152,7 @@ void share_connection_release(struct share *share, struct share_connection *conn
 	pthread_mutex_lock(&share->lock);
 	bool ending = connection->ending;
 
-	/* Under the lock: once it is not busy the share thread may free it. */
+	/* Under the lock: once the connection is not busy, the share thread may free it. */
 	if (!ending && connection->event_taken)
 		connection_watch(share, connection, EPOLL_CTL_MOD);
 	connection->event_taken = false;
@@ -163,7 +163,7 @@ void share_connection_release(struct share *share, struct share_connection *conn
 		share_connection_free(share, connection);
 }
 
-/* Before the close: while the keeper has a duplicate the events would go on. */
+/* Before close(): events go on while the keeper has a duplicate of the descriptor. */
 static void connection_unwatch(struct share *share, struct share_connection *connection)
 {
 	if (connection->fd >= 0)
@@ -180,7 +180,7 @@ static void connection_close(struct share *share, struct share_connection *conne
 	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, connection->number));
 }
 
-/* Its key is good for nothing from here on. */
+/* The connection's key is not valid from here on. */
 static void connection_set_ending(struct share *share, struct share_connection *connection)
 {
 	scoped_lock(&share->lock);
@@ -210,7 +210,7 @@ void share_connection_free(struct share *share, struct share_connection *connect
 void share_connection_end(struct share *share, struct share_connection *connection)
 {
 	connection_set_ending(share, connection);
-	/* At once: it holds the mount. */
+	/* At once: an open connection keeps the mount from being unmounted. */
 	connection_close(share, connection);
 	if (connection->leases)
 		share_queue_add(share->queue, connection->user, &connection->job);
@@ -218,7 +218,8 @@ void share_connection_end(struct share *share, struct share_connection *connecti
 		share_connection_free(share, connection);
 }
 
-/* Under the lock: those that are to end and that no thread had in hand. */
+/* Under the share's lock. Marks the connections that are to end; returns the idle connections among
+ * them. */
 static struct share_job *connections_collect(struct share *share, int64_t before)
 {
 	struct share_job *taken = NULL;
@@ -232,7 +233,7 @@ static struct share_job *connections_collect(struct share *share, int64_t before
 		if (connection->ending || (before != SHARE_ALWAYS && !late))
 			continue;
 		connection->ending = true;
-		/* No event names it from here on, whichever thread frees it. */
+		/* From here on no event names the connection, whichever thread frees the memory. */
 		connection_unwatch(share, connection);
 		if (!connection->busy)
 			DL_APPEND(taken, &connection->job);

@@ -10,12 +10,12 @@
 #include "fs/tree/quota.h"
 #include "fs/tree/tree.h"
 
-/* Whatever the file and the GPU's directory say of layout and mappings: chunks are handed out, and
- * the CPU maps them in the reader. */
+/* The attributes of a copy do not come from the file or the GPU's directory: the chunks are handed
+ * out, and the CPU maps them in the reader's process. */
 static const struct attr_values copy_attrs = {.page_size = PAGE_SIZE_2M};
 
-/* Before anything is taken: a copy of many gigabytes that ends halfway has kept the GPU busy, and
- * its room from others, for nothing. Another user may still take the room meanwhile. */
+/* Before memory is allocated: a copy of many gigabytes that fails halfway has kept the GPU busy,
+ * and has taken room from other users, in vain. Another user may still take the room meanwhile. */
 static int room_check(struct fs *fs, struct inode *from, const struct volume *volume)
 {
 	uint64_t bytes = file_data_bytes(from->file, CHUNK_ALIGN), available;

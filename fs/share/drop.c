@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Leases that end before their holders end them: their files can be changed again. */
+/* Drops leases before their holders end them, so that the files can be changed again. */
 #include <stddef.h>
 #include <time.h>
 

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the sources of sharing have in common.
+/* The structs and functions that the sources of fs/share have in common.
  *
- * The share thread waits for packets, reads them and never waits for anything else. While no other
- * packet is there it tries a request itself (FILE_NO_WAIT), which saves the turn to another thread.
- * A request that would have to wait for a file, copy or free memory goes to the queue's threads,
- * and goes on there from where it is; so do all while packets wait, since the queue is fair to
- * users. One request of a connection is served at a time. A connection in hand (busy) belongs to
- * one thread: to the share thread while it reads a packet, to a thread of the queue from there
- * until the request is answered, or to the worker that answers a GPUMEM_IOC_LEASE. The share thread
- * alone starts the end of a connection that is not in hand; a connection in hand is ended by the
- * thread that has it. Only the share thread is told of packets, once for each time that a
- * connection is given back: so a connection can be freed by a thread of the queue without an event
- * that still names it. */
+ * The share thread waits for packets on all connections, reads and checks each packet, and never
+ * waits for a file. While no other packet is there, the share thread tries the request itself
+ * (FILE_NO_WAIT), which saves a switch to another thread. A request that would have to wait for a
+ * file, copy bytes or free memory goes to a thread of the queue, and continues there from the step
+ * it has reached. While more packets wait, every request goes to the queue, because the queue is
+ * fair to users.
+ *
+ * A connection is served by a single thread at a time, and has a single request. A busy connection
+ * belongs to the share thread while the packet is read, then to a thread of the queue until the
+ * request is answered, or to the worker that answers a GPUMEM_IOC_LEASE. The share thread alone
+ * begins the end of an idle connection; a busy connection is ended by the thread that owns the
+ * connection.
+ *
+ * Only the share thread takes events, and once for each release of a connection: a thread of the
+ * queue can therefore free a connection, and no pending event names the freed memory. */
 #ifndef FS_SHARE_INTERNAL_H
 #define FS_SHARE_INTERNAL_H
 
@@ -36,20 +40,19 @@ struct share_lease {
 	uint64_t number;
 	struct inode *inode; /* held open */
 	enum gpumem_access access;
-	bool private; /* the inode is a copy for this lease alone: share_copy.h */
-	struct inode
-	    *file; /* of which; NULL: no copy, or of an earlier daemon, which did not say */
+	bool private;	    /* the inode is a copy for this lease alone: copy.h */
+	struct inode *file; /* the source of the copy; NULL: no copy, or an earlier daemon's */
 	int64_t since;
-	uint32_t slot;	/* its slot in the share's memory */
-	uint32_t token; /* share_request_mark; 0: an earlier daemon did not note it */
+	uint32_t slot;	/* of the lease in the share's persistent memory */
+	uint32_t token; /* share_request_mark; 0: an earlier daemon did not store the mark */
 	_Atomic enum file_lease_kind kind;
 	struct lease_entry listed;
 };
 
-/* What was done for a lease before it would have had to wait. */
+/* The steps of a lease that were done before a step that would have had to wait. */
 struct share_progress {
 	bool held;    /* the file is held open */
-	bool counted; /* and leased, as the kind says */
+	bool counted; /* the file's lease is counted, as kind says */
 	enum file_lease_kind kind;
 };
 
@@ -59,38 +62,38 @@ struct lease_params {
 	uint32_t number; /* of the request */
 	struct inode *inode;
 	enum gpumem_access access;
-	struct inode *file; /* of which inode is a copy for this lease alone; NULL: inode is none */
+	struct inode *file; /* the file that inode is a private copy of; NULL: inode is no copy */
 	enum file_wait wait;
 	enum packets packets;
-	struct share_progress progress; /* with the inode */
+	struct share_progress progress; /* for inode */
 };
 
-/* Under the share's lock: the list, the key, busy, ending, heard, deadline, and changes of the
- * leases. All else is the thread's that has the connection in hand. */
+/* The share's lock protects the list, the key, busy, ending, event_taken, deadline and changes of
+ * the leases. All other members belong to the thread that owns the busy connection. */
 struct share_connection {
 	struct share_job job; /* in the queue */
 	struct share_user *user;
 	struct share_connection *previous, *next;
-	UT_hash_handle hh; /* in by_key, once it has a key */
+	UT_hash_handle hh; /* in by_key, once the connection has a key */
 	uint8_t key[GPUMEM_KEY_BYTES];
 	bool has_key;
-	bool busy;	  /* in hand */
-	bool ending;	  /* to be freed by the thread that has it in hand */
-	bool event_taken; /* its packet's event was taken: no other comes until it is asked for */
-	/* The client has the answer, or is about to: whoever has it in hand gives it back soon. */
+	bool busy;	  /* a thread owns the connection */
+	bool ending;	  /* the owner is to free the connection */
+	bool event_taken; /* no further event comes until connection_watch */
+	/* The answer is sent, or about to be sent: the owner releases the connection soon. */
 	atomic_bool answered;
 	int fd;
 	pid_t pid;
 	uid_t uid;
 	uint64_t number;
-	int64_t deadline; /* CLOCK_MONOTONIC seconds; 0 once it has had a lease */
+	int64_t deadline; /* CLOCK_MONOTONIC seconds; 0 once the connection has had a lease */
 	struct share_lease *leases;
-	struct share_request request; /* in hand */
-	/* Of the token that came with it; no inode: none. */
+	struct share_request request; /* the request that is being served */
+	/* By the token of the request; no inode: no token. */
 	struct token_redeemed redeemed;
-	struct share_progress progress; /* with the inode of shown */
-	/* Of a request that was not dealt with to its end: by the share thread, or by a daemon
-	 * before this one; such a request is read again. NULL: none. */
+	struct share_progress progress; /* for the inode of redeemed */
+	/* The lease of a request that the share thread, or an earlier daemon, did not finish; the
+	 * packet is read again. NULL: none. */
 	struct share_lease *pending_reply;
 };
 
@@ -100,107 +103,110 @@ struct share {
 	pthread_t thread;
 	int epoll_fd, listen_fd, stop_fd;
 	bool accept_paused, logged_no_fds;
-	/* The detached clone of the mount in which the socket was bound. Of a daemon without
-	 * privileges: the directory, and runtime has these two descriptors. */
+	/* The detached clone of the mount in which the socket is bound. In a daemon without
+	 * privileges: the directory of the socket; runtime has the directory and the socket, too.
+	 */
 	int tree_fd;
 	struct runtime_socket runtime;
-	bool for_own_user;		 /* the socket is in that directory */
-	char reason[RUNTIME_REASON_MAX]; /* why there is no socket; empty: its error says it */
-	FILE *mounts; /* mountinfo, open for when no descriptor is to be had; NULL */
+	bool for_own_user;		 /* the socket is in a directory of the daemon's user */
+	char reason[RUNTIME_REASON_MAX]; /* why there is no socket; empty: the error says why */
+	FILE *mounts; /* mountinfo, opened while a descriptor is left; NULL: not needed */
 	dev_t device; /* of the mount; 0: not known */
 	struct share_queue *queue;
-	pthread_mutex_t lock;	 /* what follows; no other lock but the queue's is taken under it */
-	pthread_cond_t released; /* a connection was given back or freed */
+	pthread_mutex_t lock;	 /* of all below; only the queue's lock is taken under this lock */
+	pthread_cond_t released; /* a connection was released or freed */
 	struct share_connection *connections, *by_key;
 	uint64_t last_lease, last_connection;
-	struct share_memory *memory; /* set once; its leases */
+	struct share_memory *memory; /* persistent; set once, its leases under the lock */
 };
 
-/* share_connection.c */
+/* connection.c */
 int64_t share_now(void); /* CLOCK_MONOTONIC seconds */
-/* Takes fd over on success, and watches it. */
+/* Owns and watches fd on success. */
 int share_connection_add(struct share *share, int fd, uint64_t number);
-/* Each returns the connection in hand. Of this user's, by its key: -ESTALE, or -EAGAIN where
- * another thread has it for longer than the answer takes that it is sending. */
+/* Each makes the caller the owner of a connection. By the user's key: -ESTALE without such a
+ * connection; -EAGAIN where another thread serves a request, and is not just sending the answer. */
 int share_connection_acquire_key(struct share *share, uid_t uid,
 				 const uint8_t key[GPUMEM_KEY_BYTES],
 				 struct share_connection **connection);
-/* The connection of an event; false: the thread that has it in hand asks for the event again. */
+/* By an event: false where another thread owns the connection, and will watch for the event again.
+ */
 bool share_connection_acquire(struct share *share, struct share_connection *connection);
-/* Gives it back, or ends it if that was asked for meanwhile. */
+/* Ends the ownership; ends the connection if its end was asked for meanwhile. */
 void share_connection_release(struct share *share, struct share_connection *connection);
-/* Ends what is in hand, here or, where leases are to end with it, on the queue. */
+/* Ends an owned connection: at once, or on the queue where leases end with the connection. */
 void share_connection_end(struct share *share, struct share_connection *connection);
 void share_connection_free(struct share *share, struct share_connection *connection);
-/* By the share thread: ends connections whose deadline is before a time, or all of them. */
+/* By the share thread: ends the connections with a deadline before a time, or all. */
 #define SHARE_ALWAYS INT64_MAX
 void share_connections_end(struct share *share, int64_t before);
-/* A key for it, made if need be. */
+/* Makes the connection's key unless there is a key. */
 int share_connection_key(struct share *share, struct share_connection *connection);
-/* The file of a lease of this user's, named by the connection's key: share_leased. */
+/* The file of a lease, by the user and the connection's key: share_leased. */
 int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 			    uint64_t number, struct inode **inode);
 
-/* share.c. Whether packets or connections wait for the share thread. By this thread. */
+/* share.c. Whether packets or connections wait for the share thread, which calls this. */
 bool share_has_more(const struct share *share);
 
-/* share_serve.c. Each has the connection in hand. */
-/* Reads a packet and answers, or leaves it to the queue. By the share thread. */
+/* serve.c. The caller owns the connection. */
+/* Reads a packet and answers the request, or adds the request to the queue. By the share thread. */
 void share_receive(struct share *share, struct share_connection *connection);
-/* What the queue's threads do with a connection. */
+/* Serves a connection's request. By a thread of the queue. */
 void share_work(void *share, struct share_job *job);
 
-/* share_socket.c */
-/* The one that is there since a daemon before this, or a new one. */
+/* socket.c */
+/* Takes over the socket of an earlier daemon, or binds a new socket. */
 int share_socket_open(struct share *share, const char *mountpoint);
 void share_socket_close(struct share *share);
-/* Whether the process that has connected may share: 0, or -EPERM. */
+/* Whether the process at the other end may share: 0, or -EPERM. */
 int share_socket_admit(const struct share *share, int fd);
-/* Whether the mount is mounted anywhere that this process sees. */
+/* Whether the mount is still mounted in the namespace of this process. */
 bool share_socket_mounted(const struct share *share);
 
-/* share_where.c: files are not shared, which is logged, and told to programs that ask. */
+/* Logs why files are not shared, and keeps the reason for programs that ask. */
 void share_log_refusal(const struct share *share, int error);
 
-/* share_lease.c. What a lease with this access may be given of the file now. An fd of device memory
- * can always be written to, so a reader gets it only of a file that trusts readers. */
+/* lease.c. The access to a file's memory that a lease may have now. An fd of device memory can
+ * always be written to, so a reader gets the fd only if the file trusts readers. */
 enum file_share_access share_access(const struct inode *inode, enum gpumem_access access);
-/* 0, or an errno for the client as -errno; -EPIPE: the connection is done for;
- * -EINPROGRESS of FILE_NO_WAIT: the request is to be served again, with FILE_MAY_WAIT. */
+/* 0, or an errno for the client as -errno. -EPIPE: the connection is to end. -EINPROGRESS of
+ * FILE_NO_WAIT: the request is to be served again with FILE_MAY_WAIT. */
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request, enum file_wait wait);
 int share_extend(struct share *share, struct share_connection *connection,
 		 const struct share_request *request, enum file_wait wait);
 int share_release(struct share *share, struct share_connection *connection,
 		  const struct share_request *request, enum file_wait wait);
-/* Undoes what was begun of a lease; may wait for the file. */
+/* Undoes the steps done so far; may wait for the file. */
 void share_progress_undo(struct share *share, struct inode *inode, struct share_progress *progress);
-/* With one packet (else -EAGAIN) and without a copy (else -EPERM). The inode's reference stays the
- * caller's. */
+/* Leases with a single packet (else -EAGAIN) and without a copy (else -EPERM). The caller keeps its
+ * reference to the inode. */
 int share_lease_at_once(struct share *share, struct share_connection *connection,
 			struct inode *inode, enum gpumem_access access, uint32_t number);
-/* The file of one of its leases, or its private copy: 0 with a reference, or -ENOENT.
- * Under the share's lock. */
+/* The file, or the private copy, of a connection's lease: 0 with a reference, or -ENOENT. Under the
+ * share's lock. */
 int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode);
-/* The client has the answer to what it asked. */
+/* The client has the answer to its request. */
 void share_answered(struct share *share, struct share_connection *connection);
 /* Ends all leases of a connection. */
 void share_leases_end(struct share *share, struct share_connection *connection);
 
-/* share_restore.c: what a daemon before this one had, once the tree is there. Before the thread. */
+/* persist.c: restores the sharers of an earlier daemon, once the tree is there and before the
+ * thread starts. */
 int share_restore(struct share *share);
-/* For it. share_lease.c: takes the inode's reference over; its file is held and leased as it is. */
+/* lease.c, for persist.c: takes over the inode's reference and the lease that the file counts. */
 int share_lease_restore(struct share *share, struct share_connection *connection,
 			const struct share_note_lease *note, uint32_t slot, struct inode *inode,
 			struct share_lease **lease);
 void share_file_unlease(struct share *share, struct inode *inode, enum file_lease_kind kind);
 
-/* share_send.c: 0, or -EPIPE where the peer does not take it. */
+/* wire.c: 0, or -EPIPE where the client does not take the packet. */
 int share_send_error(struct share_connection *connection, uint32_t number, int error);
 int share_send_done(struct share_connection *connection, uint32_t number);
 int share_send_key(struct share_connection *connection, uint32_t number);
 
-/* The file's chunks from first on, in as many packets as they need. */
+/* Sends the file's chunks from first on, in as many packets as needed. */
 int share_send_chunks(struct share *share, struct share_connection *connection,
 		      const struct share_lease *lease, const struct lease_params *ask,
 		      uint32_t first);

@@ -16,7 +16,7 @@
 #include "fs/tree/inode_lease.h"
 #include "fs/tree/user_limits.h"
 
-/* How often a file that moves between volumes meanwhile is looked at again. */
+/* How often a lease is tried on a file that moves between volumes meanwhile. */
 #define LEASE_TRIES 8
 
 enum file_share_access share_access(const struct inode *inode, enum gpumem_access access)
@@ -37,7 +37,7 @@ static int lease_add(struct share_connection *connection, struct share_lease *le
 	return 0;
 }
 
-/* False where there is a memory and no room in it. */
+/* False where the persistent memory has no room. */
 static bool lease_persist(struct share *share, struct share_connection *connection,
 			  struct share_lease *lease)
 {
@@ -68,7 +68,7 @@ static int lease_register(struct share *share, struct share_connection *connecti
 	return error;
 }
 
-/* Under no lock: the connection is in hand, so that the lease stays. */
+/* Under no lock: the caller owns the connection, so the lease stays. */
 static void lease_publish(struct share *share, const struct share_connection *connection,
 			  struct share_lease *lease)
 {
@@ -225,7 +225,7 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_unlock(&share->lock);
 	lease_list_remove(share->fs->leases, &lease->listed);
 	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
-	/* Out of the list it is not dropped any more. */
+	/* Once removed from the list, the lease cannot be dropped any more. */
 	share_file_unlease(share, lease->inode, atomic_load(&lease->kind));
 	if (lease->file)
 		inode_put(share->fs, lease->file, 1);
@@ -245,7 +245,7 @@ void share_leases_end(struct share *share, struct share_connection *connection)
 		lease_end(share, connection, lease);
 }
 
-/* Where nothing is waited for nothing is copied. */
+/* A request that must not wait does not copy either. */
 static void lease_call_init(struct inode_call *call, struct share *share, struct inode *inode,
 			    enum file_wait wait)
 {
@@ -253,7 +253,7 @@ static void lease_call_init(struct inode_call *call, struct share *share, struct
 			wait == FILE_MAY_WAIT ? worker_copier(share->fs) : NULL);
 }
 
-/* The file is held open and its lease counted, as far as that is not done. */
+/* Holds the file open and counts its lease, as far as progress says that neither is done. */
 static int lease_begin(struct share *share, struct lease_params *ask)
 {
 	struct share_progress *progress = &ask->progress;
@@ -276,7 +276,8 @@ static int lease_begin(struct share *share, struct lease_params *ask)
 	return 0;
 }
 
-/* To undo what was begun may be to wait, so that it is left to the queue, where it goes on. */
+/* Undoing the steps may wait. A request that must not wait leaves them to the queue, which
+ * continues from there. */
 static int lease_fail(struct share *share, struct lease_params *ask, int error)
 {
 	if (ask->wait == FILE_NO_WAIT)
@@ -285,8 +286,8 @@ static int lease_fail(struct share *share, struct lease_params *ask, int error)
 	return error;
 }
 
-/* The memory of the file itself, with a reference of the lease's own. -EPERM: a reader cannot have
- * it. */
+/* Leases the memory of the file itself, with a reference of the lease's own. -EPERM: a reader may
+ * not have that memory. */
 static int lease_shared(struct share *share, struct share_connection *connection,
 			struct lease_params *ask)
 {
@@ -298,18 +299,20 @@ static int lease_shared(struct share *share, struct share_connection *connection
 	if (error)
 		return lease_fail(share, ask, error);
 	ask->progress = (struct share_progress){0};
-	/* The lease is counted: the file stays where it is, and the looks from here on are good. */
+	/* The lease is counted: the file stays on its volume, and the chunks exported from here on
+	 * stay valid. */
 	error = share_send_chunks(share, connection, lease, ask, 0);
 	if (!error || error == -EPIPE)
 		return error;
-	/* It is there, and not answered: the queue goes on from that. */
+	/* The lease exists without an answer: the queue goes on from here. */
 	if (ask->wait == FILE_NO_WAIT)
 		return -EINPROGRESS;
 	lease_end(share, connection, lease);
 	return error;
 }
 
-/* A copy of the reader's own. -ENOTSUP: the file is in host/, and needs none. */
+/* Leases a private copy for the reader. -ENOTSUP: the file is in host/, where readers need no copy.
+ */
 static int lease_private(struct share *share, struct share_connection *connection,
 			 const struct lease_params *ask)
 {
@@ -324,8 +327,8 @@ static int lease_private(struct share *share, struct share_connection *connectio
 	return error;
 }
 
-/* The file's memory or a copy: which of them is decided where the file is looked at, and again
- * where it moved to another volume in between. */
+/* Leases the file's memory, or a copy. The decision depends on the file's volume, and is taken
+ * again where the file moved to another volume meanwhile. */
 static int lease_grant(struct share *share, struct share_connection *connection,
 		       struct lease_params *ask)
 {
@@ -341,7 +344,7 @@ static int lease_grant(struct share *share, struct share_connection *connection,
 	return -EBUSY;
 }
 
-/* What came since, or all of it. */
+/* Sends the chunks from the request's first chunk on. */
 static int lease_send_more(struct share *share, struct share_connection *connection,
 			   struct share_lease *lease, const struct share_request *request,
 			   enum file_wait wait)
@@ -360,8 +363,8 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 	return share_send_chunks(share, connection, lease, &ask, (uint32_t)request->first_chunk);
 }
 
-/* A daemon before this one got so far, or the share thread; the token was for that. A file whose
- * memory this reader may not have any more is leased anew. */
+/* The share thread, or an earlier daemon, has made the lease for the request's token. If the reader
+ * may no longer have the file's memory, the file is leased again. */
 static int lease_resume(struct share *share, struct share_connection *connection,
 			const struct share_request *request)
 {
@@ -382,7 +385,7 @@ static int lease_resume(struct share *share, struct share_connection *connection
 	return error;
 }
 
-/* Before memory is taken and copied for it. */
+/* Checked before memory is allocated and copied. */
 static int lease_check_limits(struct share *share, const struct share_connection *connection)
 {
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
@@ -440,7 +443,7 @@ int share_release(struct share *share, struct share_connection *connection,
 
 	if (!lease)
 		return -ENOENT;
-	/* The last lease of a file may give back all of its memory. */
+	/* The end of a file's last lease may free all of its memory, which waits. */
 	if (wait == FILE_NO_WAIT)
 		return -EINPROGRESS;
 	lease_end(share, connection, lease);

@@ -10,10 +10,10 @@
 #include "fs/share/viewer.h"
 #include "fs/tree/inode.h"
 
-/* As many are looked at before others get the lock. */
+/* So many entries are read before another thread gets the lock. */
 #define ENTRIES_PER_LOCK 256
 
-/* What lease_list_drop is asked for. */
+/* The arguments of lease_list_drop. */
 struct lease_dropping {
 	const struct inode *inode;
 	int64_t before;
@@ -91,7 +91,7 @@ struct lease_sums lease_list_sums(struct lease_list *list, unsigned volume)
 
 static bool place_is_listed(const struct lease_place *place)
 {
-	return place->entry.previous; /* the head's is the tail */
+	return place->entry.previous; /* the previous of the list's head is the tail */
 }
 
 /* lock is held. */
@@ -105,7 +105,8 @@ static void place_begin(struct lease_list *list, struct lease_place *place)
 	DL_PREPEND2(list->first, at, previous, next);
 }
 
-/* One look at the list: *done at the end of what was there at the start. lock is held. */
+/* Collects entries from a place on, at most ENTRIES_PER_LOCK of them read. *done: the place is at
+ * the last entry that was in the list at the start. lock is held. */
 static unsigned entries_collect(struct lease_list *list, struct lease_place *place,
 				const struct viewer *viewer, struct lease_entry *found,
 				unsigned room, bool *done)
@@ -156,8 +157,8 @@ void lease_list_leave(struct lease_list *list, struct lease_place *place)
 	*place = (struct lease_place){0};
 }
 
-/* One look at the list from a place on: false at the end of what was there at the start. lock is
- * held. */
+/* Drops entries from a place on, at most ENTRIES_PER_LOCK of them read. False: the place is at the
+ * last entry that was in the list at the start. lock is held. */
 static bool entries_drop(struct lease_list *list, struct lease_place *place,
 			 const struct lease_dropping *dropping, uint64_t *dropped)
 {

@@ -21,7 +21,7 @@ struct share_user {
 	uid_t uid;
 	unsigned references, running;
 	bool in_turn;
-	struct share_job *jobs; /* first come, first done */
+	struct share_job *jobs; /* in the order of their arrival */
 };
 
 enum thread_state { THREAD_NONE, THREAD_RUNS, THREAD_ENDED };
@@ -29,19 +29,19 @@ enum thread_state { THREAD_NONE, THREAD_RUNS, THREAD_ENDED };
 struct queue_thread {
 	struct share_queue *queue;
 	pthread_t thread;
-	enum thread_state state; /* ENDED: is to be joined */
+	enum thread_state state; /* THREAD_ENDED: is to be joined */
 };
 
 struct share_queue {
 	void (*work)(void *context, struct share_job *job);
 	void *context;
 	unsigned idle_seconds;
-	pthread_mutex_t lock;		  /* all that follows, and the users */
-	pthread_cond_t changed;		  /* a user came into turns, or stopping */
-	struct share_user *users, *turns; /* turns: users of whom a job may begin now */
+	pthread_mutex_t lock;		  /* protects all below, and the users */
+	pthread_cond_t changed;		  /* a user was added to turns, or stopping was set */
+	struct share_user *users, *turns; /* turns: the users with a job that may begin now */
 	struct queue_thread threads[SHARE_QUEUE_THREADS];
 	unsigned idle;
-	bool stopping, refused; /* refused: the log knows that no thread could be had */
+	bool stopping, refused; /* refused: the log has the last failure to start a thread */
 };
 
 static void user_enqueue(struct share_queue *queue, struct share_user *user)
@@ -52,7 +52,7 @@ static void user_enqueue(struct share_queue *queue, struct share_user *user)
 	DL_APPEND(queue->turns, user);
 }
 
-/* Under the lock: a job of the user whose turn it is, or NULL. */
+/* Under the lock: a job of the first user in turns, or NULL. */
 static struct share_job *job_begin(struct share_queue *queue, struct share_user **whose)
 {
 	struct share_user *user = queue->turns;
@@ -78,7 +78,7 @@ static void user_free_unused(struct share_queue *queue, struct share_user *user)
 	free(user);
 }
 
-/* Under the lock. False: no job came for as long as a thread waits, or the queue stops. */
+/* Under the lock. False: no job came in idle_seconds, or the queue stops. */
 static bool job_wait(struct share_queue *queue)
 {
 	struct timespec until;
@@ -103,7 +103,7 @@ static void jobs_work(struct share_queue *queue)
 	while (job_wait(queue)) {
 		struct share_job *job = job_begin(queue, &user);
 
-		/* For the next job, whose wake-up this thread may have taken. */
+		/* For the next job: this thread may have taken its wake-up. */
 		threads_wake(queue);
 		pthread_mutex_unlock(&queue->lock);
 		queue->work(queue->context, job);
@@ -125,7 +125,7 @@ static void *queue_thread_main(void *pointer)
 		pthread_mutex_unlock(&queue->lock);
 		worker_end();
 		pthread_mutex_lock(&queue->lock);
-		/* A job that came meanwhile found this thread neither idle nor gone. */
+		/* A job that was added meanwhile found this thread neither idle nor ended. */
 	} while (queue->turns && !queue->stopping);
 	thread->state = THREAD_ENDED;
 	return NULL;
@@ -142,7 +142,7 @@ static int thread_start(struct queue_thread *thread, struct share_queue *queue)
 	return -error;
 }
 
-/* Under the lock: a job that may begin gets an idle thread, or a new one. */
+/* Under the lock: wakes an idle thread, or starts a thread, for a job that may begin. */
 static void threads_wake(struct share_queue *queue)
 {
 	unsigned i = 0;
@@ -193,7 +193,7 @@ void share_queue_stop(struct share_queue *queue)
 	pthread_mutex_lock(&queue->lock);
 	queue->stopping = true;
 	pthread_cond_broadcast(&queue->changed);
-	/* No thread starts any more. */
+	/* With stopping set, no thread starts any more. */
 	for (unsigned i = 0; i < SHARE_QUEUE_THREADS; i++)
 		made[i] = queue->threads[i].state != THREAD_NONE;
 	pthread_mutex_unlock(&queue->lock);

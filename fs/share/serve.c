@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Requests on the sharing socket: a packet is read and checked by the share thread, and answered
- * there if nothing has to be waited for; else by the queue's threads. */
+/* Requests on the sharing socket. The share thread reads and checks a packet, and answers if no
+ * step waits; otherwise a thread of the queue answers. */
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,14 +9,14 @@
 #include "common/log.h"
 #include "fs/share/internal.h"
 
-/* With a keeper a packet stays in the socket until it has been answered, for the next daemon. */
+/* With a keeper a packet stays in the socket until the request is answered, for the next daemon. */
 static int packet_flags(const struct share *share)
 {
 	return MSG_DONTWAIT | MSG_TRUNC | (share->memory ? MSG_PEEK : 0);
 }
 
-/* Answered. What stays unread at the close would have the client read ECONNRESET before the answer.
- */
+/* The request is answered. A packet left unread at close() would make the client read ECONNRESET
+ * before the answer. */
 static void packet_consume(struct share *share, struct share_connection *connection)
 {
 	char packet;
@@ -25,8 +25,8 @@ static void packet_consume(struct share *share, struct share_connection *connect
 		recv(connection->fd, &packet, sizeof(packet), MSG_DONTWAIT);
 }
 
-/* 0, or -EAGAIN: there is none; -EPIPE: the connection is to end. fds that come with a packet are
- * closed by the kernel: no room is given for them. */
+/* 0, -EAGAIN: no packet is there, or -EPIPE: the connection is to end. The kernel closes
+ * descriptors that come with a packet, as recv() gives no room for them. */
 static int packet_read(struct share *share, struct share_connection *connection)
 {
 	char packet[SHARE_REQUEST_MAX + 1];
@@ -45,7 +45,7 @@ static int packet_read(struct share *share, struct share_connection *connection)
 	return error ? -EPIPE : 0;
 }
 
-/* The request has its answer: error, or what was sent. */
+/* The request has an answer: error, or the packets that were sent. */
 static int request_done(struct share *share, struct share_connection *connection, int error)
 {
 	if (error && error != -EPIPE)
@@ -55,12 +55,12 @@ static int request_done(struct share *share, struct share_connection *connection
 	return error;
 }
 
-/* -EINPROGRESS: what the token of a request is for is remembered with the connection, and its time
- * does not count from here on. Or -EACCES. */
+/* -EINPROGRESS: the connection has the token's file, and the token cannot expire from here on. Or
+ * -EACCES. */
 static int request_redeem_token(struct share *share, struct share_connection *connection,
 				const struct share_request *request)
 {
-	/* A daemon before this one got so far; the token was for that. */
+	/* An earlier daemon has redeemed the token for the pending lease. */
 	if (connection->pending_reply)
 		return -EINPROGRESS;
 	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
@@ -69,8 +69,8 @@ static int request_redeem_token(struct share *share, struct share_connection *co
 	return error ? error : -EINPROGRESS;
 }
 
-/* A daemon that is killed between the two steps of request_done leaves a lease that looks as if it
- * had not been answered, and not the packet that asked for it. */
+/* A daemon that is killed between the two steps of request_done leaves a lease that looks
+ * unanswered, while the packet of its request is gone. */
 static void pending_reply_forget(struct share *share, struct share_connection *connection)
 {
 	const struct share_lease *lease = connection->pending_reply;
@@ -94,7 +94,7 @@ static int request_serve(struct share *share, struct share_connection *connectio
 	}
 }
 
-/* -EINPROGRESS: it is for the queue, which users have by turns. */
+/* -EINPROGRESS: the request is for the queue, which is fair to users. */
 static int request_try(struct share *share, struct share_connection *connection)
 {
 	int error =
@@ -103,7 +103,7 @@ static int request_try(struct share *share, struct share_connection *connection)
 	return error == -EINPROGRESS ? error : request_done(share, connection, error);
 }
 
-/* What waits for nothing. -EINPROGRESS: the rest is for the queue. */
+/* Serves the steps of a request that never wait. -EINPROGRESS: the queue does the rest. */
 static int request_begin(struct share *share, struct share_connection *connection)
 {
 	const struct share_request *request = &connection->request;
@@ -121,7 +121,7 @@ static int request_begin(struct share *share, struct share_connection *connectio
 	if (error == -EINPROGRESS)
 		return request_try(share, connection);
 	request_done(share, connection, error);
-	/* A client that shows a token which is not its own gets no second try. */
+	/* A client with a wrong token gets no second try. */
 	return -EPIPE;
 }
 

@@ -18,10 +18,10 @@
 #include "fs/share/internal.h"
 #include "fs/tree/host_out.h"
 
-/* How often deadlines are looked at. */
+/* How often deadlines are checked. */
 #define TICK_MS 1000
 
-/* After which a thread of the queue ends: a copier of the GPU is memory, too. */
+/* A thread of the queue ends after so long without a job: its copier takes GPU memory. */
 #define IDLE_SECONDS 30
 
 static int epoll_watch(struct share *share, int fd, uint32_t events, void *data)
@@ -39,8 +39,8 @@ static void listener_watch(struct share *share, uint32_t events)
 		epoll_ctl(share->epoll_fd, EPOLL_CTL_MOD, share->listen_fd, &event);
 }
 
-/* No connection can be had: until the next tick nobody asks for one, which would be refused as
- * often as the processor allows. Those who wait are taken then. */
+/* accept() failed for lack of descriptors or memory. Until the next tick the listener is not
+ * watched: the share thread would repeat the call without a pause. Clients wait in the backlog. */
 static void accept_pause(struct share *share, int error)
 {
 	if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM)
@@ -76,7 +76,8 @@ static void connection_accept(struct share *share)
 	}
 	uint64_t id = fdstore_id(FDSTORE_SOCKET, ++share->last_connection);
 
-	/* Before it is served: what is asked then will be answered, by whomever. */
+	/* Before the connection is served: the next daemon then answers requests that this daemon
+	 * cannot. */
 	if (fdstore_hold(share->fs->fdstore, id, fd) ||
 	    share_connection_add(share, fd, share->last_connection)) {
 		fdstore_drop(share->fs->fdstore, id);
@@ -84,7 +85,7 @@ static void connection_accept(struct share *share)
 	}
 }
 
-/* Connections that never showed a token, and tokens that nobody showed. */
+/* Ends connections that had no lease in time, and tokens that expired. */
 static void deadlines_check(struct share *share)
 {
 	accept_resume(share);
@@ -94,20 +95,21 @@ static void deadlines_check(struct share *share)
 	share_queue_retry(share->queue);
 }
 
-/* When no other thread serves. */
+/* After the share thread and the queue have stopped. */
 static void connections_free(struct share *share)
 {
 	while (share->connections)
 		share_connection_free(share, share->connections);
 }
 
-/* The socket and every connection made through it hold the mount: they go when it is gone. */
+/* The socket and each connection made through it keep the mount alive: both end when the mount is
+ * gone. */
 static void mount_check(struct share *share)
 {
 	if (share_socket_mounted(share))
 		return;
 	share_connections_end(share, SHARE_ALWAYS);
-	/* Before the close: while the keeper has a duplicate the events would go on. */
+	/* Before close(): events go on while the keeper has a duplicate of the descriptor. */
 	if (share->listen_fd >= 0)
 		epoll_ctl(share->epoll_fd, EPOLL_CTL_DEL, share->listen_fd, NULL);
 	share_socket_close(share);
@@ -138,9 +140,9 @@ static void *share_thread_main(void *pointer)
 	uint64_t stopped;
 	int64_t last = share_now();
 
-	/* It may have gone while there was no daemon. */
+	/* The mount may have gone while there was no daemon. */
 	mount_check(share);
-	/* One event at a time: handling one may free what another would name. */
+	/* A single event at a time: the handler may free the connection of the next event. */
 	while (read(share->stop_fd, &stopped, sizeof(stopped)) < 0) {
 		int n = epoll_wait(share->epoll_fd, &event, 1, TICK_MS);
 
@@ -231,7 +233,8 @@ void share_close(struct share *share)
 		return;
 	eventfd_write(share->stop_fd, 1);
 	pthread_join(share->thread, NULL);
-	/* Requests in hand are answered. What waits is not: its connections end. */
+	/* Requests that are being served are answered. Requests that wait are not: their
+	 * connections end. */
 	share_queue_stop(share->queue);
 	connections_free(share);
 	share_free(share);
@@ -249,8 +252,8 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 {
 	struct share_connection *connection;
 
-	/* Another daemon can be told of what this one had read off a connection, and not of an
-	 * ioctl that it answered over one. */
+	/* The next daemon can read again a packet that this daemon has not answered, but cannot see
+	 * an ioctl. */
 	if (share->memory)
 		return -EOPNOTSUPP;
 	if (ask->version != GPUMEM_PROTOCOL_VERSION)
@@ -261,7 +264,7 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 		return error;
 	error = share_lease_at_once(share, connection, inode, access, ask->request);
 	share_answered(share, connection);
-	/* Its end is for the share thread, which may have an event of it. */
+	/* The share thread ends the connection, as an event of the connection may be pending. */
 	if (error == -EPIPE)
 		shutdown(connection->fd, SHUT_RDWR);
 	share_connection_release(share, connection);

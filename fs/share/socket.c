@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Where the socket is: in the mount itself, so that every process that sees the mount can share.
- * Bound on the path of the mount it would pin it, and umount would say busy; bound through a
- * detached clone it pins only the clone, which is dropped when the mount is gone. The kernel finds
- * the socket by its inode, so connecting works through the mount and through bind mounts of it all
- * the same.
+/* The sharing socket is in the mount itself, so that every process that sees the mount can share. A
+ * socket bound on the path of the mount would keep the mount busy for umount. A socket bound
+ * through a detached clone keeps only the clone busy, and the daemon drops the clone when the mount
+ * is gone. The kernel finds a socket by its inode, so connect() works through the mount and through
+ * bind mounts of the mount.
  *
  * A clone needs privileges. The daemon of an ordinary user has its socket in a directory of that
- * user's, and serves no other user. */
+ * user, and serves no other user. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static int socket_bind(struct share *share, const char *mountpoint)
 	return error;
 }
 
-/* A socket of a daemon before this one, by the directory that was kept with it. */
+/* Takes over the socket of an earlier daemon, by the directory that was kept with the socket. */
 static int socket_adopt(struct share *share)
 {
 	struct statx st;
@@ -82,13 +82,13 @@ bool share_is_kept(struct fs *fs)
 
 static int socket_hold(struct share *share, enum fdstore_share what, int fd)
 {
-	/* In a new mount there is a new one. */
+	/* A daemon that mounts again binds a new socket. */
 	if (share->fs->options.recovery != RECOVERY_TRANSPARENT)
 		return 0;
 	return fdstore_hold(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, what), fd);
 }
 
-/* Held by the keeper it goes on taking connections when nobody serves them. */
+/* With a keeper, the socket takes connections even while no daemon serves them. */
 static int socket_open(struct share *share, const char *mountpoint)
 {
 	struct fdstore *fdstore = share->fs->fdstore;
@@ -114,7 +114,8 @@ int share_socket_open(struct share *share, const char *mountpoint)
 
 	if (error || share->for_own_user)
 		return error;
-	/* Not what the daemon would say: this may be the thread that is to ask. */
+	/* Without an answer of this daemon: the calling thread may be the thread that serves the
+	 * mount. */
 	if (statx(share->tree_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
 	share->device = makedev(st.stx_dev_major, st.stx_dev_minor);
@@ -132,7 +133,8 @@ static void fd_close(int *fd)
 
 void share_socket_close(struct share *share)
 {
-	/* The keeper's first: whoever closes the mount last may have to wait for its daemon. */
+	/* The keeper's descriptors first: the process that closes the mount last may wait for the
+	 * daemon. */
 	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_LISTEN));
 	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_DIR));
 	fdstore_wait_idle(share->fs->fdstore);
@@ -168,7 +170,7 @@ bool share_name_bind(struct fs *fs, pid_t pid)
 
 bool share_socket_mounted(const struct share *share)
 {
-	/* A socket in a directory holds no mount. */
+	/* A socket in a directory keeps no mount alive. */
 	return !share->mounts || mountinfo_has_device(share->mounts, share->device);
 }
 
@@ -181,7 +183,7 @@ void share_log_refusal(const struct share *share, int error)
 	atomic_store(&fs->not_shared, strdup(reason));
 }
 
-/* The directory's path as it is now. */
+/* The directory's path, even if the directory was renamed. */
 static void where_directory(const struct share *share, struct gpumem_socket *where)
 {
 	char path[40];

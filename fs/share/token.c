@@ -24,7 +24,7 @@ struct token {
 	int64_t expires; /* CLOCK_MONOTONIC, seconds */
 	uid_t uid;
 	enum gpumem_access access;
-	uint32_t slot; /* its slot in the table's memory */
+	uint32_t slot; /* in the table's persistent memory */
 	uint8_t bytes[GPUMEM_TOKEN_BYTES];
 };
 
@@ -42,7 +42,7 @@ void token_table_init(struct token_table *table)
 	pthread_mutex_init(&table->lock, NULL);
 }
 
-/* They live equally long, so that those which are too old are the first. */
+/* All tokens live equally long, so expired tokens are the first of the list. */
 static struct token *tokens_take_expired(struct token_table *table, int64_t than)
 {
 	struct token *old = NULL, *token;
@@ -100,7 +100,7 @@ static int token_add(struct token_table *table, struct token *token)
 	return 0;
 }
 
-/* What cannot be noted is lost with this daemon. */
+/* A token without a slot is lost with this daemon. */
 static void token_persist(struct token_table *table, struct token *token)
 {
 	struct share_note_token note = {
@@ -138,7 +138,7 @@ int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, u
 		return -EIO;
 	}
 	memcpy(bytes, token->bytes, sizeof(token->bytes));
-	/* Before anybody can use it up. */
+	/* Before the token can be redeemed. */
 	inode_ref(inode);
 	pthread_mutex_lock(&table->lock);
 	error = token_add(table, token);
@@ -197,8 +197,8 @@ static void token_restore_slot(struct fs *fs, struct token_table *table, uint32_
 	token->inode = inode;
 	token->uid = note->uid;
 	token->access = note->access;
-	/* While there was no daemon it could not be shown: its time begins again. They are not
-	 * noted in the order of their age, and so are all of one. */
+	/* No client could show the token while there was no daemon, so its time begins again. Slots
+	 * are not in the order of age, so all restored tokens get the same time. */
 	token->expires = now() + GPUMEM_TOKEN_SECONDS;
 	token->slot = slot;
 	memcpy(token->bytes, note->bytes, sizeof(token->bytes));

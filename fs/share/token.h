@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* One-time tokens: proof that a process could open a file, to be shown on another channel.
- * Thread-safe. */
+/* One-time tokens: a process that has opened a file gets a token, and proves with the token on the
+ * sharing socket that the open succeeded. Thread-safe. */
 #ifndef FS_SHARE_TOKEN_H
 #define FS_SHARE_TOKEN_H
 
@@ -20,35 +20,35 @@ struct token_table {
 	pthread_mutex_t lock;
 	struct token *by_bytes, *oldest;
 	uint32_t count;
-	struct share_memory *memory; /* where tokens are noted for the next daemon */
+	struct share_memory *memory; /* persistent memory, for the next daemon */
 };
 
 void token_table_init(struct token_table *table);
 void token_table_destroy(struct fs *fs, struct token_table *table);
 
-/* A token for the inode, which is referenced until the token is used or too old. */
+/* A token for the inode; the table has a reference until the token is redeemed or expires. */
 int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, uid_t uid,
 		enum gpumem_access access, uint8_t bytes[GPUMEM_TOKEN_BYTES]);
 
-/* What a token was for. */
+/* The file and access that a token stands for. */
 struct token_redeemed {
 	struct inode *inode; /* with a reference */
 	enum gpumem_access access;
 	uint32_t slot;
 };
 
-/* Uses the token up: 0, or -EACCES (unknown, used, too old, another user's: which of them is not
- * said). */
+/* Uses the token up: 0, or -EACCES for an unknown, used or expired token and for another user's,
+ * without a difference. */
 int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
 		 uid_t uid, struct token_redeemed *redeemed);
 
 /* The client that showed the token has its answer: the next daemon need not know the token. */
 void token_answered(struct token_table *table, uint32_t slot);
 
-/* What the daemon before this one issued. */
+/* Takes over the tokens of an earlier daemon. */
 void token_restore(struct fs *fs, struct token_table *table);
 
-/* Drops what is too old. */
+/* Frees expired tokens. */
 void token_expire(struct fs *fs, struct token_table *table);
 
 #endif

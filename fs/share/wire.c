@@ -36,7 +36,7 @@ static int parse_extend(const void *packet, size_t bytes, struct share_request *
 	memcpy(&message, packet, sizeof(message));
 	request->lease = message.lease;
 	request->first_chunk = message.first_chunk;
-	/* No file has so many chunks as would not fit their number. */
+	/* A chunk's number in a file has 32 bits. */
 	return message.first_chunk > UINT32_MAX ? -EBADMSG : 0;
 }
 
@@ -96,7 +96,7 @@ static struct gpumem_msg_header header(uint16_t type, uint32_t bytes, uint32_t n
 	};
 }
 
-/* A peer that does not read what it asked for is not waited for. */
+/* Does not wait for a client that leaves its answers unread. */
 static int packet_send(int fd, const struct msghdr *message)
 {
 	ssize_t n;
@@ -107,7 +107,7 @@ static int packet_send(int fd, const struct msghdr *message)
 	return n < 0 ? -EPIPE : 0;
 }
 
-/* The last packet of an answer: the client may ask again before the thread that sends it is done.
+/* Sends the last packet of an answer. The client may ask again before the sending thread is done.
  */
 static int packet_send_last(struct share_connection *connection, const struct msghdr *message)
 {
@@ -172,7 +172,7 @@ struct share_layout {
 	uint32_t number; /* of the request */
 	uint64_t lease;
 	uint32_t kind, flags;
-	struct file_place place; /* where the chunks that are sent were found */
+	struct file_place place; /* where the chunks were when they were exported */
 };
 
 union fds_control {
@@ -197,7 +197,7 @@ static void packet_add_fds(struct msghdr *message, union fds_control *control,
 	memcpy(CMSG_DATA(head), fds, count * sizeof(int));
 }
 
-/* One packet; the fds are closed. */
+/* Sends a packet, and closes the fds. */
 static int layout_send(struct share_connection *connection, const struct share_layout *layout,
 		       uint32_t first, struct file_chunk *chunks, uint32_t count, uint32_t flags)
 {
@@ -240,14 +240,14 @@ static uint32_t volume_kind(const struct fs *fs, const struct volume *volume)
 	return backend_is_host(fs->backend) ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
 }
 
-/* Chunks of a file, and where it was when they were exported. */
+/* Chunks of a file, and the file's place when they were exported. */
 struct batch {
 	struct file_chunk chunks[GPUMEM_FDS_MAX];
 	struct file_place place;
 	int count; /* or -errno */
 };
 
-/* Each batch is a look of its own at what the lease may be given. */
+/* Each batch checks again the access that the lease may have. */
 static void batch_export(struct batch *batch, const struct share_lease *lease, enum file_wait wait,
 			 uint32_t first)
 {
@@ -255,8 +255,8 @@ static void batch_export(struct batch *batch, const struct share_lease *lease, e
 				   wait, first, batch->chunks, GPUMEM_FDS_MAX, &batch->place);
 }
 
-/* Sends the file's chunks from first on, in batches. Whether more follow is known by looking one
- * batch ahead; -EAGAIN where that is one too many. */
+/* Sends the file's chunks from first on, in batches, with a batch exported in advance to know
+ * whether more follow. -EAGAIN where a second packet would follow ONE_PACKET. */
 int share_send_chunks(struct share *share, struct share_connection *connection,
 		      const struct share_lease *lease, const struct lease_params *ask,
 		      uint32_t first)

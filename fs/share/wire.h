@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Packets of the sharing protocol, checked. Pure: what comes in is hostile. */
+/* The packets of the sharing protocol: requests are parsed from hostile bytes, by functions without
+ * state. The functions that send answers are in internal.h. */
 #ifndef FS_SHARE_WIRE_H
 #define FS_SHARE_WIRE_H
 
@@ -8,7 +9,7 @@
 
 #include "common/protocol.h"
 
-/* The largest request; a longer packet is refused without being looked at. */
+/* The largest request; a longer packet is refused unread. */
 #define SHARE_REQUEST_MAX 64
 
 struct share_request {
@@ -18,11 +19,11 @@ struct share_request {
 	uint8_t token[GPUMEM_TOKEN_BYTES];
 };
 
-/* 0, or -EBADMSG for anything but a request that is exactly as the protocol says;
- * -EPROTONOSUPPORT for one of another version. */
+/* 0; -EBADMSG unless the packet is exactly a request of the protocol; -EPROTONOSUPPORT for another
+ * version of the protocol. */
 int share_request_parse(const void *packet, size_t bytes, struct share_request *request);
-/* A part of the token of a LEASE, by which that request is told from the client's next one; never
- * 0. Tokens are random, and good for one request. */
+/* A part of the token of a LEASE, which tells the request from the client's next LEASE; never 0.
+ * Tokens are random and valid for a single request. */
 uint32_t share_request_mark(const struct share_request *request);
 
 #endif
