@@ -21,35 +21,35 @@
 
 #define ANSWER_BYTES 65536
 
-/* How often those who wait are looked at, for a signal: interrupts are turned off, because libfuse
- * takes a lock of all workers for each request with them on. */
+/* How often the thread checks waiting readers for a signal. FUSE interrupts are turned off, because
+ * with them libfuse takes a lock of all workers for each request. */
 #define TICK_MS 200
 
 struct reader_slot {
-	uint64_t handle; /* 0: free */
+	uint64_t handle; /* 0: the slot is free */
 	struct access_reader *reader;
-	fuse_req_t waiting; /* a read put aside, or NULL */
-	size_t bytes;	    /* that it asked for */
-	pid_t pid;	    /* who asked */
-	int channel;	    /* through which */
+	fuse_req_t waiting; /* a read without an answer yet, or NULL */
+	size_t bytes;	    /* the size of that read */
+	pid_t pid;	    /* of the reader */
+	int channel;	    /* through which the read came */
 };
 
 struct access_file {
 	struct fs *fs;
 	pthread_t thread;
 	bool running;
-	/* Of all below. Not held across a reply: libfuse has locks of its own about it. */
+	/* Of all below. Not held across a reply, as libfuse has its own locks there. */
 	pthread_mutex_t lock;
 	bool ended;
 	uint64_t last_handle;
 	struct reader_slot slots[ACCESS_READERS_MAX];
 };
 
-/* What is to be said to one reader once the lock is free. */
+/* The answer to a reader, sent after the lock is released. */
 struct answer {
 	fuse_req_t req;
 	int channel;
-	int error; /* where there are no bytes */
+	int error; /* if length is 0 */
 	size_t length;
 	char text[ANSWER_BYTES];
 };
@@ -62,7 +62,7 @@ static struct reader_slot *slot_find(struct access_file *file, uint64_t handle)
 	return NULL;
 }
 
-/* Whether one reader is to be answered; file->lock is held. */
+/* Whether a reader's waiting request gets an answer now; file->lock is held. */
 static bool slot_answer(struct access_file *file, struct reader_slot *slot, struct answer *answer)
 {
 	struct access_log *log = file->fs->access_log;
@@ -89,7 +89,7 @@ static void answer_send(const struct answer *answer)
 		fuse_reply_err(answer->req, answer->error);
 }
 
-/* Whether anybody still waits for lines; *ended: and there will be none. */
+/* Whether a reader still waits for lines. *ended: no more lines will come. */
 static bool slots_answer(struct access_file *file, struct answer *answer, bool *ended)
 {
 	bool waiting = false;
@@ -168,8 +168,8 @@ void access_file_free(struct fs *fs)
 	fs->access_file = NULL;
 }
 
-/* lock held. The thread stays until the end of the mount: a release that waited for it could be
- * what it waits for. */
+/* file->lock is held. The thread runs until the end of the mount: a release that joined the thread
+ * could be the request that the thread waits for. */
 static int slot_open(struct access_file *file, uint64_t *handle)
 {
 	struct reader_slot *slot = slot_find(file, 0);
@@ -192,7 +192,7 @@ static int slot_open(struct access_file *file, uint64_t *handle)
 	return 0;
 }
 
-/* No read of it waits: the kernel keeps a file open for that long. */
+/* No read of the handle waits: the kernel keeps the file open during a read. */
 static void slot_close(struct access_file *file, uint64_t handle)
 {
 	scoped_lock(&file->lock);
@@ -226,7 +226,7 @@ void access_file_open(fuse_req_t req, struct fuse_file_info *info)
 
 enum { READ_LATER = 1 };
 
-/* lock held: 0 with *length bytes, READ_LATER where the request is put aside, or -errno. */
+/* file->lock is held: 0 with *length bytes, READ_LATER where the request waits, or -errno. */
 static int slot_read(struct access_file *file, fuse_req_t req, const struct fuse_file_info *info,
 		     char *to, size_t bytes, size_t *length)
 {
@@ -234,7 +234,7 @@ static int slot_read(struct access_file *file, fuse_req_t req, const struct fuse
 
 	*length = 0;
 	if (!slot)
-		return 0; /* opened with a daemon before this one */
+		return 0; /* an earlier daemon opened the handle */
 	if (slot->waiting)
 		return -EBUSY;
 	*length = access_log_take(file->fs->access_log, slot->reader, to, bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* .gpumem/accesslog as a file: reads that wait for lines. A read that finds none is put aside, so
- * that no worker waits with it, and answered by a thread of its own when there are some. */
+/* .gpumem/accesslog as a file: reads wait for lines. A read without lines is put aside, so that no
+ * worker waits, and a thread of this file answers the read when lines come. */
 #ifndef FS_CONTROL_ACCESS_LOG_FILE_H
 #define FS_CONTROL_ACCESS_LOG_FILE_H
 
@@ -10,17 +10,17 @@
 
 struct fs;
 
-/* Before requests are served and after: 0 or -ENOMEM. */
+/* Before requests are served: 0 or -ENOMEM. */
 int access_file_new(struct fs *fs);
-/* NULL is fine. */
+/* After the last request. NULL is fine. */
 void access_file_free(struct fs *fs);
 
-/* From here on readers get what is left, and then the end of the file: who follows the log must not
- * keep the mount. From no thread that serves requests; returns when those that waited are answered.
- */
+/* From here on readers get the lines that are left, and then the end of the file, so that a process
+ * which follows the log does not keep the mount. Not to be called by a thread that serves requests.
+ * Returns when the waiting reads are answered. */
 void access_file_end(struct fs *fs);
 
-/* Each but the last replies. */
+/* The first two reply. */
 void access_file_open(fuse_req_t req, struct fuse_file_info *info);
 void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info);
 void access_file_release(fuse_req_t req, struct fuse_file_info *info);

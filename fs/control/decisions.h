@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Why the mount works as it does, where the reason does not stand beside the thing itself. */
+/* Why the mount works as it does, where the reason is not part of another line. */
 #ifndef FS_CONTROL_DECISIONS_H
 #define FS_CONTROL_DECISIONS_H
 
@@ -8,7 +8,7 @@
 
 struct fs;
 
-/* Lines "why.NAME REASON" for .gpumem/params; NAME is what another line there begins with. */
+/* Writes lines "why.NAME REASON" for .gpumem/params; NAME begins another line there. */
 void decisions_write(const struct fs *fs, FILE *out);
 
 #endif

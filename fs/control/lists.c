@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* .gpumem/mappings, and the leases for it and for stats.json. */
+/* .gpumem/mappings, and the list of leases for mappings and for stats.json. */
 #include "fs/control/lists.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 
-/* Leases at a time. */
+/* Leases that are read at a time. */
 #define ROOM 32
 
 int control_list_leases(struct control_list *list, FILE *out,
@@ -50,8 +50,8 @@ void control_list_end(struct control_list *list)
 	lease_list_leave(list->fs->leases, &list->leases);
 }
 
-/* The path comes last on a line, because it may hold anything but what a terminal obeys, a line's
- * end among it. */
+/* The path is the last field of a line. Characters that a terminal obeys, line ends among them, are
+ * escaped. */
 static void write_path(struct control_list *list, FILE *out, struct inode *inode)
 {
 	char path[PATH_MAX], piece[512];
@@ -71,7 +71,7 @@ static void write_mapping(struct control_list *list, FILE *out, struct inode *in
 	struct volume *volume = inode->volume;
 	const char *why;
 
-	/* It may have moved to host/ since. */
+	/* The file may have moved to host/ meanwhile. */
 	if (!mapped || !volume->device)
 		return;
 	fprintf(out, "%" PRIu64 "\tbar\t%s\t%u\t", mapped, device_bar_name(volume->device, &why),
@@ -79,8 +79,8 @@ static void write_mapping(struct control_list *list, FILE *out, struct inode *in
 	write_path(list, out, inode);
 }
 
-/* Whether a look at every inode is worth its time. That is a second for some millions of them, in
- * one request where few are mapped, and so not for every user to ask for. */
+/* Whether the list is to read every inode. Some millions of inodes take a second, in a single
+ * request where few files are mapped, so only privileged users get the list. */
 static bool list_has_mapped(const struct control_list *list)
 {
 	struct fs *fs = list->fs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The texts of .gpumem/ that grow with the mount, written a piece at a time. */
+/* The texts of .gpumem/ that grow with the mount: they are written a piece at a time. */
 #ifndef FS_CONTROL_LISTS_H
 #define FS_CONTROL_LISTS_H
 
@@ -13,15 +13,16 @@
 
 struct fs;
 
-/* So far is a piece filled, and so much is taken for it; only long paths make one longer. */
+/* A piece ends once it has so many bytes, and a user is charged the second number for it; only long
+ * paths make a piece longer. */
 #define CONTROL_PIECE_BYTES 8192
 #define CONTROL_LIST_BYTES  16384
 
-/* Where the writer of one list is. Zeroed but for fs and viewer at first. */
+/* The place of the writer in a list. All zero at first, but for fs and viewer. */
 struct control_list {
 	struct fs *fs;
 	struct viewer viewer;
-	unsigned part;	  /* the writer's own */
+	unsigned part;	  /* for the writer's own use */
 	uint32_t slot;	  /* of the inode table */
 	uint64_t written; /* leases */
 	struct lease_place leases;
@@ -29,11 +30,12 @@ struct control_list {
 
 enum control_more { CONTROL_END, CONTROL_MORE };
 
-/* The next piece: enum control_more, or -errno. */
+/* Each writes the next piece: enum control_more, or -errno. */
 int control_mappings(struct control_list *list, FILE *out);
 int control_stats(struct control_list *list, FILE *out);
 
-/* For both: the next few leases, each written by the function. CONTROL_END: there are no more. */
+/* For both texts: writes the next few leases, each by the given function. CONTROL_END: no lease is
+ * left. */
 int control_list_leases(struct control_list *list, FILE *out,
 			void (*write)(struct control_list *list, FILE *out,
 				      const struct lease_entry *lease));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The counters in Prometheus' text format: gpumem(7) documents the names, which dashboards and
- * alerts of others rest on. */
+/* .gpumem/metrics: the counters in Prometheus' text format. gpumem(7) documents the names, as
+ * users' dashboards and alerts depend on them. */
 #define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 
 #define NS 1e9
 
-/* What is looked at once for all lines. */
+/* The counters of a volume, read once for all lines. */
 struct sample {
 	struct stats_volume_totals did;
 	struct volume_usage usage;
@@ -32,7 +32,7 @@ struct sample {
 	bool healthy;
 };
 
-/* Every line has the mount as a label: several mounts of a machine are told apart by it. */
+/* Every line has the mount as a label, because a machine may have several mounts. */
 struct page {
 	FILE *out;
 	char mount[PATH_MAX];
@@ -43,7 +43,7 @@ static void write_head(FILE *out, const char *name, const char *type, const char
 	fprintf(out, "# HELP " PREFIX "%s %s\n# TYPE " PREFIX "%s %s\n", name, help, name, type);
 }
 
-/* A label's value may hold anything. */
+/* Escapes the value, which may hold any characters. */
 static void write_label(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, "%s=\"", name);
@@ -58,7 +58,7 @@ static void write_label(FILE *out, const char *name, const char *value)
 	fputc('"', out);
 }
 
-/* A line as far as its first label; further labels begin with a comma. */
+/* Writes a line up to its first label; further labels begin with a comma. */
 static void write_line_begin(const struct page *page, const char *name)
 {
 	fprintf(page->out, PREFIX "%s{", name);
@@ -139,7 +139,7 @@ static void write_histogram(const struct page *page, const char *operation, cons
 	write_line_end(page, count);
 }
 
-/* Of the operations that there were. */
+/* Of the operations that were requested at least once. */
 static void write_durations(const struct page *page, const struct stats_totals *totals)
 {
 	write_head(page->out, "request_duration_seconds", "histogram",
@@ -151,7 +151,7 @@ static void write_durations(const struct page *page, const struct stats_totals *
 					totals->latencies[op], totals->latency_ns[op]);
 }
 
-/* One number of all volumes, or of the GPUs. */
+/* A counter that every volume, or every GPU, has. */
 struct volume_metric {
 	const char *name, *type, *help;
 	uint64_t (*value)(const struct sample *sample);
@@ -213,7 +213,7 @@ static const struct volume_metric volume_metrics[] = {
 
 #define VOLUME_METRICS (sizeof(volume_metrics) / sizeof(volume_metrics[0]))
 
-/* The GPU by the labels of NVIDIA's DCGM exporter, so that queries can join the two. */
+/* The GPU's labels are the labels of NVIDIA's DCGM exporter, so that queries can join both. */
 static void write_volume_labels(FILE *out, const struct volume *volume)
 {
 	fprintf(out, ",volume=\"%s\"", volume->name);

@@ -17,7 +17,7 @@
 #include "fs/share/share.h"
 #include "fs/tree/inode.h"
 
-/* Node ids: the directory, its files, by-uuid/, and the links there by volume. */
+/* Node ids: the directory, its files, by-uuid/, and the links in by-uuid/ by volume. */
 #define FILES_INO   (CONTROL_INO + 1)
 #define SOCKET_INO  (CONTROL_INO + 63)
 #define BY_UUID_INO (CONTROL_INO + 64)
@@ -28,7 +28,7 @@
 #define SOCKET_LEAF  "socket"
 #define LINK_PREFIX  "../../"
 
-/* Names here never change; the texts do, and are never cached. */
+/* Names in .gpumem/ never change; the texts change, and are never cached. */
 #define NAME_SECONDS 86400.0
 
 static const struct control_file *node_file(fuse_ino_t ino)
@@ -36,14 +36,14 @@ static const struct control_file *node_file(fuse_ino_t ino)
 	return ino >= FILES_INO && ino < SOCKET_INO ? &control_files[ino - FILES_INO] : NULL;
 }
 
-/* Its text comes while it is read. */
+/* Whether reads of the file wait for text, as in accesslog. */
 static bool node_is_stream(fuse_ino_t ino)
 {
 	return node_file(ino) && !node_file(ino)->write && !node_file(ino)->piece;
 }
 
-/* A file's text is made when the file is opened, so the file's time is always now: scrapers take a
- * time that stands still for a daemon that hangs. */
+/* The text is made when the file is opened, so the file's time is always now: a scraper takes an
+ * old time for a sign that the daemon hangs. */
 static double node_attr_seconds(fuse_ino_t ino)
 {
 	return node_file(ino) ? 0 : NAME_SECONDS;
@@ -55,7 +55,7 @@ static const struct volume *node_link(struct fs *fs, fuse_ino_t ino)
 								   : NULL;
 }
 
-/* Of the root (the entry "..") only the number and type are right, and looked at. */
+/* Of the root (the entry "..") the number and type are right; the kernel uses only the two. */
 static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 {
 	struct timespec time = fs->started;
@@ -79,15 +79,15 @@ static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 		st.st_mode = S_IFLNK | 0777;
 		st.st_size = (off_t)(strlen(LINK_PREFIX) + strlen(node_link(fs, ino)->name));
 	} else if (ino == SOCKET_INO) {
-		st.st_mode = S_IFSOCK | 0666; /* a token is what lets in */
+		st.st_mode = S_IFSOCK | 0666; /* a token is the permission */
 	} else {
-		/* Of size 0, as in /proc: the text is made at open. */
+		/* Size 0, as in /proc: the text is made at open. */
 		st.st_mode = S_IFREG | node_file(ino)->mode;
 	}
 	return st;
 }
 
-/* The n-th entry of one of the two directories: its name and node id; NULL past the end. */
+/* The n-th entry of .gpumem/ or by-uuid/: the name and the node id; NULL past the end. */
 static const char *directory_entry(struct fs *fs, fuse_ino_t dir, unsigned n, fuse_ino_t *ino)
 {
 	if (dir == CONTROL_INO) {
@@ -153,7 +153,7 @@ static void control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, ENOENT);
 }
 
-/* The daemon's binder makes .gpumem/socket; no other process makes anything. */
+/* The daemon's binder makes .gpumem/socket; no other process makes a node. */
 static void control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 			  dev_t rdev)
 {
@@ -259,11 +259,11 @@ static void control_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t bytes, of
 	directory_list(req, ino, bytes, offset, LIST_ATTRIBUTES);
 }
 
-/* No text is made for who may only write: a text is charged to its user. */
+/* An open for writing alone gets no text, as a text is charged to its user. */
 static int text_open(fuse_req_t req, const struct control_file *file, struct fuse_file_info *info)
 {
 	info->direct_io = 1;
-	/* Of a list only the piece that is being read is there. */
+	/* Of a list, only the piece that is being read exists. */
 	info->nonseekable = file->piece != NULL;
 	info->fh = 0;
 	if ((info->flags & O_ACCMODE) == O_WRONLY)
@@ -299,8 +299,8 @@ static ssize_t text_read_handle(fuse_req_t req, fuse_ino_t ino, char *to, size_t
 
 	if (n != -ENOENT)
 		return n;
-	/* A daemon before this one made the text. The rest of one is not the rest of another, and
-	 * an end here would cut it short without a word. */
+	/* An earlier daemon made the text. The rest of a new text does not continue the old text,
+	 * and an end of file here would cut the text short without a sign. */
 	if (offset > 0)
 		return -ESTALE;
 	int error = snapshot_reopen(fs, node_file(ino), fuse_req_ctx(req)->uid, handle);
@@ -366,7 +366,7 @@ static void control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size
 		fuse_reply_write(req, bytes);
 }
 
-/* Only the size of a file that can be written to may be set, for O_TRUNC; nothing changes. */
+/* Only the size of a file that can be written to may be set, for O_TRUNC; the size stays 0. */
 static void control_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
 			    struct fuse_file_info *info)
 {
@@ -388,7 +388,7 @@ static void control_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int when
 	fuse_reply_err(req, ENXIO);
 }
 
-/* Nothing waits to be written to a disk. */
+/* No data waits to be written to a disk. */
 static void control_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)
 {
 	(void)ino, (void)datasync, (void)info;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* .gpumem/: what the daemon says of itself. Its node ids lie above every inode's. A file's text is
- * made when it is opened, or at the first read of a handle that a daemon before this one gave out.
- */
+/* The nodes of .gpumem/, by which the daemon reports its state. Their node ids lie above every
+ * inode's. The text of a file is made when the file is opened, or at the first read of a handle
+ * that an earlier daemon gave out. */
 #ifndef FS_CONTROL_NODES_H
 #define FS_CONTROL_NODES_H
 
@@ -21,14 +21,15 @@ static inline bool control_owns(fuse_ino_t ino)
 	return ino >= CONTROL_INO;
 }
 
-/* Whether the name is that of .gpumem/, which the root does not list. */
+/* Whether the name is .gpumem in the root, which does not list the name. */
 bool control_is_name(fuse_ino_t parent, const char *name);
 
 /* The operations on the nodes of .gpumem/, and the lookup of its name. An operation that is NULL
  * here is refused (EPERM) by fs/ops. */
 extern const struct fuse_lowlevel_ops control_operations;
 
-/* Before requests are served: no handle is given out that another daemon of the mount gave out. */
+/* Before requests are served: handles that earlier daemons of the mount gave out are below first.
+ */
 void control_handles_from(struct fs *fs, uint64_t first);
 
 #endif

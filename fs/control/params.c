@@ -17,10 +17,10 @@
 
 #define BLANKS "\t "
 
-/* One line, taken apart. */
+/* A line, split into its fields. */
 struct line {
 	const char *name, *value;
-	uint64_t gpus; /* that it is about */
+	uint64_t gpus; /* a bit for each GPU that the line names */
 };
 
 static int line_refuse(const struct line *line, const char *why)
@@ -30,7 +30,7 @@ static int line_refuse(const struct line *line, const char *why)
 	return -EINVAL;
 }
 
-/* "gpu3.size" is about GPU 3, and "size" about all: cuts the GPU off the name. */
+/* "gpu3.size" names GPU 3, and "size" all GPUs: finds the GPUs of a line. */
 static int line_gpus(struct line *line, uint64_t gpus)
 {
 	const char *dot = strchr(line->name, '.');
@@ -58,7 +58,7 @@ static int line_amount(const struct line *line, uint64_t min_bytes, struct amoun
 	bool percent = length && line->value[length - 1] == '%';
 	uint64_t value;
 
-	/* A percentage of 100 is the percentage. */
+	/* parse_size_or_percent takes a percentage of 100 here, so the value is the percentage. */
 	int error = parse_size_or_percent(line->value, 100, &value);
 
 	if (error == -ERANGE && percent)
@@ -142,7 +142,7 @@ static int line_set(const struct line *line, const char *leaf, struct params *pa
 	return line_refuse(line, "cannot be set");
 }
 
-/* Takes the line apart in place. Blank lines are passed over. */
+/* Splits the line in place. Blank lines are skipped. */
 static int line_parse(char *text, uint64_t gpus, struct params *params)
 {
 	char *name = text + strspn(text, BLANKS);
@@ -160,7 +160,7 @@ static int line_parse(char *text, uint64_t gpus, struct params *params)
 
 	if (error)
 		return error;
-	/* Whole where the GPU was not named. */
+	/* The whole name where no GPU is named. */
 	const char *leaf = strncmp(name, "gpu", 3) == 0 ? strchr(name, '.') : NULL;
 
 	return line_set(&line, leaf ? leaf + 1 : name, params);

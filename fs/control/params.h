@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is written to .gpumem/params: "NAME VALUE" lines that change limits, logging and the trace
- * while the mount is in use. A write is taken as a whole or not at all. */
+/* The text that is written to .gpumem/params: lines "NAME VALUE" that change limits, logging and
+ * the trace of a running mount. A write is applied as a whole or not at all. */
 #ifndef FS_CONTROL_PARAMS_H
 #define FS_CONTROL_PARAMS_H
 
@@ -13,10 +13,10 @@
 #include "common/log.h"
 #include "fs/core/options.h"
 
-/* More than this in one write is refused. */
+/* A longer write is refused. */
 #define PARAMS_BYTES_MAX 4096
 
-/* A limit of one GPU. An amount that is not given stands for no bound. */
+/* A limit of a GPU. An amount that is not given means no bound. */
 struct params_limit {
 	bool changes;
 	struct amount amount;
@@ -29,13 +29,13 @@ struct params {
 	bool trace_changes, trace;
 };
 
-/* gpus: a bit for each GPU that there is. 0, or -EINVAL after one line in the log that names the
- * malformed line; *params is then as it was. */
+/* gpus has a bit for each GPU of the mount. 0, or -EINVAL after a line in the log that names the
+ * malformed line; *params is then unchanged. */
 int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *params);
 
 struct fs;
 
-/* Parses and applies. 0, or -EINVAL or -ENOMEM, and nothing has changed. */
+/* Parses and applies the text. 0, or -EINVAL or -ENOMEM without a change. */
 int control_params_set(struct fs *fs, const char *text, size_t bytes);
 
 #endif

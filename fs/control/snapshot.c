@@ -18,13 +18,13 @@
 struct snapshot {
 	UT_hash_handle hh;
 	uint64_t handle;
-	uid_t uid;	/* who is charged */
-	uint64_t bytes; /* that are charged */
-	unsigned users; /* of this struct, the handle among them; snapshots.lock */
+	uid_t uid;	/* charged: the user that opened the file */
+	uint64_t bytes; /* that uid is charged */
+	unsigned users; /* references to this struct, with the handle's; snapshots.lock */
 	const struct control_file *file;
 	pthread_mutex_t lock; /* of all below */
 	char *text;
-	uint64_t begin; /* offset of text */
+	uint64_t begin; /* the offset of text in the file */
 	size_t length;
 	bool ended; /* no piece follows */
 	struct control_list list;
@@ -62,7 +62,7 @@ void snapshots_close(struct fs *fs)
 	free(fs->snapshots);
 }
 
-/* The whole text, or the next piece of a list. lock is held. */
+/* Makes the whole text, or the next piece of a list. snapshot->lock is held. */
 static int snapshot_make_text(struct fs *fs, struct snapshot *snapshot)
 {
 	char *text = NULL;
@@ -88,7 +88,8 @@ static int snapshot_make_text(struct fs *fs, struct snapshot *snapshot)
 	return 0;
 }
 
-/* The bytes are charged before a list takes them, but a whole text's length is not known before. */
+/* A list is charged before its pieces are made; a whole text is charged afterwards, when its length
+ * is known. */
 static int snapshot_fill(struct fs *fs, struct snapshot *snapshot)
 {
 	bool is_list = snapshot->file->piece;
@@ -131,8 +132,8 @@ static int snapshot_new(struct fs *fs, const struct control_file *file, uid_t ui
 	return error;
 }
 
-/* handle: 0 is replaced by the next free one, under the lock: once the lock is given back another
- * thread may close the snapshot. */
+/* *handle 0 is replaced by the next free handle. The lock is held meanwhile: without the lock
+ * another thread may close the snapshot. */
 static int snapshot_add(struct fs *fs, struct snapshot *snapshot, uint64_t *handle)
 {
 	struct snapshots *all = fs->snapshots;
@@ -210,7 +211,7 @@ void snapshot_close(struct fs *fs, uint64_t handle)
 		snapshot_put(fs, snapshot);
 }
 
-/* lock is held. */
+/* snapshot->lock is held. */
 static ssize_t snapshot_copy_text(struct fs *fs, struct snapshot *snapshot, char *to, size_t bytes,
 				  uint64_t offset)
 {

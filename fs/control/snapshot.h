@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The texts of open files of .gpumem/: whole from the open on, or, of a list, a piece at a time
- * while it is read. What one user keeps open is bounded (user_limits.h). Thread-safe. */
+/* The texts of open files of .gpumem/: a whole text from the open on, or a piece of a list at a
+ * time while the file is read. User limits bound the texts that a user has open. Thread-safe. */
 #ifndef FS_CONTROL_SNAPSHOT_H
 #define FS_CONTROL_SNAPSHOT_H
 
@@ -23,14 +23,14 @@ struct snapshots {
 int snapshots_open(struct fs *fs); /* 0 or -ENOMEM */
 void snapshots_close(struct fs *fs);
 
-/* For a user who opens the file: 0 with the handle, or -errno. */
+/* For a user that opens the file: 0 with the handle, or -errno. */
 int snapshot_open(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t *handle);
-/* The same for a handle that a daemon before this one gave out. */
+/* The same for a handle that an earlier daemon gave out. */
 int snapshot_reopen(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t handle);
 void snapshot_close(struct fs *fs, uint64_t handle);
 
-/* Bytes of the text from the offset on: how many, 0 at the end; a list may give fewer than were
- * asked for, and knows only where it was read last. -ENOENT: no such handle. */
+/* Copies bytes of the text from the offset on: how many, 0 at the end. A list may give fewer bytes
+ * than asked for, and has only the offset at which it was read last. -ENOENT: no such handle. */
 ssize_t snapshot_read(struct fs *fs, uint64_t handle, char *to, size_t bytes, uint64_t offset);
 
 #endif

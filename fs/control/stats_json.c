@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The counters, for programs, as JSON. */
+/* .gpumem/stats.json: the counters as JSON, for programs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,10 +21,10 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 
-/* What gpumem(1) promises of the names. */
+/* gpumem(1) documents the names of this version. */
 #define STATS_SCHEMA 1
 
-/* How many of the busiest files are shown. */
+/* How many of the busiest files are listed. */
 #define BUSY_FILES 64
 
 static json_int_t json_clamped(uint64_t value)
@@ -68,7 +68,7 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 		json_object_set_new(json, "model", json_string(volume->device->name));
 		const char *health = device_health_name(volume->device);
 
-		/* A device whose memory cannot be asked for, and whose faults are not known yet. */
+		/* The device's memory cannot be queried, but no fault was reported yet. */
 		if (error && strcmp(health, "ok") == 0)
 			health = "failed";
 		json_object_set_new(json, "index", json_integer(volume->device->index));
@@ -92,7 +92,7 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 	return json;
 }
 
-/* null where the viewer may not see it. */
+/* null where the viewer may not see the path. */
 static json_t *path_json(struct control_list *list, struct inode *inode)
 {
 	char path[PATH_MAX];
@@ -129,7 +129,7 @@ static json_t *busy_file_json(struct control_list *list, struct inode *inode,
 			 "idle_seconds", json_clamped(idle));
 }
 
-/* Of the files that the viewer may see. */
+/* The busiest files, of the files that the viewer may see. */
 static json_t *busy_json(struct control_list *list)
 {
 	struct fs *fs = list->fs;
@@ -182,7 +182,7 @@ static json_t *members_json(struct control_list *list)
 	    "volumes", volumes, "busy", busy_json(list), "spool", spool_json(fs));
 }
 
-/* The object's members but for the leases, without its end. */
+/* Writes all members but for the leases, without the closing brace. */
 static int write_members(struct control_list *list, FILE *out)
 {
 	json_t *all = members_json(list);

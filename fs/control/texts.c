@@ -116,7 +116,7 @@ const struct control_file control_files[] = {
     {"stats.json", 0444, NULL, control_stats, NULL},
     {"metrics", 0444, control_metrics, NULL, NULL},
     {"mappings", 0444, NULL, control_mappings, NULL},
-    /* With the paths of all users. */
+    /* The lines have the paths of all users. */
     {"accesslog", 0400, NULL, NULL, NULL},
     {"trace.json", 0400, write_trace, NULL, NULL},
     {NULL, 0, NULL, NULL, NULL},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The texts of .gpumem/'s files. */
+/* The table of .gpumem/'s files, and the functions that make their texts. */
 #ifndef FS_CONTROL_TEXTS_H
 #define FS_CONTROL_TEXTS_H
 
@@ -12,12 +12,14 @@ struct fs;
 
 struct control_file {
 	const char *name;
-	mode_t mode; /* permission bits, for who runs the daemon */
-	/* The text for who opens it: 0 or -errno. */
+	mode_t mode; /* permission bits; the daemon's user owns the file */
+	/* Writes the text for the user that opens the file: 0 or -errno. */
 	int (*write)(struct fs *fs, uid_t uid, FILE *out);
-	/* Instead of it, the text's next piece: control_list.h. NULL, as write: access_file.h. */
+	/* Instead of write: writes the text's next piece, see lists.h. Neither of the two: reads
+	 * wait for text, see access_log_file.h. */
 	int (*piece)(struct control_list *list, FILE *out);
-	/* Takes what one write brings, all or nothing: 0 or -errno. NULL: cannot be written. */
+	/* Applies the text of a write as a whole, or not at all: 0 or -errno. NULL: the file cannot
+	 * be written. */
 	int (*set)(struct fs *fs, const char *text, size_t bytes);
 };
 

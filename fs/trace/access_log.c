@@ -11,7 +11,7 @@
 #include "common/cleanup.h"
 #include "common/utf8.h"
 
-/* What takes more is cut. */
+/* A longer path is cut. */
 #define PATH_ROOM  8192
 #define CUT_SHORT  "..."
 #define LINE_BYTES (2 * PATH_ROOM + 512)
@@ -53,7 +53,7 @@ int access_log_open(struct access_log *log, struct access_reader **opened)
 		return -ENOMEM;
 	while (reader->open)
 		reader++;
-	/* Of what is in the ring already nothing is his. */
+	/* A new reader gets no line that is in the ring already. */
 	uint64_t lines = log->lines_before;
 
 	for (uint64_t at = log->tail; at != log->head; at++)
@@ -83,8 +83,8 @@ struct line {
 	size_t length;
 };
 
-/* As /proc/mounts has it: what would end a field or a line, in octal; and what drives a terminal.
- */
+/* Paths are escaped as in /proc/mounts: characters that would end a field or a line, and characters
+ * that a terminal obeys, in octal. */
 static void line_add_path(struct line *line, const char *name, const char *path, size_t room)
 {
 	line->length += (size_t)sprintf(line->text + line->length, " %s=", name);
@@ -121,7 +121,7 @@ static void line_make(struct line *line, const struct access_entry *entry)
 	line->text[line->length++] = '\n';
 }
 
-/* The oldest line goes. */
+/* Drops the oldest line. */
 static void ring_drop_line(struct access_log *log)
 {
 	while (log->ring[log->tail++ % ACCESS_RING_BYTES] != '\n')
@@ -156,7 +156,8 @@ void access_log_add(struct access_log *log, const struct access_entry *entry)
 
 /* --- reading */
 
-/* lock held: a reader whom the ring has passed goes on with what is there, and is told. */
+/* log->lock is held: a reader that fell behind the ring goes on with the oldest line in the ring,
+ * and gets a notice first. */
 static void reader_catch_up(struct access_log *log, struct access_reader *reader)
 {
 	if (reader->at >= log->tail || reader->notice_length)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The lines of .gpumem/accesslog: one ring of text for all readers, each of whom gets every line
- * from when he came. The ring exists while there are readers; one that falls behind by more than it
- * holds is told how many lines he lost. Thread-safe. */
+/* The lines of .gpumem/accesslog: a ring of text for all readers, each of which gets every line
+ * since its open. The ring exists while there are readers. A reader that falls behind by more than
+ * the ring holds is told how many lines it lost. Thread-safe. */
 #ifndef FS_TRACE_ACCESS_LOG_H
 #define FS_TRACE_ACCESS_LOG_H
 
@@ -15,8 +15,8 @@
 
 #define ACCESS_RING_BYTES (1U << 20)
 
-/* Over io_uring a read that waits keeps one of the 8 entries that a processor has in libfuse's
- * ring: fewer than that, or the readers would keep all others out. */
+/* Over io_uring a waiting read keeps an entry of the 8 that a processor has in libfuse's ring: with
+ * as many readers, no other request would be served. */
 #define ACCESS_READERS_MAX 4
 
 struct access_entry {
@@ -33,9 +33,9 @@ struct access_entry {
 
 struct access_reader {
 	bool open;
-	uint64_t at;	/* in the stream of bytes */
-	uint64_t lines; /* that lie before at */
-	bool in_line;	/* the last byte that was given was no newline */
+	uint64_t at;	/* the position in the stream of bytes */
+	uint64_t lines; /* lines before at */
+	bool in_line;	/* the last byte that the reader got was not a newline */
 	char notice[48];
 	size_t notice_at, notice_length;
 };
@@ -44,30 +44,30 @@ struct access_log {
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t changed;
 	char *ring;	       /* ACCESS_RING_BYTES; NULL without readers */
-	uint64_t tail, head;   /* the stream's bytes that the ring holds: whole lines */
-	uint64_t lines_before; /* that lie before tail */
-	uint64_t changes;      /* what access_log_wait waits for */
+	uint64_t tail, head;   /* the part of the stream that the ring holds: whole lines */
+	uint64_t lines_before; /* lines before tail */
+	uint64_t changes;      /* counted for access_log_wait */
 	unsigned n_readers;
 	struct access_reader readers[ACCESS_READERS_MAX];
 };
 
-/* -ENOMEM. */
+/* 0 or -ENOMEM. */
 int access_log_new(struct access_log **made);
 void access_log_free(struct access_log *log);
 
-/* 0, -ENFILE where there are too many, -ENOMEM. */
+/* 0, -ENFILE with too many readers, or -ENOMEM. */
 int access_log_open(struct access_log *log, struct access_reader **reader);
-/* Whether that was the last one. */
+/* Whether the reader was the last. */
 bool access_log_close(struct access_log *log, struct access_reader *reader);
 
-/* Nothing where there are no readers. */
+/* Without readers the entry is dropped. */
 void access_log_add(struct access_log *log, const struct access_entry *entry);
-/* The reader's next bytes, whole lines or not; 0: there are none yet. */
+/* The reader's next bytes, whole lines or not; 0: no bytes yet. */
 size_t access_log_take(struct access_log *log, struct access_reader *reader, char *to,
 		       size_t bytes);
 
-/* Returns when something changed since *seen, which is brought up to date, or after the time;
- * ms < 0: no time. access_log_wake is such a change. */
+/* Returns when changes differs from *seen, which is then updated, or after ms; ms < 0: waits
+ * without an end. access_log_wake is a change. */
 void access_log_wait(struct access_log *log, uint64_t *seen, int ms);
 void access_log_wake(struct access_log *log);
 

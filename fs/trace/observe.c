@@ -15,7 +15,7 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/tree.h"
 
-/* An inode's path, and a name below it. */
+/* An inode's path, with a name below the inode. */
 struct place {
 	char path[PATH_MAX + NAME_MAX + 2];
 };
@@ -65,7 +65,7 @@ int64_t observe_begin(void)
 	return observe_now();
 }
 
-/* What the volumes hold now. */
+/* Adds the memory of all volumes to the trace. */
 static void trace_volumes(struct fs *fs)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
@@ -77,7 +77,7 @@ static void trace_volumes(struct fs *fs)
 			struct pool_usage pool = pool_usage(volume->pool);
 
 			event.bytes = (int64_t)pool.span_bytes;
-			/* They are not counted at one time. */
+			/* The pool reads its two counters one after the other. */
 			if (pool.chunk_bytes > pool.span_bytes)
 				event.other = (int64_t)(pool.chunk_bytes - pool.span_bytes);
 		} else if (volume_usage(volume, &usage) == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Who watches the requests: readers of .gpumem/accesslog, .gpumem/trace.json, and a sample of
- * latencies. While nobody does, a request costs one relaxed load. */
+/* The observers of requests: readers of .gpumem/accesslog, .gpumem/trace.json, and a sample of
+ * latencies. Without observers a request costs a relaxed load. */
 #ifndef FS_TRACE_OBSERVE_H
 #define FS_TRACE_OBSERVE_H
 
@@ -38,19 +38,19 @@ static inline int64_t observe_now(void)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Before the reply: afterwards the kernel may forget what the request was about. Under no lock. */
+/* Before the reply: afterwards the kernel may forget the inodes. Under no lock. */
 void observe(struct fs *fs, struct stats_block *stats, unsigned observers,
 	     const struct request_info *request);
 
-/* Before the request is looked at: its time, and nothing of what came before is its own. */
+/* At the start of a request: the time; the thread's memory is counted from 0. */
 int64_t observe_begin(void);
 
-/* At the end of work that no request asked for: its memory goes to the trace. Under no lock. */
+/* At the end of background work: its memory goes to the trace. Under no lock. */
 void observe_background(struct fs *fs, const char *operation);
-/* After a reply that did not wait for memory to be given back. */
+/* After a reply that did not wait for memory to be freed. */
 void observe_volumes(struct fs *fs);
 
-/* Turns the trace on, from nothing, or off: 0 or -ENOMEM. One at a time. */
+/* Turns the trace on, from an empty trace, or off: 0 or -ENOMEM. Calls must not overlap. */
 int observe_trace(struct fs *fs, bool on);
 
 #endif
