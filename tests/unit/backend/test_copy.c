@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/bar_cache.h"
 #include "tests/unit/unit.h"
@@ -252,6 +253,30 @@ START_TEST(failed_device_is_eio)
 }
 END_TEST
 
+/* A device reset marks unreadable chunks as lost. The device's other chunks go on working. */
+START_TEST(lost_chunk_is_eio)
+{
+	struct fixture f = open_fixture(BAR_AUTO);
+	struct span *lost = &f.spans[0], *peer = &f.spans[1], *neighbour = &f.spans[2];
+	int fd;
+
+	atomic_store(&lost->chunk->lost, true);
+	for (int path = COPY_AUTO; path <= COPY_DMA; path++) {
+		ck_assert_int_eq(copy_in(f.copier, lost, 0, f.buffer, 64, path), -EIO);
+		ck_assert_int_eq(copy_out(f.copier, f.buffer, lost, 0, 64, path), -EIO);
+		ck_assert_int_eq(copy_out(f.copier, f.buffer, neighbour, 0, 64, path), 0);
+	}
+	ck_assert_int_eq(copy_zero(f.copier, lost, 0, 64), -EIO);
+	ck_assert_int_eq(copy_across(f.copier, lost, 0, peer, 0, 64), -EIO);
+	ck_assert_int_eq(copy_across(f.copier, peer, 0, lost, 0, 64), -EIO);
+	ck_assert_int_eq(chunk_export(lost->chunk, &fd), -EIO);
+	ck_assert_int_eq(chunk_export(neighbour->chunk, &fd), 0);
+	close(fd);
+	atomic_store(&lost->chunk->lost, false);
+	close_fixture(&f);
+}
+END_TEST
+
 START_TEST(measuring)
 {
 	struct fixture f = open_fixture(_i ? BAR_OFF : BAR_AUTO);
@@ -356,6 +381,7 @@ int main(void)
 	tcase_add_test(tcase, a_large_write_goes_both_ways);
 	tcase_add_test(tcase, without_bar_all_is_dma);
 	tcase_add_test(tcase, failed_device_is_eio);
+	tcase_add_test(tcase, lost_chunk_is_eio);
 	tcase_add_loop_test(tcase, measuring, 0, 2);
 	tcase_add_test(tcase, measuring_a_full_device);
 	tcase_add_test(tcase, threads);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "backend/copy.h"
+#include "backend/health.h"
 #include "tests/unit/unit.h"
 
 #define MIB	     (1ULL << 20)
@@ -557,6 +558,46 @@ static void run_threads(struct pool_limits limits, uint64_t limit)
 }
 
 /* What was given back is the driver's again at once. */
+/* A device reset marks unreadable chunks as lost: the pool cuts no further block from a lost chunk.
+ */
+START_TEST(no_block_of_a_lost_chunk)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span lost = take(&f, 64 << 10), next;
+
+	ck_assert_uint_eq(health_lost(f.device), 0);
+	atomic_store(&lost.chunk->lost, true);
+	ck_assert_uint_eq(health_lost(f.device), 2 * MIB);
+	next = take(&f, 64 << 10);
+	ck_assert_ptr_ne(next.chunk, lost.chunk);
+	ck_assert_uint_eq(device_used(f.device), 4 * MIB);
+	/* A lost chunk is freed with its last block: the pool does not keep lost chunks as spares.
+	 */
+	pool_free_span(f.pool, &lost);
+	ck_assert_uint_eq(device_used(f.device), 2 * MIB);
+	ck_assert_uint_eq(health_lost(f.device), 0);
+	pool_free_span(f.pool, &next);
+	close_fixture(&f);
+}
+END_TEST
+
+START_TEST(a_lost_spare_chunk_is_freed)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span first = take(&f, 4096), next;
+
+	pool_free_span(f.pool, &first);
+	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, 1);
+	atomic_store(&first.chunk->lost, true);
+	next = take(&f, 4096);
+	ck_assert(!atomic_load(&next.chunk->lost));
+	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, 1);
+	ck_assert_uint_eq(device_used(f.device), 2 * MIB);
+	pool_free_span(f.pool, &next);
+	close_fixture(&f);
+}
+END_TEST
+
 START_TEST(large_memory_is_there_for_the_next)
 {
 	struct backend_config config = {
@@ -617,6 +658,8 @@ int main(void)
 	tcase_add_test(tcase, spare_yields_to_a_large_one);
 	tcase_add_test(tcase, blocks_are_packed);
 	tcase_add_test(tcase, failed_device);
+	tcase_add_test(tcase, no_block_of_a_lost_chunk);
+	tcase_add_test(tcase, a_lost_spare_chunk_is_freed);
 	tcase_add_test(tcase, large_memory_is_there_for_the_next);
 	tcase_add_test(tcase, threads);
 	tcase_add_test(tcase, threads_at_the_size_limit);

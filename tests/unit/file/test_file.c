@@ -414,6 +414,36 @@ START_TEST(test_device_errors_reach_the_caller)
 }
 END_TEST
 
+/* Chunks that a device reset marked as lost: file_lost counts their bytes, and I/O fails until the
+ * file is truncated. */
+START_TEST(test_lost_memory)
+{
+	struct file *file = fixture_file(&f, GPU0), *other = fixture_file(&f, GPU0);
+	char byte;
+
+	write_pattern(file, 0, 4 * MIB, 'l');
+	write_pattern(file, 4 * MIB, 4 * MIB, 'k');
+	write_pattern(other, 0, 2 * MIB, 'o');
+	ck_assert_uint_eq(file_lost(file), 0);
+
+	struct extent *first = &file->extents.at[0];
+
+	ck_assert_uint_gt(file->extents.count, 1);
+	atomic_store(&first->span.chunk->lost, true);
+	ck_assert_uint_eq(file_lost(file), first->span.bytes);
+	ck_assert_uint_eq(file_lost(other), 0);
+	ck_assert_int_eq(file_read(file, &f.call, &byte, 1, 0), -EIO);
+	ck_assert_int_eq(byte_at(file, 8 * MIB - 1), 'k');
+	ck_assert_int_eq(byte_at(other, 0), 'o');
+	ck_assert_int_eq(file_truncate(file, &f.call, 0), 0);
+	ck_assert_uint_eq(file_lost(file), 0);
+	write_byte_at(file, 0, 'n');
+	ck_assert_int_eq(byte_at(file, 0), 'n');
+	file_free(file, &f.call);
+	file_free(other, &f.call);
+}
+END_TEST
+
 START_TEST(test_move)
 {
 	int from = _i / VOLUMES, to = _i % VOLUMES;
@@ -638,6 +668,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_copy_within_one_file, 0, VOLUMES);
 	tcase_add_test(tcase, test_copy_to_a_full_device);
 	tcase_add_test(tcase, test_device_errors_reach_the_caller);
+	tcase_add_test(tcase, test_lost_memory);
 	tcase_add_loop_test(tcase, test_move, 0, VOLUMES * VOLUMES);
 	tcase_add_test(tcase, test_move_without_room);
 	tcase_add_test(tcase, test_relayout);
