@@ -372,6 +372,27 @@ START_TEST(without_waiting)
 }
 END_TEST
 
+/* The leases of a file that end in one call, as those of a process that ended. */
+START_TEST(several_leases_end_at_once)
+{
+	struct file *file = file_with(GPU0, "several", 7, 0);
+
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT),
+				 FILE_LEASE_HOLDS);
+	file_unlease(file, 3);
+	ck_assert_uint_eq(file_leases(file), 1);
+	ck_assert(file_is_held(file));
+	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), -EBUSY);
+	file_unlease(file, 1);
+	ck_assert_uint_eq(file_leases(file), 0);
+	ck_assert(!file_is_held(file));
+	ck_assert_int_eq(file_truncate(file, &fixture.call, 0), 0);
+	ck_assert_uint_eq(file_allocated(file), 0);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
 /* A driver's exports take their time: many of them are not for a thread that others wait for. */
 START_TEST(many_chunks_are_for_those_who_wait)
 {
@@ -431,6 +452,7 @@ int main(void)
 	tcase_add_test(tests, device_memory_by_access);
 	tcase_add_test(tests, a_move_to_a_device_is_noticed);
 	tcase_add_test(tests, without_waiting);
+	tcase_add_test(tests, several_leases_end_at_once);
 	tcase_add_test(tests, many_chunks_are_for_those_who_wait);
 	tcase_add_test(tests, an_empty_file_has_no_chunks);
 	return unit_main(suite);

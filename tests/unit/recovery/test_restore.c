@@ -368,6 +368,41 @@ START_TEST(every_attribute_value)
 }
 END_TEST
 
+/* The next daemon ends all leases of a file that no client claims in one call, and keeps the
+ * claimed leases. */
+START_TEST(several_leases)
+{
+	struct actor actors[3] = {0};
+
+	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
+	struct inode *file = at(gpu(0), "file");
+	uint64_t ino = file->ino;
+
+	ck_assert_int_eq(write_to(file, "several", 7, 0), 7);
+	for (unsigned i = 0; i < 3; i++)
+		act_lease(&actors[i], file);
+	for (unsigned claimed = 0; claimed < 3; claimed++) {
+		ck_assert_int_eq(second_up(FS_MOUNT_KEPT), 0);
+		file = inode_find(&second, ino);
+		ck_assert_uint_eq(file_leases(file->file), 3);
+		for (unsigned i = 0; i < claimed; i++)
+			ck_assert(unclaimed_lease_adopt(&second, file));
+		unclaimed_leases_end(&second);
+		ck_assert_uint_eq(file_leases(file->file), claimed);
+		ck_assert_uint_eq(file->lease_refs, claimed);
+		ck_assert_int_eq(shrink(&second, file), claimed ? -EBUSY : 0);
+		file_unlease(file->file, claimed);
+		inode_lease_put(&second, file, claimed);
+		inode_put(&second, file, claimed);
+		ck_assert_int_eq(shrink(&second, file), 0);
+		second_down();
+	}
+	file = inode_find(&fixture, ino);
+	for (unsigned i = 0; i < 3; i++)
+		act_lease(&actors[i], file);
+}
+END_TEST
+
 /* A write and a copy that get no memory change nothing that the next daemon does not know. */
 START_TEST(nothing_was_taken)
 {
@@ -559,6 +594,7 @@ int main(void)
 	tcase_add_test(tcase, requests_of_mounts_before);
 	tcase_add_test(tcase, leases);
 	tcase_add_test(tcase, every_attribute_value);
+	tcase_add_test(tcase, several_leases);
 	tcase_add_test(tcase, nothing_was_taken);
 	tcase_add_test(tcase, new_mount);
 	tcase_add_test(tcase, refused);
