@@ -17,14 +17,14 @@
 
 /* What counts is in the journal: a daemon that took what it finds for that would never get so far
  * when daemons end soon, and each would read more than the one before. */
-static void limit_set(struct journal *journal)
+static void journal_limit_set(struct journal *journal)
 {
 	uint64_t units = atomic_load(&journal->header->compacted);
 
 	atomic_store(&journal->limit, units * 2 + MORE_UNITS);
 }
 
-static uint64_t units_now(const struct journal *journal)
+static uint64_t journal_units(const struct journal *journal)
 {
 	const struct journal_header *header = journal->header;
 
@@ -46,11 +46,11 @@ void checkpoint(struct fs *fs)
 	}
 	if (!atomic_load(&journal->header->broken))
 		journal_rotate_end(journal);
-	atomic_store(&journal->header->compacted, (uint32_t)units_now(journal));
-	limit_set(journal);
+	atomic_store(&journal->header->compacted, (uint32_t)journal_units(journal));
+	journal_limit_set(journal);
 }
 
-static void *run(void *pointer)
+static void *checkpoint_main(void *pointer)
 {
 	struct fs *fs = pointer;
 	struct journal *journal = fs->journal;
@@ -78,11 +78,11 @@ void checkpoint_start(struct fs *fs)
 
 	if (!journal)
 		return;
-	limit_set(journal);
+	journal_limit_set(journal);
 	/* What an earlier daemon had begun, or did not come to. */
 	journal->wanted = journal_has_older(atomic_load(&journal->header->state)) ||
-			  units_now(journal) > atomic_load(&journal->limit);
-	int error = pthread_create(&journal->thread, NULL, run, fs);
+			  journal_units(journal) > atomic_load(&journal->limit);
+	int error = pthread_create(&journal->thread, NULL, checkpoint_main, fs);
 
 	if (error)
 		log_error("journal: no thread to compact it: %s", strerror(error));

@@ -32,7 +32,7 @@ static bool is_extent(const struct journal_extent *extent)
 		      : extent->into % POOL_BLOCK_MIN == 0 && extent->into <= CHUNK_ALIGN - bytes);
 }
 
-static int cut(struct file *file, uint64_t from, uint64_t to)
+static int extents_drop(struct file *file, uint64_t from, uint64_t to)
 {
 	struct extents gone = {0};
 	int rc = extents_cut(&file->extents, from, to, &gone);
@@ -41,19 +41,20 @@ static int cut(struct file *file, uint64_t from, uint64_t to)
 	return rc;
 }
 
-static int add_extent(struct file *file, const struct journal_extent *image)
+static int file_add_extent(struct file *file, const struct journal_extent *image)
 {
 	struct extent extent = {
 	    .offset = image->offset,
 	    .span = {chunk_number(image->chunk), image->into, image->bytes},
 	};
-	int rc = is_extent(image) ? cut(file, extent.offset, extent_end(&extent)) : -EUCLEAN;
+	int rc =
+	    is_extent(image) ? extents_drop(file, extent.offset, extent_end(&extent)) : -EUCLEAN;
 
 	return rc ? rc : extents_insert(&file->extents, &extent);
 }
 
 /* What makes no sense is for this file alone to bear. */
-static int tolerate_corrupt(struct file *file, int rc)
+static int file_tolerate_corrupt(struct file *file, int rc)
 {
 	file->corrupt |= rc == -EUCLEAN;
 	return rc == -EUCLEAN ? 0 : rc;
@@ -74,7 +75,7 @@ int restore_file(struct restore *restore, struct inode *inode, const struct jour
 		file->corrupt = false;
 	if (image->tail_shift > 63 || image->object_shift > 63 ||
 	    (image->n_extents && !volume->pool))
-		return tolerate_corrupt(file, -EUCLEAN);
+		return file_tolerate_corrupt(file, -EUCLEAN);
 	inode->volume = volume;
 	atomic_store(&file->volume, volume);
 	if (view->kind == JOURNAL_FILE || !volume->pool)
@@ -83,8 +84,8 @@ int restore_file(struct restore *restore, struct inode *inode, const struct jour
 	atomic_store(&file->tail_shift, image->tail_shift);
 	atomic_store(&file->object_shift, image->object_shift);
 	for (uint32_t i = 0; rc == 0 && i < image->n_extents; i++)
-		rc = add_extent(file, &extents[i]);
-	return tolerate_corrupt(file, rc);
+		rc = file_add_extent(file, &extents[i]);
+	return file_tolerate_corrupt(file, rc);
 }
 
 int restore_cut(struct inode *inode, const struct journal_cut *image)
@@ -97,18 +98,18 @@ int restore_cut(struct inode *inode, const struct journal_cut *image)
 		file->corrupt = false;
 	/* Splits would not be where the memory's are. */
 	if (image->from % POOL_BLOCK_MIN || (image->to % POOL_BLOCK_MIN && image->to != UINT64_MAX))
-		return tolerate_corrupt(file, -EUCLEAN);
-	return cut(file, image->from, image->to);
+		return file_tolerate_corrupt(file, -EUCLEAN);
+	return extents_drop(file, image->from, image->to);
 }
 
-static uint64_t raise_id(struct restore *restore, uint64_t id)
+static uint64_t last_id_raise(struct restore *restore, uint64_t id)
 {
 	if (id > restore->last_id)
 		restore->last_id = id;
 	return id;
 }
 
-static struct restore_held *find_held(const struct restore *restore, uint64_t id)
+static struct restore_held *held_find(const struct restore *restore, uint64_t id)
 {
 	struct restore_held *held;
 
@@ -117,7 +118,7 @@ static struct restore_held *find_held(const struct restore *restore, uint64_t id
 }
 
 /* Under the id that it is held by. */
-static int claim(struct restore *restore, uint64_t id, struct chunk *chunk)
+static int held_claim(struct restore *restore, uint64_t id, struct chunk *chunk)
 {
 	struct restore_held *held = calloc(1, sizeof(*held));
 
@@ -131,8 +132,8 @@ static int claim(struct restore *restore, uint64_t id, struct chunk *chunk)
 	return -ENOMEM;
 }
 
-static int import(struct restore *restore, struct volume *volume, uint64_t id, uint64_t bytes,
-		  struct chunk **chunk)
+static int chunk_take(struct restore *restore, struct volume *volume, uint64_t id, uint64_t bytes,
+		      struct chunk **chunk)
 {
 	const struct fdstore_ops *holder = &restore->journal->holder;
 	enum pool_adopted kind = bytes < CHUNK_ALIGN ? POOL_SHARED : POOL_WHOLE;
@@ -154,10 +155,10 @@ static int import(struct restore *restore, struct volume *volume, uint64_t id, u
 }
 
 /* The extent's chunk, imported when the first of its extents is met. */
-static int resolve(struct restore *restore, struct volume *volume, struct span *span)
+static int span_resolve(struct restore *restore, struct volume *volume, struct span *span)
 {
-	uint64_t id = raise_id(restore, (uint64_t)(uintptr_t)span->chunk);
-	const struct restore_held *held = find_held(restore, fdstore_id(FDSTORE_CHUNK, id));
+	uint64_t id = last_id_raise(restore, (uint64_t)(uintptr_t)span->chunk);
+	const struct restore_held *held = held_find(restore, fdstore_id(FDSTORE_CHUNK, id));
 	struct chunk *chunk = held ? held->chunk : NULL;
 	int rc = 0;
 
@@ -167,10 +168,10 @@ static int resolve(struct restore *restore, struct volume *volume, struct span *
 	if (held && !chunk)
 		return -EIO;
 	if (!chunk) {
-		rc = import(restore, volume, id, span->bytes, &chunk);
+		rc = chunk_take(restore, volume, id, span->bytes, &chunk);
 		if (rc < 0)
 			return rc;
-		rc = claim(restore, fdstore_id(FDSTORE_CHUNK, id), chunk);
+		rc = held_claim(restore, fdstore_id(FDSTORE_CHUNK, id), chunk);
 		if (rc < 0 && !chunk->pool_private)
 			pool_free_span(volume->pool, &(struct span){chunk, 0, chunk->bytes});
 		if (rc < 0)
@@ -186,7 +187,7 @@ static int resolve(struct restore *restore, struct volume *volume, struct span *
 /* Memory beyond the size is zero, or growing would show what a write that was not answered left
  * there, or what was cut off. But sharers write there and set the size then: what is leased stays
  * as it is, unless it was being cut, which only leases allow that keep nothing. */
-static int clean_end(struct restore *restore, struct inode *inode)
+static int file_clean_end(struct restore *restore, struct inode *inode)
 {
 	struct file *file = inode->file;
 	uint64_t size = file_size(file), end = extents_end(&file->extents);
@@ -205,17 +206,18 @@ static int clean_end(struct restore *restore, struct inode *inode)
 }
 
 /* Not to be given away, for a later daemon may find it. */
-static int claim_missing(struct restore *restore, struct file *file, uint32_t found, uint64_t id)
+static int held_claim_missing(struct restore *restore, struct file *file, uint32_t found,
+			      uint64_t id)
 {
 	int rc = file_missing(file) ? 0 : file_missing_note(file, found);
 
 	id = fdstore_id(FDSTORE_CHUNK, id);
-	return rc || find_held(restore, id) ? rc : claim(restore, id, NULL);
+	return rc || held_find(restore, id) ? rc : held_claim(restore, id, NULL);
 }
 
 /* What is found of them stays the file's, so that nobody else gets it. Of the others there is only
  * the id. */
-static int find_extents(struct restore *restore, struct file *file, int *missing)
+static int file_find_extents(struct restore *restore, struct file *file, int *missing)
 {
 	struct extents *extents = &file->extents;
 	uint32_t n = extents->count, found = 0;
@@ -225,14 +227,14 @@ static int find_extents(struct restore *restore, struct file *file, int *missing
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
 		struct extent extent = extents->at[i];
 		uint64_t id = (uint64_t)(uintptr_t)extent.span.chunk;
-		int error = resolve(restore, file_volume(file), &extent.span);
+		int error = span_resolve(restore, file_volume(file), &extent.span);
 
 		if (error == 0) {
 			bytes += extent.span.bytes;
 			extents->at[found++] = extent;
 		} else if (restore_is_missing(error)) {
 			*missing = *missing == -EUCLEAN ? *missing : error;
-			rc = claim_missing(restore, file, found, id);
+			rc = held_claim_missing(restore, file, found, id);
 		} else {
 			rc = error;
 		}
@@ -242,7 +244,7 @@ static int find_extents(struct restore *restore, struct file *file, int *missing
 	return rc;
 }
 
-static int restore_extents(struct restore *restore, struct inode *inode, int *missing)
+static int file_restore_extents(struct restore *restore, struct inode *inode, int *missing)
 {
 	struct file *file = inode->file;
 
@@ -251,20 +253,20 @@ static int restore_extents(struct restore *restore, struct inode *inode, int *mi
 		*missing = -EUCLEAN;
 		return 0;
 	}
-	int rc = find_extents(restore, file, missing);
+	int rc = file_find_extents(restore, file, missing);
 
-	return rc || *missing ? rc : clean_end(restore, inode);
+	return rc || *missing ? rc : file_clean_end(restore, inode);
 }
 
-static int restore_object(struct restore *restore, struct file *file, int *missing)
+static int file_restore_object(struct restore *restore, struct file *file, int *missing)
 {
 	const struct fdstore_ops *holder = &restore->journal->holder;
 
 	if (!file_object_id(file) && !file->corrupt)
 		return 0;
-	uint64_t id = fdstore_id(FDSTORE_HOST, raise_id(restore, file_object_id(file)));
+	uint64_t id = fdstore_id(FDSTORE_HOST, last_id_raise(restore, file_object_id(file)));
 
-	if (file->corrupt || find_held(restore, id)) {
+	if (file->corrupt || held_find(restore, id)) {
 		*missing = -EUCLEAN;
 		return 0;
 	}
@@ -285,7 +287,7 @@ static int restore_object(struct restore *restore, struct file *file, int *missi
 	atomic_store(&file->fd, fd);
 	atomic_store(&file->allocated, taken);
 	system_account_force(file_volume(file)->system, (int64_t)taken);
-	return claim(restore, id, NULL);
+	return held_claim(restore, id, NULL);
 }
 
 int restore_memory(struct restore *restore, struct inode *inode)
@@ -304,8 +306,8 @@ int restore_memory(struct restore *restore, struct inode *inode)
 		atomic_store(&file->mapped, 1);
 	file->corrupt |=
 	    atomic_load(&file->fields->missing) || atomic_load(&file->fields->size) > FILE_SIZE_MAX;
-	int rc = file_is_device(file) ? restore_extents(restore, inode, &missing)
-				      : restore_object(restore, file, &missing);
+	int rc = file_is_device(file) ? file_restore_extents(restore, inode, &missing)
+				      : file_restore_object(restore, file, &missing);
 
 	if (missing)
 		restore_missing(restore, inode, missing);
@@ -324,7 +326,7 @@ struct unclaimed {
 	int rc;
 };
 
-static int collect(uint64_t id, int fd, void *arg)
+static int unclaimed_collect(uint64_t id, int fd, void *arg)
 {
 	struct unclaimed *unclaimed = arg;
 	enum fdstore_kind kind = fdstore_kind_of(id);
@@ -332,13 +334,13 @@ static int collect(uint64_t id, int fd, void *arg)
 	(void)fd;
 	if ((kind != FDSTORE_CHUNK && kind != FDSTORE_HOST) ||
 	    (id & ((1ULL << FDSTORE_NUMBER_BITS) - 1)) < JOURNAL_FIRST_ID ||
-	    find_held(unclaimed->restore, id))
+	    held_find(unclaimed->restore, id))
 		return 0;
 	uint64_t *ids = realloc(unclaimed->ids, (unclaimed->n + 1) * sizeof(*ids));
 
 	if (!ids)
 		return -ENOMEM;
-	raise_id(unclaimed->restore, id & ((1ULL << FDSTORE_NUMBER_BITS) - 1));
+	last_id_raise(unclaimed->restore, id & ((1ULL << FDSTORE_NUMBER_BITS) - 1));
 	unclaimed->ids = ids;
 	ids[unclaimed->n++] = id;
 	return 0;
@@ -348,7 +350,7 @@ int restore_unclaimed(struct restore *restore)
 {
 	const struct fdstore_ops *holder = &restore->journal->holder;
 	struct unclaimed unclaimed = {.restore = restore};
-	int rc = holder->each(holder->of, collect, &unclaimed);
+	int rc = holder->each(holder->of, unclaimed_collect, &unclaimed);
 
 	for (size_t i = 0; rc == 0 && i < unclaimed.n; i++)
 		holder->drop(holder->of, unclaimed.ids[i]);

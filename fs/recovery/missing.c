@@ -29,7 +29,7 @@ bool restore_is_missing(int error)
 	}
 }
 
-static void say(struct restore *restore, struct inode *inode, int error)
+static void log_missing(struct restore *restore, struct inode *inode, int error)
 {
 	struct fs *fs = restore->fs;
 	char path[PATH_MAX];
@@ -51,7 +51,7 @@ static void say(struct restore *restore, struct inode *inode, int error)
 void restore_missing(struct restore *restore, struct inode *inode, int error)
 {
 	file_missing_mark(inode->file, error);
-	say(restore, inode, error);
+	log_missing(restore, inode, error);
 }
 
 void restore_missing_end(const struct restore *restore)

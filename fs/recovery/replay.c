@@ -13,19 +13,19 @@
 
 #define NO_VOLUME UINT32_MAX
 
-static struct inode *find(const struct restore *restore, uint64_t ino)
+static struct inode *inode_of(const struct restore *restore, uint64_t ino)
 {
 	return inode_table_find(restore->fs->inodes, ino);
 }
 
-static struct inode *find_dir(const struct restore *restore, uint64_t ino)
+static struct inode *dir_of(const struct restore *restore, uint64_t ino)
 {
-	struct inode *inode = find(restore, ino);
+	struct inode *inode = inode_of(restore, ino);
 
 	return inode && S_ISDIR(inode->mode) ? inode : NULL;
 }
 
-static int drop_inode(struct restore *restore, struct inode *inode)
+static int inode_drop(struct restore *restore, struct inode *inode)
 {
 	if (inode->links || (S_ISDIR(inode->mode) && inode->dir->n_names))
 		return -EUCLEAN;
@@ -36,7 +36,7 @@ static int drop_inode(struct restore *restore, struct inode *inode)
 
 /* The inode of a number, without a type where it is not known yet. The slot's last one, if there
  * still is one, is gone by now. */
-static int place(struct restore *restore, uint64_t ino, struct inode **inode)
+static int inode_place(struct restore *restore, uint64_t ino, struct inode **inode)
 {
 	struct inode_table *table = restore->fs->inodes;
 	struct inode *other = inode_table_restore_at(table, ino);
@@ -47,7 +47,7 @@ static int place(struct restore *restore, uint64_t ino, struct inode **inode)
 		return 0;
 	}
 	if (other)
-		rc = drop_inode(restore, other);
+		rc = inode_drop(restore, other);
 	struct inode *made = rc ? NULL : inode_restore_new(ino);
 
 	if (!made)
@@ -68,7 +68,7 @@ static int volume_at(const struct restore *restore, uint32_t index, struct volum
 	return 0;
 }
 
-static int set_target(struct inode *inode, const struct journal_view *view)
+static int inode_set_target(struct inode *inode, const struct journal_view *view)
 {
 	char *target = view->tail_bytes ? strdup(view->tail) : NULL;
 
@@ -81,7 +81,7 @@ static int set_target(struct inode *inode, const struct journal_view *view)
 	return 0;
 }
 
-static bool is_type(uint32_t mode)
+static bool mode_is_type(uint32_t mode)
 {
 	return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode) || S_ISFIFO(mode) ||
 	       S_ISSOCK(mode) || mode_is_device(mode);
@@ -95,16 +95,16 @@ static int replay_inode(struct restore *restore, const struct journal_view *view
 	int rc = volume_at(restore, image->volume, &volume);
 
 	/* Only the root and what is in it as directories do without a volume of their own. */
-	if (!is_type(image->mode) || (!volume && image->ino != INODE_ROOT))
+	if (!mode_is_type(image->mode) || (!volume && image->ino != INODE_ROOT))
 		return -EUCLEAN;
 	if (rc == 0)
-		rc = place(restore, image->ino, &inode);
+		rc = inode_place(restore, image->ino, &inode);
 	if (rc == 0)
 		rc = inode_restore_type(inode, volume, image->mode);
 	if (rc)
 		return rc;
 	if (S_ISLNK(image->mode) || view->tail_bytes)
-		rc = set_target(inode, view);
+		rc = inode_set_target(inode, view);
 	else if (mode_is_device(image->mode))
 		inode->rdev = image->rdev;
 	inode->uid = image->uid;
@@ -119,7 +119,7 @@ static int replay_inode(struct restore *restore, const struct journal_view *view
 	return rc;
 }
 
-static void rename_to(struct dentry *entry, struct inode *dir, struct inode *inode)
+static void entry_replace(struct dentry *entry, struct inode *dir, struct inode *inode)
 {
 	struct inode *old = entry->inode;
 
@@ -129,7 +129,7 @@ static void rename_to(struct dentry *entry, struct inode *dir, struct inode *ino
 	inode_link_add(inode, entry, dir);
 }
 
-static int add_name(struct inode *dir, struct inode *inode, const char *name, uint64_t cookie)
+static int entry_add(struct inode *dir, struct inode *inode, const char *name, uint64_t cookie)
 {
 	struct dentry *entry = dentry_new(name, inode);
 
@@ -148,7 +148,7 @@ static int add_name(struct inode *dir, struct inode *inode, const char *name, ui
 static int replay_name(struct restore *restore, const struct journal_view *view)
 {
 	const struct journal_name *image = view->fixed;
-	struct inode *dir = find_dir(restore, image->dir), *inode;
+	struct inode *dir = dir_of(restore, image->dir), *inode;
 	char name[NAME_BYTES_MAX + 1];
 	struct volume *volume = NULL;
 	int rc = volume_at(restore, image->volume, &volume);
@@ -157,7 +157,7 @@ static int replay_name(struct restore *restore, const struct journal_view *view)
 		return -EUCLEAN;
 	if (!dir)
 		return 0;
-	rc = place(restore, image->ino, &inode);
+	rc = inode_place(restore, image->ino, &inode);
 	if (rc)
 		return rc;
 	memcpy(name, view->tail, image->name_bytes);
@@ -165,9 +165,9 @@ static int replay_name(struct restore *restore, const struct journal_view *view)
 	struct dentry *entry = dir_find(dir->dir, name);
 
 	if (entry)
-		rename_to(entry, dir, inode);
+		entry_replace(entry, dir, inode);
 	else
-		rc = add_name(dir, inode, name, image->cookie);
+		rc = entry_add(dir, inode, name, image->cookie);
 	if (rc)
 		return rc;
 	if (entry)
@@ -185,7 +185,7 @@ static int replay_name(struct restore *restore, const struct journal_view *view)
 static int replay_name_gone(struct restore *restore, const struct journal_view *view)
 {
 	const struct journal_name *image = view->fixed;
-	struct inode *dir = find_dir(restore, image->dir);
+	struct inode *dir = dir_of(restore, image->dir);
 	char name[NAME_BYTES_MAX + 1];
 
 	if (!dir)
@@ -253,7 +253,7 @@ static void replay_dir(struct inode *inode, const struct journal_dir *dir)
 		inode->dir->next_cookie = dir->next_cookie;
 }
 
-static int remember_earlier(struct restore *restore, const struct journal_request *request)
+static int request_keep_earlier(struct restore *restore, const struct journal_request *request)
 {
 	/* Twice as many whenever the number is a power of two. */
 	if (!(restore->n_earlier & (restore->n_earlier - 1))) {
@@ -269,16 +269,16 @@ static int remember_earlier(struct restore *restore, const struct journal_reques
 	return 0;
 }
 
-static void forget_requests(struct restore *restore)
+static void requests_forget(struct restore *restore)
 {
 	memset(restore->recent, 0, JOURNAL_WRITERS * sizeof(*restore->recent));
 	restore->n_earlier = 0;
 }
 
-static int remember(struct restore *restore, const struct journal_request *request)
+static int request_keep(struct restore *restore, const struct journal_request *request)
 {
 	if (request->writer == JOURNAL_FORGET)
-		forget_requests(restore);
+		requests_forget(restore);
 	else if (!request->request)
 		return 0;
 	else if (request->writer < JOURNAL_WRITERS) {
@@ -286,7 +286,7 @@ static int remember(struct restore *restore, const struct journal_request *reque
 
 		recent->requests[recent->n++ % JOURNAL_RECENT] = *request;
 	} else if (request->writer - JOURNAL_EARLIER < JOURNAL_EARLIER_MAX) {
-		return remember_earlier(restore, request);
+		return request_keep_earlier(restore, request);
 	}
 	return 0;
 }
@@ -294,7 +294,7 @@ static int remember(struct restore *restore, const struct journal_request *reque
 /* What begins with a number, and changes the inode that has it. */
 static int replay_change(struct restore *restore, const struct journal_view *view)
 {
-	struct inode *inode = find(restore, ((const struct journal_ino *)view->fixed)->ino);
+	struct inode *inode = inode_of(restore, ((const struct journal_ino *)view->fixed)->ino);
 
 	/* Of one that is known by a name alone all else comes later, or it has gone before that. */
 	if (!inode || (!inode->mode && view->kind != JOURNAL_GONE))
@@ -322,7 +322,8 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 		inode->keep_data = true;
 		return 0;
 	case JOURNAL_GONE:
-		return inode == find(restore, INODE_ROOT) ? -EUCLEAN : drop_inode(restore, inode);
+		return inode == inode_of(restore, INODE_ROOT) ? -EUCLEAN
+							      : inode_drop(restore, inode);
 	case JOURNAL_FILE:
 	case JOURNAL_EXTENTS:
 		return restore_file(restore, inode, view);
@@ -336,7 +337,7 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 	}
 }
 
-static int replay(struct restore *restore, const struct journal_view *view)
+static int replay_view(struct restore *restore, const struct journal_view *view)
 {
 	switch (view->kind) {
 	case JOURNAL_INODE:
@@ -346,7 +347,7 @@ static int replay(struct restore *restore, const struct journal_view *view)
 	case JOURNAL_NAME_GONE:
 		return replay_name_gone(restore, view);
 	case JOURNAL_DONE:
-		return remember(restore, view->fixed);
+		return request_keep(restore, view->fixed);
 	default:
 		return replay_change(restore, view);
 	}
@@ -356,16 +357,16 @@ int restore_record(struct restore *restore, const struct journal_record *record)
 {
 	struct journal_view view;
 	uint32_t at = 0;
-	int rc = remember(restore, &(struct journal_request){.request = record->request,
-							     .ino = record->ino,
-							     .did = record->did,
-							     .writer = record->writer});
+	int rc = request_keep(restore, &(struct journal_request){.request = record->request,
+								 .ino = record->ino,
+								 .did = record->did,
+								 .writer = record->writer});
 
 	if (rc)
 		return rc;
 	do {
 		at = journal_view(record, at, &view);
-		rc = at ? replay(restore, &view) : -EUCLEAN;
+		rc = at ? replay_view(restore, &view) : -EUCLEAN;
 	} while (rc == 0 && at < record->bytes);
 	return rc;
 }

@@ -23,7 +23,7 @@ static const char *identity_of(const struct volume *volume)
 }
 
 /* Which of ours each of the journal's is; all of them are needed. */
-static int match_volumes(struct restore *restore)
+static int volumes_match(struct restore *restore)
 {
 	struct fs *fs = restore->fs;
 	struct journal_header *header = restore->journal->header;
@@ -46,7 +46,7 @@ static int match_volumes(struct restore *restore)
 	return 0;
 }
 
-static void name_volumes(struct fs *fs)
+static void volumes_name(struct fs *fs)
 {
 	struct journal_header *header = fs->journal->header;
 
@@ -72,7 +72,7 @@ static void chunk_gone(void *of, struct chunk *chunk)
 	journal_drop(of, FDSTORE_CHUNK, chunk->id);
 }
 
-static void watch_pools(struct fs *fs)
+static void pools_watch(struct fs *fs)
 {
 	struct pool_watch watch = {.made = chunk_made, .gone = chunk_gone, .of = fs->journal};
 
@@ -96,7 +96,7 @@ static struct system_memory *system_of(struct fs *fs)
 }
 
 /* The next daemon's files and those of this one share one bound. */
-static int hold_mounts(struct fs *fs)
+static int mounts_hold(struct fs *fs)
 {
 	const struct fdstore_ops *holder = fs->holder;
 	int rc = 0;
@@ -110,7 +110,7 @@ static int hold_mounts(struct fs *fs)
 	return rc;
 }
 
-static void adopt_mounts(struct fs *fs)
+static void mounts_adopt(struct fs *fs)
 {
 	const struct fdstore_ops *holder = fs->holder;
 
@@ -122,7 +122,7 @@ static void adopt_mounts(struct fs *fs)
 	}
 }
 
-static void drop_mounts(struct fs *fs)
+static void mounts_drop(struct fs *fs)
 {
 	const struct fdstore_ops *holder = fs->holder;
 
@@ -144,7 +144,7 @@ static int by_request(const void *a, const void *b)
 }
 
 /* One request may have left several records. */
-static void merge_done(struct journal *journal)
+static void drc_merge(struct journal *journal)
 {
 	size_t kept = 0;
 
@@ -164,7 +164,7 @@ static void merge_done(struct journal *journal)
 	journal->n_done = kept;
 }
 
-static int keep_done(struct restore *restore)
+static int drc_keep(struct restore *restore)
 {
 	struct journal *journal = restore->journal;
 	size_t n = restore->n_earlier;
@@ -182,11 +182,11 @@ static int keep_done(struct restore *restore)
 			journal->done[n++] = restore->recent[i].requests[k];
 	journal->n_done = n;
 	if (n)
-		merge_done(journal);
+		drc_merge(journal);
 	return 0;
 }
 
-static int replay(struct restore *restore)
+static int journal_replay(struct restore *restore)
 {
 	struct journal_list list;
 	int rc = journal_read(restore->journal, &list);
@@ -199,7 +199,7 @@ static int replay(struct restore *restore)
 	return rc;
 }
 
-static int forget_inode(struct restore *restore, struct inode *inode)
+static int inode_forget_restored(struct restore *restore, struct inode *inode)
 {
 	if (S_ISDIR(inode->mode)) {
 		for (uint32_t i = 0; i < inode->dir->n_buckets; i++) {
@@ -216,19 +216,19 @@ static int forget_inode(struct restore *restore, struct inode *inode)
 	return 0;
 }
 
-static void abandon(struct restore *restore)
+static void tree_abandon(struct restore *restore)
 {
 	restore_each(restore, restore_abandon);
-	restore_each(restore, forget_inode);
+	restore_each(restore, inode_forget_restored);
 	restore->fs->root = NULL;
 }
 
-static int rebuild(struct restore *restore)
+static int tree_rebuild(struct restore *restore)
 {
-	int rc = match_volumes(restore);
+	int rc = volumes_match(restore);
 
 	if (rc == 0)
-		rc = replay(restore);
+		rc = journal_replay(restore);
 	if (rc == 0)
 		rc = restore_tree(restore);
 	timeline_mark(&restore->fs->timeline, TIMELINE_JOURNAL);
@@ -239,7 +239,7 @@ static int rebuild(struct restore *restore)
 	if (rc == 0)
 		rc = restore_charges(restore);
 	if (rc == 0)
-		rc = keep_done(restore);
+		rc = drc_keep(restore);
 	if (rc == 0)
 		rc = inode_table_restore_end(restore->fs->inodes);
 	if (rc == 0)
@@ -254,7 +254,7 @@ static int rebuild(struct restore *restore)
  * will be. */
 #define REPLY_BYTES 4096U
 
-static int restore_old(struct fs *fs)
+static int journal_restore(struct fs *fs)
 {
 	struct restore restore = {.fs = fs, .journal = fs->journal};
 	unsigned max_write = fs->can.max_write;
@@ -264,20 +264,20 @@ static int restore_old(struct fs *fs)
 
 	restore.recent = calloc(JOURNAL_WRITERS, sizeof(*restore.recent));
 	if (restore.recent)
-		rc = rebuild(&restore);
+		rc = tree_rebuild(&restore);
 	if (rc == 0) {
-		adopt_mounts(fs);
+		mounts_adopt(fs);
 		uint64_t last = atomic_load(&fs->journal->last_id);
 
 		atomic_store(&fs->journal->last_id,
 			     restore.last_id > last ? restore.last_id : last);
-		watch_pools(fs);
+		pools_watch(fs);
 		if (fs->mount == FS_MOUNT_NEW)
 			journal_drc_forget(fs->journal);
 		journal_drc_carry(fs->journal);
 		restore_prune(&restore);
 	} else if (restore.recent) {
-		abandon(&restore);
+		tree_abandon(&restore);
 	}
 	restore_held_free(&restore);
 	free(restore.recent);
@@ -287,19 +287,19 @@ static int restore_old(struct fs *fs)
 	return rc;
 }
 
-static int start_new(struct fs *fs)
+static int journal_start(struct fs *fs)
 {
-	int rc = hold_mounts(fs);
+	int rc = mounts_hold(fs);
 
 	if (rc < 0)
 		return rc;
-	name_volumes(fs);
-	watch_pools(fs);
+	volumes_name(fs);
+	pools_watch(fs);
 	return tree_init(fs);
 }
 
 /* That of an earlier daemon, or -ENOENT: this is the first. */
-static int take_journal(const struct fs *fs)
+static int journal_take(const struct fs *fs)
 {
 	const struct fdstore_ops *holder = fs->holder;
 	int fd = holder->take(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
@@ -314,7 +314,7 @@ static int take_journal(const struct fs *fs)
 int fs_restore(struct fs *fs)
 {
 	const struct fdstore_ops *holder = fs->holder;
-	int fd = take_journal(fs);
+	int fd = journal_take(fs);
 	int rc = fd == -ENOENT || fd >= 0 ? 0 : fd;
 
 	if (rc < 0)
@@ -329,11 +329,11 @@ int fs_restore(struct fs *fs)
 		return rc;
 	}
 	fs->inodes->journal = fs->journal;
-	rc = fd >= 0 ? restore_old(fs) : start_new(fs);
+	rc = fd >= 0 ? journal_restore(fs) : journal_start(fs);
 	if (rc < 0) {
 		/* An earlier daemon's is left to whoever tries next. */
 		if (fd < 0) {
-			drop_mounts(fs);
+			mounts_drop(fs);
 			holder->drop(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
 		}
 		fs->inodes->journal = NULL;
@@ -361,7 +361,7 @@ void fs_forget_held(struct fs *fs)
 {
 	if (!fs->journal)
 		return;
-	drop_mounts(fs);
+	mounts_drop(fs);
 	fs->journal->holder.drop(fs->journal->holder.of, fdstore_id(FDSTORE_JOURNAL, 0));
 	journal_close(fs->journal);
 	fs->journal = NULL;

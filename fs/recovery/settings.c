@@ -35,7 +35,7 @@ static const struct region_kind region_kind = {
     .bytes = sizeof(struct settings),
 };
 
-static void apply(struct fs *fs, const struct values *values)
+static void settings_apply(struct fs *fs, const struct values *values)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		const struct volume *volume = &fs->volumes[i];
@@ -61,7 +61,7 @@ int settings_open(struct fs *fs)
 	uint32_t changes = memory ? fs->settings->changes : 0;
 
 	if (changes)
-		apply(fs, &fs->settings->values[changes % 2]);
+		settings_apply(fs, &fs->settings->values[changes % 2]);
 	if (error)
 		log_error("what is set in .gpumem/params is not kept: %s", strerror(-error));
 	return error;

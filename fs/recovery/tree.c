@@ -33,14 +33,14 @@ int restore_each(struct restore *restore, int (*each)(struct restore *, struct i
 	return rc;
 }
 
-static struct inode *number_of(const struct restore *restore, const struct inode *quota_dir)
+static struct inode *quota_dir_find(const struct restore *restore, const struct inode *quota_dir)
 {
 	struct inode *inode = inode_table_find(restore->fs->inodes, (uint64_t)(uintptr_t)quota_dir);
 
 	return inode && S_ISDIR(inode->mode) ? inode : NULL;
 }
 
-static bool has_name_in(const struct inode *inode, const struct inode *dir)
+static bool inode_has_name_in(const struct inode *inode, const struct inode *dir)
 {
 	for (const struct dentry *entry = inode->links; entry; entry = entry->next_link)
 		if (entry->parent == dir)
@@ -48,9 +48,9 @@ static bool has_name_in(const struct inode *inode, const struct inode *dir)
 	return false;
 }
 
-static int settle_dir(struct restore *restore, struct inode *inode)
+static int dir_set_parent(struct restore *restore, struct inode *inode)
 {
-	struct inode *root = restore->fs->root, *parent = number_of(restore, inode->quota_dir);
+	struct inode *root = restore->fs->root, *parent = quota_dir_find(restore, inode->quota_dir);
 
 	inode->quota_dir = NULL;
 	if (inode == root)
@@ -67,27 +67,28 @@ static int settle_dir(struct restore *restore, struct inode *inode)
 	return 0;
 }
 
-static int settle_other(struct restore *restore, struct inode *inode)
+static int inode_set_quota_dir(struct restore *restore, struct inode *inode)
 {
-	struct inode *quota_dir = number_of(restore, inode->quota_dir);
+	struct inode *quota_dir = quota_dir_find(restore, inode->quota_dir);
 
-	if (inode->links && (!quota_dir || !has_name_in(inode, quota_dir)))
+	if (inode->links && (!quota_dir || !inode_has_name_in(inode, quota_dir)))
 		quota_dir = inode->links->parent;
 	inode->quota_dir = quota_dir;
 	return quota_dir && quota_dir != restore->fs->root ? 0 : -EUCLEAN;
 }
 
 /* Who is above whom, and who pays. */
-static int settle(struct restore *restore, struct inode *inode)
+static int inode_set_above(struct restore *restore, struct inode *inode)
 {
 	/* Known by name alone: something that came before is missing. */
 	if (!inode->mode)
 		return -EUCLEAN;
-	return S_ISDIR(inode->mode) ? settle_dir(restore, inode) : settle_other(restore, inode);
+	return S_ISDIR(inode->mode) ? dir_set_parent(restore, inode)
+				    : inode_set_quota_dir(restore, inode);
 }
 
 /* No directory is above itself. Those whose way up is known to end carry the mark. */
-static int check_ascent(struct restore *restore, struct inode *inode)
+static int dir_check_ascent(struct restore *restore, struct inode *inode)
 {
 	if (!S_ISDIR(inode->mode))
 		return 0;
@@ -102,14 +103,14 @@ static int check_ascent(struct restore *restore, struct inode *inode)
 	return 0;
 }
 
-static int unmark(struct restore *restore, struct inode *inode)
+static int dir_unmark(struct restore *restore, struct inode *inode)
 {
 	(void)restore;
 	inode->moving = 0;
 	return 0;
 }
 
-static uint32_t count_links(const struct inode *inode)
+static uint32_t inode_count_links(const struct inode *inode)
 {
 	uint32_t links = 0;
 
@@ -118,7 +119,7 @@ static uint32_t count_links(const struct inode *inode)
 	return links;
 }
 
-static int64_t own_memory(const struct inode *inode)
+static int64_t inode_own_memory(const struct inode *inode)
 {
 	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
 
@@ -129,7 +130,7 @@ static int64_t own_memory(const struct inode *inode)
 	return bytes;
 }
 
-static uint32_t xattr_bytes(const struct inode *inode)
+static uint32_t inode_xattr_bytes(const struct inode *inode)
 {
 	const struct xattr *xattr = NULL;
 	struct xattr_entry entry;
@@ -141,7 +142,7 @@ static uint32_t xattr_bytes(const struct inode *inode)
 }
 
 /* Counts of one inode, and its references to those above. One reference is the restoring's. */
-static int count(struct restore *restore, struct inode *inode)
+static int inode_count(struct restore *restore, struct inode *inode)
 {
 	struct fs *fs = restore->fs;
 	bool named = inode->links || inode == fs->root;
@@ -151,17 +152,17 @@ static int count(struct restore *restore, struct inode *inode)
 	inode_count_file(inode, 1);
 	inode_ref(inode);
 	atomic_fetch_add(&inode->refs, named + inode->lease_refs + inode->fields->lookups);
-	inode->xattr_bytes = xattr_bytes(inode);
+	inode->xattr_bytes = inode_xattr_bytes(inode);
 	if (inode->quota_dir)
 		inode_ref(inode->quota_dir);
 	else
 		inode->counted = false;
 	if (!S_ISDIR(inode->mode)) {
-		inode->nlink = count_links(inode);
-		atomic_fetch_add(&fs->metadata_bytes, own_memory(inode));
+		inode->nlink = inode_count_links(inode);
+		atomic_fetch_add(&fs->metadata_bytes, inode_own_memory(inode));
 		return 0;
 	}
-	atomic_fetch_add(&fs->metadata_bytes, own_memory(inode));
+	atomic_fetch_add(&fs->metadata_bytes, inode_own_memory(inode));
 	if (inode->dir->parent) {
 		inode_ref(inode->dir->parent);
 		depth_added(inode);
@@ -174,7 +175,7 @@ static int count(struct restore *restore, struct inode *inode)
 	return dir_restore_end(inode->dir);
 }
 
-static int find_tops(struct fs *fs)
+static int volumes_find_tops(struct fs *fs)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		struct volume *volume = &fs->volumes[i];
@@ -195,18 +196,18 @@ int restore_tree(struct restore *restore)
 	if (!root || !S_ISDIR(root->mode))
 		return -EUCLEAN;
 	fs->root = root;
-	int rc = restore_each(restore, settle);
+	int rc = restore_each(restore, inode_set_above);
 
 	if (rc == 0)
-		rc = restore_each(restore, check_ascent);
+		rc = restore_each(restore, dir_check_ascent);
 	if (rc == 0)
-		rc = restore_each(restore, unmark);
+		rc = restore_each(restore, dir_unmark);
 	if (rc == 0)
-		rc = restore_each(restore, count);
-	return rc ? rc : find_tops(fs);
+		rc = restore_each(restore, inode_count);
+	return rc ? rc : volumes_find_tops(fs);
 }
 
-static int pay(struct restore *restore, struct inode *inode)
+static int inode_charge(struct restore *restore, struct inode *inode)
 {
 	if (inode->quota_dir)
 		quota_force(inode->quota_dir, (int64_t)atomic_load(&inode->charged),
@@ -215,7 +216,7 @@ static int pay(struct restore *restore, struct inode *inode)
 }
 
 /* What the last writer's close had begun, or could not. */
-static void trim(struct fs *fs, struct inode *inode)
+static void inode_trim(struct fs *fs, struct inode *inode)
 {
 	struct inode_call call;
 
@@ -225,7 +226,7 @@ static void trim(struct fs *fs, struct inode *inode)
 }
 
 /* On another mount nobody has it open, which is news to the journal. lock is held. */
-static void forget_handles(struct fs *fs, struct inode *inode)
+static void inode_forget_handles(struct fs *fs, struct inode *inode)
 {
 	_Atomic int32_t *backing = S_ISREG(inode->mode) ? file_backing_id(inode->file) : NULL;
 
@@ -238,29 +239,29 @@ static void forget_handles(struct fs *fs, struct inode *inode)
 	record_open(fs, inode, 0);
 }
 
-static int release(struct restore *restore, struct inode *inode)
+static int inode_release(struct restore *restore, struct inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
 	if (restore->fs->mount == FS_MOUNT_NEW)
-		forget_handles(restore->fs, inode);
+		inode_forget_handles(restore->fs, inode);
 	bool drop = inode_may_drop(restore->fs, inode);
 
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(restore->fs, inode);
 	else if (S_ISREG(inode->mode) && inode->writers == 0 && !inode->lease_refs)
-		trim(restore->fs, inode);
+		inode_trim(restore->fs, inode);
 	inode_put(restore->fs, inode, 1);
 	return 0;
 }
 
 int restore_charges(struct restore *restore)
 {
-	return restore_each(restore, pay);
+	return restore_each(restore, inode_charge);
 }
 
 /* Each is there until its turn. */
 void restore_prune(struct restore *restore)
 {
-	restore_each(restore, release);
+	restore_each(restore, inode_release);
 }

@@ -11,7 +11,7 @@
 /* Of a larger file one bit stands for more blocks. */
 #define BITS_MAX (1ULL << 20)
 
-static struct spool_dirty_map marks_new(uint64_t size)
+static struct spool_dirty_map dirty_map_new(uint64_t size)
 {
 	struct spool_dirty_map marks = {0};
 	uint64_t blocks = size / SPOOL_BLOCK + 1;
@@ -25,7 +25,7 @@ static struct spool_dirty_map marks_new(uint64_t size)
 
 int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_dirty_map *before)
 {
-	struct spool_dirty_map fresh = marks_new(size);
+	struct spool_dirty_map fresh = dirty_map_new(size);
 
 	if (!fresh.words)
 		return -ENOMEM;
@@ -44,7 +44,7 @@ bool spool_marked(const struct spool_dirty_map *marks, uint64_t index)
 	       (atomic_load(&marks->words[bit / 64]) >> bit % 64 & 1);
 }
 
-static void set_bits(struct spool_dirty_map *marks, uint64_t first, uint64_t last)
+static void dirty_map_set(struct spool_dirty_map *marks, uint64_t first, uint64_t last)
 {
 	if (!marks->words || first >= marks->bits)
 		return;
@@ -70,7 +70,7 @@ void spool_mark_dirty(struct inode *inode, uint64_t from, uint64_t bytes)
 	brlock_token token = brlock_read_lock(&file->guard);
 	unsigned shift = file->marks.shift;
 
-	set_bits(&file->marks, from / SPOOL_BLOCK >> shift, (end - 1) / SPOOL_BLOCK >> shift);
+	dirty_map_set(&file->marks, from / SPOOL_BLOCK >> shift, (end - 1) / SPOOL_BLOCK >> shift);
 	brlock_read_unlock(&file->guard, token);
 }
 

@@ -121,7 +121,7 @@ int spool_remove(struct spool *spool, uint64_t id);
 int spool_data_open(struct spool *spool, uint64_t id, uint64_t version, int flags);
 
 /* The last save begins: who wants the directory waits for its end. */
-void spool_say_ending(struct spool *spool);
+void spool_announce_ending(struct spool *spool);
 
 /* --- spool_recall.c */
 

@@ -26,7 +26,7 @@ struct spool_dir {
 	UT_hash_handle hh;
 };
 
-static struct spool_dir *dir_known(struct spool *spool, uint64_t id)
+static struct spool_dir *link_dir_find(struct spool *spool, uint64_t id)
 {
 	struct spool_dir *dir;
 
@@ -35,13 +35,13 @@ static struct spool_dir *dir_known(struct spool *spool, uint64_t id)
 }
 
 /* The directory of an id in the tree, made if need be: an fd, or -errno. */
-static int dir_open(struct spool *spool, uint64_t id)
+static int link_dir_open(struct spool *spool, uint64_t id)
 {
 	const char *names[DEPTH_MAX];
 	unsigned depth = 0;
 
 	for (; id; depth++) {
-		const struct spool_dir *dir = dir_known(spool, id);
+		const struct spool_dir *dir = link_dir_find(spool, id);
 
 		if (!dir || depth == DEPTH_MAX)
 			return -ENOENT;
@@ -61,9 +61,9 @@ static int dir_open(struct spool *spool, uint64_t id)
 	return fd < 0 ? -errno : fd;
 }
 
-static void dir_forget(struct spool *spool, uint64_t id)
+static void link_dir_free(struct spool *spool, uint64_t id)
 {
-	struct spool_dir *dir = dir_known(spool, id);
+	struct spool_dir *dir = link_dir_find(spool, id);
 
 	if (!dir)
 		return;
@@ -72,9 +72,9 @@ static void dir_forget(struct spool *spool, uint64_t id)
 	free(dir);
 }
 
-static struct spool_dir *dir_remember(struct spool *spool, uint64_t id)
+static struct spool_dir *link_dir_add(struct spool *spool, uint64_t id)
 {
-	struct spool_dir *dir = dir_known(spool, id);
+	struct spool_dir *dir = link_dir_find(spool, id);
 
 	if (dir)
 		return dir;
@@ -89,7 +89,7 @@ static struct spool_dir *dir_remember(struct spool *spool, uint64_t id)
 	return dir;
 }
 
-static struct spool_dir *dir_at(struct spool *spool, const struct spool_name *place)
+static struct spool_dir *link_dir_at(struct spool *spool, const struct spool_name *place)
 {
 	for (struct spool_dir *dir = spool->dirs; dir; dir = dir->hh.next)
 		if (dir->name && dir->above == place->dir && strcmp(dir->name, place->name) == 0)
@@ -98,11 +98,12 @@ static struct spool_dir *dir_at(struct spool *spool, const struct spool_name *pl
 }
 
 /* Another that has the place goes to where this one was, and on from there in its own turn. */
-static void move_dir(struct spool *spool, struct spool_dir *dir, const struct spool_name *place)
+static void link_dir_move(struct spool *spool, struct spool_dir *dir,
+			  const struct spool_name *place)
 {
-	struct spool_dir *other = dir_at(spool, place);
-	AUTO_CLOSE int from = dir_open(spool, dir->above);
-	AUTO_CLOSE int to = dir_open(spool, place->dir);
+	struct spool_dir *other = link_dir_at(spool, place);
+	AUTO_CLOSE int from = link_dir_open(spool, dir->above);
+	AUTO_CLOSE int to = link_dir_open(spool, place->dir);
 
 	if (from < 0 || to < 0)
 		return;
@@ -116,9 +117,9 @@ static void move_dir(struct spool *spool, struct spool_dir *dir, const struct sp
 	}
 }
 
-static void put_dir(struct spool *spool, const struct spool_record *record)
+static void link_dir_put(struct spool *spool, const struct spool_record *record)
 {
-	struct spool_dir *dir = dir_remember(spool, record->id);
+	struct spool_dir *dir = link_dir_add(spool, record->id);
 	const struct spool_name *now = &record->names[0];
 
 	if (!dir || (dir->name && dir->above == now->dir && strcmp(dir->name, now->name) == 0))
@@ -128,11 +129,11 @@ static void put_dir(struct spool *spool, const struct spool_record *record)
 	if (!name)
 		return;
 	if (dir->name)
-		move_dir(spool, dir, now);
+		link_dir_move(spool, dir, now);
 	free(dir->name);
 	dir->name = name;
 	dir->above = now->dir;
-	int made = dir_open(spool, record->id);
+	int made = link_dir_open(spool, record->id);
 
 	if (made >= 0)
 		close(made);
@@ -160,30 +161,31 @@ static bool leads_to_target(const struct spool_record *record, int dir, const ch
 }
 
 /* Whether what people see under the name is what the record says. */
-static bool is_of(struct spool *spool, const struct spool_record *record, int dir, const char *name)
+static bool name_is_of(struct spool *spool, const struct spool_record *record, int dir,
+		       const char *name)
 {
 	return S_ISREG(record->mode)   ? leads_to_data(spool, record, dir, name)
 	       : S_ISLNK(record->mode) ? leads_to_target(record, dir, name)
 				       : false;
 }
 
-static void remove_name(struct spool *spool, const struct spool_record *record,
+static void name_remove(struct spool *spool, const struct spool_record *record,
 			const struct spool_name *name)
 {
-	AUTO_CLOSE int dir = dir_open(spool, name->dir);
+	AUTO_CLOSE int dir = link_dir_open(spool, name->dir);
 
-	if (dir >= 0 && is_of(spool, record, dir, name->name))
+	if (dir >= 0 && name_is_of(spool, record, dir, name->name))
 		unlinkat(dir, name->name, 0);
 }
 
-static void put_name(struct spool *spool, const struct spool_record *record,
+static void name_put(struct spool *spool, const struct spool_record *record,
 		     const struct spool_name *name)
 {
-	AUTO_CLOSE int dir = dir_open(spool, name->dir);
+	AUTO_CLOSE int dir = link_dir_open(spool, name->dir);
 	char data[SPOOL_FILE_NAME];
 
 	spool_file_name(data, record->id, 0);
-	if (dir < 0 || is_of(spool, record, dir, name->name))
+	if (dir < 0 || name_is_of(spool, record, dir, name->name))
 		return;
 	/* Where the data is missing the name may lead to the last of it. */
 	if (S_ISREG(record->mode) && faccessat(spool->data, data, F_OK, AT_SYMLINK_NOFOLLOW))
@@ -194,7 +196,7 @@ static void put_name(struct spool *spool, const struct spool_record *record,
 		log_debug("spool: %s: %s", name->name, strerror(errno));
 }
 
-static bool has_name(const struct spool_record *record, const struct spool_name *name)
+static bool record_has_name(const struct spool_record *record, const struct spool_name *name)
 {
 	for (size_t i = 0; i < record->n_names; i++)
 		if (record->names[i].dir == name->dir &&
@@ -208,45 +210,45 @@ void spool_links_leave(struct spool *spool, const struct spool_record *before,
 {
 	scoped_lock(&spool->mirror);
 	for (size_t i = 0; i < before->n_names && !S_ISDIR(before->mode); i++)
-		if (!has_name(record, &before->names[i]))
-			remove_name(spool, before, &before->names[i]);
+		if (!record_has_name(record, &before->names[i]))
+			name_remove(spool, before, &before->names[i]);
 }
 
 void spool_links_put(struct spool *spool, const struct spool_record *record)
 {
 	scoped_lock(&spool->mirror);
 	if (S_ISDIR(record->mode)) {
-		put_dir(spool, record);
+		link_dir_put(spool, record);
 		return;
 	}
 	for (size_t i = 0; i < record->n_names; i++)
 		if (S_ISREG(record->mode) || S_ISLNK(record->mode))
-			put_name(spool, record, &record->names[i]);
+			name_put(spool, record, &record->names[i]);
 }
 
 void spool_links_remove(struct spool *spool, const struct spool_record *record)
 {
 	scoped_lock(&spool->mirror);
 	for (size_t i = 0; i < record->n_names && !S_ISDIR(record->mode); i++)
-		remove_name(spool, record, &record->names[i]);
+		name_remove(spool, record, &record->names[i]);
 	if (!S_ISDIR(record->mode) || !record->n_names)
 		return;
-	AUTO_CLOSE int dir = dir_open(spool, record->names[0].dir);
+	AUTO_CLOSE int dir = link_dir_open(spool, record->names[0].dir);
 
 	if (dir >= 0)
 		unlinkat(dir, record->names[0].name, AT_REMOVEDIR);
-	dir_forget(spool, record->id);
+	link_dir_free(spool, record->id);
 }
 
 void spool_links_free(struct spool *spool)
 {
 	while (spool->dirs)
-		dir_forget(spool, spool->dirs->id);
+		link_dir_free(spool, spool->dirs->id);
 }
 
 /* --- names that are known in no other way */
 
-static int add_path(struct spool_paths *paths, const struct stat *st, const char *path)
+static int path_add(struct spool_paths *paths, const struct stat *st, const char *path)
 {
 	if ((paths->count & (paths->count - 1)) == 0) {
 		size_t room = paths->count ? paths->count * 2 : 1;
@@ -264,11 +266,11 @@ static int add_path(struct spool_paths *paths, const struct stat *st, const char
 	return 0;
 }
 
-static int walk(int above, const char *name, const char *path, unsigned depth,
-		struct spool_paths *paths);
+static int paths_walk(int above, const char *name, const char *path, unsigned depth,
+		      struct spool_paths *paths);
 
-static int walk_entry(int dir, const char *path, const char *name, unsigned depth,
-		      struct spool_paths *paths)
+static int paths_walk_entry(int dir, const char *path, const char *name, unsigned depth,
+			    struct spool_paths *paths)
 {
 	AUTO_FREE char *below = NULL;
 	struct stat st;
@@ -280,12 +282,12 @@ static int walk_entry(int dir, const char *path, const char *name, unsigned dept
 	if (asprintf(&below, "%s%s%s", path, path[0] ? "/" : "", name) < 0)
 		return -ENOMEM;
 	if (S_ISDIR(st.st_mode) && depth)
-		return walk(dir, name, below, depth - 1, paths);
-	return S_ISREG(st.st_mode) ? add_path(paths, &st, below) : 0;
+		return paths_walk(dir, name, below, depth - 1, paths);
+	return S_ISREG(st.st_mode) ? path_add(paths, &st, below) : 0;
 }
 
-static int walk(int above, const char *name, const char *path, unsigned depth,
-		struct spool_paths *paths)
+static int paths_walk(int above, const char *name, const char *path, unsigned depth,
+		      struct spool_paths *paths)
 {
 	int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -297,14 +299,14 @@ static int walk(int above, const char *name, const char *path, unsigned depth,
 		return 0;
 	}
 	while (rc == 0 && (entry = readdir(dir)))
-		rc = walk_entry(fd, path, entry->d_name, depth, paths);
+		rc = paths_walk_entry(fd, path, entry->d_name, depth, paths);
 	closedir(dir);
 	return rc;
 }
 
 int spool_links_paths(struct spool *spool, struct spool_paths *paths)
 {
-	return walk(spool->dir, ".", "", DEPTH_MAX, paths);
+	return paths_walk(spool->dir, ".", "", DEPTH_MAX, paths);
 }
 
 const char *spool_paths_find(const struct spool_paths *paths, struct spool *spool, uint64_t id)

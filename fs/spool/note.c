@@ -20,7 +20,7 @@
 
 static const char *const states[] = {"", " away", " damaged"};
 
-static int write_note(struct fs *fs, struct inode *inode, const char *text)
+static int note_write(struct fs *fs, struct inode *inode, const char *text)
 {
 	if (!fs->journal)
 		return 0;
@@ -50,10 +50,10 @@ int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum inode_resid
 	char text[NOTE_MAX];
 
 	snprintf(text, sizeof(text), "%" PRIu64 "%s", id, states[residency]);
-	return write_note(fs, inode, text);
+	return note_write(fs, inode, text);
 }
 
-static ssize_t read_note(struct inode *inode, char text[NOTE_MAX])
+static ssize_t note_read(struct inode *inode, char text[NOTE_MAX])
 {
 	scoped_lock(&inode->lock);
 	ssize_t length = xattr_get(inode->xattrs, NOTE, text, NOTE_MAX - 1);
@@ -67,7 +67,7 @@ int spool_noted(struct inode *inode, uint64_t *id, enum inode_residency *residen
 {
 	char text[NOTE_MAX];
 
-	if (read_note(inode, text) < 0)
+	if (note_read(inode, text) < 0)
 		return -ENODATA;
 	char *blank = strchr(text, ' ');
 	const char *state = blank ? blank : "";
@@ -88,12 +88,12 @@ int spool_noted(struct inode *inode, uint64_t *id, enum inode_residency *residen
 
 int spool_note_done(struct fs *fs)
 {
-	return write_note(fs, fs->root, NOTE_DONE);
+	return note_write(fs, fs->root, NOTE_DONE);
 }
 
 bool spool_is_done(struct fs *fs)
 {
 	char text[NOTE_MAX];
 
-	return fs->journal && read_note(fs->root, text) >= 0 && strcmp(text, NOTE_DONE) == 0;
+	return fs->journal && note_read(fs->root, text) >= 0 && strcmp(text, NOTE_DONE) == 0;
 }

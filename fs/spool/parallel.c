@@ -13,7 +13,7 @@ struct pool_work {
 	void *context;
 };
 
-static void work_on(struct pool_work *all)
+static void pool_work_on(struct pool_work *all)
 {
 	uint64_t number;
 
@@ -26,11 +26,11 @@ static void work_on(struct pool_work *all)
 	}
 }
 
-static void *thread(void *pointer)
+static void *pool_thread(void *pointer)
 {
 	struct pool_work *all = pointer;
 
-	work_on(all);
+	pool_work_on(all);
 	worker_end();
 	return NULL;
 }
@@ -47,9 +47,9 @@ int spool_parallel(uint64_t count, unsigned threads, int (*work)(void *context, 
 	if (threads > count)
 		threads = (unsigned)count;
 	/* Where no thread can be had, those that there are do it all: at least the caller. */
-	while (n + 1 < threads && pthread_create(&started[n], NULL, thread, &all) == 0)
+	while (n + 1 < threads && pthread_create(&started[n], NULL, pool_thread, &all) == 0)
 		n++;
-	work_on(&all);
+	pool_work_on(&all);
 	while (n)
 		pthread_join(started[--n], NULL);
 	return atomic_load(&all.error);

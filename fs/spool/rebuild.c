@@ -29,20 +29,21 @@ struct volume *spool_volume(struct fs *fs, const char *name)
 
 /* --- what is needed: all but directories that are there only for what is gone */
 
-static void need(struct spool_restoring *restoring, struct spool_found *found)
+static void found_need(struct spool_restoring *restoring, struct spool_found *found)
 {
 	while (found && !found->needed) {
 		found->needed = true;
 		/* A directory has one name; of a file with several each leads somewhere. */
 		for (size_t i = 1; i < found->record.n_names; i++)
-			need(restoring, spool_found_at(restoring, found->record.names[i].dir));
+			found_need(restoring,
+				   spool_found_at(restoring, found->record.names[i].dir));
 		found = found->record.n_names
 			    ? spool_found_at(restoring, found->record.names[0].dir)
 			    : NULL;
 	}
 }
 
-static int by_place(const void *left, const void *right)
+static int entry_by_place(const void *left, const void *right)
 {
 	const struct spool_entry *a = left, *b = right;
 	int names = a->dir == b->dir ? strcmp(a->name, b->name) : 0;
@@ -64,7 +65,7 @@ int spool_list(struct spool_restoring *restoring)
 		if (found->record.id &&
 		    (!S_ISDIR(found->record.mode) || found->record.attrs.persist == PERSIST_DISK ||
 		     !found->record.names[0].dir))
-			need(restoring, found);
+			found_need(restoring, found);
 		count += found->record.n_names;
 	}
 	restoring->entries = calloc(count + 1, sizeof(*restoring->entries));
@@ -81,13 +82,14 @@ int spool_list(struct spool_restoring *restoring)
 			    .found = found,
 			};
 	}
-	qsort(restoring->entries, restoring->n_entries, sizeof(*restoring->entries), by_place);
+	qsort(restoring->entries, restoring->n_entries, sizeof(*restoring->entries),
+	      entry_by_place);
 	return 0;
 }
 
 /* --- one inode */
 
-static int put_xattrs(struct fs *fs, struct inode *inode, const struct spool_record *record)
+static int inode_put_xattrs(struct fs *fs, struct inode *inode, const struct spool_record *record)
 {
 	const struct xattr *xattr = NULL;
 	struct xattr_entry entry;
@@ -108,7 +110,7 @@ static int put_xattrs(struct fs *fs, struct inode *inode, const struct spool_rec
 }
 
 /* All but times and quotas, which what comes later would change or meet. */
-static int dress(struct fs *fs, struct inode *inode, const struct spool_record *record)
+static int inode_set_values(struct fs *fs, struct inode *inode, const struct spool_record *record)
 {
 	scoped_lock(&inode->lock);
 	atomic_store(&inode->attrs, record->attrs);
@@ -118,10 +120,10 @@ static int dress(struct fs *fs, struct inode *inode, const struct spool_record *
 		inode->gid = record->gid;
 	}
 	inode->btime = record->btime;
-	return put_xattrs(fs, inode, record);
+	return inode_put_xattrs(fs, inode, record);
 }
 
-static int set_size(struct fs *fs, struct inode *inode, uint64_t size)
+static int inode_set_size(struct fs *fs, struct inode *inode, uint64_t size)
 {
 	struct inode_call call;
 
@@ -132,14 +134,15 @@ static int set_size(struct fs *fs, struct inode *inode, uint64_t size)
 	return file_truncate(inode->file, &call.call, size);
 }
 
-static int settle(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode)
+static int inode_set_record(struct spool_restoring *restoring, struct spool_found *found,
+			    struct inode *inode)
 {
 	struct fs *fs = restoring->fs;
 	bool away = S_ISREG(inode->mode) && found->record.n_blocks;
-	int rc = dress(fs, inode, &found->record);
+	int rc = inode_set_values(fs, inode, &found->record);
 
 	if (rc == 0)
-		rc = set_size(fs, inode, found->record.size);
+		rc = inode_set_size(fs, inode, found->record.size);
 	/* The note is the last of what a daemon that comes next finds: with it all is there. */
 	if (rc == 0 && fs->journal)
 		record_checkpoint(fs, inode);
@@ -154,8 +157,9 @@ static int settle(struct spool_restoring *restoring, struct spool_found *found, 
 }
 
 /* By a daemon that was killed at it. */
-static int take_half_made(struct spool_restoring *restoring, struct inode *dir, const char *name,
-			  const struct spool_found *found, struct inode **inode)
+static int inode_take_half_made(struct spool_restoring *restoring, struct inode *dir,
+				const char *name, const struct spool_found *found,
+				struct inode **inode)
 {
 	int rc = tree_lookup(restoring->fs, dir, name, inode);
 
@@ -169,8 +173,8 @@ static int take_half_made(struct spool_restoring *restoring, struct inode *dir, 
 	return 0;
 }
 
-static int make(struct spool_restoring *restoring, struct inode *dir, const char *name,
-		struct spool_found *found)
+static int inode_make(struct spool_restoring *restoring, struct inode *dir, const char *name,
+		      struct spool_found *found)
 {
 	struct tree_new what = {.mode = found->record.mode,
 				.uid = found->record.uid,
@@ -181,17 +185,17 @@ static int make(struct spool_restoring *restoring, struct inode *dir, const char
 	int rc = tree_create(restoring->fs, dir, name, &what, &inode);
 
 	if (rc == -EEXIST)
-		rc = take_half_made(restoring, dir, name, found, &inode);
+		rc = inode_take_half_made(restoring, dir, name, found, &inode);
 	if (rc)
 		return rc;
-	rc = settle(restoring, found, inode);
+	rc = inode_set_record(restoring, found, inode);
 	inode_put(restoring->fs, inode, 1);
 	return rc;
 }
 
 /* A further name, or one that a daemon that was killed at it had given already. */
-static int name_again(struct spool_restoring *restoring, struct inode *dir, const char *name,
-		      struct spool_found *found)
+static int inode_add_name(struct spool_restoring *restoring, struct inode *dir, const char *name,
+			  struct spool_found *found)
 {
 	struct fs *fs = restoring->fs;
 	struct inode *there;
@@ -207,11 +211,11 @@ static int name_again(struct spool_restoring *restoring, struct inode *dir, cons
 	return rc;
 }
 
-static int put_at(struct spool_restoring *restoring, struct inode *dir, const char *name,
-		  struct spool_found *found)
+static int found_put_at(struct spool_restoring *restoring, struct inode *dir, const char *name,
+			struct spool_found *found)
 {
-	int rc = found->inode ? name_again(restoring, dir, name, found)
-			      : make(restoring, dir, name, found);
+	int rc = found->inode ? inode_add_name(restoring, dir, name, found)
+			      : inode_make(restoring, dir, name, found);
 
 	if (rc == 0 || rc == -ENOMEM || rc == -ENOSPC)
 		return rc;
@@ -222,7 +226,7 @@ static int put_at(struct spool_restoring *restoring, struct inode *dir, const ch
 
 /* --- the tree */
 
-static size_t first_entry(const struct spool_restoring *restoring, uint64_t dir)
+static size_t entry_first(const struct spool_restoring *restoring, uint64_t dir)
 {
 	size_t low = 0, high = restoring->n_entries;
 
@@ -238,7 +242,7 @@ static size_t first_entry(const struct spool_restoring *restoring, uint64_t dir)
 }
 
 /* A top directory is there already; its owner and mode are the mount's. */
-static int place_top(struct spool_restoring *restoring, struct spool_entry *entry)
+static int entry_place_top(struct spool_restoring *restoring, struct spool_entry *entry)
 {
 	struct spool_found *found = entry->found;
 	struct volume *volume = spool_volume(restoring->fs, entry->name);
@@ -253,10 +257,10 @@ static int place_top(struct spool_restoring *restoring, struct spool_entry *entr
 		log_warn("spool: %s was %s when its files were saved and is %s now: they are "
 			 "brought back to it",
 			 volume->name, found->record.device, volume->device->uuid);
-	return settle(restoring, found, inode_find(restoring->fs, volume->root_ino));
+	return inode_set_record(restoring, found, inode_find(restoring->fs, volume->root_ino));
 }
 
-static int place_entry(struct spool_restoring *restoring, struct spool_entry *entry,
+static int entry_place(struct spool_restoring *restoring, struct spool_entry *entry,
 		       struct inode *dir)
 {
 	struct spool_found *found = entry->found;
@@ -264,21 +268,21 @@ static int place_entry(struct spool_restoring *restoring, struct spool_entry *en
 	if (!found->needed)
 		return 0;
 	if (dir)
-		return put_at(restoring, dir, entry->name, found);
+		return found_put_at(restoring, dir, entry->name, found);
 	found->reached = true; /* with a GPU that is not here */
 	restoring->elsewhere += S_ISREG(found->record.mode);
 	return 0;
 }
 
 /* Those of one directory. Of several that say they have a name the newest has it. */
-static int place_all_in(struct spool_restoring *restoring, const struct spool_found *dir,
-			struct spool_found **queue, size_t *queued)
+static int dir_place_entries(struct spool_restoring *restoring, const struct spool_found *dir,
+			     struct spool_found **queue, size_t *queued)
 {
 	uint64_t id = dir ? dir->id : 0;
 	const char *last = NULL;
 	int rc = 0;
 
-	for (size_t i = first_entry(restoring, id);
+	for (size_t i = entry_first(restoring, id);
 	     rc == 0 && i < restoring->n_entries && restoring->entries[i].dir == id; i++) {
 		struct spool_entry *entry = &restoring->entries[i];
 		bool taken = last && strcmp(last, entry->name) == 0;
@@ -287,22 +291,23 @@ static int place_all_in(struct spool_restoring *restoring, const struct spool_fo
 		if (taken)
 			continue;
 		/* Names are in the records, which are the inodes' once they have one. */
-		rc = dir ? place_entry(restoring, entry, dir->inode) : place_top(restoring, entry);
+		rc = dir ? entry_place(restoring, entry, dir->inode)
+			 : entry_place_top(restoring, entry);
 		if (rc == 0 && entry->found->reached && S_ISDIR(entry->found->mode))
 			queue[(*queued)++] = entry->found;
 	}
 	return rc;
 }
 
-static int place_tree(struct spool_restoring *restoring)
+static int tree_place(struct spool_restoring *restoring)
 {
 	AUTO_FREE struct spool_found **queue =
 	    calloc(restoring->count + 1, sizeof(struct spool_found *));
 	size_t queued = 0, at = 0;
-	int rc = queue ? place_all_in(restoring, NULL, queue, &queued) : -ENOMEM;
+	int rc = queue ? dir_place_entries(restoring, NULL, queue, &queued) : -ENOMEM;
 
 	while (rc == 0 && at < queued) {
-		rc = place_all_in(restoring, queue[at], queue, &queued);
+		rc = dir_place_entries(restoring, queue[at], queue, &queued);
 		at++;
 	}
 	return rc;
@@ -310,7 +315,7 @@ static int place_tree(struct spool_restoring *restoring)
 
 /* Another record has its name, and a newer one: it was renamed or replaced when the last daemon
  * was killed. Nothing that was saved goes, so it has a name that tells. */
-static int place_displaced(struct spool_restoring *restoring, struct spool_entry *entry)
+static int entry_place_displaced(struct spool_restoring *restoring, struct spool_entry *entry)
 {
 	struct spool_found *found = entry->found, *dir = spool_found_at(restoring, entry->dir);
 	char name[NAME_BYTES_MAX + 1], tail[32];
@@ -323,7 +328,7 @@ static int place_displaced(struct spool_restoring *restoring, struct spool_entry
 	log_warn("spool: another file has the name '%s' now: what was saved under it before is "
 		 "brought back as '%s'",
 		 entry->name, name);
-	return put_at(restoring, dir->inode, name, found);
+	return found_put_at(restoring, dir->inode, name, found);
 }
 
 /* --- what lost its record, or the directory that it was in: by the tree that people see */
@@ -363,8 +368,8 @@ static int dir_of_path(struct spool_restoring *restoring, char *path, struct ino
 }
 
 /* A file in whose place there is an error. */
-static int make_damaged(struct spool_restoring *restoring, struct inode *dir, const char *name,
-			struct spool_found *found)
+static int inode_make_damaged(struct spool_restoring *restoring, struct inode *dir,
+			      const char *name, struct spool_found *found)
 {
 	struct fs *fs = restoring->fs;
 	struct tree_new what = {.mode = S_IFREG | 0600, .uid = geteuid(), .gid = getegid()};
@@ -382,7 +387,7 @@ static int make_damaged(struct spool_restoring *restoring, struct inode *dir, co
 	return rc;
 }
 
-static int place_by_path(struct spool_restoring *restoring, struct spool_found *found)
+static int found_place_by_path(struct spool_restoring *restoring, struct spool_found *found)
 {
 	const char *known = spool_paths_find(&restoring->paths, restoring->spool, found->id);
 	AUTO_FREE char *path = known ? strdup(known) : NULL;
@@ -394,8 +399,8 @@ static int place_by_path(struct spool_restoring *restoring, struct spool_found *
 		log_warn("spool: '%s': %s is damaged: found by its name in %s", known,
 			 found->record.id ? "the record of a directory above it" : "its record",
 			 restoring->spool->path);
-		rc = found->record.id ? put_at(restoring, dir, name, found)
-				      : make_damaged(restoring, dir, name, found);
+		rc = found->record.id ? found_put_at(restoring, dir, name, found)
+				      : inode_make_damaged(restoring, dir, name, found);
 		inode_put(restoring->fs, dir, 1);
 	}
 	if (rc == -ENOMEM || rc == -ENOSPC || found->reached)
@@ -410,13 +415,13 @@ static int place_by_path(struct spool_restoring *restoring, struct spool_found *
 	return 0;
 }
 
-static int place_rest(struct spool_restoring *restoring)
+static int rest_place(struct spool_restoring *restoring)
 {
 	bool looked = false;
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < restoring->n_entries; i++)
-		rc = place_displaced(restoring, &restoring->entries[i]);
+		rc = entry_place_displaced(restoring, &restoring->entries[i]);
 	for (size_t i = 0; rc == 0 && i < restoring->count; i++) {
 		struct spool_found *found = &restoring->found[i];
 
@@ -426,14 +431,14 @@ static int place_rest(struct spool_restoring *restoring)
 			rc = spool_links_paths(restoring->spool, &restoring->paths);
 		looked = true;
 		if (rc == 0)
-			rc = place_by_path(restoring, found);
+			rc = found_place_by_path(restoring, found);
 	}
 	return rc;
 }
 
 /* --- in the end */
 
-static void finish_one(struct fs *fs, struct spool_found *found)
+static void found_finish(struct fs *fs, struct spool_found *found)
 {
 	struct inode *inode = found->inode;
 	const struct spool_record *record = &atomic_load(&inode->spool)->saved;
@@ -455,15 +460,15 @@ static void finish_one(struct fs *fs, struct spool_found *found)
 
 int spool_rebuild(struct spool_restoring *restoring)
 {
-	int rc = place_tree(restoring);
+	int rc = tree_place(restoring);
 
 	if (rc == 0)
-		rc = place_rest(restoring);
+		rc = rest_place(restoring);
 	for (size_t i = 0; rc == 0 && i < restoring->count; i++) {
 		struct spool_found *found = &restoring->found[i];
 
 		if (found->inode)
-			finish_one(restoring->fs, found);
+			found_finish(restoring->fs, found);
 		else if (found->record.id && !found->needed)
 			rc = spool_remove(restoring->spool, found->id);
 	}

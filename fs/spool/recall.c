@@ -19,7 +19,7 @@
 
 #define DIRECT_ALIGN 4096
 
-struct fetching {
+struct recalling {
 	struct fs *fs;
 	struct inode *inode;
 	const struct spool_record *record;
@@ -27,16 +27,16 @@ struct fetching {
 	_Atomic uint64_t bad; /* a block that is not as it was saved, + 1 */
 };
 
-static ssize_t read_some(struct fetching *fetching, char *to, size_t bytes, uint64_t offset)
+static ssize_t data_read(struct recalling *recalling, char *to, size_t bytes, uint64_t offset)
 {
 	/* Aligned as O_DIRECT wants it; the file ends where it ends. */
 	size_t whole = (bytes + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1), done = 0;
 
 	while (done < bytes) {
-		ssize_t n = pread(fetching->fd, to + done, whole - done, (off_t)(offset + done));
+		ssize_t n = pread(recalling->fd, to + done, whole - done, (off_t)(offset + done));
 
-		if (n < 0 && errno == EINVAL && fcntl(fetching->fd, F_GETFL) & O_DIRECT) {
-			fcntl(fetching->fd, F_SETFL, fcntl(fetching->fd, F_GETFL) & ~O_DIRECT);
+		if (n < 0 && errno == EINVAL && fcntl(recalling->fd, F_GETFL) & O_DIRECT) {
+			fcntl(recalling->fd, F_SETFL, fcntl(recalling->fd, F_GETFL) & ~O_DIRECT);
 			continue;
 		}
 		if (n < 0 && errno == EINTR)
@@ -50,15 +50,16 @@ static ssize_t read_some(struct fetching *fetching, char *to, size_t bytes, uint
 	return (ssize_t)done;
 }
 
-static int write_run(struct fetching *fetching, const char *from, uint64_t offset, size_t bytes)
+static int file_write_run(struct recalling *recalling, const char *from, uint64_t offset,
+			  size_t bytes)
 {
 	struct inode_call call;
 
-	inode_call_init(&call, fetching->fs, fetching->inode, worker_copier(fetching->fs));
+	inode_call_init(&call, recalling->fs, recalling->inode, worker_copier(recalling->fs));
 	/* A quota that was set since is for what comes. */
 	call.overdraft = true;
 	while (bytes) {
-		ssize_t n = file_write(fetching->inode->file, &call.call, from, bytes, offset);
+		ssize_t n = file_write(recalling->inode->file, &call.call, from, bytes, offset);
 
 		if (n < 0)
 			return (int)n;
@@ -70,9 +71,10 @@ static int write_run(struct fetching *fetching, const char *from, uint64_t offse
 }
 
 /* What of the block is data, and no hole. */
-static int write_block(struct fetching *fetching, const char *from, uint64_t offset, size_t bytes)
+static int file_write_block(struct recalling *recalling, const char *from, uint64_t offset,
+			    size_t bytes)
 {
-	const struct spool_record *record = fetching->record;
+	const struct spool_record *record = recalling->record;
 	size_t low = 0, high = record->n_runs;
 	int rc = 0;
 
@@ -89,34 +91,34 @@ static int write_block(struct fetching *fetching, const char *from, uint64_t off
 
 		start = start < offset ? offset : start;
 		end = end > offset + bytes ? offset + bytes : end;
-		rc = write_run(fetching, from + (start - offset), start, end - start);
+		rc = file_write_run(recalling, from + (start - offset), start, end - start);
 	}
 	return rc;
 }
 
-static int fetch_block(void *context, uint64_t number)
+static int block_recall(void *context, uint64_t number)
 {
-	struct fetching *fetching = context;
-	const struct spool_block *block = &fetching->record->blocks[number];
-	size_t bytes = spool_block_bytes(fetching->record, block->index);
+	struct recalling *recalling = context;
+	const struct spool_block *block = &recalling->record->blocks[number];
+	size_t bytes = spool_block_bytes(recalling->record, block->index);
 	uint64_t offset = block->index * SPOOL_BLOCK;
-	char *buffer = spool_buffer(fetching->fs);
+	char *buffer = spool_buffer(recalling->fs);
 
 	if (!buffer)
 		return -ENOMEM;
-	ssize_t n = read_some(fetching, buffer, bytes, offset);
+	ssize_t n = data_read(recalling, buffer, bytes, offset);
 
 	if (n < 0)
 		return (int)n;
 	if ((size_t)n < bytes || XXH3_64bits(buffer, bytes) != block->hash) {
-		atomic_store(&fetching->bad, block->index + 1);
+		atomic_store(&recalling->bad, block->index + 1);
 		return -EUCLEAN;
 	}
-	atomic_fetch_add(&fetching->fs->spool->fetched_bytes, bytes);
-	return write_block(fetching, buffer, offset, bytes);
+	atomic_fetch_add(&recalling->fs->spool->fetched_bytes, bytes);
+	return file_write_block(recalling, buffer, offset, bytes);
 }
 
-static int open_data(struct spool *spool, const struct spool_record *record)
+static int data_open(struct spool *spool, const struct spool_record *record)
 {
 	int direct = atomic_load(&spool->direct) ? O_DIRECT : 0;
 	int fd = spool_data_open(spool, record->id, 0, O_RDONLY | direct);
@@ -125,7 +127,7 @@ static int open_data(struct spool *spool, const struct spool_record *record)
 }
 
 /* Why its data cannot be what was saved, or NULL. */
-static const char *misfit(int fd, const struct spool_record *record)
+static const char *data_misfit(int fd, const struct spool_record *record)
 {
 	struct stat st;
 
@@ -148,7 +150,7 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 }
 
 /* What may be better another time: a GPU that is full, a disk that does not answer. */
-static void say_later(struct fs *fs, struct inode *inode, int error)
+static void log_later(struct fs *fs, struct inode *inode, int error)
 {
 	char path[PATH_MAX];
 
@@ -159,7 +161,7 @@ static void say_later(struct fs *fs, struct inode *inode, int error)
 }
 
 /* The memory goes, the size stays. */
-static void empty(struct fs *fs, struct inode *inode, uint64_t size)
+static void file_empty(struct fs *fs, struct inode *inode, uint64_t size)
 {
 	struct inode_call call;
 
@@ -169,16 +171,16 @@ static void empty(struct fs *fs, struct inode *inode, uint64_t size)
 }
 
 /* -EUCLEAN: damaged, and why. */
-static int fetch_all(struct fetching *fetching, char why[64])
+static int blocks_recall(struct recalling *recalling, char why[64])
 {
-	const struct spool_record *record = fetching->record;
-	AUTO_CLOSE int fd = fetching->fd = open_data(fetching->fs->spool, record);
+	const struct spool_record *record = recalling->record;
+	AUTO_CLOSE int fd = recalling->fd = data_open(recalling->fs->spool, record);
 	unsigned threads = spool_threads(record->n_blocks);
 	const char *wrong = fd == -ENOENT    ? "it is missing"
 			    : fd == -EUCLEAN ? "it is no file"
 			    : fd == -ELOOP   ? "it is a link"
 			    : fd < 0	     ? NULL
-					     : misfit(fd, record);
+					     : data_misfit(fd, record);
 
 	if (wrong) {
 		snprintf(why, 64, "%s", wrong);
@@ -186,16 +188,16 @@ static int fetch_all(struct fetching *fetching, char why[64])
 	}
 	if (fd < 0)
 		return fd;
-	int rc = spool_parallel(record->n_blocks, threads, fetch_block, fetching);
+	int rc = spool_parallel(record->n_blocks, threads, block_recall, recalling);
 
 	if (rc == -EUCLEAN)
-		snprintf(why, 64, "block %" PRIu64 " is not as it was saved", fetching->bad - 1);
+		snprintf(why, 64, "block %" PRIu64 " is not as it was saved", recalling->bad - 1);
 	return rc;
 }
 
-static int fetch(struct fs *fs, struct inode *inode, struct spool_file *file)
+static int file_recall(struct fs *fs, struct inode *inode, struct spool_file *file)
 {
-	struct fetching fetching = {.fs = fs, .inode = inode, .record = &file->saved};
+	struct recalling recalling = {.fs = fs, .inode = inode, .record = &file->saved};
 	struct spool_dirty_map before;
 	char why[64];
 
@@ -204,17 +206,17 @@ static int fetch(struct fs *fs, struct inode *inode, struct spool_file *file)
 
 	if (rc == 0) {
 		free(before.words);
-		rc = fetch_all(&fetching, why);
+		rc = blocks_recall(&recalling, why);
 	}
 	if (rc)
-		empty(fs, inode, file->saved.size);
+		file_empty(fs, inode, file->saved.size);
 	inode_move_end(inode);
 	if (rc == -EUCLEAN) {
 		spool_damaged(fs, inode, file->saved.id, why);
 		return -EIO;
 	}
 	if (rc) {
-		say_later(fs, inode, rc);
+		log_later(fs, inode, rc);
 		return rc;
 	}
 	rc = spool_note(fs, inode, file->saved.id, INODE_RESIDENT);
@@ -238,5 +240,5 @@ int spool_recall(struct fs *fs, struct inode *inode)
 	default:
 		break;
 	}
-	return fetch(fs, inode, file);
+	return file_recall(fs, inode, file);
 }

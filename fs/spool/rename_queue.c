@@ -22,7 +22,7 @@ bool spool_has_record(struct inode *inode)
 }
 
 /* spool->lock is held, here and below. */
-static void set_queued(const struct spool_queued *entry, bool queued)
+static void inode_set_queued(const struct spool_queued *entry, bool queued)
 {
 	struct spool_file *file = atomic_load(&entry->inode->spool);
 
@@ -32,7 +32,7 @@ static void set_queued(const struct spool_queued *entry, bool queued)
 
 static void queue_put(struct spool *spool, struct spool_queued *queued)
 {
-	set_queued(queued, true);
+	inode_set_queued(queued, true);
 	queued->next = NULL;
 	*spool->last = queued;
 	spool->last = &queued->next;
@@ -50,19 +50,19 @@ static struct spool_queued *queue_take(struct spool *spool)
 	spool->first = first->next;
 	if (!spool->first)
 		spool->last = &spool->first;
-	set_queued(first, false);
+	inode_set_queued(first, false);
 	return first;
 }
 
-static void queue_later(struct spool *spool, struct spool_queued *queued)
+static void queue_put_later(struct spool *spool, struct spool_queued *queued)
 {
 	scoped_lock(&spool->lock);
-	set_queued(queued, true);
+	inode_set_queued(queued, true);
 	queued->next = spool->later;
 	spool->later = queued;
 }
 
-static void later_is_now(struct spool *spool)
+static void queue_put_back(struct spool *spool)
 {
 	struct spool_queued *next;
 
@@ -84,7 +84,7 @@ static void queued_free(struct fs *fs, struct spool_queued *queued)
 }
 
 /* Whether what was saved of it is to stay until what has its name now is saved. */
-static bool is_held(struct spool *spool, struct inode *inode)
+static bool inode_is_held(struct spool *spool, struct inode *inode)
 {
 	struct spool_file *file = atomic_load(&inode->spool);
 
@@ -92,13 +92,13 @@ static bool is_held(struct spool *spool, struct inode *inode)
 	return file && file->held;
 }
 
-static int follow(struct fs *fs, struct inode *inode, enum spool_extent extent)
+static int inode_follow(struct fs *fs, struct inode *inode, enum spool_extent extent)
 {
 	struct attr_values attrs = atomic_load(&inode->attrs);
 	bool stays = inode->nlink && (S_ISDIR(inode->mode) || attrs.persist == PERSIST_DISK);
 	struct spool_saved saved = {0};
 
-	if (!inode->nlink && is_held(fs->spool, inode))
+	if (!inode->nlink && inode_is_held(fs->spool, inode))
 		return 0; /* looked at again by who holds it */
 	int rc = stays ? spool_save_one(fs, inode, extent, &saved) : spool_drop(fs, inode);
 
@@ -107,10 +107,10 @@ static int follow(struct fs *fs, struct inode *inode, enum spool_extent extent)
 
 /* What took the name, and what has it now: the first may have been replaced, too, or have gone on
  * to another name. */
-static int follow_replacing(struct fs *fs, const struct spool_queued *queued)
+static int queued_follow_replacing(struct fs *fs, const struct spool_queued *queued)
 {
 	struct inode *saved = queued->inode, *now;
-	int rc = follow(fs, saved, SPOOL_BYTES_ONCE);
+	int rc = inode_follow(fs, saved, SPOOL_BYTES_ONCE);
 
 	inode_ref(saved);
 	for (int tries = 0; rc == 0 && !tree_lookup(fs, queued->dir, queued->name, &now); tries++) {
@@ -120,14 +120,14 @@ static int follow_replacing(struct fs *fs, const struct spool_queued *queued)
 		saved = now;
 		if (same)
 			break;
-		rc = tries < TRIES ? follow(fs, saved, SPOOL_BYTES_ONCE) : -EAGAIN;
+		rc = tries < TRIES ? inode_follow(fs, saved, SPOOL_BYTES_ONCE) : -EAGAIN;
 	}
 	inode_put(fs, saved, 1);
 	return rc;
 }
 
 /* From here on the entry is that of what was replaced. */
-static void let_go(struct fs *fs, struct spool_queued *queued)
+static void queued_release_replaced(struct fs *fs, struct spool_queued *queued)
 {
 	struct inode *inode = queued->inode;
 
@@ -140,15 +140,15 @@ static void let_go(struct fs *fs, struct spool_queued *queued)
 	inode_put(fs, inode, 1);
 }
 
-static int follow_queued(struct fs *fs, struct spool_queued *queued)
+static int queued_follow(struct fs *fs, struct spool_queued *queued)
 {
-	int rc = queued->replaced ? follow_replacing(fs, queued) : 0;
+	int rc = queued->replaced ? queued_follow_replacing(fs, queued) : 0;
 
 	if (rc)
 		return rc;
 	if (queued->replaced)
-		let_go(fs, queued);
-	return follow(fs, queued->inode, SPOOL_NAMES_ALONE);
+		queued_release_replaced(fs, queued);
+	return inode_follow(fs, queued->inode, SPOOL_NAMES_ALONE);
 }
 
 static size_t queue_count(struct spool *spool)
@@ -158,14 +158,14 @@ static size_t queue_count(struct spool *spool)
 }
 
 /* All that is there now: somebody who goes on renaming keeps nobody waiting. */
-static void drain(struct fs *fs)
+static void queue_drain(struct fs *fs)
 {
 	struct spool_queued *next;
 
 	scoped_lock(&fs->spool->draining);
 	for (size_t left = queue_count(fs->spool); left && (next = queue_take(fs->spool)); left--) {
-		if (follow_queued(fs, next))
-			queue_later(fs->spool, next);
+		if (queued_follow(fs, next))
+			queue_put_later(fs->spool, next);
 		else
 			queued_free(fs, next);
 	}
@@ -173,13 +173,13 @@ static void drain(struct fs *fs)
 
 void spool_drain(struct fs *fs)
 {
-	later_is_now(fs->spool);
-	drain(fs);
+	queue_put_back(fs->spool);
+	queue_drain(fs);
 }
 
 /* replaced, where there is one, is held with the entry from here on. */
-static void enqueue(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
-		    const char *name)
+static void queue_add(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
+		      const char *name)
 {
 	size_t bytes = strlen(name) + 1;
 	struct spool_queued *queued = malloc(sizeof(*queued) + bytes);
@@ -202,7 +202,7 @@ static void enqueue(struct fs *fs, struct inode *inode, struct inode *replaced, 
 	pthread_cond_signal(&spool->changed);
 }
 
-static bool is_queued(struct spool *spool, struct inode *inode)
+static bool inode_is_queued(struct spool *spool, struct inode *inode)
 {
 	scoped_lock(&spool->lock);
 	const struct spool_file *file = atomic_load(&inode->spool);
@@ -212,8 +212,8 @@ static bool is_queued(struct spool *spool, struct inode *inode)
 
 void spool_changed(struct fs *fs, struct inode *inode)
 {
-	if (fs->spool && spool_has_record(inode) && !is_queued(fs->spool, inode))
-		enqueue(fs, inode, NULL, NULL, "");
+	if (fs->spool && spool_has_record(inode) && !inode_is_queued(fs->spool, inode))
+		queue_add(fs, inode, NULL, NULL, "");
 }
 
 void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
@@ -222,10 +222,10 @@ void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, 
 	if (!fs->spool || !spool_has_record(replaced) || !spool_wanted(inode))
 		spool_changed(fs, inode);
 	else
-		enqueue(fs, inode, replaced, dir, name);
+		queue_add(fs, inode, replaced, dir, name);
 }
 
-static void *follow_names(void *pointer)
+static void *rename_queue_main(void *pointer)
 {
 	struct fs *fs = pointer;
 	struct spool *spool = fs->spool;
@@ -237,7 +237,7 @@ static void *follow_names(void *pointer)
 			continue;
 		}
 		pthread_mutex_unlock(&spool->lock);
-		drain(fs);
+		queue_drain(fs);
 		pthread_mutex_lock(&spool->lock);
 	}
 	pthread_mutex_unlock(&spool->lock);
@@ -249,7 +249,7 @@ void spool_rename_queue_start(struct fs *fs)
 {
 	struct spool *spool = fs->spool;
 
-	spool->running = pthread_create(&spool->thread, NULL, follow_names, fs) == 0;
+	spool->running = pthread_create(&spool->thread, NULL, rename_queue_main, fs) == 0;
 	if (!spool->running)
 		log_warn("spool: no thread to follow names: they are saved with the next file");
 }
@@ -271,7 +271,7 @@ void spool_rename_queue_free(struct fs *fs)
 {
 	struct spool_queued *next;
 
-	later_is_now(fs->spool);
+	queue_put_back(fs->spool);
 	while ((next = queue_take(fs->spool)))
 		queued_free(fs, next);
 }

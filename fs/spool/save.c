@@ -85,7 +85,7 @@ static int copy_xattrs(struct inode *inode, struct spool_record *record)
 }
 
 /* Else they would be saved again because links are kept in another order than before. */
-static int by_place(const void *left, const void *right)
+static int name_by_place(const void *left, const void *right)
 {
 	const struct spool_name *a = left, *b = right;
 
@@ -108,7 +108,7 @@ static int copy_names(struct fs *fs, struct inode *inode, struct spool_record *r
 		rc = spool_record_add_name(record, dir, entry->name);
 	}
 	if (record->n_names)
-		qsort(record->names, record->n_names, sizeof(*record->names), by_place);
+		qsort(record->names, record->n_names, sizeof(*record->names), name_by_place);
 	return rc;
 }
 
@@ -133,8 +133,8 @@ static int copy_special(struct inode *inode, struct spool_record *record)
 	return 0;
 }
 
-static int snapshot(struct fs *fs, struct inode *inode, struct spool_file *file,
-		    struct spool_record *record)
+static int copy_inode(struct fs *fs, struct inode *inode, struct spool_file *file,
+		      struct spool_record *record)
 {
 	*record = (struct spool_record){
 	    .id = atomic_load(&file->id),
@@ -177,7 +177,7 @@ static int copy_content(const struct spool_file *file, struct spool_record *reco
 
 /* --- to the disk; file->lock is held */
 
-static int apply(struct spool *spool, struct spool_file *file)
+static int file_commit_data(struct spool *spool, struct spool_file *file)
 {
 	int rc = file->staged ? spool_commit(spool, &file->saved) : 0;
 
@@ -190,7 +190,7 @@ static int apply(struct spool *spool, struct spool_file *file)
 }
 
 /* What a save before this one left undone. */
-static int finish(struct spool *spool, struct spool_file *file)
+static int file_finish(struct spool *spool, struct spool_file *file)
 {
 	bool placed;
 	int rc = file->unsure ? spool_record_put(spool, &file->saved, &placed) : 0;
@@ -200,15 +200,15 @@ static int finish(struct spool *spool, struct spool_file *file)
 	bool late = file->staged;
 
 	file->unsure = false;
-	rc = apply(spool, file);
+	rc = file_commit_data(spool, file);
 	if (rc == 0 && late)
 		spool_links_put(spool, &file->saved);
 	return rc;
 }
 
 /* The record is in its place. */
-static void commit(struct spool *spool, struct spool_file *file, struct spool_record *record,
-		   bool staged)
+static void file_commit(struct spool *spool, struct spool_file *file, struct spool_record *record,
+			bool staged)
 {
 	struct spool_record before = file->saved;
 
@@ -218,7 +218,7 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 	file->staged = staged;
 	atomic_fetch_add(&spool->saves, 1);
 	/* The data must not follow a record that may not be there after a crash. */
-	int rc = file->unsure ? 0 : apply(spool, file);
+	int rc = file->unsure ? 0 : file_commit_data(spool, file);
 
 	if (rc)
 		log_warn("spool: data/%" PRIu64 ": %s: what was saved is complete beside it; the "
@@ -230,8 +230,8 @@ static void commit(struct spool *spool, struct spool_file *file, struct spool_re
 	spool_record_free(&before);
 }
 
-static bool as_saved(const struct inode *inode, const struct spool_file *file,
-		     const struct spool_record *record, enum spool_extent extent)
+static bool record_is_saved(const struct inode *inode, const struct spool_file *file,
+			    const struct spool_record *record, enum spool_extent extent)
 {
 	bool times = extent == SPOOL_WITH_BYTES || !S_ISDIR(inode->mode);
 
@@ -241,7 +241,7 @@ static bool as_saved(const struct inode *inode, const struct spool_file *file,
 		     : spool_record_hash(record, SPOOL_BUT_TIMES) == file->same_but_times;
 }
 
-static int save_record(struct fs *fs, struct inode *inode, struct spool_file *file,
+static int record_save(struct fs *fs, struct inode *inode, struct spool_file *file,
 		       enum spool_extent extent, struct spool_saved *saved)
 {
 	struct spool *spool = fs->spool;
@@ -250,11 +250,11 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 	struct spool_staged staged = {0};
 	struct spool_record record;
 	bool placed = false;
-	int rc = finish(spool, file);
+	int rc = file_finish(spool, file);
 
 	if (rc)
 		return rc;
-	rc = snapshot(fs, inode, file, &record);
+	rc = copy_inode(fs, inode, file, &record);
 	if (rc || record.n_names == 0) {
 		spool_record_free(&record);
 		return rc;
@@ -263,7 +263,7 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 		rc = spool_write_blocks(fs, inode, file, &record, &staged);
 	else if (S_ISREG(inode->mode))
 		rc = copy_content(file, &record);
-	if (rc == 0 && !staged.there && as_saved(inode, file, &record, extent)) {
+	if (rc == 0 && !staged.there && record_is_saved(inode, file, &record, extent)) {
 		spool_record_free(&record);
 		return 0;
 	}
@@ -281,13 +281,13 @@ static int save_record(struct fs *fs, struct inode *inode, struct spool_file *fi
 	saved->bytes += staged.bytes;
 	atomic_fetch_add(&spool->saved_bytes, staged.bytes);
 	file->unsure = rc;
-	commit(spool, file, &record, staged.there);
+	file_commit(spool, file, &record, staged.there);
 	return rc;
 }
 
 /* --- with what is above */
 
-static int give_id(struct fs *fs, struct inode *inode, struct spool_file *file)
+static int file_give_id(struct fs *fs, struct inode *inode, struct spool_file *file)
 {
 	if (atomic_load(&file->id))
 		return 0;
@@ -299,7 +299,7 @@ static int give_id(struct fs *fs, struct inode *inode, struct spool_file *file)
 	return rc;
 }
 
-static int save_alone(struct fs *fs, struct inode *inode, enum spool_extent extent,
+static int inode_save(struct fs *fs, struct inode *inode, enum spool_extent extent,
 		      struct spool_saved *saved)
 {
 	struct spool_file *file = spool_file_of(inode);
@@ -313,9 +313,9 @@ static int save_alone(struct fs *fs, struct inode *inode, enum spool_extent exte
 		extent = file->saved.version ? SPOOL_NAMES_ALONE : SPOOL_WITH_BYTES;
 	if (!file->saved.version && extent == SPOOL_NAMES_ALONE && S_ISREG(inode->mode))
 		return 0; /* it never was saved, and is not without its bytes */
-	int rc = give_id(fs, inode, file);
+	int rc = file_give_id(fs, inode, file);
 
-	return rc ? rc : save_record(fs, inode, file, extent, saved);
+	return rc ? rc : record_save(fs, inode, file, extent, saved);
 }
 
 /* The directories that lead to one of its names, from that up to the top, each with a reference:
@@ -343,20 +343,20 @@ static int chain_of(struct fs *fs, struct inode *inode, unsigned name, struct in
 	return dir && dir != fs->root ? -ENAMETOOLONG : depth;
 }
 
-static int save_chain(struct fs *fs, struct inode *inode, unsigned name, struct spool_saved *saved)
+static int chain_save(struct fs *fs, struct inode *inode, unsigned name, struct spool_saved *saved)
 {
 	AUTO_FREE struct inode **chain = calloc(DEPTH_MAX, sizeof(struct inode *));
 	int depth = chain ? chain_of(fs, inode, name, chain) : -ENOMEM, rc = 0;
 
 	for (int i = depth - 1; i >= 0; i--) {
 		if (rc == 0)
-			rc = save_alone(fs, chain[i], SPOOL_NAMES_ALONE, saved);
+			rc = inode_save(fs, chain[i], SPOOL_NAMES_ALONE, saved);
 		inode_put(fs, chain[i], 1);
 	}
 	return depth < 0 ? depth : rc;
 }
 
-static unsigned names_of(struct inode *inode)
+static unsigned inode_count_names(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
 	unsigned names = 0;
@@ -374,10 +374,10 @@ int spool_save_one(struct fs *fs, struct inode *inode, enum spool_extent extent,
 
 	for (int tries = 0; rc == -EAGAIN && tries < TRIES; tries++) {
 		rc = 0;
-		for (unsigned i = names_of(inode); rc == 0 && i; i--)
-			rc = save_chain(fs, inode, i - 1, &above);
+		for (unsigned i = inode_count_names(inode); rc == 0 && i; i--)
+			rc = chain_save(fs, inode, i - 1, &above);
 		if (rc == 0)
-			rc = save_alone(fs, inode, extent, saved);
+			rc = inode_save(fs, inode, extent, saved);
 	}
 	return rc;
 }

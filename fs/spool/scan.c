@@ -20,7 +20,7 @@
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 
-static int by_id(const void *left, const void *right)
+static int found_by_id(const void *left, const void *right)
 {
 	const struct spool_found *a = left, *b = right;
 
@@ -33,17 +33,17 @@ struct spool_found *spool_found_at(const struct spool_restoring *restoring, uint
 
 	if (!restoring->sorted)
 		return NULL;
-	return bsearch(&key, restoring->found, restoring->sorted, sizeof(key), by_id);
+	return bsearch(&key, restoring->found, restoring->sorted, sizeof(key), found_by_id);
 }
 
-static void sort_found(struct spool_restoring *restoring)
+static void found_sort(struct spool_restoring *restoring)
 {
 	if (restoring->count)
-		qsort(restoring->found, restoring->count, sizeof(*restoring->found), by_id);
+		qsort(restoring->found, restoring->count, sizeof(*restoring->found), found_by_id);
 	restoring->sorted = restoring->count;
 }
 
-static struct spool_found *add_found(struct spool_restoring *restoring, uint64_t id)
+static struct spool_found *found_add(struct spool_restoring *restoring, uint64_t id)
 {
 	if ((restoring->count & (restoring->count - 1)) == 0) {
 		size_t room = restoring->count ? restoring->count * 2 : 1;
@@ -62,9 +62,9 @@ static struct spool_found *add_found(struct spool_restoring *restoring, uint64_t
 
 /* --- records/ */
 
-static int read_record(struct spool_restoring *restoring, const char *name, uint64_t id)
+static int record_scan(struct spool_restoring *restoring, const char *name, uint64_t id)
 {
-	struct spool_found *found = add_found(restoring, id);
+	struct spool_found *found = found_add(restoring, id);
 	AUTO_FREE char *text = NULL;
 	ssize_t length = found ? spool_record_get(restoring->spool, name, &text) : -ENOMEM;
 	const char *why = "it cannot be read";
@@ -94,7 +94,7 @@ static int read_record(struct spool_restoring *restoring, const char *name, uint
 }
 
 /* "17" or "17.3" as it would be written. */
-static bool parse_name(const char *text, uint64_t *id, uint64_t *version)
+static bool file_name_parse(const char *text, uint64_t *id, uint64_t *version)
 {
 	char again[SPOOL_FILE_NAME], first[SPOOL_FILE_NAME];
 	const char *dot = strchr(text, '.');
@@ -119,7 +119,7 @@ static bool ends_with(const char *text, const char *end)
 	return length > tail && strcmp(text + length - tail, end) == 0;
 }
 
-static int record_entry(struct spool_restoring *restoring, const char *name)
+static int records_entry(struct spool_restoring *restoring, const char *name)
 {
 	struct spool *spool = restoring->spool;
 	uint64_t id, version;
@@ -132,10 +132,11 @@ static int record_entry(struct spool_restoring *restoring, const char *name)
 		char stem[SPOOL_FILE_NAME];
 
 		snprintf(stem, sizeof(stem), "%.*s", (int)(strlen(name) - strlen(".gone")), name);
-		return parse_name(stem, &id, &version) && !version ? spool_remove(spool, id) : 0;
+		return file_name_parse(stem, &id, &version) && !version ? spool_remove(spool, id)
+									: 0;
 	}
-	if (parse_name(name, &id, &version) && !version)
-		return read_record(restoring, name, id);
+	if (file_name_parse(name, &id, &version) && !version)
+		return record_scan(restoring, name, id);
 	log_warn("spool: records/%s: not one of the spool's files", name);
 	return 0;
 }
@@ -146,7 +147,7 @@ static int data_entry(struct spool_restoring *restoring, const char *name)
 {
 	uint64_t id, version;
 
-	if (!parse_name(name, &id, &version)) {
+	if (!file_name_parse(name, &id, &version)) {
 		log_warn("spool: data/%s: not one of the spool's files", name);
 		return 0;
 	}
@@ -164,7 +165,7 @@ static int data_entry(struct spool_restoring *restoring, const char *name)
 		found->data = true;
 		return 0;
 	}
-	found = add_found(restoring, id);
+	found = found_add(restoring, id);
 	if (!found)
 		return -ENOMEM;
 	found->data = true;
@@ -172,8 +173,8 @@ static int data_entry(struct spool_restoring *restoring, const char *name)
 	return 0;
 }
 
-static int each_name(struct spool_restoring *restoring, int dir,
-		     int (*each)(struct spool_restoring *restoring, const char *name))
+static int dir_each_name(struct spool_restoring *restoring, int dir,
+			 int (*each)(struct spool_restoring *restoring, const char *name))
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 	DIR *list = fd < 0 ? NULL : fdopendir(fd);
@@ -190,7 +191,7 @@ static int each_name(struct spool_restoring *restoring, int dir,
 }
 
 /* What a crash left between the record and its data. */
-static void finish_staged(struct spool_restoring *restoring, struct spool_found *found)
+static void found_finish_staged(struct spool_restoring *restoring, struct spool_found *found)
 {
 	int rc = spool_commit(restoring->spool, &found->record);
 
@@ -205,12 +206,12 @@ static void finish_staged(struct spool_restoring *restoring, struct spool_found 
 		found->record.blocks[i].fresh = false;
 }
 
-static void check_data(struct spool_restoring *restoring, struct spool_found *found)
+static void found_check_data(struct spool_restoring *restoring, struct spool_found *found)
 {
 	if (!S_ISREG(found->record.mode) || !found->record.id)
 		return;
 	if (found->staged)
-		finish_staged(restoring, found);
+		found_finish_staged(restoring, found);
 	AUTO_CLOSE int fd = spool_data_open(restoring->spool, found->id, 0, O_RDONLY);
 	struct stat st;
 
@@ -224,20 +225,20 @@ static void check_data(struct spool_restoring *restoring, struct spool_found *fo
 		found->record.blocks[i].fresh = false;
 }
 
-static int look(struct spool_restoring *restoring)
+static int spool_scan(struct spool_restoring *restoring)
 {
 	struct spool *spool = restoring->spool;
-	int rc = each_name(restoring, spool->records, record_entry);
+	int rc = dir_each_name(restoring, spool->records, records_entry);
 
 	if (rc)
 		return rc;
-	sort_found(restoring);
-	rc = each_name(restoring, spool->data, data_entry);
-	sort_found(restoring);
+	found_sort(restoring);
+	rc = dir_each_name(restoring, spool->data, data_entry);
+	found_sort(restoring);
 	for (size_t i = 0; rc == 0 && i < restoring->count; i++) {
 		struct spool_found *found = &restoring->found[i];
 
-		check_data(restoring, found);
+		found_check_data(restoring, found);
 		if (found->id > spool->last_id)
 			spool->last_id = found->id;
 		if (found->record.sequence > spool->sequence)
@@ -274,7 +275,7 @@ int spool_attach(struct spool_restoring *restoring, struct spool_found *found, s
 }
 
 /* An inode that the last daemon had: its bytes may have been changed by it unseen. */
-static int attach_noted(struct spool_restoring *restoring, struct inode *inode)
+static int inode_attach_noted(struct spool_restoring *restoring, struct inode *inode)
 {
 	enum inode_residency residency;
 	uint64_t id;
@@ -309,7 +310,7 @@ static int attach_noted(struct spool_restoring *restoring, struct inode *inode)
 	return rc;
 }
 
-static int attach_all(struct spool_restoring *restoring)
+static int inodes_attach(struct spool_restoring *restoring)
 {
 	struct fs *fs = restoring->fs;
 	struct inode *inode;
@@ -318,14 +319,14 @@ static int attach_all(struct spool_restoring *restoring)
 
 	while (rc == 0 && (inode = inode_table_next(fs->inodes, &slot))) {
 		if (inode != fs->root)
-			rc = attach_noted(restoring, inode);
+			rc = inode_attach_noted(restoring, inode);
 		inode_put(fs, inode, 1);
 	}
 	return rc;
 }
 
 /* Whether it is on a volume that is here, as far as its names say. */
-static bool is_here(const struct spool_restoring *restoring, const struct spool_found *found)
+static bool found_is_here(const struct spool_restoring *restoring, const struct spool_found *found)
 {
 	for (size_t steps = 0; found && found->first.name && steps <= restoring->count; steps++) {
 		if (found->first.dir == 0)
@@ -336,14 +337,14 @@ static bool is_here(const struct spool_restoring *restoring, const struct spool_
 }
 
 /* The last daemon had removed them from the tree, and not from the spool any more. */
-static int remove_unowned(struct spool_restoring *restoring)
+static int found_remove_unowned(struct spool_restoring *restoring)
 {
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < restoring->count; i++) {
 		struct spool_found *found = &restoring->found[i];
 
-		if (!found->inode && !found->damage && is_here(restoring, found))
+		if (!found->inode && !found->damage && found_is_here(restoring, found))
 			rc = spool_remove(restoring->spool, found->id);
 	}
 	return rc;
@@ -361,7 +362,7 @@ static void restoring_free(struct spool_restoring *restoring)
 	spool_paths_free(&restoring->paths);
 }
 
-static void say(const struct spool_restoring *restoring)
+static void restoring_log(const struct spool_restoring *restoring)
 {
 	const char *path = restoring->spool->path;
 
@@ -377,18 +378,18 @@ int spool_restore(struct fs *fs)
 {
 	struct spool_restoring restoring = {.fs = fs, .spool = fs->spool};
 	bool done = spool_is_done(fs);
-	int rc = look(&restoring);
+	int rc = spool_scan(&restoring);
 
 	if (rc == 0)
 		rc = spool_list(&restoring);
 	if (rc == 0 && fs->journal)
-		rc = attach_all(&restoring);
+		rc = inodes_attach(&restoring);
 	if (rc == 0)
-		rc = done ? remove_unowned(&restoring) : spool_rebuild(&restoring);
+		rc = done ? found_remove_unowned(&restoring) : spool_rebuild(&restoring);
 	if (rc == 0)
 		rc = spool_note_done(fs);
 	if (rc == 0)
-		say(&restoring);
+		restoring_log(&restoring);
 	restoring_free(&restoring);
 	return rc;
 }

@@ -47,7 +47,7 @@ int spool_failed(struct fs *fs, struct inode *inode, int error)
 
 /* --- asked for */
 
-static int save_names_in(struct fs *fs, struct inode *dir)
+static int dir_save_names(struct fs *fs, struct inode *dir)
 {
 	struct spool_saved saved = {0};
 	uint64_t cookie = DIR_COOKIE_END;
@@ -77,7 +77,7 @@ int spool_save(struct fs *fs, struct inode *inode)
 	if (!fs->spool)
 		return 0;
 	spool_drain(fs);
-	int rc = S_ISDIR(inode->mode) ? save_names_in(fs, inode) : 0;
+	int rc = S_ISDIR(inode->mode) ? dir_save_names(fs, inode) : 0;
 
 	if (rc == 0 && spool_wanted(inode))
 		rc = spool_save_one(fs, inode, SPOOL_WITH_BYTES, &saved);
@@ -94,7 +94,7 @@ struct saving {
 	int error;		  /* lock: the first */
 };
 
-static int save_number(void *context, uint64_t number)
+static int saving_save_number(void *context, uint64_t number)
 {
 	struct saving *saving = context;
 	struct spool_saved one = {0};
@@ -113,7 +113,7 @@ static int save_number(void *context, uint64_t number)
 	return 0; /* the others are tried all the same */
 }
 
-static bool lies_below(struct fs *fs, struct inode *inode, const struct inode *dir)
+static bool inode_lies_below(struct fs *fs, struct inode *inode, const struct inode *dir)
 {
 	if (!dir || inode == dir)
 		return true;
@@ -129,12 +129,12 @@ static bool lies_below(struct fs *fs, struct inode *inode, const struct inode *d
 	return found;
 }
 
-static bool is_to_be_saved(struct inode *inode)
+static bool inode_is_to_be_saved(struct inode *inode)
 {
 	return spool_wanted(inode) || (spool_has_record(inode) && inode->nlink);
 }
 
-static int add(struct saving *saving, struct inode *inode)
+static int saving_add(struct saving *saving, struct inode *inode)
 {
 	/* To powers of two. */
 	if ((saving->count & (saving->count - 1)) == 0) {
@@ -150,7 +150,7 @@ static int add(struct saving *saving, struct inode *inode)
 }
 
 /* Small files first, by a thread each, then the large ones. */
-static int collect(struct saving *saving, const struct inode *dir)
+static int saving_collect(struct saving *saving, const struct inode *dir)
 {
 	struct fs *fs = saving->fs;
 	struct inode *inode;
@@ -160,9 +160,9 @@ static int collect(struct saving *saving, const struct inode *dir)
 	while (rc == 0 && (inode = inode_table_next(fs->inodes, &slot))) {
 		bool is_large = S_ISREG(inode->mode) && file_size(inode->file) >= SPOOL_LARGE;
 
-		if (is_large == saving->large && is_to_be_saved(inode) &&
-		    lies_below(fs, inode, dir))
-			rc = add(saving, inode);
+		if (is_large == saving->large && inode_is_to_be_saved(inode) &&
+		    inode_lies_below(fs, inode, dir))
+			rc = saving_add(saving, inode);
 		else
 			inode_put(fs, inode, 1);
 		if (rc)
@@ -171,13 +171,13 @@ static int collect(struct saving *saving, const struct inode *dir)
 	return rc;
 }
 
-static int save_collected(struct saving *saving, const struct inode *dir)
+static int saving_run(struct saving *saving, const struct inode *dir)
 {
-	int rc = collect(saving, dir);
+	int rc = saving_collect(saving, dir);
 
 	if (rc == 0)
 		spool_parallel(saving->count, saving->large ? SPOOL_LARGE_AT_ONCE : SPOOL_THREADS,
-			       save_number, saving);
+			       saving_save_number, saving);
 	for (size_t i = 0; i < saving->count; i++)
 		inode_put(saving->fs, saving->at[i], 1);
 	free(saving->at);
@@ -195,11 +195,11 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
 		return -ENOTSUP;
 	spool_drain(fs);
 	pthread_mutex_init(&saving.lock, NULL);
-	int rc = save_collected(&saving, dir);
+	int rc = saving_run(&saving, dir);
 
 	saving.large = true;
 	if (rc == 0)
-		rc = save_collected(&saving, dir);
+		rc = saving_run(&saving, dir);
 	pthread_mutex_destroy(&saving.lock);
 	*saved = saving.saved;
 	return rc ? rc : saving.error;
@@ -209,7 +209,7 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
 
 /* A daemon that goes on where another was killed does so without a spool if need be: its memory is
  * what must not be lost. What lies in the spool alone cannot be read meanwhile. */
-static int go_on_without(struct fs *fs, int error)
+static int open_without_spool(struct fs *fs, int error)
 {
 	enum inode_residency residency;
 	struct inode *inode;
@@ -240,7 +240,7 @@ static const struct inode_watch spool_watch = {
 int spool_open(struct fs *fs)
 {
 	if (!fs->options.spool)
-		return go_on_without(fs, 0);
+		return open_without_spool(fs, 0);
 	int rc = spool_check(&fs->options);
 
 	if (rc == 0)
@@ -248,7 +248,7 @@ int spool_open(struct fs *fs)
 				    spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN, &fs->spool);
 
 	if (rc)
-		return go_on_without(fs, rc);
+		return open_without_spool(fs, rc);
 	/* A limit on files' sizes is an error of the write and no end of the daemon. */
 	signal(SIGXFSZ, SIG_IGN);
 	/* Stays after spool_close: inodes keep a struct spool_file until the tree is freed. */
@@ -259,12 +259,12 @@ int spool_open(struct fs *fs)
 		log_error("spool=%s: %s: nothing is brought back, and nothing was changed",
 			  fs->options.spool, strerror(-rc));
 		spool_close(fs);
-		rc = go_on_without(fs, rc);
+		rc = open_without_spool(fs, rc);
 	}
 	return rc;
 }
 
-static int fetch_number(void *context, uint64_t number)
+static int saving_recall_number(void *context, uint64_t number)
 {
 	struct saving *saving = context;
 	bool large = file_size(saving->at[number]->file) >= SPOOL_LARGE;
@@ -274,18 +274,18 @@ static int fetch_number(void *context, uint64_t number)
 	return 0;
 }
 
-static void *fetch_all(void *pointer)
+static void *recaller_main(void *pointer)
 {
 	struct saving saving = {.fs = pointer};
 	struct inode *inode;
 	uint32_t slot = 0;
 
 	while ((inode = inode_table_next(saving.fs->inodes, &slot)))
-		if (atomic_load(&inode->residency) != INODE_AWAY || add(&saving, inode))
+		if (atomic_load(&inode->residency) != INODE_AWAY || saving_add(&saving, inode))
 			inode_put(saving.fs, inode, 1);
-	spool_parallel(saving.count, SPOOL_THREADS, fetch_number, &saving);
+	spool_parallel(saving.count, SPOOL_THREADS, saving_recall_number, &saving);
 	saving.large = true;
-	spool_parallel(saving.count, SPOOL_LARGE_AT_ONCE, fetch_number, &saving);
+	spool_parallel(saving.count, SPOOL_LARGE_AT_ONCE, saving_recall_number, &saving);
 	for (size_t i = 0; i < saving.count; i++)
 		inode_put(saving.fs, saving.at[i], 1);
 	free(saving.at);
@@ -301,11 +301,11 @@ void spool_start(struct fs *fs)
 		return;
 	spool_rename_queue_start(fs);
 	if (fs->options.restore == RESTORE_NOW)
-		spool->fetching = pthread_create(&spool->fetcher, NULL, fetch_all, fs) == 0;
+		spool->fetching = pthread_create(&spool->fetcher, NULL, recaller_main, fs) == 0;
 }
 
 /* Until the last save is over. */
-static void *ask_for_time(void *pointer)
+static void *extender_main(void *pointer)
 {
 	struct pollfd over = {.fd = *(const int *)pointer, .events = POLLIN};
 
@@ -315,11 +315,11 @@ static void *ask_for_time(void *pointer)
 	return NULL;
 }
 
-static void save_last(struct fs *fs, struct spool_saved *saved)
+static void save_at_end(struct fs *fs, struct spool_saved *saved)
 {
 	AUTO_CLOSE int over = eventfd(0, EFD_CLOEXEC);
 	pthread_t asking;
-	bool asks = over >= 0 && pthread_create(&asking, NULL, ask_for_time, &over) == 0;
+	bool asks = over >= 0 && pthread_create(&asking, NULL, extender_main, &over) == 0;
 
 	spool_save_below(fs, NULL, saved);
 	if (!asks)
@@ -335,8 +335,8 @@ void spool_end(struct fs *fs)
 	if (!fs->spool)
 		return;
 	spool_rename_queue_end(fs->spool);
-	spool_say_ending(fs->spool);
-	save_last(fs, &saved);
+	spool_announce_ending(fs->spool);
+	save_at_end(fs, &saved);
 	log_info("spool: %" PRIu64 " files saved, %" PRIu64 " bytes; %" PRIu64 " failed",
 		 saved.files, saved.bytes, saved.failed);
 	worker_end();

@@ -34,13 +34,13 @@
 /* More than a file of a petabyte needs. */
 #define RECORD_BYTES_MAX (1LL << 36)
 
-static int refuse(const char *path, const char *why)
+static int log_refusal(const char *path, const char *why)
 {
 	log_error("spool=%s: %s", path, why);
 	return -EINVAL;
 }
 
-static bool below(const char *path, const char *above)
+static bool path_is_below(const char *path, const char *above)
 {
 	size_t length = strlen(above);
 
@@ -63,13 +63,13 @@ int spool_check(const struct options *options)
 		return rc;
 	}
 	if (!S_ISDIR(st.st_mode))
-		return refuse(path, "not a directory");
-	if (below(real, options->mountpoint) || below(options->mountpoint, real))
-		return refuse(path, "the mount and its spool cannot lie in each other");
+		return log_refusal(path, "not a directory");
+	if (path_is_below(real, options->mountpoint) || path_is_below(options->mountpoint, real))
+		return log_refusal(path, "the mount and its spool cannot lie in each other");
 	if (st.st_uid != geteuid())
-		return refuse(path, "it belongs to somebody else than who mounts");
+		return log_refusal(path, "it belongs to somebody else than who mounts");
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		return refuse(path, "others may write to it (chmod go-w)");
+		return log_refusal(path, "others may write to it (chmod go-w)");
 	return 0;
 }
 
@@ -85,7 +85,7 @@ static int open_below(int dir, const char *name, int flags, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
-static int make_dir(int dir, const char *name, int *fd)
+static int dir_make(int dir, const char *name, int *fd)
 {
 	if (mkdirat(dir, name, 0700) && errno != EEXIST)
 		return -errno;
@@ -143,14 +143,14 @@ static int open_parts(struct spool *spool, enum spool_owner owner)
 	spool->dir = open(spool->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (spool->dir < 0)
 		return -errno;
-	int rc = make_dir(spool->dir, STATE, &state);
+	int rc = dir_make(spool->dir, STATE, &state);
 
 	if (rc == 0)
 		rc = lock_take(spool, state, owner);
 	if (rc == 0)
-		rc = make_dir(state, "records", &spool->records);
+		rc = dir_make(state, "records", &spool->records);
 	if (rc == 0)
-		rc = make_dir(state, "data", &spool->data);
+		rc = dir_make(state, "data", &spool->data);
 	return rc;
 }
 
@@ -183,7 +183,7 @@ int spool_dir_open(const char *path, enum spool_owner owner, struct spool **open
 	return 0;
 }
 
-void spool_say_ending(struct spool *spool)
+void spool_announce_ending(struct spool *spool)
 {
 	if (pwrite(spool->lock_fd, ENDING, sizeof(ENDING) - 1, 0) < 0)
 		log_debug("spool: lock: %s", strerror(errno));
@@ -242,8 +242,8 @@ static int write_all(int fd, const char *from, size_t bytes)
 }
 
 /* The names in data/ first: the record speaks of them. */
-static int replace(struct spool *spool, const char *name, const char *text, size_t length,
-		   bool *placed)
+static int record_replace(struct spool *spool, const char *name, const char *text, size_t length,
+			  bool *placed)
 {
 	char beside[SPOOL_FILE_NAME + 8];
 
@@ -273,7 +273,7 @@ int spool_record_put(struct spool *spool, const struct spool_record *record, boo
 
 	*placed = false;
 	spool_file_name(name, record->id, 0);
-	return length < 0 ? (int)length : replace(spool, name, text, (size_t)length, placed);
+	return length < 0 ? (int)length : record_replace(spool, name, text, (size_t)length, placed);
 }
 
 static ssize_t read_all(int fd, char *to, size_t bytes)

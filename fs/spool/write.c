@@ -34,7 +34,7 @@ struct staging {
 };
 
 /* A file without holes is one run; a run of a thousand holes costs a thousand seeks. */
-static int find_runs(struct inode *inode, struct spool_record *record)
+static int record_find_runs(struct inode *inode, struct spool_record *record)
 {
 	uint64_t at = 0;
 	int rc = 0;
@@ -59,7 +59,7 @@ static int find_runs(struct inode *inode, struct spool_record *record)
 }
 
 /* All of the block as far as the file reaches; what it lost meanwhile is zeroes. */
-static int read_block(struct staging *staging, uint64_t index, char *to, size_t bytes)
+static int block_read(struct staging *staging, uint64_t index, char *to, size_t bytes)
 {
 	struct inode_call call;
 	size_t done = 0;
@@ -81,13 +81,14 @@ static int read_block(struct staging *staging, uint64_t index, char *to, size_t 
 
 /* A file system may take O_DIRECT and then refuse its writes. Another thread may have cleared it.
  */
-static void clear_direct(struct spool *spool, int fd)
+static void direct_clear(struct spool *spool, int fd)
 {
 	atomic_store(&spool->direct, false);
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT);
 }
 
-static int write_at(struct spool *spool, int fd, const char *from, size_t bytes, uint64_t offset)
+static int staged_write(struct spool *spool, int fd, const char *from, size_t bytes,
+			uint64_t offset)
 {
 	bool refused = false;
 
@@ -95,7 +96,7 @@ static int write_at(struct spool *spool, int fd, const char *from, size_t bytes,
 		ssize_t n = pwrite(fd, from, bytes, (off_t)offset);
 
 		if (n < 0 && errno == EINVAL && !refused) {
-			clear_direct(spool, fd);
+			direct_clear(spool, fd);
 			refused = true;
 			continue;
 		}
@@ -110,8 +111,8 @@ static int write_at(struct spool *spool, int fd, const char *from, size_t bytes,
 	return 0;
 }
 
-static bool looked_at(const struct staging *staging, const struct spool_block *block,
-		      const struct spool_block *old)
+static bool block_is_compared(const struct staging *staging, const struct spool_block *block,
+			      const struct spool_block *old)
 {
 	return staging->all || staging->compare || !old ||
 	       spool_marked(&staging->before, block->index) ||
@@ -119,7 +120,7 @@ static bool looked_at(const struct staging *staging, const struct spool_block *b
 		   spool_block_bytes(&staging->file->saved, block->index);
 }
 
-static int write_block(void *context, uint64_t number)
+static int block_write(void *context, uint64_t number)
 {
 	struct staging *staging = context;
 	struct spool_record *record = staging->record;
@@ -130,12 +131,12 @@ static int write_block(void *context, uint64_t number)
 	size_t bytes = spool_block_bytes(record, block->index);
 	bool same_bytes = old && bytes == spool_block_bytes(&staging->file->saved, block->index);
 
-	if (!looked_at(staging, block, old)) {
+	if (!block_is_compared(staging, block, old)) {
 		block->hash = old->hash;
 		return 0;
 	}
 	char *buffer = spool_buffer(staging->fs);
-	int rc = buffer ? read_block(staging, block->index, buffer, bytes) : -ENOMEM;
+	int rc = buffer ? block_read(staging, block->index, buffer, bytes) : -ENOMEM;
 
 	if (rc)
 		return rc;
@@ -148,11 +149,12 @@ static int write_block(void *context, uint64_t number)
 	memset(buffer + bytes, 0, whole - bytes);
 	atomic_fetch_add(&staging->written, bytes);
 	spool_step(staging->fs->spool);
-	return write_at(staging->fs->spool, staging->fd, buffer, whole, block->index * SPOOL_BLOCK);
+	return staged_write(staging->fs->spool, staging->fd, buffer, whole,
+			    block->index * SPOOL_BLOCK);
 }
 
 /* To write all is cheaper than to write more than half twice. */
-static void choose(struct staging *staging)
+static void staging_choose(struct staging *staging)
 {
 	const struct spool_record *record = staging->record, *saved = &staging->file->saved;
 
@@ -160,13 +162,14 @@ static void choose(struct staging *staging)
 	if (staging->all || staging->compare)
 		return;
 	for (size_t i = 0; i < record->n_blocks; i++)
-		staging->marked += looked_at(staging, &record->blocks[i],
-					     spool_record_block(saved, record->blocks[i].index));
+		staging->marked +=
+		    block_is_compared(staging, &record->blocks[i],
+				      spool_record_block(saved, record->blocks[i].index));
 	staging->all = staging->marked * 2 > record->n_blocks;
 }
 
 /* Whether a block that was data is a hole now. */
-static bool lost_blocks(const struct spool_record *record, const struct spool_record *saved)
+static bool record_lost_blocks(const struct spool_record *record, const struct spool_record *saved)
 {
 	for (size_t i = 0; i < saved->n_blocks; i++)
 		if (!spool_record_block(record, saved->blocks[i].index))
@@ -174,20 +177,20 @@ static bool lost_blocks(const struct spool_record *record, const struct spool_re
 	return false;
 }
 
-static bool is_changed(const struct staging *staging)
+static bool staging_is_changed(const struct staging *staging)
 {
 	const struct spool_record *record = staging->record, *saved = &staging->file->saved;
 
 	return !saved->version || atomic_load(&staging->written) || record->size != saved->size ||
-	       lost_blocks(record, saved);
+	       record_lost_blocks(record, saved);
 }
 
-static bool may_change(const struct staging *staging)
+static bool staging_may_change(const struct staging *staging)
 {
-	return staging->all || staging->compare || staging->marked || is_changed(staging);
+	return staging->all || staging->compare || staging->marked || staging_is_changed(staging);
 }
 
-static int open_staged(struct spool *spool, const struct spool_record *record)
+static int staged_open(struct spool *spool, const struct spool_record *record)
 {
 	int flags = O_RDWR | O_CREAT | O_TRUNC, fd = -EINVAL;
 
@@ -201,7 +204,7 @@ static int open_staged(struct spool *spool, const struct spool_record *record)
 
 /* Room for all that is written: a disk that is full says so before, and writes that make no file
  * longer go on side by side. */
-static int reserve(const struct staging *staging)
+static int staging_reserve(const struct staging *staging)
 {
 	const struct spool_record *record = staging->record;
 
@@ -220,16 +223,16 @@ static int reserve(const struct staging *staging)
 	return 0;
 }
 
-static int write_blocks(struct staging *staging)
+static int staging_write(struct staging *staging)
 {
 	struct spool_record *record = staging->record;
 	unsigned threads = spool_threads(record->n_blocks);
 	struct timespec times[] = {time_to_spec(record->atime), time_to_spec(record->mtime)};
-	int rc = staging->fd < 0 ? 0 : reserve(staging);
+	int rc = staging->fd < 0 ? 0 : staging_reserve(staging);
 
 	if (rc == 0)
-		rc = spool_parallel(record->n_blocks, threads, write_block, staging);
-	if (rc || !is_changed(staging))
+		rc = spool_parallel(record->n_blocks, threads, block_write, staging);
+	if (rc || !staging_is_changed(staging))
 		return rc;
 	if (ftruncate(staging->fd, (off_t)record->size))
 		return -errno;
@@ -254,18 +257,18 @@ int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *fi
 	int rc = spool_dirty_map_renew(file, record->size, &staging.before);
 
 	if (rc == 0)
-		rc = find_runs(inode, record);
+		rc = record_find_runs(inode, record);
 	if (rc == 0)
 		rc = spool_record_find_blocks(record);
 	if (rc == 0) {
-		choose(&staging);
-		if (may_change(&staging))
-			rc = staging.fd = open_staged(fs->spool, record);
+		staging_choose(&staging);
+		if (staging_may_change(&staging))
+			rc = staging.fd = staged_open(fs->spool, record);
 		if (rc >= 0)
-			rc = write_blocks(&staging);
+			rc = staging_write(&staging);
 	}
 	free(staging.before.words);
-	staged->there = rc == 0 && is_changed(&staging);
+	staged->there = rc == 0 && staging_is_changed(&staging);
 	staged->bytes = staging.written;
 	if (staging.fd >= 0)
 		close(staging.fd);
@@ -284,7 +287,7 @@ void spool_unstage(struct spool *spool, const struct spool_record *record)
 	unlinkat(spool->data, name, 0);
 }
 
-static int copy_block(int from, int to, uint64_t offset, size_t bytes)
+static int block_copy(int from, int to, uint64_t offset, size_t bytes)
 {
 	off_t at = (off_t)offset, target = (off_t)offset;
 
@@ -301,7 +304,7 @@ static int copy_block(int from, int to, uint64_t offset, size_t bytes)
 }
 
 /* What lies between blocks is nothing. */
-static int punch(int fd, uint64_t from, uint64_t to)
+static int data_punch(int fd, uint64_t from, uint64_t to)
 {
 	if (from >= to)
 		return 0;
@@ -312,8 +315,8 @@ static int punch(int fd, uint64_t from, uint64_t to)
 	return -errno;
 }
 
-static int commit_blocks(const struct spool *spool, const struct spool_record *record, int from,
-			 int to)
+static int data_commit_blocks(const struct spool *spool, const struct spool_record *record,
+			      int from, int to)
 {
 	uint64_t end = 0;
 	int rc = ftruncate(to, (off_t)record->size) ? -errno : 0;
@@ -322,21 +325,21 @@ static int commit_blocks(const struct spool *spool, const struct spool_record *r
 		uint64_t offset = record->blocks[i].index * SPOOL_BLOCK;
 
 		spool_step(spool);
-		rc = punch(to, end, offset);
+		rc = data_punch(to, end, offset);
 		end = offset + SPOOL_BLOCK;
 		if (rc == 0 && record->blocks[i].fresh)
-			rc = copy_block(from, to, offset,
+			rc = block_copy(from, to, offset,
 					spool_block_bytes(record, record->blocks[i].index));
 	}
 	if (rc == 0)
-		rc = punch(to, end, record->size);
+		rc = data_punch(to, end, record->size);
 	struct timespec times[] = {time_to_spec(record->atime), time_to_spec(record->mtime)};
 
 	futimens(to, times);
 	return rc == 0 && fsync(to) ? -errno : rc;
 }
 
-static bool has_everything(const struct spool_record *record)
+static bool record_has_everything(const struct spool_record *record)
 {
 	for (size_t i = 0; i < record->n_blocks; i++)
 		if (!record->blocks[i].fresh)
@@ -351,14 +354,14 @@ int spool_commit(struct spool *spool, const struct spool_record *record)
 	spool_file_name(name, record->id, 0);
 	spool_file_name(staged, record->id, record->version);
 	spool_step(spool);
-	if (has_everything(record))
+	if (record_has_everything(record))
 		return renameat(spool->data, staged, spool->data, name) ? -errno : 0;
 	AUTO_CLOSE int from = spool_data_open(spool, record->id, record->version, O_RDONLY);
 	AUTO_CLOSE int to = spool_data_open(spool, record->id, 0, O_RDWR);
 
 	if (from < 0 || to < 0)
 		return from < 0 ? from : to;
-	int rc = commit_blocks(spool, record, from, to);
+	int rc = data_commit_blocks(spool, record, from, to);
 
 	spool_step(spool);
 	if (rc == 0 && unlinkat(spool->data, staged, 0))
