@@ -12,11 +12,13 @@
 #include "fs/tree/inode_table.h"
 #include "fs/tree/record.h"
 
-/* An area is compacted when it has twice what it had after the last time, and this much more. */
+/* A half of the journal is compacted when it is twice as large as after the last compaction, plus
+ * this many units. */
 #define MORE_UNITS ((16ULL << 20) / JOURNAL_UNIT)
 
-/* What counts is in the journal: a daemon that took what it finds for that would never get so far
- * when daemons end soon, and each would read more than the one before. */
+/* The size after the last compaction is kept in the journal. With the size at its own start
+ * instead, a daemon that lives briefly would never compact, and each daemon would read more than
+ * the last one. */
 static void journal_limit_set(struct journal *journal)
 {
 	uint64_t units = atomic_load(&journal->header->compacted);
@@ -38,7 +40,8 @@ void checkpoint(struct fs *fs)
 	struct inode *inode;
 
 	scoped_lock(&journal->turning);
-	/* -EBUSY: an earlier daemon ended at it, and what it began is finished. */
+	/* -EBUSY: an earlier daemon was killed during a checkpoint, and this call finishes that
+	 * checkpoint. */
 	journal_rotate_begin(journal);
 	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		record_checkpoint(fs, inode);
@@ -79,7 +82,7 @@ void checkpoint_start(struct fs *fs)
 	if (!journal)
 		return;
 	journal_limit_set(journal);
-	/* What an earlier daemon had begun, or did not come to. */
+	/* An earlier daemon began a checkpoint, or was killed before the checkpoint was due. */
 	journal->wanted = journal_has_older(atomic_load(&journal->header->state)) ||
 			  journal_units(journal) > atomic_load(&journal->limit);
 	int error = pthread_create(&journal->thread, NULL, checkpoint_main, fs);

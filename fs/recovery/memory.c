@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Restores the memory of files: extents from the journal's records, chunks and objects from the
+ * held descriptors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -53,7 +55,7 @@ static int file_add_extent(struct file *file, const struct journal_extent *image
 	return rc ? rc : extents_insert(&file->extents, &extent);
 }
 
-/* What makes no sense is for this file alone to bear. */
+/* A corrupt record of a file makes this file fail, and no other. */
 static int file_tolerate_corrupt(struct file *file, int rc)
 {
 	file->corrupt |= rc == -EUCLEAN;
@@ -96,7 +98,7 @@ int restore_cut(struct inode *inode, const struct journal_cut *image)
 
 	if (image->from == 0 && image->to == UINT64_MAX)
 		file->corrupt = false;
-	/* Splits would not be where the memory's are. */
+	/* Extents are cut only where memory blocks begin. */
 	if (image->from % POOL_BLOCK_MIN || (image->to % POOL_BLOCK_MIN && image->to != UINT64_MAX))
 		return file_tolerate_corrupt(file, -EUCLEAN);
 	return extents_drop(file, image->from, image->to);
@@ -117,7 +119,7 @@ static struct restore_held *held_find(const struct restore *restore, uint64_t id
 	return held;
 }
 
-/* Under the id that it is held by. */
+/* Remembers the chunk under the id of its held descriptor. */
 static int held_claim(struct restore *restore, uint64_t id, struct chunk *chunk)
 {
 	struct restore_held *held = calloc(1, sizeof(*held));
@@ -154,7 +156,7 @@ static int chunk_take(struct restore *restore, struct volume *volume, uint64_t i
 	return rc;
 }
 
-/* The extent's chunk, imported when the first of its extents is met. */
+/* Replaces the id in the span by the chunk, which the first of its extents imports. */
 static int span_resolve(struct restore *restore, struct volume *volume, struct span *span)
 {
 	uint64_t id = last_id_raise(restore, (uint64_t)(uintptr_t)span->chunk);
@@ -164,7 +166,7 @@ static int span_resolve(struct restore *restore, struct volume *volume, struct s
 
 	if (chunk && (!chunk->pool_private || chunk->device != volume->device))
 		return -EUCLEAN;
-	/* It was not found for another file. */
+	/* The import failed for another file already. */
 	if (held && !chunk)
 		return -EIO;
 	if (!chunk) {
@@ -184,9 +186,10 @@ static int span_resolve(struct restore *restore, struct volume *volume, struct s
 	return rc == -EEXIST || rc == -EINVAL ? -EUCLEAN : rc;
 }
 
-/* Memory beyond the size is zero, or growing would show what a write that was not answered left
- * there, or what was cut off. But sharers write there and set the size then: what is leased stays
- * as it is, unless it was being cut, which only leases allow that keep nothing. */
+/* Memory beyond the size must be zero: growing the file would show the bytes of an unfinished
+ * write or of a truncated end. Sharers with a lease write there first and set the size afterwards,
+ * so leased memory stays as it is, unless a truncation was under way, which only leases allow that
+ * keep no memory. */
 static int file_clean_end(struct restore *restore, struct inode *inode)
 {
 	struct file *file = inode->file;
@@ -205,7 +208,7 @@ static int file_clean_end(struct restore *restore, struct inode *inode)
 	return rc;
 }
 
-/* Not to be given away, for a later daemon may find it. */
+/* The descriptor stays held, because a later daemon may be able to import the chunk. */
 static int held_claim_missing(struct restore *restore, struct file *file, uint32_t found,
 			      uint64_t id)
 {
@@ -215,8 +218,8 @@ static int held_claim_missing(struct restore *restore, struct file *file, uint32
 	return rc || held_find(restore, id) ? rc : held_claim(restore, id, NULL);
 }
 
-/* What is found of them stays the file's, so that nobody else gets it. Of the others there is only
- * the id. */
+/* Imports the file's extents. Imported extents stay in the file, so that no other file gets their
+ * memory; of the others only the ids are kept. */
 static int file_find_extents(struct restore *restore, struct file *file, int *missing)
 {
 	struct extents *extents = &file->extents;
@@ -278,7 +281,7 @@ static int file_restore_object(struct restore *restore, struct file *file, int *
 	}
 	if (fd < 0)
 		return fd;
-	/* A daemon that was killed while it looked. */
+	/* The last daemon may have been killed while it held a file lease to check for writers. */
 	fcntl(fd, F_SETLEASE, F_UNLCK);
 	atomic_store(&file->handed_out, true);
 
@@ -314,7 +317,7 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	if (rc == 0 && atomic_load(&file->fd) >= 0)
 		rc = quota_object_restored(restore->fs, inode);
 	atomic_store(&inode->charged, atomic_load(&file->allocated));
-	/* What there is of it now is to be given back, whatever comes. */
+	/* From here on the file's memory is given back, whether restoring succeeds or not. */
 	atomic_store(&inode->recorded, true);
 	return rc;
 }
@@ -376,7 +379,7 @@ int restore_abandon(struct restore *restore, struct inode *inode)
 	struct file *file = inode->file;
 	struct volume *volume = file_volume(file);
 
-	/* Of a file that was not reached there are only ids. */
+	/* A file that restoring did not reach has ids in place of chunks. */
 	if (!atomic_load(&inode->recorded))
 		extents_free(&file->extents);
 	else if (volume->pool)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files whose memory is not found: they go on without (file_missing.h), and all else goes on. */
+/* Files whose memory is not found go on without memory (fs/file/missing.h); every other file is
+ * restored. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -12,7 +13,7 @@
 #include "fs/recovery/internal.h"
 #include "fs/tree/tree.h"
 
-/* Lines in the log at most; the rest is a number. */
+/* At most so many files are named in the log; the rest are counted. */
 #define NAMED_MAX 1000
 
 bool restore_is_missing(int error)
@@ -22,7 +23,7 @@ bool restore_is_missing(int error)
 	case -ENOMEM:
 	case -EMFILE:
 	case -ENFILE:
-	case -EPIPE: /* of who holds it nothing can be said */
+	case -EPIPE: /* the keeper does not answer: the memory may exist */
 		return false;
 	default:
 		return error < 0;

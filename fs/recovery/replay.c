@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Replays one record of the journal: finds or creates the inode and changes it as recorded. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ static int inode_drop(struct restore *restore, struct inode *inode)
 	return 0;
 }
 
-/* The inode of a number, without a type where it is not known yet. The slot's last one, if there
- * still is one, is gone by now. */
+/* Finds or creates the inode of a number. A new inode has no type yet. An older inode in the same
+ * slot is gone by now and is freed. */
 static int inode_place(struct restore *restore, uint64_t ino, struct inode **inode)
 {
 	struct inode_table *table = restore->fs->inodes;
@@ -94,7 +95,7 @@ static int replay_inode(struct restore *restore, const struct journal_view *view
 	struct inode *inode;
 	int rc = volume_at(restore, image->volume, &volume);
 
-	/* Only the root and what is in it as directories do without a volume of their own. */
+	/* Only the root has no volume. */
 	if (!mode_is_type(image->mode) || (!volume && image->ino != INODE_ROOT))
 		return -EUCLEAN;
 	if (rc == 0)
@@ -255,7 +256,7 @@ static void replay_dir(struct inode *inode, const struct journal_dir *dir)
 
 static int request_keep_earlier(struct restore *restore, const struct journal_request *request)
 {
-	/* Twice as many whenever the number is a power of two. */
+	/* The array doubles whenever the count is a power of two. */
 	if (!(restore->n_earlier & (restore->n_earlier - 1))) {
 		size_t room = restore->n_earlier ? restore->n_earlier * 2 : 1;
 		struct journal_request *earlier =
@@ -291,12 +292,13 @@ static int request_keep(struct restore *restore, const struct journal_request *r
 	return 0;
 }
 
-/* What begins with a number, and changes the inode that has it. */
+/* Replays a record that begins with an inode number and changes that inode. */
 static int replay_change(struct restore *restore, const struct journal_view *view)
 {
 	struct inode *inode = inode_of(restore, ((const struct journal_ino *)view->fixed)->ino);
 
-	/* Of one that is known by a name alone all else comes later, or it has gone before that. */
+	/* An inode known by name alone gets the rest from a later record, or was freed before this
+	 * record. */
 	if (!inode || (!inode->mode && view->kind != JOURNAL_GONE))
 		return 0;
 	switch (view->kind) {

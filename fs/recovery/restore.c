@@ -22,7 +22,8 @@ static const char *identity_of(const struct volume *volume)
 	return volume->device ? volume->device->uuid : "host";
 }
 
-/* Which of ours each of the journal's is; all of them are needed. */
+/* Maps the journal's volumes to the volumes of this daemon; all must be present, in the same
+ * order. */
 static int volumes_match(struct restore *restore)
 {
 	struct fs *fs = restore->fs;
@@ -81,7 +82,8 @@ static void pools_watch(struct fs *fs)
 			pool_set_watch(fs->volumes[i].pool, &watch);
 }
 
-/* Ids of what bounds the objects of host/, one per kind; those of journal_hold are higher. */
+/* Ids of the mounts that bound the memory of host/, one per kind of page; ids from journal_hold
+ * are higher. */
 static uint64_t mount_id(unsigned kind)
 {
 	return fdstore_id(FDSTORE_HOST, 1 + kind);
@@ -95,7 +97,7 @@ static struct system_memory *system_of(struct fs *fs)
 	return NULL;
 }
 
-/* The next daemon's files and those of this one share one bound. */
+/* The files of this daemon and of the next share one bound. */
 static int mounts_hold(struct fs *fs)
 {
 	const struct fdstore_ops *holder = fs->holder;
@@ -143,7 +145,7 @@ static int by_request(const void *a, const void *b)
 	return (one->request > other->request) - (one->request < other->request);
 }
 
-/* One request may have left several records. */
+/* Merges the records of one request. */
 static void drc_merge(struct journal *journal)
 {
 	size_t kept = 0;
@@ -250,8 +252,8 @@ static int tree_rebuild(struct restore *restore)
 	return rc;
 }
 
-/* This thread copies and frees like one that serves requests, before it is known how large those
- * will be. */
+/* The restoring thread copies and frees with a worker's buffers, before the session has set the
+ * size of requests. Restoring needs only small buffers. */
 #define REPLY_BYTES 4096U
 
 static int journal_restore(struct fs *fs)
@@ -298,7 +300,7 @@ static int journal_start(struct fs *fs)
 	return tree_init(fs);
 }
 
-/* That of an earlier daemon, or -ENOENT: this is the first. */
+/* Takes the journal of an earlier daemon. -ENOENT: this is the first daemon. */
 static int journal_take(const struct fs *fs)
 {
 	const struct fdstore_ops *holder = fs->holder;
@@ -331,7 +333,7 @@ int fs_restore(struct fs *fs)
 	fs->inodes->journal = fs->journal;
 	rc = fd >= 0 ? journal_restore(fs) : journal_start(fs);
 	if (rc < 0) {
-		/* An earlier daemon's is left to whoever tries next. */
+		/* The journal of an earlier daemon stays for the next try. */
 		if (fd < 0) {
 			mounts_drop(fs);
 			holder->drop(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));

@@ -22,10 +22,10 @@ struct values {
 	uint32_t traces;
 };
 
-/* The one of the two that is not current is written, then made current. */
+/* Two copies: a change writes the copy that is not current and then makes that copy current. */
 struct settings {
 	struct region_head head;
-	_Atomic uint32_t changes; /* the last is in values[changes % 2]; 0: there was none */
+	_Atomic uint32_t changes; /* values[changes % 2] is current; 0: nothing was set */
 	struct values values[2];
 };
 
@@ -84,7 +84,7 @@ void settings_note(struct fs *fs)
 	}
 	values->level = log_level_get();
 	values->traces = (atomic_load(&fs->observers) & OBSERVE_TRACE) != 0;
-	/* 0 is for none. */
+	/* 0 means that nothing was set. */
 	atomic_store(&settings->changes, changes ? changes : 2);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Restores parents, counts, references and charges, which follow from the replayed names. */
 #include <errno.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ int restore_each(struct restore *restore, int (*each)(struct restore *, struct i
 {
 	struct inode_table *table = restore->fs->inodes;
 	uint32_t end = inode_table_pages(table) * INODE_PAGE_SLOTS;
-	uint64_t left = inode_table_count(table); /* more than there are, where each removes some */
+	uint64_t left = inode_table_count(table); /* an upper bound where `each` removes inodes */
 	int rc = 0;
 
 	for (uint32_t slot = INODE_ROOT; rc == 0 && left && slot < end; slot++) {
@@ -62,7 +63,7 @@ static int dir_set_parent(struct restore *restore, struct inode *inode)
 		return -EUCLEAN;
 	inode->dir->removed = !inode->links;
 	inode->dir->parent = parent;
-	/* At the top nobody pays. */
+	/* The memory of a top directory is charged to no directory. */
 	inode->quota_dir = parent == root ? NULL : parent;
 	return 0;
 }
@@ -77,17 +78,18 @@ static int inode_set_quota_dir(struct restore *restore, struct inode *inode)
 	return quota_dir && quota_dir != restore->fs->root ? 0 : -EUCLEAN;
 }
 
-/* Who is above whom, and who pays. */
+/* Sets the parent of a directory, and the directory that is charged for a file. */
 static int inode_set_above(struct restore *restore, struct inode *inode)
 {
-	/* Known by name alone: something that came before is missing. */
+	/* The inode is known by name alone: an earlier record is missing. */
 	if (!inode->mode)
 		return -EUCLEAN;
 	return S_ISDIR(inode->mode) ? dir_set_parent(restore, inode)
 				    : inode_set_quota_dir(restore, inode);
 }
 
-/* No directory is above itself. Those whose way up is known to end carry the mark. */
+/* Checks that no directory is above itself. A directory whose way up to the root is known is
+ * marked by `moving`. */
 static int dir_check_ascent(struct restore *restore, struct inode *inode)
 {
 	if (!S_ISDIR(inode->mode))
@@ -141,7 +143,8 @@ static uint32_t inode_xattr_bytes(const struct inode *inode)
 	return (uint32_t)bytes;
 }
 
-/* Counts of one inode, and its references to those above. One reference is the restoring's. */
+/* Restores the counts of one inode, and its references to the directories above. One reference
+ * belongs to the restoring. */
 static int inode_count(struct restore *restore, struct inode *inode)
 {
 	struct fs *fs = restore->fs;
@@ -215,7 +218,7 @@ static int inode_charge(struct restore *restore, struct inode *inode)
 	return unclaimed_leases_add(restore->fs, inode);
 }
 
-/* What the last writer's close had begun, or could not. */
+/* Finishes the trim that the last writer's close began or could not do. */
 static void inode_trim(struct fs *fs, struct inode *inode)
 {
 	struct inode_call call;
@@ -225,7 +228,7 @@ static void inode_trim(struct fs *fs, struct inode *inode)
 	file_trim(inode->file, &call.call);
 }
 
-/* On another mount nobody has it open, which is news to the journal. lock is held. */
+/* A new mount has no open handles, which the journal must learn. The caller holds inode->lock. */
 static void inode_forget_handles(struct fs *fs, struct inode *inode)
 {
 	_Atomic int32_t *backing = S_ISREG(inode->mode) ? file_backing_id(inode->file) : NULL;
@@ -260,7 +263,7 @@ int restore_charges(struct restore *restore)
 	return restore_each(restore, inode_charge);
 }
 
-/* Each is there until its turn. */
+/* restore_each holds a reference on every inode, so no inode is freed before its turn. */
 void restore_prune(struct restore *restore)
 {
 	restore_each(restore, inode_release);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which blocks of a file have changed: a bit each, set by who writes after the write, so that a
- * save that takes the bits first and reads then misses nothing. */
+/* The dirty map: one bit per changed block. The writer sets the bit after the write. A save takes
+ * the map first and reads the bytes then, so no change is missed. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "fs/spool/internal.h"
 #include "fs/tree/inode.h"
 
-/* Of a larger file one bit stands for more blocks. */
+/* In a larger file one bit stands for several blocks. */
 #define BITS_MAX (1ULL << 20)
 
 static struct spool_dirty_map dirty_map_new(uint64_t size)
@@ -54,7 +54,8 @@ static void dirty_map_set(struct spool_dirty_map *marks, uint64_t first, uint64_
 		_Atomic uint64_t *word = &marks->words[bit / 64];
 		uint64_t mask = 1ULL << bit % 64;
 
-		/* Most often it is set already, and a line that is not written to stays shared. */
+		/* The bit is usually set already, and a cache line that is only read stays shared.
+		 */
 		if (!(atomic_load_explicit(word, memory_order_relaxed) & mask))
 			atomic_fetch_or(word, mask);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The spool as people see it: DIR/gpu0/path/file, hard links to the data under the files' names.
- * Nothing is read from it but names that are known in no other way, so what cannot be done here is
- * left undone. */
+/* The readable tree of the spool: DIR/gpu0/path/file, hard links to the data files under the names
+ * of the files. The daemon reads the tree only to find names of files whose record is damaged, so
+ * errors here are ignored. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "common/log.h"
 #include "fs/spool/internal.h"
 
-/* Of the tree: deeper, nobody looks at it with ls. */
+/* Of the readable tree: deeper directories are left out. */
 #define DEPTH_MAX 256
 
 struct spool_dir {
@@ -34,7 +34,7 @@ static struct spool_dir *link_dir_find(struct spool *spool, uint64_t id)
 	return dir;
 }
 
-/* The directory of an id in the tree, made if need be: an fd, or -errno. */
+/* The directory of an id in the readable tree, created if missing: a descriptor, or -errno. */
 static int link_dir_open(struct spool *spool, uint64_t id)
 {
 	const char *names[DEPTH_MAX];
@@ -97,7 +97,8 @@ static struct spool_dir *link_dir_at(struct spool *spool, const struct spool_nam
 	return NULL;
 }
 
-/* Another that has the place goes to where this one was, and on from there in its own turn. */
+/* If another directory has the name already, the two swap places. The other directory moves on
+ * when its own record is put. */
 static void link_dir_move(struct spool *spool, struct spool_dir *dir,
 			  const struct spool_name *place)
 {
@@ -160,7 +161,7 @@ static bool leads_to_target(const struct spool_record *record, int dir, const ch
 	       memcmp(target, record->target, (size_t)length) == 0;
 }
 
-/* Whether what people see under the name is what the record says. */
+/* Whether the name in the readable tree leads to what the record describes. */
 static bool name_is_of(struct spool *spool, const struct spool_record *record, int dir,
 		       const char *name)
 {
@@ -187,7 +188,7 @@ static void name_put(struct spool *spool, const struct spool_record *record,
 	spool_file_name(data, record->id, 0);
 	if (dir < 0 || name_is_of(spool, record, dir, name->name))
 		return;
-	/* Where the data is missing the name may lead to the last of it. */
+	/* Without a data file the name may be the last link to the bytes. */
 	if (S_ISREG(record->mode) && faccessat(spool->data, data, F_OK, AT_SYMLINK_NOFOLLOW))
 		return;
 	unlinkat(dir, name->name, 0);
@@ -246,7 +247,7 @@ void spool_links_free(struct spool *spool)
 		link_dir_free(spool, spool->dirs->id);
 }
 
-/* --- names that are known in no other way */
+/* --- names of files whose record is damaged */
 
 static int path_add(struct spool_paths *paths, const struct stat *st, const char *path)
 {

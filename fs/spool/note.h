@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which record an inode has, for the daemon that goes on where this one was killed: an extended
- * attribute that the journal keeps and nobody sees, "17" or "17 away". */
+/* Tells the next daemon which record an inode has and where the bytes are, in case this daemon is
+ * killed: an extended attribute ("17", "17 away") that the journal keeps and no program sees. */
 #ifndef FS_SPOOL_NOTE_H
 #define FS_SPOOL_NOTE_H
 
@@ -9,9 +9,10 @@
 
 #include "fs/tree/inode_watch.h"
 
-/* What the inode's note says: 0, or -ENODATA where it has none or one that says nothing. */
+/* Reads the inode's note: 0, or -ENODATA if there is no valid note. */
 int spool_noted(struct inode *inode, uint64_t *id, enum inode_residency *residency);
-/* All that was in the spool has its inode: a daemon that finds this noted makes none any more. */
+/* Notes on the root that every record has its inode: a daemon that finds this note creates no
+ * inode from a record. */
 int spool_note_done(struct fs *fs);
 bool spool_is_done(struct fs *fs);
 

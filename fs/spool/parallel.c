@@ -46,7 +46,8 @@ int spool_parallel(uint64_t count, unsigned threads, int (*work)(void *context, 
 		threads = SPOOL_THREADS;
 	if (threads > count)
 		threads = (unsigned)count;
-	/* Where no thread can be had, those that there are do it all: at least the caller. */
+	/* If no further thread can be created, the threads that exist, at least the caller, do all
+	 * the work. */
 	while (n + 1 < threads && pthread_create(&started[n], NULL, pool_thread, &all) == 0)
 		n++;
 	pool_work_on(&all);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The tree that records describe, made in the mount from the top down: what is in a directory that
- * cannot be reached so, or in itself, has no place. */
+/* Makes a tree of the records, from the top down. A record in a directory that cannot be reached,
+ * or in itself, is placed by its path in the readable tree. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,13 +27,13 @@ struct volume *spool_volume(struct fs *fs, const char *name)
 	return NULL;
 }
 
-/* --- what is needed: all but directories that are there only for what is gone */
+/* --- which records are needed: all but directories without a needed entry */
 
 static void found_need(struct spool_restoring *restoring, struct spool_found *found)
 {
 	while (found && !found->needed) {
 		found->needed = true;
-		/* A directory has one name; of a file with several each leads somewhere. */
+		/* A directory has one name; a file may have several, each in another directory. */
 		for (size_t i = 1; i < found->record.n_names; i++)
 			found_need(restoring,
 				   spool_found_at(restoring, found->record.names[i].dir));
@@ -109,7 +109,8 @@ static int inode_put_xattrs(struct fs *fs, struct inode *inode, const struct spo
 	return rc;
 }
 
-/* All but times and quotas, which what comes later would change or meet. */
+/* Sets all but times and quotas: later steps would change the times and be limited by the quotas.
+ */
 static int inode_set_values(struct fs *fs, struct inode *inode, const struct spool_record *record)
 {
 	scoped_lock(&inode->lock);
@@ -143,7 +144,7 @@ static int inode_set_record(struct spool_restoring *restoring, struct spool_foun
 
 	if (rc == 0)
 		rc = inode_set_size(fs, inode, found->record.size);
-	/* The note is the last of what a daemon that comes next finds: with it all is there. */
+	/* The note comes last: a daemon that finds the note finds the rest in the journal, too. */
 	if (rc == 0 && fs->journal)
 		record_checkpoint(fs, inode);
 	if (rc == 0)
@@ -156,7 +157,7 @@ static int inode_set_record(struct spool_restoring *restoring, struct spool_foun
 	return rc;
 }
 
-/* By a daemon that was killed at it. */
+/* An inode that a killed daemon created from this record without a note. */
 static int inode_take_half_made(struct spool_restoring *restoring, struct inode *dir,
 				const char *name, const struct spool_found *found,
 				struct inode **inode)
@@ -193,7 +194,7 @@ static int inode_make(struct spool_restoring *restoring, struct inode *dir, cons
 	return rc;
 }
 
-/* A further name, or one that a daemon that was killed at it had given already. */
+/* Adds a further name, unless a killed daemon added the name already. */
 static int inode_add_name(struct spool_restoring *restoring, struct inode *dir, const char *name,
 			  struct spool_found *found)
 {
@@ -241,7 +242,7 @@ static size_t entry_first(const struct spool_restoring *restoring, uint64_t dir)
 	return low;
 }
 
-/* A top directory is there already; its owner and mode are the mount's. */
+/* The top directory of a volume exists already; owner and mode are the mount's. */
 static int entry_place_top(struct spool_restoring *restoring, struct spool_entry *entry)
 {
 	struct spool_found *found = entry->found;
@@ -269,12 +270,12 @@ static int entry_place(struct spool_restoring *restoring, struct spool_entry *en
 		return 0;
 	if (dir)
 		return found_put_at(restoring, dir, entry->name, found);
-	found->reached = true; /* with a GPU that is not here */
+	found->reached = true; /* the file's GPU is not in this mount */
 	restoring->elsewhere += S_ISREG(found->record.mode);
 	return 0;
 }
 
-/* Those of one directory. Of several that say they have a name the newest has it. */
+/* Places the entries of one directory. If several records claim a name, the newest one wins. */
 static int dir_place_entries(struct spool_restoring *restoring, const struct spool_found *dir,
 			     struct spool_found **queue, size_t *queued)
 {
@@ -290,7 +291,8 @@ static int dir_place_entries(struct spool_restoring *restoring, const struct spo
 		last = entry->name;
 		if (taken)
 			continue;
-		/* Names are in the records, which are the inodes' once they have one. */
+		/* The name may move with the record into the inode's saved record, but stays
+		 * allocated. */
 		rc = dir ? entry_place(restoring, entry, dir->inode)
 			 : entry_place_top(restoring, entry);
 		if (rc == 0 && entry->found->reached && S_ISDIR(entry->found->mode))
@@ -313,8 +315,8 @@ static int tree_place(struct spool_restoring *restoring)
 	return rc;
 }
 
-/* Another record has its name, and a newer one: it was renamed or replaced when the last daemon
- * was killed. Nothing that was saved goes, so it has a name that tells. */
+/* A newer record has the name: the file was renamed or replaced when the last daemon was killed.
+ * No saved file is dropped, so the older file gets the name "NAME~ID". */
 static int entry_place_displaced(struct spool_restoring *restoring, struct spool_entry *entry)
 {
 	struct spool_found *found = entry->found, *dir = spool_found_at(restoring, entry->dir);
@@ -331,9 +333,9 @@ static int entry_place_displaced(struct spool_restoring *restoring, struct spool
 	return found_put_at(restoring, dir->inode, name, found);
 }
 
-/* --- what lost its record, or the directory that it was in: by the tree that people see */
+/* --- records that are damaged, or lost their directory: placed by the readable tree */
 
-/* The directory of the path, made where it is missing; with a reference. */
+/* The directory of the path, created if missing; with a reference. */
 static int dir_of_path(struct spool_restoring *restoring, char *path, struct inode **dir,
 		       const char **last)
 {
@@ -367,7 +369,7 @@ static int dir_of_path(struct spool_restoring *restoring, char *path, struct ino
 	return 0;
 }
 
-/* A file in whose place there is an error. */
+/* Creates a file whose every access fails, in place of a damaged record. */
 static int inode_make_damaged(struct spool_restoring *restoring, struct inode *dir,
 			      const char *name, struct spool_found *found)
 {
@@ -436,7 +438,7 @@ static int rest_place(struct spool_restoring *restoring)
 	return rc;
 }
 
-/* --- in the end */
+/* --- at the end */
 
 static void found_finish(struct fs *fs, struct spool_found *found)
 {

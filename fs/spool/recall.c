@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A file's bytes back from the disk into its memory, each block checked before it is there. */
+/* Recalls a file: reads the bytes back from the disk into memory. Each block is compared with its
+ * hash before the block is written to the file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,12 +25,12 @@ struct recalling {
 	struct inode *inode;
 	const struct spool_record *record;
 	int fd;
-	_Atomic uint64_t bad; /* a block that is not as it was saved, + 1 */
+	_Atomic uint64_t bad; /* number of a damaged block, + 1 */
 };
 
 static ssize_t data_read(struct recalling *recalling, char *to, size_t bytes, uint64_t offset)
 {
-	/* Aligned as O_DIRECT wants it; the file ends where it ends. */
+	/* O_DIRECT wants aligned lengths; the read ends at the end of the file. */
 	size_t whole = (bytes + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1), done = 0;
 
 	while (done < bytes) {
@@ -56,7 +57,7 @@ static int file_write_run(struct recalling *recalling, const char *from, uint64_
 	struct inode_call call;
 
 	inode_call_init(&call, recalling->fs, recalling->inode, worker_copier(recalling->fs));
-	/* A quota that was set since is for what comes. */
+	/* A quota that was lowered since the save limits new allocations only. */
 	call.overdraft = true;
 	while (bytes) {
 		ssize_t n = file_write(recalling->inode->file, &call.call, from, bytes, offset);
@@ -70,7 +71,7 @@ static int file_write_run(struct recalling *recalling, const char *from, uint64_
 	return 0;
 }
 
-/* What of the block is data, and no hole. */
+/* Writes the runs of the block and leaves the holes. */
 static int file_write_block(struct recalling *recalling, const char *from, uint64_t offset,
 			    size_t bytes)
 {
@@ -126,7 +127,7 @@ static int data_open(struct spool *spool, const struct spool_record *record)
 	return fd == -EINVAL && direct ? spool_data_open(spool, record->id, 0, O_RDONLY) : fd;
 }
 
-/* Why its data cannot be what was saved, or NULL. */
+/* Why the data file cannot be the saved one, or NULL. */
 static const char *data_misfit(int fd, const struct spool_record *record)
 {
 	struct stat st;
@@ -149,7 +150,7 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 	spool_note(fs, inode, id, INODE_DAMAGED);
 }
 
-/* What may be better another time: a GPU that is full, a disk that does not answer. */
+/* Logs an error that may pass: a full GPU, a disk that does not answer. */
 static void log_later(struct fs *fs, struct inode *inode, int error)
 {
 	char path[PATH_MAX];
@@ -160,7 +161,7 @@ static void log_later(struct fs *fs, struct inode *inode, int error)
 		 path, strerror(-error));
 }
 
-/* The memory goes, the size stays. */
+/* Frees the memory of the file and keeps the size. */
 static void file_empty(struct fs *fs, struct inode *inode, uint64_t size)
 {
 	struct inode_call call;
@@ -170,7 +171,7 @@ static void file_empty(struct fs *fs, struct inode *inode, uint64_t size)
 	file_truncate(inode->file, &call.call, size);
 }
 
-/* -EUCLEAN: damaged, and why. */
+/* -EUCLEAN: the copy is damaged, and `why` says how. */
 static int blocks_recall(struct recalling *recalling, char why[64])
 {
 	const struct spool_record *record = recalling->record;

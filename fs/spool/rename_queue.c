@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Names that changed, in their order: by a thread of its own, or by whoever saves next. */
+/* Saves changed names in the order of the changes: by a thread, or by the next save. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "fs/spool/internal.h"
 #include "fs/tree/tree.h"
 
-/* Somebody replaces a file again and again while it is followed: so often it is looked again. */
+/* How often a name is looked up again while other threads keep replacing the file. */
 #define TRIES 8
 
 bool spool_has_record(struct inode *inode)
@@ -21,7 +21,7 @@ bool spool_has_record(struct inode *inode)
 	return file && atomic_load(&file->id);
 }
 
-/* spool->lock is held, here and below. */
+/* The caller holds spool->lock. */
 static void inode_set_queued(const struct spool_queued *entry, bool queued)
 {
 	struct spool_file *file = atomic_load(&entry->inode->spool);
@@ -30,6 +30,7 @@ static void inode_set_queued(const struct spool_queued *entry, bool queued)
 		file->queued = queued;
 }
 
+/* The caller holds spool->lock. */
 static void queue_put(struct spool *spool, struct spool_queued *queued)
 {
 	inode_set_queued(queued, true);
@@ -83,7 +84,7 @@ static void queued_free(struct fs *fs, struct spool_queued *queued)
 	free(queued);
 }
 
-/* Whether what was saved of it is to stay until what has its name now is saved. */
+/* Whether the record of a replaced inode must stay until the new owner of the name is saved. */
 static bool inode_is_held(struct spool *spool, struct inode *inode)
 {
 	struct spool_file *file = atomic_load(&inode->spool);
@@ -99,14 +100,14 @@ static int inode_follow(struct fs *fs, struct inode *inode, enum spool_extent ex
 	struct spool_saved saved = {0};
 
 	if (!inode->nlink && inode_is_held(fs->spool, inode))
-		return 0; /* looked at again by who holds it */
+		return 0; /* the entry that holds the inode looks at the inode again */
 	int rc = stays ? spool_save_one(fs, inode, extent, &saved) : spool_drop(fs, inode);
 
 	return rc ? spool_failed(fs, inode, rc) : 0;
 }
 
-/* What took the name, and what has it now: the first may have been replaced, too, or have gone on
- * to another name. */
+/* Saves the inode that took the name and the inode that has the name now: the first one may have
+ * been replaced or renamed since. */
 static int queued_follow_replacing(struct fs *fs, const struct spool_queued *queued)
 {
 	struct inode *saved = queued->inode, *now;
@@ -126,7 +127,7 @@ static int queued_follow_replacing(struct fs *fs, const struct spool_queued *que
 	return rc;
 }
 
-/* From here on the entry is that of what was replaced. */
+/* From here on the entry stands for the replaced inode. */
 static void queued_release_replaced(struct fs *fs, struct spool_queued *queued)
 {
 	struct inode *inode = queued->inode;
@@ -157,7 +158,8 @@ static size_t queue_count(struct spool *spool)
 	return spool->n_queued;
 }
 
-/* All that is there now: somebody who goes on renaming keeps nobody waiting. */
+/* Works on the entries that are queued now: a program that keeps renaming does not delay the
+ * caller for ever. */
 static void queue_drain(struct fs *fs)
 {
 	struct spool_queued *next;
@@ -177,7 +179,7 @@ void spool_drain(struct fs *fs)
 	queue_drain(fs);
 }
 
-/* replaced, where there is one, is held with the entry from here on. */
+/* `replaced`, if not NULL, is held by the entry. */
 static void queue_add(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
 		      const char *name)
 {
@@ -185,7 +187,7 @@ static void queue_add(struct fs *fs, struct inode *inode, struct inode *replaced
 	struct spool_queued *queued = malloc(sizeof(*queued) + bytes);
 	struct spool *spool = fs->spool;
 
-	/* Without memory it is followed by the next save of everything. */
+	/* Without memory for the entry, the next save of the whole tree saves the names. */
 	if (!queued)
 		return;
 	*queued = (struct spool_queued){.inode = inode, .replaced = replaced, .dir = dir};

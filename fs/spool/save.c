@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* One inode's record: what it is to say, and how it gets to the disk. */
+/* Saves one inode: composes the record, writes the bytes and puts both in place. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "fs/tree/tree.h"
 #include "fs/tree/xattr.h"
 
-/* Somebody renames directories while they are saved: so often it is looked again. */
+/* How often a save starts again while other threads rename the directories above. */
 #define TRIES 8
 
 bool spool_wanted(struct inode *inode)
@@ -70,7 +70,7 @@ void spool_file_set(struct spool_file *file, struct spool_record *record)
 	atomic_store(&file->id, file->saved.id);
 }
 
-/* --- what is to be said; file->lock is held */
+/* --- composing the record; the caller holds file->lock */
 
 static int copy_xattrs(struct inode *inode, struct spool_record *record)
 {
@@ -84,7 +84,7 @@ static int copy_xattrs(struct inode *inode, struct spool_record *record)
 	return rc;
 }
 
-/* Else they would be saved again because links are kept in another order than before. */
+/* Sorted, so that another order of the inode's links is not a change. */
 static int name_by_place(const void *left, const void *right)
 {
 	const struct spool_name *a = left, *b = right;
@@ -102,7 +102,7 @@ static int copy_names(struct fs *fs, struct inode *inode, struct spool_record *r
 		struct spool_file *above = atomic_load(&entry->parent->spool);
 		uint64_t dir = above ? atomic_load(&above->id) : 0;
 
-		/* Made since what is above was saved. */
+		/* The directory was created after the save of the directories began. */
 		if (entry->parent != fs->root && !dir)
 			return -EAGAIN;
 		rc = spool_record_add_name(record, dir, entry->name);
@@ -159,7 +159,8 @@ static int copy_inode(struct fs *fs, struct inode *inode, struct spool_file *fil
 	return rc ? rc : copy_special(inode, record);
 }
 
-/* As it was saved: bytes that are in the spool alone, or were not asked for. */
+/* Copies the content of the saved record, for bytes that are in the spool alone or not to be
+ * saved. */
 static int copy_content(const struct spool_file *file, struct spool_record *record)
 {
 	int rc = 0;
@@ -175,7 +176,7 @@ static int copy_content(const struct spool_file *file, struct spool_record *reco
 	return rc;
 }
 
-/* --- to the disk; file->lock is held */
+/* --- to the disk; the caller holds file->lock */
 
 static int file_commit_data(struct spool *spool, struct spool_file *file)
 {
@@ -189,7 +190,7 @@ static int file_commit_data(struct spool *spool, struct spool_file *file)
 	return 0;
 }
 
-/* What a save before this one left undone. */
+/* Finishes an earlier save that failed half-way. */
 static int file_finish(struct spool *spool, struct spool_file *file)
 {
 	bool placed;
@@ -206,7 +207,7 @@ static int file_finish(struct spool *spool, struct spool_file *file)
 	return rc;
 }
 
-/* The record is in its place. */
+/* The new record is in place: takes the record over and changes the data. */
 static void file_commit(struct spool *spool, struct spool_file *file, struct spool_record *record,
 			bool staged)
 {
@@ -217,7 +218,7 @@ static void file_commit(struct spool *spool, struct spool_file *file, struct spo
 	spool_file_set(file, record);
 	file->staged = staged;
 	atomic_fetch_add(&spool->saves, 1);
-	/* The data must not follow a record that may not be there after a crash. */
+	/* After a crash the record may be the old one again, so the data must not change yet. */
 	int rc = file->unsure ? 0 : file_commit_data(spool, file);
 
 	if (rc)
@@ -285,7 +286,7 @@ static int record_save(struct fs *fs, struct inode *inode, struct spool_file *fi
 	return rc;
 }
 
-/* --- with what is above */
+/* --- with the directories above */
 
 static int file_give_id(struct fs *fs, struct inode *inode, struct spool_file *file)
 {
@@ -308,18 +309,18 @@ static int inode_save(struct fs *fs, struct inode *inode, enum spool_extent exte
 		return -ENOMEM;
 	scoped_lock(&file->lock);
 	if (atomic_load(&inode->residency) == INODE_DAMAGED)
-		return 0; /* its copy stays as it is */
+		return 0; /* the damaged copy stays for the administrator */
 	if (extent == SPOOL_BYTES_ONCE)
 		extent = file->saved.version ? SPOOL_NAMES_ALONE : SPOOL_WITH_BYTES;
 	if (!file->saved.version && extent == SPOOL_NAMES_ALONE && S_ISREG(inode->mode))
-		return 0; /* it never was saved, and is not without its bytes */
+		return 0; /* a file gets its first record only with its bytes */
 	int rc = file_give_id(fs, inode, file);
 
 	return rc ? rc : record_save(fs, inode, file, extent, saved);
 }
 
-/* The directories that lead to one of its names, from that up to the top, each with a reference:
- * how many; more than there is room for: -ENAMETOOLONG. */
+/* Collects the directories from one name's parent up to the top, each with a reference: their
+ * number, or -ENAMETOOLONG if there are more than DEPTH_MAX. */
 #define DEPTH_MAX 2048
 
 static int chain_of(struct fs *fs, struct inode *inode, unsigned name, struct inode **chain)

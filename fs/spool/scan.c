@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* At mount: what is on the disk, what of it is whole, and whose it is. */
+/* Restoring at mount: finds records and data, checks them, and attaches records to the inodes that
+ * a journal brought back. */
 #include "fs/spool/scan.h"
 
 #include <dirent.h>
@@ -93,7 +94,7 @@ static int record_scan(struct spool_restoring *restoring, const char *name, uint
 	return 0;
 }
 
-/* "17" or "17.3" as it would be written. */
+/* Accepts "17" and "17.3" only as spool_file_name writes them. */
 static bool file_name_parse(const char *text, uint64_t *id, uint64_t *version)
 {
 	char again[SPOOL_FILE_NAME], first[SPOOL_FILE_NAME];
@@ -154,7 +155,7 @@ static int data_entry(struct spool_restoring *restoring, const char *name)
 	struct spool_found *found = spool_found_at(restoring, id);
 
 	if (version) {
-		/* Begun and not finished, or of a record that cannot be read. */
+		/* Staged by a save that did not finish, or for a record that cannot be read. */
 		if (found && found->record.version == version)
 			found->staged = true;
 		else if (!found || found->record.id)
@@ -182,7 +183,8 @@ static int dir_each_name(struct spool_restoring *restoring, int dir,
 
 	if (!list)
 		return -errno;
-	/* Entries are removed meanwhile: those that are new or gone may be seen or not. */
+	/* Entries are removed while the list is read: readdir may or may not return new or removed
+	 * entries. */
 	while (rc == 0 && (entry = readdir(list)))
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			rc = each(restoring, entry->d_name);
@@ -190,7 +192,7 @@ static int dir_each_name(struct spool_restoring *restoring, int dir,
 	return rc;
 }
 
-/* What a crash left between the record and its data. */
+/* Finishes a save that a crash interrupted between the record and the data. */
 static void found_finish_staged(struct spool_restoring *restoring, struct spool_found *found)
 {
 	int rc = spool_commit(restoring->spool, &found->record);
@@ -244,11 +246,11 @@ static int spool_scan(struct spool_restoring *restoring)
 		if (found->record.sequence > spool->sequence)
 			spool->sequence = found->record.sequence;
 	}
-	/* Nobody can have so many: a number that would come round is taken for damage. */
+	/* No spool reaches such numbers: a number that could overflow is damage. */
 	return spool->last_id > INT64_MAX || spool->sequence > INT64_MAX ? -EUCLEAN : rc;
 }
 
-/* --- whose it is */
+/* --- the inode of a record */
 
 int spool_attach(struct spool_restoring *restoring, struct spool_found *found, struct inode *inode,
 		 enum inode_residency residency)
@@ -274,7 +276,8 @@ int spool_attach(struct spool_restoring *restoring, struct spool_found *found, s
 	return 0;
 }
 
-/* An inode that the last daemon had: its bytes may have been changed by it unseen. */
+/* Attaches the record of an inode that a journal brought back. The last daemon may have changed
+ * bytes that were not saved. */
 static int inode_attach_noted(struct spool_restoring *restoring, struct inode *inode)
 {
 	enum inode_residency residency;
@@ -298,7 +301,7 @@ static int inode_attach_noted(struct spool_restoring *restoring, struct inode *i
 		return 0;
 	}
 	if (residency == INODE_RESIDENT && found->damage) {
-		/* Memory has the bytes: they are saved anew, all of them. */
+		/* Memory has the bytes: the next save writes all of them. */
 		found->record.version = 0;
 		found->damage = NULL;
 	}
@@ -325,7 +328,7 @@ static int inodes_attach(struct spool_restoring *restoring)
 	return rc;
 }
 
-/* Whether it is on a volume that is here, as far as its names say. */
+/* Whether the record's names lead to a volume of this mount. */
 static bool found_is_here(const struct spool_restoring *restoring, const struct spool_found *found)
 {
 	for (size_t steps = 0; found && found->first.name && steps <= restoring->count; steps++) {
@@ -336,7 +339,8 @@ static bool found_is_here(const struct spool_restoring *restoring, const struct 
 	return false;
 }
 
-/* The last daemon had removed them from the tree, and not from the spool any more. */
+/* Removes records of inodes that the last daemon had removed from the tree but not from the spool.
+ */
 static int found_remove_unowned(struct spool_restoring *restoring)
 {
 	int rc = 0;

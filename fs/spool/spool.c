@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is asked for: to save one file, or all; and what is done at both ends of a mount. */
+/* The operations on the spool as a whole: saving one inode or a whole tree, and opening, starting
+ * and closing the spool of a mount. */
 #include "fs/spool/spool.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 #include "fs/tree/inode_watch.h"
 #include "fs/tree/tree.h"
 
-/* How often a service manager is asked for more time: NOTIFY_EXTEND. */
+/* Milliseconds between two requests to the service manager for more time (NOTIFY_EXTEND). */
 #define EXTEND_MS 10000
 
 void spool_path_text(struct fs *fs, struct inode *inode, char path[PATH_MAX])
@@ -36,7 +37,7 @@ int spool_failed(struct fs *fs, struct inode *inode, int error)
 	char path[PATH_MAX];
 
 	spool_path_text(fs, inode, path);
-	/* Every fsync tries again. */
+	/* Every fsync tries again, so the log line is limited. */
 	log_caller_error("%s: cannot be saved to the spool: %s: it stays in memory, and what was "
 			 "saved before stays in %s",
 			 path, strerror(-error), fs->spool->path);
@@ -45,7 +46,7 @@ int spool_failed(struct fs *fs, struct inode *inode, int error)
 	return error;
 }
 
-/* --- asked for */
+/* --- saving on request */
 
 static int dir_save_names(struct fs *fs, struct inode *dir)
 {
@@ -88,10 +89,10 @@ struct saving {
 	struct fs *fs;
 	struct inode **at;
 	size_t count;
-	bool large; /* of which are looked at */
+	bool large; /* collect large files; else small ones */
 	pthread_mutex_t lock;
 	struct spool_saved saved; /* lock */
-	int error;		  /* lock: the first */
+	int error;		  /* lock: of the first failure */
 };
 
 static int saving_save_number(void *context, uint64_t number)
@@ -110,7 +111,7 @@ static int saving_save_number(void *context, uint64_t number)
 		saving->error = rc;
 		saving->saved.first_failed = saving->at[number]->ino;
 	}
-	return 0; /* the others are tried all the same */
+	return 0; /* the other inodes are saved all the same */
 }
 
 static bool inode_lies_below(struct fs *fs, struct inode *inode, const struct inode *dir)
@@ -136,7 +137,7 @@ static bool inode_is_to_be_saved(struct inode *inode)
 
 static int saving_add(struct saving *saving, struct inode *inode)
 {
-	/* To powers of two. */
+	/* The array doubles whenever the count is a power of two. */
 	if ((saving->count & (saving->count - 1)) == 0) {
 		size_t room = saving->count ? saving->count * 2 : 1;
 		struct inode **more = reallocarray(saving->at, room, sizeof(struct inode *));
@@ -149,7 +150,7 @@ static int saving_add(struct saving *saving, struct inode *inode)
 	return 0;
 }
 
-/* Small files first, by a thread each, then the large ones. */
+/* Small files are saved first, one thread each, then large files. */
 static int saving_collect(struct saving *saving, const struct inode *dir)
 {
 	struct fs *fs = saving->fs;
@@ -207,8 +208,8 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
 
 /* --- the mount */
 
-/* A daemon that goes on where another was killed does so without a spool if need be: its memory is
- * what must not be lost. What lies in the spool alone cannot be read meanwhile. */
+/* A daemon that replaces a killed one goes on without a spool if the spool cannot be opened: the
+ * files in memory matter more. Files that are in the spool alone cannot be read meanwhile. */
 static int open_without_spool(struct fs *fs, int error)
 {
 	enum inode_residency residency;
@@ -249,7 +250,7 @@ int spool_open(struct fs *fs)
 
 	if (rc)
 		return open_without_spool(fs, rc);
-	/* A limit on files' sizes is an error of the write and no end of the daemon. */
+	/* A file size limit (RLIMIT_FSIZE) must fail the write, not end the daemon. */
 	signal(SIGXFSZ, SIG_IGN);
 	/* Stays after spool_close: inodes keep a struct spool_file until the tree is freed. */
 	atomic_store(&fs->inode_watch, &spool_watch);
@@ -304,7 +305,7 @@ void spool_start(struct fs *fs)
 		spool->fetching = pthread_create(&spool->fetcher, NULL, recaller_main, fs) == 0;
 }
 
-/* Until the last save is over. */
+/* Requests more time until the last save is over. */
 static void *extender_main(void *pointer)
 {
 	struct pollfd over = {.fd = *(const int *)pointer, .events = POLLIN};

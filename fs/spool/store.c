@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The spool directory: whose it may be, who has it, and its files. Names below it come from disk
- * or from users and are opened below it only, no links followed. */
+/* The spool directory: checks, the lock, records and data files. File names come from the disk or
+ * from users, so every file is opened beneath the directory without following links. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,16 +22,16 @@
 
 #define STATE ".spool"
 
-/* A daemon that ends says so in the lock file: whoever comes meanwhile waits for it. */
+/* A daemon that ends writes this text to the lock file: the next daemon then waits for the lock. */
 #define ENDING "ending\n"
 
-/* How often it is looked for the lock; how long one that was killed may have it; how often a
- * service manager is asked for more time. */
+/* Milliseconds: between two tries for the lock; how long a killed daemon of this mount may keep
+ * the lock; between two requests to the service manager for more time. */
 #define LOCK_MS	  50
 #define OURS_MS	  5000
 #define EXTEND_MS 10000
 
-/* More than a file of a petabyte needs. */
+/* A file of a petabyte needs less. */
 #define RECORD_BYTES_MAX (1LL << 36)
 
 static int log_refusal(const char *path, const char *why)
@@ -93,7 +93,7 @@ static int dir_make(int dir, const char *name, int *fd)
 	return *fd < 0 ? *fd : 0;
 }
 
-/* Whether the daemon that has the lock is at its last save. */
+/* Whether the owner of the lock is at its last save. */
 static bool is_ending(int fd)
 {
 	char text[sizeof(ENDING)] = "";
@@ -101,8 +101,8 @@ static bool is_ending(int fd)
 	return pread(fd, text, sizeof(text) - 1, 0) > 0 && strcmp(text, ENDING) == 0;
 }
 
-/* Until the daemon that is at its last save has ended, or, where it is this mount's own and was
- * killed, until the kernel has taken it apart. */
+/* Waits for a daemon that is at its last save. A killed daemon of this same mount keeps the lock
+ * until the kernel has closed its descriptors, for at most OURS_MS. */
 static int lock_wait(const struct spool *spool, enum spool_owner owner)
 {
 	int left = owner == SPOOL_OURS ? OURS_MS : 0;
@@ -220,7 +220,7 @@ int spool_data_open(struct spool *spool, uint64_t id, uint64_t version, int flag
 	spool_file_name(name, id, version);
 	int fd = open_below(spool->data, name, flags | O_NONBLOCK, 0600);
 
-	/* A FIFO would wait, and a device do whatever it does. */
+	/* Opening a FIFO could wait, and opening a device could do anything. */
 	if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
 		close(fd);
 		return -EUCLEAN;
@@ -241,7 +241,7 @@ static int write_all(int fd, const char *from, size_t bytes)
 	return fsync(fd) ? -errno : 0;
 }
 
-/* The names in data/ first: the record speaks of them. */
+/* The names in data/ become durable first, because the record refers to them. */
 static int record_replace(struct spool *spool, const char *name, const char *text, size_t length,
 			  bool *placed)
 {
@@ -321,7 +321,7 @@ static int unlink_quietly(int dir, const char *name)
 	return unlinkat(dir, name, 0) && errno != ENOENT ? -errno : 0;
 }
 
-/* The record is set aside first, so that what is left after a crash is not taken for damage. */
+/* The record is renamed first, so that a crash in between does not look like damage. */
 int spool_remove(struct spool *spool, uint64_t id)
 {
 	char name[SPOOL_FILE_NAME], gone[SPOOL_FILE_NAME + 8];

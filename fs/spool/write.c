@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A file's bytes on their way to the disk. What changed goes to a staged file beside the data, at
- * the same offsets; once the record names it, the data is made to agree (spool_commit), and that
- * can be done again after a crash. A staged file that has everything takes the data's place. */
+/* Writes the bytes of a file to the disk. Changed blocks go to a staged file beside the data, at
+ * the same offsets. Once the record names the staged file, spool_commit makes the data agree with
+ * the record, again after a crash if need be. A staged file with all blocks replaces the data by a
+ * rename. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -26,14 +27,14 @@ struct staging {
 	struct spool_file *file;
 	struct spool_record *record;
 	struct spool_dirty_map before;
-	bool compare;		  /* a block that is as it was saved is not written */
-	bool all;		  /* every block is written, marked or not */
-	uint64_t marked;	  /* how many blocks are, where none is compared */
-	int fd;			  /* -1: nothing can have changed */
+	bool compare;		  /* unchanged blocks are not written */
+	bool all;		  /* write every block, dirty or not */
+	uint64_t marked;	  /* number of dirty blocks, unless `compare` is set */
+	int fd;			  /* -1: no block can have changed */
 	_Atomic uint64_t written; /* bytes */
 };
 
-/* A file without holes is one run; a run of a thousand holes costs a thousand seeks. */
+/* A file without holes is one run; a file with a thousand holes costs a thousand seeks. */
 static int record_find_runs(struct inode *inode, struct spool_record *record)
 {
 	uint64_t at = 0;
@@ -46,7 +47,7 @@ static int record_find_runs(struct inode *inode, struct spool_record *record)
 			return from == -ENXIO ? 0 : (int)from;
 		int64_t to = file_seek(inode->file, (uint64_t)from, SEEK_HOLE);
 
-		/* What became shorter meanwhile is saved again. */
+		/* The file was truncated meanwhile; the truncation marks it for the next save. */
 		if (to == -ENXIO || (uint64_t)from >= record->size)
 			return 0;
 		if (to < 0)
@@ -58,7 +59,7 @@ static int record_find_runs(struct inode *inode, struct spool_record *record)
 	return rc;
 }
 
-/* All of the block as far as the file reaches; what it lost meanwhile is zeroes. */
+/* Reads the block up to the end of the file. Bytes that a truncation took meanwhile are zeroes. */
 static int block_read(struct staging *staging, uint64_t index, char *to, size_t bytes)
 {
 	struct inode_call call;
@@ -79,8 +80,8 @@ static int block_read(struct staging *staging, uint64_t index, char *to, size_t 
 	return 0;
 }
 
-/* A file system may take O_DIRECT and then refuse its writes. Another thread may have cleared it.
- */
+/* A file system may accept O_DIRECT at open and refuse the writes. Several threads may do this at
+ * once. */
 static void direct_clear(struct spool *spool, int fd)
 {
 	atomic_store(&spool->direct, false);
@@ -153,7 +154,7 @@ static int block_write(void *context, uint64_t number)
 			    block->index * SPOOL_BLOCK);
 }
 
-/* To write all is cheaper than to write more than half twice. */
+/* Writing every block once is cheaper than writing more than half of the blocks twice. */
 static void staging_choose(struct staging *staging)
 {
 	const struct spool_record *record = staging->record, *saved = &staging->file->saved;
@@ -168,7 +169,7 @@ static void staging_choose(struct staging *staging)
 	staging->all = staging->marked * 2 > record->n_blocks;
 }
 
-/* Whether a block that was data is a hole now. */
+/* Whether a saved block is a hole now. */
 static bool record_lost_blocks(const struct spool_record *record, const struct spool_record *saved)
 {
 	for (size_t i = 0; i < saved->n_blocks; i++)
@@ -202,8 +203,8 @@ static int staged_open(struct spool *spool, const struct spool_record *record)
 	return fd == -EINVAL ? spool_data_open(spool, record->id, record->version, flags) : fd;
 }
 
-/* Room for all that is written: a disk that is full says so before, and writes that make no file
- * longer go on side by side. */
+/* Allocates room for all blocks: a full disk fails here, and later writes extend no file and so
+ * run in parallel. */
 static int staging_reserve(const struct staging *staging)
 {
 	const struct spool_record *record = staging->record;
@@ -237,7 +238,7 @@ static int staging_write(struct staging *staging)
 	if (ftruncate(staging->fd, (off_t)record->size))
 		return -errno;
 	spool_step(staging->fs->spool);
-	futimens(staging->fd, times); /* for who looks at it with ls */
+	futimens(staging->fd, times); /* for people who list the data files */
 	return fsync(staging->fd) ? -errno : 0;
 }
 
@@ -250,8 +251,8 @@ int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *fi
 
 	*staged = (struct spool_staged){0};
 	record->size = file_size(inode->file);
-	/* Asked for before the bytes are read: what comes later is marked again. A host/ file can
-	 * be written to through mappings that nobody sees. */
+	/* Read before the bytes: a later change sets the flag again. A program may write to a
+	 * host/ file through a mapping without the daemon's knowledge. */
 	staging.compare = atomic_exchange(&file->suspect, false) || volume->system ||
 			  file_leases(inode->file) > 0 || file_is_loose(inode->file);
 	int rc = spool_dirty_map_renew(file, record->size, &staging.before);
@@ -303,7 +304,7 @@ static int block_copy(int from, int to, uint64_t offset, size_t bytes)
 	return 0;
 }
 
-/* What lies between blocks is nothing. */
+/* Makes a hole between two blocks. */
 static int data_punch(int fd, uint64_t from, uint64_t to)
 {
 	if (from >= to)
@@ -311,7 +312,7 @@ static int data_punch(int fd, uint64_t from, uint64_t to)
 	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
 		      (off_t)(to - from)) == 0 ||
 	    errno == EOPNOTSUPP)
-		return 0; /* nobody reads there; it is only larger */
+		return 0; /* a file system without holes: the data is only larger */
 	return -errno;
 }
 
