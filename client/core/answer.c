@@ -65,7 +65,7 @@ static int packet_check_header(const struct client_packet *packet, uint32_t requ
 	return 0;
 }
 
-/* What the errno of an error packet means to somebody who opened a file. */
+/* The meaning of an error packet's errno for a program that opened a file. */
 static const char *refusal_text(int error)
 {
 	switch (error) {
@@ -122,7 +122,7 @@ static int packet_check_fields(const struct gpumem_msg_layout *message, size_t b
 	return 0;
 }
 
-/* Whether the packet continues the layout. */
+/* Checks that the packet continues the layout. */
 static int packet_check_position(const struct gpumem_msg_layout *message,
 				 const struct client_layout *layout)
 {
@@ -150,7 +150,8 @@ static int chunk_check(const struct gpumem_chunk *chunk, uint32_t kind, uint64_t
 	return 0;
 }
 
-/* Memory that is mapped must be there: a page behind the end of the object is a SIGBUS. */
+/* Checks that the object has all mapped bytes: access to a page behind the end of an object is a
+ * SIGBUS. */
 static int object_check_size(int fd, uint64_t bytes)
 {
 	struct stat st;
@@ -201,7 +202,7 @@ static int layout_add_chunks(struct client_packet *packet, struct client_layout 
 	return 0;
 }
 
-/* An object of host/ grows in place, and its chunk with it. */
+/* An object of host/ grows in place, and its chunk grows with the object. */
 static void layout_refresh_object(struct client_layout *layout)
 {
 	struct stat st;
@@ -248,13 +249,13 @@ int client_answer_layout(struct client_packet *packet, uint32_t request,
 	layout->device = message->device;
 	memcpy(layout->uuid, message->uuid, sizeof(layout->uuid));
 	layout_refresh_object(layout);
-	/* A file that grows meanwhile may be larger than what was handed out of it. */
+	/* If the file grows meanwhile, its size may exceed the chunks of this answer. */
 	layout->size = message->size < layout->bytes ? message->size : layout->bytes;
 	*more = message->flags & GPUMEM_LAYOUT_MORE;
 	return 0;
 }
 
-/* A packet of this type, without descriptors and as long as it must be. */
+/* Checks a packet that must have this type and length, and no descriptors. */
 static int packet_check_plain(struct client_packet *packet, uint32_t request, uint16_t type,
 			      size_t bytes, const char *otherwise)
 {

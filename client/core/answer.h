@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Packets from the daemon, checked. Pure but for the descriptors, which are closed unless a layout
- * takes them over: what comes in is believed only when it is exactly as the protocol says. */
+/* Checks the daemon's packets and builds layouts from them. A packet is used only if every field is
+ * as the protocol says. The functions have no side effects but on descriptors: a packet's
+ * descriptors are closed unless a layout takes them over. */
 #ifndef CLIENT_CORE_ANSWER_H
 #define CLIENT_CORE_ANSWER_H
 
@@ -11,7 +12,8 @@
 #include "common/protocol.h"
 
 #define CLIENT_CHUNK_ALIGN (2ULL << 20)
-/* More chunks than this are no file of ours; an endless answer ends here. */
+/* The limit for a layout: no file of gpumemfs has more chunks, and an answer without end stops
+ * here. */
 #define CLIENT_CHUNKS_MAX (1U << 20)
 
 struct client_chunk {
@@ -19,18 +21,18 @@ struct client_chunk {
 	int fd;
 };
 
-/* What a lease covers. */
+/* The memory that a lease covers. */
 struct client_layout {
 	uint64_t lease;
-	uint64_t size;	/* of the file, at most what the chunks hold */
-	uint64_t bytes; /* that the chunks hold */
+	uint64_t size;	/* of the file, at most the sum of the chunks */
+	uint64_t bytes; /* sum of the chunks */
 	uint32_t kind, flags, device;
 	uint8_t uuid[16];
 	struct client_chunk *chunks;
 	uint32_t n_chunks;
 };
 
-/* As received. The descriptors are the packet's until something takes them. */
+/* A packet as received. The packet owns the descriptors until a layout takes them over. */
 struct client_packet {
 	int fds[GPUMEM_FDS_MAX];
 	unsigned n_fds;
@@ -40,7 +42,7 @@ struct client_packet {
 		struct gpumem_msg_layout layout;
 		struct gpumem_msg_error error;
 		struct gpumem_msg_key key;
-		/* One byte more than the longest, to see what is longer. */
+		/* One byte more than the longest packet, to detect longer ones. */
 		char bytes[sizeof(struct gpumem_msg_layout) +
 			   GPUMEM_CHUNKS_PER_MESSAGE * sizeof(struct gpumem_chunk) + 1];
 	} u;
@@ -48,18 +50,18 @@ struct client_packet {
 
 void client_packet_close(struct client_packet *packet);
 
-/* Adds a layout packet to the layout, which has first_chunk chunks; *more says whether another
- * packet follows. An answer's first packet fills everything in, on an empty layout; with lease set
- * the packet must be of that lease, kind and GPU. 0; the errno of an error packet, with the
- * daemon's text; -EPROTO; -ENOMEM. After an error the layout has what it had. */
+/* Adds a layout packet to the layout, behind its chunks; sets *more if another packet follows. On
+ * an empty layout the first packet of an answer fills in all fields; if lease is set, the packet
+ * must have the same lease, kind and GPU. Gives 0, the errno of an error packet with the daemon's
+ * text, -EPROTO or -ENOMEM. After an error the layout is as before. */
 int client_answer_layout(struct client_packet *packet, uint32_t request,
 			 struct client_layout *layout, bool *more);
 
-/* The key of the connection; else as above. */
+/* Reads the key of the connection. Errors as above. */
 int client_answer_key(struct client_packet *packet, uint32_t request,
 		      uint8_t key[GPUMEM_KEY_BYTES]);
 
-/* 0 for GPUMEM_MSG_DONE; else as above. */
+/* Gives 0 for GPUMEM_MSG_DONE. Errors as above. */
 int client_answer_done(struct client_packet *packet, uint32_t request);
 
 /* Drops the chunks from number first on. */

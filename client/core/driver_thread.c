@@ -20,20 +20,21 @@
 #include "client/core/process.h"
 #include "common/cleanup.h"
 
-/* How a descriptor comes from one table into the other. Whatever is kept open for it in the
- * program's table the program may close, so nothing is: the thread listens at a name that the
- * kernel chose (abstract, of this network namespace), and who has something connects, sends and
- * closes within the call. Others can find the name, and are known by their process.
- * pidfd_getfd(2) would be less, but containers have to be given a capability for it. */
+/* How a descriptor gets from the program's table into the thread's. The library keeps no descriptor
+ * open for this in the program's table, because the program may close any. The thread listens at a
+ * name that the kernel chose (abstract, in this network namespace); a caller connects, sends the
+ * descriptor and closes the connection within the call. Other processes can find the name, so the
+ * thread checks the process of each peer. pidfd_getfd(2) would be simpler, but containers need a
+ * capability for it. */
 #define BACKLOG 64
 #define TRIES	3
 
-/* A thread that is not ready by then waits for something that the caller holds. */
+/* A thread that is not ready after this time waits for a lock that the caller holds. */
 #define START_S 3
 
-/* The driver's numbers begin where programs have none (if the limit leaves room): what it may do by
- * number in other threads, at exit or in a child of fork, shall not meet a file of the program's.
- */
+/* The thread's descriptors begin above the numbers of most programs (if the limit leaves room).
+ * Otherwise the driver, which uses numbers in other threads, at exit or in a child of fork, could
+ * hit a file of the program. */
 #define FIRST_NUMBER 768
 
 struct job {
@@ -43,10 +44,11 @@ struct job {
 	int rc;
 };
 
-static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER; /* held by who has a job under way */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of the job, and how it stands */
+static pthread_mutex_t calls =
+    PTHREAD_MUTEX_INITIALIZER; /* held by the caller whose job is under way */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the job and its state */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct job *job; /* NULL: none, or it is done */
+static struct job *job; /* NULL: no job, or the job is done */
 
 static enum { NOT_STARTED, STARTED, FAILED } state; /* under calls */
 static int failure;				    /* under calls */
@@ -74,7 +76,7 @@ bool client_driver_thread_enabled(void)
 	return atomic_load(&enabled);
 }
 
-/* Under the gate, or in a process with one thread. */
+/* Inside the gate, or in a process with one thread. */
 static void driver_thread_forked(void)
 {
 	calls = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -86,8 +88,8 @@ static void driver_thread_forked(void)
 
 static struct client_fork_handler fork_handler = {.forked = driver_thread_forked};
 
-/* --- In the thread. The system calls themselves: libc's may be wrappers that know the program's
- * numbers. */
+/* --- In the thread. The system calls are made directly: the functions of libc may be wrappers for
+ * the numbers of the program. */
 
 static int listener_open(void)
 {
@@ -105,8 +107,9 @@ static int listener_open(void)
 	return fd;
 }
 
-/* Standard error stays: what a driver says goes there. Elsewhere is nothing of the program's that
- * would be held open, and nothing that a driver could take for its own. */
+/* Fills the low numbers of the thread's table. Standard error stays, for the driver's messages.
+ * Each other number refers to the listening socket, so the thread holds no file of the program
+ * open, and the driver finds no descriptor that it could mistake for its own. */
 static int table_fill(int fd)
 {
 	struct rlimit limit;
@@ -153,7 +156,7 @@ static int fd_receive(int connection)
 	return fd;
 }
 
-/* What this process has sent; others that are in the way are sent away. */
+/* Receives the descriptor that this process has sent. Connections of other processes are closed. */
 static int fd_accept(int listening)
 {
 	int fd = -EAGAIN;
@@ -197,8 +200,8 @@ static void job_finish(void)
 	pthread_cond_broadcast(&changed);
 }
 
-/* Loading a driver needs the lock of the dynamic loader, which a program that comes here from a
- * library's constructor has for as long as it waits. */
+/* Loading a driver needs the lock of the dynamic loader. A program that calls from a library's
+ * constructor holds that lock while it waits. */
 static void loader_wait(void)
 {
 	void *program = dlopen(NULL, RTLD_LAZY);
@@ -231,7 +234,7 @@ static void *driver_thread_main(void *unused)
 	}
 }
 
-/* --- In the callers' */
+/* --- In the thread of a caller */
 
 /* Under calls. */
 static int job_run(struct job *todo)
@@ -268,8 +271,8 @@ static int job_do_nothing(int fd, void *argument)
 	return 0;
 }
 
-/* Under calls. The packet waits for the thread, so nobody waits for the other. A queue that
- * strangers have filled is emptied: a job that finds no descriptor does that. */
+/* Under calls. The packet waits in the queue, so caller and thread never wait for each other. If
+ * other processes have filled the queue, a job that receives nothing empties the queue. */
 static int job_run_with_fd(struct job *todo, int fd)
 {
 	int rc = -EAGAIN;
@@ -309,7 +312,7 @@ static int job_run_first(struct job *first)
 /* Under calls. */
 static int thread_start(void)
 {
-	static struct job first; /* a thread that is late finds it */
+	static struct job first; /* static: a late thread still finds the job */
 	struct job trial = {.work = job_do_nothing, .with_fd = true};
 	pthread_t thread;
 
@@ -324,7 +327,7 @@ static int thread_start(void)
 	return sample < 0 ? -errno : job_run_with_fd(&trial, sample);
 }
 
-/* A thread that is cancelled may not leave its job behind. */
+/* A cancelled thread must not leave a job behind. */
 static int cancel_disable(void)
 {
 	int before;

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A thread with a table of descriptors of its own, for drivers. A driver keeps some twenty
- * descriptors open, and the kernel takes the mappings of a client back when they are closed: in the
- * program's table they would take numbers that it counts on, and a program that closes everything,
- * as daemons do, would go on with pointers to memory that is somebody else's. What the thread maps
- * is mapped for the whole process. */
+/* A thread with its own table of descriptors, in which vendor drivers run. A driver keeps about
+ * twenty descriptors open, and the kernel removes a client's mappings when they are closed. In the
+ * program's table they would take numbers that the program relies on; a program that closes all
+ * descriptors, as daemons do, would go on with pointers to memory of other files. Mappings made by
+ * the thread are those of the whole process. */
 #ifndef CLIENT_CORE_DRIVER_THREAD_H
 #define CLIENT_CORE_DRIVER_THREAD_H
 
 #include <stdbool.h>
 
-/* Starts the thread, once per process, and tries that descriptors reach it: 0, or -errno where they
- * do not (a sandbox), then and ever after. */
+/* Starts the thread, once for each process, and tests that descriptors reach the thread. Gives 0,
+ * or the -errno of a failed test (a sandbox), for the rest of the process's life. */
 int client_driver_thread_start(void);
 
-/* Has the thread do work and gives what it returns. fd, a descriptor of the caller's table, is
- * another number there, and closed after the work; -1: none. The calls are one after the other.
- * -ESRCH: the thread was not started in this process; other errors of its own only with an fd. */
+/* Runs work in the thread and gives its result. fd is a descriptor of the caller's table, or -1 for
+ * none; work gets the number in the thread's table, and the thread closes that descriptor
+ * afterwards. Calls are serialised. -ESRCH: the thread was not started in this process. Other
+ * errors than those of work occur only with an fd. */
 int client_driver_thread_call(int (*work)(int fd, void *argument), void *argument, int fd);
 
-/* Whether the calling thread is that thread: the numbers of its descriptors mean nothing to the
- * program. */
+/* Whether the calling thread is the driver thread. The program does not know the numbers of its
+ * descriptors. */
 bool client_driver_thread_here(void);
 
 /* Has drivers used in the thread, for a library in programs that do not know of the library. The

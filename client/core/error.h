@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Each thread's text of its last failure. Whoever notices a failure writes it; callers pass the
- * errno on. */
+/* The text of each thread's last failure. The function that notices a failure writes the text;
+ * callers pass the errno on. */
 #ifndef CLIENT_CORE_ERROR_H
 #define CLIENT_CORE_ERROR_H
 

@@ -14,8 +14,8 @@
 
 #define DESCRIPTORS_MAX (1U << 20)
 
-/* The system calls themselves: libc's may be somebody's wrappers. close_range(2) may do it in
- * containers, where unshare(2) may not. */
+/* The system calls are made directly: the functions of libc may be wrappers. close_range(2) is
+ * allowed in containers that forbid unshare(2). */
 int client_private_fd_table(unsigned from)
 {
 	struct rlimit limit = {.rlim_cur = DESCRIPTORS_MAX};

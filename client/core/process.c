@@ -8,7 +8,7 @@
 
 #include "common/cleanup.h"
 
-/* Without the preference, threads that keep calling would hold a fork up for ever. */
+/* Writers first: otherwise threads that keep calling would delay a fork for ever. */
 #define GATE_OPEN PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 
 static pthread_rwlock_t gate = GATE_OPEN;
@@ -16,7 +16,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int owner; /* the process that the state in memory belongs to */
 static _Thread_local unsigned inside;
 
-/* Held inside the gate alone, so that no child finds the lock held. */
+/* Taken inside the gate alone, so that no child finds the lock held. */
 static pthread_mutex_t handlers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct client_fork_handler *handlers; /* under handlers_lock */
 
@@ -70,7 +70,7 @@ void client_enter(void)
 	if (inside++)
 		return;
 	pthread_rwlock_rdlock(&gate);
-	/* A child that was made without fork(3) has not been through in_child. */
+	/* A child that was made without fork(3) has not called the handlers. */
 	if (atomic_load_explicit(&owner, memory_order_relaxed) != getpid())
 		fork_handlers_call();
 }

@@ -7,11 +7,11 @@
 
 #include <stdbool.h>
 
-/* Around every call of the API. A fork by the same thread in between (libcuda and libvulkan may
- * start programs) passes; what it leaves to the child is good for exec alone. */
+/* Around every call of the API. Between the two, a fork by the same thread passes the gate (libcuda
+ * and libvulkan may start programs); the child of such a fork may only call exec. */
 void client_enter(void);
 void client_leave(void);
-/* The calling thread works for one that has passed the gate: its forks pass. */
+/* Marks the calling thread as a helper of a thread inside the gate: forks by the helper pass. */
 void client_inside(void);
 
 static inline void client_leave_scope(const int *entered)

@@ -10,9 +10,9 @@
 
 #include "client/core/error.h"
 
-/* Addresses cost nothing, while a mapping that is made anew elsewhere costs 20 ms per GiB through a
- * BAR: a file may grow eightfold in place. Where it is large already twofold has to do, as a
- * process has 128 TiB of addresses. */
+/* Addresses are free, but mapping a file again elsewhere costs 20 ms per GiB through a BAR: so a
+ * file can grow eightfold in place. A large file can grow twofold, because a process has 128 TiB of
+ * addresses. */
 #define ROOM_MIN   (64ULL << 20)
 #define ROOM_LARGE (16ULL << 30)
 

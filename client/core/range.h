@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A reserved range of CPU addresses, with room behind what is mapped so that a file can grow in
- * place; and system memory mapped into one. */
+/* A reserved range of CPU addresses, into which system memory is mapped. The room behind the
+ * mapping lets a file grow in place. */
 #ifndef CLIENT_CORE_RANGE_H
 #define CLIENT_CORE_RANGE_H
 
@@ -10,20 +10,20 @@
 #include "client/core/answer.h"
 
 struct client_range {
-	char *base; /* NULL: none */
+	char *base; /* NULL: no range */
 	size_t reserved, mapped;
 };
 
-/* How much to reserve for so many bytes: at least twice that, and 64 MiB; eight times below 16 GiB.
- */
+/* The number of bytes to reserve for a mapping: at least twice its size and 64 MiB, eight times its
+ * size below 16 GiB. */
 size_t client_range_room(size_t bytes);
 
-/* Reserves room for bytes, aligned to 2 MiB; with less to spare where address space is short. 0 or
- * -ENOMEM. */
+/* Reserves room for a mapping of so many bytes, aligned to 2 MiB; less room if address space is
+ * short. 0 or -ENOMEM. */
 int client_range_reserve(struct client_range *range, size_t bytes);
 
-/* Maps the chunks' objects from where the range's mapping ends to the end of the layout. 0, -ENOSPC
- * when there is no room left, or another -errno with the range as it was. */
+/* Maps the objects of the chunks, from the end of the mapping to the end of the layout. -ENOSPC: no
+ * room is left. After an error the range is as before. */
 int client_range_map(struct client_range *range, const struct client_layout *layout,
 		     int protection);
 

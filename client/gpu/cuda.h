@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* libcuda, as a library in somebody else's program may use it: found when first needed, and no
- * context is ever made. */
+/* libcuda, used by a library inside a program: loaded by the first call that needs the driver;
+ * never makes a context. */
 #ifndef CLIENT_GPU_CUDA_H
 #define CLIENT_GPU_CUDA_H
 
@@ -16,23 +16,24 @@ struct client_cuda {
 };
 #undef CLIENT_CUDA_FIELD
 
-/* 0, or -ENODEV where there is no libcuda. */
+/* Gives 0, or -ENODEV without libcuda. */
 int client_cuda_get(const struct client_cuda **cuda);
 
-/* Whether the program has initialised CUDA; does not load it. */
+/* Whether the program has initialised CUDA. Does not load libcuda. */
 bool client_cuda_running(void);
 
-/* The device of the calling thread's current context: 0, -ENODEV, or -EINVAL where none is. */
+/* The device of the calling thread's current context. -ENODEV; -EINVAL: there is no current
+ * context. */
 int client_cuda_current(const struct client_cuda *cuda, gm_CUdevice *device);
 
-/* The device with this UUID: 0 or -ENXIO. */
+/* The device with this UUID, or -ENXIO. */
 int client_cuda_find(const struct client_cuda *cuda, const uint8_t uuid[16], gm_CUdevice *device);
 
-/* What a call gave: 0, or its errno with a text. */
+/* The errno of a driver call's result, with a text; 0 for success. */
 int client_cuda_result(const struct client_cuda *cuda, gm_CUresult result, const char *call);
 
-/* The same for calls that give back: they do so whatever they say, and the driver itself may have
- * ended before, with the program. */
+/* The same for a call that frees a resource. The resource is free whatever the result, and
+ * CUDA_ERROR_DEINITIALIZED (the driver has ended, because the program ends) counts as success. */
 int client_cuda_gave_back(const struct client_cuda *cuda, gm_CUresult result, const char *call);
 
 #endif

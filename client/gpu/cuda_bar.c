@@ -14,9 +14,9 @@
 #include "client/gpu/cuda_bar_way.h"
 #include "common/cleanup.h"
 
-/* Best first for a program that uses CUDA. One that does not is not made to: CUDA does not survive
- * a fork, and its children may want it. So Vulkan comes first there, and CUDA is initialised only
- * when nothing else works. */
+/* The best way first, for a program that uses CUDA. In any other program the library avoids CUDA,
+ * because CUDA does not survive a fork and a child may want to use CUDA. Such a program tries
+ * Vulkan first, and initialises CUDA only if Vulkan does not work. */
 static const struct bar_way *const with_cuda[] = {&cuda_bar_dmabuf, &cuda_bar_gdrcopy,
 						  &cuda_bar_vulkan};
 static const struct bar_way *const without_cuda[] = {&cuda_bar_vulkan, &cuda_bar_dmabuf,
@@ -24,10 +24,10 @@ static const struct bar_way *const without_cuda[] = {&cuda_bar_vulkan, &cuda_bar
 #define WAYS (sizeof(with_cuda) / sizeof(with_cuda[0]))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct client_bar *opened; /* under lock; what is in it stays */
-static bool of_parent;		  /* ways were opened before a fork */
+static struct client_bar *opened; /* under lock; an entry is never changed or freed */
+static bool of_parent;		  /* the parent of this process had opened ways */
 
-/* The drivers' state is of no use in a child, and closing it would be the parent's harm. */
+/* The child cannot use the drivers' state, and closing the state would harm the parent. */
 static void bars_forked(void)
 {
 	of_parent = of_parent || opened;
@@ -112,7 +112,7 @@ static void gpu_unmap(const struct client_bar *bar, gm_CUdeviceptr at, uint64_t 
 	bar->cuda->cu.cuMemAddressFree(at, bytes);
 }
 
-/* At an address of the GPU's own: dma-bufs and GDRCopy know memory by that alone. */
+/* Maps the chunk for the GPU: dma-bufs and GDRCopy know memory only by its device address. */
 static int gpu_map(const struct client_bar *bar, const struct client_chunk *chunk,
 		   gm_CUdeviceptr *at)
 {
@@ -156,9 +156,9 @@ static bool address_hold(void *at, size_t bytes)
 	return held == at;
 }
 
-/* Moves a mapping whose way cannot choose the place. The way believes it where it was and will
- * unmap that place one day, so it is kept; when another thread was faster, the way must not be told
- * to unmap any more, and the chunk stays imported to the end of the process. */
+/* Moves a mapping whose way cannot choose the address. The way will unmap the old address later, so
+ * a reservation keeps that address free. If another thread has taken the address meanwhile, the way
+ * must never unmap there, and the chunk stays imported until the process ends. */
 static int piece_move(struct client_bar_piece *piece, void *at)
 {
 	size_t bytes = piece->bytes;

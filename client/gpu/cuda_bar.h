@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The ways to GPU memory for the CPUs of this process: opened once per GPU when first needed, and
- * kept, because one of them takes up to a second. */
+/* The ways to map GPU memory for the CPUs of this process. A way is opened once for each GPU, when
+ * first needed, and stays open, because opening one takes up to a second. */
 #ifndef CLIENT_GPU_CUDA_BAR_H
 #define CLIENT_GPU_CUDA_BAR_H
 
@@ -11,41 +11,43 @@
 #include "client/core/answer.h"
 #include "client/gpu/cuda.h"
 
-/* A way, opened for a GPU. */
+/* A way that is open for a GPU. */
 struct client_bar {
 	struct client_bar *next;
 	const struct bar_way *way;
 	void *state;
-	const struct client_cuda *cuda; /* NULL: the way needs none */
+	const struct client_cuda *cuda; /* NULL: the way does not need CUDA */
 	struct bar_device device;
-	bool on_driver_thread; /* its driver's descriptors are the service's */
-	atomic_bool proven;    /* seen to show a file's own bytes */
+	bool on_driver_thread; /* the way's driver runs in the driver thread */
+	atomic_bool proven;    /* a mapping has shown the bytes of a file */
 };
 
 /* One mapped chunk. */
 struct client_bar_piece {
-	void *address;	    /* as the way gave it */
-	void *at;	    /* where it is */
-	void *mapping;	    /* the way's */
-	gm_CUdeviceptr gpu; /* for a way that needs it there; 0: none */
+	void *address;	    /* that the way gave */
+	void *at;	    /* of the mapping now */
+	void *mapping;	    /* for the way's unmap */
+	gm_CUdeviceptr gpu; /* the device address, for a way that needs one; 0: none */
 	uint64_t bytes;
-	bool stranded; /* the way's address is somebody else's now: the way cannot be told */
+	bool stranded; /* the way's address belongs to another mapping now: never call the way's
+			  unmap */
 };
 
-/* The ways to try for a GPU, best first, one after the other: 0, or -ENOTSUP where the turn-th is
- * not to be had, with why; -ENOENT past the last. */
+/* Gives the ways for a GPU one after the other, the best first, for turn 0, 1, ... -ENOTSUP: this
+ * way does not work, and why has the reason. -ENOENT: there are no more ways. */
 int client_bar_open(const uint8_t uuid[16], unsigned turn, struct client_bar **bar, char *why);
 
-/* Maps a chunk, at the given place of a reservation when the way or the kernel can put it there;
- * piece->at tells. NULL: anywhere. 0 or -errno, with why. */
+/* Maps a chunk at an address of a reservation, or anywhere for NULL. If neither the way nor the
+ * kernel can put the mapping there, piece->at is another address. 0 or -errno, with the reason in
+ * why. */
 int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, void *at,
 		   struct client_bar_piece *piece, char *why);
-/* Nothing is mapped at piece->at afterwards. */
+/* Removes the mapping at piece->at. */
 void client_bar_unmap(struct client_bar *bar, const struct client_bar_piece *piece);
 
-/* Whether the mapping shows the file's bytes: compares some with what the daemon reads. file is any
- * descriptor of it. 0, or -EILSEQ with why. copy: the mapping is of a private copy, which may
- * differ from the file by now. */
+/* Compares some bytes of the mapping with those that the daemon reads through file, any descriptor
+ * of the file. 0, or -EILSEQ with the reason in why. CLIENT_BAR_COPY: the mapping is of a private
+ * copy, which may differ from the file by now. */
 enum client_bar_subject { CLIENT_BAR_FILE, CLIENT_BAR_COPY };
 int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size, int file,
 		     enum client_bar_subject subject, char *why);

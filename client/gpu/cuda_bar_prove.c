@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* No mapping is believed untested. The bytes are somebody's data, so nothing is written; but what
- * the daemon reads of the file (which tested its own way) must be what the mapping shows. Only
- * bytes that are not zero prove anything: a file of zeros leaves the question to the next one. */
+/* Tests that a mapping shows the file's bytes. The bytes belong to the user, so the test writes
+ * nothing: it compares the mapping with the bytes that the daemon, which has tested its own way,
+ * reads from the file. Zero bytes prove nothing: a file of zeros leaves the test to the next file.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ struct samples {
 	char data[SAMPLES][SAMPLE_BYTES];
 };
 
-/* The system call itself: libc's pread may be somebody's wrapper for this very mapping. */
+/* The system call is made directly: libc's pread may be a wrapper that reads this very mapping. */
 static int samples_read(int fd, void *argument)
 {
 	struct samples *samples = argument;
@@ -43,7 +44,7 @@ static int samples_read(int fd, void *argument)
 }
 
 struct verdict {
-	unsigned same, different; /* lines that are not all zero on both sides */
+	unsigned same, different; /* lines with a byte that is not zero, on either side */
 };
 
 static void verdict_add_line(struct verdict *verdict, const char *file, const char *mapping)
@@ -83,13 +84,14 @@ int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size,
 	for (unsigned tries = 0; tries < TRIES; tries++) {
 		const struct timespec pause = {.tv_nsec = PAUSE_NS};
 		if (client_private_fd(file, O_RDONLY, samples_read, &samples) < 0)
-			return 0; /* nobody to ask: a sandbox, or no right to open it again */
+			return 0; /* no test is possible: a sandbox, or no right to open the file
+				     again */
 		struct verdict verdict = samples_compare(&samples, mapping);
 		if (verdict.same)
 			atomic_store(&bar->proven, true);
 		if (verdict.same || !verdict.different || subject == CLIENT_BAR_COPY)
 			return 0;
-		nanosleep(&pause, NULL); /* somebody may be writing */
+		nanosleep(&pause, NULL); /* another process may be writing */
 	}
 	snprintf(why, BAR_REASON_MAX, "its mapping does not show the file's bytes");
 	return -EILSEQ;

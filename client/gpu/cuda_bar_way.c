@@ -10,16 +10,16 @@
 
 #include "client/core/driver_thread.h"
 
-/* Vulkan is apart. A way that needs CUDA is not: a process has one CUDA, with descriptors where it
- * was initialised, and it is the program's. Its mappings hold what they need: a dma-buf, or the
- * open file of gdrdrv. */
+/* The driver of Vulkan runs in the driver thread. CUDA does not: a process has one CUDA, which is
+ * the program's, with its descriptors in the table where the program initialised CUDA. Mappings
+ * through CUDA hold a dma-buf or the open file of gdrdrv. */
 static bool way_wants_driver_thread(const struct bar_way *way)
 {
 	return way->needs == BAR_NEEDS_NOTHING;
 }
 
-/* Nor is a driver that the program has running for Vulkan or OpenGL of its own: the descriptors of
- * the one are those of the other. */
+/* A driver that the program uses itself, for Vulkan or OpenGL, does not run in the driver thread
+ * either: both uses share the same descriptors. */
 static bool driver_is_in_use(void)
 {
 	static const char *const drivers[] = {"libGLX_nvidia.so.0", "libEGL_nvidia.so.0"};
@@ -34,8 +34,8 @@ static bool driver_is_in_use(void)
 	return false;
 }
 
-/* Decided once: what is begun in a table goes on there. A process that may not have a second table
- * does without. Under the lock of bar.c. */
+/* Decided by the first mapping, because a driver stays in the table where it was opened. A process
+ * that may not have a second table uses its only one. Under the lock of cuda_bar.c. */
 static bool driver_thread_usable(void)
 {
 	static enum { UNDECIDED, DRIVER_THREAD, CALLER_THREAD } where;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The calls of a way, made in the thread whose descriptors its driver uses. */
+/* Calls the functions of a way in the right thread: the driver thread, or the caller's. */
 #ifndef CLIENT_GPU_CUDA_BAR_WAY_H
 #define CLIENT_GPU_CUDA_BAR_WAY_H
 
 #include "client/gpu/cuda_bar.h"
 
-/* Fills in the state and whether it is apart. 0 or -errno, with why. */
+/* Sets the state and on_driver_thread. 0 or -errno, with the reason in why. */
 int client_way_open(struct client_bar *bar, char *why);
 
-/* Maps the allocation of fd, of piece->bytes (and for a way that needs it at piece->gpu), and fills
- * in the way's address and mapping. 0 or -errno, with why. */
+/* Maps the allocation of fd (piece->bytes, and at the device address piece->gpu if the way needs
+ * one), and sets the piece's address and mapping. 0 or -errno, with the reason in why. */
 int client_way_map(struct client_bar *bar, int fd, void *at, struct client_bar_piece *piece,
 		   char *why);
 void client_way_unmap(struct client_bar *bar, const struct client_bar_piece *piece);

@@ -29,7 +29,7 @@ struct kernel_functions {
 	KERNEL_FUNCTIONS(KERNEL_FIELD)
 };
 
-/* cuda_kernel_close gives back every field that is set. */
+/* cuda_kernel_close frees every field that is set. */
 struct kernel {
 	const struct client_cuda *cuda;
 	struct kernel_functions functions;

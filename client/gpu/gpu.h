@@ -50,7 +50,7 @@ struct client_gpu_ops {
 	/* The map is empty afterwards, also after an error. */
 	int (*device_unmap)(struct client_device_map *map, const struct client_layout *layout);
 
-	/* The same three for a layout of system memory; NULL: these functions are no vendor's. */
+	/* The same three for a layout of system memory. NULL: the implementation has no driver. */
 	int (*system_map)(struct client_device_map *map, const struct client_layout *layout);
 	int (*system_extend)(struct client_device_map *map, const struct client_layout *layout);
 	int (*system_unmap)(struct client_device_map *map);

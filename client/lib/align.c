@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Rewriting a safetensors file so that its tensors can be viewed where they lie. A fork does not
- * wait for a copy to end: there is nothing that a child could find half done. */
+/* gpumem_align: rewrites a safetensors file so that its tensors can be viewed in place. A fork does
+ * not wait for a copy to end, because the copy has no state that a child could find half written.
+ */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,16 +24,16 @@
 #define ALIGNMENT_MAX	 (1U << 20)
 #define RESULT_BYTES_MIN (offsetof(struct gpumem_align_result, bytes) + sizeof(size_t))
 
-/* The end of a path that would leave no room for what is wrong. */
+/* Long paths are cut at the front, so that the error's text has room. */
 #define SHOWN_PATH 200
 
-/* source: the old file. text: its header, without padding. */
+/* source: the old file. text: the header of the old file, without padding. */
 struct job {
 	const char *source_path;
 	int source;
 	struct stat st;
 	char *text;
-	size_t stored, length; /* bytes of the header: as it was, and of text */
+	size_t stored, length; /* bytes of the header: in the old file, and in text */
 	struct safetensors header;
 	uint64_t padding;
 };
@@ -42,7 +43,7 @@ static int path_fail(const char *path)
 	return client_fail(errno, "%s: %s", path, strerror(errno));
 }
 
-/* Puts the source's path before a text that does not have it. */
+/* Puts the source's path before the error text. */
 static int source_fail(const struct job *job, int rc)
 {
 	const char *path = job->source_path;
@@ -55,7 +56,7 @@ static int source_fail(const struct job *job, int rc)
 	return client_fail(-rc, "%s: %s", path, what);
 }
 
-/* 0, or -errno where the file has fewer bytes. */
+/* Gives -EINVAL if the file has fewer bytes. */
 static int source_read(const struct job *job, void *bytes, size_t size, uint64_t offset)
 {
 	for (size_t done = 0; done < size;) {
@@ -89,7 +90,7 @@ static int target_write(int fd, const char *path, const void *bytes, size_t size
 
 static int source_open(struct job *job)
 {
-	/* O_NONBLOCK: a FIFO must not wait to be refused. */
+	/* O_NONBLOCK: open(2) must not wait for the other end of a FIFO. */
 	job->source = open(job->source_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (job->source < 0 || fstat(job->source, &job->st) < 0)
 		return path_fail(job->source_path);
@@ -100,7 +101,7 @@ static int source_open(struct job *job)
 	return 0;
 }
 
-/* How long the header claims to be. */
+/* Reads the length that the header claims to have. */
 static int header_read_length(struct job *job)
 {
 	uint64_t file_bytes = (uint64_t)job->st.st_size, length;
@@ -175,8 +176,8 @@ static uint64_t target_data_start(const struct job *job)
 	return SAFETENSORS_LENGTH_BYTES + job->length + job->padding;
 }
 
-/* Inside one filesystem by the filesystem: on a GPU, by the GPU. How much that did; what is left,
- * and any error, is for reading and writing. */
+/* Copies within one filesystem; on a GPU, the GPU copies. Gives the number of bytes copied. The
+ * caller reads and writes the rest, and sees any error there. */
 static uint64_t data_copy_in_filesystem(const struct job *job, int target)
 {
 	uint64_t done = 0, size = source_data_bytes(job);
@@ -218,7 +219,7 @@ static int target_write_file(const struct job *job, int target, const char *path
 {
 	uint64_t length = htole64(job->length + job->padding);
 
-	/* Told the size first, a GPU's memory is taken in one piece. */
+	/* With the size known first, a GPU's memory is allocated in one piece. */
 	if (ftruncate(target, (off_t)(target_data_start(job) + source_data_bytes(job))) < 0)
 		return path_fail(path);
 	int rc = target_write(target, path, &length, sizeof(length), 0);
@@ -285,7 +286,7 @@ static void tensors_report(const struct job *job, size_t alignment,
 	memcpy(result, &known, bytes < sizeof(known) ? bytes : sizeof(known));
 }
 
-/* jansson draws its seed once in a process, and a child must not find that half done. */
+/* jansson draws its seed once in a process: a child must not find the seed half written. */
 static void json_prepare(void)
 {
 	CLIENT_CALL();

@@ -22,12 +22,12 @@ struct client_connection {
 	struct client_connection *next; /* under table */
 	unsigned references;		/* under table */
 	dev_t device;			/* of the mount */
-	pthread_mutex_t lock;		/* a request with its answer */
-	int fd;				/* under lock; -1: gone */
-	ino_t socket;			/* its inode: programs close descriptors of others */
-	uint32_t requests;		/* under lock */
-	bool by_token_only;		/* under lock: so the daemon says */
-	uint8_t key[GPUMEM_KEY_BYTES];	/* the daemon's name for it; does not change */
+	pthread_mutex_t lock;		/* held for a request with its answer */
+	int fd;				/* under lock; -1: closed */
+	ino_t socket; /* inode of fd, because programs close descriptors that they do not own */
+	uint32_t requests;	       /* under lock */
+	bool by_token_only;	       /* under lock: the daemon refuses GPUMEM_IOC_LEASE */
+	uint8_t key[GPUMEM_KEY_BYTES]; /* the daemon's name for the connection; never changes */
 };
 
 /* Taken before a connection's lock, never after. */
@@ -37,7 +37,7 @@ static struct client_connection *connections;
 static void connections_forked(void);
 static struct client_fork_handler fork_handler = {.forked = connections_forked};
 
-/* Under its lock. */
+/* Under the connection's lock. */
 static bool connection_is_ours(const struct client_connection *connection)
 {
 	struct stat st;
@@ -46,7 +46,7 @@ static bool connection_is_ours(const struct client_connection *connection)
 	       st.st_ino == connection->socket;
 }
 
-/* Under its lock. */
+/* Under the connection's lock. */
 static void connection_close(struct client_connection *connection)
 {
 	if (connection_is_ours(connection))
@@ -85,8 +85,8 @@ static void connection_free(struct client_connection *connection)
 	free(connection);
 }
 
-/* Under table. A connection that is gone is forgotten once nobody refers to it; one that is not is
- * kept for the next file. */
+/* Under table. A closed connection is freed with its last reference; a live connection stays for
+ * the next file. */
 static void connection_unref(struct client_connection *connection)
 {
 	struct client_connection **at = &connections;
@@ -111,7 +111,7 @@ void client_connection_put(struct client_connection *connection)
 	connection_unref(connection);
 }
 
-/* Under table: the live connection to a mount. */
+/* Under table: finds the live connection to a mount. */
 static struct client_connection *connection_find(dev_t device)
 {
 	for (struct client_connection *at = connections; at; at = at->next) {
@@ -155,15 +155,15 @@ static void packet_take_fds(struct msghdr *message, struct client_packet *packet
 		if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
 			continue;
 		unsigned n = (unsigned)((at->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		if (n > GPUMEM_FDS_MAX - packet->n_fds) /* more than there is room for: cannot be */
+		if (n > GPUMEM_FDS_MAX - packet->n_fds) /* more than fit: impossible */
 			n = GPUMEM_FDS_MAX - packet->n_fds;
 		memcpy(packet->fds + packet->n_fds, CMSG_DATA(at), n * sizeof(int));
 		packet->n_fds += n;
 	}
 }
 
-/* Why descriptors were lost: there were more than a packet may carry, or than this process may have
- * open. */
+/* Tells why the kernel dropped descriptors: the packet had more than the protocol allows, or this
+ * process has reached its limit of open files. */
 static int packet_fail_truncated(const struct client_packet *packet)
 {
 	if (packet->n_fds < GPUMEM_FDS_MAX)
@@ -190,7 +190,8 @@ static int packet_receive_next(struct client_connection *connection, struct clie
 		return connection_fail(connection);
 	packet->bytes = (size_t)n;
 	packet_take_fds(&message, packet);
-	if (n == 0) { /* the end, or a packet of nothing, which may carry descriptors */
+	if (n ==
+	    0) { /* the end of the connection, or an empty packet, which may have descriptors */
 		client_packet_close(packet);
 		return connection_fail(connection);
 	}
@@ -204,7 +205,7 @@ static int packet_receive_next(struct client_connection *connection, struct clie
 	return rc;
 }
 
-/* A daemon that takes over from one that was killed may answer what that had answered already. */
+/* After a takeover, the new daemon may repeat answers of the killed one. */
 static bool packet_is_late(const struct client_connection *connection,
 			   const struct client_packet *packet)
 {
@@ -225,8 +226,8 @@ static int packet_receive(struct client_connection *connection, struct client_pa
 	return rc;
 }
 
-/* After a failure the rest of an answer may be on its way: only a refusal leaves the connection in
- * step. */
+/* After a failure the rest of an answer may follow, so the connection is closed, unless the
+ * daemon's answer was a refusal. */
 static int connection_close_on_error(struct client_connection *connection,
 				     const struct client_packet *packet, int rc)
 {
@@ -235,7 +236,7 @@ static int connection_close_on_error(struct client_connection *connection,
 	return rc;
 }
 
-/* Under its lock. A daemon that has ended has ended its leases. */
+/* Under the connection's lock. If the daemon has ended, so has the lease. */
 static void lease_release(struct client_connection *connection, uint64_t lease)
 {
 	struct gpumem_msg_release request = {.lease = lease};
@@ -250,8 +251,8 @@ static void lease_release(struct client_connection *connection, uint64_t lease)
 	connection_close_on_error(connection, &packet, rc);
 }
 
-/* A process without descriptors left loses this file, not the leases of its others: the answer is
- * read to its end, and its lease (if it is a new one) given back. */
+/* A process that has reached its limit of open files loses this file only, not the leases of its
+ * other files: the rest of the answer is read, and a new lease is released. */
 static int answer_skip(struct client_connection *connection, struct client_packet *packet,
 		       uint32_t request, uint64_t had_lease)
 {
@@ -275,7 +276,8 @@ static int answer_skip(struct client_connection *connection, struct client_packe
 	return client_fail(EPROTO, "the daemon's answer makes no sense: it does not end");
 }
 
-/* Half of an answer came from a daemon that was killed: the next one begins it again. */
+/* If the first part of an answer came from a daemon that was killed, the next daemon starts the
+ * answer again. */
 static void layout_restart(const struct client_packet *packet, struct client_layout *layout,
 			   uint32_t had, uint64_t had_lease)
 {
@@ -313,7 +315,7 @@ static int layout_receive(struct client_connection *connection, uint32_t request
 	return connection_close_on_error(connection, &packet, rc);
 }
 
-/* Nobody else has the connection yet. */
+/* No other thread knows the connection yet. */
 static int key_request(struct client_connection *connection)
 {
 	struct gpumem_msg_header request;
@@ -348,7 +350,7 @@ static int file_device(int fd, dev_t *device)
 {
 	struct statx st;
 
-	/* It never changes: no reason to bother the daemon. */
+	/* The device never changes: AT_STATX_DONT_SYNC saves a request to the daemon. */
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
 		return client_fail(errno, "statx: %s", strerror(errno));
 	*device = makedev(st.stx_dev_major, st.stx_dev_minor);
@@ -357,7 +359,8 @@ static int file_device(int fd, dev_t *device)
 
 enum connect { CONNECT_KNOWN, CONNECT_NEW };
 
-/* A reference to the connection for the file's mount; NULL: there is none that is known. */
+/* Takes a reference to the connection for the file's mount. *connection is NULL if how is
+ * CONNECT_KNOWN and there is no connection. */
 static int connection_get(int fd, enum connect how, struct client_connection **connection)
 {
 	dev_t device = 0;
@@ -392,7 +395,8 @@ static int lease_by_token(struct client_connection *connection, const struct gpu
 	return rc < 0 ? rc : layout_receive(connection, request.header.request, layout);
 }
 
-/* On the file itself, which saves a turn; a token is the way where that does not do. */
+/* Asks for a lease by an ioctl on the file, which saves a round trip; by a token if the daemon
+ * refuses the ioctl. */
 static int lease_by_ioctl(struct client_connection *connection, int fd, int flags,
 			  struct client_layout *layout)
 {
@@ -414,7 +418,8 @@ static int lease_by_ioctl(struct client_connection *connection, int fd, int flag
 	return rc < 0 ? rc : lease_by_token(connection, &token, layout);
 }
 
-/* The token comes first: only it tells a file that is not on gpumemfs from a mount out of sight. */
+/* Asks for the token first: only the token's error tells a file that is not on gpumemfs from a
+ * mount that is not visible. */
 static int lease_first(int fd, int flags, struct client_connection **connection,
 		       struct client_layout *layout)
 {
@@ -429,7 +434,7 @@ static int lease_first(int fd, int flags, struct client_connection **connection,
 	return lease_by_token(*connection, &token, layout);
 }
 
-/* Once more where the connection was that of a daemon which is not there any more. */
+/* A second try is made if the daemon of the connection has ended. */
 int client_connection_lease(int fd, int flags, struct client_connection **connection,
 			    struct client_layout *layout)
 {
@@ -488,8 +493,8 @@ void client_connection_release(struct client_connection *connection, uint64_t le
 	client_connection_put(connection);
 }
 
-/* In the child of a fork, before any thread: a socket held here would keep the parent's leases
- * alive after its end. */
+/* In the child of a fork, before the child has threads: an inherited socket would keep the parent's
+ * leases after the parent's end. */
 static void connections_forked(void)
 {
 	for (struct client_connection *at = connections, *next; at; at = next) {

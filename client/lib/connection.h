@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* One connection per process and mount, which carries the leases of all its files: made when first
- * needed, made anew after fork and when its daemon is gone. Thread-safe. */
+/* The connection to a daemon: one for each process and mount, which carries the leases of all
+ * files. The first file opens the connection; after a fork, or when the daemon has ended, the next
+ * file opens a new one. Thread-safe. */
 #ifndef CLIENT_LIB_CONNECTION_H
 #define CLIENT_LIB_CONNECTION_H
 
@@ -11,23 +12,23 @@
 
 struct client_connection;
 
-/* A lease for an opened file with the rights of flags (client_mount_token). Layout is empty. 0 with
- * a reference to the connection, or -errno. */
+/* Takes a lease for an open file with the rights of flags (client_mount_token). The layout must be
+ * empty. 0 with a reference to the connection, or -errno. */
 int client_connection_lease(int fd, int flags, struct client_connection **connection,
 			    struct client_layout *layout);
 
-/* Adds what the file grew by. -ENOTCONN: the connection is gone, and the lease with it. */
+/* Adds the chunks that the file has gained. -ENOTCONN: the connection and the lease have ended. */
 int client_connection_extend(struct client_connection *connection, struct client_layout *layout);
 
-/* bytes of the leased file from the offset at on go into the file fd, at offset: GPUMEM_IOC_COPY.
- * How many, or -errno without a text. */
+/* Copies bytes of the leased file, from the offset at on, into the file fd at offset
+ * (GPUMEM_IOC_COPY). Gives the number of bytes, or -errno without a text. */
 ssize_t client_connection_copy(const struct client_connection *connection, uint64_t lease,
 			       uint64_t at, int fd, uint64_t offset, uint64_t bytes);
 
-/* Ends the lease and drops the reference. NULL: none. */
+/* Ends the lease and drops the reference. NULL: no connection. */
 void client_connection_release(struct client_connection *connection, uint64_t lease);
 
-/* Drops the reference only: the lease is another process's. */
+/* Drops the reference only, because the lease belongs to another process. */
 void client_connection_put(struct client_connection *connection);
 
 #endif

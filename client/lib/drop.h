@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* GPUMEM_IOC_DROP on a file, which is open for reading: 0 with how many leases there were, or
- * -errno with a text. */
+/* Ends the leases of a file (GPUMEM_IOC_DROP). fd is open for reading. 0 with the number of ended
+ * leases, or -errno with a text. */
 int client_drop_leases(int fd, uint64_t *leases);
 
 #endif

@@ -70,7 +70,7 @@ int client_file_unmap_device(struct gpumem *file)
 	return client_file_ops(file)->device_unmap(&file->device, &file->layout);
 }
 
-/* The memory is let go of before the lease that holds it. */
+/* The memory is unmapped before the lease ends. */
 int client_file_free(struct gpumem *file)
 {
 	files_remove(file);
@@ -84,7 +84,7 @@ int client_file_free(struct gpumem *file)
 	return rc;
 }
 
-/* A descriptor that a token can be asked for. */
+/* Opens an O_PATH file for reading: a token needs such a descriptor. */
 static int file_reopen(const struct gpumem *file)
 {
 	char path[40];
@@ -113,8 +113,9 @@ int client_file_renew(struct gpumem *file)
 	return rc;
 }
 
-/* In the child: chunks held here would keep memory that the parent believes it gave back. What
- * plain mmap mapped is inherited and stays; what a driver mapped is not this process's to unmap. */
+/* In the child of a fork. Chunks that the child kept open would keep memory that the parent
+ * believes free. Mappings by mmap(2) are inherited and stay; mappings of a driver are not the
+ * child's to unmap. */
 static void file_forked(struct gpumem *file)
 {
 	client_layout_cut(&file->layout, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* An opened file: its lease and its mappings. */
+/* An open file of the library: its lease and its mappings. */
 #ifndef CLIENT_LIB_FILE_H
 #define CLIENT_LIB_FILE_H
 
@@ -11,26 +11,27 @@
 #include "client/lib/gpumem.h"
 
 struct gpumem {
-	struct gpumem *previous, *next; /* of all files, for fork */
-	pthread_mutex_t lock;		/* everything below */
+	struct gpumem *previous, *next; /* in the list of all files, for fork */
+	pthread_mutex_t lock;		/* of all members below */
 	int fd;
 	enum client_fd {
-		CLIENT_FD_OPEN, /* an opened file */
-		CLIENT_FD_PATH	/* O_PATH: its closing leaves the process's locks alone */
+		CLIENT_FD_OPEN, /* an open file */
+		CLIENT_FD_PATH /* O_PATH: closing such a descriptor leaves the process's locks alone
+				*/
 	} fd_kind;
 	int flags;			      /* O_RDONLY or O_RDWR */
-	struct client_connection *connection; /* NULL: the lease was the parent's */
+	struct client_connection *connection; /* NULL: the lease is the parent's */
 	struct client_layout layout;
 	struct client_device_map device;
 	struct client_host_map host;
 };
 
-/* A file with a lease. fd becomes the file's, also on failure. 0 or -errno. */
+/* Makes a file with a lease. The file owns fd, and a failed call closes fd. 0 or -errno. */
 int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file);
-/* 0, or the first -errno of what could not be given back. */
+/* Gives 0, or the first -errno of the calls that free a resource. */
 int client_file_free(struct gpumem *file);
 
-/* Under the file's lock: makes sure of a lease of this process's own. */
+/* Under the file's lock: takes a new lease if the lease is the parent's. */
 int client_file_renew(struct gpumem *file);
 
 /* Under the file's lock: 0 or -errno. */

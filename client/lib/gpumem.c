@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The public functions: the one place where -errno becomes errno. */
+/* The public functions. Here alone -errno becomes errno. */
 #include "client/lib/gpumem.h"
 
 #include <errno.h>
@@ -33,12 +33,12 @@ static int errno_return(int rc)
 	return -1;
 }
 
-/* Only regular files: others have effects when they are asked for a token. */
+/* Only regular files: an ioctl for a token may have effects on other files. */
 static int file_check(int fd)
 {
 	struct statx st;
 
-	/* The type never changes: no reason to bother the daemon. */
+	/* The type never changes: AT_STATX_DONT_SYNC saves a request to the daemon. */
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
 		return client_fail(errno, "%s", strerror(errno));
 	if (S_ISDIR(st.stx_mode))
@@ -54,7 +54,7 @@ static int file_open_path(const char *path, int flags, struct gpumem **file)
 
 	if (flags & ~KNOWN_OPEN_FLAGS || (mode != O_RDONLY && mode != O_RDWR))
 		return client_fail(EINVAL, "flags are O_RDONLY or O_RDWR");
-	/* O_NONBLOCK: a FIFO must not wait to be refused. */
+	/* O_NONBLOCK: open(2) must not wait for the other end of a FIFO. */
 	int fd = open(path, mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
 		return client_fail(errno, "%s: %s", path, strerror(errno));
@@ -190,7 +190,7 @@ static int file_ready_to_map(struct gpumem *file)
 	return rc;
 }
 
-/* Of the file: a mapping that could not follow its growth has less. */
+/* Bytes of the file that are mapped: fewer than its size if the mapping could not grow. */
 static size_t file_mapped_bytes(const struct gpumem *file, size_t mapped)
 {
 	return file->layout.size < mapped ? file->layout.size : mapped;
@@ -253,7 +253,7 @@ int gpumem_unmap_host(gpumem *file)
 	return 0;
 }
 
-/* A mapping that cannot follow does not keep the other from it. */
+/* If one mapping cannot grow, the other one grows all the same. */
 static int file_extend(struct gpumem *file)
 {
 	scoped_lock(&file->lock);

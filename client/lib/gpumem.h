@@ -54,19 +54,19 @@ GPUMEM_API int gpumem_close(gpumem *file);
 enum gpumem_kind {
 	GPUMEM_FILE_DEVICE = 1,	  /* memory of a GPU */
 	GPUMEM_FILE_HOST = 2,	  /* system memory, of host/ */
-	GPUMEM_FILE_SIMULATED = 3 /* system memory that plays a GPU where there is none */
+	GPUMEM_FILE_SIMULATED = 3 /* system memory that simulates a GPU */
 };
 
 enum gpumem_info_flags {
-	GPUMEM_INFO_PRIVATE = 1, /* a copy of the file as it was: changes reach nobody */
+	GPUMEM_INFO_PRIVATE = 1, /* a copy of the file as it was: no other process sees changes */
 	GPUMEM_INFO_READ_ONLY = 2,
 	GPUMEM_INFO_HOST = 4 /* in host/ */
 };
 
-/* As of the open or the last gpumem_extend. */
+/* The state at the open or at the last gpumem_extend. */
 struct gpumem_info {
 	size_t bytes;	      /* set by the caller: sizeof(struct gpumem_info) */
-	uint64_t size;	      /* of the file: the bytes that mean something */
+	uint64_t size;	      /* of the file */
 	uint64_t mappable;    /* backed by memory, from offset 0: at least size */
 	uint64_t mapped;      /* by gpumem_map_device; 0: not mapped */
 	uint64_t host_mapped; /* by gpumem_map_host */
@@ -78,7 +78,7 @@ struct gpumem_info {
 	char provider[12];    /* of the CPU mapping: "dmabuf", "gdrcopy", "vulkan", "mmap"; or "" */
 };
 
-/* Fills as many bytes of info as info->bytes says. EINVAL: it says less than its own size. */
+/* Fills in as many bytes of info as info->bytes says. EINVAL: fewer than that member needs. */
 GPUMEM_API int gpumem_get_info(gpumem *file, struct gpumem_info *info);
 
 /* The file as one contiguous range of device addresses, for the device of the calling thread's
@@ -113,8 +113,8 @@ GPUMEM_API int gpumem_unmap_host(gpumem *file);
  * grow. ENOTCONN: the daemon has ended. */
 GPUMEM_API int gpumem_extend(gpumem *file);
 
-/* What this process's CPUs stored through gpumem_map_host is visible to every GPU and process. For
- * readers on another GPU than the file's, call it with a current context. */
+/* Makes the stores of this process's CPUs through gpumem_map_host visible to every GPU and process.
+ * For readers on another GPU than the file's, call this function with a current context. */
 GPUMEM_API int gpumem_flush(gpumem *file);
 
 /* Ends the leases that all processes have of the file, for its owner and for root: it can be made

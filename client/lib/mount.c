@@ -28,8 +28,8 @@ static int lease_ioctl(int fd, void *ask)
 	return ioctl(fd, GPUMEM_IOC_LEASE, ask) < 0 ? -errno : 0;
 }
 
-/* A descriptor of fewer rights than those that are asked for: whoever may open the file has them.
- */
+/* Whether the descriptor has fewer rights than flags asks for. The file is then opened again, which
+ * needs the right to do so. */
 static bool descriptor_lacks_rights(int fd, int flags)
 {
 	int has = fcntl(fd, F_GETFL);
@@ -53,7 +53,8 @@ static int mount_fail_ended(void)
 	return client_fail(ENOTCONN, "the daemon of this mount has ended");
 }
 
-/* For a terminal, which a mount is not to write to: no control characters, also of two bytes. */
+/* The text goes to a terminal, which a mount must not control: no control characters, of one or two
+ * bytes. */
 static bool text_is_printable(const char *text)
 {
 	for (const unsigned char *at = (const unsigned char *)text; *at; at++)
@@ -62,7 +63,8 @@ static bool text_is_printable(const char *text)
 	return true;
 }
 
-/* 0, or -errno where the daemon is an older one, or is none. */
+/* Asks the daemon for the place of its socket: 0, or -errno if the descriptor is not on gpumemfs.
+ */
 static int socket_ioctl(int fd, struct gpumem_socket *where)
 {
 	if (ioctl(fd, GPUMEM_IOC_SOCKET, where) < 0)
@@ -168,7 +170,7 @@ int client_mount_each(int fd, int (*each)(int root, void *argument), void *argum
 		if (!client_mount_parse(line, &parsed) || parsed.major != major(st.st_dev) ||
 		    parsed.minor != minor(st.st_dev) || strcmp(parsed.root, "/") != 0)
 			continue;
-		/* It may be hidden under another, or be out of reach. */
+		/* Another mount may hide this one, or a folder above may be closed to this user. */
 		AUTO_CLOSE int root = open(parsed.where, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		int rc = root < 0		     ? -errno
 			 : fstat(root, &there) < 0   ? -errno
@@ -182,8 +184,8 @@ int client_mount_each(int fd, int (*each)(int root, void *argument), void *argum
 	return seen;
 }
 
-/* The socket of an ordinary user's daemon. The mount says where, and is not believed further than
- * this user's own directories, nor about the name there. */
+/* Connects to the daemon of an ordinary user. The mount names the directory of the socket. Only a
+ * directory of this user's own is accepted, and the socket's name is computed here. */
 static int socket_connect_own(const char *path, dev_t device)
 {
 	char name[RUNTIME_NAME_MAX], reason[RUNTIME_REASON_MAX];
@@ -209,7 +211,7 @@ static int socket_connect_own(const char *path, dev_t device)
 				     path, name, strerror(-fd));
 }
 
-/* No mount that is visible here has a socket. */
+/* For a file with no visible mount that has a socket. */
 static int socket_connect_elsewhere(int fd)
 {
 	struct gpumem_socket where;

@@ -24,7 +24,7 @@ static int path_fail(const char *path)
 	return client_fail(errno, "%s: %s", path, strerror(errno));
 }
 
-/* Whether there is something to replace, and what. */
+/* Looks at the file that is to be replaced, if there is one. */
 static int target_inspect(const char *path, struct client_replace *replace)
 {
 	struct stat st;
@@ -40,7 +40,7 @@ static int target_inspect(const char *path, struct client_replace *replace)
 	return 0;
 }
 
-/* Paths are split at the last slash; a name with none is in the current folder. */
+/* Splits the path at the last slash; a name without a slash is in the current folder. */
 static int folder_open(const char *path, struct client_replace *replace)
 {
 	const char *slash = strrchr(path, '/');
@@ -76,8 +76,8 @@ static const char *proc_path(int fd, char path[THROUGH_PROC_MAX])
 	return path;
 }
 
-/* Without a name, so that nothing stays of it if the process is killed: only where it can be given
- * one later. Whether it was made. */
+/* Creates the file without a name, so that a killed process leaves nothing behind; only if the file
+ * can get a name later. Gives whether the file was created. */
 static bool file_create_unnamed(mode_t mode, struct client_replace *replace)
 {
 	char path[THROUGH_PROC_MAX];
@@ -117,7 +117,7 @@ int client_replace_begin(const char *path, mode_t mode, struct client_replace *r
 
 	if (rc < 0)
 		return rc;
-	/* The file that a link leads to is replaced, not the link. */
+	/* A link stays; the link's target is replaced. */
 	AUTO_FREE char *resolved = made.exists ? realpath(path, NULL) : strdup(path);
 	if (!resolved)
 		return path_fail(path);
@@ -131,8 +131,7 @@ int client_replace_begin(const char *path, mode_t mode, struct client_replace *r
 	return rc;
 }
 
-/* Gives a file without a name the one that it is for, or, where somebody has that, one beside it.
- */
+/* Gives an unnamed file its final name, or a name beside if the final name exists. */
 static int file_link(const char *path, struct client_replace *replace)
 {
 	char from[THROUGH_PROC_MAX];
@@ -147,14 +146,14 @@ static int file_link(const char *path, struct client_replace *replace)
 			to = replace->beside;
 		if (linkat(AT_FDCWD, from, replace->folder, to, AT_SYMLINK_FOLLOW) == 0)
 			return 0;
-		*replace->beside = '\0'; /* what is there is another's */
+		*replace->beside = '\0'; /* the name belongs to another file */
 		rc = errno == EEXIST ? beside_choose_name(replace) : path_fail(path);
 	}
 	return rc;
 }
 
-/* A filesystem may keep an error of writing for when a descriptor is closed, and afterwards there
- * is no way to the file. */
+/* A filesystem may report a write error only when a descriptor is closed; after the rename that is
+ * too late. */
 static int file_flush(int fd)
 {
 	int other = fcntl(fd, F_DUPFD_CLOEXEC, 0);

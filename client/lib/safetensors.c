@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is accepted is what _header.py of the Python module accepts; change both or neither. This
- * one is stricter where nobody reads, in unknown fields: on depth, numbers beyond 64 bits and what
- * is no Unicode; and on names with a NUL, which C cannot tell. */
+/* This parser accepts the same headers as _header.py of the Python module: change both or neither.
+ * It is stricter in unknown fields (depth, numbers beyond 64 bits, invalid Unicode) and rejects
+ * names with a NUL, which C cannot represent. */
 #include "client/lib/safetensors.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #include "client/core/error.h"
 
-/* As deep as the reference implementation goes: jansson and the walk below recurse on the stack of
- * whichever thread calls, which may be small. */
+/* As deep as the reference implementation goes: jansson and the functions below recurse on the
+ * stack of the calling thread, which may be small. */
 #define DEPTH_MAX 128
 
 #define SHOWN_BYTES 80
@@ -34,14 +34,14 @@ struct shown {
 	char text[SHOWN_BYTES + 8];
 };
 
-/* Text of the file for a message: in quotes, one line, of bounded length. */
+/* Text of the file for a message: in quotes, in one line, of limited length. */
 static struct shown text_show(const char *text, size_t bytes)
 {
 	struct shown shown;
 	size_t n = bytes <= SHOWN_BYTES ? bytes : SHOWN_BYTES;
 	char *to = shown.text;
 
-	/* Not in the middle of a character. */
+	/* The text is not cut in the middle of a character. */
 	while (n < bytes && n && ((unsigned char)text[n] & 0xc0) == 0x80)
 		n--;
 	*to++ = '\'';
@@ -56,7 +56,7 @@ static struct shown string_show(const char *text)
 	return text_show(text, strlen(text));
 }
 
-/* The key whose second occurrence ends before end, as the text has it. */
+/* The duplicate key that ends before end. */
 static struct shown key_show(const char *text, size_t end)
 {
 	size_t at = end ? end - 1 : 0, slashes;
@@ -118,7 +118,7 @@ static int header_load(const char *text, size_t bytes, json_t **json)
 	}
 }
 
-/* The format has no other numbers, even where nobody looks. */
+/* The format has integers only, in unknown fields too. */
 static bool json_has_only_integers(json_t *value)
 {
 	const char *key;
@@ -175,7 +175,7 @@ static const struct dtype *dtype_find(json_t *code)
 	return NULL;
 }
 
-/* How many elements; an empty tensor's other numbers are held to the same limit. */
+/* The number of elements. The other numbers of an empty tensor's shape have the same limit. */
 static int shape_count_elements(const char *name, json_t *shape, uint64_t *count)
 {
 	bool empty = false;

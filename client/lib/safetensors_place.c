@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Where the data of a safetensors file should begin. All tensors move by the same number of bytes,
- * so what suits one may not suit the next. */
+/* Chooses where the data of a safetensors file begins. All tensors move by the same number of
+ * bytes, so a padding that aligns one tensor may misalign another. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,8 +10,8 @@
 
 #define UNITS 5 /* 1, 2, 4, 8 and 16 bytes */
 
-/* How many tensors want the data to begin at each remainder: of their unit, to be viewable, and of
- * the alignment. */
+/* For each remainder of the data's start, the number of tensors that this start suits: to be
+ * viewable (by unit), and to be aligned. */
 struct wishes {
 	uint32_t viewable[UNITS][SAFETENSORS_UNIT_MAX];
 	uint32_t *aligned;
@@ -33,7 +33,7 @@ static void wishes_count(struct wishes *wishes, const struct safetensors *header
 	}
 }
 
-/* With the data at this remainder of the modulus. */
+/* The result if the data begins at this remainder of the modulus. */
 static struct choice wishes_choose(const struct wishes *wishes, uint64_t start, uint64_t bare,
 				   uint64_t modulus)
 {
@@ -67,7 +67,7 @@ int64_t client_safetensors_padding(const struct safetensors *header, size_t leng
 			modulus = header->tensors[i].unit;
 	wishes_count(&wishes, header);
 	struct choice best = wishes_choose(&wishes, bare, bare, modulus);
-	/* Where nothing is aligned, only the place among the largest elements matters. */
+	/* If no tensor can be aligned, only the remainder of the largest unit matters. */
 	for (uint64_t start = 0; start < SAFETENSORS_UNIT_MAX && start < modulus; start++)
 		choice_take_better(&best, wishes_choose(&wishes, start, bare, modulus));
 	for (size_t i = 0; i < header->n_tensors; i++)

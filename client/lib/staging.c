@@ -19,9 +19,9 @@ static int unnamed_open(int root, void *unused)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Huge pages are cheaper to make and to map; where there are none it is small ones. They come with
- * the first byte that is put into each: made beforehand, by threads that each hold the lock on this
- * process's mappings for it, they kept 24 threads from beginning for 25 ms. */
+/* Huge pages are cheaper to allocate and to map; without them the pages are small. Pages are
+ * allocated by the first store: allocating them beforehand, in threads that each take the lock on
+ * this process's mappings, kept 24 threads from starting for 25 ms. */
 static int staging_prepare(struct client_staging *staging, size_t bytes)
 {
 	void *base;
@@ -40,12 +40,12 @@ static int staging_prepare(struct client_staging *staging, size_t bytes)
 	return 0;
 }
 
-/* A store into a page that there is no room for would end the process. */
+/* A store into a page would end the process if the mount has no room for the page. */
 int client_staging_touch(const struct client_staging *staging, size_t at, size_t bytes)
 {
 	if (madvise(staging->base + at, bytes, MADV_POPULATE_WRITE) == 0)
 		return 0;
-	if (errno != EINVAL) /* which is a kernel before 5.14 */
+	if (errno != EINVAL) /* EINVAL: a kernel before 5.14 */
 		return -errno;
 	if (fallocate(staging->fd, 0, (off_t)at, (off_t)bytes) < 0)
 		return -errno;
@@ -121,7 +121,8 @@ ssize_t client_staging_place(const struct client_staging *staging, size_t at, in
 	}
 	if (done == bytes)
 		return (ssize_t)done;
-	/* What keeps the rest from it is seen there, where it is not that this way is none. */
+	/* The copy through the kernel also reports the error that stopped the daemon's copy, unless
+	 * the daemon's copy is just not available. */
 	n = file_copy_range(staging->fd, at + done, to, offset + done, bytes - done);
 	return n < 0 && !done ? n : (ssize_t)done + (n > 0 ? n : 0);
 }
