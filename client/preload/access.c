@@ -26,7 +26,7 @@ bool access_may_be(int fd)
 }
 
 /* The mount's own words on itself: a descriptor. */
-static int open_params(int root, void *unused)
+static int params_open(int root, void *unused)
 {
 	int fd = openat(root, ".gpumem/params", O_RDONLY | O_CLOEXEC);
 
@@ -43,7 +43,7 @@ enum access_kind access_kind(int fd, enum stats_left *why)
 	if (fgetxattr(fd, "user.gpumem.device", device, sizeof(device) - 1) <= 0 ||
 	    strcmp(device, "host") == 0)
 		return ACCESS_NONE;
-	int opened = client_mount_each(fd, open_params, NULL);
+	int opened = client_mount_each(fd, params_open, NULL);
 	AUTO_FCLOSE FILE *params = opened < 0 ? NULL : fdopen(opened, "r");
 	if (opened >= 0 && !params)
 		close(opened);
@@ -59,7 +59,7 @@ enum access_kind access_kind(int fd, enum stats_left *why)
 }
 
 /* By a descriptor whose closing leaves the process's locks alone. */
-static gpumem *lease_as(int fd, int flags)
+static gpumem *lease_with_flags(int fd, int flags)
 {
 	struct gpumem *file = NULL;
 	char path[40];
@@ -74,13 +74,13 @@ static gpumem *lease_as(int fd, int flags)
 	return file;
 }
 
-static bool no_right(int error)
+static bool error_is_rights(int error)
 {
 	return error == EACCES || error == EPERM || error == EROFS || error == ETXTBSY;
 }
 
 /* A reader is given a copy of what is not trusted to it. */
-static bool trusted(int fd)
+static bool file_is_trusted(int fd)
 {
 	char share[16] = "";
 
@@ -88,7 +88,7 @@ static bool trusted(int fd)
 	       strcmp(share, "trusted") == 0;
 }
 
-static bool is_the_file(gpumem *file)
+static bool lease_is_direct(gpumem *file)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};
 
@@ -99,17 +99,17 @@ static bool is_the_file(gpumem *file)
 gpumem *access_lease(int fd, bool *writable, enum stats_left *why)
 {
 	int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
-	gpumem *file = lease_as(fd, O_RDWR);
+	gpumem *file = lease_with_flags(fd, O_RDWR);
 
 	*why = LEFT_FAILED;
 	*writable = true;
-	if (!file && no_right(errno)) {
+	if (!file && error_is_rights(errno)) {
 		*why = LEFT_RIGHTS;
 		*writable = false;
-		if (mode == O_RDONLY && trusted(fd))
-			file = lease_as(fd, O_RDONLY);
+		if (mode == O_RDONLY && file_is_trusted(fd))
+			file = lease_with_flags(fd, O_RDONLY);
 	}
-	if (file && !is_the_file(file)) {
+	if (file && !lease_is_direct(file)) {
 		gpumem_close(file);
 		return NULL;
 	}

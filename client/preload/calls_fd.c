@@ -7,7 +7,7 @@
 #include "client/preload/calls.h"
 #include "client/preload/slot.h"
 
-static int came(int fd)
+static int fd_note_opened(int fd)
 {
 	if (fd >= 0)
 		slot_opened(fd);
@@ -28,7 +28,7 @@ CALL("close", int, call_close, int fd)
 	return real.close(fd);
 }
 
-static void closing_range(unsigned first, unsigned last)
+static void fds_note_closing(unsigned first, unsigned last)
 {
 	for (unsigned fd = first; fd <= last && fd < DESCRIPTORS_MAX; fd++)
 		slot_closing((int)fd);
@@ -41,7 +41,7 @@ CALL("close_range", int, call_close_range, unsigned first, unsigned last, int fl
 	if (own_inside || first > last)
 		return real.close_range(first, last, flags);
 	if (!flags)
-		closing_range(first, last);
+		fds_note_closing(first, last);
 	for (;;) {
 		unsigned mine = own_next(first, last);
 		bool none = mine > last || mine >= DESCRIPTORS_MAX || !own_is((int)mine);
@@ -64,11 +64,11 @@ CALL("closefrom", void, call_closefrom, int first)
 CALL("dup", int, call_dup, int fd)
 {
 	real_need();
-	return came(real.dup(fd));
+	return fd_note_opened(real.dup(fd));
 }
 
 /* One of ours cannot be replaced; the kernel has this error for a race of the same outcome. */
-static bool replaces(int fd, int by)
+static bool fd_may_replace(int fd, int by)
 {
 	if (fd == by || own_inside)
 		return true;
@@ -83,11 +83,11 @@ static bool replaces(int fd, int by)
 CALL("dup2", int, call_dup2, int fd, int as)
 {
 	real_need();
-	return replaces(as, fd) ? real.dup2(fd, as) : -1;
+	return fd_may_replace(as, fd) ? real.dup2(fd, as) : -1;
 }
 
 CALL("dup3", int, call_dup3, int fd, int as, int flags)
 {
 	real_need();
-	return replaces(as, fd) ? real.dup3(fd, as, flags) : -1;
+	return fd_may_replace(as, fd) ? real.dup3(fd, as, flags) : -1;
 }

@@ -13,7 +13,7 @@
 #include "client/preload/mapping.h"
 #include "client/preload/slot.h"
 
-static bool yield(const struct slot_identity *identity)
+static bool file_yield(const struct slot_identity *identity)
 {
 	bool had = slots_yield(identity);
 
@@ -21,22 +21,22 @@ static bool yield(const struct slot_identity *identity)
 }
 
 /* Whether a call that failed is worth another try. */
-static bool busy(void)
+static bool error_is_busy(void)
 {
 	return errno == EBUSY && !own_inside && own_process();
 }
 
-static bool gave_way(int folder, const char *path, int flags)
+static bool file_gave_way(int folder, const char *path, int flags)
 {
 	struct statx st;
 
-	if (!busy())
+	if (!error_is_busy())
 		return false;
 	INSIDE();
 	bool gave = statx(folder, path, flags | AT_STATX_DONT_SYNC, STATX_INO, &st) == 0 &&
-		    yield(&(struct slot_identity){.device = (uint64_t)st.stx_dev_major << 32 |
-							    st.stx_dev_minor,
-						  .inode = st.stx_ino});
+		    file_yield(&(struct slot_identity){.device = (uint64_t)st.stx_dev_major << 32 |
+								 st.stx_dev_minor,
+						       .inode = st.stx_ino});
 	errno = EBUSY;
 	return gave;
 }
@@ -48,7 +48,7 @@ static bool gave_way(int folder, const char *path, int flags)
 	({                                                                                         \
 		real_need();                                                                       \
 		int answer_ = (kernel), tries_ = TRIES;                                            \
-		while (answer_ < 0 && gave_way(folder, path, flags) && tries_--)                   \
+		while (answer_ < 0 && file_gave_way(folder, path, flags) && tries_--)              \
 			answer_ = (kernel);                                                        \
 		answer_;                                                                           \
 	})
@@ -58,7 +58,7 @@ static bool gave_way(int folder, const char *path, int flags)
 
 /* --- opening. What libgpumem opens to keep is ours. */
 
-static int opened(int fd, int flags)
+static int fd_note_opened(int fd, int flags)
 {
 	if (fd < 0)
 		return fd;
@@ -68,7 +68,7 @@ static int opened(int fd, int flags)
 	return fd;
 }
 
-static mode_t mode_of(int flags, va_list *arguments)
+static mode_t open_mode(int flags, va_list *arguments)
 {
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(*arguments, mode_t) : 0;
 }
@@ -76,38 +76,39 @@ static mode_t mode_of(int flags, va_list *arguments)
 #define WITH_MODE(mode)                                                                            \
 	va_list arguments_;                                                                        \
 	va_start(arguments_, flags);                                                               \
-	mode_t mode = mode_of(flags, &arguments_);                                                 \
+	mode_t mode = open_mode(flags, &arguments_);                                               \
 	va_end(arguments_)
 
 CALL("open64", int, call_open, const char *path, int flags, ...)
 {
 	WITH_MODE(mode);
-	return opened(TRY_PATH(path, real.open64(path, flags, mode)), flags);
+	return fd_note_opened(TRY_PATH(path, real.open64(path, flags, mode)), flags);
 }
 CALL_ALSO("open", "open64")
 
 CALL("openat64", int, call_openat, int folder, const char *path, int flags, ...)
 {
 	WITH_MODE(mode);
-	return opened(TRY(folder, path, 0, real.openat64(folder, path, flags, mode)), flags);
+	return fd_note_opened(TRY(folder, path, 0, real.openat64(folder, path, flags, mode)),
+			      flags);
 }
 CALL_ALSO("openat", "openat64")
 
 CALL("__open64_2", int, call_open_2, const char *path, int flags)
 {
-	return opened(TRY_PATH(path, real.__open64_2(path, flags)), flags);
+	return fd_note_opened(TRY_PATH(path, real.__open64_2(path, flags)), flags);
 }
 CALL_ALSO("__open_2", "__open64_2")
 
 CALL("__openat64_2", int, call_openat_2, int folder, const char *path, int flags)
 {
-	return opened(TRY(folder, path, 0, real.__openat64_2(folder, path, flags)), flags);
+	return fd_note_opened(TRY(folder, path, 0, real.__openat64_2(folder, path, flags)), flags);
 }
 CALL_ALSO("__openat_2", "__openat64_2")
 
 CALL("creat64", int, call_creat, const char *path, mode_t mode)
 {
-	return opened(TRY_PATH(path, real.creat64(path, mode)), O_WRONLY);
+	return fd_note_opened(TRY_PATH(path, real.creat64(path, mode)), O_WRONLY);
 }
 CALL_ALSO("creat", "creat64")
 
@@ -116,7 +117,7 @@ CALL("fopen64", FILE *, call_fopen, const char *path, const char *mode)
 	real_need();
 	FILE *file = real.fopen64(path, mode);
 
-	for (int tries = TRIES; !file && gave_way(AT_FDCWD, path, 0) && tries; tries--)
+	for (int tries = TRIES; !file && file_gave_way(AT_FDCWD, path, 0) && tries; tries--)
 		file = real.fopen64(path, mode);
 	return file;
 }

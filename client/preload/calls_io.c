@@ -18,7 +18,7 @@
 	})
 
 /* No offset that a program gives means its position. */
-static off_t given(off_t offset)
+static off_t offset_given(off_t offset)
 {
 	return offset < 0 ? -1 : offset;
 }
@@ -55,7 +55,8 @@ CALL("pread64", ssize_t, call_pread, int fd, void *to, size_t bytes, off_t offse
 {
 	struct iovec one = part(to, bytes);
 
-	return SERVE(IO_READ, fd, &one, 1, given(offset), real.pread64(fd, to, bytes, offset));
+	return SERVE(IO_READ, fd, &one, 1, offset_given(offset),
+		     real.pread64(fd, to, bytes, offset));
 }
 CALL_ALSO("pread", "pread64")
 
@@ -66,7 +67,8 @@ CALL("__pread64_chk", ssize_t, call_pread_chk, int fd, void *to, size_t bytes, o
 
 	if (bytes > room)
 		return real_need(), real.__pread64_chk(fd, to, bytes, offset, room);
-	return SERVE(IO_READ, fd, &one, 1, given(offset), real.pread64(fd, to, bytes, offset));
+	return SERVE(IO_READ, fd, &one, 1, offset_given(offset),
+		     real.pread64(fd, to, bytes, offset));
 }
 CALL_ALSO("__pread_chk", "__pread64_chk")
 
@@ -74,7 +76,8 @@ CALL("pwrite64", ssize_t, call_pwrite, int fd, const void *from, size_t bytes, o
 {
 	struct iovec one = part(from, bytes);
 
-	return SERVE(IO_WRITE, fd, &one, 1, given(offset), real.pwrite64(fd, from, bytes, offset));
+	return SERVE(IO_WRITE, fd, &one, 1, offset_given(offset),
+		     real.pwrite64(fd, from, bytes, offset));
 }
 CALL_ALSO("pwrite", "pwrite64")
 
@@ -90,18 +93,20 @@ CALL("writev", ssize_t, call_writev, int fd, const struct iovec *parts, int n)
 
 CALL("preadv64", ssize_t, call_preadv, int fd, const struct iovec *parts, int n, off_t offset)
 {
-	return SERVE(IO_READ, fd, parts, n, given(offset), real.preadv64(fd, parts, n, offset));
+	return SERVE(IO_READ, fd, parts, n, offset_given(offset),
+		     real.preadv64(fd, parts, n, offset));
 }
 CALL_ALSO("preadv", "preadv64")
 
 CALL("pwritev64", ssize_t, call_pwritev, int fd, const struct iovec *parts, int n, off_t offset)
 {
-	return SERVE(IO_WRITE, fd, parts, n, given(offset), real.pwritev64(fd, parts, n, offset));
+	return SERVE(IO_WRITE, fd, parts, n, offset_given(offset),
+		     real.pwritev64(fd, parts, n, offset));
 }
 CALL_ALSO("pwritev", "pwritev64")
 
 /* Offset -1 is the descriptor's position here. Flags are the kernel's to understand. */
-static off_t position(off_t offset)
+static off_t offset_position(off_t offset)
 {
 	return offset == -1 ? IO_AT_POSITION : offset;
 }
@@ -111,7 +116,7 @@ CALL("preadv64v2", ssize_t, call_preadv2, int fd, const struct iovec *parts, int
 {
 	if (flags)
 		return real_need(), real.preadv64v2(fd, parts, n, offset, flags);
-	return SERVE(IO_READ, fd, parts, n, position(offset),
+	return SERVE(IO_READ, fd, parts, n, offset_position(offset),
 		     real.preadv64v2(fd, parts, n, offset, flags));
 }
 CALL_ALSO("preadv2", "preadv64v2")
@@ -121,7 +126,7 @@ CALL("pwritev64v2", ssize_t, call_pwritev2, int fd, const struct iovec *parts, i
 {
 	if (flags)
 		return real_need(), real.pwritev64v2(fd, parts, n, offset, flags);
-	return SERVE(IO_WRITE, fd, parts, n, position(offset),
+	return SERVE(IO_WRITE, fd, parts, n, offset_position(offset),
 		     real.pwritev64v2(fd, parts, n, offset, flags));
 }
 CALL_ALSO("pwritev2", "pwritev64v2")

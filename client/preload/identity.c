@@ -10,7 +10,7 @@ static struct slot_identity table[PLACES]; /* inode 0: free */
 static unsigned count;			   /* at FULL, every file counts as cached */
 
 /* The identity's place, or the free one where it would be. */
-static struct slot_identity *place_of(const struct slot_identity *identity)
+static struct slot_identity *identity_find(const struct slot_identity *identity)
 {
 	uint64_t key = (identity->inode ^ identity->device << 40) * 0x9e3779b97f4a7c15;
 	unsigned at = (unsigned)(key >> 32) % PLACES;
@@ -22,7 +22,7 @@ static struct slot_identity *place_of(const struct slot_identity *identity)
 
 void identity_add_cached(const struct slot_identity *identity)
 {
-	struct slot_identity *place = place_of(identity);
+	struct slot_identity *place = identity_find(identity);
 
 	if (count == FULL || place->inode)
 		return;
@@ -32,5 +32,5 @@ void identity_add_cached(const struct slot_identity *identity)
 
 bool identity_is_cached(const struct slot_identity *identity)
 {
-	return count == FULL || place_of(identity)->inode;
+	return count == FULL || identity_find(identity)->inode;
 }

@@ -31,7 +31,7 @@
 /* A reader moves atime when it is a second old; relatime asks for less. */
 #define ACCESS_TICK_NS 1000000000
 
-static size_t total_of(const struct io_call *call)
+static size_t call_bytes(const struct io_call *call)
 {
 	size_t total = 0;
 
@@ -47,7 +47,7 @@ static size_t total_of(const struct io_call *call)
 
 /* As the kernel stamps files: its clock moves a few hundred times a second, and so does the
  * daemon's stamp, which costs a call. */
-static int64_t tick(void)
+static int64_t tick_now(void)
 {
 	struct timespec now;
 
@@ -55,7 +55,7 @@ static int64_t tick(void)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static bool within_limit(uint64_t end)
+static bool end_within_limit(uint64_t end)
 {
 	struct rlimit limit;
 
@@ -64,8 +64,8 @@ static bool within_limit(uint64_t end)
 }
 
 /* Whether the call can be served, and if not why. Under the slot's lock. */
-static bool may_read(const struct slot *slot, int mode, uint64_t end, size_t bytes,
-		     enum stats_left *why)
+static bool slot_may_read(const struct slot *slot, int mode, uint64_t end, size_t bytes,
+			  enum stats_left *why)
 {
 	if ((mode & O_ACCMODE) == O_WRONLY)
 		return false;
@@ -76,12 +76,12 @@ static bool may_read(const struct slot *slot, int mode, uint64_t end, size_t byt
 	if (end > atomic_load(&slot->size) || end > slot->bytes)
 		return false;
 	*why = LEFT_TIMES;
-	int64_t accessed = atomic_load(&((struct slot *)slot)->accessed), now = tick();
+	int64_t accessed = atomic_load(&((struct slot *)slot)->accessed), now = tick_now();
 	return accessed && now >= accessed && now - accessed < ACCESS_TICK_NS;
 }
 
-static bool may_write(const struct slot *slot, int mode, uint64_t offset, uint64_t end,
-		      enum stats_left *why)
+static bool slot_may_write(const struct slot *slot, int mode, uint64_t offset, uint64_t end,
+			   enum stats_left *why)
 {
 	*why = LEFT_RIGHTS;
 	if ((mode & O_ACCMODE) == O_RDONLY || !slot->writable)
@@ -90,11 +90,11 @@ static bool may_write(const struct slot *slot, int mode, uint64_t offset, uint64
 	if (mode & O_APPEND)
 		return false;
 	*why = LEFT_GROWING;
-	return offset <= atomic_load(&slot->size) && end <= slot->bytes && within_limit(end);
+	return offset <= atomic_load(&slot->size) && end <= slot->bytes && end_within_limit(end);
 }
 
-static bool may(const struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
-		enum stats_left *why)
+static bool slot_may_serve(const struct slot *slot, const struct io_call *call, off_t offset,
+			   size_t bytes, enum stats_left *why)
 {
 	int mode = fcntl(call->fd, F_GETFL);
 	uint64_t end;
@@ -103,11 +103,11 @@ static bool may(const struct slot *slot, const struct io_call *call, off_t offse
 	if (mode < 0 || mode & O_PATH || offset < 0 ||
 	    __builtin_add_overflow((uint64_t)offset, bytes, &end))
 		return false;
-	return call->direction == IO_READ ? may_read(slot, mode, end, bytes, why)
-					  : may_write(slot, mode, (uint64_t)offset, end, why);
+	return call->direction == IO_READ ? slot_may_read(slot, mode, end, bytes, why)
+					  : slot_may_write(slot, mode, (uint64_t)offset, end, why);
 }
 
-static void load(const struct slot *slot, const struct io_call *call, off_t offset)
+static void window_load(const struct slot *slot, const struct io_call *call, off_t offset)
 {
 	const char *from = slot->base + offset;
 
@@ -121,7 +121,8 @@ static void load(const struct slot *slot, const struct io_call *call, off_t offs
 
 /* By a system call where the memory is the system's: it takes pages that were never used without
  * clearing them first, and without a fault for each. */
-static bool store_system(const struct slot *slot, const char *from, size_t bytes, uint64_t offset)
+static bool window_store_system(const struct slot *slot, const char *from, size_t bytes,
+				uint64_t offset)
 {
 	const struct client_layout *layout = &slot->file->layout;
 
@@ -141,7 +142,7 @@ static bool store_system(const struct slot *slot, const char *from, size_t bytes
 	return bytes == 0;
 }
 
-static bool store(const struct slot *slot, const struct io_call *call, off_t offset)
+static bool window_store(const struct slot *slot, const struct io_call *call, off_t offset)
 {
 	bool done = true;
 
@@ -151,7 +152,7 @@ static bool store(const struct slot *slot, const struct io_call *call, off_t off
 		if (slot->kind == ACCESS_GPU)
 			stream_store(slot->base + offset, from, bytes);
 		else if (bytes >= SYSTEM_CALL_MIN)
-			done = store_system(slot, from, bytes, (uint64_t)offset);
+			done = window_store_system(slot, from, bytes, (uint64_t)offset);
 		else
 			memcpy(slot->base + offset, from, bytes);
 	}
@@ -159,7 +160,7 @@ static bool store(const struct slot *slot, const struct io_call *call, off_t off
 	return done;
 }
 
-static const char *last_byte(const struct io_call *call)
+static const char *call_last_byte(const struct io_call *call)
 {
 	int i = call->n_parts - 1;
 
@@ -168,7 +169,7 @@ static const char *last_byte(const struct io_call *call)
 	return (const char *)call->parts[i].iov_base + call->parts[i].iov_len - 1;
 }
 
-static void raise_to(atomic_uint_fast64_t *value, uint64_t to)
+static void value_raise(atomic_uint_fast64_t *value, uint64_t to)
 {
 	uint64_t now = atomic_load(value);
 
@@ -178,41 +179,42 @@ static void raise_to(atomic_uint_fast64_t *value, uint64_t to)
 
 /* The kernel writes the last byte once more: that gives the file its size, its times, and takes
  * set-id bits away. The bytes are in place before, so that nobody reads zeros at the end. */
-static bool settle(struct slot *slot, const struct io_call *call, uint64_t end)
+static bool file_update_end(struct slot *slot, const struct io_call *call, uint64_t end)
 {
-	int64_t now = tick();
+	int64_t now = tick_now();
 
 	if (end <= atomic_load(&slot->size) && atomic_load(&slot->written) == now)
 		return true;
-	if (real.pwrite64(call->fd, last_byte(call), 1, (off_t)end - 1) != 1)
+	if (real.pwrite64(call->fd, call_last_byte(call), 1, (off_t)end - 1) != 1)
 		return false;
-	raise_to(&slot->size, end);
+	value_raise(&slot->size, end);
 	atomic_store(&slot->written, now);
 	atomic_store(&slot->accessed, 0); /* relatime: older than mtime, it moves */
 	return true;
 }
 
-static bool move(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
+static bool window_move(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
 {
 	if (call->direction == IO_READ) {
-		load(slot, call, offset);
+		window_load(slot, call, offset);
 		stats_serve(SERVED_READ, bytes);
 		return true;
 	}
-	if (!store(slot, call, offset) || !settle(slot, call, (uint64_t)offset + bytes))
+	if (!window_store(slot, call, offset) ||
+	    !file_update_end(slot, call, (uint64_t)offset + bytes))
 		return false;
 	stats_serve(SERVED_WRITE, bytes);
 	return true;
 }
 
-static ssize_t by_kernel(const struct io_call *call, off_t offset)
+static ssize_t call_by_kernel(const struct io_call *call, off_t offset)
 {
 	if (call->direction == IO_READ)
 		return real.preadv64(call->fd, call->parts, call->n_parts, offset);
 	return real.pwritev64(call->fd, call->parts, call->n_parts, offset);
 }
 
-static bool is_before_end(int fd, uint64_t end)
+static bool file_reaches(int fd, uint64_t end)
 {
 	struct stat st;
 
@@ -220,8 +222,8 @@ static bool is_before_end(int fd, uint64_t end)
 }
 
 /* Rights, size and times are the daemon's to look after, as in any system call. */
-static bool may_stage(const struct slot *slot, const struct io_call *call, off_t offset,
-		      size_t bytes)
+static bool slot_may_stage(const struct slot *slot, const struct io_call *call, off_t offset,
+			   size_t bytes)
 {
 	bool can = bytes >= STAGE_CALL_MIN && slot->kind == ACCESS_GPU && !slot->refused &&
 		   stage_is_for(slot);
@@ -232,35 +234,35 @@ static bool may_stage(const struct slot *slot, const struct io_call *call, off_t
 	    __builtin_add_overflow((uint64_t)offset, bytes, &end))
 		return false;
 	if (call->direction == IO_READ)
-		return (mode & O_ACCMODE) != O_WRONLY && is_before_end(call->fd, end);
-	return (mode & O_ACCMODE) != O_RDONLY && !(mode & O_APPEND) && within_limit(end);
+		return (mode & O_ACCMODE) != O_WRONLY && file_reaches(call->fd, end);
+	return (mode & O_ACCMODE) != O_RDONLY && !(mode & O_APPEND) && end_within_limit(end);
 }
 
-static bool stage(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
+static bool call_stage(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
 {
-	if (!may_stage(slot, call, offset, bytes) || !stage_move(call, offset, bytes))
+	if (!slot_may_stage(slot, call, offset, bytes) || !stage_move(call, offset, bytes))
 		return false;
-	atomic_store(&slot->accessed, call->direction == IO_READ ? tick() : 0);
+	atomic_store(&slot->accessed, call->direction == IO_READ ? tick_now() : 0);
 	if (call->direction == IO_WRITE)
-		atomic_store(&slot->written, tick());
+		atomic_store(&slot->written, tick_now());
 	if (call->direction == IO_WRITE && slot->file)
-		raise_to(&slot->size, (uint64_t)offset + bytes);
+		value_raise(&slot->size, (uint64_t)offset + bytes);
 	stats_serve(call->direction == IO_READ ? SERVED_READ : SERVED_WRITE, bytes);
 	return true;
 }
 
-static bool direct(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
-		   enum stats_left *why)
+static bool call_direct(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
+			enum stats_left *why)
 {
-	return stage(slot, call, offset, bytes) ||
-	       (slot->file && may(slot, call, offset, bytes, why) &&
-		move(slot, call, offset, bytes));
+	return call_stage(slot, call, offset, bytes) ||
+	       (slot->file && slot_may_serve(slot, call, offset, bytes, why) &&
+		window_move(slot, call, offset, bytes));
 }
 
-static bool at_offset(struct slot *slot, const struct io_call *call, size_t bytes, ssize_t *answer,
-		      enum stats_left *why)
+static bool call_at_offset(struct slot *slot, const struct io_call *call, size_t bytes,
+			   ssize_t *answer, enum stats_left *why)
 {
-	if (!direct(slot, call, call->offset, bytes, why))
+	if (!call_direct(slot, call, call->offset, bytes, why))
 		return false;
 	*answer = (ssize_t)bytes;
 	return true;
@@ -269,21 +271,22 @@ static bool at_offset(struct slot *slot, const struct io_call *call, size_t byte
 /* The position is moved first, in one step, which makes the range ours whoever else uses the
  * descriptor, in this process or in another. From then on the bytes belong there, even when it is
  * the kernel that has to move them. */
-static bool at_position(struct slot *slot, const struct io_call *call, size_t bytes,
-			ssize_t *answer, enum stats_left *why)
+static bool call_at_position(struct slot *slot, const struct io_call *call, size_t bytes,
+			     ssize_t *answer, enum stats_left *why)
 {
 	off_t now = lseek(call->fd, 0, SEEK_CUR);
 
-	if (!may_stage(slot, call, now, bytes) && !(slot->file && may(slot, call, now, bytes, why)))
+	if (!slot_may_stage(slot, call, now, bytes) &&
+	    !(slot->file && slot_may_serve(slot, call, now, bytes, why)))
 		return false;
 	off_t offset = lseek(call->fd, (off_t)bytes, SEEK_CUR) - (off_t)bytes;
 	if (offset < 0)
 		return false;
-	if (direct(slot, call, offset, bytes, why)) {
+	if (call_direct(slot, call, offset, bytes, why)) {
 		*answer = (ssize_t)bytes;
 		return true;
 	}
-	*answer = by_kernel(call, offset);
+	*answer = call_by_kernel(call, offset);
 	int error = errno;
 	if (*answer < (ssize_t)bytes)
 		lseek(call->fd, (*answer > 0 ? *answer : 0) - (off_t)bytes, SEEK_CUR);
@@ -292,13 +295,13 @@ static bool at_position(struct slot *slot, const struct io_call *call, size_t by
 	return true;
 }
 
-static bool serve(struct slot *slot, const struct io_call *call, size_t bytes, ssize_t *answer)
+static bool call_serve(struct slot *slot, const struct io_call *call, size_t bytes, ssize_t *answer)
 {
 	enum stats_left why = slot->refused ? slot->why : LEFT_WARMING;
 
 	if ((slot->file || stage_is_for(slot)) &&
-	    (call->offset == IO_AT_POSITION ? at_position(slot, call, bytes, answer, &why)
-					    : at_offset(slot, call, bytes, answer, &why)))
+	    (call->offset == IO_AT_POSITION ? call_at_position(slot, call, bytes, answer, &why)
+					    : call_at_offset(slot, call, bytes, answer, &why)))
 		return true;
 	stats_leave(why);
 	return false;
@@ -307,7 +310,7 @@ static bool serve(struct slot *slot, const struct io_call *call, size_t bytes, s
 bool io_direct(const struct io_call *call, ssize_t *answer)
 {
 	struct slot *slot = slot_of(call->fd);
-	size_t bytes = slot ? total_of(call) : 0;
+	size_t bytes = slot ? call_bytes(call) : 0;
 	int error = errno;
 
 	if (bytes == 0)
@@ -319,7 +322,7 @@ bool io_direct(const struct io_call *call, ssize_t *answer)
 		return false;
 	}
 	*answer = 0;
-	bool served = serve(slot, call, bytes, answer);
+	bool served = call_serve(slot, call, bytes, answer);
 	slot_leave(slot);
 	if (!served || *answer >= 0)
 		errno = error;
@@ -335,7 +338,7 @@ void io_was_left(const struct io_call *call, ssize_t answer)
 		return;
 	off_t end =
 	    call->offset == IO_AT_POSITION ? lseek(call->fd, 0, SEEK_CUR) : call->offset + answer;
-	atomic_store(call->direction == IO_READ ? &slot->accessed : &slot->written, tick());
+	atomic_store(call->direction == IO_READ ? &slot->accessed : &slot->written, tick_now());
 	if (call->direction == IO_WRITE)
 		atomic_store(&slot->accessed, 0);
 	slot_used(slot, call->fd, (uint64_t)answer, end > 0 ? (uint64_t)end : 0);

@@ -31,25 +31,25 @@ void mapping_start(void)
 	wanted = !text || strcmp(text, "0") != 0;
 }
 
-static void count_again(void)
+static void range_count_update(void)
 {
 	atomic_store(&any, range_count());
 }
 
-static size_t whole_pages(size_t bytes)
+static size_t page_round_up(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
 	return (bytes + page - 1) / page * page;
 }
 
-static bool is_aligned(const void *address)
+static bool address_is_aligned(const void *address)
 {
 	return (uintptr_t)address % (size_t)sysconf(_SC_PAGESIZE) == 0;
 }
 
 /* Under lock. */
-static bool touches(const char *start, size_t bytes)
+static bool ranges_touch(const char *start, size_t bytes)
 {
 	for (unsigned i = 0; i < range_count(); i++)
 		if (range_overlaps(range_at(i), start, bytes))
@@ -60,24 +60,24 @@ static bool touches(const char *start, size_t bytes)
 bool mapping_touches(const void *address, size_t bytes)
 {
 	/* The kernel refuses addresses that are not a page's. */
-	if (atomic_load_explicit(&any, memory_order_relaxed) == 0 || !is_aligned(address) ||
+	if (atomic_load_explicit(&any, memory_order_relaxed) == 0 || !address_is_aligned(address) ||
 	    own_inside || !own_process())
 		return false;
 	scoped_lock(&lock);
-	return touches(address, whole_pages(bytes));
+	return ranges_touch(address, page_round_up(bytes));
 }
 
 /* Under lock: the ranges there are gone; borders have been made. */
-static void forget(const char *start, size_t bytes)
+static void ranges_forget(const char *start, size_t bytes)
 {
 	for (unsigned i = range_count(); i-- > 0;)
 		if (range_overlaps(range_at(i), start, bytes))
 			range_remove(i);
-	count_again();
+	range_count_update();
 }
 
 /* Under lock: no range lies across either end. */
-static int make_borders(const char *start, size_t bytes)
+static int ranges_split(const char *start, size_t bytes)
 {
 	int rc = range_reserve(2);
 
@@ -92,7 +92,7 @@ static int make_borders(const char *start, size_t bytes)
 
 /* A file of which this process has mapped the memory itself is mapped so again: stores into the one
  * mapping are seen in the other. */
-static bool is_for_kernel(const struct mapping_request *request, enum stats_left *why)
+static bool request_is_for_kernel(const struct mapping_request *request, enum stats_left *why)
 {
 	struct slot_identity identity;
 
@@ -121,7 +121,7 @@ static struct mapping *mapping_new(int fd, bool writes, enum stats_left *why)
 	return NULL;
 }
 
-static bool covers(struct mapping *mapping, const struct range *range, enum stats_left *why)
+static bool mapping_covers(struct mapping *mapping, const struct range *range, enum stats_left *why)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};
 
@@ -130,19 +130,19 @@ static bool covers(struct mapping *mapping, const struct range *range, enum stat
 		return false;
 	mapping->on_gpu = info.kind == GPUMEM_FILE_DEVICE;
 	*why = LEFT_END_OF_FILE;
-	if (range->offset + range->bytes > whole_pages(info.size))
+	if (range->offset + range->bytes > page_round_up(info.size))
 		return false;
 	*why = LEFT_WINDOW;
 	return !mapping->on_gpu || range->bytes >= info.size / PART_MIN;
 }
 
 /* The range with its addresses: 0; -EAGAIN where the kernel is to try. */
-static int map_range(struct range *range, const struct mapping_request *request,
+static int range_map(struct range *range, const struct mapping_request *request,
 		     enum stats_left *why)
 {
 	void *base;
 
-	if (!covers(range->of, range, why))
+	if (!mapping_covers(range->of, range, why))
 		return -EAGAIN;
 	*why = LEFT_FAILED;
 	if (gpumem_map_host(range->of->file, &base, NULL) < 0 || range_reserve(3) < 0)
@@ -150,8 +150,8 @@ static int map_range(struct range *range, const struct mapping_request *request,
 	range->start = place_reserve(request->address, range->bytes, request->flags);
 	if (range->start == MAP_FAILED)
 		return -errno;
-	make_borders(range->start, range->bytes);
-	forget(range->start, range->bytes);
+	ranges_split(range->start, range->bytes);
+	ranges_forget(range->start, range->bytes);
 	if (place_direct(range) < 0) {
 		/* What was asked to be at this address was replaced by the reservation already. */
 		if (!(request->flags & MAP_FIXED))
@@ -161,16 +161,16 @@ static int map_range(struct range *range, const struct mapping_request *request,
 	if (!range->of->on_gpu)
 		gpumem_unmap_host(range->of->file);
 	range_add(range);
-	count_again();
+	range_count_update();
 	return 0;
 }
 
 /* Under lock. */
-static bool map_file(int fd, bool may_write, const struct mapping_request *request, void **address,
+static bool file_map(int fd, bool may_write, const struct mapping_request *request, void **address,
 		     enum stats_left *why)
 {
 	struct range range = {
-	    .bytes = whole_pages(request->bytes),
+	    .bytes = page_round_up(request->bytes),
 	    .offset = (uint64_t)request->offset,
 	    .protection = request->protection,
 	    .shared = request->flags & MAP_SHARED,
@@ -180,7 +180,7 @@ static bool map_file(int fd, bool may_write, const struct mapping_request *reque
 	range.of = mapping_new(fd, request->protection & PROT_WRITE, why);
 	if (!range.of)
 		return false;
-	int rc = map_range(&range, request, why);
+	int rc = range_map(&range, request, why);
 	if (rc == 0) {
 		stats_serve(SERVED_MAP, range.bytes);
 		*address = range.start;
@@ -203,12 +203,13 @@ bool mapping_map(const struct mapping_request *request, void **address)
 		return false;
 	INSIDE();
 	int mode = fcntl(request->fd, F_GETFL);
-	bool served = request_can_be_direct(request, mode, &why) && !is_for_kernel(request, &why) &&
+	bool served = request_can_be_direct(request, mode, &why) &&
+		      !request_is_for_kernel(request, &why) &&
 		      access_kind(request->fd, &why) != ACCESS_NONE;
 	if (served) {
 		scoped_lock(&lock);
 		served =
-		    map_file(request->fd, (mode & O_ACCMODE) == O_RDWR, request, address, &why);
+		    file_map(request->fd, (mode & O_ACCMODE) == O_RDWR, request, address, &why);
 	}
 	if (!served)
 		stats_leave(why);
@@ -228,8 +229,8 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 	INSIDE();
 	if (request->flags & MAP_FIXED && atomic_load(&any) && own_process()) {
 		scoped_lock(&lock);
-		if (make_borders(address, whole_pages(request->bytes)) == 0)
-			forget(address, whole_pages(request->bytes));
+		if (ranges_split(address, page_round_up(request->bytes)) == 0)
+			ranges_forget(address, page_round_up(request->bytes));
 	}
 	if (file && slot_identify(request->fd, &identity))
 		slots_refuse(&identity);
@@ -240,25 +241,25 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 
 int mapping_unmap(void *address, size_t bytes)
 {
-	size_t whole = whole_pages(bytes);
+	size_t whole = page_round_up(bytes);
 
 	INSIDE();
 	scoped_lock(&lock);
-	if (make_borders(address, whole) < 0) {
+	if (ranges_split(address, whole) < 0) {
 		errno = ENOMEM;
 		return -1;
 	}
 	int rc = real.munmap(address, bytes);
 	if (rc == 0) {
 		int error = errno;
-		forget(address, whole);
+		ranges_forget(address, whole);
 		errno = error;
 	}
 	return rc;
 }
 
 /* Under lock: the range becomes the kernel's. */
-static int yield(unsigned i, enum place_by by)
+static int range_yield(unsigned i, enum place_by by)
 {
 	struct slot_identity identity = range_at(i)->of->identity;
 	int rc = place_kernel(range_at(i), by);
@@ -266,44 +267,44 @@ static int yield(unsigned i, enum place_by by)
 	if (rc < 0)
 		return rc;
 	range_remove(i);
-	count_again();
+	range_count_update();
 	slots_refuse(&identity);
 	return 0;
 }
 
 /* Under lock. */
-static int yield_there(const char *start, size_t bytes)
+static int ranges_yield(const char *start, size_t bytes)
 {
 	int rc = 0;
 
 	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
 		if (range_overlaps(range_at(i), start, bytes))
-			rc = yield(i, PLACE_APART);
+			rc = range_yield(i, PLACE_APART);
 	return rc;
 }
 
 /* A private mapping that becomes writable is to be copied on write: the kernel's business. */
-static int may_protect(unsigned i, int protection)
+static int range_protect(unsigned i, int protection)
 {
 	const struct range *range = range_at(i);
 
 	if (!range->shared && protection & PROT_WRITE)
-		return yield(i, PLACE_APART);
+		return range_yield(i, PLACE_APART);
 	if (protection & PROT_EXEC)
-		return yield(i, PLACE_APART);
+		return range_yield(i, PLACE_APART);
 	return protection & PROT_WRITE && !range->may_write ? -EACCES : 0;
 }
 
 int mapping_protect(void *address, size_t bytes, int protection)
 {
-	size_t whole = whole_pages(bytes);
+	size_t whole = page_round_up(bytes);
 
 	INSIDE();
 	scoped_lock(&lock);
-	int rc = make_borders(address, whole);
+	int rc = ranges_split(address, whole);
 	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
 		if (range_overlaps(range_at(i), address, whole))
-			rc = may_protect(i, protection);
+			rc = range_protect(i, protection);
 	if (rc < 0) {
 		errno = -rc;
 		return -1;
@@ -316,7 +317,7 @@ int mapping_protect(void *address, size_t bytes, int protection)
 }
 
 /* Under lock: all of it, without a gap. */
-static bool all_ours(const char *start, size_t bytes)
+static bool ranges_cover(const char *start, size_t bytes)
 {
 	size_t found = 0;
 
@@ -340,9 +341,9 @@ int mapping_sync(void *address, size_t bytes, int flags)
 	scoped_lock(&lock);
 	stream_fence();
 	for (unsigned i = 0; i < range_count(); i++)
-		if (range_overlaps(range_at(i), address, whole_pages(bytes)))
+		if (range_overlaps(range_at(i), address, page_round_up(bytes)))
 			gpumem_flush(range_at(i)->of->file);
-	if (valid && all_ours(address, whole_pages(bytes)))
+	if (valid && ranges_cover(address, page_round_up(bytes)))
 		return 0;
 	return real.msync(address, bytes, flags);
 }
@@ -360,7 +361,8 @@ static const struct range *range_with(const char *start, size_t bytes)
 }
 
 /* A range of the new length elsewhere, and the old one goes. The two are the same memory. */
-static bool map_longer(const struct mapping_remap *remap, const struct range *range, void **address)
+static bool range_map_longer(const struct mapping_remap *remap, const struct range *range,
+			     void **address)
 {
 	struct mapping_request request = {
 	    .address = remap->flags & MREMAP_FIXED ? remap->target : NULL,
@@ -370,46 +372,46 @@ static bool map_longer(const struct mapping_remap *remap, const struct range *ra
 		     (remap->flags & MREMAP_FIXED ? MAP_FIXED : 0),
 	    .offset = (off_t)(range->offset + (uint64_t)(remap->old - range->start)),
 	};
-	size_t old = whole_pages(remap->old_bytes);
+	size_t old = page_round_up(remap->old_bytes);
 	enum stats_left why;
 
-	if (!map_file(range->of->file->fd, range->may_write, &request, address, &why)) {
+	if (!file_map(range->of->file->fd, range->may_write, &request, address, &why)) {
 		stats_leave(why);
 		return false;
 	}
-	if (*address != MAP_FAILED && make_borders(remap->old, old) == 0 &&
+	if (*address != MAP_FAILED && ranges_split(remap->old, old) == 0 &&
 	    real.munmap(remap->old, old) == 0)
-		forget(remap->old, old);
+		ranges_forget(remap->old, old);
 	return true;
 }
 
-static bool shrink(const struct mapping_remap *remap, void **address)
+static bool range_shrink(const struct mapping_remap *remap, void **address)
 {
-	size_t kept = whole_pages(remap->new_bytes), old = whole_pages(remap->old_bytes);
+	size_t kept = page_round_up(remap->new_bytes), old = page_round_up(remap->old_bytes);
 
 	*address = remap->old;
 	if (kept == old)
 		return true;
-	if (make_borders(remap->old + kept, old - kept) < 0)
+	if (ranges_split(remap->old + kept, old - kept) < 0)
 		return false;
 	if (real.munmap(remap->old + kept, old - kept) == 0)
-		forget(remap->old + kept, old - kept);
+		ranges_forget(remap->old + kept, old - kept);
 	else
 		*address = MAP_FAILED;
 	return true;
 }
 
 /* Where nothing else does, the kernel's mapping comes in: that it can move. */
-static bool leave(const struct mapping_remap *remap)
+static bool remap_leave(const struct mapping_remap *remap)
 {
-	size_t bytes = whole_pages(remap->old_bytes ? remap->old_bytes : 1);
+	size_t bytes = page_round_up(remap->old_bytes ? remap->old_bytes : 1);
 
-	if (make_borders(remap->old, bytes) == 0)
-		yield_there(remap->old, bytes);
+	if (ranges_split(remap->old, bytes) == 0)
+		ranges_yield(remap->old, bytes);
 	if (remap->flags & MREMAP_FIXED) {
-		size_t there = whole_pages(remap->new_bytes);
-		if (make_borders(remap->target, there) == 0)
-			yield_there(remap->target, there);
+		size_t there = page_round_up(remap->new_bytes);
+		if (ranges_split(remap->target, there) == 0)
+			ranges_yield(remap->target, there);
 	}
 	return false;
 }
@@ -417,23 +419,23 @@ static bool leave(const struct mapping_remap *remap)
 bool mapping_remap(const struct mapping_remap *remap, void **address)
 {
 	bool plain = !(remap->flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) && remap->new_bytes &&
-		     remap->old_bytes && is_aligned(remap->old);
-	size_t old = whole_pages(remap->old_bytes);
+		     remap->old_bytes && address_is_aligned(remap->old);
+	size_t old = page_round_up(remap->old_bytes);
 
 	INSIDE();
 	scoped_lock(&lock);
 	const struct range *range = range_with(remap->old, old);
 	if (!plain || !range)
-		return leave(remap);
-	if (!(remap->flags & MREMAP_FIXED) && whole_pages(remap->new_bytes) <= old)
-		return shrink(remap, address);
+		return remap_leave(remap);
+	if (!(remap->flags & MREMAP_FIXED) && page_round_up(remap->new_bytes) <= old)
+		return range_shrink(remap, address);
 	if (!(remap->flags & MREMAP_MAYMOVE)) {
 		*address = MAP_FAILED;
 		errno = remap->flags & MREMAP_FIXED ? EINVAL : ENOMEM;
 		return true;
 	}
-	if (remap->flags & MREMAP_FIXED || !map_longer(remap, range, address))
-		return leave(remap);
+	if (remap->flags & MREMAP_FIXED || !range_map_longer(remap, range, address))
+		return remap_leave(remap);
 	return true;
 }
 
@@ -448,7 +450,7 @@ bool mapping_yield(const struct slot_identity *identity)
 	scoped_lock(&lock);
 	for (unsigned i = range_count(); i-- > 0;) {
 		if (slot_same(&range_at(i)->of->identity, identity))
-			had = yield(i, PLACE_APART) == 0 || had;
+			had = range_yield(i, PLACE_APART) == 0 || had;
 	}
 	return had;
 }
@@ -461,7 +463,7 @@ void mapping_before_fork(void)
 	for (unsigned i = range_count(); i-- > 0;) {
 		const struct range *range = range_at(i);
 		if (range->of->on_gpu && range->shared && range->may_write)
-			yield(i, PLACE_APART);
+			range_yield(i, PLACE_APART);
 	}
 }
 
@@ -478,7 +480,7 @@ void mapping_forked(void)
 	pthread_mutex_init(&lock, NULL);
 	for (unsigned i = range_count(); i-- > 0;) {
 		if (range_at(i)->of->on_gpu)
-			yield(i, PLACE_IN_CHILD);
+			range_yield(i, PLACE_IN_CHILD);
 		else
 			gpumem_get_info(range_at(i)->of->file, &info);
 	}

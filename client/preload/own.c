@@ -21,7 +21,7 @@ _Thread_local int own_inside;
 static atomic_bool ours[DESCRIPTORS_MAX];
 static atomic_int owner;
 
-static int lowest(void)
+static int number_lowest(void)
 {
 	struct rlimit limit;
 
@@ -31,7 +31,7 @@ static int lowest(void)
 						      : DESCRIPTORS_MAX / 2;
 }
 
-static int mark(int fd)
+static int fd_mark(int fd)
 {
 	if (fd >= 0 && fd < DESCRIPTORS_MAX && !client_driver_thread_here())
 		atomic_store(&ours[fd], true);
@@ -40,10 +40,10 @@ static int mark(int fd)
 
 int own_copy(int fd)
 {
-	int error = errno, copy = fcntl(fd, F_DUPFD_CLOEXEC, lowest());
+	int error = errno, copy = fcntl(fd, F_DUPFD_CLOEXEC, number_lowest());
 
 	errno = error;
-	return mark(copy);
+	return fd_mark(copy);
 }
 
 int own_adopt(int fd)
@@ -51,7 +51,7 @@ int own_adopt(int fd)
 	int high = fd < 0 ? -1 : own_copy(fd);
 
 	if (high < 0)
-		return mark(fd);
+		return fd_mark(fd);
 	real.close(fd);
 	return high;
 }

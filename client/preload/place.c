@@ -23,7 +23,7 @@ char *place_reserve(char *address, size_t bytes, int flags)
 
 /* System memory can be mapped twice. A BAR mapping cannot: it is moved away, and libgpumem must
  * find its addresses held when it unmaps them. */
-static int move(struct mapping *mapping, char *from, size_t bytes, char *to)
+static int pages_move(struct mapping *mapping, char *from, size_t bytes, char *to)
 {
 	if (real.mremap(from, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED)
 		return 0;
@@ -38,7 +38,7 @@ static int move(struct mapping *mapping, char *from, size_t bytes, char *to)
 
 /* A mapping that the driver does not let go on elsewhere is a fault for a system call, not yet for
  * the program. */
-static int prove(const char *address)
+static int page_prove(const char *address)
 {
 	AUTO_CLOSE int sink = memfd_create("gpumem-preload", MFD_CLOEXEC);
 
@@ -62,16 +62,16 @@ int place_direct(const struct range *range)
 		if (from >= to)
 			continue;
 		char *at = range->start + (from - range->offset);
-		rc = move(range->of, base + from, to - from, at);
+		rc = pages_move(range->of, base + from, to - from, at);
 		if (rc == 0 && range->of->on_gpu)
-			rc = prove(at);
+			rc = page_prove(at);
 	}
 	if (rc == 0 && real.mprotect(range->start, range->bytes, range->protection) < 0)
 		rc = -errno;
 	return rc;
 }
 
-static int map_kernel(int fd, void *argument)
+static int kernel_map(int fd, void *argument)
 {
 	const struct range *range = argument;
 	int flags = (range->shared ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED;
@@ -89,8 +89,8 @@ int place_kernel(const struct range *range, enum place_by by)
 	char path[40];
 
 	if (by == PLACE_APART)
-		return client_private_fd(range->of->file->fd, flags, map_kernel, &copy);
+		return client_private_fd(range->of->file->fd, flags, kernel_map, &copy);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", range->of->file->fd);
 	AUTO_CLOSE int fd = open(path, flags | O_CLOEXEC);
-	return fd < 0 ? -errno : map_kernel(fd, &copy);
+	return fd < 0 ? -errno : kernel_map(fd, &copy);
 }

@@ -16,7 +16,7 @@ static _Thread_local bool forked_inside __attribute__((tls_model("initial-exec")
 
 /* A signal's handler may fork while this thread holds what would be waited for: its child is good
  * for exec alone. */
-static void before_fork(void)
+static void process_before_fork(void)
 {
 	forked_inside = own_inside++ > 0;
 	if (forked_inside)
@@ -25,7 +25,7 @@ static void before_fork(void)
 	slots_lock();
 }
 
-static void in_parent(void)
+static void process_in_parent(void)
 {
 	own_inside--;
 	if (forked_inside)
@@ -34,7 +34,7 @@ static void in_parent(void)
 	mapping_after_fork();
 }
 
-static void in_child(void)
+static void process_in_child(void)
 {
 	if (!forked_inside) {
 		own_process_is_this();
@@ -47,7 +47,7 @@ static void in_child(void)
 }
 
 /* Memory that was taken ahead of a file's end goes back when the file is closed and not leased. */
-static void end(void)
+static void process_end(void)
 {
 	static atomic_bool ended;
 
@@ -59,7 +59,7 @@ static void end(void)
 }
 
 /* libgpumem's own handlers of fork come first, so that they are the inner ones. */
-__attribute__((constructor)) static void start(void)
+__attribute__((constructor)) static void process_start(void)
 {
 	real_need();
 	INSIDE();
@@ -69,18 +69,18 @@ __attribute__((constructor)) static void start(void)
 	window_start();
 	stats_start();
 	gpumem_close(NULL);
-	pthread_atfork(before_fork, in_parent, in_child);
+	pthread_atfork(process_before_fork, process_in_parent, process_in_child);
 }
 
-__attribute__((destructor)) static void finish(void)
+__attribute__((destructor)) static void process_finish(void)
 {
-	end();
+	process_end();
 }
 
 CALL("_exit", void, call__exit, int status)
 {
 	real_need();
-	end();
+	process_end();
 	real._exit(status);
 	__builtin_unreachable();
 }

@@ -55,7 +55,7 @@ struct real real = {
     .close = early_close,
 };
 
-static void find(const char *name, void *function)
+static void symbol_find(const char *name, void *function)
 {
 	void *found = dlsym(RTLD_NEXT, name);
 
@@ -72,7 +72,7 @@ void real_resolve(void)
 	if (resolving)
 		return;
 	resolving = true;
-#define REAL_FIND(type, name, arguments) find(#name, &real.name);
+#define REAL_FIND(type, name, arguments) symbol_find(#name, &real.name);
 	REAL_FUNCTIONS(REAL_FIND)
 #undef REAL_FIND
 	resolving = false;

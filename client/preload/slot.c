@@ -41,7 +41,7 @@ bool slot_identify(int fd, struct slot_identity *identity)
 }
 
 /* Under assigning and the slot's lock. */
-static void assign(struct slot *slot, const struct slot_identity *identity)
+static void slot_assign(struct slot *slot, const struct slot_identity *identity)
 {
 	slot->identity = *identity;
 	slot->kind = ACCESS_NONE;
@@ -53,7 +53,7 @@ static void assign(struct slot *slot, const struct slot_identity *identity)
 }
 
 /* Under assigning: the file's slot, with one more descriptor. */
-static struct slot *find(const struct slot_identity *identity)
+static struct slot *slot_find(const struct slot_identity *identity)
 {
 	unsigned n = atomic_load(&n_slots);
 	struct slot *free = n < SLOTS ? &slots[n] : NULL;
@@ -71,7 +71,7 @@ static struct slot *find(const struct slot_identity *identity)
 	if (free == &slots[n])
 		atomic_store(&n_slots, n + 1);
 	window_close(free);
-	assign(free, identity);
+	slot_assign(free, identity);
 	atomic_store(&free->descriptors, 1);
 	pthread_rwlock_unlock(&free->lock);
 	return free;
@@ -87,7 +87,7 @@ static struct {
 static unsigned n_devices;
 
 /* Under assigning. */
-static bool may_be(int fd, uint64_t device)
+static bool device_may_be(int fd, uint64_t device)
 {
 	for (unsigned i = 0; i < n_devices; i++)
 		if (devices[i].number == device)
@@ -100,9 +100,9 @@ static bool may_be(int fd, uint64_t device)
 }
 
 /* Under assigning. */
-static struct slot *classify_file(int fd, const struct slot_identity *identity)
+static struct slot *file_classify(int fd, const struct slot_identity *identity)
 {
-	struct slot *slot = may_be(fd, identity->device) ? find(identity) : NULL;
+	struct slot *slot = device_may_be(fd, identity->device) ? slot_find(identity) : NULL;
 	unsigned char unknown = UNKNOWN;
 	unsigned char class = slot ? (unsigned char)(FIRST + (slot - slots)) : OTHER;
 
@@ -112,7 +112,7 @@ static struct slot *classify_file(int fd, const struct slot_identity *identity)
 }
 
 /* A thread that is interrupted while it holds the lock may find itself here again. */
-static struct slot *classify(int fd)
+static struct slot *fd_classify(int fd)
 {
 	struct slot_identity identity;
 	unsigned char unknown = UNKNOWN;
@@ -123,7 +123,7 @@ static struct slot *classify(int fd)
 	}
 	if (pthread_mutex_trylock(&assigning) != 0)
 		return NULL;
-	struct slot *slot = classify_file(fd, &identity);
+	struct slot *slot = file_classify(fd, &identity);
 	pthread_mutex_unlock(&assigning);
 	return slot;
 }
@@ -141,13 +141,13 @@ struct slot *slot_of(int fd)
 		return &slots[class - FIRST];
 	int error = errno;
 	INSIDE();
-	struct slot *slot = classify(fd);
+	struct slot *slot = fd_classify(fd);
 	errno = error;
 	return slot;
 }
 
 /* A descriptor that has become another file. */
-static void forget(int fd, const struct slot *slot)
+static void fd_forget(int fd, const struct slot *slot)
 {
 	unsigned char class = (unsigned char)(FIRST + (slot - slots));
 
@@ -164,7 +164,7 @@ bool slot_enter(struct slot *slot, int fd)
 	if (slot_identify(fd, &identity) && slot_same(&identity, &slot->identity))
 		return true;
 	pthread_rwlock_unlock(&slot->lock);
-	forget(fd, slot);
+	fd_forget(fd, slot);
 	return false;
 }
 
@@ -191,7 +191,7 @@ void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
 	errno = error;
 }
 
-static void release(struct slot *slot)
+static void slot_release(struct slot *slot)
 {
 	if (atomic_fetch_sub(&slot->descriptors, 1) != 1)
 		return;
@@ -212,7 +212,7 @@ void slot_closing(int fd)
 	INSIDE();
 	class = atomic_exchange(&classes[fd], UNKNOWN);
 	if (class >= FIRST)
-		release(&slots[class - FIRST]);
+		slot_release(&slots[class - FIRST]);
 	errno = error;
 }
 

@@ -50,7 +50,7 @@ void stage_open(const struct slot *slot, int fd)
 }
 
 /* Between the parts of a call and the staging memory, from the byte at of the call on. */
-static void fill(const struct io_call *call, size_t at, size_t bytes)
+static void stage_copy_parts(const struct io_call *call, size_t at, size_t bytes)
 {
 	char *memory = staging.base;
 
@@ -73,7 +73,7 @@ static void fill(const struct io_call *call, size_t at, size_t bytes)
 }
 
 /* One that is not whole the kernel does once more, and gives the program its answer. */
-static bool move(const struct io_call *call, off_t offset, size_t bytes)
+static bool stage_move_parts(const struct io_call *call, off_t offset, size_t bytes)
 {
 	for (size_t done = 0, step; done < bytes; done += step) {
 		uint64_t at = (uint64_t)offset + done;
@@ -81,12 +81,12 @@ static bool move(const struct io_call *call, off_t offset, size_t bytes)
 
 		step = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
 		if (call->direction == IO_WRITE) {
-			fill(call, done, step);
+			stage_copy_parts(call, done, step);
 			n = client_staging_put(&staging, 0, call->fd, at, step);
 		} else {
 			n = client_staging_get(&staging, 0, call->fd, at, step);
 			if (n == (ssize_t)step)
-				fill(call, done, step);
+				stage_copy_parts(call, done, step);
 		}
 		if (n != (ssize_t)step)
 			return false;
@@ -94,7 +94,7 @@ static bool move(const struct io_call *call, off_t offset, size_t bytes)
 	return true;
 }
 
-static bool is_crowded(void)
+static bool stage_is_crowded(void)
 {
 	unsigned left = atomic_load(&crowding);
 
@@ -103,14 +103,14 @@ static bool is_crowded(void)
 
 bool stage_move(const struct io_call *call, off_t offset, size_t bytes)
 {
-	if (is_crowded())
+	if (stage_is_crowded())
 		return false;
 	if (pthread_mutex_trylock(&lock) != 0) {
 		atomic_store(&crowding, CROWD_CALLS);
 		return false;
 	}
 	int error = errno;
-	bool moved = move(call, offset, bytes);
+	bool moved = stage_move_parts(call, offset, bytes);
 	errno = error;
 	pthread_mutex_unlock(&lock);
 	return moved;

@@ -75,7 +75,8 @@ struct line {
 	size_t bytes;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void line_add(struct line *line, const char *format,
+							   ...)
 {
 	size_t room = sizeof(line->text) - line->bytes;
 	va_list arguments;
@@ -87,28 +88,29 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
 		line->bytes += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-static uint64_t add_served(struct line *line)
+static uint64_t line_add_served(struct line *line)
 {
 	uint64_t any = 0;
 
 	for (unsigned i = 0; i < SERVED_END; i++) {
 		uint64_t n = atomic_load(&calls[i]);
 		any += n;
-		add(line, "%s %s %" PRIu64 " (%" PRIu64 " bytes)",
-		    i ? "," : " directly:", served_names[i], n, (uint64_t)atomic_load(&bytes[i]));
+		line_add(line, "%s %s %" PRIu64 " (%" PRIu64 " bytes)",
+			 i ? "," : " directly:", served_names[i], n,
+			 (uint64_t)atomic_load(&bytes[i]));
 	}
 	return any;
 }
 
-static uint64_t add_left(struct line *line)
+static uint64_t line_add_left(struct line *line)
 {
 	uint64_t any = 0;
 
 	for (unsigned i = 0; i < LEFT_REASONS; i++) {
 		uint64_t n = atomic_load(&left[i]);
 		if (n)
-			add(line, "%s %s %" PRIu64, any ? "," : "; by the kernel:", left_names[i],
-			    n);
+			line_add(line, "%s %s %" PRIu64,
+				 any ? "," : "; by the kernel:", left_names[i], n);
 		any += n;
 	}
 	return any;
@@ -121,13 +123,13 @@ void stats_print(void)
 
 	if (out < 0)
 		return;
-	add(&line, "gpumem-preload: pid %d", (int)getpid());
-	uint64_t any = add_served(&line);
-	any += add_left(&line);
+	line_add(&line, "gpumem-preload: pid %d", (int)getpid());
+	uint64_t any = line_add_served(&line);
+	any += line_add_left(&line);
 	if (atomic_load(&windows))
-		add(&line, "; mapped for it %" PRIu64 " times in %.3f s",
-		    (uint64_t)atomic_load(&windows), (double)atomic_load(&window_ns) / 1e9);
-	add(&line, "\n");
+		line_add(&line, "; mapped for it %" PRIu64 " times in %.3f s",
+			 (uint64_t)atomic_load(&windows), (double)atomic_load(&window_ns) / 1e9);
+	line_add(&line, "\n");
 	if (any)
 		(void)!real.write(out, line.text, line.bytes);
 }

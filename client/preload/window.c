@@ -29,7 +29,7 @@ uint64_t window_first_look(void)
 	return after < WINDOW_USE_FIRST ? after : WINDOW_USE_FIRST;
 }
 
-static uint64_t worth(const struct slot *slot)
+static uint64_t window_worth(const struct slot *slot)
 {
 	if (after != UINT64_MAX)
 		return after;
@@ -38,12 +38,12 @@ static uint64_t worth(const struct slot *slot)
 	return atomic_load(&opened) ? WINDOW_USE_GPU : WINDOW_USE_OPEN;
 }
 
-static uint64_t worth_staging(void)
+static uint64_t staging_worth(void)
 {
 	return after != UINT64_MAX ? after : STAGE_USE;
 }
 
-static void refuse(struct slot *slot, enum stats_left why)
+static void window_refuse(struct slot *slot, enum stats_left why)
 {
 	slot->refused = true;
 	slot->why = why;
@@ -51,7 +51,7 @@ static void refuse(struct slot *slot, enum stats_left why)
 }
 
 /* Once more when it has been used as much again. */
-static void later(struct slot *slot)
+static void window_retry_later(struct slot *slot)
 {
 	uint64_t used = atomic_load(&slot->used);
 
@@ -59,7 +59,7 @@ static void later(struct slot *slot)
 }
 
 /* A lease fills holes and gives small files memory of their own: not for the sake of some reads. */
-static bool fits(int fd)
+static bool file_fits(int fd)
 {
 	struct stat st;
 
@@ -67,7 +67,7 @@ static bool fits(int fd)
 	       (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size;
 }
 
-static bool take_mapping(struct slot *slot)
+static bool window_take_mapping(struct slot *slot)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};
 	void *base;
@@ -81,18 +81,18 @@ static bool take_mapping(struct slot *slot)
 	return true;
 }
 
-static void open_window(struct slot *slot, int fd)
+static void window_open(struct slot *slot, int fd)
 {
 	enum stats_left why;
 
 	slot->file = access_lease(fd, &slot->writable, &why);
 	if (!slot->file) {
-		refuse(slot, why);
+		window_refuse(slot, why);
 		return;
 	}
-	if (!take_mapping(slot)) {
+	if (!window_take_mapping(slot)) {
 		window_close(slot);
-		refuse(slot, LEFT_FAILED);
+		window_refuse(slot, LEFT_FAILED);
 		return;
 	}
 	if (slot->kind == ACCESS_GPU)
@@ -100,15 +100,15 @@ static void open_window(struct slot *slot, int fd)
 }
 
 /* A mapping that has no room left behind it is made anew, elsewhere. */
-static void grow(struct slot *slot)
+static void window_grow(struct slot *slot)
 {
 	int rc = gpumem_extend(slot->file);
 
 	if (rc < 0 && errno == ENOSPC)
 		rc = gpumem_unmap_host(slot->file);
-	if (rc < 0 || !take_mapping(slot)) {
+	if (rc < 0 || !window_take_mapping(slot)) {
 		window_close(slot);
-		later(slot);
+		window_retry_later(slot);
 	}
 }
 
@@ -128,33 +128,33 @@ void window_follow(struct slot *slot, int fd, uint64_t end)
 		enum stats_left why;
 		slot->kind = access_kind(fd, &why);
 		if (slot->kind == ACCESS_NONE) {
-			refuse(slot, why);
+			window_refuse(slot, why);
 			return;
 		}
 	}
 	bool stages = slot->kind == ACCESS_GPU && !stage_was_tried();
 	uint64_t used = atomic_load(&slot->used);
 
-	if (stages && used >= worth_staging()) {
+	if (stages && used >= staging_worth()) {
 		stage_open(slot, fd);
 		stages = false;
 	}
-	if (!slot->file && used < worth(slot)) {
-		atomic_store(&slot->wanted, stages && worth_staging() < worth(slot)
-						? worth_staging()
-						: worth(slot));
+	if (!slot->file && used < window_worth(slot)) {
+		atomic_store(&slot->wanted, stages && staging_worth() < window_worth(slot)
+						? staging_worth()
+						: window_worth(slot));
 		return;
 	}
-	if (!fits(fd)) {
+	if (!file_fits(fd)) {
 		if (!slot->file)
-			later(slot);
+			window_retry_later(slot);
 		return;
 	}
 	int64_t start = now_ns();
 	if (slot->file)
-		grow(slot);
+		window_grow(slot);
 	else
-		open_window(slot, fd);
+		window_open(slot, fd);
 	stats_window(now_ns() - start);
 }
 
