@@ -25,7 +25,7 @@ bool access_may_be(int fd)
 	return fstatfs(fd, &fs) == 0 && fs.f_type == FUSE_MAGIC;
 }
 
-/* The mount's own words on itself: a descriptor. */
+/* Opens the text in which the mount describes itself. */
 static int params_open(int root, void *unused)
 {
 	int fd = openat(root, ".gpumem/params", O_RDONLY | O_CLOEXEC);
@@ -58,7 +58,7 @@ enum access_kind access_kind(int fd, enum stats_left *why)
 	return simulated ? ACCESS_SIMULATED : ACCESS_GPU;
 }
 
-/* By a descriptor whose closing leaves the process's locks alone. */
+/* Takes a lease through an O_PATH descriptor, whose close leaves the process's locks alone. */
 static gpumem *lease_with_flags(int fd, int flags)
 {
 	struct gpumem *file = NULL;
@@ -79,7 +79,7 @@ static bool error_is_rights(int error)
 	return error == EACCES || error == EPERM || error == EROFS || error == ETXTBSY;
 }
 
-/* A reader is given a copy of what is not trusted to it. */
+/* A process that may only read gets a copy, unless the file is trusted. */
 static bool file_is_trusted(int fd)
 {
 	char share[16] = "";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Descriptors that come and go. */
+/* Calls that open, close and copy descriptors. */
 #include <errno.h>
 #include <limits.h>
 
@@ -34,7 +34,7 @@ static void fds_note_closing(unsigned first, unsigned last)
 		slot_closing((int)fd);
 }
 
-/* Around those that are ours. */
+/* Closes the range but for the library's own descriptors. */
 CALL("close_range", int, call_close_range, unsigned first, unsigned last, int flags)
 {
 	real_need();
@@ -67,7 +67,8 @@ CALL("dup", int, call_dup, int fd)
 	return fd_note_opened(real.dup(fd));
 }
 
-/* One of ours cannot be replaced; the kernel has this error for a race of the same outcome. */
+/* The program cannot replace a descriptor of the library. EBUSY is the kernel's error for a race
+ * with open(2), which has the same effect. */
 static bool fd_may_replace(int fd, int by)
 {
 	if (fd == by || own_inside)

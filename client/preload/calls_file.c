@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Calls that a lease stands in the way of: a file that is leased keeps its memory, and what would
- * take it is EBUSY. When it is this process's own lease it is given up, and the call made again. */
+/* Calls that fail with EBUSY for a leased file, because the file keeps its memory. If the lease is
+ * this process's own, the library ends the lease and makes the call again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static bool file_yield(const struct slot_identity *identity)
 	return mapping_yield(identity) || had;
 }
 
-/* Whether a call that failed is worth another try. */
+/* Whether a second try of the failed call makes sense. */
 static bool error_is_busy(void)
 {
 	return errno == EBUSY && !own_inside && own_process();
@@ -41,8 +41,8 @@ static bool file_gave_way(int folder, const char *path, int flags)
 	return gave;
 }
 
-/* Makes the call, and again when the file gave way. Other threads may use it meanwhile, and lease
- * it anew. */
+/* Makes the call, and again each time the file gave way: other threads may use the file meanwhile
+ * and lease it anew. */
 #define TRIES 20
 #define TRY(folder, path, flags, kernel)                                                           \
 	({                                                                                         \
@@ -56,7 +56,7 @@ static bool file_gave_way(int folder, const char *path, int flags)
 #define TRY_LINK(path, kernel) TRY(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, kernel)
 #define TRY_FD(fd, kernel)     TRY(fd, "", AT_EMPTY_PATH, kernel)
 
-/* --- opening. What libgpumem opens to keep is ours. */
+/* --- opening. The library keeps the descriptors that libgpumem opens. */
 
 static int fd_note_opened(int fd, int flags)
 {
@@ -161,7 +161,7 @@ CALL("renameat2", int, call_renameat2, int from_folder, const char *from, int fo
 		   real.renameat2(from_folder, from, folder, to, flags));
 }
 
-/* --- attributes: page_size lays the file out again */
+/* --- attributes. A change of page_size gives the file new memory. */
 
 CALL("setxattr", int, call_setxattr, const char *path, const char *name, const void *value,
      size_t bytes, int flags)
@@ -196,7 +196,7 @@ CALL("fremovexattr", int, call_fremovexattr, int fd, const char *name)
 	return TRY_FD(fd, real.fremovexattr(fd, name));
 }
 
-/* Sets times by hand. A write that follows must update the times at once, so tell the slots. */
+/* Sets times by request. The next write must update the times at once, so the slots are told. */
 #define SET_TIMES(kernel)                                                                          \
 	({                                                                                         \
 		real_need();                                                                       \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* read, write and their kin. */
+/* read, write and their variants. */
 #include "client/preload/calls.h"
 #include "client/preload/io.h"
 
-/* Served directly, or else by the kernel, whose answer tells what the file is used for. */
+/* Serves the call directly, or makes the kernel's call and counts its answer as a use of the file.
+ */
 #define SERVE(direction_, fd_, parts_, n_, offset_, kernel)                                        \
 	({                                                                                         \
 		struct io_call call_ = {direction_, fd_, parts_, n_, offset_};                     \
@@ -17,7 +18,7 @@
 		answer_;                                                                           \
 	})
 
-/* No offset that a program gives means its position. */
+/* A program's offset is never IO_AT_POSITION. */
 static off_t offset_given(off_t offset)
 {
 	return offset < 0 ? -1 : offset;
@@ -105,7 +106,7 @@ CALL("pwritev64", ssize_t, call_pwritev, int fd, const struct iovec *parts, int 
 }
 CALL_ALSO("pwritev", "pwritev64")
 
-/* Offset -1 is the descriptor's position here. Flags are the kernel's to understand. */
+/* Here an offset of -1 means the descriptor's position. The kernel interprets the flags. */
 static off_t offset_position(off_t offset)
 {
 	return offset == -1 ? IO_AT_POSITION : offset;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* mmap and what is done with mappings. */
+/* mmap and calls on mappings. */
 #include <stdarg.h>
 #include <sys/mman.h>
 

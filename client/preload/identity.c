@@ -2,14 +2,14 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/preload/identity.h"
 
-/* Open addressing. Memory that was never touched costs nothing. */
+/* A table with open addressing. Untouched pages of the table take no memory. */
 #define PLACES (1U << 15)
 #define FULL   (PLACES / 4 * 3)
 
 static struct slot_identity table[PLACES]; /* inode 0: free */
 static unsigned count;			   /* at FULL, every file counts as cached */
 
-/* The identity's place, or the free one where it would be. */
+/* The entry of the identity, or the free entry where the identity belongs. */
 static struct slot_identity *identity_find(const struct slot_identity *identity)
 {
 	uint64_t key = (identity->inode ^ identity->device << 40) * 0x9e3779b97f4a7c15;

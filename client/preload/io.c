@@ -18,17 +18,17 @@
 #include "client/preload/slot.h"
 #include "client/preload/stage.h"
 
-/* Streaming loads give 0.9 GB/s, a round trip to the daemon and a copy by the GPU cost 12 us and
- * more: up to here the loads are faster. */
+/* Reads up to this size use streaming loads (0.9 GB/s): a request to the daemon with a copy by the
+ * GPU takes 12 us and more. */
 #define BAR_READ_MAX (8 << 10)
 
-/* From here on a system call is faster than stores that fault. */
+/* From this size on a system call is faster than stores that fault. */
 #define SYSTEM_CALL_MIN (64 << 10)
 
-/* What one call moves at most, in Linux. */
+/* Linux moves at most so many bytes in one call. */
 #define CALL_MAX (INT_MAX & ~4095)
 
-/* A reader moves atime when it is a second old; relatime asks for less. */
+/* A read updates atime if atime is a second old; relatime asks for less. */
 #define ACCESS_TICK_NS 1000000000
 
 static size_t call_bytes(const struct io_call *call)
@@ -45,8 +45,8 @@ static size_t call_bytes(const struct io_call *call)
 	return total;
 }
 
-/* As the kernel stamps files: its clock moves a few hundred times a second, and so does the
- * daemon's stamp, which costs a call. */
+/* The clock of the kernel's timestamps, which advances a few hundred times a second. The daemon's
+ * timestamps advance as rarely, and each update costs a call. */
 static int64_t tick_now(void)
 {
 	struct timespec now;
@@ -63,7 +63,7 @@ static bool end_within_limit(uint64_t end)
 	       (limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur);
 }
 
-/* Whether the call can be served, and if not why. Under the slot's lock. */
+/* Under the slot's lock. Whether the window can serve the call; if not, *why has the reason. */
 static bool slot_may_read(const struct slot *slot, int mode, uint64_t end, size_t bytes,
 			  enum stats_left *why)
 {
@@ -119,8 +119,8 @@ static void window_load(const struct slot *slot, const struct io_call *call, off
 	}
 }
 
-/* By a system call where the memory is the system's: it takes pages that were never used without
- * clearing them first, and without a fault for each. */
+/* Stores into system memory by a system call, which allocates new pages without clearing them first
+ * and without a fault for each page. */
 static bool window_store_system(const struct slot *slot, const char *from, size_t bytes,
 				uint64_t offset)
 {
@@ -177,8 +177,8 @@ static void value_raise(atomic_uint_fast64_t *value, uint64_t to)
 		;
 }
 
-/* The kernel writes the last byte once more: that gives the file its size, its times, and takes
- * set-id bits away. The bytes are in place before, so that nobody reads zeros at the end. */
+/* Lets the kernel write the last byte once more: this sets the file's size and times and removes
+ * set-id bits. The bytes are stored before, so that no reader sees zeros at the end. */
 static bool file_update_end(struct slot *slot, const struct io_call *call, uint64_t end)
 {
 	int64_t now = tick_now();
@@ -189,7 +189,7 @@ static bool file_update_end(struct slot *slot, const struct io_call *call, uint6
 		return false;
 	value_raise(&slot->size, end);
 	atomic_store(&slot->written, now);
-	atomic_store(&slot->accessed, 0); /* relatime: older than mtime, it moves */
+	atomic_store(&slot->accessed, 0); /* relatime: an atime older than mtime is updated */
 	return true;
 }
 
@@ -221,7 +221,7 @@ static bool file_reaches(int fd, uint64_t end)
 	return fstat(fd, &st) == 0 && end <= (uint64_t)st.st_size;
 }
 
-/* Rights, size and times are the daemon's to look after, as in any system call. */
+/* Staged calls are system calls on the file: the daemon checks rights and keeps size and times. */
 static bool slot_may_stage(const struct slot *slot, const struct io_call *call, off_t offset,
 			   size_t bytes)
 {
@@ -268,9 +268,9 @@ static bool call_at_offset(struct slot *slot, const struct io_call *call, size_t
 	return true;
 }
 
-/* The position is moved first, in one step, which makes the range ours whoever else uses the
- * descriptor, in this process or in another. From then on the bytes belong there, even when it is
- * the kernel that has to move them. */
+/* Moves the position first, in one step, so that no other user of the descriptor, in this process
+ * or another, gets the same range. From then on the bytes belong to that range, also if the kernel
+ * moves them. */
 static bool call_at_position(struct slot *slot, const struct io_call *call, size_t bytes,
 			     ssize_t *answer, enum stats_left *why)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Reading and writing through a window. */
+/* Reads and writes through a file's window. */
 #ifndef CLIENT_PRELOAD_IO_H
 #define CLIENT_PRELOAD_IO_H
 
@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The position is the descriptor's own. */
+/* The call uses the descriptor's own position. */
 #define IO_AT_POSITION INT64_MIN
 
 enum io_direction { IO_READ, IO_WRITE };
@@ -22,10 +22,10 @@ struct io_call {
 	off_t offset; /* or IO_AT_POSITION */
 };
 
-/* Whether the call has been served; then *answer and errno are what the kernel's would be. */
+/* Serves the call, if possible: true, with *answer and errno as the kernel's would be. */
 bool io_direct(const struct io_call *call, ssize_t *answer);
 
-/* After the kernel's answer to a call that was left. */
+/* Counts a call that the kernel has answered. */
 void io_was_left(const struct io_call *call, ssize_t answer);
 
 #endif

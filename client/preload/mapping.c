@@ -16,11 +16,13 @@
 #include "client/preload/real.h"
 #include "common/cleanup.h"
 
-/* A whole GPU file is imported for a mapping, at 10 us per MiB: not for a small part of it. */
+/* A mapping imports the whole GPU file, at 10 us per MiB: not worthwhile for less than this part of
+ * the file. */
 #define PART_MIN 4
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table; before the slots' */
-static atomic_uint any;					 /* range_count, for those without lock */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* of the table; taken before the slots' locks */
+static atomic_uint any;	       /* range_count, for callers without lock */
 
 static bool wanted = true;
 
@@ -59,7 +61,7 @@ static bool ranges_touch(const char *start, size_t bytes)
 
 bool mapping_touches(const void *address, size_t bytes)
 {
-	/* The kernel refuses addresses that are not a page's. */
+	/* The kernel refuses addresses that are not at a page. */
 	if (atomic_load_explicit(&any, memory_order_relaxed) == 0 || !address_is_aligned(address) ||
 	    own_inside || !own_process())
 		return false;
@@ -67,7 +69,7 @@ bool mapping_touches(const void *address, size_t bytes)
 	return ranges_touch(address, page_round_up(bytes));
 }
 
-/* Under lock: the ranges there are gone; borders have been made. */
+/* Under lock. Removes the ranges between two borders. */
 static void ranges_forget(const char *start, size_t bytes)
 {
 	for (unsigned i = range_count(); i-- > 0;)
@@ -76,7 +78,7 @@ static void ranges_forget(const char *start, size_t bytes)
 	range_count_update();
 }
 
-/* Under lock: no range lies across either end. */
+/* Under lock. Splits ranges so that no range crosses either end. */
 static int ranges_split(const char *start, size_t bytes)
 {
 	int rc = range_reserve(2);
@@ -90,8 +92,8 @@ static int ranges_split(const char *start, size_t bytes)
 
 /* --- mmap */
 
-/* A file of which this process has mapped the memory itself is mapped so again: stores into the one
- * mapping are seen in the other. */
+/* A small mapping of a file that has a direct mapping is made directly too: both mappings must show
+ * each other's stores. */
 static bool request_is_for_kernel(const struct mapping_request *request, enum stats_left *why)
 {
 	struct slot_identity identity;
@@ -136,7 +138,7 @@ static bool mapping_covers(struct mapping *mapping, const struct range *range, e
 	return !mapping->on_gpu || range->bytes >= info.size / PART_MIN;
 }
 
-/* The range with its addresses: 0; -EAGAIN where the kernel is to try. */
+/* Gives the range its addresses. -EAGAIN: the kernel should try. */
 static int range_map(struct range *range, const struct mapping_request *request,
 		     enum stats_left *why)
 {
@@ -153,7 +155,7 @@ static int range_map(struct range *range, const struct mapping_request *request,
 	ranges_split(range->start, range->bytes);
 	ranges_forget(range->start, range->bytes);
 	if (place_direct(range) < 0) {
-		/* What was asked to be at this address was replaced by the reservation already. */
+		/* With MAP_FIXED the reservation has already replaced the old mapping. */
 		if (!(request->flags & MAP_FIXED))
 			real.munmap(range->start, range->bytes);
 		return -EAGAIN;
@@ -237,7 +239,7 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 	errno = error;
 }
 
-/* --- what follows */
+/* --- calls on mappings */
 
 int mapping_unmap(void *address, size_t bytes)
 {
@@ -258,7 +260,7 @@ int mapping_unmap(void *address, size_t bytes)
 	return rc;
 }
 
-/* Under lock: the range becomes the kernel's. */
+/* Under lock. Turns the range into the kernel's mapping of the file. */
 static int range_yield(unsigned i, enum place_by by)
 {
 	struct slot_identity identity = range_at(i)->of->identity;
@@ -283,7 +285,7 @@ static int ranges_yield(const char *start, size_t bytes)
 	return rc;
 }
 
-/* A private mapping that becomes writable is to be copied on write: the kernel's business. */
+/* A private mapping that becomes writable needs copy-on-write by the kernel. */
 static int range_protect(unsigned i, int protection)
 {
 	const struct range *range = range_at(i);
@@ -316,7 +318,7 @@ int mapping_protect(void *address, size_t bytes, int protection)
 	return rc;
 }
 
-/* Under lock: all of it, without a gap. */
+/* Under lock. Whether ranges cover all of the bytes. */
 static bool ranges_cover(const char *start, size_t bytes)
 {
 	size_t found = 0;
@@ -360,7 +362,7 @@ static const struct range *range_with(const char *start, size_t bytes)
 	return NULL;
 }
 
-/* A range of the new length elsewhere, and the old one goes. The two are the same memory. */
+/* Makes a range of the new length elsewhere, of the same memory, and removes the old range. */
 static bool range_map_longer(const struct mapping_remap *remap, const struct range *range,
 			     void **address)
 {
@@ -401,7 +403,7 @@ static bool range_shrink(const struct mapping_remap *remap, void **address)
 	return true;
 }
 
-/* Where nothing else does, the kernel's mapping comes in: that it can move. */
+/* Turns the ranges into the kernel's mapping, which the kernel can then move. */
 static bool remap_leave(const struct mapping_remap *remap)
 {
 	size_t bytes = page_round_up(remap->old_bytes ? remap->old_bytes : 1);
@@ -455,8 +457,8 @@ bool mapping_yield(const struct slot_identity *identity)
 	return had;
 }
 
-/* What a parent and its child both write to must stay one memory, and a BAR mapping is the
- * parent's: through the page cache it is one. */
+/* Memory that parent and child both write must stay shared, and a BAR mapping belongs to the
+ * parent: both use the page cache. */
 void mapping_before_fork(void)
 {
 	pthread_mutex_lock(&lock);
@@ -472,7 +474,7 @@ void mapping_after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* System memory is inherited as it is and needs a lease of the child's own. */
+/* The child inherits system memory, and needs a lease of its own. */
 void mapping_forked(void)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};

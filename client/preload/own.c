@@ -13,7 +13,7 @@
 #include "client/core/driver_thread.h"
 #include "client/preload/real.h"
 
-/* Above what most programs use, below the usual limits. */
+/* Above the descriptors of most programs, below the usual limits. */
 #define LOWEST 512
 
 _Thread_local int own_inside;
@@ -87,13 +87,13 @@ void own_process_is_this(void)
 	atomic_store(&owner, getpid());
 }
 
-/* What a driver does in its thread is no call of the program's. */
+/* The driver's calls in its thread are not the program's calls. */
 void own_thread_began(void)
 {
 	own_inside++;
 }
 
-/* These two stand in for libc's where libgpumem in this library calls them, and nowhere else. */
+/* These two replace libc's functions for calls by libgpumem in this library only. */
 int own_socket(int domain, int type, int protocol) __asm__("socket");
 int own_socket(int domain, int type, int protocol)
 {

@@ -21,8 +21,8 @@ char *place_reserve(char *address, size_t bytes, int flags)
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
 }
 
-/* System memory can be mapped twice. A BAR mapping cannot: it is moved away, and libgpumem must
- * find its addresses held when it unmaps them. */
+/* System memory can be mapped twice. A BAR mapping cannot, and is moved away; a reservation keeps
+ * its old addresses for libgpumem's unmap. */
 static int pages_move(struct mapping *mapping, char *from, size_t bytes, char *to)
 {
 	if (real.mremap(from, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED)
@@ -36,8 +36,8 @@ static int pages_move(struct mapping *mapping, char *from, size_t bytes, char *t
 	return 0;
 }
 
-/* A mapping that the driver does not let go on elsewhere is a fault for a system call, not yet for
- * the program. */
+/* A driver may refuse to show the moved mapping elsewhere. A system call that reads the page then
+ * gives EFAULT, where the program would crash. */
 static int page_prove(const char *address)
 {
 	AUTO_CLOSE int sink = memfd_create("gpumem-preload", MFD_CLOEXEC);

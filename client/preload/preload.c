@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* libgpumem-preload.so: unmodified programs on the memory itself. The beginning and the end of the
- * process, and its forks. */
+/* libgpumem-preload.so: lets unmodified programs use the file's memory directly. This file has the
+ * start and the end of the process, and its forks. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -14,8 +14,8 @@
 
 static _Thread_local bool forked_inside __attribute__((tls_model("initial-exec")));
 
-/* A signal's handler may fork while this thread holds what would be waited for: its child is good
- * for exec alone. */
+/* A signal's handler may fork while this thread holds locks that the handlers of fork would wait
+ * for: the child of such a fork may only call exec. */
 static void process_before_fork(void)
 {
 	forked_inside = own_inside++ > 0;
@@ -46,7 +46,8 @@ static void process_in_child(void)
 	own_inside--;
 }
 
-/* Memory that was taken ahead of a file's end goes back when the file is closed and not leased. */
+/* Ending the leases lets the daemon free memory that was allocated ahead of a file's end, once the
+ * file is closed. */
 static void process_end(void)
 {
 	static atomic_bool ended;
@@ -58,7 +59,8 @@ static void process_end(void)
 	stats_print();
 }
 
-/* libgpumem's own handlers of fork come first, so that they are the inner ones. */
+/* gpumem_close(NULL) registers libgpumem's own handlers of fork first, so that they are the inner
+ * ones. */
 __attribute__((constructor)) static void process_start(void)
 {
 	real_need();

@@ -9,13 +9,12 @@
 
 #include "client/preload/slot.h"
 
-/* What one call of mmap brought: a lease, and on a GPU the import behind the mapping. */
+/* The result of one call of mmap: a lease, and for a GPU file the import of its memory. */
 struct mapping {
 	gpumem *file;
 	struct slot_identity identity;
 	bool on_gpu;
-	bool
-	    stuck; /* its place in the library's mapping is somebody else's: never to be unmapped */
+	bool stuck; /* another mapping took its place in the library's mapping: never unmap */
 	unsigned ranges;
 };
 
@@ -30,14 +29,14 @@ struct range {
 
 unsigned range_count(void);
 struct range *range_at(unsigned i);
-/* Whether any range is of that file. */
+/* Whether a range is of that file. */
 bool range_is_of(const struct slot_identity *identity);
-/* Room for n more, so that range_add and range_split cannot fail: 0 or -ENOMEM. */
+/* Makes room for n more ranges, so that range_add and range_split cannot fail: 0 or -ENOMEM. */
 int range_reserve(unsigned n);
 void range_add(const struct range *range);
-/* Makes address a border between ranges, where one lies across it. */
+/* Splits the range that crosses the address, if there is such a range. */
 void range_split(const char *address);
-/* Takes the i-th out; the last one takes its number. A mapping without ranges ends. */
+/* Removes the i-th range; the last range takes its number. A mapping ends with its last range. */
 void range_remove(unsigned i);
 
 static inline bool range_overlaps(const struct range *range, const char *start, size_t bytes)

@@ -14,10 +14,11 @@
 
 bool real_ready;
 
-/* What a program's allocator may call while symbols are being looked up. */
+/* For a program's allocator, which may call these while symbols are being looked up. */
 static void *early_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
-	/* The one call whose result is an address. NOLINTNEXTLINE(performance-no-int-to-ptr) */
+	/* The only call here whose result is an address. NOLINTNEXTLINE(performance-no-int-to-ptr)
+	 */
 	return (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
 }
 
@@ -59,7 +60,7 @@ static void symbol_find(const char *name, void *function)
 {
 	void *found = dlsym(RTLD_NEXT, name);
 
-	/* A libc that lacks one has no program that calls it. */
+	/* A program cannot call a function that its libc lacks. */
 	if (found)
 		memcpy(function, &found, sizeof(found));
 }
@@ -76,7 +77,7 @@ void real_resolve(void)
 	REAL_FUNCTIONS(REAL_FIND)
 #undef REAL_FIND
 	resolving = false;
-	/* Before any mapping: where drivers are used is decided by the first. */
+	/* Before any mapping: the first mapping decides where drivers run. */
 	client_driver_thread_enable(own_thread_began);
 	__atomic_store_n(&real_ready, true, __ATOMIC_RELEASE);
 	errno = error;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The functions behind ours: what the program would have called. Each of ours is defined by its
- * symbol, under another name in C: headers declare, and fortify, theirs in many ways. */
+/* libc's own functions, which the program would have called without this library. The functions
+ * that replace them have the symbols of libc but other names in C, because headers declare and
+ * fortify libc's names in many ways. */
 #ifndef CLIENT_PRELOAD_REAL_H
 #define CLIENT_PRELOAD_REAL_H
 
@@ -76,7 +77,8 @@ struct real {
 
 extern struct real real;
 
-/* Before any use of real. A library's constructor may come before ours. */
+/* To be called before any use of real, because the constructor of another library may run before
+ * this library's. */
 extern bool real_ready;
 void real_resolve(void);
 static inline void real_need(void)

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Flags that change nothing for memory that is there already, or that place_reserve sees to. */
+/* Flags that have no effect on memory that exists, or that place_reserve handles. */
 #define KNOWN_FLAGS                                                                                \
 	(MAP_SHARED | MAP_PRIVATE | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_NORESERVE |              \
 	 MAP_POPULATE | MAP_DENYWRITE | MAP_EXECUTABLE)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A call of mmap, and whether the kernel is to serve it. */
+/* A call of mmap, and the decision whether the kernel serves the call. */
 #ifndef CLIENT_PRELOAD_REQUEST_H
 #define CLIENT_PRELOAD_REQUEST_H
 
@@ -17,12 +17,12 @@ struct mapping_request {
 	off_t offset;
 };
 
-/* False: what the kernel alone can do, or has to refuse. mode: of the descriptor, by F_GETFL. */
+/* False: only the kernel can make or refuse the mapping. mode: of the descriptor, by F_GETFL. */
 bool request_can_be_direct(const struct mapping_request *request, int mode, enum stats_left *why);
 
-/* Whether the kernel's mapping is as good and costs less. The kernel drops the pages that it has of
- * a file without a page cache when it makes a private mapping, so that the mapping shows all stores
- * before that. Stores that come later a private mapping need not show. */
+/* Whether the kernel's mapping is as good and costs less. When the kernel makes a private mapping
+ * of a file without a page cache, the kernel drops its pages of the file, so the mapping shows all
+ * earlier stores. A private mapping need not show later stores. */
 bool request_is_small(const struct mapping_request *request);
 
 #endif

@@ -12,14 +12,14 @@
 
 #define SLOTS 200
 
-/* What is known of a descriptor: nothing, that it is of no interest, or FIRST + the slot. */
+/* The class of a descriptor: not known, of no interest, or FIRST + the number of the slot. */
 enum { UNKNOWN, OTHER, FIRST };
 _Static_assert(FIRST + SLOTS <= UINT8_MAX, "a descriptor's slot is kept in a byte");
 
 static atomic_uchar classes[DESCRIPTORS_MAX];
 static struct slot slots[SLOTS];
-static atomic_uint n_slots;	  /* that were ever used */
-static pthread_mutex_t assigning; /* of slots to files */
+static atomic_uint n_slots;	  /* slots used so far */
+static pthread_mutex_t assigning; /* held to give files to slots */
 
 void slots_start(void)
 {
@@ -52,7 +52,7 @@ static void slot_assign(struct slot *slot, const struct slot_identity *identity)
 	slots_times_set();
 }
 
-/* Under assigning: the file's slot, with one more descriptor. */
+/* Under assigning. Finds or takes the file's slot, and counts one more descriptor. */
 static struct slot *slot_find(const struct slot_identity *identity)
 {
 	unsigned n = atomic_load(&n_slots);
@@ -77,8 +77,8 @@ static struct slot *slot_find(const struct slot_identity *identity)
 	return free;
 }
 
-/* Devices that were asked what they are. Their numbers are used again: then a file is looked at in
- * vain, or left to the kernel. */
+/* Devices and whether they may be gpumemfs. The kernel reuses numbers of devices: then the library
+ * looks at a file in vain, or leaves the file to the kernel. */
 #define DEVICES_MAX 32
 static struct {
 	uint64_t number;
@@ -111,7 +111,7 @@ static struct slot *file_classify(int fd, const struct slot_identity *identity)
 	return slot;
 }
 
-/* A thread that is interrupted while it holds the lock may find itself here again. */
+/* trylock: a signal's handler in a thread that holds the lock may get here again. */
 static struct slot *fd_classify(int fd)
 {
 	struct slot_identity identity;
@@ -146,7 +146,7 @@ struct slot *slot_of(int fd)
 	return slot;
 }
 
-/* A descriptor that has become another file. */
+/* For a descriptor that refers to another file now. */
 static void fd_forget(int fd, const struct slot *slot)
 {
 	unsigned char class = (unsigned char)(FIRST + (slot - slots));
@@ -283,7 +283,7 @@ void slots_unlock(void)
 	pthread_mutex_unlock(&assigning);
 }
 
-/* The windows are the parent's. */
+/* The windows belong to the parent. */
 void slots_forked(void)
 {
 	slots_start();

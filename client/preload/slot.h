@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The files that this process reads and writes, and the window through which it does so directly: a
- * lease and a mapping of all of it. Slots are static and used again, so one that is looked at
- * without its lock is at worst another file's, and is seen to be under the lock.
+/* Slots: the files that this process reads and writes. A slot has the file's window, which is a
+ * lease and a mapping of the whole file. Slots are static and reused: a thread that reads a slot
+ * without the lock may see another file's slot, and notices so under the lock.
  *
- * Nothing that is remembered of a descriptor is believed: programs close and replace them in ways
- * that cannot be seen, so every access asks the kernel which file the descriptor is. */
+ * Programs close and replace descriptors in ways that the library cannot see. So every access asks
+ * the kernel for the descriptor's file, and no cached knowledge of a descriptor is trusted. */
 #ifndef CLIENT_PRELOAD_SLOT_H
 #define CLIENT_PRELOAD_SLOT_H
 
@@ -19,7 +19,7 @@
 #include "client/preload/identity.h"
 
 struct slot {
-	/* For reading: the window is used. For writing: what follows changes. */
+	/* Read lock: the window is used. Write lock: the members below change. */
 	pthread_rwlock_t lock;
 	struct slot_identity identity; /* inode 0: free */
 	gpumem *file;		       /* NULL: no window */
@@ -27,46 +27,47 @@ struct slot {
 	size_t bytes; /* mapped, from offset 0 */
 	bool writable;
 	enum access_kind kind; /* ACCESS_NONE: not known yet */
-	bool refused;	       /* no window ever, because of why */
+	bool refused;	       /* the file never gets a window, for the reason in why */
 	enum stats_left why;
-	/* Under no lock. */
-	atomic_uint descriptors;      /* how many are known */
-	atomic_uint_fast64_t size;    /* of the file, at least: it cannot shrink while leased */
-	atomic_uint_fast64_t reach;   /* what the kernel moves below this needs no other window */
-	atomic_uint_fast64_t used;    /* bytes by the kernel; small calls count for more */
-	atomic_uint_fast64_t wanted;  /* the use that is worth the next attempt at a window */
+	/* Without a lock. */
+	atomic_uint descriptors;   /* known descriptors of the file */
+	atomic_uint_fast64_t size; /* lower bound of the file's size: a leased file cannot shrink */
+	atomic_uint_fast64_t reach;   /* kernel calls below this offset need no other window */
+	atomic_uint_fast64_t used;    /* bytes that the kernel moved; small calls count for more */
+	atomic_uint_fast64_t wanted;  /* the value of used for the next attempt at a window */
 	atomic_int_fast64_t written;  /* the tick of the last change of mtime; 0: long ago */
 	atomic_int_fast64_t accessed; /* the same for atime */
 };
 
 void slots_start(void);
 
-/* The slot of a descriptor: NULL for all that are not files that may be gpumemfs's. */
+/* The slot of a descriptor; NULL for a file that cannot be on gpumemfs. */
 struct slot *slot_of(int fd);
-/* The slot's lock for reading, and the descriptor is that file: or false, with nothing held. */
+/* Takes the slot's read lock, if the descriptor still refers to the slot's file. False: no lock is
+ * held. */
 bool slot_enter(struct slot *slot, int fd);
 void slot_leave(struct slot *slot);
 
-/* The kernel has moved bytes: a window is opened, or follows the file's growth, when it is worth
- * it. end: where in the file the bytes ended. */
+/* Counts bytes that the kernel moved, up to the offset end, and opens or extends the window if the
+ * use justifies the cost. */
 void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end);
 
-/* Before a descriptor is closed or replaced. The last one takes the window along: while there is a
- * lease, memory that was taken ahead of the end is not given back. */
+/* Call before a descriptor is closed or replaced. The window ends with the last descriptor, because
+ * the daemon frees memory ahead of the file's end only after the last lease. */
 void slot_closing(int fd);
-/* A descriptor has come into being. */
+/* A descriptor was opened. */
 void slot_opened(int fd);
 
-/* Which regular file a descriptor is, as the kernel has it, without asking the daemon. */
+/* The regular file that the kernel has for a descriptor. Sends no request to the daemon. */
 bool slot_identify(int fd, struct slot_identity *identity);
-/* Ends the window of a file, or (identity NULL) all: whether there was one. */
+/* Ends the window of a file, or with identity NULL all windows. Whether there was a window. */
 bool slots_yield(const struct slot_identity *identity);
-/* From now on the page cache is in play for this file: no windows. */
+/* The page cache is used for this file from now on: no more windows. */
 void slots_refuse(const struct slot_identity *identity);
-/* Somebody has set the file's times: the next access moves them again. */
+/* The program has set times of a file: the next access updates the times again. */
 void slots_times_set(void);
 
-/* Around fork. */
+/* Around fork(2). */
 void slots_lock(void);
 void slots_unlock(void);
 void slots_forked(void);

@@ -11,19 +11,19 @@
 #include "client/lib/staging.h"
 #include "client/preload/own.h"
 
-/* Half of it and the program's own buffer stay in a processor's second cache. */
+/* Half of the staging memory and the program's own buffer fit into a processor's second cache. */
 #define STAGE_BYTES (2UL << 20)
 
-/* The kernel lets one copy at a time into a file, and any number of writes: where several threads
- * move large pieces their calls are left to it for a while. */
+/* The kernel allows one copy into a file at a time, but any number of writes. When several threads
+ * move large pieces, the kernel serves so many calls. */
 #define CROWD_CALLS 64
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* staging's memory */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the staging memory */
 static struct client_staging staging = CLIENT_STAGING_NONE;
-static uint64_t device;	     /* whose staging it is; set once, before opened */
-static atomic_bool opened;   /* there is staging memory */
-static atomic_bool tried;    /* or there will be none */
-static atomic_uint crowding; /* calls that are to be the kernel's */
+static uint64_t device;	     /* of the staging memory; set once, before opened */
+static atomic_bool opened;   /* the staging memory is open */
+static atomic_bool tried;    /* stage_open was called */
+static atomic_uint crowding; /* number of calls left to the kernel */
 
 bool stage_was_tried(void)
 {
@@ -49,7 +49,7 @@ void stage_open(const struct slot *slot, int fd)
 	atomic_store(&opened, staging.fd >= 0);
 }
 
-/* Between the parts of a call and the staging memory, from the byte at of the call on. */
+/* Copies between the parts of a call, from the byte at of the call on, and the staging memory. */
 static void stage_copy_parts(const struct io_call *call, size_t at, size_t bytes)
 {
 	char *memory = staging.base;
@@ -72,7 +72,7 @@ static void stage_copy_parts(const struct io_call *call, size_t at, size_t bytes
 	}
 }
 
-/* One that is not whole the kernel does once more, and gives the program its answer. */
+/* After a short copy the kernel repeats the whole call, and gives the program its answer. */
 static bool stage_move_parts(const struct io_call *call, off_t offset, size_t bytes)
 {
 	for (size_t done = 0, step; done < bytes; done += step) {
@@ -116,7 +116,7 @@ bool stage_move(const struct io_call *call, off_t offset, size_t bytes)
 	return moved;
 }
 
-/* The parent's memory is the parent's. */
+/* The staging memory belongs to the parent. */
 void stage_forked(void)
 {
 	pthread_mutex_init(&lock, NULL);

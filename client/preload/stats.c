@@ -31,7 +31,7 @@ static const char *const left_names[LEFT_REASONS] = {
 
 static atomic_uint_fast64_t calls[SERVED_END], bytes[SERVED_END], left[LEFT_REASONS];
 static atomic_uint_fast64_t windows, window_ns;
-static int out = -1; /* our own: programs close theirs before they end */
+static int out = -1; /* the library's copy: programs close stderr before they end */
 
 void stats_start(void)
 {
@@ -116,7 +116,7 @@ static uint64_t line_add_left(struct line *line)
 	return any;
 }
 
-/* One write, so that processes that end together do not mix. */
+/* One write, so that the lines of processes that end together do not mix. */
 void stats_print(void)
 {
 	struct line line = {.bytes = 0};

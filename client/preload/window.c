@@ -9,7 +9,7 @@
 
 #include "client/preload/stage.h"
 
-static uint64_t after = UINT64_MAX; /* GPUMEM_PRELOAD_AFTER; UINT64_MAX: by experience */
+static uint64_t after = UINT64_MAX; /* GPUMEM_PRELOAD_AFTER; UINT64_MAX: use the defaults */
 static atomic_bool opened;	    /* a way to a BAR is open in this process */
 
 void window_start(void)
@@ -50,7 +50,7 @@ static void window_refuse(struct slot *slot, enum stats_left why)
 	atomic_store(&slot->wanted, UINT64_MAX);
 }
 
-/* Once more when it has been used as much again. */
+/* Tries again when the kernel has moved as many bytes once more. */
 static void window_retry_later(struct slot *slot)
 {
 	uint64_t used = atomic_load(&slot->used);
@@ -58,7 +58,8 @@ static void window_retry_later(struct slot *slot)
 	atomic_store(&slot->wanted, 2 * used);
 }
 
-/* A lease fills holes and gives small files memory of their own: not for the sake of some reads. */
+/* A lease fills holes, and allocates separate memory for small files: some reads do not justify
+ * that. */
 static bool file_fits(int fd)
 {
 	struct stat st;
@@ -99,7 +100,7 @@ static void window_open(struct slot *slot, int fd)
 		atomic_store(&opened, true);
 }
 
-/* A mapping that has no room left behind it is made anew, elsewhere. */
+/* A mapping without room behind it is replaced by a new mapping elsewhere. */
 static void window_grow(struct slot *slot)
 {
 	int rc = gpumem_extend(slot->file);
