@@ -93,7 +93,7 @@ int attributes_parse_quota(enum attr_id id, const char *text, size_t length, con
 		return attribute_refuse(id, text, length, path);
 	memcpy(number, text, length);
 	number[length] = '\0';
-	/* The largest number is how "none" is kept. */
+	/* UINT64_MAX stands for "none". */
 	if (parse_size(number, &value) < 0 || value == UINT64_MAX)
 		return attribute_refuse(id, text, length, path);
 	*limit = value;

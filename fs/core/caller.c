@@ -17,14 +17,14 @@
 /* The initial user namespace has the same inode number on every machine (PROC_USER_INIT_INO). */
 #define INITIAL_NAMESPACE 0xEFFFFFFD
 
-/* A request can be here before its thread has gone to sleep, and the kernel shows a system call
- * only of a thread that sleeps. */
+/* A request may arrive before its thread sleeps, and the kernel shows the system call only of a
+ * sleeping thread. */
 #define SLEEP_TRIES    50
 #define SLEEP_PAUSE_US 200
 
 struct status {
 	uint64_t pending, shared_pending, blocked, effective;
-	bool member; /* of the group that was asked about */
+	bool member; /* of the group given to status_read */
 };
 
 static bool groups_have(const char *text, gid_t group)
@@ -61,7 +61,7 @@ static void status_line(struct status *status, const char *line, gid_t group)
 		status->member = groups_have(line + strlen(groups), group);
 }
 
-/* False: the thread cannot be seen. */
+/* False: /proc does not show the thread. */
 static bool status_read(pid_t pid, gid_t group, struct status *status)
 {
 	char path[64], *line AUTO_FREE = NULL;
@@ -88,7 +88,7 @@ bool caller_is_member(const struct caller *caller, gid_t group)
 	return caller->gid == group || (status_read(caller->pid, group, &status) && status.member);
 }
 
-/* -errno: that cannot be known. */
+/* 1, 0, or -errno if the daemon cannot see the namespace. */
 static int process_in_initial_namespace(pid_t pid)
 {
 	char path[64] = "/proc/self/ns/user";
@@ -127,7 +127,7 @@ bool caller_has_signal(pid_t pid)
 	       (status.pending | status.shared_pending) & ~status.blocked;
 }
 
-/* The number of the system call in which the thread sleeps; -1 where that cannot be known. */
+/* The number of the system call in which the thread sleeps; -1 if unknown. */
 static long thread_system_call(pid_t pid)
 {
 	char path[64], line[256], *end = line;

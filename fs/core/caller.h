@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The thread that a request is from: a request has its number, user and group, and /proc the rest.
- * The number is 0 where the thread is in another PID namespace, and nothing more can be known. */
+/* Facts about the thread that sent a request. The request contains the thread's number, user and
+ * group; /proc has all other facts. The number is 0 if the thread is in another PID namespace; then
+ * nothing more can be known. */
 #ifndef FS_CORE_CALLER_H
 #define FS_CORE_CALLER_H
 
@@ -14,20 +15,20 @@ struct caller {
 	gid_t gid;
 };
 
-/* Whether the caller is a member of the group; false where that cannot be known. */
+/* Whether the caller is a member of the group; false if unknown. */
 bool caller_is_member(const struct caller *caller, gid_t group);
-/* Whether the caller has the capability, CAP_FSETID or another one, in the initial user namespace,
- * as the kernel asks for it; where that cannot be known, root has it. */
+/* Whether the caller has a capability, such as CAP_FSETID, in the initial user namespace, as the
+ * kernel would check. If unknown, only root has the capability. */
 bool caller_is_capable(const struct caller *caller, unsigned capability);
-/* Whether a signal waits for the thread; true where that cannot be known. */
+/* Whether a signal is pending for the thread; true if unknown. */
 bool caller_has_signal(pid_t pid);
 
-/* Whether the thread waits in a chown(2) of any form; false where that cannot be known. A worker of
- * io_uring may seem to be in the system call during which it was made. */
+/* Whether the thread is in a chown(2) of any form; false if unknown. A worker of io_uring may seem
+ * to be in the system call that created the worker. */
 bool caller_is_in_chown(pid_t pid);
 
-/* Whether a process is in the initial user namespace; 0 is the daemon. true where the kernel has no
- * user namespaces, and false where that cannot be known. */
+/* Whether a process (0: the daemon) is in the initial user namespace. True if the kernel has no
+ * user namespaces; false if unknown. */
 bool caller_in_initial_namespace(pid_t pid);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A capability says whether this kernel, libfuse and machine can do something for the mount. The
- * mount's capabilities are decided when the mount is made; each is a line of the log at start and a
- * line of .gpumem/params. */
+ * daemon decides the capabilities when the mount is made, and shows each in a line of the log at
+ * start and in a line of .gpumem/params. */
 #ifndef FS_CORE_CAPABILITY_H
 #define FS_CORE_CAPABILITY_H
 

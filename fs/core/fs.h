@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the daemon has: one of these, passed down. */
+/* The context of the daemon: pointers to all parts, passed down to all functions. */
 #ifndef FS_CORE_FS_H
 #define FS_CORE_FS_H
 
@@ -39,79 +39,81 @@ struct unclaimed_leases;
 struct user_limits;
 struct volume;
 
-/* Whether the mount is the one that the last daemon served, with the kernel's open files and
- * lookups, or another one, which has none. */
+/* FS_MOUNT_KEPT: an earlier daemon served this mount, and the kernel still has open files and
+ * lookups of inodes. FS_MOUNT_NEW: the kernel has none. */
 enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
-/* Threads that poll for a request instead of sleeping: at most so many, and so many now. */
+/* The number of threads that poll for a request instead of sleeping: the limit, and now. */
 struct busy_poll {
 	unsigned most;
 	atomic_uint now;
 };
 
-/* Bits of fs->observers: an open .gpumem/accesslog, the trace, and, of one request, the sample of
- * latencies. See trace/observe.h. */
+/* Bits of fs->observers: an open .gpumem/accesslog, the trace, and, for a single request, the
+ * sample of latencies. See trace/observe.h. */
 enum { OBSERVE_ACCESS = 1, OBSERVE_TRACE = 2, OBSERVE_LATENCY = 4 };
 
-/* The parts of a daemon. Each pointer belongs to the room that declares the struct; fs_prepare and
- * fs_fill open the parts in the order of one table, and fs_close closes them in reverse. */
+/* The parts of a daemon. Each pointer belongs to the folder that declares the struct. fs_prepare
+ * and fs_fill open the parts in the order of one table, and fs_close closes the parts in reverse.
+ */
 struct fs {
 	struct options options;
 	struct backend *backend;
 	struct volume *volumes; /* GPUs in order, host/ last */
 	unsigned n_volumes;
 	struct inode_table *inodes;
-	/* Set before fs_open: who holds what a later daemon needs, and may hold a journal of an
-	 * earlier one. NULL: nobody, and there is no journal. */
+	/* Set before fs_open: keeps descriptors for a later daemon, and may have the journal of an
+	 * earlier daemon. NULL: there is no keeper and no journal. */
 	const struct fdstore_ops *holder;
 	enum fs_mount mount;
-	struct journal *journal; /* NULL: none */
+	struct journal *journal; /* NULL: no journal */
 	struct unclaimed_leases *unclaimed_leases;
 	struct inode *root;
-	/* Shared: the chain of parents is being walked; exclusive: it changes. */
+	/* Shared: a thread walks the chain of parents; exclusive: a thread changes the chain. */
 	struct brlock topology;
-	/* The daemon's own memory for the tree: account.c. This and the next move with every name
-	 * that comes or goes, and nothing else is on their lines. */
+	/* The daemon's own memory for the tree (tree/quota.c). This counter and the next change
+	 * with every name that is created or removed, so no other member is in their cache line. */
 	_Alignas(CACHELINE_ALIGN) _Atomic int64_t metadata_bytes;
-	/* Files without names whose memory has not gone yet: ops_io.c. */
+	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. */
 	_Atomic int64_t n_unlinked_open;
 	_Alignas(CACHELINE_ALIGN) struct busy_poll busy_poll;
 	struct calibration *calibrations; /* one for each volume */
 	int64_t metadata_max;
 	struct idle_release *idle_release;
-	struct share *_Atomic share; /* NULL: files are not shared by path, or not yet */
-	char *_Atomic not_shared;    /* why not, allocated; NULL: they are, or will be */
-	atomic_bool socket_bound;    /* .gpumem/socket exists: set while share is still NULL */
+	struct share *_Atomic share; /* NULL: sharing has not started, or is impossible */
+	char *_Atomic not_shared;    /* why not, allocated; NULL: shared, or not yet */
+	atomic_bool socket_bound;    /* .gpumem/socket exists; set while share is still NULL */
 	struct user_limits *users;
 	struct host_outs *outs;
 	struct lease_list *leases;
-	struct snapshots *snapshots; /* texts of open files of .gpumem/ */
+	struct snapshots *snapshots; /* texts of open files in .gpumem/ */
 	struct stats stats;
 	atomic_uint observers; /* OBSERVE_* */
 	struct access_log *access_log;
 	struct trace *trace;
-	struct access_file *access_file; /* its readers; set while requests are served */
+	struct access_file *access_file; /* readers of accesslog; set while requests are served */
 	struct capabilities can;
-	struct session *session;		       /* that serves it; session.c */
-	struct spool *spool;			       /* persist=disk; NULL: there is none */
+	struct session *session;		       /* serves the mount; fuse/session.c */
+	struct spool *spool;			       /* persist=disk; NULL: no spool */
 	const struct inode_watch *_Atomic inode_watch; /* the spool's; NULL: none */
-	struct settings *settings;		       /* see settings.h; NULL: not kept */
-	struct fdstore *fdstore;		       /* NULL: nothing outlives this daemon */
-	struct timespec started;		       /* CLOCK_REALTIME */
+	struct settings *settings; /* recovery/settings.h; NULL: settings are not kept */
+	struct fdstore *fdstore;   /* the connection to the keeper; NULL: no keeper */
+	struct timespec started;   /* CLOCK_REALTIME */
 	struct timeline timeline;
 	bool noatime; /* the mount option */
 };
 
-/* Opens backend and volumes and makes the tree: 0, or -errno after a line in the log. options are
- * taken over. */
+/* Opens backend and volumes and creates the tree: 0, or -errno after a line in the log. The fs owns
+ * fs->options from then on. */
 int fs_open(struct fs *fs);
-/* Its two halves: what can be done while another daemon still serves the files, and what cannot. A
- * failure of either leaves nothing open. */
+/* The two halves of fs_open: fs_prepare does everything that is possible while another daemon still
+ * serves the files, and fs_fill does the rest. After an error of either half everything is closed
+ * again. */
 int fs_prepare(struct fs *fs);
 int fs_fill(struct fs *fs);
-/* Instead of fs_fill and fs_close. */
+/* Closes after fs_prepare without fs_fill. */
 void fs_unprepare(struct fs *fs);
-/* Gives all memory back. No request is in flight. */
+/* Frees all memory. No request may be in progress. */
 void fs_close(struct fs *fs);
 
 #endif

@@ -13,7 +13,7 @@ static uint64_t slot_load(_Atomic uint64_t *value)
 	return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-/* Release, so that who sees what was put also sees the slot marked before. */
+/* Release: a reader that sees the new value also sees the ino of 0 stored before. */
 static void slot_store(_Atomic uint64_t *value, uint64_t to)
 {
 	atomic_store_explicit(value, to, memory_order_release);
@@ -66,7 +66,7 @@ void busy_add(struct busy *busy, uint64_t ino, uint64_t bytes, uint64_t now)
 	slot_store(&busy->touched[slot], now);
 }
 
-/* 0 in ino where the slot is free, or changed hands meanwhile. */
+/* ino is 0 if the slot is free or got another file meanwhile. */
 static struct busy_file slot_read(struct busy *busy, unsigned slot)
 {
 	uint64_t ino = atomic_load_explicit(&busy->ino[slot], memory_order_acquire);
@@ -93,7 +93,7 @@ static int busy_file_by_bytes(const void *a, const void *b)
 	return (one->bytes < other->bytes) - (one->bytes > other->bytes);
 }
 
-/* Adds up what workers know of one file; how many are left. */
+/* Adds up the entries of all workers for the same file: the number of files. */
 static size_t busy_files_merge(struct busy_file *files, size_t count)
 {
 	size_t merged = 0;

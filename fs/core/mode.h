@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* Whether the mode is a device node's. What may be done by one is the kernel's to decide. */
+/* Whether the mode is a device node's. The kernel decides which operations a device node allows. */
 static inline bool mode_is_device(mode_t mode)
 {
 	return S_ISCHR(mode) || S_ISBLK(mode);

@@ -16,14 +16,14 @@
 
 #define SEE_HELP "(see gpumemfs -h)"
 
-/* Those without a letter. The last three are a keeper's and its daemon's only. */
+/* Flags without a letter. Only keepers and daemons use the last three. */
 enum { FLAG_UPGRADE = 256, FLAG_LINE, FLAG_ADOPT, FLAG_BIND };
 
-/* What getopt found, before any of it is judged: -s says how, and may come last. */
+/* The result of getopt, before any option is checked: -s changes the checks, and may come last. */
 struct arguments {
-	char *lists; /* everything given with -o, -r and -w, comma-separated */
+	char *lists; /* all arguments of -o, and -r and -w as options, comma-separated */
 	bool helper; /* called by mount(8) as mount.TYPE */
-	bool sloppy; /* -s: pass over options that nobody knows */
+	bool sloppy; /* -s: ignore unknown options */
 };
 
 static int text_append(char **list, const char *text)
@@ -36,8 +36,8 @@ static int text_append(char **list, const char *text)
 	return 0;
 }
 
-/* Cuts the next item off a comma-separated list, in place. A backslash takes the meaning from the
- * character that follows. NULL at the end. */
+/* Cuts the next item off a comma-separated list, in place; NULL at the end. A backslash quotes the
+ * character that follows. */
 static char *item_next(char **cursor)
 {
 	char *item = *cursor, *to = item, *from = item;
@@ -54,7 +54,7 @@ static char *item_next(char **cursor)
 	return item;
 }
 
-/* Whether the list goes on with what can only belong to the gpus= before it: 1 or 2-3. */
+/* Whether the next item of the list can only belong to the gpus= before: 1 or 2-3. */
 static bool item_is_gpus(const char *cursor)
 {
 	if (!cursor)
@@ -117,7 +117,7 @@ static int option_set(const char *item, bool sloppy, struct options *options)
 	return row->parse(row, item[length] ? item + length + 1 : "", options);
 }
 
-/* Takes the list apart; the bare numbers after a gpus= are its own. */
+/* Sets all options of a list. Bare numbers after gpus= belong to gpus=. */
 static int options_set_all(char *list, bool sloppy, struct options *options)
 {
 	char *cursor = list, *item;
@@ -152,7 +152,7 @@ static int options_set_fallbacks(struct options *options)
 	return rc;
 }
 
-/* All but the last part, without a look at that; NULL. */
+/* Resolves the path's parent, but not the last part of the path. NULL on failure. */
 static char *resolve_parent(const char *path)
 {
 	AUTO_FREE char *copy = strdup(path);
@@ -175,8 +175,9 @@ static char *resolve_parent(const char *path)
 	return resolved;
 }
 
-/* Not resolved where it cannot be: the mount reports what is wrong with it. Nor where it may be a
- * mount that has nobody to answer for it: the keeper hands on what was resolved. */
+/* Sets the absolute mountpoint. If realpath fails, the path stays unresolved, and the mount reports
+ * the reason. If the path may be a mount without a daemon, nothing below the parent is resolved, as
+ * the path itself would not answer. A keeper passes on a resolved path. */
 static int mountpoint_set(const char *path, struct options *options)
 {
 	bool handed = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER ||
@@ -219,7 +220,7 @@ static int flag_unknown(int argc, char **argv)
 {
 	const char *text = optind > 0 && optind <= argc ? argv[optind - 1] : "";
 
-	/* A long flag is reported whole, a short one may stand in the middle of a group. */
+	/* Report a long flag as a whole; a short flag may be in the middle of a group. */
 	if (optopt == 0 || strncmp(text, "--", 2) == 0)
 		log_error("unknown argument '%s' " SEE_HELP, text);
 	else
@@ -227,7 +228,7 @@ static int flag_unknown(int argc, char **argv)
 	return -EINVAL;
 }
 
-/* Between a keeper and its daemon, or from a daemon. */
+/* The descriptor of --line, --adopt or --bind, given by a keeper or a daemon. */
 static int line_set(enum role role, const char *text, struct options *options)
 {
 	uint64_t line;
@@ -274,7 +275,7 @@ static int flag_set(int flag, struct arguments *arguments, struct options *optio
 	case 'N':
 		log_error("-N is not supported: mount from inside the namespace");
 		return -EINVAL;
-	default: /* -n, -v, -t TYPE: mount(8) says them to every helper */
+	default: /* -n, -v, -t TYPE: mount(8) gives these to every helper */
 		return 0;
 	}
 }
@@ -292,7 +293,7 @@ static int flags_read(int argc, char **argv, struct arguments *arguments, struct
 	};
 	int flag;
 
-	optind = 0; /* glibc: start afresh, whoever used getopt before */
+	optind = 0; /* glibc: start again, even if getopt was used before */
 	opterr = 0;
 	while ((flag = getopt_long(argc, argv, ":o:fdhVnsvrwt:N:", longs, NULL)) != -1) {
 		int rc = 0;

@@ -10,12 +10,13 @@
 
 #include "common/number.h"
 
-/* A keeper holds a descriptor of each allocation: enough for 32 GiB of the smallest. */
+/* A keeper holds a descriptor for each allocation: this number is enough for 32 GiB of the smallest
+ * allocations. */
 #define OPEN_FILES_MIN 16384
 
-/* Why a mount with recovery=auto has no keeper: false where it has one. */
-static bool is_barred(const struct recovery_facts *facts, const struct options *options,
-		      char why[RECOVERY_WHY_MAX])
+/* Whether recovery=auto must be off, with the reason in why. */
+static bool recovery_is_barred(const struct recovery_facts *facts, const struct options *options,
+			       char why[RECOVERY_WHY_MAX])
 {
 	if (options->io_uring == SWITCH_ON)
 		snprintf(why, RECOVERY_WHY_MAX, "not with io_uring=on");
@@ -35,12 +36,12 @@ static bool is_barred(const struct recovery_facts *facts, const struct options *
 
 void recovery_decide_by(const struct recovery_facts *facts, struct options *options)
 {
-	/* Who has a keeper was started by one that a daemon before was decided to have. */
+	/* The process that started this one decided already: a keeper exists. */
 	bool has_keeper = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER;
 
 	if (options->recovery != RECOVERY_AUTO)
 		return;
-	if (!has_keeper && is_barred(facts, options, options->recovery_why)) {
+	if (!has_keeper && recovery_is_barred(facts, options, options->recovery_why)) {
 		options->recovery = RECOVERY_OFF;
 		return;
 	}

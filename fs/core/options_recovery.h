@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* recovery=auto: transparent where it is possible and costs nobody anything. */
+/* Decides recovery=auto: transparent if possible and free of cost. */
 #ifndef FS_CORE_OPTIONS_RECOVERY_H
 #define FS_CORE_OPTIONS_RECOVERY_H
 
@@ -11,13 +11,13 @@
 
 struct recovery_facts {
 	bool root;
-	const char *kernel;  /* its version */
-	uint64_t open_files; /* at most, of a process */
+	const char *kernel;  /* the kernel's version */
+	uint64_t open_files; /* the limit for a process */
 };
 
-/* Replaces RECOVERY_AUTO by what it means, and notes why. All other values stay. */
+/* Replaces RECOVERY_AUTO by the decision and records the reason. Other values stay. */
 void recovery_decide_by(const struct recovery_facts *facts, struct options *options);
-/* The same by the facts of this process and machine. */
+/* The same, with the facts of this process and machine. */
 void recovery_decide(struct options *options);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What may stand after -o: our own options, one row each, and the generic ones of mount(8). Between
- * options.c and options_table.c only. */
+/* The options of -o: our own options, one row each, and the generic options of mount(8). Only
+ * options.c and options_table.c use this header. */
 #ifndef FS_CORE_OPTIONS_TABLE_H
 #define FS_CORE_OPTIONS_TABLE_H
 
@@ -12,21 +12,21 @@
 
 struct option_row {
 	const char *name;
-	const char *values;   /* what may follow the =; empty: a flag */
-	const char *fallback; /* parsed before the command line; NULL: none */
+	const char *values;   /* the possible values; empty: a flag */
+	const char *fallback; /* parsed before the command line; NULL: no default */
 	const char *help;
-	/* Stores text at field, logging what is wrong with it. */
+	/* Parses text into the field; logs errors. */
 	int (*parse)(const struct option_row *row, const char *text, struct options *options);
 	size_t field; /* offset in struct options */
 	uint64_t min, max;
 };
 
-/* NULL: none of ours. name need not end at length. */
+/* NULL: not our own option. The name has this length, and need not end there. */
 const struct option_row *option_find(const char *name, size_t length);
 const struct option_row *option_at(unsigned index); /* NULL past the end */
 
-/* Handed on to libfuse; or accepted because it asks for what is so anyway or is for mount(8) alone.
- */
+/* OPTION_HANDED_ON: for libfuse. OPTION_IGNORED: accepted without effect, because the option asks
+ * for the default or is only for mount(8). */
 enum option_generic { OPTION_UNKNOWN, OPTION_HANDED_ON, OPTION_IGNORED };
 enum option_generic option_generic(const char *name, size_t length);
 

@@ -116,7 +116,8 @@ unsigned stats_stuck(struct stats *stats)
 	     block; block = block->next) {
 		uint64_t begun = 0, ended = 0;
 
-		/* The end first: what begins meanwhile looks busy, and not for the second time. */
+		/* Sum up ended first: a request that begins meanwhile makes the worker look busy,
+		 * but not a second time. */
 		sum_add(&ended, &block->ended);
 		for (unsigned op = 0; op < STAT_OPS; op++)
 			sum_add(&begun, &block->ops[op]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Counters of what the daemon did, one block per worker so that counting shares no cache line. */
+/* Counts requests, errors, latencies and bytes. Each worker has a block of counters, so that
+ * threads share no cache line. */
 #ifndef FS_CORE_STATS_H
 #define FS_CORE_STATS_H
 
@@ -12,7 +13,7 @@
 #include "common/cacheline.h"
 #include "fs/core/hot_files.h"
 
-/* What the kernel asks for: one of these for each kind of request that it sends to the mount. */
+/* The kinds of requests from the kernel. */
 enum stat_op {
 	STAT_LOOKUP,
 	STAT_FORGET,
@@ -53,23 +54,23 @@ enum stat_op {
 	STAT_OPS
 };
 
-/* One request in so many of a kind, and the first, is timed: two looks at the clock for each would
- * be a percent of the fastest. */
+/* One in so many requests of a kind is timed, beginning with the first: to read the clock twice for
+ * each request would cost a percent of the fastest request. */
 #define STATS_SAMPLE 16
 
-/* The upper ends of the buckets in which latencies are counted; the last has none. */
+/* The upper bounds of the buckets of latencies; the last bucket has none. */
 #define STATS_BUCKETS 16
 extern const uint64_t stats_bucket_ns[STATS_BUCKETS - 1];
 
-/* The GPUs and host/, by struct volume's index. */
+/* The GPUs and host/, by the index of struct volume. */
 #define STATS_VOLUMES (BACKEND_DEVICES_MAX + 1)
 
-/* Of a volume; the root's own requests are none's. */
+/* Requests on the root count for no volume. */
 struct stats_volume {
 	_Atomic uint64_t requests, read_bytes, write_bytes, copy_bytes;
 };
 
-/* Written by its worker only (relaxed), read by anyone. */
+/* Only the worker writes (relaxed); any thread may read. */
 struct stats_block {
 	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t ops[STAT_OPS];
 	_Atomic uint64_t errors[STAT_OPS];
@@ -77,8 +78,8 @@ struct stats_block {
 	_Atomic uint64_t latency_ns[STAT_OPS];
 	struct stats_volume volumes[STATS_VOLUMES];
 	struct busy busy;
-	_Atomic uint64_t ended;	  /* of all that were counted in ops */
-	uint64_t ended_before;	  /* stats_stuck's own */
+	_Atomic uint64_t ended;	  /* ended requests of all kinds in ops */
+	uint64_t ended_before;	  /* for stats_stuck only */
 	struct stats_block *next; /* in struct stats; set once */
 };
 
@@ -95,21 +96,22 @@ struct stats_totals {
 
 struct stats {
 	_Atomic(struct stats_block *)
-	    blocks; /* a push-only list: blocks live as long as the daemon */
+	    blocks; /* a list to which blocks are only added: a block lives as long as the daemon */
 };
 
 struct stats_block *stats_block_new(struct stats *stats); /* NULL: no memory */
 void stats_sum(struct stats *stats, struct stats_totals *totals);
 void stats_free(struct stats *stats);
-/* How many workers are at the same request as when this was asked last. One thread asks. */
+/* The number of workers that serve the same request as at the last call. Only one thread may call.
+ */
 unsigned stats_stuck(struct stats *stats);
 const char *stats_op_name(enum stat_op op);
-/* Whether an error (negative) is an answer that programs ask for, and no failure: the attribute is
- * not set, the buffer is too small, no data follows, try again. Such answers are not counted. */
+/* Whether an error (negative) is an ordinary answer and no failure: the attribute is not set, the
+ * buffer is too small, no data follows, try again. Such errors are not counted. */
 bool stats_error_is_ordinary(enum stat_op op, int error);
 /* Counts a request that is answered at once. */
 void stats_count_answered(struct stats_block *block, enum stat_op op);
-/* Counts one that was timed. */
+/* Counts the latency of a timed request. */
 void stats_latency(struct stats_block *block, enum stat_op op, uint64_t ns);
 
 static inline void stats_add(_Atomic uint64_t *counter, uint64_t n)
@@ -118,7 +120,7 @@ static inline void stats_add(_Atomic uint64_t *counter, uint64_t n)
 			      memory_order_relaxed);
 }
 
-/* Counts a request: whether it is one to be timed. */
+/* Counts a request; true: the caller must time the request. */
 static inline bool stats_count(struct stats_block *block, enum stat_op op)
 {
 	stats_add(&block->ops[op], 1);

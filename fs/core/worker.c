@@ -14,14 +14,14 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 
-/* What the kernel puts before the data of a write: fuse_in_header and fuse_write_in, and room. */
+/* Room for the kernel's headers before the data of a write (fuse_in_header and fuse_write_in). */
 #define REQUEST_HEADER_BYTES 4096
 
 static _Thread_local struct worker *self;
 static pthread_key_t worker_key;
 static pthread_once_t worker_key_once = PTHREAD_ONCE_INIT;
 
-/* Beside struct worker: threads without one free memory, too. */
+/* Not in struct worker: threads without a worker also free memory. */
 static _Thread_local struct worker_memory memory;
 
 void worker_memory_add(const struct fs *fs, uint64_t ino, int64_t bytes)
@@ -72,11 +72,11 @@ static void *memory_populate(size_t bytes)
 
 	if (memory == MAP_FAILED)
 		return NULL;
-	/* One that the kernel moves, to look at who uses it or to make it part of a larger page, is
-	 * missing for a moment: a daemon that is killed then fails the request that it was at. */
+	/* Forbid moves. While the kernel moves a page (NUMA balancing, or a larger page) the page
+	 * is missing for a moment, and a daemon killed in that moment fails its request. */
 	syscall(SYS_mbind, memory, bytes, MPOL_LOCAL, NULL, 0, 0);
 	madvise(memory, bytes, MADV_NOHUGEPAGE);
-	/* A refusal (RLIMIT_MEMLOCK) costs only the protection from swap. */
+	/* If the kernel refuses (RLIMIT_MEMLOCK), only the protection from swap is lost. */
 	mlock(memory, bytes);
 	return memory;
 }
@@ -127,7 +127,8 @@ struct worker *worker_self(struct fs *fs)
 	}
 	pthread_once(&worker_key_once, worker_key_make);
 	pthread_setspecific(worker_key, worker);
-	/* libfuse cancels its ring threads, which must not end within a request, holding locks. */
+	/* libfuse cancels its ring threads, and a thread must not end within a request with locks
+	 * held. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	self = worker;
 	return worker;
