@@ -386,9 +386,10 @@ void options_help(FILE *out, const char *program)
 		fprintf(out, "  %-36s %s", left, row->help);
 		fprintf(out, row->fallback ? " (%s)\n" : "\n", row->fallback);
 	}
-	fprintf(out,
-		"\nThe generic options of mount(8) are taken too: ro, noexec, nofail and others.\n"
-		"See gpumemfs(8) for these and gpumem(7) for the files.\n");
+	fprintf(
+	    out,
+	    "\nThe generic options of mount(8) are accepted too: ro, noexec, nofail and others.\n"
+	    "See gpumemfs(8) for the options and gpumem(7) for the files.\n");
 }
 
 uint64_t amount_bytes(const struct amount *amount, uint64_t whole, uint64_t fallback)

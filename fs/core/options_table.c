@@ -21,7 +21,7 @@ static int option_refuse(const struct option_row *row, const char *text, const c
 	return -EINVAL;
 }
 
-/* The enums count in the order in which the table names their values. */
+/* The enums have the order in which the table names their values. */
 static int parse_choice(const struct option_row *row, const char *text, struct options *options)
 {
 	unsigned *field = row_field(row, options);
@@ -57,7 +57,7 @@ static int parse_count(const struct option_row *row, const char *text, struct op
 	return 0;
 }
 
-/* row->min: the least amount that makes sense. */
+/* row->min is the least valid amount. */
 static int parse_amount(const struct option_row *row, const char *text, struct options *options)
 {
 	struct amount *field = row_field(row, options);
@@ -65,7 +65,7 @@ static int parse_amount(const struct option_row *row, const char *text, struct o
 	bool percent = length && text[length - 1] == '%';
 	uint64_t value;
 
-	/* A percentage of 100 is the percentage. */
+	/* parse_size_or_percent gives the percentage of 100, which is the number itself. */
 	int rc = parse_size_or_percent(text, 100, &value);
 	if (rc == -ERANGE && percent)
 		return option_refuse(row, text, "more than 100%");
@@ -113,7 +113,7 @@ static int parse_octal(const struct option_row *row, const char *text, struct op
 	return 0;
 }
 
-/* (uid_t)-1 means "unchanged" to chown(2): nobody has it. */
+/* (uid_t)-1 means "unchanged" to chown(2) and is no user's number. */
 #define ID_MAX (UINT32_MAX - 1)
 
 static int parse_user(const struct option_row *row, const char *text, struct options *options)
@@ -154,7 +154,7 @@ static int parse_allow_other(const struct option_row *row, const char *text,
 	return 0;
 }
 
-/* Adds the GPUs of "2" or "0-3", which ends where end says, to the set. */
+/* Adds the GPUs of an item, "2" or "0-3", to the set. */
 static int gpus_item(const char *item, size_t length, uint64_t *set)
 {
 	char text[8];
@@ -206,17 +206,17 @@ static int parse_gpus(const struct option_row *row, const char *text, struct opt
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct option_row table[] = {
-    {"backend", "auto|cuda|host", "auto", "whose memory; host plays GPUs in system memory",
-     parse_choice, FIELD(backend), 0, 0},
+    {"backend", "auto|cuda|host", "auto", "source of memory; host simulates GPUs", parse_choice,
+     FIELD(backend), 0, 0},
     {"gpus", "LIST", NULL, "GPUs to show, as nvidia-smi numbers them: 0:2, 0-3 (all)", parse_gpus,
      FIELD(gpus), 0, 0},
-    {"size", "BYTES|N%", NULL, "most memory to take of each GPU (no bound)", parse_amount,
+    {"size", "BYTES|N%", NULL, "maximum memory to use on each GPU (no limit)", parse_amount,
      FIELD(size), 1, 0},
     {"reserve", "BYTES|N%", "0", "memory to leave free on each GPU", parse_amount, FIELD(reserve),
      0, 0},
-    {"host_size", "BYTES|N%", "50%", "size of host/, and of a GPU that the host backend plays",
-     parse_amount, FIELD(host_size), 1, 0},
-    {"host_gpus", "N", "1", "how many GPUs the host backend plays, 1 to 64", parse_count,
+    {"host_size", "BYTES|N%", "50%", "size of host/, and of each simulated GPU", parse_amount,
+     FIELD(host_size), 1, 0},
+    {"host_gpus", "N", "1", "number of GPUs that the host backend simulates, 1 to 64", parse_count,
      FIELD(host_gpus), 1, BACKEND_DEVICES_MAX},
     {"cache", "none|auto|always", "none", "what the page cache keeps of gpuN/", parse_choice,
      FIELD(cache), 0, 0},
@@ -227,38 +227,40 @@ static const struct option_row table[] = {
     {"threads", "N", NULL, "worker threads, 1 to 256 (by the machine)", parse_count, FIELD(threads),
      1, 256},
     {"recovery", "auto|off|remount|transparent", "auto",
-     "what becomes of the mount when its daemon dies", parse_choice, FIELD(recovery), 0, 0},
-    {"standby", "off|on", "off", "keep a second daemon started, to take over at once", parse_choice,
+     "what happens to the mount if the daemon dies", parse_choice, FIELD(recovery), 0, 0},
+    {"standby", "off|on", "off", "keep a second daemon ready to take over", parse_choice,
      FIELD(standby), 0, 0},
     {"spool", "DIR", NULL, "where files with persist=disk are saved (nowhere)", parse_path,
      FIELD(spool), 0, 0},
-    {"restore", "lazy|now", "now", "when their bytes come back: when opened, or at once",
+    {"restore", "lazy|now", "now", "when saved files are restored: on open, or at once",
      parse_choice, FIELD(restore), 0, 0},
     {"uid", "USER", NULL, "owner of the top directories (who mounts)", parse_user, FIELD(uid), 0,
      0},
-    {"gid", "GROUP", NULL, "their group (of who mounts)", parse_group, FIELD(gid), 0, 0},
-    {"umask", "OCTAL", "0", "taken from 1777 for the mode of gpuN/ and host/", parse_octal,
+    {"gid", "GROUP", NULL, "group of the top directories (of who mounts)", parse_group, FIELD(gid),
+     0, 0},
+    {"umask", "OCTAL", "0", "removed from 1777 for the mode of gpuN/ and host/", parse_octal,
      FIELD(umask), 0, 0},
-    {"allow_other", "", NULL, "let other users in (for root: always)", parse_allow_other, 0, 0, 0},
+    {"allow_other", "", NULL, "let other users access the mount (for root: always)",
+     parse_allow_other, 0, 0, 0},
     {"max_chunk", "BYTES", "16G", "largest single allocation, a multiple of 2M", parse_chunk,
      FIELD(max_chunk), 0, 0},
-    {"user_leases", "N", "4096", "most leases of one user other than root", parse_count,
+    {"user_leases", "N", "4096", "maximum leases of one user other than root", parse_count,
      FIELD(user_leases), 1, 1U << 20},
-    {"user_host_files", "N", NULL, "most files of host/ of one user (by ulimit -Hn)", parse_count,
-     FIELD(user_host_files), 1, 1U << 26},
-    {"lease_timeout", "SECONDS", NULL, "age of leases that do not stand in the way (none)",
+    {"user_host_files", "N", NULL, "maximum files of one user in host/ (by ulimit -Hn)",
+     parse_count, FIELD(user_host_files), 1, 1U << 26},
+    {"lease_timeout", "SECONDS", NULL, "age at which leases no longer block changes (none)",
      parse_count, FIELD(lease_timeout), 1, 1U << 30},
-    {"log_level", "error|warn|info|debug", "info", "what is logged: this and worse", parse_choice,
+    {"log_level", "error|warn|info|debug", "info", "least severe level to log", parse_choice,
      FIELD(log_level), 0, 0},
 };
 
-/* What libfuse and fusermount3 both know. */
+/* Options that both libfuse and fusermount3 know. */
 static const char *const handed_on[] = {
     "ro",   "rw",    "suid",	"nosuid",  "dev",	 "nodev",     "exec",	     "noexec",
     "sync", "async", "dirsync", "noatime", "nodiratime", "symfollow", "nosymfollow",
 };
 
-/* Asks for what is so anyway, or is for mount(8) and systemd alone. */
+/* Options that ask for the default, or are only for mount(8) and systemd. */
 static const char *const ignored[] = {
     "defaults", "atime", "diratime", "relatime", "norelatime", "default_permissions",
     "nonempty", "auto",	 "noauto",   "nofail",	 "_netdev",    "user",
@@ -268,7 +270,7 @@ static const char *const ignored[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A known name that ends with * stands for all that begin so. */
+/* A known name with * at its end matches all names with that beginning. */
 static bool name_matches(const char *known, const char *name, size_t length)
 {
 	size_t stem = strcspn(known, "*");
