@@ -20,9 +20,9 @@
 #include "fs/trace/access_log.h"
 #include "fs/trace/trace.h"
 #include "fs/tree/host_out.h"
+#include "fs/tree/inode_lease.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
-#include "fs/tree/unclaimed_lease.h"
 #include "fs/tree/user_limits.h"
 
 #define HOST_PERCENT	 50

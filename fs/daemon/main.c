@@ -28,7 +28,7 @@
 #include "fs/share/binder.h"
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
-#include "fs/tree/unclaimed_lease.h"
+#include "fs/tree/inode_lease.h"
 
 static int version_show(void)
 {

@@ -10,10 +10,10 @@
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_lease.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
-#include "fs/tree/unclaimed_lease.h"
 #include "fs/tree/xattr.h"
 
 int restore_each(struct restore *restore, int (*each)(struct restore *, struct inode *))

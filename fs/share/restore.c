@@ -14,7 +14,6 @@
 #include "fs/tree/host_out.h"
 #include "fs/tree/inode_lease.h"
 #include "fs/tree/inode_table.h"
-#include "fs/tree/unclaimed_lease.h"
 
 static int connection_restore(uint64_t id, int fd, void *pointer)
 {

@@ -3,10 +3,15 @@
 #include "fs/tree/inode_lease.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "common/cleanup.h"
+#include "common/hash.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
+#include "fs/file/export.h"
+#include "fs/tree/host_out.h"
+#include "fs/tree/inode.h"
 #include "fs/tree/inode_watch.h"
 #include "fs/tree/record.h"
 
@@ -37,5 +42,84 @@ void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
 	} else if (idle) {
 		inode_call_init(&call, fs, inode, worker_copier(fs));
 		file_trim(inode->file, &call.call);
+	}
+}
+
+struct unclaimed_leases {
+	pthread_mutex_t lock;
+	struct unclaimed_lease *by_inode;
+};
+
+struct unclaimed_lease {
+	UT_hash_handle hh;
+	struct inode *inode;
+	uint32_t leases;
+};
+
+int unclaimed_leases_open(struct fs *fs)
+{
+	fs->unclaimed_leases = calloc(1, sizeof(*fs->unclaimed_leases));
+	if (!fs->unclaimed_leases)
+		return -ENOMEM;
+	pthread_mutex_init(&fs->unclaimed_leases->lock, NULL);
+	return 0;
+}
+
+void unclaimed_leases_close(struct fs *fs)
+{
+	pthread_mutex_destroy(&fs->unclaimed_leases->lock);
+	free(fs->unclaimed_leases);
+}
+
+int unclaimed_leases_add(struct fs *fs, struct inode *inode)
+{
+	struct unclaimed_lease *lease = inode->lease_refs ? malloc(sizeof(*lease)) : NULL;
+
+	if (!inode->lease_refs)
+		return 0;
+	if (!lease)
+		return -ENOMEM;
+	*lease = (struct unclaimed_lease){.inode = inode, .leases = inode->lease_refs};
+	if (HASH_ADD_NEW(hh, fs->unclaimed_leases->by_inode, inode, sizeof(void *), lease))
+		return 0;
+	free(lease);
+	return -ENOMEM;
+}
+
+bool unclaimed_lease_adopt(struct fs *fs, struct inode *inode)
+{
+	struct unclaimed_lease *lease = NULL;
+
+	scoped_lock(&fs->unclaimed_leases->lock);
+	HASH_FIND_PTR(fs->unclaimed_leases->by_inode, &inode, lease);
+	if (!lease || !lease->leases)
+		return false;
+	lease->leases--;
+	return true;
+}
+
+static void unclaimed_lease_release(struct fs *fs, struct unclaimed_lease *lease)
+{
+	if (lease->leases) {
+		file_unlease(lease->inode->file, lease->leases);
+		host_out_update_accounting(fs, lease->inode);
+		inode_lease_put(fs, lease->inode, lease->leases);
+		inode_put(fs, lease->inode, lease->leases);
+	}
+	free(lease);
+}
+
+void unclaimed_leases_end(struct fs *fs)
+{
+	struct unclaimed_lease *lease, *next;
+
+	pthread_mutex_lock(&fs->unclaimed_leases->lock);
+	struct unclaimed_lease *all = fs->unclaimed_leases->by_inode;
+
+	fs->unclaimed_leases->by_inode = NULL;
+	pthread_mutex_unlock(&fs->unclaimed_leases->lock);
+	HASH_ITER (hh, all, lease, next) {
+		HASH_DEL(all, lease);
+		unclaimed_lease_release(fs, lease);
 	}
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Counts the leases of a file. A lease keeps the memory of a file without names, as an open handle
- * does. */
+/* The leases of a file: counts them, and after a restart keeps them until their sharers reconnect.
+ * A lease keeps the memory of a file without names, as an open handle does. */
 #ifndef FS_TREE_INODE_LEASE_H
 #define FS_TREE_INODE_LEASE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct fs;
@@ -15,5 +16,24 @@ int inode_lease_get(struct fs *fs, struct inode *inode);
 /* Counts lease_refs fewer leases. Without names and handles the last lease frees the file's memory.
  * Under no lock. */
 void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs);
+
+/* Unclaimed leases: leases of an earlier daemon that no sharer has claimed yet. After a restart the
+ * sharers still have the memory mapped and reconnect to claim their leases. Until then, or until
+ * unclaimed_leases_end, the leases keep the file's memory as before. */
+
+/* Makes an empty list: 0 or -ENOMEM. */
+int unclaimed_leases_open(struct fs *fs);
+void unclaimed_leases_close(struct fs *fs); /* after unclaimed_leases_end */
+
+/* For recovery: notes the leases in inode->lease_refs, with a reference of the inode for each
+ * lease. 0 or -ENOMEM. */
+int unclaimed_leases_add(struct fs *fs, struct inode *inode);
+
+/* A sharer claims a lease of the inode, and owns the lease and its reference from now on. False: no
+ * lease is left. Any thread. */
+bool unclaimed_lease_adopt(struct fs *fs, struct inode *inode);
+
+/* Ends all leases that no sharer has claimed by now. Under no lock. */
+void unclaimed_leases_end(struct fs *fs);
 
 #endif

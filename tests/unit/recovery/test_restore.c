@@ -3,7 +3,7 @@
 /* What a daemon leaves is what the next one has: every state that a tree can be in, read back. */
 #include <sys/file.h>
 
-#include "fs/tree/unclaimed_lease.h"
+#include "fs/tree/inode_lease.h"
 #include "tests/unit/restore_actor.h"
 #include "tests/unit/restore_daemon.h"
 
