@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "fs/file/device.h"
 #include "fs/file/host.h"
@@ -65,21 +64,19 @@ void bounce_free(struct bounce *bounce)
 	free(bounce);
 }
 
+/* Bytes beyond the end of the object are zero. */
 static int half_read(int fd, char *to, uint64_t bytes, uint64_t offset)
 {
 	uint64_t done = 0;
+	ssize_t n;
 
-	while (done < bytes) {
-		ssize_t n = pread(fd, to + done, bytes - done, (off_t)(offset + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
+	/* A short count may hide an error, which the next read returns. */
+	do {
+		n = host_object_read(fd, to + done, bytes - done, offset + done);
 		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
+			return (int)n;
 		done += (uint64_t)n;
-	}
+	} while (n && done < bytes);
 	memset(to + done, 0, bytes - done);
 	return 0;
 }

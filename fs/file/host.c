@@ -38,7 +38,7 @@ uint64_t host_object_mtime(int fd)
 		   : 0;
 }
 
-static ssize_t object_read(int fd, void *to, size_t bytes, uint64_t offset)
+ssize_t host_object_read(int fd, void *to, size_t bytes, uint64_t offset)
 {
 	size_t done = 0;
 
@@ -60,7 +60,7 @@ ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
 {
 	int fd = atomic_load(&file->fd);
 
-	return fd < 0 ? 0 : object_read(fd, to, bytes, offset);
+	return fd < 0 ? 0 : host_object_read(fd, to, bytes, offset);
 }
 
 static ssize_t object_write(int fd, const void *from, size_t bytes, uint64_t offset)
@@ -279,7 +279,7 @@ static int object_copy_by_buffer(int from, uint64_t at, int to, uint64_t target,
 		return -ENOMEM;
 	while (rc == 0 && at < end) {
 		uint64_t step = end - at < COPY_BUFFER ? end - at : COPY_BUFFER;
-		ssize_t n = object_read(from, buffer, step, at);
+		ssize_t n = host_object_read(from, buffer, step, at);
 
 		if (n <= 0)
 			return (int)n;

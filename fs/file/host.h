@@ -19,6 +19,8 @@ ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset);
  * host_make_object, or 0. */
 ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
 		   uint64_t offset, int refused);
+/* Reads up to bytes of an object, fewer only at its end; -errno if no byte could be read. */
+ssize_t host_object_read(int fd, void *to, size_t bytes, uint64_t offset);
 int64_t host_seek(struct file *file, uint64_t offset, int whence);
 bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run);
 /* As host_next_run, for a file; skips the page-by-page search if the file has no holes. */

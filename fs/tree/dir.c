@@ -100,6 +100,25 @@ static int buckets_reserve(struct dir *dir)
 	return buckets_resize(dir, dir->n_buckets * 2);
 }
 
+static void bucket_add(struct dir *dir, struct dentry *entry)
+{
+	struct dentry **bucket = name_bucket(dir, entry->hash);
+
+	entry->next = *bucket;
+	*bucket = entry;
+	dir->n_names++;
+}
+
+static void bucket_remove(struct dir *dir, struct dentry *entry)
+{
+	struct dentry **link = name_bucket(dir, entry->hash);
+
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
+	dir->n_names--;
+}
+
 struct dentry *dentry_new(const char *name, struct inode *inode)
 {
 	size_t length = strlen(name);
@@ -148,13 +167,9 @@ int dir_add(struct dir *dir, struct dentry *entry)
 {
 	if (order_reserve(dir) || buckets_reserve(dir))
 		return -ENOMEM;
-	struct dentry **bucket = name_bucket(dir, entry->hash);
-
-	entry->next = *bucket;
-	*bucket = entry;
+	bucket_add(dir, entry);
 	entry->cookie = dir->next_cookie++;
 	dir->order[dir->n_order++] = (struct dir_slot){entry->cookie, entry};
-	dir->n_names++;
 	return 0;
 }
 
@@ -176,17 +191,12 @@ static uint32_t order_position(const struct dir *dir, uint64_t cookie)
 
 void dir_remove(struct dir *dir, struct dentry *entry)
 {
-	struct dentry **link = name_bucket(dir, entry->hash);
-
-	while (*link != entry)
-		link = &(*link)->next;
-	*link = entry->next;
+	bucket_remove(dir, entry);
 	dir->order[order_position(dir, entry->cookie)].entry = NULL;
 	/* Drop empty slots at the end: every listing begins at the newest name, and would walk over
 	 * the gaps. */
 	while (dir->n_order && !dir->order[dir->n_order - 1].entry)
 		dir->n_order--;
-	dir->n_names--;
 	if (dir->n_buckets > BUCKETS_MIN && dir->n_names < dir->n_buckets / BUCKETS_PER_NAME)
 		buckets_resize(dir, dir->n_buckets / 2);
 	/* Return memory when most slots are empty: a directory that held a million names and is
@@ -209,22 +219,13 @@ int dir_restore_add(struct dir *dir, struct dentry *entry)
 
 	if (rc)
 		return rc;
-	struct dentry **bucket = name_bucket(dir, entry->hash);
-
-	entry->next = *bucket;
-	*bucket = entry;
-	dir->n_names++;
+	bucket_add(dir, entry);
 	return 0;
 }
 
 void dir_restore_remove(struct dir *dir, struct dentry *entry)
 {
-	struct dentry **link = name_bucket(dir, entry->hash);
-
-	while (*link != entry)
-		link = &(*link)->next;
-	*link = entry->next;
-	dir->n_names--;
+	bucket_remove(dir, entry);
 }
 
 static int slot_compare(const void *a, const void *b)

@@ -117,22 +117,6 @@ int quota_metadata(struct fs *fs, int64_t bytes)
 	return -ENOSPC;
 }
 
-uint64_t quota_room(struct inode *quota_dir)
-{
-	uint64_t room = UINT64_MAX;
-
-	for (struct inode *dir = quota_dir; dir; dir = dir_parent(dir)) {
-		uint64_t limit = atomic_load_explicit(&dir->dir->max_bytes, memory_order_relaxed);
-		int64_t sum = atomic_load_explicit(&dir->dir->rbytes, memory_order_relaxed);
-		uint64_t used = sum > 0 ? (uint64_t)sum : 0;
-		uint64_t left = limit > used ? limit - used : 0;
-
-		if (limit != UINT64_MAX && left < room)
-			room = left;
-	}
-	return room;
-}
-
 bool quota_limited(struct inode *quota_dir)
 {
 	for (struct inode *dir = quota_dir; dir; dir = dir_parent(dir))
@@ -176,4 +160,12 @@ void quota_report(struct inode *dir, struct quota_report *quota)
 			quota->used_bytes = bytes;
 		quota_narrow(&sums->max_files, files, &quota->max_files, &quota->files_left);
 	}
+}
+
+uint64_t quota_room(struct inode *quota_dir)
+{
+	struct quota_report quota;
+
+	quota_report(quota_dir, &quota);
+	return quota.bytes_left;
 }
