@@ -277,7 +277,7 @@ static bool copy_overlaps(const struct copying *copying)
 }
 
 /* -EAGAIN: try again with the target's guard held exclusive. */
-static ssize_t copy_held(struct copying *copying)
+static ssize_t copy_locked(struct copying *copying)
 {
 	uint64_t size = file_size(copying->from);
 
@@ -299,7 +299,7 @@ static ssize_t copy_once(struct copying copying)
 {
 	guards_lock(&copying);
 
-	ssize_t n = copy_held(&copying);
+	ssize_t n = copy_locked(&copying);
 
 	bounce_free(copying.bounce);
 	extents_free(&copying.fresh);

@@ -283,7 +283,8 @@ static void object_replace_by_empty(int fd)
 	int empty = memfd_create("gpumemfs-moved", MFD_CLOEXEC);
 
 	if (empty < 0 || dup3(empty, fd, O_CLOEXEC) < 0)
-		log_error("host: a moved file's memory stays: %s", strerror(errno));
+		log_error("host: cannot free the memory of a file that moved to a GPU: %s",
+			  strerror(errno));
 	if (empty >= 0)
 		close(empty);
 }

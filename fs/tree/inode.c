@@ -292,12 +292,12 @@ void inode_uncount(struct fs *fs, struct inode *inode)
 	brlock_read_unlock(&fs->topology, token);
 }
 
-static void inode_count_unlinked_open(struct fs *fs, struct inode *inode, bool dying)
+static void inode_count_unlinked_open(struct fs *fs, struct inode *inode, bool unlinked_open)
 {
-	if (inode->unlinked_open == dying)
+	if (inode->unlinked_open == unlinked_open)
 		return;
-	inode->unlinked_open = dying;
-	atomic_fetch_add(&fs->n_unlinked_open, dying ? 1 : -1);
+	inode->unlinked_open = unlinked_open;
+	atomic_fetch_add(&fs->n_unlinked_open, unlinked_open ? 1 : -1);
 }
 
 /* Frees the inode. Returns how many references the inode held to *above, a directory; the caller

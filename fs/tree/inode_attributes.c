@@ -46,7 +46,7 @@ static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 		return attribute_refuse(id, path, "the driver offers no forced PCIe mapping here");
 	if (id == ATTR_COPY && values->copy == COPYING_BAR && device && !copy_bar_possible(device))
 		return attribute_refuse(id, path,
-					"no BAR mapping can be had; .gpumem/params says why");
+					"no BAR mapping is available; see .gpumem/params");
 	return 0;
 }
 

@@ -90,13 +90,13 @@ static int shard_grow(struct inode_table *table, struct inode_shard *shard)
 }
 
 /* The shard in which this thread creates inodes: new threads take the shards in turn. */
-static unsigned shard_mine(struct inode_table *table)
+static unsigned shard_of_thread(struct inode_table *table)
 {
-	static _Thread_local unsigned mine;
+	static _Thread_local unsigned shard; /* from 1 */
 
-	if (!mine)
-		mine = atomic_fetch_add(&table->threads, 1) % INODE_SHARDS + 1;
-	return mine - 1;
+	if (!shard)
+		shard = atomic_fetch_add(&table->threads, 1) % INODE_SHARDS + 1;
+	return shard - 1;
 }
 
 /* Moves the inode's counters and times into the journal's slot, where the next daemon finds
@@ -153,7 +153,7 @@ static int shard_add(struct inode_table *table, struct inode_shard *shard, struc
 
 int inode_table_add(struct inode_table *table, struct inode *inode)
 {
-	return shard_add(table, &table->shards[shard_mine(table)], inode);
+	return shard_add(table, &table->shards[shard_of_thread(table)], inode);
 }
 
 int inode_table_add_first(struct inode_table *table, struct inode *inode)

@@ -413,7 +413,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 }
 
 /* Under no lock. */
-static void rename_tell_spool(struct renaming *r)
+static void rename_tell_watch(struct renaming *r)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		if (!r->renamed[i])
@@ -445,7 +445,7 @@ int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const 
 	error =
 	    from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier, old_memory);
 	if (!error)
-		rename_tell_spool(&r);
+		rename_tell_watch(&r);
 	if (error || !r.replaced)
 		return error;
 	tree_name_removed(fs, r.replaced);

@@ -34,7 +34,7 @@ static const struct {
 	int64_t cost;		 /* bytes of the daemon's memory, approximately */
 } kinds[] = {
     [USER_LEASES] = {"leases", " (-o user_leases=)", 0, 0, 512},
-    [USER_TOKENS] = {"tokens that wait to be used", "", TOKENS_PER_UID_MAX, ALL_TOKENS, 256},
+    [USER_TOKENS] = {"unused tokens", "", TOKENS_PER_UID_MAX, ALL_TOKENS, 256},
     [USER_CONNECTIONS] = {"connections", "", GPUMEM_CONNECTIONS_MAX, 0, 512},
     [USER_TEXTS] = {"open files of .gpumem/", "", TEXTS, 0, 256},
     [USER_TEXT_BYTES] = {"bytes of open files of .gpumem/", "", TEXT_BYTES, ALL_TEXT_BYTES, 1},
@@ -162,10 +162,10 @@ static void refusal_log(const struct fs *fs, uid_t uid, enum user_kind kind, int
 	struct log_caller before = log_caller_change((struct log_caller){true, uid});
 
 	if (error == -EMFILE)
-		log_warn("uid %u: %" PRIu64 " %s, and no more for one user%s", uid,
+		log_warn("uid %u: refused: a user may have at most %" PRIu64 " %s%s", uid,
 			 user_limit(fs, kind), kinds[kind].name, kinds[kind].remedy);
 	else
-		log_warn("uid %u: refused, because all users together have %" PRIu64 " %s", uid,
+		log_warn("uid %u: refused: all users together may have at most %" PRIu64 " %s", uid,
 			 kinds[kind].of_all, kinds[kind].name);
 	log_caller_change(before);
 }

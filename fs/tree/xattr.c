@@ -95,7 +95,7 @@ bool xattr_is_ours(const char *name)
 	return strncmp(name, XATTR_OURS, strlen(XATTR_OURS)) == 0;
 }
 
-static bool is_shown(const char *name, enum xattr_names which)
+static bool xattr_is_shown(const char *name, enum xattr_names which)
 {
 	return !xattr_is_ours(name) && (which == XATTR_NAMES_ALL ||
 					strncmp(name, XATTR_TRUSTED, strlen(XATTR_TRUSTED)) != 0);
@@ -106,7 +106,7 @@ size_t xattr_list(const struct xattr *list, enum xattr_names which, char *out, s
 	size_t needed = 0;
 
 	for (; list; list = list->next) {
-		if (!is_shown(list->data, which))
+		if (!xattr_is_shown(list->data, which))
 			continue;
 		if (needed + list->name_bytes <= capacity)
 			memcpy(out + needed, list->data, list->name_bytes);
