@@ -114,11 +114,11 @@ void file_trim(struct file *file, const struct file_call *call);
 int file_relayout(struct file *file, const struct file_call *call);
 
 /* Moves the bytes to another volume in two steps, so that a rename is all or nothing.
- * file_move_begin makes a copy and holds the guard, so all other calls on the file wait.
- * file_move_end makes the copy the file's memory (commit) or drops the copy; in between, the caller
- * may take further locks. file_move_free frees the file's former memory, after the reply, because
- * that takes milliseconds; an allocation that needs this memory waits. -EBUSY for an object with a
- * backing id: the kernel keeps using the object. */
+ * file_move_begin makes a copy (to NULL: on the same volume) and holds the guard, so all other
+ * calls on the file wait. file_move_end makes the copy the file's memory (commit) or drops the
+ * copy; in between, the caller may take further locks. file_move_free frees the file's former
+ * memory, after the reply, because that takes milliseconds; an allocation that needs this memory
+ * waits. -EBUSY for an object with a backing id: the kernel keeps using the object. */
 struct file_move;
 enum file_move_end { FILE_MOVE_ABORT, FILE_MOVE_COMMIT };
 int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,

@@ -214,9 +214,8 @@ static int move_make_copy(struct file_move *move)
 	return rc;
 }
 
-/* to NULL: the file's own volume. On success the guard is held exclusive, on failure free. */
-static int move_begin(struct file *file, const struct file_call *call, struct volume *to,
-		      struct file_move **move)
+int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,
+		    struct file_move **move)
 {
 	struct file_move *made = file_is_missing(file) ? NULL : calloc(1, sizeof(*made));
 
@@ -244,12 +243,6 @@ static int move_begin(struct file *file, const struct file_call *call, struct vo
 	}
 	*move = made;
 	return 0;
-}
-
-int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,
-		    struct file_move **move)
-{
-	return move_begin(file, call, to, move);
 }
 
 static void move_abort(struct file_move *move)
@@ -373,7 +366,7 @@ int file_relayout(struct file *file, const struct file_call *call)
 
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	rc = move_begin(file, call, NULL, &move);
+	rc = file_move_begin(file, call, NULL, &move);
 	if (rc < 0)
 		return rc;
 	if (call->journal)
