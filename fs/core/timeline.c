@@ -54,7 +54,7 @@ static void timeline_log(const struct timeline *timeline, const char *mountpoint
 	timeline_write(timeline, text);
 	log_info("%s: a daemon was replaced%s: %s", mountpoint,
 		 timeline->at[TIMELINE_PREPARED] < timeline->at[TIMELINE_SEEN]
-		     ? " by one that stood by"
+		     ? " by a standby daemon"
 		     : "",
 		 text);
 }

@@ -30,9 +30,9 @@ static void file_log_lost(struct fs *fs, struct inode *inode, uint64_t bytes)
 	char path[PATH_MAX];
 
 	if (tree_path(fs, inode, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "/ a file without a name, inode %" PRIu64, inode->ino);
-	log_error("%s%s: lost: %" PRIu64 " bytes of its memory cannot be read any more: EIO "
-		  "until it is overwritten as a whole (truncated) or removed",
+		snprintf(path, sizeof(path), "/ an unlinked file, inode %" PRIu64, inode->ino);
+	log_error("%s%s: lost: %" PRIu64 " bytes of the file cannot be read any more: EIO "
+		  "until the file is truncated and written again, or removed",
 		  fs->options.mountpoint, path, bytes);
 }
 
@@ -112,7 +112,7 @@ int gpu_faults_test(struct fs *fs)
 		if (strcmp(fs->backend->devices[i]->uuid, uuid) == 0)
 			return device_test(fs->backend->devices[i]);
 	if (*uuid)
-		log_error("%s, for which this daemon was started, is not there any more", uuid);
+		log_error("GPU %s, for which this daemon was started, is missing", uuid);
 	return *uuid ? -ENODEV : 0;
 }
 

@@ -124,7 +124,7 @@ int idle_release_open(struct fs *fs)
 	idle_release->running =
 	    pthread_create(&idle_release->thread, NULL, idle_release_thread_main, fs) == 0;
 	if (!idle_release->running)
-		log_warn("no thread to look after GPUs without files: contexts stay");
+		log_warn("cannot start the thread that releases idle GPUs: their contexts stay");
 	return 0;
 }
 

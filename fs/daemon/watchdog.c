@@ -39,8 +39,8 @@ static void *watchdog_thread_main(void *pointer)
 		if (stuck < workers_needed(fs))
 			notify_send(NOTIFY_WATCHDOG);
 		else if (!logged)
-			log_error("%s: %u workers have been at one request each for %d ms: the "
-				  "service manager is no longer told that all is well",
+			log_error("%s: %u workers have not finished their requests for %d ms: the "
+				  "service manager gets no more notifications",
 				  fs->options.mountpoint, stuck, watchdog->period_ms);
 		logged = stuck >= workers_needed(fs);
 	} while (poll(&stop, 1, watchdog->period_ms) <= 0);

@@ -36,17 +36,16 @@ static int uring_choose(struct fs *fs)
 	enum switch_mode wanted = fs->options.io_uring;
 
 	if (fs->options.recovery == RECOVERY_TRANSPARENT)
-		capability_set(
-		    uring, false,
-		    "recovery=transparent needs /dev/fuse: over io_uring what is under way "
-		    "when a daemon dies is lost%s",
-		    *fs->options.recovery_why ? "; io_uring=on turns recovery off" : "");
+		capability_set(uring, false,
+			       "recovery=transparent needs /dev/fuse: over io_uring requests in "
+			       "progress are lost when a daemon dies%s",
+			       *fs->options.recovery_why ? "; io_uring=on turns recovery off" : "");
 	else if (wanted == SWITCH_OFF)
 		capability_set(uring, false, "turned off (io_uring=off)");
 	else if (fuse_version() < FUSE_MAKE_VERSION(3, 18))
 		capability_set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
 	else if (wanted == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
-		capability_set(uring, false, "does not pay on %d cores", get_nprocs());
+		capability_set(uring, false, "no gain on %d cores", get_nprocs());
 	else if (!kernel_has_uring())
 		capability_set(
 		    uring, false,
@@ -70,13 +69,13 @@ static void recovery_choose(struct fs *fs)
 			       *why ? "recovery=auto: " : "turned off (recovery=off)", why);
 	else if (fs->options.recovery == RECOVERY_TRANSPARENT)
 		capability_set(recovery, true,
-			       "transparent%s%s: a daemon that dies is replaced, and programs "
-			       "wait for the next one",
+			       "transparent%s%s: if the daemon dies, another daemon replaces it, "
+			       "and programs wait meanwhile",
 			       *why ? ", by " : "", why);
 	else
-		capability_set(recovery, true,
-			       "remount: when the daemon dies there is a new "
-			       "mount with the files; those open fail");
+		capability_set(
+		    recovery, true,
+		    "remount: if the daemon dies, a new mount has the files; open files fail");
 }
 
 int capabilities_choose(struct fs *fs)
@@ -111,7 +110,7 @@ static void passthrough_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 			       "needs CAP_SYS_ADMIN outside of user namespaces; host/ goes "
 			       "through the page cache");
 	else if (fs->options.cache == CACHE_ALWAYS)
-		capability_set(passthrough, false, "not together with cache=always");
+		capability_set(passthrough, false, "impossible with cache=always");
 	else if (!fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH))
 		capability_set(passthrough, false,
 			       "the kernel has no FUSE passthrough (Linux 6.9)");
@@ -139,11 +138,11 @@ static void killpriv_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 			       fuse_pkgversion());
 	else if (!fuse_set_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV_V2))
 		capability_set(killpriv, false,
-			       "the kernel has it not (Linux 5.11), and asks for a file's "
+			       "not in this kernel (Linux 5.11), which asks for a file's "
 			       "capabilities before each write");
 	else
 		capability_set(killpriv, true,
-			       "the daemon takes set-id bits from files that are written");
+			       "the daemon clears set-id bits of files that are written");
 }
 
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
@@ -204,6 +203,6 @@ void capabilities_log(struct fs *fs)
 	share_capability(fs, &sharing);
 	capability_log("sharing", &sharing);
 	if (geteuid() != 0)
-		log_warn("not root: no passthrough for host/, no kernel-kept bound on host/, and "
-			 "other users only with allow_other");
+		log_warn("not root: no passthrough for host/, no limit on host/ that the kernel "
+			 "enforces, and other users only with allow_other");
 }

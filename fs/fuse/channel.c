@@ -74,36 +74,36 @@ static int device_clone(struct fuse_session *fuse)
 
 static void busy_poll_prepare(struct fs *fs)
 {
-	struct capability *looks = &fs->can.busy_poll;
+	struct capability *busy_poll = &fs->can.busy_poll;
 	unsigned processors = (unsigned)get_nprocs();
 
 	fs->busy_poll.most =
 	    fs->can.clone_fd.on ? (processors + BUSY_POLL_SHARE / 2) / BUSY_POLL_SHARE : 0;
 	if (fs->busy_poll.most)
-		capability_set(looks, true,
+		capability_set(busy_poll, true,
 			       "%u of %u processors at most, for %u us after a request",
 			       fs->busy_poll.most, processors, BUSY_POLL_NS / 1000);
 	else if (fs->can.clone_fd.on)
-		capability_set(looks, false, "%u processors are too few", processors);
+		capability_set(busy_poll, false, "%u processors are too few", processors);
 	else
-		capability_set(looks, false, "threads share one /dev/fuse");
+		capability_set(busy_poll, false, "threads share one /dev/fuse");
 }
 
 static void clones_prepare(struct fs *fs, struct fuse_session *fuse)
 {
-	struct capability *clones = &fs->can.clone_fd;
+	struct capability *capability = &fs->can.clone_fd;
 	int fd = device_clone(fuse);
 
 	if (fd < 0) {
-		capability_set(clones, false, "/dev/fuse: %s", strerror(-fd));
+		capability_set(capability, false, "/dev/fuse: %s", strerror(-fd));
 		return;
 	}
 	close(fd);
 	fuse_set_log_func(libfuse_log_nothing);
 	if (session_custom_io(fuse))
-		capability_set(clones, false, "libfuse is built without custom I/O");
+		capability_set(capability, false, "libfuse is built without custom I/O");
 	else
-		capability_set(clones, true, "each thread has a /dev/fuse of its own");
+		capability_set(capability, true, "each thread has a /dev/fuse of its own");
 }
 
 void channel_prepare(struct fs *fs, struct fuse_session *fuse)

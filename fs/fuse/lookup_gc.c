@@ -93,7 +93,8 @@ struct lookup_gc *lookup_gc_start(struct fs *fs, struct fuse_session *fuse)
 	if (lookup_gc->stop_fd >= 0 &&
 	    pthread_create(&lookup_gc->thread, NULL, lookup_gc_thread_main, lookup_gc) == 0)
 		return lookup_gc;
-	log_warn("no thread to look for files that the kernel has forgotten: their memory stays");
+	log_warn(
+	    "cannot start the thread that frees files forgotten by the kernel: their memory stays");
 	lookup_gc_free(lookup_gc);
 	return NULL;
 }

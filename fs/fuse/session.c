@@ -344,12 +344,12 @@ int session_wait(struct session *session)
 		 * still writes back dirty pages of mappings. */
 		session_unmount(session);
 		if (!threads_wait(session, END_GRACE_MS)) {
-			log_info("%s: still in use: its users get ENOTCONN from here on",
+			log_info("%s: still in use: processes there get ENOTCONN from now on",
 				 session->fs->options.mountpoint);
 			threads_end(session);
 		}
 	} else if (connection_is_open(session)) {
-		log_error("%s: nobody serves the mount any more, and it is there",
+		log_error("%s: no thread serves the mount any more, but the mount is still there",
 			  session->fs->options.mountpoint);
 		error = -EIO;
 	}
