@@ -13,7 +13,7 @@
 #include "common/log.h"
 #include "common/number.h"
 
-/* "0", "0-3" or nothing: what the line about a GPU that is not there offers instead. */
+/* "0", "0-3" or "": the available GPUs, for the log line about a GPU that is not present. */
 static void describe_available(unsigned available, char *text, size_t bytes)
 {
 	if (available > 1)
@@ -39,7 +39,7 @@ static int refuse_index(const char *list, uint64_t index, unsigned available)
 	return -ENODEV;
 }
 
-/* One item of the list, "N" or "N-M", into the set of selected GPUs. */
+/* Adds an item of the list, "N" or "N-M", to the set of selected GPUs. */
 static int parse_item(char *item, const char *list, unsigned available, uint64_t *selected)
 {
 	char *dash = strchr(item, '-');
@@ -98,8 +98,8 @@ int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, 
 	return 0;
 }
 
-/* Whether CUDA has a GPU at all. A list that names a GPU that is not there fails with -ENODEV, too,
- * and playing that one in host memory would hide the mistake. */
+/* Whether CUDA has any GPU. A list that names a missing GPU also fails with -ENODEV; simulating
+ * that GPU in host memory would hide the mistake. */
 static bool has_any_gpu(const struct backend_config *config)
 {
 	struct backend_config all = *config;

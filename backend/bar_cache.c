@@ -10,25 +10,27 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 
-/* What a small access by DMA costs more than one by BAR, on the reference machine: a synchronous
- * pinned copy up to 16 KiB takes 5.8-8.5 us, a store through BAR1 0.1-0.3 us. */
+/* The extra cost of a small access by DMA, compared with BAR, on the reference machine: a
+ * synchronous pinned copy up to 16 KiB takes 5.8-8.5 us, a store through BAR1 0.1-0.3 us. */
 #define SAVED_NS 6000
 
-/* What making a mapping costs on top of what bar_cost says by size: there an import into Vulkan
- * takes 136 us for 2 MiB and 0.57 ms for 64 MiB. */
+/* The fixed cost of a mapping, beside bar_cost's cost by size. On the reference machine an import
+ * into Vulkan takes 136 us for 2 MiB and 0.57 ms for 64 MiB. */
 #define MAP_NS 120000
 
-/* How many used mappings an eviction passes over before it takes the next one, used or not. */
+/* The number of recently used mappings that an eviction skips before taking the next mapping, used
+ * or not. */
 #define SECOND_CHANCES 64
 
 struct bar_cache {
 	struct device *device;
-	_Atomic uint64_t budget; /* every access by BAR looks at it, and at nothing that follows */
+	/* Every access by BAR reads budget, and none of the following fields. */
+	_Atomic uint64_t budget;
 	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t mapped, maps, evictions;
-	/* Held while a mapping is made or taken away. Taken before any chunk's bar_guard. */
+	/* Held while a mapping is made or removed. Taken before any chunk's bar_guard. */
 	pthread_mutex_t lock;
-	struct chunk
-	    *evictable; /* mapped chunks that are not persistent; a clock, hand at its head */
+	struct chunk *evictable; /* mapped chunks that are not persistent; a clock with the hand at
+				    the head */
 };
 
 int bar_cache_new(struct device *device, uint64_t budget, struct bar_cache **cache)
@@ -57,7 +59,7 @@ static bool is_persistent(struct chunk *chunk)
 	return atomic_load(&chunk->bar_policy) == MAP_PERSISTENT;
 }
 
-/* Lock held. Waits for the accesses in progress; new ones find no mapping. */
+/* Lock held. Waits for the accesses in progress; new accesses find no mapping. */
 static void unmap(struct bar_cache *cache, struct chunk *chunk)
 {
 	brlock_write_lock(&chunk->bar_guard);
@@ -71,7 +73,8 @@ static void unmap(struct bar_cache *cache, struct chunk *chunk)
 	atomic_fetch_sub(&cache->mapped, chunk->bytes);
 }
 
-/* Lock held. Second chance: what was used since the hand came by goes to the end of the queue. */
+/* Lock held. Second chance: a mapping used since the hand's last visit moves to the end of the
+ * queue. */
 static bool evict_one(struct bar_cache *cache)
 {
 	struct chunk *victim = cache->evictable;
@@ -96,7 +99,8 @@ static bool make_room(struct bar_cache *cache, uint64_t bytes)
 	return true;
 }
 
-/* Lock held. The device may have less room than the budget says: others map through it, too. */
+/* Lock held. The device may have less BAR space than the budget, because other processes map
+ * through the BAR too. */
 static int map_evicting(struct bar_cache *cache, struct chunk *chunk, void **address)
 {
 	const struct backend_ops *ops = chunk->device->backend->ops;
@@ -107,8 +111,8 @@ static int map_evicting(struct bar_cache *cache, struct chunk *chunk, void **add
 	return rc;
 }
 
-/* What asks again does so once it has paid again, be it persistent or not. Who forces a mapping
- * asks with every access: there a failure is final. */
+/* After a failure, an access without FORCE asks again once the mapping would have paid again,
+ * persistent or not. An access with FORCE would ask every time, so for FORCE a failure is final. */
 static void give_up(struct bar_cache *cache, struct chunk *chunk, enum bar_want want, int rc)
 {
 	if ((rc == -ENOSPC || rc == -ENOMEM) && want == BAR_WANT_AUTO) {
@@ -116,11 +120,11 @@ static void give_up(struct bar_cache *cache, struct chunk *chunk, enum bar_want 
 		return;
 	}
 	atomic_store(&chunk->bar_refused, true);
-	if (rc == -ENOTSUP) /* for every chunk of the device alike */
+	if (rc == -ENOTSUP) /* holds for every chunk of the device */
 		atomic_store(&cache->budget, 0);
 }
 
-/* Lock held. Maps the chunk, or leaves it unmapped and cold. */
+/* Lock held. Maps the chunk, or leaves the chunk unmapped and cold. */
 static void *map(struct bar_cache *cache, struct chunk *chunk, enum bar_want want)
 {
 	void *address;
@@ -151,7 +155,7 @@ static uint64_t mapping_cost(struct chunk *chunk)
 	return per_mib ? MAP_NS + per_mib * (chunk->bytes >> 20) : 0;
 }
 
-/* Counts an access that finds no mapping; true when the mapping should be made now. */
+/* Counts an access without a mapping; true if a mapping should be made now. */
 static bool wants_mapping(struct chunk *chunk, enum bar_want want)
 {
 	if (want == BAR_WANT_FORCE)
@@ -165,7 +169,9 @@ static bool wants_mapping(struct chunk *chunk, enum bar_want want)
 		if (before == 0)
 			return true;
 		break;
-	case MAP_TRANSIENT: /* serves one access, which must pay for it alone */
+	case MAP_TRANSIENT: /* the mapping serves a single access, which alone must pay for the
+			     * mapping
+			     */
 		return cost <= SAVED_NS;
 	case MAP_AUTO:
 		break;
@@ -173,8 +179,8 @@ static bool wants_mapping(struct chunk *chunk, enum bar_want want)
 	return (before + 1ULL) * SAVED_NS >= cost;
 }
 
-/* Maps if need be and enters the guard. An automatic mapping does not wait for another chunk's:
- * DMA is sooner done. */
+/* Maps the chunk if necessary, and enters the guard. An automatic mapping does not wait while
+ * another chunk is being mapped: DMA is faster. */
 static void *map_and_enter(struct chunk *chunk, enum bar_want want, brlock_token *token)
 {
 	struct bar_cache *cache = chunk->device->bar;
@@ -196,7 +202,8 @@ static void *map_and_enter(struct chunk *chunk, enum bar_want want, brlock_token
 	return address;
 }
 
-/* A reference for the clock; written only when it changes, as threads share the line. */
+/* The clock's reference bit; written only when the bit changes, because threads share the cache
+ * line. */
 static void mark_used(struct chunk *chunk)
 {
 	if (!atomic_load_explicit(&chunk->bar_heat, memory_order_relaxed))
@@ -278,7 +285,7 @@ void bar_set_policy(struct chunk *chunk, enum map_policy policy)
 		health_leave(chunk->device);
 	}
 	if (policy == MAP_PERSISTENT && !atomic_load(&chunk->bar))
-		atomic_store(&chunk->bar_heat, 0); /* its next access maps it */
+		atomic_store(&chunk->bar_heat, 0); /* the next access maps the chunk */
 }
 
 bool bar_possible(struct device *device)

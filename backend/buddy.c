@@ -8,7 +8,7 @@
 
 #define ROOT 1u
 
-/* Nodes of an order lie at [first, 2 * first). */
+/* The nodes of an order lie at [first, 2 * first). */
 static unsigned first_node(unsigned order)
 {
 	return 1u << (BUDDY_MAX_ORDER - order);
@@ -76,7 +76,7 @@ void buddy_init(struct buddy *buddy)
 	buddy->free_bytes = BUDDY_BYTES;
 }
 
-/* Takes the block of this order at node, splitting it from the free block of order have. */
+/* Allocates the block of this order at node, by splitting the free block of order have. */
 static unsigned split(struct buddy *buddy, unsigned node, unsigned have, unsigned order)
 {
 	clear_free(buddy, node);
@@ -150,7 +150,8 @@ void buddy_free(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 	}
 }
 
-/* The free block that has the block at node in it, or 0; *order is its own then. */
+/* The free block that contains the block at node, or 0; *order becomes the order of the free block.
+ */
 static unsigned free_above(const struct buddy *buddy, unsigned node, unsigned *order)
 {
 	for (; node; node /= 2, ++*order)
@@ -159,7 +160,7 @@ static unsigned free_above(const struct buddy *buddy, unsigned node, unsigned *o
 	return 0;
 }
 
-/* Cuts the block of this order at offset out of the free one that it lies in. */
+/* Cuts the block of this order at offset out of the free block around the offset. */
 static void carve(struct buddy *buddy, unsigned from, unsigned have, uint64_t offset,
 		  unsigned order)
 {
@@ -181,7 +182,7 @@ int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 		unsigned order = block_order(offset, bytes), have = order;
 		unsigned from = free_above(buddy, node_at(offset, order), &have);
 
-		/* A block that is free in parts: its first half tells, and so on down. */
+		/* A partly free block: the first half shows the order, recursively. */
 		while (!from && order > BUDDY_MIN_ORDER) {
 			have = --order;
 			from = free_above(buddy, node_at(offset, order), &have);

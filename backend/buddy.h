@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Power-of-two blocks inside one shared chunk. Pure bookkeeping over offsets: touches no device
+/* Power-of-two blocks inside a shared chunk. Pure bookkeeping over offsets: touches no device
  * memory, takes no lock (the pool holds its own). 512 bytes of state describe 2 MiB. */
 #ifndef BACKEND_BUDDY_H
 #define BACKEND_BUDDY_H
@@ -8,12 +8,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BUDDY_BYTES	(2ULL << 20) /* one shared chunk */
+#define BUDDY_BYTES	(2ULL << 20) /* a shared chunk */
 #define BUDDY_MIN_ORDER 12	     /* 4 KiB */
 #define BUDDY_MAX_ORDER 21	     /* the whole chunk */
 
 struct buddy {
-	/* One bit per block of each order: set where that block is free. Heap order: node 1 is the
+	/* A bit per block of each order: set where that block is free. Heap order: node 1 is the
 	 * whole, node n splits into 2n and 2n + 1; 1023 nodes. */
 	uint64_t free_bits[16];
 	uint64_t free_bytes;
@@ -22,14 +22,15 @@ struct buddy {
 void buddy_init(struct buddy *buddy);
 
 /* Takes bytes (a multiple of 4 KiB, at most BUDDY_BYTES) at an offset aligned to the power of two
- * at or above bytes; what the power of two has beyond bytes stays free. 0, or -ENOSPC. */
+ * at or above bytes; the rest of the power of two stays free. 0, or -ENOSPC. */
 int buddy_alloc(struct buddy *buddy, uint64_t bytes, uint64_t *offset);
 
-/* Takes [offset, offset + bytes), multiples of 4 KiB: 0, or -EEXIST where some of it is taken (then
- * nothing is). */
+/* Allocates [offset, offset + bytes), multiples of 4 KiB: 0, or -EEXIST, without a change, if any
+ * byte of the range is allocated. */
 int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes);
 
-/* Gives back [offset, offset + bytes), multiples of 4 KiB, all of it taken; neighbours merge. */
+/* Frees [offset, offset + bytes), multiples of 4 KiB, allocated as a whole; free neighbours merge.
+ */
 void buddy_free(struct buddy *buddy, uint64_t offset, uint64_t bytes);
 
 /* The largest request that buddy_alloc would serve now. */

@@ -8,7 +8,7 @@
 #include "backend/bar_cache.h"
 #include "backend/stream.h"
 
-/* Whole lines of the CPU's caches, and whole pages for a DMA that begins and ends on some. */
+/* Whole cache lines of the CPU, and whole pages for DMA with page-aligned ends. */
 #define BESIDE_ALIGN 4096
 
 int copier_open(struct backend *backend, struct copier **copier)
@@ -75,8 +75,8 @@ struct access {
 	int error; /* of the DMA that had to complete first */
 };
 
-/* DMA in flight and BAR accesses are not ordered against each other. So while some is in flight an
- * automatic choice is DMA, which queues up behind it, and a forced one waits. */
+/* DMA in flight and BAR accesses are not ordered against each other. While DMA is in flight, an
+ * automatic choice is DMA, which queues behind the earlier DMA, and a forced BAR access waits. */
 static struct access access_begin(struct copier *copier, const struct span *span, uint64_t offset,
 				  enum copy_path path, bool small)
 {
@@ -101,9 +101,10 @@ static void access_end(struct access *access)
 	bar_release(access->chunk, access->token);
 }
 
-/* Fenced while the mapping is held, as it may go right after, and because DMA that this copier
- * enqueues next must see the bytes. The GPU that owns the memory sees stores through its BAR in
- * order; its peers do once a load through the same BAR has pushed them into memory. */
+/* The fence comes before the mapping is released, because the mapping may be removed right after
+ * the release, and because DMA enqueued next on this copier must see the bytes. The GPU that owns
+ * the memory sees stores through its BAR in order; peers see the stores once a load through the
+ * same BAR has pushed them into memory. */
 static void access_end_store(struct copier *copier, struct access *access)
 {
 	stream_fence();
@@ -112,9 +113,9 @@ static void access_end_store(struct copier *copier, struct access *access)
 	access_end(access);
 }
 
-/* How many bytes at the end of a write the CPU stores while DMA is at those before: it would wait
- * idly for that. On the reference machine 16 threads that write 1 MiB each move 34 GB/s so, and 28
- * by DMA alone. */
+/* The number of bytes at the end of a write that the CPU stores while DMA moves the bytes before:
+ * the CPU would wait otherwise. On the reference machine 16 threads that each write 1 MiB move 34
+ * GB/s with the overlap, and 28 by DMA alone. */
 static size_t bytes_beside(const struct copier *copier, const struct copy_crossover *at,
 			   size_t bytes, enum copy_path path)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The crossovers: up to which size BAR is faster than DMA, per device, and how much of a larger
- * write it takes beside DMA. */
+/* The crossovers: the size up to which BAR is faster than DMA, per device, and the share of a
+ * larger write that goes by BAR while DMA moves the rest. */
 #include "backend/copy.h"
 
 #include <errno.h>
@@ -16,13 +16,13 @@
 #define DEFAULT_WRITE (256ULL << 10)
 #define DEFAULT_READ  (4ULL << 10)
 
-/* There 34 GB/s by 16 threads with 384 KiB of each MiB, 33 with 256 KiB, 31 with 128 KiB, 28 with
- * none; one thread is through soonest with 256 to 320 KiB. */
+/* On the reference machine 16 threads move 34 GB/s with 384 KiB of each MiB by BAR, 33 with 256
+ * KiB, 31 with 128 KiB, 28 with none; one thread is fastest with 256 to 320 KiB. */
 #define DEFAULT_OVERLAP (256ULL << 10)
 
 #define SMALLEST   512ULL
 #define LARGEST	   COPY_WHOLE
-#define ROUNDS	   9 /* per size and path; their median counts */
+#define ROUNDS	   9 /* per size and path; the median counts */
 #define TIME_LIMIT 50000000
 
 enum state { UNMEASURED, MEASURING, MEASURED };
@@ -67,7 +67,7 @@ static int copy_once(struct measurement *m, enum direction direction, enum copy_
 	return rc < 0 ? rc : waited;
 }
 
-/* The median of some rounds; fewer when time is up. */
+/* The median of ROUNDS rounds; of fewer rounds when the time is up. */
 static uint64_t time_copy(struct measurement *m, enum direction direction, enum copy_path path,
 			  uint64_t bytes)
 {
@@ -86,12 +86,12 @@ static uint64_t time_copy(struct measurement *m, enum direction direction, enum 
 	return took[n / 2];
 }
 
-/* The largest size up to which BAR is not the slower one; 0 when it always is. */
+/* The largest size up to which BAR is at least as fast; 0 if BAR is always slower. */
 static uint64_t find_crossover(struct measurement *m, enum direction direction)
 {
 	uint64_t best = 0;
 
-	copy_once(m, direction, COPY_DMA, SMALLEST); /* registrations and contexts are made */
+	copy_once(m, direction, COPY_DMA, SMALLEST); /* makes the registrations and contexts */
 	copy_once(m, direction, COPY_BAR, SMALLEST);
 	for (uint64_t bytes = SMALLEST; bytes <= LARGEST; bytes *= 2) {
 		uint64_t bar = time_copy(m, direction, COPY_BAR, bytes);
@@ -104,7 +104,7 @@ static uint64_t find_crossover(struct measurement *m, enum direction direction)
 	return best;
 }
 
-/* Both are through with their part at the same time, if neither slows the other. */
+/* With this overlap both paths end at the same time, if neither slows the other. */
 static uint64_t find_overlap(struct measurement *m)
 {
 	uint64_t bar = time_copy(m, WRITING, COPY_BAR, LARGEST);
@@ -129,7 +129,8 @@ static int measure_both(struct measurement *m, struct device *device)
 	uint64_t write = 0, read = 0, overlap = 0;
 
 	if (can_map(m->span.chunk)) {
-		/* Half of the time each, so that slow loads do not take it all. */
+		/* Half of the time for each direction, so that slow loads do not use all of the
+		 * time. */
 		m->deadline = clock_ns() + TIME_LIMIT / 2;
 		write = find_crossover(m, WRITING);
 		overlap = find_overlap(m);
@@ -180,7 +181,7 @@ int copy_measure(struct copier *copier, struct device *device)
 
 	uint64_t bytes_bar = copier->bytes_bar, bytes_dma = copier->bytes_dma;
 	int rc = measure(copier, device);
-	copier->bytes_bar = bytes_bar; /* the statistics count what users moved */
+	copier->bytes_bar = bytes_bar; /* the statistics count only bytes moved for users */
 	copier->bytes_dma = bytes_dma;
 	atomic_store_explicit(&device->crossover_state, rc < 0 ? UNMEASURED : MEASURED,
 			      memory_order_release);

@@ -10,7 +10,7 @@
 
 void health_init(struct health *health)
 {
-	/* Readers come first, as the default has it: one that entered may enter again. */
+	/* The default prefers readers, so a thread that has entered may enter again. */
 	pthread_rwlock_init(&health->life, NULL);
 	pthread_mutex_init(&health->lock, NULL);
 }

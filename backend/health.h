@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which chunks a device has, and who may be at it while reset.c brings it back. Inside backend/. */
+/* The list of a device's chunks, and the exclusion of all other threads while reset.c resets the
+ * device. Private to backend/. */
 #ifndef BACKEND_HEALTH_H
 #define BACKEND_HEALTH_H
 
@@ -14,34 +15,34 @@ struct chunk;
 
 /* Lock order: life, lock. */
 struct health {
-	/* Shared: a call that relies on the device's state. Exclusive: reset.c replaces that. The
-	 * former only ever tries: nobody waits for a driver that is being brought back. */
+	/* Shared: calls that rely on the device's state. Exclusive: the reset, which replaces that
+	 * state. Shared holders only try the lock: no thread waits for a driver during a reset. */
 	pthread_rwlock_t life;
-	pthread_mutex_t lock;  /* of the lists; for chunks, life as well */
-	struct chunk *chunks;  /* all that the provider made */
-	struct chunk *dropped; /* of these, freed when nobody could be at the device */
-	atomic_bool given_up;  /* nobody tries (any more) */
-	atomic_uint resets;    /* how often it was brought back */
+	pthread_mutex_t lock;  /* protects the lists; changes to chunks also need life */
+	struct chunk *chunks;  /* all chunks that the provider made */
+	struct chunk *dropped; /* the chunks whose freeing waits until the device can be used */
+	atomic_bool given_up;  /* no reset is tried any more */
+	atomic_uint resets;    /* number of successful resets */
 };
 
 void health_init(struct health *health);
-/* Frees what was dropped; the bar cache and the provider are still there. */
+/* Frees dropped chunks; the bar cache and the provider still exist. */
 void health_close(struct device *device);
 
-/* Whether the caller may be at the device until health_leave; if not, that is -EIO. try: also where
- * it failed. Neither waits, and one thread may enter twice. */
+/* Whether the caller may use the device until health_leave; false means -EIO. health_try also
+ * admits a caller to a failed device. Neither function waits, and a thread may enter twice. */
 bool health_enter(struct device *device);
 bool health_try(struct device *device);
 void health_leave(struct device *device);
 
-/* Entered. */
+/* The caller has entered. */
 void health_add(struct chunk *chunk);
 void health_remove(struct chunk *chunk);
-/* Instead of freeing it: when the device is back, or closed. */
+/* Frees the chunk later: after the device's reset, or when the device is closed. */
 void health_drop(struct chunk *chunk);
-/* Bytes of chunks that are lost, and not freed yet. */
+/* Bytes of chunks that are lost and not freed yet. */
 uint64_t health_lost(struct device *device);
-/* Frees what was dropped: life is held exclusively. */
+/* Frees dropped chunks; the caller holds life exclusively. */
 void health_free_dropped(struct device *device);
 
 #endif

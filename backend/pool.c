@@ -14,30 +14,33 @@
 
 #define ORDERS (BUDDY_MAX_ORDER - BUDDY_MIN_ORDER + 1)
 
-/* A chunk that blocks are cut from; chunk->pool_private points here. */
+/* A chunk from which blocks are cut; chunk->pool_private points here. */
 struct shared {
 	struct chunk *chunk;
 	struct buddy buddy;
-	struct shared *prev, *next; /* on the list of its largest free block */
-	bool listed;		    /* not when it is full, nor when its memory is lost */
+	struct shared *prev, *next; /* on the list by the size of the largest free block */
+	bool listed;		    /* false if the chunk is full, or its memory is lost */
 };
 
 struct pool {
 	struct device *device;
 	struct pool_watch watch;
 	_Atomic uint64_t limit_size, limit_reserve;
-	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that threads
-				       * together keep to the limit */
+	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that all threads
+					 together keep to the limit */
 	_Atomic uint64_t span_bytes, chunks, shared_chunks, takes;
 
 	/* Lock order: grow, lock. Neither is held while device memory is zeroed. */
-	pthread_mutex_t grow; /* one at a time asks the driver: the reserve is then exact, and a
-			       * burst of small files shares the chunk that the first one gets */
-	pthread_mutex_t lock; /* the lists and every buddy; never held across a driver call */
-	struct shared *by_largest[ORDERS]; /* at most one empty chunk, the spare, in the last */
-	unsigned occupied;		   /* a bit per list that is not empty */
+	/* One thread at a time asks the driver: the reserve is then exact, and a burst of small
+	 * files shares the chunk that the first thread gets. */
+	pthread_mutex_t grow;
+	/* Protects the lists and every buddy; never held across a driver call. */
+	pthread_mutex_t lock;
+	/* The last list has at most one empty chunk, the spare. */
+	struct shared *by_largest[ORDERS];
+	unsigned occupied; /* a bit per list with entries */
 
-	atomic_uint giving; /* announced and not yet done; written under lock */
+	atomic_uint giving; /* announced frees that are not done yet; written under lock */
 	pthread_cond_t given;
 };
 
@@ -159,7 +162,7 @@ static int ask_driver(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 	return 0;
 }
 
-/* Whether there was anything to wait for. */
+/* Whether there was an announced free to wait for. */
 static bool await_given(struct pool *pool)
 {
 	if (!atomic_load(&pool->giving))
@@ -224,8 +227,8 @@ static uint64_t power_of_two_above(uint64_t bytes)
 	return bytes <= 1 ? 1 : 1ULL << (64 - __builtin_clzll(bytes - 1));
 }
 
-/* From the fullest kind of chunk that has room, so that others can empty. lost: one that is not to
- * be cut from any more, to be given back if nothing is in it. */
+/* Cuts from the fullest chunk with room, so that other chunks can become empty. lost: a chunk whose
+ * memory is lost and which is empty, for the caller to free. */
 static int cut_free_block(struct pool *pool, uint64_t bytes, struct span *span,
 			  struct shared **lost)
 {
@@ -282,7 +285,8 @@ static int take_block(struct pool *pool, uint64_t bytes, struct span *span)
 	if (take_free_block(pool, bytes, span) == 0)
 		return 0;
 	scoped_lock(&pool->grow);
-	if (take_free_block(pool, bytes, span) == 0) /* added while this thread waited */
+	if (take_free_block(pool, bytes, span) ==
+	    0) /* another thread added a chunk while this thread waited */
 		return 0;
 	return add_shared(pool, bytes, span);
 }
@@ -328,7 +332,7 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
 	return 0;
 }
 
-/* The chunk when it is empty now and no good as a spare, or there is one already. */
+/* The chunk, if the chunk is empty now and cannot serve as the spare, or a spare exists already. */
 static struct shared *give_block(struct pool *pool, const struct span *span)
 {
 	struct shared *shared = span->chunk->pool_private;
@@ -488,7 +492,8 @@ static uint64_t beyond(uint64_t a, uint64_t b)
 int pool_available(struct pool *pool, uint64_t *bytes)
 {
 	struct pool_limits limits = pool_limits(pool);
-	struct pool_usage usage = pool_usage(pool); /* before the driver is asked: it may wait */
+	struct pool_usage usage =
+	    pool_usage(pool); /* read before the driver is asked, because the driver may wait */
 	struct device_memory memory;
 	int rc = device_memory(pool->device, &memory);
 

@@ -13,25 +13,25 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-/* The first attempt comes at once, the next ones twice as late each. */
+/* The first attempt starts at once; each later attempt waits twice as long. */
 #define TRIES_MAX 5
 #define DELAY_MS  50
-/* Copies that are under way see their errors soon, and end. */
+/* Copies in flight see their errors soon, and end. */
 #define BUSY_MS	    5
 #define BUSY_MAX_MS 10000
-/* A device that fails again before it worked for so long has not been brought back. */
+/* A device that fails again within this time counts as not recovered. */
 #define STEADY_MS 60000
 
 #define NEVER INT64_MAX
 
-/* The mender's thread's own, by the device's slot. */
+/* The reset thread's record of a device, by the device's slot. */
 struct patient {
-	int64_t failed_at; /* 0: it works */
+	int64_t failed_at; /* 0: the device works */
 	int64_t due, back_at;
 	unsigned tries;
 };
 
-/* Nobody is at the device but copiers, which are refused, and see to it that they leave. */
+/* Only copiers still use the device; their new copies are refused, and copies in flight end. */
 static int reset(struct device *device)
 {
 	struct health *health = &device->health;
@@ -96,7 +96,7 @@ static void admit(struct patient *patient)
 	patient->due = patient->tries ? now + (DELAY_MS << patient->tries) : now;
 }
 
-/* When it wants to be looked at again. */
+/* Handles the device; returns the time of the next attempt. */
 static int64_t look(struct resetter *resetter, struct device *device, struct patient *patient)
 {
 	if (!atomic_load(&device->failed) || atomic_load(&device->health.given_up))
@@ -182,7 +182,8 @@ int reset_start(struct backend *backend, const struct reset_watch *watch)
 	return -error;
 }
 
-/* lock and changed stay: who sees a device fail may be about to wake the thread. */
+/* lock and changed stay valid: a thread that sees a device fail may be about to wake the reset
+ * thread. */
 void reset_end(struct backend *backend)
 {
 	struct resetter *resetter = &backend->resetter;

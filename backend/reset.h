@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Bringing devices back that failed. An error that ends a device's context leaves its memory in the
- * driver; a thread of the backend makes a new context, maps the chunks into it and reads every byte
- * of them once. What cannot be read is lost (chunk->lost), all else is served again. Whether a
- * driver goes on within one process is up to it: after a few attempts, further and further apart,
- * the device is given up until the process ends. */
+/* Resets devices that failed. An error that ends a device's context leaves the device's memory in
+ * the driver. A thread of the backend makes a new context, maps the chunks into the context and
+ * reads every byte of them once. Chunks that cannot be read are lost (chunk->lost); all others are
+ * served again. Not every driver recovers within one process: after a few attempts at growing
+ * intervals the device is given up until the process ends. */
 #ifndef BACKEND_RESET_H
 #define BACKEND_RESET_H
 
@@ -16,9 +16,9 @@
 struct backend;
 struct device;
 
-/* Who is to know. Called by the mender's thread; no lock is held. */
+/* Callbacks of the reset thread; no lock is held. */
 struct reset_watch {
-	/* It is back, ms after it failed: from now on, but for chunks that are lost. */
+	/* The device is back, ms after the failure; only lost chunks stay unreadable. */
 	void (*reset)(void *of, struct device *device, int64_t ms);
 	void (*given_up)(void *of, struct device *device);
 	void *of;
@@ -26,19 +26,19 @@ struct reset_watch {
 
 struct resetter {
 	atomic_bool running;
-	pthread_mutex_t lock; /* of these two */
+	pthread_mutex_t lock; /* protects ending and called */
 	bool ending, called;
 	pthread_cond_t changed;
 	pthread_t thread;
 	struct reset_watch watch;
 };
 
-/* Before it, devices that fail stay so. 0 or -errno. */
+/* Devices that fail before this call stay failed. 0 or -errno. */
 int reset_start(struct backend *backend, const struct reset_watch *watch);
-/* Waits for what is under way. No device comes back from then on. */
+/* Waits for a reset that is under way. No device is reset from then on. */
 void reset_end(struct backend *backend);
 
-/* A device failed just now. Any thread, with any lock. */
+/* A device failed just now. Any thread, with any lock held. */
 void reset_wake(struct backend *backend);
 
 #endif

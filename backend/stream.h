@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 
-/* Stores with non-temporal stores where aligned; call stream_fence before promising the bytes. */
+/* Uses non-temporal stores where aligned; a caller calls stream_fence before promising the bytes.
+ */
 void stream_store(void *to_device, const void *from, size_t bytes);
 void stream_zero(void *to_device, size_t bytes);
 void stream_load(void *to, const void *from_device, size_t bytes);

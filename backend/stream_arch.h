@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What backend/stream.c needs of a CPU: the loops over whole lines, and the fences. */
+/* The parts of backend/stream.c that depend on the CPU: the loops over whole lines, and the fences.
+ */
 #ifndef BACKEND_STREAM_ARCH_H
 #define BACKEND_STREAM_ARCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a CPU fetches from a write-combined mapping at once, and what a full store buffer holds. */
+/* The bytes that a CPU fetches from a write-combined mapping at once, and that fill a store buffer.
+ */
 #define STREAM_LINE 64
 
-/* The device side is aligned to STREAM_LINE, the other need not be; lines may be 0. */
+/* The device side is aligned to STREAM_LINE, the other side need not be; lines may be 0. */
 struct stream_variant {
 	const char *name;
 	bool (*usable)(void);
@@ -26,16 +28,16 @@ extern const struct stream_variant stream_arch[];
 static const struct stream_variant stream_arch[] = {{0}};
 #endif
 
-/* stream_fence_stores: every store made before is visible before any made after.
- * stream_fence_loads: what is loaded after is not older than this moment. */
+/* stream_fence_stores: every earlier store is visible before any later store. stream_fence_loads:
+ * later loads return nothing older than this moment. */
 #if defined(__x86_64__)
 static inline void stream_fence_stores(void)
 {
 	__builtin_ia32_sfence();
 }
 
-/* A streaming load may be answered from a buffer that an earlier one filled, whatever the device
- * has written since; mfence empties those buffers, and drains this CPU's own combined stores. */
+/* A streaming load may be answered from a buffer that an earlier load filled, even if the device
+ * has written since; mfence empties those buffers, and drains this CPU's combined stores. */
 static inline void stream_fence_loads(void)
 {
 	__builtin_ia32_mfence();

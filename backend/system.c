@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Two tmpfs mounts, because whether an object gets huge pages when it is written is a property of
- * its mount (huge=advise covers page faults of mappings that asked by MADV_HUGEPAGE only). They
- * share one bound: each may hold what the other leaves, set again whenever an object is made and
- * whenever somebody asks for the usage; in between the two together may pass the bound. */
+/* Two tmpfs mounts, because the mount decides whether an object gets huge pages when written
+ * (huge=advise covers only page faults of mappings with MADV_HUGEPAGE). The two mounts share one
+ * bound: each mount may hold the bytes that the other leaves. Both limits are set again whenever an
+ * object is made and whenever the usage is asked for; in between the two mounts together may exceed
+ * the bound. */
 #include "backend/system.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
-/* tmpfs takes size=0 for no bound. */
+/* For tmpfs, size=0 means no bound. */
 #define BYTES_MIN 4096ULL
 
 struct system_memory {
@@ -35,11 +36,11 @@ struct system_memory {
 	_Atomic uint64_t counted; /* by system_account */
 	atomic_bool said_no_fds, said_no_huge;
 	pthread_mutex_t lock;	  /* the mounts and their bounds */
-	int mounts[SYSTEM_KINDS]; /* -1: not made; small -1: memfds */
+	int mounts[SYSTEM_KINDS]; /* -1: not made; for small pages -1: memfds */
 	uint64_t bounds[SYSTEM_KINDS];
 };
 
-/* A tmpfs that is mounted nowhere: its fd, or -errno. */
+/* A detached tmpfs: the fd, or -errno. */
 static int mount_new(uint64_t bytes, const char *huge)
 {
 	AUTO_CLOSE int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -81,7 +82,7 @@ static void mount_resize(int mount, uint64_t bytes)
 	if (context < 0)
 		return;
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
-	/* Refused where the mount holds more already: then the next call does it. */
+	/* Refused if the mount holds more already: then the next call sets the size. */
 	if (fsconfig(context, FSCONFIG_SET_STRING, "size", size, 0) == 0)
 		fsconfig(context, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0);
 }
@@ -133,8 +134,8 @@ void system_memory_close(struct system_memory *memory)
 	free(memory);
 }
 
-/* As an object of a tmpfs: only its owner opens it again, and a sharer cannot seal it against the
- * others' changes. */
+/* Made like an object of a tmpfs: only the owner can open the memfd again, and no sharer can seal
+ * the memfd against changes by others. */
 static int memfd_new(void)
 {
 	int fd = memfd_create("gpumemfs", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
@@ -159,7 +160,7 @@ static void say_no_huge(struct system_memory *memory, int error)
 		log_warn("host: page_size=2M without huge pages: %s", strerror(error));
 }
 
-/* The mount for objects of this kind; the one for small pages where that cannot be had. */
+/* The mount for objects of this kind; the mount for small pages if huge pages are not available. */
 static int mount_for(struct system_memory *memory, enum system_pages pages)
 {
 	scoped_lock(&memory->lock);
@@ -188,7 +189,7 @@ void system_memory_adopt(struct system_memory *memory, enum system_pages pages, 
 	if (memory->mounts[pages] >= 0)
 		close(memory->mounts[pages]);
 	memory->mounts[pages] = fd;
-	memory->bounds[pages] = 0; /* unknown: set when next looked at */
+	memory->bounds[pages] = 0; /* unknown: set at the next look */
 }
 
 int system_object_new(struct system_memory *memory, enum system_pages pages, int *fd)
@@ -219,8 +220,9 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 	return -ENOSPC;
 }
 
-/* A lease for writing is had only by the one who has the file open; one descriptor of many holders
- * is one. Whoever opens it at this moment waits until the lease is given back. */
+/* The kernel grants a lease for writing only if no other open file description exists; duplicated
+ * descriptors count as one. A process that opens the object at this moment waits until the lease is
+ * returned. */
 bool system_object_is_held(const struct system_memory *memory, int fd)
 {
 	if (memory->mounts[SYSTEM_PAGES_SMALL] < 0)

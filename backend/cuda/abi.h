@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The part of the CUDA driver, NVML and gdrapi ABIs that is used, declared here so that gpumemfs
- * builds where none of their headers exist. Names are theirs with the prefix gm_ or GM_;
- * tests/unit/cuda/test_cuda_abi.c compares every one of them with the real headers where they
- * exist.
+/* The part of the CUDA driver, NVML and gdrapi ABIs that gpumemfs uses, declared here so that
+ * gpumemfs builds without their headers. Names have the prefix gm_ or GM_;
+ * tests/unit/cuda/test_cuda_abi.c compares every name with the real headers, where those are
+ * installed.
  *
- * The function lists name exported symbols: cuda.h renames many functions to versioned ones
- * (cuMemHostRegister is cuMemHostRegister_v2 to the linker), and dlsym must ask for those.
+ * The function lists name exported symbols: cuda.h renames many functions to versioned symbols (for
+ * the linker, cuMemHostRegister is cuMemHostRegister_v2), and dlsym needs the versioned symbols.
  * X(need, field, symbol, arguments), where need is REQUIRED or OPTIONAL. */
 #ifndef BACKEND_CUDA_ABI_H
 #define BACKEND_CUDA_ABI_H
@@ -208,7 +208,7 @@ typedef struct {
 	X(REQUIRED, cuEventRecord, cuEventRecord, (gm_CUevent event, gm_CUstream stream)) \
 	X(REQUIRED, cuEventSynchronize, cuEventSynchronize, (gm_CUevent event))
 
-/* What the client library needs beyond these. */
+/* Further functions, for the client library. */
 #define CUDA_CLIENT_FUNCTIONS(X) \
 	X(REQUIRED, cuCtxGetCurrent, cuCtxGetCurrent, (gm_CUcontext *context)) \
 	X(REQUIRED, cuCtxGetDevice, cuCtxGetDevice, (gm_CUdevice *device)) \
@@ -294,8 +294,8 @@ typedef struct {
 	  (gm_gdr_t gdr, gm_gdr_mh_t handle, void *address, size_t size))
 /* clang-format on */
 
-/* Of libvulkan.so.1, bar_vulkan.c takes vkGetInstanceProcAddr with dlsym and everything else
- * through it or vkGetDeviceProcAddr, with the types of vulkan/vulkan.h, which is a build
- * dependency. */
+/* bar_vulkan.c gets vkGetInstanceProcAddr of libvulkan.so.1 by dlsym, and every other function
+ * through vkGetInstanceProcAddr or vkGetDeviceProcAddr, with the types of vulkan/vulkan.h, which is
+ * a build dependency. */
 
 #endif

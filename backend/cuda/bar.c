@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which way to BAR mappings a device takes: decided when the first mapping is wanted, because
- * testing one needs a CUDA context, and Vulkan's device takes up to a second. */
+/* The choice of a device's way to BAR mappings, made when the first mapping is wanted, because a
+ * test of a way needs a CUDA context, and Vulkan's device takes up to a second. */
 #include "backend/cuda/bar.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 
-/* Best first. */
+/* The best way comes first. */
 static const struct {
 	enum bar_provider provider;
 	const struct bar_way *way;
@@ -48,7 +48,7 @@ void cuda_bar_close(struct cuda_device *device)
 	pthread_mutex_destroy(&device->bar.lock);
 }
 
-/* 0 when the way works here; else why says what is wrong with it. */
+/* 0 if the way works on this machine; else why has the reason. */
 static int try_way(struct cuda_device *device, const struct bar_way *way, char *why)
 {
 	void *state;
@@ -73,8 +73,8 @@ static int try_way(struct cuda_device *device, const struct bar_way *way, char *
 	return 0;
 }
 
-/* Under bar.lock. -ENOMEM and -ENOSPC: there was no room for the test, which says nothing about the
- * ways; the next mapping that is wanted tries again. */
+/* Under bar.lock. -ENOMEM and -ENOSPC: the test got no memory, so the ways stay untested; the next
+ * wanted mapping tests again. */
 static int probe(struct cuda_device *device)
 {
 	struct bar_state *bar = &device->bar;
@@ -103,8 +103,8 @@ static int probe(struct cuda_device *device)
 	return 0;
 }
 
-/* Under bar.lock. A way that was tested before is not tested again: neither the machine nor the
- * driver changes under a process that uses them. */
+/* Under bar.lock. A tested way is not tested again: neither the machine nor the driver changes
+ * under a running process. */
 static int reopen(struct cuda_device *device, const struct bar_way *way)
 {
 	char why[BAR_REASON_MAX] = "";
@@ -115,10 +115,10 @@ static int reopen(struct cuda_device *device, const struct bar_way *way)
 	else
 		log_warn("gpu%u: no BAR mapping through %s for now: %s", device->base.index,
 			 way->name, why);
-	return rc == -ENOTSUP ? -ENOMEM : rc; /* it was, and will be */
+	return rc == -ENOTSUP ? -ENOMEM : rc; /* the way was supported before, and will be again */
 }
 
-/* 0: bar.way is open, or there is none. */
+/* 0: bar.way is open, or the device has no way. */
 static int ensure_open(struct cuda_device *device)
 {
 	struct bar_state *bar = &device->bar;
@@ -170,7 +170,8 @@ int cuda_bar_map(struct chunk *base, void **address)
 	char why[BAR_REASON_MAX] = "";
 	rc = cuda_bar_map_way(way, device->bar.state, chunk, address, why);
 	if (rc == -ENOTSUP)
-		rc = -EINVAL; /* this chunk only: the device's others are mapped this way */
+		rc =
+		    -EINVAL; /* concerns this chunk only: the way maps other chunks of the device */
 	if (rc < 0 && rc != -ENOSPC && rc != -ENOMEM)
 		log_warn("gpu%u: %s does not map a chunk of %llu MiB: %s", base->device->index,
 			 way->name, (unsigned long long)base->bytes >> 20, why);
@@ -193,7 +194,7 @@ uint32_t cuda_bar_cost(struct device *base)
 
 	if (way)
 		return way->cost;
-	/* Before the test nobody knows: the dearest way is the safe guess. */
+	/* Before the test, the most expensive way is the safe estimate. */
 	return cuda_bar_vulkan.cost;
 }
 

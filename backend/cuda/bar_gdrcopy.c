@@ -11,7 +11,8 @@
 #include "backend/cuda/driver.h"
 #include "common/cleanup.h"
 
-/* Estimated: pinning takes as long as importing into Vulkan, both walk the pages in the driver. */
+/* Estimated: pinning takes as long as importing into Vulkan, because both walk the pages in the
+ * driver. */
 #define COST_NS_PER_MIB 10000
 
 #define GDR_FIELD(need, field, symbol, type, arguments) type(*field) arguments;
@@ -30,10 +31,10 @@ struct gdr_state {
 	pthread_mutex_t lock; /* held in every call: the library is not thread-safe */
 };
 
-/* One mapped chunk. */
+/* A mapped chunk. */
 struct gdr_mapping {
 	gm_gdr_mh_t handle;
-	void *base; /* what gdr_map gave, which may begin before the chunk */
+	void *base; /* returned by gdr_map; may begin before the chunk */
 	size_t bytes;
 };
 
@@ -67,7 +68,7 @@ static void gdrcopy_close(void *arg)
 	free(state);
 }
 
-/* Under the lock: 0, or a positive errno and in *what the call that gave it. */
+/* Under the lock: 0, or a positive errno and in the last argument the failed call. */
 static int pin_and_map(struct gdr_state *state, const struct bar_source *source,
 		       struct gdr_mapping *mapping, void **address, const char **what)
 {

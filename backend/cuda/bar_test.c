@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Whether a mapping shows the chunk's own bytes: patterns go in through one side and must come out
- * of the other, twice in either direction, so that a mapping of other memory, of another part of
- * the chunk, and one that caches are all found out. */
+/* Tests whether a mapping shows the chunk's own bytes. Patterns go in through one side and must
+ * come out of the other, twice in either direction, so that the test notices a mapping of other
+ * memory, a mapping of another part of the chunk, and a mapping that caches. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define TEST_BYTES  CHUNK_ALIGN
 #define BLOCK_BYTES 4096
 
-/* The ends, a page of the GPU's (64 KiB) crossed in the middle, and unaligned beginnings. */
+/* The ends, a crossing of the GPU's page size (64 KiB) in the middle, and unaligned starts. */
 static const uint64_t blocks[] = {0, 65536 - 100, TEST_BYTES / 2 - 2048, TEST_BYTES - 65536 + 13,
 				  TEST_BYTES - BLOCK_BYTES};
 #define BLOCKS (sizeof(blocks) / sizeof(blocks[0]))
@@ -90,7 +90,8 @@ static int test_mapped(struct cuda_device *device, const struct bar_way *way, vo
 	if (rc < 0)
 		return rc;
 	rc = cuda_bar_map_way(way, state, chunk, &address, why);
-	if (rc < 0) /* be it for want of room: what has none for 2 MiB has none for any chunk */
+	if (rc < 0) /* also without BAR space: a device without BAR space for 2 MiB has none for any
+		       chunk */
 		return -ENOTSUP;
 	test->mapping = address;
 	for (unsigned round = 0; round < 2 && rc == 0; round++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A BAR mapping by Vulkan: the chunk's exported fd is imported as device memory of a type that the
- * host sees, and mapped. Works on every driver with the Vulkan ICD and needs no kernel module. */
+/* A BAR mapping by Vulkan: the chunk's exported fd is imported as device memory of a host-visible
+ * type, and mapped. Works on every driver with the Vulkan ICD and needs no kernel module. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -20,8 +20,8 @@
 /* Measured on the reference machine: 136 us for 2 MiB, 2 ms for 256 MiB, 10 ms for 1 GiB. */
 #define COST_NS_PER_MIB 10000
 
-/* The import must land in the BAR: types that the host sees but that are not the device's own are
- * offered too, and are something else. */
+/* The import must be in the BAR. The driver also offers host-visible types that are not
+ * device-local, which would be other memory. */
 #define WANTED_MEMORY                                                                              \
 	(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |               \
 	 VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)
@@ -45,7 +45,7 @@ struct vulkan_state {
 	VkPhysicalDevice physical;
 	VkDevice device;
 	uint32_t memory_type;
-	PFN_vkMapMemory2KHR map_at; /* NULL: a mapping cannot be placed */
+	PFN_vkMapMemory2KHR map_at; /* NULL: the address of a mapping cannot be chosen */
 	INSTANCE_FUNCTIONS(VULKAN_FIELD)
 	DEVICE_FUNCTIONS(VULKAN_FIELD)
 };
@@ -150,7 +150,7 @@ static bool has_extension(const VkExtensionProperties *extensions, uint32_t n, c
 	return false;
 }
 
-/* Whether mappings can be placed at an address of ours; asked for with the device. */
+/* Whether the address of a mapping can be chosen; requested when the device is made. */
 static bool can_place(struct vulkan_state *vk)
 {
 	VkPhysicalDeviceMapMemoryPlacedFeaturesEXT placed = {
@@ -256,7 +256,7 @@ static int vulkan_open(const struct bar_device *device, void **state, char *why)
 	return 0;
 }
 
-/* Under the lock. An import that succeeds owns the fd, one that fails does not. */
+/* Under the lock. A successful import owns the fd; after a failed import the caller owns the fd. */
 static VkResult import(struct vulkan_state *vk, int fd, uint64_t bytes, VkDeviceMemory *memory)
 {
 	VkImportMemoryFdInfoKHR from = {

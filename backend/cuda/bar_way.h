@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The ways to a CPU mapping of device memory, as the daemon's provider and the client library both
- * take them. No way is to be believed before a mapping of it was seen to show the right bytes. */
+/* The ways to a CPU mapping of device memory, shared by the daemon's provider and the client
+ * library. A user of a way first tests that a mapping shows the right bytes. */
 #ifndef BACKEND_CUDA_BAR_WAY_H
 #define BACKEND_CUDA_BAR_WAY_H
 
@@ -20,11 +20,11 @@ struct bar_device {
 	gm_CUuuid uuid;
 };
 
-/* What is mapped: a whole physical allocation. */
+/* The memory to map: a whole physical allocation. */
 struct bar_source {
-	gm_CUdeviceptr address; /* where it is mapped for the GPU; 0 for a way without CUDA */
+	gm_CUdeviceptr address; /* the GPU's address of the allocation; 0 for a way without CUDA */
 	uint64_t bytes;
-	/* A new fd of the allocation, the caller's to close: 0 or -errno. */
+	/* A new fd of the allocation, closed by the caller: 0 or -errno. */
 	int (*export)(const struct bar_source *source, int *fd);
 };
 
@@ -36,18 +36,20 @@ enum bar_needs {
 struct bar_way {
 	const char *name;
 	enum bar_needs needs;
-	uint32_t cost; /* of map, ns per MiB */
-	/* What the way needs per device, which stays valid until close. 0, or -errno and in why
-	 * (BAR_REASON_MAX bytes) what is missing. Called once per device and again after close. */
+	uint32_t cost; /* cost of map, ns per MiB */
+	/* Makes the state of the way for a device, valid until close. 0, or -errno and the missing
+	 * requirement in why (BAR_REASON_MAX bytes). Called once per device, and again after close.
+	 */
 	int (*open)(const struct bar_device *device, void **state, char *why);
 	void (*close)(void *state);
-	/* Maps the whole source. at: where, replacing what is mapped there, if the way can choose;
-	 * one that cannot maps elsewhere all the same; NULL: anywhere. *mapping is for unmap. Any
-	 * thread. -ENOSPC: no room left in the BAR; else another -errno. On failure why says more,
-	 * and nothing new is mapped; what was at the place may be gone. */
+	/* Maps the whole source. at: the wanted address, where an existing mapping is replaced, if
+	 * the way can choose the address, else the mapping is elsewhere; NULL: any address.
+	 * *mapping is for unmap. Any thread. -ENOSPC: no room left in the BAR; else another -errno.
+	 * On failure why has details, and nothing new is mapped; the former mapping at the address
+	 * may be gone. */
 	int (*map)(void *state, const struct bar_source *source, void *at, void **address,
 		   void **mapping, char *why);
-	/* The address that map gave: nothing is mapped there afterwards. */
+	/* Removes the mapping at the address from map: nothing is mapped there afterwards. */
 	void (*unmap)(void *state, void *address, uint64_t bytes, void *mapping);
 };
 

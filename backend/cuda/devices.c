@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which GPUs there are, and which of them gpus=LIST selects. */
+/* Finds the GPUs, and selects those named by gpus=LIST. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -10,8 +10,7 @@
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 
-/* How much may be mapped where NVML does not tell: half of the 256 MiB that cards without
- * resizable BAR have. */
+/* The BAR budget without NVML: half of the 256 MiB that cards without resizable BAR have. */
 #define BAR_BYTES_UNKNOWN (128ULL << 20)
 
 static int attribute(struct cuda_device *device, gm_CUdevice_attribute name)
@@ -45,7 +44,7 @@ static void describe_pci(struct cuda_device *device)
 		*pci = (char)tolower((unsigned char)*pci);
 }
 
-/* A slice of a GPU (MIG) has a UUID of its own kind. */
+/* A slice of a GPU (MIG) has its own kind of UUID. */
 static void find_in_nvml(struct cuda_device *device)
 {
 	describe_uuid(device, "MIG");
@@ -103,7 +102,7 @@ static uint64_t bar_bytes(struct cuda_device *device)
 	return nvml_bar_free(device, &bytes) == 0 ? bytes : BAR_BYTES_UNKNOWN;
 }
 
-/* The device at CUDA's ordinal, which is its index until nvidia-smi's is known. */
+/* The device at CUDA's ordinal, which serves as index until nvidia-smi's index is known. */
 static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device **device)
 {
 	AUTO_FREE struct cuda_device *made = cacheline_calloc(sizeof(*made));
@@ -137,8 +136,8 @@ void cuda_device_close(struct cuda_device *device)
 	free(device);
 }
 
-/* Under CUDA_VISIBLE_DEVICES, CUDA counts only what it was left. All or none take nvidia-smi's
- * numbers, so that two never have the same. */
+/* Under CUDA_VISIBLE_DEVICES, CUDA counts only the visible GPUs. Either all GPUs or none take
+ * nvidia-smi's numbers, so that no two GPUs have the same number. */
 static void number_like_nvidia_smi(struct cuda *cuda, struct cuda_device **found, unsigned n)
 {
 	unsigned indices[BACKEND_DEVICES_MAX];
@@ -162,7 +161,7 @@ static struct cuda_device **find_index(struct cuda_device **found, unsigned n, u
 	return NULL;
 }
 
-/* Moves the selected ones of found into the backend. */
+/* Moves the selected devices of found into the backend. */
 static int select_devices(struct cuda *cuda, const struct backend_config *config,
 			  struct cuda_device **found, unsigned n)
 {
@@ -225,7 +224,7 @@ int cuda_devices_open(struct cuda *cuda, const struct backend_config *config)
 		count = 0;
 	if (count > BACKEND_DEVICES_MAX)
 		count = BACKEND_DEVICES_MAX;
-	/* A GPU that cannot even be described has said so in the log; the others go on. */
+	/* A GPU that cannot be opened was logged; the others go on. */
 	for (unsigned i = 0; i < (unsigned)count; i++)
 		if (device_open(cuda, i, &found[n]) == 0)
 			n++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Copies by the GPUs' copy engines. A copier has one stream per device, so that what it does on one
- * device is in order by itself, but for copies inside it, which are spread; a copy between devices
- * is ordered with both. */
+/* Copies by the GPUs' copy engines. A copier has one stream per device, so all work on one device
+ * runs in order; copies inside a device are spread over further streams, and a copy between devices
+ * is ordered with the streams of both. */
 #include "backend/cuda/dma.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 
-/* A wait polls, as being woken up is late on the reference machine: 16 threads with copies of 1 MiB
- * each (350 us, as they share the link) that blocked after 50 us reached half the rate of those
- * that polled. It leaves the processor to others from the first time on, and naps from the second
- * on, in steps that are small beside what it has waited for already. */
+/* A wait polls, because waking up is slow on the reference machine: 16 threads with copies of 1 MiB
+ * each (350 us, because the threads share the link) that blocked after 50 us reached half the rate
+ * of polling threads. A wait yields the processor from YIELD_AFTER_NS on, and sleeps from
+ * NAP_AFTER_NS on, in steps much shorter than the time waited so far. */
 #define YIELD_AFTER_NS 50000
 #define NAP_AFTER_NS   3000000
 #define NAP_NS	       50000
@@ -45,7 +45,8 @@ static int stream_create(struct dma_stream *stream, struct cuda_device *device)
 	return rc;
 }
 
-/* Makes what is enqueued from now on wait for what is on first by now. */
+/* Makes work that is enqueued on then after this call wait for work enqueued on first before this
+ * call. */
 static int stream_after(struct dma_stream *stream, gm_CUstream then, gm_CUstream first,
 			gm_CUevent event)
 {
@@ -58,7 +59,7 @@ static int stream_after(struct dma_stream *stream, gm_CUstream then, gm_CUstream
 			  "cuStreamWaitEvent");
 }
 
-/* The copies that were spread are in order with all that comes. The context is current. */
+/* Orders spread copies before all later work. The context is current. */
 static int spread_join(struct dma_stream *stream)
 {
 	unsigned used = stream->n_spread;
@@ -102,7 +103,8 @@ static void stream_destroy(struct dma_stream *stream)
 	if (!stream->device)
 		return;
 	const struct cuda_driver *cu = &stream->device->cuda->cu;
-	cuda_context_use(stream->device); /* a failed device's are destroyed all the same */
+	cuda_context_use(
+	    stream->device); /* events and streams of a failed device are destroyed too */
 	if (stream->stream)
 		cu->cuStreamDestroy(stream->stream);
 	for (unsigned i = 0; i < SPREAD_STREAMS; i++) {
@@ -142,8 +144,8 @@ int dma_order(struct dma_stream *first, struct dma_stream *then)
 	return rc;
 }
 
-/* With copier->lock held: while it is, and whatever is enqueued under it is under way, the chunk
- * stays where it is (reset.c). */
+/* With copier->lock held: until the lock is released, and until work enqueued under the lock is
+ * complete, reset.c does not move the chunk. */
 static int chunk_address(struct chunk *chunk, uint64_t offset, gm_CUdeviceptr *address)
 {
 	if (atomic_load_explicit(&chunk->lost, memory_order_relaxed))
@@ -236,7 +238,7 @@ static int copy_direct(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdevice
 	return copy_on(stream, stream->stream, to, from, bytes);
 }
 
-/* The stream that a copy goes on, ready for it. */
+/* The stream for a copy, ordered after earlier work. */
 static int spread_stream(struct dma_stream *stream, gm_CUstream *on)
 {
 	const struct cuda_driver *cu = &stream->device->cuda->cu;
@@ -278,7 +280,7 @@ static int copy_spread(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdevice
 	return copy_on(stream, on, to, from, bytes);
 }
 
-/* On the stream of one of the two devices, ordered with what was enqueued on the other. */
+/* Copies on the stream of one device, ordered with earlier work on the other device. */
 static int copy_between(struct dma_stream *on, struct dma_stream *other, gm_CUdeviceptr to,
 			gm_CUdeviceptr from, uint64_t bytes)
 {
@@ -294,10 +296,11 @@ static int copy_between(struct dma_stream *on, struct dma_stream *other, gm_CUde
 
 enum route { ROUTE_READ, ROUTE_WRITE, ROUTE_STAGE };
 
-/* A device can copy what it has access to: the target's reads from the source, or the source's
- * writes to the target. The target of a move is new memory, to which its peers come last; so it is
- * the source's access that is worth waiting for. Bytes that the CPU stored through the source's BAR
- * are there for others than its owner too: copy.c has pushed them (access_end_store). */
+/* A device can copy memory that the device has access to: the target's device reads the source, or
+ * the source's device writes the target. The target of a move is new memory, to which peers get
+ * access late, so the access of the target's device to the source is the access worth waiting for.
+ * Bytes that the CPU stored through the source's BAR are visible to other devices too: copy.c
+ * pushed the stores (access_end_store). */
 static enum route route_between(struct cuda_chunk *to, struct cuda_chunk *from)
 {
 	if (!cuda_device(to->base.device)->peer[from->base.device->slot])
@@ -382,7 +385,7 @@ int dma_wait(struct cuda_copier *copier)
 		stream->busy = false;
 	}
 	for (unsigned i = 0; i < STAGE_SLOTS; i++)
-		copier->slots[i].user = NULL; /* all streams are through, or failed */
+		copier->slots[i].user = NULL; /* the work of all streams is complete, or failed */
 	copier->error = 0;
 	return error;
 }
@@ -408,8 +411,8 @@ int dma_leave(struct cuda_copier *copier, struct cuda_device *device)
 	return 0;
 }
 
-/* Where cuda_idle_release never finds the copier at nothing. Whatever it still has there keeps the
- * context until then. */
+/* Done when cuda_idle_release never finds the copier idle. The copier's remaining resources keep
+ * the context until then. */
 static void leave_asked(struct cuda_copier *copier)
 {
 	struct backend *backend = copier->base.backend;
@@ -451,7 +454,7 @@ void cuda_copier_free(struct copier *base)
 	struct copiers *copiers = &cuda_of(base->backend)->copiers;
 
 	cuda_wait(base);
-	/* Held to the end: cuda_idle_release must not miss what is still there, and take its
+	/* Held to the end: cuda_idle_release must not overlook the copier's resources and close the
 	 * context. */
 	pthread_mutex_lock(&copiers->lock);
 	DL_DELETE(copiers->list, copier);

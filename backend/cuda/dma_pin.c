@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Host memory that the copy engines may use directly. Registering takes milliseconds and needs a
- * context, so it is left to the first copy. */
+/* Host memory that the copy engines may access directly. Registering takes milliseconds and needs a
+ * context, so the first copy registers. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -20,7 +20,8 @@ int cuda_pin(struct copier *base, void *host, size_t bytes)
 	return 0;
 }
 
-/* Portable: one registration serves every device's context, which is current. */
+/* Portable: one registration serves the contexts of all devices. The device's context is current.
+ */
 static gm_CUresult register_memory(struct cuda_device *device, void *base, size_t bytes)
 {
 	gm_CUresult result =
@@ -90,7 +91,7 @@ static void pin_close(struct dma_pin *pin)
 	free(pin);
 }
 
-/* Where the list has the one that begins there; at its end if it has none. */
+/* The link of the pin that begins at host; the list's end if no pin begins there. */
 static struct dma_pin **pin_link(struct dma_pin **link, const void *host)
 {
 	while (*link && (*link)->base != host)
@@ -118,8 +119,8 @@ void cuda_unpin(struct copier *base, void *host)
 	struct dma_pin **link = pin_link(&copier->pins, host), *pin = *link;
 	if (!pin)
 		return;
-	/* The owner frees the memory next: no copy engine may still be at it. The outcome stays
-	 * there for the owner's own wait. */
+	/* The owner frees the memory next, so no copy engine may still use the memory. The error
+	 * stays for the owner's own wait. */
 	copier->error = dma_wait(copier);
 	*link = pin->next;
 	pin_close(pin);
@@ -141,7 +142,7 @@ static int pin_for_all(struct pins *pins, struct cuda_device *device, void *host
 
 	if (pin && pin->device)
 		return 0;
-	if (!pin) /* else its registration went with the context before */
+	if (!pin) /* else the registration was lost with the old context */
 		pin = made = calloc(1, sizeof(*pin));
 	if (!pin)
 		return -ENOMEM;

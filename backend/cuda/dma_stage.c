@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Staging through two pinned slots. The driver is never handed memory that is not pinned: it would
- * copy it at a sixth of the rate and block while doing so. */
+/* Staging through two pinned slots. The driver never gets unpinned memory: the driver's own copy of
+ * unpinned memory runs at a sixth of the rate and blocks. */
 #include <errno.h>
 #include <string.h>
 
 #include "backend/cuda/dma.h"
 
-/* Waits until nobody uses the slot, on the CPU: 0, or the error of its user's copy. */
+/* Waits on the CPU until the slot is unused: 0, or the error of the user's copy. */
 static int slot_settle(struct cuda_copier *copier, unsigned index)
 {
 	struct dma_slot *slot = &copier->slots[index];
@@ -43,12 +43,13 @@ static int slot_open(struct cuda_copier *copier, unsigned index, struct dma_stre
 	return 0;
 }
 
-/* The next slot, free, with the stream's context current. */
+/* The next slot, unused, with the stream's context current. */
 static int slot_take(struct cuda_copier *copier, struct dma_stream *stream, unsigned *index)
 {
 	unsigned next = copier->next_slot++ % STAGE_SLOTS;
 
-	/* The error of its last user belongs to the batch, not to the copy that wants it now. */
+	/* The error of the slot's last user belongs to the batch, not to the copy that wants the
+	 * slot now. */
 	int rc = slot_settle(copier, next);
 	if (copier->error == 0)
 		copier->error = rc;
@@ -61,7 +62,7 @@ static int slot_take(struct cuda_copier *copier, struct dma_stream *stream, unsi
 	return 0;
 }
 
-/* The slot is the stream's until what is enqueued on it by now is through. */
+/* The stream owns the slot until the work enqueued so far is complete. */
 static int slot_lend(struct cuda_copier *copier, unsigned index, struct dma_stream *stream)
 {
 	int rc = dma_result(
@@ -71,7 +72,7 @@ static int slot_lend(struct cuda_copier *copier, unsigned index, struct dma_stre
 	if (rc == 0)
 		copier->slots[index].user = stream;
 	else
-		/* Nothing to wait for it by, so wait for everything. */
+		/* Without an event to wait for, wait for all work. */
 		stream->device->cuda->cu.cuStreamSynchronize(stream->stream);
 	return rc;
 }
@@ -121,7 +122,7 @@ int dma_stage_in(struct cuda_copier *copier, struct dma_stream *stream, gm_CUdev
 	return 0;
 }
 
-/* Waits for the piece in the slot and takes it out. */
+/* Waits for the piece in the slot and copies the piece out. */
 static int copy_out(struct cuda_copier *copier, unsigned index, char *to, size_t bytes)
 {
 	int rc = slot_settle(copier, index);
@@ -134,7 +135,7 @@ static int copy_out(struct cuda_copier *copier, unsigned index, char *to, size_t
 int dma_stage_out(struct cuda_copier *copier, struct dma_stream *stream, char *to,
 		  gm_CUdeviceptr from, size_t bytes)
 {
-	unsigned oldest = copier->next_slot; /* slots are taken in turn */
+	unsigned oldest = copier->next_slot; /* slots are used in turn */
 	size_t enqueued = 0;
 
 	for (size_t at = 0; at < bytes; at += piece(bytes - at)) {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Giving back what a device costs while no file has memory there: its context, and before that all
- * that lives in it. */
+/* Releases the resources of a device on which no file has memory: the context, and before the
+ * context everything that lives in the context. */
 #include <errno.h>
 #include <utlist.h>
 
 #include "backend/cuda/dma.h"
 #include "common/cleanup.h"
 
-/* The caller's thread does it for the one that owns the copier, which sleeps in the kernel as long
- * as nobody asks for anything. */
+/* The calling thread does the work for the copier's owner, which sleeps in the kernel while no
+ * requests arrive. */
 static int copier_leave(struct cuda_copier *copier, struct cuda_device *device)
 {
 	int rc = -EBUSY;
@@ -36,7 +36,7 @@ int cuda_copiers_leave(struct cuda_device *device)
 	return rc;
 }
 
-/* bar.lock is held. The device's own lock keeps everybody out who would begin to use it. */
+/* bar.lock is held. The device's own lock keeps out threads that would start to use the device. */
 static int rest(struct cuda_device *device)
 {
 	scoped_lock(&device->lock);
@@ -59,7 +59,7 @@ int cuda_idle_release(struct device *base)
 {
 	struct cuda_device *device = cuda_device(base);
 
-	/* Its holder is about to map something. */
+	/* The lock's holder is about to map a chunk. */
 	if (pthread_mutex_trylock(&device->bar.lock))
 		return -EBUSY;
 	int rc = rest(device);

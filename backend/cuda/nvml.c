@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* NVML tells the free memory without the 517 MiB that a CUDA context costs, and numbers the GPUs
- * as nvidia-smi does. Thread-safe, says its manual. */
+/* NVML reports the free memory without the 517 MiB that a CUDA context costs, and numbers the GPUs
+ * as nvidia-smi does. Thread-safe by its manual. */
 #include <errno.h>
 #include <stdio.h>
 

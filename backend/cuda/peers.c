@@ -13,7 +13,7 @@ static struct peers *peers_of(struct cuda_chunk *chunk)
 	return &cuda_device(chunk->base.device)->cuda->peers;
 }
 
-/* Every peer that still works, held from here on. */
+/* Lists every working peer, and holds the peers' contexts from here on. */
 static unsigned access_list(struct cuda_chunk *chunk, gm_CUmemAccessDesc *access)
 {
 	struct cuda_device *device = cuda_device(chunk->base.device);
@@ -55,8 +55,8 @@ static bool any_failed(const struct cuda_chunk *chunk)
 	return failed;
 }
 
-/* Copies between GPUs want it: without it they go through the host at a tenth of the rate, and
- * cuCtxEnablePeerAccess does nothing for such memory. */
+/* Copies between GPUs need the grant: without peer access copies go through the host at a tenth of
+ * the rate, and cuCtxEnablePeerAccess does not apply to VMM memory. */
 static enum peers_state grant(struct cuda_chunk *chunk)
 {
 	struct cuda_device *device = cuda_device(chunk->base.device);
@@ -69,7 +69,7 @@ static enum peers_state grant(struct cuda_chunk *chunk)
 	    device->cuda->cu.cuMemSetAccess(chunk->address, chunk->base.bytes, access, n);
 	if (result == GM_CUDA_SUCCESS)
 		return PEERS_GRANTED;
-	if (any_failed(chunk)) /* which is renewed when it is back */
+	if (any_failed(chunk)) /* the grant follows when the failed device is back */
 		return PEERS_NONE;
 	if (!atomic_exchange(&device->peers_refused, true))
 		log_warn("gpu%u: copies between it and other GPUs go through the host: "
@@ -78,7 +78,7 @@ static enum peers_state grant(struct cuda_chunk *chunk)
 	return PEERS_NONE;
 }
 
-/* peers->lock is held, and given up meanwhile. */
+/* peers->lock is held, but released during the grant. */
 static void grant_next(struct peers *peers, struct cuda_chunk *chunk)
 {
 	DL_DELETE2(peers->queue, chunk, peers.previous, peers.next);
@@ -122,13 +122,13 @@ void peers_add(struct cuda_chunk *chunk)
 	scoped_lock(&peers->lock);
 	atomic_store(&chunk->peers.state, PEERS_WAITING);
 	DL_APPEND2(peers->queue, chunk, peers.previous, peers.next);
-	/* Without the thread, those who need it grant it. */
+	/* Without the thread, the first copy that needs the access grants the access. */
 	if (!peers->running)
 		peers->running = !pthread_create(&peers->thread, NULL, grant_all, peers);
 	pthread_cond_broadcast(&peers->changed);
 }
 
-/* peers->lock is held. */
+/* peers->lock is held. Waits for a grant in progress. */
 static void let_finish(struct peers *peers, struct cuda_chunk *chunk)
 {
 	while (atomic_load(&chunk->peers.state) == PEERS_GRANTING)

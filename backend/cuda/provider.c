@@ -36,12 +36,12 @@ static int driver_start(struct cuda *cuda, const struct backend_config *config)
 {
 	char why[256];
 
-	/* CUDA's own default is fastest first; gpu0 must be nvidia-smi's GPU 0. */
+	/* CUDA's default order is fastest first; gpu0 must be nvidia-smi's GPU 0. */
 	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
 	if (driver_load_cuda(&cuda->cu, why, sizeof(why)) < 0)
 		return refuse(config, why);
-	/* The daemon has forked already: in a child of a process that called cuInit every call
-	 * fails. */
+	/* The daemon has forked before: after cuInit in the parent every call in the child fails.
+	 */
 	gm_CUresult result = cuda->cu.cuInit(0);
 	if (result == GM_CUDA_SUCCESS)
 		return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Inside the CUDA provider: its structs, and what its files offer each other. */
+/* The structs of the CUDA provider, and the functions that the provider's files share. */
 #ifndef BACKEND_CUDA_PROVIDER_H
 #define BACKEND_CUDA_PROVIDER_H
 
@@ -16,7 +16,7 @@
 struct cuda_copier;
 
 struct copiers {
-	pthread_mutex_t lock; /* after a device's */
+	pthread_mutex_t lock; /* taken after a device's lock */
 	struct cuda_copier *list;
 };
 
@@ -24,11 +24,12 @@ struct dma_pin;
 
 /* Host memory for every copier. */
 struct pins {
-	/* One registers or unregisters at a time, as the driver would have it; after a copier's and
-	 * a device's lock. */
+	/* Held while a range is registered or unregistered, because the driver wants one at a time;
+	 * taken after a copier's and a device's lock. */
 	pthread_mutex_t making;
-	pthread_rwlock_t lock; /* after making; held for moments: every copy asks */
-	struct dma_pin *list;  /* written under both */
+	/* Taken after making; held only briefly, because every copy takes the lock. */
+	pthread_rwlock_t lock;
+	struct dma_pin *list; /* written under both locks */
 };
 
 struct cuda {
@@ -40,7 +41,7 @@ struct cuda {
 	struct peers peers;
 	struct copiers copiers;
 	struct pins pins;
-	atomic_uint exports_kept; /* by all chunks */
+	atomic_uint exports_kept; /* counted over all chunks */
 };
 
 struct cuda_device {
@@ -48,30 +49,32 @@ struct cuda_device {
 	struct cuda *cuda;
 	gm_CUdevice handle;
 	gm_CUuuid uuid;
-	gm_nvmlDevice_t nvml; /* NULL: NVML does not know it */
+	gm_nvmlDevice_t nvml; /* NULL: NVML does not know the device */
 	bool rdma;	      /* chunks may ask to be mapped by other devices */
-	/* By slot: the device there may access this one's memory, and this one its. */
+	/* By slot: that device and this device may access each other's memory. */
 	bool peer[BACKEND_DEVICES_MAX];
-	atomic_bool peers_refused;     /* the driver did not grant it after all; said once */
-	_Atomic(gm_CUcontext) context; /* written under lock; NULL while nothing needs it */
+	/* The driver refused the access in spite of peer[]; logged once. */
+	atomic_bool peers_refused;
+	_Atomic(gm_CUcontext) context; /* written under lock; NULL while the device is idle */
 
-	/* Guards the context and what follows, none of which a copy looks at. */
+	/* Protects the context and the following members, none of which a copy reads. */
 	_Alignas(CACHELINE_ALIGN) pthread_mutex_t lock;
-	uint64_t holds;	      /* what needs the context to stay: cuda_hold */
-	gm_CUdeviceptr range; /* 0 while nothing needs it */
+	uint64_t holds;	      /* number of users for which the context stays: cuda_hold */
+	gm_CUdeviceptr range; /* 0 while the device is idle */
 	uint64_t range_bytes;
 	struct va va;
 
-	struct bar_state bar; /* has its own lock, taken before this one */
+	struct bar_state bar; /* has its own lock, taken before this lock */
 };
 
 struct cuda_chunk {
 	struct chunk base; /* first */
 	gm_CUmemGenericAllocationHandle handle;
-	gm_CUdeviceptr address; /* 0: its memory is lost; for copies under copier->lock */
+	/* 0: the memory is lost; copies read the address under copier->lock. */
+	gm_CUdeviceptr address;
 	struct peers_entry peers;
-	_Atomic int exported; /* kept from the first export on; -1: none */
-	void *mapping;	      /* the BAR way's own; see bar.h */
+	_Atomic int exported; /* kept after the first export; -1: none */
+	void *mapping;	      /* owned by the BAR way; see bar.h */
 };
 
 static inline struct cuda_device *cuda_device(struct device *device)
@@ -89,15 +92,15 @@ static inline struct cuda *cuda_of(struct backend *backend)
 	return (struct cuda *)backend;
 }
 
-/* errors: 0 or -errno. A fatal one fails the device; any but -ENOSPC, which callers retry with
- * less, is one line of the log that names call. */
+/* Turns result into 0 or -errno. A fatal error fails the device. Every error except -ENOSPC, after
+ * which callers retry with less, is logged in one line that names call. */
 int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call);
 
-/* devices.c: fills cuda->base.devices with what gpus=list selects. */
+/* devices.c: fills cuda->base.devices with the GPUs that config->gpus selects. */
 int cuda_devices_open(struct cuda *cuda, const struct backend_config *config);
 void cuda_device_close(struct cuda_device *device);
 
-/* nvml.c: everything works without NVML, at the price of a context for the free memory. */
+/* nvml.c: everything works without NVML, but then asking for free memory needs a context. */
 void nvml_open(struct cuda *cuda);
 void nvml_close(struct cuda *cuda);
 gm_nvmlDevice_t nvml_device(struct cuda *cuda, const char *uuid);
@@ -105,16 +108,17 @@ int nvml_index(struct cuda *cuda, gm_nvmlDevice_t device, unsigned *index);
 int nvml_free_memory(struct cuda_device *device, uint64_t *bytes);
 int nvml_bar_free(struct cuda_device *device, uint64_t *bytes);
 
-/* context.c: makes the device's primary context current to this thread, retaining it when first
- * needed (517 MiB of device memory and 110 ms on the reference machine). The caller holds the
- * device, or has something there that does: a chunk, from before it is made until after it is
- * gone. */
+/* context.c: makes the device's primary context current to this thread, retaining the context on
+ * first use (517 MiB of device memory and 110 ms on the reference machine). The caller holds the
+ * device, or has a chunk on the device, counted from before the chunk is made until after the chunk
+ * is freed. */
 int cuda_context_use(struct cuda_device *device);
-/* Until the drop cuda_idle_release leaves the device alone. */
+/* Until the drop, cuda_idle_release does not release the device. */
 void cuda_hold(struct cuda_device *device);
 void cuda_drop(struct cuda_device *device);
-/* For giving back host memory that was made in the device's context: that one, or if it does not
- * work any more any that does. Where none does, the driver may take it back all the same. */
+/* For freeing host memory that was allocated in the device's context: makes that context current,
+ * or any working context if that context failed. Without any working context, the driver may still
+ * free the memory. */
 void cuda_context_for_giving(struct cuda_device *device);
 void cuda_context_close(struct cuda_device *device);
 int cuda_memory(struct device *device, struct device_memory *memory);
@@ -125,20 +129,20 @@ void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
 int cuda_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 void cuda_range_close(struct cuda_device *device);
-/* Maps the chunk at another address, whatever became of the mapping that it had, from its handle
- * or, where the driver does not have that any more, from a descriptor that was kept. An error
- * leaves it without an address. */
+/* Maps the chunk at a new address, whatever happened to the old mapping, from the chunk's handle
+ * or, if the driver lost the handle, from a kept descriptor. After an error the chunk has no
+ * address. */
 int cuda_chunk_remap(struct cuda_chunk *chunk);
-/* It has no address from then on. */
+/* After this call the chunk has no address. */
 void cuda_chunk_unmap(struct cuda_chunk *chunk);
 
 /* reset.c: see backend_ops. */
 int cuda_reset(struct device *device);
 
-/* rest.c: see backend_ops. What copiers have on the device is taken from those that are at nothing,
- * whatever thread they belong to; the others are asked to leave it themselves. */
+/* idle_release.c: see backend_ops. Resources of idle copiers on the device are freed, whichever
+ * thread owns the copier; busy copiers are asked to free theirs. */
 int cuda_idle_release(struct device *device);
-/* All copiers leave the device; -EBUSY where one is at something. */
+/* Makes all copiers leave the device; -EBUSY if a copier is busy. */
 int cuda_copiers_leave(struct cuda_device *device);
 
 /* dma.c */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* After an error that ended a device's context: another one, and the chunks mapped anew. Physical
- * memory is the process's and not the context's; so are addresses, but what became of the access
- * that a dead context had, no manual says, and therefore nothing is taken for granted: each chunk
- * is mapped again and read from end to end, which takes 70 ms for 141 GB (H200). Manuals promise
- * work in the same process after few of these errors; it is tried after all. */
+/* Resets a device after an error that ended the device's context: makes a new context, and maps the
+ * chunks anew. Physical memory belongs to the process and not to the context; addresses do too, but
+ * no manual says whether the access rights of a dead context survive. So nothing is assumed: each
+ * chunk is mapped again and read from end to end, which takes 70 ms for 141 GB (H200). For few of
+ * these errors do manuals promise that the same process can go on; a reset is tried in all cases.
+ */
 #include <errno.h>
 
 #include "backend/cuda/dma.h"
@@ -12,9 +13,9 @@
 
 #include <utlist.h>
 
-/* Reading is copying to here. */
+/* Chunks are read by copying them to this buffer. */
 #define SCRATCH_BYTES (32ULL << 20)
-/* Of a device that has more bad memory than this nothing is served. */
+/* A device with more bad chunks than this is not served. */
 #define LOST_MAX 16
 
 struct scratch {
@@ -48,7 +49,7 @@ static int scratch_memory(struct cuda_device *device, struct scratch *scratch)
 	}
 	if (rc != -ENOSPC)
 		return rc;
-	/* The device is full. */
+	/* The device's memory is full. */
 	scratch->bytes = CHUNK_ALIGN;
 	return dma_result(device, device->cuda->cu.cuMemHostAlloc(&scratch->host, CHUNK_ALIGN, 0),
 			  "cuMemHostAlloc");
@@ -60,7 +61,7 @@ static int settle(struct cuda_device *device, const struct scratch *scratch)
 			  "cuStreamSynchronize");
 }
 
-/* Something that is not a file's works, or nothing can be said of files. */
+/* Memory that belongs to no file must work before files are judged. */
 static int scratch_open(struct cuda_device *device, struct scratch *scratch)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
@@ -124,7 +125,8 @@ static void lose(struct cuda_chunk *chunk)
 	peers_drop(chunk);
 }
 
-/* 0; or an error, with what was just found bad in lost, or nothing: it may work later. */
+/* 0, or an error. After an error, lost has the chunk just found bad; NULL means that a later try
+ * may succeed. */
 static int map_and_read(struct cuda_device *device, const struct scratch *scratch,
 			struct cuda_chunk **lost)
 {
@@ -157,7 +159,7 @@ static void leave_peers(struct cuda_device *device)
 	}
 }
 
-/* What its peers' chunks gave it access to, they gave to the context that is gone. */
+/* The peers' chunks had granted access to the old context of this device. */
 static void renew_peers(struct cuda_device *device)
 {
 	struct backend *backend = &device->cuda->base;

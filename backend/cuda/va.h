@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which parts of a reserved address range are in use, in units of CHUNK_ALIGN: a bitmap, so that
- * giving back never needs memory. Takes no lock. */
+/* The used parts of a reserved address range, in units of CHUNK_ALIGN: a bitmap, so that freeing
+ * never needs memory. Takes no lock. */
 #ifndef BACKEND_CUDA_VA_H
 #define BACKEND_CUDA_VA_H
 
 #include <stdint.h>
 
 struct va {
-	uint64_t *words; /* a set bit: taken */
+	uint64_t *words; /* a set bit: in use */
 	uint64_t units;
 };
 

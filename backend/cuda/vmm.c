@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Chunks: physical allocations, each mapped into its device's one reserved address range. */
+/* Chunks: physical allocations, each mapped into the one reserved address range of the device. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +10,12 @@
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 
-/* Address space costs nothing: with twice the memory reserved, a hole large enough for whatever
- * still fits into the memory is nearly always there. */
+/* Address space costs nothing: with twice the device's memory reserved, a hole for any allocation
+ * that still fits into the memory nearly always exists. */
 #define RANGE_FACTOR 2
 
-/* Descriptors of exported chunks that are kept at most: a process may have few. */
+/* The maximum number of kept descriptors of exported chunks, because a process may have a low
+ * limit. */
 #define EXPORTS_KEPT_MAX 1024
 
 /* Under device->lock. */
@@ -82,7 +83,7 @@ static int memory_create(struct cuda_device *device, uint64_t bytes,
 			   "cuMemCreate");
 }
 
-/* For the owner alone: that of the peers takes longer, and comes later (peers.h). */
+/* Grants access to the owner only: access of peers takes longer, and follows later (peers.h). */
 static int access_grant(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
 	gm_CUmemAccessDesc access = {
@@ -94,8 +95,8 @@ static int access_grant(struct cuda_device *device, gm_CUdeviceptr address, uint
 			   "cuMemSetAccess");
 }
 
-/* On a failed device the driver refuses to unmap. The range then stays taken and the device held,
- * so that nothing is ever mapped over what may still be there. */
+/* On a failed device the driver refuses to unmap. The range then stays in use and the device held,
+ * so that nothing is ever mapped over a mapping that may still exist. */
 static void unmap(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
 	gm_CUresult result = device->cuda->cu.cuMemUnmap(address, bytes);
@@ -171,7 +172,7 @@ int cuda_chunk_remap(struct cuda_chunk *chunk)
 	return rc == 0 || rc == -ENOMEM || rc == -ENOSPC ? rc : reimport(device, chunk);
 }
 
-/* What a chunk is made of: fresh memory, or that of a descriptor. */
+/* The source of a chunk's memory: fresh memory, or a descriptor. */
 #define FRESH (-1)
 
 static int chunk_make(struct cuda_device *device, uint64_t bytes, int fd, struct chunk **chunk)
@@ -210,8 +211,8 @@ int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
 	return rc;
 }
 
-/* What was imported has no handle to export: the descriptor that it came by is kept, whatever
- * others are. */
+/* An imported chunk has no handle to export, so the descriptor of the import is kept, without
+ * counting against the limit. */
 int cuda_chunk_import(struct device *base, uint64_t bytes, int fd, struct chunk **chunk)
 {
 	struct cuda_device *device = cuda_device(base);
@@ -243,7 +244,7 @@ void cuda_chunk_free(struct chunk *base)
 	assert(!chunk->mapping);
 	peers_remove(chunk);
 	export_drop(device, chunk);
-	cuda_context_use(device); /* on a failed device the memory is given back all the same */
+	cuda_context_use(device); /* on a failed device the memory is freed too */
 	cuda_chunk_unmap(chunk);
 	cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");
 	peers_drop(chunk);
@@ -253,8 +254,8 @@ void cuda_chunk_free(struct chunk *base)
 
 static int export_new(struct cuda_device *device, struct cuda_chunk *chunk, int *fd)
 {
-	/* Not for the call itself, but for the error of whatever context this thread has current.
-	 */
+	/* The call itself needs no context, but may return the error of any context that this
+	 * thread has current. */
 	int exported, rc = cuda_context_use(device);
 	if (rc < 0)
 		return rc;
@@ -290,7 +291,8 @@ static bool export_keep(struct cuda_device *device, struct cuda_chunk *chunk, in
 	return false;
 }
 
-/* A duplicate is imported like the original, and takes 1 us where an export takes 33. */
+/* A duplicate of a kept descriptor can be imported like the original, and takes 1 us where an
+ * export takes 33. */
 int cuda_chunk_export(struct chunk *base, int *fd)
 {
 	struct cuda_chunk *chunk = cuda_chunk(base);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Devices played by host memory. Every chunk is a memfd, mapped for as long as it lives. */
+/* Devices simulated in host memory. Every chunk is a memfd, mapped while the chunk lives. */
 #ifndef BACKEND_HOST_HOST_H
 #define BACKEND_HOST_HOST_H
 
@@ -8,7 +8,7 @@
 
 struct host_device {
 	struct device device;
-	_Atomic uint64_t used; /* bytes of its chunks */
+	_Atomic uint64_t used; /* bytes of all chunks */
 	bool bar_off;
 	atomic_bool said_no_memfd;
 };
@@ -29,7 +29,7 @@ static inline struct host_chunk *host_chunk(struct chunk *chunk)
 	return (struct host_chunk *)chunk;
 }
 
-/* The ops, by the file that has them. */
+/* The ops, grouped by source file. */
 int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
 void host_chunk_free(struct chunk *chunk);
 int host_chunk_export(struct chunk *chunk, int *fd);

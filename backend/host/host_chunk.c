@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Chunks of a played device: memfds. */
+/* Chunks of a simulated device: memfds. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -29,12 +29,12 @@ static int map_memfd(struct host_chunk *chunk, uint64_t bytes)
 	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, chunk->fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
-	(void)madvise(base, bytes, MADV_HUGEPAGE); /* a wish: kernels without shmem THP refuse */
+	(void)madvise(base, bytes, MADV_HUGEPAGE); /* a hint: kernels without shmem THP refuse */
 	chunk->base = base;
 	return 0;
 }
 
-/* A sharer that cut the memfd off would end this process by SIGBUS. */
+/* Sealed against shrinking: a sharer that truncated the memfd would end this process by SIGBUS. */
 static int size_memfd(int fd, uint64_t bytes)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -58,7 +58,7 @@ static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 	return rc;
 }
 
-/* Users may ask for ever. */
+/* Limited, because users may ask without end. */
 static void say_no_memfd(struct host_device *played, uint64_t bytes, int error)
 {
 	if (!atomic_exchange(&played->said_no_memfd, true))
@@ -100,7 +100,7 @@ int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chun
 	if (!made)
 		return -ENOMEM;
 	made->fd = fd;
-	/* A shorter one would end this process at the first touch beyond its end. */
+	/* A memfd shorter than bytes would end this process at the first access past the end. */
 	int rc =
 	    fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes ? -EINVAL : map_memfd(made, bytes);
 
@@ -110,7 +110,7 @@ int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chun
 		free(made);
 		return rc;
 	}
-	/* It is there, whatever the limit is by now. */
+	/* Counted without a check: the memory exists, regardless of the current limit. */
 	atomic_fetch_add(&host_device(device)->used, bytes);
 	made->chunk.device = device;
 	made->chunk.bytes = bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What DMA is on a played device: the CPU's copies, complete when they return. */
+/* DMA of a simulated device: copies by the CPU, complete on return. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -62,8 +62,8 @@ int host_dma_across(struct copier *copier, struct chunk *to, uint64_t to_offset,
 	return 0;
 }
 
-/* Whole 2 MiB pages go back to the system instead: a hole reads as zero through every mapping, and
- * a large new file costs no memory until it is written. */
+/* Whole 2 MiB pages are freed instead of zeroed: a hole reads as zero through every mapping, and a
+ * large new file costs no memory until written. */
 static bool punch(struct host_chunk *chunk, uint64_t offset, uint64_t bytes)
 {
 	return fallocate(chunk->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
