@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The time as one number: CLOCK_MONOTONIC in nanoseconds, microseconds or milliseconds, and any
- * other clock in nanoseconds. */
+/* The time as one number: CLOCK_MONOTONIC in nanoseconds, microseconds, milliseconds or seconds,
+ * and any other clock in nanoseconds. */
 #ifndef COMMON_CLOCK_H
 #define COMMON_CLOCK_H
 
@@ -31,6 +31,11 @@ static inline int64_t clock_us(void)
 static inline int64_t clock_ms(void)
 {
 	return clock_ns() / 1000000;
+}
+
+static inline int64_t clock_seconds(void)
+{
+	return clock_ns() / CLOCK_SECOND;
 }
 
 #endif

@@ -12,11 +12,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/fuse/capabilities.h"
 #include "fs/keeper/fdstore.h"
-#include "fs/trace/observe.h"
 
 /* How long a thread polls for the next request before sleeping. On the reference machine a request
  * and its reply took 25 us if a thread had to wake up, and 11 us otherwise. A client with one
@@ -156,14 +156,14 @@ void channel_answer_for(int channel)
 /* As read(2) with O_NONBLOCK, for at most BUSY_POLL_NS. */
 static ssize_t channel_read_polling(void *to, size_t bytes)
 {
-	int64_t until = observe_now() + BUSY_POLL_NS;
+	int64_t until = clock_ns() + BUSY_POLL_NS;
 	ssize_t n;
 
 	if (fcntl(own_fd, F_SETFL, O_RDWR | O_NONBLOCK))
 		return -1;
 	do
 		n = read(own_fd, to, bytes);
-	while (n < 0 && errno == EAGAIN && observe_now() < until);
+	while (n < 0 && errno == EAGAIN && clock_ns() < until);
 	int error = errno;
 	fcntl(own_fd, F_SETFL, O_RDWR);
 	errno = error;

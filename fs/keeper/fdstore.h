@@ -38,7 +38,7 @@ enum fdstore_fuse {
 enum fdstore_share {
 	FDSTORE_SHARE_LISTEN,
 	FDSTORE_SHARE_DIR,
-	FDSTORE_SHARE_MEMORY,		/* memory: fs/share/memory.h */
+	FDSTORE_SHARE_MEMORY,		/* memory: fs/share/persist.h */
 	FDSTORE_SHARE_CONNECTIONS = 16, /* and above */
 };
 

@@ -6,23 +6,15 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/user_limits.h"
-
-int64_t share_now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec;
-}
 
 /* A single event comes; the next event needs another call. */
 static int connection_watch(struct share *share, struct share_connection *connection, int how)
@@ -45,7 +37,7 @@ static struct share_connection *connection_new(struct share *share, int fd, uint
 	    .pid = peer->pid,
 	    .uid = peer->uid,
 	    .number = number,
-	    .deadline = share_now() + GPUMEM_TOKEN_SECONDS,
+	    .deadline = clock_seconds() + GPUMEM_TOKEN_SECONDS,
 	};
 	if (connection->user)
 		return connection;

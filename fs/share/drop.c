@@ -20,7 +20,7 @@ static bool lease_drop(void *pointer, struct lease_entry *entry)
 		return false;
 	file_lease_drop(lease->inode->file, atomic_load(&lease->kind));
 	atomic_store(&lease->kind, FILE_LEASE_DROPPED);
-	share_memory_drop(share->memory, lease->slot, FILE_LEASE_DROPPED);
+	persist_lease_set_kind(share->persist, lease->slot, FILE_LEASE_DROPPED);
 	return true;
 }
 

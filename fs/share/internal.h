@@ -29,7 +29,7 @@
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
 #include "fs/share/lease_list.h"
-#include "fs/share/memory.h"
+#include "fs/share/persist.h"
 #include "fs/share/queue.h"
 #include "fs/share/share.h"
 #include "fs/share/token.h"
@@ -44,7 +44,7 @@ struct share_lease {
 	struct inode *file; /* the source of the copy; NULL: no copy, or an earlier daemon's */
 	int64_t since;
 	uint32_t slot;	/* of the lease in the share's persistent memory */
-	uint32_t token; /* share_request_mark; 0: an earlier daemon did not store the mark */
+	uint32_t token; /* share_request_mark of the request for the lease */
 	_Atomic enum file_lease_kind kind;
 	struct lease_entry listed;
 };
@@ -117,11 +117,10 @@ struct share {
 	pthread_cond_t released; /* a connection was released or freed */
 	struct share_connection *connections, *by_key;
 	uint64_t last_lease, last_connection;
-	struct share_memory *memory; /* persistent; set once, its leases under the lock */
+	struct persist *persist; /* set once, its leases under the lock; NULL: no keeper */
 };
 
 /* connection.c */
-int64_t share_now(void); /* CLOCK_MONOTONIC seconds */
 /* Owns and watches fd on success. */
 int share_connection_add(struct share *share, int fd, uint64_t number);
 /* Each makes the caller the owner of a connection. By the user's key: -ESTALE without such a
@@ -197,7 +196,7 @@ void share_leases_end(struct share *share, struct share_connection *connection);
 int share_restore(struct share *share);
 /* lease.c, for persist.c: takes over the inode's reference and the lease that the file counts. */
 int share_lease_restore(struct share *share, struct share_connection *connection,
-			const struct share_note_lease *note, uint32_t slot, struct inode *inode,
+			const struct persist_lease *stored, uint32_t slot, struct inode *inode,
 			struct share_lease **lease);
 void share_file_unlease(struct share *share, struct inode *inode, enum file_lease_kind kind);
 

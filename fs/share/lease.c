@@ -41,18 +41,19 @@ static int lease_add(struct share_connection *connection, struct share_lease *le
 static bool lease_persist(struct share *share, struct share_connection *connection,
 			  struct share_lease *lease)
 {
-	struct share_note_lease note = {
+	lease->token = share_request_mark(&connection->request);
+	struct persist_lease stored = {
 	    .connection = connection->number,
 	    .number = lease->number,
 	    .ino = lease->inode->ino,
 	    .since = lease->since,
-	    .access = lease->access | (lease->private ? SHARE_NOTE_PRIVATE : 0),
+	    .access = lease->access | (lease->private ? PERSIST_PRIVATE : 0),
 	    .kind = atomic_load(&lease->kind),
+	    .token = lease->token,
 	};
 
-	lease->token = share_request_mark(&connection->request);
-	lease->slot = share_memory_lease(share->memory, &note, lease->token);
-	return !share->memory || lease->slot != SHARE_NO_SLOT;
+	lease->slot = persist_lease_add(share->persist, &stored);
+	return !share->persist || lease->slot != PERSIST_NO_SLOT;
 }
 
 /* Under the share's lock. 0 or -ENOMEM. */
@@ -64,7 +65,7 @@ static int lease_register(struct share *share, struct share_connection *connecti
 	int error = lease_add(connection, lease);
 
 	if (error)
-		share_memory_forget_lease(share->memory, lease->slot);
+		persist_lease_remove(share->persist, lease->slot);
 	return error;
 }
 
@@ -122,7 +123,7 @@ give:
 }
 
 int share_lease_restore(struct share *share, struct share_connection *connection,
-			const struct share_note_lease *note, uint32_t slot, struct inode *inode,
+			const struct persist_lease *stored, uint32_t slot, struct inode *inode,
 			struct share_lease **restored)
 {
 	struct share_lease *lease = calloc(1, sizeof(*lease));
@@ -130,13 +131,14 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	if (!lease)
 		return -ENOMEM;
 	*lease = (struct share_lease){
-	    .number = note->number,
+	    .number = stored->number,
 	    .inode = inode,
-	    .access = note->access & ~SHARE_NOTE_PRIVATE,
-	    .private = note->access & SHARE_NOTE_PRIVATE,
-	    .since = note->since,
+	    .access = stored->access & ~PERSIST_PRIVATE,
+	    .private = stored->access & PERSIST_PRIVATE,
+	    .since = stored->since,
 	    .slot = slot,
-	    .kind = note->kind,
+	    .token = stored->token,
+	    .kind = stored->kind,
 	};
 	if (lease->number > share->last_lease)
 		share->last_lease = lease->number;
@@ -154,7 +156,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 		free(lease);
 		return error;
 	}
-	if (note->kind != FILE_LEASE_DROPPED)
+	if (stored->kind != FILE_LEASE_DROPPED)
 		lease_publish(share, connection, lease);
 	*restored = lease;
 	return 0;
@@ -163,7 +165,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 void share_answered(struct share *share, struct share_connection *connection)
 {
 	if (connection->pending_reply)
-		share_memory_answered(share->memory, connection->pending_reply->slot);
+		persist_lease_set_answered(share->persist, connection->pending_reply->slot);
 	connection->pending_reply = NULL;
 	if (!connection->redeemed.inode)
 		return;
@@ -230,7 +232,7 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	if (lease->file)
 		inode_put(share->fs, lease->file, 1);
 	pthread_mutex_lock(&share->lock);
-	share_memory_forget_lease(share->memory, lease->slot);
+	persist_lease_remove(share->persist, lease->slot);
 	pthread_mutex_unlock(&share->lock);
 	if (connection->pending_reply == lease)
 		connection->pending_reply = NULL;

@@ -12,7 +12,7 @@
 /* With a keeper a packet stays in the socket until the request is answered, for the next daemon. */
 static int packet_flags(const struct share *share)
 {
-	return MSG_DONTWAIT | MSG_TRUNC | (share->memory ? MSG_PEEK : 0);
+	return MSG_DONTWAIT | MSG_TRUNC | (share->persist ? MSG_PEEK : 0);
 }
 
 /* The request is answered. A packet left unread at close() would make the client read ECONNRESET
@@ -21,7 +21,7 @@ static void packet_consume(struct share *share, struct share_connection *connect
 {
 	char packet;
 
-	if (share->memory)
+	if (share->persist)
 		recv(connection->fd, &packet, sizeof(packet), MSG_DONTWAIT);
 }
 
@@ -75,7 +75,7 @@ static void pending_reply_forget(struct share *share, struct share_connection *c
 {
 	const struct share_lease *lease = connection->pending_reply;
 
-	if (lease && lease->token && lease->token != share_request_mark(&connection->request))
+	if (lease && lease->token != share_request_mark(&connection->request))
 		share_answered(share, connection);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/descriptors.h"
 #include "common/log.h"
 #include "fs/core/worker.h"
@@ -91,7 +92,7 @@ static void deadlines_check(struct share *share)
 	accept_resume(share);
 	host_outs_check(share->fs);
 	token_expire(share->fs, &share->tokens);
-	share_connections_end(share, share_now());
+	share_connections_end(share, clock_seconds());
 	share_queue_retry(share->queue);
 }
 
@@ -138,7 +139,7 @@ static void *share_thread_main(void *pointer)
 	struct share *share = pointer;
 	struct epoll_event event;
 	uint64_t stopped;
-	int64_t last = share_now();
+	int64_t last = clock_seconds();
 
 	/* The mount may have gone while there was no daemon. */
 	mount_check(share);
@@ -148,8 +149,8 @@ static void *share_thread_main(void *pointer)
 
 		if (n > 0)
 			event_handle(share, &event);
-		if (share_now() != last) {
-			last = share_now();
+		if (clock_seconds() != last) {
+			last = clock_seconds();
 			deadlines_check(share);
 		}
 	}
@@ -165,7 +166,7 @@ static void share_free(struct share *share)
 	if (share->stop_fd >= 0)
 		close(share->stop_fd);
 	token_table_destroy(share->fs, &share->tokens);
-	share_memory_close(share->memory);
+	persist_close(share->persist);
 	share_queue_free(share->queue);
 	pthread_cond_destroy(&share->released);
 	pthread_mutex_destroy(&share->lock);
@@ -181,8 +182,8 @@ static int share_start(struct share *share)
 	int error = share_queue_open(share_work, share, IDLE_SECONDS, &share->queue);
 
 	if (!error)
-		error = share_memory_open(share->fs->fdstore, &share->memory);
-	share->tokens.memory = share->memory;
+		error = persist_open(share->fs->fdstore, &share->persist);
+	share->tokens.persist = share->persist;
 	if (!error)
 		error = share_socket_open(share, share->fs->options.mountpoint);
 	if (!error)
@@ -254,7 +255,7 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 
 	/* The next daemon can read again a packet that this daemon has not answered, but cannot see
 	 * an ioctl. */
-	if (share->memory)
+	if (share->persist)
 		return -EOPNOTSUPP;
 	if (ask->version != GPUMEM_PROTOCOL_VERSION)
 		return -EAGAIN;

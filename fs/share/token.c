@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <utlist.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/hash.h"
 #include "fs/core/fs.h"
-#include "fs/share/memory.h"
+#include "fs/share/persist.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/user_limits.h"
@@ -28,14 +28,6 @@ struct token {
 	uint8_t bytes[GPUMEM_TOKEN_BYTES];
 };
 
-static int64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec;
-}
-
 void token_table_init(struct token_table *table)
 {
 	*table = (struct token_table){0};
@@ -50,7 +42,7 @@ static struct token *tokens_take_expired(struct token_table *table, int64_t than
 	while ((token = table->oldest) && token->expires < than) {
 		HASH_DEL(table->by_bytes, token);
 		DL_DELETE2(table->oldest, token, previous, next);
-		share_memory_forget_token(table->memory, token->slot);
+		persist_token_remove(table->persist, token->slot);
 		table->count--;
 		token->next = old;
 		old = token;
@@ -82,7 +74,7 @@ static void tokens_expire(struct fs *fs, struct token_table *table, int64_t than
 
 void token_expire(struct fs *fs, struct token_table *table)
 {
-	tokens_expire(fs, table, now());
+	tokens_expire(fs, table, clock_seconds());
 }
 
 void token_table_destroy(struct fs *fs, struct token_table *table)
@@ -103,15 +95,14 @@ static int token_add(struct token_table *table, struct token *token)
 /* A token without a slot is lost with this daemon. */
 static void token_persist(struct token_table *table, struct token *token)
 {
-	struct share_note_token note = {
+	struct persist_token stored = {
 	    .ino = token->inode->ino,
-	    .expires = token->expires,
 	    .uid = token->uid,
 	    .access = token->access,
 	};
 
-	memcpy(note.bytes, token->bytes, sizeof(note.bytes));
-	token->slot = share_memory_token(table->memory, &note);
+	memcpy(stored.bytes, token->bytes, sizeof(stored.bytes));
+	token->slot = persist_token_add(table->persist, &stored);
 }
 
 int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, uid_t uid,
@@ -131,7 +122,7 @@ int token_issue(struct fs *fs, struct token_table *table, struct inode *inode, u
 	token->inode = inode;
 	token->uid = uid;
 	token->access = access;
-	token->expires = now() + GPUMEM_TOKEN_SECONDS;
+	token->expires = clock_seconds() + GPUMEM_TOKEN_SECONDS;
 	if (getrandom(token->bytes, sizeof(token->bytes), 0) != sizeof(token->bytes)) {
 		user_limits_give(fs, uid, USER_TOKENS, 1);
 		free(token);
@@ -178,30 +169,30 @@ int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[G
 void token_answered(struct token_table *table, uint32_t slot)
 {
 	scoped_lock(&table->lock);
-	share_memory_forget_token(table->memory, slot);
+	persist_token_remove(table->persist, slot);
 }
 
 static void token_restore_slot(struct fs *fs, struct token_table *table, uint32_t slot,
-			       const struct share_note_token *note)
+			       const struct persist_token *stored)
 {
-	struct inode *inode = inode_table_get(fs->inodes, note->ino);
+	struct inode *inode = inode_table_get(fs->inodes, stored->ino);
 	struct token *token = inode ? calloc(1, sizeof(*token)) : NULL;
 
-	if (!token || user_limits_restore(fs, note->uid, USER_TOKENS, 1)) {
+	if (!token || user_limits_restore(fs, stored->uid, USER_TOKENS, 1)) {
 		free(token);
 		if (inode)
 			inode_put(fs, inode, 1);
-		share_memory_forget_token(table->memory, slot);
+		persist_token_remove(table->persist, slot);
 		return;
 	}
 	token->inode = inode;
-	token->uid = note->uid;
-	token->access = note->access;
+	token->uid = stored->uid;
+	token->access = stored->access;
 	/* No client could show the token while there was no daemon, so its time begins again. Slots
 	 * are not in the order of age, so all restored tokens get the same time. */
-	token->expires = now() + GPUMEM_TOKEN_SECONDS;
+	token->expires = clock_seconds() + GPUMEM_TOKEN_SECONDS;
 	token->slot = slot;
-	memcpy(token->bytes, note->bytes, sizeof(token->bytes));
+	memcpy(token->bytes, stored->bytes, sizeof(token->bytes));
 	pthread_mutex_lock(&table->lock);
 	int error = token_add(table, token);
 
@@ -212,9 +203,9 @@ static void token_restore_slot(struct fs *fs, struct token_table *table, uint32_
 
 void token_restore(struct fs *fs, struct token_table *table)
 {
-	struct share_note_token note;
+	const struct persist_token *stored;
 	uint32_t slot = 0;
 
-	while (share_memory_next_token(table->memory, &slot, &note))
-		token_restore_slot(fs, table, slot - 1, &note);
+	while ((stored = persist_token_next(table->persist, &slot)))
+		token_restore_slot(fs, table, slot - 1, stored);
 }

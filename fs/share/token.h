@@ -13,14 +13,14 @@
 
 struct fs;
 struct inode;
-struct share_memory;
+struct persist;
 struct token;
 
 struct token_table {
 	pthread_mutex_t lock;
 	struct token *by_bytes, *oldest;
 	uint32_t count;
-	struct share_memory *memory; /* persistent memory, for the next daemon */
+	struct persist *persist; /* for the next daemon; NULL: no keeper */
 };
 
 void token_table_init(struct token_table *table);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "backend/pool.h"
+#include "common/clock.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/file/volume.h"
@@ -62,7 +63,7 @@ static bool trace_is_on(struct fs *fs)
 int64_t observe_begin(void)
 {
 	worker_memory_take();
-	return observe_now();
+	return clock_ns();
 }
 
 /* Adds the memory of all volumes to the trace. */
@@ -70,7 +71,7 @@ static void trace_volumes(struct fs *fs)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		struct volume *volume = &fs->volumes[i];
-		struct trace_event event = {.at = observe_now(), .name = volume->name};
+		struct trace_event event = {.at = clock_ns(), .name = volume->name};
 		struct volume_usage usage;
 
 		if (volume->device) {
@@ -118,7 +119,7 @@ static void trace_request(struct fs *fs, const struct request_info *request, int
 void observe_background(struct fs *fs, const char *operation)
 {
 	struct worker_memory memory = worker_memory_take();
-	struct trace_event event = {.at = observe_now(), .lasted = -1, .name = operation};
+	struct trace_event event = {.at = clock_ns(), .lasted = -1, .name = operation};
 
 	if (memory.bytes)
 		trace_memory(fs, &event, &memory, "");
@@ -148,7 +149,7 @@ int observe_trace(struct fs *fs, bool on)
 void observe(struct fs *fs, struct stats_block *stats, unsigned observers,
 	     const struct request_info *request)
 {
-	int64_t latency = observe_now() - request->began;
+	int64_t latency = clock_ns() - request->began;
 
 	if (observers & OBSERVE_LATENCY)
 		stats_latency(stats, request->kind, (uint64_t)latency);

@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <time.h>
 
 #include "fs/core/stats.h"
 
@@ -29,14 +28,6 @@ struct request_info {
 	int64_t began;	/* observe_begin */
 	int64_t result; /* 0 or more, or -errno */
 };
-
-static inline int64_t observe_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* Before the reply: afterwards the kernel may forget the inodes. Under no lock. */
 void observe(struct fs *fs, struct stats_block *stats, unsigned observers,

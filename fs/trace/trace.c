@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/utf8.h"
 
 #define CUT "..."
@@ -32,23 +33,15 @@ void trace_free(struct trace *trace)
 	free(trace);
 }
 
-static int64_t timespec_ns(const struct timespec *time)
-{
-	return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
-}
-
 int trace_start(struct trace *trace)
 {
-	struct timespec now;
-
 	scoped_lock(&trace->lock);
 	if (!trace->events)
 		trace->events = calloc(TRACE_EVENTS, sizeof(*trace->events));
 	if (!trace->events)
 		return -ENOMEM;
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	clock_gettime(CLOCK_REALTIME, &trace->started);
-	trace->began = timespec_ns(&now);
+	trace->began = clock_ns();
 	trace->count = 0;
 	return 0;
 }
