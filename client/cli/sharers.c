@@ -34,14 +34,12 @@ static void add(void *context, const struct sharer *sharer)
 	if (!escaped || !words || asprintf(&path, "%s%s%s", sharers->where, between, escaped) < 0)
 		return;
 	const struct passwd *user = getpwuid(sharer->uid);
-	json_t *one = json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:s}", "path", path, "pid",
-				(json_int_t)sharer->pid, "uid", (json_int_t)sharer->uid, "access",
-				sharer->access, "command", words, "bytes",
-				(json_int_t)sharer->bytes, "user", user ? user->pw_name : "");
+	json_t *one =
+	    json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:s, s:I}", "path", path, "pid",
+		      (json_int_t)sharer->pid, "uid", (json_int_t)sharer->uid, "access",
+		      sharer->access, "command", words, "bytes", (json_int_t)sharer->bytes, "user",
+		      user ? user->pw_name : "", "since", (json_int_t)sharer->since);
 
-	/* An older daemon does not say since when. */
-	if (one && sharer->since)
-		json_object_set_new(one, "since", json_integer(sharer->since));
 	if (one)
 		json_array_append_new(sharers->all, one);
 }

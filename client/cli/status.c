@@ -16,35 +16,6 @@
 /* From here on the bar is shown as a warning. */
 #define NEARLY_FULL 0.9
 
-/* Adds up the leases below each volume of a mount whose daemon does not count them: an older one.
- */
-struct lease_count {
-	json_t *gpus;
-};
-
-static void count_lease(void *context, const struct sharer *sharer)
-{
-	struct lease_count *count = context;
-	json_t *gpu;
-	size_t i;
-
-	json_array_foreach (count->gpus, i, gpu) {
-		char inside[64];
-
-		snprintf(inside, sizeof(inside), "/%s",
-			 json_string_value(json_object_get(gpu, "name")));
-		if (facts_is_below(sharer->path, inside))
-			json_object_set_new(
-			    gpu, "leases",
-			    json_integer((json_int_t)facts_number(gpu, "leases") + 1));
-	}
-}
-
-static bool counts_leases(const json_t *stats)
-{
-	return json_object_get(json_array_get(json_object_get(stats, "volumes"), 0), "leases");
-}
-
 /* For people: a GPU that works may have lost bytes before. */
 static const char *health_shown(const json_t *gpu)
 {
@@ -145,8 +116,6 @@ static json_t *mount_facts(const struct mount_at *mount, int *error)
 	}
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
 		json_array_append_new(gpus, gpu_facts(volume));
-	if (!counts_leases(stats))
-		facts_sharers(mount->where, count_lease, &(struct lease_count){gpus});
 	set_line(facts, "version", version, "gpumemfs");
 	set_line(facts, "backend", params, "backend");
 	set_driver(facts, version);

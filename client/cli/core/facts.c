@@ -124,26 +124,6 @@ char *facts_line(const char *text, const char *name)
 	return NULL;
 }
 
-/* "uid 0 pid 12", and what later versions may add in such pairs. */
-static bool holder_parse(char *holder, struct sharer *sharer)
-{
-	char *rest = holder, *name, *value;
-	uint64_t number;
-	bool known = false;
-
-	while ((name = strsep(&rest, " ")) && (value = strsep(&rest, " "))) {
-		if (parse_u64(value, 0, INT64_MAX, &number) < 0)
-			continue;
-		if (strcmp(name, "uid") == 0)
-			sharer->uid = (uid_t)number;
-		else if (strcmp(name, "since") == 0)
-			sharer->since = (int64_t)number;
-		else if (strcmp(name, "pid") == 0)
-			sharer->pid = (pid_t)number, known = true;
-	}
-	return known;
-}
-
 /* An access that this version does not know is shown as the least. */
 static const char *access_of(const char *text)
 {
@@ -155,32 +135,11 @@ static const char *access_of(const char *text)
 	return "ro";
 }
 
-bool facts_sharer(char *line, struct sharer *sharer)
-{
-	char *rest = line, *fields[4];
-
-	*sharer = (struct sharer){0};
-	line[strcspn(line, "\n")] = '\0';
-	for (unsigned i = 0; i < 4; i++) {
-		fields[i] = strsep(&rest, "\t");
-		if (!rest)
-			return false;
-	}
-	if (strcmp(fields[1], "lease") != 0 ||
-	    parse_u64(fields[0], 0, UINT64_MAX, &sharer->bytes) < 0)
-		return false;
-	sharer->access = access_of(fields[2]);
-	sharer->path = output_unescape(rest);
-	return holder_parse(fields[3], sharer);
-}
-
-/* Of stats.json, which says since when; false: this daemon does not list them there. */
-static bool sharers_of_stats(const char *where,
-			     void (*each)(void *context, const struct sharer *sharer),
-			     void *context)
+int facts_sharers(const char *where, void (*each)(void *context, const struct sharer *sharer),
+		  void *context)
 {
 	json_t *stats = facts_stats(where), *leases = json_object_get(stats, "leases"), *one;
-	bool listed = json_is_array(leases);
+	int error = !stats ? -errno : json_is_array(leases) ? 0 : -EPROTO;
 	size_t i;
 
 	json_array_foreach (leases, i, one) {
@@ -203,27 +162,7 @@ static bool sharers_of_stats(const char *where,
 		each(context, &sharer);
 	}
 	json_decref(stats);
-	return listed;
-}
-
-int facts_sharers(const char *where, void (*each)(void *context, const struct sharer *sharer),
-		  void *context)
-{
-	AUTO_FREE char *text = NULL;
-	struct sharer sharer;
-
-	if (sharers_of_stats(where, each, context))
-		return 0;
-	int error = facts_text(where, "mappings", &text);
-
-	if (error)
-		return error;
-	char *rest = text, *line;
-
-	while ((line = strsep(&rest, "\n")))
-		if (facts_sharer(line, &sharer))
-			each(context, &sharer);
-	return 0;
+	return error;
 }
 
 bool facts_is_below(const char *path, const char *inside)

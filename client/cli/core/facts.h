@@ -20,21 +20,18 @@ uint64_t facts_number(const json_t *object, const char *name);
 /* The rest of the line "name ..." of params or version, allocated; NULL: there is none. */
 char *facts_line(const char *text, const char *name);
 
-/* A line of mappings about a lease. */
+/* A lease, as stats.json has it. */
 struct sharer {
 	uint64_t bytes;	    /* of the file */
 	const char *access; /* "rw", "ro", or "copy" */
 	uid_t uid;
 	pid_t pid;     /* as the daemon sees it */
-	int64_t since; /* seconds since the epoch; 0: the daemon does not say */
-	/* Within the file system, escapes resolved, of the line or the caller's. It begins without
-	 * a
-	 * "/" where it is another user's file: "inode N". */
+	int64_t since; /* seconds since the epoch */
+	/* Within the file system; valid during the call. Another user's file has no path, but
+	 * "inode N". */
 	const char *path;
-	uint64_t inode; /* 0: the daemon does not say */
+	uint64_t inode;
 };
-/* Takes a line apart; false: it is about something else. The line is changed. */
-bool facts_sharer(char *line, struct sharer *sharer);
 
 /* The leases of a mount that the daemon shows to the caller; calls each with them in turn: 0 or
  * -errno. */

@@ -69,46 +69,6 @@ START_TEST(paths_are_found_on_their_mounts)
 }
 END_TEST
 
-static const struct {
-	const char *line;
-	bool good;
-	struct sharer sharer;
-} leases[] = {
-    {"4096\tlease\trw\tuid 1000 pid 77\t/gpu0/a", true, {4096, "rw", 1000, 77, 0, "/gpu0/a", 0}},
-    {"5\tlease\tro\tuid 0 pid 1 since 1700000000\t/gpu0/a\\012b\\134\n",
-     true,
-     {5, "ro", 0, 1, 1700000000, "/gpu0/a\nb\\", 0}},
-    {"5\tlease\tro\tpid 1 more things uid 3\t/tab\there",
-     true,
-     {5, "ro", 3, 1, 0, "/tab\there", 0}},
-    {"7\tlease\tcopy\tuid 2 pid 9\t/gpu0/a", true, {7, "copy", 2, 9, 0, "/gpu0/a", 0}},
-    {"7\tlease\tnew\tuid 2 pid 9\t/gpu0/a", true, {7, "ro", 2, 9, 0, "/gpu0/a", 0}},
-    {"2097152\tbar\tvulkan\t1\t/gpu0/a", false, {0}},
-    {"x\tlease\trw\tuid 1 pid 2\t/a", false, {0}},
-    {"5\tlease\trw\tuid 1\t/a", false, {0}},
-    {"5\tlease\trw", false, {0}},
-    {"", false, {0}},
-};
-
-START_TEST(leases_are_read)
-{
-	char *line = strdup(leases[_i].line);
-	const struct sharer *wanted = &leases[_i].sharer;
-	struct sharer got;
-
-	ck_assert_int_eq(facts_sharer(line, &got), leases[_i].good);
-	if (leases[_i].good) {
-		ck_assert_uint_eq(got.bytes, wanted->bytes);
-		ck_assert_str_eq(got.access, wanted->access);
-		ck_assert_uint_eq(got.uid, wanted->uid);
-		ck_assert_int_eq(got.pid, wanted->pid);
-		ck_assert_int_eq(got.since, wanted->since);
-		ck_assert_str_eq(got.path, wanted->path);
-	}
-	free(line);
-}
-END_TEST
-
 START_TEST(lines_are_found_by_name)
 {
 	static const char text[] =
@@ -252,7 +212,6 @@ int main(void)
 	Suite *suite = unit_suite("cli_facts", &tests, 60);
 
 	tcase_add_loop_test(tests, paths_are_found_on_their_mounts, 0, COUNT(places));
-	tcase_add_loop_test(tests, leases_are_read, 0, COUNT(leases));
 	tcase_add_test(tests, lines_are_found_by_name);
 	tcase_add_test(tests, below_is_by_whole_names);
 	tcase_add_test(tests, own_command_is_known);
