@@ -65,9 +65,9 @@ static int run(struct cli_args *args)
 
 const struct command command_bench = {
     .name = "bench",
-    .words = "[WORDS...]",
+    .words = "[ARGS...]",
     .summary = "Measure the mount against its floor and its ceilings",
-    .more = "WORDS are the bench program's, and so is --help. It prints the ceilings first.",
+    .more = "ARGS and --help go to the bench program, which prints the ceilings first.",
     .max_words = -1,
     .run = run,
 };

@@ -37,8 +37,8 @@ void command_unknown(const char *name)
 
 void commands_help_write(FILE *out)
 {
-	fputs("usage: gpumem COMMAND [OPTIONS] [WORDS]\n\n"
-	      "Looks after GPU memory as files; gpumem(1) has the whole of it.\n\n",
+	fputs("usage: gpumem COMMAND [OPTIONS] [ARGS]\n\n"
+	      "Manages files in GPU memory. See gpumem(1) for details.\n\n",
 	      out);
 	for (unsigned i = 0; commands[i]; i++) {
 		char left[64];
@@ -46,7 +46,7 @@ void commands_help_write(FILE *out)
 		snprintf(left, sizeof(left), "%s %s", commands[i]->name, commands[i]->words);
 		cli_help_row(out, left, commands[i]->summary);
 	}
-	cli_help_row(out, "help COMMAND", "Say how a command is used");
+	cli_help_row(out, "help COMMAND", "Show how to use a command");
 	fputs("\n  -h, --help      print this\n  -V, --version   print the version\n", out);
 }
 
@@ -60,7 +60,7 @@ static void complete_command(const char *start)
 {
 	for (unsigned i = 0; commands[i]; i++)
 		cli_offer(start, commands[i]->name, commands[i]->summary);
-	cli_offer(start, "help", "Say how a command is used");
+	cli_offer(start, "help", "Show how to use a command");
 	cli_offer(start, "--help", "print this");
 	cli_offer(start, "--version", "print the version");
 }

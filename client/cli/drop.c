@@ -155,10 +155,10 @@ static const struct cli_option options[] = {
 const struct command command_drop = {
     .name = "drop",
     .words = "PATH",
-    .summary = "Drop what the page cache has of a file, or of all below a directory",
+    .summary = "Drop a file, or all files below a directory, from the page cache",
     .more = "Changes made through mappings are written to the GPU first. Pages that a process has\n"
-	    "mapped stay. With --leases files that are busy because processes share them can be\n"
-	    "changed again; what those processes have mapped they keep.",
+	    "mapped stay. With --leases, files that are busy because processes share them can be\n"
+	    "changed again; the mappings of these processes stay.",
     .options = options,
     .min_words = 1,
     .max_words = 1,

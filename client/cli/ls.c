@@ -165,8 +165,8 @@ static void row(struct table *table, const json_t *entry)
 
 static void write_table(const json_t *entries)
 {
-	static const char *const heads[] = {"MODE",  "SIZE",   "MEMORY", "WHERE",
-					    "PAGES", "LEASES", "MAPPED", "NAME"};
+	static const char *const heads[] = {"MODE",  "SIZE",	"MEMORY", "WHERE",
+					    "PAGES", "SHARERS", "MAPPED", "NAME"};
 	struct table table = {.columns = sizeof(heads) / sizeof(heads[0]), .right = 0x66};
 	const json_t *entry;
 	size_t i;
@@ -224,8 +224,10 @@ static const struct cli_option options[] = {
 const struct command command_ls = {
     .name = "ls",
     .words = "[PATH...]",
-    .summary = "List files with their memory, page size, leases and mappings",
-    .more = "MEMORY of a directory is that of everything below it.",
+    .summary = "List files with their memory, page size, sharers and mappings",
+    .more =
+	"MEMORY of a directory is that of all files below. SHARERS counts leases: processes that\n"
+	"share the file. MAPPED is what the daemon has mapped through the BAR.",
     .options = options,
     .max_words = -1,
     .run = run,

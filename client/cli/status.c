@@ -159,9 +159,9 @@ static void gpu_row(struct table *table, const json_t *gpu)
 
 static void mount_write(const json_t *facts)
 {
-	static const char *const heads[] = {"GPU",    "SIZE",	"USED",	    "HERE",
-					    "AVAIL",  "",	"USE%",	    "FILES",
-					    "LEASES", "MAPPED", "PROVIDER", "HEALTH"};
+	static const char *const heads[] = {"GPU",     "SIZE",	     "USED",	 "MOUNT",
+					    "AVAIL",   "",	     "USE%",	 "FILES",
+					    "SHARERS", "BAR-MAPPED", "PROVIDER", "HEALTH"};
 	struct table table = {.columns = sizeof(heads) / sizeof(heads[0]), .right = 0x3de};
 	const json_t *gpu;
 	size_t i;
@@ -279,8 +279,13 @@ static const struct cli_option options[] = {CLI_JSON, {0}};
 const struct command command_status = {
     .name = "status",
     .words = "[MOUNT]",
-    .summary = "Show every GPU: its memory, files, leases, mappings and health",
-    .more = "Without MOUNT, those of all mounts. HERE is what this mount has of a GPU.",
+    .summary = "Show every GPU: its memory, files, sharers, mappings and health",
+    .more = "Without a mount as argument, the GPUs of all mounts.\n\n"
+	    "  SIZE, USED  memory of the GPU, and the part that all programs use\n"
+	    "  MOUNT       memory that this mount holds\n"
+	    "  AVAIL       memory that files of this mount can still get\n"
+	    "  SHARERS     leases: each is one process that shares one file\n"
+	    "  BAR-MAPPED  memory that the daemon has mapped for the CPU, through PROVIDER",
     .options = options,
     .max_words = 1,
     .run = run,

@@ -159,11 +159,11 @@ static int words_fit(struct cli_args *args)
 	const struct command *command = args->command;
 
 	if (args->argc < command->min_words) {
-		cli_usage(command, "something is missing");
+		cli_usage(command, "an argument is missing");
 		return -1;
 	}
 	if (command->max_words >= 0 && args->argc > command->max_words) {
-		cli_usage(command, "one word too many: %s", args->argv[command->max_words]);
+		cli_usage(command, "unexpected argument: %s", args->argv[command->max_words]);
 		return -1;
 	}
 	return 0;

@@ -14,7 +14,7 @@
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
 
-static const char *const levels[] = {"good", "note", "limit", "wrong"};
+static const char *const levels[] = {"good", "note", "limit", "error"};
 
 void doctor_find(struct doctor *doctor, enum doctor_level level, const char *about,
 		 const char *lift, const char *format, ...)
@@ -86,9 +86,9 @@ static void write_findings(const struct doctor *doctor)
 
 	json_array_foreach (doctor->findings, i, finding)
 		write_finding(finding);
-	puts(doctor->worst == DOCTOR_WRONG   ? "Something is wrong."
-	     : doctor->worst == DOCTOR_LIMIT ? "All works; what limits it is above."
-					     : "All is well.");
+	puts(doctor->worst == DOCTOR_ERROR   ? "There are errors."
+	     : doctor->worst == DOCTOR_LIMIT ? "Everything works, with the limits above."
+					     : "No problems found.");
 }
 
 /* The exit status. */
@@ -106,7 +106,7 @@ static int conclude(const struct doctor *doctor, int json)
 		doctor_decisions_write(doctor->decisions);
 		write_findings(doctor);
 	}
-	return doctor->worst == DOCTOR_WRONG ? CLI_WRONG : CLI_OK;
+	return doctor->worst == DOCTOR_ERROR ? CLI_WRONG : CLI_OK;
 }
 
 static int examine(struct doctor *doctor, const struct mounts *mounts, const char *only, int json)
@@ -150,9 +150,10 @@ static const struct cli_option options[] = {CLI_JSON, {0}};
 const struct command command_doctor = {
     .name = "doctor",
     .words = "[MOUNT]",
-    .summary = "Say what limits gpumemfs on this machine, and how to lift it",
-    .more = "A finding is good, a note, a limit, or wrong. With one that is wrong the exit status\n"
-	    "is 1. With MOUNT: of this mount alone, and what it decided by itself, and why.",
+    .summary = "Diagnose this machine and suggest fixes",
+    .more =
+	"The level of a finding is good, note, limit or error. After an error the exit status is\n"
+	"1. With MOUNT: this mount alone, with the settings that its daemon chose and why.",
     .options = options,
     .max_words = 1,
     .run = run,

@@ -13,7 +13,7 @@ enum doctor_level {
 	DOCTOR_GOOD,
 	DOCTOR_NOTE,  /* so it is, and nothing need be done */
 	DOCTOR_LIMIT, /* slower or less than could be */
-	DOCTOR_WRONG, /* does not work */
+	DOCTOR_ERROR, /* does not work */
 };
 
 struct doctor {

@@ -30,7 +30,7 @@ static void check_fuse_rights(struct doctor *doctor)
 	AUTO_CLOSE int fd =
 	    asprintf(&path, "%s/dev/fuse", doctor->root) < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
 	int error = fd < 0 ? errno : 0;
-	enum doctor_level level = doctor->mounted ? DOCTOR_NOTE : DOCTOR_WRONG;
+	enum doctor_level level = doctor->mounted ? DOCTOR_NOTE : DOCTOR_ERROR;
 
 	if (!error)
 		doctor_find(doctor, DOCTOR_GOOD, "fuse", NULL,
@@ -57,7 +57,7 @@ static void check_fuse(struct doctor *doctor)
 	if (doctor_exists(doctor, "/dev/fuse"))
 		check_fuse_rights(doctor);
 	else
-		doctor_find(doctor, DOCTOR_WRONG, "fuse",
+		doctor_find(doctor, DOCTOR_ERROR, "fuse",
 			    "modprobe fuse; in a container: give it /dev/fuse, or bind-mount the "
 			    "host's mount into it",
 			    "there is no /dev/fuse: nothing can be mounted here");
@@ -185,7 +185,7 @@ static void check_nodes(struct doctor *doctor)
 		if (doctor_exists(doctor, nodes[i]))
 			continue;
 		all = false;
-		doctor_find(doctor, DOCTOR_WRONG, "driver",
+		doctor_find(doctor, DOCTOR_ERROR, "driver",
 			    "nvidia-modprobe -u -c 0; in a container: give it the GPU's devices",
 			    "%s is missing: the driver cannot be used", nodes[i]);
 	}
@@ -200,7 +200,7 @@ static void check_cuda(struct doctor *doctor)
 	if (cuda)
 		doctor_find(doctor, DOCTOR_GOOD, "driver", NULL, "libcuda.so.1 can be loaded");
 	else if (!*doctor->root)
-		doctor_find(doctor, DOCTOR_WRONG, "driver",
+		doctor_find(doctor, DOCTOR_ERROR, "driver",
 			    "install the driver's CUDA library (libcuda1); in a container: the "
 			    "NVIDIA container toolkit brings it",
 			    "libcuda.so.1 cannot be loaded");
@@ -220,7 +220,7 @@ static void check_driver(struct doctor *doctor)
 		return;
 	}
 	if (!version) {
-		doctor_find(doctor, DOCTOR_WRONG, "driver",
+		doctor_find(doctor, DOCTOR_ERROR, "driver",
 			    "install NVIDIA's driver, or modprobe nvidia",
 			    "there is a GPU, and its driver is not loaded");
 		return;

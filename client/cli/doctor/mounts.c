@@ -34,12 +34,12 @@ static bool in_container(const struct doctor *doctor)
 static void none(struct doctor *doctor)
 {
 	if (in_container(doctor))
-		doctor_find(doctor, DOCTOR_WRONG, "mount",
+		doctor_find(doctor, DOCTOR_ERROR, "mount",
 			    "start the container with the host's mount bound into it: "
 			    "-v /mnt/gpumem:/mnt/gpumem:rslave",
 			    "this is a container, and no gpumemfs is mounted in it");
 	else
-		doctor_find(doctor, DOCTOR_WRONG, "mount", "gpumemfs /mnt/gpumem",
+		doctor_find(doctor, DOCTOR_ERROR, "mount", "gpumemfs /mnt/gpumem",
 			    "no gpumemfs is mounted here");
 }
 
@@ -59,7 +59,7 @@ static void check_version(struct doctor *doctor, const char *where, const char *
 	bool host = strncmp(backend, "host", 4) == 0;
 
 	if (host && doctor->driver)
-		doctor_find(doctor, DOCTOR_WRONG, where,
+		doctor_find(doctor, DOCTOR_ERROR, where,
 			    "mount with backend=cuda: the error says why it cannot be",
 			    "there is a GPU, and this mount plays one in system memory");
 	else
@@ -163,7 +163,7 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 	if (!name || asprintf(&gpu, "%s/%s", where, name) < 0)
 		return;
 	if (strcmp(facts_health(volume), "failed") == 0)
-		doctor_find(doctor, DOCTOR_WRONG, gpu,
+		doctor_find(doctor, DOCTOR_ERROR, gpu,
 			    "dmesg and nvidia-smi -q say what happened; the log says whether it is "
 			    "tried again; reset the GPU and mount again",
 			    "reported an error: its files give EIO");
@@ -191,7 +191,7 @@ static void tell_error(struct doctor *doctor, const char *where, int error)
 	else if (error == ENOENT)
 		doctor_find(doctor, DOCTOR_NOTE, where, NULL, "it is unmounted by now");
 	else
-		doctor_find(doctor, DOCTOR_WRONG, where, NULL, "%s", cli_words(error));
+		doctor_find(doctor, DOCTOR_ERROR, where, NULL, "%s", cli_words(error));
 }
 
 static void check_mount(struct doctor *doctor, const struct mount_at *mount)

@@ -70,7 +70,7 @@ static const char *level(const struct doctor *doctor, const char *about, const c
 static const struct {
 	const char *path, *text, *about, *part, *level;
 } machines[] = {
-    {"/none", "", "fuse", "no /dev/fuse", "wrong"},
+    {"/none", "", "fuse", "no /dev/fuse", "error"},
     {"/dev/fuse", "", "fuse", "is there", "good"},
     {"/none", "", "fuse.enable_uring", "does not offer", "note"},
     {"/proc/sys/fs/fuse/max_pages_limit", "32\n", "fs.fuse.max_pages_limit", "32 pages", "limit"},
@@ -84,7 +84,7 @@ static const struct {
     {"/sys/kernel/iommu_groups/7/type", "DMA-FQ\n", "IOMMU", "translates", "note"},
     {"/none", "", "GPU", "none of NVIDIA's", "note"},
     {"/proc/driver/nvidia/version", "NVRM version: 580.1\n", "driver", "580.1", "good"},
-    {"/proc/driver/nvidia/version", "x\n", "driver", "/dev/nvidiactl is missing", "wrong"},
+    {"/proc/driver/nvidia/version", "x\n", "driver", "/dev/nvidiactl is missing", "error"},
 };
 
 START_TEST(machine_is_seen)
@@ -131,7 +131,7 @@ START_TEST(who_may_not_open_fuse)
 	doctor_machine(&mounted);
 	if (getuid() == 0)
 		ck_assert_int_eq(seteuid(0), 0);
-	ck_assert_str_eq(level(&doctor, "fuse", "may not open it"), "wrong");
+	ck_assert_str_eq(level(&doctor, "fuse", "may not open it"), "error");
 	ck_assert_str_eq(level(&mounted, "fuse", "may not open it"), "note");
 	ck_assert_str_eq(level(&doctor, "fuse", "fusermount3"), "");
 	json_decref(doctor.findings);
@@ -145,8 +145,8 @@ START_TEST(gpu_without_its_driver)
 	put("/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
 	struct doctor doctor = examined();
 
-	ck_assert_str_eq(level(&doctor, "driver", "is not loaded"), "wrong");
-	ck_assert_int_eq(doctor.worst, DOCTOR_WRONG);
+	ck_assert_str_eq(level(&doctor, "driver", "is not loaded"), "error");
+	ck_assert_int_eq(doctor.worst, DOCTOR_ERROR);
 	ck_assert(doctor.gpu && !doctor.driver);
 	json_decref(doctor.findings);
 }
@@ -173,10 +173,10 @@ START_TEST(container_without_the_mount)
 
 	unsetenv("container");
 	doctor_mounts(&doctor, &none);
-	ck_assert_str_eq(level(&doctor, "mount", "no gpumemfs is mounted here"), "wrong");
+	ck_assert_str_eq(level(&doctor, "mount", "no gpumemfs is mounted here"), "error");
 	put("/.dockerenv", "");
 	doctor_mounts(&doctor, &none);
-	ck_assert_str_eq(level(&doctor, "mount", "this is a container"), "wrong");
+	ck_assert_str_eq(level(&doctor, "mount", "this is a container"), "error");
 	json_decref(doctor.findings);
 }
 END_TEST
