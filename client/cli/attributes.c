@@ -30,7 +30,7 @@ const struct attribute *attribute_find(const char *name)
 	return NULL;
 }
 
-static int unknown(const struct command *command, const char *name)
+static int attribute_unknown(const struct command *command, const char *name)
 {
 	struct closest closest = {.word = name};
 
@@ -43,7 +43,7 @@ static int unknown(const struct command *command, const char *name)
 }
 
 /* All that the file has, in the table's order. */
-static json_t *get_all(const char *path)
+static json_t *attributes_get(const char *path)
 {
 	json_t *values = json_object();
 
@@ -57,14 +57,14 @@ static json_t *get_all(const char *path)
 	return values;
 }
 
-static int get_named(const struct cli_args *args, const char *path, json_t *values)
+static int attributes_get_named(const struct cli_args *args, const char *path, json_t *values)
 {
 	for (int i = 1; i < args->argc; i++) {
 		const struct attribute *one = attribute_find(args->argv[i]);
 		AUTO_FREE char *text = NULL;
 
 		if (!one)
-			return unknown(args->command, args->argv[i]);
+			return attribute_unknown(args->command, args->argv[i]);
 		int error = facts_attribute(path, one->name, &text);
 
 		if (error == -ENODATA) {
@@ -79,7 +79,7 @@ static int get_named(const struct cli_args *args, const char *path, json_t *valu
 }
 
 /* Some have several lines. */
-static void write_value(const char *text)
+static void value_write(const char *text)
 {
 	do {
 		size_t length = strcspn(text, "\n");
@@ -118,7 +118,7 @@ static void get_write(const json_t *values, bool bare)
 	json_object_foreach ((json_t *)values, name, value) {
 		if (!bare)
 			output_text(stdout, "%s=", name);
-		write_value(json_string_value(value));
+		value_write(json_string_value(value));
 	}
 }
 
@@ -133,9 +133,9 @@ static int get_run(struct cli_args *args)
 
 	if (status)
 		return status;
-	json_t *values = args->argc > 1 ? json_object() : get_all(place.path);
+	json_t *values = args->argc > 1 ? json_object() : attributes_get(place.path);
 
-	status = args->argc > 1 ? get_named(args, place.path, values) : CLI_OK;
+	status = args->argc > 1 ? attributes_get_named(args, place.path, values) : CLI_OK;
 	if (status == CLI_OK && json)
 		status = output_json(get_json(values));
 	else if (status == CLI_OK)
@@ -205,7 +205,7 @@ static int set_one(const struct command *command, const struct place *place, con
 	const char *value = equals + 1;
 
 	if (!one)
-		return unknown(command, name);
+		return attribute_unknown(command, name);
 	if (!*one->choices) {
 		cli_error("%s can only be read", one->name);
 		return CLI_DENIED;

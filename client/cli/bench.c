@@ -15,7 +15,7 @@ static const char *const places[] = {"../lib/gpumemfs/bench", "../bench/bench", 
 
 #define ABSENT "not built here (in the source tree: make bench-programs), and not installed"
 
-static int folder_of_self(char folder[PATH_MAX])
+static int program_folder(char folder[PATH_MAX])
 {
 	ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
 
@@ -27,17 +27,17 @@ static int folder_of_self(char folder[PATH_MAX])
 }
 
 /* Only where there is no bench program, whose help says more. */
-static bool asks_for_help(const struct cli_args *args)
+static bool args_ask_for_help(const struct cli_args *args)
 {
 	return args->argc == 2 &&
 	       (strcmp(args->argv[1], "--help") == 0 || strcmp(args->argv[1], "-h") == 0);
 }
 
-static int run(struct cli_args *args)
+static int bench_run(struct cli_args *args)
 {
 	char folder[PATH_MAX], path[2 * PATH_MAX];
 	const char *set = getenv("GPUMEM_BENCH");
-	int error = folder_of_self(folder);
+	int error = program_folder(folder);
 
 	if (error)
 		return cli_fail("/proc/self/exe", -error);
@@ -54,7 +54,7 @@ static int run(struct cli_args *args)
 	}
 	if (set)
 		return cli_fail(set, errno);
-	if (asks_for_help(args)) {
+	if (args_ask_for_help(args)) {
 		command_help_write(stdout, args->command);
 		puts("\nThe bench program itself is " ABSENT ".");
 		return CLI_OK;
@@ -69,5 +69,5 @@ const struct command command_bench = {
     .summary = "Measure the mount against its floor and its ceilings",
     .more = "ARGS and --help go to the bench program, which prints the ceilings first.",
     .max_words = -1,
-    .run = run,
+    .run = bench_run,
 };

@@ -42,7 +42,7 @@ static uint64_t cached_bytes(int fd)
 	return found.cached * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static int drop(const char *path)
+static int cache_drop(const char *path)
 {
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
@@ -58,21 +58,21 @@ static int drop(const char *path)
 	return -error;
 }
 
-static int visit(const char *path, const struct stat *st, int type, struct FTW *at)
+static int file_drop_cache(const char *path, const struct stat *st, int type, struct FTW *at)
 {
 	(void)at;
 	if (type == FTW_DNR || type == FTW_NS)
 		totals.status = cli_fail(path, EACCES);
 	if (type != FTW_F || !S_ISREG(st->st_mode))
 		return 0;
-	int error = drop(path);
+	int error = cache_drop(path);
 
 	if (error)
 		totals.status = cli_fail(path, -error);
 	return 0;
 }
 
-static int visit_leased(const char *path, const struct stat *st, int type, struct FTW *at)
+static int file_drop_leases(const char *path, const struct stat *st, int type, struct FTW *at)
 {
 	uint64_t leases;
 
@@ -93,7 +93,7 @@ static int visit_leased(const char *path, const struct stat *st, int type, struc
 
 enum what { WHAT_CACHE, WHAT_LEASES };
 
-static int parse(struct cli_args *args, enum what *what, int *json)
+static int options_parse(struct cli_args *args, enum what *what, int *json)
 {
 	int code;
 
@@ -107,26 +107,26 @@ static int parse(struct cli_args *args, enum what *what, int *json)
 	return code;
 }
 
-static void print_leases(const char *word)
+static void leases_print(const char *word)
 {
 	printf("%s: ended %lu lease%s\n", word, (unsigned long)totals.leases,
 	       totals.leases == 1 ? "" : "s");
 }
 
-static int run(struct cli_args *args)
+static int drop_run(struct cli_args *args)
 {
 	char before[OUTPUT_TEXT_MAX], dropped[OUTPUT_TEXT_MAX];
 	AUTO_PLACE struct place place = {0};
 	enum what what;
 	int json;
 
-	if (parse(args, &what, &json) < 0)
+	if (options_parse(args, &what, &json) < 0)
 		return CLI_USAGE;
 	int status = place_find(args->argv[0], &place);
 
 	if (status)
 		return status;
-	if (nftw(place.path, what == WHAT_LEASES ? visit_leased : visit, DESCRIPTORS,
+	if (nftw(place.path, what == WHAT_LEASES ? file_drop_leases : file_drop_cache, DESCRIPTORS,
 		 FTW_PHYS | FTW_MOUNT) < 0)
 		totals.status = cli_fail(place.path, errno);
 	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
@@ -140,7 +140,7 @@ static int run(struct cli_args *args)
 		    "{s:s, s:I, s:I, s:I}", "path", place.path, "files", (json_int_t)totals.files,
 		    "cached_bytes", (json_int_t)totals.before, "dropped_bytes", (json_int_t)gone));
 	else if (what == WHAT_LEASES && totals.files)
-		print_leases(args->argv[0]);
+		leases_print(args->argv[0]);
 	else if (totals.files)
 		output_line(stdout, "%s: dropped %s of %s in the page cache", args->argv[0],
 			    output_size(gone, dropped), output_size(totals.before, before));
@@ -162,5 +162,5 @@ const struct command command_drop = {
     .options = options,
     .min_words = 1,
     .max_words = 1,
-    .run = run,
+    .run = drop_run,
 };

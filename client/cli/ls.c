@@ -23,7 +23,7 @@ struct listing {
 	int status;
 };
 
-static const char *type_of(mode_t mode)
+static const char *mode_type(mode_t mode)
 {
 	switch (mode & S_IFMT) {
 	case S_IFREG:
@@ -58,7 +58,7 @@ static const char *mode_text(mode_t mode, char text[10])
 	return text;
 }
 
-static void add_file_facts(json_t *entry, const char *path)
+static void entry_add_file_facts(json_t *entry, const char *path)
 {
 	AUTO_FREE char *page_size = NULL, *resident = NULL;
 
@@ -75,7 +75,7 @@ static void add_file_facts(json_t *entry, const char *path)
 }
 
 /* Of a directory, the memory of all below it. */
-static void add(struct listing *listing, const char *path, const char *shown)
+static void entry_add(struct listing *listing, const char *path, const char *shown)
 {
 	AUTO_FREE char *name = output_escape(shown);
 	struct stat st;
@@ -89,7 +89,7 @@ static void add(struct listing *listing, const char *path, const char *shown)
 					      : (uint64_t)st.st_blocks * 512;
 	json_t *entry =
 	    json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", name, "type",
-		      type_of(st.st_mode), "mode", mode_text(st.st_mode, mode), "uid",
+		      mode_type(st.st_mode), "mode", mode_text(st.st_mode, mode), "uid",
 		      (json_int_t)st.st_uid, "size", (json_int_t)st.st_size, "memory_bytes",
 		      (json_int_t)memory, "modified", (json_int_t)st.st_mtim.tv_sec);
 
@@ -98,18 +98,18 @@ static void add(struct listing *listing, const char *path, const char *shown)
 		return;
 	}
 	if (S_ISREG(st.st_mode))
-		add_file_facts(entry, path);
+		entry_add_file_facts(entry, path);
 	json_array_append_new(listing->entries, entry);
 }
 
-static int filter(const struct dirent *entry, bool all)
+static int name_filter(const struct dirent *entry, bool all)
 {
 	if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 		return 0;
 	return all || entry->d_name[0] != '.';
 }
 
-static void add_directory(struct listing *listing, const char *path)
+static void directory_add(struct listing *listing, const char *path)
 {
 	struct dirent **names;
 	int count = scandir(path, &names, NULL, alphasort);
@@ -119,26 +119,26 @@ static void add_directory(struct listing *listing, const char *path)
 	for (int i = 0; i < count; i++) {
 		AUTO_FREE char *inner = NULL;
 
-		if (filter(names[i], listing->all) &&
+		if (name_filter(names[i], listing->all) &&
 		    asprintf(&inner, "%s/%s", path, names[i]->d_name) >= 0)
-			add(listing, inner, names[i]->d_name);
+			entry_add(listing, inner, names[i]->d_name);
 		free(names[i]);
 	}
 	if (count >= 0)
 		free(names);
 }
 
-static const char *text_of(const json_t *entry, const char *name)
+static const char *entry_text(const json_t *entry, const char *name)
 {
 	const char *text = json_string_value(json_object_get(entry, name));
 
 	return text ? text : "-";
 }
 
-static void row(struct table *table, const json_t *entry)
+static void entry_row(struct table *table, const json_t *entry)
 {
 	char size[OUTPUT_TEXT_MAX], memory[OUTPUT_TEXT_MAX], mapped[OUTPUT_TEXT_MAX];
-	const char *type = text_of(entry, "type"), *mode = text_of(entry, "mode");
+	const char *type = entry_text(entry, "type"), *mode = entry_text(entry, "mode");
 	bool file = strcmp(type, "file") == 0, folder = strcmp(type, "directory") == 0;
 
 	table_cell(table, COLOUR_DIM, "%c%s",
@@ -149,8 +149,8 @@ static void row(struct table *table, const json_t *entry)
 	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(entry, "size"), size));
 	table_cell(table, COLOUR_NONE, "%s",
 		   output_size(facts_number(entry, "memory_bytes"), memory));
-	table_cell(table, COLOUR_NONE, "%s", text_of(entry, "resident"));
-	table_cell(table, COLOUR_NONE, "%s", text_of(entry, "page_size"));
+	table_cell(table, COLOUR_NONE, "%s", entry_text(entry, "resident"));
+	table_cell(table, COLOUR_NONE, "%s", entry_text(entry, "page_size"));
 	if (file) {
 		table_cell(table, COLOUR_NONE, "%" PRIu64, facts_number(entry, "leases"));
 		table_cell(table, COLOUR_NONE, "%s",
@@ -159,11 +159,11 @@ static void row(struct table *table, const json_t *entry)
 		table_cell(table, COLOUR_NONE, "-");
 		table_cell(table, COLOUR_NONE, "-");
 	}
-	table_cell(table, folder ? COLOUR_STRONG : COLOUR_NONE, "%s%s", text_of(entry, "name"),
+	table_cell(table, folder ? COLOUR_STRONG : COLOUR_NONE, "%s%s", entry_text(entry, "name"),
 		   folder ? "/" : "");
 }
 
-static void write_table(const json_t *entries)
+static void entries_write(const json_t *entries)
 {
 	static const char *const heads[] = {"MODE",  "SIZE",	"MEMORY", "WHERE",
 					    "PAGES", "SHARERS", "MAPPED", "NAME"};
@@ -174,12 +174,12 @@ static void write_table(const json_t *entries)
 	for (i = 0; i < table.columns; i++)
 		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
 	json_array_foreach (entries, i, entry)
-		row(&table, entry);
+		entry_row(&table, entry);
 	table_write(&table, stdout);
 	table_free(&table);
 }
 
-static void list(struct listing *listing, const char *word)
+static void word_list(struct listing *listing, const char *word)
 {
 	AUTO_PLACE struct place place = {0};
 	int status = place_find(word, &place);
@@ -190,12 +190,12 @@ static void list(struct listing *listing, const char *word)
 		return;
 	}
 	if (!listing->directory && stat(place.path, &st) == 0 && S_ISDIR(st.st_mode))
-		add_directory(listing, place.path);
+		directory_add(listing, place.path);
 	else
-		add(listing, place.path, word);
+		entry_add(listing, place.path, word);
 }
 
-static int run(struct cli_args *args)
+static int ls_run(struct cli_args *args)
 {
 	struct listing listing = {.entries = json_array()};
 	int code;
@@ -208,10 +208,10 @@ static int run(struct cli_args *args)
 	if (code < 0)
 		return CLI_USAGE;
 	for (int i = 0; i < args->argc; i++)
-		list(&listing, args->argv[i]);
+		word_list(&listing, args->argv[i]);
 	if (!args->argc)
-		list(&listing, ".");
-	return output_list("entries", listing.entries, listing.json, listing.status, write_table);
+		word_list(&listing, ".");
+	return output_list("entries", listing.entries, listing.json, listing.status, entries_write);
 }
 
 static const struct cli_option options[] = {
@@ -230,5 +230,5 @@ const struct command command_ls = {
 	"share the file. MAPPED is what the daemon has mapped through the BAR.",
     .options = options,
     .max_words = -1,
-    .run = run,
+    .run = ls_run,
 };

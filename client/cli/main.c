@@ -5,7 +5,7 @@
 
 #include "client/cli/core/cli.h"
 
-static int help(const char *name)
+static int help_write(const char *name)
 {
 	const struct command *command = name ? command_find(name) : NULL;
 
@@ -19,14 +19,14 @@ static int help(const char *name)
 }
 
 /* What stands in the place of a command; -1: nothing of that kind. */
-static int without_command(int argc, char **argv)
+static int word_serve(int argc, char **argv)
 {
 	const char *word = argv[1];
 
 	if (strcmp(word, "help") == 0)
-		return help(argc > 2 ? argv[2] : NULL);
+		return help_write(argc > 2 ? argv[2] : NULL);
 	if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
-		return help(NULL);
+		return help_write(NULL);
 	if (strcmp(word, "--complete") == 0)
 		return complete(argc - 2, argv + 2);
 	if (strcmp(word, "-V") != 0 && strcmp(word, "--version") != 0)
@@ -36,7 +36,7 @@ static int without_command(int argc, char **argv)
 }
 
 /* A full disk behind stdout is an error too. */
-static int finished(int status)
+static int output_finish(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
@@ -51,10 +51,10 @@ int main(int argc, char **argv)
 		commands_help_write(stderr);
 		return CLI_USAGE;
 	}
-	int status = without_command(argc, argv);
+	int status = word_serve(argc, argv);
 
 	if (status >= 0)
-		return finished(status);
+		return output_finish(status);
 	const struct command *command = command_find(argv[1]);
 
 	if (!command) {
@@ -63,5 +63,5 @@ int main(int argc, char **argv)
 	}
 	struct cli_args args = {.command = command, .argc = argc - 1, .argv = argv + 1};
 
-	return finished(command->run(&args));
+	return output_finish(command->run(&args));
 }

@@ -57,7 +57,7 @@ struct file_facts {
 	struct layout_list layout;
 };
 
-static int read_facts(const char *path, struct file_facts *facts)
+static int facts_read(const char *path, struct file_facts *facts)
 {
 	AUTO_FREE char *extents = NULL;
 	struct stat st;
@@ -86,7 +86,7 @@ static int read_facts(const char *path, struct file_facts *facts)
 	return CLI_OK;
 }
 
-static void show(const char *path, const struct file_facts *facts)
+static void facts_show(const char *path, const struct file_facts *facts)
 {
 	char size[OUTPUT_TEXT_MAX], mapped[OUTPUT_TEXT_MAX], memory[OUTPUT_TEXT_MAX];
 	char drawn[OUTPUT_BAR_BYTES(CELLS)];
@@ -104,7 +104,7 @@ static void show(const char *path, const struct file_facts *facts)
 	layout_table(&facts->layout);
 }
 
-static int run(struct cli_args *args)
+static int map_run(struct cli_args *args)
 {
 	AUTO_PLACE struct place place = {0};
 	struct file_facts facts = {0};
@@ -116,7 +116,7 @@ static int run(struct cli_args *args)
 
 	if (status)
 		return status;
-	status = read_facts(place.path, &facts);
+	status = facts_read(place.path, &facts);
 	if (status == CLI_OK && json)
 		status = output_json(json_pack(
 		    "{s:s, s:I, s:I, s:s#, s:I, s:I, s:o}", "path", place.path, "size",
@@ -125,7 +125,7 @@ static int run(struct cli_args *args)
 		    (json_int_t)facts.mapped, "leases", (json_int_t)facts.leases, "extents",
 		    layout_json(&facts.layout)));
 	else if (status == CLI_OK)
-		show(args->argv[0], &facts);
+		facts_show(args->argv[0], &facts);
 	free(facts.resident);
 	layout_free(&facts.layout);
 	return status;
@@ -142,5 +142,5 @@ const struct command command_map = {
     .options = options,
     .min_words = 1,
     .max_words = 1,
-    .run = run,
+    .run = map_run,
 };

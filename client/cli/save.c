@@ -13,7 +13,7 @@
 #include "common/cleanup.h"
 #include "common/protocol.h"
 
-static int ask(const char *path, struct gpumem_saved *saved)
+static int save_request(const char *path, struct gpumem_saved *saved)
 {
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
@@ -21,7 +21,7 @@ static int ask(const char *path, struct gpumem_saved *saved)
 }
 
 /* A full disk is not a full GPU. The daemon may be one that ends no text. */
-static int failed(const char *path, const struct gpumem_saved *saved)
+static int save_fail(const char *path, const struct gpumem_saved *saved)
 {
 	cli_error("%s: %lu could not be saved: %s (%s%.*s)", path, (unsigned long)saved->failed,
 		  strerror(saved->error), saved->failed > 1 ? "the first: " : "",
@@ -32,10 +32,10 @@ static int failed(const char *path, const struct gpumem_saved *saved)
 /* A mount that was not named may be one without a spool. */
 enum lacking { SPOOL_MUST_BE, SPOOL_MAY_LACK };
 
-static int save(const char *path, json_t *all, enum lacking lacking)
+static int mount_save(const char *path, json_t *all, enum lacking lacking)
 {
 	struct gpumem_saved saved = {0};
-	int error = ask(path, &saved);
+	int error = save_request(path, &saved);
 
 	if (error == -EOPNOTSUPP || error == -ENOTTY) {
 		if (lacking == SPOOL_MAY_LACK)
@@ -48,7 +48,7 @@ static int save(const char *path, json_t *all, enum lacking lacking)
 	json_array_append_new(
 	    all, json_pack("{s:s, s:I, s:I, s:I}", "path", path, "files", (json_int_t)saved.files,
 			   "bytes", (json_int_t)saved.bytes, "failed", (json_int_t)saved.failed));
-	return saved.failed ? failed(path, &saved) : CLI_OK;
+	return saved.failed ? save_fail(path, &saved) : CLI_OK;
 }
 
 static int save_word(const char *word, json_t *all)
@@ -56,7 +56,7 @@ static int save_word(const char *word, json_t *all)
 	AUTO_PLACE struct place place = {0};
 	int status = place_find(word, &place);
 
-	return status ? status : save(place.path, all, SPOOL_MUST_BE);
+	return status ? status : mount_save(place.path, all, SPOOL_MUST_BE);
 }
 
 static int save_mounts(json_t *all)
@@ -73,7 +73,7 @@ static int save_mounts(json_t *all)
 		count++;
 		error = mounts_answers(&mounts.at[i]);
 		int one = error ? cli_fail(mounts.at[i].where, -error)
-				: save(mounts.at[i].where, all, SPOOL_MAY_LACK);
+				: mount_save(mounts.at[i].where, all, SPOOL_MAY_LACK);
 
 		status = one ? one : status;
 	}
@@ -84,7 +84,7 @@ static int save_mounts(json_t *all)
 	return CLI_NOT_MOUNTED;
 }
 
-static void write_lines(const json_t *all)
+static void lines_write(const json_t *all)
 {
 	char text[OUTPUT_TEXT_MAX];
 	json_t *one;
@@ -100,7 +100,7 @@ static void write_lines(const json_t *all)
 	}
 }
 
-static int run(struct cli_args *args)
+static int save_run(struct cli_args *args)
 {
 	int json, status = CLI_OK;
 
@@ -115,7 +115,7 @@ static int run(struct cli_args *args)
 
 		status = one ? one : status;
 	}
-	return output_list("saved", all, json, status, write_lines);
+	return output_list("saved", all, json, status, lines_write);
 }
 
 static const struct cli_option options[] = {CLI_JSON, {0}};
@@ -128,5 +128,5 @@ const struct command command_save = {
 	    "last time is written.",
     .options = options,
     .max_words = -1,
-    .run = run,
+    .run = save_run,
 };

@@ -21,7 +21,7 @@ struct sharers {
 	json_t *all;
 };
 
-static void add(void *context, const struct sharer *sharer)
+static void sharer_add(void *context, const struct sharer *sharer)
 {
 	struct sharers *sharers = context;
 	AUTO_FREE char *command = facts_command(sharer->pid), *path = NULL;
@@ -55,7 +55,7 @@ static const char *since_text(const json_t *one, char text[OUTPUT_TEXT_MAX])
 	return text;
 }
 
-static void row(struct table *table, const json_t *one)
+static void sharer_row(struct table *table, const json_t *one)
 {
 	const char *user = json_string_value(json_object_get(one, "user"));
 	char size[OUTPUT_TEXT_MAX], since[OUTPUT_TEXT_MAX];
@@ -73,7 +73,7 @@ static void row(struct table *table, const json_t *one)
 	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(one, "path")));
 }
 
-static void write_table(const json_t *all)
+static void sharers_write(const json_t *all)
 {
 	static const char *const heads[] = {"PID",   "USER",	"ACCESS", "SIZE",
 					    "SINCE", "COMMAND", "PATH"};
@@ -84,12 +84,12 @@ static void write_table(const json_t *all)
 	for (i = 0; i < table.columns; i++)
 		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
 	json_array_foreach (all, i, one)
-		row(&table, one);
+		sharer_row(&table, one);
 	table_write(&table, stdout);
 	table_free(&table);
 }
 
-static int of_path(const char *path, json_t *all)
+static int sharers_of_path(const char *path, json_t *all)
 {
 	AUTO_PLACE struct place place = {0};
 	int status = place_find(path, &place);
@@ -97,12 +97,12 @@ static int of_path(const char *path, json_t *all)
 	if (status)
 		return status;
 	struct sharers sharers = {place.mount->where, place.inside, all};
-	int error = facts_sharers(place.mount->where, add, &sharers);
+	int error = facts_sharers(place.mount->where, sharer_add, &sharers);
 
 	return error ? cli_fail(place.mount->where, -error) : CLI_OK;
 }
 
-static int of_all(json_t *all)
+static int sharers_of_all(json_t *all)
 {
 	struct mounts mounts;
 	int status = CLI_OK, error = mounts_find(&mounts);
@@ -120,7 +120,7 @@ static int of_all(json_t *all)
 			continue;
 		error = mounts_answers(&mounts.at[i]);
 		if (!error)
-			error = facts_sharers(mounts.at[i].where, add, &sharers);
+			error = facts_sharers(mounts.at[i].where, sharer_add, &sharers);
 		if (error)
 			status = cli_fail(mounts.at[i].where, -error);
 	}
@@ -128,16 +128,16 @@ static int of_all(json_t *all)
 	return status;
 }
 
-static int run(struct cli_args *args)
+static int sharers_run(struct cli_args *args)
 {
 	int json;
 
 	if (cli_only_json(args, &json) < 0)
 		return CLI_USAGE;
 	json_t *all = json_array();
-	int status = args->argc ? of_path(args->argv[0], all) : of_all(all);
+	int status = args->argc ? sharers_of_path(args->argv[0], all) : sharers_of_all(all);
 
-	return output_list("sharers", all, json, status, write_table);
+	return output_list("sharers", all, json, status, sharers_write);
 }
 
 static const struct cli_option options[] = {CLI_JSON, {0}};
@@ -149,5 +149,5 @@ const struct command command_sharers = {
     .more = "Without PATH, the sharers of every mount. Without sharers nothing is printed.",
     .options = options,
     .max_words = 1,
-    .run = run,
+    .run = sharers_run,
 };

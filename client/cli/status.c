@@ -25,7 +25,7 @@ static const char *health_shown(const json_t *gpu)
 }
 
 /* A GPU's index, UUID and model, and its BAR's provider with the reason for "none". */
-static void add_gpu_facts(json_t *facts, const json_t *volume)
+static void gpu_add_facts(json_t *facts, const json_t *volume)
 {
 	static const char *const same[] = {"index", "uuid", "model", "lost_bytes"};
 	const json_t *bar = json_object_get(volume, "bar");
@@ -61,18 +61,18 @@ static json_t *gpu_facts(json_t *volume)
 	    (json_int_t)facts_number(bar, "mapped_bytes"), "bar_budget_bytes",
 	    (json_int_t)facts_number(bar, "budget_bytes"), "health", facts_health(volume));
 
-	add_gpu_facts(facts, volume);
+	gpu_add_facts(facts, volume);
 	return facts;
 }
 
-static const char *transport_of(const char *params)
+static const char *params_transport(const char *params)
 {
 	AUTO_FREE char *uring = params ? facts_line(params, "io_uring") : NULL;
 
 	return uring && strncmp(uring, "on", 2) == 0 ? "io_uring" : "/dev/fuse";
 }
 
-static void set_line(json_t *object, const char *key, const char *text, const char *name)
+static void facts_set_line(json_t *object, const char *key, const char *text, const char *name)
 {
 	AUTO_FREE char *line = text ? facts_line(text, name) : NULL;
 
@@ -81,7 +81,7 @@ static void set_line(json_t *object, const char *key, const char *text, const ch
 
 /* "backend cuda 580.159.04" has the driver's version; of host it says in words that there is none.
  */
-static void set_driver(json_t *object, const char *version)
+static void facts_set_driver(json_t *object, const char *version)
 {
 	AUTO_FREE char *line = facts_line(version, "backend");
 	const char *blank = line ? strchr(line, ' ') : NULL;
@@ -116,11 +116,11 @@ static json_t *mount_facts(const struct mount_at *mount, int *error)
 	}
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
 		json_array_append_new(gpus, gpu_facts(volume));
-	set_line(facts, "version", version, "gpumemfs");
-	set_line(facts, "backend", params, "backend");
-	set_driver(facts, version);
-	set_line(facts, "libfuse", version, "libfuse");
-	json_object_set_new(facts, "transport", json_string(transport_of(params)));
+	facts_set_line(facts, "version", version, "gpumemfs");
+	facts_set_line(facts, "backend", params, "backend");
+	facts_set_driver(facts, version);
+	facts_set_line(facts, "libfuse", version, "libfuse");
+	json_object_set_new(facts, "transport", json_string(params_transport(params)));
 	json_object_set_new(facts, "gpus", gpus);
 	json_decref(stats);
 	return facts;
@@ -191,12 +191,12 @@ static void mount_write(const json_t *facts)
 }
 
 /* The worst of two statuses: a dead mount is not hidden by one that answers. */
-static int worse(int status, int other)
+static int status_worse(int status, int other)
 {
 	return other > status ? other : status;
 }
 
-static bool any_failed(const json_t *facts)
+static bool gpus_failed(const json_t *facts)
 {
 	const json_t *gpu;
 	size_t i;
@@ -208,7 +208,7 @@ static bool any_failed(const json_t *facts)
 }
 
 /* Mounts that show a part of a file system stand in nobody's way. */
-static int all_facts(const struct mounts *mounts, const struct mount_at *only, json_t *all)
+static int mounts_facts(const struct mounts *mounts, const struct mount_at *only, json_t *all)
 {
 	int status = CLI_OK, error;
 
@@ -220,18 +220,18 @@ static int all_facts(const struct mounts *mounts, const struct mount_at *only, j
 		json_t *facts = mount_facts(mount, &error);
 
 		if (error)
-			status = worse(status, (int)cli_status_of(error));
-		else if (any_failed(facts))
-			status = worse(status, CLI_WRONG);
+			status = status_worse(status, (int)cli_status_of(error));
+		else if (gpus_failed(facts))
+			status = status_worse(status, CLI_WRONG);
 		json_array_append_new(all, facts);
 	}
 	return status;
 }
 
-static int show(const struct mounts *mounts, const struct mount_at *only, bool json)
+static int mounts_show(const struct mounts *mounts, const struct mount_at *only, bool json)
 {
 	json_t *all = json_array(), *facts;
-	int status = all_facts(mounts, only, all);
+	int status = mounts_facts(mounts, only, all);
 	size_t i;
 
 	if (json) {
@@ -247,7 +247,7 @@ static int show(const struct mounts *mounts, const struct mount_at *only, bool j
 	return status;
 }
 
-static int run(struct cli_args *args)
+static int status_run(struct cli_args *args)
 {
 	const struct mount_at *only = NULL;
 	struct mounts mounts;
@@ -268,7 +268,7 @@ static int run(struct cli_args *args)
 		cli_error("no gpumemfs is mounted here (gpumem doctor says more)");
 		status = CLI_NOT_MOUNTED;
 	} else {
-		status = show(&mounts, only, json);
+		status = mounts_show(&mounts, only, json);
 	}
 	mounts_free(&mounts);
 	return status;
@@ -288,5 +288,5 @@ const struct command command_status = {
 	    "  BAR-MAPPED  memory that the daemon has mapped for the CPU, through PROVIDER",
     .options = options,
     .max_words = 1,
-    .run = run,
+    .run = status_run,
 };

@@ -21,7 +21,7 @@ static const char *speaking = "";
 
 atomic_bool cli_line_open;
 
-static void say(const char *format, va_list args)
+static void message_write(const char *format, va_list args)
 {
 	flockfile(stderr);
 	fprintf(stderr, "%sgpumem%s%s: ", atomic_exchange(&cli_line_open, false) ? "\r\033[K" : "",
@@ -36,7 +36,7 @@ void cli_error(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say(format, args);
+	message_write(format, args);
 	va_end(args);
 }
 
@@ -45,7 +45,7 @@ int cli_usage(const struct command *command, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say(format, args);
+	message_write(format, args);
 	va_end(args);
 	fprintf(stderr, "usage: gpumem %s%s%s%s  (gpumem help %s)\n", command->name,
 		command->options ? " [OPTIONS]" : "", *command->words ? " " : "", command->words,
@@ -105,7 +105,7 @@ int cli_fail(const char *path, int error)
 }
 
 /* What getopt_long wants, from the command's table; --help is every command's. */
-static void tables(const struct command *command, struct option *longs, char *shorts)
+static void options_build(const struct command *command, struct option *longs, char *shorts)
 {
 	size_t used = 0;
 
@@ -126,7 +126,7 @@ static void tables(const struct command *command, struct option *longs, char *sh
 	*shorts = '\0';
 }
 
-static void unknown_option(const struct command *command, const char *word)
+static void option_unknown(const struct command *command, const char *word)
 {
 	char name[64];
 	struct closest closest = {.word = name};
@@ -141,7 +141,7 @@ static void unknown_option(const struct command *command, const char *word)
 		cli_usage(command, "unknown option %s", word);
 }
 
-static int wrong_option(struct cli_args *args, int code)
+static int option_fail(struct cli_args *args, int code)
 {
 	const char *word = args->argv[optind - 1];
 
@@ -150,11 +150,11 @@ static int wrong_option(struct cli_args *args, int code)
 	else if (optopt && optopt < CLI_LONG && word[1] != '-')
 		cli_usage(args->command, "unknown option -%c", optopt);
 	else
-		unknown_option(args->command, word);
+		option_unknown(args->command, word);
 	return -1;
 }
 
-static int words_fit(struct cli_args *args)
+static int words_check(struct cli_args *args)
 {
 	const struct command *command = args->command;
 
@@ -206,7 +206,7 @@ int cli_option(struct cli_args *args)
 
 	speaking = args->command->name;
 	opterr = 0;
-	tables(args->command, longs, shorts);
+	options_build(args->command, longs, shorts);
 	int code = getopt_long(args->argc, args->argv, shorts, longs, NULL);
 
 	args->value = optarg;
@@ -215,12 +215,12 @@ int cli_option(struct cli_args *args)
 		exit(CLI_OK);
 	}
 	if (code == '?' || code == ':')
-		return wrong_option(args, code);
+		return option_fail(args, code);
 	if (code != -1)
 		return code;
 	args->argc -= optind;
 	args->argv += optind;
-	return words_fit(args);
+	return words_check(args);
 }
 
 int cli_only_json(struct cli_args *args, int *json)

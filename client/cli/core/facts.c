@@ -20,7 +20,7 @@
 #define TRIES	 10
 
 /* Reads to the end: the files of .gpumem/ do not tell their size. A NUL is added. */
-static int read_all(int fd, char **text)
+static int text_read_all(int fd, char **text)
 {
 	size_t room = 4096, used = 0;
 	char *all = malloc(room);
@@ -50,20 +50,20 @@ static int read_all(int fd, char **text)
 	return 0;
 }
 
-static int read_once(const char *path, char **text)
+static int text_read_once(const char *path, char **text)
 {
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	return fd < 0 ? -errno : read_all(fd, text);
+	return fd < 0 ? -errno : text_read_all(fd, text);
 }
 
 /* A daemon that dies while its text is read takes the rest along: the next one has another. */
-static int read_file(const char *path, char **text)
+static int text_read(const char *path, char **text)
 {
 	int error = -ESTALE;
 
 	for (unsigned tries = 0; error == -ESTALE && tries < TRIES; tries++)
-		error = read_once(path, text);
+		error = text_read_once(path, text);
 	return error;
 }
 
@@ -73,7 +73,7 @@ int facts_text(const char *where, const char *name, char **text)
 
 	if (asprintf(&path, "%s/.gpumem/%s", where, name) < 0)
 		return -ENOMEM;
-	return read_file(path, text);
+	return text_read(path, text);
 }
 
 json_t *facts_stats(const char *where)
@@ -125,7 +125,7 @@ char *facts_line(const char *text, const char *name)
 }
 
 /* An access that this version does not know is shown as the least. */
-static const char *access_of(const char *text)
+static const char *access_known(const char *text)
 {
 	static const char *const known[] = {"rw", "copy"};
 
@@ -147,7 +147,7 @@ int facts_sharers(const char *where, void (*each)(void *context, const struct sh
 		const char *access = json_string_value(json_object_get(one, "access"));
 		struct sharer sharer = {
 		    .bytes = facts_number(one, "bytes"),
-		    .access = access_of(access ? access : ""),
+		    .access = access_known(access ? access : ""),
 		    .uid = (uid_t)facts_number(one, "uid"),
 		    .pid = (pid_t)facts_number(one, "pid"),
 		    .since = (int64_t)facts_number(one, "since"),
@@ -194,7 +194,7 @@ char *facts_command(pid_t pid)
 	if (length)
 		return strdup(words);
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	if (read_file(path, &text) < 0)
+	if (text_read(path, &text) < 0)
 		return strdup("?");
 	text[strcspn(text, "\n")] = '\0';
 	return text;

@@ -125,7 +125,8 @@ static void hasher_free(struct hasher *hasher)
 }
 
 /* Takes the blocks in the file's order. */
-static int consume(struct reader *readers, unsigned count, struct hasher *hasher, uint64_t *bytes)
+static int blocks_hash(struct reader *readers, unsigned count, struct hasher *hasher,
+		       uint64_t *bytes)
 {
 	for (uint64_t block = 0;; block++) {
 		struct reader *reader = &readers[block % count];
@@ -145,7 +146,7 @@ static int consume(struct reader *readers, unsigned count, struct hasher *hasher
 	}
 }
 
-static void digest(const struct hasher *hasher, char text[HASH_TEXT_MAX])
+static void hasher_digest(const struct hasher *hasher, char text[HASH_TEXT_MAX])
 {
 	unsigned char bytes[SHA256_BYTES];
 
@@ -186,12 +187,12 @@ int hash_file(int fd, enum hash_kind kind, unsigned threads, char text[HASH_TEXT
 			break;
 	}
 	if (!error)
-		error = consume(readers, wanted, &hasher, bytes);
+		error = blocks_hash(readers, wanted, &hasher, bytes);
 	atomic_store(&stop, true);
 	for (unsigned i = 0; i < count; i++)
 		reader_end(&readers[i]);
 	if (!error)
-		digest(&hasher, text);
+		hasher_digest(&hasher, text);
 	hasher_free(&hasher);
 	return error;
 }
@@ -226,7 +227,7 @@ static const struct {
     {"XXH3_", HASH_64, 0},	    {"xxh128:", HASH_128, 0},	  {"XXH128_", HASH_128, 0},
 };
 
-static int kind_of_digits(size_t length, enum hash_kind *kind)
+static int digits_kind(size_t length, enum hash_kind *kind)
 {
 	*kind = length == 16 ? HASH_64 : length == 32 ? HASH_128 : HASH_SHA256;
 	return length == 16 || length == 32 || length == 64 ? 0 : -EINVAL;
@@ -242,7 +243,7 @@ int hash_parse(const char *word, enum hash_kind *kind, char text[HASH_TEXT_MAX])
 		word += strlen(sum_heads[i].head);
 	size_t length = strlen(word);
 
-	if (kind_of_digits(length, kind) < 0 || strspn(word, "0123456789abcdefABCDEF") != length)
+	if (digits_kind(length, kind) < 0 || strspn(word, "0123456789abcdefABCDEF") != length)
 		return -EINVAL;
 	if (i < heads && sum_heads[i].digits) {
 		if (length != sum_heads[i].digits)

@@ -67,8 +67,8 @@ uint64_t layout_bytes(const struct layout_list *layout)
 }
 
 /* The extent that has the most of [from, to); NULL: that is a hole for the most part. */
-static const struct layout_extent *most(const struct layout_list *layout, uint64_t from,
-					uint64_t to)
+static const struct layout_extent *extent_with_most(const struct layout_list *layout, uint64_t from,
+						    uint64_t to)
 {
 	const struct layout_extent *found = NULL;
 	uint64_t best = 0, covered = 0;
@@ -105,7 +105,8 @@ const char *layout_draw(const struct layout_list *layout, uint64_t size, unsigne
 	for (unsigned cell = 0; cell < cells && whole; cell++) {
 		uint64_t from = (uint64_t)((double)whole / cells * cell);
 		uint64_t to = (uint64_t)((double)whole / cells * (cell + 1));
-		const struct layout_extent *one = most(layout, from, to > from ? to : from + 1);
+		const struct layout_extent *one =
+		    extent_with_most(layout, from, to > from ? to : from + 1);
 		unsigned shade = !one				   ? 0
 				 : strcmp(one->kind, "block") == 0 ? 1
 								   : 2 + (one - layout->at) % 2;

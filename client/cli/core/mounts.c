@@ -49,7 +49,7 @@ static void mount_free(struct mount_at *mount)
 	free(mount->options);
 }
 
-static int append(struct mounts *mounts, const struct mount_at *mount)
+static int mounts_append(struct mounts *mounts, const struct mount_at *mount)
 {
 	struct mount_at *more = reallocarray(mounts->at, mounts->count + 1, sizeof(*mounts->at));
 
@@ -80,7 +80,7 @@ int mounts_read(FILE *table, struct mounts *mounts)
 	*mounts = (struct mounts){0};
 	while (!error && getline(&line, &room, table) > 0)
 		if (line_parse(line, &mount))
-			error = append(mounts, &mount);
+			error = mounts_append(mounts, &mount);
 	if (error)
 		mounts_free(mounts);
 	return error;
@@ -103,7 +103,7 @@ void mounts_free(struct mounts *mounts)
 }
 
 /* What follows folder in path, "" or "/..."; NULL: path is not below it. */
-static const char *below(const char *path, const char *folder)
+static const char *path_below(const char *path, const char *folder)
 {
 	size_t length = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
 
@@ -118,12 +118,12 @@ const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, 
 
 	/* A later mount of the same place hides the earlier one. */
 	for (size_t i = 0; i < mounts->count; i++)
-		if (below(path, mounts->at[i].where) &&
+		if (path_below(path, mounts->at[i].where) &&
 		    (!found || strlen(mounts->at[i].where) >= strlen(found->where)))
 			found = &mounts->at[i];
 	if (!found)
 		return NULL;
-	const char *rest = below(path, found->where);
+	const char *rest = path_below(path, found->where);
 	const char *root = strcmp(found->root, "/") == 0 && *rest ? "" : found->root;
 
 	if (asprintf(inside, "%s%s", root, rest) < 0)
@@ -151,7 +151,7 @@ const struct mount_at *mounts_named(const struct mounts *mounts, const char *wor
 }
 
 /* The kernel may know the root by heart: only a file that is made anew asks the daemon. */
-static int ask(const struct mount_at *mount)
+static int mount_request(const struct mount_at *mount)
 {
 	AUTO_FREE char *version = NULL;
 	struct stat st;
@@ -167,7 +167,7 @@ static int ask(const struct mount_at *mount)
 
 /* The status of a child, which is ended when it takes too long: a request to a daemon that hangs
  * ends with who made it. */
-static int wait_for(pid_t child)
+static int child_wait(pid_t child)
 {
 	struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
 	int ready = ended.fd < 0 ? 1 : poll(&ended, 1, ANSWER_MS), status;
@@ -191,12 +191,12 @@ int mounts_answers(const struct mount_at *mount)
 	if (child < 0)
 		return -errno;
 	if (child == 0)
-		_exit(ask(mount));
-	return wait_for(child);
+		_exit(mount_request(mount));
+	return child_wait(child);
 }
 
 /* The mount of place->path. */
-static int locate(const char *path, struct place *place)
+static int place_locate(const char *path, struct place *place)
 {
 	int error = mounts_find(&place->mounts);
 
@@ -220,7 +220,7 @@ static int locate(const char *path, struct place *place)
 int place_find(const char *path, struct place *place)
 {
 	*place = (struct place){.path = realpath(path, NULL)};
-	int status = place->path ? locate(path, place) : cli_fail(path, errno);
+	int status = place->path ? place_locate(path, place) : cli_fail(path, errno);
 
 	if (status != CLI_OK)
 		place_free(place);

@@ -18,8 +18,8 @@
 
 /* value / unit^n with its letter. A value that would be rounded up to a whole unit is shown in the
  * next one. */
-static const char *scaled(double value, double unit, const char *letters, const char *behind,
-			  char *text)
+static const char *number_scale(double value, double unit, const char *letters, const char *behind,
+				char *text)
 {
 	unsigned n = 0;
 
@@ -38,7 +38,7 @@ static const char *scaled(double value, double unit, const char *letters, const 
 
 const char *output_size(uint64_t bytes, char text[OUTPUT_TEXT_MAX])
 {
-	scaled((double)bytes, 1024, " KMGTPE", "", text);
+	number_scale((double)bytes, 1024, " KMGTPE", "", text);
 	/* 2.0M says no more than 2M. */
 	char *point = strstr(text, ".0");
 
@@ -51,7 +51,7 @@ const char *output_rate(double rate, char text[OUTPUT_TEXT_MAX])
 {
 	char number[OUTPUT_TEXT_MAX];
 
-	scaled(rate < 0 ? 0 : rate, 1000, " kMGTP", "", number);
+	number_scale(rate < 0 ? 0 : rate, 1000, " kMGTP", "", number);
 	size_t length = strlen(number);
 	bool unit = length && isalpha((unsigned char)number[length - 1]);
 
@@ -82,7 +82,7 @@ enum output_glyphs output_glyphs(void)
 }
 
 /* How many of steps are full. */
-static unsigned steps_of(uint64_t part, uint64_t whole, unsigned steps)
+static unsigned bar_steps(uint64_t part, uint64_t whole, unsigned steps)
 {
 	if (!whole || !part)
 		return 0;
@@ -100,7 +100,7 @@ const char *output_bar(uint64_t part, uint64_t whole, unsigned width, enum outpu
 	static const char *const blocks[] = {"·",      "\u258f", "\u258e", "\u258d", "\u258c",
 					     "\u258b", "\u258a", "\u2589", "\u2588"};
 	unsigned per_cell = glyphs == OUTPUT_UNICODE ? EIGHTHS : 1;
-	unsigned full = steps_of(part, whole, width * per_cell);
+	unsigned full = bar_steps(part, whole, width * per_cell);
 	char *at = text;
 
 	for (unsigned cell = 0; cell < width; cell++) {
@@ -188,7 +188,7 @@ void output_line(FILE *out, const char *format, ...)
 	fputc('\n', out);
 }
 
-static bool is_octal(char c)
+static bool char_is_octal(char c)
 {
 	return c >= '0' && c <= '7';
 }
@@ -198,8 +198,8 @@ char *output_unescape(char *text)
 	char *to = text;
 
 	for (const char *from = text; *from; from++) {
-		if (from[0] == '\\' && is_octal(from[1]) && is_octal(from[2]) &&
-		    is_octal(from[3])) {
+		if (from[0] == '\\' && char_is_octal(from[1]) && char_is_octal(from[2]) &&
+		    char_is_octal(from[3])) {
 			*to++ =
 			    (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
 			from += 3;

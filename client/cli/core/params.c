@@ -98,7 +98,7 @@ static int param_find(const char *now, const char *name)
 }
 
 /* The line of a word, for params; or NULL after a word about what is wrong. */
-static char *line_of(const char *now, const char *word)
+static char *param_line(const char *now, const char *word)
 {
 	const char *equals = strchr(word, '=');
 	char *line = NULL;
@@ -143,7 +143,7 @@ int params_set(const struct place *place, int count, char **words)
 	if (error)
 		return cli_fail(place->mount->where, error);
 	for (int i = 0; i < count; i++) {
-		AUTO_FREE char *line = line_of(now, words[i]), *before = lines;
+		AUTO_FREE char *line = param_line(now, words[i]), *before = lines;
 
 		lines = NULL;
 		if (!line)

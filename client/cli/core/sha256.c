@@ -17,7 +17,7 @@ struct sha256 {
 	int (*final)(void *context, unsigned char *digest, unsigned *length);
 };
 
-static int load(struct sha256 *sum)
+static int libcrypto_load(struct sha256 *sum)
 {
 	const struct {
 		const char *name;
@@ -40,7 +40,7 @@ static int load(struct sha256 *sum)
 int sha256_new(struct sha256 **made)
 {
 	struct sha256 *sum = calloc(1, sizeof(*sum));
-	int error = sum ? load(sum) : -ENOMEM;
+	int error = sum ? libcrypto_load(sum) : -ENOMEM;
 
 	if (!error) {
 		sum->context = sum->context_new();

@@ -13,7 +13,7 @@ struct table_cell {
 };
 
 /* Twice as much whenever the number of cells is a power of two: a list may have any length. */
-static bool make_room(struct table *table)
+static bool table_grow(struct table *table)
 {
 	if (table->count & (table->count - 1))
 		return true;
@@ -29,7 +29,7 @@ void table_cell(struct table *table, enum output_colour colour, const char *form
 {
 	va_list args;
 
-	if (!make_room(table)) {
+	if (!table_grow(table)) {
 		table->failed = true;
 		return;
 	}
@@ -48,7 +48,7 @@ void table_cell(struct table *table, enum output_colour colour, const char *form
 		table->failed = true;
 }
 
-static void measure(const struct table *table, unsigned *widths)
+static void table_measure(const struct table *table, unsigned *widths)
 {
 	for (size_t i = 0; i < table->count; i++) {
 		unsigned width = output_width(table->cells[i].text);
@@ -58,7 +58,7 @@ static void measure(const struct table *table, unsigned *widths)
 	}
 }
 
-static void write_cell(const struct table *table, size_t i, unsigned width, FILE *out)
+static void table_write_cell(const struct table *table, size_t i, unsigned width, FILE *out)
 {
 	const struct table_cell *cell = &table->cells[i];
 	unsigned column = (unsigned)(i % table->columns), pad = width - output_width(cell->text);
@@ -77,9 +77,9 @@ void table_write(const struct table *table, FILE *out)
 {
 	unsigned widths[OUTPUT_COLUMNS_MAX] = {0};
 
-	measure(table, widths);
+	table_measure(table, widths);
 	for (size_t i = 0; i < table->count; i++)
-		write_cell(table, i, widths[i % table->columns], out);
+		table_write_cell(table, i, widths[i % table->columns], out);
 	if (table->failed)
 		fputs("(no memory for the rest)\n", out);
 }

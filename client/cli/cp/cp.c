@@ -41,7 +41,7 @@ void cp_failed(struct cp *cp, int status)
 }
 
 /* The second one ends the program as it would without us. */
-static void on_signal(int number)
+static void signal_handle(int number)
 {
 	uint64_t one = 1;
 	int saved = errno;
@@ -52,10 +52,11 @@ static void on_signal(int number)
 	errno = saved;
 }
 
-static int catch_signals(void)
+static int signals_catch(void)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND}, before;
+	struct sigaction action = {.sa_handler = signal_handle, .sa_flags = (int)SA_RESETHAND},
+			 before;
 
 	cp_signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (cp_signal_fd < 0)
@@ -68,7 +69,7 @@ static int catch_signals(void)
 }
 
 /* What the shell that waits for us is to see. */
-static void end_by_signal(const struct cp *cp)
+static void signal_raise(const struct cp *cp)
 {
 	int number = atomic_load(&cp_signal);
 
@@ -80,40 +81,40 @@ static void end_by_signal(const struct cp *cp)
 	raise(number);
 }
 
-static bool start_thread(struct cp *cp, void *(*run)(void *))
+static bool thread_start(struct cp *cp, void *(*cp_run)(void *))
 {
 	scoped_lock(&cp->lock);
-	if (pthread_create(&cp->threads[cp->n_threads], NULL, run, cp))
+	if (pthread_create(&cp->threads[cp->n_threads], NULL, cp_run, cp))
 		return false;
 	cp->n_threads++;
 	cp->running++;
 	return true;
 }
 
-static void *start_others(void *context)
+static void *thread_start_others(void *context)
 {
 	struct cp *cp = context;
 
-	for (unsigned i = 1; i < cp->options.threads && start_thread(cp, cp_worker); i++)
+	for (unsigned i = 1; i < cp->options.threads && thread_start(cp, cp_worker); i++)
 		;
 	return cp_worker(cp);
 }
 
 /* The first one starts the others, which takes a millisecond that the walk does not wait for. */
-static bool start_threads(struct cp *cp)
+static bool threads_start(struct cp *cp)
 {
 	sigset_t all, before;
 
 	/* Signals are for the main thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	bool started = start_thread(cp, start_others);
+	bool started = thread_start(cp, thread_start_others);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return started;
 }
 
 /* Until all threads have ended. */
-static void wait_for_threads(struct cp *cp)
+static void threads_wait(struct cp *cp)
 {
 	unsigned ticks = 0;
 
@@ -137,7 +138,7 @@ static void wait_for_threads(struct cp *cp)
 	pthread_mutex_unlock(&cp->lock);
 }
 
-static int report(struct cp *cp)
+static int report_write(struct cp *cp)
 {
 	double seconds = cli_seconds() - cp->started;
 	uint64_t done = atomic_load(&cp->bytes_done), skipped = atomic_load(&cp->bytes_skipped);
@@ -152,7 +153,7 @@ static int report(struct cp *cp)
 }
 
 /* Two files of one name in one directory would be one. */
-static bool is_again(char **words, int i)
+static bool source_is_repeated(char **words, int i)
 {
 	for (int other = 0; other < i; other++) {
 		AUTO_FREE char *one = strdup(words[i]), *before = strdup(words[other]);
@@ -165,7 +166,7 @@ static bool is_again(char **words, int i)
 }
 
 /* words: the sources, with the target last. */
-static void walk_all(struct cp *cp, char **words, int count)
+static void sources_walk(struct cp *cp, char **words, int count)
 {
 	const char *target = words[count - 1];
 	struct stat st;
@@ -179,7 +180,7 @@ static void walk_all(struct cp *cp, char **words, int count)
 	for (int i = 0; i < count - 1 && !cp_stopped(cp); i++) {
 		AUTO_FREE char *copy = strdup(words[i]), *to = NULL;
 
-		if (into && is_again(words, i)) {
+		if (into && source_is_repeated(words, i)) {
 			cli_error("%s: another source has this name", words[i]);
 			cp_failed(cp, CLI_USAGE);
 		} else if (into && strcmp(words[i], "-") == 0) {
@@ -194,17 +195,17 @@ static void walk_all(struct cp *cp, char **words, int count)
 	}
 }
 
-static int copy(struct cp *cp, char **words, int count)
+static int files_copy(struct cp *cp, char **words, int count)
 {
-	int error = catch_signals();
+	int error = signals_catch();
 
 	if (error)
 		return cli_fail("eventfd", -error);
 	cp->started = cli_seconds();
-	if (!start_threads(cp))
+	if (!threads_start(cp))
 		return cli_fail("a thread", EAGAIN);
-	walk_all(cp, words, count);
-	wait_for_threads(cp);
+	sources_walk(cp, words, count);
+	threads_wait(cp);
 	for (unsigned i = 0; i < cp->n_threads; i++)
 		pthread_join(cp->threads[i], NULL);
 	cp_queue_free(cp);
@@ -212,22 +213,22 @@ static int copy(struct cp *cp, char **words, int count)
 	cp_walk_end(cp);
 	cp_progress_end(cp);
 	if (cp->options.json)
-		report(cp);
+		report_write(cp);
 	if (atomic_load(&cp_signal))
-		end_by_signal(cp);
+		signal_raise(cp);
 	return cp->status;
 }
 
 /* Half of them wait for a GPU's copies while the others read. More than so many move no more: from
  * 16 processors into an H200 16 threads moved 41 GB/s, 24 45 and 32 45. */
-static unsigned default_threads(void)
+static unsigned threads_default(void)
 {
 	unsigned threads = buffer_threads() * 3 / 2;
 
 	return threads < THREADS_USUAL ? threads : THREADS_USUAL;
 }
 
-static int run(struct cli_args *args)
+static int cp_run(struct cli_args *args)
 {
 	struct cp cp = {.lock = PTHREAD_MUTEX_INITIALIZER,
 			.work = PTHREAD_COND_INITIALIZER,
@@ -253,10 +254,10 @@ static int run(struct cli_args *args)
 	}
 	if (code < 0)
 		return CLI_USAGE;
-	cp.options.threads = threads ? (unsigned)threads : default_threads();
+	cp.options.threads = threads ? (unsigned)threads : threads_default();
 	cp.umask = umask(0);
 	umask(cp.umask);
-	return copy(&cp, args->argv, args->argc);
+	return files_copy(&cp, args->argv, args->argc);
 }
 
 static const struct cli_option options[] = {
@@ -283,5 +284,5 @@ const struct command command_cp = {
     .options = options,
     .min_words = 2,
     .max_words = -1,
-    .run = run,
+    .run = cp_run,
 };

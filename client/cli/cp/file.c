@@ -77,7 +77,7 @@ uint64_t cp_file_prefix(const struct cp_file *file)
 	return part * file->part_bytes < file->size ? part * file->part_bytes : file->size;
 }
 
-static int open_source(struct cp_file *file)
+static int source_open(struct cp_file *file)
 {
 	bool stream = !S_ISREG(file->st.st_mode);
 
@@ -103,7 +103,7 @@ static int open_source(struct cp_file *file)
 	return 0;
 }
 
-static int open_target(const struct cp *cp, struct cp_file *file)
+static int target_open(const struct cp *cp, struct cp_file *file)
 {
 	const struct stat *begun = &file->begun;
 
@@ -122,7 +122,7 @@ static int open_target(const struct cp *cp, struct cp_file *file)
 }
 
 /* Whether an open file is one of a mount of ours. */
-static bool on_mount(int fd)
+static bool fd_is_on_mount(int fd)
 {
 	return fgetxattr(fd, "user.gpumem.device", NULL, 0) > 0;
 }
@@ -130,12 +130,12 @@ static bool on_mount(int fd)
 /* The size is announced: a GPU's memory is then taken in few and large pieces, and writes to
  * different places do not wait for each other. Where it does not fit, it is known before the first
  * byte. */
-static int set_size(struct cp_file *file)
+static int target_set_size(struct cp_file *file)
 {
 	/* One write is one piece as it is. */
 	if (file->method == CP_STREAM || (file->size <= CP_PART && !file->sparse))
 		return 0;
-	if (!file->sparse && file->method == CP_RANGES && on_mount(file->out)) {
+	if (!file->sparse && file->method == CP_RANGES && fd_is_on_mount(file->out)) {
 		if (fallocate(file->out, 0, 0, (off_t)file->size) == 0)
 			return 0;
 		if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
@@ -145,27 +145,27 @@ static int set_size(struct cp_file *file)
 }
 
 /* With sums of what went by, parts are as small as those that are verified. */
-static enum cp_step choose_step(const struct cp *cp, const struct cp_file *file)
+static enum cp_step part_choose_step(const struct cp *cp, const struct cp_file *file)
 {
 	if (file->method != CP_RANGES || file->sparse || cp->options.verify ||
 	    file->size < CP_STAGED_FILE_MIN || atomic_load(&cp->bytes_all) < CP_STAGED_ALL_MIN)
 		return CP_BUFFER;
-	if (on_mount(file->out) == file->from_mount)
+	if (fd_is_on_mount(file->out) == file->from_mount)
 		return CP_BUFFER;
 	return file->from_mount ? CP_STAGED_OUT : CP_STAGED_IN;
 }
 
-static uint64_t choose_bytes(const struct cp_file *file)
+static uint64_t part_choose_bytes(const struct cp_file *file)
 {
 	if (file->method == CP_ON_MOUNT)
 		return CP_PART_ON_MOUNT;
 	return file->step == CP_BUFFER ? CP_PART : CP_PART_STAGED;
 }
 
-static int set_parts(struct cp *cp, struct cp_file *file)
+static int file_set_parts(struct cp *cp, struct cp_file *file)
 {
-	file->step = choose_step(cp, file);
-	file->part_bytes = choose_bytes(file);
+	file->step = part_choose_step(cp, file);
+	file->part_bytes = part_choose_bytes(file);
 	if (file->method == CP_STREAM) {
 		atomic_store(&file->parts, UINT64_MAX);
 		return 0;
@@ -187,16 +187,16 @@ static int set_parts(struct cp *cp, struct cp_file *file)
 
 void cp_file_open(struct cp *cp, struct cp_file *file)
 {
-	int error = open_source(file);
+	int error = source_open(file);
 
 	if (error) {
 		cp_file_fail(file, file->from ? file->from : "standard input", error);
 		return;
 	}
-	error = open_target(cp, file);
-	file->from_mount = !error && file->method == CP_RANGES && on_mount(file->in);
+	error = target_open(cp, file);
+	file->from_mount = !error && file->method == CP_RANGES && fd_is_on_mount(file->in);
 	if (!error)
-		error = set_parts(cp, file);
+		error = file_set_parts(cp, file);
 	if (!error && cp->options.archive)
 		cp_xattrs(file->in, file->out, CP_XATTRS_OURS);
 	if (error)
@@ -208,7 +208,7 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 
 void cp_file_make_room(const struct cp *cp, struct cp_file *file)
 {
-	int error = atomic_load(&file->error) ? 0 : set_size(file);
+	int error = atomic_load(&file->error) ? 0 : target_set_size(file);
 
 	if (error)
 		cp_file_fail(file, file->to, error);
@@ -227,7 +227,7 @@ bool cp_file_copied(struct cp *cp, struct cp_file *file)
 	return true;
 }
 
-static bool is_whole(const struct cp *cp, const struct cp_file *file)
+static bool file_is_whole(const struct cp *cp, const struct cp_file *file)
 {
 	bool verified = !cp->options.verify || file->phase == CP_VERIFYING || !file->size;
 
@@ -236,7 +236,7 @@ static bool is_whole(const struct cp *cp, const struct cp_file *file)
 }
 
 /* With --no-clobber, a file that came to be there meanwhile stays as well. */
-static int put_in_place(const struct cp *cp, struct cp_file *file)
+static int file_put_in_place(const struct cp *cp, struct cp_file *file)
 {
 	unsigned flags = cp->options.no_clobber ? RENAME_NOREPLACE : 0;
 
@@ -250,7 +250,7 @@ static int put_in_place(const struct cp *cp, struct cp_file *file)
 	return 0;
 }
 
-static int give_name(const struct cp *cp, struct cp_file *file)
+static int file_link(const struct cp *cp, struct cp_file *file)
 {
 	int error = 0;
 
@@ -266,12 +266,12 @@ static int give_name(const struct cp *cp, struct cp_file *file)
 	if (cp->options.archive)
 		cp_xattrs(file->in, file->out, CP_XATTRS_OTHERS);
 	if (!error)
-		error = put_in_place(cp, file);
+		error = file_put_in_place(cp, file);
 	return error;
 }
 
 /* What is there of a file that was not finished goes, or stays for a later run. */
-static void give_up(const struct cp *cp, struct cp_file *file)
+static void file_remove_part(const struct cp *cp, struct cp_file *file)
 {
 	char kept[OUTPUT_TEXT_MAX], size[OUTPUT_TEXT_MAX];
 	uint64_t there = 0;
@@ -289,10 +289,10 @@ static void give_up(const struct cp *cp, struct cp_file *file)
 }
 
 /* What is needed, and what there would have been for it. */
-static int say_full(const struct cp_file *file, const char *where)
+static int error_report_full(const struct cp_file *file, const char *where)
 {
 	char size[OUTPUT_TEXT_MAX], room[OUTPUT_TEXT_MAX];
-	bool ours = file->out >= 0 && on_mount(file->out);
+	bool ours = file->out >= 0 && fd_is_on_mount(file->out);
 	struct statvfs fs;
 
 	if (file->method == CP_STREAM || file->out < 0 || fstatvfs(file->out, &fs) < 0)
@@ -305,7 +305,7 @@ static int say_full(const struct cp_file *file, const char *where)
 	return CLI_FULL;
 }
 
-static int say(const struct cp_file *file, int error)
+static int error_report(const struct cp_file *file, int error)
 {
 	const char *where = file->where ? file->where : file->to;
 	char size[OUTPUT_TEXT_MAX];
@@ -323,7 +323,7 @@ static int say(const struct cp_file *file, int error)
 		cli_error("%s: another gpumem cp is writing it", where);
 		return CLI_FAILED;
 	case ENOSPC:
-		return say_full(file, where);
+		return error_report_full(file, where);
 	case EDQUOT:
 		cli_error("%s: %s (it needs %s)", where, cli_words(error),
 			  output_size(file->size, size));
@@ -352,14 +352,14 @@ void cp_file_free(struct cp_file *file)
 
 void cp_file_end(struct cp *cp, struct cp_file *file)
 {
-	bool whole = is_whole(cp, file);
-	int error = whole ? give_name(cp, file) : atomic_load(&file->error);
+	bool whole = file_is_whole(cp, file);
+	int error = whole ? file_link(cp, file) : atomic_load(&file->error);
 
 	if (whole && !error)
 		atomic_fetch_add(&cp->files_done, 1);
 	else
-		give_up(cp, file);
+		file_remove_part(cp, file);
 	if (error)
-		cp_failed(cp, say(file, error));
+		cp_failed(cp, error_report(file, error));
 	cp_file_free(file);
 }

@@ -16,7 +16,8 @@
 
 /* Straight from the disk, but for what the page cache has: that is faster, and O_DIRECT would pass
  * it by. */
-static ssize_t read_direct(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
+static ssize_t source_read_direct(const struct cp_file *file, char *to, uint64_t bytes,
+				  uint64_t offset)
 {
 	struct iovec vector = {to, bytes};
 	ssize_t n = preadv2(file->in, &vector, 1, (off_t)offset, RWF_NOWAIT);
@@ -39,7 +40,7 @@ static ssize_t read_direct(const struct cp_file *file, char *to, uint64_t bytes,
 int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
 {
 	bool direct = file->in_direct >= 0 && offset % ALIGNMENT == 0;
-	ssize_t n = direct ? read_direct(file, to, bytes, offset)
+	ssize_t n = direct ? source_read_direct(file, to, bytes, offset)
 			   : buffer_read(file->in, to, bytes, offset);
 
 	if (n < 0)
@@ -59,7 +60,7 @@ uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part)
 	return part_end(file, part, file->part_bytes) - part * file->part_bytes;
 }
 
-static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t bytes)
+static void part_mark(struct cp_file *file, uint64_t part, const char *data, uint64_t bytes)
 {
 	if (file->sums && data) {
 		file->sums[part] = hash_bytes(data, bytes);
@@ -69,7 +70,7 @@ static void mark(struct cp_file *file, uint64_t part, const char *data, uint64_t
 	}
 }
 
-static void copy_range(struct cp_file *file, char *buffer, uint64_t offset, uint64_t bytes)
+static void range_copy(struct cp_file *file, char *buffer, uint64_t offset, uint64_t bytes)
 {
 	if (cp_mapped_fill(file, offset, bytes, file->in, offset))
 		return;
@@ -85,7 +86,7 @@ static void copy_range(struct cp_file *file, char *buffer, uint64_t offset, uint
 }
 
 /* The stretches of data in the part alone: what is not written stays a hole. */
-static void copy_sparse(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
+static void range_copy_sparse(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
 {
 	while (offset < end && !atomic_load(&file->error)) {
 		off_t data = lseek(file->in, (off_t)offset, SEEK_DATA);
@@ -95,27 +96,27 @@ static void copy_sparse(struct cp_file *file, char *buffer, uint64_t offset, uin
 		off_t hole = data < 0 ? -1 : lseek(file->in, data, SEEK_HOLE);
 
 		if (hole < 0) { /* it cannot be asked: all of it is data */
-			copy_range(file, buffer, offset, end - offset);
+			range_copy(file, buffer, offset, end - offset);
 			return;
 		}
 		uint64_t stop = (uint64_t)hole < end ? (uint64_t)hole : end;
 
 		if ((uint64_t)data < stop)
-			copy_range(file, buffer, (uint64_t)data, stop - (uint64_t)data);
+			range_copy(file, buffer, (uint64_t)data, stop - (uint64_t)data);
 		offset = stop > (uint64_t)data ? stop : end;
 	}
 }
 
 /* In steps of what fits into the buffer. */
-static void copy_buffered(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
+static void range_copy_buffered(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
 {
 	for (uint64_t bytes; offset < end && !atomic_load(&file->error); offset += bytes) {
 		bytes = end - offset < CP_PART ? end - offset : CP_PART;
-		copy_range(file, buffer, offset, bytes);
+		range_copy(file, buffer, offset, bytes);
 	}
 }
 
-static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
+static bool part_copy_range(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
 	uint64_t part = atomic_fetch_add(&file->next, 1);
 
@@ -125,26 +126,26 @@ static bool ranges_part(struct cp *cp, struct cp_file *file, struct cp_buffers *
 	const char *whole = NULL;
 
 	if (file->sparse) {
-		copy_sparse(file, buffers->data, start, end);
+		range_copy_sparse(file, buffers->data, start, end);
 	} else if (file->step == CP_BUFFER || !cp_staged(cp, file, buffers, part)) {
 		if (cp_await_room(cp, file))
-			copy_buffered(file, buffers->data, start, end);
+			range_copy_buffered(file, buffers->data, start, end);
 		whole = file->step == CP_BUFFER ? buffers->data : NULL;
 	}
 	if (atomic_load(&file->error))
 		return false;
-	mark(file, part, whole, end - start);
+	part_mark(file, part, whole, end - start);
 	atomic_fetch_add(&cp->bytes_done, end - start);
 	return true;
 }
 
 /* The kernel or the daemon cannot do it for these two: through this process then. */
-static bool is_for_us(int error)
+static bool error_needs_buffer(int error)
 {
 	return error == EXDEV || error == EINVAL || error == ENOSYS || error == EOPNOTSUPP;
 }
 
-static bool on_mount_part(struct cp *cp, struct cp_file *file, char *buffer)
+static bool part_copy_on_mount(struct cp *cp, struct cp_file *file, char *buffer)
 {
 	uint64_t part = atomic_fetch_add(&file->next, 1);
 
@@ -159,9 +160,9 @@ static bool on_mount_part(struct cp *cp, struct cp_file *file, char *buffer)
 
 		if (error == EINTR)
 			continue;
-		if (is_for_us(error)) {
+		if (error_needs_buffer(error)) {
 			n = (ssize_t)(end - at < CP_PART ? end - at : CP_PART);
-			copy_range(file, buffer, at, (uint64_t)n);
+			range_copy(file, buffer, at, (uint64_t)n);
 		} else if (error) {
 			cp_file_fail(file, error == ESTALE ? file->from : file->to, error);
 		}
@@ -174,12 +175,12 @@ static bool on_mount_part(struct cp *cp, struct cp_file *file, char *buffer)
 		cp_file_fail(file, file->from, EINTR);
 		return false;
 	}
-	mark(file, part, NULL, 0);
+	part_mark(file, part, NULL, 0);
 	return true;
 }
 
 /* Waits for the pipe, or for the signal that ends it all. */
-static bool pipe_ready(const struct cp_file *file)
+static bool pipe_wait(const struct cp_file *file)
 {
 	struct pollfd ready[2] = {{.fd = file->in, .events = POLLIN},
 				  {.fd = cp_signal_fd, .events = POLLIN}};
@@ -190,11 +191,11 @@ static bool pipe_ready(const struct cp_file *file)
 }
 
 /* A part's worth, or less at the end; and errno in *error. */
-static uint64_t read_pipe(struct cp_file *file, char *to, int *error)
+static uint64_t pipe_read(struct cp_file *file, char *to, int *error)
 {
 	uint64_t done = 0;
 
-	while (done < CP_PART && pipe_ready(file)) {
+	while (done < CP_PART && pipe_wait(file)) {
 		ssize_t n = read(file->in, to + done, CP_PART - done);
 
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
@@ -208,19 +209,19 @@ static uint64_t read_pipe(struct cp_file *file, char *to, int *error)
 	return done;
 }
 
-static bool stream_part(struct cp *cp, struct cp_file *file, char *buffer)
+static bool part_copy_stream(struct cp *cp, struct cp_file *file, char *buffer)
 {
 	int error = 0;
 
 	pthread_mutex_lock(&file->stream);
 	uint64_t part = atomic_load(&file->next), offset = file->size;
 	bool ended = part >= file->parts;
-	uint64_t bytes = ended ? 0 : read_pipe(file, buffer, &error);
+	uint64_t bytes = ended ? 0 : pipe_read(file, buffer, &error);
 
 	if (!ended && bytes)
 		error = error ? error : cp_file_room(file, part + 1, cp->options.verify);
 	if (!error && bytes)
-		mark(file, part, buffer, bytes);
+		part_mark(file, part, buffer, bytes);
 	file->size += bytes;
 	if (bytes < CP_PART && !cp_stopped(cp))
 		file->parts = part + (bytes > 0);
@@ -241,8 +242,8 @@ static bool stream_part(struct cp *cp, struct cp_file *file, char *buffer)
 }
 
 /* The sum of what the source had there: known, or read once more. */
-static int source_sum(struct cp_file *file, uint64_t part, char *buffer, uint64_t bytes,
-		      uint64_t *sum)
+static int part_source_sum(struct cp_file *file, uint64_t part, char *buffer, uint64_t bytes,
+			   uint64_t *sum)
 {
 	if (file->method != CP_ON_MOUNT && atomic_load(&file->marks[part]) == CP_HASHED) {
 		*sum = file->sums[part];
@@ -255,14 +256,14 @@ static int source_sum(struct cp_file *file, uint64_t part, char *buffer, uint64_
 	return error;
 }
 
-static bool verify_part(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers)
+static bool part_verify(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers)
 {
 	uint64_t part = atomic_fetch_add(&file->next, 1), wanted = 0;
 
 	if (part >= file->parts)
 		return false;
 	uint64_t bytes = part_end(file, part, CP_PART) - part * CP_PART;
-	int error = source_sum(file, part, buffers->other, bytes, &wanted);
+	int error = part_source_sum(file, part, buffers->other, bytes, &wanted);
 
 	if (error) {
 		cp_file_fail(file, file->from, error);
@@ -281,13 +282,13 @@ static bool verify_part(struct cp *cp, struct cp_file *file, const struct cp_buf
 bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
 	if (file->phase == CP_VERIFYING)
-		return verify_part(cp, file, buffers);
+		return part_verify(cp, file, buffers);
 	switch (file->method) {
 	case CP_STREAM:
-		return stream_part(cp, file, buffers->data);
+		return part_copy_stream(cp, file, buffers->data);
 	case CP_ON_MOUNT:
-		return on_mount_part(cp, file, buffers->data);
+		return part_copy_on_mount(cp, file, buffers->data);
 	default:
-		return ranges_part(cp, file, buffers);
+		return part_copy_range(cp, file, buffers);
 	}
 }

@@ -37,7 +37,7 @@ char *cp_partial_path(const char *to)
 }
 
 /* Ours, and nobody else's: not a link to something, nor what another user has put there. */
-static int acceptable(int fd, const char *path, struct stat *st)
+static int partial_check(int fd, const char *path, struct stat *st)
 {
 	struct stat named;
 
@@ -60,7 +60,7 @@ int cp_partial_open(const char *path, struct stat *st)
 
 		if (fd < 0)
 			return -errno;
-		int error = acceptable(fd, path, st);
+		int error = partial_check(fd, path, st);
 
 		if (!error)
 			return fd;

@@ -26,33 +26,33 @@ void cp_queue(struct cp *cp, struct cp_file *file)
 	pthread_cond_signal(&cp->work);
 }
 
-static bool has_parts(const struct cp_file *file)
+static bool file_has_parts(const struct cp_file *file)
 {
 	return !atomic_load(&file->error) && atomic_load(&file->next) < file->parts;
 }
 
-static unsigned count_open(const struct cp *cp)
+static unsigned files_count_open(const struct cp *cp)
 {
 	unsigned n = 0;
 
 	for (const struct cp_file *file = cp->open; file; file = file->following)
-		n += has_parts(file);
+		n += file_has_parts(file);
 	return n;
 }
 
 /* Whether one more thread makes it faster. */
-static bool takes_more(const struct cp *cp, const struct cp_file *file)
+static bool file_takes_thread(const struct cp *cp, const struct cp_file *file)
 {
 	if (file->step != CP_STAGED_OUT)
 		return true;
-	return !cp->queue && (atomic_load(&file->users) < WRITERS || count_open(cp) < WIDE);
+	return !cp->queue && (atomic_load(&file->users) < WRITERS || files_count_open(cp) < WIDE);
 }
 
 /* An open file first, so that few are in the making at a time. */
-static struct cp_file *take(struct cp *cp)
+static struct cp_file *file_take(struct cp *cp)
 {
 	for (struct cp_file *file = cp->open; file; file = file->following)
-		if (has_parts(file) && takes_more(cp, file)) {
+		if (file_has_parts(file) && file_takes_thread(cp, file)) {
 			atomic_fetch_add(&file->users, 1);
 			return file;
 		}
@@ -71,11 +71,11 @@ static struct cp_file *take(struct cp *cp)
 }
 
 /* NULL: there is nothing left to do. */
-static struct cp_file *next(struct cp *cp)
+static struct cp_file *file_wait_next(struct cp *cp)
 {
 	scoped_lock(&cp->lock);
 	for (;;) {
-		struct cp_file *file = cp_stopped(cp) ? NULL : take(cp);
+		struct cp_file *file = cp_stopped(cp) ? NULL : file_take(cp);
 
 		if (file) {
 			cp->busy++;
@@ -89,7 +89,7 @@ static struct cp_file *next(struct cp *cp)
 }
 
 /* Others may take parts of it from now on. */
-static void publish(struct cp *cp, struct cp_file *file)
+static void file_publish(struct cp *cp, struct cp_file *file)
 {
 	scoped_lock(&cp->lock);
 	file->opened = true;
@@ -98,7 +98,7 @@ static void publish(struct cp *cp, struct cp_file *file)
 	pthread_cond_broadcast(&cp->work);
 }
 
-static void unpublish(struct cp *cp, struct cp_file *file)
+static void file_unpublish(struct cp *cp, struct cp_file *file)
 {
 	for (struct cp_file **at = &cp->open; *at; at = &(*at)->following)
 		if (*at == file) {
@@ -108,16 +108,16 @@ static void unpublish(struct cp *cp, struct cp_file *file)
 }
 
 /* Whether this thread was the last one that works on the file. */
-static bool leave(struct cp *cp, struct cp_file *file)
+static bool file_leave(struct cp *cp, struct cp_file *file)
 {
 	scoped_lock(&cp->lock);
 	if (atomic_fetch_sub(&file->users, 1) > 1)
 		return false;
-	unpublish(cp, file);
+	file_unpublish(cp, file);
 	return true;
 }
 
-static void idle(struct cp *cp)
+static void worker_set_idle(struct cp *cp)
 {
 	scoped_lock(&cp->lock);
 	cp->busy--;
@@ -135,7 +135,7 @@ bool cp_await_room(struct cp *cp, struct cp_file *file)
 	return !atomic_load(&file->error);
 }
 
-static void make_room(struct cp *cp, struct cp_file *file)
+static void file_make_room(struct cp *cp, struct cp_file *file)
 {
 	cp_file_make_room(cp, file);
 	scoped_lock(&cp->lock);
@@ -145,29 +145,29 @@ static void make_room(struct cp *cp, struct cp_file *file)
 
 /* A GPU's memory takes milliseconds to be had, for which others make their staging memory and read
  * into it. */
-static void open_file(struct cp *cp, struct cp_file *file)
+static void file_open(struct cp *cp, struct cp_file *file)
 {
 	cp_file_open(cp, file);
 	if (file->step == CP_STAGED_IN)
-		publish(cp, file);
-	make_room(cp, file);
+		file_publish(cp, file);
+	file_make_room(cp, file);
 	if (file->step != CP_STAGED_IN)
-		publish(cp, file);
+		file_publish(cp, file);
 }
 
-static void work_on(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
+static void file_work(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers)
 {
 	if (!file->opened)
-		open_file(cp, file);
+		file_open(cp, file);
 	for (;;) {
 		while (!cp_stopped(cp) && !atomic_load(&file->error) && cp_part(cp, file, buffers))
 			;
-		if (!leave(cp, file))
+		if (!file_leave(cp, file))
 			return;
 		if (!cp_file_copied(cp, file))
 			break;
 		atomic_store(&file->users, 1);
-		publish(cp, file);
+		file_publish(cp, file);
 	}
 	cp_file_end(cp, file);
 }
@@ -182,9 +182,9 @@ void *cp_worker(void *context)
 
 	if (!buffers.data || !buffers.other)
 		cp_failed(cp, cli_fail("a buffer", ENOMEM));
-	while (buffers.data && buffers.other && (file = next(cp))) {
-		work_on(cp, file, &buffers);
-		idle(cp);
+	while (buffers.data && buffers.other && (file = file_wait_next(cp))) {
+		file_work(cp, file, &buffers);
+		worker_set_idle(cp);
 	}
 	/* Staging memory goes with the process: to have it taken out of that for one thread after
 	 * the other took 10 ms. */

@@ -10,7 +10,7 @@
 #include "client/cli/cp/cp.h"
 
 /* In the mount that fd is on; false: there cannot be any. */
-static bool staging_for(struct cp_staging *staging, int fd)
+static bool staging_open(struct cp_staging *staging, int fd)
 {
 	struct stat st;
 
@@ -26,20 +26,20 @@ static bool staging_for(struct cp_staging *staging, int fd)
 }
 
 /* The mount has no room for it, and this thread goes on without: false. */
-static bool give_up(struct cp_staging *staging)
+static bool staging_give_up(struct cp_staging *staging)
 {
 	client_staging_close(&staging->memory);
 	return false;
 }
 
-static bool copy_in(struct cp *cp, struct cp_file *file, struct cp_staging *staging,
-		    uint64_t offset, uint64_t bytes)
+static bool part_copy_in(struct cp *cp, struct cp_file *file, struct cp_staging *staging,
+			 uint64_t offset, uint64_t bytes)
 {
 	const struct client_staging *memory = &staging->memory;
 	int error = cp_read(file, memory->base, bytes, offset);
 
 	if (error == EFAULT)
-		return give_up(staging);
+		return staging_give_up(staging);
 	if (error) {
 		cp_file_fail(file, file->from, error);
 		return true;
@@ -57,14 +57,14 @@ static bool copy_in(struct cp *cp, struct cp_file *file, struct cp_staging *stag
 	return true;
 }
 
-static bool copy_out(struct cp_file *file, struct cp_staging *staging, uint64_t offset,
-		     uint64_t bytes)
+static bool part_copy_out(struct cp_file *file, struct cp_staging *staging, uint64_t offset,
+			  uint64_t bytes)
 {
 	const struct client_staging *memory = &staging->memory;
 
 	/* The GPU copies into pages that are there. */
 	if (!staging->touched && client_staging_touch(memory, 0, CP_PART_STAGED) < 0)
-		return give_up(staging);
+		return staging_give_up(staging);
 	staging->touched = true;
 	ssize_t n = client_staging_get(memory, 0, file->in, offset, bytes);
 
@@ -87,7 +87,7 @@ bool cp_staged(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers, 
 	struct cp_staging *staging = &buffers->staging;
 	bool in = file->step == CP_STAGED_IN;
 
-	return staging_for(staging, in ? file->out : file->in) &&
-	       (in ? copy_in(cp, file, staging, offset, bytes)
-		   : copy_out(file, staging, offset, bytes));
+	return staging_open(staging, in ? file->out : file->in) &&
+	       (in ? part_copy_in(cp, file, staging, offset, bytes)
+		   : part_copy_out(file, staging, offset, bytes));
 }

@@ -48,18 +48,18 @@ void cp_tell(const struct cp *cp, const char *from, const char *to)
 	fprintf(cp->options.json ? stderr : stdout, "'%s' -> '%s'\n", shown_from, shown_to);
 }
 
-static void fail(struct cp *cp, const char *path, int error)
+static void path_fail(struct cp *cp, const char *path, int error)
 {
 	cp_failed(cp, cli_fail(path, error));
 }
 
-static bool same(const struct stat *one, const struct stat *other)
+static bool stat_same_file(const struct stat *one, const struct stat *other)
 {
 	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
 /* A link that stands at the target is written through, as cp(1) does. */
-static void queue_file(struct cp *cp, const char *from, const char *to, const struct stat *st)
+static void file_queue(struct cp *cp, const char *from, const char *to, const struct stat *st)
 {
 	AUTO_FREE char *real = NULL;
 	struct stat there;
@@ -77,7 +77,7 @@ static void queue_file(struct cp *cp, const char *from, const char *to, const st
 	}
 	if (exists && cp->options.no_clobber)
 		return;
-	if (exists && from && same(st, &there)) {
+	if (exists && from && stat_same_file(st, &there)) {
 		cli_error("%s and %s are the same file", from, to);
 		cp_failed(cp, CLI_FAILED);
 		return;
@@ -93,7 +93,7 @@ static void queue_file(struct cp *cp, const char *from, const char *to, const st
 	struct cp_file *file = cp_file_new(from, to, st);
 
 	if (!file) {
-		fail(cp, to, ENOMEM);
+		path_fail(cp, to, ENOMEM);
 		return;
 	}
 	atomic_fetch_add(&cp->files_all, 1);
@@ -102,7 +102,7 @@ static void queue_file(struct cp *cp, const char *from, const char *to, const st
 	cp_queue(cp, file);
 }
 
-static int copy_link(const char *from, const char *to)
+static int link_copy(const char *from, const char *to)
 {
 	char target[PATH_MAX];
 	ssize_t length = readlink(from, target, sizeof(target) - 1);
@@ -118,7 +118,7 @@ static int copy_link(const char *from, const char *to)
 }
 
 /* Links, FIFOs and what else is no file. */
-static void copy_other(struct cp *cp, const char *from, const char *to, const struct stat *st)
+static void special_copy(struct cp *cp, const char *from, const char *to, const struct stat *st)
 {
 	struct stat there;
 	int error;
@@ -126,7 +126,7 @@ static void copy_other(struct cp *cp, const char *from, const char *to, const st
 	if (cp->options.no_clobber && lstat(to, &there) == 0)
 		return;
 	if (S_ISLNK(st->st_mode)) {
-		error = copy_link(from, to);
+		error = link_copy(from, to);
 	} else if (S_ISFIFO(st->st_mode)) {
 		error = mkfifo(to, 0600) < 0 && errno != EEXIST ? errno : 0;
 	} else {
@@ -136,12 +136,12 @@ static void copy_other(struct cp *cp, const char *from, const char *to, const st
 	if (!error)
 		error = cp_attributes(-1, to, st, NULL);
 	if (error)
-		fail(cp, to, error);
+		path_fail(cp, to, error);
 	else
 		cp_tell(cp, from, to);
 }
 
-static void copy_directory_xattrs(const char *from, const char *to)
+static void directory_copy_xattrs(const char *from, const char *to)
 {
 	AUTO_CLOSE int in = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	AUTO_CLOSE int out = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -151,7 +151,7 @@ static void copy_directory_xattrs(const char *from, const char *to)
 }
 
 /* Writable for us until it is filled. */
-static int make_directory(struct cp *cp, const char *from, const char *to, const struct stat *st)
+static int directory_make(struct cp *cp, const char *from, const char *to, const struct stat *st)
 {
 	struct stat there;
 
@@ -164,7 +164,7 @@ static int make_directory(struct cp *cp, const char *from, const char *to, const
 	if (!S_ISDIR(there.st_mode))
 		return ENOTDIR;
 	if (cp->options.archive)
-		copy_directory_xattrs(from, to);
+		directory_copy_xattrs(from, to);
 	struct cp_dir *more = reallocarray(cp->dirs, cp->n_dirs + 1, sizeof(*more));
 
 	if (!more)
@@ -174,24 +174,24 @@ static int make_directory(struct cp *cp, const char *from, const char *to, const
 	return more[cp->n_dirs].path ? (int)(cp->n_dirs++, 0) : ENOMEM;
 }
 
-static void walk_directory(struct walk *walk, const char *from, const char *to,
+static void directory_walk(struct walk *walk, const char *from, const char *to,
 			   const struct stat *st);
 
-static void walk_entry(struct walk *walk, const char *from, const char *to)
+static void entry_walk(struct walk *walk, const char *from, const char *to)
 {
 	struct stat st;
 
 	if (lstat(from, &st) < 0)
-		fail(walk->cp, from, errno);
+		path_fail(walk->cp, from, errno);
 	else if (S_ISDIR(st.st_mode))
-		walk_directory(walk, from, to, &st);
+		directory_walk(walk, from, to, &st);
 	else if (S_ISREG(st.st_mode))
-		queue_file(walk->cp, from, to, &st);
+		file_queue(walk->cp, from, to, &st);
 	else
-		copy_other(walk->cp, from, to, &st);
+		special_copy(walk->cp, from, to, &st);
 }
 
-static void walk_directory(struct walk *walk, const char *from, const char *to,
+static void directory_walk(struct walk *walk, const char *from, const char *to,
 			   const struct stat *st)
 {
 	if (walk->target && st->st_dev == walk->device && st->st_ino == walk->target) {
@@ -199,12 +199,12 @@ static void walk_directory(struct walk *walk, const char *from, const char *to,
 		cp_failed(walk->cp, CLI_FAILED);
 		return;
 	}
-	int error = make_directory(walk->cp, from, to, st);
+	int error = directory_make(walk->cp, from, to, st);
 	DIR *dir = error ? NULL : opendir(from);
 	struct stat there;
 
 	if (!dir) {
-		fail(walk->cp, error ? to : from, error ? error : errno);
+		path_fail(walk->cp, error ? to : from, error ? error : errno);
 		return;
 	}
 	if (!walk->target && stat(to, &there) == 0) {
@@ -219,9 +219,9 @@ static void walk_directory(struct walk *walk, const char *from, const char *to,
 		inner = cp_join(from, entry->d_name);
 		target = cp_join(to, entry->d_name);
 		if (!inner || !target)
-			fail(walk->cp, from, ENOMEM);
+			path_fail(walk->cp, from, ENOMEM);
 		else
-			walk_entry(walk, inner, target);
+			entry_walk(walk, inner, target);
 	}
 	closedir(dir);
 }
@@ -233,23 +233,23 @@ void cp_walk(struct cp *cp, const char *from, const char *to)
 
 	if (strcmp(from, "-") == 0) {
 		if (fstat(STDIN_FILENO, &st) < 0) {
-			fail(cp, "standard input", errno);
+			path_fail(cp, "standard input", errno);
 			return;
 		}
 		/* Read from where it stands, whatever it is. */
 		st.st_mode = S_IFIFO;
-		queue_file(cp, NULL, to, &st);
+		file_queue(cp, NULL, to, &st);
 	} else if ((cp->options.recursive ? lstat(from, &st) : stat(from, &st)) < 0) {
-		fail(cp, from, errno);
+		path_fail(cp, from, errno);
 	} else if (S_ISDIR(st.st_mode) && !cp->options.recursive) {
 		cli_error("%s is a directory: -r copies it and all in it", from);
 		cp_failed(cp, CLI_USAGE);
 	} else if (S_ISDIR(st.st_mode)) {
-		walk_directory(&walk, from, to, &st);
+		directory_walk(&walk, from, to, &st);
 	} else if (S_ISLNK(st.st_mode)) {
-		copy_other(cp, from, to, &st);
+		special_copy(cp, from, to, &st);
 	} else {
-		queue_file(cp, from, to, &st);
+		file_queue(cp, from, to, &st);
 	}
 }
 
@@ -260,7 +260,7 @@ void cp_walk_end(struct cp *cp)
 		int error = cp_attributes(-1, dir->path, &dir->st, NULL);
 
 		if (error)
-			fail(cp, dir->path, error);
+			path_fail(cp, dir->path, error);
 		free(dir->path);
 	}
 	free(cp->dirs);

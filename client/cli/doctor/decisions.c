@@ -19,7 +19,7 @@ static const char *const names[] = {"backend",	   "threads", "io_uring",  "clone
 static const char *const gpu_names[] = {"bar", "crossover_write", "crossover_read"};
 
 /* "off: WHY" has the reason with it; beside a number is a word, which the reason says as well. */
-static char *split_reason(char *line)
+static char *reason_split(char *line)
 {
 	char *blank = strchr(line, ' ');
 
@@ -33,13 +33,13 @@ static char *split_reason(char *line)
 }
 
 /* A daemon of another version may not have it. */
-static void add_decision(json_t *decisions, const char *where, const char *params, const char *name)
+static void decision_add(json_t *decisions, const char *where, const char *params, const char *name)
 {
 	AUTO_FREE char *value = facts_line(params, name), *name_of_why = NULL, *why = NULL;
 
 	if (!value || asprintf(&name_of_why, "why.%s", name) < 0)
 		return;
-	const char *beside = split_reason(value);
+	const char *beside = reason_split(value);
 
 	why = facts_line(params, name_of_why);
 	json_array_append_new(decisions, json_pack("{s:s, s:s, s:s, s:s}", "mount", where, "name",
@@ -56,7 +56,7 @@ void doctor_decisions(struct doctor *doctor, const char *where, const char *para
 	size_t n;
 
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		add_decision(doctor->decisions, where, params, names[i]);
+		decision_add(doctor->decisions, where, params, names[i]);
 	json_array_foreach (volumes, n, volume) {
 		const char *gpu = json_string_value(json_object_get(volume, "name"));
 
@@ -64,12 +64,12 @@ void doctor_decisions(struct doctor *doctor, const char *where, const char *para
 			AUTO_FREE char *name = NULL;
 
 			if (asprintf(&name, "%s.%s", gpu, gpu_names[i]) >= 0)
-				add_decision(doctor->decisions, where, params, name);
+				decision_add(doctor->decisions, where, params, name);
 		}
 	}
 }
 
-static void write_cell(struct table *table, const json_t *decision, const char *field)
+static void decision_write_cell(struct table *table, const json_t *decision, const char *field)
 {
 	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(decision, field)));
 }
@@ -86,9 +86,9 @@ void doctor_decisions_write(const json_t *decisions)
 	table_cell(&table, COLOUR_STRONG, "AS");
 	table_cell(&table, COLOUR_STRONG, "WHY");
 	json_array_foreach (decisions, i, decision) {
-		write_cell(&table, decision, "name");
-		write_cell(&table, decision, "value");
-		write_cell(&table, decision, "why");
+		decision_write_cell(&table, decision, "name");
+		decision_write_cell(&table, decision, "value");
+		decision_write_cell(&table, decision, "why");
 	}
 	table_write(&table, stdout);
 	table_free(&table);

@@ -61,7 +61,7 @@ bool doctor_exists(const struct doctor *doctor, const char *path)
 	return asprintf(&full, "%s%s", doctor->root, path) >= 0 && access(full, F_OK) == 0;
 }
 
-static void write_finding(const json_t *finding)
+static void finding_write(const json_t *finding)
 {
 	static const enum output_colour colours[] = {COLOUR_GOOD, COLOUR_DIM, COLOUR_WARN,
 						     COLOUR_BAD};
@@ -79,20 +79,20 @@ static void write_finding(const json_t *finding)
 		output_line(stdout, "       -> %s", lift);
 }
 
-static void write_findings(const struct doctor *doctor)
+static void findings_write(const struct doctor *doctor)
 {
 	const json_t *finding;
 	size_t i;
 
 	json_array_foreach (doctor->findings, i, finding)
-		write_finding(finding);
+		finding_write(finding);
 	puts(doctor->worst == DOCTOR_ERROR   ? "There are errors."
 	     : doctor->worst == DOCTOR_LIMIT ? "Everything works, with the limits above."
 					     : "No problems found.");
 }
 
 /* The exit status. */
-static int conclude(const struct doctor *doctor, int json)
+static int findings_report(const struct doctor *doctor, int json)
 {
 	json_t *all;
 
@@ -104,12 +104,13 @@ static int conclude(const struct doctor *doctor, int json)
 		output_json(all);
 	} else {
 		doctor_decisions_write(doctor->decisions);
-		write_findings(doctor);
+		findings_write(doctor);
 	}
 	return doctor->worst == DOCTOR_ERROR ? CLI_WRONG : CLI_OK;
 }
 
-static int examine(struct doctor *doctor, const struct mounts *mounts, const char *only, int json)
+static int doctor_examine(struct doctor *doctor, const struct mounts *mounts, const char *only,
+			  int json)
 {
 	if (only) {
 		doctor->only = mounts_named(mounts, only);
@@ -122,10 +123,10 @@ static int examine(struct doctor *doctor, const struct mounts *mounts, const cha
 	doctor->mounted = mounts->count;
 	doctor_machine(doctor);
 	doctor_mounts(doctor, mounts);
-	return conclude(doctor, json);
+	return findings_report(doctor, json);
 }
 
-static int run(struct cli_args *args)
+static int doctor_run(struct cli_args *args)
 {
 	struct mounts mounts;
 	int json, status;
@@ -138,7 +139,7 @@ static int run(struct cli_args *args)
 		return cli_fail("/proc/self/mountinfo", -error);
 	struct doctor doctor = {.findings = json_array(), .root = ""};
 
-	status = examine(&doctor, &mounts, args->argc ? args->argv[0] : NULL, json);
+	status = doctor_examine(&doctor, &mounts, args->argc ? args->argv[0] : NULL, json);
 	mounts_free(&mounts);
 	json_decref(doctor.findings);
 	json_decref(doctor.decisions);
@@ -156,5 +157,5 @@ const struct command command_doctor = {
 	"1. With MOUNT: this mount alone, with the settings that its daemon chose and why.",
     .options = options,
     .max_words = 1,
-    .run = run,
+    .run = doctor_run,
 };

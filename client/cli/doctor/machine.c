@@ -119,8 +119,8 @@ static void check_huge_pages(struct doctor *doctor)
 }
 
 /* The first entry's name in a folder of the machine that wanted accepts. */
-static bool any_entry(const struct doctor *doctor, const char *path,
-		      bool (*wanted)(const struct doctor *doctor, const char *path))
+static bool folder_has_entry(const struct doctor *doctor, const char *path,
+			     bool (*wanted)(const struct doctor *doctor, const char *path))
 {
 	AUTO_FREE char *full = NULL;
 	bool found = false;
@@ -140,7 +140,7 @@ static bool any_entry(const struct doctor *doctor, const char *path,
 	return found;
 }
 
-static bool translates(const struct doctor *doctor, const char *group)
+static bool group_translates(const struct doctor *doctor, const char *group)
 {
 	AUTO_FREE char *path = NULL, *type = NULL;
 
@@ -152,7 +152,7 @@ static bool translates(const struct doctor *doctor, const char *group)
 
 static void check_iommu(struct doctor *doctor)
 {
-	if (any_entry(doctor, IOMMU_GROUPS, translates))
+	if (folder_has_entry(doctor, IOMMU_GROUPS, group_translates))
 		doctor_find(doctor, DOCTOR_NOTE, "IOMMU",
 			    "iommu=pt on the kernel's command line takes it out of the way where "
 			    "devices are trusted",
@@ -163,7 +163,7 @@ static void check_iommu(struct doctor *doctor)
 }
 
 /* A display or 3D controller of NVIDIA's. */
-static bool is_gpu(const struct doctor *doctor, const char *device)
+static bool device_is_gpu(const struct doctor *doctor, const char *device)
 {
 	AUTO_FREE char *vendor_path = NULL, *class_path = NULL;
 
@@ -212,7 +212,7 @@ static void check_driver(struct doctor *doctor)
 {
 	AUTO_FREE char *version = doctor_line(doctor, "/proc/driver/nvidia/version");
 
-	doctor->gpu = any_entry(doctor, PCI_DEVICES, is_gpu);
+	doctor->gpu = folder_has_entry(doctor, PCI_DEVICES, device_is_gpu);
 	doctor->driver = version;
 	if (!doctor->gpu && !version) {
 		doctor_find(doctor, DOCTOR_NOTE, "GPU", NULL,

@@ -23,7 +23,7 @@ static const struct {
     {"parallel_writes", "libfuse 3.15 or later"},
 };
 
-static bool in_container(const struct doctor *doctor)
+static bool machine_is_container(const struct doctor *doctor)
 {
 	const char *said = getenv("container");
 
@@ -31,9 +31,9 @@ static bool in_container(const struct doctor *doctor)
 	       doctor_exists(doctor, "/run/.containerenv") || (said && *said);
 }
 
-static void none(struct doctor *doctor)
+static void report_no_mount(struct doctor *doctor)
 {
-	if (in_container(doctor))
+	if (machine_is_container(doctor))
 		doctor_find(doctor, DOCTOR_ERROR, "mount",
 			    "start the container with the host's mount bound into it: "
 			    "-v /mnt/gpumem:/mnt/gpumem:rslave",
@@ -117,7 +117,7 @@ static void check_switches(struct doctor *doctor, const char *where, const char 
 		check_switch(doctor, where, params, switches[i].name, switches[i].lift);
 }
 
-static bool loads(const char *library)
+static bool library_loads(const char *library)
 {
 	void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
 
@@ -128,7 +128,7 @@ static bool loads(const char *library)
 }
 
 /* Which of the ways to the BAR that are better than none are absent, and why. */
-static void missing_ways(struct doctor *doctor, const char *gpu)
+static void check_missing_ways(struct doctor *doctor, const char *gpu)
 {
 	doctor_find(doctor, DOCTOR_NOTE, gpu, "a driver of CUDA 13.3 or later",
 		    "dmabuf: this driver does not let it be mapped");
@@ -136,7 +136,7 @@ static void missing_ways(struct doctor *doctor, const char *gpu)
 		doctor_find(doctor, DOCTOR_NOTE, gpu,
 			    "install GDRCopy: the module gdrdrv and libgdrapi.so.2",
 			    "gdrcopy: there is no /dev/gdrdrv");
-	if (!loads("libvulkan.so.1"))
+	if (!library_loads("libvulkan.so.1"))
 		doctor_find(doctor, DOCTOR_NOTE, gpu, "install libvulkan1",
 			    "vulkan: libvulkan.so.1 cannot be loaded");
 	else if (!doctor_exists(doctor, "/usr/share/vulkan/icd.d/nvidia_icd.json") &&
@@ -180,10 +180,10 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 		    "BAR provider none%s%s: small reads and writes go through the copy engines",
 		    reason ? ": " : "", reason ? reason : "");
 	if (!off)
-		missing_ways(doctor, gpu);
+		check_missing_ways(doctor, gpu);
 }
 
-static void tell_error(struct doctor *doctor, const char *where, int error)
+static void report_error(struct doctor *doctor, const char *where, int error)
 {
 	if (error == EACCES)
 		doctor_find(doctor, DOCTOR_NOTE, where, NULL,
@@ -209,7 +209,7 @@ static void check_mount(struct doctor *doctor, const struct mount_at *mount)
 	json_t *stats = error ? NULL : facts_stats(where);
 
 	if (error) {
-		tell_error(doctor, where, -error);
+		report_error(doctor, where, -error);
 		return;
 	}
 	check_version(doctor, where, version);
@@ -224,7 +224,7 @@ static void check_mount(struct doctor *doctor, const struct mount_at *mount)
 void doctor_mounts(struct doctor *doctor, const struct mounts *mounts)
 {
 	if (!mounts->count)
-		none(doctor);
+		report_no_mount(doctor);
 	for (size_t i = 0; i < mounts->count; i++)
 		if (doctor->only ? doctor->only == &mounts->at[i]
 				 : strcmp(mounts->at[i].root, "/") == 0)

@@ -20,13 +20,13 @@ void top_open(struct top *top, const char *where)
 		top->log = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-static void forget_files(struct top *top)
+static void files_forget(struct top *top)
 {
 	while (top->n_files)
 		free(top->files[--top->n_files].path);
 }
 
-static void forget_sharers(struct top *top)
+static void sharers_forget(struct top *top)
 {
 	while (top->n_sharers) {
 		struct top_sharer *one = &top->sharers[--top->n_sharers];
@@ -40,11 +40,11 @@ void top_close(struct top *top)
 {
 	if (top->log >= 0)
 		close(top->log);
-	forget_files(top);
-	forget_sharers(top);
+	files_forget(top);
+	sharers_forget(top);
 }
 
-static struct top_gpu *gpu_of(struct top *top, const char *name, size_t length)
+static struct top_gpu *gpu_find(struct top *top, const char *name, size_t length)
 {
 	for (unsigned i = 0; i < top->n_gpus; i++)
 		if (strncmp(top->gpus[i].name, name, length) == 0 && !top->gpus[i].name[length])
@@ -57,7 +57,7 @@ static struct top_gpu *gpu_of(struct top *top, const char *name, size_t length)
 	return gpu;
 }
 
-static double since(uint64_t now, uint64_t *before, double seconds)
+static double counter_since(uint64_t now, uint64_t *before, double seconds)
 {
 	double rate = now >= *before && seconds > 0 ? (double)(now - *before) / seconds : 0;
 
@@ -65,7 +65,7 @@ static double since(uint64_t now, uint64_t *before, double seconds)
 	return rate;
 }
 
-static void count_requests(const json_t *stats, uint64_t *requests, uint64_t *errors)
+static void requests_count(const json_t *stats, uint64_t *requests, uint64_t *errors)
 {
 	const char *name;
 	json_t *one;
@@ -77,21 +77,22 @@ static void count_requests(const json_t *stats, uint64_t *requests, uint64_t *er
 	}
 }
 
-static void take_counters(struct top_gpu *gpu, const json_t *volume, double seconds)
+static void counters_take(struct top_gpu *gpu, const json_t *volume, double seconds)
 {
 	struct top_counters *last = &gpu->counters;
 
 	gpu->counted = json_object_get(volume, "read_bytes");
-	gpu->rate.read = since(facts_number(volume, "read_bytes"), &last->read, seconds);
-	gpu->rate.write = since(facts_number(volume, "write_bytes"), &last->write, seconds);
-	gpu->rate.copy = since(facts_number(volume, "copy_bytes"), &last->copy, seconds);
-	gpu->request_rate = since(facts_number(volume, "requests"), &last->requests, seconds);
+	gpu->rate.read = counter_since(facts_number(volume, "read_bytes"), &last->read, seconds);
+	gpu->rate.write = counter_since(facts_number(volume, "write_bytes"), &last->write, seconds);
+	gpu->rate.copy = counter_since(facts_number(volume, "copy_bytes"), &last->copy, seconds);
+	gpu->request_rate =
+	    counter_since(facts_number(volume, "requests"), &last->requests, seconds);
 }
 
-static void take_volume(struct top *top, const json_t *volume, double seconds)
+static void volume_take(struct top *top, const json_t *volume, double seconds)
 {
 	const char *name = json_string_value(json_object_get(volume, "name"));
-	struct top_gpu *gpu = name ? gpu_of(top, name, strlen(name)) : NULL;
+	struct top_gpu *gpu = name ? gpu_find(top, name, strlen(name)) : NULL;
 
 	if (!gpu)
 		return;
@@ -100,16 +101,16 @@ static void take_volume(struct top *top, const json_t *volume, double seconds)
 	gpu->held = facts_number(volume, "held_bytes");
 	gpu->mapped = facts_number(json_object_get(volume, "bar"), "mapped_bytes");
 	snprintf(gpu->health, sizeof(gpu->health), "%s", facts_health(volume));
-	take_counters(gpu, volume, seconds);
+	counters_take(gpu, volume, seconds);
 }
 
 /* Who may not read the access log is told of his own files, the busiest first. */
-static void take_busy(struct top *top, const json_t *busy)
+static void busy_take(struct top *top, const json_t *busy)
 {
 	const json_t *one;
 	size_t i;
 
-	forget_files(top);
+	files_forget(top);
 	json_array_foreach (busy, i, one) {
 		const char *path = json_string_value(json_object_get(one, "path"));
 
@@ -133,20 +134,23 @@ void top_take_stats(struct top *top, const json_t *stats, double now)
 	const json_t *volume;
 	size_t i;
 
-	count_requests(stats, &requests, &errors);
-	top->rate.read = since(facts_number(stats, "read_bytes"), &top->read_bytes, seconds);
-	top->rate.write = since(facts_number(stats, "write_bytes"), &top->write_bytes, seconds);
-	top->rate.copy = since(facts_number(stats, "copy_bytes"), &top->copy_bytes, seconds);
-	top->request_rate = since(requests, &top->requests, seconds);
-	top->error_rate = since(errors, &top->errors, seconds);
+	requests_count(stats, &requests, &errors);
+	top->rate.read =
+	    counter_since(facts_number(stats, "read_bytes"), &top->read_bytes, seconds);
+	top->rate.write =
+	    counter_since(facts_number(stats, "write_bytes"), &top->write_bytes, seconds);
+	top->rate.copy =
+	    counter_since(facts_number(stats, "copy_bytes"), &top->copy_bytes, seconds);
+	top->request_rate = counter_since(requests, &top->requests, seconds);
+	top->error_rate = counter_since(errors, &top->errors, seconds);
 	top->time = now;
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
-		take_volume(top, volume, seconds);
+		volume_take(top, volume, seconds);
 	if (top->log < 0)
-		take_busy(top, json_object_get(stats, "busy"));
+		busy_take(top, json_object_get(stats, "busy"));
 }
 
-static struct top_file *file_of(struct top *top, const char *path)
+static struct top_file *file_find(struct top *top, const char *path)
 {
 	for (unsigned i = 0; i < top->n_files; i++)
 		if (strcmp(top->files[i].path, path) == 0)
@@ -160,14 +164,14 @@ static struct top_file *file_of(struct top *top, const char *path)
 }
 
 /* "... op=read ... result=4096 ... path=/gpu0/weights" */
-static const char *field(const char *line, const char *name)
+static const char *log_field(const char *line, const char *name)
 {
 	const char *at = strstr(line, name);
 
 	return at ? at + strlen(name) : NULL;
 }
 
-static double *counter_of(struct top_bytes *bytes, const char *operation)
+static double *field_counter(struct top_bytes *bytes, const char *operation)
 {
 	size_t length = strcspn(operation, " ");
 
@@ -180,10 +184,10 @@ static double *counter_of(struct top_bytes *bytes, const char *operation)
 	return NULL;
 }
 
-static void take_line(struct top *top, char *line)
+static void log_take_line(struct top *top, char *line)
 {
-	const char *operation = field(line, " op="), *result = field(line, " result=");
-	char *path = (char *)field(line, " path=/"), *to = (char *)field(line, " to=/");
+	const char *operation = log_field(line, " op="), *result = log_field(line, " result=");
+	char *path = (char *)log_field(line, " path=/"), *to = (char *)log_field(line, " to=/");
 	uint64_t bytes = result ? strtoull(result, NULL, 10) : 0;
 
 	/* A copy is the target's. */
@@ -192,10 +196,10 @@ static void take_line(struct top *top, char *line)
 	if (!operation || !bytes || !path)
 		return;
 	path[strcspn(path, " ")] = '\0';
-	struct top_gpu *gpu = gpu_of(top, path, strcspn(path, "/"));
-	struct top_file *file = file_of(top, path);
-	double *of_gpu = gpu ? counter_of(&gpu->seen, operation) : NULL;
-	double *of_file = file ? counter_of(&file->bytes, operation) : NULL;
+	struct top_gpu *gpu = gpu_find(top, path, strcspn(path, "/"));
+	struct top_file *file = file_find(top, path);
+	double *of_gpu = gpu ? field_counter(&gpu->seen, operation) : NULL;
+	double *of_file = file ? field_counter(&file->bytes, operation) : NULL;
 
 	if (of_gpu)
 		*of_gpu += (double)bytes;
@@ -212,68 +216,68 @@ void top_take_log(struct top *top, const char *text, size_t length)
 			continue;
 		}
 		top->rest[top->rest_length] = '\0';
-		take_line(top, top->rest);
+		log_take_line(top, top->rest);
 		top->rest_length = 0;
 	}
 }
 
-static double sum(const struct top_bytes *bytes)
+static double bytes_sum(const struct top_bytes *bytes)
 {
 	return bytes->read + bytes->write + bytes->copy;
 }
 
-static int busier(const void *one, const void *other)
+static int file_compare_busy(const void *one, const void *other)
 {
-	double a = sum(&((const struct top_file *)one)->rate);
-	double b = sum(&((const struct top_file *)other)->rate);
+	double a = bytes_sum(&((const struct top_file *)one)->rate);
+	double b = bytes_sum(&((const struct top_file *)other)->rate);
 
 	return a < b ? 1 : a > b ? -1 : 0;
 }
 
 /* The log may have lost lines, and the counters none: theirs are the amounts, and its the shares.
  */
-static double share(double seen, double seen_in_all, double rate)
+static double rate_share(double seen, double seen_in_all, double rate)
 {
 	return seen_in_all > 0 ? rate * seen / seen_in_all : 0;
 }
 
 /* The file's part of what was done on its GPU. */
-static struct top_bytes share_of_file(struct top *top, const struct top_file *file)
+static struct top_bytes file_share(struct top *top, const struct top_file *file)
 {
-	const struct top_gpu *gpu = gpu_of(top, file->path, strcspn(file->path, "/"));
+	const struct top_gpu *gpu = gpu_find(top, file->path, strcspn(file->path, "/"));
 
 	if (!gpu)
 		return (struct top_bytes){0};
-	return (struct top_bytes){share(file->bytes.read, gpu->seen.read, gpu->rate.read),
-				  share(file->bytes.write, gpu->seen.write, gpu->rate.write),
-				  share(file->bytes.copy, gpu->seen.copy, gpu->rate.copy)};
+	return (struct top_bytes){rate_share(file->bytes.read, gpu->seen.read, gpu->rate.read),
+				  rate_share(file->bytes.write, gpu->seen.write, gpu->rate.write),
+				  rate_share(file->bytes.copy, gpu->seen.copy, gpu->rate.copy)};
 }
 
-static void end_files(struct top *top)
+static void files_end(struct top *top)
 {
 	for (unsigned i = 0; i < top->n_files; i++) {
-		top->files[i].rate = share_of_file(top, &top->files[i]);
+		top->files[i].rate = file_share(top, &top->files[i]);
 		top->files[i].bytes = (struct top_bytes){0};
 	}
-	qsort(top->files, top->n_files, sizeof(top->files[0]), busier);
-	while (top->n_files && sum(&top->files[top->n_files - 1].rate) <= 0)
+	qsort(top->files, top->n_files, sizeof(top->files[0]), file_compare_busy);
+	while (top->n_files && bytes_sum(&top->files[top->n_files - 1].rate) <= 0)
 		free(top->files[--top->n_files].path);
 }
 
 void top_end_interval(struct top *top)
 {
 	if (top->log >= 0)
-		end_files(top);
+		files_end(top);
 	for (unsigned i = 0; i < top->n_gpus; i++) {
 		struct top_gpu *gpu = &top->gpus[i];
 
 		gpu->seen = (struct top_bytes){0};
 		memmove(gpu->history, gpu->history + 1, sizeof(gpu->history) - sizeof(double));
-		gpu->history[TOP_HISTORY - 1] = sum(&gpu->rate);
+		gpu->history[TOP_HISTORY - 1] = bytes_sum(&gpu->rate);
 	}
 }
 
-static void add_sharer(void *context, const struct sharer *sharer)
+static void sharer_add(void *context, const struct sharer *sharer)
 {
 	struct top *top = context;
 
@@ -291,7 +295,7 @@ static void add_sharer(void *context, const struct sharer *sharer)
 	free(one->command);
 }
 
-static void read_log(struct top *top)
+static void log_read(struct top *top)
 {
 	char text[65536];
 	ssize_t n;
@@ -306,10 +310,10 @@ int top_sample(struct top *top, double now)
 
 	if (!stats)
 		return -errno;
-	read_log(top);
+	log_read(top);
 	top_take_stats(top, stats, now);
 	json_decref(stats);
 	top_end_interval(top);
-	forget_sharers(top);
-	return facts_sharers(top->where, add_sharer, top);
+	sharers_forget(top);
+	return facts_sharers(top->where, sharer_add, top);
 }

@@ -26,7 +26,7 @@ struct sheet {
 };
 
 /* Cuts a text to so many columns; a character of UTF-8 is whole. */
-static void cut(char *text, unsigned columns)
+static void text_cut(char *text, unsigned columns)
 {
 	unsigned width = 0;
 
@@ -52,11 +52,11 @@ __attribute__((format(printf, 3, 4))) static void line(struct sheet *sheet, bool
 	vsnprintf(raw, sizeof(raw), format, args);
 	va_end(args);
 	utf8_escape(raw, "", text, sizeof(text));
-	cut(text, sheet->columns);
+	text_cut(text, sheet->columns);
 	sheet->put(sheet->context, text, strong);
 }
 
-static void write_rates(char text[LINE_BYTES], const struct top_bytes *rate)
+static void rates_write(char text[LINE_BYTES], const struct top_bytes *rate)
 {
 	char read[OUTPUT_TEXT_MAX], write[OUTPUT_TEXT_MAX], copy[OUTPUT_TEXT_MAX];
 
@@ -64,14 +64,14 @@ static void write_rates(char text[LINE_BYTES], const struct top_bytes *rate)
 		 output_rate(rate->write, write), output_rate(rate->copy, copy));
 }
 
-static void write_gpu(const struct top_gpu *gpu, struct sheet *sheet)
+static void gpu_write(const struct top_gpu *gpu, struct sheet *sheet)
 {
 	char bar[OUTPUT_BAR_BYTES(BAR_CELLS)], curve[3 * CURVE_CELLS + 1], rates[LINE_BYTES];
 	char used[OUTPUT_TEXT_MAX], total[OUTPUT_TEXT_MAX], mapped[OUTPUT_TEXT_MAX];
 
 	bool well = strcmp(gpu->health, "ok") == 0;
 
-	write_rates(rates, &gpu->rate);
+	rates_write(rates, &gpu->rate);
 	if (!gpu->counted)
 		snprintf(rates, sizeof(rates), "%10s %10s %10s", "-", "-", "-");
 	line(sheet, !well, "%-6s %s %5s of %5s %6s %s %s%s%s", gpu->name,
@@ -83,7 +83,7 @@ static void write_gpu(const struct top_gpu *gpu, struct sheet *sheet)
 	     well ? "" : " ", well ? "" : gpu->health);
 }
 
-static void write_files(const struct top *top, struct sheet *sheet)
+static void files_write(const struct top *top, struct sheet *sheet)
 {
 	char rates[LINE_BYTES], recent[OUTPUT_TEXT_MAX];
 	/* Some of the sharers are to be seen too. */
@@ -98,14 +98,14 @@ static void write_files(const struct top *top, struct sheet *sheet)
 		const struct top_file *file = &top->files[i];
 
 		if (top->log >= 0)
-			write_rates(rates, &file->rate);
+			rates_write(rates, &file->rate);
 		else
 			snprintf(rates, sizeof(rates), "%10s", output_size(file->recent, recent));
 		line(sheet, false, "%s  /%s", rates, file->path);
 	}
 }
 
-static void write_sharers(const struct top *top, struct sheet *sheet)
+static void sharers_write(const struct top *top, struct sheet *sheet)
 {
 	char size[OUTPUT_TEXT_MAX];
 
@@ -126,18 +126,18 @@ void top_write(const struct top *top, unsigned lines, unsigned columns,
 	struct sheet sheet = {lines, columns, put, context};
 	char rates[LINE_BYTES];
 
-	write_rates(rates, &top->rate);
+	rates_write(rates, &top->rate);
 	line(&sheet, true, "%s  read, write, copy:%s  requests %.0f/s  errors %.0f/s", top->where,
 	     rates, top->request_rate, top->error_rate);
 	line(&sheet, true, "%-6s %-*s %14s %6s %10s %10s %10s", "GPU", BAR_CELLS, "MEMORY", "",
 	     "MAPPED", "READ", "WRITE", "COPY");
 	for (unsigned i = 0; i < top->n_gpus; i++)
-		write_gpu(&top->gpus[i], &sheet);
-	write_files(top, &sheet);
-	write_sharers(top, &sheet);
+		gpu_write(&top->gpus[i], &sheet);
+	files_write(top, &sheet);
+	sharers_write(top, &sheet);
 }
 
-static void put_curses(void *context, const char *text, bool strong)
+static void curses_put(void *context, const char *text, bool strong)
 {
 	int *row = context;
 
@@ -148,7 +148,7 @@ static void put_curses(void *context, const char *text, bool strong)
 		attroff(A_BOLD);
 }
 
-static int draw_until(struct top *top, double seconds, uint64_t count)
+static int screen_draw_until(struct top *top, double seconds, uint64_t count)
 {
 	int key = 0, error = 0;
 
@@ -162,7 +162,7 @@ static int draw_until(struct top *top, double seconds, uint64_t count)
 		if (error)
 			return error;
 		erase();
-		top_write(top, (unsigned)LINES - 1, (unsigned)COLS, put_curses, &row);
+		top_write(top, (unsigned)LINES - 1, (unsigned)COLS, curses_put, &row);
 		mvaddstr(LINES - 1, 0, "q ends it");
 		refresh();
 		key = getch();
@@ -185,7 +185,7 @@ int top_screen(struct top *top, double seconds, uint64_t count)
 	cbreak();
 	noecho();
 	curs_set(0);
-	int error = draw_until(top, seconds, count);
+	int error = screen_draw_until(top, seconds, count);
 
 	endwin();
 	delscreen(screen);

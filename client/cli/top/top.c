@@ -92,13 +92,13 @@ json_t *top_json(const struct top *top)
 			 gpus_json(top), "files", files_json(top), "sharers", sharers_json(top));
 }
 
-static void put_line(void *context, const char *text, bool strong)
+static void line_put(void *context, const char *text, bool strong)
 {
 	(void)context, (void)strong;
 	puts(text);
 }
 
-static void wait_ms(uint64_t ms)
+static void interval_wait(uint64_t ms)
 {
 	struct timespec left = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
 
@@ -107,26 +107,26 @@ static void wait_ms(uint64_t ms)
 }
 
 /* A sample to begin with, which has no rates yet, and then one after each interval. */
-static int print_samples(struct top *top, uint64_t ms, uint64_t count, bool json)
+static int samples_print(struct top *top, uint64_t ms, uint64_t count, bool json)
 {
 	int error = top_sample(top, cli_seconds()), status = CLI_OK;
 
 	for (uint64_t n = 0; !error && status == CLI_OK && (!count || n < count); n++) {
-		wait_ms(ms);
+		interval_wait(ms);
 		error = top_sample(top, cli_seconds());
 		if (error)
 			break;
 		if (json)
 			status = output_json_line(top_json(top));
 		else
-			top_write(top, LINES_MAX, 200, put_line, NULL);
+			top_write(top, LINES_MAX, 200, line_put, NULL);
 		if (fflush(stdout))
 			status = CLI_FAILED;
 	}
 	return error ? cli_fail(top->where, -error) : status;
 }
 
-static int show(const char *where, uint64_t ms, uint64_t count, bool json)
+static int sample_show(const char *where, uint64_t ms, uint64_t count, bool json)
 {
 	struct top *top = malloc(sizeof(*top));
 
@@ -134,7 +134,7 @@ static int show(const char *where, uint64_t ms, uint64_t count, bool json)
 		return cli_fail(where, ENOMEM);
 	top_open(top, where);
 	int status = json || count || !isatty(STDOUT_FILENO)
-			 ? print_samples(top, ms, count, json)
+			 ? samples_print(top, ms, count, json)
 			 : top_screen(top, (double)ms / 1000, count);
 
 	top_close(top);
@@ -143,7 +143,7 @@ static int show(const char *where, uint64_t ms, uint64_t count, bool json)
 }
 
 /* The only mount, or the one of the word. */
-static int on_mount(const struct cli_args *args, uint64_t ms, uint64_t count, bool json)
+static int mount_top(const struct cli_args *args, uint64_t ms, uint64_t count, bool json)
 {
 	AUTO_PLACE struct place place = {0};
 	struct mounts mounts;
@@ -151,7 +151,7 @@ static int on_mount(const struct cli_args *args, uint64_t ms, uint64_t count, bo
 
 	if (args->argc) {
 		status = place_find(args->argv[0], &place);
-		return status == CLI_OK ? show(place.mount->where, ms, count, json) : status;
+		return status == CLI_OK ? sample_show(place.mount->where, ms, count, json) : status;
 	}
 	int error = mounts_find(&mounts);
 
@@ -160,7 +160,7 @@ static int on_mount(const struct cli_args *args, uint64_t ms, uint64_t count, bo
 	const struct mount_at *mount = mounts.count ? mounts_whole(&mounts, &mounts.at[0]) : NULL;
 
 	if (mount) {
-		status = show(mount->where, ms, count, json);
+		status = sample_show(mount->where, ms, count, json);
 	} else {
 		cli_error("no gpumemfs is mounted here");
 		status = CLI_NOT_MOUNTED;
@@ -169,7 +169,7 @@ static int on_mount(const struct cli_args *args, uint64_t ms, uint64_t count, bo
 	return status;
 }
 
-static int run(struct cli_args *args)
+static int top_run(struct cli_args *args)
 {
 	uint64_t ms = MS_DEFAULT, count = 0;
 	bool json = false;
@@ -183,7 +183,7 @@ static int run(struct cli_args *args)
 		if (code == 'n' && parse_u64(args->value, 1, UINT32_MAX, &count) < 0)
 			return cli_usage(args->command, "--samples=%s: a number", args->value);
 	}
-	return code < 0 ? CLI_USAGE : on_mount(args, ms, count, json);
+	return code < 0 ? CLI_USAGE : mount_top(args, ms, count, json);
 }
 
 static const struct cli_option options[] = {
@@ -201,5 +201,5 @@ const struct command command_top = {
 	    "Without a terminal, or with --json, a sample is printed after each delay.",
     .options = options,
     .max_words = 1,
-    .run = run,
+    .run = top_run,
 };

@@ -21,14 +21,15 @@ _Static_assert(STRINGS * 2 * PIECE == ACCUMULATORS * 8, "each accumulator takes 
 #define PRIME_3 UINT64_C(0x165667B19E3779F9)
 #define PRIME_4 UINT64_C(0x85EBCA77C2B2AE63)
 
-static inline __attribute__((always_inline)) uint64_t rotated(uint64_t value, unsigned bits)
+static inline __attribute__((always_inline)) uint64_t word_rotate(uint64_t value, unsigned bits)
 {
 	return value << bits | value >> (64 - bits);
 }
 
-static inline __attribute__((always_inline)) uint64_t round_of(uint64_t accumulator, uint64_t word)
+static inline __attribute__((always_inline)) uint64_t accumulator_round(uint64_t accumulator,
+									uint64_t word)
 {
-	return rotated(accumulator + word * PRIME_2, 31) * PRIME_1;
+	return word_rotate(accumulator + word * PRIME_2, 31) * PRIME_1;
 }
 
 /* Two pieces of each string after the other: the accumulators' order is that of the words. */
@@ -40,7 +41,7 @@ static inline __attribute__((always_inline)) void stripes(uint64_t *restrict all
 			uint64_t word;
 
 			memcpy(&word, bytes + at + i * sizeof(word), sizeof(word));
-			all[i] = round_of(all[i], word);
+			all[i] = accumulator_round(all[i], word);
 		}
 }
 
@@ -69,10 +70,11 @@ static void stripes_any(uint64_t *restrict all, const char *restrict bytes)
 /* How XXH64 ends where no byte is left over. */
 static uint64_t string_sum(const uint64_t v[4])
 {
-	uint64_t sum = rotated(v[0], 1) + rotated(v[1], 7) + rotated(v[2], 12) + rotated(v[3], 18);
+	uint64_t sum = word_rotate(v[0], 1) + word_rotate(v[1], 7) + word_rotate(v[2], 12) +
+		       word_rotate(v[3], 18);
 
 	for (unsigned i = 0; i < 4; i++)
-		sum = (sum ^ round_of(0, v[i])) * PRIME_1 + PRIME_4;
+		sum = (sum ^ accumulator_round(0, v[i])) * PRIME_1 + PRIME_4;
 	sum += TREE_BLOCK / STRINGS;
 	sum = (sum ^ sum >> 33) * PRIME_2;
 	sum = (sum ^ sum >> 29) * PRIME_3;

@@ -21,7 +21,7 @@ struct reading {
 	atomic_int error; /* the first, as -errno */
 };
 
-static void fail(struct reading *reading, int error)
+static void reading_fail(struct reading *reading, int error)
 {
 	int none = 0;
 
@@ -53,13 +53,13 @@ static void *reader_main(void *context)
 	uint64_t first;
 
 	if (!buffer)
-		fail(reading, -ENOMEM);
+		reading_fail(reading, -ENOMEM);
 	while (!atomic_load(&reading->error) &&
 	       (first = atomic_fetch_add(&reading->next, PART_BLOCKS)) < reading->end) {
 		int error = part_sums(reading, first, buffer);
 
 		if (error)
-			fail(reading, error);
+			reading_fail(reading, error);
 	}
 	buffer_free(buffer, PART);
 	return NULL;

@@ -24,7 +24,7 @@ struct asked {
 	bool json;
 };
 
-static int sum_of(const char *path, enum hash_kind kind, struct verified *found)
+static int file_sum(const char *path, enum hash_kind kind, struct verified *found)
 {
 	AUTO_CLOSE int fd = verify_open(path, O_RDONLY);
 	int error = fd < 0 ? fd : hash_file(fd, kind, buffer_threads(), found->sum, &found->bytes);
@@ -37,7 +37,8 @@ static int sum_of(const char *path, enum hash_kind kind, struct verified *found)
 	return error ? cli_fail(path, -error) : CLI_OK;
 }
 
-static json_t *as_json(const struct asked *asked, const char *path, const struct verified *found)
+static json_t *report_json(const struct asked *asked, const char *path,
+			   const struct verified *found)
 {
 	json_t *all =
 	    json_pack("{s:s, s:s, s:s, s:I}", "path", path, "algorithm", hash_name(asked->kind),
@@ -56,14 +57,14 @@ static json_t *as_json(const struct asked *asked, const char *path, const struct
 	return all;
 }
 
-static int report(const struct asked *asked, const char *path, const struct verified *found)
+static int report_write(const struct asked *asked, const char *path, const struct verified *found)
 {
 	const char *name = hash_name(asked->kind);
 	bool same = !asked->wanted || strcmp(found->sum, asked->wanted) == 0;
 	int status = CLI_OK;
 
 	if (asked->json)
-		status = output_json(as_json(asked, path, found));
+		status = output_json(report_json(asked, path, found));
 	else if (!asked->wanted)
 		output_line(stdout, "%s:%s  %s", name, found->sum, path);
 	else if (same)
@@ -125,7 +126,7 @@ static int sum_take(struct asked *asked, const struct cli_args *args)
 	return 0;
 }
 
-static int ask(struct asked *asked, struct cli_args *args)
+static int options_take(struct asked *asked, struct cli_args *args)
 {
 	int code, error = 0;
 
@@ -137,21 +138,21 @@ static int ask(struct asked *asked, struct cli_args *args)
 	return sum_take(asked, args);
 }
 
-static int run(struct cli_args *args)
+static int verify_run(struct cli_args *args)
 {
 	struct asked asked = {.kind = HASH_64};
 	struct verified found = {0};
 	AUTO_PLACE struct place place = {0};
-	int status = ask(&asked, args);
+	int status = options_take(&asked, args);
 
 	if (status == CLI_OK)
 		status = place_find(asked.path, &place);
 	if (status != CLI_OK)
 		return status;
 	status = asked.kind == HASH_TREE ? verify_tree(place.path, asked.on, &found)
-					 : sum_of(place.path, asked.kind, &found);
+					 : file_sum(place.path, asked.kind, &found);
 	if (status == CLI_OK)
-		status = report(&asked, asked.path, &found);
+		status = report_write(&asked, asked.path, &found);
 	return status;
 }
 
@@ -174,5 +175,5 @@ const struct command command_verify = {
     .options = options,
     .min_words = 1,
     .max_words = 2,
-    .run = run,
+    .run = verify_run,
 };

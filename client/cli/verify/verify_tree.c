@@ -32,7 +32,7 @@ bool verify_suits_gpu(const struct stat *st)
 }
 
 /* What was stored through mappings goes to where the file is, and is read from there. */
-static int settle(int fd)
+static int cache_drop(int fd)
 {
 	struct stat st;
 
@@ -49,7 +49,7 @@ int verify_open(const char *path, int flags)
 
 	if (fd < 0)
 		return -errno;
-	int error = settle(fd);
+	int error = cache_drop(fd);
 
 	if (!error)
 		return fd;
@@ -58,7 +58,7 @@ int verify_open(const char *path, int flags)
 }
 
 /* To write, if that may be: a lease to read is of a copy that takes as much memory again. */
-static int open_shared(const char *path)
+static int file_open_shared(const char *path)
 {
 	int fd = verify_open(path, O_RDWR);
 
@@ -67,7 +67,7 @@ static int open_shared(const char *path)
 
 /* The i-th of count blocks in so many equal parts, at random in its part; first and last are among
  * them. */
-static uint64_t sample(uint64_t i, uint64_t count, uint64_t blocks)
+static uint64_t block_sample(uint64_t i, uint64_t count, uint64_t blocks)
 {
 	uint64_t from = blocks / count * i + blocks % count * i / count;
 	uint64_t to = blocks / count * (i + 1) + blocks % count * (i + 1) / count;
@@ -83,7 +83,7 @@ static uint64_t sample(uint64_t i, uint64_t count, uint64_t blocks)
 }
 
 /* The CPU's opinion of the GPU's sums. */
-static int check(const struct summing *summing, uint64_t blocks, uint64_t *checked)
+static int sums_check(const struct summing *summing, uint64_t blocks, uint64_t *checked)
 {
 	uint64_t count = blocks < CHECKED_MAX ? blocks : CHECKED_MAX;
 	uint64_t *sums AUTO_FREE = calloc(blocks + 1, sizeof(*sums));
@@ -91,7 +91,7 @@ static int check(const struct summing *summing, uint64_t blocks, uint64_t *check
 	if (!sums)
 		return cli_fail(summing->path, ENOMEM);
 	for (uint64_t i = 0; i < count; i++) {
-		uint64_t block = sample(i, count, blocks);
+		uint64_t block = block_sample(i, count, blocks);
 		int error = tree_read(summing->fd, summing->bytes, block, block + 1, 1, sums);
 
 		if (error)
@@ -128,10 +128,10 @@ static int sum_on_gpu(const struct summing *summing, enum verify_on on, uint64_t
 	*done = whole;
 	found->on_gpu = whole * TREE_BLOCK;
 	found->seconds = seconds;
-	return check(summing, whole, &found->checked);
+	return sums_check(summing, whole, &found->checked);
 }
 
-static int sum(const struct summing *summing, enum verify_on on, struct verified *found)
+static int file_sum(const struct summing *summing, enum verify_on on, struct verified *found)
 {
 	uint64_t done = 0;
 	int status = on == VERIFY_CPU ? CLI_OK : sum_on_gpu(summing, on, &done, found);
@@ -155,7 +155,7 @@ int verify_tree(const char *path, enum verify_on on, struct verified *found)
 
 	if (on == VERIFY_AUTO && (stat(path, &st) < 0 || !verify_suits_gpu(&st)))
 		on = VERIFY_CPU;
-	int fd AUTO_CLOSE = on == VERIFY_CPU ? verify_open(path, O_RDONLY) : open_shared(path);
+	int fd AUTO_CLOSE = on == VERIFY_CPU ? verify_open(path, O_RDONLY) : file_open_shared(path);
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return cli_fail(path, fd < 0 ? -fd : errno);
@@ -169,7 +169,7 @@ int verify_tree(const char *path, enum verify_on on, struct verified *found)
 	if (!summing.sums)
 		return cli_fail(path, ENOMEM);
 	*found = (struct verified){.bytes = summing.bytes};
-	int status = sum(&summing, on, found);
+	int status = file_sum(&summing, on, found);
 
 	free(summing.sums);
 	return status;
