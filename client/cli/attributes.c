@@ -42,7 +42,7 @@ static int attribute_unknown(const struct command *command, const char *name)
 	return cli_usage(command, "there is no attribute %s (gpumem(7) has them)", name);
 }
 
-/* All that the file has, in the table's order. */
+/* All attributes that the file has, in the order of the table. */
 static json_t *attributes_get(const char *path)
 {
 	json_t *values = json_object();
@@ -78,7 +78,7 @@ static int attributes_get_named(const struct cli_args *args, const char *path, j
 	return CLI_OK;
 }
 
-/* Some have several lines. */
+/* A value may have several lines. */
 static void value_write(const char *text)
 {
 	do {
@@ -89,7 +89,7 @@ static void value_write(const char *text)
 	} while (*text);
 }
 
-/* Numbers as numbers, and null for a limit that there is not. */
+/* The values as JSON: numbers as numbers, and null for a limit that is not set. */
 static json_t *get_json(const json_t *values)
 {
 	json_t *all = json_object(), *value;
@@ -109,7 +109,7 @@ static json_t *get_json(const json_t *values)
 	return all;
 }
 
-/* One attribute that was asked for is its value alone, for scripts. */
+/* For scripts, a single attribute is written as its value alone. */
 static void get_write(const json_t *values, bool bare)
 {
 	const char *name;
@@ -144,7 +144,7 @@ static int get_run(struct cli_args *args)
 	return status;
 }
 
-/* Why the mount cannot do what was asked for: 0, or a text for the message. */
+/* The reason why the mount cannot set the attribute. */
 static const char *set_lacks(const struct place *place, const struct attribute *one,
 			     const char *value)
 {
@@ -191,7 +191,7 @@ static int set_failed(const struct place *place, const struct attribute *one, co
 	return (int)cli_status_of(error);
 }
 
-/* "name=value"; name=default takes the attribute away. */
+/* word is "name=value"; name=default removes the attribute. */
 static int set_one(const struct command *command, const struct place *place, const char *word)
 {
 	const char *equals = strchr(word, '='), *path = place->path;
@@ -242,7 +242,7 @@ static void get_offer(int count, char **words, const char *start)
 		cli_offer(start, one->name, one->help);
 }
 
-/* "page_size=" and then, behind the =, its values. */
+/* Offers "page_size=", and behind the = the values. */
 static void set_offer(int count, char **words, const char *start)
 {
 	char word[96];

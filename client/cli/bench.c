@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem bench: finds the bench program and becomes it. */
+/* gpumem bench: finds the bench program and executes it. */
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -10,7 +10,8 @@
 
 #include "client/cli/core/cli.h"
 
-/* Where it is, beside this program's folder: installed, in a bundle, and where it was built. */
+/* Places of the bench program beside this program's folder: installed, in a bundle, and in the
+ * build folder. */
 static const char *const places[] = {"../lib/gpumemfs/bench", "../bench/bench", "bench/bench"};
 
 #define ABSENT "not built here (in the source tree: make bench-programs), and not installed"
@@ -26,7 +27,7 @@ static int program_folder(char folder[PATH_MAX])
 	return 0;
 }
 
-/* Only where there is no bench program, whose help says more. */
+/* For the case that there is no bench program, whose own help says more. */
 static bool args_ask_for_help(const struct cli_args *args)
 {
 	return args->argc == 2 &&
@@ -41,7 +42,7 @@ static int bench_run(struct cli_args *args)
 
 	if (error)
 		return cli_fail("/proc/self/exe", -error);
-	/* All words are its own. */
+	/* All arguments go to the bench program. */
 	args->argv[0] = (char *)"gpumem-bench";
 	if (set)
 		execv(set, args->argv);

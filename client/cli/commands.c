@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The table of subcommands, and what is made from it: the help and the shells' completion. */
+/* The table of subcommands, with the help of all commands and the shells' completion. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ static void complete_option(const struct command *command, const char *start)
 	cli_offer(start, "--help", "print this");
 }
 
-/* Nothing is printed where a path may stand: the shells know paths. */
+/* Nothing is printed for a path: shells complete paths themselves. */
 int complete(int count, char **words)
 {
 	const char *last = count ? words[count - 1] : "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem drop: what the kernel's page cache has of files goes, written back first; or the leases
- * that processes have of them. */
+/* gpumem drop: writes changes back and drops files from the kernel's page cache, or ends the leases
+ * of files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -23,7 +23,7 @@
 #endif
 
 static struct {
-	uint64_t before, after; /* bytes in the cache; of a kernel that tells */
+	uint64_t before, after; /* bytes in the cache; 0 if the kernel has no cachestat(2) */
 	uint64_t files, leases;
 	int status;
 } totals;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem ls: files with what ls does not know of them. */
+/* gpumem ls: lists files with facts that ls(1) does not have. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include "common/cleanup.h"
 
 struct listing {
-	bool all;	/* names that begin with a dot, too */
-	bool directory; /* the directory itself */
+	bool all;	/* list names that begin with a dot */
+	bool directory; /* list the directory itself */
 	bool json;
 	json_t *entries;
 	int status;
@@ -74,7 +74,7 @@ static void entry_add_file_facts(json_t *entry, const char *path)
 			    json_integer((json_int_t)facts_attribute_number(path, "mapped")));
 }
 
-/* Of a directory, the memory of all below it. */
+/* The memory of a directory is that of all files below. */
 static void entry_add(struct listing *listing, const char *path, const char *shown)
 {
 	AUTO_FREE char *name = output_escape(shown);

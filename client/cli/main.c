@@ -18,7 +18,7 @@ static int help_write(const char *name)
 	return command || !name || strcmp(name, "help") == 0 ? CLI_OK : CLI_USAGE;
 }
 
-/* What stands in the place of a command; -1: nothing of that kind. */
+/* Serves a word that stands in the place of a command; -1: the word is not such a word. */
 static int word_serve(int argc, char **argv)
 {
 	const char *word = argv[1];
@@ -35,7 +35,7 @@ static int word_serve(int argc, char **argv)
 	return CLI_OK;
 }
 
-/* A full disk behind stdout is an error too. */
+/* A full disk behind stdout is an error. */
 static int output_finish(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem map: how a file lies in its GPU's memory. */
+/* gpumem map: shows how a file lies in the memory of its GPU. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

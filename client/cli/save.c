@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem save: what has persist=disk goes to the disk now. */
+/* gpumem save: saves files with persist=disk to the disk now. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static int save_request(const char *path, struct gpumem_saved *saved)
 	return fd < 0 || ioctl(fd, GPUMEM_IOC_SAVE, saved) < 0 ? -errno : 0;
 }
 
-/* A full disk is not a full GPU. The daemon may be one that ends no text. */
+/* Names the disk, as the words of cli_fail for ENOSPC are about a GPU. The text of the daemon may
+ * lack its end. */
 static int save_fail(const char *path, const struct gpumem_saved *saved)
 {
 	cli_error("%s: %lu could not be saved: %s (%s%.*s)", path, (unsigned long)saved->failed,
@@ -29,7 +30,7 @@ static int save_fail(const char *path, const struct gpumem_saved *saved)
 	return (int)cli_status_of(saved->error);
 }
 
-/* A mount that was not named may be one without a spool. */
+/* A mount that the command line does not name may lack a spool. */
 enum lacking { SPOOL_MUST_BE, SPOOL_MAY_LACK };
 
 static int mount_save(const char *path, json_t *all, enum lacking lacking)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem sharers: who has a lease of which file's memory. */
+/* gpumem sharers: shows which processes have leases of files. */
 #include <errno.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 struct sharers {
 	const char *where;  /* the mount */
-	const char *inside; /* only what is this or below it */
+	const char *inside; /* only this path and the paths below */
 	json_t *all;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem status: every GPU of every mount, like df. */
+/* gpumem status: shows every GPU of every mount, as df(1) does. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 #include "common/cleanup.h"
 
 #define BAR_CELLS 20
-/* From here on the bar is shown as a warning. */
+/* Above this share the bar has the colour of a warning. */
 #define NEARLY_FULL 0.9
 
-/* For people: a GPU that works may have lost bytes before. */
+/* The health for people: a GPU that works may have lost bytes before. */
 static const char *health_shown(const json_t *gpu)
 {
 	const char *health = facts_health(gpu);
@@ -24,7 +24,7 @@ static const char *health_shown(const json_t *gpu)
 	return strcmp(health, "ok") == 0 && facts_number(gpu, "lost_bytes") ? "lost bytes" : health;
 }
 
-/* A GPU's index, UUID and model, and its BAR's provider with the reason for "none". */
+/* Adds a GPU's index, UUID and model, and the provider of its BAR, with the reason for "none". */
 static void gpu_add_facts(json_t *facts, const json_t *volume)
 {
 	static const char *const same[] = {"index", "uuid", "model", "lost_bytes"};
@@ -41,7 +41,7 @@ static void gpu_add_facts(json_t *facts, const json_t *volume)
 		json_object_set(facts, "bar_reason", reason);
 }
 
-/* What is shown of a volume, from stats.json. */
+/* The facts of a volume that the command shows, from stats.json. */
 static json_t *gpu_facts(json_t *volume)
 {
 	const json_t *bar = json_object_get(volume, "bar");
@@ -79,8 +79,8 @@ static void facts_set_line(json_t *object, const char *key, const char *text, co
 	json_object_set_new(object, key, json_string(line ? line : "?"));
 }
 
-/* "backend cuda 580.159.04" has the driver's version; of host it says in words that there is none.
- */
+/* "backend cuda 580.159.04" has the driver's version. For the host backend there is a remark in
+ * parentheses instead. */
 static void facts_set_driver(json_t *object, const char *version)
 {
 	AUTO_FREE char *line = facts_line(version, "backend");
@@ -90,7 +90,7 @@ static void facts_set_driver(json_t *object, const char *version)
 		json_object_set_new(object, "driver", json_string(blank + 1));
 }
 
-/* The facts of a mount: an object, with "error" and "message" where it does not answer. */
+/* The facts of a mount: an object, which has "error" and "message" if the mount does not answer. */
 static json_t *mount_facts(const struct mount_at *mount, int *error)
 {
 	json_t *facts = json_pack("{s:s}", "mount", mount->where), *gpus = json_array(), *volume;
@@ -152,7 +152,7 @@ static void gpu_row(struct table *table, const json_t *gpu)
 	table_cell(table, COLOUR_NONE, "%" PRIu64, facts_number(gpu, "files"));
 	table_cell(table, COLOUR_NONE, "%" PRIu64, facts_number(gpu, "leases"));
 	size_cell(table, gpu, "bar_mapped_bytes");
-	/* The reason for there being none is long: gpumem doctor tells it. */
+	/* The reason for "none" is long: gpumem doctor shows the reason. */
 	table_cell(table, COLOUR_NONE, "%s", provider ? provider : "-");
 	table_cell(table, strcmp(health, "ok") == 0 ? COLOUR_GOOD : COLOUR_BAD, "%s", health);
 }
@@ -190,7 +190,7 @@ static void mount_write(const json_t *facts)
 	table_free(&table);
 }
 
-/* The worst of two statuses: a dead mount is not hidden by one that answers. */
+/* The worse of two statuses: a mount that answers does not hide a dead mount. */
 static int status_worse(int status, int other)
 {
 	return other > status ? other : status;
@@ -207,7 +207,7 @@ static bool gpus_failed(const json_t *facts)
 	return false;
 }
 
-/* Mounts that show a part of a file system stand in nobody's way. */
+/* Mounts that show a part of a file system are left out, unless named. */
 static int mounts_facts(const struct mounts *mounts, const struct mount_at *only, json_t *all)
 {
 	int status = CLI_OK, error;

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Sixteen saturate PCIe 5.0 x16, but for what each of them has to do beside: to find memory for a
- * file, or its sum. With fewer than two nothing overlaps. */
+/* Sixteen threads saturate PCIe 5.0 x16, except for their other work: finding memory for a file, or
+ * computing sums. With fewer than two threads nothing overlaps. */
 #define THREADS_MAX 32
 #define THREADS_MIN 2
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Options, help and errors, the same for every subcommand. */
+/* Options, help and errors of all subcommands. */
 #include "client/cli/core/cli.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define OPTIONS_MAX 16
 
-/* For messages: which subcommand speaks. */
+/* The subcommand's name, for messages. */
 static const char *speaking = "";
 
 atomic_bool cli_line_open;
@@ -104,7 +104,7 @@ int cli_fail(const char *path, int error)
 	return cli_status_of(error);
 }
 
-/* What getopt_long wants, from the command's table; --help is every command's. */
+/* Builds the tables of getopt_long from the command's options. Every command has --help. */
 static void options_build(const struct command *command, struct option *longs, char *shorts)
 {
 	size_t used = 0;

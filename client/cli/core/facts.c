@@ -15,11 +15,11 @@
 #include "common/cleanup.h"
 #include "common/number.h"
 
-/* More than a daemon has to say of all its leases. A mount that lies may go on for ever. */
+/* More than a daemon writes about all of its leases: the text of a lying mount could be endless. */
 #define TEXT_MAX (64U << 20)
 #define TRIES	 10
 
-/* Reads to the end: the files of .gpumem/ do not tell their size. A NUL is added. */
+/* Reads to the end, as the files of .gpumem/ do not tell their size, and adds a NUL. */
 static int text_read_all(int fd, char **text)
 {
 	size_t room = 4096, used = 0;
@@ -57,7 +57,7 @@ static int text_read_once(const char *path, char **text)
 	return fd < 0 ? -errno : text_read_all(fd, text);
 }
 
-/* A daemon that dies while its text is read takes the rest along: the next one has another. */
+/* ESTALE: the daemon died while its text was read, and the next daemon has another text. */
 static int text_read(const char *path, char **text)
 {
 	int error = -ESTALE;
@@ -105,7 +105,7 @@ const char *facts_health(const json_t *volume)
 {
 	const char *health = json_string_value(json_object_get(volume, "health"));
 
-	return health ? health : "ok"; /* host/ has none */
+	return health ? health : "ok"; /* host/ has no health */
 }
 
 char *facts_line(const char *text, const char *name)
@@ -124,7 +124,7 @@ char *facts_line(const char *text, const char *name)
 	return NULL;
 }
 
-/* An access that this version does not know is shown as the least. */
+/* The least right stands for an access that this version does not know. */
 static const char *access_known(const char *text)
 {
 	static const char *const known[] = {"rw", "copy"};
@@ -169,7 +169,7 @@ bool facts_is_below(const char *path, const char *inside)
 {
 	if (strcmp(inside, "/") == 0)
 		return true;
-	/* In JSON a ? stands for a byte that is no UTF-8. */
+	/* JSON has a ? in the place of a byte that is not UTF-8. */
 	for (; *inside; path++, inside++)
 		if (*path != *inside && !(*path == '?' && (unsigned char)*inside >= 0x80))
 			return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a daemon says of itself in .gpumem/, and of a file in its attributes. */
+/* Reads what a daemon tells in .gpumem/ about itself, and in attributes about a file. */
 #ifndef CLIENT_CLI_CORE_FACTS_H
 #define CLIENT_CLI_CORE_FACTS_H
 
@@ -10,14 +10,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The text of where/.gpumem/name, allocated: 0 or -errno. */
+/* Reads where/.gpumem/name into allocated text: 0 or -errno. */
 int facts_text(const char *where, const char *name, char **text);
-/* stats.json; NULL with errno (EPROTO: it is not what it should be). */
+/* Reads stats.json. NULL with errno; EPROTO: stats.json has another form. */
 json_t *facts_stats(const char *where);
-/* A member of a volume or of all, 0 where it is not there: daemons of other versions know more or
- * less. */
+/* A member of a volume or of stats.json; 0 if the daemon's version does not have the member. */
 uint64_t facts_number(const json_t *object, const char *name);
-/* The rest of the line "name ..." of params or version, allocated; NULL: there is none. */
+/* The rest of the line "name ..." of params or version, allocated; NULL: no such line. */
 char *facts_line(const char *text, const char *name);
 
 /* A lease, as stats.json has it. */
@@ -25,29 +24,28 @@ struct sharer {
 	uint64_t bytes;	    /* of the file */
 	const char *access; /* "rw", "ro", or "copy" */
 	uid_t uid;
-	pid_t pid;     /* as the daemon sees it */
+	pid_t pid;     /* in the daemon's namespace */
 	int64_t since; /* seconds since the epoch */
-	/* Within the file system; valid during the call. Another user's file has no path, but
-	 * "inode N". */
+	/* Within the file system; valid during the call. A file that the caller may not see has
+	 * "inode N" in the place of a path. */
 	const char *path;
 	uint64_t inode;
 };
 
-/* The leases of a mount that the daemon shows to the caller; calls each with them in turn: 0 or
- * -errno. */
+/* Calls each for every lease of a mount that the daemon shows to the caller: 0 or -errno. */
 int facts_sharers(const char *where, void (*each)(void *context, const struct sharer *sharer),
 		  void *context);
-/* Whether path is inside itself or below it; both begin with "/". */
+/* Whether path is inside or below inside; both begin with "/". */
 bool facts_is_below(const char *path, const char *inside);
-/* The command line of a process, its blanks as they are, or its name; allocated; "?" for one that
- * is gone or of another container. */
+/* The command line of a process with blanks between the words, or its name, allocated; "?" for a
+ * process that has ended or is in another container. */
 char *facts_command(pid_t pid);
 
-/* Of a volume of stats.json: "ok", "resetting" or "failed". */
+/* The health of a volume of stats.json: "ok", "resetting" or "failed". */
 const char *facts_health(const json_t *volume);
-/* user.gpumem.name of the path as text, allocated: 0 or -errno. */
+/* The text of the path's attribute user.gpumem.name, allocated: 0 or -errno. */
 int facts_attribute(const char *path, const char *name, char **text);
-/* The same for a number; 0 where there is none. */
+/* The attribute as a number; 0 if the path does not have the attribute. */
 uint64_t facts_attribute_number(const char *path, const char *name);
 
 #endif

@@ -19,8 +19,8 @@
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/sha256.h"
 
-#define BLOCK	    ((size_t)1 << 20) /* one request of the kernel to the daemon */
-#define DEPTH	    2		      /* blocks that a reader is ahead */
+#define BLOCK	    ((size_t)1 << 20) /* the size of one request of the kernel to the daemon */
+#define DEPTH	    2		      /* blocks that a reader reads ahead */
 #define READERS_MAX 32
 
 uint64_t hash_bytes(const void *bytes, size_t length)
@@ -31,10 +31,11 @@ uint64_t hash_bytes(const void *bytes, size_t length)
 /* A thread that reads every n-th block of the file. */
 struct reader {
 	int fd;
-	uint64_t first, step; /* in blocks */
+	uint64_t first, step; /* blocks */
 	const atomic_bool *stop;
-	char *buffer;		/* DEPTH blocks */
-	ssize_t lengths[DEPTH]; /* of what was read, or -errno; less than a block: the end */
+	char *buffer; /* DEPTH blocks */
+	ssize_t
+	    lengths[DEPTH]; /* of each block, or -errno; less than a block at the end of the file */
 	sem_t filled, empty;
 	pthread_t thread;
 };
@@ -74,7 +75,7 @@ static int reader_start(struct reader *reader)
 
 static void reader_end(struct reader *reader)
 {
-	/* It may wait for room, or be done already. */
+	/* The reader may wait for a free block, or may have ended. */
 	sem_post(&reader->empty);
 	pthread_join(reader->thread, NULL);
 	buffer_free(reader->buffer, DEPTH * BLOCK);
@@ -82,7 +83,7 @@ static void reader_end(struct reader *reader)
 	sem_destroy(&reader->empty);
 }
 
-/* A sum in the making. */
+/* A sum that is being computed. */
 struct hasher {
 	enum hash_kind kind;
 	XXH3_state_t *xxh;
@@ -124,7 +125,7 @@ static void hasher_free(struct hasher *hasher)
 	sha256_free(hasher->sha256);
 }
 
-/* Takes the blocks in the file's order. */
+/* Hashes the blocks in the order of the file. */
 static int blocks_hash(struct reader *readers, unsigned count, struct hasher *hasher,
 		       uint64_t *bytes)
 {
@@ -217,7 +218,7 @@ int hash_find(const char *name, enum hash_kind *kind)
 	return -EINVAL;
 }
 
-/* What may stand before the digits, and how many they are; 0: 16 or 32. */
+/* The prefixes of a sum, with their number of digits; 0: 16 or 32. */
 static const struct {
 	const char *head;
 	enum hash_kind kind;

@@ -66,7 +66,7 @@ uint64_t layout_bytes(const struct layout_list *layout)
 	return bytes;
 }
 
-/* The extent that has the most of [from, to); NULL: that is a hole for the most part. */
+/* The extent that covers most of [from, to); NULL: most of the range is a hole. */
 static const struct layout_extent *extent_with_most(const struct layout_list *layout, uint64_t from,
 						    uint64_t to)
 {
@@ -92,7 +92,7 @@ static const struct layout_extent *extent_with_most(const struct layout_list *la
 const char *layout_draw(const struct layout_list *layout, uint64_t size, unsigned cells,
 			enum output_glyphs glyphs, char *text)
 {
-	/* A hole, a part of a shared chunk, and two shades for chunks that lie side by side. */
+	/* A hole, a part of a shared chunk, and two shades for neighbouring chunks. */
 	static const char *const shades[2][4] = {{" ", ":", "#", "="},
 						 {" ", "\u2591", "\u2588", "\u2593"}};
 	uint64_t whole = size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The extents of a file as its attribute has them, and a drawing of them. */
+/* The extents of a file, from its attribute, and a drawing of the extents. */
 #ifndef CLIENT_CLI_CORE_LAYOUT_H
 #define CLIENT_CLI_CORE_LAYOUT_H
 
@@ -20,11 +20,11 @@ struct layout_list {
 	size_t count;
 };
 
-/* Lines "offset bytes chunk-offset kind": 0, -EINVAL or -ENOMEM. */
+/* Parses lines "offset bytes chunk-offset kind": 0, -EINVAL or -ENOMEM. */
 int layout_read(const char *text, struct layout_list *layout);
 void layout_free(struct layout_list *layout);
 uint64_t layout_bytes(const struct layout_list *layout);
-/* A line of cells for the file's size, or for its memory where that is more. Text has room for
+/* Draws a line of cells for the file's size, or for its memory if that is larger. Text has room for
  * OUTPUT_BAR_BYTES(cells). */
 const char *layout_draw(const struct layout_list *layout, uint64_t size, unsigned cells,
 			enum output_glyphs glyphs, char *text);

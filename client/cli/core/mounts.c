@@ -17,7 +17,7 @@
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
 
-/* A daemon that has not answered by then hangs. */
+/* A daemon that has not answered after this time hangs. */
 #define ANSWER_MS 5000
 
 /* id parent major:minor root where options [tag...] - TYPE source options */
@@ -102,7 +102,7 @@ void mounts_free(struct mounts *mounts)
 	*mounts = (struct mounts){0};
 }
 
-/* What follows folder in path, "" or "/..."; NULL: path is not below it. */
+/* The part of path behind folder, "" or "/..."; NULL: path is not in or below folder. */
 static const char *path_below(const char *path, const char *folder)
 {
 	size_t length = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
@@ -116,7 +116,7 @@ const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, 
 {
 	const struct mount_at *found = NULL;
 
-	/* A later mount of the same place hides the earlier one. */
+	/* A later mount on the same place hides an earlier mount. */
 	for (size_t i = 0; i < mounts->count; i++)
 		if (path_below(path, mounts->at[i].where) &&
 		    (!found || strlen(mounts->at[i].where) >= strlen(found->where)))
@@ -150,7 +150,7 @@ const struct mount_at *mounts_named(const struct mounts *mounts, const char *wor
 	return mount ? mounts_whole(mounts, mount) : NULL;
 }
 
-/* The kernel may know the root by heart: only a file that is made anew asks the daemon. */
+/* Asks the daemon by opening a file: the kernel may answer for the root from its cache. */
 static int mount_request(const struct mount_at *mount)
 {
 	AUTO_FREE char *version = NULL;
@@ -165,8 +165,8 @@ static int mount_request(const struct mount_at *mount)
 	return file ? 0 : errno;
 }
 
-/* The status of a child, which is ended when it takes too long: a request to a daemon that hangs
- * ends with who made it. */
+/* Waits for the child and gives its status. A child that waits for a daemon that hangs is killed,
+ * which ends the request. */
 static int child_wait(pid_t child)
 {
 	struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
@@ -195,7 +195,7 @@ int mounts_answers(const struct mount_at *mount)
 	return child_wait(child);
 }
 
-/* The mount of place->path. */
+/* Finds the mount of place->path. */
 static int place_locate(const char *path, struct place *place)
 {
 	int error = mounts_find(&place->mounts);

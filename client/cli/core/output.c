@@ -16,8 +16,8 @@
 
 #define EIGHTHS 8
 
-/* value / unit^n with its letter. A value that would be rounded up to a whole unit is shown in the
- * next one. */
+/* Writes value / unit^n with the letter of the unit. A value that would be rounded up to 1 of the
+ * next unit is shown in the next unit. */
 static const char *number_scale(double value, double unit, const char *letters, const char *behind,
 				char *text)
 {
@@ -39,7 +39,7 @@ static const char *number_scale(double value, double unit, const char *letters, 
 const char *output_size(uint64_t bytes, char text[OUTPUT_TEXT_MAX])
 {
 	number_scale((double)bytes, 1024, " KMGTPE", "", text);
-	/* 2.0M says no more than 2M. */
+	/* 2.0M is written as 2M. */
 	char *point = strstr(text, ".0");
 
 	if (point)
@@ -81,7 +81,7 @@ enum output_glyphs output_glyphs(void)
 	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? OUTPUT_UNICODE : OUTPUT_ASCII;
 }
 
-/* How many of steps are full. */
+/* The number of steps that are full. */
 static unsigned bar_steps(uint64_t part, uint64_t whole, unsigned steps)
 {
 	if (!whole || !part)
@@ -96,7 +96,7 @@ static unsigned bar_steps(uint64_t part, uint64_t whole, unsigned steps)
 const char *output_bar(uint64_t part, uint64_t whole, unsigned width, enum output_glyphs glyphs,
 		       char *text)
 {
-	/* Left eighths of a block: U+258F is one of them, U+2588 all. */
+	/* Left eighths of a block: U+258F is one eighth, U+2588 all eight. */
 	static const char *const blocks[] = {"·",      "\u258f", "\u258e", "\u258d", "\u258c",
 					     "\u258b", "\u258a", "\u2589", "\u2588"};
 	unsigned per_cell = glyphs == OUTPUT_UNICODE ? EIGHTHS : 1;
@@ -138,7 +138,7 @@ unsigned output_width(const char *text)
 {
 	unsigned width = 0;
 
-	/* Bytes that go on with a character of UTF-8 take no column. */
+	/* Continuation bytes of UTF-8 take no column. */
 	for (; *text; text++)
 		width += ((unsigned char)*text & 0xc0) != 0x80;
 	return width;

@@ -59,7 +59,7 @@ static const char *switch_is_wrong(const char *value)
 static const struct {
 	const char *name;
 	bool per_gpu;
-	const char *(*is_wrong)(const char *value); /* the reason; NULL: it is right */
+	const char *(*is_wrong)(const char *value); /* gives the reason; NULL: the value is right */
 } params[] = {
     {"size", true, limit_is_wrong},
     {"reserve", true, reserve_is_wrong},
@@ -69,7 +69,7 @@ static const struct {
 
 #define PARAMS (sizeof(params) / sizeof(params[0]))
 
-/* The parameter's place in the table, or -1 after a word about why there is none. */
+/* The parameter's place in the table, or -1 after a message. */
 static int param_find(const char *now, const char *name)
 {
 	struct closest closest = {.word = name};
@@ -97,7 +97,7 @@ static int param_find(const char *now, const char *name)
 	return -1;
 }
 
-/* The line of a word, for params; or NULL after a word about what is wrong. */
+/* The line of params for a word, or NULL after a message. */
 static char *param_line(const char *now, const char *word)
 {
 	const char *equals = strchr(word, '=');

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* What is used of <openssl/evp.h>, of which no header is needed to build. */
+/* The functions of <openssl/evp.h> that are used; the build needs no header of OpenSSL. */
 struct sha256 {
 	void *library, *context;
 	void *(*context_new)(void);

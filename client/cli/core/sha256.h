@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* SHA-256 by OpenSSL's libcrypto, which is loaded when a sum is asked for: every command would
- * start 4 ms later if it was linked. */
+/* SHA-256 by OpenSSL's libcrypto, which is loaded for the first sum: linking libcrypto would delay
+ * the start of every command by 4 ms. */
 #ifndef CLIENT_CLI_CORE_SHA256_H
 #define CLIENT_CLI_CORE_SHA256_H
 
@@ -11,7 +11,7 @@
 
 struct sha256;
 
-/* -ELIBACC: there is no libcrypto here. */
+/* -ELIBACC: libcrypto is missing. */
 int sha256_new(struct sha256 **sum);
 void sha256_update(struct sha256 *sum, const void *bytes, size_t length);
 void sha256_digest(struct sha256 *sum, unsigned char digest[SHA256_BYTES]);

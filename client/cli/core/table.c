@@ -12,7 +12,7 @@ struct table_cell {
 	enum output_colour colour;
 };
 
-/* Twice as much whenever the number of cells is a power of two: a list may have any length. */
+/* Doubles the room whenever the number of cells is a power of two. */
 static bool table_grow(struct table *table)
 {
 	if (table->count & (table->count - 1))

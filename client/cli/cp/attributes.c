@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: what a copy has besides its bytes. */
+/* gpumem cp: copies owner, mode, times and extended attributes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/limits.h>
@@ -23,7 +23,7 @@ int cp_attributes(int fd, const char *path, const struct stat *st, const struct 
 	int empty = fd < 0 ? 0 : AT_EMPTY_PATH;
 	bool owned = now && now->st_uid == st->st_uid && now->st_gid == st->st_gid;
 
-	/* A program that runs as its owner must not become another's. */
+	/* If the owner cannot be given, a program must not run with the rights of another owner. */
 	if (!owned && fchownat(dir, name, st->st_uid, st->st_gid, empty | AT_SYMLINK_NOFOLLOW) < 0)
 		mode &= ~(mode_t)(S_ISUID | S_ISGID);
 	/* A link has no mode. */
@@ -39,7 +39,7 @@ static void xattr_copy(int from, int to, const char *name, char *value)
 {
 	ssize_t size = fgetxattr(from, name, value, XATTR_SIZE_MAX);
 
-	/* As with cp -a, the target may know no such attribute. */
+	/* The target may not support the attribute; cp -a ignores this too. */
 	if (size >= 0 && fsetxattr(to, name, value, (size_t)size, 0) < 0)
 		return;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: the command line, the threads, and the end. */
+/* gpumem cp: the command line, the start and the end of the threads. */
 #include "client/cli/cp/cp.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #define THREADS_USUAL 24
 #define TICK_SECONDS  0.1
-/* A copy that is killed has lost no more than this. */
+/* Ticks between two notes of the progress: a copy that is killed loses no more than this time. */
 #define NOTE_TICKS 10
 
 atomic_int cp_signal;
@@ -35,12 +35,12 @@ void cp_failed(struct cp *cp, int status)
 	scoped_lock(&cp->lock);
 	if (!cp->status)
 		cp->status = status;
-	/* What follows would fail the same way. */
+	/* All later files would fail in the same way. */
 	if (status == CLI_FULL || status == CLI_DEAD)
 		atomic_store(&cp->halted, true);
 }
 
-/* The second one ends the program as it would without us. */
+/* Catches the first signal only: a second signal ends the program by its default action. */
 static void signal_handle(int number)
 {
 	uint64_t one = 1;
@@ -62,13 +62,13 @@ static int signals_catch(void)
 	if (cp_signal_fd < 0)
 		return -errno;
 	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		/* What nohup(1) has turned off stays so. */
+		/* A signal that nohup(1) ignores stays ignored. */
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
 	return 0;
 }
 
-/* What the shell that waits for us is to see. */
+/* Ends the program by the signal, for the shell that waits. */
 static void signal_raise(const struct cp *cp)
 {
 	int number = atomic_load(&cp_signal);
@@ -100,12 +100,13 @@ static void *thread_start_others(void *context)
 	return cp_worker(cp);
 }
 
-/* The first one starts the others, which takes a millisecond that the walk does not wait for. */
+/* The first thread starts the others, so that the walk need not wait a millisecond for the starts.
+ */
 static bool threads_start(struct cp *cp)
 {
 	sigset_t all, before;
 
-	/* Signals are for the main thread. */
+	/* The main thread alone handles signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	bool started = thread_start(cp, thread_start_others);
@@ -113,7 +114,7 @@ static bool threads_start(struct cp *cp)
 	return started;
 }
 
-/* Until all threads have ended. */
+/* Waits until all threads have ended. */
 static void threads_wait(struct cp *cp)
 {
 	unsigned ticks = 0;
@@ -152,7 +153,7 @@ static int report_write(struct cp *cp)
 	    cp->options.verify && !cp->status && !atomic_load(&cp_signal), "status", cp->status));
 }
 
-/* Two files of one name in one directory would be one. */
+/* Whether an earlier source has the same name: both copies would be one file. */
 static bool source_is_repeated(char **words, int i)
 {
 	for (int other = 0; other < i; other++) {
@@ -165,7 +166,7 @@ static bool source_is_repeated(char **words, int i)
 	return false;
 }
 
-/* words: the sources, with the target last. */
+/* words: the sources and then the target. */
 static void sources_walk(struct cp *cp, char **words, int count)
 {
 	const char *target = words[count - 1];
@@ -219,8 +220,8 @@ static int files_copy(struct cp *cp, char **words, int count)
 	return cp->status;
 }
 
-/* Half of them wait for a GPU's copies while the others read. More than so many move no more: from
- * 16 processors into an H200 16 threads moved 41 GB/s, 24 45 and 32 45. */
+/* Half of the threads wait for copies by the GPU while the others read. More threads move no more:
+ * from 16 processors into an H200 16 threads moved 41 GB/s, 24 45 and 32 45. */
 static unsigned threads_default(void)
 {
 	unsigned threads = buffer_threads() * 3 / 2;

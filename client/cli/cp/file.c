@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: one file, from its opening to its name. */
+/* gpumem cp: one file, from its opening to its final name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static int source_open(struct cp_file *file)
 {
 	bool stream = !S_ISREG(file->st.st_mode);
 
-	/* A pipe without a writer must not keep a thread from ending. */
+	/* O_NONBLOCK: a thread must not wait for the writer of a pipe without being able to end. */
 	file->in = file->from ? open(file->from, O_RDONLY | O_CLOEXEC | (stream ? O_NONBLOCK : 0))
 			      : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
 	if (file->in < 0)
@@ -110,7 +110,7 @@ static int target_open(const struct cp *cp, struct cp_file *file)
 	file->out = cp_partial_open(file->part, &file->begun);
 	if (file->out < 0)
 		return -file->out;
-	/* Of an earlier run. */
+	/* A partial file of an earlier run. */
 	file->noted = begun->st_size > 0;
 	if (file->method == CP_RANGES && begun->st_dev == file->st.st_dev)
 		file->method = CP_ON_MOUNT;
@@ -121,18 +121,18 @@ static int target_open(const struct cp *cp, struct cp_file *file)
 	return 0;
 }
 
-/* Whether an open file is one of a mount of ours. */
+/* Whether the open file is on a mount of gpumemfs. */
 static bool fd_is_on_mount(int fd)
 {
 	return fgetxattr(fd, "user.gpumem.device", NULL, 0) > 0;
 }
 
-/* The size is announced: a GPU's memory is then taken in few and large pieces, and writes to
- * different places do not wait for each other. Where it does not fit, it is known before the first
- * byte. */
+/* Sets the size first: a GPU's memory is then allocated in few and large pieces, writes to
+ * different places do not wait for each other, and a lack of room is known before the first byte.
+ */
 static int target_set_size(struct cp_file *file)
 {
-	/* One write is one piece as it is. */
+	/* A single write is one piece anyway. */
 	if (file->method == CP_STREAM || (file->size <= CP_PART && !file->sparse))
 		return 0;
 	if (!file->sparse && file->method == CP_RANGES && fd_is_on_mount(file->out)) {
@@ -144,7 +144,8 @@ static int target_set_size(struct cp_file *file)
 	return ftruncate(file->out, (off_t)file->size) < 0 ? errno : 0;
 }
 
-/* With sums of what went by, parts are as small as those that are verified. */
+/* Verification has parts of CP_PART, and sums are computed while copying: so the copy has parts of
+ * the same size. */
 static enum cp_step part_choose_step(const struct cp *cp, const struct cp_file *file)
 {
 	if (file->method != CP_RANGES || file->sparse || cp->options.verify ||
@@ -201,7 +202,7 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 		cp_xattrs(file->in, file->out, CP_XATTRS_OURS);
 	if (error)
 		cp_file_fail(file, file->to, error);
-	/* A file of the mount has no disk. */
+	/* O_DIRECT is for disks, not for files of the mount. */
 	else if (file->method == CP_RANGES && !file->sparse && !file->from_mount)
 		file->in_direct = open(file->from, O_RDONLY | O_CLOEXEC | O_DIRECT);
 }
@@ -235,7 +236,7 @@ static bool file_is_whole(const struct cp *cp, const struct cp_file *file)
 	       atomic_load(&file->next) >= atomic_load(&file->parts);
 }
 
-/* With --no-clobber, a file that came to be there meanwhile stays as well. */
+/* With --no-clobber, a file that was created meanwhile stays too. */
 static int file_put_in_place(const struct cp *cp, struct cp_file *file)
 {
 	unsigned flags = cp->options.no_clobber ? RENAME_NOREPLACE : 0;
@@ -256,7 +257,7 @@ static int file_link(const struct cp *cp, struct cp_file *file)
 
 	if (file->method == CP_STREAM && ftruncate(file->out, (off_t)file->size) < 0)
 		return errno;
-	/* What a later run might have gone on from is of no use in the file itself. */
+	/* The finished file does not need the note for a later run. */
 	if (file->noted)
 		cp_partial_keep(file->out, NULL, 0);
 	if (file->from && file->method != CP_STREAM)
@@ -270,7 +271,7 @@ static int file_link(const struct cp *cp, struct cp_file *file)
 	return error;
 }
 
-/* What is there of a file that was not finished goes, or stays for a later run. */
+/* Removes the partial file, or keeps it for a later run. */
 static void file_remove_part(const struct cp *cp, struct cp_file *file)
 {
 	char kept[OUTPUT_TEXT_MAX], size[OUTPUT_TEXT_MAX];
@@ -288,7 +289,7 @@ static void file_remove_part(const struct cp *cp, struct cp_file *file)
 	unlink(file->part);
 }
 
-/* What is needed, and what there would have been for it. */
+/* Reports the bytes needed and the bytes free. */
 static int error_report_full(const struct cp_file *file, const char *where)
 {
 	char size[OUTPUT_TEXT_MAX], room[OUTPUT_TEXT_MAX];
@@ -312,7 +313,7 @@ static int error_report(const struct cp_file *file, int error)
 
 	switch (error) {
 	case EINTR:
-		return CLI_FAILED; /* the signal says it */
+		return CLI_FAILED; /* the message of the signal is enough */
 	case EBADMSG:
 		cli_error("%s: what was read back is not what was written", where);
 		return CLI_WRONG;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp -a: files that have several names have them in the copy, too. */
+/* gpumem cp -a: keeps hard links between the copied files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 #include "client/cli/cp/cp.h"
 #include "common/cleanup.h"
 
-/* A name that is to be made. */
+/* A further name to make. */
 struct cp_name {
 	char *from, *to;
 	struct cp_name *next;
 };
 
-/* A file with several names, by its inode; the first name is copied as a file. */
+/* A file with several names, by its inode. The first name is copied as a file. */
 struct cp_link {
 	struct {
 		dev_t device;
@@ -59,7 +59,7 @@ static struct cp_name *name_new(const char *from, const char *to)
 	return NULL;
 }
 
-/* Without memory for it, the name becomes a file of its own. */
+/* Without memory for the entry, the name becomes a separate file. */
 bool cp_link_later(struct cp *cp, const struct stat *st, const char *from, const char *to)
 {
 	struct cp_link key = {.key = {0}}, *link;
@@ -84,7 +84,8 @@ bool cp_link_later(struct cp *cp, const struct stat *st, const char *from, const
 	return true;
 }
 
-/* Under another name first, so that what is there is replaced at once. */
+/* Links under a temporary name and then renames, so that an existing target is replaced in one
+ * step. */
 static int name_make(const char *first, const char *to)
 {
 	AUTO_FREE char *part = cp_partial_path(to);
@@ -96,7 +97,7 @@ static int name_make(const char *first, const char *to)
 		return errno;
 	int error = rename(part, to) < 0 ? errno : 0;
 
-	/* A rename between two names of one file does nothing. */
+	/* If both names are links to one file, rename(2) does nothing. */
 	unlink(part);
 	return error;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp out of the mount, into a file on tmpfs. The kernel lets one write(2) at a time into a
- * file, so that one processor finds the memory for it and fills it. A read(2) into a mapping of the
- * file has the kernel do the same under no lock of the file, by as many processors as there are.
+/* gpumem cp out of the mount into a file on tmpfs. The kernel runs one write(2) into a file at a
+ * time, so one processor allocates and fills the file's memory. A read(2) into a mapping of the
+ * file does the same work without the file's lock, on all processors.
  *
- * This process never touches the mapping itself: where tmpfs is full, or somebody has cut the file,
- * that would be SIGBUS, and is a read that ends early. */
+ * This process never touches the mapping itself: if tmpfs is full or the file was truncated, a
+ * store would be SIGBUS, and read(2) just ends early. */
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
@@ -14,17 +14,17 @@
 #include "client/cli/core/buffer.h"
 #include "client/cli/cp/cp.h"
 
-/* Less is written before a mapping is made and taken apart. */
+/* For fewer bytes, making and removing a mapping takes longer than writing. */
 #define MAPPED_MIN ((uint64_t)16 << 20)
-/* A read into a mapping takes half as much again of a processor's time as a write: it pays where
- * more than two would wait for each other. */
+/* A read into a mapping takes half as much again of a processor's time as a write, so a mapping is
+ * worthwhile if more than two threads would wait for each other. */
 #define CROWD 3
 
 void cp_mapped_begin(const struct cp *cp, struct cp_file *file)
 {
 	struct statfs fs;
 
-	/* What is verified is summed up on its way. */
+	/* Verification computes sums of the bytes in a buffer. */
 	if (cp->options.verify || cp->options.threads < CROWD || file->size < MAPPED_MIN ||
 	    fstatfs(file->out, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
 		return;
@@ -32,7 +32,7 @@ void cp_mapped_begin(const struct cp *cp, struct cp_file *file)
 
 	if (mapped == MAP_FAILED)
 		return;
-	/* For a tmpfs that has them for those who ask; holes are smaller. */
+	/* For a tmpfs with huge=advise. Holes may be smaller than huge pages. */
 	if (!file->sparse)
 		madvise(mapped, file->size, MADV_HUGEPAGE);
 	file->mapped = mapped;
@@ -53,12 +53,13 @@ bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes,
 	uint64_t before = offset % (uint64_t)sysconf(_SC_PAGESIZE);
 	char *to = file->mapped + offset;
 
-	/* Page by page, the read would lock the process's addresses for each. What cannot be had
-	 * here is seen by the read. */
+	/* Allocates the pages at once: in the read, each fault would take the lock on the process's
+	 * addresses. The read reports a failure. */
 	madvise(to - before, before + bytes, MADV_POPULATE_WRITE);
 	ssize_t n = buffer_read(from, to, bytes, at);
 
-	/* The bytes stay in the file. In the end one thread would take all page tables apart. */
+	/* Removes the pages from the mapping, not from the file: in the end, one thread would have
+	 * to remove all page tables. */
 	madvise(to - before, before + bytes, MADV_DONTNEED);
 	return n >= 0 && (uint64_t)n == bytes;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: one part of a file. */
+/* gpumem cp: copies or verifies one part of a file. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 
 #define ALIGNMENT ((uint64_t)4096)
 
-/* Straight from the disk, but for what the page cache has: that is faster, and O_DIRECT would pass
- * it by. */
+/* Reads bytes in the page cache from there, which is faster, and the rest from the disk with
+ * O_DIRECT. */
 static ssize_t source_read_direct(const struct cp_file *file, char *to, uint64_t bytes,
 				  uint64_t offset)
 {
@@ -25,14 +25,14 @@ static ssize_t source_read_direct(const struct cp_file *file, char *to, uint64_t
 
 	if (n == (ssize_t)bytes)
 		return n;
-	/* The end may lie inside the last sector: a whole one is asked for. */
+	/* O_DIRECT reads whole sectors, also at the end of the file. */
 	uint64_t rest = (bytes - have + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
 
 	n = pread(file->in_direct, to + have, rest, (off_t)(offset + have));
 	have += n > 0 ? (uint64_t)n : 0;
 	if (have >= bytes)
 		return (ssize_t)bytes;
-	/* What went wrong there, or the end of the file, is seen again here. */
+	/* This read sees the error or the end of the file again. */
 	n = buffer_read(file->in, to + have, bytes - have, offset + have);
 	return n < 0 ? n : (ssize_t)have + n;
 }
@@ -85,7 +85,7 @@ static void range_copy(struct cp_file *file, char *buffer, uint64_t offset, uint
 		cp_file_fail(file, file->to, -error);
 }
 
-/* The stretches of data in the part alone: what is not written stays a hole. */
+/* Copies only the data of a sparse part, so that holes stay holes. */
 static void range_copy_sparse(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
 {
 	while (offset < end && !atomic_load(&file->error)) {
@@ -95,7 +95,7 @@ static void range_copy_sparse(struct cp_file *file, char *buffer, uint64_t offse
 			return;
 		off_t hole = data < 0 ? -1 : lseek(file->in, data, SEEK_HOLE);
 
-		if (hole < 0) { /* it cannot be asked: all of it is data */
+		if (hole < 0) { /* SEEK_HOLE is not supported: all bytes are data */
 			range_copy(file, buffer, offset, end - offset);
 			return;
 		}
@@ -107,7 +107,7 @@ static void range_copy_sparse(struct cp_file *file, char *buffer, uint64_t offse
 	}
 }
 
-/* In steps of what fits into the buffer. */
+/* Copies in steps of the buffer's size. */
 static void range_copy_buffered(struct cp_file *file, char *buffer, uint64_t offset, uint64_t end)
 {
 	for (uint64_t bytes; offset < end && !atomic_load(&file->error); offset += bytes) {
@@ -139,7 +139,7 @@ static bool part_copy_range(struct cp *cp, struct cp_file *file, struct cp_buffe
 	return true;
 }
 
-/* The kernel or the daemon cannot do it for these two: through this process then. */
+/* The kernel or the daemon cannot copy between the two files, so this process copies. */
 static bool error_needs_buffer(int error)
 {
 	return error == EXDEV || error == EINVAL || error == ENOSYS || error == EOPNOTSUPP;
@@ -179,7 +179,7 @@ static bool part_copy_on_mount(struct cp *cp, struct cp_file *file, char *buffer
 	return true;
 }
 
-/* Waits for the pipe, or for the signal that ends it all. */
+/* Waits for the pipe. False: a signal asks cp to end. */
 static bool pipe_wait(const struct cp_file *file)
 {
 	struct pollfd ready[2] = {{.fd = file->in, .events = POLLIN},
@@ -190,7 +190,7 @@ static bool pipe_wait(const struct cp_file *file)
 	return !ready[1].revents;
 }
 
-/* A part's worth, or less at the end; and errno in *error. */
+/* Reads CP_PART bytes, or fewer at the end or after an error, which is in *error. */
 static uint64_t pipe_read(struct cp_file *file, char *to, int *error)
 {
 	uint64_t done = 0;
@@ -241,7 +241,7 @@ static bool part_copy_stream(struct cp *cp, struct cp_file *file, char *buffer)
 	return !error;
 }
 
-/* The sum of what the source had there: known, or read once more. */
+/* The sum of the source's part: known from the copy, or of the bytes read again. */
 static int part_source_sum(struct cp_file *file, uint64_t part, char *buffer, uint64_t bytes,
 			   uint64_t *sum)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: the file beside the target, in which the bytes gather. */
+/* gpumem cp: the partial file beside the target, which gets the bytes until the file is complete.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +26,7 @@ char *cp_partial_path(const char *to)
 	int folder = (int)(name - to);
 	char *path;
 
-	/* The name of a long one is cut, and told apart by its sum. */
+	/* A long name is cut, and its sum is added to keep names distinct. */
 	if (strlen(name) + strlen("." SUFFIX) <= NAME_MAX) {
 		if (asprintf(&path, "%.*s.%s" SUFFIX, folder, to, name) < 0)
 			return NULL;
@@ -36,7 +37,8 @@ char *cp_partial_path(const char *to)
 	return path;
 }
 
-/* Ours, and nobody else's: not a link to something, nor what another user has put there. */
+/* Accepts only a regular file of this user, with one name and locked by this process: neither a
+ * link nor a file of another user. */
 static int partial_check(int fd, const char *path, struct stat *st)
 {
 	struct stat named;
@@ -47,7 +49,7 @@ static int partial_check(int fd, const char *path, struct stat *st)
 		return -errno;
 	if (!S_ISREG(st->st_mode) || st->st_uid != geteuid())
 		return -EEXIST;
-	/* Another copy may have given it its name before we had the lock. */
+	/* Another copy may have renamed the file before this process had the lock. */
 	if (lstat(path, &named) < 0 || named.st_ino != st->st_ino || named.st_dev != st->st_dev)
 		return -ESTALE;
 	return st->st_nlink == 1 ? 0 : -EEXIST;
@@ -71,7 +73,7 @@ int cp_partial_open(const char *path, struct stat *st)
 	return -EWOULDBLOCK;
 }
 
-/* Which source, as it was, and how far. */
+/* The note: the state of the source, and the number of bytes copied. */
 static int note_text(const struct stat *st, uint64_t bytes, char text[NOTE_MAX])
 {
 	return snprintf(text, NOTE_MAX, "1 %ju:%ju %jd %jd.%09ld %" PRIu64, (uintmax_t)st->st_dev,
@@ -113,7 +115,7 @@ int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes)
 	return fsetxattr(fd, NOTE, text, (size_t)length, 0) < 0 ? -errno : 0;
 }
 
-/* cp.lock is held. */
+/* Under cp.lock. */
 void cp_partial_note_all(struct cp *cp)
 {
 	for (struct cp_file *file = cp->open; file; file = file->following) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: which thread does what next. */
+/* gpumem cp: decides which thread does what next. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -8,10 +8,11 @@
 #include "client/cli/cp/cp.h"
 #include "common/cleanup.h"
 
-/* The walk waits while so many files are queued. */
+/* The walk waits if so many files are queued. */
 #define QUEUE_MAX 65536
-/* Elsewhere than on the mount the kernel lets one write at a time into a file: one thread writes,
- * another one reads what is next, and more are of use where there are fewer files than these. */
+/* On other file systems than gpumemfs the kernel runs one write into a file at a time: one thread
+ * writes while another reads the next part. More threads for one file are useful only if fewer
+ * files than WIDE are open. */
 #define WRITERS 2
 #define WIDE	4
 
@@ -40,7 +41,7 @@ static unsigned files_count_open(const struct cp *cp)
 	return n;
 }
 
-/* Whether one more thread makes it faster. */
+/* Whether one more thread would make the copy of the file faster. Under cp->lock. */
 static bool file_takes_thread(const struct cp *cp, const struct cp_file *file)
 {
 	if (file->step != CP_STAGED_OUT)
@@ -48,7 +49,7 @@ static bool file_takes_thread(const struct cp *cp, const struct cp_file *file)
 	return !cp->queue && (atomic_load(&file->users) < WRITERS || files_count_open(cp) < WIDE);
 }
 
-/* An open file first, so that few are in the making at a time. */
+/* Takes an open file first, so that few files are partial at a time. Under cp->lock. */
 static struct cp_file *file_take(struct cp *cp)
 {
 	for (struct cp_file *file = cp->open; file; file = file->following)
@@ -70,7 +71,7 @@ static struct cp_file *file_take(struct cp *cp)
 	return file;
 }
 
-/* NULL: there is nothing left to do. */
+/* Waits for a file to work on. NULL: nothing is left to do. */
 static struct cp_file *file_wait_next(struct cp *cp)
 {
 	scoped_lock(&cp->lock);
@@ -81,14 +82,14 @@ static struct cp_file *file_wait_next(struct cp *cp)
 			cp->busy++;
 			return file;
 		}
-		/* A file that another thread is about to open may have parts for us. */
+		/* A file that another thread is opening may get parts for this thread. */
 		if (cp_stopped(cp) || (cp->walked && !cp->busy))
 			return NULL;
 		pthread_cond_wait(&cp->work, &cp->lock);
 	}
 }
 
-/* Others may take parts of it from now on. */
+/* Lets other threads take parts of the file. */
 static void file_publish(struct cp *cp, struct cp_file *file)
 {
 	scoped_lock(&cp->lock);
@@ -107,7 +108,7 @@ static void file_unpublish(struct cp *cp, struct cp_file *file)
 		}
 }
 
-/* Whether this thread was the last one that works on the file. */
+/* Whether this thread was the last thread on the file. */
 static bool file_leave(struct cp *cp, struct cp_file *file)
 {
 	scoped_lock(&cp->lock);
@@ -124,7 +125,7 @@ static void worker_set_idle(struct cp *cp)
 	pthread_cond_broadcast(&cp->work);
 }
 
-/* Not on cp->work, where it would take the one signal that is another thread's. */
+/* Waits on cp->room: on cp->work this thread could take the signal that is for a worker. */
 bool cp_await_room(struct cp *cp, struct cp_file *file)
 {
 	if (!atomic_load(&file->room_made)) {
@@ -143,8 +144,8 @@ static void file_make_room(struct cp *cp, struct cp_file *file)
 	pthread_cond_broadcast(&cp->room);
 }
 
-/* A GPU's memory takes milliseconds to be had, for which others make their staging memory and read
- * into it. */
+/* Allocating a GPU's memory takes milliseconds, in which other threads make staging memory and read
+ * the source. */
 static void file_open(struct cp *cp, struct cp_file *file)
 {
 	cp_file_open(cp, file);
@@ -186,8 +187,8 @@ void *cp_worker(void *context)
 		file_work(cp, file, &buffers);
 		worker_set_idle(cp);
 	}
-	/* Staging memory goes with the process: to have it taken out of that for one thread after
-	 * the other took 10 ms. */
+	/* The staging memory is not unmapped: the process's end does so. Unmapping thread after
+	 * thread took 10 ms. */
 	buffer_free(buffers.data, CP_BUFFER_BYTES);
 	buffer_free(buffers.other, CP_BUFFER_BYTES);
 	scoped_lock(&cp->lock);

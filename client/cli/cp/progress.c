@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: a line on the terminal that says how far it is. */
+/* gpumem cp: the line of progress on the terminal. */
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include "client/cli/cp/cp.h"
 
 #define CELLS 24
-/* What took less than this needs no drawing. */
+/* A shorter copy shows no progress. */
 #define SILENT_SECONDS 0.5
 
 static bool progress_wanted(const struct cp *cp)
@@ -23,7 +23,7 @@ static double progress_rate(const struct cp *cp, double seconds)
 	return seconds > 0 ? (double)done / seconds : 0;
 }
 
-/* What is to be moved in all: read back counts as once more. */
+/* The bytes to move in all: verified bytes count twice. */
 static uint64_t progress_bytes(const struct cp *cp, uint64_t copied, uint64_t verified)
 {
 	return cp->options.verify ? copied + verified : copied;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp between the mount and elsewhere: the GPU copies to or from staging memory, and a read
- * or a write does the rest. Each thread has its own, so that while some wait for the GPU others
- * read, and the link is never without something to move. */
+/* gpumem cp between the mount and other file systems: the GPU copies from or to staging memory, and
+ * a read or write does the rest. Each thread has its own staging memory: while some threads wait
+ * for the GPU others read, so the link is always busy. */
 #include <errno.h>
 #include <sys/stat.h>
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/cp/cp.h"
 
-/* In the mount that fd is on; false: there cannot be any. */
+/* Opens staging memory on the mount of fd. False: the mount offers none. */
 static bool staging_open(struct cp_staging *staging, int fd)
 {
 	struct stat st;
@@ -25,7 +25,7 @@ static bool staging_open(struct cp_staging *staging, int fd)
 	return staging->memory.fd >= 0;
 }
 
-/* The mount has no room for it, and this thread goes on without: false. */
+/* The mount has no room for staging memory: this thread copies without. False. */
 static bool staging_give_up(struct cp_staging *staging)
 {
 	client_staging_close(&staging->memory);
@@ -49,7 +49,7 @@ static bool part_copy_in(struct cp *cp, struct cp_file *file, struct cp_staging 
 	ssize_t n = client_staging_place(memory, 0, file->out, offset, bytes);
 	uint64_t done = n > 0 ? (uint64_t)n : 0;
 
-	/* What keeps some of it from being copied is said by a write. */
+	/* If the daemon copied only a part, the write reports the error. */
 	if (n >= 0 && done < bytes)
 		n = buffer_write(file->out, memory->base + done, bytes - done, offset + done);
 	if (n < 0)
@@ -62,7 +62,7 @@ static bool part_copy_out(struct cp_file *file, struct cp_staging *staging, uint
 {
 	const struct client_staging *memory = &staging->memory;
 
-	/* The GPU copies into pages that are there. */
+	/* The GPU copies into allocated pages only. */
 	if (!staging->touched && client_staging_touch(memory, 0, CP_PART_STAGED) < 0)
 		return staging_give_up(staging);
 	staging->touched = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: what there is to copy. */
+/* gpumem cp: finds the files to copy. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "client/cli/cp/cp.h"
 #include "common/cleanup.h"
 
-/* The tree that is walked: its target must not be met on the way. */
+/* A walk of one tree, which must not enter its own target. */
 struct walk {
 	struct cp *cp;
 	dev_t device;
@@ -44,7 +44,7 @@ void cp_tell(const struct cp *cp, const char *from, const char *to)
 		return;
 	if (atomic_exchange(&cli_line_open, false))
 		fputs("\r\033[K", stderr);
-	/* JSON is alone on standard output. */
+	/* With --json, standard output has JSON only. */
 	fprintf(cp->options.json ? stderr : stdout, "'%s' -> '%s'\n", shown_from, shown_to);
 }
 
@@ -58,7 +58,7 @@ static bool stat_same_file(const struct stat *one, const struct stat *other)
 	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
-/* A link that stands at the target is written through, as cp(1) does. */
+/* An existing link at the target is followed, as by cp(1). */
 static void file_queue(struct cp *cp, const char *from, const char *to, const struct stat *st)
 {
 	AUTO_FREE char *real = NULL;
@@ -117,7 +117,7 @@ static int link_copy(const char *from, const char *to)
 	return symlink(target, to) < 0 ? errno : 0;
 }
 
-/* Links, FIFOs and what else is no file. */
+/* Copies links, FIFOs and device nodes. */
 static void special_copy(struct cp *cp, const char *from, const char *to, const struct stat *st)
 {
 	struct stat there;
@@ -150,7 +150,7 @@ static void directory_copy_xattrs(const char *from, const char *to)
 	cp_xattrs(in, out, CP_XATTRS_OTHERS);
 }
 
-/* Writable for us until it is filled. */
+/* Makes a directory that is writable for this user until all of its files are copied. */
 static int directory_make(struct cp *cp, const char *from, const char *to, const struct stat *st)
 {
 	struct stat there;
@@ -236,7 +236,7 @@ void cp_walk(struct cp *cp, const char *from, const char *to)
 			path_fail(cp, "standard input", errno);
 			return;
 		}
-		/* Read from where it stands, whatever it is. */
+		/* Standard input is read from its present position, whatever the file is. */
 		st.st_mode = S_IFIFO;
 		file_queue(cp, NULL, to, &st);
 	} else if ((cp->options.recursive ? lstat(from, &st) : stat(from, &st)) < 0) {

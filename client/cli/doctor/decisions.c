@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem doctor MOUNT: what the daemon decided by itself, and why. */
+/* gpumem doctor MOUNT: the settings that the daemon has chosen, with the reasons. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +15,10 @@ static const char *const names[] = {"backend",	   "threads", "io_uring",  "clone
 				    "busy_poll",   "cache",   "readahead", "recovery",
 				    "passthrough", "mmap",    "sharing",   "streaming_copies"};
 
-/* Of a GPU, below its name. */
+/* Of a GPU; params has the GPU's name in front. */
 static const char *const gpu_names[] = {"bar", "crossover_write", "crossover_read"};
 
-/* "off: WHY" has the reason with it; beside a number is a word, which the reason says as well. */
+/* Splits "off: REASON". A number has a word behind, which the reason repeats. */
 static char *reason_split(char *line)
 {
 	char *blank = strchr(line, ' ');
@@ -32,7 +32,7 @@ static char *reason_split(char *line)
 	return blank + 1;
 }
 
-/* A daemon of another version may not have it. */
+/* A daemon of another version may not have the setting. */
 static void decision_add(json_t *decisions, const char *where, const char *params, const char *name)
 {
 	AUTO_FREE char *value = facts_line(params, name), *name_of_why = NULL, *why = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem doctor: what limits this machine, in plain words. */
+/* gpumem doctor: finds limits and errors of this machine, with remedies. */
 #include "client/cli/doctor/doctor.h"
 
 #include <errno.h>
@@ -91,7 +91,7 @@ static void findings_write(const struct doctor *doctor)
 					     : "No problems found.");
 }
 
-/* The exit status. */
+/* Writes the findings and gives the exit status. */
 static int findings_report(const struct doctor *doctor, int json)
 {
 	json_t *all;

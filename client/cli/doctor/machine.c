@@ -20,10 +20,10 @@
 #define IOMMU_GROUPS "/sys/kernel/iommu_groups"
 #define PCI_DEVICES  "/sys/bus/pci/devices"
 
-/* A request of the daemon has 1 MiB. */
+/* A request of the daemon has 1 MiB in pages of 4 KiB. */
 #define PAGES_WANTED 256
 
-/* Who may not open it can still use what others mounted. */
+/* A user who may not open /dev/fuse can still use mounts of other users. */
 static void check_fuse_rights(struct doctor *doctor)
 {
 	AUTO_FREE char *path = NULL;
@@ -63,8 +63,7 @@ static void check_fuse(struct doctor *doctor)
 			    "there is no /dev/fuse: nothing can be mounted here");
 }
 
-/* A mount says whether it has io_uring, and why not: then the kernel's switch alone says nothing.
- */
+/* A mount has its own finding about io_uring, with the reason. */
 static void check_uring(struct doctor *doctor)
 {
 	AUTO_FREE char *on = doctor_line(doctor, DOCTOR_URING_PARAMETER);
@@ -96,7 +95,7 @@ static void check_pages(struct doctor *doctor)
 	uint64_t pages;
 
 	if (!text || parse_u64(text, 0, UINT64_MAX, &pages) < 0)
-		return; /* an older kernel, whose limit is 256 */
+		return; /* an older kernel, with a limit of 256 */
 	if (pages < PAGES_WANTED)
 		doctor_find(doctor, DOCTOR_LIMIT, "fs.fuse.max_pages_limit",
 			    "sysctl fs.fuse.max_pages_limit=256; then mount again",
@@ -118,7 +117,7 @@ static void check_huge_pages(struct doctor *doctor)
 		doctor_find(doctor, DOCTOR_GOOD, "huge pages", NULL, "shared memory may have them");
 }
 
-/* The first entry's name in a folder of the machine that wanted accepts. */
+/* Whether wanted accepts an entry of the machine's folder. */
 static bool folder_has_entry(const struct doctor *doctor, const char *path,
 			     bool (*wanted)(const struct doctor *doctor, const char *path))
 {
@@ -162,7 +161,7 @@ static void check_iommu(struct doctor *doctor)
 		doctor_find(doctor, DOCTOR_GOOD, "IOMMU", NULL, "off, or passes addresses through");
 }
 
-/* A display or 3D controller of NVIDIA's. */
+/* Whether the device is an NVIDIA display or 3D controller. */
 static bool device_is_gpu(const struct doctor *doctor, const char *device)
 {
 	AUTO_FREE char *vendor_path = NULL, *class_path = NULL;

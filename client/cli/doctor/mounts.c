@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem doctor: the mounts, by what their daemons say of themselves. */
+/* gpumem doctor: examines the mounts through the texts of their daemons. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "common/cleanup.h"
 #include "common/number.h"
 
-/* What a daemon says is on or off, and what lifts an off besides its own reason. */
+/* Features that a daemon reports as on or off, with the remedy for off. */
 static const struct {
 	const char *name, *lift;
 } switches[] = {
@@ -83,7 +83,7 @@ static void check_switch(struct doctor *doctor, const char *where, const char *p
 			    reason ? reason : "");
 }
 
-/* Only the kernel's switch is a limit: the rest was asked for, or is right as it is. */
+/* Only the kernel's switch counts as a limit: other reasons are requested or right. */
 static void check_uring(struct doctor *doctor, const char *where, const char *params)
 {
 	AUTO_FREE char *line = facts_line(params, "io_uring"),
@@ -127,7 +127,7 @@ static bool library_loads(const char *library)
 	return true;
 }
 
-/* Which of the ways to the BAR that are better than none are absent, and why. */
+/* Reports why each way to the BAR is missing. */
 static void check_missing_ways(struct doctor *doctor, const char *gpu)
 {
 	doctor_find(doctor, DOCTOR_NOTE, gpu, "a driver of CUDA 13.3 or later",

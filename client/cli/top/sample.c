@@ -104,7 +104,8 @@ static void volume_take(struct top *top, const json_t *volume, double seconds)
 	counters_take(gpu, volume, seconds);
 }
 
-/* Who may not read the access log is told of his own files, the busiest first. */
+/* For users who may not read the access log: the daemon lists each user's own files, the busiest
+ * first. */
 static void busy_take(struct top *top, const json_t *busy)
 {
 	const json_t *one;
@@ -163,7 +164,7 @@ static struct top_file *file_find(struct top *top, const char *path)
 	return file->path ? (top->n_files++, file) : NULL;
 }
 
-/* "... op=read ... result=4096 ... path=/gpu0/weights" */
+/* The value of a field in a line "... op=read ... result=4096 ... path=/gpu0/weights". */
 static const char *log_field(const char *line, const char *name)
 {
 	const char *at = strstr(line, name);
@@ -190,7 +191,7 @@ static void log_take_line(struct top *top, char *line)
 	char *path = (char *)log_field(line, " path=/"), *to = (char *)log_field(line, " to=/");
 	uint64_t bytes = result ? strtoull(result, NULL, 10) : 0;
 
-	/* A copy is the target's. */
+	/* A copy counts for its target. */
 	if (to)
 		path = to;
 	if (!operation || !bytes || !path)
@@ -234,14 +235,14 @@ static int file_compare_busy(const void *one, const void *other)
 	return a < b ? 1 : a > b ? -1 : 0;
 }
 
-/* The log may have lost lines, and the counters none: theirs are the amounts, and its the shares.
- */
+/* The access log may have lost lines, but the counters count all: so the counters give the amount,
+ * and the log gives the shares. */
 static double rate_share(double seen, double seen_in_all, double rate)
 {
 	return seen_in_all > 0 ? rate * seen / seen_in_all : 0;
 }
 
-/* The file's part of what was done on its GPU. */
+/* The file's share of its GPU's traffic. */
 static struct top_bytes file_share(struct top *top, const struct top_file *file)
 {
 	const struct top_gpu *gpu = gpu_find(top, file->path, strcspn(file->path, "/"));

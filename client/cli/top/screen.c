@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What top shows, and the terminal that it shows it on. */
+/* gpumem top: the layout of the screen, and the terminal. */
 #include <errno.h>
 #include <ncurses.h>
 #include <stdarg.h>
@@ -15,17 +15,17 @@
 #define BAR_CELLS   16
 #define CURVE_CELLS 30
 #define LINE_BYTES  1024
-/* Of the sharers, however many files are busy. */
+/* The number of sharers shown, however many files are busy. */
 #define SHARERS_SEEN 6
 
-/* Where lines go, and how many there is room for. */
+/* The destination of the lines, and its size. */
 struct sheet {
 	unsigned left, columns;
 	void (*put)(void *context, const char *line, bool strong);
 	void *context;
 };
 
-/* Cuts a text to so many columns; a character of UTF-8 is whole. */
+/* Cuts a text to so many columns, between characters of UTF-8. */
 static void text_cut(char *text, unsigned columns)
 {
 	unsigned width = 0;
@@ -86,7 +86,7 @@ static void gpu_write(const struct top_gpu *gpu, struct sheet *sheet)
 static void files_write(const struct top *top, struct sheet *sheet)
 {
 	char rates[LINE_BYTES], recent[OUTPUT_TEXT_MAX];
-	/* Some of the sharers are to be seen too. */
+	/* Leave lines for some of the sharers. */
 	unsigned kept = 2 + (top->n_sharers < SHARERS_SEEN ? top->n_sharers : SHARERS_SEEN);
 
 	line(sheet, false, "%s", "");
@@ -156,7 +156,7 @@ static int screen_draw_until(struct top *top, double seconds, uint64_t count)
 	for (uint64_t n = 0; key != 'q' && (!count || n <= count); n++) {
 		int row = 0;
 
-		/* A key or a new size draws again, and does not shorten the interval. */
+		/* A key or a new window size redraws without shortening the interval. */
 		if (key == ERR || n == 0)
 			error = top_sample(top, cli_seconds());
 		if (error)
@@ -173,7 +173,7 @@ static int screen_draw_until(struct top *top, double seconds, uint64_t count)
 int top_screen(struct top *top, double seconds, uint64_t count)
 {
 	const char *term = getenv("TERM");
-	/* Not initscr, which ends the program where there is no terminal of this kind. */
+	/* newterm, because initscr ends the program on an unknown terminal. */
 	SCREEN *screen = top_terminal_places() ? newterm(NULL, stdout, stdin) : NULL;
 
 	if (!screen) {

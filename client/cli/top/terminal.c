@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What top asks of the terminal. The macros of <term.h> (lines, columns) keep to this file. */
+/* gpumem top: what the terminal can do. In a file of its own, because the macros of <term.h>
+ * (lines, columns) clash with other names. */
 #include "client/cli/top/top.h"
 
 #include <ncurses.h>
@@ -16,7 +17,7 @@ bool top_terminal_places(void)
 	const char *place = tigetstr("cup");
 	bool places = place && place != (const char *)-1;
 
-	/* newterm makes a description of its own. */
+	/* newterm reads the description of the terminal again. */
 	del_curterm(cur_term);
 	return places;
 }

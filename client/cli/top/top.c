@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem top: the mount at work, on the terminal, as lines or as JSON. */
+/* gpumem top: shows the traffic of a mount, on the terminal, as lines or as JSON. */
 #include "client/cli/top/top.h"
 
 #include <errno.h>
@@ -106,7 +106,7 @@ static void interval_wait(uint64_t ms)
 		;
 }
 
-/* A sample to begin with, which has no rates yet, and then one after each interval. */
+/* Takes a first sample, which has no rates, and then prints one sample after each interval. */
 static int samples_print(struct top *top, uint64_t ms, uint64_t count, bool json)
 {
 	int error = top_sample(top, cli_seconds()), status = CLI_OK;
@@ -142,7 +142,7 @@ static int sample_show(const char *where, uint64_t ms, uint64_t count, bool json
 	return status;
 }
 
-/* The only mount, or the one of the word. */
+/* Finds the mount: the only one, or the argument's. */
 static int mount_top(const struct cli_args *args, uint64_t ms, uint64_t count, bool json)
 {
 	AUTO_PLACE struct place place = {0};

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #define STRINGS 32
-#define PIECE	16 /* bytes, of a string in turn */
+#define PIECE	16 /* bytes; the pieces go to the strings in turn */
 #define ACCUMULATORS                                                                               \
 	128 /* of all strings: XXH64 has four, which take a word of 8 bytes in turn                \
 	     */
@@ -32,7 +32,8 @@ static inline __attribute__((always_inline)) uint64_t accumulator_round(uint64_t
 	return word_rotate(accumulator + word * PRIME_2, 31) * PRIME_1;
 }
 
-/* Two pieces of each string after the other: the accumulators' order is that of the words. */
+/* Two pieces of each string, one after the other, so that the accumulators have the order of the
+ * words. */
 static inline __attribute__((always_inline)) void stripes(uint64_t *restrict all,
 							  const char *restrict bytes)
 {
@@ -46,7 +47,7 @@ static inline __attribute__((always_inline)) void stripes(uint64_t *restrict all
 }
 
 #if defined(__x86_64__)
-/* 64-bit products of a vector are what it takes. */
+/* These targets have products of 64 bits in vectors. */
 __attribute__((target("avx512f,avx512dq"))) static void stripes_avx512(uint64_t *restrict all,
 								       const char *restrict bytes)
 {
@@ -67,7 +68,7 @@ static void stripes_any(uint64_t *restrict all, const char *restrict bytes)
 }
 #endif
 
-/* How XXH64 ends where no byte is left over. */
+/* The end of XXH64 for a length without rest. */
 static uint64_t string_sum(const uint64_t v[4])
 {
 	uint64_t sum = word_rotate(v[0], 1) + word_rotate(v[1], 7) + word_rotate(v[2], 12) +

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The kernel's text, as the driver takes it: with a NUL behind it. */
+/* The text of the kernel, with a NUL behind, as the driver wants. */
 #include "client/cli/verify/tree.h"
 
 __asm__(".pushsection .rodata\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The blocks of a file as read(2) gives them, by several threads. */
+/* Computes the sums of a file's blocks by read(2), in several threads. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,16 +9,16 @@
 #include "client/cli/core/buffer.h"
 #include "client/cli/verify/tree.h"
 
-#define PART	    ((uint64_t)1 << 20) /* one request of the kernel to the daemon */
+#define PART	    ((uint64_t)1 << 20) /* the size of one request of the kernel to the daemon */
 #define PART_BLOCKS (PART / TREE_BLOCK)
 #define READERS_MAX 32
 
 struct reading {
 	int fd;
 	uint64_t bytes, end;
-	_Atomic uint64_t next; /* the first block that nobody has taken */
+	_Atomic uint64_t next; /* the first block that no thread has taken */
 	uint64_t *sums;
-	atomic_int error; /* the first, as -errno */
+	atomic_int error; /* the first error, as -errno */
 };
 
 static void reading_fail(struct reading *reading, int error)
@@ -28,7 +28,7 @@ static void reading_fail(struct reading *reading, int error)
 	atomic_compare_exchange_strong(&reading->error, &none, error);
 }
 
-/* One part, or what there is of it. */
+/* Sums up one part, which may be shorter at the end. */
 static int part_sums(struct reading *reading, uint64_t first, char *buffer)
 {
 	uint64_t blocks = reading->end - first < PART_BLOCKS ? reading->end - first : PART_BLOCKS;
@@ -76,7 +76,7 @@ int tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t end, unsigned thr
 
 	if (threads > READERS_MAX)
 		threads = READERS_MAX;
-	/* Fewer than wanted do it too. */
+	/* Fewer threads than wanted are enough. */
 	while (started + 1 < threads && started + 1 < parts &&
 	       pthread_create(&others[started], NULL, reader_main, &reading) == 0)
 		started++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem verify: the checksum of a file's bytes as they are in memory. */
+/* gpumem verify: prints or compares the checksum of a file's bytes in memory. */
 #include "client/cli/verify/verify.h"
 
 #include <errno.h>
@@ -13,13 +13,13 @@
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
 
-/* What the command line asks for. */
+/* The request of the command line. */
 struct asked {
 	const char *path;
-	const char *wanted; /* the digits of SUM; NULL: none was given */
+	const char *wanted; /* the digits of SUM; NULL: no SUM */
 	char digits[HASH_TEXT_MAX];
 	enum hash_kind kind;
-	bool named; /* the kind was */
+	bool named; /* the user named the kind */
 	enum verify_on on;
 	bool json;
 };
@@ -99,7 +99,7 @@ static int option_take(struct asked *asked, const struct cli_args *args, int cod
 	return cli_usage(args->command, "--on=%s: auto, cpu or gpu", args->value);
 }
 
-/* What the words and the options say together: 0 or CLI_USAGE. */
+/* Combines the arguments with the options: 0 or CLI_USAGE. */
 static int sum_take(struct asked *asked, const struct cli_args *args)
 {
 	const char *word = args->argc > 1 ? args->argv[1] : NULL;

@@ -13,9 +13,9 @@
 #include "client/lib/gpumem.h"
 #include "common/cleanup.h"
 
-/* A context takes a GPU some tenths of a second and half a GiB. */
+/* Making a context takes some tenths of a second and half a GiB of the GPU. */
 #define GPU_BYTES_MIN ((off_t)2 << 30)
-/* So many blocks of the GPU's are read by the CPU too. */
+/* The number of blocks that the CPU checks. */
 #define CHECKED_MAX 256
 
 struct summing {
@@ -31,7 +31,8 @@ bool verify_suits_gpu(const struct stat *st)
 	       (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
 }
 
-/* What was stored through mappings goes to where the file is, and is read from there. */
+/* Writes changes through mappings back, and drops the page cache, so that reads get the bytes in
+ * GPU memory. */
 static int cache_drop(int fd)
 {
 	struct stat st;
@@ -57,7 +58,8 @@ int verify_open(const char *path, int flags)
 	return error;
 }
 
-/* To write, if that may be: a lease to read is of a copy that takes as much memory again. */
+/* Opens for writing if allowed: a lease for reading is of a copy, which takes as much memory again.
+ */
 static int file_open_shared(const char *path)
 {
 	int fd = verify_open(path, O_RDWR);
@@ -65,8 +67,8 @@ static int file_open_shared(const char *path)
 	return fd < 0 ? verify_open(path, O_RDONLY) : fd;
 }
 
-/* The i-th of count blocks in so many equal parts, at random in its part; first and last are among
- * them. */
+/* The i-th of count blocks: the blocks are split into count equal parts, and the block is random in
+ * its part. The first and the last block are always among the samples. */
 static uint64_t block_sample(uint64_t i, uint64_t count, uint64_t blocks)
 {
 	uint64_t from = blocks / count * i + blocks % count * i / count;
@@ -78,11 +80,11 @@ static uint64_t block_sample(uint64_t i, uint64_t count, uint64_t blocks)
 	if (i == count - 1)
 		return blocks - 1;
 	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
-		number = 0; /* then the first of its part */
+		number = 0; /* the first block of the part */
 	return from + number % (to - from);
 }
 
-/* The CPU's opinion of the GPU's sums. */
+/* Compares samples of the GPU's sums with sums by the CPU. */
 static int sums_check(const struct summing *summing, uint64_t blocks, uint64_t *checked)
 {
 	uint64_t count = blocks < CHECKED_MAX ? blocks : CHECKED_MAX;
@@ -108,7 +110,7 @@ static int sums_check(const struct summing *summing, uint64_t blocks, uint64_t *
 	return CLI_OK;
 }
 
-/* The whole blocks by the GPU, if it can: *done of them. */
+/* Sums up the whole blocks on the GPU, if possible: *done is their number. */
 static int sum_on_gpu(const struct summing *summing, enum verify_on on, uint64_t *done,
 		      struct verified *found)
 {
@@ -164,7 +166,7 @@ int verify_tree(const char *path, enum verify_on on, struct verified *found)
 	summing.fd = fd;
 	summing.bytes = (uint64_t)st.st_size;
 	summing.blocks = tree_blocks(summing.bytes);
-	/* calloc: of nothing it gives something. */
+	/* One more, because calloc(0) may give NULL. */
 	summing.sums = calloc(summing.blocks + 1, sizeof(*summing.sums));
 	if (!summing.sums)
 		return cli_fail(path, ENOMEM);
