@@ -15,72 +15,20 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/mount_line.h"
 #include "common/number.h"
-
-static bool is_octal(char c)
-{
-	return c >= '0' && c <= '7';
-}
-
-/* The kernel writes blanks, tabs, newlines and backslashes as \ooo. Changes the text in place. */
-static void octal_unescape(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from; from++) {
-		if (from[0] == '\\' && is_octal(from[1]) && is_octal(from[2]) &&
-		    is_octal(from[3])) {
-			*to++ =
-			    (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
-			from += 3;
-		} else {
-			*to++ = *from;
-		}
-	}
-	*to = '\0';
-}
-
-struct line {
-	char *device, *mountpoint, *type;
-	char *options; /* of the file system; NULL: none */
-};
-
-/* id parent DEVICE root MOUNTPOINT options [tag...] - TYPE source OPTIONS */
-static bool line_split(char *text, struct line *line)
-{
-	char *rest = NULL;
-	char *field = strtok_r(text, " \n", &rest);
-
-	*line = (struct line){0};
-	for (unsigned i = 0; field && i < 6; i++) {
-		if (i == 2)
-			line->device = field;
-		if (i == 4)
-			line->mountpoint = field;
-		field = strtok_r(NULL, " \n", &rest);
-	}
-	while (field && strcmp(field, "-") != 0)
-		field = strtok_r(NULL, " \n", &rest);
-	line->type = field ? strtok_r(NULL, " \n", &rest) : NULL;
-	if (!line->type || *line->mountpoint != '/')
-		return false;
-	if (strtok_r(NULL, " \n", &rest))
-		line->options = strtok_r(NULL, " \n", &rest);
-	return true;
-}
 
 /* Reads up to the next line about a mount on the path. *text is allocated or NULL. */
 static bool line_find(FILE *table, const char *path, const char *fstype_prefix, char **text,
-		      struct line *line)
+		      struct mount_line *line)
 {
 	size_t room = 0;
 
 	free(*text);
 	*text = NULL;
 	while (getline(text, &room, table) > 0) {
-		if (!line_split(*text, line))
+		if (!mount_line_parse(*text, line) || !line->type)
 			continue;
-		octal_unescape(line->mountpoint);
 		if (strcmp(line->mountpoint, path) == 0 &&
 		    strncmp(line->type, fstype_prefix, strlen(fstype_prefix)) == 0)
 			return true;
@@ -91,43 +39,24 @@ static bool line_find(FILE *table, const char *path, const char *fstype_prefix, 
 bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix)
 {
 	AUTO_FREE char *text = NULL;
-	struct line line;
+	struct mount_line line;
 
 	return line_find(table, path, fstype_prefix, &text, &line);
 }
 
-/* "MAJOR:MINOR" */
-static bool device_read(const char *text, dev_t *device)
-{
-	const char *minor = strchr(text, ':');
-	char major[16];
-	uint64_t numbers[2];
-
-	if (!minor || (size_t)(minor - text) >= sizeof(major))
-		return false;
-	memcpy(major, text, (size_t)(minor - text));
-	major[minor - text] = '\0';
-	if (parse_u64(major, 0, UINT32_MAX, &numbers[0]) ||
-	    parse_u64(minor + 1, 0, UINT32_MAX, &numbers[1]))
-		return false;
-	*device = makedev((unsigned)numbers[0], (unsigned)numbers[1]);
-	return true;
-}
-
 /* From the device field, and "user_id=N" among the options. */
-static bool line_read(struct line *line, struct mountinfo *info)
+static bool line_read(struct mount_line *line, struct mountinfo *info)
 {
-	char *user = line->options ? strstr(line->options, "user_id=") : NULL;
+	char *user = line->super_options ? strstr(line->super_options, "user_id=") : NULL;
 	uint64_t number;
-	dev_t device;
 
-	if (!user || !device_read(line->device, &device))
+	if (!user)
 		return false;
 	user += strlen("user_id=");
 	user[strcspn(user, ",")] = '\0';
 	if (parse_u64(user, 0, UINT32_MAX, &number))
 		return false;
-	*info = (struct mountinfo){.device = device, .user = (uid_t)number};
+	*info = (struct mountinfo){.device = line->device, .user = (uid_t)number};
 	return true;
 }
 
@@ -135,7 +64,7 @@ bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 		    struct mountinfo *found)
 {
 	AUTO_FREE char *text = NULL;
-	struct line line;
+	struct mount_line line;
 	bool any = false;
 
 	while (line_find(table, path, fstype_prefix, &text, &line))
@@ -146,13 +75,12 @@ bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 bool mountinfo_has_device(FILE *table, dev_t device)
 {
 	AUTO_FREE char *text = NULL;
-	struct line line;
+	struct mount_line line;
 	size_t room = 0;
-	dev_t found;
 
 	rewind(table);
 	while (getline(&text, &room, table) > 0)
-		if (line_split(text, &line) && device_read(line.device, &found) && found == device)
+		if (mount_line_parse(text, &line) && line.device == device)
 			return true;
 	return ferror(table);
 }

@@ -10,12 +10,12 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "client/core/error.h"
 #include "client/core/private_fd.h"
 #include "common/cleanup.h"
+#include "common/mount_line.h"
 #include "common/runtime_dir.h"
 
 static int token_ioctl(int fd, void *token)
@@ -109,50 +109,6 @@ int client_mount_token(int fd, int flags, struct gpumem_token *token)
 	return 0;
 }
 
-/* Octal escapes stand for blank, tab, newline and backslash. */
-static void unescape(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from; to++) {
-		if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
-		    from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
-			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
-			from += 4;
-		} else {
-			*to = *from++;
-		}
-	}
-	*to = '\0';
-}
-
-bool client_mount_parse(char *line, struct client_mount_line *parsed)
-{
-	char *words[5], *rest = line, *end;
-
-	for (unsigned i = 0; i < 5; i++) {
-		words[i] = strsep(&rest, " ");
-		if (!words[i] || !*words[i])
-			return false;
-	}
-	if (!rest)
-		return false;
-	parsed->id = strtoul(words[0], &end, 10);
-	if (*end)
-		return false;
-	parsed->major = (unsigned)strtoul(words[2], &end, 10);
-	if (*end++ != ':')
-		return false;
-	parsed->minor = (unsigned)strtoul(end, &end, 10);
-	if (*end)
-		return false;
-	parsed->root = words[3];
-	parsed->where = words[4];
-	unescape(parsed->root);
-	unescape(parsed->where);
-	return true;
-}
-
 int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument)
 {
 	AUTO_FREE char *line = NULL;
@@ -166,12 +122,12 @@ int client_mount_each(int fd, int (*each)(int root, void *argument), void *argum
 	if (!mounts)
 		return -errno;
 	while (getline(&line, &room, mounts) > 0) {
-		struct client_mount_line parsed;
-		if (!client_mount_parse(line, &parsed) || parsed.major != major(st.st_dev) ||
-		    parsed.minor != minor(st.st_dev) || strcmp(parsed.root, "/") != 0)
+		struct mount_line mount;
+		if (!mount_line_parse(line, &mount) || mount.device != st.st_dev ||
+		    strcmp(mount.root, "/") != 0)
 			continue;
 		/* Another mount may hide this one, or a folder above may be closed to this user. */
-		AUTO_CLOSE int root = open(parsed.where, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		AUTO_CLOSE int root = open(mount.mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		int rc = root < 0		     ? -errno
 			 : fstat(root, &there) < 0   ? -errno
 			 : there.st_dev != st.st_dev ? -ENOENT

@@ -27,13 +27,4 @@ int client_mount_connect(int fd);
  * each, or -ENOENT. */
 int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument);
 
-/* One line of /proc/self/mountinfo. */
-struct client_mount_line {
-	unsigned long id;
-	unsigned major, minor;
-	char *root, *where; /* point into the line, escapes resolved */
-};
-/* Splits the line in place. */
-bool client_mount_parse(char *line, struct client_mount_line *parsed);
-
 #endif

@@ -16,29 +16,21 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
+#include "common/mount_line.h"
 
 /* A daemon that has not answered after this time hangs. */
 #define ANSWER_MS 5000
 
-/* id parent major:minor root where options [tag...] - TYPE source options */
-static bool line_parse(char *line, struct mount_at *mount)
+static bool line_parse(char *text, struct mount_at *mount)
 {
-	char *words[6], *rest = NULL, *word = strtok_r(line, " \n", &rest);
+	struct mount_line line;
 
-	for (unsigned i = 0; i < 6; i++, word = strtok_r(NULL, " \n", &rest)) {
-		if (!word)
-			return false;
-		words[i] = word;
-	}
-	while (word && strcmp(word, "-") != 0)
-		word = strtok_r(NULL, " \n", &rest);
-	word = word ? strtok_r(NULL, " \n", &rest) : NULL;
-	if (!word || strcmp(word, MOUNTS_TYPE) != 0)
+	if (!mount_line_parse(text, &line) || !line.type || strcmp(line.type, MOUNTS_TYPE) != 0)
 		return false;
-	snprintf(mount->device, sizeof(mount->device), "%s", words[2]);
-	mount->root = output_unescape(words[3]);
-	mount->where = output_unescape(words[4]);
-	mount->options = words[5];
+	*mount = (struct mount_at){.where = line.mountpoint,
+				   .root = line.root,
+				   .options = line.options,
+				   .device = line.device};
 	return true;
 }
 
@@ -136,8 +128,7 @@ const struct mount_at *mounts_whole(const struct mounts *mounts, const struct mo
 	if (strcmp(mount->root, "/") == 0)
 		return mount;
 	for (size_t i = 0; i < mounts->count; i++)
-		if (strcmp(mounts->at[i].device, mount->device) == 0 &&
-		    strcmp(mounts->at[i].root, "/") == 0)
+		if (mounts->at[i].device == mount->device && strcmp(mounts->at[i].root, "/") == 0)
 			return &mounts->at[i];
 	return NULL;
 }

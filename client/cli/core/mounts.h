@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #define MOUNTS_TYPE "fuse.gpumemfs"
 
@@ -15,7 +16,7 @@ struct mount_at {
 	char *root;    /* the part of the file system that is mounted: "/", but for bind mounts of a
 			  part */
 	char *options; /* "rw,nosuid,..." */
-	char device[32]; /* "0:52": the same for all mounts of one file system */
+	dev_t device;  /* the same for all mounts of one file system */
 };
 
 struct mounts {

@@ -188,29 +188,6 @@ void output_line(FILE *out, const char *format, ...)
 	fputc('\n', out);
 }
 
-static bool char_is_octal(char c)
-{
-	return c >= '0' && c <= '7';
-}
-
-char *output_unescape(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from; from++) {
-		if (from[0] == '\\' && char_is_octal(from[1]) && char_is_octal(from[2]) &&
-		    char_is_octal(from[3])) {
-			*to++ =
-			    (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
-			from += 3;
-		} else {
-			*to++ = *from;
-		}
-	}
-	*to = '\0';
-	return text;
-}
-
 bool output_coloured(FILE *out)
 {
 	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");

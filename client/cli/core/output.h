@@ -37,7 +37,7 @@ const char *output_curve(const double *values, unsigned count, enum output_glyph
 unsigned output_width(const char *text);
 
 /* Makes a name printable. Bytes that control a terminal become \ooo (utf8_escape), and so do the
- * characters of also; with "\\" output_unescape restores the name. Allocated; NULL: no memory. */
+ * characters of also; with "\\" octal_unescape restores the name. Allocated; NULL: no memory. */
 char *output_shown(const char *text, const char *also);
 char *output_escape(const char *text);
 /* As fprintf, with the formatted text made printable. output_line adds "
@@ -47,10 +47,6 @@ void output_text(FILE *out, const char *format, ...) __attribute__((format(print
 void output_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void output_vtext(FILE *out, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
-/* Replaces every \ooo by its byte, in place; the kernel's tables and the daemon write such escapes.
- * Gives the text. */
-char *output_unescape(char *text);
-
 enum output_colour { COLOUR_NONE, COLOUR_GOOD, COLOUR_WARN, COLOUR_BAD, COLOUR_DIM, COLOUR_STRONG };
 
 /* Whether the stream gets colours: a terminal with colours, without NO_COLOR in the environment. */

@@ -6,38 +6,38 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "client/core/error.h"
 #include "client/lib/gpumem.h"
+#include "common/mount_line.h"
 #include "tests/unit/unit.h"
 
 static const struct {
 	const char *line;
-	unsigned long id;
 	unsigned major, minor;
 	const char *root, *where;
 } good[] = {
-    {"36 35 98:0 / /mnt2 rw,noatime master:1 - ext3 /dev/root rw", 36, 98, 0, "/", "/mnt2"},
-    {"1 0 0:57 /sub\\040dir /mnt/a\\040b\\011c\\012d\\134e rw - fuse.gpumemfs x rw", 1, 0, 57,
+    {"36 35 98:0 / /mnt2 rw,noatime master:1 - ext3 /dev/root rw", 98, 0, "/", "/mnt2"},
+    {"1 0 0:57 /sub\\040dir /mnt/a\\040b\\011c\\012d\\134e rw - fuse.gpumemfs x rw", 0, 57,
      "/sub dir", "/mnt/a b\tc\nd\\e"},
-    {"7 1 0:4294967295 / / rw - x x x", 7, 0, 4294967295U, "/", "/"},
-    {"7 1 0:1 /\\0 /\\400\\1 rw", 7, 0, 1, "/\\0", "/\\400\\1"},
-    {"7 1 0:1 // /x//deleted rw", 7, 0, 1, "//", "/x//deleted"},
+    {"7 1 0:4294967295 / / rw - x x x", 0, 4294967295U, "/", "/"},
+    {"7 1 0:1 /\\0 /\\400\\1 rw", 0, 1, "/\\0", "/\\400\\1"},
+    {"7 1 0:1 // /x//deleted rw", 0, 1, "//", "/x//deleted"},
 };
 
 START_TEST(lines)
 {
-	struct client_mount_line parsed;
+	struct mount_line parsed;
 	char line[256];
 
 	strcpy(line, good[_i].line);
-	ck_assert(client_mount_parse(line, &parsed));
-	ck_assert_uint_eq(parsed.id, good[_i].id);
-	ck_assert_uint_eq(parsed.major, good[_i].major);
-	ck_assert_uint_eq(parsed.minor, good[_i].minor);
+	ck_assert(mount_line_parse(line, &parsed));
+	ck_assert_uint_eq(major(parsed.device), good[_i].major);
+	ck_assert_uint_eq(minor(parsed.device), good[_i].minor);
 	ck_assert_str_eq(parsed.root, good[_i].root);
-	ck_assert_str_eq(parsed.where, good[_i].where);
+	ck_assert_str_eq(parsed.mountpoint, good[_i].where);
 }
 END_TEST
 
@@ -56,11 +56,11 @@ static const char *const bad[] = {"",
 
 START_TEST(lines_that_are_none)
 {
-	struct client_mount_line parsed;
+	struct mount_line parsed;
 	char line[256];
 
 	strcpy(line, bad[_i]);
-	ck_assert_msg(!client_mount_parse(line, &parsed), "'%s' was taken", bad[_i]);
+	ck_assert_msg(!mount_line_parse(line, &parsed), "'%s' was taken", bad[_i]);
 }
 END_TEST
 
