@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the spool says of one file, directory or link: a text, gpumemfs-spool(5). Pure: no files,
- * no inodes. Whoever can write to the spool's disk may have written it, so reading believes
- * nothing. */
+/* The record of one file, directory or link, in memory and as the text that gpumemfs-spool(5)
+ * describes. Uses neither files nor inodes. Any program that can write to the spool's disk may have
+ * written the text, so reading trusts nothing. */
 #ifndef FS_SPOOL_RECORD_H
 #define FS_SPOOL_RECORD_H
 
@@ -16,7 +16,16 @@
 /* The unit of hashing, comparing and writing, in bytes. */
 #define SPOOL_BLOCK (1ULL << 20)
 
-#define SPOOL_FORMAT 1
+/* The text: the head line with the format's number, a JSON object, and a line with the XXH3 of all
+ * before that line. Texts of format 1, which had no JSON, are refused. */
+#define SPOOL_FORMAT 2
+#define SPOOL_HEAD   "gpumem-spool "
+#define SPOOL_SUM    "sum "
+/* The last line: 16 digits and the end of the line. */
+#define SPOOL_SUM_BYTES (sizeof(SPOOL_SUM) - 1 + 16 + 1)
+
+/* Larger ids, versions and sequences are damage: adding to such a number could overflow. */
+#define SPOOL_NUMBER_MAX ((uint64_t)INT64_MAX / 2)
 
 /* A stretch of the file with data; the rest is holes. */
 struct spool_run {
@@ -60,6 +69,10 @@ struct spool_record {
 	size_t n_blocks;
 };
 
+/* Room for one more element in an array that grew by this function alone; `array` points to its
+ * pointer. 0 or -ENOMEM. */
+int spool_array_grow(void *array, size_t count, size_t size);
+
 void spool_record_free(struct spool_record *record);
 int spool_record_add_name(struct spool_record *record, uint64_t dir, const char *name);
 int spool_record_add_run(struct spool_record *record, uint64_t from, uint64_t bytes);
@@ -70,15 +83,15 @@ struct spool_block *spool_record_block(const struct spool_record *record, uint64
 /* The bytes of a block up to the end of the file. */
 size_t spool_block_bytes(const struct spool_record *record, uint64_t index);
 
-/* The record as text, allocated; its length; or -ENOMEM. */
+/* The text of a record, allocated: the length, or -ENOMEM. */
 ssize_t spool_record_write(const struct spool_record *record, char **text);
 /* A hash over the fields that make a save necessary. SPOOL_BUT_TIMES leaves mtime and ctime out: a
  * directory is not saved again for each file created in the directory. */
 enum spool_sameness { SPOOL_BUT_TIMES, SPOOL_TIMES };
 uint64_t spool_record_hash(const struct spool_record *record, enum spool_sameness sameness);
 
-/* 0; -EUCLEAN: the text is damaged or says what cannot be, and why is a word about it; -EPROTO: of
- * a version that this program does not read; -ENOMEM. An error leaves nothing allocated. */
+/* Reads a text. 0; -EUCLEAN: the text is damaged or impossible, and `why` is a word about the
+ * reason; -EPROTO: another version of the format; -ENOMEM. After an error nothing is allocated. */
 int spool_record_read(const char *text, size_t length, struct spool_record *record,
 		      const char **why);
 

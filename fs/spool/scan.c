@@ -82,8 +82,7 @@ static int record_scan(struct spool_restoring *restoring, const char *name, uint
 	if (rc) {
 		found->damage = why;
 		log_error("spool: %s/.spool/records/%s: not used: %s", restoring->spool->path, name,
-			  rc == -EPROTO ? "it is of a version that this program does not read"
-					: why);
+			  why);
 		return 0;
 	}
 	found->atime = found->record.atime;
@@ -246,8 +245,8 @@ static int spool_scan(struct spool_restoring *restoring)
 		if (found->record.sequence > spool->sequence)
 			spool->sequence = found->record.sequence;
 	}
-	/* No spool reaches such numbers: a number that could overflow is damage. */
-	return spool->last_id > INT64_MAX || spool->sequence > INT64_MAX ? -EUCLEAN : rc;
+	/* A data file without a record may have any number as its name. */
+	return spool->last_id > SPOOL_NUMBER_MAX ? -EUCLEAN : rc;
 }
 
 /* --- the inode of a record */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A spool that nobody wrote: what is refused leaves nothing behind, and the tree that comes of the
- * rest holds together, can be read or not, be saved again, and goes away. The input is the texts of
- * records without head and sum, with a line "---" between them; those are made right. */
+ * rest holds together, can be read or not, be saved again, and goes away. The input is the JSON of
+ * records, with a line "---" between two; head and sum are made right. */
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
@@ -15,7 +15,6 @@
 #include "common/hash.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
-#include "fs/spool/format.h"
 #include "fs/spool/internal.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_watch.h"

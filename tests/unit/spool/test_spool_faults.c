@@ -123,8 +123,8 @@ static void inject(const struct victim *victim, enum fault fault, uint64_t rando
 		bytes[length] = '\n';
 		victim_write(victim, bytes, length + 1);
 		break;
-	case VERSION: /* a record's head says 1 */
-		bytes[strlen("gpumem-spool ")] = '2';
+	case VERSION: /* a record's head says 2 */
+		bytes[strlen("gpumem-spool ")] = '1';
 		victim_write(victim, bytes, length);
 		break;
 	case A_LINK: /* to what is right, even */

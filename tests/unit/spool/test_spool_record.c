@@ -3,49 +3,91 @@
 /* The text of a record: what is written is read as the same, and what says anything that cannot be
  * is refused. */
 #include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "fs/spool/format.h"
 #include "fs/spool/record.h"
 #include "fs/tree/xattr.h"
 #include "tests/unit/unit.h"
 
-#define TIMES "atime 1\nmtime -9223372036854775808\nctime 9223372036854775807\nbtime 4\n"
-#define HEAD  "version 1\nsequence 2\n" TIMES "id 3\nuid 4\ngid 5\n"
-#define FILE_ HEAD "mode 100644\nname 1 a\n"
-#define DIR_  HEAD "mode 40755\nname 1 a\n"
-#define HASH  " 0123456789abcdef\n"
+/* A record of an empty file. The tests below are changes to its members, with ' for ". */
+static const char base[] = "{'version':1,'sequence':2,'id':3,'mode':33188,'uid':4,'gid':5,'rdev':0,"
+			   "'atime':1,'mtime':-9223372036854775808,'ctime':9223372036854775807,"
+			   "'btime':4,'max_bytes':-1,'max_files':-1,'size':0,'names':[[1,'a']],"
+			   "'target':'','device':'','attributes':{},'xattrs':[],'runs':[],"
+			   "'blocks':[],'fresh':[]}";
 
-/* Lines as they stand between the head and the sum, which are made right. */
-static int read_lines(const char *lines, struct spool_record *record)
+#define MODE(mode) "'mode':" mode
+#define DIR_	   MODE("16877")
+#define LINK	   MODE("41471")
+#define FIFO	   MODE("4480")
+#define CHARACTER  MODE("8612")
+#define BLOCK	   MODE("24996")
+#define CONTENT(size, runs, blocks, fresh)                                                         \
+	"'size':" size ",'runs':" runs ",'blocks':" blocks ",'fresh':" fresh
+
+/* Head and sum around a body. */
+static int read_body(const char *body, struct spool_record *record)
 {
 	AUTO_FREE char *text = NULL;
 	const char *why;
 	size_t length;
 	FILE *out = open_memstream(&text, &length);
 
-	fprintf(out, SPOOL_HEAD "%d\n%s", SPOOL_FORMAT, lines);
+	fprintf(out, SPOOL_HEAD "%d\n%s\n", SPOOL_FORMAT, body);
 	fflush(out);
 	fprintf(out, SPOOL_SUM "%016" PRIx64 "\n", (uint64_t)XXH3_64bits(text, length));
 	fclose(out);
 	return spool_record_read(text, length, record, &why);
 }
 
+static json_t *quoted(const char *format, const char *text)
+{
+	AUTO_FREE char *json = NULL;
+
+	ck_assert_int_gt(asprintf(&json, format, text), 0);
+	for (char *at = json; *at; at++)
+		*at = *at == '\'' ? '"' : *at;
+	json_t *object = json_loads(json, 0, NULL);
+
+	ck_assert_msg(object, "%s", json);
+	return object;
+}
+
+/* The base with other members; a member that becomes null is left out. */
+static int read_changed(const char *members, struct spool_record *record)
+{
+	json_t *object = quoted("%s", base), *changes = quoted("{%s}", members), *value;
+	const char *key;
+
+	json_object_update(object, changes);
+	json_object_foreach (changes, key, value)
+		if (json_is_null(value))
+			json_object_del(object, key);
+	AUTO_FREE char *body = json_dumps(object, 0);
+
+	json_decref(object);
+	json_decref(changes);
+	return read_body(body, record);
+}
+
 static const char *const good[] = {
-    FILE_ "size 0\n",
+    "",
     DIR_,
-    DIR_ "max_bytes 1\nmax_files 18446744073709551615\ndevice GPU-1\n",
-    HEAD "mode 120777\nname 0 a\ntarget %20..%2f\n",
-    HEAD "mode 10600\nname 0 a\n",
-    HEAD "mode 20644\nname 1 a\nnode 1 3\n",
-    HEAD "mode 60644\nname 1 a\nnode 4095 1048575\n",
-    FILE_ "name 1 b\nname 2 a\nxattr user.x \nxattr trusted.y %00%ff\nattribute persist disk\n",
-    FILE_ "size 1048577\nrun 0 1\nrun 4 4\nrun 1048576 1\nblock 0" HASH "fresh 1" HASH,
-    FILE_ "size 9223372036852678656\nrun 9223372036852678655 1\nblock 8796093022205" HASH,
+    DIR_ ",'max_bytes':1,'max_files':-2,'device':'GPU-1'",
+    LINK ",'names':[[0,'a']],'target':' ..%2f'",
+    FIFO,
+    CHARACTER ",'rdev':259",
+    BLOCK ",'rdev':4294967295",
+    "'names':[[1,'a'],[1,'b '],[2,'%ff%25']],'attributes':{'persist':'disk'},"
+    "'xattrs':[['user.x',''],['trusted.y%80','%00%ff']]",
+    CONTENT("1048577", "[[0,1],[4,4],[1048576,1]]", "[0,-1]", "[1]"),
+    CONTENT("9223372036852678656", "[[9223372036852678655,1]]", "[5]", "[8796093022205]"),
 };
 
 START_TEST(good_is_read_and_written_again)
@@ -54,7 +96,7 @@ START_TEST(good_is_read_and_written_again)
 	AUTO_FREE char *text = NULL;
 	const char *why;
 
-	ck_assert_int_eq(read_lines(good[_i], &record), 0);
+	ck_assert_int_eq(read_changed(good[_i], &record), 0);
 	ssize_t length = spool_record_write(&record, &text);
 
 	ck_assert_int_gt(length, 0);
@@ -73,79 +115,118 @@ START_TEST(good_is_read_and_written_again)
 END_TEST
 
 static const char *const bad[] = {
-    "",
-    "\n",
-    "id 3\n",
-    HEAD "mode 100644\n",		/* no name */
-    FILE_ "id 3\n",			/* twice */
-    FILE_ "nothing 1\n",		/* no such line */
-    FILE_ "size 0",			/* no end */
-    FILE_ "size 0 \n",			/* a trailing blank */
-    FILE_ "size -1\n",			/* no number */
-    FILE_ "size 9223372036854775808\n", /* too large */
-    FILE_ "size 0\nname 1 ..\n",	/* names that lead elsewhere */
-    FILE_ "name 1 .\n",
-    FILE_ "name 1 a/b\n",
-    FILE_ "name 1 %2f\n",
-    FILE_ "name 1 \n",
-    FILE_ "name 1 a%00b\n", /* a name that ends early */
-    FILE_ "name 1 %0\n",    /* half an escape */
-    FILE_ "name 1 %0A\n",   /* capitals */
-    FILE_ "name x a\n",
-    DIR_ "name 2 b\n",	   /* a directory with two names */
-    DIR_ "size 1\n",	   /* of a file */
-    DIR_ "target x\n",	   /* of a link */
-    FILE_ "max_bytes 1\n", /* of a directory */
-    FILE_ "device GPU-1\n",
-    HEAD "mode 120777\nname 1 a\n", /* a link to nowhere */
-    HEAD "mode 20644\nname 1 a\n",  /* a device, but which */
-    HEAD "mode 10644\nname 1 a\nnode 1 3\n",
-    HEAD "mode 20644\nname 1 a\nnode 1\n",
-    HEAD "mode 20644\nname 1 a\nnode 4096 3\n",
-    HEAD "mode 20644\nname 1 a\nnode 1 1048576\n",
-    HEAD "mode 20644\nname 1 a\nnode 1 3\nnode 1 3\n",
-    HEAD "mode 644\nname 1 a\n",     /* no type */
-    HEAD "mode 1100644\nname 1 a\n", /* more than a mode */
-    HEAD "mode 100648\nname 1 a\n",  /* not octal */
-    FILE_ "attribute persist never\n",
-    FILE_ "attribute quota.max_bytes 5\n", /* not inherited */
-    FILE_ "attribute nothing 5\n",
-    FILE_ "xattr security.capability x\n", /* what no user could have set */
-    FILE_ "xattr user.gpumem.persist disk\n",
-    FILE_ "xattr gpumem.spool 5\n",
-    FILE_ "run 0 1\nblock 0" HASH,		    /* behind the end */
-    FILE_ "size 8\nrun 0 0\n",			    /* nothing */
-    FILE_ "size 8\nrun 0 8\n",			    /* no hash */
-    FILE_ "size 8\nblock 0" HASH,		    /* a hash of a hole */
-    FILE_ "size 8\nrun 4 4\nrun 0 2\nblock 0" HASH, /* not in order */
-    FILE_ "size 8\nrun 0 4\nrun 2 4\nblock 0" HASH, /* overlapping */
-    FILE_ "size 8\nrun 0 4\nrun 4 4\nblock 0" HASH, /* touching */
-    FILE_ "size 8\nrun 0 8\nblock 0" HASH "block 0" HASH,
-    FILE_ "size 8\nrun 0 8\nblock 0" HASH "block 1" HASH,
-    FILE_ "size 8\nrun 0 8\nblock 0 0123\n", /* half a hash */
-    FILE_ "size 8\nrun 1 18446744073709551615\nblock 0" HASH,
-    FILE_ "size 8\nrun 9223372036852678656 9223372036852678656\nblock 0" HASH,
-    FILE_ "size 9223372036852678656\nrun 0 9223372036852678656\nblock 0" HASH,
+    "'names':[]",
+    "'id':null",		  /* missing */
+    "'id':0",			  /* of no record */
+    "'id':'3'",			  /* another type */
+    "'id':3.0",			  /* no integer */
+    "'nothing':1",		  /* unknown */
+    "'size':-1",		  /* too small */
+    "'size':9223372036854775807", /* too large */
+    "'version':9223372036854775807",
+    "'uid':4294967295",
+    "'names':[[1,'..']]", /* names that lead elsewhere */
+    "'names':[[1,'.']]",
+    "'names':[[1,'a/b']]",
+    "'names':[[1,'%2f']]",
+    "'names':[[1,'']]",
+    "'names':[[1,'a%00b']]", /* a name that ends early */
+    "'names':[[1,'%0']]",    /* half an escape */
+    "'names':[[1,'%0A']]",   /* capitals */
+    "'names':[['x','a']]",
+    "'names':[[-1,'a']]",
+    "'names':[[1,'a',2]]",
+    "'names':{}",
+    DIR_ ",'names':[[1,'a'],[2,'b']]", /* a directory with two names */
+    DIR_ ",'size':1",		       /* of a file */
+    DIR_ ",'target':'x'",	       /* of a link */
+    "'max_bytes':1",		       /* of a directory */
+    "'device':'GPU-1'",
+    LINK,				/* a link to nowhere */
+    FIFO ",'rdev':259",			/* no device */
+    CHARACTER ",'rdev':17592186044416", /* more numbers than the kernel has */
+    CHARACTER ",'rdev':-1",
+    CHARACTER ",'rdev':[1,3]",
+    MODE("420"),     /* no type */
+    MODE("295332"),  /* more than a mode */
+    MODE("'33188'"), /* a string */
+    "'attributes':{'persist':'never'}",
+    "'attributes':{'quota.max_bytes':'5'}", /* not inherited */
+    "'attributes':{'nothing':'5'}",
+    "'attributes':{'persist':1}",
+    "'xattrs':[['security.capability','x']]", /* names that no user could have set */
+    "'xattrs':[['user.gpumem.persist','disk']]",
+    "'xattrs':[['gpumem.spool','5']]",
+    "'xattrs':[['user.x']]",
+    CONTENT("0", "[[0,1]]", "[1]", "[]"),	/* behind the end */
+    CONTENT("8", "[[0,0]]", "[]", "[]"),	/* empty */
+    CONTENT("8", "[[0,8]]", "[]", "[]"),	/* no hash */
+    CONTENT("8", "[]", "[1]", "[]"),		/* a hash of a hole */
+    CONTENT("8", "[[4,4],[0,2]]", "[1]", "[]"), /* not in order */
+    CONTENT("8", "[[0,4],[2,4]]", "[1]", "[]"), /* overlapping */
+    CONTENT("8", "[[0,4],[4,4]]", "[1]", "[]"), /* touching */
+    CONTENT("8", "[[0,8]]", "[1,1]", "[]"),
+    CONTENT("8", "[[0,8]]", "['1']", "[]"),
+    CONTENT("8", "[[0,8]]", "[1]", "[1]"),   /* fresh, but no block */
+    CONTENT("8", "[[0,8]]", "[1]", "[0,0]"), /* twice */
+    CONTENT("8", "[[1,9223372036854775807]]", "[1]", "[]"),
+    CONTENT("8", "[[9223372036852678656,9223372036852678656]]", "[1]", "[]"),
+    CONTENT("9223372036852678656", "[[0,9223372036852678656]]", "[1]", "[]"),
 };
 
 START_TEST(bad_is_refused)
 {
 	struct spool_record record;
 
-	ck_assert_int_eq(read_lines(bad[_i], &record), -EUCLEAN);
+	ck_assert_int_eq(read_changed(bad[_i], &record), -EUCLEAN);
 	ck_assert_ptr_null(record.names);
 	ck_assert_ptr_null(record.blocks);
 }
 END_TEST
 
-/* What is around the lines. */
+/* Bodies that are no object. */
+static const char *const no_objects[] = {"",	  "[]",	     "3", "{", "{\"id\":1,\"id\":1}",
+					 "{} {}", "\"\xff\""};
+
+START_TEST(no_object_is_refused)
+{
+	struct spool_record record;
+
+	ck_assert_int_eq(read_body(no_objects[_i], &record), -EUCLEAN);
+}
+END_TEST
+
+/* A file of a terabyte, with every second block a hole. */
+START_TEST(many_blocks_are_read)
+{
+	struct spool_record record = {.id = 1, .mode = S_IFREG, .size = 1ULL << 40}, again;
+	AUTO_FREE char *text = NULL;
+	const char *why;
+
+	record.max_bytes = record.max_files = UINT64_MAX;
+	ck_assert_int_eq(spool_record_add_name(&record, 0, "a"), 0);
+	for (uint64_t at = 0; at < record.size; at += 2 * SPOOL_BLOCK)
+		ck_assert_int_eq(spool_record_add_run(&record, at, SPOOL_BLOCK), 0);
+	ck_assert_int_eq(spool_record_find_blocks(&record), 0);
+	ck_assert_uint_eq(record.n_blocks, 1 << 19);
+	ssize_t length = spool_record_write(&record, &text);
+
+	ck_assert_int_eq(spool_record_read(text, (size_t)length, &again, &why), 0);
+	ck_assert_uint_eq(spool_record_hash(&record, SPOOL_TIMES),
+			  spool_record_hash(&again, SPOOL_TIMES));
+	spool_record_free(&record);
+	spool_record_free(&again);
+}
+END_TEST
+
+/* The head and the sum. */
 START_TEST(frames_are_looked_at)
 {
 	struct spool_record record;
 	AUTO_FREE char *text = NULL;
 	const char *why;
 
-	ck_assert_int_eq(read_lines(good[0], &record), 0);
+	ck_assert_int_eq(read_changed(good[0], &record), 0);
 	ssize_t length = spool_record_write(&record, &text);
 
 	spool_record_free(&record);
@@ -156,7 +237,7 @@ START_TEST(frames_are_looked_at)
 		ck_assert_int_ne(spool_record_read(text, (size_t)length, &record, &why), 0);
 		text[i] ^= 1;
 	}
-	text[strlen(SPOOL_HEAD)] = '2';
+	text[strlen(SPOOL_HEAD)] = '1';
 	ck_assert_int_eq(spool_record_read(text, (size_t)length, &record, &why), -EPROTO);
 }
 END_TEST
@@ -170,6 +251,8 @@ static Suite *suite(void)
 
 	tcase_add_loop_test(tcase, good_is_read_and_written_again, 0, COUNT(good));
 	tcase_add_loop_test(tcase, bad_is_refused, 0, COUNT(bad));
+	tcase_add_loop_test(tcase, no_object_is_refused, 0, COUNT(no_objects));
+	tcase_add_test(tcase, many_blocks_are_read);
 	tcase_add_test(tcase, frames_are_looked_at);
 	return all;
 }
