@@ -125,8 +125,8 @@ struct inode_call {
 void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode,
 		     struct copier *copier);
 
-/* The kernel's lookups. inode_looked_up: adds a lookup, for which tree_lookup took the reference.
- * inode_forget: drops n lookups. */
+/* The kernel's lookups. inode_looked_up: adds a lookup, for which the caller has a reference
+ * already. inode_forget: drops n lookups. */
 void inode_looked_up(struct inode *inode);
 void inode_forget(struct fs *fs, struct inode *inode, uint64_t n);
 

@@ -382,7 +382,29 @@ static void unlink_record(struct fs *fs, struct inode *parent, const struct dent
 	record_unlink(fs, entry);
 }
 
-int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
+int tree_remove_check(struct inode *dir)
+{
+	pthread_rwlock_wrlock(&dir->dir->lock);
+	int error = dir->dir->n_names ? -ENOTEMPTY : 0;
+
+	if (!error)
+		dir->dir->removed = true;
+	pthread_rwlock_unlock(&dir->dir->lock);
+	return error;
+}
+
+static int unlink_check(const struct dentry *entry)
+{
+	return S_ISDIR(entry->inode->mode) ? -EISDIR : 0;
+}
+
+static int rmdir_check(const struct dentry *entry)
+{
+	return S_ISDIR(entry->inode->mode) ? tree_remove_check(entry->inode) : -ENOTDIR;
+}
+
+static int name_remove(struct fs *fs, struct inode *parent, const char *name,
+		       int (*check)(const struct dentry *entry))
 {
 	int error = tree_writable(parent, name);
 	struct inode *inode = NULL;
@@ -392,12 +414,10 @@ int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
 	pthread_rwlock_wrlock(&parent->dir->lock);
 	struct dentry *entry = dir_find(parent->dir, name);
 
-	if (!entry) {
-		error = -ENOENT;
-	} else if (S_ISDIR(entry->inode->mode)) {
-		error = -EISDIR;
-	} else {
+	error = entry ? check(entry) : -ENOENT;
+	if (!error) {
 		inode = entry->inode;
+		/* Another thread may remove the inode's other names meanwhile. */
 		inode_ref(inode);
 		unlink_record(fs, parent, entry);
 		tree_detach(parent, entry);
@@ -410,42 +430,14 @@ int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
 	return 0;
 }
 
-int tree_remove_check(struct inode *dir)
+int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
 {
-	pthread_rwlock_wrlock(&dir->dir->lock);
-	int error = dir->dir->n_names ? -ENOTEMPTY : 0;
-
-	if (!error)
-		dir->dir->removed = true;
-	pthread_rwlock_unlock(&dir->dir->lock);
-	return error;
+	return name_remove(fs, parent, name, unlink_check);
 }
 
 int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
 {
-	int error = tree_writable(parent, name);
-	struct inode *inode = NULL;
-
-	if (error)
-		return error;
-	pthread_rwlock_wrlock(&parent->dir->lock);
-	struct dentry *entry = dir_find(parent->dir, name);
-
-	if (!entry)
-		error = -ENOENT;
-	else if (!S_ISDIR(entry->inode->mode))
-		error = -ENOTDIR;
-	else
-		error = tree_remove_check(entry->inode);
-	if (!error) {
-		inode = entry->inode;
-		unlink_record(fs, parent, entry);
-		tree_detach(parent, entry);
-	}
-	pthread_rwlock_unlock(&parent->dir->lock);
-	if (!error)
-		tree_name_removed(fs, inode);
-	return error;
+	return name_remove(fs, parent, name, rmdir_check);
 }
 
 bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits)
