@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #define FUSE_USE_VERSION 318
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -153,6 +154,10 @@ static void *worker_thread_main(void *pointer)
 static void *rings_thread_main(void *pointer)
 {
 	struct session *session = pointer;
+
+	/* No call of journal_set_request: libfuse's loop reads the requests. Only recovery with the
+	 * same mount needs the numbers of requests, and uring_choose refuses rings there. */
+	assert(session->fs->options.recovery != RECOVERY_TRANSPARENT);
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
 
 	if (config) {
