@@ -22,8 +22,8 @@
 #define INODE_SHARDS	 16
 #define INODE_PAGE_SLOTS 4096
 
-/* The greatest number of tokens that wait to be redeemed: of all users, and of one user. The tree
- * counts each user's tokens, and fs/share has room for the tokens in memory that outlives the
+/* The greatest number of tokens that wait to be redeemed: of all users, and of a single user. The
+ * tree counts each user's tokens, and fs/share has room for the tokens in memory that outlives the
  * daemon. */
 #define TOKENS_MAX	   65536
 #define TOKENS_PER_UID_MAX 4096

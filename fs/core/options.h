@@ -72,8 +72,8 @@ struct options {
 	bool allow_other; /* default: on for root, off otherwise */
 	bool allow_other_given;
 	uint64_t max_chunk;	  /* bytes */
-	unsigned user_leases;	  /* the limit for one user */
-	unsigned user_host_files; /* the limit for one user; 0: by the limit of open files */
+	unsigned user_leases;	  /* the limit for a single user */
+	unsigned user_host_files; /* the limit for a single user; 0: by the limit of open files */
 	unsigned lease_timeout;	  /* seconds; 0: the age of a lease does not matter */
 	enum log_level log_level;
 	/* Generic options for mount(2) and fusermount3, comma-separated: "ro,noexec"; or NULL. */

@@ -56,7 +56,7 @@ static int backend_part_open(struct fs *fs)
 	return backend_open(&config, &fs->backend);
 }
 
-/* Counts the volume just opened behind the others. */
+/* Counts the volume just opened, after the volumes before. */
 static void volume_count(struct fs *fs)
 {
 	fs->volumes[fs->n_volumes].index = fs->n_volumes;
@@ -168,7 +168,7 @@ static void worker_close(struct fs *fs)
 	worker_end();
 }
 
-/* PART(member, type) defines open and close for a part that is a pointer to one struct. */
+/* PART(member, type) defines open and close for a part that is a pointer to a single struct. */
 #define PART(member, type)                                                                         \
 	static int member##_part_open(struct fs *fs)                                               \
 	{                                                                                          \

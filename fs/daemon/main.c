@@ -48,7 +48,7 @@ static void share_start(struct fs *fs, const struct session *session)
 		unclaimed_leases_end(fs);
 }
 
-/* Ends the daemon after an error. If there is a keeper, the daemon takes nothing apart: the next
+/* Ends the daemon after an error. If there is a keeper, the daemon frees no resources: the next
  * daemon needs files, memory and journal. */
 static int mount_abandon(struct fs *fs, struct session *session)
 {
@@ -78,7 +78,7 @@ static bool daemon_stands_by(const struct fs *fs)
 }
 
 /* Prepares everything that is possible while another daemon still serves the mount, waits for the
- * keeper, and then opens the files as the other daemon left them. 0 or -errno. */
+ * keeper, and then opens the files in their last state. 0 or -errno. */
 static int mount_prepare(struct fs *fs, struct session **session)
 {
 	const struct session_table table = {.operations = ops_table(),

@@ -17,7 +17,7 @@
 #include "fs/share/share.h"
 
 /* The kernel's default limit for one request (fs.fuse.max_pages_limit, 256 pages). On the reference
- * machine larger requests gained nothing over 1 MiB, and were slower at 16 MiB. */
+ * machine larger requests had no advantage over 1 MiB, and were slower at 16 MiB. */
 #define MAX_WRITE (1U << 20)
 
 /* On few cores the wake-ups of the rings cost more than the rings save (measured on two). */

@@ -36,8 +36,8 @@ struct fs;
 /* Before the mount: decides the number of threads and io_uring. 0, or -ENOTSUP after a line in the
  * log if io_uring=on is not possible. */
 int capabilities_choose(struct fs *fs);
-/* While FUSE's INIT is served: asks the kernel for features and records the ones that the kernel
- * has. */
+/* While FUSE's INIT is served: asks the kernel for features and records the features of this
+ * kernel. */
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn);
 /* Writes a line to the log for each capability. */
 void capabilities_log(struct fs *fs);

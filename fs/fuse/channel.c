@@ -19,11 +19,12 @@
 #include "fs/keeper/fdstore.h"
 
 /* How long a thread polls for the next request before sleeping. On the reference machine a request
- * and its reply took 25 us if a thread had to wake up, and 11 us otherwise. A client with one
- * request after the other gains the whole difference within 20 us. The longer time is for a client
+ * and its reply took 25 us if a thread had to wake up, and 11 us otherwise. A client with
+ * back-to-back requests gains the whole difference within 20 us. The longer time is for a client
  * with computation between requests, and equals KVM's halt polling, which has the same purpose. */
 #define BUSY_POLL_NS 200000
-/* One in so many processors may poll: the others are left to programs that compute. */
+/* A thread may poll for so many processors: the other processors are left to programs that compute.
+ */
 #define BUSY_POLL_SHARE 8
 
 /* The calling thread's device; -1: the session's. */

@@ -39,8 +39,8 @@ struct session {
 
 /* The functions of mount.c. Each returns 0, or -errno after a line in the log. */
 int session_fuse_new(struct session *session);
-/* Finds the mount of an earlier daemon that is to go on, and prepares to serve the mount without
- * any effect on the mount. */
+/* Finds the mount of an earlier daemon with recovery=transparent, and prepares to serve the mount
+ * without any effect on the mount. */
 int session_find_earlier_mount(struct session *session);
 /* Mounts, or connects libfuse to the mount that session_find_earlier_mount found. */
 int session_mount(struct session *session);

@@ -13,7 +13,7 @@
 #include "fs/core/fs.h"
 
 /* How many requests of max_write the window holds. The kernel's default is 128 KiB, and the reply
- * to INIT can only lower the window; a stream then waits for one small request after the other. The
+ * to INIT can only lower the window; a stream then waits for a sequence of small requests. The
  * requests of a window are served by several workers while the reader copies the window before. On
  * the reference machine a request of 1 MiB is answered in 200-300 us, of which the DMA takes 26 us,
  * and the bus could carry a request every 20 us. Eight requests come near that rate. More would

@@ -25,7 +25,7 @@ void session_block_signals(void);
  * end or close; each of the three may be NULL. */
 struct session_table {
 	const struct fuse_lowlevel_ops
-	    *operations; /* all but init; the table must outlive the session */
+	    *operations; /* init is not used; the table must outlive the session */
 	/* Before the first request: 0, or -errno, which session_start returns. */
 	int (*start)(struct fs *fs);
 	/* A signal asked the daemon to end, and the mount is still there. Requests that wait must
