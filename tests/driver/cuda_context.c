@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Contexts: the primary one of each device, others, and which one each thread has current. Contexts
- * that were destroyed stay allocated, marked, because threads may still have them current. */
+/* Contexts: the primary context of each device, further contexts, and the current context of each
+ * thread. A destroyed context stays allocated and marked, because threads may still have the
+ * context current. */
 #include <stdlib.h>
 
 #include "tests/driver/standin.h"
@@ -21,7 +22,7 @@ unsigned context_device(void)
 	return context_current()->device;
 }
 
-/* Under standin.lock. NULL for a handle that was never given out or whose context is gone. */
+/* Call under standin.lock. Returns NULL for an unknown handle or a destroyed context. */
 static struct context *context_find(CUcontext handle)
 {
 	struct context *context = table_at(&standin.contexts, (uintptr_t)handle);
@@ -34,7 +35,7 @@ static CUcontext context_handle(const struct context *context)
 	return context ? (CUcontext)(uintptr_t)context->id : NULL;
 }
 
-/* Under standin.lock, exclusive. */
+/* Call under standin.lock, exclusive. */
 static CUresult context_new(unsigned device, bool primary, struct context **context)
 {
 	struct device *owner = &standin.devices[device];
@@ -52,8 +53,8 @@ static CUresult context_new(unsigned device, bool primary, struct context **cont
 	return CUDA_SUCCESS;
 }
 
-/* Takes the context's streams, events and registrations with it. Not under standin.lock: waits for
- * the work that is under way. */
+/* Destroys the context with its streams, events and registrations. Do not call under standin.lock:
+ * the function waits for the work under way. */
 static void context_destroy(struct context *context)
 {
 	streams_wait_context(context);
@@ -165,11 +166,11 @@ STANDIN_API CUresult cuCtxPushCurrent_v2(CUcontext handle)
 	return CUDA_SUCCESS;
 }
 
-/* Replaces the top of the thread's stack; NULL pops it. */
+/* Replaces the top of the thread's context stack; NULL pops the top. */
 STANDIN_API CUresult cuCtxSetCurrent(CUcontext handle)
 {
 	struct context *context;
-	/* A context that failed or is gone must not keep the thread from leaving it. */
+	/* The thread must be able to leave a failed or destroyed context. */
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
 
 	if (entered == CUDA_ERROR_NOT_INITIALIZED)

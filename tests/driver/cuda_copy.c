@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Copies and fills: checked when they are called and again when they run, because a program may
- * have unmapped or unpinned in between what it gave away. */
+/* Copies and fills. Each range is checked at the call and again when the operation runs, because a
+ * program may have unmapped or unpinned the range in between. */
 #include <string.h>
 #include <unistd.h>
 
@@ -15,8 +15,8 @@
 #endif
 #endif
 
-/* Host memory is watched by ThreadSanitizer. Device memory is not: two programs, or two users of a
- * file, may write one byte of it at once, and real devices do not mind. */
+/* ThreadSanitizer watches host memory. Device memory is excluded: two programs, or two users of a
+ * file, may write a byte at once, and real devices allow the overlap. */
 #ifdef UNDER_TSAN
 void AnnotateIgnoreWritesBegin(const char *file, int line);
 void AnnotateIgnoreWritesEnd(const char *file, int line);
@@ -62,7 +62,7 @@ static void unwatched_end(void)
 }
 #endif
 
-/* A part of a range that lies in one mapping, or in host memory (memory is then NULL). */
+/* A part of a range. The part lies in a single mapping, or in host memory (memory is then NULL). */
 struct piece {
 	uint8_t *bytes;
 	uint64_t size;
@@ -80,7 +80,8 @@ static bool may_access(const struct mapping *mapping, const struct op *op, unsig
 	return (mapping->access[op->device] & right) == right;
 }
 
-/* The first piece of [address, address + size), with a reference to its memory. */
+/* Finds the first piece of [address, address + size) and takes a reference to the piece's memory.
+ */
 static CUresult take_piece(uint64_t address, uint64_t size, const struct op *op, unsigned right,
 			   struct piece *piece)
 {
@@ -105,7 +106,7 @@ static CUresult take_piece(uint64_t address, uint64_t size, const struct op *op,
 	return device_lost(mapping->memory->device);
 }
 
-/* Reading bad memory is noticed; writing to it is not. */
+/* A read of bad memory counts as a fault; a write does not. */
 static CUresult look_at(const struct piece *piece, const struct op *op)
 {
 	return piece->memory ? fault_memory(piece->memory->number, op->device) : CUDA_SUCCESS;
@@ -117,8 +118,9 @@ static void put_piece(const struct piece *piece)
 		memory_put(piece->memory);
 }
 
-/* By the kernel: pages that were cut off a file since they were pinned are an error to it, where
- * memcpy would end the process. A GPU goes on with the pages, which nobody else sees any more. */
+/* The kernel moves the bytes: for pages that were cut off the file after pinning, the system call
+ * returns an error, where memcpy would end the process. A real GPU goes on with the pages, which no
+ * other process sees any more. */
 static void move_pinned(const struct piece *to, const struct piece *from, uint64_t size)
 {
 	const struct memory *memory = to->memory ? to->memory : from->memory;
@@ -132,7 +134,7 @@ static void move_pinned(const struct piece *to, const struct piece *from, uint64
 		n = to->memory
 			? pwrite(memory->fd, from->bytes + done, size - done, offset + (off_t)done)
 			: pread(memory->fd, to->bytes + done, size - done, offset + (off_t)done);
-	/* They had bytes of the file. */
+	/* The pinned pages held bytes of the file. */
 	if (to->memory && done < size)
 		memset(to->bytes + done, 0, size - done);
 }
@@ -200,7 +202,7 @@ CUresult copy_execute(const struct op *op, const struct context *context)
 	return CUDA_SUCCESS;
 }
 
-/* Whether the device side of a call holds: every byte mapped, and the device let in. */
+/* Checks the device side of a call: every byte is mapped, and the device has access. */
 static CUresult check_device_range(const struct op *op, uint64_t address, unsigned right)
 {
 	STANDIN_LOCKED(SHARED);
@@ -263,7 +265,7 @@ static CUresult run(struct op op, enum side to, enum side from, CUstream on, enu
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	/* The current context's rights count, whosever the stream is. */
+	/* The access rights of the current context count, not those of the stream's context. */
 	op.device = context_device();
 	if (op.size)
 		result = check_op(&op, to, from, stream, wait);
@@ -299,7 +301,7 @@ STANDIN_API CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
 		   WAIT_UNTIL_DONE);
 }
 
-/* Inside devices the calls without a stream do not wait either. */
+/* The calls without a stream do not wait either when both sides are in devices. */
 STANDIN_API CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
 {
 	ENTER(NEEDS_CONTEXT);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Initialisation, the devices, and what the other stand-in libraries ask for. */
+/* Initialisation, the devices, and the helpers for the other stand-in libraries. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 
 struct standin standin = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
-/* The process that called cuInit. A child of it has no driver, as with the real one. */
+/* The process that called cuInit. A child of the process has no driver, as with the real library.
+ */
 static _Atomic pid_t initialised_by;
 
 bool standin_is_initialised(void)

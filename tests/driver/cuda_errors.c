@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Error names, and finding functions by name. */
+/* Error names, and the search for functions by name. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,12 +51,13 @@ static const struct {
 };
 #define N_ERRORS (sizeof(errors) / sizeof(errors[0]))
 
-/* CUDA_SUCCESS where there is no such name. */
+/* Returns CUDA_SUCCESS for an unknown name. */
 CUresult error_by_name(const char *name, size_t length)
 {
 	static const char lost[] = "DEVICE_LOST";
 
-	/* A GPU that fell off the bus has no code of its own: the driver says "unknown error". */
+	/* A GPU that fell off the bus has no error code of its own: the driver says "unknown
+	 * error". */
 	if (length == strlen(lost) && !memcmp(name, lost, length))
 		return CUDA_ERROR_UNKNOWN;
 	for (size_t i = 0; i < N_ERRORS; i++) {
@@ -92,7 +93,7 @@ STANDIN_API CUresult cuGetErrorString(CUresult error, const char **text)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The newest form of a function that the asked version of CUDA knows. */
+/* Finds the newest version of a function in the requested version of CUDA. */
 static void *find_function(const char *symbol, int version)
 {
 	static const char *const suffixes[] = {"_v4", "_v2", ""};

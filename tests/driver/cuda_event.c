@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Events: the sequence number of the last recording, and of the last one reached. */
+/* Events: the sequence number of the last recording, and of the last recording that the stream
+ * reached. */
 #include <stdlib.h>
 
 #include "tests/driver/standin.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Faults to order: "cuMemCreate@5=OUT_OF_MEMORY;device1@10=ECC_UNCORRECTABLE~". */
+/* Injected faults: "cuMemCreate@5=OUT_OF_MEMORY;device1@10=ECC_UNCORRECTABLE~". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +10,16 @@
 
 struct fault {
 	char where[64];	    /* a function, deviceN or memoryN */
-	unsigned long from; /* the call that fails, counted from 1 */
-	bool sticky;	    /* and all later ones */
-	bool passing;	    /* its device works again in a new context */
+	unsigned long from; /* the number of the failing call, counted from 1 */
+	bool sticky;	    /* all later calls fail too */
+	bool passing;	    /* the device works again in a new context */
 	CUresult error;
 	unsigned long seen;
 };
 
 #define FAULTS_MAX 32
 
-/* What a fault says when its time has come. */
+/* The error of a fault that is due. */
 struct ordered {
 	CUresult error;
 	bool passing;
@@ -27,7 +27,7 @@ struct ordered {
 
 static struct {
 	pthread_mutex_t lock;
-	atomic_bool wanted; /* there are faults, or a file that may bring some */
+	atomic_bool wanted; /* a fault is set, or a fault file is named */
 	struct fault faults[FAULTS_MAX];
 	unsigned count;
 	const char *path;
@@ -119,7 +119,7 @@ static void load(void)
 	atomic_store(&faults.wanted, faults.count || faults.path);
 }
 
-/* A function's name in a fault may leave its version out. */
+/* The function's name in a fault may leave out the version suffix. */
 static bool is_named(const struct fault *fault, const char *where)
 {
 	size_t length = strlen(fault->where);
@@ -210,8 +210,8 @@ void device_renew(unsigned device)
 		atomic_store(&standin.devices[device].failed, CUDA_SUCCESS);
 }
 
-/* An error ends the contexts of its device, and with them all that needs one. What needs none goes
- * on, but for a device that is gone. */
+/* An error ends the contexts of its device; calls that need a context fail. Calls without a context
+ * go on unless the device is gone. */
 CUresult device_lost(unsigned device)
 {
 	CUresult error = device_state(device);

@@ -54,7 +54,7 @@ void host_forget_context(const struct context *context)
 	}
 }
 
-/* Whether the range can be pinned; faults its pages in, as pinning does. */
+/* Whether the range can be pinned. Faults the range's pages in, as pinning does. */
 static bool can_pin(uint64_t base, uint64_t size, unsigned flags)
 {
 	int advice =
@@ -69,7 +69,7 @@ static bool can_pin(uint64_t base, uint64_t size, unsigned flags)
 	if (errno != EINVAL || !madvise((void *)(uintptr_t)start, page, MADV_POPULATE_READ) ||
 	    errno != EINVAL)
 		return false;
-	/* A kernel before 5.14. */
+	/* The kernel is older than 5.14. */
 	resident = malloc(pages);
 	mapped = resident && !mincore((void *)(uintptr_t)start, pages * page, resident);
 	free(resident);
@@ -92,7 +92,7 @@ STANDIN_API CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned int 
 	return CUDA_SUCCESS;
 }
 
-/* One address space for all: the device's address is the host's. */
+/* The address space is unified: the device address equals the host address. */
 STANDIN_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host,
 						  unsigned int flags)
 {
@@ -106,7 +106,7 @@ STANDIN_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *ho
 	return CUDA_SUCCESS;
 }
 
-/* Waits for all work, as the real one does. */
+/* Waits for all work, as the real call does. */
 STANDIN_API CUresult cuMemHostUnregister(void *host)
 {
 	CUresult entered = standin_enter(__func__, NEEDS_CONTEXT, ANY_DEVICE);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Kernels: none is run, but one is played by its name, so that all around it can be tested. Its
- * work is queued like a copy, and what it reads and writes is checked like one. */
+/* Kernels. The stand-in simulates a single kernel by name, so that the code around a launch can be
+ * tested. The work is queued like a copy, and the memory that the kernel reads and writes is
+ * checked as for a copy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #define FUNCTION 0x66756e
 #define WARP	 32
 
-/* tree_blocks(from, sums, blocks), as client/cli/verify/tree.h tells it. */
+/* tree_blocks(from, sums, blocks), as described in client/cli/verify/tree.h. */
 #define KERNEL	"tree_blocks"
 #define BLOCK	65536
 #define STRINGS 32
@@ -41,7 +42,7 @@ static bool is_device(uint64_t address)
 	return table_find(&standin.reservations, address);
 }
 
-/* Between memory of a device, which a copy checks, and here. */
+/* Copies between device memory, with the checks of a copy, and memory of the stand-in. */
 static CUresult copy(const struct op *kernel, const struct context *context, uint64_t to,
 		     uint64_t from, uint64_t size)
 {
@@ -51,7 +52,7 @@ static CUresult copy(const struct op *kernel, const struct context *context, uin
 	return copy_execute(&op, context);
 }
 
-/* op: from, to and size are the kernel's from, sums and blocks. */
+/* The fields from, to and size of op are the kernel's parameters from, sums and blocks. */
 CUresult kernel_execute(const struct op *op, const struct context *context)
 {
 	uint8_t *block = malloc(BLOCK);
@@ -78,7 +79,7 @@ CUresult kernel_execute(const struct op *op, const struct context *context)
 	return result;
 }
 
-/* The text of a module: it has to have the kernel, with these parameters in this order. */
+/* The text of a module must have the kernel with the expected parameters in the expected order. */
 static bool is_known(const char *text)
 {
 	const char *entry = strstr(text, ".visible .entry " KERNEL "(");
@@ -142,7 +143,8 @@ STANDIN_API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, un
 		return result;
 	struct op op = {.kind = OP_KERNEL, .device = context_device()};
 
-	/* The parameters are taken now, and their memory is the caller's again. */
+	/* The parameters are copied now; the caller may reuse the parameters' memory after the
+	 * call. */
 	memcpy(&op.from, parameters[0], sizeof(op.from));
 	memcpy(&op.to, parameters[1], sizeof(op.to));
 	memcpy(&op.size, parameters[2], sizeof(op.size));

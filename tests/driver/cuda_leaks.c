@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* One line at the end of the process: what is still allocated. */
+/* The leak line at the end of the process: the objects that are still allocated. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

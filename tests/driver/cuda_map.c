@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Address ranges: reserved, mapped to physical memory, opened to devices. */
+/* Address ranges: reserved, mapped to physical memory, made accessible to devices. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

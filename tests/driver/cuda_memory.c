@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Physical memory on memfds, and the handles to it. The stand-in sees the bytes through a mapping
- * of its own; the device addresses that the program gets are never accessible to the CPU, as with
- * the real driver. */
+/* Physical memory on memfds, and the handles to the memory. The stand-in sees the bytes through a
+ * private mapping; the CPU can never access the device addresses that the program gets, as with the
+ * real driver. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 #include "tests/driver/standin.h"
 
-/* On the memfd of memory that was created gpuDirectRDMACapable, for importers in other processes:
- * it has no other use on a file. */
+/* A mode bit of the memfd, set for memory that was created gpuDirectRDMACapable. Importers in other
+ * processes read the bit, which has no other use on a file. */
 #define RDMA_MODE S_ISVTX
 
 void memory_get(struct memory *memory)
@@ -37,7 +37,7 @@ void memory_put_locked(struct memory *memory)
 		memory_free(memory);
 }
 
-/* Only the last reference takes the lock: an ordinary copy must order no threads. */
+/* Only the last reference takes the lock: an ordinary copy must not order threads. */
 void memory_put(struct memory *memory)
 {
 	unsigned references = atomic_load_explicit(&memory->references, memory_order_relaxed);
@@ -51,7 +51,7 @@ void memory_put(struct memory *memory)
 	memory_put_locked(memory);
 }
 
-/* Takes over fd, also when it fails. */
+/* Takes over fd, also on failure. */
 static CUresult memory_map(int fd, unsigned device, uint64_t size, struct memory **memory)
 {
 	struct memory *made = calloc(1, sizeof(*made));
@@ -90,20 +90,22 @@ CUresult memory_new(unsigned device, uint64_t size, struct memory **memory)
 	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	/* Whoever has a descriptor of a GPU's memory cannot cut it off. */
+	/* The seals keep a process that has a descriptor of the GPU's memory from cutting the
+	 * memory off. */
 	if (ftruncate(fd, (off_t)size) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
 		close(fd);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	result = memory_map(fd, device, size, memory);
-	/* What somebody else left there: the driver does not zero. */
+	/* The fill byte stands for the bytes of a previous user: the driver does not zero memory.
+	 */
 	if (result == CUDA_SUCCESS && settings.fill >= 0)
 		memset((*memory)->bytes, settings.fill, size);
 	return result;
 }
 
-/* The device is in the memfd's name: the exporter may be another process, and gone. */
+/* The device is in the memfd's name, because the exporter may be another process that has ended. */
 int standin_reopen(int fd, unsigned *gpu, uint64_t *size)
 {
 	static const char prefix[] = "/memfd:" STANDIN_MEMFD_NAME;
@@ -129,7 +131,7 @@ CUresult memory_adopt(int shared, struct memory **memory)
 	if (fd < 0 || fstat(fd, &state) || !standin_device_valid((int)gpu)) {
 		if (fd >= 0)
 			close(fd);
-		return CUDA_ERROR_UNKNOWN; /* so says the real one */
+		return CUDA_ERROR_UNKNOWN; /* as the real driver returns */
 	}
 	*memory = table_at(&standin.memories, state.st_ino);
 	if (*memory) {
@@ -217,7 +219,8 @@ STANDIN_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t si
 	return CUDA_SUCCESS;
 }
 
-/* Does its work on a failed device too, so that what is left allocated at the end is a leak. */
+/* Releases the handle on a failed device too, so that memory still allocated at the end is a leak.
+ */
 STANDIN_API CUresult cuMemRelease(CUmemGenericAllocationHandle id)
 {
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
@@ -239,8 +242,8 @@ STANDIN_API CUresult cuMemRelease(CUmemGenericAllocationHandle id)
 	return entered;
 }
 
-/* An O_PATH descriptor: mmap, read and write on it fail as they do on the driver's, and importers
- * reopen it. */
+/* Exports an O_PATH descriptor: mmap, read and write fail on the descriptor as on the driver's, and
+ * importers reopen the descriptor. */
 STANDIN_API CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle id,
 						  CUmemAllocationHandleType type,
 						  unsigned long long flags)

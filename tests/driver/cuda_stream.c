@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Streams: a queue of operations each, worked off by a thread of its own, so that a program which
- * forgets to wait is found out. */
+/* Streams. Each stream has a queue of operations and a thread that runs the operations, so that
+ * tests find a program that forgets to wait. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,21 +10,22 @@
 struct stream {
 	uint64_t id;
 	struct context *context;
-	bool blocking; /* ordered with the context's own stream */
+	bool blocking; /* ordered with the context's default stream */
 	atomic_uint references;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	/* All under lock. */
+	/* The next three fields are under lock. */
 	struct op *first, *last;
 	uint64_t submitted, done;
-	CUresult error; /* of an operation that ended no device; told to the next who waits */
+	CUresult error; /* of an operation that ended no device; the next waiting call returns the
+			   error */
 	bool retiring;
 };
 
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	unsigned threads; /* of streams that were destroyed with work queued */
+	unsigned threads; /* of destroyed streams with operations still queued */
 } retired = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
 
 unsigned stream_device(const struct stream *stream)
@@ -133,7 +134,7 @@ struct stream *stream_new(struct context *context, unsigned flags)
 		return NULL;
 	stream->context = context;
 	stream->blocking = !(flags & CU_STREAM_NON_BLOCKING);
-	atomic_init(&stream->references, 2); /* the table's and the thread's */
+	atomic_init(&stream->references, 2); /* the references of the table and of the thread */
 	pthread_mutex_init(&stream->lock, NULL);
 	pthread_cond_init(&stream->changed, NULL);
 	if (pthread_create(&thread, NULL, work, stream)) {
@@ -156,7 +157,7 @@ void stream_retire(struct stream *stream)
 	stream_put(stream);
 }
 
-/* Their work is no less part of a context's. */
+/* The work of retired streams is part of their context's work too. */
 void streams_wait_retired(void)
 {
 	pthread_mutex_lock(&retired.lock);
@@ -165,7 +166,7 @@ void streams_wait_retired(void)
 	pthread_mutex_unlock(&retired.lock);
 }
 
-/* Under standin.lock, exclusive. */
+/* Call under standin.lock, exclusive. */
 static CUresult null_stream(struct context *context, struct stream **stream)
 {
 	if (!context->null_stream)
@@ -218,7 +219,8 @@ CUresult stream_wait(struct stream *stream)
 
 enum which { ALL_STREAMS, BLOCKING_STREAMS, NULL_STREAM };
 
-/* Waits for the context's streams, kept alive by references: not under standin.lock. */
+/* Waits for the context's streams and keeps references to the streams meanwhile. Do not call under
+ * standin.lock. */
 static void wait_streams(const struct context *context, enum which which)
 {
 	struct stream **found;
@@ -274,7 +276,7 @@ CUresult stream_submit(struct stream *stream, const struct op *op)
 
 	if (!queued)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* The context's own stream and its blocking streams run one after the other. */
+	/* The context's default stream and its blocking streams run one after the other. */
 	if (!stream->id)
 		wait_streams(stream->context, BLOCKING_STREAMS);
 	else if (stream->blocking)
@@ -330,7 +332,7 @@ STANDIN_API CUresult cuStreamCreate(CUstream *handle, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-/* Returns at once: what is queued is still worked off. */
+/* Returns at once: the stream's thread still runs the queued operations. */
 STANDIN_API CUresult cuStreamDestroy_v2(CUstream handle)
 {
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The types, constants and functions of cuda.h that the stand-in has, under their own names. With
- * STANDIN_CUDA_H the real header is taken instead, so that the compiler holds every function of the
- * stand-in against its true prototype (make -f driver.mk abi). */
+ * STANDIN_CUDA_H the real header is included instead, so that the compiler compares every function
+ * of the stand-in with the true prototype (make -f driver.mk abi). */
 #ifndef DRIVER_CUDA_TYPES_H
 #define DRIVER_CUDA_TYPES_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Stand-in libgdrapi.so.2. Without GPUMEM_STANDIN_GDR it behaves as on a machine without gdrdrv. */
+/* Stand-in libgdrapi.so.2. Without GPUMEM_STANDIN_GDR the library behaves as on a machine without
+ * gdrdrv. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ struct buffer {
 	uint64_t offset;	/* of address in fd */
 	int fd;
 	unsigned gpu;
-	void *mapped; /* NULL while it is not */
+	void *mapped; /* NULL if not mapped */
 	uint64_t mapped_size;
 };
 
@@ -112,7 +113,7 @@ STANDIN_API int gdr_close(gdr_t gdr)
 	return 0;
 }
 
-/* Under gdr->lock: where the buffer hangs, or the list's end. */
+/* Call under gdr->lock. Returns the link to the buffer, or the end of the list. */
 static struct buffer **find(gdr_t gdr, gdr_mh_t handle)
 {
 	struct buffer **link = &gdr->buffers;
@@ -122,7 +123,7 @@ static struct buffer **find(gdr_t gdr, gdr_mh_t handle)
 	return link;
 }
 
-/* The memory must be mapped in one piece and have been created gpuDirectRDMACapable. */
+/* The memory must be a single mapping and must have been created gpuDirectRDMACapable. */
 STANDIN_API int gdr_pin_buffer_v2(gdr_t gdr, unsigned long address, size_t size, uint32_t flags,
 				  gdr_mh_t *handle)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Stand-in libnvidia-ml.so.1: the figures of the stand-in GPUs. */
+/* Stand-in libnvidia-ml.so.1: the names, sizes and counters of the stand-in GPUs. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ typedef struct {
 } nvmlBAR1Memory_t;
 
 #define MEMORY_V2_VERSION (sizeof(nvmlMemory_v2_t) | 2U << 24)
-/* CUDA_ERROR_UNKNOWN, which the stand-in libcuda gives for a GPU that fell off the bus. */
+/* CUDA_ERROR_UNKNOWN: the stand-in libcuda's error for a GPU that fell off the bus. */
 #define LOST 999
 
 static struct {

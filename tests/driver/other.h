@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the stand-ins beside libcuda.so.1 share: the way to its figures. */
+/* Shared by the stand-ins beside libcuda.so.1: access to the state of the stand-in libcuda.so.1. */
 #ifndef DRIVER_OTHER_H
 #define DRIVER_OTHER_H
 
@@ -8,8 +8,8 @@
 
 #include "tests/driver/helpers.h"
 
-/* The helpers of the stand-in libcuda.so.1 of this process, loading it where nobody did yet. Ends
- * the process where libcuda.so.1 is not a stand-in. */
+/* The helpers of the stand-in libcuda.so.1 of the process. The first call loads the library if
+ * necessary. A libcuda.so.1 that is no stand-in ends the process. */
 struct helpers {
 	int (*gpu_info)(unsigned gpu, struct standin_gpu *info);
 	int (*bar_take)(unsigned gpu, int64_t bytes);
@@ -24,7 +24,7 @@ bool other_setting_is(const char *name, const char *value);
 #define UUID_TEXT_MAX 41
 void other_uuid_text(const uint8_t uuid[16], char text[UUID_TEXT_MAX]);
 
-/* Appends one line to the leak check's file, at the end of the process. */
+/* Appends a line to the leak check's file, at the end of the process. */
 void other_leak_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

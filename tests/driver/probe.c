@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Asks a CUDA driver what it thinks of mistakes and oddities, and prints a line for each answer.
- * probe.txt holds the answers of a real driver (580.159, two H200); after a bar, what the stand-in
- * answers where it is stricter on purpose.
- * Each group of questions has a process of its own, because some answers end the context. */
+/* Calls a CUDA driver with mistakes and unusual arguments, and prints a line for each answer.
+ * probe.txt holds the answers of a real driver (580.159, two H200). Where the stand-in is stricter
+ * on purpose, the stand-in's answer follows after a bar. Each group of calls runs in its own
+ * process, because a few answers end the context. */
 #include "tests/driver/probe.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the probe's questions share. */
+/* Shared functions of the probe's groups of calls. */
 #ifndef DRIVER_PROBE_H
 #define DRIVER_PROBE_H
 
@@ -10,9 +10,9 @@
 
 void say(const char *question, CUresult result);
 void say_text(const char *question, const char *answer);
-void need(CUresult result); /* ends the process otherwise */
+void need(CUresult result); /* ends the process on an error */
 
-extern CUcontext context; /* device 0's, once use_context was called */
+extern CUcontext context; /* of device 0, after a call of use_context */
 void use_context(int device);
 CUmemAllocationProp prop_of(int device);
 CUmemGenericAllocationHandle create(int device, size_t size);

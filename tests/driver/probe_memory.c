@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Questions about starting, memory, addresses and sharing. */
+/* Probe calls about initialisation, memory, addresses and sharing. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

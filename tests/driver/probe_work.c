@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Questions about copies, pinning, contexts, streams and failure. */
+/* Probe calls about copies, pinning, contexts, streams and failure. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -90,7 +90,7 @@ void touch_device_memory(void)
 
 	use_context(0);
 	address = chunk(0, 2 * MIB);
-	signal(SIGSEGV, SIG_DFL); /* the sanitizers have their own idea of it */
+	signal(SIGSEGV, SIG_DFL); /* the sanitizers install their own handler */
 	printf("%-52s %d\n", "load through a device address",
 	       *(volatile char *)(uintptr_t)address ? 1 : 0);
 }
@@ -192,7 +192,7 @@ void streams(void)
 	say("destroy stream NULL", cuStreamDestroy_v2(NULL));
 }
 
-/* What is unmapped while work on it is queued. */
+/* Unmaps memory while work on the memory is queued. */
 void in_flight_unmap(void)
 {
 	CUdeviceptr address;
@@ -242,7 +242,7 @@ void in_flight_destroy(void)
 	say("synchronize", cuCtxSynchronize());
 }
 
-/* Makes device 0 fail in the one way that needs no hardware fault. */
+/* Makes device 0 fail by an unmapped range, the only failure without a hardware fault. */
 static void fail(CUstream stream)
 {
 	CUdeviceptr address = chunk(0, 64 * MIB);

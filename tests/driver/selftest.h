@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the stand-ins' own tests share. Each test has a process of its own, and so its own settings,
- * which count from cuInit on. */
+/* Shared functions of the stand-ins' own tests. Each test runs in its own process and has its own
+ * settings, which take effect at cuInit. */
 #ifndef DRIVER_SELFTEST_H
 #define DRIVER_SELFTEST_H
 
@@ -15,7 +15,7 @@
 #define ck_cuda(call)		ck_assert_int_eq(call, CUDA_SUCCESS)
 #define ck_cuda_is(call, error) ck_assert_int_eq(call, CUDA_ERROR_##error)
 
-/* A chunk as the daemon makes them: created, mapped, its own device let in. */
+/* A chunk as the daemon makes chunks: created, mapped, accessible to its own device. */
 struct chunk {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
@@ -24,7 +24,7 @@ struct chunk {
 
 CUcontext use_device(int device); /* cuInit and the primary context, current */
 struct chunk chunk_new(int device, size_t size);
-void chunk_map(struct chunk *chunk, int device); /* chunk->handle, at an address of its own */
+void chunk_map(struct chunk *chunk, int device); /* maps chunk->handle at a new address */
 void chunk_free(struct chunk *chunk);
 CUmemAllocationProp prop_of(int device);
 void *pinned_new(size_t size, int fill);

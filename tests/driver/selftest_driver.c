@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The stand-in libcuda.so.1 against what README.md promises; what it shares with the real driver is
- * probe.c's. */
+/* Tests the stand-in libcuda.so.1 against the promises in README.md. probe.c covers the behaviour
+ * that the stand-in shares with the real driver. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -55,13 +55,13 @@ START_TEST(bytes_survive_the_round_trip)
 }
 END_TEST
 
-/* A look that the thread sanitizer is right to call a race. */
+/* Reads a byte early. ThreadSanitizer would rightly report the read as a race. */
 __attribute__((noinline, no_sanitize("thread"))) static uint8_t peek(const volatile uint8_t *byte)
 {
 	return *byte;
 }
 
-/* What a program that does not wait would see. */
+/* The early read sees the bytes that a program without a wait would see. */
 START_TEST(copies_are_late)
 {
 	setenv("GPUMEM_STANDIN_DELAY_US", "100000", 1);
@@ -104,7 +104,7 @@ START_TEST(events_order_streams)
 	host = pinned_new(4096, 9);
 	seen = pinned_new(4096, 0);
 	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-	/* Longer than what the second stream does before it looks. */
+	/* The first stream's work takes longer than the second stream's work before the copy. */
 	for (int i = 0; i < 6; i++)
 		ck_cuda(cuMemsetD8Async(chunk.address, 1, 4096, first));
 	ck_cuda(cuMemcpyHtoDAsync_v2(chunk.address, host, 4096, first));
@@ -218,7 +218,7 @@ START_TEST(another_process_imports)
 	char ready;
 
 	ck_assert_int_eq(pipe(fds), 0);
-	/* The child must not have a parent with a driver: it forks first and receives the fd
+	/* The parent of the child must have no driver: the child forks first and receives the fd
 	 * through /proc. */
 	pid_t child = fork();
 	if (!child) {
@@ -265,7 +265,8 @@ START_TEST(unpinned_memory_is_refused_when_told_so)
 	struct chunk chunk = chunk_new(0, 2 * MIB);
 	CUstream stream = stream_new();
 	ck_cuda_is(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, stream), INVALID_VALUE);
-	ck_cuda(cuMemcpyHtoD_v2(chunk.address, host, 64)); /* synchronous: the driver stages */
+	ck_cuda(cuMemcpyHtoD_v2(chunk.address, host,
+				64)); /* synchronous: the driver stages the bytes */
 	ck_cuda(cuMemHostRegister_v2(host, sizeof(host), CU_MEMHOSTREGISTER_PORTABLE));
 	ck_cuda(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, stream));
 	ck_cuda(cuStreamSynchronize(stream));
@@ -315,7 +316,7 @@ START_TEST(order_can_be_reversed)
 }
 END_TEST
 
-/* Two threads, many streams: for the thread sanitizer. */
+/* Two threads use many streams, for ThreadSanitizer. */
 static void *churn(void *argument)
 {
 	CUcontext context = argument;

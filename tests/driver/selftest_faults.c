@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Faults to order, and the line at the end about what was left. */
+/* Tests of injected faults, and of the leak line at the end of the process. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ START_TEST(an_uncorrectable_error_ends_its_device_only)
 	ck_cuda_is(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, NULL), ECC_UNCORRECTABLE);
 	ck_cuda_is(cuMemcpyDtoH_v2(host, chunk.address, 64), ECC_UNCORRECTABLE);
 	ck_cuda_is(cuCtxSynchronize(), ECC_UNCORRECTABLE);
-	/* What needs no context goes on. */
+	/* Calls that need no context go on. */
 	ck_cuda(create(0));
 	chunk_free(&chunk);
 
@@ -62,7 +62,7 @@ START_TEST(an_uncorrectable_error_ends_its_device_only)
 }
 END_TEST
 
-/* Mappings are the process's, and still there. */
+/* Mappings belong to the process and survive the context. */
 START_TEST(an_error_passes_with_the_primary_context)
 {
 	char seen[64], wanted[64] = "written before";
@@ -101,7 +101,7 @@ START_TEST(bad_memory_is_found_by_who_reads_it)
 }
 END_TEST
 
-/* The error of queued work is told to whoever waits for it. */
+/* The next call that waits for the queued work returns the error. */
 START_TEST(a_device_is_lost_in_the_middle_of_work)
 {
 	CUstream stream;
@@ -115,7 +115,8 @@ START_TEST(a_device_is_lost_in_the_middle_of_work)
 	ck_cuda(cuMemsetD8Async(chunk.address, 2, 4096, stream));
 	ck_cuda_is(cuStreamSynchronize(stream), UNKNOWN);
 	ck_cuda_is(cuStreamQuery(stream), UNKNOWN);
-	/* Nothing works on a lost device, but what gives back gives back. */
+	/* On a lost device every call fails, but calls that free an object still free the object.
+	 */
 	ck_cuda_is(create(0), UNKNOWN);
 	ck_cuda_is(cuMemUnmap(chunk.address, chunk.size), UNKNOWN);
 	ck_cuda_is(cuMemUnmap(chunk.address, chunk.size), INVALID_VALUE);
@@ -135,7 +136,7 @@ START_TEST(a_file_brings_faults_to_a_running_program)
 	ck_assert_int_gt(dprintf(fd, "# no memory\ncuMemCreate=OUT_OF_MEMORY+\n"), 0);
 	ck_cuda_is(create(0), OUT_OF_MEMORY);
 	ck_assert_int_eq(ftruncate(fd, 0), 0);
-	usleep(20000); /* the time stamp of a file has the clock tick's resolution */
+	usleep(20000); /* a file's time stamp has the resolution of the clock tick */
 	ck_assert_int_eq(pwrite(fd, "#\n", 2, 0), 2);
 	ck_cuda(create(0));
 	unlink(path);
@@ -143,7 +144,7 @@ START_TEST(a_file_brings_faults_to_a_running_program)
 }
 END_TEST
 
-/* Runs body in a process that ends normally, and reads its line. */
+/* Runs body in a process that ends normally, and reads the process's leak line. */
 static void leak_line(void (*body)(void), char *line, size_t size)
 {
 	char path[] = "/tmp/standin-leaks-XXXXXX";
@@ -207,7 +208,7 @@ START_TEST(what_is_left_is_told)
 }
 END_TEST
 
-/* Unmapped before the copy ran: what a program that frees too early does. */
+/* The memory is unmapped before the copy runs, as by a program that frees memory too early. */
 START_TEST(memory_that_goes_before_its_copy_is_a_violation)
 {
 	static char host[64];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The one kernel that is played: who may launch it and how, and what it touches. */
+/* Tests of the only simulated kernel: the contexts and arguments of a launch, and the memory that
+ * the kernel touches. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/driver/selftest.h"
 
 #define BLOCK 65536
-#define FILL  0xA5A5A5A5A5A5A5A5ULL /* of new memory */
+#define FILL  0xA5A5A5A5A5A5A5A5ULL /* the fill byte of new memory */
 
 static const char module_text[] =
     ".visible .entry tree_blocks(\n\t.param .u64 from,\n\t.param .u64 sums,\n\t.param .u64 blocks)";
@@ -71,7 +72,7 @@ START_TEST(launches_that_cannot_be)
 }
 END_TEST
 
-/* As many sums as there are blocks, or warps where those are fewer. */
+/* The kernel writes a sum per block, or a sum per warp if there are fewer warps than blocks. */
 START_TEST(it_writes_its_sums)
 {
 	uint64_t sums[4], fewer[4];
@@ -112,7 +113,7 @@ START_TEST(it_lies_in_one_place)
 }
 END_TEST
 
-/* What is not mapped, or not for this device, is found when it runs. */
+/* Memory that is not mapped, or not accessible to the device, is found when the kernel runs. */
 START_TEST(it_may_not_read_anything)
 {
 	use_device(0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The stand-ins beside libcuda.so.1: what each says must fit what libcuda.so.1 did. */
+/* Tests of the stand-ins beside libcuda.so.1: the answers of each stand-in must fit the state of
+ * libcuda.so.1. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -105,7 +106,7 @@ static uint64_t bar_used(unsigned gpu)
 	return memory.bar1Used;
 }
 
-/* A byte written through the mapping is read by the device, and the reverse. */
+/* The device reads a byte written through the mapping, and the reverse. */
 static void assert_shared(volatile uint8_t *mapped, const struct chunk *chunk)
 {
 	uint8_t byte = 0;
@@ -199,7 +200,7 @@ START_TEST(gdrcopy_maps)
 }
 END_TEST
 
-/* gdrdrv refuses memory that was not created for it. */
+/* gdrdrv refuses memory that was not created gpuDirectRDMACapable. */
 START_TEST(gdrcopy_wants_memory_made_for_it)
 {
 	CUmemAllocationProp prop = prop_of(0);
@@ -288,7 +289,7 @@ START_TEST(vulkan_maps_what_cuda_exported)
 	VkInstance instance = instance_new();
 	VkDevice device = device_by_uuid(instance, &uuid);
 
-	/* The wrong size is refused, and the fd stays the caller's. */
+	/* The import with a wrong size fails, and the fd stays the caller's. */
 	ck_assert_int_eq(import(instance, device, fd, 2 * MIB, 3, &memory),
 			 VK_ERROR_INVALID_EXTERNAL_HANDLE);
 	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
@@ -310,7 +311,7 @@ START_TEST(vulkan_maps_what_cuda_exported)
 }
 END_TEST
 
-/* The types listed first can be mapped, and show something else. */
+/* Memory of the types listed first can be mapped, but the mapping shows other bytes. */
 START_TEST(vulkan_traps)
 {
 	VkDeviceMemory memory;

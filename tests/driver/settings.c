@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The stand-in's configuration, from the environment; README.md says what each variable means. */
+/* The stand-in's configuration, from the environment; README.md describes each variable. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 struct settings settings;
 
-/* A mistake in a test's settings must not pass for a mistake of the program under test. */
+/* Ends the process: a mistake in a test's settings must not pass for a mistake of the program under
+ * test. */
 static void refuse(const char *name, const char *text)
 {
 	fprintf(stderr, "standin: %s=%s makes no sense\n", name, text);
@@ -81,7 +82,7 @@ static void load(void)
 	settings.no_kernels = word_setting("GPUMEM_STANDIN_KERNELS", "0");
 	settings.kernels_lie = word_setting("GPUMEM_STANDIN_KERNELS", "lie");
 	settings.dmabuf = dmabuf_setting();
-	/* dma-bufs of device memory can be mapped by drivers of CUDA 13.3 and later. */
+	/* Drivers of CUDA 13.3 and later can map dma-bufs of device memory. */
 	settings.driver_version = (int)size_setting(
 	    "GPUMEM_STANDIN_DRIVER",
 	    settings.dmabuf == DMABUF_ON || settings.dmabuf == DMABUF_LIE ? 13030 : 13000);

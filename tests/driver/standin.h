@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Inside the stand-in libcuda.so.1: its state, and what its files offer each other.
+/* Inside the stand-in libcuda.so.1: its state, and the functions that its files share.
  *
- * Lock order: standin.lock, then a stream's or an event's lock. A worker thread holds none while it
- * copies. The lock is taken shared wherever possible: a plain mutex would order threads that
- * the caller forgot to order, and hide the mistake from ThreadSanitizer. */
+ * Lock order: standin.lock, then the lock of a stream or an event. A worker thread holds no lock
+ * during a copy. standin.lock is taken shared wherever possible: a plain mutex would order threads
+ * that the caller forgot to order, and would hide the mistake from ThreadSanitizer. */
 #ifndef DRIVER_STANDIN_H
 #define DRIVER_STANDIN_H
 
@@ -27,10 +27,10 @@ struct settings {
 	unsigned gpus;
 	uint64_t memory;	 /* bytes of each GPU */
 	uint64_t bar;		 /* BAR1 bytes of each GPU */
-	uint64_t context_memory; /* what a context costs */
+	uint64_t context_memory; /* bytes that a context takes */
 	int driver_version;
 	unsigned delay_us; /* before each operation of a stream */
-	int fill;	   /* byte that new memory holds; negative: none */
+	int fill;	   /* byte that new memory holds; negative: no fill */
 	bool peer, peer_refused;
 	bool reverse_order;	/* CUDA numbers the GPUs backwards unless told PCI_BUS_ID */
 	bool pageable_is_error; /* asynchronous copies from or to memory that is not pinned */
@@ -43,8 +43,8 @@ void settings_load(void);
 
 struct device {
 	uint64_t used;	     /* under standin.lock */
-	atomic_int failed;   /* CUresult: of its contexts, or of all that it does */
-	atomic_bool passing; /* it ends with the primary context */
+	atomic_int failed;   /* CUresult: of the device's contexts, or of every call */
+	atomic_bool passing; /* the failure ends with the primary context */
 	uint64_t bar_used;   /* under standin.lock */
 	struct context *primary;
 	unsigned primary_references;
@@ -53,7 +53,7 @@ struct device {
 struct standin {
 	pthread_rwlock_t lock;
 	struct device devices[STANDIN_GPUS_MAX]; /* by CUDA ordinal */
-	/* All under lock. */
+	/* The next six fields are under lock. */
 	struct table reservations; /* address -> struct reservation */
 	struct table mappings;	   /* address -> struct mapping */
 	struct table pinned;	   /* host address -> struct pinned */
@@ -61,7 +61,7 @@ struct standin {
 	struct table memories;	   /* inode number -> struct memory */
 	struct table contexts, streams, events;
 	uint64_t next_handle, created;
-	/* For the leak line. */
+	/* Counters of the leak line. */
 	atomic_ulong pageable_copies, violations;
 };
 extern struct standin standin;
@@ -77,9 +77,10 @@ static inline void standin_unlock(pthread_rwlock_t **lock)
 	pthread_rwlock_t *locked_ __attribute__((cleanup(standin_unlock), unused)) =               \
 	    (how(&standin.lock), &standin.lock)
 
-/* What a call needs before it does anything. */
+/* The state that a call needs. */
 enum needs { NEEDS_INIT, NEEDS_CONTEXT };
-/* device: whose failure and faults count; ANY_DEVICE: the current context's, if there is one. */
+/* device: the device with the failure and faults that count; ANY_DEVICE: the current context's
+ * device, if the thread has a context. */
 #define ANY_DEVICE (-1)
 CUresult standin_enter(const char *function, enum needs needs, int device);
 #define ENTER_ON(needs, device)                                                                    \
@@ -95,19 +96,20 @@ void standin_violation(const char *format, ...) __attribute__((format(printf, 1,
 uint64_t standin_new_handle(void); /* under lock, exclusive */
 bool standin_device_valid(int device);
 bool standin_is_initialised(void); /* by this process */
-/* nvidia-smi's number of a CUDA ordinal; its own inverse. */
+/* Converts a CUDA ordinal to nvidia-smi's number and, being its own inverse, back. */
 unsigned standin_physical(unsigned device);
 
 /* cuda_faults.c */
-/* Each counts, and may end the device: a call (-1: on none), an operation of a device, one that
- * looks at the memory of a number. */
+/* Each function counts an event and may end the device: fault_call a call (device -1: no device),
+ * fault_device an operation of a device, fault_memory an operation that reads the memory with the
+ * number. */
 CUresult fault_call(const char *function, int device);
 CUresult fault_device(unsigned device);
 CUresult fault_memory(uint64_t number, unsigned device);
 void device_fail(unsigned device, CUresult error, bool passing);
-void device_renew(unsigned device);	/* its primary context is gone */
-CUresult device_state(unsigned device); /* of its contexts */
-CUresult device_lost(unsigned device);	/* of all else */
+void device_renew(unsigned device);	/* after the primary context was destroyed */
+CUresult device_state(unsigned device); /* of the device's contexts */
+CUresult device_lost(unsigned device);	/* of calls that need no context */
 CUresult error_by_name(const char *name, size_t length);
 
 /* cuda_context.c */
@@ -119,19 +121,18 @@ struct context {
 	struct stream *null_stream; /* under standin.lock until destroyed */
 };
 struct context *context_current(void);
-/* Of the calling thread's context; only after ENTER(NEEDS_CONTEXT). */
+/* The device of the calling thread's context; call only after ENTER(NEEDS_CONTEXT). */
 unsigned context_device(void);
 
 /* cuda_memory.c: physical memory. */
 struct memory {
-	atomic_uint references; /* handles, mappings, copies under way */
+	atomic_uint references; /* handles, mappings, running copies */
 	int fd;
 	uint64_t inode, size;
-	uint64_t number; /* of cuMemCreate, counted from 1; 0: another process made it */
+	uint64_t number; /* of the cuMemCreate call, counted from 1; 0: made by another process */
 	unsigned device;
-	bool rdma; /* gpuDirectRDMACapable was asked for */
-	uint8_t
-	    *bytes; /* where the stand-in itself sees it; device addresses are never accessible */
+	bool rdma;	/* created gpuDirectRDMACapable */
+	uint8_t *bytes; /* the stand-in's own mapping; the CPU can never access device addresses */
 };
 
 struct handle {
@@ -143,9 +144,9 @@ struct handle {
 struct mapping {
 	uint64_t base, size;
 	struct memory *memory;
-	CUmemGenericAllocationHandle handle; /* it was mapped with */
+	CUmemGenericAllocationHandle handle; /* the handle of the mapping call */
 	bool exportable;
-	bool whole_allocation;		  /* cuMemAlloc: freed by cuMemFree only */
+	bool whole_allocation;		  /* of cuMemAlloc: only cuMemFree frees the memory */
 	uint8_t access[STANDIN_GPUS_MAX]; /* CUmemAccess_flags by device */
 };
 
@@ -154,13 +155,13 @@ struct reservation {
 	bool whole_allocation;
 };
 
-/* All four under standin.lock, exclusive but for memory_get. */
+/* Call the next four functions under standin.lock, exclusive except for memory_get. */
 CUresult memory_new(unsigned device, uint64_t size, struct memory **memory);
 CUresult memory_adopt(int fd, struct memory **memory); /* reopens the fd */
 void memory_get(struct memory *memory);
 uint64_t handle_new(struct memory *memory, bool exportable); /* takes over the reference */
 
-void memory_put(struct memory *memory); /* takes the lock: never call it under it */
+void memory_put(struct memory *memory); /* takes standin.lock: never call under the lock */
 void memory_put_locked(struct memory *memory);
 CUresult reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *base);
 void unreserve(uint64_t base, uint64_t size);
@@ -182,8 +183,8 @@ struct op {
 	enum op_kind kind;
 	uint64_t to, from, size;
 	uint8_t value;
-	unsigned device;	     /* whose access rights count */
-	bool to_pinned, from_pinned; /* must still be so when the operation runs */
+	unsigned device;	     /* the device with the access rights that count */
+	bool to_pinned, from_pinned; /* the range must still be pinned when the operation runs */
 	struct event *event;
 	uint64_t sequence;
 	uint64_t warps; /* of a kernel */
@@ -199,9 +200,9 @@ void stream_put(struct stream *stream);
 unsigned stream_device(const struct stream *stream);
 const struct context *stream_context(const struct stream *stream);
 CUresult stream_submit(struct stream *stream, const struct op *op);
-CUresult stream_wait(struct stream *stream); /* until everything submitted so far is done */
+CUresult stream_wait(struct stream *stream); /* until all submitted operations are done */
 struct stream *stream_new(struct context *context, unsigned flags);
-void stream_retire(struct stream *stream); /* ends after the work that is queued */
+void stream_retire(struct stream *stream); /* ends after the queued operations */
 void streams_wait_context(const struct context *context);
 void streams_wait_all(void);
 void streams_forget_context(const struct context *context);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Ranges of addresses, sorted, none overlapping; handles are ranges of size 1. Takes no lock. */
+/* Sorted ranges of addresses without overlap; handles are ranges of size 1. The functions take no
+ * lock. */
 #ifndef DRIVER_TABLE_H
 #define DRIVER_TABLE_H
 
@@ -18,14 +19,14 @@ struct table {
 	size_t count, room;
 };
 
-/* The index of the first entry that ends after address; table->count where there is none. */
+/* Returns the index of the first entry that ends after address, or table->count. */
 size_t table_after(const struct table *table, uint64_t address);
 /* The entry that holds address, or NULL; valid until the table changes. */
 struct table_entry *table_find(const struct table *table, uint64_t address);
 /* The object of the entry that starts at base, or NULL. */
 void *table_at(const struct table *table, uint64_t base);
 bool table_overlaps(const struct table *table, uint64_t base, uint64_t size);
-/* The range overlaps no entry. Ends the process when out of memory. */
+/* The caller passes a range that overlaps no entry. Ends the process when out of memory. */
 void table_add(struct table *table, uint64_t base, uint64_t size, void *object);
 void table_remove(struct table *table, uint64_t base);
 

@@ -68,7 +68,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
 	VkInstance made;
 
 	(void)callbacks;
-	/* What the loader says where no driver is installed. */
+	/* The loader's answer on a machine without a driver. */
 	if (other_setting_is("GPUMEM_STANDIN_VULKAN", "0"))
 		return VK_ERROR_INCOMPATIBLE_DRIVER;
 	if (info->enabledLayerCount)
@@ -84,7 +84,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
 	}
 	made->physical[0].software = true;
 	for (uint32_t i = 1; i < made->n; i++)
-		made->physical[i].gpu = made->n - 1 - i; /* in another order than CUDA's */
+		made->physical[i].gpu = made->n - 1 - i; /* in reverse of CUDA's order */
 	*instance = made;
 	return VK_SUCCESS;
 }

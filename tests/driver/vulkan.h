@@ -18,39 +18,40 @@ struct VkInstance_T {
 };
 
 struct VkPhysicalDevice_T {
-	bool software; /* a renderer on the CPU, listed first: it is not what anybody wants */
+	bool software; /* a renderer on the CPU, listed first as a trap: no program wants the
+			  renderer */
 	unsigned gpu;
 };
 
-/* What a device of the real driver keeps open. */
+/* The number of descriptors that a device of the real driver keeps open. */
 #define CLIENT_DESCRIPTORS 20
 
 struct VkDevice_T {
 	unsigned gpu;
-	int client[CLIENT_DESCRIPTORS]; /* all of one file */
+	int client[CLIENT_DESCRIPTORS]; /* all of the same file */
 	ino_t client_file;
-	int closed; /* where the watcher reads the end of that file */
+	int closed; /* the watcher reads the end of client_file here */
 	pthread_t watcher;
-	sem_t apart;		       /* the watcher has let go of the client's */
-	pthread_mutex_t lock;	       /* of the list */
-	struct VkDeviceMemory_T *list; /* of the mapped */
+	sem_t apart;		       /* posted when the watcher has closed its copies of client */
+	pthread_mutex_t lock;	       /* protects list */
+	struct VkDeviceMemory_T *list; /* the mapped memory */
 	bool has_memory_fd;	       /* VK_KHR_external_memory_fd was enabled */
 	atomic_uint memories;
 };
 
 /* The memory types, in the order in which a careless program would take them. */
 enum memory_type {
-	TYPE_SYSTEM, /* host visible and coherent, but not the GPU's */
-	TYPE_DEVICE, /* the GPU's, cannot be mapped */
+	TYPE_SYSTEM, /* host visible and coherent, but not memory of the GPU */
+	TYPE_DEVICE, /* memory of the GPU, cannot be mapped */
 	TYPE_SYSTEM_CACHED,
-	TYPE_DEVICE_MAPPABLE, /* the one */
+	TYPE_DEVICE_MAPPABLE, /* the only useful type */
 	N_MEMORY_TYPES
 };
 
-/* vulkan_client.c: 0, or -1 where there are no descriptors left. */
+/* Returns 0, or -1 if the process has no descriptors left. */
 int vulkan_client_open(VkDevice device);
 void vulkan_client_close(VkDevice device);
-/* In every call on a device. */
+/* Called in every call on a device. */
 void vulkan_client_check(VkDevice device);
 void vulkan_refuse(const char *what);
 
@@ -61,7 +62,7 @@ struct VkDeviceMemory_T {
 	uint64_t size;
 	int fd;
 	ino_t inode;
-	void *mapped; /* what vkMapMemory gave, or NULL */
+	void *mapped; /* the address from vkMapMemory, or NULL */
 	uint64_t mapped_size;
 	struct VkDeviceMemory_T *next; /* in the device's list */
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Stand-in libvulkan.so.1: the descriptors of a device. When they are closed, the real driver in
- * the kernel takes the mappings of its client back, while pointers to them are in use: so a thread
- * that has none of them waits for their end, and then what was mapped shows other bytes. */
+/* Stand-in libvulkan.so.1: the descriptors of a device. When a program closes the descriptors, the
+ * real driver in the kernel takes back the mappings of its client while pointers to the mappings
+ * are in use. The stand-in does the same: a thread without the descriptors waits for their end and
+ * then replaces the bytes of the mappings. */
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ void vulkan_refuse(const char *what)
 	abort();
 }
 
-/* Under the device's lock. */
+/* Call under the device's lock. */
 static bool is_mapped(VkDevice device, ino_t inode)
 {
 	for (const struct VkDeviceMemory_T *at = device->list; at; at = at->next)
@@ -31,7 +32,8 @@ static bool is_mapped(VkDevice device, ino_t inode)
 	return false;
 }
 
-/* Wherever they were moved. What the real memory holds then is anybody's. */
+/* Replaces the mappings wherever the program moved them. Afterwards the bytes of the real memory
+ * are undefined. */
 static void take_back(VkDevice device)
 {
 	char *line = NULL, *end;
@@ -60,14 +62,14 @@ static void *watch_client(void *argument)
 	int closed = device->closed;
 	char byte;
 
-	/* The system calls: a preload library's close knows another table. */
+	/* Plain system calls: the close of a preload library keeps its own table of descriptors. */
 	if (syscall(SYS_close_range, closed + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0)
 		vulkan_refuse("no second table of descriptors for the watcher");
 	for (int fd = 0; fd < closed; fd++)
 		if (fd != STDERR_FILENO)
 			syscall(SYS_close, fd);
 	sem_post(&device->apart);
-	/* A byte: the device goes. */
+	/* A byte, not the end: the program destroys the device. */
 	if (syscall(SYS_read, closed, &byte, 1) == 0)
 		take_back(device);
 	syscall(SYS_close, closed);
@@ -113,7 +115,7 @@ int vulkan_client_open(VkDevice device)
 		good = good && device->client[i] >= 0;
 	}
 	good = good && start_watcher(device) == 0;
-	/* The program's numbers have no gap where the watcher's end was. */
+	/* The dup fills the gap that the watcher's end left in the program's descriptor numbers. */
 	device->client[1] = dup3(ends[1], ends[0], O_CLOEXEC);
 	if (good)
 		return 0;

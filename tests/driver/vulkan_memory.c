@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Stand-in libvulkan.so.1: device memory, which can only be imported. A mistake that Vulkan calls
+/* Stand-in libvulkan.so.1: device memory, created by import only. A mistake that Vulkan calls
  * undefined ends the process. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static const VkImportMemoryFdInfoKHR *find_import(const VkMemoryAllocateInfo *in
 	return (const VkImportMemoryFdInfoKHR *)next;
 }
 
-/* The fd becomes the device's only when the import succeeds. */
+/* The device owns the fd only after a successful import. */
 static VkResult import(VkDevice device, const VkMemoryAllocateInfo *info, int shared,
 		       struct VkDeviceMemory_T *memory)
 {
@@ -169,8 +169,8 @@ static VKAPI_ATTR void VKAPI_CALL release(VkDevice device, VkDeviceMemory handle
 	atomic_fetch_sub(&device->memories, 1);
 }
 
-/* Memory of another type than the GPU's mappable one shows other bytes: so do the real trap types
- * on some drivers, and a program must not rely on them. */
+/* Maps other bytes for memory of a type other than the GPU's mappable type. The real trap types of
+ * a few drivers do the same, and a program must not rely on such types. */
 static VKAPI_ATTR VkResult VKAPI_CALL map(VkDevice device, VkDeviceMemory handle,
 					  VkDeviceSize offset, VkDeviceSize size,
 					  VkMemoryMapFlags flags, void **address)
@@ -198,7 +198,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL map(VkDevice device, VkDeviceMemory handle
 	return VK_SUCCESS;
 }
 
-/* Not for opaque fds, says the specification. */
+/* The specification excludes opaque fds from the call. */
 static VKAPI_ATTR VkResult VKAPI_CALL fd_properties(VkDevice device,
 						    VkExternalMemoryHandleTypeFlagBits type, int fd,
 						    VkMemoryFdPropertiesKHR *properties)
