@@ -13,7 +13,7 @@
 #define SAYS	"gpumemfs: .gpumem/params: "
 #define NOTHING "; nothing was changed\n"
 
-/* What the text did, and what was said on stderr meanwhile. */
+/* The parsed text, and the log lines on stderr meanwhile. */
 static int parse(const char *text, struct params *params, char *said, size_t room)
 {
 	int old = dup(STDERR_FILENO), file = memfd_create("stderr", 0);
@@ -122,7 +122,7 @@ START_TEST(limits_are_applied)
 }
 END_TEST
 
-/* What is there stays; what is new has no room. */
+/* Files stay above a lower limit; new data has no room. */
 START_TEST(size_below_what_is_held)
 {
 	char data[4096] = "data", back[4096];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Private copies: what is in them, and who pays for how long. */
+/* Private copies: their content, and the user that is charged, and for how long. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -60,7 +60,7 @@ START_TEST(a_copy_is_the_readers_while_it_lasts)
 	ck_assert_uint_eq(used(), before + 4 * MIB);
 	ck_assert_int_eq(gpu(0)->dir->rbytes, bytes + 4 * (int64_t)MIB);
 	ck_assert_int_eq(gpu(0)->dir->rfiles, 2);
-	/* Neither sees what becomes of the other. */
+	/* Changes of the file and of its copy do not show in the other. */
 	ck_assert_int_eq(write_to(file, "x", 1, 0), 1);
 	ck_assert_int_eq(write_to(copy, "y", 1, 5), 1);
 	ck_assert(all_are(copy, 'f', 0, 5));
@@ -91,7 +91,7 @@ START_TEST(holes_and_nothing_at_all)
 }
 END_TEST
 
-/* What has no room leaves nothing behind. */
+/* A copy that fails for lack of room leaves no memory allocated. */
 START_TEST(limits_hold)
 {
 	struct inode *file = filled("file", 'f', 8 * MIB), *copy;
@@ -118,7 +118,7 @@ START_TEST(limits_hold)
 }
 END_TEST
 
-/* Pieces of 4 KiB at odd places, each of which takes 2 MiB in the copy; two are in one. */
+/* Pieces of 4 KiB at odd places, each of which takes 2 MiB in the copy; two pieces share 2 MiB. */
 static struct inode *scattered(const char *name)
 {
 	struct attr_values small = {.page_size = PAGE_SIZE_4K};
@@ -168,7 +168,7 @@ START_TEST(a_copy_without_room_is_not_begun)
 }
 END_TEST
 
-/* A directory's attributes are for the files in it. */
+/* A directory's attributes apply to the files in the directory, not to a copy. */
 START_TEST(attributes_of_its_own)
 {
 	struct attr_values values = {.mapping = MAPPING_PERSISTENT, .page_size = PAGE_SIZE_4K};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The queue of requests for sharing: few of one user at a time, users in turns, each user's jobs in
- * order, and threads that go when they have nothing to do. */
+/* The queue of requests for sharing: few of a user at a time, users by turns, a user's jobs in
+ * order, and threads that end when they are idle. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -68,7 +68,7 @@ static void let_go(int number)
 	atomic_store(&jobs[number].held, false);
 }
 
-/* A test that waits for ever is ended by the runner. */
+/* The runner ends a test that waits for ever. */
 static void until(atomic_int *count, int wanted)
 {
 	while (atomic_load(count) < wanted)
@@ -85,7 +85,8 @@ START_TEST(one_user_does_not_hold_up_another)
 	for (unsigned user = 1; user < 16; user++)
 		while (!atomic_load(&jobs[39 + user].done))
 			usleep(100);
-	/* All others are done, and of the first one's no more than may be begun. */
+	/* All jobs of the other users are done, and of the first user no more than may run at a
+	 * time. */
 	for (int i = 0; i < 40; i++)
 		ck_assert(!atomic_load(&jobs[i].done) &&
 			  (i < SHARE_QUEUE_PER_USER || !atomic_load(&jobs[i].progress)));
@@ -142,7 +143,7 @@ START_TEST(what_waits_is_forgotten_at_the_end)
 	int done = atomic_load(&n_done);
 
 	ck_assert_int_eq(atomic_load(&n_begun), done);
-	share_queue_add(queue, users[3], &jobs[0].job); /* too late: nothing comes of it */
+	share_queue_add(queue, users[3], &jobs[0].job); /* too late: the queue drops the job */
 	ck_assert_uint_eq(share_queue_threads(queue), 0);
 	down();
 	ck_assert_int_eq(atomic_load(&n_done), done);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tokens: once, by who asked, not for long; and what the parser of the sharing socket lets through.
- */
+/* Tokens: redeemed once, by the user that asked for the token, before the token expires. And the
+ * parser of the sharing socket. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int issue(uid_t uid, uint8_t bytes[GPUMEM_TOKEN_BYTES])
 	return token_issue(&fixture, &tokens, at(gpu(0), "f"), uid, GPUMEM_ACCESS_WRITE, bytes);
 }
 
-/* The reference goes back at once. */
+/* The test gives the reference back at once. */
 static int redeem(uid_t uid, const uint8_t bytes[GPUMEM_TOKEN_BYTES])
 {
 	struct token_redeemed redeemed;
@@ -92,7 +92,7 @@ START_TEST(one_user_does_not_take_them_all)
 }
 END_TEST
 
-/* One of two that race for a token gets it. */
+/* Of two threads that race for a token, a single thread redeems the token. */
 static uint8_t raced[GPUMEM_TOKEN_BYTES];
 
 static void *race(void *unused)

@@ -147,7 +147,7 @@ START_TEST(readers_have_an_end)
 }
 END_TEST
 
-/* Lines and losses add up to what was added, whatever was read in between. */
+/* Lines and losses add up to the lines that were added, however the reads were sized. */
 static uint64_t lines_in(const char *text, uint64_t *lost)
 {
 	uint64_t lines = 0;
@@ -215,7 +215,7 @@ struct sums {
 	uint64_t lines, lost;
 };
 
-/* Reads until there is nothing more to come. */
+/* Reads until no line is left. */
 static void *read_lines(void *pointer)
 {
 	static _Thread_local char text[ACCESS_RING_BYTES + 1];
@@ -239,8 +239,8 @@ static void *read_lines(void *pointer)
 	return NULL;
 }
 
-/* Readers come and go while workers write: lines stay whole, and the one who was there from the
- * start has all of them, or was told. */
+/* Readers come and go while workers write: lines stay whole, and a reader that was there from the
+ * start has all lines, or a notice of the lost lines. */
 START_TEST(threads_write_and_read)
 {
 	struct access_reader *all = reader_new();

@@ -21,7 +21,7 @@ static void down(void)
 	trace_free(trace);
 }
 
-/* What somebody who reads it gets: JSON, whatever happens meanwhile. */
+/* The text as a reader gets it: valid JSON, even while events are added. */
 static json_t *written(void)
 {
 	char *text = NULL;
@@ -106,7 +106,7 @@ START_TEST(events_are_told)
 }
 END_TEST
 
-/* Any bytes may be a name, and of a long one the end is kept. */
+/* A path may have any bytes; of a long path the end is kept. */
 START_TEST(names_of_any_bytes)
 {
 	static const char bad[] = "/gpu0/\x01\n\"\\\xff\xc3\xb6\xe2\x82";
