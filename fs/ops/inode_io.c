@@ -34,7 +34,7 @@ static bool io_may_pass(struct op *op, struct inode *inode, const struct inode_i
 	if (rc == -ENOSPC)
 		return atomic_load(&op->fs->n_unlinked_open) > 0 && op_wait_release(tries);
 	return rc == -EBUSY && (io->kind == INODE_ALLOCATE || io->kind == INODE_TRUNCATE) &&
-	       share_make_way(op->fs, inode);
+	       share_drop_expired(op->fs, inode);
 }
 
 /* A truncation changes the bytes between the two sizes. */

@@ -213,7 +213,7 @@ static bool name_make_way(struct op *op, const char *name)
 
 	if (tree_lookup(op->fs, op->inode, name, &inode))
 		return false;
-	bool made = S_ISREG(inode->mode) && share_make_way(op->fs, inode);
+	bool made = S_ISREG(inode->mode) && share_drop_expired(op->fs, inode);
 
 	inode_put(op->fs, inode, 1);
 	return made;

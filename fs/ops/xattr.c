@@ -98,7 +98,7 @@ static int attribute_set(struct op *op, fuse_req_t req, enum attr_id id, const c
 	do {
 		error = inode_attr_set(op->fs, op->worker->copier, op->inode, id, value, size,
 				       fuse_req_ctx(req)->uid);
-	} while (error == -EBUSY && share_make_way(op->fs, op->inode));
+	} while (error == -EBUSY && share_drop_expired(op->fs, op->inode));
 	return error;
 }
 

@@ -33,7 +33,7 @@ uint64_t share_drop(struct share *share, struct inode *inode, int64_t before)
 	return dropped;
 }
 
-bool share_make_way(struct fs *fs, struct inode *inode)
+bool share_drop_expired(struct fs *fs, struct inode *inode)
 {
 	struct share *share = atomic_load(&fs->share);
 

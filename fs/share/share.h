@@ -50,7 +50,7 @@ int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gp
 uint64_t share_drop(struct share *share, struct inode *inode, int64_t before);
 /* Drops the leases of a file that are as old as -o lease_timeout= says: true if there were any, and
  * a change that the leases refused may be tried again. */
-bool share_make_way(struct fs *fs, struct inode *inode);
+bool share_drop_expired(struct fs *fs, struct inode *inode);
 
 /* The file of a lease, for GPUMEM_IOC_COPY: 0 with a reference, or -errno as common/protocol.h
  * says. */
