@@ -13,7 +13,7 @@ static void write_backend_reason(const struct fs *fs, FILE *out)
 	bool host = backend_is_host(fs->backend);
 
 	if (fs->options.backend != BACKEND_AUTO)
-		fprintf(out, "why.backend it was given: backend=%s\n", fs->backend->name);
+		fprintf(out, "why.backend set by backend=%s\n", fs->backend->name);
 	else if (host)
 		fprintf(out, "why.backend no NVIDIA driver with a usable GPU was found\n");
 	else
@@ -24,7 +24,7 @@ static void write_backend_reason(const struct fs *fs, FILE *out)
 static void write_threads_reason(const struct fs *fs, FILE *out)
 {
 	if (fs->options.threads)
-		fprintf(out, "why.threads it was given: threads=%u\n", fs->options.threads);
+		fprintf(out, "why.threads set by threads=%u\n", fs->options.threads);
 	else
 		fprintf(out, "why.threads one per processor, at least %u and at most %u\n",
 			CAPABILITIES_THREADS_MIN, CAPABILITIES_THREADS_MAX);
@@ -34,8 +34,9 @@ static void write_cache_reason(const struct fs *fs, FILE *out)
 {
 	static const char *const reasons[] = {
 	    [CACHE_NONE] = "a GPU, or a program that maps a file, may change it at any time",
-	    [CACHE_AUTO] = "it was given: what is cached is dropped when a file is opened again",
-	    [CACHE_ALWAYS] = "it was given: right only for files that no GPU writes to",
+	    [CACHE_AUTO] =
+		"set by cache=auto: cached pages are dropped when a file is opened again",
+	    [CACHE_ALWAYS] = "set by cache=always: right only for files that no GPU writes to",
 	};
 
 	fprintf(out, "why.cache %s\n", reasons[fs->options.cache]);
@@ -47,7 +48,7 @@ static void write_cache_reason(const struct fs *fs, FILE *out)
 
 static void write_device_reason(const struct fs *fs, const struct volume *volume, FILE *out)
 {
-	const char *reason = "it was given: this way, or none", *name = volume->name;
+	const char *reason = "set by bar=: this way, or none", *name = volume->name;
 	const char *taken = copy_crossovers(volume->device).measured
 				? "measured on this GPU"
 				: "the default, until it is measured on this GPU";

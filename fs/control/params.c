@@ -172,8 +172,8 @@ int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *p
 	char copy[PARAMS_BYTES_MAX + 1], *rest = copy, *line;
 
 	if (bytes > PARAMS_BYTES_MAX || memchr(text, 0, bytes)) {
-		log_warn(".gpumem/params: what was written is %s; nothing was changed",
-			 bytes > PARAMS_BYTES_MAX ? "too long" : "no text");
+		log_warn(".gpumem/params: the written text is %s; nothing was changed",
+			 bytes > PARAMS_BYTES_MAX ? "too long" : "not text");
 		return -EINVAL;
 	}
 	memcpy(copy, text, bytes);

@@ -220,8 +220,9 @@ void share_capability(struct fs *fs, struct capability *capability)
 		capability_set(capability, false, "%s", where.text);
 		break;
 	case GPUMEM_SOCKET_IN_MOUNT:
-		capability_set(capability, true,
-			       "whoever may open a file maps its memory, by " GPUMEM_SOCKET_NAME);
+		capability_set(
+		    capability, true,
+		    "every process that may open a file maps its memory, by " GPUMEM_SOCKET_NAME);
 		break;
 	default:
 		capability_set(capability, true, "only user %u maps files, by a socket in %s",
