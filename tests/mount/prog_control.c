@@ -62,5 +62,14 @@ static void dots_lead_where_they_should(void)
 	closedir(dir);
 }
 
+/* Also for a superuser, whom the kernel does not stop. */
+static void read_only_files_are_not_opened_for_writing(void)
+{
+	FAILS(EACCES, open(control("version"), O_WRONLY));
+	FAILS(EACCES, open(control("stats.json"), O_RDWR));
+	OK(close(OK(open(control("params"), O_WRONLY))));
+}
+
 PROG(TEST(birth_is_known_after_control_was_asked), TEST(has_no_attributes),
-     TEST(has_neither_data_nor_holes), TEST(dots_lead_where_they_should))
+     TEST(has_neither_data_nor_holes), TEST(dots_lead_where_they_should),
+     TEST(read_only_files_are_not_opened_for_writing))

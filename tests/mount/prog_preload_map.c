@@ -95,6 +95,19 @@ static void unmapping_in_parts(void)
 	CHECK(!leased("file"));
 }
 
+static void growing_a_part(void)
+{
+	int fd = data_file(5 * MIB);
+	unsigned char *at = map(fd, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+
+	OK(munmap(at + MIB, MIB));
+	unsigned char *part = mremap(at + 2 * MIB, MIB, 3 * MIB, MREMAP_MAYMOVE);
+
+	CHECK(part != MAP_FAILED && leased("file"));
+	expect(part, 1, 2 * MIB, 3 * MIB);
+	expect(at, 1, 0, MIB);
+}
+
 static void protections_hold(void)
 {
 	int fd = data_file(3 * MIB), reader = OK(open("file", O_RDONLY));
@@ -318,6 +331,7 @@ int main(int argc, char **argv)
 	    TEST(stores_need_no_msync),
 	    TEST(parts_of_files_of_several_chunks),
 	    TEST(unmapping_in_parts),
+	    TEST(growing_a_part),
 	    TEST(protections_hold),
 	    TEST(private_stays_private),
 	    TEST(small_private_ones_are_the_kernel_s),
