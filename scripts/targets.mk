@@ -30,6 +30,11 @@ env:
 check check-quick lint check-unit check-asan check-tsan check-mount check-kills check-bench check-package check-fuzz: setup-check
 	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
 
+# Not part of check: whether tests notice faults. MUTANTS='-k fs/tree' takes rows by file, test or words.
+.PHONY: mutants
+mutants: setup-check
+	@BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/mutants $(MUTANTS)
+
 .PHONY: format
 format:
 	$(Q)BUILD='$(BUILD)' scripts/clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*/*.[ch] client/*/*.[ch] client/cli/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
@@ -97,6 +102,7 @@ help:
 #: make check-kills          the same tests while the daemon is killed again and again
 #: make check-bench          every case of the bench, small: that it works, not how fast
 #: make check-package        the packages, in a Debian that has nothing else
+#: make mutants              put one-line faults into copies of the tree: each named test must fail (MUTANTS=-h)
 #: make check-fuzz           each fuzz target for a few seconds
 #: make bench                measure beside FUSE, tmpfs and the machine (BENCH='--svg rates.svg'; BENCH=--help)
 #: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local (PYTHON=python3, PYTHON_DEST=DIR: for its module);
