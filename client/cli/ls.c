@@ -167,16 +167,8 @@ static void entries_write(const json_t *entries)
 {
 	static const char *const heads[] = {"MODE",  "SIZE",	"MEMORY", "WHERE",
 					    "PAGES", "SHARERS", "MAPPED", "NAME"};
-	struct table table = {.columns = sizeof(heads) / sizeof(heads[0]), .right = 0x66};
-	const json_t *entry;
-	size_t i;
 
-	for (i = 0; i < table.columns; i++)
-		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
-	json_array_foreach (entries, i, entry)
-		entry_row(&table, entry);
-	table_write(&table, stdout);
-	table_free(&table);
+	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x66, entries, entry_row);
 }
 
 static void word_list(struct listing *listing, const char *word)

@@ -77,16 +77,8 @@ static void sharers_write(const json_t *all)
 {
 	static const char *const heads[] = {"PID",   "USER",	"ACCESS", "SIZE",
 					    "SINCE", "COMMAND", "PATH"};
-	struct table table = {.columns = sizeof(heads) / sizeof(heads[0]), .right = 0x9};
-	const json_t *one;
-	size_t i;
 
-	for (i = 0; i < table.columns; i++)
-		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
-	json_array_foreach (all, i, one)
-		sharer_row(&table, one);
-	table_write(&table, stdout);
-	table_free(&table);
+	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x9, all, sharer_row);
 }
 
 static int sharers_of_path(const char *path, json_t *all)

@@ -162,9 +162,6 @@ static void mount_write(const json_t *facts)
 	static const char *const heads[] = {"GPU",     "SIZE",	     "USED",	 "MOUNT",
 					    "AVAIL",   "",	     "USE%",	 "FILES",
 					    "SHARERS", "BAR-MAPPED", "PROVIDER", "HEALTH"};
-	struct table table = {.columns = sizeof(heads) / sizeof(heads[0]), .right = 0x3de};
-	const json_t *gpu;
-	size_t i;
 
 	fputs(output_colour(stdout, COLOUR_STRONG), stdout);
 	output_text(stdout, "%s", json_string_value(json_object_get(facts, "mount")));
@@ -182,12 +179,8 @@ static void mount_write(const json_t *facts)
 		    json_string_value(json_object_get(facts, "backend")),
 		    driver ? driver : "(system memory: no GPU is in use)",
 		    json_string_value(json_object_get(facts, "transport")));
-	for (i = 0; i < table.columns; i++)
-		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
-	json_array_foreach (json_object_get(facts, "gpus"), i, gpu)
-		gpu_row(&table, gpu);
-	table_write(&table, stdout);
-	table_free(&table);
+	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x3de, json_object_get(facts, "gpus"),
+		   gpu_row);
 }
 
 /* The worse of two statuses: a mount that answers does not hide a dead mount. */

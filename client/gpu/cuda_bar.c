@@ -81,12 +81,12 @@ static int bar_open_new(const uint8_t uuid[16], const struct bar_way *way, struc
 	return 0;
 }
 
-int client_bar_open(const uint8_t uuid[16], unsigned turn, struct client_bar **bar, char *why)
+int client_bar_open(const uint8_t uuid[16], unsigned rank, struct client_bar **bar, char *why)
 {
 	scoped_lock(&lock);
-	if (turn >= WAYS)
+	if (rank >= WAYS)
 		return -ENOENT;
-	const struct bar_way *way = client_cuda_running() ? with_cuda[turn] : without_cuda[turn];
+	const struct bar_way *way = client_cuda_running() ? with_cuda[rank] : without_cuda[rank];
 	if (!way_wanted(way)) {
 		snprintf(why, BAR_REASON_MAX, "left out by GPUMEM_BAR");
 		return -ENOTSUP;

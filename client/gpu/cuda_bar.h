@@ -33,9 +33,9 @@ struct client_bar_piece {
 			  unmap */
 };
 
-/* Gives the ways for a GPU one after the other, the best first, for turn 0, 1, ... -ENOTSUP: this
+/* Gives the ways for a GPU one after the other, the best first, for rank 0, 1, ... -ENOTSUP: this
  * way does not work, and why has the reason. -ENOENT: there are no more ways. */
-int client_bar_open(const uint8_t uuid[16], unsigned turn, struct client_bar **bar, char *why);
+int client_bar_open(const uint8_t uuid[16], unsigned rank, struct client_bar **bar, char *why);
 
 /* Maps a chunk at an address of a reservation, or anywhere for NULL. If neither the way nor the
  * kernel can put the mapping there, piece->at is another address. 0 or -errno, with the reason in

@@ -130,10 +130,10 @@ static int host_map_best(struct host_map *map, const struct client_layout *layou
 	char all[240] = "", why[BAR_REASON_MAX];
 	int error = ENOTSUP;
 
-	for (unsigned turn = 0;; turn++) {
+	for (unsigned rank = 0;; rank++) {
 		why[0] = '\0';
 		*map = (struct host_map){0};
-		int rc = client_bar_open(layout->uuid, turn, &map->bar, why);
+		int rc = client_bar_open(layout->uuid, rank, &map->bar, why);
 		if (rc == -ENOENT)
 			break;
 		if (rc == 0)

@@ -281,7 +281,7 @@ static int ranges_yield(const char *start, size_t bytes)
 
 	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
 		if (range_overlaps(range_at(i), start, bytes))
-			rc = range_yield(i, PLACE_APART);
+			rc = range_yield(i, PLACE_PRIVATE_TABLE);
 	return rc;
 }
 
@@ -291,9 +291,9 @@ static int range_protect(unsigned i, int protection)
 	const struct range *range = range_at(i);
 
 	if (!range->shared && protection & PROT_WRITE)
-		return range_yield(i, PLACE_APART);
+		return range_yield(i, PLACE_PRIVATE_TABLE);
 	if (protection & PROT_EXEC)
-		return range_yield(i, PLACE_APART);
+		return range_yield(i, PLACE_PRIVATE_TABLE);
 	return protection & PROT_WRITE && !range->may_write ? -EACCES : 0;
 }
 
@@ -452,7 +452,7 @@ bool mapping_yield(const struct slot_identity *identity)
 	scoped_lock(&lock);
 	for (unsigned i = range_count(); i-- > 0;) {
 		if (slot_same(&range_at(i)->of->identity, identity))
-			had = range_yield(i, PLACE_APART) == 0 || had;
+			had = range_yield(i, PLACE_PRIVATE_TABLE) == 0 || had;
 	}
 	return had;
 }
@@ -465,7 +465,7 @@ void mapping_before_fork(void)
 	for (unsigned i = range_count(); i-- > 0;) {
 		const struct range *range = range_at(i);
 		if (range->of->on_gpu && range->shared && range->may_write)
-			range_yield(i, PLACE_APART);
+			range_yield(i, PLACE_PRIVATE_TABLE);
 	}
 }
 

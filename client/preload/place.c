@@ -88,7 +88,7 @@ int place_kernel(const struct range *range, enum place_by by)
 	struct range copy = *range;
 	char path[40];
 
-	if (by == PLACE_APART)
+	if (by == PLACE_PRIVATE_TABLE)
 		return client_private_fd(range->of->file->fd, flags, kernel_map, &copy);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", range->of->file->fd);
 	AUTO_CLOSE int fd = open(path, flags | O_CLOEXEC);

@@ -48,7 +48,7 @@ static void slot_assign(struct slot *slot, const struct slot_identity *identity)
 	slot->refused = identity_is_cached(identity);
 	slot->why = LEFT_CACHED;
 	atomic_store(&slot->used, 0);
-	atomic_store(&slot->wanted, slot->refused ? UINT64_MAX : window_first_look());
+	atomic_store(&slot->wanted, slot->refused ? UINT64_MAX : window_use_first());
 	slots_times_set();
 }
 
@@ -232,7 +232,7 @@ bool slots_yield(const struct slot_identity *identity)
 		if (slot->file && (!identity || slot_same(identity, &slot->identity))) {
 			window_close(slot);
 			atomic_store(&slot->wanted,
-				     atomic_load(&slot->used) + WINDOW_REST * WINDOW_CALL_WEIGHT);
+				     atomic_load(&slot->used) + WINDOW_PAUSE * WINDOW_CALL_WEIGHT);
 			had = true;
 		}
 		pthread_rwlock_unlock(&slot->lock);

@@ -24,7 +24,7 @@ void window_start(void)
 		after = bytes;
 }
 
-uint64_t window_first_look(void)
+uint64_t window_use_first(void)
 {
 	return after < WINDOW_USE_FIRST ? after : WINDOW_USE_FIRST;
 }

@@ -12,7 +12,7 @@
 #define WINDOW_CALL_WEIGHT (64ULL << 10)
 
 /* The number of calls left to the kernel after a window gave way. */
-#define WINDOW_REST 16
+#define WINDOW_PAUSE 16
 
 /* The use of a file through the kernel that justifies: looking at the file; opening a way to a
  * GPU's BAR, which takes up to a second; a mapping when the way is open. GPUMEM_PRELOAD_AFTER
@@ -28,7 +28,7 @@
 void window_start(void);
 
 /* The use of a file from which window_follow must be called. */
-uint64_t window_first_look(void);
+uint64_t window_use_first(void);
 
 /* Opens a window, or extends the window after the kernel moved bytes up to end. */
 void window_follow(struct slot *slot, int fd, uint64_t end);

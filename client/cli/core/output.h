@@ -69,6 +69,10 @@ void table_cell(struct table *table, enum output_colour colour, const char *form
     __attribute__((format(printf, 3, 4)));
 void table_write(const struct table *table, FILE *out);
 void table_free(struct table *table);
+/* Writes a table to stdout: the heading, and for each object of the list what row adds. right: as
+ * in struct table. */
+void table_list(const char *const *heads, unsigned columns, unsigned right, const json_t *list,
+		void (*row)(struct table *table, const json_t *one));
 
 /* Ends a command that lists: writes the list as JSON under its name, or by table if the list is not
  * empty, and drops the reference. Gives the command's status so far, or the status of writing. */

@@ -91,3 +91,18 @@ void table_free(struct table *table)
 	free(table->cells);
 	*table = (struct table){0};
 }
+
+void table_list(const char *const *heads, unsigned columns, unsigned right, const json_t *list,
+		void (*row)(struct table *table, const json_t *one))
+{
+	struct table table = {.columns = columns, .right = right};
+	const json_t *one;
+	size_t i;
+
+	for (i = 0; i < columns; i++)
+		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
+	json_array_foreach (list, i, one)
+		row(&table, one);
+	table_write(&table, stdout);
+	table_free(&table);
+}

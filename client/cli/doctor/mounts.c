@@ -61,7 +61,7 @@ static void check_version(struct doctor *doctor, const char *where, const char *
 	if (host && doctor->driver)
 		doctor_find(doctor, DOCTOR_ERROR, where,
 			    "mount with backend=cuda: the error says why it cannot be",
-			    "there is a GPU, and this mount plays one in system memory");
+			    "there is a GPU, but this mount simulates one in system memory");
 	else
 		doctor_find(doctor, host ? DOCTOR_NOTE : DOCTOR_GOOD, where, NULL, "backend %s",
 			    backend);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* libgpumem and libcuda as the Python tests need them, on ordinary files: a path with /gpu0/ in it
- * is memory of a GPU, /played/ of one that is played, /host/ system memory. Device addresses can be
+ * is memory of a GPU, /simulated/ of a simulated one, /host/ system memory. Device addresses can be
  * read by the CPU, so that tests see what a GPU would. */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static int kind_of(const char *path)
 		return GPUMEM_FILE_DEVICE;
 	if (strstr(path, "/host/"))
 		return GPUMEM_FILE_HOST;
-	return strstr(path, "/played/") ? GPUMEM_FILE_SIMULATED : 0;
+	return strstr(path, "/simulated/") ? GPUMEM_FILE_SIMULATED : 0;
 }
 
 static gpumem *open_file(int fd, const char *path, int flags)

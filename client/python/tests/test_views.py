@@ -251,7 +251,7 @@ class DLPack(Case):
             legacy = Consumer(buffer.__dlpack__(max_version=(0, 8)))
             self.assertEqual(legacy.name, "dltensor")
             legacy.drop()
-        with gpumem.open(self.file("host", name="played")) as buffer:
+        with gpumem.open(self.file("host", name="simulated")) as buffer:
             with self.assertRaisesRegex(BufferError, "read-only"):
                 buffer.__dlpack__()
             taken = Consumer(buffer.__dlpack__(max_version=(1, 2), dl_device=(1, 0), copy=False))
@@ -259,7 +259,7 @@ class DLPack(Case):
             taken.drop()
 
     def test_scalars_and_nothing(self):
-        with gpumem.open(self.file("played"), "r+") as buffer:
+        with gpumem.open(self.file("simulated"), "r+") as buffer:
             taken = Consumer(buffer.view("float64", (), 8).__dlpack__())
             self.assertEqual((taken.shape, taken.strides, taken.bytes(8)), ([], [], bytes(range(8, 16))))
             taken.drop()
