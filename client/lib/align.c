@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/core/error.h"
+#include "client/core/io.h"
 #include "client/core/process.h"
 #include "client/lib/gpumem.h"
 #include "client/lib/replace.h"
@@ -59,33 +60,20 @@ static int source_fail(const struct job *job, int rc)
 /* Gives -EINVAL if the file has fewer bytes. */
 static int source_read(const struct job *job, void *bytes, size_t size, uint64_t offset)
 {
-	for (size_t done = 0; done < size;) {
-		ssize_t n =
-		    pread(job->source, (char *)bytes + done, size - done, (off_t)(offset + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return path_fail(job->source_path);
-		if (n == 0)
-			return client_fail(EINVAL, "%s became shorter while it was read",
-					   job->source_path);
-		done += (size_t)n;
-	}
+	ssize_t n = client_io_read_at(job->source, bytes, size, offset);
+
+	if (n < 0)
+		return client_fail((int)-n, "%s: %s", job->source_path, strerror((int)-n));
+	if ((size_t)n < size)
+		return client_fail(EINVAL, "%s became shorter while it was read", job->source_path);
 	return 0;
 }
 
 static int target_write(int fd, const char *path, const void *bytes, size_t size, uint64_t offset)
 {
-	for (size_t done = 0; done < size;) {
-		ssize_t n =
-		    pwrite(fd, (const char *)bytes + done, size - done, (off_t)(offset + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return path_fail(path);
-		done += (size_t)n;
-	}
-	return 0;
+	int rc = client_io_write_at(fd, bytes, size, offset);
+
+	return rc < 0 ? client_fail(-rc, "%s: %s", path, strerror(-rc)) : 0;
 }
 
 static int source_open(struct job *job)
@@ -180,19 +168,10 @@ static uint64_t target_data_start(const struct job *job)
  * caller reads and writes the rest, and sees any error there. */
 static uint64_t data_copy_in_filesystem(const struct job *job, int target)
 {
-	uint64_t done = 0, size = source_data_bytes(job);
-	off_t from = (off_t)(SAFETENSORS_LENGTH_BYTES + job->stored),
-	      to = (off_t)target_data_start(job);
+	ssize_t n = client_io_copy_range(job->source, SAFETENSORS_LENGTH_BYTES + job->stored,
+					 target, target_data_start(job), source_data_bytes(job));
 
-	while (done < size) {
-		ssize_t n = copy_file_range(job->source, &from, target, &to, size - done, 0);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		done += (uint64_t)n;
-	}
-	return done;
+	return n < 0 ? 0 : (uint64_t)n;
 }
 
 static int data_copy(const struct job *job, int target, const char *path)

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/core/io.h"
 #include "client/lib/file.h"
 #include "client/lib/mount.h"
 
@@ -75,36 +76,16 @@ void client_staging_close(struct client_staging *staging)
 	*staging = CLIENT_STAGING_NONE;
 }
 
-static ssize_t file_copy_range(int from, uint64_t from_offset, int to, uint64_t to_offset,
-			       size_t bytes)
-{
-	off_t in = (off_t)from_offset, out = (off_t)to_offset;
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n = copy_file_range(from, &in, to, &out, bytes - done, 0);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return done ? (ssize_t)done : -errno;
-		if (n == 0)
-			break;
-		done += (size_t)n;
-	}
-	return (ssize_t)done;
-}
-
 ssize_t client_staging_put(const struct client_staging *staging, size_t at, int to, uint64_t offset,
 			   size_t bytes)
 {
-	return file_copy_range(staging->fd, at, to, offset, bytes);
+	return client_io_copy_range(staging->fd, at, to, offset, bytes);
 }
 
 ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
 			   uint64_t offset, size_t bytes)
 {
-	return file_copy_range(from, offset, staging->fd, at, bytes);
+	return client_io_copy_range(from, offset, staging->fd, at, bytes);
 }
 
 ssize_t client_staging_place(const struct client_staging *staging, size_t at, int to,
@@ -123,6 +104,6 @@ ssize_t client_staging_place(const struct client_staging *staging, size_t at, in
 		return (ssize_t)done;
 	/* The copy through the kernel also reports the error that stopped the daemon's copy, unless
 	 * the daemon's copy is just not available. */
-	n = file_copy_range(staging->fd, at + done, to, offset + done, bytes - done);
+	n = client_io_copy_range(staging->fd, at + done, to, offset + done, bytes - done);
 	return n < 0 && !done ? n : (ssize_t)done + (n > 0 ? n : 0);
 }

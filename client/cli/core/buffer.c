@@ -2,10 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/cli/core/buffer.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* Sixteen threads saturate PCIe 5.0 x16, except for their other work: finding memory for a file, or
  * computing sums. With fewer than two threads nothing overlaps. */
@@ -27,43 +25,6 @@ void buffer_free(void *buffer, size_t bytes)
 {
 	if (buffer)
 		munmap(buffer, bytes);
-}
-
-ssize_t buffer_read(int fd, void *to, size_t bytes, uint64_t offset)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		done += (size_t)n;
-	}
-	return (ssize_t)done;
-}
-
-int buffer_write(int fd, const void *from, size_t bytes, uint64_t offset)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n =
-		    pwrite(fd, (const char *)from + done, bytes - done, (off_t)(offset + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -ENOSPC;
-		done += (size_t)n;
-	}
-	return 0;
 }
 
 unsigned buffer_threads(void)

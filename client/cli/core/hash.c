@@ -18,6 +18,7 @@
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/sha256.h"
+#include "client/core/io.h"
 
 #define BLOCK	    ((size_t)1 << 20) /* the size of one request of the kernel to the daemon */
 #define DEPTH	    2		      /* blocks that a reader reads ahead */
@@ -51,8 +52,8 @@ static void *reader_main(void *context)
 		sem_wait(&reader->empty);
 		if (atomic_load(reader->stop))
 			break;
-		length = buffer_read(reader->fd, reader->buffer + n % DEPTH * BLOCK, BLOCK,
-				     block * BLOCK);
+		length = client_io_read_at(reader->fd, reader->buffer + n % DEPTH * BLOCK, BLOCK,
+					   block * BLOCK);
 		reader->lengths[n % DEPTH] = length;
 		sem_post(&reader->filled);
 	}

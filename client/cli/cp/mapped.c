@@ -11,8 +11,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "client/cli/core/buffer.h"
 #include "client/cli/cp/cp.h"
+#include "client/core/io.h"
 
 /* For fewer bytes, making and removing a mapping takes longer than writing. */
 #define MAPPED_MIN ((uint64_t)16 << 20)
@@ -56,7 +56,7 @@ bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes,
 	/* Allocates the pages at once: in the read, each fault would take the lock on the process's
 	 * addresses. The read reports a failure. */
 	madvise(to - before, before + bytes, MADV_POPULATE_WRITE);
-	ssize_t n = buffer_read(from, to, bytes, at);
+	ssize_t n = client_io_read_at(from, to, bytes, at);
 
 	/* Removes the pages from the mapping, not from the file: in the end, one thread would have
 	 * to remove all page tables. */

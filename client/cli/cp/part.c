@@ -7,9 +7,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "client/cli/core/buffer.h"
 #include "client/cli/core/hash.h"
 #include "client/cli/cp/cp.h"
+#include "client/core/io.h"
 #include "common/cleanup.h"
 
 #define ALIGNMENT ((uint64_t)4096)
@@ -33,7 +33,7 @@ static ssize_t source_read_direct(const struct cp_file *file, char *to, uint64_t
 	if (have >= bytes)
 		return (ssize_t)bytes;
 	/* This read sees the error or the end of the file again. */
-	n = buffer_read(file->in, to + have, bytes - have, offset + have);
+	n = client_io_read_at(file->in, to + have, bytes - have, offset + have);
 	return n < 0 ? n : (ssize_t)have + n;
 }
 
@@ -41,7 +41,7 @@ int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offse
 {
 	bool direct = file->in_direct >= 0 && offset % ALIGNMENT == 0;
 	ssize_t n = direct ? source_read_direct(file, to, bytes, offset)
-			   : buffer_read(file->in, to, bytes, offset);
+			   : client_io_read_at(file->in, to, bytes, offset);
 
 	if (n < 0)
 		return (int)-n;
@@ -80,7 +80,7 @@ static void range_copy(struct cp_file *file, char *buffer, uint64_t offset, uint
 		cp_file_fail(file, file->from, error);
 		return;
 	}
-	error = buffer_write(file->out, buffer, bytes, offset);
+	error = client_io_write_at(file->out, buffer, bytes, offset);
 	if (error)
 		cp_file_fail(file, file->to, -error);
 }
@@ -234,7 +234,7 @@ static bool part_copy_stream(struct cp *cp, struct cp_file *file, char *buffer)
 	}
 	if (!bytes)
 		return false;
-	error = -buffer_write(file->out, buffer, bytes, offset);
+	error = -client_io_write_at(file->out, buffer, bytes, offset);
 	if (error)
 		cp_file_fail(file, file->to, error);
 	atomic_fetch_add(&cp->bytes_done, bytes);
@@ -269,7 +269,7 @@ static bool part_verify(struct cp *cp, struct cp_file *file, const struct cp_buf
 		cp_file_fail(file, file->from, error);
 		return false;
 	}
-	ssize_t n = buffer_read(file->out, buffers->data, bytes, part * CP_PART);
+	ssize_t n = client_io_read_at(file->out, buffers->data, bytes, part * CP_PART);
 
 	if (n < 0)
 		cp_file_fail(file, file->to, (int)-n);

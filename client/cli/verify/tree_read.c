@@ -8,6 +8,7 @@
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/verify/tree.h"
+#include "client/core/io.h"
 
 #define PART	    ((uint64_t)1 << 20) /* the size of one request of the kernel to the daemon */
 #define PART_BLOCKS (PART / TREE_BLOCK)
@@ -34,7 +35,7 @@ static int part_sums(struct reading *reading, uint64_t first, char *buffer)
 	uint64_t blocks = reading->end - first < PART_BLOCKS ? reading->end - first : PART_BLOCKS;
 	uint64_t at = first * TREE_BLOCK, left = reading->bytes - at;
 	size_t wanted = left < blocks * TREE_BLOCK ? left : blocks * TREE_BLOCK;
-	ssize_t n = buffer_read(reading->fd, buffer, wanted, at);
+	ssize_t n = client_io_read_at(reading->fd, buffer, wanted, at);
 
 	if (n < 0)
 		return (int)n;
