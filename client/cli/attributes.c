@@ -37,9 +37,9 @@ static int attribute_unknown(const struct command *command, const char *name)
 	for (const struct attribute *one = attributes; one->name; one++)
 		closest_try(&closest, one->name);
 	if (closest.name)
-		return cli_usage(command, "there is no attribute %s: did you mean %s?", name,
+		return cli_usage(command, "unknown attribute %s: did you mean %s?", name,
 				 closest.name);
-	return cli_usage(command, "there is no attribute %s (gpumem(7) has them)", name);
+	return cli_usage(command, "unknown attribute %s (see gpumem(7))", name);
 }
 
 /* All attributes that the file has, in the order of the table. */
@@ -156,14 +156,14 @@ static const char *set_lacks(const struct place *place, const struct attribute *
 		return "the CPU has no mapping of this GPU's memory (gpumem doctor says why)";
 	if (strcmp(one->name, "persist") != 0 ||
 	    facts_text(place->mount->where, "params", &params) < 0)
-		return "it cannot be done on this mount";
+		return "not supported on this mount";
 	spool = facts_line(params, "spool");
 	recovery = facts_line(params, "recovery");
 	if (strcmp(value, "disk") == 0 && (!spool || strncmp(spool, "none", 4) == 0))
 		return "this mount has no spool; mount with -o spool=DIR";
 	if (strcmp(value, "restart") == 0 && (!recovery || strncmp(recovery, "on", 2) != 0))
 		return "this mount ends with its daemon; mount with -o recovery=transparent";
-	return "it cannot be done on this mount";
+	return "not supported on this mount";
 }
 
 static int set_failed(const struct place *place, const struct attribute *one, const char *value,
@@ -198,7 +198,7 @@ static int set_one(const struct command *command, const struct place *place, con
 	AUTO_FREE char *name = NULL;
 
 	if (!equals)
-		return cli_usage(command, "%s: say NAME=VALUE", word);
+		return cli_usage(command, "%s: expected NAME=VALUE", word);
 	if (asprintf(&name, "%.*s", (int)(equals - word), word) < 0)
 		return cli_fail(path, ENOMEM);
 	const struct attribute *one = attribute_find(name);
@@ -264,7 +264,7 @@ static void set_offer(int count, char **words, const char *start)
 			cli_offer(start, word, one->help);
 		}
 		snprintf(word, sizeof(word), "%s=" DEFAULT, one->name);
-		cli_offer(start, word, "as if it had never been set");
+		cli_offer(start, word, "remove the setting");
 	}
 }
 
@@ -274,7 +274,7 @@ const struct command command_get = {
     .name = "get",
     .words = "PATH [NAME...]",
     .summary = "Show attributes of a file or directory",
-    .more = "Without NAME all but extents, a line NAME=VALUE each; of one NAME the value alone.",
+    .more = "Without NAME: all but extents, as lines NAME=VALUE. With one NAME: only the value.",
     .options = get_options,
     .min_words = 1,
     .max_words = -1,

@@ -29,10 +29,9 @@ void command_unknown(const char *name)
 		closest_try(&closest, commands[i]->name);
 	closest_try(&closest, "help");
 	if (closest.name)
-		cli_error("there is no command %s: did you mean %s? (gpumem help)", name,
-			  closest.name);
+		cli_error("unknown command %s: did you mean %s? (gpumem help)", name, closest.name);
 	else
-		cli_error("there is no command %s (gpumem help)", name);
+		cli_error("unknown command %s (gpumem help)", name);
 }
 
 void commands_help_write(FILE *out)

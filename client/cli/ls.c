@@ -207,8 +207,8 @@ static int ls_run(struct cli_args *args)
 }
 
 static const struct cli_option options[] = {
-    {'a', "all", NULL, "also names that begin with a dot"},
-    {'d', "directory", NULL, "the directories themselves, not what is in them"},
+    {'a', "all", NULL, "include names that begin with a dot"},
+    {'d', "directory", NULL, "list directories themselves, not their contents"},
     CLI_JSON,
     {0},
 };

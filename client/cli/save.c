@@ -125,8 +125,8 @@ const struct command command_save = {
     .name = "save",
     .words = "[PATH...]",
     .summary = "Save files with persist=disk, or all of them below a directory, to the disk",
-    .more = "Without PATH, those of every mount that has a spool. Only what changed since the\n"
-	    "last time is written.",
+    .more = "Without PATH, those of every mount that has a spool. Only changes since the\n"
+	    "last save are written.",
     .options = options,
     .max_words = -1,
     .run = save_run,

@@ -15,7 +15,7 @@
 
 static int packet_malformed(const char *what)
 {
-	return client_fail(EPROTO, "the daemon's answer makes no sense: %s", what);
+	return client_fail(EPROTO, "invalid answer of the daemon: %s", what);
 }
 
 void client_packet_close(struct client_packet *packet)
@@ -53,15 +53,15 @@ static int packet_check_header(const struct client_packet *packet, uint32_t requ
 	const struct gpumem_msg_header *header = &packet->u.header;
 
 	if (packet->bytes < sizeof(*header) || header->magic != GPUMEM_MAGIC)
-		return packet_malformed("it is no message of gpumemfs");
+		return packet_malformed("not a message of gpumemfs");
 	if (header->version != GPUMEM_PROTOCOL_VERSION)
 		return client_fail(EPROTO,
 				   "the daemon speaks version %u of the protocol, this is %u",
 				   header->version, GPUMEM_PROTOCOL_VERSION);
 	if (header->bytes != packet->bytes)
-		return packet_malformed("its length is wrong");
+		return packet_malformed("wrong length");
 	if (header->request != request)
-		return packet_malformed("it answers another request");
+		return packet_malformed("answers another request");
 	return 0;
 }
 
@@ -96,7 +96,7 @@ static int packet_check_error(const struct client_packet *packet)
 
 	if (packet->bytes != sizeof(*message) || packet->n_fds || message->reserved ||
 	    message->error < 1 || message->error > ERRNO_MAX)
-		return packet_malformed("an error that is none");
+		return packet_malformed("invalid error");
 	const char *why = refusal_text(message->error);
 	return client_fail(message->error, "the daemon refuses: %s",
 			   why ? why : strerror(message->error));
@@ -108,13 +108,13 @@ static int packet_check_fields(const struct gpumem_msg_layout *message, size_t b
 
 	if (bytes < sizeof(*message) || message->n_chunks > GPUMEM_CHUNKS_PER_MESSAGE ||
 	    bytes != sizeof(*message) + message->n_chunks * sizeof(message->chunks[0]))
-		return packet_malformed("its chunks do not fill it");
+		return packet_malformed("chunks and length differ");
 	if (message->kind < GPUMEM_KIND_DEVICE || message->kind > GPUMEM_KIND_MEMFD ||
 	    message->flags & ~flags || message->reserved || message->lease == 0 ||
 	    message->size > INT64_MAX)
-		return packet_malformed("a field has no such value");
+		return packet_malformed("invalid value of a field");
 	if (message->flags & GPUMEM_LAYOUT_MORE && message->n_chunks == 0)
-		return packet_malformed("it goes on without end");
+		return packet_malformed("no chunks, but more to follow");
 	if (message->kind == GPUMEM_KIND_HOST &&
 	    (message->flags & GPUMEM_LAYOUT_MORE || message->first_chunk > 1 ||
 	     message->n_chunks > 1 - message->first_chunk))
@@ -128,25 +128,25 @@ static int packet_check_position(const struct gpumem_msg_layout *message,
 {
 	if (message->first_chunk != layout->n_chunks ||
 	    message->n_chunks > CLIENT_CHUNKS_MAX - layout->n_chunks)
-		return packet_malformed("its chunks are not the next ones");
+		return packet_malformed("chunks out of order");
 	if (!layout->lease)
 		return 0;
 	if (message->lease != layout->lease || message->kind != layout->kind ||
 	    message->device != layout->device ||
 	    (message->flags & ~GPUMEM_LAYOUT_MORE) != layout->flags ||
 	    memcmp(message->uuid, layout->uuid, sizeof(layout->uuid)) != 0)
-		return packet_malformed("it is of another file");
+		return packet_malformed("layout of another file");
 	return 0;
 }
 
 static int chunk_check(const struct gpumem_chunk *chunk, uint32_t kind, uint64_t at)
 {
 	if (chunk->offset != at)
-		return packet_malformed("a gap between its chunks");
+		return packet_malformed("gap between chunks");
 	if (chunk->bytes > (uint64_t)INT64_MAX - at)
-		return packet_malformed("a chunk without end");
+		return packet_malformed("chunk too large");
 	if (kind != GPUMEM_KIND_HOST && (chunk->bytes == 0 || chunk->bytes % CLIENT_CHUNK_ALIGN))
-		return packet_malformed("a chunk of odd size");
+		return packet_malformed("invalid chunk size");
 	return 0;
 }
 
@@ -157,9 +157,9 @@ static int object_check_size(int fd, uint64_t bytes)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return packet_malformed("a chunk that cannot be mapped");
+		return packet_malformed("chunk that cannot be mapped");
 	if (st.st_size < 0 || ((uint64_t)st.st_size + PAGE - 1) / PAGE < (bytes + PAGE - 1) / PAGE)
-		return packet_malformed("a chunk that is shorter than it says");
+		return packet_malformed("chunk shorter than announced");
 	return 0;
 }
 
@@ -170,7 +170,7 @@ static int packet_check_chunks(const struct client_packet *packet,
 	uint64_t at = layout->bytes;
 
 	if (packet->n_fds != message->n_chunks)
-		return packet_malformed("chunks and descriptors are not as many");
+		return packet_malformed("numbers of chunks and descriptors differ");
 	for (uint32_t i = 0; i < message->n_chunks; i++) {
 		int rc = chunk_check(&message->chunks[i], message->kind, at);
 		if (rc == 0 && message->kind != GPUMEM_KIND_DEVICE)
@@ -225,7 +225,7 @@ static int layout_parse(struct client_packet *packet, uint32_t request,
 	if (packet->u.header.type == GPUMEM_MSG_ERROR)
 		return packet_check_error(packet);
 	if (packet->u.header.type != GPUMEM_MSG_LAYOUT)
-		return packet_malformed("it is no layout");
+		return packet_malformed("not a layout");
 	rc = packet_check_fields(message, packet->bytes);
 	if (rc == 0)
 		rc = packet_check_position(message, layout);
@@ -272,8 +272,8 @@ static int packet_check_plain(struct client_packet *packet, uint32_t request, ui
 
 int client_answer_key(struct client_packet *packet, uint32_t request, uint8_t key[GPUMEM_KEY_BYTES])
 {
-	int rc = packet_check_plain(packet, request, GPUMEM_MSG_KEY, sizeof(packet->u.key),
-				    "it is no key");
+	int rc =
+	    packet_check_plain(packet, request, GPUMEM_MSG_KEY, sizeof(packet->u.key), "not a key");
 
 	if (rc == 0)
 		memcpy(key, packet->u.key.key, sizeof(packet->u.key.key));
@@ -283,5 +283,5 @@ int client_answer_key(struct client_packet *packet, uint32_t request, uint8_t ke
 int client_answer_done(struct client_packet *packet, uint32_t request)
 {
 	return packet_check_plain(packet, request, GPUMEM_MSG_DONE, sizeof(packet->u.header),
-				  "it is no end of a lease");
+				  "not the end of a lease");
 }

@@ -169,7 +169,7 @@ static int packet_fail_truncated(const struct client_packet *packet)
 	if (packet->n_fds < GPUMEM_FDS_MAX)
 		return client_fail(EMFILE, "too many open files to take the file's chunks: raise "
 					   "the limit (ulimit -n)");
-	return client_fail(EPROTO, "the daemon's answer makes no sense: too many descriptors");
+	return client_fail(EPROTO, "invalid answer of the daemon: too many descriptors");
 }
 
 static int packet_receive_next(struct client_connection *connection, struct client_packet *packet)
@@ -199,7 +199,7 @@ static int packet_receive_next(struct client_connection *connection, struct clie
 	if (message.msg_flags & MSG_CTRUNC)
 		rc = packet_fail_truncated(packet);
 	else if (message.msg_flags & MSG_TRUNC)
-		rc = client_fail(EPROTO, "the daemon's answer makes no sense: it is too long");
+		rc = client_fail(EPROTO, "invalid answer of the daemon: too long");
 	if (rc < 0)
 		client_packet_close(packet);
 	return rc;
@@ -273,7 +273,7 @@ static int answer_skip(struct client_connection *connection, struct client_packe
 		client_packet_close(packet);
 	}
 	connection_close(connection);
-	return client_fail(EPROTO, "the daemon's answer makes no sense: it does not end");
+	return client_fail(EPROTO, "invalid answer of the daemon: endless");
 }
 
 /* If the first part of an answer came from a daemon that was killed, the next daemon starts the

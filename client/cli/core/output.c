@@ -166,7 +166,7 @@ void output_vtext(FILE *out, const char *format, va_list args)
 	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
 	shown = text ? output_shown(text, "") : NULL;
-	fputs(shown ? shown : "(no memory to say what)", out);
+	fputs(shown ? shown : "(no memory for the message)", out);
 }
 
 void output_text(FILE *out, const char *format, ...)

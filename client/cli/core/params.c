@@ -104,7 +104,7 @@ static char *param_line(const char *now, const char *word)
 	char *line = NULL;
 
 	if (!equals) {
-		cli_error("%s: say NAME=VALUE", word);
+		cli_error("%s: expected NAME=VALUE", word);
 		return NULL;
 	}
 	AUTO_FREE char *name = strndup(word, (size_t)(equals - word));

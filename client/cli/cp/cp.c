@@ -174,7 +174,7 @@ static void sources_walk(struct cp *cp, char **words, int count)
 	bool into = stat(target, &st) == 0 && S_ISDIR(st.st_mode);
 
 	if (count > 2 && !into) {
-		cli_error("%s is no directory, and there are several sources", target);
+		cli_error("%s is not a directory, but there are several sources", target);
 		cp_failed(cp, CLI_USAGE);
 		return;
 	}
@@ -185,7 +185,7 @@ static void sources_walk(struct cp *cp, char **words, int count)
 			cli_error("%s: another source has this name", words[i]);
 			cp_failed(cp, CLI_USAGE);
 		} else if (into && strcmp(words[i], "-") == 0) {
-			cli_error("standard input has no name: say one below %s", target);
+			cli_error("standard input has no name: name a file below %s", target);
 			cp_failed(cp, CLI_USAGE);
 		} else if (!copy ||
 			   !(to = into ? cp_join(target, basename(copy)) : strdup(target))) {
@@ -263,14 +263,14 @@ static int cp_run(struct cli_args *args)
 
 static const struct cli_option options[] = {
     {'a', "archive", NULL, "-r, with hard links and extended attributes"},
-    {'c', "resume", NULL, "keep what is there when it ends early, and go on from it"},
-    {'f', "force", NULL, "replace what is there, which is always done"},
+    {'c', "resume", NULL, "keep partial files, and continue them in the next run"},
+    {'f', "force", NULL, "replace existing files (always done)"},
     {'j', "threads", "N", "how many threads (default: by the processors, 3 to 24)"},
-    {'n', "no-clobber", NULL, "leave a file that is there as it is"},
-    {'p', "preserve", NULL, "keep modes, times and owners, which is always done"},
+    {'n', "no-clobber", NULL, "do not replace existing files"},
+    {'p', "preserve", NULL, "keep modes, times and owners (always done)"},
     {'q', "quiet", NULL, "no progress on the terminal"},
-    {'r', "recursive", NULL, "directories and all that is in them"},
-    {'v', "verbose", NULL, "print each name that is there now"},
+    {'r', "recursive", NULL, "copy directories with their contents"},
+    {'v', "verbose", NULL, "print the name of each finished file"},
     {'V', "verify", NULL, "read the copies back and compare XXH3 sums"},
     CLI_JSON,
     {0},
@@ -280,7 +280,7 @@ const struct command command_cp = {
     .name = "cp",
     .words = "SRC... DST",
     .summary = "Copy files into, out of and inside GPU memory, in parallel",
-    .more = "A file appears under its name when all of it is there. Modes, times and, for root,\n"
+    .more = "A file gets its name when it is complete. Modes, times and, for root,\n"
 	    "owners are kept. SRC may be a pipe, and - for standard input.",
     .options = options,
     .min_words = 2,

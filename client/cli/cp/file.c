@@ -282,7 +282,7 @@ static void file_remove_part(const struct cp *cp, struct cp_file *file)
 	if (cp->options.resume && file->method == CP_RANGES && atomic_load(&file->error) != EBADMSG)
 		there = cp_file_prefix(file);
 	if (there && cp_partial_keep(file->out, &file->st, there) == 0) {
-		cli_error("%s: %s of %s are kept: the same command goes on from there", file->to,
+		cli_error("%s: %s of %s are kept: run the same command to continue", file->to,
 			  output_size(there, kept), output_size(file->size, size));
 		return;
 	}
@@ -299,7 +299,7 @@ static int error_report_full(const struct cp_file *file, const char *where)
 	if (file->method == CP_STREAM || file->out < 0 || fstatvfs(file->out, &fs) < 0)
 		cli_error("%s: %s", where, ours ? cli_words(ENOSPC) : "no room is left");
 	else
-		cli_error("%s: %s (it needs %s, and %s are available)", where,
+		cli_error("%s: %s (needs %s, %s available)", where,
 			  ours ? cli_words(ENOSPC) : "no room is left",
 			  output_size(file->size, size),
 			  output_size((uint64_t)fs.f_bavail * fs.f_frsize, room));
@@ -315,18 +315,18 @@ static int error_report(const struct cp_file *file, int error)
 	case EINTR:
 		return CLI_FAILED; /* the message of the signal is enough */
 	case EBADMSG:
-		cli_error("%s: what was read back is not what was written", where);
+		cli_error("%s: the bytes read back differ from the bytes written", where);
 		return CLI_WRONG;
 	case ESTALE:
-		cli_error("%s: became shorter while it was copied", where);
+		cli_error("%s: became shorter during the copy", where);
 		return CLI_FAILED;
 	case EWOULDBLOCK:
-		cli_error("%s: another gpumem cp is writing it", where);
+		cli_error("%s: another gpumem cp is writing this file", where);
 		return CLI_FAILED;
 	case ENOSPC:
 		return error_report_full(file, where);
 	case EDQUOT:
-		cli_error("%s: %s (it needs %s)", where, cli_words(error),
+		cli_error("%s: %s (needs %s)", where, cli_words(error),
 			  output_size(file->size, size));
 		return CLI_FULL;
 	default:

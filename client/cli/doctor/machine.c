@@ -110,9 +110,10 @@ static void check_huge_pages(struct doctor *doctor)
 	AUTO_FREE char *text = doctor_line(doctor, SHMEM_HUGE);
 
 	if (!text || strstr(text, "[never]") || strstr(text, "[deny]"))
-		doctor_find(doctor, DOCTOR_LIMIT, "huge pages", "echo advise > " SHMEM_HUGE,
-			    "shared memory gets none: files in host/ with page_size=2M have "
-			    "ordinary pages");
+		doctor_find(
+		    doctor, DOCTOR_LIMIT, "huge pages", "echo advise > " SHMEM_HUGE,
+		    "shared memory has no huge pages: files in host/ with page_size=2M have "
+		    "ordinary pages");
 	else
 		doctor_find(doctor, DOCTOR_GOOD, "huge pages", NULL, "shared memory may have them");
 }
@@ -215,13 +216,13 @@ static void check_driver(struct doctor *doctor)
 	doctor->driver = version;
 	if (!doctor->gpu && !version) {
 		doctor_find(doctor, DOCTOR_NOTE, "GPU", NULL,
-			    "there is none of NVIDIA's here: files are kept in system memory");
+			    "no NVIDIA GPU: files are kept in system memory");
 		return;
 	}
 	if (!version) {
 		doctor_find(doctor, DOCTOR_ERROR, "driver",
 			    "install NVIDIA's driver, or modprobe nvidia",
-			    "there is a GPU, and its driver is not loaded");
+			    "there is a GPU, but its driver is not loaded");
 		return;
 	}
 	doctor_find(doctor, DOCTOR_GOOD, "driver", NULL, "%s", version);
@@ -240,7 +241,7 @@ void doctor_machine(struct doctor *doctor)
 		doctor_find(doctor, DOCTOR_LIMIT, "kernel",
 			    "a newer one: 6.6 for shared mappings, 6.9 for direct mappings of "
 			    "host/, 6.14 for io_uring",
-			    "Linux %s lacks something", name.release);
+			    "Linux %s lacks features", name.release);
 	check_fuse(doctor);
 	check_uring(doctor);
 	check_pages(doctor);

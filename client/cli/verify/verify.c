@@ -114,13 +114,14 @@ static int sum_take(struct asked *asked, const struct cli_args *args)
 		return 0;
 	if (hash_parse(word, &kind, asked->digits) < 0)
 		return cli_usage(args->command,
-				 "%s is no sum: 16 or 32 hex digits of XXH3, 64 of SHA-256, or "
+				 "%s is not a sum: 16 or 32 hex digits of XXH3, 64 of SHA-256, or "
 				 "xxh64-tree: and 16",
 				 word);
 	if (asked->kind == HASH_TREE && strlen(word) == 16)
 		kind = HASH_TREE;
 	if ((asked->named || asked->kind == HASH_TREE) && kind != asked->kind)
-		return cli_usage(args->command, "%s is no sum of %s", word, hash_name(asked->kind));
+		return cli_usage(args->command, "%s is not a sum of %s", word,
+				 hash_name(asked->kind));
 	asked->kind = kind;
 	asked->wanted = asked->digits;
 	return 0;
@@ -159,7 +160,7 @@ static int verify_run(struct cli_args *args)
 static const struct cli_option options[] = {
     {'a', "algorithm", "NAME",
      "xxh3 (default), xxh128, sha256, or xxh64-tree, which a GPU can compute"},
-    {'o', "on", "WHERE", "auto, cpu or gpu: who computes xxh64-tree"},
+    {'o', "on", "WHERE", "auto, cpu or gpu: where xxh64-tree is computed"},
     CLI_JSON,
     {0},
 };
@@ -168,10 +169,8 @@ const struct command command_verify = {
     .name = "verify",
     .words = "PATH [SUM]",
     .summary = "Print the checksum of a file's bytes, or compare it with SUM",
-    .more =
-	"Without a name in front, a SUM of 16 digits is of XXH3, one of 32 of its 128 bits, as\n"
-	"xxhsum has them, and one of 64 is of SHA-256, as sha256sum has it. gpumem(1) says how\n"
-	"xxh64-tree is computed.",
+    .more = "A SUM of 16 digits is XXH3, of 32 digits XXH3 with 128 bits (xxhsum), of 64 digits\n"
+	    "SHA-256 (sha256sum), unless a name stands in front. gpumem(1) defines xxh64-tree.",
     .options = options,
     .min_words = 1,
     .max_words = 2,

@@ -279,7 +279,7 @@ START_TEST(lies_are_refused)
 		fake.fds[i] = fake.fds[0];
 	ck_assert_int_eq(gpumem_close(fake_open()), 0);
 	FAKE(fake.spoil = wrong_magic);
-	expect_refused(EPROTO, "no message of gpumemfs");
+	expect_refused(EPROTO, "not a message of gpumemfs");
 	eventually(&fake.connections, 0);
 	before = open_descriptors();
 	FAKE(fake.spoil = lies[_i].spoil);
