@@ -149,3 +149,8 @@ struct copier *worker_copier(struct fs *fs)
 
 	return worker ? worker->copier : NULL;
 }
+
+uint64_t worker_request(void)
+{
+	return self ? self->request_number : 0;
+}

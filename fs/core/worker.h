@@ -17,6 +17,7 @@ struct fs;
 
 struct worker {
 	struct copier *copier;
+	uint64_t request_number; /* journal_cause.request of the request in hand; 0: none */
 	struct stats_block *stats;
 	/* Populated, because a page fault while the kernel copies a reply can fail the reply if the
 	 * daemon is killed; pinned, because the GPU copies to and from the memory. */
@@ -48,6 +49,9 @@ struct worker_memory {
 	uint64_t ino;
 };
 struct worker_memory worker_memory_take(void);
+
+/* The number of the request that the calling thread serves; 0: none. */
+uint64_t worker_request(void);
 
 struct copier *worker_copier(struct fs *fs); /* NULL as worker_self */
 

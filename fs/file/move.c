@@ -356,7 +356,7 @@ static void relayout_record(const struct file_move *move)
 	file_move_piece(move, &pieces[0]);
 	pieces[1] = (struct journal_piece){
 	    .kind = JOURNAL_VALUES, .bytes = sizeof(values), .fixed = &values};
-	journal_append(move->call.journal, pieces, 2, 0, 0);
+	journal_append(move->call.journal, pieces, 2, NULL);
 }
 
 int file_relayout(struct file *file, const struct file_call *call)

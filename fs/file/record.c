@@ -77,7 +77,7 @@ void file_record_added(const struct file_call *call, const struct file *file,
 		struct journal_piece piece = more_piece(&image, few);
 
 		extents_to_journal(&some, few);
-		journal_append(call->journal, &piece, 1, 0, 0);
+		journal_append(call->journal, &piece, 1, NULL);
 	}
 }
 
@@ -86,7 +86,7 @@ void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to)
 	struct journal_cut cut = {.ino = call->ino, .from = from, .to = to};
 	struct journal_piece piece = cut_piece(&cut);
 
-	journal_append(call->journal, &piece, 1, 0, 0);
+	journal_append(call->journal, &piece, 1, NULL);
 }
 
 void file_record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
@@ -109,7 +109,7 @@ void file_record_replaced(const struct file_call *call, const struct file *file,
 	struct journal_file image = file_image(call, file, fresh->count);
 	struct journal_piece pieces[2] = {cut_piece(&cut), more_piece(&image, extents)};
 
-	journal_append(call->journal, pieces, 2, 0, 0);
+	journal_append(call->journal, pieces, 2, NULL);
 	if (extents != few)
 		free(extents);
 }
@@ -120,7 +120,7 @@ void file_record_object(const struct file_call *call, const struct file *file)
 	struct journal_piece piece = {
 	    .kind = JOURNAL_FILE, .bytes = sizeof(image), .fixed = &image};
 
-	journal_append(call->journal, &piece, 1, 0, 0);
+	journal_append(call->journal, &piece, 1, NULL);
 }
 
 /* Records the extents that recovery did not find, which another daemon may find. */
@@ -131,7 +131,7 @@ static void record_missing(const struct file_call *call, const struct file *file
 	struct journal_piece piece = more_piece(&image, missing->extents);
 
 	piece.kind = JOURNAL_FILE;
-	journal_append(call->journal, &piece, 1, 0, 0);
+	journal_append(call->journal, &piece, 1, NULL);
 }
 
 static void record_all(const struct file_call *call, const struct file *file)
@@ -153,7 +153,7 @@ static void record_all(const struct file_call *call, const struct file *file)
 	if (image.n_extents && !extents)
 		journal_fail(call->journal, image.n_extents * sizeof(*extents));
 	else
-		journal_append(call->journal, &piece, 1, 0, 0);
+		journal_append(call->journal, &piece, 1, NULL);
 }
 
 /* lock: a host/ file's object can be created without the guard. */

@@ -116,8 +116,7 @@ static bool request_serve(struct session *session, struct worker *worker)
 	}
 	struct fuse_buf buf = {.mem = worker->request, .size = (size_t)n};
 
-	journal_set_request(((const struct fuse_in_header *)worker->request)->unique);
-
+	worker->request_number = ((const struct fuse_in_header *)worker->request)->unique;
 	fuse_session_process_buf(session->fuse, &buf);
 	timeline_answered(&session->fs->timeline, session->fs->options.mountpoint);
 	return true;

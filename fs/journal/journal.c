@@ -19,14 +19,7 @@
 
 #define RESENT (1ULL << 63)
 
-static _Thread_local uint64_t request;
-
-void journal_set_request(uint64_t unique)
-{
-	request = unique;
-}
-
-bool journal_drc_find(const struct journal *journal, struct journal_request *done)
+bool journal_drc_find(const struct journal *journal, uint64_t request, struct journal_request *done)
 {
 	uint64_t unique = request & ~RESENT;
 	size_t low = 0, high = journal && request & RESENT ? journal->n_done : 0;
@@ -214,7 +207,7 @@ static void request_remember(struct journal *journal, struct journal_writer *wri
 }
 
 void journal_append(struct journal *journal, const struct journal_piece *pieces, unsigned n,
-		    unsigned did, uint64_t ino)
+		    const struct journal_cause *cause)
 {
 	uint64_t bytes = sizeof(struct journal_record);
 
@@ -232,11 +225,11 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 	struct journal_record *record = (struct journal_record *)writer->at;
 
 	record->sequence = atomic_fetch_add(&journal->sequence, 1);
-	record->request = did ? request & ~RESENT : 0;
-	record->ino = ino;
+	record->request = cause ? cause->request & ~RESENT : 0;
+	record->ino = cause ? cause->ino : 0;
 	record->bytes = (uint32_t)bytes;
 	record->writer = (uint16_t)(writer - journal->writers);
-	record->did = record->request ? (uint16_t)did : 0;
+	record->did = record->request ? (uint16_t)cause->did : 0;
 	fault_call(journal);
 	record_fill(record, pieces, n);
 	fault_call(journal);
@@ -268,7 +261,7 @@ static void append_request(struct journal *journal, const struct journal_request
 {
 	struct journal_piece piece = {.kind = JOURNAL_DONE, .bytes = sizeof(*done), .fixed = done};
 
-	journal_append(journal, &piece, 1, 0, 0);
+	journal_append(journal, &piece, 1, NULL);
 }
 
 void journal_drc_carry(struct journal *journal)

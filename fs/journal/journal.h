@@ -94,21 +94,25 @@ struct journal_piece {
 	} tail[2];
 };
 
-/* Appends one record. did: bits of enum journal_drc_add for the calling thread's request, which led
- * to ino; 0: no request, or one that may be done twice. */
-void journal_append(struct journal *journal, const struct journal_piece *pieces, unsigned n,
-		    unsigned did, uint64_t ino);
+/* The request that a record completes. */
+struct journal_cause {
+	uint64_t request; /* FUSE's unique, with bit 63 set by the kernel if sent again; 0: none */
+	unsigned did;	  /* bits of enum journal_drc_add */
+	uint64_t ino;	  /* the inode to which the request led */
+};
 
-/* The request that the calling thread handles: FUSE's unique, with bit 63 as the kernel set it for
- * a request that is sent again; 0: none. */
-void journal_set_request(uint64_t unique);
+/* Appends one record. cause: NULL without a request, or for a request that may be done twice. */
+void journal_append(struct journal *journal, const struct journal_piece *pieces, unsigned n,
+		    const struct journal_cause *cause);
+
 /* The duplicate request cache. carry logs the requests of earlier daemons again, because the next
  * daemon may still receive them. forget logs that no request counts any more, on another mount. */
 void journal_drc_carry(struct journal *journal);
 void journal_drc_forget(struct journal *journal);
-/* Whether the calling thread's request is sent again and was completed by an earlier daemon; then
- * *done has the outcome. */
-bool journal_drc_find(const struct journal *journal, struct journal_request *done);
+/* Whether the request (journal_cause.request) is sent again and was completed by an earlier daemon;
+ * then *done has the outcome. */
+bool journal_drc_find(const struct journal *journal, uint64_t request,
+		      struct journal_request *done);
 
 /* All records of the journal that are whole, by sequence number; the parts are not checked. For the
  * recovery. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <assert.h>
 #include <errno.h>
 #include <time.h>
 
@@ -33,7 +34,10 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 		op->began = observe_begin();
 	struct journal_request done;
 
-	if (op->fs->journal && journal_drc_find(op->fs->journal, &done)) {
+	/* recovery=transparent refuses io_uring, whose threads read requests inside libfuse. */
+	assert(!op->fs->journal || op->worker->request_number);
+	if (op->fs->journal &&
+	    journal_drc_find(op->fs->journal, op->worker->request_number, &done)) {
 		op->completed = done.did;
 		op->completed_ino = done.ino;
 	}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fs/core/mode.h"
+#include "fs/core/worker.h"
 #include "fs/file/record.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
@@ -24,7 +25,16 @@ static void record_append(struct fs *fs, enum journal_kind kind, const void *fix
 {
 	struct journal_piece piece = record_piece(kind, fixed, bytes);
 
-	journal_append(fs->journal, &piece, 1, 0, 0);
+	journal_append(fs->journal, &piece, 1, NULL);
+}
+
+/* did: bits of enum journal_drc_add for the calling thread's request, which led to ino; 0: none. */
+static void record_append_caused(struct fs *fs, const struct journal_piece *pieces, unsigned n,
+				 unsigned did, uint64_t ino)
+{
+	struct journal_cause cause = {.request = worker_request(), .did = did, .ino = ino};
+
+	journal_append(fs->journal, pieces, n, did ? &cause : NULL);
 }
 
 static uint32_t volume_index(const struct inode *inode)
@@ -110,7 +120,7 @@ void record_create(struct fs *fs, struct inode *inode, const struct dentry *entr
 	}
 	/* From here on a checkpoint that is running records the inode as well. */
 	atomic_store_explicit(&inode->recorded, true, memory_order_release);
-	journal_append(fs->journal, pieces, entry ? 2 : 1, JOURNAL_DID_NAME, inode->ino);
+	record_append_caused(fs, pieces, entry ? 2 : 1, JOURNAL_DID_NAME, inode->ino);
 }
 
 static void record_name(struct fs *fs, enum journal_kind kind, unsigned did,
@@ -121,7 +131,7 @@ static void record_name(struct fs *fs, enum journal_kind kind, unsigned did,
 	struct journal_name name = name_image(entry);
 	struct journal_piece piece = name_piece(kind, &name, entry->name);
 
-	journal_append(fs->journal, &piece, 1, did, entry->inode->ino);
+	record_append_caused(fs, &piece, 1, did, entry->inode->ino);
 }
 
 void record_link(struct fs *fs, const struct dentry *entry)
@@ -206,7 +216,7 @@ void record_rename_moved(struct record_rename *rename, const struct file_move *m
 
 void record_rename(struct fs *fs, const struct record_rename *rename)
 {
-	journal_append(fs->journal, rename->pieces, rename->n, JOURNAL_DID_NAME, 0);
+	record_append_caused(fs, rename->pieces, rename->n, JOURNAL_DID_NAME, 0);
 }
 
 void record_owner(struct fs *fs, const struct inode *inode)
@@ -222,7 +232,7 @@ void record_values(struct fs *fs, const struct inode *inode)
 	struct journal_values values = {.ino = inode->ino, .attrs = atomic_load(&inode->attrs)};
 	struct journal_piece piece = record_piece(JOURNAL_VALUES, &values, sizeof(values));
 
-	journal_append(fs->journal, &piece, 1, JOURNAL_DID_NAME, inode->ino);
+	record_append_caused(fs, &piece, 1, JOURNAL_DID_NAME, inode->ino);
 }
 
 static void record_quota_as(struct fs *fs, unsigned did, const struct inode *inode)
@@ -232,7 +242,7 @@ static void record_quota_as(struct fs *fs, unsigned did, const struct inode *ino
 				      .max_files = inode->dir->max_files};
 	struct journal_piece piece = record_piece(JOURNAL_QUOTA, &quota, sizeof(quota));
 
-	journal_append(fs->journal, &piece, 1, did, inode->ino);
+	record_append_caused(fs, &piece, 1, did, inode->ino);
 }
 
 void record_quota(struct fs *fs, const struct inode *inode)
@@ -253,7 +263,7 @@ static void record_xattr_as(struct fs *fs, enum journal_kind kind, unsigned did,
 	piece.tail[0].bytes = xattr.name_bytes;
 	piece.tail[1].data = value;
 	piece.tail[1].bytes = xattr.value_bytes;
-	journal_append(fs->journal, &piece, 1, did, inode->ino);
+	record_append_caused(fs, &piece, 1, did, inode->ino);
 }
 
 void record_xattr(struct fs *fs, const struct inode *inode, const char *name, const void *value,
@@ -274,7 +284,7 @@ void record_open(struct fs *fs, const struct inode *inode, unsigned did)
 	struct journal_open open = open_image(inode);
 	struct journal_piece piece = record_piece(JOURNAL_OPEN, &open, sizeof(open));
 
-	journal_append(fs->journal, &piece, 1, did, inode->ino);
+	record_append_caused(fs, &piece, 1, did, inode->ino);
 }
 
 static void record_dir(struct fs *fs, const struct inode *inode)
@@ -319,7 +329,7 @@ static void record_inode(struct fs *fs, const struct inode *inode)
 	 * so no record is needed. */
 	bool plain = !open.opens && !open.leases && !open.kept && !open.backing_id;
 
-	journal_append(fs->journal, pieces, plain ? 1 : 2, 0, 0);
+	journal_append(fs->journal, pieces, plain ? 1 : 2, NULL);
 	while ((xattr = xattr_next(inode->xattrs, xattr, &entry)))
 		record_xattr_as(fs, JOURNAL_XATTR, 0, inode, entry.name, entry.value, entry.size);
 	if (S_ISDIR(inode->mode) &&

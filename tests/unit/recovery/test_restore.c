@@ -197,31 +197,32 @@ START_TEST(requests)
 {
 	struct journal_request done;
 
-	journal_set_request(1000);
+	worker_self(&fixture)->request_number = 1000;
 	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
 	handle_open(at(gpu(0), "file"));
-	journal_set_request(1002);
+	worker_self(&fixture)->request_number = 1002;
 	ck_assert_int_eq(make_dir(gpu(0), "dir"), 0);
-	journal_set_request(1004);
+	worker_self(&fixture)->request_number = 1004;
 	at(gpu(0), "dir"); /* changes nothing */
-	journal_set_request(0);
+	worker_self(&fixture)->request_number = 0;
 	for (int round = 0; round < 2; round++) {
 		struct inode *file = at(gpu(0), "file"), *dir = at(gpu(0), "dir");
 
 		ck_assert_int_eq(second_up(FS_MOUNT_KEPT), 0);
-		journal_set_request(1000 | 1ULL << 63);
-		ck_assert(journal_drc_find(second.journal, &done));
+		worker_self(&fixture)->request_number = 1000 | 1ULL << 63;
+		ck_assert(journal_drc_find(second.journal, worker_request(), &done));
 		ck_assert_uint_eq(done.ino, file->ino);
 		ck_assert_uint_eq(done.did, JOURNAL_DID_NAME | JOURNAL_DID_OPEN);
-		journal_set_request(1002 | 1ULL << 63);
-		ck_assert(journal_drc_find(second.journal, &done));
+		worker_self(&fixture)->request_number = 1002 | 1ULL << 63;
+		ck_assert(journal_drc_find(second.journal, worker_request(), &done));
 		ck_assert_uint_eq(done.ino, dir->ino);
 		ck_assert_uint_eq(done.did, JOURNAL_DID_NAME);
-		journal_set_request(1004 | 1ULL << 63);
-		ck_assert(!journal_drc_find(second.journal, &done));
-		journal_set_request(1000); /* the kernel's next one of that number */
-		ck_assert(!journal_drc_find(second.journal, &done));
-		journal_set_request(0);
+		worker_self(&fixture)->request_number = 1004 | 1ULL << 63;
+		ck_assert(!journal_drc_find(second.journal, worker_request(), &done));
+		worker_self(&fixture)->request_number =
+		    1000; /* the kernel's next one of that number */
+		ck_assert(!journal_drc_find(second.journal, worker_request(), &done));
+		worker_self(&fixture)->request_number = 0;
 		second_down();
 		checkpoint(&fixture);
 	}
@@ -239,10 +240,10 @@ static void many_requests(struct fs *fs, uint64_t first)
 		struct tree_new what = {.mode = S_IFREG | 0600};
 		struct inode *inode;
 
-		journal_set_request(first + 2 * i);
+		worker_self(&fixture)->request_number = first + 2 * i;
 		ck_assert_int_eq(tree_create(fs, top, "many", &what, &inode), 0);
 		inode_put(fs, inode, 1);
-		journal_set_request(0);
+		worker_self(&fixture)->request_number = 0;
 		ck_assert_int_eq(tree_unlink(fs, top, "many"), 0);
 		tree_set_attrs(fs, top, &attrs);
 	}
@@ -252,19 +253,19 @@ static bool is_known(const struct fs *fs, uint64_t number)
 {
 	struct journal_request done;
 
-	journal_set_request(number | 1ULL << 63);
-	bool known = journal_drc_find(fs->journal, &done);
+	worker_self(&fixture)->request_number = number | 1ULL << 63;
+	bool known = journal_drc_find(fs->journal, worker_request(), &done);
 
-	journal_set_request(0);
+	worker_self(&fixture)->request_number = 0;
 	return known;
 }
 
 /* A daemon may end before it has answered what it found done, and have done much else. */
 START_TEST(requests_of_daemons_before)
 {
-	journal_set_request(1000);
+	worker_self(&fixture)->request_number = 1000;
 	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
-	journal_set_request(0);
+	worker_self(&fixture)->request_number = 0;
 	for (int round = 0; round < 2; round++) {
 		ck_assert_int_eq(second_up(FS_MOUNT_KEPT), 0);
 		many_requests(&second, 2000);
@@ -286,9 +287,9 @@ END_TEST
 /* Another mount begins its numbers anew. */
 START_TEST(requests_of_mounts_before)
 {
-	journal_set_request(1000);
+	worker_self(&fixture)->request_number = 1000;
 	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
-	journal_set_request(0);
+	worker_self(&fixture)->request_number = 0;
 	ck_assert_int_eq(second_up(FS_MOUNT_NEW), 0);
 	third_up(FS_MOUNT_KEPT);
 	ck_assert(!is_known(&third, 1000));

@@ -226,7 +226,7 @@ static void record_nonsense(const struct inode *file, struct journal_extent exte
 				      .fixed = &image,
 				      .tail = {{&extent, sizeof(extent)}}};
 
-	journal_append(fixture.journal, &piece, 1, 0, 0);
+	journal_append(fixture.journal, &piece, 1, NULL);
 }
 
 START_TEST(nonsense)
