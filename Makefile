@@ -84,7 +84,7 @@ SANITIZE  := -fsanitize=$(if $(findstring fuzzer,$(SAN)),fuzzer-no-link$(comma)a
              -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 ALL_CFLAGS = -std=gnu17 -D_GNU_SOURCE -I. $(WARNINGS) $(HARDENING) $(SANITIZE) -fPIE \
-             $(FUSE_CFLAGS) $(JANSSON_CFLAGS) $(CPPFLAGS) $(CFLAGS)
+             $(FUSE_CFLAGS) $(JANSSON_CFLAGS) $(if $(SAN),-DGPUMEMFS_DEBUG=1) $(CPPFLAGS) $(CFLAGS)
 # DT_RPATH, not DT_RUNPATH: it also holds for what the private libraries load themselves.
 ALL_LDFLAGS = -pie -Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--disable-new-dtags $(SANITIZE) $(LDFLAGS)
 

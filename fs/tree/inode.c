@@ -12,6 +12,7 @@
 #include "fs/core/worker.h"
 #include "fs/file/file.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_state.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/inode_watch.h"
 #include "fs/tree/quota.h"
@@ -382,6 +383,7 @@ bool inode_may_drop(struct fs *fs, struct inode *inode)
 	if (drop)
 		inode->data_freed = true;
 	inode_count_unlinked_open(fs, inode, nameless && !inode->data_freed);
+	inode_state_check(inode);
 	return drop;
 }
 

@@ -97,10 +97,10 @@ static inline void inode_ref(struct inode *inode)
 void inode_put(struct fs *fs, struct inode *inode, uint64_t n);
 
 /* A file without names, open handles and leases frees its memory at once, not when the kernel
- * forgets the inode, so that rm frees the space that df shows. Two exceptions set keep_data: the
- * kernel was given the object, so mappings can outlive handles and hold the inode in the kernel; or
- * a rename replaced the file, so a process that looked the name up before may be about to open the
- * file.
+ * forgets the inode, so that rm frees the space that df shows (states: inode_state.h). Two
+ * exceptions set keep_data: the kernel was given the object, so mappings can outlive handles and
+ * hold the inode in the kernel; or a rename replaced the file, so a process that looked the name up
+ * before may be about to open the file.
  *
  * inode_may_drop: call after every change of these counts, with lock held. On true the caller must
  * call inode_drop_data, under no lock. */
