@@ -75,7 +75,7 @@ static void complete_option(const struct command *command, const char *start)
 	cli_offer(start, "--help", "print this");
 }
 
-/* Nothing is printed for a path: shells complete paths themselves. */
+/* No line is printed for a path: shells complete paths themselves. */
 int complete(int count, char **words)
 {
 	const char *last = count ? words[count - 1] : "";

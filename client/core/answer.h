@@ -42,7 +42,7 @@ struct client_packet {
 		struct gpumem_msg_layout layout;
 		struct gpumem_msg_error error;
 		struct gpumem_msg_key key;
-		/* One byte more than the longest packet, to detect longer ones. */
+		/* A byte more than the longest packet has, to detect longer packets. */
 		char bytes[sizeof(struct gpumem_msg_layout) +
 			   GPUMEM_CHUNKS_PER_MESSAGE * sizeof(struct gpumem_chunk) + 1];
 	} u;

@@ -23,7 +23,7 @@ static inline void client_leave_scope(const int *entered)
 #define CLIENT_CALL()                                                                              \
 	int entered_ __attribute__((cleanup(client_leave_scope), unused)) = (client_enter(), 0)
 
-/* What a module does in a child of fork(2) with the state that the child has inherited, before any
+/* A module's work in a child of fork(2), on the state that the child has inherited, before any
  * other call of the child. */
 struct client_fork_handler {
 	void (*forked)(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The ways to map GPU memory for the CPUs of this process. A way is opened once for each GPU, when
- * first needed, and stays open, because opening one takes up to a second. */
+ * first needed, and stays open, because opening a way takes up to a second. */
 #ifndef CLIENT_GPU_CUDA_BAR_H
 #define CLIENT_GPU_CUDA_BAR_H
 
@@ -27,14 +27,14 @@ struct client_bar_piece {
 	void *address;	    /* that the way gave */
 	void *at;	    /* of the mapping now */
 	void *mapping;	    /* for the way's unmap */
-	gm_CUdeviceptr gpu; /* the device address, for a way that needs one; 0: none */
+	gm_CUdeviceptr gpu; /* the device address, for a way that needs an address; 0: none */
 	uint64_t bytes;
 	bool stranded; /* the way's address belongs to another mapping now: never call the way's
 			  unmap */
 };
 
-/* Gives the ways for a GPU one after the other, the best first, for rank 0, 1, ... -ENOTSUP: this
- * way does not work, and why has the reason. -ENOENT: there are no more ways. */
+/* Gives the ways for a GPU, the best way for rank 0, the next for rank 1, ... -ENOTSUP: this way
+ * does not work, and why has the reason. -ENOENT: there are no more ways. */
 int client_bar_open(const uint8_t uuid[16], unsigned rank, struct client_bar **bar, char *why);
 
 /* Maps a chunk at an address of a reservation, or anywhere for NULL. If neither the way nor the

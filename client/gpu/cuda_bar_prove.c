@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tests that a mapping shows the file's bytes. The bytes belong to the user, so the test writes
- * nothing: it compares the mapping with the bytes that the daemon, which has tested its own way,
- * reads from the file. Zero bytes prove nothing: a file of zeros leaves the test to the next file.
- */
+/* Tests that a mapping shows the file's bytes. The bytes belong to the user, so the test does not
+ * write. The test compares the mapping with bytes that the daemon, which has tested its own way,
+ * reads from the file. Zero bytes prove no mapping: a file of zeros leaves the test to the next
+ * file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -13,8 +13,8 @@ static void cuda_device_forget(struct client_device_map *map)
 	*map = (struct client_device_map){0};
 }
 
-/* The GPU that has the memory sees stores over the bus in order; its peers see flushed ones only.
- * Without a context no GPU of this process reads, and there is nothing to flush. */
+/* The GPU that has the memory sees stores over the bus in order; its peers see flushed stores only.
+ * Without a context no GPU of this process reads, so there is no flush. */
 static void cuda_flush(const struct client_host_map *host, const struct client_device_map *device)
 {
 	const struct cuda_map *state = device->state;

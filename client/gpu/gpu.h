@@ -35,8 +35,8 @@ struct client_gpu_kernel {
 	unsigned threads_per_block; /* of the file */
 };
 
-/* What one vendor's driver does with files. Callers hold the file's lock, unless a function says
- * otherwise. A function that returns an int gives 0, or -errno with client_error_text. */
+/* The functions of a vendor's driver for files. Callers hold the file's lock, unless a function
+ * says otherwise. A function that returns an int gives 0, or -errno with client_error_text. */
 struct client_gpu_ops {
 	const char *name;
 	uint32_t kinds; /* of memory (GPUMEM_KIND_*) that these functions map: 1 << kind each */
@@ -44,8 +44,8 @@ struct client_gpu_ops {
 	/* Maps the layout for the device of the calling thread's current context; if the layout is
 	 * mapped already, gives that device access to the mapping. */
 	int (*device_map)(struct client_device_map *map, const struct client_layout *layout);
-	/* Maps the chunks that the layout has gained, behind the mapped ones. -ENOSPC: no room is
-	 * left there. After an error the map is as it was. */
+	/* Maps the chunks that the layout has gained, behind the mapped chunks. -ENOSPC: no room is
+	 * left there. After an error the map is unchanged. */
 	int (*device_extend)(struct client_device_map *map, const struct client_layout *layout);
 	/* The map is empty afterwards, also after an error. */
 	int (*device_unmap)(struct client_device_map *map, const struct client_layout *layout);
@@ -59,8 +59,8 @@ struct client_gpu_ops {
 	 * layout. */
 	void (*device_forget)(struct client_device_map *map);
 
-	/* Maps the layout for the CPU; nothing to do if it is mapped. file: any descriptor of the
-	 * file, whose bytes the mapping is compared with. */
+	/* Maps the layout for the CPU, unless it is mapped. file: any descriptor of the file, to
+	 * compare the mapping's bytes with the file's. */
 	int (*host_map)(struct client_host_map *map, const struct client_layout *layout, int file);
 	int (*host_extend)(struct client_host_map *map, const struct client_layout *layout);
 	void (*host_unmap)(struct client_host_map *map);
@@ -68,8 +68,8 @@ struct client_gpu_ops {
 	void (*host_forget)(struct client_host_map *map);
 	/* The name of the way of a mapped file: "dmabuf", "gdrcopy", "vulkan", "mmap". */
 	const char *(*host_provider)(const struct client_host_map *map);
-	/* Shows stores through the CPU address to all GPUs. Either map may be empty. NULL: nothing
-	 * to do. */
+	/* Shows stores through the CPU address to all GPUs. Either map may be empty. NULL: the
+	 * vendor's GPUs need no flush. */
 	void (*flush)(const struct client_host_map *host, const struct client_device_map *device);
 
 	/* Loads a kernel on the GPU with this UUID, with room for the results of so many blocks,
@@ -82,7 +82,7 @@ struct client_gpu_ops {
 	void (*kernel_close)(void *state);
 };
 
-/* The functions for a kind of memory, which must be one of the protocol's. */
+/* The functions for a kind of memory, which the protocol must have. */
 const struct client_gpu_ops *client_gpu_ops(uint32_t kind);
 
 /* System memory for the driver whose GPU the calling thread uses. Calls system_map of each vendor

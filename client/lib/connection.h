@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The connection to a daemon: one for each process and mount, which carries the leases of all
- * files. The first file opens the connection; after a fork, or when the daemon has ended, the next
- * file opens a new one. Thread-safe. */
+/* The connection to a daemon, which carries the leases of all files of a process and a mount. The
+ * first file opens the connection; after a fork, or when the daemon has ended, the next file opens
+ * a new connection. Thread-safe. */
 #ifndef CLIENT_LIB_CONNECTION_H
 #define CLIENT_LIB_CONNECTION_H
 

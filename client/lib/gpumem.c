@@ -253,7 +253,7 @@ int gpumem_unmap_host(gpumem *file)
 	return 0;
 }
 
-/* If one mapping cannot grow, the other one grows all the same. */
+/* If a mapping cannot grow, the other mapping grows all the same. */
 static int file_extend(struct gpumem *file)
 {
 	scoped_lock(&file->lock);

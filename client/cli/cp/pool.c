@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: decides which thread does what next. */
+/* gpumem cp: decides which part or file a thread works on next. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -71,7 +71,7 @@ static struct cp_file *file_take(struct cp *cp)
 	return file;
 }
 
-/* Waits for a file to work on. NULL: nothing is left to do. */
+/* Waits for a file to work on. NULL: all work is done. */
 static struct cp_file *file_wait_next(struct cp *cp)
 {
 	scoped_lock(&cp->lock);

@@ -236,7 +236,8 @@ void cp_walk(struct cp *cp, const char *from, const char *to)
 			path_fail(cp, "standard input", errno);
 			return;
 		}
-		/* Standard input is read from its present position, whatever the file is. */
+		/* Standard input is read from its present position, also if it is a regular file.
+		 */
 		st.st_mode = S_IFIFO;
 		file_queue(cp, NULL, to, &st);
 	} else if ((cp->options.recursive ? lstat(from, &st) : stat(from, &st)) < 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem top: what the terminal can do. In a file of its own, because the macros of <term.h>
+/* gpumem top: the abilities of the terminal. In a file of its own, because the macros of <term.h>
  * (lines, columns) clash with other names. */
 #include "client/cli/top/top.h"
 
