@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A daemon for the tests of libgpumem: a thread that speaks the protocol over a socket pair,
- * rightly or, to order, wrongly. It takes the place of client/lib/mount.c, so any file is on its
- * mount.
- */
+/* A fake daemon for the tests of libgpumem: a thread that speaks the protocol over a socket pair,
+ * correctly or, on request of the test, incorrectly. The fixture replaces client/lib/mount.c, so
+ * every file counts as a file of the mount. */
 #ifndef TESTS_UNIT_CLIENT_FIXTURE_H
 #define TESTS_UNIT_CLIENT_FIXTURE_H
 
@@ -26,25 +25,26 @@
 
 enum fake_chunks_max { FAKE_CHUNKS_MAX = 300 };
 
-/* What the daemon has to share: one file. Set before the client asks. */
+/* The only file of the fake daemon. The test sets the fields before the client sends a request. */
 static struct {
 	uint32_t kind, flags, device;
 	uint8_t uuid[16];
 	uint64_t size;
 	uint32_t n_chunks;
-	uint32_t per_message; /* 0: as many as the protocol allows */
+	uint32_t per_message; /* 0: the protocol's maximum */
 	uint64_t bytes[FAKE_CHUNKS_MAX];
 	int fds[FAKE_CHUNKS_MAX];
-	/* Changes the packet and how many of its bytes and descriptors go out, before each answer.
-	 */
+	/* Called before each layout message: may change the packet, and the number of bytes and
+	 * descriptors to send. */
 	void (*spoil)(struct gpumem_msg_layout *message, size_t *bytes, unsigned *n_fds);
-	int refuse;   /* an errno instead of a layout */
-	bool hang_up; /* instead of an answer */
+	int refuse;   /* errno to send instead of a layout */
+	bool hang_up; /* close the connection instead of an answer */
 	atomic_uint leases, connections, requests;
-	atomic_uint at_once; /* leases that took no token */
+	atomic_uint at_once; /* leases without a token */
 } fake = {.kind = GPUMEM_KIND_MEMFD};
 
-/* Held by the daemon while it answers, and by who changes what it has to say. */
+/* Held by the daemon thread during an answer, and by the test thread while the test changes fake.
+ */
 static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define FAKE(...)                                                                                  \
@@ -88,7 +88,7 @@ static inline void fake_error(int fd, uint32_t request, int error)
 	fake_send(fd, &message, sizeof(message), NULL, 0);
 }
 
-/* Chunks from first on; returns how many went out. */
+/* Sends the chunks from first on, and returns the number of sent chunks. */
 static inline uint32_t fake_part(int fd, uint32_t request, uint32_t first)
 {
 	union {
@@ -132,7 +132,7 @@ static inline void fake_layout(int fd, uint32_t request, uint32_t first)
 	} while (first < fake.n_chunks);
 }
 
-/* The key is the daemon's end of the connection. */
+/* The key is the daemon's descriptor of the connection. */
 static inline void fake_key(int fd, uint32_t request)
 {
 	struct gpumem_msg_key message = {.header =
@@ -241,7 +241,7 @@ int client_mount_connect(int fd)
 	return ends[0];
 }
 
-/* The file that is opened: its bytes do not matter. */
+/* The path of the file that tests open; the file's bytes do not matter. */
 static inline const char *fake_path(void)
 {
 	static char path[64];
@@ -249,7 +249,7 @@ static inline const char *fake_path(void)
 	if (!path[0]) {
 		strcpy(path, "/tmp/gpumem-client-XXXXXX");
 		int fd = mkstemp(path);
-		if (fd < 0) /* may run outside of any test */
+		if (fd < 0) /* may run outside of any test, so no ck_assert */
 			abort();
 		close(fd);
 	}
@@ -305,7 +305,7 @@ static inline unsigned open_descriptors(void)
 	return n;
 }
 
-/* The thread at the other end may still be at it. */
+/* Waits for the value, because the thread at the other end may still be running. */
 static inline void eventually(atomic_uint *value, unsigned wanted)
 {
 	for (unsigned tries = 0; tries < 5000 && atomic_load(value) != wanted; tries++)

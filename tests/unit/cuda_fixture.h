@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the tests of the CUDA provider share. They run on whatever libcuda.so.1 the loader finds:
- * the stand-in of tests/driver (LD_LIBRARY_PATH), with faults to order, or a real GPU, where what
- * needs faults is left out. Every test runs in a process of its own, as the stand-in reads its
- * settings once. */
+/* Shared code of the tests of the CUDA provider. The tests use the libcuda.so.1 that the loader
+ * finds: the stand-in of tests/driver (LD_LIBRARY_PATH) with injected faults, or the driver of a
+ * real GPU without the tests that need faults. Every test runs in its own process, because the
+ * stand-in reads its settings once. */
 #ifndef TESTS_UNIT_CUDA_FIXTURE_H
 #define TESTS_UNIT_CUDA_FIXTURE_H
 
@@ -103,7 +103,8 @@ static inline void expect_alive(unsigned device)
 	chunk_free(chunk);
 }
 
-/* What the GPUs' memory, streams and pins held at each process's end, as the stand-in saw it. */
+/* Checks the stand-in's leak lines: the memory, streams and pins that each process still had at its
+ * end. */
 static inline int cuda_leaks(const char *path)
 {
 	static const char *const names[] = {
@@ -132,8 +133,8 @@ static inline int cuda_leaks(const char *path)
 	return bad || !lines;
 }
 
-/* The exit status of a test program: any_driver's tests, and where the stand-in is there its own.
- */
+/* Runs the tests of any_driver and, with the stand-in, the tests of standin too. Returns the exit
+ * status of the test program. */
 static inline int cuda_main(const char *name, void (*any_driver)(TCase *), void (*standin)(TCase *))
 {
 	char path[] = "/tmp/gpumemfs-test-cuda-XXXXXX";

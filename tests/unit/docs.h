@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Reading pages in Markdown and the sources that they are about. */
+/* Reads pages in Markdown, and lists the sources that the pages describe. */
 #ifndef TESTS_UNIT_DOCS_H
 #define TESTS_UNIT_DOCS_H
 
@@ -11,8 +11,8 @@
 
 #define CELL_MAX 128
 
-/* Copies the text up to an end that has no backslash before it, and without backslashes; returns
- * what follows that end. */
+/* Copies the text up to the first end without a backslash before the end, and removes backslashes.
+ * Returns the text after the end. */
 static inline const char *cut(const char *text, char end, char cell[CELL_MAX])
 {
 	size_t length = 0;
@@ -27,7 +27,7 @@ static inline const char *cut(const char *text, char end, char cell[CELL_MAX])
 	return *text ? text + 1 : text;
 }
 
-/* The texts in backquotes of a row's first cells. */
+/* Reads the texts in backquotes of a row's first cells. */
 static inline unsigned cells_read(const char *line, char cells[][CELL_MAX], unsigned most)
 {
 	unsigned n = 0;
@@ -39,7 +39,8 @@ static inline unsigned cells_read(const char *line, char cells[][CELL_MAX], unsi
 	return n;
 }
 
-/* Each source of the daemon and the libraries: its path, and its name in the checkout. */
+/* Calls each for every source of the daemon and the libraries, with the source's path and its name
+ * in the checkout. */
 static inline void sources_each(void (*each)(const char *path, const char *file, void *context),
 				void *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Two played GPUs and host/, for the tests of fs/file/file.h. Memory that the devices hand out is
- * not zero, as on a GPU, and device work fails to order. */
+/* Two simulated GPUs and host/, for the tests of fs/file/file.h. New memory of the devices is not
+ * zero, as on a GPU, and device work fails on request of the test. */
 #ifndef TESTS_UNIT_FILE_FIXTURE_H
 #define TESTS_UNIT_FILE_FIXTURE_H
 
@@ -34,7 +34,7 @@ struct fixture {
 	struct file_call call;
 };
 
-/* Device work until it fails with -EIO; negative: never. */
+/* The number of device operations before the failing operation (-EIO); negative: no failure. */
 static _Atomic int fixture_work_left = -1;
 
 static inline int fixture_fails(void)
@@ -108,7 +108,7 @@ static inline void fixture_open(struct fixture *f, uint64_t device_bytes, uint64
 	ck_assert_int_eq(copier_open(f->backend, &f->call.copier), 0);
 }
 
-/* Everything was given back, on every account. */
+/* Checks that all memory was given back, in the quota and in the pools. */
 static inline void fixture_close(struct fixture *f)
 {
 	ck_assert_int_eq(atomic_load(&f->quota_owner.total), 0);
@@ -128,7 +128,7 @@ static inline struct file *fixture_file(struct fixture *f, int volume)
 	return file;
 }
 
-/* What must hold of a file whenever nobody works on it. */
+/* Checks the invariants of a file at rest. */
 static inline void check_layout(const struct file *file)
 {
 	const struct extents *extents = &file->extents;
@@ -160,7 +160,7 @@ static inline bool all_zero(const unsigned char *bytes, uint64_t length)
 	return length == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0);
 }
 
-/* Memory beyond the size is zero, or growing would show what was there. */
+/* Checks that memory beyond the size is zero, because growth would expose the bytes. */
 static inline void check_beyond_end(struct fixture *f, const struct file *file)
 {
 	struct extents_walk walk =

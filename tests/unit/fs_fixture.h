@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A filesystem on the host backend without a mount: what the kernel would ask is called directly.
- */
+/* A filesystem on the host backend without a mount: tests call the functions behind the kernel's
+ * requests directly. */
 #ifndef TESTS_UNIT_FS_FIXTURE_H
 #define TESTS_UNIT_FS_FIXTURE_H
 
@@ -36,16 +36,16 @@ static inline void fixture_down(void)
 	options_free(&fixture.options);
 }
 
-/* The directory of the n-th GPU; no reference is taken. */
+/* Returns the directory of the n-th GPU without a reference. */
 static inline struct inode *gpu(unsigned n)
 {
 	return inode_find(&fixture, fixture.volumes[n].root_ino);
 }
 
-/* Creates, with the reference that the kernel would hold given back: the name holds the inode. */
-/* What the device nodes stand for that are made here: the largest number that there can be. */
+/* The device number of the device nodes that make creates: the largest possible number. */
 #define MADE_RDEV makedev(4095, 1048575)
 
+/* Creates an inode and gives back the kernel's reference: the name holds the inode. */
 static inline int make(struct inode *parent, const char *name, mode_t mode)
 {
 	struct tree_new what = {
@@ -68,7 +68,7 @@ static inline int make_file(struct inode *parent, const char *name)
 	return make(parent, name, S_IFREG | 0644);
 }
 
-/* The inode of a name that is there, without a reference. */
+/* Returns the inode of an existing name without a reference. */
 static inline struct inode *at(struct inode *parent, const char *name)
 {
 	struct inode *inode;
@@ -115,7 +115,8 @@ static inline ssize_t read_from(struct inode *inode, void *data, size_t bytes, u
 	return file_read(inode->file, &call.call, data, bytes, offset);
 }
 
-/* The one of an inode's names under which it is counted: the first in the directory that pays. */
+/* Returns the counted name of an inode: the first name in the quota directory that pays for the
+ * inode. */
 static inline struct dentry *counted_name(struct inode *inode)
 {
 	struct dentry *entry = inode->links;
@@ -125,7 +126,8 @@ static inline struct dentry *counted_name(struct inode *inode)
 	return entry;
 }
 
-/* What the tree below dir must add up to, and does: every count is looked at. */
+/* Sums of a tree. The function tally adds up the tree below dir and checks every count on the way.
+ */
 struct tally {
 	int64_t bytes, files;
 	uint64_t inodes;
@@ -170,8 +172,8 @@ static inline void tally(struct inode *dir, struct tally *sum)
 	sum->inodes += below.inodes;
 }
 
-/* One of the directories dir0, dir1... of gpu0, as many as there are, or the top of a GPU; with a
- * reference: other threads rename and remove what is looked up. */
+/* Returns a random directory of dir0, dir1... in gpu0, or the root of a GPU if the directory is
+ * missing. Takes a reference, because other threads rename and remove the directories. */
 static inline struct inode *dir_or_top(unsigned dirs, uint64_t random)
 {
 	char name[16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A filesystem with a journal, and who holds its descriptors: daemons come and go, what is held
- * stays. */
+/* A filesystem with a journal and a fake keeper that holds the descriptors: daemons start and end,
+ * the held descriptors stay. */
 #ifndef TESTS_UNIT_JOURNAL_FIXTURE_H
 #define TESTS_UNIT_JOURNAL_FIXTURE_H
 
@@ -22,13 +22,13 @@
 
 #define HELD_MAX 4096
 
-/* What the keeper has. */
+/* The held descriptors of the fake keeper. */
 struct held {
 	pthread_mutex_t lock;
 	unsigned n;
 	uint64_t ids[HELD_MAX];
 	int fds[HELD_MAX];
-	int refuse; /* -errno for hold; 0 */
+	int refuse; /* -errno for hold; 0: no refusal */
 };
 
 static inline int held_hold(void *of, uint64_t id, int fd)
@@ -105,7 +105,7 @@ static inline void held_free(struct held *held)
 	pthread_mutex_destroy(&held->lock);
 }
 
-/* Blocks without data: allocated ahead. Only their number is seen. */
+/* Allocates blocks without data, because the tests compare only the number of blocks. */
 static inline void copy_blocks(int copy, const struct stat *st)
 {
 	struct stat made;
@@ -117,7 +117,7 @@ static inline void copy_blocks(int copy, const struct stat *st)
 				 0);
 }
 
-/* Memory that is shared is copied, as far as there is some; the rest is the same file. */
+/* Copies the data of shared memory, but not its holes. */
 static inline int copy_of(int fd)
 {
 	int copy = memfd_create("copy", MFD_CLOEXEC);
@@ -139,9 +139,10 @@ static inline int copy_of(int fd)
 	}
 	free(buffer);
 	copy_blocks(copy, &st);
-	/* That of a host/ file is its own. */
+	/* The times of a host/ file are the times of its object. */
 	ck_assert_int_eq(futimens(copy, (struct timespec[]){st.st_atim, st.st_mtim}), 0);
-	/* No lease can be had on the descriptor of memfd_create: system_object_is_held. */
+	/* Opens the copy again, because the descriptor of memfd_create takes no file lease:
+	 * system_object_is_held. */
 	char path[32];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", copy);
@@ -152,9 +153,9 @@ static inline int copy_of(int fd)
 	return opened;
 }
 
-/* What would be found if the daemon were stopped now: the journal as it is, and the rest as it is
- * or shared with who goes on. FREEZE_OBJECTS: of the rest the objects of host/, which an operation
- * that goes on may empty. */
+/* The state that a new daemon would find if the running daemon stopped now. FREEZE_JOURNAL copies
+ * the journal, and the running daemon shares the remaining descriptors. FREEZE_OBJECTS copies the
+ * objects of host/ too, because a running operation may empty an object. */
 enum freeze { FREEZE_JOURNAL, FREEZE_OBJECTS, FREEZE_ALL };
 
 static inline bool freezes(enum freeze what, enum fdstore_kind kind)
@@ -171,7 +172,7 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 		struct stat st;
 		bool copied = freezes(what, fdstore_kind_of(held->ids[i]));
 
-		/* What bounds host/ is a directory. */
+		/* The descriptor that limits host/ is a directory. */
 		fstat(held->fds[i], &st);
 		copied = copied && S_ISREG(st.st_mode);
 
@@ -182,7 +183,7 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 	frozen->n = held->n;
 }
 
-/* A daemon with what is held. */
+/* Starts a daemon with the held descriptors. */
 static inline int daemon_up(struct fs *fs, const struct fdstore_ops *holder, enum fs_mount mount)
 {
 	char *argv[] = {
@@ -195,7 +196,7 @@ static inline int daemon_up(struct fs *fs, const struct fdstore_ops *holder, enu
 	fs->can.max_write = 65536;
 	fs->holder = holder;
 	fs->mount = mount;
-	/* What this thread has is another daemon's. */
+	/* The thread's worker belongs to another daemon. */
 	worker_end();
 	int rc = fs_open(fs);
 
@@ -211,7 +212,8 @@ static inline void daemon_down(struct fs *fs)
 	options_free(&fs->options);
 }
 
-/* All that can be known of it from outside, in words. */
+/* The next functions describe the state of a tree as text, as far as the state can be seen from
+ * outside. */
 static inline uint64_t content_hash(struct fs *fs, struct inode *inode)
 {
 	static char buffer[1 << 20];
@@ -228,7 +230,7 @@ static inline uint64_t content_hash(struct fs *fs, struct inode *inode)
 	return hash;
 }
 
-/* An operation that is stopped has moved times, or not. */
+/* A stopped operation may or may not have set times. */
 enum describe { DESCRIBE_ALL, DESCRIBE_TIMELESS };
 
 static inline void describe_times(const struct stat *st, FILE *out)
@@ -322,7 +324,7 @@ static inline char *describe(struct fs *fs, enum describe how)
 	return text;
 }
 
-/* The first line that differs, and nothing of the others. */
+/* Prints only the first differing line to why. */
 static inline bool same_text(const char *one, const char *other, FILE *why)
 {
 	size_t at = 0, line = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Finds a page or another file of the checkout, for the tests that compare it with the code. */
+/* Finds a page or another file of the checkout, for the tests that compare a page with the code. */
 #ifndef TESTS_UNIT_PAGE_H
 #define TESTS_UNIT_PAGE_H
 
@@ -11,8 +11,8 @@
 
 #define UNIT_FOLDER "tests/unit/"
 
-/* Where a file of the checkout is: below GPUMEM_SRCDIR, or by the path that the test was compiled
- * by. */
+/* Sets path to a file of the checkout: below GPUMEM_SRCDIR, or next to the source path of the
+ * compilation. */
 static inline void page_path(const char *name, char path[PATH_MAX])
 {
 	const char *root = getenv("GPUMEM_SRCDIR"), *here = strstr(__FILE__, UNIT_FOLDER);
@@ -24,7 +24,7 @@ static inline void page_path(const char *name, char path[PATH_MAX])
 			 name);
 }
 
-/* NULL if there is no such file, as on a machine that has the built tests alone. */
+/* Returns NULL if the file is missing, as on a machine with only the built tests. */
 static inline FILE *page_open(const char *name)
 {
 	char path[PATH_MAX];
@@ -33,7 +33,7 @@ static inline FILE *page_open(const char *name)
 	return fopen(path, "re");
 }
 
-/* The exit status of a test that is good in all but what it could not compare. */
+/* Returns status, or the exit status of a skipped test if the test passed without the page. */
 static inline int page_closed(FILE *page, const char *name, int status)
 {
 	if (page)

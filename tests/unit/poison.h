@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Memory of a device is not zero at first. */
+/* Makes new memory of a simulated GPU non-zero, as on a real GPU. */
 #ifndef TESTS_UNIT_POISON_H
 #define TESTS_UNIT_POISON_H
 
@@ -10,7 +10,7 @@
 
 #define POISON 0xa5
 
-/* In the place of the host backend's chunk_new. */
+/* Replaces the host backend's chunk_new. */
 static inline int poisoned_chunk(struct device *device, uint64_t bytes, struct chunk **chunk)
 {
 	static char poison[CHUNK_ALIGN];

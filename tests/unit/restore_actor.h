@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Random operations on a tree, each as a request of the kernel would have it: what it was told of
- * counts as looked up, what it has open as open. */
+/* Random operations on a tree. Each operation acts like a request of the kernel: an inode in an
+ * answer counts as looked up, and an open file counts as open. */
 #ifndef TESTS_UNIT_RESTORE_ACTOR_H
 #define TESTS_UNIT_RESTORE_ACTOR_H
 
@@ -18,13 +18,13 @@
 #define NAMES	8
 #define MIB	(1ULL << 20)
 
-/* The first ones change names and attributes, each in one step; the others, memory as well, and
- * what is open. */
+/* The first nine acts change names and attributes, each in a single step; the last three also
+ * change memory and open files. */
 enum { ACTS_OF_ONE_STEP = 9, ACTS = 12 };
 
 struct actor {
 	uint64_t random;
-	struct inode *open[HANDLES]; /* each looked up and open for writing */
+	struct inode *open[HANDLES]; /* all looked up and open for writing */
 	struct inode *leased;
 };
 
@@ -33,7 +33,7 @@ static inline uint64_t pick(struct actor *actor, uint64_t below)
 	return unit_random(&actor->random) % below;
 }
 
-/* As op_open and op_release do. */
+/* Does the same as op_open and op_release. */
 static inline void handle_open(struct inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
@@ -73,7 +73,7 @@ static inline void actor_put(struct actor *actor, unsigned n)
 	inode_forget(&fixture, inode, 1);
 }
 
-/* Takes the reference over. */
+/* Takes over the reference. */
 static inline void actor_keep(struct actor *actor, struct inode *inode)
 {
 	unsigned n = (unsigned)pick(actor, HANDLES);
@@ -84,7 +84,7 @@ static inline void actor_keep(struct actor *actor, struct inode *inode)
 	actor->open[n] = inode;
 }
 
-/* A directory somewhere, with a reference. */
+/* Returns a random directory with a reference. */
 static inline struct inode *some_dir(struct actor *actor)
 {
 	unsigned volume = (unsigned)pick(actor, fixture.n_volumes);
@@ -153,7 +153,7 @@ static inline void act_link(struct actor *actor, struct inode *dir, const char *
 {
 	struct inode *inode = actor->open[pick(actor, HANDLES)];
 
-	/* The kernel lets no file have a name again that had lost its last. */
+	/* The kernel never links a file again after the file's last name was removed. */
 	if (inode && inode->counted && tree_link(&fixture, inode, dir, name) == 0)
 		inode_put(&fixture, inode, 1);
 }
@@ -212,8 +212,8 @@ static inline void act_lease(struct actor *actor, struct inode *inode)
 		actor->leased = NULL;
 		return;
 	}
-	/* Who tries what was left gives leases up in the end, and empties an object that is shared
-	 * with this daemon. */
+	/* At the end of a trial, the test thread gives up leases and would empty an object that the
+	 * frozen state shares with this daemon. */
 	if (inode->volume->system || inode_lease_get(&fixture, inode))
 		return;
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A daemon with a journal, and what is held of it: before and after each test. */
+/* The setup and teardown of each test: a daemon with a journal, and the held descriptors of the
+ * daemon. */
 #ifndef TESTS_UNIT_RESTORE_DAEMON_H
 #define TESTS_UNIT_RESTORE_DAEMON_H
 

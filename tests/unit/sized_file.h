@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files that can be told from others by their size. */
+/* Files that tests can tell apart by the size. */
 #ifndef TESTS_UNIT_SIZED_FILE_H
 #define TESTS_UNIT_SIZED_FILE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A filesystem on the host backend with a spool in a scratch directory, mounted again and again in
- * one process: up and down are a mount and its end, crash is one without an end. */
+/* A filesystem on the host backend with a spool in a scratch directory, mounted repeatedly in the
+ * same process: up and down are a mount and its orderly end, crash is an end without a save. */
 #ifndef TESTS_UNIT_SPOOL_FIXTURE_H
 #define TESTS_UNIT_SPOOL_FIXTURE_H
 
@@ -43,7 +43,7 @@ static inline void mount_up(void)
 	ck_assert_int_eq(mount_try(",restore=lazy"), 0);
 }
 
-/* As if the daemon had been killed: nothing is saved any more. */
+/* Ends the mount like a SIGKILL: the spool saves no further data. */
 static inline void mount_crash(void)
 {
 	fs_close(&fixture);
@@ -79,7 +79,7 @@ static inline void spool_scratch_gone(void)
 	nftw(spool_at, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A first mount over an empty spool, and the end of it all without an umount. */
+/* Setup and teardown: a first mount over an empty spool, and an end without an umount. */
 static inline void spool_up(void)
 {
 	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
@@ -99,7 +99,7 @@ static inline int persist(struct inode *inode, const char *value)
 			      strlen(value), 0);
 }
 
-/* What the requests of the kernel do to a file. */
+/* Changes a file as the write request does. */
 static inline void put_bytes(struct inode *inode, const void *data, size_t bytes, uint64_t offset)
 {
 	ck_assert_int_eq(write_to(inode, data, bytes, offset), (ssize_t)bytes);
@@ -107,7 +107,7 @@ static inline void put_bytes(struct inode *inode, const void *data, size_t bytes
 	inode_touch_write(inode);
 }
 
-/* What open and read give. */
+/* Returns the bytes that open and read give. */
 static inline ssize_t get_bytes(struct inode *inode, void *data, size_t bytes, uint64_t offset)
 {
 	int rc = inode_watch_require(&fixture, inode);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What every unit test shares: how a suite runs, and where random tests get their numbers. */
+/* Shared code of every unit test: the run of a suite, and the numbers of random tests. */
 #ifndef TESTS_UNIT_UNIT_H
 #define TESTS_UNIT_UNIT_H
 
@@ -14,7 +14,8 @@
 
 #define UNIT_DEFAULT_SEED 20240607
 
-/* The same in every run, or GPUMEM_SEED; a value that is no number ends the program. */
+/* Returns the same seed in every run, or the seed in GPUMEM_SEED; a GPUMEM_SEED that is no number
+ * ends the program. */
 static inline uint64_t unit_seed(void)
 {
 	const char *text = getenv("GPUMEM_SEED");
@@ -41,8 +42,8 @@ static inline void unit_fill(void *memory, size_t bytes, uint64_t *state)
 		((unsigned char *)memory)[i] = (unsigned char)unit_random(state);
 }
 
-/* A suite of one test case, for most files; seconds: limit of each test, generous enough for a
- * sanitizer on a busy machine. */
+/* Creates a suite of a single test case, as most test programs need. seconds is the time limit of
+ * each test, generous enough for a sanitizer on a busy machine. */
 static inline Suite *unit_suite(const char *name, TCase **tcase, double seconds)
 {
 	Suite *suite = suite_create(name);
@@ -52,7 +53,8 @@ static inline Suite *unit_suite(const char *name, TCase **tcase, double seconds)
 	return suite;
 }
 
-/* Runs the suite, as verbose as CK_VERBOSITY says: the exit status of the test program. */
+/* Runs the suite, as verbose as CK_VERBOSITY says, and returns the exit status of the test program.
+ */
 static inline int unit_main(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);

@@ -21,7 +21,7 @@ static struct backend_config host_config(const char *gpus, unsigned host_gpus)
 	    .kind = BACKEND_HOST, .gpus = gpus, .host_bytes = 16 * MIB, .host_gpus = host_gpus};
 }
 
-/* What is logged between log_begin and log_end, instead of on the terminal. */
+/* The log file that replaces the terminal between log_begin and log_end. */
 static FILE *logged;
 static int terminal;
 
@@ -47,7 +47,7 @@ struct selection {
 	unsigned available;
 	int rc;
 	unsigned n, indices[4];
-	const char *line; /* what the log says */
+	const char *line; /* the expected log line */
 };
 
 static const struct selection selections[] = {
@@ -176,7 +176,8 @@ static bool machine_has_gpu(void)
 	return true;
 }
 
-/* Where there is no GPU, host memory and one line that says so; where there is, the GPU. */
+/* Without a GPU the backend is host memory and logs the choice in a line; with a GPU the backend is
+ * CUDA. */
 START_TEST(automatic)
 {
 	struct backend_config config = host_config(NULL, 1);
@@ -198,7 +199,7 @@ START_TEST(automatic)
 }
 END_TEST
 
-/* A GPU that is not there is played only where there is none at all. */
+/* A missing GPU is simulated only on a machine without any GPU. */
 START_TEST(automatic_with_a_list)
 {
 	struct backend_config config = host_config("63", BACKEND_DEVICES_MAX);
@@ -276,7 +277,7 @@ START_TEST(failed_device)
 }
 END_TEST
 
-/* The same memory in a backend that comes after the one that exported it, as often as wanted. */
+/* A later backend imports the memory of an exported chunk, repeatedly. */
 START_TEST(import)
 {
 	struct backend_config config = host_config(NULL, 1);
@@ -310,7 +311,7 @@ START_TEST(import)
 		ck_assert_int_eq(copier_wait(copier), 0);
 		ck_assert_mem_eq(seen, "seen", 4);
 	}
-	/* What is no chunk of that size stays the caller's. */
+	/* A descriptor that is no chunk of the given size stays the caller's. */
 	ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, wrong, &none), -EINVAL);
 	ck_assert_int_eq(chunk_import(backend->devices[0], 0, wrong, &none), -EINVAL);
 	ck_assert_int_eq(close(wrong), 0);
@@ -320,7 +321,7 @@ START_TEST(import)
 }
 END_TEST
 
-/* The fd is the memory itself, and keeps it when the chunk is freed. */
+/* The fd refers to the chunk's memory and keeps the memory after the chunk is freed. */
 START_TEST(export)
 {
 	struct backend_config config = host_config(NULL, 1);
@@ -344,7 +345,7 @@ START_TEST(export)
 	ck_assert_int_eq(copy_in(copier, &span, 3 * MIB, "seen", 4, COPY_AUTO), 0);
 	ck_assert_int_eq(copier_wait(copier), 0);
 	ck_assert_mem_eq(memory + 3 * MIB, "seen", 4);
-	/* Zeroing in whole pages and beyond them is seen through the fd as well. */
+	/* The fd also shows zeroed whole pages and the zeroed bytes beyond the pages. */
 	memory[0] = memory[2 * MIB - 1] = memory[4 * MIB - 1] = 'x';
 	ck_assert_int_eq(copy_zero(copier, &span, 0, 3 * MIB + 2), 0);
 	ck_assert_int_eq(copier_wait(copier), 0);

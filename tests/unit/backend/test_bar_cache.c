@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* On a provider made for the test, whose mappings are allocated when made and freed when taken
- * away: a sanitizer sees any use beyond. */
+/* The BAR cache on a fake provider. The provider allocates a mapping with malloc and frees the
+ * mapping on unmap, so that a sanitizer sees any later use. */
 #include "backend/bar_cache.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #define CHUNKS	8
 #define THREADS 8
 
-/* A chunk of 2 MiB pays for its mapping with the 25th small access, each of which costs 6 us more
- * than it need: 25 * 6 us >= 120 us + 2 MiB * 15 us. */
+/* A chunk of 2 MiB pays for its mapping with the 25th small access. Each access without a mapping
+ * costs 6 us more than an access with a mapping: 25 * 6 us >= 120 us + 2 MiB * 15 us. */
 #define COST_PER_MIB 15000
 #define PAYS_AT	     25
 
@@ -23,8 +23,8 @@ static struct fake {
 	struct backend backend;
 	struct device device;
 	struct chunk *chunks[CHUNKS];
-	int map_result;			/* of the next calls of bar_map */
-	unsigned map_calls, fail_calls; /* the first fail_calls ones fail */
+	int map_result;			/* result of the next calls of bar_map */
+	unsigned map_calls, fail_calls; /* number of calls that fail before the first success */
 	uint32_t cost;
 	atomic_uint mapped;
 } fake;
@@ -74,7 +74,7 @@ static const struct backend_ops fake_ops = {
     .bar_cost = fake_bar_cost,
 };
 
-/* A budget of so many chunks of 2 MiB. */
+/* Opens the fake with a BAR budget for the given number of chunks of 2 MiB. */
 static void open_fake(unsigned budget)
 {
 	memset(&fake, 0, sizeof(fake));
@@ -95,7 +95,7 @@ static void close_fake(void)
 	bar_cache_free(fake.device.bar);
 }
 
-/* Whether an access finds a mapping; it is used and given back. */
+/* Whether an access finds a mapping. The access uses and releases the mapping. */
 static bool access_once(int i, enum bar_want want)
 {
 	brlock_token token;
@@ -198,11 +198,12 @@ START_TEST(large_evicts_several)
 }
 END_TEST
 
-/* Of two full rounds, the one that was not used since the last eviction goes. */
+/* The first eviction clears all marks; the second eviction takes the chunk without an access since
+ * then. */
 START_TEST(coldest_is_evicted)
 {
 	open_fake(3);
-	for (int i = 0; i < 4; i++) /* the fourth clears the others' marks, and takes the first */
+	for (int i = 0; i < 4; i++) /* the fourth clears all marks and evicts chunk 0 */
 		ck_assert(access_once(i, BAR_WANT_FORCE));
 	ck_assert(!is_mapped(0));
 	ck_assert(access_once(1, BAR_WANT_AUTO));
@@ -232,7 +233,7 @@ START_TEST(persistent_stays)
 {
 	open_fake(2);
 	bar_set_policy(fake.chunks[0], MAP_PERSISTENT);
-	ck_assert(access_once(0, BAR_WANT_AUTO)); /* at once */
+	ck_assert(access_once(0, BAR_WANT_AUTO)); /* maps on the first access */
 	for (int round = 0; round < 3; round++)
 		for (int i = 1; i < CHUNKS; i++)
 			ck_assert(access_once(i, BAR_WANT_FORCE));
@@ -279,7 +280,7 @@ START_TEST(transient_goes_after_use)
 
 	open_fake(4);
 	bar_set_policy(fake.chunks[0], MAP_TRANSIENT);
-	for (int i = 0; i < 3 * PAYS_AT; i++) /* one access never pays for a mapping */
+	for (int i = 0; i < 3 * PAYS_AT; i++) /* a single access never pays for a mapping */
 		ck_assert(!access_once(0, BAR_WANT_AUTO));
 	ck_assert_ptr_nonnull(bar_acquire(fake.chunks[0], BAR_WANT_FORCE, &token));
 	expect_mapped(1);
@@ -304,7 +305,7 @@ START_TEST(refused_is_not_asked_again)
 		ck_assert(!access_once(0, BAR_WANT_FORCE));
 	}
 	ck_assert_uint_eq(fake.map_calls, 1);
-	ck_assert(access_once(1, BAR_WANT_FORCE)); /* others are */
+	ck_assert(access_once(1, BAR_WANT_FORCE)); /* other chunks are mapped */
 	close_fake();
 }
 END_TEST
@@ -322,7 +323,7 @@ START_TEST(unsupported_turns_the_device_off)
 }
 END_TEST
 
-/* Others use the BAR as well: it may be full before the budget is spent. */
+/* Other programs use the BAR too: the BAR may be full before the budget is spent. */
 START_TEST(full_bar_evicts)
 {
 	open_fake(4);
@@ -393,7 +394,7 @@ START_TEST(drop_waits_for_users)
 	while (!atomic_load(&holder.dropping))
 		sched_yield();
 	for (int i = 0; i < 1000; i++) {
-		holder.address[i % 8]++; /* freed memory, had the drop not waited */
+		holder.address[i % 8]++; /* a use after free if the drop did not wait */
 		ck_assert(!atomic_load(&holder.dropped));
 		sched_yield();
 	}
@@ -410,7 +411,7 @@ struct worker {
 	bool wrong;
 };
 
-/* Writes through whatever mapping it gets, at a place of its own. */
+/* Writes a byte of the thread's own through every mapping that the thread gets. */
 static void *work(void *argument)
 {
 	struct worker *w = argument;

@@ -10,7 +10,7 @@
 #define BLOCK  4096ULL
 #define BLOCKS ((unsigned)(BUDDY_BYTES / BLOCK))
 
-/* What buddy must agree with: a flag per 4 KiB. */
+/* The model that the buddy allocator is compared with: a flag per 4 KiB. */
 struct model {
 	bool taken[BLOCKS];
 	unsigned n_taken;
@@ -36,7 +36,7 @@ static void model_set(struct model *model, uint64_t offset, uint64_t bytes, bool
 	model->n_taken += taken ? changed : -changed;
 }
 
-/* The largest aligned power of two that is free, looked for block by block. */
+/* Returns the largest free aligned power of two, found block by block. */
 static uint64_t model_largest(const struct model *model)
 {
 	for (uint64_t size = BUDDY_BYTES; size >= BLOCK; size /= 2)
@@ -100,7 +100,7 @@ START_TEST(exhaustion)
 }
 END_TEST
 
-/* A state rebuilt from what was handed out, in any order, is the state that handed it out. */
+/* A state rebuilt from the allocations, in any order, equals the original state. */
 START_TEST(taken_at_their_places)
 {
 	uint64_t state = unit_seed();
@@ -145,7 +145,8 @@ START_TEST(what_is_taken_is_not_taken_again)
 }
 END_TEST
 
-/* Every other block free: half of the bytes are, and none larger than a block can be had. */
+/* With every other block free, half of the bytes are free, and only a single block can be
+ * allocated. */
 START_TEST(fragmentation_and_coalescing)
 {
 	struct buddy buddy;
@@ -197,7 +198,7 @@ START_TEST(partial_gives)
 }
 END_TEST
 
-/* Small sizes often, all sizes sometimes. */
+/* Returns often a small size, and sometimes any size. */
 static uint64_t random_size(uint64_t *state)
 {
 	uint64_t most = 1 + (BLOCKS - 1) / (1 + unit_random(state) % 64);
@@ -217,7 +218,7 @@ static void random_take(struct buddy *buddy, struct model *model, uint64_t *stat
 	model_set(model, offset, bytes, true);
 }
 
-/* Any run of taken blocks, whether or not it was taken in one. */
+/* Frees a run of taken blocks, which may span several allocations. */
 static void random_give(struct buddy *buddy, struct model *model, uint64_t *state)
 {
 	unsigned first = unit_random(state) % BLOCKS, n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Copies against arrays of bytes that must stay equal to the spans, on the host backend. */
+/* Random copies on the host backend. Each span is compared with an array of the expected bytes. */
 #include "backend/copy.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "tests/unit/unit.h"
 
 #define MIB	   (1ULL << 20)
-#define SPAN_AT	   (MIB / 2 + 4096) /* where the spans begin in their chunks */
+#define SPAN_AT	   (MIB / 2 + 4096) /* offset of each span in its chunk */
 #define SPAN_BYTES (MIB + 8192)
 #define SPANS	   4 /* two on each of two devices */
 #define THREADS	   8
@@ -69,7 +69,7 @@ struct range {
 	uint64_t offset, bytes;
 };
 
-/* Mostly small, sometimes as large as the span. */
+/* Returns mostly small ranges, sometimes the size of the span. */
 static struct range random_range(uint64_t *state)
 {
 	uint64_t most = SPAN_BYTES >> unit_random(state) % 20;
@@ -149,7 +149,7 @@ static void random_copy(struct fixture *f, uint64_t *state)
 	}
 }
 
-/* With a mapping, and where there is none. */
+/* Runs with a mapping and without. */
 START_TEST(random_ranges)
 {
 	struct fixture f = open_fixture(_i ? BAR_OFF : BAR_AUTO);
@@ -191,7 +191,7 @@ START_TEST(path_is_followed)
 }
 END_TEST
 
-/* And what follows before a wait is behind that DMA. */
+/* Later copies before a wait queue behind the DMA part of the write. */
 START_TEST(a_large_write_goes_both_ways)
 {
 	struct fixture f = open_fixture(BAR_AUTO);
@@ -326,7 +326,7 @@ struct worker {
 
 #define PART (SPAN_BYTES / THREADS)
 
-/* Each thread has a part of every span to itself, and changes the policy of their chunks. */
+/* Each thread uses its own part of every span, and changes the map policy of the spans' chunks. */
 static void *work(void *argument)
 {
 	struct worker *w = argument;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* In which order copies take effect, on a provider made for the test whose DMA does nothing until
- * it is waited for. */
+/* The order in which copies take effect, on a fake provider with a DMA that moves bytes only at the
+ * wait. */
 #include "backend/copy.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static struct lazy {
 	char *memory;
 	struct transfer pending[PENDING];
 	unsigned n_pending, waits;
-	int wait_result; /* of the next wait */
+	int wait_result; /* result of the next wait */
 } lazy;
 
 static int lazy_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
@@ -149,7 +149,7 @@ static const struct backend_ops lazy_ops = {
     .bar_cost = lazy_bar_cost,
 };
 
-/* With one device, or with peers that must see BAR stores as well. */
+/* Opens the fake with a single device, or with peers that must also see BAR stores. */
 static struct copier *open_lazy(unsigned n_devices)
 {
 	struct copier *copier;
@@ -221,7 +221,7 @@ START_TEST(dma_sees_bar_stores_before_it)
 }
 END_TEST
 
-/* A small copy joins a batch of DMA instead of waiting for it, mapped or not. */
+/* A small copy joins a batch of DMA instead of waiting for the batch, mapped or not. */
 START_TEST(automatic_queues_behind_dma)
 {
 	struct copier *copier = open_lazy(1);
@@ -242,7 +242,8 @@ START_TEST(automatic_queues_behind_dma)
 }
 END_TEST
 
-/* A mapping this dear is made only for who insists; then small copies use it, too. */
+/* The mapping is so expensive that only a forced path makes the mapping; small copies then use the
+ * mapping too. */
 START_TEST(forced_path_maps)
 {
 	struct copier *copier = open_lazy(1);
@@ -282,7 +283,7 @@ START_TEST(errors_come_with_the_wait)
 	ck_assert_int_eq(copier_wait(copier), -EIO);
 	ck_assert_int_eq(copier_wait(copier), 0);
 
-	/* What had to wait on the way says so itself. */
+	/* A copy that had to wait on the way returns the error itself. */
 	lazy.wait_result = -EIO;
 	ck_assert_int_eq(copy_in(copier, &lazy.span, 0, "abc", 3, COPY_DMA), 0);
 	ck_assert_int_eq(copy_out(copier, out, &lazy.span, 0, 3, COPY_BAR), -EIO);

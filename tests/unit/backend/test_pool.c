@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* On the host backend: the same pool serves every provider. */
+/* Tests of the pool on the host backend: the same pool serves every provider. */
 #include "backend/pool.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static uint64_t device_used(struct device *device)
 	return memory.total - memory.free;
 }
 
-/* Everything was given back: nothing is handed out, and nothing stays on the device. */
+/* Checks that all memory was given back: the pool has no allocations, and the device is empty. */
 static void close_fixture(struct fixture *f)
 {
 	ck_assert_uint_eq(pool_usage(f->pool).span_bytes, 0);
@@ -225,7 +225,8 @@ START_TEST(watched)
 }
 END_TEST
 
-/* What one pool handed out is another's to take back, and what it had not is free there. */
+/* A pool takes over the allocations of another pool, and the remaining blocks of the adopted chunks
+ * are free. */
 START_TEST(adopted)
 {
 	struct fixture one = open_fixture(no_limits), other = open_fixture(no_limits);
@@ -300,7 +301,8 @@ static void *give_some_time_later(void *arg)
 	return NULL;
 }
 
-/* Nobody meets a full device, or one that looks full, while memory is on its way back. */
+/* While announced memory is on its way back, a thread waits: the device neither is nor looks full.
+ */
 START_TEST(announced_memory_is_waited_for)
 {
 	struct fixture f = open_fixture(no_limits);
@@ -432,7 +434,7 @@ START_TEST(spare_yields_to_a_large_one)
 }
 END_TEST
 
-/* Blocks fill the chunks that have room before the driver is asked for another. */
+/* Blocks fill the existing chunks before the pool takes another chunk from the driver. */
 START_TEST(blocks_are_packed)
 {
 	struct fixture f = open_fixture(no_limits);
@@ -474,7 +476,7 @@ struct worker {
 	struct fixture *f;
 	uint64_t state;
 	unsigned char mark;
-	uint64_t limit; /* what the pool may hold on the device */
+	uint64_t limit; /* the pool's limit on the device */
 	const char *fault;
 };
 
@@ -557,7 +559,6 @@ static void run_threads(struct pool_limits limits, uint64_t limit)
 	close_fixture(&f);
 }
 
-/* What was given back is the driver's again at once. */
 /* A device reset marks unreadable chunks as lost: the pool cuts no further block from a lost chunk.
  */
 START_TEST(no_block_of_a_lost_chunk)

@@ -12,15 +12,16 @@
 #define ALIGNMENTS 65
 #define LENGTHS	   301
 
-/* Bytes compared around a copy: a line before and one after the longest. */
+/* Bytes compared around a copy: a cache line before and after the longest copy. */
 #define MARGIN	    64
 #define ARENA	    (MARGIN + ALIGNMENTS + LENGTHS + MARGIN)
 #define ARENA_LINES ((ARENA + 63) / 64 * 64)
 
-/* At most this many per CPU; a test for one that it lacks passes without doing anything. */
+/* The maximum number of variants per CPU; a test of a variant that the CPU lacks passes without
+ * work. */
 #define VARIANTS 4
 
-/* The device side ends and begins at pages that fault, as a mapping may. */
+/* The device side of a copy, between two pages that fault, as a mapping may be. */
 struct island {
 	char *base, *bytes;
 	size_t page, size;
@@ -42,12 +43,12 @@ static void island_free(struct island *island)
 	munmap(island->base, island->size + 2 * island->page);
 }
 
-/* Whatever is asked of the streaming copies is done to expected by memcpy: the two must stay equal,
- * the bytes around the range included. */
+/* Each streaming copy is repeated with memcpy on expected: the results must be equal, the bytes
+ * around the range included. */
 static void expect_same(const char *got, const char *expected, size_t bytes, const char *what,
 			const size_t at[3])
 {
-	/* Not an assertion of check's: those write to a file even when they hold. */
+	/* No ck_assert: check writes to a file even when an assertion holds. */
 	if (memcmp(got, expected, bytes) != 0)
 		ck_abort_msg("%s %s: to +%zu from +%zu, %zu bytes", stream_name(), what, at[0],
 			     at[1], at[2]);
@@ -68,8 +69,8 @@ static void check_load(char *target, char *expected, const char *device, const s
 	expect_same(target, expected, ARENA, "load", at);
 }
 
-/* Two sources without an equal byte take turns, so that a byte left over from the last copy shows.
- */
+/* Two sources without an equal byte take turns, so that a byte left over from the previous copy
+ * shows. */
 static void every_case(void (*check)(char *, char *, const char *, const size_t[3]))
 {
 	static _Alignas(64) char to[ARENA], expected[ARENA], from[2][ARENA_LINES];
@@ -120,7 +121,7 @@ START_TEST(zero_every_alignment)
 }
 END_TEST
 
-/* Long ranges at random places of a mapping, its very ends included. */
+/* Long ranges at random places of a mapping, both ends of the mapping included. */
 START_TEST(large)
 {
 	enum { SIZE = 256 * 1024, ROUNDS = 200 };
@@ -156,7 +157,8 @@ START_TEST(large)
 }
 END_TEST
 
-/* Short ranges at both ends of a mapping: reading whole lines must not leave its pages. */
+/* Short ranges at both ends of a mapping: a load of whole lines must stay within the mapping's
+ * pages. */
 START_TEST(ends_of_mapping)
 {
 	struct island device = island_make((size_t)sysconf(_SC_PAGESIZE));
@@ -217,7 +219,8 @@ static void *copy_part(void *argument)
 	return memcmp(back, part->source, sizeof(back)) ? argument : NULL;
 }
 
-/* Neighbouring ranges share a line: the first use by several threads, and no byte of another's. */
+/* Neighbouring ranges share a cache line: several threads start with the first use at once, and
+ * each thread writes only its own bytes. */
 START_TEST(threads)
 {
 	static struct copier_part parts[4];

@@ -56,7 +56,8 @@ START_TEST(test_objects_are_private_and_go_with_their_fd)
 }
 END_TEST
 
-/* Those who are given a descriptor of one: no other access, no seal against the others. */
+/* A process with a descriptor of an object gets no access by mode, and cannot add a seal against
+ * other processes. */
 START_TEST(test_objects_are_their_owners)
 {
 	struct system_memory *memory;
@@ -94,7 +95,7 @@ START_TEST(test_kernel_keeps_the_bound)
 	ck_assert_int_eq(errno, ENOSPC);
 	ck_assert_int_eq(fallocate(small, 0, 0, (off_t)(6 * MIB)), 0);
 
-	/* The other kind of pages shares the bound. */
+	/* Objects with huge pages share the limit. */
 	int huge = object(memory, SYSTEM_PAGES_HUGE);
 
 	ck_assert_int_eq(fallocate(huge, 0, 0, (off_t)(4 * MIB)), -1);
@@ -110,7 +111,7 @@ START_TEST(test_kernel_keeps_the_bound)
 }
 END_TEST
 
-/* What a mapping of a huge object has, in KiB. */
+/* Returns the KiB of huge pages in the mapping of an object. */
 static long huge_kib(const void *address)
 {
 	FILE *smaps = fopen("/proc/self/smaps", "r");
@@ -188,7 +189,7 @@ START_TEST(test_no_more_fds_is_no_space)
 }
 END_TEST
 
-/* Without privilege the same calls work on memfds. */
+/* Drops privilege: the same calls work on memfds. */
 static void unprivileged(void)
 {
 	if (geteuid() == 0)

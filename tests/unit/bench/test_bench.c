@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The bench's statistics, its data, the order in which it runs and its words. */
+/* The bench's statistics, its data, the order of its runs and its texts. */
 #include <string.h>
 
 #include "tests/bench/bench.h"
@@ -38,7 +38,7 @@ START_TEST(percentile_is_a_value_that_was_measured)
 }
 END_TEST
 
-/* Four that take turns at a device which does one thing in a second. */
+/* Four lanes take turns at a device that does a single operation per second. */
 START_TEST(rate_is_what_the_device_does)
 {
 	struct stretch lanes[] = {{3, 10, 19}, {3, 10, 20}, {3, 10, 21}, {3, 10, 22}};
@@ -87,7 +87,7 @@ START_TEST(only_the_right_bytes_pass)
 }
 END_TEST
 
-/* --- the engine, on a case that notes who was called */
+/* --- the engine, on a case that notes the called targets */
 
 static char calls[64];
 static unsigned n_calls;
@@ -151,7 +151,7 @@ static void teardown(void)
 	bench = (struct bench){0};
 }
 
-/* Each is called once in a round. */
+/* Each target is called once in a round. */
 static void expect_rounds(unsigned rounds, const char *targets)
 {
 	size_t each = strlen(targets);
@@ -247,7 +247,7 @@ START_TEST(past_the_budget_it_says_so)
 }
 END_TEST
 
-/* --- words */
+/* --- texts */
 
 START_TEST(values_have_three_digits)
 {

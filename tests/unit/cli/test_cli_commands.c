@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem: its table of subcommands against its manual page, and its attributes against the
+/* gpumem: compares the table of subcommands with the manual page, and the attributes with the
  * daemon's. */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 #define LISTED_MAX 256
 
-/* An option as the page has it: "cp -j --threads=N". */
+/* An option as written on the page: "cp -j --threads=N". */
 struct listed {
 	char command[32], text[96];
 };
@@ -23,8 +23,8 @@ static unsigned n_listed;
 static char sections[32][96];
 static unsigned n_sections;
 
-/* "cp Ar src ... Ar dst" without the macros and in capitals, as the help has it: "cp SRC... DST".
- */
+/* Converts "cp Ar src ... Ar dst" to the form of the help, without macros and in capitals: "cp
+ * SRC... DST". */
 static void section_read(char *line, char *text)
 {
 	char *rest, *word = strtok_r(line, " \n", &rest);

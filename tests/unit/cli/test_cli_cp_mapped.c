@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp into tmpfs: what a read into the mapped target puts there, what it leaves alone, and
- * that a part that does not get there by the mapping is written. */
+/* gpumem cp into tmpfs: a read into the mapped target fills exactly the range, and a part that the
+ * mapping cannot take is written instead. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@
 #define PAGE	     4096
 #define SIZE	     (16 * 1024 * 1024 + 100)
 #define SOURCE_BYTES (1024 * 1024)
-/* Threads at one file. */
+/* Threads that copy the same file. */
 #define CROWD 3
 
 static struct cp cp;
@@ -32,7 +32,7 @@ static void setup(void)
 	source = some_file(0);
 	ck_assert_int_eq(client_io_write_at(source, bytes, sizeof(bytes), 0), 0);
 	cp = (struct cp){.options.threads = CROWD};
-	/* A memfd is a file of the kernel's own tmpfs; holes: without huge pages. */
+	/* A memfd is a file of the kernel's own tmpfs. The file is sparse: no huge pages. */
 	file =
 	    (struct cp_file){.out = some_file(SIZE), .size = SIZE, .sparse = true, .users = CROWD};
 	cp_mapped_begin(&cp, &file);
@@ -79,7 +79,7 @@ static const struct {
     {2097152 - 10, SOURCE_BYTES - 1, 1},
 };
 
-/* The range is there, and nothing but its pages. */
+/* The range has its bytes, and only the pages of the range have memory. */
 START_TEST(fills)
 {
 	uint64_t offset = ranges[_i].offset, length = ranges[_i].bytes;
@@ -99,7 +99,7 @@ START_TEST(fills)
 }
 END_TEST
 
-/* Neighbours that share a page, in any order. */
+/* Neighbouring ranges share a page and are filled in any order. */
 START_TEST(joins)
 {
 	unsigned char got[10007];
@@ -112,7 +112,7 @@ START_TEST(joins)
 }
 END_TEST
 
-/* Else the copy would seem to take as much memory again. */
+/* The target's pages do not stay mapped: the copy would seem to take its memory twice. */
 START_TEST(keeps_nothing_mapped)
 {
 	long before = resident_shared_pages();
@@ -131,7 +131,7 @@ START_TEST(source_ends)
 }
 END_TEST
 
-/* Somebody else may do that at any time; to store there would be SIGBUS. */
+/* Another process may truncate the target at any time; a store there would raise SIGBUS. */
 START_TEST(target_is_cut)
 {
 	ck_assert_int_eq(ftruncate(file.out, 3 * PAGE), 0);
@@ -142,10 +142,10 @@ START_TEST(target_is_cut)
 }
 END_TEST
 
-/* To what size it is before a part of it is copied. */
+/* The sizes to which the target is cut before a part of the file is copied. */
 static const off_t cuts[] = {SIZE, SOURCE_BYTES / 2 + 100, 3 * PAGE, 1, 0};
 
-/* One part of a file, which is the source, is copied by way of the step. */
+/* Copies the source, a file of a single part, by the given step. */
 static void copy_part(enum cp_step step, struct cp_buffers *buffers)
 {
 	unsigned char *got = malloc(SOURCE_BYTES);
@@ -167,7 +167,7 @@ static void copy_part(enum cp_step step, struct cp_buffers *buffers)
 	free(got);
 }
 
-/* Also a part that the mapping has no room for. */
+/* The last cuts leave no room for the part in the mapping. */
 START_TEST(copies)
 {
 	struct cp_buffers buffers = {.data = buffer_new(CP_BUFFER_BYTES)};
@@ -179,7 +179,7 @@ START_TEST(copies)
 }
 END_TEST
 
-/* The same from staging memory. */
+/* The same copy from staging memory. */
 START_TEST(copies_from_staging)
 {
 	int memory = some_file(SOURCE_BYTES);
@@ -198,7 +198,7 @@ START_TEST(copies_from_staging)
 }
 END_TEST
 
-/* Fewer threads do not wait for each other much. */
+/* With few threads the waits for each other are short, so the threads write. */
 START_TEST(writes_where_few_are_at_it)
 {
 	file.users = CROWD - 1;
@@ -209,7 +209,8 @@ START_TEST(writes_where_few_are_at_it)
 }
 END_TEST
 
-/* What is not mapped goes the other way, all of it. */
+/* A file without a mapping is written completely: small files, a failed map, a copy with verify, a
+ * single thread. */
 START_TEST(not_for_all)
 {
 	struct cp_file small = {.out = file.out, .size = 100}, same = {.out = -1, .size = SIZE};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem doctor on machines that are made of a few files. */
+/* gpumem doctor on simulated machines: a few files below a scratch root. */
 #include "client/cli/doctor/doctor.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static void teardown(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-/* The file of the machine, with the folders above it. */
+/* Writes a file of the machine, and creates the folders above the file. */
 static void put(const char *path, const char *text)
 {
 	char full[256];
@@ -54,7 +54,8 @@ static struct doctor examined(void)
 	return doctor;
 }
 
-/* The level of the first finding about something whose text has a part; "": there is none. */
+/* Returns the level of the first finding about a subject with part in its text; "": no such
+ * finding. */
 static const char *level(const struct doctor *doctor, const char *about, const char *part)
 {
 	const json_t *finding;
@@ -97,7 +98,8 @@ START_TEST(machine_is_seen)
 }
 END_TEST
 
-/* Where it would pay, and where it would not; a mount says it itself. */
+/* The level depends on whether io_uring would pay on the machine. With a mount the finding is left
+ * out, because the mount reports io_uring itself. */
 START_TEST(uring_goes_by_the_processors)
 {
 	struct doctor doctor, mounted = {.findings = json_array(), .root = root, .mounted = true};
@@ -113,7 +115,8 @@ START_TEST(uring_goes_by_the_processors)
 }
 END_TEST
 
-/* Without a mount such a user can do nothing; with one there is no need to mount. */
+/* Without a mount such a user can do no work with gpumemfs; with a mount there is no need to mount.
+ */
 START_TEST(who_may_not_open_fuse)
 {
 	struct doctor mounted = {.findings = json_array(), .root = root, .mounted = true};

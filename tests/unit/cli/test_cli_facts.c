@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What gpumem reads: the mount table, .gpumem/, layouts, sums, versions. */
+/* The readers of gpumem: the mount table, .gpumem/, layouts, sums, versions. */
 #include "client/cli/core/facts.h"
 
 #include <string.h>
@@ -182,7 +182,7 @@ START_TEST(sums_are_read)
 }
 END_TEST
 
-/* Any number of threads makes the same of it, also where blocks end. */
+/* Any number of threads computes the same sum, also at the ends of blocks. */
 START_TEST(files_are_hashed_in_order)
 {
 	static const size_t lengths[] = {0, 1, 1 << 20, (1 << 20) + 1, 7 << 20, (9 << 20) - 1};

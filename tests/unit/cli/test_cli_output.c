@@ -170,7 +170,7 @@ START_TEST(tables_line_up)
 	table_write(&table, out);
 	fclose(out);
 	table_free(&table);
-	/* No colours: this is no terminal. */
+	/* No colours, because the output is no terminal. */
 	ck_assert_str_eq(text, "NAME       SIZE  END\n"
 			       "ä             7  x\n"
 			       "longer  1234567  y\n");

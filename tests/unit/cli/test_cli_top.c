@@ -22,7 +22,7 @@ static void teardown(void)
 	top_close(&top);
 }
 
-/* Counters as a daemon has them after so many MiB, read on gpu0 and written on gpu1. */
+/* Passes counters as a daemon reports them, with the given MiB read on gpu0 and written on gpu1. */
 static void sample(unsigned read, unsigned write, unsigned requests, double now)
 {
 	json_t *stats = json_pack(
@@ -62,14 +62,14 @@ START_TEST(rates_are_of_the_interval)
 	ck_assert_double_eq(top.gpus[0].rate.read, 2 << 20);
 	ck_assert_double_eq(top.gpus[0].request_rate, 2);
 	ck_assert_double_eq(top.gpus[1].rate.read, 0);
-	/* A daemon that was started again counts from nothing. */
+	/* A restarted daemon counts from zero. */
 	sample(1, 1, 1, 8.0);
 	ck_assert_double_eq(top.rate.read, 0);
 	ck_assert_double_eq(top.gpus[0].rate.read, 0);
 }
 END_TEST
 
-/* A daemon before this version says nothing of each GPU's rates. */
+/* An older daemon does not report the rates of each GPU. */
 START_TEST(older_daemons_count_all_alone)
 {
 	json_t *stats =
@@ -83,7 +83,7 @@ START_TEST(older_daemons_count_all_alone)
 }
 END_TEST
 
-/* What the log lost is shared out as what it has. */
+/* The bytes of lost log lines are shared out in the proportion of the logged lines. */
 START_TEST(log_says_who_had_what)
 {
 	sample(0, 0, 0, 1);
@@ -107,7 +107,7 @@ START_TEST(log_says_who_had_what)
 	ck_assert_double_eq(top.files[1].rate.read, 100 << 20);
 	ck_assert_str_eq(top.files[2].path, "gpu1/b");
 	ck_assert_double_eq(top.files[2].rate.write, 8 << 20);
-	/* An interval later nothing is busy. */
+	/* An interval later no file is busy. */
 	sample(400, 8, 4, 3);
 	top_end_interval(&top);
 	ck_assert_uint_eq(top.n_files, 0);
@@ -142,7 +142,7 @@ START_TEST(endless_lines_are_survived)
 }
 END_TEST
 
-/* Without the access log: what the daemon estimates. */
+/* Without the access log top shows the daemon's estimates. */
 START_TEST(busy_files_of_others_than_root)
 {
 	json_t *stats =

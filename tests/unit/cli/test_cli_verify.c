@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem verify: which sums are which, the tree's against XXH64's own code, when a GPU is worth
- * its start, and who computes in the end. */
+/* gpumem verify: the words that name sums, the tree sum compared with XXH64's own code, the files
+ * that are worth the start of a GPU, and the choice of GPU or CPU. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ START_TEST(words_are_sums)
 }
 END_TEST
 
-/* As the description has it, with XXH64 from its library. */
+/* Computes the sum of a block as in the description, with XXH64 from its library. */
 static uint64_t slow_block(const unsigned char *block)
 {
 	unsigned char string[2048];
@@ -90,7 +90,8 @@ START_TEST(blocks_at_any_address)
 }
 END_TEST
 
-/* However many threads there are, also more than parts, and from any block on. */
+/* The sums are equal for any number of threads, also more threads than parts, and from any block
+ * on. */
 START_TEST(files_are_read_in_parts)
 {
 	const uint64_t size = 5 * (1 << 20) + 4711, blocks = tree_blocks(size);
@@ -144,15 +145,15 @@ START_TEST(small_files_and_holes_are_not_for_a_gpu)
 }
 END_TEST
 
-/* A GPU that is asked, and the file as it seems before it is opened. */
+/* The fake GPU, and the size that the file seems to have before the open. */
 static struct {
 	int error;
-	bool wrong; /* one of its sums */
+	bool wrong; /* one of the GPU's sums is wrong */
 	unsigned asked;
-	off_t size; /* more than the file has */
+	off_t size; /* larger than the file; 0: the true size */
 } gpu;
 
-/* In the place of the command's. */
+/* Replaces the command's function. */
 int tree_gpu(int fd, uint64_t blocks, uint64_t *sums, double *seconds)
 {
 	gpu.asked++;
@@ -164,7 +165,7 @@ int tree_gpu(int fd, uint64_t blocks, uint64_t *sums, double *seconds)
 	return 0;
 }
 
-/* In the place of libc's. */
+/* Replaces libc's function. */
 int stat(const char *path, struct stat *st)
 {
 	int rc = fstatat(AT_FDCWD, path, st, 0);
@@ -178,7 +179,8 @@ int stat(const char *path, struct stat *st)
 
 #define LARGE ((off_t)3 << 30)
 
-/* A GPU that errs is found out where the CPU reads all of the blocks, so the file is small then. */
+/* A GPU with a wrong sum is found where the CPU reads all blocks, so the file is small in such a
+ * case. */
 static const struct {
 	enum verify_on on;
 	off_t size;
@@ -200,7 +202,7 @@ static const struct {
     {VERIFY_GPU, 0, 0, true, CLI_WRONG, 1, false},
 };
 
-/* Whoever computes it, the sum is the file's. */
+/* The sum is the file's, whether the GPU or the CPU computes the sum. */
 START_TEST(who_computes)
 {
 	const uint64_t whole = roads[_i].wrong ? 100 : 300, size = whole * TREE_BLOCK + 1;

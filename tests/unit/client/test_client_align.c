@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem_align on ordinary files: what comes out, what is refused, and what a failure leaves. The
- * Python module's tests hold it against gpumem.align. */
+/* gpumem_align on ordinary files: the results, the refusals, and the files that remain after a
+ * failure. The Python module's tests compare gpumem_align with gpumem.align. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,17 +23,17 @@
 
 static char folder[] = "/tmp/gpumem-align-XXXXXX";
 
-/* How many bytes the kernel copies before it no longer wants to. */
+/* The number of bytes that copy_file_range copies before the call fails. */
 static size_t inside_bytes = SIZE_MAX;
-/* Someone shrinks this file by then. */
+/* The file that copy_file_range truncates, as another process might. */
 static const char *shrinks;
 
-/* Someone makes this one. */
+/* The file that copy_file_range creates, as another process might. */
 static const char *appears;
-/* As on a filesystem without O_TMPFILE. */
+/* The filesystem has no O_TMPFILE. */
 static bool no_nameless;
 
-/* In the place of libc's. */
+/* Replaces libc's function. */
 int openat(int folder, const char *name, int flags, ...)
 {
 	va_list arguments;
@@ -112,7 +112,7 @@ static unsigned char data_at(uint64_t i)
 	return (unsigned char)(i * 2654435761U >> 13);
 }
 
-/* A file with this header and so many bytes of data. */
+/* Writes a file with the header and the given number of bytes of data. */
 static void put(const char *name, const char *header, uint64_t bytes)
 {
 	FILE *file = fopen(name, "we");
@@ -126,7 +126,8 @@ static void put(const char *name, const char *header, uint64_t bytes)
 	ck_assert_int_eq(fclose(file), 0);
 }
 
-/* The file's header without padding is this one, and so many bytes of data follow at start. */
+/* Checks that the file has the header, padded with spaces, and the given number of bytes of data at
+ * start. */
 static void expect(const char *name, const char *header, uint64_t bytes, uint64_t start)
 {
 	FILE *file = fopen(name, "re");
@@ -139,7 +140,7 @@ static void expect(const char *name, const char *header, uint64_t bytes, uint64_
 	ck_assert_uint_lt(length, sizeof(text));
 	ck_assert_uint_eq(fread(text, 1, length, file), length);
 	ck_assert_mem_eq(text, header, strlen(header));
-	/* Each ck_assert is a system call. */
+	/* No ck_assert in the loops: each ck_assert is a system call. */
 	for (uint64_t i = strlen(header); i < length; i++)
 		if (text[i] != ' ')
 			ck_abort_msg("no space at %llu of the header", (unsigned long long)i);
@@ -226,7 +227,8 @@ START_TEST(bad_headers)
 }
 END_TEST
 
-/* The first eight bytes, and how many follow. */
+/* Writes the first eight bytes, the claimed length, and the given number of bytes after the length.
+ */
 static void lengths(uint64_t claimed, uint64_t follow, const char *text)
 {
 	int fd = open("file", O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -252,7 +254,7 @@ START_TEST(bad_lengths)
 }
 END_TEST
 
-/* A field that nobody asked for may hold anything, but the stack is not infinite. */
+/* An unused field may hold any value, but the stack is not infinite. */
 START_TEST(nesting)
 {
 	char lists[512] = "", ends[512] = "", header[HEADER_ROOM];
@@ -313,7 +315,7 @@ START_TEST(verdicts)
 	ck_assert_uint_eq(result.misaligned, 1);
 	ck_assert_uint_eq(result.data_start % 256, 255);
 	expect("new", mixed, MIXED_BYTES, result.data_start);
-	/* Padding is not added to padding. */
+	/* Aligning an aligned file adds no further padding. */
 	uint64_t start = result.data_start;
 	ck_assert_int_eq(gpumem_align("new", "newer", 256, NULL, NULL, &result), 0);
 	ck_assert_uint_eq(result.data_start, start);
@@ -412,7 +414,7 @@ END_TEST
 
 #define LARGE "{\"t\":{\"dtype\":\"I8\",\"shape\":[9000000],\"data_offsets\":[0,9000000]}}"
 
-/* What the kernel does not copy is read and written. */
+/* Bytes that the kernel does not copy are read and written. */
 START_TEST(ways_to_copy)
 {
 	static const size_t inside[] = {0, 1, 5000000, SIZE_MAX};
@@ -456,7 +458,8 @@ START_TEST(no_room)
 }
 END_TEST
 
-/* Killed in the middle of writing: nothing lies beside the old file, which is what it was. */
+/* The process is killed in the middle of a write: the folder has no extra file, and the old file is
+ * unchanged. */
 START_TEST(killed_meanwhile)
 {
 	static const char *const targets[] = {"old", "new"};
@@ -481,7 +484,8 @@ START_TEST(killed_meanwhile)
 }
 END_TEST
 
-/* Where files cannot be without a name, they are written beside. */
+/* On a filesystem without nameless files, the output is written to a named file in the same folder.
+ */
 START_TEST(without_nameless_files)
 {
 	no_nameless = true;
@@ -503,7 +507,7 @@ START_TEST(without_nameless_files)
 }
 END_TEST
 
-/* Somebody makes the target while it is written: it is replaced all the same. */
+/* Another process creates the target during the write: the target is replaced all the same. */
 START_TEST(appears_meanwhile)
 {
 	put("file", LARGE, 9000000);

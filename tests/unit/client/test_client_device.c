@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* libgpumem on GPU memory: device addresses and the ways to CPU addresses. The chunks are made by
- * the CUDA provider, as a daemon makes them; every test leaves the driver as it found it. */
+/* libgpumem on GPU memory: device addresses and the ways to CPU addresses. The CUDA provider makes
+ * the chunks, as in a daemon; every test leaves the driver in its initial state. */
 #include "tests/unit/cuda_fixture.h"
 
 #include "backend/cuda/provider.h"
@@ -13,7 +13,7 @@
 #define CHUNKS 3
 
 static struct chunk *chunks[CHUNKS + 2];
-static char *content; /* of the file */
+static char *content; /* the bytes of the file */
 static size_t content_bytes;
 static struct {
 	gm_CUresult (*cuCtxGetCurrent)(gm_CUcontext *);
@@ -56,7 +56,7 @@ static void share_chunk(unsigned i, uint64_t bytes)
 	FAKE(fake.bytes[i] = bytes; fake.fds[i] = fd; fake.n_chunks++; fake.size += bytes);
 }
 
-/* What the daemon reads of the file: the provers ask for it. */
+/* Writes content to the file, where the provers read the bytes. */
 static void write_file(void)
 {
 	int fd = open(fake_path(), O_WRONLY | O_TRUNC);
@@ -259,14 +259,14 @@ START_TEST(a_peer_maps)
 	second = context_of(1);
 	address = device_pointer(file);
 	expect_device(address);
-	/* Both, or copies between them go through the host. */
+	/* GPUs 0 and 1 have access, or copies between the GPUs would go through the host. */
 	ck_assert_uint_eq(access_of(address, 0), 3);
 	ck_assert_uint_eq(access_of(address + 6 * MIB, 1), 3);
 	ck_assert_int_eq(cu.cuCtxSetCurrent(first), 0);
 	ck_assert_uint_eq(device_pointer(file), address);
 	expect_device(address);
 	ck_assert_int_eq(gpumem_unmap_device(file), 0);
-	/* The other way round: the peer is let in when it asks. */
+	/* In the other order: the peer gets access at its first call. */
 	address = device_pointer(file);
 	ck_assert_uint_eq(access_of(address, 1), 0);
 	ck_assert_int_eq(cu.cuCtxSetCurrent(second), 0);
@@ -336,7 +336,7 @@ START_TEST(registered_system_memory)
 	fake_add(4 * MIB);
 	gpumem *file = fake_open();
 	address = device_pointer(file);
-	*(char *)(address + 3 * MIB) = 17; /* the stand-in's device addresses are the host's */
+	*(char *)(address + 3 * MIB) = 17; /* the stand-in's device addresses are host addresses */
 	char byte;
 	ck_assert_int_eq(pread(fake.fds[1], &byte, 1, MIB), 1);
 	ck_assert_int_eq(byte, 17);
@@ -348,7 +348,7 @@ START_TEST(registered_system_memory)
 	ck_assert_int_eq(byte, 18);
 	ck_assert_int_eq(gpumem_get_info(file, &info), 0);
 	ck_assert_uint_eq(info.mapped, 8 * MIB);
-	/* Given back also by a thread without a context. */
+	/* A thread without a context can also give memory back. */
 	gm_CUcontext current;
 	ck_assert_int_eq(cu.cuCtxGetCurrent(&current), 0);
 	ck_assert_int_eq(cu.cuCtxSetCurrent(NULL), 0);
@@ -471,7 +471,7 @@ END_TEST
 
 static const struct {
 	const char *call;
-	unsigned calls_before; /* by the provider that plays the daemon */
+	unsigned calls_before; /* calls by the provider that acts as the daemon */
 } fault_points[] = {
     {"cuMemImportFromShareableHandle", 0},
     {"cuMemImportFromShareableHandle", 1},
@@ -488,9 +488,9 @@ START_TEST(map_device_fails_cleanly)
 	char fault[128];
 	unsigned long long address;
 
-	/* For peers the provider makes calls of its own, at any time. */
+	/* A single GPU: for peers the provider makes further calls, at any time. */
 	set("GPUMEM_STANDIN_GPUS", "1");
-	/* A second try would hide a failing reservation: it fails for good. */
+	/* The fault is permanent: a second try would hide a failing reservation. */
 	snprintf(fault, sizeof(fault), "%s@%u=OUT_OF_MEMORY+", fault_points[_i].call,
 		 fault_points[_i].calls_before + 1);
 	set("GPUMEM_STANDIN_FAULT", fault);
@@ -534,7 +534,7 @@ static void standin(TCase *tcase)
 
 int main(void)
 {
-	/* As under the preload library: descriptors of drivers stay out of the program's table. */
+	/* As with the preload library: the drivers' descriptors stay out of the program's table. */
 	client_driver_thread_enable(NULL);
 	return cuda_main("client_device", any_driver, standin);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The thread for drivers: its descriptors and the program's do not meet, whatever the program does
- * with its own; and what it does where there cannot be such a thread. */
+/* The thread for drivers: the program cannot reach the thread's descriptors, nor the thread the
+ * program's, whatever the program does with its own descriptors. The last test covers a system that
+ * refuses such a thread. */
 #include "client/core/driver_thread.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@
 static int in_program;
 static pid_t thread;
 
-/* No checks of libcheck's there: it has no descriptors. */
+/* Uses no ck_assert: the thread for drivers has no descriptors of libcheck. */
 static int look_around(int fd, void *argument)
 {
 	sigset_t blocked;
@@ -40,7 +41,7 @@ static int look_around(int fd, void *argument)
 	       sigismember(&blocked, SIGTERM) == 1;
 }
 
-/* What is opened there stays, and is not seen here. */
+/* A descriptor in the table of the thread for drivers, invisible to the program. */
 static int opened;
 
 static int open_one(int fd, void *argument)
@@ -74,7 +75,7 @@ START_TEST(two_tables)
 	ck_assert_int_eq(client_driver_thread_call(open_one, NULL, -1), 0);
 	ck_assert_int_eq(fcntl(opened, F_GETFD), -1);
 	ck_assert_int_eq(open("/dev/null", O_RDONLY), next + 1);
-	closefrom(in_program); /* libcheck has its own below */
+	closefrom(in_program); /* libcheck's descriptors are below in_program */
 	ck_assert_int_eq(client_driver_thread_call(use_it, NULL, -1), 0);
 }
 END_TEST
@@ -99,7 +100,7 @@ static void hand_over(unsigned times)
 		int there = client_driver_thread_call(same_file, &st, fd);
 		ck_assert_int_gt(there, 0);
 		first = i ? first : there;
-		ck_assert_int_eq(there, first); /* closed each time */
+		ck_assert_int_eq(there, first); /* closed after each call */
 	}
 	int next = dup(fd);
 	ck_assert_int_eq(next, fd + 1);
@@ -120,7 +121,7 @@ START_TEST(descriptors_are_handed_over)
 }
 END_TEST
 
-/* The end of the program's pipe is not held open by the thread. */
+/* The thread does not hold the program's end of a pipe open. */
 START_TEST(pipes_end)
 {
 	int ends[2];
@@ -134,7 +135,7 @@ START_TEST(pipes_end)
 }
 END_TEST
 
-/* Where the thread listens: the one abstract socket that this process did not have before. */
+/* Finds the address where the thread listens: the only socket with a name in the process. */
 static int find_name(int fd, void *argument)
 {
 	socklen_t bytes = sizeof(struct sockaddr_un);
@@ -145,7 +146,7 @@ static int find_name(int fd, void *argument)
 	return -ENOENT;
 }
 
-/* Fills the queue, and sends what would be taken for the process's. */
+/* Fills the queue, and sends messages that look like messages of the process. */
 static void crowd(const struct sockaddr_un *name, socklen_t bytes)
 {
 	for (;;) {
@@ -199,7 +200,7 @@ START_TEST(children_have_their_own)
 }
 END_TEST
 
-/* As a sandbox does: a second table is refused. */
+/* The filter acts like a sandbox: a second table of descriptors is refused. */
 START_TEST(in_a_sandbox)
 {
 	struct sock_filter code[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* libgpumem against a daemon that plays right, and one that does not. */
+/* libgpumem with a correct fake daemon and with an incorrect fake daemon. */
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -46,7 +46,7 @@ START_TEST(one_connection_for_all)
 		files[i] = fake_open();
 	eventually(&fake.leases, 50);
 	ck_assert_uint_eq(atomic_load(&fake.connections), 1);
-	ck_assert_uint_eq(atomic_load(&fake.at_once), 49); /* the first took a token */
+	ck_assert_uint_eq(atomic_load(&fake.at_once), 49); /* the first lease took a token */
 	for (unsigned i = 0; i < 50; i++)
 		ck_assert_int_eq(gpumem_close(files[i]), 0);
 	eventually(&fake.leases, 0);
@@ -77,7 +77,8 @@ START_TEST(grows_in_place)
 }
 END_TEST
 
-/* More chunks than a process may have files open: it loses this file, and no other. */
+/* The file has more chunks than the process may have open files: the client loses the file, but no
+ * other file. */
 START_TEST(too_many_chunks)
 {
 	const struct rlimit few = {120, 120};
@@ -117,7 +118,7 @@ START_TEST(refusals_have_texts)
 		FAKE(fake.refuse = table[i].error);
 		expect_refused(table[i].error, table[i].text);
 	}
-	/* A refusal is an answer: the connection goes on. */
+	/* A refusal is an answer: the connection stays open. */
 	ck_assert_uint_eq(atomic_load(&fake.connections), 1);
 	FAKE(fake.refuse = 0);
 	ck_assert_int_eq(gpumem_close(fake_open()), 0);
@@ -137,9 +138,9 @@ START_TEST(a_daemon_that_ends)
 	ck_assert_int_eq(errno, ENOTCONN);
 	ck_assert_ptr_nonnull(strstr(gpumem_error(), "has ended"));
 	expect_refused(ENOTCONN, "has ended");
-	at[5] = 1; /* what is mapped stays */
+	at[5] = 1; /* mapped memory stays */
 	FAKE(fake.hang_up = false);
-	/* Another daemon in its place serves new leases, and has none of the old ones. */
+	/* A new daemon in the same place serves new leases but does not know the old leases. */
 	ck_assert_int_eq(gpumem_close(fake_open()), 0);
 	ck_assert_int_eq(gpumem_extend(file), -1);
 	ck_assert_int_eq(errno, ENOTCONN);
@@ -147,7 +148,8 @@ START_TEST(a_daemon_that_ends)
 }
 END_TEST
 
-/* Programs that close what they did not open must not make us talk to strangers. */
+/* If the program closes the library's socket and reuses the number, the library must not send to
+ * the new socket. */
 START_TEST(a_socket_closed_by_others)
 {
 	gpumem *file;
@@ -175,7 +177,7 @@ START_TEST(a_socket_closed_by_others)
 }
 END_TEST
 
-/* --- what no daemon sends ------------------------------------------------------------------- */
+/* --- messages that no daemon sends ---------------------------------------------------------- */
 
 #define SPOIL(name, ...)                                                                           \
 	static void name(struct gpumem_msg_layout *m, size_t *bytes, unsigned *n_fds)              \
@@ -268,7 +270,8 @@ static const struct {
     ROW(silence),
 };
 
-/* Each costs the daemon its connection; nothing crashes, nothing is left open. */
+/* Each wrong message costs the daemon its connection; the library neither crashes nor leaves a
+ * descriptor open. */
 START_TEST(lies_are_refused)
 {
 	unsigned before;
@@ -297,7 +300,7 @@ START_TEST(lies_are_refused)
 }
 END_TEST
 
-/* In a later packet, and in the answer to an extension: what was there before stays. */
+/* The wrong message is a later packet, or the answer to an extension: the earlier chunks stay. */
 static void second_of_another_lease(struct gpumem_msg_layout *m, size_t *bytes, unsigned *n_fds)
 {
 	(void)bytes, (void)n_fds;
@@ -317,7 +320,7 @@ START_TEST(lies_in_later_packets)
 	before = open_descriptors();
 	FAKE(fake.spoil = second_of_another_lease);
 	fake_add(2 * MIB_);
-	before++; /* the fake's own */
+	before++; /* the fake daemon's descriptor */
 	ck_assert_int_eq(gpumem_extend(file), -1);
 	ck_assert_int_eq(errno, EPROTO);
 	ck_assert_ptr_eq(host_pointer(file, 8 * MIB_), at);
@@ -355,8 +358,8 @@ START_TEST(a_child_closes_what_was_the_parents)
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {
-		/* 20 chunks and the connection; the daemon is a thread, which fork leaves behind.
-		 */
+		/* The child closed 20 chunks and the connection. The daemon is a thread, and fork
+		 * does not copy the thread. */
 		_exit(open_descriptors() + 21 == with ? 0 : 1);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -379,7 +382,7 @@ START_TEST(a_child_leases_anew)
 	at[0] = 1;
 	fflush(stdout);
 	pid_t pid;
-	FAKE(pid = fork()); /* its daemon starts with the lock free */
+	FAKE(pid = fork()); /* the child's fake daemon starts with a free lock */
 	if (pid == 0) {
 		struct gpumem_info info = {.bytes = sizeof(info)};
 		unsigned before = atomic_load(&fake.leases);
@@ -461,7 +464,7 @@ int main(void)
 	tcase_add_test(tcase, lies_in_later_packets);
 	tcase_add_test(tcase, a_size_beyond_the_chunks);
 	tcase_add_test(tcase, a_child_closes_what_was_the_parents);
-#ifndef __SANITIZE_THREAD__ /* which ends a child of threads that makes threads */
+#ifndef __SANITIZE_THREAD__ /* TSan ends a forked child that starts threads */
 	tcase_add_test(tcase, a_child_leases_anew);
 #endif
 	tcase_add_test(tcase, threads_and_forks);

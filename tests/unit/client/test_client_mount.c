@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* How libgpumem finds a mount: lines of mountinfo, and files that are on none. */
+/* The search of libgpumem for a mount: lines of mountinfo, and files outside of any mount. */
 #include "client/lib/mount.h"
 
 #include <errno.h>
