@@ -8,10 +8,12 @@
 
 #include "tests/unit/unit.h"
 
-/* More than one thread's row of slots holds, so that some are held through the inner lock. */
+/* More brlocks than a thread's row has slots, so that a few brlocks are read-locked through the
+ * inner lock. */
 #define MANY_GUARDS 12
 
-/* After as many threads as the table has rows, the next shares a row with the first. */
+/* After as many threads as the table has rows, the next thread shares a row with the first thread.
+ */
 #define TABLE_ROWS 512
 
 static void pause_ms(long ms)
@@ -26,7 +28,8 @@ static pthread_t start(void *(*run)(void *), void *argument)
 	return thread;
 }
 
-/* Several guarded pairs of plain integers: equal, except while a writer is at them. */
+/* Pairs of plain integers, each under a brlock. The integers of a pair are equal except while a
+ * writer changes the pair. */
 static struct pair {
 	struct brlock guard;
 	long left, right;
@@ -67,7 +70,8 @@ static void pair_add(struct pair *pair)
 	brlock_write_unlock(&pair->guard);
 }
 
-/* So that a reader's time seldom ends inside, where the writers would wait for its next turn. */
+/* Yields often outside the lock, so that a reader's time slice seldom ends inside, where the
+ * writers would wait for the reader's next slice. */
 static void yield_sometimes(unsigned *rounds)
 {
 	if (++*rounds % 32 == 0)
@@ -81,7 +85,7 @@ static void *read_one(void *argument)
 	while (!stop) {
 		brlock_token token = brlock_read_lock(&pair->guard);
 		pair_check(pair);
-		/* Now and then long enough for others to come and go. */
+		/* Sometimes holds the lock long enough for other threads to lock and unlock. */
 		if (rounds % 64 == 0)
 			sched_yield();
 		pair_check(pair);
@@ -91,7 +95,7 @@ static void *read_one(void *argument)
 	return NULL;
 }
 
-/* Holds ever more guards at once, in one order, and gives them back in another. */
+/* Holds up to MANY_GUARDS brlocks at once, locked in one order and unlocked in another. */
 static void *read_many(void *argument)
 {
 	uint64_t state = *(uint64_t *)argument;
@@ -167,7 +171,7 @@ START_TEST(stress_many)
 }
 END_TEST
 
-/* Adds now and then, so that it mostly meets readers in the table, not in the inner lock. */
+/* Adds with pauses, so that the writer mostly meets readers in the table, not in the inner lock. */
 static void add_at_times(int times)
 {
 	uint64_t state = unit_seed();
@@ -248,8 +252,7 @@ START_TEST(writer_keeps_others_out)
 }
 END_TEST
 
-/* A held guard is in nobody's way but its own writer's. */
-/* A reader is a slot's, or with the bias gone the inner lock's. */
+/* A reader holds a slot, or without the bias the inner lock. */
 START_TEST(trying_does_not_wait)
 {
 	struct brlock guard;
@@ -260,7 +263,7 @@ START_TEST(trying_does_not_wait)
 		ck_assert(brlock_read_trylock(&guard, &token));
 		ck_assert_int_eq(token != NULL, biased);
 		ck_assert(!brlock_write_trylock(&guard));
-		/* It is left as it was. */
+		/* The failed attempt leaves the brlock unchanged. */
 		ck_assert(brlock_read_trylock(&guard, &other));
 		ck_assert_int_eq(other != NULL, biased);
 		brlock_read_unlock(&guard, other);
@@ -269,13 +272,14 @@ START_TEST(trying_does_not_wait)
 		ck_assert(!brlock_write_trylock(&guard));
 		ck_assert(!brlock_read_trylock(&guard, &token));
 		brlock_write_unlock(&guard);
-		/* Until it comes back, which is some time after a writer. */
+		/* The bias stays off for the test: it normally returns some time after a writer. */
 		guard.unbias_until += 1U << 30;
 	}
 	brlock_destroy(&guard);
 }
 END_TEST
 
+/* A held brlock delays only its own writer, not the users of other brlocks. */
 START_TEST(guards_are_apart)
 {
 	struct brlock held, locked, other;
@@ -295,7 +299,8 @@ START_TEST(guards_are_apart)
 }
 END_TEST
 
-/* Threads that come, enter and go, so that the next one shares a row with whoever came before. */
+/* Starts threads that read-lock and end, so that the next thread shares a row with an earlier
+ * thread. */
 static void use_up_rows(struct brlock *guard)
 {
 	for (int i = 0; i < TABLE_ROWS - 1; i++) {
@@ -351,7 +356,7 @@ static void *write_slowly(void *guard)
 	return NULL;
 }
 
-/* Against threads of the other kind that never leave the guard free. */
+/* Runs against threads of the other kind, which never leave the brlock free. */
 START_TEST(nobody_starves)
 {
 	struct brlock guard;

@@ -15,22 +15,22 @@
 
 #include "tests/unit/unit.h"
 
-/* What the daemon tells the test, which is not the process that started it. */
+/* The daemon's report to the test, which is not the process that started the daemon. */
 struct report {
 	pid_t pid, session;
 	char folder[PATH_MAX];
 	bool stderr_kept; /* between start and ready */
 	bool stdio_null;  /* after ready */
-	int ready;	  /* what daemon_ready returned */
+	int ready;	  /* the result of daemon_ready */
 };
 
 typedef void (*daemon_part)(struct daemon *daemon);
 
-/* Between test and daemon. */
+/* The pipe between the test and the daemon. */
 static int ends[2];
 
-/* Starts a launcher in a process of its own; the daemon runs part and exits. Says what went to
- * stderr. The launcher's wait status. */
+/* Starts a launcher in its own process; the daemon runs part and exits. Sets said to the output on
+ * stderr, and returns the launcher's wait status. */
 static int launch(daemon_part part, char *said, size_t room)
 {
 	int errors[2];
@@ -111,12 +111,12 @@ static void waits_for_permission(struct daemon *daemon)
 
 	if (daemon_ready(daemon, LOG_LEVEL_ERROR) < 0)
 		_exit(1);
-	/* Ends when the test closes its end. */
+	/* The daemon ends when the test closes its end of the pipe. */
 	close(ends[1]);
 	(void)!read(ends[0], &byte, 1);
 }
 
-/* The launcher must not wait for the daemon's end; the daemon ends only after the test saw the
+/* The launcher must not wait for the daemon's end: the daemon ends only after the test saw the
  * launcher end. */
 START_TEST(launcher_does_not_wait_for_the_end)
 {
@@ -125,7 +125,7 @@ START_TEST(launcher_does_not_wait_for_the_end)
 	int status = launch(waits_for_permission, said, sizeof(said));
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	ck_assert_str_eq(said, "");
-	/* The daemon is there still: a pipe without readers would be EPIPE. */
+	/* The daemon still runs: a pipe without readers would give EPIPE. */
 	close(ends[0]);
 	signal(SIGPIPE, SIG_IGN);
 	ck_assert_int_eq(write(ends[1], "", 1), 1);
@@ -170,7 +170,8 @@ static void outlives_its_launcher(struct daemon *daemon)
 {
 	struct report report = {0};
 
-	/* The launcher is a child of the test, which reaps it: it is gone when the number is. */
+	/* The launcher is a child of the test, which reaps the launcher: a new parent number means
+	 * that the launcher is gone. */
 	pid_t launcher = getppid();
 	kill(launcher, SIGKILL);
 	while (getppid() == launcher)
@@ -212,7 +213,8 @@ START_TEST(foreground_changes_nothing)
 }
 END_TEST
 
-/* With stderr closed, the next file opened would get its number and every line logged. */
+/* With stderr closed, the next opened file would get the number of stderr, and with the number
+ * every log line. */
 START_TEST(closed_stdio_is_occupied)
 {
 	struct daemon daemon;

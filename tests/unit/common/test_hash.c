@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Hash tables where memory runs out: an item that cannot be added is told, and the table goes on.
- */
+/* Hash tables without memory: the caller learns that an item cannot be added, and the table stays
+ * usable. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static bool item_is_there(uint32_t key)
 	return found == &items[key];
 }
 
-/* A table takes two allocations: its own, and its buckets. */
+/* A table takes two allocations: the table and its buckets. */
 START_TEST(no_memory_for_a_table)
 {
 	for (unsigned given = 0; given < 2; given++) {

@@ -12,7 +12,8 @@
 #include "common/log_limit.h"
 #include "tests/unit/unit.h"
 
-/* Stderr goes to a memory file between these two; the second returns what was written. */
+/* Stderr goes to a memory file between capture_start and capture_end; capture_end returns the
+ * written text. */
 static int saved_stderr, capture_fd;
 
 static void capture_start(void)
@@ -52,7 +53,7 @@ START_TEST(line_form)
 }
 END_TEST
 
-/* The journal wants the level, and has its own name for who logs. */
+/* The journal needs the level and adds its own name for the logging program. */
 START_TEST(line_form_on_the_journal)
 {
 	char stream[64];
@@ -228,7 +229,7 @@ START_TEST(a_user_has_a_burst_and_then_a_line_now_and_then)
 	ck_assert_uint_eq(left_out, 0);
 	for (int i = 0; i < 1340; i++)
 		ck_assert(!log_limit_take(&limit, 1000, now + i, &left_out));
-	/* Another user's lines are that user's own. */
+	/* Another user has a separate limit. */
 	ck_assert(log_limit_take(&limit, 1001, now, &left_out));
 	ck_assert_uint_eq(left_out, 0);
 	now += LOG_LIMIT_SECONDS * SECOND;

@@ -17,7 +17,7 @@ static const char text[] =
     "39 22 0:43 /sub /mnt/twice rw - tmpfs tmpfs rw\n"
     "40 39 0:44 / /mnt/twice rw - fuse.gpumemfs gpumem rw\n"
     "41 22 0:45 / /mnt/bad\\04 rw - fuse.gpumemfs gpumem rw\n"
-    /* What proc(5) does not allow. */
+    /* Lines that proc(5) does not allow. */
     "\n"
     "42 22 0:46 / /mnt/cut\n"
     "43 22 0:47 / /mnt/no-dash rw shared:1 fuse.gpumemfs gpumem rw\n"
@@ -88,7 +88,7 @@ START_TEST(whose_mount_and_which)
 	struct mountinfo info;
 
 	ck_assert(read_one("/mnt/a", &info));
-	ck_assert_uint_eq(info.device, makedev(0, 41)); /* the later one hides the other */
+	ck_assert_uint_eq(info.device, makedev(0, 41)); /* hides the earlier mount */
 	ck_assert_uint_eq(info.user, 5);
 	ck_assert(read_one("/mnt/b", &info));
 	ck_assert_uint_eq(info.device, makedev(7, 1048575));
@@ -105,7 +105,7 @@ START_TEST(which_devices_are_mounted)
 {
 	FILE *table = fmemopen((char *)text, strlen(text), "r");
 
-	/* Each time from the start. */
+	/* Each search begins at the start of the table. */
 	for (int i = 0; i < 2; i++) {
 		ck_assert(mountinfo_has_device(table, makedev(0, 49)));
 		ck_assert(mountinfo_has_device(table, makedev(0, 40)));

@@ -17,7 +17,7 @@
 
 static char session[64], own[80];
 
-/* Every test is a process of its own, of an ordinary user, with $XDG_RUNTIME_DIR for itself. */
+/* Every test runs in its own process as an ordinary user, with its own $XDG_RUNTIME_DIR. */
 static void be_ordinary(void)
 {
 	snprintf(session, sizeof(session), "/tmp/test_runtime_dir.XXXXXX");
@@ -61,7 +61,7 @@ START_TEST(places_of_a_user)
 	ck_assert(runtime_dir_path(uid, 2, path));
 	ck_assert_str_eq(path, wanted);
 	ck_assert(!runtime_dir_path(uid, 3, path));
-	/* What the session says is of no other user, and of root's least. */
+	/* $XDG_RUNTIME_DIR names the directory of no other user, least of all of root. */
 	ck_assert(runtime_dir_path(0, 0, path));
 	ck_assert_str_eq(path, "/run/gpumemfs");
 	ck_assert(runtime_dir_path(0, 1, path));
@@ -136,8 +136,8 @@ START_TEST(sockets)
 	ck_assert_int_eq(runtime_socket_connect(one.dir, one.name, geteuid() + 1), -EPERM);
 	ck_assert_int_eq(runtime_socket_connect(one.dir, "keeper-0:301", geteuid()), -ENOENT);
 
-	/* Another mount's is left alone, the same one's is replaced, and stays when the first goes.
-	 */
+	/* A socket of another mount stays. A new socket of the same mount replaces the old socket,
+	 * and stays when the old owner closes. */
 	ck_assert_int_eq(runtime_socket_open(&two, "share", makedev(0, 300), reason), 0);
 	ck_assert(exists("keeper-0:300"));
 	ck_assert_int_eq(runtime_socket_open(&again, "keeper", makedev(0, 300), reason), 0);
@@ -162,7 +162,7 @@ START_TEST(sockets_of_dead_processes_go)
 	struct runtime_socket one, two;
 
 	ck_assert_int_eq(runtime_socket_open(&one, "keeper", makedev(0, 1), reason), 0);
-	/* As the end of a process does, which removes nothing. */
+	/* Closes like the end of a process, which removes no file. */
 	close(one.fd);
 	ck_assert_int_eq(runtime_socket_connect(one.dir, one.name, geteuid()), -ECONNREFUSED);
 	close(one.dir);
@@ -174,7 +174,7 @@ START_TEST(sockets_of_dead_processes_go)
 }
 END_TEST
 
-/* Another user has the place: the next one is taken. */
+/* Another user occupies the place: the socket goes to the next place. */
 START_TEST(a_place_that_cannot_be_had)
 {
 	char reason[RUNTIME_REASON_MAX];

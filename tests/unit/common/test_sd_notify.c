@@ -12,7 +12,7 @@
 #include "common/log.h"
 #include "tests/unit/unit.h"
 
-/* A service manager's socket under this name. */
+/* Opens the socket of a service manager under the name. */
 static int manager(const char *name)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -80,7 +80,7 @@ START_TEST(watchdog_is_asked_for)
 	snprintf(pid, sizeof(pid), "%d", getpid());
 	setenv("WATCHDOG_PID", pid, 1);
 	ck_assert_uint_eq(notify_watchdog_us(), 3000000);
-	setenv("WATCHDOG_PID", "1", 1); /* it was for who started this process */
+	setenv("WATCHDOG_PID", "1", 1); /* meant for the parent of the process */
 	ck_assert_uint_eq(notify_watchdog_us(), 0);
 	unsetenv("WATCHDOG_PID");
 	setenv("WATCHDOG_USEC", "soon", 1);

@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit.h"
 
-/* Every pair of bytes: what comes out is printable, and says what went in. */
+/* For every pair of bytes the escaped text is printable and represents the two bytes. */
 START_TEST(pairs_of_bytes)
 {
 	char text[3] = {0}, escaped[UTF8_ESCAPED_BYTES(2)];
@@ -19,7 +19,7 @@ START_TEST(pairs_of_bytes)
 		for (const unsigned char *at = (unsigned char *)escaped; *at; at++) {
 			ck_assert_uint_ge(*at, ' ');
 			ck_assert_uint_ne(*at, 0x7f);
-			/* Nothing else of two bytes is UTF-8. */
+			/* The checked ranges are all of two-byte UTF-8. */
 			if (*at < 0x80)
 				continue;
 			ck_assert(*at >= 0xc2 && *at < 0xe0 && (at[1] & 0xc0) == 0x80);

@@ -112,8 +112,8 @@ static uint8_t field(const struct attr_values *attrs, enum attr_id id)
 	return id < ATTR_VALUES ? all[id] : 0;
 }
 
-/* The text has no NUL behind it and ends where the memory does, so that a sanitizer sees any look
- * past its end. */
+/* The text has no NUL at its end and ends with its allocation, so that a sanitizer sees any read
+ * past the end. */
 static int parse(enum attr_id id, const char *text, size_t length, struct attr_values *attrs)
 {
 	char *exact = malloc(length ? length : 1);
@@ -124,8 +124,8 @@ static int parse(enum attr_id id, const char *text, size_t length, struct attr_v
 	return rc;
 }
 
-/* Everything set to something else, to see that a refusal changes nothing and a value only its own.
- */
+/* All attributes set to non-default values, to see that a refusal changes no attribute and a value
+ * changes only its own attribute. */
 static const struct attr_values before = {
     .page_size = PAGE_SIZE_1G,
     .mapping = MAPPING_TRANSIENT,
@@ -220,7 +220,7 @@ START_TEST(bits_of_no_attribute_are_unknown)
 }
 END_TEST
 
-/* Zero is the default, and the default is what the list of choices begins with. */
+/* Zero is the default, and the list of choices begins with the default. */
 START_TEST(defaults_come_first)
 {
 	const struct attr_values none = {0};
@@ -235,7 +235,7 @@ END_TEST
 
 static const struct {
 	const char *text;
-	size_t length; /* 0: all */
+	size_t length; /* 0: the whole text */
 	int rc;
 	uint64_t limit;
 } quotas[] = {
@@ -296,7 +296,8 @@ END_TEST
 
 #define SECTION ".Sh ATTRIBUTES\n"
 
-/* An ".It Cm name Ns = Ns Cm a | b" of the page: its name, and the choices parted by blanks. */
+/* Splits a line ".It Cm name Ns = Ns Cm a | b" of the page into the name, and the choices separated
+ * by blanks. */
 static void item_split(char *line, char *name, char *choices, size_t bytes)
 {
 	char *rest = NULL, *word = strtok_r(line, " \n", &rest);

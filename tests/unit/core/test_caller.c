@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What /proc says of the process that a request is from. */
+/* The facts in /proc about the process that sent a request. */
 #include <grp.h>
 #include <linux/capability.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include "fs/core/caller.h"
 #include "tests/unit/unit.h"
 
-/* No process has this number. */
+/* No process has the number NO_PID. */
 #define NO_PID 0x7ffffffe
 
 static struct caller self(void)
@@ -38,7 +38,7 @@ START_TEST(groups)
 }
 END_TEST
 
-/* More groups than a line of usual length has. */
+/* A line with more groups than usual. */
 START_TEST(many_groups)
 {
 	static gid_t many[5000];
@@ -91,7 +91,7 @@ START_TEST(signals)
 	sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	raise(SIGUSR1);
-	ck_assert(!caller_has_signal(getpid())); /* for as long as it is blocked */
+	ck_assert(!caller_has_signal(getpid())); /* true only while the signal is blocked */
 }
 END_TEST
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What people read, compared with the code: the table of the mount's options both ways, and in a
- * checkout the options, attributes, paths, identifiers, manual pages and links that README.md,
- * docs/ and the pages beside README.md name. */
+/* Compares the documentation with the code: the table of the mount's options in both directions,
+ * and in a checkout the options, attributes, paths, identifiers, manual pages and links in
+ * README.md, docs/ and the pages beside README.md. */
 #include <ctype.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 
 #define NAMES_MAX 64
 
-/* `NAME`, `NAME=` or `NAME=VALUES`, and the cell with the defaults of its row. */
+/* A row's `NAME`, `NAME=` or `NAME=VALUES`, and the cell with the row's defaults. */
 struct shown {
 	char name[CELL_MAX], values[CELL_MAX], defaults[CELL_MAX];
 };
@@ -108,7 +108,7 @@ START_TEST(options_table_agrees)
 }
 END_TEST
 
-/* --- all pages: what stands in backquotes, and links */
+/* --- all pages: texts in backquotes, and links */
 
 static const char *const pages[] = {
     "README.md",	  "CONTRIBUTING.md",	  "SECURITY.md",
@@ -209,7 +209,7 @@ START_TEST(what_is_quoted_exists)
 }
 END_TEST
 
-/* "gpumem(7)" and its like, of which the name begins in this project's way. */
+/* "gpumem(7)" and other pages with a name that begins like the project's. */
 static void reference_check(const char *page, const char *text, const char *paren)
 {
 	const char *start = paren;
@@ -263,7 +263,7 @@ static bool is_identifier(const char *word)
 	return !word[length] && strchr(word, '_') && isalpha((unsigned char)*word);
 }
 
-/* Also of attributes and options: all stand in the code. */
+/* Covers the names of attributes and options too: every name stands in the code. */
 START_TEST(identifiers_exist)
 {
 	const char *page = pages[_i];

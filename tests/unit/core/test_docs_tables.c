@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tables of docs/ and of CONTRIBUTING.md, compared with the checkout both ways: the folders, the
- * locks, the budgets of test steps. */
+/* Compares tables of docs/ and of CONTRIBUTING.md with the checkout in both directions: the
+ * folders, the locks, the budgets of test steps. */
 #include "tests/unit/docs.h"
 
 /* --- sets of texts */
@@ -96,7 +96,7 @@ static const char *prefix_skip(const char *text, const char *prefix)
 	return strncmp(text, prefix, strlen(prefix)) == 0 ? text + strlen(prefix) : text;
 }
 
-/* "pthread_mutex_t lock;" and the like: the name's length, or 0. */
+/* For a line like "pthread_mutex_t lock;" sets name, and returns the name's length; otherwise 0. */
 static size_t lock_declared(const char *line, const char **name)
 {
 	const char *at = line + strspn(line, "\t");
@@ -113,7 +113,7 @@ static size_t lock_declared(const char *line, const char **name)
 	return strchr(";[ ", at[length]) ? length : 0;
 }
 
-/* "name {": "name."; "{", of a struct without a name: nothing. */
+/* "name {": "name."; "{", a struct without a name: "". */
 static void type_read(const char *text, char type[CELL_MAX])
 {
 	int length = (int)strcspn(text, " {");
@@ -201,7 +201,7 @@ static void budgets_of_page(struct texts *budgets)
 	fclose(page);
 }
 
-/* "[lint]=150 [unit]=50": but for the steps that are parts of check-quick. */
+/* Reads "[lint]=150 [unit]=50", without the steps that are parts of check-quick. */
 static void budgets_of_line(const char *line, struct texts *budgets)
 {
 	char step[CELL_MAX], text[2 * CELL_MAX];

@@ -32,7 +32,7 @@ START_TEST(workers_add_up)
 	busy_add(one, 7, 100, NOW);
 	busy_add(other, 7, 50, NOW + 2);
 	busy_add(other, 8, 120, NOW);
-	busy_add(other, 9, 0, NOW); /* nothing moved */
+	busy_add(other, 9, 0, NOW); /* no bytes moved */
 	ck_assert_uint_eq(busy_files(&shared, files, 4, NOW + 2), 2);
 	ck_assert_uint_eq(files[0].ino, 7);
 	ck_assert_uint_eq(files[0].bytes, 150);
@@ -57,7 +57,7 @@ START_TEST(what_is_idle_goes)
 }
 END_TEST
 
-/* Thousands of files that are touched once do not hide the two that are busy. */
+/* Thousands of files with a single access do not hide the two hot files. */
 START_TEST(the_busiest_are_found_among_many)
 {
 	struct busy *worker = worker_new();
@@ -74,7 +74,7 @@ START_TEST(the_busiest_are_found_among_many)
 }
 END_TEST
 
-/* What was busy for long makes room for what is busy now. */
+/* A file that was hot for long makes room for files that are hot now. */
 START_TEST(the_past_fades)
 {
 	struct busy *worker = worker_new();
@@ -98,7 +98,7 @@ static void *work(void *pointer)
 	return NULL;
 }
 
-/* Who looks meanwhile sees files that there are. */
+/* A reader sees only existing files while the workers count. */
 START_TEST(looked_at_while_at_work)
 {
 	struct busy_file files[64];

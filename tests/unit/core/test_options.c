@@ -15,7 +15,7 @@
 #define PAGE	  "man/gpumemfs.8"
 #define WORDS_MAX 16
 
-/* One command line, words separated by single blanks. */
+/* A command line, with the words separated by single blanks. */
 struct words {
 	char text[512];
 	char *argv[WORDS_MAX + 1];
@@ -36,7 +36,7 @@ static void words_split(struct words *words, const char *line)
 	words->argv[words->argc] = NULL;
 }
 
-/* Parses the line and returns what was said on stderr meanwhile. */
+/* Parses the line. Sets said to the output on stderr. */
 static int parse(const char *line, struct options *options, char *said, size_t room)
 {
 	static struct words words;
@@ -152,7 +152,7 @@ static const struct {
     {"gpumemfs /mnt -o gpus=0,size=1G,1", "gpumemfs: unknown option '1'" SEE},
     {"gpumemfs /mnt -o ro,,foo,bar", "gpumemfs: unknown option 'foo'" SEE},
     {"gpumemfs /mnt -o size=1\\,ro", "gpumemfs: size=1,ro: not a size (use 10G, 512M or 50%)\n"},
-    /* Sloppiness is for names, not for values. */
+    /* Sloppy mode covers unknown names, not wrong values. */
     {"gpumemfs /mnt -s -o foo,size=12Q", "gpumemfs: size=12Q: not a size (use 10G, 512M or 50%)\n"},
 };
 
@@ -229,7 +229,7 @@ START_TEST(every_option)
 }
 END_TEST
 
-/* Every value that the table names is taken, and takes the place that the enum gives it. */
+/* Every value in the table is accepted and gives the value of the enum. */
 START_TEST(choices_match_the_enums)
 {
 	static const struct {
@@ -261,8 +261,7 @@ START_TEST(choices_match_the_enums)
 }
 END_TEST
 
-/* recovery=auto is decided once: by the options, the user, the kernel and the limit of open files.
- */
+/* The options, the user, the kernel and the limit of open files decide recovery=auto once. */
 static const struct {
 	const char *given;
 	struct recovery_facts facts;
@@ -288,7 +287,7 @@ START_TEST(recovery_is_decided)
 	snprintf(line, sizeof(line), "gpumemfs / -o %s", recoveries[_i].given);
 	struct options options = parsed(line);
 
-	/* By the facts of this machine. */
+	/* The first decision is by the facts of the test machine. */
 	ck_assert_int_ne(options.recovery, RECOVERY_AUTO);
 	if (*options.recovery_why)
 		options.recovery = RECOVERY_AUTO;
@@ -300,8 +299,8 @@ START_TEST(recovery_is_decided)
 }
 END_TEST
 
-/* A daemon that a keeper started, and a keeper that a daemon started, serve a mount that has one.
- */
+/* A daemon started by a keeper, and a keeper started by a daemon, serve a mount that already has
+ * recovery. */
 START_TEST(recovery_goes_on)
 {
 	static const char *const lines[] = {"gpumemfs --line=5 /", "gpumemfs --adopt=5 /"};
@@ -376,7 +375,7 @@ START_TEST(generic_options_are_handed_on)
 }
 END_TEST
 
-/* In any place, with mount(8)'s own flags between them. */
+/* The options in any place, with mount(8)'s own flags between the options. */
 static const char *const helper_lines[] = {
     "gpumemfs none / -o rw,size=1G",
     "gpumemfs -o rw,size=1G none /",
@@ -504,7 +503,7 @@ END_TEST
 
 #define NAMES_MAX 128
 
-/* What the page lists: a name, and what may follow its =. */
+/* An entry of the page: a name, and the values after the name's =. */
 struct listed {
 	char name[32], values[64];
 };

@@ -90,7 +90,7 @@ static uint64_t timed(const struct stats_totals *totals, enum stat_op op)
 	return count;
 }
 
-/* Each where its bucket's upper end is the first that is not below it. */
+/* A latency falls into the first bucket with an upper end not below the latency. */
 START_TEST(latencies_fall_into_buckets)
 {
 	struct stats stats = {NULL};
@@ -115,7 +115,7 @@ START_TEST(latencies_fall_into_buckets)
 }
 END_TEST
 
-/* The first of a kind, and then one in so many. */
+/* The first request of a kind is timed, and then every STATS_SAMPLE-th. */
 START_TEST(some_requests_are_timed)
 {
 	struct stats stats = {NULL};
@@ -131,13 +131,13 @@ START_TEST(some_requests_are_timed)
 }
 END_TEST
 
-/* A worker is stuck that is at one request for two looks. */
+/* A worker is stuck if two successive checks find the worker at the same request. */
 START_TEST(stuck_workers_are_counted)
 {
 	struct stats stats = {NULL};
 	struct stats_block *busy = stats_block_new(&stats), *other = stats_block_new(&stats);
 
-	ck_assert_ptr_nonnull(stats_block_new(&stats)); /* that never does anything */
+	ck_assert_ptr_nonnull(stats_block_new(&stats)); /* a worker without requests */
 	stats_count(busy, STAT_READ);
 	ck_assert_uint_eq(stats_stuck(&stats), 0);
 	ck_assert_uint_eq(stats_stuck(&stats), 1);
@@ -145,7 +145,7 @@ START_TEST(stuck_workers_are_counted)
 	stats_count(other, STAT_WRITE);
 	ck_assert_uint_eq(stats_stuck(&stats), 1);
 	stats_add(&other->ended, 1);
-	stats_count(other, STAT_READ); /* the next one */
+	stats_count(other, STAT_READ); /* the next request */
 	ck_assert_uint_eq(stats_stuck(&stats), 1);
 	ck_assert_uint_eq(stats_stuck(&stats), 2);
 	stats_add(&busy->ended, 1);
@@ -155,7 +155,7 @@ START_TEST(stuck_workers_are_counted)
 }
 END_TEST
 
-/* They are names in JSON and labels in metrics. */
+/* The names are names in JSON and labels in metrics. */
 START_TEST(names_are_distinct)
 {
 	for (enum stat_op op = 0; op < STAT_OPS; op++) {
@@ -187,7 +187,8 @@ static void *worker(void *stats)
 	return block;
 }
 
-/* Blocks join while others count and someone sums; sums only grow, and nothing is lost. */
+/* Blocks join while other threads count and the test thread sums: sums only grow, and no count is
+ * lost. */
 START_TEST(threads_join_and_count)
 {
 	struct stats stats = {NULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is told of a takeover's time. */
+/* The log line about the time of a takeover. */
 #include "fs/core/timeline.h"
 
 #include <string.h>
@@ -26,7 +26,8 @@ START_TEST(parts_follow_each_other)
 }
 END_TEST
 
-/* Its process is older than the end of the other. */
+/* The new daemon's process is older than the end of the old daemon, so its earlier work costs no
+ * time. */
 START_TEST(what_was_done_before_is_free)
 {
 	struct timeline timeline = {
@@ -38,7 +39,7 @@ START_TEST(what_was_done_before_is_free)
 }
 END_TEST
 
-/* What comes long after the mount is served did not wait for the takeover. */
+/* A request that comes long after the start of serving did not wait for the takeover. */
 START_TEST(an_idle_mount)
 {
 	struct timeline timeline = {

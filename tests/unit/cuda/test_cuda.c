@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The CUDA provider: devices, memory, exporting it, threads. */
+/* The CUDA provider: devices, memory, export, threads. */
 #include "backend/cuda/provider.h"
 
 #include <fcntl.h>
@@ -48,8 +48,7 @@ START_TEST(selects_devices)
 }
 END_TEST
 
-/* gpu0 is nvidia-smi's GPU 0 even where CUDA's own order is another; with NVML to ask and without.
- */
+/* gpu0 is nvidia-smi's GPU 0 even if CUDA numbers the GPUs differently, with NVML and without. */
 static void expect_numbers(void)
 {
 	set("GPUMEM_STANDIN_ORDER", "reverse");
@@ -83,7 +82,7 @@ static void expect_memory_comes_and_goes(void)
 
 	open_plain();
 	struct device *device = backend->devices[0];
-	chunk_free(new_chunk(0, CHUNK_ALIGN)); /* the context is there from now on */
+	chunk_free(new_chunk(0, CHUNK_ALIGN)); /* from now on the device has a context */
 	ck_assert_int_eq(device_memory(device, &before), 0);
 	struct chunk *chunk = new_chunk(0, 64 * MIB);
 	ck_assert_int_eq(device_memory(device, &during), 0);
@@ -127,14 +126,16 @@ START_TEST(full_device)
 }
 END_TEST
 
-/* A chunk's descriptor is kept, and is gone with the chunk, whoever has duplicates. */
+/* The provider keeps the descriptor of a chunk and closes the descriptor with the chunk, regardless
+ * of duplicates. */
 START_TEST(exported_again)
 {
 	int first, second;
 	struct stat a, b;
 
 	open_plain();
-	chunk_free(new_chunk(0, 64 * MIB)); /* and what comes with a first chunk is there */
+	/* From now on the device has the objects of a first chunk. */
+	chunk_free(new_chunk(0, 64 * MIB));
 	int before = dup(0);
 	close(before);
 	struct chunk *chunk = new_chunk(0, 64 * MIB);
@@ -155,7 +156,7 @@ START_TEST(exported_again)
 }
 END_TEST
 
-/* Two exported fds are the same memory; an importer that is another program sees the bytes. */
+/* Two exported fds refer to the same memory; an importer in another program sees the bytes. */
 START_TEST(export)
 {
 	char pattern[4096], seen[4096];
@@ -196,8 +197,8 @@ START_TEST(export)
 }
 END_TEST
 
-/* The driver exports no handle that was imported: the descriptor does for it. Nothing of it is left
- * in the end. */
+/* The driver does not export an imported handle, so the provider exports the descriptor of the
+ * import. At the end no part of the import is left. */
 START_TEST(imported)
 {
 	char pattern[4096];

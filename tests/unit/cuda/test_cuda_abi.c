@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Holds backend/cuda/abi.h against the real headers: a difference does not compile. Where a header
- * is missing its part is skipped, and the program says so and exits 77 when nothing was compared.
+/* Compares backend/cuda/abi.h with the real headers: a difference does not compile. The part of a
+ * missing header is skipped, and the program prints the skip and exits 77 if no part was compared.
  */
 #include "backend/cuda/abi.h"
 
@@ -33,8 +33,7 @@
 	_Static_assert(sizeof(((gm_##name *)0)->field) == sizeof(((name *)0)->field),              \
 		       #name "." #field " has another size");
 
-/* Enumerators of newer headers cannot be asked for by the preprocessor, so older ones are skipped.
- */
+/* The preprocessor cannot test for enumerators of newer headers, so older headers are skipped. */
 #if defined(CUDA_VERSION) && CUDA_VERSION >= 13000
 #define HAVE_CUDA 1
 
@@ -102,8 +101,8 @@ SAME_TYPE(CUmemAccessDesc)
 SAME_FIELD(CUmemAccessDesc, location)
 SAME_FIELD(CUmemAccessDesc, flags)
 
-/* From here on our names mean the header's types, so that the prototypes of CUDA_FUNCTIONS can be
- * compared with the header's exactly. */
+/* From here on the project's names mean the header's types, so that the prototypes of
+ * CUDA_FUNCTIONS can be compared with the header's exactly. */
 #define gm_CUresult			    CUresult
 #define gm_CUdevice			    CUdevice
 #define gm_CUdeviceptr			    CUdeviceptr
@@ -127,7 +126,7 @@ SAME_FIELD(CUmemAccessDesc, flags)
 CUDA_FUNCTIONS(SAME_CUDA_FUNCTION)
 CUDA_CLIENT_FUNCTIONS(SAME_CUDA_FUNCTION)
 
-/* The macro renames of a header apply to the argument before it becomes a string. */
+/* The macro renames of a header apply to the argument before the argument becomes a string. */
 #define EXPORTED_(name) #name
 #define EXPORTED(name)	EXPORTED_(name)
 
@@ -196,7 +195,7 @@ SAME_FIELD(gdr_info_v2_t, mapped_size)
 #define gm_gdr_t	 gdr_t
 #define gm_gdr_mh_t	 gdr_mh_t
 #define gm_gdr_info_v2_t gdr_info_v2_t
-/* What is optional to us may be missing in an older header, too. */
+/* An optional function may be missing in an older header too. */
 #define SAME_GDR_REQUIRED(symbol, type, arguments)                                                 \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), type(*) arguments),       \
 		       #symbol " has another prototype");

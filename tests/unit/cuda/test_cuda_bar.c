@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The CUDA provider's BAR mappings: every way to one, and those that lie. */
+/* The CUDA provider's BAR mappings: every way to a mapping, and ways that show the wrong memory. */
 #include "backend/bar_cache.h"
 #include "backend/stream.h"
 #include "tests/unit/cuda_fixture.h"
 
-/* Stores through the mapping are seen by DMA, and the reverse. */
+/* DMA sees stores through the mapping, and loads see DMA. */
 static void expect_true_mapping(struct chunk *chunk, char *mapping)
 {
 	unsigned char out[300], pattern[300];
@@ -20,7 +20,7 @@ static void expect_true_mapping(struct chunk *chunk, char *mapping)
 	ck_assert_mem_eq(out, pattern, sizeof(pattern));
 }
 
-/* name: the way that must have been chosen; NULL: any, or none. */
+/* name: the expected way; NULL: any way, or no mapping. */
 static void expect_bar(const char *name)
 {
 	brlock_token token;
@@ -72,7 +72,7 @@ START_TEST(bar_through_vulkan)
 }
 END_TEST
 
-/* Who shows other memory than the chunk's is found out, and the next one is asked. */
+/* The provider detects a way that shows memory other than the chunk's, and tries the next way. */
 START_TEST(bar_lies)
 {
 	set("GPUMEM_STANDIN_DMABUF", "lie");
@@ -99,7 +99,7 @@ static void expect_no_bar(enum bar_provider bar, const char *reason)
 	ck_assert_ptr_null(bar_acquire(chunk, BAR_WANT_FORCE, &token));
 	ck_assert_str_eq(device_bar_name(backend->devices[0], &why), "none");
 	ck_assert_msg(strncmp(why, reason, strlen(reason)) == 0, "%s, not %s", why, reason);
-	/* Without it everything goes by DMA. */
+	/* Without BAR mappings all bytes move by DMA. */
 	struct span span = whole(chunk);
 	unit_fill(pattern, sizeof(pattern), &seed);
 	ck_assert_int_eq(copy_in(copier, &span, 5, pattern, sizeof(pattern), COPY_AUTO), 0);
@@ -131,7 +131,7 @@ START_TEST(bar_off)
 }
 END_TEST
 
-/* The BAR holds two chunks of three: all three are served in turn. */
+/* The BAR holds two of the three chunks: accesses to all three succeed in turn. */
 START_TEST(bar_smaller_than_memory)
 {
 	struct chunk *chunks[3];

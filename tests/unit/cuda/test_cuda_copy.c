@@ -3,7 +3,8 @@
 /* The CUDA provider's copies, by every path and between any two devices. */
 #include "tests/unit/cuda_fixture.h"
 
-/* What the copies must agree with: the bytes of one chunk per device and of pinned memory. */
+/* The model that copies are compared with: the bytes of a chunk per device, and of pinned memory.
+ */
 #define MODEL_BYTES (6 * MIB)
 #define MODELS	    4
 
@@ -11,13 +12,14 @@ struct model {
 	struct chunk *chunks[MODELS];
 	unsigned char *bytes[MODELS];
 	unsigned char *pinned, *pageable;
-	/* Host memory that a pending copy out will have filled. */
+	/* Host memory that a pending copy out will fill. */
 	struct {
 		unsigned char *host, *wanted;
 		size_t bytes;
 	} pending[8];
 	unsigned n_pending;
-	uint64_t host_used; /* of both, in this batch: no two copies of a batch share memory */
+	uint64_t host_used; /* of pinned and pageable memory, in the batch: no two copies of a batch
+			       share memory */
 };
 
 static void model_open(struct model *model)
@@ -93,7 +95,7 @@ static void model_across(struct model *model, unsigned to, uint64_t to_offset, u
 	struct span to_span = whole(model->chunks[to]), from_span = whole(model->chunks[from]);
 	size_t piece = bytes / 6 + 1;
 
-	/* Those inside a device are in order with all else, but not among each other. */
+	/* Copies inside a device are in order with all other copies, but not with each other. */
 	model_wait(model);
 	memcpy(model->bytes[to] + to_offset, model->bytes[from] + from_offset, bytes);
 	for (size_t at = 0; at < bytes; at += piece)
@@ -113,7 +115,7 @@ static void model_zero(struct model *model, unsigned i, uint64_t offset, size_t 
 
 static size_t random_bytes(uint64_t limit)
 {
-	/* From a byte to several staging slots, small ones more often. */
+	/* From a byte to several staging slots; small sizes are more frequent. */
 	uint64_t bytes = 1 + unit_random(&seed) % (1ULL << (unit_random(&seed) % 23));
 	return bytes < limit ? bytes : limit;
 }
@@ -171,8 +173,8 @@ START_TEST(copies_against_model)
 }
 END_TEST
 
-/* One batch, no wait in between: what touches the same bytes from several devices' streams happens
- * in the order in which it was asked for. */
+/* In a batch without a wait, copies of the same bytes on several devices' streams take effect in
+ * the order of the calls. */
 static void expect_order(void)
 {
 	static PAGES unsigned char a[2 * MIB], b[2 * MIB], seen[2 * MIB];
@@ -222,7 +224,7 @@ START_TEST(keeps_order_without_peers)
 }
 END_TEST
 
-/* The stand-in's streams lag behind, so that a wait that is missing shows. */
+/* The stand-in's streams lag behind, so that a missing wait shows. */
 START_TEST(slow_copies_against_model)
 {
 	set("GPUMEM_STANDIN_PAGEABLE", "error");
@@ -241,7 +243,7 @@ START_TEST(copies_without_peers)
 }
 END_TEST
 
-/* The driver promises peer access and then refuses it. */
+/* The driver promises peer access and then refuses the access. */
 START_TEST(copies_with_peers_refused)
 {
 	set("GPUMEM_STANDIN_PEER", "refuse");

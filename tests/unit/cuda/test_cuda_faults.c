@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The CUDA provider and drivers that fail: once, for good, or from the start. */
+/* The CUDA provider with drivers that fail: once, for good, or from the start. */
 #include <fcntl.h>
 
 #include "tests/unit/cuda_fixture.h"
@@ -63,7 +63,8 @@ static int failing_copy(int how, struct chunk *chunk, struct chunk *other, unsig
 	return rc < 0 ? rc : waited;
 }
 
-/* A device that fails answers with EIO for good, the other goes on, and both can be closed. */
+/* A failed device answers with EIO for good, the other device goes on, and both devices can be
+ * closed. */
 START_TEST(device_fails)
 {
 	static PAGES unsigned char pinned[2 * MIB], pageable[2 * MIB];
@@ -99,7 +100,7 @@ START_TEST(device_fails)
 }
 END_TEST
 
-/* An error that is not the device's end is one call's. */
+/* An error that does not end the device fails only the call. */
 START_TEST(passing_error)
 {
 	char byte = 1;
@@ -129,7 +130,7 @@ START_TEST(no_driver)
 {
 	set("GPUMEM_STANDIN_FAULT", "cuInit@1=SYSTEM_DRIVER_MISMATCH+");
 	ck_assert_int_eq(try_open(BAR_AUTO, NULL), -ENODEV);
-	/* The choice by itself falls back to host memory. */
+	/* The automatic choice falls back to host memory. */
 	struct backend_config config = {.host_gpus = 1, .host_bytes = 64 * MIB};
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
 	ck_assert_str_eq(backend->name, "host");
@@ -145,7 +146,7 @@ START_TEST(no_gpu)
 }
 END_TEST
 
-/* A GPU whose contexts cannot be made is full, not broken. */
+/* A GPU without room for a context is full, not broken. */
 START_TEST(no_room_for_a_context)
 {
 	struct chunk *chunk;

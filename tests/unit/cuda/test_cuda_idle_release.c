@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a device costs beside its chunks, given back while nothing is there and made again. */
+/* Idle release of a device: memory beside the chunks is given back while the device has no chunk,
+ * and allocated again on use. */
 #include <pthread.h>
 
 #include "backend/bar_cache.h"
@@ -15,7 +16,7 @@ static int rest(unsigned device)
 	return device_idle_release(backend->devices[device]);
 }
 
-/* Not at once where a grant to peers is under way. */
+/* Retries, because a grant to peers may be under way. */
 static bool rests(unsigned device)
 {
 	for (unsigned i = 0; i < 5000; i++) {
@@ -40,7 +41,7 @@ START_TEST(gives_all_back)
 {
 	set("GPUMEM_STANDIN_CONTEXT_MEMORY", "64M");
 	open_plain();
-	ck_assert_int_eq(rest(0), 0); /* a device that was never used */
+	ck_assert_int_eq(rest(0), 0); /* an unused device */
 	ck_assert_uint_eq(used(0), 0);
 	for (unsigned round = 0; round < 3; round++) {
 		expect_alive(0);
@@ -67,7 +68,7 @@ START_TEST(chunks_keep_it)
 }
 END_TEST
 
-/* What peers were given on a device's memory is not risked by taking their contexts away. */
+/* The idle release of a peer does not risk the peer's access to the memory of another device. */
 START_TEST(grants_keep_peers)
 {
 	char pattern[5000];
@@ -90,7 +91,7 @@ START_TEST(grants_keep_peers)
 }
 END_TEST
 
-/* The registration of a buffer lives in one device's context and serves the others, too. */
+/* The registration of a buffer lives in one device's context and serves the other devices too. */
 START_TEST(pins_move_on)
 {
 	static PAGES char buffer[65536];
@@ -112,7 +113,8 @@ START_TEST(pins_move_on)
 }
 END_TEST
 
-/* A copier in the middle of a batch for another device leaves this one by itself afterwards. */
+/* A copier in the middle of a batch for another device leaves the device by itself after the batch.
+ */
 START_TEST(busy_copiers_leave_later)
 {
 	static PAGES char buffer[65536];
@@ -134,7 +136,8 @@ START_TEST(busy_copiers_leave_later)
 }
 END_TEST
 
-/* The way to BAR mappings stays known, and the mappings true, though its device is given back. */
+/* The way to BAR mappings stays known, and the mappings stay correct, although the device is
+ * released meanwhile. */
 START_TEST(bar_comes_back)
 {
 	char wanted[300];

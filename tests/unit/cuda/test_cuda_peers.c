@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The access of other GPUs to a chunk, which comes some time after the chunk. */
+/* The access of other GPUs to a chunk, which is granted some time after the allocation. */
 #include <pthread.h>
 
 #include "backend/cuda/provider.h"
@@ -60,7 +60,7 @@ static void *move_young_chunks(void *arg)
 	return NULL;
 }
 
-/* Copied from, copied to and freed before, while and after it is granted. */
+/* Chunks are copied from, copied to and freed before, during and after the grant. */
 START_TEST(chunks_of_any_age)
 {
 	pthread_t threads[THREADS];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Devices that fail and are brought back: what is there again, what is lost, what goes on. */
+/* Devices that fail and are reset: the data that is back, the data that is lost, and the users that
+ * go on. */
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -64,7 +65,7 @@ static uint64_t used(unsigned device)
 	return gpu.used;
 }
 
-/* Copies made from now on count anew. */
+/* Sets the faults; the copies of each fault are counted from now on. */
 static void order(const char *fault)
 {
 	char next[sizeof(faults) + 4];
@@ -123,7 +124,7 @@ static void empty(struct content *content)
 
 static const enum bar_provider bars[] = {BAR_OFF, BAR_VULKAN};
 
-/* Also what was written by way of the BAR, which is mapped anew. */
+/* Data written through the BAR is back too, and the BAR is mapped again. */
 START_TEST(comes_back)
 {
 	static struct content here, there;
@@ -160,7 +161,7 @@ START_TEST(comes_back)
 }
 END_TEST
 
-/* What the process cannot have again is given up, and nothing else. */
+/* If the process cannot have a device again, the provider gives up only the device. */
 START_TEST(does_not_come_back)
 {
 	static struct content here, there;
@@ -184,8 +185,8 @@ START_TEST(does_not_come_back)
 }
 END_TEST
 
-/* One allocation that cannot be read is lost, and found by reading it, whoever it was that met it
- * first; it goes as others do. */
+/* An allocation that cannot be read is lost. A test read finds the lost allocation, whichever copy
+ * failed first, and the chunk is freed like others. */
 START_TEST(bad_memory_is_lost)
 {
 	static struct content here;
@@ -219,7 +220,8 @@ START_TEST(bad_memory_is_lost)
 }
 END_TEST
 
-/* Whose handle the driver does not map again comes from its descriptor, and without one is lost. */
+/* If the driver does not map the handle of a chunk again, the chunk's descriptor restores the
+ * memory; without a descriptor the chunk is lost. */
 START_TEST(descriptors_bring_memory_back)
 {
 	static struct content here;
@@ -230,7 +232,7 @@ START_TEST(descriptors_bring_memory_back)
 	fill(&here, 0, 2 * MIB);
 	ck_assert_int_eq(chunk_export(here.chunks[0], &fd), 0);
 	close(fd);
-	/* The first mapping is that of the memory that reading needs. */
+	/* The first mapping is the memory that the test reads need. */
 	order(PASS_FAULT "\ncuMemMap@2=INVALID_VALUE\ncuMemMap@4=INVALID_VALUE\n");
 	ck_assert_int_eq(read_byte(here.chunks[2], 0), -EIO);
 	await(&resets, 1);
@@ -245,7 +247,7 @@ START_TEST(descriptors_bring_memory_back)
 }
 END_TEST
 
-/* What was registered for all copies went with the context, also for the other device's. */
+/* The registrations for all copiers ended with the context, also for the other device. */
 START_TEST(windows_come_back)
 {
 	static PAGES char window[PATTERN];
@@ -275,8 +277,8 @@ START_TEST(windows_come_back)
 }
 END_TEST
 
-/* A registration went with the context, and then the file was cut off: no CPU copy is made in its
- * place, neither from the window nor to it. */
+/* A registration ended with the context, and then the file was truncated: no CPU copy replaces the
+ * DMA, neither from the window nor to the window. */
 START_TEST(windows_are_never_touched_by_the_cpu)
 {
 	static struct content here;
@@ -307,7 +309,7 @@ START_TEST(windows_are_never_touched_by_the_cpu)
 }
 END_TEST
 
-/* Reading needs room, which a full device does not have. */
+/* The test reads need room, which a full device lacks. */
 START_TEST(full_devices_come_back)
 {
 	static struct content here;
@@ -334,7 +336,7 @@ START_TEST(freed_meanwhile)
 	fill(&here, 0, 2 * MIB);
 	order("cuMemcpyDtoHAsync@1=LAUNCH_FAILED~\ncuStreamCreate@1=LAUNCH_FAILED~");
 	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
-	/* Another attempt comes later than this. */
+	/* The next attempt at the reset comes after the free. */
 	chunk_free(here.chunks[0]);
 	here.chunks[0] = NULL;
 	await(&resets, 1);
@@ -345,8 +347,8 @@ START_TEST(freed_meanwhile)
 }
 END_TEST
 
-/* Small files get no block of a chunk that is lost, not even of one that was empty, and what they
- * had there goes back. */
+/* Small files get no block of a lost chunk, not even of a chunk that was empty, and their blocks in
+ * a lost chunk are freed. */
 START_TEST(pools_shun_lost_chunks)
 {
 	const struct pool_limits none = {.size = UINT64_MAX};
@@ -364,7 +366,7 @@ START_TEST(pools_shun_lost_chunks)
 
 		if (round == 2)
 			pool_free_span(pool, &block);
-		/* The memory that reading needs is counted, too. */
+		/* The memory that the test reads need is counted too. */
 		snprintf(fault, sizeof(fault), "memory%u=ECC_UNCORRECTABLE+~",
 			 round == 1 ? 1u : 5u);
 		order(fault);
@@ -385,11 +387,11 @@ START_TEST(pools_shun_lost_chunks)
 }
 END_TEST
 
-/* Faults in the middle of what threads do: each copy is right or an error, and there are no errors
- * where no fault was. */
+/* Faults during the work of threads: each copy is correct or an error, and a device without faults
+ * gives no errors. */
 struct load {
 	unsigned device;
-	struct chunk *remote; /* where it is copied to, on either device; NULL: nowhere */
+	struct chunk *remote; /* the target of the copies, on either device; NULL: none */
 	uint64_t seed;
 	unsigned errors, copies;
 };

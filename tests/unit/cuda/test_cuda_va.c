@@ -8,14 +8,14 @@
 #include "backend/backend.h"
 #include "tests/unit/unit.h"
 
-#define UNITS 197 /* some words and a part of one */
+#define UNITS 197 /* a few words and a part of a word */
 
-/* What va must agree with: a flag per unit. */
+/* The model that va is compared with: a flag per unit. */
 struct model {
 	bool taken[UNITS];
 };
 
-/* The lowest hole of that many units; UNITS where there is none. */
+/* Returns the lowest hole of the given number of units, or UNITS. */
 static unsigned model_fit(const struct model *model, unsigned units)
 {
 	for (unsigned at = 0; at + units <= UNITS; at++) {
@@ -53,7 +53,7 @@ START_TEST(whole_range)
 }
 END_TEST
 
-/* What is given back between two neighbours is one hole with theirs. */
+/* Freed units between two holes merge with the holes. */
 START_TEST(holes_merge)
 {
 	struct va va;
