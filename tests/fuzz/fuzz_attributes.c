@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* An attribute's name, a NUL, and a value, as setxattr(2) brings them: whatever is taken reads back
- * as it was given, and what is refused changes nothing. */
+/* Input: an attribute's name, a NUL and a value, as setxattr(2) would pass them. The fuzzer
+ * requires an accepted value to read back unchanged, and a refused value to change nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static void try_quota(enum attr_id id, const char *value, size_t length)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc, (void)argv;
-	/* The lines are made, and go nowhere. */
+	/* Log lines are formatted, then discarded. */
 	log_setup(LOG_LEVEL_DEBUG, 0);
 	return 0;
 }

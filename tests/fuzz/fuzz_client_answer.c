@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What libgpumem makes of a daemon's answer. The first byte is how many descriptors come with it,
- * the rest packets, each after two bytes of its length. */
+/* Feeds libgpumem the answer of a daemon. The first byte of the input is the number of descriptors
+ * that come with the answer; the rest is packets, each after two bytes with its length. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A layout that was believed is one range from 0 on, with a descriptor each. */
+/* An accepted layout is one contiguous range from offset 0, with one descriptor for each chunk. */
 static void check(const struct client_layout *layout)
 {
 	uint64_t at = 0;

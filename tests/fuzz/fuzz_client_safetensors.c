@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Headers of safetensors files. The first byte says which alignment is wished for, the next two how
- * much data the file has, little-endian; the rest is the header. */
+/* Headers of safetensors files. The first byte of the input selects the wanted alignment, the next
+ * two bytes are the size of the file's data (little-endian), the rest is the header. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A header that was believed: every byte of the data belongs to one tensor, but for empty ones. */
+/* In an accepted header every byte of the data belongs to exactly one tensor. Empty tensors own no
+ * byte. */
 static void check_cover(const struct safetensors *header, uint64_t data_bytes)
 {
 	unsigned char *covered = calloc(data_bytes + 1, 1);
@@ -63,7 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	size_t alignment = (size_t)1 << data[0] % 13, length = size - 3;
 	uint64_t data_bytes = data[1] | data[2] << 8;
-	/* A copy of exactly this size, so that reading past it is seen. */
+	/* The copy has exactly the input's size, so that the sanitizer detects a read past the end.
+	 */
 	char *text = malloc(length ? length : 1);
 	if (!text)
 		return 0;

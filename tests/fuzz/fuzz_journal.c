@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A journal with records that nobody wrote: it is refused, or the tree that comes of it holds
- * together and goes away again. The input is a list of records, each two bytes of length and what
- * comes after a record's header; their checks are made right. They come after those of a small
- * tree. Bytes that are left over are an area of their own, as they are. */
+/* A journal with arbitrary records: the daemon refuses the journal, or builds a consistent tree and
+ * frees the tree again. The input is a list of records; a record has two bytes of length and the
+ * bytes behind a record's header. The fuzzer computes valid checksums and appends the records to
+ * the journal of a small tree. Left-over bytes of the input become a separate journal half,
+ * unchanged. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -32,14 +33,15 @@ const char *__asan_default_options(void);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A descriptor that the daemon of the small tree left, with what its memory was: each input finds
- * it so again. New memory for each input would cost several times as much as reading it. */
+/* A descriptor that the daemon of the small tree left in the fdstore, and the content of the
+ * descriptor's memory. Every input starts from this content. Creating new memory for each input
+ * would cost several times as much as reading the journal. */
 #define RUNS_MAX 64
 
 struct image {
 	uint64_t id;
 	int fd;
-	off_t size; /* -1: a directory, what bounds host/ */
+	off_t size; /* -1: a directory, the mount that limits host/ */
 	unsigned n_runs;
 	struct run {
 		off_t at;
@@ -52,8 +54,8 @@ static struct image images[HELD_MAX];
 static unsigned n_images;
 static struct fs fs;
 
-/* Memory that is freed is used again after some twenty inputs, and not after hundreds: most of the
- * time would go into faults of new pages. */
+/* A small quarantine reuses freed memory after about twenty inputs instead of hundreds: otherwise
+ * page faults of new memory would take most of the time. */
 const char *__asan_default_options(void)
 {
 	return "quarantine_size_mb=8";
@@ -128,7 +130,7 @@ static int daemon_up(struct held *held)
 	return rc;
 }
 
-/* The next bytes from *at on that the memory has, up to *end. */
+/* The next range with data from *at on, up to *end. */
 static bool next_run(int fd, off_t *at, off_t *end)
 {
 	*at = lseek(fd, *at, SEEK_DATA);
@@ -165,8 +167,9 @@ static void punch(int fd, off_t at, off_t end)
 			0);
 }
 
-/* The last input's daemon wrote into the memory: what the image has is written again, other pages
- * go. Pages that were allocated and never written stay, to be read as zero. */
+/* The daemon of the last input wrote to the memory. Write the ranges of the image again and punch
+ * out all other pages. Pages that were allocated and never written stay: reading them yields zero.
+ */
 static void image_reset(const struct image *image)
 {
 	off_t at = 0, end;
@@ -219,7 +222,7 @@ static void make_tree(void)
 	inode_put(&fs, dir, 1);
 }
 
-/* Where the next record goes: after the last of the first area's first segment. */
+/* The place of the next record: after the last record of the first half's first segment. */
 static struct {
 	off_t at, segment_end;
 	uint64_t epoch, sequence;
@@ -280,8 +283,8 @@ static void append(struct held *held, const uint8_t *data, size_t size)
 	close(fd);
 }
 
-/* What bounds host/ is a tmpfs, where the daemon may mount one: making it takes a fifth of an
- * input's time, and no input is about it. */
+/* Drops CAP_SYS_ADMIN. With the capability the daemon mounts a tmpfs to limit host/: the mount
+ * takes a fifth of an input's time, and no input tests the limit. */
 static void give_up_mounting(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -300,7 +303,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	give_up_mounting();
 	require(daemon_up(&held) == 0);
 	make_tree();
-	/* What the daemon itself left goes with it. */
+	/* The descriptors that the daemon itself left in the fdstore belong to the image too. */
 	while (n_images < held.n) {
 		image_take(&images[n_images], held.ids[n_images], held.fds[n_images]);
 		n_images++;
@@ -314,7 +317,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* Every name leads somewhere and every inode is reached by its names. */
+/* Every name leads to an inode, and every inode can be reached by its names. */
 static void walk(struct inode *dir, unsigned depth)
 {
 	struct dentry *entry;

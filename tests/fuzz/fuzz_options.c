@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A command line, a word on each line: it is refused whole, or what came of it can be used. */
+/* A command line, one word on each line of the input: the parser refuses the whole command line, or
+ * fills in usable options. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ static void check(const struct options *options)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc, (void)argv;
-	/* The lines are made, and go nowhere. */
+	/* Log lines are formatted, then discarded. */
 	log_setup(LOG_LEVEL_DEBUG, 0);
 	return 0;
 }

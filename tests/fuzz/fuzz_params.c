@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What one write brings to .gpumem/params: taken whole, or refused with nothing changed; only the
- * GPUs that there are, and only amounts that make sense. */
+/* The bytes of one write to .gpumem/params: the daemon accepts all of the bytes, or refuses the
+ * write and changes nothing. An accepted write names only existing GPUs and sensible amounts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void require_amount(const struct params_limit *limit, uint64_t least)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc, (void)argv;
-	/* The lines are made, and go nowhere. */
+	/* Log lines are formatted, then discarded. */
 	log_setup(LOG_LEVEL_DEBUG, 0);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The parser of what comes over the sharing socket. */
+/* The parser of packets from the sharing socket. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct share_request request;
-	/* A copy of exactly this size, so that reading past it is seen. */
+	/* The copy has exactly the packet's size, so that the sanitizer detects a read past the
+	 * end. */
 	void *packet = malloc(size ? size : 1);
 
 	if (!packet)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A spool that nobody wrote: what is refused leaves nothing behind, and the tree that comes of the
- * rest holds together, can be read or not, be saved again, and goes away. The input is the JSON of
- * records, with a line "---" between two; head and sum are made right. */
+/* A spool with arbitrary records: refused records leave nothing behind. The tree made of the
+ * accepted records is consistent, is read with or without an error, can be saved again and freed.
+ * The input is the JSON of the records, separated by lines "---"; the fuzzer adds a valid header
+ * and checksum to every record. */
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
@@ -22,7 +23,7 @@
 
 #define BETWEEN "---\n"
 
-/* As many as a tree of some depth needs. */
+/* As many records as a tree of several levels needs. */
 #define RECORDS_MAX 16
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -67,7 +68,7 @@ static void write_file(const char *folder, unsigned number, const char *text, si
 	fclose(file);
 }
 
-/* What was read can be written, and read again as the same. */
+/* An accepted record can be written, and reads back equal. */
 static void check_again(const struct spool_record *record)
 {
 	struct spool_record again;
@@ -148,7 +149,7 @@ static void look_at(struct inode *inode)
 	require(file_read(inode->file, &call.call, &byte, 1, 0) <= 1);
 }
 
-/* Every name leads somewhere and every inode is reached by its names. */
+/* Every name leads to an inode, and every inode can be reached by its names. */
 static void walk(struct inode *dir, unsigned depth)
 {
 	struct dentry *entry;
@@ -181,6 +182,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	options_free(&fs.options);
 	worker_end();
-	clear(); /* the fuzzer ends without a word */
+	clear(); /* libFuzzer ends without notice to the target */
 	return 0;
 }
