@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* costs ROUNDS DIR...: how fast the same work is done in each folder, turn by turn, for
- * tests/gpu/costs.py. A line for each kind of work, number of threads and folder: WORK THREADS
- * FOLDER (from 0), and for each round operations per second. */
+/* costs ROUNDS DIR...: for tests/gpu/costs.py. Measures the speed of the same work in every folder,
+ * with the folders taking turns. Prints a line for each kind of work, number of threads and folder:
+ * WORK THREADS FOLDER (from 0), then the operations per second of each round. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -34,23 +34,23 @@
 	} while (0)
 
 struct folder {
-	int dirs[THREADS_MAX]; /* one for each thread's names */
+	int dirs[THREADS_MAX]; /* a folder for the names of each thread */
 	int large, small;
 };
 
-/* One thread of one piece of work. */
+/* A thread with its kind of work. */
 struct lane {
 	const struct folder *folder;
-	unsigned (*work)(const struct lane *lane); /* how many operations */
+	unsigned (*work)(const struct lane *lane); /* returns the number of operations */
 	pthread_barrier_t *start;
 	unsigned number, threads;
-	struct stretch *stretch; /* what it has done */
+	struct stretch *stretch; /* progress of this thread */
 	char *buffer;
 };
 
 static char *buffers[THREADS_MAX];
 
-/* --- names: all threads' are the same ones, each in a folder of its own */
+/* --- names: all threads use the same names, each thread in its own folder */
 
 static const char *name_of(const char *prefix, unsigned i, char name[32])
 {
@@ -78,7 +78,7 @@ static unsigned create_names(const struct lane *lane)
 	return files_of(lane);
 }
 
-/* The kernel's own attributes do not do. */
+/* AT_STATX_FORCE_SYNC: attributes from the kernel's cache would not measure the filesystem. */
 static unsigned stat_names(const struct lane *lane)
 {
 	int dir = lane->folder->dirs[lane->number];
@@ -113,7 +113,7 @@ static unsigned unlink_names(const struct lane *lane)
 	return files_of(lane);
 }
 
-/* --- data, for some time */
+/* --- data, for a fixed time */
 
 enum way { READ, WRITE };
 
@@ -171,7 +171,7 @@ static unsigned write_small(const struct lane *lane)
 	return at_random(lane, WRITE);
 }
 
-/* --- all of it */
+/* --- all kinds of work */
 
 static const struct {
 	const char *name;
@@ -201,7 +201,7 @@ static void *lane_main(void *argument)
 	return NULL;
 }
 
-/* Operations per second. */
+/* Returns operations per second. */
 static double measure(const struct folder *folder, unsigned threads,
 		      unsigned (*work)(const struct lane *lane))
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* feed FILE GPU THREADS [unread]: how long it takes to bring a file's bytes into a GPU's memory
- * without any filesystem there, in seconds, the median of some rounds. Each thread reads pieces
- * into one half of its own registered memory while the GPU copies out of the other; that memory,
- * and the GPU's, is there before. unread: the GPU copies whatever is in that memory, as many
- * bytes. */
+/* feed FILE GPU THREADS [unread]: prints how many seconds (the median of several rounds) a program
+ * needs to load a file's bytes into a GPU's memory without gpumemfs. Each thread reads pieces into
+ * one half of its own registered memory while the GPU copies out of the other half. The registered
+ * memory and the GPU's memory are allocated before the rounds. unread: the threads read nothing,
+ * and the GPU copies as many bytes of the registered memory, whatever the content is. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -34,13 +34,14 @@ struct feed {
 	uint64_t bytes;
 	char *memory;
 	pthread_barrier_t start;
-	_Atomic uint64_t next; /* byte */
+	_Atomic uint64_t next; /* offset of the next unread byte */
 	atomic_int error;
 };
 
 struct feeder {
 	struct feed *feed;
-	struct copier *copiers[2]; /* one for each half: each is waited for alone */
+	/* A copier for each half, so that each half can be waited for separately. */
+	struct copier *copiers[2];
 	char *halves[2];
 	pthread_t thread;
 };
@@ -111,7 +112,7 @@ static int run_round(struct feed *feed, struct feeder *feeders, unsigned n, doub
 	return atomic_load(&feed->error);
 }
 
-/* The first round makes streams and does not count. */
+/* The first round creates the streams and does not count. */
 static int run_rounds(struct feed *feed, struct feeder *feeders, unsigned n)
 {
 	double times[ROUNDS], first;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* import GPU-UUID ORIGINAL: a stranger to gpumemfs that is handed chunks (share.h, on standard
- * input) and knows the CUDA driver alone. Compares what it finds in them with ORIGINAL, then
- * changes it with a memset and a kernel. */
+/* import GPU-UUID ORIGINAL: a program without gpumemfs code. The test hands it chunks (share.h, on
+ * standard input); the program uses only the CUDA driver, compares the content of the chunks with
+ * ORIGINAL, then changes the content by a memset and a kernel. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 #include "tests/gpu/share.h"
 
 #define PIECES_MAX 4096
-#define THREADS	   256 /* of a block */
+#define THREADS	   256 /* of a block of the kernel */
 
 typedef struct gm_CUmod_st *gm_CUmodule;
 typedef struct gm_CUfunc_st *gm_CUfunction;
@@ -60,7 +60,7 @@ static struct {
 	KERNEL_FUNCTIONS(FIELD)
 } cu;
 
-/* Whatever fails, the test has. */
+/* Fails the test when the CUDA call fails. */
 #define MUST(call)                                                                                 \
 	do {                                                                                       \
 		gm_CUresult result_ = cu.call;                                                     \
@@ -164,7 +164,7 @@ static gm_CUdeviceptr map_chunk(const struct share_piece *piece)
 					    GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	MUST(cuMemAddressReserve(&address, piece->chunk_bytes, 0, 0, 0));
 	MUST(cuMemMap(address, piece->chunk_bytes, 0, handle, 0));
-	MUST(cuMemRelease(handle)); /* the mapping keeps it */
+	MUST(cuMemRelease(handle)); /* the mapping keeps the memory */
 	MUST(cuMemSetAccess(address, piece->chunk_bytes, &access, 1));
 	return address;
 }
@@ -194,7 +194,7 @@ static void compare(const struct share_piece *piece, gm_CUdeviceptr at)
 	free(found);
 }
 
-/* NULL with a line on why, where there are no kernels. */
+/* NULL, after a line with the reason, on a machine that cannot run kernels. */
 static gm_CUfunction load_kernel(gm_CUmodule *module)
 {
 	gm_CUfunction function;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What libgpumem takes, beside the same by hand:
- *   pointers open FILE ROUNDS bare|alone   path to device pointer; bare: and the driver's own way,
- *                                          to memory of another process, turn by turn
+/* Costs of libgpumem, compared with the same work by direct calls of the driver:
+ *   pointers open FILE ROUNDS bare|alone   time from a path to a device pointer; bare: in
+ *                                          turns with the driver's own import of memory of
+ *                                          another process
  *   pointers store FILE BATCHES SEED       stores through the CPU pointer and through a plain BAR
  *                                          mapping; then fills FILE through the pointer and holds
- *                                          it until its standard input ends */
+ *                                          FILE until standard input ends */
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -34,7 +35,7 @@ static void print_series(const char *name, struct series *series, double unit)
 	printf("%s_p90 %.2f\n", name, series->values[series->n * 9 / 10] / unit);
 }
 
-/* --- the other process ---------------------------------------------------------------------- */
+/* --- the exporting process ------------------------------------------------------------------ */
 
 struct request {
 	uint8_t uuid[16];
@@ -98,8 +99,8 @@ static void receive_fds(int socket, int *fds, size_t n)
 	memcpy(fds, CMSG_DATA(&control.head), n * sizeof(int));
 }
 
-/* Needs no context, as the daemon's exports need none. Holds the memory until it is told no more.
- */
+/* Needs no CUDA context, like the exports of the daemon. Holds the memory until the other process
+ * closes the socket. */
 static void export_memory(int socket)
 {
 	struct request request;
@@ -117,7 +118,8 @@ static void export_memory(int socket)
 	_exit(0);
 }
 
-/* CUDA does not survive a fork, so this comes before all else; the socket to it. */
+/* CUDA does not survive a fork, so this function must be called before any other CUDA call. Returns
+ * the socket to the exporting process. */
 static int start_exporter(void)
 {
 	int ends[2];
@@ -140,11 +142,11 @@ static int start_exporter(void)
 
 struct bare {
 	uint32_t n;
-	uint64_t bytes; /* of each */
+	uint64_t bytes; /* of each chunk */
 	int fds[CHUNKS_MAX];
 };
 
-/* As many chunks as the file has, and together as large. */
+/* Asks for as many chunks as the file has, with the same total size. */
 static void ask_for_memory(int exporter, const struct gpumem_info *info, struct bare *bare)
 {
 	const uint64_t unit = 2ULL << 20;
@@ -160,7 +162,7 @@ static void ask_for_memory(int exporter, const struct gpumem_info *info, struct 
 	receive_fds(exporter, bare->fds, bare->n);
 }
 
-/* The handles are released: the mapping keeps the memory. */
+/* Releases the handles: the mapping keeps the memory. */
 static gm_CUdeviceptr map_handles(const struct gpu *gpu, uint32_t n, uint64_t bytes,
 				  const gm_CUmemGenericAllocationHandle *handles)
 {
@@ -225,7 +227,7 @@ static void time_bare(const struct gpu *gpu, const struct bare *bare)
 	add(&bare_closes, measure_now() - mapped);
 }
 
-/* The pointer that is timed has to be one to the file's own bytes: those at its ends. */
+/* The timed pointer has to lead to the file's own bytes: compares the bytes at both ends. */
 static void check_ends(struct gpu *gpu, const char *path, uint64_t size)
 {
 	unsigned char by_read[64], by_gpu[64];
@@ -284,7 +286,7 @@ static void run_open(const char *path, uint64_t rounds, bool with_bare)
 #define FILL_BYTES 65536
 
 struct own_memory {
-	struct bar_source base; /* first */
+	struct bar_source base; /* must be the first member */
 	int fd;
 };
 
@@ -305,7 +307,7 @@ static const struct bar_way *way_named(const char *name)
 	FAIL("the CPU pointer is through %s, which is no way to the BAR", name);
 }
 
-/* Memory of this program alone, mapped the way that the file is. */
+/* Maps memory of this program alone by the same BAR provider as the file's mapping. */
 static char *map_raw(const struct gpu *gpu, const struct gpumem_info *info, gm_CUdeviceptr *at)
 {
 	static struct own_memory memory = {.base.export = export_fd};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What pointers.c and sharers.c have in common: programs of libgpumem's users, with a CUDA context
- * of their own. They answer in lines of a name and a value, and end with POINTERS_ABSENT where the
- * machine lacks what was asked for; then the last line of standard error says what. */
+/* Code shared by pointers.c and sharers.c: programs that use libgpumem with a CUDA context of their
+ * own. The programs print lines with a name and a value. On a machine that lacks a needed feature a
+ * program ends with POINTERS_ABSENT, and the last line of standard error names the feature. */
 #ifndef TESTS_GPU_POINTERS_H
 #define TESTS_GPU_POINTERS_H
 
@@ -47,7 +47,7 @@ struct gpu {
 	gm_CUdevice device;
 };
 
-/* Ends the program. */
+/* Ends the program with a message. */
 #define FAIL(format, ...)                                                                          \
 	do {                                                                                       \
 		fprintf(stderr, format "\n", ##__VA_ARGS__);                                       \
@@ -61,7 +61,7 @@ struct gpu {
 			FAIL("%s: CUDA error %d", #call, (int)result_);                            \
 	} while (0)
 
-/* Calls of libgpumem. */
+/* A call of libgpumem that must succeed. */
 #define GOOD(call)                                                                                 \
 	do {                                                                                       \
 		if ((call) != 0)                                                                   \
@@ -104,7 +104,7 @@ static inline gm_CUdeviceptr device_pointer(gpumem *file)
 
 /* --- the GPU of a file ---------------------------------------------------------------------- */
 
-/* libcuda, and the device with this UUID; no context. */
+/* Loads libcuda and finds the device with this UUID; creates no context. */
 static inline void gpu_open(struct gpu *gpu, const uint8_t uuid[16])
 {
 #define POINTERS_ROW(need, field, symbol, arguments) {#symbol, offsetof(struct gpu, field), need},
@@ -131,7 +131,7 @@ static inline void gpu_open(struct gpu *gpu, const uint8_t uuid[16])
 	FAIL("CUDA has no device with the file's UUID");
 }
 
-/* With its primary context current. */
+/* Like gpu_open, and makes the primary context current. */
 static inline void gpu_use(struct gpu *gpu, const uint8_t uuid[16])
 {
 	gm_CUcontext context;
@@ -141,7 +141,7 @@ static inline void gpu_use(struct gpu *gpu, const uint8_t uuid[16])
 	MUST(gpu->cu.cuCtxSetCurrent(context));
 }
 
-/* --- bytes that tell where they belong, and who sees them ----------------------------------- */
+/* --- a pattern that depends on the position, and how many of its words a reader sees ---------- */
 
 #define PATTERN_STEP 0x9e3779b1U
 
@@ -161,7 +161,7 @@ static inline uint64_t pattern_count(const uint32_t *words, uint64_t from, uint6
 	return right;
 }
 
-/* How many words are right, as a copy by the GPU has them. */
+/* Counts the right words that a copy by the GPU delivers. */
 static inline uint64_t count_by_copy(struct gpu *gpu, gm_CUdeviceptr at, uint64_t n, uint32_t seed)
 {
 	uint32_t *words = malloc(n * sizeof(*words));
@@ -205,7 +205,7 @@ static const char count_kernel[] = ".version 6.3\n.target sm_75\n.address_size 6
 				   "done:\nret;\n"
 				   "}\n";
 
-/* The same, counted by a kernel. false: this libcuda runs none. */
+/* Counts the right words that a kernel sees. false: this libcuda runs no kernels. */
 static inline bool count_by_kernel(struct gpu *gpu, gm_CUdeviceptr at, uint64_t n, uint32_t seed,
 				   uint64_t *right)
 {
@@ -236,7 +236,7 @@ static inline bool count_by_kernel(struct gpu *gpu, gm_CUdeviceptr at, uint64_t 
 	return true;
 }
 
-/* The words that are right by either, as lines. */
+/* Prints the counts of the copy and of the kernel as lines. */
 static inline void print_counts(struct gpu *gpu, gm_CUdeviceptr at, uint64_t n, uint32_t seed)
 {
 	uint64_t right;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Without the filesystem, through the backend alone:
- *   raw copy FROM TO BYTES    the median time of five copies between two GPUs, or inside one
- *   raw hold GPU              takes all memory of a GPU, until its standard input ends */
+/* Measures the backend alone, without the filesystem:
+ *   raw copy FROM TO BYTES    the median time of five copies between two GPUs, or inside a GPU
+ *   raw hold GPU              allocates all memory of a GPU, until standard input ends */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static struct device *device_of(struct backend *backend, uint64_t index)
 	return NULL;
 }
 
-/* The first round makes the contexts and does not count. */
+/* The first round creates the contexts and does not count. */
 static int time_copies(struct copier *copier, const struct span *to, const struct span *from)
 {
 	double times[ROUNDS];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* share MOUNTPOINT [-o OPTIONS]: that a file's memory is the GPU's, and no copy of it.
+/* share MOUNTPOINT [-o OPTIONS]: tests that a file's memory is the GPU's own memory and not a copy.
  *
- * Serves a mount as gpumemfs does, has dd write files into it, exports their chunks and hands them
- * to another process with a CUDA context of its own (import.c). That one must see what dd wrote,
- * and what it changes cat must show. */
+ * This program serves a mount as gpumemfs does. It has dd write files into the mount, exports the
+ * files' chunks and passes the descriptors to another process with a CUDA context of its own
+ * (import.c). The importing process must see the bytes written by dd, and cat must show the changes
+ * made by the importing process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -31,7 +32,7 @@
 
 #define PIECES_MAX 4096
 
-/* One file that is shared: what dd is to write, and where it came to lie. */
+/* A shared file: the bytes for dd to write, and the place of the file in GPU memory. */
 struct shared {
 	const char *name;
 	uint64_t bytes;
@@ -48,7 +49,8 @@ static int complain(const char *what, const char *why)
 	return -1;
 }
 
-/* Runs a program to its end: its exit status, or -1. in and out are -1 for our own. */
+/* Runs a program to its end. Returns the exit status, or -1. in and out are -1 for this process's
+ * own descriptors. */
 static int run_program(char *const argv[], int in, int out)
 {
 	extern char **environ;
@@ -79,7 +81,7 @@ static int run_program(char *const argv[], int in, int out)
 	return WEXITSTATUS(status);
 }
 
-/* Memory that other programs can open by a name. */
+/* Memory that other programs can open by a path. */
 static int memory_file(const char *name, uint64_t bytes, uint8_t **content, int *fd)
 {
 	*fd = memfd_create(name, MFD_CLOEXEC);
@@ -108,7 +110,8 @@ static int write_with_dd(struct shared *file)
 	return 0;
 }
 
-/* Under the file's guard. Only what holds data: memory taken ahead of the end may go any time. */
+/* Called under the file's reader-writer lock. Exports only extents that hold data: memory
+ * preallocated beyond the end may be freed at any time. */
 static int export_extents(struct shared *file, const struct extents *extents)
 {
 	uint64_t covered = 0;
@@ -153,7 +156,7 @@ static int export_file(struct fs *fs, struct shared *file)
 	return rc;
 }
 
-/* The other process: 0, with what it changed applied to the content that we expect. */
+/* Runs the importing process. 0: also applies the process's changes to the expected content. */
 static int import(const struct fs *fs, struct shared *file)
 {
 	char program[PATH_MAX] = {0};
@@ -237,7 +240,7 @@ static int share_file(struct fs *fs, const char *name, uint64_t bytes)
 	return rc;
 }
 
-/* One file of many whole chunks, and one inside a chunk that it shares with others. */
+/* Shares a file of many whole chunks, then a file inside a chunk that other files use too. */
 static int share_files(struct fs *fs)
 {
 	const char *text = getenv("SHARE_BYTES");
@@ -250,7 +253,7 @@ static int share_files(struct fs *fs)
 	return share_file(fs, "small", 100001) ? -1 : rc;
 }
 
-/* Plainly first, so that whatever still uses the mount is noticed. */
+/* Tries a plain unmount first, so that a process that still uses the mount is noticed. */
 static int unmount(const char *mountpoint)
 {
 	for (int tries = 0; tries < 100; tries++) {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Processes that share a file, for tests/gpu/pointers.py to kill and to count:
- *   sharers stage FILE BYTES SEED     writes FILE, leases and maps it; says "ready" and waits
- *   sharers hold FILE lease|device    leases FILE, and maps it in a context; the same
+/* Processes that share a file; tests/gpu/pointers.py kills the processes and reads their counts:
+ *   sharers stage FILE BYTES SEED     writes FILE, leases and maps it; prints "ready" and waits
+ *   sharers hold FILE lease|device    leases FILE (device: and maps FILE in a context);
+ *                                     prints "ready" and waits
  *   sharers see FILE SEED             counts the words that read(2), a copy by the GPU and a kernel
- *                                     find as they were written
- *   sharers again FILE BYTES SEED     writes FILE; until its input ends maps it, counts what a copy
- *                                     by the GPU finds as it was written, and closes it
- *   sharers cycles FILE N PID         opens, maps and closes FILE N times; what this process, the
- *                                     daemon (PID) and the GPU hold after a tenth and at the end */
+ *                                     see as written
+ *   sharers again FILE BYTES SEED     writes FILE; until standard input ends maps FILE, counts the
+ *                                     right words that a copy by the GPU delivers, and closes FILE
+ *   sharers cycles FILE N PID         opens, maps and closes FILE N times; prints the resources of
+ *                                     this process, of the daemon (PID) and of the GPU after
+ *                                     a tenth of the cycles and at the end */
 #include <dirent.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -19,7 +21,7 @@
 
 static uint32_t words[PIECE / sizeof(uint32_t)];
 
-/* To be killed; or ended, with whoever started it. */
+/* Waits to be killed, or for the end of standard input when the parent process ends. */
 static void wait_to_be_ended(void)
 {
 	printf("ready\n");
@@ -58,7 +60,7 @@ static void stage(const char *path, uint64_t bytes, uint32_t seed)
 	if (fd < 0)
 		FAIL("%s: %s", path, strerror(errno));
 	write_pattern(fd, bytes, seed);
-	hold(path, true); /* with fd open: that goes with the process too */
+	hold(path, true); /* fd stays open until the process ends */
 }
 
 static uint64_t count_by_read(const char *path, uint64_t n, uint32_t seed)
@@ -126,7 +128,7 @@ static void again(const char *path, uint64_t bytes, uint32_t seed)
 	close(fd);
 }
 
-/* --- what is left of many cycles ------------------------------------------------------------- */
+/* --- resources left after many cycles --------------------------------------------------------- */
 
 static long entries(const char *pid)
 {
