@@ -48,7 +48,8 @@ END_TEST
 
 START_TEST(test_wish)
 {
-	/* Doubling while small, a quarter when large, never past the announced size. */
+	/* The preallocation doubles while the file is small, adds a quarter when the file is large,
+	 * and never passes the announced size. */
 	ck_assert_uint_eq(layout_prealloc_end(3 * MIB, 2 * MIB, 2 * MIB, GIB), 5 * MIB);
 	ck_assert_uint_eq(layout_prealloc_end(4 * GIB, 0, 4 * GIB, 8 * GIB), 5 * GIB);
 	ck_assert_uint_eq(layout_prealloc_end(4 * GIB, 0, 4 * GIB, 64 * MIB), 4 * GIB + 64 * MIB);
@@ -64,11 +65,11 @@ START_TEST(test_small_units)
 
 	expect(&extents, &pages, 10, 20, 20, 0, 4 * KIB, 4 * KIB);
 	expect(&extents, &small, 70 * KIB, 130 * KIB, 0, 64 * KIB, 128 * KIB, 128 * KIB);
-	/* No reaching out in the middle of a hole; on after what is there. */
+	/* No preallocation in the middle of a hole; preallocation after existing memory. */
 	expect(&extents, &small, 64 * KIB, 65 * KIB, MIB, 64 * KIB, 64 * KIB, 64 * KIB);
 	add(&extents, 0, 4 * KIB);
 	expect(&extents, &small, 4 * KIB, 5 * KIB, 256 * KIB, 4 * KIB, 252 * KIB, 60 * KIB);
-	/* Never across the granule. */
+	/* Never across the end of the granule. */
 	expect(&extents, &small, 4 * KIB, 3 * MIB, 4 * MIB, 4 * KIB, 2 * MIB - 4 * KIB,
 	       2 * MIB - 4 * KIB);
 	extents_free(&extents);
@@ -96,11 +97,11 @@ START_TEST(test_chunks)
 	expect(&extents, &chunks, 5 * MIB, 5 * MIB + 1, 50 * MIB, 4 * MIB, 2 * MIB, 2 * MIB);
 	add(&extents, 0, 4 * MIB);
 	expect(&extents, &chunks, 4 * MIB, 5 * MIB, 9 * MIB, 4 * MIB, 6 * MIB, 2 * MIB);
-	/* A granule further on has small extents: the chunk ends before it. */
+	/* A later granule has small extents: the chunk ends before the granule. */
 	add(&extents, 9 * MIB, 64 * KIB);
 	expect(&extents, &chunks, 4 * MIB, 20 * MIB, 20 * MIB, 4 * MIB, 4 * MIB, 4 * MIB);
-	/* That granule goes on in small extents, of 64 KiB at most where that is all that is
-	 * needed. */
+	/* The granule with small extents gets further small extents, of at most 64 KiB if 64 KiB
+	 * are enough. */
 	expect(&extents, &chunks, 8 * MIB, 8 * MIB + 1, 0, 8 * MIB, 64 * KIB, 64 * KIB);
 	expect(&extents, &chunks, 8 * MIB, 20 * MIB, 20 * MIB, 8 * MIB, MIB, MIB);
 	chunks.max_chunk = 2 * MIB;
@@ -137,7 +138,7 @@ START_TEST(test_stays_inside_floor_and_ceiling)
 }
 END_TEST
 
-/* The rule of granules, whatever is asked for in whatever order. */
+/* Checks the rule of granules, for any sequence of allocations. */
 static void check_rule(const struct extents *extents)
 {
 	EXTENTS_FOREACH (extent, extents) {

@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit.h"
 
-#define BLOCKS 256 /* of the model: one byte of extents each */
+#define BLOCKS 256 /* of the model: a byte of extents each */
 
 static struct chunk chunk;
 
@@ -95,7 +95,7 @@ START_TEST(test_cut_splits_at_borders)
 }
 END_TEST
 
-/* Against an array that has the chunk offset of every block, or 0 for a hole. */
+/* The model: the chunk offset of every block, or 0 for a hole. */
 struct model {
 	uint64_t at[BLOCKS];
 	uint64_t next;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a user would notice of a file's bytes and memory, case by case. */
+/* The bytes and memory of a file, as a user would notice, case by case. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -126,8 +126,8 @@ START_TEST(test_no_stale_bytes_after_shrink_and_grow)
 }
 END_TEST
 
-/* A file written from front to back has few chunks, and after its writer has closed it holds what
- * its size needs. */
+/* A file written from front to back has few chunks, and after the writer's close the file holds
+ * only the memory that its size needs. */
 START_TEST(test_growing_and_trim)
 {
 	struct file *file = fixture_file(&f, GPU0);
@@ -175,9 +175,10 @@ START_TEST(test_device_fills_to_the_last_chunk)
 	ck_assert_uint_eq(at, 64 * MIB);
 	ck_assert_uint_eq(file_size(file), 64 * MIB);
 	ck_assert_uint_eq(device_free(GPU0), 0);
-	/* Inside of what is there, writing goes on. */
+	/* Writes within the allocated memory succeed. */
 	ck_assert_int_eq(file_write(file, &f.call, from, MIB, 5 * MIB), (ssize_t)MIB);
-	/* Nothing can be copied to make a chunk smaller, and yet what goes is gone. */
+	/* The device has no memory for a copy into a smaller chunk, yet the truncated bytes are
+	 * gone. */
 	ck_assert_int_eq(file_truncate(file, &f.call, 3 * MIB + 1), 0);
 	ck_assert_int_eq(file_truncate(file, &f.call, 64 * MIB), 0);
 	ck_assert_int_eq(byte_at(file, 3 * MIB), 'f');
@@ -220,7 +221,7 @@ START_TEST(test_allocate_takes_few_chunks)
 	struct file *file = fixture_file(&f, GPU0);
 
 	ck_assert_int_eq(file_allocate(file, &f.call, 0, 0, 40 * MIB), 0);
-	ck_assert_uint_eq(file->extents.count, 3); /* of 16 MiB at most */
+	ck_assert_uint_eq(file->extents.count, 3); /* of at most 16 MiB */
 	ck_assert_uint_eq(file_allocated(file), 40 * MIB);
 	file_free(file, &f.call);
 }
@@ -261,7 +262,7 @@ START_TEST(test_punch_gives_memory_back)
 	ck_assert_int_eq(file_seek(file, 0, SEEK_HOLE), (int64_t)(4 * MIB));
 	ck_assert_int_eq(file_seek(file, 4 * MIB, SEEK_DATA), (int64_t)(8 * MIB));
 	ck_assert_int_eq(file_seek(file, 8 * MIB, SEEK_HOLE), (int64_t)(12 * MIB));
-	/* Beyond the end there is nothing to do, and it is no error. */
+	/* Beyond the end the call succeeds and does not change the file. */
 	ck_assert_int_eq(file_allocate(file, &f.call, punch, 100 * MIB, MIB), 0);
 	file_free(file, &f.call);
 }
@@ -326,7 +327,7 @@ START_TEST(test_limits)
 }
 END_TEST
 
-/* Every pair of kinds of volume. */
+/* Runs for every pair of kinds of volume. */
 START_TEST(test_copy)
 {
 	struct file *from = fixture_file(&f, _i / VOLUMES), *to = fixture_file(&f, _i % VOLUMES);
@@ -403,7 +404,7 @@ START_TEST(test_device_errors_reach_the_caller)
 	ck_assert_int_eq(file_relayout(from, &f.call), -EIO);
 	atomic_store(&fixture_work_left, -1);
 
-	/* What was taken for the copy, and held nothing but rubbish, is gone. */
+	/* The memory that was allocated for the failed copy is freed. */
 	ck_assert_uint_eq(span_bytes(GPU1), before);
 	ck_assert_uint_eq(file_size(to), 1);
 	ck_assert_int_eq(byte_at(to, 0), 'k');
@@ -414,8 +415,8 @@ START_TEST(test_device_errors_reach_the_caller)
 }
 END_TEST
 
-/* Chunks that a device reset marked as lost: file_lost counts their bytes, and I/O fails until the
- * file is truncated. */
+/* A device reset marked chunks as lost: file_lost counts the bytes, and I/O fails until the file is
+ * truncated. */
 START_TEST(test_lost_memory)
 {
 	struct file *file = fixture_file(&f, GPU0), *other = fixture_file(&f, GPU0);
@@ -455,7 +456,7 @@ START_TEST(test_move)
 	write_pattern(file, 9 * MIB, 10, 'n');
 	for (int end = FILE_MOVE_ABORT; end <= FILE_MOVE_COMMIT; end++) {
 		ck_assert_int_eq(file_move_begin(file, &f.call, &f.volumes[to], &move), 0);
-		/* Asked for while the caller of the rename waits for locks of the tree. */
+		/* Other threads ask while the thread of the rename waits for locks of the tree. */
 		ck_assert_uint_eq(file_size(file), 11 * MIB);
 		ck_assert_uint_gt(file_allocated(file), 3 * MIB);
 		ck_assert_int_ne(file_object(file, &f.call), -1);
@@ -477,7 +478,7 @@ START_TEST(test_move)
 	if (from != to && from == HOST)
 		ck_assert_uint_eq(device_free(HOST), 64 * MIB);
 
-	/* And back, and there and back again with nothing in it. */
+	/* The file moves back with its bytes, and then there and back again without bytes. */
 	for (int i = 0; i < 4; i++) {
 		ck_assert_int_eq(
 		    file_move_begin(file, &f.call, &f.volumes[i & 1 ? to : from], &move), 0);
@@ -530,7 +531,7 @@ START_TEST(test_relayout)
 	ck_assert_uint_eq(file_allocated(file), 6 * MIB);
 	atomic_store(&f.quota_owner.limit, (int64_t)(4 * MIB));
 	f.call.attrs.page_size = PAGE_SIZE_64K;
-	ck_assert_int_eq(file_relayout(file, &f.call), 0); /* less than before */
+	ck_assert_int_eq(file_relayout(file, &f.call), 0); /* less than before the relayout */
 	ck_assert_int_eq(byte_at(file, 5 * MIB + 2), 'l');
 	f.call.attrs.page_size = PAGE_SIZE_2M;
 	ck_assert_int_eq(file_relayout(file, &f.call), -EDQUOT);
@@ -576,7 +577,7 @@ START_TEST(test_object_is_the_file)
 	ck_assert_int_eq(file_object(device, &f.call), -ENOTSUP);
 	ck_assert_int_eq(atomic_load(file_backing_id(file)), 0);
 
-	/* While the kernel uses the object it stays the file's. */
+	/* The object stays the file's while the kernel uses the object. */
 	struct file_move *move;
 
 	atomic_store(file_backing_id(file), 7);
@@ -596,7 +597,7 @@ START_TEST(test_object_keeps_to_the_quota)
 	write_pattern(file, 0, 64 * KIB, 'q');
 	ck_assert_int_eq(file_write(file, &f.call, "x", 1, 64 * KIB), -EDQUOT);
 	ck_assert_uint_eq(file_size(file), 64 * KIB);
-	write_pattern(file, 1000, 60 * KIB, 'r'); /* over what is there */
+	write_pattern(file, 1000, 60 * KIB, 'r'); /* overwrites existing bytes */
 	ck_assert_int_eq(file_allocate(file, &f.call, 0, 0, 65 * KIB), -EDQUOT);
 	ck_assert_int_eq(file_truncate(file, &f.call, 4 * KIB), 0);
 	ck_assert_int_eq(atomic_load(&f.quota_owner.total), (int64_t)(4 * KIB));
@@ -621,7 +622,7 @@ START_TEST(test_mapping_attribute)
 	ck_assert_ptr_eq(file->extents.at[0].span.chunk, shared);
 	ck_assert_int_eq(atomic_load(&shared->bar_policy), MAP_PERSISTENT);
 	ck_assert_int_eq(atomic_load(&file->extents.at[1].span.chunk->bar_policy), MAP_TRANSIENT);
-	ck_assert_uint_eq(file_mapped(file), 0); /* this device has no BAR */
+	ck_assert_uint_eq(file_mapped(file), 0); /* the device has no BAR */
 	file_free(file, &f.call);
 	file_free(small, &f.call);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files whose memory is in other processes' hands: what they are given, and what stays refused. */
+/* Files with memory in other processes: the memory that sharers get, and the calls that stay
+ * refused. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static struct file *file_with(unsigned volume, const void *data, size_t bytes, u
 	return file;
 }
 
-/* Chunks one after the other in one range, as a client has them. */
+/* Maps the chunks one after the other into a range, as a client does. */
 static char *map_chunks(const struct file_chunk *chunks, uint32_t count)
 {
 	uint64_t end = count ? chunks[count - 1].offset + chunks[count - 1].bytes : 0, at = 0;
@@ -63,7 +64,7 @@ static bool only(const char *data, char byte, size_t bytes)
 	return true;
 }
 
-/* Small files lie side by side in one chunk: a sharer of one sees no byte of the other. */
+/* Small files lie side by side in a chunk: a sharer of one file sees no byte of the other file. */
 START_TEST(nothing_of_other_files)
 {
 	char mine[5000], other[60000];
@@ -97,7 +98,7 @@ START_TEST(nothing_of_other_files)
 }
 END_TEST
 
-/* A file that grew in small steps with holes in it comes as chunks without gaps. */
+/* A file that grew in small steps and has holes is exported as chunks without gaps. */
 START_TEST(holes_are_filled)
 {
 	enum { MAX = 64 };
@@ -149,7 +150,7 @@ START_TEST(what_is_shared_stays)
 	ck_assert_int_eq(file_relayout(file, &call), -EBUSY);
 	ck_assert_int_eq(file_move_begin(file, &fixture.call, &fixture.volumes[GPU1], &move),
 			 -EBUSY);
-	/* Growing, writing and zeroing are for everybody to see, and take nothing away. */
+	/* Growth, writes and zeroing are visible to every sharer, and do not take memory away. */
 	ck_assert_int_eq(file_truncate(file, &fixture.call, sizeof(data) + 1), 0);
 	ck_assert_int_eq(file_write(file, &fixture.call, "x", 1, 0), 1);
 	ck_assert_int_eq(file_allocate(file, &fixture.call, FALLOC_FL_ZERO_RANGE, 0, 4096), 0);
@@ -160,7 +161,7 @@ START_TEST(what_is_shared_stays)
 }
 END_TEST
 
-/* The sharer's addresses stay, the new chunks come after them. */
+/* The sharer's addresses stay, and the new chunks follow. */
 START_TEST(growth_is_handed_on)
 {
 	enum { MAX = 64 };
@@ -196,8 +197,8 @@ START_TEST(growth_is_handed_on)
 }
 END_TEST
 
-/* What was written since the file was made fit may lie beside other files' bytes, or behind a hole:
- * it is not handed out before it is made fit, too. */
+/* Memory allocated since the file's preparation may lie beside other files' bytes, or after a hole:
+ * such memory is prepared too before the export. */
 START_TEST(what_is_not_fit_is_not_handed_out)
 {
 	static const uint64_t wheres[] = {CHUNK_ALIGN, 3 * CHUNK_ALIGN};
@@ -235,7 +236,7 @@ START_TEST(a_refused_lease_changes_nothing)
 	struct file *file = file_with(GPU0, data, sizeof(data), 0);
 	uint64_t allocated = file_allocated(file);
 
-	/* Its own chunk would be 2 MiB of quota. */
+	/* The file's own chunk would take 2 MiB of quota. */
 	fixture.quota_owner.limit = 1 * MIB;
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), -EDQUOT);
 	ck_assert_uint_eq(file_leases(file), 0);
@@ -279,7 +280,7 @@ START_TEST(host_objects_by_access)
 }
 END_TEST
 
-/* Memory that can be written to is for writers, and for readers where the file says so. */
+/* Writable memory is exported to writers, and to readers only if the file's attribute says so. */
 START_TEST(device_memory_by_access)
 {
 	struct file_chunk chunk;
@@ -314,8 +315,8 @@ static void *lease_to_read(void *result)
 	return NULL;
 }
 
-/* What a reader may have is decided where the file has arrived, and not where it was when the
- * reader began to wait. */
+/* A reader's access is decided on the volume that the file has moved to, not on the volume at the
+ * start of the reader's wait. */
 START_TEST(a_move_to_a_device_is_noticed)
 {
 	struct file_move *move;
@@ -337,8 +338,8 @@ START_TEST(a_move_to_a_device_is_noticed)
 }
 END_TEST
 
-/* Without waiting a file is leased that needs nothing done for it, and that is in no other hands;
- * else nothing has changed. */
+/* A lease without waiting succeeds only for a file that needs no preparation and is in no move;
+ * otherwise the file does not change. */
 START_TEST(without_waiting)
 {
 	struct file *file = file_with(GPU0, "small", 5, 0);
@@ -372,7 +373,7 @@ START_TEST(without_waiting)
 }
 END_TEST
 
-/* The leases of a file that end in one call, as those of a process that ended. */
+/* Several leases of a file end in one call, as the leases of a process that ended. */
 START_TEST(several_leases_end_at_once)
 {
 	struct file *file = file_with(GPU0, "several", 7, 0);
@@ -393,7 +394,8 @@ START_TEST(several_leases_end_at_once)
 }
 END_TEST
 
-/* A driver's exports take their time: many of them are not for a thread that others wait for. */
+/* The exports of a driver take time: a thread that other requests wait for neither leases nor
+ * exports a file of many chunks. */
 START_TEST(many_chunks_are_for_those_who_wait)
 {
 	enum { CHUNKS = FILE_QUICK_CHUNKS + 1 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Random calls on a few files, against arrays of bytes, with devices and quotas that are full much
+/* Random calls on a few files, compared with arrays of bytes. The devices and quotas are full much
  * of the time. */
 #include <fcntl.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ static uint64_t below(struct world *w, uint64_t limit)
 	return limit ? unit_random(&w->state) % limit : 0;
 }
 
-/* Lengths and offsets of every scale, often on the borders that matter. */
+/* Returns lengths and offsets of every scale, often at the borders of blocks and chunks. */
 static uint64_t some_bytes(struct world *w, uint64_t limit)
 {
 	static const uint64_t borders[] = {4 * KIB, 64 * KIB, 2 * MIB};
@@ -279,7 +279,8 @@ static void step(struct world *w)
 		break;
 	}
 	check_accounts(w);
-	/* Beyond the end first: a later step would hide what this one left there. */
+	/* The bytes beyond the end are checked first: a later step would hide the bytes that the
+	 * step left there. */
 	check_beyond_end(&w->f, model->file);
 	if (below(w, 8) == 0)
 		check_model(w, model);

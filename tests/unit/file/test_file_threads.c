@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Many threads on one file. Each writer has a part of it to itself, as two that write the same
- * bytes at once may read anything; beside them the layout changes all the time. */
+/* Many threads use the same file. Each writer has its own part, because two writers of the same
+ * bytes may read any mix; meanwhile other threads change the layout all the time. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -84,8 +84,8 @@ static void move_somewhere(struct shared *shared, const struct file_call *call, 
 	file_move_free(move);
 }
 
-/* One thread alone moves, so that it knows where the file is. The thread sanitizer would take the
- * exchange of an object below its fd (dup3) for a race with those who use the fd. */
+/* Only a single thread moves the file, so that the thread knows the file's volume. ThreadSanitizer
+ * would take the exchange of an object below its fd (dup3) for a race with the users of the fd. */
 static void move_or_relayout(struct worker *worker, const struct file_call *call, uint64_t choice)
 {
 	struct shared *shared = worker->shared;
@@ -98,13 +98,13 @@ static void move_or_relayout(struct worker *worker, const struct file_call *call
 		file_relayout(shared->file, call);
 }
 
-/* Whatever leaves the bytes of the parts alone. */
+/* Calls that do not change the bytes of the parts. */
 static void disturb(struct worker *worker, struct file_call *call)
 {
 	struct shared *shared = worker->shared;
 	struct file *file = shared->file, *other = shared->other;
 	uint64_t choice = unit_random(&worker->state);
-	uint64_t own = (worker->index - WRITERS) * 6 * MIB; /* bytes that are this thread's */
+	uint64_t own = (worker->index - WRITERS) * 6 * MIB; /* the thread's own bytes */
 	uint64_t past = DATA_END + own + (choice >> 8) % (4 * MIB);
 	uint64_t bytes = 1 + (choice >> 32) % MIB;
 	int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -185,7 +185,7 @@ START_TEST(test_layout_changes_under_readers_and_writers)
 }
 END_TEST
 
-/* Opposite copies hold the two guards in one order. */
+/* Copies in opposite directions lock the two brlocks in the same order. */
 static void *copy_round(void *argument)
 {
 	struct worker *worker = argument;

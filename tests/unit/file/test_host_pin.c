@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Copies between host/ and a GPU that can be given the pages of a file themselves. */
+/* Copies between host/ and a GPU with registered pages of the file. */
 #include "fs/file/host_pin.h"
 #include "tests/unit/file_fixture.h"
 
@@ -14,7 +14,7 @@ static struct fixture f;
 static unsigned char wanted[SIZE], found[SIZE];
 static uint64_t seed;
 
-/* The ranges that are registered. */
+/* The registered ranges. */
 static struct {
 	char *base; /* NULL: none */
 	size_t bytes;
@@ -96,7 +96,7 @@ static void setup(void)
 static void teardown(void)
 {
 	fixture_close(&f);
-	ck_assert_uint_eq(n_pinned, 0); /* nothing stays registered */
+	ck_assert_uint_eq(n_pinned, 0); /* no range stays registered */
 }
 
 static struct file *filled(int volume)
@@ -127,7 +127,7 @@ START_TEST(test_pages_are_copied_in_place)
 	copy(host, device);
 	ck_assert_uint_gt(in_place, 0);
 	in_place = 0;
-	/* Somebody maps the file and stores: no call tells. */
+	/* A process maps the file and stores, without a call to the daemon. */
 	unsigned char *map =
 	    mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file_object(host, &f.call), 0);
 
@@ -138,7 +138,7 @@ START_TEST(test_pages_are_copied_in_place)
 		copy(host, device);
 	}
 	ck_assert_uint_gt(in_place, 0);
-	/* And the other way. */
+	/* The other direction. */
 	in_place = 0;
 	unit_fill(wanted, SIZE, &seed);
 	ck_assert_int_eq(file_write(device, &f.call, wanted, SIZE, 0), (ssize_t)SIZE);
@@ -159,7 +159,7 @@ START_TEST(test_pages_that_are_gone_are_not_used)
 
 	copy(host, device);
 	ck_assert_uint_eq(pins, 1);
-	/* Past the daemon, and filled again with others. */
+	/* The pages are replaced without a call to the daemon. */
 	ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)SIZE),
 			 0);
 	ck_assert_int_eq(pwrite(fd, wanted, SIZE, 0), (ssize_t)SIZE);
@@ -188,7 +188,7 @@ START_TEST(test_memory_is_given_back)
 }
 END_TEST
 
-/* What was used least lately makes room. */
+/* The least recently used registration makes room. */
 START_TEST(test_so_much_and_no_more)
 {
 	struct volume *volume = &f.volumes[HOST];

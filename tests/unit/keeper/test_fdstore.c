@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A daemon's end of the line with a keeper at the other, and with what is none. */
+/* The daemon's end of the IPC channel, with a keeper at the other end, and with a peer that is no
+ * keeper. */
 #include "common/descriptors.h"
 #include "fs/keeper/fdstore.h"
 
@@ -28,7 +29,8 @@
 static pid_t keeper;
 static char *argv[] = {"gpumemfs", "--line=0", NULL};
 
-/* What a keeper does for a daemon, until that has gone; its exit status is how much it held. */
+/* Serves a daemon as a keeper does, until the daemon has gone. The exit status is the number of
+ * held descriptors. */
 static void keep_house(int line)
 {
 	static struct options options = {.mountpoint = "a mount"};
@@ -61,7 +63,7 @@ static int hire(void)
 	return ends[0];
 }
 
-/* How much it held when the daemon had gone. */
+/* Returns the number of descriptors that the keeper held when the daemon had gone. */
 static int left_behind(void)
 {
 	int status;
@@ -136,7 +138,7 @@ START_TEST(walks)
 }
 END_TEST
 
-/* What was gathered needs no keeper any more. */
+/* Gathered descriptors no longer need the keeper. */
 START_TEST(gathers)
 {
 	struct fdstore *before = daemon_of(hire());
@@ -168,7 +170,8 @@ START_TEST(gathers)
 }
 END_TEST
 
-/* What cannot be asked for may be there all the same. */
+/* The fuse_init may exist although the keeper cannot be asked, so the daemon must not make a new
+ * fuse_init. */
 START_TEST(agrees_on_nothing_else)
 {
 	struct fdstore *fdstore = daemon_of(hire());
@@ -183,7 +186,8 @@ START_TEST(agrees_on_nothing_else)
 }
 END_TEST
 
-/* Memory leaves room for connections, and those for the daemon's own. */
+/* Memory leaves descriptors for connections, and connections leave descriptors for the daemon's own
+ * use. */
 START_TEST(no_more_than_it_can)
 {
 	static const enum fdstore_kind kinds[] = {FDSTORE_HOST, FDSTORE_CHUNK, FDSTORE_SOCKET,
@@ -240,7 +244,7 @@ START_TEST(a_start_that_failed_leaves_all)
 }
 END_TEST
 
-/* What is held then is for the next keeper. */
+/* The daemon keeps descriptors that are held after the end of the keeper for the next keeper. */
 START_TEST(a_keeper_that_is_gone)
 {
 	struct fdstore *fdstore = daemon_of(hire());

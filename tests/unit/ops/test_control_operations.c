@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Every FUSE request on the nodes of .gpumem/, given to libfuse as the kernel's bytes: an operation
- * is answered as documented or refused, and never looks for the node in the tree (ESTALE). */
+/* Every FUSE request on the nodes of .gpumem/, given to libfuse as the kernel's bytes: the daemon
+ * answers an operation as documented or refuses the operation, and never searches the tree for the
+ * node (ESTALE). */
 #define FUSE_USE_VERSION 318
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +58,7 @@ static ssize_t nothing_read(int fd, void *to, size_t bytes, void *userdata)
 	return 0;
 }
 
-/* The error of the reply. The body is followed by zeros: empty names, if names belong there. */
+/* Returns the error of the reply. Zeros follow the body: empty names, if the request has names. */
 static int request(uint32_t opcode, uint64_t node, const void *body, size_t bytes)
 {
 	static struct {
@@ -137,7 +138,7 @@ static unsigned nodes_of_control(uint64_t nodes[32])
 	return n + 2;
 }
 
-/* What libfuse answers by itself, or without a reply. */
+/* The requests that libfuse answers without the daemon, or that have no reply. */
 static bool is_of_libfuse(uint32_t opcode)
 {
 	return opcode == FUSE_INIT || opcode == FUSE_DESTROY || opcode == FUSE_NOTIFY_REPLY ||
@@ -164,7 +165,7 @@ static bool is_supported(uint32_t opcode)
 
 START_TEST(others_are_refused)
 {
-	/* The other node of link and rename. */
+	/* The second node of link and rename. */
 	const uint64_t body = FUSE_ROOT_ID;
 	uint64_t nodes[32];
 	unsigned n = nodes_of_control(nodes), refused = 0;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a daemon leaves is what the next one has: every state that a tree can be in, read back. */
+/* The next daemon has the state that the previous daemon left: every state that a tree can be in is
+ * restored. */
 #include <sys/file.h>
 
 #include "fs/tree/inode_lease.h"
 #include "tests/unit/restore_actor.h"
 #include "tests/unit/restore_daemon.h"
 
-/* A daemon that finds what the first would leave if it were stopped now. Both use the same memory.
- */
+/* A daemon that starts with the state that the first daemon would leave if the first daemon stopped
+ * now. The first and the second daemon use the same memory. */
 static struct fs second;
 static struct held left;
 static struct fdstore_ops left_holder;
@@ -27,7 +28,7 @@ static void second_down(void)
 	daemon_down(&second);
 	ck_assert_uint_eq(left.n, 0);
 	held_free(&left);
-	hash_seed = first_seed; /* each daemon has its own */
+	hash_seed = first_seed; /* each daemon has its own seed */
 }
 
 static void expect_same(void)
@@ -38,7 +39,7 @@ static void expect_same(void)
 	char *after = describe(&second, DESCRIBE_ALL);
 
 	ck_assert(same_text(before, after, stderr));
-	/* All but what a pool has to spare. */
+	/* The descriptors are equal except for the spare chunks of a pool. */
 	ck_assert_uint_le(left.n, held.n);
 	ck_assert_uint_ge(left.n + fixture.backend->n_devices, held.n);
 	second_down();
@@ -46,7 +47,7 @@ static void expect_same(void)
 	free(after);
 }
 
-/* The one after that, which finds what the second would leave. */
+/* A daemon after the second, which starts with the state that the second daemon would leave. */
 static struct fs third;
 static struct held left_again;
 static struct fdstore_ops left_again_holder;
@@ -107,7 +108,8 @@ START_TEST(names_of_every_kind)
 }
 END_TEST
 
-/* No object of host/ is left of it there, and none without a record may come. */
+/* After the move to a GPU the file has no object of host/, and no object without a record may
+ * appear. */
 START_TEST(empty_on_a_gpu_meanwhile)
 {
 	struct inode *host = gpu(2);
@@ -191,8 +193,8 @@ START_TEST(extended_attributes)
 }
 END_TEST
 
-/* A request that comes again is known by its number, with what came of it, as long as its answer
- * may not have been out. */
+/* The next daemon recognises a repeated request by its number, together with the request's changes,
+ * as long as the answer may not have been sent. */
 START_TEST(requests)
 {
 	struct journal_request done;
@@ -203,7 +205,7 @@ START_TEST(requests)
 	worker_self(&fixture)->request_number = 1002;
 	ck_assert_int_eq(make_dir(gpu(0), "dir"), 0);
 	worker_self(&fixture)->request_number = 1004;
-	at(gpu(0), "dir"); /* changes nothing */
+	at(gpu(0), "dir"); /* makes no change */
 	worker_self(&fixture)->request_number = 0;
 	for (int round = 0; round < 2; round++) {
 		struct inode *file = at(gpu(0), "file"), *dir = at(gpu(0), "dir");
@@ -219,8 +221,8 @@ START_TEST(requests)
 		ck_assert_uint_eq(done.did, JOURNAL_DID_NAME);
 		worker_self(&fixture)->request_number = 1004 | 1ULL << 63;
 		ck_assert(!journal_drc_find(second.journal, worker_request(), &done));
-		worker_self(&fixture)->request_number =
-		    1000; /* the kernel's next one of that number */
+		/* The kernel's next request with the number. */
+		worker_self(&fixture)->request_number = 1000;
 		ck_assert(!journal_drc_find(second.journal, worker_request(), &done));
 		worker_self(&fixture)->request_number = 0;
 		second_down();
@@ -230,7 +232,7 @@ START_TEST(requests)
 }
 END_TEST
 
-/* So many that what was done before is not among the latest. */
+/* Makes so many requests that the earlier requests are not among the latest. */
 static void many_requests(struct fs *fs, uint64_t first)
 {
 	struct inode *top = inode_find(fs, fs->volumes[0].root_ino);
@@ -260,7 +262,8 @@ static bool is_known(const struct fs *fs, uint64_t number)
 	return known;
 }
 
-/* A daemon may end before it has answered what it found done, and have done much else. */
+/* A daemon may end before the answer to a request that the previous daemon completed, and after
+ * much other work. */
 START_TEST(requests_of_daemons_before)
 {
 	worker_self(&fixture)->request_number = 1000;
@@ -274,7 +277,7 @@ START_TEST(requests_of_daemons_before)
 		third_up(FS_MOUNT_KEPT);
 		ck_assert(is_known(&third, 1000));
 		ck_assert(is_known(&third, 2000 + 2 * 99));
-		ck_assert(!is_known(&third, 2000 + 2 * 10)); /* answered long since */
+		ck_assert(!is_known(&third, 2000 + 2 * 10)); /* answered long before */
 		third_down();
 		third_up(FS_MOUNT_NEW);
 		ck_assert(!is_known(&third, 1000));
@@ -284,7 +287,7 @@ START_TEST(requests_of_daemons_before)
 }
 END_TEST
 
-/* Another mount begins its numbers anew. */
+/* Another mount starts its request numbers again. */
 START_TEST(requests_of_mounts_before)
 {
 	worker_self(&fixture)->request_number = 1000;
@@ -306,7 +309,8 @@ static int shrink(struct fs *fs, struct inode *inode)
 	return file_truncate(inode->file, &call.call, 1);
 }
 
-/* What sharers have is theirs until they come, and nobody else's when they do not. */
+/* The leases of sharers stay until the sharers reconnect, and end if the sharers do not reconnect.
+ */
 START_TEST(leases)
 {
 	struct actor actor = {0};
@@ -349,7 +353,7 @@ START_TEST(leases)
 }
 END_TEST
 
-/* The schema is walked, so that a new value is brought through a restart without a new test. */
+/* The test walks the schema, so that a new value is restored without a new test. */
 START_TEST(every_attribute_value)
 {
 	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
@@ -369,8 +373,7 @@ START_TEST(every_attribute_value)
 }
 END_TEST
 
-/* The next daemon ends all leases of a file that no client claims in one call, and keeps the
- * claimed leases. */
+/* The next daemon ends all unclaimed leases of a file in one call, and keeps the claimed leases. */
 START_TEST(several_leases)
 {
 	struct actor actors[3] = {0};
@@ -404,7 +407,7 @@ START_TEST(several_leases)
 }
 END_TEST
 
-/* A write and a copy that get no memory change nothing that the next daemon does not know. */
+/* A write and a copy that get no memory make no change that the next daemon does not know. */
 START_TEST(nothing_was_taken)
 {
 	static const char piece[100000], byte;
@@ -424,7 +427,7 @@ START_TEST(nothing_was_taken)
 	handle_open(file);
 	for (uint64_t at = 0; at < 2 * sizeof(piece); at += sizeof(piece))
 		ck_assert_int_eq(write_to(file, piece, sizeof(piece), at), sizeof(piece));
-	/* Memory was taken ahead of the end. */
+	/* The file has preallocated memory beyond its end. */
 	ck_assert_uint_lt(file_allocated(file->file), file->charged);
 	expect_same();
 	ck_assert_int_eq(write_to(file, &byte, 1, 3 * MIB), -EDQUOT);
@@ -437,7 +440,7 @@ START_TEST(nothing_was_taken)
 }
 END_TEST
 
-/* On another mount nobody has anything open. */
+/* On a new mount no process has a file open. */
 START_TEST(new_mount)
 {
 	struct tree_new what = {.mode = S_IFREG | 0600};
@@ -457,7 +460,7 @@ START_TEST(new_mount)
 	ck_assert_uint_eq(pool_usage(second.volumes[0].pool).span_bytes, 0);
 	ck_assert_uint_eq(inode_find(&second, stays)->opens, 0);
 	ck_assert_uint_eq(inode_find(&second, stays)->refs, 1);
-	/* Nor has anybody for the next daemon of that mount. */
+	/* The next daemon of the new mount also finds no open file. */
 	third_up(FS_MOUNT_KEPT);
 	ck_assert_uint_eq(inode_find(&third, stays)->opens, 0);
 	ck_assert_uint_eq(inode_find(&third, stays)->writers, 0);
@@ -467,7 +470,7 @@ START_TEST(new_mount)
 }
 END_TEST
 
-/* Whoever cannot go on with it leaves all as it was. */
+/* A daemon that cannot use the state leaves the state unchanged. */
 START_TEST(refused)
 {
 	struct journal_header *header = fixture.journal->header;
@@ -492,7 +495,8 @@ START_TEST(refused)
 }
 END_TEST
 
-/* Memory that would be lost with this daemon is not handed out. */
+/* A daemon without a keeper's descriptor for memory does not hand out the memory, which would be
+ * lost with the daemon. */
 START_TEST(nobody_holds)
 {
 	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
@@ -508,7 +512,7 @@ START_TEST(nobody_holds)
 }
 END_TEST
 
-/* Numbers of inodes that are gone are not another's. */
+/* The numbers of deleted inodes are not used again. */
 START_TEST(numbers_are_not_used_again)
 {
 	uint64_t inos[50];
@@ -533,7 +537,8 @@ START_TEST(numbers_are_not_used_again)
 }
 END_TEST
 
-/* No other daemon can be at the journal, nor another process that has it from the keeper. */
+/* The lock of the journal keeps out other daemons, and other processes that got the journal's
+ * descriptor from the keeper. */
 START_TEST(one_at_a_time)
 {
 	int fd = held_take(&held, fdstore_id(FDSTORE_JOURNAL, 0));
@@ -552,7 +557,7 @@ START_TEST(one_at_a_time)
 }
 END_TEST
 
-/* A daemon after a daemon after a daemon. */
+/* Several generations of daemons, one after the other. */
 START_TEST(generations)
 {
 	struct actor actor = {.random = unit_seed()};

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A daemon that is stopped while it brings back what another one had, at any store to the journal
- * and any word to who holds its descriptors: the next one has the same as if it had never been. */
-#include "tests/unit/poison.h" /* the actor writes lower ones */
+/* A daemon is stopped during a restore, at any store to the journal and any call to the holder of
+ * its descriptors: the next daemon has the same state as if the stopped daemon had never run. */
+#include "tests/unit/poison.h" /* the actor writes lower bytes */
 #include "tests/unit/restore_actor.h"
 
-/* Each is a copy of all memory that there is. */
+/* Each frozen state is a copy of all memory. */
 #define FROZEN_MAX 40
 
 static struct held held;
 static struct fdstore_ops holder;
 
-/* The daemon that is stopped, what is held of it, and what would be found at each point. */
+/* The daemon that is stopped, its held descriptors, and the frozen state at each point. */
 static struct fs second;
 static struct held second_held, frozen[FROZEN_MAX];
 static pthread_mutex_t frozen_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,7 +26,7 @@ static void freeze(void *of)
 		held_freeze(&second_held, FREEZE_ALL, &frozen[n_frozen++]);
 }
 
-/* While it restores, its journal comes to be. */
+/* Sets the fault point as soon as the daemon has a journal, which the restore creates. */
 static void come_by(void)
 {
 	if (second.journal)
@@ -82,7 +82,8 @@ static void set_freezing(bool on)
 	points = 0;
 }
 
-/* Restores from a copy of what was found, which is frozen at every nth point, and leaves it. */
+/* Restores from a copy of the found state, freezes the state at every nth point, and ends the
+ * daemon without a trace in the found state. */
 static void restore_stopped(struct held *found, enum fs_mount mount, unsigned nth)
 {
 	struct fdstore_ops stopping = {
@@ -122,7 +123,7 @@ static char *state_of(struct held *found, enum fs_mount mount)
 	return text;
 }
 
-/* What the first daemon leaves, perhaps in the middle of a compaction. */
+/* The state that the first daemon leaves, perhaps in the middle of a checkpoint. */
 static struct held *left;
 
 static void leave(void *of)
@@ -166,7 +167,8 @@ START_TEST(same_again)
 		leave_at(&found, &actor, round > 0);
 		char *wanted = state_of(&found, mount);
 
-		/* All points in turn, not all of each restoring. */
+		/* The rounds together cover all points; a single restore is frozen only at every
+		 * nth point. */
 		restore_stopped(&found, mount, 1 + (unsigned)pick(&actor, 12));
 		ck_assert_uint_gt(n_frozen, 5);
 		for (unsigned i = 0; i < n_frozen; i++) {
@@ -184,7 +186,7 @@ START_TEST(same_again)
 }
 END_TEST
 
-/* One after the other, each stopped somewhere. */
+/* Daemons one after the other, each stopped at a random point. */
 START_TEST(again_and_again)
 {
 	struct actor actor = {.random = unit_seed() + (uint64_t)_i};
@@ -222,7 +224,7 @@ static void wait_for_compaction(struct journal *journal)
 		pthread_cond_wait(&journal->changed, &journal->lock);
 }
 
-/* Killed, and another one is there with what is held. */
+/* Kills the daemon, and starts another daemon with the held descriptors. */
 static void another_daemon(void)
 {
 	struct held found;
@@ -241,7 +243,7 @@ static void set_again(struct inode *inode, const char *value, size_t bytes)
 	record_xattr(&fixture, inode, "user.large", value, bytes);
 }
 
-/* However soon daemons end, what the next one has to read is bounded. */
+/* However soon daemons end, the journal that the next daemon reads stays bounded. */
 START_TEST(journal_of_many_daemons)
 {
 	char value[4000] = "large";

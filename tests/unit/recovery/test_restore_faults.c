@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A daemon that is stopped between any two stores to its journal: the next one has what was before
- * the operation, or what is after it. */
-#include "tests/unit/poison.h" /* the actor writes lower ones */
+/* A daemon is stopped between any two stores to its journal: the next daemon has the state before
+ * the operation, or the state after the operation. */
+#include "tests/unit/poison.h" /* the actor writes lower bytes */
 #include "tests/unit/restore_actor.h"
 
 #define FROZEN_MAX 200
@@ -10,7 +10,7 @@
 static struct held held;
 static struct fdstore_ops holder;
 
-/* What would be found, at each point at which the operation was stopped. */
+/* The frozen state at each point of the operation. */
 static struct held frozen[FROZEN_MAX];
 static unsigned n_frozen, passed;
 
@@ -35,7 +35,7 @@ static void freeze_all(void *of)
 	held_freeze(&held, FREEZE_ALL, &frozen[n_frozen++]);
 }
 
-/* Of many points some. */
+/* Freezes at every fifth point. */
 static void freeze_some(void *of)
 {
 	if (passed++ % 5 == 0 && n_frozen < FROZEN_MAX)
@@ -84,7 +84,8 @@ static void expect_before_or_after(const char *before, const char *after)
 	for (unsigned i = 0; i < n_frozen; i++) {
 		char *text = state_of(&frozen[i]);
 
-		/* And what was there once is there from then on. */
+		/* Once a point has the state after the operation, all later points have the state
+		 * too. */
 		if (!done && strcmp(text, before) != 0)
 			done = true;
 		ck_assert_msg(same_text(done ? after : before, text, stderr), "point %u of %u", i,
@@ -112,7 +113,7 @@ START_TEST(names_and_attributes)
 		expect_before_or_after(before, after);
 		free(before);
 		free(after);
-		/* Something to move about. */
+		/* Gives later operations files to move. */
 		act(&actor, ACTS);
 	}
 	ck_assert_uint_gt(points, 200);
@@ -141,7 +142,7 @@ START_TEST(compaction)
 END_TEST
 
 struct content {
-	char *bytes; /* CONTENT_MAX of them, zeroes behind the end */
+	char *bytes; /* CONTENT_MAX bytes, zeroes behind the end */
 	uint64_t size;
 };
 
@@ -162,14 +163,14 @@ static struct content content_of(struct fs *fs, struct inode *inode)
 	inode_call_init(&call, fs, inode, worker_copier(fs));
 	ck_assert_int_eq(file_read(inode->file, &call.call, content.bytes, content.size, 0),
 			 (ssize_t)content.size);
-	/* Whatever is there, a file that grows shows zeroes. */
+	/* A file that grows shows zeroes, regardless of the memory's earlier bytes. */
 	ck_assert_int_eq(file_truncate(inode->file, &call.call, CONTENT_MAX), 0);
 	ck_assert_int_ge(file_read(inode->file, &call.call, content.bytes, CONTENT_MAX, 0), 0);
 	ck_assert(all_zero(content.bytes + content.size, CONTENT_MAX - content.size));
 	return content;
 }
 
-/* As the first daemon has it, without a trace of having looked. */
+/* Returns the content that the first daemon has, without a change by the read. */
 static struct content content_now(struct inode *inode)
 {
 	static struct fs second;
@@ -188,7 +189,7 @@ static struct content content_now(struct inode *inode)
 	return content;
 }
 
-/* Each byte is that of the one or that of the other. */
+/* Whether each byte equals the byte of one content or of the other content. */
 static bool is_mix(const struct content *found, const struct content *one,
 		   const struct content *other)
 {
@@ -237,7 +238,7 @@ START_TEST(bytes)
 	if (_i % 2)
 		actor_keep(&actor, inode);
 	else
-		inode_put(&fixture, inode, 1); /* as truncate(2) finds it */
+		inode_put(&fixture, inode, 1); /* as truncate(2) finds the file */
 	for (unsigned step = 0; step < 12; step++) {
 		struct content before = content_now(inode);
 
@@ -257,7 +258,8 @@ START_TEST(bytes)
 }
 END_TEST
 
-/* Memory is taken for a copy before it has the copy's bytes: nobody sees what it had. */
+/* A copy allocates memory before the copy's bytes arrive: no reader sees the memory's earlier
+ * bytes. */
 START_TEST(copy_into_a_hole)
 {
 	static char data[3 * MIB];
@@ -289,7 +291,7 @@ START_TEST(copy_into_a_hole)
 }
 END_TEST
 
-/* A file of host/, and whether there was something to write to when it was frozen. */
+/* A file of host/, and whether the file had a writable object at each frozen point. */
 static struct inode *in_host;
 static bool writable[FROZEN_MAX];
 
@@ -299,7 +301,8 @@ static void freeze_and_look(void *of)
 	freeze_journal(of);
 }
 
-/* Two handles: what one makes to write to is known before the other can. */
+/* With two handles, the journal has the object that one handle creates before the other handle can
+ * write to the object. */
 START_TEST(object_is_known_first)
 {
 	struct inode *top = inode_find(&fixture, fixture.volumes[fixture.n_volumes - 1].root_ino);

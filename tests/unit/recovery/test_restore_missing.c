@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Memory that a daemon does not find is missing from the files that it was of, and from no other.
- */
+/* Memory that a daemon does not find is missing from the files with the memory, and from no other
+ * file. */
 #include "fs/file/internal.h"
 #include "tests/unit/restore_actor.h"
 #include "tests/unit/restore_daemon.h"
@@ -56,7 +56,7 @@ static void expect_there(struct fs *fs, const struct inode *file, char filled)
 	ck_assert_int_eq(memcmp(bytes, wanted, sizeof(bytes)), 0);
 }
 
-/* Nothing of it is served, or changed. */
+/* Checks that all calls on the file's data fail and change no byte. */
 static void expect_missing(struct fs *fs, const struct inode *file)
 {
 	struct inode *inode = inode_find(fs, file->ino);
@@ -105,7 +105,7 @@ static uint64_t chunk_of(const struct inode *file, uint32_t extent)
 	return fdstore_id(FDSTORE_CHUNK, file->file->extents.at[extent].span.chunk->id);
 }
 
-/* Puts another descriptor in the place of what is held: the one that was. */
+/* Replaces a held descriptor, and returns the old descriptor. */
 static int put(struct held *of, uint64_t id, int fd)
 {
 	for (unsigned i = 0; i < of->n; i++) {
@@ -125,7 +125,8 @@ static int nothing(void)
 	return open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
-/* Chunks of one file and of several; and a later daemon that finds them. */
+/* The missing chunks belong to a single file and to several files; a later daemon finds the chunks.
+ */
 START_TEST(chunks)
 {
 	struct inode *whole = made(gpu(0), "whole", 3 * MIB), *small = made(gpu(0), "small", 5000);
@@ -144,7 +145,8 @@ START_TEST(chunks)
 	expect_there(&second, large, 'l');
 	expect_there(&second, other, 'o');
 	ck_assert_uint_eq(file_size(inode_find(&second, whole->ino)->file), 3 * MIB);
-	/* Nobody gets what may be theirs, and nothing of it is forgotten. */
+	/* The missing memory goes to no other file, and the journal keeps the records of the files.
+	 */
 	if (_i)
 		checkpoint(&second);
 	for (int i = 0; i < 2; i++) {
@@ -160,7 +162,7 @@ START_TEST(chunks)
 }
 END_TEST
 
-/* Who empties it has a file again, and who removes it has removed it. */
+/* A truncated file is usable again, and a removed file stays removed. */
 START_TEST(emptied_and_removed)
 {
 	struct inode *whole = made(gpu(0), "whole", 3 * MIB), *small = made(gpu(0), "small", 5000);
@@ -184,7 +186,7 @@ START_TEST(emptied_and_removed)
 	expect_new(&third, whole);
 	expect_new(&third, small);
 	ck_assert_ptr_null(inode_find(&third, gone));
-	/* What was the removed one's is nobody's. */
+	/* The keeper no longer holds the removed file's chunk. */
 	for (unsigned i = 0; i < left_again.n; i++)
 		ck_assert(left_again.ids[i] != ids[1]);
 	next_down(&third, &left_again);
@@ -217,7 +219,7 @@ START_TEST(objects)
 }
 END_TEST
 
-/* A record that says what cannot be of one file. */
+/* Writes a record that no real file can have. */
 static void record_nonsense(const struct inode *file, struct journal_extent extent)
 {
 	struct journal_file image = {.ino = file->ino, .n_extents = 1};
@@ -238,7 +240,7 @@ START_TEST(nonsense)
 	    {.offset = 0, .bytes = twos->span.bytes, .chunk = twos->span.chunk->id},
 	    {.offset = 0, .bytes = 4096, .chunk = ones->span.chunk->id, .into = ones->span.offset},
 	};
-	struct inode *bad = made(gpu(0), "zbad", 5000); /* found after the others */
+	struct inode *bad = made(gpu(0), "zbad", 5000); /* found after the other files */
 
 	record_nonsense(bad, extents[_i]);
 	next_up(&held, &left, &left_holder, &second);

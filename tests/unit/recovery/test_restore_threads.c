@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Many threads change a tree while its journal is compacted again and again: what is read back in
- * the end is what there is. Also run under TSan. */
+/* Many threads change a tree during repeated checkpoints of its journal: the restored state equals
+ * the final state. Also run under TSan. */
 #include "fs/file/export.h"
 #include "tests/unit/restore_daemon.h"
 
@@ -114,7 +114,7 @@ static void *run(void *pointer)
 	return NULL;
 }
 
-/* As the last close would have. */
+/* Trims every file as its last close would. */
 static void trim_all(void)
 {
 	uint32_t slot = 0;

@@ -157,7 +157,7 @@ START_TEST(only_exact_packets_pass)
 	extend.header.version--;
 	extend.first_chunk = UINT64_MAX;
 	ck_assert_int_eq(share_request_parse(&extend, sizeof(extend), &request), -EBADMSG);
-	for (uint16_t type = 4; type < 64; type++) { /* 4 is for a header alone */
+	for (uint16_t type = 4; type < 64; type++) { /* 4 is the type of a header alone */
 		extend.header.type = type;
 		ck_assert_int_eq(share_request_parse(&extend, sizeof(extend), &request), -EBADMSG);
 	}

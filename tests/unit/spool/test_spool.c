@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The spool as a user has it: what was saved is there at the next mount, whatever happened between.
- */
+/* The spool as a user sees the spool: saved files are present at the next mount, whatever happened
+ * in between. */
 #include <errno.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -141,7 +141,7 @@ START_TEST(only_what_changed_is_written)
 	put_bytes(file, "x", 1, 3 * SPOOL_BLOCK);
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	ck_assert_uint_eq(saved_bytes(), before + SPOOL_BLOCK);
-	/* As leases do. */
+	/* Leases mark the blocks as unknown. */
 	spool_mark_unknown(file);
 	ck_assert_int_eq(spool_save(&fixture, file), 0);
 	ck_assert_uint_eq(saved_bytes(), before + SPOOL_BLOCK);
@@ -186,7 +186,7 @@ START_TEST(shorter_and_longer)
 }
 END_TEST
 
-/* After a crash names are as they were saved last: at once for names that changed. */
+/* After a crash the names are the last saved names: changed names are saved at once. */
 START_TEST(names_are_followed)
 {
 	struct inode *a = file_of(gpu(0), "a", 10), *b = file_of(gpu(0), "b", 20);
@@ -217,7 +217,7 @@ START_TEST(moved_to_another_gpu)
 	remount();
 	ck_assert(!is_there(gpu(0), "file"));
 	expect_bytes(at(gpu(1), "there"), pattern, BYTES);
-	/* Bytes that are in the spool alone move too. */
+	/* Bytes that are only in the spool move too. */
 	remount();
 	ck_assert_int_eq(rename_to(gpu(1), "there", gpu(0), "back", 0), 0);
 	expect_bytes(at(gpu(0), "back"), pattern, BYTES);
@@ -240,7 +240,7 @@ START_TEST(a_name_is_never_another_files)
 }
 END_TEST
 
-/* A file that is not brought back keeps its copy through any number of mounts. */
+/* A file without a recall keeps its copy through any number of mounts. */
 START_TEST(bytes_may_stay_away)
 {
 	file_of(gpu(0), "file", BYTES);
@@ -304,7 +304,7 @@ START_TEST(a_full_disk)
 	setrlimit(RLIMIT_FSIZE, &limit);
 	ck_assert_int_eq(rc, -EFBIG);
 	ck_assert_uint_eq(spool_counters(&fixture).errors, 1);
-	/* Memory has the new bytes, the disk the old ones, until there is room. */
+	/* Memory has the new bytes, and the disk the old bytes, until the disk has room. */
 	ck_assert_int_eq(get_bytes(file, seen, 3, 0), 3);
 	ck_assert_mem_eq(seen, "new", 3);
 	mount_crash();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a disk and a crash can do to the spool: whatever it is, what is served is what was saved,
- * and all that is not served is told by name. */
+/* Faults of the disk, and crashes: the spool serves only saved bytes, and names every file that the
+ * spool does not serve. */
 #include <errno.h>
 
 #include "common/cleanup.h"
@@ -10,7 +10,8 @@
 #define FILES 4
 #define BYTES ((size_t)(2 * SPOOL_BLOCK + 777))
 
-/* Chosen so that a fault can be anywhere; a file of one block, of several, and an empty one. */
+/* A file of several blocks, of a small block, of a single whole block, and an empty file, so that a
+ * fault can be at any place. */
 static const size_t sizes[FILES] = {BYTES, 100, SPOOL_BLOCK, 0};
 static char pattern[FILES][BYTES], seen[BYTES];
 
@@ -61,7 +62,7 @@ static bool is_whole(unsigned number)
 	       memcmp(seen, pattern[number], sizes[number]) == 0;
 }
 
-/* --- a hundred faults, each in one file of the spool, which is put right again */
+/* --- a hundred faults, each in a file of the spool, which is repaired afterwards */
 
 struct victim {
 	char path[160];
@@ -69,7 +70,8 @@ struct victim {
 	size_t length;
 };
 
-/* Ids are given in the order of saving, which threads choose: by the record's name line. */
+/* Returns the id of a file by the name in its record: ids are given in the order of saves, which
+ * depends on threads. */
 static uint64_t id_of(unsigned number)
 {
 	char name[16];
@@ -123,11 +125,11 @@ static void inject(const struct victim *victim, enum fault fault, uint64_t rando
 		bytes[length] = '\n';
 		victim_write(victim, bytes, length + 1);
 		break;
-	case VERSION: /* a record's head says 2 */
+	case VERSION: /* the head of a record says 2 */
 		bytes[strlen("gpumem-spool ")] = '1';
 		victim_write(victim, bytes, length);
 		break;
-	case A_LINK: /* to what is right, even */
+	case A_LINK: /* a link, even to the right file */
 		unlink(victim->path);
 		ck_assert_int_eq(symlink("/dev/zero", victim->path), 0);
 		break;
@@ -140,8 +142,8 @@ static void inject(const struct victim *victim, enum fault fault, uint64_t rando
 	}
 }
 
-/* Opening gives the error, again and again; the rest is whole; unlike what is damaged, which stays
- * as it is on the disk. */
+/* Every open of the damaged file gives the error, the other files are whole, and the damaged file
+ * stays unchanged on the disk. */
 static void expect_damage(unsigned number)
 {
 	mount_up();
@@ -175,7 +177,7 @@ START_TEST(a_hundred_faults)
 	for (unsigned n = 0; n < 100; n++) {
 		unsigned number = n % FILES;
 		uint64_t random = unit_random(&state);
-		/* An empty file's data can only be missing, or be something else. */
+		/* The data of an empty file can only be missing, or be of another file type. */
 		bool data = n / FILES % 2 && sizes[number];
 		enum fault fault = n / (2 * FILES) % FAULTS;
 		struct victim victim;
@@ -235,7 +237,7 @@ START_TEST(a_damaged_file_is_removed)
 }
 END_TEST
 
-/* --- a daemon that is killed at every step of a save */
+/* --- a daemon that is killed at each step of a save */
 
 static unsigned steps, last_step;
 
@@ -246,7 +248,8 @@ static void count_step(void *of)
 		_exit(0);
 }
 
-/* A save by another process, killed at a step: false when it came to its end before. */
+/* Saves in another process, which is killed at a step. Returns false if the save ended before the
+ * step. */
 static bool killed_at(unsigned step, void (*change)(unsigned step))
 {
 	int status;
@@ -266,7 +269,7 @@ static bool killed_at(unsigned step, void (*change)(unsigned step))
 	return WEXITSTATUS(status) == 0;
 }
 
-/* Each change makes another file of it than any before. */
+/* Each change gives the file a content that the file never had before. */
 static void change_one_block(unsigned step)
 {
 	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), 0);
@@ -312,7 +315,7 @@ static void replace_by_new(unsigned step)
 	ck_assert_int_eq(rename_to(gpu(0), "beside", at(gpu(0), "dir"), "file0", 0), 0);
 }
 
-/* The second before the first was followed. */
+/* The second replacement comes before the follow of the first replacement. */
 static void replace_twice(unsigned step)
 {
 	ck_assert_int_eq(make_file(gpu(0), "first"), 0);
@@ -335,7 +338,7 @@ static uint64_t hash_now(struct inode *file)
 	return hash;
 }
 
-/* Where the file is, and what is in it: one of two states. */
+/* Returns a hash of the file's place and content, which must be one of two states. */
 static uint64_t state_now(void)
 {
 	struct inode *dir = at(gpu(0), "dir");

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Names that change faster than they are followed: what was replaced does not come back, and what
- * replaced it is on the disk before it goes. Nothing is followed here until something is saved. */
+/* Names that change faster than the spool follows: a replaced file does not come back, and the
+ * replacing file is on the disk before the replaced file goes. In the tests the spool follows names
+ * only at a save. */
 #include <errno.h>
 #include <sys/resource.h>
 
 #include "tests/unit/spool_fixture.h"
 
-/* What the disk has room for when it is small. */
+/* The largest file that fits the small disk. */
 #define SMALL_DISK 4096
 
 static char pattern[2 * SMALL_DISK];
@@ -24,7 +25,7 @@ static void file_of(const char *name, size_t bytes)
 	put_bytes(at(gpu(0), name), pattern, bytes, 0);
 }
 
-/* With its bytes in the spool. */
+/* Makes a file with its bytes in the spool. */
 static void saved_of(const char *name, size_t bytes)
 {
 	file_of(name, bytes);
@@ -41,7 +42,7 @@ static uint64_t size_of(const char *name)
 	return file_size(at(gpu(0), name)->file);
 }
 
-/* In the tree that people see; 0: it is not there. */
+/* Returns the size of a file in the tree of links in the spool; 0: missing. */
 static uint64_t seen_size(const char *name)
 {
 	char path[128];
@@ -62,7 +63,7 @@ static void crash_and_mount(void)
 	mount_up();
 }
 
-/* Tries to follow what has changed while the disk has room for small files alone. */
+/* Follows changed names while the disk has room only for small files. */
 static void follow_on_small_disk(void)
 {
 	struct rlimit limit, small;
@@ -89,7 +90,7 @@ START_TEST(replaced_again_before_it_was_followed)
 }
 END_TEST
 
-/* As programs write a file that must be whole, twice in a moment. */
+/* Programs write a file that must be whole in this way; here twice in a moment. */
 START_TEST(what_was_never_saved_replaces_it)
 {
 	saved_of("file", 10);
@@ -104,7 +105,7 @@ START_TEST(what_was_never_saved_replaces_it)
 }
 END_TEST
 
-/* Each in the place of the other, and all names gone in the end. */
+/* Each file replaces the other, and at the end all names are gone. */
 START_TEST(two_that_replaced_each_other)
 {
 	const char *names[] = {"a1", "a2", "b1", "b2"};
@@ -128,7 +129,7 @@ START_TEST(two_that_replaced_each_other)
 }
 END_TEST
 
-/* What is in the spool stays there until there is room for what is to replace it. */
+/* A saved file stays in the spool until the replacing file has room. */
 START_TEST(no_room_for_what_replaced_it)
 {
 	saved_of("file", 10);
@@ -155,7 +156,7 @@ START_TEST(no_room_and_replaced_again)
 }
 END_TEST
 
-/* It goes with the last of its names, and of those one cannot be saved. */
+/* The file goes with its last name, and the file that replaced one of the names cannot be saved. */
 START_TEST(no_room_for_one_of_two)
 {
 	struct inode *file;
@@ -178,7 +179,7 @@ END_TEST
 
 static unsigned steps;
 
-/* At every step of what follows names, another name to follow. */
+/* Renames at every step of the follow, so that the follow always finds another name. */
 static void rename_again(void *of)
 {
 	(void)of;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The text of a record: what is written is read as the same, and what says anything that cannot be
- * is refused. */
+/* The text of a record: a written record is read as the same record, and a record with an
+ * impossible value is refused. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,7 +15,7 @@
 #include "fs/tree/xattr.h"
 #include "tests/unit/unit.h"
 
-/* A record of an empty file. The tests below are changes to its members, with ' for ". */
+/* A record of an empty file. Each test changes members of the record, with ' for ". */
 static const char base[] = "{'version':1,'sequence':2,'id':3,'mode':33188,'uid':4,'gid':5,'rdev':0,"
 			   "'atime':1,'mtime':-9223372036854775808,'ctime':9223372036854775807,"
 			   "'btime':4,'max_bytes':-1,'max_files':-1,'size':0,'names':[[1,'a']],"
@@ -31,7 +31,7 @@ static const char base[] = "{'version':1,'sequence':2,'id':3,'mode':33188,'uid':
 #define CONTENT(size, runs, blocks, fresh)                                                         \
 	"'size':" size ",'runs':" runs ",'blocks':" blocks ",'fresh':" fresh
 
-/* Head and sum around a body. */
+/* Adds head and sum to a body. */
 static int read_body(const char *body, struct spool_record *record)
 {
 	AUTO_FREE char *text = NULL;
@@ -59,7 +59,7 @@ static json_t *quoted(const char *format, const char *text)
 	return object;
 }
 
-/* The base with other members; a member that becomes null is left out. */
+/* Reads the base with changed members; a member that becomes null is left out. */
 static int read_changed(const char *members, struct spool_record *record)
 {
 	json_t *object = quoted("%s", base), *changes = quoted("{%s}", members), *value;
@@ -117,8 +117,8 @@ END_TEST
 static const char *const bad[] = {
     "'names':[]",
     "'id':null",		  /* missing */
-    "'id':0",			  /* of no record */
-    "'id':'3'",			  /* another type */
+    "'id':0",			  /* no valid record id */
+    "'id':'3'",			  /* wrong type */
     "'id':3.0",			  /* no integer */
     "'nothing':1",		  /* unknown */
     "'size':-1",		  /* too small */
@@ -138,9 +138,9 @@ static const char *const bad[] = {
     "'names':[[1,'a',2]]",
     "'names':{}",
     DIR_ ",'names':[[1,'a'],[2,'b']]", /* a directory with two names */
-    DIR_ ",'size':1",		       /* of a file */
-    DIR_ ",'target':'x'",	       /* of a link */
-    "'max_bytes':1",		       /* of a directory */
+    DIR_ ",'size':1",		       /* only for files */
+    DIR_ ",'target':'x'",	       /* only for links */
+    "'max_bytes':1",		       /* only for directories */
     "'device':'GPU-1'",
     LINK,				/* a link to nowhere */
     FIFO ",'rdev':259",			/* no device */
@@ -219,7 +219,7 @@ START_TEST(many_blocks_are_read)
 }
 END_TEST
 
-/* The head and the sum. */
+/* The reader checks the head and the sum. */
 START_TEST(frames_are_looked_at)
 {
 	struct spool_record record;

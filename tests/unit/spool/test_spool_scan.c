@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A daemon with a journal that is killed while it brings back the spool's tree, and later: the one
- * that goes on has every file once, with all that it has. */
+/* A daemon with a journal is killed while the daemon restores the spool's tree, and later: the next
+ * daemon has every file once, with all its attributes. */
 #include "tests/unit/journal_fixture.h"
 #include "tests/unit/spool_fixture.h"
 
@@ -24,7 +24,7 @@ static size_t size_of(unsigned number)
 	return number * SPOOL_BLOCK / 2;
 }
 
-/* Files in both kinds of volume, with all that a file can have. */
+/* Makes files in the two kinds of volume, with all attributes that a file can have. */
 static void fill(void)
 {
 	uint64_t state = unit_seed();
@@ -68,7 +68,7 @@ static void freeze_some(void *of)
 		held_freeze(&held, FREEZE_ALL, &frozen[n_frozen++]);
 }
 
-/* As fs_open does it, with a fault point from when there is a journal. */
+/* Starts a daemon as fs_open does, with a fault point as soon as the daemon has a journal. */
 static void daemon_with_spool(const struct fdstore_ops *holder, void (*fault)(void *of))
 {
 	char text[256];
@@ -107,7 +107,7 @@ static void expect_all(void)
 		ck_assert_uint_eq(file_size(file->file), size_of(i));
 		ck_assert_int_eq(get_bytes(file, seen, sizeof(seen), 0), (ssize_t)size_of(i));
 		ck_assert(memcmp(seen, bytes, size_of(i)) == 0);
-		/* The objects of host/ that were frozen are copies, and written just now. */
+		/* The frozen objects of host/ are copies with a new time. */
 		ck_assert(i % 2 == 0 || file->fields->mtime == i + 1);
 	}
 	ck_assert_ptr_eq(at(gpu(0), "file1"), at(gpu(0), "linked"));
@@ -136,7 +136,7 @@ START_TEST(killed_while_names_come_back)
 }
 END_TEST
 
-/* Bytes that are in the spool alone, and bytes that are in memory and were not saved. */
+/* A file has bytes only in the spool, and bytes in memory that were not saved. */
 START_TEST(killed_with_bytes_on_both_sides)
 {
 	struct fdstore_ops holder = held_holder(&held), other;
@@ -171,8 +171,8 @@ START_TEST(killed_with_bytes_on_both_sides)
 }
 END_TEST
 
-/* The disk is not there when a daemon goes on: memory is, and what is on the disk alone is an
- * error, and no zeroes. */
+/* The disk is missing when the next daemon starts: memory is served, and bytes that are only on the
+ * disk give an error, not zeroes. */
 START_TEST(going_on_without_the_disk)
 {
 	struct fdstore_ops holder = held_holder(&held), other;

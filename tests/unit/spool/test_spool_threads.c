@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files that are written, renamed and removed while they are saved, by all threads of the spool. */
+/* Files that are written, renamed and removed while all threads of the spool save the files. */
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
 
 #include "tests/unit/spool_fixture.h"
 
-/* Large enough that several threads save one file. */
+/* Large enough that several threads save a file. */
 #define BYTES (SPOOL_LARGE + 3 * SPOOL_BLOCK + 17)
 #define PIECE 4096
 #define SAVES 4
@@ -62,7 +62,7 @@ END_TEST
 
 static atomic_uint saves;
 
-/* Until all that there is has been saved, or there is nothing more to do. */
+/* Waits until a save of all files ended, or the test is over. */
 static void wait_for_save(void)
 {
 	unsigned before = atomic_load(&saves);
@@ -71,15 +71,15 @@ static void wait_for_save(void)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* Each as long as no other. */
+/* Makes a file with a size that no other file has. */
 static void make_another(const char *name, unsigned number)
 {
 	ck_assert_int_eq(make_file(gpu(0), name), 0);
 	put_bytes(at(gpu(0), name), model, number + 1, 0);
 }
 
-/* So many that a name is taken again before the first who took it was followed, of files that have
- * been saved. */
+/* Renames saved files so often that a name is taken again before the spool followed the first file
+ * with the name. */
 static void *rename_all(void *pointer)
 {
 	uint64_t state = unit_seed() + 1;
@@ -100,7 +100,7 @@ static void *rename_all(void *pointer)
 	return pointer;
 }
 
-/* Whatever their names are in the end: they lead to what they led to. */
+/* Whatever the final names are, each name leads to the same file after the next mount. */
 START_TEST(renamed_while_saved)
 {
 	uint64_t sizes[NAMES] = {0};

@@ -48,7 +48,7 @@ static void add(const char *path, const char *to, int64_t result)
 	access_log_add(shared, &entry);
 }
 
-/* The next text of at most so many bytes. */
+/* Returns the next text, of at most the given number of bytes. */
 static const char *take(struct access_reader *reader, size_t bytes)
 {
 	static char text[2 * ACCESS_RING_BYTES];
@@ -172,7 +172,7 @@ START_TEST(a_slow_reader_is_told)
 	char start[11];
 
 	add("/first", NULL, 0);
-	strcpy(start, take(reader, sizeof(start) - 1)); /* in the middle of a line */
+	strcpy(start, take(reader, sizeof(start) - 1)); /* ends in the middle of a line */
 	ck_assert_str_eq(start, "time=12.00");
 	for (int i = 1; i < MANY; i++)
 		add("/file", NULL, 0);

@@ -79,7 +79,7 @@ START_TEST(events_are_told)
 	double at, lasted;
 
 	ck_assert_int_eq(trace_start(trace), 0);
-	volume.at = trace->began - 1; /* before it began */
+	volume.at = trace->began - 1; /* before the trace began */
 	add("/gpu0/a", -4096);
 	trace_add(trace, &volume);
 	json_t *json = written();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* One directory's names: found by name, listed in order, cookies that hold through changes. */
+/* The names of a directory: search by name, listing in order, cookies that stay valid through
+ * changes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ START_TEST(finds_what_was_added)
 }
 END_TEST
 
-/* Through every size that the table of names takes on the way up and down. */
+/* Covers every size of the table of names, up and down. */
 START_TEST(finds_all_of_many)
 {
 	enum { NAMES = 5000 };
@@ -89,8 +90,8 @@ START_TEST(finds_all_of_many)
 }
 END_TEST
 
-/* A reader in the middle of a listing sees everything that was there throughout exactly once,
- * whatever comes and goes meanwhile. */
+/* A reader in the middle of a listing sees every name that stays exactly once, whatever names are
+ * added and removed meanwhile. */
 START_TEST(cookies_hold)
 {
 	enum { NAMES = 3000 };
@@ -112,7 +113,8 @@ START_TEST(cookies_hold)
 
 		ck_assert_uint_lt(entry->cookie, cookie);
 		cookie = entry->cookie;
-		/* One more for each that was met: a listing that met them would not end. */
+		/* The test adds a name for each listed name: a listing with the added names would
+		 * not end. */
 		ck_assert(strncmp(entry->name, "extra", 5) != 0);
 		if (sscanf(entry->name, "stay%u", &number) == 1)
 			seen[number]++;
@@ -141,7 +143,7 @@ START_TEST(memory_follows_the_names)
 		take(name);
 	}
 	ck_assert_uint_le(dir->cap_order, 128);
-	/* A name made and removed for ever: the list of cookies does not grow with it. */
+	/* A name is made and removed again and again: the list of cookies does not grow. */
 	for (unsigned i = 0; i < 10000; i++) {
 		add("again");
 		take("again");

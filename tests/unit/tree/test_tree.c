@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Names and what hangs on them, as system calls would ask for them. */
+/* Names and their inodes, used as by system calls. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ START_TEST(removing)
 	ck_assert_int_eq(tree_unlink(&fixture, at(gpu(0), "dir"), "file"), 0);
 	ck_assert_uint_eq(gpu(0)->nlink, 3);
 
-	/* Nothing can be made in a directory that is gone but still held. */
+	/* No name can be made in a removed directory with a reference. */
 	struct inode *dir = at(gpu(0), "dir");
 
 	inode_ref(dir);
@@ -153,7 +153,7 @@ START_TEST(rename_rules)
 	ck_assert(S_ISREG(at(top, "d1")->mode));
 	ck_assert_uint_eq(top->nlink, 3);
 	ck_assert_uint_eq(at(top, "d2")->nlink, 3);
-	/* An empty directory is replaced by a directory. */
+	/* A directory replaces an empty directory. */
 	ck_assert_int_eq(make_dir(top, "empty"), 0);
 	ck_assert_int_eq(rename_to(at(top, "d2"), "full", top, "empty", 0), 0);
 	ck_assert_uint_eq(at(top, "empty")->ino, d1);
@@ -189,7 +189,7 @@ START_TEST(across_volumes)
 	}
 	ck_assert_uint_eq(pool_usage(fixture.volumes[0].pool).span_bytes, 0);
 
-	/* No room: it stays where it was, whole. */
+	/* Without room the file stays in its old place, whole. */
 	uint64_t room = 64ULL << 20;
 	char *filler = calloc(1, 1 << 20);
 
@@ -203,7 +203,7 @@ START_TEST(across_volumes)
 	ck_assert_mem_eq(data, back, sizeof(data));
 	ck_assert(!is_there(gpu(0), "f"));
 
-	/* What cannot be all or nothing is for mv to copy. */
+	/* The daemon refuses a rename that cannot be atomic, and mv copies instead. */
 	ck_assert_int_eq(make_dir(gpu(1), "d"), 0);
 	ck_assert_int_eq(rename_to(gpu(1), "d", gpu(0), "d", 0), -EXDEV);
 	ck_assert_int_eq(rename_to(gpu(2), "f", gpu(0), "filler", RENAME_EXCHANGE), -EXDEV);
@@ -227,7 +227,8 @@ START_TEST(quotas)
 	ck_assert_int_eq(q->dir->rfiles, 2);
 	ck_assert_int_eq(write_to(at(q, "a"), data, 4096, 0), 4096);
 	ck_assert_int_eq(write_to(at(q, "a"), data, 8192, 4096), -EDQUOT);
-	/* A file from outside does not get in by rename; one inside moves about freely. */
+	/* A file from outside cannot enter the quota directory by rename; a file inside can move
+	 * within the directory. */
 	ck_assert_int_eq(make_file(gpu(0), "out"), 0);
 	ck_assert_int_eq(rename_to(gpu(0), "out", q, "out", 0), -EDQUOT);
 	ck_assert_int_eq(rename_to(q, "a", at(q, "b"), "a", 0), 0);
@@ -257,7 +258,8 @@ START_TEST(unlinked_while_open)
 	inode_put(&fixture, file, 1);
 	ck_assert_int_eq(gpu(0)->dir->rbytes, 0);
 
-	/* Nobody has it open: the memory goes with the name, whatever the kernel remembers. */
+	/* No process has the file open: the memory goes with the name, whatever the kernel's lookup
+	 * count is. */
 	ck_assert_int_eq(make_file(gpu(0), "g"), 0);
 	file = at(gpu(0), "g");
 	inode_ref(file);
@@ -335,7 +337,7 @@ START_TEST(deep_tree_ends)
 		dir = at(dir, "d");
 	}
 	ck_assert_int_eq(make_file(dir, "bottom"), 0);
-	/* fixture_down frees it without a stack as deep. */
+	/* fixture_down frees the chain without recursion of such depth. */
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What users may ask of the tree without end, and what they may not gain: depth, names, quotas. */
+/* Limits of the tree against endless requests of users: depth, names, quotas. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static void *forget_chain(void *pointer)
 	return NULL;
 }
 
-/* The kernel may forget a chain of removed directories from its top. On a stack that a call for
- * each of them would not fit. */
+/* The kernel may forget a chain of removed directories from the top. The stack of the test thread
+ * is too small for a call per directory. */
 START_TEST(a_deep_chain_goes_whatever_is_forgotten_first)
 {
 	struct inode **chain = calloc(DEPTH, sizeof(*chain)), *above = gpu(0);
@@ -51,7 +51,7 @@ START_TEST(a_deep_chain_goes_whatever_is_forgotten_first)
 }
 END_TEST
 
-/* So many directories, one in the other: the lowest. */
+/* Makes the given number of nested directories, and returns the lowest directory. */
 static struct inode *nested(struct inode *top, const char *name, int levels)
 {
 	ck_assert_int_eq(make_dir(top, name), 0);
@@ -63,7 +63,7 @@ static struct inode *nested(struct inode *top, const char *name, int levels)
 	return top;
 }
 
-/* Removes what nested() made, but for the top one. */
+/* Removes the directories of nested() except the top. */
 static void remove_nested(struct inode *lowest, struct inode *top)
 {
 	while (lowest != top) {
@@ -95,7 +95,8 @@ START_TEST(a_subtree_is_as_deep_as_its_lowest_directory)
 	struct inode *half = nested(gpu(0), "half", DEPTH / 2), *other, *beside;
 
 	other = nested(gpu(0), "other", DEPTH - DEPTH / 2);
-	/* One level of the other too many for below, none for beside the half's lowest. */
+	/* The chain below "over" is a level too deep for a place in half; the chain without "over"
+	 * fits. */
 	ck_assert_int_eq(make_dir(gpu(0), "over"), 0);
 	ck_assert_int_eq(rename_to(gpu(0), "other", at(gpu(0), "over"), "other", 0), 0);
 	ck_assert_int_eq(rename_to(gpu(0), "over", half, "d", 0), -ENAMETOOLONG);
@@ -103,14 +104,14 @@ START_TEST(a_subtree_is_as_deep_as_its_lowest_directory)
 	ck_assert_int_eq(make_dir(other, "d"), -ENAMETOOLONG);
 	ck_assert_int_eq(make_dir(gpu(0), "beside"), 0);
 	ck_assert_int_eq(rename_to(gpu(0), "half", at(gpu(0), "beside"), "half", 0), -ENAMETOOLONG);
-	/* An exchange moves both. */
+	/* An exchange moves the two directories. */
 	beside = nested(at(gpu(0), "beside"), "d", 2);
 	ck_assert_int_eq(rename_to(gpu(0), "half", at(gpu(0), "beside"), "d", RENAME_EXCHANGE),
 			 -ENAMETOOLONG);
 	ck_assert_int_eq(rename_to(at(gpu(0), "beside"), "d", gpu(0), "half", RENAME_EXCHANGE),
 			 -ENAMETOOLONG);
 	ck_assert_ptr_eq(at(at(gpu(0), "beside"), "d"), beside->dir->parent);
-	/* What is removed again counts no more. */
+	/* Removed directories count no more. */
 	remove_nested(other, half);
 	remove_nested(half, at(gpu(0), "half"));
 	ck_assert_int_eq(rename_to(gpu(0), "half", at(gpu(0), "beside"), "half", 0), 0);
@@ -128,7 +129,7 @@ START_TEST(a_directory_cannot_replace_one_above_it)
 }
 END_TEST
 
-/* In the directory "over": one file more than it may have. */
+/* Makes the directory "over" with a file more than its quota. */
 static struct inode *over_quota(void)
 {
 	struct inode *over;
@@ -141,7 +142,8 @@ static struct inode *over_quota(void)
 	return over;
 }
 
-/* A quota lowered below what is there must not forget that when a rename out of it fails. */
+/* A quota directory over its quota must keep the charge of a file when a rename of the file out of
+ * the directory fails. */
 START_TEST(a_rename_that_fails_leaves_the_charge)
 {
 	struct inode *over = over_quota();
@@ -211,7 +213,7 @@ static void empty_of(struct inode *parent)
 	}
 }
 
-/* Names cost memory of the daemon, which must not end for it. */
+/* Names take memory of the daemon, which must not end for lack of memory. */
 START_TEST(the_daemon_keeps_its_own_memory_bounded)
 {
 	int64_t before = fixture.metadata_bytes;
@@ -231,7 +233,7 @@ START_TEST(the_daemon_keeps_its_own_memory_bounded)
 }
 END_TEST
 
-/* What O_TMPFILE and linkat do to it. */
+/* The inode goes through the steps of O_TMPFILE and linkat. */
 START_TEST(a_file_whose_data_went_gets_no_name)
 {
 	struct tree_new what = {.mode = S_IFREG | 0600};
@@ -247,7 +249,7 @@ START_TEST(a_file_whose_data_went_gets_no_name)
 }
 END_TEST
 
-/* Who found the name before it led to another file may still be about to open the old one. */
+/* A process that looked the name up before the rename may still open the old file. */
 START_TEST(a_replaced_file_keeps_its_bytes_until_forgotten)
 {
 	struct inode *old;

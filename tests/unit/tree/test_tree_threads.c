@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Names changed from many threads at once, in the same and in different directories: afterwards
- * every count agrees with what is there. Also run under TSan. */
+/* Many threads change names at once, in the same and in different directories: afterwards every
+ * count agrees with the tree. Also run under TSan. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 struct actor {
 	pthread_t thread;
 	uint64_t random, offset;
-	unsigned failures; /* of a kind that cannot be */
+	unsigned failures; /* errors that no thread may get */
 };
 
 static bool expected(int error)
@@ -52,7 +52,7 @@ static int link_from(struct inode *from, const char *name, struct inode *to, con
 	return error;
 }
 
-/* Each thread at a place of its own: who wins a race for a byte is not the matter here. */
+/* Each thread writes at its own place, because races for a byte are not the matter of the test. */
 static int write_some(struct inode *dir, const char *name, uint64_t offset)
 {
 	struct inode *inode;
@@ -63,7 +63,8 @@ static int write_some(struct inode *dir, const char *name, uint64_t offset)
 	if (S_ISREG(inode->mode)) {
 		ssize_t n = write_to(inode, "0123456789", 10, offset);
 
-		/* A file whose name goes meanwhile is emptied: no write to it fails by that. */
+		/* A file that loses its name meanwhile is emptied, but no write to the file fails.
+		 */
 		error = n == 10 || n == -EDQUOT ? 0 : -EIO;
 	}
 	inode_put(&fixture, inode, 1);
@@ -199,7 +200,7 @@ START_TEST(a_quota_holds_in_a_race)
 		made += (uintptr_t)result;
 	}
 	ck_assert_uint_le(made, 1000);
-	ck_assert_uint_ge(made, 1000 - THREADS); /* two that collide may both be refused */
+	ck_assert_uint_ge(made, 1000 - THREADS); /* colliding threads may all be refused */
 	ck_assert_int_eq(dir->dir->rfiles, (int64_t)made);
 }
 END_TEST

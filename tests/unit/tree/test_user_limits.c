@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is counted by uid, the list of leases, and the texts of .gpumem/. */
+/* Limits by uid, the list of leases, and the texts of .gpumem/. */
 #include "fs/tree/user_limits.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ START_TEST(each_user_has_a_limit)
 }
 END_TEST
 
-/* What a daemon before this one allowed stays, and nothing comes on top of it. */
+/* Leases that a previous daemon allowed stay, and further leases above the limit are refused. */
 START_TEST(what_is_restored_is_never_refused)
 {
 	ck_assert_int_eq(user_limits_restore(&fixture, A, USER_LEASES, 150), 0);
@@ -121,7 +121,7 @@ static void unlease(unsigned n)
 	inode_put(&fixture, entries[n].inode, 1);
 }
 
-/* The next few leases' numbers; -1 fills up what is left. */
+/* Sets numbers to the numbers of the next leases, and the remaining numbers to -1. */
 static unsigned next(struct lease_place *place, uid_t uid, int *numbers, unsigned room)
 {
 	struct viewer viewer = viewer_of(uid);
@@ -150,7 +150,7 @@ START_TEST(a_reader_keeps_its_place)
 	ck_assert_int_eq(numbers[1], 1);
 	ck_assert_uint_eq(next(&other, 0, numbers, 3), 3);
 	ck_assert_int_eq(numbers[2], 2);
-	/* Those around the place go, and one comes that is not of this list. */
+	/* The leases around the place end, and a lease starts that is not part of the list. */
 	unlease(1);
 	unlease(2);
 	lease(6, A);
@@ -171,7 +171,7 @@ START_TEST(a_reader_keeps_its_place)
 }
 END_TEST
 
-/* Many leases of others lie between those that a user may see; the owner of the file is uid 1. */
+/* A user sees few leases between many leases of other users; the owner of the file is uid 1. */
 START_TEST(a_viewer_sees_what_is_its_own)
 {
 	struct lease_place place = {0};
@@ -224,7 +224,7 @@ static const struct control_file *control_file_of(const char *name)
 	return file;
 }
 
-/* Reads so many bytes at a time; a NUL follows. */
+/* Reads the text in pieces of the given size, and adds a NUL. */
 static char *read_text(uint64_t handle, size_t at_once)
 {
 	char *text = malloc(1 << 20);
@@ -262,7 +262,7 @@ START_TEST(a_list_is_one_text)
 		lines++;
 	ck_assert_uint_eq(lines, LEASES);
 	for (unsigned i = 0; i < 3; i++) {
-		/* What was read is gone, and what lies behind the end never was. */
+		/* The read text is freed, and a read behind the end gives no bytes. */
 		char byte;
 
 		ck_assert_int_eq(snapshot_read(&fixture, handles[i], &byte, 1, 0), 0);
@@ -292,7 +292,7 @@ START_TEST(open_texts_are_counted)
 	ck_assert_int_eq(snapshot_open(&fixture, file, A, &handles[0]), 0);
 	while (n--)
 		snapshot_close(&fixture, handles[n]);
-	/* Of a handle from another daemon, twice. */
+	/* A handle from another daemon, reopened twice. */
 	ck_assert_int_eq(snapshot_reopen(&fixture, file, A, 1ULL << 40), 0);
 	ck_assert_int_eq(snapshot_reopen(&fixture, file, A, 1ULL << 40), -EEXIST);
 	snapshot_close(&fixture, 1ULL << 40);
@@ -302,7 +302,7 @@ END_TEST
 
 #define PIECES 4000
 
-/* What is longer than an attribute can be is refused, and not made first. */
+/* A list longer than the longest attribute is refused before its text is made. */
 START_TEST(a_long_attribute_takes_no_memory)
 {
 	struct inode *file = at(gpu(0), "f");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Stored extended attributes, as xattr(7) has them. */
+/* Stored extended attributes, as described in xattr(7). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +61,7 @@ START_TEST(names_listed)
 	ck_assert_uint_eq(xattr_list(list, XATTR_NAMES_ALL, NULL, 0), 17);
 	ck_assert_uint_eq(xattr_list(list, XATTR_NAMES_ALL, names, sizeof(names)), 17);
 	ck_assert_mem_eq(names, "user.a\0trusted.b", 17);
-	/* What does not fit is not written in part. */
+	/* A name that does not fit is not written in part. */
 	memset(names, 'x', sizeof(names));
 	ck_assert_uint_eq(xattr_list(list, XATTR_NAMES_ALL, names, 10), 17);
 	ck_assert_mem_eq(names, "user.a\0xxx", 10);
@@ -80,7 +80,7 @@ START_TEST(bounded)
 	ck_assert_int_eq(xattr_set(&list, "user.a", value, XATTRS_BYTES_MAX, 0), -ENOSPC);
 	ck_assert_int_eq(xattr_set(&list, "user.a", value, XATTRS_BYTES_MAX - 7, 0), 0);
 	ck_assert_int_eq(xattr_set(&list, "user.b", "", 0, 0), -ENOSPC);
-	/* The old value makes room for the new one. */
+	/* The old value makes room for the new value. */
 	ck_assert_int_eq(xattr_set(&list, "user.a", value, XATTRS_BYTES_MAX - 8, 0), 0);
 	ck_assert_int_eq(xattr_set(&list, "user.a", "", 0, 0), 0);
 	do {
