@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "fs/core/vector.h"
 #include "fs/core/worker.h"
 #include "fs/file/device.h"
 #include "fs/file/host.h"
@@ -339,7 +340,7 @@ static int unclaimed_collect(uint64_t id, int fd, void *arg)
 	    (id & ((1ULL << FDSTORE_NUMBER_BITS) - 1)) < JOURNAL_FIRST_ID ||
 	    held_find(unclaimed->restore, id))
 		return 0;
-	uint64_t *ids = realloc(unclaimed->ids, (unclaimed->n + 1) * sizeof(*ids));
+	uint64_t *ids = vector_grow(unclaimed->ids, unclaimed->n, sizeof(*ids));
 
 	if (!ids)
 		return -ENOMEM;

@@ -40,13 +40,14 @@ static void log_missing(struct restore *restore, struct inode *inode, int error)
 	if (tree_path(fs, inode, path, sizeof(path)) < 0)
 		snprintf(path, sizeof(path), "/inode %" PRIu64, inode->ino);
 	if (error == -EUCLEAN)
-		log_error("%s%s: lost: what is known of its memory makes no sense. It gives EIO "
-			  "until it is emptied or removed",
+		log_error("%s%s: lost: the journal's record of its memory is inconsistent. The "
+			  "file gives EIO until it is emptied or removed",
 			  fs->options.mountpoint, path);
 	else
-		log_error("%s%s: its memory cannot be had: %s. It gives EIO until it is emptied "
-			  "or removed, or a later daemon finds its memory",
-			  fs->options.mountpoint, path, strerror(-error));
+		log_error(
+		    "%s%s: its memory cannot be had: %s. The file gives EIO until it is emptied "
+		    "or removed, or a later daemon finds its memory",
+		    fs->options.mountpoint, path, strerror(-error));
 }
 
 void restore_missing(struct restore *restore, struct inode *inode, int error)

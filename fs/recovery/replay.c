@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fs/core/mode.h"
+#include "fs/core/vector.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
@@ -256,16 +257,12 @@ static void replay_dir(struct inode *inode, const struct journal_dir *dir)
 
 static int request_keep_earlier(struct restore *restore, const struct journal_request *request)
 {
-	/* The array doubles whenever the count is a power of two. */
-	if (!(restore->n_earlier & (restore->n_earlier - 1))) {
-		size_t room = restore->n_earlier ? restore->n_earlier * 2 : 1;
-		struct journal_request *earlier =
-		    reallocarray(restore->earlier, room, sizeof(*earlier));
+	struct journal_request *earlier =
+	    vector_grow(restore->earlier, restore->n_earlier, sizeof(*earlier));
 
-		if (!earlier)
-			return -ENOMEM;
-		restore->earlier = earlier;
-	}
+	if (!earlier)
+		return -ENOMEM;
+	restore->earlier = earlier;
 	restore->earlier[restore->n_earlier++] = *request;
 	return 0;
 }

@@ -38,7 +38,8 @@ static int volumes_match(struct restore *restore)
 				    sizeof(header->volumes[i])) == 0)
 				restore->volumes[i] = &fs->volumes[k];
 		if (!restore->volumes[i] || restore->volumes[i]->index != i) {
-			log_error("%.*s: files were on it, and it is not where it was: start with "
+			log_error("%.*s: the GPU of saved files is missing or has another number: "
+				  "start with "
 				  "the GPUs of the last daemon",
 				  (int)sizeof(header->volumes[i]), wanted);
 			return -ENODEV;
@@ -247,8 +248,8 @@ static int tree_rebuild(struct restore *restore)
 	if (rc == 0)
 		rc = restore_unclaimed(restore);
 	if (rc == -EUCLEAN)
-		log_error("journal: it says what cannot be: the files of the last daemon cannot be "
-			  "brought back");
+		log_error("journal: inconsistent: the files of the last daemon cannot be brought "
+			  "back");
 	return rc;
 }
 
@@ -308,8 +309,8 @@ static int journal_take(const struct fs *fs)
 
 	if (fd != -ENOENT || fdstore_generation(fs->fdstore) == 1)
 		return fd;
-	log_error(
-	    "journal: nobody holds that of the last daemon: its files cannot be brought back");
+	log_error("journal: the journal of the last daemon is not held: its files cannot be "
+		  "brought back");
 	return -EUCLEAN;
 }
 
@@ -355,7 +356,8 @@ int fs_restore_check(const struct fdstore_ops *holder)
 	if (pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
 	    header.magic == JOURNAL_MAGIC && header.version == JOURNAL_VERSION)
 		return 0;
-	log_error("journal: it is not of the version that this program reads, %d", JOURNAL_VERSION);
+	log_error("journal: the version is not %d, the only one that this program reads",
+		  JOURNAL_VERSION);
 	return -EUCLEAN;
 }
 

@@ -63,7 +63,8 @@ int settings_open(struct fs *fs)
 	if (changes)
 		settings_apply(fs, &fs->settings->values[changes % 2]);
 	if (error)
-		log_error("what is set in .gpumem/params is not kept: %s", strerror(-error));
+		log_error("settings in .gpumem/params do not outlive this daemon: %s",
+			  strerror(-error));
 	return error;
 }
 

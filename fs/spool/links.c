@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "fs/core/vector.h"
 #include "fs/spool/internal.h"
 
 /* Of the readable tree: deeper directories are left out. */
@@ -251,14 +252,11 @@ void spool_links_free(struct spool *spool)
 
 static int path_add(struct spool_paths *paths, const struct stat *st, const char *path)
 {
-	if ((paths->count & (paths->count - 1)) == 0) {
-		size_t room = paths->count ? paths->count * 2 : 1;
-		struct spool_path *more = reallocarray(paths->at, room, sizeof(*paths->at));
+	struct spool_path *more = vector_grow(paths->at, paths->count, sizeof(*more));
 
-		if (!more)
-			return -ENOMEM;
-		paths->at = more;
-	}
+	if (!more)
+		return -ENOMEM;
+	paths->at = more;
 	char *copy = strdup(path);
 
 	if (!copy)

@@ -255,8 +255,8 @@ static int entry_place_top(struct spool_restoring *restoring, struct spool_entry
 		return 0;
 	if (found->record.device && volume->device &&
 	    strcmp(found->record.device, volume->device->uuid) != 0)
-		log_warn("spool: %s was %s when its files were saved and is %s now: they are "
-			 "brought back to it",
+		log_warn("spool: %s was %s when its files were saved and is %s now: the files "
+			 "are brought back to the new GPU",
 			 volume->name, found->record.device, volume->device->uuid);
 	return inode_set_record(restoring, found, inode_find(restoring->fs, volume->root_ino));
 }
@@ -327,8 +327,8 @@ static int entry_place_displaced(struct spool_restoring *restoring, struct spool
 	snprintf(tail, sizeof(tail), "~%" PRIu64, found->id);
 	snprintf(name, sizeof(name), "%.*s%s", (int)(NAME_BYTES_MAX - strlen(tail)), entry->name,
 		 tail);
-	log_warn("spool: another file has the name '%s' now: what was saved under it before is "
-		 "brought back as '%s'",
+	log_warn("spool: another file has the name '%s' now: the older file is brought back as "
+		 "'%s'",
 		 entry->name, name);
 	return found_put_at(restoring, dir->inode, name, found);
 }
@@ -411,8 +411,8 @@ static int found_place_by_path(struct spool_restoring *restoring, struct spool_f
 		  found->record.n_names ? " of " : "",
 		  found->record.n_names ? found->record.names[0].name : "",
 		  found->damage	     ? found->damage
-		  : found->record.id ? "the directory that it is in is missing or damaged"
-				     : "it is damaged");
+		  : found->record.id ? "its directory is missing or damaged"
+				     : "the record is damaged");
 	atomic_fetch_add(&restoring->spool->damaged, 1);
 	return 0;
 }

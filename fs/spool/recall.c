@@ -142,8 +142,9 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 	char path[PATH_MAX];
 
 	spool_path_text(fs, inode, path);
-	log_error("%s: what %s/.spool has of it, number %" PRIu64 ", is damaged: %s: opening the "
-		  "file is an input/output error until it is removed, and the copy stays as it is",
+	log_error("%s: the copy in %s/.spool, number %" PRIu64
+		  ", is damaged: %s: opening the file is "
+		  "an input/output error until the file is removed; the copy stays unchanged",
 		  path, fs->spool->path, id, why);
 	atomic_fetch_add(&fs->spool->damaged, 1);
 	atomic_store_explicit(&inode->residency, INODE_DAMAGED, memory_order_release);
@@ -156,8 +157,7 @@ static void log_later(struct fs *fs, struct inode *inode, int error)
 	char path[PATH_MAX];
 
 	spool_path_text(fs, inode, path);
-	log_warn("%s: cannot be brought back from the spool now: %s: the next who opens it tries "
-		 "again",
+	log_warn("%s: cannot be brought back from the spool now: %s: the next open tries again",
 		 path, strerror(-error));
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/core/vector.h"
 #include "fs/tree/xattr.h"
 
 void spool_record_free(struct spool_record *record)
@@ -22,37 +23,28 @@ void spool_record_free(struct spool_record *record)
 	*record = (struct spool_record){0};
 }
 
-int spool_array_grow(void *array, size_t count, size_t size)
-{
-	void **at = array;
-
-	/* To powers of two. */
-	if (count & (count - 1))
-		return 0;
-	void *more = reallocarray(*at, count ? count * 2 : 1, size);
-
-	if (!more)
-		return -ENOMEM;
-	*at = more;
-	return 0;
-}
-
 int spool_record_add_name(struct spool_record *record, uint64_t dir, const char *name)
 {
+	struct spool_name *names = vector_grow(record->names, record->n_names, sizeof(*names));
+
+	if (!names)
+		return -ENOMEM;
+	record->names = names;
 	char *copy = strdup(name);
 
-	if (!copy || spool_array_grow(&record->names, record->n_names, sizeof(*record->names))) {
-		free(copy);
+	if (!copy)
 		return -ENOMEM;
-	}
 	record->names[record->n_names++] = (struct spool_name){dir, copy};
 	return 0;
 }
 
 int spool_record_add_run(struct spool_record *record, uint64_t from, uint64_t bytes)
 {
-	if (spool_array_grow(&record->runs, record->n_runs, sizeof(*record->runs)))
+	struct spool_run *runs = vector_grow(record->runs, record->n_runs, sizeof(*runs));
+
+	if (!runs)
 		return -ENOMEM;
+	record->runs = runs;
 	record->runs[record->n_runs++] = (struct spool_run){from, bytes};
 	return 0;
 }
@@ -70,16 +62,19 @@ int spool_record_find_blocks(struct spool_record *record)
 
 		for (index = index < next ? next : index;
 		     index * SPOOL_BLOCK < run->from + run->bytes; next = ++index) {
-			if (spool_array_grow(&record->blocks, record->n_blocks,
-					     sizeof(*record->blocks)))
+			struct spool_block *blocks =
+			    vector_grow(record->blocks, record->n_blocks, sizeof(*blocks));
+
+			if (!blocks)
 				return -ENOMEM;
+			record->blocks = blocks;
 			record->blocks[record->n_blocks++] = (struct spool_block){.index = index};
 		}
 	}
 	return 0;
 }
 
-static int by_index(const void *key, const void *element)
+static int block_by_index(const void *key, const void *element)
 {
 	uint64_t index = *(const uint64_t *)key;
 	const struct spool_block *block = element;
@@ -91,7 +86,8 @@ struct spool_block *spool_record_block(const struct spool_record *record, uint64
 {
 	if (!record->n_blocks)
 		return NULL;
-	return bsearch(&index, record->blocks, record->n_blocks, sizeof(*record->blocks), by_index);
+	return bsearch(&index, record->blocks, record->n_blocks, sizeof(*record->blocks),
+		       block_by_index);
 }
 
 size_t spool_block_bytes(const struct spool_record *record, uint64_t index)

@@ -69,10 +69,6 @@ struct spool_record {
 	size_t n_blocks;
 };
 
-/* Room for one more element in an array that grew by this function alone; `array` points to its
- * pointer. 0 or -ENOMEM. */
-int spool_array_grow(void *array, size_t count, size_t size);
-
 void spool_record_free(struct spool_record *record);
 int spool_record_add_name(struct spool_record *record, uint64_t dir, const char *name);
 int spool_record_add_run(struct spool_record *record, uint64_t from, uint64_t bytes);

@@ -253,7 +253,7 @@ void spool_rename_queue_start(struct fs *fs)
 
 	spool->running = pthread_create(&spool->thread, NULL, rename_queue_main, fs) == 0;
 	if (!spool->running)
-		log_warn("spool: no thread to follow names: they are saved with the next file");
+		log_warn("spool: no thread for changed names: names are saved with the next file");
 }
 
 void spool_rename_queue_end(struct spool *spool)

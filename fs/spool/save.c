@@ -222,8 +222,8 @@ static void file_commit(struct spool *spool, struct spool_file *file, struct spo
 	int rc = file->unsure ? 0 : file_commit_data(spool, file);
 
 	if (rc)
-		log_warn("spool: data/%" PRIu64 ": %s: what was saved is complete beside it; the "
-			 "next save tries again",
+		log_warn("spool: data/%" PRIu64 ": %s: the new bytes are complete in the staged "
+			 "file; the next save tries again",
 			 file->saved.id, strerror(-rc));
 	spool_step(spool);
 	spool_links_put(spool, &file->saved);

@@ -17,6 +17,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/number.h"
+#include "fs/core/vector.h"
 #include "fs/spool/note.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
@@ -46,15 +47,11 @@ static void found_sort(struct spool_restoring *restoring)
 
 static struct spool_found *found_add(struct spool_restoring *restoring, uint64_t id)
 {
-	if ((restoring->count & (restoring->count - 1)) == 0) {
-		size_t room = restoring->count ? restoring->count * 2 : 1;
-		struct spool_found *more =
-		    reallocarray(restoring->found, room, sizeof(*restoring->found));
+	struct spool_found *more = vector_grow(restoring->found, restoring->count, sizeof(*more));
 
-		if (!more)
-			return NULL;
-		restoring->found = more;
-	}
+	if (!more)
+		return NULL;
+	restoring->found = more;
 	struct spool_found *found = &restoring->found[restoring->count++];
 
 	*found = (struct spool_found){.id = id};
@@ -68,7 +65,7 @@ static int record_scan(struct spool_restoring *restoring, const char *name, uint
 	struct spool_found *found = found_add(restoring, id);
 	AUTO_FREE char *text = NULL;
 	ssize_t length = found ? spool_record_get(restoring->spool, name, &text) : -ENOMEM;
-	const char *why = "it cannot be read";
+	const char *why = "the file cannot be read";
 	int rc = length < 0 ? (int)length
 			    : spool_record_read(text, (size_t)length, &found->record, &why);
 
@@ -137,7 +134,7 @@ static int records_entry(struct spool_restoring *restoring, const char *name)
 	}
 	if (file_name_parse(name, &id, &version) && !version)
 		return record_scan(restoring, name, id);
-	log_warn("spool: records/%s: not one of the spool's files", name);
+	log_warn("spool: records/%s: not a file of the spool", name);
 	return 0;
 }
 
@@ -148,7 +145,7 @@ static int data_entry(struct spool_restoring *restoring, const char *name)
 	uint64_t id, version;
 
 	if (!file_name_parse(name, &id, &version)) {
-		log_warn("spool: data/%s: not one of the spool's files", name);
+		log_warn("spool: data/%s: not a file of the spool", name);
 		return 0;
 	}
 	struct spool_found *found = spool_found_at(restoring, id);
@@ -370,10 +367,11 @@ static void restoring_log(const struct spool_restoring *restoring)
 	const char *path = restoring->spool->path;
 
 	if (restoring->files)
-		log_info("spool=%s: %" PRIu64 " files are back by name", path, restoring->files);
+		log_info("spool=%s: %" PRIu64 " files are in the tree again", path,
+			 restoring->files);
 	if (restoring->elsewhere)
-		log_warn("spool=%s: %" PRIu64 " files are of GPUs that this mount has not: they "
-			 "stay in the spool",
+		log_warn("spool=%s: %" PRIu64 " files belong to GPUs that this mount does not "
+			 "have: the files stay in the spool",
 			 path, restoring->elsewhere);
 }
 

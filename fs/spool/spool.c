@@ -15,6 +15,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
+#include "fs/core/vector.h"
 #include "fs/core/worker.h"
 #include "fs/spool/internal.h"
 #include "fs/spool/note.h"
@@ -38,8 +39,8 @@ int spool_failed(struct fs *fs, struct inode *inode, int error)
 
 	spool_path_text(fs, inode, path);
 	/* Every fsync tries again, so the log line is limited. */
-	log_caller_error("%s: cannot be saved to the spool: %s: it stays in memory, and what was "
-			 "saved before stays in %s",
+	log_caller_error("%s: cannot be saved to the spool: %s: the file stays in memory, and its "
+			 "previous copy in %s",
 			 path, strerror(-error), fs->spool->path);
 	atomic_fetch_add(&fs->spool->errors, 1);
 	atomic_store(&fs->spool->last_error, -error);
@@ -137,15 +138,11 @@ static bool inode_is_to_be_saved(struct inode *inode)
 
 static int saving_add(struct saving *saving, struct inode *inode)
 {
-	/* The array doubles whenever the count is a power of two. */
-	if ((saving->count & (saving->count - 1)) == 0) {
-		size_t room = saving->count ? saving->count * 2 : 1;
-		struct inode **more = reallocarray(saving->at, room, sizeof(struct inode *));
+	struct inode **more = vector_grow(saving->at, saving->count, sizeof(struct inode *));
 
-		if (!more)
-			return -ENOMEM;
-		saving->at = more;
-	}
+	if (!more)
+		return -ENOMEM;
+	saving->at = more;
 	saving->at[saving->count++] = inode;
 	return 0;
 }
@@ -225,7 +222,7 @@ static int open_without_spool(struct fs *fs, int error)
 		inode_put(fs, inode, 1);
 	}
 	if (error)
-		log_error("spool=%s: this daemon goes on without it: nothing is saved",
+		log_error("spool=%s: this daemon continues without the spool: no file is saved",
 			  fs->options.spool);
 	return 0;
 }
@@ -257,7 +254,7 @@ int spool_open(struct fs *fs)
 	rc = spool_restore(fs);
 	worker_end();
 	if (rc) {
-		log_error("spool=%s: %s: nothing is brought back, and nothing was changed",
+		log_error("spool=%s: %s: no file is brought back, and the spool is unchanged",
 			  fs->options.spool, strerror(-rc));
 		spool_close(fs);
 		rc = open_without_spool(fs, rc);

@@ -67,9 +67,9 @@ int spool_check(const struct options *options)
 	if (path_is_below(real, options->mountpoint) || path_is_below(options->mountpoint, real))
 		return log_refusal(path, "the mount and its spool cannot lie in each other");
 	if (st.st_uid != geteuid())
-		return log_refusal(path, "it belongs to somebody else than who mounts");
+		return log_refusal(path, "the directory belongs to another user than the daemon");
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		return log_refusal(path, "others may write to it (chmod go-w)");
+		return log_refusal(path, "other users may write to the directory (chmod go-w)");
 	return 0;
 }
 
@@ -130,7 +130,7 @@ static int lock_take(struct spool *spool, int state, enum spool_owner owner)
 	int rc = lock_wait(spool, owner);
 
 	if (rc) {
-		log_error("spool=%s: another mount has it", spool->path);
+		log_error("spool=%s: another mount uses the directory", spool->path);
 		return rc;
 	}
 	return ftruncate(spool->lock_fd, 0) ? -errno : 0;

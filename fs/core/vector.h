@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Arrays that grow by one element and double when they are full: no capacity is stored. */
+#ifndef FS_CORE_VECTOR_H
+#define FS_CORE_VECTOR_H
+
+#include <stdlib.h>
+
+/* The array `at` of `count` elements with room for one more; `at` may be NULL while count is 0. The
+ * array may move. NULL: no memory, and the array is as before. Only for arrays that no other code
+ * grows.
+ */
+static inline void *vector_grow(void *at, size_t count, size_t size)
+{
+	/* The array is full whenever the count is a power of two, or 0. */
+	if (count & (count - 1))
+		return at;
+	return reallocarray(at, count ? count * 2 : 1, size);
+}
+
+#endif
