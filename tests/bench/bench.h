@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the parts of the bench share: who is measured, what is measured, and what came out. */
+/* Shared by the parts of the bench: targets, cases and results. */
 #ifndef TESTS_BENCH_BENCH_H
 #define TESTS_BENCH_BENCH_H
 
@@ -17,7 +17,7 @@
 #define WHY_MAX	    160
 #define LABEL_MAX   64
 
-/* --- who is measured */
+/* --- targets */
 
 enum target_kind {
 	TARGET_RAW_COPY, /* pinned copies by the driver; without a GPU, memcpy */
@@ -47,29 +47,29 @@ struct target {
 	const char *name;
 	enum target_kind kind;
 	const struct target_ops *ops;
-	char about[WHY_MAX];   /* what it is and how it is opened */
+	char about[WHY_MAX];   /* the target's kind and the way to open its files */
 	char absent[WHY_MAX];  /* not "": why it is not measured at all */
-	char dir[PATH_MAX_];   /* where its files are made; "" for raw ones */
+	char dir[PATH_MAX_];   /* folder of the target's files; "" for raw targets */
 	char other[PATH_MAX_]; /* the same on another GPU; "": there is none */
 	int fd;		       /* of the file of data; -1: none */
 	struct raw *raw;
-	pid_t daemon;	  /* whose memory grows; 0: not a process that is ours */
+	pid_t daemon;	  /* the process whose memory grows; 0: not a process of the bench */
 	uint32_t content; /* the data's generation that its file holds; 0: a mixture */
 };
 
-/* --- what is measured */
+/* --- cases */
 
 enum unit {
 	UNIT_RATE,    /* bytes per second */
 	UNIT_SECONDS, /* p50 and p99 of single operations */
-	UNIT_ELAPSED, /* seconds of one thing, no p99 */
+	UNIT_ELAPSED, /* seconds of a single action, no p99 */
 	UNIT_OPS,     /* per second */
 	UNIT_BYTES
 };
 
 struct point {
 	char label[LABEL_MAX];
-	uint64_t bytes; /* of one operation, or of the file */
+	uint64_t bytes; /* of an operation, or of the file */
 	unsigned lanes; /* threads */
 	unsigned variant;
 	enum unit unit;
@@ -77,10 +77,10 @@ struct point {
 
 enum figure_state { FIGURE_NONE, FIGURE_GOOD, FIGURE_SKIPPED, FIGURE_WRONG };
 
-/* What one repetition gave at one point. */
+/* The result of a repetition at a point. */
 struct figure {
 	enum figure_state state;
-	bool verified; /* what was moved was compared, in this repetition */
+	bool verified; /* the moved bytes were compared in this repetition */
 	double value, p99;
 	char why[WHY_MAX]; /* skipped, or wrong */
 };
@@ -89,18 +89,18 @@ struct bench;
 
 struct bench_case {
 	const char *name;
-	const char *about; /* what exactly is timed, and what caches can do to it */
-	enum { CASE_SINGLE, CASE_TOGETHER } rounds; /* one point a round, or all at once */
+	const char *about; /* the timed calls, and the effect of caches on them */
+	enum { CASE_SINGLE, CASE_TOGETHER } rounds; /* a point a round, or all together */
 	/* Calls point_add for each point. */
 	void (*points)(struct bench *bench);
 	/* Before the repetitions of a point; may be NULL. */
 	void (*prepare)(struct bench *bench, const struct point *points);
-	/* One repetition on one target: fills n figures for n points. */
+	/* A repetition on a target: fills n figures for n points. */
 	void (*run)(struct bench *bench, const struct point *points, unsigned n,
 		    struct target *target, struct figure *figures);
 };
 
-/* --- what came out */
+/* --- results */
 
 struct result {
 	unsigned point, target; /* indices */
@@ -147,9 +147,9 @@ struct options {
 struct bench {
 	struct options options;
 	unsigned reps;
-	unsigned rep;	 /* the one that runs: things are verified in the first */
+	unsigned rep;	 /* the running repetition: bytes are verified in the first */
 	double window;	 /* seconds for which a rate or a latency is measured */
-	double deadline; /* by measure_now: what has not begun by then is skipped */
+	double deadline; /* by measure_now: cases that have not begun by then are skipped */
 	struct data data;
 	struct raw *raw;
 	struct target targets[TARGETS_MAX];

@@ -87,7 +87,7 @@ static void points(struct bench *bench)
 }
 
 struct place {
-	struct target *raw; /* whose memory it is, where there is no file */
+	struct target *raw; /* owner of the memory, where there is no file */
 	char *memory;
 	bool streaming; /* the memory is write-combined */
 };
@@ -137,7 +137,7 @@ static double clock_cost(void)
 	return measure_median(times, 101);
 }
 
-/* Seconds of one access, without the clock's. */
+/* Seconds of a single access, without the time of reading the clock. */
 static double sample(const struct data *data, const struct point *point, const struct place *place,
 		     double clock)
 {
@@ -170,7 +170,8 @@ static void time_access(const struct bench *bench, const struct point *point,
 	figure_good(figure, measure_percentile(times, n, 0.5), measure_percentile(times, n, 0.99));
 }
 
-/* A stored piece is read in another way, a loaded one compared with what was written so. */
+/* A stored piece is read by another path. A loaded piece is compared with bytes written by another
+ * path. */
 static int check(const struct bench *bench, const struct point *point, const struct place *place,
 		 int fd)
 {

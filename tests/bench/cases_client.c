@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* libgpumem: what its calls cost, and the time from a path to a device pointer. */
+/* libgpumem: the cost of its calls, and the time from a path to a device pointer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define ROUNDS_MIN 3
 #define SMALL	   4096
 
-/* Whoever has no mapping has no calls. */
+/* Targets without a mapping have no calls. */
 static bool not_ours(const struct target *target, unsigned n, struct figure *figures)
 {
 	for (unsigned i = 0; i < n && !target_is_gpumemfs(target); i++)
@@ -27,7 +27,7 @@ static bool not_ours(const struct target *target, unsigned n, struct figure *fig
 	return !target_is_gpumemfs(target);
 }
 
-/* What the GPU has at the address, as the driver copies it, against the file's first bytes: 0 or
+/* Compares the bytes at the GPU's address, copied by the driver, with the file's first bytes: 0 or
  * -EILSEQ. */
 static int check_device(const struct bench *bench, unsigned long long address)
 {
@@ -40,7 +40,7 @@ static int check_device(const struct bench *bench, unsigned long long address)
 		   : -EILSEQ;
 }
 
-/* Without a GPU there is no device pointer; with one, its lack is a fault. */
+/* Without a GPU there is no device pointer. With a GPU, a missing device pointer is a fault. */
 static void no_device(const struct bench *bench, struct figure *figure, const char *why)
 {
 	if (bench->options.backend == BENCH_HOST)
@@ -76,7 +76,7 @@ static void pointer_points(struct bench *bench)
 	}
 }
 
-/* One round: the seconds, or -errno through error with the library's words. */
+/* A round: the seconds, or -errno through error with the library's text. */
 static double open_and_map(struct bench *bench, const char *path, bool verify, int *error)
 {
 	unsigned long long address;
@@ -98,7 +98,7 @@ static void time_pointers(struct bench *bench, const char *path, struct figure *
 	int error;
 
 	use_context(bench);
-	open_and_map(bench, path, true, &error); /* and what only the first costs */
+	open_and_map(bench, path, true, &error); /* and the cost of the first mapping alone */
 	figure->verified = !error;
 	if (error == -EILSEQ) {
 		figure_wrong(figure, "the GPU sees other bytes than the file's");
@@ -177,7 +177,7 @@ static void call_points(struct bench *bench)
 		}
 }
 
-/* What one file's calls took, and what kept some of them from it. */
+/* The times of the calls on a file, and the error of the calls that failed. */
 struct calls {
 	struct bench *bench;
 	double times[CALLS][ROUNDS_MAX];
@@ -271,7 +271,7 @@ static void conclude_call(struct calls *calls, enum call call, struct figure *fi
 		figure_skip(figure, "%s", why);
 		return;
 	}
-	/* The others move nothing: they were right if what they opened was. */
+	/* The other calls move no bytes: they were right if the opened file was. */
 	figure->verified = device ? calls->device_right
 			   : host ? calls->host_right
 				  : calls->device_right || calls->host_right;
@@ -291,7 +291,7 @@ static void time_calls(struct bench *bench, const char *path, struct figure *fig
 
 	calls = (struct calls){.bench = bench};
 	use_context(bench);
-	error = call_all(&calls, path, 0); /* and what only the first costs */
+	error = call_all(&calls, path, 0); /* and the cost of the first call alone */
 	end = measure_now() + bench->window;
 	while (!error && calls.n < ROUNDS_MAX && (calls.n < ROUNDS_MIN || measure_now() < end)) {
 		error = call_all(&calls, path, calls.n);

@@ -45,7 +45,7 @@ static void prepare(struct bench *bench, const struct point *points_)
 		fprintf(stderr, "bench: %s: cannot be written\n", path);
 }
 
-/* The command's exit status or -errno. out: where what it puts out goes; NULL: nowhere. */
+/* The command's exit status or -errno. out: target of the command's output; NULL: discarded. */
 static int run_command(enum command command, struct paths *paths, const char *out)
 {
 	char from[PATH_MAX_ + 8], to[PATH_MAX_ + 8];
@@ -63,7 +63,8 @@ static int run_command(enum command command, struct paths *paths, const char *ou
 			   command == CAT_OUT ? out : NULL);
 }
 
-/* What goes out is looked at in a run of its own, which is not timed: where it goes costs time. */
+/* The output is compared in a run of its own without timing, because writing the output takes time.
+ */
 static int verify(struct bench *bench, const struct point *point, struct paths *paths)
 {
 	bool in = point->variant == DD_IN || point->variant == CP_IN;

@@ -46,7 +46,7 @@ static int copy_files(int from, int to, uint64_t bytes)
 	return 0;
 }
 
-/* What copies, once; from the target's file of data. */
+/* Copies the target's file of data, once. */
 struct copy {
 	struct target *target;
 	const struct point *point;

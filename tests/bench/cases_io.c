@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Rates of sequential reads and writes, and latencies of random ones. */
+/* Rates of sequential reads and writes, and latencies of random reads and writes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "tests/bench/measure.h"
 #include "tests/bench/report.h"
 
-#define VERIFY_BYTES (1ULL << 20) /* per lane; at least one operation */
+#define VERIFY_BYTES (1ULL << 20) /* per lane; at least a single operation */
 #define SAMPLES	     (1U << 17)
 #define CHECKED_OPS  64
 
@@ -134,7 +134,8 @@ static void write_points(struct bench *bench)
 	add_streams(bench, WRITES);
 }
 
-/* New bytes at every point, so that what an earlier point wrote cannot pass for this one's. */
+/* New bytes at every point, so that bytes written at an earlier point cannot pass for the bytes of
+ * this point. */
 static void stamp(struct bench *bench, const struct point *points)
 {
 	(void)points;
@@ -163,7 +164,7 @@ const struct bench_case case_write = {
 
 /* --- random */
 
-/* A place in the first lane's region; what is moved does not cross a block. */
+/* A place in the first lane's region; the moved bytes do not cross a block. */
 static uint64_t random_offset(const struct bench *bench, uint64_t *state, uint64_t bytes)
 {
 	return data_random(state) % (bench->data.region / bytes) * bytes;

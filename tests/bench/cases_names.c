@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Many files: rates of the operations on names, and what a file costs the daemon. */
+/* Many files: rates of the operations on names, and the daemon's memory for a file. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -323,7 +323,7 @@ static void run_memory(struct bench *bench, const struct point *point, unsigned 
 		figure_skip(figure, "no daemon of ours");
 	else if (dir < 0)
 		figure_wrong(figure, "%s: %s", target->dir, strerror(errno));
-	else if (bench->rep == 0) /* later ones reuse what the first one's files left */
+	else if (bench->rep == 0) /* later repetitions reuse memory of the first */
 		measure_memory(bench, target, dir, figure);
 }
 

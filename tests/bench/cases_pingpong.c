@@ -40,8 +40,8 @@ struct kernels {
 	FUNCTIONS(FIELD)
 };
 
-/* Answers each new word of flag with the same in answer, until it is LAST or nobody has written for
- * some 3 seconds: a kernel that nobody ends would hold the GPU. */
+/* Answers each new word of flag with the same word in answer, until the word is LAST or the flag
+ * has not changed for about 3 seconds: a kernel that never ends would hold the GPU. */
 static const char ponger[] = ".version 6.3\n.target sm_75\n.address_size 64\n"
 			     ".visible .entry pong(.param .u64 flag, .param .u64 answer)\n"
 			     "{\n"
@@ -162,7 +162,7 @@ static int game_open(struct bench *bench, struct game *game, char *why)
 	return 0;
 }
 
-/* Allocated by the driver, memory has one address for the CPU and all GPUs. */
+/* Memory allocated by the driver has a single address for the CPU and all GPUs. */
 static struct shared in_pinned(const struct game *game, size_t offset)
 {
 	return (struct shared){(char *)game->pinned + offset,

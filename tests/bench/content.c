@@ -35,7 +35,7 @@ int content_ensure(struct bench *bench, struct target *target)
 	return error;
 }
 
-/* The raw targets share their memory, and the copy is the one that is beyond doubt. */
+/* The raw targets share their memory, and the driver's copy is the most trusted reader. */
 static struct target *reader_of(struct bench *bench, struct target *target)
 {
 	if (target->kind != TARGET_RAW_BAR)

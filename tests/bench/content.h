@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a target's file of data holds. */
+/* The content of a target's file of data. */
 #ifndef TESTS_BENCH_CONTENT_H
 #define TESTS_BENCH_CONTENT_H
 
@@ -9,9 +9,9 @@
 /* Writes the whole file, all regions, unless it holds the sources' data already: 0 or -errno. */
 int content_ensure(struct bench *bench, struct target *target);
 
-/* Reads bytes of a region, from offset, and compares: 0, -EILSEQ where they are not what belongs
- * there, or another -errno. For raw BAR stores it reads by a copy of the driver. The calling thread
- * has entered the target. */
+/* Reads bytes of a region, from offset, and compares them with the expected bytes: 0, -EILSEQ if
+ * they differ, or another -errno. For raw BAR stores the bytes are read by a copy of the driver.
+ * The calling thread has entered the target. */
 int content_check(struct bench *bench, struct target *target, unsigned lane, uint64_t offset,
 		  uint64_t bytes);
 

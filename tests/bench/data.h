@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The data that is moved: per lane (thread) a source of random bytes and a sink, page-aligned and
- * faulted in. The files that are measured have a region per lane, and what belongs at an offset of
- * a region is the source's byte at that offset modulo the source's size: so whatever was moved can
- * be compared, however it was cut. */
+/* The moved data: for each lane (thread) a source of random bytes and a sink, page-aligned and
+ * faulted in. The measured files have a region for each lane. The expected byte at an offset of a
+ * region is the source's byte at that offset modulo the source's size, so moved bytes can be
+ * compared however the transfers were cut. */
 #ifndef TESTS_BENCH_DATA_H
 #define TESTS_BENCH_DATA_H
 
@@ -18,9 +18,9 @@ struct data {
 	unsigned lanes;	 /* how many have buffers and regions */
 	size_t block;	 /* bytes of a source and of a sink: the largest single operation */
 	uint64_t region; /* bytes of a lane's region of a file: a multiple of block */
-	char *arena;	 /* all buffers, one after the other */
+	char *arena;	 /* all buffers, side by side */
 	size_t arena_bytes;
-	uint32_t generation; /* counts stamps: what was written under another is stale */
+	uint32_t generation; /* counts stamps: bytes written under another generation are stale */
 };
 
 int data_open(struct data *data, unsigned lanes, size_t block, uint64_t region); /* 0, -ENOMEM */
@@ -29,13 +29,14 @@ void data_close(struct data *data);
 char *data_source(const struct data *data, unsigned lane);
 char *data_sink(const struct data *data, unsigned lane);
 
-/* Makes every page of the sources different from what any target has. */
+/* Makes every page of the sources different from the content of all targets. */
 void data_stamp(struct data *data);
 
-/* Fills a sink, so that what is compared later was surely moved. */
+/* Fills a sink, so that bytes compared later were surely moved. */
 void data_poison(void *to, size_t bytes);
 
-/* Whether bytes read from a region's offset are what belongs there; they do not cross a block. */
+/* Whether the bytes read at an offset of a region are the expected bytes. They do not cross a
+ * block. */
 bool data_is_right(const struct data *data, unsigned lane, uint64_t offset, const void *bytes,
 		   size_t n);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The interleaving: repetition r goes over all targets, then r + 1, in another order each time, so
- * that nobody always runs in the wake of the same neighbour; what counts is the median. */
+/* The interleaving: repetition r goes over all targets, then r + 1 in another order, so that no
+ * target always runs after the same neighbour. The median counts. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -112,7 +112,7 @@ static bool still_wanted(const struct result *results, unsigned n, unsigned stri
 	return false;
 }
 
-/* One repetition on one target. */
+/* A repetition on a target. */
 static void round_of(struct bench *bench, struct case_report *report, unsigned first, unsigned n,
 		     unsigned index)
 {
@@ -193,7 +193,8 @@ void bench_run_case(struct bench *bench, const struct bench_case *of)
 	report->seconds = measure_now() - start;
 }
 
-/* What the bench brings itself has to be there; a way to the BAR, tmpfs and peers need not. */
+/* Targets that the bench brings itself must exist. A way to the BAR, tmpfs and peers may be
+ * missing. */
 static bool is_missing(const struct target *target)
 {
 	return *target->absent && (target->kind == TARGET_RAW_COPY || target->kind == TARGET_NULL ||

@@ -33,7 +33,8 @@ static void *run(void *pointer)
 	return NULL;
 }
 
-/* Threads that wait for one that was not made would wait for ever: all are made, or none works. */
+/* Threads would wait for ever for a thread that was not created: either all are created, or no
+ * thread works. */
 static int start(struct crew *crew, unsigned lanes)
 {
 	for (unsigned i = 0; i < lanes; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* bench: what gpumemfs costs, beside what the machine and FUSE can do. See --help. */
+/* bench: the cost of gpumemfs beside the rates of the machine and of FUSE. See --help. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -20,8 +20,8 @@
 
 #define USAGE 2
 
-/* memory first: later the daemon's heap has room that others left. Then in the order of their
- * worth: what the budget does not allow is at the end. */
+/* memory first: later the daemon's heap has room left by other cases. Then in the order of their
+ * value: cases beyond the budget are at the end. */
 const struct bench_case *const bench_cases[] = {
     &case_memory,  &case_read,	&case_random, &case_storm,    &case_write,
     &case_copy,	   &case_names, &case_crowd,  &case_command,  &case_mmap,
@@ -216,7 +216,8 @@ static int find_self(struct bench *bench)
 	return 0;
 }
 
-/* The stand-in driver is found as the real one is, and the loader reads its path at the start. */
+/* The loader finds the stand-in driver as the real driver, by a path that the loader reads at the
+ * start. */
 static int become_standin(const struct bench *bench, char **argv)
 {
 	char path[PATH_MAX_ + 32], exe[PATH_MAX_ + 16];
@@ -269,7 +270,7 @@ static int open_data(struct bench *bench)
 	return data_open(&bench->data, lanes, block, region);
 }
 
-/* So that the streams and latencies, whose points are by far the most, take half of the budget. */
+/* So that the streams and latencies, with most of the points, take half of the budget. */
 static void choose_times(struct bench *bench)
 {
 	const struct options *options = &bench->options;

@@ -15,19 +15,18 @@ double measure_median(double *values, size_t n);
 /* The smallest value that at least fraction (0..1) of them do not exceed (nearest rank). Sorts. */
 double measure_percentile(double *values, size_t n, double fraction);
 
-/* What one of several that work side by side has done, of bytes or whatever it counts. */
+/* The bytes or other units done by a thread of several that work side by side. */
 struct stretch {
 	uint64_t done;
 	double begun, ended; /* measure_now */
 };
 
-/* All that n >= 1 have done in a second, from the first one's begin to the last one's end. Their
- * rates, each by its own clock, are no sum: those that end first count what those behind them in a
- * device's queue still wait for (16 threads of 16 MiB in 20 ms: a tenth more than the link moves).
- */
+/* The sum of n >= 1 stretches in a second, from the first begin to the last end. The threads' own
+ * rates must not be added: threads that end first count bytes for which the threads behind them in
+ * a device's queue still wait (16 threads of 16 MiB in 20 ms: a tenth more than the link moves). */
 double measure_rate(const struct stretch *stretches, size_t n);
 
-/* Times of single operations. What does not fit any more is dropped: never allocates while timing.
+/* Times of single operations. Samples beyond the capacity are dropped: no allocation while timing.
  */
 struct samples {
 	double *at;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A daemon with the session, the worker threads and the capabilities of gpumemfs, but with a table
- * of operations of its own, which serve files in plain memory. A request that costs some time here
- * costs gpumemfs the same time for FUSE alone. */
+/* A daemon with the session, the worker threads and the capabilities of gpumemfs, but with its own
+ * table of operations on files in plain memory. The time of a request here is the part of FUSE
+ * alone in gpumemfs's time. */
 #include "tests/bench/null_daemon.h"
 
 #include <errno.h>
@@ -159,7 +159,7 @@ static void null_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse
 	fuse_reply_err(req, 0);
 }
 
-/* Straight from the store: one copy, the kernel's. */
+/* Straight from the store: a single copy, made by the kernel. */
 static void null_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		      struct fuse_file_info *info)
 {
@@ -278,7 +278,7 @@ static const struct fuse_lowlevel_ops null_operations = {
 
 int null_daemon_main(int argc, char **argv)
 {
-	static struct fs fs; /* of which only what the session and the workers use is there */
+	static struct fs fs; /* with only the members that the session and the workers use */
 	struct backend_config config = {
 	    .kind = BACKEND_HOST, .host_bytes = CHUNK_ALIGN, .host_gpus = 1};
 	const struct session_table table = {.operations = &null_operations};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The null FUSE daemon: files in plain memory, one flat directory, as little as can be done for a
- * request. It runs on gpumemfs's own session, transport and threads, whose floor it is. */
+/* The null FUSE daemon: files in plain memory, a single flat directory, the least work for a
+ * request. The daemon runs on gpumemfs's own session, transport and threads, whose lower bound the
+ * daemon measures. */
 #ifndef TESTS_BENCH_NULL_DAEMON_H
 #define TESTS_BENCH_NULL_DAEMON_H
 

@@ -15,7 +15,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct null_file *by_name;
 	uint64_t cookies;
-	/* Where the last listing stopped: the next one goes on there, without a search. */
+	/* Where the last listing stopped: the next listing continues there, without a search. */
 	struct null_file *stopped;
 } store = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

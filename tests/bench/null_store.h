@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the null daemon stores: names, and bytes in memory. */
+/* The null daemon's store: names, and bytes in memory. */
 #ifndef TESTS_BENCH_NULL_STORE_H
 #define TESTS_BENCH_NULL_STORE_H
 
@@ -11,8 +11,8 @@
 
 #include "common/hash.h"
 
-/* Address space of a file, of which only what is touched costs memory. So that no read or write
- * waits for another, whatever grows. */
+/* Address space of a file: only touched pages cost memory. So no read or write waits for another
+ * while a file grows. */
 #define NULL_FILE_MAX (64ULL << 30)
 
 /* Or a directory. */

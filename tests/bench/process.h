@@ -6,9 +6,10 @@
 
 #include <sys/types.h>
 
-/* Starts a daemon that mounts on mountpoint and stays in the foreground; returns when the mount is
- * there: its pid, or -errno (-ECHILD: it ended at once; it said why). It ends with this process,
- * whatever becomes of it. Before CUDA is initialised. */
+/* Starts a daemon that mounts on mountpoint and stays in the foreground. Returns when the mount is
+ * there: the daemon's pid, or -errno (-ECHILD: the daemon ended at once and printed the reason).
+ * The daemon ends with this process, also when this process is killed. Before CUDA is initialised.
+ */
 pid_t process_mount(char *const arguments[], const char *mountpoint);
 
 /* Unmounts by asking the daemon to end, and waits. */
@@ -18,8 +19,8 @@ void process_unmount(pid_t daemon, const char *mountpoint);
  * exit status, or -errno. */
 int process_run(char *const arguments[], const char *out);
 
-/* Resident memory of a process and of its children, as a keeper's daemon is one, in bytes, with
- * what they share (memfds); 0: not known. */
+/* Resident memory of a process and of its children (a keeper's daemon is a child), in bytes, with
+ * the memory that they share (memfds); 0: not known. */
 unsigned long long process_memory(pid_t pid);
 
 #endif

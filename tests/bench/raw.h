@@ -11,15 +11,15 @@ struct raw {
 	char device[WHY_MAX]; /* "NVIDIA H200, driver 580.159, ..." */
 	char copy_about[WHY_MAX], bar_about[WHY_MAX];
 	char bar_absent[WHY_MAX]; /* "": BAR mappings work */
-	char *bar;		  /* what the BAR operations store to and load from */
+	char *bar;		  /* target of the BAR stores and source of the BAR loads */
 	/* A copy by the GPU of the data's first bytes into other memory of GPU 0 or 1, waited for:
 	 * 0, -ENOTSUP (no such GPU, or no peer) or another -errno. */
 	int (*across)(struct raw *raw, unsigned gpu, uint64_t bytes);
 	/* Reads that copy. */
 	int (*read_copy)(struct raw *raw, unsigned gpu, void *to, uint64_t bytes, uint64_t offset);
-	/* Reads what a context sees at a device address. */
+	/* Reads the bytes that a context sees at a device address. */
 	int (*fetch)(struct raw *raw, void *to, unsigned long long address, uint64_t bytes);
-	/* Whatever thread calls the driver next has a current context: 0 or -errno. */
+	/* Gives the thread that calls the driver next a current context: 0 or -errno. */
 	int (*use)(struct raw *raw);
 	void (*close)(struct raw *raw);
 };
@@ -33,7 +33,7 @@ ssize_t raw_bar_write(struct target *target, unsigned lane, const void *from, si
 struct raw *raw_memory_open(const struct data *data, uint64_t copy_bytes, char *why);
 struct raw *raw_cuda_open(const struct data *data, uint64_t copy_bytes, char *why);
 
-/* Whether there is a GPU, without initialising anything in this process. */
+/* Whether there is a GPU, without initialising CUDA in this process. */
 bool raw_cuda_is_here(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Stores and streaming loads through the BAR, or what plays it. */
+/* Stores and streaming loads through the BAR or the simulated BAR. */
 #include "backend/stream.h"
 #include "tests/bench/raw.h"
 

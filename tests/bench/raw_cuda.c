@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* On a GPU, through the driver alone: one stream per thread, buffers registered with it, and the
- * first way to a BAR mapping that works. */
+/* On a GPU, through the driver alone: a stream for each thread, buffers registered with the driver,
+ * and the first way to a BAR mapping that works. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +126,7 @@ static int read_copy(struct raw *base, unsigned gpu, void *to, uint64_t bytes, u
 	return n < 0 ? (int)n : 0;
 }
 
-/* Any address: of a GPU, or of system memory that one reaches. */
+/* Any address: of a GPU, or of system memory that a GPU reaches. */
 static int fetch(struct raw *base, void *to, unsigned long long address, uint64_t bytes)
 {
 	struct raw_cuda *raw = raw_cuda(base);
@@ -189,7 +189,7 @@ static int memory_open(struct raw_cuda *raw, unsigned gpu, uint64_t wanted, stru
 		result = raw->cu.cuMemMap(made.at, bytes, 0, made.handle, 0);
 	if (result == GM_CUDA_SUCCESS)
 		result = let_in(raw, made.at, bytes);
-	*memory = made; /* what was made of it ends with the rest */
+	*memory = made; /* the partial allocation ends with the others */
 	return error_of(result);
 }
 
@@ -247,7 +247,7 @@ static void bar_open(struct raw_cuda *raw)
 	snprintf(raw->base.bar_absent, WHY_MAX, "no way to a BAR mapping works here: %.100s", why);
 }
 
-/* --- from nothing to all of it, and back */
+/* --- setting up and giving back */
 
 static void give_back(struct raw *base)
 {
@@ -291,7 +291,7 @@ static gm_CUresult devices_open(struct raw_cuda *raw)
 		GM_CUDA_SUCCESS &&
 	    peers[0] && peers[1])
 		raw->n_gpus = 2;
-	/* The second's context is what makes its memory usable to the first. */
+	/* The second GPU's context makes the second GPU's memory usable to the first. */
 	for (unsigned i = 0; i < raw->n_gpus && result == GM_CUDA_SUCCESS; i++)
 		result = raw->cu.cuDevicePrimaryCtxRetain(&raw->contexts[i], raw->gpus[i]);
 	if (result == GM_CUDA_SUCCESS)

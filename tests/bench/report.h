@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is shown of what was measured. */
+/* Shows the results. */
 #ifndef TESTS_BENCH_REPORT_H
 #define TESTS_BENCH_REPORT_H
 
@@ -13,11 +13,11 @@ unsigned report_end(const struct bench *bench);
 
 /* Into a file: 0, or -1 after a line. */
 int report_json(const struct bench *bench, const char *path);
-/* A chart of size against rate, one panel for a direction and a number of threads. */
+/* A chart of size against rate, with a panel for each direction and number of threads. */
 int report_svg(const struct bench *bench, const char *path);
 
 #define FIGURE_TEXT_MAX 24
-/* "5.32 GB/s", "12.3 us", "45.1 k/s", "312 B": three digits that mean something. */
+/* "5.32 GB/s", "12.3 us", "45.1 k/s", "312 B": three significant digits. */
 const char *report_value(enum unit unit, double value, char text[FIGURE_TEXT_MAX]);
 /* "64 B", "4 KiB": exact, for sizes that are round. */
 const char *report_size(uint64_t bytes, char text[FIGURE_TEXT_MAX]);

@@ -23,7 +23,7 @@
 #define ROWS_MAX     2
 #define COLUMNS	     2
 
-/* Read in light and in dark: mid-tones for the lines, and what is written follows the page. */
+/* Read on light and dark pages: mid-tones for the lines, and the text's colour follows the page. */
 static const char style[] =
     "<style>\n"
     "text { font-family: system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1f2933; }\n"
@@ -72,7 +72,7 @@ static const struct look {
     [TARGET_PEER] = {NULL, 2},
 };
 
-/* Without a GPU the raw ones are copies in memory. */
+/* Without a GPU the raw targets are copies in memory. */
 static const char *shown_name(const struct bench *bench, const struct target *target)
 {
 	bool host = bench->options.backend == BENCH_HOST;
@@ -108,7 +108,7 @@ struct panel {
 	double x, y, width;
 };
 
-/* --- what there is to draw */
+/* --- selecting results */
 
 static const struct result *result_at(const struct chart *chart, unsigned column, unsigned point,
 				      unsigned target)
@@ -197,7 +197,7 @@ static void put_text(const struct chart *chart, const char *text)
 		}
 }
 
-/* Of the classes in the style: one for each kind, and for each of the peers. */
+/* A class of the style: for each kind of target, and for each of the peers. */
 static unsigned colour(const struct chart *chart, const struct target *target)
 {
 	unsigned n = (unsigned)target->kind;
@@ -333,7 +333,7 @@ static void draw_panel(const struct chart *chart, unsigned row, unsigned column)
 			draw_target(chart, &panel, column, threads, i);
 }
 
-/* One entry of the legend: where the next one may begin. */
+/* An entry of the legend: returns where the next entry may begin. */
 static double legend_entry(const struct chart *chart, const struct target *target, double x,
 			   double y)
 {
@@ -351,7 +351,7 @@ static double legend_entry(const struct chart *chart, const struct target *targe
 	return x + LEGEND_MARK + 8 + CHAR_WIDTH * (double)strlen(name) + 20;
 }
 
-/* The filesystems in one line, what bounds them in the next, each wrapped: the height. Draws where
+/* The filesystems in a line, their bounds in the next, each wrapped: returns the height. Draws if
  * there is a file. */
 static double legend(const struct chart *chart)
 {

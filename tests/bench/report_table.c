@@ -47,7 +47,7 @@ static const struct result *result_of(const struct bench *bench, const struct ca
 	return &report->results[point * bench->n_targets + target];
 }
 
-/* Whether a target has anything to show in a case. */
+/* Whether a target has a figure or a reason in a case. */
 static bool takes_part(const struct bench *bench, const struct case_report *report, unsigned target)
 {
 	for (unsigned i = 0; i < report->n_points; i++)
@@ -79,7 +79,8 @@ static void cell(const struct point *point, const struct result *result)
 	printf(" %*s", COLUMN - 1, text);
 }
 
-/* The one reason for which a target has no figure in a case; NULL where it has, or has several. */
+/* The common reason for which a target has no figure in a case; NULL if the target has a figure, or
+ * several reasons. */
 static const char *whole_reason(const struct bench *bench, const struct case_report *report,
 				unsigned target)
 {

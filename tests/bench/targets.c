@@ -137,7 +137,7 @@ static const char *backend_name(const struct bench *bench)
 	return bench->options.backend == BENCH_HOST ? "host,host_gpus=2" : "cuda";
 }
 
-/* What the daemon says of a parameter, up to its first blank or colon: "on", "32". */
+/* The daemon's value of a parameter, up to its first blank or colon: "on", "32". */
 static void parameter(const char *mount, const char *name, char value[16])
 {
 	char path[PATH_MAX_], line[512];
@@ -209,7 +209,7 @@ static void open_gpumemfs(struct bench *bench)
 	describe(bench, gpu, host, mount);
 }
 
-/* --- others */
+/* --- other targets */
 
 static void open_raw(struct bench *bench)
 {
@@ -264,8 +264,8 @@ static bool has_room(const char *dir, uint64_t bytes)
 	       (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= bytes;
 }
 
-/* The sources of dd and cp come from memory, or their rate would be the disk's. Containers have a
- * small /dev/shm: then one of our own is mounted. */
+/* The sources of dd and cp come from memory, or their rate would be the disk's rate. Containers
+ * have a small /dev/shm: the bench then mounts its own tmpfs. */
 static int open_scratch(struct bench *bench)
 {
 	uint64_t bytes = bench->data.lanes * bench->data.region + 4 * targets_file_bytes(bench);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Who is measured: made ready before the first case, and taken down after the last. */
+/* The targets: made ready before the first case, and taken down after the last. */
 #ifndef TESTS_BENCH_TARGETS_H
 #define TESTS_BENCH_TARGETS_H
 
 #include "tests/bench/bench.h"
 
-/* Starts the daemons, makes folders and files of data. A target that cannot be had is there with
- * its reason; 0, or -1 after a line where the bench can do nothing without. */
+/* Starts the daemons, makes folders and files of data. A target that is not possible here is listed
+ * with its reason. 0, or -1 with a message if the bench cannot run at all. */
 int targets_open(struct bench *bench);
 void targets_close(struct bench *bench);
 

@@ -22,7 +22,8 @@ int whole_make(const struct bench *bench, const char *path, uint64_t bytes)
 	const struct data *data = &bench->data;
 	int fd AUTO_CLOSE = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
-	/* Its size first, so that its memory is one piece where the filesystem cares. */
+	/* The size first, so that the file's memory is a single piece on filesystems for which the
+	 * size matters. */
 	if (fd < 0 || ftruncate(fd, (off_t)bytes))
 		return -errno;
 	for (uint64_t at = 0; at < bytes; at += data->block) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Whole files: making one of the sources' data, and comparing one with them. */
+/* Whole files: makes a file of the sources' data, and compares a file with the data. */
 #ifndef TESTS_BENCH_WHOLE_H
 #define TESTS_BENCH_WHOLE_H
 
@@ -9,8 +9,8 @@
 /* A path in a folder of a target. */
 void whole_path(char path[PATH_MAX_], const char *dir, const char *name);
 
-/* A new file whose bytes are, block after block, those of the first lane's source, unless there is
- * one. 0 or -errno. */
+/* A new file whose bytes are, block after block, the bytes of the first lane's source, unless the
+ * file exists. 0 or -errno. */
 int whole_make(const struct bench *bench, const char *path, uint64_t bytes);
 
 /* 0, -EILSEQ (other bytes, or another size) or another -errno. */
@@ -19,7 +19,7 @@ int whole_check(const struct bench *bench, const char *path, uint64_t bytes);
 /* The same for a piece of memory that shows such a file from its beginning. */
 bool whole_is_right(const struct bench *bench, const char *memory, uint64_t bytes);
 
-/* Says in the figure what an error of these means. */
+/* Writes the meaning of an error of these functions into the figure. */
 void whole_explain(struct figure *figure, const char *what, int error);
 
 #endif
