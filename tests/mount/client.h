@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the tests of libgpumem share. */
+/* Shared by the tests of libgpumem. */
 #ifndef TESTS_MOUNT_CLIENT_H
 #define TESTS_MOUNT_CLIENT_H
 
@@ -18,7 +18,7 @@
 			FAIL("%s: %s: %s", #call, strerror(errno), gpumem_error());                \
 	} while (0)
 
-/* One that must fail with this errno and a text that says why. */
+/* A call that must fail with this errno and a text with the reason. */
 #define REFUSED(error, text, call)                                                                 \
 	do {                                                                                       \
 		FAILS(error, call);                                                                \
@@ -51,7 +51,7 @@ static inline bool on_gpu(void)
 	return strcmp(getenv("BACKEND"), "host") != 0;
 }
 
-/* How often to repeat something: on a real GPU each time costs more, and shows as much. */
+/* The number of repetitions: on a real GPU a repetition costs more and shows as much. */
 static inline int repeats(int anywhere, int on_real_gpus)
 {
 	return strcmp(getenv("BACKEND"), "cuda") != 0 ? anywhere : on_real_gpus;
@@ -157,8 +157,8 @@ static inline bool shrinks(int fd, off_t to)
 	return false;
 }
 
-/* Processes that hold leases of a file and are killed at once: then nothing holds it any more. hold
- * maps the file "file", writes a byte into the descriptor and waits. */
+/* Processes that hold leases of a file and are killed together: afterwards the file has no lease.
+ * hold maps the file "file", writes a byte into the descriptor and waits. */
 static inline void kill_sharers(int fd, int sharers, void (*hold)(int ready))
 {
 	pid_t *pids = calloc(sharers, sizeof(*pids));
@@ -182,8 +182,8 @@ static inline void kill_sharers(int fd, int sharers, void (*hold)(int ready))
 	free(pids);
 }
 
-/* Opens, uses and closes a file again and again: what a process has after a few times is what it
- * has after all of them. */
+/* Opens, uses and closes a file again and again: the process's memory and descriptors after a few
+ * cycles equal those after all cycles. */
 static inline void cycle_through(void (*use)(int cycle))
 {
 	const char *wanted = getenv("GPUMEM_TEST_CYCLES");

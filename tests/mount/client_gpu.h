@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the tests of libgpumem share that need a GPU. What a machine cannot run is skipped, and says
- * why. */
+/* Shared by the tests of libgpumem that need a GPU. Tests that the machine cannot run are skipped
+ * with the reason. */
 #ifndef TESTS_MOUNT_CLIENT_GPU_H
 #define TESTS_MOUNT_CLIENT_GPU_H
 
@@ -48,8 +48,8 @@ static inline void load_cuda(void)
 	FUNCTIONS(FIND)
 }
 
-/* A context of this process. A GPU whose compute mode keeps it to one process has none for us: the
- * daemon is the one. */
+/* A context of this process. A GPU in exclusive-process mode gives this process no context, because
+ * the daemon has it. */
 static inline void use_gpu_number(int device)
 {
 	load_cuda();
@@ -81,8 +81,7 @@ static inline unsigned char *cpu_pointer(gpumem *file, size_t wanted)
 	return address;
 }
 
-/* For tests whose children do what their parent must not have done before: skips where a child
- * cannot. */
+/* For tests whose children use CUDA before their parent has: skips if a child cannot. */
 static inline void need_in_children(void (*work)(void))
 {
 	int status;

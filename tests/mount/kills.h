@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Daemons killed again and again under a load, at random moments; who loads says how long he
- * waited. GPUMEM_KILLS: how often, instead of a few times; GPUMEM_KILL_MS: each so long after the
- * one before at most. GPUMEM_KILLS_TOLD: somebody else kills, and says so by a byte on standard
- * input; the load ends when that ends. */
+/* Daemons killed again and again under a load, at random moments; the load prints how long it
+ * waited. GPUMEM_KILLS: the number of kills; GPUMEM_KILL_MS: the longest time between two kills.
+ * GPUMEM_KILLS_TOLD: the test's runner kills, and writes a byte to standard input for each kill;
+ * the load ends at end of file. */
 #ifndef TESTS_MOUNT_KILLS_H
 #define TESTS_MOUNT_KILLS_H
 
@@ -98,11 +98,12 @@ static inline void sleep_ms(uint64_t ms)
 		;
 }
 
-/* So many in a row may be killed before one of them served. */
+/* The largest number of kills in a row without a served request. */
 #define UNSERVED_MAX 3
 
-/* Whether something was done since it was asked last, or that was asked too often in a row: on a
- * machine that has other things to do a daemon may take longer to start than it is let live. */
+/* Whether the load has progressed since the last call, or there were too many calls in a row
+ * without progress: on a busy machine a daemon may take longer to start than the time between two
+ * kills. */
 static inline bool may_kill(void)
 {
 	static unsigned long long before;
@@ -149,7 +150,7 @@ static inline int by_size(const void *a, const void *b)
 	return one < two ? -1 : one > two;
 }
 
-/* What the pauses were, for who reads the output. */
+/* Prints the pauses, for people. */
 static inline void board_tell(void)
 {
 	unsigned kills = atomic_load(&board->kills), n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tests under the preload library: the program starts itself anew with it, and what the library
- * says that it served directly has to be something. */
+/* Tests under the preload library: the program executes itself again with the library, and the
+ * library must report that it served calls directly. */
 #ifndef TESTS_MOUNT_PRELOAD_H
 #define TESTS_MOUNT_PRELOAD_H
 
@@ -54,7 +54,7 @@ static inline void start_with_library(char **argv, const char *after)
 	_exit(1);
 }
 
-/* after: GPUMEM_PRELOAD_AFTER. kinds: what must have been served, up to NULL. */
+/* after: GPUMEM_PRELOAD_AFTER. kinds: the kinds of calls that must have been served, up to NULL. */
 static inline int preload_main(int argc, char **argv, const struct prog_test *tests, size_t n,
 			       const char *after, const char *const *kinds)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the C mount tests share. Each sub-test runs in a child of its own, in a fresh directory of
- * gpu0/, so that one failure does not hide the next; a program's arguments name sub-tests to run.
- * The last line counts them, those that were skipped apart and each with its reason. */
+/* Shared by the C mount tests. Each sub-test runs in a child process and in a fresh directory of
+ * gpu0/, so that a failure does not hide the next; a program's arguments name sub-tests to run. The
+ * last line counts the sub-tests, and lists skipped sub-tests with their reasons. */
 #ifndef TESTS_MOUNT_PROG_H
 #define TESTS_MOUNT_PROG_H
 
@@ -83,7 +83,7 @@ static char prog_other[PATH_MAX]; /* this sub-test's directory on the second GPU
 		value_;                                                                            \
 	})
 
-/* A call that must fail with exactly this errno. Goes on after a mismatch, so that a table of bad
+/* A call that must fail with exactly this errno. Continues after a mismatch, so that a table of bad
  * calls shows every wrong row. */
 #define FAILS(error, call)                                                                         \
 	do {                                                                                       \
@@ -314,7 +314,7 @@ static inline bool prog_wanted(int argc, char **argv, const char *name)
 	return argc < 2;
 }
 
-/* A sub-test in a process of its own: its exit status, or -1 where a signal ended it. */
+/* Runs a sub-test in its own process: its exit status, or -1 if a signal ended the process. */
 static inline int prog_run(const struct prog_test *test)
 {
 	int status;

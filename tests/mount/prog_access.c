@@ -136,7 +136,7 @@ static void only_the_owner_changes_attributes(void)
 	OK(chown("mine", -1, GROUP));
 	OK(chmod("mine", 0640));
 	FAILS(EPERM, utimensat(AT_FDCWD, "file", (struct timespec[]){{1, 0}, {1, 0}}, 0));
-	OK(utimensat(AT_FDCWD, "file", NULL, 0)); /* who may write may set them to now */
+	OK(utimensat(AT_FDCWD, "file", NULL, 0)); /* writers may set them to now */
 	OK(utimensat(AT_FDCWD, "mine", (struct timespec[]){{1, 0}, {1, 0}}, 0));
 }
 

@@ -2,7 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
  * timeout: 300
- * libgpumem by its CPU pointers: what a mapping shows and changes, and what cannot be mapped. */
+ * libgpumem by its CPU pointers: the bytes that a mapping shows and changes, and files that cannot
+ * be mapped. */
 #include "tests/mount/client.h"
 
 #include <sys/xattr.h>
@@ -203,7 +204,7 @@ static void readers_get_a_copy(void)
 	expect_pattern(at, 10, 0, MIB);
 	memset(at + MIB, 0, 1000);
 	pattern_check(fd, 10, MIB, MIB);
-	/* Nobody else has it, so nothing keeps the file from changing. */
+	/* No other process has a lease, so the file may change. */
 	OK(ftruncate(fd, MIB));
 	REFUSED(ENOTSUP, "not supported", gpumem_extend(file));
 	GOOD(gpumem_close(file));

@@ -3,8 +3,8 @@
 /* backends: host standin cuda
  * timeout: 300
  * expect-log: quota
- * gpumem_align between the volumes of a mount and in place: what is mapped afterwards, and what a
- * failure leaves. */
+ * gpumem_align between the volumes of a mount and in place: mappings made afterwards, and the state
+ * after a failure. */
 #include "tests/mount/client.h"
 
 #include <sys/xattr.h>
@@ -116,7 +116,7 @@ static void to_the_other_gpu(void)
 	expect_model(other("aligned"), 3, align("model", other("aligned")));
 }
 
-/* The bytes stay on the GPU; who has the old file keeps it. */
+/* The bytes stay on the GPU; a process that has the old file open keeps the old file. */
 static void in_place(void)
 {
 	int fd = model("model", 4);

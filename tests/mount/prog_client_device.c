@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: standin cuda
  * timeout: 300
- * libgpumem by its device addresses, in programs that have a CUDA context: what copies by the GPU
- * find in a file, what cat finds of what they changed, and what is left. */
+ * libgpumem by its device addresses, in programs that have a CUDA context: the bytes that the GPU
+ * copies from a file, the bytes that cat reads after the GPU changed them, and leaks. */
 #include "tests/mount/client_gpu.h"
 
 #include <sys/xattr.h>
@@ -223,7 +223,7 @@ static void cycle_on_the_gpu(int unused)
 	cycle_through(open_and_close);
 	MUST(cuDevicePrimaryCtxRelease(0));
 	fflush(stdout);
-	exit(0); /* not _exit: the stand-in says then what is left */
+	exit(0); /* not _exit: the stand-in prints leaks at exit */
 }
 
 static void many_cycles_leave_nothing(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
- * What libraries that map GPU memory test of processes, on files: forks around a mapping, children
- * that map what their parent opened or handed them, and what they leave. What a machine cannot run
- * is skipped. */
+ * Process tests of libraries that map GPU memory, on files: forks around a mapping, children
+ * that map what their parent opened or handed them, and leaks. Tests that the machine cannot run
+ * are skipped. */
 #include "tests/mount/client_gpu.h"
 
 #include <pthread.h>

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
  * timeout: 300
- * How long leases and mappings hold: past unlink, close and fork, and not past a process; and what
- * many of them leave. */
+ * How long leases and mappings hold: past unlink, close and fork, and not past a process; and leaks
+ * of many of them. */
 #include "tests/mount/client.h"
 
 #include <pthread.h>
@@ -88,7 +88,7 @@ static void descriptor_over_a_socket(void)
 	EQUAL(first, 99);
 }
 
-/* fcntl locks go with any closing of the file in the process that has them. */
+/* A process loses its fcntl locks when it closes any descriptor of the file. */
 static void locks_stay(void)
 {
 	struct flock whole = {.l_type = F_WRLCK};
@@ -112,7 +112,7 @@ static unsigned char *inherited_at;
 
 static void use_inherited(int fd)
 {
-	/* What plain mmap mapped is inherited; a lease is not, and is made anew. */
+	/* A child inherits plain mmap mappings; a child makes a lease anew. */
 	if (!on_gpu()) {
 		expect_pattern(inherited_at, 23, 0, 3 * MIB);
 		CHECK(host_pointer(inherited, 3 * MIB) == inherited_at);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
- * What libraries that map GPU memory test of a mapping, on files: use after it ended, odd places,
- * two of them, and every way to the BAR by its name. What a machine cannot run is skipped. */
+ * Mapping tests of libraries that map GPU memory, on files: use after it ended, odd places,
+ * two of them, and every way to the BAR by its name. Tests that the machine cannot run are skipped.
+ */
 #include "tests/mount/client_gpu.h"
 
 #include <setjmp.h>
@@ -59,7 +60,7 @@ static void the_device_address_ends_with_close(void)
 	expect_device(at, 2, 0, sizeof(seen));
 	GOOD(gpumem_close(file));
 	CHECK(cu.cuMemcpyDtoH(seen, at, sizeof(seen)) != GM_CUDA_SUCCESS);
-	/* Which is no harm to what comes after. */
+	/* The failure does not affect later calls. */
 	file = lease("file", O_RDWR);
 	expect_device(device_pointer(file, BYTES), 2, 0, BYTES);
 	GOOD(gpumem_close(file));

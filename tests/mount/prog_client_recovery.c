@@ -3,8 +3,8 @@
 /* mount: recovery=transparent
  * needs: daemon
  * timeout: 3600
- * Daemons are killed under sharers: they get their leases, keep their memory, and nobody can take
- * it away meanwhile. */
+ * Daemons are killed under sharers: they get their leases, keep their memory, and no other process
+ * can free the memory meanwhile. */
 #include "tests/mount/kills.h"
 
 #include "tests/mount/client.h"
@@ -38,12 +38,12 @@ static void load_cycles(int seed)
 	}
 	int fd = OK(open(name, O_RDWR));
 
-	/* Nobody has a lease any more. */
+	/* No process has a lease any more. */
 	OK(ftruncate(fd, 0));
 	OK(close(fd));
 }
 
-/* Holds on: whatever the others do, the file cannot be cut. */
+/* Holds a lease all the time: no other load can cut the file. */
 static void load_holder(int seed)
 {
 	uint64_t version = 0;
@@ -68,7 +68,7 @@ static void load_holder(int seed)
 	OK(close(fd));
 }
 
-/* Of a file without a name the sharer is the last who has it. */
+/* Of a file without a name, the sharer has the last reference. */
 static void load_nameless(int seed)
 {
 	while (going_on()) {
@@ -84,7 +84,7 @@ static void load_nameless(int seed)
 	}
 }
 
-/* A private copy stays as it was made, whatever becomes of the file and of daemons. */
+/* A private copy keeps its bytes, whatever happens to the file and to daemons. */
 static void load_copies(int seed)
 {
 	new_pattern_file("copied", (uint64_t)seed);

@@ -15,7 +15,8 @@ static const char *control(const char *name)
 	return path;
 }
 
-/* Asking for the time of birth of what has none to tell must not end it for all. */
+/* A statx of a control file, which has no time of birth, must not turn off birth times for all
+ * files. */
 static void birth_is_known_after_control_was_asked(void)
 {
 	struct statx st;
@@ -62,7 +63,7 @@ static void dots_lead_where_they_should(void)
 	closedir(dir);
 }
 
-/* Also for a superuser, whom the kernel does not stop. */
+/* Also for a superuser: the kernel lets a superuser open any file. */
 static void read_only_files_are_not_opened_for_writing(void)
 {
 	FAILS(EACCES, open(control("version"), O_WRONLY));

@@ -27,11 +27,11 @@ static void whole_file(void)
 	EQUAL(copy(from, 0, to, 0, 9 * MIB + 17), 9 * MIB + 17);
 	EQUAL(size_of(to), 9 * MIB + 17);
 	pattern_check(to, 1, 0, 9 * MIB + 17);
-	pattern_write(from, 2, 0, 1 * MIB); /* the copy is one: it does not follow the source */
+	pattern_write(from, 2, 0, 1 * MIB); /* the copy does not follow the source */
 	pattern_check(to, 1, 0, 1 * MIB);
 }
 
-/* Memory that grew in steps of many sizes, on either side in others. */
+/* Files that grew in steps of many sizes, with other steps on the other side. */
 static void pieces_of_many_sizes(void)
 {
 	const long bytes = 34 * MIB + 12345;

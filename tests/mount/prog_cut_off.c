@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
  * backends: host standin cuda
- * A sharer has descriptors of a file's memory, and does with them what truncate(2) and fcntl(2) let
- * it: nobody else's bytes change, and the daemon lives. */
+ * A sharer has descriptors of a file's memory, and changes them by truncate(2) and fcntl(2): no
+ * bytes of other files change, and the daemon lives. */
 #include "tests/mount/protocol.h"
 
 #define SIZE   (3 * MIB)
@@ -33,7 +33,8 @@ static struct answer leased(int fd)
 	return hear_layout(connection);
 }
 
-/* One of a host/ file, as an opener with these flags gets it. */
+/* A descriptor of a host/ file's object, as a process that opens the file with these flags gets it.
+ */
 static int object_of(const char *path, int flags)
 {
 	int fd = OK(open(path, flags | O_CLOEXEC));
@@ -53,7 +54,8 @@ static int patterned(const char *path)
 	return fd;
 }
 
-/* What a program finds that reads while another one cuts: bytes as written or zeroes, in blocks. */
+/* The bytes that a program reads while another program cuts the file: as written or zero, in
+ * blocks. */
 static void expect_torn(const unsigned char *bytes, size_t size)
 {
 	for (size_t i = 0; i < size; i++)
@@ -159,7 +161,8 @@ static void cut_for_ever(int object)
 	}
 }
 
-/* These may fail, as the file has another length at each moment; what they bring is looked at. */
+/* These calls may fail, as the file's length changes all the time; bytes that they return are
+ * compared. */
 static void work_on(const char *path, unsigned char *bytes)
 {
 	int fd = OK(open(path, O_RDWR | O_CLOEXEC)), gpu = OK(open("copy", O_RDWR | O_CLOEXEC));
@@ -222,7 +225,7 @@ static void a_file_of_host_is_cut_all_the_time(void)
 	OK(unlink(host("beside")));
 }
 
-/* When the lease has ended the sharer still has its descriptor: of what was the file's memory. */
+/* After the end of its lease the sharer still has its descriptor of the file's old memory. */
 static void a_file_of_host_is_cut_while_it_moves(void)
 {
 	unsigned char *bytes = malloc(SIZE), *again = malloc(SIZE);

@@ -152,7 +152,7 @@ static void truncating_in_the_middle_of_a_hole(void)
 	pattern_check(fd, 1, 0, 100);
 }
 
-/* Everything that is not zero lies in what SEEK_DATA reports, and the two seeks alternate. */
+/* All bytes that are not zero lie in ranges that SEEK_DATA reports, and the two seeks alternate. */
 static void check_map(int fd, const unsigned char *model, off_t size)
 {
 	off_t at = 0;

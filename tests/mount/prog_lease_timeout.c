@@ -14,7 +14,7 @@ static struct answer lease_file(int connection, int fd)
 	return hear_layout(connection);
 }
 
-/* Tries again what is EBUSY until the lease is old enough. */
+/* Repeats a call that fails with EBUSY until the lease is old enough. */
 #define SOON(call)                                                                                 \
 	do {                                                                                       \
 		int tries_ = 0;                                                                    \
@@ -50,7 +50,7 @@ static void an_old_lease_makes_way(void)
 	OK(close(connection));
 }
 
-/* What needs nothing of a lease leaves it alone, however old it is. */
+/* Calls that do not conflict with a lease keep the lease, however old. */
 static void a_lease_in_nobodys_way_stays(void)
 {
 	int fd = filled_file("file", 0600), second = filled_file("second", 0600);

@@ -3,8 +3,8 @@
 /* kills: no
  * backends: host standin cuda
  * timeout: 120
- * GPUMEM_IOC_COPY: leased memory goes into a file, as copy_file_range(2) would have it there; and
- * who may not has nothing of it. (A daemon that took over from a killed one knows no keys.) */
+ * GPUMEM_IOC_COPY: leased memory goes into a file, with the result of copy_file_range(2); a caller
+ * without the rights copies nothing. (A daemon that took over from a killed one knows no keys.) */
 #include "tests/mount/protocol.h"
 
 static struct gpumem_copy_ask leased(int fd, int connection)
@@ -51,7 +51,7 @@ static struct timespec changed(int fd)
 	return st.st_mtim;
 }
 
-/* From memory of the host, from the same GPU, and from the next one. */
+/* From host memory, from the same GPU, and from the next GPU. */
 static void arrives_from(int source)
 {
 	int connection = dial(), to = sized_file("to", BYTES + 100);
@@ -186,7 +186,7 @@ static void what_is_wrong(void)
 
 static struct gpumem_copy_ask root_ask;
 
-/* Its own it may copy: into a file that loses its set-id bits by that. */
+/* A user may copy its own lease: the target loses its set-id bits. */
 static void copy_as_another(int target)
 {
 	struct stat st;

@@ -95,7 +95,7 @@ static void fifos(void)
 	OK(unlink("fifo"));
 }
 
-/* Whether this user may make one. */
+/* Whether this user may make a device node. */
 static bool make_device(const char *name, mode_t mode, dev_t device)
 {
 	if (mknod(name, mode, device) == 0)
@@ -150,7 +150,7 @@ static void make_devices_as_another(int unused)
 	FAILS(EPERM, mknod("character", S_IFCHR | 0644, makedev(1, 3)));
 	FAILS(EPERM, mknod("block", S_IFBLK | 0644, makedev(7, 0)));
 	CHECK(!exists("character") && !exists("block"));
-	/* This one stands for no device: overlays mark with it what is gone. */
+	/* This node stands for no device: overlay filesystems mark removed files with it. */
 	OK(mknod("whiteout", S_IFCHR | 0644, 0));
 	expect_device("whiteout", S_IFCHR | 0644, 0);
 }
@@ -254,8 +254,7 @@ static void deep_paths(void)
 	}
 }
 
-/* Directories are nested so deep that a path can just name them; what is below goes with a rename.
- */
+/* Directories nested so deep that a path can just name them; a rename takes all below along. */
 static void deepest_directory(void)
 {
 	int depth = 0;

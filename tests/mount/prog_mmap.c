@@ -149,7 +149,7 @@ static void write_by_word(int unused)
 	pattern_fill(bytes, 1 * MIB, 8, 0);
 }
 
-/* host/ is system memory: two mappings are one memory, without msync. */
+/* host/ is system memory: two mappings share the memory, without msync. */
 static void host_files_are_shared_memory(void)
 {
 	enter_host();

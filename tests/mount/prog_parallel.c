@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Many processes at once: in one directory, in eight, and in one file. */
+/* Many processes at once: in a single directory, in eight, and in a single file. */
 #include "tests/mount/prog.h"
 
 #include <dirent.h>
@@ -122,7 +122,7 @@ static void write_part(int worker)
 	pattern_check(fd, worker, worker * PART, PART);
 }
 
-/* Reads what a writer may be writing: every byte is the writer's or still zero. */
+/* Reads while a writer may be writing: every byte is the writer's or still zero. */
 static void read_part(int worker)
 {
 	int fd = OK(open("file", O_RDONLY));

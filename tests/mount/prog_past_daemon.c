@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* needs: daemon
- * What programs do to a host/ file past the daemon, through the object that the kernel was given:
- * times, sums and mappings are those of any file. */
+ * Programs change a host/ file without the daemon, through the object that the kernel has: times,
+ * sums and mappings are as of any file. */
 #include "tests/mount/prog.h"
 
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* needs: daemon
  * Files are always ready for poll(2) and epoll, and the kernel says so itself: the daemon is asked
- * at most once, whatever polls, io_uring's buffered writes included. */
+ * at most once, for any kind of poll, also for io_uring's buffered writes. */
 #include "tests/mount/uring.h"
 
 #include <poll.h>

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
  * Reading and writing under the preload library: positions, sizes, times and locks are as without
- * it, whoever else uses the descriptor. */
+ * the library, also if other threads and processes use the descriptor. */
 #include "tests/mount/preload.h"
 
 #include <pthread.h>
@@ -183,7 +183,7 @@ static void as_on_a_plain_file(void)
 	same_bytes();
 }
 
-/* --- One position for many */
+/* --- A shared position */
 
 #define RECORD	64
 #define RECORDS 3000
@@ -246,7 +246,7 @@ static void processes_share_a_position(void)
 	check_records();
 }
 
-/* Readers of one position: each record is read by exactly one. */
+/* Readers that share a position: each record is read by exactly one reader. */
 static int reads[WRITERS];
 
 static void *read_in_thread(void *reader)
@@ -274,7 +274,7 @@ static void readers_share_a_position(void)
 	EQUAL(sum, 3 * MIB / RECORD);
 }
 
-/* --- What a write changes besides the bytes */
+/* --- Effects of a write besides the bytes */
 
 static void growing_is_seen_at_once(void)
 {
@@ -331,7 +331,7 @@ static void the_file_limit_holds(void)
 	EQUAL(size_of(fd), 3 * MIB + 10);
 }
 
-/* --- What it does not change */
+/* --- State that a write does not change */
 
 static void find_lock(int unused)
 {
@@ -388,7 +388,7 @@ static void closing_everything(void)
 	pattern_check(fd, 2, 0, 1000);
 }
 
-/* In ways that cannot be seen: nothing may go to the file that had the number. */
+/* By calls that the library cannot see: no write may go to the file that had the number before. */
 static void descriptors_are_replaced_behind_the_back(void)
 {
 	int fd = served_file("file", O_RDWR, 3 * MIB), other = new_file("other");
@@ -426,7 +426,7 @@ static void own_leases_give_way(void)
 	pattern_check(fd, 1, 0, 3 * MIB);
 }
 
-/* Windows close under those that use them. */
+/* Windows close while threads use them. */
 static atomic_bool done;
 
 static void *use_a_part(void *part)
@@ -460,7 +460,7 @@ static void shortened_while_in_use(void)
 		pthread_join(threads[i], NULL);
 }
 
-/* More of them than a program has files that it uses much. */
+/* More windows than the number of files that a program uses heavily. */
 static void small_mappings_of_other_files(void)
 {
 	for (int i = 0; i < 200; i++) {

@@ -46,7 +46,7 @@ static bool readable(const void *at)
 	return good;
 }
 
-/* No msync: another process reads what was stored, at once. */
+/* No msync: another process reads stored bytes at once. */
 static void stores_need_no_msync(void)
 {
 	int fd = data_file(3 * MIB);
@@ -165,7 +165,7 @@ static void store_elsewhere(int unused)
 	pattern_fill(at, 4096, 3, 0);
 }
 
-/* What another process stored into the memory itself, with no call to the kernel. */
+/* Bytes that another process stored into the memory itself, without a system call. */
 static void small_private_ones_show_earlier_stores(void)
 {
 	int fd = data_file(100);
@@ -180,7 +180,8 @@ static void small_private_ones_show_earlier_stores(void)
 	expect(after, 3, 0, 4096);
 }
 
-/* Beside the memory itself, in one process, all mappings of the file are of one kind. */
+/* Beside a mapping of the memory itself, all mappings of the file in a process are of the same
+ * kind. */
 static void small_private_ones_beside_shared_ones(void)
 {
 	int fd = data_file(3 * MIB);

@@ -4,13 +4,13 @@
  * kills: no
  * backends: host standin cuda
  * timeout: 120
- * The sharing protocol, spoken by hand: rightly, and as nobody should. What is wrong costs its
- * sender the connection, and nobody else anything. (Killed daemons may answer twice, which a client
- * knows by the number and this does not; and nothing is leased over an ioctl.) */
+ * The sharing protocol, spoken by hand: correctly, and with errors. An error ends its sender's
+ * connection, and affects no other client. (Killed daemons may answer twice, which a client knows
+ * by the number and this does not; and nothing is leased over an ioctl.) */
 #include "tests/mount/protocol.h"
 
-/* Over an ioctl nothing is leased where the mount has a keeper: false, and the token's way it is.
- */
+/* A mount with a keeper leases nothing over an ioctl: returns false, and the client leases by
+ * token. */
 static bool leases_at_once(int fd, struct gpumem_lease_ask *ask)
 {
 	static char text[4096];
@@ -36,7 +36,7 @@ static void expect_end(int fd, const char *after)
 	OK(close(fd));
 }
 
-/* Whoever behaves is served, whatever others did. */
+/* A client without errors is served after the errors of other clients. */
 static void all_is_well(int fd)
 {
 	struct gpumem_token token = token_of(fd);
@@ -145,13 +145,13 @@ static void of_another_user(void)
 	spawn(use_what_is_roots, fd);
 	join_all(1);
 	EQUAL(leases_of(fd), 0);
-	show(connection, &root_token); /* it is still good for whose it is */
+	show(connection, &root_token); /* the token is still valid for its user */
 	struct answer answer = hear_layout(connection);
 	drop(&answer);
 	EQUAL(leases_of(fd), 1);
 }
 
-/* All that a reader can say and do with what it is given. */
+/* All messages and calls of a reader with the descriptors that it has. */
 static void write_as_a_reader(int unused)
 {
 	(void)unused;
@@ -255,7 +255,7 @@ static void malformed(void)
 		case 2: /* less than a header */
 			bytes = 3;
 			break;
-		case 3: /* one byte too many */
+		case 3: /* a byte too many */
 			bytes = packet.header.bytes = sizeof(packet.lease) + 1;
 			break;
 		case 4: /* oversized */
@@ -270,7 +270,7 @@ static void malformed(void)
 		case 7:
 			packet.header.type = 99;
 			break;
-		default: /* what only the daemon says */
+		default: /* messages that only the daemon sends */
 			packet.header.type = GPUMEM_MSG_LAYOUT;
 		}
 		say(connection, &packet, bytes);
@@ -292,7 +292,7 @@ static void another_version(void)
 	all_is_well(fd);
 }
 
-/* Descriptors that nobody asked for are no way to fill the daemon's table. */
+/* Unrequested descriptors cannot fill the daemon's table. */
 static void descriptors_are_dropped(void)
 {
 	int fd = filled_file("file", 0600), connection = dial(), ends[2];
@@ -315,11 +315,11 @@ static void descriptors_are_dropped(void)
 	OK(sendmsg(connection, &message, 0));
 	OK(close(ends[1]));
 	EQUAL(hear(connection).packet.header.type, GPUMEM_MSG_KEY);
-	EQUAL(OK(read(ends[0], &byte, 1)), 0); /* nobody has its other end */
+	EQUAL(OK(read(ends[0], &byte, 1)), 0); /* no process has the other end */
 	all_is_well(fd);
 }
 
-/* A client that never reads: its connection ends, and with it its leases. */
+/* A client that never reads: the daemon ends the connection and its leases. */
 static void one_that_does_not_listen(void)
 {
 	int fd = filled_file("file", 0600), connection = dial();
@@ -337,7 +337,7 @@ static void one_that_does_not_listen(void)
 	all_is_well(fd);
 }
 
-/* Says nothing, or half of it, for longer than it may. */
+/* Sends no message, or half of a message, for longer than the deadline. */
 static void the_slow(void)
 {
 	int fd = filled_file("file", 0600), silent = dial(), greets = dial(), leased = dial();
@@ -354,7 +354,7 @@ static void the_slow(void)
 	}
 	expect_end(silent, "silence");
 	expect_end(greets, "a greeting and no more");
-	EQUAL(leases_of(fd), 1); /* who has a lease may be silent */
+	EQUAL(leases_of(fd), 1); /* a client with a lease may be silent */
 	OK(close(leased));
 	expect_leases(fd, 0);
 	all_is_well(fd);

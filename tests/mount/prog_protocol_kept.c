@@ -3,8 +3,8 @@
 /* mount: recovery=transparent
  * kills: no
  * backends: host standin cuda
- * The sharing protocol where a daemon can be replaced: what is answered has to be known to the next
- * one, so that nothing is leased over an ioctl, and a client is told once and for all. */
+ * The sharing protocol where a daemon can be replaced: the next daemon must know all answers, so
+ * that nothing is leased over an ioctl, and a client is told once and for all. */
 #include "tests/mount/protocol.h"
 
 static void tokens_are_the_way(void)

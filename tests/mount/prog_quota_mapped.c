@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* needs: daemon
  * expect-log: quota
- * Holes of host/ files below a quota, filled by stores that the daemon does not see: what an
+ * Holes of host/ files below a quota, filled by stores that the daemon does not see: a file that an
  * ordinary user may map or lease is charged by its size. */
 #include "tests/mount/protocol.h"
 
@@ -50,7 +50,8 @@ static void expect_charged(long wanted)
 	EQUAL(charged(), wanted);
 }
 
-/* What is refused is in the sum for a moment, as is a page that the kernel writes back now. */
+/* Refused bytes are in the sum for a moment, as is a page that the kernel writes back at that time.
+ */
 static void within_the_limit(const char *path)
 {
 	for (int tries = 0; tries < 1000 && charged() > LIMIT; tries++)
@@ -83,8 +84,8 @@ static void holes_made_by_a_handle_that_maps(void)
 	limited_folder("handle");
 	int fd = OK(open(in("file"), O_RDWR | O_CREAT, 0644));
 
-	/* Where the kernel maps the object itself, holes cannot be had; else they are filled by the
-	 * daemon, which refuses. */
+	/* If the kernel maps the object itself, a limited file cannot have holes. Otherwise the
+	 * daemon fills the holes, and refuses. */
 	if (ftruncate(fd, HUGE) < 0)
 		EQUAL(errno, EDQUOT);
 	store(in("file"), 8 * LIMIT);
@@ -164,8 +165,8 @@ static void a_lease_is_charged_by_size(void)
 	expect_charged(0);
 }
 
-/* Once a second the daemon looks at all files whose object was given out. When the charge of a file
- * made for this falls, the daemon has looked at the other files as well. */
+/* Once a second the daemon updates the charges of all files whose object the kernel has. When the
+ * charge of a file made for this purpose falls, the daemon has updated the other files as well. */
 static void wait_for_a_look(void)
 {
 	int fd = OK(open(in("look"), O_RDWR | O_CREAT, 0644)), connection = dial();
@@ -207,8 +208,8 @@ static void a_descriptor_without_a_name_stays_charged(void)
 	expect_charged(0);
 }
 
-/* The kernel lets a descriptor of the object grow it without asking the daemon, which charges for
- * that at its next look. */
+/* The kernel lets a descriptor of the object grow the object without the daemon, which charges for
+ * the growth at its next update. */
 static void growth_by_a_descriptor_is_charged_later(void)
 {
 	limited_folder("grown");

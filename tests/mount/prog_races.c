@@ -3,7 +3,7 @@
 /* long: races take their time
  * needs: daemon
  * timeout: 240
- * Everything that takes and gives names, handles and memory, from many processes on few names. The
+ * All calls that allocate and free names, handles and memory, from many processes on few names. The
  * answers are races; that each is one that POSIX has, that the daemon goes on and that all memory
  * comes back is what is looked at. GPUMEM_RACES_SECONDS makes it longer. */
 #include "tests/mount/prog.h"
@@ -49,7 +49,7 @@ static void dir_at(uint64_t random, char path[PATH_MAX])
 		 1 + (unsigned)(random >> 8) % (DIRS - 1));
 }
 
-/* What may come of a race for a name; anything else is the daemon's fault. */
+/* The possible results of a race for a name; any other result is a fault of the daemon. */
 static void expect(const char *what, long result)
 {
 	static const int allowed[] = {ENOENT, EEXIST, ENOTEMPTY, EISDIR, ENOTDIR, EXDEV,

@@ -28,7 +28,7 @@ static uint64_t below(uint64_t limit)
 	return random_next(&state) % limit;
 }
 
-/* Compares what a call gave on both sides. The values of calls that succeeded are compared too. */
+/* Compares the results of a call on both sides, and the values of calls that succeeded. */
 static bool agree(const long long value[SIDES], const int error[SIDES])
 {
 	if (value[MOUNT] != value[PLAIN] || (value[MOUNT] < 0 && error[MOUNT] != error[PLAIN]))
@@ -56,7 +56,7 @@ static bool agree(const long long value[SIDES], const int error[SIDES])
 
 #define TELL(...) snprintf(story, sizeof(story), __VA_ARGS__)
 
-/* A path that may or may not exist: one to three of six names. */
+/* A path that may or may not exist: up to three of six names. */
 static const char *random_path(void)
 {
 	static char paths[4][16];

@@ -31,7 +31,7 @@ static int number_of(const char *name)
 	return sscanf(name, "entry-%d", &i) == 1 && i < MANY ? i : -1;
 }
 
-/* Notes an entry; a second sight of the same one is a failure. */
+/* Notes an entry; a second sight of the same entry is a failure. */
 static void see(const struct dirent *entry)
 {
 	int i = number_of(entry->d_name);
@@ -59,7 +59,7 @@ static void lists_everything_once(void)
 	closedir(dir);
 }
 
-/* Removing what was just read, as rm -r does, loses and repeats nothing. */
+/* Removing each read entry, as rm -r does, neither skips nor repeats an entry. */
 static void removing_while_reading(void)
 {
 	make_many();
@@ -77,7 +77,7 @@ static void removing_while_reading(void)
 	OK(rmdir("../prog_readdir.removing_while_reading"));
 }
 
-/* What is there from opendir to the end is listed once, whatever happens to others. */
+/* Entries that exist from opendir to the end are listed once, while other entries change. */
 static void changing_while_reading(void)
 {
 	int step = 0;
@@ -89,7 +89,7 @@ static void changing_while_reading(void)
 		char name[32];
 
 		see(entry);
-		if (step % 3 == 0 && step < MANY / 2) /* odd ones go, others come and are renamed */
+		if (step % 3 == 0 && step < MANY / 2) /* odd entries go, new entries come */
 			unlink(name_of((step * 7 % MANY) | 1));
 		sprintf(name, "new-%d", step);
 		if (step % 5 == 0)
@@ -139,7 +139,7 @@ static void types_and_inodes_are_right(void)
 	OK(mkdir("dir", 0755));
 	OK(symlink("x", "link"));
 	OK(mkfifo("fifo", 0644));
-	OK(mknod("device", S_IFCHR | 0644, 0)); /* the one that every user may make */
+	OK(mknod("device", S_IFCHR | 0644, 0)); /* the device node that every user may make */
 	DIR *dir = opendir(".");
 	CHECK(dir);
 	for (struct dirent *entry; (entry = readdir(dir));) {
@@ -169,7 +169,7 @@ static void new_entries_show_after_rewind(void)
 	closedir(dir);
 }
 
-/* A loop over a directory that gives each entry it meets another name: each exactly once. */
+/* A loop over a directory that renames each entry: the loop meets each entry exactly once. */
 static void renaming_what_is_listed(void)
 {
 	int renamed = 0;
@@ -192,7 +192,8 @@ static void renaming_what_is_listed(void)
 	closedir(dir);
 }
 
-/* What getdents gives in one call; a small buffer makes a request to the daemon of each. */
+/* The entries of a single getdents call; a small buffer makes a request to the daemon of each call.
+ */
 struct batch {
 	char bytes[512];
 	long used, at;
@@ -212,8 +213,8 @@ static const struct dirent64 *batch_next(int fd, struct batch *batch)
 	return entry;
 }
 
-/* The same where each entry is made anew, in small steps, from the offset that each step left, with
- * other listings of the directory in between. */
+/* The same with each entry made anew, in small steps, from the offset of the last step, with other
+ * listings of the directory in between. */
 static void recreating_what_is_listed(void)
 {
 	enum { FEW = 300 };
@@ -252,7 +253,7 @@ static void recreating_what_is_listed(void)
 	OK(close(fd));
 }
 
-/* rewinddir begins with what is there by then; a position leads to where it led before. */
+/* rewinddir begins with the entries at its time; a position leads to the same entry as before. */
 static void renaming_and_rewinding(void)
 {
 	enum { FEW = 100 };
@@ -273,7 +274,7 @@ static void renaming_and_rewinding(void)
 
 			if (entry->d_name[0] == '.')
 				continue;
-			/* What has this round's name already came after rewinddir. */
+			/* Entries that have this round's name already came after rewinddir. */
 			if (round)
 				EQUAL(sscanf(entry->d_name, "round%d-%d", &told, &number), 2);
 			else
@@ -314,8 +315,8 @@ static void change_at_random(uint64_t *state)
 	stayed[one] = stayed[one] && there[one];
 }
 
-/* Random changes under listings: what stays is listed once, no name twice, and nothing that came
- * after the listing began. */
+/* Random changes during listings: entries that stay are listed once, no name twice, and no entry
+ * made after the listing began. */
 static void against_a_model(void)
 {
 	uint64_t state = seed_from_environment(20261205);

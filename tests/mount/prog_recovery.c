@@ -3,7 +3,7 @@
 /* mount: recovery=transparent
  * needs: daemon
  * timeout: 3600
- * Daemons are killed, and who uses the files notices nothing: no error, no wrong byte, no name that
+ * Daemons are killed, and users of the files see no effect: no error, no wrong byte, no name that
  * is gone or there twice. */
 #include "tests/mount/kills.h"
 
@@ -14,7 +14,7 @@
 #define BLOCK  4096L
 #define BLOCKS 512
 
-/* A block says which it is and how often it was written. */
+/* A block contains its number and its version. */
 static void block_fill(uint64_t *block, uint64_t seed, uint64_t number, uint64_t version)
 {
 	for (size_t i = 0; i < BLOCK / sizeof(*block); i++)
@@ -34,7 +34,7 @@ static void block_expect(const uint64_t *block, uint64_t seed, uint64_t number, 
 		     (unsigned long long)number, (unsigned long long)version);
 }
 
-/* Writes some blocks and reads others, a few at a time. */
+/* Writes some blocks and reads other blocks, a few at a time. */
 static void read_and_write(int fd, int seed)
 {
 	static uint64_t versions[BLOCKS], blocks[8][BLOCK / sizeof(uint64_t)];
@@ -168,7 +168,7 @@ static void expect_who_stayed(const char *folder, unsigned rounds)
 	}
 }
 
-/* Whatever may be done only once. */
+/* Calls that may be done only once. */
 static void load_names(int seed)
 {
 	char folder[32], name[64], other_name[64], inner[64];
@@ -207,8 +207,8 @@ static void load_names(int seed)
 	expect_who_stayed(folder, round);
 }
 
-/* Each entry of a listing in small steps gets another name: none is met twice, by whichever daemon
- * each step is answered. */
+/* Each entry of a listing in small steps gets another name: no entry is met twice, even if another
+ * daemon answers each step. */
 static void rename_listed(const char *folder, int names)
 {
 	static int rounds;
@@ -233,7 +233,7 @@ static void rename_listed(const char *folder, int names)
 	OK(close(fd));
 }
 
-/* Reads a directory whose other half comes and goes. */
+/* Reads a directory of which half of the entries come and go. */
 static void load_listing(int seed)
 {
 	char folder[32], name[64];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Renaming: replacing, NOREPLACE, EXCHANGE, directories, and moving from one GPU to the other. */
+/* Renaming: replacing, NOREPLACE, EXCHANGE, directories, and moving from a GPU to the other. */
 #include "tests/mount/prog.h"
 
 #include <sys/xattr.h>
@@ -31,7 +31,7 @@ static void onto_itself(void)
 	put("a", "one");
 	OK(link("a", "b"));
 	OK(rename("a", "a"));
-	OK(rename("a", "b")); /* two names of one file: POSIX says nothing happens */
+	OK(rename("a", "b")); /* two names of the same file: POSIX says that rename has no effect */
 	CHECK(exists("a") && exists("b"));
 	EQUAL(stat_of("a").st_nlink, 2);
 	OK(mkdir("dir", 0755));
@@ -225,7 +225,7 @@ static void small_things_to_another_gpu(void)
 	CHECK(S_ISFIFO(stat_of(other("fifo")).st_mode));
 }
 
-/* A reader that opened the file before it moves sees its bytes at every moment. */
+/* A process that opened the file before the move reads the file's bytes at every moment. */
 static void read_while_it_moves(int fd)
 {
 	for (int i = 0; i < 100; i++)
@@ -281,8 +281,8 @@ static void write_what_moves(int place)
 	}
 }
 
-/* A file moves between host/ and a GPU while it is opened and written: no write is lost, and
- * nobody waits for ever. */
+/* A file moves between host/ and a GPU while processes open and write the file: no write is lost,
+ * and no process waits for ever. */
 static void moving_host_files_under_writers(void)
 {
 	OK(pipe2(stop, O_NONBLOCK));
@@ -295,7 +295,7 @@ static void moving_host_files_under_writers(void)
 	for (int i = 0; i < 100; i++) {
 		OK(rename("file", prog_other));
 		while (rename(prog_other, "file"))
-			CHECK(errno == EBUSY); /* the kernel itself reads and writes an open one */
+			CHECK(errno == EBUSY); /* the kernel itself reads and writes an open file */
 	}
 	OK(close(stop[1]));
 	join_all(2);

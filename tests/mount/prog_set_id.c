@@ -3,8 +3,9 @@
 /* mount: suid
  * needs: daemon
  * timeout: 600
- * What takes set-user-ID and set-group-ID bits from a file, and what leaves them: every way of
- * changing it, by each kind of user, as on tmpfs; and what is executed afterwards goes by it. */
+ * Calls that clear the set-user-ID and set-group-ID bits of a file, and calls that keep them: every
+ * way of changing a file, by each kind of user, as on tmpfs; and execution afterwards follows the
+ * bits. */
 #include "tests/mount/uring.h"
 
 #include <grp.h>
@@ -19,7 +20,7 @@ enum { OWNER = 1234, STRANGER = 4321, TREES = 3 };
 
 static const mode_t modes[] = {06777, 04777, 02777, 06767, 02767, 06666, 0777};
 
-/* --- Who ------------------------------------------------------------------------------------- */
+/* --- Users ----------------------------------------------------------------------------------- */
 
 static void become(uid_t uid, gid_t gid, gid_t other)
 {
@@ -188,7 +189,7 @@ static void do_map(const char *path, int old)
 	OK(munmap(memory, 8192));
 }
 
-/* Who may not gets an error, and the bits stay. */
+/* A user without the right gets an error, and the bits stay. */
 static void do_chgrp(const char *path, int old)
 {
 	(void)old;
@@ -312,7 +313,7 @@ static void compare(char *const *trees, mode_t mode, size_t caller)
 			}
 }
 
-/* Whether the kernel leaves it to the daemon; older ones leave some bits where they are. */
+/* Whether the kernel leaves the bits to the daemon; older kernels keep some bits. */
 static bool has_killpriv(void)
 {
 	char path[PATH_MAX], text[16384] = "";
@@ -344,8 +345,8 @@ static void as_on_tmpfs(void)
 	OK(rmdir(host));
 }
 
-/* A chown(2) to nobody, in every form, of a file that others write to: the bits fall with the
- * owner's, and a stranger's is refused. */
+/* A chown(2) to nobody, in every form, of a file that other users write to: the owner's chown
+ * clears the bits, and a stranger's chown is refused. */
 static void change_to_nobody(const char *path)
 {
 	const uid_t nobody = (uid_t)-1;
@@ -397,7 +398,7 @@ static void refused_as_on_tmpfs(void)
 	chown_to_nobody(path);
 }
 
-/* --- What is executed ------------------------------------------------------------------------ */
+/* --- Execution ------------------------------------------------------------------------------- */
 
 static void copy_program(const char *from, const char *to)
 {
@@ -411,7 +412,7 @@ static void copy_program(const char *from, const char *to)
 	OK(close(out));
 }
 
-/* The user as whom a stranger's program runs, after it was written to or not. */
+/* The user as whom a stranger's program runs, after a write to the program or without. */
 static unsigned user_of(const char *program, bool writes)
 {
 	char text[32] = "";
@@ -447,7 +448,7 @@ static void runs_as(const char *program)
 	OK(chmod(program, 04757));
 	if (user_of(program, false) != 0)
 		SKIP("set-user-ID bits mean nothing here");
-	/* Nothing asks for the mode between the write and the execution. */
+	/* No call asks for the mode between the write and the execution. */
 	EQUAL(user_of(program, true), STRANGER);
 	EQUAL(user_of(program, false), STRANGER);
 	OK(unlink(program));

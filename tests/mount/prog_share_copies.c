@@ -49,7 +49,7 @@ static void copied_file(void)
 {
 	int fd = OK(open("copied", O_CREAT | O_RDWR, 0644));
 
-	/* Announced, so that nothing is taken ahead of its end. */
+	/* Announced, so that no memory is allocated beyond the end. */
 	OK(ftruncate(fd, COPIED));
 	pattern_write(fd, 3, 0, COPIED);
 	OK(fchmod(fd, 0644));

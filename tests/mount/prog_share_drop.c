@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
  * backends: host standin cuda
- * A file's owner and those who share the file, two ordinary users: a reader in host/ is in nobody's
- * way, and the owner can end the leases of others. */
+ * A file's owner and the file's sharers, two ordinary users: a reader in host/ blocks no other
+ * user, and the owner can end the leases of others. */
 #include "tests/mount/protocol.h"
 
 #include <sys/statvfs.h>
@@ -132,8 +132,7 @@ static void a_reader_of_host_is_in_nobodys_way(void)
 	expect_leases(fd, 0);
 }
 
-/* Holds a lease for writing until it is told to, looks at what it still can do with it, and goes.
- */
+/* Holds a lease for writing until told to end, checks its memory, and exits. */
 static void share_to_write(int on_host)
 {
 	const char *path = on_host ? host_path : "file";
@@ -156,7 +155,7 @@ static void share_to_write(int on_host)
 	await(to_sharer); /* the lease was ended, and the file has other memory */
 	if (map) {
 		check_map(map, 3);
-		memset(map, 0xee, MIB); /* reaches nobody */
+		memset(map, 0xee, MIB); /* reaches no other process */
 	}
 	say(connection, &extend, sizeof(extend));
 	EQUAL(hear(connection).packet.error.error, ENOENT);
@@ -196,7 +195,7 @@ static void end_leases(const char *path, int wanted)
 	OK(close(fd));
 }
 
-/* What the sharer has mapped is neither the file's nor free before it is done with it. */
+/* The sharer's mapped memory is neither the file's nor free before the sharer unmaps it. */
 static void the_owner_ends_leases_on_a_gpu(void)
 {
 	const char *path = prepare("gpu", 0666);

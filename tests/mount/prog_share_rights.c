@@ -3,7 +3,7 @@
 /* kills: no
  * backends: host standin cuda
  * timeout: 120
- * Which handle of a file yields its memory: never more than read(2) and write(2) on it would. */
+ * The handles of a file that yield its memory: never more than read(2) and write(2) on it would. */
 #include "tests/mount/protocol.h"
 
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ static void expect_nothing(int handle, int connection, const struct gpumem_lease
 	FAILS(EBADF, read(handle, &token, 1));
 	FAILS(EACCES, ioctl(handle, GPUMEM_IOC_TOKEN, &token));
 	FAILS(EACCES, ioctl(handle, GPUMEM_IOC_LEASE, ask));
-	/* Nothing is on its way over the connection. */
+	/* The connection has no pending message. */
 	struct gpumem_lease_ask again = key_of(connection);
 
 	CHECK(memcmp(again.key, ask->key, sizeof(again.key)) == 0);
@@ -66,7 +66,7 @@ static void writing_alone_yields_no_memory(void)
 	OK(fchmod(host, 0222));
 	spawn(ask_as_user, 0);
 	join_all(1);
-	/* The same for root, who may read the file: the handle may not. */
+	/* The same for root, who may read the file: the handle does not permit reading. */
 	ask_with_write_permission("write-only");
 	ask_with_write_permission(host_path("write-only"));
 	EQUAL(leases_of(fd), 0);
@@ -74,7 +74,7 @@ static void writing_alone_yields_no_memory(void)
 	OK(unlink(host_path("write-only")));
 }
 
-/* Writing is what the target of a copy is opened for. */
+/* The target of a copy is opened for writing. */
 static void a_copy_needs_no_reading_of_its_target(void)
 {
 	int from = filled_file("from", 0600), connection = dial();
@@ -190,8 +190,8 @@ static void wait_for_answers(pid_t reader, int more)
 	}
 }
 
-/* Another user leases a file that can be read by all, while its owner moves it between host/ and
- * the GPU: what is for reading alone is never memory of the GPU, which can be written to. */
+/* Another user leases a file that all users may read, while its owner moves the file between host/
+ * and the GPU: a lease for reading is never GPU memory, which can be written to. */
 static void a_file_that_moves_is_no_way_to_write(void)
 {
 	char path[PATH_MAX];
@@ -277,7 +277,7 @@ static void create_in_directory(int unused)
 	CHECK(is_trusted("common/own"));
 }
 
-/* The directory's owner reads what the other user made in it, and that is all. */
+/* The directory's owner can read the other user's file, and has no other right. */
 static void read_in_directory(int unused)
 {
 	(void)unused;
@@ -308,7 +308,7 @@ static void a_directory_entrusts_its_owners_files_alone(void)
 	CHECK(!is_trusted("common/roots"));
 }
 
-/* Who may write the file may change its bytes, not whom its owner trusts. */
+/* A user with write permission may change the file's bytes, not the owner's trust. */
 static void trust_as_writer(int unused)
 {
 	(void)unused;
@@ -407,7 +407,7 @@ static void extend_after_trust(int unused)
 	drop(&answer);
 }
 
-/* What a reader was given cannot be taken back, but no more is given. */
+/* A reader keeps its memory, but gets no more. */
 static void trust_that_ends_gives_no_more(void)
 {
 	int fd = filled_file("file", 0644);

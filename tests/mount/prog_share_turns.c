@@ -3,7 +3,7 @@
 /* kills: no
  * backends: host standin cuda
  * timeout: 300
- * One user asks for more than the daemon can give at once; another one is served meanwhile. */
+ * One user asks for more than the daemon can give at once; another user is served meanwhile. */
 #include "tests/mount/protocol.h"
 
 #define OTHER_USER  65533
@@ -33,7 +33,7 @@ static void ask_for_copy(int connection)
 	OK(close(fd));
 }
 
-/* A copy is dropped as it comes, and the next one asked for: there are always as many requests. */
+/* Drops each copy that arrives, and asks for the next: the number of requests stays the same. */
 static void ask_for_ever(int unused)
 {
 	struct pollfd ready[CONNECTIONS];
@@ -105,7 +105,7 @@ static void one_user_does_not_hold_up_another(void)
 	expect_leases(fd, 0);
 }
 
-/* A request that the daemon reads after a look at the leases may take one for a moment. */
+/* A request that the daemon reads after the check of the leases may take a lease for a moment. */
 static void expect_shrinkable(int fd)
 {
 	for (int tries = 0; tries < 1000 && ftruncate(fd, 0) < 0 && errno == EBUSY; tries++)
@@ -113,7 +113,7 @@ static void expect_shrinkable(int fd)
 	OK(ftruncate(fd, 0));
 }
 
-/* Connections that end while their requests wait leave nothing behind. */
+/* Connections that end while their requests wait leak nothing. */
 static void who_hangs_up_is_forgotten(void)
 {
 	int large = OK(open("large", O_CREAT | O_RDWR, 0644)), connections[CONNECTIONS];
@@ -179,7 +179,7 @@ static void have_layout(int connection)
 	drop(&answer);
 }
 
-/* Whether another file is leased while one moves and all who asked for that wait. */
+/* Whether another file is leased while a file moves and all requests for the moving file wait. */
 static bool is_served_meanwhile(int moved, int other)
 {
 	struct gpumem_token tokens[WAITERS], token = token_of(other);
@@ -196,8 +196,7 @@ static bool is_served_meanwhile(int moved, int other)
 	usleep(1000);
 	for (int i = 0; i < WAITERS; i++) {
 		show(waiters[i].fd, &tokens[i]);
-		/* The daemon must not answer the first at once because nothing else is to be done.
-		 */
+		/* The daemon must not answer the first request at once for lack of other work. */
 		if (i == 0)
 			usleep(1000);
 	}
@@ -232,7 +231,7 @@ static void who_waits_for_a_file_holds_up_nobody_else(void)
 	setenv("MOVED_FILE", path, 1);
 	pattern_write(moved, 5, 0, MOVED);
 	move_file("moved", path);
-	/* From here on nothing has to be done for a lease of it. */
+	/* From here on the file needs no work for a lease. */
 	show(connection, &token);
 	have_layout(connection);
 	for (int round = 0; round < ROUNDS; round++)

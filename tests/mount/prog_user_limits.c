@@ -4,8 +4,8 @@
  * needs: daemon
  * kills: no
  * backends: host standin cuda
- * What one user takes of the daemon is bounded: leases, and open files of .gpumem/. Another user
- * and root get theirs meanwhile, and all of it comes back. */
+ * The daemon's resources of a user are bounded: leases, and open files of .gpumem/. Another user
+ * and root get leases and files meanwhile, and all resources come back. */
 #include "tests/mount/protocol.h"
 
 #include <signal.h>
@@ -30,7 +30,7 @@ static int control_open(const char *name, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-/* Whether a lease was given; else the errno is what was wanted. */
+/* Whether a lease was given; otherwise the errno is the wanted errno. */
 static bool take(int fd, int connection, int wanted)
 {
 	struct gpumem_token token = token_of(fd);
@@ -71,12 +71,13 @@ static void flood(int fd)
 	become_user();
 	fill(fd, connections);
 	EQUAL(leases_of(fd), LEASES);
-	/* Over the file itself it is the same: a daemon with a keeper gives no lease that way. */
+	/* Over the file itself the limit is the same: a daemon with a keeper gives no lease over an
+	 * ioctl. */
 	struct gpumem_lease_ask ask = key_of(connections[0]);
 
 	CHECK(ioctl(fd, GPUMEM_IOC_LEASE, &ask) < 0);
 	CHECK(errno == EAGAIN || errno == EOPNOTSUPP);
-	/* One that ends makes room for one. */
+	/* A connection that ends makes room for another. */
 	int fresh = dial();
 
 	CHECK(!take(fd, fresh, EMFILE));
@@ -187,7 +188,7 @@ static char *control_text(const char *name, size_t at_once)
 	return text;
 }
 
-/* Each line is one; how many are of this user's. */
+/* Each line is a lease; returns the number of this user's leases. */
 static int count_lines(char *text, unsigned uid)
 {
 	char *rest = text, *line;
@@ -272,7 +273,8 @@ static void open_texts(int ends)
 		CHECK(n >= 8);
 		if (turn % 2 == 0)
 			EQUAL(n, TEXTS);
-		/* One that is closed makes room for one; the kernel tells of it a little later. */
+		/* A closed file makes room for another; the kernel tells the daemon a little later.
+		 */
 		OK(close(fds[0]));
 		for (int tries = 0; tries < 1000; tries++) {
 			fds[0] = control_open("version", O_RDONLY);
@@ -383,7 +385,7 @@ static long long metadata_bytes(void)
 	return bytes;
 }
 
-/* Who may only write reads no text, and none is kept. */
+/* A process that may only write reads no text, and the daemon keeps no text for the process. */
 static void writers_have_no_text(void)
 {
 	long long before = metadata_bytes();

@@ -160,7 +160,7 @@ static void list_without_the_capability(int unused)
 	CHECK(!listed("file", "trusted.hidden"));
 }
 
-/* Who may not read them does not learn of them. */
+/* A user who may not read the attributes does not see their names. */
 static void trusted_names_are_root_s(void)
 {
 	put("file", "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* As much of io_uring as one write after the other needs. */
+/* The part of io_uring that a sequence of writes needs. */
 #ifndef TESTS_MOUNT_URING_H
 #define TESTS_MOUNT_URING_H
 
@@ -44,7 +44,7 @@ static inline bool uring_open(struct uring *uring)
 	return true;
 }
 
-/* One buffered write, and its result. */
+/* A buffered write, and its result. */
 static inline int uring_write(struct uring *uring, int fd, const void *from, unsigned bytes,
 			      uint64_t offset)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What is said instead of the truth. */
+/* The lies told instead of the truth. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -120,7 +120,7 @@ static size_t whole_text(const struct lie *lie, char *text, size_t bytes)
 	}
 }
 
-/* One number of the text, or all of them, are others. */
+/* Replaces a number of the text, or all numbers. */
 static size_t numbers(const struct lie *lie, char *text, size_t bytes)
 {
 	static const char *const others[] = {"-1",
@@ -182,7 +182,7 @@ static json_t *other_value(const struct lie *lie)
 	}
 }
 
-/* Depth first: the one of that number is replaced, or goes. */
+/* Depth first: replaces or removes the value with the given number. */
 static bool replace(json_t *in, uint64_t *number, const struct lie *lie)
 {
 	const char *name;

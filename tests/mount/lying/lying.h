@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A FUSE server that shows a mount of gpumemfs and tells one lie about it at a time. Which one is
- * set by setfattr -n user.lie -v "KIND SEED" on its root; everything else is as the mount has it,
- * so that a client comes as far as the lie. */
+/* A FUSE server that shows a mount of gpumemfs and tells a single lie about the mount at a time.
+ * setfattr -n user.lie -v "KIND SEED" on the server's root chooses the lie. All other answers are
+ * the mount's, so that a client reaches the lie. */
 #ifndef TESTS_MOUNT_LYING_H
 #define TESTS_MOUNT_LYING_H
 
@@ -15,14 +15,14 @@
 
 enum lie_kind {
 	LIE_NONE,
-	LIE_ATTR,    /* what stat says; a SEED from 2^40 on is the size */
+	LIE_ATTR,    /* the result of stat; a SEED from 2^40 on is the size */
 	LIE_TEXT,    /* the files of .gpumem/: cut, garbage, without end */
 	LIE_NUMBERS, /* numbers in them */
-	LIE_JSON,    /* one value in stats.json */
+	LIE_JSON,    /* a value in stats.json */
 	LIE_XATTR,   /* the values of attributes */
 	LIE_EXTENTS, /* of user.gpumem.extents alone: layouts that cannot be */
 	LIE_IOCTL,
-	LIE_SOCKET, /* what the daemon answers there */
+	LIE_SOCKET, /* the daemon's answers on the socket */
 	LIE_NAMES,  /* of a directory's entries */
 	LIE_DATA,   /* how much is read and written */
 	LIE_KINDS,
@@ -35,7 +35,7 @@ struct lie {
 
 /* For another place each: a number below the limit that the lie's seed says. */
 uint64_t lie_pick(const struct lie *lie, unsigned place, uint64_t limit);
-/* A number that nobody expects. */
+/* An unexpected number. */
 uint64_t lie_number(const struct lie *lie, unsigned place);
 
 void lie_attr(const struct lie *lie, struct stat *st);
@@ -44,11 +44,11 @@ size_t lie_text(const struct lie *lie, const char *name, char *text, size_t byte
 size_t lie_value(const struct lie *lie, const char *name, char *value, size_t bytes);
 /* A name for the number; NULL: no more. */
 const char *lie_name(const struct lie *lie, unsigned number);
-/* What an ioctl wrote; *rc: what it returns. */
+/* The output of an ioctl; *rc: its result. */
 void lie_ioctl(const struct lie *lie, void *out, size_t bytes, int *rc);
 
-/* A packet of the daemon's: its bytes in a buffer of room, and its descriptors, which are closed
- * where others take their place. False: the connection ends after it. */
+/* A packet of the daemon: its bytes in a buffer of room, and its descriptors, which are closed when
+ * other descriptors replace them. False: the connection ends after this packet. */
 #define LYING_FDS_MAX 250
 struct lie_packet {
 	char *bytes;
@@ -58,7 +58,7 @@ struct lie_packet {
 };
 bool lie_packet(const struct lie *lie, struct lie_packet *packet);
 
-/* The socket of the mount that is shown, relayed to one at the path; current: the lie of now. */
+/* Relays the shown mount's socket to a socket at the path; current: the lie that is told now. */
 int lying_socket_start(const char *path, const char *real, struct lie (*current)(void));
 
 #endif

@@ -310,7 +310,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 	fuse_reply_err(req, 0);
 }
 
-/* What is said of n bytes that were asked for. */
+/* The answered number of bytes for a request of n bytes. */
 static ssize_t lie_bytes(const struct lie *lie, ssize_t n)
 {
 	if (lie->kind != LIE_DATA || n <= 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The daemon's socket, with somebody in between. */
+/* The daemon's socket, with a relay in between. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
