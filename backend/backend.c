@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The wrappers around a provider's functions, and the choice of a provider. */
+/* The checking wrappers around a provider's functions, and the choice of a provider. */
 #include "backend/backend.h"
 
 #include <assert.h>
@@ -13,8 +13,8 @@
 #include "common/log.h"
 #include "common/number.h"
 
-/* "0", "0-3" or "": the available GPUs, for the log line about a GPU that is not present. */
-static void describe_available(unsigned available, char *text, size_t bytes)
+/* The GPUs that exist, for an error message: "0", "0-3" or nothing. */
+static void available_describe(unsigned available, char *text, size_t bytes)
 {
 	if (available > 1)
 		snprintf(text, bytes, "%u: 0-%u", available, available - 1);
@@ -22,25 +22,25 @@ static void describe_available(unsigned available, char *text, size_t bytes)
 		snprintf(text, bytes, "%s", available ? "1: 0" : "none");
 }
 
-static int refuse_list(const char *list)
+static int log_bad_list(const char *list)
 {
 	log_error("gpus=%s: not a list of GPUs; write one such as 0, 0,2 or 0-3, each GPU once",
 		  list);
 	return -EINVAL;
 }
 
-static int refuse_index(const char *list, uint64_t index, unsigned available)
+static int log_bad_index(const char *list, uint64_t index, unsigned available)
 {
 	char text[32];
 
-	describe_available(available, text, sizeof(text));
+	available_describe(available, text, sizeof(text));
 	log_error("gpus=%s: there is no GPU %llu here (this machine has %s)", list,
 		  (unsigned long long)index, text);
 	return -ENODEV;
 }
 
-/* Adds an item of the list, "N" or "N-M", to the set of selected GPUs. */
-static int parse_item(char *item, const char *list, unsigned available, uint64_t *selected)
+/* Adds one item of the list, "N" or "N-M", to the set of selected GPUs. */
+static int list_item_parse(char *item, const char *list, unsigned available, uint64_t *selected)
 {
 	char *dash = strchr(item, '-');
 	uint64_t first, last;
@@ -48,22 +48,22 @@ static int parse_item(char *item, const char *list, unsigned available, uint64_t
 	if (dash)
 		*dash = '\0';
 	if (parse_u64(item, 0, UINT32_MAX, &first) < 0)
-		return refuse_list(list);
+		return log_bad_list(list);
 	last = first;
 	if (dash && parse_u64(dash + 1, first, UINT32_MAX, &last) < 0)
-		return refuse_list(list);
+		return log_bad_list(list);
 	if (last >= available)
-		return refuse_index(list, first < available ? available : first, available);
+		return log_bad_index(list, first < available ? available : first, available);
 
 	for (uint64_t i = first; i <= last; i++) {
 		if (*selected & 1ULL << i)
-			return refuse_list(list);
+			return log_bad_list(list);
 		*selected |= 1ULL << i;
 	}
 	return 0;
 }
 
-static int parse_list(const char *list, unsigned available, uint64_t *selected)
+static int list_parse(const char *list, unsigned available, uint64_t *selected)
 {
 	AUTO_FREE char *copy = strdup(list);
 	char *rest = copy, *item;
@@ -71,7 +71,7 @@ static int parse_list(const char *list, unsigned available, uint64_t *selected)
 	if (!copy)
 		return -ENOMEM;
 	while ((item = strsep(&rest, ","))) {
-		int rc = parse_item(item, list, available, selected);
+		int rc = list_item_parse(item, list, available, selected);
 		if (rc < 0)
 			return rc;
 	}
@@ -87,7 +87,7 @@ int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, 
 	if (available > BACKEND_DEVICES_MAX)
 		available = BACKEND_DEVICES_MAX;
 	if (list) {
-		int rc = parse_list(list, available, &selected);
+		int rc = list_parse(list, available, &selected);
 		if (rc < 0)
 			return rc;
 	}
@@ -98,9 +98,9 @@ int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, 
 	return 0;
 }
 
-/* Whether CUDA has any GPU. A list that names a missing GPU also fails with -ENODEV; simulating
- * that GPU in host memory would hide the mistake. */
-static bool has_any_gpu(const struct backend_config *config)
+/* Whether CUDA has any GPU. A list that names a missing GPU fails with -ENODEV as well, and
+ * simulating that GPU would hide the mistake. */
+static bool cuda_has_gpu(const struct backend_config *config)
 {
 	struct backend_config all = *config;
 	struct backend *backend;
@@ -112,7 +112,7 @@ static bool has_any_gpu(const struct backend_config *config)
 	return true;
 }
 
-static int open_auto(const struct backend_config *config, struct backend **backend)
+static int backend_open_auto(const struct backend_config *config, struct backend **backend)
 {
 	char why[256] = "";
 	struct backend_config tried = *config;
@@ -123,7 +123,7 @@ static int open_auto(const struct backend_config *config, struct backend **backe
 
 	if (rc != -ENODEV && rc != -ENOTSUP)
 		return rc;
-	if (config->gpus && has_any_gpu(&tried))
+	if (config->gpus && cuda_has_gpu(&tried))
 		return rc;
 	rc = backend_host_ops.open(config, backend);
 	if (rc < 0)
@@ -135,11 +135,11 @@ static int open_auto(const struct backend_config *config, struct backend **backe
 	return 0;
 }
 
-static int open_provider(const struct backend_config *config, struct backend **backend)
+static int backend_open_provider(const struct backend_config *config, struct backend **backend)
 {
 	switch (config->kind) {
 	case BACKEND_AUTO:
-		return open_auto(config, backend);
+		return backend_open_auto(config, backend);
 	case BACKEND_CUDA:
 		return backend_cuda_ops.open(config, backend);
 	case BACKEND_HOST:
@@ -151,7 +151,7 @@ static int open_provider(const struct backend_config *config, struct backend **b
 int backend_open(const struct backend_config *config, struct backend **backend)
 {
 	struct backend *opened;
-	int rc = open_provider(config, &opened);
+	int rc = backend_open_provider(config, &opened);
 
 	if (rc < 0)
 		return rc;

@@ -10,27 +10,25 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 
-/* The extra cost of a small access by DMA, compared with BAR, on the reference machine: a
- * synchronous pinned copy up to 16 KiB takes 5.8-8.5 us, a store through BAR1 0.1-0.3 us. */
+/* How much more a small access by DMA costs than by BAR, on the reference machine: a synchronous
+ * pinned copy up to 16 KiB takes 5.8-8.5 us, a store through BAR1 0.1-0.3 us. */
 #define SAVED_NS 6000
 
-/* The fixed cost of a mapping, beside bar_cost's cost by size. On the reference machine an import
- * into Vulkan takes 136 us for 2 MiB and 0.57 ms for 64 MiB. */
+/* The cost of a mapping besides bar_cost: on the reference machine an import into Vulkan takes 136
+ * us for 2 MiB and 0.57 ms for 64 MiB. */
 #define MAP_NS 120000
 
-/* The number of recently used mappings that an eviction skips before taking the next mapping, used
- * or not. */
+/* How many used mappings an eviction skips before it takes the next one in any case. */
 #define SECOND_CHANCES 64
 
 struct bar_cache {
 	struct device *device;
-	/* Every access by BAR reads budget, and none of the following fields. */
-	_Atomic uint64_t budget;
+	_Atomic uint64_t budget; /* read by every access through the BAR, unlike the fields below */
 	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t mapped, maps, evictions;
 	/* Held while a mapping is made or removed. Taken before any chunk's bar_guard. */
 	pthread_mutex_t lock;
-	struct chunk *evictable; /* mapped chunks that are not persistent; a clock with the hand at
-				    the head */
+	struct chunk
+	    *evictable; /* mapped chunks that are not persistent; a clock whose hand is the head */
 };
 
 int bar_cache_new(struct device *device, uint64_t budget, struct bar_cache **cache)
@@ -59,8 +57,8 @@ static bool is_persistent(struct chunk *chunk)
 	return atomic_load(&chunk->bar_policy) == MAP_PERSISTENT;
 }
 
-/* Lock held. Waits for the accesses in progress; new accesses find no mapping. */
-static void unmap(struct bar_cache *cache, struct chunk *chunk)
+/* Lock held. Waits for accesses under way; new ones find no mapping. */
+static void chunk_unmap(struct bar_cache *cache, struct chunk *chunk)
 {
 	brlock_write_lock(&chunk->bar_guard);
 	void *address = atomic_exchange(&chunk->bar, NULL);
@@ -73,9 +71,9 @@ static void unmap(struct bar_cache *cache, struct chunk *chunk)
 	atomic_fetch_sub(&cache->mapped, chunk->bytes);
 }
 
-/* Lock held. Second chance: a mapping used since the hand's last visit moves to the end of the
- * queue. */
-static bool evict_one(struct bar_cache *cache)
+/* Lock held. Second chance: a chunk used since the hand's last visit goes to the end of the queue.
+ */
+static bool cache_evict(struct bar_cache *cache)
 {
 	struct chunk *victim = cache->evictable;
 
@@ -86,56 +84,56 @@ static bool evict_one(struct bar_cache *cache)
 		DL_APPEND2(cache->evictable, victim, bar_prev, bar_next);
 		victim = cache->evictable;
 	}
-	unmap(cache, victim);
+	chunk_unmap(cache, victim);
 	atomic_fetch_add(&cache->evictions, 1);
 	return true;
 }
 
-static bool make_room(struct bar_cache *cache, uint64_t bytes)
+static bool cache_make_room(struct bar_cache *cache, uint64_t bytes)
 {
 	while (atomic_load(&cache->mapped) + bytes > atomic_load(&cache->budget))
-		if (!evict_one(cache))
+		if (!cache_evict(cache))
 			return false;
 	return true;
 }
 
-/* Lock held. The device may have less BAR space than the budget, because other processes map
- * through the BAR too. */
-static int map_evicting(struct bar_cache *cache, struct chunk *chunk, void **address)
+/* Lock held. The device may have less room than the budget, because other programs map through it
+ * as well. */
+static int chunk_map_evicting(struct bar_cache *cache, struct chunk *chunk, void **address)
 {
 	const struct backend_ops *ops = chunk->device->backend->ops;
 	int rc = ops->bar_map(chunk, address);
 
-	while ((rc == -ENOSPC || rc == -ENOMEM) && evict_one(cache))
+	while ((rc == -ENOSPC || rc == -ENOMEM) && cache_evict(cache))
 		rc = ops->bar_map(chunk, address);
 	return rc;
 }
 
-/* After a failure, an access without FORCE asks again once the mapping would have paid again,
- * persistent or not. An access with FORCE would ask every time, so for FORCE a failure is final. */
-static void give_up(struct bar_cache *cache, struct chunk *chunk, enum bar_want want, int rc)
+/* An automatic mapping is tried again after it has paid off again, persistent or not. Forced
+ * mappings are asked for at every access: a failure is final. */
+static void mapping_failed(struct bar_cache *cache, struct chunk *chunk, enum bar_want want, int rc)
 {
 	if ((rc == -ENOSPC || rc == -ENOMEM) && want == BAR_WANT_AUTO) {
 		atomic_store(&chunk->bar_heat, 1);
 		return;
 	}
 	atomic_store(&chunk->bar_refused, true);
-	if (rc == -ENOTSUP) /* holds for every chunk of the device */
+	if (rc == -ENOTSUP) /* the same for every chunk of the device */
 		atomic_store(&cache->budget, 0);
 }
 
-/* Lock held. Maps the chunk, or leaves the chunk unmapped and cold. */
-static void *map(struct bar_cache *cache, struct chunk *chunk, enum bar_want want)
+/* Lock held. Maps the chunk, or leaves it unmapped and cold. */
+static void *chunk_map(struct bar_cache *cache, struct chunk *chunk, enum bar_want want)
 {
 	void *address;
 
-	if (!make_room(cache, chunk->bytes)) {
+	if (!cache_make_room(cache, chunk->bytes)) {
 		atomic_store(&chunk->bar_heat, 1);
 		return NULL;
 	}
-	int rc = map_evicting(cache, chunk, &address);
+	int rc = chunk_map_evicting(cache, chunk, &address);
 	if (rc < 0) {
-		give_up(cache, chunk, want, rc);
+		mapping_failed(cache, chunk, want, rc);
 		return NULL;
 	}
 
@@ -155,8 +153,8 @@ static uint64_t mapping_cost(struct chunk *chunk)
 	return per_mib ? MAP_NS + per_mib * (chunk->bytes >> 20) : 0;
 }
 
-/* Counts an access without a mapping; true if a mapping should be made now. */
-static bool wants_mapping(struct chunk *chunk, enum bar_want want)
+/* Counts an access without a mapping; true if the chunk should be mapped now. */
+static bool chunk_wants_mapping(struct chunk *chunk, enum bar_want want)
 {
 	if (want == BAR_WANT_FORCE)
 		return true;
@@ -169,9 +167,7 @@ static bool wants_mapping(struct chunk *chunk, enum bar_want want)
 		if (before == 0)
 			return true;
 		break;
-	case MAP_TRANSIENT: /* the mapping serves a single access, which alone must pay for the
-			     * mapping
-			     */
+	case MAP_TRANSIENT: /* serves one access, which must pay for the mapping alone */
 		return cost <= SAVED_NS;
 	case MAP_AUTO:
 		break;
@@ -179,9 +175,9 @@ static bool wants_mapping(struct chunk *chunk, enum bar_want want)
 	return (before + 1ULL) * SAVED_NS >= cost;
 }
 
-/* Maps the chunk if necessary, and enters the guard. An automatic mapping does not wait while
- * another chunk is being mapped: DMA is faster. */
-static void *map_and_enter(struct chunk *chunk, enum bar_want want, brlock_token *token)
+/* Maps the chunk if necessary and read-locks bar_guard. An automatic mapping does not wait while
+ * another chunk is mapped: DMA is faster. */
+static void *chunk_map_and_lock(struct chunk *chunk, enum bar_want want, brlock_token *token)
 {
 	struct bar_cache *cache = chunk->device->bar;
 
@@ -192,19 +188,19 @@ static void *map_and_enter(struct chunk *chunk, enum bar_want want, brlock_token
 
 	void *address = atomic_load(&chunk->bar);
 	if (!address && !atomic_load(&chunk->bar_refused) && health_enter(chunk->device)) {
-		address = map(cache, chunk, want);
+		address = chunk_map(cache, chunk, want);
 		health_leave(chunk->device);
 	}
-	/* Entered under the lock, so that no eviction comes in between. */
+	/* Read-locked before the cache's lock is released, so that no eviction comes in between. */
 	if (address)
 		*token = brlock_read_lock(&chunk->bar_guard);
 	pthread_mutex_unlock(&cache->lock);
 	return address;
 }
 
-/* The clock's reference bit; written only when the bit changes, because threads share the cache
+/* Marks the chunk as used, for the clock; stored only when it changes, because threads share the
  * line. */
-static void mark_used(struct chunk *chunk)
+static void chunk_mark_used(struct chunk *chunk)
 {
 	if (!atomic_load_explicit(&chunk->bar_heat, memory_order_relaxed))
 		atomic_store_explicit(&chunk->bar_heat, 1, memory_order_relaxed);
@@ -220,15 +216,15 @@ void *bar_acquire(struct chunk *chunk, enum bar_want want, brlock_token *token)
 	*token = brlock_read_lock(&chunk->bar_guard);
 	void *address = atomic_load_explicit(&chunk->bar, memory_order_acquire);
 	if (address) {
-		mark_used(chunk);
+		chunk_mark_used(chunk);
 		return address;
 	}
 	brlock_read_unlock(&chunk->bar_guard, *token);
 
 	if (atomic_load_explicit(&chunk->bar_refused, memory_order_relaxed) ||
-	    !wants_mapping(chunk, want))
+	    !chunk_wants_mapping(chunk, want))
 		return NULL;
-	return map_and_enter(chunk, want, token);
+	return chunk_map_and_lock(chunk, want, token);
 }
 
 void bar_release(struct chunk *chunk, brlock_token token)
@@ -247,7 +243,7 @@ void bar_drop(struct chunk *chunk)
 	{
 		scoped_lock(&cache->lock);
 		if (atomic_load(&chunk->bar))
-			unmap(cache, chunk);
+			chunk_unmap(cache, chunk);
 	}
 	health_leave(chunk->device);
 }
@@ -260,7 +256,7 @@ void bar_drop_alone(struct chunk *chunk)
 		return;
 	scoped_lock(&cache->lock);
 	if (atomic_load(&chunk->bar))
-		unmap(cache, chunk);
+		chunk_unmap(cache, chunk);
 	atomic_store(&chunk->bar_refused, false);
 }
 
@@ -281,11 +277,11 @@ void bar_set_policy(struct chunk *chunk, enum map_policy policy)
 		DL_APPEND2(cache->evictable, chunk, bar_prev, bar_next);
 	atomic_store(&chunk->bar_policy, policy);
 	if (policy == MAP_TRANSIENT && atomic_load(&chunk->bar) && health_try(chunk->device)) {
-		unmap(cache, chunk);
+		chunk_unmap(cache, chunk);
 		health_leave(chunk->device);
 	}
 	if (policy == MAP_PERSISTENT && !atomic_load(&chunk->bar))
-		atomic_store(&chunk->bar_heat, 0); /* the next access maps the chunk */
+		atomic_store(&chunk->bar_heat, 0); /* the next access maps it again */
 }
 
 bool bar_possible(struct device *device)

@@ -8,7 +8,7 @@
 
 #define ROOT 1u
 
-/* The nodes of an order lie at [first, 2 * first). */
+/* The nodes of an order are [first, 2 * first). */
 static unsigned first_node(unsigned order)
 {
 	return 1u << (BUDDY_MAX_ORDER - order);
@@ -40,7 +40,7 @@ static void clear_free(struct buddy *buddy, unsigned node)
 }
 
 /* The first free block of exactly this order, or 0. */
-static unsigned find_free(const struct buddy *buddy, unsigned order)
+static unsigned free_find(const struct buddy *buddy, unsigned order)
 {
 	unsigned first = first_node(order), end = 2 * first;
 
@@ -76,8 +76,8 @@ void buddy_init(struct buddy *buddy)
 	buddy->free_bytes = BUDDY_BYTES;
 }
 
-/* Allocates the block of this order at node, by splitting the free block of order have. */
-static unsigned split(struct buddy *buddy, unsigned node, unsigned have, unsigned order)
+/* Allocates the block of this order at node, by splitting a free block of order have. */
+static unsigned block_split(struct buddy *buddy, unsigned node, unsigned have, unsigned order)
 {
 	clear_free(buddy, node);
 	for (; have > order; have--) {
@@ -93,11 +93,11 @@ int buddy_alloc(struct buddy *buddy, uint64_t bytes, uint64_t *offset)
 
 	assert_range(0, bytes);
 	for (unsigned have = order; have <= BUDDY_MAX_ORDER; have++) {
-		unsigned node = find_free(buddy, have);
+		unsigned node = free_find(buddy, have);
 		if (!node)
 			continue;
 
-		uint64_t start = node_offset(split(buddy, node, have, order), order);
+		uint64_t start = node_offset(block_split(buddy, node, have, order), order);
 		uint64_t surplus = (1ULL << order) - bytes;
 
 		buddy->free_bytes -= 1ULL << order;
@@ -116,7 +116,7 @@ static void assert_taken(const struct buddy *buddy, unsigned node)
 	(void)buddy;
 }
 
-static void give_block(struct buddy *buddy, uint64_t offset, unsigned order)
+static void block_free(struct buddy *buddy, uint64_t offset, unsigned order)
 {
 	unsigned node = node_at(offset, order);
 
@@ -129,7 +129,7 @@ static void give_block(struct buddy *buddy, uint64_t offset, unsigned order)
 	buddy->free_bytes += 1ULL << order;
 }
 
-/* The largest block that starts at offset and fits in bytes. */
+/* The largest order of a block that starts at offset and fits into bytes. */
 static unsigned block_order(uint64_t offset, uint64_t bytes)
 {
 	unsigned fits = 63 - (unsigned)__builtin_clzll(bytes);
@@ -144,14 +144,13 @@ void buddy_free(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 	while (bytes) {
 		unsigned order = block_order(offset, bytes);
 
-		give_block(buddy, offset, order);
+		block_free(buddy, offset, order);
 		offset += 1ULL << order;
 		bytes -= 1ULL << order;
 	}
 }
 
-/* The free block that contains the block at node, or 0; *order becomes the order of the free block.
- */
+/* The free block that contains the block at node, or 0; then *order is the free block's. */
 static unsigned free_above(const struct buddy *buddy, unsigned node, unsigned *order)
 {
 	for (; node; node /= 2, ++*order)
@@ -160,9 +159,9 @@ static unsigned free_above(const struct buddy *buddy, unsigned node, unsigned *o
 	return 0;
 }
 
-/* Cuts the block of this order at offset out of the free block around the offset. */
-static void carve(struct buddy *buddy, unsigned from, unsigned have, uint64_t offset,
-		  unsigned order)
+/* Cuts the block of this order at offset out of the free block around it. */
+static void block_carve(struct buddy *buddy, unsigned from, unsigned have, uint64_t offset,
+			unsigned order)
 {
 	clear_free(buddy, from);
 	while (have > order) {
@@ -182,7 +181,7 @@ int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 		unsigned order = block_order(offset, bytes), have = order;
 		unsigned from = free_above(buddy, node_at(offset, order), &have);
 
-		/* A partly free block: the first half shows the order, recursively. */
+		/* A block that is partly free: look at the first free half, and so on downwards. */
 		while (!from && order > BUDDY_MIN_ORDER) {
 			have = --order;
 			from = free_above(buddy, node_at(offset, order), &have);
@@ -192,7 +191,7 @@ int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 				buddy_free(buddy, start, offset - start);
 			return -EEXIST;
 		}
-		carve(buddy, from, have, offset, order);
+		block_carve(buddy, from, have, offset, order);
 		offset += 1ULL << order;
 		bytes -= 1ULL << order;
 	}
@@ -202,7 +201,7 @@ int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes)
 uint64_t buddy_largest(const struct buddy *buddy)
 {
 	for (unsigned order = BUDDY_MAX_ORDER; order >= BUDDY_MIN_ORDER; order--)
-		if (find_free(buddy, order))
+		if (free_find(buddy, order))
 			return 1ULL << order;
 	return 0;
 }

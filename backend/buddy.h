@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Power-of-two blocks inside a shared chunk. Pure bookkeeping over offsets: touches no device
- * memory, takes no lock (the pool holds its own). 512 bytes of state describe 2 MiB. */
+/* A buddy allocator for power-of-two blocks in one shared chunk. Bookkeeping of offsets only: no
+ * device memory is touched and no lock taken (the pool holds its own). 512 bytes of state describe
+ * 2 MiB. */
 #ifndef BACKEND_BUDDY_H
 #define BACKEND_BUDDY_H
 
@@ -13,27 +14,26 @@
 #define BUDDY_MAX_ORDER 21	     /* the whole chunk */
 
 struct buddy {
-	/* A bit per block of each order: set where that block is free. Heap order: node 1 is the
-	 * whole, node n splits into 2n and 2n + 1; 1023 nodes. */
+	/* One bit per block of each order, set while the block is free. In heap order: node 1 is
+	 * the whole chunk, node n splits into 2n and 2n + 1; 1023 nodes. */
 	uint64_t free_bits[16];
 	uint64_t free_bytes;
 };
 
 void buddy_init(struct buddy *buddy);
 
-/* Takes bytes (a multiple of 4 KiB, at most BUDDY_BYTES) at an offset aligned to the power of two
- * at or above bytes; the rest of the power of two stays free. 0, or -ENOSPC. */
+/* Allocates bytes (a multiple of 4 KiB, at most BUDDY_BYTES) at an offset aligned to the power of
+ * two at or above bytes; the rest of that power of two stays free. 0, or -ENOSPC. */
 int buddy_alloc(struct buddy *buddy, uint64_t bytes, uint64_t *offset);
 
-/* Allocates [offset, offset + bytes), multiples of 4 KiB: 0, or -EEXIST, without a change, if any
- * byte of the range is allocated. */
+/* Allocates [offset, offset + bytes), multiples of 4 KiB: 0, or -EEXIST if a part is allocated
+ * already (then nothing changes). */
 int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes);
 
-/* Frees [offset, offset + bytes), multiples of 4 KiB, allocated as a whole; free neighbours merge.
- */
+/* Frees [offset, offset + bytes), multiples of 4 KiB, all of it allocated; neighbours merge. */
 void buddy_free(struct buddy *buddy, uint64_t offset, uint64_t bytes);
 
-/* The largest request that buddy_alloc would serve now. */
+/* The largest request that buddy_alloc could serve now. */
 uint64_t buddy_largest(const struct buddy *buddy);
 
 static inline bool buddy_is_empty(const struct buddy *buddy)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The crossovers: the size up to which BAR is faster than DMA, per device, and the share of a
- * larger write that goes by BAR while DMA moves the rest. */
+/* The crossovers: the size up to which BAR is faster than DMA, per device, and the part of a larger
+ * write that the CPU stores while DMA copies the rest. */
 #include "backend/copy.h"
 
 #include <errno.h>
@@ -11,13 +11,13 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-/* The reference machine (H200, PCIe 5.0 x16): stores tie with DMA at 256 to 512 KiB, streaming
- * loads at 4 to 6 KiB. */
+/* From the reference machine (H200, PCIe 5.0 x16): stores are as fast as DMA at 256 to 512 KiB,
+ * streaming loads at 4 to 6 KiB. */
 #define DEFAULT_WRITE (256ULL << 10)
 #define DEFAULT_READ  (4ULL << 10)
 
-/* On the reference machine 16 threads move 34 GB/s with 384 KiB of each MiB by BAR, 33 with 256
- * KiB, 31 with 128 KiB, 28 with none; one thread is fastest with 256 to 320 KiB. */
+/* There 16 threads reach 34 GB/s with 384 KiB of each MiB, 33 with 256 KiB, 31 with 128 KiB, 28
+ * with none; one thread is fastest with 256 to 320 KiB. */
 #define DEFAULT_OVERLAP (256ULL << 10)
 
 #define SMALLEST   512ULL
@@ -50,7 +50,7 @@ struct measurement {
 	int error;
 };
 
-static int compare(const void *a, const void *b)
+static int time_compare(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
 
@@ -67,7 +67,7 @@ static int copy_once(struct measurement *m, enum direction direction, enum copy_
 	return rc < 0 ? rc : waited;
 }
 
-/* The median of ROUNDS rounds; of fewer rounds when the time is up. */
+/* The median of ROUNDS copies, or of fewer when the time is up. */
 static uint64_t time_copy(struct measurement *m, enum direction direction, enum copy_path path,
 			  uint64_t bytes)
 {
@@ -82,16 +82,16 @@ static uint64_t time_copy(struct measurement *m, enum direction direction, enum 
 			m->error = rc;
 		took[n++] = (uint64_t)(clock_ns() - start);
 	} while (n < ROUNDS && !m->error && clock_ns() < m->deadline);
-	qsort(took, n, sizeof(took[0]), compare);
+	qsort(took, n, sizeof(took[0]), time_compare);
 	return took[n / 2];
 }
 
-/* The largest size up to which BAR is at least as fast; 0 if BAR is always slower. */
-static uint64_t find_crossover(struct measurement *m, enum direction direction)
+/* The largest size at which BAR is not slower; 0: always slower. */
+static uint64_t crossover_find(struct measurement *m, enum direction direction)
 {
 	uint64_t best = 0;
 
-	copy_once(m, direction, COPY_DMA, SMALLEST); /* makes the registrations and contexts */
+	copy_once(m, direction, COPY_DMA, SMALLEST); /* makes registrations and contexts */
 	copy_once(m, direction, COPY_BAR, SMALLEST);
 	for (uint64_t bytes = SMALLEST; bytes <= LARGEST; bytes *= 2) {
 		uint64_t bar = time_copy(m, direction, COPY_BAR, bytes);
@@ -104,8 +104,8 @@ static uint64_t find_crossover(struct measurement *m, enum direction direction)
 	return best;
 }
 
-/* With this overlap both paths end at the same time, if neither slows the other. */
-static uint64_t find_overlap(struct measurement *m)
+/* The part with which both finish at the same time, if neither slows the other. */
+static uint64_t overlap_find(struct measurement *m)
 {
 	uint64_t bar = time_copy(m, WRITING, COPY_BAR, LARGEST);
 	uint64_t dma = time_copy(m, WRITING, COPY_DMA, LARGEST);
@@ -114,7 +114,7 @@ static uint64_t find_overlap(struct measurement *m)
 	return share < LARGEST / 2 ? share : LARGEST / 2;
 }
 
-static bool can_map(struct chunk *chunk)
+static bool chunk_can_map(struct chunk *chunk)
 {
 	brlock_token token;
 
@@ -124,18 +124,17 @@ static bool can_map(struct chunk *chunk)
 	return true;
 }
 
-static int measure_both(struct measurement *m, struct device *device)
+static int measure_directions(struct measurement *m, struct device *device)
 {
 	uint64_t write = 0, read = 0, overlap = 0;
 
-	if (can_map(m->span.chunk)) {
-		/* Half of the time for each direction, so that slow loads do not use all of the
-		 * time. */
+	if (chunk_can_map(m->span.chunk)) {
+		/* Half of the time for each direction, so that slow loads do not use all of it. */
 		m->deadline = clock_ns() + TIME_LIMIT / 2;
-		write = find_crossover(m, WRITING);
-		overlap = find_overlap(m);
+		write = crossover_find(m, WRITING);
+		overlap = overlap_find(m);
 		m->deadline = clock_ns() + TIME_LIMIT / 2;
-		read = find_crossover(m, READING);
+		read = crossover_find(m, READING);
 	}
 	if (m->error)
 		return m->error;
@@ -151,12 +150,12 @@ static int measure_pinned(struct measurement *m, struct device *device)
 
 	if (rc < 0)
 		return rc;
-	rc = measure_both(m, device);
+	rc = measure_directions(m, device);
 	copier_unpin(m->copier, m->buffer);
 	return rc;
 }
 
-static int measure(struct copier *copier, struct device *device)
+static int crossover_measure(struct copier *copier, struct device *device)
 {
 	struct measurement m = {.copier = copier};
 	struct chunk *chunk;
@@ -180,8 +179,8 @@ int copy_measure(struct copier *copier, struct device *device)
 		return 0;
 
 	uint64_t bytes_bar = copier->bytes_bar, bytes_dma = copier->bytes_dma;
-	int rc = measure(copier, device);
-	copier->bytes_bar = bytes_bar; /* the statistics count only bytes moved for users */
+	int rc = crossover_measure(copier, device);
+	copier->bytes_bar = bytes_bar; /* the statistics count users' bytes only */
 	copier->bytes_dma = bytes_dma;
 	atomic_store_explicit(&device->crossover_state, rc < 0 ? UNMEASURED : MEASURED,
 			      memory_order_release);

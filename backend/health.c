@@ -10,7 +10,7 @@
 
 void health_init(struct health *health)
 {
-	/* The default prefers readers, so a thread that has entered may enter again. */
+	/* The default kind prefers readers, so that a thread may read-lock twice. */
 	pthread_rwlock_init(&health->life, NULL);
 	pthread_mutex_init(&health->lock, NULL);
 }
@@ -54,7 +54,7 @@ void health_drop(struct chunk *chunk)
 	LL_PREPEND2(health->dropped, chunk, next_dropped);
 }
 
-static struct chunk *take_dropped(struct health *health)
+static struct chunk *dropped_pop(struct health *health)
 {
 	scoped_lock(&health->lock);
 	struct chunk *chunk = health->dropped;
@@ -70,7 +70,7 @@ void health_free_dropped(struct device *device)
 {
 	struct chunk *chunk;
 
-	while ((chunk = take_dropped(&device->health))) {
+	while ((chunk = dropped_pop(&device->health))) {
 		bar_drop_alone(chunk);
 		brlock_destroy(&chunk->bar_guard);
 		device->backend->ops->chunk_free(chunk);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The list of a device's chunks, and the exclusion of all other threads while reset.c resets the
- * device. Private to backend/. */
+/* A device's chunks, and who may use the device while reset.c resets it. For backend/ only. */
 #ifndef BACKEND_HEALTH_H
 #define BACKEND_HEALTH_H
 
@@ -15,34 +14,34 @@ struct chunk;
 
 /* Lock order: life, lock. */
 struct health {
-	/* Shared: calls that rely on the device's state. Exclusive: the reset, which replaces that
-	 * state. Shared holders only try the lock: no thread waits for a driver during a reset. */
+	/* Read-locked by a call that relies on the device's state, write-locked by reset.c, which
+	 * replaces the state. Calls only try: no thread waits for a driver that is being reset. */
 	pthread_rwlock_t life;
-	pthread_mutex_t lock;  /* protects the lists; changes to chunks also need life */
-	struct chunk *chunks;  /* all chunks that the provider made */
-	struct chunk *dropped; /* the chunks whose freeing waits until the device can be used */
-	atomic_bool given_up;  /* no reset is tried any more */
-	atomic_uint resets;    /* number of successful resets */
+	pthread_mutex_t lock;  /* protects the lists; chunks needs life as well */
+	struct chunk *chunks;  /* all that the provider made */
+	struct chunk *dropped; /* chunks freed while the device could not be used */
+	atomic_bool given_up;  /* no (further) attempt to reset the device is made */
+	atomic_uint resets;    /* how often the device was reset */
 };
 
 void health_init(struct health *health);
-/* Frees dropped chunks; the bar cache and the provider still exist. */
+/* Frees dropped chunks, while bar cache and provider still exist. */
 void health_close(struct device *device);
 
-/* Whether the caller may use the device until health_leave; false means -EIO. health_try also
- * admits a caller to a failed device. Neither function waits, and a thread may enter twice. */
+/* Whether the caller may use the device until health_leave; if not, the operation is -EIO. try:
+ * also on a failed device. Neither waits, and a thread may enter twice. */
 bool health_enter(struct device *device);
 bool health_try(struct device *device);
 void health_leave(struct device *device);
 
-/* The caller has entered. */
+/* After health_enter. */
 void health_add(struct chunk *chunk);
 void health_remove(struct chunk *chunk);
-/* Frees the chunk later: after the device's reset, or when the device is closed. */
+/* Instead of freeing a chunk: puts it off until the device is reset or closed. */
 void health_drop(struct chunk *chunk);
-/* Bytes of chunks that are lost and not freed yet. */
+/* Bytes of lost chunks that are not freed yet. */
 uint64_t health_lost(struct device *device);
-/* Frees dropped chunks; the caller holds life exclusively. */
+/* Frees dropped chunks; life is write-locked. */
 void health_free_dropped(struct device *device);
 
 #endif

@@ -18,27 +18,25 @@
 struct shared {
 	struct chunk *chunk;
 	struct buddy buddy;
-	struct shared *prev, *next; /* on the list by the size of the largest free block */
-	bool listed;		    /* false if the chunk is full, or its memory is lost */
+	struct shared *prev, *next; /* in the list of its largest free block */
+	bool listed;		    /* false when the chunk is full, or its memory is lost */
 };
 
 struct pool {
 	struct device *device;
 	struct pool_watch watch;
 	_Atomic uint64_t limit_size, limit_reserve;
-	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that all threads
-					 together keep to the limit */
+	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that concurrent
+					 threads keep to the limit */
 	_Atomic uint64_t span_bytes, chunks, shared_chunks, takes;
 
 	/* Lock order: grow, lock. Neither is held while device memory is zeroed. */
-	/* One thread at a time asks the driver: the reserve is then exact, and a burst of small
-	 * files shares the chunk that the first thread gets. */
-	pthread_mutex_t grow;
-	/* Protects the lists and every buddy; never held across a driver call. */
-	pthread_mutex_t lock;
-	/* The last list has at most one empty chunk, the spare. */
-	struct shared *by_largest[ORDERS];
-	unsigned occupied; /* a bit per list with entries */
+	pthread_mutex_t grow; /* held to ask the driver for a chunk: so the reserve is exact, and a
+				 burst of small files shares the first new chunk */
+	pthread_mutex_t lock; /* the lists and all buddies; never held during a driver call */
+	struct shared
+	    *by_largest[ORDERS]; /* the last list has at most one empty chunk, the spare */
+	unsigned occupied;	 /* a bit per list that is not empty */
 
 	atomic_uint giving; /* announced frees that are not done yet; written under lock */
 	pthread_cond_t given;
@@ -72,7 +70,7 @@ static void list_remove(struct pool *pool, struct shared *shared)
 		pool->occupied &= ~(1u << list_of(largest));
 }
 
-static void give_chunk(struct pool *pool, struct chunk *chunk)
+static void chunk_release(struct pool *pool, struct chunk *chunk)
 {
 	uint64_t bytes = chunk->bytes;
 
@@ -83,16 +81,16 @@ static void give_chunk(struct pool *pool, struct chunk *chunk)
 	atomic_fetch_sub(&pool->chunk_bytes, bytes);
 }
 
-static void give_shared(struct pool *pool, struct shared *shared)
+static void shared_release(struct pool *pool, struct shared *shared)
 {
 	if (!shared)
 		return;
-	give_chunk(pool, shared->chunk);
+	chunk_release(pool, shared->chunk);
 	atomic_fetch_sub(&pool->shared_chunks, 1);
 	free(shared);
 }
 
-static bool drop_spare(struct pool *pool)
+static bool spare_release(struct pool *pool)
 {
 	struct shared *spare;
 	{
@@ -101,11 +99,11 @@ static bool drop_spare(struct pool *pool)
 		if (spare)
 			list_remove(pool, spare);
 	}
-	give_shared(pool, spare);
+	shared_release(pool, spare);
 	return spare;
 }
 
-static int count_bytes(struct pool *pool, uint64_t bytes)
+static int bytes_reserve(struct pool *pool, uint64_t bytes)
 {
 	uint64_t held = atomic_load(&pool->chunk_bytes);
 
@@ -119,7 +117,7 @@ static int count_bytes(struct pool *pool, uint64_t bytes)
 }
 
 /* grow held. */
-static int leaves_reserve(struct pool *pool, uint64_t bytes)
+static int reserve_check(struct pool *pool, uint64_t bytes)
 {
 	uint64_t reserve = atomic_load(&pool->limit_reserve);
 	struct device_memory memory;
@@ -132,7 +130,7 @@ static int leaves_reserve(struct pool *pool, uint64_t bytes)
 	return memory.free < reserve || memory.free - reserve < bytes ? -ENOSPC : 0;
 }
 
-static int make_chunk(struct pool *pool, uint64_t bytes, struct chunk **chunk)
+static int chunk_make(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 {
 	int rc = chunk_new(pool->device, bytes, chunk);
 
@@ -145,15 +143,15 @@ static int make_chunk(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 }
 
 /* grow held. */
-static int ask_driver(struct pool *pool, uint64_t bytes, struct chunk **chunk)
+static int chunk_make_within_reserve(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 {
-	int rc = count_bytes(pool, bytes);
+	int rc = bytes_reserve(pool, bytes);
 
 	if (rc < 0)
 		return rc;
-	rc = leaves_reserve(pool, bytes);
+	rc = reserve_check(pool, bytes);
 	if (rc == 0)
-		rc = make_chunk(pool, bytes, chunk);
+		rc = chunk_make(pool, bytes, chunk);
 	if (rc < 0) {
 		atomic_fetch_sub(&pool->chunk_bytes, bytes);
 		return rc;
@@ -162,8 +160,8 @@ static int ask_driver(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 	return 0;
 }
 
-/* Whether there was an announced free to wait for. */
-static bool await_given(struct pool *pool)
+/* Whether there was a free to wait for. */
+static bool frees_wait(struct pool *pool)
 {
 	if (!atomic_load(&pool->giving))
 		return false;
@@ -187,31 +185,31 @@ void pool_free_announced(struct pool *pool)
 }
 
 /* grow held. */
-static int take_chunk(struct pool *pool, uint64_t bytes, struct chunk **chunk)
+static int chunk_alloc(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 {
-	int rc = ask_driver(pool, bytes, chunk);
+	int rc = chunk_make_within_reserve(pool, bytes, chunk);
 
-	if (rc == -ENOSPC && await_given(pool))
-		rc = ask_driver(pool, bytes, chunk);
-	if (rc == -ENOSPC && drop_spare(pool))
-		rc = ask_driver(pool, bytes, chunk);
+	if (rc == -ENOSPC && frees_wait(pool))
+		rc = chunk_make_within_reserve(pool, bytes, chunk);
+	if (rc == -ENOSPC && spare_release(pool))
+		rc = chunk_make_within_reserve(pool, bytes, chunk);
 	return rc;
 }
 
-static int take_whole(struct pool *pool, uint64_t bytes, struct span *span)
+static int whole_alloc(struct pool *pool, uint64_t bytes, struct span *span)
 {
 	struct chunk *chunk;
 
 	scoped_lock(&pool->grow);
-	int rc = take_chunk(pool, bytes, &chunk);
+	int rc = chunk_alloc(pool, bytes, &chunk);
 	if (rc < 0)
 		return rc;
 	*span = (struct span){.chunk = chunk, .offset = 0, .bytes = bytes};
 	return 0;
 }
 
-/* lock held; shared is on no list and has room. */
-static void cut(struct pool *pool, struct shared *shared, uint64_t bytes, struct span *span)
+/* lock held; shared is in no list and has room. */
+static void shared_cut(struct pool *pool, struct shared *shared, uint64_t bytes, struct span *span)
 {
 	uint64_t offset = 0;
 	int rc = buddy_alloc(&shared->buddy, bytes, &offset);
@@ -227,10 +225,9 @@ static uint64_t power_of_two_above(uint64_t bytes)
 	return bytes <= 1 ? 1 : 1ULL << (64 - __builtin_clzll(bytes - 1));
 }
 
-/* Cuts from the fullest chunk with room, so that other chunks can become empty. lost: a chunk whose
- * memory is lost and which is empty, for the caller to free. */
-static int cut_free_block(struct pool *pool, uint64_t bytes, struct span *span,
-			  struct shared **lost)
+/* From the chunks with the least room that is enough, so that other chunks can become empty. *lost:
+ * a lost chunk, from which no more blocks are cut, to be freed if empty. */
+static int block_cut(struct pool *pool, uint64_t bytes, struct span *span, struct shared **lost)
 {
 	unsigned least = list_of(power_of_two_above(bytes));
 
@@ -245,28 +242,28 @@ static int cut_free_block(struct pool *pool, uint64_t bytes, struct span *span,
 		*lost = buddy_is_empty(&shared->buddy) ? shared : NULL;
 		return -EAGAIN;
 	}
-	cut(pool, shared, bytes, span);
+	shared_cut(pool, shared, bytes, span);
 	return 0;
 }
 
-static int take_free_block(struct pool *pool, uint64_t bytes, struct span *span)
+static int block_alloc_free(struct pool *pool, uint64_t bytes, struct span *span)
 {
 	struct shared *lost;
 	int rc;
 
-	while ((rc = cut_free_block(pool, bytes, span, &lost)) == -EAGAIN)
-		give_shared(pool, lost);
+	while ((rc = block_cut(pool, bytes, span, &lost)) == -EAGAIN)
+		shared_release(pool, lost);
 	return rc;
 }
 
 /* grow held. */
-static int add_shared(struct pool *pool, uint64_t bytes, struct span *span)
+static int shared_add(struct pool *pool, uint64_t bytes, struct span *span)
 {
 	struct shared *shared = calloc(1, sizeof(*shared));
 
 	if (!shared)
 		return -ENOMEM;
-	int rc = take_chunk(pool, BUDDY_BYTES, &shared->chunk);
+	int rc = chunk_alloc(pool, BUDDY_BYTES, &shared->chunk);
 	if (rc < 0) {
 		free(shared);
 		return rc;
@@ -276,22 +273,22 @@ static int add_shared(struct pool *pool, uint64_t bytes, struct span *span)
 	atomic_fetch_add(&pool->shared_chunks, 1);
 
 	scoped_lock(&pool->lock);
-	cut(pool, shared, bytes, span);
+	shared_cut(pool, shared, bytes, span);
 	return 0;
 }
 
-static int take_block(struct pool *pool, uint64_t bytes, struct span *span)
+static int block_alloc(struct pool *pool, uint64_t bytes, struct span *span)
 {
-	if (take_free_block(pool, bytes, span) == 0)
+	if (block_alloc_free(pool, bytes, span) == 0)
 		return 0;
 	scoped_lock(&pool->grow);
-	if (take_free_block(pool, bytes, span) ==
+	if (block_alloc_free(pool, bytes, span) ==
 	    0) /* another thread added a chunk while this thread waited */
 		return 0;
-	return add_shared(pool, bytes, span);
+	return shared_add(pool, bytes, span);
 }
 
-static int zero(struct copier *copier, const struct span *span)
+static int span_zero(struct copier *copier, const struct span *span)
 {
 	int rc = copy_zero(copier, span, 0, span->bytes);
 	int waited = copier_wait(copier);
@@ -315,15 +312,15 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
 		return -EINVAL;
 	if (atomic_load(&pool->device->failed))
 		return -EIO;
-	rc =
-	    bytes < CHUNK_ALIGN ? take_block(pool, bytes, &taken) : take_whole(pool, bytes, &taken);
+	rc = bytes < CHUNK_ALIGN ? block_alloc(pool, bytes, &taken)
+				 : whole_alloc(pool, bytes, &taken);
 	if (rc < 0)
 		return rc;
 	atomic_fetch_add(&pool->span_bytes, bytes);
 	atomic_fetch_add(&pool->takes, 1);
 
 	if (fill == POOL_ZEROED)
-		rc = zero(copier, &taken);
+		rc = span_zero(copier, &taken);
 	if (rc < 0) {
 		pool_free_span(pool, &taken);
 		return rc;
@@ -332,8 +329,8 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
 	return 0;
 }
 
-/* The chunk, if the chunk is empty now and cannot serve as the spare, or a spare exists already. */
-static struct shared *give_block(struct pool *pool, const struct span *span)
+/* The chunk if it is empty now and not to be kept as a spare. */
+static struct shared *block_free(struct pool *pool, const struct span *span)
 {
 	struct shared *shared = span->chunk->pool_private;
 
@@ -352,11 +349,11 @@ void pool_free_span(struct pool *pool, const struct span *span)
 	assert(span->chunk->device == pool->device);
 	atomic_fetch_sub(&pool->span_bytes, span->bytes);
 	if (!span_owns_chunk(span)) {
-		give_shared(pool, give_block(pool, span));
+		shared_release(pool, block_free(pool, span));
 		return;
 	}
 	assert(span->offset == 0 && span->bytes == span->chunk->bytes);
-	give_chunk(pool, span->chunk);
+	chunk_release(pool, span->chunk);
 }
 
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch)
@@ -429,7 +426,7 @@ void pool_free(struct pool *pool)
 {
 	if (!pool)
 		return;
-	while (drop_spare(pool))
+	while (spare_release(pool))
 		;
 	assert(atomic_load(&pool->chunk_bytes) == 0);
 	pthread_cond_destroy(&pool->given);
@@ -451,12 +448,7 @@ bool pool_is_unused(const struct pool *pool)
 void pool_trim(struct pool *pool)
 {
 	if (pool_is_unused(pool))
-		drop_spare(pool);
-}
-
-struct device *pool_device(const struct pool *pool)
-{
-	return pool->device;
+		spare_release(pool);
 }
 
 void pool_set_limits(struct pool *pool, const struct pool_limits *limits)
@@ -475,7 +467,7 @@ struct pool_limits pool_limits(struct pool *pool)
 
 struct pool_usage pool_usage(struct pool *pool)
 {
-	await_given(pool);
+	frees_wait(pool);
 	return (struct pool_usage){
 	    .chunk_bytes = atomic_load(&pool->chunk_bytes),
 	    .span_bytes = atomic_load(&pool->span_bytes),
@@ -484,7 +476,7 @@ struct pool_usage pool_usage(struct pool *pool)
 	};
 }
 
-static uint64_t beyond(uint64_t a, uint64_t b)
+static uint64_t subtract_saturated(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
@@ -493,16 +485,16 @@ int pool_available(struct pool *pool, uint64_t *bytes)
 {
 	struct pool_limits limits = pool_limits(pool);
 	struct pool_usage usage =
-	    pool_usage(pool); /* read before the driver is asked, because the driver may wait */
+	    pool_usage(pool); /* before asking the driver, which may take long */
 	struct device_memory memory;
 	int rc = device_memory(pool->device, &memory);
 
 	if (rc < 0)
 		return rc;
-	uint64_t driver = beyond(memory.free, limits.reserve);
-	uint64_t limit = beyond(limits.size, usage.chunk_bytes);
+	uint64_t driver = subtract_saturated(memory.free, limits.reserve);
+	uint64_t limit = subtract_saturated(limits.size, usage.chunk_bytes);
 	uint64_t more = driver < limit ? driver : limit;
 
-	*bytes = more + beyond(usage.chunk_bytes, usage.span_bytes);
+	*bytes = more + subtract_saturated(usage.chunk_bytes, usage.span_bytes);
 	return 0;
 }

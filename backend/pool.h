@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The memory of one device, divided for files: whole chunks for large allocations, buddy blocks
- * inside shared 2 MiB chunks for small allocations. The pool accounts for every byte and enforces
- * the limits. */
+/* The allocator of one device's memory: whole chunks for large requests, buddy blocks in shared 2
+ * MiB chunks for small ones. Accounts for every byte and keeps to the limits. */
 #ifndef BACKEND_POOL_H
 #define BACKEND_POOL_H
 
@@ -13,19 +12,19 @@
 struct pool;
 
 struct pool_limits {
-	uint64_t size;	  /* bytes the pool may hold on the device; UINT64_MAX: no bound */
-	uint64_t reserve; /* bytes to leave free on the device for other programs */
+	uint64_t size; /* most bytes that the pool may hold on the device; UINT64_MAX: no limit */
+	uint64_t reserve; /* bytes that must stay free on the device for other programs */
 };
 
 struct pool_usage {
 	uint64_t chunk_bytes; /* held from the device */
-	uint64_t span_bytes;  /* of these, handed out */
+	uint64_t span_bytes;  /* of these, allocated as spans */
 	uint64_t chunks, shared_chunks;
 };
 
-/* Callbacks for each chunk of the pool. made names the chunk (chunk->id, not 0) before any data is
- * stored in the chunk; an error of made fails the chunk. gone is called before the chunk is freed.
- * Any thread, without the pool's lock. */
+/* Is told of each chunk. made gives the chunk an id (not 0) before the chunk has content, and its
+ * error becomes the allocation's; gone is called before the chunk is freed. Any thread, without the
+ * pool's lock. */
 struct pool_watch {
 	int (*made)(void *of, struct chunk *chunk);
 	void (*gone)(void *of, struct chunk *chunk);
@@ -35,54 +34,51 @@ struct pool_watch {
 enum pool_fill { POOL_ZEROED, POOL_UNDEFINED /* the caller overwrites every byte at once */ };
 
 int pool_new(struct device *device, const struct pool_limits *limits, struct pool **pool);
-void pool_free(struct pool *pool); /* every span was freed before */
+void pool_free(struct pool *pool); /* every span was freed */
 
-struct device *pool_device(const struct pool *pool);
 void pool_set_limits(struct pool *pool, const struct pool_limits *limits);
 struct pool_limits pool_limits(struct pool *pool);
 struct pool_usage pool_usage(struct pool *pool);
 
-/* The bytes that could still be allocated: by the driver's free memory, the limits and the free
+/* The bytes that could still be allocated, by the driver's free memory, the limits, and the free
  * blocks of shared chunks. */
 int pool_available(struct pool *pool, uint64_t *bytes);
 
-/* Allocates bytes of device memory as one span.
- * bytes >= CHUNK_ALIGN: a multiple of CHUNK_ALIGN, in a chunk of its own (span->offset is 0, the
- * span is the whole chunk). Less: a multiple of POOL_BLOCK_MIN inside a shared chunk, aligned to
- * the power of two at or above bytes. With POOL_ZEROED the copier zeroes the span, and waits.
- * -ENOSPC: the device or the limit is full. Thread-safe. */
+/* Allocates bytes of device memory as one span. bytes >= CHUNK_ALIGN: a multiple of CHUNK_ALIGN, as
+ * a chunk of its own (span->offset is 0). Less: a multiple of POOL_BLOCK_MIN in a shared chunk,
+ * aligned to the power of two at or above bytes. copier zeroes the memory (and waits) if fill says
+ * so. -ENOSPC: the device or the limit is full. Thread-safe. */
 int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
 	       struct span *span);
 
-/* Frees a span from pool_alloc, or any part of a span inside a shared chunk, if offset and size are
- * multiples of POOL_BLOCK_MIN. No copy to or from the span may be in flight. The memory of a whole
- * chunk is back at the driver when the function returns. */
+/* Frees a span of pool_alloc, or any part of a span in a shared chunk that is a multiple of
+ * POOL_BLOCK_MIN at such an offset. No copy may use it. The memory of a whole chunk goes back to
+ * the driver before the return. */
 void pool_free_span(struct pool *pool, const struct span *span);
 
 /* Before the first allocation. */
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch);
 
-/* Adopts a chunk that was imported (and named), with the spans that another pool had allocated:
- * first the chunk, regardless of the limits, as one span that owns the chunk or as a shared chunk;
- * then, for a shared chunk, each block. -EEXIST: allocated already; -EINVAL: not a block of the
- * chunk. On success the pool owns the chunk. No other thread uses the pool meanwhile. */
+/* Takes over an imported chunk (with an id) and what another pool had allocated in it: first the
+ * chunk, whatever the limits, as one span that owns it or as a chunk to cut blocks from; then, in
+ * the latter case, each block. -EEXIST: allocated already; -EINVAL: not a block of the chunk. On
+ * success the chunk is the pool's. No other call may run at the same time. */
 enum pool_adopted { POOL_WHOLE, POOL_SHARED };
 int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind);
 int pool_adopt_block(struct pool *pool, const struct span *span);
 
-/* The number of spans that were ever allocated, and whether no span is allocated now. Neither
- * waits. */
+/* The number of allocations so far, and whether no span is allocated now. Neither waits. */
 uint64_t pool_allocations(const struct pool *pool);
 bool pool_is_unused(const struct pool *pool);
-/* Frees the memory kept for the next small file, if the pool is unused. */
+/* Frees the empty chunk that is kept for the next small file, if nothing is allocated. */
 void pool_trim(struct pool *pool);
 
-/* Between the two calls the caller frees spans that are no longer used. A thread that finds the
- * device full in the meantime, or asks for the available bytes, waits for the second call. */
+/* Between the two calls the caller frees spans that nothing uses any more: a thread that finds the
+ * device full, or asks for the available bytes, waits for the second call. */
 void pool_free_announce(struct pool *pool);
 void pool_free_announced(struct pool *pool);
 
-/* Whether the span has a chunk of its own. */
+/* Whether the span has the chunk for itself. */
 bool span_owns_chunk(const struct span *span);
 
 #endif

@@ -13,26 +13,26 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-/* The first attempt starts at once; each later attempt waits twice as long. */
+/* The first attempt is made at once, each further one after twice the wait. */
 #define TRIES_MAX 5
 #define DELAY_MS  50
-/* Copies in flight see their errors soon, and end. */
+/* Copies under way fail soon, and end. */
 #define BUSY_MS	    5
 #define BUSY_MAX_MS 10000
-/* A device that fails again within this time counts as not recovered. */
+/* A device that fails again within this time counts as not reset. */
 #define STEADY_MS 60000
 
 #define NEVER INT64_MAX
 
-/* The reset thread's record of a device, by the device's slot. */
-struct patient {
+/* State of the reset thread, by the device's slot. */
+struct failing {
 	int64_t failed_at; /* 0: the device works */
 	int64_t due, back_at;
 	unsigned tries;
 };
 
-/* Only copiers still use the device; their new copies are refused, and copies in flight end. */
-static int reset(struct device *device)
+/* Only copiers still use the device; their copies are refused, and they leave the device. */
+static int device_reset(struct device *device)
 {
 	struct health *health = &device->health;
 	struct chunk *chunk;
@@ -51,67 +51,70 @@ static int reset(struct device *device)
 	return rc;
 }
 
-static void give_up(struct resetter *resetter, struct device *device, struct patient *patient)
+static void device_give_up(struct resetter *resetter, struct device *device,
+			   struct failing *failing)
 {
-	patient->due = NEVER;
+	failing->due = NEVER;
 	atomic_store(&device->health.given_up, true);
 	log_error("gpu%u: %u attempts to bring it back have failed: this process does not try "
 		  "again",
-		  device->index, patient->tries);
+		  device->index, failing->tries);
 	if (resetter->watch.given_up)
 		resetter->watch.given_up(resetter->watch.of, device);
 }
 
-static void attempt(struct resetter *resetter, struct device *device, struct patient *patient)
+static void device_try_reset(struct resetter *resetter, struct device *device,
+			     struct failing *failing)
 {
-	int rc = reset(device);
+	int rc = device_reset(device);
 	int64_t now = clock_ms();
 
-	if (rc == -EBUSY && now - patient->due < BUSY_MAX_MS) {
-		patient->due = now + BUSY_MS;
+	if (rc == -EBUSY && now - failing->due < BUSY_MAX_MS) {
+		failing->due = now + BUSY_MS;
 		return;
 	}
-	patient->tries++;
+	failing->tries++;
 	if (rc == 0) {
-		int64_t ms = now - patient->failed_at;
+		int64_t ms = now - failing->failed_at;
 
-		patient->failed_at = 0;
-		patient->back_at = now;
+		failing->failed_at = 0;
+		failing->back_at = now;
 		if (resetter->watch.reset)
 			resetter->watch.reset(resetter->watch.of, device, ms);
 		return;
 	}
-	patient->due = patient->tries < TRIES_MAX ? now + (DELAY_MS << patient->tries) : now;
-	log_debug("gpu%u: attempt %u to bring it back: %s", device->index, patient->tries,
+	failing->due = failing->tries < TRIES_MAX ? now + (DELAY_MS << failing->tries) : now;
+	log_debug("gpu%u: attempt %u to bring it back: %s", device->index, failing->tries,
 		  strerror(-rc));
 }
 
-static void admit(struct patient *patient)
+static void patient_admit(struct failing *failing)
 {
 	int64_t now = clock_ms();
 
-	patient->failed_at = now;
-	if (now - patient->back_at >= STEADY_MS)
-		patient->tries = 0;
-	patient->due = patient->tries ? now + (DELAY_MS << patient->tries) : now;
+	failing->failed_at = now;
+	if (now - failing->back_at >= STEADY_MS)
+		failing->tries = 0;
+	failing->due = failing->tries ? now + (DELAY_MS << failing->tries) : now;
 }
 
-/* Handles the device; returns the time of the next attempt. */
-static int64_t look(struct resetter *resetter, struct device *device, struct patient *patient)
+/* Returns when to look at the device again. */
+static int64_t device_check(struct resetter *resetter, struct device *device,
+			    struct failing *failing)
 {
 	if (!atomic_load(&device->failed) || atomic_load(&device->health.given_up))
 		return NEVER;
-	if (!patient->failed_at)
-		admit(patient);
-	if (patient->tries >= TRIES_MAX)
-		give_up(resetter, device, patient);
-	else if (patient->due <= clock_ms())
-		attempt(resetter, device, patient);
-	return patient->failed_at ? patient->due : NEVER;
+	if (!failing->failed_at)
+		patient_admit(failing);
+	if (failing->tries >= TRIES_MAX)
+		device_give_up(resetter, device, failing);
+	else if (failing->due <= clock_ms())
+		device_try_reset(resetter, device, failing);
+	return failing->failed_at ? failing->due : NEVER;
 }
 
 /* lock is held. */
-static void sleep_until(struct resetter *resetter, int64_t due)
+static void resetter_sleep(struct resetter *resetter, int64_t due)
 {
 	struct timespec until = {.tv_sec = (time_t)(due / 1000),
 				 .tv_nsec = (long)(due % 1000) * 1000000};
@@ -122,11 +125,11 @@ static void sleep_until(struct resetter *resetter, int64_t due)
 		pthread_cond_timedwait(&resetter->changed, &resetter->lock, &until);
 }
 
-static void *run(void *pointer)
+static void *reset_thread_main(void *pointer)
 {
 	struct backend *backend = pointer;
 	struct resetter *resetter = &backend->resetter;
-	struct patient patients[BACKEND_DEVICES_MAX] = {0};
+	struct failing patients[BACKEND_DEVICES_MAX] = {0};
 
 	pthread_mutex_lock(&resetter->lock);
 	while (!resetter->ending) {
@@ -135,13 +138,13 @@ static void *run(void *pointer)
 		resetter->called = false;
 		pthread_mutex_unlock(&resetter->lock);
 		for (unsigned i = 0; i < backend->n_devices; i++) {
-			int64_t next = look(resetter, backend->devices[i], &patients[i]);
+			int64_t next = device_check(resetter, backend->devices[i], &patients[i]);
 
 			due = next < due ? next : due;
 		}
 		pthread_mutex_lock(&resetter->lock);
 		if (!resetter->ending && !resetter->called)
-			sleep_until(resetter, due);
+			resetter_sleep(resetter, due);
 	}
 	pthread_mutex_unlock(&resetter->lock);
 	return NULL;
@@ -173,7 +176,7 @@ int reset_start(struct backend *backend, const struct reset_watch *watch)
 	pthread_cond_init(&resetter->changed, &clock);
 	pthread_condattr_destroy(&clock);
 	atomic_store(&resetter->running, true);
-	int error = pthread_create(&resetter->thread, NULL, run, backend);
+	int error = pthread_create(&resetter->thread, NULL, reset_thread_main, backend);
 
 	if (!error)
 		return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Resets devices that failed. An error that ends a device's context leaves the device's memory in
- * the driver. A thread of the backend makes a new context, maps the chunks into the context and
- * reads every byte of them once. Chunks that cannot be read are lost (chunk->lost); all others are
- * served again. Not every driver recovers within one process: after a few attempts at growing
- * intervals the device is given up until the process ends. */
+/* Resetting devices that failed. An error that ends a device's context leaves the memory in the
+ * driver. A thread of the backend makes a new context, maps the chunks into the context and reads
+ * every byte of them once. Chunks that cannot be read are lost (chunk->lost); all others can be
+ * used again. Whether a driver can go on within one process depends on the driver: after a few
+ * attempts, at growing intervals, the device stays failed until the process ends. */
 #ifndef BACKEND_RESET_H
 #define BACKEND_RESET_H
 
@@ -16,9 +16,9 @@
 struct backend;
 struct device;
 
-/* Callbacks of the reset thread; no lock is held. */
+/* Callbacks of the reset thread, which holds no lock. */
 struct reset_watch {
-	/* The device is back, ms after the failure; only lost chunks stay unreadable. */
+	/* The device works again, ms after the failure, except for lost chunks. */
 	void (*reset)(void *of, struct device *device, int64_t ms);
 	void (*given_up)(void *of, struct device *device);
 	void *of;
@@ -26,19 +26,19 @@ struct reset_watch {
 
 struct resetter {
 	atomic_bool running;
-	pthread_mutex_t lock; /* protects ending and called */
+	pthread_mutex_t lock; /* protects these two */
 	bool ending, called;
 	pthread_cond_t changed;
 	pthread_t thread;
 	struct reset_watch watch;
 };
 
-/* Devices that fail before this call stay failed. 0 or -errno. */
+/* Until this call, failed devices stay failed. 0 or -errno. */
 int reset_start(struct backend *backend, const struct reset_watch *watch);
-/* Waits for a reset that is under way. No device is reset from then on. */
+/* Waits for an attempt under way. No device is reset any more. */
 void reset_end(struct backend *backend);
 
-/* A device failed just now. Any thread, with any lock held. */
+/* A device has failed. Any thread, with any lock. */
 void reset_wake(struct backend *backend);
 
 #endif

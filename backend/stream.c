@@ -8,13 +8,13 @@
 
 #include "backend/stream_arch.h"
 
-/* Runs everywhere; without loops the callers use memcpy and memset. */
+/* Runs on every processor: memcpy and memset for all bytes. */
 static const struct stream_variant plain = {.name = "plain"};
 
-/* Set on first use. Threads that race to set the variant find the same variant. */
+/* Set at the first use. Threads that race find the same answer. */
 static _Atomic(const struct stream_variant *) chosen;
 
-/* The index-th variant that this CPU runs; NULL past the last variant. */
+/* The variant number index of those that this processor can run; NULL past the last. */
 static const struct stream_variant *stream_find(unsigned index)
 {
 	const struct stream_variant *variant = stream_arch;
@@ -71,8 +71,8 @@ void stream_store(void *to_device, const void *from, size_t bytes)
 		memcpy(to, source, bytes);
 		return;
 	}
-	/* Another thread may be writing the neighbouring bytes of the first and last line: store
-	 * exactly these bytes, and do not read and write back further bytes. */
+	/* Another thread may be writing its bytes in the first or last line right now: store
+	 * exactly these bytes, and never write back bytes read before. */
 	memcpy(to, source, head);
 	variant->store(to + head, source + head, lines);
 	size_t done = head + lines * STREAM_LINE;
@@ -96,7 +96,7 @@ void stream_zero(void *to_device, size_t bytes)
 	memset(to + done, 0, bytes - done);
 }
 
-/* Loads a part of a line by one streaming load of the whole line: ordinary loads would each cross
+/* Reads a part of a line by one streaming load of the whole line: each ordinary load would cross
  * the bus. The rest of the line is in the same page, hence mapped. */
 static void stream_load_part(const struct stream_variant *variant, char *to, const char *line,
 			     size_t skip, size_t bytes)
@@ -115,7 +115,7 @@ void stream_load(void *to, const void *from_device, size_t bytes)
 
 	if (!bytes)
 		return;
-	/* One fence is enough: the loop fetches no line twice. */
+	/* One fence is enough: no line is fetched twice below. */
 	stream_fence_loads();
 	if (!variant->load) {
 		memcpy(target, from, bytes);

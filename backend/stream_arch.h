@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The parts of backend/stream.c that depend on the CPU: the loops over whole lines, and the fences.
+/* What backend/stream.c needs for each processor architecture: loops over whole lines, and fences.
  */
 #ifndef BACKEND_STREAM_ARCH_H
 #define BACKEND_STREAM_ARCH_H
@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The bytes that a CPU fetches from a write-combined mapping at once, and that fill a store buffer.
- */
+/* The bytes that a processor fetches at once from a write-combined mapping, and that a full store
+ * buffer has. */
 #define STREAM_LINE 64
 
 /* The device side is aligned to STREAM_LINE, the other side need not be; lines may be 0. */
@@ -28,22 +28,22 @@ extern const struct stream_variant stream_arch[];
 static const struct stream_variant stream_arch[] = {{0}};
 #endif
 
-/* stream_fence_stores: every earlier store is visible before any later store. stream_fence_loads:
- * later loads return nothing older than this moment. */
+/* stream_fence_stores: earlier stores are visible before later ones. stream_fence_loads: later
+ * loads see memory as of this moment or newer. */
 #if defined(__x86_64__)
 static inline void stream_fence_stores(void)
 {
 	__builtin_ia32_sfence();
 }
 
-/* A streaming load may be answered from a buffer that an earlier load filled, even if the device
- * has written since; mfence empties those buffers, and drains this CPU's combined stores. */
+/* A streaming load may be served from a buffer that an earlier load filled, although the device has
+ * written since. mfence empties these buffers, and drains this processor's combined stores. */
 static inline void stream_fence_loads(void)
 {
 	__builtin_ia32_mfence();
 }
 #elif defined(__aarch64__)
-/* Outer shareable: the device is an observer too. */
+/* Outer shareable, because the device observes the stores as well. */
 static inline void stream_fence_stores(void)
 {
 	__asm__ volatile("dmb osh" ::: "memory");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* LDNP and STNP move 32 bytes without keeping the line in the cache; compilers have no portable
- * intrinsics for LDNP and STNP. NEON is part of every aarch64. */
+ * intrinsics for them. Every aarch64 has NEON. */
 #include "backend/stream_arch.h"
 
 #if defined(__aarch64__)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Four vectors per iteration: enough loads in flight to fill the CPU's line buffers, few enough to
- * stay in registers. Functions, not files, are compiled for the wider CPUs. */
+/* Four vectors in each iteration: enough loads in flight to fill the processor's line buffers, few
+ * enough to stay in registers. Wider processors get functions of their own, not files. */
 #include "backend/stream_arch.h"
 
 #if defined(__x86_64__)
@@ -11,8 +11,8 @@
 #define AVX2   __attribute__((target("avx2")))
 #define SSE41  __attribute__((target("sse4.1")))
 
-/* A load of a whole line reads past the requested bytes, where another thread may be writing:
- * harmless, because the extra bytes are dropped, but reported by sanitizers. */
+/* A load of a whole line also reads neighbouring bytes that another thread may be writing. That is
+ * harmless, because those bytes are dropped, but a sanitizer reports it. */
 #define WHOLE_LINE __attribute__((no_sanitize("address", "thread")))
 
 static bool avx512_usable(void)

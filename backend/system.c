@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Two tmpfs mounts, because the mount decides whether an object gets huge pages when written
- * (huge=advise covers only page faults of mappings with MADV_HUGEPAGE). The two mounts share one
- * bound: each mount may hold the bytes that the other leaves. Both limits are set again whenever an
- * object is made and whenever the usage is asked for; in between the two mounts together may exceed
- * the bound. */
+/* Two tmpfs mounts, because whether an object gets huge pages when written is a property of its
+ * mount (huge=advise covers only page faults of mappings with MADV_HUGEPAGE). The two share one
+ * limit: each may have what the other leaves. The sizes are set again whenever an object is made or
+ * the usage is read; in between, both together may exceed the limit. */
 #include "backend/system.h"
 
 #include <errno.h>
@@ -28,19 +27,19 @@
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
-/* For tmpfs, size=0 means no bound. */
+/* size=0 means no limit to tmpfs. */
 #define BYTES_MIN 4096ULL
 
 struct system_memory {
 	uint64_t bytes;
 	_Atomic uint64_t counted; /* by system_account */
 	atomic_bool said_no_fds, said_no_huge;
-	pthread_mutex_t lock;	  /* the mounts and their bounds */
-	int mounts[SYSTEM_KINDS]; /* -1: not made; for small pages -1: memfds */
+	pthread_mutex_t lock;	  /* the mounts and their sizes */
+	int mounts[SYSTEM_KINDS]; /* -1: not made; small -1: memfds */
 	uint64_t bounds[SYSTEM_KINDS];
 };
 
-/* A detached tmpfs: the fd, or -errno. */
+/* A tmpfs that is mounted nowhere: its descriptor, or -errno. */
 static int mount_new(uint64_t bytes, const char *huge)
 {
 	AUTO_CLOSE int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -53,7 +52,7 @@ static int mount_new(uint64_t bytes, const char *huge)
 	    fsconfig(context, FSCONFIG_SET_STRING, "nr_inodes", "0", 0) < 0 ||
 	    fsconfig(context, FSCONFIG_SET_STRING, "mode", "0700", 0) < 0)
 		return -errno;
-	/* A kernel without transparent huge pages does not know the option. */
+	/* Kernels without transparent huge pages do not know the option. */
 	if (fsconfig(context, FSCONFIG_SET_STRING, "huge", huge, 0) < 0 && errno != EINVAL)
 		return -errno;
 	if (fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
@@ -82,13 +81,13 @@ static void mount_resize(int mount, uint64_t bytes)
 	if (context < 0)
 		return;
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
-	/* Refused if the mount holds more already: then the next call sets the size. */
+	/* Refused while the mount holds more; the next call tries again. */
 	if (fsconfig(context, FSCONFIG_SET_STRING, "size", size, 0) == 0)
 		fsconfig(context, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0);
 }
 
 /* lock held. */
-static void share_bound(struct system_memory *memory)
+static void mounts_share_limit(struct system_memory *memory)
 {
 	if (memory->mounts[SYSTEM_PAGES_HUGE] < 0)
 		return;
@@ -134,8 +133,8 @@ void system_memory_close(struct system_memory *memory)
 	free(memory);
 }
 
-/* Made like an object of a tmpfs: only the owner can open the memfd again, and no sharer can seal
- * the memfd against changes by others. */
+/* Like an object of a tmpfs: only its owner can open the memfd again, and a client cannot seal it
+ * against changes by others. */
 static int memfd_new(void)
 {
 	int fd = memfd_create("gpumemfs", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
@@ -154,14 +153,15 @@ static int memfd_new(void)
 	return -1;
 }
 
-static void say_no_huge(struct system_memory *memory, int error)
+static void log_no_huge(struct system_memory *memory, int error)
 {
 	if (!atomic_exchange(&memory->said_no_huge, true))
 		log_warn("host: page_size=2M without huge pages: %s", strerror(error));
 }
 
-/* The mount for objects of this kind; the mount for small pages if huge pages are not available. */
-static int mount_for(struct system_memory *memory, enum system_pages pages)
+/* The mount for objects of this kind, or the mount for small pages if huge pages are not available.
+ */
+static int mount_of_kind(struct system_memory *memory, enum system_pages pages)
 {
 	scoped_lock(&memory->lock);
 	int *huge = &memory->mounts[SYSTEM_PAGES_HUGE];
@@ -169,9 +169,9 @@ static int mount_for(struct system_memory *memory, enum system_pages pages)
 	if (pages == SYSTEM_PAGES_HUGE && *huge < 0) {
 		*huge = mount_new(memory->bytes, "always");
 		if (*huge < 0)
-			say_no_huge(memory, -*huge);
+			log_no_huge(memory, -*huge);
 	}
-	share_bound(memory);
+	mounts_share_limit(memory);
 	return *huge >= 0 ? memory->mounts[pages] : memory->mounts[SYSTEM_PAGES_SMALL];
 }
 
@@ -179,7 +179,7 @@ int system_memory_mount(struct system_memory *memory, enum system_pages pages)
 {
 	if (memory->mounts[SYSTEM_PAGES_SMALL] < 0)
 		return -1;
-	mount_for(memory, pages);
+	mount_of_kind(memory, pages);
 	return memory->mounts[pages];
 }
 
@@ -197,10 +197,11 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 	int made;
 
 	if (memory->mounts[SYSTEM_PAGES_SMALL] >= 0) {
-		made = openat(mount_for(memory, pages), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		made =
+		    openat(mount_of_kind(memory, pages), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	} else {
 		if (pages == SYSTEM_PAGES_HUGE)
-			say_no_huge(memory, EPERM);
+			log_no_huge(memory, EPERM);
 		made = memfd_new();
 	}
 	made = descriptor_unreserved(DESCRIPTOR_MEMORY, made);
@@ -220,9 +221,9 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 	return -ENOSPC;
 }
 
-/* The kernel grants a lease for writing only if no other open file description exists; duplicated
- * descriptors count as one. A process that opens the object at this moment waits until the lease is
- * returned. */
+/* A write lease is granted only while no other open file of the object exists; duplicated
+ * descriptors count once. A process that opens the object at this moment waits until the lease is
+ * released. */
 bool system_object_is_held(const struct system_memory *memory, int fd)
 {
 	if (memory->mounts[SYSTEM_PAGES_SMALL] < 0)
@@ -263,7 +264,7 @@ int system_usage(struct system_memory *memory, struct system_usage *usage)
 
 	if (bounded) {
 		scoped_lock(&memory->lock);
-		share_bound(memory);
+		mounts_share_limit(memory);
 		used = mount_used(memory->mounts[SYSTEM_PAGES_SMALL]) +
 		       mount_used(memory->mounts[SYSTEM_PAGES_HUGE]);
 	}

@@ -9,27 +9,28 @@
 
 struct system_memory;
 
-/* Bounded by bytes: a private detached tmpfs (fsopen, CAP_SYS_ADMIN) whose size the kernel
- * enforces, also against page faults of mappings; without CAP_SYS_ADMIN plain memfds, and only
- * system_usage counts. */
+/* The limit is bytes. With CAP_SYS_ADMIN objects are in a private detached tmpfs (fsopen), whose
+ * size the kernel enforces, also for page faults of mappings; otherwise objects are memfds, limited
+ * by system_account alone. */
 int system_memory_open(uint64_t bytes, struct system_memory **memory);
 void system_memory_close(struct system_memory *memory);
 
 enum system_pages { SYSTEM_PAGES_SMALL, SYSTEM_PAGES_HUGE /* transparent huge pages */ };
 #define SYSTEM_KINDS 2
 
-/* The mount that holds and bounds the objects of a kind, made at the first call: the fd, owned by
- * memory, or -1 for memfds. system_memory_adopt takes over the fd of a mount of an earlier process,
- * with the objects that still exist, in place of a mount of this process, which must not exist. */
+/* The tmpfs that holds the objects of a kind, made if necessary: a descriptor, which stays the
+ * memory's; -1: objects are memfds. adopt replaces the tmpfs, which must not have been made yet, by
+ * that of an earlier process with its objects, and takes the descriptor over. */
 int system_memory_mount(struct system_memory *memory, enum system_pages pages);
 void system_memory_adopt(struct system_memory *memory, enum system_pages pages, int fd);
 
-/* A new empty object, open read-write, close-on-exec. The caller owns the fd; the object lives as
- * long as fds and mappings of the object. -ENOSPC without free fds (with a log line). */
+/* A new empty object, open for reading and writing, close-on-exec. The descriptor is the caller's;
+ * the object lives as long as its descriptors and mappings. -ENOSPC (with a line in the log): no
+ * descriptor left. */
 int system_object_new(struct system_memory *memory, enum system_pages pages, int *fd);
 
-/* Whether another process has the object open or mapped, by a check of two system calls. False for
- * memfds, for which the kernel cannot tell. Callers ignore SIGIO. */
+/* Whether another process has the object open or mapped, found out by two system calls. False if
+ * that is unknown: for memfds. The process must ignore SIGIO. */
 bool system_object_is_held(const struct system_memory *memory, int fd);
 
 uint64_t system_bytes(const struct system_memory *memory);
@@ -37,10 +38,10 @@ struct system_usage {
 	uint64_t total, free; /* bytes */
 	bool bounded_by_kernel;
 };
-/* Counts bytes that objects gained or, if negative, lost. For memfds the bound is enforced here:
- * -ENOSPC. */
+/* Adds the bytes that objects gained or, negative, lost. -ENOSPC where the kernel does not enforce
+ * the limit and it is reached. */
 int system_account(struct system_memory *memory, int64_t bytes);
-/* The same for bytes that exist already. */
+/* The same without a limit, for existing objects. */
 void system_account_force(struct system_memory *memory, int64_t bytes);
 int system_usage(struct system_memory *memory, struct system_usage *usage);
 

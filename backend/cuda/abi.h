@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The part of the CUDA driver, NVML and gdrapi ABIs that gpumemfs uses, declared here so that
- * gpumemfs builds without their headers. Names have the prefix gm_ or GM_;
- * tests/unit/cuda/test_cuda_abi.c compares every name with the real headers, where those are
- * installed.
+/* The parts of the ABIs of the CUDA driver, NVML and gdrapi that gpumemfs uses, declared here so
+ * that gpumemfs builds without their headers. Names have the prefix gm_ or GM_;
+ * tests/unit/cuda/test_cuda_abi.c compares each of them with the real headers where those exist.
  *
- * The function lists name exported symbols: cuda.h renames many functions to versioned symbols (for
- * the linker, cuMemHostRegister is cuMemHostRegister_v2), and dlsym needs the versioned symbols.
- * X(need, field, symbol, arguments), where need is REQUIRED or OPTIONAL. */
+ * The function lists have the names of exported symbols. cuda.h renames many functions to versioned
+ * ones (to the linker cuMemHostRegister is cuMemHostRegister_v2), and dlsym needs the versioned
+ * name. X(need, field, symbol, arguments); need is REQUIRED or OPTIONAL. */
 #ifndef BACKEND_CUDA_ABI_H
 #define BACKEND_CUDA_ABI_H
 
@@ -208,7 +207,7 @@ typedef struct {
 	X(REQUIRED, cuEventRecord, cuEventRecord, (gm_CUevent event, gm_CUstream stream)) \
 	X(REQUIRED, cuEventSynchronize, cuEventSynchronize, (gm_CUevent event))
 
-/* Further functions, for the client library. */
+/* Further functions for the client library. */
 #define CUDA_CLIENT_FUNCTIONS(X) \
 	X(REQUIRED, cuCtxGetCurrent, cuCtxGetCurrent, (gm_CUcontext *context)) \
 	X(REQUIRED, cuCtxGetDevice, cuCtxGetDevice, (gm_CUdevice *device)) \
@@ -232,7 +231,7 @@ typedef struct {
 	unsigned long long total, reserved, free, used;
 } gm_nvmlMemory_v2_t;
 
-/* NVML's struct version: the size, and the number in the top byte. */
+/* NVML's version of a struct: its size, with the version number in the top byte. */
 #define GM_nvmlMemory_v2 ((unsigned int)(sizeof(gm_nvmlMemory_v2_t) | (2U << 24)))
 
 typedef struct {
@@ -267,7 +266,8 @@ typedef struct {
 typedef enum { GM_GDR_MAPPING_TYPE_NONE = 0 } gm_gdr_mapping_type_t;
 
 typedef struct {
-	uint64_t va; /* where the mapping begins: the pinned address rounded down to a GPU page */
+	uint64_t
+	    va; /* start of the mapping: the pinned address rounded down to a page of the GPU */
 	uint64_t mapped_size;
 	uint32_t page_size;
 	uint64_t tm_cycles;
@@ -277,7 +277,7 @@ typedef struct {
 	gm_gdr_mapping_type_t mapping_type;
 } gm_gdr_info_v2_t;
 
-/* X(need, field, symbol, type, arguments): int is 0 or a positive errno. */
+/* X(need, field, symbol, type, arguments): an int result is 0 or a positive errno. */
 /* clang-format off */
 #define GDR_FUNCTIONS(X) \
 	X(REQUIRED, gdr_open, gdr_open, gm_gdr_t, (void)) \
@@ -294,8 +294,8 @@ typedef struct {
 	  (gm_gdr_t gdr, gm_gdr_mh_t handle, void *address, size_t size))
 /* clang-format on */
 
-/* bar_vulkan.c gets vkGetInstanceProcAddr of libvulkan.so.1 by dlsym, and every other function
- * through vkGetInstanceProcAddr or vkGetDeviceProcAddr, with the types of vulkan/vulkan.h, which is
- * a build dependency. */
+/* bar_vulkan.c gets vkGetInstanceProcAddr from libvulkan.so.1 by dlsym, and all other functions by
+ * vkGetInstanceProcAddr or vkGetDeviceProcAddr. Their types are those of vulkan/vulkan.h, a build
+ * dependency. */
 
 #endif

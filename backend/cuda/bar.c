@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The choice of a device's way to BAR mappings, made when the first mapping is wanted, because a
- * test of a way needs a CUDA context, and Vulkan's device takes up to a second. */
+/* Chooses a device's way to BAR mappings at the first mapping, because a test needs a CUDA context,
+ * and Vulkan's device takes up to a second. */
 #include "backend/cuda/bar.h"
 
 #include <errno.h>
@@ -48,8 +48,8 @@ void cuda_bar_close(struct cuda_device *device)
 	pthread_mutex_destroy(&device->bar.lock);
 }
 
-/* 0 if the way works on this machine; else why has the reason. */
-static int try_way(struct cuda_device *device, const struct bar_way *way, char *why)
+/* 0 if the way works here; otherwise why has the reason. */
+static int way_try(struct cuda_device *device, const struct bar_way *way, char *why)
 {
 	void *state;
 
@@ -73,9 +73,9 @@ static int try_way(struct cuda_device *device, const struct bar_way *way, char *
 	return 0;
 }
 
-/* Under bar.lock. -ENOMEM and -ENOSPC: the test got no memory, so the ways stay untested; the next
- * wanted mapping tests again. */
-static int probe(struct cuda_device *device)
+/* Under bar.lock. -ENOMEM and -ENOSPC: the test had no room, which says nothing about the ways; the
+ * next mapping tries again. */
+static int ways_probe(struct cuda_device *device)
 {
 	struct bar_state *bar = &device->bar;
 	enum bar_provider wanted = device->cuda->bar;
@@ -84,7 +84,7 @@ static int probe(struct cuda_device *device)
 	for (unsigned i = 0; i < WAYS; i++) {
 		if (wanted != BAR_AUTO && wanted != ways[i].provider)
 			continue;
-		int rc = try_way(device, ways[i].way, why);
+		int rc = way_try(device, ways[i].way, why);
 		if (atomic_load(&device->base.failed))
 			return -EIO;
 		if (rc == -ENOMEM || rc == -ENOSPC)
@@ -103,9 +103,9 @@ static int probe(struct cuda_device *device)
 	return 0;
 }
 
-/* Under bar.lock. A tested way is not tested again: neither the machine nor the driver changes
- * under a running process. */
-static int reopen(struct cuda_device *device, const struct bar_way *way)
+/* Under bar.lock. A way that was tested is not tested again: neither the machine nor the driver
+ * changes under a process that uses both. */
+static int way_reopen(struct cuda_device *device, const struct bar_way *way)
 {
 	char why[BAR_REASON_MAX] = "";
 
@@ -115,11 +115,11 @@ static int reopen(struct cuda_device *device, const struct bar_way *way)
 	else
 		log_warn("gpu%u: no BAR mapping through %s for now: %s", device->base.index,
 			 way->name, why);
-	return rc == -ENOTSUP ? -ENOMEM : rc; /* the way was supported before, and will be again */
+	return rc == -ENOTSUP ? -ENOMEM : rc; /* the way worked before, and will again */
 }
 
-/* 0: bar.way is open, or the device has no way. */
-static int ensure_open(struct cuda_device *device)
+/* 0: bar.way is open, or no way works. */
+static int way_ensure_open(struct cuda_device *device)
 {
 	struct bar_state *bar = &device->bar;
 
@@ -127,9 +127,9 @@ static int ensure_open(struct cuda_device *device)
 		return 0;
 	scoped_lock(&bar->lock);
 	if (!atomic_load(&bar->probed))
-		return probe(device);
+		return ways_probe(device);
 	const struct bar_way *way = atomic_load(&bar->way);
-	return way && !atomic_load(&bar->open) ? reopen(device, way) : 0;
+	return way && !atomic_load(&bar->open) ? way_reopen(device, way) : 0;
 }
 
 struct chunk_source {
@@ -137,7 +137,7 @@ struct chunk_source {
 	struct chunk *chunk;
 };
 
-static int export_chunk(const struct bar_source *source, int *fd)
+static int chunk_source_export(const struct bar_source *source, int *fd)
 {
 	return cuda_chunk_export(((const struct chunk_source *)source)->chunk, fd);
 }
@@ -146,7 +146,9 @@ int cuda_bar_map_way(const struct bar_way *way, void *state, struct cuda_chunk *
 		     void **address, char *why)
 {
 	struct chunk_source source = {
-	    .base = {.address = chunk->address, .bytes = chunk->base.bytes, .export = export_chunk},
+	    .base = {.address = chunk->address,
+		     .bytes = chunk->base.bytes,
+		     .export = chunk_source_export},
 	    .chunk = &chunk->base,
 	};
 
@@ -158,7 +160,7 @@ int cuda_bar_map(struct chunk *base, void **address)
 	struct cuda_chunk *chunk = cuda_chunk(base);
 	struct cuda_device *device = cuda_device(base->device);
 
-	int rc = ensure_open(device);
+	int rc = way_ensure_open(device);
 	if (rc < 0)
 		return rc;
 	const struct bar_way *way = atomic_load_explicit(&device->bar.way, memory_order_acquire);
@@ -170,8 +172,8 @@ int cuda_bar_map(struct chunk *base, void **address)
 	char why[BAR_REASON_MAX] = "";
 	rc = cuda_bar_map_way(way, device->bar.state, chunk, address, why);
 	if (rc == -ENOTSUP)
-		rc =
-		    -EINVAL; /* concerns this chunk only: the way maps other chunks of the device */
+		rc = -EINVAL; /* this chunk only: other chunks of the device are mapped by the same
+				 way */
 	if (rc < 0 && rc != -ENOSPC && rc != -ENOMEM)
 		log_warn("gpu%u: %s does not map a chunk of %llu MiB: %s", base->device->index,
 			 way->name, (unsigned long long)base->bytes >> 20, why);
@@ -194,7 +196,7 @@ uint32_t cuda_bar_cost(struct device *base)
 
 	if (way)
 		return way->cost;
-	/* Before the test, the most expensive way is the safe estimate. */
+	/* Before the test the way is unknown: the most expensive way is the safe guess. */
 	return cuda_bar_vulkan.cost;
 }
 

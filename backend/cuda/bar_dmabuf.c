@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A BAR mapping as the mmap of a dma-buf. Every driver since 11.7 exports the dma-buf; mapping the
- * dma-buf works from CUDA 13.3 on (before, mmap fails with errno 524). */
+/* A BAR mapping by mmap of a dma-buf. Every driver since 11.7 exports the dma-buf; mapping works
+ * from CUDA 13.3 on (before, mmap fails with errno 524). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "backend/cuda/driver.h"
 #include "common/cleanup.h"
 
-/* Estimated: the export and the page tables of the mapping, half of Vulkan's cost. */
+/* Estimated: half of Vulkan's cost, for the export and the page tables of the mapping. */
 #define COST_NS_PER_MIB 5000
 
 static int dmabuf_open(const struct bar_device *device, void **state, char *why)
@@ -35,9 +35,8 @@ static void dmabuf_close(void *state)
 	(void)state;
 }
 
-/* Maps elsewhere first: a failing mapping with MAP_FIXED may have unmapped the old mapping at the
- * address. */
-static void *map_fd(int fd, uint64_t bytes, void *at)
+/* Maps anywhere first: a failed mapping with MAP_FIXED may have unmapped the target. */
+static void *fd_map(int fd, uint64_t bytes, void *at)
 {
 	void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -66,16 +65,16 @@ static int dmabuf_map(void *state, const struct bar_source *source, void *at, vo
 		return driver_error(result).error;
 	}
 	fd = exported;
-	void *mapped = map_fd(fd, source->bytes, at);
+	void *mapped = fd_map(fd, source->bytes, at);
 	if (mapped == MAP_FAILED) {
 		int error = errno;
-		/* 524 is the kernel's ENOTSUPP, which libc does not name. */
+		/* 524 is the kernel's ENOTSUPP, which user space has no name for. */
 		snprintf(why, BAR_REASON_MAX, "mmap of a dma-buf: errno %d%s", error,
 			 error == 524 ? " (the driver is older than CUDA 13.3)" : "");
 		return error == ENOMEM || error == ENOSPC ? -error : -ENOTSUP;
 	}
 	*address = mapped;
-	*mapping = state; /* any value but NULL: unmap needs only the address */
+	*mapping = state; /* not NULL; unmap needs only the address */
 	return 0;
 }
 

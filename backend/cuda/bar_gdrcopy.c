@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A BAR mapping by GDRCopy: libgdrapi.so.2 and, below version 2.6, its kernel module gdrdrv. */
+/* A BAR mapping by GDRCopy: libgdrapi.so.2, and below version 2.6 its kernel module gdrdrv. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,8 +11,7 @@
 #include "backend/cuda/driver.h"
 #include "common/cleanup.h"
 
-/* Estimated: pinning takes as long as importing into Vulkan, because both walk the pages in the
- * driver. */
+/* Estimated: like an import into Vulkan, pinning walks the pages in the driver. */
 #define COST_NS_PER_MIB 10000
 
 #define GDR_FIELD(need, field, symbol, type, arguments) type(*field) arguments;
@@ -28,13 +27,13 @@ static const struct driver_symbol symbols[] = {GDR_FUNCTIONS(GDR_ROW)};
 struct gdr_state {
 	struct gdr_library api;
 	gm_gdr_t gdr;
-	pthread_mutex_t lock; /* held in every call: the library is not thread-safe */
+	pthread_mutex_t lock; /* held in every call, because the library is not thread-safe */
 };
 
 /* A mapped chunk. */
 struct gdr_mapping {
 	gm_gdr_mh_t handle;
-	void *base; /* returned by gdr_map; may begin before the chunk */
+	void *base; /* from gdr_map; may begin before the chunk */
 	size_t bytes;
 };
 
@@ -68,9 +67,9 @@ static void gdrcopy_close(void *arg)
 	free(state);
 }
 
-/* Under the lock: 0, or a positive errno and in the last argument the failed call. */
-static int pin_and_map(struct gdr_state *state, const struct bar_source *source,
-		       struct gdr_mapping *mapping, void **address, const char **what)
+/* Under the lock. 0, or a positive errno with the failed call in *what. */
+static int gdr_mapping_make(struct gdr_state *state, const struct bar_source *source,
+			    struct gdr_mapping *mapping, void **address, const char **what)
 {
 	const struct gdr_library *api = &state->api;
 
@@ -100,7 +99,7 @@ unpin:
 static int gdrcopy_map(void *arg, const struct bar_source *source, void *at, void **address,
 		       void **mapping, char *why)
 {
-	(void)at; /* the library chooses */
+	(void)at; /* the library chooses the address */
 	struct gdr_state *state = arg;
 	AUTO_FREE struct gdr_mapping *made = calloc(1, sizeof(*made));
 	if (!made)
@@ -108,7 +107,7 @@ static int gdrcopy_map(void *arg, const struct bar_source *source, void *at, voi
 	made->bytes = source->bytes;
 	const char *what;
 	scoped_lock(&state->lock);
-	int error = pin_and_map(state, source, made, address, &what);
+	int error = gdr_mapping_make(state, source, made, address, &what);
 	if (error) {
 		snprintf(why, BAR_REASON_MAX, "%s: %s", what, strerror(error));
 		return error == ENOMEM ? -ENOSPC : -error;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tests whether a mapping shows the chunk's own bytes. Patterns go in through one side and must
- * come out of the other, twice in either direction, so that the test notices a mapping of other
- * memory, a mapping of another part of the chunk, and a mapping that caches. */
+/* Tests whether a mapping shows the chunk's own bytes: writes patterns on one side and reads them
+ * on the other, twice in both directions, so that a mapping of other memory, of another part of the
+ * chunk, or with a cache in between fails. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define TEST_BYTES  CHUNK_ALIGN
 #define BLOCK_BYTES 4096
 
-/* The ends, a crossing of the GPU's page size (64 KiB) in the middle, and unaligned starts. */
+/* Both ends, a boundary of the GPU's pages (64 KiB) in the middle, and unaligned starts. */
 static const uint64_t blocks[] = {0, 65536 - 100, TEST_BYTES / 2 - 2048, TEST_BYTES - 65536 + 13,
 				  TEST_BYTES - BLOCK_BYTES};
 #define BLOCKS (sizeof(blocks) / sizeof(blocks[0]))
@@ -25,7 +25,7 @@ struct test {
 	char *mapping;
 };
 
-static void fill(uint8_t block[BLOCK_BYTES], uint64_t offset, unsigned round)
+static void block_fill(uint8_t block[BLOCK_BYTES], uint64_t offset, unsigned round)
 {
 	for (uint64_t i = 0; i < BLOCK_BYTES; i++)
 		block[i] =
@@ -56,13 +56,13 @@ static int compare(const uint8_t *wanted, const uint8_t *seen, uint64_t offset,
 	return -EILSEQ;
 }
 
-static int round_of_test(struct test *test, unsigned round, char *why)
+static int test_round(struct test *test, unsigned round, char *why)
 {
 	uint8_t wanted[BLOCK_BYTES], seen[BLOCK_BYTES];
 	int rc = 0;
 
 	for (unsigned i = 0; i < BLOCKS && rc == 0; i++) {
-		fill(wanted, blocks[i], 2 * round);
+		block_fill(wanted, blocks[i], 2 * round);
 		rc = dma_write(test, blocks[i], wanted);
 		if (rc < 0)
 			break;
@@ -70,7 +70,7 @@ static int round_of_test(struct test *test, unsigned round, char *why)
 		rc = compare(wanted, seen, blocks[i], "read through the mapping", why);
 	}
 	for (unsigned i = 0; i < BLOCKS && rc == 0; i++) {
-		fill(wanted, blocks[i], 2 * round + 1);
+		block_fill(wanted, blocks[i], 2 * round + 1);
 		stream_store(test->mapping + blocks[i], wanted, BLOCK_BYTES);
 		stream_fence();
 		rc = dma_read(test, blocks[i], seen);
@@ -90,12 +90,11 @@ static int test_mapped(struct cuda_device *device, const struct bar_way *way, vo
 	if (rc < 0)
 		return rc;
 	rc = cuda_bar_map_way(way, state, chunk, &address, why);
-	if (rc < 0) /* also without BAR space: a device without BAR space for 2 MiB has none for any
-		       chunk */
+	if (rc < 0) /* even for lack of room: without room for 2 MiB no chunk can be mapped */
 		return -ENOTSUP;
 	test->mapping = address;
 	for (unsigned round = 0; round < 2 && rc == 0; round++)
-		rc = round_of_test(test, round, why);
+		rc = test_round(test, round, why);
 	way->unmap(state, address, chunk->base.bytes, chunk->mapping);
 	chunk->mapping = NULL;
 	return rc;

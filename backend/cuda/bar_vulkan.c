@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A BAR mapping by Vulkan: the chunk's exported fd is imported as device memory of a host-visible
- * type, and mapped. Works on every driver with the Vulkan ICD and needs no kernel module. */
+/* A BAR mapping by Vulkan: the chunk's exported descriptor is imported as host-visible device
+ * memory and mapped. Works on every driver with Vulkan's ICD, without a kernel module. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -20,8 +20,8 @@
 /* Measured on the reference machine: 136 us for 2 MiB, 2 ms for 256 MiB, 10 ms for 1 GiB. */
 #define COST_NS_PER_MIB 10000
 
-/* The import must be in the BAR. The driver also offers host-visible types that are not
- * device-local, which would be other memory. */
+/* The import must be in the BAR: Vulkan also offers host-visible types that are not device-local,
+ * which are other memory. */
 #define WANTED_MEMORY                                                                              \
 	(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |               \
 	 VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)
@@ -39,7 +39,7 @@
 
 #define VULKAN_FIELD(name) PFN_##name name;
 struct vulkan_state {
-	pthread_mutex_t lock; /* held in every call on the device */
+	pthread_mutex_t lock; /* held in every call with the device */
 	PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr;
 	VkInstance instance;
 	VkPhysicalDevice physical;
@@ -50,13 +50,13 @@ struct vulkan_state {
 	DEVICE_FUNCTIONS(VULKAN_FIELD)
 };
 
-static int say(char *why, const char *what, VkResult result)
+static int result_describe(char *why, const char *what, VkResult result)
 {
 	snprintf(why, BAR_REASON_MAX, "%s: Vulkan error %d", what, (int)result);
 	return result == VK_ERROR_OUT_OF_HOST_MEMORY ? -ENOMEM : -ENOTSUP;
 }
 
-static int load(struct vulkan_state *vk, char *why)
+static int library_load(struct vulkan_state *vk, char *why)
 {
 	void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!library) {
@@ -73,7 +73,7 @@ static int load(struct vulkan_state *vk, char *why)
 	return 0;
 }
 
-static int create_instance(struct vulkan_state *vk, char *why)
+static int instance_create(struct vulkan_state *vk, char *why)
 {
 	VkApplicationInfo application = {
 	    .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
@@ -90,7 +90,7 @@ static int create_instance(struct vulkan_state *vk, char *why)
 	VkResult result =
 	    create ? create(&info, NULL, &vk->instance) : VK_ERROR_INITIALIZATION_FAILED;
 	if (result != VK_SUCCESS)
-		return say(why, "vkCreateInstance", result);
+		return result_describe(why, "vkCreateInstance", result);
 
 #define LOAD(name)                                                                                 \
 	vk->name = (PFN_##name)vk->vkGetInstanceProcAddr(vk->instance, #name);                     \
@@ -103,14 +103,14 @@ static int create_instance(struct vulkan_state *vk, char *why)
 	return 0;
 }
 
-static int find_physical(struct vulkan_state *vk, const gm_CUuuid *uuid, char *why)
+static int physical_find(struct vulkan_state *vk, const gm_CUuuid *uuid, char *why)
 {
 	VkPhysicalDevice found[PHYSICAL_DEVICES_MAX];
 	uint32_t n = PHYSICAL_DEVICES_MAX;
 
 	VkResult result = vk->vkEnumeratePhysicalDevices(vk->instance, &n, found);
 	if (result != VK_SUCCESS && result != VK_INCOMPLETE)
-		return say(why, "vkEnumeratePhysicalDevices", result);
+		return result_describe(why, "vkEnumeratePhysicalDevices", result);
 	for (uint32_t i = 0; i < n; i++) {
 		VkPhysicalDeviceIDProperties id = {
 		    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
@@ -127,7 +127,7 @@ static int find_physical(struct vulkan_state *vk, const gm_CUuuid *uuid, char *w
 	return -ENOTSUP;
 }
 
-static int find_memory_type(struct vulkan_state *vk, char *why)
+static int memory_type_find(struct vulkan_state *vk, char *why)
 {
 	VkPhysicalDeviceMemoryProperties memory;
 
@@ -150,8 +150,8 @@ static bool has_extension(const VkExtensionProperties *extensions, uint32_t n, c
 	return false;
 }
 
-/* Whether the address of a mapping can be chosen; requested when the device is made. */
-static bool can_place(struct vulkan_state *vk)
+/* Whether a mapping can be placed at a given address; enabled with the device. */
+static bool placing_available(struct vulkan_state *vk)
 {
 	VkPhysicalDeviceMapMemoryPlacedFeaturesEXT placed = {
 	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAP_MEMORY_PLACED_FEATURES_EXT};
@@ -177,7 +177,7 @@ static bool can_place(struct vulkan_state *vk)
 	return placed.memoryMapPlaced;
 }
 
-static int create_device(struct vulkan_state *vk, char *why)
+static int device_create(struct vulkan_state *vk, char *why)
 {
 	static const char *const extensions[] = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME,
 						 VK_KHR_MAP_MEMORY_2_EXTENSION_NAME,
@@ -185,9 +185,9 @@ static int create_device(struct vulkan_state *vk, char *why)
 	VkPhysicalDeviceMapMemoryPlacedFeaturesEXT placed = {
 	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAP_MEMORY_PLACED_FEATURES_EXT,
 	    .memoryMapPlaced = VK_TRUE};
-	bool place = can_place(vk);
+	bool place = placing_available(vk);
 	float priority = 1;
-	/* A device has at least one queue, and every implementation a family 0. */
+	/* Every device has a queue, and every implementation a family 0. */
 	VkDeviceQueueCreateInfo queue = {
 	    .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
 	    .queueCount = 1,
@@ -204,8 +204,8 @@ static int create_device(struct vulkan_state *vk, char *why)
 
 	VkResult result = vk->vkCreateDevice(vk->physical, &info, NULL, &vk->device);
 	if (result != VK_SUCCESS)
-		return say(why, "vkCreateDevice with " VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME,
-			   result);
+		return result_describe(
+		    why, "vkCreateDevice with " VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, result);
 
 #define LOAD(name)                                                                                 \
 	vk->name = (PFN_##name)vk->vkGetDeviceProcAddr(vk->device, #name);                         \
@@ -239,15 +239,15 @@ static int vulkan_open(const struct bar_device *device, void **state, char *why)
 	if (!vk)
 		return -ENOMEM;
 	pthread_mutex_init(&vk->lock, NULL);
-	int rc = load(vk, why);
+	int rc = library_load(vk, why);
 	if (rc == 0)
-		rc = create_instance(vk, why);
+		rc = instance_create(vk, why);
 	if (rc == 0)
-		rc = find_physical(vk, &device->uuid, why);
+		rc = physical_find(vk, &device->uuid, why);
 	if (rc == 0)
-		rc = find_memory_type(vk, why);
+		rc = memory_type_find(vk, why);
 	if (rc == 0)
-		rc = create_device(vk, why);
+		rc = device_create(vk, why);
 	if (rc < 0) {
 		vulkan_close(vk);
 		return rc;
@@ -256,8 +256,9 @@ static int vulkan_open(const struct bar_device *device, void **state, char *why)
 	return 0;
 }
 
-/* Under the lock. A successful import owns the fd; after a failed import the caller owns the fd. */
-static VkResult import(struct vulkan_state *vk, int fd, uint64_t bytes, VkDeviceMemory *memory)
+/* Under the lock. A successful import owns fd; a failed one does not. */
+static VkResult memory_import(struct vulkan_state *vk, int fd, uint64_t bytes,
+			      VkDeviceMemory *memory)
 {
 	VkImportMemoryFdInfoKHR from = {
 	    .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR,
@@ -278,7 +279,7 @@ static VkResult import(struct vulkan_state *vk, int fd, uint64_t bytes, VkDevice
 }
 
 /* Under the lock. */
-static VkResult map(struct vulkan_state *vk, VkDeviceMemory memory, void *at, void **address)
+static VkResult memory_map(struct vulkan_state *vk, VkDeviceMemory memory, void *at, void **address)
 {
 	VkMemoryMapPlacedInfoEXT place = {.sType = VK_STRUCTURE_TYPE_MEMORY_MAP_PLACED_INFO_EXT,
 					  .pPlacedAddress = at};
@@ -308,15 +309,15 @@ static int vulkan_map(void *state, const struct bar_source *source, void *at, vo
 	}
 	scoped_lock(&vk->lock);
 	VkDeviceMemory memory;
-	VkResult result = import(vk, fd, source->bytes, &memory);
+	VkResult result = memory_import(vk, fd, source->bytes, &memory);
 	if (result != VK_SUCCESS) {
-		rc = say(why, "import", result);
+		rc = result_describe(why, "import", result);
 		return result == VK_ERROR_OUT_OF_DEVICE_MEMORY ? -ENOSPC : rc;
 	}
-	result = map(vk, memory, at, address);
+	result = memory_map(vk, memory, at, address);
 	if (result != VK_SUCCESS) {
 		vk->vkFreeMemory(vk->device, memory, NULL);
-		rc = say(why, "vkMapMemory", result);
+		rc = result_describe(why, "vkMapMemory", result);
 		return result == VK_ERROR_MEMORY_MAP_FAILED ? -ENOSPC : rc;
 	}
 	*mapping = (void *)memory;

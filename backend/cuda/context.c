@@ -25,13 +25,13 @@ int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call
 	return error.error;
 }
 
-/* Under device->lock. Asks for blocking synchronisation of calls that wait inside the driver: the
- * default spins, and would use a whole core per worker. dma.c polls by itself. */
+/* Under device->lock. Waits inside the driver are to block: the default is to spin, at the cost of
+ * a core per worker. dma.c polls for itself. */
 static int context_retain(struct cuda_device *device)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
 
-	cu->cuCtxSetCurrent(NULL); /* a failed device's current context would fail these calls */
+	cu->cuCtxSetCurrent(NULL); /* a failed device's context would fail these calls */
 	gm_CUcontext context;
 	gm_CUresult result =
 	    cu->cuDevicePrimaryCtxSetFlags(device->handle, GM_CU_CTX_SCHED_BLOCKING_SYNC);
@@ -84,15 +84,14 @@ void cuda_context_for_giving(struct cuda_device *owner)
 	struct cuda *cuda = owner->cuda;
 	gm_CUcontext own = atomic_load(&owner->context);
 
-	cuda->cu.cuCtxSetCurrent(
-	    NULL); /* a failed device's current context would fail these calls */
+	cuda->cu.cuCtxSetCurrent(NULL); /* a failed device's context would fail these calls */
 	if (own && cuda->cu.cuCtxSetCurrent(own) == GM_CUDA_SUCCESS &&
 	    !atomic_load(&owner->base.failed))
 		return;
 	for (unsigned i = 0; i < cuda->base.n_devices; i++) {
 		struct cuda_device *device = cuda_device(cuda->base.devices[i]);
-		/* Only tried, because the caller may hold the owner's lock; a thread that holds
-		 * another device's lock uses that device. */
+		/* Only tried, because the caller may hold the owner's lock; a device whose lock is
+		 * held is in use. */
 		if (pthread_mutex_trylock(&device->lock))
 			continue;
 		gm_CUcontext context = atomic_load(&device->context);
@@ -138,7 +137,7 @@ int cuda_memory(struct device *base, struct device_memory *memory)
 		if (rc < 0)
 			return rc;
 	}
-	/* NVML's total includes memory that the driver reserves, which no program can get. */
+	/* NVML's total includes memory that the driver keeps for itself. */
 	memory->total = base->total;
 	memory->free = free_bytes < base->total ? free_bytes : base->total;
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Finds the GPUs, and selects those named by gpus=LIST. */
+/* Finds the GPUs, and selects those of gpus=LIST. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -10,10 +10,10 @@
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 
-/* The BAR budget without NVML: half of the 256 MiB that cards without resizable BAR have. */
+/* Most bytes to map if NVML does not know: half of the 256 MiB of cards without resizable BAR. */
 #define BAR_BYTES_UNKNOWN (128ULL << 20)
 
-static int attribute(struct cuda_device *device, gm_CUdevice_attribute name)
+static int device_attribute(struct cuda_device *device, gm_CUdevice_attribute name)
 {
 	int value = 0;
 	if (device->cuda->cu.cuDeviceGetAttribute(&value, name, device->handle) != GM_CUDA_SUCCESS)
@@ -21,7 +21,7 @@ static int attribute(struct cuda_device *device, gm_CUdevice_attribute name)
 	return value;
 }
 
-static void describe_uuid(struct cuda_device *device, const char *kind)
+static void uuid_describe(struct cuda_device *device, const char *kind)
 {
 	char *text = device->base.uuid;
 	size_t room = sizeof(device->base.uuid);
@@ -33,7 +33,7 @@ static void describe_uuid(struct cuda_device *device, const char *kind)
 			       (unsigned char)device->uuid.bytes[i]);
 }
 
-static void describe_pci(struct cuda_device *device)
+static void pci_describe(struct cuda_device *device)
 {
 	char *pci = device->base.pci;
 
@@ -44,18 +44,18 @@ static void describe_pci(struct cuda_device *device)
 		*pci = (char)tolower((unsigned char)*pci);
 }
 
-/* A slice of a GPU (MIG) has its own kind of UUID. */
-static void find_in_nvml(struct cuda_device *device)
+/* A slice of a GPU (MIG) has a UUID of another form. */
+static void nvml_find(struct cuda_device *device)
 {
-	describe_uuid(device, "MIG");
+	uuid_describe(device, "MIG");
 	device->nvml = nvml_device(device->cuda, device->base.uuid);
 	if (device->nvml)
 		return;
-	describe_uuid(device, "GPU");
+	uuid_describe(device, "GPU");
 	device->nvml = nvml_device(device->cuda, device->base.uuid);
 }
 
-static int describe(struct cuda_device *device)
+static int device_describe(struct cuda_device *device)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
 
@@ -69,10 +69,10 @@ static int describe(struct cuda_device *device)
 	if (result != GM_CUDA_SUCCESS)
 		return cuda_result(device, result, "describing it");
 	device->base.total = total;
-	describe_pci(device);
-	find_in_nvml(device);
-	device->rdma =
-	    attribute(device, GM_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+	pci_describe(device);
+	nvml_find(device);
+	device->rdma = device_attribute(
+	    device, GM_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 	return 0;
 }
 
@@ -85,15 +85,16 @@ static bool has_vmm(struct cuda_device *device)
 	};
 	size_t granularity = 0;
 
-	return attribute(device, GM_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-	       attribute(device,
-			 GM_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) &&
+	return device_attribute(device,
+				GM_CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+	       device_attribute(
+		   device, GM_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) &&
 	       device->cuda->cu.cuMemGetAllocationGranularity(
 		   &granularity, &prop, GM_CU_MEM_ALLOC_GRANULARITY_MINIMUM) == GM_CUDA_SUCCESS &&
 	       granularity && CHUNK_ALIGN % granularity == 0;
 }
 
-static uint64_t bar_bytes(struct cuda_device *device)
+static uint64_t device_bar_bytes(struct cuda_device *device)
 {
 	uint64_t bytes;
 
@@ -102,7 +103,7 @@ static uint64_t bar_bytes(struct cuda_device *device)
 	return nvml_bar_free(device, &bytes) == 0 ? bytes : BAR_BYTES_UNKNOWN;
 }
 
-/* The device at CUDA's ordinal, which serves as index until nvidia-smi's index is known. */
+/* The device at CUDA's ordinal, which is the index until nvidia-smi's number is known. */
 static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device **device)
 {
 	AUTO_FREE struct cuda_device *made = cacheline_calloc(sizeof(*made));
@@ -114,10 +115,10 @@ static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device *
 	int rc =
 	    cuda_result(made, cuda->cu.cuDeviceGet(&made->handle, (int)ordinal), "cuDeviceGet");
 	if (rc == 0)
-		rc = describe(made);
+		rc = device_describe(made);
 	if (rc < 0)
 		return rc;
-	made->base.bar_bytes = bar_bytes(made);
+	made->base.bar_bytes = device_bar_bytes(made);
 	pthread_mutex_init(&made->lock, NULL);
 	cuda_bar_init(made);
 	*device = made;
@@ -136,9 +137,9 @@ void cuda_device_close(struct cuda_device *device)
 	free(device);
 }
 
-/* Under CUDA_VISIBLE_DEVICES, CUDA counts only the visible GPUs. Either all GPUs or none take
- * nvidia-smi's numbers, so that no two GPUs have the same number. */
-static void number_like_nvidia_smi(struct cuda *cuda, struct cuda_device **found, unsigned n)
+/* With CUDA_VISIBLE_DEVICES, CUDA numbers only the GPUs that it may see. Either all devices get
+ * nvidia-smi's numbers or none does, so that no two have the same number. */
+static void devices_number(struct cuda *cuda, struct cuda_device **found, unsigned n)
 {
 	unsigned indices[BACKEND_DEVICES_MAX];
 	uint64_t seen = 0;
@@ -153,7 +154,7 @@ static void number_like_nvidia_smi(struct cuda *cuda, struct cuda_device **found
 		found[i]->base.index = indices[i];
 }
 
-static struct cuda_device **find_index(struct cuda_device **found, unsigned n, unsigned index)
+static struct cuda_device **device_find(struct cuda_device **found, unsigned n, unsigned index)
 {
 	for (unsigned i = 0; i < n; i++)
 		if (found[i] && found[i]->base.index == index)
@@ -162,7 +163,7 @@ static struct cuda_device **find_index(struct cuda_device **found, unsigned n, u
 }
 
 /* Moves the selected devices of found into the backend. */
-static int select_devices(struct cuda *cuda, const struct backend_config *config,
+static int devices_select(struct cuda *cuda, const struct backend_config *config,
 			  struct cuda_device **found, unsigned n)
 {
 	unsigned indices[BACKEND_DEVICES_MAX], selected, available = 0;
@@ -174,7 +175,7 @@ static int select_devices(struct cuda *cuda, const struct backend_config *config
 	if (rc < 0)
 		return rc;
 	for (unsigned i = 0; i < selected; i++) {
-		struct cuda_device **device = find_index(found, n, indices[i]);
+		struct cuda_device **device = device_find(found, n, indices[i]);
 		if (!device && config->gpus) {
 			log_error("gpus=%s: GPU %u is hidden from this process", config->gpus,
 				  indices[i]);
@@ -195,21 +196,22 @@ static int select_devices(struct cuda *cuda, const struct backend_config *config
 	return 0;
 }
 
-static bool can_access(struct cuda *cuda, struct cuda_device *from, struct cuda_device *to)
+static bool peer_can_access(struct cuda *cuda, struct cuda_device *from, struct cuda_device *to)
 {
 	int can = 0;
 	return cuda->cu.cuDeviceCanAccessPeer(&can, from->handle, to->handle) == GM_CUDA_SUCCESS &&
 	       can;
 }
 
-static void find_peers(struct cuda *cuda)
+static void peers_find(struct cuda *cuda)
 {
 	for (unsigned i = 0; i < cuda->base.n_devices; i++) {
 		for (unsigned j = 0; j < cuda->base.n_devices; j++) {
 			struct cuda_device *a = cuda_device(cuda->base.devices[i]);
 			struct cuda_device *b = cuda_device(cuda->base.devices[j]);
 			if (i != j)
-				a->peer[j] = can_access(cuda, a, b) && can_access(cuda, b, a);
+				a->peer[j] =
+				    peer_can_access(cuda, a, b) && peer_can_access(cuda, b, a);
 		}
 	}
 }
@@ -224,15 +226,15 @@ int cuda_devices_open(struct cuda *cuda, const struct backend_config *config)
 		count = 0;
 	if (count > BACKEND_DEVICES_MAX)
 		count = BACKEND_DEVICES_MAX;
-	/* A GPU that cannot be opened was logged; the others go on. */
+	/* A GPU that cannot even be described is in the log already; the others go on. */
 	for (unsigned i = 0; i < (unsigned)count; i++)
 		if (device_open(cuda, i, &found[n]) == 0)
 			n++;
-	number_like_nvidia_smi(cuda, found, n);
-	int rc = select_devices(cuda, config, found, n);
+	devices_number(cuda, found, n);
+	int rc = devices_select(cuda, config, found, n);
 	for (unsigned i = 0; i < n; i++)
 		cuda_device_close(found[i]);
 	if (rc == 0)
-		find_peers(cuda);
+		peers_find(cuda);
 	return rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Copies by the GPUs' copy engines. A copier has one stream per device, so all work on one device
- * runs in order; copies inside a device are spread over further streams, and a copy between devices
- * is ordered with the streams of both. */
+/* Copies by the GPUs' copy engines. A copier has one stream per device, so that its copies on one
+ * device are in order, except copies within the device, which are spread over streams; a copy
+ * between devices is ordered with both. */
 #include "backend/cuda/dma.h"
 
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include "common/clock.h"
 
 /* A wait polls, because waking up is slow on the reference machine: 16 threads with copies of 1 MiB
- * each (350 us, because the threads share the link) that blocked after 50 us reached half the rate
- * of polling threads. A wait yields the processor from YIELD_AFTER_NS on, and sleeps from
- * NAP_AFTER_NS on, in steps much shorter than the time waited so far. */
+ * each (350 us, as they share the link) that blocked after 50 us reached half the rate of polling
+ * threads. A wait yields the processor after YIELD_AFTER_NS, and sleeps after NAP_AFTER_NS, in
+ * steps much shorter than the time waited already. */
 #define YIELD_AFTER_NS 50000
 #define NAP_AFTER_NS   3000000
 #define NAP_NS	       50000
@@ -27,7 +27,8 @@ static int stream_create(struct dma_stream *stream, struct cuda_device *device)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
 
-	/* Spinning in cuEventSynchronize is fine for the staging slots, whose copies are short. */
+	/* Waiting for a staging slot may spin in cuEventSynchronize, because its copies are short.
+	 */
 	gm_CUevent *events[] = {&stream->event, &stream->staged[0], &stream->staged[1],
 				&stream->forked};
 	_Static_assert(STAGE_SLOTS == 2, "an event per slot");
@@ -45,8 +46,7 @@ static int stream_create(struct dma_stream *stream, struct cuda_device *device)
 	return rc;
 }
 
-/* Makes work that is enqueued on then after this call wait for work enqueued on first before this
- * call. */
+/* Orders work enqueued on then from now on after all work enqueued on first so far. */
 static int stream_after(struct dma_stream *stream, gm_CUstream then, gm_CUstream first,
 			gm_CUevent event)
 {
@@ -59,7 +59,7 @@ static int stream_after(struct dma_stream *stream, gm_CUstream then, gm_CUstream
 			  "cuStreamWaitEvent");
 }
 
-/* Orders spread copies before all later work. The context is current. */
+/* Orders later work after the copies that were spread. The context is current. */
 static int spread_join(struct dma_stream *stream)
 {
 	unsigned used = stream->n_spread;
@@ -103,8 +103,7 @@ static void stream_destroy(struct dma_stream *stream)
 	if (!stream->device)
 		return;
 	const struct cuda_driver *cu = &stream->device->cuda->cu;
-	cuda_context_use(
-	    stream->device); /* events and streams of a failed device are destroyed too */
+	cuda_context_use(stream->device); /* a failed device's streams are destroyed as well */
 	if (stream->stream)
 		cu->cuStreamDestroy(stream->stream);
 	for (unsigned i = 0; i < SPREAD_STREAMS; i++) {
@@ -144,8 +143,8 @@ int dma_order(struct dma_stream *first, struct dma_stream *then)
 	return rc;
 }
 
-/* With copier->lock held: until the lock is released, and until work enqueued under the lock is
- * complete, reset.c does not move the chunk. */
+/* copier->lock is held. The chunk keeps the address while the lock is held, and while copies
+ * enqueued under it are under way (reset.c). */
 static int chunk_address(struct chunk *chunk, uint64_t offset, gm_CUdeviceptr *address)
 {
 	if (atomic_load_explicit(&chunk->lost, memory_order_relaxed))
@@ -238,7 +237,7 @@ static int copy_direct(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdevice
 	return copy_on(stream, stream->stream, to, from, bytes);
 }
 
-/* The stream for a copy, ordered after earlier work. */
+/* Chooses the stream for a copy within the device. */
 static int spread_stream(struct dma_stream *stream, gm_CUstream *on)
 {
 	const struct cuda_driver *cu = &stream->device->cuda->cu;
@@ -280,7 +279,7 @@ static int copy_spread(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdevice
 	return copy_on(stream, on, to, from, bytes);
 }
 
-/* Copies on the stream of one device, ordered with earlier work on the other device. */
+/* On the stream of one of the two devices, ordered with the work enqueued on the other. */
 static int copy_between(struct dma_stream *on, struct dma_stream *other, gm_CUdeviceptr to,
 			gm_CUdeviceptr from, uint64_t bytes)
 {
@@ -296,11 +295,10 @@ static int copy_between(struct dma_stream *on, struct dma_stream *other, gm_CUde
 
 enum route { ROUTE_READ, ROUTE_WRITE, ROUTE_STAGE };
 
-/* A device can copy memory that the device has access to: the target's device reads the source, or
- * the source's device writes the target. The target of a move is new memory, to which peers get
- * access late, so the access of the target's device to the source is the access worth waiting for.
- * Bytes that the CPU stored through the source's BAR are visible to other devices too: copy.c
- * pushed the stores (access_end_store). */
+/* A device can copy memory to which it has access: the target's device reads from the source, or
+ * the source's device writes to the target. The target of a move is new memory, to which peers get
+ * access last; so only access to the source is worth waiting for. copy.c has pushed bytes that the
+ * CPU stored through the source's BAR into memory (access_end_store), so that a peer sees them. */
 static enum route route_between(struct cuda_chunk *to, struct cuda_chunk *from)
 {
 	if (!cuda_device(to->base.device)->peer[from->base.device->slot])
@@ -346,7 +344,7 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 	}
 }
 
-static void let_others(int64_t waited)
+static void processor_yield(int64_t waited)
 {
 	if (waited > NAP_AFTER_NS)
 		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
@@ -367,7 +365,7 @@ static int stream_wait(struct dma_stream *stream)
 	int64_t start = clock_ns();
 	gm_CUresult result;
 	while ((result = cu->cuStreamQuery(stream->stream)) == GM_CUDA_ERROR_NOT_READY)
-		let_others(clock_ns() - start);
+		processor_yield(clock_ns() - start);
 	return dma_result(stream->device, result, "waiting for copies");
 }
 
@@ -385,12 +383,12 @@ int dma_wait(struct cuda_copier *copier)
 		stream->busy = false;
 	}
 	for (unsigned i = 0; i < STAGE_SLOTS; i++)
-		copier->slots[i].user = NULL; /* the work of all streams is complete, or failed */
+		copier->slots[i].user = NULL; /* all streams are complete, or failed */
 	copier->error = 0;
 	return error;
 }
 
-static bool is_busy(const struct cuda_copier *copier)
+static bool copier_is_busy(const struct cuda_copier *copier)
 {
 	for (unsigned i = 0; i < copier->base.backend->n_devices; i++)
 		if (copier->streams[i].busy)
@@ -403,7 +401,7 @@ static bool is_busy(const struct cuda_copier *copier)
 
 int dma_leave(struct cuda_copier *copier, struct cuda_device *device)
 {
-	if (is_busy(copier))
+	if (copier_is_busy(copier))
 		return -EBUSY;
 	dma_stage_close(copier, device);
 	dma_unregister(copier, device);
@@ -411,9 +409,9 @@ int dma_leave(struct cuda_copier *copier, struct cuda_device *device)
 	return 0;
 }
 
-/* Done when cuda_idle_release never finds the copier idle. The copier's remaining resources keep
- * the context until then. */
-static void leave_asked(struct cuda_copier *copier)
+/* For a copier that is always busy when cuda_idle_release looks. Until this the copier's resources
+ * keep the context alive. */
+static void copier_leave_requested(struct cuda_copier *copier)
 {
 	struct backend *backend = copier->base.backend;
 	uint64_t leave = atomic_exchange(&copier->leave, 0);
@@ -430,7 +428,7 @@ int cuda_wait(struct copier *base)
 	scoped_lock(&copier->lock);
 	int rc = dma_wait(copier);
 	if (atomic_load_explicit(&copier->leave, memory_order_relaxed))
-		leave_asked(copier);
+		copier_leave_requested(copier);
 	return rc;
 }
 
@@ -454,8 +452,8 @@ void cuda_copier_free(struct copier *base)
 	struct copiers *copiers = &cuda_of(base->backend)->copiers;
 
 	cuda_wait(base);
-	/* Held to the end: cuda_idle_release must not overlook the copier's resources and close the
-	 * context. */
+	/* Held to the end: otherwise cuda_idle_release could miss resources that are left, and
+	 * release their context. */
 	pthread_mutex_lock(&copiers->lock);
 	DL_DELETE(copiers->list, copier);
 	dma_stage_close(copier, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Host memory that the copy engines may access directly. Registering takes milliseconds and needs a
- * context, so the first copy registers. */
+/* Host memory that copy engines use directly. Registering takes milliseconds and needs a context,
+ * so the first copy does it. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -20,9 +20,8 @@ int cuda_pin(struct copier *base, void *host, size_t bytes)
 	return 0;
 }
 
-/* Portable: one registration serves the contexts of all devices. The device's context is current.
- */
-static gm_CUresult register_memory(struct cuda_device *device, void *base, size_t bytes)
+/* Portable: a registration serves the contexts of all devices. The device's context is current. */
+static gm_CUresult memory_register(struct cuda_device *device, void *base, size_t bytes)
 {
 	gm_CUresult result =
 	    device->cuda->cu.cuMemHostRegister(base, bytes, GM_CU_MEMHOSTREGISTER_PORTABLE);
@@ -35,7 +34,7 @@ static gm_CUresult register_memory(struct cuda_device *device, void *base, size_
 static void pin_try(struct dma_pin *pin, struct cuda_device *device)
 {
 	char name[DRIVER_ERROR_NAME_MAX];
-	gm_CUresult result = register_memory(device, pin->base, pin->bytes);
+	gm_CUresult result = memory_register(device, pin->base, pin->bytes);
 
 	if (result == GM_CUDA_SUCCESS)
 		pin->device = device;
@@ -91,7 +90,7 @@ static void pin_close(struct dma_pin *pin)
 	free(pin);
 }
 
-/* The link of the pin that begins at host; the list's end if no pin begins there. */
+/* The link to the pin that begins at host, or the list's end. */
 static struct dma_pin **pin_link(struct dma_pin **link, const void *host)
 {
 	while (*link && (*link)->base != host)
@@ -99,7 +98,7 @@ static struct dma_pin **pin_link(struct dma_pin **link, const void *host)
 	return link;
 }
 
-static void unregister_all(struct dma_pin *list, const struct cuda_device *device)
+static void pins_unregister(struct dma_pin *list, const struct cuda_device *device)
 {
 	for (; list; list = list->next)
 		if (list->device == device)
@@ -108,7 +107,7 @@ static void unregister_all(struct dma_pin *list, const struct cuda_device *devic
 
 void dma_unregister(struct cuda_copier *copier, struct cuda_device *device)
 {
-	unregister_all(copier->pins, device);
+	pins_unregister(copier->pins, device);
 }
 
 void cuda_unpin(struct copier *base, void *host)
@@ -119,8 +118,8 @@ void cuda_unpin(struct copier *base, void *host)
 	struct dma_pin **link = pin_link(&copier->pins, host), *pin = *link;
 	if (!pin)
 		return;
-	/* The owner frees the memory next, so no copy engine may still use the memory. The error
-	 * stays for the owner's own wait. */
+	/* The owner frees the memory next: wait until no copy engine uses it. The error stays for
+	 * the owner's own wait. */
 	copier->error = dma_wait(copier);
 	*link = pin->next;
 	pin_close(pin);
@@ -135,20 +134,20 @@ void dma_unpin_all(struct cuda_copier *copier)
 	}
 }
 
-/* pins->making is held, and the device; its context is current. */
+/* pins->making and the device are held; the device's context is current. */
 static int pin_for_all(struct pins *pins, struct cuda_device *device, void *host, size_t bytes)
 {
 	struct dma_pin *pin = pin_with(pins->list, host, bytes), *made = NULL;
 
 	if (pin && pin->device)
 		return 0;
-	if (!pin) /* else the registration was lost with the old context */
+	if (!pin) /* otherwise the registration was lost with the earlier context */
 		pin = made = calloc(1, sizeof(*pin));
 	if (!pin)
 		return -ENOMEM;
 	if (made)
 		*made = (struct dma_pin){.base = host, .bytes = bytes};
-	if (register_memory(device, pin->base, pin->bytes) != GM_CUDA_SUCCESS) {
+	if (memory_register(device, pin->base, pin->bytes) != GM_CUDA_SUCCESS) {
 		free(made);
 		return -ENOMEM;
 	}
@@ -199,6 +198,6 @@ void dma_unregister_for_all(struct cuda_device *device)
 
 	scoped_lock(&pins->making);
 	pthread_rwlock_wrlock(&pins->lock);
-	unregister_all(pins->list, device);
+	pins_unregister(pins->list, device);
 	pthread_rwlock_unlock(&pins->lock);
 }

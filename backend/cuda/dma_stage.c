@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Staging through two pinned slots. The driver never gets unpinned memory: the driver's own copy of
- * unpinned memory runs at a sixth of the rate and blocks. */
+/* Staging through two pinned slots. The driver is never given memory that is not pinned, which it
+ * would copy at a sixth of the rate while the call blocks. */
 #include <errno.h>
 #include <string.h>
 
 #include "backend/cuda/dma.h"
 
-/* Waits on the CPU until the slot is unused: 0, or the error of the user's copy. */
-static int slot_settle(struct cuda_copier *copier, unsigned index)
+/* Waits until no stream uses the slot: 0, or the error of the copy that used it. */
+static int slot_wait(struct cuda_copier *copier, unsigned index)
 {
 	struct dma_slot *slot = &copier->slots[index];
 	struct dma_stream *user = slot->user;
@@ -43,14 +43,13 @@ static int slot_open(struct cuda_copier *copier, unsigned index, struct dma_stre
 	return 0;
 }
 
-/* The next slot, unused, with the stream's context current. */
-static int slot_take(struct cuda_copier *copier, struct dma_stream *stream, unsigned *index)
+/* The next slot, free; the stream's context is current. */
+static int slot_next(struct cuda_copier *copier, struct dma_stream *stream, unsigned *index)
 {
 	unsigned next = copier->next_slot++ % STAGE_SLOTS;
 
-	/* The error of the slot's last user belongs to the batch, not to the copy that wants the
-	 * slot now. */
-	int rc = slot_settle(copier, next);
+	/* An error of the slot's last copy belongs to the batch, not to this copy. */
+	int rc = slot_wait(copier, next);
 	if (copier->error == 0)
 		copier->error = rc;
 	rc = dma_context_use(stream->device);
@@ -62,7 +61,7 @@ static int slot_take(struct cuda_copier *copier, struct dma_stream *stream, unsi
 	return 0;
 }
 
-/* The stream owns the slot until the work enqueued so far is complete. */
+/* The stream has the slot until all work enqueued so far is complete. */
 static int slot_lend(struct cuda_copier *copier, unsigned index, struct dma_stream *stream)
 {
 	int rc = dma_result(
@@ -72,7 +71,7 @@ static int slot_lend(struct cuda_copier *copier, unsigned index, struct dma_stre
 	if (rc == 0)
 		copier->slots[index].user = stream;
 	else
-		/* Without an event to wait for, wait for all work. */
+		/* There is no event to wait for: wait for the whole stream. */
 		stream->device->cuda->cu.cuStreamSynchronize(stream->stream);
 	return rc;
 }
@@ -99,7 +98,7 @@ static int enqueue_out(struct cuda_copier *copier, unsigned index, struct dma_st
 	return rc < 0 ? rc : slot_lend(copier, index, stream);
 }
 
-static size_t piece(uint64_t bytes)
+static size_t piece_bytes(uint64_t bytes)
 {
 	return bytes < STAGE_BYTES ? bytes : STAGE_BYTES;
 }
@@ -108,9 +107,9 @@ int dma_stage_in(struct cuda_copier *copier, struct dma_stream *stream, gm_CUdev
 		 const char *from, size_t bytes)
 {
 	for (size_t at = 0; at < bytes;) {
-		size_t now = piece(bytes - at);
+		size_t now = piece_bytes(bytes - at);
 		unsigned index;
-		int rc = slot_take(copier, stream, &index);
+		int rc = slot_next(copier, stream, &index);
 		if (rc < 0)
 			return rc;
 		memcpy(copier->slots[index].memory, from + at, now);
@@ -122,34 +121,35 @@ int dma_stage_in(struct cuda_copier *copier, struct dma_stream *stream, gm_CUdev
 	return 0;
 }
 
-/* Waits for the piece in the slot and copies the piece out. */
-static int copy_out(struct cuda_copier *copier, unsigned index, char *to, size_t bytes)
+/* Waits for the piece in the slot and copies it to host memory. */
+static int slot_copy_out(struct cuda_copier *copier, unsigned index, char *to, size_t bytes)
 {
-	int rc = slot_settle(copier, index);
+	int rc = slot_wait(copier, index);
 	if (rc == 0)
 		memcpy(to, copier->slots[index].memory, bytes);
 	return rc;
 }
 
-/* While the CPU empties one slot, the GPU fills the other. */
+/* The CPU empties one slot while the GPU fills the other. */
 int dma_stage_out(struct cuda_copier *copier, struct dma_stream *stream, char *to,
 		  gm_CUdeviceptr from, size_t bytes)
 {
 	unsigned oldest = copier->next_slot; /* slots are used in turn */
 	size_t enqueued = 0;
 
-	for (size_t at = 0; at < bytes; at += piece(bytes - at)) {
+	for (size_t at = 0; at < bytes; at += piece_bytes(bytes - at)) {
 		while (enqueued < bytes && enqueued < at + STAGE_SLOTS * STAGE_BYTES) {
-			size_t now = piece(bytes - enqueued);
+			size_t now = piece_bytes(bytes - enqueued);
 			unsigned index;
-			int rc = slot_take(copier, stream, &index);
+			int rc = slot_next(copier, stream, &index);
 			if (rc == 0)
 				rc = enqueue_out(copier, index, stream, from + enqueued, now);
 			if (rc < 0)
 				return rc;
 			enqueued += now;
 		}
-		int rc = copy_out(copier, oldest++ % STAGE_SLOTS, to + at, piece(bytes - at));
+		int rc =
+		    slot_copy_out(copier, oldest++ % STAGE_SLOTS, to + at, piece_bytes(bytes - at));
 		if (rc < 0)
 			return rc;
 	}
@@ -160,9 +160,9 @@ int dma_stage_across(struct cuda_copier *copier, struct dma_stream *to_stream, g
 		     struct dma_stream *from_stream, gm_CUdeviceptr from, uint64_t bytes)
 {
 	for (uint64_t at = 0; at < bytes;) {
-		size_t now = piece(bytes - at);
+		size_t now = piece_bytes(bytes - at);
 		unsigned index;
-		int rc = slot_take(copier, from_stream, &index);
+		int rc = slot_next(copier, from_stream, &index);
 		if (rc == 0)
 			rc = enqueue_out(copier, index, from_stream, from + at, now);
 		if (rc == 0)
@@ -182,7 +182,7 @@ void dma_stage_close(struct cuda_copier *copier, struct cuda_device *device)
 		struct dma_slot *slot = &copier->slots[i];
 		if (!slot->memory || (device && slot->device != device))
 			continue;
-		slot_settle(copier, i);
+		slot_wait(copier, i);
 		cuda_context_for_giving(slot->device);
 		slot->device->cuda->cu.cuMemFreeHost(slot->memory);
 		*slot = (struct dma_slot){0};

@@ -94,7 +94,7 @@ struct driver_error driver_error(gm_CUresult result)
 	case GM_CUDA_ERROR_LAUNCH_FAILED:
 	case GM_CUDA_ERROR_EXTERNAL_DEVICE:
 	case GM_CUDA_ERROR_SYSTEM_NOT_READY:
-	case GM_CUDA_ERROR_UNKNOWN: /* also the error of a GPU that fell off the bus */
+	case GM_CUDA_ERROR_UNKNOWN: /* also the result for a GPU that fell off the bus */
 		return (struct driver_error){-EIO, true};
 	default:
 		return (struct driver_error){-EIO, false};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Loads the vendor libraries at run time, and is the only place that turns CUDA's error codes into
+/* Loads the vendors' libraries at run time, and is the one place that turns CUDA's results into
  * errnos. */
 #ifndef BACKEND_CUDA_DRIVER_H
 #define BACKEND_CUDA_DRIVER_H
@@ -24,26 +24,25 @@ struct nvml_driver {
 };
 #undef NVML_FIELD
 
-/* A row of a library's symbol table: the member of the library's struct that gets the function. */
+/* A row of a library's symbol table: which function goes where in the library's struct. */
 struct driver_symbol {
 	const char *name;
-	size_t field; /* offset into the struct */
+	size_t field; /* offset in the struct */
 	enum { REQUIRED, OPTIONAL } need;
 };
 
-/* Loads a library and fills the library's struct: 0, or -ENODEV and in why (at most size bytes) one
- * line with the missing library or symbol. A loaded library stays loaded: the drivers' threads do
- * not survive unloading. */
+/* Loads a library and fills its struct: 0, or -ENODEV with the missing thing in one line in why (at
+ * most size bytes). A library stays loaded: the drivers' threads do not survive unloading. */
 int driver_load(const char *soname, const struct driver_symbol *symbols, size_t n, void *functions,
 		char *why, size_t size, void **library);
 
 int driver_load_cuda(struct cuda_driver *cu, char *why, size_t size);
 int driver_load_nvml(struct nvml_driver *nvml, char *why, size_t size);
 
-/* The meaning of a CUresult for gpumemfs. */
+/* The meaning of a CUresult. */
 struct driver_error {
 	int error;  /* -errno */
-	bool fatal; /* sticky: the device is gone, or every later call in its context fails too */
+	bool fatal; /* sticky: the device is gone, or its context fails all later calls */
 };
 struct driver_error driver_error(gm_CUresult result);
 

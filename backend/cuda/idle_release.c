@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Releases the resources of a device on which no file has memory: the context, and before the
- * context everything that lives in the context. */
+/* Releases what an idle device costs: first all resources of copiers in its context, then the
+ * context. */
 #include <errno.h>
 #include <utlist.h>
 
 #include "backend/cuda/dma.h"
 #include "common/cleanup.h"
 
-/* The calling thread does the work for the copier's owner, which sleeps in the kernel while no
- * requests arrive. */
+/* Called by another thread than the copier's own, which sleeps in the kernel while there are no
+ * requests. */
 static int copier_leave(struct cuda_copier *copier, struct cuda_device *device)
 {
 	int rc = -EBUSY;
@@ -36,8 +36,8 @@ int cuda_copiers_leave(struct cuda_device *device)
 	return rc;
 }
 
-/* bar.lock is held. The device's own lock keeps out threads that would start to use the device. */
-static int rest(struct cuda_device *device)
+/* bar.lock is held. The device's own lock keeps out threads that would begin to use the device. */
+static int device_release(struct cuda_device *device)
 {
 	scoped_lock(&device->lock);
 	if (device->holds)
@@ -59,10 +59,10 @@ int cuda_idle_release(struct device *base)
 {
 	struct cuda_device *device = cuda_device(base);
 
-	/* The lock's holder is about to map a chunk. */
+	/* The thread that holds the lock is about to map a chunk. */
 	if (pthread_mutex_trylock(&device->bar.lock))
 		return -EBUSY;
-	int rc = rest(device);
+	int rc = device_release(device);
 	pthread_mutex_unlock(&device->bar.lock);
 	return rc;
 }

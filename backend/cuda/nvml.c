@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* NVML reports the free memory without the 517 MiB that a CUDA context costs, and numbers the GPUs
- * as nvidia-smi does. Thread-safe by its manual. */
+/* NVML knows the free memory without a CUDA context, which costs 517 MiB, and numbers GPUs as
+ * nvidia-smi does. Its manual says that it is thread-safe. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -13,7 +13,7 @@ static struct peers *peers_of(struct cuda_chunk *chunk)
 	return &cuda_device(chunk->base.device)->cuda->peers;
 }
 
-/* Lists every working peer, and holds the peers' contexts from here on. */
+/* All peers that work; each is held from here on. */
 static unsigned access_list(struct cuda_chunk *chunk, gm_CUmemAccessDesc *access)
 {
 	struct cuda_device *device = cuda_device(chunk->base.device);
@@ -44,7 +44,7 @@ void peers_drop(struct cuda_chunk *chunk)
 	chunk->peers.guests = 0;
 }
 
-static bool any_failed(const struct cuda_chunk *chunk)
+static bool chunk_peer_failed(const struct cuda_chunk *chunk)
 {
 	const struct backend *backend = chunk->base.device->backend;
 	bool failed = atomic_load(&chunk->base.device->failed);
@@ -55,9 +55,9 @@ static bool any_failed(const struct cuda_chunk *chunk)
 	return failed;
 }
 
-/* Copies between GPUs need the grant: without peer access copies go through the host at a tenth of
- * the rate, and cuCtxEnablePeerAccess does not apply to VMM memory. */
-static enum peers_state grant(struct cuda_chunk *chunk)
+/* For copies between GPUs: without access they go through host memory at a tenth of the rate;
+ * cuCtxEnablePeerAccess has no effect on VMM memory. */
+static enum peers_state access_grant_peers(struct cuda_chunk *chunk)
 {
 	struct cuda_device *device = cuda_device(chunk->base.device);
 	gm_CUmemAccessDesc access[BACKEND_DEVICES_MAX];
@@ -69,7 +69,7 @@ static enum peers_state grant(struct cuda_chunk *chunk)
 	    device->cuda->cu.cuMemSetAccess(chunk->address, chunk->base.bytes, access, n);
 	if (result == GM_CUDA_SUCCESS)
 		return PEERS_GRANTED;
-	if (any_failed(chunk)) /* the grant follows when the failed device is back */
+	if (chunk_peer_failed(chunk)) /* peers_renew grants it after the reset */
 		return PEERS_NONE;
 	if (!atomic_exchange(&device->peers_refused, true))
 		log_warn("gpu%u: copies between it and other GPUs go through the host: "
@@ -78,27 +78,27 @@ static enum peers_state grant(struct cuda_chunk *chunk)
 	return PEERS_NONE;
 }
 
-/* peers->lock is held, but released during the grant. */
-static void grant_next(struct peers *peers, struct cuda_chunk *chunk)
+/* peers->lock is held, and released meanwhile. */
+static void queue_grant(struct peers *peers, struct cuda_chunk *chunk)
 {
 	DL_DELETE2(peers->queue, chunk, peers.previous, peers.next);
 	atomic_store(&chunk->peers.state, PEERS_GRANTING);
 	pthread_mutex_unlock(&peers->lock);
-	enum peers_state state = grant(chunk);
+	enum peers_state state = access_grant_peers(chunk);
 
 	pthread_mutex_lock(&peers->lock);
 	atomic_store_explicit(&chunk->peers.state, state, memory_order_release);
 	pthread_cond_broadcast(&peers->changed);
 }
 
-static void *grant_all(void *arg)
+static void *peers_thread_main(void *arg)
 {
 	struct peers *peers = arg;
 
 	scoped_lock(&peers->lock);
 	while (!peers->ending) {
 		if (peers->queue)
-			grant_next(peers, peers->queue);
+			queue_grant(peers, peers->queue);
 		else
 			pthread_cond_wait(&peers->changed, &peers->lock);
 	}
@@ -122,14 +122,14 @@ void peers_add(struct cuda_chunk *chunk)
 	scoped_lock(&peers->lock);
 	atomic_store(&chunk->peers.state, PEERS_WAITING);
 	DL_APPEND2(peers->queue, chunk, peers.previous, peers.next);
-	/* Without the thread, the first copy that needs the access grants the access. */
+	/* Without the thread, peers_need grants. */
 	if (!peers->running)
-		peers->running = !pthread_create(&peers->thread, NULL, grant_all, peers);
+		peers->running = !pthread_create(&peers->thread, NULL, peers_thread_main, peers);
 	pthread_cond_broadcast(&peers->changed);
 }
 
-/* peers->lock is held. Waits for a grant in progress. */
-static void let_finish(struct peers *peers, struct cuda_chunk *chunk)
+/* peers->lock is held. */
+static void grant_wait(struct peers *peers, struct cuda_chunk *chunk)
 {
 	while (atomic_load(&chunk->peers.state) == PEERS_GRANTING)
 		pthread_cond_wait(&peers->changed, &peers->lock);
@@ -142,7 +142,7 @@ void peers_remove(struct cuda_chunk *chunk)
 	scoped_lock(&peers->lock);
 	if (atomic_load(&chunk->peers.state) == PEERS_WAITING)
 		DL_DELETE2(peers->queue, chunk, peers.previous, peers.next);
-	let_finish(peers, chunk);
+	grant_wait(peers, chunk);
 	atomic_store(&chunk->peers.state, PEERS_NONE);
 }
 
@@ -161,8 +161,8 @@ bool peers_need(struct cuda_chunk *chunk)
 		return true;
 	scoped_lock(&peers->lock);
 	if (atomic_load(&chunk->peers.state) == PEERS_WAITING)
-		grant_next(peers, chunk);
-	let_finish(peers, chunk);
+		queue_grant(peers, chunk);
+	grant_wait(peers, chunk);
 	return peers_granted(&chunk->peers);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Access of the other GPUs to a chunk. Granting the access costs 1.1 ms per GiB and peer; the
- * owner's access costs 0.07 (two H200). Most chunks never need the access of peers, so a background
- * thread grants the access, or a thread that copies between GPUs earlier than that. */
+/* Access of other GPUs to a chunk. Granting takes 1.1 ms per GiB and peer, but 0.07 for the owner
+ * (two H200), and most chunks never need peers: so a background thread grants the access, or
+ * earlier a thread that copies between GPUs. */
 #ifndef BACKEND_CUDA_PEERS_H
 #define BACKEND_CUDA_PEERS_H
 
@@ -22,13 +22,13 @@ enum peers_state {
 
 struct peers_entry {
 	_Atomic(enum peers_state) state; /* written under the queue's lock */
-	uint64_t guests; /* bits by slot: the granted peers, whose contexts the entry holds */
+	uint64_t guests; /* bits by slot: the peers with access, each of which is held */
 	struct cuda_chunk *previous, *next; /* in the queue */
 };
 
 struct peers {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* signals a change of a state, the queue or ending */
+	pthread_cond_t changed; /* a state, the queue or ending has changed */
 	struct cuda_chunk *queue;
 	pthread_t thread;
 	bool running, ending;
@@ -37,16 +37,15 @@ struct peers {
 void peers_open(struct peers *peers);
 void peers_close(struct peers *peers); /* no chunk is left */
 
-/* The chunk is mapped and its owner has access. */
+/* The chunk is mapped, and its owner has access. */
 void peers_add(struct cuda_chunk *chunk);
-/* Before the chunk is unmapped: waits until no thread is granting; no thread will grant later. */
+/* To be called before unmapping: waits until no thread is granting, and none will. */
 void peers_remove(struct cuda_chunk *chunk);
-/* After the chunk was unmapped: drops the chunk's hold on the peers' contexts. No manual says
- * whether a grant outlives the context of the peer device. */
+/* To be called after unmapping: the peers' contexts are not held for the chunk any more. No manual
+ * says whether an access outlives the context of the device that has it. */
 void peers_drop(struct cuda_chunk *chunk);
 
-/* After the context of a peer was replaced: grants the peer's access again. Copies go on meanwhile.
- */
+/* A peer's context was replaced: grants it access again. Copies go on meanwhile. */
 void peers_renew(struct cuda_chunk *chunk);
 
 static inline bool peers_granted(const struct peers_entry *entry)
@@ -54,8 +53,8 @@ static inline bool peers_granted(const struct peers_entry *entry)
 	return atomic_load_explicit(&entry->state, memory_order_acquire) == PEERS_GRANTED;
 }
 
-/* Whether the peers have access, after granting the access if necessary. May change the context
- * that is current to this thread. */
+/* Whether the peers have access; grants it if necessary. May change the context that is current to
+ * this thread. */
 bool peers_need(struct cuda_chunk *chunk);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "common/cleanup.h"
 
-static int refuse(const struct backend_config *config, const char *why)
+static int report_unusable(const struct backend_config *config, const char *why)
 {
 	if (config->why)
 		snprintf(config->why, config->why_bytes, "%s", why);
@@ -39,18 +39,17 @@ static int driver_start(struct cuda *cuda, const struct backend_config *config)
 	/* CUDA's default order is fastest first; gpu0 must be nvidia-smi's GPU 0. */
 	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
 	if (driver_load_cuda(&cuda->cu, why, sizeof(why)) < 0)
-		return refuse(config, why);
-	/* The daemon has forked before: after cuInit in the parent every call in the child fails.
-	 */
+		return report_unusable(config, why);
+	/* After the daemon's fork: in a child of a process that called cuInit every call fails. */
 	gm_CUresult result = cuda->cu.cuInit(0);
 	if (result == GM_CUDA_SUCCESS)
 		return 0;
 	char name[DRIVER_ERROR_NAME_MAX];
 	snprintf(why, sizeof(why), "cuInit: %s", driver_error_name(&cuda->cu, result, name));
-	return refuse(config, why);
+	return report_unusable(config, why);
 }
 
-static void describe_version(struct cuda *cuda)
+static void version_describe(struct cuda *cuda)
 {
 	int version;
 
@@ -75,11 +74,11 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 	int rc = driver_start(cuda, config);
 	if (rc == 0) {
 		nvml_open(cuda);
-		describe_version(cuda);
+		version_describe(cuda);
 		rc = cuda_devices_open(cuda, config);
 	}
 	if (rc == 0 && cuda->base.n_devices == 0)
-		rc = refuse(config, "there is no GPU that it can manage");
+		rc = report_unusable(config, "there is no GPU that it can manage");
 	if (rc < 0) {
 		cuda_close(&cuda->base);
 		return rc;

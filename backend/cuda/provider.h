@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The structs of the CUDA provider, and the functions that the provider's files share. */
+/* The CUDA provider's structs, and the functions by which its files call one another. */
 #ifndef BACKEND_CUDA_PROVIDER_H
 #define BACKEND_CUDA_PROVIDER_H
 
@@ -16,20 +16,19 @@
 struct cuda_copier;
 
 struct copiers {
-	pthread_mutex_t lock; /* taken after a device's lock */
+	pthread_mutex_t lock; /* taken after a device's */
 	struct cuda_copier *list;
 };
 
 struct dma_pin;
 
-/* Host memory for every copier. */
+/* Host memory registered for all copiers. */
 struct pins {
-	/* Held while a range is registered or unregistered, because the driver wants one at a time;
-	 * taken after a copier's and a device's lock. */
+	/* Held to register or unregister, which the driver serialises in any case. Taken after a
+	 * copier's and a device's lock. */
 	pthread_mutex_t making;
-	/* Taken after making; held only briefly, because every copy takes the lock. */
-	pthread_rwlock_t lock;
-	struct dma_pin *list; /* written under both locks */
+	pthread_rwlock_t lock; /* taken after making, for moments only: every copy takes it */
+	struct dma_pin *list;  /* written under both */
 };
 
 struct cuda {
@@ -41,7 +40,7 @@ struct cuda {
 	struct peers peers;
 	struct copiers copiers;
 	struct pins pins;
-	atomic_uint exports_kept; /* counted over all chunks */
+	atomic_uint exports_kept; /* descriptors kept by all chunks */
 };
 
 struct cuda_device {
@@ -49,18 +48,18 @@ struct cuda_device {
 	struct cuda *cuda;
 	gm_CUdevice handle;
 	gm_CUuuid uuid;
-	gm_nvmlDevice_t nvml; /* NULL: NVML does not know the device */
-	bool rdma;	      /* chunks may ask to be mapped by other devices */
-	/* By slot: that device and this device may access each other's memory. */
+	gm_nvmlDevice_t nvml; /* NULL: NVML does not know it */
+	bool rdma;	      /* chunks may be mapped by other devices (GPUDirect RDMA) */
+	/* By slot: this device and that one can access each other's memory. */
 	bool peer[BACKEND_DEVICES_MAX];
-	/* The driver refused the access in spite of peer[]; logged once. */
-	atomic_bool peers_refused;
-	_Atomic(gm_CUcontext) context; /* written under lock; NULL while the device is idle */
+	atomic_bool peers_refused; /* the driver refused an access all the same; logged once */
+	_Atomic(gm_CUcontext)
+	    context; /* written under lock; NULL while the context is not needed */
 
-	/* Protects the context and the following members, none of which a copy reads. */
+	/* Protects the context and the fields below, none of which a copy reads. */
 	_Alignas(CACHELINE_ALIGN) pthread_mutex_t lock;
-	uint64_t holds;	      /* number of users for which the context stays: cuda_hold */
-	gm_CUdeviceptr range; /* 0 while the device is idle */
+	uint64_t holds;	      /* users that need the context: cuda_hold */
+	gm_CUdeviceptr range; /* 0 while not needed */
 	uint64_t range_bytes;
 	struct va va;
 
@@ -70,11 +69,11 @@ struct cuda_device {
 struct cuda_chunk {
 	struct chunk base; /* first */
 	gm_CUmemGenericAllocationHandle handle;
-	/* 0: the memory is lost; copies read the address under copier->lock. */
-	gm_CUdeviceptr address;
+	gm_CUdeviceptr
+	    address; /* 0: no address, the memory is lost; used by copies under copier->lock */
 	struct peers_entry peers;
-	_Atomic int exported; /* kept after the first export; -1: none */
-	void *mapping;	      /* owned by the BAR way; see bar.h */
+	_Atomic int exported; /* a descriptor, kept from the first export on; -1: none */
+	void *mapping;	      /* belongs to the BAR way; bar.h */
 };
 
 static inline struct cuda_device *cuda_device(struct device *device)
@@ -92,15 +91,15 @@ static inline struct cuda *cuda_of(struct backend *backend)
 	return (struct cuda *)backend;
 }
 
-/* Turns result into 0 or -errno. A fatal error fails the device. Every error except -ENOSPC, after
- * which callers retry with less, is logged in one line that names call. */
+/* Errors: 0 or -errno. A fatal error fails the device. Any error is one line in the log with the
+ * name of the call, except -ENOSPC, after which callers retry with less. */
 int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call);
 
-/* devices.c: fills cuda->base.devices with the GPUs that config->gpus selects. */
+/* devices.c: fills cuda->base.devices with the devices that gpus=list selects. */
 int cuda_devices_open(struct cuda *cuda, const struct backend_config *config);
 void cuda_device_close(struct cuda_device *device);
 
-/* nvml.c: everything works without NVML, but then asking for free memory needs a context. */
+/* nvml.c: NVML is optional; without it, reading the free memory needs a context. */
 void nvml_open(struct cuda *cuda);
 void nvml_close(struct cuda *cuda);
 gm_nvmlDevice_t nvml_device(struct cuda *cuda, const char *uuid);
@@ -108,17 +107,16 @@ int nvml_index(struct cuda *cuda, gm_nvmlDevice_t device, unsigned *index);
 int nvml_free_memory(struct cuda_device *device, uint64_t *bytes);
 int nvml_bar_free(struct cuda_device *device, uint64_t *bytes);
 
-/* context.c: makes the device's primary context current to this thread, retaining the context on
- * first use (517 MiB of device memory and 110 ms on the reference machine). The caller holds the
- * device, or has a chunk on the device, counted from before the chunk is made until after the chunk
- * is freed. */
+/* context.c: makes the device's primary context current to this thread; retains it at first (517
+ * MiB of device memory and 110 ms on the reference machine). The caller holds the device
+ * (cuda_hold), or has a chunk there: from before the chunk is made until after it is freed. */
 int cuda_context_use(struct cuda_device *device);
-/* Until the drop, cuda_idle_release does not release the device. */
+/* Until cuda_drop, cuda_idle_release leaves the device alone. */
 void cuda_hold(struct cuda_device *device);
 void cuda_drop(struct cuda_device *device);
-/* For freeing host memory that was allocated in the device's context: makes that context current,
- * or any working context if that context failed. Without any working context, the driver may still
- * free the memory. */
+/* To free host memory that was allocated in the device's context: makes this context current, or if
+ * it does not work any more any that works. If none works, the driver may free the memory all the
+ * same. */
 void cuda_context_for_giving(struct cuda_device *device);
 void cuda_context_close(struct cuda_device *device);
 int cuda_memory(struct device *device, struct device_memory *memory);
@@ -129,20 +127,19 @@ void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
 int cuda_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 void cuda_range_close(struct cuda_device *device);
-/* Maps the chunk at a new address, whatever happened to the old mapping, from the chunk's handle
- * or, if the driver lost the handle, from a kept descriptor. After an error the chunk has no
- * address. */
+/* Maps the chunk at another address, whatever became of its mapping, by its handle or, if the
+ * driver has lost the handle, by a kept descriptor. After an error the chunk has no address. */
 int cuda_chunk_remap(struct cuda_chunk *chunk);
-/* After this call the chunk has no address. */
+/* The chunk has no address afterwards. */
 void cuda_chunk_unmap(struct cuda_chunk *chunk);
 
-/* reset.c: see backend_ops. */
+/* reset.c: backend_ops.reset. */
 int cuda_reset(struct device *device);
 
-/* idle_release.c: see backend_ops. Resources of idle copiers on the device are freed, whichever
- * thread owns the copier; busy copiers are asked to free theirs. */
+/* idle_release.c: backend_ops.rest. Frees the resources of idle copiers on the device, whichever
+ * thread they belong to, and asks busy copiers to leave the device. */
 int cuda_idle_release(struct device *device);
-/* Makes all copiers leave the device; -EBUSY if a copier is busy. */
+/* All copiers leave the device; -EBUSY if one is busy. */
 int cuda_copiers_leave(struct cuda_device *device);
 
 /* dma.c */

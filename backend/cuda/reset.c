@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Resets a device after an error that ended the device's context: makes a new context, and maps the
- * chunks anew. Physical memory belongs to the process and not to the context; addresses do too, but
- * no manual says whether the access rights of a dead context survive. So nothing is assumed: each
- * chunk is mapped again and read from end to end, which takes 70 ms for 141 GB (H200). For few of
- * these errors do manuals promise that the same process can go on; a reset is tried in all cases.
- */
+/* After an error that ended a device's context: makes another context, and maps the chunks again.
+ * Physical memory and addresses belong to the process, not to the context. But no manual says what
+ * becomes of the access that a dead context had, so nothing is taken for granted: each chunk is
+ * mapped again and read from end to end, which takes 70 ms for 141 GB (H200). Manuals promise that
+ * the process can go on after few of these errors only; the attempt is made after all of them. */
 #include <errno.h>
 
 #include "backend/cuda/dma.h"
@@ -13,13 +12,13 @@
 
 #include <utlist.h>
 
-/* Chunks are read by copying them to this buffer. */
+/* Chunks are read by copying them to a scratch buffer of this size. */
 #define SCRATCH_BYTES (32ULL << 20)
-/* A device with more bad chunks than this is not served. */
+/* A device with more bad chunks is not used again. */
 #define LOST_MAX 16
 
 struct scratch {
-	gm_CUdeviceptr device; /* 0: host is used */
+	gm_CUdeviceptr device; /* 0: host is used instead */
 	void *host;
 	uint64_t bytes;
 	struct chunk *chunk;
@@ -55,13 +54,13 @@ static int scratch_memory(struct cuda_device *device, struct scratch *scratch)
 			  "cuMemHostAlloc");
 }
 
-static int settle(struct cuda_device *device, const struct scratch *scratch)
+static int scratch_test(struct cuda_device *device, const struct scratch *scratch)
 {
 	return dma_result(device, device->cuda->cu.cuStreamSynchronize(scratch->stream),
 			  "cuStreamSynchronize");
 }
 
-/* Memory that belongs to no file must work before files are judged. */
+/* First tests memory that is no file's: if that fails, nothing can be said about files. */
 static int scratch_open(struct cuda_device *device, struct scratch *scratch)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
@@ -80,7 +79,7 @@ static int scratch_open(struct cuda_device *device, struct scratch *scratch)
 		    cu->cuMemsetD8Async(scratch->device, 0, scratch->bytes, scratch->stream),
 		    "cuMemsetD8Async");
 	if (rc == 0)
-		rc = settle(device, scratch);
+		rc = scratch_test(device, scratch);
 	if (rc < 0)
 		scratch_close(device, scratch);
 	return rc;
@@ -112,12 +111,12 @@ static int read_all(struct cuda_device *device, const struct scratch *scratch,
 		rc = read_piece(device, scratch, chunk->address + at,
 				left < scratch->bytes ? left : scratch->bytes);
 	}
-	int waited = settle(device, scratch);
+	int waited = scratch_test(device, scratch);
 
 	return rc < 0 ? rc : waited;
 }
 
-static void lose(struct cuda_chunk *chunk)
+static void chunk_lose(struct cuda_chunk *chunk)
 {
 	atomic_store(&chunk->base.lost, true);
 	peers_remove(chunk);
@@ -125,10 +124,9 @@ static void lose(struct cuda_chunk *chunk)
 	peers_drop(chunk);
 }
 
-/* 0, or an error. After an error, lost has the chunk just found bad; NULL means that a later try
- * may succeed. */
-static int map_and_read(struct cuda_device *device, const struct scratch *scratch,
-			struct cuda_chunk **lost)
+/* 0; or an error, with the chunk just found bad in *lost, or NULL: a later attempt may work. */
+static int chunk_map_and_read(struct cuda_device *device, const struct scratch *scratch,
+			      struct cuda_chunk **lost)
 {
 	struct chunk *base;
 	int rc = 0;
@@ -149,7 +147,7 @@ static int map_and_read(struct cuda_device *device, const struct scratch *scratc
 	return 0;
 }
 
-static void leave_peers(struct cuda_device *device)
+static void peers_leave(struct cuda_device *device)
 {
 	struct chunk *chunk;
 
@@ -159,8 +157,8 @@ static void leave_peers(struct cuda_device *device)
 	}
 }
 
-/* The peers' chunks had granted access to the old context of this device. */
-static void renew_peers(struct cuda_device *device)
+/* Grants the new context what the peers' chunks had granted to the old one. */
+static void peers_renew_all(struct cuda_device *device)
 {
 	struct backend *backend = &device->cuda->base;
 	struct chunk *chunk;
@@ -177,11 +175,11 @@ static void renew_peers(struct cuda_device *device)
 	}
 }
 
-static int attempt(struct cuda_device *device, struct cuda_chunk **lost)
+static int device_restore(struct cuda_device *device, struct cuda_chunk **lost)
 {
 	struct scratch scratch;
 
-	leave_peers(device);
+	peers_leave(device);
 	{
 		scoped_lock(&device->lock);
 		cuda_context_close(device);
@@ -189,12 +187,12 @@ static int attempt(struct cuda_device *device, struct cuda_chunk **lost)
 	int rc = scratch_open(device, &scratch);
 	if (rc < 0)
 		return rc;
-	rc = map_and_read(device, &scratch, lost);
+	rc = chunk_map_and_read(device, &scratch, lost);
 	scratch_close(device, &scratch);
 	return rc;
 }
 
-static int leave(struct cuda_device *device)
+static int device_leave(struct cuda_device *device)
 {
 	int rc = cuda_copiers_leave(device);
 
@@ -209,17 +207,17 @@ static int leave(struct cuda_device *device)
 int cuda_reset(struct device *base)
 {
 	struct cuda_device *device = cuda_device(base);
-	int rc = leave(device);
+	int rc = device_leave(device);
 
 	for (unsigned losses = 0; rc != -EBUSY && losses <= LOST_MAX; losses++) {
 		struct cuda_chunk *lost = NULL;
 
-		rc = attempt(device, &lost);
+		rc = device_restore(device, &lost);
 		if (rc == 0)
-			renew_peers(device);
+			peers_renew_all(device);
 		if (!lost)
 			break;
-		lose(lost);
+		chunk_lose(lost);
 	}
 	return rc;
 }

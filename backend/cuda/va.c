@@ -26,7 +26,7 @@ void va_destroy(struct va *va)
 	*va = (struct va){0};
 }
 
-/* The first unit at or after from that is in use (or free); va->units if there is no such unit. */
+/* The first unit at or after from that is allocated (or free); va->units if there is none. */
 static uint64_t va_find(const struct va *va, uint64_t from, bool taken)
 {
 	uint64_t unit = from;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Chunks: physical allocations, each mapped into the one reserved address range of the device. */
+/* Chunks: physical allocations, each mapped into the one reserved address range of its device. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,12 +10,11 @@
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 
-/* Address space costs nothing: with twice the device's memory reserved, a hole for any allocation
- * that still fits into the memory nearly always exists. */
+/* Address space is free: with twice the memory reserved, there is nearly always a hole for a chunk
+ * that fits into memory. */
 #define RANGE_FACTOR 2
 
-/* The maximum number of kept descriptors of exported chunks, because a process may have a low
- * limit. */
+/* Most descriptors of exported chunks to keep: a process may have few. */
 #define EXPORTS_KEPT_MAX 1024
 
 /* Under device->lock. */
@@ -48,7 +47,7 @@ void cuda_range_close(struct cuda_device *device)
 	va_destroy(&device->va);
 }
 
-static int address_take(struct cuda_device *device, uint64_t bytes, gm_CUdeviceptr *address)
+static int address_alloc(struct cuda_device *device, uint64_t bytes, gm_CUdeviceptr *address)
 {
 	scoped_lock(&device->lock);
 
@@ -63,7 +62,7 @@ static int address_take(struct cuda_device *device, uint64_t bytes, gm_CUdevicep
 	return 0;
 }
 
-static void address_give(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
+static void address_free(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
 	scoped_lock(&device->lock);
 	va_free(&device->va, address - device->range, bytes);
@@ -83,7 +82,7 @@ static int memory_create(struct cuda_device *device, uint64_t bytes,
 			   "cuMemCreate");
 }
 
-/* Grants access to the owner only: access of peers takes longer, and follows later (peers.h). */
+/* For the owner only: access of the peers takes longer, and is granted later (peers.h). */
 static int access_grant(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
 	gm_CUmemAccessDesc access = {
@@ -95,34 +94,34 @@ static int access_grant(struct cuda_device *device, gm_CUdeviceptr address, uint
 			   "cuMemSetAccess");
 }
 
-/* On a failed device the driver refuses to unmap. The range then stays in use and the device held,
- * so that nothing is ever mapped over a mapping that may still exist. */
-static void unmap(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
+/* The driver refuses to unmap on a failed device. Then the range stays allocated and the device
+ * held, so that nothing is mapped over a mapping that may still exist. */
+static void address_unmap(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
 	gm_CUresult result = device->cuda->cu.cuMemUnmap(address, bytes);
 	if (cuda_result(device, result, "cuMemUnmap") == 0)
-		address_give(device, address, bytes);
+		address_free(device, address, bytes);
 	else
 		cuda_hold(device);
 }
 
-static int map(struct cuda_device *device, struct cuda_chunk *chunk)
+static int chunk_map(struct cuda_device *device, struct cuda_chunk *chunk)
 {
 	uint64_t bytes = chunk->base.bytes;
 
 	gm_CUdeviceptr address = 0;
-	int rc = address_take(device, bytes, &address);
+	int rc = address_alloc(device, bytes, &address);
 	if (rc < 0)
 		return rc;
 	gm_CUresult result = device->cuda->cu.cuMemMap(address, bytes, 0, chunk->handle, 0);
 	rc = cuda_result(device, result, "cuMemMap");
 	if (rc < 0) {
-		address_give(device, address, bytes);
+		address_free(device, address, bytes);
 		return rc;
 	}
 	rc = access_grant(device, address, bytes);
 	if (rc < 0) {
-		unmap(device, address, bytes);
+		address_unmap(device, address, bytes);
 		return rc;
 	}
 	chunk->address = address;
@@ -133,7 +132,7 @@ static int map(struct cuda_device *device, struct cuda_chunk *chunk)
 void cuda_chunk_unmap(struct cuda_chunk *chunk)
 {
 	if (chunk->address)
-		unmap(cuda_device(chunk->base.device), chunk->address, chunk->base.bytes);
+		address_unmap(cuda_device(chunk->base.device), chunk->address, chunk->base.bytes);
 	chunk->address = 0;
 }
 
@@ -146,7 +145,7 @@ static int memory_import(struct cuda_device *device, int fd,
 	return cuda_result(device, result, "cuMemImportFromShareableHandle");
 }
 
-static int reimport(struct cuda_device *device, struct cuda_chunk *chunk)
+static int chunk_reimport(struct cuda_device *device, struct cuda_chunk *chunk)
 {
 	gm_CUmemGenericAllocationHandle handle, before = chunk->handle;
 	int fd = atomic_load(&chunk->exported);
@@ -155,7 +154,7 @@ static int reimport(struct cuda_device *device, struct cuda_chunk *chunk)
 	if (rc < 0)
 		return rc;
 	chunk->handle = handle;
-	rc = map(device, chunk);
+	rc = chunk_map(device, chunk);
 	if (rc < 0)
 		chunk->handle = before;
 	device->cuda->cu.cuMemRelease(rc < 0 ? handle : before);
@@ -167,12 +166,12 @@ int cuda_chunk_remap(struct cuda_chunk *chunk)
 	struct cuda_device *device = cuda_device(chunk->base.device);
 
 	cuda_chunk_unmap(chunk);
-	int rc = map(device, chunk);
+	int rc = chunk_map(device, chunk);
 
-	return rc == 0 || rc == -ENOMEM || rc == -ENOSPC ? rc : reimport(device, chunk);
+	return rc == 0 || rc == -ENOMEM || rc == -ENOSPC ? rc : chunk_reimport(device, chunk);
 }
 
-/* The source of a chunk's memory: fresh memory, or a descriptor. */
+/* A chunk's memory: new, or that of a descriptor. */
 #define FRESH (-1)
 
 static int chunk_make(struct cuda_device *device, uint64_t bytes, int fd, struct chunk **chunk)
@@ -190,7 +189,7 @@ static int chunk_make(struct cuda_device *device, uint64_t bytes, int fd, struct
 			 : memory_import(device, fd, &made->handle);
 	if (rc < 0)
 		return rc;
-	rc = map(device, made);
+	rc = chunk_map(device, made);
 	if (rc < 0) {
 		device->cuda->cu.cuMemRelease(made->handle);
 		return rc;
@@ -211,8 +210,8 @@ int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
 	return rc;
 }
 
-/* An imported chunk has no handle to export, so the descriptor of the import is kept, without
- * counting against the limit. */
+/* An imported chunk has no handle that can be exported: its descriptor is kept, whatever the limit.
+ */
 int cuda_chunk_import(struct device *base, uint64_t bytes, int fd, struct chunk **chunk)
 {
 	struct cuda_device *device = cuda_device(base);
@@ -244,7 +243,7 @@ void cuda_chunk_free(struct chunk *base)
 	assert(!chunk->mapping);
 	peers_remove(chunk);
 	export_drop(device, chunk);
-	cuda_context_use(device); /* on a failed device the memory is freed too */
+	cuda_context_use(device); /* on a failed device the memory is freed all the same */
 	cuda_chunk_unmap(chunk);
 	cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");
 	peers_drop(chunk);
@@ -254,8 +253,7 @@ void cuda_chunk_free(struct chunk *base)
 
 static int export_new(struct cuda_device *device, struct cuda_chunk *chunk, int *fd)
 {
-	/* The call itself needs no context, but may return the error of any context that this
-	 * thread has current. */
+	/* Not for the export, but for the error of whichever context is current to this thread. */
 	int exported, rc = cuda_context_use(device);
 	if (rc < 0)
 		return rc;
@@ -269,7 +267,7 @@ static int export_new(struct cuda_device *device, struct cuda_chunk *chunk, int 
 	return 0;
 }
 
-static int duplicate(int kept, int *fd)
+static int descriptor_duplicate(int kept, int *fd)
 {
 	int duplicated = fcntl(kept, F_DUPFD_CLOEXEC, 0);
 
@@ -291,8 +289,7 @@ static bool export_keep(struct cuda_device *device, struct cuda_chunk *chunk, in
 	return false;
 }
 
-/* A duplicate of a kept descriptor can be imported like the original, and takes 1 us where an
- * export takes 33. */
+/* A duplicate can be imported like the original, and takes 1 us; an export takes 33. */
 int cuda_chunk_export(struct chunk *base, int *fd)
 {
 	struct cuda_chunk *chunk = cuda_chunk(base);
@@ -302,9 +299,9 @@ int cuda_chunk_export(struct chunk *base, int *fd)
 	if (atomic_load(&device->base.failed))
 		return -EIO;
 	if (exported >= 0)
-		return duplicate(exported, fd);
+		return descriptor_duplicate(exported, fd);
 	int rc = export_new(device, chunk, fd);
-	if (rc < 0 || duplicate(*fd, &exported) < 0)
+	if (rc < 0 || descriptor_duplicate(*fd, &exported) < 0)
 		return rc;
 	if (!export_keep(device, chunk, exported))
 		close(exported);

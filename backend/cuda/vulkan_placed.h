@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The parts of VK_KHR_map_memory2 and VK_EXT_map_memory_placed that bar_vulkan.c uses, for headers
- * older than these extensions. Values and layouts are from the Vulkan registry. */
+/* The parts of VK_KHR_map_memory2 and VK_EXT_map_memory_placed that bar_vulkan.c uses, for older
+ * headers. Values and layouts are those of the Vulkan registry. */
 #ifndef BACKEND_CUDA_VULKAN_PLACED_H
 #define BACKEND_CUDA_VULKAN_PLACED_H
 

@@ -13,21 +13,21 @@ struct host_backend {
 	struct host_device devices[BACKEND_DEVICES_MAX];
 };
 
-static void play_device(struct host_backend *host, unsigned index,
-			const struct backend_config *config)
+static void device_simulate(struct host_backend *host, unsigned index,
+			    const struct backend_config *config)
 {
 	struct backend *backend = &host->backend;
-	struct host_device *played = &host->devices[backend->n_devices];
-	struct device *device = &played->device;
+	struct host_device *simulated = &host->devices[backend->n_devices];
+	struct device *device = &simulated->device;
 
-	played->bar_off = config->bar == BAR_OFF;
+	simulated->bar_off = config->bar == BAR_OFF;
 	device->backend = backend;
 	device->index = index;
 	device->slot = backend->n_devices;
 	snprintf(device->name, sizeof(device->name), "host-backed GPU %u", index);
 	snprintf(device->uuid, sizeof(device->uuid), "GPU-00000000-0000-4000-8000-%012x", index);
 	device->total = config->host_bytes;
-	device->bar_bytes = played->bar_off ? 0 : config->host_bytes;
+	device->bar_bytes = simulated->bar_off ? 0 : config->host_bytes;
 	backend->devices[backend->n_devices++] = device;
 }
 
@@ -51,7 +51,7 @@ static int host_open(const struct backend_config *config, struct backend **backe
 	host->backend.ops = &backend_host_ops;
 	host->backend.name = backend_host_ops.name;
 	for (unsigned i = 0; i < n; i++)
-		play_device(host, indices[i], config);
+		device_simulate(host, indices[i], config);
 	*backend = &host->backend;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Devices simulated in host memory. Every chunk is a memfd, mapped while the chunk lives. */
+/* GPUs simulated in system memory. Every chunk is a memfd, mapped as long as the chunk lives. */
 #ifndef BACKEND_HOST_HOST_H
 #define BACKEND_HOST_HOST_H
 
@@ -29,7 +29,7 @@ static inline struct host_chunk *host_chunk(struct chunk *chunk)
 	return (struct host_chunk *)chunk;
 }
 
-/* The ops, grouped by source file. */
+/* The ops, in the files host_chunk.c and host_copy.c. */
 int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
 void host_chunk_free(struct chunk *chunk);
 int host_chunk_export(struct chunk *chunk, int *fd);

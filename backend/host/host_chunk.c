@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Chunks of a simulated device: memfds. */
+/* Chunks of a simulated GPU: memfds. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -29,13 +29,14 @@ static int map_memfd(struct host_chunk *chunk, uint64_t bytes)
 	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, chunk->fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
-	(void)madvise(base, bytes, MADV_HUGEPAGE); /* a hint: kernels without shmem THP refuse */
+	(void)madvise(base, bytes,
+		      MADV_HUGEPAGE); /* optional: kernels without THP for shmem refuse */
 	chunk->base = base;
 	return 0;
 }
 
-/* Sealed against shrinking: a sharer that truncated the memfd would end this process by SIGBUS. */
-static int size_memfd(int fd, uint64_t bytes)
+/* Sealed: if a client cut the memfd short, this process would get SIGBUS. */
+static int memfd_set_size(int fd, uint64_t bytes)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -50,7 +51,7 @@ static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 	if (chunk->fd < 0)
 		return errno == EMFILE || errno == ENFILE ? -ENOSPC : -errno;
 
-	int rc = size_memfd(chunk->fd, bytes);
+	int rc = memfd_set_size(chunk->fd, bytes);
 	if (rc == 0)
 		rc = map_memfd(chunk, bytes);
 	if (rc < 0)
@@ -58,8 +59,8 @@ static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 	return rc;
 }
 
-/* Limited, because users may ask without end. */
-static void say_no_memfd(struct host_device *played, uint64_t bytes, int error)
+/* Users may cause this error without end: logged once. */
+static void log_no_memfd(struct host_device *played, uint64_t bytes, int error)
 {
 	if (!atomic_exchange(&played->said_no_memfd, true))
 		log_error("gpu%u: no memfd of %llu bytes: %s; the daemon's limit of open files "
@@ -81,7 +82,7 @@ int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 	}
 	rc = make_memfd(made, bytes);
 	if (rc < 0) {
-		say_no_memfd(played, bytes, rc);
+		log_no_memfd(played, bytes, rc);
 		atomic_fetch_sub(&played->used, bytes);
 		free(made);
 		return rc;
@@ -100,7 +101,7 @@ int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chun
 	if (!made)
 		return -ENOMEM;
 	made->fd = fd;
-	/* A memfd shorter than bytes would end this process at the first access past the end. */
+	/* A shorter memfd would kill this process at the first access past its end. */
 	int rc =
 	    fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes ? -EINVAL : map_memfd(made, bytes);
 
@@ -110,7 +111,7 @@ int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chun
 		free(made);
 		return rc;
 	}
-	/* Counted without a check: the memory exists, regardless of the current limit. */
+	/* The memory exists already, whatever the limit is now. */
 	atomic_fetch_add(&host_device(device)->used, bytes);
 	made->chunk.device = device;
 	made->chunk.bytes = bytes;

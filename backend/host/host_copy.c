@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* DMA of a simulated device: copies by the CPU, complete on return. */
+/* DMA of a simulated GPU: copies by the CPU, complete on return. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -62,9 +62,9 @@ int host_dma_across(struct copier *copier, struct chunk *to, uint64_t to_offset,
 	return 0;
 }
 
-/* Whole 2 MiB pages are freed instead of zeroed: a hole reads as zero through every mapping, and a
- * large new file costs no memory until written. */
-static bool punch(struct host_chunk *chunk, uint64_t offset, uint64_t bytes)
+/* Frees whole 2 MiB pages instead of zeroing them: a hole reads as zero through every mapping, and
+ * a large new file takes no memory until written. */
+static bool punch_hole(struct host_chunk *chunk, uint64_t offset, uint64_t bytes)
 {
 	return fallocate(chunk->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
 			 (off_t)bytes) == 0;
@@ -78,7 +78,7 @@ int host_dma_zero(struct copier *copier, struct chunk *to, uint64_t offset, uint
 	uint64_t holes_end = end / CHUNK_ALIGN * CHUNK_ALIGN;
 
 	(void)copier;
-	if (holes >= holes_end || !punch(chunk, holes, holes_end - holes)) {
+	if (holes >= holes_end || !punch_hole(chunk, holes, holes_end - holes)) {
 		memset(chunk->base + offset, 0, bytes);
 		return 0;
 	}
