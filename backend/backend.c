@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The checking wrappers around a provider's functions, and the choice of a provider. */
+/* The checking wrappers around a provider's functions. */
 #include "backend/backend.h"
 
 #include <assert.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/bar_cache.h"
+#include "backend/providers.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/number.h"
@@ -98,60 +99,10 @@ int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, 
 	return 0;
 }
 
-/* Whether CUDA has any GPU. A list that names a missing GPU fails with -ENODEV as well, and
- * simulating that GPU would hide the mistake. */
-static bool cuda_has_gpu(const struct backend_config *config)
-{
-	struct backend_config all = *config;
-	struct backend *backend;
-
-	all.gpus = NULL;
-	if (backend_cuda_ops.open(&all, &backend) < 0)
-		return false;
-	backend_cuda_ops.close(backend);
-	return true;
-}
-
-static int backend_open_auto(const struct backend_config *config, struct backend **backend)
-{
-	char why[256] = "";
-	struct backend_config tried = *config;
-
-	tried.why = why;
-	tried.why_bytes = sizeof(why);
-	int rc = backend_cuda_ops.open(&tried, backend);
-
-	if (rc != -ENODEV && rc != -ENOTSUP)
-		return rc;
-	if (config->gpus && cuda_has_gpu(&tried))
-		return rc;
-	rc = backend_host_ops.open(config, backend);
-	if (rc < 0)
-		return rc;
-	log_info(
-	    "backend: host (files are kept in system memory: this machine has no NVIDIA GPU in "
-	    "use%s%s)",
-	    *why ? "; " : "", why);
-	return 0;
-}
-
-static int backend_open_provider(const struct backend_config *config, struct backend **backend)
-{
-	switch (config->kind) {
-	case BACKEND_AUTO:
-		return backend_open_auto(config, backend);
-	case BACKEND_CUDA:
-		return backend_cuda_ops.open(config, backend);
-	case BACKEND_HOST:
-		return backend_host_ops.open(config, backend);
-	}
-	return -EINVAL;
-}
-
 int backend_open(const struct backend_config *config, struct backend **backend)
 {
 	struct backend *opened;
-	int rc = backend_open_provider(config, &opened);
+	int rc = provider_open(config, &opened);
 
 	if (rc < 0)
 		return rc;
@@ -195,9 +146,9 @@ int device_idle_release(struct device *device)
 {
 	const struct backend_ops *ops = device->backend->ops;
 
-	if (!ops->rest || !health_enter(device))
+	if (!ops->idle_release || !health_enter(device))
 		return 0;
-	int rc = ops->rest(device);
+	int rc = ops->idle_release(device);
 	health_leave(device);
 	return rc;
 }

@@ -136,7 +136,7 @@ struct backend_ops {
 	int (*memory)(struct device *device, struct device_memory *memory);
 	/* Releases what the driver spends on an idle device; made again when needed. -EBUSY: the
 	 * device has memory, or is being used. Any thread. */
-	int (*rest)(struct device *device);
+	int (*idle_release)(struct device *device);
 	/* The name of the way to the BAR, such as "vulkan" or "direct"; or "none", or before the
 	 * first mapping the way to be tried, with *why. */
 	const char *(*bar_name)(struct device *device, const char **why);
@@ -188,8 +188,6 @@ struct backend_ops {
 	uint32_t (*bar_cost)(struct device *device);
 };
 
-extern const struct backend_ops backend_cuda_ops, backend_host_ops;
-
 /* Opens the provider that config asks for. BACKEND_AUTO: cuda if a driver and a GPU are present,
  * else host with a line in the log. A GPU in gpus that does not exist is -ENODEV, with a line that
  * names the GPU. */
@@ -210,7 +208,7 @@ int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, 
 int device_memory(struct device *device, struct device_memory *memory);
 /* See backend_ops.bar_name. *why: for people, or NULL. */
 const char *device_bar_name(struct device *device, const char **why);
-/* See backend_ops.rest. 0 as well if the device has nothing to release, or failed. */
+/* See backend_ops.idle_release. 0 as well if the device has nothing to release, or failed. */
 int device_idle_release(struct device *device);
 /* See backend_ops.pin_for_all: 0, or -errno without a line in the log. */
 int device_pin(struct device *device, void *base, size_t bytes);

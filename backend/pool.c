@@ -28,7 +28,7 @@ struct pool {
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that concurrent
 					 threads keep to the limit */
-	_Atomic uint64_t span_bytes, chunks, shared_chunks, takes;
+	_Atomic uint64_t span_bytes, chunks, shared_chunks, allocations;
 
 	/* Lock order: grow, lock. Neither is held while device memory is zeroed. */
 	pthread_mutex_t grow; /* held to ask the driver for a chunk: so the reserve is exact, and a
@@ -317,7 +317,7 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
 	if (rc < 0)
 		return rc;
 	atomic_fetch_add(&pool->span_bytes, bytes);
-	atomic_fetch_add(&pool->takes, 1);
+	atomic_fetch_add(&pool->allocations, 1);
 
 	if (fill == POOL_ZEROED)
 		rc = span_zero(copier, &taken);
@@ -377,7 +377,7 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 		atomic_fetch_add(&pool->shared_chunks, 1);
 	} else {
 		atomic_fetch_add(&pool->span_bytes, chunk->bytes);
-		atomic_fetch_add(&pool->takes, 1);
+		atomic_fetch_add(&pool->allocations, 1);
 	}
 	atomic_fetch_add(&pool->chunk_bytes, chunk->bytes);
 	atomic_fetch_add(&pool->chunks, 1);
@@ -398,7 +398,7 @@ int pool_adopt_block(struct pool *pool, const struct span *span)
 	if (rc < 0)
 		return rc;
 	atomic_fetch_add(&pool->span_bytes, span->bytes);
-	atomic_fetch_add(&pool->takes, 1);
+	atomic_fetch_add(&pool->allocations, 1);
 	return 0;
 }
 
@@ -437,7 +437,7 @@ void pool_free(struct pool *pool)
 
 uint64_t pool_allocations(const struct pool *pool)
 {
-	return atomic_load(&pool->takes);
+	return atomic_load(&pool->allocations);
 }
 
 bool pool_is_unused(const struct pool *pool)

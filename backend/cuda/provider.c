@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/providers.h"
 #include "common/cleanup.h"
 
 static int report_unusable(const struct backend_config *config, const char *why)
@@ -93,7 +94,7 @@ const struct backend_ops backend_cuda_ops = {
     .open = cuda_open,
     .close = cuda_close,
     .memory = cuda_memory,
-    .rest = cuda_idle_release,
+    .idle_release = cuda_idle_release,
     .reset = cuda_reset,
     .bar_name = cuda_bar_name,
     .chunk_new = cuda_chunk_new,

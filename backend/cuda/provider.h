@@ -136,7 +136,7 @@ void cuda_chunk_unmap(struct cuda_chunk *chunk);
 /* reset.c: backend_ops.reset. */
 int cuda_reset(struct device *device);
 
-/* idle_release.c: backend_ops.rest. Frees the resources of idle copiers on the device, whichever
+/* idle_release.c: backend_ops.idle_release. Frees the resources of idle copiers on the device, whichever
  * thread they belong to, and asks busy copiers to leave the device. */
 int cuda_idle_release(struct device *device);
 /* All copiers leave the device; -EBUSY if one is busy. */

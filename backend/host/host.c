@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/providers.h"
 #include "common/log.h"
 
 struct host_backend {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/bar_cache.h"
+#include "backend/providers.h"
 #include "fs/file/device.h"
 #include "fs/file/file.h"
 #include "fs/file/volume.h"

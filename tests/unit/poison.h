@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/providers.h"
 
 #define POISON 0xa5
 

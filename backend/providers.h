@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The table of providers: the one place in backend/ that names them. A new vendor adds a folder and
+ * a row. For backend/ and its tests only. */
+#ifndef BACKEND_PROVIDERS_H
+#define BACKEND_PROVIDERS_H
+
+#include "backend/backend.h"
+
+extern const struct backend_ops backend_cuda_ops, backend_host_ops;
+
+struct backend_provider {
+	enum backend_kind kind;
+	const struct backend_ops *ops;
+	const char *absent; /* for a log line, if BACKEND_AUTO did not find any of its devices */
+};
+
+/* In the order in which BACKEND_AUTO tries them; the last has devices on every machine. */
+extern const struct backend_provider backend_providers[];
+#define BACKEND_PROVIDERS 2
+
+/* Opens the provider that config asks for, without its BAR caches: see backend_open. */
+int provider_open(const struct backend_config *config, struct backend **backend);
+
+#endif
