@@ -191,10 +191,10 @@ START_TEST(automatic)
 	log_end(text, sizeof(text));
 	ck_assert_int_eq(rc, 0);
 	ck_assert_str_eq(backend->name, has_gpu ? "cuda" : "host");
-	const char *line = strstr(text, "backend=host");
+	const char *line = strstr(text, "backend: host");
 	ck_assert_int_eq(line != NULL, !has_gpu);
 	if (line)
-		ck_assert_ptr_null(strstr(line + 1, "backend=host"));
+		ck_assert_ptr_null(strstr(line + 1, "backend: host"));
 	backend_close(backend);
 }
 END_TEST
