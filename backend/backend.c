@@ -14,7 +14,7 @@
 #include "common/log.h"
 #include "common/number.h"
 
-/* The GPUs that exist, for an error message: "0", "0-3" or nothing. */
+/* The GPUs that exist, for an error message: "0", "0-3" or "none". */
 static void available_describe(unsigned available, char *text, size_t bytes)
 {
 	if (available > 1)
@@ -40,7 +40,7 @@ static int log_bad_index(const char *list, uint64_t index, unsigned available)
 	return -ENODEV;
 }
 
-/* Adds one item of the list, "N" or "N-M", to the set of selected GPUs. */
+/* Adds an item of the list, "N" or "N-M", to the set of selected GPUs. */
 static int list_item_parse(char *item, const char *list, unsigned available, uint64_t *selected)
 {
 	char *dash = strchr(item, '-');

@@ -2,15 +2,15 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The contract between gpumemfs and a kind of memory: devices, chunks, copies, BAR mappings.
  *
- * A provider (backend/cuda, backend/host) fills in struct backend_ops, and embeds each struct below
- * as the first member of its own. Only backend/ calls the ops: fs/ uses pool.h for memory, copy.h
- * for bytes, and otherwise the checking wrappers declared here.
+ * * A provider (backend/cuda, backend/host) fills in struct backend_ops, and embeds each struct
+ * below as the first member of its own. Only backend/ calls the ops: fs/ uses pool.h for memory,
+ * copy.h for bytes, and otherwise the checking wrappers declared here.
  *
- * Every function returns 0 (or a positive result) or -errno, and sets its outputs only on success.
- * -ENOSPC: the device has no memory left. -EIO: the device reported an uncorrectable error or is
- * gone (then device->failed is set until reset.h has reset the device; other devices go on), or a
- * chunk's memory is lost. -ENOTSUP: this provider or machine cannot. The function that notices an
- * error first logs the error; its callers do not. */
+ * * Every function returns 0 (or a positive result) or -errno, and sets its outputs only on
+ * success. -ENOSPC: the device has no memory left. -EIO: the device reported an uncorrectable error
+ * or is gone (then device->failed is set until reset.h has reset the device; other devices go on),
+ * or a chunk's memory is lost. -ENOTSUP: this provider or machine cannot. The function that notices
+ * an error first logs the error; callers do not log again. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
@@ -88,7 +88,7 @@ struct chunk {
 	struct device *device;
 	uint64_t bytes;
 	uint64_t id;	    /* given by the pool's watcher (pool.h); 0: no watcher */
-	void *pool_private; /* pool.c: the state of a shared chunk; NULL: one span owns the chunk */
+	void *pool_private; /* pool.c: the state of a shared chunk; NULL: a span owns the chunk */
 	atomic_bool lost;   /* the bytes could not be read after a reset: -EIO */
 	atomic_bool handed_out; /* another process may have the chunk mapped; set and read by fs/ */
 	struct chunk *prev, *next, *next_dropped; /* health.c */
@@ -110,7 +110,7 @@ struct span {
 	uint64_t bytes;
 };
 
-/* What one thread needs for copying: streams, staging memory, registrations. Never shared between
+/* A thread's resources for copying: streams, staging memory, registrations. Never shared between
  * threads. */
 struct copier {
 	struct backend *backend;
@@ -134,7 +134,7 @@ struct backend_ops {
 	void (*close)(struct backend *backend); /* all chunks and copiers are freed */
 
 	int (*memory)(struct device *device, struct device_memory *memory);
-	/* Releases what the driver spends on an idle device; made again when needed. -EBUSY: the
+	/* Releases the driver's resources for an idle device, until needed again. -EBUSY: the
 	 * device has memory, or is being used. Any thread. */
 	int (*idle_release)(struct device *device);
 	/* The name of the way to the BAR, such as "vulkan" or "direct"; or "none", or before the
@@ -156,10 +156,10 @@ struct backend_ops {
 	int (*pin)(struct copier *copier, void *base, size_t bytes);
 	void (*unpin)(struct copier *copier, void *base);
 	/* Registers host memory at once, for copies of every copier with this device. Such copies
-	 * never touch the memory by the CPU, because it may be gone (a mapping of a file that was
-	 * shortened). Called again for a registered range, makes sure that the registration is
-	 * still valid; it stays valid while memory is allocated on the device. NULL: copies are
-	 * made by the CPU. */
+	 * never touch the memory by the CPU, because the memory may be gone (a mapping of a
+	 * shortened file). Called again for a registered range, renews an invalid registration; a
+	 * registration stays valid while memory is allocated on the device. NULL: copies are made
+	 * by the CPU. */
 	int (*pin_for_all)(struct device *device, void *base, size_t bytes);
 	void (*unpin_for_all)(struct device *device, void *base); /* no copy uses the memory */
 
@@ -172,15 +172,15 @@ struct backend_ops {
 	int (*dma_zero)(struct copier *, struct chunk *to, uint64_t offset, uint64_t bytes);
 	int (*wait)(struct copier *);
 
-	/* After an error that ended the device's context: makes a new context with all that the
-	 * chunks (health.chunks) need, and sets lost on chunks whose memory cannot be read. No
-	 * other thread uses the device except copiers, whose new copies are refused, and no chunk
-	 * is BAR-mapped. -EBUSY: copies are still under way and will end soon. Other errors: a
-	 * later attempt may work. NULL: devices do not fail. */
+	/* After the end of the device's context by an error: makes a new context for the chunks
+	 * (health.chunks), and sets lost on chunks with unreadable memory. No other thread uses the
+	 * device except copiers, with new copies refused, and no chunk is BAR-mapped. -EBUSY:
+	 * copies are still under way and will end soon. Other errors: a later attempt may work.
+	 * NULL: devices do not fail. */
 	int (*reset)(struct device *device);
 
 	/* Maps the whole chunk into this process through the device's BAR. Slow. Only bar_cache.c
-	 * calls bar_map and bar_unmap, one at a time per device. */
+	 * calls bar_map and bar_unmap, never two at once per device. */
 	int (*bar_map)(struct chunk *chunk, void **address);
 	void (*bar_unmap)(struct chunk *chunk, void *address);
 	/* The cost of bar_map by size, in ns per MiB (bar_cache.c adds the cost that all sizes
@@ -188,9 +188,8 @@ struct backend_ops {
 	uint32_t (*bar_cost)(struct device *device);
 };
 
-/* Opens the provider that config asks for. BACKEND_AUTO: cuda if a driver and a GPU are present,
- * else host with a line in the log. A GPU in gpus that does not exist is -ENODEV, with a line that
- * names the GPU. */
+/* Opens config's provider. BACKEND_AUTO: cuda if a driver and a GPU are present, else host with a
+ * line in the log. A missing GPU in gpus is -ENODEV, with a line naming the GPU. */
 int backend_open(const struct backend_config *config, struct backend **backend);
 void backend_close(struct backend *backend);
 

@@ -18,7 +18,7 @@
  * us for 2 MiB and 0.57 ms for 64 MiB. */
 #define MAP_NS 120000
 
-/* How many used mappings an eviction skips before it takes the next one in any case. */
+/* How many used mappings an eviction skips before taking the next in any case. */
 #define SECOND_CHANCES 64
 
 struct bar_cache {
@@ -27,8 +27,8 @@ struct bar_cache {
 	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t mapped, maps, evictions;
 	/* Held while a mapping is made or removed. Taken before any chunk's bar_guard. */
 	pthread_mutex_t lock;
-	struct chunk
-	    *evictable; /* mapped chunks that are not persistent; a clock whose hand is the head */
+	struct chunk *evictable; /* mapped chunks that are not persistent; a clock, with its hand at
+				    the head */
 };
 
 int bar_cache_new(struct device *device, uint64_t budget, struct bar_cache **cache)
@@ -57,7 +57,7 @@ static bool is_persistent(struct chunk *chunk)
 	return atomic_load(&chunk->bar_policy) == MAP_PERSISTENT;
 }
 
-/* Lock held. Waits for accesses under way; new ones find no mapping. */
+/* Lock held. Waits for accesses under way; new accesses find no mapping. */
 static void chunk_unmap(struct bar_cache *cache, struct chunk *chunk)
 {
 	brlock_write_lock(&chunk->bar_guard);
@@ -167,7 +167,7 @@ static bool chunk_wants_mapping(struct chunk *chunk, enum bar_want want)
 		if (before == 0)
 			return true;
 		break;
-	case MAP_TRANSIENT: /* serves one access, which must pay for the mapping alone */
+	case MAP_TRANSIENT: /* serves a single access, which must pay for the mapping */
 		return cost <= SAVED_NS;
 	case MAP_AUTO:
 		break;

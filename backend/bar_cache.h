@@ -16,13 +16,13 @@ void bar_cache_free(struct bar_cache *cache);
 /* BAR_WANT_FORCE maps at once (copy=bar), BAR_WANT_AUTO only when the mapping has paid off. */
 enum bar_want { BAR_WANT_AUTO, BAR_WANT_FORCE };
 
-/* The chunk's address through the BAR, valid until bar_release; NULL: use DMA. A thread holds one
- * at a time, and briefly, because an eviction waits for it. */
+/* The chunk's address through the BAR, valid until bar_release; NULL: use DMA. A thread holds a
+ * single address, and briefly, because an eviction waits for it. */
 void *bar_acquire(struct chunk *chunk, enum bar_want want, brlock_token *token);
 void bar_release(struct chunk *chunk, brlock_token token);
 
 /* Removes the chunk's mapping after waiting for its users; to be called before freeing the chunk.
- * Does nothing while the device is reset, which removes all mappings. */
+ * Has no effect while the device is reset, which removes all mappings. */
 void bar_drop(struct chunk *chunk);
 /* The same for the thread that resets the device (health.h). The next access may map the chunk
  * again. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A buddy allocator for power-of-two blocks in one shared chunk. Bookkeeping of offsets only: no
+/* A buddy allocator for power-of-two blocks in a shared chunk. Bookkeeping of offsets only: no
  * device memory is touched and no lock taken (the pool holds its own). 512 bytes of state describe
  * 2 MiB. */
 #ifndef BACKEND_BUDDY_H
@@ -27,7 +27,7 @@ void buddy_init(struct buddy *buddy);
 int buddy_alloc(struct buddy *buddy, uint64_t bytes, uint64_t *offset);
 
 /* Allocates [offset, offset + bytes), multiples of 4 KiB: 0, or -EEXIST if a part is allocated
- * already (then nothing changes). */
+ * already (then without any change). */
 int buddy_alloc_at(struct buddy *buddy, uint64_t offset, uint64_t bytes);
 
 /* Frees [offset, offset + bytes), multiples of 4 KiB, all of it allocated; neighbours merge. */

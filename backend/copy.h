@@ -39,8 +39,8 @@ int copy_in(struct copier *copier, const struct span *to, uint64_t offset, const
 	    size_t bytes, enum copy_path path);
 int copy_out(struct copier *copier, void *to, const struct span *from, uint64_t offset,
 	     size_t bytes, enum copy_path path);
-/* Between any two devices. On one device source and target must not overlap, nor may the ranges of
- * several copies before a wait: such copies are not ordered. */
+/* Between any two devices. On the same device source and target must not overlap, nor may the
+ * ranges of several copies before a wait: such copies are not ordered. */
 int copy_across(struct copier *copier, const struct span *to, uint64_t to_offset,
 		const struct span *from, uint64_t from_offset, uint64_t bytes);
 int copy_zero(struct copier *copier, const struct span *to, uint64_t offset, uint64_t bytes);

@@ -129,7 +129,7 @@ static int measure_directions(struct measurement *m, struct device *device)
 	uint64_t write = 0, read = 0, overlap = 0;
 
 	if (chunk_can_map(m->span.chunk)) {
-		/* Half of the time for each direction, so that slow loads do not use all of it. */
+		/* Half of the time for each direction, so that slow loads leave time for stores. */
 		m->deadline = clock_ns() + TIME_LIMIT / 2;
 		write = crossover_find(m, WRITING);
 		overlap = overlap_find(m);

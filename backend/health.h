@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A device's chunks, and who may use the device while reset.c resets it. For backend/ only. */
+/* A device's chunks, and permission to use the device while reset.c resets it. For backend/ only.
+ */
 #ifndef BACKEND_HEALTH_H
 #define BACKEND_HEALTH_H
 
@@ -15,7 +16,7 @@ struct chunk;
 /* Lock order: life, lock. */
 struct health {
 	/* Read-locked by a call that relies on the device's state, write-locked by reset.c, which
-	 * replaces the state. Calls only try: no thread waits for a driver that is being reset. */
+	 * replaces the state. Calls only try: no thread waits for a reset of the driver. */
 	pthread_rwlock_t life;
 	pthread_mutex_t lock;  /* protects the lists; chunks needs life as well */
 	struct chunk *chunks;  /* all that the provider made */

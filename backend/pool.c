@@ -225,8 +225,8 @@ static uint64_t power_of_two_above(uint64_t bytes)
 	return bytes <= 1 ? 1 : 1ULL << (64 - __builtin_clzll(bytes - 1));
 }
 
-/* From the chunks with the least room that is enough, so that other chunks can become empty. *lost:
- * a lost chunk, from which no more blocks are cut, to be freed if empty. */
+/* From the chunks with the least sufficient room, so that other chunks can become empty. *lost: a
+ * lost chunk, unfit for more blocks, to be freed if empty. */
 static int block_cut(struct pool *pool, uint64_t bytes, struct span *span, struct shared **lost)
 {
 	unsigned least = list_of(power_of_two_above(bytes));

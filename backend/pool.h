@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The allocator of one device's memory: whole chunks for large requests, buddy blocks in shared 2
- * MiB chunks for small ones. Accounts for every byte and keeps to the limits. */
+/* A device's allocator: whole chunks for large requests, buddy blocks in shared 2 MiB chunks for
+ * small requests. Accounts for every byte and keeps to the limits. */
 #ifndef BACKEND_POOL_H
 #define BACKEND_POOL_H
 
@@ -44,24 +44,24 @@ struct pool_usage pool_usage(struct pool *pool);
  * blocks of shared chunks. */
 int pool_available(struct pool *pool, uint64_t *bytes);
 
-/* Allocates bytes of device memory as one span. bytes >= CHUNK_ALIGN: a multiple of CHUNK_ALIGN, as
- * a chunk of its own (span->offset is 0). Less: a multiple of POOL_BLOCK_MIN in a shared chunk,
+/* Allocates bytes of device memory as a span. bytes >= CHUNK_ALIGN: a multiple of CHUNK_ALIGN, as a
+ * chunk of its own (span->offset is 0). Less: a multiple of POOL_BLOCK_MIN in a shared chunk,
  * aligned to the power of two at or above bytes. copier zeroes the memory (and waits) if fill says
  * so. -ENOSPC: the device or the limit is full. Thread-safe. */
 int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
 	       struct span *span);
 
-/* Frees a span of pool_alloc, or any part of a span in a shared chunk that is a multiple of
- * POOL_BLOCK_MIN at such an offset. No copy may use it. The memory of a whole chunk goes back to
- * the driver before the return. */
+/* Frees a span of pool_alloc, or part of a span in a shared chunk, with offset and size multiples
+ * of POOL_BLOCK_MIN. No copy may use the memory. The memory of a whole chunk goes back to the
+ * driver before the return. */
 void pool_free_span(struct pool *pool, const struct span *span);
 
 /* Before the first allocation. */
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch);
 
-/* Takes over an imported chunk (with an id) and what another pool had allocated in it: first the
- * chunk, whatever the limits, as one span that owns it or as a chunk to cut blocks from; then, in
- * the latter case, each block. -EEXIST: allocated already; -EINVAL: not a block of the chunk. On
+/* Takes over an imported chunk (with an id) and another pool's allocations in the chunk: first the
+ * chunk, beyond limits if need be, as a span that owns it or as a chunk to cut blocks from; then,
+ * in the latter case, each block. -EEXIST: allocated already; -EINVAL: not a block of the chunk. On
  * success the chunk is the pool's. No other call may run at the same time. */
 enum pool_adopted { POOL_WHOLE, POOL_SHARED };
 int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind);
@@ -70,11 +70,11 @@ int pool_adopt_block(struct pool *pool, const struct span *span);
 /* The number of allocations so far, and whether no span is allocated now. Neither waits. */
 uint64_t pool_allocations(const struct pool *pool);
 bool pool_is_unused(const struct pool *pool);
-/* Frees the empty chunk that is kept for the next small file, if nothing is allocated. */
+/* Frees the empty chunk that is kept for the next small file, if no span is allocated. */
 void pool_trim(struct pool *pool);
 
-/* Between the two calls the caller frees spans that nothing uses any more: a thread that finds the
- * device full, or asks for the available bytes, waits for the second call. */
+/* Between the two calls the caller frees unused spans: a thread that finds the device full, or asks
+ * for the available bytes, waits for the second call. */
 void pool_free_announce(struct pool *pool);
 void pool_free_announced(struct pool *pool);
 

@@ -11,8 +11,8 @@ const struct backend_provider backend_providers[BACKEND_PROVIDERS] = {
     {BACKEND_HOST, &backend_host_ops, NULL},
 };
 
-/* Whether the provider has any device. A list that names a missing GPU fails with -ENODEV as well,
- * and simulating that GPU would hide the mistake. */
+/* Whether the provider has any device. A list with a missing GPU fails with -ENODEV as well, and
+ * simulating the GPU would hide the mistake. */
 static bool provider_has_device(const struct backend_ops *ops, const struct backend_config *config)
 {
 	struct backend_config all = *config;

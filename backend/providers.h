@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The table of providers: the one place in backend/ that names them. A new vendor adds a folder and
- * a row. For backend/ and its tests only. */
+/* The table of providers, which no other file of backend/ names. A new vendor adds a folder and a
+ * row. For backend/ and its tests only. */
 #ifndef BACKEND_PROVIDERS_H
 #define BACKEND_PROVIDERS_H
 

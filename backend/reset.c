@@ -13,7 +13,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-/* The first attempt is made at once, each further one after twice the wait. */
+/* The first attempt is made at once, each further attempt after twice the wait. */
 #define TRIES_MAX 5
 #define DELAY_MS  50
 /* Copies under way fail soon, and end. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Resetting devices that failed. An error that ends a device's context leaves the memory in the
- * driver. A thread of the backend makes a new context, maps the chunks into the context and reads
- * every byte of them once. Chunks that cannot be read are lost (chunk->lost); all others can be
- * used again. Whether a driver can go on within one process depends on the driver: after a few
- * attempts, at growing intervals, the device stays failed until the process ends. */
+/* Resetting failed devices. An error ends a device's context, but leaves the memory in the driver.
+ * A thread of the backend makes a new context, maps the chunks into the context and reads every
+ * byte once. Unreadable chunks are lost (chunk->lost); all other chunks work again. Whether a
+ * driver can go on within one process depends on the driver: after a few attempts, at growing
+ * intervals, the device stays failed until the process ends. */
 #ifndef BACKEND_RESET_H
 #define BACKEND_RESET_H
 

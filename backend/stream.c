@@ -14,7 +14,7 @@ static const struct stream_variant plain = {.name = "plain"};
 /* Set at the first use. Threads that race find the same answer. */
 static _Atomic(const struct stream_variant *) chosen;
 
-/* The variant number index of those that this processor can run; NULL past the last. */
+/* The index-th variant for this processor; NULL past the last. */
 static const struct stream_variant *stream_find(unsigned index)
 {
 	const struct stream_variant *variant = stream_arch;
@@ -96,8 +96,8 @@ void stream_zero(void *to_device, size_t bytes)
 	memset(to + done, 0, bytes - done);
 }
 
-/* Reads a part of a line by one streaming load of the whole line: each ordinary load would cross
- * the bus. The rest of the line is in the same page, hence mapped. */
+/* Reads a part of a line by a streaming load of the whole line: each ordinary load would cross the
+ * bus. The rest of the line is in the same page, hence mapped. */
 static void stream_load_part(const struct stream_variant *variant, char *to, const char *line,
 			     size_t skip, size_t bytes)
 {
@@ -115,7 +115,7 @@ void stream_load(void *to, const void *from_device, size_t bytes)
 
 	if (!bytes)
 		return;
-	/* One fence is enough: no line is fetched twice below. */
+	/* A single fence is enough: no line is fetched twice below. */
 	stream_fence_loads();
 	if (!variant->load) {
 		memcpy(target, from, bytes);

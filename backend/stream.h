@@ -8,8 +8,8 @@
 
 #include <stddef.h>
 
-/* Uses non-temporal stores where aligned; call stream_fence before telling anybody that the bytes
- * are there. */
+/* Uses non-temporal stores where aligned; call stream_fence before another thread may rely on the
+ * bytes. */
 void stream_store(void *to_device, const void *from, size_t bytes);
 void stream_zero(void *to_device, size_t bytes);
 void stream_load(void *to, const void *from_device, size_t bytes);

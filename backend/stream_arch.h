@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What backend/stream.c needs for each processor architecture: loops over whole lines, and fences.
- */
+/* The parts of backend/stream.c for each processor architecture: loops over whole lines, and
+ * fences. */
 #ifndef BACKEND_STREAM_ARCH_H
 #define BACKEND_STREAM_ARCH_H
 
@@ -28,7 +28,7 @@ extern const struct stream_variant stream_arch[];
 static const struct stream_variant stream_arch[] = {{0}};
 #endif
 
-/* stream_fence_stores: earlier stores are visible before later ones. stream_fence_loads: later
+/* stream_fence_stores: earlier stores are visible before later stores. stream_fence_loads: later
  * loads see memory as of this moment or newer. */
 #if defined(__x86_64__)
 static inline void stream_fence_stores(void)
@@ -36,8 +36,8 @@ static inline void stream_fence_stores(void)
 	__builtin_ia32_sfence();
 }
 
-/* A streaming load may be served from a buffer that an earlier load filled, although the device has
- * written since. mfence empties these buffers, and drains this processor's combined stores. */
+/* A streaming load may be served from an earlier load's buffer, although the device has written
+ * since. mfence empties such buffers, and drains the processor's combined stores. */
 static inline void stream_fence_loads(void)
 {
 	__builtin_ia32_mfence();

@@ -11,8 +11,8 @@
 #define AVX2   __attribute__((target("avx2")))
 #define SSE41  __attribute__((target("sse4.1")))
 
-/* A load of a whole line also reads neighbouring bytes that another thread may be writing. That is
- * harmless, because those bytes are dropped, but a sanitizer reports it. */
+/* A load of a whole line also reads neighbouring bytes, maybe while another thread writes there.
+ * The bytes are dropped, but a sanitizer reports the race. */
 #define WHOLE_LINE __attribute__((no_sanitize("address", "thread")))
 
 static bool avx512_usable(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Two tmpfs mounts, because whether an object gets huge pages when written is a property of its
- * mount (huge=advise covers only page faults of mappings with MADV_HUGEPAGE). The two share one
- * limit: each may have what the other leaves. The sizes are set again whenever an object is made or
- * the usage is read; in between, both together may exceed the limit. */
+ * mount (huge=advise covers only page faults of mappings with MADV_HUGEPAGE). The two share a
+ * limit: each may have the other's rest. The sizes are set again whenever an object is made or the
+ * usage is read; in between, both together may exceed the limit. */
 #include "backend/system.h"
 
 #include <errno.h>
@@ -133,8 +133,8 @@ void system_memory_close(struct system_memory *memory)
 	free(memory);
 }
 
-/* Like an object of a tmpfs: only its owner can open the memfd again, and a client cannot seal it
- * against changes by others. */
+/* Like an object of a tmpfs: only its owner can open the memfd again, and a client cannot seal the
+ * memfd against changes by other processes. */
 static int memfd_new(void)
 {
 	int fd = memfd_create("gpumemfs", MFD_CLOEXEC | MFD_NOEXEC_SEAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* System memory for host/: a shared-memory object per file, which any process can map. */
+/* System memory for host/: a shared-memory object per file, for any process to map. */
 #ifndef BACKEND_SYSTEM_H
 #define BACKEND_SYSTEM_H
 
@@ -9,18 +9,18 @@
 
 struct system_memory;
 
-/* The limit is bytes. With CAP_SYS_ADMIN objects are in a private detached tmpfs (fsopen), whose
- * size the kernel enforces, also for page faults of mappings; otherwise objects are memfds, limited
- * by system_account alone. */
+/* The limit is bytes. With CAP_SYS_ADMIN objects are in a private detached tmpfs (fsopen) with a
+ * size that the kernel enforces, also for page faults of mappings; otherwise objects are memfds,
+ * limited by system_account alone. */
 int system_memory_open(uint64_t bytes, struct system_memory **memory);
 void system_memory_close(struct system_memory *memory);
 
 enum system_pages { SYSTEM_PAGES_SMALL, SYSTEM_PAGES_HUGE /* transparent huge pages */ };
 #define SYSTEM_KINDS 2
 
-/* The tmpfs that holds the objects of a kind, made if necessary: a descriptor, which stays the
- * memory's; -1: objects are memfds. adopt replaces the tmpfs, which must not have been made yet, by
- * that of an earlier process with its objects, and takes the descriptor over. */
+/* The tmpfs of a kind's objects, made if necessary: a descriptor, still the memory's; -1: objects
+ * are memfds. adopt, before a tmpfs was made, uses an earlier process's tmpfs with its objects, and
+ * takes the descriptor over. */
 int system_memory_mount(struct system_memory *memory, enum system_pages pages);
 void system_memory_adopt(struct system_memory *memory, enum system_pages pages, int fd);
 

@@ -8,19 +8,19 @@
 #include <time.h>
 
 /* A thread owns a row of the table, so that no other thread writes the cache lines of its slots
- * (with more threads than rows, some share). 128 bytes: lines are prefetched in pairs. */
+ * (threads beyond the number of rows share rows). 128 bytes: lines are prefetched in pairs. */
 #define ROWS	  512
 #define ROW_SLOTS 8
 #define ROW_ALIGN 128
 
 /* Readers do without the bias for this many times as long as the last revocation took, so that
- * revoking costs writers a tenth of their time at most. The time counted is at most that of a scan
- * of the whole table: the rest was waiting for readers, as with any lock. */
+ * revoking costs writers a tenth of their time at most. The time counted is at most the time of a
+ * scan of the whole table: the rest was waiting for readers, as with any lock. */
 #define UNBIAS_FACTOR 9
 #define UNBIAS_MAX_NS 1000000
 
 /* A tick is 2^16 ns of CLOCK_MONOTONIC, so that half of the range of 32 bits is 39 hours. A lock
- * that was not taken for longer may stay without its bias for as long again. */
+ * left alone for longer may stay without bias for as long again. */
 #define TICK_SHIFT 16
 
 #define SPINS	    200
@@ -35,7 +35,7 @@ static struct brlock_row {
 	_Alignas(ROW_ALIGN) struct brlock_slot slots[ROW_SLOTS];
 } table[ROWS];
 
-/* Threads that ever took a lock. A writer scans the rows of these only. */
+/* Threads that ever took a lock. A writer scans only the rows of such threads. */
 static atomic_ulong threads;
 
 static _Thread_local struct brlock_row *own_row;
@@ -45,9 +45,9 @@ static uint32_t ticks_of(int64_t ns)
 	return (uint32_t)((uint64_t)ns >> TICK_SHIFT);
 }
 
-/* The inner lock is of the default kind, in which readers pass a waiting writer. The writer does
- * not starve: soon a reader restores the bias, and later readers do not touch the inner lock. The
- * kind that prefers writers would starve the readers. */
+/* The inner lock is of the default kind: readers pass a waiting writer. The writer does not starve:
+ * soon a reader restores the bias, and later readers do not touch the inner lock. The kind for
+ * writers first would starve the readers. */
 void brlock_init(struct brlock *lock)
 {
 	pthread_rwlock_init(&lock->inner, NULL);
@@ -168,8 +168,8 @@ static bool brlock_revoke(struct brlock *lock, enum brlock_readers readers)
 	unsigned waits = 0;
 
 	atomic_store(&lock->biased, false);
-	/* A reader that still saw the bias had counted its thread before, so that its row is
-	 * scanned. */
+	/* A reader counts its thread before looking at the bias, so the row of a reader with bias
+	 * is scanned. */
 	unsigned long rows = atomic_load(&threads);
 	for (unsigned long row = 0; row < rows && row < ROWS; row++)
 		while (brlock_row_names(&table[row], lock)) {

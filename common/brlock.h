@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A reader-writer lock whose readers share no cache line. Every read and write of a file takes one,
- * so that threads on different files, or on different ranges of one file, do not slow each other.
+/* A reader-writer lock with readers that share no cache line. Every read and write of a file takes
+ * such a lock, so that threads on different files, or on different ranges of a file, do not slow
+ * each other.
  *
- * A reader publishes the lock's address in a slot of a process-wide table, chosen by thread; a
+ * * A reader publishes the lock's address in a slot of a process-wide table, chosen by thread; a
  * writer takes the inner lock, revokes the bias and waits until no slot has the lock's address
- * (BRAVO, Dice and Kogan, USENIX ATC 2019). Readers that find the bias revoked or their slots full
- * use the inner lock. A thread must not take a lock twice. A thread may hold several locks shared,
- * in an order that all threads keep, because a waiting writer can hold up new readers. */
+ * (BRAVO, Dice and Kogan, USENIX ATC 2019). With the bias revoked, or all slots in use, a reader
+ * takes the inner lock instead. A thread must not take a lock twice. A thread may hold several
+ * locks shared, in an order that all threads keep, because a waiting writer can hold up new
+ * readers. */
 #ifndef COMMON_BRLOCK_H
 #define COMMON_BRLOCK_H
 

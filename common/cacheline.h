@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Cache lines: a counter that a thread writes all the time must share no line with data that other
- * threads read. */
+/* Cache lines: a counter written all the time must share no line with data for other threads. */
 #ifndef COMMON_CACHELINE_H
 #define COMMON_CACHELINE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The time as one number: CLOCK_MONOTONIC in nanoseconds, microseconds, milliseconds or seconds,
- * and any other clock in nanoseconds. */
+/* The time as a number: CLOCK_MONOTONIC in nanoseconds, microseconds, milliseconds or seconds, and
+ * any other clock in nanoseconds. */
 #ifndef COMMON_CLOCK_H
 #define COMMON_CLOCK_H
 

@@ -43,7 +43,7 @@ void closest_try(struct closest *closest, const char *name)
 		return;
 	unsigned here = edit_distance(closest->word, (unsigned)n, name, (unsigned)m);
 
-	/* One letter in three may be wrong; in a short word, one. */
+	/* A third of the letters may be wrong; in a short word, a single letter. */
 	if (here > (n + 2) / 3 || here >= m || (closest->name && here >= closest->distance))
 		return;
 	closest->name = name;

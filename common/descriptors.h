@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The limit on file descriptors. Descriptors that users make the daemon hold must leave a reserve
- * for the daemon's own work: sockets, /dev/fuse, the journal, the spool, memory on its way to a
- * client. The kernel gives out the lowest free number, so the reserve is the numbers just below the
- * limit. */
+/* The limit on file descriptors. Descriptors held for users must leave a reserve for the daemon's
+ * own work: sockets, /dev/fuse, the journal, the spool, memory on its way to a client. The kernel
+ * gives out the lowest free number, so the reserve is the numbers just below the limit. */
 #ifndef COMMON_DESCRIPTORS_H
 #define COMMON_DESCRIPTORS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a descriptor is for. Connections may use half of the reserve, so that files can still be
- * shared when memory has used all that is allowed. */
+/* The use of a descriptor. Connections may use half of the reserve, so that files can still be
+ * shared when memory has used its whole part. */
 enum descriptor_use { DESCRIPTOR_MEMORY, DESCRIPTOR_CONNECTION, DESCRIPTOR_OWN };
 
 /* Raises the soft limit to the hard limit, and returns the limit. */

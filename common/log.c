@@ -120,7 +120,7 @@ void log_caller_set(uid_t uid)
 	log_caller_change((struct log_caller){true, uid});
 }
 
-/* Whether the user whose request the thread serves may log another line. */
+/* Whether the thread's user may log another line. */
 static bool caller_may_log(uint64_t *left_out)
 {
 	if (!caller.known)
@@ -155,7 +155,7 @@ static void line_format(char text[LINE_BYTES], const char *format, va_list args)
 static void line_write(enum log_level level, uint64_t left_out, const char *format, va_list args)
 {
 	int saved_errno = errno;
-	/* One byte more than the text may use, for the newline. */
+	/* A byte more than the text may use, for the newline. */
 	char line[sizeof(PREFIX) + LINE_BYTES + 1] = PREFIX;
 
 	if (on_journal)
@@ -179,7 +179,7 @@ static void line_write(enum log_level level, uint64_t left_out, const char *form
 	errno = saved_errno;
 }
 
-/* Errors are always logged: no user can cause one at will. */
+/* Errors are always logged: no user can cause errors at will. */
 void log_write(enum log_level level, const char *format, ...)
 {
 	uint64_t left_out = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The log: one line per event, to the terminal until the mount is ready and to syslog from then on.
+/* The log: a line per event, to the terminal until the mount is ready and to syslog from then on.
  * Thread-safe. The text has no newline at its end. The function that notices an error first logs
- * the error; its callers do not. */
+ * the error; callers do not log again. */
 #ifndef COMMON_LOG_H
 #define COMMON_LOG_H
 
@@ -30,13 +30,13 @@ int log_level_parse(const char *name, enum log_level *level);
 const char *log_level_name(enum log_level level);
 bool log_enabled(enum log_level level);
 
-/* The user whose request the thread serves. The warnings that a user causes are limited
- * (log_limit.h); warnings of a thread without a request are not. */
+/* The user with the request that the thread serves. A user's warnings are limited (log_limit.h);
+ * warnings of a thread without a request are not. */
 struct log_caller {
 	bool known;
 	uid_t uid;
 };
-/* Sets the calling thread's user, and returns the one before. */
+/* Sets the calling thread's user, and returns the former user. */
 struct log_caller log_caller_change(struct log_caller caller);
 void log_caller_set(uid_t uid);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Limits the warnings that a user's requests may log: a burst, then one every few seconds, so that
- * a loop of refused requests does not fill the disk or hide other lines. The caller locks. */
+/* Limits the warnings caused by a user's requests: a burst, then a line every few seconds, so a
+ * loop of refused requests does not fill the disk or hide other lines. The caller locks. */
 #ifndef COMMON_LOG_LIMIT_H
 #define COMMON_LOG_LIMIT_H
 
@@ -12,7 +12,7 @@
 #define LOG_LIMIT_BURST	  20
 #define LOG_LIMIT_SECONDS 3
 
-/* With more users at a time, a new user takes the entry of the user who was silent longest. */
+/* With more users at a time, a new user takes the entry of the user with the oldest line. */
 #define LOG_LIMIT_USERS 64
 
 struct log_limit_user {
@@ -27,8 +27,8 @@ struct log_limit {
 	struct log_limit_user users[LOG_LIMIT_USERS];
 };
 
-/* Whether the user may log another line at this time (CLOCK_MONOTONIC, ns). *left_out: how many
- * lines of this user were left out before. */
+/* Whether the user may log another line at this time (CLOCK_MONOTONIC, ns). *left_out: how many of
+ * the user's lines were left out before. */
 bool log_limit_take(struct log_limit *limit, uid_t uid, int64_t now, uint64_t *left_out);
 
 #endif

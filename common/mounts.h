@@ -8,20 +8,20 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* Whether a file system whose type begins with fstype_prefix ("": any type) is mounted on path, an
- * absolute path without symbolic links. False if the table cannot be read. */
+/* Whether a file system of a type beginning with fstype_prefix ("": any type) is mounted on path,
+ * an absolute path without symbolic links. False if the table cannot be read. */
 bool mountinfo_is_mounted(const char *path, const char *fstype_prefix);
 
 /* The same in an open table. Lines that do not have proc(5)'s form are ignored. */
 bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix);
 
-/* Whether the table has a mount of that device. Reads the open table from its start, so that a
- * caller needs no free descriptor. True if the table cannot be read. */
+/* Whether the table has a mount of the device. Reads the open table from the start; no free
+ * descriptor is needed. True if the table cannot be read. */
 bool mountinfo_has_device(FILE *table, dev_t device);
 
 struct mountinfo {
 	dev_t device;
-	uid_t user; /* of a FUSE mount: the user who mounted it */
+	uid_t user; /* of a FUSE mount: its user */
 };
 
 /* As mountinfo_find, for FUSE mounts: reads the last entry of the path, which hides earlier mounts
@@ -29,9 +29,9 @@ struct mountinfo {
 bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 		    struct mountinfo *found);
 
-/* Unmounts the file system at mountpoint if the device number is still this one (0: unknown,
- * unmount in any case). Lazy: open files do not keep the mount busy. Root unmounts itself, other
- * users by fusermount3. No request to the mount's daemon. */
+/* Unmounts the file system at mountpoint if its device number is still device (0: unknown, unmount
+ * in any case). Lazy: open files do not keep the mount busy. Root unmounts itself, other users by
+ * fusermount3. No request to the mount's daemon. */
 void unmount_lazily(const char *mountpoint, dev_t device);
 
 /* The device number of the file at path, without a request to a FUSE daemon: 0 or -errno. */

@@ -10,8 +10,8 @@
 
 static const char suffixes[] = "KMGT";
 
-/* Reads the digits at *text and moves *text past them, after an overflow as well, so that a
- * malformed number of any size is -EINVAL. */
+/* Reads the digits at *text and moves *text past the digits, after an overflow as well: a malformed
+ * number of any size is -EINVAL. */
 static int number_digits(const char **text, uint64_t *value)
 {
 	const char *at = *text;
@@ -29,7 +29,7 @@ static int number_digits(const char **text, uint64_t *value)
 	return rc;
 }
 
-/* Reads a unit, if there is one, and returns its bytes. */
+/* Reads an optional unit, and returns its bytes. */
 static uint64_t number_unit(const char **text)
 {
 	const char *suffix = **text ? strchr(suffixes, **text == 'k' ? 'K' : **text) : NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The one parser for numbers from outside: strict about range, overflow and trailing characters. */
+/* The only parser for numbers from outside: strict about range, overflow and trailing characters.
+ */
 #ifndef COMMON_NUMBER_H
 #define COMMON_NUMBER_H
 

@@ -9,13 +9,13 @@
  *     lease (GPUMEM_MSG_LEASE). The answer is one or more GPUMEM_MSG_LAYOUT messages, with the file
  *     descriptors of their chunks (SCM_RIGHTS), in order.
  *     A daemon without privileges has its socket in another place, which GPUMEM_IOC_SOCKET returns.
- *  3. The lease lasts until GPUMEM_MSG_RELEASE or the end of the connection, for whatever reason.
+ *  3. The lease lasts until GPUMEM_MSG_RELEASE or the end of the connection, for any reason.
  *
- * A connected client can save the exchange over the socket: it asks once for the connection's key
- * (GPUMEM_MSG_HELLO), and GPUMEM_IOC_LEASE on an open file sends the answer over that connection
- * before the ioctl returns.
+ * A connected client can save the exchange over the socket: the client asks once for the
+ * connection's key (GPUMEM_MSG_HELLO), and GPUMEM_IOC_LEASE on an open file sends the answer over
+ * that connection before the ioctl returns.
  *
- * A message is one packet. Integers are in the machine's byte order, because both ends run on the
+ * A message is a packet. Integers are in the machine's byte order, because both ends run on the
  * same machine. The daemon closes a connection on which a message of another form arrives. */
 #ifndef COMMON_PROTOCOL_H
 #define COMMON_PROTOCOL_H
@@ -28,13 +28,13 @@
 
 #define GPUMEM_TOKEN_BYTES   32
 #define GPUMEM_KEY_BYTES     32
-#define GPUMEM_TOKEN_SECONDS 10 /* within which the user who asked for a token may use it, once */
+#define GPUMEM_TOKEN_SECONDS 10 /* a token is valid this long, once, for the user that asked */
 
 /* Most descriptors in a packet: below the kernel's SCM_MAX_FD (253). */
 #define GPUMEM_FDS_MAX 128
 /* Most chunks in a packet; a longer layout takes several. */
 #define GPUMEM_CHUNKS_PER_MESSAGE GPUMEM_FDS_MAX
-/* Leases of one connection, and connections of one uid. */
+/* Leases of a connection, and connections of a user. */
 #define GPUMEM_LEASES_MAX      65536
 #define GPUMEM_CONNECTIONS_MAX 4096
 
@@ -53,11 +53,10 @@ struct gpumem_token {
 
 #define GPUMEM_IOC_TOKEN _IOR('g', 0x47, struct gpumem_token)
 
-/* The argument of GPUMEM_IOC_LEASE. After 0 one GPUMEM_MSG_LAYOUT without GPUMEM_LAYOUT_MORE is on
- * the connection; after an error no message is. EAGAIN: use a token for this file (it needs a
- * private copy or more than one packet, or is refused); ESTALE: this user has no connection with
- * that key; EOPNOTSUPP: use tokens for all files of this mount, because its daemon can be replaced.
- */
+/* The argument of GPUMEM_IOC_LEASE. After 0 a GPUMEM_MSG_LAYOUT without GPUMEM_LAYOUT_MORE is on
+ * the connection; after an error no message is. EAGAIN: use a token for this file (the file needs a
+ * private copy or several packets, or is refused); ESTALE: the user has no connection with the key;
+ * EOPNOTSUPP: use tokens for all files of the mount: the daemon can be replaced. */
 struct gpumem_lease_ask {
 	uint32_t version; /* GPUMEM_PROTOCOL_VERSION of the client */
 	uint32_t request; /* for the answer's header */
@@ -68,14 +67,14 @@ struct gpumem_lease_ask {
 
 #define GPUMEM_SOCKET_TEXT 1020
 
-/* The result of GPUMEM_IOC_SOCKET: where the mount has its socket. For any regular file, however it
- * was opened. */
+/* The result of GPUMEM_IOC_SOCKET: where the mount has its socket. For regular files, with any open
+ * flags. */
 struct gpumem_socket {
 	uint32_t where; /* enum gpumem_socket_where */
-	/* Ends with a NUL. IN_DIRECTORY: the directory of the socket, whose name has the mount's
-	 * device number (GPUMEM_SOCKET_KIND-MAJOR:MINOR). There the daemon serves connections of
-	 * its own user; a client should check that the directory and the process at the other end
-	 * belong to its own user. NOWHERE: the reason. */
+	/* Ends with a NUL. IN_DIRECTORY: the directory of the socket, named after the mount's
+	 * device number (GPUMEM_SOCKET_KIND-MAJOR:MINOR). There the daemon serves its own user; a
+	 * client should check that directory and server belong to the same user. NOWHERE: the
+	 * reason. */
 	char text[GPUMEM_SOCKET_TEXT];
 };
 
@@ -91,10 +90,10 @@ enum gpumem_socket_where {
 /* The argument of GPUMEM_IOC_COPY: copies leased memory, which an engine can reach without a copy
  * by the CPU, into the open file. Returns the number of bytes: at most GPUMEM_COPY_MAX, and fewer
  * at the end of either file. Many such copies can run at once into the same file, where the kernel
- * allows one copy_file_range(2) at a time. The file does not become longer, and pages of the file
- * that mmap(2) has in the page cache stay as they are. EBADF: not open for writing; ENOENT: no such
- * lease; ESTALE: this user has no connection with that key; EOPNOTSUPP: use copy_file_range (the
- * file is in host/, the version differs, or the mount caches). */
+ * serialises copy_file_range(2). The file does not become longer, and pages of the file that
+ * mmap(2) has in the page cache stay as they are. EBADF: not open for writing; ENOENT: no such
+ * lease; ESTALE: the user has no connection with the key; EOPNOTSUPP: use copy_file_range (the file
+ * is in host/, the version differs, or the mount caches). */
 struct gpumem_copy_ask {
 	uint32_t version;  /* GPUMEM_PROTOCOL_VERSION of the client */
 	uint32_t reserved; /* 0 */
@@ -109,8 +108,8 @@ struct gpumem_copy_ask {
 
 #define GPUMEM_SAVED_FIRST 992
 
-/* The result of GPUMEM_IOC_SAVE on a file, or on a directory for all files below it: what had to be
- * written to the mount's spool. ENOTSUP: the mount has no spool. */
+/* The result of GPUMEM_IOC_SAVE on a file, or on a directory for all files below: the work done to
+ * write them to the mount's spool. ENOTSUP: the mount has no spool. */
 struct gpumem_saved {
 	uint64_t files, bytes; /* written */
 	uint64_t failed;       /* files that could not be saved */
@@ -124,9 +123,9 @@ struct gpumem_saved {
 #define GPUMEM_IOC_SAVE _IOR('g', 0x49, struct gpumem_saved)
 
 /* The result of GPUMEM_IOC_DROP: the number of leases. Drops all leases of the open file, for its
- * owner and for root: operations that were EBUSY because of the leases work again. Processes keep
- * their mappings, which share memory with the file until the file gets other memory; extending such
- * a lease is ENOENT. Private copies stay. EPERM: the caller is not the file's owner. */
+ * owner and for root: operations refused with EBUSY because of the leases work again. Processes
+ * keep their mappings, sharing memory with the file until the file gets other memory; extending a
+ * dropped lease is ENOENT. Private copies stay. EPERM: the caller is not the file's owner. */
 struct gpumem_dropped {
 	uint64_t leases;
 };
@@ -172,16 +171,14 @@ struct gpumem_msg_release {
 };
 
 enum gpumem_layout_kind {
-	GPUMEM_KIND_DEVICE =
-	    1, /* chunks are allocations of CUDA's VMM: cuMemImportFromShareableHandle */
-	GPUMEM_KIND_HOST = 2,  /* one chunk: a shared-memory object, to be mapped from offset 0 */
-	GPUMEM_KIND_MEMFD = 3, /* chunks are memfds: a GPU that the host backend simulates */
+	GPUMEM_KIND_DEVICE = 1, /* CUDA VMM allocations: cuMemImportFromShareableHandle */
+	GPUMEM_KIND_HOST = 2,	/* one chunk: a shared-memory object, to be mapped from offset 0 */
+	GPUMEM_KIND_MEMFD = 3,	/* chunks are memfds: a GPU that the host backend simulates */
 };
 
 enum gpumem_layout_flags {
 	GPUMEM_LAYOUT_MORE = 1,	     /* another packet of the same answer follows */
-	GPUMEM_LAYOUT_PRIVATE = 2,   /* a copy made for this lease: other processes do not see its
-					writes, nor it theirs */
+	GPUMEM_LAYOUT_PRIVATE = 2,   /* a copy for the lease alone: no writes are shared */
 	GPUMEM_LAYOUT_READ_ONLY = 4, /* the client must not write: no mechanism prevents it */
 };
 
@@ -199,7 +196,7 @@ struct gpumem_msg_layout {
 	uint8_t uuid[16];     /* of the GPU; zero for KIND_HOST */
 	uint32_t device;      /* the N of gpuN */
 	uint32_t first_chunk; /* number of the first chunk in this packet */
-	uint32_t n_chunks;    /* in this packet, which has as many descriptors */
+	uint32_t n_chunks;    /* in this packet, with as many descriptors */
 	uint32_t reserved;    /* 0 */
 	struct gpumem_chunk chunks[];
 };

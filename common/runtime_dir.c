@@ -20,14 +20,14 @@
 
 #define LEAF	"gpumemfs"
 #define BACKLOG 1024
-/* The name of a socket before it listens. No mount's name begins like that. */
+/* The name of a socket before listening; the names of mounts begin differently. */
 #define NEW_PREFIX "new-"
 
-/* How long to wait for another process of this user that makes its socket. */
+/* How long to wait while another process of the user makes a socket. */
 #define LOCK_TRIES  100
 #define LOCK_TRY_NS 10000000L
 
-/* $XDG_RUNTIME_DIR belongs to this process's user, and says nothing about another user's. */
+/* $XDG_RUNTIME_DIR is this user's directory, not another user's. */
 static const char *xdg_runtime_dir(uid_t owner)
 {
 	const char *path = owner && owner == geteuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
@@ -101,7 +101,7 @@ int runtime_dir_open(const char *path, uid_t owner, char reason[RUNTIME_REASON_M
 }
 
 /* The first directory that exists or can be made. The reason is about an untrusted directory rather
- * than about one that cannot be made. */
+ * than about a missing directory. */
 static int dir_make(char reason[RUNTIME_REASON_MAX])
 {
 	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX];
@@ -109,7 +109,7 @@ static int dir_make(char reason[RUNTIME_REASON_MAX])
 
 	snprintf(reason, RUNTIME_REASON_MAX, "there is no directory for it");
 	for (unsigned n = 0; runtime_dir_path(geteuid(), n, path); n++) {
-		/* 0700 whatever the umask. */
+		/* 0700 with any umask. */
 		int made = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
 		int fd = runtime_dir_open(path, geteuid(), why);
 
@@ -228,8 +228,8 @@ static int dir_lock(int dir)
 	return fd;
 }
 
-/* The socket gets its name when it listens, so that a client finds either the old socket or this
- * one. */
+/* The socket listens before getting the name, so a client finds either the old socket or the new.
+ */
 static int socket_listen(struct runtime_socket *made)
 {
 	char name[RUNTIME_NAME_MAX];
@@ -291,8 +291,8 @@ void runtime_socket_adopt(struct runtime_socket *made, int dir, int fd, const ch
 		made->inode = st.st_ino;
 }
 
-/* The kernel may have given the device number to another mount, whose socket then has the name:
- * compare inodes. This socket's inode number stays in use while the socket is open. */
+/* Another mount may have the device number by now, and its socket the name: compare inodes. This
+ * socket's inode number stays in use while the socket is open. */
 void runtime_socket_close(struct runtime_socket *made)
 {
 	struct stat st;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Sockets in a directory that only one user can write: /run/gpumemfs for root, else
+/* Sockets in a directory that a single user can write: /run/gpumemfs for root, else
  * $XDG_RUNTIME_DIR/gpumemfs, /run/user/UID/gpumemfs or /tmp/gpumemfs-UID. So a socket found there
- * was made by that user, and other users cannot take its name first. */
+ * was made by the user, and other users cannot take the name first. */
 #ifndef COMMON_RUNTIME_DIR_H
 #define COMMON_RUNTIME_DIR_H
 
@@ -19,8 +19,8 @@ struct ucred;
 bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX]);
 
 /* Opens the directory: a descriptor (the caller's), -ENOENT: no such directory, or another -errno
- * with a reason that names the directory: it belongs to another user, others may write to it, or it
- * is a symbolic link. */
+ * with a reason naming the directory: the directory is another user's, writable for other users, or
+ * a symbolic link. */
 int runtime_dir_open(const char *path, uid_t owner, char reason[RUNTIME_REASON_MAX]);
 
 /* A listening SOCK_SEQPACKET socket in the directory of the process's own user. */
@@ -33,8 +33,8 @@ struct runtime_socket {
 /* The name of a mount's socket: "KIND-MAJOR:MINOR", by the mount's device number. */
 void runtime_socket_name(const char *kind, dev_t device, char name[RUNTIME_NAME_MAX]);
 
-/* Makes the directory and the socket, replaces a socket of that name, and removes the sockets of
- * processes that have ended. 0, or -errno with a reason; then dir and fd are -1. */
+/* Makes the directory and the socket, replaces a socket of the name, and removes the sockets of
+ * ended processes. 0, or -errno with a reason; then dir and fd are -1. */
 int runtime_socket_open(struct runtime_socket *made, const char *kind, dev_t device,
 			char reason[RUNTIME_REASON_MAX]);
 

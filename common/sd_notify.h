@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Messages to a service manager: the protocol of sd_notify(3), one datagram to $NOTIFY_SOCKET,
- * without libsystemd. Without $NOTIFY_SOCKET the functions do nothing. */
+/* Messages to a service manager: the protocol of sd_notify(3), a datagram to $NOTIFY_SOCKET,
+ * without libsystemd. Without $NOTIFY_SOCKET the functions have no effect. */
 #ifndef COMMON_SD_NOTIFY_H
 #define COMMON_SD_NOTIFY_H
 
@@ -17,17 +17,17 @@
 /* 0, also without a service manager; -errno after a line in the log. */
 int notify_send(const char *state);
 
-/* With a file descriptor, which stays the caller's; -1: none. */
+/* With a file descriptor, still the caller's; -1: no descriptor. */
 int notify_send_fd(const char *state, int fd);
 
 /* The names of gpumemfs's descriptors in the service manager's store begin with this. */
 #define NOTIFY_FD_PREFIX "gpumemfs-"
 
-/* Whether the service manager started this process with descriptors of gpumemfs from its store
- * (sd_listen_fds_with_names(3)). Reads nothing but the environment. */
+/* Whether the service manager started this process with stored descriptors of gpumemfs
+ * (sd_listen_fds_with_names(3)). Reads the environment only. */
 bool notify_has_fds(void);
 
-/* How long the service manager waits for NOTIFY_WATCHDOG before it kills this process; 0: for ever.
+/* How long the service manager waits for NOTIFY_WATCHDOG before killing this process; 0: for ever.
  */
 uint64_t notify_watchdog_us(void);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* An order between threads that the kernel guarantees and the thread sanitizer cannot see, because
- * it does not go through memory. The stores of a thread before tsan_release are visible to a thread
- * after a later tsan_acquire of the same address. Without the sanitizer both do nothing. */
+/* An order between threads by the kernel's guarantee, invisible to the thread sanitizer, because no
+ * memory access is involved. The stores of a thread before tsan_release are visible to a thread
+ * after a later tsan_acquire of the same address. Without the sanitizer both are empty. */
 #ifndef COMMON_TSAN_H
 #define COMMON_TSAN_H
 

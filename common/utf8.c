@@ -34,7 +34,7 @@ static size_t character_bytes(const unsigned char *text)
 	return is_continuation(text[3]) ? 4 : 0;
 }
 
-/* U+0080 to U+009F: terminals interpret some of these like ESC with a letter. */
+/* U+0080 to U+009F: terminals interpret parts of the range like ESC with a letter. */
 static bool is_c1_control(const unsigned char *text)
 {
 	return text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0;

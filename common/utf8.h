@@ -9,17 +9,17 @@
 #include <stdio.h>
 
 /* Escapes a text for a terminal or a line of text: control characters (U+0000 to U+001F, U+007F to
- * U+009F), bytes that are not UTF-8, and the ASCII characters in also become \ooo for each byte.
- * Writes as many whole characters as fit, and a NUL. Returns the rest of text: "" if everything
- * fitted, as is certain with UTF8_ESCAPED_BYTES(strlen(text)) bytes. */
+ * U+009F), bytes outside UTF-8, and the ASCII characters in also become \ooo for each byte. Writes
+ * as many whole characters as fit, and a NUL. Returns the rest of text: "" if everything fitted, as
+ * is certain with UTF8_ESCAPED_BYTES(strlen(text)) bytes. */
 #define UTF8_ESCAPED_BYTES(length) (4 * (length) + 1)
 const char *utf8_escape(const char *text, const char *also, char *to, size_t room);
 
-/* Replaces each byte that is not part of a well-formed character by '?'. */
+/* Replaces the bytes outside well-formed characters by '?'. */
 void utf8_clean(char *text);
 
-/* Writes JSON with U+007F to U+009F as \u00xx: terminals interpret them, while JSON does not
- * require the escape. They occur in strings only, so that the meaning stays. */
+/* Writes JSON with U+007F to U+009F as \u00xx: terminals interpret the raw characters, while JSON
+ * does not require the escape. Strings alone have such characters, so the meaning stays. */
 void utf8_write_json(const char *json, FILE *out);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The parts of the ABIs of the CUDA driver, NVML and gdrapi that gpumemfs uses, declared here so
- * that gpumemfs builds without their headers. Names have the prefix gm_ or GM_;
- * tests/unit/cuda/test_cuda_abi.c compares each of them with the real headers where those exist.
+/* The used parts of the ABIs of the CUDA driver, NVML and gdrapi, declared here so that gpumemfs
+ * builds without the vendors' headers. Names have the prefix gm_ or GM_;
+ * tests/unit/cuda/test_cuda_abi.c compares every name with the real headers if present.
  *
- * The function lists have the names of exported symbols. cuda.h renames many functions to versioned
- * ones (to the linker cuMemHostRegister is cuMemHostRegister_v2), and dlsym needs the versioned
- * name. X(need, field, symbol, arguments); need is REQUIRED or OPTIONAL. */
+ * * The function lists have the names of exported symbols. cuda.h renames many functions to
+ * versioned names (to the linker cuMemHostRegister is cuMemHostRegister_v2), and dlsym needs the
+ * versioned name. X(need, field, symbol, arguments); need is REQUIRED or OPTIONAL. */
 #ifndef BACKEND_CUDA_ABI_H
 #define BACKEND_CUDA_ABI_H
 

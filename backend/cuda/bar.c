@@ -73,7 +73,7 @@ static int way_try(struct cuda_device *device, const struct bar_way *way, char *
 	return 0;
 }
 
-/* Under bar.lock. -ENOMEM and -ENOSPC: the test had no room, which says nothing about the ways; the
+/* Under bar.lock. -ENOMEM and -ENOSPC: the test had no room, and the ways are still unknown; the
  * next mapping tries again. */
 static int ways_probe(struct cuda_device *device)
 {
@@ -103,8 +103,8 @@ static int ways_probe(struct cuda_device *device)
 	return 0;
 }
 
-/* Under bar.lock. A way that was tested is not tested again: neither the machine nor the driver
- * changes under a process that uses both. */
+/* Under bar.lock. A tested way is not tested again: machine and driver do not change during a
+ * process. */
 static int way_reopen(struct cuda_device *device, const struct bar_way *way)
 {
 	char why[BAR_REASON_MAX] = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tests whether a mapping shows the chunk's own bytes: writes patterns on one side and reads them
- * on the other, twice in both directions, so that a mapping of other memory, of another part of the
+/* Tests whether a mapping shows the chunk's own bytes: writes patterns on either side and reads
+ * them on the other, twice in both directions: a mapping of other memory, of another part of the
  * chunk, or with a cache in between fails. */
 #include <errno.h>
 #include <stdint.h>

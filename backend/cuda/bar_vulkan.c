@@ -256,7 +256,7 @@ static int vulkan_open(const struct bar_device *device, void **state, char *why)
 	return 0;
 }
 
-/* Under the lock. A successful import owns fd; a failed one does not. */
+/* Under the lock. Only a successful import owns fd. */
 static VkResult memory_import(struct vulkan_state *vk, int fd, uint64_t bytes,
 			      VkDeviceMemory *memory)
 {

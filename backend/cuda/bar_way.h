@@ -13,7 +13,7 @@
 
 struct cuda_driver;
 
-/* The GPU whose memory is mapped. */
+/* The GPU with the memory to be mapped. */
 struct bar_device {
 	const struct cuda_driver *cu; /* NULL: only for a way that does not need CUDA */
 	gm_CUdevice handle;	      /* valid with cu */
@@ -37,17 +37,17 @@ struct bar_way {
 	const char *name;
 	enum bar_needs needs;
 	uint32_t cost; /* of map, in ns per MiB */
-	/* Makes what the way needs for a device, valid until close. 0, or -errno with the missing
+	/* Makes the way's state for a device, valid until close. 0, or -errno with the missing
 	 * thing in why (BAR_REASON_MAX bytes). Called once per device, and again after close. */
 	int (*open)(const struct bar_device *device, void **state, char *why);
 	void (*close)(void *state);
 	/* Maps the whole source. at: the address to map at, replacing an earlier mapping, if the
 	 * way can choose (otherwise ignored); NULL: any address. *mapping is for unmap. Any thread.
 	 * -ENOSPC: no room left in the BAR; or another -errno, with the reason in why: then no new
-	 * mapping exists, and the earlier one at that address may be gone. */
+	 * mapping exists, and the earlier mapping at that address may be gone. */
 	int (*map)(void *state, const struct bar_source *source, void *at, void **address,
 		   void **mapping, char *why);
-	/* address: from map. Leaves nothing mapped there. */
+	/* address: from map. Leaves the address unmapped. */
 	void (*unmap)(void *state, void *address, uint64_t bytes, void *mapping);
 };
 

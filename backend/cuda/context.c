@@ -90,8 +90,8 @@ void cuda_context_for_giving(struct cuda_device *owner)
 		return;
 	for (unsigned i = 0; i < cuda->base.n_devices; i++) {
 		struct cuda_device *device = cuda_device(cuda->base.devices[i]);
-		/* Only tried, because the caller may hold the owner's lock; a device whose lock is
-		 * held is in use. */
+		/* Only tried, because the caller may hold the owner's lock; a device is in use
+		 * while its lock is held. */
 		if (pthread_mutex_trylock(&device->lock))
 			continue;
 		gm_CUcontext context = atomic_load(&device->context);

@@ -137,8 +137,8 @@ void cuda_device_close(struct cuda_device *device)
 	free(device);
 }
 
-/* With CUDA_VISIBLE_DEVICES, CUDA numbers only the GPUs that it may see. Either all devices get
- * nvidia-smi's numbers or none does, so that no two have the same number. */
+/* With CUDA_VISIBLE_DEVICES, CUDA numbers only the visible GPUs. Either all devices get
+ * nvidia-smi's numbers or no device does, so that numbers stay unique. */
 static void devices_number(struct cuda *cuda, struct cuda_device **found, unsigned n)
 {
 	unsigned indices[BACKEND_DEVICES_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Copies by the GPUs' copy engines. A copier has one stream per device, so that its copies on one
+/* Copies by the GPUs' copy engines. A copier has a stream per device, so that its copies on a
  * device are in order, except copies within the device, which are spread over streams; a copy
  * between devices is ordered with both. */
 #include "backend/cuda/dma.h"
@@ -279,7 +279,7 @@ static int copy_spread(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdevice
 	return copy_on(stream, on, to, from, bytes);
 }
 
-/* On the stream of one of the two devices, ordered with the work enqueued on the other. */
+/* On either device's stream, ordered with the work enqueued on the other. */
 static int copy_between(struct dma_stream *on, struct dma_stream *other, gm_CUdeviceptr to,
 			gm_CUdeviceptr from, uint64_t bytes)
 {

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/provider.h"
 
-/* Two slots: the CPU uses one while the GPU uses the other. */
+/* Two slots: CPU and GPU each use a slot at the same time. */
 #define STAGE_SLOTS 2
 #define STAGE_BYTES (1ULL << 20)
 
@@ -16,7 +16,7 @@
  * is hidden behind other copies, for a file in several extents. */
 #define SPREAD_STREAMS 3
 
-/* A device's queue. A copier's work on one device is in order; dma.c orders the work of different
+/* A device's queue. A copier's work on a device is in order; dma.c orders the work of different
  * devices. */
 struct dma_stream {
 	struct cuda_device *device;
@@ -33,7 +33,7 @@ struct dma_stream {
 
 struct dma_slot {
 	void *memory;		    /* pinned; NULL until first used */
-	struct cuda_device *device; /* in whose context memory was allocated */
+	struct cuda_device *device; /* memory was allocated in its context */
 	struct dma_stream *user;    /* uses the slot until its staged event; NULL: no stream does */
 };
 
@@ -42,7 +42,7 @@ struct dma_pin {
 	struct dma_pin *next;
 	char *base;
 	size_t bytes;
-	struct cuda_device *device; /* in whose context it was registered; NULL: not yet */
+	struct cuda_device *device; /* registered in its context; NULL: not yet */
 	bool refused;		    /* the driver refused to register: copies are staged */
 };
 

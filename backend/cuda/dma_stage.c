@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Staging through two pinned slots. The driver is never given memory that is not pinned, which it
- * would copy at a sixth of the rate while the call blocks. */
+/* Staging through two pinned slots. The driver never gets unpinned memory: such copies have a sixth
+ * of the rate, and block in the call. */
 #include <errno.h>
 #include <string.h>
 
@@ -130,7 +130,7 @@ static int slot_copy_out(struct cuda_copier *copier, unsigned index, char *to, s
 	return rc;
 }
 
-/* The CPU empties one slot while the GPU fills the other. */
+/* The CPU empties a slot while the GPU fills the other. */
 int dma_stage_out(struct cuda_copier *copier, struct dma_stream *stream, char *to,
 		  gm_CUdeviceptr from, size_t bytes)
 {

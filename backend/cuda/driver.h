@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Loads the vendors' libraries at run time, and is the one place that turns CUDA's results into
+/* Loads the vendors' libraries at run time, and is the only place that turns CUDA's results into
  * errnos. */
 #ifndef BACKEND_CUDA_DRIVER_H
 #define BACKEND_CUDA_DRIVER_H
@@ -31,7 +31,7 @@ struct driver_symbol {
 	enum { REQUIRED, OPTIONAL } need;
 };
 
-/* Loads a library and fills its struct: 0, or -ENODEV with the missing thing in one line in why (at
+/* Loads a library and fills its struct: 0, or -ENODEV with the missing thing as a line in why (at
  * most size bytes). A library stays loaded: the drivers' threads do not survive unloading. */
 int driver_load(const char *soname, const struct driver_symbol *symbols, size_t n, void *functions,
 		char *why, size_t size, void **library);

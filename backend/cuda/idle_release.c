@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Releases what an idle device costs: first all resources of copiers in its context, then the
+/* Releases the resources of an idle device: first all resources of copiers in its context, then the
  * context. */
 #include <errno.h>
 #include <utlist.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* NVML knows the free memory without a CUDA context, which costs 517 MiB, and numbers GPUs as
- * nvidia-smi does. Its manual says that it is thread-safe. */
+/* NVML knows the free memory without a CUDA context of 517 MiB, and numbers GPUs as nvidia-smi
+ * does. NVML is thread-safe, by its manual. */
 #include <errno.h>
 #include <stdio.h>
 

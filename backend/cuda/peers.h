@@ -41,8 +41,8 @@ void peers_close(struct peers *peers); /* no chunk is left */
 void peers_add(struct cuda_chunk *chunk);
 /* To be called before unmapping: waits until no thread is granting, and none will. */
 void peers_remove(struct cuda_chunk *chunk);
-/* To be called after unmapping: the peers' contexts are not held for the chunk any more. No manual
- * says whether an access outlives the context of the device that has it. */
+/* To be called after unmapping: the chunk no longer holds the peers' contexts. No manual says
+ * whether an access outlives the context of its device. */
 void peers_drop(struct cuda_chunk *chunk);
 
 /* A peer's context was replaced: grants it access again. Copies go on meanwhile. */

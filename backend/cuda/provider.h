@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The CUDA provider's structs, and the functions by which its files call one another. */
+/* The CUDA provider's structs, and the functions that its files share. */
 #ifndef BACKEND_CUDA_PROVIDER_H
 #define BACKEND_CUDA_PROVIDER_H
 
@@ -50,7 +50,7 @@ struct cuda_device {
 	gm_CUuuid uuid;
 	gm_nvmlDevice_t nvml; /* NULL: NVML does not know it */
 	bool rdma;	      /* chunks may be mapped by other devices (GPUDirect RDMA) */
-	/* By slot: this device and that one can access each other's memory. */
+	/* By slot: this device and that device can access each other's memory. */
 	bool peer[BACKEND_DEVICES_MAX];
 	atomic_bool peers_refused; /* the driver refused an access all the same; logged once */
 	_Atomic(gm_CUcontext)
@@ -91,8 +91,8 @@ static inline struct cuda *cuda_of(struct backend *backend)
 	return (struct cuda *)backend;
 }
 
-/* Errors: 0 or -errno. A fatal error fails the device. Any error is one line in the log with the
- * name of the call, except -ENOSPC, after which callers retry with less. */
+/* Errors: 0 or -errno. A fatal error fails the device. Any error is a line in the log with the name
+ * of the call, except -ENOSPC, after which callers retry with less. */
 int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call);
 
 /* devices.c: fills cuda->base.devices with the devices that gpus=list selects. */
@@ -109,14 +109,14 @@ int nvml_bar_free(struct cuda_device *device, uint64_t *bytes);
 
 /* context.c: makes the device's primary context current to this thread; retains it at first (517
  * MiB of device memory and 110 ms on the reference machine). The caller holds the device
- * (cuda_hold), or has a chunk there: from before the chunk is made until after it is freed. */
+ * (cuda_hold), or has a chunk there: from before the chunk's making until after its freeing. */
 int cuda_context_use(struct cuda_device *device);
 /* Until cuda_drop, cuda_idle_release leaves the device alone. */
 void cuda_hold(struct cuda_device *device);
 void cuda_drop(struct cuda_device *device);
-/* To free host memory that was allocated in the device's context: makes this context current, or if
- * it does not work any more any that works. If none works, the driver may free the memory all the
- * same. */
+/* To free host memory of the device's context: makes the device's context current, or another
+ * working context if the device has failed. Without a working context, the driver may free the
+ * memory all the same. */
 void cuda_context_for_giving(struct cuda_device *device);
 void cuda_context_close(struct cuda_device *device);
 int cuda_memory(struct device *device, struct device_memory *memory);
@@ -127,7 +127,7 @@ void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
 int cuda_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 void cuda_range_close(struct cuda_device *device);
-/* Maps the chunk at another address, whatever became of its mapping, by its handle or, if the
+/* Maps the chunk at another address, even without its former mapping, by its handle or, if the
  * driver has lost the handle, by a kept descriptor. After an error the chunk has no address. */
 int cuda_chunk_remap(struct cuda_chunk *chunk);
 /* The chunk has no address afterwards. */
@@ -136,10 +136,10 @@ void cuda_chunk_unmap(struct cuda_chunk *chunk);
 /* reset.c: backend_ops.reset. */
 int cuda_reset(struct device *device);
 
-/* idle_release.c: backend_ops.idle_release. Frees the resources of idle copiers on the device, whichever
- * thread they belong to, and asks busy copiers to leave the device. */
+/* idle_release.c: backend_ops.idle_release. Frees the resources of idle copiers on the device,
+ * whichever thread they belong to, and asks busy copiers to leave the device. */
 int cuda_idle_release(struct device *device);
-/* All copiers leave the device; -EBUSY if one is busy. */
+/* All copiers leave the device; -EBUSY if a copier is busy. */
 int cuda_copiers_leave(struct cuda_device *device);
 
 /* dma.c */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* After an error that ended a device's context: makes another context, and maps the chunks again.
- * Physical memory and addresses belong to the process, not to the context. But no manual says what
- * becomes of the access that a dead context had, so nothing is taken for granted: each chunk is
- * mapped again and read from end to end, which takes 70 ms for 141 GB (H200). Manuals promise that
- * the process can go on after few of these errors only; the attempt is made after all of them. */
+ * Physical memory and addresses belong to the process, not to the context. But no manual says
+ * whether the access of a dead context stays, so each chunk is mapped again and read from end to
+ * end, which takes 70 ms for 141 GB (H200). Manuals promise that the process can go on after few
+ * such errors only; the attempt is made after every error. */
 #include <errno.h>
 
 #include "backend/cuda/dma.h"
@@ -60,7 +60,7 @@ static int scratch_test(struct cuda_device *device, const struct scratch *scratc
 			  "cuStreamSynchronize");
 }
 
-/* First tests memory that is no file's: if that fails, nothing can be said about files. */
+/* First tests memory of its own: if the test fails, files are not to blame. */
 static int scratch_open(struct cuda_device *device, struct scratch *scratch)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
@@ -157,7 +157,7 @@ static void peers_leave(struct cuda_device *device)
 	}
 }
 
-/* Grants the new context what the peers' chunks had granted to the old one. */
+/* Grants the new context the old context's access to the peers' chunks. */
 static void peers_renew_all(struct cuda_device *device)
 {
 	struct backend *backend = &device->cuda->base;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Chunks: physical allocations, each mapped into the one reserved address range of its device. */
+/* Chunks: physical allocations, each mapped into the reserved address range of its device. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +95,7 @@ static int access_grant(struct cuda_device *device, gm_CUdeviceptr address, uint
 }
 
 /* The driver refuses to unmap on a failed device. Then the range stays allocated and the device
- * held, so that nothing is mapped over a mapping that may still exist. */
+ * held, so that no chunk is mapped over a mapping that may still exist. */
 static void address_unmap(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
 {
 	gm_CUresult result = device->cuda->cu.cuMemUnmap(address, bytes);
@@ -210,8 +210,7 @@ int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
 	return rc;
 }
 
-/* An imported chunk has no handle that can be exported: its descriptor is kept, whatever the limit.
- */
+/* An imported chunk has no exportable handle: its descriptor is kept even beyond the limit. */
 int cuda_chunk_import(struct device *base, uint64_t bytes, int fd, struct chunk **chunk)
 {
 	struct cuda_device *device = cuda_device(base);

@@ -111,7 +111,7 @@ int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chun
 		free(made);
 		return rc;
 	}
-	/* The memory exists already, whatever the limit is now. */
+	/* The memory exists already, even if the limit is lower now. */
 	atomic_fetch_add(&host_device(device)->used, bytes);
 	made->chunk.device = device;
 	made->chunk.bytes = bytes;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The journal's layout in memory, in host byte order: a header, one slot of persistent fields per
- * inode slot, and two halves of records, one of which is being filled.
+ * inode slot, and two halves of records; new records go to one half.
  *
- * The halves are handed out in units. A segment is one or more units; one writer appends records to
- * a segment. A record is one change as a whole: it counts once its check, which is stored last, is
- * there. A part of a record gives the new state of an object, not a difference. So a record may be
- * applied a second time, and a record about an unknown object is ignored: during a checkpoint,
+ * * The halves are handed out in units. A segment is some units in a row; a single writer appends
+ * records to a segment. A record is a whole change: the record counts once its check, stored last,
+ * is there. A part of a record gives the new state of an object, not a difference. So a record may
+ * be applied a second time, and a record about an unknown object is ignored: during a checkpoint,
  * records of changes come before the records of the objects that they change. */
 #ifndef FS_JOURNAL_FORMAT_H
 #define FS_JOURNAL_FORMAT_H
@@ -29,8 +29,8 @@
 #define JOURNAL_WRITERS	     256
 #define JOURNAL_VOLUMES	     (BACKEND_DEVICES_MAX + 1)
 
-/* Which half is being filled, and whether the other half must be read before it (bit 0). Each
- * checkpoint goes on by two states. */
+/* Which half is being filled, and whether to read the other half first (bit 0). A checkpoint goes
+ * on by two states. */
 enum journal_state {
 	JOURNAL_FIRST,
 	JOURNAL_FIRST_TO_SECOND,
@@ -67,13 +67,13 @@ struct journal_segment {
 	uint64_t units;
 };
 
-/* What the answer must repeat if the kernel sends the request again. */
+/* The outcome that an answer must repeat if the kernel sends the request again. */
 enum journal_drc_add { JOURNAL_DID_NAME = 1, JOURNAL_DID_OPEN = 2, JOURNAL_DID_CLOSE = 4 };
 
 struct journal_record {
 	uint64_t check; /* of all that follows, parts included; stored last; never 0 */
 	uint64_t sequence;
-	uint64_t request; /* FUSE's unique; 0: no request, or one that may be done twice */
+	uint64_t request; /* FUSE's unique; 0: no request, or a request that may be done twice */
 	uint64_t ino;	  /* the inode to which the request led */
 	uint32_t bytes;	  /* of header and parts; a multiple of 8 */
 	uint16_t writer;
@@ -203,12 +203,12 @@ struct journal_request {
 };
 
 /* Values of journal_request.writer for a request of the daemon before the last (JOURNAL_EARLIER),
- * of the one before that (+ 1), and so on. Even the answer to such a request may not have been
- * sent. */
+ * of the daemon before (+ 1), and so on. Even the answer to such a request may not have been sent.
+ */
 #define JOURNAL_EARLIER	    JOURNAL_WRITERS
 #define JOURNAL_EARLIER_MAX 32
-/* A writer for which all earlier journal_request parts are invalid: they belong to another mount,
- * whose request numbers may come again. */
+/* A writer for which all earlier journal_request parts are invalid: those requests belong to
+ * another mount, and their numbers may come again. */
 #define JOURNAL_FORGET UINT32_MAX
 
 static inline unsigned journal_newest(uint64_t state)

@@ -10,8 +10,8 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 
-/* Room that a writer has before a change begins: enough for the records of a change that allocates
- * no memory, and of most changes that do. */
+/* Room that a writer has before a change begins: enough for the records of a change without
+ * allocations, and of most changes with allocations. */
 #define ROOM_BYTES (8ULL << 10)
 
 /* Units of a half that only changes under way may use, when the rest of the half is full. */
@@ -299,10 +299,10 @@ static void writers_rotate(struct journal *journal)
 	journal_drc_carry(journal);
 }
 
-/* In a state without bit 0 one half is read, in a state with it both are. So a checkpoint is two
- * stores: one adds the other half, one drops the older half. A thread that appends reads the state
- * under its writer's lock: after all writers' locks have been held once, no thread uses the older
- * half any more. */
+/* Without bit 0 in the state a single half is read, with bit 0 both halves. So a checkpoint is two
+ * stores: the first adds the other half, the second drops the older half. A thread that appends
+ * reads the state under its writer's lock: after all writers' locks have been held, no thread uses
+ * the older half any more. */
 int journal_rotate_begin(struct journal *journal)
 {
 	struct journal_header *header = journal->header;

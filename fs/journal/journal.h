@@ -5,13 +5,13 @@
  * layout, and the rules by which a crash between any two instructions leaves either the old state
  * or the new one.
  *
- * Append a change's record while holding the locks of the change, before any other thread can see
+ * * Append a change's record while holding the locks of the change, before any other thread can see
  * the change, and before memory that the change frees can be allocated again. journal_append takes
- * one more lock, the calling writer's, and never fails: if there is no memory for the record, the
+ * a further lock, the calling writer's, and never fails: if there is no memory for the record, the
  * journal is marked as unreadable, with a line in the log. To avoid that, call journal_room before
  * taking the locks.
  *
- * A daemon without recovery has no journal: all functions accept NULL and then do nothing. */
+ * * A daemon without recovery has no journal: all functions accept NULL, which has no effect. */
 #ifndef FS_JOURNAL_JOURNAL_H
 #define FS_JOURNAL_JOURNAL_H
 
@@ -25,7 +25,7 @@
 
 #define JOURNAL_RECENT 8
 
-/* Where some threads append. Each thread has one writer; a writer may have several threads. */
+/* Where a few threads append. Each thread has a writer; a writer may have several threads. */
 struct journal_writer {
 	_Alignas(CACHELINE_ALIGN) pthread_mutex_t lock;
 	char *at, *end; /* the rest of the writer's segment; NULL: no segment */
@@ -69,7 +69,7 @@ struct journal {
  * the journal. On success fd is the journal's. */
 int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journal **journal);
 int journal_adopt(const struct fdstore_ops *holder, int fd, struct journal **journal);
-/* Unmaps the journal; whoever holds the descriptor keeps the memory. */
+/* Unmaps the journal; the memory lives as long as its descriptor is held. */
 void journal_close(struct journal *journal);
 
 /* The persistent fields of an inode slot. journal_grow has the kernel back those of some slots with
@@ -83,7 +83,7 @@ int journal_room(struct journal *journal);
 /* As journal_room, without waiting. */
 int journal_room_now(struct journal *journal);
 
-/* One part of a record: a fixed struct and up to two tails. */
+/* A part of a record: a fixed struct and up to two tails. */
 struct journal_piece {
 	enum journal_kind kind;
 	uint32_t bytes;
@@ -106,7 +106,8 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 		    const struct journal_cause *cause);
 
 /* The duplicate request cache. carry logs the requests of earlier daemons again, because the next
- * daemon may still receive them. forget logs that no request counts any more, on another mount. */
+ * daemon may still receive the same requests. forget, for another mount, invalidates all requests.
+ */
 void journal_drc_carry(struct journal *journal);
 void journal_drc_forget(struct journal *journal);
 /* Whether the request (journal_cause.request) is sent again and was completed by an earlier daemon;
@@ -121,19 +122,19 @@ struct journal_list {
 	size_t count;
 };
 int journal_read(const struct journal *journal, struct journal_list *list);
-/* The records of one half, in the order of their segments. For journal_read and the fuzzer. */
+/* The records of a half, in the order of their segments. For journal_read and the fuzzer. */
 int journal_read_half(const char *half, uint64_t units, uint64_t epoch, struct journal_list *list);
 int journal_sort(struct journal_list *list);
 
-/* One part of a record, with all lengths and names checked: the memory's content is not trusted. */
+/* A part of a record, with all lengths and names checked: the memory's content is not trusted. */
 struct journal_view {
 	enum journal_kind kind;
 	const void *fixed;
 	const char *tail; /* aligned to 8 */
 	uint32_t tail_bytes;
 };
-/* Reads the part at offset (0: the first). Returns the offset of the next part; 0: no part there,
- * or an invalid one. */
+/* Reads the part at offset (0: the first). Returns the offset of the next part; 0: no valid part
+ * there. */
 uint32_t journal_view(const struct journal_record *record, uint32_t offset,
 		      struct journal_view *view);
 

@@ -110,9 +110,9 @@ static int memory_create(const struct journal_header *header, int *fd)
 	return rc;
 }
 
-/* One daemon at a time uses the journal: this daemon waits for the end of another one, which has
- * lost its keeper, or fails. The lock ends with the process. It is taken on a newly opened file,
- * because earlier processes share fd's open file. */
+/* Only a single daemon may use the journal: this daemon waits for the end of another daemon that
+ * has lost its keeper, or fails. The lock ends with the process. The file is opened anew for the
+ * lock, because earlier processes share fd's open file. */
 static int memory_lock(struct journal *journal)
 {
 	char path[32];

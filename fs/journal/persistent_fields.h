@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The fields of an inode and its file that change with every read and write. They are part of the
- * inode and the file; in a daemon with a journal they are in the journal's memory instead, which
- * outlives the daemon. The stores are the same in both cases, and nothing is logged. */
+/* The fields of an inode and its file that change with every read and write. The fields are part of
+ * inode and file; in a daemon with a journal they are in the journal's memory instead, which
+ * outlives the daemon. The stores are the same, and no record is logged. */
 #ifndef FS_JOURNAL_PERSISTENT_FIELDS_H
 #define FS_JOURNAL_PERSISTENT_FIELDS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* When the next daemon is started after one that ended, and when the keeper gives up waiting and
+/* When the next daemon is started after a daemon's end, and when the keeper gives up waiting and
  * answers requests with EIO. */
 #include <errno.h>
 #include <signal.h>
@@ -62,7 +62,7 @@ static void failure_refuse_requests(struct keeper *keeper)
 		keeper_end_alone(keeper, 1);
 		return;
 	}
-	/* One more, so that the first retry waits as well. */
+	/* Plus 1, so that the first retry waits as well. */
 	int64_t wait = failure_delay(++keeper->retries + 1, RETRY_MS, RETRY_MAX_MS);
 
 	keeper->start_at = clock_ms() + wait;
@@ -75,7 +75,7 @@ static void failure_refuse_requests(struct keeper *keeper)
 	refuse_start(keeper);
 }
 
-/* A daemon killed by SIGKILL says nothing about the program: killed and crashed daemons are counted
+/* SIGKILL comes from outside and is no fault of the program: killed and crashed daemons are counted
  * apart. */
 void failure_schedule(struct keeper *keeper, const struct child *was, int status)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A table of file descriptors by id: the descriptors that the keeper holds, and each daemon's copy
- * of them. */
+/* A table of file descriptors by id: the keeper's descriptors, and each daemon's copy. */
 #ifndef FS_KEEPER_FD_TABLE_H
 #define FS_KEEPER_FD_TABLE_H
 

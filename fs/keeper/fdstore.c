@@ -32,7 +32,7 @@ struct fdstore {
 	unsigned replacements;
 	pid_t started;	      /* the keeper's process, if this daemon started it; 0 */
 	_Atomic pid_t keeper; /* 0: the keeper has ended */
-	/* A duplicate of each descriptor, to give to a new keeper if this one is killed. */
+	/* A duplicate of each descriptor, for a new keeper if this keeper is killed. */
 	struct fd_table held;
 	bool gathered; /* held has all descriptors that the keeper has */
 };
@@ -343,7 +343,7 @@ int fdstore_wait(struct fdstore *fdstore)
 	}
 	int error = type < 0 ? type : -EPROTO;
 
-	/* A standby daemon whose keeper ends is to end as well: no error. */
+	/* A standby daemon ends together with its keeper: no error. */
 	log_write(fdstore->flags & IPC_STANDBY ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR,
 		  "the keeper does not let this daemon serve: %s", strerror(-error));
 	return error;
@@ -437,8 +437,8 @@ int fdstore_fd(const struct fdstore *fdstore)
 	return fdstore ? fdstore->ipc : -1;
 }
 
-/* Starts a keeper with this daemon's command line, whose first option, the IPC socket's, becomes
- * --adopt. */
+/* Starts a keeper with this daemon's command line; --adopt replaces the first option, for the IPC
+ * socket. */
 static int keeper_spawn(struct fdstore *fdstore, int ipc)
 {
 	extern char **environ;

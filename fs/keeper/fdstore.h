@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The daemon's side of the keeper. The keeper is the process that holds the file descriptors which
- * must outlive a daemon, and starts the next daemon. NULL stands for a daemon without a keeper:
- * then nothing is held, and every call does nothing. Thread-safe. */
+/* The daemon's side of the keeper. The keeper is a process that holds file descriptors for the next
+ * daemon and starts that daemon. NULL stands for a daemon without a keeper: then no descriptor is
+ * held, and calls have no effect. Thread-safe. */
 #ifndef FS_KEEPER_FDSTORE_H
 #define FS_KEEPER_FDSTORE_H
 
@@ -19,14 +19,14 @@ struct fdstore;
 
 enum fdstore_kind {
 	FDSTORE_FUSE = 1, /* enum fdstore_fuse */
-	FDSTORE_CLONE,	  /* number: of the worker thread whose /dev/fuse this is */
+	FDSTORE_CLONE,	  /* a worker's own /dev/fuse; number: of the thread */
 	FDSTORE_JOURNAL,  /* number 0: the journal's memory */
 	FDSTORE_CHUNK,	  /* device memory; number: the chunk's id */
 	FDSTORE_HOST,	  /* objects of host/; number: the object's id */
 	FDSTORE_SOCKET,	  /* enum fdstore_share */
 };
 
-/* Numbers of FDSTORE_FUSE: what belongs to the mount itself. */
+/* Numbers of FDSTORE_FUSE: descriptors of the mount itself. */
 enum fdstore_fuse {
 	FDSTORE_FUSE_DEVICE,   /* the mount's /dev/fuse */
 	FDSTORE_FUSE_INIT,     /* memory: fuse_init.h */
@@ -57,7 +57,7 @@ static inline uint64_t fdstore_number(uint64_t id)
 	return id & ((1ULL << FD_TABLE_KIND_SHIFT) - 1);
 }
 
-/* When the call returns 0, the keeper has a duplicate of fd, whatever becomes of this process; the
+/* When the call returns 0, the keeper has a duplicate of fd, independent of this process; the
  * descriptor held under the same id before is closed. -EMFILE: the keeper cannot hold more; or
  * another -errno. */
 int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd);
@@ -71,13 +71,13 @@ int fdstore_take(struct fdstore *fdstore, uint64_t id);
 /* Calls each for all descriptors held, in the order of their ids. fd is lent to the callback. A
  * result of the callback other than 0 ends the walk and is returned. */
 int fdstore_each(struct fdstore *fdstore, int (*each)(uint64_t id, int fd, void *arg), void *arg);
-/* The same for one kind. */
+/* The same for a single kind. */
 int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
 		    int (*each)(uint64_t id, int fd, void *arg), void *arg);
 
-/* The descriptors that outlive a daemon, as the journal and the recovery use them: with a keeper
- * behind the functions, or a test. hold, drop and take are as fdstore_hold and so on; each is as
- * fdstore_each. */
+/* The descriptors that outlive a daemon, for the journal and the recovery: with a keeper behind the
+ * functions, or a test. hold, drop and take are as fdstore_hold and so on; each is as fdstore_each.
+ */
 struct fdstore_ops {
 	void *of; /* the first argument of each function */
 	int (*hold)(void *of, uint64_t id, int fd);
@@ -88,12 +88,11 @@ struct fdstore_ops {
 /* The functions above, of fdstore. */
 struct fdstore_ops fdstore_ops(struct fdstore *fdstore);
 
-/* At the daemon's start. ipc is the socket to the keeper, which started this process; argv is the
- * command line, from which fdstore_replace makes the next keeper's. 0, or -errno after a line in
- * the log. */
+/* At the daemon's start. ipc is the socket to the keeper; argv is the command line, used by
+ * fdstore_replace for the next keeper. 0, or -errno after a line in the log. */
 int fdstore_open(int ipc, char **argv, struct fdstore **fdstore);
-/* Tells the keeper that this daemon could serve the mount, and returns when nothing is left of the
- * daemon before. 0, or -errno after a line in the log. */
+/* Tells the keeper that this daemon could serve the mount, and returns when the daemon before is
+ * gone. 0, or -errno after a line in the log. */
 int fdstore_wait(struct fdstore *fdstore);
 struct timeline;
 /* After fdstore_wait: notes in the timeline when the daemon before ended, as far as the keeper
@@ -106,28 +105,27 @@ int fdstore_gather(struct fdstore *fdstore);
 void fdstore_ready(struct fdstore *fdstore);
 /* Tells the keeper that this daemon ends on purpose: all descriptors held are closed. */
 void fdstore_end(struct fdstore *fdstore);
-/* For a daemon that stops while the descriptors stay with the keeper: no later call does anything.
+/* For a daemon that stops while the descriptors stay with the keeper: later calls have no effect.
  */
 void fdstore_leave(struct fdstore *fdstore);
 void fdstore_close(struct fdstore *fdstore);
 
-/* The daemon's generation: how many daemons this mount has had, with this one; 1 without a keeper.
- */
+/* The daemon's generation: the number of daemons of this mount so far; 1 without a keeper. */
 uint64_t fdstore_generation(const struct fdstore *fdstore);
 /* Shift of the generation in numbers that must differ between the daemons of a mount. */
 #define FDSTORE_GENERATION_SHIFT 40
 /* The keeper's process; 0: the keeper has ended. */
 pid_t fdstore_keeper(const struct fdstore *fdstore);
 unsigned fdstore_flags(const struct fdstore *fdstore); /* enum ipc_flags; 0 without a keeper */
-/* The UUID of the GPU for which this daemon was started, because the GPU does not work any more in
- * the daemon that serves; empty: the daemon was started for no such reason. */
+/* The UUID of the GPU for which this daemon was started, because the GPU stopped working in the
+ * serving daemon; empty: started for another reason. */
 const char *fdstore_wanted(const struct fdstore *fdstore);
 /* Asks the keeper to start a daemon that takes over if the GPU works there. 0, or -ENOTSUP without
  * a keeper that can do so. */
 int fdstore_request_replacement(struct fdstore *fdstore, const char *uuid);
-/* The socket to the keeper, which polls POLLRDHUP when the keeper has ended; -1: none.
- * fdstore_replace then starts another keeper and gives all descriptors to it: 0, or -errno after a
- * line in the log, and fdstore_fd is -1 from then on. */
+/* The socket to the keeper; polls POLLRDHUP after the keeper's end; -1: no keeper. fdstore_replace
+ * then starts another keeper and hands over all descriptors: 0, or -errno after a line in the log,
+ * and fdstore_fd is -1 from then on. */
 int fdstore_fd(const struct fdstore *fdstore);
 int fdstore_replace(struct fdstore *fdstore);
 

@@ -13,8 +13,8 @@ struct fuse_init;
 struct fuse_session;
 struct fdstore;
 
-/* Opens the mount's record, or makes one and has the keeper hold the memory: 0, or -errno after a
- * line in the log. */
+/* Opens the mount's record, or makes the first and has the keeper hold its memory: 0, or -errno
+ * after a line in the log. */
 int fuse_init_open(struct fdstore *fdstore, struct fuse_init **fuse_init);
 /* NULL is fine. */
 void fuse_init_close(struct fuse_init *fuse_init);
@@ -26,13 +26,13 @@ int fuse_init_ask(struct fuse_init *fuse_init, int fuse);
  * daemon must be the same, because the kernel goes by the first. The session is on a socket instead
  * of a mount until fuse_init_answer puts it on /dev/fuse. 0, or -errno after a line in the log. */
 int fuse_init_replay(struct fuse_init *fuse_init, struct fuse_session *fuse);
-/* Puts the session on /dev/fuse, sends the kernel the stored answer (the kernel takes only the
- * first one), and has the kernel resend the requests that an earlier daemon had read: 0, or -errno
+/* Puts the session on /dev/fuse, sends the kernel the stored answer (the kernel ignores a second
+ * answer), and has the kernel resend the requests that an earlier daemon had read: 0, or -errno
  * after a line in the log. */
 int fuse_init_answer(struct fuse_init *fuse_init, struct fuse_session *session, int fuse);
 
-/* Has the kernel resend all requests that an earlier daemon had read. No thread of that daemon may
- * be left to answer them. 0 or -errno. */
+/* Has the kernel resend all requests read by earlier daemons, whose threads must all have ended. 0
+ * or -errno. */
 int fuse_init_ask_again(int fuse);
 
 /* The generation of the mount's latest daemon (fdstore_generation), in the record; 0: unknown. fd:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The keeper's state, and the functions by which its files call one another. */
+/* The keeper's state, and the functions that its files share. */
 #ifndef FS_KEEPER_INTERNAL_H
 #define FS_KEEPER_INTERNAL_H
 
@@ -32,7 +32,7 @@ struct keeper {
 	const struct options *options;
 	int argc;
 	char **argv;
-	struct daemon *launcher; /* waits for the first daemon; NULL: nobody waits */
+	struct daemon *launcher; /* waits for the first daemon, or NULL */
 	struct fd_table held;
 	uint64_t holds_max;
 	uint64_t generation;	    /* generation of the latest daemon; 0: none was started yet */
@@ -51,7 +51,7 @@ struct keeper {
 	unsigned killed;   /* daemons in a row that were killed before they served */
 	unsigned retries;  /* attempts after FAILURES_MAX crashes */
 	int64_t start_at;  /* when to start a daemon; 0: at once; KEEPER_NEVER */
-	int64_t died;	   /* when the last daemon ended; 0: another one serves */
+	int64_t died;	   /* when the last daemon ended; 0: a daemon serves */
 	int64_t seen_us,
 	    reaped_us;	    /* when its IPC socket closed, and when it was reaped; clock_us */
 	const char *wanted; /* UUID of the GPU for which the next daemon is started, or NULL */
@@ -72,7 +72,7 @@ dev_t keeper_mount_device(const struct keeper *keeper);
 /* child.c: starts a daemon from a program: 0 or -errno. */
 int child_start(struct keeper *keeper, struct child *child, int program);
 /* For a process that has ended, after its last messages were read. Returns its wait status, or
- * CHILD_UNKNOWN where the process is another one's child. */
+ * CHILD_UNKNOWN for another process's child. */
 #define CHILD_UNKNOWN (-1)
 int child_reap(struct child *child);
 void child_kill(const struct child *child);
@@ -84,18 +84,18 @@ void keeper_take_over(struct keeper *keeper);
 /* Ends the mount without a daemon: unmounts, and closes all descriptors. */
 void keeper_end_alone(struct keeper *keeper, int status);
 
-/* failures.c: decides when the next daemon is started, by how the last one ended. */
+/* failures.c: decides when the next daemon is started, from the end of the last daemon. */
 void failure_schedule(struct keeper *keeper, const struct child *was, int status);
 /* Starting a daemon failed: later. */
 void failure_put_off(struct keeper *keeper);
 
-/* serve.c: reads and handles one message of a daemon. False: there is none now. */
+/* serve.c: reads and handles a daemon's next message. False: no message waits. */
 bool keeper_receive(struct keeper *keeper, struct child *child);
 
-/* takeover.c: when to start a daemon that stands by; starts one if that time has come. */
+/* takeover.c: when to start a standby daemon; starts the daemon if the time has come. */
 int64_t standby_due(const struct keeper *keeper);
 void standby_start(struct keeper *keeper);
-/* Makes the standby daemon the serving one. False: there is none. */
+/* Lets the standby daemon serve. False: no standby daemon. */
 bool standby_serves(struct keeper *keeper);
 void standby_died(struct keeper *keeper);
 /* Ends the standby daemon, which is of no use any more. */
@@ -116,11 +116,11 @@ int refuse_mounts(const struct keeper *keeper);
  * program, which takes over if the GPU works there. */
 void keeper_replace(struct keeper *keeper, const char *uuid);
 
-/* Opens the address for upgrades anew if the mount has become another one. */
+/* Opens the address for upgrades anew if the mount has changed. */
 void upgrade_follow_mount(struct keeper *keeper);
 void upgrade_accept(struct keeper *keeper);
-/* Answers the process that asked for the upgrade under way, if there is one, and closes its
- * connection. error: 0 or an errno. */
+/* Answers the process that asked for the upgrade under way, and closes its connection. Without an
+ * upgrade has no effect. error: 0 or an errno. */
 void upgrade_tell(struct keeper *keeper, int error, const char *text);
 
 #endif

@@ -64,7 +64,7 @@ int ipc_offer(int ipc, const struct ipc_message *message, int fd)
 	return send_packet(ipc, message, fd, MSG_DONTWAIT);
 }
 
-/* Room for one descriptor: the kernel closes any more. */
+/* Room for a single descriptor: the kernel closes more. */
 static int taken_fd(struct msghdr *packet)
 {
 	struct cmsghdr *head = CMSG_FIRSTHDR(packet);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The messages between a daemon and its keeper: packets on a SEQPACKET socket pair, each with at
- * most one file descriptor. Both ends check all that they receive. */
+ * most one file descriptor. Both ends check all messages. */
 #ifndef FS_KEEPER_IPC_H
 #define FS_KEEPER_IPC_H
 
@@ -24,8 +24,7 @@ enum ipc_type {
 	/* From the daemon, answered. */
 	IPC_TAKE = 6,	  /* id: answered by IPC_HELD or IPC_NONE */
 	IPC_NEXT = 7,	  /* id: answered by IPC_HELD of the first id after it, or IPC_NONE */
-	IPC_PREPARED = 8, /* the daemon could serve: answered by IPC_GO when nothing is left of the
-			     daemon before */
+	IPC_PREPARED = 8, /* it could serve: IPC_GO once the daemon before is gone */
 	IPC_SYNC = 9,	  /* answered by IPC_NONE when all earlier messages have been handled */
 	/* From the keeper. */
 	IPC_HELD = 10, /* id and its descriptor */
@@ -36,8 +35,7 @@ enum ipc_type {
 	IPC_UPGRADE = 13, /* a descriptor of the program to go on with: answered by IPC_LOGGED */
 	IPC_LOGGED = 14,  /* value: 0 or an errno; text: for people */
 	/* From the daemon, without an answer, if the keeper set IPC_REPLACES. */
-	IPC_REPLACE =
-	    15, /* text: the UUID of a GPU that works in no context of this process any more */
+	IPC_REPLACE = 15, /* text: the UUID of a GPU that works in no new context of the daemon */
 	IPC_TYPES
 };
 

@@ -64,7 +64,7 @@ dev_t keeper_mount_device(const struct keeper *keeper)
 	return fuse_init_device_of(keeper_init_record(keeper));
 }
 
-/* So that a keeper which systemd restarts can kill this daemon: daemon_kill_stored. */
+/* Lets a keeper restarted by systemd kill this daemon: daemon_kill_stored. */
 static void serving_store(const struct keeper *keeper)
 {
 	store_remove(SERVING_ID);
@@ -117,7 +117,7 @@ void keeper_end_alone(struct keeper *keeper, int status)
 {
 	dev_t device = keeper_mount_device(keeper);
 
-	/* Unknown: no daemon has mounted, and a mount at that path belongs to somebody else. */
+	/* Unknown: no daemon has mounted, and a mount at that path is not the keeper's. */
 	if (device)
 		unmount_lazily(keeper->options->mountpoint, device);
 	store_remove_all(&keeper->held);
@@ -143,8 +143,8 @@ static int daemon_exit_status(int status)
 	return status == CHILD_UNKNOWN ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/* Whether the first daemon ended before it served, or reported that it cannot serve. A killed
- * daemon may have served before it could report so; then the next daemon must find its files. */
+/* Whether the first daemon ended before serving, or reported failure. A killed daemon may have
+ * served before reporting; then the next daemon must find the files. */
 static bool mount_never_served(const struct keeper *keeper, const struct child *was, int status)
 {
 	int record = keeper_init_record(keeper);
@@ -168,8 +168,8 @@ static void upgrade_undo(struct keeper *keeper)
 		     "again");
 }
 
-/* No thread of the daemon before can answer requests or write to memory any more: the process was
- * reaped, so that the driver has ended its GPU work. */
+/* No thread of the daemon before can answer requests or write to memory: the process was reaped, so
+ * the driver has ended all GPU work. */
 void keeper_take_over(struct keeper *keeper)
 {
 	/* The standby daemon runs the old program. */
@@ -232,7 +232,7 @@ static void next_died(struct keeper *keeper)
 	log_warn("%s: the new program could not take over; nothing was changed",
 		 keeper->options->mountpoint);
 	upgrade_tell(keeper, ENOEXEC, "it could not take over, see the log: nothing was changed");
-	/* The serving daemon may have been killed to make room for this one. */
+	/* The serving daemon may have been killed to make room for the new one. */
 	if (!keeper->serving.pid)
 		keeper->start_at = 0;
 }
@@ -456,6 +456,6 @@ int keeper_adopt(const struct options *options, int argc, char **argv, int ipc)
 	}
 	serving_store(&keeper);
 	keeper.partial = true;
-	keeper.generation = 2; /* IPC_READY brings the true one; 2: the mount has served before */
+	keeper.generation = 2; /* until IPC_READY; not 1, as if no daemon had served */
 	return keeper_serve(&keeper);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The keeper: the process that holds the file descriptors which must outlive a daemon (of the
- * mount, the journal, the memory), starts the daemon, and starts another one when the daemon dies.
- * The keeper never makes a request to the mount, which may have no daemon to answer, calls no GPU
- * driver and has one thread. */
+/* The keeper: the process that holds the file descriptors of mount, journal and memory for the next
+ * daemon, starts the daemon, and starts another when the daemon dies. The keeper makes no request
+ * to the mount, which may have no daemon to answer, calls no GPU driver and has a single thread. */
 #ifndef FS_KEEPER_KEEPER_H
 #define FS_KEEPER_KEEPER_H
 
@@ -14,8 +13,8 @@
  * command line; its last argument is the absolute mountpoint. */
 int keeper_run(const struct options *options, int argc, char **argv, struct daemon *daemon);
 
-/* The same for a daemon that already runs, at the other end of ipc, and whose keeper has ended.
- * argv[1], the option that says so, is removed from the command line. */
+/* The same for a running daemon at the other end of ipc, after its keeper has ended. argv[1], the
+ * option for ipc, is removed from the command line. */
 int keeper_adopt(const struct options *options, int argc, char **argv, int ipc);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Answering requests while there is no daemon. A process whose request an ended daemon had read
- * cannot be killed until the request is answered; so the keeper answers EIO itself when no daemon
- * is likely to come soon. Files and memory stay for a later daemon. */
+/* Answering requests while there is no daemon. If a daemon ends after reading a request, the
+ * requesting process cannot be killed until the request is answered; so the keeper answers EIO
+ * itself when no daemon is likely to come soon. Files and memory stay for a later daemon. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -24,8 +24,8 @@
 /* Requests read before the keeper looks at its other descriptors again. */
 #define REQUESTS_MAX 64
 
-/* The kernel counts RELEASE, for whose answer no program waits, as a background request, and stops
- * sending when 128 of them (max_background) are in flight. */
+/* No program waits for the answer to RELEASE; the kernel counts it as a background request, and
+ * stops sending with 128 of these (max_background) in flight. */
 #define RELEASES_MAX 64
 
 int64_t refuse_due(const struct keeper *keeper)

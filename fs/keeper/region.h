@@ -21,8 +21,9 @@ struct region_kind {
 	size_t bytes;
 };
 
-/* id: the memfd's in fdstore. Maps the region of an earlier daemon, or makes one of zeroes and has
- * the keeper hold the memfd: 0, or -errno; -EPROTO: the region is not of this kind and version. */
+/* id: the memfd's in fdstore. Maps the region of an earlier daemon, or makes a zeroed region and
+ * has the keeper hold the memfd: 0, or -errno; -EPROTO: the region is not of this kind and version.
+ */
 int region_open(struct fdstore *fdstore, uint64_t id, const struct region_kind *kind,
 		void **region);
 

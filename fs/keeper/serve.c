@@ -9,7 +9,7 @@
 #include "fs/keeper/internal.h"
 #include "fs/keeper/systemd_fdstore.h"
 
-/* The keeper never waits: a daemon that does not read its answers loses them. */
+/* The keeper never waits: a daemon too slow to read loses its answers. */
 static void child_answer(const struct child *child, enum ipc_type type, uint64_t id, int fd)
 {
 	struct ipc_message message = ipc_message(type, id);

@@ -14,7 +14,7 @@
  * a line in the log. */
 int store_take(struct fd_table *held);
 
-/* Without a service manager these do nothing. The daemon adds each descriptor that its keeper
+/* Without a service manager these have no effect. The daemon adds each descriptor that its keeper
  * holds; the keeper removes them. */
 void store_add(uint64_t id, int fd);
 void store_remove(uint64_t id);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Daemons that get ready while another daemon serves: one that stands by, one for a GPU that
- * stopped working, and one of a new program (an upgrade). */
+/* Daemons that get ready while another daemon serves: a standby daemon, a daemon for a GPU that
+ * stopped working, and a daemon of a new program (an upgrade). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -107,8 +107,7 @@ static int64_t *replacement_slot(struct keeper *keeper)
 	return !*oldest || clock_ms() - *oldest >= REPLACE_PERIOD_MS ? oldest : NULL;
 }
 
-/* As with an upgrade, the serving daemon goes on until the new one is ready, and for good if that
- * never happens. */
+/* As with an upgrade, the serving daemon goes on until the new daemon is ready, or for good. */
 static int replacement_start(struct keeper *keeper, const char *uuid)
 {
 	int program = fcntl(keeper->program, F_DUPFD_CLOEXEC, 3);

@@ -49,7 +49,7 @@ static int mount_find(const char *mountpoint, struct mountinfo *mount)
 	return 0;
 }
 
-/* Connects to the keeper's socket in one directory: the connection, or -errno with a reason. */
+/* Connects to the keeper's socket in a directory: the connection, or -errno with a reason. */
 static int keeper_connect_in(const char *path, const struct mountinfo *mount,
 			     char reason[RUNTIME_REASON_MAX])
 {
@@ -69,8 +69,8 @@ static int keeper_connect_in(const char *path, const struct mountinfo *mount,
 	return ipc;
 }
 
-/* Tries each directory. Reports a process that is not trusted, or any other failure; without any
- * socket there is no keeper. */
+/* Tries each directory. Reports an untrusted process, or another failure; without a socket there is
+ * no keeper. */
 static int keeper_connect(const char *mountpoint, const struct mountinfo *mount)
 {
 	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX], reason[RUNTIME_REASON_MAX] = "";
