@@ -153,18 +153,25 @@ static int chunk_address(struct chunk *chunk, uint64_t offset, gm_CUdeviceptr *a
 	return 0;
 }
 
+/* copier->lock is held. The chunk's address and the stream for a copy with the host. */
+static int dma_begin(struct cuda_copier *copier, struct chunk *chunk, uint64_t offset,
+		     struct dma_stream **stream, gm_CUdeviceptr *address)
+{
+	int rc = dma_stream_use(copier, cuda_device(chunk->device), stream);
+
+	return rc < 0 ? rc : chunk_address(chunk, offset, address);
+}
+
 int cuda_dma_in(struct copier *base, struct chunk *to, uint64_t offset, const void *from,
 		size_t bytes)
 {
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(to->device);
-	gm_CUdeviceptr address = 0;
+	gm_CUdeviceptr address;
+	struct dma_stream *stream;
 
 	scoped_lock(&copier->lock);
-	struct dma_stream *stream;
-	int rc = dma_stream_use(copier, device, &stream);
-	if (rc == 0)
-		rc = chunk_address(to, offset, &address);
+	int rc = dma_begin(copier, to, offset, &stream, &address);
 	if (rc < 0)
 		return rc;
 	enum dma_pinned pinned = dma_pinned(copier, device, from, bytes);
@@ -182,13 +189,11 @@ int cuda_dma_out(struct copier *base, void *to, struct chunk *from, uint64_t off
 {
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(from->device);
-	gm_CUdeviceptr address = 0;
+	gm_CUdeviceptr address;
+	struct dma_stream *stream;
 
 	scoped_lock(&copier->lock);
-	struct dma_stream *stream;
-	int rc = dma_stream_use(copier, device, &stream);
-	if (rc == 0)
-		rc = chunk_address(from, offset, &address);
+	int rc = dma_begin(copier, from, offset, &stream, &address);
 	if (rc < 0)
 		return rc;
 	enum dma_pinned pinned = dma_pinned(copier, device, to, bytes);
@@ -206,13 +211,11 @@ int cuda_dma_zero(struct copier *base, struct chunk *to, uint64_t offset, uint64
 {
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(to->device);
-	gm_CUdeviceptr address = 0;
+	gm_CUdeviceptr address;
+	struct dma_stream *stream;
 
 	scoped_lock(&copier->lock);
-	struct dma_stream *stream;
-	int rc = dma_stream_use(copier, device, &stream);
-	if (rc == 0)
-		rc = chunk_address(to, offset, &address);
+	int rc = dma_begin(copier, to, offset, &stream, &address);
 	if (rc < 0)
 		return rc;
 	stream->busy = true;
