@@ -183,8 +183,8 @@ void device_fail(struct device *device, const char *what)
 		return;
 	log_error("gpu%u (%s): %s; its files answer with EIO %s", device->index, device->name, what,
 		  atomic_load(&device->backend->resetter.running)
-		      ? "until it is back"
-		      : "from now on, remount after the GPU was reset");
+		      ? "until the GPU is reset"
+		      : "from now on: reset the GPU and remount");
 	reset_wake(device->backend);
 }
 

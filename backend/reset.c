@@ -56,7 +56,7 @@ static void device_give_up(struct resetter *resetter, struct device *device,
 {
 	failing->due = NEVER;
 	atomic_store(&device->health.given_up, true);
-	log_error("gpu%u: %u attempts to bring it back have failed: this process does not try "
+	log_error("gpu%u: %u attempts to reset it have failed: this process does not try "
 		  "again",
 		  device->index, failing->tries);
 	if (resetter->watch.given_up)
@@ -84,7 +84,7 @@ static void device_try_reset(struct resetter *resetter, struct device *device,
 		return;
 	}
 	failing->due = failing->tries < TRIES_MAX ? now + (DELAY_MS << failing->tries) : now;
-	log_debug("gpu%u: attempt %u to bring it back: %s", device->index, failing->tries,
+	log_debug("gpu%u: attempt %u to reset it: %s", device->index, failing->tries,
 		  strerror(-rc));
 }
 
@@ -181,7 +181,7 @@ int reset_start(struct backend *backend, const struct reset_watch *watch)
 	if (!error)
 		return 0;
 	atomic_store(&resetter->running, false);
-	log_warn("no thread to bring GPUs back that fail: %s", strerror(error));
+	log_warn("no thread to reset failed GPUs: %s", strerror(error));
 	return -error;
 }
 

@@ -215,7 +215,7 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 	if (error != EMFILE && error != ENFILE)
 		return -error;
 	if (!atomic_exchange(&memory->said_no_fds, true))
-		log_error("host: no more files: %s; raise the daemon's limit of open files "
+		log_error("host: cannot make a file: %s; raise the daemon's limit of open files "
 			  "(ulimit -Hn, LimitNOFILE=)",
 			  strerror(error));
 	return -ENOSPC;

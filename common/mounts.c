@@ -90,7 +90,7 @@ bool mountinfo_is_mounted(const char *path, const char *fstype_prefix)
 	AUTO_FCLOSE FILE *table = fopen("/proc/self/mountinfo", "re");
 
 	if (!table) {
-		log_warn("/proc/self/mountinfo: %s: cannot tell what is mounted", strerror(errno));
+		log_warn("/proc/self/mountinfo: %s: cannot read the mount table", strerror(errno));
 		return false;
 	}
 	return mountinfo_find(table, path, fstype_prefix);

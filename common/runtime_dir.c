@@ -107,7 +107,7 @@ static int dir_make(char reason[RUNTIME_REASON_MAX])
 	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX];
 	int result = -ENOENT;
 
-	snprintf(reason, RUNTIME_REASON_MAX, "there is no directory for it");
+	snprintf(reason, RUNTIME_REASON_MAX, "there is no directory for the socket");
 	for (unsigned n = 0; runtime_dir_path(geteuid(), n, path); n++) {
 		/* 0700 with any umask. */
 		int made = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;

@@ -88,7 +88,7 @@ int notify_send_fd(const char *state, int fd)
 	int error = name && *name ? notify_send_to(name, state, fd) : 0;
 
 	if (error)
-		log_warn("cannot tell the service manager at %s: %s", name, strerror(-error));
+		log_warn("cannot notify the service manager at %s: %s", name, strerror(-error));
 	return error;
 }
 

@@ -17,7 +17,7 @@ void nvml_open(struct cuda *cuda)
 	}
 	gm_nvmlReturn_t result = cuda->nvml.nvmlInit();
 	if (result != GM_NVML_SUCCESS) {
-		log_info("free GPU memory is read through a CUDA context: nvmlInit gives %d",
+		log_info("free GPU memory is read through a CUDA context: nvmlInit returns %d",
 			 (int)result);
 		return;
 	}

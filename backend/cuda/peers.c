@@ -73,7 +73,7 @@ static enum peers_state access_grant_peers(struct cuda_chunk *chunk)
 		return PEERS_NONE;
 	if (!atomic_exchange(&device->peers_refused, true))
 		log_warn("gpu%u: copies between it and other GPUs go through the host: "
-			 "cuMemSetAccess for them gives %d",
+			 "cuMemSetAccess returns %d",
 			 device->base.index, (int)result);
 	return PEERS_NONE;
 }

@@ -79,7 +79,7 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 		rc = cuda_devices_open(cuda, config);
 	}
 	if (rc == 0 && cuda->base.n_devices == 0)
-		rc = report_unusable(config, "there is no GPU that it can manage");
+		rc = report_unusable(config, "there is no usable GPU");
 	if (rc < 0) {
 		cuda_close(&cuda->base);
 		return rc;

@@ -38,7 +38,7 @@ static int host_open(const struct backend_config *config, struct backend **backe
 
 	if (!config->host_gpus || config->host_gpus > BACKEND_DEVICES_MAX || !config->host_bytes) {
 		log_error(
-		    "the host backend plays 1 to %d GPUs of more than 0 bytes, not %u of %llu",
+		    "the host backend simulates 1 to %d GPUs of more than 0 bytes, not %u of %llu",
 		    BACKEND_DEVICES_MAX, config->host_gpus, (unsigned long long)config->host_bytes);
 		return -EINVAL;
 	}

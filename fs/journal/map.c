@@ -154,7 +154,7 @@ int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journa
 	if (rc == 0)
 		rc = holder->hold(holder->of, fdstore_id(FDSTORE_JOURNAL, 0), fd);
 	if (rc < 0) {
-		log_error("journal: no memory for it: %s", strerror(-rc));
+		log_error("cannot make the journal: %s", strerror(-rc));
 		if (made && made->header)
 			journal_unmap(made);
 		if (fd >= 0)

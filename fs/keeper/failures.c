@@ -46,9 +46,10 @@ static int64_t failure_delay(unsigned times, int64_t first, int64_t most)
 static const char *requests_meanwhile(const struct keeper *keeper)
 {
 	return keeper->options->recovery == RECOVERY_TRANSPARENT
-		   ? "requests are answered with EIO until one serves. The mount and its files' "
+		   ? "requests are answered with EIO until a daemon serves. The mount and its "
+		     "files' "
 		     "memory are kept"
-		   : "there is no mount until one serves. Its files' memory is kept";
+		   : "there is no mount until a daemon serves. Its files' memory is kept";
 }
 
 /* Retries go on: a request that no daemon survives has been refused by then. */
@@ -66,12 +67,13 @@ static void failure_refuse_requests(struct keeper *keeper)
 	int64_t wait = failure_delay(++keeper->retries + 1, RETRY_MS, RETRY_MAX_MS);
 
 	keeper->start_at = clock_ms() + wait;
-	log_error("%s: %u daemons crashed one after the other: %s. Another one is tried in %lld s; "
-		  "'gpumemfs --upgrade %s' goes on at once, with that program; 'kill %d' ends the "
-		  "mount, and its files are lost",
-		  mountpoint, keeper->failures, requests_meanwhile(keeper), (long long)wait / 1000,
-		  mountpoint, getpid());
-	upgrade_tell(keeper, ECANCELED, "the daemon crashes again and again");
+	log_error(
+	    "%s: %u daemons crashed one after the other: %s. Another daemon is started in %lld s; "
+	    "'gpumemfs --upgrade %s' goes on at once, with that program; 'kill %d' ends the "
+	    "mount, and its files are lost",
+	    mountpoint, keeper->failures, requests_meanwhile(keeper), (long long)wait / 1000,
+	    mountpoint, getpid());
+	upgrade_tell(keeper, ECANCELED, "the daemon keeps crashing");
 	refuse_start(keeper);
 }
 

@@ -59,7 +59,8 @@ void refuse_late(struct keeper *keeper)
 {
 	if (refuse_due(keeper) > clock_ms())
 		return;
-	log_error("%s: no daemon serves since %d s: requests are answered with EIO until one does",
+	log_error("%s: no daemon has served for %d s: requests are answered with EIO until a "
+		  "daemon serves",
 		  keeper->options->mountpoint, WAIT_MAX_MS / 1000);
 	refuse_start(keeper);
 }

@@ -163,7 +163,7 @@ bool keeper_receive(struct keeper *keeper, struct child *child)
 		return false;
 	}
 	if (error == -EMFILE) {
-		log_error("%s: no descriptor left to hold one for the next daemon: raise the limit "
+		log_error("%s: the keeper has no descriptor left: raise the limit "
 			  "(ulimit -Hn)",
 			  keeper->options->mountpoint);
 		return true;

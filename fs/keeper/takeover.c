@@ -83,8 +83,8 @@ void standby_died(struct keeper *keeper)
 	if (ended)
 		return;
 	standby_put_off(keeper);
-	log_warn("%s: standby daemon %d ended: another one is started", keeper->options->mountpoint,
-		 pid);
+	log_warn("%s: standby daemon %d ended: another daemon is started",
+		 keeper->options->mountpoint, pid);
 }
 
 void standby_end(struct keeper *keeper)

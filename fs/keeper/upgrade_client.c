@@ -62,8 +62,8 @@ static int keeper_connect_in(const char *path, const struct mountinfo *mount,
 	int ipc = runtime_socket_connect(dir, name, mount->user);
 
 	if (ipc == -EPERM)
-		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: the process there is not user %u's",
-			 path, name, mount->user);
+		snprintf(reason, RUNTIME_REASON_MAX,
+			 "%s/%s: the listening process is not user %u's", path, name, mount->user);
 	else if (ipc < 0)
 		snprintf(reason, RUNTIME_REASON_MAX, "%s/%s: %s", path, name, strerror(-ipc));
 	return ipc;
@@ -110,7 +110,7 @@ static int keeper_request(const char *mountpoint, struct ipc_message *answer)
 		return ipc;
 	error = upgrade_request(ipc, answer);
 	if (error)
-		log_error("%s: the keeper cannot be asked: %s", mountpoint, strerror(-error));
+		log_error("%s: cannot ask the keeper: %s", mountpoint, strerror(-error));
 	return error;
 }
 

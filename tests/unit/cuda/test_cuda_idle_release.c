@@ -236,5 +236,5 @@ static void standin(TCase *tcase)
 
 int main(void)
 {
-	return cuda_main("cuda_rest", any_driver, standin);
+	return cuda_main("cuda_idle_release", any_driver, standin);
 }

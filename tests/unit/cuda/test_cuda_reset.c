@@ -490,5 +490,5 @@ static void standin(TCase *tcase)
 
 int main(void)
 {
-	return cuda_main("cuda_mend", any_driver, standin);
+	return cuda_main("cuda_reset", any_driver, standin);
 }
