@@ -89,15 +89,15 @@ enum journal_kind {
 	JOURNAL_XATTR_GONE,
 	JOURNAL_NAME, /* journal_name; name */
 	JOURNAL_NAME_GONE,
-	JOURNAL_HOME,	 /* journal_quota_dir */
-	JOURNAL_OPEN,	 /* journal_open: also other users of the file's memory */
-	JOURNAL_KEPT,	 /* journal_ino: the inode lost its name to a rename */
-	JOURNAL_GONE,	 /* journal_ino */
-	JOURNAL_FILE,	 /* journal_file; all extents of the file */
-	JOURNAL_EXTENTS, /* journal_file; more extents of the file */
-	JOURNAL_CUT,	 /* journal_cut: the range has no memory any more */
-	JOURNAL_DONE,	 /* journal_request */
-	JOURNAL_DIR,	 /* journal_dir */
+	JOURNAL_QUOTA_DIR, /* journal_quota_dir */
+	JOURNAL_OPEN,	   /* journal_open: also other users of the file's memory */
+	JOURNAL_KEPT,	   /* journal_ino: the inode lost its name to a rename */
+	JOURNAL_GONE,	   /* journal_ino */
+	JOURNAL_FILE,	   /* journal_file; all extents of the file */
+	JOURNAL_EXTENTS,   /* journal_file; more extents of the file */
+	JOURNAL_CUT,	   /* journal_cut: the range has no memory any more */
+	JOURNAL_DONE,	   /* journal_request */
+	JOURNAL_DIR,	   /* journal_dir */
 	JOURNAL_KINDS
 };
 

@@ -52,7 +52,7 @@ struct journal {
 	struct journal_request *done;
 	size_t n_done;
 	/* Checkpoints, which a thread of their own makes: fs/recovery/checkpoint.c. */
-	pthread_mutex_t turning; /* held during a checkpoint; taken before lock */
+	pthread_mutex_t checkpoint_lock; /* held during a checkpoint; taken before lock */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	_Atomic uint64_t limit; /* units in use from which on a checkpoint is wanted */

@@ -42,7 +42,7 @@ static void journal_init(struct journal *journal, const struct fdstore_ops *hold
 	journal->holder = *holder;
 	journal->fd = fd;
 	journal->lock_fd = -1;
-	pthread_mutex_init(&journal->turning, NULL);
+	pthread_mutex_init(&journal->checkpoint_lock, NULL);
 	pthread_mutex_init(&journal->lock, NULL);
 	pthread_cond_init(&journal->changed, NULL);
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
@@ -235,7 +235,7 @@ void journal_close(struct journal *journal)
 	close(journal->fd);
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
 		pthread_mutex_destroy(&journal->writers[i].lock);
-	pthread_mutex_destroy(&journal->turning);
+	pthread_mutex_destroy(&journal->checkpoint_lock);
 	pthread_mutex_destroy(&journal->lock);
 	pthread_cond_destroy(&journal->changed);
 	free(journal->done);

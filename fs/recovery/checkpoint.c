@@ -39,7 +39,7 @@ void checkpoint(struct fs *fs)
 	uint32_t slot = 0;
 	struct inode *inode;
 
-	scoped_lock(&journal->turning);
+	scoped_lock(&journal->checkpoint_lock);
 	/* -EBUSY: an earlier daemon was killed during a checkpoint, and this call finishes that
 	 * checkpoint. */
 	journal_rotate_begin(journal);

@@ -311,7 +311,7 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 	case JOURNAL_XATTR:
 	case JOURNAL_XATTR_GONE:
 		return replay_xattr(inode, view);
-	case JOURNAL_HOME:
+	case JOURNAL_QUOTA_DIR:
 		inode->quota_dir =
 		    restore_number(((const struct journal_quota_dir *)view->fixed)->quota_dir);
 		return 0;

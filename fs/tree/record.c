@@ -148,7 +148,7 @@ void record_quota_dir(struct fs *fs, const struct inode *inode)
 {
 	struct journal_quota_dir quota_dir = {.ino = inode->ino, .quota_dir = quota_dir_ino(inode)};
 
-	record_append(fs, JOURNAL_HOME, &quota_dir, sizeof(quota_dir));
+	record_append(fs, JOURNAL_QUOTA_DIR, &quota_dir, sizeof(quota_dir));
 }
 
 void record_gone(struct fs *fs, const struct inode *inode)
@@ -186,7 +186,7 @@ void record_rename_quota_dir(struct record_rename *rename, const struct inode *i
 
 	*quota_dir =
 	    (struct journal_quota_dir){.ino = inode->ino, .quota_dir = quota_dir_ino(inode)};
-	rename->pieces[rename->n++] = record_piece(JOURNAL_HOME, quota_dir, sizeof(*quota_dir));
+	rename->pieces[rename->n++] = record_piece(JOURNAL_QUOTA_DIR, quota_dir, sizeof(*quota_dir));
 }
 
 static struct journal_open open_image(const struct inode *inode)
