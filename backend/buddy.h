@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BUDDY_BYTES	(2ULL << 20) /* a shared chunk */
+#define BUDDY_BYTES	(2ULL << 20) /* one shared chunk */
 #define BUDDY_MIN_ORDER 12	     /* 4 KiB */
 #define BUDDY_MAX_ORDER 21	     /* the whole chunk */
 

@@ -88,7 +88,7 @@ static void device_try_reset(struct resetter *resetter, struct device *device,
 		  strerror(-rc));
 }
 
-static void patient_admit(struct failing *failing)
+static void failing_begin(struct failing *failing)
 {
 	int64_t now = clock_ms();
 
@@ -105,7 +105,7 @@ static int64_t device_check(struct resetter *resetter, struct device *device,
 	if (!atomic_load(&device->failed) || atomic_load(&device->health.given_up))
 		return NEVER;
 	if (!failing->failed_at)
-		patient_admit(failing);
+		failing_begin(failing);
 	if (failing->tries >= TRIES_MAX)
 		device_give_up(resetter, device, failing);
 	else if (failing->due <= clock_ms())

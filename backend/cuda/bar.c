@@ -10,7 +10,7 @@
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 
-/* The best way comes first. */
+/* Best first. */
 static const struct {
 	enum bar_provider provider;
 	const struct bar_way *way;

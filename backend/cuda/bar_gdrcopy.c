@@ -30,7 +30,7 @@ struct gdr_state {
 	pthread_mutex_t lock; /* held in every call, because the library is not thread-safe */
 };
 
-/* A mapped chunk. */
+/* One mapped chunk. */
 struct gdr_mapping {
 	gm_gdr_mh_t handle;
 	void *base; /* from gdr_map; may begin before the chunk */

@@ -46,8 +46,8 @@ static int dma_read(struct test *test, uint64_t offset, void *block)
 	return rc < 0 ? rc : waited;
 }
 
-static int compare(const uint8_t *wanted, const uint8_t *seen, uint64_t offset,
-		   const char *direction, char *why)
+static int block_compare(const uint8_t *wanted, const uint8_t *seen, uint64_t offset,
+			 const char *direction, char *why)
 {
 	if (memcmp(wanted, seen, BLOCK_BYTES) == 0)
 		return 0;
@@ -67,7 +67,7 @@ static int test_round(struct test *test, unsigned round, char *why)
 		if (rc < 0)
 			break;
 		stream_load(seen, test->mapping + blocks[i], BLOCK_BYTES);
-		rc = compare(wanted, seen, blocks[i], "read through the mapping", why);
+		rc = block_compare(wanted, seen, blocks[i], "read through the mapping", why);
 	}
 	for (unsigned i = 0; i < BLOCKS && rc == 0; i++) {
 		block_fill(wanted, blocks[i], 2 * round + 1);
@@ -75,7 +75,8 @@ static int test_round(struct test *test, unsigned round, char *why)
 		stream_fence();
 		rc = dma_read(test, blocks[i], seen);
 		if (rc == 0)
-			rc = compare(wanted, seen, blocks[i], "written through the mapping", why);
+			rc = block_compare(wanted, seen, blocks[i], "written through the mapping",
+					   why);
 	}
 	return rc;
 }

@@ -45,7 +45,7 @@ struct vulkan_state {
 	VkPhysicalDevice physical;
 	VkDevice device;
 	uint32_t memory_type;
-	PFN_vkMapMemory2KHR map_at; /* NULL: the address of a mapping cannot be chosen */
+	PFN_vkMapMemory2KHR map_at; /* NULL: a mapping cannot be placed */
 	INSTANCE_FUNCTIONS(VULKAN_FIELD)
 	DEVICE_FUNCTIONS(VULKAN_FIELD)
 };

@@ -16,7 +16,7 @@ struct cuda_chunk;
 enum peers_state {
 	PEERS_NONE,	/* no peers, or the driver refused */
 	PEERS_WAITING,	/* in the queue */
-	PEERS_GRANTING, /* a thread is granting at this moment */
+	PEERS_GRANTING, /* by some thread, at this moment */
 	PEERS_GRANTED
 };
 

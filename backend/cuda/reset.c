@@ -48,7 +48,7 @@ static int scratch_memory(struct cuda_device *device, struct scratch *scratch)
 	}
 	if (rc != -ENOSPC)
 		return rc;
-	/* The device's memory is full. */
+	/* The device is full. */
 	scratch->bytes = CHUNK_ALIGN;
 	return dma_result(device, device->cuda->cu.cuMemHostAlloc(&scratch->host, CHUNK_ALIGN, 0),
 			  "cuMemHostAlloc");

@@ -46,7 +46,7 @@ static void fault_call(const struct journal *journal)
 }
 
 /* More threads than JOURNAL_WRITERS share writers. */
-static struct journal_writer *writer_mine(struct journal *journal)
+static struct journal_writer *writer_own(struct journal *journal)
 {
 	static _Atomic unsigned threads;
 	static _Thread_local unsigned mine;
@@ -89,7 +89,7 @@ struct journal_slot *journal_slot(struct journal *journal, uint32_t slot)
 
 /* Takes a segment with room for bytes of records and leaves spare units. The writer's lock is held.
  */
-static int segment_take(struct journal *journal, struct journal_writer *writer, uint64_t bytes,
+static int segment_alloc(struct journal *journal, struct journal_writer *writer, uint64_t bytes,
 			uint64_t spare)
 {
 	struct journal_header *header = journal->header;
@@ -131,12 +131,12 @@ int journal_room_now(struct journal *journal)
 {
 	if (!journal)
 		return 0;
-	struct journal_writer *writer = writer_mine(journal);
+	struct journal_writer *writer = writer_own(journal);
 
 	scoped_lock(&writer->lock);
 	return writer_has_room(writer, ROOM_BYTES)
 		   ? 0
-		   : segment_take(journal, writer, ROOM_BYTES, SPARE_UNITS);
+		   : segment_alloc(journal, writer, ROOM_BYTES, SPARE_UNITS);
 }
 
 int journal_room(struct journal *journal)
@@ -215,10 +215,10 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 		return;
 	for (unsigned i = 0; i < n; i++)
 		bytes += journal_align(piece_bytes(&pieces[i]));
-	struct journal_writer *writer = writer_mine(journal);
+	struct journal_writer *writer = writer_own(journal);
 
 	scoped_lock(&writer->lock);
-	if (!writer_has_room(writer, bytes) && segment_take(journal, writer, bytes, 0) < 0) {
+	if (!writer_has_room(writer, bytes) && segment_alloc(journal, writer, bytes, 0) < 0) {
 		journal_fail(journal, bytes);
 		return;
 	}

@@ -76,7 +76,7 @@ static int taken_fd(struct msghdr *packet)
 	return fd;
 }
 
-static bool sound(const struct ipc_message *message, size_t bytes)
+static bool message_is_valid(const struct ipc_message *message, size_t bytes)
 {
 	return bytes == sizeof(*message) && message->magic == IPC_MAGIC &&
 	       message->version == IPC_VERSION && message->type > 0 && message->type < IPC_TYPES &&
@@ -100,7 +100,8 @@ static int receive_packet(int ipc, struct ipc_message *message, int *fd, int fla
 	if (n < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
 	*fd = taken_fd(&packet);
-	if (n > 0 && !(packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && sound(message, (size_t)n))
+	if (n > 0 && !(packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+	    message_is_valid(message, (size_t)n))
 		return 0;
 	/* MSG_CTRUNC: the process had no room for another descriptor. */
 	int error = n == 0 ? -EPIPE : packet.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
