@@ -90,7 +90,7 @@ struct journal_slot *journal_slot(struct journal *journal, uint32_t slot)
 /* Takes a segment with room for bytes of records and leaves spare units. The writer's lock is held.
  */
 static int segment_alloc(struct journal *journal, struct journal_writer *writer, uint64_t bytes,
-			uint64_t spare)
+			 uint64_t spare)
 {
 	struct journal_header *header = journal->header;
 	unsigned half = journal_newest(atomic_load(&header->state));

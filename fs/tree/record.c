@@ -186,7 +186,8 @@ void record_rename_quota_dir(struct record_rename *rename, const struct inode *i
 
 	*quota_dir =
 	    (struct journal_quota_dir){.ino = inode->ino, .quota_dir = quota_dir_ino(inode)};
-	rename->pieces[rename->n++] = record_piece(JOURNAL_QUOTA_DIR, quota_dir, sizeof(*quota_dir));
+	rename->pieces[rename->n++] =
+	    record_piece(JOURNAL_QUOTA_DIR, quota_dir, sizeof(*quota_dir));
 }
 
 static struct journal_open open_image(const struct inode *inode)
