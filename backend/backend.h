@@ -92,15 +92,12 @@ struct chunk {
 	atomic_bool lost;   /* the bytes could not be read after a reset: -EIO */
 	atomic_bool handed_out; /* another process may have the chunk mapped; set and read by fs/ */
 	struct chunk *prev, *next, *next_dropped; /* health.c */
-	_Atomic(void *) bar; /* CPU address of the mapping, or NULL; used under bar_guard */
-	struct brlock
-	    bar_guard; /* read-locked while the mapping is used, write-locked while removed */
-	_Atomic uint32_t
-	    bar_heat; /* unmapped: number of small accesses; mapped: used since the last look */
+	_Atomic(void *) bar;	    /* CPU address of the mapping, or NULL; used under bar_guard */
+	struct brlock bar_guard;    /* read-locked: in use; write-locked: being removed */
+	_Atomic uint32_t bar_heat;  /* unmapped: small accesses so far; mapped: used lately */
 	_Atomic uint8_t bar_policy; /* enum map_policy */
 	atomic_bool bar_refused;    /* mapping failed once: do not try again */
-	struct chunk *bar_prev,
-	    *bar_next; /* the device's list of mapped chunks that may be evicted */
+	struct chunk *bar_prev, *bar_next; /* mapped chunks that may be evicted */
 };
 
 /* A part of a chunk, as an extent of a file refers to. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Copies between host/ and a GPU with registered pages of the file. */
-/* Copies between host/ and a GPU that can be given the pages of a file themselves. */
 #include "backend/providers.h"
 #include "fs/file/host_pin.h"
 #include "tests/unit/file_fixture.h"
