@@ -27,13 +27,12 @@ struct losses {
 
 static void file_log_lost(struct fs *fs, struct inode *inode, uint64_t bytes)
 {
-	char path[PATH_MAX];
+	char path[TREE_ABSOLUTE_MAX];
 
-	if (tree_path(fs, inode, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "/ an unlinked file, inode %" PRIu64, inode->ino);
-	log_error("%s%s: lost: %" PRIu64 " bytes of the file cannot be read any more: EIO "
+	tree_path_absolute(fs, inode, path);
+	log_error("%s: lost: %" PRIu64 " bytes of the file cannot be read any more: EIO "
 		  "until the file is truncated and written again, or removed",
-		  fs->options.mountpoint, path, bytes);
+		  path, bytes);
 }
 
 static struct losses files_count_lost(struct fs *fs, const struct device *device)

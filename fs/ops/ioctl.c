@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "fs/share/viewer.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/inode_table.h"
+#include "fs/tree/tree.h"
 #include "fs/tree/user_limits.h"
 
 /* info->fh records how the process opened the file; only the kernel can name a handle. */
@@ -97,7 +97,7 @@ static void saved_name_first_failed(struct op *op, uint64_t ino, char name[GPUME
 		inode_put(op->fs, inode, 1);
 	}
 	if (!*path || snprintf(name, GPUMEM_SAVED_FIRST, "%s", path) >= GPUMEM_SAVED_FIRST)
-		snprintf(name, GPUMEM_SAVED_FIRST, "inode %" PRIu64, ino);
+		tree_number_text(ino, name, GPUMEM_SAVED_FIRST);
 }
 
 static void ioctl_save(struct op *op, fuse_req_t req)

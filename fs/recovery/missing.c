@@ -32,22 +32,20 @@ bool restore_is_missing(int error)
 
 static void log_missing(struct restore *restore, struct inode *inode, int error)
 {
-	struct fs *fs = restore->fs;
-	char path[PATH_MAX];
+	char path[TREE_ABSOLUTE_MAX];
 
 	if (restore->n_missing++ >= NAMED_MAX)
 		return;
-	if (tree_path(fs, inode, path, sizeof(path)) < 0)
-		snprintf(path, sizeof(path), "/inode %" PRIu64, inode->ino);
+	tree_path_absolute(restore->fs, inode, path);
 	if (error == -EUCLEAN)
-		log_error("%s%s: lost: the journal's record of its memory is inconsistent. The "
+		log_error("%s: lost: the journal's record of its memory is inconsistent. The "
 			  "file gives EIO until it is emptied or removed",
-			  fs->options.mountpoint, path);
+			  path);
 	else
 		log_error(
-		    "%s%s: its memory cannot be had: %s. The file gives EIO until it is emptied "
+		    "%s: its memory cannot be had: %s. The file gives EIO until it is emptied "
 		    "or removed, or a later daemon finds its memory",
-		    fs->options.mountpoint, path, strerror(-error));
+		    path, strerror(-error));
 }
 
 void restore_missing(struct restore *restore, struct inode *inode, int error)

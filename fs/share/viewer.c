@@ -2,9 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/share/viewer.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "common/cleanup.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/tree.h"
@@ -31,6 +28,8 @@ bool viewer_sees_lease(const struct viewer *viewer, struct inode *inode, uid_t h
 void viewer_path(struct fs *fs, const struct viewer *viewer, struct inode *inode,
 		 char path[PATH_MAX])
 {
-	if (!viewer_sees_file(viewer, inode) || tree_path(fs, inode, path, PATH_MAX) < 0)
-		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
+	if (viewer_sees_file(viewer, inode))
+		tree_path_text(fs, inode, path, PATH_MAX);
+	else
+		tree_number_text(inode->ino, path, PATH_MAX);
 }

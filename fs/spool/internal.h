@@ -147,8 +147,6 @@ int spool_commit(struct spool *spool, const struct spool_record *record);
 
 /* --- spool.c */
 
-/* For the log: the path of the inode, or its number if the inode has no name. */
-void spool_path_text(struct fs *fs, struct inode *inode, char path[PATH_MAX]);
 /* Logs and counts that the inode could not be saved. Returns error. */
 int spool_failed(struct fs *fs, struct inode *inode, int error);
 

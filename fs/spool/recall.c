@@ -17,6 +17,7 @@
 #include "fs/file/file.h"
 #include "fs/spool/internal.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/tree.h"
 
 #define DIRECT_ALIGN 4096
 
@@ -141,7 +142,7 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 {
 	char path[PATH_MAX];
 
-	spool_path_text(fs, inode, path);
+	tree_path_text(fs, inode, path, PATH_MAX);
 	log_error("%s: the copy in %s/.spool, number %" PRIu64
 		  ", is damaged: %s: opening the file is "
 		  "an input/output error until the file is removed; the copy stays unchanged",
@@ -156,7 +157,7 @@ static void log_later(struct fs *fs, struct inode *inode, int error)
 {
 	char path[PATH_MAX];
 
-	spool_path_text(fs, inode, path);
+	tree_path_text(fs, inode, path, PATH_MAX);
 	log_warn("%s: cannot be brought back from the spool now: %s: the next open tries again",
 		 path, strerror(-error));
 }

@@ -27,17 +27,11 @@
 /* Milliseconds between two requests to the service manager for more time (NOTIFY_EXTEND). */
 #define EXTEND_MS 10000
 
-void spool_path_text(struct fs *fs, struct inode *inode, char path[PATH_MAX])
-{
-	if (tree_path(fs, inode, path, PATH_MAX) < 0)
-		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
-}
-
 int spool_failed(struct fs *fs, struct inode *inode, int error)
 {
 	char path[PATH_MAX];
 
-	spool_path_text(fs, inode, path);
+	tree_path_text(fs, inode, path, PATH_MAX);
 	/* Every fsync tries again, so the log line is limited. */
 	log_caller_error("%s: cannot be saved to the spool: %s: the file stays in memory, and its "
 			 "previous copy in %s",

@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/trace/observe.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 
@@ -26,10 +25,8 @@ static const char *place_path(struct fs *fs, struct inode *inode, const char *na
 {
 	if (!inode)
 		return "";
-	int length = tree_path(fs, inode, place->path, PATH_MAX);
+	int length = tree_path_text(fs, inode, place->path, PATH_MAX);
 
-	if (length < 0)
-		length = snprintf(place->path, PATH_MAX, "inode %" PRIu64, inode->ino);
 	if (name)
 		snprintf(place->path + length, sizeof(place->path) - (size_t)length, "%s%s",
 			 place->path[length - 1] == '/' ? "" : "/", name);

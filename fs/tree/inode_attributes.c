@@ -18,12 +18,6 @@
 #include "fs/tree/tree.h"
 #include "fs/tree/user_limits.h"
 
-static void inode_path(struct fs *fs, struct inode *inode, char path[PATH_MAX])
-{
-	if (tree_path(fs, inode, path, PATH_MAX) < 0)
-		snprintf(path, PATH_MAX, "inode %" PRIu64, inode->ino);
-}
-
 static int attribute_refuse(enum attr_id id, const char *path, const char *why)
 {
 	log_warn("%s: %s: %s", path, attributes_name(id), why);
@@ -130,7 +124,7 @@ int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, en
 	uint64_t limit;
 	int error;
 
-	inode_path(fs, inode, path);
+	tree_path_text(fs, inode, path, PATH_MAX);
 	if (attributes_read_only(id)) {
 		log_warn("%s: %s is read-only", path, attributes_name(id));
 		return -EPERM;
@@ -155,7 +149,7 @@ int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode,
 		return -ENODATA;
 	if (id >= ATTR_VALUES)
 		return quota_set(fs, inode, id, UINT64_MAX, caller);
-	inode_path(fs, inode, path);
+	tree_path_text(fs, inode, path, PATH_MAX);
 	attributes_reset(id, &values);
 	return attribute_set(fs, copier, inode, id, &values, path, caller);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,4 +63,27 @@ int tree_path(struct fs *fs, struct inode *inode, char *path, size_t bytes)
 		return -ENAMETOOLONG;
 	memmove(path, at, (size_t)(end - at) + 1);
 	return (int)(end - at);
+}
+
+int tree_number_text(uint64_t ino, char *text, size_t bytes)
+{
+	return snprintf(text, bytes, "inode %" PRIu64, ino);
+}
+
+int tree_path_text(struct fs *fs, struct inode *inode, char *text, size_t bytes)
+{
+	int length = tree_path(fs, inode, text, bytes);
+
+	return length < 0 ? tree_number_text(inode->ino, text, bytes) : length;
+}
+
+void tree_path_absolute(struct fs *fs, struct inode *inode, char path[TREE_ABSOLUTE_MAX])
+{
+	int length = snprintf(path, PATH_MAX, "%s", fs->options.mountpoint);
+	char *below = path + (length < PATH_MAX ? length : PATH_MAX - 1);
+
+	if (tree_path(fs, inode, below, PATH_MAX) < 0) {
+		*below = '/';
+		tree_number_text(inode->ino, below + 1, PATH_MAX - 1);
+	}
 }

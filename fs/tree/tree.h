@@ -6,6 +6,7 @@
 #ifndef FS_TREE_TREE_H
 #define FS_TREE_TREE_H
 
+#include <limits.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -60,5 +61,13 @@ bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits);
 /* The inode's path below the mount ("/gpu0/a"), by any of its names: the length, or -ENAMETOOLONG.
  * A file without names gives "/gpu0/ (deleted)". For messages and .gpumem/mappings. */
 int tree_path(struct fs *fs, struct inode *inode, char *path, size_t bytes);
+
+/* For messages. tree_number_text: "inode N". tree_path_text: as tree_path, or "inode N" for a path
+ * that does not fit. Both return the length; text has room for "inode N". tree_path_absolute: with
+ * the mountpoint in front ("/mnt/gpu0/a", "/mnt/inode N"). */
+int tree_number_text(uint64_t ino, char *text, size_t bytes);
+int tree_path_text(struct fs *fs, struct inode *inode, char *text, size_t bytes);
+#define TREE_ABSOLUTE_MAX (2 * PATH_MAX)
+void tree_path_absolute(struct fs *fs, struct inode *inode, char path[TREE_ABSOLUTE_MAX]);
 
 #endif
