@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* copy_file_range(2). The first attempt holds both guards shared. If the target lacks memory, a
- * second attempt holds the target's guard exclusive, so that new memory needs no zeroing and no
- * reader sees the memory before the copy is complete. */
+/* copy_file_range(2). The first attempt holds the layout_lock of both files shared. If the target
+ * lacks memory, a second attempt holds the target's layout_lock exclusive, so that new memory needs
+ * no zeroing and no reader sees the memory before the copy is complete. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -18,13 +18,13 @@
  * machine. */
 #define LARGE_PIECE (16ULL << 20)
 
-enum guard_mode { GUARD_SHARED, GUARD_EXCLUSIVE };
+enum lock_mode { LOCK_SHARED, LOCK_EXCLUSIVE };
 
 struct copying {
 	struct file *from, *to;
 	const struct file_call *call;
 	uint64_t from_offset, to_offset, bytes;
-	enum guard_mode mode; /* how the target's guard is held */
+	enum lock_mode mode; /* how the target's layout_lock is held */
 	brlock_token from_token, to_token;
 	struct extents fresh;	      /* memory allocated for this copy */
 	struct allocation allocation; /* the allocation of fresh */
@@ -32,35 +32,36 @@ struct copying {
 	uint64_t done; /* target in host/: bytes copied */
 };
 
-static void guard_lock(struct copying *copying, struct file *file)
+static void file_lock(struct copying *copying, struct file *file)
 {
-	if (file == copying->to && copying->mode == GUARD_EXCLUSIVE)
-		brlock_write_lock(&file->guard);
+	if (file == copying->to && copying->mode == LOCK_EXCLUSIVE)
+		brlock_write_lock(&file->layout_lock);
 	else if (file == copying->to)
-		copying->to_token = brlock_read_lock(&file->guard);
+		copying->to_token = brlock_read_lock(&file->layout_lock);
 	else
-		copying->from_token = brlock_read_lock(&file->guard);
+		copying->from_token = brlock_read_lock(&file->layout_lock);
 }
 
-/* By address, so that two copies in opposite directions do not wait for each other. */
-static void guards_lock(struct copying *copying)
+/* In the order of the addresses, so that two copies in opposite directions do not wait for each
+ * other. */
+static void files_lock(struct copying *copying)
 {
 	struct file *first = copying->from < copying->to ? copying->from : copying->to;
 	struct file *second = first == copying->from ? copying->to : copying->from;
 
-	guard_lock(copying, first);
+	file_lock(copying, first);
 	if (second != first)
-		guard_lock(copying, second);
+		file_lock(copying, second);
 }
 
-static void guards_unlock(struct copying *copying)
+static void files_unlock(struct copying *copying)
 {
-	if (copying->mode == GUARD_EXCLUSIVE)
-		brlock_write_unlock(&copying->to->guard);
+	if (copying->mode == LOCK_EXCLUSIVE)
+		brlock_write_unlock(&copying->to->layout_lock);
 	else
-		brlock_read_unlock(&copying->to->guard, copying->to_token);
+		brlock_read_unlock(&copying->to->layout_lock, copying->to_token);
 	if (copying->from != copying->to)
-		brlock_read_unlock(&copying->from->guard, copying->from_token);
+		brlock_read_unlock(&copying->from->layout_lock, copying->from_token);
 }
 
 static uint64_t target_offset(const struct copying *copying, uint64_t from)
@@ -229,7 +230,7 @@ static int copy_runs(struct copying *copying)
 
 static ssize_t copy_to_device(struct copying *copying)
 {
-	int rc = copying->mode == GUARD_EXCLUSIVE ? target_alloc(copying) : 0;
+	int rc = copying->mode == LOCK_EXCLUSIVE ? target_alloc(copying) : 0;
 
 	if (rc == 0)
 		rc = target_zero_around(copying);
@@ -276,7 +277,7 @@ static bool copy_overlaps(const struct copying *copying)
 	       copying->to_offset < copying->from_offset + copying->bytes;
 }
 
-/* -EAGAIN: try again with the target's guard held exclusive. */
+/* -EAGAIN: try again with the target's layout_lock held exclusive. */
 static ssize_t copy_locked(struct copying *copying)
 {
 	uint64_t size = file_size(copying->from);
@@ -290,20 +291,20 @@ static ssize_t copy_locked(struct copying *copying)
 	if (!(file_is_device(copying->from) && file_is_device(copying->to)) &&
 	    copying->bytes > HOST_STEP)
 		copying->bytes = HOST_STEP;
-	if (copying->mode == GUARD_SHARED && target_lacks_memory(copying))
+	if (copying->mode == LOCK_SHARED && target_lacks_memory(copying))
 		return -EAGAIN;
 	return file_is_device(copying->to) ? copy_to_device(copying) : copy_to_object(copying);
 }
 
 static ssize_t copy_once(struct copying copying)
 {
-	guards_lock(&copying);
+	files_lock(&copying);
 
 	ssize_t n = copy_locked(&copying);
 
 	bounce_free(copying.bounce);
 	extents_free(&copying.fresh);
-	guards_unlock(&copying);
+	files_unlock(&copying);
 	return n;
 }
 
@@ -334,6 +335,6 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 		return n;
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	copying.mode = GUARD_EXCLUSIVE;
+	copying.mode = LOCK_EXCLUSIVE;
 	return copy_once(copying);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files in gpuN/: the operations that fs/file/file.c calls with the guard held, shared or exclusive
- * as noted, and the allocation and freeing of device memory. */
+/* Files in gpuN/: the operations that fs/file/file.c calls with layout_lock held, shared or
+ * exclusive as noted, and the allocation and freeing of device memory. */
 #ifndef FS_FILE_DEVICE_H
 #define FS_FILE_DEVICE_H
 

@@ -84,7 +84,7 @@ static int file_own_chunks(struct file *file, const struct file_call *call)
 	return rc;
 }
 
-/* Guard held. */
+/* layout_lock is held. */
 static int lease_check_access(const struct file *file, enum file_share_access access)
 {
 	return access == FILE_SHARE_READ && file_is_device(file) ? -EPERM : 0;
@@ -99,7 +99,7 @@ static int file_make_exportable(struct file *file, const struct file_call *call)
 	return host_make_object(file, atomic_load(&file->volume), call);
 }
 
-/* Guard held: whether chunks of this file alone back all bytes of the file. */
+/* layout_lock is held: whether chunks of this file alone back all bytes of the file. */
 static bool chunks_are_exportable(const struct file *file)
 {
 	uint64_t end = align_up(atomic_load(&file->fields->size), CHUNK_ALIGN), at = 0;
@@ -116,7 +116,7 @@ static bool chunks_are_exportable(const struct file *file)
 	return at >= end;
 }
 
-/* Guard held: whether a lease needs no trimming, allocation or copying first. */
+/* layout_lock is held: whether a lease needs no trimming, allocation or copying first. */
 static bool lease_is_immediate(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))
@@ -127,30 +127,30 @@ static bool lease_is_immediate(struct file *file, const struct file_call *call)
 	return (file_is_held(file) || !device_has_ahead(file, call)) && chunks_are_exportable(file);
 }
 
-/* Takes the guard, exclusive, if the lease is allowed. With FILE_NO_WAIT also -EINPROGRESS if the
+/* Takes layout_lock, exclusive, if the lease is allowed. With FILE_NO_WAIT also -EINPROGRESS if the
  * file needs work first. */
-static int lease_guard(struct file *file, const struct file_call *call,
-		       enum file_share_access access, enum file_wait wait)
+static int lease_lock(struct file *file, const struct file_call *call,
+		      enum file_share_access access, enum file_wait wait)
 {
 	if (wait == FILE_NO_WAIT &&
-	    (journal_room_now(call->journal) || !brlock_write_trylock(&file->guard)))
+	    (journal_room_now(call->journal) || !brlock_write_trylock(&file->layout_lock)))
 		return -EINPROGRESS;
 	if (wait == FILE_MAY_WAIT) {
 		if (journal_room(call->journal))
 			return -ENOSPC;
-		brlock_write_lock(&file->guard);
+		brlock_write_lock(&file->layout_lock);
 	}
 	int rc = lease_check_access(file, access);
 
 	if (rc == 0 && wait == FILE_NO_WAIT && !lease_is_immediate(file, call))
 		rc = -EINPROGRESS;
 	if (rc < 0)
-		brlock_write_unlock(&file->guard);
+		brlock_write_unlock(&file->layout_lock);
 	return rc;
 }
 
-/* Guard held exclusive. A lease for reading an object gives the same as a mapping in POSIX: the
- * reader keeps the object even after the file has left the object. */
+/* layout_lock is held, exclusive. A lease for reading an object gives the same as a mapping in
+ * POSIX: the reader keeps the object even after the file has left the object. */
 static enum file_lease_kind lease_count(struct file *file, enum file_share_access access)
 {
 	bool loose = !file_is_device(file) && access != FILE_SHARE_WRITE;
@@ -160,7 +160,7 @@ static enum file_lease_kind lease_count(struct file *file, enum file_share_acces
 	return loose ? FILE_LEASE_LOOSE : FILE_LEASE_HOLDS;
 }
 
-/* The guard has been held exclusive since lease_count. */
+/* layout_lock has been held exclusive since lease_count. */
 static void lease_uncount(struct file *file, enum file_lease_kind kind)
 {
 	atomic_fetch_sub(kind == FILE_LEASE_LOOSE ? &file->loose : &file->held, 1);
@@ -171,7 +171,7 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 	       enum file_wait wait)
 {
 	enum file_lease_kind kind = FILE_LEASE_HOLDS;
-	int rc = lease_guard(file, call, access, wait);
+	int rc = lease_lock(file, call, access, wait);
 
 	if (rc < 0)
 		return rc;
@@ -185,7 +185,7 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 		if (rc < 0)
 			lease_uncount(file, kind);
 	}
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->layout_lock);
 	return rc < 0 ? rc : (int)kind;
 }
 
@@ -237,22 +237,22 @@ bool file_is_loose(const struct file *file)
 
 void file_set_handed_out(struct file *file)
 {
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 
 	EXTENTS_FOREACH (extent, &file->extents)
 		atomic_store(&extent->span.chunk->handed_out, span_owns_chunk(&extent->span));
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 }
 
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
 		    enum file_wait wait)
 {
-	int rc = lease_guard(file, call, access, wait);
+	int rc = lease_lock(file, call, access, wait);
 
 	if (rc < 0)
 		return rc;
 	rc = file_make_exportable(file, call);
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->layout_lock);
 	return rc;
 }
 
@@ -310,7 +310,7 @@ static int object_export(int object, uint64_t size, enum file_share_access acces
 	return chunk->fd < 0 ? -errno : 1;
 }
 
-/* Guard held. */
+/* layout_lock is held. */
 static struct file_place file_place_read(const struct file *file)
 {
 	return (struct file_place){.volume = file_volume(file), .size = file_size(file)};
@@ -322,8 +322,8 @@ int file_export(struct file *file, enum file_share_access access, enum file_wait
 	brlock_token token = NULL;
 
 	if (wait == FILE_MAY_WAIT)
-		token = brlock_read_lock(&file->guard);
-	else if (!brlock_read_trylock(&file->guard, &token))
+		token = brlock_read_lock(&file->layout_lock);
+	else if (!brlock_read_trylock(&file->layout_lock, &token))
 		return -EINPROGRESS;
 	int object = atomic_load(&file->fd);
 	struct file_place at = file_place_read(file);
@@ -336,7 +336,7 @@ int file_export(struct file *file, enum file_share_access access, enum file_wait
 		rc = extents_export(&file->extents, at.size, first, chunks, max);
 	else if (rc == 0 && object >= 0 && first == 0 && max > 0)
 		rc = object_export(object, at.size, access, chunks);
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 	if (rc >= 0)
 		*place = at;
 	return rc;

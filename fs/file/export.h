@@ -14,15 +14,15 @@ struct file_chunk {
 
 /* The access that a lease gives: read only; read, by readers that the file trusts with writable
  * memory; or write. A process that has a chunk of a device can write to the chunk, so
- * FILE_SHARE_READ is -EPERM on a device. Checked under the file's guard each time, because a file
- * moves between volumes. */
+ * FILE_SHARE_READ is -EPERM on a device. Checked under the file's layout_lock each time, because a
+ * file moves between volumes. */
 enum file_share_access { FILE_SHARE_READ, FILE_SHARE_TRUSTED, FILE_SHARE_WRITE };
 
 /* The effect of a lease on its file: the lease keeps the file's memory; the lease keeps no memory;
  * or the lease was dropped. */
 enum file_lease_kind { FILE_LEASE_HOLDS, FILE_LEASE_LOOSE, FILE_LEASE_DROPPED };
 
-/* FILE_NO_WAIT: -EINPROGRESS without a change if another thread holds the guard, if the file must
+/* FILE_NO_WAIT: -EINPROGRESS without a change if another thread holds layout_lock, if the file must
  * be made exportable first, or if the file has more than FILE_QUICK_CHUNKS chunks: an export takes
  * the driver some 30 us. */
 enum file_wait { FILE_MAY_WAIT, FILE_NO_WAIT };
@@ -41,7 +41,7 @@ void file_lease_loosen(struct file *file);
 /* The lease stops keeping memory, though its sharer may still have the memory mapped. Memory that
  * the file frees meanwhile goes to no other file before file_lease_end (old_memory.h). */
 void file_lease_drop(struct file *file, enum file_lease_kind kind);
-/* May wait for the guard. */
+/* May wait for layout_lock. */
 void file_lease_end(struct file *file, enum file_lease_kind kind);
 /* Ends this many leases of kind FILE_LEASE_HOLDS. */
 void file_unlease(struct file *file, uint32_t leases);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The common part of gpuN/ and host/ files: the guard, the limits of offsets, and the choice
- * between device.h and host.h. A move can change a file's volume whenever the guard is free, so the
- * choice is made under the guard. */
+/* The common part of gpuN/ and host/ files: layout_lock, the limits of offsets, and the choice
+ * between device.h and host.h. A move can change a file's volume whenever layout_lock is free, so
+ * the choice is made under layout_lock. */
 #include "fs/file/file.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ struct file *file_make(void *memory, struct volume *volume)
 {
 	struct file *made = memory;
 
-	brlock_init(&made->guard);
+	brlock_init(&made->layout_lock);
 	atomic_init(&made->volume, volume);
 	atomic_init(&made->fd, -1);
 	made->fields = &made->own;
@@ -72,7 +72,7 @@ void file_end(struct file *file, const struct file_call *call)
 		file_count_object(call, -1);
 	}
 	free(file_missing(file));
-	brlock_destroy(&file->guard);
+	brlock_destroy(&file->layout_lock);
 }
 
 void file_set_fields(struct file *file, struct file_fields *fields)
@@ -90,7 +90,7 @@ void file_restore_free(struct file *file)
 		close(fd);
 	extents_free(&file->extents);
 	free(file_missing(file));
-	brlock_destroy(&file->guard);
+	brlock_destroy(&file->layout_lock);
 	free(file);
 }
 
@@ -161,11 +161,11 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 	if (bytes > FILE_SIZE_MAX - offset)
 		bytes = FILE_SIZE_MAX - offset;
 
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 	ssize_t n = file_is_device(file) ? device_read(file, call, to, bytes, offset)
 					 : host_read(file, to, bytes, offset);
 
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 	return n;
 }
 
@@ -174,12 +174,12 @@ static int file_make_room(struct file *file, const struct file_call *call, uint6
 {
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	brlock_write_lock(&file->guard);
+	brlock_write_lock(&file->layout_lock);
 
 	int rc = file_is_device(file) ? device_make_room(file, call, from, end)
 				      : host_make_object(file, atomic_load(&file->volume), call);
 
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->layout_lock);
 	return rc;
 }
 
@@ -198,12 +198,12 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 		bytes = FILE_SIZE_MAX - offset;
 
 	for (;;) {
-		brlock_token token = brlock_read_lock(&file->guard);
+		brlock_token token = brlock_read_lock(&file->layout_lock);
 		ssize_t n = file_is_device(file)
 				? device_write(file, call, from, bytes, offset, refused)
 				: host_write(file, call, from, bytes, offset, refused);
 
-		brlock_read_unlock(&file->guard, token);
+		brlock_read_unlock(&file->layout_lock, token);
 		if (n != 0)
 			return n;
 		/* Another thread may punch the memory away before the next try. */
@@ -217,7 +217,7 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 		return -EFBIG;
 	if (size && file_is_missing(file))
 		return -EIO;
-	brlock_write_lock(&file->guard);
+	brlock_write_lock(&file->layout_lock);
 
 	/* A file that sharers have mapped only grows. */
 	bool leased = file_is_held(file) && size <= file_size(file);
@@ -231,7 +231,7 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 		rc = device_truncate(file, call, size);
 	else
 		rc = host_truncate(file, call, size);
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->layout_lock);
 	return rc;
 }
 
@@ -276,7 +276,7 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 	}
 	if (kind != FALLOC_FL_PUNCH_HOLE && journal_room(call->journal))
 		return -ENOSPC;
-	brlock_write_lock(&file->guard);
+	brlock_write_lock(&file->layout_lock);
 
 	int rc;
 
@@ -286,7 +286,7 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 		rc = device_fallocate(file, call, mode, offset, offset + bytes);
 	else
 		rc = host_allocate(file, call, mode, offset, offset + bytes);
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->layout_lock);
 	return rc;
 }
 
@@ -299,30 +299,30 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 	if (offset >= FILE_SIZE_MAX)
 		return -ENXIO;
 
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 	int64_t found = file_is_device(file) ? device_seek(file, offset, whence)
 					     : host_seek(file, offset, whence);
 
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 	return found;
 }
 
 int file_promise(struct file *file, const struct file_call *call)
 {
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 	int rc = file_is_device(file) ? -ENOTSUP : host_promise(file, call, &file->mapped);
 
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 	return rc;
 }
 
 void file_update_accounting(struct file *file, const struct file_call *call)
 {
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 
 	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
 		host_update_accounting(file, call, 0);
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 }
 
 bool file_is_out(const struct file *file)
@@ -348,18 +348,18 @@ void file_trim(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))
 		return;
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 	bool ahead = file_is_device(file) && device_has_ahead(file, call);
 
 	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
 		host_update_accounting(file, call, 0);
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 	if (!ahead)
 		return;
-	brlock_write_lock(&file->guard);
+	brlock_write_lock(&file->layout_lock);
 	if (file_is_device(file) && !file_is_held(file))
 		device_trim(file, call);
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->layout_lock);
 }
 
 bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
@@ -383,7 +383,7 @@ bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file
 
 uint64_t file_data_bytes(struct file *file, uint64_t unit)
 {
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 	uint64_t size = file_size(file), sum = 0, counted = 0; /* units before counted are in sum */
 	struct file_run run;
 
@@ -395,18 +395,18 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit)
 		sum += to - (from > counted ? from : counted);
 		counted = to;
 	}
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 	return sum;
 }
 
 static uint64_t file_bytes_where(struct file *file, bool (*is_so)(const struct chunk *chunk))
 {
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 	uint64_t bytes = 0;
 
 	EXTENTS_FOREACH (extent, &file->extents)
 		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 	return bytes;
 }
 
@@ -432,10 +432,10 @@ uint64_t file_lost(struct file *file)
 
 void file_apply_mapping(struct file *file, const struct file_call *call)
 {
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 
 	device_apply_mapping(&file->extents, call);
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 }
 
 static void object_describe(int fd, FILE *out)
@@ -451,7 +451,7 @@ static void object_describe(int fd, FILE *out)
 
 int file_describe(struct file *file, FILE *out)
 {
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 
 	EXTENTS_FOREACH (extent, &file->extents) {
 		/* An attribute cannot be longer, so do not use more memory for the text. */
@@ -462,11 +462,11 @@ int file_describe(struct file *file, FILE *out)
 	}
 	if (!file_is_device(file))
 		object_describe(atomic_load(&file->fd), out);
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 	return ferror(out) ? -ENOMEM : 0;
 }
 
-/* Without the guard: callers hold a lock that a rename takes while a move holds the guard. */
+/* Without layout_lock: callers hold a lock that a rename takes while a move holds layout_lock. */
 int file_object(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);

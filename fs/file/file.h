@@ -30,7 +30,7 @@ struct file_call {
 	struct copier *copier;
 	struct attr_values attrs;
 	/* Charges bytes of memory: 0 or -EDQUOT. Negative bytes give a charge back and always
-	 * succeed. Called under the file's guard. */
+	 * succeed. Called under the file's layout_lock. */
 	int (*charge)(void *quota_owner, int64_t bytes);
 	/* Counts a descriptor of an object: 1, or -1, which always succeeds. 0 or -ENOSPC. NULL:
 	 * descriptors are not counted. */
@@ -114,7 +114,7 @@ void file_trim(struct file *file, const struct file_call *call);
 int file_relayout(struct file *file, const struct file_call *call);
 
 /* Moves the bytes to another volume in two steps, so that a rename is all or nothing.
- * file_move_begin makes a copy (to NULL: on the same volume) and holds the guard, so all other
+ * file_move_begin makes a copy (to NULL: on the same volume) and holds layout_lock, so all other
  * calls on the file wait. file_move_end makes the copy the file's memory (commit) or drops the
  * copy; in between, the caller may take further locks. file_move_free frees the file's former
  * memory, after the reply, because that takes milliseconds; an allocation that needs this memory

@@ -203,7 +203,7 @@ static pthread_mutex_t *object_lock(const struct file *file)
 	return &making[(uintptr_t)file / sizeof(*file) % MAKING];
 }
 
-/* Also called without the guard (file_object). The journal has the object before any thread can
+/* Also called without layout_lock (file_object). The journal has the object before any thread can
  * write to the object. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
 {

@@ -2,13 +2,13 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files in host/: a shared-memory object for each file, created with the first byte. Programs may
  * write to the object without the daemon (passthrough, mappings), so size and blocks are read from
- * the object and never cached. The caller holds the guard, shared or exclusive as noted. */
+ * the object and never cached. The caller holds layout_lock, shared or exclusive as noted. */
 #ifndef FS_FILE_HOST_H
 #define FS_FILE_HOST_H
 
 #include "fs/file/internal.h"
 
-/* No guard. */
+/* No lock. */
 uint64_t host_object_size(int fd);
 uint64_t host_object_taken(int fd); /* bytes */
 uint64_t host_object_mtime(int fd); /* nanoseconds */
@@ -46,7 +46,7 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
  * Pass the result to host_update_accounting after the change, which corrects the charge. */
 int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 void host_update_accounting(struct file *file, const struct file_call *call, int64_t precharged);
-/* Charges the file by its size and adds a lease or mapping to *promises. NULL, with the guard
+/* Charges the file by its size and adds a lease or mapping to *promises. NULL, with layout_lock
  * exclusive: the lease is counted already. 0, -EDQUOT or -ENOSPC. Shared. */
 int host_promise(struct file *file, const struct file_call *call, _Atomic uint32_t *promises);
 /* Whether programs have the object: by a lease or handle, or by a mapping or descriptor that

@@ -33,12 +33,12 @@ void host_windows_free(struct host_windows *windows);
 
 /* The address of [offset, offset + bytes) of the file's object in a window, for COPY_DMA by the
  * device's copy engines; or NULL. The range must lie within a single stretch. The caller holds the
- * file's guard, shared, and memory of the device, until host_window_leave. */
+ * file's layout_lock, shared, and memory of the device, until host_window_leave. */
 char *host_window_enter(struct file *file, uint64_t offset, uint64_t bytes, struct device *device,
 			struct host_window **window);
 void host_window_leave(struct host_windows *windows, struct host_window *window);
 
-/* Closes the file's windows. Call before the object loses memory or is closed. Guard held,
+/* Closes the file's windows. Call before the object loses memory or is closed. layout_lock is held,
  * exclusive. */
 void host_windows_forget(struct host_windows *windows, const struct file *file);
 

@@ -17,9 +17,9 @@ struct file_missing;
 
 struct file {
 	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. file_size and
-	 * file_allocated read the atomic members without the guard and never wait: a caller may
+	 * file_allocated read the atomic members without layout_lock and never wait: a caller may
 	 * hold a lock that a move of the file waits for. */
-	struct brlock guard;
+	struct brlock layout_lock;
 	struct volume *_Atomic volume;
 	struct file_fields *fields; /* own, or the journal's: file_set_fields */
 	union {
@@ -31,9 +31,9 @@ struct file {
 	};
 	_Atomic uint64_t allocated;	       /* bytes of memory charged to quota_owner */
 	_Atomic uint64_t tail_start, tail_end; /* the last extent */
-	struct extents extents;		       /* under the guard */
+	struct extents extents;		       /* under layout_lock */
 	_Atomic int32_t backing_id;
-	/* export.h. leases and held are raised under the guard, exclusive. held: leases that keep
+	/* export.h. leases and held are raised under layout_lock, exclusive. held: leases that keep
 	 * memory; loose: leases that keep none, and dropped leases. */
 	_Atomic uint32_t leases, held, loose;
 	_Atomic uint32_t mapped; /* handles that allow the kernel to map the file: file_promise */
@@ -83,7 +83,7 @@ struct file_run {
 	bool data;
 };
 
-/* The run that begins at offset, at most to end; false at the end. Guard held. */
+/* The run that begins at offset, at most to end; false at the end. layout_lock is held. */
 bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run);
 
 /* bounce.c. Copies bytes between the object of a host/ file and device memory, which must back the

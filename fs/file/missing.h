@@ -30,7 +30,7 @@ int file_missing_note(struct file *file, uint32_t found);
  * good, because other files may get the memory. */
 void file_missing_mark(struct file *file, int error);
 
-/* The file is empty again, so no memory is missing. Guard held, exclusive. */
+/* The file is empty again, so no memory is missing. layout_lock is held, exclusive. */
 void file_missing_empty(struct file *file, const struct file_call *call);
 
 #endif

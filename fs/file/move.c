@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Moves the bytes of a file into other memory, all or nothing: to another volume, or in another
- * layout on the same volume. The file's guard is held exclusive until the end. */
+ * layout on the same volume. The file's layout_lock is held exclusive until the end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -221,7 +221,7 @@ int file_move_begin(struct file *file, const struct file_call *call, struct volu
 
 	if (!made)
 		return file_is_missing(file) ? -EIO : -ENOMEM;
-	brlock_write_lock(&file->guard);
+	brlock_write_lock(&file->layout_lock);
 	*made = (struct file_move){
 	    .file = file,
 	    .call = *call,
@@ -236,7 +236,7 @@ int file_move_begin(struct file *file, const struct file_call *call, struct volu
 	int rc = held ? -EBUSY : move_make_copy(made);
 
 	if (rc < 0) {
-		brlock_write_unlock(&file->guard);
+		brlock_write_unlock(&file->layout_lock);
 		free(made->record);
 		free(made);
 		return rc;
@@ -255,7 +255,7 @@ static void move_abort(struct file_move *move)
 }
 
 /* A file's descriptor number never changes, because some threads use the descriptor without the
- * guard: dup3 replaces the object behind the number. */
+ * layout_lock: dup3 replaces the object behind the number. */
 static void object_install(const struct file_call *call, struct file *file, int fd)
 {
 	int old = -1;
@@ -282,8 +282,8 @@ static void object_replace_by_empty(int fd)
 		close(empty);
 }
 
-/* Threads without the guard read the volume first, and then members that the volume implies. So set
- * the new volume's members before the volume, and clear the old volume's members after. */
+/* Threads without layout_lock read the volume first, and then members that the volume implies. So
+ * set the new volume's members before the volume, and clear the old volume's members after. */
 static void move_commit(struct file_move *move)
 {
 	struct file *file = move->file;
@@ -333,7 +333,7 @@ void file_move_end(struct file_move *move, enum file_move_end end)
 		move_commit(move);
 	else
 		move_abort(move);
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->layout_lock);
 }
 
 void file_move_free(struct file_move *move)

@@ -110,12 +110,12 @@ void file_old_memory_end(struct file *file)
 {
 	struct old_memory *old_memory = NULL;
 
-	/* Under the guard: memory that the file frees concurrently is either found here or never
+	/* Under layout_lock: memory that the file frees concurrently is either found here or never
 	 * added. */
-	brlock_write_lock(&file->guard);
+	brlock_write_lock(&file->layout_lock);
 	if (atomic_fetch_sub(&file->loose, 1) == 1)
 		old_memory = old_memory_take(file);
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->layout_lock);
 	while (old_memory) {
 		struct old_memory *next = old_memory->next;
 

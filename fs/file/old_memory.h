@@ -8,16 +8,16 @@
 
 #include "fs/file/internal.h"
 
-/* Guard held exclusive. Takes the extents that sharers may have mapped out of extents, which the
- * file has given up. Returns the bytes taken; the caller frees the rest. */
+/* layout_lock is held, exclusive. Takes the extents that sharers may have mapped out of extents,
+ * which the file has given up. Returns the bytes taken; the caller frees the rest. */
 uint64_t file_keep_old_memory(const struct file *file, struct volume *volume,
 			      struct extents *extents);
-/* Guard held exclusive. The file gives up its object in host/: returns whether the bytes stay in
- * the volume's account. */
+/* layout_lock is held, exclusive. The file gives up its object in host/: returns whether the bytes
+ * stay in the volume's account. */
 bool file_keep_old_object(const struct file *file, struct volume *volume, uint64_t bytes);
 
 /* Ends a loose lease; frees the file's old memory with the last loose lease. May wait for the
- * guard. */
+ * layout_lock. */
 void file_old_memory_end(struct file *file);
 
 #endif

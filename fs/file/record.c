@@ -156,13 +156,13 @@ static void record_all(const struct file_call *call, const struct file *file)
 		journal_append(call->journal, &piece, 1, NULL);
 }
 
-/* lock: a host/ file's object can be created without the guard. */
+/* lock: a host/ file's object can be created without layout_lock. */
 void file_record_all(const struct file_call *call, struct file *file, pthread_mutex_t *lock)
 {
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
 
 	pthread_mutex_lock(lock);
 	record_all(call, file);
 	pthread_mutex_unlock(lock);
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->layout_lock, token);
 }

@@ -3,8 +3,8 @@
 /* Journal records of a file's memory: a function for each kind of change. The journal and the inode
  * number come with the struct file_call; without a journal the functions do nothing.
  *
- * The caller holds the file's guard, exclusive. Added memory is recorded after the memory has its
- * content; removed memory is recorded before another file can get the memory. */
+ * The caller holds the file's layout_lock, exclusive. Added memory is recorded after the memory has
+ * its content; removed memory is recorded before another file can get the memory. */
 #ifndef FS_FILE_RECORD_H
 #define FS_FILE_RECORD_H
 
@@ -26,8 +26,8 @@ void file_record_replaced(const struct file_call *call, const struct file *file,
 			  uint64_t to, const struct extents *fresh);
 /* The file has this object (host/), or none. */
 void file_record_object(const struct file_call *call, const struct file *file);
-/* All memory of the file, for a checkpoint. The caller holds no lock. The function takes the guard,
- * shared, and then lock, which callers of file_object hold. */
+/* All memory of the file, for a checkpoint. The caller holds no lock. The function takes
+ * layout_lock, shared, and then lock, which callers of file_object hold. */
 void file_record_all(const struct file_call *call, struct file *file, pthread_mutex_t *lock);
 
 /* Extents in the journal's format, extents->count of them, in memory that the caller frees. NULL:

@@ -29,10 +29,10 @@ int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_d
 
 	if (!fresh.words)
 		return -ENOMEM;
-	brlock_write_lock(&file->guard);
+	brlock_write_lock(&file->marks_lock);
 	*before = file->marks;
 	file->marks = fresh;
-	brlock_write_unlock(&file->guard);
+	brlock_write_unlock(&file->marks_lock);
 	return 0;
 }
 
@@ -68,11 +68,11 @@ void spool_mark_dirty(struct inode *inode, uint64_t from, uint64_t bytes)
 	if (!file || !bytes)
 		return;
 	uint64_t end = from + bytes < from ? UINT64_MAX : from + bytes;
-	brlock_token token = brlock_read_lock(&file->guard);
+	brlock_token token = brlock_read_lock(&file->marks_lock);
 	unsigned shift = file->marks.shift;
 
 	dirty_map_set(&file->marks, from / SPOOL_BLOCK >> shift, (end - 1) / SPOOL_BLOCK >> shift);
-	brlock_read_unlock(&file->guard, token);
+	brlock_read_unlock(&file->marks_lock, token);
 }
 
 void spool_mark_unknown(struct inode *inode)

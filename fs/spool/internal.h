@@ -36,8 +36,8 @@ struct spool_dirty_map {
 
 /* The spool's state of one inode: made by the first save or the recall, freed with the inode. */
 struct spool_file {
-	pthread_mutex_t lock; /* held to save or recall the inode */
-	struct brlock guard;  /* of marks: read lock to set bits, write lock to replace the map */
+	pthread_mutex_t lock;	  /* held to save or recall the inode */
+	struct brlock marks_lock; /* read lock to set bits, write lock to replace the map */
 	struct spool_dirty_map marks;
 	atomic_bool suspect; /* the next save compares every block */
 	_Atomic uint64_t id; /* of the record; 0: there is no record */

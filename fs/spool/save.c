@@ -38,10 +38,10 @@ struct spool_file *spool_file_of(struct inode *inode)
 	if (!made)
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
-	brlock_init(&made->guard);
+	brlock_init(&made->marks_lock);
 	if (atomic_compare_exchange_strong(&inode->spool, &none, made))
 		return made;
-	brlock_destroy(&made->guard);
+	brlock_destroy(&made->marks_lock);
 	pthread_mutex_destroy(&made->lock);
 	free(made);
 	return none;
@@ -55,7 +55,7 @@ void spool_free(struct inode *inode)
 		return;
 	spool_record_free(&file->saved);
 	free(file->marks.words);
-	brlock_destroy(&file->guard);
+	brlock_destroy(&file->marks_lock);
 	pthread_mutex_destroy(&file->lock);
 	free(file);
 }

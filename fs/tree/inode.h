@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Inodes: the object that names lead to, with its attributes, counters and times.
  *
- * Locks, in the order in which they are taken: a file's guard (file.h), fs->topology, directory
- * locks (ancestors first, then by address), inode->lock. "lock" below is inode->lock, "topology" is
- * fs->topology. */
+ * Locks, in the order in which they are taken: a file's layout_lock (file.h), fs->topology,
+ * directory locks (ancestors first, then by address), inode->lock. "lock" below is inode->lock,
+ * "topology" is fs->topology. */
 #ifndef FS_TREE_INODE_H
 #define FS_TREE_INODE_H
 

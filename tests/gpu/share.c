@@ -149,10 +149,10 @@ static int export_file(struct fs *fs, struct shared *file)
 
 	if (!inode || !S_ISREG(inode->mode))
 		return complain(file->path, "its inode is not found");
-	brlock_token token = brlock_read_lock(&inode->file->guard);
+	brlock_token token = brlock_read_lock(&inode->file->layout_lock);
 	int rc = export_extents(file, &inode->file->extents);
 
-	brlock_read_unlock(&inode->file->guard, token);
+	brlock_read_unlock(&inode->file->layout_lock, token);
 	return rc;
 }
 
