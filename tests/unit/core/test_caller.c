@@ -3,6 +3,7 @@
 /* The facts in /proc about the process that sent a request. */
 #include <grp.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -70,6 +71,31 @@ START_TEST(capabilities)
 }
 END_TEST
 
+/* A process that made its own user namespace has all capabilities there, and none for the mount. */
+START_TEST(capabilities_of_another_namespace)
+{
+	int ends[2];
+	char made = 0;
+
+	ck_assert_int_eq(pipe(ends), 0);
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		made = unshare(CLONE_NEWUSER) == 0;
+		if (write(ends[1], &made, 1) == 1)
+			pause();
+		_exit(0);
+	}
+	ck_assert_int_eq(read(ends[0], &made, 1), 1);
+	struct caller caller = {.pid = pid, .uid = geteuid(), .gid = getegid()};
+
+	if (made)
+		ck_assert(!caller_is_capable(&caller, CAP_FSETID));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
 START_TEST(one_that_cannot_be_seen)
 {
 	struct caller root = {.pid = 0}, gone = {.pid = NO_PID}, other = {.pid = NO_PID, .uid = 5};
@@ -121,6 +147,7 @@ int main(void)
 	tcase_add_test(tests, groups);
 	tcase_add_test(tests, many_groups);
 	tcase_add_test(tests, capabilities);
+	tcase_add_test(tests, capabilities_of_another_namespace);
 	tcase_add_test(tests, one_that_cannot_be_seen);
 	tcase_add_test(tests, signals);
 	tcase_add_test(tests, no_chown);
