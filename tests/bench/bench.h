@@ -21,18 +21,20 @@
 
 enum target_kind {
 	TARGET_RAW_COPY, /* pinned copies by the driver; without a GPU, memcpy */
-	TARGET_RAW_BAR,	 /* stores and streaming loads through the BAR; without a GPU, to memory */
-	TARGET_NULL,	 /* the null FUSE daemon: FUSE's floor */
-	TARGET_GPU,	 /* gpumemfs, gpu0/ */
-	TARGET_HOST,	 /* gpumemfs, host/ */
+	TARGET_RAW_BAR, /* stores and streaming loads through the BAR; without a GPU, to host memory
+			 */
+	TARGET_NULL,	/* the null FUSE daemon: FUSE's floor */
+	TARGET_GPU,	/* gpumemfs, gpu0/ */
+	TARGET_HOST,	/* gpumemfs, host/ */
 	TARGET_TMPFS,
 	TARGET_PEER
 };
 
 struct target;
 
-/* Single operations on a target's data, by any lane's thread between enter and the end of the
- * thread. All return -errno on failure, read and write otherwise the bytes moved. */
+/* Single operations on a target's data. A lane's thread may call read and write from its call of
+ * enter until the thread ends. All return -errno on failure; on success read and write return the
+ * number of bytes moved. */
 struct target_ops {
 	int (*enter)(struct target *target, unsigned lane);
 	ssize_t (*read)(struct target *target, unsigned lane, void *to, size_t bytes,
@@ -48,13 +50,13 @@ struct target {
 	enum target_kind kind;
 	const struct target_ops *ops;
 	char about[WHY_MAX];   /* the target's kind and the way to open its files */
-	char absent[WHY_MAX];  /* not "": why it is not measured at all */
+	char absent[WHY_MAX];  /* reason why the target is not measured; "": it is measured */
 	char dir[PATH_MAX_];   /* folder of the target's files; "" for raw targets */
-	char other[PATH_MAX_]; /* the same on another GPU; "": there is none */
-	int fd;		       /* of the file of data; -1: none */
+	char other[PATH_MAX_]; /* folder on another GPU; "": there is no other GPU */
+	int fd;		       /* of the file of data; -1: there is no file */
 	struct raw *raw;
 	pid_t daemon;	  /* the process whose memory grows; 0: not a process of the bench */
-	uint32_t content; /* the data's generation that its file holds; 0: a mixture */
+	uint32_t content; /* generation of the data in the target's file; 0: mixed content */
 };
 
 /* --- cases */
@@ -82,7 +84,7 @@ struct figure {
 	enum figure_state state;
 	bool verified; /* the moved bytes were compared in this repetition */
 	double value, p99;
-	char why[WHY_MAX]; /* skipped, or wrong */
+	char why[WHY_MAX]; /* reason for FIGURE_SKIPPED or FIGURE_WRONG */
 };
 
 struct bench;
@@ -108,7 +110,7 @@ struct result {
 	bool verified;
 	unsigned n; /* repetitions */
 	double values[REPS_MAX], p99s[REPS_MAX];
-	double value, p99;	/* medians of them */
+	double value, p99;	/* medians of the repetitions */
 	double lowest, highest; /* of the repetitions' values */
 	char why[WHY_MAX];
 };
@@ -118,10 +120,10 @@ struct case_report {
 	struct point *points;
 	unsigned n_points;
 	struct result *results; /* [point * n_targets + target] */
-	double seconds;		/* that it took */
+	double seconds;		/* duration of the case */
 };
 
-/* --- the run */
+/* --- a run of the bench */
 
 enum bench_form { FORM_QUICK, FORM_DEFAULT, FORM_LONG };
 enum bench_backend { BENCH_AUTO, BENCH_CUDA, BENCH_HOST, BENCH_STANDIN };
@@ -134,12 +136,13 @@ struct peer {
 struct options {
 	enum bench_form form;
 	enum bench_backend backend;
-	const char *only;	   /* cases, comma-separated; NULL: all */
-	const char *mount_options; /* more of them for gpumemfs and the null daemon, or NULL */
+	const char *only; /* cases, comma-separated; NULL: all */
+	/* Additional options for gpumemfs and the null daemon, or NULL. */
+	const char *mount_options;
 	const char *json, *svg;
-	unsigned reps;	 /* 0: by the form */
-	uint64_t region; /* 0: by the form and the machine's memory */
-	double budget;	 /* seconds for all measuring; 0: by the form */
+	unsigned reps;	 /* 0: default of the form */
+	uint64_t region; /* 0: default for the form and the machine's memory */
+	double budget;	 /* seconds for all measuring; 0: default of the form */
 	struct peer peers[PEERS_MAX];
 	unsigned n_peers;
 };
@@ -154,10 +157,10 @@ struct bench {
 	struct raw *raw;
 	struct target targets[TARGETS_MAX];
 	unsigned n_targets;
-	char exe_dir[PATH_MAX_]; /* of build/bench */
-	char scratch[PATH_MAX_]; /* in tmpfs: sources of whole commands */
-	bool own_tmpfs;		 /* scratch is a mount of ours */
-	char mounts[PATH_MAX_];	 /* the mountpoints' folder */
+	char exe_dir[PATH_MAX_]; /* folder of build/bench */
+	char scratch[PATH_MAX_]; /* in tmpfs: source files of dd and cp */
+	bool own_tmpfs;		 /* scratch is a tmpfs mounted by the bench */
+	char mounts[PATH_MAX_];	 /* folder of the mountpoints */
 	struct case_report *reports;
 	unsigned n_reports;
 };
@@ -166,11 +169,12 @@ extern const struct bench_case *const bench_cases[]; /* NULL at the end */
 
 void point_add(struct bench *bench, const struct point *point);
 
-/* Runs a case with all its repetitions, interleaved over the targets, into a new report. */
+/* Runs a case with all its repetitions, interleaved over the targets, and adds a new report. */
 void bench_run_case(struct bench *bench, const struct bench_case *of);
-/* How many results are wrong, or were never verified, and targets of its own that are missing. */
+/* Number of results that are wrong or were never verified, plus the number of missing targets that
+ * the bench provides itself. */
 unsigned bench_failures(const struct bench *bench);
-/* Set by a signal: no more rounds are begun. */
+/* Set by a signal handler: no more rounds are begun. */
 extern volatile bool bench_interrupted;
 
 void figure_good(struct figure *figure, double value, double p99);

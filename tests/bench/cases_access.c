@@ -19,7 +19,8 @@
 
 #define SAMPLES	    4096
 #define SAMPLES_MIN 5
-/* Of warm accesses that are shorter than the clock: so many to a reading of it. */
+/* A warm access of few bytes is shorter than a reading of the clock: time this many accesses
+ * together. */
 #define BATCH	    32
 #define BATCH_BYTES 4096
 #define LINE	    64
@@ -124,7 +125,7 @@ static void access_once(const struct data *data, const struct point *point,
 		load(place, data_sink(data, 0), point->bytes);
 }
 
-/* Reading the clock twice takes time too. */
+/* The seconds that reading the clock twice takes. */
 static double clock_cost(void)
 {
 	double times[101];
@@ -265,7 +266,7 @@ static void run_file(const struct bench *bench, const struct point *point,
 	unlink(path);
 }
 
-/* Stored through the BAR, read back by the GPU's copy: the two share their memory. */
+/* Stores through the BAR, reads back by the GPU's copy: the two raw targets share their memory. */
 static void run_raw(struct bench *bench, const struct point *point, struct target *target,
 		    struct figure *figure)
 {
@@ -299,7 +300,7 @@ static void run(struct bench *bench, const struct point *point, unsigned n, stru
 	}
 }
 
-/* Other bytes in each point. */
+/* Every point uses different bytes. */
 static void prepare(struct bench *bench, const struct point *points_)
 {
 	(void)points_;

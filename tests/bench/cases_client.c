@@ -177,7 +177,7 @@ static void call_points(struct bench *bench)
 		}
 }
 
-/* The times of the calls on a file, and the error of the calls that failed. */
+/* Times of all calls on a file, and the reasons why device or host calls were not possible. */
 struct calls {
 	struct bench *bench;
 	double times[CALLS][ROUNDS_MAX];
@@ -237,7 +237,7 @@ static void call_host(struct calls *calls, gpumem *file, unsigned i)
 	calls->times[UNMAP_HOST][i] = lap(&at);
 }
 
-/* 0 or -errno */
+/* Makes every call on the file: 0 or -errno. */
 static int call_all(struct calls *calls, const char *path, unsigned i)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};

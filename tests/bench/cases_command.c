@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* dd, cp and cat as they are started from a shell. */
+/* The commands dd, cp and cat, as started from a shell. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void points(struct bench *bench)
 	}
 }
 
-/* The sources' data as it is from now on. */
+/* Writes new data to the source file. */
 static void prepare(struct bench *bench, const struct point *points_)
 {
 	char path[PATH_MAX_];

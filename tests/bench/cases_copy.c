@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* copy_file_range, beside the bare copy. */
+/* copy_file_range, compared with a raw copy. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static int copy_files(int from, int to, uint64_t bytes)
 struct copy {
 	struct target *target;
 	const struct point *point;
-	int to; /* for a file */
+	int to; /* the file to copy to, for targets with files */
 };
 
 static int once(const struct copy *copy)
@@ -95,7 +95,7 @@ static int verify(const struct bench *bench, const struct copy *copy)
 
 static void time_copies(struct bench *bench, const struct copy *copy, struct figure *figure)
 {
-	int error = once(copy); /* allocates, lets the GPUs in: not timed */
+	int error = once(copy); /* not timed: allocates memory and gives the GPUs access */
 
 	if (!error && bench->rep == 0) {
 		error = verify(bench, copy);

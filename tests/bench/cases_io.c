@@ -20,7 +20,7 @@ enum direction { READS, WRITES };
 struct stream {
 	struct bench *bench;
 	const struct point *point;
-	struct stretch lanes[LANES_MAX]; /* of bytes, or of operations */
+	struct stretch lanes[LANES_MAX]; /* count bytes, or operations */
 };
 
 static void explain(struct figure *figure, int error)
@@ -184,7 +184,8 @@ static int check_reads(struct bench *bench, const struct point *point, struct ta
 	return 0;
 }
 
-/* Bytes that were nowhere before go in and must come out; the file's own follow them. */
+/* Writes fresh random bytes, reads the bytes back for comparison, and then writes the file's own
+ * bytes again. */
 static int check_writes(struct bench *bench, const struct point *point, struct target *target)
 {
 	uint64_t state = 2;

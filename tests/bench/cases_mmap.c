@@ -40,7 +40,8 @@ static void points(struct bench *bench)
 				      .variant = i,
 				      .unit = UNIT_RATE};
 
-		/* Some 60 MB/s: less of it will do. */
+		/* This way moves some 60 MB/s: limit the bytes, so that a repetition stays short.
+		 */
 		if (i == CLIENT_LOAD_PLAIN && point.bytes > bench->data.block)
 			point.bytes = bench->data.block;
 		snprintf(point.label, sizeof(point.label), "%s", labels[i]);
@@ -54,7 +55,7 @@ static void prepare(struct bench *bench, const struct point *points_)
 	data_stamp(&bench->data);
 }
 
-/* Every byte, by way of the first lane's sink. */
+/* Loads every byte into the first lane's sink. */
 static void load_all(const struct bench *bench, const char *memory, uint64_t bytes, enum way way)
 {
 	const struct data *data = &bench->data;
@@ -79,7 +80,7 @@ static void store_all(const struct bench *bench, char *memory, uint64_t bytes)
 		       bytes - at < data->block ? bytes - at : data->block);
 }
 
-/* A file of the right size, with the bytes that are to be loaded or with none. */
+/* Makes a file of the right size: filled for loads, empty for stores. */
 static int make_file(const struct bench *bench, const struct point *point, const char *path)
 {
 	if (point->variant != PLAIN_STORE && point->variant != CLIENT_STORE)
@@ -88,7 +89,7 @@ static int make_file(const struct bench *bench, const struct point *point, const
 
 	if (fd < 0)
 		return -errno;
-	/* The memory is there, as with the other ways: mapping, not allocating, is measured. */
+	/* Allocate the memory now: the case measures mapping, not allocation. */
 	return fallocate(fd, 0, 0, (off_t)point->bytes) && ftruncate(fd, (off_t)point->bytes)
 		   ? -errno
 		   : 0;
@@ -156,7 +157,7 @@ static void time_client(struct bench *bench, const struct point *point, const ch
 	}
 	double seconds = measure_now() - start;
 
-	/* The last block that was loaded: the sink has it still. */
+	/* The sink still has the block that was loaded last: verify this block. */
 	if (point->variant != CLIENT_STORE &&
 	    !data_is_right(&bench->data, 0, 0, data_sink(&bench->data, 0),
 			   point->bytes < bench->data.block ? point->bytes : bench->data.block))

@@ -54,7 +54,7 @@ static const char *name_of(unsigned i, char name[32])
 	return name;
 }
 
-/* Each step: 0 or -errno, for all files. */
+/* Every step works on all files and returns 0 or -errno. */
 static int create_all(int dir, unsigned n)
 {
 	char name[32];
@@ -94,7 +94,7 @@ static int stat_all_forced(int dir, unsigned n)
 	return 0;
 }
 
-/* Finds each of n files once, and no other of the kind. */
+/* Lists the directory: expects exactly n files with the prefix. */
 static int list_all(int dir, unsigned n)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -154,7 +154,7 @@ static void run(struct bench *bench, const struct point *points_, unsigned n, st
 {
 	(void)points_;
 	if (bench->options.form == FORM_LONG && bench->rep > 0)
-		return; /* a million say it at once */
+		return; /* with a million files a single repetition is enough */
 	int dir AUTO_CLOSE =
 	    target_is_raw(target) ? -1 : open(target->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -178,15 +178,15 @@ const struct bench_case case_names = {
     .run = run,
 };
 
-/* --- many threads, a directory each */
+/* --- many threads, each with its own directory */
 
 #define CROWD 8
 
 struct crowd {
 	int dirs[CROWD];
-	unsigned n; /* files of each */
+	unsigned n; /* files of each thread */
 	int (*step)(int dir, unsigned n);
-	struct stretch lanes[CROWD]; /* of files */
+	struct stretch lanes[CROWD]; /* count files */
 };
 
 static int crowd_lane(void *context, struct target *target, unsigned lane)
@@ -201,7 +201,7 @@ static int crowd_lane(void *context, struct target *target, unsigned lane)
 	return error;
 }
 
-/* All directories at once. */
+/* Runs the step in all directories at the same time. */
 static void crowd_step(struct crowd *crowd, int (*step)(int, unsigned), const char *what,
 		       struct target *target, struct figure *figure)
 {
@@ -277,9 +277,9 @@ const struct bench_case case_crowd = {
     .run = run_crowd,
 };
 
-/* --- memory, before the other case's files have been in the daemon's heap */
+/* --- memory: runs first, before files of another case have used the daemon's heap */
 
-/* Fewer would measure the heap's own steps. */
+/* A smaller number would measure the steps in which the heap grows. */
 static unsigned memory_files(const struct bench *bench)
 {
 	return bench->options.form == FORM_LONG ? LONG_FILES : FILES;

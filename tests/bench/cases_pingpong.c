@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A word through a mapped file to a kernel that polls it, and the answer back. */
+/* The CPU stores a word in a mapped file, a kernel polls the word and stores the answer. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -18,10 +18,10 @@
 
 #define ROUNDS	     20000
 #define WARM_UP	     1000
-#define GIVE_UP	     2.0 /* seconds without an answer */
+#define GIVE_UP	     2.0 /* seconds to wait for an answer */
 #define FILE_BYTES   (2ULL << 20)
-#define LAST	     UINT32_C(0xffffffff) /* ends the kernel */
-#define ANSWER_AFTER 1024		  /* bytes behind the flag, in a line of its own */
+#define LAST	     UINT32_C(0xffffffff) /* tells the kernel to end */
+#define ANSWER_AFTER 1024		  /* bytes behind the flag, in another cache line */
 
 typedef struct gm_CUmod_st *gm_CUmodule;
 typedef struct gm_CUfunc_st *gm_CUfunction;
@@ -85,7 +85,7 @@ static void points(struct bench *bench)
 	}
 }
 
-/* A place that the CPU and the GPU both reach. */
+/* Memory that both the CPU and the GPU can access. */
 struct shared {
 	char *host;
 	gm_CUdeviceptr device;
@@ -126,7 +126,7 @@ static int game_load(struct game *game, char *why)
 			   &game->kernels, why, WHY_MAX, &library);
 }
 
-/* 0, or -errno with why. */
+/* 0, or -errno with the reason in why. */
 static int game_open(struct bench *bench, struct game *game, char *why)
 {
 	if (bench->options.backend == BENCH_HOST || !bench->raw) {
@@ -175,7 +175,7 @@ static void write_word(const struct shared *at, uint32_t word)
 	stream_fence();
 }
 
-/* Whether the answer came. */
+/* Waits until the word appears; false after GIVE_UP seconds. */
 static bool await(const struct shared *at, uint32_t word)
 {
 	double end = measure_now() + GIVE_UP;
@@ -208,7 +208,7 @@ static int play(const struct bench *bench, const struct game *game, struct figur
 		else
 			end = measure_now() + bench->window;
 	}
-	figure->verified = true; /* every word came back */
+	figure->verified = true; /* every word was answered */
 	figure_good(figure, measure_percentile(times, n, 0.5), measure_percentile(times, n, 0.99));
 	return 0;
 }
@@ -262,7 +262,7 @@ static void run(struct bench *bench, const struct point *point, unsigned n, stru
 		return;
 	}
 	if (game_open(bench, &game, why)) {
-		/* A GPU that does not take the kernel is no reason to go without. */
+		/* A real GPU has to run the kernel: on a GPU a failure here fails the case. */
 		if (bench->options.backend == BENCH_CUDA)
 			figure_wrong(figure, "%s", why);
 		else

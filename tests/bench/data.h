@@ -15,7 +15,7 @@
 #define DATA_PAGE 4096
 
 struct data {
-	unsigned lanes;	 /* how many have buffers and regions */
+	unsigned lanes;	 /* number of lanes with buffers and regions */
 	size_t block;	 /* bytes of a source and of a sink: the largest single operation */
 	uint64_t region; /* bytes of a lane's region of a file: a multiple of block */
 	char *arena;	 /* all buffers, side by side */
@@ -35,12 +35,12 @@ void data_stamp(struct data *data);
 /* Fills a sink, so that bytes compared later were surely moved. */
 void data_poison(void *to, size_t bytes);
 
-/* Whether the bytes read at an offset of a region are the expected bytes. They do not cross a
- * block. */
+/* Whether the n bytes, read from the region's offset, have the expected content. The range must not
+ * cross a block. */
 bool data_is_right(const struct data *data, unsigned lane, uint64_t offset, const void *bytes,
 		   size_t n);
 
-/* The next of a sequence of random numbers. */
+/* The next number of a random sequence. */
 uint64_t data_random(uint64_t *state);
 void data_fill_random(void *to, size_t bytes, uint64_t seed);
 

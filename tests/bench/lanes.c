@@ -33,8 +33,8 @@ static void *run(void *pointer)
 	return NULL;
 }
 
-/* Threads would wait for ever for a thread that was not created: either all are created, or no
- * thread works. */
+/* Creates all threads, or ends the threads created so far with an error: the barrier never opens
+ * for an incomplete crew. */
 static int start(struct crew *crew, unsigned lanes)
 {
 	for (unsigned i = 0; i < lanes; i++) {

@@ -20,8 +20,8 @@
 
 #define USAGE 2
 
-/* memory first: later the daemon's heap has room left by other cases. Then in the order of their
- * value: cases beyond the budget are at the end. */
+/* The memory case runs first: after other cases the daemon's heap has free room. The following
+ * cases are ordered by importance, because the budget may cut off the last cases. */
 const struct bench_case *const bench_cases[] = {
     &case_memory,  &case_read,	&case_random, &case_storm,    &case_write,
     &case_copy,	   &case_names, &case_crowd,  &case_command,  &case_mmap,
@@ -141,7 +141,7 @@ static int parse_only(const char *text, struct options *options)
 	return 0;
 }
 
-/* 0; 1: everything was said (--help, --list); -1. */
+/* 0: go on; 1: --help or --list was printed; -1: error. */
 static int parse_one(int option, const char *text, struct options *options)
 {
 	uint64_t number;
@@ -216,8 +216,8 @@ static int find_self(struct bench *bench)
 	return 0;
 }
 
-/* The loader finds the stand-in driver as the real driver, by a path that the loader reads at the
- * start. */
+/* Starts the bench again with the stand-in driver's folder in LD_LIBRARY_PATH, because the loader
+ * reads the path only at the start of a program. */
 static int become_standin(const struct bench *bench, char **argv)
 {
 	char path[PATH_MAX_ + 32], exe[PATH_MAX_ + 16];
@@ -247,7 +247,7 @@ static uint64_t default_region(enum bench_form form, size_t block, unsigned lane
 		return 2 * block;
 	if (sysinfo(&info))
 		return 2 * block;
-	/* Half of the memory is the machine's own. */
+	/* Leave half of the free memory to the machine. */
 	while (region > 2 * block &&
 	       region * lanes * targets > (uint64_t)info.freeram * info.mem_unit / 2)
 		region /= 2;

@@ -9,10 +9,11 @@
 
 double measure_now(void); /* seconds, monotonic */
 
-/* Of n >= 1 values, which are sorted by it; of an even number the mean of the two in the middle. */
+/* Median of n >= 1 values; for an even n the mean of the two middle values. Sorts the values. */
 double measure_median(double *values, size_t n);
 
-/* The smallest value that at least fraction (0..1) of them do not exceed (nearest rank). Sorts. */
+/* The smallest of the values that is not exceeded by at least a fraction (0..1) of the values
+ * (nearest rank). Sorts the values. */
 double measure_percentile(double *values, size_t n, double fraction);
 
 /* The bytes or other units done by a thread of several that work side by side. */

@@ -134,7 +134,7 @@ static void null_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode
 	fuse_reply_entry(req, &entry);
 }
 
-/* Of directories too, which the bench has emptied. */
+/* Serves unlink and rmdir; the bench removes only empty directories. */
 static void null_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	fuse_reply_err(req, -null_store_unlink(parent, name));
@@ -256,7 +256,8 @@ static void null_readdir(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t off
 	fuse_reply_buf(req, worker->reply, (size_t)(listing.at - (char *)worker->reply));
 }
 
-/* Neither extended attributes nor ioctls: the kernel answers for a daemon that has none. */
+/* No extended attributes and no ioctls: the kernel answers these calls for a daemon without the
+ * operations. */
 static const struct fuse_lowlevel_ops null_operations = {
     .lookup = null_lookup,
     .forget = null_forget,
@@ -278,7 +279,7 @@ static const struct fuse_lowlevel_ops null_operations = {
 
 int null_daemon_main(int argc, char **argv)
 {
-	static struct fs fs; /* with only the members that the session and the workers use */
+	static struct fs fs; /* only the members used by the session and the workers are set */
 	struct backend_config config = {
 	    .kind = BACKEND_HOST, .host_bytes = CHUNK_ALIGN, .host_gpus = 1};
 	const struct session_table table = {.operations = &null_operations};
@@ -286,7 +287,7 @@ int null_daemon_main(int argc, char **argv)
 
 	if (options_parse(argc, argv, &fs.options))
 		return 1;
-	fs.options.recovery = RECOVERY_OFF; /* it has no keeper */
+	fs.options.recovery = RECOVERY_OFF; /* the null daemon has no keeper */
 	log_setup(fs.options.log_level, LOG_TO_TERMINAL);
 	hash_seed_init();
 	session_block_signals();

@@ -6,7 +6,7 @@
 #ifndef TESTS_BENCH_NULL_DAEMON_H
 #define TESTS_BENCH_NULL_DAEMON_H
 
-/* Serves the mount until it is gone: the exit status. arguments as gpumemfs takes them. */
+/* Serves the mount until it is unmounted; returns the exit status. Takes gpumemfs's arguments. */
 int null_daemon_main(int argc, char **argv);
 
 #endif

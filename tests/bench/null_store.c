@@ -31,7 +31,7 @@ static void file_free(struct null_file *file)
 
 struct key {
 	char text[sizeof(uint64_t) + NAME_MAX + 1];
-	size_t bytes; /* without the name's zero */
+	size_t bytes; /* without the terminating zero of the name */
 };
 
 static struct key key_of(uint64_t parent, const char *name)

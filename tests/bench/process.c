@@ -18,7 +18,7 @@
 #include "common/cleanup.h"
 
 #define STEP_NS	    5000000L
-#define MOUNT_STEPS 4000 /* 20 s: a machine's first CUDA call takes its time */
+#define MOUNT_STEPS 4000 /* 20 s: the first CUDA call on a machine is slow */
 #define END_STEPS   2000
 
 extern char **environ;
@@ -44,7 +44,7 @@ pid_t process_mount(char *const arguments[], const char *mountpoint)
 		return -errno;
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
-		setpgid(0, 0); /* a ^C is the bench's, which ends the daemon when it is done */
+		setpgid(0, 0); /* keeps ^C away from the daemon: the bench ends the daemon itself */
 		execv(arguments[0], arguments);
 		fprintf(stderr, "bench: %s: %m\n", arguments[0]);
 		_exit(127);
@@ -105,7 +105,7 @@ static unsigned long long resident_memory(pid_t pid)
 	FILE *file AUTO_FCLOSE = fopen(path, "re");
 
 	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "VmRSS: %llu kB", &kib) == 1) /* RssShmem is in it */
+		if (sscanf(line, "VmRSS: %llu kB", &kib) == 1) /* includes RssShmem */
 			break;
 	return kib * 1024;
 }

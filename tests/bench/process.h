@@ -12,15 +12,15 @@
  */
 pid_t process_mount(char *const arguments[], const char *mountpoint);
 
-/* Unmounts by asking the daemon to end, and waits. */
+/* Unmounts by terminating the daemon, and waits for the daemon's end. */
 void process_unmount(pid_t daemon, const char *mountpoint);
 
-/* Runs a program of PATH with its output going to the file out (NULL: /dev/null) and waits: the
- * exit status, or -errno. */
+/* Runs a program from PATH with its output redirected to the file out (NULL: /dev/null) and waits.
+ * Returns the exit status, or -errno. */
 int process_run(char *const arguments[], const char *out);
 
-/* Resident memory of a process and of its children (a keeper's daemon is a child), in bytes, with
- * the memory that they share (memfds); 0: not known. */
+/* Resident memory in bytes of a process and of its children (a daemon is the child of its keeper),
+ * including shared memory (memfds); 0: not known. */
 unsigned long long process_memory(pid_t pid);
 
 #endif

@@ -16,26 +16,26 @@
 #define GRANULARITY (2ULL << 20)
 #define GPUS	    2
 
-/* An allocation of a GPU, mapped where both GPUs may use it. */
+/* An allocation on a GPU, mapped with access for both GPUs. */
 struct memory {
 	gm_CUmemGenericAllocationHandle handle;
-	gm_CUdeviceptr at; /* 0: none */
+	gm_CUdeviceptr at; /* 0: not mapped */
 	uint64_t bytes;
 };
 
 struct raw_cuda {
-	struct raw base; /* first */
+	struct raw base; /* must be the first member */
 	struct cuda_driver cu;
 	gm_CUresult (*cuMemcpyAsync)(gm_CUdeviceptr to, gm_CUdeviceptr from, size_t bytes,
 				     gm_CUstream stream);
 	gm_CUdevice gpus[GPUS];
-	unsigned n_gpus; /* the second only where it is a peer of the first */
+	unsigned n_gpus; /* 2 only if the GPUs can access one another as peers */
 	gm_CUcontext contexts[GPUS];
 	gm_CUstream streams[LANES_MAX];
 	void *pinned;
 	struct memory data, copies[GPUS];
 	struct bar_device bar_device;
-	const struct bar_way *way; /* NULL: none works */
+	const struct bar_way *way; /* NULL: no provider works */
 	void *way_state, *mapping;
 };
 
@@ -153,7 +153,8 @@ static void memory_close(struct raw_cuda *raw, struct memory *memory)
 	memory->at = 0;
 }
 
-/* Access for both GPUs on both ranges: without it the bytes go through the host. */
+/* Gives both GPUs access to the range: a copy between ranges without mutual access would go through
+ * the host. */
 static gm_CUresult let_in(struct raw_cuda *raw, gm_CUdeviceptr at, uint64_t bytes)
 {
 	gm_CUmemAccessDesc access[GPUS];
@@ -196,7 +197,7 @@ static int memory_open(struct raw_cuda *raw, unsigned gpu, uint64_t wanted, stru
 /* --- the BAR */
 
 struct source {
-	struct bar_source base; /* first */
+	struct bar_source base; /* must be the first member */
 	struct raw_cuda *raw;
 };
 
@@ -208,7 +209,7 @@ static int export_data(const struct bar_source *base, int *fd)
 	    fd, raw->data.handle, GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 }
 
-/* 0, or -errno with why. */
+/* 0, or -errno with the reason in why. */
 static int way_open(struct raw_cuda *raw, const struct bar_way *way, char *why)
 {
 	struct source source = {
@@ -230,7 +231,7 @@ static int way_open(struct raw_cuda *raw, const struct bar_way *way, char *why)
 	return 0;
 }
 
-/* That it shows the right bytes is checked by every case, as for all targets. */
+/* The mapping is not verified here: every case verifies the bytes of every target. */
 static void bar_open(struct raw_cuda *raw)
 {
 	char why[BAR_REASON_MAX] = "";

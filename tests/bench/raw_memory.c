@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Where there is no GPU: copies from memory to memory by this program. */
+/* Raw targets on a machine without a GPU: copies from memory to memory by this program. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "tests/bench/raw.h"
 
 struct raw_memory {
-	struct raw base; /* first */
+	struct raw base; /* must be the first member */
 	char *memory, *copies[2];
 	uint64_t bytes, copy_bytes;
 };

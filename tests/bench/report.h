@@ -6,12 +6,13 @@
 
 #include "tests/bench/bench.h"
 
-/* report_table.c: on standard output, case by case as they end. report_end: how many failed. */
+/* In report_table.c: prints each case on standard output when the case ends. report_end returns the
+ * number of failures. */
 void report_head(const struct bench *bench);
 void report_case(const struct bench *bench, const struct case_report *report);
 unsigned report_end(const struct bench *bench);
 
-/* Into a file: 0, or -1 after a line. */
+/* Writes a file: 0, or -1 after an error message. */
 int report_json(const struct bench *bench, const char *path);
 /* A chart of size against rate, with a panel for each direction and number of threads. */
 int report_svg(const struct bench *bench, const char *path);
@@ -19,9 +20,9 @@ int report_svg(const struct bench *bench, const char *path);
 #define FIGURE_TEXT_MAX 24
 /* "5.32 GB/s", "12.3 us", "45.1 k/s", "312 B": three significant digits. */
 const char *report_value(enum unit unit, double value, char text[FIGURE_TEXT_MAX]);
-/* "64 B", "4 KiB": exact, for sizes that are round. */
+/* "64 B", "4 KiB": exact, for round sizes. */
 const char *report_size(uint64_t bytes, char text[FIGURE_TEXT_MAX]);
-const char *report_unit_name(enum unit unit); /* of the plain numbers of the JSON */
+const char *report_unit_name(enum unit unit); /* unit of the plain numbers in the JSON */
 const char *report_machine(char *text, size_t size);
 
 #endif

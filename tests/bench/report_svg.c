@@ -8,7 +8,7 @@
 #include "tests/bench/raw.h"
 #include "tests/bench/report.h"
 
-/* All in the SVG's pixels. */
+/* All sizes are in the SVG's pixels. */
 #define WIDTH	     960
 #define MARGIN	     24
 #define AXIS_LEFT    76 /* room for the rates, left of a panel */
@@ -19,7 +19,7 @@
 #define HEAD	     74
 #define LEGEND_LINE  22
 #define LEGEND_MARK  34
-#define CHAR_WIDTH   7.6 /* of the legend's text, generously */
+#define CHAR_WIDTH   7.6 /* of the legend's text, rounded up */
 #define ROWS_MAX     2
 #define COLUMNS	     2
 
@@ -61,7 +61,7 @@ static const char style[] =
     "}\n"
     "</style>\n";
 
-/* The kinds of target in turn: the ceilings and the floor are dashed, gpumemfs is heaviest. */
+/* A line style for each kind of target: limits are dashed, gpumemfs is the thickest line. */
 static const struct look {
 	const char *dash;
 	double width;
@@ -100,7 +100,7 @@ struct chart {
 	unsigned n_columns;
 	unsigned threads[ROWS_MAX];
 	unsigned n_rows;
-	double sizes[2], rates[2]; /* least and most, as logarithms (2, 10) */
+	double sizes[2], rates[2]; /* minimum and maximum, as logarithms (base 2, base 10) */
 	double legend;		   /* height */
 };
 
@@ -181,7 +181,7 @@ static double y_of(const struct chart *chart, const struct panel *panel, double 
 						  (chart->rates[1] - chart->rates[0]));
 }
 
-/* Names of peers come from the command line. */
+/* Escapes the text: names of peers come from the command line. */
 static void put_text(const struct chart *chart, const char *text)
 {
 	for (; *text; text++)
@@ -226,7 +226,7 @@ static void draw_grid(const struct chart *chart, const struct panel *panel)
 		char *zeros;
 
 		report_value(UNIT_RATE, pow(10, decade), text);
-		zeros = strchr(text, '.'); /* "1.00 GB/s": a tick is a round number */
+		zeros = strchr(text, '.'); /* "1.00 GB/s": the number at a tick is round */
 		if (zeros)
 			memmove(zeros, strchr(text, ' '), strlen(strchr(text, ' ')) + 1);
 		fprintf(
@@ -324,7 +324,7 @@ static void draw_panel(const struct chart *chart, unsigned row, unsigned column)
 		threads == 1 ? "" : "s");
 	draw_grid(chart, &panel);
 	draw_sizes(chart, &panel, column, threads);
-	/* gpumemfs last: on top. */
+	/* Draw gpumemfs last, on top of the other lines. */
 	for (unsigned i = 0; i < chart->bench->n_targets; i++)
 		if (chart->bench->targets[i].kind != TARGET_GPU)
 			draw_target(chart, &panel, column, threads, i);

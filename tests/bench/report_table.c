@@ -69,7 +69,7 @@ static void cell(const struct point *point, const struct result *result)
 			 report_value(point->unit, result->p99, p99));
 	else
 		report_value(point->unit, result->value, text);
-	/* Two units that are the same need to be said once. */
+	/* Print the unit only once if both units are the same. */
 	char *first = strchr(text, ' '), *slash = strchr(text, '/');
 	char *second = slash ? strchr(slash, ' ') : NULL;
 
@@ -79,7 +79,7 @@ static void cell(const struct point *point, const struct result *result)
 	printf(" %*s", COLUMN - 1, text);
 }
 
-/* The common reason for which a target has no figure in a case; NULL if the target has a figure, or
+/* The common reason why a target has no figure in a case; NULL if the target has a figure, or
  * several reasons. */
 static const char *whole_reason(const struct bench *bench, const struct case_report *report,
 				unsigned target)
@@ -95,7 +95,7 @@ static const char *whole_reason(const struct bench *bench, const struct case_rep
 	return why;
 }
 
-/* "a, b: skipped: why", once for each reason. */
+/* Prints "a, b: skipped: why", once for each reason. */
 static void whole_reasons(const struct bench *bench, const struct case_report *report)
 {
 	bool said[TARGETS_MAX] = {false};
@@ -123,7 +123,8 @@ static bool same_reason(const struct result *a, const struct result *b)
 	return a->state == b->state && strcmp(a->why, b->why) == 0;
 }
 
-/* The points that share a reason: by name if they are few. */
+/* Prints the points with the same reason: the names of up to NAMED_POINTS points, else the number.
+ */
 static void say_points(const struct bench *bench, const struct case_report *report, unsigned target,
 		       unsigned first)
 {
@@ -141,7 +142,8 @@ static void say_points(const struct bench *bench, const struct case_report *repo
 			printf("%s%s", i > first ? "; " : "", report->points[i].label);
 }
 
-/* "a: point; point: skipped: why", once for each reason of a target that has figures too. */
+/* Prints "a: point; point: skipped: why", once for each reason, for a target that also has figures.
+ */
 static void reasons(const struct bench *bench, const struct case_report *report, unsigned target)
 {
 	for (unsigned i = 0; i < report->n_points; i++) {

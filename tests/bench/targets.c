@@ -19,7 +19,7 @@
 #define TMPFS_MAGIC_ 0x01021994
 #define SHM	     "/dev/shm"
 
-/* --- files */
+/* --- targets with files */
 
 static int file_enter(struct target *target, unsigned lane)
 {
@@ -66,8 +66,8 @@ static void join(char out[PATH_MAX_], const char *dir, const char *name)
 		*out = '\0';
 }
 
-/* Past the page cache where the filesystem knows how to, with unaligned access too: a peer is not
- * to win by keeping the file in the kernel. */
+/* Opens without the page cache if the filesystem supports unaligned direct access: a peer must not
+ * win by keeping the file in the kernel. */
 static int open_peer(struct target *target, const char *path)
 {
 	char bytes[64] = {1};
@@ -137,7 +137,7 @@ static const char *backend_name(const struct bench *bench)
 	return bench->options.backend == BENCH_HOST ? "host,host_gpus=2" : "cuda";
 }
 
-/* The daemon's value of a parameter, up to its first blank or colon: "on", "32". */
+/* The daemon's value of a parameter, up to the first blank or colon: "on", "32". */
 static void parameter(const char *mount, const char *name, char value[16])
 {
 	char path[PATH_MAX_], line[512];
@@ -170,8 +170,8 @@ static void describe(const struct bench *bench, struct target *gpu, struct targe
 		 "alone where it passes through");
 }
 
-/* Above the bench's folder in a build and in a bundle, and among the system's programs where it is
- * installed. */
+/* In a build and in a bundle the daemon is in the folder above the bench; in an installation it is
+ * among the system's programs. */
 static void find_daemon(const struct bench *bench, char exe[PATH_MAX_])
 {
 	struct stat st;
@@ -200,7 +200,8 @@ static void open_gpumemfs(struct bench *bench)
 		absent(host, "gpumemfs does not mount", -pid);
 		return;
 	}
-	gpu->daemon = pid; /* for both, but ended once */
+	gpu->daemon = pid; /* both targets use this daemon, but only gpu has the pid, so the daemon
+			      is ended once */
 	join(gpu->dir, mount, "gpu0");
 	join(gpu->other, mount, "gpu1");
 	if (access(gpu->other, X_OK))
@@ -264,8 +265,8 @@ static bool has_room(const char *dir, uint64_t bytes)
 	       (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= bytes;
 }
 
-/* The sources of dd and cp come from memory, or their rate would be the disk's rate. Containers
- * have a small /dev/shm: the bench then mounts its own tmpfs. */
+/* The source files of dd and cp are in memory: a disk would limit the rate. In containers with a
+ * small /dev/shm the bench mounts its own tmpfs. */
 static int open_scratch(struct bench *bench)
 {
 	uint64_t bytes = bench->data.lanes * bench->data.region + 4 * targets_file_bytes(bench);
@@ -299,7 +300,8 @@ int targets_open(struct bench *bench)
 
 	if (error)
 		return error;
-	/* Children before CUDA, which does not survive a fork. The order of the columns follows. */
+	/* Start child processes before CUDA, which does not survive a fork. The order of the calls
+	 * is the order of the report's columns. */
 	open_null(bench);
 	open_gpumemfs(bench);
 	open_tmpfs(bench);
@@ -311,7 +313,7 @@ int targets_open(struct bench *bench)
 	return 0;
 }
 
-/* The files of a folder of ours, and the folder. */
+/* Removes a folder made by the bench, with its files. */
 static void remove_folder(const char *dir)
 {
 	char *arguments[] = {"rm", "-rf", "--", (char *)dir, NULL};
@@ -346,7 +348,7 @@ void targets_close(struct bench *bench)
 		remove_folder(bench->scratch);
 	if (!*bench->mounts)
 		return;
-	/* Empty folders only: a mount that could not be taken away is not to be emptied. */
+	/* Remove empty folders only: if an unmount failed, the mounted files must stay. */
 	join(path, bench->mounts, "null");
 	rmdir(path);
 	join(path, bench->mounts, "gpumemfs");

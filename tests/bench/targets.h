@@ -6,12 +6,12 @@
 
 #include "tests/bench/bench.h"
 
-/* Starts the daemons, makes folders and files of data. A target that is not possible here is listed
- * with its reason. 0, or -1 with a message if the bench cannot run at all. */
+/* Starts the daemons, makes folders and files of data. A target that cannot be opened is listed
+ * with the reason. Returns 0, or -1 after an error message if the bench cannot run at all. */
 int targets_open(struct bench *bench);
 void targets_close(struct bench *bench);
 
-/* Bytes of the files that copy_file_range and the whole commands work on. */
+/* Size of the files for copy_file_range and for the commands. */
 uint64_t targets_file_bytes(const struct bench *bench);
 
 #endif

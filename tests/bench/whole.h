@@ -9,14 +9,14 @@
 /* A path in a folder of a target. */
 void whole_path(char path[PATH_MAX_], const char *dir, const char *name);
 
-/* A new file whose bytes are, block after block, the bytes of the first lane's source, unless the
- * file exists. 0 or -errno. */
+/* Creates a file with the bytes of the first lane's source, block after block, or overwrites an
+ * existing file. 0 or -errno. */
 int whole_make(const struct bench *bench, const char *path, uint64_t bytes);
 
-/* 0, -EILSEQ (other bytes, or another size) or another -errno. */
+/* Compares a file: 0, -EILSEQ (wrong bytes or wrong size) or another -errno. */
 int whole_check(const struct bench *bench, const char *path, uint64_t bytes);
 
-/* The same for a piece of memory that shows such a file from its beginning. */
+/* Compares memory that shows a file made by whole_make from its beginning. */
 bool whole_is_right(const struct bench *bench, const char *memory, uint64_t bytes);
 
 /* Writes the meaning of an error of these functions into the figure. */
