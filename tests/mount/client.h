@@ -26,7 +26,8 @@
 			FAIL("%s: '%s' says nothing of '%s'", #call, gpumem_error(), text);        \
 	} while (0)
 
-/* The drivers are found by the loader, which reads its path when a program starts. */
+/* Starts the program again with LD_LIBRARY_PATH: the loader finds the drivers there, and reads the
+ * path only at the start of a program. */
 static inline void client_start(char **argv)
 {
 	const char *wanted = getenv("DAEMON_LIBRARY_PATH"), *path = getenv("LD_LIBRARY_PATH");
@@ -84,7 +85,8 @@ static inline unsigned char *host_pointer(gpumem *file, size_t wanted)
 	return address;
 }
 
-/* A load through a GPU's BAR takes a microsecond, of a byte as of a vector: memcpy uses vectors. */
+/* A load through a GPU's BAR takes a microsecond, for a byte as for a vector: memcpy uses vectors.
+ */
 #define PIECE 1024
 
 static inline void expect_pattern(const unsigned char *bytes, uint64_t seed, size_t from, size_t to)
@@ -144,7 +146,7 @@ static inline int mappings(void)
 	return n;
 }
 
-/* A leased file cannot shrink: whether the leases are gone is seen by that. */
+/* A leased file cannot shrink, so a successful ftruncate shows that no lease is left. */
 static inline bool shrinks(int fd, off_t to)
 {
 	for (int tries = 0; tries < 1000; tries++) {
@@ -182,8 +184,8 @@ static inline void kill_sharers(int fd, int sharers, void (*hold)(int ready))
 	free(pids);
 }
 
-/* Opens, uses and closes a file again and again: the process's memory and descriptors after a few
- * cycles equal those after all cycles. */
+/* Opens, uses and closes a file many times: after all cycles the process must have as many
+ * descriptors and mappings as after the first tenth. */
 static inline void cycle_through(void (*use)(int cycle))
 {
 	const char *wanted = getenv("GPUMEM_TEST_CYCLES");
@@ -197,10 +199,10 @@ static inline void cycle_through(void (*use)(int cycle))
 		}
 	}
 	EQUAL(open_descriptors(), before);
-	CHECK(mappings() <= mapped + 3); /* the heap may have grown by a piece */
+	CHECK(mappings() <= mapped + 3); /* the heap may have grown */
 }
 
-/* A descriptor and a byte over a Unix socket. */
+/* Sends a descriptor and a byte over a Unix socket. */
 static inline void send_descriptor(int socket, int fd)
 {
 	char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;

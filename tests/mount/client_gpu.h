@@ -66,7 +66,7 @@ static inline void use_gpu(void)
 	use_gpu_number(0);
 }
 
-/* The CPU's pointer; skips where a GPU's memory has none. */
+/* The CPU pointer of the file; skips if the GPU's memory has no CPU pointer. */
 static inline unsigned char *cpu_pointer(gpumem *file, size_t wanted)
 {
 	void *address;
@@ -81,7 +81,8 @@ static inline unsigned char *cpu_pointer(gpumem *file, size_t wanted)
 	return address;
 }
 
-/* For tests whose children use CUDA before their parent has: skips if a child cannot. */
+/* Runs the work in a child, for tests whose parent must not use CUDA before a fork. Skips if the
+ * child cannot do the work. */
 static inline void need_in_children(void (*work)(void))
 {
 	int status;
@@ -94,7 +95,7 @@ static inline void need_in_children(void (*work)(void))
 	}
 	OK(waitpid(pid, &status, 0));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIP)
-		_exit(EXIT_SKIP); /* the child said why */
+		_exit(EXIT_SKIP); /* the child printed the reason */
 	EQUAL(status, 0);
 }
 
@@ -117,7 +118,7 @@ static inline void expect_device(gm_CUdeviceptr at, uint64_t seed, size_t from, 
 	free(seen);
 }
 
-/* Loads through a BAR take a microsecond each: the ends are looked at. */
+/* Compares only the ends of the range, because each load through a BAR takes a microsecond. */
 static inline void expect_ends(const unsigned char *at, uint64_t seed, size_t bytes)
 {
 	expect_pattern(at, seed, 0, 500);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* libgpumem by hand, for the shell tests: a command per line on standard input, an answer per line
- * on standard output, "ok ..." or the name of an errno and the library's text.
+/* Calls of libgpumem for the shell tests: reads a command per line on standard input, and prints an
+ * answer per line on standard output: "ok ...", or the name of an errno and the library's message.
  *
  *   open PATH r|w    map    read OFFSET    write OFFSET VALUE    extend    size    flags    close
  */

@@ -15,14 +15,15 @@
 
 #define KILLS_MAX	 100000
 #define KILL_EACH_MIN_MS 10
-/* For which the load goes on after the last. */
+/* How long the loads go on after the last kill. */
 #define SETTLE_MS 200
 
 struct board {
-	atomic_bool stop; /* the load is to end */
+	atomic_bool stop; /* the loads have to end */
 	atomic_uint kills;
 	atomic_ullong operations;
-	/* The longest operation that ended after this kill and before the next, ns. */
+	/* Duration in ns of the longest operation that ended after this kill and before the next
+	 * kill. */
 	_Atomic uint64_t pause[KILLS_MAX + 1];
 };
 
@@ -51,7 +52,7 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* An operation that began then has ended. */
+/* Records an operation that began at that time and has just ended. */
 static inline void board_note(uint64_t began)
 {
 	uint64_t took = now_ns() - began;
@@ -68,7 +69,7 @@ static inline bool going_on(void)
 	return !atomic_load_explicit(&board->stop, memory_order_relaxed);
 }
 
-/* The process that serves: the keeper's child. 0: there is none just now. */
+/* The serving process: the keeper's child. 0: there is no child at the moment. */
 static inline pid_t serving_daemon(pid_t keeper)
 {
 	char path[64], line[256] = "";
@@ -115,7 +116,7 @@ static inline bool may_kill(void)
 	return unserved < UNSERVED_MAX;
 }
 
-/* Kills daemons so often, or as often as the environment says. */
+/* Kills daemons this number of times, or GPUMEM_KILLS times. */
 static inline void kill_daemons(unsigned usual)
 {
 	unsigned times = from_environment("GPUMEM_KILLS", usual, KILLS_MAX);
@@ -168,7 +169,7 @@ static inline void board_tell(void)
 	free(pauses);
 }
 
-/* Runs the loads, each in a process of its own, under so many kills. */
+/* Runs every load in its own process while daemons are killed. */
 static inline void under_kills(unsigned usual, void (*const loads[])(int), int n_loads)
 {
 	board_make();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tests under the preload library: the program executes itself again with the library, and the
- * library must report that it served calls directly. */
+/* Tests under the preload library: the program starts itself again with the library, and fails if
+ * the library served no calls directly. */
 #ifndef TESTS_MOUNT_PRELOAD_H
 #define TESTS_MOUNT_PRELOAD_H
 
 #include "tests/mount/prog.h"
 
-/* How many calls of a kind ("mapped", "read", "written") the library's lines tell of. */
+/* Number of calls of a kind ("mapped", "read", "written") in the library's output. */
 static inline long served(const char *lines, const char *kind)
 {
 	char word[32];
@@ -88,7 +88,7 @@ static inline int preload_main(int argc, char **argv, const struct prog_test *te
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/* Whether this process has a lease of the file, as the daemon sees it. */
+/* Whether the daemon lists a lease of the file for this process. */
 static inline bool leased(const char *name)
 {
 	char path[PATH_MAX], holder[32], *line = NULL;
@@ -109,7 +109,7 @@ static inline bool leased(const char *name)
 	return found;
 }
 
-/* A file of data, with a window on it. */
+/* Makes a file of data that the library serves through a lease. */
 static inline int served_file(const char *name, int flags, size_t bytes)
 {
 	int fd = new_file(name);

@@ -42,7 +42,7 @@ struct prog_test {
 #define PROG_REASON_MAX 240
 
 static int prog_failures;
-static char *prog_reason;	  /* why the sub-test skips; shared with its process */
+static char *prog_reason; /* reason why the sub-test skips; shared with the sub-test's process */
 static char prog_other[PATH_MAX]; /* this sub-test's directory on the second GPU */
 
 /* Ends the sub-test. */
@@ -74,7 +74,7 @@ static char prog_other[PATH_MAX]; /* this sub-test's directory on the second GPU
 			FAIL("%s is %lld, wanted %lld", #got, got_, wanted_);                      \
 	} while (0)
 
-/* A call that must succeed; its value. */
+/* A call that must succeed. Evaluates to the call's value. */
 #define OK(call)                                                                                   \
 	({                                                                                         \
 		long long value_ = (long long)(call);                                              \
@@ -107,7 +107,7 @@ static inline void need_daemon(void)
 		SKIP("needs a daemon");
 }
 
-/* The path of a name on the second GPU; skips the sub-test where there is none. */
+/* The path of a name on the second GPU; skips the sub-test if there is no second GPU. */
 static inline const char *other(const char *name)
 {
 	static char paths[4][PATH_MAX + NAME_MAX + 2];
@@ -120,7 +120,7 @@ static inline const char *other(const char *name)
 	return path;
 }
 
-/* Sub-tests that need other processes: runs work in a child. */
+/* For sub-tests that need other processes: runs work in a child. */
 static inline pid_t spawn(void (*work)(int), int argument)
 {
 	fflush(stdout);
@@ -148,7 +148,7 @@ static inline void join_all(int children)
 		FAIL("%d children failed", bad);
 }
 
-/* --- Bytes that tell where they belong ----------------------------------------------------- */
+/* --- Bytes that depend on their position --------------------------------------------------- */
 
 static inline uint64_t mix(uint64_t x)
 {
@@ -201,7 +201,7 @@ static inline void pattern_write(int fd, uint64_t seed, off_t offset, size_t siz
 	free(bytes);
 }
 
-/* Checks a range that pattern_write wrote, counting the pattern from base. */
+/* Checks a range written by pattern_write; offset base has the pattern's first byte. */
 static inline void pattern_check_from(int fd, uint64_t seed, off_t base, off_t offset, size_t size)
 {
 	unsigned char *bytes = malloc(size);
@@ -314,7 +314,7 @@ static inline bool prog_wanted(int argc, char **argv, const char *name)
 	return argc < 2;
 }
 
-/* Runs a sub-test in its own process: its exit status, or -1 if a signal ended the process. */
+/* Runs a sub-test in its own process. Returns the exit status, or -1 after a signal. */
 static inline int prog_run(const struct prog_test *test)
 {
 	int status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Rights: owners, modes, set-id and sticky bits, seen by root and by other users. */
+/* Permissions: owners, modes, set-id and sticky bits, for root and for other users. */
 #include "tests/mount/prog.h"
 
 #include <grp.h>
@@ -10,7 +10,7 @@
 #define PEER  65533
 #define GROUP 65500
 
-/* Becomes an ordinary user for good. */
+/* Becomes an ordinary user permanently. */
 static void become(uid_t uid, gid_t gid)
 {
 	OK(setgroups(0, NULL));
@@ -136,7 +136,8 @@ static void only_the_owner_changes_attributes(void)
 	OK(chown("mine", -1, GROUP));
 	OK(chmod("mine", 0640));
 	FAILS(EPERM, utimensat(AT_FDCWD, "file", (struct timespec[]){{1, 0}, {1, 0}}, 0));
-	OK(utimensat(AT_FDCWD, "file", NULL, 0)); /* writers may set them to now */
+	/* A user with write permission may set the times to now. */
+	OK(utimensat(AT_FDCWD, "file", NULL, 0));
 	OK(utimensat(AT_FDCWD, "mine", (struct timespec[]){{1, 0}, {1, 0}}, 0));
 }
 
@@ -154,7 +155,8 @@ static void set_id_bits_do_not_survive(void)
 	EQUAL(mode_of("written"), 0777);
 	OK(truncate("cut", 1));
 	EQUAL(mode_of("cut"), 0777);
-	OK(chmod("chmodded", 02755)); /* not in that group: the bit is dropped */
+	/* The owner is not in the file's group: the set-group-ID bit is dropped. */
+	OK(chmod("chmodded", 02755));
 	EQUAL(mode_of("chmodded"), 0755);
 }
 

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
  * timeout: 300
- * libgpumem by its CPU pointers: the bytes that a mapping shows and changes, and files that cannot
- * be mapped. */
+ * CPU pointers of libgpumem: reading and changing files through mappings, and files that cannot be
+ * mapped. */
 #include "tests/mount/client.h"
 
 #include <sys/xattr.h>
@@ -76,7 +76,7 @@ static void several_chunks_are_one_range(void)
 {
 	int fd = new_file("file");
 
-	/* Grown step by step, so that it consists of several. */
+	/* Write in steps, so that the file consists of several chunks. */
 	for (int i = 0; i < 6; i++)
 		pattern_write(fd, 4, i * 4 * MIB, 4 * MIB);
 	gpumem *file = lease("file", O_RDWR);
@@ -241,7 +241,7 @@ static void follows_growth(void)
 		CHECK(host_pointer(file, bytes) == at);
 		expect_pattern(at, 14, 0, bytes);
 	}
-	/* Beyond the room behind it. */
+	/* Extend beyond the address space reserved behind the mapping. */
 	pattern_write(fd, 15, 0, MIB);
 	pattern_write(fd, 15, 69 * MIB, MIB);
 	REFUSED(ENOSPC, "map it again", gpumem_extend(file));

@@ -44,7 +44,7 @@ static void take_weight(const struct gpumem_tensor *tensor, void *user)
 		*(struct gpumem_tensor *)user = *tensor;
 }
 
-/* Where the data begins. */
+/* Returns the offset of the data. */
 static size_t align(const char *source, const char *target)
 {
 	struct gpumem_align_result result = {.bytes = sizeof(result)};
@@ -70,7 +70,7 @@ static int names_here(void)
 	return n - 2;
 }
 
-/* How many requests of copy_file_range the daemon has had. */
+/* Number of copy_file_range requests that the daemon has counted. */
 static long long copies(void)
 {
 	static const char requests[] = "\"requests\": ";
@@ -116,7 +116,7 @@ static void to_the_other_gpu(void)
 	expect_model(other("aligned"), 3, align("model", other("aligned")));
 }
 
-/* The bytes stay on the GPU; a process that has the old file open keeps the old file. */
+/* The bytes stay on the GPU; a client with a lease of the old file keeps the old file. */
 static void in_place(void)
 {
 	int fd = model("model", 4);

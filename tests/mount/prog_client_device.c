@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: standin cuda
  * timeout: 300
- * libgpumem by its device addresses, in programs that have a CUDA context: the bytes that the GPU
- * copies from a file, the bytes that cat reads after the GPU changed them, and leaks. */
+ * Device addresses of libgpumem in programs with a CUDA context: copies by the GPU see the file's
+ * bytes, cat sees the changes made by the GPU, and no resources are left behind. */
 #include "tests/mount/client_gpu.h"
 
 #include <sys/xattr.h>
@@ -134,7 +134,7 @@ static void host_files_for_the_gpu(void)
 	GOOD(gpumem_extend(file));
 	EQUAL(info_of(file).mapped, 6 * MIB);
 	if (!strcmp(getenv("BACKEND"), "cuda")) {
-		/* The driver's copies do not run across the border of two registrations. */
+		/* The driver's copies cannot cross the border of two registrations. */
 		expect_device(at, 10, 0, 3 * MIB + 4096);
 		expect_device(at, 10, 3 * MIB + 4096, 6 * MIB);
 	}

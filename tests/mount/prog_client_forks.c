@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
- * Process tests of libraries that map GPU memory, on files: forks around a mapping, children
- * that map what their parent opened or handed them, and leaks. Tests that the machine cannot run
- * are skipped. */
+ * Tests of processes, taken from libraries that map GPU memory, but with files: forks around a
+ * mapping, children that map files opened or passed by the parent, and the resources left by the
+ * children. Sub-tests that the machine cannot run are skipped. */
 #include "tests/mount/client_gpu.h"
 
 #include <pthread.h>
@@ -166,11 +166,11 @@ static void lease_in_child(int turn)
 {
 	gpumem *own = lease("file", O_RDWR);
 
-	EQUAL(info_of(inherited).size, BYTES); /* leased anew */
+	EQUAL(info_of(inherited).size, BYTES); /* the child gets its own lease */
 	if (!on_gpu())
 		expect_ends(cpu_pointer(own, BYTES), 14, BYTES);
 	if (turn % 2)
-		_exit(0); /* with both leases */
+		_exit(0); /* exits with two leases */
 	GOOD(gpumem_close(own));
 	GOOD(gpumem_close(inherited));
 }

@@ -88,7 +88,8 @@ static void descriptor_over_a_socket(void)
 	EQUAL(first, 99);
 }
 
-/* A process loses its fcntl locks when it closes any descriptor of the file. */
+/* Closing any descriptor of a file drops all fcntl locks of the process on the file: gpumem_close
+ * must not close a descriptor of the file. */
 static void locks_stay(void)
 {
 	struct flock whole = {.l_type = F_WRLCK};
@@ -149,10 +150,10 @@ static void open_in_child(int unused)
 	gpumem *file = lease("file", O_RDWR);
 	expect_pattern(host_pointer(file, 3 * MIB), 24, 0, 3 * MIB);
 	GOOD(gpumem_close(file));
-	GOOD(gpumem_close(inherited)); /* never used here */
+	GOOD(gpumem_close(inherited)); /* not used in this process before */
 }
 
-/* A child that outlives its parent must not keep the parent's leases. */
+/* A child that outlives its parent must not keep the leases of the parent. */
 static void leases_end_with_their_process(void)
 {
 	int fd = patterned_file("file", 24, 3 * MIB), pipes[2];

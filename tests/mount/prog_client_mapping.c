@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
- * Mapping tests of libraries that map GPU memory, on files: use after it ended, odd places,
- * two of them, and every way to the BAR by its name. Tests that the machine cannot run are skipped.
- */
+ * Tests of mappings, taken from libraries that map GPU memory, but with files: use after the end,
+ * odd offsets, two mappings, and every BAR provider by name. Sub-tests that the machine cannot run
+ * are skipped. */
 #include "tests/mount/client_gpu.h"
 
 #include <setjmp.h>
@@ -143,7 +143,7 @@ static void unaligned_copies_by_the_gpu(void)
 
 		pattern_fill(text, length, length, from);
 		MUST(cuMemcpyHtoD(at + from, text, length));
-		MUST(cuCtxSynchronize()); /* it returns when the text is free again */
+		MUST(cuCtxSynchronize()); /* returns when the kernel's text may be freed */
 		pattern_check(fd, length, from, length);
 		expect_device(at, length, from, from + length);
 	}
@@ -180,12 +180,12 @@ static void tiny_mappings(void)
 	}
 }
 
-/* --- each way to the BAR --------------------------------------------------------------------- */
+/* --- each BAR provider ---------------------------------------------------------------------- */
 
 static void through(const char *provider)
 {
 	need_gpu();
-	/* The stand-in has the ways that it is told to have. */
+	/* Enable these BAR providers in the stand-in driver. */
 	setenv("GPUMEM_STANDIN_DMABUF", "1", 0);
 	setenv("GPUMEM_STANDIN_GDR", "1", 0);
 	setenv("GPUMEM_BAR", provider, 1);

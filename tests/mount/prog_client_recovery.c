@@ -3,8 +3,8 @@
 /* mount: recovery=transparent
  * needs: daemon
  * timeout: 3600
- * Daemons are killed under sharers: they get their leases, keep their memory, and no other process
- * can free the memory meanwhile. */
+ * Daemons are killed under sharers. The sharers get their leases and keep their memory; no other
+ * process can free the memory meanwhile. */
 #include "tests/mount/kills.h"
 
 #include "tests/mount/client.h"
@@ -19,7 +19,7 @@ static void new_pattern_file(const char *name, uint64_t seed)
 	OK(close(fd));
 }
 
-/* Takes and gives back, again and again. */
+/* Leases and closes a file again and again. */
 static void load_cycles(int seed)
 {
 	char name[32];
@@ -105,7 +105,7 @@ static void load_copies(int seed)
 	}
 }
 
-/* A file that grows while it is shared. */
+/* A leased file grows. */
 static void load_growing(int seed)
 {
 	(void)seed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* needs: daemon
- * .gpumem/ under calls that ordinary tools make of any tree. */
+ * The files of .gpumem/ under calls that ordinary tools make on any tree. */
 #include "tests/mount/prog.h"
 
 #include <dirent.h>
@@ -15,8 +15,8 @@ static const char *control(const char *name)
 	return path;
 }
 
-/* A statx of a control file, which has no time of birth, must not turn off birth times for all
- * files. */
+/* A file of .gpumem/ has no birth time. A request for the birth time must not stop the kernel from
+ * asking for the birth times of other files. */
 static void birth_is_known_after_control_was_asked(void)
 {
 	struct statx st;

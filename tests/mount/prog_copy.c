@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* copy_file_range, sendfile and splice: inside a GPU, across GPUs, and from and to other places. */
+/* copy_file_range, sendfile and splice: inside a GPU, between GPUs, and between a GPU and other
+ * filesystems. */
 #include "tests/mount/prog.h"
 
 #include <sys/sendfile.h>
@@ -31,7 +32,7 @@ static void whole_file(void)
 	pattern_check(to, 1, 0, 1 * MIB);
 }
 
-/* Files that grew in steps of many sizes, with other steps on the other side. */
+/* Source and target grew in steps of different sizes. */
 static void pieces_of_many_sizes(void)
 {
 	const long bytes = 34 * MIB + 12345;
@@ -47,7 +48,7 @@ static void pieces_of_many_sizes(void)
 	pattern_check(to, 1, 0, 7);
 	pattern_check_from(to, 1, 3 * MIB + 5, 7, 30 * MIB);
 	pattern_check(to, 1, 30 * MIB + 7, bytes - 30 * MIB - 7);
-	OK(ftruncate(from, 0)); /* room for other tests of the same mount */
+	OK(ftruncate(from, 0)); /* free memory for other tests of the same mount */
 	OK(ftruncate(to, 0));
 }
 
@@ -131,7 +132,7 @@ static void both_directions_at_once_child(int direction)
 		      1 * MIB);
 }
 
-/* Copies that lock two files in opposite order must not block each other. */
+/* Two copies that lock two files in opposite order must not deadlock. */
 static void both_directions_at_once(void)
 {
 	int a = new_file("a"), b = new_file("b");

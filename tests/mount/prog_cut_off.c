@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
  * backends: host standin cuda
- * A sharer has descriptors of a file's memory, and changes them by truncate(2) and fcntl(2): no
- * bytes of other files change, and the daemon lives. */
+ * A sharer has descriptors of a file's memory and changes the memory object by truncate(2) and
+ * fcntl(2). The bytes of other files must not change, and the daemon must go on. */
 #include "tests/mount/protocol.h"
 
 #define SIZE   (3 * MIB)
@@ -23,7 +23,7 @@ static const char *host(const char *name)
 
 static int connection;
 
-/* The descriptors that a lease on the opened file brings. */
+/* Leases the opened file and returns the answer with the descriptors. */
 static struct answer leased(int fd)
 {
 	struct gpumem_token token = token_of(fd);
@@ -33,8 +33,7 @@ static struct answer leased(int fd)
 	return hear_layout(connection);
 }
 
-/* A descriptor of a host/ file's object, as a process that opens the file with these flags gets it.
- */
+/* The descriptor of a host/ file's memory object, leased by an opener with these flags. */
 static int object_of(const char *path, int flags)
 {
 	int fd = OK(open(path, flags | O_CLOEXEC));
@@ -64,7 +63,7 @@ static void expect_torn(const unsigned char *bytes, size_t size)
 			     pattern_at(3, i));
 }
 
-/* 0: it cannot be opened again. */
+/* Opens the object again with these flags; 0: the kernel refuses. */
 static int opened_again(int fd, int flags)
 {
 	char path[40];
@@ -129,7 +128,8 @@ static void a_writer_s_descriptor_cannot_be_sealed(void)
 	OK(unlink(host("sealed")));
 }
 
-/* copy_file_range(2) into the file is the daemon's write to the object. */
+/* The sharer sets O_APPEND on its descriptor. copy_file_range(2) into the file must still write at
+ * the offset: the daemon has a descriptor with flags of its own. */
 static void a_descriptor_s_flags_are_its_own(void)
 {
 	int fd = patterned(host("flags")), other = patterned("other");
@@ -144,7 +144,7 @@ static void a_descriptor_s_flags_are_its_own(void)
 	OK(unlink(host("flags")));
 }
 
-/* Cuts the object off and fills it again, until it is ended. */
+/* Truncates the object and fills the object again, until the process is killed. */
 static void cut_for_ever(int object)
 {
 	unsigned char *bytes = malloc(SIZE);
@@ -161,8 +161,8 @@ static void cut_for_ever(int object)
 	}
 }
 
-/* These calls may fail, as the file's length changes all the time; bytes that they return are
- * compared. */
+/* The operations may fail with EIO because the size of the file changes at any moment. The bytes of
+ * successful reads are checked. */
 static void work_on(const char *path, unsigned char *bytes)
 {
 	int fd = OK(open(path, O_RDWR | O_CLOEXEC)), gpu = OK(open("copy", O_RDWR | O_CLOEXEC));
@@ -225,7 +225,7 @@ static void a_file_of_host_is_cut_all_the_time(void)
 	OK(unlink(host("beside")));
 }
 
-/* After the end of its lease the sharer still has its descriptor of the file's old memory. */
+/* After the end of the lease the sharer still has a descriptor of the file's old memory. */
 static void a_file_of_host_is_cut_while_it_moves(void)
 {
 	unsigned char *bytes = malloc(SIZE), *again = malloc(SIZE);
@@ -252,7 +252,7 @@ static void a_file_of_host_is_cut_while_it_moves(void)
 	}
 }
 
-/* In a mount with a spool: the case cut_off_saved. */
+/* Runs in a mount with a spool: the case cut_off_saved. */
 static void it_is_cut_while_it_is_saved(void)
 {
 	int fd = patterned(host("saved"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Calls that must fail, one per line, each with its exact errno. */
+/* Calls that must fail, a call per line, with the exact errno. */
 #include "tests/mount/prog.h"
 
 #include <linux/falloc.h>
@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <sys/xattr.h>
 
-static void *volatile bad_address = (void *)1; /* volatile: the compiler would object */
+static void *volatile bad_address = (void *)1; /* volatile: the compiler would warn */
 static char long_name[NAME_MAX + 2], long_path[PATH_MAX + 1];
 
 static void make_tree(void)
@@ -181,7 +181,7 @@ static void reading_and_writing(void)
 	expect_text("file", "text");
 }
 
-/* A plain directory on tmpfs has no such limit. */
+/* A plain directory on tmpfs has no such size limit. */
 static void past_the_largest_file(void)
 {
 	need_daemon();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The life of a file: open flags, growing and shrinking, unlinked while open, O_TMPFILE. */
+/* Files: open flags, growing and shrinking, unlinking an open file, O_TMPFILE. */
 #include "tests/mount/prog.h"
 
 #include <sys/uio.h>
@@ -159,7 +159,7 @@ static void append_moves_to_the_end(void)
 	EQUAL(lseek(append, 0, SEEK_CUR), 12);
 	OK(lseek(append, 0, SEEK_SET));
 	EQUAL(write(append, "cd", 2), 2);
-	EQUAL(pwrite(append, "ef", 2, 0), 2); /* Linux appends in spite of the offset */
+	EQUAL(pwrite(append, "ef", 2, 0), 2); /* Linux appends despite the offset */
 	expect_text("file", "0123456789abcdef");
 	OK(fcntl(append, F_SETFL, 0));
 	EQUAL(pwrite(append, "X", 1, 0), 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Holes: SEEK_HOLE and SEEK_DATA against a model, punching, zeroing, KEEP_SIZE, truncation. */
+/* Holes: SEEK_HOLE and SEEK_DATA compared with a model, punching, zeroing, KEEP_SIZE, truncation.
+ */
 #include "tests/mount/prog.h"
 
 #include <linux/falloc.h>
@@ -80,7 +81,7 @@ static void punching_odd_ranges(void)
 	OK(fallocate(fd, PUNCH, 1, 1));
 	OK(fallocate(fd, PUNCH, 4000, 70000));
 	OK(fallocate(fd, PUNCH, 2 * MIB - 5, 10));
-	OK(fallocate(fd, PUNCH, 3 * MIB - 3, 5 * MIB)); /* over the end: the size stays */
+	OK(fallocate(fd, PUNCH, 3 * MIB - 3, 5 * MIB)); /* past the end: the size stays */
 	EQUAL(size_of(fd), 3 * MIB);
 	pattern_check(fd, 1, 0, 1);
 	zero_check(fd, 1, 1);
@@ -152,7 +153,8 @@ static void truncating_in_the_middle_of_a_hole(void)
 	pattern_check(fd, 1, 0, 100);
 }
 
-/* All bytes that are not zero lie in ranges that SEEK_DATA reports, and the two seeks alternate. */
+/* All bytes that are not zero must be in ranges reported by SEEK_DATA, and data and holes
+ * alternate. */
 static void check_map(int fd, const unsigned char *model, off_t size)
 {
 	off_t at = 0;
@@ -195,7 +197,7 @@ static off_t model_step(int fd, unsigned char *model, off_t size, uint64_t *rand
 	off_t offset = random_next(random) % MODEL;
 	off_t bytes = 1 + random_next(random) % (random_next(random) % 2 ? 3 * MIB : 5000);
 
-	if (random_next(random) % 2) /* as often on a border as not */
+	if (random_next(random) % 2) /* half of the offsets are on a border */
 		offset &= ~(off_t)(random_next(random) % 2 ? 0xffff : 0xfff);
 	if (offset + bytes > MODEL)
 		bytes = MODEL - offset;

@@ -3,7 +3,7 @@
 /* mount: lease_timeout=1
  * kills: no
  * backends: host standin cuda
- * A lease that is older than the mount allows does not stand in the way for ever. */
+ * An operation that needs the file's memory ends leases older than lease_timeout. */
 #include "tests/mount/protocol.h"
 
 static struct answer lease_file(int connection, int fd)
@@ -61,7 +61,7 @@ static void a_lease_in_nobodys_way_stays(void)
 
 	drop(&answer);
 	drop(&old);
-	SOON(ftruncate(second, 0)); /* so both are old */
+	SOON(ftruncate(second, 0)); /* after this call the other lease is old too */
 	pattern_write(fd, 4, 0, 2 * BYTES);
 	OK(ftruncate(fd, 3 * BYTES));
 	say(connection, &extend, sizeof(extend));

@@ -3,8 +3,9 @@
 /* kills: no
  * backends: host standin cuda
  * timeout: 120
- * GPUMEM_IOC_COPY: leased memory goes into a file, with the result of copy_file_range(2); a caller
- * without the rights copies nothing. (A daemon that took over from a killed one knows no keys.) */
+ * GPUMEM_IOC_COPY: copies leased memory into a file, with the same result as copy_file_range(2). A
+ * caller without permission gets no bytes. (A daemon that took over from a killed daemon knows no
+ * keys.) */
 #include "tests/mount/protocol.h"
 
 static struct gpumem_copy_ask leased(int fd, int connection)
@@ -66,7 +67,7 @@ static void arrives_from(int source)
 	CHECK(after.tv_sec > before.tv_sec || after.tv_nsec > before.tv_nsec);
 	pattern_check_from(to, 3, 0, 100, BYTES);
 	EQUAL(size_of(to), BYTES + 100);
-	/* It is a copy. */
+	/* The target is a copy: a later write to the source does not change the target. */
 	pattern_write(source, 4, 0, MIB);
 	pattern_check_from(to, 3, 0, 100, BYTES);
 	OK(close(connection));
@@ -107,7 +108,7 @@ static const struct {
     {1ULL << 62, 1, 1ULL << 62, 0},
 };
 
-/* As far as both files go, and no further. */
+/* A copy ends at the end of the shorter file. */
 static void ranges_end_with_the_files(void)
 {
 	int connection = dial();
@@ -175,7 +176,7 @@ static void what_is_wrong(void)
 	FAILS(EBADF, ioctl((int)OK(open("to", O_RDONLY)), GPUMEM_IOC_COPY, &ask));
 	FAILS(EISDIR, ioctl((int)OK(open(".", O_RDONLY)), GPUMEM_IOC_COPY, &ask));
 	FAILS(EOPNOTSUPP, ioctl(host_file(), GPUMEM_IOC_COPY, &ask));
-	FAILS(EINVAL, ioctl(source, GPUMEM_IOC_COPY, &ask)); /* onto itself */
+	FAILS(EINVAL, ioctl(source, GPUMEM_IOC_COPY, &ask)); /* the target is the source */
 	FAILS(ENOTTY, ioctl(to, _IO('g', 0x4a), &ask));
 	FAILS(EFAULT, ioctl(to, GPUMEM_IOC_COPY, NULL));
 	pattern_check(source, 3, 0, BYTES);
@@ -186,7 +187,8 @@ static void what_is_wrong(void)
 
 static struct gpumem_copy_ask root_ask;
 
-/* A user may copy its own lease: the target loses its set-id bits. */
+/* The other user may copy with the user's own lease. The copy clears the set-id bits of the target.
+ */
 static void copy_as_another(int target)
 {
 	struct stat st;
@@ -197,7 +199,7 @@ static void copy_as_another(int target)
 	    to = OK(open("theirs", O_RDWR | O_CREAT, 0600));
 	struct gpumem_copy_ask ask = leased(fd, connection);
 
-	/* A reader has a private copy. */
+	/* A reader's lease is of a private copy. */
 	OK(ftruncate(to, BYTES));
 	EQUAL(OK(ioctl(to, GPUMEM_IOC_COPY, &ask)), BYTES);
 	pattern_check(to, 3, 0, BYTES);

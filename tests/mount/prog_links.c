@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Names: hard links, symbolic links, FIFOs, sockets, and which names there may be. */
+/* Names: hard links, symbolic links, FIFOs, sockets, and allowed names. */
 #include "tests/mount/prog.h"
 
 #include <sys/socket.h>
@@ -135,7 +135,7 @@ static void device_nodes(void)
 	FAILS(EEXIST, mknod("linked", S_IFCHR | 0600, null));
 	OK(unlink("linked"));
 	OK(unlink("renamed"));
-	if (prog_on_daemon()) /* libfuse mounts without devices, and the kernel goes by it */
+	if (prog_on_daemon()) /* libfuse mounts with nodev, so the kernel refuses */
 		FAILS(EACCES, open("character", O_RDONLY));
 	OK(rename("character", other("character")));
 	expect_device(other("character"), S_IFCHR | 0640, null);
@@ -150,7 +150,7 @@ static void make_devices_as_another(int unused)
 	FAILS(EPERM, mknod("character", S_IFCHR | 0644, makedev(1, 3)));
 	FAILS(EPERM, mknod("block", S_IFBLK | 0644, makedev(7, 0)));
 	CHECK(!exists("character") && !exists("block"));
-	/* This node stands for no device: overlay filesystems mark removed files with it. */
+	/* Device number 0 is no real device: overlay filesystems use the node as a whiteout. */
 	OK(mknod("whiteout", S_IFCHR | 0644, 0));
 	expect_device("whiteout", S_IFCHR | 0644, 0);
 }
@@ -254,7 +254,7 @@ static void deep_paths(void)
 	}
 }
 
-/* Directories nested so deep that a path can just name them; a rename takes all below along. */
+/* Directories nested as deep as a path can name. The directories below move with a rename. */
 static void deepest_directory(void)
 {
 	int depth = 0;

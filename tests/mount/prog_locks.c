@@ -49,7 +49,8 @@ static void ranges_conflict(void)
 	spawn(expect_free, 0);
 	join_all(1);
 	OK(lock(fd, F_SETLK, F_WRLCK, 0, 0));
-	OK(close(OK(open("file", O_RDONLY)))); /* closing any descriptor drops a process's locks */
+	/* Closing any descriptor of a file drops the process's locks. */
+	OK(close(OK(open("file", O_RDONLY))));
 	spawn(expect_free, 0);
 	join_all(1);
 }
@@ -75,7 +76,7 @@ static void readers_share(void)
 	FAILS(EBADF, lock(reader, F_SETLK, F_WRLCK, 0, 0));
 }
 
-/* A counter in the file, raised under a lock that waits: no raise is lost. */
+/* Increments a counter in the file under a blocking lock: no increment may be lost. */
 static void raise_counter(int by_flock)
 {
 	int fd = OK(open("file", O_RDWR)), value;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* mmap of device files and of host/: shared and private, seen by read, and by other processes. */
+/* mmap of device files and of host/ files: shared and private, compared with read, and seen by
+ * other processes. */
 #include "tests/mount/prog.h"
 
 #include <sys/mman.h>
@@ -99,11 +100,11 @@ static void rest_of_the_last_page_is_zero(void)
 	check_mapped(bytes, 100, 6);
 	for (int i = 100; i < 4096; i++)
 		EQUAL(bytes[i], 0);
-	memset(bytes + 100, 0xee, 3996); /* beyond the end: never reaches the file */
+	memset(bytes + 100, 0xee, 3996); /* bytes beyond the end never reach the file */
 	OK(msync(bytes, 4096, MS_SYNC));
 	EQUAL(size_of(fd), 100);
 	OK(munmap(bytes, 4096));
-	need_daemon(); /* tmpfs keeps them */
+	need_daemon(); /* tmpfs keeps the bytes beyond the end */
 	OK(ftruncate(fd, 4096));
 	zero_check(fd, 100, 3996);
 }

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #define WORKERS 8
-#define PART	(3 * MIB + 4093) /* a worker's share of the file, across page borders */
+#define PART	(3 * MIB + 4093) /* range of a worker in the file, not aligned to pages */
 
 static int count_entries(const char *path)
 {
@@ -67,7 +67,8 @@ static void creating_in_eight_directories(void)
 	EQUAL(count_entries("."), WORKERS);
 }
 
-/* All fight for the same few names: any call may lose, with an errno that says how. */
+/* All workers use the same few names: any call may lose the race and fail with an expected errno.
+ */
 static void fight(int worker)
 {
 	uint64_t random = seed_from_environment(5) + worker;
@@ -111,7 +112,7 @@ static void write_part(int worker)
 {
 	int fd = OK(open("file", O_RDWR));
 
-	for (off_t done = 0; done < PART;) { /* growing pieces of odd sizes */
+	for (off_t done = 0; done < PART;) { /* pieces of odd and growing sizes */
 		size_t piece = 1 + done / 3;
 
 		if (piece > (size_t)(PART - done))
@@ -163,7 +164,7 @@ static void *write_stripes(void *argument)
 	return NULL;
 }
 
-/* Neighbouring writers share pages: none may undo another's bytes. */
+/* Neighbouring writers share pages: a writer must not overwrite the bytes of its neighbour. */
 static void interleaved_stripes_by_threads(void)
 {
 	int fd = new_file("file"), jobs[WORKERS][2];

@@ -112,7 +112,7 @@ static long sum_of(const char *name)
 	return strtol(text, NULL, 10);
 }
 
-/* close returns before the daemon hears of it. */
+/* close returns before the daemon gets the release request. */
 static void expect_sum(long bytes)
 {
 	for (int i = 0; i < 500 && sum_of(host("sum")) != bytes; i++)
@@ -136,7 +136,7 @@ static void what_was_written_is_counted(void)
 	OK(rmdir(host("sum")));
 }
 
-/* A reader's mapping of a file that is still empty is no reason to fail a writer. */
+/* A writer of an empty file must not fail because a reader has mapped the file. */
 static void an_empty_file_that_is_mapped_can_be_written(void)
 {
 	int reader, fd;

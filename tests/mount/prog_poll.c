@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* needs: daemon
- * Files are always ready for poll(2) and epoll, and the kernel says so itself: the daemon is asked
- * at most once, for any kind of poll, also for io_uring's buffered writes. */
+ * Files are always ready for poll(2) and epoll, and the kernel answers without the daemon: the
+ * daemon gets at most a single poll request, whatever polls, including io_uring's buffered writes.
+ */
 #include "tests/mount/uring.h"
 
 #include <poll.h>
@@ -11,7 +12,7 @@
 #define WRITES 64
 #define BLOCK  4096
 
-/* How many poll requests the daemon has counted. */
+/* Number of poll requests that the daemon has counted. */
 static long polls(void)
 {
 	static char text[1 << 20];

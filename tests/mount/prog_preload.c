@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-/* --- Random calls, on the mount and on a plain file: the same answers and the same bytes */
+/* --- Random calls on the mount and on a plain file: results and bytes must be equal */
 
 #define OPERATIONS 3000
 #define HANDLES	   5
@@ -114,7 +114,8 @@ static void open_handle(int handle)
 	}
 }
 
-/* Shortened, and filled again: a file with holes is left to the kernel. */
+/* Shortens both files and fills them again, because the library leaves files with holes to the
+ * kernel. */
 static void cut_and_fill(void)
 {
 	off_t size = 2 * MIB + (off_t)below(2 * MIB);
@@ -191,7 +192,7 @@ static void as_on_a_plain_file(void)
 
 static int shared;
 
-/* Their own name in all of a record. */
+/* Each writer fills whole records with its own letter. */
 static void write_records(int writer)
 {
 	char record[RECORD];
@@ -246,7 +247,7 @@ static void processes_share_a_position(void)
 	check_records();
 }
 
-/* Readers that share a position: each record is read by exactly one reader. */
+/* Several threads read at a shared position: each record is read by exactly one thread. */
 static int reads[WRITERS];
 
 static void *read_in_thread(void *reader)
@@ -343,7 +344,8 @@ static void find_lock(int unused)
 	EQUAL(lock.l_type, F_WRLCK);
 }
 
-/* The library opens a file that is open for writing alone once more: that must not end locks. */
+/* The library opens a file again that the program opened write-only: opening and closing this
+ * descriptor must not drop locks. */
 static void locks_are_kept(void)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -368,7 +370,7 @@ static void lowest_numbers_are_the_program_s(void)
 	EQUAL(next, fd + 1);
 }
 
-/* As programs do that go into the background. */
+/* Closes all descriptors, like a program that becomes a background process. */
 static void closing_everything(void)
 {
 	int fd = served_file("file", O_RDWR, 3 * MIB);

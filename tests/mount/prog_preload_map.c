@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: host standin cuda
- * Mappings under the preload library: the memory itself, and every call on them as the kernel's. */
+ * Mappings under the preload library: a mapping shows the file's own memory, and every call on the
+ * mapping behaves as in the kernel. */
 #include "tests/mount/preload.h"
 
 #include <sys/mman.h>
 
-/* A lease is a mapping's here, and none of reading and writing. */
+/* Value for GPUMEM_PRELOAD_AFTER: only mappings take leases, never reads and writes. */
 #define NEVER "1000000000000"
 
 static unsigned char *map(int fd, size_t bytes, int protection, int flags, off_t offset)
@@ -34,7 +35,7 @@ static int data_file(size_t bytes)
 	return fd;
 }
 
-/* With a system call: an address that faults is EFAULT and not the end. */
+/* Reads by a system call: an invalid address gives EFAULT instead of a signal. */
 static bool readable(const void *at)
 {
 	int pipes[2];
@@ -138,7 +139,7 @@ static void private_stays_private(void)
 	pattern_check(fd, 1, 0, 3 * MIB);
 }
 
-/* A lease of each small file would cost more than the reading of it. */
+/* Leasing a small file would cost more than reading the file. */
 static void small_private_ones_are_the_kernel_s(void)
 {
 	int fd = data_file(3 * MIB);
@@ -165,7 +166,7 @@ static void store_elsewhere(int unused)
 	pattern_fill(at, 4096, 3, 0);
 }
 
-/* Bytes that another process stored into the memory itself, without a system call. */
+/* A mapping shows the bytes that another process stored directly, without a call to the kernel. */
 static void small_private_ones_show_earlier_stores(void)
 {
 	int fd = data_file(100);
@@ -208,7 +209,8 @@ static void growing_by_mremap(void)
 	at = mremap(at, 4096, 11 * MIB, MREMAP_MAYMOVE);
 	CHECK(at != MAP_FAILED && leased("file"));
 	expect(at, 1, MIB, 11 * MIB);
-	/* Beyond the end the kernel's own takes over, with the same bytes. */
+	/* Beyond the end of the file the library replaces the mapping by a mapping of the kernel
+	 * with the same bytes. */
 	at = mremap(at, 11 * MIB, 20 * MIB, MREMAP_MAYMOVE);
 	CHECK(at != MAP_FAILED && !leased("file"));
 	expect(at, 1, MIB, 11 * MIB);
@@ -247,7 +249,7 @@ static void beyond_the_end_is_the_kernel_s(void)
 	CHECK(readable(at + 3 * MIB + 4095) && !readable(at + 3 * MIB + 4096));
 }
 
-/* Programs shorten files that they have mapped: databases do. */
+/* A program truncates a file that it has mapped: databases do this. */
 static void truncating_what_is_mapped(void)
 {
 	int fd = data_file(3 * MIB);
@@ -292,14 +294,14 @@ static void outlive_parent(int go)
 {
 	char byte;
 
-	/* Of a GPU the child has the kernel's mapping. */
+	/* On a GPU the child has a mapping of the kernel instead of a lease. */
 	EQUAL(leased("file"), !strcmp(getenv("BACKEND"), "host"));
 	EQUAL(read(go, &byte, 1), 1);
 	expect(common, 1, 0, 3 * MIB);
 	OK(munmap(common, 3 * MIB));
 }
 
-/* The parent unmaps first. */
+/* The parent unmaps before the child. */
 static void children_keep_it(void)
 {
 	int fd = data_file(3 * MIB), pipes[2];
@@ -314,7 +316,7 @@ static void children_keep_it(void)
 	join_all(1);
 }
 
-/* Closing everything does not end a lease that a mapping rests on. */
+/* Closing all descriptors does not end a lease that a mapping uses. */
 static void mappings_outlive_descriptors(void)
 {
 	unsigned char *at = map(data_file(3 * MIB), 3 * MIB, PROT_READ, MAP_SHARED, 0);

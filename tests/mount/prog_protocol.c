@@ -4,13 +4,14 @@
  * kills: no
  * backends: host standin cuda
  * timeout: 120
- * The sharing protocol, spoken by hand: correctly, and with errors. An error ends its sender's
- * connection, and affects no other client. (Killed daemons may answer twice, which a client knows
- * by the number and this does not; and nothing is leased over an ioctl.) */
+ * The sharing protocol, spoken by hand: correct and incorrect packets. An incorrect packet costs
+ * its sender the connection and does not affect other clients. (No kills: a replaced daemon may
+ * answer a second time, which a client notices by the answer's number and this test does not; and a
+ * mount with a keeper gives no leases over an ioctl.) */
 #include "tests/mount/protocol.h"
 
-/* A mount with a keeper leases nothing over an ioctl: returns false, and the client leases by
- * token. */
+/* True if the mount gives leases over an ioctl. False if the mount has a keeper: the lease has to
+ * be requested by token. */
 static bool leases_at_once(int fd, struct gpumem_lease_ask *ask)
 {
 	static char text[4096];
@@ -68,7 +69,7 @@ static void a_lease_and_its_end(void)
 	say(connection, &release, sizeof(release));
 	EQUAL(hear(connection).packet.header.type, GPUMEM_MSG_DONE);
 	EQUAL(leases_of(fd), 0);
-	/* Once is enough, but twice no crime. */
+	/* A second release of a lease gets ENOENT, and the connection goes on. */
 	say(connection, &release, sizeof(release));
 	answer = hear(connection);
 	EQUAL(answer.packet.header.type, GPUMEM_MSG_ERROR);
@@ -151,7 +152,8 @@ static void of_another_user(void)
 	EQUAL(leases_of(fd), 1);
 }
 
-/* All messages and calls of a reader with the descriptors that it has. */
+/* Makes every call and sends every message that a reader can, with the descriptors of the reader's
+ * lease. */
 static void write_as_a_reader(int unused)
 {
 	(void)unused;
@@ -246,13 +248,13 @@ static void malformed(void)
 
 		memcpy(packet.lease.token, token.token, sizeof(token.token));
 		switch (way) {
-		case 0: /* truncated, and saying so */
+		case 0: /* truncated, with the true length in the header */
 			bytes = packet.header.bytes = sizeof(packet.lease) - 1;
 			break;
-		case 1: /* truncated without a word */
+		case 1: /* truncated, with the old length in the header */
 			bytes -= 8;
 			break;
-		case 2: /* less than a header */
+		case 2: /* shorter than a header */
 			bytes = 3;
 			break;
 		case 3: /* a byte too many */

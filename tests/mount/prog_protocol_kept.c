@@ -3,8 +3,9 @@
 /* mount: recovery=transparent
  * kills: no
  * backends: host standin cuda
- * The sharing protocol where a daemon can be replaced: the next daemon must know all answers, so
- * that nothing is leased over an ioctl, and a client is told once and for all. */
+ * The sharing protocol in a mount whose daemon can be replaced: the next daemon has to know every
+ * answer that was sent. A lease over an ioctl would not be known, so the daemon refuses the ioctl
+ * with EOPNOTSUPP, and a client does not ask again. */
 #include "tests/mount/protocol.h"
 
 static void tokens_are_the_way(void)

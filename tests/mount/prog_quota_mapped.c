@@ -23,7 +23,7 @@ static const char *in(const char *name)
 	return path;
 }
 
-/* A folder of host/ below a quota, of the user that this process is from here on. */
+/* Makes a folder of host/ with a quota, owned by USER, and becomes USER. */
 static void limited_folder(const char *name)
 {
 	need_daemon();
@@ -42,7 +42,7 @@ static long charged(void)
 	return strtol(text, NULL, 10);
 }
 
-/* close(2) returns before the daemon hears of it. */
+/* close(2) returns before the daemon gets the release request. */
 static void expect_charged(long wanted)
 {
 	for (int tries = 0; tries < 1000 && charged() != wanted; tries++)
@@ -50,8 +50,7 @@ static void expect_charged(long wanted)
 	EQUAL(charged(), wanted);
 }
 
-/* Refused bytes are in the sum for a moment, as is a page that the kernel writes back at that time.
- */
+/* The sum briefly includes refused bytes, and pages under writeback by the kernel. */
 static void within_the_limit(const char *path)
 {
 	for (int tries = 0; tries < 1000 && charged() > LIMIT; tries++)
@@ -60,7 +59,7 @@ static void within_the_limit(const char *path)
 	CHECK(stat_of(path).st_blocks * 512 <= LIMIT);
 }
 
-/* In a process of its own, which the kernel may end. */
+/* Stores in a child process, because the kernel may kill the process. */
 static void store(const char *path, size_t bytes)
 {
 	pid_t pid = OK(fork());
@@ -155,7 +154,7 @@ static void a_lease_is_charged_by_size(void)
 	struct answer answer = hear_layout(connection);
 
 	EQUAL(charged(), PART);
-	/* It may grow as far as the quota lets it. */
+	/* A leased file may grow up to the quota. */
 	FAILS(EDQUOT, ftruncate(fd, HUGE));
 	OK(ftruncate(fd, LIMIT));
 	EQUAL(charged(), LIMIT);
@@ -208,7 +207,7 @@ static void a_descriptor_without_a_name_stays_charged(void)
 	expect_charged(0);
 }
 
-/* The kernel lets a descriptor of the object grow the object without the daemon, which charges for
+/* The kernel lets a descriptor of the object grow the object without the daemon. The daemon charges
  * the growth at its next update. */
 static void growth_by_a_descriptor_is_charged_later(void)
 {
@@ -227,7 +226,7 @@ static void growth_by_a_descriptor_is_charged_later(void)
 	FAILS(EDQUOT, pwrite(other, "x", 1, 0));
 	OK(ftruncate(answer.fds[0], PART));
 	expect_charged(PART);
-	/* Without a name and a handle it is still the lease's. */
+	/* After unlink and close the lease still counts. */
 	OK(unlink(in("file")));
 	OK(close(fd));
 	OK(ftruncate(answer.fds[0], PART + LIMIT));
@@ -270,7 +269,7 @@ static void a_mapping_is_charged_by_size(void)
 
 	write_all(other, bytes, sizeof(bytes), 0);
 	FAILS(EDQUOT, pwrite(other, bytes, 4096, MIB));
-	/* It outlives its handle. */
+	/* The charge outlives the handle. */
 	OK(close(fd));
 	for (int i = 0; i < 3; i++) {
 		OK(close(OK(open(in("file"), O_RDONLY))));

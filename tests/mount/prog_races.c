@@ -3,9 +3,9 @@
 /* long: races take their time
  * needs: daemon
  * timeout: 240
- * All calls that allocate and free names, handles and memory, from many processes on few names. The
- * answers are races; that each is one that POSIX has, that the daemon goes on and that all memory
- * comes back is what is looked at. GPUMEM_RACES_SECONDS makes it longer. */
+ * Many processes create and remove a small number of names, handles and memory in all ways. The
+ * results depend on races. The test checks that POSIX allows every result, that the daemon survives
+ * and that all memory is freed. GPUMEM_RACES_SECONDS makes the test longer. */
 #include "tests/mount/prog.h"
 
 #include <sys/mman.h>
@@ -22,7 +22,7 @@
 #define NAMES	  6
 #define DIRS	  3
 
-static const char *volumes[3]; /* this test's directory in each */
+static const char *volumes[3]; /* directory of this test in each volume */
 static char host_directory[PATH_MAX];
 
 static long seconds_to_run(void)
@@ -64,7 +64,7 @@ static void expect(const char *what, long result)
 	FAIL("%s: %s", what, strerror(errno));
 }
 
-/* A page of a file that is being truncated may go: SIGBUS is POSIX's answer, so no touching. */
+/* Maps without touching the memory: POSIX sends SIGBUS for a page that a truncation removed. */
 static void map_and_let_go(int fd)
 {
 	void *address = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -241,7 +241,7 @@ static long number_of(const char *path, const char *name)
 	return strtol(text, NULL, 10);
 }
 
-/* A forgotten file's memory comes back when the daemon has been told. */
+/* Memory of a deleted file is freed when the daemon has got the kernel's forget request. */
 static void wait_empty(const char *path, uint64_t before)
 {
 	for (int i = 0; i < 1000; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors
  * mount: host_size=1G */
-/* Thousands of random operations on the mount and on a plain directory: the same results, errnos,
- * names, types, modes, link counts, attributes and bytes. The first difference ends it. */
+/* Thousands of random operations on the mount and on a plain directory: results, errnos, names,
+ * types, modes, link counts, attributes and bytes must be equal. The first difference ends the
+ * test. */
 #include "tests/mount/prog.h"
 
 #include <dirent.h>
@@ -20,7 +21,7 @@ enum { MOUNT, PLAIN, SIDES };
 static uint64_t state;
 static int roots[SIDES];
 static int handles[HANDLES][SIDES];
-static char story[256]; /* the operation under way */
+static char story[256]; /* the current operation */
 static long step;
 
 static uint64_t below(uint64_t limit)
@@ -28,7 +29,7 @@ static uint64_t below(uint64_t limit)
 	return random_next(&state) % limit;
 }
 
-/* Compares the results of a call on both sides, and the values of calls that succeeded. */
+/* Compares the results of a call on both sides, including the values of successful calls. */
 static bool agree(const long long value[SIDES], const int error[SIDES])
 {
 	if (value[MOUNT] != value[PLAIN] || (value[MOUNT] < 0 && error[MOUNT] != error[PLAIN]))
@@ -39,7 +40,7 @@ static bool agree(const long long value[SIDES], const int error[SIDES])
 	return value[MOUNT] >= 0;
 }
 
-/* Makes a call for both sides; root and handle pick the side's own. */
+/* Makes a call on both sides; root and handle are those of the side. */
 #define BOTH(call)                                                                                 \
 	({                                                                                         \
 		long long value_[SIDES];                                                           \
@@ -83,7 +84,7 @@ static size_t random_size(void)
 	return 1 + below(below(4) ? 5000 : 300 * KIB);
 }
 
-/* A slot of an open file, or -1. */
+/* A slot with an open file, or -1. */
 static int random_handle(void)
 {
 	int slot = below(HANDLES);
@@ -170,7 +171,7 @@ static void op_truncate(void)
 	BOTH(ftruncate(handles[slot][side], size));
 }
 
-/* A plain directory on tmpfs has no ZERO_RANGE: written zeros stand in for it. */
+/* A plain directory on tmpfs has no ZERO_RANGE: write zeros there. */
 static int zero_range(int fd, bool plain, off_t offset, size_t size)
 {
 	static const char zeros[300 * KIB + 1];
@@ -221,7 +222,8 @@ static void op_copy(void)
 		return;
 	TELL("copy slot %d at %lld to slot %d at %lld, %zu", from, (long long)offset, to,
 	     (long long)to_offset, size);
-	OK(fstat(handles[from][PLAIN], &st)); /* within the file: a short copy is nobody's fault */
+	/* Stay within the file: short copies may differ on the two sides. */
+	OK(fstat(handles[from][PLAIN], &st));
 	if (offset + (off_t)size > st.st_size)
 		return;
 	BOTH(({

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Listing directories: complete, without doubles, while entries come and go, with seekdir. */
+/* Directory listings: complete and without duplicates, while entries appear and disappear, with
+ * seekdir. */
 #include "tests/mount/prog.h"
 
 #include <dirent.h>
@@ -169,7 +170,7 @@ static void new_entries_show_after_rewind(void)
 	closedir(dir);
 }
 
-/* A loop over a directory that renames each entry: the loop meets each entry exactly once. */
+/* Renames each entry of a listing: every entry is listed exactly once. */
 static void renaming_what_is_listed(void)
 {
 	int renamed = 0;
@@ -274,7 +275,8 @@ static void renaming_and_rewinding(void)
 
 			if (entry->d_name[0] == '.')
 				continue;
-			/* Entries that have this round's name already came after rewinddir. */
+			/* Only names of the last round: a name given in this round appeared after
+			 * rewinddir. */
 			if (round)
 				EQUAL(sscanf(entry->d_name, "round%d-%d", &told, &number), 2);
 			else

@@ -14,7 +14,7 @@
 #define BLOCK  4096L
 #define BLOCKS 512
 
-/* A block contains its number and its version. */
+/* The content of a block depends on the block's number and version. */
 static void block_fill(uint64_t *block, uint64_t seed, uint64_t number, uint64_t version)
 {
 	for (size_t i = 0; i < BLOCK / sizeof(*block); i++)
@@ -75,7 +75,7 @@ static void load_file(int seed)
 	read_and_write(fd, seed);
 }
 
-/* A file without a name from the start. */
+/* A file that is created without a name. */
 static void load_nameless(int seed)
 {
 	int fd = OK(open(".", O_TMPFILE | O_RDWR, 0600));
@@ -84,7 +84,7 @@ static void load_nameless(int seed)
 	read_and_write(fd, seed);
 }
 
-/* Large requests, which keep a daemon copying. */
+/* Large requests, so that a daemon is often killed during a copy. */
 static void load_large(int seed)
 {
 	size_t size = 3 * MIB + 4093;
@@ -139,7 +139,7 @@ static void load_mapping(int seed)
 	map_and_write(new_file("mapped"), seed);
 }
 
-/* In host/ the kernel maps and reads the memory itself. */
+/* In host/ the kernel itself maps and reads the memory. */
 static void load_host(int seed)
 {
 	char path[PATH_MAX];
@@ -149,7 +149,8 @@ static void load_host(int seed)
 	OK(unlink(path));
 }
 
-/* Some stay; not so many that starting takes longer than a daemon may live. */
+/* Some files stay. With too many files a start would take longer than the time between two kills.
+ */
 static bool stays(unsigned round)
 {
 	return round % 4 == 0 && round <= 1000;
@@ -233,7 +234,7 @@ static void rename_listed(const char *folder, int names)
 	OK(close(fd));
 }
 
-/* Reads a directory of which half of the entries come and go. */
+/* Reads a directory: half of the entries stay, the other half appears and disappears. */
 static void load_listing(int seed)
 {
 	char folder[32], name[64];

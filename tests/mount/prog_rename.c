@@ -111,7 +111,7 @@ static void symlinks_are_moved_themselves(void)
 	expect_text("file", "text");
 }
 
-/* A name that is replaced over and over is there at every moment. */
+/* A name that is replaced again and again exists at every moment. */
 static int stop[2];
 
 static void reader_of_a_replaced_file(int unused)
@@ -144,7 +144,8 @@ static void replacing_is_atomic(void)
 	join_all(2);
 }
 
-/* Two directories can never end up inside each other, nor can the daemon deadlock on trying. */
+/* Two directories must never end up inside one another, and the attempt must not deadlock the
+ * daemon. */
 static void swap_directories(int which)
 {
 	for (int i = 0; i < 500; i++) {
@@ -185,7 +186,7 @@ static void to_another_gpu(void)
 	int moved = OK(open(to, O_RDWR));
 	pattern_check(moved, 1, 0, 5 * MIB + 77);
 	zero_check(moved, 5 * MIB + 77, 2 * MIB);
-	pattern_write(fd, 2, 1 * MIB, 100); /* the descriptor from before still means the file */
+	pattern_write(fd, 2, 1 * MIB, 100); /* the old descriptor still refers to the file */
 	pattern_check(moved, 2, 1 * MIB, 100);
 	OK(rename(to, "back"));
 	pattern_check(moved, 1, 2 * MIB, 1 * MIB);
@@ -260,7 +261,8 @@ static int open_wherever_it_is(void)
 	}
 }
 
-/* Writes a number at a place of its own, and finds it there at the next opening. */
+/* Writes a number at its own place in the file, and expects the number after opening the file
+ * again. */
 static void write_what_moves(int place)
 {
 	uint64_t random = place, number = 0, found;
@@ -277,7 +279,7 @@ static void write_what_moves(int place)
 		read_all(fd, &found, sizeof(found), place * sizeof(number));
 		OK(close(fd));
 		EQUAL(found, number);
-		usleep(random_next(&random) % 3000); /* always open, it could never move */
+		usleep(random_next(&random) % 3000); /* an open file could never move */
 	}
 }
 

@@ -3,9 +3,9 @@
 /* mount: suid
  * needs: daemon
  * timeout: 600
- * Calls that clear the set-user-ID and set-group-ID bits of a file, and calls that keep them: every
- * way of changing a file, by each kind of user, as on tmpfs; and execution afterwards follows the
- * bits. */
+ * Calls that clear the set-user-ID and set-group-ID bits of a file, and calls that keep the bits:
+ * every way of changing the file, for each kind of user, compared with tmpfs. A later execve uses
+ * the new bits. */
 #include "tests/mount/uring.h"
 
 #include <grp.h>
@@ -76,7 +76,7 @@ static const struct {
     {"root without CAP_FSETID", be_root_without_fsetid},
 };
 
-/* --- How ------------------------------------------------------------------------------------- */
+/* --- The ways to change a file --------------------------------------------------------------- */
 
 static void do_write(const char *path, int old)
 {
@@ -94,7 +94,7 @@ static void do_append(const char *path, int old)
 	EQUAL(OK(write(fd, "xy", 2)), 2);
 }
 
-/* By a handle that was there before the file had the bits. */
+/* Writes through a handle that was opened before the file had the bits. */
 static void do_old_write(const char *path, int old)
 {
 	(void)path;
@@ -262,7 +262,7 @@ static void change_all(void (*be)(void), const char *tree, const int *old)
 	join_all(1);
 }
 
-/* A handle to a new file from before it has its mode. */
+/* A handle to a new file, opened before the file gets its mode. */
 static int old_handle(const char *path)
 {
 	int fd = new_file(path);
@@ -271,7 +271,7 @@ static int old_handle(const char *path)
 	return fd;
 }
 
-/* The modes after each way of changing a file. */
+/* Records the modes after each way of changing a file. */
 static void modes_after(const char *tree, mode_t mode, void (*be)(void), mode_t *after)
 {
 	int old[WAYS];
@@ -345,8 +345,8 @@ static void as_on_tmpfs(void)
 	OK(rmdir(host));
 }
 
-/* A chown(2) to nobody, in every form, of a file that other users write to: the owner's chown
- * clears the bits, and a stranger's chown is refused. */
+/* chown(2) with the ids -1, in every form, on a file that other users may write: the owner's call
+ * clears the bits, and a stranger's call is refused. */
 static void change_to_nobody(const char *path)
 {
 	const uid_t nobody = (uid_t)-1;

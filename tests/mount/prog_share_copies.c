@@ -4,13 +4,13 @@
  * backends: host standin cuda
  * mount: size=64M
  * timeout: 120
- * Private copies: readers have them out of the GPU's size and quota, as the files they are. */
+ * Private copies for readers count in the GPU's size and quota, like files. */
 #include "tests/mount/protocol.h"
 
 #include <signal.h>
 #include <sys/statvfs.h>
 
-/* Two of them fit, three do not. */
+/* Two copies fit, three do not. */
 #define COPIED (24 * MIB)
 
 static long long used(void)
@@ -30,7 +30,7 @@ static long long number_of(const char *name)
 	return atoll(text);
 }
 
-/* The daemon sees the end of a connection some time after it. */
+/* The daemon notices the end of a connection with a delay. */
 static void expect_used(long long wanted)
 {
 	for (int tries = 0; tries < 3000 && used() != wanted; tries++)
@@ -49,14 +49,14 @@ static void copied_file(void)
 {
 	int fd = OK(open("copied", O_CREAT | O_RDWR, 0644));
 
-	/* Announced, so that no memory is allocated beyond the end. */
+	/* Set the size first, so that the daemon preallocates no memory beyond the end. */
 	OK(ftruncate(fd, COPIED));
 	pattern_write(fd, 3, 0, COPIED);
 	OK(fchmod(fd, 0644));
 	OK(close(fd));
 }
 
-/* The first packet of the answer to a request for a copy, or its error. */
+/* Returns the first packet of the answer to a request for a copy, or the error. */
 static struct answer ask_copy(int connection)
 {
 	int fd = OK(open("copied", O_RDONLY));
@@ -150,7 +150,7 @@ static void copies_come_out_of_the_quota(void)
 
 	copied_file();
 	snprintf(limit, sizeof(limit), "%lld", number_of("rbytes") + COPIED + MIB);
-	/* More room than the quota leaves. */
+	/* The GPU has more free memory than the quota leaves. */
 	OK(setxattr(getenv("GPU0"), "user.gpumem.quota.max_bytes", limit, strlen(limit), 0));
 	int status;
 	pid_t pid = spawn(ask_within_quota, 0);
@@ -185,7 +185,7 @@ static void hold_copy(int unused)
 		EQUAL(at[i], pattern_at(3, i));
 }
 
-/* A reader's copy is not in the way of the file's owner. */
+/* The owner can change, truncate and move a file while a reader has a private copy. */
 static void the_file_goes_its_way(void)
 {
 	char byte, path[PATH_MAX];

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
  * backends: host standin cuda
- * A file's owner and the file's sharers, two ordinary users: a reader in host/ blocks no other
- * user, and the owner can end the leases of others. */
+ * The owner of a file and the sharers of the file are two ordinary users: a reader in host/ does
+ * not block the owner's operations, and the owner can end the leases of other users. */
 #include "tests/mount/protocol.h"
 
 #include <sys/statvfs.h>
@@ -57,7 +57,8 @@ static void check_map(const char *map, uint64_t seed)
 		EQUAL((unsigned char)map[i], pattern_at(seed, i));
 }
 
-/* A file of the owner's in the directory of the sub-test, or in host/ under its name. */
+/* Makes a file of the owner in the sub-test's directory, or in host/ with a name of the sub-test.
+ */
 static const char *prepare(const char *where, mode_t mode)
 {
 	OK(pipe(to_sharer));
@@ -80,7 +81,7 @@ static void join_sharer(void)
 	join_all(1);
 }
 
-/* close tells the daemon after it returned. */
+/* close returns before the daemon gets the release request. */
 static void rename_when_closed(const char *from, const char *to)
 {
 	int tries = 0;
@@ -101,10 +102,10 @@ static void read_host(int unused)
 	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_READ_ONLY);
 	check_map(map, 3);
 	step(from_sharer);
-	await(to_sharer); /* it was written anew, and is longer */
+	await(to_sharer); /* the file was written again, and is longer */
 	check_map(map, NEW_SEED);
 	step(from_sharer);
-	await(to_sharer); /* it lies on a GPU by now, and was changed there */
+	await(to_sharer); /* the file was moved to a GPU, and changed there */
 	check_map(map, NEW_SEED);
 }
 
@@ -175,7 +176,7 @@ static unsigned long free_blocks(const char *path)
 	return st.f_bfree;
 }
 
-/* Of a GPU that only this test uses. */
+/* Free memory can be compared only on a GPU used by this test alone. */
 static bool counts(void)
 {
 	return strcmp(getenv("BACKEND"), "cuda") != 0;
@@ -195,7 +196,8 @@ static void end_leases(const char *path, int wanted)
 	OK(close(fd));
 }
 
-/* The sharer's mapped memory is neither the file's nor free before the sharer unmaps it. */
+/* The sharer's mapping no longer shows the file. The mapped memory is not freed before the sharer
+ * releases the lease. */
 static void the_owner_ends_leases_on_a_gpu(void)
 {
 	const char *path = prepare("gpu", 0666);
@@ -223,7 +225,7 @@ static void the_owner_ends_leases_on_a_gpu(void)
 	if (counts())
 		CHECK(with_both < before);
 	step(to_sharer);
-	await(from_sharer); /* it was released: only the new bytes are taken */
+	await(from_sharer); /* after the release only the new bytes take memory */
 	if (counts())
 		CHECK(free_blocks(".") > with_both);
 	join_sharer();
@@ -253,7 +255,7 @@ static void the_owner_ends_leases_and_moves(void)
 	step(to_sharer);
 	await(from_sharer);
 	join_sharer();
-	/* The sharer's mapping went with it. */
+	/* The memory is freed when the sharer's mapping ends with the process. */
 	for (int tries = 0; counts() && free_blocks(getenv("HOSTDIR")) <= before; tries++) {
 		CHECK(tries < 1000);
 		usleep(10000);

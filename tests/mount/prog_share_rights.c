@@ -3,7 +3,8 @@
 /* kills: no
  * backends: host standin cuda
  * timeout: 120
- * The handles of a file that yield its memory: never more than read(2) and write(2) on it would. */
+ * A handle of a file gives access to the file's memory only as far as read(2) and write(2) on the
+ * handle would. */
 #include "tests/mount/protocol.h"
 
 #include <stdatomic.h>
@@ -49,7 +50,7 @@ static void ask_as_user(int unused)
 	FAILS(EACCES, open("write-only", O_RDONLY));
 	ask_with_write_permission("write-only");
 	ask_with_write_permission(host_path("write-only"));
-	/* The owner may read the file, but not through this handle. */
+	/* The owner may read the file, but the handle is write-only. */
 	int connection = dial();
 	struct gpumem_lease_ask ask = key_of(connection);
 
@@ -66,7 +67,7 @@ static void writing_alone_yields_no_memory(void)
 	OK(fchmod(host, 0222));
 	spawn(ask_as_user, 0);
 	join_all(1);
-	/* The same for root, who may read the file: the handle does not permit reading. */
+	/* root may read the file, but the handle is write-only. */
 	ask_with_write_permission("write-only");
 	ask_with_write_permission(host_path("write-only"));
 	EQUAL(leases_of(fd), 0);
@@ -97,7 +98,8 @@ static void a_copy_needs_no_reading_of_its_target(void)
 	OK(close(connection));
 }
 
-/* Of no whole number of chunks: by that an object of host/ is told from memory of a GPU. */
+/* Not a multiple of a chunk: the test tells by the size whether a layout is an object of host/ or
+ * memory of a GPU. */
 #define MOVED_BYTES (16 * MIB + 12345)
 #define MOVES	    10
 
@@ -136,7 +138,7 @@ static void check_for_reader(const struct answer *answer)
 	drop(answer);
 }
 
-/* Leases the file on and on, until the parent has moved it often enough. */
+/* Leases the file again and again, until the parent has moved the file MOVES times. */
 static void lease_what_moves(int fd)
 {
 	become_user();
@@ -157,7 +159,7 @@ static void lease_what_moves(int fd)
 			EQUAL(hear(connection).packet.error.error, ENOTSUP);
 		} else {
 			answer = hear(connection);
-			/* On a GPU by now: that is no memory for a reader. */
+			/* The file has moved to a GPU: a reader gets no GPU memory. */
 			if (answer.packet.header.type == GPUMEM_MSG_ERROR)
 				EQUAL(answer.packet.error.error, EPERM);
 			else
@@ -168,7 +170,7 @@ static void lease_what_moves(int fd)
 	}
 }
 
-/* close tells the daemon after it returned. */
+/* close returns before the daemon gets the release request. */
 static void move_file(const char *from, const char *to)
 {
 	int tries = 6000;
@@ -190,8 +192,9 @@ static void wait_for_answers(pid_t reader, int more)
 	}
 }
 
-/* Another user leases a file that all users may read, while its owner moves the file between host/
- * and the GPU: a lease for reading is never GPU memory, which can be written to. */
+/* Another user leases a file readable by all users, while the owner moves the file between host/
+ * and the GPU. A read-only lease must never give out memory of the GPU, because GPU memory can be
+ * written. */
 static void a_file_that_moves_is_no_way_to_write(void)
 {
 	char path[PATH_MAX];
@@ -303,7 +306,7 @@ static void a_directory_entrusts_its_owners_files_alone(void)
 	join_all(1);
 	spawn(read_in_directory, 0);
 	join_all(1);
-	/* Nor are root's files the directory's owner's. */
+	/* Files of root in the directory do not belong to the directory's owner either. */
 	OK(close(filled_file("common/roots", 0644)));
 	CHECK(!is_trusted("common/roots"));
 }
@@ -346,7 +349,7 @@ static void the_owner_alone_says_whom_to_trust(void)
 	OK(mkdir("dir", 0777));
 	OK(chmod("dir", 0777));
 	OK(chown("dir", USER, USER));
-	OK(trust("trusted")); /* root may */
+	OK(trust("trusted")); /* root may set the attribute */
 	spawn(trust_as_writer, 0);
 	join_all(1);
 	CHECK(!is_trusted("file"));
@@ -363,7 +366,7 @@ static void a_new_owner_trusts_no_reader(void)
 	OK(trust("dir"));
 	OK(chown("file", 0, USER));
 	OK(chmod("file", 0640));
-	CHECK(is_trusted("file")); /* its owner is the same */
+	CHECK(is_trusted("file")); /* the owner is the same */
 	OK(chown("file", USER, USER));
 	OK(chown("dir", USER, USER));
 	CHECK(!is_trusted("file"));
@@ -401,13 +404,14 @@ static void extend_after_trust(int unused)
 	answer = hear(connection);
 	EQUAL(answer.packet.header.type, GPUMEM_MSG_ERROR);
 	EQUAL(answer.packet.error.error, EPERM);
-	/* The connection goes on: a copy can be had over it. */
+	/* The connection goes on: a copy can be requested. */
 	answer = ask_to_read(connection);
 	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
 	drop(&answer);
 }
 
-/* A reader keeps its memory, but gets no more. */
+/* Memory given to a reader cannot be taken back, but after the end of the trust the reader gets no
+ * more memory. */
 static void trust_that_ends_gives_no_more(void)
 {
 	int fd = filled_file("file", 0644);

@@ -3,13 +3,14 @@
 /* kills: no
  * backends: host standin cuda
  * timeout: 300
- * One user asks for more than the daemon can give at once; another user is served meanwhile. */
+ * A user requests more leases than the daemon can answer at once; the daemon still serves another
+ * user. */
 #include "tests/mount/protocol.h"
 
 #define OTHER_USER  65533
 #define CONNECTIONS 128
 #define LARGE	    (16 * MIB)
-/* Of a user's requests not even half may come before a request of another user. */
+/* Less than half of a user's requests may be answered before a request of another user. */
 #define ANSWERS_MAX (CONNECTIONS / 2)
 
 static struct counts {
@@ -113,7 +114,7 @@ static void expect_shrinkable(int fd)
 	OK(ftruncate(fd, 0));
 }
 
-/* Connections that end while their requests wait leak nothing. */
+/* Connections that end while their requests wait leave no lease behind. */
 static void who_hangs_up_is_forgotten(void)
 {
 	int large = OK(open("large", O_CREAT | O_RDWR, 0644)), connections[CONNECTIONS];
@@ -133,12 +134,12 @@ static void who_hangs_up_is_forgotten(void)
 	expect_leases(large, 0);
 }
 
-/* More than the daemon has threads for requests that wait, each of another user. */
+/* More waiting requests than the daemon has threads for them, each of another user. */
 #define WAITERS	   24
 #define FIRST_USER 60000
 #define MOVED	   (64 * MIB)
 #define ROUNDS	   10
-/* A daemon that waits may find all of a round's requests at once, and put them off. */
+/* A busy daemon may read all requests of a round together and postpone them. */
 #define SERVED_MIN 3
 
 static _Atomic bool *moves;
@@ -165,7 +166,8 @@ static void move_file(const char *from, const char *to)
 static void move_to_gpu(int unused)
 {
 	(void)unused;
-	/* The connections: with these here as well, a lease that keeps the file would never end. */
+	/* Close the connections of the parent: a lease whose connection is also open in this
+	 * process would never end. */
 	OK(close_range(3, ~0U, 0));
 	*moves = true;
 	move_file(getenv("MOVED_FILE"), "moved");
@@ -200,7 +202,7 @@ static bool is_served_meanwhile(int moved, int other)
 		if (i == 0)
 			usleep(1000);
 	}
-	/* Until they all wait. */
+	/* Wait until all requests wait. */
 	usleep(2000);
 	show(connection, &token);
 	have_layout(connection);

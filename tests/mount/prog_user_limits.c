@@ -53,7 +53,7 @@ static void take_one(int fd)
 	CHECK(take(fd, dial(), 0));
 }
 
-/* All that the user may have, over several connections, which are left open. */
+/* Takes all leases that the user may have, over several connections that stay open. */
 static void fill(int fd, int connections[CONNECTIONS])
 {
 	for (int i = 0; i < CONNECTIONS; i++)
@@ -71,7 +71,7 @@ static void flood(int fd)
 	become_user();
 	fill(fd, connections);
 	EQUAL(leases_of(fd), LEASES);
-	/* Over the file itself the limit is the same: a daemon with a keeper gives no lease over an
+	/* A lease over the ioctl has the same limit; a daemon with a keeper gives no lease over the
 	 * ioctl. */
 	struct gpumem_lease_ask ask = key_of(connections[0]);
 
@@ -115,7 +115,7 @@ static void leases_of_one_user(void)
 	EQUAL(OK(read(ends[0], &byte, 1)), 0);
 	EQUAL(leases_of(fd), LEASES);
 	spawn(take_one, fd);
-	/* The flood's process ends later. */
+	/* The process of the flood ends later. */
 	int status;
 
 	do
@@ -144,7 +144,7 @@ static void copy_all(int unused)
 	CHECK(!take(fd, connection, EMFILE));
 }
 
-/* A reader's private copies count as well. */
+/* Private copies of a reader count as leases. */
 static void copies_count(void)
 {
 	int fd = OK(open("file", O_CREAT | O_RDWR | O_CLOEXEC, 0644));
@@ -154,7 +154,7 @@ static void copies_count(void)
 	join_all(1);
 }
 
-/* Takes leases and lets them go until it is ended. */
+/* Takes and drops leases until the process is killed. */
 static void come_and_go(int fd)
 {
 	become(OTHER);
@@ -167,7 +167,7 @@ static void come_and_go(int fd)
 	}
 }
 
-/* Reads by a few bytes at a time; a NUL follows. */
+/* Reads a text with reads of at_once bytes; a NUL follows the text. */
 static char *control_text(const char *name, size_t at_once)
 {
 	size_t room = MIB, used = 0;
@@ -239,7 +239,7 @@ static void the_list_is_whole(void)
 	free(text);
 }
 
-/* Opens until it is refused: how many. */
+/* Opens the file until an open is refused. Returns the number of opens. */
 static int open_all(const char *name, int *fds, int wanted)
 {
 	int n = 0;
@@ -285,7 +285,7 @@ static void open_texts(int ends)
 		OK(fds[0]);
 		for (int i = 0; i < n && turn < 2; i++)
 			OK(close(fds[i]));
-		/* All are given back before the next turn. */
+		/* Wait until all files are released before the next turn. */
 		for (int tries = 0; turn < 2 && tries < 1000; tries++) {
 			before = open_all("version", fds, EMFILE);
 			for (int i = 0; i < before; i++)
@@ -385,7 +385,7 @@ static long long metadata_bytes(void)
 	return bytes;
 }
 
-/* A process that may only write reads no text, and the daemon keeps no text for the process. */
+/* A handle opened write-only has no text, and the daemon stores no text for the handle. */
 static void writers_have_no_text(void)
 {
 	long long before = metadata_bytes();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Extended attributes of one's own (user.*): values, lists, flags, on every kind of file. */
+/* Extended attributes of users (user.*): values, lists, flags, on every kind of file. */
 #include "tests/mount/prog.h"
 
 #include <linux/capability.h>
@@ -101,7 +101,7 @@ static void on_directories_and_by_descriptor(void)
 	EQUAL(fgetxattr(dir, "user.on", NULL, 0), 9);
 	OK(fremovexattr(fd, "user.on"));
 	EQUAL(fgetxattr(dir, "user.on", NULL, 0), 9);
-	put("dir/new", ""); /* other names than user.gpumem.* are not inherited */
+	put("dir/new", ""); /* names other than user.gpumem.* are not inherited */
 	FAILS(ENODATA, getxattr("dir/new", "user.on", NULL, 0));
 }
 
@@ -160,7 +160,7 @@ static void list_without_the_capability(int unused)
 	CHECK(!listed("file", "trusted.hidden"));
 }
 
-/* A user who may not read the attributes does not see their names. */
+/* A process without permission to read trusted.* attributes does not see their names. */
 static void trusted_names_are_root_s(void)
 {
 	put("file", "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The sharing protocol, spoken by hand, for the programs that look at it. */
+/* Helpers for the programs that speak the sharing protocol by hand. */
 #ifndef TESTS_MOUNT_PROTOCOL_H
 #define TESTS_MOUNT_PROTOCOL_H
 
@@ -32,10 +32,10 @@ union packet {
 };
 
 struct answer {
-	ssize_t bytes; /* 0: the daemon hung up */
+	ssize_t bytes; /* 0: the daemon closed the connection */
 	int fds[GPUMEM_FDS_MAX];
 	unsigned n_fds;
-	union packet packet; /* last: it has arrays without length */
+	union packet packet; /* last: the union has arrays without length */
 };
 
 static inline int dial(void)
@@ -133,7 +133,7 @@ static inline int leases_of(int fd)
 	return atoi(text);
 }
 
-/* The daemon sees the end of a connection some time after it. */
+/* The daemon notices the end of a connection with a delay. */
 static inline void expect_leases(int fd, int wanted)
 {
 	for (int tries = 0; tries < 1000 && leases_of(fd) != wanted; tries++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The part of io_uring that a sequence of writes needs. */
+/* A minimal io_uring, for a single write at a time. */
 #ifndef TESTS_MOUNT_URING_H
 #define TESTS_MOUNT_URING_H
 
@@ -25,7 +25,7 @@ static inline void *uring_map(const struct uring *uring, size_t bytes, off_t wha
 	return memory;
 }
 
-/* Whether there is io_uring here, for this user. */
+/* Whether this user can use io_uring on this machine. */
 static inline bool uring_open(struct uring *uring)
 {
 	*uring = (struct uring){0};
@@ -44,7 +44,7 @@ static inline bool uring_open(struct uring *uring)
 	return true;
 }
 
-/* A buffered write, and its result. */
+/* Makes a buffered write and returns the result. */
 static inline int uring_write(struct uring *uring, int fd, const void *from, unsigned bytes,
 			      uint64_t offset)
 {

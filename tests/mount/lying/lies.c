@@ -45,10 +45,10 @@ uint64_t lie_number(const struct lie *lie, unsigned place)
 
 void lie_attr(const struct lie *lie, struct stat *st)
 {
-	/* No FIFO: to wait for its writer is right. */
+	/* No FIFO: a client may rightly wait for the FIFO's writer. */
 	static const mode_t types[] = {S_IFREG, S_IFDIR, S_IFBLK, S_IFSOCK, S_IFLNK, S_IFCHR, 0};
 
-	if (lie->seed >> 40) { /* the size itself */
+	if (lie->seed >> 40) { /* a seed from 2^40 on is the size */
 		st->st_size = (off_t)lie->seed;
 		return;
 	}

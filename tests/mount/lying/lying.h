@@ -16,15 +16,15 @@
 enum lie_kind {
 	LIE_NONE,
 	LIE_ATTR,    /* the result of stat; a SEED from 2^40 on is the size */
-	LIE_TEXT,    /* the files of .gpumem/: cut, garbage, without end */
-	LIE_NUMBERS, /* numbers in them */
+	LIE_TEXT,    /* the files of .gpumem/: truncated, garbage, endless */
+	LIE_NUMBERS, /* numbers in the files of .gpumem/ */
 	LIE_JSON,    /* a value in stats.json */
-	LIE_XATTR,   /* the values of attributes */
-	LIE_EXTENTS, /* of user.gpumem.extents alone: layouts that cannot be */
+	LIE_XATTR,   /* values of extended attributes */
+	LIE_EXTENTS, /* only user.gpumem.extents: impossible layouts */
 	LIE_IOCTL,
 	LIE_SOCKET, /* the daemon's answers on the socket */
-	LIE_NAMES,  /* of a directory's entries */
-	LIE_DATA,   /* how much is read and written */
+	LIE_NAMES,  /* names of directory entries */
+	LIE_DATA,   /* number of bytes read and written */
 	LIE_KINDS,
 };
 
@@ -33,16 +33,16 @@ struct lie {
 	uint64_t seed;
 };
 
-/* For another place each: a number below the limit that the lie's seed says. */
+/* A number below the limit, chosen by the lie's seed. Each place gets a different number. */
 uint64_t lie_pick(const struct lie *lie, unsigned place, uint64_t limit);
 /* An unexpected number. */
 uint64_t lie_number(const struct lie *lie, unsigned place);
 
 void lie_attr(const struct lie *lie, struct stat *st);
-/* In place, in a buffer of LYING_TEXT_MAX bytes: how many there are then. */
+/* Changes the text in a buffer of LYING_TEXT_MAX bytes. Returns the new number of bytes. */
 size_t lie_text(const struct lie *lie, const char *name, char *text, size_t bytes);
 size_t lie_value(const struct lie *lie, const char *name, char *value, size_t bytes);
-/* A name for the number; NULL: no more. */
+/* A name for the number; NULL: there are no more names. */
 const char *lie_name(const struct lie *lie, unsigned number);
 /* The output of an ioctl; *rc: its result. */
 void lie_ioctl(const struct lie *lie, void *out, size_t bytes, int *rc);
@@ -58,7 +58,8 @@ struct lie_packet {
 };
 bool lie_packet(const struct lie *lie, struct lie_packet *packet);
 
-/* Relays the shown mount's socket to a socket at the path; current: the lie that is told now. */
+/* Starts a relay at the path for the socket of the shown mount. current returns the selected lie.
+ */
 int lying_socket_start(const char *path, const char *real, struct lie (*current)(void));
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* lying_server MOUNT WHERE: see lying.h. Says "ready" on standard output when it is mounted. */
+/* lying_server MOUNT WHERE: see lying.h. Prints "ready" on standard output after mounting. */
 
 #define FUSE_USE_VERSION 318
 
@@ -22,15 +22,15 @@
 
 #define IO_MAX (1U << 20)
 
-/* Never freed: numbers stay good. */
+/* Nodes are never freed, so inode numbers stay valid. */
 struct node {
 	struct node *next;
-	char path[]; /* of the mount that is shown */
+	char path[]; /* path in the shown mount */
 };
 
 struct handle {
 	int fd;
-	char *text; /* of the files of .gpumem/, as it was when opened; NULL: the file itself */
+	char *text; /* content of a file of .gpumem/, read at open; NULL: read the file itself */
 	size_t bytes;
 	bool endless;
 };
@@ -39,7 +39,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct node *nodes;    /* under lock */
 static struct lie lie_of_now; /* under lock */
 static const char *mount_path;
-static atomic_bool bound; /* the server's own socket, which is not there before */
+/* The server has bound its own socket; the socket does not exist before. */
+static atomic_bool bound;
 
 static struct lie current(void)
 {
@@ -78,7 +79,8 @@ static bool is_told(const char *path)
 
 /* --- attributes */
 
-/* The socket is the server's own, and the way to all else is true. */
+/* The attributes of the socket are the server's own; all attributes on the way to other files are
+ * true. */
 static int attr(const char *path, struct stat *st)
 {
 	struct lie lie = current();
@@ -246,7 +248,7 @@ static void text_read(struct handle *handle, const char *path)
 	ssize_t n = 0;
 
 	handle->text = calloc(1, LYING_TEXT_MAX + 1);
-	/* A log that is waited for. */
+	/* Not the access log: a read of it would wait for requests. */
 	while (strcmp(name, "accesslog") != 0 && handle->bytes < LYING_TEXT_MAX / 2 &&
 	       (n = read(handle->fd, handle->text + handle->bytes, 65536)) > 0)
 		handle->bytes += (size_t)n;
@@ -343,7 +345,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		memset(buffer, 'x', size);
 		n = (ssize_t)size;
 	} else if (handle->text) {
-		/* From memory of the request's own: with the answer the handle may go. */
+		/* Reply from memory of this request: the handle may be freed as soon as the kernel
+		 * has the answer. */
 		size_t left = (size_t)offset < handle->bytes ? handle->bytes - (size_t)offset : 0;
 
 		n = (ssize_t)(left < size ? left : size);

@@ -22,7 +22,7 @@
 static struct sockaddr_un real = {.sun_family = AF_UNIX};
 static struct lie (*lie_now)(void);
 
-/* --- lies about a packet */
+/* --- false packets */
 
 static int odd_descriptor(const struct lie *lie)
 {
@@ -44,7 +44,7 @@ static int odd_descriptor(const struct lie *lie)
 		return pipes[0];
 	case 5:
 		return open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	default: /* shorter than the chunk */
+	default: /* an object shorter than the chunk */
 		fd = memfd_create("short", MFD_CLOEXEC);
 		return ftruncate(fd, 4096) == 0 ? fd : -1;
 	}
