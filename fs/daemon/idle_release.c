@@ -34,7 +34,7 @@ struct idle_release {
 
 static uint64_t idle_release_ms(void)
 {
-	const char *text = secure_getenv("GPUMEMFS_REST_MS");
+	const char *text = secure_getenv("GPUMEMFS_IDLE_MS");
 	uint64_t ms;
 
 	return text && parse_u64(text, CHECKS, IDLE_MS, &ms) == 0 ? ms : IDLE_MS;

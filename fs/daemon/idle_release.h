@@ -9,7 +9,7 @@
 struct fs;
 
 /* Starts the thread that checks the GPUs: 0 or -ENOMEM. Without a thread, which is logged, GPUs
- * keep their contexts. For tests the environment variable GPUMEMFS_REST_MS sets the time in
+ * keep their contexts. For tests the environment variable GPUMEMFS_IDLE_MS sets the time in
  * milliseconds. */
 int idle_release_open(struct fs *fs);
 void idle_release_close(struct fs *fs);

@@ -46,7 +46,7 @@ static bool kernel_knows_inode(struct lookup_gc *lookup_gc, uint64_t ino)
 }
 
 /* op_forget finds no inode if a forget arrives after the inode was freed here. */
-static void lookup_gc_sweep(struct lookup_gc *lookup_gc)
+static void lookup_gc_walk(struct lookup_gc *lookup_gc)
 {
 	struct fs *fs = lookup_gc->fs;
 	uint32_t slot = 0;
@@ -67,7 +67,7 @@ static void *lookup_gc_thread_main(void *pointer)
 	int ms = FIRST_MS / 2;
 
 	do {
-		lookup_gc_sweep(lookup_gc);
+		lookup_gc_walk(lookup_gc);
 		ms = ms * 2 < LAST_MS ? ms * 2 : LAST_MS;
 	} while (poll(&stop, 1, ms) <= 0);
 	worker_end();

@@ -91,7 +91,7 @@ enum journal_kind {
 	JOURNAL_NAME_GONE,
 	JOURNAL_QUOTA_DIR, /* journal_quota_dir */
 	JOURNAL_OPEN,	   /* journal_open: also other users of the file's memory */
-	JOURNAL_KEPT,	   /* journal_ino: the inode lost its name to a rename */
+	JOURNAL_KEEP_DATA, /* journal_ino: the inode lost its name to a rename */
 	JOURNAL_GONE,	   /* journal_ino */
 	JOURNAL_FILE,	   /* journal_file; all extents of the file */
 	JOURNAL_EXTENTS,   /* journal_file; more extents of the file */
@@ -109,7 +109,7 @@ struct journal_part {
 };
 
 /* Bits of journal_inode.flags. */
-enum { JOURNAL_IS_COUNTED = 1, JOURNAL_IS_KEPT = 2 };
+enum { JOURNAL_IS_COUNTED = 1, JOURNAL_KEEPS_DATA = 2 };
 
 struct journal_inode {
 	uint64_t ino;
@@ -169,7 +169,7 @@ struct journal_open {
 	uint32_t opens, writers;
 	int32_t backing_id;
 	uint32_t leases;
-	uint32_t kept;
+	uint32_t keep_data;
 	uint32_t unused;
 };
 

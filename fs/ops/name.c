@@ -38,17 +38,17 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void lookups_forget(struct fs *fs, fuse_ino_t ino, uint64_t n)
 {
-	bool swept = fs->mount == FS_MOUNT_KEPT;
+	bool has_lookup_gc = fs->mount == FS_MOUNT_KEPT;
 	struct inode *inode = NULL;
 
 	/* Where an earlier daemon had the mount, lookup_gc may forget the lookups of an inode at
 	 * the same time, so hold a reference. */
 	if (!control_owns(ino))
-		inode = swept ? inode_table_get(fs->inodes, ino) : inode_find(fs, ino);
+		inode = has_lookup_gc ? inode_table_get(fs->inodes, ino) : inode_find(fs, ino);
 	if (!inode)
 		return;
 	inode_forget(fs, inode, n);
-	if (swept)
+	if (has_lookup_gc)
 		inode_put(fs, inode, 1);
 	observe_background(fs, "forget");
 }

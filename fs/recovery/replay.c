@@ -114,7 +114,7 @@ static int replay_inode(struct restore *restore, const struct journal_view *view
 	inode->btime = image->btime;
 	inode->quota_dir = restore_number(image->quota_dir);
 	inode->counted = image->flags & JOURNAL_IS_COUNTED;
-	inode->keep_data = image->flags & JOURNAL_IS_KEPT;
+	inode->keep_data = image->flags & JOURNAL_KEEPS_DATA;
 	atomic_store(&inode->attrs, image->attrs);
 	xattr_free(inode->xattrs);
 	inode->xattrs = NULL;
@@ -234,7 +234,7 @@ static int replay_open(struct inode *inode, const struct journal_open *open)
 		return -EUCLEAN;
 	inode->opens = open->opens;
 	inode->writers = open->writers;
-	inode->keep_data = open->kept;
+	inode->keep_data = open->keep_data;
 	inode->lease_refs = open->leases;
 	if (S_ISREG(inode->mode))
 		*file_backing_id(inode->file) = open->backing_id;
@@ -317,7 +317,7 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 		return 0;
 	case JOURNAL_OPEN:
 		return replay_open(inode, view->fixed);
-	case JOURNAL_KEPT:
+	case JOURNAL_KEEP_DATA:
 		inode->keep_data = true;
 		return 0;
 	case JOURNAL_GONE:

@@ -63,7 +63,7 @@ static struct journal_inode inode_image(const struct inode *inode)
 	    .gid = inode->gid,
 	    .volume = volume_index(inode),
 	    .flags = (inode->counted ? JOURNAL_IS_COUNTED : 0) |
-		     (inode->keep_data ? JOURNAL_IS_KEPT : 0),
+		     (inode->keep_data ? JOURNAL_KEEPS_DATA : 0),
 	};
 
 	if (S_ISLNK(inode->mode) && inode->target)
@@ -197,7 +197,7 @@ static struct journal_open open_image(const struct inode *inode)
 	    .opens = inode->opens,
 	    .writers = inode->writers,
 	    .leases = inode->lease_refs,
-	    .kept = inode->keep_data,
+	    .keep_data = inode->keep_data,
 	    .backing_id = S_ISREG(inode->mode) ? *file_backing_id(inode->file) : 0,
 	};
 }
@@ -206,7 +206,7 @@ void record_rename_replaced(struct record_rename *rename, const struct inode *in
 {
 	rename->replaced.ino = inode->ino;
 	rename->pieces[rename->n++] =
-	    record_piece(JOURNAL_KEPT, &rename->replaced, sizeof(rename->replaced));
+	    record_piece(JOURNAL_KEEP_DATA, &rename->replaced, sizeof(rename->replaced));
 }
 
 void record_rename_moved(struct record_rename *rename, const struct file_move *move)
@@ -328,7 +328,7 @@ static void record_inode(struct fs *fs, const struct inode *inode)
 
 	/* Most inodes have no handles, leases or kept data. The end of these was recorded before,
 	 * so no record is needed. */
-	bool plain = !open.opens && !open.leases && !open.kept && !open.backing_id;
+	bool plain = !open.opens && !open.leases && !open.keep_data && !open.backing_id;
 
 	journal_append(fs->journal, pieces, plain ? 1 : 2, NULL);
 	while ((xattr = xattr_next(inode->xattrs, xattr, &entry)))
