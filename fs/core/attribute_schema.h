@@ -13,7 +13,7 @@
 #define ATTRIBUTE_BITS 3
 #define ATTRIBUTES_MAX 16
 
-/* The values of a file; a directory gives its values to the files created there. Zero is the
+/* The values of a file. A directory gives its own values to the files created there. Zero is the
  * default. All values fit into eight bytes, so that one load is atomic; there is room for
  * ATTRIBUTES_MAX attributes. */
 struct attr_values {

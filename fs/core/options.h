@@ -48,7 +48,8 @@ struct options {
 	bool fake; /* -f of a mount helper: everything is checked, but nothing is mounted */
 
 	enum role role;
-	int line; /* of daemon and keeper: the connection to the other; of the binder: the socket */
+	int line; /* of a daemon and of a keeper: the connection to the other; of the binder: the
+		     socket */
 
 	enum backend_kind backend;
 	char *gpus; /* ascending, comma-separated, each once; NULL: all */

@@ -36,7 +36,7 @@ static bool recovery_is_barred(const struct recovery_facts *facts, const struct 
 
 void recovery_decide_by(const struct recovery_facts *facts, struct options *options)
 {
-	/* The process that started this one decided already: a keeper exists. */
+	/* The process that started this process has decided already: there is a keeper. */
 	bool has_keeper = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER;
 
 	if (options->recovery != RECOVERY_AUTO)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Decides recovery=auto: transparent if possible and free of cost. */
+/* Decides what recovery=auto means on this machine: recovery=transparent where possible at no cost,
+ * else recovery=off. */
 #ifndef FS_CORE_OPTIONS_RECOVERY_H
 #define FS_CORE_OPTIONS_RECOVERY_H
 
@@ -15,9 +16,9 @@ struct recovery_facts {
 	uint64_t open_files; /* the limit for a process */
 };
 
-/* Replaces RECOVERY_AUTO by the decision and records the reason. Other values stay. */
+/* Replaces RECOVERY_AUTO by the decision and records the reason. Other values stay as given. */
 void recovery_decide_by(const struct recovery_facts *facts, struct options *options);
-/* The same, with the facts of this process and machine. */
+/* As recovery_decide_by, with the facts of this process and machine. */
 void recovery_decide(struct options *options);
 
 #endif

@@ -21,7 +21,7 @@ struct option_row {
 	uint64_t min, max;
 };
 
-/* NULL: not our own option. The name has this length, and need not end there. */
+/* The row of our own option whose name is name[0..length); NULL: not our own option. */
 const struct option_row *option_find(const char *name, size_t length);
 const struct option_row *option_at(unsigned index); /* NULL past the end */
 

@@ -58,7 +58,7 @@ enum stat_op {
  * each request would cost a percent of the fastest request. */
 #define STATS_SAMPLE 16
 
-/* The upper bounds of the buckets of latencies; the last bucket has none. */
+/* The upper bounds of the buckets of latencies; the last bucket has no upper bound. */
 #define STATS_BUCKETS 16
 extern const uint64_t stats_bucket_ns[STATS_BUCKETS - 1];
 
@@ -95,8 +95,8 @@ struct stats_totals {
 };
 
 struct stats {
-	_Atomic(struct stats_block *)
-	    blocks; /* a list to which blocks are only added: a block lives as long as the daemon */
+	/* A list to which blocks are only added: a block lives as long as the daemon. */
+	_Atomic(struct stats_block *) blocks;
 };
 
 struct stats_block *stats_block_new(struct stats *stats); /* NULL: no memory */

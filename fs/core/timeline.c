@@ -24,7 +24,7 @@ void timeline_mark(struct timeline *timeline, enum timeline_mark mark)
 	timeline->at[mark] = clock_us();
 }
 
-/* A step that ended before the other daemon did delayed no request, and counts as 0. */
+/* A step that ended before the end of the earlier daemon delayed no request, and counts as 0. */
 void timeline_write(const struct timeline *timeline, char text[TIMELINE_TEXT])
 {
 	int64_t start = timeline->at[TIMELINE_SEEN], last = start;

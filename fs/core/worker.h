@@ -43,7 +43,8 @@ void worker_pin(struct worker *worker, void *memory, size_t bytes);
 /* Counts memory that the calling thread allocated (or freed, if negative) for a file, for the
  * trace, and only while the trace is on. Locks may be held. */
 void worker_memory_add(const struct fs *fs, uint64_t ino, int64_t bytes);
-/* The sum since the last call, and the last inode; resets both to 0. */
+/* The sum since the last call of worker_memory_take, and the last inode; the call resets both to 0.
+ */
 struct worker_memory {
 	int64_t bytes;
 	uint64_t ino;

@@ -42,13 +42,13 @@ enum journal_state {
 struct journal_header {
 	uint64_t magic;
 	uint32_t version, n_volumes;
-	uint64_t slots; /* how many */
+	uint64_t slots; /* the number of inode slots */
 	uint64_t half_bytes;
 	_Atomic uint64_t state;
-	_Atomic uint64_t
-	    broken; /* records were lost because no memory was left: do not read this journal */
-	uint64_t
-	    epoch[JOURNAL_HALVES]; /* part of every check; another value for each use of the half */
+	/* Records were lost because no memory was left: do not read this journal. */
+	_Atomic uint64_t broken;
+	/* Part of every check; another value for each use of the half. */
+	uint64_t epoch[JOURNAL_HALVES];
 	_Atomic uint64_t units[JOURNAL_HALVES]; /* handed out */
 	_Atomic uint32_t generation; /* the highest generation of any inode slot that was freed */
 	_Atomic uint32_t compacted;  /* units in use after the last checkpoint; 0: none yet */
@@ -71,7 +71,7 @@ struct journal_segment {
 enum journal_drc_add { JOURNAL_DID_NAME = 1, JOURNAL_DID_OPEN = 2, JOURNAL_DID_CLOSE = 4 };
 
 struct journal_record {
-	uint64_t check; /* of all that follows, parts included; stored last; never 0 */
+	uint64_t check; /* of all following bytes, parts included; stored last; never 0 */
 	uint64_t sequence;
 	uint64_t request; /* FUSE's unique; 0: no request, or a request that may be done twice */
 	uint64_t ino;	  /* the inode to which the request led */
@@ -227,7 +227,7 @@ static inline uint64_t journal_align(uint64_t bytes)
 }
 
 uint64_t journal_segment_check(const struct journal_segment *segment, uint64_t epoch);
-/* record->bytes has been checked. */
+/* The caller has checked record->bytes. */
 uint64_t journal_record_check(const struct journal_record *record, uint64_t epoch);
 
 #endif

@@ -44,14 +44,14 @@ struct journal {
 	size_t bytes;
 	int fd;
 	int lock_fd;		   /* a second open file of fd, for flock; -1: none */
-	_Atomic uint64_t sequence; /* the next */
-	_Atomic uint64_t last_id;  /* of chunks and objects of host/ */
+	_Atomic uint64_t sequence; /* the next record's number */
+	_Atomic uint64_t last_id;  /* the highest id of a chunk or of an object of host/ */
 	struct journal_writer writers[JOURNAL_WRITERS];
 	/* The requests that earlier daemons had completed, sorted by number: the duplicate request
 	 * cache. */
 	struct journal_request *done;
 	size_t n_done;
-	/* Checkpoints, which a thread of their own makes: fs/recovery/checkpoint.c. */
+	/* Checkpoints are made by a thread of their own: fs/recovery/checkpoint.c. */
 	pthread_mutex_t checkpoint_lock; /* held during a checkpoint; taken before lock */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -59,21 +59,22 @@ struct journal {
 	bool wanted, ending;	/* under lock */
 	bool running;		/* the thread must be joined */
 	pthread_t thread;
-	/* For tests: called between any two stores between which a crash would matter. */
+	/* For tests: called between stores, at each point where a crash would leave another state.
+	 */
 	void (*fault)(void *of);
 	void *fault_of;
 };
 
-/* Make a journal for at most so many inodes, or take over the journal of an earlier daemon: 0, or
- * -errno after a line in the log. -EUCLEAN: the journal cannot be read; -EBUSY: another daemon uses
- * the journal. On success fd is the journal's. */
+/* journal_new makes a journal for at most this many inodes; journal_adopt takes over the journal of
+ * an earlier daemon. 0, or -errno after a line in the log. -EUCLEAN: the journal cannot be read;
+ * -EBUSY: another daemon uses the journal. On success fd is the journal's. */
 int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journal **journal);
 int journal_adopt(const struct fdstore_ops *holder, int fd, struct journal **journal);
 /* Unmaps the journal; the memory lives as long as its descriptor is held. */
 void journal_close(struct journal *journal);
 
-/* The persistent fields of an inode slot. journal_grow has the kernel back those of some slots with
- * memory: 0 or -ENOSPC. */
+/* The persistent fields of inode slots. journal_grow has the kernel back the fields of some slots
+ * with memory: 0 or -ENOSPC. */
 int journal_grow(struct journal *journal, uint32_t first, uint32_t slots);
 struct journal_slot *journal_slot(struct journal *journal, uint32_t slot);
 
@@ -115,7 +116,7 @@ void journal_drc_forget(struct journal *journal);
 bool journal_drc_find(const struct journal *journal, uint64_t request,
 		      struct journal_request *done);
 
-/* All records of the journal that are whole, by sequence number; the parts are not checked. For the
+/* All complete records of the journal, by sequence number; the parts are not checked. For the
  * recovery. */
 struct journal_list {
 	const struct journal_record **at;

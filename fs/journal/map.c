@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The journal's memory: made, taken over, locked. */
+/* The journal's memory: creates, maps and locks the memory, or takes over the memory of an earlier
+ * daemon. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 /* The least size of a half, below which checkpoints would come too often. */
 #define HALF_MIN (64ULL << 20)
 
-/* How long the daemon before may take to end. */
+/* How long journal_adopt waits for the end of an earlier daemon. */
 #define LOCK_TRIES  500
 #define LOCK_TRY_NS 10000000L
 
@@ -51,7 +52,7 @@ static void journal_init(struct journal *journal, const struct fdstore_ops *hold
 	atomic_init(&journal->limit, HALF_MIN / 4 / JOURNAL_UNIT);
 }
 
-/* header has the sizes. */
+/* header gives the sizes. */
 static int journal_map(struct journal *journal, const struct journal_header *header)
 {
 	size_t bytes = journal_bytes(header);
@@ -77,7 +78,7 @@ static void journal_unmap(struct journal *journal)
 		close(journal->lock_fd);
 }
 
-/* The sizes for so many inodes: any shard of the inode table may get all of them. */
+/* The sizes for this many inodes: any shard of the inode table may get all of them. */
 static struct journal_header header_for(uint64_t inodes)
 {
 	uint64_t half = inodes * METADATA_INODE / JOURNAL_UNIT * JOURNAL_UNIT;

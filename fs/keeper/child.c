@@ -101,7 +101,7 @@ int child_reap(struct child *child)
 {
 	int status = 0;
 
-	/* An adopted daemon is another process's child. */
+	/* An adopted daemon may be a child of another process. */
 	if (waitpid(child->pid, &status, 0) != child->pid)
 		status = CHILD_UNKNOWN;
 	close(child->pidfd);

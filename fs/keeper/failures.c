@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "fs/keeper/internal.h"
 
-/* A daemon that served for so long did not die of its start, nor of the first requests. */
+/* A daemon that served for this long did not die of its start, nor of the first requests. */
 #define SETTLED_MS 60000
 /* Crashes in a row after which requests are refused; and the first and the longest wait between two
  * daemons. */
@@ -31,7 +31,8 @@ static bool launcher_waits(const struct keeper *keeper)
 	return keeper->launcher && keeper->launcher->ready_fd >= 0;
 }
 
-/* 0 for the first time, then first, and twice as long each time up to most. */
+/* The wait after this many failures: 0 after the first, then first, and twice as long each time up
+ * to most. */
 static int64_t failure_delay(unsigned times, int64_t first, int64_t most)
 {
 	int64_t wait = first;

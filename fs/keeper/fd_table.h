@@ -6,9 +6,7 @@
 
 #include <stdint.h>
 
-/* An id is kind << FD_TABLE_KIND_SHIFT
- *
- * number. */
+/* An id is (kind << FD_TABLE_KIND_SHIFT) | number. */
 #define FD_TABLE_KIND_SHIFT 56
 #define FD_TABLE_KINDS	    16
 
@@ -29,15 +27,15 @@ struct fd_table {
 	uint32_t count; /* of open descriptors */
 };
 
-/* Takes fd over, and closes the descriptor held under the same id before: 0, -EINVAL (no such kind)
- * or -ENOMEM. After an error fd is still the caller's. */
+/* Takes over fd, and closes the descriptor that the id had before: 0, -EINVAL (no such kind) or
+ * -ENOMEM. After an error fd still belongs to the caller. */
 int fd_table_put(struct fd_table *held, uint64_t id, int fd);
 /* The descriptor, which stays in the table, or -ENOENT. */
 int fd_table_get(const struct fd_table *held, uint64_t id);
 /* Closes the descriptor: 0 or -ENOENT. */
 int fd_table_drop(struct fd_table *held, uint64_t id);
-/* The first entry after an id: 0, or -ENOENT past the last. Kinds begin at 1, so that 0 comes
- * before all ids. */
+/* The entry with the smallest id above after: 0, or -ENOENT past the last entry. Kinds begin at 1,
+ * so that 0 comes before all ids. */
 int fd_table_next(const struct fd_table *held, uint64_t after, uint64_t *id, int *fd);
 /* Closes all descriptors and empties the table. */
 void fd_table_close(struct fd_table *held);

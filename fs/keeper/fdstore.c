@@ -28,7 +28,7 @@ struct fdstore {
 	uint64_t generation, holds_max;
 	unsigned flags;
 	char wanted[IPC_TEXT_BYTES];
-	int64_t seen_us, reaped_us; /* when the daemon before ended, from IPC_GO */
+	int64_t seen_us, reaped_us; /* when the previous daemon ended, from IPC_GO */
 	unsigned replacements;
 	pid_t started;	      /* the keeper's process, if this daemon started it; 0 */
 	_Atomic pid_t keeper; /* 0: the keeper has ended */
@@ -37,7 +37,7 @@ struct fdstore {
 	bool gathered; /* held has all descriptors that the keeper has */
 };
 
-/* lock held. No error where the keeper has ended: fdstore_replace gives all of held to the next
+/* lock held. Succeeds if the keeper has ended: fdstore_replace gives all of held to the next
  * keeper. */
 static int fdstore_send(struct fdstore *fdstore, enum ipc_type type, uint64_t id, int fd)
 {
@@ -61,7 +61,7 @@ static int fdstore_request(struct fdstore *fdstore, enum ipc_type type, uint64_t
 	return error ? error : answer->type;
 }
 
-/* lock held. Returns when the keeper has read all messages sent before. */
+/* lock held. Returns when the keeper has read all earlier messages. */
 static void fdstore_sync(struct fdstore *fdstore)
 {
 	struct ipc_message answer;
@@ -336,8 +336,8 @@ int fdstore_wait(struct fdstore *fdstore)
 	if (type == IPC_GO) {
 		fdstore->seen_us = (int64_t)answer.id;
 		fdstore->reaped_us = (int64_t)answer.value;
-		/* The daemon before may have dropped or replaced descriptors since they were taken.
-		 */
+		/* The previous daemon may have dropped or replaced descriptors since they were
+		 * taken. */
 		fd_table_close(&fdstore->held);
 		return 0;
 	}
@@ -449,7 +449,7 @@ static int keeper_spawn(struct fdstore *fdstore, int ipc)
 	snprintf(argument, sizeof(argument), "--adopt=%d", ipc);
 	fdstore->argv[1] = argument;
 	posix_spawn_file_actions_init(&actions);
-	/* From itself to itself: removes close-on-exec in the child. */
+	/* A duplicate onto the same number: removes close-on-exec in the child. */
 	posix_spawn_file_actions_adddup2(&actions, ipc, ipc);
 	int error = -posix_spawn(&fdstore->started, "/proc/self/exe", &actions, NULL, fdstore->argv,
 				 environ);

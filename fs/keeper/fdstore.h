@@ -61,14 +61,15 @@ static inline uint64_t fdstore_number(uint64_t id)
  * descriptor held under the same id before is closed. -EMFILE: the keeper cannot hold more; or
  * another -errno. */
 int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd);
-/* The keeper closes the descriptor: in order with other calls, but possibly after this call has
- * returned. */
+/* Tells the keeper to close the descriptor. The keeper handles calls in order, but may close the
+ * descriptor after this call has returned. */
 void fdstore_drop(struct fdstore *fdstore, uint64_t id);
 /* Returns when the keeper has closed all descriptors dropped before. */
 void fdstore_wait_idle(struct fdstore *fdstore);
-/* A duplicate, the caller's, of the descriptor held under id; the keeper keeps its own. -ENOENT. */
+/* A duplicate of the descriptor held under id, which belongs to the caller; the keeper's descriptor
+ * stays. -ENOENT. */
 int fdstore_take(struct fdstore *fdstore, uint64_t id);
-/* Calls each for all descriptors held, in the order of their ids. fd is lent to the callback. A
+/* Calls each for all descriptors held, in the order of their ids. The callback must not close fd. A
  * result of the callback other than 0 ends the walk and is returned. */
 int fdstore_each(struct fdstore *fdstore, int (*each)(uint64_t id, int fd, void *arg), void *arg);
 /* The same for a single kind. */
@@ -95,7 +96,7 @@ int fdstore_open(int ipc, char **argv, struct fdstore **fdstore);
  * gone. 0, or -errno after a line in the log. */
 int fdstore_wait(struct fdstore *fdstore);
 struct timeline;
-/* After fdstore_wait: notes in the timeline when the daemon before ended, as far as the keeper
+/* After fdstore_wait: notes in the timeline when the previous daemon ended, as far as the keeper
  * knows. */
 void fdstore_log_end(const struct fdstore *fdstore, struct timeline *timeline);
 /* After fdstore_wait: fetches a copy of every descriptor held, so that later calls do not ask the
@@ -121,7 +122,7 @@ unsigned fdstore_flags(const struct fdstore *fdstore); /* enum ipc_flags; 0 with
  * serving daemon; empty: started for another reason. */
 const char *fdstore_wanted(const struct fdstore *fdstore);
 /* Asks the keeper to start a daemon that takes over if the GPU works there. 0, or -ENOTSUP without
- * a keeper that can do so. */
+ * a keeper that knows this message. */
 int fdstore_request_replacement(struct fdstore *fdstore, const char *uuid);
 /* The socket to the keeper; polls POLLRDHUP after the keeper's end; -1: no keeper. fdstore_replace
  * then starts another keeper and hands over all descriptors: 0, or -errno after a line in the log,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* FUSE's INIT message, by which kernel and daemon agree on features once per mount, kept in memory
- * that outlives a daemon: a later daemon gives libfuse the same question and must get the same
- * answer, without another message to the kernel. */
+/* Stores FUSE's INIT message, by which kernel and daemon agree on features once per mount, in
+ * memory that outlives a daemon. A later daemon gives libfuse the same question and must get the
+ * same answer, without another message to the kernel. */
 #ifndef FS_KEEPER_FUSE_INIT_H
 #define FS_KEEPER_FUSE_INIT_H
 
@@ -16,7 +16,7 @@ struct fdstore;
 /* Opens the mount's record, or makes the first and has the keeper hold its memory: 0, or -errno
  * after a line in the log. */
 int fuse_init_open(struct fdstore *fdstore, struct fuse_init **fuse_init);
-/* NULL is fine. */
+/* fuse_init may be NULL. */
 void fuse_init_close(struct fuse_init *fuse_init);
 
 /* Waits on /dev/fuse for the kernel's INIT message and stores the message: 0, or -errno after a

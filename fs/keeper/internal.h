@@ -25,7 +25,7 @@ struct child {
 	bool prepared, ready, ended;
 };
 
-/* Daemons that a GPU which stopped working may cost within an hour. */
+/* The greatest number of daemons that are replaced within an hour because a GPU stopped working. */
 #define REPLACEMENTS_MAX 3
 
 struct keeper {
@@ -49,11 +49,12 @@ struct keeper {
 			      way */
 	unsigned failures; /* crashes of daemons in a row */
 	unsigned killed;   /* daemons in a row that were killed before they served */
-	unsigned retries;  /* attempts after FAILURES_MAX crashes */
+	unsigned retries;  /* the number of attempts after FAILURES_MAX crashes */
 	int64_t start_at;  /* when to start a daemon; 0: at once; KEEPER_NEVER */
 	int64_t died;	   /* when the last daemon ended; 0: a daemon serves */
-	int64_t seen_us,
-	    reaped_us;	    /* when its IPC socket closed, and when it was reaped; clock_us */
+	/* When the last daemon's IPC socket closed, and when the last daemon was reaped; clock_us.
+	 */
+	int64_t seen_us, reaped_us;
 	const char *wanted; /* UUID of the GPU for which the next daemon is started, or NULL */
 	int64_t replacements[REPLACEMENTS_MAX]; /* when each of the latest was; 0: never */
 	int refusing;	   /* /dev/fuse, while the keeper answers requests with EIO; -1 */
@@ -76,7 +77,7 @@ int child_start(struct keeper *keeper, struct child *child, int program);
 #define CHILD_UNKNOWN (-1)
 int child_reap(struct child *child);
 void child_kill(const struct child *child);
-/* Lets the daemon serve: no other daemon does. */
+/* Lets the daemon serve. No other daemon may be serving. */
 void child_go(struct keeper *keeper, const struct child *child);
 
 /* keeper.c: keeper->next becomes the serving daemon. */
@@ -86,7 +87,7 @@ void keeper_end_alone(struct keeper *keeper, int status);
 
 /* failures.c: decides when the next daemon is started, from the end of the last daemon. */
 void failure_schedule(struct keeper *keeper, const struct child *was, int status);
-/* Starting a daemon failed: later. */
+/* A daemon could not be started: schedules a later attempt. */
 void failure_put_off(struct keeper *keeper);
 
 /* serve.c: reads and handles a daemon's next message. False: no message waits. */
@@ -98,21 +99,22 @@ void standby_start(struct keeper *keeper);
 /* Lets the standby daemon serve. False: no standby daemon. */
 bool standby_serves(struct keeper *keeper);
 void standby_died(struct keeper *keeper);
-/* Ends the standby daemon, which is of no use any more. */
+/* Ends a standby daemon that is no longer needed. */
 void standby_end(struct keeper *keeper);
 
 /* refuse.c: answers requests with EIO from now on, until a daemon serves. */
 void refuse_start(struct keeper *keeper);
-/* refuse_start, once requests have waited too long; and when that is. */
+/* refuse_late: calls refuse_start if requests have waited too long. refuse_due: when refuse_late
+ * must be called. */
 void refuse_late(struct keeper *keeper);
 int64_t refuse_due(const struct keeper *keeper);
 void refuse_stop(struct keeper *keeper);
-/* For a request to read, and for a change of the mount table: 0, or -ENODEV when the mount has
- * ended. */
+/* refuse_serve: /dev/fuse has a request to read. refuse_mounts: the mount table changed. 0, or
+ * -ENODEV when the mount has ended. */
 int refuse_serve(struct keeper *keeper);
 int refuse_mounts(const struct keeper *keeper);
 
-/* takeover.c: a GPU stopped working in the daemon that serves. Starts another daemon of the same
+/* takeover.c: a GPU stopped working in the serving daemon. Starts another daemon of the same
  * program, which takes over if the GPU works there. */
 void keeper_replace(struct keeper *keeper, const char *uuid);
 

@@ -22,17 +22,18 @@ enum ipc_type {
 	IPC_READY = 4, /* the daemon serves requests */
 	IPC_END = 5,   /* the daemon ends on purpose: close all descriptors */
 	/* From the daemon, answered. */
-	IPC_TAKE = 6,	  /* id: answered by IPC_HELD or IPC_NONE */
-	IPC_NEXT = 7,	  /* id: answered by IPC_HELD of the first id after it, or IPC_NONE */
-	IPC_PREPARED = 8, /* it could serve: IPC_GO once the daemon before is gone */
-	IPC_SYNC = 9,	  /* answered by IPC_NONE when all earlier messages have been handled */
+	IPC_TAKE = 6, /* id: answered by IPC_HELD or IPC_NONE */
+	IPC_NEXT = 7, /* id: answered by IPC_HELD of the first id above, or IPC_NONE */
+	IPC_PREPARED =
+	    8, /* the daemon could serve: answered by IPC_GO after the previous daemon's end */
+	IPC_SYNC = 9, /* answered by IPC_NONE when all earlier messages have been handled */
 	/* From the keeper. */
 	IPC_HELD = 10, /* id and its descriptor */
 	IPC_NONE = 11,
-	IPC_GO = 12, /* id, value: when the IPC socket of the daemon before closed, and when it was
-			reaped; us; 0: no daemon before */
+	IPC_GO = 12, /* id, value: when the IPC socket of the previous daemon closed, and when that
+			daemon was reaped; us; 0: there was no previous daemon */
 	/* On the keeper's address, from another program. */
-	IPC_UPGRADE = 13, /* a descriptor of the program to go on with: answered by IPC_LOGGED */
+	IPC_UPGRADE = 13, /* a descriptor of the program for new daemons: answered by IPC_LOGGED */
 	IPC_LOGGED = 14,  /* value: 0 or an errno; text: for people */
 	/* From the daemon, without an answer, if the keeper set IPC_REPLACES. */
 	IPC_REPLACE = 15, /* text: the UUID of a GPU that works in no new context of the daemon */
@@ -64,16 +65,16 @@ int ipc_pair(int ends[2]);
 /* A message with magic, version, type and id. */
 struct ipc_message ipc_message(enum ipc_type type, uint64_t id);
 
-/* Sends a message, and a duplicate of fd unless that is -1: 0 or -errno; -EPIPE: the other end is
+/* Sends a message, and a duplicate of fd unless fd is -1: 0 or -errno; -EPIPE: the other end is
  * closed. Waits while the socket is full. */
 int ipc_send(int ipc, const struct ipc_message *message, int fd);
-/* As ipc_send, but -EAGAIN where the socket is full. */
+/* As ipc_send, but -EAGAIN instead of waiting. */
 int ipc_offer(int ipc, const struct ipc_message *message, int fd);
 
-/* Waits for a message: 0 with *fd the caller's, or -1; -EPIPE: the other end is closed; -EPROTO:
- * not a message of this protocol. */
+/* Waits for a message: 0, and *fd is the caller's descriptor, or -1; -EPIPE: the other end is
+ * closed; -EPROTO: not a message of this protocol. */
 int ipc_receive(int ipc, struct ipc_message *message, int *fd);
-/* As ipc_receive, but -EAGAIN where no message waits. */
+/* As ipc_receive, but -EAGAIN instead of waiting. */
 int ipc_poll(int ipc, struct ipc_message *message, int *fd);
 
 #endif

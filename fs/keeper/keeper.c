@@ -71,7 +71,8 @@ static void serving_store(const struct keeper *keeper)
 	store_add(SERVING_ID, keeper->serving.pidfd);
 }
 
-/* Whether the daemons' mount exists. Asks /dev/fuse: a request to the mount could wait for ever. */
+/* Whether the mount of the daemons exists. Asks /dev/fuse: a request to the mount could wait for
+ * ever. */
 static bool is_mounted(const struct keeper *keeper)
 {
 	struct pollfd fuse = {
@@ -87,8 +88,8 @@ static void keeper_finish(struct keeper *keeper, int status)
 	upgrade_tell(keeper, ECANCELED, "the mount has ended");
 }
 
-/* A duplicate of the sharing socket's directory, or -1: the socket is in the mount, or there is
- * none. */
+/* A duplicate of the sharing socket's directory, or -1: the socket is in the mount, or there is no
+ * socket. */
 static int share_dir(const struct keeper *keeper, dev_t device)
 {
 	int dir = fd_table_get(&keeper->held, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_DIR));

@@ -75,8 +75,8 @@ void refuse_stop(struct keeper *keeper)
 	keeper->mounts = NULL;
 }
 
-/* The sharing socket, which the keeper holds, keeps an unmounted file system alive: only the mount
- * table shows that the mount has ended. */
+/* The sharing socket, which the keeper holds, keeps an unmounted file system alive, so only the
+ * mount table shows that the mount has ended. */
 int refuse_mounts(const struct keeper *keeper)
 {
 	dev_t device = keeper_mount_device(keeper);
@@ -84,8 +84,8 @@ int refuse_mounts(const struct keeper *keeper)
 	return device && !mountinfo_has_device(keeper->mounts, device) ? -ENODEV : 0;
 }
 
-/* Requests left unanswered: the kernel expects no answer, or sends the request (RELEASE) again to
- * the next daemon, which must learn that the file was closed. */
+/* Whether to leave the request without an answer: the kernel expects no answer, or sends the
+ * request (RELEASE) again to the next daemon, which must learn that the file was closed. */
 static bool request_is_left(struct keeper *keeper, uint32_t opcode)
 {
 	switch (opcode) {

@@ -10,7 +10,7 @@
 #include "common/cleanup.h"
 #include "fs/keeper/fdstore.h"
 
-/* Zeroes but for the head. */
+/* Makes a memfd of zeroes with a filled-in head. */
 static int region_create(const struct region_kind *kind)
 {
 	int fd = memfd_create(kind->name, MFD_CLOEXEC);

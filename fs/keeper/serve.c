@@ -47,7 +47,7 @@ static void held_send_next(struct keeper *keeper, const struct child *child, uin
 		child_answer(child, IPC_HELD, id, fd);
 }
 
-/* A daemon that takes over serves when the daemon before has ended: keeper.c, serving_died. */
+/* A daemon that takes over serves after the end of the previous daemon: keeper.c, serving_died. */
 static void child_prepared(struct keeper *keeper, struct child *child)
 {
 	child->prepared = true;
@@ -85,7 +85,7 @@ static void child_ready(struct keeper *keeper, struct child *child, uint64_t gen
 	upgrade_tell(keeper, 0, "");
 }
 
-/* The serving daemon alone may change which descriptors are held. */
+/* Only the serving daemon may change the table of held descriptors. */
 static bool child_may_send(const struct keeper *keeper, const struct child *child,
 			   enum ipc_type type)
 {
@@ -155,7 +155,7 @@ bool keeper_receive(struct keeper *keeper, struct child *child)
 	if (error == -EAGAIN)
 		return false;
 	if (error == -EPIPE) {
-		/* The daemon's end itself shows at its pidfd. */
+		/* A closed connection is not the end of the process: the pidfd shows the end. */
 		if (child == &keeper->serving)
 			keeper->seen_us = clock_us();
 		close(child->ipc);

@@ -42,7 +42,7 @@ int store_take(struct fd_table *held)
 			return -EBADF;
 		}
 	}
-	/* Processes started from here must not take the descriptors for theirs. */
+	/* A process that the keeper starts must not take the descriptors for its own. */
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");
 	unsetenv("LISTEN_FDNAMES");

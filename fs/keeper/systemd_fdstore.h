@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The service manager's store of file descriptors (sd_pid_notify_with_fds(3)): has a second copy of
- * every descriptor that the keeper holds, so that the mount survives even when keeper and daemon
- * are killed together and systemd starts another keeper. */
+/* The service manager's store of file descriptors (sd_pid_notify_with_fds(3)). The store has a
+ * second copy of every descriptor that the keeper holds, so that the mount survives when keeper and
+ * daemon are killed together and systemd starts another keeper. */
 #ifndef FS_KEEPER_SYSTEMD_FDSTORE_H
 #define FS_KEEPER_SYSTEMD_FDSTORE_H
 

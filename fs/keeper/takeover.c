@@ -16,11 +16,11 @@
 #include "fs/keeper/internal.h"
 #include "fs/keeper/upgrade_client.h"
 
-/* The first and the longest wait after standby daemons that ended by themselves. */
+/* The first and the longest wait after standby daemons that ended on their own. */
 #define STANDBY_DELAY_MS     100
 #define STANDBY_DELAY_MAX_MS 60000
 
-/* Starting the serving daemon, and an upgrade, come first. */
+/* A start of the serving daemon, or an upgrade, comes first. */
 static bool standby_wanted(const struct keeper *keeper)
 {
 	return keeper->options->standby == STANDBY_ON && keeper->serving.pid &&
@@ -56,7 +56,7 @@ void standby_start(struct keeper *keeper)
 	standby_put_off(keeper);
 }
 
-/* Even a standby daemon that is not prepared yet is further than a new process. */
+/* A standby daemon is further than a new process, even if it is not prepared yet. */
 bool standby_serves(struct keeper *keeper)
 {
 	if (!keeper->standby.pid || keeper->standby.ended)
@@ -93,7 +93,8 @@ void standby_end(struct keeper *keeper)
 	child_kill(&keeper->standby);
 }
 
-/* A GPU that stops working more often has a fault that new processes do not cure. */
+/* A GPU that stops working more often than REPLACEMENTS_MAX times in this period has a fault that
+ * new processes do not cure. */
 #define REPLACE_PERIOD_MS (60 * 60 * 1000LL)
 
 /* The slot of the oldest replacement; NULL: REPLACEMENTS_MAX within the last hour. */
@@ -128,7 +129,7 @@ void keeper_replace(struct keeper *keeper, const char *uuid)
 	const char *mountpoint = keeper->options->mountpoint;
 	int64_t *slot = replacement_slot(keeper);
 
-	/* Any other daemon that takes over is a new process already. */
+	/* A daemon that is about to take over for another reason is a new process, too. */
 	if (keeper->next.pid || keeper->old_program >= 0 || keeper->ending)
 		return;
 	if (!slot) {
@@ -171,7 +172,7 @@ void upgrade_follow_mount(struct keeper *keeper)
 			 reason, error == -EPERM ? ": remove it, and mount again" : "");
 }
 
-/* The program will run as the keeper's user: that user and root may choose it. */
+/* The program will run as the keeper's user, so only this user and root may choose the program. */
 static bool upgrade_permitted(int connection)
 {
 	struct ucred peer;
