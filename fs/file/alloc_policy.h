@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The allocation policy of files in gpuN/: the spans to allocate for a range without memory. Pure
- * functions.
+/* The allocation policy of files in gpuN/: which spans to allocate for a range without memory. The
+ * functions change no state.
  *
  * A 2 MiB granule of the file is backed by whole chunks (file offset and length multiples of 2 MiB)
  * or by small extents that stay inside the granule, never by both. */

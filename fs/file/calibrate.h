@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Measures the crossovers of each device (backend/copy.h) in a background thread when the device is
- * first written to: before that there is no context. Requests do not wait for the measurement. */
+/* Measures the crossovers of each device (backend/copy.h), once, in a background thread that starts
+ * with the first write to the device: before the first write there is no context. Requests do not
+ * wait for the measurement. */
 #ifndef FS_FILE_CALIBRATE_H
 #define FS_FILE_CALIBRATE_H
 
 struct fs;
 struct volume;
 
-/* After the volumes are open: 0 or -ENOMEM. */
+/* Called after the volumes are open: 0 or -ENOMEM. */
 int calibrate_open(struct fs *fs);
 /* Starts the measurement at the first call for a GPU's volume. Later calls are cheap. */
 void calibrate_start(struct fs *fs, struct volume *volume);

@@ -19,8 +19,8 @@ int64_t device_seek(struct file *file, uint64_t offset, int whence);
 void device_raise_size(struct file *file, uint64_t size);
 enum copy_path device_copy_path(const struct file_call *call);
 
-/* Waits for the copier. Call on every path, errors too, because the GPU uses the host memory until
- * then. Returns rc, or the error of the wait. */
+/* Waits for the copier. Call this function on every path, also after an error: until then the GPU
+ * uses the host memory. Returns rc, or the error of the wait. */
 int device_wait(const struct file_call *call, int rc);
 
 /* Enqueues zeroes for the memory in [from, to); holes stay holes. */
@@ -90,8 +90,8 @@ int device_fill(const struct file_call *call, const struct extents *fresh,
 struct device_range {
 	uint64_t from, to;
 };
-/* Replaces the extent at index, a whole chunk, by less memory for the ranges of kept, with the same
- * bytes in them; laid out as in a file of size bytes. On an error the extent stays. */
+/* Replaces the extent at index, a whole chunk, by less memory for the ranges of kept, which get the
+ * same bytes; laid out as in a file of size bytes. On an error the extent stays. */
 int device_reshape(struct file *file, const struct file_call *call, uint32_t index,
 		   const struct device_range kept[2], uint64_t size);
 

@@ -197,7 +197,8 @@ void file_unlease(struct file *file, uint32_t leases)
 
 void file_lease_loosen(struct file *file)
 {
-	/* In this order: with both counts at 0, a concurrent truncate would free the memory. */
+	/* Raise loose first: if both counts were 0 for a moment, a concurrent truncate would free
+	 * the memory. */
 	atomic_fetch_add(&file->loose, 1);
 	atomic_fetch_sub(&file->held, 1);
 }

@@ -28,7 +28,7 @@ enum file_lease_kind { FILE_LEASE_HOLDS, FILE_LEASE_LOOSE, FILE_LEASE_DROPPED };
 enum file_wait { FILE_MAY_WAIT, FILE_NO_WAIT };
 #define FILE_QUICK_CHUNKS 4
 
-/* Makes the file's memory exportable and counts a lease: afterwards every byte up to the size is
+/* Makes the file's memory exportable and counts a lease. Afterwards every byte up to the size is
  * backed, by chunks without other files' bytes. While a lease holds the memory, all operations that
  * would take memory away (shrink, punch, relayout, move to another volume) are -EBUSY. A lease for
  * reading a file in host/ is loose: the file can shrink, and a file that moves leaves the object to

@@ -16,7 +16,7 @@ struct extent {
 	struct span span;
 };
 
-/* All zero is empty. */
+/* Zeroed memory is an empty vector. */
 struct extents {
 	struct extent *at;
 	uint32_t count, capacity;

@@ -313,7 +313,8 @@ int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset,
 	return 0;
 }
 
-/* tmpfs has no ZERO_RANGE. Pages that fallocate made and no write touched count as holes here. */
+/* tmpfs has no FALLOC_FL_ZERO_RANGE. Pages that fallocate made and no write touched count as holes
+ * here. */
 static int object_zero(int fd, uint64_t from, uint64_t to)
 {
 	static const char zeroes[64 << 10];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The charge of files in host/: their blocks; or their size while programs may store without the
- * daemon, because the kernel does not report when a store allocates a page. */
+/* The charge of files in host/: the blocks of the object, or the file's size while programs may
+ * store without the daemon, because the kernel does not report when a store allocates a page. */
 #include <errno.h>
 #include <sys/stat.h>
 

@@ -6,8 +6,8 @@
  * windows are kept for later copies.
  *
  * The CPU never touches a window: a page that a program has punched out would raise SIGBUS in the
- * daemon, while a copy engine keeps using the registered page. Pages that a program punches out
- * through its own mapping (madvise(2)) change the object's times, and then the window is not used
+ * daemon, while a copy engine goes on using the registered page. If a program punches out pages
+ * through its own mapping (madvise(2)), the object's times change, and the window is not used
  * again. */
 #ifndef FS_FILE_HOST_PIN_H
 #define FS_FILE_HOST_PIN_H
@@ -28,7 +28,7 @@ struct host_window;
 
 /* pinned_max: bytes that may be registered at a time. 0 or -ENOMEM. */
 int host_windows_new(uint64_t pinned_max, struct host_windows **windows);
-/* All files are freed already. */
+/* Called after all files are freed. */
 void host_windows_free(struct host_windows *windows);
 
 /* The address of [offset, offset + bytes) of the file's object in a window, for COPY_DMA by the

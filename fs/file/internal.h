@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* struct file, for the sources of fs/file only. A million empty files may exist: keep the struct
- * small. */
+/* The state of a file (struct file), for the sources of fs/file only. A million empty files may
+ * exist: keep the struct small. */
 #ifndef FS_FILE_INTERNAL_H
 #define FS_FILE_INTERNAL_H
 

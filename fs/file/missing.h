@@ -26,8 +26,8 @@ bool file_is_missing(const struct file *file);
  * only a chunk's number in place of the pointer. 0 or -ENOMEM. */
 int file_missing_note(struct file *file, uint32_t found);
 
-/* For recovery: marks a file after its memory could not be restored because of error. -EUCLEAN: for
- * good, because other files may get the memory. */
+/* For recovery: marks a file whose memory could not be restored because of error. After -EUCLEAN
+ * the memory is lost for good, because other files may get the memory. */
 void file_missing_mark(struct file *file, int error);
 
 /* The file is empty again, so no memory is missing. layout_lock is held, exclusive. */

@@ -184,8 +184,8 @@ static int move_prepare_record(struct file_move *move)
 	    .n_extents = n,
 	};
 	move->record = file_record_extents(&move->extents);
-	/* The persistent size: a device file has the value already, and an object's file does not
-	 * use the field before the move. */
+	/* Store the persistent size. A device file has the value already; a file with an object
+	 * does not use the field before the move. */
 	if (!file_is_device(move->file))
 		atomic_store(&move->file->fields->size, move->size);
 	return n && !move->record ? -ENOMEM : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Old memory: memory that a file freed while sharers with loose leases may have the memory mapped.
- * Old memory belongs to no file, but stays in the volume's account until the last of these leases
- * has ended, so that free memory, as shown for a GPU or host/, is really available. */
+/* Old memory: memory that a file freed while sharers with loose leases may still have the memory
+ * mapped. Old memory belongs to no file, but stays in the volume's account until the last of these
+ * leases has ended, so that the free memory shown for a GPU or host/ is really available. */
 #ifndef FS_FILE_OLD_MEMORY_H
 #define FS_FILE_OLD_MEMORY_H
 

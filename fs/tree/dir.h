@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The names in one directory: a hash for finding a name and an array in creation order for listing.
- * A name's cookie is the number of the name's creation in this directory: cookies grow and are
- * never used again. Listings go from the newest name to the oldest, so a listing never meets a name
- * that was created or renamed after the listing began: every listing ends, and an open directory
- * needs no memory of the names listed so far. Callers hold dir->lock. */
+ * Each name gets the next number of the directory as its cookie: cookies grow and are never used
+ * again. Listings go from the newest name to the oldest, so a listing never meets a name that was
+ * created or renamed after the listing began: every listing ends, and an open directory needs no
+ * memory of the names listed so far. Callers hold dir->lock. */
 #ifndef FS_TREE_DIR_H
 #define FS_TREE_DIR_H
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files of host/ with a shared-memory object that programs may still write without the daemon's
- * knowledge: by a mapping or descriptor that outlived the last handle and lease, or by a lease for
- * writing. Such files are charged by their size, which the programs may change. The kernel sends no
- * notice of the end, so a periodic check asks whether a program still has the object. */
+/* The list of host/ files with a shared-memory object that programs may still write without the
+ * daemon's knowledge: by a mapping or descriptor that outlived the last handle and lease, or by a
+ * lease for writing. Such files are charged by their size, which the programs may change. The
+ * kernel sends no notice when a program gives up an object, so a periodic check asks whether a
+ * program still has the object. */
 #ifndef FS_TREE_HOST_OUT_H
 #define FS_TREE_HOST_OUT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The leases of a file: counts them, and after a restart keeps them until their sharers reconnect.
+/* Counts the leases of a file, and after a restart keeps the leases until their sharers reconnect.
  * A lease keeps the memory of a file without names, as an open handle does. */
 #ifndef FS_TREE_INODE_LEASE_H
 #define FS_TREE_INODE_LEASE_H

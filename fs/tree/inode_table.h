@@ -33,8 +33,8 @@ struct journal;
 
 struct inode_table {
 	struct journal *journal; /* holds counters and times; NULL: inodes have their own */
-	_Atomic(struct inode_slot *)
-	    *pages; /* INODE_PAGES pointers; the kernel backs used pages only */
+	/* INODE_PAGES pointers; the kernel backs used pages only. */
+	_Atomic(struct inode_slot *) *pages;
 	_Atomic unsigned threads;
 	struct inode_shard shards[INODE_SHARDS];
 };
@@ -48,7 +48,7 @@ int inode_table_add(struct inode_table *table, struct inode *inode);
 int inode_table_add_first(struct inode_table *table, struct inode *inode);
 void inode_table_remove(struct inode_table *table, struct inode *inode);
 
-/* NULL: no such inode. The caller gets no reference. */
+/* The inode of this number, without a reference for the caller; NULL: no such inode. */
 struct inode *inode_table_find(struct inode_table *table, uint64_t ino);
 
 /* As inode_table_find, with a reference: for callers that hold none. */

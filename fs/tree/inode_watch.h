@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The tree's calls to the module that also keeps inodes outside memory (fs/spool). The module
- * registers its functions in fs->inode_watch; the tree and the FUSE callbacks call the helpers
- * below and know nothing else of the module. */
+/* The tree's calls to the module that saves inodes outside memory (fs/spool). The module registers
+ * its functions in fs->inode_watch; the tree and the FUSE callbacks call the helpers below and know
+ * nothing else of the module. */
 #ifndef FS_TREE_INODE_WATCH_H
 #define FS_TREE_INODE_WATCH_H
 
@@ -25,8 +25,9 @@ struct inode_watch {
 	 * no lock of the tree. */
 	void (*changed)(struct fs *fs, struct inode *inode);
 	/* The inode took the name of `replaced` in `dir`; `changed` for `replaced` follows. The
-	 * saved copy of `replaced` must stay until the inode that has the name then is saved:
-	 * programs that replace a file by a rename rely on one of the two. No lock of the tree. */
+	 * saved copy of `replaced` must stay until the inode that has the name by then is saved: a
+	 * program that replaces a file by a rename relies on finding the old or the new file after
+	 * a crash. The caller holds no lock of the tree. */
 	void (*replaced)(struct fs *fs, struct inode *inode, struct inode *replaced,
 			 struct inode *dir, const char *name);
 	/* A lease or a mapping may have written any byte of the file without the daemon's

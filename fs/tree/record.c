@@ -326,8 +326,8 @@ static void record_inode(struct fs *fs, const struct inode *inode)
 	const struct xattr *xattr = NULL;
 	struct xattr_entry entry;
 
-	/* Most inodes have no handles, leases or kept data. The end of these was recorded before,
-	 * so no record is needed. */
+	/* Most inodes have no handles, leases or keep_data. If an inode had some, the change to
+	 * none was recorded at the time, so no record is needed. */
 	bool plain = !open.opens && !open.leases && !open.keep_data && !open.backing_id;
 
 	journal_append(fs->journal, pieces, plain ? 1 : 2, NULL);

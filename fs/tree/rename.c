@@ -25,8 +25,8 @@ struct renaming {
 	struct file_move *move;		/* the move of the file's bytes, or NULL */
 	struct inode *moving;		/* its bytes are on the other volume already; or NULL */
 	struct inode *renamed[2];	/* inodes with changed names; referenced */
-	struct inode
-	    *replaced; /* inode that lost a name, counted off after unlocking; referenced */
+	/* Inode that lost a name, counted off after unlocking; referenced. */
+	struct inode *replaced;
 };
 
 static bool dir_is_above(const struct inode *dir, const struct inode *below)
@@ -37,7 +37,8 @@ static bool dir_is_above(const struct inode *dir, const struct inode *below)
 	return false;
 }
 
-/* Ancestors first, then by address. For two directories topology is held exclusively. */
+/* Locks both directories: ancestors first, then by address. For two directories topology is held
+ * exclusively. */
 static void dirs_lock(struct inode *a, struct inode *b)
 {
 	if (dir_is_above(b, a) || (!dir_is_above(a, b) && b < a)) {

@@ -125,8 +125,8 @@ uncount:
 	return error;
 }
 
-/* Puts the entry into the directory. The directory's lock is held, and it has no entry of this
- * name. */
+/* Puts the entry into the directory. The directory's lock is held, and the directory has no entry
+ * of this name. */
 int tree_attach(struct inode *parent, struct dentry *entry)
 {
 	struct inode *inode = entry->inode;
@@ -201,7 +201,8 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 	if (!error) {
 		struct dentry *entry = dentry_new(name, new);
 
-		/* The first reference is for having a name; this reference is for the kernel. */
+		/* inode_new's reference stands for having a name; this reference is the kernel's.
+		 */
 		inode_ref(new);
 		error = entry ? child_add_name(fs, parent, entry) : -ENOMEM;
 		if (error)

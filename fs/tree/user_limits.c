@@ -24,7 +24,7 @@ struct user {
 
 #define TEXTS	   128
 #define TEXT_BYTES (2U << 20)
-/* Limits of all ordinary users together; the rest is for root. Needed because a user namespace
+/* Limits of all ordinary users together; the remainder is for root. Needed because a user namespace
  * gives a user any number of uids. */
 #define ALL_TEXT_BYTES (14U << 20)
 #define ALL_TOKENS     (TOKENS_MAX - TOKENS_PER_UID_MAX)

@@ -25,7 +25,7 @@ int xattr_set(struct xattr **list, const char *name, const void *value, size_t s
 /* The size of the value; -ENODATA; -ERANGE if size is not 0 and too small. */
 ssize_t xattr_get(const struct xattr *list, const char *name, void *value, size_t size);
 int xattr_remove(struct xattr **list, const char *name);
-/* trusted.*: only a caller with CAP_SYS_ADMIN learns that there are such attributes. */
+/* trusted.*: only a caller with CAP_SYS_ADMIN sees that such attributes exist. */
 #define XATTR_TRUSTED "trusted."
 enum xattr_names { XATTR_NAMES_ALL, XATTR_NAMES_BUT_TRUSTED };
 /* Copies the names, each with its NUL, to out (capacity bytes). Returns the bytes needed for all
