@@ -16,9 +16,9 @@
  * this many units. */
 #define MORE_UNITS ((16ULL << 20) / JOURNAL_UNIT)
 
-/* The size after the last compaction is kept in the journal. With the size at its own start
- * instead, a daemon that lives briefly would never compact, and each daemon would read more than
- * the last one. */
+/* The journal stores its size after the last compaction. If each daemon compared with the size at
+ * its own start instead, a daemon that lives briefly would never compact, and each daemon would
+ * read more than the last daemon. */
 static void journal_limit_set(struct journal *journal)
 {
 	uint64_t units = atomic_load(&journal->header->compacted);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the sources of fs/recovery share. Restoring replays the journal's records in the order of
- * writing into the inodes, names and files of a new daemon. A record may mention an inode that
- * does not exist yet or any more; such a record is skipped (fs/journal/format.h). Counts and
- * references follow from the replayed names. No other thread runs, so no lock is taken. Records
- * are not trusted: -EUCLEAN. */
+/* The state of a restore and the functions that the sources of fs/recovery share. A restore replays
+ * the journal's records, in the order of writing, into the inodes, names and files of a new daemon.
+ * A record may mention an inode that does not exist yet or any more; such a record is skipped
+ * (fs/journal/format.h). Counts and references follow from the replayed names. No other thread
+ * runs, so no lock is taken. Records are not trusted: -EUCLEAN. */
 #ifndef FS_RECOVERY_INTERNAL_H
 #define FS_RECOVERY_INTERNAL_H
 
@@ -43,7 +43,7 @@ struct restore {
 /* replay.c */
 int restore_record(struct restore *restore, const struct journal_record *record);
 
-/* Until restore_tree has run, inode->quota_dir is an inode number and no pointer. */
+/* Before restore_tree, inode->quota_dir contains an inode number instead of a pointer. */
 static inline struct inode *restore_number(uint64_t ino)
 {
 	return (struct inode *)(uintptr_t)ino;
@@ -57,13 +57,13 @@ int restore_charges(struct restore *restore);
 /* Frees inodes that cannot be reached. From here on the inodes are usable. */
 void restore_prune(struct restore *restore);
 
-/* memory.c. Until restore_memory, the chunk of an extent is its id and no pointer. */
+/* memory.c. Before restore_memory, the chunk pointer of an extent contains the chunk's id. */
 int restore_file(struct restore *restore, struct inode *inode, const struct journal_view *view);
 int restore_cut(struct inode *inode, const struct journal_cut *cut);
 /* Imports chunks and objects from the held descriptors, and zeroes memory beyond the end of files
  * that were being written or truncated. */
 int restore_memory(struct restore *restore, struct inode *inode);
-/* missing.c. Whether an error concerns one file alone, which then goes on without its memory. */
+/* missing.c. Whether an error concerns a single file, which is then restored without its memory. */
 bool restore_is_missing(int error);
 /* Logs the file's path and the error. */
 void restore_missing(struct restore *restore, struct inode *inode, int error);

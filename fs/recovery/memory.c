@@ -56,7 +56,7 @@ static int file_add_extent(struct file *file, const struct journal_extent *image
 	return rc ? rc : extents_insert(&file->extents, &extent);
 }
 
-/* A corrupt record of a file makes this file fail, and no other. */
+/* A corrupt record of a file makes the memory of this file missing, and affects no other file. */
 static int file_tolerate_corrupt(struct file *file, int rc)
 {
 	file->corrupt |= rc == -EUCLEAN;
@@ -187,10 +187,10 @@ static int span_resolve(struct restore *restore, struct volume *volume, struct s
 	return rc == -EEXIST || rc == -EINVAL ? -EUCLEAN : rc;
 }
 
-/* Memory beyond the size must be zero: growing the file would show the bytes of an unfinished
- * write or of a truncated end. Sharers with a lease write there first and set the size afterwards,
- * so leased memory stays as it is, unless a truncation was under way, which only leases allow that
- * keep no memory. */
+/* Zeroes the memory beyond the size: growing the file would show the bytes of an unfinished write
+ * or of a truncated end. Sharers with a lease write beyond the size first and set the size
+ * afterwards, so leased memory stays unchanged, except in a file that was being truncated: only
+ * leases that keep no memory allow a truncation. */
 static int file_clean_end(struct restore *restore, struct inode *inode)
 {
 	struct file *file = inode->file;
@@ -220,7 +220,7 @@ static int held_claim_missing(struct restore *restore, struct file *file, uint32
 }
 
 /* Imports the file's extents. Imported extents stay in the file, so that no other file gets their
- * memory; of the others only the ids are kept. */
+ * memory; of the other extents the file_missing has the ids. */
 static int file_find_extents(struct restore *restore, struct file *file, int *missing)
 {
 	struct extents *extents = &file->extents;
@@ -318,7 +318,7 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	if (rc == 0 && atomic_load(&file->fd) >= 0)
 		rc = quota_object_restored(restore->fs, inode);
 	atomic_store(&inode->charged, atomic_load(&file->allocated));
-	/* From here on the file's memory is given back, whether restoring succeeds or not. */
+	/* From here on restore_abandon gives the file's memory back. */
 	atomic_store(&inode->recorded, true);
 	return rc;
 }

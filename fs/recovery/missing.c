@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files whose memory is not found go on without memory (fs/file/missing.h); every other file is
- * restored. */
+/* Restores files whose memory is not found as files with missing memory (fs/file/missing.h); every
+ * other file is restored in full. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 #include "fs/recovery/internal.h"
 #include "fs/tree/tree.h"
 
-/* At most so many files are named in the log; the rest are counted. */
+/* The log names at most this many files and counts the others. */
 #define NAMED_MAX 1000
 
 bool restore_is_missing(int error)

@@ -98,7 +98,7 @@ static struct system_memory *system_of(struct fs *fs)
 	return NULL;
 }
 
-/* The files of this daemon and of the next share one bound. */
+/* The files of this daemon and of the next daemon share one bound. */
 static int mounts_hold(struct fs *fs)
 {
 	const struct fdstore_ops *holder = fs->holder;
@@ -254,7 +254,7 @@ static int tree_rebuild(struct restore *restore)
 }
 
 /* The restoring thread copies and frees with a worker's buffers, before the session has set the
- * size of requests. Restoring needs only small buffers. */
+ * size of requests. A restore needs only small buffers. */
 #define REPLY_BYTES 4096U
 
 static int journal_restore(struct fs *fs)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Starts a daemon with a journal: a new journal, or the journal and the tree of an earlier daemon.
- */
+/* Opens the journal at a daemon's start: creates a new journal, or restores the tree of an earlier
+ * daemon from that daemon's journal. */
 #ifndef FS_RECOVERY_RESTORE_H
 #define FS_RECOVERY_RESTORE_H
 
 struct fs;
 struct fdstore_ops;
 
-/* Called once the volumes are open and empty, before there is a tree. If fs->holder holds the
+/* Called after the volumes are open and empty, before there is a tree. If fs->holder holds the
  * journal of an earlier daemon, restores that daemon's tree: names, inode numbers, attributes,
- * times and memory, and, on a kept mount, handles and lookups. Else creates a new journal and a
- * new tree. 0, or -errno with a log line, and nothing is lost: -EUCLEAN if the journal cannot be
- * read or is inconsistent, -ENODEV if a GPU is missing. */
+ * times and memory, and, with FS_MOUNT_KEPT, handles and lookups. Else creates a new journal and a
+ * new tree. 0, or -errno with a log line. After an error nothing of the earlier daemon is lost:
+ * -EUCLEAN if the journal cannot be read or is inconsistent, -ENODEV if a GPU is missing. */
 int fs_restore(struct fs *fs);
 
 /* Whether fs_restore could read the held journal. Another daemon may still write to the journal,

@@ -63,7 +63,7 @@ static int dir_set_parent(struct restore *restore, struct inode *inode)
 		return -EUCLEAN;
 	inode->dir->removed = !inode->links;
 	inode->dir->parent = parent;
-	/* The memory of a top directory is charged to no directory. */
+	/* No directory is charged for the memory of a top directory. */
 	inode->quota_dir = parent == root ? NULL : parent;
 	return 0;
 }
@@ -263,7 +263,8 @@ int restore_charges(struct restore *restore)
 	return restore_each(restore, inode_charge);
 }
 
-/* restore_each holds a reference on every inode, so no inode is freed before its turn. */
+/* restore_each holds a reference on every inode, so no inode is freed before the walk reaches the
+ * inode. */
 void restore_prune(struct restore *restore)
 {
 	restore_each(restore, inode_release);

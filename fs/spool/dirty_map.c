@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The dirty map: one bit per changed block. The writer sets the bit after the write. A save takes
- * the map first and reads the bytes then, so no change is missed. */
+/* The dirty map: one bit per block, set if the block changed since the last save. A writer sets the
+ * bit after the write. A save takes the map before reading the bytes, so the save misses no change.
+ */
 #include <errno.h>
 #include <stdlib.h>
 

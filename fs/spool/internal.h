@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What the sources of fs/spool share: the state of one mount's spool and of one inode, and the
- * functions of each source. */
+/* The state of one mount's spool and of one inode, and the functions that the sources of fs/spool
+ * share. */
 #ifndef FS_SPOOL_INTERNAL_H
 #define FS_SPOOL_INTERNAL_H
 
@@ -15,9 +15,9 @@
 #include "fs/spool/spool.h"
 #include "fs/tree/inode_watch.h"
 
-/* How many threads save or recall at once. SPOOL_THREADS of them share a file of SPOOL_LARGE bytes
- * or more; smaller files have one thread each. Two large files are in work at once, so that one is
- * written while the disk works for the other. */
+/* How many threads save or recall at once. SPOOL_THREADS threads share a file of SPOOL_LARGE bytes
+ * or more; a smaller file has a single thread. Two large files are in work at once, so that the
+ * daemon writes one file while the disk works for the other file. */
 #define SPOOL_THREADS	    8
 #define SPOOL_LARGE	    (64ULL << 20)
 #define SPOOL_LARGE_AT_ONCE 2
@@ -54,9 +54,9 @@ struct spool_file {
 /* A directory in the spool's readable tree, with its name as saved. */
 struct spool_dir;
 
-/* An inode whose names changed. If the inode replaced another one, the record of the replaced
- * inode stays until the inode that has the name by then is saved. After that the entry stands for
- * the replaced inode. */
+/* A queue entry: an inode whose names changed. If the inode replaced another inode, the record of
+ * the replaced inode stays until the inode that has the name by then is saved. After that the entry
+ * stands for the replaced inode. */
 struct spool_queued {
 	struct spool_queued *next;
 	struct inode *inode;	      /* holds a reference */
@@ -75,9 +75,10 @@ struct spool {
 	bool running;		    /* the thread is to be joined */
 	atomic_bool ending;
 	pthread_t thread, fetcher;
-	bool fetching;		  /* the recalling thread is to be joined */
-	pthread_mutex_t draining; /* held to take entries; before the lock of any file */
-	pthread_mutex_t mirror;	  /* protects dirs and the readable tree */
+	bool fetching; /* the recalling thread is to be joined */
+	/* Held while entries are taken; taken before the lock of any file. */
+	pthread_mutex_t draining;
+	pthread_mutex_t mirror; /* protects dirs and the readable tree */
 	struct spool_dir *dirs;
 	_Atomic uint64_t last_id, sequence;
 	_Atomic uint64_t saves, saved_bytes, errors, fetched_bytes, damaged;
@@ -123,7 +124,8 @@ int spool_remove(struct spool *spool, uint64_t id);
 /* Opens a data file (version 0) or a staged file. Refuses everything but regular files. */
 int spool_data_open(struct spool *spool, uint64_t id, uint64_t version, int flags);
 
-/* Announces the last save in the lock file: the next daemon then waits for the end of this one. */
+/* Announces the last save in the lock file: the next daemon then waits for the end of this daemon.
+ */
 void spool_announce_ending(struct spool *spool);
 
 /* --- recall.c */
@@ -173,7 +175,7 @@ int spool_save_one(struct fs *fs, struct inode *inode, enum spool_extent extent,
 		   struct spool_saved *saved);
 /* Removes the record of an inode that no longer belongs in the spool. */
 int spool_drop(struct fs *fs, struct inode *inode);
-/* Takes the record over as the inode's saved state. */
+/* Takes over the record as the inode's saved state. */
 void spool_file_set(struct spool_file *file, struct spool_record *record);
 /* Installs an empty dirty map for a file of `size` bytes. `before`: the map until now, to be freed
  * by the caller. */
@@ -185,8 +187,9 @@ int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum inode_resid
 
 /* --- links.c: the readable tree */
 
-/* A name in the readable tree that no longer leads to the record's data is left alone. Data files
- * are recognised by inode number, so names are removed before the data is replaced or removed. */
+/* Names are removed from the readable tree only if they lead to the record's data file, which is
+ * recognised by its inode number. So names are removed before the data file is replaced or removed.
+ */
 
 /* Removes the names of `before` that `record` no longer has. */
 void spool_links_leave(struct spool *spool, const struct spool_record *before,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The record of one file, directory or link, in memory and as the text that gpumemfs-spool(5)
- * describes. Uses neither files nor inodes. Any program that can write to the spool's disk may have
- * written the text, so reading trusts nothing. */
+/* The record of one file, directory or link in the spool, in memory and as the text that
+ * gpumemfs-spool(5) describes. Uses neither files nor inodes. Any program that can write to the
+ * spool's disk may have written the text, so the reader trusts no part of the text. */
 #ifndef FS_SPOOL_RECORD_H
 #define FS_SPOOL_RECORD_H
 
@@ -48,10 +48,10 @@ struct xattr;
 struct spool_record {
 	uint64_t id;	  /* never 0 */
 	uint64_t version; /* of this record: each save adds one */
-	uint64_t
-	    sequence; /* over all saves of the spool: of two records the newer has the higher */
-	mode_t mode;  /* with the file type */
-	dev_t rdev;   /* of a device node */
+	/* Over all saves of the spool: of two records the newer has the higher. */
+	uint64_t sequence;
+	mode_t mode; /* with the file type */
+	dev_t rdev;  /* of a device node */
 	uid_t uid;
 	gid_t gid;
 	int64_t atime, mtime, ctime, btime; /* nanoseconds since the epoch */

@@ -23,7 +23,7 @@
 #define NAMES_MAX	 65000
 #define XATTR_NAME_BYTES 255
 
-/* What a member says: what the inode is; its times; or the state of the record itself. */
+/* The subject of a member: the inode, its times, or the record itself. */
 enum part { PART_INODE, PART_TIMES, PART_RECORD };
 
 /* The members that are integers. Values above INT64_MAX (hashes and quotas) are negative in JSON,
@@ -403,7 +403,8 @@ static const char *misfit(const struct spool_record *record)
 		return "the number of names";
 	if (S_ISLNK(mode) != (record->target != NULL))
 		return "the target of a link";
-	/* As many numbers as the kernel has. */
+	/* The kernel's device numbers have 12 bits for the major and 20 bits for the minor number.
+	 */
 	if (record->rdev !=
 	    (device ? makedev(major(record->rdev) & 0xfff, minor(record->rdev) & 0xfffff) : 0))
 		return "the number of a device";

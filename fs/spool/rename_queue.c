@@ -106,8 +106,8 @@ static int inode_follow(struct fs *fs, struct inode *inode, enum spool_extent ex
 	return rc ? spool_failed(fs, inode, rc) : 0;
 }
 
-/* Saves the inode that took the name and the inode that has the name now: the first one may have
- * been replaced or renamed since. */
+/* Saves the inode that took the name and the inode that has the name now: the inode that took the
+ * name may have been replaced or renamed since. */
 static int queued_follow_replacing(struct fs *fs, const struct spool_queued *queued)
 {
 	struct inode *saved = queued->inode, *now;
@@ -158,8 +158,8 @@ static size_t queue_count(struct spool *spool)
 	return spool->n_queued;
 }
 
-/* Works on the entries that are queued now: a program that keeps renaming does not delay the
- * caller for ever. */
+/* Handles only the entries that are queued at the start: a program that renames without end does
+ * not delay the caller for ever. */
 static void queue_drain(struct fs *fs)
 {
 	struct spool_queued *next;

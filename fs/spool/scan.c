@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Restoring at mount: finds records and data, checks them, and attaches records to the inodes that
- * a journal brought back. */
+/* Finds records and data at mount, checks them, and attaches records to the inodes that a journal
+ * restored. */
 #include "fs/spool/scan.h"
 
 #include <dirent.h>
@@ -272,8 +272,8 @@ int spool_attach(struct spool_restoring *restoring, struct spool_found *found, s
 	return 0;
 }
 
-/* Attaches the record of an inode that a journal brought back. The last daemon may have changed
- * bytes that were not saved. */
+/* Attaches the record of an inode that a journal restored. The last daemon may have changed bytes
+ * that were not saved. */
 static int inode_attach_noted(struct spool_restoring *restoring, struct inode *inode)
 {
 	enum inode_residency residency;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Restoring at mount: scan.c finds the records and data on the disk, rebuild.c makes a tree of the
- * records. */
+/* Restores the spool's files at mount: scan.c finds the records and data on the disk, rebuild.c
+ * makes a tree of the records. */
 #ifndef FS_SPOOL_SCAN_H
 #define FS_SPOOL_SCAN_H
 
@@ -12,8 +12,8 @@ struct spool_found {
 	uint64_t id;
 	struct spool_record record; /* id 0: the record cannot be read */
 	mode_t mode;		    /* of the record; 0 */
-	struct spool_name
-	    first; /* one of the names; points into the record or into the inode's saved record */
+	/* One of the names; allocated in the record, or in the inode's saved record. */
+	struct spool_name first;
 	const char *damage;  /* why the bytes cannot be served; NULL: they can */
 	struct inode *inode; /* holds a reference; NULL: there is no inode yet, or its volume is not
 				in this mount */
@@ -52,7 +52,7 @@ int spool_list(struct spool_restoring *restoring);
 /* The volume of a top directory's name; NULL: this mount does not have the volume. */
 struct volume *spool_volume(struct fs *fs, const char *name);
 
-/* Creates an inode for each needed record that has none. */
+/* Creates an inode for each needed record without an inode. */
 int spool_rebuild(struct spool_restoring *restoring);
 
 #endif

@@ -31,7 +31,7 @@
 #define OURS_MS	  5000
 #define EXTEND_MS 10000
 
-/* A file of a petabyte needs less. */
+/* The record of a file of a petabyte is smaller. */
 #define RECORD_BYTES_MAX (1LL << 36)
 
 static int log_refusal(const char *path, const char *why)

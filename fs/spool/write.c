@@ -47,7 +47,8 @@ static int record_find_runs(struct inode *inode, struct spool_record *record)
 			return from == -ENXIO ? 0 : (int)from;
 		int64_t to = file_seek(inode->file, (uint64_t)from, SEEK_HOLE);
 
-		/* The file was truncated meanwhile; the truncation marks it for the next save. */
+		/* The file was truncated meanwhile; the truncation marks the file for the next
+		 * save. */
 		if (to == -ENXIO || (uint64_t)from >= record->size)
 			return 0;
 		if (to < 0)
@@ -59,7 +60,8 @@ static int record_find_runs(struct inode *inode, struct spool_record *record)
 	return rc;
 }
 
-/* Reads the block up to the end of the file. Bytes that a truncation took meanwhile are zeroes. */
+/* Reads the block up to the end of the file. Bytes that a truncation cut off meanwhile read as
+ * zeroes. */
 static int block_read(struct staging *staging, uint64_t index, char *to, size_t bytes)
 {
 	struct inode_call call;
