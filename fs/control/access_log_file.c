@@ -62,7 +62,7 @@ static struct reader_slot *slot_find(struct access_file *file, uint64_t handle)
 	return NULL;
 }
 
-/* Whether a reader's waiting request gets an answer now; file->lock is held. */
+/* Whether a reader's waiting request is answered now; file->lock is held. */
 static bool slot_answer(struct access_file *file, struct reader_slot *slot, struct answer *answer)
 {
 	struct access_log *log = file->fs->access_log;

@@ -15,12 +15,12 @@ int access_file_new(struct fs *fs);
 /* After the last request. NULL is fine. */
 void access_file_free(struct fs *fs);
 
-/* From here on readers get the lines that are left, and then the end of the file, so that a process
- * which follows the log does not keep the mount. Not to be called by a thread that serves requests.
+/* From here on readers get the remaining lines, and then the end of the file, so that a process
+ * which follows the log does not hold the mount. Not to be called by a thread that serves requests.
  * Returns when the waiting reads are answered. */
 void access_file_end(struct fs *fs);
 
-/* The first two reply. */
+/* access_file_open and access_file_read reply to the request. */
 void access_file_open(fuse_req_t req, struct fuse_file_info *info);
 void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info);
 void access_file_release(fuse_req_t req, struct fuse_file_info *info);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Why the mount works as it does, where the reason is not part of another line. */
+/* Writes the reasons for choices of the daemon that no other line of .gpumem/params explains. */
 #ifndef FS_CONTROL_DECISIONS_H
 #define FS_CONTROL_DECISIONS_H
 

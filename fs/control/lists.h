@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The texts of .gpumem/ that grow with the mount: they are written a piece at a time. */
+/* The long texts of .gpumem/ (mappings, stats.json), whose length grows with the number of files
+ * and leases: they are written a piece at a time. */
 #ifndef FS_CONTROL_LISTS_H
 #define FS_CONTROL_LISTS_H
 
@@ -13,8 +14,8 @@
 
 struct fs;
 
-/* A piece ends once it has so many bytes, and a user is charged the second number for it; only long
- * paths make a piece longer. */
+/* A piece ends after this many bytes, or later if a path is long. A user is charged
+ * CONTROL_LIST_BYTES for a list. */
 #define CONTROL_PIECE_BYTES 8192
 #define CONTROL_LIST_BYTES  16384
 
@@ -30,7 +31,7 @@ struct control_list {
 
 enum control_more { CONTROL_END, CONTROL_MORE };
 
-/* Each writes the next piece: enum control_more, or -errno. */
+/* Both write the next piece of a text: enum control_more, or -errno. */
 int control_mappings(struct control_list *list, FILE *out);
 int control_stats(struct control_list *list, FILE *out);
 

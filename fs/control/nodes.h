@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The nodes of .gpumem/, by which the daemon reports its state. Their node ids lie above every
- * inode's. The text of a file is made when the file is opened, or at the first read of a handle
- * that an earlier daemon gave out. */
+/* The nodes of .gpumem/: files, links and the socket by which the daemon reports its state. Their
+ * node ids are above the ids of all inodes. The text of a file is made when the file is opened, or
+ * at the first read of a handle that an earlier daemon gave out. */
 #ifndef FS_CONTROL_NODES_H
 #define FS_CONTROL_NODES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The text that is written to .gpumem/params: lines "NAME VALUE" that change limits, logging and
- * the trace of a running mount. A write is applied as a whole or not at all. */
+/* Parses and applies the text that a user writes to .gpumem/params: lines "NAME VALUE" that change
+ * limits, logging and the trace of a running mount. A write is applied as a whole or not at all. */
 #ifndef FS_CONTROL_PARAMS_H
 #define FS_CONTROL_PARAMS_H
 
@@ -16,7 +16,7 @@
 /* A longer write is refused. */
 #define PARAMS_BYTES_MAX 4096
 
-/* A limit of a GPU. An amount that is not given means no bound. */
+/* A limit of a GPU. An amount with given == false means no bound. */
 struct params_limit {
 	bool changes;
 	struct amount amount;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The texts of open files of .gpumem/: a whole text from the open on, or a piece of a list at a
- * time while the file is read. User limits bound the texts that a user has open. Thread-safe. */
+/* The texts of open files of .gpumem/: a whole text, made at the open, or one piece of a list at a
+ * time, made by the reads. Limits bound the texts that each user has open. Thread-safe. */
 #ifndef FS_CONTROL_SNAPSHOT_H
 #define FS_CONTROL_SNAPSHOT_H
 
@@ -29,8 +29,9 @@ int snapshot_open(struct fs *fs, const struct control_file *file, uid_t uid, uin
 int snapshot_reopen(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t handle);
 void snapshot_close(struct fs *fs, uint64_t handle);
 
-/* Copies bytes of the text from the offset on: how many, 0 at the end. A list may give fewer bytes
- * than asked for, and has only the offset at which it was read last. -ENOENT: no such handle. */
+/* Copies bytes of the text from the offset on, and returns their number; 0 at the end. A list may
+ * give fewer bytes than asked for, and can only be read on from the offset of the last piece.
+ * -ENOENT: no such handle. */
 ssize_t snapshot_read(struct fs *fs, uint64_t handle, char *to, size_t bytes, uint64_t offset);
 
 #endif

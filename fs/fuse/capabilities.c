@@ -148,8 +148,8 @@ static void killpriv_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 {
 	conn->max_write = fs->can.max_write;
-	/* The daemon may raise the readahead window before the kernel reads this reply, which must
-	 * not lower the window again. */
+	/* The reply must not limit the readahead window: the daemon may raise the window before the
+	 * kernel reads the reply. */
 	conn->max_readahead = readahead_bytes(fs);
 	conn->time_gran = 1;
 	conn->max_background = 128;

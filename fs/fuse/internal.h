@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The session's state, for session.c and mount.c. */
+/* The state of a session and the functions that session.c and mount.c share. */
 #ifndef FS_FUSE_INTERNAL_H
 #define FS_FUSE_INTERNAL_H
 

@@ -17,9 +17,9 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 
-/* The first sweep runs at once, for inodes that the last daemon left. Later sweeps are for inodes
- * that were unlinked since: their count of lookups is greater than the number that the kernel will
- * forget. */
+/* The first walk through the inodes begins at once, for inodes that the last daemon left; the waits
+ * between walks double from FIRST_MS to LAST_MS. Later walks are for inodes that were unlinked
+ * since: their count of lookups is greater than the number that the kernel will forget. */
 #define FIRST_MS 1000
 #define LAST_MS	 60000
 

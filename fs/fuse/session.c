@@ -154,8 +154,8 @@ static void *rings_thread_main(void *pointer)
 {
 	struct session *session = pointer;
 
-	/* No call of journal_set_request: libfuse's loop reads the requests. Only recovery with the
-	 * same mount needs the numbers of requests, and uring_choose refuses rings there. */
+	/* libfuse's loop reads the requests, so the journal does not get their numbers. Only
+	 * recovery=transparent needs the numbers, and uring_choose refuses rings there. */
 	assert(session->fs->options.recovery != RECOVERY_TRANSPARENT);
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
 

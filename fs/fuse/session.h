@@ -21,11 +21,11 @@ int session_check(const char *mountpoint);
  * gives a signal to any thread that does not block the signal. */
 void session_block_signals(void);
 
-/* The functions of other folders that a session calls. No thread that serves requests calls start,
- * end or close; each of the three may be NULL. */
+/* The functions of other folders that a session calls. start, end and close are called by no thread
+ * that serves requests; each of the three may be NULL. */
 struct session_table {
-	const struct fuse_lowlevel_ops
-	    *operations; /* init is not used; the table must outlive the session */
+	/* The member init is not used. The table must outlive the session. */
+	const struct fuse_lowlevel_ops *operations;
 	/* Before the first request: 0, or -errno, which session_start returns. */
 	int (*start)(struct fs *fs);
 	/* A signal asked the daemon to end, and the mount is still there. Requests that wait must

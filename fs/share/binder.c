@@ -28,7 +28,7 @@ static int binder_spawn(int socket, int tree, pid_t *pid)
 	snprintf(flag, sizeof(flag), "--bind=%d", socket);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", tree);
 	posix_spawn_file_actions_init(&actions);
-	/* A duplicate onto itself takes close-on-exec off, in the child. */
+	/* A duplicate onto the same number: removes close-on-exec in the child. */
 	posix_spawn_file_actions_adddup2(&actions, socket, socket);
 	posix_spawn_file_actions_adddup2(&actions, tree, tree);
 	scoped_lock(&binder_lock);

@@ -11,12 +11,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* By the daemon, while its threads serve: gives socket its name below the mount, of which tree is a
- * descriptor. Returns when the process has ended: 0 or -errno. */
+/* Called by the daemon, while its threads serve: gives socket its name below the mount, of which
+ * tree is a descriptor. Returns when the binder process has ended: 0 or -errno. */
 int binder_bind(int socket, int tree);
 /* Whether pid is the process that binder_bind started. */
 bool binder_is(pid_t pid);
-/* The main function of that process, which has the two descriptors and no /dev/fuse: the exit
+/* The main function of the binder process, which has the two descriptors and no /dev/fuse: the exit
  * status. */
 int binder_run(int socket, const char *tree);
 

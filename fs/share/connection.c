@@ -16,7 +16,7 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/user_limits.h"
 
-/* A single event comes; the next event needs another call. */
+/* The kernel reports a single event; each further event needs another call. */
 static int connection_watch(struct share *share, struct share_connection *connection, int how)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = connection};

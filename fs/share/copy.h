@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Private copies of a file, for readers that may not have the file's memory. A copy is a file
- * without a name, owned by the reader, and therefore charged, counted and recovered as any file. */
+ * without a name, owned by the reader, and is therefore charged, counted and recovered like any
+ * file. */
 #ifndef FS_SHARE_COPY_H
 #define FS_SHARE_COPY_H
 

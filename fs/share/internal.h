@@ -92,8 +92,8 @@ struct share_connection {
 	/* By the token of the request; no inode: no token. */
 	struct token_redeemed redeemed;
 	struct share_progress progress; /* for the inode of redeemed */
-	/* The lease of a request that the share thread, or an earlier daemon, did not finish; the
-	 * packet is read again. NULL: none. */
+	/* The lease of a request whose answer the share thread, or an earlier daemon, did not
+	 * complete; the packet is read again. NULL: there is no such lease. */
 	struct share_lease *pending_reply;
 };
 
@@ -123,13 +123,14 @@ struct share {
 /* connection.c */
 /* Owns and watches fd on success. */
 int share_connection_add(struct share *share, int fd, uint64_t number);
-/* Each makes the caller the owner of a connection. By the user's key: -ESTALE without such a
- * connection; -EAGAIN where another thread serves a request, and is not just sending the answer. */
+/* Both functions make the caller the owner of a connection. share_connection_acquire_key finds the
+ * connection by the user's key: -ESTALE if there is no such connection; -EAGAIN if another thread
+ * serves a request of the connection and has not begun to answer. */
 int share_connection_acquire_key(struct share *share, uid_t uid,
 				 const uint8_t key[GPUMEM_KEY_BYTES],
 				 struct share_connection **connection);
-/* By an event: false where another thread owns the connection, and will watch for the event again.
- */
+/* For an event of the connection. False: another thread owns the connection, and will watch for the
+ * event again. */
 bool share_connection_acquire(struct share *share, struct share_connection *connection);
 /* Ends the ownership; ends the connection if its end was asked for meanwhile. */
 void share_connection_release(struct share *share, struct share_connection *connection);
@@ -145,7 +146,8 @@ int share_connection_key(struct share *share, struct share_connection *connectio
 int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 			    uint64_t number, struct inode **inode);
 
-/* share.c. Whether packets or connections wait for the share thread, which calls this. */
+/* share.c. Whether further packets or connections wait for the share thread. Called by the share
+ * thread. */
 bool share_has_more(const struct share *share);
 
 /* serve.c. The caller owns the connection. */
@@ -169,15 +171,15 @@ void share_log_refusal(const struct share *share, int error);
 /* lease.c. The access to a file's memory that a lease may have now. An fd of device memory can
  * always be written to, so a reader gets the fd only if the file trusts readers. */
 enum file_share_access share_access(const struct inode *inode, enum gpumem_access access);
-/* 0, or an errno for the client as -errno. -EPIPE: the connection is to end. -EINPROGRESS of
- * FILE_NO_WAIT: the request is to be served again with FILE_MAY_WAIT. */
+/* 0, or an errno for the client as -errno. -EPIPE: the caller must end the connection. -EINPROGRESS
+ * with FILE_NO_WAIT: the caller must serve the request again with FILE_MAY_WAIT. */
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_request *request, enum file_wait wait);
 int share_extend(struct share *share, struct share_connection *connection,
 		 const struct share_request *request, enum file_wait wait);
 int share_release(struct share *share, struct share_connection *connection,
 		  const struct share_request *request, enum file_wait wait);
-/* Undoes the steps done so far; may wait for the file. */
+/* Undoes the completed steps of a lease; may wait for the file. */
 void share_progress_undo(struct share *share, struct inode *inode, struct share_progress *progress);
 /* Leases with a single packet (else -EAGAIN) and without a copy (else -EPERM). The caller keeps its
  * reference to the inode. */

@@ -247,7 +247,7 @@ void share_leases_end(struct share *share, struct share_connection *connection)
 		lease_end(share, connection, lease);
 }
 
-/* A request that must not wait does not copy either. */
+/* A request that must not wait gets no copier, as a copy waits. */
 static void lease_call_init(struct inode_call *call, struct share *share, struct inode *inode,
 			    enum file_wait wait)
 {
@@ -255,7 +255,7 @@ static void lease_call_init(struct inode_call *call, struct share *share, struct
 			wait == FILE_MAY_WAIT ? worker_copier(share->fs) : NULL);
 }
 
-/* Holds the file open and counts its lease, as far as progress says that neither is done. */
+/* Holds the file open and counts its lease, unless progress shows that a step is done already. */
 static int lease_begin(struct share *share, struct lease_params *ask)
 {
 	struct share_progress *progress = &ask->progress;
@@ -365,8 +365,8 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 	return share_send_chunks(share, connection, lease, &ask, (uint32_t)request->first_chunk);
 }
 
-/* The share thread, or an earlier daemon, has made the lease for the request's token. If the reader
- * may no longer have the file's memory, the file is leased again. */
+/* Answers a request for which the share thread, or an earlier daemon, has made the lease already.
+ * If the reader may no longer have the file's memory, the file is leased again. */
 static int lease_resume(struct share *share, struct share_connection *connection,
 			const struct share_request *request)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* All leases of the mount in the order of their start, for the lists in .gpumem/. A reader takes a
- * few entries at a time and keeps its place in the list, so that no reader holds the lock for long.
- * Sums for each volume change as leases come and go. Thread-safe. */
+/* The list of all leases of the mount in the order of their start, for the lists in .gpumem/. A
+ * reader takes a few entries at a time and marks its place in the list, so that no reader holds the
+ * lock for long. Sums for each volume change as leases come and go. Thread-safe. */
 #ifndef FS_SHARE_LEASE_LIST_H
 #define FS_SHARE_LEASE_LIST_H
 
@@ -55,7 +55,7 @@ void lease_list_remove(struct lease_list *list, struct lease_entry *entry);
  * returns true: how many. drop is called under the list's lock. */
 uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t before,
 			 bool (*drop)(void *context, struct lease_entry *entry), void *context);
-/* The holder of the lease has been told the file's size again. */
+/* Updates the sums after the holder of the lease was sent the file's size again. */
 void lease_list_measure(struct lease_list *list, struct lease_entry *entry);
 struct lease_sums lease_list_sums(struct lease_list *list, unsigned volume);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Tokens and leases in memory that outlives the daemon. The keeper holds that memory and the
+/* Tokens and leases in memory that outlives the daemon. The keeper holds this memory and the
  * connections, so that processes which share a file do not notice a new daemon. A struct persist of
- * NULL means a daemon without a keeper, which stores none of them. The token table's lock protects
- * the tokens, the share's lock the leases. */
+ * NULL means a daemon without a keeper, which stores no tokens or leases. The token table's lock
+ * protects the tokens, the share's lock the leases. */
 #ifndef FS_SHARE_PERSIST_H
 #define FS_SHARE_PERSIST_H
 

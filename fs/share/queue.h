@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A queue with threads of its own, for jobs that may wait for a file or copy many bytes. The queue
- * runs a few jobs at a time, fewer of a user, and takes users with waiting jobs by turns. Threads
- * start when a job needs them and end after a while without jobs. The queue does not know the
- * content of a job. Thread-safe. */
+/* A queue of jobs that may wait for a file or copy many bytes, with threads that do the jobs. The
+ * queue runs at most SHARE_QUEUE_THREADS jobs at a time, and at most SHARE_QUEUE_PER_USER jobs of a
+ * user; users with waiting jobs alternate. Threads start when a job needs them and end after some
+ * time without jobs. The queue does not know the content of a job. Thread-safe. */
 #ifndef FS_SHARE_QUEUE_H
 #define FS_SHARE_QUEUE_H
 
@@ -35,8 +35,8 @@ void share_queue_free(struct share_queue *queue);
 struct share_user *share_user_get(struct share_queue *queue, uid_t uid);
 void share_user_put(struct share_queue *queue, struct share_user *user);
 
-/* Never fails: where no thread can be started, a job waits until another job ends, or until
- * share_queue_retry, which the owner of the queue calls now and then. */
+/* Never fails. If no thread can be started, a job waits until another job ends, or until
+ * share_queue_retry, which the owner of the queue calls periodically. */
 void share_queue_add(struct share_queue *queue, struct share_user *user, struct share_job *job);
 void share_queue_retry(struct share_queue *queue);
 

@@ -45,7 +45,7 @@ static int packet_read(struct share *share, struct share_connection *connection)
 	return error ? -EPIPE : 0;
 }
 
-/* The request has an answer: error, or the packets that were sent. */
+/* Ends a request whose answer is error, or the packets that were sent. */
 static int request_done(struct share *share, struct share_connection *connection, int error)
 {
 	if (error && error != -EPIPE)
@@ -55,7 +55,7 @@ static int request_done(struct share *share, struct share_connection *connection
 	return error;
 }
 
-/* -EINPROGRESS: the connection has the token's file, and the token cannot expire from here on. Or
+/* -EINPROGRESS: the connection has the token's file, and the token cannot expire from here on; or
  * -EACCES. */
 static int request_redeem_token(struct share *share, struct share_connection *connection,
 				const struct share_request *request)
@@ -69,8 +69,9 @@ static int request_redeem_token(struct share *share, struct share_connection *co
 	return error ? error : -EINPROGRESS;
 }
 
-/* A daemon that is killed between the two steps of request_done leaves a lease that looks
- * unanswered, while the packet of its request is gone. */
+/* Marks the pending lease as answered if the lease belongs to another request. A daemon that is
+ * killed between the two steps of request_done leaves such a lease, which looks unanswered, while
+ * the packet of its request is gone. */
 static void pending_reply_forget(struct share *share, struct share_connection *connection)
 {
 	const struct share_lease *lease = connection->pending_reply;
@@ -94,7 +95,8 @@ static int request_serve(struct share *share, struct share_connection *connectio
 	}
 }
 
-/* -EINPROGRESS: the request is for the queue, which is fair to users. */
+/* Tries the request in the share thread, unless more packets wait. -EINPROGRESS: the request must
+ * go to the queue, which is fair to users. */
 static int request_try(struct share *share, struct share_connection *connection)
 {
 	int error =

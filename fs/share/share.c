@@ -103,8 +103,8 @@ static void connections_free(struct share *share)
 		share_connection_free(share, share->connections);
 }
 
-/* The socket and each connection made through it keep the mount alive: both end when the mount is
- * gone. */
+/* The socket and each of its connections keep the mount alive, so the daemon closes both after the
+ * mount is unmounted. */
 static void mount_check(struct share *share)
 {
 	if (share_socket_mounted(share))

@@ -26,8 +26,8 @@ int share_open(struct fs *fs, dev_t device, struct share **share);
 bool share_is_kept(struct fs *fs);
 /* Whether the name .gpumem/socket exists. */
 bool share_is_bound(const struct fs *fs);
-/* A process asks the mount to make the name .gpumem/socket: true, and the name exists from then on,
- * if the process is the binder (binder.h) and the name did not exist. */
+/* Called when a process asks the mount to create the name .gpumem/socket. True if the process is
+ * the binder (binder.h) and the name did not exist; the name exists from then on. */
 bool share_name_bind(struct fs *fs, pid_t pid);
 /* Where the socket is, or why there is none: for GPUMEM_IOC_SOCKET, and as text. */
 struct capability;
@@ -45,11 +45,12 @@ int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem
 int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
 		    const struct gpumem_lease_ask *ask);
 
-/* Drops a file's leases that began before a time (CLOCK_REALTIME, seconds): how many. Their holders
- * keep their mappings, but the leases no longer keep the file from being changed. */
+/* Drops a file's leases that began before a time (CLOCK_REALTIME, seconds) and returns their
+ * number. The holders still have their mappings, but the leases no longer prevent changes of the
+ * file. */
 uint64_t share_drop(struct share *share, struct inode *inode, int64_t before);
-/* Drops the leases of a file that are as old as -o lease_timeout= says: true if there were any, and
- * a change that the leases refused may be tried again. */
+/* Drops the leases of a file that are as old as -o lease_timeout= allows. True if there were such
+ * leases: the caller may try again a change that the leases refused. */
 bool share_drop_expired(struct fs *fs, struct inode *inode);
 
 /* The file of a lease, for GPUMEM_IOC_COPY: 0 with a reference, or -errno as common/protocol.h

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The sharing socket is in the mount itself, so that every process that sees the mount can share. A
- * socket bound on the path of the mount would keep the mount busy for umount. A socket bound
- * through a detached clone keeps only the clone busy, and the daemon drops the clone when the mount
- * is gone. The kernel finds a socket by its inode, so connect() works through the mount and through
- * bind mounts of the mount.
+/* Binds the sharing socket in the mount itself, so that every process that sees the mount can
+ * share. A socket bound on the path of the mount would keep the mount busy for umount. A socket
+ * bound through a detached clone keeps only the clone busy, and the daemon drops the clone when the
+ * mount is gone. The kernel finds a socket by its inode, so connect() works through the mount and
+ * through bind mounts of the mount.
  *
- * A clone needs privileges. The daemon of an ordinary user has its socket in a directory of that
+ * A clone needs privileges. The daemon of an ordinary user has its socket in a directory of this
  * user, and serves no other user. */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,8 @@ static int socket_bind(struct share *share, const char *mountpoint)
 	return error;
 }
 
-/* Takes over the socket of an earlier daemon, by the directory that was kept with the socket. */
+/* Takes over the socket of an earlier daemon, by the directory that the keeper holds beside the
+ * socket. */
 static int socket_adopt(struct share *share)
 {
 	struct statx st;

@@ -42,7 +42,7 @@ struct token_redeemed {
 int token_redeem(struct fs *fs, struct token_table *table, const uint8_t bytes[GPUMEM_TOKEN_BYTES],
 		 uid_t uid, struct token_redeemed *redeemed);
 
-/* The client that showed the token has its answer: the next daemon need not know the token. */
+/* The client that showed the token has its answer, so the next daemon does not need the token. */
 void token_answered(struct token_table *table, uint32_t slot);
 
 /* Takes over the tokens of an earlier daemon. */

@@ -247,7 +247,7 @@ struct batch {
 	int count; /* or -errno */
 };
 
-/* Each batch checks again the access that the lease may have. */
+/* Exports one batch. Each batch checks again which access the lease may have. */
 static void batch_export(struct batch *batch, const struct share_lease *lease, enum file_wait wait,
 			 uint32_t first)
 {

@@ -22,8 +22,8 @@ struct share_request {
 /* 0; -EBADMSG unless the packet is exactly a request of the protocol; -EPROTONOSUPPORT for another
  * version of the protocol. */
 int share_request_parse(const void *packet, size_t bytes, struct share_request *request);
-/* A part of the token of a LEASE, which tells the request from the client's next LEASE; never 0.
- * Tokens are random and valid for a single request. */
+/* A part of the token of a LEASE request, never 0. The mark differs between a client's LEASE
+ * requests, because tokens are random and valid for a single request. */
 uint32_t share_request_mark(const struct share_request *request);
 
 #endif
