@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Handles failures of GPUs: backend/reset.h recovers a GPU, and this module logs the files whose
- * memory was lost, or asks the keeper for another daemon. */
+/* Handles failures of GPUs: after backend/reset.h has recovered a GPU, logs the files whose memory
+ * was lost; if the GPU cannot be recovered, asks the keeper for another daemon. */
 #ifndef FS_DAEMON_GPU_FAULTS_H
 #define FS_DAEMON_GPU_FAULTS_H
 

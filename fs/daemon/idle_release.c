@@ -57,8 +57,9 @@ static void volume_release_if_idle(struct volume *volume, uint64_t *allocations,
 	device_idle_release(volume->device); /* if the device is busy, the next check tries again */
 }
 
-/* The allocator keeps freed memory for later allocations: half a GB after rm -r of a million names.
- * peak is the most memory that names and inodes took (quota_metadata) since the last trim. */
+/* Returns freed memory, which the allocator keeps for later allocations: half a GB after rm -r of a
+ * million names. peak is the most memory that names and inodes took (quota_metadata) since the last
+ * trim. */
 static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak)
 {
 	int64_t now = atomic_load(&fs->metadata_bytes);

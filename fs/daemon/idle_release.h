@@ -8,9 +8,9 @@
 
 struct fs;
 
-/* Starts the thread that checks the GPUs: 0 or -ENOMEM. Without a thread, which is logged, GPUs
- * keep their contexts. For tests the environment variable GPUMEMFS_IDLE_MS sets the time in
- * milliseconds. */
+/* Starts the thread that checks the GPUs: 0 or -ENOMEM. If the thread cannot be started, a line in
+ * the log says so, and GPUs keep their contexts. For tests the environment variable
+ * GPUMEMFS_IDLE_MS sets the time in milliseconds. */
 int idle_release_open(struct fs *fs);
 void idle_release_close(struct fs *fs);
 

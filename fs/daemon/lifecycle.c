@@ -56,7 +56,7 @@ static int backend_part_open(struct fs *fs)
 	return backend_open(&config, &fs->backend);
 }
 
-/* Counts the volume just opened, after the volumes before. */
+/* Adds the volume that was just opened to the count of open volumes. */
 static void volume_count(struct fs *fs)
 {
 	fs->volumes[fs->n_volumes].index = fs->n_volumes;

@@ -19,8 +19,8 @@ struct watchdog {
 	pthread_t thread;
 };
 
-/* How many workers must be stuck before requests wait: all; with rings a single worker, because
- * only the worker of a processor serves the ring of that processor. */
+/* The number of stuck workers that means that requests wait: all workers; with rings a single
+ * worker, because only the worker of a processor serves the ring of this processor. */
 static unsigned workers_needed(const struct fs *fs)
 {
 	return fs->can.io_uring.on ? 1 : fs->can.threads;

@@ -25,9 +25,9 @@ static ssize_t io_once(struct inode *inode, const struct inode_io *io, struct in
 	return -EINVAL;
 }
 
-/* Whether to try again after an error that the daemon itself may remedy. A full device may soon get
- * memory back from removed files, once their last close or forget arrives. A lease blocks only
- * changes of the layout, and may be given up. */
+/* Whether to try again after an error that may pass. A full device may soon get memory back from
+ * removed files, after their last close or forget. A lease refuses only changes of the layout, and
+ * the daemon may drop the lease. */
 static bool io_may_pass(struct op *op, struct inode *inode, const struct inode_io *io, ssize_t rc,
 			int *tries)
 {

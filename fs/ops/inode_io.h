@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Every request that changes the bytes of a file calls inode_io, which also does everything that
- * belongs to such a change: inode_io marks blocks dirty for the spool, clears set-id bits, moves
- * times, counts bytes, and tries a full device again while removed files still return memory. */
+/* The common path of all requests that change the bytes of a file. inode_io makes the change and
+ * also does everything that belongs to a change: inode_io marks blocks dirty for the spool, clears
+ * set-id bits, moves times, counts bytes, and tries again on a full device while removed files
+ * still return memory. */
 #ifndef FS_OPS_INODE_IO_H
 #define FS_OPS_INODE_IO_H
 

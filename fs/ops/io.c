@@ -140,9 +140,9 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 	fuse_reply_write(req, (size_t)n);
 }
 
-/* After ENOSYS the kernel takes all files for ready, as they are. io_uring polls a file up to 255
- * times for each buffered write, and no reply is fast enough for so many polls. Therefore the
- * accesslog has no poll either, although a read of the accesslog may have to wait. */
+/* After ENOSYS the kernel treats all files as always ready. io_uring polls a file up to 255 times
+ * for each buffered write, and no reply is fast enough for so many polls. Therefore the accesslog
+ * has no poll either, although a read of the accesslog may have to wait. */
 static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info,
 		    struct fuse_pollhandle *handle)
 {

@@ -191,8 +191,8 @@ static void ioctl_drop(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &dropped, sizeof(dropped));
 }
 
-/* Whether the command is ours and the kernel gave room for its arguments. The kernel takes the room
- * from the sizes in the command's number. */
+/* Whether the command is one of gpumemfs, and the kernel gave room for its arguments. The kernel
+ * derives the room from the sizes in the command's number. */
 static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes)
 {
 	switch (command) {

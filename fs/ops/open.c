@@ -53,7 +53,7 @@ static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *in
 		int fd = file_object(inode->file, &call.call);
 		int id = fd < 0 ? 0 : fuse_passthrough_open(req, fd);
 
-		/* To create an object writes nothing. */
+		/* The creation of an object changes its mtime, but is no write: set mtime again. */
 		inode_set_mtime(inode, inode->fields->mtime);
 		if (id <= 0)
 			return;
@@ -104,7 +104,8 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	if (op->completed & JOURNAL_DID_OPEN)
 		return 0;
 	inode->opens++;
-	/* Nothing is freed now, but a file of O_TMPFILE has no name from the start. */
+	/* Frees nothing, because the file is open. A file of O_TMPFILE has no name from the start,
+	 * and inode_may_drop counts such a file as unlinked and open. */
 	inode_may_drop(op->fs, inode);
 	inode->writers += flags_write(info->flags);
 	record_open(op->fs, inode, JOURNAL_DID_OPEN);

@@ -62,8 +62,8 @@ static inline bool op_drc_find(const struct op *op)
 /* Gives the request to its observers. */
 void op_observe(const struct op *op, int64_t result);
 /* Ends a request with its result (bytes, 0 or -errno), before every reply and under no lock: counts
- * the request and informs observers. Until the reply the kernel keeps a reference to the inodes: to
- * the inode of an open file until the reply to its release. */
+ * the request and informs observers. Until the reply the kernel has a reference to the inodes; to
+ * the inode of an open file even until the reply to its release. */
 static inline void op_end(struct op *op, int64_t result)
 {
 	stats_add(&op->worker->stats->ended, 1);
@@ -139,7 +139,7 @@ void op_drop_set_id(struct op *op, struct inode *inode, enum op_told told);
 /* The bits that op_drop_set_id would clear. */
 mode_t op_set_id_to_drop(struct op *op, struct inode *inode, enum op_told told);
 
-/* Bits of fuse_file_info.fh, which the kernel keeps and no process can choose. */
+/* Bits of fuse_file_info.fh, which the kernel stores and no process can choose. */
 #define OP_HANDLE_WRITES   1 /* opened for writing */
 #define OP_HANDLE_NO_READS 2 /* not opened for reading */
 

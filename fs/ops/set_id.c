@@ -27,8 +27,8 @@ mode_t op_set_id_to_drop(struct op *op, struct inode *inode, enum op_told told)
 	if (!(mode & (S_ISUID | S_ISGID)) || told == OP_TOLD_KEEP ||
 	    (told == OP_TOLD_NOTHING && caller_is_capable(&caller, CAP_FSETID)))
 		return 0;
-	/* Without the group's right to execute, S_ISGID is only a mark, which members of the group
-	 * may keep. */
+	/* Without the group's right to execute, S_ISGID is only a mark, and members of the group
+	 * may leave the mark set. */
 	if (mode & S_ISGID && (mode & S_IXGRP || !caller_is_of_group(&caller, inode)))
 		drop |= S_ISGID;
 	return mode & drop;

@@ -17,8 +17,8 @@
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
-/* Attributes user.* and trusted.* are stored. Capabilities and ACLs are not, and must not seem to
- * be. */
+/* The daemon stores only attributes user.* and trusted.*. Capabilities and ACLs would have no
+ * effect here, so setting them must fail. */
 static int xattr_name_check(const char *name)
 {
 	static const char *const kept[] = {"user.", XATTR_TRUSTED};

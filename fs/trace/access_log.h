@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The lines of .gpumem/accesslog: a ring of text for all readers, each of which gets every line
- * since its open. The ring exists while there are readers. A reader that falls behind by more than
- * the ring holds is told how many lines it lost. Thread-safe. */
+/* The lines of .gpumem/accesslog: a ring of text for all readers. Each reader gets every line since
+ * its open. The ring exists while there are readers. A reader that falls behind by more than the
+ * ring holds gets a notice with the number of lost lines. Thread-safe. */
 #ifndef FS_TRACE_ACCESS_LOG_H
 #define FS_TRACE_ACCESS_LOG_H
 

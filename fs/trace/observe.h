@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The observers of requests: readers of .gpumem/accesslog, .gpumem/trace.json, and a sample of
- * latencies. Without observers a request costs a relaxed load. */
+/* Passes each served request to its observers: readers of .gpumem/accesslog, .gpumem/trace.json,
+ * and a sample of latencies. Without observers a request costs a relaxed load. */
 #ifndef FS_TRACE_OBSERVE_H
 #define FS_TRACE_OBSERVE_H
 
@@ -36,7 +36,7 @@ void observe(struct fs *fs, struct stats_block *stats, unsigned observers,
 /* At the start of a request: the time; the thread's memory is counted from 0. */
 int64_t observe_begin(void);
 
-/* At the end of background work: its memory goes to the trace. Under no lock. */
+/* Called at the end of background work, whose memory goes to the trace. Under no lock. */
 void observe_background(struct fs *fs, const char *operation);
 /* After a reply that did not wait for memory to be freed. */
 void observe_volumes(struct fs *fs);

@@ -11,8 +11,8 @@
 #include <sys/types.h>
 #include <time.h>
 
-#define TRACE_EVENTS	 8192 /* events that are kept */
-#define TRACE_PATH_BYTES 160  /* of a longer path the end is kept */
+#define TRACE_EVENTS	 8192 /* the number of events that the ring holds */
+#define TRACE_PATH_BYTES 160  /* a longer path loses its beginning */
 
 struct trace_event {
 	int64_t at, lasted; /* ns of CLOCK_MONOTONIC; lasted < 0: has no length */
