@@ -69,7 +69,7 @@ bool mount_line_parse(char *text, struct mount_line *line)
 		tag = strsep(&rest, " ");
 	} while (tag && strcmp(tag, "-") != 0);
 	line->type = strsep(&rest, " ");
-	strsep(&rest, " ");
+	(void)strsep(&rest, " "); /* the source */
 	line->super_options = strsep(&rest, " ");
 	return true;
 }

@@ -62,7 +62,7 @@ static int kernel_load_driver(struct kernel *kernel)
 static int kernel_set_context(struct kernel *kernel, const uint8_t uuid[16])
 {
 	const struct cuda_driver *cu = &kernel->cuda->cu;
-	gm_CUcontext context;
+	gm_CUcontext context = NULL;
 
 	int rc = client_cuda_find(kernel->cuda, uuid, &kernel->device);
 	if (rc == 0)

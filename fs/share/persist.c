@@ -231,15 +231,19 @@ static int connection_restore(uint64_t id, int fd, void *pointer)
 
 /* Connections by their numbers, for a binary search: users choose how many connections and leases
  * there are. */
+struct sorted_connection {
+	struct share_connection *connection;
+};
+
 struct sorted_connections {
-	struct share_connection **at;
+	struct sorted_connection *at;
 	size_t count;
 };
 
 static int connections_compare(const void *a, const void *b)
 {
-	const struct share_connection *const *one = a, *const *other = b;
-	uint64_t first = (*one)->number, second = (*other)->number;
+	const struct sorted_connection *one = a, *other = b;
+	uint64_t first = one->connection->number, second = other->connection->number;
 
 	return (first > second) - (first < second);
 }
@@ -255,7 +259,7 @@ static int connections_sort(const struct share *share, struct sorted_connections
 		return -ENOMEM;
 	DL_FOREACH2(share->connections, connection, next)
 	{
-		sorted->at[sorted->count++] = connection;
+		sorted->at[sorted->count++].connection = connection;
 	}
 	qsort(sorted->at, sorted->count, sizeof(sorted->at[0]), connections_compare);
 	return 0;
@@ -264,11 +268,12 @@ static int connections_sort(const struct share *share, struct sorted_connections
 static struct share_connection *connection_find(const struct sorted_connections *sorted,
 						uint64_t number)
 {
-	const struct share_connection wanted = {.number = number}, *key = &wanted;
-	struct share_connection **found =
+	struct share_connection wanted = {.number = number};
+	const struct sorted_connection key = {.connection = &wanted};
+	struct sorted_connection *found =
 	    bsearch(&key, sorted->at, sorted->count, sizeof(sorted->at[0]), connections_compare);
 
-	return found ? *found : NULL;
+	return found ? found->connection : NULL;
 }
 
 /* The file counts every restored lease as FILE_LEASE_HOLDS at first. */

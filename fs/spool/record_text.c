@@ -353,7 +353,7 @@ static int runs_read(const json_t *runs, struct spool_record *record, uint64_t *
 		json_int_t from, bytes;
 
 		if (json_unpack(json_array_get(runs, i), "[II!]", &from, &bytes) ||
-		    from < (json_int_t)(end + (i > 0)) || bytes <= 0 ||
+		    from < (json_int_t)end + (i > 0) || bytes <= 0 ||
 		    from > (json_int_t)record->size || bytes > (json_int_t)record->size - from)
 			return -EUCLEAN;
 		uint64_t first = (uint64_t)from / SPOOL_BLOCK;
