@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The schema of the attributes user.gpumem.* (gpumem(7)): one row for each. The daemon's parser,
- * the checks of the journal and the spool, the gpumem command and its completion all read it, and
- * tests bring every value through a restart. A new value is a word in its attribute's list; a new
- * attribute is a list and a row. */
+/* The schema of the attributes user.gpumem.* (gpumem(7)): one row for each attribute. The daemon's
+ * parser, the checks of the journal and the spool, the gpumem command and its completion read the
+ * schema, and tests bring every value through a restart. A new value is a word in its attribute's
+ * list; a new attribute is a list and a row. */
 #ifndef COMMON_ATTRIBUTES_H
 #define COMMON_ATTRIBUTES_H
 
@@ -11,8 +11,8 @@
 
 #define ATTRIBUTES_PREFIX "user.gpumem."
 
-/* V(constant, word), in the order in which the journal numbers them; the first is the default. At
- * most 8. */
+/* V(constant, word), in the order in which the journal numbers the values; the first value is the
+ * default. At most 8. */
 #define ATTRIBUTE_PAGE_SIZE(V)                                                                     \
 	V(PAGE_SIZE_AUTO, "auto")                                                                  \
 	V(PAGE_SIZE_4K, "4K")                                                                      \
@@ -28,8 +28,8 @@
 #define ATTRIBUTE_FORCE_PCIE(V) V(FORCE_PCIE_NO, "0") V(FORCE_PCIE_YES, "1")
 #define ATTRIBUTE_SHARE(V)	V(SHARE_PRIVATE, "private") V(SHARE_TRUSTED, "trusted")
 
-/* A(ID, field, list of values, what it is for): what files have and directories hand to files that
- * are created in them. At most 16. */
+/* A(ID, field, list of values, purpose): attributes of files, which new files inherit from their
+ * directory. At most 16. */
 #define ATTRIBUTES_WITH_VALUES(A)                                                                  \
 	A(PAGE_SIZE, page_size, ATTRIBUTE_PAGE_SIZE, "unit and alignment of the memory")           \
 	A(PERSIST, persist, ATTRIBUTE_PERSIST, "what outlives the daemon")                         \
@@ -38,7 +38,7 @@
 	A(FORCE_PCIE, force_pcie, ATTRIBUTE_FORCE_PCIE, "map over PCIe on coherent platforms")     \
 	A(SHARE, share, ATTRIBUTE_SHARE, "whether readers get the memory itself")
 
-/* A(ID, name, kind, what it is for): the others. */
+/* A(ID, name, kind, purpose): quotas, and attributes that can only be read. */
 #define ATTRIBUTES_WITHOUT_VALUES(A)                                                               \
 	A(QUOTA_BYTES, "quota.max_bytes", QUOTA, "limit for all below a directory")                \
 	A(QUOTA_FILES, "quota.max_files", QUOTA, "limit for all below a directory")                \
@@ -79,14 +79,15 @@ enum attr_share { ATTRIBUTE_SHARE(ATTRIBUTE_CONSTANT_) };
 struct attribute {
 	const char *name;    /* without the prefix */
 	const char *full;    /* with the prefix */
-	const char *choices; /* "auto 4K 64K", or words for a quota; "" of what can only be read */
+	const char *choices; /* "auto 4K 64K", or words for a quota; "" for an attribute that can
+				only be read */
 	const char *help;
 	enum attribute_kind kind;
 	const char
 	    *words[ATTRIBUTE_CHOICES_MAX]; /* the choices of ATTRIBUTE_VALUE; the rest NULL */
 };
 
-/* By enum attr_id; behind the last there is a row without a name. */
+/* By enum attr_id; a row without a name ends the table. */
 extern const struct attribute attributes[ATTR_COUNT + 1];
 
 #endif

@@ -114,7 +114,6 @@ void unmount_lazily(const char *mountpoint, dev_t device)
 	pid_t pid;
 	dev_t there;
 
-	/* Somebody may have unmounted it and mounted something else there. */
 	if (device && unmount_device(mountpoint, &there) == 0 && there != device)
 		return;
 	if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || geteuid() == 0)

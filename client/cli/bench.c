@@ -27,7 +27,7 @@ static int program_folder(char folder[PATH_MAX])
 	return 0;
 }
 
-/* For the case that there is no bench program, whose own help says more. */
+/* Shown without a bench program; the help of the bench program says more. */
 static bool args_ask_for_help(const struct cli_args *args)
 {
 	return args->argc == 2 &&

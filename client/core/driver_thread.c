@@ -45,7 +45,7 @@ struct job {
 };
 
 static pthread_mutex_t calls =
-    PTHREAD_MUTEX_INITIALIZER; /* held by the caller whose job is under way */
+    PTHREAD_MUTEX_INITIALIZER;				 /* held by the caller of the current job */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the job and its state */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct job *job; /* NULL: no job, or the job is done */

@@ -22,7 +22,7 @@ struct client_bar {
 	atomic_bool proven;    /* a mapping has shown the bytes of a file */
 };
 
-/* One mapped chunk. */
+/* A mapped chunk. */
 struct client_bar_piece {
 	void *address;	    /* that the way gave */
 	void *at;	    /* of the mapping now */

@@ -6,7 +6,7 @@
 
 #include "client/core/error.h"
 
-/* One row for each vendor. */
+/* A row for each vendor. */
 static const struct client_gpu_ops *const table[] = {&client_gpu_cuda, &client_gpu_system};
 #define ROWS (sizeof(table) / sizeof(table[0]))
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What all subcommands of gpumem have in common: the struct of a command, options, help, messages
+/* The common parts of all subcommands of gpumem: the struct of a command, options, help, messages
  * and exit statuses. */
 #ifndef CLIENT_CLI_CORE_CLI_H
 #define CLIENT_CLI_CORE_CLI_H
@@ -24,7 +24,7 @@ enum cli_status {
 	CLI_FAILED = 7,	     /* any other error of the system */
 };
 
-/* One option of a subcommand. */
+/* An option of a subcommand. */
 struct cli_option {
 	int code; /* a letter, or a number from CLI_LONG on for an option without a letter */
 	const char *name;  /* without the dashes */
@@ -74,9 +74,9 @@ void command_unknown(const char *name);
 /* The help of all commands. */
 void commands_help_write(FILE *out);
 
-/* The help of one command. */
+/* The help of a command. */
 void command_help_write(FILE *out, const struct command *command);
-/* One row of two columns, of any help. */
+/* A row of two columns, of any help. */
 void cli_help_row(FILE *out, const char *left, const char *right);
 
 /* The code of the next option. 0: no more options, argc and argv have the arguments. -1: an error,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Reads what a daemon tells in .gpumem/ about itself, and in attributes about a file. */
+/* Reads a daemon's facts about itself in .gpumem/, and about a file in attributes. */
 #ifndef CLIENT_CLI_CORE_FACTS_H
 #define CLIENT_CLI_CORE_FACTS_H
 

@@ -55,7 +55,7 @@ bool output_coloured(FILE *out);
  */
 const char *output_colour(FILE *out, enum output_colour colour);
 
-/* A table whose columns adapt to their widest cell. */
+/* A table with columns as wide as their widest cell. */
 #define OUTPUT_COLUMNS_MAX 16
 struct table {
 	unsigned columns;

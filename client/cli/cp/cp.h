@@ -182,7 +182,7 @@ struct cp_staging {
 	bool touched; /* all pages are allocated */
 };
 
-/* Buffers of one thread. */
+/* Buffers of a thread. */
 struct cp_buffers {
 	char *data, *other; /* CP_PART bytes and a page */
 	struct cp_staging staging;

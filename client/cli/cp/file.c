@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: one file, from its opening to its final name. */
+/* gpumem cp: a file, from its opening to its final name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: copies or verifies one part of a file. */
+/* gpumem cp: copies or verifies a part of a file. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "client/cli/cp/cp.h"
 #include "common/cleanup.h"
 
-/* A walk of one tree, which must not enter its own target. */
+/* A walk of a tree, which must not enter its own target. */
 struct walk {
 	struct cp *cp;
 	dev_t device;

@@ -11,7 +11,7 @@
 
 enum doctor_level {
 	DOCTOR_GOOD,
-	DOCTOR_NOTE,  /* a fact; nothing needs to be done */
+	DOCTOR_NOTE,  /* a fact without need for action */
 	DOCTOR_LIMIT, /* slower, or with fewer features, than possible */
 	DOCTOR_ERROR, /* does not work */
 };

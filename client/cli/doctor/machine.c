@@ -23,7 +23,7 @@
 /* A request of the daemon has 1 MiB in pages of 4 KiB. */
 #define PAGES_WANTED 256
 
-/* A user who may not open /dev/fuse can still use mounts of other users. */
+/* A user without access to /dev/fuse can still use mounts of other users. */
 static void check_fuse_rights(struct doctor *doctor)
 {
 	AUTO_FREE char *path = NULL;

@@ -58,7 +58,7 @@ struct top {
 	unsigned n_gpus;
 	/* The busiest files first. Needs the access log, which root alone may read. */
 	int log;	  /* -1: this user may not read the access log */
-	char rest[16384]; /* the start of a line whose end is not read yet */
+	char rest[16384]; /* the start of an incomplete line */
 	size_t rest_length;
 	struct top_file files[TOP_FILES];
 	unsigned n_files;

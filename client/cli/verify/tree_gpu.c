@@ -11,7 +11,7 @@
 #include "client/gpu/gpu.h"
 #include "client/lib/gpumem.h"
 
-/* One row for each vendor that has a kernel, by the name in struct client_gpu_ops. */
+/* A row for each vendor that has a kernel, by the name in struct client_gpu_ops. */
 static const struct vendor {
 	const char *name;
 	struct client_gpu_kernel kernel;

@@ -29,7 +29,7 @@ static void reading_fail(struct reading *reading, int error)
 	atomic_compare_exchange_strong(&reading->error, &none, error);
 }
 
-/* Sums up one part, which may be shorter at the end. */
+/* Sums up a part, which may be shorter at the end. */
 static int part_sums(struct reading *reading, uint64_t first, char *buffer)
 {
 	uint64_t blocks = reading->end - first < PART_BLOCKS ? reading->end - first : PART_BLOCKS;

@@ -16,7 +16,7 @@
 
 #include "client/lib/gpumem.h"
 
-/* What tests look at. */
+/* Read by the tests. */
 int fake_leases, fake_retained[2], fake_allocations, fake_syncs, fake_visible = 2, fake_no_memory;
 int fake_contexts_made;
 
