@@ -5,14 +5,29 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "fs/core/limits.h"
 #include "fs/share/token.h"
 #include "fs/share/wire.h"
+#include "fs/tree/user_limits.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 
 static struct token_table tokens;
+static int64_t seconds_ahead;
+
+/* In place of libc's function, so that tokens expire without waiting. */
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	int rc = (int)syscall(SYS_clock_gettime, clock, time);
+
+	if (rc == 0 && clock == CLOCK_MONOTONIC)
+		time->tv_sec += seconds_ahead;
+	return rc;
+}
 
 static void up(void)
 {
@@ -59,6 +74,21 @@ START_TEST(works_once_for_its_user)
 	ck_assert_int_eq(redeem(1000, other), -EACCES);
 	ck_assert_int_eq(redeem(1000, token), 0);
 	ck_assert_int_eq(redeem(1000, token), -EACCES);
+}
+END_TEST
+
+START_TEST(works_for_some_seconds)
+{
+	uint8_t first[GPUMEM_TOKEN_BYTES], second[GPUMEM_TOKEN_BYTES];
+
+	ck_assert_int_eq(issue(1000, first), 0);
+	ck_assert_int_eq(issue(1000, second), 0);
+	seconds_ahead = GPUMEM_TOKEN_SECONDS - 2;
+	ck_assert_int_eq(redeem(1000, first), 0);
+	ck_assert_uint_eq(user_limits_count(&fixture, 1000, USER_TOKENS), 1);
+	seconds_ahead = GPUMEM_TOKEN_SECONDS + 1;
+	ck_assert_int_eq(redeem(1000, second), -EACCES);
+	ck_assert_uint_eq(user_limits_count(&fixture, 1000, USER_TOKENS), 0);
 }
 END_TEST
 
@@ -171,6 +201,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, up, down);
 	tcase_add_test(tests, works_once_for_its_user);
+	tcase_add_test(tests, works_for_some_seconds);
 	tcase_add_test(tests, no_two_alike_and_any_order);
 	tcase_add_test(tests, one_user_does_not_take_them_all);
 	tcase_add_test(tests, races_have_one_winner);
