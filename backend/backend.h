@@ -2,11 +2,11 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The contract between gpumemfs and a kind of memory: devices, chunks, copies, BAR mappings.
  *
- * * A provider (backend/cuda, backend/host) fills in struct backend_ops, and embeds each struct
+ * A provider (backend/cuda, backend/host) fills in struct backend_ops, and embeds each struct
  * below as the first member of its own. Only backend/ calls the ops: fs/ uses pool.h for memory,
  * copy.h for bytes, and otherwise the checking wrappers declared here.
  *
- * * Every function returns 0 (or a positive result) or -errno, and sets its outputs only on
+ * Every function returns 0 (or a positive result) or -errno, and sets its outputs only on
  * success. -ENOSPC: the device has no memory left. -EIO: the device reported an uncorrectable error
  * or is gone (then device->failed is set until reset.h has reset the device; other devices go on),
  * or a chunk's memory is lost. -ENOTSUP: this provider or machine cannot. The function that notices

@@ -4,7 +4,7 @@
  * such a lock, so that threads on different files, or on different ranges of a file, do not slow
  * each other.
  *
- * * A reader publishes the lock's address in a slot of a process-wide table, chosen by thread; a
+ * A reader publishes the lock's address in a slot of a process-wide table, chosen by thread; a
  * writer takes the inner lock, revokes the bias and waits until no slot has the lock's address
  * (BRAVO, Dice and Kogan, USENIX ATC 2019). With the bias revoked, or all slots in use, a reader
  * takes the inner lock instead. A thread must not take a lock twice. A thread may hold several

@@ -4,7 +4,7 @@
  * builds without the vendors' headers. Names have the prefix gm_ or GM_;
  * tests/unit/cuda/test_cuda_abi.c compares every name with the real headers if present.
  *
- * * The function lists have the names of exported symbols. cuda.h renames many functions to
+ * The function lists have the names of exported symbols. cuda.h renames many functions to
  * versioned names (to the linker cuMemHostRegister is cuMemHostRegister_v2), and dlsym needs the
  * versioned name. X(need, field, symbol, arguments); need is REQUIRED or OPTIONAL. */
 #ifndef BACKEND_CUDA_ABI_H
@@ -266,8 +266,8 @@ typedef struct {
 typedef enum { GM_GDR_MAPPING_TYPE_NONE = 0 } gm_gdr_mapping_type_t;
 
 typedef struct {
-	uint64_t
-	    va; /* start of the mapping: the pinned address rounded down to a page of the GPU */
+	/* Start of the mapping: the pinned address rounded down to a page of the GPU. */
+	uint64_t va;
 	uint64_t mapped_size;
 	uint32_t page_size;
 	uint64_t tm_cycles;

@@ -234,7 +234,7 @@ static int slot_read(struct access_file *file, fuse_req_t req, const struct fuse
 
 	*length = 0;
 	if (!slot)
-		return 0; /* an earlier daemon opened the handle */
+		return 0; /* an earlier daemon opened the handle: end of file */
 	if (slot->waiting)
 		return -EBUSY;
 	*length = access_log_take(file->fs->access_log, slot->reader, to, bytes);

@@ -40,7 +40,7 @@ struct user_limits;
 struct volume;
 
 /* FS_MOUNT_KEPT: an earlier daemon served this mount, and the kernel still has open files and
- * lookups of inodes. FS_MOUNT_NEW: the kernel has none. */
+ * lookups of inodes. FS_MOUNT_NEW: the kernel has no open files or lookups. */
 enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
 /* The number of threads that poll for a request instead of sleeping: the limit, and now. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A test of file modes that <sys/stat.h> lacks. */
 #ifndef FS_CORE_MODE_H
 #define FS_CORE_MODE_H
 

@@ -67,7 +67,7 @@ struct options {
 	enum standby_mode standby;
 	unsigned threads; /* 0: by the number of processors */
 	bool uid_given, gid_given;
-	uid_t uid; /* owner of the top directories; default: the user who mounts */
+	uid_t uid; /* owner of the top directories; default: the user that mounts */
 	gid_t gid;
 	mode_t umask;	  /* removed from 01777 for the mode of the top directories */
 	bool allow_other; /* default: on for root, off otherwise */

@@ -54,8 +54,8 @@ enum stat_op {
 	STAT_OPS
 };
 
-/* One in so many requests of a kind is timed, beginning with the first: to read the clock twice for
- * each request would cost a percent of the fastest request. */
+/* One of STATS_SAMPLE requests of a kind is timed, beginning with the first: to read the clock
+ * twice for each request would cost a percent of the fastest request. */
 #define STATS_SAMPLE 16
 
 /* The upper bounds of the buckets of latencies; the last bucket has no upper bound. */

@@ -17,7 +17,8 @@ struct fs;
 
 struct worker {
 	struct copier *copier;
-	uint64_t request_number; /* journal_cause.request of the request in hand; 0: none */
+	uint64_t request_number; /* journal_cause.request of the request that the thread serves; 0:
+				    none */
 	struct stats_block *stats;
 	/* Populated, because a page fault while the kernel copies a reply can fail the reply if the
 	 * daemon is killed; pinned, because the GPU copies to and from the memory. */

@@ -88,7 +88,7 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence);
 ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 		  const struct file_call *call, uint64_t to_offset, uint64_t bytes);
 
-/* The memory that a copy of the file's data takes, in multiples of unit; holes take none. */
+/* The memory that a copy of the file's data takes, in multiples of unit; holes take no memory. */
 uint64_t file_data_bytes(struct file *file, uint64_t unit);
 
 /* From here to file_unpromise programs may map a host/ file and store without the daemon's
@@ -145,8 +145,8 @@ void file_apply_mapping(struct file *file, const struct file_call *call);
  * -ENOTSUP for a device file. For passthrough. */
 int file_object(struct file *file, const struct file_call *call);
 
-/* The backing id of passthrough, 0 if there is none. Kept with the file because all opens must
- * share a backing id. */
+/* The backing id of passthrough, 0 if there is none. The id belongs to the file because all opens
+ * must share a backing id. */
 _Atomic int32_t *file_backing_id(struct file *file);
 
 #endif

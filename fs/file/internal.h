@@ -34,14 +34,14 @@ struct file {
 	struct extents extents;		       /* under layout_lock */
 	_Atomic int32_t backing_id;
 	/* export.h. leases and held are raised under layout_lock, exclusive. held: leases that keep
-	 * memory; loose: leases that keep none, and dropped leases. */
+	 * memory; loose: leases that keep no memory, and dropped leases. */
 	_Atomic uint32_t leases, held, loose;
 	_Atomic uint32_t mapped; /* handles that allow the kernel to map the file: file_promise */
 	_Atomic int fd;		 /* object of a host/ file, or -1; empty after a move to gpuN/ */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit of the last allocation */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
 	atomic_bool handed_out;	      /* programs may have the object */
-	bool corrupt; /* recovery: the journal's records of the memory make no sense */
+	bool corrupt; /* recovery: the journal's records of the memory are inconsistent */
 };
 
 /* Set together with fd: the journal's id of the object; 0: none. */

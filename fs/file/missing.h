@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files with memory that a restarted daemon could not bring back, in whole or in part. All
- * operations that need the bytes of such a file are -EIO until the file is emptied or removed. The
- * journal keeps its records of the file, so that a later daemon may find the memory; but if the
- * records made no sense, the file stays without memory for good. */
+/* Files with memory that a restarted daemon could not restore, in whole or in part. All operations
+ * that need the bytes of such a file are -EIO until the file is emptied or removed. The journal
+ * keeps its records of the file, so that a later daemon may find the memory; but if the records
+ * were inconsistent, the file never gets the memory back. */
 #ifndef FS_FILE_MISSING_H
 #define FS_FILE_MISSING_H
 

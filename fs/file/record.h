@@ -24,7 +24,7 @@ void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to);
  * changes. */
 void file_record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
 			  uint64_t to, const struct extents *fresh);
-/* The file has this object (host/), or none. */
+/* The file has its present object (host/), or no object. */
 void file_record_object(const struct file_call *call, const struct file *file);
 /* All memory of the file, for a checkpoint. The caller holds no lock. The function takes
  * layout_lock, shared, and then lock, which callers of file_object hold. */

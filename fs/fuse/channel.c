@@ -23,8 +23,8 @@
  * back-to-back requests gains the whole difference within 20 us. The longer time is for a client
  * with computation between requests, and equals KVM's halt polling, which has the same purpose. */
 #define BUSY_POLL_NS 200000
-/* A thread may poll for so many processors: the other processors are left to programs that compute.
- */
+/* One thread may poll for each BUSY_POLL_SHARE processors: the other processors are left to
+ * programs that compute. */
 #define BUSY_POLL_SHARE 8
 
 /* The calling thread's device; -1: the session's. */

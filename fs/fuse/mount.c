@@ -108,7 +108,7 @@ static int mount_create(struct session *session)
 	return 0;
 }
 
-/* Mounts so that later daemons can go on with the mount: the keeper holds the descriptor before the
+/* Mounts so that later daemons can serve the same mount: the keeper holds the descriptor before the
  * kernel gets the first reply. */
 static int mount_create_kept(struct session *session)
 {
@@ -131,7 +131,7 @@ static int mount_create_kept(struct session *session)
 	return error ? error : fuse_init_replay(session->fuse_init, session->fuse);
 }
 
-/* Whether the mount goes on after this daemon. */
+/* Whether the mount outlives this daemon. */
 static bool mount_is_kept(const struct session *session)
 {
 	return session->fs->fdstore && session->fs->options.recovery == RECOVERY_TRANSPARENT;

@@ -35,11 +35,11 @@ struct session_table {
 	void (*close)(struct fs *fs);
 };
 
-/* Prepares a session: 0, or -errno after a line in the log. If an earlier daemon's mount goes on,
- * the session can serve the mount afterwards, but has not touched the mount yet. Fills fs->can.
- * table is copied. */
+/* Prepares a session: 0, or -errno after a line in the log. If the mount of an earlier daemon still
+ * exists, the session can serve this mount after session_start, but has not touched the mount yet.
+ * Fills fs->can. table is copied. */
 int session_open(struct fs *fs, const struct session_table *table, struct session **session);
-/* Whether an earlier daemon's mount goes on. */
+/* Whether the mount of an earlier daemon still exists, for this session to serve. */
 bool session_has_earlier_mount(const struct session *session);
 /* Mounts, or starts to serve an earlier daemon's mount, and returns once requests are served: 0, or
  * -errno after a line in the log. After an error nothing is mounted, except an earlier daemon's

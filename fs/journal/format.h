@@ -3,11 +3,12 @@
 /* The journal's layout in memory, in host byte order: a header, one slot of persistent fields per
  * inode slot, and two halves of records; new records go to one half.
  *
- * * The halves are handed out in units. A segment is some units in a row; a single writer appends
- * records to a segment. A record is a whole change: the record counts once its check, stored last,
- * is there. A part of a record gives the new state of an object, not a difference. So a record may
- * be applied a second time, and a record about an unknown object is ignored: during a checkpoint,
- * records of changes come before the records of the objects that they change. */
+ * The halves are handed out in units. A segment is some units in a row; a single writer appends
+ * records to a segment. A record is a whole change. The writer stores the record's check last, so a
+ * reader ignores a record without a valid check. A part of a record gives the new state of an
+ * object, not a difference. So a record may be applied a second time, and a record about an unknown
+ * object is ignored: during a checkpoint, records of changes come before the records of the objects
+ * that they change. */
 #ifndef FS_JOURNAL_FORMAT_H
 #define FS_JOURNAL_FORMAT_H
 
@@ -29,8 +30,8 @@
 #define JOURNAL_WRITERS	     256
 #define JOURNAL_VOLUMES	     (BACKEND_DEVICES_MAX + 1)
 
-/* Which half is being filled, and whether to read the other half first (bit 0). A checkpoint goes
- * on by two states. */
+/* The state says which half gets new records. If bit 0 is set, a checkpoint is under way, and a
+ * reader reads the other half first. A checkpoint advances the state twice. */
 enum journal_state {
 	JOURNAL_FIRST,
 	JOURNAL_FIRST_TO_SECOND,
@@ -56,7 +57,8 @@ struct journal_header {
 	char volumes[JOURNAL_VOLUMES][48];    /* UUIDs of the GPUs; "host" */
 };
 
-/* Persistent fields are not logged: the daemon works on them here. */
+/* The persistent fields of an inode slot. Their changes are not logged: the daemon works on the
+ * fields in the journal's memory. */
 struct journal_slot {
 	struct inode_fields inode;
 	struct file_fields file;
@@ -202,13 +204,13 @@ struct journal_request {
 	uint32_t writer; /* of the record; or JOURNAL_EARLIER and above */
 };
 
-/* Values of journal_request.writer for a request of the daemon before the last (JOURNAL_EARLIER),
- * of the daemon before (+ 1), and so on. Even the answer to such a request may not have been sent.
- */
+/* Values of journal_request.writer for requests of earlier daemons: JOURNAL_EARLIER for the daemon
+ * before the last daemon, JOURNAL_EARLIER + 1 for the daemon before that daemon, and so on. The
+ * kernel may not have received the answers to these requests, either. */
 #define JOURNAL_EARLIER	    JOURNAL_WRITERS
 #define JOURNAL_EARLIER_MAX 32
-/* A writer for which all earlier journal_request parts are invalid: those requests belong to
- * another mount, and their numbers may come again. */
+/* A journal_request with this writer makes all earlier journal_request parts invalid, because those
+ * requests belong to another mount, and their numbers may come again. */
 #define JOURNAL_FORGET UINT32_MAX
 
 static inline unsigned journal_newest(uint64_t state)

@@ -5,13 +5,13 @@
  * layout, and the rules by which a crash between any two instructions leaves either the old state
  * or the new one.
  *
- * * Append a change's record while holding the locks of the change, before any other thread can see
+ * Append a change's record while holding the locks of the change, before any other thread can see
  * the change, and before memory that the change frees can be allocated again. journal_append takes
  * a further lock, the calling writer's, and never fails: if there is no memory for the record, the
  * journal is marked as unreadable, with a line in the log. To avoid that, call journal_room before
  * taking the locks.
  *
- * * A daemon without recovery has no journal: all functions accept NULL, which has no effect. */
+ * A daemon without recovery has no journal: all functions accept NULL, which has no effect. */
 #ifndef FS_JOURNAL_JOURNAL_H
 #define FS_JOURNAL_JOURNAL_H
 

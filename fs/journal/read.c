@@ -12,7 +12,7 @@
 /* Sequence numbers without a record: a writer had taken the number when its daemon was killed. */
 #define GAPS_MAX (1ULL << 20)
 
-/* Leases of a file. No connection has so many, nor are there so many connections. */
+/* The most leases of a file. There are fewer connections, and each connection has fewer leases. */
 #define LEASES_MAX (1U << 24)
 
 static uint64_t never_zero(uint64_t check)

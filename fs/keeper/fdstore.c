@@ -18,7 +18,7 @@
 #include "fs/keeper/ipc.h"
 #include "fs/keeper/systemd_fdstore.h"
 
-/* After so many replacements the keeper is not replaced again. */
+/* After this many replacements of a keeper the daemon starts no further keeper. */
 #define REPLACEMENTS_MAX 100
 
 struct fdstore {

@@ -92,8 +92,8 @@ struct fdstore_ops fdstore_ops(struct fdstore *fdstore);
 /* At the daemon's start. ipc is the socket to the keeper; argv is the command line, used by
  * fdstore_replace for the next keeper. 0, or -errno after a line in the log. */
 int fdstore_open(int ipc, char **argv, struct fdstore **fdstore);
-/* Tells the keeper that this daemon could serve the mount, and returns when the daemon before is
- * gone. 0, or -errno after a line in the log. */
+/* Tells the keeper that this daemon could serve the mount, and returns when the previous daemon has
+ * ended. 0, or -errno after a line in the log. */
 int fdstore_wait(struct fdstore *fdstore);
 struct timeline;
 /* After fdstore_wait: notes in the timeline when the previous daemon ended, as far as the keeper

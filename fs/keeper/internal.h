@@ -93,7 +93,8 @@ void failure_put_off(struct keeper *keeper);
 /* serve.c: reads and handles a daemon's next message. False: no message waits. */
 bool keeper_receive(struct keeper *keeper, struct child *child);
 
-/* takeover.c: when to start a standby daemon; starts the daemon if the time has come. */
+/* takeover.c. standby_due: when to start a standby daemon. standby_start: starts the daemon if the
+ * time has come. */
 int64_t standby_due(const struct keeper *keeper);
 void standby_start(struct keeper *keeper);
 /* Lets the standby daemon serve. False: no standby daemon. */

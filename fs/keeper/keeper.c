@@ -169,8 +169,8 @@ static void upgrade_undo(struct keeper *keeper)
 		     "again");
 }
 
-/* No thread of the daemon before can answer requests or write to memory: the process was reaped, so
- * the driver has ended all GPU work. */
+/* No thread of the previous daemon can answer requests or write to memory: the process was reaped,
+ * so the driver has ended all GPU work. */
 void keeper_take_over(struct keeper *keeper)
 {
 	/* The standby daemon runs the old program. */

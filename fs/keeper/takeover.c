@@ -108,7 +108,8 @@ static int64_t *replacement_slot(struct keeper *keeper)
 	return !*oldest || clock_ms() - *oldest >= REPLACE_PERIOD_MS ? oldest : NULL;
 }
 
-/* As with an upgrade, the serving daemon goes on until the new daemon is ready, or for good. */
+/* As in an upgrade, the serving daemon goes on until the new daemon is ready, or for good if the
+ * new daemon never is. */
 static int replacement_start(struct keeper *keeper, const char *uuid)
 {
 	int program = fcntl(keeper->program, F_DUPFD_CLOEXEC, 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumemfs --upgrade MOUNTPOINT: asks the mount's keeper to go on with the program of this process.
- */
+/* The client of gpumemfs --upgrade MOUNTPOINT: asks the mount's keeper to start daemons from the
+ * program of this process from now on. */
 #ifndef FS_KEEPER_UPGRADE_CLIENT_H
 #define FS_KEEPER_UPGRADE_CLIENT_H
 

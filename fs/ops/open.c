@@ -37,8 +37,8 @@ static void info_set_cache(struct op *op, struct fuse_file_info *info)
 
 /* Gives the file's object to the kernel; the caller holds inode->lock. Either all open handles of a
  * file share one backing id, because after a second registration of the same object every later
- * open fails; or none has a backing id, because an open with a backing id fails (EIO) while another
- * handle has pages in the kernel's cache. */
+ * open fails; or no handle has a backing id, because an open with a backing id fails (EIO) while
+ * another handle has pages in the kernel's cache. */
 static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *inode,
 				 struct fuse_file_info *info, bool *promised)
 {

@@ -287,9 +287,9 @@ static void file_restore_kind(struct fs *fs, struct inode *inode, enum file_leas
 	host_out_update_accounting(fs, inode);
 }
 
-/* The file of a lease, held open and with the lease counted. If the earlier daemon was killed
- * between storing the lease and counting it in the journal, both are done again. NULL: the file is
- * gone. */
+/* The file of a lease, held open and with the lease counted. The earlier daemon may have been
+ * killed between storing the lease and counting the lease in the journal: then the file is held
+ * open and the lease is counted now. NULL: the file is gone. */
 static struct inode *file_restore(struct share *share, const struct persist_lease *stored)
 {
 	struct inode *inode = inode_table_get(share->fs->inodes, stored->ino);

@@ -22,7 +22,7 @@
 /* How often deadlines are checked. */
 #define TICK_MS 1000
 
-/* A thread of the queue ends after so long without a job: its copier takes GPU memory. */
+/* A thread of the queue ends after this time without a job: its copier takes GPU memory. */
 #define IDLE_SECONDS 30
 
 static int epoll_watch(struct share *share, int fd, uint32_t events, void *data)

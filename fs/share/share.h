@@ -29,7 +29,8 @@ bool share_is_bound(const struct fs *fs);
 /* Called when a process asks the mount to create the name .gpumem/socket. True if the process is
  * the binder (binder.h) and the name did not exist; the name exists from then on. */
 bool share_name_bind(struct fs *fs, pid_t pid);
-/* Where the socket is, or why there is none: for GPUMEM_IOC_SOCKET, and as text. */
+/* The path of the socket, or the reason why there is no socket: for GPUMEM_IOC_SOCKET, and as text.
+ */
 struct capability;
 void share_where(struct fs *fs, struct gpumem_socket *where);
 void share_capability(struct fs *fs, struct capability *capability);

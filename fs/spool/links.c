@@ -162,7 +162,8 @@ static bool leads_to_target(const struct spool_record *record, int dir, const ch
 	       memcmp(target, record->target, (size_t)length) == 0;
 }
 
-/* Whether the name in the readable tree leads to what the record describes. */
+/* Whether the name in the readable tree leads to the record's data file, or is the record's
+ * symbolic link. */
 static bool name_is_of(struct spool *spool, const struct spool_record *record, int dir,
 		       const char *name)
 {

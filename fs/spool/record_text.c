@@ -367,7 +367,7 @@ static int runs_read(const json_t *runs, struct spool_record *record, uint64_t *
 	return rc;
 }
 
-/* A hash for each block that the runs touch, and the numbers of the fresh ones among the blocks. */
+/* A hash for each block that the runs touch, and the numbers of the fresh blocks. */
 static int blocks_read(const json_t *blocks, const json_t *fresh, struct spool_record *record)
 {
 	int rc = spool_record_find_blocks(record);

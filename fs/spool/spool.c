@@ -199,8 +199,8 @@ int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved
 
 /* --- the mount */
 
-/* A daemon that replaces a killed one goes on without a spool if the spool cannot be opened: the
- * files in memory matter more. Files that are in the spool alone cannot be read meanwhile. */
+/* If the spool cannot be opened, a daemon that replaces a killed daemon goes on without a spool, as
+ * the files in memory matter more. Files that are in the spool alone cannot be read meanwhile. */
 static int open_without_spool(struct fs *fs, int error)
 {
 	enum inode_residency residency;

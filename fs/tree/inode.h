@@ -53,7 +53,7 @@ struct inode {
 	_Atomic uid_t object_uid;	   /* uid charged for the descriptor of host/ */
 	gid_t gid;			   /* lock */
 	_Atomic uint32_t nlink;		   /* written under lock */
-	uint32_t opens, writers;	   /* open handles, and those for writing; lock */
+	uint32_t opens, writers;	   /* open handles, and open handles for writing; lock */
 	uint32_t lease_refs;		   /* leases: inode_lease.h; lock */
 	uint32_t xattr_bytes;		   /* metadata bytes of xattrs; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */

@@ -51,7 +51,7 @@ void inode_table_remove(struct inode_table *table, struct inode *inode);
 /* The inode of this number, without a reference for the caller; NULL: no such inode. */
 struct inode *inode_table_find(struct inode_table *table, uint64_t ino);
 
-/* As inode_table_find, with a reference: for callers that hold none. */
+/* As inode_table_find, with a reference for the caller. */
 struct inode *inode_table_get(struct inode_table *table, uint64_t ino);
 
 /* Iterates: the next inode at or after *slot (start with 0), with a reference; NULL ends. */

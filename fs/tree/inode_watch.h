@@ -19,7 +19,7 @@ enum inode_residency {
 	INODE_DAMAGED	/* outside memory, and not as saved: an error for every reader */
 };
 
-/* Every function may be called by any thread. Except for `recall`, none fails. */
+/* Any thread may call the functions. Only `recall` can fail. */
 struct inode_watch {
 	/* Names, attributes, times or the owner changed, or the last name went. The caller holds
 	 * no lock of the tree. */
