@@ -73,7 +73,7 @@ static void child_ready(struct keeper *keeper, struct child *child, uint64_t gen
 	if (generation > keeper->generation)
 		keeper->generation = generation;
 	if (keeper->died)
-		log_info("%s: daemon %d goes on, %lld ms after the end of the one before",
+		log_info("%s: daemon %d goes on, %lld ms after the end of the previous daemon",
 			 mountpoint, child->pid, (long long)(clock_ms() - keeper->died));
 	keeper->died = 0;
 	if (keeper->launcher)

@@ -113,8 +113,7 @@ static int lock_wait(const struct spool *spool, enum spool_owner owner)
 		if (errno != EWOULDBLOCK || (!ending && ms >= left))
 			return -EBUSY;
 		if (ending && ms == 0)
-			log_info("spool=%s: the daemon before this one is still saving",
-				 spool->path);
+			log_info("spool=%s: the previous daemon is still saving", spool->path);
 		if (ending && ms % EXTEND_MS == 0)
 			notify_send(NOTIFY_EXTEND);
 		nanosleep(&(struct timespec){.tv_nsec = LOCK_MS * 1000000L}, NULL);

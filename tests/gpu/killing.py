@@ -18,7 +18,7 @@ AFTER = 0.010, 0.500  # seconds after a daemon answers
 IN_RESTORE = 0.25  # of the kills: the next daemon's too, before it answers
 START_SECONDS = 30
 REPLACED = re.compile(r"a daemon was replaced[^:]*: (.*) ms; ", re.M)
-GOES_ON = re.compile(r"daemon (\d+) goes on, (-?\d+) ms after the end of the one before")
+GOES_ON = re.compile(r"daemon (\d+) goes on, (-?\d+) ms after the end of the previous daemon")
 
 
 class Killer:
