@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-# What the tests of gpumem, the command, share. Sourced after lib.sh.
+# Helpers shared by the tests of the command gpumem. Sourced after lib.sh.
 # shellcheck shell=bash
 
 cli() {
@@ -17,7 +17,7 @@ ends() {
 	grep -qE -- "$regex" <<<"$message" || fail "$*: '$message' says nothing of '$regex'"
 }
 
-# says EXPRESSION COMMAND...: of what the command printed as JSON (j), this is true in Python.
+# says EXPRESSION COMMAND...: the command prints JSON (j), for which the Python expression is true.
 says() {
 	local expression=$1
 	shift

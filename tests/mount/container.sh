@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-# A container without an engine, for shell tests: namespaces of its own (mounts, processes, network, IPC, host name), a
-# root that has this machine's programs and this tree, and of other files what it is given.
+# A container without a container engine, for shell tests: its own namespaces (mounts, processes, network, IPC, host
+# name), and a root with this machine's programs, this tree, and the given files only.
 # shellcheck shell=bash
 
 need unshare nsenter setpriv pivot_root pgrep
 unshare -m true 2>/dev/null || skip "no right to make mount namespaces"
 
-# The tests' own files, and with them what sanitizers read.
+# The tests' own files, and with them the files that sanitizers read.
 TREE=$(realpath "${BASH_SOURCE[0]%/*}/../..")
 export TREE
 
@@ -59,7 +59,7 @@ CONTAINER='
 	cd /
 	exec "$@"'
 
-# contain GIVEN... -- COMMAND...; GIVEN is SOURCE:TARGET[:ro|rslave|rshared], as of docker run -v. As docker runs it:
+# contain GIVEN... -- COMMAND...; GIVEN is SOURCE:TARGET[:ro|rslave|rshared], as for docker run -v. Runs like docker: as
 # root, without a user namespace.
 contain() {
 	mkdir -p "$WORK/root"
@@ -67,7 +67,7 @@ contain() {
 		bash -c "$CONTAINER" container "$@"
 }
 
-# As rootless podman runs it for the user 65534, who is root in there and nobody else outside.
+# Like rootless podman for the user 65534: root inside the container, and nobody outside.
 contain_rootless() {
 	mkdir -p "$WORK/root"
 	as_nobody test -x "$BUILD/gpumemfs" || skip "nobody cannot reach $BUILD"
@@ -86,8 +86,8 @@ enter() {
 	nsenter --target "$1" --mount --pid --net --ipc --uts --root --wd "${@:2}"
 }
 
-# on_a_node: the test again, in a mount namespace that is the machine on which containers run: $WORK/node is shared with
-# those that are given it as rshared or rslave.
+# on_a_node: starts the test again in a mount namespace that stands for the machine of the containers: $WORK/node is
+# shared with the containers that get it as rshared or rslave.
 on_a_node() {
 	if [ -z "${ON_A_NODE:-}" ]; then
 		export ON_A_NODE=1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-# What the shell tests share. Sourced first: the test goes on in a folder of its own in gpu0/.
+# Helpers shared by the shell tests. Sourced first: the test goes on in its own folder in gpu0/.
 # shellcheck shell=bash
 
 set -eu -o pipefail
@@ -20,7 +20,7 @@ skip() {
 trap 'echo "failed at $0:$LINENO: $BASH_COMMAND" >&2' ERR
 set -E
 
-# Whether the preload library of this build goes into programs that know nothing of sanitizers.
+# Whether the preload library of this build can be loaded into programs without sanitizers.
 is_plain_preload() {
 	case $(ldd "$BUILD/libgpumem-preload.so") in
 	*libasan* | *libtsan*) return 1 ;;
@@ -74,8 +74,8 @@ as_user() {
 	setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"
 }
 
-# Every user can mount: where /dev/fuse is for root alone, as on a machine without udev, the test begins again in a
-# mount namespace where it is for all.
+# Makes mounting possible for every user: if /dev/fuse is for root only, as on a machine without udev, the test starts
+# again in a mount namespace with a /dev/fuse for all users.
 fuse_for_all() {
 	need fusermount3 setpriv unshare
 	if [ -n "${FUSE_FOR_ALL:-}" ]; then
@@ -91,8 +91,8 @@ fuse_for_all() {
 	as_nobody test -x "$BUILD/gpumemfs" || skip "nobody cannot reach $BUILD"
 }
 
-# ordinary_user: fuse_for_all for $user, who is this test's alone: as_owner. $own is where the daemons of such a user meet
-# their clients without a login session.
+# ordinary_user: fuse_for_all for $user, a user of this test alone: as_owner. $own is the folder of the sockets on which
+# the daemons of a user without a login session meet their clients.
 ordinary_user() {
 	[ -n "${FUSE_FOR_ALL:-}" ] || FUSE_FOR_ALL=1 exec unshare -m "$0"
 	fuse_for_all
@@ -110,7 +110,7 @@ as_owner() {
 	as_user "$user" env -u XDG_RUNTIME_DIR LD_LIBRARY_PATH="$DAEMON_LIBRARY_PATH" "$@"
 }
 
-# up_as_owner OPTIONS: in the background; what the daemon says is in $WORK/message
+# up_as_owner OPTIONS: mounts in the background; the daemon's messages are in $WORK/message
 up_as_owner() {
 	as_owner "$BUILD/gpumemfs" "$MNT" -o "$OPTIONS,$1" >"$WORK/message" 2>&1 || fail "$(cat "$WORK/message")"
 }
@@ -160,18 +160,18 @@ up() {
 		sleep 0.01
 	done
 	stat "$MNT/gpu0" >/dev/null
-	# It answers before its files can be shared.
+	# The daemon answers before files of the mount can be shared.
 	while grep -q '^sharing off: the mount has just been made' "$MNT/.gpumem/params"; do sleep 0.01; done
 }
 
-# The process that serves: the child of $DAEMON_PID, or itself where there is no keeper.
+# The serving process: the child of $DAEMON_PID, or $DAEMON_PID itself if there is no keeper.
 serving() {
 	local process
 	process=$(sed -n 's/^daemon .* process \([0-9]*\) .*/\1/p' "$MNT/.gpumem/params")
 	echo "${process:-$DAEMON_PID}"
 }
 
-# fault ORDER...: what the stand-in driver of a daemon started with faults_to_order does from now on.
+# fault ORDER...: the orders for the stand-in driver of a daemon that was started with faults_to_order, from now on.
 fault() {
 	printf '%s\n' "$@" >"$WORK/faults.new"
 	mv "$WORK/faults.new" "$WORK/faults"
@@ -182,7 +182,7 @@ faults_to_order() {
 	: >"$WORK/faults"
 }
 
-# What stats.json has of a GPU: health_of gpu0 [health|resets|lost_bytes]
+# The state of a GPU in stats.json: health_of gpu0 [health|resets|lost_bytes]
 health_of() {
 	python3 -c 'import json,sys
 print(next(v[sys.argv[3]] for v in json.load(open(sys.argv[1]))["volumes"] if v["name"] == sys.argv[2]))' \

@@ -3,7 +3,7 @@
 # Mounts of tests that run beside a script.
 # shellcheck shell=bash
 
-# A mount namespace of a script's own has a copy of every mount. Those of other tests would not end before the script.
+# The mount namespace of a script has a copy of every mount. The mounts of other tests would not end before the script.
 release_other_mounts() {
 	local where
 	awk '/ - fuse\.gpumemfs /{ print $5 }' /proc/self/mountinfo | while read -r where; do
