@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* .gpumem/accesslog as a file: reads wait for lines. A read without lines is put aside, so that no
- * worker waits, and a thread of this file answers the read when lines come. */
+/* The operations on the file .gpumem/accesslog, whose reads wait for lines. A read without lines is
+ * put aside, so that no worker waits, and a thread of this module answers the read when lines come.
+ */
 #ifndef FS_CONTROL_ACCESS_LOG_FILE_H
 #define FS_CONTROL_ACCESS_LOG_FILE_H
 

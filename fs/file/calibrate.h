@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Measures the crossovers of each device (backend/copy.h), once, in a background thread that starts
- * with the first write to the device: before the first write there is no context. Requests do not
- * wait for the measurement. */
+/* Measures the crossovers of each device, the sizes from which on DMA is faster than a copy by the
+ * CPU (backend/copy.h): once, in a background thread that starts with the first write to the
+ * device, because before the first write there is no context. Requests do not wait for the
+ * measurement. */
 #ifndef FS_FILE_CALIBRATE_H
 #define FS_FILE_CALIBRATE_H
 

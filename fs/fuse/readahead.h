@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* How far the kernel reads ahead into the page cache, for mounts that use the page cache
+/* Sets how far the kernel reads ahead into the page cache, for mounts that use the page cache
  * (cache=auto, cache=always).
  *
  * With cache=none neither the kernel nor the daemon reads ahead, although a single reader then has

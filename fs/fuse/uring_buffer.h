@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The buffer of a request that came over io_uring. libfuse has one buffer for every entry of a
- * ring, and the data of the reply is best put into the same buffer. A GPU copies to and from the
- * buffer, so the thread of the ring pins the buffer at its first use and keeps the pin. */
+ * ring, and a reply is fastest if its data is put into the buffer of the request. A GPU copies to
+ * and from the buffer, so the thread of the ring pins the buffer at its first use until the thread
+ * ends. */
 #ifndef FS_FUSE_URING_BUFFER_H
 #define FS_FUSE_URING_BUFFER_H
 

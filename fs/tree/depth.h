@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The limit of how deep directories may be nested. Every charge, quota check and rename walks
- * through all directories above a file, and users choose how many directories there are. */
+/* The limit of nested directories. Every charge, quota check and rename walks through all
+ * directories above a file, and users choose how many directories there are. */
 #ifndef FS_TREE_DEPTH_H
 #define FS_TREE_DEPTH_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Shared by tree.c, rename.c and root.c: directory entries and the inodes that the entries name. */
+/* The functions that tree.c, rename.c and root.c share: directory entries and the inodes that the
+ * entries name. */
 #ifndef FS_TREE_INTERNAL_H
 #define FS_TREE_INTERNAL_H
 
