@@ -17,7 +17,7 @@
 #include "tests/unit/unit.h"
 
 static struct token_table tokens;
-static int64_t seconds_ahead;
+static _Atomic int64_t seconds_ahead;
 
 /* In place of libc's function, so that tokens expire without waiting. */
 int clock_gettime(clockid_t clock, struct timespec *time)
