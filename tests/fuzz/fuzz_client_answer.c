@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* An accepted layout is one contiguous range from offset 0, with one descriptor for each chunk. */
+/* An accepted layout is a contiguous range from offset 0, with a descriptor for each chunk. */
 static void check(const struct client_layout *layout)
 {
 	uint64_t at = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A command line, one word on each line of the input: the parser refuses the whole command line, or
- * fills in usable options. */
+/* A command line, with a word on each line of the input: the parser refuses the whole command line,
+ * or fills in usable options. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The bytes of one write to .gpumem/params: the daemon accepts all of the bytes, or refuses the
- * write and changes nothing. An accepted write names only existing GPUs and sensible amounts. */
+/* The bytes of a single write to .gpumem/params: the daemon accepts all of the bytes, or refuses
+ * the write and changes nothing. An accepted write names only existing GPUs and sensible amounts.
+ */
 #include <stdlib.h>
 #include <string.h>
 

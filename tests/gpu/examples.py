@@ -12,7 +12,7 @@ from harness import MIB, Failure
 
 MODEL_MIB = 1024
 FRAMES = 600
-# In the hands of PyTorch: what another process writes is seen, at the address of the file's memory.
+# PyTorch sees the bytes written by another process, at the address of the file's memory.
 SEES = r'''
 import os, sys, torch, gpumem, view_model
 path = sys.argv[1]

@@ -15,7 +15,7 @@ DD_RATIO, DD_ROUNDS, DD_ROUNDS_MIN = 1.5, 5, 3
 DD_BYTES, COPY_BYTES = 16 * GIB, 2 * GIB
 REST_SECONDS = 10  # for what comes after dd
 LIBRARY = "libgpumem-preload.so"
-# Reads a file through its mapping, changes its beginning, and says the sum of what it read.
+# Reads a file through its mapping, changes the beginning, and prints the sum of the bytes read.
 MMAP_SCRIPT = r"""
 import hashlib, mmap, sys
 with open(sys.argv[1], "r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:

@@ -244,7 +244,7 @@ class Sharer:
 
 
 def child(framework, model, source):
-    # What frameworks print must not come between the answers.
+    # Messages printed by frameworks must not come between the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     sharer = None
@@ -409,7 +409,7 @@ def open_everywhere(machine, mount, children, size):
             figure += f"; {text}: {', '.join(answer[field])}" if answer[field] else ""
         if answer["why"]:
             report.note(f"{each.label}: " + "; ".join(answer["why"]))
-        # Of the small ones at odd places a framework may refuse some; then the note says why.
+        # A framework may refuse small tensors at odd offsets; then the note has the reason.
         wrong = answer["copied"] or [name for name in answer["refused"] if name.startswith("large")]
         report.check(f"{each.label}: every tensor is a view of the file, at its address", not wrong, figure)
     grown = machine.smi_memory(0, mount)["used"] - before

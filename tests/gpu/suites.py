@@ -153,7 +153,8 @@ def point_mounts(machine):
     report = machine.report
     results, closing = mount_run(machine, ["-j", min(machine.cpus, 12), "--timeout", 120], "mounts", 280)
     report.note(closing)
-    # Beside others they share the GPU's free memory, which some of them look at. One that hung stays failed.
+    # Parallel tests share the GPU's free memory, and some tests check the free memory: repeat failed tests alone.
+    # A test that hung stays failed.
     failed = [name for name, (verdict, reason) in results.items()
               if verdict == "FAIL" and "still running" not in reason]
     if failed:

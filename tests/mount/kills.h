@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Daemons killed again and again under a load, at random moments; the load prints how long it
- * waited. GPUMEM_KILLS: the number of kills; GPUMEM_KILL_MS: the longest time between two kills.
- * GPUMEM_KILLS_TOLD: the test's runner kills, and writes a byte to standard input for each kill;
- * the load ends at end of file. */
+/* Kills daemons again and again at random moments, while loads use the mount and record the longest
+ * operations. GPUMEM_KILLS: the number of kills; GPUMEM_KILL_MS: the longest time between two
+ * kills. GPUMEM_KILLS_TOLD: the parent (tests/gpu/recovering.py) kills, and writes a byte to
+ * standard input for each kill; the loads end at end of file. */
 #ifndef TESTS_MOUNT_KILLS_H
 #define TESTS_MOUNT_KILLS_H
 
