@@ -230,7 +230,7 @@ static int replay_xattr(struct inode *inode, const struct journal_view *view)
 
 static int replay_open(struct inode *inode, const struct journal_open *open)
 {
-	if (open->leases && !S_ISREG(inode->mode))
+	if ((open->leases && !S_ISREG(inode->mode)) || open->writers > open->opens)
 		return -EUCLEAN;
 	inode->opens = open->opens;
 	inode->writers = open->writers;
