@@ -29,7 +29,7 @@
 #define ATTRIBUTE_SHARE(V)	V(SHARE_PRIVATE, "private") V(SHARE_TRUSTED, "trusted")
 
 /* A(ID, field, list of values, purpose): attributes of files, which new files inherit from their
- * directory. At most 16. */
+ * directory. At most 15. */
 #define ATTRIBUTES_WITH_VALUES(A)                                                                  \
 	A(PAGE_SIZE, page_size, ATTRIBUTE_PAGE_SIZE, "unit and alignment of the memory")           \
 	A(PERSIST, persist, ATTRIBUTE_PERSIST, "what outlives the daemon")                         \
@@ -67,13 +67,11 @@ enum attr_id {
 };
 #undef ATTRIBUTE_ID_
 
-#define ATTRIBUTE_CONSTANT_(constant, word) constant,
-enum attr_page_size { ATTRIBUTE_PAGE_SIZE(ATTRIBUTE_CONSTANT_) };
-enum attr_persist { ATTRIBUTE_PERSIST(ATTRIBUTE_CONSTANT_) };
-enum attr_mapping { ATTRIBUTE_MAPPING(ATTRIBUTE_CONSTANT_) };
-enum attr_copy { ATTRIBUTE_COPY(ATTRIBUTE_CONSTANT_) };
-enum attr_force_pcie { ATTRIBUTE_FORCE_PCIE(ATTRIBUTE_CONSTANT_) };
-enum attr_share { ATTRIBUTE_SHARE(ATTRIBUTE_CONSTANT_) };
+/* enum attr_page_size and so on. */
+#define ATTRIBUTE_CONSTANT_(constant, word)    constant,
+#define ATTRIBUTE_ENUM_(id, field, list, help) enum attr_##field{list(ATTRIBUTE_CONSTANT_)};
+ATTRIBUTES_WITH_VALUES(ATTRIBUTE_ENUM_)
+#undef ATTRIBUTE_ENUM_
 #undef ATTRIBUTE_CONSTANT_
 
 struct attribute {

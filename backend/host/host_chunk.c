@@ -60,30 +60,30 @@ static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 }
 
 /* Users may cause this error without end: logged once. */
-static void log_no_memfd(struct host_device *played, uint64_t bytes, int error)
+static void log_no_memfd(struct host_device *simulated, uint64_t bytes, int error)
 {
-	if (!atomic_exchange(&played->said_no_memfd, true))
+	if (!atomic_exchange(&simulated->said_no_memfd, true))
 		log_error("gpu%u: no memfd of %llu bytes: %s; the daemon's limit of open files "
 			  "(ulimit -Hn, LimitNOFILE=) may be too low",
-			  played->device.index, (unsigned long long)bytes, strerror(-error));
+			  simulated->device.index, (unsigned long long)bytes, strerror(-error));
 }
 
 int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 {
-	struct host_device *played = host_device(device);
+	struct host_device *simulated = host_device(device);
 	struct host_chunk *made = calloc(1, sizeof(*made));
 
 	if (!made)
 		return -ENOMEM;
-	int rc = count_bytes(played, bytes);
+	int rc = count_bytes(simulated, bytes);
 	if (rc < 0) {
 		free(made);
 		return rc;
 	}
 	rc = make_memfd(made, bytes);
 	if (rc < 0) {
-		log_no_memfd(played, bytes, rc);
-		atomic_fetch_sub(&played->used, bytes);
+		log_no_memfd(simulated, bytes, rc);
+		atomic_fetch_sub(&simulated->used, bytes);
 		free(made);
 		return rc;
 	}

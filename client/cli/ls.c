@@ -219,7 +219,7 @@ const struct command command_ls = {
     .summary = "List files with their memory, page size, sharers and mappings",
     .more =
 	"MEMORY of a directory is that of all files below. SHARERS counts leases: processes that\n"
-	"share the file. MAPPED is what the daemon has mapped through the BAR.",
+	"share the file. MAPPED: bytes that the daemon has mapped through the BAR.",
     .options = options,
     .max_words = -1,
     .run = ls_run,

@@ -82,7 +82,7 @@ static void write_build_info(struct fs *fs, const struct page *page)
 {
 	FILE *out = page->out;
 
-	write_head(out, "build_info", "gauge", "Always 1: what is running.");
+	write_head(out, "build_info", "gauge", "Always 1; the labels name the running version.");
 	write_line_begin(page, "build_info");
 	fputc(',', out);
 	write_label(out, "version", GPUMEMFS_VERSION);
@@ -184,7 +184,8 @@ VALUE(leases, sample->leases)
 VALUE(leased_bytes, sample->leased_bytes)
 
 static const struct volume_metric volume_metrics[] = {
-    {"volume_requests_total", "counter", "Requests about what is on a volume.", requests, false},
+    {"volume_requests_total", "counter", "Requests on files and directories of a volume.", requests,
+     false},
     {"read_bytes_total", "counter", "Bytes read from files.", read_bytes, false},
     {"written_bytes_total", "counter", "Bytes written to files.", write_bytes, false},
     {"copied_bytes_total", "counter", "Bytes copied to files by the daemon.", copy_bytes, false},
@@ -195,7 +196,7 @@ static const struct volume_metric volume_metrics[] = {
     {"memory_available_bytes", "gauge", "Memory that files of this mount could still take.",
      available, false},
     {"memory_held_bytes", "gauge", "Memory held by this mount.", held, false},
-    {"memory_files_bytes", "gauge", "Of the memory held, what files have.", in_files, true},
+    {"memory_files_bytes", "gauge", "The part of the held memory that files have.", in_files, true},
     {"memory_chunks", "gauge", "Allocations of the driver that are held.", chunks, true},
     {"bar_mapped_bytes", "gauge", "Memory mapped through the BAR.", bar_mapped, true},
     {"bar_budget_bytes", "gauge", "Most memory to map through the BAR at once.", bar_budget, true},
@@ -208,7 +209,7 @@ static const struct volume_metric volume_metrics[] = {
      false},
     {"healthy", "gauge", "0 while the device is failed.", healthy, true},
     {"resets_total", "counter", "How often the device was reset after a fault.", resets, true},
-    {"lost_bytes", "gauge", "Memory of files whose bytes a fault took.", lost, true},
+    {"lost_bytes", "gauge", "Memory of files that lost their bytes in a fault.", lost, true},
 };
 
 #define VOLUME_METRICS (sizeof(volume_metrics) / sizeof(volume_metrics[0]))

@@ -11,7 +11,7 @@
 /* Longer than any value. */
 #define VALUE_MAX 32
 
-_Static_assert(ATTR_VALUES <= ATTRIBUTES_MAX, "a bit per attribute in set");
+_Static_assert(ATTR_VALUES < ATTRIBUTES_MAX, "a 16th attribute needs another layout");
 _Static_assert(sizeof(struct attr_values) == sizeof(uint64_t), "loaded at once");
 _Static_assert(ATTRIBUTE_CHOICES_MAX == 1 << ATTRIBUTE_BITS, "a field holds every choice");
 

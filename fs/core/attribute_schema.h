@@ -11,11 +11,11 @@
 #include "common/attributes.h"
 
 #define ATTRIBUTE_BITS 3
-#define ATTRIBUTES_MAX 16
+#define ATTRIBUTES_MAX 16 /* bits of set */
 
 /* The values of a file. A directory gives its own values to the files created there. Zero is the
- * default. All values fit into eight bytes, so that one load is atomic; there is room for
- * ATTRIBUTES_MAX attributes. */
+ * default. All values fit into eight bytes, so that one load is atomic; a 16th attribute needs
+ * another layout. */
 struct attr_values {
 	union {
 		struct {

@@ -360,7 +360,8 @@ START_TEST(every_attribute_value)
 	struct inode *file = at(gpu(0), "file");
 
 	for (enum attr_id id = 0; id < ATTR_VALUES; id++)
-		for (uint64_t value = 0; attributes[id].words[value]; value++) {
+		for (uint64_t value = 0;
+		     value < ATTRIBUTE_CHOICES_MAX && attributes[id].words[value]; value++) {
 			struct attr_values values = {.bits = value << (ATTRIBUTE_BITS * id)};
 
 			values.set = 1U << id;
