@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 # Puts the descriptors at 3 and on; only the process that executes the service knows the number that it will have.
@@ -87,9 +88,11 @@ class ServiceManager:
             os.close(self.store.pop(name))
 
     def kill_all(self):
-        """What is left of the service: as systemd does, with KillMode=mixed, when its main process has ended."""
-        mark, left = f"NOTIFY_SOCKET={self.path}".encode(), True
-        while left:
+        """Ends the rest of the service, as systemd does with KillMode=mixed when the main process has ended. A process that
+        waits for the mount's answer to a request which a daemon had read cannot be killed before another daemon answers,
+        so the wait is limited, as systemd's is by TimeoutStopSec."""
+        mark, left, deadline = f"NOTIFY_SOCKET={self.path}".encode(), True, time.monotonic() + 5
+        while left and time.monotonic() < deadline:
             left = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and belongs(entry, mark)]
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
