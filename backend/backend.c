@@ -212,52 +212,44 @@ static void chunk_init(struct chunk *made)
 	atomic_init(&made->lost, false);
 	atomic_init(&made->handed_out, false);
 	atomic_init(&made->bar, NULL);
-	brlock_init(&made->bar_guard);
+	brlock_init(&made->bar_use_lock);
 	atomic_init(&made->bar_heat, 0);
 	atomic_init(&made->bar_policy, MAP_AUTO);
 	atomic_init(&made->bar_refused, false);
 	made->bar_prev = made->bar_next = NULL;
 }
 
-static struct chunk *chunk_admit(struct device *device, uint64_t bytes, struct chunk *made)
+/* fd < 0: new memory, else the memory that fd refers to. */
+static int chunk_make(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
 {
-	assert(made->device == device && made->bytes == bytes);
-	(void)device;
-	(void)bytes;
-	chunk_init(made);
-	health_add(made);
-	return made;
+	const struct backend_ops *ops = device->backend->ops;
+	struct chunk *made;
+
+	if (!health_enter(device))
+		return -EIO;
+	int rc = fd < 0 ? ops->chunk_new(device, bytes, &made)
+			: ops->chunk_import(device, bytes, fd, &made);
+
+	if (rc == 0) {
+		assert(made->device == device && made->bytes == bytes);
+		chunk_init(made);
+		health_add(made);
+		*chunk = made;
+	}
+	health_leave(device);
+	return rc;
 }
 
 int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 {
-	struct chunk *made;
-
 	assert(bytes > 0 && bytes % CHUNK_ALIGN == 0);
-	if (!health_enter(device))
-		return -EIO;
-	int rc = device->backend->ops->chunk_new(device, bytes, &made);
-
-	if (rc == 0)
-		*chunk = chunk_admit(device, bytes, made);
-	health_leave(device);
-	return rc;
+	return chunk_make(device, bytes, -1, chunk);
 }
 
 int chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
 {
-	struct chunk *made;
-
-	if (!bytes || bytes % CHUNK_ALIGN)
-		return -EINVAL;
-	if (!health_enter(device))
-		return -EIO;
-	int rc = device->backend->ops->chunk_import(device, bytes, fd, &made);
-
-	if (rc == 0)
-		*chunk = chunk_admit(device, bytes, made);
-	health_leave(device);
-	return rc;
+	return bytes && bytes % CHUNK_ALIGN == 0 && fd >= 0 ? chunk_make(device, bytes, fd, chunk)
+							    : -EINVAL;
 }
 
 void chunk_free(struct chunk *chunk)
@@ -271,7 +263,7 @@ void chunk_free(struct chunk *chunk)
 		return;
 	}
 	bar_drop(chunk);
-	brlock_destroy(&chunk->bar_guard);
+	brlock_destroy(&chunk->bar_use_lock);
 	health_remove(chunk);
 	device->backend->ops->chunk_free(chunk);
 	health_leave(device);

@@ -31,7 +31,7 @@
 enum backend_kind { BACKEND_AUTO, BACKEND_CUDA, BACKEND_HOST };
 
 /* Ways to a CPU mapping of device memory (BAR1), in the order in which BAR_AUTO tries them. */
-enum bar_provider { BAR_AUTO, BAR_DMABUF, BAR_GDRCOPY, BAR_VULKAN, BAR_OFF, BAR_DIRECT };
+enum bar_provider { BAR_AUTO, BAR_DMABUF, BAR_GDRCOPY, BAR_VULKAN, BAR_OFF };
 
 struct backend_config {
 	enum backend_kind kind;
@@ -92,8 +92,8 @@ struct chunk {
 	atomic_bool lost;   /* the bytes could not be read after a reset: -EIO */
 	atomic_bool handed_out; /* another process may have the chunk mapped; set and read by fs/ */
 	struct chunk *prev, *next, *next_dropped; /* health.c */
-	_Atomic(void *) bar;	    /* CPU address of the mapping, or NULL; used under bar_guard */
-	struct brlock bar_guard;    /* read-locked: in use; write-locked: being removed */
+	_Atomic(void *) bar; /* CPU address of the mapping, or NULL; used under bar_use_lock */
+	struct brlock bar_use_lock; /* read-locked: in use; write-locked: being removed */
 	_Atomic uint32_t bar_heat;  /* unmapped: small accesses so far; mapped: used lately */
 	_Atomic uint8_t bar_policy; /* enum map_policy */
 	atomic_bool bar_refused;    /* mapping failed once: do not try again */
@@ -115,10 +115,6 @@ struct copier {
 	bool enqueued;		       /* copy.c: DMA was enqueued since the last wait */
 };
 
-/* The descriptors that chunk_export gives: a handle of CUDA's VMM, or a memfd that a process maps.
- */
-enum export_kind { EXPORT_VMM, EXPORT_MEMFD };
-
 /* The functions of a provider. dma_* enqueue a copy on the copier. Host memory passed to them is
  * either in a range registered with pin or any other memory; the provider stages the latter and
  * returns when the bytes are copied. wait returns when all enqueued copies are complete and visible
@@ -126,7 +122,9 @@ enum export_kind { EXPORT_VMM, EXPORT_MEMFD };
  * wait or earlier. */
 struct backend_ops {
 	const char *name;
-	enum export_kind export_kind;
+	/* The GPUs are simulated in system memory: chunk_export gives a memfd that a process maps,
+	 * else a handle of CUDA's VMM. */
+	bool simulated;
 	int (*open)(const struct backend_config *config, struct backend **backend);
 	void (*close)(struct backend *backend); /* all chunks and copiers are freed */
 
@@ -190,10 +188,9 @@ struct backend_ops {
 int backend_open(const struct backend_config *config, struct backend **backend);
 void backend_close(struct backend *backend);
 
-/* Whether the GPUs are simulated in system memory. */
 static inline bool backend_is_host(const struct backend *backend)
 {
-	return backend->ops->export_kind == EXPORT_MEMFD;
+	return backend->ops->simulated;
 }
 
 /* For providers: the GPUs of 0..available-1 that list ("0", "0,2", "0-3"; NULL: all) selects,

@@ -25,7 +25,7 @@ struct bar_cache {
 	struct device *device;
 	_Atomic uint64_t budget; /* read by every access through the BAR, unlike the fields below */
 	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t mapped, maps, evictions;
-	/* Held while a mapping is made or removed. Taken before any chunk's bar_guard. */
+	/* Held while a mapping is made or removed. Taken before any chunk's bar_use_lock. */
 	pthread_mutex_t lock;
 	struct chunk *evictable; /* mapped chunks that are not persistent; a clock, with its hand at
 				    the head */
@@ -60,9 +60,9 @@ static bool is_persistent(struct chunk *chunk)
 /* Lock held. Waits for accesses under way; new accesses find no mapping. */
 static void chunk_unmap(struct bar_cache *cache, struct chunk *chunk)
 {
-	brlock_write_lock(&chunk->bar_guard);
+	brlock_write_lock(&chunk->bar_use_lock);
 	void *address = atomic_exchange(&chunk->bar, NULL);
-	brlock_write_unlock(&chunk->bar_guard);
+	brlock_write_unlock(&chunk->bar_use_lock);
 
 	if (!is_persistent(chunk))
 		DL_DELETE2(cache->evictable, chunk, bar_prev, bar_next);
@@ -175,7 +175,7 @@ static bool chunk_wants_mapping(struct chunk *chunk, enum bar_want want)
 	return (before + 1ULL) * SAVED_NS >= cost;
 }
 
-/* Maps the chunk if necessary and read-locks bar_guard. An automatic mapping does not wait while
+/* Maps the chunk if necessary and read-locks bar_use_lock. An automatic mapping does not wait while
  * another chunk is mapped: DMA is faster. */
 static void *chunk_map_and_lock(struct chunk *chunk, enum bar_want want, brlock_token *token)
 {
@@ -193,7 +193,7 @@ static void *chunk_map_and_lock(struct chunk *chunk, enum bar_want want, brlock_
 	}
 	/* Read-locked before the cache's lock is released, so that no eviction comes in between. */
 	if (address)
-		*token = brlock_read_lock(&chunk->bar_guard);
+		*token = brlock_read_lock(&chunk->bar_use_lock);
 	pthread_mutex_unlock(&cache->lock);
 	return address;
 }
@@ -213,13 +213,13 @@ void *bar_acquire(struct chunk *chunk, enum bar_want want, brlock_token *token)
 	if (!cache || atomic_load_explicit(&cache->budget, memory_order_relaxed) < chunk->bytes)
 		return NULL;
 
-	*token = brlock_read_lock(&chunk->bar_guard);
+	*token = brlock_read_lock(&chunk->bar_use_lock);
 	void *address = atomic_load_explicit(&chunk->bar, memory_order_acquire);
 	if (address) {
 		chunk_mark_used(chunk);
 		return address;
 	}
-	brlock_read_unlock(&chunk->bar_guard, *token);
+	brlock_read_unlock(&chunk->bar_use_lock, *token);
 
 	if (atomic_load_explicit(&chunk->bar_refused, memory_order_relaxed) ||
 	    !chunk_wants_mapping(chunk, want))
@@ -229,7 +229,7 @@ void *bar_acquire(struct chunk *chunk, enum bar_want want, brlock_token *token)
 
 void bar_release(struct chunk *chunk, brlock_token token)
 {
-	brlock_read_unlock(&chunk->bar_guard, token);
+	brlock_read_unlock(&chunk->bar_use_lock, token);
 	if (atomic_load_explicit(&chunk->bar_policy, memory_order_relaxed) == MAP_TRANSIENT)
 		bar_drop(chunk);
 }

@@ -72,7 +72,7 @@ void health_free_dropped(struct device *device)
 
 	while ((chunk = dropped_pop(&device->health))) {
 		bar_drop_alone(chunk);
-		brlock_destroy(&chunk->bar_guard);
+		brlock_destroy(&chunk->bar_use_lock);
 		device->backend->ops->chunk_free(chunk);
 	}
 }

@@ -22,7 +22,7 @@ struct pool_usage {
 	uint64_t chunks, shared_chunks;
 };
 
-/* Is told of each chunk. made gives the chunk an id (not 0) before the chunk has content, and its
+/* Called for each chunk. made gives the chunk an id (not 0) before the chunk has content, and its
  * error becomes the allocation's; gone is called before the chunk is freed. Any thread, without the
  * pool's lock. */
 struct pool_watch {

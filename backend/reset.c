@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <utlist.h>
 
 #include "backend/backend.h"
@@ -116,13 +115,10 @@ static int64_t device_check(struct resetter *resetter, struct device *device,
 /* lock is held. */
 static void resetter_sleep(struct resetter *resetter, int64_t due)
 {
-	struct timespec until = {.tv_sec = (time_t)(due / 1000),
-				 .tv_nsec = (long)(due % 1000) * 1000000};
-
 	if (due == NEVER)
 		pthread_cond_wait(&resetter->changed, &resetter->lock);
 	else
-		pthread_cond_timedwait(&resetter->changed, &resetter->lock, &until);
+		clock_cond_wait(&resetter->changed, &resetter->lock, due * CLOCK_MS);
 }
 
 static void *reset_thread_main(void *pointer)
@@ -164,17 +160,13 @@ void reset_wake(struct backend *backend)
 int reset_start(struct backend *backend, const struct reset_watch *watch)
 {
 	struct resetter *resetter = &backend->resetter;
-	pthread_condattr_t clock;
 
 	if (!backend->ops->reset)
 		return 0;
 	resetter->watch = *watch;
 	resetter->ending = false;
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_mutex_init(&resetter->lock, NULL);
-	pthread_cond_init(&resetter->changed, &clock);
-	pthread_condattr_destroy(&clock);
+	pthread_cond_init(&resetter->changed, NULL);
 	atomic_store(&resetter->running, true);
 	int error = pthread_create(&resetter->thread, NULL, reset_thread_main, backend);
 

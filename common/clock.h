@@ -5,10 +5,12 @@
 #ifndef COMMON_CLOCK_H
 #define COMMON_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
 #define CLOCK_SECOND INT64_C(1000000000)
+#define CLOCK_MS     INT64_C(1000000)
 
 static inline int64_t clock_ns_of(clockid_t clock)
 {
@@ -30,12 +32,20 @@ static inline int64_t clock_us(void)
 
 static inline int64_t clock_ms(void)
 {
-	return clock_ns() / 1000000;
+	return clock_ns() / CLOCK_MS;
 }
 
 static inline int64_t clock_seconds(void)
 {
 	return clock_ns() / CLOCK_SECOND;
+}
+
+/* Waits on the condition until a time of clock_ns: 0, or ETIMEDOUT. */
+static inline int clock_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until)
+{
+	struct timespec time = {.tv_sec = until / CLOCK_SECOND, .tv_nsec = until % CLOCK_SECOND};
+
+	return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &time);
 }
 
 #endif

@@ -18,7 +18,6 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/log_limit.h"
 #include "common/utf8.h"
 
 #define PREFIX	  "gpumemfs: "
@@ -26,6 +25,9 @@
 
 /* Room for the longest path and some words. */
 #define LINE_BYTES (PATH_MAX + 512)
+
+/* What a line costs, in ns. */
+#define COST ((int64_t)LOG_LIMIT_SECONDS * 1000000000)
 
 static _Atomic enum log_level threshold = LOG_LEVEL_INFO;
 static atomic_uint log_targets = LOG_TO_TERMINAL;
@@ -118,6 +120,39 @@ struct log_caller log_caller_change(struct log_caller next)
 void log_caller_set(uid_t uid)
 {
 	log_caller_change((struct log_caller){true, uid});
+}
+
+static struct log_limit_user *user_of(struct log_limit *limit, uid_t uid, int64_t now)
+{
+	struct log_limit_user *oldest = &limit->users[0];
+
+	for (unsigned i = 0; i < LOG_LIMIT_USERS; i++) {
+		struct log_limit_user *user = &limit->users[i];
+
+		if (user->used && user->uid == uid)
+			return user;
+		if (oldest->used && (!user->used || user->asked < oldest->asked))
+			oldest = user;
+	}
+	*oldest = (struct log_limit_user){.used = true, .uid = uid, .paid_until = now};
+	return oldest;
+}
+
+bool log_limit_take(struct log_limit *limit, uid_t uid, int64_t now, uint64_t *left_out)
+{
+	struct log_limit_user *user = user_of(limit, uid, now);
+
+	user->asked = now;
+	if (user->paid_until < now)
+		user->paid_until = now;
+	if (user->paid_until + COST > now + LOG_LIMIT_BURST * COST) {
+		user->left_out++;
+		return false;
+	}
+	user->paid_until += COST;
+	*left_out = user->left_out;
+	user->left_out = 0;
+	return true;
 }
 
 /* Whether the thread's user may log another line. */

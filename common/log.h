@@ -7,6 +7,7 @@
 #define COMMON_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
@@ -30,8 +31,8 @@ int log_level_parse(const char *name, enum log_level *level);
 const char *log_level_name(enum log_level level);
 bool log_enabled(enum log_level level);
 
-/* The user with the request that the thread serves. A user's warnings are limited (log_limit.h);
- * warnings of a thread without a request are not. */
+/* The user with the request that the thread serves. A user's warnings are limited (struct
+ * log_limit); warnings of a thread without a request are not. */
 struct log_caller {
 	bool known;
 	uid_t uid;
@@ -54,5 +55,29 @@ void log_caller_error(const char *format, ...) __attribute__((format(printf, 1, 
 		if (log_enabled(LOG_LEVEL_DEBUG))                                                  \
 			log_write(LOG_LEVEL_DEBUG, __VA_ARGS__);                                   \
 	} while (0)
+
+/* Limits the warnings caused by a user's requests: a burst, then a line every few seconds, so a
+ * loop of refused requests does not fill the disk or hide other lines. The caller locks. */
+#define LOG_LIMIT_BURST	  20
+#define LOG_LIMIT_SECONDS 3
+
+/* With more users at a time, a new user takes the entry of the user with the oldest line. */
+#define LOG_LIMIT_USERS 64
+
+struct log_limit_user {
+	bool used;
+	uid_t uid;
+	int64_t paid_until; /* ns: each line costs LOG_LIMIT_SECONDS */
+	int64_t asked;	    /* ns: the user's latest line */
+	uint64_t left_out;  /* since the last line that was logged */
+};
+
+struct log_limit {
+	struct log_limit_user users[LOG_LIMIT_USERS];
+};
+
+/* Whether the user may log another line at this time (CLOCK_MONOTONIC, ns). *left_out: how many of
+ * the user's lines were left out before. */
+bool log_limit_take(struct log_limit *limit, uid_t uid, int64_t now, uint64_t *left_out);
 
 #endif

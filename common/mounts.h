@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which file systems are mounted where, from /proc/self/mountinfo, and unmounting. */
+/* Which file systems are mounted where, from /proc/self/mountinfo, and unmounting. For the daemon,
+ * the library and the command. */
 #ifndef COMMON_MOUNTS_H
 #define COMMON_MOUNTS_H
 
@@ -8,11 +9,26 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* Whether a file system of a type beginning with fstype_prefix ("": any type) is mounted on path,
- * an absolute path without symbolic links. False if the table cannot be read. */
-bool mountinfo_is_mounted(const char *path, const char *fstype_prefix);
+/* The fields of a line. The pointers point into the line; escapes are resolved in root and
+ * mountpoint. */
+struct mount_line {
+	dev_t device;
+	char *root, *mountpoint;
+	char *options;	     /* of the mount */
+	char *type;	     /* NULL: the line ends before */
+	char *super_options; /* of the file system; NULL: the line ends before */
+};
 
-/* The same in an open table. Lines that do not have proc(5)'s form are ignored. */
+/* Splits the line in place. False: the line does not have the form of proc(5). */
+bool mount_line_parse(char *text, struct mount_line *line);
+
+/* Replaces every \ooo (three octal digits, at most \377) by its byte, in place; the kernel writes
+ * blanks, tabs, newlines and backslashes so. Gives the text. */
+char *octal_unescape(char *text);
+
+/* Whether the open table names a file system of a type beginning with fstype_prefix ("": any type)
+ * on path, an absolute path without symbolic links. Lines that do not have proc(5)'s form are
+ * ignored. */
 bool mountinfo_find(FILE *table, const char *path, const char *fstype_prefix);
 
 /* Whether the table has a mount of the device. Reads the open table from the start; no free

@@ -3,8 +3,6 @@
 #include "common/number.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,20 +86,6 @@ int parse_size_or_percent(const char *text, uint64_t whole, uint64_t *bytes)
 	/* In two parts, because whole * percent may overflow. */
 	*bytes = whole / 100 * percent + whole % 100 * percent / 100;
 	return 0;
-}
-
-char *format_size(uint64_t bytes, char text[FORMAT_SIZE_MAX])
-{
-	unsigned unit = 0;
-	while (bytes && bytes % 1024 == 0 && unit < strlen(suffixes)) {
-		bytes /= 1024;
-		unit++;
-	}
-	if (unit)
-		snprintf(text, FORMAT_SIZE_MAX, "%" PRIu64 "%c", bytes, suffixes[unit - 1]);
-	else
-		snprintf(text, FORMAT_SIZE_MAX, "%" PRIu64, bytes);
-	return text;
 }
 
 bool version_at_least(const char *version, unsigned major, unsigned minor)

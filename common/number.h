@@ -19,11 +19,6 @@ int parse_size(const char *text, uint64_t *bytes);
 /* As parse_size, or N% (0 to 100) of whole. */
 int parse_size_or_percent(const char *text, uint64_t whole, uint64_t *bytes);
 
-/* Writes bytes in the shortest exact form (4K, 2M, 1G, 123): at most FORMAT_SIZE_MAX bytes with the
- * NUL. */
-#define FORMAT_SIZE_MAX 24
-char *format_size(uint64_t bytes, char text[FORMAT_SIZE_MAX]);
-
 /* Whether version a.b... is at least major.minor. */
 bool version_at_least(const char *version, unsigned major, unsigned minor);
 

@@ -3,17 +3,14 @@
 /* The protocol by which a process shares the memory of a file with the daemon; used by fs/ and
  * client/. gpumem-protocol(7) describes it for authors of clients in other languages.
  *
- *  1. GPUMEM_IOC_TOKEN on the open file returns a token: a process that can open a file may share
- * it.
- *  2. On a SOCK_SEQPACKET connection to MOUNT/.gpumem/socket the client exchanges the token for a
- *     lease (GPUMEM_MSG_LEASE). The answer is one or more GPUMEM_MSG_LAYOUT messages, with the file
- *     descriptors of their chunks (SCM_RIGHTS), in order.
- *     A daemon without privileges has its socket in another place, which GPUMEM_IOC_SOCKET returns.
+ *  1. A process that can open a file may share the file. The process connects to the
+ *     SOCK_SEQPACKET socket MOUNT/.gpumem/socket, and asks for the key of the connection
+ *     (GPUMEM_MSG_HELLO). A daemon without privileges has its socket in another place, which
+ *     GPUMEM_IOC_SOCKET returns.
+ *  2. GPUMEM_IOC_LEASE on the open file, with the key, makes the daemon send a GPUMEM_MSG_LAYOUT
+ *     message over the connection before the ioctl returns: the first chunks of the file, with
+ *     their file descriptors (SCM_RIGHTS). GPUMEM_MSG_EXTEND requests further chunks.
  *  3. The lease lasts until GPUMEM_MSG_RELEASE or the end of the connection, for any reason.
- *
- * A connected client can save the exchange over the socket: the client asks once for the
- * connection's key (GPUMEM_MSG_HELLO), and GPUMEM_IOC_LEASE on an open file sends the answer over
- * that connection before the ioctl returns.
  *
  * A message is a packet. Integers are in the machine's byte order, because both ends run on the
  * same machine. The daemon closes a connection on which a message of another form arrives. */
@@ -23,16 +20,16 @@
 #include <linux/ioctl.h>
 #include <stdint.h>
 
-#define GPUMEM_PROTOCOL_VERSION 1
+#define GPUMEM_PROTOCOL_VERSION 2
 #define GPUMEM_SOCKET_NAME	".gpumem/socket" /* below the mount */
 
-#define GPUMEM_TOKEN_BYTES   32
-#define GPUMEM_KEY_BYTES     32
-#define GPUMEM_TOKEN_SECONDS 10 /* a token is valid this long, once, for the user that asked */
+#define GPUMEM_KEY_BYTES 32
+/* The daemon closes a connection that has had no lease for this long. */
+#define GPUMEM_CONNECTION_SECONDS 10
 
 /* Most descriptors in a packet: below the kernel's SCM_MAX_FD (253). */
 #define GPUMEM_FDS_MAX 128
-/* Most chunks in a packet; a longer layout takes several. */
+/* Most chunks in a packet. */
 #define GPUMEM_CHUNKS_PER_MESSAGE GPUMEM_FDS_MAX
 /* Leases of a connection, and connections of a user. */
 #define GPUMEM_LEASES_MAX      65536
@@ -43,23 +40,27 @@ enum gpumem_access {
 	GPUMEM_ACCESS_WRITE = 2, /* implies reading */
 };
 
-/* The result of GPUMEM_IOC_TOKEN. EACCES, also from GPUMEM_IOC_LEASE: the file is not open for
- * reading. */
-struct gpumem_token {
+/* The result of GPUMEM_IOC_VERSION, for files of any kind. Clients of version 1 begin with this
+ * call, and report that the versions differ. */
+struct gpumem_version {
 	uint32_t version; /* GPUMEM_PROTOCOL_VERSION of the daemon */
-	uint32_t access;  /* enum gpumem_access, from the flags of the open */
-	uint8_t token[GPUMEM_TOKEN_BYTES];
+	uint8_t reserved[36];
 };
 
-#define GPUMEM_IOC_TOKEN _IOR('g', 0x47, struct gpumem_token)
+#define GPUMEM_IOC_VERSION _IOR('g', 0x47, struct gpumem_version)
 
-/* The argument of GPUMEM_IOC_LEASE. After 0 a GPUMEM_MSG_LAYOUT without GPUMEM_LAYOUT_MORE is on
- * the connection; after an error no message is. EAGAIN: use a token for this file (the file needs a
- * private copy or several packets, or is refused); ESTALE: the user has no connection with the key;
- * EOPNOTSUPP: use tokens for all files of the mount: the daemon can be replaced. */
+/* The argument of GPUMEM_IOC_LEASE. After 0 a GPUMEM_MSG_LAYOUT is on the connection; after an
+ * error no message is. EACCES: the file is not open for reading; EBUSY: another request of the
+ * connection has no answer yet; ESTALE: the user has no connection with the key; EINTR: ask again;
+ * EOPNOTSUPP: another version of the protocol; EMFILE: a limit of leases; ENOSPC, EDQUOT: no room
+ * for a private copy, or to fill holes; EIO.
+ *
+ * The daemon may be replaced while the ioctl waits. The next daemon finds the lease of the killed
+ * daemon by the number of the request, and may send the answer again: a client uses each number
+ * once for a connection, and ignores messages with earlier numbers. */
 struct gpumem_lease_ask {
 	uint32_t version; /* GPUMEM_PROTOCOL_VERSION of the client */
-	uint32_t request; /* for the answer's header */
+	uint32_t request; /* the number of the request, for the answer's header */
 	uint8_t key[GPUMEM_KEY_BYTES];
 };
 
@@ -133,7 +134,6 @@ struct gpumem_dropped {
 #define GPUMEM_IOC_DROP _IOR('g', 0x4c, struct gpumem_dropped)
 
 enum gpumem_message_type {
-	GPUMEM_MSG_LEASE = 1,	/* client: struct gpumem_msg_lease */
 	GPUMEM_MSG_EXTEND = 2,	/* client: struct gpumem_msg_extend */
 	GPUMEM_MSG_RELEASE = 3, /* client: struct gpumem_msg_release */
 	GPUMEM_MSG_HELLO = 4,	/* client: struct gpumem_msg_header alone */
@@ -153,12 +153,8 @@ struct gpumem_msg_header {
 	uint32_t request; /* chosen by the client, repeated in the answer */
 };
 
-struct gpumem_msg_lease {
-	struct gpumem_msg_header header;
-	uint8_t token[GPUMEM_TOKEN_BYTES];
-};
-
-/* For a file that grew: asks for the chunks from first_chunk on, and the present size. */
+/* Asks for the chunks from first_chunk on, and the present size: after GPUMEM_LAYOUT_MORE, and for
+ * a file that grew. */
 struct gpumem_msg_extend {
 	struct gpumem_msg_header header;
 	uint64_t lease;
@@ -177,7 +173,7 @@ enum gpumem_layout_kind {
 };
 
 enum gpumem_layout_flags {
-	GPUMEM_LAYOUT_MORE = 1,	     /* another packet of the same answer follows */
+	GPUMEM_LAYOUT_MORE = 1,	     /* the file has more chunks: GPUMEM_MSG_EXTEND */
 	GPUMEM_LAYOUT_PRIVATE = 2,   /* a copy for the lease alone: no writes are shared */
 	GPUMEM_LAYOUT_READ_ONLY = 4, /* the client must not write: no mechanism prevents it */
 };
@@ -209,8 +205,7 @@ struct gpumem_msg_key {
 
 struct gpumem_msg_error {
 	struct gpumem_msg_header header;
-	int32_t
-	    error; /* errno: EACCES, EBADMSG, ENOENT (no such lease), ENOSPC, EDQUOT, EIO, EMFILE */
+	int32_t error;	   /* errno: ENOENT (no such lease), ENOSPC, EDQUOT, EIO, EMFILE */
 	uint32_t reserved; /* 0 */
 };
 

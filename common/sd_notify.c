@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/descriptors.h"
 #include "common/log.h"
 #include "common/number.h"
 
@@ -34,23 +35,6 @@ static int notify_address(const char *name, struct sockaddr_un *address, socklen
 	return 0;
 }
 
-union control {
-	struct cmsghdr header; /* for alignment */
-	char bytes[CMSG_SPACE(sizeof(int))];
-};
-
-static void notify_attach_fd(struct msghdr *message, union control *control, int fd)
-{
-	message->msg_control = control->bytes;
-	message->msg_controllen = sizeof(control->bytes);
-	struct cmsghdr *head = CMSG_FIRSTHDR(message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-}
-
 static int notify_send_to(const char *name, const char *state, int fd_sent)
 {
 	struct sockaddr_un address;
@@ -70,10 +54,10 @@ static int notify_send_to(const char *name, const char *state, int fd_sent)
 	struct iovec part = {.iov_base = (char *)state, .iov_len = strlen(state)};
 	struct msghdr message = {
 	    .msg_name = &address, .msg_namelen = length, .msg_iov = &part, .msg_iovlen = 1};
-	union control control = {0};
+	union descriptor_control control;
 
 	if (fd_sent >= 0)
-		notify_attach_fd(&message, &control, fd_sent);
+		descriptor_attach(&message, &control, fd_sent);
 	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 

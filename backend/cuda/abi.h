@@ -101,6 +101,8 @@ enum {
 	GM_CU_MEMHOSTREGISTER_READ_ONLY = 8,
 };
 
+typedef enum { GM_CU_STREAM_CAPTURE_STATUS_NONE = 0 } gm_CUstreamCaptureStatus;
+
 typedef enum {
 	GM_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0,
 } gm_CUflushGPUDirectRDMAWritesTarget;
@@ -213,8 +215,11 @@ typedef struct {
 	X(REQUIRED, cuCtxGetDevice, cuCtxGetDevice, (gm_CUdevice *device)) \
 	X(REQUIRED, cuCtxPushCurrent, cuCtxPushCurrent_v2, (gm_CUcontext context)) \
 	X(REQUIRED, cuCtxPopCurrent, cuCtxPopCurrent_v2, (gm_CUcontext *context)) \
+	X(REQUIRED, cuCtxSynchronize, cuCtxSynchronize, (void)) \
 	X(REQUIRED, cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, \
 	  (gm_CUdeviceptr *address, void *host, unsigned int flags)) \
+	X(OPTIONAL, cuStreamIsCapturing, cuStreamIsCapturing, \
+	  (gm_CUstream stream, gm_CUstreamCaptureStatus *status)) \
 	X(OPTIONAL, cuFlushGPUDirectRDMAWrites, cuFlushGPUDirectRDMAWrites, \
 	  (gm_CUflushGPUDirectRDMAWritesTarget target, gm_CUflushGPUDirectRDMAWritesScope scope))
 /* clang-format on */

@@ -10,26 +10,19 @@
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 
-/* Best first. */
-static const struct {
-	enum bar_provider provider;
-	const struct bar_way *way;
-} ways[] = {
-    {BAR_DMABUF, &cuda_bar_dmabuf},
-    {BAR_GDRCOPY, &cuda_bar_gdrcopy},
-    {BAR_VULKAN, &cuda_bar_vulkan},
+static const struct bar_way *const ways[BAR_OFF] = {
+    [BAR_DMABUF] = &cuda_bar_dmabuf,
+    [BAR_GDRCOPY] = &cuda_bar_gdrcopy,
+    [BAR_VULKAN] = &cuda_bar_vulkan,
 };
-#define WAYS (sizeof(ways) / sizeof(ways[0]))
 
 void cuda_bar_init(struct cuda_device *device)
 {
 	struct bar_state *bar = &device->bar;
 
 	pthread_mutex_init(&bar->lock, NULL);
-	if (device->cuda->bar == BAR_OFF || device->cuda->bar == BAR_DIRECT) {
-		snprintf(bar->reason, sizeof(bar->reason), "%s",
-			 device->cuda->bar == BAR_OFF ? "turned off (bar=off)"
-						      : "a GPU has no direct mapping (bar=direct)");
+	if (device->cuda->bar == BAR_OFF) {
+		snprintf(bar->reason, sizeof(bar->reason), "turned off (bar=off)");
 		atomic_store(&bar->probed, true);
 	}
 }
@@ -81,10 +74,10 @@ static int ways_probe(struct cuda_device *device)
 	enum bar_provider wanted = device->cuda->bar;
 	char why[BAR_REASON_MAX] = "";
 
-	for (unsigned i = 0; i < WAYS; i++) {
-		if (wanted != BAR_AUTO && wanted != ways[i].provider)
+	for (enum bar_provider i = BAR_DMABUF; i <= BAR_VULKAN; i++) {
+		if (wanted != BAR_AUTO && wanted != i)
 			continue;
-		int rc = way_try(device, ways[i].way, why);
+		int rc = way_try(device, ways[i], why);
 		if (atomic_load(&device->base.failed))
 			return -EIO;
 		if (rc == -ENOMEM || rc == -ENOSPC)
@@ -93,7 +86,7 @@ static int ways_probe(struct cuda_device *device)
 			break;
 		log_write(wanted == BAR_AUTO ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
 			  "gpu%u: no BAR mappings through %s: %s", device->base.index,
-			  ways[i].way->name, why);
+			  ways[i]->name, why);
 	}
 	if (!atomic_load(&bar->way))
 		snprintf(bar->reason, sizeof(bar->reason), "%.150s",
@@ -214,14 +207,5 @@ const char *cuda_bar_name(struct device *base, const char **why)
 		return "none";
 	}
 	*why = "not probed yet";
-	switch (device->cuda->bar) {
-	case BAR_DMABUF:
-		return "dmabuf";
-	case BAR_GDRCOPY:
-		return "gdrcopy";
-	case BAR_VULKAN:
-		return "vulkan";
-	default:
-		return "auto";
-	}
+	return device->cuda->bar == BAR_AUTO ? "auto" : ways[device->cuda->bar]->name;
 }

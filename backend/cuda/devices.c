@@ -98,7 +98,7 @@ static uint64_t device_bar_bytes(struct cuda_device *device)
 {
 	uint64_t bytes;
 
-	if (device->cuda->bar == BAR_OFF || device->cuda->bar == BAR_DIRECT)
+	if (device->cuda->bar == BAR_OFF)
 		return 0;
 	return nvml_bar_free(device, &bytes) == 0 ? bytes : BAR_BYTES_UNKNOWN;
 }

@@ -90,7 +90,6 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 
 const struct backend_ops backend_cuda_ops = {
     .name = "cuda",
-    .export_kind = EXPORT_VMM,
     .open = cuda_open,
     .close = cuda_close,
     .memory = cuda_memory,

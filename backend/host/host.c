@@ -89,7 +89,7 @@ static uint32_t host_bar_cost(struct device *device)
 
 const struct backend_ops backend_host_ops = {
     .name = "host",
-    .export_kind = EXPORT_MEMFD,
+    .simulated = true,
     .open = host_open,
     .close = host_close,
     .memory = host_memory,

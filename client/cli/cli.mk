@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 #
-# gpumem, the command. It needs the daemon's files and attributes, and nothing of its code; libgpumem is in it.
+# gpumem, the command. The command uses the daemon's files and attributes but none of its code, and contains
+# libgpumem.
 
 CLI_SOURCES  := $(wildcard client/cli/*.c client/cli/*/*.c)
 CLI_OBJECTS  := $(CLI_SOURCES:%.c=$(OUT)/obj/%.o)
@@ -11,14 +12,14 @@ CLI_ARCHIVE  := $(OUT)/libgpumem-cli.a
 CLI_LIBS     := $(JANSSON_LIBS) $(shell pkg-config --libs ncursesw 2>/dev/null) -lpthread -ldl
 CLI_BIN       = $(DESTDIR)$(PREFIX)/bin
 CLI_BASH      = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-# Debian's zsh looks for those of packages in vendor-completions instead.
+# Debian's zsh searches vendor-completions for the completions of packages.
 ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 CLI_ZSH       = $(DESTDIR)$(ZSH_COMPLETIONS)
 CLI_FISH      = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 $(CLI_OBJECTS): private CPPFLAGS += -DGPUMEM_VERSION='"$(CLIENT_VERSION)"'
 
-# It has the kernel's text in it.
+# The object contains the text of the GPU kernel.
 $(OUT)/obj/client/cli/verify/tree_ptx.o: client/cli/verify/tree.ptx
 
 .PHONY: cli install-cli uninstall-cli
@@ -27,7 +28,7 @@ all: cli
 mount-programs: cli
 every-object: $(CLI_OBJECTS)
 
-# Of common/, what the command needs.
+# The sources of common/ that the command needs.
 CLI_COMMON := $(addprefix $(OUT)/obj/common/,attributes.o utf8.o closest.o)
 
 $(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o $(CLI_COMMON) $(CLIENT_ARCHIVE)

@@ -65,12 +65,10 @@ static int packet_check_header(const struct client_packet *packet, uint32_t requ
 	return 0;
 }
 
-/* The meaning of an error packet's errno for a program that opened a file. */
+/* The meaning of the daemon's errno for a program that opened a file. */
 static const char *refusal_text(int error)
 {
 	switch (error) {
-	case EACCES:
-		return "the token was not accepted";
 	case EPERM:
 		return "readers are not trusted with the file's memory any more: open it again";
 	case ENOENT:
@@ -90,6 +88,13 @@ static const char *refusal_text(int error)
 	}
 }
 
+int client_refused(int error)
+{
+	const char *why = refusal_text(error);
+
+	return client_fail(error, "the daemon refuses: %s", why ? why : strerror(error));
+}
+
 static int packet_check_error(const struct client_packet *packet)
 {
 	const struct gpumem_msg_error *message = &packet->u.error;
@@ -97,9 +102,7 @@ static int packet_check_error(const struct client_packet *packet)
 	if (packet->bytes != sizeof(*message) || packet->n_fds || message->reserved ||
 	    message->error < 1 || message->error > ERRNO_MAX)
 		return packet_malformed("invalid error");
-	const char *why = refusal_text(message->error);
-	return client_fail(message->error, "the daemon refuses: %s",
-			   why ? why : strerror(message->error));
+	return client_refused(message->error);
 }
 
 static int packet_check_fields(const struct gpumem_msg_layout *message, size_t bytes)
@@ -114,7 +117,7 @@ static int packet_check_fields(const struct gpumem_msg_layout *message, size_t b
 	    message->size > INT64_MAX)
 		return packet_malformed("invalid value of a field");
 	if (message->flags & GPUMEM_LAYOUT_MORE && message->n_chunks == 0)
-		return packet_malformed("no chunks, but more to follow");
+		return packet_malformed("no chunks, but the file has more");
 	if (message->kind == GPUMEM_KIND_HOST &&
 	    (message->flags & GPUMEM_LAYOUT_MORE || message->first_chunk > 1 ||
 	     message->n_chunks > 1 - message->first_chunk))

@@ -13,12 +13,13 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/core/private_fd.h"
 #include "client/core/process.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/descriptors.h"
 
 /* How a descriptor gets from the program's table into the thread's. The library keeps no descriptor
  * open for this in the program's table, because the program may close any. The thread listens at a
@@ -136,10 +137,7 @@ static bool peer_is_this_process(int fd)
 
 static int fd_receive(int connection)
 {
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
+	union descriptor_control control;
 	char byte;
 	struct iovec part = {&byte, 1};
 	struct msghdr message = {.msg_iov = &part,
@@ -150,9 +148,9 @@ static int fd_receive(int connection)
 
 	if (syscall(SYS_recvmsg, connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
 		return -errno;
-	if (message.msg_controllen < CMSG_LEN(sizeof(fd)) || control.head.cmsg_type != SCM_RIGHTS)
+	if (message.msg_controllen < CMSG_LEN(sizeof(fd)) || control.header.cmsg_type != SCM_RIGHTS)
 		return -EMFILE;
-	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+	memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
 	return fd;
 }
 
@@ -249,18 +247,11 @@ static int job_run(struct job *todo)
 
 static int fd_send(int connection, int fd)
 {
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.bytes = {0}};
+	union descriptor_control control;
 	struct iovec part = {"", 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = &control,
-				 .msg_controllen = CMSG_LEN(sizeof(fd))};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
-	control.head = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
-	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+	descriptor_attach(&message, &control, fd);
 	return sendmsg(connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
@@ -272,7 +263,7 @@ static int job_do_nothing(int fd, void *argument)
 }
 
 /* Under calls. The packet waits in the queue, so caller and thread never wait for each other. If
- * other processes have filled the queue, a job that receives nothing empties the queue. */
+ * other processes have filled the queue, a job without a result empties the queue. */
 static int job_run_with_fd(struct job *todo, int fd)
 {
 	int rc = -EAGAIN;
@@ -296,15 +287,13 @@ static int job_run_with_fd(struct job *todo, int fd)
 /* Under calls. */
 static int job_run_first(struct job *first)
 {
-	struct timespec end;
+	int64_t end = clock_ns() + START_S * CLOCK_SECOND;
 
-	clock_gettime(CLOCK_REALTIME, &end);
-	end.tv_sec += START_S;
 	scoped_lock(&lock);
 	job = first;
 	pthread_cond_broadcast(&changed);
 	while (job)
-		if (pthread_cond_timedwait(&changed, &lock, &end) == ETIMEDOUT)
+		if (clock_cond_wait(&changed, &lock, end) == ETIMEDOUT)
 			return -ETIMEDOUT;
 	return first->rc;
 }

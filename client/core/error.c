@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/core/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -20,4 +21,12 @@ int client_fail(int error, const char *format, ...)
 const char *client_error_text(void)
 {
 	return text;
+}
+
+int client_errno_return(int rc)
+{
+	if (rc >= 0)
+		return 0;
+	errno = -rc;
+	return -1;
 }

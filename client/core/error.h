@@ -10,4 +10,7 @@ int client_fail(int error, const char *format, ...) __attribute__((format(printf
 
 const char *client_error_text(void);
 
+/* What a public function returns after rc, 0 or more or -errno: 0, or -1 with errno. */
+int client_errno_return(int rc);
+
 #endif

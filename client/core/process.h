@@ -32,7 +32,7 @@ struct client_fork_handler {
 };
 
 /* Has the handler called in each child from now on. A module calls this before it makes the first
- * state that a child must not use; each further call does nothing. */
+ * state that a child must not use; each further call has no effect. */
 void client_fork_handler_register(struct client_fork_handler *handler);
 
 #endif

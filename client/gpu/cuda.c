@@ -100,6 +100,6 @@ int client_cuda_find(const struct client_cuda *cuda, const uint8_t uuid[16], gm_
 	}
 	return client_fail(ENXIO,
 			   "the file's GPU (GPU-%02x%02x%02x%02x-...) is not visible to this "
-			   "process; is it left out of CUDA_VISIBLE_DEVICES?",
+			   "process: check CUDA_VISIBLE_DEVICES",
 			   uuid[0], uuid[1], uuid[2], uuid[3]);
 }

@@ -126,25 +126,26 @@ static int devices_find(const struct client_cuda *cuda, const struct client_layo
 	return 0;
 }
 
-static int range_reserve(struct device_map *map, const struct client_layout *layout)
+/* wanted: bytes that the caller cannot do without, or 0. */
+static int range_reserve(struct device_map *map, const struct client_layout *layout, size_t wanted)
 {
-	size_t room = client_range_room(layout->bytes);
+	size_t least = wanted > layout->bytes ? wanted : layout->bytes;
+	size_t room = wanted ? least : client_range_room(layout->bytes);
 
 	gm_CUresult result = map->head.cuda->cu.cuMemAddressReserve(&map->base, room, 0, 0, 0);
 	if (result != GM_CUDA_SUCCESS) {
-		room = layout->bytes;
+		room = least;
 		result = map->head.cuda->cu.cuMemAddressReserve(&map->base, room, 0, 0, 0);
 	}
 	if (result == GM_CUDA_ERROR_OUT_OF_MEMORY)
-		return client_fail(ENOMEM, "no GPU address space for a file of %llu bytes",
-				   (unsigned long long)layout->size);
+		return client_fail(ENOMEM, "no GPU address space for %zu bytes", least);
 	map->reserved = room;
 	return client_cuda_result(map->head.cuda, result, "cuMemAddressReserve");
 }
 
-static int device_map_new(struct device_map *map, const struct client_layout *layout)
+static int device_map_new(struct device_map *map, const struct client_layout *layout, size_t wanted)
 {
-	int rc = range_reserve(map, layout);
+	int rc = range_reserve(map, layout, wanted);
 	if (rc < 0)
 		return rc;
 	rc = chunks_map(map, layout);
@@ -161,7 +162,7 @@ static int device_map_create(struct client_device_map *map, const struct client_
 	if (!made)
 		return client_fail(ENOMEM, "no memory");
 	*made = (struct device_map){.head = {.cuda = cuda}, .devices = devices};
-	int rc = device_map_new(made, layout);
+	int rc = device_map_new(made, layout, map->room);
 	if (rc < 0)
 		free(made);
 	else

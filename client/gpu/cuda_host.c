@@ -178,7 +178,8 @@ int cuda_host_extend(struct client_host_map *map, const struct client_layout *la
 	map->range = state->range;
 	if (rc == 0)
 		return 0;
-	return client_fail(rc == -ENOTSUP ? ENOSPC : -rc, "mapping what the file grew by: %s", why);
+	return client_fail(rc == -ENOTSUP ? ENOSPC : -rc, "mapping the new part of the file: %s",
+			   why);
 }
 
 void cuda_host_unmap(struct client_host_map *map)

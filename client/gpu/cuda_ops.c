@@ -32,6 +32,7 @@ const struct client_gpu_ops client_gpu_cuda = {
     .device_map = cuda_device_map,
     .device_extend = cuda_device_extend,
     .device_unmap = cuda_device_unmap,
+    .device_copy = cuda_device_copy,
     .system_map = cuda_pinned_map,
     .system_extend = cuda_pinned_extend,
     .system_unmap = cuda_pinned_unmap,
@@ -45,4 +46,6 @@ const struct client_gpu_ops client_gpu_cuda = {
     .kernel_open = cuda_kernel_open,
     .kernel_run = cuda_kernel_run,
     .kernel_close = cuda_kernel_close,
+    .device_uuid = cuda_device_uuid,
+    .primary_run = cuda_primary_run,
 };

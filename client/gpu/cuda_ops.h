@@ -18,6 +18,13 @@ int cuda_device_map(struct client_device_map *map, const struct client_layout *l
 int cuda_device_extend(struct client_device_map *map, const struct client_layout *layout);
 int cuda_device_unmap(struct client_device_map *map, const struct client_layout *layout);
 
+/* cuda_copy.c */
+int cuda_device_copy(uint64_t to, uint64_t from, size_t bytes, void *stream);
+
+/* cuda_primary.c */
+int cuda_device_uuid(int number, uint8_t uuid[16]);
+int cuda_primary_run(int number, int (*work)(void *argument), void *argument);
+
 /* cuda_pinned.c */
 int cuda_pinned_map(struct client_device_map *map, const struct client_layout *layout);
 int cuda_pinned_extend(struct client_device_map *map, const struct client_layout *layout);

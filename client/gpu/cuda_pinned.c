@@ -46,8 +46,8 @@ static int pin_address(const struct pinned_map *map, char *at, gm_CUdeviceptr *b
 		return rc;
 	*base = address - (gm_CUdeviceptr)(at - map->range.base);
 	if (map->n_pins && *base != map->base)
-		return client_fail(ENOSPC, "the driver puts what the file grew by elsewhere: unmap "
-					   "it and map it again");
+		return client_fail(ENOSPC, "the driver gives the new part of the file another "
+					   "address: unmap the file and map it again");
 	return 0;
 }
 
@@ -80,13 +80,14 @@ static int pin_add(struct pinned_map *map, const struct client_layout *layout, s
 	return 0;
 }
 
-static int pinned_map_new(struct pinned_map *map, const struct client_layout *layout)
+static int pinned_map_new(struct pinned_map *map, const struct client_layout *layout, size_t wanted)
 {
 	const struct client_cuda *cuda = map->head.cuda;
 
 	int rc = client_cuda_result(cuda, cuda->cuCtxGetCurrent(&map->context), "cuCtxGetCurrent");
 	if (rc == 0)
-		rc = client_range_reserve(&map->range, layout->bytes);
+		rc = client_range_reserve(&map->range,
+					  wanted > layout->bytes ? wanted : layout->bytes);
 	if (rc < 0)
 		return rc;
 	rc = client_range_map(&map->range, layout, client_layout_protection(layout));
@@ -114,7 +115,7 @@ int cuda_pinned_map(struct client_device_map *map, const struct client_layout *l
 	if (!made)
 		return client_fail(ENOMEM, "no memory");
 	*made = (struct pinned_map){.head = {.cuda = cuda}};
-	rc = pinned_map_new(made, layout);
+	rc = pinned_map_new(made, layout, map->room);
 	if (rc < 0)
 		free(made);
 	else

@@ -17,6 +17,7 @@ struct client_device_map {
 	const struct client_gpu_ops *vendor; /* of the driver; NULL: not mapped */
 	uint64_t base;
 	size_t mapped;
+	size_t room; /* set before the mapping: least bytes of addresses to reserve */
 	void *state; /* the vendor's */
 };
 
@@ -50,7 +51,14 @@ struct client_gpu_ops {
 	/* The map is empty afterwards, also after an error. */
 	int (*device_unmap)(struct client_device_map *map, const struct client_layout *layout);
 
-	/* The same three for a layout of system memory. NULL: the implementation has no driver. */
+	/* Copies to an address of any GPU, from an address in a map that the current context's
+	 * device reaches, on a stream of the driver (NULL: the default stream), and waits for the
+	 * stream. No lock. -EBUSY: the stream records a graph, or the
+	 * copy is small and the stream has other work. NULL: there is no driver. */
+	int (*device_copy)(uint64_t to, uint64_t from, size_t bytes, void *stream);
+
+	/* Map, extend and unmap for a layout of system memory. NULL: the implementation has no
+	 * driver. */
 	int (*system_map)(struct client_device_map *map, const struct client_layout *layout);
 	int (*system_extend)(struct client_device_map *map, const struct client_layout *layout);
 	int (*system_unmap)(struct client_device_map *map);
@@ -80,6 +88,14 @@ struct client_gpu_ops {
 	/* Runs the kernel on the blocks from the device address on, and waits for the results. */
 	int (*kernel_run)(void *state, uint64_t address, uint64_t *results);
 	void (*kernel_close)(void *state);
+
+	/* The UUID of the device that the driver gives this number in this process. No lock. NULL:
+	 * as for kernels; so too the next. */
+	int (*device_uuid)(int number, uint8_t uuid[16]);
+	/* Calls work in the primary context of that device. NULL: waits for all work of the
+	 * context.
+	 */
+	int (*primary_run)(int number, int (*work)(void *argument), void *argument);
 };
 
 /* The functions for a kind of memory, which the protocol must have. */

@@ -26,7 +26,6 @@ struct client_connection {
 	int fd;				/* under lock; -1: closed */
 	ino_t socket; /* inode of fd, because programs close descriptors that they do not own */
 	uint32_t requests;	       /* under lock */
-	bool by_token_only;	       /* under lock: the daemon refuses GPUMEM_IOC_LEASE */
 	uint8_t key[GPUMEM_KEY_BYTES]; /* the daemon's name for the connection; never changes */
 };
 
@@ -226,93 +225,80 @@ static int packet_receive(struct client_connection *connection, struct client_pa
 	return rc;
 }
 
-/* After a failure the rest of an answer may follow, so the connection is closed, unless the
- * daemon's answer was a refusal. */
-static int connection_close_on_error(struct client_connection *connection,
-				     const struct client_packet *packet, int rc)
-{
-	if (rc < 0 && (rc == -EPROTO || packet->u.header.type != GPUMEM_MSG_ERROR))
-		connection_close(connection);
-	return rc;
-}
-
 /* Under the connection's lock. If the daemon has ended, so has the lease. */
 static void lease_release(struct client_connection *connection, uint64_t lease)
 {
 	struct gpumem_msg_release request = {.lease = lease};
 	struct client_packet packet;
 
-	packet.u.header.type = 0;
 	if (request_send(connection, &request.header, GPUMEM_MSG_RELEASE, sizeof(request)) < 0)
 		return;
 	int rc = packet_receive(connection, &packet);
 	if (rc == 0)
 		rc = client_answer_done(&packet, request.header.request);
-	connection_close_on_error(connection, &packet, rc);
+	if (rc == -EPROTO)
+		connection_close(connection);
 }
 
-/* A process that has reached its limit of open files loses this file only, not the leases of its
- * other files: the rest of the answer is read, and a new lease is released. */
-static int answer_skip(struct client_connection *connection, struct client_packet *packet,
-		       uint32_t request, uint64_t had_lease)
+/* Adds the chunks of a packet. */
+static int layout_receive_part(struct client_connection *connection, uint32_t request,
+			       struct client_packet *packet, struct client_layout *layout,
+			       bool *more)
 {
-	const struct gpumem_msg_layout *message = &packet->u.layout;
-	int rc = -EMFILE;
-
-	while (rc == 0 || rc == -EMFILE) {
-		if (packet->bytes < sizeof(*message) || message->header.type != GPUMEM_MSG_LAYOUT ||
-		    message->header.request != request)
-			break;
-		if (!(message->flags & GPUMEM_LAYOUT_MORE)) {
-			if (!had_lease)
-				lease_release(connection, message->lease);
-			return client_fail(EMFILE, "too many open files to take the file's chunks: "
-						   "raise the limit (ulimit -n)");
-		}
-		rc = packet_receive(connection, packet);
-		client_packet_close(packet);
-	}
-	connection_close(connection);
-	return client_fail(EPROTO, "invalid answer of the daemon: endless");
+	packet->u.header.type = 0;
+	int rc = packet_receive(connection, packet);
+	return rc == 0 ? client_answer_layout(packet, request, layout, more) : rc;
 }
 
-/* If the first part of an answer came from a daemon that was killed, the next daemon starts the
- * answer again. */
-static void layout_restart(const struct client_packet *packet, struct client_layout *layout,
-			   uint32_t had, uint64_t had_lease)
+/* Requests the chunks behind those of the layout, and gives the number of the request. */
+static int extend_send(struct client_connection *connection, const struct client_layout *layout,
+		       uint32_t *request)
+{
+	struct gpumem_msg_extend message = {.lease = layout->lease,
+					    .first_chunk = layout->n_chunks};
+
+	int rc = request_send(connection, &message.header, GPUMEM_MSG_EXTEND, sizeof(message));
+	*request = message.header.request;
+	return rc;
+}
+
+/* The lease in a packet that could not be used, or 0. */
+static uint64_t packet_lease(const struct client_packet *packet, uint32_t request)
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
 
-	if (packet->bytes < sizeof(*message) || message->header.type != GPUMEM_MSG_LAYOUT ||
-	    message->first_chunk != had || layout->n_chunks == had)
-		return;
-	client_layout_cut(layout, had);
-	layout->lease = had_lease;
+	return message->header.type == GPUMEM_MSG_LAYOUT && packet->bytes >= sizeof(*message) &&
+		       message->header.request == request
+		   ? message->lease
+		   : 0;
 }
 
+/* Receives all chunks. A process that has reached its limit of open files loses this file only, not
+ * the leases of its other files: a new lease is released. */
 static int layout_receive(struct client_connection *connection, uint32_t request,
 			  struct client_layout *layout)
 {
+	struct client_layout had = *layout;
 	struct client_packet packet;
-	uint64_t had_lease = layout->lease;
-	uint32_t had = layout->n_chunks;
-	bool more = true;
-	int rc = 0;
+	bool more = false;
 
+	int rc = layout_receive_part(connection, request, &packet, layout, &more);
 	while (rc == 0 && more) {
-		packet.u.header.type = 0;
-		rc = packet_receive(connection, &packet);
+		rc = extend_send(connection, layout, &request);
 		if (rc == 0)
-			layout_restart(&packet, layout, had, had_lease);
-		if (rc == 0)
-			rc = client_answer_layout(&packet, request, layout, &more);
+			rc = layout_receive_part(connection, request, &packet, layout, &more);
 	}
 	if (rc == 0)
 		return 0;
-	client_layout_cut(layout, had);
-	if (rc == -EMFILE && packet.u.header.type == GPUMEM_MSG_LAYOUT)
-		return answer_skip(connection, &packet, request, had_lease);
-	return connection_close_on_error(connection, &packet, rc);
+	uint64_t lease = layout->lease ? layout->lease : packet_lease(&packet, request);
+	client_layout_cut(layout, had.n_chunks);
+	layout->lease = had.lease;
+	layout->size = had.size;
+	if (rc == -EPROTO)
+		connection_close(connection);
+	else if (!had.lease && lease && connection_is_ours(connection))
+		lease_release(connection, lease);
+	return rc;
 }
 
 /* No other thread knows the connection yet. */
@@ -321,7 +307,6 @@ static int key_request(struct client_connection *connection)
 	struct gpumem_msg_header request;
 	struct client_packet packet;
 
-	packet.u.header.type = 0;
 	int rc = request_send(connection, &request, GPUMEM_MSG_HELLO, sizeof(request));
 	if (rc == 0)
 		rc = packet_receive(connection, &packet);
@@ -357,11 +342,8 @@ static int file_device(int fd, dev_t *device)
 	return 0;
 }
 
-enum connect { CONNECT_KNOWN, CONNECT_NEW };
-
-/* Takes a reference to the connection for the file's mount. *connection is NULL if how is
- * CONNECT_KNOWN and there is no connection. */
-static int connection_get(int fd, enum connect how, struct client_connection **connection)
+/* Takes a reference to the connection for the file's mount. */
+static int connection_get(int fd, struct client_connection **connection)
 {
 	dev_t device = 0;
 
@@ -372,7 +354,7 @@ static int connection_get(int fd, enum connect how, struct client_connection **c
 	struct client_connection *found = connection_find(device);
 	if (found) {
 		found->references++;
-	} else if (how == CONNECT_NEW) {
+	} else {
 		client_fork_handler_register(&fork_handler);
 		rc = connection_open(fd, device, &found);
 		if (rc < 0)
@@ -384,54 +366,20 @@ static int connection_get(int fd, enum connect how, struct client_connection **c
 	return 0;
 }
 
-/* Under the connection's lock. */
-static int lease_by_token(struct client_connection *connection, const struct gpumem_token *token,
-			  struct client_layout *layout)
-{
-	struct gpumem_msg_lease request;
-
-	memcpy(request.token, token->token, sizeof(request.token));
-	int rc = request_send(connection, &request.header, GPUMEM_MSG_LEASE, sizeof(request));
-	return rc < 0 ? rc : layout_receive(connection, request.header.request, layout);
-}
-
-/* Asks for a lease by an ioctl on the file, which saves a round trip; by a token if the daemon
- * refuses the ioctl. */
-static int lease_by_ioctl(struct client_connection *connection, int fd, int flags,
-			  struct client_layout *layout)
+static int lease_request(struct client_connection *connection, int fd, int flags,
+			 struct client_layout *layout)
 {
 	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION};
-	struct gpumem_token token;
 
 	scoped_lock(&connection->lock);
 	if (!connection_is_ours(connection))
 		return connection_fail(connection);
 	ask.request = ++connection->requests;
 	memcpy(ask.key, connection->key, sizeof(ask.key));
-	int rc = connection->by_token_only ? -EOPNOTSUPP : client_mount_lease(fd, flags, &ask);
-	if (rc == 0)
-		return layout_receive(connection, ask.request, layout);
+	int rc = client_mount_lease(fd, flags, &ask);
 	if (rc == -ESTALE)
 		return connection_fail(connection);
-	connection->by_token_only = rc == -EOPNOTSUPP;
-	rc = client_mount_token(fd, flags, &token);
-	return rc < 0 ? rc : lease_by_token(connection, &token, layout);
-}
-
-/* Asks for the token first: only the token's error tells a file that is not on gpumemfs from a
- * mount that is not visible. */
-static int lease_first(int fd, int flags, struct client_connection **connection,
-		       struct client_layout *layout)
-{
-	struct gpumem_token token;
-
-	int rc = client_mount_token(fd, flags, &token);
-	if (rc == 0)
-		rc = connection_get(fd, CONNECT_NEW, connection);
-	if (rc < 0)
-		return rc;
-	scoped_lock(&(*connection)->lock);
-	return lease_by_token(*connection, &token, layout);
+	return rc < 0 ? rc : layout_receive(connection, ask.request, layout);
 }
 
 /* A second try is made if the daemon of the connection has ended. */
@@ -443,11 +391,10 @@ int client_connection_lease(int fd, int flags, struct client_connection **connec
 
 	for (unsigned tries = 0; rc == -ENOTCONN && tries < 2; tries++) {
 		*layout = (struct client_layout){0};
-		rc = connection_get(fd, CONNECT_KNOWN, &made);
+		rc = connection_get(fd, &made);
 		if (rc < 0)
 			return rc;
-		rc = made ? lease_by_ioctl(made, fd, flags, layout)
-			  : lease_first(fd, flags, &made, layout);
+		rc = lease_request(made, fd, flags, layout);
 		if (rc < 0)
 			client_connection_put(made);
 	}
@@ -458,12 +405,11 @@ int client_connection_lease(int fd, int flags, struct client_connection **connec
 
 int client_connection_extend(struct client_connection *connection, struct client_layout *layout)
 {
-	struct gpumem_msg_extend request = {.lease = layout->lease,
-					    .first_chunk = layout->n_chunks};
+	uint32_t request;
 
 	scoped_lock(&connection->lock);
-	int rc = request_send(connection, &request.header, GPUMEM_MSG_EXTEND, sizeof(request));
-	return rc < 0 ? rc : layout_receive(connection, request.header.request, layout);
+	int rc = extend_send(connection, layout, &request);
+	return rc < 0 ? rc : layout_receive(connection, request, layout);
 }
 
 ssize_t client_connection_copy(const struct client_connection *connection, uint64_t lease,

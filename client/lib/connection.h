@@ -12,7 +12,7 @@
 
 struct client_connection;
 
-/* Takes a lease for an open file with the rights of flags (client_mount_token). The layout must be
+/* Takes a lease for an open file with the rights of flags (client_mount_lease). The layout must be
  * empty. 0 with a reference to the connection, or -errno. */
 int client_connection_lease(int fd, int flags, struct client_connection **connection,
 			    struct client_layout *layout);

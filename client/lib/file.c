@@ -78,13 +78,16 @@ int client_file_free(struct gpumem *file)
 	int rc = client_file_unmap_device(file);
 	client_layout_cut(&file->layout, 0);
 	client_connection_release(file->connection, file->layout.lease);
+	if (file->pending)
+		client_replace_abandon(file->pending);
+	free(file->pending);
 	close(file->fd);
 	pthread_mutex_destroy(&file->lock);
 	free(file);
 	return rc;
 }
 
-/* Opens an O_PATH file for reading: a token needs such a descriptor. */
+/* Opens an O_PATH file for reading: a lease needs such a descriptor. */
 static int file_reopen(const struct gpumem *file)
 {
 	char path[40];
@@ -113,6 +116,19 @@ int client_file_renew(struct gpumem *file)
 	return rc;
 }
 
+/* If a mapping cannot grow, the other mapping grows all the same. */
+int client_file_extend(struct gpumem *file)
+{
+	int rc = file->connection ? client_connection_extend(file->connection, &file->layout)
+				  : client_file_renew(file);
+	if (rc < 0)
+		return rc;
+	const struct client_gpu_ops *ops = client_file_ops(file);
+	int host = file->host.range.base ? ops->host_extend(&file->host, &file->layout) : 0;
+	rc = file->device.vendor ? ops->device_extend(&file->device, &file->layout) : 0;
+	return rc < 0 ? rc : host;
+}
+
 /* In the child of a fork. Chunks that the child kept open would keep memory that the parent
  * believes free. Mappings by mmap(2) are inherited and stay; mappings of a driver are not the
  * child's to unmap. */
@@ -124,6 +140,10 @@ static void file_forked(struct gpumem *file)
 	if (file->device.vendor)
 		client_file_ops(file)->device_forget(&file->device);
 	client_file_ops(file)->host_forget(&file->host);
+	if (file->pending)
+		client_replace_forget(file->pending);
+	free(file->pending);
+	file->pending = NULL;
 }
 
 static void files_forked(void)

@@ -9,6 +9,7 @@
 #include "client/gpu/gpu.h"
 #include "client/lib/connection.h"
 #include "client/lib/gpumem.h"
+#include "client/lib/replace.h"
 
 struct gpumem {
 	struct gpumem *previous, *next; /* in the list of all files, for fork */
@@ -24,6 +25,7 @@ struct gpumem {
 	struct client_layout layout;
 	struct client_device_map device;
 	struct client_host_map host;
+	struct client_replace *pending; /* until the file has its name; NULL: has a name */
 };
 
 /* Makes a file with a lease. The file owns fd, and a failed call closes fd. 0 or -errno. */
@@ -33,6 +35,9 @@ int client_file_free(struct gpumem *file);
 
 /* Under the file's lock: takes a new lease if the lease is the parent's. */
 int client_file_renew(struct gpumem *file);
+
+/* gpumem_extend, under the file's lock. */
+int client_file_extend(struct gpumem *file);
 
 /* Under the file's lock: 0 or -errno. */
 int client_file_unmap_device(struct gpumem *file);

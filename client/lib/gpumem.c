@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The public functions. Here alone -errno becomes errno. */
+/* The public functions for files. */
 #include "client/lib/gpumem.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include "backend/stream.h"
 #include "client/core/error.h"
 #include "client/core/process.h"
+#include "client/lib/create.h"
 #include "client/lib/drop.h"
 #include "client/lib/file.h"
 #include "common/cleanup.h"
@@ -25,15 +26,7 @@ _Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
 		   (int)GPUMEM_FILE_SIMULATED == (int)GPUMEM_KIND_MEMFD,
 	       "kinds are those of the protocol");
 
-static int errno_return(int rc)
-{
-	if (rc >= 0)
-		return 0;
-	errno = -rc;
-	return -1;
-}
-
-/* Only regular files: an ioctl for a token may have effects on other files. */
+/* Only regular files: an ioctl may have effects on other files. */
 static int file_check(int fd)
 {
 	struct statx st;
@@ -42,7 +35,7 @@ static int file_check(int fd)
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
 		return client_fail(errno, "%s", strerror(errno));
 	if (S_ISDIR(st.stx_mode))
-		return client_fail(EISDIR, "it is a directory");
+		return client_fail(EISDIR, "this is a directory");
 	if (!S_ISREG(st.stx_mode))
 		return client_fail(EINVAL, "it is no regular file");
 	return 0;
@@ -71,7 +64,24 @@ gpumem *gpumem_open(const char *path, int flags)
 	struct gpumem *file = NULL;
 
 	CLIENT_CALL();
-	return errno_return(file_open_path(path, flags, &file)) < 0 ? NULL : file;
+	return client_errno_return(file_open_path(path, flags, &file)) < 0 ? NULL : file;
+}
+
+gpumem *gpumem_create(const char *path, size_t bytes, size_t alignment, mode_t mode, int flags)
+{
+	struct gpumem *file = NULL;
+
+	CLIENT_CALL();
+	return client_errno_return(client_create(path, bytes, alignment, mode, flags, &file)) < 0
+		   ? NULL
+		   : file;
+}
+
+int gpumem_publish(gpumem *file)
+{
+	CLIENT_CALL();
+	scoped_lock(&file->lock);
+	return client_errno_return(client_publish(file));
 }
 
 static int file_drop_leases(const char *path, uint64_t *leases)
@@ -94,7 +104,7 @@ int gpumem_drop_leases(const char *path, uint64_t *leases)
 
 	if (rc == 0 && leases)
 		*leases = dropped;
-	return errno_return(rc);
+	return client_errno_return(rc);
 }
 
 /* An O_PATH descriptor of the same file. */
@@ -128,13 +138,13 @@ gpumem *gpumem_open_fd(int fd)
 	struct gpumem *file = NULL;
 
 	CLIENT_CALL();
-	return errno_return(file_open_descriptor(fd, &file)) < 0 ? NULL : file;
+	return client_errno_return(file_open_descriptor(fd, &file)) < 0 ? NULL : file;
 }
 
 int gpumem_close(gpumem *file)
 {
 	CLIENT_CALL();
-	return file ? errno_return(client_file_free(file)) : 0;
+	return file ? client_errno_return(client_file_free(file)) : 0;
 }
 
 static void info_fill(const struct gpumem *file, struct gpumem_info *info)
@@ -177,7 +187,7 @@ static int file_get_info(struct gpumem *file, struct gpumem_info *info)
 int gpumem_get_info(gpumem *file, struct gpumem_info *info)
 {
 	CLIENT_CALL();
-	return errno_return(file_get_info(file, info));
+	return client_errno_return(file_get_info(file, info));
 }
 
 /* Under the file's lock. */
@@ -214,14 +224,14 @@ static int file_map_device(struct gpumem *file, unsigned long long *address, siz
 int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
 {
 	CLIENT_CALL();
-	return errno_return(file_map_device(file, address, bytes));
+	return client_errno_return(file_map_device(file, address, bytes));
 }
 
 int gpumem_unmap_device(gpumem *file)
 {
 	CLIENT_CALL();
 	scoped_lock(&file->lock);
-	return errno_return(client_file_unmap_device(file));
+	return client_errno_return(client_file_unmap_device(file));
 }
 
 static int file_map_host(struct gpumem *file, void **address, size_t *bytes)
@@ -242,7 +252,7 @@ static int file_map_host(struct gpumem *file, void **address, size_t *bytes)
 int gpumem_map_host(gpumem *file, void **address, size_t *bytes)
 {
 	CLIENT_CALL();
-	return errno_return(file_map_host(file, address, bytes));
+	return client_errno_return(file_map_host(file, address, bytes));
 }
 
 int gpumem_unmap_host(gpumem *file)
@@ -253,25 +263,11 @@ int gpumem_unmap_host(gpumem *file)
 	return 0;
 }
 
-/* If a mapping cannot grow, the other mapping grows all the same. */
-static int file_extend(struct gpumem *file)
-{
-	scoped_lock(&file->lock);
-
-	int rc = file->connection ? client_connection_extend(file->connection, &file->layout)
-				  : client_file_renew(file);
-	if (rc < 0)
-		return rc;
-	const struct client_gpu_ops *ops = client_file_ops(file);
-	int host = file->host.range.base ? ops->host_extend(&file->host, &file->layout) : 0;
-	rc = file->device.vendor ? ops->device_extend(&file->device, &file->layout) : 0;
-	return rc < 0 ? rc : host;
-}
-
 int gpumem_extend(gpumem *file)
 {
 	CLIENT_CALL();
-	return errno_return(file_extend(file));
+	scoped_lock(&file->lock);
+	return client_errno_return(client_file_extend(file));
 }
 
 int gpumem_flush(gpumem *file)

@@ -14,6 +14,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +49,32 @@ GPUMEM_API gpumem *gpumem_open(const char *path, int flags);
  * writing if fd does; fd must be readable. Unlike gpumem_open and gpumem_close, which open and
  * close the file, this function does not touch the process's fcntl(2) locks. */
 GPUMEM_API gpumem *gpumem_open_fd(int fd);
+
+enum gpumem_create_flags {
+	GPUMEM_CREATE_EXCL = 1,	  /* EEXIST if path exists; without the flag the new file replaces
+				     an old file, and keeps the old permissions */
+	GPUMEM_CREATE_PENDING = 2 /* the file has no name before gpumem_publish */
+};
+
+/* Creates a file whose memory is allocated as a whole, of zeros, and opens the file as gpumem_open
+ * does with O_RDWR. mode: the permissions of a new file, less the umask. flags: enum
+ * gpumem_create_flags. An old file is replaced by a rename; a link stays, and the link's target is
+ * replaced. A failed call changes no file.
+ *
+ * alignment: 0, or a power of two up to 2 MiB, to which all mappings of the file are aligned.
+ *
+ * EINVAL: alignment, flags, or path is no regular file. EISDIR: a directory. ENOSPC, EDQUOT: no
+ * room for all bytes. ENOTSUP: path is not on gpumemfs. Also the errors of gpumem_open and of
+ * rename(2). */
+GPUMEM_API gpumem *gpumem_create(const char *path, size_t bytes, size_t alignment, mode_t mode,
+				 int flags);
+
+/* Gives a file of GPUMEM_CREATE_PENDING its name, in one step: other processes see the old file or
+ * all of the new file. A pending file that is closed, or whose process ends, is gone. After a
+ * failure the path is unchanged, and the file remains without a name until gpumem_close. EINVAL:
+ * the file is not pending. EEXIST: GPUMEM_CREATE_EXCL, and path exists by now. Also the errors of
+ * rename(2). */
+GPUMEM_API int gpumem_publish(gpumem *file);
 
 /* Unmaps all mappings and ends the lease. No GPU work and no other thread may still use the
  * mappings. NULL is fine. The handle is freed even on failure: EIO, EBUSY: a mapping that could not
@@ -130,6 +157,72 @@ GPUMEM_API int gpumem_flush(gpumem *file);
  * ENOTSUP: the file is not on gpumemfs. Also the errors of open(2). */
 GPUMEM_API int gpumem_drop_leases(const char *path, uint64_t *leases);
 
+/* An allocator of GPU memory that is a file: other processes can map the allocations of a program.
+ * A range of device addresses is reserved at once; the file grows into the range in steps that
+ * double, up to 1 GiB a step. */
+typedef struct gpumem_arena gpumem_arena;
+
+/* Creates the file, with the permissions 0600, and maps the file as gpumem_map_device does.
+ * reserve: the bytes of device addresses, which limit the file's size; 0: as much as the GPU has
+ * memory. flags: 0, or GPUMEM_CREATE_EXCL; without the flag the file replaces an old file.
+ *
+ * The file is removed by gpumem_arena_close, and at the end of the process that opened the arena,
+ * unless the file was renamed, or its attribute user.gpumem.persist is "restart" or "disk" by then.
+ * A killed process leaves the file behind. A child of fork cannot use the arena.
+ *
+ * EINVAL: flags; no current context. Also the errors of gpumem_create and gpumem_map_device. */
+GPUMEM_API gpumem_arena *gpumem_arena_open(const char *path, size_t reserve, int flags);
+
+/* Allocates bytes for the GPU. alignment: 0 for 512, or a power of two up to 2 MiB. The memory is
+ * not zeroed. The offset in the file is the distance to the arena's lowest address
+ * (gpumem_arena_find).
+ *
+ * ENOSPC: the reserve is used up, or the GPU has no room. EDQUOT. EINVAL: bytes or alignment; in a
+ * child of fork. Also the errors of gpumem_extend. */
+GPUMEM_API int gpumem_arena_alloc(gpumem_arena *arena, size_t bytes, size_t alignment,
+				  unsigned long long *address);
+
+/* Frees an allocation for later allocations: the file does not shrink. No
+ * GPU work may still use the memory. EINVAL: no allocation begins at the address. */
+GPUMEM_API int gpumem_arena_free(gpumem_arena *arena, unsigned long long address);
+
+/* Finds the file and the offset of a device address in any arena of this process. path, of so many
+ * bytes: set to the absolute path as of the open. ENOENT: no arena has the address. ERANGE: path is
+ * too small. */
+GPUMEM_API int gpumem_arena_find(unsigned long long address, char *path, size_t bytes,
+				 uint64_t *offset);
+
+/* Frees all of the arena's memory, unless another process or name holds the file. NULL is fine.
+ * Errors as for gpumem_close. */
+GPUMEM_API int gpumem_arena_close(gpumem_arena *arena);
+
+/* The functions that torch.cuda.memory.CUDAPluggableAllocator takes. device: CUDA's number. */
+struct gpumem_torch {
+	void *(*alloc)(ssize_t size, int device, void *stream);
+	void (*free)(void *address, ssize_t size, int device, void *stream);
+};
+
+/* Opens a pool: an arena for each device, in directory, which is the directory of the device, a
+ * directory below, or the root of a mount with the device. The arena of device is opened at once,
+ * and those of other devices with their first allocation. name: of the files, which must not exist;
+ * NULL: "torch-PROCESS-DEVICE-N" with the first N that is free; and files of this form are removed
+ * if their process was killed.
+ *
+ * functions: set on success, for the life of the pool. alloc gives NULL on failure; free waits for
+ * the device's work. EMFILE: 15 pools are open. ENXIO: directory is of another GPU. Also the errors
+ * of gpumem_arena_open. */
+GPUMEM_API int gpumem_torch_open(const char *directory, const char *name, int device,
+				 struct gpumem_torch *functions);
+
+/* The pool ends with its last allocation, or at once if there is none. EINVAL: no such pool is
+ * open.
+ */
+GPUMEM_API int gpumem_torch_close(const struct gpumem_torch *functions);
+
+/* The functions of a pool in the directory that the environment variable GPUMEM_POOL names. */
+GPUMEM_API void *gpumem_torch_alloc(ssize_t size, int device, void *stream);
+GPUMEM_API void gpumem_torch_free(void *address, ssize_t size, int device, void *stream);
+
 /* The alignment of a tensor in a safetensors file. */
 enum gpumem_place {
 	GPUMEM_ALIGNED = 1,   /* begins at a multiple of the alignment */
@@ -137,23 +230,49 @@ enum gpumem_place {
 	GPUMEM_MISALIGNED = 3 /* cannot be viewed in place */
 };
 
-/* Belongs to the library, with the texts, and is valid during the callback. */
 struct gpumem_tensor {
-	const char *name;  /* UTF-8 */
-	const char *dtype; /* as in the file: "BF16" */
-	uint64_t offset;   /* of its first byte in the new file */
+	const char *name;      /* UTF-8 */
+	const char *dtype;     /* as in the file: "BF16" */
+	const uint64_t *shape; /* rank numbers */
+	uint64_t offset;       /* of its first byte in the file */
 	uint64_t size;
+	uint32_t rank;
 	uint32_t unit;	/* the element size: a viewable tensor begins at a multiple */
 	uint32_t place; /* enum gpumem_place */
 };
 
-struct gpumem_align_result {
-	size_t bytes;	     /* set by the caller: sizeof(struct gpumem_align_result) */
-	uint64_t data_start; /* of the data in the new file */
-	uint64_t aligned;    /* number of tensors that are GPUMEM_ALIGNED */
-	uint64_t viewable;   /* number of GPUMEM_VIEWABLE tensors */
-	uint64_t misaligned; /* number of GPUMEM_MISALIGNED tensors */
+/* An entry of __metadata__. */
+struct gpumem_metadata {
+	const char *key;   /* UTF-8 */
+	const char *value; /* UTF-8 that may contain NULs; a NUL follows the value */
+	size_t value_bytes;
 };
+
+/* The header of a safetensors file. The library allocates headers, and may add members at the end.
+ */
+struct gpumem_safetensors {
+	uint64_t data_start; /* of the data in the file */
+	size_t n_tensors;
+	const struct gpumem_tensor *tensors; /* in the header's order */
+	size_t n_metadata;
+	const struct gpumem_metadata *metadata;
+};
+
+/* Reads the header of a safetensors file and checks every value, because the file may be hostile:
+ * size, depth, numbers and types, duplicate keys, and that the tensors cover the data without holes
+ * or overlaps. The file does not have to be on gpumemfs. fd must be readable; its offset does not
+ * change.
+ *
+ * header: set on success, and valid until gpumem_safetensors_free; no call changes the header. A
+ * tensor's place is GPUMEM_ALIGNED or GPUMEM_MISALIGNED, as for an alignment of 1. A name with a
+ * NUL is refused.
+ *
+ * EINVAL: no safetensors file, or no regular file. EISDIR: a directory. EBADF. ENOMEM. Also the
+ * errors of read(2). */
+GPUMEM_API int gpumem_safetensors_read(int fd, struct gpumem_safetensors **header);
+
+/* NULL is fine. */
+GPUMEM_API void gpumem_safetensors_free(struct gpumem_safetensors *header);
 
 /* Writes the safetensors file source to target, with the header padded by spaces, as the format
  * allows, so that as many tensors as possible can be viewed in place, and as many of these tensors
@@ -167,16 +286,13 @@ struct gpumem_align_result {
  * An existing target keeps its permissions; a new target gets the permissions of source. As with
  * cp, the new file is not synced to a disk.
  *
- * each is called for every tensor, in the header's order, after target was replaced; NULL: no
- * calls. result: the first result->bytes bytes are set on success; NULL is fine.
+ * header: set on success to the header of the new file, which the caller frees; NULL is fine.
  *
- * EINVAL: source is no safetensors file (every value of the header is checked), or no regular file;
- * alignment or result->bytes is wrong; target exists and is no regular file. EISDIR: either is a
- * directory. ENOSPC, EDQUOT: no room for the new file beside the old file. ENOMEM. Also the errors
- * of open(2), read(2), write(2) and rename(2). */
+ * EINVAL: source is no safetensors file, or no regular file; alignment is wrong; target exists and
+ * is no regular file. EISDIR: either is a directory. ENOSPC, EDQUOT: no room for the new file
+ * beside the old file. ENOMEM. Also the errors of open(2), read(2), write(2) and rename(2). */
 GPUMEM_API int gpumem_align(const char *source, const char *target, size_t alignment,
-			    void (*each)(const struct gpumem_tensor *tensor, void *user),
-			    void *user, struct gpumem_align_result *result);
+			    struct gpumem_safetensors **header);
 
 /* The error of this thread's last failed call: a line of text, valid until the next failed call. ""
  * if no call has failed. */

@@ -12,20 +12,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/core/answer.h"
 #include "client/core/error.h"
 #include "client/core/private_fd.h"
 #include "common/cleanup.h"
-#include "common/mount_line.h"
+#include "common/mounts.h"
 #include "common/runtime_dir.h"
 
-static int token_ioctl(int fd, void *token)
-{
-	return ioctl(fd, GPUMEM_IOC_TOKEN, token) < 0 ? -errno : 0;
-}
+struct question {
+	unsigned long request;
+	void *argument;
+};
 
-static int lease_ioctl(int fd, void *ask)
+/* A lease may wait for a long time, and a signal may end the wait. */
+static int question_ask(int fd, void *argument)
 {
-	return ioctl(fd, GPUMEM_IOC_LEASE, ask) < 0 ? -errno : 0;
+	const struct question *question = argument;
+	int rc;
+
+	do {
+		rc = ioctl(fd, question->request, question->argument);
+	} while (rc < 0 && errno == EINTR);
+	return rc < 0 ? -errno : 0;
 }
 
 /* Whether the descriptor has fewer rights than flags asks for. The file is then opened again, which
@@ -34,18 +42,17 @@ static bool descriptor_lacks_rights(int fd, int flags)
 {
 	int has = fcntl(fd, F_GETFL);
 
-	return has >= 0 && flags == O_RDWR && (has & O_ACCMODE) != O_RDWR;
+	return has >= 0 && (has & O_PATH || (flags == O_RDWR && (has & O_ACCMODE) != O_RDWR));
 }
 
-static int file_ioctl(int fd, int flags, int (*ask)(int fd, void *what), void *what)
+/* An ioctl on the file, with the rights of flags. 0 or -errno. */
+static int file_ask(int fd, int flags, unsigned long request, void *argument)
 {
-	return descriptor_lacks_rights(fd, flags) ? client_private_fd(fd, flags, ask, what)
-						  : ask(fd, what);
-}
+	struct question question = {request, argument};
 
-int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
-{
-	return file_ioctl(fd, flags, lease_ioctl, ask);
+	return descriptor_lacks_rights(fd, flags)
+		   ? client_private_fd(fd, flags, question_ask, &question)
+		   : question_ask(fd, &question);
 }
 
 static int mount_fail_ended(void)
@@ -63,50 +70,58 @@ static bool text_is_printable(const char *text)
 	return true;
 }
 
-/* Asks the daemon for the place of its socket: 0, or -errno if the descriptor is not on gpumemfs.
- */
-static int socket_ioctl(int fd, struct gpumem_socket *where)
+static int mount_fail_unshared(const char *why)
 {
-	if (ioctl(fd, GPUMEM_IOC_SOCKET, where) < 0)
-		return -errno;
-	where->text[sizeof(where->text) - 1] = '\0';
-	return text_is_printable(where->text) ? 0 : -EPROTO;
+	return client_fail(ENOTSUP, "the daemon of this mount shares no files: %s", why);
 }
 
-static int mount_fail_unshared(int fd)
+/* Tells why an ioctl on the file failed. */
+static int file_fail(int error)
+{
+	switch (error) {
+	case ENOTTY:
+	case EINVAL:
+	case ENOSYS:
+	case EOPNOTSUPP:
+		return client_fail(ENOTSUP, "the file is not on gpumemfs");
+	case ENOTCONN:
+	case ECONNABORTED:
+		return mount_fail_ended();
+	case EPROTONOSUPPORT:
+		return mount_fail_unshared("its log says why");
+	case EACCES: /* also from opening the file again */
+	case EPERM:
+		return client_fail(error, "the file's lease: %s", strerror(error));
+	default:
+		return client_refused(error);
+	}
+}
+
+int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
+{
+	int rc = file_ask(fd, flags, GPUMEM_IOC_LEASE, ask);
+
+	return rc == 0 || rc == -ESTALE ? rc : file_fail(-rc);
+}
+
+/* Asks the daemon for the place of its socket. */
+static int socket_find(int fd, struct gpumem_socket *where)
+{
+	int rc = file_ask(fd, O_RDONLY, GPUMEM_IOC_SOCKET, where);
+
+	if (rc < 0)
+		return file_fail(-rc);
+	where->text[sizeof(where->text) - 1] = '\0';
+	if (!text_is_printable(where->text))
+		return client_fail(EPROTO, "invalid answer of the daemon: unprintable text");
+	return where->where == GPUMEM_SOCKET_NOWHERE ? mount_fail_unshared(where->text) : 0;
+}
+
+int client_mount_check(int fd)
 {
 	struct gpumem_socket where;
-	bool known = socket_ioctl(fd, &where) == 0 && where.where == GPUMEM_SOCKET_NOWHERE;
 
-	return client_fail(ENOTSUP, "the daemon of this mount shares no files: %s",
-			   known ? where.text : "its log says why");
-}
-
-int client_mount_token(int fd, int flags, struct gpumem_token *token)
-{
-	int rc = file_ioctl(fd, flags, token_ioctl, token);
-
-	if (rc < 0) {
-		switch (-rc) {
-		case ENOTTY:
-		case EINVAL:
-		case ENOSYS:
-		case EOPNOTSUPP:
-			return client_fail(ENOTSUP, "the file is not on gpumemfs");
-		case ENOTCONN:
-		case ECONNABORTED:
-			return mount_fail_ended();
-		case EPROTONOSUPPORT:
-			return mount_fail_unshared(fd);
-		default:
-			return client_fail(-rc, "the file's token: %s", strerror(-rc));
-		}
-	}
-	if (token->version != GPUMEM_PROTOCOL_VERSION)
-		return client_fail(EPROTO,
-				   "the daemon speaks version %u of the protocol, this is %u",
-				   token->version, GPUMEM_PROTOCOL_VERSION);
-	return 0;
+	return socket_find(fd, &where);
 }
 
 int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument)
@@ -167,28 +182,14 @@ static int socket_connect_own(const char *path, dev_t device)
 				     path, name, strerror(-fd));
 }
 
-/* For a file with no visible mount that has a socket. */
-static int socket_connect_elsewhere(int fd)
-{
-	struct gpumem_socket where;
-	struct stat st;
-
-	if (fstat(fd, &st) == 0 && socket_ioctl(fd, &where) == 0 &&
-	    where.where == GPUMEM_SOCKET_IN_DIRECTORY && *where.text == '/')
-		return socket_connect_own(where.text, st.st_dev);
-	return client_fail(ENOTSUP,
-			   "no mount of the file's filesystem with a %s is visible here: "
-			   "bind-mount the whole mount, not a part of it",
-			   GPUMEM_SOCKET_NAME);
-}
-
 static int root_connect(int root, void *unused)
 {
 	(void)unused;
 	return runtime_connect(root, GPUMEM_SOCKET_NAME, 0);
 }
 
-int client_mount_connect(int fd)
+/* Connects by a visible mount of the file's filesystem. */
+static int socket_connect_in_mount(int fd)
 {
 	int rc = client_mount_each(fd, root_connect, NULL);
 
@@ -196,7 +197,10 @@ int client_mount_connect(int fd)
 	case 0:
 		return rc;
 	case ENOENT:
-		return socket_connect_elsewhere(fd);
+		return client_fail(ENOTSUP,
+				   "no mount of the file's filesystem with a %s is visible here: "
+				   "bind-mount the whole mount, not a part of it",
+				   GPUMEM_SOCKET_NAME);
 	case ECONNREFUSED:
 	case ENOTCONN:
 		return mount_fail_ended();
@@ -204,4 +208,17 @@ int client_mount_connect(int fd)
 		return client_fail(rc == -EMFILE ? EMFILE : ENOTCONN, "connecting to %s: %s",
 				   GPUMEM_SOCKET_NAME, strerror(-rc));
 	}
+}
+
+int client_mount_connect(int fd)
+{
+	struct gpumem_socket where;
+	struct stat st;
+
+	int rc = socket_find(fd, &where);
+	if (rc < 0)
+		return rc;
+	if (where.where == GPUMEM_SOCKET_IN_DIRECTORY && *where.text == '/' && fstat(fd, &st) == 0)
+		return socket_connect_own(where.text, st.st_dev);
+	return socket_connect_in_mount(fd);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Finds the daemon of an open file's mount, and asks the daemon for tokens and leases. */
+/* Finds the daemon of an open file's mount, and asks the daemon for leases. */
 #ifndef CLIENT_LIB_MOUNT_H
 #define CLIENT_LIB_MOUNT_H
 
@@ -8,18 +8,18 @@
 
 #include "common/protocol.h"
 
-/* Gets a token for the file with the rights of flags (O_RDONLY, O_RDWR), from the descriptor or
- * from the file opened again. 0; -ENOTSUP: the file is not on gpumemfs; or another -errno. */
-int client_mount_token(int fd, int flags, struct gpumem_token *token);
-
-/* Has the daemon send the file's lease over the connection in ask, with the rights of flags. 0, or
- * -errno without a text. -ESTALE: as GPUMEM_IOC_LEASE says. After any other error the caller may
- * try a token, which gives the text too. */
+/* Has the daemon send the file's lease over the connection in ask, with the rights of flags
+ * (O_RDONLY, O_RDWR), by the descriptor or, if the descriptor is O_PATH or
+ * has fewer rights, by the file opened again. 0; -ESTALE without a text, as
+ * GPUMEM_IOC_LEASE says; or another -errno. */
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask);
+
+/* -ENOTSUP: the file is not on gpumemfs. -ENOTCONN: its daemon has ended. */
+int client_mount_check(int fd);
 
 /* Opens a new connection to the daemon of the file's mount. All mounts of the filesystem that this
  * process sees are tried, because a bind mount of a folder has no socket. Gives the descriptor, or
- * -ENOTCONN, -ENOTSUP. */
+ * -ENOTCONN, -ENOTSUP (also for a file that is not on gpumemfs). */
 int client_mount_connect(int fd);
 
 /* Calls each with the root (O_PATH, lent) of every mount of the file's filesystem that this process

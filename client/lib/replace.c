@@ -29,6 +29,8 @@ static int target_inspect(const char *path, struct client_replace *replace)
 {
 	struct stat st;
 
+	if (replace->kind == CLIENT_REPLACE_NOTHING && lstat(path, &st) == 0)
+		return client_fail(EEXIST, "%s exists", path);
 	replace->exists = stat(path, &st) == 0;
 	if (!replace->exists)
 		return errno == ENOENT ? 0 : path_fail(path);
@@ -76,7 +78,7 @@ static const char *proc_path(int fd, char path[THROUGH_PROC_MAX])
 	return path;
 }
 
-/* Creates the file without a name, so that a killed process leaves nothing behind; only if the file
+/* Creates the file without a name, so that a killed process leaves no file behind; only if the file
  * can get a name later. Gives whether the file was created. */
 static bool file_create_unnamed(mode_t mode, struct client_replace *replace)
 {
@@ -110,9 +112,10 @@ static int file_create(const char *path, mode_t mode, struct client_replace *rep
 	return file_create_unnamed(mode, replace) ? 0 : file_create_beside(path, mode, replace);
 }
 
-int client_replace_begin(const char *path, mode_t mode, struct client_replace *replace)
+int client_replace_begin(const char *path, mode_t mode, enum client_replace_kind kind,
+			 struct client_replace *replace)
 {
-	struct client_replace made = {.fd = -1, .folder = -1};
+	struct client_replace made = {.fd = -1, .folder = -1, .kind = kind};
 	int rc = target_inspect(path, &made);
 
 	if (rc < 0)
@@ -126,9 +129,15 @@ int client_replace_begin(const char *path, mode_t mode, struct client_replace *r
 		rc = file_create(path, made.exists ? S_IRUSR | S_IWUSR : mode & PERMISSIONS, &made);
 	if (rc < 0 && made.folder >= 0)
 		close(made.folder);
-	if (rc == 0)
-		*replace = made;
-	return rc;
+	if (rc < 0)
+		return rc;
+	made.path = strdup(path);
+	if (!made.path) {
+		client_replace_abandon(&made);
+		return client_fail(ENOMEM, "%s: no memory", path);
+	}
+	*replace = made;
+	return 0;
 }
 
 /* Gives an unnamed file its final name, or a name beside if the final name exists. */
@@ -147,7 +156,9 @@ static int file_link(const char *path, struct client_replace *replace)
 		if (linkat(AT_FDCWD, from, replace->folder, to, AT_SYMLINK_FOLLOW) == 0)
 			return 0;
 		*replace->beside = '\0'; /* the name belongs to another file */
-		rc = errno == EEXIST ? beside_choose_name(replace) : path_fail(path);
+		rc = errno == EEXIST && replace->kind == CLIENT_REPLACE_FILE
+			 ? beside_choose_name(replace)
+			 : path_fail(path);
 	}
 	return rc;
 }
@@ -161,8 +172,9 @@ static int file_flush(int fd)
 	return other < 0 ? -1 : close(other);
 }
 
-static int file_put_in_place(const char *path, struct client_replace *replace)
+static int file_put_in_place(struct client_replace *replace)
 {
+	const char *path = replace->path;
 	int rc = 0;
 
 	if (replace->exists && fchmod(replace->fd, replace->mode) < 0)
@@ -173,15 +185,16 @@ static int file_put_in_place(const char *path, struct client_replace *replace)
 		rc = file_link(path, replace);
 	if (rc < 0 || !*replace->beside)
 		return rc;
-	if (renameat(replace->folder, replace->beside, replace->folder, replace->name) < 0)
+	unsigned flags = replace->kind == CLIENT_REPLACE_NOTHING ? RENAME_NOREPLACE : 0;
+	if (renameat2(replace->folder, replace->beside, replace->folder, replace->name, flags) < 0)
 		return path_fail(path);
 	*replace->beside = '\0';
 	return 0;
 }
 
-int client_replace_finish(const char *path, struct client_replace *replace)
+int client_replace_finish(struct client_replace *replace)
 {
-	int rc = file_put_in_place(path, replace);
+	int rc = file_put_in_place(replace);
 
 	client_replace_abandon(replace);
 	return rc;
@@ -193,4 +206,11 @@ void client_replace_abandon(struct client_replace *replace)
 	if (*replace->beside)
 		unlinkat(replace->folder, replace->beside, 0);
 	close(replace->folder);
+	free(replace->path);
+}
+
+void client_replace_forget(struct client_replace *replace)
+{
+	*replace->beside = '\0';
+	client_replace_abandon(replace);
 }

@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* Whether the new file may take the place of an old file. */
+enum client_replace_kind { CLIENT_REPLACE_FILE, CLIENT_REPLACE_NOTHING };
+
 struct client_replace {
 	int fd;		 /* of the new file, to read and write */
 	int folder;	 /* O_PATH */
@@ -16,16 +19,24 @@ struct client_replace {
 	char name[NAME_MAX + 1];
 	bool exists; /* an old file does, and has mode */
 	mode_t mode;
+	enum client_replace_kind kind;
+	char *path; /* as the caller named the file, for errors */
 };
 
 /* Begins to replace the file at path, or the target of a link there. A file that does not exist yet
- * gets mode, less the umask. -EISDIR; -EINVAL: not a regular file; or another -errno. */
-int client_replace_begin(const char *path, mode_t mode, struct client_replace *replace);
+ * gets mode, less the umask. -EISDIR; -EINVAL: not a regular file; -EEXIST: with
+ * CLIENT_REPLACE_NOTHING, the path exists; or another -errno. */
+int client_replace_begin(const char *path, mode_t mode, enum client_replace_kind kind,
+			 struct client_replace *replace);
 
-/* Renames the new file to its place and frees the struct. After an error nothing has changed. */
-int client_replace_finish(const char *path, struct client_replace *replace);
+/* Renames the new file to its place and frees the struct. After an error no file has changed.
+ * -EEXIST: with CLIENT_REPLACE_NOTHING, the path exists by now. */
+int client_replace_finish(struct client_replace *replace);
 
 /* Removes the new file and frees the struct. */
 void client_replace_abandon(struct client_replace *replace);
+
+/* Frees the struct in the child of a fork: the parent names or removes the file. */
+void client_replace_forget(struct client_replace *replace);
 
 #endif

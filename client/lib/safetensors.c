@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* This parser accepts the same headers as _header.py of the Python module: change both or neither.
- * It is stricter in unknown fields (depth, numbers beyond 64 bits, invalid Unicode) and rejects
- * names with a NUL, which C cannot represent. */
+/* The parser is stricter than the reference implementation in unknown fields (numbers beyond 64
+ * bits, invalid Unicode), and rejects names with a NUL, which jansson cannot represent. */
 #include "client/lib/safetensors.h"
 
 #include <errno.h>
@@ -100,6 +99,9 @@ static int header_load(const char *text, size_t bytes, json_t **json)
 
 	if (!bytes || text[0] != '{')
 		return client_fail(EINVAL, "the header does not begin with '{'");
+	/* jansson skips a NUL behind a number. */
+	if (memchr(text, '\0', bytes))
+		return client_fail(EINVAL, "the header contains a NUL");
 	int rc = header_check_depth(text, bytes);
 	if (rc < 0)
 		return rc;
@@ -137,15 +139,23 @@ static bool json_has_only_integers(json_t *value)
 	return !json_is_real(value);
 }
 
-static int metadata_check(json_t *metadata)
+static int metadata_parse(json_t *metadata, struct safetensors *header)
 {
 	bool good = !metadata || json_is_object(metadata);
 	const char *key;
 	json_t *value;
 
-	if (good)
-		json_object_foreach (metadata, key, value)
-			good = good && json_is_string(value);
+	header->metadata = calloc(json_object_size(metadata) + 1, sizeof(*header->metadata));
+	if (!header->metadata)
+		return client_fail(ENOMEM, "no memory for __metadata__");
+	json_object_foreach (metadata, key, value) {
+		good = good && json_is_string(value);
+		header->metadata[header->known.n_metadata++] = (struct gpumem_metadata){
+		    .key = key,
+		    .value = json_string_value(value),
+		    .value_bytes = json_string_length(value),
+		};
+	}
 	return good ? 0 : client_fail(EINVAL, "__metadata__ is not an object of strings");
 }
 
@@ -175,16 +185,18 @@ static const struct dtype *dtype_find(json_t *code)
 	return NULL;
 }
 
-/* The number of elements. The other numbers of an empty tensor's shape have the same limit. */
-static int shape_count_elements(const char *name, json_t *shape, uint64_t *count)
+/* Gives the number of elements. The other numbers of an empty tensor's shape have the same limit.
+ */
+static int shape_parse(const char *name, json_t *list, uint64_t *shape, uint64_t *count)
 {
 	bool empty = false;
 	json_t *number;
 	size_t i;
 
 	*count = 1;
-	json_array_foreach (shape, i, number) {
+	json_array_foreach (list, i, number) {
 		uint64_t n = (uint64_t)json_integer_value(number);
+		shape[i] = n;
 		empty |= n == 0;
 		if (n && (__builtin_mul_overflow(*count, n, count) || *count > INT64_MAX))
 			return client_fail(EINVAL, "tensor %s: its shape is too large",
@@ -195,54 +207,50 @@ static int shape_count_elements(const char *name, json_t *shape, uint64_t *count
 	return 0;
 }
 
-static int tensor_check_size(const char *name, const struct dtype *dtype, json_t *shape,
-			     uint64_t held)
+static int tensor_check_size(const struct gpumem_tensor *tensor, unsigned bits_each, uint64_t count)
 {
-	uint64_t count = 0;
-	int rc = shape_count_elements(name, shape, &count);
+	unsigned __int128 bits = (unsigned __int128)count * bits_each;
 
-	if (rc < 0)
-		return rc;
-	unsigned __int128 bits = (unsigned __int128)count * dtype->bits;
 	if (bits % 8)
 		return client_fail(
 		    EINVAL, "tensor %s: %" PRIu64 " elements of %u bits do not end at a byte",
-		    string_show(name).text, count, dtype->bits);
-	if (bits / 8 != held)
+		    string_show(tensor->name).text, count, bits_each);
+	if (bits / 8 != tensor->size)
 		return client_fail(EINVAL,
 				   "tensor %s: %" PRIu64 " elements of %s are not the %" PRIu64
 				   " bytes that its data_offsets hold",
-				   string_show(name).text, count, dtype->name, held);
+				   string_show(tensor->name).text, count, tensor->dtype,
+				   tensor->size);
 	return 0;
 }
 
 static int tensor_parse_offsets(const char *name, json_t *offsets, uint64_t data_bytes,
-				struct safetensors_tensor *tensor)
+				struct gpumem_tensor *tensor)
 {
 	if (!json_is_number_list(offsets))
 		return numbers_fail(name, "data_offsets");
 	if (json_array_size(offsets) != 2)
 		return client_fail(EINVAL, "tensor %s: data_offsets are %zu numbers, not 2",
 				   string_show(name).text, json_array_size(offsets));
-	tensor->begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
-	tensor->end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
-	if (tensor->begin > tensor->end)
+	uint64_t begin = (uint64_t)json_integer_value(json_array_get(offsets, 0));
+	uint64_t end = (uint64_t)json_integer_value(json_array_get(offsets, 1));
+	if (begin > end)
 		return client_fail(
 		    EINVAL, "tensor %s: it begins at %" PRIu64 ", behind its end at %" PRIu64,
-		    string_show(name).text, tensor->begin, tensor->end);
-	if (tensor->end > data_bytes)
+		    string_show(name).text, begin, end);
+	if (end > data_bytes)
 		return client_fail(EINVAL,
 				   "tensor %s: it ends at %" PRIu64 "; the file has %" PRIu64
 				   " bytes of data",
-				   string_show(name).text, tensor->end, data_bytes);
+				   string_show(name).text, end, data_bytes);
+	tensor->offset = begin;
+	tensor->size = end - begin;
 	return 0;
 }
 
-static int tensor_parse(const char *name, json_t *entry, uint64_t data_bytes,
-			struct safetensors_tensor *tensor)
+static int entry_check_fields(const char *name, json_t *entry)
 {
 	static const char *const fields[] = {"dtype", "shape", "data_offsets"};
-	json_t *shape = json_object_get(entry, "shape");
 
 	if (!json_is_object(entry))
 		return client_fail(EINVAL, "tensor %s: its entry is not an object",
@@ -251,77 +259,106 @@ static int tensor_parse(const char *name, json_t *entry, uint64_t data_bytes,
 		if (!json_object_get(entry, fields[i]))
 			return client_fail(EINVAL, "tensor %s: no %s", string_show(name).text,
 					   fields[i]);
-	json_t *code = json_object_get(entry, "dtype");
+	return 0;
+}
+
+/* shape: room for the numbers of the tensor's shape. The offset counts from the start of the data.
+ */
+static int tensor_parse(const char *name, json_t *entry, uint64_t data_bytes, uint64_t *shape,
+			struct gpumem_tensor *tensor)
+{
+	json_t *list = json_object_get(entry, "shape"), *code = json_object_get(entry, "dtype");
+	uint64_t count = 0;
+	int rc = entry_check_fields(name, entry);
+
+	if (rc < 0)
+		return rc;
 	const struct dtype *dtype = dtype_find(code);
 	if (!dtype)
 		return client_fail(EINVAL, "tensor %s: unknown dtype %s", string_show(name).text,
 				   json_is_string(code) ? string_show(json_string_value(code)).text
 							: "(no string)");
-	if (!json_is_number_list(shape))
+	if (!json_is_number_list(list))
 		return numbers_fail(name, "shape");
-	int rc =
-	    tensor_parse_offsets(name, json_object_get(entry, "data_offsets"), data_bytes, tensor);
+	rc = tensor_parse_offsets(name, json_object_get(entry, "data_offsets"), data_bytes, tensor);
+	if (rc == 0)
+		rc = shape_parse(name, list, shape, &count);
 	if (rc < 0)
 		return rc;
 	tensor->name = name;
 	tensor->dtype = dtype->name;
+	tensor->shape = shape;
+	tensor->rank = (uint32_t)json_array_size(list);
 	tensor->unit = dtype->bits < 8 ? 1 : dtype->bits / 8;
-	return tensor_check_size(name, dtype, shape, tensor->end - tensor->begin);
+	return tensor_check_size(tensor, dtype->bits, count);
 }
 
-static int tensors_parse(uint64_t data_bytes, struct safetensors *header)
+static int tensors_allocate(struct safetensors *header)
 {
+	size_t n = json_object_size(header->json), numbers = 0;
 	const char *name;
 	json_t *entry;
 
-	header->tensors = calloc(json_object_size(header->json) + 1, sizeof(*header->tensors));
-	if (!header->tensors)
-		return client_fail(ENOMEM, "no memory for %zu tensors",
-				   json_object_size(header->json));
+	json_object_foreach (header->json, name, entry)
+		numbers += json_array_size(json_object_get(entry, "shape"));
+	header->tensors = calloc(n + 1, sizeof(*header->tensors));
+	header->shapes = calloc(numbers + 1, sizeof(*header->shapes));
+	return header->tensors && header->shapes
+		   ? 0
+		   : client_fail(ENOMEM, "no memory for %zu tensors", n);
+}
+
+static int tensors_parse(struct safetensors *header)
+{
+	uint64_t *shape = header->shapes;
+	const char *name;
+	json_t *entry;
+
 	json_object_foreach (header->json, name, entry) {
-		struct safetensors_tensor *tensor = &header->tensors[header->n_tensors];
+		struct gpumem_tensor *tensor = &header->tensors[header->known.n_tensors];
 		if (!strcmp(name, "__metadata__"))
 			continue;
-		int rc = tensor_parse(name, entry, data_bytes, tensor);
+		int rc = tensor_parse(name, entry, header->data_bytes, shape, tensor);
 		if (rc < 0)
 			return rc;
-		tensor->number = (uint32_t)header->n_tensors++;
+		shape += tensor->rank;
+		header->known.n_tensors++;
 	}
 	return 0;
 }
 
 static int tensor_compare_places(const void *a, const void *b)
 {
-	const struct safetensors_tensor *one = *(struct safetensors_tensor *const *)a;
-	const struct safetensors_tensor *two = *(struct safetensors_tensor *const *)b;
+	const struct gpumem_tensor *one = *(const struct gpumem_tensor *const *)a;
+	const struct gpumem_tensor *two = *(const struct gpumem_tensor *const *)b;
 
-	if (one->begin != two->begin)
-		return one->begin < two->begin ? -1 : 1;
-	if (one->end != two->end)
-		return one->end < two->end ? -1 : 1;
-	return one->number < two->number ? -1 : one->number > two->number;
+	if (one->offset != two->offset)
+		return one->offset < two->offset ? -1 : 1;
+	if (one->size != two->size)
+		return one->size < two->size ? -1 : 1;
+	return one < two ? -1 : one > two;
 }
 
-static int tensors_check_places(const struct safetensors_tensor *const *sorted, size_t n,
+static int tensors_check_places(const struct gpumem_tensor *const *sorted, size_t n,
 				uint64_t data_bytes)
 {
 	const char *before = "";
 	uint64_t at = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct safetensors_tensor *tensor = sorted[i];
-		if (tensor->begin < at)
+		const struct gpumem_tensor *tensor = sorted[i];
+		if (tensor->offset < at)
 			return client_fail(EINVAL,
 					   "tensor %s overlaps %s: it begins at %" PRIu64
 					   ", where that one ends at %" PRIu64,
 					   string_show(tensor->name).text, string_show(before).text,
-					   tensor->begin, at);
-		if (tensor->begin > at)
+					   tensor->offset, at);
+		if (tensor->offset > at)
 			return client_fail(EINVAL,
 					   "tensor %s begins at %" PRIu64
 					   ": the bytes from %" PRIu64 " on belong to none",
-					   string_show(tensor->name).text, tensor->begin, at);
-		at = tensor->end;
+					   string_show(tensor->name).text, tensor->offset, at);
+		at = tensor->offset + tensor->size;
 		before = tensor->name;
 	}
 	if (at != data_bytes)
@@ -332,45 +369,70 @@ static int tensors_check_places(const struct safetensors_tensor *const *sorted, 
 	return 0;
 }
 
-static int tensors_check_cover(const struct safetensors *header, uint64_t data_bytes)
+static int tensors_check_cover(const struct safetensors *header)
 {
-	size_t n = header->n_tensors;
-	const struct safetensors_tensor **sorted = malloc((n + 1) * sizeof(const void *));
+	size_t n = header->known.n_tensors;
+	const struct gpumem_tensor **sorted = malloc((n + 1) * sizeof(const void *));
 
 	if (!sorted)
 		return client_fail(ENOMEM, "no memory for %zu tensors", n);
 	for (size_t i = 0; i < n; i++)
 		sorted[i] = &header->tensors[i];
 	qsort(sorted, n, sizeof(const void *), tensor_compare_places);
-	int rc = tensors_check_places(sorted, n, data_bytes);
+	int rc = tensors_check_places(sorted, n, header->data_bytes);
 	free(sorted);
 	return rc;
 }
 
-int client_safetensors_parse(const char *text, size_t bytes, uint64_t data_bytes,
-			     struct safetensors *header)
+static int header_parse(struct safetensors *header)
 {
-	struct safetensors made = {0};
-	int rc = header_load(text, bytes, &made.json);
+	int rc = header_load(header->text, header->text_bytes, &header->json);
 
-	if (rc == 0 && !json_has_only_integers(made.json))
+	if (rc == 0 && !json_has_only_integers(header->json))
 		rc = client_fail(EINVAL, "a number in the header is not an integer");
 	if (rc == 0)
-		rc = metadata_check(json_object_get(made.json, "__metadata__"));
+		rc = metadata_parse(json_object_get(header->json, "__metadata__"), header);
 	if (rc == 0)
-		rc = tensors_parse(data_bytes, &made);
+		rc = tensors_allocate(header);
 	if (rc == 0)
-		rc = tensors_check_cover(&made, data_bytes);
-	if (rc < 0)
-		client_safetensors_free(&made);
-	else
-		*header = made;
+		rc = tensors_parse(header);
+	if (rc == 0)
+		rc = tensors_check_cover(header);
 	return rc;
+}
+
+int client_safetensors_parse(char *text, size_t bytes, uint64_t data_bytes,
+			     struct safetensors **header)
+{
+	struct safetensors *made = calloc(1, sizeof(*made));
+
+	if (!made) {
+		free(text);
+		return client_fail(ENOMEM, "no memory for a header");
+	}
+	made->text = text;
+	made->text_bytes = bytes;
+	made->data_bytes = data_bytes;
+	int rc = header_parse(made);
+	if (rc < 0) {
+		client_safetensors_free(made);
+		return rc;
+	}
+	made->known.tensors = made->tensors;
+	made->known.metadata = made->metadata;
+	client_safetensors_move(made, SAFETENSORS_LENGTH_BYTES + bytes, 1);
+	*header = made;
+	return 0;
 }
 
 void client_safetensors_free(struct safetensors *header)
 {
+	if (!header)
+		return;
 	json_decref(header->json);
 	free(header->tensors);
-	*header = (struct safetensors){0};
+	free(header->metadata);
+	free(header->shapes);
+	free(header->text);
+	free(header);
 }

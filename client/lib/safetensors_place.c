@@ -4,6 +4,7 @@
  * bytes, so a padding that aligns one tensor may misalign another. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/core/error.h"
 #include "client/lib/safetensors.h"
@@ -22,14 +23,21 @@ struct choice {
 	uint64_t viewable, aligned, padding;
 };
 
+/* Where the tensor begins in the data. */
+static uint64_t tensor_begin(const struct safetensors *header, const struct gpumem_tensor *tensor)
+{
+	return tensor->offset - header->known.data_start;
+}
+
 static void wishes_count(struct wishes *wishes, const struct safetensors *header)
 {
-	for (size_t i = 0; i < header->n_tensors; i++) {
-		const struct safetensors_tensor *tensor = &header->tensors[i];
-		if (tensor->begin == tensor->end)
+	for (size_t i = 0; i < header->known.n_tensors; i++) {
+		const struct gpumem_tensor *tensor = &header->tensors[i];
+		uint64_t begin = tensor_begin(header, tensor);
+		if (!tensor->size)
 			continue;
-		wishes->viewable[__builtin_ctz(tensor->unit)][-tensor->begin % tensor->unit]++;
-		wishes->aligned[-tensor->begin % wishes->alignment]++;
+		wishes->viewable[__builtin_ctz(tensor->unit)][-begin % tensor->unit]++;
+		wishes->aligned[-begin % wishes->alignment]++;
 	}
 }
 
@@ -53,28 +61,64 @@ static void choice_take_better(struct choice *best, struct choice other)
 		*best = other;
 }
 
-int64_t client_safetensors_padding(const struct safetensors *header, size_t length,
-				   size_t alignment)
+/* Chooses the number of spaces behind a JSON of length bytes: or -ENOMEM. */
+static int64_t padding_choose(const struct safetensors *header, size_t length, size_t alignment)
 {
 	struct wishes wishes = {.aligned = calloc(alignment, sizeof(uint32_t)),
 				.alignment = alignment};
 	uint64_t bare = SAFETENSORS_LENGTH_BYTES + length, modulus = alignment;
+	const struct gpumem_tensor *end = header->tensors + header->known.n_tensors;
 
 	if (!wishes.aligned)
 		return client_fail(ENOMEM, "no memory for an alignment of %zu", alignment);
-	for (size_t i = 0; i < header->n_tensors; i++)
-		if (modulus < header->tensors[i].unit)
-			modulus = header->tensors[i].unit;
+	for (const struct gpumem_tensor *tensor = header->tensors; tensor < end; tensor++)
+		if (modulus < tensor->unit)
+			modulus = tensor->unit;
 	wishes_count(&wishes, header);
 	struct choice best = wishes_choose(&wishes, bare, bare, modulus);
 	/* If no tensor can be aligned, only the remainder of the largest unit matters. */
 	for (uint64_t start = 0; start < SAFETENSORS_UNIT_MAX && start < modulus; start++)
 		choice_take_better(&best, wishes_choose(&wishes, start, bare, modulus));
-	for (size_t i = 0; i < header->n_tensors; i++)
-		if (header->tensors[i].begin < header->tensors[i].end)
+	for (const struct gpumem_tensor *tensor = header->tensors; tensor < end; tensor++)
+		if (tensor->size)
 			choice_take_better(
-			    &best, wishes_choose(&wishes, -header->tensors[i].begin % alignment,
+			    &best, wishes_choose(&wishes, -tensor_begin(header, tensor) % alignment,
 						 bare, modulus));
 	free(wishes.aligned);
 	return (int64_t)best.padding;
+}
+
+void client_safetensors_move(struct safetensors *header, uint64_t data_start, size_t alignment)
+{
+	for (size_t i = 0; i < header->known.n_tensors; i++) {
+		struct gpumem_tensor *tensor = &header->tensors[i];
+		tensor->offset = data_start + tensor_begin(header, tensor);
+		uint64_t at = tensor->size ? tensor->offset : 0;
+		tensor->place = at % tensor->unit ? GPUMEM_MISALIGNED
+				: at % alignment  ? GPUMEM_VIEWABLE
+						  : GPUMEM_ALIGNED;
+	}
+	header->known.data_start = data_start;
+}
+
+int client_safetensors_pad(struct safetensors *header, size_t alignment)
+{
+	size_t length = header->text_bytes;
+
+	while (header->text[length - 1] == ' ')
+		length--;
+	int64_t padding = padding_choose(header, length, alignment);
+	if (padding < 0)
+		return (int)padding;
+	size_t bytes = length + (size_t)padding;
+	if (bytes > SAFETENSORS_HEADER_MAX)
+		return client_fail(EINVAL, "its header has no room for padding");
+	char *text = realloc(header->text, bytes);
+	if (!text)
+		return client_fail(ENOMEM, "no memory for a header of %zu bytes", bytes);
+	memset(text + length, ' ', bytes - length);
+	header->text = text;
+	header->text_bytes = bytes;
+	client_safetensors_move(header, SAFETENSORS_LENGTH_BYTES + bytes, alignment);
+	return 0;
 }

@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/core/io.h"
 #include "client/lib/file.h"
 #include "client/lib/mount.h"
+#include "common/io.h"
 
 static int unnamed_open(int root, void *unused)
 {
@@ -79,20 +79,26 @@ void client_staging_close(struct client_staging *staging)
 ssize_t client_staging_put(const struct client_staging *staging, size_t at, int to, uint64_t offset,
 			   size_t bytes)
 {
-	return client_io_copy_range(staging->fd, at, to, offset, bytes);
+	uint64_t done = 0;
+	int rc = io_copy_at(staging->fd, at, to, offset, bytes, &done);
+
+	return io_count(rc, done);
 }
 
 ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
 			   uint64_t offset, size_t bytes)
 {
-	return client_io_copy_range(from, offset, staging->fd, at, bytes);
+	uint64_t done = 0;
+	int rc = io_copy_at(from, offset, staging->fd, at, bytes, &done);
+
+	return io_count(rc, done);
 }
 
 ssize_t client_staging_place(const struct client_staging *staging, size_t at, int to,
 			     uint64_t offset, size_t bytes)
 {
 	const struct gpumem *file = staging->file;
-	size_t done = 0;
+	uint64_t done = 0;
 	ssize_t n = 1;
 
 	while (file->connection && done < bytes && n > 0) {
@@ -104,6 +110,7 @@ ssize_t client_staging_place(const struct client_staging *staging, size_t at, in
 		return (ssize_t)done;
 	/* The copy through the kernel also reports the error that stopped the daemon's copy, unless
 	 * the daemon's copy is just not available. */
-	n = client_io_copy_range(staging->fd, at + done, to, offset + done, bytes - done);
-	return n < 0 && !done ? n : (ssize_t)done + (n > 0 ? n : 0);
+	int rc = io_copy_at(staging->fd, at + done, to, offset + done, bytes - done, &done);
+
+	return io_count(rc, done);
 }

@@ -40,10 +40,8 @@ static void write_cache_reason(const struct fs *fs, FILE *out)
 	};
 
 	fprintf(out, "why.cache %s\n", reasons[fs->options.cache]);
-	fprintf(out, "why.readahead %s\n",
-		fs->options.cache == CACHE_NONE
-		    ? "the kernel's own; without a cache nothing is read ahead"
-		    : "a single reader has several requests under way");
+	fprintf(out, "why.readahead a single reader%s has several requests under way\n",
+		fs->options.cache == CACHE_NONE ? " of a mapping" : "");
 }
 
 static void write_device_reason(const struct fs *fs, const struct volume *volume, FILE *out)

@@ -191,7 +191,7 @@ static const struct volume_metric volume_metrics[] = {
     {"copied_bytes_total", "counter", "Bytes copied to files by the daemon.", copy_bytes, false},
     {"memory_total_bytes", "gauge", "Memory of the device, or the size limit where lower.", total,
      false},
-    {"memory_free_bytes", "gauge", "Memory free on the device, whoever it is for.", free_bytes,
+    {"memory_free_bytes", "gauge", "Free memory of the device, for all programs.", free_bytes,
      false},
     {"memory_available_bytes", "gauge", "Memory that files of this mount could still take.",
      available, false},

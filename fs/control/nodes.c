@@ -79,7 +79,7 @@ static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 		st.st_mode = S_IFLNK | 0777;
 		st.st_size = (off_t)(strlen(LINK_PREFIX) + strlen(node_link(fs, ino)->name));
 	} else if (ino == SOCKET_INO) {
-		st.st_mode = S_IFSOCK | 0666; /* a token is the permission */
+		st.st_mode = S_IFSOCK | 0666; /* the ioctl on a file is the permission */
 	} else {
 		/* Size 0, as in /proc: the text is made at open. */
 		st.st_mode = S_IFREG | node_file(ino)->mode;

@@ -3,6 +3,7 @@
 #include "fs/core/caller.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -125,6 +126,14 @@ bool caller_has_signal(pid_t pid)
 
 	return !status_read(pid, 0, &status) ||
 	       (status.pending | status.shared_pending) & ~status.blocked;
+}
+
+bool caller_is_killed(pid_t pid)
+{
+	struct status status;
+
+	return status_read(pid, 0, &status) &&
+	       (status.pending | status.shared_pending) >> (SIGKILL - 1) & 1;
 }
 
 /* The number of the system call in which the thread sleeps; -1 if unknown. */

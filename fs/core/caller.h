@@ -22,6 +22,8 @@ bool caller_is_member(const struct caller *caller, gid_t group);
 bool caller_is_capable(const struct caller *caller, unsigned capability);
 /* Whether a signal is pending for the thread; true if unknown. */
 bool caller_has_signal(pid_t pid);
+/* Whether the thread ends once its request is answered, because of SIGKILL; false if unknown. */
+bool caller_is_killed(pid_t pid);
 
 /* Whether the thread is in a chown(2) of any form; false if unknown. A worker of io_uring may seem
  * to be in the system call that created the worker. */

@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "common/brlock.h"
 #include "common/cacheline.h"
+#include "fs/core/background.h"
 #include "fs/core/capability.h"
 #include "fs/core/options.h"
 #include "fs/core/stats.h"
@@ -23,7 +24,6 @@ struct calibration;
 struct fdstore;
 struct fdstore_ops;
 struct host_outs;
-struct idle_release;
 struct inode;
 struct inode_table;
 struct inode_watch;
@@ -64,7 +64,7 @@ struct fs {
 	struct inode_table *inodes;
 	/* Set before fs_open: keeps descriptors for a later daemon, and may have the journal of an
 	 * earlier daemon. NULL: there is no keeper and no journal. */
-	const struct fdstore_ops *holder;
+	const struct fdstore_ops *fdstore_ops;
 	enum fs_mount mount;
 	struct journal *journal; /* NULL: no journal */
 	struct unclaimed_leases *unclaimed_leases;
@@ -79,7 +79,7 @@ struct fs {
 	_Alignas(CACHELINE_ALIGN) struct busy_poll busy_poll;
 	struct calibration *calibrations; /* one for each volume */
 	int64_t metadata_max;
-	struct idle_release *idle_release;
+	struct background idle_release;
 	struct share *_Atomic share; /* NULL: sharing has not started, or is impossible */
 	char *_Atomic not_shared;    /* why not, allocated; NULL: shared, or not yet */
 	atomic_bool socket_bound;    /* .gpumem/socket exists; set while share is still NULL */

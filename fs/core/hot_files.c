@@ -3,9 +3,9 @@
 #include "fs/core/hot_files.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "fs/core/stats.h"
 
 static uint64_t slot_load(_Atomic uint64_t *value)
@@ -21,10 +21,7 @@ static void slot_store(_Atomic uint64_t *value, uint64_t to)
 
 uint64_t busy_now(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t)now.tv_sec;
+	return (uint64_t)(clock_ns_of(CLOCK_MONOTONIC_COARSE) / CLOCK_SECOND);
 }
 
 static void slots_age(struct busy *busy)

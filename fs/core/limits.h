@@ -22,12 +22,6 @@
 #define INODE_SHARDS	 16
 #define INODE_PAGE_SLOTS 4096
 
-/* The greatest number of tokens that wait to be redeemed: of all users, and of a single user. The
- * tree counts each user's tokens, and fs/share has room for the tokens in memory that outlives the
- * daemon. */
-#define TOKENS_MAX	   65536
-#define TOKENS_PER_UID_MAX 4096
-
 /* About how many bytes the daemon itself needs for an inode with its first name, and for each
  * further name. */
 #define METADATA_INODE 1024

@@ -7,9 +7,9 @@
 
 struct fs;
 
-/* Watches for failed GPUs while requests are served. Without the watch a failed GPU stays failed.
- */
-void gpu_faults_start(struct fs *fs);
+/* Watches for failed GPUs while requests are served. Without the watch a failed GPU stays
+ * failed. Gives 0. */
+int gpu_faults_start(struct fs *fs);
 /* Tests the GPU for which this daemon replaces another (fdstore_wanted), before gpu_faults_start:
  * 0, or -errno after a line in the log. */
 int gpu_faults_test(struct fs *fs);

@@ -2,12 +2,10 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/daemon/idle_release.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
 
 #include "backend/pool.h"
-#include "common/cleanup.h"
 #include "common/log.h"
 #include "common/number.h"
 #include "fs/core/fs.h"
@@ -23,14 +21,6 @@
 
 /* How often within that time each GPU is checked. */
 #define CHECKS 4
-
-struct idle_release {
-	pthread_mutex_t lock;
-	pthread_cond_t changed; /* of ending */
-	bool ending;
-	bool running; /* thread must be joined */
-	pthread_t thread;
-};
 
 static uint64_t idle_release_ms(void)
 {
@@ -72,74 +62,31 @@ static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak)
 	*peak = now;
 }
 
-/* Waits; false if the thread must end. The caller holds lock. */
-static bool idle_release_wait(struct idle_release *idle_release, uint64_t ms)
+static void idle_release_work(struct background *background)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)(ms / 1000);
-	until.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	while (!idle_release->ending)
-		if (pthread_cond_timedwait(&idle_release->changed, &idle_release->lock, &until) ==
-		    ETIMEDOUT)
-			return true;
-	return false;
-}
-
-static void *idle_release_thread_main(void *pointer)
-{
-	struct fs *fs = pointer;
-	uint64_t allocations[BACKEND_DEVICES_MAX + 1] = {0}, ms = idle_release_ms() / CHECKS;
+	struct fs *fs = background->context;
+	uint64_t allocations[BACKEND_DEVICES_MAX + 1] = {0};
 	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
+	int ms = (int)(idle_release_ms() / CHECKS);
 	int64_t peak = 0;
 
-	scoped_lock(&fs->idle_release->lock);
-	while (idle_release_wait(fs->idle_release, ms)) {
+	while (background_wait(background, ms)) {
 		heap_trim_if_shrunk(fs, &peak);
 		for (unsigned i = 0; i < fs->n_volumes; i++)
 			if (fs->volumes[i].pool)
 				volume_release_if_idle(&fs->volumes[i], &allocations[i],
 						       &unused[i]);
 	}
-	return NULL;
 }
 
 int idle_release_open(struct fs *fs)
 {
-	struct idle_release *idle_release = calloc(1, sizeof(*idle_release));
-	pthread_condattr_t clock;
-
-	if (!idle_release)
-		return -ENOMEM;
-	fs->idle_release = idle_release;
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_mutex_init(&idle_release->lock, NULL);
-	pthread_cond_init(&idle_release->changed, &clock);
-	pthread_condattr_destroy(&clock);
-	idle_release->running =
-	    pthread_create(&idle_release->thread, NULL, idle_release_thread_main, fs) == 0;
-	if (!idle_release->running)
+	if (background_start(&fs->idle_release, idle_release_work, fs))
 		log_warn("cannot start the thread that releases idle GPUs: their contexts stay");
 	return 0;
 }
 
 void idle_release_close(struct fs *fs)
 {
-	struct idle_release *idle_release = fs->idle_release;
-
-	pthread_mutex_lock(&idle_release->lock);
-	idle_release->ending = true;
-	pthread_cond_signal(&idle_release->changed);
-	pthread_mutex_unlock(&idle_release->lock);
-	if (idle_release->running)
-		pthread_join(idle_release->thread, NULL);
-	pthread_cond_destroy(&idle_release->changed);
-	pthread_mutex_destroy(&idle_release->lock);
-	free(idle_release);
+	background_stop(&fs->idle_release);
 }

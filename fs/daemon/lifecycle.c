@@ -56,6 +56,11 @@ static int backend_part_open(struct fs *fs)
 	return backend_open(&config, &fs->backend);
 }
 
+static void backend_part_close(struct fs *fs)
+{
+	backend_close(fs->backend);
+}
+
 /* Adds the volume that was just opened to the count of open volumes. */
 static void volume_count(struct fs *fs)
 {
@@ -111,11 +116,6 @@ static bool option_list_has(const char *list, const char *name)
 	return false;
 }
 
-static void backend_part_close(struct fs *fs)
-{
-	backend_close(fs->backend);
-}
-
 static int topology_open(struct fs *fs)
 {
 	brlock_init(&fs->topology);
@@ -135,7 +135,7 @@ static int settings_prepare(struct fs *fs)
 	fs->noatime = option_list_has(fs->options.mount_options, "noatime");
 	/* If files of an earlier daemon are to be restored, the mount must come up even if the
 	 * spool's directory cannot be used (see spool_open). */
-	return fs->holder ? 0 : spool_check(&fs->options);
+	return fs->fdstore_ops ? 0 : spool_check(&fs->options);
 }
 
 static void counters_close(struct fs *fs)
@@ -146,19 +146,7 @@ static void counters_close(struct fs *fs)
 
 static int tree_open(struct fs *fs)
 {
-	return fs->holder ? fs_restore(fs) : tree_init(fs);
-}
-
-static int checkpoint_open(struct fs *fs)
-{
-	checkpoint_start(fs);
-	return 0;
-}
-
-static int gpu_faults_open(struct fs *fs)
-{
-	gpu_faults_start(fs);
-	return 0;
+	return fs->fdstore_ops ? fs_restore(fs) : tree_init(fs);
 }
 
 /* The thread that closes the mount copied nothing, but may have freed GPU memory. */
@@ -205,7 +193,7 @@ static const struct part prepared[] = {
     {snapshots_open, snapshots_close},
     {inodes_part_open, inodes_part_close},
     {backend_part_open, backend_part_close},
-    /* Volumes drop chunks from the journal's holder when they close. */
+    /* Volumes that close drop chunks from the fdstore through the journal. */
     {NULL, fs_forget_held},
     {volumes_open, volumes_close},
     {calibrate_open, calibrate_close},
@@ -215,12 +203,12 @@ static const struct part prepared[] = {
 static const struct part filled[] = {
     {NULL, worker_close},
     {tree_open, tree_destroy},
-    {checkpoint_open, checkpoint_end},
+    {checkpoint_start, checkpoint_end},
     {spool_open, spool_close},
     {NULL, host_outs_end},
     {NULL, unclaimed_leases_end},
     {idle_release_open, idle_release_close},
-    {gpu_faults_open, gpu_faults_end},
+    {gpu_faults_start, gpu_faults_end},
 };
 
 #define N_PARTS(parts) (sizeof(parts) / sizeof((parts)[0]))

@@ -91,8 +91,8 @@ static int mount_prepare(struct fs *fs, struct session **session)
 		return error;
 	timeline_mark(&fs->timeline, TIMELINE_DRIVER);
 	error = gpu_faults_test(fs);
-	if (!error && fs->holder)
-		error = fs_restore_check(fs->holder);
+	if (!error && fs->fdstore_ops)
+		error = fs_restore_check(fs->fdstore_ops);
 	if (!error)
 		error = session_open(fs, &table, session);
 	if (error) {
@@ -138,7 +138,7 @@ static int mount_serve(struct fs *fs, struct session *session)
 /* Serves the mount until the mount ends; the exit status. */
 static int mount_run(struct fs *fs, struct daemon *daemon)
 {
-	struct watchdog *watchdog;
+	struct background watchdog = {0};
 	struct session *session;
 
 	session_block_signals();
@@ -153,7 +153,7 @@ static int mount_run(struct fs *fs, struct daemon *daemon)
 
 	if (!error || !fs->fdstore)
 		spool_end(fs);
-	watchdog_stop(watchdog);
+	background_stop(&watchdog);
 	if (error && fs->fdstore)
 		return mount_abandon(fs, session);
 	fdstore_end(fs->fdstore);
@@ -188,15 +188,15 @@ static int mount_start(struct fs *fs, int argc, char **argv)
 static int mount_start_kept(struct fs *fs, char **argv)
 {
 	struct daemon nobody = {.ready_fd = -1};
-	static struct fdstore_ops holder;
+	static struct fdstore_ops ops;
 
 	if (fdstore_open(fs->options.line, argv, &fs->fdstore))
 		return 1;
 	prctl(PR_SET_NAME, daemon_stands_by(fs) ? "gpumemfs-starts" : "gpumemfs");
 	if (fdstore_flags(fs->fdstore) & IPC_SYSLOG)
 		log_setup(fs->options.log_level, LOG_TO_SYSLOG);
-	holder = fdstore_ops(fs->fdstore);
-	fs->holder = &holder;
+	ops = fdstore_ops(fs->fdstore);
+	fs->fdstore_ops = &ops;
 	int status = mount_run(fs, &nobody);
 
 	fdstore_close(fs->fdstore);

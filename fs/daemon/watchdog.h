@@ -6,13 +6,11 @@
 #ifndef FS_DAEMON_WATCHDOG_H
 #define FS_DAEMON_WATCHDOG_H
 
+struct background;
 struct fs;
-struct watchdog;
 
-/* Starts the watchdog if the service manager asks for a watchdog, else *watchdog is NULL: 0, or
- * -errno after a line in the log. */
-int watchdog_start(struct fs *fs, struct watchdog **watchdog);
-/* watchdog may be NULL. */
-void watchdog_stop(struct watchdog *watchdog);
+/* Starts the watchdog if the service manager asks for a watchdog: 0, or -errno after a line in the
+ * log. */
+int watchdog_start(struct fs *fs, struct background *watchdog);
 
 #endif

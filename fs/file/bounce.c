@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/io.h"
 #include "fs/file/device.h"
 #include "fs/file/host.h"
 #include "fs/file/host_pin.h"
@@ -68,17 +69,11 @@ void bounce_free(struct bounce *bounce)
 static int half_read(int fd, char *to, uint64_t bytes, uint64_t offset)
 {
 	uint64_t done = 0;
-	ssize_t n;
+	int rc = io_read_at(fd, to, bytes, offset, &done);
 
-	/* A short count may hide an error, which the next read returns. */
-	do {
-		n = host_object_read(fd, to + done, bytes - done, offset + done);
-		if (n < 0)
-			return (int)n;
-		done += (uint64_t)n;
-	} while (n && done < bytes);
-	memset(to + done, 0, bytes - done);
-	return 0;
+	if (rc == 0)
+		memset(to + done, 0, bytes - done);
+	return rc;
 }
 
 enum direction { INTO_DEVICE, OUT_OF_DEVICE };
@@ -193,7 +188,7 @@ static int bounce_halves_out(struct bounce *bounce, const struct extents *from,
 			rc = copy_enqueue(call, OUT_OF_DEVICE, bounce->half[which],
 					  device_copy_path(call), from, from_offset + done, step);
 		if (rc == 0 && full)
-			rc = host_write_all(fd, full, full_bytes, full_offset, written);
+			rc = io_write_at(fd, full, full_bytes, full_offset, written);
 		rc = device_wait(call, rc);
 		full = step ? bounce->half[which] : NULL;
 		full_bytes = step;

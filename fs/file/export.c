@@ -121,9 +121,8 @@ static bool lease_is_immediate(struct file *file, const struct file_call *call)
 {
 	if (file_is_missing(file))
 		return true;
-	/* A lease of a host/ file must first settle the charge. */
 	if (!file_is_device(file))
-		return false;
+		return atomic_load(&file->fd) >= 0;
 	return (file_is_held(file) || !device_has_ahead(file, call)) && chunks_are_exportable(file);
 }
 

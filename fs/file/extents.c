@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/vector.h"
+
 void extents_free(struct extents *extents)
 {
 	free(extents->at);
@@ -37,17 +39,7 @@ int extents_reserve(struct extents *extents, uint32_t more)
 
 uint32_t extents_find(const struct extents *extents, uint64_t offset)
 {
-	uint32_t low = 0, high = extents->count;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (extent_end(&extents->at[middle]) <= offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return (uint32_t)vector_search(i, extents->count, extent_end(&extents->at[i]) <= offset);
 }
 
 int extents_insert(struct extents *extents, const struct extent *extent)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/io.h"
 #include "fs/file/host_pin.h"
 #include "fs/file/record.h"
 
@@ -38,60 +39,13 @@ uint64_t host_object_mtime(int fd)
 		   : 0;
 }
 
-ssize_t host_object_read(int fd, void *to, size_t bytes, uint64_t offset)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return done ? (ssize_t)done : -errno;
-		if (n == 0)
-			break;
-		done += (size_t)n;
-	}
-	return (ssize_t)done;
-}
-
 ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
 {
 	int fd = atomic_load(&file->fd);
+	uint64_t done = 0;
+	int rc = fd < 0 ? 0 : io_read_at(fd, to, bytes, offset, &done);
 
-	return fd < 0 ? 0 : host_object_read(fd, to, bytes, offset);
-}
-
-static ssize_t object_write(int fd, const void *from, size_t bytes, uint64_t offset)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n =
-		    pwrite(fd, (const char *)from + done, bytes - done, (off_t)(offset + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return done ? (ssize_t)done : -errno;
-		done += (size_t)n;
-	}
-	return (ssize_t)done;
-}
-
-int host_write_all(int fd, const void *from, size_t bytes, uint64_t offset, uint64_t *written)
-{
-	for (size_t done = 0; done < bytes;) {
-		ssize_t n =
-		    object_write(fd, (const char *)from + done, bytes - done, offset + done);
-
-		if (n < 0)
-			return (int)n;
-		done += (size_t)n;
-		*written += (uint64_t)n;
-	}
-	return 0;
+	return io_count(rc, done);
 }
 
 ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
@@ -107,10 +61,11 @@ ssize_t host_write(struct file *file, const struct file_call *call, const void *
 	if (precharged < 0)
 		return precharged;
 
-	ssize_t n = object_write(fd, from, bytes, offset);
+	uint64_t done = 0;
+	int rc = io_write_at(fd, from, bytes, offset, &done);
 
 	host_update_accounting(file, call, precharged);
-	return n;
+	return io_count(rc, done);
 }
 
 int64_t host_seek(struct file *file, uint64_t offset, int whence)
@@ -278,14 +233,14 @@ static int object_copy_by_buffer(int from, uint64_t at, int to, uint64_t target,
 	if (!buffer)
 		return -ENOMEM;
 	while (rc == 0 && at < end) {
-		uint64_t step = end - at < COPY_BUFFER ? end - at : COPY_BUFFER;
-		ssize_t n = host_object_read(from, buffer, step, at);
+		uint64_t step = end - at < COPY_BUFFER ? end - at : COPY_BUFFER, got = 0;
+		int error = io_read_at(from, buffer, step, at, &got);
 
-		if (n <= 0)
-			return (int)n;
-		rc = host_write_all(to, buffer, (size_t)n, target, written);
-		at += (uint64_t)n;
-		target += (uint64_t)n;
+		rc = io_write_at(to, buffer, got, target, written);
+		if (rc == 0 && got < step)
+			return error;
+		at += got;
+		target += got;
 	}
 	return rc;
 }
@@ -293,24 +248,14 @@ static int object_copy_by_buffer(int from, uint64_t at, int to, uint64_t target,
 int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
 		     uint64_t *written)
 {
-	off_t at = (off_t)from_offset, target = (off_t)to_offset;
-	off_t end = (off_t)(from_offset + bytes);
+	uint64_t done = 0;
+	int rc = io_copy_at(from, from_offset, to, to_offset, bytes, &done);
 
-	while (at < end) {
-		ssize_t n = copy_file_range(from, &at, to, &target, (size_t)(end - at), 0);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && (errno == EXDEV || errno == EOPNOTSUPP || errno == ENOSYS))
-			return object_copy_by_buffer(from, (uint64_t)at, to, (uint64_t)target,
-						     (uint64_t)(end - at), written);
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		*written += (uint64_t)n;
-	}
-	return 0;
+	*written += done;
+	if (rc == -EXDEV || rc == -EOPNOTSUPP || rc == -ENOSYS)
+		rc = object_copy_by_buffer(from, from_offset + done, to, to_offset + done,
+					   bytes - done, written);
+	return rc;
 }
 
 /* tmpfs has no FALLOC_FL_ZERO_RANGE. Pages that fallocate made and no write touched count as holes
@@ -319,7 +264,6 @@ static int object_zero(int fd, uint64_t from, uint64_t to)
 {
 	static const char zeroes[64 << 10];
 	struct file_run run;
-	uint64_t written = 0;
 	int rc = 0;
 
 	for (; rc == 0 && host_next_run(fd, from, to, &run); from = run.to) {
@@ -327,7 +271,7 @@ static int object_zero(int fd, uint64_t from, uint64_t to)
 
 		for (uint64_t step; rc == 0 && at < run.to; at += step) {
 			step = run.to - at < sizeof(zeroes) ? run.to - at : sizeof(zeroes);
-			rc = host_write_all(fd, zeroes, step, at, &written);
+			rc = io_write_at(fd, zeroes, step, at, NULL);
 		}
 	}
 	return rc;

@@ -19,8 +19,6 @@ ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset);
  * host_make_object, or 0. */
 ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
 		   uint64_t offset, int refused);
-/* Reads up to bytes of an object, fewer only at its end; -errno if no byte could be read. */
-ssize_t host_object_read(int fd, void *to, size_t bytes, uint64_t offset);
 int64_t host_seek(struct file *file, uint64_t offset, int whence);
 bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run);
 /* As host_next_run, for a file; skips the page-by-page search if the file has no holes. */
@@ -30,7 +28,6 @@ int host_punch(int fd, uint64_t from, uint64_t to);
  * the copy ends early without an error. */
 int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
 		     uint64_t *written);
-int host_write_all(int fd, const void *from, size_t bytes, uint64_t offset, uint64_t *written);
 
 /* Exclusive. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call);

@@ -11,10 +11,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "fs/core/background.h"
 #include "fs/fuse/session.h"
 
 struct fuse_init;
-struct lookup_gc;
 
 struct session {
 	struct fs *fs;
@@ -33,7 +33,7 @@ struct session {
 	dev_t device;	     /* the mount's device number; 0: unknown */
 	int fuse_fd;	     /* with recovery=transparent: a second descriptor of the mount, beside
 				libfuse's; else -1 */
-	struct lookup_gc *lookup_gc; /* NULL if no earlier daemon had the mount */
+	struct background lookup_gc; /* only if an earlier daemon had the mount */
 	struct fuse_init *fuse_init; /* NULL without a keeper */
 };
 

@@ -6,13 +6,10 @@
 #ifndef FS_FUSE_LOOKUP_GC_H
 #define FS_FUSE_LOOKUP_GC_H
 
-struct fs;
-struct fuse_session;
-struct lookup_gc;
+struct session;
 
-/* NULL if the thread cannot be started: such inodes then stay until the mount ends. */
-struct lookup_gc *lookup_gc_start(struct fs *fs, struct fuse_session *fuse);
-/* lookup_gc may be NULL. */
-void lookup_gc_stop(struct lookup_gc *lookup_gc);
+/* Starts session->lookup_gc. If the thread cannot be started, such inodes stay until the mount
+ * ends. */
+void lookup_gc_start(struct session *session);
 
 #endif

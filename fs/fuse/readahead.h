@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Sets how far the kernel reads ahead into the page cache, for mounts that use the page cache
- * (cache=auto, cache=always).
+/* Sets how far the kernel reads ahead into the page cache: for mappings of files, and with
+ * cache=auto and cache=always for read(2) too.
  *
- * With cache=none neither the kernel nor the daemon reads ahead, although a single reader then has
- * one DMA in progress at a time. A program on the GPU or a store through a mapping may change the
- * bytes after the daemon fetched them, without the daemon's knowledge, and a read that begins after
- * the change must return the change. A program that wants one fast stream uses larger reads,
- * several threads or io_uring, or a mount with a cache. */
+ * With cache=none neither the kernel nor the daemon reads ahead for read(2), although a single
+ * reader then has one DMA in progress at a time. A program on the GPU or a store through a mapping
+ * may change the bytes after the daemon fetched them, without the daemon's knowledge, and a read
+ * that begins after the change must return the change. A program that wants one fast stream uses
+ * larger reads, several threads or io_uring, or a mount with a cache. A mapping has pages in the
+ * page cache anyway, and promises nothing about later changes by a GPU. */
 #ifndef FS_FUSE_READAHEAD_H
 #define FS_FUSE_READAHEAD_H
 

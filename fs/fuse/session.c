@@ -56,7 +56,11 @@ int session_check(const char *mountpoint)
 		log_error("%s: not a directory", mountpoint);
 		return -ENOTDIR;
 	}
-	if (mountinfo_is_mounted(mountpoint, FSTYPE)) {
+	AUTO_FCLOSE FILE *table = fopen("/proc/self/mountinfo", "re");
+
+	if (!table)
+		log_warn("/proc/self/mountinfo: %s: cannot read the mount table", strerror(errno));
+	if (table && mountinfo_find(table, mountpoint, FSTYPE)) {
 		log_error("%s: gpumemfs is mounted here already", mountpoint);
 		return -EBUSY;
 	}
@@ -304,7 +308,7 @@ int session_start(struct session *session)
 	}
 	readahead_setup(fs, session->device);
 	if (fs->mount == FS_MOUNT_KEPT)
-		session->lookup_gc = lookup_gc_start(fs, session->fuse);
+		lookup_gc_start(session);
 	return 0;
 
 unmount_fuse:
@@ -338,7 +342,7 @@ int session_wait(struct session *session)
 		if (poll(fds, 3, -1) > 0 && fds[2].revents)
 			fdstore_replace(fdstore);
 	} while (!fds[0].revents && !fds[1].revents);
-	lookup_gc_stop(session->lookup_gc);
+	background_stop(&session->lookup_gc);
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);

@@ -70,7 +70,11 @@ struct journal_segment {
 };
 
 /* The outcome that an answer must repeat if the kernel sends the request again. */
-enum journal_drc_add { JOURNAL_DID_NAME = 1, JOURNAL_DID_OPEN = 2, JOURNAL_DID_CLOSE = 4 };
+enum journal_completed {
+	JOURNAL_COMPLETED_NAME = 1,
+	JOURNAL_COMPLETED_OPEN = 2,
+	JOURNAL_COMPLETED_CLOSE = 4
+};
 
 struct journal_record {
 	uint64_t check; /* of all following bytes, parts included; stored last; never 0 */
@@ -79,7 +83,7 @@ struct journal_record {
 	uint64_t ino;	  /* the inode to which the request led */
 	uint32_t bytes;	  /* of header and parts; a multiple of 8 */
 	uint16_t writer;
-	uint16_t did; /* bits of enum journal_drc_add */
+	uint16_t completed; /* bits of enum journal_completed */
 };
 
 enum journal_kind {
@@ -98,7 +102,7 @@ enum journal_kind {
 	JOURNAL_FILE,	   /* journal_file; all extents of the file */
 	JOURNAL_EXTENTS,   /* journal_file; more extents of the file */
 	JOURNAL_CUT,	   /* journal_cut: the range has no memory any more */
-	JOURNAL_DONE,	   /* journal_request */
+	JOURNAL_REQUEST,   /* journal_request */
 	JOURNAL_DIR,	   /* journal_dir */
 	JOURNAL_KINDS
 };
@@ -200,7 +204,7 @@ struct journal_cut {
 
 struct journal_request {
 	uint64_t request, ino;
-	uint32_t did;
+	uint32_t completed;
 	uint32_t writer; /* of the record; or JOURNAL_EARLIER and above */
 };
 

@@ -9,6 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/vector.h"
 
 /* Room that a writer has before a change begins: enough for the records of a change without
  * allocations, and of most changes with allocations. */
@@ -19,23 +20,22 @@
 
 #define RESENT (1ULL << 63)
 
+bool journal_request_is_resent(uint64_t request)
+{
+	return request & RESENT;
+}
+
 bool journal_drc_find(const struct journal *journal, uint64_t request, struct journal_request *done)
 {
 	uint64_t unique = request & ~RESENT;
-	size_t low = 0, high = journal && request & RESENT ? journal->n_done : 0;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (journal->done[middle].request < unique)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (!journal || low == journal->n_done || journal->done[low].request != unique ||
-	    !(request & RESENT))
+	if (!journal || !(request & RESENT))
 		return false;
-	*done = journal->done[low];
+	size_t low = vector_search(i, journal->n_drc, journal->drc[i].request < unique);
+
+	if (low == journal->n_drc || journal->drc[low].request != unique)
+		return false;
+	*done = journal->drc[low];
 	return true;
 }
 
@@ -201,7 +201,7 @@ static void request_remember(struct journal *journal, struct journal_writer *wri
 	writer->recent[writer->n_recent++ % JOURNAL_RECENT] = (struct journal_request){
 	    .request = record->request,
 	    .ino = record->ino,
-	    .did = record->did,
+	    .completed = record->completed,
 	    .writer = (uint32_t)(writer - journal->writers),
 	};
 }
@@ -229,7 +229,7 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 	record->ino = cause ? cause->ino : 0;
 	record->bytes = (uint32_t)bytes;
 	record->writer = (uint16_t)(writer - journal->writers);
-	record->did = record->request ? (uint16_t)cause->did : 0;
+	record->completed = record->request ? (uint16_t)cause->completed : 0;
 	fault_call(journal);
 	record_fill(record, pieces, n);
 	fault_call(journal);
@@ -244,7 +244,7 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd)
 {
 	uint64_t id = atomic_fetch_add(&journal->last_id, 1) + 1;
-	int rc = journal->holder.hold(journal->holder.of, fdstore_id(kind, id), fd);
+	int rc = journal->fdstore.hold(journal->fdstore.of, fdstore_id(kind, id), fd);
 
 	fault_call(journal);
 	return rc < 0 ? 0 : id;
@@ -253,21 +253,22 @@ uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd)
 void journal_drop(struct journal *journal, enum fdstore_kind kind, uint64_t id)
 {
 	if (id)
-		journal->holder.drop(journal->holder.of, fdstore_id(kind, id));
+		journal->fdstore.drop(journal->fdstore.of, fdstore_id(kind, id));
 	fault_call(journal);
 }
 
 static void append_request(struct journal *journal, const struct journal_request *done)
 {
-	struct journal_piece piece = {.kind = JOURNAL_DONE, .bytes = sizeof(*done), .fixed = done};
+	struct journal_piece piece = {
+	    .kind = JOURNAL_REQUEST, .bytes = sizeof(*done), .fixed = done};
 
 	journal_append(journal, &piece, 1, NULL);
 }
 
 void journal_drc_carry(struct journal *journal)
 {
-	for (size_t i = 0; i < journal->n_done; i++) {
-		struct journal_request done = journal->done[i];
+	for (size_t i = 0; i < journal->n_drc; i++) {
+		struct journal_request done = journal->drc[i];
 
 		done.writer = done.writer < JOURNAL_EARLIER ? JOURNAL_EARLIER : done.writer + 1;
 		if (done.writer < JOURNAL_EARLIER + JOURNAL_EARLIER_MAX)

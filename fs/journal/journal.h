@@ -37,7 +37,7 @@ struct journal_writer {
 };
 
 struct journal {
-	struct fdstore_ops holder;
+	struct fdstore_ops fdstore;
 	struct journal_header *header; /* the start of the mapping */
 	struct journal_slot *slots;
 	char *halves[JOURNAL_HALVES];
@@ -49,8 +49,8 @@ struct journal {
 	struct journal_writer writers[JOURNAL_WRITERS];
 	/* The requests that earlier daemons had completed, sorted by number: the duplicate request
 	 * cache. */
-	struct journal_request *done;
-	size_t n_done;
+	struct journal_request *drc;
+	size_t n_drc;
 	/* Checkpoints are made by a thread of their own: fs/recovery/checkpoint.c. */
 	pthread_mutex_t checkpoint_lock; /* held during a checkpoint; taken before lock */
 	pthread_mutex_t lock;
@@ -68,8 +68,8 @@ struct journal {
 /* journal_new makes a journal for at most this many inodes; journal_adopt takes over the journal of
  * an earlier daemon. 0, or -errno after a line in the log. -EUCLEAN: the journal cannot be read;
  * -EBUSY: another daemon uses the journal. On success fd is the journal's. */
-int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journal **journal);
-int journal_adopt(const struct fdstore_ops *holder, int fd, struct journal **journal);
+int journal_new(const struct fdstore_ops *fdstore, uint64_t inodes, struct journal **journal);
+int journal_adopt(const struct fdstore_ops *fdstore, int fd, struct journal **journal);
 /* Unmaps the journal; the memory lives as long as its descriptor is held. */
 void journal_close(struct journal *journal);
 
@@ -98,8 +98,8 @@ struct journal_piece {
 /* The request that a record completes. */
 struct journal_cause {
 	uint64_t request; /* FUSE's unique, with bit 63 set by the kernel if sent again; 0: none */
-	unsigned did;	  /* bits of enum journal_drc_add */
-	uint64_t ino;	  /* the inode to which the request led */
+	unsigned completed; /* bits of enum journal_completed */
+	uint64_t ino;	    /* the inode to which the request led */
 };
 
 /* Appends one record. cause: NULL without a request, or for a request that may be done twice. */
@@ -111,6 +111,8 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
  */
 void journal_drc_carry(struct journal *journal);
 void journal_drc_forget(struct journal *journal);
+/* Whether the kernel sends the request again, because an earlier daemon did not answer. */
+bool journal_request_is_resent(uint64_t request);
 /* Whether the request (journal_cause.request) is sent again and was completed by an earlier daemon;
  * then *done has the outcome. */
 bool journal_drc_find(const struct journal *journal, uint64_t request,

@@ -38,9 +38,9 @@ static uint64_t journal_bytes(const struct journal_header *header)
 	       JOURNAL_HALVES * header->half_bytes;
 }
 
-static void journal_init(struct journal *journal, const struct fdstore_ops *holder, int fd)
+static void journal_init(struct journal *journal, const struct fdstore_ops *fdstore, int fd)
 {
-	journal->holder = *holder;
+	journal->fdstore = *fdstore;
 	journal->fd = fd;
 	journal->lock_fd = -1;
 	pthread_mutex_init(&journal->checkpoint_lock, NULL);
@@ -140,20 +140,20 @@ static struct journal *journal_alloc(void)
 	return made ? memset(made, 0, sizeof(*made)) : NULL;
 }
 
-int journal_new(const struct fdstore_ops *holder, uint64_t inodes, struct journal **journal)
+int journal_new(const struct fdstore_ops *fdstore, uint64_t inodes, struct journal **journal)
 {
 	struct journal_header header = header_for(inodes);
 	struct journal *made = journal_alloc();
 	int fd = -1, rc = made ? memory_create(&header, &fd) : -ENOMEM;
 
 	if (rc == 0) {
-		journal_init(made, holder, fd);
+		journal_init(made, fdstore, fd);
 		rc = journal_map(made, &header);
 	}
 	if (rc == 0)
 		rc = memory_lock(made);
 	if (rc == 0)
-		rc = holder->hold(holder->of, fdstore_id(FDSTORE_JOURNAL, 0), fd);
+		rc = fdstore->hold(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0), fd);
 	if (rc < 0) {
 		log_error("cannot make the journal: %s", strerror(-rc));
 		if (made && made->header)
@@ -205,14 +205,14 @@ static int header_read(int fd, struct journal_header *header)
 	return header_check(header, (uint64_t)st.st_size);
 }
 
-int journal_adopt(const struct fdstore_ops *holder, int fd, struct journal **journal)
+int journal_adopt(const struct fdstore_ops *fdstore, int fd, struct journal **journal)
 {
 	struct journal_header header;
 	struct journal *made = journal_alloc();
 
 	if (!made)
 		return -ENOMEM;
-	journal_init(made, holder, fd);
+	journal_init(made, fdstore, fd);
 	int rc = memory_lock(made);
 
 	if (rc == 0)
@@ -239,6 +239,6 @@ void journal_close(struct journal *journal)
 	pthread_mutex_destroy(&journal->checkpoint_lock);
 	pthread_mutex_destroy(&journal->lock);
 	pthread_cond_destroy(&journal->changed);
-	free(journal->done);
+	free(journal->drc);
 	free(journal);
 }

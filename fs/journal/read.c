@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/hash.h"
+#include "common/vector.h"
 #include "fs/core/mode.h"
 #include "fs/journal/journal.h"
 
@@ -33,16 +34,12 @@ uint64_t journal_record_check(const struct journal_record *record, uint64_t epoc
 
 static int list_add(struct journal_list *list, const struct journal_record *record)
 {
-	/* The room doubles whenever the count is a power of two. */
-	if (!(list->count & (list->count - 1))) {
-		size_t capacity = list->count ? list->count * 2 : 1;
-		const struct journal_record **at =
-		    realloc(list->at, capacity * sizeof(struct journal_record *));
+	const struct journal_record **at =
+	    vector_grow(list->at, list->count, sizeof(struct journal_record *));
 
-		if (!at)
-			return -ENOMEM;
-		list->at = at;
-	}
+	if (!at)
+		return -ENOMEM;
+	list->at = at;
 	list->at[list->count++] = record;
 	return 0;
 }
@@ -217,7 +214,7 @@ uint32_t journal_view(const struct journal_record *record, uint32_t offset,
 	    [JOURNAL_FILE] = sizeof(struct journal_file),
 	    [JOURNAL_EXTENTS] = sizeof(struct journal_file),
 	    [JOURNAL_CUT] = sizeof(struct journal_cut),
-	    [JOURNAL_DONE] = sizeof(struct journal_request),
+	    [JOURNAL_REQUEST] = sizeof(struct journal_request),
 	    [JOURNAL_DIR] = sizeof(struct journal_dir),
 	};
 	uint32_t at = offset ? offset : (uint32_t)sizeof(*record);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ROOM_MIN 16
+#include "common/vector.h"
 
 static struct fd_table_kind *table_kind(struct fd_table *held, uint64_t id)
 {
@@ -19,17 +19,7 @@ static struct fd_table_kind *table_kind(struct fd_table *held, uint64_t id)
 /* The index of the id, or where to insert the id. */
 static uint32_t kind_search(const struct fd_table_kind *kind, uint64_t id)
 {
-	uint32_t low = 0, high = kind->count;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (kind->at[middle].id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return (uint32_t)vector_search(i, kind->count, kind->at[i].id < id);
 }
 
 static struct fd_table_entry *kind_find(const struct fd_table_kind *kind, uint64_t id)
@@ -50,20 +40,6 @@ static void kind_compact(struct fd_table_kind *kind)
 	kind->dropped = 0;
 }
 
-static int kind_grow(struct fd_table_kind *kind)
-{
-	if (kind->count < kind->room)
-		return 0;
-	uint32_t room = kind->room ? 2 * kind->room : ROOM_MIN;
-	struct fd_table_entry *more = reallocarray(kind->at, room, sizeof(*more));
-
-	if (!more)
-		return -ENOMEM;
-	kind->at = more;
-	kind->room = room;
-	return 0;
-}
-
 int fd_table_put(struct fd_table *held, uint64_t id, int fd)
 {
 	struct fd_table_kind *kind = table_kind(held, id);
@@ -80,8 +56,11 @@ int fd_table_put(struct fd_table *held, uint64_t id, int fd)
 	if (known) {
 		kind->dropped--;
 	} else {
-		if (kind_grow(kind))
+		struct fd_table_entry *more = vector_grow(kind->at, kind->count, sizeof(*more));
+
+		if (!more)
 			return -ENOMEM;
+		kind->at = more;
 		uint32_t at = kind_search(kind, id);
 
 		known = &kind->at[at];

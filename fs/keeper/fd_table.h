@@ -19,7 +19,7 @@ struct fd_table_entry {
  * the end. */
 struct fd_table_kind {
 	struct fd_table_entry *at;
-	uint32_t count, room, dropped;
+	uint32_t count, dropped;
 };
 
 struct fd_table {

@@ -377,17 +377,6 @@ void fdstore_end(struct fdstore *fdstore)
 	fdstore->ipc = -1;
 }
 
-void fdstore_leave(struct fdstore *fdstore)
-{
-	if (!fdstore)
-		return;
-	scoped_lock(&fdstore->lock);
-	fd_table_close(&fdstore->held);
-	if (fdstore->ipc >= 0)
-		close(fdstore->ipc);
-	fdstore->ipc = -1;
-}
-
 void fdstore_close(struct fdstore *fdstore)
 {
 	if (!fdstore)

@@ -39,7 +39,7 @@ enum fdstore_share {
 	FDSTORE_SHARE_LISTEN,
 	FDSTORE_SHARE_DIR,
 	FDSTORE_SHARE_MEMORY,		/* memory: fs/share/persist.h */
-	FDSTORE_SHARE_CONNECTIONS = 16, /* and above */
+	FDSTORE_SHARE_CONNECTIONS = 16, /* and above: plus the connection's slot in that memory */
 };
 
 static inline uint64_t fdstore_id(enum fdstore_kind kind, uint64_t number)
@@ -106,9 +106,7 @@ int fdstore_gather(struct fdstore *fdstore);
 void fdstore_ready(struct fdstore *fdstore);
 /* Tells the keeper that this daemon ends on purpose: all descriptors held are closed. */
 void fdstore_end(struct fdstore *fdstore);
-/* For a daemon that stops while the descriptors stay with the keeper: later calls have no effect.
- */
-void fdstore_leave(struct fdstore *fdstore);
+/* The keeper keeps all descriptors held, unless fdstore_end was called before. */
 void fdstore_close(struct fdstore *fdstore);
 
 /* The daemon's generation: the number of daemons of this mount so far; 1 without a keeper. */

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/descriptors.h"
+
 #define IPC_MAGIC 0x4b454550u /* "PEEK" in the memory of a little-endian machine */
 
 int ipc_pair(int ends[2])
@@ -20,32 +22,15 @@ struct ipc_message ipc_message(enum ipc_type type, uint64_t id)
 	    .magic = IPC_MAGIC, .version = IPC_VERSION, .type = type, .id = id};
 }
 
-union control {
-	struct cmsghdr header; /* for alignment */
-	char bytes[CMSG_SPACE(sizeof(int))];
-};
-
-static void put_fd(struct msghdr *packet, union control *control, int fd)
-{
-	packet->msg_control = control->bytes;
-	packet->msg_controllen = sizeof(control->bytes);
-	struct cmsghdr *head = CMSG_FIRSTHDR(packet);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-}
-
 static int send_packet(int ipc, const struct ipc_message *message, int fd, int flags)
 {
 	struct iovec part = {.iov_base = (void *)message, .iov_len = sizeof(*message)};
 	struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
-	union control control = {0};
+	union descriptor_control control;
 	ssize_t n;
 
 	if (fd >= 0)
-		put_fd(&packet, &control, fd);
+		descriptor_attach(&packet, &control, fd);
 	do {
 		n = sendmsg(ipc, &packet, MSG_NOSIGNAL | flags);
 	} while (n < 0 && errno == EINTR);
@@ -86,7 +71,7 @@ static bool message_is_valid(const struct ipc_message *message, size_t bytes)
 static int receive_packet(int ipc, struct ipc_message *message, int *fd, int flags)
 {
 	struct iovec part = {.iov_base = message, .iov_len = sizeof(*message)};
-	union control control = {0};
+	union descriptor_control control = {0};
 	struct msghdr packet = {.msg_iov = &part,
 				.msg_iovlen = 1,
 				.msg_control = control.bytes,

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fs/file/volume.h"
+#include "fs/fuse/channel.h"
 #include "fs/fuse/session.h"
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
@@ -43,38 +45,69 @@ static int handle_check(const struct op *op, const struct fuse_file_info *info,
 	return !error && info->fh & OP_HANDLE_NO_READS ? -EACCES : error;
 }
 
-static void ioctl_token(struct op *op, fuse_req_t req, const struct fuse_file_info *info)
+static void ioctl_version(struct op *op, fuse_req_t req)
 {
-	struct gpumem_token token;
-	struct share *share;
-	int error = handle_check(op, info, &share);
+	static const struct gpumem_version version = {.version = GPUMEM_PROTOCOL_VERSION};
 
-	if (!error)
-		error = share_token(share, op->inode, fuse_req_ctx(req)->uid, handle_access(info),
-				    &token);
-	if (error) {
-		op_done(op, req, error);
-		return;
-	}
 	op_end(op, 0);
-	fuse_reply_ioctl(req, 0, &token, sizeof(token));
+	fuse_reply_ioctl(req, 0, &version, sizeof(version));
 }
 
-static void ioctl_lease(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
-			const struct gpumem_lease_ask *ask)
-{
-	struct share *share;
-	int error = handle_check(op, info, &share);
+/* A lease for which a thread of fs/share may answer the ioctl. */
+struct lease_op {
+	struct share_ask ask;
+	struct op op;
+	int channel; /* of the worker */
+};
 
-	if (!error)
-		error = share_lease_ask(share, op->inode, fuse_req_ctx(req)->uid,
-					handle_access(info), ask);
+static void lease_reply(struct op *op, int error)
+{
 	if (error) {
-		op_done(op, req, error);
+		op_done(op, op->req, error);
 		return;
 	}
 	op_end(op, 0);
-	fuse_reply_ioctl(req, 0, NULL, 0);
+	fuse_reply_ioctl(op->req, 0, NULL, 0);
+}
+
+static void lease_done(struct share_ask *ask, int error)
+{
+	struct lease_op *lease = (struct lease_op *)ask;
+
+	if (op_take_over(&lease->op, lease->channel))
+		lease_reply(&lease->op, error);
+	free(lease);
+}
+
+static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
+			const struct gpumem_lease_ask *ask)
+{
+	struct lease_op *lease = malloc(sizeof(*lease));
+	struct share *share;
+	int error = handle_check(op, info, &share);
+
+	if (!error && !lease)
+		error = -ENOMEM;
+	if (!error) {
+		*lease = (struct lease_op){
+		    .ask = {.inode = op->inode,
+			    .access = handle_access(info),
+			    .pid = fuse_req_ctx(op->req)->pid,
+			    .uid = fuse_req_ctx(op->req)->uid,
+			    .resent = journal_request_is_resent(op->worker->request_number),
+			    .ask = *ask,
+			    .done = lease_done},
+		    .op = *op,
+		    .channel = channel_current(),
+		};
+		error = share_ask(share, &lease->ask);
+	}
+	if (error == -EINPROGRESS) {
+		op_hand_over(op);
+		return;
+	}
+	free(lease);
+	lease_reply(op, error);
 }
 
 static void ioctl_socket(struct op *op, fuse_req_t req)
@@ -196,7 +229,7 @@ static void ioctl_drop(struct op *op, fuse_req_t req)
 static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes)
 {
 	switch (command) {
-	case GPUMEM_IOC_TOKEN:
+	case GPUMEM_IOC_VERSION:
 	case GPUMEM_IOC_SAVE:
 	case GPUMEM_IOC_SOCKET:
 	case GPUMEM_IOC_DROP:
@@ -232,15 +265,15 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	case GPUMEM_IOC_DROP:
 		ioctl_drop(&op, req);
 		break;
-	case GPUMEM_IOC_TOKEN:
-		ioctl_token(&op, req, info);
+	case GPUMEM_IOC_VERSION:
+		ioctl_version(&op, req);
 		break;
 	case GPUMEM_IOC_SOCKET:
 		ioctl_socket(&op, req);
 		break;
 	case GPUMEM_IOC_LEASE:
 		memcpy(&lease, in, sizeof(lease));
-		ioctl_lease(&op, req, info, &lease);
+		ioctl_lease(&op, info, &lease);
 		break;
 	case GPUMEM_IOC_COPY:
 		memcpy(&copy, in, sizeof(copy));

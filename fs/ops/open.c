@@ -101,14 +101,14 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 
 		info->direct_io = info->backing_id ? here : info->direct_io;
 	}
-	if (op->completed & JOURNAL_DID_OPEN)
+	if (op->completed & JOURNAL_COMPLETED_OPEN)
 		return 0;
 	inode->opens++;
 	/* Frees nothing, because the file is open. A file of O_TMPFILE has no name from the start,
 	 * and inode_may_drop counts such a file as unlinked and open. */
 	inode_may_drop(op->fs, inode);
 	inode->writers += flags_write(info->flags);
-	record_open(op->fs, inode, JOURNAL_DID_OPEN);
+	record_open(op->fs, inode, JOURNAL_COMPLETED_OPEN);
 	return 0;
 }
 
@@ -166,7 +166,7 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	/* Record the close first: if the next daemon closed the backing id once more, the id might
 	 * belong to another file by then. If this daemon is killed here, the id stays open until
 	 * the mount ends. */
-	record_open(op->fs, inode, JOURNAL_DID_CLOSE);
+	record_open(op->fs, inode, JOURNAL_COMPLETED_CLOSE);
 	/* Close the backing id before another open can register the object again. */
 	if (backing && req)
 		fuse_passthrough_close(req, backing);
@@ -205,7 +205,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 
 	if (!op_begin(&op, req, ino, STAT_RELEASE))
 		return;
-	if (!(op.completed & JOURNAL_DID_CLOSE))
+	if (!(op.completed & JOURNAL_COMPLETED_CLOSE))
 		op_closed(&op, req, op.inode, info->flags);
 	op_done(&op, req, 0);
 }

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "fs/control/nodes.h"
 #include "fs/file/volume.h"
+#include "fs/fuse/channel.h"
 #include "fs/ops/ops.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
@@ -38,7 +39,7 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	assert(!op->fs->journal || op->worker->request_number);
 	if (op->fs->journal &&
 	    journal_drc_find(op->fs->journal, op->worker->request_number, &done)) {
-		op->completed = done.did;
+		op->completed = done.completed;
 		op->completed_ino = done.ino;
 	}
 	op->inode = inode_find(op->fs, ino);
@@ -100,6 +101,19 @@ void op_done(struct op *op, fuse_req_t req, int error)
 		stats_add(&op->worker->stats->errors[op->kind], 1);
 	op_end(op, error);
 	fuse_reply_err(req, -error);
+}
+
+bool op_take_over(struct op *op, int channel)
+{
+	channel_answer_for(channel);
+	op->worker = worker_self(op->fs);
+	if (!op->worker) {
+		fuse_reply_err(op->req, ENOMEM);
+		return false;
+	}
+	/* op_end counts the end of the request, as op_hand_over has done. */
+	stats_add(&op->worker->stats->ended, UINT64_MAX);
+	return true;
 }
 
 void op_count(fuse_req_t req, enum stat_op kind)

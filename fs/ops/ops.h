@@ -39,7 +39,7 @@ struct op {
 	const char *to_name;
 	uint64_t offset, bytes;
 	/* For a request that the kernel repeats because an earlier daemon did not answer: the steps
-	 * that the earlier daemon completed (bits JOURNAL_DID_*), and the resulting inode. */
+	 * that the earlier daemon completed (bits JOURNAL_COMPLETED_*), and the resulting inode. */
 	unsigned completed;
 	uint64_t completed_ino;
 	unsigned observers; /* bits OBSERVE_* */
@@ -57,7 +57,7 @@ bool op_drc_find_inode(const struct op *op, struct inode **inode);
 /* Whether an earlier daemon completed a request that creates no inode. */
 static inline bool op_drc_find(const struct op *op)
 {
-	return op->completed & JOURNAL_DID_NAME;
+	return op->completed & JOURNAL_COMPLETED_NAME;
 }
 /* Gives the request to its observers. */
 void op_observe(const struct op *op, int64_t result);
@@ -74,6 +74,14 @@ static inline void op_end(struct op *op, int64_t result)
 	if (op->to)
 		tsan_release(op->to);
 }
+/* By the worker: another thread will reply to the request, or has replied. */
+static inline void op_hand_over(const struct op *op)
+{
+	stats_add(&op->worker->stats->ended, 1);
+}
+/* By the thread that is to reply to a worker's request, through the worker's channel, with a copy
+ * of the worker's op. Otherwise replies with the error and returns false: no worker. */
+bool op_take_over(struct op *op, int channel);
 /* Counts a request that the caller answers without op_begin. */
 void op_count(fuse_req_t req, enum stat_op kind);
 static inline struct caller op_caller(const struct op *op)

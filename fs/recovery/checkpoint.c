@@ -75,12 +75,12 @@ static void *checkpoint_main(void *pointer)
 	return NULL;
 }
 
-void checkpoint_start(struct fs *fs)
+int checkpoint_start(struct fs *fs)
 {
 	struct journal *journal = fs->journal;
 
 	if (!journal)
-		return;
+		return 0;
 	journal_limit_set(journal);
 	/* An earlier daemon began a checkpoint, or was killed before the checkpoint was due. */
 	journal->wanted = journal_has_older(atomic_load(&journal->header->state)) ||
@@ -90,6 +90,7 @@ void checkpoint_start(struct fs *fs)
 	if (error)
 		log_error("journal: no thread to compact it: %s", strerror(error));
 	journal->running = !error;
+	return 0;
 }
 
 void checkpoint_end(struct fs *fs)

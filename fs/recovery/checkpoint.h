@@ -12,8 +12,8 @@ struct fs;
 void checkpoint(struct fs *fs);
 
 /* Start and end the thread that makes a checkpoint when a half fills. Without a journal both
- * functions do nothing. */
-void checkpoint_start(struct fs *fs);
+ * functions do nothing. checkpoint_start gives 0. */
+int checkpoint_start(struct fs *fs);
 void checkpoint_end(struct fs *fs);
 
 #endif

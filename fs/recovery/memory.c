@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
-#include "fs/core/vector.h"
+#include "common/vector.h"
 #include "fs/core/worker.h"
 #include "fs/file/device.h"
 #include "fs/file/host.h"
@@ -138,9 +138,9 @@ static int held_claim(struct restore *restore, uint64_t id, struct chunk *chunk)
 static int chunk_take(struct restore *restore, struct volume *volume, uint64_t id, uint64_t bytes,
 		      struct chunk **chunk)
 {
-	const struct fdstore_ops *holder = &restore->journal->holder;
+	const struct fdstore_ops *fdstore = &restore->journal->fdstore;
 	enum pool_adopted kind = bytes < CHUNK_ALIGN ? POOL_SHARED : POOL_WHOLE;
-	int fd = holder->take(holder->of, fdstore_id(FDSTORE_CHUNK, id));
+	int fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_CHUNK, id));
 
 	if (fd < 0)
 		return fd;
@@ -264,7 +264,7 @@ static int file_restore_extents(struct restore *restore, struct inode *inode, in
 
 static int file_restore_object(struct restore *restore, struct file *file, int *missing)
 {
-	const struct fdstore_ops *holder = &restore->journal->holder;
+	const struct fdstore_ops *fdstore = &restore->journal->fdstore;
 
 	if (!file_object_id(file) && !file->corrupt)
 		return 0;
@@ -274,7 +274,7 @@ static int file_restore_object(struct restore *restore, struct file *file, int *
 		*missing = -EUCLEAN;
 		return 0;
 	}
-	int fd = holder->take(holder->of, id);
+	int fd = fdstore->take(fdstore->of, id);
 
 	if (restore_is_missing(fd)) {
 		*missing = fd;
@@ -352,12 +352,12 @@ static int unclaimed_collect(uint64_t id, int fd, void *arg)
 
 int restore_unclaimed(struct restore *restore)
 {
-	const struct fdstore_ops *holder = &restore->journal->holder;
+	const struct fdstore_ops *fdstore = &restore->journal->fdstore;
 	struct unclaimed unclaimed = {.restore = restore};
-	int rc = holder->each(holder->of, unclaimed_collect, &unclaimed);
+	int rc = fdstore->each(fdstore->of, unclaimed_collect, &unclaimed);
 
 	for (size_t i = 0; rc == 0 && i < unclaimed.n; i++)
-		holder->drop(holder->of, unclaimed.ids[i]);
+		fdstore->drop(fdstore->of, unclaimed.ids[i]);
 	free(unclaimed.ids);
 	return rc;
 }

@@ -43,7 +43,7 @@ static void log_missing(struct restore *restore, struct inode *inode, int error)
 			  path);
 	else
 		log_error(
-		    "%s: its memory cannot be had: %s. The file gives EIO until it is emptied "
+		    "%s: the memory cannot be restored: %s. The file gives EIO until it is emptied "
 		    "or removed, or a later daemon finds its memory",
 		    path, strerror(-error));
 }

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/vector.h"
 #include "fs/core/mode.h"
-#include "fs/core/vector.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
@@ -345,7 +345,7 @@ static int replay_view(struct restore *restore, const struct journal_view *view)
 		return replay_name(restore, view);
 	case JOURNAL_NAME_GONE:
 		return replay_name_gone(restore, view);
-	case JOURNAL_DONE:
+	case JOURNAL_REQUEST:
 		return request_keep(restore, view->fixed);
 	default:
 		return replay_change(restore, view);
@@ -358,7 +358,7 @@ int restore_record(struct restore *restore, const struct journal_record *record)
 	uint32_t at = 0;
 	int rc = request_keep(restore, &(struct journal_request){.request = record->request,
 								 .ino = record->ino,
-								 .did = record->did,
+								 .completed = record->completed,
 								 .writer = record->writer});
 
 	if (rc)

@@ -101,24 +101,24 @@ static struct system_memory *system_of(struct fs *fs)
 /* The files of this daemon and of the next daemon share one bound. */
 static int mounts_hold(struct fs *fs)
 {
-	const struct fdstore_ops *holder = fs->holder;
+	const struct fdstore_ops *fdstore = fs->fdstore_ops;
 	int rc = 0;
 
 	for (unsigned kind = 0; rc == 0 && kind < SYSTEM_KINDS; kind++) {
 		int fd = system_memory_mount(system_of(fs), (enum system_pages)kind);
 
 		if (fd >= 0)
-			rc = holder->hold(holder->of, mount_id(kind), fd);
+			rc = fdstore->hold(fdstore->of, mount_id(kind), fd);
 	}
 	return rc;
 }
 
 static void mounts_adopt(struct fs *fs)
 {
-	const struct fdstore_ops *holder = fs->holder;
+	const struct fdstore_ops *fdstore = fs->fdstore_ops;
 
 	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
-		int fd = holder->take(holder->of, mount_id(kind));
+		int fd = fdstore->take(fdstore->of, mount_id(kind));
 
 		if (fd >= 0)
 			system_memory_adopt(system_of(fs), (enum system_pages)kind, fd);
@@ -127,13 +127,13 @@ static void mounts_adopt(struct fs *fs)
 
 static void mounts_drop(struct fs *fs)
 {
-	const struct fdstore_ops *holder = fs->holder;
+	const struct fdstore_ops *fdstore = fs->fdstore_ops;
 
 	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
-		int fd = holder->take(holder->of, mount_id(kind));
+		int fd = fdstore->take(fdstore->of, mount_id(kind));
 
 		if (fd >= 0)
-			holder->drop(holder->of, mount_id(kind));
+			fdstore->drop(fdstore->of, mount_id(kind));
 		if (fd >= 0)
 			close(fd);
 	}
@@ -151,20 +151,20 @@ static void drc_merge(struct journal *journal)
 {
 	size_t kept = 0;
 
-	qsort(journal->done, journal->n_done, sizeof(*journal->done), by_request);
-	for (size_t i = 0; i < journal->n_done; i++) {
-		const struct journal_request *next = &journal->done[i];
-		struct journal_request *last = kept ? &journal->done[kept - 1] : NULL;
+	qsort(journal->drc, journal->n_drc, sizeof(*journal->drc), by_request);
+	for (size_t i = 0; i < journal->n_drc; i++) {
+		const struct journal_request *next = &journal->drc[i];
+		struct journal_request *last = kept ? &journal->drc[kept - 1] : NULL;
 
 		if (last && last->request == next->request) {
-			last->did |= next->did;
+			last->completed |= next->completed;
 			last->ino = next->ino ? next->ino : last->ino;
 			last->writer = next->writer > last->writer ? next->writer : last->writer;
 		} else {
-			journal->done[kept++] = *next;
+			journal->drc[kept++] = *next;
 		}
 	}
-	journal->n_done = kept;
+	journal->n_drc = kept;
 }
 
 static int drc_keep(struct restore *restore)
@@ -174,16 +174,15 @@ static int drc_keep(struct restore *restore)
 
 	if (restore->fs->mount == FS_MOUNT_NEW)
 		return 0;
-	journal->done =
-	    calloc((size_t)JOURNAL_WRITERS * JOURNAL_RECENT + n, sizeof(*journal->done));
-	if (!journal->done)
+	journal->drc = calloc((size_t)JOURNAL_WRITERS * JOURNAL_RECENT + n, sizeof(*journal->drc));
+	if (!journal->drc)
 		return -ENOMEM;
 	if (n)
-		memcpy(journal->done, restore->earlier, n * sizeof(*journal->done));
+		memcpy(journal->drc, restore->earlier, n * sizeof(*journal->drc));
 	for (unsigned i = 0; i < JOURNAL_WRITERS; i++)
 		for (unsigned k = 0; k < JOURNAL_RECENT && k < restore->recent[i].n; k++)
-			journal->done[n++] = restore->recent[i].requests[k];
-	journal->n_done = n;
+			journal->drc[n++] = restore->recent[i].requests[k];
+	journal->n_drc = n;
 	if (n)
 		drc_merge(journal);
 	return 0;
@@ -304,8 +303,8 @@ static int journal_start(struct fs *fs)
 /* Takes the journal of an earlier daemon. -ENOENT: this is the first daemon. */
 static int journal_take(const struct fs *fs)
 {
-	const struct fdstore_ops *holder = fs->holder;
-	int fd = holder->take(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
+	const struct fdstore_ops *fdstore = fs->fdstore_ops;
+	int fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0));
 
 	if (fd != -ENOENT || fdstore_generation(fs->fdstore) == 1)
 		return fd;
@@ -316,16 +315,17 @@ static int journal_take(const struct fs *fs)
 
 int fs_restore(struct fs *fs)
 {
-	const struct fdstore_ops *holder = fs->holder;
+	const struct fdstore_ops *fdstore = fs->fdstore_ops;
 	int fd = journal_take(fs);
 	int rc = fd == -ENOENT || fd >= 0 ? 0 : fd;
 
 	if (rc < 0)
 		return rc;
 	if (fd >= 0)
-		rc = journal_adopt(holder, fd, &fs->journal);
+		rc = journal_adopt(fdstore, fd, &fs->journal);
 	else
-		rc = journal_new(holder, (uint64_t)fs->metadata_max / METADATA_INODE, &fs->journal);
+		rc =
+		    journal_new(fdstore, (uint64_t)fs->metadata_max / METADATA_INODE, &fs->journal);
 	if (rc < 0) {
 		if (fd >= 0)
 			close(fd);
@@ -337,7 +337,7 @@ int fs_restore(struct fs *fs)
 		/* The journal of an earlier daemon stays for the next try. */
 		if (fd < 0) {
 			mounts_drop(fs);
-			holder->drop(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
+			fdstore->drop(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0));
 		}
 		fs->inodes->journal = NULL;
 		journal_close(fs->journal);
@@ -346,18 +346,17 @@ int fs_restore(struct fs *fs)
 	return rc;
 }
 
-int fs_restore_check(const struct fdstore_ops *holder)
+int fs_restore_check(const struct fdstore_ops *fdstore)
 {
 	struct journal_header header;
-	AUTO_CLOSE int fd = holder->take(holder->of, fdstore_id(FDSTORE_JOURNAL, 0));
+	AUTO_CLOSE int fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0));
 
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	if (pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
 	    header.magic == JOURNAL_MAGIC && header.version == JOURNAL_VERSION)
 		return 0;
-	log_error("journal: the version is not %d, the only one that this program reads",
-		  JOURNAL_VERSION);
+	log_error("journal: the version is not %d, the only supported version", JOURNAL_VERSION);
 	return -EUCLEAN;
 }
 
@@ -366,7 +365,7 @@ void fs_forget_held(struct fs *fs)
 	if (!fs->journal)
 		return;
 	mounts_drop(fs);
-	fs->journal->holder.drop(fs->journal->holder.of, fdstore_id(FDSTORE_JOURNAL, 0));
+	fs->journal->fdstore.drop(fs->journal->fdstore.of, fdstore_id(FDSTORE_JOURNAL, 0));
 	journal_close(fs->journal);
 	fs->journal = NULL;
 }

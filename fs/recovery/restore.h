@@ -8,7 +8,7 @@
 struct fs;
 struct fdstore_ops;
 
-/* Called after the volumes are open and empty, before there is a tree. If fs->holder holds the
+/* Called after the volumes are open and empty, before there is a tree. If fs->fdstore_ops holds the
  * journal of an earlier daemon, restores that daemon's tree: names, inode numbers, attributes,
  * times and memory, and, with FS_MOUNT_KEPT, handles and lookups. Else creates a new journal and a
  * new tree. 0, or -errno with a log line. After an error nothing of the earlier daemon is lost:
@@ -17,7 +17,7 @@ int fs_restore(struct fs *fs);
 
 /* Whether fs_restore could read the held journal. Another daemon may still write to the journal,
  * so only the header is checked. 0, or -errno with a log line. */
-int fs_restore_check(const struct fdstore_ops *holder);
+int fs_restore_check(const struct fdstore_ops *fdstore);
 
 /* Called after the tree is freed: drops all held descriptors. */
 void fs_forget_held(struct fs *fs);

@@ -3,6 +3,7 @@
 /* The list of connections to the sharing socket, and the thread that owns each busy connection. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -13,7 +14,6 @@
 #include "common/clock.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/share/internal.h"
-#include "fs/tree/inode.h"
 #include "fs/tree/user_limits.h"
 
 /* The kernel reports a single event; each further event needs another call. */
@@ -24,8 +24,15 @@ static int connection_watch(struct share *share, struct share_connection *connec
 	return epoll_ctl(share->epoll_fd, how, connection->fd, &event) ? -errno : 0;
 }
 
-static struct share_connection *connection_new(struct share *share, int fd, uint64_t number,
-					       const struct ucred *peer)
+/* Before close(): events go on while the keeper has a duplicate of the descriptor. */
+static void connection_unwatch(struct share *share, struct share_connection *connection)
+{
+	if (connection->fd >= 0)
+		epoll_ctl(share->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
+}
+
+static struct share_connection *connection_make(struct share *share, int fd, uint32_t slot,
+						const struct ucred *peer)
 {
 	struct share_connection *connection = calloc(1, sizeof(*connection));
 
@@ -36,8 +43,8 @@ static struct share_connection *connection_new(struct share *share, int fd, uint
 	    .fd = fd,
 	    .pid = peer->pid,
 	    .uid = peer->uid,
-	    .number = number,
-	    .deadline = clock_seconds() + GPUMEM_TOKEN_SECONDS,
+	    .slot = slot,
+	    .deadline = clock_seconds() + GPUMEM_CONNECTION_SECONDS,
 	};
 	if (connection->user)
 		return connection;
@@ -45,7 +52,23 @@ static struct share_connection *connection_new(struct share *share, int fd, uint
 	return NULL;
 }
 
-int share_connection_add(struct share *share, int fd, uint64_t number)
+static int connection_list(struct share *share, struct share_connection *connection)
+{
+	int error = connection_watch(share, connection, EPOLL_CTL_ADD);
+
+	if (error)
+		return error;
+	scoped_lock(&share->lock);
+	if (!HASH_ADD_NEW(hh, share->by_key, key, sizeof(connection->key), connection)) {
+		connection_unwatch(share, connection);
+		return -ENOMEM;
+	}
+	DL_APPEND2(share->connections, connection, previous, next);
+	return 0;
+}
+
+int share_connection_add(struct share *share, int fd, uint32_t slot,
+			 const uint8_t key[GPUMEM_KEY_BYTES])
 {
 	struct ucred peer;
 	int error = runtime_peer(fd, &peer);
@@ -56,26 +79,62 @@ int share_connection_add(struct share *share, int fd, uint64_t number)
 
 	if (error)
 		return error;
-	struct share_connection *connection = connection_new(share, fd, number, &peer);
+	struct share_connection *connection = connection_make(share, fd, slot, &peer);
 
-	error = connection ? connection_watch(share, connection, EPOLL_CTL_ADD) : -ENOMEM;
-	if (error) {
-		if (connection)
-			share_user_put(share->queue, connection->user);
-		free(connection);
-		user_limits_give(share->fs, peer.uid, USER_CONNECTIONS, 1);
-		return error;
+	error = -ENOMEM;
+	if (connection) {
+		memcpy(connection->key, key, sizeof(connection->key));
+		error = connection_list(share, connection);
 	}
-	scoped_lock(&share->lock);
-	DL_APPEND2(share->connections, connection, previous, next);
-	return 0;
+	if (!error)
+		return 0;
+	if (connection)
+		share_user_put(share->queue, connection->user);
+	free(connection);
+	user_limits_give(share->fs, peer.uid, USER_CONNECTIONS, 1);
+	return error;
 }
 
-/* Under the share's lock. */
-static void connection_set_busy(struct share_connection *connection)
+static void slot_remove(struct share *share, uint32_t slot)
 {
-	connection->busy = true;
-	atomic_store(&connection->answered, false);
+	scoped_lock(&share->lock);
+	persist_connection_remove(share->persist, slot);
+}
+
+static int slot_add(struct share *share, const uint8_t key[GPUMEM_KEY_BYTES], uint32_t *slot)
+{
+	scoped_lock(&share->lock);
+	*slot = persist_connection_add(share->persist, key);
+	return share->persist && *slot == PERSIST_NO_SLOT ? -EMFILE : 0;
+}
+
+static uint64_t slot_id(uint32_t slot)
+{
+	return fdstore_id(FDSTORE_SOCKET, (uint64_t)FDSTORE_SHARE_CONNECTIONS + slot);
+}
+
+int share_connection_new(struct share *share, int fd)
+{
+	struct fdstore *fdstore = share->fs->fdstore;
+	uint8_t key[GPUMEM_KEY_BYTES];
+	uint32_t slot;
+
+	if (getrandom(key, sizeof(key), 0) != sizeof(key))
+		return -EIO;
+	int error = slot_add(share, key, &slot);
+
+	if (error)
+		return error;
+	/* Before the connection is served: the next daemon then answers requests that this daemon
+	 * cannot. */
+	error = fdstore_hold(fdstore, slot_id(slot), fd);
+	if (!error)
+		error = share_connection_add(share, fd, slot, key);
+	if (!error)
+		return 0;
+	fdstore_drop(fdstore, slot_id(slot));
+	slot_remove(share, slot);
+	return error;
 }
 
 bool share_connection_acquire(struct share *share, struct share_connection *connection)
@@ -84,7 +143,7 @@ bool share_connection_acquire(struct share *share, struct share_connection *conn
 	connection->event_taken = true;
 	if (connection->busy)
 		return false;
-	connection_set_busy(connection);
+	connection->busy = true;
 	return true;
 }
 
@@ -98,23 +157,22 @@ static struct share_connection *connection_find(const struct share *share, uid_t
 	return connection && connection->uid == uid && !connection->ending ? connection : NULL;
 }
 
-int share_connection_acquire_key(struct share *share, uid_t uid,
-				 const uint8_t key[GPUMEM_KEY_BYTES],
-				 struct share_connection **taken)
+int share_connection_acquire_key(struct share *share, struct share_ask *ask,
+				 struct share_connection **acquired)
 {
-	struct share_connection *connection;
-
 	scoped_lock(&share->lock);
-	/* Another thread may free the connection during the wait, so look it up each time. */
-	while ((connection = connection_find(share, uid, key)) && connection->busy) {
-		if (!atomic_load(&connection->answered))
-			return -EAGAIN;
-		pthread_cond_wait(&share->released, &share->lock);
-	}
+	struct share_connection *connection = connection_find(share, ask->uid, ask->ask.key);
+
 	if (!connection)
 		return -ESTALE;
-	connection_set_busy(connection);
-	*taken = connection;
+	if (connection->waiting)
+		return -EBUSY;
+	if (connection->busy) {
+		connection->waiting = ask;
+		return -EINPROGRESS;
+	}
+	connection->busy = true;
+	*acquired = connection;
 	return 0;
 }
 
@@ -127,39 +185,27 @@ int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GP
 	return connection ? share_lease_file(connection, number, inode) : -ESTALE;
 }
 
-int share_connection_key(struct share *share, struct share_connection *connection)
-{
-	if (connection->has_key)
-		return 0;
-	if (getrandom(connection->key, sizeof(connection->key), 0) != sizeof(connection->key))
-		return -EIO;
-	scoped_lock(&share->lock);
-	connection->has_key =
-	    HASH_ADD_NEW(hh, share->by_key, key, sizeof(connection->key), connection);
-	return connection->has_key ? 0 : -ENOMEM;
-}
-
 void share_connection_release(struct share *share, struct share_connection *connection)
 {
 	pthread_mutex_lock(&share->lock);
 	bool ending = connection->ending;
+	struct share_ask *waiting = ending ? NULL : connection->waiting;
 
 	/* Under the lock: once the connection is not busy, the share thread may free it. */
-	if (!ending && connection->event_taken)
+	connection->busy = ending || waiting;
+	if (!connection->busy && connection->event_taken)
 		connection_watch(share, connection, EPOLL_CTL_MOD);
-	connection->event_taken = false;
-	connection->busy = ending;
-	pthread_cond_broadcast(&share->released);
+	if (!connection->busy)
+		connection->event_taken = false;
+	if (waiting) {
+		connection->ask = waiting;
+		connection->waiting = NULL;
+	}
 	pthread_mutex_unlock(&share->lock);
-	if (ending)
+	if (waiting)
+		share_queue_add(share->queue, connection->user, &connection->job);
+	else if (ending)
 		share_connection_free(share, connection);
-}
-
-/* Before close(): events go on while the keeper has a duplicate of the descriptor. */
-static void connection_unwatch(struct share *share, struct share_connection *connection)
-{
-	if (connection->fd >= 0)
-		epoll_ctl(share->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
 }
 
 static void connection_close(struct share *share, struct share_connection *connection)
@@ -169,7 +215,7 @@ static void connection_close(struct share *share, struct share_connection *conne
 	connection_unwatch(share, connection);
 	close(connection->fd);
 	connection->fd = -1;
-	fdstore_drop(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, connection->number));
+	fdstore_drop(share->fs->fdstore, slot_id(connection->slot));
 }
 
 /* The connection's key is not valid from here on. */
@@ -177,25 +223,30 @@ static void connection_set_ending(struct share *share, struct share_connection *
 {
 	scoped_lock(&share->lock);
 	connection->ending = true;
-	pthread_cond_broadcast(&share->released);
+}
+
+static void ask_refuse(struct share_ask *ask)
+{
+	if (ask)
+		ask->done(ask, -ESTALE);
 }
 
 void share_connection_free(struct share *share, struct share_connection *connection)
 {
 	connection_set_ending(share, connection);
 	share_leases_end(share, connection);
-	if (connection->redeemed.inode) {
-		share_progress_undo(share, connection->redeemed.inode, &connection->progress);
-		inode_put(share->fs, connection->redeemed.inode, 1);
-	}
 	pthread_mutex_lock(&share->lock);
-	if (connection->has_key)
-		HASH_DEL(share->by_key, connection);
+	HASH_DEL(share->by_key, connection);
 	DL_DELETE2(share->connections, connection, previous, next);
 	pthread_mutex_unlock(&share->lock);
 	connection_close(share, connection);
+	/* The slot, and with it the id at the keeper, is free for another connection from here on.
+	 */
+	slot_remove(share, connection->slot);
 	share_user_put(share->queue, connection->user);
 	user_limits_give(share->fs, connection->uid, USER_CONNECTIONS, 1);
+	ask_refuse(connection->ask);
+	ask_refuse(connection->waiting);
 	free(connection);
 }
 

@@ -2,21 +2,21 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The structs and functions that the sources of fs/share have in common.
  *
- * The share thread waits for packets on all connections, reads and checks each packet, and never
- * waits for a file. While no other packet is there, the share thread tries the request itself
+ * Two kinds of threads get requests, and neither waits for a file: the share thread reads packets
+ * from all connections, and workers get GPUMEM_IOC_LEASE. Both try a request themselves
  * (FILE_NO_WAIT), which saves a switch to another thread. A request that would have to wait for a
- * file, copy bytes or free memory goes to a thread of the queue, and continues there from the step
- * it has reached. While more packets wait, every request goes to the queue, because the queue is
- * fair to users.
+ * file, copy bytes or free memory goes to a thread of the queue, which is fair to users, and begins
+ * anew there. While more packets wait, the share thread gives every packet to the queue.
  *
  * A connection is served by a single thread at a time, and has a single request. A busy connection
- * belongs to the share thread while the packet is read, then to a thread of the queue until the
- * request is answered, or to the worker that answers a GPUMEM_IOC_LEASE. The share thread alone
- * begins the end of an idle connection; a busy connection is ended by the thread that owns the
- * connection.
+ * belongs to the share thread or to the worker, then to a thread of the queue until the request is
+ * answered. The share thread alone begins the end of an idle connection; a busy connection is ended
+ * by the thread that owns the connection.
  *
  * Only the share thread takes events, and once for each release of a connection: a thread of the
- * queue can therefore free a connection, and no pending event names the freed memory. */
+ * queue can therefore free a connection whose packet it serves, and no pending event names the
+ * freed memory. During a GPUMEM_IOC_LEASE an event may be pending: the serving thread shuts the
+ * socket down, and the share thread ends the connection. */
 #ifndef FS_SHARE_INTERNAL_H
 #define FS_SHARE_INTERNAL_H
 
@@ -32,7 +32,6 @@
 #include "fs/share/persist.h"
 #include "fs/share/queue.h"
 #include "fs/share/share.h"
-#include "fs/share/token.h"
 #include "fs/share/wire.h"
 
 struct share_lease {
@@ -43,63 +42,49 @@ struct share_lease {
 	bool private;	    /* the inode is a copy for this lease alone: copy.h */
 	struct inode *file; /* the source of the copy; NULL: no copy, or an earlier daemon's */
 	int64_t since;
-	uint32_t slot;	/* of the lease in the share's persistent memory */
-	uint32_t token; /* share_request_mark of the request for the lease */
+	uint32_t slot;	  /* of the lease in the share's persistent memory */
+	uint32_t request; /* the number of the request for the lease */
 	_Atomic enum file_lease_kind kind;
 	struct lease_entry listed;
 };
 
-/* The steps of a lease that were done before a step that would have had to wait. */
-struct share_progress {
-	bool held;    /* the file is held open */
-	bool counted; /* the file's lease is counted, as kind says */
-	enum file_lease_kind kind;
-};
-
-enum packets { ANY_PACKETS, ONE_PACKET };
-
 struct lease_params {
-	uint32_t number; /* of the request */
+	uint32_t request; /* its number */
 	struct inode *inode;
 	enum gpumem_access access;
 	struct inode *file; /* the file that inode is a private copy of; NULL: inode is no copy */
 	enum file_wait wait;
-	enum packets packets;
-	struct share_progress progress; /* for inode */
 };
 
-/* The share's lock protects the list, the key, busy, ending, event_taken, deadline and changes of
- * the leases. All other members belong to the thread that owns the busy connection. */
+/* The share's lock protects the list, busy, ending, event_taken, deadline and changes of the
+ * leases. All other members belong to the thread that owns the busy connection; the key never
+ * changes. */
 struct share_connection {
 	struct share_job job; /* in the queue */
 	struct share_user *user;
 	struct share_connection *previous, *next;
-	UT_hash_handle hh; /* in by_key, once the connection has a key */
+	UT_hash_handle hh; /* in by_key */
 	uint8_t key[GPUMEM_KEY_BYTES];
-	bool has_key;
 	bool busy;	  /* a thread owns the connection */
 	bool ending;	  /* the owner is to free the connection */
 	bool event_taken; /* no further event comes until connection_watch */
-	/* The answer is sent, or about to be sent: the owner releases the connection soon. */
-	atomic_bool answered;
 	int fd;
 	pid_t pid;
 	uid_t uid;
-	uint64_t number;
+	uint32_t slot;	  /* in the share's persistent memory, and for the id of fd at the keeper */
 	int64_t deadline; /* CLOCK_MONOTONIC seconds; 0 once the connection has had a lease */
 	struct share_lease *leases;
-	struct share_request request; /* the request that is being served */
-	/* By the token of the request; no inode: no token. */
-	struct token_redeemed redeemed;
-	struct share_progress progress; /* for the inode of redeemed */
-	/* The lease of a request whose answer the share thread, or an earlier daemon, did not
-	 * complete; the packet is read again. NULL: there is no such lease. */
-	struct share_lease *pending_reply;
+	/* An ask that came while another request was served; under the lock. A client may send the
+	 * ask as soon as the client has the answer to its last request, and after a takeover the
+	 * last packet is served again. */
+	struct share_ask *waiting;
+	/* The request that is being served: ask, or else the packet. */
+	struct share_ask *ask;
+	struct share_request request;
 };
 
 struct share {
 	struct fs *fs;
-	struct token_table tokens;
 	pthread_t thread;
 	int epoll_fd, listen_fd, stop_fd;
 	bool accept_paused, logged_no_fds;
@@ -113,26 +98,29 @@ struct share {
 	FILE *mounts; /* mountinfo, opened while a descriptor is left; NULL: not needed */
 	dev_t device; /* of the mount; 0: not known */
 	struct share_queue *queue;
-	pthread_mutex_t lock;	 /* of all below; only the queue's lock is taken under this lock */
-	pthread_cond_t released; /* a connection was released or freed */
+	pthread_mutex_t lock; /* of all below; only the queue's lock is taken under this lock */
 	struct share_connection *connections, *by_key;
-	uint64_t last_lease, last_connection;
-	struct persist *persist; /* set once, its leases under the lock; NULL: no keeper */
+	uint64_t last_lease;
+	struct persist *persist; /* set once, its slots under the lock; NULL: no keeper */
 };
 
 /* connection.c */
 /* Owns and watches fd on success. */
-int share_connection_add(struct share *share, int fd, uint64_t number);
+int share_connection_new(struct share *share, int fd);
+/* The same for a connection of an earlier daemon. */
+int share_connection_add(struct share *share, int fd, uint32_t slot,
+			 const uint8_t key[GPUMEM_KEY_BYTES]);
 /* Both functions make the caller the owner of a connection. share_connection_acquire_key finds the
- * connection by the user's key: -ESTALE if there is no such connection; -EAGAIN if another thread
- * serves a request of the connection and has not begun to answer. */
-int share_connection_acquire_key(struct share *share, uid_t uid,
-				 const uint8_t key[GPUMEM_KEY_BYTES],
+ * connection by the user's key: -ESTALE if there is no such connection; -EINPROGRESS if another
+ * thread owns the connection: the ask then goes to the queue after the request that is being
+ * served. -EBUSY: another ask waits already. */
+int share_connection_acquire_key(struct share *share, struct share_ask *ask,
 				 struct share_connection **connection);
 /* For an event of the connection. False: another thread owns the connection, and will watch for the
  * event again. */
 bool share_connection_acquire(struct share *share, struct share_connection *connection);
-/* Ends the ownership; ends the connection if its end was asked for meanwhile. */
+/* Ends the ownership, or passes the connection to the queue for the ask that waits; ends the
+ * connection if its end was asked for meanwhile. */
 void share_connection_release(struct share *share, struct share_connection *connection);
 /* Ends an owned connection: at once, or on the queue where leases end with the connection. */
 void share_connection_end(struct share *share, struct share_connection *connection);
@@ -140,8 +128,6 @@ void share_connection_free(struct share *share, struct share_connection *connect
 /* By the share thread: ends the connections with a deadline before a time, or all. */
 #define SHARE_ALWAYS INT64_MAX
 void share_connections_end(struct share *share, int64_t before);
-/* Makes the connection's key unless there is a key. */
-int share_connection_key(struct share *share, struct share_connection *connection);
 /* The file of a lease, by the user and the connection's key: share_leased. */
 int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 			    uint64_t number, struct inode **inode);
@@ -153,6 +139,10 @@ bool share_has_more(const struct share *share);
 /* serve.c. The caller owns the connection. */
 /* Reads a packet and answers the request, or adds the request to the queue. By the share thread. */
 void share_receive(struct share *share, struct share_connection *connection);
+/* Serves the ask of a connection, or adds it to the queue: -EINPROGRESS, or the ask's result. By a
+ * worker. */
+int share_serve_ask(struct share *share, struct share_connection *connection,
+		    struct share_ask *ask);
 /* Serves a connection's request. By a thread of the queue. */
 void share_work(void *share, struct share_job *job);
 
@@ -174,22 +164,14 @@ enum file_share_access share_access(const struct inode *inode, enum gpumem_acces
 /* 0, or an errno for the client as -errno. -EPIPE: the caller must end the connection. -EINPROGRESS
  * with FILE_NO_WAIT: the caller must serve the request again with FILE_MAY_WAIT. */
 int share_lease(struct share *share, struct share_connection *connection,
-		const struct share_request *request, enum file_wait wait);
+		const struct share_ask *ask, enum file_wait wait);
 int share_extend(struct share *share, struct share_connection *connection,
 		 const struct share_request *request, enum file_wait wait);
 int share_release(struct share *share, struct share_connection *connection,
 		  const struct share_request *request, enum file_wait wait);
-/* Undoes the completed steps of a lease; may wait for the file. */
-void share_progress_undo(struct share *share, struct inode *inode, struct share_progress *progress);
-/* Leases with a single packet (else -EAGAIN) and without a copy (else -EPERM). The caller keeps its
- * reference to the inode. */
-int share_lease_at_once(struct share *share, struct share_connection *connection,
-			struct inode *inode, enum gpumem_access access, uint32_t number);
 /* The file, or the private copy, of a connection's lease: 0 with a reference, or -ENOENT. Under the
  * share's lock. */
 int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode);
-/* The client has the answer to its request. */
-void share_answered(struct share *share, struct share_connection *connection);
 /* Ends all leases of a connection. */
 void share_leases_end(struct share *share, struct share_connection *connection);
 
@@ -198,8 +180,7 @@ void share_leases_end(struct share *share, struct share_connection *connection);
 int share_restore(struct share *share);
 /* lease.c, for persist.c: takes over the inode's reference and the lease that the file counts. */
 int share_lease_restore(struct share *share, struct share_connection *connection,
-			const struct persist_lease *stored, uint32_t slot, struct inode *inode,
-			struct share_lease **lease);
+			const struct persist_lease *stored, uint32_t slot, struct inode *inode);
 void share_file_unlease(struct share *share, struct inode *inode, enum file_lease_kind kind);
 
 /* wire.c: 0, or -EPIPE where the client does not take the packet. */
@@ -207,9 +188,9 @@ int share_send_error(struct share_connection *connection, uint32_t number, int e
 int share_send_done(struct share_connection *connection, uint32_t number);
 int share_send_key(struct share_connection *connection, uint32_t number);
 
-/* Sends the file's chunks from first on, in as many packets as needed. */
+/* Sends the file's chunks from first on, as many as a packet holds. */
 int share_send_chunks(struct share *share, struct share_connection *connection,
-		      const struct share_lease *lease, const struct lease_params *ask,
-		      uint32_t first);
+		      const struct share_lease *lease, uint32_t number, uint32_t first,
+		      enum file_wait wait);
 
 #endif

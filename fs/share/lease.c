@@ -41,15 +41,14 @@ static int lease_add(struct share_connection *connection, struct share_lease *le
 static bool lease_persist(struct share *share, struct share_connection *connection,
 			  struct share_lease *lease)
 {
-	lease->token = share_request_mark(&connection->request);
 	struct persist_lease stored = {
-	    .connection = connection->number,
+	    .connection = connection->slot,
 	    .number = lease->number,
 	    .ino = lease->inode->ino,
 	    .since = lease->since,
 	    .access = lease->access | (lease->private ? PERSIST_PRIVATE : 0),
 	    .kind = atomic_load(&lease->kind),
-	    .token = lease->token,
+	    .request = lease->request,
 	};
 
 	lease->slot = persist_lease_add(share->persist, &stored);
@@ -86,7 +85,8 @@ static void lease_publish(struct share *share, const struct share_connection *co
 }
 
 static int lease_new(struct share *share, struct share_connection *connection,
-		     const struct lease_params *ask, struct share_lease **made)
+		     const struct lease_params *params, enum file_lease_kind kind,
+		     struct share_lease **made)
 {
 	int error = user_limits_take(share->fs, connection->uid, USER_LEASES, 1);
 
@@ -96,12 +96,13 @@ static int lease_new(struct share *share, struct share_connection *connection,
 
 	if (!lease)
 		goto give;
-	lease->inode = ask->inode;
-	lease->access = ask->access;
-	lease->private = ask->file != NULL;
-	lease->file = ask->file;
+	lease->inode = params->inode;
+	lease->access = params->access;
+	lease->private = params->file != NULL;
+	lease->file = params->file;
 	lease->since = time(NULL);
-	atomic_init(&lease->kind, ask->progress.kind);
+	lease->request = params->request;
+	atomic_init(&lease->kind, kind);
 	pthread_mutex_lock(&share->lock);
 	lease->number = ++share->last_lease;
 	error = lease_register(share, connection, lease);
@@ -112,7 +113,6 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	if (lease->file)
 		inode_ref(lease->file);
 	lease_publish(share, connection, lease);
-	connection->pending_reply = lease;
 	*made = lease;
 	return 0;
 
@@ -123,8 +123,7 @@ give:
 }
 
 int share_lease_restore(struct share *share, struct share_connection *connection,
-			const struct persist_lease *stored, uint32_t slot, struct inode *inode,
-			struct share_lease **restored)
+			const struct persist_lease *stored, uint32_t slot, struct inode *inode)
 {
 	struct share_lease *lease = calloc(1, sizeof(*lease));
 
@@ -137,7 +136,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	    .private = stored->access & PERSIST_PRIVATE,
 	    .since = stored->since,
 	    .slot = slot,
-	    .token = stored->token,
+	    .request = stored->request,
 	    .kind = stored->kind,
 	};
 	if (lease->number > share->last_lease)
@@ -158,20 +157,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	}
 	if (stored->kind != FILE_LEASE_DROPPED)
 		lease_publish(share, connection, lease);
-	*restored = lease;
 	return 0;
-}
-
-void share_answered(struct share *share, struct share_connection *connection)
-{
-	if (connection->pending_reply)
-		persist_lease_set_answered(share->persist, connection->pending_reply->slot);
-	connection->pending_reply = NULL;
-	if (!connection->redeemed.inode)
-		return;
-	token_answered(&share->tokens, connection->redeemed.slot);
-	inode_put(share->fs, connection->redeemed.inode, 1);
-	connection->redeemed.inode = NULL;
 }
 
 static struct share_lease *lease_find(struct share_connection *connection, uint64_t number)
@@ -198,23 +184,19 @@ int share_lease_file(struct share_connection *connection, uint64_t number, struc
 	return 0;
 }
 
-void share_progress_undo(struct share *share, struct inode *inode, struct share_progress *progress)
+/* Ends the count of a lease, and the hold on the file. May wait for a file that keeps no memory for
+ * the lease. */
+static void lease_undo(struct share *share, struct inode *inode, enum file_lease_kind kind)
 {
-	if (progress->counted) {
-		file_lease_end(inode->file, progress->kind);
-		host_out_update_accounting(share->fs, inode);
-	}
-	if (progress->held)
-		inode_lease_put(share->fs, inode, 1);
-	*progress = (struct share_progress){0};
+	file_lease_end(inode->file, kind);
+	host_out_update_accounting(share->fs, inode);
+	inode_lease_put(share->fs, inode, 1);
 }
 
 /* The file goes on without this sharer. */
 void share_file_unlease(struct share *share, struct inode *inode, enum file_lease_kind kind)
 {
-	struct share_progress progress = {.held = true, .counted = true, .kind = kind};
-
-	share_progress_undo(share, inode, &progress);
+	lease_undo(share, inode, kind);
 	inode_put(share->fs, inode, 1);
 	observe_background(share->fs, "lease end");
 }
@@ -234,8 +216,6 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_lock(&share->lock);
 	persist_lease_remove(share->persist, lease->slot);
 	pthread_mutex_unlock(&share->lock);
-	if (connection->pending_reply == lease)
-		connection->pending_reply = NULL;
 	free(lease);
 }
 
@@ -255,72 +235,58 @@ static void lease_call_init(struct inode_call *call, struct share *share, struct
 			wait == FILE_MAY_WAIT ? worker_copier(share->fs) : NULL);
 }
 
-/* Holds the file open and counts its lease, unless progress shows that a step is done already. */
-static int lease_begin(struct share *share, struct lease_params *ask)
+/* Holds the file open and counts its lease: enum file_lease_kind, or -errno. */
+static int lease_begin(struct share *share, const struct lease_params *params)
 {
-	struct share_progress *progress = &ask->progress;
-	struct inode *inode = ask->inode;
+	struct inode *inode = params->inode;
 	struct inode_call call;
-	int error = progress->held ? 0 : inode_lease_get(share->fs, inode);
+	int error = inode_lease_get(share->fs, inode);
 
-	if (error || progress->counted)
+	if (error)
 		return error;
-	progress->held = true;
-	lease_call_init(&call, share, inode, ask->wait);
-	int kind = file_lease(inode->file, &call.call, share_access(inode, ask->access), ask->wait);
+	lease_call_init(&call, share, inode, params->wait);
+	int kind =
+	    file_lease(inode->file, &call.call, share_access(inode, params->access), params->wait);
 
 	if (kind < 0)
-		return kind;
-	progress->counted = true;
-	progress->kind = (enum file_lease_kind)kind;
-	if (ask->wait == FILE_MAY_WAIT)
+		inode_lease_put(share->fs, inode, 1);
+	else
 		host_out_update_accounting(share->fs, inode);
-	return 0;
-}
-
-/* Undoing the steps may wait. A request that must not wait leaves them to the queue, which
- * continues from there. */
-static int lease_fail(struct share *share, struct lease_params *ask, int error)
-{
-	if (ask->wait == FILE_NO_WAIT)
-		return -EINPROGRESS;
-	share_progress_undo(share, ask->inode, &ask->progress);
-	return error;
+	return kind;
 }
 
 /* Leases the memory of the file itself, with a reference of the lease's own. -EPERM: a reader may
  * not have that memory. */
 static int lease_shared(struct share *share, struct share_connection *connection,
-			struct lease_params *ask)
+			const struct lease_params *params)
 {
 	struct share_lease *lease;
-	int error = lease_begin(share, ask);
+	int kind = lease_begin(share, params);
 
-	if (!error)
-		error = lease_new(share, connection, ask, &lease);
-	if (error)
-		return lease_fail(share, ask, error);
-	ask->progress = (struct share_progress){0};
+	if (kind < 0)
+		return kind;
+	int error = lease_new(share, connection, params, (enum file_lease_kind)kind, &lease);
+
+	if (error) {
+		lease_undo(share, params->inode, (enum file_lease_kind)kind);
+		return error;
+	}
 	/* The lease is counted: the file stays on its volume, and the chunks exported from here on
 	 * stay valid. */
-	error = share_send_chunks(share, connection, lease, ask, 0);
-	if (!error || error == -EPIPE)
-		return error;
-	/* The lease exists without an answer: the queue goes on from here. */
-	if (ask->wait == FILE_NO_WAIT)
-		return -EINPROGRESS;
-	lease_end(share, connection, lease);
+	error = share_send_chunks(share, connection, lease, params->request, 0, params->wait);
+	if (error && error != -EPIPE)
+		lease_end(share, connection, lease);
 	return error;
 }
 
 /* Leases a private copy for the reader. -ENOTSUP: the file is in host/, where readers need no copy.
  */
 static int lease_private(struct share *share, struct share_connection *connection,
-			 const struct lease_params *ask)
+			 const struct lease_params *params)
 {
 	struct lease_params own = {
-	    .number = ask->number, .access = GPUMEM_ACCESS_WRITE, .file = ask->inode};
-	int error = share_copy(share->fs, ask->inode, connection->uid, &own.inode);
+	    .request = params->request, .access = GPUMEM_ACCESS_WRITE, .file = params->inode};
+	int error = share_copy(share->fs, params->inode, connection->uid, &own.inode);
 
 	if (error)
 		return error;
@@ -332,26 +298,27 @@ static int lease_private(struct share *share, struct share_connection *connectio
 /* Leases the file's memory, or a copy. The decision depends on the file's volume, and is taken
  * again where the file moved to another volume meanwhile. */
 static int lease_grant(struct share *share, struct share_connection *connection,
-		       struct lease_params *ask)
+		       const struct lease_params *params)
 {
 	for (unsigned tries = 0; tries < LEASE_TRIES; tries++) {
-		int error = lease_shared(share, connection, ask);
+		int error = lease_shared(share, connection, params);
 
 		if (error != -EPERM)
 			return error;
-		error = lease_private(share, connection, ask);
+		if (params->wait == FILE_NO_WAIT)
+			return -EINPROGRESS;
+		error = lease_private(share, connection, params);
 		if (error != -ENOTSUP)
 			return error;
 	}
 	return -EBUSY;
 }
 
-/* Sends the chunks from the request's first chunk on. */
+/* Sends the chunks from first on, after the file may have grown. */
 static int lease_send_more(struct share *share, struct share_connection *connection,
-			   struct share_lease *lease, const struct share_request *request,
+			   struct share_lease *lease, uint32_t number, uint32_t first,
 			   enum file_wait wait)
 {
-	struct lease_params ask = {.number = request->number, .wait = wait};
 	struct inode *inode = lease->inode;
 	struct inode_call call;
 
@@ -362,29 +329,37 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 	if (error)
 		return error;
 	lease_list_measure(share->fs->leases, &lease->listed);
-	return share_send_chunks(share, connection, lease, &ask, (uint32_t)request->first_chunk);
+	return share_send_chunks(share, connection, lease, number, first, wait);
 }
 
-/* Answers a request for which the share thread, or an earlier daemon, has made the lease already.
- * If the reader may no longer have the file's memory, the file is leased again. */
-static int lease_resume(struct share *share, struct share_connection *connection,
-			const struct share_request *request)
+/* The lease that an earlier daemon made for the ask, or NULL. The file of a private copy is not
+ * known any more. */
+static struct share_lease *lease_of_ask(const struct share_connection *connection,
+					const struct share_ask *ask)
 {
-	struct share_lease *lease = connection->pending_reply;
-	struct lease_params ask = {
-	    .number = request->number, .inode = lease->inode, .access = lease->access};
-	int error = lease_is_dropped(lease)
-			? -ENOENT
-			: lease_send_more(share, connection, lease, request, FILE_MAY_WAIT);
+	struct share_lease *lease, *next;
+
+	HASH_ITER (hh, connection->leases, lease, next)
+		if (lease->request == ask->ask.request &&
+		    (lease->private || lease->inode == ask->inode))
+			return lease;
+	return NULL;
+}
+
+/* Answers an ask for which an earlier daemon has made the lease, perhaps for the second time: the
+ * client ignores the second answer. If the lease was dropped, or the reader may no longer have the
+ * file's memory, the file is leased again. */
+static int lease_resume(struct share *share, struct share_connection *connection,
+			struct share_lease *lease, const struct lease_params *params)
+{
+	int error = lease_is_dropped(lease) ? -EPERM
+					    : lease_send_more(share, connection, lease,
+							      params->request, 0, params->wait);
 
 	if (!error || error == -EPIPE)
 		return error;
-	inode_ref(ask.inode);
 	lease_end(share, connection, lease);
-	if (error == -EPERM)
-		error = lease_grant(share, connection, &ask);
-	inode_put(share->fs, ask.inode, 1);
-	return error;
+	return error == -EPERM ? lease_grant(share, connection, params) : error;
 }
 
 /* Checked before memory is allocated and copied. */
@@ -396,34 +371,21 @@ static int lease_check_limits(struct share *share, const struct share_connection
 }
 
 int share_lease(struct share *share, struct share_connection *connection,
-		const struct share_request *request, enum file_wait wait)
+		const struct share_ask *ask, enum file_wait wait)
 {
-	struct lease_params ask = {.number = request->number,
-				   .inode = connection->redeemed.inode,
-				   .access = connection->redeemed.access,
-				   .wait = wait,
-				   .progress = connection->progress};
+	struct lease_params params = {
+	    .request = ask->ask.request, .inode = ask->inode, .access = ask->access, .wait = wait};
+	struct share_lease *earlier = ask->resent ? lease_of_ask(connection, ask) : NULL;
 
-	if (connection->pending_reply)
+	if (earlier)
 		return wait == FILE_NO_WAIT ? -EINPROGRESS
-					    : lease_resume(share, connection, request);
+					    : lease_resume(share, connection, earlier, &params);
+	/* The user's leases of ended connections may still wait for their end in the queue. */
+	if (wait == FILE_NO_WAIT && user_limits_reached(share->fs, connection->uid, USER_LEASES))
+		return -EINPROGRESS;
 	int error = lease_check_limits(share, connection);
 
-	error = error ? lease_fail(share, &ask, error) : lease_grant(share, connection, &ask);
-	connection->progress = ask.progress;
-	observe_background(share->fs, "lease");
-	return error;
-}
-
-int share_lease_at_once(struct share *share, struct share_connection *connection,
-			struct inode *inode, enum gpumem_access access, uint32_t number)
-{
-	struct lease_params ask = {
-	    .number = number, .inode = inode, .access = access, .packets = ONE_PACKET};
-
-	if (lease_check_limits(share, connection))
-		return -EMFILE;
-	return lease_shared(share, connection, &ask);
+	return error ? error : lease_grant(share, connection, &params);
 }
 
 int share_extend(struct share *share, struct share_connection *connection,
@@ -433,9 +395,8 @@ int share_extend(struct share *share, struct share_connection *connection,
 
 	if (!lease || lease_is_dropped(lease))
 		return -ENOENT;
-	if (lease->private)
-		return -ENOTSUP; /* a private copy does not grow */
-	return lease_send_more(share, connection, lease, request, wait);
+	return lease_send_more(share, connection, lease, request->number,
+			       (uint32_t)request->first_chunk, wait);
 }
 
 int share_release(struct share *share, struct share_connection *connection,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The slots of tokens and leases in persistent memory, and the restore of an earlier daemon's
- * sharers: their connections, which the keeper held, their leases and their tokens. */
+/* The slots of connections and leases in persistent memory, and the restore of an earlier daemon's
+ * sharers: their connections, whose sockets the keeper held, and their leases. */
 #include "fs/share/persist.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "fs/core/limits.h"
+#include "common/cleanup.h"
 #include "fs/core/worker.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
@@ -26,15 +26,15 @@
 #define PERSIST_MAGIC 0x53465047u /* "GPFS" */
 
 /* The kernel allocates only the pages that were written. */
-#define TOKEN_SLOTS TOKENS_MAX
-#define LEASE_SLOTS (1U << 20)
+#define CONNECTION_SLOTS (1U << 16)
+#define LEASE_SLOTS	 (1U << 20)
 
-enum { SLOT_EMPTY, SLOT_FULL, SLOT_ANSWERED };
+enum { SLOT_EMPTY, SLOT_FULL };
 
 /* The state is stored last when a slot is filled, and first when a slot is emptied. */
-struct token_slot {
+struct connection_slot {
 	_Atomic uint32_t state;
-	struct persist_token token;
+	uint8_t key[GPUMEM_KEY_BYTES];
 };
 
 struct lease_slot {
@@ -45,12 +45,13 @@ struct lease_slot {
 /* The layout of the memory, the same for all daemons of a mount. */
 struct layout {
 	struct region_head head;
-	_Atomic uint32_t tokens_end, leases_end; /* behind the last slot that was ever filled */
-	struct token_slot tokens[TOKEN_SLOTS];
+	_Atomic uint32_t connections_end,
+	    leases_end; /* behind the last slot that was ever filled */
+	struct connection_slot connections[CONNECTION_SLOTS];
 	struct lease_slot leases[LEASE_SLOTS];
 };
 
-/* The slots of a kind: struct token_slot or struct lease_slot. */
+/* The slots of a kind: struct connection_slot or struct lease_slot. */
 struct slots {
 	char *first;
 	size_t stride; /* from slot to slot */
@@ -62,12 +63,12 @@ struct slots {
 
 struct persist {
 	struct layout *layout;
-	struct slots tokens, leases;
+	struct slots connections, leases;
 };
 
 static const struct region_kind region_kind = {
     .name = "gpumemfs-sharing",
-    .head = {.magic = PERSIST_MAGIC, .version = 2},
+    .head = {.magic = PERSIST_MAGIC, .version = 3},
     .bytes = sizeof(struct layout),
 };
 
@@ -91,11 +92,11 @@ int persist_open(struct fdstore *fdstore, struct persist **opened)
 	struct layout *layout = region;
 
 	persist->layout = layout;
-	persist->tokens = (struct slots){.first = (char *)layout->tokens,
-					 .stride = sizeof(struct token_slot),
-					 .offset = offsetof(struct token_slot, token),
-					 .count = TOKEN_SLOTS,
-					 .end = &layout->tokens_end};
+	persist->connections = (struct slots){.first = (char *)layout->connections,
+					      .stride = sizeof(struct connection_slot),
+					      .offset = offsetof(struct connection_slot, key),
+					      .count = CONNECTION_SLOTS,
+					      .end = &layout->connections_end};
 	persist->leases = (struct slots){.first = (char *)layout->leases,
 					 .stride = sizeof(struct lease_slot),
 					 .offset = offsetof(struct lease_slot, lease),
@@ -161,9 +162,9 @@ static const void *slot_next(const struct slots *slots, uint32_t *slot)
 	return NULL;
 }
 
-uint32_t persist_token_add(struct persist *persist, const struct persist_token *token)
+uint32_t persist_connection_add(struct persist *persist, const uint8_t key[GPUMEM_KEY_BYTES])
 {
-	return persist ? slot_fill(&persist->tokens, token, sizeof(*token)) : PERSIST_NO_SLOT;
+	return persist ? slot_fill(&persist->connections, key, GPUMEM_KEY_BYTES) : PERSIST_NO_SLOT;
 }
 
 uint32_t persist_lease_add(struct persist *persist, const struct persist_lease *lease)
@@ -171,10 +172,10 @@ uint32_t persist_lease_add(struct persist *persist, const struct persist_lease *
 	return persist ? slot_fill(&persist->leases, lease, sizeof(*lease)) : PERSIST_NO_SLOT;
 }
 
-void persist_token_remove(struct persist *persist, uint32_t slot)
+void persist_connection_remove(struct persist *persist, uint32_t slot)
 {
 	if (persist)
-		slot_empty(&persist->tokens, slot);
+		slot_empty(&persist->connections, slot);
 }
 
 void persist_lease_remove(struct persist *persist, uint32_t slot)
@@ -189,91 +190,47 @@ void persist_lease_set_kind(struct persist *persist, uint32_t slot, uint32_t kin
 		persist->layout->leases[slot].lease.kind = kind;
 }
 
-void persist_lease_set_answered(struct persist *persist, uint32_t slot)
-{
-	if (persist && slot < LEASE_SLOTS)
-		atomic_store(&persist->layout->leases[slot].state, SLOT_ANSWERED);
-}
-
-const struct persist_token *persist_token_next(struct persist *persist, uint32_t *slot)
-{
-	return slot_next(&persist->tokens, slot);
-}
-
-const struct persist_lease *persist_lease_next(struct persist *persist, uint32_t *slot,
-					       bool *answered)
-{
-	const struct persist_lease *lease = slot_next(&persist->leases, slot);
-
-	*answered = lease && *slot_state(&persist->leases, *slot - 1) == SLOT_ANSWERED;
-	return lease;
-}
-
+/* A connection without a slot was not served yet, or had ended. */
 static int connection_restore(uint64_t id, int fd, void *pointer)
 {
 	struct share *share = pointer;
-	uint64_t number = fdstore_number(id);
+	const struct slots *slots = &share->persist->connections;
+	uint64_t number = fdstore_number(id), slot = number - FDSTORE_SHARE_CONNECTIONS;
 
 	if (number < FDSTORE_SHARE_CONNECTIONS)
 		return 0;
-	int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	bool known = slot < slots->count && *slot_state(slots, (uint32_t)slot) != SLOT_EMPTY;
+	int own = known ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
 
-	if (own < 0)
+	if (known && own < 0)
 		return -errno;
-	if (number > share->last_connection)
-		share->last_connection = number;
-	if (share_connection_add(share, own, number)) {
+	if (known && share_connection_add(share, own, (uint32_t)slot,
+					  slot_content(slots, (uint32_t)slot)) == 0)
+		return 0;
+	if (own >= 0)
 		close(own);
-		fdstore_drop(share->fs->fdstore, id);
-	}
+	fdstore_drop(share->fs->fdstore, id);
 	return 0;
 }
 
-/* Connections by their numbers, for a binary search: users choose how many connections and leases
- * there are. */
-struct sorted_connection {
-	struct share_connection *connection;
+/* The restored connections, by their slots. */
+struct restored {
+	struct share_connection *by_slot[CONNECTION_SLOTS];
 };
 
-struct sorted_connections {
-	struct sorted_connection *at;
-	size_t count;
-};
-
-static int connections_compare(const void *a, const void *b)
-{
-	const struct sorted_connection *one = a, *other = b;
-	uint64_t first = one->connection->number, second = other->connection->number;
-
-	return (first > second) - (first < second);
-}
-
-static int connections_sort(const struct share *share, struct sorted_connections *sorted)
+/* Empties the slots of connections that closed while there was no daemon. */
+static void connection_slots_sweep(struct share *share, struct restored *restored)
 {
 	struct share_connection *connection;
-	size_t count;
+	uint32_t slot = 0;
 
-	DL_COUNT2(share->connections, connection, count, next);
-	*sorted = (struct sorted_connections){.at = calloc(count + 1, sizeof(sorted->at[0]))};
-	if (!sorted->at)
-		return -ENOMEM;
 	DL_FOREACH2(share->connections, connection, next)
 	{
-		sorted->at[sorted->count++].connection = connection;
+		restored->by_slot[connection->slot] = connection;
 	}
-	qsort(sorted->at, sorted->count, sizeof(sorted->at[0]), connections_compare);
-	return 0;
-}
-
-static struct share_connection *connection_find(const struct sorted_connections *sorted,
-						uint64_t number)
-{
-	struct share_connection wanted = {.number = number};
-	const struct sorted_connection key = {.connection = &wanted};
-	struct sorted_connection *found =
-	    bsearch(&key, sorted->at, sorted->count, sizeof(sorted->at[0]), connections_compare);
-
-	return found ? found->connection : NULL;
+	while (slot_next(&share->persist->connections, &slot))
+		if (!restored->by_slot[slot - 1])
+			slot_empty(&share->persist->connections, slot - 1);
 }
 
 /* The file counts every restored lease as FILE_LEASE_HOLDS at first. */
@@ -316,39 +273,30 @@ static struct inode *file_restore(struct share *share, const struct persist_leas
 }
 
 /* False: the connection or the file is gone. */
-static bool lease_restore(struct share *share, const struct sorted_connections *sorted,
-			  const struct persist_lease *stored, uint32_t slot, bool answered)
+static bool lease_restore(struct share *share, const struct restored *restored,
+			  const struct persist_lease *stored, uint32_t slot)
 {
-	struct share_connection *connection = connection_find(sorted, stored->connection);
+	struct share_connection *connection =
+	    stored->connection < CONNECTION_SLOTS ? restored->by_slot[stored->connection] : NULL;
 	struct inode *inode = connection ? file_restore(share, stored) : NULL;
-	struct share_lease *lease;
 
 	if (!inode)
 		return false;
-	if (share_lease_restore(share, connection, stored, slot, inode, &lease)) {
-		share_file_unlease(share, inode, stored->kind);
-		return false;
-	}
-	if (!answered)
-		connection->pending_reply = lease;
-	return true;
+	if (share_lease_restore(share, connection, stored, slot, inode) == 0)
+		return true;
+	share_file_unlease(share, inode, stored->kind);
+	return false;
 }
 
-static int leases_restore(struct share *share)
+static void leases_restore(struct share *share, const struct restored *restored)
 {
+	struct slots *slots = &share->persist->leases;
 	const struct persist_lease *stored;
-	struct sorted_connections sorted;
 	uint32_t slot = 0;
-	bool answered;
-	int error = connections_sort(share, &sorted);
 
-	if (error)
-		return error;
-	while ((stored = persist_lease_next(share->persist, &slot, &answered)))
-		if (!lease_restore(share, &sorted, stored, slot - 1, answered))
-			persist_lease_remove(share->persist, slot - 1);
-	free(sorted.at);
-	return 0;
+	while ((stored = slot_next(slots, &slot)))
+		if (!lease_restore(share, restored, stored, slot - 1))
+			slot_empty(slots, slot - 1);
 }
 
 int share_restore(struct share *share)
@@ -356,13 +304,15 @@ int share_restore(struct share *share)
 	if (!share->persist || fdstore_generation(share->fs->fdstore) == 1)
 		return 0;
 	int error = fdstore_each_of(share->fs->fdstore, FDSTORE_SOCKET, connection_restore, share);
+	AUTO_FREE struct restored *restored = calloc(1, sizeof(*restored));
 
-	if (!error)
-		error = leases_restore(share);
+	if (!error && !restored)
+		error = -ENOMEM;
 	if (error)
 		return error;
+	connection_slots_sweep(share, restored);
+	leases_restore(share, restored);
 	/* The rest were leases of connections that closed while there was no daemon. */
 	unclaimed_leases_end(share->fs);
-	token_restore(share->fs, &share->tokens);
 	return 0;
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Requests on the sharing socket. The share thread reads and checks a packet, and answers if no
- * step waits; otherwise a thread of the queue answers. */
+/* Requests: packets of the sharing socket, which the share thread reads and checks, and
+ * GPUMEM_IOC_LEASE, which workers get. Both threads answer if no step waits; otherwise a thread of
+ * the queue answers. */
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include "common/log.h"
+#include "fs/core/caller.h"
 #include "fs/share/internal.h"
+#include "fs/trace/observe.h"
 
 /* With a keeper a packet stays in the socket until the request is answered, for the next daemon. */
 static int packet_flags(const struct share *share)
@@ -51,33 +54,7 @@ static int request_done(struct share *share, struct share_connection *connection
 	if (error && error != -EPIPE)
 		error = share_send_error(connection, connection->request.number, -error);
 	packet_consume(share, connection);
-	share_answered(share, connection);
 	return error;
-}
-
-/* -EINPROGRESS: the connection has the token's file, and the token cannot expire from here on; or
- * -EACCES. */
-static int request_redeem_token(struct share *share, struct share_connection *connection,
-				const struct share_request *request)
-{
-	/* An earlier daemon has redeemed the token for the pending lease. */
-	if (connection->pending_reply)
-		return -EINPROGRESS;
-	int error = token_redeem(share->fs, &share->tokens, request->token, connection->uid,
-				 &connection->redeemed);
-
-	return error ? error : -EINPROGRESS;
-}
-
-/* Marks the pending lease as answered if the lease belongs to another request. A daemon that is
- * killed between the two steps of request_done leaves such a lease, which looks unanswered, while
- * the packet of its request is gone. */
-static void pending_reply_forget(struct share *share, struct share_connection *connection)
-{
-	const struct share_lease *lease = connection->pending_reply;
-
-	if (lease && lease->token != share_request_mark(&connection->request))
-		share_answered(share, connection);
 }
 
 static int request_serve(struct share *share, struct share_connection *connection,
@@ -85,46 +62,21 @@ static int request_serve(struct share *share, struct share_connection *connectio
 {
 	const struct share_request *request = &connection->request;
 
-	switch (request->type) {
-	case GPUMEM_MSG_LEASE:
-		return share_lease(share, connection, request, wait);
-	case GPUMEM_MSG_EXTEND:
+	if (request->type == GPUMEM_MSG_HELLO)
+		return share_send_key(connection, request->number);
+	if (request->type == GPUMEM_MSG_EXTEND)
 		return share_extend(share, connection, request, wait);
-	default:
-		return share_release(share, connection, request, wait);
-	}
+	return share_release(share, connection, request, wait);
 }
 
-/* Tries the request in the share thread, unless more packets wait. -EINPROGRESS: the request must
- * go to the queue, which is fair to users. */
+/* Tries the request in the share thread; requests for a file only if no more packets wait.
+ * -EINPROGRESS: the request must go to the queue, which is fair to users. */
 static int request_try(struct share *share, struct share_connection *connection)
 {
-	int error =
-	    share_has_more(share) ? -EINPROGRESS : request_serve(share, connection, FILE_NO_WAIT);
+	bool tries = connection->request.type == GPUMEM_MSG_HELLO || !share_has_more(share);
+	int error = tries ? request_serve(share, connection, FILE_NO_WAIT) : -EINPROGRESS;
 
 	return error == -EINPROGRESS ? error : request_done(share, connection, error);
-}
-
-/* Serves the steps of a request that never wait. -EINPROGRESS: the queue does the rest. */
-static int request_begin(struct share *share, struct share_connection *connection)
-{
-	const struct share_request *request = &connection->request;
-	int error = -EINPROGRESS;
-
-	if (request->type == GPUMEM_MSG_HELLO) {
-		error = share_connection_key(share, connection);
-		return request_done(share, connection,
-				    error ? error : share_send_key(connection, request->number));
-	}
-	if (request->type == GPUMEM_MSG_LEASE) {
-		pending_reply_forget(share, connection);
-		error = request_redeem_token(share, connection, request);
-	}
-	if (error == -EINPROGRESS)
-		return request_try(share, connection);
-	request_done(share, connection, error);
-	/* A client with a wrong token gets no second try. */
-	return -EPIPE;
 }
 
 void share_receive(struct share *share, struct share_connection *connection)
@@ -133,7 +85,7 @@ void share_receive(struct share *share, struct share_connection *connection)
 	int error = packet_read(share, connection);
 
 	if (!error)
-		error = request_begin(share, connection);
+		error = request_try(share, connection);
 	if (error == -EINPROGRESS)
 		share_queue_add(share->queue, connection->user, &connection->job);
 	else if (error == -EPIPE)
@@ -160,16 +112,60 @@ static bool connection_is_ending(struct share *share, const struct share_connect
 	return ending;
 }
 
-void share_work(void *pointer, struct share_job *job)
+/* Gives the connection back, ended if the client took no answer: the result for the ioctl. */
+static int ask_finish(struct share *share, struct share_connection *connection, int error)
 {
-	struct share_connection *connection = (struct share_connection *)job;
-	struct share *share = pointer;
-	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
+	connection->ask = NULL;
+	if (error == -EPIPE)
+		shutdown(connection->fd, SHUT_RDWR);
+	share_connection_release(share, connection);
+	return error == -EPIPE ? -ESTALE : error;
+}
 
+int share_serve_ask(struct share *share, struct share_connection *connection, struct share_ask *ask)
+{
+	/* A ring of io_uring has few entries, and an ioctl that waits would keep its entry. */
+	enum file_wait wait = share->fs->can.io_uring.on ? FILE_MAY_WAIT : FILE_NO_WAIT;
+	int error = share_lease(share, connection, ask, wait);
+
+	if (error != -EINPROGRESS)
+		return ask_finish(share, connection, error);
+	connection->ask = ask;
+	share_queue_add(share->queue, connection->user, &connection->job);
+	return -EINPROGRESS;
+}
+
+static void ask_work(struct share *share, struct share_connection *connection)
+{
+	struct share_ask *ask = connection->ask;
+	int error = -EPIPE;
+
+	if (caller_is_killed(ask->pid))
+		error = -EINTR;
+	else if (!connection_is_ending(share, connection) && !peer_is_gone(connection))
+		error = share_lease(share, connection, ask, FILE_MAY_WAIT);
+	observe_background(share->fs, "lease");
+	error = ask_finish(share, connection, error);
+	ask->done(ask, error);
+}
+
+static void packet_work(struct share *share, struct share_connection *connection)
+{
 	if (connection_is_ending(share, connection) || peer_is_gone(connection) ||
 	    request_done(share, connection, request_serve(share, connection, FILE_MAY_WAIT)))
 		share_connection_free(share, connection);
 	else
 		share_connection_release(share, connection);
+}
+
+void share_work(void *pointer, struct share_job *job)
+{
+	struct share_connection *connection = (struct share_connection *)job;
+	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
+
+	if (connection->ask)
+		ask_work(pointer, connection);
+	else
+		packet_work(pointer, connection);
 	log_caller_change(before);
 }

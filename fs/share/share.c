@@ -15,7 +15,6 @@
 #include "common/descriptors.h"
 #include "common/log.h"
 #include "fs/core/worker.h"
-#include "fs/keeper/fdstore.h"
 #include "fs/share/internal.h"
 #include "fs/tree/host_out.h"
 
@@ -71,27 +70,15 @@ static void connection_accept(struct share *share)
 	}
 	if (descriptor_unreserved(DESCRIPTOR_CONNECTION, fd) < 0)
 		return;
-	if (share_socket_admit(share, fd)) {
+	if (share_socket_admit(share, fd) || share_connection_new(share, fd))
 		close(fd);
-		return;
-	}
-	uint64_t id = fdstore_id(FDSTORE_SOCKET, ++share->last_connection);
-
-	/* Before the connection is served: the next daemon then answers requests that this daemon
-	 * cannot. */
-	if (fdstore_hold(share->fs->fdstore, id, fd) ||
-	    share_connection_add(share, fd, share->last_connection)) {
-		fdstore_drop(share->fs->fdstore, id);
-		close(fd);
-	}
 }
 
-/* Ends connections that had no lease in time, and tokens that expired. */
+/* Ends connections that had no lease in time. */
 static void deadlines_check(struct share *share)
 {
 	accept_resume(share);
 	host_outs_check(share->fs);
-	token_expire(share->fs, &share->tokens);
 	share_connections_end(share, clock_seconds());
 	share_queue_retry(share->queue);
 }
@@ -165,10 +152,8 @@ static void share_free(struct share *share)
 		close(share->epoll_fd);
 	if (share->stop_fd >= 0)
 		close(share->stop_fd);
-	token_table_destroy(share->fs, &share->tokens);
 	persist_close(share->persist);
 	share_queue_free(share->queue);
-	pthread_cond_destroy(&share->released);
 	pthread_mutex_destroy(&share->lock);
 	free(share);
 }
@@ -183,7 +168,6 @@ static int share_start(struct share *share)
 
 	if (!error)
 		error = persist_open(share->fs->fdstore, &share->persist);
-	share->tokens.persist = share->persist;
 	if (!error)
 		error = share_socket_open(share, share->fs->options.mountpoint);
 	if (!error)
@@ -212,11 +196,8 @@ int share_open(struct fs *fs, dev_t device, struct share **opened)
 				.listen_fd = -1,
 				.stop_fd = -1,
 				.tree_fd = -1,
-				.device = device,
-				.last_connection = FDSTORE_SHARE_CONNECTIONS};
+				.device = device};
 	pthread_mutex_init(&share->lock, NULL);
-	pthread_cond_init(&share->released, NULL);
-	token_table_init(&share->tokens);
 	int error = share_start(share);
 
 	if (error) {
@@ -241,37 +222,15 @@ void share_close(struct share *share)
 	share_free(share);
 }
 
-int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
-		struct gpumem_token *token)
-{
-	*token = (struct gpumem_token){.version = GPUMEM_PROTOCOL_VERSION, .access = access};
-	return token_issue(share->fs, &share->tokens, inode, uid, access, token->token);
-}
-
-int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
-		    const struct gpumem_lease_ask *ask)
+int share_ask(struct share *share, struct share_ask *ask)
 {
 	struct share_connection *connection;
 
-	/* The next daemon can read again a packet that this daemon has not answered, but cannot see
-	 * an ioctl. */
-	if (share->persist)
+	if (ask->ask.version != GPUMEM_PROTOCOL_VERSION)
 		return -EOPNOTSUPP;
-	if (ask->version != GPUMEM_PROTOCOL_VERSION)
-		return -EAGAIN;
-	int error = share_connection_acquire_key(share, uid, ask->key, &connection);
+	int error = share_connection_acquire_key(share, ask, &connection);
 
-	if (error)
-		return error;
-	error = share_lease_at_once(share, connection, inode, access, ask->request);
-	share_answered(share, connection);
-	/* The share thread ends the connection, as an event of the connection may be pending. */
-	if (error == -EPIPE)
-		shutdown(connection->fd, SHUT_RDWR);
-	share_connection_release(share, connection);
-	if (error == -EPIPE)
-		return -ESTALE;
-	return error ? -EAGAIN : 0;
+	return error ? error : share_serve_ask(share, connection, ask);
 }
 
 int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The sharing socket: a client shows a token and gets a lease of a file, with descriptors of the
- * file's memory. The share thread reads the requests and never waits; threads of a queue answer a
- * request that waits, two at a time of a user. A lease belongs to its connection and ends with the
- * connection. A worker that gets GPUMEM_IOC_LEASE answers over the connection itself. */
+/* Sharing of files: GPUMEM_IOC_LEASE on an open file gives a lease over a connection of the sharing
+ * socket, with descriptors of the file's memory. A lease belongs to its connection and ends with
+ * the connection. The share thread reads the packets of all connections. Threads of a queue serve
+ * the requests that wait, two at a time of a user. */
 #ifndef FS_SHARE_SHARE_H
 #define FS_SHARE_SHARE_H
 
@@ -37,14 +37,21 @@ void share_capability(struct fs *fs, struct capability *capability);
 /* Ends every lease and connection. NULL is fine. */
 void share_close(struct share *share);
 
-/* A token for an opened file, for GPUMEM_IOC_TOKEN. */
-int share_token(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
-		struct gpumem_token *token);
+/* A GPUMEM_IOC_LEASE. */
+struct share_ask {
+	struct inode *inode; /* stays until the answer to the ioctl */
+	enum gpumem_access access;
+	pid_t pid; /* of the caller */
+	uid_t uid;
+	bool resent; /* an earlier daemon may have begun to serve the ioctl */
+	struct gpumem_lease_ask ask;
+	/* Called by a thread of the queue with the result of share_ask. Owns the ask. */
+	void (*done)(struct share_ask *ask, int error);
+};
 
-/* A lease for an opened file, for GPUMEM_IOC_LEASE: 0 once the answer is on the connection, or
- * -EAGAIN or -ESTALE as common/protocol.h says. */
-int share_lease_ask(struct share *share, struct inode *inode, uid_t uid, enum gpumem_access access,
-		    const struct gpumem_lease_ask *ask);
+/* Leases an opened file: 0 once the answer is on the connection, or -errno as common/protocol.h
+ * says. -EINPROGRESS: done will be called, or has been called already. */
+int share_ask(struct share *share, struct share_ask *ask);
 
 /* Drops a file's leases that began before a time (CLOCK_REALTIME, seconds) and returns their
  * number. The holders still have their mappings, but the leases no longer prevent changes of the

@@ -11,21 +11,9 @@
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
 
-_Static_assert(sizeof(struct gpumem_msg_lease) <= SHARE_REQUEST_MAX &&
-		   sizeof(struct gpumem_msg_extend) <= SHARE_REQUEST_MAX &&
+_Static_assert(sizeof(struct gpumem_msg_extend) <= SHARE_REQUEST_MAX &&
 		   sizeof(struct gpumem_msg_release) <= SHARE_REQUEST_MAX,
 	       "SHARE_REQUEST_MAX holds every request");
-
-static int parse_lease(const void *packet, size_t bytes, struct share_request *request)
-{
-	struct gpumem_msg_lease message;
-
-	if (bytes != sizeof(message))
-		return -EBADMSG;
-	memcpy(&message, packet, sizeof(message));
-	memcpy(request->token, message.token, sizeof(request->token));
-	return 0;
-}
 
 static int parse_extend(const void *packet, size_t bytes, struct share_request *request)
 {
@@ -64,8 +52,6 @@ int share_request_parse(const void *packet, size_t bytes, struct share_request *
 		return -EPROTONOSUPPORT;
 	*request = (struct share_request){.type = header.type, .number = header.request};
 	switch (header.type) {
-	case GPUMEM_MSG_LEASE:
-		return parse_lease(packet, bytes, request);
 	case GPUMEM_MSG_EXTEND:
 		return parse_extend(packet, bytes, request);
 	case GPUMEM_MSG_RELEASE:
@@ -75,14 +61,6 @@ int share_request_parse(const void *packet, size_t bytes, struct share_request *
 	default:
 		return -EBADMSG;
 	}
-}
-
-uint32_t share_request_mark(const struct share_request *request)
-{
-	uint32_t mark;
-
-	memcpy(&mark, request->token, sizeof(mark));
-	return mark ? mark : 1;
 }
 
 static struct gpumem_msg_header header(uint16_t type, uint32_t bytes, uint32_t number)
@@ -97,22 +75,14 @@ static struct gpumem_msg_header header(uint16_t type, uint32_t bytes, uint32_t n
 }
 
 /* Does not wait for a client that leaves its answers unread. */
-static int packet_send(int fd, const struct msghdr *message)
+static int packet_send(const struct share_connection *connection, const struct msghdr *message)
 {
 	ssize_t n;
 
 	do {
-		n = sendmsg(fd, message, MSG_DONTWAIT | MSG_NOSIGNAL);
+		n = sendmsg(connection->fd, message, MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -EPIPE : 0;
-}
-
-/* Sends the last packet of an answer. The client may ask again before the sending thread is done.
- */
-static int packet_send_last(struct share_connection *connection, const struct msghdr *message)
-{
-	atomic_store(&connection->answered, true);
-	return packet_send(connection->fd, message);
 }
 
 static int packet_send_plain(struct share_connection *connection, void *packet, size_t bytes)
@@ -120,7 +90,7 @@ static int packet_send_plain(struct share_connection *connection, void *packet, 
 	struct iovec part = {.iov_base = packet, .iov_len = bytes};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
-	return packet_send_last(connection, &message);
+	return packet_send(connection, &message);
 }
 
 int share_send_error(struct share_connection *connection, uint32_t number, int error)
@@ -171,7 +141,7 @@ static void uuid_parse(const char *text, uint8_t uuid[16])
 struct share_layout {
 	uint32_t number; /* of the request */
 	uint64_t lease;
-	uint32_t kind, flags;
+	uint32_t kind, flags, first;
 	struct file_place place; /* where the chunks were when they were exported */
 };
 
@@ -197,9 +167,8 @@ static void packet_add_fds(struct msghdr *message, union fds_control *control,
 	memcpy(CMSG_DATA(head), fds, count * sizeof(int));
 }
 
-/* Sends a packet, and closes the fds. */
 static int layout_send(struct share_connection *connection, const struct share_layout *layout,
-		       uint32_t first, struct file_chunk *chunks, uint32_t count, uint32_t flags)
+		       const struct file_chunk *chunks, uint32_t count)
 {
 	const struct volume *volume = layout->place.volume;
 	struct gpumem_chunk parts[GPUMEM_CHUNKS_PER_MESSAGE];
@@ -209,8 +178,8 @@ static int layout_send(struct share_connection *connection, const struct share_l
 	    .lease = layout->lease,
 	    .size = layout->place.size,
 	    .kind = layout->kind,
-	    .flags = layout->flags | flags,
-	    .first_chunk = first,
+	    .flags = layout->flags,
+	    .first_chunk = layout->first,
 	    .n_chunks = count,
 	};
 	struct iovec iov[] = {{.iov_base = &packet, .iov_len = sizeof(packet)},
@@ -226,11 +195,7 @@ static int layout_send(struct share_connection *connection, const struct share_l
 		parts[i] = (struct gpumem_chunk){chunks[i].offset, chunks[i].bytes};
 	if (count)
 		packet_add_fds(&message, &control, chunks, count);
-	int error = flags & GPUMEM_LAYOUT_MORE ? packet_send(connection->fd, &message)
-					       : packet_send_last(connection, &message);
-
-	file_chunks_close(chunks, count);
-	return error;
+	return packet_send(connection, &message);
 }
 
 static uint32_t volume_kind(const struct fs *fs, const struct volume *volume)
@@ -240,62 +205,37 @@ static uint32_t volume_kind(const struct fs *fs, const struct volume *volume)
 	return backend_is_host(fs->backend) ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
 }
 
-/* Chunks of a file, and the file's place when they were exported. */
-struct batch {
-	struct file_chunk chunks[GPUMEM_FDS_MAX];
-	struct file_place place;
-	int count; /* or -errno */
-};
-
-/* Exports one batch. Each batch checks again which access the lease may have. */
-static void batch_export(struct batch *batch, const struct share_lease *lease, enum file_wait wait,
-			 uint32_t first)
+static uint32_t lease_flags(const struct share_lease *lease)
 {
-	batch->count = file_export(lease->inode->file, share_access(lease->inode, lease->access),
-				   wait, first, batch->chunks, GPUMEM_FDS_MAX, &batch->place);
+	if (lease->private)
+		return GPUMEM_LAYOUT_PRIVATE;
+	return lease->access == GPUMEM_ACCESS_WRITE ? 0 : GPUMEM_LAYOUT_READ_ONLY;
 }
 
-/* Sends the file's chunks from first on, in batches, with a batch exported in advance to know
- * whether more follow. -EAGAIN where a second packet would follow ONE_PACKET. */
 int share_send_chunks(struct share *share, struct share_connection *connection,
-		      const struct share_lease *lease, const struct lease_params *ask,
-		      uint32_t first)
+		      const struct share_lease *lease, uint32_t number, uint32_t first,
+		      enum file_wait wait)
 {
-	struct batch batches[2], *batch = &batches[0], *next = &batches[1];
+	/* A chunk more than the packet has tells whether more chunks follow. */
+	struct file_chunk chunks[GPUMEM_CHUNKS_PER_MESSAGE + 1];
 	struct share_layout layout = {
-	    .number = ask->number,
-	    .lease = lease->number,
-	    .flags = lease->private			    ? GPUMEM_LAYOUT_PRIVATE
-		     : lease->access == GPUMEM_ACCESS_WRITE ? 0
-							    : GPUMEM_LAYOUT_READ_ONLY,
-	};
+	    .number = number, .lease = lease->number, .flags = lease_flags(lease), .first = first};
+	/* The export checks again which access the lease may have. */
+	int count = file_export(lease->inode->file, share_access(lease->inode, lease->access), wait,
+				first, chunks, GPUMEM_CHUNKS_PER_MESSAGE + 1, &layout.place);
+	uint32_t sent = (uint32_t)count;
 
-	for (batch_export(batch, lease, ask->wait, first);; first += GPUMEM_FDS_MAX) {
-		if (batch->count < 0)
-			return batch->count;
-		next->count = 0;
-		if (batch->count == GPUMEM_FDS_MAX)
-			batch_export(next, lease, ask->wait, first + GPUMEM_FDS_MAX);
-		if (next->count > 0 && ask->packets == ONE_PACKET) {
-			file_chunks_close(next->chunks, (uint32_t)next->count);
-			next->count = -EAGAIN;
-		}
-		if (next->count < 0) {
-			file_chunks_close(batch->chunks, (uint32_t)batch->count);
-			return next->count;
-		}
-		layout.place = batch->place;
-		layout.kind = volume_kind(share->fs, batch->place.volume);
-		int error =
-		    layout_send(connection, &layout, first, batch->chunks, (uint32_t)batch->count,
-				next->count ? GPUMEM_LAYOUT_MORE : 0);
-		if (error || !next->count) {
-			file_chunks_close(next->chunks, (uint32_t)next->count);
-			return error;
-		}
-		struct batch *sent = batch;
-
-		batch = next;
-		next = sent;
+	if (count < 0)
+		return count;
+	if (count == 0 && first && lease->private)
+		return -ENOTSUP; /* a private copy does not grow */
+	if (sent > GPUMEM_CHUNKS_PER_MESSAGE) {
+		layout.flags |= GPUMEM_LAYOUT_MORE;
+		sent = GPUMEM_CHUNKS_PER_MESSAGE;
 	}
+	layout.kind = volume_kind(share->fs, layout.place.volume);
+	int error = layout_send(connection, &layout, chunks, sent);
+
+	file_chunks_close(chunks, (uint32_t)count);
+	return error;
 }

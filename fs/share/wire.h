@@ -13,17 +13,13 @@
 #define SHARE_REQUEST_MAX 64
 
 struct share_request {
-	enum gpumem_message_type type; /* GPUMEM_MSG_LEASE, EXTEND, RELEASE or HELLO */
+	enum gpumem_message_type type; /* GPUMEM_MSG_EXTEND, RELEASE or HELLO */
 	uint32_t number;
 	uint64_t lease, first_chunk;
-	uint8_t token[GPUMEM_TOKEN_BYTES];
 };
 
 /* 0; -EBADMSG unless the packet is exactly a request of the protocol; -EPROTONOSUPPORT for another
  * version of the protocol. */
 int share_request_parse(const void *packet, size_t bytes, struct share_request *request);
-/* A part of the token of a LEASE request, never 0. The mark differs between a client's LEASE
- * requests, because tokens are random and valid for a single request. */
-uint32_t share_request_mark(const struct share_request *request);
 
 #endif

@@ -81,5 +81,5 @@ void spool_mark_unknown(struct inode *inode)
 	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
 
 	if (file)
-		atomic_store(&file->suspect, true);
+		atomic_store(&file->unknown, true);
 }

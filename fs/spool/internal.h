@@ -39,7 +39,7 @@ struct spool_file {
 	pthread_mutex_t lock;	  /* held to save or recall the inode */
 	struct brlock marks_lock; /* read lock to set bits, write lock to replace the map */
 	struct spool_dirty_map marks;
-	atomic_bool suspect; /* the next save compares every block */
+	atomic_bool unknown; /* the next save compares every block */
 	_Atomic uint64_t id; /* of the record; 0: there is no record */
 	bool staged; /* lock: the staged file of this version is not yet copied into the data */
 	bool unsure; /* lock: the record is in place, but a crash may undo the rename */

@@ -15,7 +15,7 @@
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "fs/core/vector.h"
+#include "common/vector.h"
 #include "fs/spool/internal.h"
 
 /* Of the readable tree: deeper directories are left out. */

@@ -10,6 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/vector.h"
 #include "fs/core/worker.h"
 #include "fs/spool/note.h"
 #include "fs/spool/scan.h"
@@ -229,17 +230,7 @@ static int found_put_at(struct spool_restoring *restoring, struct inode *dir, co
 
 static size_t entry_first(const struct spool_restoring *restoring, uint64_t dir)
 {
-	size_t low = 0, high = restoring->n_entries;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (restoring->entries[middle].dir < dir)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return vector_search(i, restoring->n_entries, restoring->entries[i].dir < dir);
 }
 
 /* The top directory of a volume exists already; owner and mode are the mount's. */

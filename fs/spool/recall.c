@@ -12,7 +12,9 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
+#include "common/io.h"
 #include "common/log.h"
+#include "common/vector.h"
 #include "fs/core/worker.h"
 #include "fs/file/file.h"
 #include "fs/spool/internal.h"
@@ -29,27 +31,18 @@ struct recalling {
 	_Atomic uint64_t bad; /* number of a damaged block, + 1 */
 };
 
+/* Up to a page more than bytes: O_DIRECT wants aligned lengths. Ends at the end of the file. */
 static ssize_t data_read(struct recalling *recalling, char *to, size_t bytes, uint64_t offset)
 {
-	/* O_DIRECT wants aligned lengths; the read ends at the end of the file. */
-	size_t whole = (bytes + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1), done = 0;
+	size_t whole = (bytes + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1);
+	uint64_t done = 0;
+	int fd = recalling->fd, rc = io_read_at(fd, to, whole, offset, &done);
 
-	while (done < bytes) {
-		ssize_t n = pread(recalling->fd, to + done, whole - done, (off_t)(offset + done));
-
-		if (n < 0 && errno == EINVAL && fcntl(recalling->fd, F_GETFL) & O_DIRECT) {
-			fcntl(recalling->fd, F_SETFL, fcntl(recalling->fd, F_GETFL) & ~O_DIRECT);
-			continue;
-		}
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		done += (size_t)n;
+	if (rc == -EINVAL && done < bytes && fcntl(fd, F_GETFL) & O_DIRECT) {
+		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT);
+		rc = io_read_at(fd, to + done, bytes - done, offset + done, &done);
 	}
-	return (ssize_t)done;
+	return rc < 0 && done < bytes ? rc : (ssize_t)done;
 }
 
 static int file_write_run(struct recalling *recalling, const char *from, uint64_t offset,
@@ -77,19 +70,12 @@ static int file_write_block(struct recalling *recalling, const char *from, uint6
 			    size_t bytes)
 {
 	const struct spool_record *record = recalling->record;
-	size_t low = 0, high = record->n_runs;
+	const struct spool_run *runs = record->runs;
+	size_t low = vector_search(i, record->n_runs, runs[i].from + runs[i].bytes <= offset);
 	int rc = 0;
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (record->runs[middle].from + record->runs[middle].bytes <= offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; rc == 0 && low < record->n_runs && record->runs[low].from < offset + bytes; low++) {
-		uint64_t start = record->runs[low].from, end = start + record->runs[low].bytes;
+	for (; rc == 0 && low < record->n_runs && runs[low].from < offset + bytes; low++) {
+		uint64_t start = runs[low].from, end = start + runs[low].bytes;
 
 		start = start < offset ? offset : start;
 		end = end > offset + bytes ? offset + bytes : end;
@@ -134,7 +120,7 @@ static const char *data_misfit(int fd, const struct spool_record *record)
 	struct stat st;
 
 	if (fstat(fd, &st) || (uint64_t)st.st_size != record->size)
-		return "its length is not what was saved";
+		return "the length differs from the saved length";
 	return NULL;
 }
 
@@ -178,9 +164,9 @@ static int blocks_recall(struct recalling *recalling, char why[64])
 	const struct spool_record *record = recalling->record;
 	AUTO_CLOSE int fd = recalling->fd = data_open(recalling->fs->spool, record);
 	unsigned threads = spool_threads(record->n_blocks);
-	const char *wrong = fd == -ENOENT    ? "it is missing"
-			    : fd == -EUCLEAN ? "it is no file"
-			    : fd == -ELOOP   ? "it is a link"
+	const char *wrong = fd == -ENOENT    ? "the data file is missing"
+			    : fd == -EUCLEAN ? "the data file is not a regular file"
+			    : fd == -ELOOP   ? "the data file is a symbolic link"
 			    : fd < 0	     ? NULL
 					     : data_misfit(fd, record);
 
@@ -193,7 +179,8 @@ static int blocks_recall(struct recalling *recalling, char why[64])
 	int rc = spool_parallel(record->n_blocks, threads, block_recall, recalling);
 
 	if (rc == -EUCLEAN)
-		snprintf(why, 64, "block %" PRIu64 " is not as it was saved", recalling->bad - 1);
+		snprintf(why, 64, "block %" PRIu64 " differs from the saved block",
+			 recalling->bad - 1);
 	return rc;
 }
 

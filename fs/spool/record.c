@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/core/vector.h"
+#include "common/vector.h"
 #include "fs/tree/xattr.h"
 
 void spool_record_free(struct spool_record *record)

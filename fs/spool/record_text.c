@@ -464,7 +464,7 @@ static int frame_check(const char *text, size_t length, size_t *head, const char
 	*why = "no head";
 	if (!end || (size_t)(end - text) < stem || memcmp(text, SPOOL_HEAD, stem) != 0)
 		return -EUCLEAN;
-	*why = "its format is not 2, the only one that this program reads";
+	*why = "the format is not 2, the only supported format";
 	if ((size_t)(end - text) != stem + 1 || text[stem] != '0' + SPOOL_FORMAT)
 		return -EPROTO;
 	*head = stem + 2;

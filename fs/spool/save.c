@@ -275,7 +275,7 @@ static int record_save(struct fs *fs, struct inode *inode, struct spool_file *fi
 		if (staged.there)
 			spool_unstage(spool, &record);
 		spool_record_free(&record);
-		atomic_store(&file->suspect, true);
+		atomic_store(&file->unknown, true);
 		return rc;
 	}
 	saved->files++;
@@ -400,6 +400,6 @@ int spool_drop(struct fs *fs, struct inode *inode)
 	spool_record_free(&file->saved);
 	file->staged = file->unsure = false;
 	atomic_store(&file->id, 0);
-	atomic_store(&file->suspect, true);
+	atomic_store(&file->unknown, true);
 	return 0;
 }

@@ -17,7 +17,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/number.h"
-#include "fs/core/vector.h"
+#include "common/vector.h"
 #include "fs/spool/note.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
@@ -194,7 +194,7 @@ static void found_finish_staged(struct spool_restoring *restoring, struct spool_
 	int rc = spool_commit(restoring->spool, &found->record);
 
 	if (rc) {
-		found->damage = "what was staged for it cannot be put in place";
+		found->damage = "the staged data cannot be put in place";
 		log_error("spool: data/%" PRIu64 ".%" PRIu64 ": %s", found->id,
 			  found->record.version, strerror(-rc));
 		return;
@@ -216,9 +216,10 @@ static void found_check_data(struct spool_restoring *restoring, struct spool_fou
 	if (found->damage)
 		return;
 	if (fd < 0)
-		found->damage = fd == -ENOENT ? "it is missing" : "it is no file";
+		found->damage = fd == -ENOENT ? "the data file is missing"
+					      : "the data file is not a regular file";
 	else if (fstat(fd, &st) || (uint64_t)st.st_size != found->record.size)
-		found->damage = "its length is not what was saved";
+		found->damage = "the length differs from the saved length";
 	for (size_t i = 0; i < found->record.n_blocks; i++)
 		found->record.blocks[i].fresh = false;
 }
@@ -293,7 +294,7 @@ static int inode_attach_noted(struct spool_restoring *restoring, struct inode *i
 		if (!file)
 			return -ENOMEM;
 		atomic_store(&file->id, id);
-		spool_damaged(restoring->fs, inode, id, "it is missing");
+		spool_damaged(restoring->fs, inode, id, "record and data are missing");
 		return 0;
 	}
 	if (residency == INODE_RESIDENT && found->damage) {

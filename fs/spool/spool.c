@@ -6,16 +6,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
-#include "fs/core/vector.h"
+#include "common/vector.h"
 #include "fs/core/worker.h"
 #include "fs/spool/internal.h"
 #include "fs/spool/note.h"
@@ -297,27 +295,20 @@ void spool_start(struct fs *fs)
 }
 
 /* Requests more time until the last save is over. */
-static void *extender_main(void *pointer)
+static void extender_work(struct background *extender)
 {
-	struct pollfd over = {.fd = *(const int *)pointer, .events = POLLIN};
-
 	do
 		notify_send(NOTIFY_EXTEND);
-	while (poll(&over, 1, EXTEND_MS) == 0);
-	return NULL;
+	while (background_wait(extender, EXTEND_MS));
 }
 
 static void save_at_end(struct fs *fs, struct spool_saved *saved)
 {
-	AUTO_CLOSE int over = eventfd(0, EFD_CLOEXEC);
-	pthread_t asking;
-	bool asks = over >= 0 && pthread_create(&asking, NULL, extender_main, &over) == 0;
+	struct background extender = {0};
 
+	background_start(&extender, extender_work, NULL);
 	spool_save_below(fs, NULL, saved);
-	if (!asks)
-		return;
-	eventfd_write(over, 1);
-	pthread_join(asking, NULL);
+	background_stop(&extender);
 }
 
 void spool_end(struct fs *fs)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/io.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
 #include "fs/spool/internal.h"
@@ -227,19 +228,6 @@ int spool_data_open(struct spool *spool, uint64_t id, uint64_t version, int flag
 	return fd;
 }
 
-static int write_all(int fd, const char *from, size_t bytes)
-{
-	while (bytes) {
-		ssize_t n = write(fd, from, bytes);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		from += n < 0 ? 0 : n;
-		bytes -= n < 0 ? 0 : (size_t)n;
-	}
-	return fsync(fd) ? -errno : 0;
-}
-
 /* The names in data/ become durable first, because the record refers to them. */
 static int record_replace(struct spool *spool, const char *name, const char *text, size_t length,
 			  bool *placed)
@@ -248,8 +236,10 @@ static int record_replace(struct spool *spool, const char *name, const char *tex
 
 	snprintf(beside, sizeof(beside), "%s.tmp", name);
 	AUTO_CLOSE int fd = open_below(spool->records, beside, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	int rc = fd < 0 ? fd : write_all(fd, text, length);
+	int rc = fd < 0 ? fd : io_write_at(fd, text, length, 0, NULL);
 
+	if (rc == 0 && fsync(fd))
+		rc = -errno;
 	spool_step(spool);
 	if (rc == 0 && fsync(spool->data))
 		rc = -errno;
@@ -275,22 +265,6 @@ int spool_record_put(struct spool *spool, const struct spool_record *record, boo
 	return length < 0 ? (int)length : record_replace(spool, name, text, (size_t)length, placed);
 }
 
-static ssize_t read_all(int fd, char *to, size_t bytes)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n = read(fd, to + done, bytes - done);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n == 0)
-			break;
-		done += n < 0 ? 0 : (size_t)n;
-	}
-	return (ssize_t)done;
-}
-
 ssize_t spool_record_get(struct spool *spool, const char *name, char **text)
 {
 	AUTO_CLOSE int fd = open_below(spool->records, name, O_RDONLY | O_NONBLOCK, 0);
@@ -306,13 +280,14 @@ ssize_t spool_record_get(struct spool *spool, const char *name, char **text)
 
 	if (!memory)
 		return -ENOMEM;
-	ssize_t length = read_all(fd, memory, (size_t)st.st_size);
+	uint64_t length = 0;
+	int rc = io_read_at(fd, memory, (uint64_t)st.st_size, 0, &length);
 
-	if (length >= 0) {
-		*text = memory;
-		memory = NULL;
-	}
-	return length;
+	if (rc < 0)
+		return rc;
+	*text = memory;
+	memory = NULL;
+	return (ssize_t)length;
 }
 
 static int unlink_quietly(int dir, const char *name)

@@ -13,6 +13,7 @@
 
 #include "common/cleanup.h"
 #include "common/hash.h"
+#include "common/io.h"
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
 #include "fs/file/extents.h"
@@ -93,25 +94,14 @@ static void direct_clear(struct spool *spool, int fd)
 static int staged_write(struct spool *spool, int fd, const char *from, size_t bytes,
 			uint64_t offset)
 {
-	bool refused = false;
+	uint64_t done = 0;
+	int rc = io_write_at(fd, from, bytes, offset, &done);
 
-	while (bytes) {
-		ssize_t n = pwrite(fd, from, bytes, (off_t)offset);
-
-		if (n < 0 && errno == EINVAL && !refused) {
-			direct_clear(spool, fd);
-			refused = true;
-			continue;
-		}
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		from += n;
-		bytes -= (size_t)n;
-		offset += (uint64_t)n;
+	if (rc == -EINVAL) {
+		direct_clear(spool, fd);
+		rc = io_write_at(fd, from + done, bytes - done, offset + done, NULL);
 	}
-	return 0;
+	return rc;
 }
 
 static bool block_is_compared(const struct staging *staging, const struct spool_block *block,
@@ -255,7 +245,7 @@ int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *fi
 	record->size = file_size(inode->file);
 	/* Read before the bytes: a later change sets the flag again. A program may write to a
 	 * host/ file through a mapping without the daemon's knowledge. */
-	staging.compare = atomic_exchange(&file->suspect, false) || volume->system ||
+	staging.compare = atomic_exchange(&file->unknown, false) || volume->system ||
 			  file_leases(inode->file) > 0 || file_is_loose(inode->file);
 	int rc = spool_dirty_map_renew(file, record->size, &staging.before);
 
@@ -278,7 +268,7 @@ int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *fi
 	if (staging.fd >= 0 && !staged->there)
 		spool_unstage(fs->spool, record);
 	if (rc)
-		atomic_store(&file->suspect, true);
+		atomic_store(&file->unknown, true);
 	return rc;
 }
 

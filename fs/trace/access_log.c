@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/utf8.h"
 
 /* A longer path is cut. */
@@ -18,16 +19,12 @@
 
 int access_log_new(struct access_log **made)
 {
-	pthread_condattr_t monotonic;
 	struct access_log *log = calloc(1, sizeof(*log));
 
 	if (!log)
 		return -ENOMEM;
 	pthread_mutex_init(&log->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&log->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&log->changed, NULL);
 	*made = log;
 	return 0;
 }
@@ -214,17 +211,13 @@ size_t access_log_take(struct access_log *log, struct access_reader *reader, cha
 
 void access_log_wait(struct access_log *log, uint64_t *seen, int ms)
 {
-	struct timespec until;
+	int64_t until = clock_ns() + ms * CLOCK_MS;
 	int error = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += ms % 1000 * 1000000L;
-	until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	scoped_lock(&log->lock);
 	while (log->changes == *seen && !error)
 		error = ms < 0 ? pthread_cond_wait(&log->changed, &log->lock)
-			       : pthread_cond_timedwait(&log->changed, &log->lock, &until);
+			       : clock_cond_wait(&log->changed, &log->lock, until);
 	*seen = log->changes;
 }
 

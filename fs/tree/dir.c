@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "common/hash.h"
+#include "common/vector.h"
 #include "fs/tree/dir.h"
 
 /* The number of buckets doubles above NAMES_PER_BUCKET names per bucket, and halves when there are
@@ -176,17 +177,7 @@ int dir_add(struct dir *dir, struct dentry *entry)
 /* The first position in the order list with at least this cookie. */
 static uint32_t order_position(const struct dir *dir, uint64_t cookie)
 {
-	uint32_t low = 0, high = dir->n_order;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (dir->order[middle].cookie < cookie)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return (uint32_t)vector_search(i, dir->n_order, dir->order[i].cookie < cookie);
 }
 
 void dir_remove(struct dir *dir, struct dentry *entry)

@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/tsan.h"
 #include "fs/core/fs.h"
 #include "fs/core/mode.h"
@@ -19,15 +20,14 @@
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
-#define NS_PER_SECOND 1000000000LL
-#define A_DAY	      (24 * 3600 * NS_PER_SECOND)
+#define A_DAY (24 * 3600 * CLOCK_SECOND)
 
 int64_t time_from_spec(const struct timespec *spec)
 {
 	/* 64 bits of nanoseconds reach from 1677 to 2262; times beyond are clamped. */
 	int64_t ns;
 
-	if (__builtin_mul_overflow((int64_t)spec->tv_sec, NS_PER_SECOND, &ns) ||
+	if (__builtin_mul_overflow((int64_t)spec->tv_sec, CLOCK_SECOND, &ns) ||
 	    __builtin_add_overflow(ns, (int64_t)spec->tv_nsec, &ns))
 		return spec->tv_sec < 0 ? INT64_MIN : INT64_MAX;
 	return ns;
@@ -35,31 +35,23 @@ int64_t time_from_spec(const struct timespec *spec)
 
 struct timespec time_to_spec(int64_t ns)
 {
-	struct timespec spec = {.tv_sec = ns / NS_PER_SECOND, .tv_nsec = ns % NS_PER_SECOND};
+	struct timespec spec = {.tv_sec = ns / CLOCK_SECOND, .tv_nsec = ns % CLOCK_SECOND};
 
 	if (spec.tv_nsec < 0) {
-		spec.tv_nsec += NS_PER_SECOND;
+		spec.tv_nsec += CLOCK_SECOND;
 		spec.tv_sec--;
 	}
 	return spec;
 }
 
-static int64_t clock_read(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return time_from_spec(&now);
-}
-
 int64_t time_now(void)
 {
-	return clock_read(CLOCK_REALTIME);
+	return clock_ns_of(CLOCK_REALTIME);
 }
 
 int64_t time_now_coarse(void)
 {
-	return clock_read(CLOCK_REALTIME_COARSE);
+	return clock_ns_of(CLOCK_REALTIME_COARSE);
 }
 
 static void time_set(_Atomic int64_t *time, int64_t now)

@@ -28,13 +28,15 @@ static void record_append(struct fs *fs, enum journal_kind kind, const void *fix
 	journal_append(fs->journal, &piece, 1, NULL);
 }
 
-/* did: bits of enum journal_drc_add for the calling thread's request, which led to ino; 0: none. */
+/* completed: bits of enum journal_completed for the calling thread's request, which led to ino; 0:
+ * none. */
 static void record_append_caused(struct fs *fs, const struct journal_piece *pieces, unsigned n,
-				 unsigned did, uint64_t ino)
+				 unsigned completed, uint64_t ino)
 {
-	struct journal_cause cause = {.request = worker_request(), .did = did, .ino = ino};
+	struct journal_cause cause = {
+	    .request = worker_request(), .completed = completed, .ino = ino};
 
-	journal_append(fs->journal, pieces, n, did ? &cause : NULL);
+	journal_append(fs->journal, pieces, n, completed ? &cause : NULL);
 }
 
 static uint32_t volume_index(const struct inode *inode)
@@ -120,10 +122,10 @@ void record_create(struct fs *fs, struct inode *inode, const struct dentry *entr
 	}
 	/* From here on a checkpoint that is running records the inode as well. */
 	atomic_store_explicit(&inode->recorded, true, memory_order_release);
-	record_append_caused(fs, pieces, entry ? 2 : 1, JOURNAL_DID_NAME, inode->ino);
+	record_append_caused(fs, pieces, entry ? 2 : 1, JOURNAL_COMPLETED_NAME, inode->ino);
 }
 
-static void record_name(struct fs *fs, enum journal_kind kind, unsigned did,
+static void record_name(struct fs *fs, enum journal_kind kind, unsigned completed,
 			const struct dentry *entry)
 {
 	if (!fs->journal)
@@ -131,17 +133,17 @@ static void record_name(struct fs *fs, enum journal_kind kind, unsigned did,
 	struct journal_name name = name_image(entry);
 	struct journal_piece piece = name_piece(kind, &name, entry->name);
 
-	record_append_caused(fs, &piece, 1, did, entry->inode->ino);
+	record_append_caused(fs, &piece, 1, completed, entry->inode->ino);
 }
 
 void record_link(struct fs *fs, const struct dentry *entry)
 {
-	record_name(fs, JOURNAL_NAME, JOURNAL_DID_NAME, entry);
+	record_name(fs, JOURNAL_NAME, JOURNAL_COMPLETED_NAME, entry);
 }
 
 void record_unlink(struct fs *fs, const struct dentry *entry)
 {
-	record_name(fs, JOURNAL_NAME_GONE, JOURNAL_DID_NAME, entry);
+	record_name(fs, JOURNAL_NAME_GONE, JOURNAL_COMPLETED_NAME, entry);
 }
 
 void record_quota_dir(struct fs *fs, const struct inode *inode)
@@ -217,7 +219,7 @@ void record_rename_moved(struct record_rename *rename, const struct file_move *m
 
 void record_rename(struct fs *fs, const struct record_rename *rename)
 {
-	record_append_caused(fs, rename->pieces, rename->n, JOURNAL_DID_NAME, 0);
+	record_append_caused(fs, rename->pieces, rename->n, JOURNAL_COMPLETED_NAME, 0);
 }
 
 void record_owner(struct fs *fs, const struct inode *inode)
@@ -233,25 +235,25 @@ void record_values(struct fs *fs, const struct inode *inode)
 	struct journal_values values = {.ino = inode->ino, .attrs = atomic_load(&inode->attrs)};
 	struct journal_piece piece = record_piece(JOURNAL_VALUES, &values, sizeof(values));
 
-	record_append_caused(fs, &piece, 1, JOURNAL_DID_NAME, inode->ino);
+	record_append_caused(fs, &piece, 1, JOURNAL_COMPLETED_NAME, inode->ino);
 }
 
-static void record_quota_as(struct fs *fs, unsigned did, const struct inode *inode)
+static void record_quota_as(struct fs *fs, unsigned completed, const struct inode *inode)
 {
 	struct journal_quota quota = {.ino = inode->ino,
 				      .max_bytes = inode->dir->max_bytes,
 				      .max_files = inode->dir->max_files};
 	struct journal_piece piece = record_piece(JOURNAL_QUOTA, &quota, sizeof(quota));
 
-	record_append_caused(fs, &piece, 1, did, inode->ino);
+	record_append_caused(fs, &piece, 1, completed, inode->ino);
 }
 
 void record_quota(struct fs *fs, const struct inode *inode)
 {
-	record_quota_as(fs, JOURNAL_DID_NAME, inode);
+	record_quota_as(fs, JOURNAL_COMPLETED_NAME, inode);
 }
 
-static void record_xattr_as(struct fs *fs, enum journal_kind kind, unsigned did,
+static void record_xattr_as(struct fs *fs, enum journal_kind kind, unsigned completed,
 			    const struct inode *inode, const char *name, const void *value,
 			    size_t size)
 {
@@ -264,28 +266,28 @@ static void record_xattr_as(struct fs *fs, enum journal_kind kind, unsigned did,
 	piece.tail[0].bytes = xattr.name_bytes;
 	piece.tail[1].data = value;
 	piece.tail[1].bytes = xattr.value_bytes;
-	record_append_caused(fs, &piece, 1, did, inode->ino);
+	record_append_caused(fs, &piece, 1, completed, inode->ino);
 }
 
 void record_xattr(struct fs *fs, const struct inode *inode, const char *name, const void *value,
 		  size_t size)
 {
-	record_xattr_as(fs, JOURNAL_XATTR, JOURNAL_DID_NAME, inode, name, value, size);
+	record_xattr_as(fs, JOURNAL_XATTR, JOURNAL_COMPLETED_NAME, inode, name, value, size);
 }
 
 void record_xattr_gone(struct fs *fs, const struct inode *inode, const char *name)
 {
-	record_xattr_as(fs, JOURNAL_XATTR_GONE, JOURNAL_DID_NAME, inode, name, NULL, 0);
+	record_xattr_as(fs, JOURNAL_XATTR_GONE, JOURNAL_COMPLETED_NAME, inode, name, NULL, 0);
 }
 
-void record_open(struct fs *fs, const struct inode *inode, unsigned did)
+void record_open(struct fs *fs, const struct inode *inode, unsigned completed)
 {
 	if (!fs->journal)
 		return;
 	struct journal_open open = open_image(inode);
 	struct journal_piece piece = record_piece(JOURNAL_OPEN, &open, sizeof(open));
 
-	record_append_caused(fs, &piece, 1, did, inode->ino);
+	record_append_caused(fs, &piece, 1, completed, inode->ino);
 }
 
 static void record_dir(struct fs *fs, const struct inode *inode)

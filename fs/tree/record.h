@@ -50,9 +50,9 @@ void record_quota(struct fs *fs, const struct inode *inode);
 void record_xattr(struct fs *fs, const struct inode *inode, const char *name, const void *value,
 		  size_t size);
 void record_xattr_gone(struct fs *fs, const struct inode *inode, const char *name);
-/* Handles, leases and keep_data: the state that keeps the memory of a file without names. did: bits
- * of enum journal_drc_add. */
-void record_open(struct fs *fs, const struct inode *inode, unsigned did);
+/* Handles, leases and keep_data: the state that keeps the memory of a file without names.
+ * completed: bits of enum journal_completed. */
+void record_open(struct fs *fs, const struct inode *inode, unsigned completed);
 
 /* Records the whole state of an inode, for a checkpoint. The caller holds a reference and no
  * lock. */

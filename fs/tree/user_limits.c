@@ -13,7 +13,6 @@
 #include "common/log.h"
 #include "common/protocol.h"
 #include "fs/core/fs.h"
-#include "fs/core/limits.h"
 #include "fs/tree/quota.h"
 
 struct user {
@@ -27,7 +26,6 @@ struct user {
 /* Limits of all ordinary users together; the remainder is for root. Needed because a user namespace
  * gives a user any number of uids. */
 #define ALL_TEXT_BYTES (14U << 20)
-#define ALL_TOKENS     (TOKENS_MAX - TOKENS_PER_UID_MAX)
 
 static const struct {
 	const char *name, *remedy;
@@ -35,7 +33,6 @@ static const struct {
 	int64_t cost;		 /* bytes of the daemon's memory, approximately */
 } kinds[] = {
     [USER_LEASES] = {"leases", " (-o user_leases=)", 0, 0, 512},
-    [USER_TOKENS] = {"unused tokens", "", TOKENS_PER_UID_MAX, ALL_TOKENS, 256},
     [USER_CONNECTIONS] = {"connections", "", GPUMEM_CONNECTIONS_MAX, 0, 512},
     [USER_TEXTS] = {"open files of .gpumem/", "", TEXTS, 0, 256},
     [USER_TEXT_BYTES] = {"bytes of open files of .gpumem/", "", TEXT_BYTES, ALL_TEXT_BYTES, 1},
@@ -211,6 +208,12 @@ void user_limits_give(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t fe
 		if (user->counts[i])
 			return;
 	user_free(fs->users, user);
+}
+
+bool user_limits_reached(struct fs *fs, uid_t uid, enum user_kind kind)
+{
+	scoped_lock(&fs->users->lock);
+	return limit_check(fs, uid, kind, 1) != 0;
 }
 
 int user_limits_check(struct fs *fs, uid_t uid, enum user_kind kind)

@@ -15,7 +15,6 @@ struct fs;
 
 enum user_kind {
 	USER_LEASES,	  /* -o user_leases= */
-	USER_TOKENS,	  /* tokens that wait to be used */
 	USER_CONNECTIONS, /* to the sharing socket */
 	USER_TEXTS,	  /* open files of .gpumem/ */
 	USER_TEXT_BYTES,  /* bytes of these open files */
@@ -44,6 +43,8 @@ int user_limits_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t mor
 int user_limits_restore(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more);
 void user_limits_give(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t fewer);
 
+/* Whether user_limits_take would refuse a single resource; without a warning. */
+bool user_limits_reached(struct fs *fs, uid_t uid, enum user_kind kind);
 /* The error that user_limits_take would return for a single resource, to check before work is
  * done. */
 int user_limits_check(struct fs *fs, uid_t uid, enum user_kind kind);

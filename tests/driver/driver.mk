@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 
-# Stand-ins for the vendors' libraries, so that backend/cuda runs where there is no GPU.
-# To be included by the Makefile in the root, or alone: make -f tests/driver/driver.mk BUILD=/tmp/x
+# Stand-ins for the vendors' libraries, so that backend/cuda runs without a GPU.
+# Included by the Makefile in the root, or used alone: make -f tests/driver/driver.mk BUILD=/tmp/x
 
 BUILD ?= build
 CC ?= cc
@@ -10,7 +10,7 @@ CFLAGS ?= -O2 -g -Wall -Wextra -Werror
 CUDA_HOME ?= /usr/local/cuda
 DRIVER_CHECK_LIBS := $(shell pkg-config --libs check 2>/dev/null)
 
-# OUT and SANITIZE are the root Makefile's: a program under a sanitizer loads libraries built for it.
+# OUT and SANITIZE come from the root Makefile: a program under a sanitizer loads libraries built with the sanitizer.
 DRIVER_DIR := $(or $(OUT),$(BUILD))/driver
 DRIVER_CUDA := $(DRIVER_DIR)/libcuda.so.1
 DRIVER_LIBS := $(DRIVER_CUDA) $(DRIVER_DIR)/libnvidia-ml.so.1 $(DRIVER_DIR)/libvulkan.so.1 \
@@ -22,7 +22,7 @@ DRIVER_CUDA_SOURCES := $(wildcard tests/driver/cuda_*.c) tests/driver/settings.c
 	tests/driver/table.c
 DRIVER_HEADERS := $(wildcard tests/driver/*.h)
 DRIVER_COMPILE = $(CC) -std=gnu17 -D_GNU_SOURCE -I. $(WARNINGS) $(SANITIZE) $(CFLAGS)
-# The drivers are never unloaded: their threads would not survive it.
+# The drivers are never unloaded: their threads would crash.
 DRIVER_SHARED = -fPIC -shared -pthread -fvisibility=hidden -Wl,-z,nodelete -Wl,-soname,$(@F)
 
 .PHONY: driver driver-check driver-abi
@@ -41,7 +41,7 @@ $(filter-out $(DRIVER_CUDA),$(DRIVER_LIBS)): tests/driver/other.c $(DRIVER_HEADE
 	@mkdir -p $(@D)
 	$(DRIVER_COMPILE) $(DRIVER_SHARED) -o $@ $(filter %.c,$^) $(LDFLAGS) -ldl
 
-# Linked with the stand-ins: what they promise is tested, not how they are found.
+# Linked with the stand-ins: the functions are tested, not how the loader finds them.
 $(DRIVER_SELFTEST): $(wildcard tests/driver/selftest*.c)
 $(DRIVER_PROBE): $(wildcard tests/driver/probe*.c)
 $(DRIVER_SELFTEST) $(DRIVER_PROBE): $(DRIVER_HEADERS) $(DRIVER_LIBS)
@@ -49,13 +49,13 @@ $(DRIVER_SELFTEST) $(DRIVER_PROBE): $(DRIVER_HEADERS) $(DRIVER_LIBS)
 	$(DRIVER_COMPILE) -o $@ $(filter %.c,$^) $(DRIVER_LIBS) -Wl,-rpath,'$$ORIGIN' -pthread \
 		$(LDFLAGS) $(DRIVER_CHECK_LIBS) -ldl
 
-# probe.txt: the real driver's answer, or after a bar the stand-in's own.
+# probe.txt: the real driver's answer and, after a bar, the stand-in's answer if it differs.
 driver-check: $(DRIVER_SELFTEST) $(DRIVER_PROBE)
 	$(DRIVER_SELFTEST)
 	$(DRIVER_PROBE) > $(DRIVER_DIR)/probe.out
 	sed -E 's/^(.{52}) .* \| /\1 /' tests/driver/probe.txt | diff -u - $(DRIVER_DIR)/probe.out
 
-# Holds every function of the stand-in against its prototype in the real cuda.h.
+# Compares every function of the stand-in with its prototype in the real cuda.h.
 driver-abi:
 	$(DRIVER_COMPILE) -DSTANDIN_CUDA_H -isystem $(CUDA_HOME)/include -Wno-switch \
 		-fsyntax-only $(DRIVER_CUDA_SOURCES)

@@ -10,55 +10,86 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* The shape of a tensor with elements of whole bytes says the tensor's size. */
+static void check_shape(const struct gpumem_tensor *tensor)
+{
+	uint64_t elements = 1;
+
+	for (uint32_t i = 0; i < tensor->rank; i++)
+		if (!tensor->shape[i])
+			elements = 0;
+	for (uint32_t i = 0; elements && i < tensor->rank; i++)
+		elements *= tensor->shape[i];
+	if (strcmp(tensor->dtype, "F4") && strncmp(tensor->dtype, "F6_", 3) &&
+	    elements * tensor->unit != tensor->size)
+		abort();
+}
+
 /* In an accepted header every byte of the data belongs to exactly one tensor. Empty tensors own no
  * byte. */
-static void check_cover(const struct safetensors *header, uint64_t data_bytes)
+static void check_cover(const struct gpumem_safetensors *header, uint64_t data_bytes)
 {
 	unsigned char *covered = calloc(data_bytes + 1, 1);
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < header->n_tensors; i++) {
-		const struct safetensors_tensor *tensor = &header->tensors[i];
-		if (tensor->begin > tensor->end || tensor->end > data_bytes || !*tensor->dtype ||
-		    (tensor->end - tensor->begin) % tensor->unit || tensor->number != i ||
-		    strlen(tensor->name) > 1 << 20)
+		const struct gpumem_tensor *tensor = &header->tensors[i];
+		uint64_t begin = tensor->offset - header->data_start;
+		if (begin > data_bytes || tensor->size > data_bytes - begin || !*tensor->dtype ||
+		    tensor->size % tensor->unit || strlen(tensor->name) > 1 << 20)
 			abort();
-		for (uint64_t at = tensor->begin; at < tensor->end; at++)
+		check_shape(tensor);
+		for (uint64_t at = begin; at < begin + tensor->size; at++)
 			if (covered[at]++)
 				abort();
-		sum += tensor->end - tensor->begin;
+		sum += tensor->size;
 	}
 	if (sum != data_bytes)
 		abort();
 	free(covered);
 }
 
-static uint64_t viewable(const struct safetensors *header, uint64_t start)
+static void check_metadata(const struct gpumem_safetensors *header)
+{
+	for (size_t i = 0; i < header->n_metadata; i++)
+		if (!header->metadata[i].key ||
+		    header->metadata[i].value[header->metadata[i].value_bytes])
+			abort();
+}
+
+/* The number of tensors that can be viewed if the data moves by so many bytes. */
+static uint64_t viewable(const struct gpumem_safetensors *header, uint64_t by)
 {
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < header->n_tensors; i++)
-		n += (start + header->tensors[i].begin) % header->tensors[i].unit == 0 &&
-		     header->tensors[i].begin < header->tensors[i].end;
+		n += (header->tensors[i].offset + by) % header->tensors[i].unit == 0 &&
+		     header->tensors[i].size;
 	return n;
 }
 
 /* No other padding makes more tensors viewable. */
-static void check_padding(const struct safetensors *header, size_t length, size_t alignment)
+static void check_padding(struct safetensors *header, uint64_t data_bytes, size_t alignment)
 {
-	int64_t padding = client_safetensors_padding(header, length, alignment);
+	size_t spaces = 0;
 
-	if (padding < 0 || (padding >= (int64_t)alignment && padding >= SAFETENSORS_UNIT_MAX))
+	if (client_safetensors_pad(header, alignment) < 0)
 		abort();
-	uint64_t got = viewable(header, 8 + length + (uint64_t)padding);
-	for (uint64_t other = 0; other < SAFETENSORS_UNIT_MAX; other++)
-		if (viewable(header, 8 + length + other) > got)
+	check_cover(&header->known, data_bytes);
+	if (header->known.data_start != SAFETENSORS_LENGTH_BYTES + header->text_bytes)
+		abort();
+	while (header->text[header->text_bytes - 1 - spaces] == ' ')
+		spaces++;
+	if (spaces >= alignment && spaces >= SAFETENSORS_UNIT_MAX)
+		abort();
+	for (uint64_t by = 1; by < SAFETENSORS_UNIT_MAX; by++)
+		if (viewable(&header->known, by) > viewable(&header->known, 0))
 			abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct safetensors header = {0};
+	struct safetensors *header = NULL;
 
 	if (size < 3)
 		return 0;
@@ -71,10 +102,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(text, data + 3, length);
 	if (client_safetensors_parse(text, length, data_bytes, &header) == 0) {
-		check_cover(&header, data_bytes);
-		check_padding(&header, length, alignment);
+		check_cover(&header->known, data_bytes);
+		check_metadata(&header->known);
+		check_padding(header, data_bytes, alignment);
 	}
-	client_safetensors_free(&header);
-	free(text);
+	client_safetensors_free(header);
 	return 0;
 }

@@ -113,15 +113,15 @@ static int each(void *of, int (*call)(uint64_t id, int fd, void *arg), void *arg
 
 static int daemon_up(struct held *held)
 {
-	static struct fdstore_ops holder;
+	static struct fdstore_ops fdstore;
 	char *argv[] = {"gpumemfs", "/tmp", "-o", "backend=host,host_gpus=1,host_size=4M", NULL};
 
-	holder = (struct fdstore_ops){held, hold, drop, take, each};
+	fdstore = (struct fdstore_ops){held, hold, drop, take, each};
 	memset(&fs, 0, sizeof(fs));
 	require(options_parse(4, argv, &fs.options) == 0);
 	log_setup(LOG_LEVEL_DEBUG, 0);
 	fs.can.max_write = 4096;
-	fs.holder = &holder;
+	fs.fdstore_ops = &fdstore;
 	fs.mount = FS_MOUNT_KEPT;
 	int rc = fs_open(&fs);
 
@@ -230,11 +230,11 @@ static struct {
 
 static void tail_find(struct held *held)
 {
-	struct fdstore_ops holder = {held, hold, drop, take, each};
+	struct fdstore_ops fdstore = {held, hold, drop, take, each};
 	struct journal_list list = {0};
 	struct journal *journal;
 
-	require(journal_adopt(&holder, take(held, fdstore_id(FDSTORE_JOURNAL, 0)), &journal) == 0);
+	require(journal_adopt(&fdstore, take(held, fdstore_id(FDSTORE_JOURNAL, 0)), &journal) == 0);
 	const char *base = (const char *)journal->header, *area = journal->halves[0];
 	const char *end = area + sizeof(struct journal_segment);
 

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "client/core/answer.h"
 #include "client/lib/gpumem.h"
 #include "client/lib/mount.h"
 #include "common/protocol.h"
@@ -39,8 +40,8 @@ static struct {
 	void (*spoil)(struct gpumem_msg_layout *message, size_t *bytes, unsigned *n_fds);
 	int refuse;   /* errno to send instead of a layout */
 	bool hang_up; /* close the connection instead of an answer */
+	bool repeat;  /* answer a request for a lease twice, as a daemon does after a takeover */
 	atomic_uint leases, connections, requests;
-	atomic_uint at_once; /* leases without a token */
 } fake = {.kind = GPUMEM_KIND_MEMFD};
 
 /* Held by the daemon thread during an answer, and by the test thread while the test changes fake.
@@ -88,8 +89,8 @@ static inline void fake_error(int fd, uint32_t request, int error)
 	fake_send(fd, &message, sizeof(message), NULL, 0);
 }
 
-/* Sends the chunks from first on, and returns the number of sent chunks. */
-static inline uint32_t fake_part(int fd, uint32_t request, uint32_t first)
+/* Sends the chunks from first on, as many as a packet has. */
+static inline void fake_layout(int fd, uint32_t request, uint32_t first)
 {
 	union {
 		struct gpumem_msg_layout message;
@@ -122,14 +123,6 @@ static inline uint32_t fake_part(int fd, uint32_t request, uint32_t first)
 	if (fake.spoil)
 		fake.spoil(message, &bytes, &n_fds);
 	fake_send(fd, message, bytes, fake.fds + first, n_fds);
-	return n;
-}
-
-static inline void fake_layout(int fd, uint32_t request, uint32_t first)
-{
-	do {
-		first += fake_part(fd, request, first);
-	} while (first < fake.n_chunks);
 }
 
 /* The key is the daemon's descriptor of the connection. */
@@ -158,10 +151,6 @@ static inline bool fake_answer(int fd, const struct gpumem_msg_header *header)
 		return true;
 	}
 	switch (header->type) {
-	case GPUMEM_MSG_LEASE:
-		atomic_fetch_add(&fake.leases, 1);
-		fake_layout(fd, header->request, 0);
-		return true;
 	case GPUMEM_MSG_EXTEND:
 		fake_layout(fd, header->request,
 			    (uint32_t)((const struct gpumem_msg_extend *)header)->first_chunk);
@@ -195,33 +184,31 @@ static inline void *fake_serve(void *arg)
 	return NULL;
 }
 
-int client_mount_token(int fd, int flags, struct gpumem_token *token)
+int client_mount_check(int fd)
 {
-	(void)flags;
 	(void)fd;
-	*token = (struct gpumem_token){.version = GPUMEM_PROTOCOL_VERSION,
-				       .access = GPUMEM_ACCESS_WRITE};
 	return 0;
 }
 
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 {
-	uint32_t most = fake.per_message ? fake.per_message : GPUMEM_CHUNKS_PER_MESSAGE;
-	int rc = -EAGAIN, end;
+	int rc = 0, end;
 
 	(void)fd;
 	(void)flags;
 	memcpy(&end, ask->key, sizeof(end));
 	pthread_mutex_lock(&fake_lock);
+	atomic_fetch_add(&fake.requests, 1);
 	if (fake.hang_up) {
 		shutdown(end, SHUT_RDWR);
 		rc = -ESTALE;
-	} else if (!fake.refuse && fake.n_chunks <= most) {
-		atomic_fetch_add(&fake.requests, 1);
+	} else if (fake.refuse) {
+		rc = client_refused(fake.refuse);
+	} else {
 		atomic_fetch_add(&fake.leases, 1);
-		atomic_fetch_add(&fake.at_once, 1);
-		fake_part(end, ask->request, 0);
-		rc = 0;
+		if (fake.repeat)
+			fake_layout(end, ask->request, 0);
+		fake_layout(end, ask->request, 0);
 	}
 	pthread_mutex_unlock(&fake_lock);
 	return rc;

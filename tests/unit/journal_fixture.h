@@ -86,7 +86,7 @@ static inline int held_each(void *of, int (*each)(uint64_t id, int fd, void *arg
 	return 0;
 }
 
-static inline struct fdstore_ops held_holder(struct held *held)
+static inline struct fdstore_ops held_ops(struct held *held)
 {
 	return (struct fdstore_ops){
 	    .of = held, .hold = held_hold, .drop = held_drop, .take = held_take, .each = held_each};
@@ -184,7 +184,7 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 }
 
 /* Starts a daemon with the held descriptors. */
-static inline int daemon_up(struct fs *fs, const struct fdstore_ops *holder, enum fs_mount mount)
+static inline int daemon_up(struct fs *fs, const struct fdstore_ops *fdstore, enum fs_mount mount)
 {
 	char *argv[] = {
 	    "gpumemfs",	       "/tmp", "-o", "backend=host,host_gpus=2,host_size=64M", "-o",
@@ -194,7 +194,7 @@ static inline int daemon_up(struct fs *fs, const struct fdstore_ops *holder, enu
 	ck_assert_int_eq(options_parse(6, argv, &fs->options), 0);
 	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
 	fs->can.max_write = 65536;
-	fs->holder = holder;
+	fs->fdstore_ops = fdstore;
 	fs->mount = mount;
 	/* The thread's worker belongs to another daemon. */
 	worker_end();

@@ -40,7 +40,7 @@ static inline void handle_open(struct inode *inode)
 	inode->opens++;
 	inode->writers++;
 	inode_may_drop(&fixture, inode);
-	record_open(&fixture, inode, JOURNAL_DID_OPEN);
+	record_open(&fixture, inode, JOURNAL_COMPLETED_OPEN);
 	pthread_mutex_unlock(&inode->lock);
 }
 
@@ -54,7 +54,7 @@ static inline void handle_close(struct inode *inode)
 	inode->writers--;
 	bool drop = inode_may_drop(&fixture, inode);
 
-	record_open(&fixture, inode, JOURNAL_DID_CLOSE);
+	record_open(&fixture, inode, JOURNAL_COMPLETED_CLOSE);
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(&fixture, inode);

@@ -9,13 +9,13 @@
 #include "tests/unit/unit.h"
 
 static struct held held;
-static struct fdstore_ops holder;
+static struct fdstore_ops fdstore;
 
 static void up(void)
 {
 	held_init(&held);
-	holder = held_holder(&held);
-	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+	fdstore = held_ops(&held);
+	ck_assert_int_eq(daemon_up(&fixture, &fdstore, FS_MOUNT_KEPT), 0);
 }
 
 static void down(void)

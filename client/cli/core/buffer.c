@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 /* Sixteen threads saturate PCIe 5.0 x16, except for their other work: finding memory for a file, or
- * computing sums. With fewer than two threads nothing overlaps. */
+ * computing sums. With fewer than two threads no work overlaps. */
 #define THREADS_MAX 32
 #define THREADS_MIN 2
 

@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/cli/core/output.h"
+#include "common/clock.h"
 #include "common/closest.h"
 
 #define OPTIONS_MAX 16
@@ -235,8 +235,5 @@ int cli_only_json(struct cli_args *args, int *json)
 
 double cli_seconds(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	return (double)clock_ns() / CLOCK_SECOND;
 }

@@ -18,7 +18,7 @@
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/sha256.h"
-#include "client/core/io.h"
+#include "common/io.h"
 
 #define BLOCK	    ((size_t)1 << 20) /* the size of one request of the kernel to the daemon */
 #define DEPTH	    2		      /* blocks that a reader reads ahead */
@@ -52,8 +52,11 @@ static void *reader_main(void *context)
 		sem_wait(&reader->empty);
 		if (atomic_load(reader->stop))
 			break;
-		length = client_io_read_at(reader->fd, reader->buffer + n % DEPTH * BLOCK, BLOCK,
-					   block * BLOCK);
+		uint64_t done = 0;
+		int rc = io_read_at(reader->fd, reader->buffer + n % DEPTH * BLOCK, BLOCK,
+				    block * BLOCK, &done);
+
+		length = rc < 0 ? rc : (ssize_t)done;
 		reader->lengths[n % DEPTH] = length;
 		sem_post(&reader->filled);
 	}

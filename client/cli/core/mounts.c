@@ -16,7 +16,7 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
-#include "common/mount_line.h"
+#include "common/mounts.h"
 
 /* A daemon that has not answered after this time hangs. */
 #define ANSWER_MS 5000

@@ -6,33 +6,23 @@
 
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
+#include "common/vector.h"
 
 struct table_cell {
 	char *text;
 	enum output_colour colour;
 };
 
-/* Doubles the room whenever the number of cells is a power of two. */
-static bool table_grow(struct table *table)
-{
-	if (table->count & (table->count - 1))
-		return true;
-	struct table_cell *more =
-	    reallocarray(table->cells, table->count ? 2 * table->count : 1, sizeof(*table->cells));
-
-	if (more)
-		table->cells = more;
-	return more;
-}
-
 void table_cell(struct table *table, enum output_colour colour, const char *format, ...)
 {
+	struct table_cell *cells = vector_grow(table->cells, table->count, sizeof(*cells));
 	va_list args;
 
-	if (!table_grow(table)) {
+	if (!cells) {
 		table->failed = true;
 		return;
 	}
+	table->cells = cells;
 	struct table_cell *cell = &table->cells[table->count];
 	AUTO_FREE char *text = NULL;
 

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/number.h"
 
 #define THREADS_USUAL 24
@@ -123,13 +123,8 @@ static void threads_wait(struct cp *cp)
 	cp->walked = true;
 	pthread_cond_broadcast(&cp->work);
 	while (cp->running) {
-		struct timespec until;
-
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += (long)(TICK_SECONDS * 1e9);
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		pthread_cond_timedwait(&cp->idle, &cp->lock, &until);
+		clock_cond_wait(&cp->idle, &cp->lock,
+				clock_ns() + (int64_t)(TICK_SECONDS * CLOCK_SECOND));
 		if (cp_stopped(cp))
 			pthread_cond_broadcast(&cp->work);
 		if (cp->options.resume && ++ticks % NOTE_TICKS == 0)

@@ -113,7 +113,7 @@ struct cp {
 	int status;	       /* of the first failure */
 	_Atomic uint64_t bytes_all, bytes_done, bytes_verified, files_all, files_done;
 	_Atomic uint64_t bytes_skipped; /* resumed bytes, which this run did not copy */
-	atomic_bool halted; /* start nothing more, because of a signal or a full target */
+	atomic_bool halted; /* start no more work, because of a signal or a full target */
 	double started;	    /* cli_seconds */
 };
 

@@ -97,7 +97,7 @@ static int name_make(const char *first, const char *to)
 		return errno;
 	int error = rename(part, to) < 0 ? errno : 0;
 
-	/* If both names are links to one file, rename(2) does nothing. */
+	/* If both names are links to one file, rename(2) has no effect. */
 	unlink(part);
 	return error;
 }

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "client/cli/cp/cp.h"
-#include "client/core/io.h"
+#include "common/io.h"
 
 /* For fewer bytes, making and removing a mapping takes longer than writing. */
 #define MAPPED_MIN ((uint64_t)16 << 20)
@@ -56,10 +56,11 @@ bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes,
 	/* Allocates the pages at once: in the read, each fault would take the lock on the process's
 	 * addresses. The read reports a failure. */
 	madvise(to - before, before + bytes, MADV_POPULATE_WRITE);
-	ssize_t n = client_io_read_at(from, to, bytes, at);
+	uint64_t done = 0;
+	int rc = io_read_at(from, to, bytes, at, &done);
 
 	/* Removes the pages from the mapping, not from the file: in the end, one thread would have
 	 * to remove all page tables. */
 	madvise(to - before, before + bytes, MADV_DONTNEED);
-	return n >= 0 && (uint64_t)n == bytes;
+	return rc == 0 && done == bytes;
 }

@@ -9,43 +9,38 @@
 
 #include "client/cli/core/hash.h"
 #include "client/cli/cp/cp.h"
-#include "client/core/io.h"
 #include "common/cleanup.h"
+#include "common/io.h"
 
 #define ALIGNMENT ((uint64_t)4096)
 
 /* Reads bytes in the page cache from there, which is faster, and the rest from the disk with
  * O_DIRECT. */
-static ssize_t source_read_direct(const struct cp_file *file, char *to, uint64_t bytes,
-				  uint64_t offset)
+static uint64_t source_read_direct(const struct cp_file *file, char *to, uint64_t bytes,
+				   uint64_t offset)
 {
 	struct iovec vector = {to, bytes};
 	ssize_t n = preadv2(file->in, &vector, 1, (off_t)offset, RWF_NOWAIT);
 	uint64_t have = n > 0 ? (uint64_t)n & ~(ALIGNMENT - 1) : 0;
 
 	if (n == (ssize_t)bytes)
-		return n;
+		return bytes;
 	/* O_DIRECT reads whole sectors, also at the end of the file. */
 	uint64_t rest = (bytes - have + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
 
 	n = pread(file->in_direct, to + have, rest, (off_t)(offset + have));
 	have += n > 0 ? (uint64_t)n : 0;
-	if (have >= bytes)
-		return (ssize_t)bytes;
-	/* This read sees the error or the end of the file again. */
-	n = client_io_read_at(file->in, to + have, bytes - have, offset + have);
-	return n < 0 ? n : (ssize_t)have + n;
+	return have < bytes ? have : bytes;
 }
 
 int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
 {
 	bool direct = file->in_direct >= 0 && offset % ALIGNMENT == 0;
-	ssize_t n = direct ? source_read_direct(file, to, bytes, offset)
-			   : client_io_read_at(file->in, to, bytes, offset);
+	uint64_t done = direct ? source_read_direct(file, to, bytes, offset) : 0;
+	/* After a direct read that ended early, sees the error or the end of the file again. */
+	int rc = io_read_at(file->in, to + done, bytes - done, offset + done, &done);
 
-	if (n < 0)
-		return (int)-n;
-	return (uint64_t)n == bytes ? 0 : ESTALE;
+	return rc < 0 ? -rc : done == bytes ? 0 : ESTALE;
 }
 
 static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t bytes)
@@ -80,7 +75,7 @@ static void range_copy(struct cp_file *file, char *buffer, uint64_t offset, uint
 		cp_file_fail(file, file->from, error);
 		return;
 	}
-	error = client_io_write_at(file->out, buffer, bytes, offset);
+	error = io_write_at(file->out, buffer, bytes, offset, NULL);
 	if (error)
 		cp_file_fail(file, file->to, -error);
 }
@@ -234,7 +229,7 @@ static bool part_copy_stream(struct cp *cp, struct cp_file *file, char *buffer)
 	}
 	if (!bytes)
 		return false;
-	error = -client_io_write_at(file->out, buffer, bytes, offset);
+	error = -io_write_at(file->out, buffer, bytes, offset, NULL);
 	if (error)
 		cp_file_fail(file, file->to, error);
 	atomic_fetch_add(&cp->bytes_done, bytes);
@@ -269,11 +264,12 @@ static bool part_verify(struct cp *cp, struct cp_file *file, const struct cp_buf
 		cp_file_fail(file, file->from, error);
 		return false;
 	}
-	ssize_t n = client_io_read_at(file->out, buffers->data, bytes, part * CP_PART);
+	uint64_t done = 0;
 
-	if (n < 0)
-		cp_file_fail(file, file->to, (int)-n);
-	else if ((uint64_t)n != bytes || hash_bytes(buffers->data, bytes) != wanted)
+	error = -io_read_at(file->out, buffers->data, bytes, part * CP_PART, &done);
+	if (error)
+		cp_file_fail(file, file->to, error);
+	else if (done != bytes || hash_bytes(buffers->data, bytes) != wanted)
 		cp_file_fail(file, file->to, EBADMSG);
 	atomic_fetch_add(&cp->bytes_verified, bytes);
 	return !atomic_load(&file->error);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "client/cli/cp/cp.h"
-#include "client/core/io.h"
+#include "common/io.h"
 
 /* Opens staging memory on the mount of fd. False: the mount offers none. */
 static bool staging_open(struct cp_staging *staging, int fd)
@@ -51,7 +51,7 @@ static bool part_copy_in(struct cp *cp, struct cp_file *file, struct cp_staging 
 
 	/* If the daemon copied only a part, the write reports the error. */
 	if (n >= 0 && done < bytes)
-		n = client_io_write_at(file->out, memory->base + done, bytes - done, offset + done);
+		n = io_write_at(file->out, memory->base + done, bytes - done, offset + done, NULL);
 	if (n < 0)
 		cp_file_fail(file, file->to, (int)-n);
 	return true;
@@ -74,7 +74,7 @@ static bool part_copy_out(struct cp_file *file, struct cp_staging *staging, uint
 	}
 	if (cp_mapped_fill(file, offset, bytes, memory->object, 0))
 		return true;
-	int error = client_io_write_at(file->out, memory->base, bytes, offset);
+	int error = io_write_at(file->out, memory->base, bytes, offset, NULL);
 
 	if (error)
 		cp_file_fail(file, file->to, -error);

@@ -60,7 +60,7 @@ static void check_version(struct doctor *doctor, const char *where, const char *
 
 	if (host && doctor->driver)
 		doctor_find(doctor, DOCTOR_ERROR, where,
-			    "mount with backend=cuda: the error says why it cannot be",
+			    "mount with backend=cuda: the error message has the reason",
 			    "there is a GPU, but this mount simulates one in system memory");
 	else
 		doctor_find(doctor, host ? DOCTOR_NOTE : DOCTOR_GOOD, where, NULL, "backend %s",
@@ -147,8 +147,9 @@ static void check_missing_ways(struct doctor *doctor, const char *gpu)
 		    "NVIDIA_DRIVER_CAPABILITIES=all",
 		    "vulkan: there is no nvidia_icd.json, so the driver is not known to it");
 	else
-		doctor_find(doctor, DOCTOR_NOTE, gpu, NULL,
-			    "vulkan: is installed; the log of the mount says what it lacks");
+		doctor_find(
+		    doctor, DOCTOR_NOTE, gpu, NULL,
+		    "vulkan: is installed but not used: see the mount's log for the reason");
 }
 
 static void check_bar(struct doctor *doctor, const char *where, const char *params,
@@ -163,10 +164,11 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 	if (!name || asprintf(&gpu, "%s/%s", where, name) < 0)
 		return;
 	if (strcmp(facts_health(volume), "failed") == 0)
-		doctor_find(doctor, DOCTOR_ERROR, gpu,
-			    "dmesg and nvidia-smi -q say what happened; the log says whether it is "
-			    "tried again; reset the GPU and mount again",
-			    "reported an error: its files give EIO");
+		doctor_find(
+		    doctor, DOCTOR_ERROR, gpu,
+		    "see dmesg and nvidia-smi -q for the cause, and the log for attempts to "
+		    "reset it; otherwise reset the GPU and mount again",
+		    "reported an error: its files give EIO");
 	if (!provider || !backend || strncmp(backend, "host", 4) == 0)
 		return;
 	if (strcmp(provider, "none") != 0) {

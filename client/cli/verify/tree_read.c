@@ -8,7 +8,7 @@
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/verify/tree.h"
-#include "client/core/io.h"
+#include "common/io.h"
 
 #define PART	    ((uint64_t)1 << 20) /* the size of one request of the kernel to the daemon */
 #define PART_BLOCKS (PART / TREE_BLOCK)
@@ -35,11 +35,12 @@ static int part_sums(struct reading *reading, uint64_t first, char *buffer)
 	uint64_t blocks = reading->end - first < PART_BLOCKS ? reading->end - first : PART_BLOCKS;
 	uint64_t at = first * TREE_BLOCK, left = reading->bytes - at;
 	size_t wanted = left < blocks * TREE_BLOCK ? left : blocks * TREE_BLOCK;
-	ssize_t n = client_io_read_at(reading->fd, buffer, wanted, at);
+	uint64_t done = 0;
+	int rc = io_read_at(reading->fd, buffer, wanted, at, &done);
 
-	if (n < 0)
-		return (int)n;
-	if ((size_t)n < wanted)
+	if (rc < 0)
+		return rc;
+	if (done < wanted)
 		return -ENODATA;
 	memset(buffer + wanted, 0, blocks * TREE_BLOCK - wanted);
 	for (uint64_t i = 0; i < blocks; i++)

@@ -279,6 +279,10 @@ START_TEST(sizes_are_exact)
 	ck_assert_str_eq(report_size(4096, text), "4 KiB");
 	ck_assert_str_eq(report_size(16 << 20, text), "16 MiB");
 	ck_assert_str_eq(report_size(4097, text), "4097 B");
+	ck_assert_str_eq(report_size(0, text), "0 B");
+	ck_assert_str_eq(report_size(1536 << 10, text), "1536 KiB");
+	ck_assert_str_eq(report_size(1ULL << 50, text), "1024 TiB");
+	ck_assert_str_eq(report_size(UINT64_MAX, text), "18446744073709551615 B");
 }
 END_TEST
 

@@ -9,7 +9,6 @@
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/cp/cp.h"
-#include "client/core/io.h"
 #include "tests/unit/sized_file.h"
 #include "tests/unit/unit.h"
 
@@ -30,7 +29,7 @@ static void setup(void)
 
 	unit_fill(bytes, sizeof(bytes), &state);
 	source = some_file(0);
-	ck_assert_int_eq(client_io_write_at(source, bytes, sizeof(bytes), 0), 0);
+	ck_assert_int_eq(pwrite(source, bytes, sizeof(bytes), 0), sizeof(bytes));
 	cp = (struct cp){.options.threads = CROWD};
 	/* A memfd is a file of the kernel's own tmpfs. The file is sparse: no huge pages. */
 	file =
@@ -90,7 +89,7 @@ START_TEST(fills)
 	ck_assert(wanted && got);
 	memcpy(wanted + (offset - first), bytes + ranges[_i].at, length);
 	ck_assert(cp_mapped_fill(&file, offset, length, source, ranges[_i].at));
-	ck_assert_int_eq(client_io_read_at(file.out, got, whole, first), (ssize_t)whole);
+	ck_assert_int_eq(pread(file.out, got, whole, first), (ssize_t)whole);
 	ck_assert_mem_eq(got, wanted, whole);
 	ck_assert_int_eq(size_of(file.out), SIZE);
 	ck_assert_int_eq(memory_of(file.out), (off_t)(end - first));
@@ -107,7 +106,7 @@ START_TEST(joins)
 	ck_assert(cp_mapped_fill(&file, 5000, 5000, source, 5000));
 	ck_assert(cp_mapped_fill(&file, 0, 5000, source, 0));
 	ck_assert(cp_mapped_fill(&file, 10000, 7, source, 10000));
-	ck_assert_int_eq(client_io_read_at(file.out, got, sizeof(got), 0), sizeof(got));
+	ck_assert_int_eq(pread(file.out, got, sizeof(got), 0), sizeof(got));
 	ck_assert_mem_eq(got, bytes, sizeof(got));
 }
 END_TEST
@@ -161,7 +160,7 @@ static void copy_part(enum cp_step step, struct cp_buffers *buffers)
 	ck_assert_int_eq(cp_file_room(&file, 1, false), 0);
 	ck_assert(cp_part(&cp, &file, buffers));
 	ck_assert_int_eq(file.error, 0);
-	ck_assert_int_eq(client_io_read_at(file.out, got, SOURCE_BYTES, 0), SOURCE_BYTES);
+	ck_assert_int_eq(pread(file.out, got, SOURCE_BYTES, 0), SOURCE_BYTES);
 	ck_assert_mem_eq(got, bytes, SOURCE_BYTES);
 	free((void *)file.marks);
 	free(got);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/cli/core/output.h"
-#include "common/mount_line.h"
+#include "common/mounts.h"
 
 #include <string.h>
 

@@ -223,7 +223,7 @@ END_TEST
 int main(void)
 {
 	TCase *tcase;
-	Suite *suite = unit_suite("client_service", &tcase, 60);
+	Suite *suite = unit_suite("client_driver_thread", &tcase, 60);
 
 	tcase_add_test(tcase, two_tables);
 	tcase_add_test(tcase, descriptors_are_handed_over);

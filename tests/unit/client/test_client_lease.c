@@ -46,7 +46,6 @@ START_TEST(one_connection_for_all)
 		files[i] = fake_open();
 	eventually(&fake.leases, 50);
 	ck_assert_uint_eq(atomic_load(&fake.connections), 1);
-	ck_assert_uint_eq(atomic_load(&fake.at_once), 49); /* the first lease took a token */
 	for (unsigned i = 0; i < 50; i++)
 		ck_assert_int_eq(gpumem_close(files[i]), 0);
 	eventually(&fake.leases, 0);
@@ -105,13 +104,41 @@ START_TEST(too_many_chunks)
 }
 END_TEST
 
+/* The daemon that took over from a killed daemon repeats answers. */
+START_TEST(answers_come_twice)
+{
+	unsigned before;
+
+	for (unsigned i = 0; i < 5; i++)
+		fake_add(2 * MIB_);
+	FAKE(fake.per_message = 2; fake.repeat = true);
+	gpumem *file = fake_open();
+	before = open_descriptors();
+	for (unsigned i = 0; i < 3; i++) {
+		gpumem *other = fake_open();
+
+		host_pointer(other, 10 * MIB_);
+		ck_assert_int_eq(gpumem_close(other), 0);
+	}
+	ck_assert_int_eq(gpumem_extend(file), 0);
+	ck_assert_uint_eq(open_descriptors(), before);
+	host_pointer(file, 10 * MIB_);
+	ck_assert_int_eq(gpumem_close(file), 0);
+	ck_assert_uint_eq(atomic_load(&fake.connections), 1);
+	eventually(&fake.leases, 0);
+}
+END_TEST
+
 START_TEST(refusals_have_texts)
 {
 	static const struct {
 		int error;
 		const char *text;
-	} table[] = {{EACCES, "token"},	 {ENOSPC, "no room"},	{EDQUOT, "quota"},
-		     {EMFILE, "leases"}, {EIO, "Input/output"}, {ENOTSUP, "not supported"}};
+	} table[] = {{ENOSPC, "no room"},
+		     {EDQUOT, "quota"},
+		     {EMFILE, "leases"},
+		     {EIO, "Input/output"},
+		     {ENOTSUP, "not supported"}};
 
 	fake_add(2 * MIB_);
 	for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -194,7 +221,7 @@ SPOIL(says_longer, m->header.bytes += 16)
 SPOIL(oversized, *bytes = 8000; m->header.bytes = 8000)
 SPOIL(wrong_magic, m->header.magic ^= 1)
 SPOIL(wrong_version, m->header.version++)
-SPOIL(wrong_type, m->header.type = GPUMEM_MSG_LEASE)
+SPOIL(wrong_type, m->header.type = GPUMEM_MSG_EXTEND)
 SPOIL(done_instead, m->header.type = GPUMEM_MSG_DONE)
 SPOIL(error_that_is_none, m->header.type = GPUMEM_MSG_ERROR)
 SPOIL(another_request, m->header.request++)
@@ -457,6 +484,7 @@ int main(void)
 	tcase_add_test(tcase, one_connection_for_all);
 	tcase_add_test(tcase, grows_in_place);
 	tcase_add_test(tcase, too_many_chunks);
+	tcase_add_test(tcase, answers_come_twice);
 	tcase_add_test(tcase, refusals_have_texts);
 	tcase_add_test(tcase, a_daemon_that_ends);
 	tcase_add_test(tcase, a_socket_closed_by_others);

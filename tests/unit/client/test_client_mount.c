@@ -11,7 +11,7 @@
 
 #include "client/core/error.h"
 #include "client/lib/gpumem.h"
-#include "common/mount_line.h"
+#include "common/mounts.h"
 #include "tests/unit/unit.h"
 
 static const struct {
@@ -66,14 +66,15 @@ END_TEST
 
 START_TEST(files_elsewhere)
 {
-	struct gpumem_token token;
+	struct gpumem_lease_ask ask = {0};
 	char path[] = "/tmp/gpumem-client-XXXXXX";
 	int fd = mkstemp(path);
 
 	unlink(path);
-	ck_assert_int_eq(client_mount_token(fd, O_RDONLY, &token), -ENOTSUP);
+	ck_assert_int_eq(client_mount_lease(fd, O_RDONLY, &ask), -ENOTSUP);
 	ck_assert_str_eq(client_error_text(), "the file is not on gpumemfs");
-	ck_assert_int_lt(client_mount_connect(fd), 0);
+	ck_assert_int_eq(client_mount_connect(fd), -ENOTSUP);
+	ck_assert_str_eq(client_error_text(), "the file is not on gpumemfs");
 	ck_assert_ptr_null(gpumem_open_fd(fd));
 	ck_assert_int_eq(errno, ENOTSUP);
 	close(fd);

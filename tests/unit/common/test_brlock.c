@@ -407,7 +407,7 @@ END_TEST
 int main(void)
 {
 	TCase *tcase;
-	Suite *suite = unit_suite("guard", &tcase, 120);
+	Suite *suite = unit_suite("brlock", &tcase, 120);
 	tcase_add_test(tcase, reader_keeps_writer_out);
 	tcase_add_loop_test(tcase, writer_keeps_others_out, 0, 2);
 	tcase_add_test(tcase, trying_does_not_wait);

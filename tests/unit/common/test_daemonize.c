@@ -239,7 +239,7 @@ END_TEST
 int main(void)
 {
 	TCase *tests;
-	Suite *suite = unit_suite("daemon", &tests, 60);
+	Suite *suite = unit_suite("daemonize", &tests, 60);
 
 	tcase_add_test(tests, launcher_returns_when_ready);
 	tcase_add_test(tests, launcher_does_not_wait_for_the_end);

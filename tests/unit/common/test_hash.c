@@ -82,7 +82,7 @@ END_TEST
 int main(void)
 {
 	TCase *tests;
-	Suite *suite = unit_suite("uthash", &tests, 60);
+	Suite *suite = unit_suite("hash", &tests, 60);
 
 	tcase_add_test(tests, no_memory_for_a_table);
 	tcase_add_test(tests, no_memory_for_more_buckets);

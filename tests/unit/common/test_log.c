@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/log_limit.h"
 #include "tests/unit/unit.h"
 
 /* Stderr goes to a memory file between capture_start and capture_end; capture_end returns the

@@ -119,19 +119,28 @@ START_TEST(which_devices_are_mounted)
 }
 END_TEST
 
+static bool kernel_has(const char *path, const char *prefix)
+{
+	FILE *table = fopen("/proc/self/mountinfo", "re");
+	bool found = mountinfo_find(table, path, prefix);
+
+	fclose(table);
+	return found;
+}
+
 START_TEST(reads_the_running_kernel)
 {
-	ck_assert(mountinfo_is_mounted("/proc", "proc"));
-	ck_assert(mountinfo_is_mounted("/proc", ""));
-	ck_assert(!mountinfo_is_mounted("/proc", "fuse"));
-	ck_assert(!mountinfo_is_mounted("/proc/self", ""));
+	ck_assert(kernel_has("/proc", "proc"));
+	ck_assert(kernel_has("/proc", ""));
+	ck_assert(!kernel_has("/proc", "fuse"));
+	ck_assert(!kernel_has("/proc/self", ""));
 }
 END_TEST
 
 int main(void)
 {
 	TCase *tests;
-	Suite *suite = unit_suite("mountinfo", &tests, 60);
+	Suite *suite = unit_suite("mounts", &tests, 60);
 
 	tcase_add_loop_test(tests, finds_what_is_mounted, 0, sizeof(cases) / sizeof(cases[0]));
 	tcase_add_test(tests, whose_mount_and_which);

@@ -91,7 +91,7 @@ END_TEST
 int main(void)
 {
 	TCase *tests;
-	Suite *suite = unit_suite("notify", &tests, 60);
+	Suite *suite = unit_suite("sd_notify", &tests, 60);
 
 	tcase_add_loop_test(tests, states_arrive, 0, 2);
 	tcase_add_test(tests, nobody_asked);

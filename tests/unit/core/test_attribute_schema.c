@@ -345,7 +345,7 @@ END_TEST
 static Suite *suite(bool with_page)
 {
 	TCase *tests;
-	Suite *all = unit_suite("attributes", &tests, 60);
+	Suite *all = unit_suite("attribute_schema", &tests, 60);
 
 	tcase_add_loop_test(tests, every_name_is_found, 0, COUNT(names));
 	tcase_add_loop_test(tests, other_names_are_not, 0, COUNT(no_names));

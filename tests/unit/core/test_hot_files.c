@@ -124,7 +124,7 @@ END_TEST
 int main(void)
 {
 	TCase *tests;
-	Suite *suite = unit_suite("busy", &tests, 120);
+	Suite *suite = unit_suite("hot_files", &tests, 120);
 
 	tcase_add_checked_fixture(tests, up, down);
 	tcase_add_test(tests, workers_add_up);

@@ -83,6 +83,7 @@ SAME_TYPE(CUmemAllocationHandleType)
 SAME_TYPE(CUmemAllocationGranularity_flags)
 SAME_TYPE(CUmemRangeHandleType)
 SAME_TYPE(CUflushGPUDirectRDMAWritesTarget)
+SAME_TYPE(CUstreamCaptureStatus)
 SAME_TYPE(CUflushGPUDirectRDMAWritesScope)
 SAME_TYPE(CUmemLocation)
 SAME_FIELD(CUmemLocation, type)
@@ -118,6 +119,7 @@ SAME_FIELD(CUmemAccessDesc, flags)
 #define gm_CUmemAccessDesc		    CUmemAccessDesc
 #define gm_CUmemRangeHandleType		    CUmemRangeHandleType
 #define gm_CUflushGPUDirectRDMAWritesTarget CUflushGPUDirectRDMAWritesTarget
+#define gm_CUstreamCaptureStatus	    CUstreamCaptureStatus
 #define gm_CUflushGPUDirectRDMAWritesScope  CUflushGPUDirectRDMAWritesScope
 
 #define SAME_CUDA_FUNCTION(need, field, symbol, arguments)                                         \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The CUDA provider's copies, by every path and between any two devices. */
+#include "backend/cuda/provider.h"
 #include "tests/unit/cuda_fixture.h"
 
 /* The model that copies are compared with: the bytes of a chunk per device, and of pinned memory.
@@ -259,6 +260,48 @@ START_TEST(copies_with_registration_refused)
 }
 END_TEST
 
+/* The owner frees or reuses the memory after copier_unpin, which therefore waits for copies itself:
+ * the driver's call waits too, but not if the call fails. */
+START_TEST(unpin_waits_for_copies)
+{
+	static PAGES unsigned char buffer[2 * MIB], wanted[2 * MIB];
+
+	set("GPUMEM_STANDIN_DELAY_US", "20000");
+	set("GPUMEM_STANDIN_FAULT", "cuMemHostUnregister@1=INVALID_CONTEXT");
+	open_plain();
+	struct span span = whole(new_chunk(0, sizeof(buffer)));
+	unit_fill(wanted, sizeof(wanted), &seed);
+	memcpy(buffer, wanted, sizeof(buffer));
+	ck_assert_int_eq(copier_pin(copier, buffer, sizeof(buffer)), 0);
+	ck_assert_int_eq(copy_in(copier, &span, 0, buffer, sizeof(buffer), COPY_DMA), 0);
+	copier_unpin(copier, buffer);
+	memset(buffer, 0x33, sizeof(buffer));
+	ck_assert_int_eq(copier_wait(copier), 0);
+	expect_bytes(span.chunk, 0, wanted, sizeof(wanted));
+	ck_assert_int_eq(cuda_of(backend)->cu.cuMemHostUnregister(buffer), GM_CUDA_SUCCESS);
+	chunk_free(span.chunk);
+	close_all();
+}
+END_TEST
+
+/* The wait for a copy that failed is copier_unpin's, but the error is for the owner's wait. */
+START_TEST(unpin_keeps_the_error)
+{
+	static PAGES unsigned char buffer[65536];
+
+	set("GPUMEM_STANDIN_FAULT", "device0@2=LAUNCH_FAILED");
+	set("GPUMEM_STANDIN_DELAY_US", "20000");
+	open_plain();
+	struct span span = whole(new_chunk(0, CHUNK_ALIGN));
+	ck_assert_int_eq(copier_pin(copier, buffer, sizeof(buffer)), 0);
+	ck_assert_int_eq(copy_in(copier, &span, 0, buffer, sizeof(buffer), COPY_DMA), 0);
+	copier_unpin(copier, buffer);
+	ck_assert_int_eq(copier_wait(copier), -EIO);
+	chunk_free(span.chunk);
+	close_all();
+}
+END_TEST
+
 static void any_driver(TCase *tcase)
 {
 	tcase_add_test(tcase, copies_against_model);
@@ -272,6 +315,8 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, copies_without_peers);
 	tcase_add_test(tcase, copies_with_peers_refused);
 	tcase_add_test(tcase, copies_with_registration_refused);
+	tcase_add_test(tcase, unpin_waits_for_copies);
+	tcase_add_test(tcase, unpin_keeps_the_error);
 }
 
 int main(void)

@@ -11,16 +11,16 @@
 #define THREADS 4
 #define ROUNDS	60
 
-static int rest(unsigned device)
+static int idle_release(unsigned device)
 {
 	return device_idle_release(backend->devices[device]);
 }
 
 /* Retries, because a grant to peers may be under way. */
-static bool rests(unsigned device)
+static bool release_soon(unsigned device)
 {
 	for (unsigned i = 0; i < 5000; i++) {
-		if (rest(device) == 0)
+		if (idle_release(device) == 0)
 			return true;
 		usleep(1000);
 	}
@@ -41,12 +41,12 @@ START_TEST(gives_all_back)
 {
 	set("GPUMEM_STANDIN_CONTEXT_MEMORY", "64M");
 	open_plain();
-	ck_assert_int_eq(rest(0), 0); /* an unused device */
+	ck_assert_int_eq(idle_release(0), 0); /* an unused device */
 	ck_assert_uint_eq(used(0), 0);
 	for (unsigned round = 0; round < 3; round++) {
 		expect_alive(0);
 		ck_assert_uint_eq(used(0), 64 * MIB);
-		ck_assert_int_eq(rest(0), 0);
+		ck_assert_int_eq(idle_release(0), 0);
 		ck_assert_uint_eq(used(0), 0);
 	}
 	close_all();
@@ -60,10 +60,10 @@ START_TEST(chunks_keep_it)
 	open_plain();
 	struct chunk *chunk = new_chunk(0, CHUNK_ALIGN);
 	put(chunk, 0, &byte, 1);
-	ck_assert_int_eq(rest(0), -EBUSY);
+	ck_assert_int_eq(idle_release(0), -EBUSY);
 	expect_bytes(chunk, 0, &byte, 1);
 	chunk_free(chunk);
-	ck_assert(rests(0));
+	ck_assert(release_soon(0));
 	close_all();
 }
 END_TEST
@@ -83,10 +83,10 @@ START_TEST(grants_keep_peers)
 	ck_assert_int_eq(copier_wait(copier), 0);
 	expect_bytes(to, 0, pattern, sizeof(pattern));
 	chunk_free(to);
-	ck_assert_int_eq(rest(1), -EBUSY);
+	ck_assert_int_eq(idle_release(1), -EBUSY);
 	chunk_free(from);
-	ck_assert(rests(0));
-	ck_assert(rests(1));
+	ck_assert(release_soon(0));
+	ck_assert(release_soon(1));
 	close_all();
 }
 END_TEST
@@ -103,7 +103,7 @@ START_TEST(pins_move_on)
 	put(first, 0, buffer, sizeof(buffer));
 	put(second, 0, buffer, sizeof(buffer));
 	chunk_free(first);
-	ck_assert_int_eq(rest(0), 0);
+	ck_assert_int_eq(idle_release(0), 0);
 	unit_fill(buffer, sizeof(buffer), &seed);
 	put(second, 0, buffer, sizeof(buffer));
 	expect_bytes(second, 0, buffer, sizeof(buffer));
@@ -127,9 +127,9 @@ START_TEST(busy_copiers_leave_later)
 	put(first, 0, buffer, sizeof(buffer));
 	chunk_free(first);
 	ck_assert_int_eq(copy_in(copier, &span, 0, buffer, sizeof(buffer), COPY_DMA), 0);
-	ck_assert_int_eq(rest(0), -EBUSY);
+	ck_assert_int_eq(idle_release(0), -EBUSY);
 	ck_assert_int_eq(copier_wait(copier), 0);
-	ck_assert_int_eq(rest(0), 0);
+	ck_assert_int_eq(idle_release(0), 0);
 	expect_bytes(second, 0, buffer, sizeof(buffer));
 	chunk_free(second);
 	close_all();
@@ -152,7 +152,7 @@ START_TEST(bar_comes_back)
 		ck_assert_uint_eq(bar_usage(backend->devices[0]).mapped, CHUNK_ALIGN);
 		expect_bytes(chunk, 77, wanted, sizeof(wanted));
 		chunk_free(chunk);
-		ck_assert(rests(0));
+		ck_assert(release_soon(0));
 		ck_assert_str_eq(device_bar_name(backend->devices[0], &why), "vulkan");
 	}
 	close_all();
@@ -186,14 +186,14 @@ static void *come_and_go(void *arg)
 }
 
 static atomic_bool over;
-static unsigned long rested; /* read after the thread's end */
+static unsigned long released; /* read after the thread's end */
 
-static void *rest_always(void *arg)
+static void *release_always(void *arg)
 {
 	(void)arg;
 	while (!atomic_load(&over)) {
-		rested += rest(0) == 0;
-		rested += rest(1) == 0;
+		released += idle_release(0) == 0;
+		released += idle_release(1) == 0;
 		usleep(200);
 	}
 	return NULL;
@@ -201,20 +201,20 @@ static void *rest_always(void *arg)
 
 START_TEST(at_any_moment)
 {
-	pthread_t threads[THREADS], sandman;
+	pthread_t threads[THREADS], releaser;
 
 	open_with(BAR_VULKAN, NULL);
-	ck_assert_int_eq(pthread_create(&sandman, NULL, rest_always, NULL), 0);
+	ck_assert_int_eq(pthread_create(&releaser, NULL, release_always, NULL), 0);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, come_and_go, (void *)(seed + i)),
 				 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	atomic_store(&over, true);
-	pthread_join(sandman, NULL);
-	ck_assert_uint_gt(rested, 0);
-	ck_assert(rests(0));
-	ck_assert(rests(1));
+	pthread_join(releaser, NULL);
+	ck_assert_uint_gt(released, 0);
+	ck_assert(release_soon(0));
+	ck_assert(release_soon(1));
 	close_all();
 }
 END_TEST

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "backend/bar_cache.h"
+#include "backend/cuda/provider.h"
 #include "backend/pool.h"
 #include "backend/reset.h"
 #include "tests/driver/helpers.h"
@@ -19,7 +20,7 @@
 #define PASS_FAULT "cuMemcpyDtoHAsync@1=LAUNCH_FAILED~"
 
 static atomic_uint resets, given_up;
-static char faults[] = "/tmp/gpumemfs-test-mend-XXXXXX";
+static char faults[] = "/tmp/gpumemfs-test-reset-XXXXXX";
 
 static void count_resets(void *of, struct device *device, int64_t ms)
 {
@@ -347,6 +348,38 @@ START_TEST(freed_meanwhile)
 }
 END_TEST
 
+static bool comes_to_idle_release(unsigned device)
+{
+	for (unsigned i = 0; i < WAITS; i++) {
+		if (device_idle_release(backend->devices[device]) == 0)
+			return true;
+		usleep(WAIT_US);
+	}
+	return false;
+}
+
+/* A reset that needs two attempts takes the peers' access away twice, but the peer is released as
+ * often as it was held: with a count that is wrong it would never be idle. */
+START_TEST(peers_are_released_once)
+{
+	static struct content here;
+
+	order("");
+	open_resetting(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	for (unsigned i = 0; i < CHUNKS; i++)
+		ck_assert(peers_need(cuda_chunk(here.chunks[i])));
+	ck_assert_int_eq(device_idle_release(backend->devices[1]), -EBUSY);
+	order("cuMemcpyDtoHAsync@1=LAUNCH_FAILED~\ncuStreamCreate@1=LAUNCH_FAILED~");
+	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+	await(&resets, 1);
+	check(&here);
+	empty(&here);
+	ck_assert(comes_to_idle_release(1));
+	close_resetting();
+}
+END_TEST
+
 /* Small files get no block of a lost chunk, not even of a chunk that was empty, and their blocks in
  * a lost chunk are freed. */
 START_TEST(pools_shun_lost_chunks)
@@ -484,6 +517,7 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, windows_are_never_touched_by_the_cpu);
 	tcase_add_test(tcase, full_devices_come_back);
 	tcase_add_test(tcase, freed_meanwhile);
+	tcase_add_test(tcase, peers_are_released_once);
 	tcase_add_test(tcase, pools_shun_lost_chunks);
 	tcase_add_loop_test(tcase, others_go_on, 0, sizeof(bars) / sizeof(bars[0]));
 }

@@ -197,7 +197,7 @@ END_TEST
 int main(void)
 {
 	TCase *tcase;
-	Suite *suite = unit_suite("layout", &tcase, 60);
+	Suite *suite = unit_suite("alloc_policy", &tcase, 60);
 
 	tcase_add_test(tcase, test_unit_by_size);
 	tcase_add_test(tcase, test_wish);

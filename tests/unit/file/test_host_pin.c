@@ -264,7 +264,7 @@ END_TEST
 int main(void)
 {
 	TCase *tcase;
-	Suite *suite = unit_suite("host_window", &tcase, 60);
+	Suite *suite = unit_suite("host_pin", &tcase, 60);
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, test_pages_are_copied_in_place);

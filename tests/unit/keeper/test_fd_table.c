@@ -105,7 +105,7 @@ END_TEST
 int main(void)
 {
 	TCase *tcase;
-	Suite *suite = unit_suite("kept", &tcase, 60);
+	Suite *suite = unit_suite("fd_table", &tcase, 60);
 
 	tcase_add_test(tcase, as_a_table_of_them);
 	tcase_add_test(tcase, what_goes_is_closed);

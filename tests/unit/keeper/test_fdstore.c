@@ -215,6 +215,43 @@ START_TEST(no_more_than_it_can)
 }
 END_TEST
 
+/* As many descriptors under way, in a socket without a reader, as the kernel allows an ordinary
+ * user: the next is refused with ETOOMANYREFS. */
+static void fill_user_limit(int ends[2])
+{
+	struct rlimit few = {16, 16};
+	struct ipc_message message = ipc_message(IPC_HOLD, 1);
+	int error = 0;
+
+	ck_assert_int_eq(ipc_pair(ends), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	if (geteuid() == 0)
+		ck_assert_int_eq(setuid(65534), 0);
+	for (unsigned i = 0; i < 100 && !error; i++)
+		error = ipc_send(ends[0], &message, 0);
+	ck_assert_int_eq(error, -ETOOMANYREFS);
+}
+
+/* The next daemon would not find such a descriptor: this daemon does not count on it, either. */
+START_TEST(a_refused_descriptor_is_not_held)
+{
+	struct fdstore *fdstore = daemon_of(hire());
+	uint64_t id = fdstore_id(FDSTORE_CHUNK, 1);
+	int fd = some_file(1), ends[2];
+
+	ck_assert_int_eq(fdstore_gather(fdstore), 0);
+	fill_user_limit(ends);
+	ck_assert_int_eq(fdstore_hold(fdstore, id, fd), -ETOOMANYREFS);
+	ck_assert_int_eq(fdstore_take(fdstore, id), -ENOENT);
+	close(ends[0]);
+	close(ends[1]);
+	ck_assert_int_eq(fdstore_hold(fdstore, id, fd), 0);
+	close(fd);
+	fdstore_close(fdstore);
+	ck_assert_int_eq(left_behind(), 1);
+}
+END_TEST
+
 START_TEST(an_end_on_purpose_leaves_nothing)
 {
 	struct fdstore *fdstore = daemon_of(hire());
@@ -237,8 +274,6 @@ START_TEST(a_start_that_failed_leaves_all)
 
 	ck_assert_int_eq(fdstore_hold(fdstore, fdstore_id(FDSTORE_CHUNK, 1), fd), 0);
 	close(fd);
-	fdstore_leave(fdstore);
-	fdstore_drop(fdstore, fdstore_id(FDSTORE_CHUNK, 1));
 	fdstore_close(fdstore);
 	ck_assert_int_eq(left_behind(), 1);
 }
@@ -343,7 +378,7 @@ END_TEST
 int main(void)
 {
 	TCase *tcase;
-	Suite *suite = unit_suite("keep", &tcase, 60);
+	Suite *suite = unit_suite("fdstore", &tcase, 60);
 
 	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
 	tcase_add_test(tcase, holds_and_gives);
@@ -351,6 +386,7 @@ int main(void)
 	tcase_add_test(tcase, gathers);
 	tcase_add_test(tcase, agrees_on_nothing_else);
 	tcase_add_test(tcase, no_more_than_it_can);
+	tcase_add_test(tcase, a_refused_descriptor_is_not_held);
 	tcase_add_test(tcase, an_end_on_purpose_leaves_nothing);
 	tcase_add_test(tcase, a_start_that_failed_leaves_all);
 	tcase_add_test(tcase, a_keeper_that_is_gone);

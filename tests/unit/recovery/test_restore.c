@@ -19,7 +19,7 @@ static int second_up(enum fs_mount mount)
 {
 	first_seed = hash_seed;
 	held_freeze(&held, FREEZE_JOURNAL, &left);
-	left_holder = held_holder(&left);
+	left_holder = held_ops(&left);
 	return daemon_up(&second, &left_holder, mount);
 }
 
@@ -55,7 +55,7 @@ static struct fdstore_ops left_again_holder;
 static void third_up(enum fs_mount mount)
 {
 	held_freeze(&left, FREEZE_JOURNAL, &left_again);
-	left_again_holder = held_holder(&left_again);
+	left_again_holder = held_ops(&left_again);
 	ck_assert_int_eq(daemon_up(&third, &left_again_holder, mount), 0);
 }
 
@@ -214,11 +214,11 @@ START_TEST(requests)
 		worker_self(&fixture)->request_number = 1000 | 1ULL << 63;
 		ck_assert(journal_drc_find(second.journal, worker_request(), &done));
 		ck_assert_uint_eq(done.ino, file->ino);
-		ck_assert_uint_eq(done.did, JOURNAL_DID_NAME | JOURNAL_DID_OPEN);
+		ck_assert_uint_eq(done.completed, JOURNAL_COMPLETED_NAME | JOURNAL_COMPLETED_OPEN);
 		worker_self(&fixture)->request_number = 1002 | 1ULL << 63;
 		ck_assert(journal_drc_find(second.journal, worker_request(), &done));
 		ck_assert_uint_eq(done.ino, dir->ino);
-		ck_assert_uint_eq(done.did, JOURNAL_DID_NAME);
+		ck_assert_uint_eq(done.completed, JOURNAL_COMPLETED_NAME);
 		worker_self(&fixture)->request_number = 1004 | 1ULL << 63;
 		ck_assert(!journal_drc_find(second.journal, worker_request(), &done));
 		/* The kernel's next request with the number. */
@@ -554,7 +554,7 @@ START_TEST(one_at_a_time)
 	ck_assert_int_eq(flock(other, LOCK_EX | LOCK_NB), 0);
 	close(other);
 	close(fd);
-	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+	ck_assert_int_eq(daemon_up(&fixture, &fdstore, FS_MOUNT_KEPT), 0);
 }
 END_TEST
 
@@ -576,7 +576,7 @@ START_TEST(generations)
 		daemon_down(&fixture);
 		held_free(&held);
 		held = next;
-		ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+		ck_assert_int_eq(daemon_up(&fixture, &fdstore, FS_MOUNT_KEPT), 0);
 		char *after = describe(&fixture, DESCRIBE_ALL);
 
 		ck_assert(same_text(before, after, stderr));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A daemon is stopped during a restore, at any store to the journal and any call to the holder of
+/* A daemon is stopped during a restore, at any store to the journal and any call to the fdstore of
  * its descriptors: the next daemon has the same state as if the stopped daemon had never run. */
 #include "tests/unit/poison.h" /* the actor writes lower bytes */
 #include "tests/unit/restore_actor.h"
@@ -9,7 +9,7 @@
 #define FROZEN_MAX 40
 
 static struct held held;
-static struct fdstore_ops holder;
+static struct fdstore_ops fdstore;
 
 /* The daemon that is stopped, its held descriptors, and the frozen state at each point. */
 static struct fs second;
@@ -64,8 +64,8 @@ static int walk(void *of, int (*one)(uint64_t id, int fd, void *arg), void *arg)
 static void up(void)
 {
 	held_init(&held);
-	holder = held_holder(&held);
-	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+	fdstore = held_ops(&held);
+	ck_assert_int_eq(daemon_up(&fixture, &fdstore, FS_MOUNT_KEPT), 0);
 	poison(fixture.backend);
 }
 
@@ -111,7 +111,7 @@ static char *state_of(struct held *found, enum fs_mount mount)
 	uint64_t seed = hash_seed;
 
 	held_freeze(found, FREEZE_ALL, &copy);
-	struct fdstore_ops other = held_holder(&copy);
+	struct fdstore_ops other = held_ops(&copy);
 
 	ck_assert_int_eq(daemon_up(&third, &other, mount), 0);
 	char *text = describe(&third, DESCRIBE_ALL);
@@ -232,8 +232,8 @@ static void another_daemon(void)
 	held_freeze(&held, FREEZE_ALL, &found);
 	down();
 	held = found;
-	holder = held_holder(&held);
-	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+	fdstore = held_ops(&held);
+	ck_assert_int_eq(daemon_up(&fixture, &fdstore, FS_MOUNT_KEPT), 0);
 }
 
 static void set_again(struct inode *inode, const char *value, size_t bytes)

@@ -8,7 +8,7 @@
 #define FROZEN_MAX 200
 
 static struct held held;
-static struct fdstore_ops holder;
+static struct fdstore_ops fdstore;
 
 /* The frozen state at each point of the operation. */
 static struct held frozen[FROZEN_MAX];
@@ -45,8 +45,8 @@ static void freeze_some(void *of)
 static void up(void)
 {
 	held_init(&held);
-	holder = held_holder(&held);
-	ck_assert_int_eq(daemon_up(&fixture, &holder, FS_MOUNT_KEPT), 0);
+	fdstore = held_ops(&held);
+	ck_assert_int_eq(daemon_up(&fixture, &fdstore, FS_MOUNT_KEPT), 0);
 	poison(fixture.backend);
 }
 
@@ -65,7 +65,7 @@ static void faults(void (*fault)(void *))
 static char *state_of(struct held *found)
 {
 	static struct fs second;
-	struct fdstore_ops other = held_holder(found);
+	struct fdstore_ops other = held_ops(found);
 	uint64_t seed = hash_seed;
 
 	ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
@@ -178,7 +178,7 @@ static struct content content_now(struct inode *inode)
 	struct held now;
 
 	held_freeze(&held, FREEZE_ALL, &now);
-	struct fdstore_ops other = held_holder(&now);
+	struct fdstore_ops other = held_ops(&now);
 
 	ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
 	struct content content = content_of(&second, inode_find(&second, ino));
@@ -211,7 +211,7 @@ static void expect_bytes_of_either(uint64_t ino, const struct content *before,
 
 	for (unsigned i = 0; i < n_frozen; i++) {
 		static struct fs second;
-		struct fdstore_ops other = held_holder(&frozen[i]);
+		struct fdstore_ops other = held_ops(&frozen[i]);
 		uint64_t seed = hash_seed;
 
 		ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
@@ -318,7 +318,7 @@ START_TEST(object_is_known_first)
 	faults(NULL);
 	ck_assert_uint_gt(n_frozen, 3);
 	for (unsigned i = 0; i < n_frozen; i++) {
-		struct fdstore_ops other = held_holder(&frozen[i]);
+		struct fdstore_ops other = held_ops(&frozen[i]);
 		uint64_t seed = hash_seed;
 
 		ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);

@@ -16,7 +16,7 @@ static void next_up(struct held *from, struct held *to, struct fdstore_ops *to_h
 {
 	seed = hash_seed;
 	held_freeze(from, FREEZE_JOURNAL, to);
-	*to_holder = held_holder(to);
+	*to_holder = held_ops(to);
 	ck_assert_int_eq(daemon_up(fs, to_holder, FS_MOUNT_KEPT), 0);
 	log_setup(LOG_LEVEL_ERROR, 0);
 }

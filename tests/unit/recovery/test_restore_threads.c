@@ -138,7 +138,7 @@ static void expect_same(void)
 	char *before = describe(&fixture, DESCRIBE_ALL);
 
 	held_freeze(&held, FREEZE_JOURNAL, &frozen);
-	struct fdstore_ops other = held_holder(&frozen);
+	struct fdstore_ops other = held_ops(&frozen);
 
 	ck_assert_int_eq(daemon_up(&second, &other, FS_MOUNT_KEPT), 0);
 	char *after = describe(&second, DESCRIBE_ALL);

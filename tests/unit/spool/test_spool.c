@@ -151,6 +151,72 @@ START_TEST(only_what_changed_is_written)
 }
 END_TEST
 
+/* A save without a change writes neither bytes nor a record. */
+START_TEST(an_unchanged_file_is_not_written)
+{
+	struct inode *file = file_of(gpu(0), "file", 10);
+
+	ck_assert_int_eq(spool_save(&fixture, file), 0);
+	uint64_t saves = spool_counters(&fixture).saves;
+
+	ck_assert_int_eq(spool_save(&fixture, file), 0);
+	ck_assert_uint_eq(spool_counters(&fixture).saves, saves);
+	/* The clock of the times advances only with the kernel's timer. */
+	for (int64_t before = file->fields->mtime; file->fields->mtime == before;)
+		inode_touch_write(file);
+	ck_assert_int_eq(spool_save(&fixture, file), 0);
+	ck_assert_uint_eq(spool_counters(&fixture).saves, saves + 1);
+}
+END_TEST
+
+static bool is_on_disk(const char *path)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s/%s", spool_at, path);
+	return access(text, F_OK) == 0;
+}
+
+START_TEST(files_below_a_directory_are_saved)
+{
+	struct spool_saved saved;
+
+	ck_assert_int_eq(make_dir(gpu(0), "dir"), 0);
+	ck_assert_int_eq(make_dir(gpu(0), "other"), 0);
+	file_of(at(gpu(0), "dir"), "file", 10);
+	file_of(at(gpu(0), "other"), "file", 10);
+	ck_assert_int_eq(spool_save_below(&fixture, at(gpu(0), "dir"), &saved), 0);
+	ck_assert_uint_eq(saved.bytes, 10);
+	ck_assert_uint_eq(saved.failed, 0);
+	ck_assert(is_on_disk("gpu0/dir/file"));
+	ck_assert(!is_on_disk("gpu0/other/file"));
+	ck_assert_int_eq(spool_save_below(&fixture, NULL, &saved), 0);
+	ck_assert(is_on_disk("gpu0/other/file"));
+}
+END_TEST
+
+static void set_quota(struct inode *dir, const char *bytes)
+{
+	ck_assert_int_eq(inode_attr_set(&fixture, worker_copier(&fixture), dir, ATTR_QUOTA_BYTES,
+					bytes, strlen(bytes), 0),
+			 0);
+}
+
+/* The quota comes back with its directory, and files larger than a lowered quota come back too. */
+START_TEST(quotas_come_back)
+{
+	ck_assert_int_eq(make_dir(gpu(0), "dir"), 0);
+	file_of(at(gpu(0), "dir"), "file", BYTES);
+	ck_assert_int_eq(spool_save(&fixture, at(at(gpu(0), "dir"), "file")), 0);
+	set_quota(at(gpu(0), "dir"), "4096");
+	remount();
+	ck_assert_uint_eq(at(gpu(0), "dir")->dir->max_bytes, 4096);
+	expect_bytes(at(at(gpu(0), "dir"), "file"), pattern, BYTES);
+	ck_assert_int_eq(make_file(at(gpu(0), "dir"), "more"), 0);
+	ck_assert_int_eq(write_to(at(at(gpu(0), "dir"), "more"), "x", 1, 0), -EDQUOT);
+}
+END_TEST
+
 START_TEST(what_sharers_wrote_is_found)
 {
 	struct inode *file = file_of(gpu(0), "file", BYTES);
@@ -301,9 +367,15 @@ START_TEST(a_full_disk)
 	setrlimit(RLIMIT_FSIZE, &small);
 	int rc = spool_save(&fixture, file);
 
+	struct spool_saved saved;
+	int all = spool_save_below(&fixture, NULL, &saved);
+
 	setrlimit(RLIMIT_FSIZE, &limit);
 	ck_assert_int_eq(rc, -EFBIG);
-	ck_assert_uint_eq(spool_counters(&fixture).errors, 1);
+	ck_assert_int_eq(all, -EFBIG);
+	ck_assert_uint_eq(saved.failed, 1);
+	ck_assert_uint_eq(saved.first_failed, file->ino);
+	ck_assert_uint_eq(spool_counters(&fixture).errors, 2);
 	/* Memory has the new bytes, and the disk the old bytes, until the disk has room. */
 	ck_assert_int_eq(get_bytes(file, seen, 3, 0), 3);
 	ck_assert_mem_eq(seen, "new", 3);
@@ -351,6 +423,9 @@ static Suite *suite(void)
 	tcase_add_test(tcase, a_tree_comes_back);
 	tcase_add_test(tcase, holes_stay_holes);
 	tcase_add_test(tcase, only_what_changed_is_written);
+	tcase_add_test(tcase, an_unchanged_file_is_not_written);
+	tcase_add_test(tcase, files_below_a_directory_are_saved);
+	tcase_add_test(tcase, quotas_come_back);
 	tcase_add_test(tcase, what_sharers_wrote_is_found);
 	tcase_add_test(tcase, shorter_and_longer);
 	tcase_add_test(tcase, names_are_followed);

@@ -3,7 +3,9 @@
 /* Faults of the disk, and crashes: the spool serves only saved bytes, and names every file that the
  * spool does not serve. */
 #include <errno.h>
+#include <inttypes.h>
 
+#include "backend/pool.h"
 #include "common/cleanup.h"
 #include "tests/unit/spool_fixture.h"
 
@@ -237,6 +239,70 @@ START_TEST(a_damaged_file_is_removed)
 }
 END_TEST
 
+static void data_path(struct inode *file, char path[160])
+{
+	snprintf(path, 160, "%s/.spool/data/%" PRIu64, spool_at,
+		 atomic_load(&atomic_load(&file->spool)->id));
+}
+
+/* The blocks before the damaged block were read back: their memory is freed again. */
+START_TEST(a_damaged_file_uses_no_memory)
+{
+	char path[160];
+
+	mount_up();
+	data_path(file_at(0), path);
+	uint64_t before = pool_usage(fixture.volumes[0].pool).span_bytes;
+	AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	ck_assert_int_eq(pwrite(fd, "damage", 6, BYTES - 6), 6);
+	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), -EIO);
+	ck_assert_uint_eq(pool_usage(fixture.volumes[0].pool).span_bytes, before);
+	ck_assert_uint_eq(file_size(file_at(0)->file), BYTES);
+	mount_crash();
+}
+END_TEST
+
+/* The log promises that the damaged copy stays unchanged: record and data. */
+START_TEST(a_damaged_copy_stays_unchanged)
+{
+	struct stat before, after;
+	char data[160], record[160];
+
+	mount_up();
+	data_path(file_at(0), data);
+	snprintf(record, sizeof(record), "%s/.spool/records/%" PRIu64, spool_at,
+		 atomic_load(&atomic_load(&file_at(0)->spool)->id));
+	ck_assert_int_eq(truncate(data, 5), 0);
+	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), -EIO);
+	ck_assert_int_eq(stat(record, &before), 0);
+	tree_set_attrs(&fixture, file_at(0),
+		       &(struct tree_attrs){.which = TREE_MODE, .mode = 0751});
+	ck_assert_int_eq(spool_save(&fixture, file_at(0)), 0);
+	mount_down();
+	ck_assert_int_eq(stat(record, &after), 0);
+	ck_assert_uint_eq(after.st_ino, before.st_ino);
+	ck_assert_int_eq(stat(data, &after), 0);
+	ck_assert_int_eq(after.st_size, 5);
+}
+END_TEST
+
+/* A daemon was killed before it had written a record: the next mount removes the unfinished file.
+ */
+START_TEST(unfinished_records_are_removed)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/.spool/records/4711.tmp", spool_at);
+	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	mount_up();
+	ck_assert_int_ne(access(path, F_OK), 0);
+	for (unsigned i = 0; i < FILES; i++)
+		ck_assert(is_whole(i));
+	mount_crash();
+}
+END_TEST
+
 /* --- a daemon that is killed at each step of a save */
 
 static unsigned steps, last_step;
@@ -428,6 +494,9 @@ static Suite *suite(void)
 	tcase_add_test(tcase, a_hundred_faults);
 	tcase_add_test(tcase, a_damaged_directory);
 	tcase_add_test(tcase, a_damaged_file_is_removed);
+	tcase_add_test(tcase, a_damaged_file_uses_no_memory);
+	tcase_add_test(tcase, a_damaged_copy_stays_unchanged);
+	tcase_add_test(tcase, unfinished_records_are_removed);
 	tcase_add_test(tcase, killed_while_saving_a_block);
 	tcase_add_test(tcase, killed_while_saving_all);
 	tcase_add_test(tcase, killed_while_saving_less);

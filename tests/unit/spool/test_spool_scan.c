@@ -69,7 +69,7 @@ static void freeze_some(void *of)
 }
 
 /* Starts a daemon as fs_open does, with a fault point as soon as the daemon has a journal. */
-static void daemon_with_spool(const struct fdstore_ops *holder, void (*fault)(void *of))
+static void daemon_with_spool(const struct fdstore_ops *fdstore, void (*fault)(void *of))
 {
 	char text[256];
 	char *argv[] = {"gpumemfs", "/proc", "-o", text, NULL};
@@ -81,7 +81,7 @@ static void daemon_with_spool(const struct fdstore_ops *holder, void (*fault)(vo
 	memset(&fixture, 0, sizeof(fixture));
 	ck_assert_int_eq(options_parse(4, argv, &fixture.options), 0);
 	fixture.can.max_write = SPOOL_BLOCK;
-	fixture.holder = holder;
+	fixture.fdstore_ops = fdstore;
 	fixture.mount = FS_MOUNT_KEPT;
 	ck_assert_int_eq(fs_prepare(&fixture), 0);
 	ck_assert_int_eq(fs_restore(&fixture), 0);
@@ -118,16 +118,16 @@ static void expect_all(void)
 
 START_TEST(killed_while_names_come_back)
 {
-	struct fdstore_ops holder = held_holder(&held), other;
+	struct fdstore_ops fdstore = held_ops(&held), other;
 
 	held_init(&held);
-	daemon_with_spool(&holder, freeze_some);
+	daemon_with_spool(&fdstore, freeze_some);
 	expect_all();
 	daemon_down(&fixture);
 	held_free(&held);
 	ck_assert_uint_ge(n_frozen, 10);
 	for (unsigned i = 0; i < n_frozen; i++) {
-		other = held_holder(&frozen[i]);
+		other = held_ops(&frozen[i]);
 		daemon_with_spool(&other, NULL);
 		expect_all();
 		daemon_down(&fixture);
@@ -139,10 +139,10 @@ END_TEST
 /* A file has bytes only in the spool, and bytes in memory that were not saved. */
 START_TEST(killed_with_bytes_on_both_sides)
 {
-	struct fdstore_ops holder = held_holder(&held), other;
+	struct fdstore_ops fdstore = held_ops(&held), other;
 
 	held_init(&held);
-	daemon_with_spool(&holder, NULL);
+	daemon_with_spool(&fdstore, NULL);
 	struct inode *file = at(gpu(0), "file3");
 
 	ck_assert_int_eq(inode_watch_require(&fixture, file), 0);
@@ -153,7 +153,7 @@ START_TEST(killed_with_bytes_on_both_sides)
 	held_freeze(&held, FREEZE_ALL, &frozen[0]);
 	daemon_down(&fixture);
 	held_free(&held);
-	other = held_holder(&frozen[0]);
+	other = held_ops(&frozen[0]);
 	daemon_with_spool(&other, NULL);
 	ck_assert(!is_there(gpu(0), "file1"));
 	ck_assert_uint_eq(file_allocated(at(gpu(0), "renamed")->file), 0);
@@ -175,18 +175,18 @@ END_TEST
  * disk give an error, not zeroes. */
 START_TEST(going_on_without_the_disk)
 {
-	struct fdstore_ops holder = held_holder(&held), other;
+	struct fdstore_ops fdstore = held_ops(&held), other;
 	char aside[sizeof(spool_at) + 8];
 
 	held_init(&held);
-	daemon_with_spool(&holder, NULL);
+	daemon_with_spool(&fdstore, NULL);
 	ck_assert_int_eq(inode_watch_require(&fixture, at(gpu(0), "file3")), 0);
 	held_freeze(&held, FREEZE_ALL, &frozen[0]);
 	daemon_down(&fixture);
 	held_free(&held);
 	snprintf(aside, sizeof(aside), "%s.aside", spool_at);
 	ck_assert_int_eq(rename(spool_at, aside), 0);
-	other = held_holder(&frozen[0]);
+	other = held_ops(&frozen[0]);
 	daemon_with_spool(&other, NULL);
 	ck_assert_int_eq(get_bytes(at(gpu(0), "file3"), seen, 100, 0), 100);
 	ck_assert(memcmp(seen, bytes, 100) == 0);
@@ -201,7 +201,7 @@ END_TEST
 static Suite *suite(void)
 {
 	TCase *tcase;
-	Suite *all = unit_suite("spool_restore", &tcase, 120);
+	Suite *all = unit_suite("spool_scan", &tcase, 120);
 
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_test(tcase, killed_while_names_come_back);

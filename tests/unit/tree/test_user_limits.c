@@ -11,7 +11,6 @@
 
 #include "fs/control/snapshot.h"
 #include "fs/control/texts.h"
-#include "fs/core/limits.h"
 #include "fs/share/lease_list.h"
 #include "fs/share/viewer.h"
 #include "fs/tree/inode_attributes.h"
@@ -89,17 +88,18 @@ END_TEST
 /* Uids are cheap in a user namespace. */
 START_TEST(many_users_leave_room_for_root)
 {
+	const uint64_t one = 2 << 20; /* all that a user may have; all users: 14 MiB */
 	uid_t uid = A;
 	int error;
 
-	while (!(error = take(uid, USER_TOKENS, TOKENS_PER_UID_MAX)))
+	while (!(error = take(uid, USER_TEXT_BYTES, one)))
 		uid++;
 	ck_assert_int_eq(error, -ENFILE);
-	ck_assert_uint_eq(uid - A, TOKENS_MAX / TOKENS_PER_UID_MAX - 1);
-	ck_assert_int_eq(take(0, USER_TOKENS, TOKENS_PER_UID_MAX), 0);
-	user_limits_give(&fixture, 0, USER_TOKENS, TOKENS_PER_UID_MAX);
+	ck_assert_uint_eq(uid - A, 7);
+	ck_assert_int_eq(take(0, USER_TEXT_BYTES, one), 0);
+	user_limits_give(&fixture, 0, USER_TEXT_BYTES, one);
 	while (uid-- > A)
-		user_limits_give(&fixture, uid, USER_TOKENS, TOKENS_PER_UID_MAX);
+		user_limits_give(&fixture, uid, USER_TEXT_BYTES, one);
 }
 END_TEST
 

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "common/io.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+int io_read_at(int fd, void *to, uint64_t bytes, uint64_t offset, uint64_t *done)
+{
+	for (uint64_t at = 0; at < bytes;) {
+		ssize_t n = pread(fd, (char *)to + at, bytes - at, (off_t)(offset + at));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		at += (uint64_t)n;
+		*done += (uint64_t)n;
+	}
+	return 0;
+}
+
+int io_write_at(int fd, const void *from, uint64_t bytes, uint64_t offset, uint64_t *done)
+{
+	for (uint64_t at = 0; at < bytes;) {
+		ssize_t n = pwrite(fd, (const char *)from + at, bytes - at, (off_t)(offset + at));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -ENOSPC;
+		at += (uint64_t)n;
+		if (done)
+			*done += (uint64_t)n;
+	}
+	return 0;
+}
+
+int io_copy_at(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
+	       uint64_t *done)
+{
+	off_t in = (off_t)from_offset, out = (off_t)to_offset;
+
+	for (uint64_t at = 0; at < bytes;) {
+		ssize_t n = copy_file_range(from, &in, to, &out, bytes - at, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		at += (uint64_t)n;
+		*done += (uint64_t)n;
+	}
+	return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The parser of the sharing socket. */
+#include <errno.h>
+#include <string.h>
+
+#include "fs/share/wire.h"
+#include "tests/unit/unit.h"
+
+static struct gpumem_msg_header header(uint16_t type, uint32_t bytes)
+{
+	return (struct gpumem_msg_header){GPUMEM_MAGIC, GPUMEM_PROTOCOL_VERSION, type, bytes, 42};
+}
+
+START_TEST(only_exact_packets_pass)
+{
+	struct gpumem_msg_extend extend = {header(GPUMEM_MSG_EXTEND, sizeof(extend)), 5, 6};
+	char packet[128] = {0};
+	struct share_request request;
+
+	ck_assert_int_eq(share_request_parse(&extend, sizeof(extend), &request), 0);
+	ck_assert_int_eq(request.type, GPUMEM_MSG_EXTEND);
+	ck_assert_uint_eq(request.number, 42);
+	ck_assert_uint_eq(request.lease, 5);
+	ck_assert_uint_eq(request.first_chunk, 6);
+	for (size_t bytes = 0; bytes < sizeof(packet); bytes++) {
+		memcpy(packet, &extend, sizeof(extend));
+		((struct gpumem_msg_header *)packet)->bytes = (uint32_t)bytes;
+		ck_assert_int_eq(share_request_parse(packet, bytes, &request),
+				 bytes == sizeof(extend) ? 0 : -EBADMSG);
+	}
+	extend.header.bytes++;
+	ck_assert_int_eq(share_request_parse(&extend, sizeof(extend), &request), -EBADMSG);
+	extend.header.bytes--;
+	extend.header.magic++;
+	ck_assert_int_eq(share_request_parse(&extend, sizeof(extend), &request), -EBADMSG);
+	extend.header.magic--;
+	extend.header.version++;
+	ck_assert_int_eq(share_request_parse(&extend, sizeof(extend), &request), -EPROTONOSUPPORT);
+	extend.header.version--;
+	extend.first_chunk = UINT64_MAX;
+	ck_assert_int_eq(share_request_parse(&extend, sizeof(extend), &request), -EBADMSG);
+	for (uint16_t type = 0; type < 64; type++) {
+		/* Packets of these lengths are a release and an extension. */
+		if (type == GPUMEM_MSG_EXTEND)
+			continue;
+		extend.header.type = type;
+		ck_assert_int_eq(share_request_parse(&extend, sizeof(extend), &request), -EBADMSG);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests;
+	Suite *suite = unit_suite("messages", &tests, 60);
+
+	tcase_add_test(tests, only_exact_packets_pass);
+	return unit_main(suite);
+}
