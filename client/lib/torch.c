@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Allocator functions for torch, which takes a pair of plain functions: no argument tells which
+ * pool an allocation is for. So each pool has a pair of its own, from a table. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "client/core/error.h"
+#include "client/core/process.h"
+#include "client/gpu/gpu.h"
+#include "client/lib/arena.h"
+#include "client/lib/gpumem.h"
+#include "common/cleanup.h"
+
+#define DEVICES_MAX    64
+#define UUID_TEXT_MAX  48
+#define DEFAULT_PREFIX "torch-"
+#define NAMES_MAX      1000
+
+struct pool {
+	pthread_mutex_t lock; /* of all below; taken before an arena's */
+	enum {
+		POOL_UNUSED,
+		POOL_OPEN,
+		POOL_CLOSING /* until the last allocation is freed */
+	} state;
+	char *directory, *name; /* name NULL: from the process and the device */
+	size_t allocations;
+	struct gpumem_arena *arenas[DEVICES_MAX]; /* by CUDA's number; NULL: none yet */
+};
+
+/* The numbers of pools; 0 is the pool that the environment names. */
+#define POOLS(X)                                                                                   \
+	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define POOL_INIT(n) {.lock = PTHREAD_MUTEX_INITIALIZER},
+static struct pool pools[] = {POOLS(POOL_INIT)};
+
+/* The vendor whose devices torch.cuda numbers. */
+static const struct client_gpu_ops *const vendor = &client_gpu_cuda;
+
+static void uuid_print(const char *kind, const uint8_t uuid[16], char text[UUID_TEXT_MAX])
+{
+	size_t at = (size_t)sprintf(text, "%s-", kind);
+
+	for (int i = 0; i < 16; i++)
+		at += (size_t)sprintf(text + at, "%s%02x",
+				      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
+/* The path of the device's directory: the pool's own directory, or a directory in the mount. */
+static bool directory_of(const struct pool *pool, const char *uuid, char path[PATH_MAX])
+{
+	char of[UUID_TEXT_MAX] = "";
+	ssize_t n = getxattr(pool->directory, "user.gpumem.device", of, sizeof(of) - 1);
+	bool same = n > 0 && strcmp(of, uuid) == 0;
+	int length = snprintf(path, PATH_MAX, "%s%s%s", pool->directory,
+			      same ? "" : "/.gpumem/by-uuid/", same ? "" : uuid);
+
+	return length < PATH_MAX && access(path, F_OK) == 0;
+}
+
+/* The directory itself if its memory is of the device, or the device's directory if the directory
+ * is the root of a mount. A slice of a GPU has a UUID of another form, which CUDA does not tell. */
+static int directory_find(const struct pool *pool, int device, char path[PATH_MAX])
+{
+	char text[UUID_TEXT_MAX];
+	uint8_t uuid[16];
+
+	int rc = vendor->device_uuid(device, uuid);
+	if (rc < 0)
+		return rc;
+	uuid_print("MIG", uuid, text);
+	if (directory_of(pool, text, path))
+		return 0;
+	uuid_print("GPU", uuid, text);
+	if (directory_of(pool, text, path))
+		return 0;
+	return client_fail(ENXIO,
+			   "%s is neither in the directory of %s nor the root of a mount with this "
+			   "GPU",
+			   pool->directory, text);
+}
+
+/* Removes files of killed processes. */
+static void directory_sweep(const char *path)
+{
+	DIR *folder = opendir(path);
+
+	if (!folder)
+		return;
+	for (const struct dirent *at; (at = readdir(folder));)
+		if (strncmp(at->d_name, DEFAULT_PREFIX, strlen(DEFAULT_PREFIX)) == 0)
+			client_arena_sweep(dirfd(folder), at->d_name);
+	closedir(folder);
+}
+
+struct arena_wanted {
+	const struct pool *pool;
+	int device;
+	const char *directory;
+	struct gpumem_arena *arena;
+};
+
+/* An existing file may be kept memory, or in use: such a file is not replaced. */
+static int arena_open_named(struct arena_wanted *wanted, const char *name)
+{
+	char path[PATH_MAX];
+	int length = snprintf(path, sizeof(path), "%s/%s", wanted->directory, name);
+
+	if (length >= PATH_MAX)
+		return client_fail(ENAMETOOLONG, "%s: %s", path, strerror(ENAMETOOLONG));
+	return client_arena_open(path, 0, GPUMEM_CREATE_EXCL, &wanted->arena);
+}
+
+/* Another container may have the same process id, and the same name. */
+static int arena_open_unnamed(struct arena_wanted *wanted)
+{
+	char name[64];
+	int rc = -EEXIST;
+
+	directory_sweep(wanted->directory);
+	for (unsigned n = 0; rc == -EEXIST && n < NAMES_MAX; n++) {
+		snprintf(name, sizeof(name), DEFAULT_PREFIX "%d-%d-%u", getpid(), wanted->device,
+			 n);
+		rc = arena_open_named(wanted, name);
+	}
+	return rc;
+}
+
+static int arena_open(void *argument)
+{
+	struct arena_wanted *wanted = argument;
+
+	return wanted->pool->name ? arena_open_named(wanted, wanted->pool->name)
+				  : arena_open_unnamed(wanted);
+}
+
+/* Under the pool's lock. */
+static int pool_get_arena(struct pool *pool, int device, struct gpumem_arena **arena)
+{
+	char directory[PATH_MAX];
+	struct arena_wanted wanted = {.pool = pool, .device = device, .directory = directory};
+
+	if (device < 0 || device >= DEVICES_MAX)
+		return client_fail(EINVAL, "there is no device %d", device);
+	if (!pool->arenas[device]) {
+		int rc = directory_find(pool, device, directory);
+		if (rc == 0)
+			rc = vendor->primary_run(device, arena_open, &wanted);
+		if (rc < 0)
+			return rc;
+		pool->arenas[device] = wanted.arena;
+	}
+	*arena = pool->arenas[device];
+	return 0;
+}
+
+/* Under the pool's lock. Gives the first error. */
+static int pool_end(struct pool *pool)
+{
+	int rc = 0;
+
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		int closed = pool->arenas[i] ? client_arena_close(pool->arenas[i]) : 0;
+		pool->arenas[i] = NULL;
+		rc = rc < 0 ? rc : closed;
+	}
+	free(pool->directory);
+	free(pool->name);
+	pool->directory = pool->name = NULL;
+	pool->state = POOL_UNUSED;
+	return rc;
+}
+
+/* Under the pool's lock. */
+static int pool_begin(struct pool *pool, const char *directory, const char *name)
+{
+	pool->directory = strdup(directory);
+	pool->name = name ? strdup(name) : NULL;
+	if (pool->directory && (pool->name || !name)) {
+		pool->state = POOL_OPEN;
+		return 0;
+	}
+	pool_end(pool);
+	return client_fail(ENOMEM, "no memory");
+}
+
+/* The pool of the environment begins with its first allocation. */
+static int pool_check(struct pool *pool)
+{
+	const char *directory = getenv("GPUMEM_POOL");
+
+	if (pool->state != POOL_UNUSED)
+		return 0;
+	if (pool != pools || !directory || !*directory)
+		return client_fail(EINVAL, "the pool is closed, or GPUMEM_POOL names no directory");
+	return pool_begin(pool, directory, NULL);
+}
+
+/* torch reports every failure as a GPU without room, so another reason is printed. */
+static void *pool_fail(int rc)
+{
+	if (rc != -ENOSPC && rc != -EDQUOT)
+		fprintf(stderr, "gpumem: no allocation for torch: %s\n", client_error_text());
+	return NULL;
+}
+
+static void *pool_alloc(struct pool *pool, ssize_t size, int device)
+{
+	struct gpumem_arena *arena = NULL;
+	unsigned long long address = 0;
+
+	CLIENT_CALL();
+	scoped_lock(&pool->lock);
+	int rc = pool_check(pool);
+	if (rc == 0)
+		rc = pool_get_arena(pool, device, &arena);
+	if (rc == 0)
+		rc = client_arena_alloc(arena, (size_t)size, 0, &address);
+	if (rc < 0)
+		return pool_fail(rc);
+	pool->allocations++;
+	return (void *)(uintptr_t)address; /* NOLINT(performance-no-int-to-ptr): torch's type */
+}
+
+/* cudaFree(3) waits for the device, and torch relies on the wait: kernels may still use the memory,
+ * which another stream gets next. */
+static void pool_free(struct pool *pool, const void *address, int device)
+{
+	CLIENT_CALL();
+	scoped_lock(&pool->lock);
+	if (!address || device < 0 || device >= DEVICES_MAX || !pool->arenas[device])
+		return;
+	vendor->primary_run(device, NULL, NULL);
+	if (client_arena_free(pool->arenas[device], (uintptr_t)address) < 0)
+		return;
+	pool->allocations--;
+	if (!pool->allocations && pool->state == POOL_CLOSING)
+		pool_end(pool);
+}
+
+#define POOL_FUNCTIONS(n)                                                                          \
+	static void *pool_alloc_##n(ssize_t size, int device, void *stream)                        \
+	{                                                                                          \
+		(void)stream;                                                                      \
+		return pool_alloc(&pools[n], size, device);                                        \
+	}                                                                                          \
+	static void pool_free_##n(void *address, ssize_t size, int device, void *stream)           \
+	{                                                                                          \
+		(void)size;                                                                        \
+		(void)stream;                                                                      \
+		pool_free(&pools[n], address, device);                                             \
+	}
+POOLS(POOL_FUNCTIONS)
+
+#define POOL_ROW(n) {pool_alloc_##n, pool_free_##n},
+static const struct gpumem_torch functions_of[] = {POOLS(POOL_ROW)};
+
+void *gpumem_torch_alloc(ssize_t size, int device, void *stream)
+{
+	return pool_alloc_0(size, device, stream);
+}
+
+void gpumem_torch_free(void *address, ssize_t size, int device, void *stream)
+{
+	pool_free_0(address, size, device, stream);
+}
+
+static int pool_open(struct pool *pool, const char *directory, const char *name, int device)
+{
+	struct gpumem_arena *arena = NULL;
+
+	scoped_lock(&pool->lock);
+	if (pool->state != POOL_UNUSED)
+		return -EBUSY;
+	int rc = pool_begin(pool, directory, name);
+	if (rc < 0)
+		return rc;
+	rc = pool_get_arena(pool, device, &arena);
+	if (rc < 0)
+		pool_end(pool);
+	return rc;
+}
+
+static int torch_open(const char *directory, const char *name, int device,
+		      struct gpumem_torch *functions)
+{
+	if (name && (!*name || strchr(name, '/')))
+		return client_fail(EINVAL, "'%s' is no file's name", name);
+	for (size_t i = 1; i < sizeof(pools) / sizeof(pools[0]); i++) {
+		int rc = pool_open(&pools[i], directory, name, device);
+		if (rc == -EBUSY)
+			continue;
+		if (rc == 0)
+			*functions = functions_of[i];
+		return rc;
+	}
+	return client_fail(EMFILE, "there are %zu pools already: close one",
+			   sizeof(pools) / sizeof(pools[0]) - 1);
+}
+
+static int torch_close(const struct gpumem_torch *functions)
+{
+	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]); i++) {
+		struct pool *pool = &pools[i];
+		if (functions->alloc != functions_of[i].alloc)
+			continue;
+		scoped_lock(&pool->lock);
+		if (pool->state != POOL_OPEN)
+			break;
+		pool->state = POOL_CLOSING;
+		return pool->allocations ? 0 : pool_end(pool);
+	}
+	return client_fail(EINVAL, "no such pool is open");
+}
+
+int gpumem_torch_open(const char *directory, const char *name, int device,
+		      struct gpumem_torch *functions)
+{
+	CLIENT_CALL();
+	return client_errno_return(torch_open(directory, name, device, functions));
+}
+
+int gpumem_torch_close(const struct gpumem_torch *functions)
+{
+	CLIENT_CALL();
+	return client_errno_return(torch_close(functions));
+}
