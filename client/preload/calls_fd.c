@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "client/preload/calls.h"
+#include "client/preload/core/calls.h"
 #include "client/preload/slot.h"
 
 static int fd_note_opened(int fd)

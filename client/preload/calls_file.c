@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/preload/calls.h"
+#include "client/preload/copy/source.h"
+#include "client/preload/core/calls.h"
 #include "client/preload/mapping.h"
 #include "client/preload/slot.h"
 
@@ -17,6 +18,7 @@ static bool file_yield(const struct slot_identity *identity)
 {
 	bool had = slots_yield(identity);
 
+	had = source_yield(identity) || had;
 	return mapping_yield(identity) || had;
 }
 

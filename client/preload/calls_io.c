@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* read, write and their variants. */
-#include "client/preload/calls.h"
+#include "client/preload/core/calls.h"
 #include "client/preload/io.h"
 
 /* Serves the call directly, or makes the kernel's call and counts its answer as a use of the file.

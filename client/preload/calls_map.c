@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <sys/mman.h>
 
-#include "client/preload/calls.h"
+#include "client/preload/copy/source.h"
+#include "client/preload/core/calls.h"
 #include "client/preload/mapping.h"
 
 CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int flags, int fd,
@@ -14,9 +15,14 @@ CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int fl
 	void *address;
 
 	real_need();
-	if (mapping_map(&request, &address))
+	if (flags & MAP_FIXED)
+		source_forget(at, bytes);
+	if (mapping_map(&request, &address)) {
+		source_forget(address, bytes);
 		return address;
+	}
 	address = real.mmap64(at, bytes, protection, flags, fd, offset);
+	source_forget(address, bytes);
 	mapping_was_left(&request, address);
 	return address;
 }
@@ -25,6 +31,7 @@ CALL_ALSO("mmap", "mmap64")
 CALL("munmap", int, call_munmap, void *at, size_t bytes)
 {
 	real_need();
+	source_forget(at, bytes);
 	return mapping_touches(at, bytes) ? mapping_unmap(at, bytes) : real.munmap(at, bytes);
 }
 
@@ -52,6 +59,9 @@ CALL("mremap", void *, call_mremap, void *old, size_t old_bytes, size_t new_byte
 		target = va_arg(arguments, void *);
 	va_end(arguments);
 	real_need();
+	source_forget(old, old_bytes);
+	if (flags & MREMAP_FIXED)
+		source_forget(target, new_bytes);
 	const struct mapping_remap remap = {old, old_bytes, new_bytes, flags, target};
 	if ((mapping_touches(old, old_bytes) ||
 	     (flags & MREMAP_FIXED && mapping_touches(target, new_bytes))) &&

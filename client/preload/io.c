@@ -8,15 +8,15 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backend/stream.h"
 #include "client/lib/file.h"
-#include "client/preload/own.h"
-#include "client/preload/real.h"
+#include "client/preload/core/own.h"
+#include "client/preload/core/real.h"
 #include "client/preload/slot.h"
 #include "client/preload/stage.h"
+#include "common/clock.h"
 
 /* Reads up to this size use streaming loads (0.9 GB/s): a request to the daemon with a copy by the
  * GPU takes 12 us and more. */
@@ -49,10 +49,7 @@ static size_t call_bytes(const struct io_call *call)
  * timestamps advance as rarely, and each update costs a call. */
 static int64_t tick_now(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME_COARSE, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	return clock_ns_of(CLOCK_REALTIME_COARSE);
 }
 
 static bool end_within_limit(uint64_t end)

@@ -11,9 +11,10 @@
 
 #include "backend/stream.h"
 #include "client/lib/file.h"
-#include "client/preload/own.h"
+#include "client/preload/copy/source.h"
+#include "client/preload/core/own.h"
+#include "client/preload/core/real.h"
 #include "client/preload/place.h"
-#include "client/preload/real.h"
 #include "common/cleanup.h"
 
 /* A mapping imports the whole GPU file, at 10 us per MiB: not worthwhile for less than this part of
@@ -99,10 +100,34 @@ static bool request_is_for_kernel(const struct mapping_request *request, enum st
 	struct slot_identity identity;
 
 	*why = LEFT_SMALL;
-	if (!request_is_small(request) || !slot_identify(request->fd, &identity))
+	if (!request_is_small(request) || !identity_get(request->fd, &identity))
 		return false;
 	scoped_lock(&lock);
 	return !range_is_of(&identity);
+}
+
+/* Loads through a BAR are slow: a private mapping stays the kernel's, and copies from the mapping
+ * to a GPU are served (source.h). */
+static bool request_is_slow(const struct mapping_request *request, enum access_kind kind,
+			    enum stats_left *why)
+{
+	struct slot_identity identity;
+
+	if (kind != ACCESS_GPU || request->flags & MAP_SHARED ||
+	    !identity_get(request->fd, &identity))
+		return false;
+	*why = LEFT_SLOW;
+	scoped_lock(&lock);
+	return !range_is_of(&identity);
+}
+
+/* Whether the mapping may be the file's memory itself. */
+static bool request_is_direct(const struct mapping_request *request, int mode, enum stats_left *why)
+{
+	if (!request_can_be_direct(request, mode, why) || request_is_for_kernel(request, why))
+		return false;
+	enum access_kind kind = access_kind(request->fd, why);
+	return kind != ACCESS_NONE && !request_is_slow(request, kind, why);
 }
 
 static struct mapping *mapping_new(int fd, bool writes, enum stats_left *why)
@@ -111,7 +136,7 @@ static struct mapping *mapping_new(int fd, bool writes, enum stats_left *why)
 	bool writable = false;
 
 	*why = LEFT_FAILED;
-	if (made && slot_identify(fd, &made->identity))
+	if (made && identity_get(fd, &made->identity))
 		made->file = access_lease(fd, &writable, why);
 	if (made && made->file && (writable || !writes))
 		return made;
@@ -205,9 +230,7 @@ bool mapping_map(const struct mapping_request *request, void **address)
 		return false;
 	INSIDE();
 	int mode = fcntl(request->fd, F_GETFL);
-	bool served = request_can_be_direct(request, mode, &why) &&
-		      !request_is_for_kernel(request, &why) &&
-		      access_kind(request->fd, &why) != ACCESS_NONE;
+	bool served = request_is_direct(request, mode, &why);
 	if (served) {
 		scoped_lock(&lock);
 		served =
@@ -234,8 +257,10 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 		if (ranges_split(address, page_round_up(request->bytes)) == 0)
 			ranges_forget(address, page_round_up(request->bytes));
 	}
-	if (file && slot_identify(request->fd, &identity))
+	if (file && identity_get(request->fd, &identity)) {
 		slots_refuse(&identity);
+		source_add(request, &identity, address);
+	}
 	errno = error;
 }
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "client/preload/request.h"
+#include "client/preload/core/request.h"
 #include "client/preload/slot.h"
 
 /* GPUMEM_PRELOAD_MAP=0 leaves mappings to the kernel. */

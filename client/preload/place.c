@@ -10,7 +10,7 @@
 
 #include "client/core/private_fd.h"
 #include "client/lib/file.h"
-#include "client/preload/real.h"
+#include "client/preload/core/real.h"
 #include "common/cleanup.h"
 
 char *place_reserve(char *address, size_t bytes, int flags)

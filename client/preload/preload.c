@@ -6,7 +6,8 @@
 #include <stdatomic.h>
 
 #include "client/lib/gpumem.h"
-#include "client/preload/calls.h"
+#include "client/preload/copy/source.h"
+#include "client/preload/core/calls.h"
 #include "client/preload/mapping.h"
 #include "client/preload/slot.h"
 #include "client/preload/stage.h"
@@ -21,6 +22,7 @@ static void process_before_fork(void)
 	forked_inside = own_inside++ > 0;
 	if (forked_inside)
 		return;
+	source_before_fork();
 	mapping_before_fork();
 	slots_lock();
 }
@@ -32,6 +34,7 @@ static void process_in_parent(void)
 		return;
 	slots_unlock();
 	mapping_after_fork();
+	source_after_fork();
 }
 
 static void process_in_child(void)
@@ -42,6 +45,7 @@ static void process_in_child(void)
 		slots_forked();
 		stage_forked();
 		mapping_forked();
+		source_forked();
 	}
 	own_inside--;
 }
@@ -68,6 +72,7 @@ __attribute__((constructor)) static void process_start(void)
 	own_process_is_this();
 	slots_start();
 	mapping_start();
+	source_start();
 	window_start();
 	stats_start();
 	gpumem_close(NULL);

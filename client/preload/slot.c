@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/preload/own.h"
+#include "client/preload/core/own.h"
 #include "client/preload/window.h"
 
 #define SLOTS 200
@@ -26,18 +26,6 @@ void slots_start(void)
 	pthread_mutex_init(&assigning, NULL);
 	for (unsigned i = 0; i < SLOTS; i++)
 		pthread_rwlock_init(&slots[i].lock, NULL);
-}
-
-bool slot_identify(int fd, struct slot_identity *identity)
-{
-	struct statx st;
-
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, &st) < 0 ||
-	    !S_ISREG(st.stx_mode))
-		return false;
-	*identity = (struct slot_identity){
-	    .device = (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor, .inode = st.stx_ino};
-	return true;
 }
 
 /* Under assigning and the slot's lock. */
@@ -117,7 +105,7 @@ static struct slot *fd_classify(int fd)
 	struct slot_identity identity;
 	unsigned char unknown = UNKNOWN;
 
-	if (!slot_identify(fd, &identity)) {
+	if (!identity_get(fd, &identity)) {
 		atomic_compare_exchange_strong(&classes[fd], &unknown, OTHER);
 		return NULL;
 	}
@@ -161,7 +149,7 @@ bool slot_enter(struct slot *slot, int fd)
 
 	if (pthread_rwlock_tryrdlock(&slot->lock) != 0)
 		return false;
-	if (slot_identify(fd, &identity) && slot_same(&identity, &slot->identity))
+	if (identity_get(fd, &identity) && slot_same(&identity, &slot->identity))
 		return true;
 	pthread_rwlock_unlock(&slot->lock);
 	fd_forget(fd, slot);
@@ -185,7 +173,7 @@ void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
 	INSIDE();
 	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
 		return;
-	if (slot_identify(fd, &identity) && slot_same(&identity, &slot->identity) && !slot->refused)
+	if (identity_get(fd, &identity) && slot_same(&identity, &slot->identity) && !slot->refused)
 		window_follow(slot, fd, end);
 	pthread_rwlock_unlock(&slot->lock);
 	errno = error;

@@ -15,8 +15,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "client/preload/access.h"
-#include "client/preload/identity.h"
+#include "client/preload/core/access.h"
+#include "client/preload/core/identity.h"
 
 struct slot {
 	/* Read lock: the window is used. Write lock: the members below change. */
@@ -58,8 +58,6 @@ void slot_closing(int fd);
 /* A descriptor was opened. */
 void slot_opened(int fd);
 
-/* The regular file that the kernel has for a descriptor. Sends no request to the daemon. */
-bool slot_identify(int fd, struct slot_identity *identity);
 /* Ends the window of a file, or with identity NULL all windows. Whether there was a window. */
 bool slots_yield(const struct slot_identity *identity);
 /* The page cache is used for this file from now on: no more windows. */

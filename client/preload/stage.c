@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "client/lib/staging.h"
-#include "client/preload/own.h"
+#include "client/preload/core/own.h"
 
 /* Half of the staging memory and the program's own buffer fit into a processor's second cache. */
 #define STAGE_BYTES (2UL << 20)

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "client/preload/stage.h"
+#include "common/clock.h"
 
 static uint64_t after = UINT64_MAX; /* GPUMEM_PRELOAD_AFTER; UINT64_MAX: use the defaults */
 static atomic_bool opened;	    /* a way to a BAR is open in this process */
@@ -113,14 +113,6 @@ static void window_grow(struct slot *slot)
 	}
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
 void window_follow(struct slot *slot, int fd, uint64_t end)
 {
 	if (slot->file && end <= slot->bytes && end <= atomic_load(&slot->size))
@@ -151,12 +143,12 @@ void window_follow(struct slot *slot, int fd, uint64_t end)
 			window_retry_later(slot);
 		return;
 	}
-	int64_t start = now_ns();
+	int64_t start = clock_ns();
 	if (slot->file)
 		window_grow(slot);
 	else
 		window_open(slot, fd);
-	stats_window(now_ns() - start);
+	stats_window(clock_ns() - start);
 }
 
 void window_close(struct slot *slot)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A call of mmap, and the decision whether the kernel serves the call. */
-#ifndef CLIENT_PRELOAD_REQUEST_H
-#define CLIENT_PRELOAD_REQUEST_H
+#ifndef CLIENT_PRELOAD_CORE_REQUEST_H
+#define CLIENT_PRELOAD_CORE_REQUEST_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "client/preload/stats.h"
+#include "client/preload/core/stats.h"
 
 struct mapping_request {
 	char *address;

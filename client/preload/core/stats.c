@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/preload/stats.h"
+#include "client/preload/core/stats.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,23 +10,32 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/preload/own.h"
-#include "client/preload/real.h"
+#include "client/preload/core/own.h"
+#include "client/preload/core/real.h"
 
 static const char *const served_names[SERVED_END] = {
     [SERVED_MAP] = "mapped",
     [SERVED_READ] = "read",
     [SERVED_WRITE] = "written",
+    [SERVED_COPY] = "copied",
 };
 
 static const char *const left_names[LEFT_REASONS] = {
-    [LEFT_WARMING] = "not used enough yet",	   [LEFT_RIGHTS] = "no right to the memory itself",
-    [LEFT_CACHED] = "page cache in use",	   [LEFT_SPARSE] = "sparse or small",
-    [LEFT_GROWING] = "beyond the window",	   [LEFT_APPEND] = "O_APPEND",
-    [LEFT_SLOW] = "slower through the BAR",	   [LEFT_KIND] = "kind of mapping",
-    [LEFT_END_OF_FILE] = "mapping beyond the end", [LEFT_WINDOW] = "small part of a large file",
-    [LEFT_SMALL] = "small private mapping",	   [LEFT_TIMES] = "for the file's times",
-    [LEFT_FAILED] = "no direct mapping",	   [LEFT_BUSY] = "busy",
+    [LEFT_WARMING] = "not used enough yet",
+    [LEFT_RIGHTS] = "no right to the memory itself",
+    [LEFT_CACHED] = "page cache in use",
+    [LEFT_SPARSE] = "sparse or small",
+    [LEFT_GROWING] = "beyond the window",
+    [LEFT_APPEND] = "O_APPEND",
+    [LEFT_SLOW] = "slower through the BAR",
+    [LEFT_KIND] = "kind of mapping",
+    [LEFT_END_OF_FILE] = "mapping beyond the end",
+    [LEFT_WINDOW] = "small part of a large file",
+    [LEFT_SMALL] = "small private mapping",
+    [LEFT_TIMES] = "for the file's times",
+    [LEFT_FAILED] = "no direct mapping",
+    [LEFT_CHANGED] = "private pages",
+    [LEFT_BUSY] = "busy",
 };
 
 static atomic_uint_fast64_t calls[SERVED_END], bytes[SERVED_END], left[LEFT_REASONS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#ifndef CLIENT_PRELOAD_IDENTITY_H
-#define CLIENT_PRELOAD_IDENTITY_H
+#ifndef CLIENT_PRELOAD_CORE_IDENTITY_H
+#define CLIENT_PRELOAD_CORE_IDENTITY_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +15,9 @@ static inline bool slot_same(const struct slot_identity *a, const struct slot_id
 {
 	return a->inode == b->inode && a->device == b->device;
 }
+
+/* The regular file that the kernel has for a descriptor. Sends no request to the daemon. */
+bool identity_get(int fd, struct slot_identity *identity);
 
 /* The set of files that this process has mapped through the page cache. Entries are never removed,
  * because a mapping can outlive every descriptor of its file. The caller serialises all calls. */

@@ -3,8 +3,8 @@
 /* The descriptors that this library keeps in the program's table. The library moves its descriptors
  * to high numbers, because programs count on getting the lowest one, and hides them: the program's
  * close(2) gives EBADF for them. */
-#ifndef CLIENT_PRELOAD_OWN_H
-#define CLIENT_PRELOAD_OWN_H
+#ifndef CLIENT_PRELOAD_CORE_OWN_H
+#define CLIENT_PRELOAD_CORE_OWN_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/preload/access.h"
+#include "client/preload/core/access.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,13 +34,22 @@ static int params_open(int root, void *unused)
 	return fd < 0 ? -errno : fd;
 }
 
+/* By path, because fgetxattr refuses O_PATH descriptors. */
+static ssize_t attribute_get(int fd, const char *name, char *value, size_t bytes)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return getxattr(path, name, value, bytes);
+}
+
 enum access_kind access_kind(int fd, enum stats_left *why)
 {
 	char device[64] = "", line[256];
 	bool direct = false, simulated = false;
 
 	*why = LEFT_FAILED;
-	if (fgetxattr(fd, "user.gpumem.device", device, sizeof(device) - 1) <= 0 ||
+	if (attribute_get(fd, "user.gpumem.device", device, sizeof(device) - 1) <= 0 ||
 	    strcmp(device, "host") == 0)
 		return ACCESS_NONE;
 	int opened = client_mount_each(fd, params_open, NULL);
@@ -84,7 +93,7 @@ static bool file_is_trusted(int fd)
 {
 	char share[16] = "";
 
-	return fgetxattr(fd, "user.gpumem.share", share, sizeof(share) - 1) > 0 &&
+	return attribute_get(fd, "user.gpumem.share", share, sizeof(share) - 1) > 0 &&
 	       strcmp(share, "trusted") == 0;
 }
 

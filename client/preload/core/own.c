@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/preload/own.h"
+#include "client/preload/core/own.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "client/core/driver_thread.h"
-#include "client/preload/real.h"
+#include "client/preload/core/real.h"
 
 /* Above the descriptors of most programs, below the usual limits. */
 #define LOWEST 512

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/preload/real.h"
+#include "client/preload/core/real.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "client/core/driver_thread.h"
-#include "client/preload/own.h"
+#include "client/preload/core/own.h"
 
 bool real_ready;
 

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Decides whether a file's memory may be used directly, and takes the lease. */
-#ifndef CLIENT_PRELOAD_ACCESS_H
-#define CLIENT_PRELOAD_ACCESS_H
+#ifndef CLIENT_PRELOAD_CORE_ACCESS_H
+#define CLIENT_PRELOAD_CORE_ACCESS_H
 
 #include <stdbool.h>
 
 #include "client/lib/gpumem.h"
-#include "client/preload/stats.h"
+#include "client/preload/core/stats.h"
 
 /* Whether a file is on a FUSE filesystem, so perhaps on gpumemfs. Sends a request to the
  * filesystem's daemon. */
 bool access_may_be(int fd);
 
-/* The kind of a file's mount. ACCESS_NONE, with the reason in *why: not gpumemfs, a file of host/
+/* In the functions below fd may be an O_PATH descriptor.
+ *
+ * The kind of a file's mount. ACCESS_NONE, with the reason in *why: not gpumemfs, a file of host/
  * (whose mappings are direct anyway), or a mount with a page cache, which would miss direct stores.
  */
 enum access_kind { ACCESS_NONE, ACCESS_GPU, ACCESS_SIMULATED };

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/preload/identity.h"
+#include "client/preload/core/identity.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 /* A table with open addressing. Untouched pages of the table take no memory. */
 #define PLACES (1U << 15)
@@ -33,4 +36,16 @@ void identity_add_cached(const struct slot_identity *identity)
 bool identity_is_cached(const struct slot_identity *identity)
 {
 	return count == FULL || identity_find(identity)->inode;
+}
+
+bool identity_get(int fd, struct slot_identity *identity)
+{
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_TYPE, &st) < 0 ||
+	    !S_ISREG(st.stx_mode))
+		return false;
+	*identity = (struct slot_identity){
+	    .device = (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor, .inode = st.stx_ino};
+	return true;
 }

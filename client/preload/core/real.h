@@ -3,8 +3,8 @@
 /* libc's own functions, which the program would have called without this library. The functions
  * that replace them have the symbols of libc but other names in C, because headers declare and
  * fortify libc's names in many ways. */
-#ifndef CLIENT_PRELOAD_REAL_H
-#define CLIENT_PRELOAD_REAL_H
+#ifndef CLIENT_PRELOAD_CORE_REAL_H
+#define CLIENT_PRELOAD_CORE_REAL_H
 
 #include <stdbool.h>
 #include <stdio.h>

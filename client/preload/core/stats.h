@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Counts the calls that the library served directly, and the calls left to the kernel, by reason.
  * GPUMEM_PRELOAD_STATS=1 prints the counts when the process ends. */
-#ifndef CLIENT_PRELOAD_STATS_H
-#define CLIENT_PRELOAD_STATS_H
+#ifndef CLIENT_PRELOAD_CORE_STATS_H
+#define CLIENT_PRELOAD_CORE_STATS_H
 
 #include <stdint.h>
 
@@ -12,6 +12,7 @@ enum stats_served {
 	SERVED_MAP,
 	SERVED_READ,
 	SERVED_WRITE,
+	SERVED_COPY, /* by the GPU, out of a mapping */
 	SERVED_END,
 };
 
@@ -30,6 +31,7 @@ enum stats_left {
 	LEFT_SMALL,	  /* a private mapping, for which a lease costs more than it saves */
 	LEFT_TIMES,	  /* to update the file's times */
 	LEFT_FAILED,	  /* no lease, or no way to map the file */
+	LEFT_CHANGED,	  /* the program has stored into its private mapping */
 	LEFT_BUSY,	  /* another thread is changing the mapping */
 	LEFT_REASONS,
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Macros that define functions in the place of libc's. */
-#ifndef CLIENT_PRELOAD_CALLS_H
-#define CLIENT_PRELOAD_CALLS_H
+#ifndef CLIENT_PRELOAD_CORE_CALLS_H
+#define CLIENT_PRELOAD_CORE_CALLS_H
 
-#include "client/preload/own.h"
-#include "client/preload/real.h"
+#include "client/preload/core/own.h"
+#include "client/preload/core/real.h"
 
 /* CALL(symbol, type, name, arguments) { ... }: symbol is libc's name, name is the one in C. */
 #define CALL(symbol, type, name, ...)                                                              \

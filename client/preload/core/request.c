@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/preload/request.h"
+#include "client/preload/core/request.h"
 
 #include <fcntl.h>
 #include <stdint.h>

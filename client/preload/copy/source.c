@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/copy/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/lib/file.h"
+#include "client/preload/copy/pages.h"
+#include "client/preload/core/access.h"
+#include "client/preload/core/own.h"
+#include "common/cleanup.h"
+
+/* Each source has a descriptor open. */
+#define SOURCES_MAX 64
+
+struct source {
+	const char *start;
+	size_t bytes;
+	uint64_t offset;
+	struct slot_identity identity;
+	int path; /* O_PATH: closing such a descriptor leaves the process's locks alone */
+	unsigned references;  /* under table_lock: the table's, and one for each copy */
+	pthread_mutex_t lock; /* of the members below */
+	gpumem *file;	      /* set once; NULL: no lease */
+	bool refused;
+	enum stats_left why;
+};
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct source *sources[SOURCES_MAX]; /* under table_lock */
+static atomic_uint count;		    /* changed under table_lock */
+static bool wanted = true;
+
+void source_start(void)
+{
+	const char *text = secure_getenv("GPUMEM_PRELOAD_COPY");
+
+	wanted = !text || strcmp(text, "0") != 0;
+}
+
+/* Cheap for a program without sources. */
+static bool sources_exist(void)
+{
+	return atomic_load_explicit(&count, memory_order_relaxed) && !own_inside && own_process();
+}
+
+static void source_free(struct source *source)
+{
+	gpumem_close(source->file);
+	close(source->path);
+	pthread_mutex_destroy(&source->lock);
+	free(source);
+}
+
+static void source_put(struct source *source)
+{
+	pthread_mutex_lock(&table_lock);
+	bool last = --source->references == 0;
+	pthread_mutex_unlock(&table_lock);
+	if (last)
+		source_free(source);
+}
+
+static bool source_touches(const struct source *source, const char *start, size_t bytes)
+{
+	return source->start < start + bytes && start < source->start + source->bytes;
+}
+
+static struct source *source_new(const struct mapping_request *request,
+				 const struct slot_identity *identity, const void *address)
+{
+	struct source *made = calloc(1, sizeof(*made));
+	char path[40];
+
+	if (!made)
+		return NULL;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", request->fd);
+	*made = (struct source){.start = address,
+				.bytes = request->bytes,
+				.offset = (uint64_t)request->offset,
+				.identity = *identity,
+				.path = open(path, O_PATH | O_CLOEXEC),
+				.references = 1};
+	if (made->path < 0) {
+		free(made);
+		return NULL;
+	}
+	pthread_mutex_init(&made->lock, NULL);
+	return made;
+}
+
+static bool table_add(struct source *source)
+{
+	scoped_lock(&table_lock);
+	unsigned n = atomic_load(&count);
+	if (n == SOURCES_MAX)
+		return false;
+	sources[n] = source;
+	atomic_store(&count, n + 1);
+	return true;
+}
+
+void source_add(const struct mapping_request *request, const struct slot_identity *identity,
+		const void *address)
+{
+	if (!wanted || !(request->flags & MAP_PRIVATE) || request->bytes < SOURCE_MIN)
+		return;
+	struct source *made = source_new(request, identity, address);
+	if (made && !table_add(made))
+		source_free(made);
+}
+
+/* Under table_lock. The caller takes over the table's reference. */
+static struct source *source_remove(unsigned i)
+{
+	struct source *source = sources[i];
+	unsigned n = atomic_load(&count) - 1;
+
+	sources[i] = sources[n];
+	atomic_store(&count, n);
+	return source;
+}
+
+/* Removes the sources that a range touches, or those of a file. Gives the number of removed
+ * sources.
+ */
+static unsigned sources_remove(const char *start, size_t bytes,
+			       const struct slot_identity *identity, struct source **removed)
+{
+	unsigned n = 0;
+
+	scoped_lock(&table_lock);
+	for (unsigned i = atomic_load(&count); i-- > 0;)
+		if (identity ? slot_same(&sources[i]->identity, identity)
+			     : source_touches(sources[i], start, bytes))
+			removed[n++] = source_remove(i);
+	return n;
+}
+
+void source_forget(const void *address, size_t bytes)
+{
+	struct source *removed[SOURCES_MAX];
+
+	if (!sources_exist() || address == MAP_FAILED)
+		return;
+	int error = errno;
+	INSIDE();
+	for (unsigned n = sources_remove(address, bytes, NULL, removed); n-- > 0;)
+		source_put(removed[n]);
+	errno = error;
+}
+
+bool source_yield(const struct slot_identity *identity)
+{
+	struct source *removed[SOURCES_MAX];
+	bool had = false;
+
+	for (unsigned n = sources_remove(NULL, 0, identity, removed); n-- > 0;) {
+		pthread_mutex_lock(&removed[n]->lock);
+		had = had || removed[n]->file;
+		pthread_mutex_unlock(&removed[n]->lock);
+		source_put(removed[n]);
+	}
+	return had;
+}
+
+/* --- copies */
+
+/* Takes a reference to the source that has all of the bytes, or gives NULL. */
+static struct source *source_take(const char *from, size_t bytes)
+{
+	scoped_lock(&table_lock);
+	for (unsigned i = 0; i < atomic_load(&count); i++) {
+		struct source *source = sources[i];
+		if (from < source->start || bytes > source->bytes ||
+		    (size_t)(from - source->start) > source->bytes - bytes)
+			continue;
+		source->references++;
+		return source;
+	}
+	return NULL;
+}
+
+/* A lease fills the holes of a file with memory. */
+static bool file_has_holes(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 || (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size;
+}
+
+static gpumem *lease_new(const struct source *source, enum stats_left *why)
+{
+	bool writable;
+
+	*why = LEFT_FAILED;
+	if (access_kind(source->path, why) != ACCESS_GPU)
+		return NULL;
+	*why = LEFT_SPARSE;
+	return file_has_holes(source->path) ? NULL : access_lease(source->path, &writable, why);
+}
+
+/* Takes the lease if there is none. NULL, with the reason in *why. */
+static gpumem *source_lease(struct source *source, size_t bytes, enum stats_left *why)
+{
+	scoped_lock(&source->lock);
+	if (!source->file && !source->refused && bytes >= SOURCE_USE) {
+		source->file = lease_new(source, &source->why);
+		source->refused = !source->file;
+	}
+	*why = source->refused ? source->why : LEFT_WARMING;
+	return source->file;
+}
+
+/* Without a current context there is no device address: the library does not initialise CUDA. */
+static bool source_serve(struct source *source, uint64_t to, const char *from, size_t bytes,
+			 void *stream, enum stats_left *why)
+{
+	uint64_t offset = source->offset + (uint64_t)(from - source->start);
+	unsigned long long base;
+	size_t size;
+
+	gpumem *file = source_lease(source, bytes, why);
+	if (!file)
+		return false;
+	*why = LEFT_FAILED;
+	if (gpumem_map_device(file, &base, &size) < 0)
+		return false;
+	*why = LEFT_END_OF_FILE;
+	if (offset > size || bytes > size - offset)
+		return false;
+	*why = LEFT_CHANGED;
+	if (!pages_are_of_file(from, bytes))
+		return false;
+	*why = LEFT_FAILED;
+	return client_file_ops(file)->device_copy(to, base + offset, bytes, stream) == 0;
+}
+
+bool source_copy(uint64_t to, const void *from, size_t bytes, void *stream)
+{
+	enum stats_left why;
+
+	if (bytes == 0 || !sources_exist())
+		return false;
+	int error = errno;
+	INSIDE();
+	struct source *source = source_take(from, bytes);
+	bool copied = source && source_serve(source, to, from, bytes, stream, &why);
+	if (copied)
+		stats_serve(SERVED_COPY, bytes);
+	else if (source)
+		stats_leave(why);
+	if (source)
+		source_put(source);
+	errno = error;
+	return copied;
+}
+
+/* --- fork */
+
+void source_before_fork(void)
+{
+	pthread_mutex_lock(&table_lock);
+}
+
+void source_after_fork(void)
+{
+	pthread_mutex_unlock(&table_lock);
+}
+
+/* The leases belong to the parent, and a child cannot use the parent's CUDA. A source that another
+ * thread of the parent was using is never freed: its lock may be held. */
+void source_forked(void)
+{
+	pthread_mutex_init(&table_lock, NULL);
+	while (atomic_load(&count)) {
+		struct source *source = source_remove(0);
+		if (source->references == 1)
+			source_free(source);
+	}
+}
