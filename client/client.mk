@@ -1,31 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 #
-# libgpumem.so.0. What it needs of backend/ is compiled once more, for a shared library.
+# libgpumem.so.0. The sources of backend/ that the library needs are compiled a second time, for a shared library.
 
 CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/core/version.h)
 CLIENT_SOURCES := $(wildcard client/core/*.c client/gpu/*.c client/lib/*.c) \
 	$(addprefix backend/cuda/,driver.c bar_dmabuf.c bar_gdrcopy.c bar_vulkan.c) \
-	$(wildcard backend/stream*.c) $(addprefix common/,mount_line.c number.c runtime_dir.c)
+	$(wildcard backend/stream*.c) $(addprefix common/,io.c mounts.c number.c runtime_dir.c)
 CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(OUT)/pic/%.o)
 CLIENT_LIBRARY := $(OUT)/libgpumem.so.0
-# For the command, which runs where no library is installed, and for the unit tests, which may put functions of
-# their own in the place of a file's.
+# For the command, which runs without an installed library, and for the unit tests, which may replace the functions of
+# a file.
 CLIENT_ARCHIVE := $(OUT)/libgpumem-client.a
-# For unmodified programs: functions in the place of libc's, and the same code without what needs jansson.
-PRELOAD_SOURCES := $(wildcard client/preload/*.c)
+# For unmodified programs: replacements for functions of libc, and the library's code without the files that need jansson.
+PRELOAD_SOURCES := $(wildcard client/preload/*.c client/preload/*/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(OUT)/pic/%.o) \
-	$(filter-out $(addprefix $(OUT)/pic/client/lib/,align.o replace.o safetensors.o safetensors_place.o),$(CLIENT_OBJECTS))
+	$(filter-out $(addprefix $(OUT)/pic/client/lib/,align.o arena%.o safetensors%.o torch.o),$(CLIENT_OBJECTS))
 PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
 CLIENT_DEST     = $(DESTDIR)$(LIBDIR)
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
-# Whose module it is, and where: found by scripts/python-module where it is not said.
+CLIENT_CMAKE   := gpumem-config.cmake gpumem-config-version.cmake
+# Fills in a template; $(1) is the prefix in the library's folder.
+client_fill     = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$(1)/%,$(LIBDIR))|g' \
+	-e 's|@VERSION@|$(CLIENT_VERSION)|g'
+# The Python that gets the module, and the folder: scripts/python-module chooses both unless they are set.
 PYTHON         ?= python3
 PYTHON_DEST    ?=
 PYTHON_MODULE   = PYTHON='$(PYTHON)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON_DEST='$(PYTHON_DEST)' scripts/python-module
 CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/lib/libgpumem.map)
 
-# clang-tidy is told it too.
+# Also for clang-tidy.
 LINT_FLAGS += -DGPUMEM_VERSION=\"$(CLIENT_VERSION)\"
 
 .PHONY: client install-client uninstall-client
@@ -39,7 +43,8 @@ $(OUT)/pic/%.o: %.c $(OUT)/flags | ready
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden \
 		-DGPUMEM_VERSION='"$(CLIENT_VERSION)"' -MMD -MP -c -o $@ $<
 
-# Never unloaded: it has a handler of fork, and the drivers have threads. In a bundle, jansson is beside it.
+# nodelete: the library registers a fork handler, and the drivers have threads. In a bundle, jansson is in lib/
+# beside the library.
 CLIENT_BUNDLED := $(OUT)/bundled/libgpumem.so.0
 $(CLIENT_BUNDLED): private CLIENT_RPATH := '-Wl$(comma)-rpath$(comma)$$ORIGIN/lib'
 $(CLIENT_LIBRARY) $(CLIENT_BUNDLED): $(CLIENT_OBJECTS) client/lib/libgpumem.map
@@ -64,7 +69,7 @@ $(CLIENT_ARCHIVE): $(CLIENT_OBJECTS)
 $(filter $(OUT)/tests/unit/client/%,$(UNIT_PROGRAMS)): $(CLIENT_ARCHIVE)
 $(filter $(OUT)/tests/fuzz/fuzz_client_%,$(FUZZ_PROGRAMS)): $(CLIENT_ARCHIVE)
 
-# The tests of the library in a mount, which link with it as programs do.
+# The tests of the library in a mount, linked with the library as other programs are.
 CLIENT_MOUNT_PROGRAMS := $(filter $(OUT)/mount/prog_client%,$(MOUNT_PROGRAMS))
 CLIENT_TOOL := $(OUT)/mount/client_tool
 mount-programs: $(CLIENT_TOOL)
@@ -72,7 +77,7 @@ $(CLIENT_MOUNT_PROGRAMS) $(CLIENT_TOOL): $(CLIENT_LIBRARY)
 $(CLIENT_MOUNT_PROGRAMS) $(CLIENT_TOOL): private LDFLAGS += '-Wl,-rpath,$$ORIGIN/..:$$ORIGIN/../lib' -ldl
 
 # Programs that compare the library with the driver's own calls, for real GPUs.
-CLIENT_GPU_PROGRAMS := $(filter $(OUT)/gpu/pointers $(OUT)/gpu/sharers,$(GPU_PROGRAMS))
+CLIENT_GPU_PROGRAMS := $(filter $(addprefix $(OUT)/gpu/,arena pointers sharers),$(GPU_PROGRAMS))
 $(CLIENT_GPU_PROGRAMS): $(CLIENT_LIBRARY)
 $(CLIENT_GPU_PROGRAMS): private LDFLAGS += '-Wl,-rpath,$$ORIGIN/..'
 
@@ -80,13 +85,13 @@ install: install-client
 uninstall: uninstall-client
 
 install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
-	$(Q)install -d $(CLIENT_DEST)/pkgconfig
+	$(Q)install -d $(CLIENT_DEST)/pkgconfig $(CLIENT_DEST)/cmake/gpumem
 	$(Q)install -m 755 $< $(CLIENT_DEST)/$(<F)
 	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
 	$(Q)install -m 755 $(PRELOAD_LIBRARY) $(CLIENT_DEST)/libgpumem-preload.so
 	$(Q)install -D -m 644 client/lib/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|g' \
-		-e 's|@VERSION@|$(CLIENT_VERSION)|g' client/lib/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
+	$(Q)$(call client_fill,$${prefix}) client/lib/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
+	$(Q)$(foreach file,$(CLIENT_CMAKE),$(call client_fill,$(PREFIX)) client/lib/$(file).in > $(CLIENT_DEST)/cmake/gpumem/$(file) &&) true
 	$(Q)install -d $(CLIENT_MAN)
 	$(Q)$(foreach name,$(CLIENT_FUNCTIONS),ln -sf libgpumem.3 $(CLIENT_MAN)/$(name).3 &&) true
 	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'
@@ -95,8 +100,9 @@ install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
 
 uninstall-client:
 	$(Q)rm -f $(CLIENT_DEST)/libgpumem.so $(CLIENT_DEST)/libgpumem.so.0 $(CLIENT_DEST)/libgpumem-preload.so \
-		$(CLIENT_DEST)/pkgconfig/gpumem.pc $(DESTDIR)$(PREFIX)/include/gpumem.h \
+		$(CLIENT_DEST)/pkgconfig/gpumem.pc $(CLIENT_CMAKE:%=$(CLIENT_DEST)/cmake/gpumem/%) $(DESTDIR)$(PREFIX)/include/gpumem.h \
 		$(CLIENT_FUNCTIONS:%=$(CLIENT_MAN)/%.3)
+	$(Q)rmdir $(CLIENT_DEST)/cmake/gpumem 2>/dev/null || true
 	$(Q)$(if $(DESTDIR),,scripts/loader-cache '$(LIBDIR)' >/dev/null)
 	$(Q)$(PYTHON_MODULE) uninstall '$(CLIENT_VERSION)'
 

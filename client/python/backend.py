@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Builds the wheel for pip (PEP 517). The package is files of Python alone, so a wheel is those in a zip file: that
-needs nothing but Python, also on a machine without a network, and leaves nothing in the source tree."""
+"""Builds wheels: of the files of Python alone for pip (PEP 517), and with libraries and the command for scripts/wheel.
+A wheel is a zip file: that needs nothing but Python, also on a machine without a network, and leaves nothing in the
+source tree."""
 
 import base64
 import hashlib
@@ -18,7 +19,7 @@ except OSError:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(HERE, "gpumem")
-WHEEL = "Wheel-Version: 1.0\nGenerator: gpumem\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+COMMAND = b"[console_scripts]\ngpumem = gpumem.__main__:main\n"
 
 
 def _project():
@@ -45,25 +46,44 @@ def _line(name, content):
     return f"{name},sha256={digest},{len(content)}\n"
 
 
-def _wheel(folder, files):
-    """files: what is in it by its name there, as bytes. Its name in the folder."""
-    project = _project()
-    info, name = _info(project), f"gpumem-{project['version']}-py3-none-any.whl"
-    files = {**files, f"{info}/METADATA": _metadata(project).encode(), f"{info}/WHEEL": WHEEL.encode()}
+def _wheel(folder, files, platform="any"):
+    """files: the wheel's contents as bytes, by name. Returns the name of the wheel in the folder."""
+    project, tag = _project(), f"py3-none-{platform}"
+    info, name = _info(project), f"gpumem-{project['version']}-{tag}.whl"
+    kind = f"Wheel-Version: 1.0\nGenerator: gpumem\nRoot-Is-Purelib: {str(platform == 'any').lower()}\nTag: {tag}\n"
+    files = {**files, f"{info}/METADATA": _metadata(project).encode(), f"{info}/WHEEL": kind.encode()}
     record = "".join(_line(*one) for one in files.items()) + f"{info}/RECORD,,\n"
-    with zipfile.ZipFile(os.path.join(folder, name), "w", zipfile.ZIP_DEFLATED) as wheel:
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
         for path, content in {**files, f"{info}/RECORD": record.encode()}.items():
-            wheel.writestr(zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0)), content)
+            member = zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0))
+            member.external_attr = (0o100755 if path.startswith("gpumem/bin/") else 0o100644) << 16
+            wheel.writestr(member, content, zipfile.ZIP_DEFLATED)
     return name
 
 
-def build_wheel(folder, config_settings=None, metadata_directory=None):
+def _files(folder, wanted=lambda name: True):
+    """The contents of a folder's files, by their paths in the folder."""
     files = {}
-    for name in sorted(os.listdir(PACKAGE)):
-        if name.endswith(".py") or name == "py.typed":
-            with open(os.path.join(PACKAGE, name), "rb") as file:
-                files[f"gpumem/{name}"] = file.read()
-    return _wheel(folder, files)
+    for here, _, names in os.walk(folder):
+        for path in (os.path.join(here, name) for name in names if wanted(name)):
+            with open(path, "rb") as file:
+                files[os.path.relpath(path, folder)] = file.read()
+    return dict(sorted(files.items()))
+
+
+def _package():
+    found = _files(PACKAGE, lambda name: name.endswith(".py") or name == "py.typed")
+    return {f"gpumem/{name}": content for name, content in found.items()}
+
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    return _wheel(folder, _package())
+
+
+def build_platform_wheel(folder, binaries, platform):
+    """The module with the files in the folder binaries, which have the paths of the wheel there, and the command."""
+    command = {f"{_info(_project())}/entry_points.txt": COMMAND}
+    return _wheel(folder, {**_package(), **_files(binaries), **command}, platform)
 
 
 def build_editable(folder, config_settings=None, metadata_directory=None):

@@ -8,15 +8,15 @@
     weights = gpumem.safetensors("/mnt/gpumem/gpu0/model.safetensors", "r+")
     w = torch.from_dlpack(weights["lm_head.weight"])
 
-Mode "r+" is the memory of the file itself. A process that may only read the file opens it with "r", and has its memory
-where the file's attribute user.gpumem.share is "trusted", else a private copy.
+Mode "r+" gives the memory of the file itself. A process without write permission opens the file with "r": if the file's
+attribute user.gpumem.share is "trusted", "r" gives the memory of the file too, otherwise a private copy.
 
 Needs libgpumem.so.0 (or its path in the environment variable GPUMEM_LIBRARY). torch, cupy, jax and
-numpy are not needed: what this module gives has their interfaces.
+numpy are optional: buffers and views have the interfaces by which these packages take arrays.
 
 Failures of the file or the daemon are OSError with errno and libgpumem's text, so FileNotFoundError,
-PermissionError and IsADirectoryError where those apply; wrong arguments and malformed files are
-ValueError; the CUDA driver's own failures are CudaError, a RuntimeError. See gpumem-python(3) for the errno values.
+PermissionError and IsADirectoryError too; wrong arguments and malformed files are
+ValueError; failures of the CUDA driver are CudaError, a RuntimeError. See gpumem-python(3) for the errno values.
 """
 
 from ._align import AlignReport, align
@@ -24,7 +24,7 @@ from ._cuda import CudaError
 from ._leases import drop_leases
 from ._modes import CopyWarning
 from ._safetensors import MisalignedError, SafeTensors, safetensors
-from ._views import Buffer, View, open
+from ._views import Buffer, View, create, open
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "SafeTensors",
     "View",
     "align",
+    "create",
     "drop_leases",
     "open",
     "safetensors",

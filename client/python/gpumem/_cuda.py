@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""The little of libcuda that is needed beside libgpumem: which device, whose context, copies."""
+"""The functions of libcuda that are needed beside libgpumem: devices, contexts, copies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PROTOTYPES: dict[str, list[Any]] = {
 
 
 class CudaError(RuntimeError):
-    """A call of the CUDA driver failed, or there is no driver."""
+    """A call of the CUDA driver failed, or no driver is installed."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -62,7 +62,7 @@ def _check(result: int, call: str) -> None:
 
 
 def current() -> Optional[int]:
-    """The calling thread's current context, or None; also where CUDA is not initialised."""
+    """The calling thread's current context; None without a context, or if CUDA is not initialised."""
     handle = ctypes.c_void_p()
     if driver().cuCtxGetCurrent(ctypes.byref(handle)) != _SUCCESS:
         return None
@@ -76,7 +76,7 @@ def current_device() -> int:
 
 
 def device_of(uuid: bytes) -> int:
-    """The number by which CUDA knows the GPU in this process (CUDA_VISIBLE_DEVICES and all)."""
+    """CUDA's number of the GPU in this process, which depends on CUDA_VISIBLE_DEVICES."""
     cuda = driver()
     count, device, found = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(16)
     _check(cuda.cuInit(0), "cuInit")
@@ -85,8 +85,8 @@ def device_of(uuid: bytes) -> int:
         if (cuda.cuDeviceGet(ctypes.byref(device), ordinal) == _SUCCESS
                 and cuda.cuDeviceGetUuid_v2(found, device) == _SUCCESS and found.raw == uuid):
             return ordinal
-    raise CudaError("the file's GPU is not visible to this process; is it left out of "
-                    "CUDA_VISIBLE_DEVICES?")
+    raise CudaError("the file's GPU is not visible to this process: check "
+                    "CUDA_VISIBLE_DEVICES")
 
 
 def primary_is_active(device: int) -> bool:
@@ -96,8 +96,8 @@ def primary_is_active(device: int) -> bool:
 
 
 class Primary:
-    """A device's primary context, the one that frameworks and the CUDA runtime use; retained until
-    release(). `with primary:` makes it current."""
+    """A device's primary context, which frameworks and the CUDA runtime use; retained until
+    release(). `with primary:` makes the context current."""
 
     def __init__(self, device: int) -> None:
         handle = ctypes.c_void_p()
@@ -117,7 +117,7 @@ class Primary:
 
 
 def synchronize() -> None:
-    """Waits for the work of the current context."""
+    """Waits for all work of the current context."""
     _check(driver().cuCtxSynchronize(), "cuCtxSynchronize")
 
 
@@ -132,6 +132,6 @@ def free(address: int) -> None:
 
 
 def copy(target: int, source: int, size: int) -> None:
-    """Inside the GPU; done when it returns."""
+    """Copies inside the GPU, and waits for the copy."""
     _check(driver().cuMemcpyDtoD_v2(target, source, size), "cuMemcpyDtoD")
     synchronize()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""DLPack, as frameworks read it: `data` points at the first element (byte_offset is 0), strides are
-always there, capsules are legacy ("dltensor") or versioned ("dltensor_versioned").
+"""DLPack capsules: `data` points at the first element (byte_offset is 0), strides are
+always set, capsules are legacy ("dltensor") or versioned ("dltensor_versioned").
 
-A tensor's structure is one block of malloc's, because it may outlive the interpreter: its deleter
+The structure of a tensor is one block from malloc(3), because a tensor may outlive the interpreter: the deleter
 is a function of this module, and from exit on free(3) itself."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Versioned(ctypes.Structure):
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Any:
-    """A prototype of our own: others may have set ctypes.pythonapi's otherwise."""
+    """A separate prototype, because other modules may have changed the prototypes of ctypes.pythonapi."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -68,14 +68,14 @@ _keep_forever = _python("Py_IncRef", None, ctypes.py_object)
 _malloc = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)(("malloc", ctypes.pythonapi))
 _free = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("free", ctypes.pythonapi))
 
-# Consumers read a capsule's name for as long as there is the capsule.
+# Consumers read the name of a capsule during the whole life of the capsule.
 _names = {kind: ctypes.create_string_buffer(kind.capsule) for kind in (_Legacy, _Versioned)}
 _keep_forever(_names)
 
-# By the address of the structure: what it keeps alive, and its structure until exit.
+# By the address of the structure: the object that the tensor keeps alive, and the structure.
 _live: dict[int, tuple[object, Any]] = {}
-# Capsules that nobody was seen to have taken. We hold each, so that none dies inside a consumer
-# that gives it up with an exception set, where Python code must not run; _sweep() looks after them.
+# Capsules not yet known to be consumed. A reference to each is kept here, so that no capsule is destroyed inside a
+# consumer that fails with an exception set, where Python code must not run. _sweep() releases the references.
 _offered: dict[int, Any] = {}
 _calibration = {0: object()}
 _ALONE = sys.getrefcount(_calibration.get(0))
@@ -83,7 +83,7 @@ _ALONE = sys.getrefcount(_calibration.get(0))
 
 def _delete(address: Optional[int], live: dict[int, Any] = _live, offered: dict[int, Any] = _offered,
             free: Any = _free) -> None:
-    """The deleter. From any thread; its globals may be gone."""
+    """The deleter. Called from any thread; the module's globals may be gone, so all names are arguments."""
     kept = live.pop(address, None)
     if kept is not None:
         offered.pop(address, None)
@@ -97,7 +97,7 @@ _FREE = ctypes.cast(_free, ctypes.c_void_p).value
 
 
 def _sweep() -> None:
-    """Lets go of capsules that were taken, and of the tensors of those that were given up."""
+    """Releases the capsules that were consumed, and deletes the tensors of capsules that were dropped unused."""
     for address in list(_offered):
         kept = _live.get(address)
         capsule = _offered.get(address)
@@ -128,7 +128,7 @@ def _at_exit() -> None:
 
 
 def strides_of(shape: Sequence[int]) -> list[int]:
-    """Of a contiguous array, in elements."""
+    """The strides of a contiguous array, in elements."""
     strides = [1] * len(shape)
     for at in range(len(shape) - 2, -1, -1):
         strides[at] = strides[at + 1] * max(shape[at + 1], 1)
@@ -150,8 +150,8 @@ def _fill(tensor: _Tensor, address: int, device: tuple[int, int], dtype: Dtype, 
 
 def capsule(owner: object, address: int, device: tuple[int, int], dtype: Dtype, shape: Sequence[int],
             flags: Optional[int]) -> Any:
-    """A capsule that keeps the owner alive until its consumer deletes the tensor. flags: of a
-    versioned one; None: legacy."""
+    """A capsule that keeps the owner alive until the consumer deletes the tensor. flags: of a
+    versioned capsule; None: legacy."""
     _sweep()
     kind = _Legacy if flags is None else _Versioned
     block = _malloc(ctypes.sizeof(kind) + 8 * (2 * len(shape) + 1))

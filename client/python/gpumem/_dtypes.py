@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Optional
 
 
 class Dtype(NamedTuple):
-    """bits: of an element. code: DLDataTypeCode. typestr: of __cuda_array_interface__, None where it
-    has no such type. format: of struct and memoryview, None likewise."""
+    """bits: of an element. code: DLDataTypeCode. typestr: for __cuda_array_interface__, or None if array interfaces
+    lack the type. format: for struct and memoryview, or None."""
 
     name: str
     bits: int
@@ -20,11 +20,11 @@ class Dtype(NamedTuple):
 
     @property
     def alignment(self) -> int:
-        """In bytes: of the addresses at which an element may lie."""
+        """The alignment that an element needs, in bytes."""
         return max(self.bits // 8, 1)
 
     def size_of(self, count: int) -> Optional[int]:
-        """Bytes of so many elements; None when they do not end at a byte."""
+        """The size of count elements in bytes; None if the last element does not end at a byte."""
         return None if count * self.bits % 8 else count * self.bits // 8
 
 
@@ -36,7 +36,7 @@ def _plain(name: str, code: int, letter: str, format: Optional[str], bits: int) 
     return Dtype(name, bits, code, f"{'|' if bits == 8 else _ORDER}{letter}{bits // 8}", format)
 
 
-# The codes from 7 on are those of DLPack 1.1.
+# The codes from 7 on are from DLPack 1.1.
 _ALL = (
     _plain("bool", _BOOL, "b", "?", 8),
     *(_plain(f"int{bits}", _INT, "i", f, bits) for bits, f in ((8, "b"), (16, "h"), (32, "i"), (64, "q"))),
@@ -74,7 +74,7 @@ SAFETENSORS = {code: BY_NAME[name] for code, name in {
 
 
 def _name_of(dtype: Any) -> str:
-    """Of a name, a numpy or jax dtype or scalar type, or a torch dtype."""
+    """The name of a dtype: a string, a numpy or jax dtype or scalar type, or a torch dtype."""
     if isinstance(dtype, str):
         return dtype
     order = getattr(dtype, "byteorder", "=")
@@ -93,5 +93,5 @@ def find(dtype: Any) -> Dtype:
     short = name[len("torch."):] if name.startswith("torch.") else name.rstrip("_")
     found = BY_NAME.get(short) or SAFETENSORS.get(short)
     if not found:
-        raise ValueError(f"no such dtype: {name!r}; known are {', '.join(BY_NAME)}")
+        raise ValueError(f"unknown dtype {name!r}; known dtypes: {', '.join(BY_NAME)}")
     return found

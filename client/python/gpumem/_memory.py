@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""What views lie in: the memory of a file, or a copy. It goes when nothing refers to it any more."""
+"""The memory that views refer to: the memory of a file, or a copy. Freed with the last reference."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CPU, CUDA = 1, 2  # DLDeviceType
 
 
 class Memory:
-    """size: in bytes. on_cpu: system memory, addressed by host_address(); else a GPU's. Either address
-    is good for as long as the object lives."""
+    """size: in bytes. on_cpu: system memory, addressed by host_address(); otherwise memory of a GPU. Both addresses
+    are valid as long as the object lives."""
 
     size: int
     read_only: bool
@@ -41,7 +41,7 @@ class Memory:
         raise NotImplementedError
 
     def bytes(self, offset: int, size: int) -> memoryview:
-        """Of the CPU's mapping; keeps this object alive."""
+        """The bytes of the CPU's mapping; the memoryview keeps this object alive."""
         if not size:
             return memoryview(b"" if self.read_only else bytearray())
         array: Any = (ctypes.c_ubyte * size).from_address(self.host_address() + offset)
@@ -51,8 +51,8 @@ class Memory:
 
 
 class Contexts:
-    """The primary contexts that have used a mapping. They are kept, and waited for before it goes: a
-    framework drops a tensor as soon as its last kernel was launched."""
+    """The primary contexts that have used a mapping. Each context is retained, and its work is waited for before the
+    mapping is removed, because a framework drops a tensor as soon as the tensor's last kernel was launched."""
 
     def __init__(self) -> None:
         self._held: dict[int, _cuda.Primary] = {}
@@ -67,7 +67,7 @@ class Contexts:
         return held
 
     def hold_current(self) -> None:
-        """The current context's device, unless it is a context that only its program knows."""
+        """Retains the primary context of the current device, unless the program uses a context of its own."""
         device = _cuda.current_device()
         if _cuda.primary_is_active(device):
             self.hold(device)
@@ -83,7 +83,7 @@ class Contexts:
 
 
 def _finalize(owner: Any, function: Any, *arguments: Any) -> Any:
-    """Not at exit: what still has the memory then, has it until the process is gone."""
+    """A finalizer that does not run at exit: objects that still use the memory then may use it until the process ends."""
     finalizer = weakref.finalize(owner, function, *arguments)
     finalizer.atexit = False
     return finalizer
@@ -99,7 +99,7 @@ def _close(handle: int, contexts: Contexts, name: str) -> None:
 
 
 class FileMemory(Memory):
-    """A lease and its mappings, which are made when first asked for."""
+    """A lease and its mappings, each made on first use."""
 
     def __init__(self, handle: Optional[int], name: str) -> None:
         if not handle:
@@ -123,6 +123,16 @@ class FileMemory(Memory):
         return cls(_native.library().gpumem_open(os.fsencode(name), flags), name)
 
     @classmethod
+    def create(cls, path: Any, size: int, flags: int) -> FileMemory:
+        """A new file of size bytes, all of them allocated. flags: _native.CREATE_EXCL and CREATE_PENDING."""
+        name = _native.path_name(path)
+        return cls(_native.library().gpumem_create(os.fsencode(name), size, 0, 0o666, flags), name)
+
+    def publish(self) -> None:
+        """Gives a pending file its name."""
+        _native.check(_native.library().gpumem_publish(self._handle), self.name)
+
+    @classmethod
     def open_fd(cls, fd: int, name: str) -> FileMemory:
         return cls(_native.library().gpumem_open_fd(fd), name)
 
@@ -132,7 +142,7 @@ class FileMemory(Memory):
         return info
 
     def end_now(self) -> None:
-        """For an owner who knows that nothing else refers to this."""
+        """Ends the lease. The caller must have the only reference."""
         self._finalizer()
 
     def extend(self) -> None:
@@ -147,8 +157,8 @@ class FileMemory(Memory):
 
     @contextlib.contextmanager
     def _context(self, device: Optional[int]) -> Iterator[None]:
-        """Of this device, or of any when it is None; the current one where it will do, else the
-        primary one of the device, or of the file's own."""
+        """Makes a context of the device current, or of any device if None: the current context if it fits, otherwise the
+        primary context of the device, or of the file's GPU."""
         if _cuda.current() is not None and device in (None, _cuda.current_device()):
             self._contexts.hold_current()
             yield
@@ -184,7 +194,7 @@ class FileMemory(Memory):
             return self._map_device()
 
     def copy(self, offset: int, size: int) -> Memory:
-        """Where the file is: on its GPU, or in system memory."""
+        """A copy on the same GPU, or in system memory, as the file."""
         if self.on_cpu:
             return HostCopy(self, offset, size)
         return DeviceCopy(self, offset, size)
@@ -228,7 +238,7 @@ def _free(address: int, primary: _cuda.Primary, name: str) -> None:
 
 
 class DeviceCopy(Memory):
-    """Memory of the GPU's primary context, as frameworks and the CUDA runtime have it."""
+    """Memory of the GPU's primary context, which frameworks and the CUDA runtime use."""
 
     def __init__(self, source: Memory, offset: int, size: int) -> None:
         self.size, self.read_only, self.on_cpu, self.name = size, False, False, f"a copy of {source.name}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""The modes in which a file is opened, and what is said of a copy that nobody asked for."""
+"""The modes in which a file is opened, and the warning about an unexpected copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import warnings
 
 from ._memory import FileMemory
 
-# A copy up to this size is worth no word.
+# Copies up to this size cause no warning.
 COPY_MAX = 64 << 20
 
 _FLAGS = {"r": os.O_RDONLY, "r+": os.O_RDWR, "copy": os.O_RDONLY}
@@ -24,20 +24,20 @@ def flags_of(mode: str) -> int:
     try:
         return _FLAGS[mode]
     except (KeyError, TypeError):
-        raise ValueError(f"mode is 'r', 'r+' or 'copy', not {mode!r}") from None
+        raise ValueError(f"mode is 'r', 'r+', 'w+', 'x+' or 'copy', not {mode!r}") from None
 
 
-def judge(memory: FileMemory, mode: str) -> FileMemory:
-    """The memory, if it is what the mode stands for. To be called by a function that users call: the
-    warning names the line that called that."""
+def memory_check(memory: FileMemory, mode: str) -> FileMemory:
+    """Checks that the mode describes the memory, and returns the memory. Must be called directly by a public
+    function, because the warning names the caller of the caller."""
     global _warned
     if mode == "copy" and not memory.private:
-        raise ValueError(f"{memory.name} gives its readers its own memory, not a copy: open it with mode 'r', and "
-                         "copy() what is to stay as it is")
+        raise ValueError(f"readers of {memory.name} get the memory of the file itself, not a copy: open the file with "
+                         "mode 'r', and use copy() for a copy")
     if mode == "r" and memory.private and memory.size > COPY_MAX and not _warned:
         warnings.warn(
-            f"mode 'r' made a private copy of {memory.name}, which takes {memory.size} more bytes of the GPU's memory: "
-            "open it with mode 'r+' for the memory itself, or have its owner set user.gpumem.share=trusted for its "
-            "readers; mode 'copy' asks for a copy without this warning", CopyWarning, stacklevel=3)
+            f"mode 'r' made a private copy of {memory.name}, which takes {memory.size} more bytes of the GPU's "
+            "memory: open the file with mode 'r+' to use the file's own memory, or ask its owner to set "
+            "user.gpumem.share=trusted for all readers; mode 'copy' makes a copy without this warning", CopyWarning, stacklevel=3)
         _warned = True
     return memory

@@ -12,6 +12,8 @@ from typing import Any, Optional
 
 KIND_DEVICE, KIND_HOST, KIND_SIMULATED = 1, 2, 3
 INFO_PRIVATE, INFO_READ_ONLY = 1, 2
+ALIGNED, VIEWABLE, MISALIGNED = 1, 2, 3
+CREATE_EXCL, CREATE_PENDING = 1, 2
 
 
 class Info(ctypes.Structure):
@@ -32,11 +34,50 @@ class Info(ctypes.Structure):
     ]
 
 
+class Tensor(ctypes.Structure):
+    """struct gpumem_tensor."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("dtype", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_uint64)),
+        ("offset", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("rank", ctypes.c_uint32),
+        ("unit", ctypes.c_uint32),
+        ("place", ctypes.c_uint32),
+    ]
+
+
+class Metadata(ctypes.Structure):
+    """struct gpumem_metadata."""
+
+    _fields_ = [
+        ("key", ctypes.c_char_p),
+        ("value", ctypes.c_void_p),
+        ("value_bytes", ctypes.c_size_t),
+    ]
+
+
+class SafeTensors(ctypes.Structure):
+    """struct gpumem_safetensors."""
+
+    _fields_ = [
+        ("data_start", ctypes.c_uint64),
+        ("n_tensors", ctypes.c_size_t),
+        ("tensors", ctypes.POINTER(Tensor)),
+        ("n_metadata", ctypes.c_size_t),
+        ("metadata", ctypes.POINTER(Metadata)),
+    ]
+
+
 def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
-    handle, size = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)
+    handle, size, header = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(SafeTensors)
     return {
         "gpumem_open": (handle, [ctypes.c_char_p, ctypes.c_int]),
         "gpumem_open_fd": (handle, [ctypes.c_int]),
+        "gpumem_create": (handle, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int]),
+        "gpumem_publish": (ctypes.c_int, [handle]),
         "gpumem_close": (ctypes.c_int, [handle]),
         "gpumem_get_info": (ctypes.c_int, [handle, ctypes.POINTER(Info)]),
         "gpumem_map_device": (ctypes.c_int, [handle, ctypes.POINTER(ctypes.c_ulonglong), size]),
@@ -44,14 +85,23 @@ def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
         "gpumem_extend": (ctypes.c_int, [handle]),
         "gpumem_flush": (ctypes.c_int, [handle]),
         "gpumem_drop_leases": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]),
+        "gpumem_safetensors_read": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(header)]),
+        "gpumem_safetensors_free": (None, [header]),
+        "gpumem_align": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(header)]),
         "gpumem_error": (ctypes.c_char_p, []),
     }
+
+
+def packaged(name: str) -> str:
+    """The path of a file in the package's own folder, where a wheel has it, or else the file's name alone."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    return path if os.path.exists(path) else os.path.basename(name)
 
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
     """The library, loaded when first needed. OSError (ENOENT) where there is none."""
-    name = os.environ.get("GPUMEM_LIBRARY") or "libgpumem.so.0"
+    name = os.environ.get("GPUMEM_LIBRARY") or packaged("libgpumem.so.0")
     try:
         loaded = ctypes.CDLL(name, use_errno=True)
     except OSError as error:
@@ -71,11 +121,11 @@ def path_name(path: Any) -> str:
     return name
 
 
-def failure(path: Optional[str]) -> OSError:
+def failure(path: Optional[str] = None, target: Optional[str] = None) -> OSError:
     """The exception for this thread's call that has just failed."""
     number = ctypes.get_errno()
     text = (library().gpumem_error() or b"").decode(errors="replace") or os.strerror(number)
-    return OSError(number, text, path) if path is not None else OSError(number, text)
+    return OSError(number, text, path, None, target)
 
 
 def check(result: int, path: Optional[str] = None) -> None:

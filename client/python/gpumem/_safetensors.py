@@ -51,8 +51,7 @@ class SafeTensors(Mapping[str, View]):
         """0 where the tensor lies right, else the alignment that it lacks."""
         tensor = self._header.tensors[name]
         alignment = self._alignment or tensor.dtype.alignment
-        wrong = (self._header.data_start + tensor.begin) % alignment and tensor.begin < tensor.end
-        return alignment if wrong else 0
+        return alignment if tensor.size and tensor.offset % alignment else 0
 
     def __getitem__(self, name: str) -> View:
         """The tensor. KeyError: there is none of the name; MisalignedError; MemoryError: no room for
@@ -60,13 +59,13 @@ class SafeTensors(Mapping[str, View]):
         tensor = self._header.tensors[name]
         if self._memory is None:
             raise ValueError(f"{self._path} is closed")
-        offset = self._header.data_start + tensor.begin
+        view = View(self._memory, tensor.dtype, tensor.shape, tensor.offset)
         alignment = self._wanted(name)
         if not alignment:
-            return View(self._memory, tensor.dtype, tensor.shape, offset)
+            return view
         if self._on_misaligned == "error":
-            raise MisalignedError(name, offset, alignment, self._path)
-        return View(self._memory, tensor.dtype, tensor.shape, offset).copy()
+            raise MisalignedError(name, tensor.offset, alignment, self._path)
+        return view.copy()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._header.tensors)
@@ -99,20 +98,19 @@ def safetensors(path: Union[str, bytes, os.PathLike[Any]], mode: str = "r", on_m
     "error": asking for it is a MisalignedError; "copy": each time it is asked for it is copied on the
     GPU, to a multiple of 256; the copy is freed with the last tensor that uses it.
 
-    ValueError: the file's header is not as the format has it, or an argument is wrong. OSError: as
-    for gpumem.open()."""
+    ValueError: the file's header is not as the format has it, the file changed its size meanwhile, or an
+    argument is wrong. OSError: as for gpumem.open()."""
     if on_misaligned not in ("error", "copy"):
         raise ValueError(f"on_misaligned is 'error' or 'copy', not {on_misaligned!r}")
-    if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
-        raise ValueError(f"alignment {alignment} is not a power of two")
+    if alignment is not None:
+        _header.check_alignment(alignment)
     # Through one descriptor, so that header and memory are of the same file whatever becomes of the path.
     fd = os.open(path, _modes.flags_of(mode) | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        memory = _modes.judge(FileMemory.open_fd(fd, os.fsdecode(path)), mode)
-        try:
-            header = _header.read(fd, memory.size)
-        except ValueError as error:
-            raise ValueError(f"{memory.name}: {error}") from None
+        memory = _modes.memory_check(FileMemory.open_fd(fd, os.fsdecode(path)), mode)
+        header = _header.read(fd, memory.name)
     finally:
         os.close(fd)
+    if header.file_size != memory.size:
+        raise ValueError(f"{memory.name} changed its size while it was opened")
     return SafeTensors(memory, header, on_misaligned, alignment)

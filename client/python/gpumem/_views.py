@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Buffers and views, and the interfaces by which others take them."""
+"""Buffers and views, and the interfaces by which other packages take the arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, Optional, Union
 
-from . import _cuda, _dlpack, _dtypes, _modes
+from . import _cuda, _dlpack, _dtypes, _modes, _native
 from ._dtypes import Dtype
 from ._memory import CPU, FileMemory, Memory
 
@@ -19,7 +19,7 @@ _MAX = 2**63 - 1
 
 
 def shape_of(shape: Union[int, Iterable[int]]) -> tuple[int, ...]:
-    """As a tuple; ValueError where it is no shape."""
+    """The shape as a tuple. ValueError: not a shape."""
     try:
         numbers = tuple(map(operator.index, (shape,) if isinstance(shape, int) else shape))
     except TypeError:
@@ -32,13 +32,13 @@ def shape_of(shape: Union[int, Iterable[int]]) -> tuple[int, ...]:
 
 
 class _Exports:
-    """What views and buffers have in common."""
+    """The interfaces that views and buffers share."""
 
     _dtype: Dtype
     _copied = False
 
     def _lend(self) -> Memory:
-        """The memory, for a consumer that holds on to this object."""
+        """The memory, for a consumer that keeps only a reference to this object."""
         raise NotImplementedError
 
     def _place(self) -> tuple[Memory, int, tuple[int, ...]]:
@@ -52,17 +52,17 @@ class _Exports:
 
     @property
     def read_only(self) -> bool:
-        """Whether the memory is not to be written to. A private copy may be."""
+        """Whether writing to the memory is forbidden. A private copy is writable."""
         return self._place()[0].read_only
 
     @property
     def memory(self) -> memoryview:
-        """The bytes as the CPU sees them: a one-dimensional memoryview of format "B", read-only where
-        the file is. It keeps the memory alive.
+        """The bytes as the CPU sees them: a one-dimensional memoryview of format "B", read-only if
+        the file is. The memoryview keeps the memory alive.
 
-        In host/ it is the file's own memory. A GPU's memory is mapped through its BAR: stores run at
-        10 GB/s and want Buffer.flush() after them, loads are slow (0.1 GB/s). OSError (ENOTSUP) where
-        no way to the BAR works."""
+        In host/ these are the bytes of the file itself. The memory of a GPU is mapped through its BAR: stores run at
+        10 GB/s and need Buffer.flush() afterwards, loads are slow (0.1 GB/s). OSError (ENOTSUP): no way to
+        the BAR works on this machine."""
         memory, offset, _ = self._place()
         return memory.bytes(offset, self.nbytes)
 
@@ -78,7 +78,7 @@ class _Exports:
         return view.cast(self._dtype.format, shape)  # type: ignore[call-overload]
 
     def __buffer__(self, flags: int) -> memoryview:
-        """memoryview(x), from Python 3.12 on; for memory of the CPU."""
+        """For memoryview(x), from Python 3.12 on; memory of the CPU only."""
         return self._typed(flags)
 
     def _array_interface(self, address: int) -> dict[str, Any]:
@@ -108,11 +108,11 @@ class _Exports:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3: the address on the GPU of the calling thread's current CUDA context.
 
-        Where no context is current, that is the primary context of the file's GPU, which the CUDA
-        runtime and every framework use; it is made if there is none yet. A file in host/ has this
-        interface in threads with a current context only, and bfloat16 and FP8 types not at all.
+        Without a current context, the address is for the primary context of the file's GPU, which the CUDA
+        runtime and every framework use, and which is created if necessary. A file in host/ has this
+        interface only in threads with a current context; bfloat16 and FP8 types do not have the interface.
 
-        "stream" is None: nothing that a consumer would have to wait for is pending here."""
+        "stream" is None: no work is pending for which a consumer would have to wait."""
         memory, offset, _ = self._place()
         self._need_typestr()
         address = 0
@@ -126,21 +126,21 @@ class _Exports:
         return {**self._array_interface(address), "stream": None}
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """(2, N) for memory of a GPU, N being CUDA's number for it in this process; (1, 0) for memory
+        """(2, N) for memory of a GPU, where N is CUDA's number of the GPU in this process; (1, 0) for memory
         of the CPU, host/ included."""
         return self._place()[0].dlpack_device()
 
     def __dlpack__(self, stream: Optional[int] = None, max_version: Optional[tuple[int, int]] = None,
                    dl_device: Optional[tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
-        """A DLPack capsule: versioned (1.1) when max_version is at least (1, 0), else legacy. It keeps
-        the memory alive, this object aside, until its consumer drops the tensor.
+        """A DLPack capsule: versioned (1.1) if max_version is at least (1, 0), otherwise legacy. The capsule keeps
+        the memory alive, even without this object, until the consumer drops the tensor.
 
-        stream: any; nothing is pending here. dl_device: as __dlpack_device__(), or None. copy: True
-        makes one, where the memory is.
+        stream: ignored, because no work is pending. dl_device: __dlpack_device__() or None. copy: True
+        makes a copy on the same device.
 
-        A legacy capsule cannot say that memory is read-only. On a GPU it is given all the same, and
-        writing to it is the consumer's mistake; for the CPU, where it would be the end of the
-        process, it is a BufferError. So is another device."""
+        A legacy capsule cannot say that memory is read-only. Read-only memory of a GPU is exported all the same, and
+        the consumer must not write. For read-only memory of the CPU a legacy capsule is a BufferError, because a
+        write would end the process. Another device is a BufferError too."""
         if copy:
             return self._copy()._capsule(max_version, dl_device, _dlpack.IS_COPIED)
         return self._capsule(max_version, dl_device, _dlpack.IS_COPIED if self._copied else 0)
@@ -170,9 +170,9 @@ class _Exports:
 
 
 class View(_Exports):
-    """An array in the memory of a file: contiguous, in C order. It copies nothing and keeps the memory
-    alive. Taken by torch.from_dlpack, jax.dlpack.from_dlpack, cupy.from_dlpack, cupy.asarray,
-    torch.as_tensor; numpy.asarray and numpy.from_dlpack in host/.
+    """An array in the memory of a file: contiguous, in C order. A view copies nothing and keeps the memory
+    alive. torch.from_dlpack, jax.dlpack.from_dlpack, cupy.from_dlpack, cupy.asarray and
+    torch.as_tensor accept views; numpy.asarray and numpy.from_dlpack accept views of host/.
 
     dtype: the name of the element type, such as "bfloat16"."""
 
@@ -195,19 +195,19 @@ class View(_Exports):
 
     @property
     def offset(self) -> int:
-        """In the file, in bytes; 0 for a copy."""
+        """Of the first element in the file, in bytes; 0 for a copy."""
         return self._offset
 
     def view(self, dtype: Any, shape: Union[int, Iterable[int], None] = None, offset: int = 0) -> View:
-        """The same bytes as another type, or some of them; offset counts from the view's begin. As
-        Buffer.view(). For frameworks that lack a type: weights["w"].view("uint8")."""
+        """The same bytes as another type, or a part of the bytes: Buffer.view() with offset counted from the start of
+        this view. Helps with frameworks that lack a type: weights["w"].view("uint8")."""
         view = _view(self._memory, self._offset, self.nbytes, dtype, shape, offset)
         view._copied = self._copied
         return view
 
     def copy(self) -> View:
-        """The same array in memory of its own: on the GPU if it is there, aligned to 256 bytes; else
-        aligned to 64. It is freed with the last tensor that uses it. MemoryError without room."""
+        """A copy of the array: on the same GPU, aligned to 256 bytes, or in system memory, aligned to 64. The copy
+        is freed with the last tensor that uses the copy. MemoryError: no room."""
         return self._copy()
 
     def __len__(self) -> int:
@@ -221,7 +221,7 @@ class View(_Exports):
 
 def _view(memory: Memory, begin: int, room: int, dtype: Any, shape: Union[int, Iterable[int], None],
           offset: int) -> View:
-    """In the room bytes of the memory from begin on; all memory begins aligned for every type."""
+    """A view of the room bytes of the memory from begin on. The start of a memory is aligned for every type."""
     found, offset = _dtypes.find(dtype), operator.index(offset)
     if not 0 <= offset <= room:
         raise ValueError(f"offset {offset} is not in the {room} bytes of {memory.name}")
@@ -241,9 +241,9 @@ def _view(memory: Memory, begin: int, room: int, dtype: Any, shape: Union[int, I
 class Buffer(_Exports):
     """The bytes of an open file: a lease on its memory, and an array of uint8 of shape (size,).
 
-    The memory is mapped when an interface first asks for it, and given back when the buffer and all
-    views, tensors and memoryviews made from it are gone. close(), or the end of a `with` block, gives
-    up the buffer's own share; what was made from it stays good."""
+    The memory is mapped on first use, and released when the buffer and all views, tensors and memoryviews made from
+    the buffer are gone. close(), or the end of a `with` block, releases only the buffer's own reference: views and
+    tensors stay valid."""
 
     _dtype = _dtypes.UINT8
 
@@ -261,40 +261,40 @@ class Buffer(_Exports):
         return memory, 0, (memory.size,)
 
     def _lend(self) -> Memory:
-        """A consumer of an array interface knows this object alone, so it keeps the memory even when
-        it is closed."""
+        """A consumer of an array interface has a reference to this object alone, so a closed buffer still keeps the
+        memory."""
         self._lent = self._file()
         return self._lent
 
     @property
     def path(self) -> str:
-        """As it was opened."""
+        """The path given to open()."""
         return self._file().name
 
     @property
     def size(self) -> int:
-        """Of the file in bytes, as of the open or the last extend()."""
+        """The size of the file in bytes at the open or the last extend()."""
         return self._file().size
 
     @property
     def device(self) -> Optional[int]:
-        """The N of gpuN, which is nvidia-smi's number; None in host/."""
+        """The N of gpuN, as nvidia-smi numbers GPUs; None in host/."""
         return self._file().index
 
     @property
     def uuid(self) -> Optional[str]:
-        """Of the GPU, as nvidia-smi -L has it: "GPU-..."; None in host/."""
+        """The UUID of the GPU as nvidia-smi -L prints it: "GPU-..."; None in host/."""
         memory = self._file()
         return None if memory.index is None else f"GPU-{uuid.UUID(bytes=memory.uuid_bytes)}"
 
     @property
     def private(self) -> bool:
-        """Whether this is a copy of the file as it was at the open: changes reach nobody."""
+        """Whether this is a copy of the file made at the open: no other process sees changes."""
         return self._file().private
 
     @property
     def provider(self) -> str:
-        """Of the CPU's mapping: "mmap", "dmabuf", "gdrcopy", "vulkan"; "" before it is made."""
+        """The kind of the CPU's mapping: "mmap", "dmabuf", "gdrcopy", "vulkan"; "" before the memory is mapped."""
         return self._file().info().provider.decode()
 
     def view(self, dtype: Any, shape: Union[int, Iterable[int], None] = None, offset: int = 0) -> View:
@@ -304,26 +304,26 @@ class Buffer(_Exports):
         of numpy, torch or jax. shape: in elements; None: one-dimensional, to the end of the file.
         offset: of the first element, in bytes, a multiple of the element's size.
 
-        ValueError: it does not lie in the file, is not aligned, or the arguments are wrong."""
+        ValueError: the array is not inside the file or not aligned, or the arguments are wrong."""
         memory = self._file()
         return _view(memory, 0, memory.size, dtype, shape, offset)
 
     def copy(self) -> View:
-        """The bytes in memory of their own; see View.copy()."""
+        """A copy of the bytes; see View.copy()."""
         return self._copy()
 
     def extend(self) -> int:
-        """After the file grew: takes in its new size and returns it. What exists stays where it is.
+        """After the file grew: makes the buffer cover the new size, and returns the size. Existing views stay valid.
         OSError with ENOSPC: the room behind the mapping is used up: open the file again."""
         self._file().extend()
         return self.size
 
     def flush(self) -> None:
-        """What this process stored through .memory is visible to every GPU and process."""
+        """Makes the stores of this process through .memory visible to every GPU and process."""
         self._file().flush()
 
     def close(self) -> None:
-        """Gives up the buffer's share of the memory. Closing twice is fine."""
+        """Releases the buffer's reference to the memory. Closing twice is fine."""
         self._memory = None
 
     @property
@@ -347,15 +347,46 @@ class Buffer(_Exports):
         return f"<gpumem.Buffer of {self.size} bytes of {self.path} on {where}>"
 
 
-def open(path: Union[str, bytes, os.PathLike[Any]], mode: str = "r") -> Buffer:
+def _size_check(size: Any) -> int:
+    number = operator.index(size)
+    if not 0 <= number <= _MAX:
+        raise ValueError(f"a file cannot have {number} bytes")
+    return number
+
+
+def create(path: Union[str, bytes, os.PathLike[Any]], shape: Union[int, Iterable[int]], dtype: Any = "uint8",
+           exclusive: bool = False) -> View:
+    """Creates a file on gpumemfs that contains one array of zeros, and returns the array.
+
+    All memory is allocated at once; after a failure nothing has changed. shape, dtype: as for Buffer.view().
+    exclusive: True: an existing file is a FileExistsError; False: the new file replaces the existing file.
+
+    OSError with errno ENOTSUP: not on gpumemfs; ENOSPC, EDQUOT: no room; and the errors of open(). ValueError:
+    wrong arguments."""
+    found, numbers = _dtypes.find(dtype), shape_of(shape)
+    size = found.size_of(math.prod(numbers))
+    if size is None:
+        raise ValueError(f"{math.prod(numbers)} elements of {found.name} do not end at a byte")
+    memory = FileMemory.create(path, _size_check(size), _native.CREATE_EXCL if exclusive else 0)
+    return View(memory, found, numbers, 0)
+
+
+def open(path: Union[str, bytes, os.PathLike[Any]], mode: str = "r", size: Optional[int] = None) -> Buffer:
     """Opens a file on gpumemfs and holds its memory.
 
-    mode: "r+" is the file itself, to read and write. "r" is the file itself, marked read-only, where
-    its attribute user.gpumem.share is "trusted", and in host/; of any other file it is a private copy,
-    made on the GPU at this moment, which takes as much of the GPU's memory as the file. "copy" asks
-    for that copy: one of more than 64 MiB that "r" makes is a CopyWarning, once in a process.
+    mode: "w+" creates a file of size bytes of zeros, which replaces an existing file; "x+" creates a file that must
+    not exist. Both allocate all memory at once, and change nothing after a failure. "r+" is the file itself, to read and write. "r" is the file itself, marked read-only, if the file's
+    attribute user.gpumem.share is "trusted", and in host/; for any other file "r" makes a private copy
+    on the GPU, which takes as much of the GPU's memory as the file, with a CopyWarning once in a process if the copy
+    has more than 64 MiB. "copy" makes the private copy without a warning.
 
     OSError with errno ENOTSUP: not on gpumemfs; EISDIR: a directory; ENOTCONN: the daemon cannot be
-    reached; ENOSPC: no room for the copy; and what open(2) gives. ValueError: the mode, or "copy" of a
-    file that gives its readers its own memory."""
-    return Buffer(_modes.judge(FileMemory.open(path, _modes.flags_of(mode)), mode))
+    reached; ENOSPC: no room for the copy; and the errors of open(2). ValueError: a wrong mode, or "copy" of a
+    file whose readers get the memory of the file itself."""
+    if mode in ("w+", "x+"):
+        if size is None:
+            raise ValueError(f"mode {mode!r} needs the size of the file")
+        return Buffer(FileMemory.create(path, _size_check(size), _native.CREATE_EXCL if mode == "x+" else 0))
+    if size is not None:
+        raise ValueError("only the modes 'w+' and 'x+' have a size")
+    return Buffer(_modes.memory_check(FileMemory.open(path, _modes.flags_of(mode)), mode))

@@ -2,7 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* libgpumem and libcuda as the Python tests need them, on ordinary files: a path with /gpu0/ in it
  * is memory of a GPU, /simulated/ of a simulated one, /host/ system memory. Device addresses can be
- * read by the CPU, so that tests see what a GPU would. */
+ * read by the CPU, so that tests see what a GPU would. The functions for safetensors files are the
+ * real ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,30 +15,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/core/error.h"
 #include "client/lib/gpumem.h"
 
 /* Read by the tests. */
 int fake_leases, fake_retained[2], fake_allocations, fake_syncs, fake_visible = 2, fake_no_memory;
 int fake_contexts_made;
 
-static __thread char text[PATH_MAX + 100];
 static __thread int stack[16], depth; /* device + 1 of each current context */
 
 struct gpumem {
 	int fd, kind, flags;
 	size_t size, mapped;
-	char *at;
+	char *at, *pending;
 };
 
 static const unsigned char uuids[2][16] = {"the first GPU's", "the second GPU'"};
 
 static int fail(int error, const char *format, ...)
 {
+	char text[600];
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+	client_fail(error, "%s", text);
 	errno = error;
 	return -1;
 }
@@ -103,8 +106,54 @@ gpumem *gpumem_open_fd(int fd)
 	return open_file(fd, path, fcntl(fd, F_GETFL));
 }
 
+gpumem *gpumem_create(const char *path, size_t bytes, size_t alignment, mode_t mode, int flags)
+{
+	int exclusive = flags & GPUMEM_CREATE_EXCL ? O_EXCL : O_TRUNC;
+	char name[PATH_MAX];
+
+	(void)alignment;
+	if (bytes > 1UL << 40) {
+		fail(ENOSPC, "%s: no memory for %zu bytes", path, bytes);
+		return NULL;
+	}
+	if (flags & GPUMEM_CREATE_EXCL && !access(path, F_OK)) {
+		fail(EEXIST, "%s: %s", path, strerror(EEXIST));
+		return NULL;
+	}
+	snprintf(name, sizeof(name), "%s%s", path, flags & GPUMEM_CREATE_PENDING ? ".pending" : "");
+	int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | exclusive, mode);
+	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0) {
+		fail(errno, "%s: %s", path, strerror(errno));
+		return NULL;
+	}
+	gpumem *file = open_file(fd, path, O_RDWR);
+	close(fd);
+	if (file && flags & GPUMEM_CREATE_PENDING)
+		file->pending = strdup(path);
+	return file;
+}
+
+int gpumem_publish(gpumem *file)
+{
+	char name[PATH_MAX];
+
+	if (!file->pending)
+		return fail(EINVAL, "the file has its name already");
+	snprintf(name, sizeof(name), "%s.pending", file->pending);
+	rename(name, file->pending);
+	free(file->pending);
+	file->pending = NULL;
+	return 0;
+}
+
 int gpumem_close(gpumem *file)
 {
+	if (file->pending) {
+		char name[PATH_MAX];
+		snprintf(name, sizeof(name), "%s.pending", file->pending);
+		unlink(name);
+		free(file->pending);
+	}
 	if (file->at)
 		munmap(file->at, file->mapped);
 	close(file->fd);
@@ -204,7 +253,7 @@ int gpumem_flush(gpumem *file)
 
 const char *gpumem_error(void)
 {
-	return text;
+	return client_error_text();
 }
 
 /* --- libcuda: two devices, numbered the other way round than gpumemfs does when one is hidden */

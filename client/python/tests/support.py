@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""What the tests share: a library that plays libgpumem and libcuda on ordinary files, consumers of
+"""Helpers of the tests: a library that simulates libgpumem and libcuda on ordinary files, consumers of
 DLPack, and safetensors files."""
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ def _build_fake() -> str:
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     if not compiler:
         raise unittest.SkipTest("no C compiler here")
-    subprocess.run([*compiler.split(), "-shared", "-fPIC", "-O1", "-Wall", "-D_GNU_SOURCE", "-I", str(ROOT), "-o", str(library),
-                    str(Path(__file__).with_name("fake.c"))], check=True)
+    client = ROOT / "client"
+    sources = [Path(__file__).with_name("fake.c"), *(client / "lib").glob("safetensors*.c"),
+               ROOT / "common/io.c",
+               *(client / f"{name}.c" for name in ("lib/align", "lib/replace", "core/error", "core/process"))]
+    subprocess.run([*compiler.split(), "-shared", "-fPIC", "-O1", "-Wall", "-D_GNU_SOURCE", "-I", ROOT, "-o", library,
+                    *sources, "-ljansson", "-lpthread"], check=True)
     return str(library)
 
 
@@ -56,7 +60,7 @@ def retained(device: int) -> int:
 
 
 class Case(unittest.TestCase):
-    """With folders that play volumes; and nothing of a test may be left."""
+    """Has a folder for each kind of volume; checks that a test leaves no lease, allocation or tensor."""
 
     def setUp(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=FOLDER))
@@ -86,7 +90,7 @@ _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
 
 
 class Consumer:
-    """A framework's tensor: takes a capsule as the protocol says, with a structure of its own."""
+    """Consumes a capsule as a framework does, with its own declaration of the structures."""
 
     USED = {"dltensor": b"used_dltensor", "dltensor_versioned": b"used_dltensor_versioned"}
 

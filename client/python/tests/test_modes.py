@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""What a mode gives, and that a large copy which nobody asked for does not pass in silence."""
+"""The memory that each mode gives, and the warning about a large unexpected copy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Modes(Case):
         self.assertEqual(self.said(gpumem.open, self.large("host")), [])
 
     def test_a_warning_that_is_an_error(self):
-        """It is raised each time, and what was opened is closed."""
+        """The error is raised each time, and the file is closed."""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for _ in range(2):
@@ -69,7 +69,7 @@ class Modes(Case):
         with gpumem.open(self.file(), "copy") as buffer:
             self.assertEqual((buffer.private, buffer.read_only), (True, False))
         for shared in (self.file("host"), self.file(name="trusted")):
-            with self.assertRaisesRegex(ValueError, "its own memory, not a copy"):
+            with self.assertRaisesRegex(ValueError, "get the memory of the file itself, not a copy"):
                 gpumem.open(shared, "copy")
 
     def test_examples_of_the_documents_view_and_do_not_copy(self):

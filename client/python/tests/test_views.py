@@ -305,7 +305,7 @@ class DLPack(Case):
 
     @unittest.skipUnless(numpy, "no numpy here")
     def test_numpy_refuses_it(self):
-        """It gives the capsule up with its exception set: that has to come through."""
+        """numpy drops the capsule with an exception set, and the exception must reach the caller."""
         with gpumem.open(self.file("host"), "r+") as buffer:
             for _ in range(3):
                 with self.assertRaises((BufferError, RuntimeError, TypeError)):
@@ -337,7 +337,7 @@ class Lifetimes(Case):
         thread.join()
         self.assertEqual((self.leases(), fake("fake_syncs")), (1, synchronized))
         second.drop()
-        # What the GPU was still doing with the memory was waited for.
+        # The pending work of the GPU was waited for.
         self.assertEqual((self.leases(), fake("fake_syncs")), (0, synchronized + 1))
 
     def test_a_consumer_of_an_array_interface_keeps_it(self):
@@ -347,7 +347,7 @@ class Lifetimes(Case):
         del buffer
         self.assertEqual(self.leases(), 0)
 
-    def test_a_capsule_that_nobody_takes(self):
+    def test_a_dropped_capsule(self):
         buffer = gpumem.open(self.file())
         capsule = buffer.__dlpack__()
         del buffer
@@ -357,7 +357,7 @@ class Lifetimes(Case):
         gc.collect()
         self.assertEqual(self.leases(), 0)
 
-    def test_a_capsule_that_was_taken_goes(self):
+    def test_a_consumed_capsule(self):
         buffer = gpumem.open(self.file())
         capsule = buffer.__dlpack__()
         taken = Consumer(capsule)
