@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 #
-# `make help` lists the targets. Everything that is made goes below $(BUILD).
+# `make help` lists the targets. All output goes below $(BUILD).
 
 BUILD  ?= build
-# However it is written: it is in the flags, and other flags make other objects.
+# Normalised, because the path is in the flags, and other flags make other objects.
 override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 PREFIX ?= /usr/local
-# Of the libraries that other programs load; /usr/lib/x86_64-linux-gnu and the like in packages.
+# The folder of the libraries that other programs load; packages use /usr/lib/x86_64-linux-gnu and the like.
 LIBDIR ?= $(PREFIX)/lib
-# Sanitizers: what is quick to build, with the lines that a report names.
+# With a sanitizer: quick to build, with line numbers for reports.
 CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
 MNT    ?= /mnt/gpumem
 OPTS   ?=
@@ -35,24 +35,26 @@ MANPAGES := $(wildcard man/*.[1-9])
 UNIT_SOURCES  := $(wildcard tests/unit/*/test_*.c)
 UNIT_SUPPORT  := $(filter-out $(UNIT_SOURCES),$(wildcard tests/unit/*.c))
 UNIT_PROGRAMS := $(UNIT_SOURCES:%.c=$(OUT)/%)
-# The tests that make threads are the ones that the thread sanitizer has something to say about.
-# (Not that one: its thread is there to have a small stack.)
+# The thread sanitizer runs the tests that make threads, except test_tree_limits, whose thread only needs a small stack.
 TSAN_TESTS    ?= $(filter-out %/test_tree_limits.c,$(shell grep -lE 'pthread_create|thrd_create' $(UNIT_SOURCES) /dev/null))
 TSAN_PROGRAMS := $(TSAN_TESTS:%.c=$(OUT)/%)
 FUZZ_SOURCES  := $(wildcard tests/fuzz/*.c)
 FUZZ_PROGRAMS := $(FUZZ_SOURCES:%.c=$(OUT)/%)
-# Programs that tests/mount/run runs inside a mount, and those that need a GPU.
+# Programs that tests/mount/run runs inside a mount, and programs that need a GPU.
 MOUNT_SOURCES  := $(wildcard tests/mount/prog_*.c)
 MOUNT_PROGRAMS := $(MOUNT_SOURCES:tests/%.c=$(OUT)/%)
 # A FUSE server that a mount test runs beside the daemon.
 LYING_SOURCES  := $(wildcard tests/mount/lying/*.c)
 LYING_SERVER   := $(OUT)/mount/lying_server
+# Libraries that a mount test loads: each has a CUDA runtime library of its own.
+RUNTIME_USERS  := $(OUT)/mount/runtime1/user.so $(OUT)/mount/runtime2/user.so
+RUNTIME_SOURCES := $(wildcard tests/mount/runtime/*.c)
 GPU_SOURCES    := $(wildcard tests/gpu/*.c)
 GPU_PROGRAMS   := $(GPU_SOURCES:tests/%.c=$(OUT)/%)
 TEST_SOURCES   := $(UNIT_SOURCES) $(UNIT_SUPPORT) $(FUZZ_SOURCES) $(MOUNT_SOURCES) $(LYING_SOURCES) \
 		  $(GPU_SOURCES)
 
-# --- libraries. scripts/setup puts libfuse into FUSE_PREFIX where the distribution's is too old.
+# --- libraries. scripts/setup installs libfuse into FUSE_PREFIX if the distribution's libfuse is too old.
 
 FUSE_PREFIX  := $(BUILD)/deps/fuse
 PRIVATE_FUSE := $(wildcard $(FUSE_PREFIX)/lib/libfuse3.so)
@@ -75,7 +77,7 @@ LIBS           := $(FUSE_LIBS) $(JANSSON_LIBS) -lpthread -ldl
 
 comma := ,
 
-# Under sanitizers gcc warns of what cannot be.
+# Under sanitizers gcc has false warnings.
 WARNINGS := -Wall -Wextra $(if $(SAN),,$(if $(WERROR),-Werror))
 ifeq ($(SAN),)
 HARDENING := -fstack-protector-strong $(if $(findstring -O0,$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
@@ -85,7 +87,7 @@ SANITIZE  := -fsanitize=$(if $(findstring fuzzer,$(SAN)),fuzzer-no-link$(comma)a
 endif
 ALL_CFLAGS = -std=gnu17 -D_GNU_SOURCE -I. $(WARNINGS) $(HARDENING) $(SANITIZE) -fPIE \
              $(FUSE_CFLAGS) $(JANSSON_CFLAGS) $(if $(SAN),-DGPUMEMFS_DEBUG=1) $(CPPFLAGS) $(CFLAGS)
-# DT_RPATH, not DT_RUNPATH: it also holds for what the private libraries load themselves.
+# DT_RPATH, not DT_RUNPATH: DT_RPATH also applies to libraries that the private libraries load.
 ALL_LDFLAGS = -pie -Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--disable-new-dtags $(SANITIZE) $(LDFLAGS)
 
 # The search path for a program $(1) levels below $(BUILD), and of the same program in a bundle.
@@ -95,7 +97,7 @@ up_3 := $(if $(SAN),../)../../
 up_4 := $(if $(SAN),../)../../../
 rpath = $(if $(FUSE_LIBDIR),'-Wl$(comma)-rpath$(comma)$(if $(PRIVATE_FUSE),$$ORIGIN/$(1)deps/fuse/lib,$(FUSE_LIBDIR))') $(2:%='-Wl$(comma)-rpath$(comma)%')
 
-# What the linters are told; and `make -s list-NAME` for the scripts.
+# The flags of the linters. `make -s list-NAME` prints a variable, for scripts.
 LINT_FLAGS = -std=gnu17 -D_GNU_SOURCE -I. $(FUSE_CFLAGS) $(JANSSON_CFLAGS) $(CHECK_CFLAGS)
 list-%:
 	@echo '$($*)'
@@ -110,20 +112,27 @@ every-object: $(OBJECTS)
 unit-programs: $(UNIT_PROGRAMS)
 tsan-programs: $(TSAN_PROGRAMS)
 fuzz-programs: $(FUZZ_PROGRAMS)
-# A mount test shares memory with the help of programs that also run on real GPUs.
-mount-programs: $(MOUNT_PROGRAMS) $(GPU_PROGRAMS) $(LYING_SERVER)
+# A mount test uses programs that also run on real GPUs.
+mount-programs: $(MOUNT_PROGRAMS) $(GPU_PROGRAMS) $(LYING_SERVER) $(RUNTIME_USERS)
 bench-programs: $(GPU_PROGRAMS)
-# Says nothing where there is nothing to do.
+# Prints nothing if there is nothing to do.
 all unit-programs tsan-programs fuzz-programs mount-programs bench-programs driver-programs: ; @:
 
 $(PROGRAM): $(OUT)/obj/fs/daemon/main.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_1)) $(LIBS)
 
-# Rewritten whole: an archive that is updated keeps the members of sources that are gone.
+# Written anew: an updated archive would keep the members of removed sources.
 $(LIBRARY): $(filter-out $(OUT)/obj/fs/daemon/main.o,$(OBJECTS))
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) qcs $@ $^
+
+$(RUNTIME_USERS): $(OUT)/mount/runtime%/user.so: $(RUNTIME_SOURCES) $(OUT)/flags | ready
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -fPIC -shared -DRUNTIME=$* -Wl,-soname,libcudart.so.$* \
+		-o $(@D)/libcudart.so.$* tests/mount/runtime/runtime.c
+	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -shared -o $@ tests/mount/runtime/user.c $(@D)/libcudart.so.$* \
+		'-Wl,-rpath,$$ORIGIN'
 
 $(OUT)/obj/%.o: %.c $(OUT)/flags | ready
 	$(call say,CC,$@)
@@ -150,7 +159,7 @@ $(GPU_PROGRAMS): $(OUT)/%: $(OUT)/obj/tests/%.o $(OUT)/obj/tests/bench/measure.o
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(call rpath,$(up_2),$$ORIGIN/../lib) $(LIBS)
 
-# Where the same daemon goes, its libraries are elsewhere.
+# The daemon with the search paths of the folder where it is installed or bundled.
 $(OUT)/installed/gpumemfs $(OUT)/bundled/gpumemfs: $(OUT)/obj/fs/daemon/main.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ $(INSTALLED_RPATH) $(LIBS)
@@ -171,7 +180,7 @@ ready:
 .DELETE_ON_ERROR:
 -include $(shell find $(OUT)/obj -name '*.d' 2>/dev/null)
 
-# The stand-in libcuda and the tests of it (DRIVER_LIBS, DRIVER_SELFTEST, DRIVER_PROBE), in $(OUT)/driver.
+# The stand-in libcuda and its tests (DRIVER_LIBS, DRIVER_SELFTEST, DRIVER_PROBE), in $(OUT)/driver.
 -include tests/driver/driver.mk
 driver-programs: $(DRIVER_LIBS) $(DRIVER_SELFTEST) $(DRIVER_PROBE)
 

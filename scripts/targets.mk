@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 #
-# What is done with the programs: set-up, mounting, tests, installation.
+# Targets that use the programs: set-up, mounting, tests, installation.
 
 # --- set-up and mounting. Set-up may change what the Makefile finds, so the rest is a second make.
 
@@ -20,7 +20,7 @@ mount: setup
 umount:
 	@scripts/umount '$(MNT)'
 
-# For a shell's eval: its commands, programs and Python find what was built here.
+# For a shell's eval: the shell, programs and Python then find the programs and libraries of this build.
 env:
 	@scripts/environment '$(abspath $(OUT))'
 
@@ -30,7 +30,7 @@ env:
 check check-quick lint check-unit check-asan check-tsan check-mount check-kills check-bench check-package check-fuzz: setup-check
 	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
 
-# Not part of check: whether tests notice faults. MUTANTS='-k fs/tree' takes rows by file, test or words.
+# Not part of check: shows whether the tests notice faults. MUTANTS='-k fs/tree' takes rows by file, test or words.
 .PHONY: mutants
 mutants: setup-check
 	@BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/mutants $(MUTANTS)
@@ -47,10 +47,10 @@ UNIT_DEST := $(DEST)/lib/systemd/system
 SHARE_DEST := $(DEST)/share/gpumemfs
 MAN_DEST  := $(DEST)/share/man
 HELPERS   := mount.gpumemfs mount.fuse.gpumemfs
-# mount(8) looks for its helpers in /sbin alone, which is /usr/sbin on most systems now.
+# mount(8) searches for its helpers only in /sbin, a link to /usr/sbin on most systems.
 HELPER_DEST ?= $(if $(filter /usr /usr/local,$(PREFIX)),$(DESTDIR)$(if $(shell test -L /sbin && echo merged),/usr)/sbin)
 
-.PHONY: install uninstall deb bundle clean distclean help
+.PHONY: install uninstall deb bundle wheel clean distclean help
 install: $(OUT)/installed/gpumemfs
 	$(Q)install -D -m 755 $< $(DEST)/bin/gpumemfs
 	$(Q)$(if $(PRIVATE_FUSE),install -D -m 644 $(FUSE_PREFIX)/lib/libfuse3.so.4 $(LIB_DEST)/libfuse3.so.4)
@@ -79,6 +79,10 @@ bundle: setup
 		unit-programs mount-programs bench-programs driver-programs client
 	@BUILD='$(BUILD)' scripts/bundle
 
+wheel: setup
+	@+$(MAKE) --no-print-directory client cli $(OUT)/bundled/gpumem $(CLIENT_BUNDLED)
+	@BUILD='$(BUILD)' PYTHON='$(PYTHON)' scripts/wheel
+
 clean:
 	$(Q)find '$(BUILD)' -mindepth 1 -maxdepth 1 ! -name deps -exec rm -rf {} + 2>/dev/null || true
 
@@ -89,26 +93,27 @@ help:
 	@sed -n 's/^#: //p' scripts/targets.mk
 
 #: make                      build the daemon and the command: build/gpumemfs, build/gpumem
-#: make setup                install what a build needs (apt-get, as root; else say what is missing)
+#: make setup                install the packages that a build needs (apt-get, as root; else name the missing ones)
 #: make mount MNT=DIR        set up, build and mount at DIR (OPTS='-o ...' are passed on)
 #: make umount MNT=DIR       unmount
 #: make env                  for eval "$$(make env)": this shell finds the command, libraries and Python module of the build
 #: make check                install, build and run every test: at most 15 minutes on 2 cores
-#: make check-quick          build, lint what differs from main, unit tests, 30 mount tests: at most 2 minutes
+#: make check-quick          build, lint files that differ from main, unit tests, 30 mount tests: at most 2 minutes
 #: make lint                 style, words of comments, warnings as errors, static analysis
-#: make format               lay the code out as `make lint` wants it
+#: make format               format the code as `make lint` requires
 #: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
 #: make check-mount          tests against real mounts: host backend, stand-in driver
 #: make check-kills          the same tests while the daemon is killed again and again
-#: make check-bench          every case of the bench, small: that it works, not how fast
-#: make check-package        the packages, in a Debian that has nothing else
+#: make check-bench          every case of the bench with small sizes: for correctness, not for time
+#: make check-package        the packages, in a Debian that has nothing else; the wheel, in empty virtual environments
 #: make mutants              put one-line faults into copies of the tree: each named test must fail (MUTANTS=-h)
 #: make check-fuzz           each fuzz target for a few seconds
 #: make bench                measure beside FUSE, tmpfs and the machine (BENCH='--svg rates.svg'; BENCH=--help)
 #: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local (PYTHON=python3, PYTHON_DEST=DIR: for its module);
-#:                           uninstall takes it away
+#:                           make uninstall removes it
 #: make deb                  Debian packages of it, for this machine's release: build/deb/*.deb
+#: make wheel                build/wheel/gpumem-*.whl: for pip, the Python module with the libraries and the command
 #: make bundle               build/gpumemfs-bundle: a folder that runs on an offline machine
-#: make clean                what was built; distclean: the private libfuse too
+#: make clean                remove the build; distclean: the private libfuse too
 #:
 #: BUILD=build  CFLAGS='-O2 -g'  SAN=address,undefined|thread  WERROR=1  V=1

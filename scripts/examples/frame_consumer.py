@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""frame_consumer.py FILE SOCKET [FRAMES]: takes frames from frame_producer (frames.h) where they lie, in the memory of
-FILE, and looks at every pixel: by PyTorch on the GPU, by numpy or Python in system memory.
+"""frame_consumer.py FILE SOCKET [FRAMES]: uses frames of frame_producer (frames.h) in place, in the memory of
+FILE, and checks every pixel: by PyTorch on the GPU, by numpy or Python in system memory.
 
-Ends when the producer is done, or after FRAMES. Exit status 1: a frame was torn, or the producer died."""
+Ends with the producer, or after FRAMES. Exit status 1: a frame was torn, or the producer was killed."""
 
 import socket
 import struct
@@ -24,7 +24,7 @@ class ProducerDied(Exception):
 
 
 def receive(producer, given_back=b""):
-    """Gives a slot back, and waits for the next notice: (bytes, sequence, offset)."""
+    """Returns a slot to the producer, and waits for the next notice: (bytes, sequence, offset)."""
     try:
         if given_back:
             producer.send(given_back)
@@ -37,8 +37,8 @@ def receive(producer, given_back=b""):
 
 
 def frames(path, address):
-    """(sequence, pixels) for each frame until the producer is done. The pixels are good until the next one is asked
-    for: then the slot goes back, and whoever wants to keep them has made a copy."""
+    """(sequence, pixels) for each frame until the producer is done. The pixels are valid until the next iteration, which
+    gives the slot back: to keep the pixels, copy them before."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as producer, gpumem.open(path, "r+") as buffer:
         producer.connect(address)
         notice, announced, offset = receive(producer)
@@ -52,7 +52,7 @@ def frames(path, address):
 
 
 def is_whole(pixels, grey):
-    """Whether every pixel is of this grey; on a GPU it has been looked at when this returns."""
+    """Whether every pixel is of this grey. Returns when the GPU, too, has read the pixels."""
     if isinstance(pixels, memoryview):
         return bytes(pixels).count(grey) == pixels.nbytes
     return bool((pixels == grey).all())

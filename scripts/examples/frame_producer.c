@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* frame_producer FILE SOCKET FRAMES [FPS]: fills frames in the memory of FILE and hands them, one
- * at a time, to whoever connects to SOCKET; see frames.h. FILE is on a mount of gpumemfs, below
- * gpuN/ or host/. With FPS a frame that there is no free slot for is dropped, as a camera has to;
- * without, the consumer sets the pace.
+/* frame_producer FILE SOCKET FRAMES [FPS]: fills frames in the memory of FILE and passes them, one
+ * at a time, to the consumer that connects to SOCKET; see frames.h. FILE is on a mount of gpumemfs,
+ * below gpuN/ or host/. With FPS, a frame is dropped if no slot is free, as a camera must; without
+ * FPS, the consumer sets the pace.
  *
  *   gcc -O2 -o frame_producer frame_producer.c $(pkg-config --cflags --libs gpumem) */
 #include <errno.h>
@@ -73,8 +73,8 @@ static int listen_at(const char *path)
 	return fd;
 }
 
-/* Takes back what the consumer has done with; waits where nothing else is left to do. False: the
- * consumer is gone. */
+/* Takes back the slots that the consumer has finished with; waits if there is nothing else to do.
+ * False: the consumer is gone. */
 static bool take_back(struct producer *p, int consumer)
 {
 	struct frame_notice back;
@@ -101,7 +101,7 @@ static void wait_for_time(struct producer *p)
 	p->next += p->period;
 }
 
-/* A grey that changes with every frame, so that a torn one has two. */
+/* A grey that changes with every frame, so that a torn frame has two greys. */
 static void draw(uint8_t *slot, uint64_t sequence)
 {
 	struct frame_header header = {
@@ -142,7 +142,7 @@ static void serve(struct producer *p, int consumer)
 			return;
 	}
 	send(consumer, &done, sizeof(done), MSG_NOSIGNAL);
-	/* What it has not read yet would be lost with a connection that is closed now. */
+	/* Closing the connection now would lose the notices that the consumer has not read yet. */
 	while (recv(consumer, &done, sizeof(done), 0) > 0)
 		;
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""A warm-standby pair: both have the model mapped, a lock says who serves.
+"""A warm-standby pair: both processes have the model mapped; the process that has a lock serves.
 
-  standby.py serve MODEL SOCKET   stand by, and serve as soon as nobody else does; start two of them
-  standby.py ask SOCKET ROW       what the model has for a row, by whoever serves
-  standby.py drill SOCKET ROW     kill -9 who serves, and see how long it takes until the other one answers
+  standby.py serve MODEL SOCKET   stand by, and serve when no other process does; start this twice
+  standby.py ask SOCKET ROW       ask the serving process for a row of the model
+  standby.py drill SOCKET ROW     kill -9 the serving process, and measure until the other process answers
 
-MODEL is on a mount of gpumemfs (make_model.py, view_model.py). With SOCKET in its host/, clients in containers need
-nothing but the mount."""
+MODEL is on a mount of gpumemfs (make_model.py, view_model.py). With SOCKET in the mount's host/, clients in containers
+need nothing but the mount."""
 
 import fcntl
 import json
@@ -18,13 +18,13 @@ import socket
 import sys
 import time
 
-# The kernel closes a killed process's descriptors from the highest down, and those of a GPU's driver take their time:
-# the lock is free before them.
+# The kernel closes a killed process's descriptors from the highest down. Descriptors of a GPU's driver take long to
+# close, so the lock has a higher number.
 LOCK_FD = 1000
 
 
 def wait_for_lock(path):
-    """Returns when this process alone has the lock, which ends with the process, however that ends."""
+    """Returns when this process has the lock. The kernel frees the lock when the process ends, also by kill -9."""
     plain = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     lock = fcntl.fcntl(plain, fcntl.F_DUPFD_CLOEXEC, LOCK_FD)
     os.close(plain)
@@ -32,7 +32,7 @@ def wait_for_lock(path):
 
 
 def listen(address):
-    """Takes the address over from whoever had it, in one step. For who has the lock."""
+    """Takes the address over from an earlier process, in one step. The caller has the lock."""
     server, mine = socket.socket(socket.AF_UNIX), f"{address}.{os.getpid()}"
     server.bind(mine)
     server.listen()
@@ -47,7 +47,7 @@ def answer(embedding, row):
 def serve(model, address):
     from view_model import load
     embedding = load(model)["embedding"]
-    answer(embedding, 0)  # all is mapped, and the GPU is warm, before it matters
+    answer(embedding, 0)  # maps the model and warms up the GPU before the first request
     print(f"{os.getpid()} stands by", flush=True)
     wait_for_lock(f"{model}.lock")
     server = listen(address)
@@ -63,7 +63,7 @@ def serve(model, address):
 
 
 def ask(address, row, seconds=30):
-    """Asks until somebody answers: a server that was killed has answered nobody."""
+    """Asks again until a process answers: the serving process may be killed before it answers."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -75,7 +75,7 @@ def ask(address, row, seconds=30):
         except (FileNotFoundError, ConnectionError):
             pass
         if time.monotonic() > deadline:
-            raise TimeoutError(f"nobody answers at {address}")
+            raise TimeoutError(f"no process answers at {address}")
         time.sleep(0.0002)
 
 

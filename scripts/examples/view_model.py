@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 """view_model.py MODEL [DIRECTORY]: stages a safetensors file in DIRECTORY, which is on a mount of gpumemfs, and
-views its tensors there without a copy. Without DIRECTORY the model is on the mount already: then nothing is staged,
-and any number of processes view the same memory.
+views its tensors there without a copy. Without DIRECTORY, MODEL is on the mount already: nothing is staged, and any
+number of processes view the same memory.
 
-Tensors on a GPU are taken by PyTorch, those of system memory (host/, and simulated GPUs) by numpy; where these
-are not installed, by Python's own memoryview."""
+Tensors on a GPU become PyTorch tensors; tensors in system memory (host/, and simulated GPUs) become numpy arrays.
+Without these modules a tensor becomes a memoryview."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 
 def stage(model, directory):
-    """Copies the file, and pads its header, on the GPU, where its tensors would not begin where they can be viewed."""
+    """Copies the file. If tensors are not aligned for views, pads the header on the GPU."""
     target = Path(directory) / Path(model).name
     subprocess.run(["gpumem", "cp", model, target], check=True)
     if gpumem.safetensors(target, "r+").misaligned:
@@ -41,7 +41,7 @@ def stage(model, directory):
 
 
 def take(view):
-    """A view as an array of what is installed here; not a byte is copied."""
+    """A view as an array of an installed module, without a copy."""
     on_gpu = view.__dlpack_device__()[0] != 1
     if on_gpu and torch:
         return torch.from_dlpack(view)
@@ -54,8 +54,8 @@ def take(view):
 
 
 def load(path):
-    """The tensors of a model on a mount by name. "r+" gives the memory itself; with "r" a reader would get it where
-    user.gpumem.share is "trusted", and else a private copy made on the GPU."""
+    """The tensors of a model on a mount by name. "r+" gives the memory itself; "r" gives the memory if user.gpumem.share
+    is "trusted", and else a private copy made on the GPU."""
     return {name: take(view) for name, view in gpumem.safetensors(path, "r+", on_misaligned="copy").items()}
 
 
