@@ -11,13 +11,13 @@ TEST_SOURCES += $(BENCH_SOURCES)
 
 bench-programs: $(BENCH_PROGRAM)
 
-# It starts the daemon of its own build, and maps files as any program does.
+# The bench starts the daemon of its own build, and maps files by libgpumem.
 $(BENCH_PROGRAM): $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRARY) | $(PROGRAM)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ \
 		$(call rpath,$(up_2),$$ORIGIN/..:$$ORIGIN/../lib) $(LIBS) -lm
 
-# As gpumem bench runs it where both are installed, which is made again when libgpumem goes elsewhere.
+# The installed bench, which gpumem bench runs; linked again if the folder of libgpumem changes.
 BENCH_CLIENT := $(if $(filter $(PREFIX)/lib,$(LIBDIR)),'-Wl$(comma)-rpath$(comma)$$ORIGIN/..')
 $(OUT)/installed/bench: $(BENCH_SOURCES:%.c=$(OUT)/obj/%.o) $(LIBRARY) $(CLIENT_LIBRARY) $(OUT)/installed/client
 	$(call say,LINK,$@)
@@ -34,7 +34,7 @@ install-bench: $(OUT)/installed/bench
 uninstall-bench:
 	$(Q)rm -f $(LIB_DEST)/bench
 
-# Its statistics, its data, its order and its words are tested like any module.
+# Unit tests cover the statistics, the data, the order and the messages of the bench.
 $(filter $(OUT)/tests/unit/bench/%,$(UNIT_PROGRAMS)): \
 	$(addprefix $(OUT)/obj/tests/bench/,measure.o data.o engine.o report_text.o)
 

@@ -105,7 +105,7 @@ struct raw *raw_memory_open(const struct data *data, uint64_t copy_bytes, char *
 				    .fetch = fetch,
 				    .use = use,
 				    .close = give_back};
-	snprintf(memory->base.device, WHY_MAX, "no GPU: system memory plays it");
+	snprintf(memory->base.device, WHY_MAX, "no GPU: simulated in system memory");
 	snprintf(memory->base.copy_about, WHY_MAX, "memcpy inside this process (no GPU here)");
 	snprintf(memory->base.bar_about, WHY_MAX,
 		 "streaming stores and loads (%s) to ordinary memory (no GPU here)", stream_name());

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <stdio.h>
-#include <string.h>
 
-#include "common/number.h"
 #include "tests/bench/report.h"
 
 static const char *scaled(double value, double base, const char *const *units, char *text)
@@ -44,14 +42,12 @@ const char *report_value(enum unit unit, double value, char text[FIGURE_TEXT_MAX
 
 const char *report_size(uint64_t bytes, char text[FIGURE_TEXT_MAX])
 {
-	char size[FORMAT_SIZE_MAX];
-	size_t length = strlen(format_size(bytes, size));
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	unsigned unit = 0;
 
-	if (bytes < 1024 || size[length - 1] < 'A')
-		snprintf(text, FIGURE_TEXT_MAX, "%llu B", (unsigned long long)bytes);
-	else
-		snprintf(text, FIGURE_TEXT_MAX, "%.*s %ciB", (int)length - 1, size,
-			 size[length - 1]);
+	for (; bytes && bytes % 1024 == 0 && unit < 4; unit++)
+		bytes /= 1024;
+	snprintf(text, FIGURE_TEXT_MAX, "%llu %s", (unsigned long long)bytes, units[unit]);
 	return text;
 }
 

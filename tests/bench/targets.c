@@ -163,8 +163,8 @@ static void describe(const struct bench *bench, struct target *gpu, struct targe
 	snprintf(gpu->about, sizeof(gpu->about),
 		 "gpumemfs, gpu0/: memory of the GPU%s; %s threads, "
 		 "io_uring %s, as the null daemon",
-		 bench->options.backend == BENCH_HOST ? " that system memory plays" : "", threads,
-		 uring);
+		 bench->options.backend == BENCH_HOST ? ", simulated in system memory" : "",
+		 threads, uring);
 	snprintf(host->about, sizeof(host->about),
 		 "gpumemfs, host/: system memory, by the kernel "
 		 "alone where it passes through");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Point 11: gpumem cp beside cp on one core, and with all of them beside the link and beside bare threads."""
+"""Point 11: gpumem cp on one core, beside cp, and on all cores, beside the link and beside copies by threads alone."""
 
 import os
 import shutil
@@ -12,16 +12,16 @@ from pointers import timed
 from wires import RAW, run_bench
 
 ROUNDS = 3
-SETTLE = 0.5 # seconds, in which the memory of the round before comes back
-LINK_SHARE = 0.85 # of what pinned copies by 16 threads reach, in the same run
-FEED_SHARE = 0.85 # of what the best number of threads reaches that read the file and copy it with no filesystem there
+SETTLE = 0.5 # seconds, in which the driver frees the memory of the round before
+LINK_SHARE = 0.85 # of the rate of pinned copies by 16 threads, in the same run
+FEED_SHARE = 0.85 # of the rate of threads, as many as are best, that read the file and copy without a filesystem
 FILES, FILES_SHARE = 16, 0.85
-TIMES, DMA_SHARE = 3, 0.85 # of a file so many times as large, and of what the GPU reaches that copies out of such memory
+TIMES, DMA_SHARE = 3, 0.85 # for a file so many times as large: the share of the rate at which the GPU reads such memory
 WRITE = 4 * MIB
 
 
 def seconds_of(machine, argv, target):
-    """The least of some rounds, each into a new file."""
+    """The shortest of some rounds, each into a new file."""
     times = []
     for _ in range(ROUNDS):
         if target.is_dir():
@@ -43,14 +43,14 @@ def link_rates(machine):
 
 
 def feed_seconds(machine, source, *how):
-    """Without any filesystem, memory and streams made before: see feed.c."""
+    """Without a filesystem; memory and streams are allocated before: see feed.c."""
     times = [float(machine.run([machine.build / "gpu" / "feed", source, 0, threads, *how]).stdout)
              for threads in (machine.cpus * 3 // 4 or 1, machine.cpus)]
     return min(times)
 
 
 def writer_seconds(machine, target):
-    """A new file written from memory, by the number of threads that is best at it: nothing but what the target's filesystem takes."""
+    """A new file written from memory, by the best number of threads: the limit of the target's filesystem."""
     data, times = os.urandom(WRITE), []
     for threads in (1, 2, machine.cpus):
         target.unlink(missing_ok=True)
@@ -63,7 +63,7 @@ def writer_seconds(machine, target):
 
 
 def larger_seconds(machine, source, gpumem, mount):
-    """A file in which the beginning of a copy counts less."""
+    """A large file: the start of a copy counts less."""
     larger, target = machine.scratch / "larger", mount.gpu() / "larger"
     machine.shell('for _ in $(seq "$3"); do cat "$1"; done >"$2"', source, larger, TIMES)
     seconds = seconds_of(machine, [gpumem, "cp", "-q", larger, target], target)
@@ -74,7 +74,7 @@ def larger_seconds(machine, source, gpumem, mount):
 
 
 def large_files(machine, source, gpumem, mount):
-    """As many files side by side, as the parts of a model are."""
+    """FILES files at once, like the parts of a model."""
     folder, target, back = machine.scratch / "parts", mount.gpu() / "parts", machine.scratch / "back"
     folder.mkdir()
     machine.run(["split", "-n", FILES, source, folder / "part-"])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""What recovery=transparent costs: two mounts of one GPU, with it and without it, the same work in both turn by
-turn, over the same transport, and moved in the same way: each daemon measures for itself from which size on DMA is
-faster, and two that found different sizes are not to be compared. A third mount, without it as the first,
-tells how far apart two equal ones are."""
+"""The cost of recovery=transparent: two mounts of one GPU, with the option and without. Both do the same work in turns,
+over the same transport, with copies of the same kind: each daemon measures from which size on DMA is faster, and daemons
+that found different sizes cannot be compared. A third mount, also without the option, shows how much two equal mounts
+differ."""
 
 import os
 
@@ -17,7 +17,7 @@ NAMES = ("create", "stat", "rename", "unlink")
 
 
 class Plain(Mount):
-    """In a session of its own, as a daemon below a keeper is: the kernel schedules by sessions."""
+    """In a session of its own, like the daemon of a keeper, because the kernel schedules by sessions."""
 
     own_session = True
 
@@ -29,7 +29,7 @@ def rate_text(work, operations):
 
 
 def ratios(some, others):
-    """Each round's two measurements are neighbours in time: it is their ratio that counts. Sorted."""
+    """The ratio of each round's two measurements, which directly follow each other. Sorted."""
     return sorted(b / a for a, b in zip(some, others))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""The point for scripts/examples: each is run on a GPU as a user runs it, by PyTorch where the interpreter
-(GPUMEM_PYTHON) has it, and else through the BAR."""
+"""The point for scripts/examples: each example runs on a GPU as a user would run it, with PyTorch if the interpreter
+(GPUMEM_PYTHON) has PyTorch, and else through the BAR."""
 
 import os
 import re
@@ -27,7 +27,7 @@ print(before, embedding[7, 1].item())
 
 
 class Examples:
-    """Where they are, and what runs them."""
+    """The folder of the examples, and the interpreter that runs them."""
 
     def __init__(self, machine):
         root = machine.tests.parent
@@ -88,7 +88,7 @@ def frames(examples, machine, mount):
 
 
 def standby(examples, machine, mount, model):
-    """Three servers, one after the other; each of two is killed."""
+    """Three servers, one after the other; the first two are killed."""
     address, servers, took = mount.path / "host" / "model.sock", [], []
     try:
         for _ in range(3):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""What the points of tests/gpu/run share: the report, mounts, commands, the driver's own figures."""
+"""Shared by the points of tests/gpu/run: the report, mounts, commands, the driver's own figures."""
 
 import concurrent.futures
 import contextlib
@@ -18,11 +18,11 @@ SHOWN, NOT_SHOWN, ABSENT = "shown", "**not shown**", "not on this machine"
 
 
 class Failure(Exception):
-    """Why a point could not be gone through, in one line."""
+    """A point could not be completed: the reason, in one line."""
 
 
 class Report:
-    """What was found, as it comes on the terminal and in the log, and as a document at the end."""
+    """The results: at once on the terminal and in the log, and as a document at the end."""
 
     def __init__(self, out):
         self.out, self.start, self.points, self.head = out, time.monotonic(), [], []
@@ -141,7 +141,7 @@ class Mount:
         return self.process.wait(seconds)
 
     def kill_processes(self):
-        """Stopped first: a keeper or a daemon that is killed alone is replaced by the other."""
+        """Stops both first: of keeper and daemon, each replaces the other if only one is killed."""
         if self.process.poll() is not None:
             return
         for how in (signal.SIGSTOP, signal.SIGKILL):
@@ -197,7 +197,7 @@ class Mount:
 
 
 class Machine:
-    """Where the programs are, what runs them, and what this machine has."""
+    """The folders of the programs, the interpreter, and the properties of this machine."""
 
     def __init__(self, args, report):
         self.build, self.size, self.report = args.build, args.size, report
@@ -275,7 +275,7 @@ class Machine:
         return {"used": used, "total": total, "free": free}
 
     def settles(self, condition, seconds=5):
-        """Whether the condition comes true soon: memory goes back a moment after the last close."""
+        """Whether the condition becomes true soon: memory is freed a moment after the last close."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Daemons killed again and again under programs that use the mount: nothing is lost, nobody sees an error, and the
-GPU's memory is what it was. How long the programs wait, and where that time goes."""
+"""Daemons killed again and again under programs that use the mount: no file is lost, no program sees an error, and the
+GPU's used memory is the same afterwards. Measures how long the programs wait, and the parts of that time."""
 
 import os
 import random
@@ -13,16 +13,16 @@ from harness import MIB, Failure, median
 from pointers import comes_back, memory, timed
 from recovering import Loads, Recovering, children, differences, knows, make_kept, snapshot
 
-KILLS, STANDBY_KILLS = 50, 20  # for each kind of cache; with a daemon that stands by
+KILLS, STANDBY_KILLS = 50, 20  # for each kind of cache; with a standby daemon
 AFTER = 0.010, 0.500  # seconds after a daemon answers
-IN_RESTORE = 0.25  # of the kills: the next daemon's too, before it answers
+IN_RESTORE = 0.25  # of the kills also kill the next daemon before it answers
 START_SECONDS = 30
 REPLACED = re.compile(r"a daemon was replaced[^:]*: (.*) ms; ", re.M)
 GOES_ON = re.compile(r"daemon (\d+) goes on, (-?\d+) ms after the end of the previous daemon")
 
 
 class Killer:
-    """Ends daemons of a mount by SIGKILL, and waits for the next."""
+    """Ends daemons of a mount by SIGKILL, and waits for the next daemon."""
 
     def __init__(self, mount, loads):
         self.mount, self.loads = mount, loads
@@ -30,7 +30,7 @@ class Killer:
         self.killed, self.restoring, self.answers = [], [], []
 
     def answered(self):
-        """The process that answers, once one does that was not killed."""
+        """The process that answers, as soon as a daemon that was not killed answers."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             _, pid, _ = self.mount.serving()
@@ -44,7 +44,7 @@ class Killer:
         self.killed.append(pid)
 
     def kill_next(self, keeper):
-        """The daemon that is being started, somewhere on its way."""
+        """The daemon that is starting, at any point of its start."""
         deadline = time.monotonic() + START_SECONDS
         while not (others := [pid for pid in children(keeper) if pid not in self.killed]):
             if time.monotonic() > deadline:
@@ -75,7 +75,7 @@ def spread(numbers, unit="ms"):
 
 
 def tell_parts(machine, label, log, restarts):
-    """What each daemon said of its start, in ms: the median of each part."""
+    """The parts of a start that each daemon logged, in ms: the median of each part."""
     what, parts = f"{label}: each daemon says where the time of its start went", {}
     lines = REPLACED.findall(log)
     if not lines:
@@ -90,7 +90,7 @@ def tell_parts(machine, label, log, restarts):
 
 
 def tell_time(machine, mount, label, killer, loads, number):
-    """Who waited how long, and what the keeper says of it."""
+    """How long each program waited, and the keeper's log lines."""
     report, log = machine.report, mount.log_text()
     goes_on = {int(pid): int(ms) for pid, ms in GOES_ON.findall(log)}
     early = [pid for pid in killer.restoring if pid not in goes_on]
@@ -108,7 +108,7 @@ def tell_time(machine, mount, label, killer, loads, number):
 
 
 def kills(machine, label, options, number):
-    """One mount, so many kills: the p50 of the pauses, in ms."""
+    """One mount with this number of kills: the p50 of the pauses, in ms."""
     before_mount = machine.smi_memory(0, None)["used"] if machine.smi else None
     with Recovering(machine, ",".join(filter(None, ["gpus=0", options]))) as mount:
         mount.warm()

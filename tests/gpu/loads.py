@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""loads.py KIND FOLDER SOURCE: works in FOLDER as programs do, round after round, until its input ends, and
-looks whether what it wrote is there. Ends with a traceback at the first error or wrong byte, and else with how
-many rounds it made. SOURCE is a file to copy for dd and fio, a folder for cp."""
+"""loads.py KIND FOLDER SOURCE: works in FOLDER as programs do, round after round, until its input ends, and checks
+the bytes that it wrote. Ends with a traceback at the first error or wrong byte, and else prints the number of rounds.
+SOURCE is a file to copy for dd and fio, a folder for cp."""
 
 import hashlib
 import os
@@ -41,7 +41,7 @@ def dd(folder, source):
 
 
 def cp(folder, source):
-    """A tree, copied whole, compared and removed."""
+    """A tree: copied, compared and removed."""
     target, rounds = folder / "tree", 0
     while going_on():
         run("cp", "-r", source, target)
@@ -52,7 +52,7 @@ def cp(folder, source):
 
 
 def fio(folder, source):
-    """fio's own verification, written past the page cache and through it."""
+    """fio with its own verification, with O_DIRECT and without."""
     rounds = 0
     while going_on():
         run("fio", "--name=verify", f"--filename={folder}/fio", f"--size={os.stat(source).st_size}", "--bs=4k,64k,16k",
@@ -67,7 +67,7 @@ def row_is_right(data, wanted):
 
 
 def sqlite(folder, _):
-    """Transactions in WAL mode; another connection must see what was committed, and all of it is there at the end."""
+    """Transactions in WAL mode: another connection must see all committed rows, meanwhile and at the end."""
     import sqlite3  # not every Python has it
     path, last, rounds = folder / "base.db", 0, 0
     writer, reader = (sqlite3.connect(path, isolation_level=None, timeout=60) for _ in range(2))

@@ -9,11 +9,11 @@ import time
 from harness import GIB, MIB, Failure, compare, copy_range, rate
 from staging import stage
 
-MOVE_RATE, COPY_RATE = 300e9, 1e12 # what must be reached on the reference machine, in bytes per second
+MOVE_RATE, COPY_RATE = 300e9, 1e12 # the least on the reference machine, in bytes per second
 MOVE_RATIO = 0.85 # of a raw copy between GPUs, each with access to the other's memory
 COPY_RATIO, COPY_BYTES = 0.85, 4 * GIB # of a raw copy inside a GPU
 ROUNDS = 5
-PAUSE = 0.1 # between renames: the memory that one leaves is given back after it has answered
+PAUSE = 0.1 # between renames: a rename frees the old memory after its answer
 SMALL_FILES = 64
 
 
@@ -94,7 +94,7 @@ def copy_inside(machine, mount):
 
 
 def copy_ratios(machine, mount):
-    """Beside the bare copy, from files in few and in many pieces."""
+    """Beside the raw copy, from files in few and in many pieces."""
     size = min(COPY_BYTES, machine.size)
     for way in ("dd", "16 writers"):
         stage(machine, mount, way)
@@ -132,13 +132,13 @@ def small_content(index):
 
 
 def stamps_of(number, size):
-    """What makes one large file different from another: its number, in 32 places."""
+    """Makes a large file different from the others: writes its number to 32 places."""
     return [((size // 32) * n + number, b"file %d stamp %d" % (number, n)) for n in range(32)] if number else []
 
 
 def fill_large(machine, gpu):
-    """Copies of the first file until there is no room: their numbers and the length of the last,
-    which is cut short."""
+    """Copies the first file until there is no room: the numbers of the copies and the length of the last copy,
+    which is incomplete."""
     machine.run(["dd", f"if={machine.source()}", f"of={gpu / 'large0'}", "bs=1M", "status=none"])
     with open(gpu / "large0", "rb", buffering=0) as source:
         for number in range(1, 10000):
@@ -155,7 +155,7 @@ def fill_large(machine, gpu):
 
 
 def fill_rest(machine, gpu):
-    """What room is left, with smaller and smaller writes: how many bytes each took."""
+    """Fills the room that is left, with smaller and smaller writes: the bytes that each wrote."""
     dd = machine.run(["dd", f"if={machine.source()}", f"of={gpu / 'rest'}", "bs=1M"], check=False)
     machine.report.check("dd into the rest: ENOSPC and a bad exit status",
                          dd.returncode == 1 and "No space left on device" in dd.stderr,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Point 8: what libgpumem takes by path, beside the driver's own way; what kill -9 and many cycles
-leave; and the mount tests of the library's mappings."""
+"""Point 8: the time of libgpumem from path to pointer, beside the driver's own time; no leaks after kill -9 and after
+many cycles; and the mount tests of the library's mappings."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ SEED = 12345
 
 
 class Absent(Exception):
-    """What this machine lacks, in one line."""
+    """What this machine lacks for the point, in one line."""
 
 
 def answers(text):
@@ -54,7 +54,7 @@ def helper(machine, *words, timeout=30):
 
 
 class Background:
-    """A helper that waits to be ended, once it has said its last word."""
+    """A helper that waits until the test ends it, after its last line of output."""
 
     def __init__(self, machine, last, *words):
         self.words, self.last = words, last
@@ -63,7 +63,7 @@ class Background:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def wait_ready(self, seconds=30):
-        """What it answered."""
+        """The helper's answer."""
         deadline, said = time.monotonic() + seconds, b""
         while not any(line.split()[:1] == [self.last.encode()] for line in said.split(b"\n")[:-1]):
             left = deadline - time.monotonic()
@@ -80,7 +80,7 @@ class Background:
         self.process.communicate()
 
     def end(self):
-        """By the end of its input, as a program that closes its file."""
+        """Ends the helper by closing its input: the helper closes its file and exits."""
         try:
             _, said = self.process.communicate(timeout=20)
         except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ class Background:
 
 
 def guarded(machine, what, steps):
-    """Whatever goes wrong in the steps is a row of its own; the next ones follow."""
+    """Runs the steps. A failure is a row in the report, and the next steps follow."""
     try:
         steps()
     except Absent as absent:
@@ -119,7 +119,7 @@ def chunks_text(found):
 
 
 def room(machine, mount, wanted):
-    """So many bytes, or three quarters of the free memory, in whole GiB where there are any."""
+    """This number of bytes, or three quarters of the free memory, rounded down to GiB if that is not 0."""
     there = machine.smi_memory(0, mount)["free"] * 3 // 4
     unit = GIB if there >= 2 * GIB else 2 * MIB
     return min(wanted, there // unit * unit)
@@ -127,7 +127,7 @@ def room(machine, mount, wanted):
 
 @contextlib.contextmanager
 def allocated(path, size):
-    """A file with memory and no content but at its ends; gone afterwards."""
+    """A file with memory, with content only at both ends; removed afterwards."""
     try:
         with open(path, "w+b", buffering=0) as file:
             os.posix_fallocate(file.fileno(), 0, size)
@@ -169,7 +169,7 @@ def open_large(machine, mount):
 
 
 def large_beside_bare(machine, mount):
-    """What of the time for a large file is the driver's: it and as much other memory have to fit."""
+    """The driver's share of the time for a large file. The file and as much other memory must fit."""
     path, size = mount.gpu() / "half", room(machine, mount, LARGE) // 2 // GIB * GIB
     if size == 0:
         return
@@ -180,7 +180,7 @@ def large_beside_bare(machine, mount):
 
 
 def check_seen(machine, who, found, ways):
-    """A row for each way in which the words were counted."""
+    """A row for each way of counting the words."""
     texts = {"read": "read(2) gives it", "copy": "a copy by the GPU has it", "kernel": "a kernel reads it"}
     for way in ways:
         what = f"{who}: {texts[way]}"
@@ -228,7 +228,7 @@ def memory(machine, mount):
 
 
 def comes_back(machine, mount, what, before):
-    """By nvidia-smi and by the daemon's own figures, whose bytes of files have to be the same."""
+    """Compares used memory, by nvidia-smi and by the daemon's figures, and the bytes of files, with an earlier state."""
     now = {}
 
     def same():
@@ -258,7 +258,7 @@ def bytes_are_right(machine, what, path, size):
 
 
 def kill_two(machine, mount, path, size):
-    """One process that wrote the file and maps it, and one that maps it besides."""
+    """A process that wrote the file and maps it, and a second process that maps it."""
     stager = Background(machine, "ready", "sharers", "stage", path, size, SEED)
     sharer = None
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Unmodified programs with libgpumem-preload.so and without: how fast dd is, and that all see the same
+"""Unmodified programs with libgpumem-preload.so and without: the rate of dd, and that all programs see the same
 bytes."""
 
 import hashlib
@@ -13,7 +13,7 @@ from harness import GIB, MIB, Failure, compare, median, rate
 
 DD_RATIO, DD_ROUNDS, DD_ROUNDS_MIN = 1.5, 5, 3
 DD_BYTES, COPY_BYTES = 16 * GIB, 2 * GIB
-REST_SECONDS = 10  # for what comes after dd
+OTHER_SECONDS = 10  # for the rows after dd
 LIBRARY = "libgpumem-preload.so"
 # Reads a file through its mapping, changes the beginning, and prints the sum of the bytes read.
 MMAP_SCRIPT = r"""
@@ -44,8 +44,8 @@ def dd_seconds(machine, source, target, size, conv, env):
 
 
 def race_dd(machine, mount, library, size, form, conv, budget):
-    """From /dev/zero, so that it is the writing that counts. Turn by turn; a new file is a new one each
-    time. A slow machine gets fewer rounds."""
+    """Reads /dev/zero, so that the time of the writes counts. With and without the library in turns; a new file each time.
+    A slow machine runs fewer rounds."""
     targets = {name: mount.gpu() / f"dd-{name}" for name in ("plain", "preload")}
     envs = {"plain": machine.env, "preload": preloaded(machine, library)}
     times = {name: [] for name in targets}
@@ -71,7 +71,7 @@ def race_dd(machine, mount, library, size, form, conv, budget):
 
 
 def same_bytes(machine, mount, library, size):
-    """A copy of what is random, into a new file and over it."""
+    """A copy of random bytes, into a new file and over an old file."""
     target = mount.gpu() / "copied"
     for form, conv in (("a new file", ()), ("over a file", ("conv=notrunc",))):
         said = machine.run(["dd", f"if={machine.source()}", f"of={target}", "bs=1M", f"count={size // MIB}", "status=none", *conv],
@@ -116,7 +116,7 @@ def preload(machine, guarded, deadline):
         size = min(2 * machine.size if machine.standin else DD_BYTES, free // 4) // MIB * MIB
         forms = (("a new file", ()), ("over a file", ("conv=notrunc",)))
         for number, (form, conv) in enumerate(forms):
-            budget = (deadline - REST_SECONDS - time.monotonic()) / (len(forms) - number)
+            budget = (deadline - OTHER_SECONDS - time.monotonic()) / (len(forms) - number)
             guarded(machine, f"dd with the preload library, {form}",
                     lambda f=form, c=conv, b=budget: race_dd(machine, mount, library, size, f, c, b))
         copied = min(COPY_BYTES, machine.size) // MIB * MIB

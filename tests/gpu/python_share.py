@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""tests/gpu/python_share.py: a safetensors file that cp staged is opened by path in PyTorch, CuPy and
-JAX at once, whichever the machine has, and through the CUDA driver alone: every tensor has the
-original's bytes, there is one copy of them in GPU memory, and what one process changes the others and
-cat see. Run as tests/gpu/run is, or by it (point_python).
+"""tests/gpu/python_share.py: PyTorch, CuPy and JAX, those that the machine has, and a process with only the CUDA driver
+open a safetensors file, staged by cp, by path at once. Every tensor has the original's bytes, GPU memory has one copy of
+them, and the other processes and cat see the change of any process. Run like tests/gpu/run, or by it (point_python).
 
 Environment: GPUMEM_PYTHON_SIZE of the file (10G), GPUMEM_PYTHON the interpreter that has the
 frameworks, OUT. With --backend standin it goes through the same on the stand-in driver."""
@@ -154,7 +153,7 @@ FRAMEWORKS = {"torch": Torch, "cupy": Cupy, "jax": Jax, "driver": Driver}
 
 
 class Sharer:
-    """What a process does, command by command; each gives a dict."""
+    """The commands of a process; each returns a dict."""
 
     def __init__(self, framework, model, source):
         self.model, self.tensors, self.views = model, {}, {}
@@ -170,7 +169,7 @@ class Sharer:
         return {"version": self.framework.version}
 
     def _take(self, name):
-        """The tensor in the framework's hands; as bytes where it lacks the type. What went wrong."""
+        """The tensor as the framework's array, or as bytes if the framework lacks the type; and the error, if any."""
         view, first = self.file[name], None
         for attempt in (view, view.view("uint8")):
             try:
@@ -208,7 +207,7 @@ class Sharer:
         return differs
 
     def check(self):
-        """Every tensor against the original, which is read from the staged source, not from the mount."""
+        """Compares every tensor with the original, read from the staged source and not from the mount."""
         differing = [name for name in self.tensors if self._differs(name)]
         return {"differing": differing, "bytes": sum(view.nbytes for view in self.views.values())}
 
@@ -227,7 +226,7 @@ class Sharer:
             buffer.flush()
 
     def see(self):
-        """The first bytes of the tensor that is changed, as this framework has them now."""
+        """The first bytes of the tensor that the test changes, as this framework sees them now."""
         self.tensors[CHANGED] = self.framework.take(self.views[CHANGED])
         keep, address = self.framework.bytes_of(self.tensors[CHANGED])
         seen = ctypes.string_at(address, 257).hex()
@@ -262,7 +261,7 @@ def child(framework, model, source):
 # --- process A
 
 def write_source(path, size, jobs):
-    """Random bytes under a header whose end is aligned, as gpumem.align leaves it; the header."""
+    """Makes a file of random bytes with a header whose end is aligned, as gpumem.align does; returns the header."""
     header, at = {"__metadata__": {"made by": "tests/gpu/python_share.py"}}, 0
 
     def add(name, code, item, shape):
@@ -298,7 +297,7 @@ def write_source(path, size, jobs):
 
 
 class Child:
-    """A process that shares, spoken to in lines."""
+    """A process that shares the file, with commands and answers in lines."""
 
     def __init__(self, machine, python, framework, model, source, env):
         self.machine, self.framework = machine, framework
@@ -336,8 +335,8 @@ class Child:
 
 
 def cat_differs(path, source, stamps):
-    """What `cat` of the file gives against the source with stamps (offset, bytes) over it: the first
-    offset in a piece that differs, or None."""
+    """Compares `cat` of the file with the source, in which stamps (offset, bytes) replace bytes: the first offset of a
+    piece that differs, or None."""
     process = subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE)
     offset = 0
     with open(source, "rb") as wanted:
@@ -356,12 +355,16 @@ def cat_differs(path, source, stamps):
             offset += len(piece)
 
 
+def library(machine):
+    """The path of libgpumem.so.0 in the build or bundle."""
+    return next(str(p) for p in (machine.build / "libgpumem.so.0", machine.build / "lib" / "libgpumem.so.0",
+                                 Path("libgpumem.so.0")) if p.exists() or not p.is_absolute())
+
+
 def start_children(machine, model, source):
-    """The frameworks that are here, warm."""
+    """The frameworks of this machine, initialised."""
     python = os.environ.get("GPUMEM_PYTHON") or sys.executable
-    library = next(p for p in (machine.build / "libgpumem.so.0", machine.build / "lib" / "libgpumem.so.0",
-                               Path("libgpumem.so.0")) if p.exists() or not p.is_absolute())
-    env = dict(machine.env, GPUMEM_LIBRARY=str(library), XLA_PYTHON_CLIENT_PREALLOCATE="false",
+    env = dict(machine.env, GPUMEM_LIBRARY=library(machine), XLA_PYTHON_CLIENT_PREALLOCATE="false",
                JAX_PLATFORMS="", TF_CPP_MIN_LOG_LEVEL="2", CUDA_DEVICE_ORDER="PCI_BUS_ID")
     children = []
     for framework in FRAMEWORKS:
@@ -390,7 +393,7 @@ def start_children(machine, model, source):
 
 
 def failed(machine, what, answer):
-    """Whether a child could not do what it was told; a row says so."""
+    """Whether a child failed; if so, adds a row to the report."""
     if "error" in answer:
         machine.report.check(what, False, answer["error"])
     return "error" in answer
@@ -429,7 +432,7 @@ def check_everywhere(machine, children):
 
 
 def seen_by_all(machine, children, model, at, value, who):
-    """256 bytes of the value, and the byte behind them as it was; as all children and dd show it."""
+    """Checks that all children and dd see 256 bytes of the value, and the old byte behind them."""
     with open(model, "rb", buffering=0) as file:
         there = os.pread(file.fileno(), 257, at)
     by_read = there[:256] == bytes([value]) * 256
@@ -453,7 +456,8 @@ def change_everywhere(machine, children, model, source, at):
 
 
 def align_on_the_gpu(machine, mount, size):
-    """A file whose header says nothing of alignment is rewritten beside itself."""
+    """A file with an unaligned header: an aligned copy is made beside the file."""
+    os.environ.setdefault("GPUMEM_LIBRARY", library(machine))
     import gpumem
     path = machine.scratch / "unaligned.safetensors"
     header, start = write_source(path, size, machine.cpus)

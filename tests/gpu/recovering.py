@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""What the points of recovery share: a mount whose daemons may die, programs that use it meanwhile, and what all
-of a folder's files are."""
+"""Shared by the points of recovery: a mount whose daemons may die, programs that use the mount meanwhile, and the state
+of all files of a folder."""
 
 import contextlib
 import hashlib
@@ -19,8 +19,8 @@ from pathlib import Path
 from harness import MIB, Failure, Mount
 
 SERVING = re.compile(r"^daemon (\d+) process (\d+) keeper (\d+)$", re.M)
-END_SECONDS = 60  # for a load to end after it was asked to
-SILENT_SECONDS = 30  # that nobody answers: then it is taken for hung
+END_SECONDS = 60  # for a load to end after its input has ended
+SILENT_SECONDS = 30  # without an answer: then the mount counts as hung
 HERE = Path(__file__).resolve().parent
 MOUNT_TESTS = HERE.parent / "mount"
 
@@ -47,7 +47,7 @@ class Recovering(Mount):
         return found
 
     def kill_processes(self):
-        """Stopped first: what is killed alone is started again."""
+        """Stops both processes first: of keeper and daemon, each starts the other again if only one is killed."""
         for how in (signal.SIGSTOP, signal.SIGSTOP, signal.SIGKILL):
             for pid in self.processes():
                 with contextlib.suppress(ProcessLookupError):
@@ -64,8 +64,8 @@ class Recovering(Mount):
         return 0 if self.keeper_killed else status
 
     def serving(self):
-        """Which daemon answers: how many there were, its process, its keeper's. Waits while none does; a mount that
-        is silent for too long is ended, so that what waits for it is freed."""
+        """The daemon that answers: its generation, its process, its keeper's process. Waits while no daemon answers. Ends a
+        mount that does not answer for SILENT_SECONDS, so that waiting programs go on."""
         patience = threading.Timer(SILENT_SECONDS, self.kill_processes)
         patience.daemon = True
         patience.start()
@@ -102,7 +102,7 @@ class Load:
                                             stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True)
 
     def tell(self):
-        """Of a daemon that is about to die, to who counts pauses."""
+        """Announces to the program, which measures pauses, that a daemon is about to die."""
         with contextlib.suppress(BrokenPipeError):
             if self.told:
                 os.write(self.process.stdin.fileno(), b"k")
@@ -111,7 +111,7 @@ class Load:
         self.process.stdin.close()
 
     def finish(self, deadline):
-        """Whether it found everything right, and its last words."""
+        """Whether the program found no error, and its last line of output."""
         try:
             status = self.process.wait(max(deadline - time.monotonic(), 0.1))
         except subprocess.TimeoutExpired:
@@ -149,7 +149,7 @@ def copied_tree(machine):
 
 
 def program(machine, mount, name):
-    """A program of tests/mount that is told of kills."""
+    """A program of tests/mount to which kills are announced."""
     env = {"GPU0": str(mount.gpu()), "HOSTDIR": str(mount.path / "host"), "MNT": str(mount.path), "TEST": name,
            "BACKEND": "standin" if machine.standin else "cuda", "GPUMEM_KILLS_TOLD": "1", "GPU1": "",
            "DAEMON_LIBRARY_PATH": machine.env.get("LD_LIBRARY_PATH", "")}
@@ -157,8 +157,8 @@ def program(machine, mount, name):
 
 
 class Loads:
-    """All of them at once; what they found is rows when they end. With a page cache, read(2) does not show what a
-    sharer stores meanwhile: then the program that expects it is left out."""
+    """All programs at once; their results become rows when they end. With a page cache, read(2) does not show the stores of
+    a sharer at once, so the program that expects this is left out."""
 
     def __init__(self, machine, mount, label):
         self.machine, self.mount, self.label, self.running = machine, mount, label, []
@@ -194,7 +194,7 @@ class Loads:
             self.clean()
 
     def clean(self):
-        """As a user would: an error here counts."""
+        """Uses the mount as a user would: an error here counts as the mount's."""
         for folder in ["load", *(p.name for p in self.mount.gpu().glob("prog_*"))]:
             shutil.rmtree(self.mount.gpu() / folder)
 
@@ -207,7 +207,7 @@ class Loads:
             load.tell()
 
     def check_alive(self):
-        """Each goes on until it is asked to end, or saw something."""
+        """Each program runs until its input ends, or until it finds an error."""
         for load in self.running:
             if load.process.poll() is not None:
                 raise Failure(f"{load.name} has ended: " + load.output.read_text(errors="replace").strip()[-300:])
@@ -224,10 +224,10 @@ class Loads:
         return next(load for load in self.running if load.name == name).output.read_text(errors="replace")
 
 
-# --- files that must stay what they are
+# --- files that must not change
 
 def make_kept(machine, mount):
-    """Files of all kinds that nobody touches afterwards."""
+    """Files of all kinds, which no program changes afterwards."""
     for top in (mount.gpu() / "kept", mount.path / "host" / "kept"):
         for number in range(50):
             folder = top / f"folder{number % 5}"
@@ -248,7 +248,7 @@ def make_kept(machine, mount):
 
 
 def described(path):
-    """What a file is, but for its bytes and for what is the mount's own: it is to be the same on another mount."""
+    """The state of a file, without its bytes and the properties of its mount: must be equal on another mount."""
     info = path.lstat()
     attributes = {} if path.is_symlink() else {name: os.getxattr(path, name) for name in sorted(os.listxattr(path))}
     return (info.st_mode, info.st_nlink, info.st_uid, info.st_gid, info.st_size, info.st_mtime_ns, attributes,
@@ -263,7 +263,7 @@ def sum_of(path):
 
 
 def snapshot(*folders):
-    """Of each path: all that stat(2) says but when it was last read, its attributes, and the sum of its bytes."""
+    """For each path: the fields of stat(2) without the access time, the attributes, and the sum of the bytes."""
     found = {}
     for folder in folders:
         for path in [folder, *folder.rglob("*")]:
@@ -273,7 +273,7 @@ def snapshot(*folders):
 
 
 def differences(before, after):
-    """What is lost, there besides, or another, in one line; None when nothing is."""
+    """The lost, new and different files, in one line; None if there are none."""
     found = [f"{path}: {'lost' if path not in after else 'not there before' if path not in before else 'another'}"
              for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     return " / ".join([f"{len(found)} differ", *found[:4]]) if found else None

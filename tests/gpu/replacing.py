@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 """Daemons and keepers replaced under programs that use the mount: by gpumemfs --upgrade, when the keeper is killed,
-and when both are killed beside a service manager that keeps their descriptors. The manager is a stand-in: what
-speaks with it is the protocol of sd_notify(3), and systemd itself is not run."""
+and when both are killed and a service manager keeps their descriptors. The manager is a stand-in with the protocol of
+sd_notify(3): systemd itself does not run."""
 
 import os
 import random
@@ -37,7 +37,7 @@ def pauses_text(loads):
 
 
 def upgrades(machine, mount):
-    """By the program that serves already, which is another process all the same."""
+    """Replaces the daemon by the same program, in another process."""
     took, wrong, chance = [], [], random.Random(1)
     first = mount.serving()
     with Loads(machine, mount, "upgrade") as loads:
@@ -58,7 +58,7 @@ def upgrades(machine, mount):
 
 
 def keepers_killed(machine, mount):
-    """And the daemon that has started another keeper, so that it is seen to start a daemon."""
+    """Kills the keeper, and then the daemon that started another keeper, to show that this keeper starts a daemon."""
     took, chance = [], random.Random(3)
     with Loads(machine, mount, "keeper killed") as loads:
         for _ in range(KEEPER_KILLS):
@@ -83,7 +83,7 @@ def keepers_killed(machine, mount):
 
 
 def kill_both(mount, manager, loads):
-    """The keeper, and then by the manager whatever is left."""
+    """Kills the keeper; then the manager kills the processes that are left."""
     _, serving, _ = mount.serving()
     loads.tell()
     start = time.monotonic()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 """persist=disk: files that are on the disk after an unmount and in the GPU's memory after the next mount, with all
-their bytes and attributes, at what the disk itself moves in the same run."""
+their bytes and attributes, at a share of the disk's own rate in the same run."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ def filesystem(path):
 
 
 def takes_direct(place):
-    """Whether files there can be written past the page cache."""
+    """Whether files there can be written with O_DIRECT."""
     with tempfile.NamedTemporaryFile(dir=place) as file, contextlib.suppress(OSError):
         os.close(os.open(file.name, os.O_WRONLY | os.O_DIRECT))
         return True
@@ -50,7 +50,7 @@ def takes_direct(place):
 
 
 def spool_folder(machine, size):
-    """On a disk that has room for the files and for those of dd."""
+    """A folder on a disk that has room for the files and for the files of dd."""
     for place in (Path("/var/tmp"), Path("/tmp"), Path.home(), machine.report.out):
         if place.is_dir() and filesystem(place) != TMPFS and shutil.disk_usage(place).free > size * 5 // 4 and takes_direct(place):
             return Path(tempfile.mkdtemp(prefix="gpumemfs-spool.", dir=place))
@@ -67,7 +67,7 @@ def dd_all(machine, commands):
 
 
 def disk_rates(machine, spool, size):
-    """What it writes and reads past the page cache."""
+    """The rates at which the disk writes and reads with O_DIRECT."""
     each = max(size // DISK_STREAMS // (4 * MIB), 1) * (4 * MIB)
     files = [spool.parent / f"{spool.name}-dd{number}" for number in range(DISK_STREAMS)]
     try:
@@ -83,7 +83,7 @@ def disk_rates(machine, spool, size):
 # --- the files
 
 class Content:
-    """Each file a piece of the source, from another place of it, with its number before."""
+    """Each file has its number, and then a piece from another place of the source."""
 
     def __init__(self, machine, total):
         self.source = machine.source()
@@ -139,7 +139,7 @@ def write_all(machine, content, top):
 
 
 def attributes(top):
-    """All that is to come back but the bytes: not what a file has anew on each mount."""
+    """The state of a file that the next mount must restore, without the bytes and without the fields that each mount sets."""
     return {str(path.relative_to(top)): described(path) for path in [top, *top.rglob("*")]}
 
 
@@ -165,7 +165,7 @@ def check_back(machine, label, content, top, before):
 # --- the point
 
 def save_and_end(machine, spool, content, total):
-    """The attributes of what was written, and the seconds that the unmount took."""
+    """The attributes of the files written, and the seconds that the unmount took."""
     with Spooling(machine, spool, "restore=now") as mount:
         mount.warm()
         top = mount.gpu() / "kept"
@@ -218,7 +218,7 @@ def back_when_wanted(machine, spool, content, before):
 
 
 def save_command(machine, spool, content):
-    """gpumem save of a file in which little changed, then kill -9: what was saved is there, what was not is as before."""
+    """gpumem save of a file with a small change, then kill -9: saved bytes are there, unsaved bytes are as before."""
     with Spooling(machine, spool, "restore=lazy,recovery=off") as mount:
         top = mount.gpu() / "kept"
         saved, unsaved = (top / content.place(number) for number in (3, 4))

@@ -20,7 +20,7 @@ for pid in "${pids[@]}"; do wait "$pid"; done'''
 
 
 def grown_by(machine, mount, before, size):
-    """nvidia-smi's used memory against what was before: whole chunks, in whole MiB."""
+    """Compares nvidia-smi's used memory with the value before: whole chunks, in whole MiB."""
     slack = max(4 * MIB, size // 256)
     state = {}
 
@@ -32,7 +32,7 @@ def grown_by(machine, mount, before, size):
 
 
 def stage(machine, mount, name):
-    """Stages the source in one of the three ways; returns the seconds taken."""
+    """Stages the source in one of three ways; returns the seconds."""
     source, target = machine.source(), mount.gpu() / name
     start = time.monotonic()
     if name == "dd":
@@ -114,7 +114,7 @@ def attribute(path, name, value=None):
 
 
 def copy_way(machine, mount, way, other, label):
-    """One file written and read the one way, and read once more the other way."""
+    """A file that is written and read on one path (BAR or DMA), and read again on the other path."""
     target, size = mount.gpu() / way, machine.size // 16
     target.touch()
     attribute(target, "copy", way)

@@ -15,7 +15,7 @@ MOUNT_KILLS = "60" # by each of the mount tests that kill: on a GPU each takes a
 
 
 def refused_mount(machine, what, wanted, mountpoint, options):
-    """The launcher, as a user calls it: status 1 and a message that names what is wrong."""
+    """The launcher, as a user calls it: status 1 and a message that names the mistake."""
     result = machine.run([machine.build / "gpumemfs", mountpoint, "-o", f"backend=cuda{options}"],
                          check=False, timeout=REFUSED_MOUNT_SECONDS)
     said = result.stderr.strip()

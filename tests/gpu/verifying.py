@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Point 9: gpumem verify on the GPU: its sums beside the CPU's, how fast the kernel is, and what it takes
-to start it."""
+"""Point 9: gpumem verify on the GPU: its sums beside the CPU's, the rate of the kernel, and the time of its start."""
 
 import json
 import os
@@ -16,7 +15,7 @@ LARGE, ROUNDS, WANTED = 32 * GIB, 5, 1e12
 
 
 def verify(machine, path, *words):
-    """What it found, and the seconds of it all."""
+    """The output of gpumem verify, and its seconds."""
     start = time.monotonic()
     found = json.loads(machine.run([machine.build / "gpumem", "verify", "-a", "xxh64-tree", "--json", *words, path]).stdout)
     return found, time.monotonic() - start

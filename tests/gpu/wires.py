@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Point 9: the bench, and what its figures have to be beside the raw copies and the null daemon of the same run."""
+"""Point 9: the bench, and the limits of its figures beside the raw copies and the null daemon of the same run."""
 
 import json
 import time
@@ -27,7 +27,7 @@ def run_bench(machine, name, arguments):
 
 
 def at_least(machine, figures, what, case, label, share, *beside):
-    """Ours, at a point, as a share of the lowest of those beside it."""
+    """The figure of gpumemfs at a point, as a share of the lowest figure of the other targets."""
     unit, scale = ("GB/s", 1e9) if case in ("read", "write", "copy") else ("k/s", 1e3)
     ours, others = figures[case, label, OURS], {name: figures[case, label, name] for name in beside}
     ratio = ours / min(others.values())
@@ -43,7 +43,7 @@ def at_most_later(machine, figures, what, label, micros):
 
 
 def check_idle(machine):
-    """What a mount without files holds of the GPU's memory."""
+    """The GPU memory that a mount without files uses."""
     before = machine.smi_memory(0, None)["used"]
     with machine.mount("gpus=0") as mount:
         time.sleep(1)

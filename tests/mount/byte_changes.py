@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The gpumemfs authors
 """byte_changes.py make|apply|compare MOUNT WORK: one file for each operation that changes bytes, on gpu0/ and host/, and
 the same on a plain file system below WORK. `make` writes and saves the files, `apply` runs each operation as a user
-without CAP_FSETID and checks times and set-id bits, `compare` holds the bytes that a later mount brought back against
-those of the plain file system."""
+without CAP_FSETID and checks times and set-id bits, `compare` compares the bytes that a later mount restored with the
+bytes of the plain file system."""
 
 import ctypes
 import errno

@@ -124,15 +124,26 @@ static inline int patterned_file(const char *path, uint64_t seed, size_t bytes)
 	return fd;
 }
 
-static inline int open_descriptors(void)
+/* Without "." and "..". */
+static inline int names_in(const char *path)
 {
-	DIR *folder = opendir("/proc/self/fd");
+	DIR *folder = opendir(path);
 	int n = 0;
 
 	while (readdir(folder))
 		n++;
 	closedir(folder);
-	return n;
+	return n - 2;
+}
+
+static inline int names_here(void)
+{
+	return names_in(".");
+}
+
+static inline int open_descriptors(void)
+{
+	return names_in("/proc/self/fd");
 }
 
 static inline int mappings(void)

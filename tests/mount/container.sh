@@ -67,7 +67,7 @@ contain() {
 		bash -c "$CONTAINER" container "$@"
 }
 
-# Like rootless podman for the user 65534: root inside the container, and nobody outside.
+# Like rootless podman for the user 65534 (nobody): root inside the container, an ordinary user outside.
 contain_rootless() {
 	mkdir -p "$WORK/root"
 	as_nobody test -x "$BUILD/gpumemfs" || skip "nobody cannot reach $BUILD"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Holds a daemon at one of some system calls: those by which it answers a request, listens at its sharing socket or takes
-a packet from there. Its thread waits there until the daemon is killed or the call released."""
+"""Holds a daemon at a system call that answers a request, listens at the sharing socket, or receives or sends a packet
+there. The calling thread waits in the call until the daemon is killed or the call is released."""
 
 import ctypes
 import fcntl
@@ -13,8 +13,11 @@ import struct
 import threading
 from pathlib import Path
 
-WRITEV, RECVFROM, LISTEN, SECCOMP = {"x86_64": (20, 45, 50, 317), "aarch64": (66, 207, 201, 277)}[platform.machine()]
+WRITEV, RECVFROM, SENDMSG, LISTEN, SECCOMP = {"x86_64": (20, 45, 46, 50, 317),
+                                              "aarch64": (66, 207, 211, 201, 277)}[platform.machine()]
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
+# Only the packets of the sharing socket are sent with these flags. The place is in struct seccomp_data.
+SHARE_FLAGS, SENDMSG_FLAGS_AT = socket.MSG_DONTWAIT | 0x4000, 32
 SET_MODE_FILTER, NEW_LISTENER, CONTINUE = 1, 8, 1
 RET_ALLOW, RET_USER_NOTIF = 0x7fff0000, 0x7fc00000
 LOAD_WORD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06
@@ -24,11 +27,13 @@ IOC_RECEIVE, IOC_SEND = (3 << 30 | size << 16 | ord("!") << 8 | number for numbe
 
 
 def filter_calls():
-    """From here on another process decides on such calls of this process and of those that it starts: returns where."""
+    """From here on another process decides on such calls of this process and its children. Returns the descriptor for that
+    process."""
     code = b"".join(struct.pack("=HBBI", *line) for line in (
-        (LOAD_WORD, 0, 0, 0), (JUMP_EQUAL, 2, 0, WRITEV), (JUMP_EQUAL, 1, 0, RECVFROM), (JUMP_EQUAL, 0, 1, LISTEN),
+        (LOAD_WORD, 0, 0, 0), (JUMP_EQUAL, 5, 0, WRITEV), (JUMP_EQUAL, 4, 0, RECVFROM), (JUMP_EQUAL, 3, 0, LISTEN),
+        (JUMP_EQUAL, 0, 3, SENDMSG), (LOAD_WORD, 0, 0, SENDMSG_FLAGS_AT), (JUMP_EQUAL, 0, 1, SHARE_FLAGS),
         (RETURN, 0, 0, RET_USER_NOTIF), (RETURN, 0, 0, RET_ALLOW)))
-    program = ctypes.create_string_buffer(struct.pack("@HP", 6, ctypes.addressof(buffer := ctypes.create_string_buffer(code))))
+    program = ctypes.create_string_buffer(struct.pack("@HP", 9, ctypes.addressof(buffer := ctypes.create_string_buffer(code))))
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.syscall(SECCOMP, SET_MODE_FILTER, NEW_LISTENER, program)
     if fd < 0:
@@ -42,15 +47,15 @@ def answers_or_listens(number, path, _arguments):
 
 
 class HeldCalls:
-    """Of the daemons of a keeper, the call of this number among those that count is held. held: the daemon whose call
-    that is."""
+    """Holds a call of a keeper's daemons: the one with this number among the calls for which counts returns true. held: the
+    process of the daemon that makes the call."""
 
     def __init__(self, number, counts=answers_or_listens):
         self.left, self.counts, self.held = number, counts, None
         self.parent, self.child = socket.socketpair()
 
     def in_child(self):
-        """Before the program is executed."""
+        """Called in the keeper's process, before the program is executed."""
         socket.send_fds(self.child, [b"x"], [filter_calls()])
 
     def in_parent(self, keeper):
@@ -61,18 +66,18 @@ class HeldCalls:
         threading.Thread(target=self.serve, daemon=True).start()
 
     def hold_none(self):
-        """From here on."""
+        """No further call is held."""
         self.left = 0
 
     def release(self):
-        """The call that is held goes on."""
+        """Lets the held call go on."""
         self.go_on(self.call)
 
     def go_on(self, call):
         fcntl.ioctl(self.listener, IOC_SEND, bytearray(RESPONSE.pack(call, 0, 0, CONTINUE)))
 
     def held_socket(self):
-        """That the call is made on, as another descriptor."""
+        """A duplicate of the socket on which the call is made."""
         libc = ctypes.CDLL(None, use_errno=True)
         process = libc.syscall(PIDFD_OPEN, self.held, 0)
         fd = libc.syscall(PIDFD_GETFD, process, self.fd, 0)
@@ -87,7 +92,7 @@ class HeldCalls:
             try:
                 fcntl.ioctl(self.listener, IOC_RECEIVE, notif)
                 self.decide(*NOTIF.unpack(notif))
-            except OSError:  # its thread has ended
+            except OSError:  # the calling thread has ended
                 pass
         os.close(self.listener)
 

@@ -123,7 +123,7 @@ xattr_set() { # FILE NAME VALUE
 	setfattr -n "user.gpumem.$2" -v "$3" "$1"
 }
 
-used_bytes() { # DIRECTORY: what df says is used there
+used_bytes() { # DIRECTORY: the used bytes there, by df
 	df -B1 --output=used "$1" | tail -1 | tr -d ' '
 }
 

@@ -19,6 +19,35 @@ static inline long served(const char *lines, const char *kind)
 	return sum;
 }
 
+/* A sub-test says how many copies the library must have served in its process. */
+static inline void expect_copied(int copies)
+{
+	fprintf(stderr, "expected of pid %d: copied %d\n", getpid(), copies);
+}
+
+/* Whether the library's lines agree with each expectation. */
+static inline bool expected_copies(const char *lines)
+{
+	bool right = true;
+	int pid, wanted;
+
+	for (const char *at = lines; (at = strstr(at, "expected of pid ")); at++) {
+		char head[64];
+		long got = 0;
+		if (sscanf(at, "expected of pid %d: copied %d", &pid, &wanted) != 2)
+			continue;
+		sprintf(head, "gpumem-preload: pid %d directly:", pid);
+		const char *line = strstr(lines, head);
+		const char *count = line ? strstr(line, " copied ") : NULL;
+		if (count && count < strchr(line, '\n'))
+			got = atol(count + strlen(" copied "));
+		if (got != wanted)
+			printf("pid %d: %ld copies by the GPU, wanted %d\n", pid, got, wanted);
+		right = right && got == wanted;
+	}
+	return right;
+}
+
 static inline char *read_whole(int fd)
 {
 	size_t room = 1 << 20, bytes = 0;
@@ -78,6 +107,7 @@ static inline int preload_main(int argc, char **argv, const struct prog_test *te
 	char *lines = read_whole(pipes[0]);
 	OK(waitpid(pid, &status, 0));
 	fputs(lines, stdout);
+	bool right = expected_copies(lines);
 	for (; argc < 2 && *kinds; kinds++)
 		if (served(lines, *kinds) == 0) {
 			printf("nothing was %s directly\n", *kinds);
@@ -85,7 +115,7 @@ static inline int preload_main(int argc, char **argv, const struct prog_test *te
 			return 1;
 		}
 	free(lines);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+	return WIFEXITED(status) && right ? WEXITSTATUS(status) : 1;
 }
 
 /* Whether the daemon lists a lease of the file for this process. */

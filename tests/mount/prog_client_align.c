@@ -38,36 +38,20 @@ static void expect_model(const char *path, uint64_t seed, size_t start)
 	GOOD(gpumem_close(file));
 }
 
-static void take_weight(const struct gpumem_tensor *tensor, void *user)
-{
-	if (!strcmp(tensor->name, "weight"))
-		*(struct gpumem_tensor *)user = *tensor;
-}
-
 /* Returns the offset of the data. */
 static size_t align(const char *source, const char *target)
 {
-	struct gpumem_align_result result = {.bytes = sizeof(result)};
-	struct gpumem_tensor weight = {0};
+	struct gpumem_safetensors *header;
 
-	GOOD(gpumem_align(source, target, 256, take_weight, &weight, &result));
-	EQUAL(weight.place, GPUMEM_ALIGNED);
-	EQUAL(weight.offset % 256, 0);
-	EQUAL(weight.offset, result.data_start + 1);
-	EQUAL(result.viewable, 1);
-	EQUAL(result.misaligned, 0);
-	return result.data_start;
-}
-
-static int names_here(void)
-{
-	DIR *folder = opendir(".");
-	int n = 0;
-
-	while (readdir(folder))
-		n++;
-	closedir(folder);
-	return n - 2;
+	GOOD(gpumem_align(source, target, 256, &header));
+	size_t start = header->data_start;
+	EQUAL(header->n_tensors, 2);
+	EQUAL(header->tensors[0].place, GPUMEM_VIEWABLE);
+	EQUAL(header->tensors[1].place, GPUMEM_ALIGNED);
+	EQUAL(header->tensors[1].offset % 256, 0);
+	EQUAL(header->tensors[1].offset, start + 1);
+	gpumem_safetensors_free(header);
+	return start;
 }
 
 /* Number of copy_file_range requests that the daemon has counted. */
@@ -145,9 +129,9 @@ static void on_a_full_quota(void)
 	OK(chdir("folder"));
 	OK(close(model("model", 5)));
 	OK(close(model("../model", 6)));
-	REFUSED(EDQUOT, "model: ", gpumem_align("model", "model", 256, NULL, NULL, NULL));
-	REFUSED(EDQUOT, "model: ", gpumem_align("../model", "model", 256, NULL, NULL, NULL));
-	REFUSED(EDQUOT, "other: ", gpumem_align("../model", "other", 256, NULL, NULL, NULL));
+	REFUSED(EDQUOT, "model: ", gpumem_align("model", "model", 256, NULL));
+	REFUSED(EDQUOT, "model: ", gpumem_align("../model", "model", 256, NULL));
+	REFUSED(EDQUOT, "other: ", gpumem_align("../model", "other", 256, NULL));
 	EQUAL(names_here(), 1);
 	expect_model("model", 5, 8 + strlen(HEADER));
 	OK(unlink("model"));
@@ -157,9 +141,9 @@ static void on_a_full_quota(void)
 static void not_a_model(void)
 {
 	put("text", "not a model, but long enough for a length");
-	REFUSED(EINVAL, "text: a header of", gpumem_align("text", "text", 256, NULL, NULL, NULL));
-	REFUSED(EISDIR, "directory", gpumem_align(".", "new", 256, NULL, NULL, NULL));
-	REFUSED(EINVAL, "text: a header", gpumem_align("text", ".", 256, NULL, NULL, NULL));
+	REFUSED(EINVAL, "text: a header of", gpumem_align("text", "text", 256, NULL));
+	REFUSED(EISDIR, "directory", gpumem_align(".", "new", 256, NULL));
+	REFUSED(EINVAL, "text: a header", gpumem_align("text", ".", 256, NULL));
 	expect_text("text", "not a model, but long enough for a length");
 	EQUAL(names_here(), 1);
 }

@@ -26,11 +26,8 @@ static int connection;
 /* Leases the opened file and returns the answer with the descriptors. */
 static struct answer leased(int fd)
 {
-	struct gpumem_token token = token_of(fd);
-
 	connection = dial();
-	show(connection, &token);
-	return hear_layout(connection);
+	return lease_over(connection, fd);
 }
 
 /* The descriptor of a host/ file's memory object, leased by an opener with these flags. */

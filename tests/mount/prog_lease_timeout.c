@@ -8,10 +8,7 @@
 
 static struct answer lease_file(int connection, int fd)
 {
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	return hear_layout(connection);
+	return lease_over(connection, fd);
 }
 
 /* Repeats a call that fails with EBUSY until the lease is old enough. */

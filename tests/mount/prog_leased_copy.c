@@ -11,10 +11,7 @@
 static struct gpumem_copy_ask leased(int fd, int connection)
 {
 	struct gpumem_lease_ask key = key_of(connection);
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 	struct gpumem_copy_ask ask = {.version = GPUMEM_PROTOCOL_VERSION,
 				      .lease = answer.packet.layout.lease,
 				      .bytes = BYTES};

@@ -6,29 +6,10 @@
  * timeout: 120
  * The sharing protocol, spoken by hand: correct and incorrect packets. An incorrect packet costs
  * its sender the connection and does not affect other clients. (No kills: a replaced daemon may
- * answer a second time, which a client notices by the answer's number and this test does not; and a
- * mount with a keeper gives no leases over an ioctl.) */
+ * answer a second time, which a client notices by the answer's number and this test does not.) */
 #include "tests/mount/protocol.h"
 
-/* True if the mount gives leases over an ioctl. False if the mount has a keeper: the lease has to
- * be requested by token. */
-static bool leases_at_once(int fd, struct gpumem_lease_ask *ask)
-{
-	static char text[4096];
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/.gpumem/params", getenv("MNT"));
-	int params = OK(open(path, O_RDONLY));
-	ssize_t n = OK(read(params, text, sizeof(text) - 1));
-
-	text[n] = 0;
-	OK(close(params));
-	if (!strstr(text, "\nrecovery on"))
-		return true;
-	FAILS(EOPNOTSUPP, ioctl(fd, GPUMEM_IOC_LEASE, ask));
-	EQUAL(leases_of(fd), 0);
-	return false;
-}
+#include <pthread.h>
 
 static void expect_end(int fd, const char *after)
 {
@@ -40,11 +21,9 @@ static void expect_end(int fd, const char *after)
 /* A client without errors is served after the errors of other clients. */
 static void all_is_well(int fd)
 {
-	struct gpumem_token token = token_of(fd);
 	int connection = dial();
 
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 
 	EQUAL(answer.packet.layout.size, BYTES);
 	drop(&answer);
@@ -56,10 +35,7 @@ static void all_is_well(int fd)
 static void a_lease_and_its_end(void)
 {
 	int fd = filled_file("file", 0600), connection = dial();
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 	struct gpumem_msg_release release = {.header = head(GPUMEM_MSG_RELEASE, sizeof(release)),
 					     .lease = answer.packet.layout.lease};
 
@@ -77,18 +53,16 @@ static void a_lease_and_its_end(void)
 	all_is_well(fd);
 }
 
-static void a_lease_on_the_file_itself(void)
+/* A connection has a single key, and serves any number of leases. */
+static void a_key_and_its_end(void)
 {
 	int fd = filled_file("file", 0600), connection = dial();
 	struct gpumem_lease_ask ask = key_of(connection), again = key_of(connection);
+	struct answer answer;
 
 	CHECK(memcmp(ask.key, again.key, sizeof(ask.key)) == 0);
-	if (!leases_at_once(fd, &ask))
-		return;
 	for (int leases = 1; leases <= 3; leases++) {
-		OK(ioctl(fd, GPUMEM_IOC_LEASE, &ask));
-		struct answer answer = hear_layout(connection);
-
+		EQUAL(lease_with(&ask, fd, connection, &answer), 0);
 		EQUAL(answer.packet.layout.size, BYTES);
 		EQUAL(answer.packet.layout.flags, 0);
 		drop(&answer);
@@ -104,52 +78,94 @@ static void keys_that_are_none(void)
 {
 	int fd = filled_file("file", 0600), connection = dial();
 	struct gpumem_lease_ask ask = key_of(connection), wrong = ask;
+	struct answer answer;
 
-	if (!leases_at_once(fd, &ask))
-		return;
 	wrong.key[31] ^= 1;
 	FAILS(ESTALE, ioctl(fd, GPUMEM_IOC_LEASE, &wrong));
 	memset(wrong.key, 0, sizeof(wrong.key));
 	FAILS(ESTALE, ioctl(fd, GPUMEM_IOC_LEASE, &wrong));
 	wrong = ask;
 	wrong.version++;
-	FAILS(EAGAIN, ioctl(fd, GPUMEM_IOC_LEASE, &wrong));
+	FAILS(EOPNOTSUPP, ioctl(fd, GPUMEM_IOC_LEASE, &wrong));
 	FAILS(EISDIR, ioctl((int)OK(open(".", O_RDONLY)), GPUMEM_IOC_LEASE, &ask));
 	FAILS(ENOTTY, ioctl(fd, _IO('g', 0x48), &ask));
 	EQUAL(leases_of(fd), 0);
-	OK(ioctl(fd, GPUMEM_IOC_LEASE, &ask));
-	struct answer answer = hear_layout(connection);
+	/* No refusal has left a message behind. */
+	EQUAL(lease_with(&ask, fd, connection, &answer), 0);
 	drop(&answer);
 }
 
-static struct gpumem_token root_token;
 static struct gpumem_lease_ask root_ask;
 
 static void use_what_is_roots(int fd)
 {
 	become_user();
-	if (leases_at_once(fd, &root_ask))
-		FAILS(ESTALE, ioctl(fd, GPUMEM_IOC_LEASE, &root_ask));
-	int connection = dial();
-
-	show(connection, &root_token);
-	EQUAL(hear(connection).packet.error.error, EACCES);
-	expect_end(connection, "a token of another user");
+	FAILS(ESTALE, ioctl(fd, GPUMEM_IOC_LEASE, &root_ask));
 }
 
 static void of_another_user(void)
 {
 	int fd = filled_file("file", 0666), connection = dial();
+	struct answer answer;
 
-	root_token = token_of(fd);
 	root_ask = key_of(connection);
 	spawn(use_what_is_roots, fd);
 	join_all(1);
 	EQUAL(leases_of(fd), 0);
-	show(connection, &root_token); /* the token is still valid for its user */
-	struct answer answer = hear_layout(connection);
+	EQUAL(lease_with(&root_ask, fd, connection, &answer), 0);
 	drop(&answer);
 	EQUAL(leases_of(fd), 1);
+}
+
+#define THREADS 4
+#define ROUNDS	200
+
+static struct gpumem_lease_ask common_ask;
+static _Atomic uint32_t common_requests;
+static _Atomic int common_leases, common_taken;
+
+static void *ask_at_once(void *fd)
+{
+	struct gpumem_lease_ask ask = common_ask;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		/* The daemon ends the connection of a client that leaves its answers unread. */
+		while (common_leases - common_taken > 2 * THREADS)
+			usleep(100);
+		ask.request = ++common_requests;
+		if (ioctl(*(int *)fd, GPUMEM_IOC_LEASE, &ask) == 0)
+			common_leases++;
+		else
+			EQUAL(errno, EBUSY);
+	}
+	return NULL;
+}
+
+/* Of requests that come at once over the same connection, each is answered or refused. */
+static void several_at_once(void)
+{
+	int fd = filled_file("file", 0600), connection = dial(), running = THREADS;
+	pthread_t threads[THREADS];
+
+	common_ask = key_of(connection);
+	for (int i = 0; i < THREADS; i++)
+		EQUAL(pthread_create(&threads[i], NULL, ask_at_once, &fd), 0);
+	while (running || common_taken < common_leases) {
+		struct pollfd ready = {.fd = connection, .events = POLLIN};
+
+		if (poll(&ready, 1, 10) == 1) {
+			struct answer answer = hear_layout(connection);
+
+			drop(&answer);
+			common_taken++;
+		} else if (running && pthread_tryjoin_np(threads[running - 1], NULL) == 0) {
+			running--;
+		}
+	}
+	CHECK(common_taken > 0);
+	EQUAL(leases_of(fd), common_taken);
+	OK(close(connection));
+	expect_leases(fd, 0);
 }
 
 /* Makes every call and sends every message that a reader can, with the descriptors of the reader's
@@ -159,14 +175,7 @@ static void write_as_a_reader(int unused)
 	(void)unused;
 	become_user();
 	int fd = OK(open("file", O_RDONLY)), connection = dial();
-	struct gpumem_lease_ask ask = key_of(connection);
-	struct gpumem_token token = token_of(fd);
-
-	EQUAL(token.access, GPUMEM_ACCESS_READ);
-	if (leases_at_once(fd, &ask))
-		FAILS(EAGAIN, ioctl(fd, GPUMEM_IOC_LEASE, &ask));
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 
 	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
 	for (unsigned i = 0; i < answer.n_fds; i++) {
@@ -178,7 +187,8 @@ static void write_as_a_reader(int unused)
 		memset(at, 0xee, MIB);
 	}
 	struct gpumem_msg_extend extend = {.header = head(GPUMEM_MSG_EXTEND, sizeof(extend)),
-					   .lease = answer.packet.layout.lease};
+					   .lease = answer.packet.layout.lease,
+					   .first_chunk = answer.packet.layout.n_chunks};
 
 	say(connection, &extend, sizeof(extend));
 	EQUAL(hear(connection).packet.error.error, ENOTSUP);
@@ -194,34 +204,10 @@ static void a_reader_cannot_write(void)
 	all_is_well(fd);
 }
 
-static void forged_and_replayed(void)
-{
-	int fd = filled_file("file", 0600), connection = dial();
-	struct gpumem_token token = token_of(fd), forged = token;
-
-	forged.token[0] ^= 1;
-	show(connection, &forged);
-	EQUAL(hear(connection).packet.error.error, EACCES);
-	expect_end(connection, "a forged token");
-
-	connection = dial();
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
-	drop(&answer);
-	show(connection, &token);
-	EQUAL(hear(connection).packet.error.error, EACCES);
-	expect_end(connection, "a token used twice");
-	expect_leases(fd, 0);
-	all_is_well(fd);
-}
-
 static void others_leases(void)
 {
 	int fd = filled_file("file", 0600), mine = dial(), theirs = dial();
-	struct gpumem_token token = token_of(fd);
-
-	show(theirs, &token);
-	struct answer answer = hear_layout(theirs);
+	struct answer answer = lease_over(theirs, fd);
 	drop(&answer);
 	struct gpumem_msg_release release = {.header = head(GPUMEM_MSG_RELEASE, sizeof(release)),
 					     .lease = answer.packet.layout.lease};
@@ -238,18 +224,16 @@ static void others_leases(void)
 static void malformed(void)
 {
 	int fd = filled_file("file", 0600);
-	struct gpumem_token token = token_of(fd);
 
-	for (int way = 0; way < 9; way++) {
+	for (int way = 0; way < 10; way++) {
 		int connection = dial();
 		union packet packet = {
-		    .lease = {.header = head(GPUMEM_MSG_LEASE, sizeof(packet.lease))}};
-		size_t bytes = sizeof(packet.lease);
+		    .extend = {.header = head(GPUMEM_MSG_EXTEND, sizeof(packet.extend))}};
+		size_t bytes = sizeof(packet.extend);
 
-		memcpy(packet.lease.token, token.token, sizeof(token.token));
 		switch (way) {
 		case 0: /* truncated, with the true length in the header */
-			bytes = packet.header.bytes = sizeof(packet.lease) - 1;
+			bytes = packet.header.bytes = sizeof(packet.extend) - 1;
 			break;
 		case 1: /* truncated, with the old length in the header */
 			bytes -= 8;
@@ -258,7 +242,7 @@ static void malformed(void)
 			bytes = 3;
 			break;
 		case 3: /* a byte too many */
-			bytes = packet.header.bytes = sizeof(packet.lease) + 1;
+			bytes = packet.header.bytes = sizeof(packet.extend) + 1;
 			break;
 		case 4: /* oversized */
 			bytes = packet.header.bytes = PACKET_MAX;
@@ -272,6 +256,9 @@ static void malformed(void)
 		case 7:
 			packet.header.type = 99;
 			break;
+		case 8: /* the message for a lease in version 1 */
+			packet.header.type = 1;
+			break;
 		default: /* messages that only the daemon sends */
 			packet.header.type = GPUMEM_MSG_LAYOUT;
 		}
@@ -284,13 +271,26 @@ static void malformed(void)
 
 static void another_version(void)
 {
-	int fd = filled_file("file", 0600), connection = dial();
-	struct gpumem_msg_header hello = head(GPUMEM_MSG_HELLO, sizeof(hello));
+	int fd = filled_file("file", 0600);
 
-	hello.version++;
-	say(connection, &hello, sizeof(hello));
-	EQUAL(hear(connection).packet.error.error, EPROTONOSUPPORT);
-	expect_end(connection, "another version");
+	for (int version = GPUMEM_PROTOCOL_VERSION - 1; version <= GPUMEM_PROTOCOL_VERSION + 1;
+	     version += 2) {
+		int connection = dial();
+		struct gpumem_msg_header hello = head(GPUMEM_MSG_HELLO, sizeof(hello));
+
+		hello.version = (uint16_t)version;
+		say(connection, &hello, sizeof(hello));
+		struct answer answer = hear(connection);
+
+		EQUAL(answer.packet.error.error, EPROTONOSUPPORT);
+		EQUAL(answer.packet.header.version, GPUMEM_PROTOCOL_VERSION);
+		expect_end(connection, "another version");
+	}
+	/* A client of version 1 asks for a token first, and compares the version in the result. */
+	struct gpumem_version token = {0};
+
+	OK(ioctl(fd, _IOR('g', 0x47, char[40]), &token));
+	EQUAL(token.version, GPUMEM_PROTOCOL_VERSION);
 	all_is_well(fd);
 }
 
@@ -328,10 +328,10 @@ static void one_that_does_not_listen(void)
 	struct gpumem_lease_ask ask = key_of(connection);
 	int leases = 0;
 
-	if (!leases_at_once(fd, &ask))
-		return;
-	while (leases < 100000 && ioctl(fd, GPUMEM_IOC_LEASE, &ask) == 0)
+	while (leases < 100000 && ioctl(fd, GPUMEM_IOC_LEASE, &ask) == 0) {
 		leases++;
+		ask.request++;
+	}
 	EQUAL(errno, ESTALE);
 	CHECK(leases > 1);
 	expect_leases(fd, 0);
@@ -343,15 +343,13 @@ static void one_that_does_not_listen(void)
 static void the_slow(void)
 {
 	int fd = filled_file("file", 0600), silent = dial(), greets = dial(), leased = dial();
-	struct gpumem_token token = token_of(fd);
 
 	key_of(greets);
-	show(leased, &token);
-	struct answer answer = hear_layout(leased);
+	struct answer answer = lease_over(leased, fd);
 	drop(&answer);
 	for (int tries = 0; tries < 3; tries++) {
 		struct pollfd ready = {.fd = silent, .events = POLLIN};
-		if (poll(&ready, 1, GPUMEM_TOKEN_SECONDS * 1000) == 1)
+		if (poll(&ready, 1, GPUMEM_CONNECTION_SECONDS * 1000) == 1)
 			break;
 	}
 	expect_end(silent, "silence");
@@ -362,7 +360,7 @@ static void the_slow(void)
 	all_is_well(fd);
 }
 
-PROG(TEST(a_lease_and_its_end), TEST(a_lease_on_the_file_itself), TEST(keys_that_are_none),
-     TEST(of_another_user), TEST(a_reader_cannot_write), TEST(forged_and_replayed),
-     TEST(others_leases), TEST(malformed), TEST(another_version), TEST(descriptors_are_dropped),
+PROG(TEST(a_lease_and_its_end), TEST(a_key_and_its_end), TEST(keys_that_are_none),
+     TEST(several_at_once), TEST(of_another_user), TEST(a_reader_cannot_write), TEST(others_leases),
+     TEST(malformed), TEST(another_version), TEST(descriptors_are_dropped),
      TEST(one_that_does_not_listen), TEST(the_slow))

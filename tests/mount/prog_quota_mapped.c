@@ -113,16 +113,14 @@ static void holes_that_are_there_already(void)
 static int lease_answer(const char *path, int flags)
 {
 	int fd = OK(open(path, flags)), connection = dial();
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	struct answer answer = hear(connection);
+	struct answer answer;
+	int error = lease_try(fd, connection, &answer);
 
 	OK(close(fd));
 	OK(close(connection));
-	if (answer.packet.header.type != GPUMEM_MSG_ERROR)
-		return drop(&answer), 0;
-	return answer.packet.error.error;
+	if (!error)
+		drop(&answer);
+	return error;
 }
 
 static void holes_are_not_leased(void)
@@ -148,10 +146,7 @@ static void a_lease_is_charged_by_size(void)
 	expect_charged(0);
 	fd = OK(open(in("file"), O_RDWR));
 	int connection = dial();
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 
 	EQUAL(charged(), PART);
 	/* A leased file may grow up to the quota. */
@@ -172,10 +167,7 @@ static void wait_for_a_look(void)
 	long before = charged();
 
 	OK(ftruncate(fd, LIMIT - PART));
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 
 	OK(close(connection));
 	OK(close(fd));
@@ -191,10 +183,7 @@ static void a_descriptor_without_a_name_stays_charged(void)
 	int fd = OK(open(in("file"), O_RDWR | O_CREAT, 0644)), connection = dial();
 
 	OK(ftruncate(fd, PART));
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 
 	OK(close(connection));
 	OK(close(fd));
@@ -213,11 +202,9 @@ static void growth_by_a_descriptor_is_charged_later(void)
 {
 	limited_folder("grown");
 	int fd = OK(open(in("file"), O_RDWR | O_CREAT, 0644)), connection = dial();
-	struct gpumem_token token = token_of(fd);
 
 	OK(ftruncate(fd, PART));
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 	int other = OK(open(in("other"), O_WRONLY | O_CREAT, 0644));
 
 	EQUAL(charged(), PART);

@@ -56,22 +56,21 @@ static void copied_file(void)
 	OK(close(fd));
 }
 
-/* Returns the first packet of the answer to a request for a copy, or the error. */
-static struct answer ask_copy(int connection)
+/* 0 with the answer to a request for a copy, or the errno. */
+static int ask_copy(int connection, struct answer *answer)
 {
 	int fd = OK(open("copied", O_RDONLY));
-	struct gpumem_token token = token_of(fd);
+	int error = lease_try(fd, connection, answer);
 
 	OK(close(fd));
-	show(connection, &token);
-	return hear(connection);
+	return error;
 }
 
 static uint64_t have_copy(int connection)
 {
-	struct answer answer = ask_copy(connection);
+	struct answer answer;
 
-	EQUAL(answer.packet.header.type, GPUMEM_MSG_LAYOUT);
+	EQUAL(ask_copy(connection, &answer), 0);
 	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
 	EQUAL(answer.packet.layout.size, COPIED);
 	drop(&answer);
@@ -80,10 +79,9 @@ static uint64_t have_copy(int connection)
 
 static void expect_refusal(int connection, int error)
 {
-	struct answer answer = ask_copy(connection);
+	struct answer answer;
 
-	EQUAL(answer.packet.header.type, GPUMEM_MSG_ERROR);
-	EQUAL(answer.packet.error.error, error);
+	EQUAL(ask_copy(connection, &answer), error);
 }
 
 static void release(int connection, uint64_t lease)
@@ -170,8 +168,9 @@ static void hold_copy(int unused)
 	(void)unused;
 	become_user();
 	int connection = dial();
-	struct answer answer = ask_copy(connection);
+	struct answer answer;
 
+	EQUAL(ask_copy(connection, &answer), 0);
 	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
 	OK(write(ready[1], "x", 1));
 	OK(close(over[1]));

@@ -36,11 +36,10 @@ static void await(const int ends[2])
 static struct answer lease_of(int connection, const char *path, int flags)
 {
 	int fd = OK(open(path, flags));
-	struct gpumem_token token = token_of(fd);
+	struct answer answer = lease_over(connection, fd);
 
-	show(connection, &token);
 	OK(close(fd));
-	return hear_layout(connection);
+	return answer;
 }
 
 static char *map_of(const struct answer *answer, int protection)

@@ -19,10 +19,9 @@ static const char *host_path(const char *name)
 
 static void expect_nothing(int handle, int connection, const struct gpumem_lease_ask *ask)
 {
-	struct gpumem_token token;
+	char byte;
 
-	FAILS(EBADF, read(handle, &token, 1));
-	FAILS(EACCES, ioctl(handle, GPUMEM_IOC_TOKEN, &token));
+	FAILS(EBADF, read(handle, &byte, 1));
 	FAILS(EACCES, ioctl(handle, GPUMEM_IOC_LEASE, ask));
 	/* The connection has no pending message. */
 	struct gpumem_lease_ask again = key_of(connection);
@@ -80,13 +79,10 @@ static void a_copy_needs_no_reading_of_its_target(void)
 {
 	int from = filled_file("from", 0600), connection = dial();
 	struct gpumem_lease_ask key = key_of(connection);
-	struct gpumem_token token = token_of(from);
 	int to = OK(open("to", O_WRONLY | O_CREAT, 0600));
 
-	EQUAL(token.access, GPUMEM_ACCESS_WRITE);
 	OK(ftruncate(to, BYTES));
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, from);
 	struct gpumem_copy_ask ask = {.version = GPUMEM_PROTOCOL_VERSION,
 				      .lease = answer.packet.layout.lease,
 				      .bytes = BYTES};
@@ -144,15 +140,14 @@ static void lease_what_moves(int fd)
 	become_user();
 	while (!atomic_load(&moved->done)) {
 		int connection = dial();
-		struct gpumem_token token = token_of(fd);
-
-		show(connection, &token);
-		struct answer answer = hear_layout(connection);
+		struct answer answer = lease_over(connection, fd);
 		struct gpumem_msg_extend extend = {.header =
 						       head(GPUMEM_MSG_EXTEND, sizeof(extend)),
 						   .lease = answer.packet.layout.lease};
 		bool copy = answer.packet.layout.flags & GPUMEM_LAYOUT_PRIVATE;
 
+		/* Only a copy has no chunks to send again. */
+		extend.first_chunk = copy ? answer.packet.layout.n_chunks : 0;
 		check_for_reader(&answer);
 		say(connection, &extend, sizeof(extend));
 		if (copy) {
@@ -287,10 +282,7 @@ static void read_in_directory(int unused)
 	become_user();
 	FAILS(EACCES, open("common/file", O_RDWR));
 	int fd = OK(open("common/file", O_RDONLY)), connection = dial();
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	struct answer answer = hear_layout(connection);
+	struct answer answer = lease_over(connection, fd);
 
 	EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
 	drop(&answer);
@@ -378,11 +370,10 @@ static void a_new_owner_trusts_no_reader(void)
 static struct answer ask_to_read(int connection)
 {
 	int fd = OK(open("file", O_RDONLY));
-	struct gpumem_token token = token_of(fd);
+	struct answer answer = lease_over(connection, fd);
 
 	OK(close(fd));
-	show(connection, &token);
-	return hear_layout(connection);
+	return answer;
 }
 
 static void extend_after_trust(int unused)

@@ -3,20 +3,36 @@
 /* kills: no
  * backends: host standin cuda
  * timeout: 300
- * A user requests more leases than the daemon can answer at once; the daemon still serves another
- * user. */
+ * A user requests more leases than the daemon can give at once; the daemon still serves another
+ * user, and all other requests. */
 #include "tests/mount/protocol.h"
 
-#define OTHER_USER  65533
-#define CONNECTIONS 128
-#define LARGE	    (16 * MIB)
+#include <pthread.h>
+#include <signal.h>
+
+#define OTHER_USER 65533
+#define ASKERS	   128
+#define LARGE	   (16 * MIB)
 /* Less than half of a user's requests may be answered before a request of another user. */
-#define ANSWERS_MAX (CONNECTIONS / 2)
+#define ANSWERS_MAX (ASKERS / 2)
 
 static struct counts {
-	_Atomic unsigned answers;
-	_Atomic bool all_asked, stop;
+	_Atomic unsigned answers, askers;
+	_Atomic bool go, stop;
 } * counts;
+
+static void counts_new(void)
+{
+	counts =
+	    mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(counts != MAP_FAILED);
+}
+
+static void await_askers(unsigned wanted)
+{
+	while (counts->askers < wanted)
+		usleep(1000);
+}
 
 static void become(uid_t user)
 {
@@ -25,41 +41,28 @@ static void become(uid_t user)
 	OK(setresuid(user, user, user));
 }
 
-static void ask_for_copy(int connection)
-{
-	int fd = OK(open("large", O_RDONLY));
-	struct gpumem_token token = token_of(fd);
-
-	show(connection, &token);
-	OK(close(fd));
-}
-
-/* Drops each copy that arrives, and asks for the next: the number of requests stays the same. */
+/* Takes and drops private copies. */
 static void ask_for_ever(int unused)
 {
-	struct pollfd ready[CONNECTIONS];
-
 	(void)unused;
 	become(USER);
-	for (int i = 0; i < CONNECTIONS; i++) {
-		ready[i] = (struct pollfd){.fd = dial(), .events = POLLIN};
-		ask_for_copy(ready[i].fd);
-	}
-	counts->all_asked = true;
-	while (!counts->stop) {
-		OK(poll(ready, CONNECTIONS, 100));
-		for (int i = 0; i < CONNECTIONS; i++) {
-			if (!ready[i].revents)
-				continue;
-			struct answer answer = hear_layout(ready[i].fd);
+	int fd = OK(open("large", O_RDONLY));
 
+	counts->askers++;
+	while (!counts->stop) {
+		int connection = dial();
+		struct answer answer;
+		int error = lease_try(fd, connection, &answer);
+
+		/* The end of a copy waits for its turn, too. */
+		if (error) {
+			EQUAL(error, ENOSPC);
+		} else {
 			EQUAL(answer.packet.layout.flags, GPUMEM_LAYOUT_PRIVATE);
 			drop(&answer);
 			counts->answers++;
-			OK(close(ready[i].fd));
-			ready[i].fd = dial();
-			ask_for_copy(ready[i].fd);
 		}
+		OK(close(connection));
 	}
 }
 
@@ -68,11 +71,8 @@ static void another_user_asks(int fd)
 	become(OTHER_USER);
 	for (int round = 0; round < 5; round++) {
 		int connection = dial();
-		struct gpumem_token token = token_of(fd);
 		unsigned before = counts->answers;
-
-		show(connection, &token);
-		struct answer answer = hear_layout(connection);
+		struct answer answer = lease_over(connection, fd);
 		unsigned came = counts->answers - before;
 
 		if (came > ANSWERS_MAX)
@@ -82,77 +82,119 @@ static void another_user_asks(int fd)
 	}
 }
 
-static void one_user_does_not_hold_up_another(void)
+static int large_file(void)
 {
-	int fd = filled_file("small", 0600);
 	int large = OK(open("large", O_CREAT | O_RDWR, 0644));
 
-	counts =
-	    mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(counts != MAP_FAILED);
 	pattern_write(large, 4, 0, LARGE);
-	pid_t asker = spawn(ask_for_ever, 0);
+	return large;
+}
 
-	while (!counts->all_asked)
-		usleep(1000);
+static void one_user_does_not_hold_up_another(void)
+{
+	int fd = filled_file("small", 0600), status;
+
+	OK(close(large_file()));
+	counts_new();
+	for (int i = 0; i < ASKERS; i++)
+		spawn(ask_for_ever, 0);
+	await_askers(ASKERS);
 	pid_t other = spawn(another_user_asks, fd);
-	int status;
 
 	OK(waitpid(other, &status, 0));
 	EQUAL(status, 0);
 	counts->stop = true;
-	OK(waitpid(asker, &status, 0));
-	EQUAL(status, 0);
+	join_all(ASKERS);
 	expect_leases(fd, 0);
 }
 
-/* A request that the daemon reads after the check of the leases may take a lease for a moment. */
+/* A request that the daemon has begun when the client ends may take a lease for a moment. */
 static void expect_shrinkable(int fd)
 {
 	for (int tries = 0; tries < 1000 && ftruncate(fd, 0) < 0 && errno == EBUSY; tries++)
 		usleep(10000);
 	OK(ftruncate(fd, 0));
+	expect_leases(fd, 0);
+}
+
+struct caller {
+	pthread_t thread;
+	int fd, connection;
+	struct gpumem_lease_ask ask;
+};
+
+static void *ask_once(void *pointer)
+{
+	struct caller *caller = pointer;
+
+	counts->askers++;
+	if (ioctl(caller->fd, GPUMEM_IOC_LEASE, &caller->ask) < 0)
+		EQUAL(errno, ESTALE);
+	return NULL;
+}
+
+static void ask_and_hang_up(int unused)
+{
+	struct caller callers[ASKERS];
+
+	(void)unused;
+	become(USER);
+	int fd = OK(open("large", O_RDONLY));
+
+	for (int i = 0; i < ASKERS; i++) {
+		int connection = dial();
+
+		callers[i] =
+		    (struct caller){.fd = fd, .connection = connection, .ask = key_of(connection)};
+		EQUAL(pthread_create(&callers[i].thread, NULL, ask_once, &callers[i]), 0);
+	}
+	await_askers(ASKERS);
+	for (int i = 0; i < ASKERS; i++)
+		OK(close(callers[i].connection));
+	for (int i = 0; i < ASKERS; i++)
+		EQUAL(pthread_join(callers[i].thread, NULL), 0);
 }
 
 /* Connections that end while their requests wait leave no lease behind. */
 static void who_hangs_up_is_forgotten(void)
 {
-	int large = OK(open("large", O_CREAT | O_RDWR, 0644)), connections[CONNECTIONS];
+	int large = large_file();
 
-	pattern_write(large, 4, 0, LARGE);
-	for (int round = 0; round < 3; round++) {
-		for (int i = 0; i < CONNECTIONS; i++) {
-			struct gpumem_token token = token_of(large);
-
-			connections[i] = dial();
-			show(connections[i], &token);
-		}
-		for (int i = 0; i < CONNECTIONS; i++)
-			OK(close(connections[i]));
-	}
+	counts_new();
+	spawn(ask_and_hang_up, 0);
+	join_all(1);
 	expect_shrinkable(large);
-	expect_leases(large, 0);
 }
 
-/* More waiting requests than the daemon has threads for them, each of another user. */
+/* The same for processes that are killed. */
+static void the_killed_are_forgotten(void)
+{
+	int large = large_file(), status;
+	pid_t pids[ASKERS];
+
+	counts_new();
+	for (int i = 0; i < ASKERS; i++)
+		pids[i] = spawn(ask_for_ever, 0);
+	await_askers(ASKERS);
+	for (int i = 0; i < ASKERS; i++)
+		OK(kill(pids[i], SIGKILL));
+	for (int i = 0; i < ASKERS; i++) {
+		OK(waitpid(pids[i], &status, 0));
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	}
+	expect_shrinkable(large);
+}
+
+/* More waiting requests than the daemon has threads, each of another user. */
 #define WAITERS	   24
 #define FIRST_USER 60000
 #define MOVED	   (64 * MIB)
 #define ROUNDS	   10
-/* A busy daemon may read all requests of a round together and postpone them. */
+/* The file may have moved before all requests came. */
 #define SERVED_MIN 3
 
 static _Atomic bool *moves;
-
-static int dial_as(uid_t user, int fd, struct gpumem_token *token)
-{
-	OK(seteuid(user));
-	int connection = dial();
-
-	*token = token_of(fd);
-	OK(seteuid(0));
-	return connection;
-}
+static int moved_fd;
 
 /* Leases end some time after their connections. */
 static void move_file(const char *from, const char *to)
@@ -174,46 +216,43 @@ static void move_to_gpu(int unused)
 	*moves = false;
 }
 
-static void have_layout(int connection)
+static void ask_for_moved(int number)
 {
-	struct answer answer = hear_layout(connection);
+	struct answer answer;
 
-	drop(&answer);
+	become(FIRST_USER + (uid_t)number);
+	int connection = dial();
+	struct gpumem_lease_ask ask = key_of(connection);
+
+	counts->askers++;
+	while (!counts->go)
+		usleep(100);
+	EQUAL(lease_with(&ask, moved_fd, connection, &answer), 0);
+	counts->answers++;
 }
 
 /* Whether another file is leased while a file moves and all requests for the moving file wait. */
-static bool is_served_meanwhile(int moved, int other)
+static bool is_served_meanwhile(int other)
 {
-	struct gpumem_token tokens[WAITERS], token = token_of(other);
-	struct pollfd waiters[WAITERS];
 	int connection = dial();
 
-	for (unsigned i = 0; i < WAITERS; i++)
-		waiters[i] = (struct pollfd){.fd = dial_as(FIRST_USER + i, moved, &tokens[i]),
-					     .events = POLLIN};
-	pid_t mover = spawn(move_to_gpu, 0);
-
+	counts_new();
+	for (int i = 0; i < WAITERS; i++)
+		spawn(ask_for_moved, i);
+	await_askers(WAITERS);
+	spawn(move_to_gpu, 0);
 	while (!*moves)
 		usleep(100);
 	usleep(1000);
-	for (int i = 0; i < WAITERS; i++) {
-		show(waiters[i].fd, &tokens[i]);
-		/* The daemon must not answer the first request at once for lack of other work. */
-		if (i == 0)
-			usleep(1000);
-	}
+	counts->go = true;
 	/* Wait until all requests wait. */
-	usleep(2000);
-	show(connection, &token);
-	have_layout(connection);
-	bool meanwhile = poll(waiters, WAITERS, 0) == 0 && *moves;
+	usleep(3000);
+	struct answer answer = lease_over(connection, other);
+	bool meanwhile = counts->answers == 0 && *moves;
 
+	drop(&answer);
 	OK(close(connection));
-	for (int i = 0; i < WAITERS; i++) {
-		have_layout(waiters[i].fd);
-		OK(close(waiters[i].fd));
-	}
-	OK(waitpid(mover, NULL, 0));
+	join_all(WAITERS + 1);
 	move_file("moved", getenv("MOVED_FILE"));
 	return meanwhile;
 }
@@ -221,27 +260,27 @@ static bool is_served_meanwhile(int moved, int other)
 static void who_waits_for_a_file_holds_up_nobody_else(void)
 {
 	int other = filled_file("small", 0600), connection = dial();
-	int moved = OK(open("moved", O_CREAT | O_RDWR, 0600));
-	struct gpumem_token token = token_of(other);
 	char path[PATH_MAX];
 	int served = 0;
 
 	moves =
 	    mmap(NULL, sizeof(*moves), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(moves != MAP_FAILED);
+	moved_fd = OK(open("moved", O_CREAT | O_RDWR, 0600));
 	snprintf(path, sizeof(path), "%s/moved", getenv("HOSTDIR"));
 	setenv("MOVED_FILE", path, 1);
-	pattern_write(moved, 5, 0, MOVED);
+	pattern_write(moved_fd, 5, 0, MOVED);
 	move_file("moved", path);
 	/* From here on the file needs no work for a lease. */
-	show(connection, &token);
-	have_layout(connection);
+	struct answer answer = lease_over(connection, other);
+
+	drop(&answer);
 	for (int round = 0; round < ROUNDS; round++)
-		served += is_served_meanwhile(moved, other);
+		served += is_served_meanwhile(other);
 	OK(unlink(path));
 	if (served < SERVED_MIN)
 		FAIL("a request for another file waits for the file that moves");
 }
 
 PROG(TEST(one_user_does_not_hold_up_another), TEST(who_hangs_up_is_forgotten),
-     TEST(who_waits_for_a_file_holds_up_nobody_else))
+     TEST(the_killed_are_forgotten), TEST(who_waits_for_a_file_holds_up_nobody_else))

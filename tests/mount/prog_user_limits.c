@@ -33,18 +33,14 @@ static int control_open(const char *name, int flags)
 /* Whether a lease was given; otherwise the errno is the wanted errno. */
 static bool take(int fd, int connection, int wanted)
 {
-	struct gpumem_token token = token_of(fd);
+	struct answer answer;
+	int error = lease_try(fd, connection, &answer);
 
-	show(connection, &token);
-	struct answer answer = hear(connection);
-
-	if (answer.packet.header.type == GPUMEM_MSG_LAYOUT) {
+	if (error)
+		EQUAL(error, wanted);
+	else
 		drop(&answer);
-		return true;
-	}
-	EQUAL(answer.packet.header.type, GPUMEM_MSG_ERROR);
-	EQUAL(answer.packet.error.error, wanted);
-	return false;
+	return error == 0;
 }
 
 static void take_one(int fd)
@@ -71,12 +67,6 @@ static void flood(int fd)
 	become_user();
 	fill(fd, connections);
 	EQUAL(leases_of(fd), LEASES);
-	/* A lease over the ioctl has the same limit; a daemon with a keeper gives no lease over the
-	 * ioctl. */
-	struct gpumem_lease_ask ask = key_of(connections[0]);
-
-	CHECK(ioctl(fd, GPUMEM_IOC_LEASE, &ask) < 0);
-	CHECK(errno == EAGAIN || errno == EOPNOTSUPP);
 	/* A connection that ends makes room for another. */
 	int fresh = dial();
 

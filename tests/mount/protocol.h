@@ -22,7 +22,6 @@
 
 union packet {
 	struct gpumem_msg_header header;
-	struct gpumem_msg_lease lease;
 	struct gpumem_msg_extend extend;
 	struct gpumem_msg_release release;
 	struct gpumem_msg_layout layout;
@@ -49,13 +48,16 @@ static inline int dial(void)
 	return fd;
 }
 
+/* No two requests of a process have the same number. */
+static uint32_t last_request;
+
 static inline struct gpumem_msg_header head(uint16_t type, size_t bytes)
 {
 	return (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
 					  .version = GPUMEM_PROTOCOL_VERSION,
 					  .type = type,
 					  .bytes = (uint32_t)bytes,
-					  .request = 17};
+					  .request = ++last_request};
 }
 
 static inline void say(int fd, const void *packet, size_t bytes)
@@ -98,7 +100,6 @@ static inline struct answer hear_layout(int fd)
 
 	CHECK(answer.bytes >= (ssize_t)sizeof(answer.packet.layout));
 	EQUAL(answer.packet.header.type, GPUMEM_MSG_LAYOUT);
-	EQUAL(answer.packet.header.request, 17);
 	EQUAL(answer.n_fds, answer.packet.layout.n_chunks);
 	return answer;
 }
@@ -107,22 +108,6 @@ static inline void drop(const struct answer *answer)
 {
 	for (unsigned i = 0; i < answer->n_fds; i++)
 		OK(close(answer->fds[i]));
-}
-
-static inline struct gpumem_token token_of(int fd)
-{
-	struct gpumem_token token;
-
-	OK(ioctl(fd, GPUMEM_IOC_TOKEN, &token));
-	return token;
-}
-
-static inline void show(int connection, const struct gpumem_token *token)
-{
-	struct gpumem_msg_lease message = {.header = head(GPUMEM_MSG_LEASE, sizeof(message))};
-
-	memcpy(message.token, token->token, sizeof(message.token));
-	say(connection, &message, sizeof(message));
 }
 
 static inline int leases_of(int fd)
@@ -151,17 +136,44 @@ static inline int filled_file(const char *path, mode_t mode)
 
 static inline struct gpumem_lease_ask key_of(int connection)
 {
-	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION, .request = 17};
 	struct gpumem_msg_header hello = head(GPUMEM_MSG_HELLO, sizeof(hello));
+	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION};
 
 	say(connection, &hello, sizeof(hello));
 	struct answer answer = hear(connection);
 
 	EQUAL(answer.bytes, sizeof(answer.packet.key));
 	EQUAL(answer.packet.header.type, GPUMEM_MSG_KEY);
-	EQUAL(answer.packet.header.request, 17);
+	EQUAL(answer.packet.header.request, hello.request);
 	memcpy(ask.key, answer.packet.key.key, sizeof(ask.key));
 	return ask;
+}
+
+/* 0 with the answer, or the errno of the refusal. */
+static inline int lease_with(struct gpumem_lease_ask *ask, int fd, int connection,
+			     struct answer *answer)
+{
+	ask->request = ++last_request;
+	if (ioctl(fd, GPUMEM_IOC_LEASE, ask) < 0)
+		return errno;
+	*answer = hear_layout(connection);
+	EQUAL(answer->packet.header.request, ask->request);
+	return 0;
+}
+
+static inline int lease_try(int fd, int connection, struct answer *answer)
+{
+	struct gpumem_lease_ask ask = key_of(connection);
+
+	return lease_with(&ask, fd, connection, answer);
+}
+
+static inline struct answer lease_over(int connection, int fd)
+{
+	struct answer answer;
+
+	EQUAL(lease_try(fd, connection, &answer), 0);
+	return answer;
 }
 
 static inline void become_user(void)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Runs a PTX kernel, a warp at a time, where there is no GPU: as much of PTX as client/cli/verify/tree.ptx has.
-What it does not know, an access outside of the memory that it was given or that is not aligned, and a
-shuffle that not all lanes have come to, are errors."""
+"""Runs a PTX kernel without a GPU, a warp at a time: the part of PTX that client/cli/verify/tree.ptx uses.
+An unknown instruction, an access outside of the given memory, an unaligned access, and a shuffle that some
+lanes have not reached are errors."""
 
 import operator
 import re
@@ -43,7 +43,7 @@ class Kernel:
 
 
 class Memory:
-    """Ranges of bytes at the addresses where they are put."""
+    """Ranges of bytes at addresses that the caller chooses."""
 
     def __init__(self, **ranges):
         self.ranges = {int(at[1:], 16): content for at, content in ranges.items()}
@@ -72,7 +72,7 @@ class Warp:
         self.at = [0] * LANES
 
     def run(self):
-        """Always those lanes that are furthest behind."""
+        """Always runs the lanes that are furthest behind."""
         end = len(self.kernel.code)
         while (now := min(self.at)) < end:
             lanes = [lane for lane in range(LANES) if self.at[lane] == now]
@@ -179,5 +179,5 @@ class Warp:
             self.memory.store(self.get(operands[0][1:-1], lane), self.get(operands[1], lane).to_bytes(8, "little"))
 
 
-for _name in ("and", "or", "xor"):  # two of them are words of Python
+for _name in ("and", "or", "xor"):  # two of the names are keywords of Python
     setattr(Warp, _name, Warp.logic)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""What the mount tests of the Python module share: where it is, and how they end."""
+"""Shared by mount tests in Python: paths, checks, the Python module, and the end of a test."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def eventually(what, condition, seconds=10):
 
 
 def keeper_socket(mount):
-    """Where the keeper of root's mount takes orders."""
+    """The socket of the keeper of root's mount, for upgrades."""
     device = os.stat(mount).st_dev
     name = f"keeper-{os.major(device)}:{os.minor(device)}"
     return next(path for path in (Path("/run/gpumemfs") / name, Path("/tmp/gpumemfs-0") / name) if path.exists())
@@ -48,7 +48,7 @@ def cat(path):
 
 
 def with_libraries():
-    """Starts this script again where the loader has to be told of the stand-in drivers."""
+    """Executes this script again if the loader needs LD_LIBRARY_PATH to find the stand-in drivers."""
     wanted = os.environ["DAEMON_LIBRARY_PATH"]
     if wanted and os.environ.get("LD_LIBRARY_PATH", "") != wanted:
         os.environ["LD_LIBRARY_PATH"] = wanted
@@ -56,12 +56,12 @@ def with_libraries():
 
 
 def module():
-    """The Python module of this tree, or of a bundle, over the library that was built."""
+    """Imports the Python module of this tree, or of a bundle, with the library of this build."""
     root = Path(__file__).resolve().parent.parent.parent
     package = root / "client" / "python"
     if not (package / "gpumem").is_dir():
         skip("the Python module is not here")
-    # In a sanitizer's tree the library wants a runtime that Python does not have.
+    # In a sanitizer's build the library needs a runtime that Python does not have.
     library = next((p for p in (BUILD / "libgpumem.so.0", BUILD / "lib" / "libgpumem.so.0") if p.exists()), None)
     if library is None:
         raise AssertionError(f"no libgpumem.so.0 in {BUILD}")
@@ -75,7 +75,7 @@ def module():
 
 
 def examples():
-    """The folder of the examples, which are run as a user runs them. Before: module()."""
+    """The folder of the examples; sets the environment in which a user would run them. Call module() before."""
     folder = Path(__file__).resolve().parent.parent.parent / "scripts" / "examples"
     if not folder.is_dir():
         skip("the examples are not here")
@@ -86,7 +86,7 @@ def examples():
 
 
 def example(program, *words, status=0):
-    """Runs one to its end: what it printed."""
+    """Runs an example to its end, and returns its output."""
     done = subprocess.run([str(program), *map(str, words)], capture_output=True, text=True, timeout=60)
     equal(f"status of {program.name} ({done.stdout}{done.stderr})", done.returncode, status)
     return done.stdout

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""A stand-in for the service manager, as far as its store of file descriptors goes (sd_notify(3), FDSTORE=1): it
-hears what a service stores and removes, and starts the service again with what is in the store, as systemd does."""
+"""A stand-in for the service manager, with a store of file descriptors (sd_notify(3), FDSTORE=1): a service stores and
+removes descriptors, and is started again with the stored ones, as by systemd."""
 
 import array
 import contextlib
@@ -12,10 +12,9 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
-# Puts the descriptors at 3 and on; only the process that executes the service knows the number that it will have.
+# Puts the descriptors at 3 and on, and sets LISTEN_PID, which only the process that executes the service knows.
 STARTER = r"""
 import fcntl, os, resource, sys
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -38,8 +37,18 @@ def belongs(process, mark):
         return False
 
 
+def waits_for_answer(pid):
+    """Whether the mount's answer alone can end the process. Some kernels do not show where a process waits."""
+    try:
+        where = Path(f"/proc/{pid}/wchan").read_text()
+        asleep = "\nState:\tD" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    return asleep and where in ("request_wait_answer", "", "0")
+
+
 class ServiceManager:
-    """Listens at a socket of this path, which is the service's NOTIFY_SOCKET."""
+    """Listens at a socket of this path, the service's NOTIFY_SOCKET."""
 
     def __init__(self, path):
         self.path, self.store, self.wrong = str(path), {}, []
@@ -56,7 +65,7 @@ class ServiceManager:
                     self.hear()
 
     def end(self):
-        """What is left in the store, and what was said wrongly."""
+        """Ends the thread: the names left in the store, and the service's mistakes."""
         self.ended = True
         self.thread.join()
         self.hear()
@@ -88,18 +97,18 @@ class ServiceManager:
             os.close(self.store.pop(name))
 
     def kill_all(self):
-        """Ends the rest of the service, as systemd does with KillMode=mixed when the main process has ended. A process that
-        waits for the mount's answer to a request which a daemon had read cannot be killed before another daemon answers,
-        so the wait is limited, as systemd's is by TimeoutStopSec."""
-        mark, left, deadline = f"NOTIFY_SOCKET={self.path}".encode(), True, time.monotonic() + 5
-        while left and time.monotonic() < deadline:
+        """Ends the rest of the service, as systemd does with KillMode=mixed when the main process has ended. Returns when only
+        processes are left that SIGKILL cannot end: those that wait for an answer to a request which a daemon had read.
+        systemd would wait for TimeoutStopSec."""
+        mark, left = f"NOTIFY_SOCKET={self.path}".encode(), [0]
+        while not all(map(waits_for_answer, left)):
             left = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and belongs(entry, mark)]
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
     def start(self, argv, env, **more):
-        """The service, with all that is in the store."""
+        """Starts the service with all descriptors of the store."""
         with self.lock:
             self.hear()
             names, fds = list(self.store), list(self.store.values())

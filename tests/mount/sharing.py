@@ -3,20 +3,17 @@
 """The sharing protocol, packet by packet."""
 
 import fcntl
+import itertools
 import os
 import socket
 import struct
 from pathlib import Path
 
-TOKEN_SECONDS, TOKEN_BYTES = 10, 40
-IOC_TOKEN = 2 << 30 | TOKEN_BYTES << 16 | ord("g") << 8 | 0x47
-HEADER, MAGIC, VERSION = struct.Struct("=IHHII"), 0x4d465047, 1
-LEASE, LAYOUT, ERROR = 1, 16, 18
-
-
-def token_of(path):
-    with open(path, "r+b") as file:
-        return fcntl.ioctl(file, IOC_TOKEN, bytes(TOKEN_BYTES))[8:]
+KEY_BYTES = 32
+IOC_LEASE = 1 << 30 | 8 + KEY_BYTES << 16 | ord("g") << 8 | 0x48
+HEADER, MAGIC, VERSION = struct.Struct("=IHHII"), 0x4d465047, 2
+HELLO, LAYOUT = 4, 16
+NUMBERS = itertools.count(1)
 
 
 def connect(mount):
@@ -25,11 +22,36 @@ def connect(mount):
     return connection
 
 
-def lease(connection, token):
-    """The type of the answer, and of a layout the file's size."""
-    connection.send(HEADER.pack(MAGIC, VERSION, LEASE, HEADER.size + len(token), 1) + token)
-    answer, fds, _, _ = socket.recv_fds(connection, 4096, 128)
+def receive(connection):
+    """The next packet, without its descriptors, and the number of the request."""
+    packet, fds, _, _ = socket.recv_fds(connection, 4096, 128)
     for fd in fds:
         os.close(fd)
-    kind = HEADER.unpack_from(answer)[2]
-    return kind, struct.unpack_from("=Q", answer, HEADER.size + 8)[0] if kind == LAYOUT else None
+    return packet, HEADER.unpack_from(packet)[4]
+
+
+def key_of(connection):
+    connection.send(HEADER.pack(MAGIC, VERSION, HELLO, HEADER.size, next(NUMBERS)))
+    return receive(connection)[0][HEADER.size:]
+
+
+def ask(file, key):
+    """Asks for a lease of an open file: the number of the request."""
+    number = next(NUMBERS)
+    fcntl.ioctl(file, IOC_LEASE, struct.pack("=II", VERSION, number) + key)
+    return number
+
+
+def answer(connection, number):
+    """The file's size from the layout that answers the request."""
+    packet, answered = receive(connection)
+    while answered < number:
+        packet, answered = receive(connection)
+    if (HEADER.unpack_from(packet)[2], answered) != (LAYOUT, number):
+        raise AssertionError(f"no layout for request {number}: {packet}")
+    return struct.unpack_from("=Q", packet, HEADER.size + 8)[0]
+
+
+def lease(file, connection):
+    """The size of an open file; or the OSError of the refusal."""
+    return answer(connection, ask(file, key_of(connection)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""xxh64-tree as gpumem(1) tells it, and XXH64 as its specification does: slow, and with nothing of the
+"""xxh64-tree as gpumem(1) describes it, and XXH64 as its specification does: slow, and independent of the
 code under test."""
 
 import struct
