@@ -74,8 +74,8 @@ struct gpumem_socket {
 	uint32_t where; /* enum gpumem_socket_where */
 	/* Ends with a NUL. IN_DIRECTORY: the directory of the socket, named after the mount's
 	 * device number (GPUMEM_SOCKET_KIND-MAJOR:MINOR). There the daemon serves its own user; a
-	 * client should check that directory and server belong to the same user. NOWHERE: the
-	 * reason. */
+	 * client should check that directory and server belong to the same user. NOWHERE and
+	 * NOT_YET: the reason. */
 	char text[GPUMEM_SOCKET_TEXT];
 };
 
@@ -83,6 +83,8 @@ enum gpumem_socket_where {
 	GPUMEM_SOCKET_NOWHERE = 0,
 	GPUMEM_SOCKET_IN_MOUNT = 1, /* GPUMEM_SOCKET_NAME */
 	GPUMEM_SOCKET_IN_DIRECTORY = 2,
+	/* The daemon answers requests before the socket is bound: ask again. */
+	GPUMEM_SOCKET_NOT_YET = 3,
 };
 
 #define GPUMEM_SOCKET_KIND "share"

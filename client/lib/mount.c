@@ -16,8 +16,13 @@
 #include "client/core/error.h"
 #include "client/core/private_fd.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/mounts.h"
 #include "common/runtime_dir.h"
+
+/* The daemon of a new mount binds its socket within milliseconds of its first answer. */
+#define SOCKET_WAIT_NS (2 * CLOCK_SECOND)
+#define SOCKET_POLL_US 2000
 
 struct question {
 	unsigned long request;
@@ -104,17 +109,24 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 	return rc == 0 || rc == -ESTALE ? rc : file_fail(-rc);
 }
 
-/* Asks the daemon for the place of its socket. */
+/* Asks the daemon for the place of its socket, again while the daemon of a new mount has none yet.
+ */
 static int socket_find(int fd, struct gpumem_socket *where)
 {
-	int rc = file_ask(fd, O_RDONLY, GPUMEM_IOC_SOCKET, where);
+	const int64_t deadline = clock_ns() + SOCKET_WAIT_NS;
+	int rc;
 
+	while ((rc = file_ask(fd, O_RDONLY, GPUMEM_IOC_SOCKET, where)) == 0 &&
+	       where->where == GPUMEM_SOCKET_NOT_YET && clock_ns() < deadline)
+		usleep(SOCKET_POLL_US);
 	if (rc < 0)
 		return file_fail(-rc);
 	where->text[sizeof(where->text) - 1] = '\0';
 	if (!text_is_printable(where->text))
 		return client_fail(EPROTO, "invalid answer of the daemon: unprintable text");
-	return where->where == GPUMEM_SOCKET_NOWHERE ? mount_fail_unshared(where->text) : 0;
+	return where->where == GPUMEM_SOCKET_NOWHERE || where->where == GPUMEM_SOCKET_NOT_YET
+		   ? mount_fail_unshared(where->text)
+		   : 0;
 }
 
 int client_mount_check(int fd)

@@ -201,7 +201,8 @@ void share_where(struct fs *fs, struct gpumem_socket *where)
 	const struct share *share = atomic_load(&fs->share);
 	const char *reason = atomic_load(&fs->not_shared);
 
-	*where = (struct gpumem_socket){.where = GPUMEM_SOCKET_NOWHERE};
+	*where = (struct gpumem_socket){.where = share || reason ? GPUMEM_SOCKET_NOWHERE
+								 : GPUMEM_SOCKET_NOT_YET};
 	if (!share)
 		snprintf(where->text, sizeof(where->text), "%s",
 			 reason ? reason : "the mount has just been made: try again");
@@ -218,6 +219,7 @@ void share_capability(struct fs *fs, struct capability *capability)
 	share_where(fs, &where);
 	switch (where.where) {
 	case GPUMEM_SOCKET_NOWHERE:
+	case GPUMEM_SOCKET_NOT_YET:
 		capability_set(capability, false, "%s", where.text);
 		break;
 	case GPUMEM_SOCKET_IN_MOUNT:

@@ -5,14 +5,42 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "client/core/error.h"
 #include "client/lib/gpumem.h"
 #include "common/mounts.h"
+#include "common/protocol.h"
 #include "tests/unit/unit.h"
+
+/* Answers of a mount to GPUMEM_IOC_SOCKET. The library calls this function instead of libc's. */
+static bool is_answering;
+static unsigned asked, not_yet;
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list list;
+
+	va_start(list, request);
+	void *argument = va_arg(list, void *);
+	va_end(list);
+	if (!is_answering || request != GPUMEM_IOC_SOCKET)
+		return (int)syscall(SYS_ioctl, fd, request, argument);
+	struct gpumem_socket *where = argument;
+
+	*where = (struct gpumem_socket){.where = ++asked <= not_yet ? GPUMEM_SOCKET_NOT_YET
+								    : GPUMEM_SOCKET_IN_MOUNT};
+	if (asked <= not_yet)
+		snprintf(where->text, sizeof(where->text), "the mount has just been made");
+	return 0;
+}
 
 static const struct {
 	const char *line;
@@ -83,6 +111,23 @@ START_TEST(files_elsewhere)
 }
 END_TEST
 
+START_TEST(new_mounts)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	is_answering = true;
+	not_yet = 3;
+	ck_assert_int_eq(client_mount_check(fd), 0);
+	ck_assert_uint_eq(asked, 4);
+	not_yet = UINT_MAX;
+	ck_assert_int_eq(client_mount_check(fd), -ENOTSUP);
+	ck_assert_str_eq(client_error_text(), "the daemon of this mount shares no files: "
+					      "the mount has just been made");
+	is_answering = false;
+	close(fd);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -91,5 +136,6 @@ int main(void)
 	tcase_add_loop_test(tcase, lines, 0, sizeof(good) / sizeof(good[0]));
 	tcase_add_loop_test(tcase, lines_that_are_none, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tcase, files_elsewhere);
+	tcase_add_test(tcase, new_mounts);
 	return unit_main(suite);
 }
