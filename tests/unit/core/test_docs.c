@@ -114,7 +114,7 @@ static const char *const pages[] = {
     "README.md",	  "CONTRIBUTING.md",	  "SECURITY.md",
     "CHANGELOG.md",	  "docs/architecture.md", "docs/locking.md",
     "docs/data-path.md",  "docs/recovery.md",	  "docs/performance.md",
-    "docs/operations.md", "docs/new-backend.md",
+    "docs/operations.md", "docs/new-backend.md",  "docs/frameworks.md",
 };
 #define PAGES ((int)(sizeof(pages) / sizeof(pages[0])))
 
