@@ -101,7 +101,7 @@ class File:
         except KeyError:
             raise SafetensorError(f"{self.name} does not contain tensor {name!r}") from None
 
-    def _type(self, name: str) -> tuple[torch.dtype, tuple[int, ...]]:
+    def torch_type(self, name: str) -> tuple[torch.dtype, tuple[int, ...]]:
         """The type and the shape of a tensor in torch."""
         entry = self.entry(name)
         dtype, shape = _dtypes.to_torch(entry.dtype), entry.shape
@@ -191,13 +191,13 @@ class File:
     # Tensors
 
     def _read(self, name: str) -> torch.Tensor:
-        dtype, shape = self._type(name)
+        dtype, shape = self.torch_type(name)
         entry = self.entry(name)
         return _tensors.tensor_at(_tensors.read(self._fd, entry.offset, entry.size), 0, entry.size, dtype, shape)
 
     def _view(self, storage: Any, name: str, copy: bool) -> torch.Tensor:
         """A tensor in the storage. A tensor that is not aligned for its elements is copied."""
-        dtype, shape = self._type(name)
+        dtype, shape = self.torch_type(name)
         entry = self.entry(name)
         begin = entry.offset
         if entry.size and (copy or begin % entry.dtype.alignment):
@@ -226,7 +226,7 @@ class File:
             return part.to(device)
 
     def _read_part(self, name: str, index: Any) -> torch.Tensor:
-        dtype, shape = self._type(name)
+        dtype, shape = self.torch_type(name)
         first, *rest = index if isinstance(index, tuple) and index else (index,)
         if not shape or not isinstance(first, slice) or first.step not in (None, 1) or 0 in shape:
             return self._read(name)[index]
@@ -242,7 +242,7 @@ class File:
     def load(self, wanted: Mapping[str, Optional[torch.device]]) -> dict[str, torch.Tensor]:
         """Tensors by name, each for a device. Types are checked before anything is copied."""
         for name in wanted:
-            self._type(name)
+            self.torch_type(name)
         own = self.own_device() if None in wanted.values() else None
         devices = {name: device or own for name, device in wanted.items()}
         made: dict[str, torch.Tensor] = {}
@@ -270,7 +270,7 @@ class File:
                 if (entry.offset - begin) % entry.dtype.alignment:
                     made[name] = self._view(storage, name, True)
                 else:
-                    made[name] = _tensors.tensor_at(copied, entry.offset - begin, entry.size, *self._type(name))
+                    made[name] = _tensors.tensor_at(copied, entry.offset - begin, entry.size, *self.torch_type(name))
         return made
 
 

@@ -62,6 +62,16 @@ def _open_shards(directory: str, places: Mapping[str, str], mode: str) -> dict[s
     return files
 
 
+def open_model(folder: str, mode: str) -> tuple[dict[str, str], dict[str, File]]:
+    """The file of each tensor of a model by its name, and the files by their names."""
+    index = os.path.join(folder, INDEX)
+    if os.path.exists(index):
+        places = _read_index(index)
+        return places, _open_shards(folder, places, mode)
+    file = File(os.path.join(folder, SINGLE), mode)
+    return dict.fromkeys(file.header.tensors, SINGLE), {SINGLE: file}
+
+
 def _device_for(tensor: str, device_map: Any) -> Optional[torch.device]:
     """The device of the longest prefix of a tensor's name in the map."""
     if device_map is None:
@@ -84,14 +94,7 @@ def load_model(directory: Path, device_map: Any = None, mode: str = "auto") -> d
 
     All headers are read and compared with the index before the first tensor is loaded. FileNotFoundError: the directory
     has neither file, or a file of the index is missing. SafetensorError: a file lacks a tensor; and as load_file()."""
-    folder = os.fsdecode(directory)
-    index = os.path.join(folder, INDEX)
-    if os.path.exists(index):
-        places = _read_index(index)
-        files = _open_shards(folder, places, mode)
-    else:
-        files = {SINGLE: File(os.path.join(folder, SINGLE), mode)}
-        places = dict.fromkeys(files[SINGLE].header.tensors, SINGLE)
+    places, files = open_model(os.fsdecode(directory), mode)
     wanted: dict[str, dict[str, Optional[torch.device]]] = {}
     for tensor, shard in places.items():
         wanted.setdefault(shard, {})[tensor] = _device_for(tensor, device_map)

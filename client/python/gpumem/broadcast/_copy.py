@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""The copy of a file, or of a directory of files, from one rank to all others."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional, Union
+
+from . import _files, _pieces
+from ._agree import agree
+from ._engine import Engine, open_engine
+from ._files import Bytes, Entry, Source, Target
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Report(NamedTuple):
+    """What a broadcast did. copies: files written, of all ranks. sent: of all pieces those that a rank lacked.
+    seconds: from the first to the last byte of all files. cuda: some pieces went from GPU to GPU."""
+
+    files: int
+    bytes: int
+    copies: int
+    sent: int
+    pieces: int
+    seconds: float
+    engine: str
+    cuda: bool
+
+
+def own_path(path: Path, engine: Engine) -> str:
+    """The path with {rank} and {local_rank} replaced by this rank's numbers."""
+    return os.fsdecode(path).replace("{rank}", str(engine.rank)).replace("{local_rank}", str(engine.local_rank))
+
+
+def _writers(places: Sequence[Any], root: int) -> list[int]:
+    """The first rank of each destination that is not the root's path."""
+    seen, found = {places[root]}, []
+    for rank, place in enumerate(places):
+        if place not in seen:
+            seen.add(place)
+            found.append(rank)
+    return found
+
+
+class _Copy:
+    """The state of a broadcast in one rank."""
+
+    def __init__(self, engine: Engine, path: Path, dest: Optional[Path], root: int, piece: int) -> None:
+        _pieces.check_size(piece)
+        if not 0 <= root < engine.size:
+            raise ValueError(f"the root is rank {root}, and there are {engine.size} ranks")
+        self.engine, self.root, self.piece = engine, root, piece
+        self.is_root = engine.rank == root
+        self.path = own_path(path, engine)
+        self.dest = own_path(path if dest is None else dest, engine)
+        self.files: list[Union[Source, Target]] = []
+        self.sent, self.pieces, self.cuda = 0, 0, False
+
+    def find(self) -> list[Entry]:
+        """The root's files, and which ranks write them."""
+        found, is_directory = agree(self.engine, self._scan if self.is_root else None)[self.root]
+        _files.check(found)
+        self.writers = _writers(agree(self.engine, lambda: self._place(is_directory)), self.root)
+        self.is_writer = self.engine.rank in self.writers
+        return [Entry(*entry) for entry in found]
+
+    def _scan(self) -> tuple[list[Entry], bool]:
+        return _files.scan(self.path), os.path.isdir(self.path)
+
+    def _place(self, is_directory: bool) -> Any:
+        if self.is_root:
+            return _files.place(self.path, is_directory)
+        if is_directory:
+            os.makedirs(self.dest, exist_ok=True)
+        elif os.path.isdir(self.dest):
+            self.dest = os.path.join(self.dest, os.path.basename(self.path))
+        elif self.dest.endswith("/"):
+            raise OSError(errno.ENOTDIR, "not a directory", self.dest)
+        return _files.place(self.dest, is_directory)
+
+    def _open(self, entry: Entry) -> tuple[Optional[str], bool]:
+        """Opens a file; the GPU whose memory it is, and whether it may have bytes already."""
+        if self.is_root:
+            self.files.append(Source(_files.target(self.path, entry), entry))
+        elif self.is_writer:
+            self.files.append(Target(_files.target(self.dest, entry), entry))
+        return self._state(-1)
+
+    def _state(self, number: int) -> tuple[Optional[str], bool]:
+        if not self.files:
+            return None, False
+        file = self.files[number]
+        device = file.bytes.device() if file.bytes is not None and self.engine.has_cuda else None
+        return device, isinstance(file, Target) and file.kept
+
+    def open(self, entries: Sequence[Entry]) -> None:
+        """Each rank opens all files and allocates all memory, so that a rank without room ends the run at its start."""
+        self.states = agree(self.engine, lambda: [self._open(entry) for entry in entries])
+
+    def _compare(self, number: int, pieces: Sequence[Any]) -> tuple[list[int], list[int]]:
+        """For files of which bytes are there: the pieces that must be sent, and the ranks that need them."""
+        everything = list(range(len(pieces))), self.writers
+        kept = [rank for rank in self.writers if self.states[rank][number][1]]
+        if not kept:
+            return everything
+        file = self.files[number] if self.files else None
+        has_bytes = self.is_root or self.engine.rank in kept
+        sums = agree(self.engine, (lambda: self._sums(file, pieces)) if has_bytes else None)
+        lacking = {rank: _pieces.missing(sums[self.root], sums[rank]) for rank in self.writers}
+        states = agree(self.engine, lambda: self._compared(file, number, bool(lacking.get(self.engine.rank, ()))))
+        for rank, state in enumerate(states):
+            self.states[rank][number] = state
+            if lacking.get(rank) and not state[1]:  # a new file instead of the old one
+                lacking[rank] = _pieces.missing(sums[self.root], None)
+        return sorted(set().union(*lacking.values())), [rank for rank in self.writers if lacking[rank]]
+
+    def _sums(self, file: Any, pieces: Sequence[Any]) -> list[int]:
+        file.bytes.prepare(self.engine, self._alone(file), self.piece)
+        return _pieces.sums(file.bytes, pieces)
+
+    def _alone(self, file: Any) -> bool:
+        """Whether the rank's GPU computes the checksums."""
+        return self.engine.has_cuda and file.bytes.device() is not None
+
+    def _compared(self, file: Any, number: int, differs: bool) -> tuple[Optional[str], bool]:
+        if isinstance(file, Target):
+            file.compared(not differs)
+        return self._state(number)
+
+    def transfer(self, number: int, entry: Entry) -> None:
+        pieces = _pieces.plan(entry.size, self.piece)
+        wanted, ranks = self._compare(number, pieces)
+        self.pieces += len(pieces)
+        self.sent += len(wanted) if ranks else 0
+        if not wanted or not ranks:
+            return
+        ranks = sorted([self.root, *ranks])
+        devices = [self.states[rank][number][0] for rank in ranks]
+        cuda = None not in devices and len(set(devices)) == len(devices)
+        self.cuda = self.cuda or cuda
+        group = self.engine.group(ranks, cuda)
+        takes_part = self.engine.rank in ranks
+        agree(self.engine, (lambda: self._prepare(number, cuda)) if takes_part else None)
+        for begin in range(0, len(wanted), _pieces.WINDOW):
+            some = [pieces[at] for at in wanted[begin:begin + _pieces.WINDOW]]
+            self._send(self.files[number] if takes_part else None, group, some)
+        if takes_part:
+            self._bytes(number).rest()
+
+    def _bytes(self, number: int) -> Bytes:
+        content = self.files[number].bytes
+        assert content is not None
+        return content
+
+    def _prepare(self, number: int, cuda: bool) -> None:
+        file = self.files[number]
+        self._bytes(number).prepare(self.engine, cuda, self.piece)
+        if isinstance(file, Target):
+            file.begin()
+
+    def _send(self, file: Any, group: Any, pieces: Sequence[Any]) -> None:
+        window = None
+        if file is not None:
+            window = _pieces.Window(self.engine, group, self.root, file.bytes)
+            window.send(pieces)
+        sums = agree(self.engine, window.sums if window else None)
+        if file is not None:
+            agree(self.engine, lambda: self._check(file, sums[self.root], sums[self.engine.rank]))
+        else:
+            agree(self.engine)
+
+    def _check(self, file: Any, wanted: list[int], found: list[int]) -> None:
+        if wanted != found:
+            number = min(_pieces.missing(wanted, found))
+            raise OSError(errno.EBADMSG, f"bytes changed on their way (piece {number} of {len(wanted)}): start again, "
+                          "which sends the pieces that differ", file.bytes.name)
+
+    def finish(self) -> None:
+        """When all bytes are everywhere, each rank gives its files their names."""
+        agree(self.engine, self._finish if self.is_root else None)
+        agree(self.engine, self._finish if not self.is_root else None)
+
+    def _finish(self) -> None:
+        for file in self.files:
+            file.finish()
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+
+
+def _run(engine: Engine, path: Path, dest: Optional[Path], root: int, piece: int) -> Report:
+    copy = _Copy(engine, path, dest, root, piece)
+    try:
+        entries = copy.find()
+        copy.open(entries)
+        start = time.monotonic()
+        for number, entry in enumerate(entries):
+            copy.transfer(number, entry)
+        seconds = time.monotonic() - start
+        copy.finish()
+    finally:
+        copy.close()
+    return Report(len(entries), sum(entry.size for entry in entries), len(entries) * len(copy.writers), copy.sent,
+                  copy.pieces, seconds, engine.name, copy.cuda)
+
+
+def broadcast(path: Path, dest: Optional[Path] = None, *, root: int = 0, piece: int = _pieces.PIECE,
+              engine: Union[str, Engine] = "auto", timeout: Optional[float] = None) -> Report:
+    """Copies a file, or the files below a directory, from one rank to all others. Every rank calls this function.
+
+    path: at the root. dest: at the other ranks; None: the same path. {rank} and {local_rank} in a path stand for the
+    rank's numbers. One rank writes each destination: of ranks with the same destination on one machine, for example in
+    containers that share a mount, the first. piece: bytes that are sent at once. engine: "torch", "mpi", or "auto" for
+    the engine whose launcher started the program. timeout: in seconds, how long a rank waits for another (torch).
+
+    A file gets its name when all files have arrived everywhere. Until then the bytes are in .NAME.gpumem-part there;
+    after a failure the next run compares these bytes with the root's by checksums, and sends the pieces that differ.
+
+    BroadcastError, in all ranks: a rank failed; no file has changed, unless the naming failed. RuntimeError: a rank was
+    lost."""
+    if isinstance(engine, Engine):
+        return _run(engine, path, dest, root, piece)
+    with open_engine(engine, timeout) as opened:
+        return _run(opened, path, dest, root, piece)
