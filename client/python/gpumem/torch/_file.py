@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Optional
 
 import torch
@@ -24,6 +24,9 @@ MODES = ("auto", "view", "copy")
 # Tensors are copied together into blocks of about this many bytes, because an allocation of the GPU takes longer than
 # a copy; the memory of a block is freed with the last of its tensors.
 BLOCK = 1 << 30
+
+# Called with the file's name, "view", "copy" (by a GPU) or "read", and the bytes of each tensor that a file gives.
+observer: Optional[Callable[[str, str, int], None]] = None
 
 _logger = logging.getLogger("gpumem")
 _said = False
@@ -93,7 +96,7 @@ class File:
         except ValueError as error:
             raise SafetensorError(str(error)) from None
         self._lock = threading.Lock()
-        self._is_open, self._storage, self._copies = False, None, False
+        self._is_open, self._storage, self._copies, self._private = False, None, False, False
 
     def entry(self, name: str) -> _header.Tensor:
         try:
@@ -158,7 +161,7 @@ class File:
                 memory = self._memory()
                 if memory is not None:
                     self._storage = _tensors.storage_over(memory)
-                    self._copies = self.mode == "copy" and not memory.private
+                    self._copies, self._private = self.mode == "copy" and not memory.private, memory.private
                 if self.mode == "auto":
                     _say(self.name, memory)
                 self._is_open = True
@@ -188,6 +191,20 @@ class File:
         except RuntimeError as error:
             raise type(error)(f"{self.name}: tensor {name!r}: {error}") from error
 
+    def _manner(self, tensor: torch.Tensor) -> str:
+        """How the memory of a tensor was made."""
+        storage = self._storage
+        if storage is None or (tensor.device.type == "cpu" and storage.device.type != "cpu"):
+            return "read"
+        first = storage.data_ptr()
+        is_inside = tensor.device == storage.device and first <= tensor.data_ptr() < first + storage.nbytes()
+        return "view" if is_inside and not self._private else "copy"
+
+    def _observed(self, tensor: torch.Tensor) -> torch.Tensor:
+        if observer is not None:
+            observer(self.name, self._manner(tensor), tensor.nelement() * tensor.element_size())
+        return tensor
+
     # Tensors
 
     def _read(self, name: str) -> torch.Tensor:
@@ -210,20 +227,21 @@ class File:
         with self._failures(name):
             storage = self._share_for(device)
             if storage is None:
-                return self._read(name).to(device)
-            return self._view(storage, name, self._copies and storage.device == device).to(device)
+                return self._observed(self._read(name).to(device))
+            return self._observed(self._view(storage, name, self._copies and storage.device == device).to(device))
 
-    def part(self, name: str, index: Any, device: Optional[torch.device]) -> torch.Tensor:
+    def part(self, name: str, index: Any, device: Optional[torch.device],
+             dtype: Optional[torch.dtype] = None) -> torch.Tensor:
         """tensor[index]. Only the rows that the index selects are read, and only the part is copied."""
         device = device or self.own_device()
         with self._failures(name):
             storage = self._share_for(device)
             if storage is None:
-                return self._read_part(name, index).to(device)
+                return self._observed(self._read_part(name, index).to(device=device, dtype=dtype))
             part = self._view(storage, name, False)[index]
             if storage.device == device and self._copies:
-                return part.clone(memory_format=torch.contiguous_format)
-            return part.to(device)
+                part = part.clone(memory_format=torch.contiguous_format)
+            return self._observed(part.to(device=device, dtype=dtype))
 
     def _read_part(self, name: str, index: Any) -> torch.Tensor:
         dtype, shape = self.torch_type(name)
@@ -251,6 +269,8 @@ class File:
             storage = self._share_for(device)
             if storage is not None and storage.device == device and self._copies:
                 made.update(self._load_blocks(storage, [name for name in devices if devices[name] == device]))
+        for tensor in made.values():
+            self._observed(tensor)
         return {name: made[name] if name in made else self.tensor(name, device) for name, device in devices.items()}
 
     def _copy_block(self, storage: Any, block: list[str]) -> Any:

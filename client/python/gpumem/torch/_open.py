@@ -37,8 +37,7 @@ class Slice:
     def to_device(self, device: Any = None, dtype: Optional[torch.dtype] = None, index: Any = ...) -> torch.Tensor:
         """tensor[index] on another device than the file was opened for, as dtype. device: None for the GPU of the
         file."""
-        part = self._file.part(self._name, index, None if device is None else device_of(device))
-        return part if dtype is None else part.to(dtype)
+        return self._file.part(self._name, index, None if device is None else device_of(device), dtype)
 
 
 class safe_open:  # noqa: N801
