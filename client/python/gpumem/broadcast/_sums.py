@@ -8,7 +8,9 @@ multilinear hash. It finds faults of a transfer, not forgeries."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
+import os
 from typing import Any
 
 try:
@@ -19,6 +21,8 @@ except ImportError:
 COLUMNS = 1 << 16
 ROW = 4 * COLUMNS
 PIECE_MAX = 1 << 30
+# One thread computes 3 GB/s, less than gloo and MPI send inside a machine.
+THREADS = min(4, os.cpu_count() or 1)
 _MASK = (1 << 64) - 1
 
 
@@ -46,15 +50,24 @@ def _torch_weights(device: Any) -> Any:
     return torch.tensor(weights(), dtype=torch.int64, device=device)
 
 
+@functools.lru_cache(maxsize=None)
+def _pool() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(THREADS)
+
+
+def _cpu_rows(words: Any, factors: Any) -> Any:
+    """Row by row, because a row fits into the CPU's cache."""
+    import torch
+    wide = torch.empty(COLUMNS, dtype=torch.int64)
+    return torch.stack([torch.dot(wide.copy_(row), factors) for row in words])
+
+
 def _torch_rows(words: Any, factors: Any) -> Any:
-    """The sum of each row. On a CPU row by row, because a row and its products fit into the CPU's cache."""
+    """The sum of each row."""
     import torch
     if words.device.type != "cpu":
         return (words * factors).sum(1)
-    products, sums = torch.empty(COLUMNS, dtype=torch.int64), torch.empty(len(words), dtype=torch.int64)
-    for i, row in enumerate(words):
-        torch.sum(products.copy_(row).mul_(factors), 0, out=sums[i])
-    return sums
+    return torch.cat(list(_pool().map(lambda part: _cpu_rows(part, factors), torch.chunk(words, THREADS))))
 
 
 def _of_tensor(piece: Any) -> Any:
