@@ -10,7 +10,7 @@
 const struct command *const commands[] = {
     &command_status, &command_top,   &command_cp,      &command_ls,   &command_get,
     &command_set,    &command_map,   &command_sharers, &command_drop, &command_save,
-    &command_verify, &command_bench, &command_doctor,  NULL,
+    &command_verify, &command_bench, &command_doctor,  &command_run,  NULL,
 };
 
 const struct command *command_find(const char *name)
@@ -75,6 +75,15 @@ static void complete_option(const struct command *command, const char *start)
 	cli_offer(start, "--help", "print this");
 }
 
+/* Whether the last word belongs to the command that this command executes. */
+static bool word_is_inner(const struct command *command, int count, char **words)
+{
+	for (int i = 1; command->is_prefix && i < count - 1; i++)
+		if (*words[i] != '-' || strcmp(words[i], "--") == 0)
+			return true;
+	return false;
+}
+
 /* No line is printed for a path: shells complete paths themselves. */
 int complete(int count, char **words)
 {
@@ -83,7 +92,7 @@ int complete(int count, char **words)
 
 	if (count < 2 || (count == 2 && strcmp(words[0], "help") == 0))
 		complete_command(last);
-	else if (command && *last == '-')
+	else if (command && *last == '-' && !word_is_inner(command, count, words))
 		complete_option(command, last);
 	else if (command && command->offer)
 		command->offer(count - 2, words + 1, last);

@@ -109,6 +109,8 @@ static void options_build(const struct command *command, struct option *longs, c
 {
 	size_t used = 0;
 
+	if (command->is_prefix)
+		*shorts++ = '+';
 	*shorts++ = ':';
 	*shorts++ = 'h';
 	longs[used++] = (struct option){"help", no_argument, NULL, 'h'};
@@ -202,7 +204,7 @@ void command_help_write(FILE *out, const struct command *command)
 int cli_option(struct cli_args *args)
 {
 	struct option longs[OPTIONS_MAX + 1];
-	char shorts[2 * OPTIONS_MAX + 3];
+	char shorts[2 * OPTIONS_MAX + 4];
 
 	speaking = args->command->name;
 	opterr = 0;

@@ -6,6 +6,7 @@
 #define CLIENT_CLI_CORE_CLI_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* The largest file size that is accepted: a lying mount could name any size, and tables of the
@@ -50,11 +51,13 @@ struct cli_args {
 
 struct command {
 	const char *name;
-	const char *words;		   /* "SRC... DST" */
-	const char *summary;		   /* one line */
-	const char *more;		   /* the rest of its help; NULL: none */
-	const struct cli_option *options;  /* ended by an entry without a name; NULL: none */
-	int min_words, max_words;	   /* max < 0: any number */
+	const char *words;		  /* "SRC... DST" */
+	const char *summary;		  /* one line */
+	const char *more;		  /* the rest of its help; NULL: none */
+	const struct cli_option *options; /* ended by an entry without a name; NULL: none */
+	int min_words, max_words;	  /* max < 0: any number */
+	/* The words are another command: options end at the first word. */
+	bool is_prefix;
 	int (*run)(struct cli_args *args); /* gives the exit status */
 	/* Offers completions of the arguments with cli_offer; NULL: only paths. */
 	void (*offer)(int count, char **words, const char *start);
@@ -65,7 +68,7 @@ extern const struct command *const commands[];
 
 extern const struct command command_status, command_top, command_cp, command_ls, command_get,
     command_set, command_map, command_sharers, command_save, command_drop, command_verify,
-    command_bench, command_doctor;
+    command_bench, command_doctor, command_run;
 
 /* Finds a subcommand; NULL: there is no such subcommand. */
 const struct command *command_find(const char *name);

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem run: executes a command with the preload library, and with the hook for Python's
+ * frameworks. */
+#include <errno.h>
+#include <glob.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/core/cli.h"
+#include "common/cleanup.h"
+
+/* Exit statuses of env(1) and of shells. */
+#define NOT_EXECUTABLE 126
+#define NOT_FOUND      127
+
+enum { MODE_VIEW = CLI_LONG + 2, MODE_COPY, STATS };
+
+/* Places relative to the command's own folder, as patterns of glob(3), each ended by NULL: in a
+ * build folder, in a bundle or a wheel, and below a prefix, where Debian has a folder for the
+ * machine's architecture. */
+static const char *const library_places[] = {
+    "libgpumem-preload.so",	     "../libgpumem-preload.so",	      "../lib/libgpumem-preload.so",
+    "../lib64/libgpumem-preload.so", "../lib/*/libgpumem-preload.so", NULL};
+static const char *const hook_places[] = {
+    "../client/python/gpumem/hook",	      "../../client/python/gpumem/hook",	  "../hook",
+    "../lib/python3*/*-packages/gpumem/hook", "../lib64/python3*/*-packages/gpumem/hook", NULL};
+
+/* The folder of this program; false with errno. */
+static bool own_folder(char folder[PATH_MAX])
+{
+	ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+
+	if (length < 0)
+		return false;
+	folder[length] = '\0';
+	dirname(folder); /* shortens the text in place, as the path is absolute */
+	return true;
+}
+
+/* Escapes the characters that glob(3) interprets. */
+static void glob_quote(const char *text, char quoted[2 * PATH_MAX])
+{
+	for (; *text; text++) {
+		if (strchr("*?[\\", *text))
+			*quoted++ = '\\';
+		*quoted++ = *text;
+	}
+	*quoted = '\0';
+}
+
+/* The first of the places that has the file, as an allocated path; NULL: no place has the file. */
+static char *place_search(const char *folder, const char *const *places, const char *file)
+{
+	char quoted[2 * PATH_MAX], pattern[3 * PATH_MAX];
+	char *found = NULL;
+
+	glob_quote(folder, quoted);
+	for (; *places && !found; places++) {
+		glob_t matches;
+
+		snprintf(pattern, sizeof(pattern), "%s/%s%s", quoted, *places, file);
+		if (glob(pattern, 0, NULL, &matches) == 0)
+			found = realpath(matches.gl_pathv[0], NULL);
+		globfree(&matches);
+	}
+	return found;
+}
+
+/* Whether a list whose words are separated by one of the characters has the word. */
+static bool list_has(const char *list, const char *separators, const char *word)
+{
+	size_t length = strlen(word);
+
+	while (*list) {
+		size_t next = strcspn(list, separators);
+
+		if (next == length && strncmp(list, word, length) == 0)
+			return true;
+		list += next;
+		list += strspn(list, separators);
+	}
+	return false;
+}
+
+/* Puts the word first in a list in the environment, unless the list has the word. */
+static int list_prepend(const char *name, const char *separators, const char *word)
+{
+	AUTO_FREE char *list = NULL;
+	const char *had = getenv(name);
+
+	if (had && list_has(had, separators, word))
+		return 0;
+	if (asprintf(&list, "%s%s%s", word, had && *had ? ":" : "", had ? had : "") < 0) {
+		list = NULL;
+		return -ENOMEM;
+	}
+	return setenv(name, list, 1) ? -errno : 0;
+}
+
+/* The preload library serves every program, so that a command without the library would not be
+ * what the user asked for. The dynamic linker separates names at blanks and colons. */
+static int library_set(const char *folder)
+{
+	AUTO_FREE char *library = place_search(folder, library_places, "");
+
+	if (!library) {
+		cli_error("libgpumem-preload.so is neither beside this program (%s) nor below its "
+			  "prefix: install it (make install, or the package libgpumem-preload)",
+			  folder);
+		return CLI_FAILED;
+	}
+	if (strpbrk(library, " :")) {
+		cli_error("%s: LD_PRELOAD takes no path with a blank or a colon", library);
+		return CLI_FAILED;
+	}
+	int error = list_prepend("LD_PRELOAD", " :", library);
+
+	return error ? cli_fail("LD_PRELOAD", -error) : CLI_OK;
+}
+
+static int hook_set(const char *folder)
+{
+	AUTO_FREE char *start = place_search(folder, hook_places, "/sitecustomize.py");
+
+	if (!start) {
+		cli_error("the Python module gpumem is not installed beside this program: programs "
+			  "in Python are served by the preload library alone");
+		return CLI_OK;
+	}
+	int error = list_prepend("PYTHONPATH", ":", dirname(start));
+
+	return error ? cli_fail("PYTHONPATH", -error) : CLI_OK;
+}
+
+static int mode_set(const char *mode, bool stats)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%s%s", mode, stats ? ",stats" : "");
+	if (setenv("GPUMEM_RUN", text, 1) || (stats && setenv("GPUMEM_PRELOAD_STATS", "1", 1)))
+		return cli_fail("GPUMEM_RUN", errno);
+	return CLI_OK;
+}
+
+static int options_parse(struct cli_args *args, const char **mode, bool *stats)
+{
+	int code;
+
+	*mode = NULL;
+	*stats = false;
+	while ((code = cli_option(args)) > 0) {
+		const char *wanted = code == MODE_VIEW ? "view" : "copy";
+
+		if (code == STATS) {
+			*stats = true;
+		} else if (*mode && strcmp(*mode, wanted) != 0) {
+			cli_usage(args->command, "--view and --copy exclude each other");
+			return -1;
+		} else {
+			*mode = wanted;
+		}
+	}
+	return code;
+}
+
+static int command_execute(char **words)
+{
+	execvp(*words, words);
+	int error = errno;
+
+	cli_error("%s: %s", *words, error == ENOENT ? "no such program" : strerror(error));
+	return error == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
+}
+
+static int run_run(struct cli_args *args)
+{
+	char folder[PATH_MAX];
+	const char *mode;
+	bool stats;
+
+	if (options_parse(args, &mode, &stats) < 0)
+		return CLI_USAGE;
+	if (!own_folder(folder))
+		return cli_fail("/proc/self/exe", errno);
+	int status = library_set(folder);
+
+	if (status == CLI_OK)
+		status = hook_set(folder);
+	if (status == CLI_OK)
+		status = mode_set(mode ? mode : "auto", stats);
+	return status == CLI_OK ? command_execute(args->argv) : status;
+}
+
+static const struct cli_option options[] = {
+    {MODE_VIEW, "view", NULL, "tensors are the memory of their file"},
+    {MODE_COPY, "copy", NULL, "tensors are copied by the GPU"},
+    {STATS, "stats", NULL, "print for each process what was served how"},
+    {0}};
+
+const struct command command_run = {
+    .name = "run",
+    .words = "[--] COMMAND [ARG...]",
+    .summary = "Execute a command that uses the memory of files directly",
+    .more =
+	"The command and its children run with libgpumem-preload(7). In Python, safetensors and\n"
+	"what is built on safetensors load files of a mount as gpumem.torch does: as views of\n"
+	"files with user.gpumem.share=trusted, otherwise as copies by the GPU.",
+    .options = options,
+    .min_words = 1,
+    .max_words = -1,
+    .is_prefix = true,
+    .run = run_run,
+};
