@@ -29,6 +29,13 @@ def _project():
             for name in ("version", "description", "requires-python", "license")}
 
 
+def _plugins():
+    """The entry points by which other packages find functions of the module."""
+    with open(os.path.join(HERE, "pyproject.toml"), encoding="utf-8") as file:
+        found = re.findall(r'^\[project\.entry-points\."(.*)"\]\n(.*) = "(.*)"', file.read(), re.M)
+    return "".join(f"[{group}]\n{name} = {function}\n" for group, name, function in found).encode()
+
+
 def _info(project):
     return f"gpumem-{project['version']}.dist-info"
 
@@ -51,7 +58,7 @@ def _wheel(folder, files, platform="any"):
     project, tag = _project(), f"py3-none-{platform}"
     info, name = _info(project), f"gpumem-{project['version']}-{tag}.whl"
     kind = f"Wheel-Version: 1.0\nGenerator: gpumem\nRoot-Is-Purelib: {str(platform == 'any').lower()}\nTag: {tag}\n"
-    files = {**files, f"{info}/METADATA": _metadata(project).encode(), f"{info}/WHEEL": kind.encode()}
+    files = {f"{info}/entry_points.txt": _plugins(), **files, f"{info}/METADATA": _metadata(project).encode(), f"{info}/WHEEL": kind.encode()}
     record = "".join(_line(*one) for one in files.items()) + f"{info}/RECORD,,\n"
     with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
         for path, content in {**files, f"{info}/RECORD": record.encode()}.items():
@@ -82,7 +89,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 
 def build_platform_wheel(folder, binaries, platform):
     """The module with the files in the folder binaries, which have the paths of the wheel there, and the command."""
-    command = {f"{_info(_project())}/entry_points.txt": COMMAND}
+    command = {f"{_info(_project())}/entry_points.txt": COMMAND + _plugins()}
     return _wheel(folder, {**_package(), **_files(binaries), **command}, platform)
 
 
