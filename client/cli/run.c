@@ -205,7 +205,7 @@ static const struct cli_option options[] = {
 
 const struct command command_run = {
     .name = "run",
-    .words = "[--] COMMAND [ARG...]",
+    .words = "COMMAND [ARG...]",
     .summary = "Execute a command that uses the memory of files directly",
     .more =
 	"The command and its children run with libgpumem-preload(7). In Python, safetensors and\n"
