@@ -300,5 +300,49 @@ class Transformers(RunCase):
         self.assertEqual(self.python("from transformers import modeling_utils")[1], [])
 
 
+@unittest.skipUnless(HAS_TORCH, "no torch in this Python")
+class Engines(RunCase):
+    VLLM, SGLANG = "vllm.model_executor.model_loader", "sglang.srt.model_loader"
+    LOAD = MOUNTS + ("import importlib, sys\n"
+                     "weight_utils = importlib.import_module(sys.argv[1] + '.weight_utils')\n"
+                     "options = eval(sys.argv[2])\n"
+                     "got = weight_utils.safetensors_weights_iterator(sys.argv[3:], **options)\n"
+                     "print({name: tensor.tolist() for name, tensor in got}, len(weight_utils.original))")
+
+    def loaded(self, engine, options, *paths, **more):
+        out, errors = self.python(self.LOAD, engine, options, *paths, **more)
+        tensors, _, count = out[0].rpartition(" ")
+        self.assertEqual(tensors, Served.TENSORS)
+        return int(count), errors
+
+    def test_files_of_a_gpu(self):
+        for engine, options in ((self.VLLM, {"use_tqdm_on_load": True}), (self.SGLANG, {})):
+            count, errors = self.loaded(engine, options, self.model(), run="view")
+            self.assertEqual(count, 0, engine)
+            self.assertRegex("\n".join(errors), "^gpumem run: 1 file, 20 bytes as views, 0 copied ")
+
+    def test_other_files(self):
+        for folders in (("disk",), ("host",), ("simulated", "disk")):
+            paths = [self.model(folder) for folder in folders]
+            self.assertEqual(self.loaded(self.SGLANG, {}, *paths)[0], 1, folders)
+
+    def test_other_wishes(self):
+        """What the engine does with the tensors of a file stays its own."""
+        for engine, options in ((self.VLLM, {"use_tqdm_on_load": True, "local_expert_ids": [1]}),
+                                (self.VLLM, {"use_tqdm_on_load": True, "safetensors_load_strategy": "torchao"}),
+                                (self.SGLANG, {"decryption_key": "key"})):
+            self.assertEqual(self.loaded(engine, options, self.model())[0], 1, options)
+
+    def test_a_damaged_file(self):
+        bad = self.file("simulated", b"\xff" * 30, "bad")
+        code = self.LOAD.replace("print(", "try: print(") + "\nexcept Exception as error: print(repr(error))"
+        out, _ = self.python(code, self.SGLANG, {}, bad)
+        self.assertTrue(out[0].startswith("SafetensorError") and str(bad) in out[0], out)
+
+    def test_an_unknown_version(self):
+        _, errors = self.python(f"import {self.SGLANG}.weight_utils", DOUBLE_SIGNATURE="1")
+        self.assertEqual(errors, ["gpumem run: this version of sglang is not known: weights are read to the CPU first"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import Any, Optional
@@ -44,6 +45,17 @@ def _opener() -> Any:
         return None
     _report.watch()
     return gpumem.torch.safe_open
+
+
+def is_possible() -> bool:
+    """Whether gpumem.torch works here; the reason against is said once."""
+    return _opener() is not None
+
+
+def safe_open(path: Any) -> Any:
+    """Opens a file on a mount, where is_possible()."""
+    _report.opened(os.fsdecode(path))
+    return _opener()(path, "pt", mode=MODE)
 
 
 def _open(arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
