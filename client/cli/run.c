@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/cli/core/cli.h"
@@ -21,26 +22,50 @@
 
 enum { MODE_VIEW = CLI_LONG + 2, MODE_COPY, STATS };
 
-/* Places relative to the command's own folder, as patterns of glob(3), each ended by NULL: in a
- * build folder, in a bundle or a wheel, and below a prefix, where Debian has a folder for the
- * machine's architecture. */
-static const char *const library_places[] = {
-    "libgpumem-preload.so",	     "../libgpumem-preload.so",	      "../lib/libgpumem-preload.so",
-    "../lib64/libgpumem-preload.so", "../lib/*/libgpumem-preload.so", NULL};
-static const char *const hook_places[] = {
-    "../client/python/gpumem/hook",	      "../../client/python/gpumem/hook",	  "../hook",
-    "../lib/python3*/*-packages/gpumem/hook", "../lib64/python3*/*-packages/gpumem/hook", NULL};
+/* The start of the name of Debian's folder for libraries of this architecture. */
+#if defined(__x86_64__)
+#define ARCHITECTURE "x86_64"
+#elif defined(__aarch64__)
+#define ARCHITECTURE "aarch64"
+#else
+#define ARCHITECTURE "*"
+#endif
 
-/* The folder of this program; false with errno. */
+/* Places relative to the command's own folder, as patterns of glob(3), each ended by NULL: below a
+ * prefix, in a wheel or a bundle, and in a build folder. */
+static const char *const library_places[] = {"../lib/libgpumem-preload.so",
+					     "../lib64/libgpumem-preload.so",
+					     "../lib/" ARCHITECTURE "-*/libgpumem-preload.so",
+					     "../libgpumem-preload.so",
+					     "libgpumem-preload.so",
+					     NULL};
+static const char *const hook_places[] = {
+    "../lib/python3*/*-packages/gpumem/hook", "../lib64/python3*/*-packages/gpumem/hook", "../hook",
+    "../client/python/gpumem/hook",	      "../../client/python/gpumem/hook",	  NULL};
+
+static uid_t own_owner; /* the user to whom this program's file belongs */
+
+/* The folder of this program, and own_owner; false with errno. */
 static bool own_folder(char folder[PATH_MAX])
 {
 	ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+	struct stat st;
 
-	if (length < 0)
+	if (length < 0 || stat("/proc/self/exe", &st) < 0)
 		return false;
+	own_owner = st.st_uid;
 	folder[length] = '\0';
 	dirname(folder); /* shortens the text in place, as the path is absolute */
 	return true;
+}
+
+/* Some of the places may be in a folder such as /tmp, where any user can put a file that this
+ * user's command would execute. */
+static bool is_trusted(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && (st.st_uid == 0 || st.st_uid == own_owner);
 }
 
 /* Escapes the characters that glob(3) interprets. */
@@ -65,7 +90,7 @@ static char *place_search(const char *folder, const char *const *places, const c
 		glob_t matches;
 
 		snprintf(pattern, sizeof(pattern), "%s/%s%s", quoted, *places, file);
-		if (glob(pattern, 0, NULL, &matches) == 0)
+		if (glob(pattern, 0, NULL, &matches) == 0 && is_trusted(matches.gl_pathv[0]))
 			found = realpath(matches.gl_pathv[0], NULL);
 		globfree(&matches);
 	}
