@@ -22,23 +22,20 @@
 
 enum { MODE_VIEW = CLI_LONG + 2, MODE_COPY, STATS };
 
-/* The start of the name of Debian's folder for libraries of this architecture. */
+/* Debian's folder for libraries of this architecture. */
 #if defined(__x86_64__)
-#define ARCHITECTURE "x86_64"
+#define DEBIAN_PLACE "../lib/x86_64-*/libgpumem-preload.so"
 #elif defined(__aarch64__)
-#define ARCHITECTURE "aarch64"
+#define DEBIAN_PLACE "../lib/aarch64-*/libgpumem-preload.so"
 #else
-#define ARCHITECTURE "*"
+#define DEBIAN_PLACE "../lib/*-*/libgpumem-preload.so"
 #endif
 
 /* Places relative to the command's own folder, as patterns of glob(3), each ended by NULL: below a
  * prefix, in a wheel or a bundle, and in a build folder. */
-static const char *const library_places[] = {"../lib/libgpumem-preload.so",
-					     "../lib64/libgpumem-preload.so",
-					     "../lib/" ARCHITECTURE "-*/libgpumem-preload.so",
-					     "../libgpumem-preload.so",
-					     "libgpumem-preload.so",
-					     NULL};
+static const char *const library_places[] = {
+    "../lib/libgpumem-preload.so", "../lib64/libgpumem-preload.so", DEBIAN_PLACE,
+    "../libgpumem-preload.so",	   "libgpumem-preload.so",	    NULL};
 static const char *const hook_places[] = {
     "../lib/python3*/*-packages/gpumem/hook", "../lib64/python3*/*-packages/gpumem/hook", "../hook",
     "../client/python/gpumem/hook",	      "../../client/python/gpumem/hook",	  NULL};
