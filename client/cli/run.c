@@ -125,6 +125,18 @@ static int list_prepend(const char *name, const char *separators, const char *wo
 	return setenv(name, list, 1) ? -errno : 0;
 }
 
+/* The Python module finds an installed library by itself, but not the library of a bundle or of a
+ * build folder, which is beside the preload library. */
+static int library_set_python(const char *folder)
+{
+	static const char *const places[] = {"libgpumem.so.0", NULL};
+	AUTO_FREE char *library = place_search(folder, places, "");
+
+	if (library && setenv("GPUMEM_LIBRARY", library, 0))
+		return cli_fail("GPUMEM_LIBRARY", errno);
+	return CLI_OK;
+}
+
 /* The preload library serves every program, so that a command without the library would not be
  * what the user asked for. The dynamic linker separates names at blanks and colons. */
 static int library_set(const char *folder)
@@ -143,7 +155,7 @@ static int library_set(const char *folder)
 	}
 	int error = list_prepend("LD_PRELOAD", " :", library);
 
-	return error ? cli_fail("LD_PRELOAD", -error) : CLI_OK;
+	return error ? cli_fail("LD_PRELOAD", -error) : library_set_python(dirname(library));
 }
 
 static int hook_set(const char *folder)
