@@ -3,7 +3,13 @@
 #include "common/io.h"
 
 #include <errno.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
+
+#include "common/cleanup.h"
 
 int io_read_at(int fd, void *to, uint64_t bytes, uint64_t offset, uint64_t *done)
 {
@@ -52,4 +58,28 @@ int io_copy_at(int from, uint64_t from_offset, int to, uint64_t to_offset, uint6
 		*done += (uint64_t)n;
 	}
 	return 0;
+}
+
+static void xattr_copy(int from, int to, const char *name, char *value)
+{
+	ssize_t size = fgetxattr(from, name, value, XATTR_SIZE_MAX);
+
+	/* The target may not support the attribute; cp -a ignores this too. */
+	if (size >= 0 && fsetxattr(to, name, value, (size_t)size, 0) < 0)
+		return;
+}
+
+void io_copy_xattrs(int from, int to, bool (*is_wanted)(const char *name))
+{
+	AUTO_FREE char *names = malloc(XATTR_LIST_MAX), *value = malloc(XATTR_SIZE_MAX);
+	ssize_t length = names && value ? flistxattr(from, names, XATTR_LIST_MAX) : 0;
+
+	for (const char *name = names; length > 0;) {
+		size_t size = strlen(name) + 1;
+
+		if (is_wanted(name))
+			xattr_copy(from, to, name, value);
+		name += size;
+		length -= (ssize_t)size;
+	}
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Transfers that repeat system calls which a signal interrupts, or which move fewer bytes than
- * asked for. Each gives 0 or -errno, and adds to *done the bytes moved, also before an error. */
+/* Copies between memory and files. Transfers repeat system calls which a signal interrupts, or
+ * which move fewer bytes than asked for; each gives 0 or -errno, and adds to *done the bytes moved,
+ * also before an error. */
 #ifndef COMMON_IO_H
 #define COMMON_IO_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,5 +25,9 @@ static inline ssize_t io_count(int rc, uint64_t done)
 {
 	return done ? (ssize_t)done : rc;
 }
+
+/* Copies the extended attributes of the wanted names from one open file to another, as far as the
+ * other file's filesystem supports them. */
+void io_copy_xattrs(int from, int to, bool (*is_wanted)(const char *name));
 
 #endif

@@ -143,6 +143,16 @@ static int target_replace(const struct job *job, const char *path)
 	return rc;
 }
 
+/* Whether source and target are one file, whose header needs no change. */
+static bool is_done(const struct job *job, const char *target)
+{
+	struct stat source, old;
+
+	return job->header->known.data_start == job->source_data_start &&
+	       fstat(job->source, &source) == 0 && stat(target, &old) == 0 &&
+	       source.st_dev == old.st_dev && source.st_ino == old.st_ino;
+}
+
 static int alignment_check(size_t alignment)
 {
 	if (!alignment || alignment > ALIGNMENT_MAX || alignment & (alignment - 1))
@@ -161,7 +171,7 @@ int gpumem_align(const char *source, const char *target, size_t alignment,
 		rc = source_open(&job);
 	if (rc == 0)
 		rc = header_make(&job, alignment);
-	if (rc == 0)
+	if (rc == 0 && !is_done(&job, target))
 		rc = target_replace(&job, target);
 	if (job.source >= 0)
 		close(job.source);

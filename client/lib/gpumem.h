@@ -283,8 +283,9 @@ GPUMEM_API void gpumem_safetensors_free(struct gpumem_safetensors *header);
  * Neither file has to be on gpumemfs; if both are in the same mount, the daemon copies, and inside
  * a GPU the GPU copies. The new file is written beside target and replaces target when complete, so
  * target may be source, or a link to source; until then, and after a failure, target is unchanged.
- * An existing target keeps its permissions; a new target gets the permissions of source. As with
- * cp, the new file is not synced to a disk.
+ * An existing target keeps its permissions, and its extended attributes of user if the caller owns
+ * the file; a new target gets the permissions of source. A target that is source and needs no
+ * change stays as it is. As with cp, the new file is not synced to a disk.
  *
  * header: set on success to the header of the new file, which the caller frees; NULL is fine.
  *

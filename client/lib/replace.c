@@ -15,6 +15,7 @@
 
 #include "client/core/error.h"
 #include "common/cleanup.h"
+#include "common/io.h"
 
 #define THROUGH_PROC_MAX 32
 #define PERMISSIONS	 (S_IRWXU | S_IRWXG | S_IRWXO)
@@ -172,6 +173,24 @@ static int file_flush(int fd)
 	return other < 0 ? -1 : close(other);
 }
 
+static bool is_users(const char *name)
+{
+	return strncmp(name, "user.", strlen("user.")) == 0;
+}
+
+/* Copies the old file's attributes of user, such as user.gpumem.share, to a new file of the same
+ * owner: the old file's owner has chosen them. */
+static void attributes_keep(const struct client_replace *replace)
+{
+	AUTO_CLOSE int old =
+	    openat(replace->folder, replace->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	struct stat was, is;
+
+	if (old >= 0 && fstat(old, &was) == 0 && fstat(replace->fd, &is) == 0 &&
+	    S_ISREG(was.st_mode) && was.st_uid == is.st_uid)
+		io_copy_xattrs(old, replace->fd, is_users);
+}
+
 static int file_put_in_place(struct client_replace *replace)
 {
 	const char *path = replace->path;
@@ -179,6 +198,8 @@ static int file_put_in_place(struct client_replace *replace)
 
 	if (replace->exists && fchmod(replace->fd, replace->mode) < 0)
 		return path_fail(path);
+	if (replace->exists)
+		attributes_keep(replace);
 	if (file_flush(replace->fd) < 0 && errno != EINTR)
 		return path_fail(path);
 	if (!*replace->beside)

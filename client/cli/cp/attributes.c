@@ -3,14 +3,11 @@
 /* gpumem cp: copies owner, mode, times and extended attributes. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/limits.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "client/cli/cp/cp.h"
-#include "common/cleanup.h"
+#include "common/io.h"
 
 #define OURS "user.gpumem."
 
@@ -35,27 +32,17 @@ int cp_attributes(int fd, const char *path, const struct stat *st, const struct 
 	return 0;
 }
 
-static void xattr_copy(int from, int to, const char *name, char *value)
+static bool is_ours(const char *name)
 {
-	ssize_t size = fgetxattr(from, name, value, XATTR_SIZE_MAX);
+	return strncmp(name, OURS, strlen(OURS)) == 0 && strcmp(name, CP_PARTIAL_NOTE) != 0;
+}
 
-	/* The target may not support the attribute; cp -a ignores this too. */
-	if (size >= 0 && fsetxattr(to, name, value, (size_t)size, 0) < 0)
-		return;
+static bool is_other(const char *name)
+{
+	return strncmp(name, OURS, strlen(OURS)) != 0 && strcmp(name, CP_PARTIAL_NOTE) != 0;
 }
 
 void cp_xattrs(int from, int to, enum cp_xattrs which)
 {
-	AUTO_FREE char *names = malloc(XATTR_LIST_MAX), *value = malloc(XATTR_SIZE_MAX);
-	ssize_t length = names && value ? flistxattr(from, names, XATTR_LIST_MAX) : 0;
-
-	for (const char *name = names; length > 0;) {
-		size_t size = strlen(name) + 1;
-		bool ours = strncmp(name, OURS, strlen(OURS)) == 0;
-
-		if (ours == (which == CP_XATTRS_OURS) && strcmp(name, CP_PARTIAL_NOTE) != 0)
-			xattr_copy(from, to, name, value);
-		name += size;
-		length -= (ssize_t)size;
-	}
+	io_copy_xattrs(from, to, which == CP_XATTRS_OURS ? is_ours : is_other);
 }

@@ -13,6 +13,7 @@ from ._settings import STATS, say
 
 _MANNERS = ("view", "copy", "read")
 _files: dict[str, dict[str, list[int]]] = {}  # tensors and bytes, by path and manner
+_misaligned: dict[str, int] = {}  # tensors by path
 _lock = threading.Lock()
 _started = False
 
@@ -22,6 +23,7 @@ def _forget() -> None:
     global _lock
     _lock = threading.Lock()
     _files.clear()
+    _misaligned.clear()
 
 
 def opened(path: str) -> None:
@@ -29,12 +31,14 @@ def opened(path: str) -> None:
         _files.setdefault(path, {})
 
 
-def _count(path: str, manner: str, size: int) -> None:
+def _count(path: str, manner: str, size: int, is_aligned: bool) -> None:
     with _lock:
         if path in _files:
             counts = _files[path].setdefault(manner, [0, 0])
             counts[0] += 1
             counts[1] += size
+            if not is_aligned:
+                _misaligned[path] = _misaligned.get(path, 0) + 1
 
 
 def _size(number: int) -> str:
@@ -63,6 +67,8 @@ def _report() -> None:
         for path, manners in _files.items():
             for manner, (tensors, size) in manners.items() or [("no tensors taken", (0, 0))]:
                 say(f"{path}: {manner}, {tensors} tensors, {_size(size)}")
+    for path, tensors in _misaligned.items():
+        say(f"{path}: {tensors} tensors begin at no multiple of 16 bytes, which slows kernels: gpumem align {path}")
     say(f"{_summary()} {place}")
 
 

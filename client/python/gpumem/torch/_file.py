@@ -25,8 +25,12 @@ MODES = ("auto", "view", "copy")
 # a copy; the memory of a block is freed with the last of its tensors.
 BLOCK = 1 << 30
 
-# Called with the file's name, "view", "copy" (by a GPU) or "read", and the bytes of each tensor that a file gives.
-observer: Optional[Callable[[str, str, int], None]] = None
+# Kernels of GPUs load up to 16 bytes at once, and cuBLAS chooses slower kernels for addresses that do not allow this.
+_FAST_ALIGNMENT = 16
+
+# Called for each tensor that a file gives: with the file's name, "view", "copy" (by a GPU) or "read", the bytes, and
+# whether the tensor is aligned for fast kernels.
+observer: Optional[Callable[[str, str, int, bool], None]] = None
 
 _logger = logging.getLogger("gpumem")
 _said = False
@@ -202,7 +206,8 @@ class File:
 
     def _observed(self, tensor: torch.Tensor) -> torch.Tensor:
         if observer is not None:
-            observer(self.name, self._manner(tensor), tensor.nelement() * tensor.element_size())
+            size = tensor.nelement() * tensor.element_size()
+            observer(self.name, self._manner(tensor), size, not size or tensor.data_ptr() % _FAST_ALIGNMENT == 0)
         return tensor
 
     # Tensors
