@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 """The point for gpumem.torch: a model of the shape of Llama is loaded by safetensors from tmpfs and from a GPU's file, and
-by gpumem.torch as views and as copies, each figure the median of fresh processes, without the imports and the making of the
-CUDA context. Tensors of the GPU are saved several times by one process. The interpreter is GPUMEM_PYTHON's, with torch and
+by gpumem.torch as views and as copies, each figure the median of fresh processes (forked.py), without the imports and the
+making of the CUDA context. Tensors of the GPU are saved several times by one process. The interpreter is GPUMEM_PYTHON's, with torch and
 safetensors."""
 
 import json
 import os
 import sys
 
+from forked import Server
 from harness import GIB, MIB, median, rate
 
 TIMES = 5
@@ -135,8 +136,6 @@ class Loading:
     def run(self, code, *words):
         return json.loads(self.machine.run([self.python, "-c", code, *words], env=self.env).stdout.splitlines()[-1])
 
-    def many(self, code, *words):
-        return [self.run(code, *words) for _ in range(TIMES)]
 
 
 def numbers(size):
@@ -146,14 +145,20 @@ def numbers(size):
     return max(1, (size - 4 * vocabulary * HIDDEN) // layer), vocabulary, HIDDEN, FFN, KV
 
 
+def many(server, *words):
+    """The results of several children, after one whose late imports the others are spared."""
+    return [server.run(LOAD, *words)[0] for _ in range(TIMES + 1)][1:]
+
+
 def load(loading, machine, source, staged):
     figures = {}
-    for label, path, kind in (("tmpfs, safetensors", source, "safetensors"), ("gpu0, safetensors", staged, "safetensors"),
-                              ("view", staged, "view"), ("copy", staged, "copy"), ("auto, trusted", staged, "auto")):
-        figures[label] = loading.many(LOAD, path, kind)
-    os.removexattr(staged, "user.gpumem.share")
-    figures["auto, a private copy"] = loading.many(LOAD, staged, "auto")
-    os.setxattr(staged, "user.gpumem.share", b"trusted")
+    with Server([loading.python], ["torch", "safetensors.torch", "gpumem.torch"], loading.env, machine.scratch / "errors") as server:
+        for label, path, kind in (("tmpfs, safetensors", source, "safetensors"), ("gpu0, safetensors", staged, "safetensors"),
+                                  ("view", staged, "view"), ("copy", staged, "copy"), ("auto, trusted", staged, "auto")):
+            figures[label] = many(server, path, kind)
+        os.removexattr(staged, "user.gpumem.share")
+        figures["auto, a private copy"] = many(server, staged, "auto")
+        os.setxattr(staged, "user.gpumem.share", b"trusted")
     took = {label: median([one["seconds"] for one in runs]) for label, runs in figures.items()}
     for label, runs in figures.items():
         machine.report.note(f"{label}: {took[label]:.4f} s ({', '.join(format(one['seconds'], '.4f') for one in runs)}), "
