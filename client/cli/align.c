@@ -47,9 +47,10 @@ const struct command command_align = {
     .name = "align",
     .words = "FILE...",
     .summary = "Pad the headers of safetensors files, so that GPUs can view tensors",
-    .more = "Kernels are slower with tensors that begin at other addresses than multiples of 16,\n"
-	    "as in most files of safetensors. A file on a GPU is rewritten by the GPU, and needs\n"
-	    "room there for a second copy until then.",
+    .more = "Libraries choose other kernels for tensors that begin at other addresses than\n"
+	    "multiples of 16, as in most files of safetensors, and these kernels round otherwise.\n"
+	    "A file on a GPU is rewritten by the GPU, and needs room there for a second copy\n"
+	    "until then.",
     .min_words = 1,
     .max_words = -1,
     .run = align_run,

@@ -68,7 +68,7 @@ def _report() -> None:
             for manner, (tensors, size) in manners.items() or [("no tensors taken", (0, 0))]:
                 say(f"{path}: {manner}, {tensors} tensors, {_size(size)}")
     for path, tensors in _misaligned.items():
-        say(f"{path}: {tensors} tensors begin at no multiple of 16 bytes, which slows kernels: gpumem align {path}")
+        say(f"{path}: {tensors} tensors begin at no multiple of 16 bytes, and kernels for such tensors may round otherwise: gpumem align {path}")
     say(f"{_summary()} {place}")
 
 

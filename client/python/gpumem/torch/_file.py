@@ -25,11 +25,12 @@ MODES = ("auto", "view", "copy")
 # a copy; the memory of a block is freed with the last of its tensors.
 BLOCK = 1 << 30
 
-# Kernels of GPUs load up to 16 bytes at once, and cuBLAS chooses slower kernels for addresses that do not allow this.
-_FAST_ALIGNMENT = 16
+# Kernels of GPUs load up to 16 bytes at once. For addresses that do not allow this cuBLAS chooses other kernels, whose
+# results may differ in the last bits.
+_LOAD_ALIGNMENT = 16
 
 # Called for each tensor that a file gives: with the file's name, "view", "copy" (by a GPU) or "read", the bytes, and
-# whether the tensor is aligned for fast kernels.
+# whether the tensor is aligned for such loads.
 observer: Optional[Callable[[str, str, int, bool], None]] = None
 
 _logger = logging.getLogger("gpumem")
@@ -207,7 +208,7 @@ class File:
     def _observed(self, tensor: torch.Tensor) -> torch.Tensor:
         if observer is not None:
             size = tensor.nelement() * tensor.element_size()
-            observer(self.name, self._manner(tensor), size, not size or tensor.data_ptr() % _FAST_ALIGNMENT == 0)
+            observer(self.name, self._manner(tensor), size, not size or tensor.data_ptr() % _LOAD_ALIGNMENT == 0)
         return tensor
 
     # Tensors
