@@ -18,33 +18,43 @@ static void *background_main(void *pointer)
 int background_start(struct background *background, void (*work)(struct background *),
 		     void *context)
 {
-	int stop_fd = eventfd(0, EFD_CLOEXEC);
+	int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
-	if (stop_fd < 0)
+	if (wake_fd < 0)
 		return -errno;
-	*background = (struct background){.work = work, .context = context, .stop_fd = stop_fd};
+	*background = (struct background){.work = work, .context = context, .wake_fd = wake_fd};
 	int error = pthread_create(&background->thread, NULL, background_main, background);
 
 	if (error) {
-		close(stop_fd);
+		close(wake_fd);
 		background->work = NULL;
 	}
 	return -error;
 }
 
-bool background_wait(const struct background *background, int ms)
+bool background_wait(struct background *background, int ms)
 {
-	struct pollfd stop = {.fd = background->stop_fd, .events = POLLIN};
+	struct pollfd wake = {.fd = background->wake_fd, .events = POLLIN};
+	eventfd_t unused;
 
-	return poll(&stop, 1, ms) <= 0;
+	if (!atomic_load(&background->stopping) && poll(&wake, 1, ms) > 0)
+		eventfd_read(background->wake_fd, &unused);
+	return !atomic_load(&background->stopping);
+}
+
+void background_wake(struct background *background)
+{
+	if (background->work)
+		eventfd_write(background->wake_fd, 1);
 }
 
 void background_stop(struct background *background)
 {
 	if (!background->work)
 		return;
-	eventfd_write(background->stop_fd, 1);
+	atomic_store(&background->stopping, true);
+	background_wake(background);
 	pthread_join(background->thread, NULL);
-	close(background->stop_fd);
+	close(background->wake_fd);
 	background->work = NULL;
 }

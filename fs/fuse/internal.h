@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "fs/core/background.h"
+#include "fs/fuse/page_drop.h"
 #include "fs/fuse/session.h"
 
 struct fuse_init;
@@ -34,6 +35,7 @@ struct session {
 	int fuse_fd;	     /* with recovery=transparent: a second descriptor of the mount, beside
 				libfuse's; else -1 */
 	struct background lookup_gc; /* only if an earlier daemon had the mount */
+	struct page_drop page_drop;
 	struct fuse_init *fuse_init; /* NULL without a keeper */
 };
 

@@ -292,6 +292,7 @@ int session_start(struct session *session)
 	timeline_mark(&fs->timeline, TIMELINE_SERVING);
 	if (!request_is_waiting(session))
 		timeline_idle(&fs->timeline, fs->options.mountpoint);
+	page_drop_start(session);
 	if (!error)
 		error = threads_start(session);
 	if (error)
@@ -312,6 +313,7 @@ int session_start(struct session *session)
 	return 0;
 
 unmount_fuse:
+	page_drop_stop(session);
 	if (fdstore_generation(fs->fdstore) == 1)
 		session_unmount(session);
 	threads_end(session);
@@ -343,6 +345,7 @@ int session_wait(struct session *session)
 			fdstore_replace(fdstore);
 	} while (!fds[0].revents && !fds[1].revents);
 	background_stop(&session->lookup_gc);
+	page_drop_stop(session);
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);

@@ -10,6 +10,7 @@
 
 struct fs;
 struct fuse_lowlevel_ops;
+struct inode;
 struct session;
 
 /* Checks the mountpoint before anything is started: 0, or -errno after a line on the terminal (no
@@ -55,6 +56,9 @@ dev_t session_device(const struct session *session);
 /* Makes the kernel ask for the times and size of an inode again, after a change unknown to the
  * kernel. */
 void session_changed(struct session *session, uint64_t ino);
+/* The last handle of a file is closed: frees the pages that mappings have filled, soon. Any thread;
+ * the caller has a reference of the inode. */
+void session_drop_pages(struct session *session, struct inode *inode);
 void session_close(struct session *session);
 
 #endif

@@ -24,6 +24,9 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	char *to = uring_buffer_reply(op.worker, req, &bytes);
 
 	op_range(&op, offset, bytes);
+	/* Only reads by a program have an owner; a read without one fills the page cache. */
+	if (!info->lock_owner)
+		atomic_store_explicit(&op.inode->paged, true, memory_order_relaxed);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
 	ssize_t n = file_read(op.inode->file, &call.call, to, bytes, (uint64_t)offset);
 

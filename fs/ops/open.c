@@ -5,6 +5,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "fs/file/missing.h"
+#include "fs/fuse/session.h"
 #include "fs/ops/ops.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/host_out.h"
@@ -173,8 +174,10 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	pthread_mutex_unlock(&inode->lock);
 	if (backing)
 		file_unpromise(inode->file);
-	if (last)
+	if (last) {
 		host_out_update_accounting(op->fs, inode);
+		session_drop_pages(op->fs->session, inode);
+	}
 	if (drop)
 		inode_drop_data(op->fs, inode);
 	else if (trim)
