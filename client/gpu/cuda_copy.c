@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Copies by the GPU on a stream of the program. */
+/* Copies by the GPU, on a stream of the program or on one of this library. */
 #include <errno.h>
+
+#include <pthread.h>
 
 #include "client/core/error.h"
 #include "client/gpu/cuda_ops.h"
+#include "common/cleanup.h"
 
 /* The driver copies so many bytes out of pageable memory without a wait for earlier work of the
  * stream. That work may wait for the calling thread. */
@@ -41,4 +44,70 @@ int cuda_device_copy(uint64_t to, uint64_t from, size_t bytes, void *stream)
 		return rc;
 	return client_cuda_result(cuda, cuda->cu.cuStreamSynchronize(stream),
 				  "cuStreamSynchronize");
+}
+
+/* Streams that wait for no other stream, kept for later copies: to make one takes longer than to
+ * copy 64 KiB. A stream is of one context. */
+#define STREAMS_MAX 16
+
+struct kept_stream {
+	gm_CUcontext context;
+	gm_CUstream stream;
+};
+
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kept_stream streams[STREAMS_MAX];
+
+/* Takes a stream of this context out of the table. NULL: there is none. */
+static gm_CUstream stream_take(gm_CUcontext context)
+{
+	scoped_lock(&streams_lock);
+	for (unsigned i = 0; i < STREAMS_MAX; i++) {
+		gm_CUstream stream = streams[i].stream;
+		if (!stream || streams[i].context != context)
+			continue;
+		streams[i].stream = NULL;
+		return stream;
+	}
+	return NULL;
+}
+
+static bool stream_keep(gm_CUcontext context, gm_CUstream stream)
+{
+	scoped_lock(&streams_lock);
+	for (unsigned i = 0; i < STREAMS_MAX; i++) {
+		if (streams[i].stream)
+			continue;
+		streams[i] = (struct kept_stream){context, stream};
+		return true;
+	}
+	return false;
+}
+
+/* After an error the stream may be of a context that has ended. */
+int cuda_host_copy(void *to, uint64_t from, size_t bytes)
+{
+	const struct client_cuda *cuda;
+	gm_CUcontext context = NULL;
+
+	int rc = client_cuda_get(&cuda);
+	if (rc == 0)
+		rc = client_cuda_result(cuda, cuda->cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+	if (rc < 0)
+		return rc;
+	gm_CUstream stream = stream_take(context);
+	if (!stream)
+		rc = client_cuda_result(cuda,
+					cuda->cu.cuStreamCreate(&stream, GM_CU_STREAM_NON_BLOCKING),
+					"cuStreamCreate");
+	if (rc < 0)
+		return rc;
+	rc = client_cuda_result(cuda, cuda->cu.cuMemcpyDtoHAsync(to, from, bytes, stream),
+				"cuMemcpyDtoHAsync");
+	if (rc == 0)
+		rc = client_cuda_result(cuda, cuda->cu.cuStreamSynchronize(stream),
+					"cuStreamSynchronize");
+	if (rc < 0 || !stream_keep(context, stream))
+		cuda->cu.cuStreamDestroy(stream);
+	return rc;
 }

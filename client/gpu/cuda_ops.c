@@ -26,6 +26,15 @@ static void cuda_flush(const struct client_host_map *host, const struct client_d
 		    GM_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
 }
 
+static bool cuda_has_context(void)
+{
+	const struct client_cuda *cuda;
+	gm_CUdevice device;
+
+	return client_cuda_running() && client_cuda_get(&cuda) == 0 &&
+	       client_cuda_current(cuda, &device) == 0;
+}
+
 const struct client_gpu_ops client_gpu_cuda = {
     .name = "cuda",
     .kinds = 1U << GPUMEM_KIND_DEVICE,
@@ -33,6 +42,8 @@ const struct client_gpu_ops client_gpu_cuda = {
     .device_extend = cuda_device_extend,
     .device_unmap = cuda_device_unmap,
     .device_copy = cuda_device_copy,
+    .host_copy = cuda_host_copy,
+    .has_context = cuda_has_context,
     .system_map = cuda_pinned_map,
     .system_extend = cuda_pinned_extend,
     .system_unmap = cuda_pinned_unmap,

@@ -20,6 +20,7 @@ int cuda_device_unmap(struct client_device_map *map, const struct client_layout 
 
 /* cuda_copy.c */
 int cuda_device_copy(uint64_t to, uint64_t from, size_t bytes, void *stream);
+int cuda_host_copy(void *to, uint64_t from, size_t bytes);
 
 /* cuda_primary.c */
 int cuda_device_uuid(int number, uint8_t uuid[16]);

@@ -18,6 +18,14 @@ const struct client_gpu_ops *client_gpu_ops(uint32_t kind)
 	return &client_gpu_system;
 }
 
+bool client_gpu_has_context(void)
+{
+	for (unsigned i = 0; i < ROWS; i++)
+		if (table[i]->has_context && table[i]->has_context())
+			return true;
+	return false;
+}
+
 int client_gpu_system_map(struct client_device_map *map, const struct client_layout *layout)
 {
 	int rc = client_fail(ENODEV, "no driver of a GPU");

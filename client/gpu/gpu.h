@@ -57,6 +57,13 @@ struct client_gpu_ops {
 	 * copy is small and the stream has other work. NULL: there is no driver. */
 	int (*device_copy)(uint64_t to, uint64_t from, size_t bytes, void *stream);
 
+	/* Copies to memory of the CPU, from an address in a map that the current context's device
+	 * reaches, and waits for this copy alone. No lock. NULL: there is no driver. */
+	int (*host_copy)(void *to, uint64_t from, size_t bytes);
+	/* Whether the calling thread has a current context. Loads no driver, and initialises none.
+	 * NULL: there is no driver. */
+	bool (*has_context)(void);
+
 	/* Map, extend and unmap for a layout of system memory. NULL: the implementation has no
 	 * driver. */
 	int (*system_map)(struct client_device_map *map, const struct client_layout *layout);
@@ -100,6 +107,9 @@ struct client_gpu_ops {
 
 /* The functions for a kind of memory, which the protocol must have. */
 const struct client_gpu_ops *client_gpu_ops(uint32_t kind);
+
+/* Whether the calling thread has a current context of any vendor's driver. */
+bool client_gpu_has_context(void);
 
 /* System memory for the driver whose GPU the calling thread uses. Calls system_map of each vendor
  * until one succeeds; else the error of the first vendor whose driver is there. */

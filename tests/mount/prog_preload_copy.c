@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* backends: standin cuda
  * timeout: 300
- * Copies to a GPU out of private mappings, under the preload library: the GPU has the bytes that
- * the mapping shows, and the library serves exactly the copies whose bytes are the file's. */
+ * Copies out of private mappings, to a GPU and in memory, under the preload library: a copy has the
+ * bytes that the mapping shows, and the library serves exactly the copies whose bytes are the
+ * file's. */
 #include "tests/mount/preload.h"
 
 #include <dlfcn.h>
@@ -34,6 +35,7 @@ int cudaMemcpyAsync(void *, const void *, size_t, int, void *) __attribute__((we
 	X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (gm_CUcontext *, gm_CUdevice)) \
 	X(cuCtxSetCurrent, cuCtxSetCurrent, (gm_CUcontext)) \
 	X(cuCtxSynchronize, cuCtxSynchronize, (void)) \
+	X(cuMemcpyHtoD, cuMemcpyHtoD_v2, (gm_CUdeviceptr, const void *, size_t)) \
 	X(cuMemAlloc, cuMemAlloc_v2, (gm_CUdeviceptr *, size_t)) \
 	X(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *, gm_CUdeviceptr, size_t)) \
 	X(cuMemsetD8, cuMemsetD8_v2, (gm_CUdeviceptr, unsigned char, size_t)) \
@@ -442,7 +444,73 @@ static void *copy_in_turns(void *argument)
 	return NULL;
 }
 
-static void threads_map_and_copy(void)
+/* Copies in memory, as a program does that fills pinned memory. memory: a buffer of bytes. */
+static void memory_and_expect(unsigned char *memory, const unsigned char *at, uint64_t seed,
+			      off_t offset, size_t bytes)
+{
+	void *(*volatile copies[])(void *, const void *, size_t) = {memcpy, memmove};
+
+	for (int i = 0; i < 2; i++) {
+		memset(memory, 0xEE, bytes);
+		CHECK(copies[i](memory, at + offset, bytes) == memory);
+		for (size_t k = 0; k < bytes; k++)
+			if (memory[k] != pattern_at(seed, offset + (off_t)k))
+				FAIL("byte %zu is %02x", k, memory[k]);
+	}
+}
+
+static void copies_in_memory(void)
+{
+	unsigned char *memory = malloc(3 * MIB);
+
+	data_file("file", 1, 3 * MIB + 100);
+	unsigned char *at = map("file", 3 * MIB + 100, PROT_READ | PROT_WRITE, 0);
+	/* A program that uses no GPU needs no lease. */
+	memory_and_expect(memory, at, 1, 0, MIB);
+	use_gpu();
+	memory_and_expect(memory, at, 1, 0, MIB);
+	CHECK(leased("file"));
+	memory_and_expect(memory, at, 1, MIB + 33, MIB + 77);
+	memory_and_expect(memory, at, 1, 3 * MIB, 100);
+	expect_copied(4);
+	/* What the program has stored is its own. */
+	at[2 * MIB] = (unsigned char)~at[2 * MIB];
+	memcpy(memory, at + MIB, 2 * MIB);
+	EQUAL(memory[MIB], at[2 * MIB]);
+	memcpy(memory, memory + MIB, MIB);
+	EQUAL(memory[0], at[2 * MIB]);
+	free(memory);
+}
+
+/* The driver copies out of a mapping by memcpy(3) itself, with its locks held. */
+static void copies_by_the_driver(void)
+{
+	data_file("file", 1, 3 * MIB);
+	use_gpu();
+	unsigned char *at = map("file", 3 * MIB, PROT_READ, 0);
+	EQUAL(cu.cuMemcpyHtoD(buffer, at, 3 * MIB), 0);
+	expect(1, 0, 3 * MIB);
+	CHECK(!leased("file"));
+	expect_copied(0);
+}
+
+static void *copy_to_memory_in_turns(void *argument)
+{
+	unsigned char *memory = malloc(MIB);
+	size_t number = (size_t)argument;
+
+	EQUAL(cu.cuCtxSetCurrent(context), 0);
+	for (size_t round = 0; round < ROUNDS; round++) {
+		size_t offset = (number * ROUNDS + round) * 1000;
+		memcpy(memory, shared_mapping + offset, MIB);
+		for (size_t i = 0; i < MIB; i += 997)
+			EQUAL(memory[i], pattern_at(1, (off_t)(offset + i)));
+	}
+	free(memory);
+	return NULL;
+}
+
+static void run_threads(void *(*run)(void *))
 {
 	pthread_t threads[THREADS];
 
@@ -450,10 +518,20 @@ static void threads_map_and_copy(void)
 	use_gpu();
 	shared_mapping = map("file", 3 * MIB, PROT_READ, 0);
 	for (size_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, copy_in_turns, (void *)i) == 0);
+		CHECK(pthread_create(&threads[i], NULL, run, (void *)i) == 0);
 	for (size_t i = 0; i < THREADS; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	expect_copied(THREADS * ROUNDS);
+}
+
+static void threads_map_and_copy(void)
+{
+	run_threads(copy_in_turns);
+}
+
+static void threads_copy_to_memory(void)
+{
+	run_threads(copy_to_memory_in_turns);
 }
 
 int main(int argc, char **argv)
@@ -477,6 +555,9 @@ int main(int argc, char **argv)
 	    TEST(children_inherit_mappings),
 	    TEST(before_cuda_is_initialised),
 	    TEST(threads_map_and_copy),
+	    TEST(copies_in_memory),
+	    TEST(copies_by_the_driver),
+	    TEST(threads_copy_to_memory),
 	};
 	static const char *const kinds[] = {"copied", NULL};
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/gpu/gpu.h"
 #include "client/lib/file.h"
 #include "client/preload/copy/pages.h"
 #include "client/preload/core/access.h"
@@ -46,8 +47,7 @@ void source_start(void)
 	wanted = !text || strcmp(text, "0") != 0;
 }
 
-/* Cheap for a program without sources. */
-static bool sources_exist(void)
+bool source_exists(void)
 {
 	return atomic_load_explicit(&count, memory_order_relaxed) && !own_inside && own_process();
 }
@@ -149,7 +149,7 @@ void source_forget(const void *address, size_t bytes)
 {
 	struct source *removed[SOURCES_MAX];
 
-	if (!sources_exist() || address == MAP_FAILED)
+	if (!source_exists() || address == MAP_FAILED)
 		return;
 	int error = errno;
 	INSIDE();
@@ -220,13 +220,30 @@ static gpumem *source_lease(struct source *source, size_t bytes, enum stats_left
 	return source->file;
 }
 
-/* Without a current context there is no device address: the library does not initialise CUDA. */
-static bool source_serve(struct source *source, uint64_t to, const char *from, size_t bytes,
-			 void *stream, enum stats_left *why)
+/* A call of the program. */
+struct copy {
+	uint64_t to_device;
+	void *to_memory; /* NULL: the copy is to a device */
+	const char *from;
+	size_t bytes;
+	void *stream; /* for a copy to a device */
+};
+
+static bool copy_make(const struct copy *copy, const struct client_gpu_ops *ops, uint64_t from)
 {
-	uint64_t offset = source->offset + (uint64_t)(from - source->start);
+	int rc = copy->to_memory
+		     ? ops->host_copy(copy->to_memory, from, copy->bytes)
+		     : ops->device_copy(copy->to_device, from, copy->bytes, copy->stream);
+
+	return rc == 0;
+}
+
+/* Without a current context there is no device address: the library does not initialise CUDA. */
+static bool source_serve(struct source *source, const struct copy *copy, enum stats_left *why)
+{
+	uint64_t offset = source->offset + (uint64_t)(copy->from - source->start);
+	size_t bytes = copy->bytes, size;
 	unsigned long long base;
-	size_t size;
 
 	gpumem *file = source_lease(source, bytes, why);
 	if (!file)
@@ -238,30 +255,50 @@ static bool source_serve(struct source *source, uint64_t to, const char *from, s
 	if (offset > size || bytes > size - offset)
 		return false;
 	*why = LEFT_CHANGED;
-	if (!pages_are_of_file(from, bytes))
+	if (!pages_are_of_file(copy->from, bytes))
 		return false;
 	*why = LEFT_FAILED;
-	return client_file_ops(file)->device_copy(to, base + offset, bytes, stream) == 0;
+	return copy_make(copy, client_file_ops(file), base + offset);
+}
+
+/* The calling thread is in the library. */
+static bool copy_serve(const struct copy *copy)
+{
+	struct source *source = source_take(copy->from, copy->bytes);
+	enum stats_left why;
+
+	/* A copy to memory may be of a program that uses no GPU, and needs no lease. */
+	bool wants = source && (!copy->to_memory || client_gpu_has_context());
+	bool copied = wants && source_serve(source, copy, &why);
+	if (copied)
+		stats_serve(SERVED_COPY, copy->bytes);
+	else if (wants)
+		stats_leave(why);
+	if (source)
+		source_put(source);
+	return copied;
+}
+
+static bool source_copy_any(const struct copy *copy)
+{
+	if (copy->bytes == 0 || !source_exists())
+		return false;
+	int error = errno;
+	INSIDE();
+	bool copied = copy_serve(copy);
+	errno = error;
+	return copied;
 }
 
 bool source_copy(uint64_t to, const void *from, size_t bytes, void *stream)
 {
-	enum stats_left why;
+	return source_copy_any(
+	    &(struct copy){.to_device = to, .from = from, .bytes = bytes, .stream = stream});
+}
 
-	if (bytes == 0 || !sources_exist())
-		return false;
-	int error = errno;
-	INSIDE();
-	struct source *source = source_take(from, bytes);
-	bool copied = source && source_serve(source, to, from, bytes, stream, &why);
-	if (copied)
-		stats_serve(SERVED_COPY, bytes);
-	else if (source)
-		stats_leave(why);
-	if (source)
-		source_put(source);
-	errno = error;
-	return copied;
+bool source_copy_to_memory(void *to, const void *from, size_t bytes)
+{
+	return source_copy_any(&(struct copy){.to_memory = to, .from = from, .bytes = bytes});
 }
 
 /* --- fork */

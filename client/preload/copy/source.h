@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Private mappings that the kernel has made, as sources of copies to a GPU: the GPU copies the
- * bytes out of the file's memory, instead of out of pages that the daemon would have to fill first.
+/* Private mappings that the kernel has made, as sources of copies to a GPU and to memory: the GPU
+ * copies the bytes out of the file's memory, instead of out of pages that the daemon would have to
+ * fill first.
  * A private mapping need not show changes of the file, and may show them, so both copies are right.
  *
  * The kernel serves all other accesses to such a mapping. The library takes a lease of the file at
@@ -28,10 +29,16 @@ void source_add(const struct mapping_request *request, const struct slot_identit
  * source any more. */
 void source_forget(const void *address, size_t bytes);
 
+/* Whether there are sources, and the calling thread is in the program. Takes no lock. */
+bool source_exists(void);
+
 /* Copies to a device address on a stream of the driver, and waits for the stream, in the calling
  * thread. False: nothing was copied, or the driver failed, and the caller makes the program's call.
  */
 bool source_copy(uint64_t to, const void *from, size_t bytes, void *stream);
+
+/* Copies to memory of the CPU. False: as above, or the calling thread has no current context. */
+bool source_copy_to_memory(void *to, const void *from, size_t bytes);
 
 /* Ends the sources of a file and their leases. Whether there was a lease. */
 bool source_yield(const struct slot_identity *identity);

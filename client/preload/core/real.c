@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -47,6 +48,20 @@ static int early_close(int fd)
 	return (int)syscall(SYS_close, fd);
 }
 
+/* The compiler must not make a call of memmove out of the loops. */
+static void *early_memmove(void *to, const void *from, size_t bytes)
+{
+	const char *source = from;
+	char *target = to;
+
+	for (size_t i = 0; i < bytes; i++) {
+		size_t at = (uintptr_t)target <= (uintptr_t)source ? i : bytes - 1 - i;
+		target[at] = source[at];
+		__asm__ volatile("" ::: "memory");
+	}
+	return to;
+}
+
 struct real real = {
     .mmap64 = early_mmap,
     .munmap = early_munmap,
@@ -54,6 +69,8 @@ struct real real = {
     .read = early_read,
     .write = early_write,
     .close = early_close,
+    .memcpy = early_memmove,
+    .memmove = early_memmove,
 };
 
 static void symbol_find(const char *name, void *function)

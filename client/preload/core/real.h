@@ -35,6 +35,8 @@
 	X(int, __openat64_2, (int, const char *, int))                                             \
 	X(int, creat64, (const char *, mode_t))                                                    \
 	X(FILE *, fopen64, (const char *, const char *))                                           \
+	X(void *, memcpy, (void *, const void *, size_t))                                          \
+	X(void *, memmove, (void *, const void *, size_t))                                         \
 	X(int, close, (int))                                                                       \
 	X(int, close_range, (unsigned, unsigned, int))                                             \
 	X(void, closefrom, (int))                                                                  \
