@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 import torch
 
@@ -15,18 +15,27 @@ from ..torch._load import SINGLE, open_model
 MODES = ("auto", "view", "copy")
 
 
-def mode_of(options: Any) -> str:
-    """The mode in an engine's options for its loader. ValueError: another option, or not a mode."""
-    options = {} if options is None else options
-    if not isinstance(options, dict):
-        raise ValueError(f"options for load format gpumem are a table, not {options!r}")
-    unknown = sorted(map(str, set(options) - {"mode"}))
+class Options(NamedTuple):
+    """mode: see gpumem.torch. processed: the folder for weights that the engine has processed, or None."""
+
+    mode: str
+    processed: Optional[str]
+
+
+def options_of(table: Any) -> Options:
+    """An engine's options for its loader. ValueError: another option, or not a mode or a folder."""
+    table = {} if table is None else table
+    if not isinstance(table, dict):
+        raise ValueError(f"options for load format gpumem are a table, not {table!r}")
+    unknown = sorted(map(str, set(table) - set(Options._fields)))
     if unknown:
         raise ValueError(f"unknown options for load format gpumem: {', '.join(unknown)}")
-    mode = options.get("mode", "auto")
+    mode, processed = table.get("mode", "auto"), table.get("processed")
     if mode not in MODES:
         raise ValueError(f"mode for load format gpumem is 'auto', 'view' or 'copy', not {mode!r}")
-    return str(mode)
+    if processed is not None and (not isinstance(processed, str) or not os.path.isabs(processed)):
+        raise ValueError(f"processed for load format gpumem is the absolute path of a folder, not {processed!r}")
+    return Options(str(mode), processed)
 
 
 def check_directory(path: Any) -> str:

@@ -4,6 +4,10 @@
 
 from abc import ABC, abstractmethod
 
+import torch
+
+from .utils import initialize_model, process_weights_after_loading
+
 formats = {}
 
 
@@ -18,6 +22,13 @@ class BaseModelLoader(ABC):
     @abstractmethod
     def load_weights(self, model, model_config):
         raise NotImplementedError
+
+    def load_model(self, vllm_config, model_config, prefix=""):
+        device = torch.device(vllm_config.load_config.device or vllm_config.device_config.device)
+        model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+        self.load_weights(model, model_config)
+        process_weights_after_loading(model, model_config, device)
+        return model.eval()
 
 
 def register_model_loader(load_format):
