@@ -95,13 +95,20 @@ def _lease(fd: int, name: str) -> Optional[FileMemory]:
         raise
 
 
+def _pinned(size: int) -> Any:
+    import torch
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+
 class Bytes:
-    """The bytes of an open file, in place where possible, otherwise read and written through two buffers."""
+    """The bytes of an open file, in place where possible, otherwise through two buffers: copied by the file's GPU if the
+    engine has CUDA, else read and written."""
 
     def __init__(self, fd: int, size: int, name: str) -> None:
         self.fd, self.size, self.name = fd, size, name
         self._memory = _lease(fd, name) if size else None
         self._view: Any = None
+        self._staged: Any = None
         self._buffers: list[Any] = []
         if self._memory is not None and self._memory.size != size:
             raise OSError(errno.ESTALE, "the file changed its size", name)
@@ -115,10 +122,10 @@ class Bytes:
         """cuda: pieces are tensors on the file's GPU, otherwise what the engine wraps."""
         self.rest()
         if cuda:
-            from ..torch import _tensors
-            assert self._memory is not None
-            storage = _tensors.storage_over(self._memory)
-            self._view = _tensors.bytes_at(storage, 0, self.size)
+            self._view = self._on_gpu()
+        elif engine.has_cuda and self.device() is not None:
+            self._staged = self._on_gpu()
+            self._buffers = [_pinned(min(piece, self.size)) for _ in range(2)]
         elif self._memory is not None and self._memory.on_cpu:
             self._view = engine.wrap(self._memory.bytes(0, self.size))
         else:
@@ -126,15 +133,29 @@ class Bytes:
             self._buffers = [bytearray(min(piece, self.size)) for _ in range(2)]
         self._wrap = engine.wrap
 
+    def _on_gpu(self) -> Any:
+        from ..torch import _tensors
+        assert self._memory is not None
+        return _tensors.bytes_at(_tensors.storage_over(self._memory), 0, self.size)
+
     def room(self, number: int, begin: int, end: int) -> Any:
         """The buffer for a piece."""
         if self._view is not None:
             return self._view[begin:end]
-        return self._wrap(memoryview(self._buffers[number % 2])[:end - begin])
+        buffer = self._buffers[number % 2]
+        return buffer[:end - begin] if self._staged is not None else self._wrap(memoryview(buffer)[:end - begin])
+
+    def summed(self, number: int, begin: int, end: int, load: bool = False) -> Any:
+        """The bytes of a piece for the checksum. load: the buffer does not have them yet. OSError."""
+        if self._staged is not None:
+            return self._staged[begin:end]
+        return (self.load if load else self.room)(number, begin, end)
 
     def load(self, number: int, begin: int, end: int) -> Any:
         """The buffer with the bytes of a piece. OSError."""
-        if self._view is None:
+        if self._staged is not None:
+            self.room(number, begin, end).copy_(self._staged[begin:end])
+        elif self._view is None:
             room, done = memoryview(self._buffers[number % 2])[:end - begin], 0
             while done < len(room):
                 with self._named():
@@ -146,7 +167,9 @@ class Bytes:
 
     def store(self, number: int, begin: int, end: int) -> None:
         """Writes the buffer of a piece. OSError."""
-        if self._view is None:
+        if self._staged is not None:
+            self._staged[begin:end].copy_(self.room(number, begin, end))
+        elif self._view is None:
             room, done = memoryview(self._buffers[number % 2])[:end - begin], 0
             while done < len(room):
                 with self._named():
@@ -161,7 +184,7 @@ class Bytes:
 
     def rest(self) -> None:
         """Frees the buffers until the next prepare()."""
-        self._view, self._buffers = None, []
+        self._view, self._staged, self._buffers = None, None, []
 
     def release(self) -> None:
         self.rest()

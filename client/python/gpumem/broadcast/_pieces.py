@@ -33,7 +33,7 @@ def plan(size: int, piece: int) -> list[Piece]:
 
 def sums(content: Bytes, pieces: Sequence[Piece]) -> list[int]:
     """The checksums of the bytes that are there. OSError."""
-    return [_sums.of(content.load(number, *piece)) for number, piece in enumerate(pieces)]
+    return [_sums.of(content.summed(number, *piece, load=True)) for number, piece in enumerate(pieces)]
 
 
 def missing(wanted: Sequence[int], found: Optional[Sequence[int]]) -> set[int]:
@@ -57,7 +57,7 @@ class Window:
         if self._engine.rank == self._root and self._failure is None:
             try:
                 buffer = self._content.load(number, *piece)
-                self._begun.append(_sums.begin(buffer))
+                self._begun.append(_sums.begin(self._content.summed(number, *piece)))
                 return buffer
             except (OSError, RuntimeError) as error:
                 self._failure = error
@@ -67,8 +67,8 @@ class Window:
         if self._engine.rank == self._root or self._failure is not None:
             return
         try:
-            self._begun.append(_sums.begin(self._content.room(number, *piece)))
             self._content.store(number, *piece)
+            self._begun.append(_sums.begin(self._content.summed(number, *piece)))
         except (OSError, RuntimeError) as error:
             self._failure = error
 
