@@ -13,6 +13,7 @@
 
 #include "fs/core/background.h"
 #include "fs/fuse/page_drop.h"
+#include "fs/fuse/prefetch.h"
 #include "fs/fuse/session.h"
 
 struct fuse_init;
@@ -36,6 +37,7 @@ struct session {
 				libfuse's; else -1 */
 	struct background lookup_gc; /* only if an earlier daemon had the mount */
 	struct page_drop page_drop;
+	struct prefetch prefetch;
 	struct fuse_init *fuse_init; /* NULL without a keeper */
 };
 

@@ -293,6 +293,7 @@ int session_start(struct session *session)
 	if (!request_is_waiting(session))
 		timeline_idle(&fs->timeline, fs->options.mountpoint);
 	page_drop_start(session);
+	prefetch_start(session);
 	if (!error)
 		error = threads_start(session);
 	if (error)
@@ -314,6 +315,7 @@ int session_start(struct session *session)
 
 unmount_fuse:
 	page_drop_stop(session);
+	prefetch_stop(session);
 	if (fdstore_generation(fs->fdstore) == 1)
 		session_unmount(session);
 	threads_end(session);
@@ -346,6 +348,7 @@ int session_wait(struct session *session)
 	} while (!fds[0].revents && !fds[1].revents);
 	background_stop(&session->lookup_gc);
 	page_drop_stop(session);
+	prefetch_stop(session);
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {
 		log_info("%s: asked to end", session->fs->options.mountpoint);

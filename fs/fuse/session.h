@@ -56,6 +56,9 @@ dev_t session_device(const struct session *session);
 /* Makes the kernel ask for the times and size of an inode again, after a change unknown to the
  * kernel. */
 void session_changed(struct session *session, uint64_t ino);
+/* A thread of a program caused this read of a file's bytes into the page cache. Any thread. */
+void session_page_read(struct session *session, struct inode *inode, pid_t reader, uint64_t offset,
+		       size_t bytes);
 /* The last handle of a file is closed: frees the pages that mappings have filled, soon. Any thread;
  * the caller has a reference of the inode. */
 void session_drop_pages(struct session *session, struct inode *inode);

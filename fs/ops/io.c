@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "fs/fuse/capabilities.h"
+#include "fs/fuse/session.h"
 #include "fs/fuse/uring_buffer.h"
 #include "fs/ops/inode_io.h"
 
@@ -26,7 +27,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	op_range(&op, offset, bytes);
 	/* Only reads by a program have an owner; a read without one fills the page cache. */
 	if (!info->lock_owner)
-		atomic_store_explicit(&op.inode->paged, true, memory_order_relaxed);
+		session_page_read(op.fs->session, op.inode, fuse_req_ctx(req)->pid,
+				  (uint64_t)offset, bytes);
 	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
 	ssize_t n = file_read(op.inode->file, &call.call, to, bytes, (uint64_t)offset);
 
