@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -89,36 +90,59 @@ static bool job_take(struct prefetch *prefetch, struct prefetch_job *job)
 /* The process of a thread, or 0. */
 static pid_t process_of(pid_t thread)
 {
-	char path[40], line[80];
-	int pid = 0;
+	static const char name[] = "Tgid:";
+	char path[40], *line AUTO_FREE = NULL;
+	size_t room = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", thread);
 	FILE *status AUTO_FCLOSE = fopen(path, "re");
-	while (status && fgets(line, sizeof(line), status))
-		if (sscanf(line, "Tgid: %d", &pid) == 1)
-			break;
-	return pid;
+	while (status && getline(&line, &room, status) > 0)
+		if (strncmp(line, name, strlen(name)) == 0)
+			return (pid_t)strtol(line + strlen(name), NULL, 10);
+	return 0;
+}
+
+struct mapping {
+	uintptr_t start, end;
+	uint64_t offset, ino;
+	dev_t device;
+};
+
+/* "start-end flags offset device:device inode path" of /proc/PID/maps, whose numbers but the last
+ * are hexadecimal. A line that lacks one gives an inode of 0, which no file has. */
+static struct mapping mapping_parse(const char *line)
+{
+	char *at;
+	uintptr_t start = strtoul(line, &at, 16);
+	uintptr_t end = strtoul(at + (*at == '-'), &at, 16);
+
+	at += strspn(at, " ");
+	at += strcspn(at, " ");
+	uint64_t offset = strtoull(at, &at, 16);
+	unsigned upper = (unsigned)strtoul(at, &at, 16);
+	unsigned lower = (unsigned)strtoul(at + (*at == ':'), &at, 16);
+
+	return (struct mapping){start, end, offset, strtoull(at, NULL, 10), makedev(upper, lower)};
 }
 
 /* Where a process has mapped the job's first byte. The job ends where the mapping ends. */
 static char *mapping_find(const struct session *session, pid_t process, struct prefetch_job *job)
 {
-	char path[40], line[512];
-	uintptr_t start, end;
-	unsigned long long offset, ino;
-	unsigned upper, lower;
+	char path[40], *line AUTO_FREE = NULL;
+	size_t room = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", process);
 	FILE *maps AUTO_FCLOSE = fopen(path, "re");
-	while (maps && fgets(line, sizeof(line), maps)) {
-		if (sscanf(line, "%lx-%lx %*s %llx %x:%x %llu", &start, &end, &offset, &upper,
-			   &lower, &ino) != 6 ||
-		    makedev(upper, lower) != session->device || ino != job->ino ||
-		    offset > job->from || job->from - offset >= end - start)
+	while (maps && getline(&line, &room, maps) > 0) {
+		struct mapping found = mapping_parse(line);
+		uint64_t bytes = found.end - found.start;
+
+		if (found.device != session->device || found.ino != job->ino ||
+		    found.offset > job->from || job->from - found.offset >= bytes)
 			continue;
-		if (job->to - offset > end - start)
-			job->to = offset + (end - start);
-		return (char *)start + (job->from - offset);
+		if (job->to - found.offset > bytes)
+			job->to = found.offset + bytes;
+		return (char *)found.start + (job->from - found.offset);
 	}
 	return NULL;
 }
