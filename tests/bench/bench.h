@@ -23,8 +23,10 @@ enum target_kind {
 	TARGET_RAW_COPY, /* pinned copies by the driver; without a GPU, memcpy */
 	TARGET_RAW_BAR, /* stores and streaming loads through the BAR; without a GPU, to host memory
 			 */
-	TARGET_NULL,	/* the null FUSE daemon: FUSE's floor */
+	TARGET_NULL,	/* a FUSE daemon on gpumemfs's own session: FUSE's floor */
+	TARGET_STOCK,	/* a FUSE daemon on libfuse's own loop */
 	TARGET_GPU,	/* gpumemfs, gpu0/ */
+	TARGET_RING,	/* the same over io_uring */
 	TARGET_HOST,	/* gpumemfs, host/ */
 	TARGET_TMPFS,
 	TARGET_PEER
@@ -53,7 +55,9 @@ struct target {
 	char absent[WHY_MAX];  /* reason why the target is not measured; "": it is measured */
 	char dir[PATH_MAX_];   /* folder of the target's files; "" for raw targets */
 	char other[PATH_MAX_]; /* folder on another GPU; "": there is no other GPU */
+	char mount[PATH_MAX_]; /* of the target's own daemon; "": there is none */
 	int fd;		       /* of the file of data; -1: there is no file */
+	bool over_ring;	       /* requests come over io_uring, which the kernel may lack */
 	struct raw *raw;
 	pid_t daemon;	  /* the process whose memory grows; 0: not a process of the bench */
 	uint32_t content; /* generation of the data in the target's file; 0: mixed content */
@@ -93,6 +97,8 @@ struct bench_case {
 	const char *name;
 	const char *about; /* the timed calls, and the effect of caches on them */
 	enum { CASE_SINGLE, CASE_TOGETHER } rounds; /* a point a round, or all together */
+	/* Also on libfuse's own loop and over io_uring. */
+	bool transports;
 	/* Calls point_add for each point. */
 	void (*points)(struct bench *bench);
 	/* Before the repetitions of a point; may be NULL. */
@@ -110,8 +116,8 @@ struct result {
 	bool verified;
 	unsigned n; /* repetitions */
 	double values[REPS_MAX], p99s[REPS_MAX];
-	double value, p99;	/* medians of the repetitions */
-	double lowest, highest; /* of the repetitions' values */
+	double value, p99; /* medians of the repetitions */
+	double p10, p90;   /* of the repetitions' values */
 	char why[WHY_MAX];
 };
 

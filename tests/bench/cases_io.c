@@ -10,18 +10,10 @@
 #include "tests/bench/lanes.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/report.h"
+#include "tests/bench/stream.h"
 
-#define VERIFY_BYTES (1ULL << 20) /* per lane; at least a single operation */
-#define SAMPLES	     (1U << 17)
-#define CHECKED_OPS  64
-
-enum direction { READS, WRITES };
-
-struct stream {
-	struct bench *bench;
-	const struct point *point;
-	struct stretch lanes[LANES_MAX]; /* count bytes, or operations */
-};
+#define SAMPLES	    (1U << 17)
+#define CHECKED_OPS 64
 
 static void explain(struct figure *figure, int error)
 {
@@ -31,70 +23,13 @@ static void explain(struct figure *figure, int error)
 		figure_wrong(figure, "%s", strerror(-error));
 }
 
-static ssize_t move(struct bench *bench, struct target *target, enum direction direction,
-		    unsigned lane, uint64_t offset, size_t bytes)
-{
-	const struct data *data = &bench->data;
-	uint64_t in_file = lane * data->region + offset, in_block = offset % data->block;
-
-	if (direction == READS)
-		return target->ops->read(target, lane, data_sink(data, lane) + in_block, bytes,
-					 in_file);
-	return target->ops->write(target, lane, data_source(data, lane) + in_block, bytes, in_file);
-}
-
-static int stream_lane(void *context, struct target *target, unsigned lane)
-{
-	struct stream *stream = context;
-	const struct point *point = stream->point;
-	uint64_t done = 0, region = stream->bench->data.region;
-	double start = measure_now(), now = start, end = start + stream->bench->window;
-
-	for (; now < end; now = measure_now()) {
-		ssize_t n = move(stream->bench, target, (enum direction)point->variant, lane,
-				 done % region, point->bytes);
-		if (n != (ssize_t)point->bytes)
-			return n < 0 ? (int)n : -EIO;
-		done += point->bytes;
-	}
-	stream->lanes[lane] = (struct stretch){done, start, now};
-	return 0;
-}
-
-static uint64_t verified_bytes(const struct point *point)
-{
-	return point->bytes > VERIFY_BYTES ? point->bytes : VERIFY_BYTES;
-}
-
-static uint64_t least_done(const struct stream *stream)
-{
-	uint64_t least = verified_bytes(stream->point);
-
-	for (unsigned lane = 0; lane < stream->point->lanes; lane++)
-		if (stream->lanes[lane].done < least)
-			least = stream->lanes[lane].done;
-	return least;
-}
-
 static void run_stream(struct bench *bench, const struct point *point, unsigned n,
 		       struct target *target, struct figure *figure)
 {
 	struct stream stream = {.bench = bench, .point = point};
-	bool writes = point->variant == WRITES;
-	int error = writes ? 0 : content_ensure(bench, target);
+	int error = stream_run(&stream, target);
 
 	(void)n;
-	if (!error && !writes && bench->rep == 0)
-		error = content_check_all(bench, target, point->lanes,
-					  verified_bytes(point) < bench->data.region
-					      ? verified_bytes(point)
-					      : bench->data.region);
-	if (writes)
-		target->content = 0;
-	if (!error)
-		error = lanes_run(target, point->lanes, stream_lane, &stream);
-	if (!error && writes && bench->rep == 0)
-		error = content_check_all(bench, target, point->lanes, least_done(&stream));
 	figure->verified = !error && bench->rep == 0;
 	if (error)
 		explain(figure, error);
@@ -102,26 +37,29 @@ static void run_stream(struct bench *bench, const struct point *point, unsigned 
 		figure_good(figure, measure_rate(stream.lanes, point->lanes), 0);
 }
 
+static void stream_point(struct bench *bench, enum direction direction, unsigned threads,
+			 uint64_t bytes)
+{
+	struct point point = {
+	    .bytes = bytes, .lanes = threads, .variant = direction, .unit = UNIT_RATE};
+	char size[FIGURE_TEXT_MAX];
+
+	if (bytes > bench->data.block || threads > bench->data.lanes)
+		return;
+	snprintf(point.label, sizeof(point.label), "%s, %u thread%s", report_size(bytes, size),
+		 threads, threads == 1 ? "" : "s");
+	point_add(bench, &point);
+}
+
 static void add_streams(struct bench *bench, enum direction direction)
 {
-	static const uint64_t sizes[] = {4 << 10, 128 << 10, 1 << 20, 16 << 20};
-	static const unsigned threads[] = {1, 4, 8, 16};
+	static const uint64_t sizes[] = {4 << 10, 64 << 10, 128 << 10, 1 << 20, 16 << 20};
+	static const unsigned threads[] = {1, 4, 16};
 
 	for (unsigned t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
-		for (unsigned s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-			struct point point = {.bytes = sizes[s],
-					      .lanes = threads[t],
-					      .variant = direction,
-					      .unit = UNIT_RATE};
-			char size[FIGURE_TEXT_MAX];
-
-			if (point.bytes > bench->data.block || point.lanes > bench->data.lanes)
-				continue;
-			snprintf(point.label, sizeof(point.label), "%s, %u thread%s",
-				 report_size(point.bytes, size), point.lanes,
-				 point.lanes == 1 ? "" : "s");
-			point_add(bench, &point);
-		}
+		for (unsigned s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+			stream_point(bench, direction, threads[t], sizes[s]);
+	stream_point(bench, direction, 32, 1 << 20);
 }
 
 static void read_points(struct bench *bench)
@@ -147,6 +85,7 @@ const struct bench_case case_read = {
     .about =
 	"sequential read(2) of one large file that is there, each thread in its own part, over "
 	"and over: direct on FUSE, from the page cache on tmpfs",
+    .transports = true,
     .points = read_points,
     .run = run_stream,
 };
@@ -157,6 +96,7 @@ const struct bench_case case_write = {
 	"sequential write(2) over one large file whose memory is allocated, each thread in its "
 	"own part, over and over: direct on FUSE, into the page cache on tmpfs; no fsync "
 	"(nothing here has one to wait for)",
+    .transports = true,
     .points = write_points,
     .prepare = stamp,
     .run = run_stream,
@@ -197,13 +137,13 @@ static int check_writes(struct bench *bench, const struct point *point, struct t
 
 		memcpy(kept, place, point->bytes);
 		data_fill_random(place, point->bytes, data_random(&state));
-		ssize_t n = move(bench, target, WRITES, 0, offset, point->bytes);
+		ssize_t n = stream_move(bench, target, WRITES, 0, offset, point->bytes);
 		int error = n == (ssize_t)point->bytes ? 0 : n < 0 ? (int)n : -EIO;
 
 		if (!error)
 			error = content_check(bench, target, 0, offset, point->bytes);
 		memcpy(place, kept, point->bytes);
-		if (!error && move(bench, target, WRITES, 0, offset, point->bytes) < 0)
+		if (!error && stream_move(bench, target, WRITES, 0, offset, point->bytes) < 0)
 			error = -EIO;
 		if (error)
 			return error;
@@ -221,8 +161,8 @@ static int time_random(struct bench *bench, const struct point *point, struct ta
 		uint64_t offset = random_offset(bench, &state, point->bytes);
 
 		before = measure_now();
-		ssize_t n =
-		    move(bench, target, (enum direction)point->variant, 0, offset, point->bytes);
+		ssize_t n = stream_move(bench, target, (enum direction)point->variant, 0, offset,
+					point->bytes);
 		after = measure_now();
 		if (n != (ssize_t)point->bytes)
 			return n < 0 ? (int)n : -EIO;
@@ -282,8 +222,8 @@ static int storm_lane(void *context, struct target *target, unsigned lane)
 	double start = measure_now(), now = start, end = start + bench->window;
 
 	for (; !error && now < end; now = measure_now()) {
-		ssize_t n = move(bench, target, READS, lane,
-				 random_offset(bench, &state, point->bytes), point->bytes);
+		ssize_t n = stream_move(bench, target, READS, lane,
+					random_offset(bench, &state, point->bytes), point->bytes);
 		if (n != (ssize_t)point->bytes)
 			return n < 0 ? (int)n : -EIO;
 		done++;
@@ -310,7 +250,7 @@ static void run_storm(struct bench *bench, const struct point *point, unsigned n
 
 static void storm_points(struct bench *bench)
 {
-	for (unsigned lanes = 1; lanes <= bench->data.lanes; lanes *= 4) {
+	for (unsigned lanes = 1; lanes <= bench->data.lanes && lanes <= 16; lanes *= 4) {
 		struct point point = {.bytes = 4096, .lanes = lanes, .unit = UNIT_OPS};
 
 		snprintf(point.label, sizeof(point.label), "read 4 KiB, %u thread%s", lanes,
@@ -323,6 +263,7 @@ const struct bench_case case_storm = {
     .name = "storm",
     .about = "random reads by many threads at once, each in its own part of the large file, "
 	     "operations in a second",
+    .transports = true,
     .points = storm_points,
     .run = run_storm,
 };
@@ -355,6 +296,7 @@ const struct bench_case case_random = {
     .name = "random",
     .about = "one read(2) or write(2) at a time at random places of one thread's part of the large "
 	     "file, p50 and p99",
+    .transports = true,
     .points = random_points,
     .run = run_random,
 };

@@ -174,6 +174,7 @@ const struct bench_case case_names = {
 	"AT_STATX_FORCE_SYNC; readdir: of names just created (gpumemfs gives attributes too where "
 	"the kernel asks for them, the null daemon never)",
     .rounds = CASE_TOGETHER,
+    .transports = true,
     .points = points,
     .run = run,
 };
@@ -273,6 +274,7 @@ const struct bench_case case_crowd = {
     .name = "crowd",
     .about = "empty files made and removed by 8 threads at once, each in a directory of its own",
     .rounds = CASE_TOGETHER,
+    .transports = true,
     .points = crowd_points,
     .run = run_crowd,
 };
@@ -297,11 +299,11 @@ static void measure_memory(struct bench *bench, struct target *target, int dir,
 			   struct figure *figure)
 {
 	unsigned n = memory_files(bench);
-	unsigned long long before = process_memory(target->daemon), after;
+	unsigned long long before = process_use(target->daemon).memory, after;
 
 	if (timed(create_all, dir, n, "create", figure))
 		return;
-	after = process_memory(target->daemon);
+	after = process_use(target->daemon).memory;
 	if (timed(list_all, dir, n, "readdir", figure) == 0) {
 		figure->verified = true;
 		figure_good(figure, after > before ? (double)(after - before) / n : 0, 0);

@@ -54,7 +54,7 @@ int content_check(struct bench *bench, struct target *target, unsigned lane, uin
 	char *sink = data_sink(data, lane);
 
 	while (bytes) {
-		uint64_t rest = data->block - offset % data->block;
+		uint64_t rest = data->period - offset % data->period;
 		size_t piece = bytes < rest ? bytes : rest;
 
 		data_poison(sink, piece);

@@ -40,6 +40,7 @@ int data_open(struct data *data, unsigned lanes, size_t block, uint64_t region)
 	*data = (struct data){.lanes = lanes,
 			      .block = block,
 			      .region = region,
+			      .period = block,
 			      .arena = arena,
 			      .arena_bytes = bytes,
 			      .generation = 1};
@@ -87,5 +88,5 @@ void data_poison(void *to, size_t bytes)
 bool data_is_right(const struct data *data, unsigned lane, uint64_t offset, const void *bytes,
 		   size_t n)
 {
-	return memcmp(data_source(data, lane) + offset % data->block, bytes, n) == 0;
+	return memcmp(data_source(data, lane) + offset % data->period, bytes, n) == 0;
 }

@@ -125,6 +125,10 @@ static void round_of(struct bench *bench, struct case_report *report, unsigned f
 	if (*target->absent) {
 		for (unsigned i = 0; i < n; i++)
 			figure_skip(&figures[i], "%s", target->absent);
+	} else if (!report->of->transports &&
+		   (target->kind == TARGET_STOCK || target->kind == TARGET_RING)) {
+		for (unsigned i = 0; i < n; i++)
+			figure_skip(&figures[i], "not for the transports");
 	} else if (measure_now() > bench->deadline || bench_interrupted) {
 		for (unsigned i = 0; i < n; i++)
 			if (results[i * bench->n_targets].n)
@@ -149,8 +153,8 @@ static void conclude(struct result *result)
 		return;
 	memcpy(values, result->values, sizeof(values));
 	result->value = measure_median(values, result->n);
-	result->lowest = values[0];
-	result->highest = values[result->n - 1];
+	result->p10 = measure_percentile(values, result->n, 0.1);
+	result->p90 = measure_percentile(values, result->n, 0.9);
 	memcpy(values, result->p99s, sizeof(values));
 	result->p99 = measure_median(values, result->n);
 }
@@ -193,12 +197,13 @@ void bench_run_case(struct bench *bench, const struct bench_case *of)
 	report->seconds = measure_now() - start;
 }
 
-/* Targets that the bench brings itself must exist. A way to the BAR, tmpfs and peers may be
- * missing. */
+/* Targets that the bench brings itself must exist. A way to the BAR, tmpfs, peers and io_uring may
+ * be missing. */
 static bool is_missing(const struct target *target)
 {
-	return *target->absent && (target->kind == TARGET_RAW_COPY || target->kind == TARGET_NULL ||
-				   target_is_gpumemfs(target));
+	return *target->absent && !target->over_ring &&
+	       (target->kind == TARGET_RAW_COPY || target->kind == TARGET_NULL ||
+		target->kind == TARGET_STOCK || target_is_gpumemfs(target));
 }
 
 unsigned bench_failures(const struct bench *bench)

@@ -23,9 +23,9 @@
 /* The memory case runs first: after other cases the daemon's heap has free room. The following
  * cases are ordered by importance, because the budget may cut off the last cases. */
 const struct bench_case *const bench_cases[] = {
-    &case_memory,  &case_read,	&case_random, &case_storm,    &case_write,
-    &case_copy,	   &case_names, &case_crowd,  &case_command,  &case_mmap,
-    &case_pointer, &case_calls, &case_access, &case_pingpong, NULL};
+    &case_memory, &case_read,	&case_random,	&case_storm,   &case_write, &case_processor,
+    &case_copy,	  &case_names,	&case_crowd,	&case_command, &case_mmap,  &case_pointer,
+    &case_calls,  &case_access, &case_pingpong, NULL};
 
 static const char help[] =
     "usage: bench [OPTION]...\n"
@@ -36,10 +36,10 @@ static const char help[] =
     "  --quick                       small and short, to see that every case works\n"
     "  --long                        a million files, and more time\n"
     "  --only CASE[,CASE]...         these cases (--list shows them)\n"
-    "  --reps N                      repetitions, whose median counts (default 3)\n"
+    "  --reps N                      repetitions, whose median counts (default 5)\n"
     "  --size SIZE                   each thread's part of the large file (default 64M, or what\n"
     "                                memory allows; a multiple of the largest operation, 16M)\n"
-    "  --budget SECONDS              time for all measuring (default 180)\n"
+    "  --budget SECONDS              time for all measuring (default 300)\n"
     "  --mount-options OPTIONS       for gpumemfs and the null daemon\n"
     "  --json FILE  --svg FILE       write these too\n"
     "  --list                        the cases, and what they time\n"
@@ -241,7 +241,7 @@ static int become_standin(const struct bench *bench, char **argv)
 static uint64_t default_region(enum bench_form form, size_t block, unsigned lanes)
 {
 	struct sysinfo info;
-	uint64_t region = 64ULL << 20, targets = 8;
+	uint64_t region = 64ULL << 20, targets = 12;
 
 	if (form == FORM_QUICK)
 		return 2 * block;
@@ -278,8 +278,8 @@ static void choose_times(struct bench *bench)
 	double budget = options->budget		     ? options->budget
 			: quick			     ? 60
 			: options->form == FORM_LONG ? 3600
-						     : 180;
-	double in_all = 64 * bench->n_targets, reps = options->reps ? options->reps : quick ? 1 : 3;
+						     : 300;
+	double in_all = 64 * bench->n_targets, reps = options->reps ? options->reps : quick ? 1 : 5;
 	double window = budget / 2 / in_all / reps;
 
 	bench->reps = (unsigned)reps;
@@ -351,6 +351,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "--null-daemon") == 0)
 		return null_daemon_main(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "--stock-daemon") == 0)
+		return stock_daemon_main(argc - 1, argv + 1);
 	parsed = parse(argc, argv, &bench.options);
 	if (parsed)
 		return parsed < 0 ? USAGE : 0;

@@ -110,9 +110,19 @@ static unsigned long long resident_memory(pid_t pid)
 	return kib * 1024;
 }
 
-unsigned long long process_memory(pid_t pid)
+static double processor_seconds(pid_t pid)
 {
-	unsigned long long bytes = resident_memory(pid);
+	struct timespec used;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &used))
+		return 0;
+	return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
+struct process_use process_use(pid_t pid)
+{
+	struct process_use use = {resident_memory(pid), processor_seconds(pid)};
 	char path[64], line[256] = "", *next = line, *end;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
@@ -120,7 +130,9 @@ unsigned long long process_memory(pid_t pid)
 
 	if (file && !fgets(line, sizeof(line), file))
 		line[0] = '\0';
-	for (long child; (child = strtol(next, &end, 10)) > 0; next = end)
-		bytes += resident_memory((pid_t)child);
-	return bytes;
+	for (long child; (child = strtol(next, &end, 10)) > 0; next = end) {
+		use.memory += resident_memory((pid_t)child);
+		use.seconds += processor_seconds((pid_t)child);
+	}
+	return use;
 }

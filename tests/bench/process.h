@@ -19,8 +19,11 @@ void process_unmount(pid_t daemon, const char *mountpoint);
  * Returns the exit status, or -errno. */
 int process_run(char *const arguments[], const char *out);
 
-/* Resident memory in bytes of a process and of its children (a daemon is the child of its keeper),
- * including shared memory (memfds); 0: not known. */
-unsigned long long process_memory(pid_t pid);
+/* What a process and its children (a daemon is the child of its keeper) use; 0: not known. */
+struct process_use {
+	unsigned long long memory; /* resident bytes, including shared memory (memfds) */
+	double seconds;		   /* of processors, from the start of each */
+};
+struct process_use process_use(pid_t pid);
 
 #endif

@@ -14,8 +14,8 @@ static json_t *figures(const struct result *result, enum unit unit)
 {
 	json_t *values = json_array();
 	json_t *object = json_pack("{s:f, s:f, s:f, s:b}", unit == UNIT_SECONDS ? "p50" : "median",
-				   result->value, "lowest", result->lowest, "highest",
-				   result->highest, "verified", result->verified);
+				   result->value, "p10_of_repetitions", result->p10,
+				   "p90_of_repetitions", result->p90, "verified", result->verified);
 
 	if (unit == UNIT_SECONDS)
 		json_object_set_new(object, "p99", json_real(result->p99));

@@ -45,6 +45,10 @@ static const char style[] =
     ".c7 { stroke: #5c7c0f; } .d7 { fill: #5c7c0f; }\n"
     ".c8 { stroke: #b08900; } .d8 { fill: #b08900; }\n"
     ".c9 { stroke: #7a5195; } .d9 { fill: #7a5195; }\n"
+    ".c10 { stroke: #2f7d32; } .d10 { fill: #2f7d32; }\n"
+    ".c11 { stroke: #a0522d; } .d11 { fill: #a0522d; }\n"
+    ".c12 { stroke: #00838f; } .d12 { fill: #00838f; }\n"
+    ".c13 { stroke: #616161; } .d13 { fill: #616161; }\n"
     "@media (prefers-color-scheme: dark) {\n"
     "text { fill: #e6eaee; } .sub, .tick { fill: #a3afba; } .paper { fill: #14191f; }\n"
     ".grid { stroke: #2a323b; } .frame { stroke: #5b6773; }\n"
@@ -58,6 +62,10 @@ static const char style[] =
     ".c7 { stroke: #a3c644; } .d7 { fill: #a3c644; }\n"
     ".c8 { stroke: #f2cf5b; } .d8 { fill: #f2cf5b; }\n"
     ".c9 { stroke: #d4a6ea; } .d9 { fill: #d4a6ea; }\n"
+    ".c10 { stroke: #81c784; } .d10 { fill: #81c784; }\n"
+    ".c11 { stroke: #e0a17c; } .d11 { fill: #e0a17c; }\n"
+    ".c12 { stroke: #4dd0e1; } .d12 { fill: #4dd0e1; }\n"
+    ".c13 { stroke: #bdbdbd; } .d13 { fill: #bdbdbd; }\n"
     "}\n"
     "</style>\n";
 
@@ -67,7 +75,8 @@ static const struct look {
 	double width;
 } looks[] = {
     [TARGET_RAW_COPY] = {"9 5", 1.8}, [TARGET_RAW_BAR] = {"2 5", 2.2},
-    [TARGET_NULL] = {"9 4 2 4", 1.8}, [TARGET_GPU] = {NULL, 3.2},
+    [TARGET_NULL] = {"9 4 2 4", 1.8}, [TARGET_STOCK] = {"4 4", 1.8},
+    [TARGET_GPU] = {NULL, 3.2},	      [TARGET_RING] = {NULL, 2.4},
     [TARGET_HOST] = {NULL, 2},	      [TARGET_TMPFS] = {NULL, 2},
     [TARGET_PEER] = {NULL, 2},
 };
@@ -83,9 +92,11 @@ static const char *shown_name(const struct bench *bench, const struct target *ta
 	case TARGET_RAW_BAR:
 		return host ? "streaming copy" : "raw BAR";
 	case TARGET_NULL:
-		return "FUSE alone (null daemon)";
+		return "FUSE alone, this session";
 	case TARGET_GPU:
 		return "gpumemfs gpu0/";
+	case TARGET_RING:
+		return "gpumemfs gpu0/, io_uring";
 	case TARGET_HOST:
 		return "gpumemfs host/";
 	default:
@@ -139,24 +150,37 @@ static void find_columns(struct chart *chart)
 	}
 }
 
+/* A number of threads with a single size gives no line. */
+static bool has_sizes(const struct case_report *report, unsigned threads)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < report->n_points; i++)
+		n += report->points[i].lanes == threads;
+	return n > 1;
+}
+
 static void find_ranges(struct chart *chart)
 {
 	unsigned least = LANES_MAX, most = 1;
 
 	chart->sizes[0] = chart->rates[0] = HUGE_VAL;
 	chart->sizes[1] = chart->rates[1] = -HUGE_VAL;
-	for (unsigned column = 0; column < chart->n_columns; column++)
-		for (unsigned i = 0; i < chart->columns[column]->n_points; i++) {
-			const struct point *point = &chart->columns[column]->points[i];
+	for (unsigned column = 0; column < chart->n_columns; column++) {
+		const struct case_report *report = chart->columns[column];
+		for (unsigned i = 0; i < report->n_points; i++) {
+			const struct point *point = &report->points[i];
 
 			least = point->lanes < least ? point->lanes : least;
-			most = point->lanes > most ? point->lanes : most;
+			most = point->lanes > most && has_sizes(report, point->lanes) ? point->lanes
+										      : most;
 			include(chart->sizes, log2((double)point->bytes));
 			for (unsigned t = 0; t < chart->bench->n_targets; t++)
 				if (is_drawn(result_at(chart, column, i, t)))
 					include(chart->rates,
 						log10(result_at(chart, column, i, t)->value));
 		}
+	}
 	chart->threads[0] = least;
 	chart->threads[1] = most;
 	chart->n_rows = most > least ? 2 : 1;
@@ -197,14 +221,10 @@ static void put_text(const struct chart *chart, const char *text)
 		}
 }
 
-/* A class of the style: for each kind of target, and for each of the peers. */
+/* A class of the style. */
 static unsigned colour(const struct chart *chart, const struct target *target)
 {
-	unsigned n = (unsigned)target->kind;
-
-	for (const struct target *other = chart->bench->targets; other < target; other++)
-		n += target->kind == TARGET_PEER && other->kind == TARGET_PEER;
-	return n;
+	return (unsigned)(target - chart->bench->targets);
 }
 
 static void line_style(const struct chart *chart, const struct target *target)
@@ -260,6 +280,20 @@ static void draw_sizes(const struct chart *chart, const struct panel *panel, uns
 	}
 }
 
+/* From the 10th to the 90th percentile of the repetitions. */
+static void draw_spread(const struct chart *chart, const struct panel *panel,
+			const struct target *target, const struct point *point,
+			const struct result *result)
+{
+	double x = x_of(chart, panel, (double)point->bytes);
+
+	fprintf(chart->out,
+		"<path class=\"line c%u\" stroke-width=\"1\" d=\"M%.1f %.1f V%.1f\"/>\n",
+		colour(chart, target), x,
+		y_of(chart, panel, fmax(result->p10, pow(10, chart->rates[0]))),
+		y_of(chart, panel, result->p90));
+}
+
 static void draw_marks(const struct chart *chart, const struct panel *panel, unsigned column,
 		       unsigned threads, unsigned index)
 {
@@ -272,13 +306,17 @@ static void draw_marks(const struct chart *chart, const struct panel *panel, uns
 
 		if (report->points[i].lanes != threads || !is_drawn(result))
 			continue;
+		draw_spread(chart, panel, target, &report->points[i], result);
 		fprintf(chart->out,
 			"<circle class=\"d%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"><title>",
 			colour(chart, target), x_of(chart, panel, (double)report->points[i].bytes),
 			y_of(chart, panel, result->value), target->kind == TARGET_GPU ? 4.5 : 3.2);
 		put_text(chart, shown_name(chart->bench, target));
-		fprintf(chart->out, ", %s: %s</title></circle>\n", report->points[i].label,
+		fprintf(chart->out, ", %s: %s", report->points[i].label,
 			report_value(UNIT_RATE, result->value, text));
+		fprintf(chart->out, ", %s", report_value(UNIT_RATE, result->p10, text));
+		fprintf(chart->out, " to %s</title></circle>\n",
+			report_value(UNIT_RATE, result->p90, text));
 	}
 }
 
@@ -396,7 +434,8 @@ static void draw(const struct chart *chart)
 	put_text(chart, chart->bench->raw ? chart->bench->raw->device : "");
 	put_text(chart, "; ");
 	put_text(chart, report_machine(machine, sizeof(machine)));
-	fprintf(chart->out, "; medians of %u. Dashed: the ceilings, and FUSE by itself</text>\n",
+	fprintf(chart->out,
+		"; medians of %u, with p10 to p90. Dashed: the ceilings, and FUSE alone</text>\n",
 		chart->bench->reps);
 	legend(chart);
 	for (unsigned row = 0; row < chart->n_rows; row++)

@@ -9,7 +9,7 @@
 
 #include "tests/bench/raw.h"
 
-#define COLUMN	     18
+#define COLUMN	     20
 #define NAMED_POINTS 4
 
 const char *report_machine(char *text, size_t size)
@@ -27,9 +27,12 @@ void report_head(const struct bench *bench)
 
 	printf("%s; %s\n", bench->raw ? bench->raw->device : "no raw target",
 	       report_machine(machine, sizeof(machine)));
-	printf("%u repetition%s of %.0f ms, interleaved; medians; %u x %llu MiB a file\n",
-	       bench->reps, bench->reps == 1 ? "" : "s", bench->window * 1e3, bench->data.lanes,
+	printf("%u repetition%s of %.0f ms, interleaved; %u x %llu MiB a file\n", bench->reps,
+	       bench->reps == 1 ? "" : "s", bench->window * 1e3, bench->data.lanes,
 	       (unsigned long long)bench->data.region >> 20);
+	if (bench->reps > 1)
+		printf("medians; %%: from the repetitions' 10th to their 90th percentile, of the "
+		       "median\n");
 	if (bench->options.form == FORM_QUICK)
 		printf("quick: shows that the cases work; the figures mean little\n");
 	for (unsigned i = 0; i < bench->n_targets; i++) {
@@ -58,7 +61,7 @@ static bool takes_part(const struct bench *bench, const struct case_report *repo
 
 static void cell(const struct point *point, const struct result *result)
 {
-	char p50[FIGURE_TEXT_MAX], p99[FIGURE_TEXT_MAX], text[2 * FIGURE_TEXT_MAX + 4];
+	char p50[FIGURE_TEXT_MAX], p99[FIGURE_TEXT_MAX], text[3 * FIGURE_TEXT_MAX];
 
 	if (result->state == FIGURE_WRONG)
 		snprintf(text, sizeof(text), "FAILED");
@@ -76,6 +79,9 @@ static void cell(const struct point *point, const struct result *result)
 	if (point->unit == UNIT_SECONDS && first && second &&
 	    slash - first == (int)strlen(second) && memcmp(first, second, strlen(second)) == 0)
 		memmove(first, slash, strlen(slash) + 1);
+	if (result->state == FIGURE_GOOD && result->n > 1 && result->value > 0)
+		snprintf(text + strlen(text), FIGURE_TEXT_MAX, " %.0f%%",
+			 (result->p90 - result->p10) / result->value * 100);
 	printf(" %*s", COLUMN - 1, text);
 }
 

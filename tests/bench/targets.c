@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "tests/bench/daemons.h"
 #include "tests/bench/process.h"
 #include "tests/bench/raw.h"
 
@@ -47,7 +48,7 @@ static ssize_t file_write(struct target *target, unsigned lane, const void *from
 
 static const struct target_ops file_ops = {file_enter, file_read, file_write};
 
-static struct target *add(struct bench *bench, const char *name, enum target_kind kind)
+struct target *target_add(struct bench *bench, const char *name, enum target_kind kind)
 {
 	struct target *target = &bench->targets[bench->n_targets++];
 
@@ -55,12 +56,12 @@ static struct target *add(struct bench *bench, const char *name, enum target_kin
 	return target;
 }
 
-static void absent(struct target *target, const char *what, int error)
+void target_absent(struct target *target, const char *what, int error)
 {
 	snprintf(target->absent, sizeof(target->absent), "%s: %s", what, strerror(error));
 }
 
-static void join(char out[PATH_MAX_], const char *dir, const char *name)
+void path_join(char out[PATH_MAX_], const char *dir, const char *name)
 {
 	if (snprintf(out, PATH_MAX_, "%s/%s", dir, name) >= PATH_MAX_)
 		*out = '\0';
@@ -93,129 +94,21 @@ static void open_data(struct bench *bench, struct target *target)
 
 	if (*target->absent)
 		return;
-	join(path, target->dir, "data");
+	path_join(path, target->dir, "data");
 	target->fd = target->kind == TARGET_PEER
 			 ? open_peer(target, path)
 			 : open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (target->fd < 0 ||
 	    ftruncate(target->fd, (off_t)(bench->data.lanes * bench->data.region)))
-		absent(target, path, errno);
-}
-
-/* --- daemons */
-
-static int mountpoint(struct bench *bench, const char *name, char path[PATH_MAX_])
-{
-	join(path, bench->mounts, name);
-	return mkdir(path, 0700) ? -errno : 0;
-}
-
-static void open_null(struct bench *bench)
-{
-	struct target *target = add(bench, "null FUSE", TARGET_NULL);
-	char exe[PATH_MAX_], options[512];
-
-	snprintf(target->about, sizeof(target->about),
-		 "a FUSE daemon on gpumemfs's own session and threads, from memory to memory");
-	snprintf(options, sizeof(options), "log_level=error%s%s",
-		 bench->options.mount_options ? "," : "",
-		 bench->options.mount_options ? bench->options.mount_options : "");
-	join(exe, bench->exe_dir, "bench");
-	char *arguments[] = {exe,  "--null-daemon", "null-fuse", target->dir, "-f",
-			     "-o", options,	    NULL};
-	int error = mountpoint(bench, "null", target->dir);
-	pid_t pid = error ? error : process_mount(arguments, target->dir);
-
-	if (pid < 0)
-		absent(target, "the null daemon does not mount", -pid);
-	else
-		target->daemon = pid;
-}
-
-static const char *backend_name(const struct bench *bench)
-{
-	return bench->options.backend == BENCH_HOST ? "host,host_gpus=2" : "cuda";
-}
-
-/* The daemon's value of a parameter, up to the first blank or colon: "on", "32". */
-static void parameter(const char *mount, const char *name, char value[16])
-{
-	char path[PATH_MAX_], line[512];
-	size_t length = strlen(name);
-
-	snprintf(value, 16, "?");
-	join(path, mount, ".gpumem/params");
-	FILE *file AUTO_FCLOSE = fopen(path, "re");
-
-	while (file && fgets(line, sizeof(line), file))
-		if (strncmp(line, name, length) == 0 && line[length] == ' ')
-			snprintf(value, 16, "%.*s", (int)strcspn(line + length + 1, " :\n"),
-				 line + length + 1);
-}
-
-static void describe(const struct bench *bench, struct target *gpu, struct target *host,
-		     const char *mount)
-{
-	char threads[16], uring[16];
-
-	parameter(mount, "threads", threads);
-	parameter(mount, "io_uring", uring);
-	snprintf(gpu->about, sizeof(gpu->about),
-		 "gpumemfs, gpu0/: memory of the GPU%s; %s threads, "
-		 "io_uring %s, as the null daemon",
-		 bench->options.backend == BENCH_HOST ? ", simulated in system memory" : "",
-		 threads, uring);
-	snprintf(host->about, sizeof(host->about),
-		 "gpumemfs, host/: system memory, by the kernel "
-		 "alone where it passes through");
-}
-
-/* In a build and in a bundle the daemon is in the folder above the bench; in an installation it is
- * among the system's programs. */
-static void find_daemon(const struct bench *bench, char exe[PATH_MAX_])
-{
-	struct stat st;
-
-	join(exe, bench->exe_dir, "../gpumemfs");
-	if (stat(exe, &st) < 0 || !S_ISREG(st.st_mode))
-		join(exe, bench->exe_dir, "../../bin/gpumemfs");
-}
-
-static void open_gpumemfs(struct bench *bench)
-{
-	struct target *gpu = add(bench, "gpumemfs", TARGET_GPU);
-	struct target *host = add(bench, "host/", TARGET_HOST);
-	char exe[PATH_MAX_], options[512], mount[PATH_MAX_];
-
-	snprintf(options, sizeof(options), "backend=%s,log_level=error%s%s", backend_name(bench),
-		 bench->options.mount_options ? "," : "",
-		 bench->options.mount_options ? bench->options.mount_options : "");
-	find_daemon(bench, exe);
-	char *arguments[] = {exe, "-f", mount, "-o", options, NULL};
-	int error = mountpoint(bench, "gpumemfs", mount);
-	pid_t pid = error ? error : process_mount(arguments, mount);
-
-	if (pid < 0) {
-		absent(gpu, "gpumemfs does not mount", -pid);
-		absent(host, "gpumemfs does not mount", -pid);
-		return;
-	}
-	gpu->daemon = pid; /* both targets use this daemon, but only gpu has the pid, so the daemon
-			      is ended once */
-	join(gpu->dir, mount, "gpu0");
-	join(gpu->other, mount, "gpu1");
-	if (access(gpu->other, X_OK))
-		*gpu->other = '\0';
-	join(host->dir, mount, "host");
-	describe(bench, gpu, host, mount);
+		target_absent(target, path, errno);
 }
 
 /* --- other targets */
 
 static void open_raw(struct bench *bench)
 {
-	struct target *copy = add(bench, "raw copy", TARGET_RAW_COPY);
-	struct target *bar = add(bench, "raw BAR", TARGET_RAW_BAR);
+	struct target *copy = target_add(bench, "raw copy", TARGET_RAW_COPY);
+	struct target *bar = target_add(bench, "raw BAR", TARGET_RAW_BAR);
 	char why[WHY_MAX] = "no memory";
 
 	bench->raw = bench->options.backend == BENCH_HOST
@@ -236,7 +129,7 @@ static void open_raw(struct bench *bench)
 
 static void open_tmpfs(struct bench *bench)
 {
-	struct target *target = add(bench, "tmpfs", TARGET_TMPFS);
+	struct target *target = target_add(bench, "tmpfs", TARGET_TMPFS);
 
 	snprintf(target->about, sizeof(target->about), "%s",
 		 bench->own_tmpfs ? "a mount for this run" : SHM);
@@ -247,11 +140,11 @@ static void open_peers(struct bench *bench)
 {
 	for (unsigned i = 0; i < bench->options.n_peers; i++) {
 		const struct peer *peer = &bench->options.peers[i];
-		struct target *target = add(bench, peer->name, TARGET_PEER);
+		struct target *target = target_add(bench, peer->name, TARGET_PEER);
 
-		join(target->dir, peer->dir, "gpumem-bench.XXXXXX");
+		path_join(target->dir, peer->dir, "gpumem-bench.XXXXXX");
 		if (!mkdtemp(target->dir)) {
-			absent(target, peer->dir, errno);
+			target_absent(target, peer->dir, errno);
 			*target->dir = '\0';
 		}
 	}
@@ -282,7 +175,7 @@ static int open_scratch(struct bench *bench)
 		if (mkdtemp(bench->scratch))
 			return 0;
 	}
-	join(bench->scratch, bench->mounts, "tmpfs");
+	path_join(bench->scratch, bench->mounts, "tmpfs");
 	if (mkdir(bench->scratch, 0700) == 0 &&
 	    mount("tmpfs", bench->scratch, "tmpfs", MS_NOSUID | MS_NODEV, "size=50%") == 0) {
 		bench->own_tmpfs = true;
@@ -302,8 +195,7 @@ int targets_open(struct bench *bench)
 		return error;
 	/* Start child processes before CUDA, which does not survive a fork. The order of the calls
 	 * is the order of the report's columns. */
-	open_null(bench);
-	open_gpumemfs(bench);
+	daemons_open(bench);
 	open_tmpfs(bench);
 	open_peers(bench);
 	open_raw(bench);
@@ -323,8 +215,6 @@ static void remove_folder(const char *dir)
 
 void targets_close(struct bench *bench)
 {
-	char path[PATH_MAX_];
-
 	for (unsigned i = 0; i < bench->n_targets; i++) {
 		struct target *target = &bench->targets[i];
 
@@ -338,22 +228,18 @@ void targets_close(struct bench *bench)
 	for (unsigned i = 0; i < bench->n_targets; i++) {
 		struct target *target = &bench->targets[i];
 
-		join(path, bench->mounts, target->kind == TARGET_NULL ? "null" : "gpumemfs");
 		if (target->daemon)
-			process_unmount(target->daemon, path);
+			process_unmount(target->daemon, target->mount);
+		/* Remove empty folders only: if an unmount failed, the mounted files must stay. */
+		if (*target->mount)
+			rmdir(target->mount);
 	}
 	if (bench->own_tmpfs)
 		umount2(bench->scratch, MNT_DETACH);
 	if (*bench->scratch)
 		remove_folder(bench->scratch);
-	if (!*bench->mounts)
-		return;
-	/* Remove empty folders only: if an unmount failed, the mounted files must stay. */
-	join(path, bench->mounts, "null");
-	rmdir(path);
-	join(path, bench->mounts, "gpumemfs");
-	rmdir(path);
-	rmdir(bench->mounts);
+	if (*bench->mounts)
+		rmdir(bench->mounts);
 }
 
 uint64_t targets_file_bytes(const struct bench *bench)

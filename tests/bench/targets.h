@@ -14,4 +14,11 @@ void targets_close(struct bench *bench);
 /* Size of the files for copy_file_range and for the commands. */
 uint64_t targets_file_bytes(const struct bench *bench);
 
+/* A new target, whose file is read and written by calls. */
+struct target *target_add(struct bench *bench, const char *name, enum target_kind kind);
+/* Records that the target is not measured, and why; error is an errno. */
+void target_absent(struct target *target, const char *what, int error);
+/* dir/name; "" if the path is too long. */
+void path_join(char out[PATH_MAX_], const char *dir, const char *name);
+
 #endif

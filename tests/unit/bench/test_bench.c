@@ -171,8 +171,8 @@ START_TEST(repetitions_go_over_all_targets_in_turn)
 
 	ck_assert_uint_eq(result->n, REPS);
 	ck_assert_double_eq(result->value, 25);
-	ck_assert_double_eq(result->lowest, 10);
-	ck_assert_double_eq(result->highest, 40);
+	ck_assert_double_eq(result->p10, 10);
+	ck_assert_double_eq(result->p90, 40);
 	ck_assert_double_eq(result->p99, 1.5);
 }
 END_TEST
