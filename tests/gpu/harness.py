@@ -137,6 +137,9 @@ class Mount:
         started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return int(started[0]) if started else pid
 
+    def processes(self):
+        return {self.process.pid, self.daemon()}
+
     def wait_end(self, seconds):
         return self.process.wait(seconds)
 
@@ -145,7 +148,7 @@ class Mount:
         if self.process.poll() is not None:
             return
         for how in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in {self.process.pid, self.daemon()}:
+            for pid in self.processes():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, how)
 
