@@ -221,12 +221,17 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info
 	op_unsupported(req, STAT_FLUSH);
 }
 
+/* A write that was answered is in its place; only the copy on disk may be missing. Without a spool
+ * nothing can be missing: after ENOSYS the kernel writes back the pages of mappings at fsync, as
+ * before, and asks no more. */
 static void op_save(fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 {
+	const struct fs *fs = fuse_req_userdata(req);
 	struct op op;
 
-	/* A write that was answered is in its place; only the copy on disk may be missing. */
-	if (op_begin(&op, req, ino, kind))
+	if (!fs->options.spool)
+		op_unsupported(req, kind);
+	else if (op_begin(&op, req, ino, kind))
 		op_done(&op, req, spool_save(op.fs, op.inode));
 }
 
