@@ -41,6 +41,16 @@ static int question_ask(int fd, void *argument)
 	return rc < 0 ? -errno : 0;
 }
 
+/* Programs may have written bytes that are only in the kernel's page cache, by mappings or on a
+ * mount with cache=auto. A lease shows the memory of the file, so they must be there. */
+static int lease_ask(int fd, void *question)
+{
+	const unsigned written =
+	    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+
+	return sync_file_range(fd, 0, 0, written) < 0 ? -errno : question_ask(fd, question);
+}
+
 /* Whether the descriptor has fewer rights than flags asks for. The file is then opened again, which
  * needs the right to do so. */
 static bool descriptor_lacks_rights(int fd, int flags)
@@ -55,9 +65,10 @@ static int file_ask(int fd, int flags, unsigned long request, void *argument)
 {
 	struct question question = {request, argument};
 
-	return descriptor_lacks_rights(fd, flags)
-		   ? client_private_fd(fd, flags, question_ask, &question)
-		   : question_ask(fd, &question);
+	int (*ask)(int fd, void *question) = request == GPUMEM_IOC_LEASE ? lease_ask : question_ask;
+
+	return descriptor_lacks_rights(fd, flags) ? client_private_fd(fd, flags, ask, &question)
+						  : ask(fd, &question);
 }
 
 static int mount_fail_ended(void)

@@ -34,8 +34,7 @@ static void write_cache_reason(const struct fs *fs, FILE *out)
 {
 	static const char *const reasons[] = {
 	    [CACHE_NONE] = "a GPU, or a program that maps a file, may change it at any time",
-	    [CACHE_AUTO] =
-		"set by cache=auto: cached pages are dropped when a file is opened again",
+	    [CACHE_AUTO] = "set by cache=auto: cached pages stay until a program maps the file",
 	    [CACHE_ALWAYS] = "set by cache=always: right only for files that no GPU writes to",
 	};
 

@@ -55,7 +55,7 @@ void page_drop_start(struct session *session)
 	struct page_drop *drop = &session->page_drop;
 
 	pthread_mutex_init(&drop->lock, NULL);
-	if (session->fs->options.cache != CACHE_ALWAYS &&
+	if (session->fs->options.cache == CACHE_NONE &&
 	    background_start(&drop->background, page_drop_work, session))
 		log_warn("cannot start the thread that frees pages of mapped files");
 }

@@ -25,14 +25,20 @@ static bool flags_read(int flags)
 	return (flags & O_ACCMODE) == O_RDONLY || (flags & O_ACCMODE) == O_RDWR;
 }
 
-/* Sets how the kernel uses the page cache, by the option cache=. A GPU may change a file at any
- * time, so by default the kernel caches nothing. */
-static void info_set_cache(struct op *op, struct fuse_file_info *info)
+/* Sets how the kernel uses the page cache, by the option cache=; the caller holds inode->lock. A
+ * GPU may change a file at any time, so by default the kernel caches nothing. With cache=auto the
+ * kernel keeps the pages of a file from handle to handle, but none from a lease on, and a handle
+ * opened during a lease has no cache. Every read must report missing data. */
+static void info_set_cache(struct op *op, struct inode *inode, struct fuse_file_info *info)
 {
 	enum cache_mode cache = op->fs->options.cache;
 
-	info->direct_io = cache == CACHE_NONE || info->flags & O_DIRECT;
-	info->keep_cache = cache == CACHE_ALWAYS;
+	info->direct_io = cache == CACHE_NONE || info->flags & O_DIRECT ||
+			  (cache == CACHE_AUTO && inode->lease_refs) ||
+			  file_is_missing(inode->file);
+	info->keep_cache = cache == CACHE_ALWAYS || inode->pages_kept;
+	inode->pages_kept =
+	    cache == CACHE_AUTO && !inode->lease_refs && !file_is_missing(inode->file);
 	info->parallel_direct_writes = 1;
 }
 
@@ -93,6 +99,7 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	scoped_lock(&inode->lock);
 	if (inode->data_freed)
 		return -ESTALE;
+	info_set_cache(op, inode, info);
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
 		info_set_passthrough(op, req, inode, info, promised);
 		/* Below a quota, and where a write clears set-id bits, the kernel maps the object,
@@ -138,10 +145,6 @@ int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fus
 
 	if (error)
 		return error;
-	info_set_cache(op, info);
-	/* Every read must report the missing data. */
-	if (file_is_missing(inode->file))
-		info->direct_io = 1;
 	info->fh = (flags_write(info->flags) ? OP_HANDLE_WRITES : 0) |
 		   (flags_read(info->flags) ? 0 : OP_HANDLE_NO_READS);
 	return handle_count(op, req, inode, info);
