@@ -41,14 +41,18 @@ static int question_ask(int fd, void *argument)
 	return rc < 0 ? -errno : 0;
 }
 
-/* Programs may have written bytes that are only in the kernel's page cache, by mappings or on a
- * mount with cache=auto. A lease shows the memory of the file, so they must be there. */
+/* Programs may have stored bytes through mappings, which are only in the kernel's page cache: a
+ * lease shows the memory of the file, so they must be there. And with cache=auto programs may read
+ * cached bytes that are old after the lease's first store: these pages go. */
 static int lease_ask(int fd, void *question)
 {
 	const unsigned written =
 	    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
 
-	return sync_file_range(fd, 0, 0, written) < 0 ? -errno : question_ask(fd, question);
+	if (sync_file_range(fd, 0, 0, written) < 0)
+		return -errno;
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	return question_ask(fd, question);
 }
 
 /* Whether the descriptor has fewer rights than flags asks for. The file is then opened again, which

@@ -167,7 +167,8 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 	fuse_unset_feature_flag(conn, FUSE_CAP_ATOMIC_O_TRUNC);
 	fuse_unset_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV);
 	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_READ);
-	if (fs->options.cache == CACHE_ALWAYS) {
+	/* A write changes the times of a file, which would drop the pages that the write filled. */
+	if (fs->options.cache != CACHE_NONE) {
 		fuse_unset_feature_flag(conn, FUSE_CAP_AUTO_INVAL_DATA);
 		fuse_set_feature_flag(conn, FUSE_CAP_EXPLICIT_INVAL_DATA);
 	}
