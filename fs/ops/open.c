@@ -26,19 +26,19 @@ static bool flags_read(int flags)
 }
 
 /* Sets how the kernel uses the page cache, by the option cache=; the caller holds inode->lock. A
- * GPU may change a file at any time, so by default the kernel caches nothing. With cache=auto the
- * kernel keeps the pages of a file from handle to handle, but none from a lease on, and a handle
- * opened during a lease has no cache. Every read must report missing data. */
-static void info_set_cache(struct op *op, struct inode *inode, struct fuse_file_info *info)
+ * GPU may change a file at any time, so by default the kernel caches nothing. With cache=auto a
+ * handle that is opened during a lease has no cache, and pages stay from handle to handle only if
+ * there never was a lease: a process keeps its mapping when its lease is dropped. Every read must
+ * report missing data. */
+static void info_set_cache(struct op *op, const struct inode *inode, struct fuse_file_info *info)
 {
 	enum cache_mode cache = op->fs->options.cache;
 
 	info->direct_io = cache == CACHE_NONE || info->flags & O_DIRECT ||
-			  (cache == CACHE_AUTO && inode->lease_refs) ||
-			  file_is_missing(inode->file);
-	info->keep_cache = cache == CACHE_ALWAYS || inode->pages_kept;
-	inode->pages_kept =
-	    cache == CACHE_AUTO && !inode->lease_refs && !file_is_missing(inode->file);
+			  file_is_missing(inode->file) ||
+			  (cache == CACHE_AUTO && inode->lease_refs);
+	info->keep_cache = cache == CACHE_ALWAYS ||
+			   (cache == CACHE_AUTO && !info->direct_io && inode->never_leased);
 	info->parallel_direct_writes = 1;
 }
 

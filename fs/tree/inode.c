@@ -194,6 +194,7 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 	new->uid = uid;
 	new->gid = gid;
 	new->refs = 1;
+	new->never_leased = true;
 	new->fields = &new->own;
 	new->btime = time_now();
 	new->fields->atime = new->fields->mtime = new->fields->ctime = new->btime;

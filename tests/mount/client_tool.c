@@ -3,7 +3,8 @@
 /* Calls of libgpumem for the shell tests: reads a command per line on standard input, and prints an
  * answer per line on standard output: "ok ...", or the name of an errno and the library's message.
  *
- *   open PATH r|w    map    read OFFSET    write OFFSET VALUE    extend    size    flags    close
+ *   open PATH r|w    map    read OFFSET    store OFFSET VALUE    write OFFSET VALUE (and flush)
+ *   extend    size    flags    close
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,13 +45,17 @@ static void run(const char *command, const char *argument, const char *value)
 		answer(file, 0);
 	} else if (!strcmp(command, "close")) {
 		answer(gpumem_close(file) == 0, 0);
-	} else if (!file || (!mapped && (!strcmp(command, "read") || !strcmp(command, "write")))) {
+	} else if (!file || (!mapped && (!strcmp(command, "read") || !strcmp(command, "store") ||
+					 !strcmp(command, "write")))) {
 		printf("EBADF nothing is open or mapped\n");
 	} else if (!strcmp(command, "map")) {
 		bool good = gpumem_map_host(file, (void **)&mapped, &bytes) == 0;
 		answer(good, bytes);
 	} else if (!strcmp(command, "read")) {
 		answer(true, mapped[at]);
+	} else if (!strcmp(command, "store")) {
+		mapped[at] = (unsigned char)strtoull(value, NULL, 0);
+		answer(true, 0);
 	} else if (!strcmp(command, "write")) {
 		mapped[at] = (unsigned char)strtoull(value, NULL, 0);
 		answer(gpumem_flush(file) == 0, 0);
