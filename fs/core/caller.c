@@ -25,7 +25,8 @@
 
 struct status {
 	uint64_t pending, shared_pending, blocked, effective;
-	bool member; /* of the group given to status_read */
+	bool member;   /* of the group given to status_read */
+	pid_t process; /* that the thread belongs to */
 };
 
 static bool groups_have(const char *text, gid_t group)
@@ -49,7 +50,7 @@ static void status_line(struct status *status, const char *line, gid_t group)
 		     {"ShdPnd:", offsetof(struct status, shared_pending)},
 		     {"SigBlk:", offsetof(struct status, blocked)},
 		     {"CapEff:", offsetof(struct status, effective)}};
-	static const char groups[] = "Groups:";
+	static const char groups[] = "Groups:", process[] = "Tgid:";
 
 	for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
 		size_t length = strlen(masks[i].name);
@@ -60,6 +61,8 @@ static void status_line(struct status *status, const char *line, gid_t group)
 	}
 	if (strncmp(line, groups, strlen(groups)) == 0)
 		status->member = groups_have(line + strlen(groups), group);
+	if (strncmp(line, process, strlen(process)) == 0)
+		status->process = (pid_t)strtol(line + strlen(process), NULL, 10);
 }
 
 /* False: /proc does not show the thread. */
@@ -87,6 +90,13 @@ bool caller_is_member(const struct caller *caller, gid_t group)
 	struct status status;
 
 	return caller->gid == group || (status_read(caller->pid, group, &status) && status.member);
+}
+
+pid_t caller_process(pid_t pid)
+{
+	struct status status;
+
+	return status_read(pid, 0, &status) ? status.process : 0;
 }
 
 /* 1, 0, or -errno if the daemon cannot see the namespace. */

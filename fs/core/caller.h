@@ -20,6 +20,8 @@ bool caller_is_member(const struct caller *caller, gid_t group);
 /* Whether the caller has a capability, such as CAP_FSETID, in the initial user namespace, as the
  * kernel would check. If unknown, only root has the capability. */
 bool caller_is_capable(const struct caller *caller, unsigned capability);
+/* The process of the thread; 0 if unknown. */
+pid_t caller_process(pid_t pid);
 /* Whether a signal is pending for the thread; true if unknown. */
 bool caller_has_signal(pid_t pid);
 /* Whether the thread ends once its request is answered, because of SIGKILL; false if unknown. */

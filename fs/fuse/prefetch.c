@@ -14,6 +14,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "fs/core/caller.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/fuse/internal.h"
@@ -87,21 +88,6 @@ static bool job_take(struct prefetch *prefetch, struct prefetch_job *job)
 	return false;
 }
 
-/* The process of a thread, or 0. */
-static pid_t process_of(pid_t thread)
-{
-	static const char name[] = "Tgid:";
-	char path[40], *line AUTO_FREE = NULL;
-	size_t room = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", thread);
-	FILE *status AUTO_FCLOSE = fopen(path, "re");
-	while (status && getline(&line, &room, status) > 0)
-		if (strncmp(line, name, strlen(name)) == 0)
-			return (pid_t)strtol(line + strlen(name), NULL, 10);
-	return 0;
-}
-
 struct mapping {
 	uintptr_t start, end;
 	uint64_t offset, ino;
@@ -173,7 +159,7 @@ static void job_run(const struct session *session, struct prefetch *prefetch,
 		    struct prefetch_job *job)
 {
 	uint64_t asked = atomic_load(&prefetch->answered), window = window_of(session->fs);
-	pid_t process = process_of(job->reader);
+	pid_t process = caller_process(job->reader);
 	char *address = process ? mapping_find(session, process, job) : NULL;
 	AUTO_CLOSE int pidfd = address ? (int)syscall(SYS_pidfd_open, process, 0) : -1;
 
