@@ -64,13 +64,9 @@ static bool descriptor_lacks_rights(int fd, int flags)
 	return has >= 0 && (has & O_PATH || (flags == O_RDWR && (has & O_ACCMODE) != O_RDWR));
 }
 
-/* An ioctl on the file, with the rights of flags. 0 or -errno. */
-static int file_ask(int fd, int flags, unsigned long request, void *argument)
+/* Asks about the file, with the rights of flags. 0 or -errno. */
+static int file_ask(int fd, int flags, int (*ask)(int fd, void *question), struct question question)
 {
-	struct question question = {request, argument};
-
-	int (*ask)(int fd, void *question) = request == GPUMEM_IOC_LEASE ? lease_ask : question_ask;
-
 	return descriptor_lacks_rights(fd, flags) ? client_private_fd(fd, flags, ask, &question)
 						  : ask(fd, &question);
 }
@@ -119,7 +115,7 @@ static int file_fail(int error)
 
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 {
-	int rc = file_ask(fd, flags, GPUMEM_IOC_LEASE, ask);
+	int rc = file_ask(fd, flags, lease_ask, (struct question){GPUMEM_IOC_LEASE, ask});
 
 	return rc == 0 || rc == -ESTALE ? rc : file_fail(-rc);
 }
@@ -131,7 +127,8 @@ static int socket_find(int fd, struct gpumem_socket *where)
 	const int64_t deadline = clock_ns() + SOCKET_WAIT_NS;
 	int rc;
 
-	while ((rc = file_ask(fd, O_RDONLY, GPUMEM_IOC_SOCKET, where)) == 0 &&
+	while ((rc = file_ask(fd, O_RDONLY, question_ask,
+			      (struct question){GPUMEM_IOC_SOCKET, where})) == 0 &&
 	       where->where == GPUMEM_SOCKET_NOT_YET && clock_ns() < deadline)
 		usleep(SOCKET_POLL_US);
 	if (rc < 0)
