@@ -23,7 +23,7 @@
 /* On few cores the wake-ups of the rings cost more than the rings save (measured on two). */
 #define IO_URING_CORES 4
 
-static bool kernel_has_uring(void)
+bool capabilities_kernel_has_uring(void)
 {
 	FILE *file AUTO_FCLOSE = fopen("/sys/module/fuse/parameters/enable_uring", "re");
 
@@ -46,7 +46,7 @@ static int uring_choose(struct fs *fs)
 		capability_set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
 	else if (wanted == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
 		capability_set(uring, false, "no gain on %d cores", get_nprocs());
-	else if (!kernel_has_uring())
+	else if (!capabilities_kernel_has_uring())
 		capability_set(
 		    uring, false,
 		    "the kernel has it off (echo Y > /sys/module/fuse/parameters/enable_uring)");

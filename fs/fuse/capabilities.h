@@ -33,6 +33,8 @@ struct fs;
 #define CAPABILITIES_THREADS_MIN 4U
 #define CAPABILITIES_THREADS_MAX 32U
 
+/* Whether the kernel has FUSE over io_uring turned on. */
+bool capabilities_kernel_has_uring(void);
 /* Before the mount: decides the number of threads and io_uring. 0, or -ENOTSUP after a line in the
  * log if io_uring=on is not possible. */
 int capabilities_choose(struct fs *fs);

@@ -3,17 +3,15 @@
 #include "tests/bench/daemons.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "fs/fuse/capabilities.h"
 #include "tests/bench/process.h"
 #include "tests/bench/targets.h"
-
-#define URING_SWITCH "/sys/module/fuse/parameters/enable_uring"
 
 /* Starts a daemon that mounts at target->mount. */
 static void start(struct target *target, char *const arguments[])
@@ -49,20 +47,13 @@ static void open_null(struct bench *bench, char *exe)
 	start(target, arguments);
 }
 
-static bool kernel_has_ring(void)
-{
-	FILE *file AUTO_FCLOSE = fopen(URING_SWITCH, "re");
-
-	return file && fgetc(file) == 'Y';
-}
-
 /* Whether the target can be measured; if not, the target says why. */
 static bool ring_is_here(struct target *target)
 {
 	target->over_ring = true;
-	if (!kernel_has_ring())
-		snprintf(target->absent, sizeof(target->absent), "io_uring is off (%s)",
-			 URING_SWITCH);
+	if (!capabilities_kernel_has_uring())
+		snprintf(target->absent, sizeof(target->absent),
+			 "the kernel has FUSE over io_uring off");
 	return !*target->absent;
 }
 

@@ -3,9 +3,11 @@
 #include "tests/bench/stream.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include "tests/bench/content.h"
 #include "tests/bench/lanes.h"
+#include "tests/bench/process.h"
 
 #define VERIFY_BYTES (1ULL << 20) /* per lane; at least a single operation */
 
@@ -54,6 +56,24 @@ static uint64_t least_done(const struct stream *stream)
 	return least;
 }
 
+static double processor_seconds(const struct target *target)
+{
+	struct timespec own;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+	return (double)own.tv_sec + (double)own.tv_nsec / 1e9 +
+	       (target->daemon ? process_use(target->daemon).seconds : 0);
+}
+
+static int run_lanes(struct stream *stream, struct target *target)
+{
+	double before = processor_seconds(target);
+	int error = lanes_run(target, stream->point->lanes, stream_lane, stream);
+
+	stream->processor = processor_seconds(target) - before;
+	return error;
+}
+
 static int run_reads(struct stream *stream, struct target *target)
 {
 	struct bench *bench = stream->bench;
@@ -66,7 +86,7 @@ static int run_reads(struct stream *stream, struct target *target)
 				      checked < bench->data.region ? checked : bench->data.region);
 	bench->data.period = stream->point->bytes;
 	if (!error)
-		error = lanes_run(target, stream->point->lanes, stream_lane, stream);
+		error = run_lanes(stream, target);
 	return error;
 }
 
@@ -76,7 +96,7 @@ static int run_writes(struct stream *stream, struct target *target)
 
 	target->content = 0;
 	bench->data.period = stream->point->bytes;
-	int error = lanes_run(target, stream->point->lanes, stream_lane, stream);
+	int error = run_lanes(stream, target);
 
 	if (!error && bench->rep == 0)
 		error = content_check_all(bench, target, stream->point->lanes, least_done(stream));

@@ -14,6 +14,7 @@ struct stream {
 	struct bench *bench;
 	const struct point *point;
 	struct stretch lanes[LANES_MAX]; /* count bytes, or operations */
+	double processor;		 /* seconds, of the threads and of the target's daemon */
 };
 
 /* The point's stream, with a comparison of bytes in the first repetition: 0, -EILSEQ for wrong

@@ -18,6 +18,8 @@ SPREAD = 0.1 # from p10 to p90, of the median
 OURS, RING, HOST, TMPFS, RAW = "gpumemfs", "gpumemfs ring", "host/", "tmpfs", "raw copy"
 STOCK = ("stock 16", "stock 32", "stock ring")
 NULL = ("null FUSE", *STOCK)
+# What a bound of rates is called.
+NAMES = {STOCK: "stock libfuse", NULL: "the better null daemon", (RAW,): RAW}
 
 
 class Figures:
@@ -60,7 +62,7 @@ def rates(machine, figures, case, label, share, bound, spread=True):
     others = [figures.best(case, label, names) for names in bound]
     ratio = ours / min(value for _, value in others)
     text = ", ".join(f"{name} {value / scale:.1f}" for name, value in others)
-    what = f"{case} {label}: at least {share} of {' and '.join('the better null daemon' if NULL == n else n[0] if len(n) == 1 else 'stock libfuse' for n in bound)}"
+    what = f"{case} {label}: at least {share} of {' and '.join(NAMES[names] for names in bound)}"
     wide = figures.spread(case, label, OURS)
     timed(machine, what, ratio >= share, f"{ours / scale:.1f} {unit}, spread {wide:.0%}; {text}; ratio {ratio:.2f}")
     if spread:
