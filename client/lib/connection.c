@@ -382,14 +382,17 @@ static int lease_request(struct client_connection *connection, int fd, int flags
 	return rc < 0 ? rc : layout_receive(connection, ask.request, layout);
 }
 
-/* A second try is made if the daemon of the connection has ended. */
+/* Each try after the first is for another daemon, because the daemon of the try before has ended.
+ * Only a series of crashes needs more than two. */
+#define LEASE_TRIES 10
+
 int client_connection_lease(int fd, int flags, struct client_connection **connection,
 			    struct client_layout *layout)
 {
 	struct client_connection *made = NULL;
 	int rc = -ENOTCONN;
 
-	for (unsigned tries = 0; rc == -ENOTCONN && tries < 2; tries++) {
+	for (unsigned tries = 0; rc == -ENOTCONN && tries < LEASE_TRIES; tries++) {
 		*layout = (struct client_layout){0};
 		rc = connection_get(fd, &made);
 		if (rc < 0)
