@@ -391,10 +391,29 @@ int dma_wait(struct cuda_copier *copier)
 	return error;
 }
 
-static bool copier_is_busy(const struct cuda_copier *copier)
+/* A copier's thread may wait for its copies much later than they end. */
+static bool stream_is_busy(struct cuda_copier *copier, struct dma_stream *stream)
+{
+	if (!stream->busy || stream->n_spread)
+		return stream->busy;
+	int rc = dma_context_use(stream->device);
+	gm_CUresult result =
+	    rc < 0 ? GM_CUDA_SUCCESS : stream->device->cuda->cu.cuStreamQuery(stream->stream);
+
+	if (result == GM_CUDA_ERROR_NOT_READY)
+		return true;
+	if (rc == 0)
+		rc = dma_result(stream->device, result, "copies");
+	if (copier->error == 0)
+		copier->error = rc;
+	stream->busy = false;
+	return false;
+}
+
+static bool copier_is_busy(struct cuda_copier *copier)
 {
 	for (unsigned i = 0; i < copier->base.backend->n_devices; i++)
-		if (copier->streams[i].busy)
+		if (stream_is_busy(copier, &copier->streams[i]))
 			return true;
 	for (unsigned i = 0; i < STAGE_SLOTS; i++)
 		if (copier->slots[i].user)

@@ -136,6 +136,32 @@ START_TEST(busy_copiers_leave_later)
 }
 END_TEST
 
+/* A copy that is complete keeps no device, though no thread has waited for the copy. The wait that
+ * comes later finds the bytes. */
+START_TEST(complete_copies_keep_nothing)
+{
+	static PAGES char buffer[65536];
+	char wanted[65536];
+
+	open_plain();
+	ck_assert_int_eq(copier_pin(copier, buffer, sizeof(buffer)), 0);
+	struct chunk *chunk = new_chunk(0, CHUNK_ALIGN);
+	struct span span = whole(chunk);
+
+	unit_fill(wanted, sizeof(wanted), &seed);
+	put(chunk, 0, wanted, sizeof(wanted));
+	ck_assert_int_eq(copy_out(copier, buffer, &span, 0, sizeof(buffer), COPY_DMA), 0);
+	while (memcmp(buffer, wanted, sizeof(buffer)))
+		usleep(1000);
+	chunk_free(chunk);
+	ck_assert(release_soon(0));
+	ck_assert_uint_eq(used(0), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	copier_unpin(copier, buffer);
+	close_all();
+}
+END_TEST
+
 /* The way to BAR mappings stays known, and the mappings stay correct, although the device is
  * released meanwhile. */
 START_TEST(bar_comes_back)
@@ -230,6 +256,7 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, grants_keep_peers);
 	tcase_add_test(tcase, pins_move_on);
 	tcase_add_test(tcase, busy_copiers_leave_later);
+	tcase_add_test(tcase, complete_copies_keep_nothing);
 	tcase_add_test(tcase, bar_comes_back);
 	tcase_add_test(tcase, at_any_moment);
 }
