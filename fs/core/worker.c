@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
-#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "common/cacheline.h"
 #include "common/log.h"
 #include "fs/core/fs.h"
+#include "fs/core/memory.h"
 #include "fs/core/worker.h"
 
 /* Room for the kernel's headers before the data of a write (fuse_in_header and fuse_write_in). */
@@ -47,16 +44,14 @@ static void worker_free(void *pointer)
 	if (worker->copier) {
 		if (worker->request)
 			copier_unpin(worker->copier, worker->request);
-		if (worker->reply)
-			copier_unpin(worker->copier, worker->reply);
+		if (worker->replies)
+			copier_unpin(worker->copier, worker->replies);
 		while (worker->n_pinned)
 			copier_unpin(worker->copier, worker->pinned[--worker->n_pinned]);
 		copier_close(worker->copier);
 	}
-	if (worker->request)
-		munmap(worker->request, worker->request_bytes);
-	if (worker->reply)
-		munmap(worker->reply, worker->reply_bytes);
+	memory_free(worker->request, worker->request_bytes);
+	memory_free(worker->replies, 2 * worker->reply_bytes);
 	free(worker);
 }
 
@@ -65,33 +60,18 @@ static void worker_key_make(void)
 	pthread_key_create(&worker_key, worker_free);
 }
 
-static void *memory_populate(size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-
-	if (memory == MAP_FAILED)
-		return NULL;
-	/* Forbid moves. While the kernel moves a page (NUMA balancing, or a larger page) the page
-	 * is missing for a moment, and a daemon killed in that moment fails its request. */
-	syscall(SYS_mbind, memory, bytes, MPOL_LOCAL, NULL, 0, 0);
-	madvise(memory, bytes, MADV_NOHUGEPAGE);
-	/* If the kernel refuses (RLIMIT_MEMLOCK), only the protection from swap is lost. */
-	mlock(memory, bytes);
-	return memory;
-}
-
 static int worker_fill(struct worker *worker, struct fs *fs)
 {
 	worker->reply_bytes = fs->can.max_write;
-	worker->reply = memory_populate(worker->reply_bytes);
+	worker->replies = memory_populate(2 * worker->reply_bytes);
+	worker->reply = worker->replies;
 	worker->stats = stats_block_new(&fs->stats);
-	if (!worker->reply || !worker->stats)
+	if (!worker->replies || !worker->stats)
 		return -ENOMEM;
 	int error = copier_open(fs->backend, &worker->copier);
 
 	if (!error)
-		error = copier_pin(worker->copier, worker->reply, worker->reply_bytes);
+		error = copier_pin(worker->copier, worker->replies, 2 * worker->reply_bytes);
 	return error;
 }
 

@@ -37,7 +37,7 @@ static inline char *uring_buffer_reply(struct worker *worker, fuse_req_t req, si
 	if (payload) {
 		worker_pin(worker, payload, room);
 	} else {
-		payload = worker->reply;
+		payload = worker_next_reply(worker);
 		room = worker->reply_bytes;
 	}
 	if (*bytes > room)
