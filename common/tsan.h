@@ -6,6 +6,9 @@
 #ifndef COMMON_TSAN_H
 #define COMMON_TSAN_H
 
+#include <stdatomic.h>
+#include <stdint.h>
+
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 
@@ -18,6 +21,11 @@ static inline void tsan_acquire(void *of)
 {
 	__tsan_acquire(of);
 }
+
+static inline uint8_t fence_and_load(_Atomic uint8_t *counter)
+{
+	return atomic_fetch_add(counter, 0);
+}
 #else
 static inline void tsan_release(void *of)
 {
@@ -27,6 +35,14 @@ static inline void tsan_release(void *of)
 static inline void tsan_acquire(void *of)
 {
 	(void)of;
+}
+
+/* The value of a counter, after a full fence, of which the sanitizer knows nothing. Unlike the
+ * read-modify-write that replaces it there, the fence leaves the counter's cache line shared. */
+static inline uint8_t fence_and_load(_Atomic uint8_t *counter)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 #endif
 

@@ -165,6 +165,7 @@ struct volume_metric {
 	}
 VALUE(requests, sample->did.requests)
 VALUE(read_bytes, sample->did.read_bytes)
+VALUE(ahead_bytes, sample->did.ahead_bytes)
 VALUE(write_bytes, sample->did.write_bytes)
 VALUE(copy_bytes, sample->did.copy_bytes)
 VALUE(total, sample->usage.total)
@@ -187,6 +188,8 @@ static const struct volume_metric volume_metrics[] = {
     {"volume_requests_total", "counter", "Requests on files and directories of a volume.", requests,
      false},
     {"read_bytes_total", "counter", "Bytes read from files.", read_bytes, false},
+    {"read_ahead_bytes_total", "counter",
+     "Bytes read from files that the GPU had copied ahead of the program.", ahead_bytes, true},
     {"written_bytes_total", "counter", "Bytes written to files.", write_bytes, false},
     {"copied_bytes_total", "counter", "Bytes copied to files by the daemon.", copy_bytes, false},
     {"memory_total_bytes", "gauge", "Memory of the device, or the size limit where lower.", total,

@@ -20,6 +20,7 @@
 
 struct access_file;
 struct access_log;
+struct ahead;
 struct calibration;
 struct fdstore;
 struct fdstore_ops;
@@ -59,6 +60,7 @@ enum { OBSERVE_ACCESS = 1, OBSERVE_TRACE = 2, OBSERVE_LATENCY = 4 };
 struct fs {
 	struct options options;
 	struct backend *backend;
+	struct ahead *ahead;
 	struct volume *volumes; /* GPUs in order, host/ last */
 	unsigned n_volumes;
 	struct inode_table *inodes;

@@ -80,6 +80,7 @@ static void sum_volumes(struct stats_totals *sum, const struct stats_block *bloc
 
 		sum_add(&to->requests, &from->requests);
 		sum_add(&to->read_bytes, &from->read_bytes);
+		sum_add(&to->ahead_bytes, &from->ahead_bytes);
 		sum_add(&to->write_bytes, &from->write_bytes);
 		sum_add(&to->copy_bytes, &from->copy_bytes);
 	}

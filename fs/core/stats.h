@@ -67,7 +67,8 @@ extern const uint64_t stats_bucket_ns[STATS_BUCKETS - 1];
 
 /* Requests on the root count for no volume. */
 struct stats_volume {
-	_Atomic uint64_t requests, read_bytes, write_bytes, copy_bytes;
+	/* ahead_bytes: the part of read_bytes that had been copied ahead of its readers. */
+	_Atomic uint64_t requests, read_bytes, ahead_bytes, write_bytes, copy_bytes;
 };
 
 /* Only the worker writes (relaxed); any thread may read. */
@@ -84,7 +85,7 @@ struct stats_block {
 };
 
 struct stats_volume_totals {
-	uint64_t requests, read_bytes, write_bytes, copy_bytes;
+	uint64_t requests, read_bytes, ahead_bytes, write_bytes, copy_bytes;
 };
 
 struct stats_totals {

@@ -8,6 +8,7 @@
 #include "backend/pool.h"
 #include "common/log.h"
 #include "common/number.h"
+#include "fs/ahead/ahead.h"
 #include "fs/core/fs.h"
 #include "fs/file/volume.h"
 
@@ -31,8 +32,8 @@ static uint64_t idle_release_ms(void)
 }
 
 /* Releases the GPU after CHECKS checks without a file or an allocation; unused counts these checks.
- */
-static void volume_release_if_idle(struct volume *volume, uint64_t *allocations, unsigned *unused)
+ * Whether the GPU is unused. */
+static bool volume_release_if_idle(struct volume *volume, uint64_t *allocations, unsigned *unused)
 {
 	uint64_t now = pool_allocations(volume->pool);
 
@@ -42,9 +43,10 @@ static void volume_release_if_idle(struct volume *volume, uint64_t *allocations,
 		++*unused;
 	*allocations = now;
 	if (*unused < CHECKS)
-		return;
+		return false;
 	pool_trim(volume->pool);
 	device_idle_release(volume->device); /* if the device is busy, the next check tries again */
+	return true;
 }
 
 /* Returns freed memory, which the allocator keeps for later allocations: half a GB after rm -r of a
@@ -71,11 +73,15 @@ static void idle_release_work(struct background *background)
 	int64_t peak = 0;
 
 	while (background_wait(background, ms)) {
+		bool idle = true;
+
 		heap_trim_if_shrunk(fs, &peak);
 		for (unsigned i = 0; i < fs->n_volumes; i++)
 			if (fs->volumes[i].pool)
-				volume_release_if_idle(&fs->volumes[i], &allocations[i],
-						       &unused[i]);
+				idle &= volume_release_if_idle(&fs->volumes[i], &allocations[i],
+							       &unused[i]);
+		if (idle)
+			ahead_trim(fs->ahead);
 	}
 }
 

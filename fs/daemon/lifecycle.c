@@ -7,6 +7,7 @@
 
 #include "common/hash.h"
 #include "common/log.h"
+#include "fs/ahead/ahead.h"
 #include "fs/control/snapshot.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
@@ -27,6 +28,10 @@
 
 #define HOST_PERCENT	 50
 #define METADATA_PERCENT 25
+
+/* Of AHEAD_BLOCK_BYTES. A program that reads from front to back has three, so 32 programs at once
+ * have all that they need. */
+#define AHEAD_BLOCKS 96
 
 static uint64_t machine_memory(void)
 {
@@ -61,9 +66,20 @@ static void backend_part_close(struct fs *fs)
 	backend_close(fs->backend);
 }
 
+static int ahead_part_open(struct fs *fs)
+{
+	return ahead_new(fs->backend, AHEAD_BLOCKS, &fs->ahead);
+}
+
+static void ahead_part_close(struct fs *fs)
+{
+	ahead_free(fs->ahead);
+}
+
 /* Adds the volume that was just opened to the count of open volumes. */
 static void volume_count(struct fs *fs)
 {
+	fs->volumes[fs->n_volumes].ahead = fs->ahead;
 	fs->volumes[fs->n_volumes].index = fs->n_volumes;
 	fs->n_volumes++;
 }
@@ -195,6 +211,7 @@ static const struct part prepared[] = {
     {backend_part_open, backend_part_close},
     /* Volumes that close drop chunks from the fdstore through the journal. */
     {NULL, fs_forget_held},
+    {ahead_part_open, ahead_part_close},
     {volumes_open, volumes_close},
     {calibrate_open, calibrate_close},
 };

@@ -35,7 +35,7 @@ struct copying {
 static void file_lock(struct copying *copying, struct file *file)
 {
 	if (file == copying->to && copying->mode == LOCK_EXCLUSIVE)
-		brlock_write_lock(&file->layout_lock);
+		file_lock_layout(file);
 	else if (file == copying->to)
 		copying->to_token = brlock_read_lock(&file->layout_lock);
 	else
@@ -301,6 +301,8 @@ static ssize_t copy_once(struct copying copying)
 	files_lock(&copying);
 
 	ssize_t n = copy_locked(&copying);
+
+	file_drop_ahead(copying.to);
 
 	bounce_free(copying.bounce);
 	extents_free(&copying.fresh);

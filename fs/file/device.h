@@ -9,6 +9,9 @@
 #include "fs/file/internal.h"
 
 /* device_io.c. Shared. */
+/* ahead_file.copy. */
+ssize_t device_copy_ahead(void *file, struct copier *copier, void *to, size_t bytes,
+			  uint64_t offset);
 ssize_t device_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		    uint64_t offset);
 /* 0: memory is missing, so the caller must call device_make_room. refused: the error of the last

@@ -31,11 +31,12 @@ void device_raise_size(struct file *file, uint64_t size)
 		;
 }
 
-ssize_t device_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
-		    uint64_t offset)
+/* Enqueues copies; holes read as zero. The number of bytes, or -errno. */
+static ssize_t device_copy_out(struct file *file, struct copier *copier, enum copy_path path,
+			       void *to, size_t bytes, uint64_t offset)
 {
 	uint64_t size = atomic_load(&file->fields->size);
-	int rc = 0, copies = 0;
+	int rc = 0;
 
 	if (offset >= size)
 		return 0;
@@ -52,13 +53,24 @@ ssize_t device_read(struct file *file, const struct file_call *call, void *to, s
 			memset(at, 0, segment.bytes);
 			continue;
 		}
-		rc = copy_out(call->copier, at, segment.span, segment.into, segment.bytes,
-			      device_copy_path(call));
-		copies++;
+		rc = copy_out(copier, at, segment.span, segment.into, segment.bytes, path);
 	}
-	if (copies)
-		rc = device_wait(call, rc);
 	return rc < 0 ? rc : (ssize_t)bytes;
+}
+
+ssize_t device_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
+		    uint64_t offset)
+{
+	ssize_t n = device_copy_out(file, call->copier, device_copy_path(call), to, bytes, offset);
+	int waited = copier_wait(call->copier);
+
+	return n >= 0 && waited < 0 ? waited : n;
+}
+
+ssize_t device_copy_ahead(void *file, struct copier *copier, void *to, size_t bytes,
+			  uint64_t offset)
+{
+	return device_copy_out(file, copier, COPY_DMA, to, bytes, offset);
 }
 
 ssize_t device_write(struct file *file, const struct file_call *call, const void *from,

@@ -139,6 +139,7 @@ static int lease_lock(struct file *file, const struct file_call *call,
 			return -ENOSPC;
 		brlock_write_lock(&file->layout_lock);
 	}
+	file_drop_ahead(file);
 	int rc = lease_check_access(file, access);
 
 	if (rc == 0 && wait == FILE_NO_WAIT && !lease_is_immediate(file, call))
@@ -154,6 +155,7 @@ static enum file_lease_kind lease_count(struct file *file, enum file_share_acces
 {
 	bool loose = !file_is_device(file) && access != FILE_SHARE_WRITE;
 
+	atomic_store(&file->was_leased, true);
 	atomic_fetch_add(&file->leases, 1);
 	atomic_fetch_add(loose ? &file->loose : &file->held, 1);
 	return loose ? FILE_LEASE_LOOSE : FILE_LEASE_HOLDS;
@@ -228,6 +230,16 @@ uint32_t file_leases(const struct file *file)
 bool file_is_held(const struct file *file)
 {
 	return atomic_load(&file->held) > 0;
+}
+
+bool file_was_leased(const struct file *file)
+{
+	return atomic_load_explicit(&file->was_leased, memory_order_relaxed);
+}
+
+void file_set_was_leased(struct file *file)
+{
+	atomic_store(&file->was_leased, true);
 }
 
 bool file_is_loose(const struct file *file)

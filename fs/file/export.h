@@ -48,6 +48,12 @@ void file_unlease(struct file *file, uint32_t leases);
 /* The number of leases that were not dropped. */
 uint32_t file_leases(const struct file *file);
 bool file_is_held(const struct file *file);
+/* Whether programs may have mapped the file, and may still store into it: a program can keep its
+ * mapping after the lease is dropped. Read under layout_lock, or under a lock that the caller's
+ * leases wait for. */
+bool file_was_leased(const struct file *file);
+/* For recovery: nothing is known of leases of an earlier daemon. */
+void file_set_was_leased(struct file *file);
 /* Whether leases that keep no memory exist, dropped or not. */
 bool file_is_loose(const struct file *file);
 /* For recovery: an earlier daemon exported the file's chunks. */

@@ -57,6 +57,7 @@ void file_end(struct file *file, const struct file_call *call)
 	int64_t allocated = (int64_t)atomic_load(&file->allocated);
 	int fd = atomic_load(&file->fd);
 
+	file_drop_ahead(file);
 	if (file_is_device(file)) {
 		device_release(volume, &file->extents);
 		file_charge(call, -allocated);
@@ -169,12 +170,33 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 	return n;
 }
 
+struct ahead_block *file_read_ahead(struct file *file, const struct file_call *call, size_t bytes,
+				    uint64_t offset, const char **at)
+{
+	struct ahead *ahead = atomic_load(&file->volume)->ahead;
+	struct ahead_block *block = NULL;
+
+	if (!ahead || file_is_missing(file) || bytes > FILE_SIZE_MAX ||
+	    offset > FILE_SIZE_MAX - bytes || call->attrs.copy == COPYING_BAR)
+		return NULL;
+	brlock_token token = brlock_read_lock(&file->layout_lock);
+
+	if (file_is_device(file) && !file_was_leased(file))
+		block =
+		    ahead_read(ahead,
+			       &(struct ahead_file){
+				   .blocks = &file->ahead, .copy = device_copy_ahead, .file = file},
+			       offset, bytes, at);
+	brlock_read_unlock(&file->layout_lock, token);
+	return block;
+}
+
 static int file_make_room(struct file *file, const struct file_call *call, uint64_t from,
 			  uint64_t end)
 {
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	brlock_write_lock(&file->layout_lock);
+	file_lock_layout(file);
 
 	int rc = file_is_device(file) ? device_make_room(file, call, from, end)
 				      : host_make_object(file, atomic_load(&file->volume), call);
@@ -203,6 +225,7 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 				? device_write(file, call, from, bytes, offset, refused)
 				: host_write(file, call, from, bytes, offset, refused);
 
+		file_drop_ahead(file);
 		brlock_read_unlock(&file->layout_lock, token);
 		if (n != 0)
 			return n;
@@ -217,7 +240,7 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 		return -EFBIG;
 	if (size && file_is_missing(file))
 		return -EIO;
-	brlock_write_lock(&file->layout_lock);
+	file_lock_layout(file);
 
 	/* A file that sharers have mapped only grows. */
 	bool leased = file_is_held(file) && size <= file_size(file);
@@ -276,7 +299,7 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 	}
 	if (kind != FALLOC_FL_PUNCH_HOLE && journal_room(call->journal))
 		return -ENOSPC;
-	brlock_write_lock(&file->layout_lock);
+	file_lock_layout(file);
 
 	int rc;
 
@@ -356,7 +379,7 @@ void file_trim(struct file *file, const struct file_call *call)
 	brlock_read_unlock(&file->layout_lock, token);
 	if (!ahead)
 		return;
-	brlock_write_lock(&file->layout_lock);
+	file_lock_layout(file);
 	if (file_is_device(file) && !file_is_held(file))
 		device_trim(file, call);
 	brlock_write_unlock(&file->layout_lock);

@@ -21,6 +21,7 @@
 /* The largest file in bytes: larger offsets are -EFBIG. */
 #define FILE_SIZE_MAX ((uint64_t)INT64_MAX & ~(CHUNK_ALIGN - 1))
 
+struct ahead_block;
 struct file;
 struct journal;
 
@@ -71,6 +72,10 @@ int64_t file_written(const struct file *file);
  * after some bytes. */
 ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		  uint64_t offset);
+/* The bytes, if they were copied ahead of a program that reads from front to back: at *at, until
+ * the caller gives the block back with ahead_put. NULL: call file_read. */
+struct ahead_block *file_read_ahead(struct file *file, const struct file_call *call, size_t bytes,
+				    uint64_t offset, const char **at);
 ssize_t file_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
 		   uint64_t offset);
 

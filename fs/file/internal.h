@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/brlock.h"
+#include "fs/ahead/ahead.h"
 #include "fs/file/extents.h"
 #include "fs/file/file.h"
 #include "fs/journal/persistent_fields.h"
@@ -41,6 +42,8 @@ struct file {
 	_Atomic uint8_t tail_shift;   /* log2 of the unit of the last allocation */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
 	atomic_bool handed_out;	      /* programs may have the object */
+	atomic_bool was_leased;	      /* export.h: file_was_leased */
+	_Atomic uint8_t ahead;	      /* blocks in volume->ahead */
 	bool corrupt; /* recovery: the journal's records of the memory are inconsistent */
 };
 
@@ -75,6 +78,19 @@ static inline int file_charge(const struct file_call *call, int64_t bytes)
 static inline int file_count_object(const struct file_call *call, int more)
 {
 	return call->count_object ? call->count_object(call->quota_owner, more) : 0;
+}
+
+/* Call after bytes of the file have changed, under layout_lock. */
+static inline void file_drop_ahead(struct file *file)
+{
+	ahead_drop(atomic_load(&file->volume)->ahead, &file->ahead);
+}
+
+/* Takes layout_lock, exclusive. Until the lock is given up no copy out of the file is under way. */
+static inline void file_lock_layout(struct file *file)
+{
+	brlock_write_lock(&file->layout_lock);
+	file_drop_ahead(file);
 }
 
 /* A range of a file that is all data, or a hole. */

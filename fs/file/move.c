@@ -221,7 +221,7 @@ int file_move_begin(struct file *file, const struct file_call *call, struct volu
 
 	if (!made)
 		return file_is_missing(file) ? -EIO : -ENOMEM;
-	brlock_write_lock(&file->layout_lock);
+	file_lock_layout(file);
 	*made = (struct file_move){
 	    .file = file,
 	    .call = *call,

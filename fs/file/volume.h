@@ -13,6 +13,7 @@
 #include "backend/pool.h"
 #include "backend/system.h"
 
+struct ahead;
 struct host_windows;
 
 struct volume {
@@ -22,6 +23,7 @@ struct volume {
 	struct pool *pool;	      /* NULL for host/ */
 	struct system_memory *system; /* NULL for gpuN/ */
 	struct host_windows *windows; /* NULL for gpuN/ */
+	struct ahead *ahead;	      /* blocks read ahead; the same for all volumes; NULL: none */
 	uint64_t max_chunk; /* the largest chunk to allocate: bytes, a multiple of CHUNK_ALIGN */
 	uint64_t root_ino;
 	_Atomic int64_t files; /* regular files, including files without names */

@@ -3,12 +3,11 @@
 /* Sets how far the kernel reads ahead into the page cache: for mappings of files, and with
  * cache=auto and cache=always for read(2) too.
  *
- * With cache=none neither the kernel nor the daemon reads ahead for read(2), although a single
- * reader then has one DMA in progress at a time. A program on the GPU or a store through a mapping
- * may change the bytes after the daemon fetched them, without the daemon's knowledge, and a read
- * that begins after the change must return the change. A program that wants one fast stream uses
- * larger reads, several threads or io_uring, or a mount with a cache. A mapping has pages in the
- * page cache anyway, and promises nothing about later changes by a GPU. */
+ * With cache=none the kernel reads nothing ahead for read(2): a read that begins after a program on
+ * the GPU, or a store through a mapping, has changed the bytes must return the change, and the
+ * kernel would return its pages. The daemon itself reads ahead (fs/ahead), in files that no program
+ * has mapped. A mapping has pages in the page cache anyway, and promises nothing about later
+ * changes by a GPU. */
 #ifndef FS_FUSE_READAHEAD_H
 #define FS_FUSE_READAHEAD_H
 

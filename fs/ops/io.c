@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "fs/ahead/ahead.h"
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/session.h"
 #include "fs/fuse/uring_buffer.h"
@@ -14,10 +15,27 @@ static void op_range(struct op *op, off_t offset, size_t bytes)
 	op->bytes = bytes;
 }
 
+/* Gets the bytes of a read into to; or sets *at to bytes that are there already, and *block to the
+ * block that has them. The number of bytes, or -errno. */
+static ssize_t read_bytes(struct op *op, char *to, const char **at, struct ahead_block **block)
+{
+	struct file *file = op->inode->file;
+	struct inode_call call;
+
+	inode_call_init(&call, op->fs, op->inode, op->worker->copier);
+	*at = to;
+	*block = NULL;
+	/* The data of a reply over a ring must be in the ring's buffer. */
+	if (to == op->worker->reply)
+		*block = file_read_ahead(file, &call.call, op->bytes, op->offset, at);
+	return *block ? (ssize_t)op->bytes : file_read(file, &call.call, to, op->bytes, op->offset);
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		    struct fuse_file_info *info)
 {
-	struct inode_call call;
+	struct ahead_block *block;
+	const char *at;
 	struct op op;
 
 	if (!op_begin(&op, req, ino, STAT_READ))
@@ -29,8 +47,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	if (!info->lock_owner)
 		session_page_read(op.fs->session, op.inode, fuse_req_ctx(req)->pid,
 				  (uint64_t)offset, bytes);
-	inode_call_init(&call, op.fs, op.inode, op.worker->copier);
-	ssize_t n = file_read(op.inode->file, &call.call, to, bytes, (uint64_t)offset);
+	ssize_t n = read_bytes(&op, to, &at, &block);
 
 	if (n < 0) {
 		op_done(&op, req, (int)n);
@@ -39,9 +56,12 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	if (!op.fs->noatime && !(info->flags & O_NOATIME))
 		inode_touch_read(op.inode);
 	stats_add(&op_volume(&op, op.inode)->read_bytes, (uint64_t)n);
+	if (block)
+		stats_add(&op_volume(&op, op.inode)->ahead_bytes, (uint64_t)n);
 	op_count_busy(&op, op.inode, (uint64_t)n);
 	op_end(&op, n);
-	fuse_reply_buf(req, to, (size_t)n);
+	fuse_reply_buf(req, at, (size_t)n);
+	ahead_put(block);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes, off_t offset,

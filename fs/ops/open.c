@@ -4,6 +4,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "fs/file/export.h"
 #include "fs/file/missing.h"
 #include "fs/fuse/session.h"
 #include "fs/ops/ops.h"
@@ -37,8 +38,8 @@ static void info_set_cache(struct op *op, const struct inode *inode, struct fuse
 	info->direct_io = cache == CACHE_NONE || info->flags & O_DIRECT ||
 			  file_is_missing(inode->file) ||
 			  (cache == CACHE_AUTO && inode->lease_refs);
-	info->keep_cache = cache == CACHE_ALWAYS ||
-			   (cache == CACHE_AUTO && !info->direct_io && inode->never_leased);
+	info->keep_cache = cache == CACHE_ALWAYS || (cache == CACHE_AUTO && !info->direct_io &&
+						     !file_was_leased(inode->file));
 	info->parallel_direct_writes = 1;
 }
 

@@ -11,6 +11,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/mode.h"
 #include "fs/core/worker.h"
+#include "fs/file/export.h"
 #include "fs/file/file.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_state.h"
@@ -194,7 +195,6 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 	new->uid = uid;
 	new->gid = gid;
 	new->refs = 1;
-	new->never_leased = true;
 	new->fields = &new->own;
 	new->btime = time_now();
 	new->fields->atime = new->fields->mtime = new->fields->ctime = new->btime;
@@ -249,8 +249,10 @@ int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
 
 		if (rc)
 			return rc;
-		if (S_ISREG(mode))
+		if (S_ISREG(mode)) {
 			file_set_fields(inode->file, &((struct journal_slot *)inode->fields)->file);
+			file_set_was_leased(inode->file);
+		}
 	}
 	if (!S_ISREG(mode))
 		inode->volume = volume;

@@ -63,7 +63,6 @@ struct inode {
 	bool unlinked_open;		   /* counted in fs->n_unlinked_open; lock */
 	atomic_bool recorded;		   /* the journal has the inode */
 	atomic_bool paged;		   /* the kernel may have pages that a mapping filled */
-	bool never_leased;		   /* false also if an earlier daemon had the file; lock */
 	bool keep_data;			   /* see inode_may_drop; lock */
 	_Atomic uint8_t residency;	   /* enum inode_residency, set by the inode_watch */
 	uint8_t moving; /* moves in progress; meanwhile the kernel gets no object; lock */

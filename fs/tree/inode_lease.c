@@ -21,7 +21,6 @@ int inode_lease_get(struct fs *fs, struct inode *inode)
 	if (inode->data_freed)
 		return -ESTALE;
 	inode->lease_refs++;
-	inode->never_leased = false;
 	record_open(fs, inode, 0);
 	return 0;
 }

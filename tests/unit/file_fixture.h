@@ -10,6 +10,7 @@
 
 #include "backend/bar_cache.h"
 #include "backend/providers.h"
+#include "fs/ahead/ahead.h"
 #include "fs/file/device.h"
 #include "fs/file/file.h"
 #include "fs/file/volume.h"
@@ -19,6 +20,8 @@
 #define KIB 1024ULL
 #define MIB (1ULL << 20)
 #define GIB (1ULL << 30)
+
+#define AHEAD_BLOCKS 6
 
 enum { GPU0, GPU1, HOST, VOLUMES };
 
@@ -30,6 +33,7 @@ struct quota_owner {
 struct fixture {
 	struct backend *backend;
 	struct backend_ops ops;
+	struct ahead *ahead;
 	struct volume volumes[VOLUMES];
 	struct quota_owner quota_owner;
 	struct file_call call;
@@ -103,6 +107,9 @@ static inline void fixture_open(struct fixture *f, uint64_t device_bytes, uint64
 		ck_assert_int_eq(
 		    volume_open_gpu(&f->volumes[i], f->backend->devices[i], &limits, max_chunk), 0);
 	ck_assert_int_eq(volume_open_host(&f->volumes[HOST], device_bytes), 0);
+	ck_assert_int_eq(ahead_new(f->backend, AHEAD_BLOCKS, &f->ahead), 0);
+	for (int i = 0; i < VOLUMES; i++)
+		f->volumes[i].ahead = f->ahead;
 	atomic_store(&f->quota_owner.limit, INT64_MAX);
 	f->call.charge = fixture_charge;
 	f->call.quota_owner = &f->quota_owner;
@@ -116,6 +123,7 @@ static inline void fixture_close(struct fixture *f)
 	for (int i = GPU0; i <= GPU1; i++)
 		ck_assert_uint_eq(pool_usage(f->volumes[i].pool).span_bytes, 0);
 	copier_close(f->call.copier);
+	ahead_free(f->ahead);
 	for (int i = 0; i < VOLUMES; i++)
 		volume_close(&f->volumes[i]);
 	backend_close(f->backend);

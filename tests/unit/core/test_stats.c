@@ -39,6 +39,7 @@ START_TEST(blocks_add_up)
 	stats_add(&b->volumes[STATS_VOLUMES - 1].read_bytes, 30);
 	stats_add(&a->volumes[1].write_bytes, 1ULL << 40);
 	stats_add(&b->volumes[1].copy_bytes, 5);
+	stats_add(&a->volumes[1].ahead_bytes, 8);
 	stats_add(&a->volumes[1].requests, 6);
 	stats_add(&b->volumes[1].requests, 7);
 
@@ -52,6 +53,7 @@ START_TEST(blocks_add_up)
 	ck_assert_uint_eq(totals.volumes[STATS_VOLUMES - 1].read_bytes, 30);
 	ck_assert_uint_eq(totals.volumes[1].write_bytes, 1ULL << 40);
 	ck_assert_uint_eq(totals.volumes[1].copy_bytes, 5);
+	ck_assert_uint_eq(totals.volumes[1].ahead_bytes, 8);
 	ck_assert_uint_eq(totals.volumes[1].requests, 13);
 	ck_assert_uint_eq(totals.read_bytes, 33);
 	ck_assert_uint_eq(totals.write_bytes, 1ULL << 40);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Blocks of files that are copied out of a GPU ahead of programs that read from front to back: the
+ * kernel copies one block to the program while the GPU copies the next block into host memory. A
+ * block is pinned host memory of ahead_block_bytes at most; programs get its bytes straight from
+ * there.
+ *
+ * A block is only found while its bytes are those of the file. The owner of a file calls ahead_drop
+ * after every change of bytes and before the change is answered, and before memory is freed or
+ * moved. A file whose bytes may change without the daemon's knowledge must not be read here. */
+#ifndef FS_AHEAD_AHEAD_H
+#define FS_AHEAD_AHEAD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backend/copy.h"
+#include "common/tsan.h"
+
+#define AHEAD_BLOCK_BYTES (1ULL << 20)
+
+struct ahead;
+struct ahead_block;
+
+/* A file, for as long as a call lasts. */
+struct ahead_file {
+	/* The number of the file's blocks, in memory of the file. Its address identifies the file.
+	 */
+	_Atomic uint8_t *blocks;
+	/* Enqueues copies of up to bytes at offset, as copy_out does: the number of bytes, less at
+	 * the end of the file, or -errno. */
+	ssize_t (*copy)(void *file, struct copier *copier, void *to, size_t bytes, uint64_t offset);
+	void *file;
+};
+
+/* most: the number of blocks, at most 255. Memory for a block is allocated when the block is first
+ * needed. 0 or -ENOMEM. */
+int ahead_new(struct backend *backend, unsigned most, struct ahead **ahead);
+/* No other call is in progress; no file has a block. */
+void ahead_free(struct ahead *ahead);
+
+/* Notes that a program reads bytes at offset, and starts to copy the next block if programs have
+ * read the bytes before. If a block has all of the bytes, waits until they are there, sets *at to
+ * them and returns the block, which the caller gives back with ahead_put; else NULL. The caller
+ * keeps the memory of the file where it is. */
+struct ahead_block *ahead_read(struct ahead *ahead, const struct ahead_file *file, uint64_t offset,
+			       size_t bytes, const char **at);
+void ahead_put(struct ahead_block *block);
+/* Frees the memory of all blocks that have no file. */
+void ahead_trim(struct ahead *ahead);
+
+/* The bytes of the file have changed, or its memory is about to go: no later ahead_read finds a
+ * block from before, and no copy out of the file is under way any more. blocks: as in struct
+ * ahead_file. */
+void ahead_drop_blocks(struct ahead *ahead, _Atomic uint8_t *blocks);
+static inline void ahead_drop(struct ahead *ahead, _Atomic uint8_t *blocks)
+{
+	/* A block is counted before its copy starts. So if none is counted now, each later copy
+	 * gets the changed bytes. */
+	if (fence_and_load(blocks))
+		ahead_drop_blocks(ahead, blocks);
+}
+
+#endif
