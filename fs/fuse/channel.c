@@ -23,6 +23,11 @@
  * back-to-back requests gains the whole difference within 20 us. The longer time is for a client
  * with computation between requests, and equals KVM's halt polling, which has the same purpose. */
 #define BUSY_POLL_NS 200000
+/* The time between two tries. Each try takes the lock of the kernel's queue, which callers need to
+ * add a request: on an H100's host with 16 processors 16 threads got 1.30 GB/s in reads of 4 KiB
+ * with one try after the other, and 1.48 with a pause of 2 us; 8 threads created 47,000 and 71,000
+ * files a second. */
+#define BUSY_POLL_EACH_NS 2000
 /* One thread may poll for each BUSY_POLL_SHARE processors: the other processors are left to
  * programs that compute. */
 #define BUSY_POLL_SHARE 8
@@ -157,14 +162,14 @@ void channel_answer_for(int channel)
 /* As read(2) with O_NONBLOCK, for at most BUSY_POLL_NS. */
 static ssize_t channel_read_polling(void *to, size_t bytes)
 {
-	int64_t until = clock_ns() + BUSY_POLL_NS;
+	int64_t now = clock_ns(), until = now + BUSY_POLL_NS;
 	ssize_t n;
 
 	if (fcntl(own_fd, F_SETFL, O_RDWR | O_NONBLOCK))
 		return -1;
-	do
-		n = read(own_fd, to, bytes);
-	while (n < 0 && errno == EAGAIN && clock_ns() < until);
+	while ((n = read(own_fd, to, bytes)) < 0 && errno == EAGAIN && now < until)
+		for (int64_t next = now + BUSY_POLL_EACH_NS; now < next;)
+			now = clock_ns();
 	int error = errno;
 	fcntl(own_fd, F_SETFL, O_RDWR);
 	errno = error;
