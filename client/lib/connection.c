@@ -382,8 +382,8 @@ static int lease_request(struct client_connection *connection, int fd, int flags
 	return rc < 0 ? rc : layout_receive(connection, ask.request, layout);
 }
 
-/* Each try after the first is for another daemon, because the daemon of the try before has ended.
- * Only a series of crashes needs more than two. */
+/* Each try after the first is for another daemon, because the daemon of the try before has ended,
+ * perhaps before it answered a new connection. Only a series of crashes needs more than two. */
 #define LEASE_TRIES 10
 
 int client_connection_lease(int fd, int flags, struct client_connection **connection,
@@ -396,7 +396,7 @@ int client_connection_lease(int fd, int flags, struct client_connection **connec
 		*layout = (struct client_layout){0};
 		rc = connection_get(fd, &made);
 		if (rc < 0)
-			return rc;
+			continue;
 		rc = lease_request(made, fd, flags, layout);
 		if (rc < 0)
 			client_connection_put(made);
