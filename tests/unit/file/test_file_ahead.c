@@ -10,6 +10,7 @@
 
 #include "fs/file/export.h"
 #include "tests/unit/file_fixture.h"
+#include "tests/unit/unseen.h"
 
 #define SIZE  (8 * MIB)
 #define PIECE (64 * KIB)
@@ -303,18 +304,6 @@ END_TEST
 static struct file *shared;
 static _Atomic unsigned published[PARTS];
 static atomic_bool ending;
-
-#ifdef __SANITIZE_THREAD__
-void AnnotateIgnoreReadsBegin(const char *file, int line);
-void AnnotateIgnoreReadsEnd(const char *file, int line);
-void AnnotateIgnoreWritesBegin(const char *file, int line);
-void AnnotateIgnoreWritesEnd(const char *file, int line);
-#else
-#define AnnotateIgnoreReadsBegin(file, line)
-#define AnnotateIgnoreReadsEnd(file, line)
-#define AnnotateIgnoreWritesBegin(file, line)
-#define AnnotateIgnoreWritesEnd(file, line)
-#endif
 
 /* A GPU copies bytes of a file while another copy changes them, which the sanitizer does not see on
  * a GPU either. */
