@@ -29,9 +29,10 @@
 #define HOST_PERCENT	 50
 #define METADATA_PERCENT 25
 
-/* Of AHEAD_BLOCK_BYTES. A program that reads from front to back has three, so 32 programs at once
- * have all that they need. */
-#define AHEAD_BLOCKS 96
+/* Blocks of AHEAD_BLOCK_BYTES. A program that reads from front to back has three, so twice as many
+ * programs as processors have all that they need. */
+#define AHEAD_BLOCKS_EACH 6
+#define AHEAD_BLOCKS_MOST 96
 
 static uint64_t machine_memory(void)
 {
@@ -68,7 +69,10 @@ static void backend_part_close(struct fs *fs)
 
 static int ahead_part_open(struct fs *fs)
 {
-	return ahead_new(fs->backend, AHEAD_BLOCKS, &fs->ahead);
+	unsigned blocks = (unsigned)get_nprocs() * AHEAD_BLOCKS_EACH;
+
+	return ahead_new(fs->backend, blocks < AHEAD_BLOCKS_MOST ? blocks : AHEAD_BLOCKS_MOST,
+			 &fs->ahead);
 }
 
 static void ahead_part_close(struct fs *fs)
