@@ -12,13 +12,13 @@
 #include "common/hash.h"
 #include "fs/core/memory.h"
 
-/* The number of ends of reads that are remembered, to notice that the next read begins there. Two
- * streams that share a place only lose some blocks. */
+/* The number of remembered ends of reads: a read that begins at a remembered end continues a
+ * stream. Two streams whose ends share a place lose some blocks, no more. */
 #define ENDS 1024U
 /* The low bits of a remembered end: how many reads followed one another. */
 #define LEVEL_MAX 15U
-/* How many blocks are copied ahead of a program: while the kernel copies one of them, the next is
- * complete and a third is under way. On the reference machine 16 readers of 64 KiB each got 18
+/* How many blocks are copied ahead of a program: while the kernel copies one block, the next block
+ * is complete and a third is under way. On the reference machine 16 readers of 64 KiB each got 18
  * GB/s, and 17 with one block. */
 #define DEPTH 2
 /* A block that no program has asked for is reused after this time: the program reads no further, or
@@ -35,7 +35,7 @@ struct ahead_key {
 struct ahead_block {
 	struct ahead *ahead;
 	char *memory;	       /* populated and pinned; NULL before the first use */
-	struct copier *copier; /* its only copies are those of the block */
+	struct copier *copier; /* copies into this block only */
 
 	/* Under ahead.lock, as is the key. */
 	struct ahead_key *key;
@@ -203,7 +203,7 @@ static struct ahead_block *block_begin(struct ahead *ahead, const struct ahead_f
 	block->is_read = false;
 	block->used_at = clock_ns();
 	atomic_fetch_add(file->blocks, 1);
-	/* Nobody has it: the block has no other users. */
+	/* The lock is free, because the block has no other users. */
 	pthread_mutex_lock(&block->copy_lock);
 	return block;
 }
@@ -225,7 +225,7 @@ static int block_make_memory(struct ahead_block *block)
 	return rc;
 }
 
-/* The number of bytes that are there once the copy is complete. */
+/* Returns the number of bytes that the block has after the copy. */
 static uint64_t block_copy(struct ahead_block *block, const struct ahead_file *file)
 {
 	int rc = block_make_memory(block);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Blocks of files that are copied out of a GPU ahead of programs that read from front to back: the
- * kernel copies one block to the program while the GPU copies the next block into host memory. A
- * block is pinned host memory of ahead_block_bytes at most; programs get its bytes straight from
- * there.
+ * kernel copies one block to the program while the GPU copies the next block into pinned host
+ * memory, out of which the reply to the program is made.
  *
- * A block is only found while its bytes are those of the file. The owner of a file calls ahead_drop
+ * A block is found only while its bytes are the file's bytes. The owner of a file calls ahead_drop
  * after every change of bytes and before the change is answered, and before memory is freed or
  * moved. A file whose bytes may change without the daemon's knowledge must not be read here. */
 #ifndef FS_AHEAD_AHEAD_H
@@ -25,8 +24,7 @@ struct ahead_block;
 
 /* A file, for as long as a call lasts. */
 struct ahead_file {
-	/* The number of the file's blocks, in memory of the file. Its address identifies the file.
-	 */
+	/* The number of the file's blocks. The address of this counter identifies the file. */
 	_Atomic uint8_t *blocks;
 	/* Enqueues copies of up to bytes at offset, as copy_out does: the number of bytes, less at
 	 * the end of the file, or -errno. */
@@ -41,23 +39,23 @@ int ahead_new(struct backend *backend, unsigned most, struct ahead **ahead);
 void ahead_free(struct ahead *ahead);
 
 /* Notes that a program reads bytes at offset, and starts to copy the next block if programs have
- * read the bytes before. If a block has all of the bytes, waits until they are there, sets *at to
- * them and returns the block, which the caller gives back with ahead_put; else NULL. The caller
- * keeps the memory of the file where it is. */
+ * read the bytes before. If a block has all of the bytes, waits for the copy into the block, sets
+ * *at to the bytes and returns the block, which the caller gives back with ahead_put; else NULL.
+ * During the call the file's memory must neither move nor be freed. */
 struct ahead_block *ahead_read(struct ahead *ahead, const struct ahead_file *file, uint64_t offset,
 			       size_t bytes, const char **at);
 void ahead_put(struct ahead_block *block);
 /* Frees the memory of all blocks that have no file. */
 void ahead_trim(struct ahead *ahead);
 
-/* The bytes of the file have changed, or its memory is about to go: no later ahead_read finds a
- * block from before, and no copy out of the file is under way any more. blocks: as in struct
- * ahead_file. */
+/* Call after bytes of the file have changed, or before memory of the file is freed: no later
+ * ahead_read finds a block from before this call, and except for calls of ahead_read in progress no
+ * copy out of the file is under way any more. blocks: as in struct ahead_file. */
 void ahead_drop_blocks(struct ahead *ahead, _Atomic uint8_t *blocks);
 static inline void ahead_drop(struct ahead *ahead, _Atomic uint8_t *blocks)
 {
-	/* A block is counted before its copy starts. So if none is counted now, each later copy
-	 * gets the changed bytes. */
+	/* A block is counted before the copy into the block starts. So if no block is counted now,
+	 * each later copy gets the changed bytes. */
 	if (fence_and_load(blocks))
 		ahead_drop_blocks(ahead, blocks);
 }
