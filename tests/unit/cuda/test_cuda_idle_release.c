@@ -121,6 +121,7 @@ START_TEST(busy_copiers_leave_later)
 	static PAGES char buffer[65536];
 
 	set("GPUMEM_STANDIN_PEER", "0");
+	set("GPUMEM_STANDIN_DELAY_US", "300000"); /* the copy is still under way below */
 	open_plain();
 	ck_assert_int_eq(copier_pin(copier, buffer, sizeof(buffer)), 0);
 	struct chunk *first = new_chunk(0, CHUNK_ALIGN), *second = new_chunk(1, CHUNK_ALIGN);
