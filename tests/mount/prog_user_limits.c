@@ -123,27 +123,6 @@ static void leases_of_one_user(void)
 	expect_leases(fd, 0);
 }
 
-static void copy_all(int unused)
-{
-	(void)unused;
-	become_user();
-	int fd = OK(open("file", O_RDONLY)), connection = dial();
-
-	for (int i = 0; i < LEASES; i++)
-		CHECK(take(fd, connection, 0));
-	CHECK(!take(fd, connection, EMFILE));
-}
-
-/* Private copies of a reader count as leases. */
-static void copies_count(void)
-{
-	int fd = OK(open("file", O_CREAT | O_RDWR | O_CLOEXEC, 0644));
-
-	pattern_write(fd, 3, 0, KIB);
-	spawn(copy_all, 0);
-	join_all(1);
-}
-
 /* Takes and drops leases until the process is killed. */
 static void come_and_go(int fd)
 {
@@ -176,6 +155,39 @@ static char *control_text(const char *name, size_t at_once)
 	OK(close(fd));
 	text[used] = '\0';
 	return text;
+}
+
+static void copy_all(int unused)
+{
+	(void)unused;
+	become_user();
+	int fd = OK(open("file", O_RDONLY)), connection = dial();
+
+	for (int i = 0; i < LEASES; i++)
+		CHECK(take(fd, connection, 0));
+	CHECK(!take(fd, connection, EMFILE));
+}
+
+/* Private copies of a reader count as leases. The list shows them until the daemon has noticed the
+ * reader's end. */
+static void copies_count(void)
+{
+	int fd = OK(open("file", O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+
+	pattern_write(fd, 3, 0, KIB);
+	spawn(copy_all, 0);
+	join_all(1);
+	bool listed = true;
+
+	for (int tries = 0; listed && tries < 1000; tries++) {
+		char *text = control_text("mappings", 65536);
+
+		listed = strstr(text, "\tcopy\t");
+		free(text);
+		if (listed)
+			usleep(10000);
+	}
+	CHECK(!listed);
 }
 
 /* Each line is a lease; returns the number of this user's leases. */
