@@ -5,7 +5,7 @@
 #ifndef FS_FILE_DEVICE_H
 #define FS_FILE_DEVICE_H
 
-#include "fs/file/alloc_policy.h"
+#include "fs/extents/alloc_policy.h"
 #include "fs/file/internal.h"
 
 /* device_io.c. Shared. */

@@ -10,7 +10,7 @@
 
 #include "common/brlock.h"
 #include "fs/ahead/ahead.h"
-#include "fs/file/extents.h"
+#include "fs/extents/extents.h"
 #include "fs/file/file.h"
 #include "fs/journal/persistent_fields.h"
 

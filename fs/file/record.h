@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "fs/file/extents.h"
+#include "fs/extents/extents.h"
 #include "fs/file/file.h"
 #include "fs/journal/journal.h"
 

@@ -15,8 +15,8 @@
 #include "common/hash.h"
 #include "common/io.h"
 #include "fs/core/worker.h"
+#include "fs/extents/extents.h"
 #include "fs/file/export.h"
-#include "fs/file/extents.h"
 #include "fs/spool/internal.h"
 #include "fs/tree/inode.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/file/alloc_policy.h"
+#include "fs/extents/alloc_policy.h"
 
 #include <assert.h>
 

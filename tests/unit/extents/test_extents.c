@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/file/extents.h"
+#include "fs/extents/extents.h"
 
 #include <errno.h>
 #include <string.h>

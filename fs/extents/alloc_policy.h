@@ -5,14 +5,14 @@
  *
  * A 2 MiB granule of the file is backed by whole chunks (file offset and length multiples of 2 MiB)
  * or by small extents that stay inside the granule, never by both. */
-#ifndef FS_FILE_ALLOC_POLICY_H
-#define FS_FILE_ALLOC_POLICY_H
+#ifndef FS_EXTENTS_ALLOC_POLICY_H
+#define FS_EXTENTS_ALLOC_POLICY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "fs/core/attribute_schema.h"
-#include "fs/file/extents.h"
+#include "fs/extents/extents.h"
 
 #define LAYOUT_GIB	 (1ULL << 30)
 #define LAYOUT_BLOCK	 (64ULL << 10) /* the unit of files below 2 MiB */

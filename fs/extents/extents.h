@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The parts of a file that have memory: a vector of extents sorted by file offset, never
  * overlapping. Pure bookkeeping: takes no locks and touches no device memory. */
-#ifndef FS_FILE_EXTENTS_H
-#define FS_FILE_EXTENTS_H
+#ifndef FS_EXTENTS_EXTENTS_H
+#define FS_EXTENTS_EXTENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
