@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "tests/driver/standin.h"
 
@@ -30,9 +29,7 @@ static struct {
 	atomic_bool wanted; /* a fault is set, or a fault file is named */
 	struct fault faults[FAULTS_MAX];
 	unsigned count;
-	const char *path;
-	struct timespec mtime;
-	ino_t inode;
+	struct changing_file file;
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool parse_fault(const char *text, size_t length, struct fault *fault)
@@ -90,33 +87,20 @@ static void parse_faults(const char *text)
 
 static void read_file(void)
 {
-	char text[4096] = "";
-	struct stat state;
-	FILE *file;
+	char text[4096];
 
-	if (stat(faults.path, &state))
-		memset(&state, 0, sizeof(state));
-	if (state.st_mtim.tv_sec == faults.mtime.tv_sec &&
-	    state.st_mtim.tv_nsec == faults.mtime.tv_nsec && state.st_ino == faults.inode)
-		return;
-	faults.mtime = state.st_mtim;
-	faults.inode = state.st_ino;
-	file = fopen(faults.path, "re");
-	if (file) {
-		text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-		fclose(file);
-	}
-	parse_faults(text);
+	if (changing_file_read(&faults.file, text, sizeof(text)))
+		parse_faults(text);
 }
 
 static void load(void)
 {
 	const char *text = getenv("GPUMEM_STANDIN_FAULT");
 
-	faults.path = getenv("GPUMEM_STANDIN_FAULT_FILE");
+	faults.file.path = getenv("GPUMEM_STANDIN_FAULT_FILE");
 	if (text)
 		parse_faults(text);
-	atomic_store(&faults.wanted, faults.count || faults.path);
+	atomic_store(&faults.wanted, faults.count || faults.file.path);
 }
 
 /* The function's name in a fault may leave out the version suffix. */
@@ -137,7 +121,7 @@ static struct ordered count(const char *where)
 	if (!atomic_load_explicit(&faults.wanted, memory_order_relaxed))
 		return error;
 	pthread_mutex_lock(&faults.lock);
-	if (faults.path)
+	if (faults.file.path)
 		read_file();
 	for (unsigned i = 0; i < faults.count; i++) {
 		struct fault *fault = &faults.faults[i];

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/driver/standin.h"
 
@@ -17,24 +18,58 @@ static void refuse(const char *name, const char *text)
 	abort();
 }
 
-static uint64_t size_setting(const char *name, uint64_t otherwise)
+bool size_parse(const char *text, uint64_t *size)
 {
 	static const char suffixes[] = "KMGT";
-	const char *text = getenv(name), *suffix;
+	const char *suffix;
 	unsigned shift = 0;
 	char *end;
-	uint64_t value;
+	uint64_t value = strtoull(text, &end, 0);
 
-	if (!text || !*text)
-		return otherwise;
-	value = strtoull(text, &end, 0);
+	if (end == text)
+		return false;
 	if (*end) {
 		suffix = strchr(suffixes, *end++);
 		if (!suffix || *end)
-			refuse(name, text);
+			return false;
 		shift = 10 * (unsigned)(suffix - suffixes + 1);
 	}
-	return value << shift;
+	*size = value << shift;
+	return true;
+}
+
+static uint64_t size_setting(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+	uint64_t value = otherwise;
+
+	if (text && *text && !size_parse(text, &value))
+		refuse(name, text);
+	return value;
+}
+
+bool changing_file_read(struct changing_file *file, char *text, size_t size)
+{
+	struct stat state;
+	FILE *stream;
+	size_t length = 0;
+
+	if (stat(file->path, &state))
+		memset(&state, 0, sizeof(state));
+	if (state.st_mtim.tv_sec == file->mtime.tv_sec &&
+	    state.st_mtim.tv_nsec == file->mtime.tv_nsec && state.st_ino == file->inode &&
+	    state.st_size == file->size)
+		return false;
+	file->mtime = state.st_mtim;
+	file->inode = state.st_ino;
+	file->size = state.st_size;
+	stream = fopen(file->path, "re");
+	if (stream) {
+		length = fread(text, 1, size - 1, stream);
+		fclose(stream);
+	}
+	text[length] = '\0';
+	return true;
 }
 
 static enum dmabuf_mode dmabuf_setting(void)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "tests/driver/cuda_types.h"
 #include "tests/driver/helpers.h"
@@ -40,6 +41,20 @@ struct settings {
 };
 extern struct settings settings; /* constant after settings_load */
 void settings_load(void);
+/* Parses a number with an optional suffix K, M, G or T. Returns false for other text. */
+bool size_parse(const char *text, uint64_t *size);
+
+/* A settings file that a test changes while the program runs. The caller sets path and serializes
+ * the reads. */
+struct changing_file {
+	const char *path;
+	struct timespec mtime;
+	ino_t inode;
+	off_t size;
+};
+/* Reads up to size - 1 bytes of the file into text. Returns false, and reads nothing, if the file
+ * is as at the last read. A missing file is read as an empty file. */
+bool changing_file_read(struct changing_file *file, char *text, size_t size);
 
 struct device {
 	uint64_t used;	     /* under standin.lock */
