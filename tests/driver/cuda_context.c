@@ -40,7 +40,7 @@ static CUresult context_new(unsigned device, bool primary, struct context **cont
 {
 	struct device *owner = &standin.devices[device];
 
-	if (owner->used + settings.context_memory > settings.memory)
+	if (settings.context_memory > device_available(device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*context = calloc(1, sizeof(**context));
 	if (!*context)

@@ -232,7 +232,7 @@ STANDIN_API CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 		return CUDA_ERROR_INVALID_VALUE;
 
 	STANDIN_LOCKED(SHARED);
-	*available = settings.memory - standin.devices[context_device()].used;
+	*available = device_available(context_device());
 	*total = settings.memory;
 	return CUDA_SUCCESS;
 }
@@ -261,7 +261,7 @@ int standin_gpu_info(unsigned gpu, struct standin_gpu *info)
 
 	STANDIN_LOCKED(SHARED);
 	info->total = settings.memory;
-	info->used = standin.devices[device].used;
+	info->used = settings.memory - device_available(device);
 	info->bar_total = settings.bar;
 	info->bar_used = standin.devices[device].bar_used;
 	info->failed = atomic_load(&standin.devices[device].failed);

@@ -84,7 +84,7 @@ CUresult memory_new(unsigned device, uint64_t size, struct memory **memory)
 	CUresult result;
 	int fd;
 
-	if (standin.devices[device].used + size > settings.memory)
+	if (size > device_available(device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	snprintf(name, sizeof(name), STANDIN_MEMFD_NAME "%u", standin_physical(device));
 	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -90,6 +91,59 @@ START_TEST(nvml_tells_what_is_used)
 	v2.version = 0;
 	ck_assert_int_ne(nvmlDeviceGetMemoryInfo_v2(device, &v2), 0);
 	chunk_free(&chunk);
+	ck_assert_int_eq(nvmlShutdown(), 0);
+}
+END_TEST
+
+static void file_write(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_ge(fputs(text, file), 0);
+	ck_assert_int_eq(fclose(file), 0);
+}
+
+/* The free bytes of GPU 0 as NVML and as cuMemGetInfo tell. */
+static void assert_free(uint64_t bytes)
+{
+	gm_nvmlMemory_t memory;
+	gm_nvmlDevice_t device;
+	size_t available, total;
+
+	ck_assert_int_eq(nvmlDeviceGetHandleByIndex_v2(0, &device), 0);
+	ck_assert_int_eq(nvmlDeviceGetMemoryInfo(device, &memory), 0);
+	ck_assert_uint_eq(memory.free, bytes);
+	ck_assert_uint_eq(memory.free + memory.used, memory.total);
+	ck_cuda(cuMemGetInfo_v2(&available, &total));
+	ck_assert_uint_eq(available, bytes);
+	ck_assert_uint_eq(total, 64 * MIB);
+}
+
+START_TEST(memory_is_taken_by_other_programs)
+{
+	char path[] = "/tmp/standin-taken-XXXXXX";
+	CUmemAllocationProp prop = prop_of(0);
+	CUmemGenericAllocationHandle handle;
+
+	close(mkstemp(path));
+	setenv("GPUMEM_STANDIN_MEMORY", "64M", 1);
+	setenv("GPUMEM_STANDIN_TAKEN_FILE", path, 1);
+	use_device(0);
+	ck_assert_int_eq(nvmlInit_v2(), 0);
+	assert_free(64 * MIB);
+	file_write(path, "# another program\ndevice1=64M\ndevice0=40M\n");
+	assert_free(24 * MIB);
+	ck_cuda_is(cuMemCreate(&handle, 26 * MIB, &prop, 0), OUT_OF_MEMORY);
+	ck_cuda(cuMemCreate(&handle, 24 * MIB, &prop, 0));
+	assert_free(0);
+	/* Memory that the process has stays; NVML counts no more than the GPU has. */
+	file_write(path, "device0=60M");
+	assert_free(0);
+	ck_cuda(cuMemRelease(handle));
+	assert_free(4 * MIB);
+	unlink(path);
+	assert_free(64 * MIB);
 	ck_assert_int_eq(nvmlShutdown(), 0);
 }
 END_TEST
@@ -357,6 +411,7 @@ Suite *others_suite(void)
 	tcase_add_test(tc, every_function_that_is_asked_for_is_there);
 	tcase_add_test(tc, functions_are_found_by_their_plain_names);
 	tcase_add_test(tc, nvml_tells_what_is_used);
+	tcase_add_test(tc, memory_is_taken_by_other_programs);
 	tcase_add_loop_test(tc, dmabuf_modes, 0, 4);
 	tcase_add_test(tc, gdrcopy_is_absent_by_default);
 	tcase_add_test(tc, gdrcopy_maps);

@@ -127,6 +127,10 @@ CUresult device_state(unsigned device); /* of the device's contexts */
 CUresult device_lost(unsigned device);	/* of calls that need no context */
 CUresult error_by_name(const char *name, size_t length);
 
+/* cuda_taken.c */
+/* The bytes that neither this process nor another program uses. Call under standin.lock. */
+uint64_t device_available(unsigned device);
+
 /* cuda_context.c */
 struct context {
 	uint64_t id;
