@@ -75,15 +75,21 @@ static bool is_device(uint64_t address)
 	return table_find(&standin.reservations, address) != NULL;
 }
 
-static bool may_access(const struct mapping *mapping, const struct op *op, unsigned right)
+/* Whose access rights count for a range. */
+enum side { SIDE_DEVICE, SIDE_HOST };
+
+static bool may_access(const struct mapping *mapping, const struct op *op, enum side side,
+		       unsigned right)
 {
-	return (mapping->access[op->device] & right) == right;
+	uint8_t rights = side == SIDE_HOST ? mapping->cpu_access : mapping->access[op->device];
+
+	return (rights & right) == right;
 }
 
 /* Finds the first piece of [address, address + size) and takes a reference to the piece's memory.
  */
-static CUresult take_piece(uint64_t address, uint64_t size, const struct op *op, unsigned right,
-			   struct piece *piece)
+static CUresult take_piece(uint64_t address, uint64_t size, const struct op *op, enum side side,
+			   unsigned right, struct piece *piece)
 {
 	const struct table_entry *entry;
 	const struct mapping *mapping;
@@ -95,7 +101,7 @@ static CUresult take_piece(uint64_t address, uint64_t size, const struct op *op,
 		return CUDA_SUCCESS;
 	}
 	entry = table_find(&standin.mappings, address);
-	if (!entry || !may_access(entry->object, op, right))
+	if (!entry || !may_access(entry->object, op, side, right))
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	mapping = entry->object;
 	offset = address - entry->base;
@@ -103,7 +109,7 @@ static CUresult take_piece(uint64_t address, uint64_t size, const struct op *op,
 				size < entry->size - offset ? size : entry->size - offset,
 				mapping->memory};
 	memory_get(mapping->memory);
-	return device_lost(mapping->memory->device);
+	return memory_lost(mapping->memory);
 }
 
 /* A read of bad memory counts as a fault; a write does not. */
@@ -162,10 +168,12 @@ static CUresult copy_piece(const struct op *op, uint64_t done, uint64_t *moved)
 	CUresult result;
 
 	result =
-	    take_piece(op->to + done, op->size - done, op, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, &to);
+	    take_piece(op->to + done, op->size - done, op, op->to_cpu ? SIDE_HOST : SIDE_DEVICE,
+		       CU_MEM_ACCESS_FLAGS_PROT_READWRITE, &to);
 	if (result == CUDA_SUCCESS && op->kind == OP_COPY)
 		result =
-		    take_piece(op->from + done, to.size, op, CU_MEM_ACCESS_FLAGS_PROT_READ, &from);
+		    take_piece(op->from + done, to.size, op, op->from_cpu ? SIDE_HOST : SIDE_DEVICE,
+			       CU_MEM_ACCESS_FLAGS_PROT_READ, &from);
 	if (result == CUDA_SUCCESS && op->kind == OP_COPY)
 		result = look_at(&from, op);
 	*moved = op->kind == OP_COPY ? from.size : to.size;
@@ -202,8 +210,8 @@ CUresult copy_execute(const struct op *op, const struct context *context)
 	return CUDA_SUCCESS;
 }
 
-/* Checks the device side of a call: every byte is mapped, and the device has access. */
-static CUresult check_device_range(const struct op *op, uint64_t address, unsigned right)
+/* Checks a range of device addresses: every byte is mapped, and the side has access. */
+static CUresult check_mapped(const struct op *op, enum side side, uint64_t address, unsigned right)
 {
 	STANDIN_LOCKED(SHARED);
 	if (!table_find(&standin.reservations, address))
@@ -211,25 +219,27 @@ static CUresult check_device_range(const struct op *op, uint64_t address, unsign
 	for (uint64_t done = 0; done < op->size;) {
 		const struct table_entry *entry = table_find(&standin.mappings, address + done);
 
-		if (!entry || !may_access(entry->object, op, right))
+		if (!entry || !may_access(entry->object, op, side, right))
 			return CUDA_ERROR_INVALID_VALUE;
 		done = entry->base + entry->size - address;
 	}
 	return CUDA_SUCCESS;
 }
 
-enum side { SIDE_DEVICE, SIDE_HOST };
 enum wait { RETURN_AT_ONCE, WAIT_UNTIL_DONE };
 
+/* Host-located memory with access for the CPU serves as pinned host memory, too; cpu is then set.
+ */
 static CUresult check_side(struct op *op, enum side side, uint64_t address, unsigned right,
-			   const struct stream *stream, enum wait wait, bool *pinned)
+			   const struct stream *stream, enum wait wait, bool *pinned, bool *cpu)
 {
 	enum host_pinned how;
 
-	if (side == SIDE_DEVICE)
-		return check_device_range(op, address, right);
-	if (!address || is_device(address))
+	if (!address)
 		return CUDA_ERROR_INVALID_VALUE;
+	*cpu = side == SIDE_HOST && is_device(address);
+	if (side == SIDE_DEVICE || *cpu)
+		return check_mapped(op, side, address, right);
 	how = host_pinned(address, op->size, stream_context(stream));
 	if (how == PINNED_IN_PART)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -248,14 +258,14 @@ static CUresult check_op(struct op *op, enum side to, enum side from, const stru
 			 enum wait wait)
 {
 	CUresult result = check_side(op, to, op->to, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, stream,
-				     wait, &op->to_pinned);
+				     wait, &op->to_pinned, &op->to_cpu);
 
 	if (result != CUDA_SUCCESS || op->kind != OP_COPY)
 		return result;
-	if (to == from && op->to < op->from + op->size && op->from < op->to + op->size)
+	if (op->to < op->from + op->size && op->from < op->to + op->size)
 		return CUDA_ERROR_INVALID_VALUE;
 	return check_side(op, from, op->from, CU_MEM_ACCESS_FLAGS_PROT_READ, stream, wait,
-			  &op->from_pinned);
+			  &op->from_pinned, &op->from_cpu);
 }
 
 static CUresult run(struct op op, enum side to, enum side from, CUstream on, enum wait wait)

@@ -190,6 +190,10 @@ static int attribute_value(CUdevice_attribute attribute, unsigned device)
 		return 1;
 	case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
 		return settings.dmabuf != DMABUF_OFF;
+	case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+		return settings.host_memory != 0;
+	case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+		return HOST_NODE;
 	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
 		return CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER;
 	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:

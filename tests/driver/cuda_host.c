@@ -173,7 +173,7 @@ STANDIN_API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 	size = (size + STANDIN_GRANULARITY - 1) & ~(STANDIN_GRANULARITY - 1);
 
 	STANDIN_LOCKED(EXCLUSIVE);
-	result = memory_new(context_device(), size, &memory);
+	result = memory_new((int)context_device(), size, &memory);
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = reserve(size, 0, 0, &base);
@@ -217,14 +217,21 @@ STANDIN_API CUresult cuMemFree_v2(CUdeviceptr address)
 
 static CUresult device_pointer_attribute(void *data, CUpointer_attribute attribute,
 					 const struct table_entry *range,
-					 const struct mapping *mapping)
+					 const struct mapping *mapping, CUdeviceptr address)
 {
+	bool host = mapping && memory_is_host(mapping->memory);
+
 	switch ((int)attribute) {
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+		*(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)data = mapping ? (int)mapping->memory->device : -1;
+		*(int *)data = mapping ? mapping->memory->device : -1;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		if (!mapping || !mapping->cpu_access)
+			return CUDA_ERROR_INVALID_VALUE;
+		*(void **)data = (void *)(uintptr_t)address;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*(uint64_t *)data = range->base;
@@ -256,7 +263,7 @@ STANDIN_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attri
 	if (range) {
 		entry = table_find(&standin.mappings, address);
 		return device_pointer_attribute(data, attribute, range,
-						entry ? entry->object : NULL);
+						entry ? entry->object : NULL, address);
 	}
 	if (!table_find(&standin.pinned, address) || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
 		return CUDA_ERROR_INVALID_VALUE;

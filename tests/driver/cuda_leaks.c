@@ -10,7 +10,7 @@
 
 static unsigned long long used_memory(void)
 {
-	unsigned long long used = 0;
+	unsigned long long used = standin.host_used;
 
 	for (unsigned i = 0; i < settings.gpus; i++)
 		used += standin.devices[i].used;

@@ -93,8 +93,8 @@ STANDIN_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 		return CUDA_ERROR_INVALID_VALUE;
 	if (offset || size != handle->memory->size)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (device_lost(handle->memory->device) != CUDA_SUCCESS)
-		return device_lost(handle->memory->device);
+	if (memory_lost(handle->memory) != CUDA_SUCCESS)
+		return memory_lost(handle->memory);
 
 	mapping = calloc(1, sizeof(*mapping));
 	if (!mapping)
@@ -126,6 +126,26 @@ static bool is_whole(uint64_t address, uint64_t size)
 	return true;
 }
 
+/* Maps the bytes of host-located memory at the mapping's address for the CPU, or makes the address
+ * inaccessible again. */
+static CUresult cpu_set_access(struct mapping *mapping, CUmemAccess_flags flags)
+{
+	int prot = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+	void *at = (void *)(uintptr_t)mapping->base, *mapped;
+
+	if (mapping->cpu_access == flags)
+		return CUDA_SUCCESS;
+	mapped =
+	    flags == CU_MEM_ACCESS_FLAGS_PROT_NONE
+		? mmap(at, mapping->size, PROT_NONE,
+		       MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+		: mmap(at, mapping->size, prot, MAP_FIXED | MAP_SHARED, mapping->memory->fd, 0);
+	if (mapped == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	mapping->cpu_access = (uint8_t)flags;
+	return CUDA_SUCCESS;
+}
+
 STANDIN_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 {
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
@@ -140,7 +160,8 @@ STANDIN_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 		struct mapping *mapping = table_at(&standin.mappings, address);
 
 		if (entered == CUDA_SUCCESS)
-			entered = device_lost(mapping->memory->device);
+			entered = memory_lost(mapping->memory);
+		cpu_set_access(mapping, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 		table_remove(&standin.mappings, address);
 		address += mapping->size;
 		memory_put_locked(mapping->memory);
@@ -149,60 +170,78 @@ STANDIN_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 	return entered;
 }
 
+static bool is_location(const CUmemLocation *location)
+{
+	if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+		return location->id == HOST_NODE;
+	return location->type == CU_MEM_LOCATION_TYPE_DEVICE && standin_device_valid(location->id);
+}
+
+/* Every device reaches host-located memory; the CPU reaches no other memory. */
 static CUresult check_access(const CUmemAccessDesc *access, const struct mapping *mapping)
 {
-	if (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-	    !standin_device_valid(access->location.id))
+	bool host = memory_is_host(mapping->memory);
+
+	if (!is_location(&access->location))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
 	    access->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
 	    access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 		return CUDA_ERROR_INVALID_VALUE;
-	if ((unsigned)access->location.id != mapping->memory->device && !settings.peer)
+	if (access->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+		return host ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+	if (!host && access->location.id != mapping->memory->device && !settings.peer)
 		return CUDA_ERROR_INVALID_DEVICE;
-	if ((unsigned)access->location.id != mapping->memory->device && settings.peer_refused)
+	if (!host && access->location.id != mapping->memory->device && settings.peer_refused)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return device_lost((unsigned)access->location.id);
+}
+
+static CUresult set_access(struct mapping *mapping, const CUmemAccessDesc *access)
+{
+	if (access->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+		return cpu_set_access(mapping, access->flags);
+	mapping->access[access->location.id] = (uint8_t)access->flags;
+	return CUDA_SUCCESS;
 }
 
 STANDIN_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
 				    size_t count)
 {
-	const struct mapping *first;
+	CUresult result = CUDA_SUCCESS;
+	struct mapping *mapping;
 
 	ENTER(NEEDS_INIT);
 	STANDIN_LOCKED(EXCLUSIVE);
 	if (!access || !count || !is_whole(address, size))
 		return CUDA_ERROR_INVALID_VALUE;
-	first = table_at(&standin.mappings, address);
-	for (size_t i = 0; i < count; i++) {
-		CUresult result = check_access(&access[i], first);
-
-		if (result != CUDA_SUCCESS)
-			return result;
+	for (uint64_t at = address; at < address + size; at += mapping->size) {
+		mapping = table_at(&standin.mappings, at);
+		for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+			result = check_access(&access[i], mapping);
 	}
-	for (uint64_t at = address; at < address + size;) {
-		struct mapping *mapping = table_at(&standin.mappings, at);
-
-		for (size_t i = 0; i < count; i++)
-			mapping->access[access[i].location.id] = (uint8_t)access[i].flags;
-		at += mapping->size;
+	for (uint64_t at = address; at < address + size; at += mapping->size) {
+		mapping = table_at(&standin.mappings, at);
+		for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+			result = set_access(mapping, &access[i]);
 	}
-	return CUDA_SUCCESS;
+	return result;
 }
 
 STANDIN_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
 				    CUdeviceptr address)
 {
 	const struct table_entry *entry;
+	const struct mapping *mapping;
 
 	ENTER(NEEDS_INIT);
 	STANDIN_LOCKED(SHARED);
 	entry = table_find(&standin.mappings, address);
-	if (!flags || !location || !entry || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-	    !standin_device_valid(location->id))
+	if (!flags || !location || !entry || !is_location(location))
 		return CUDA_ERROR_INVALID_VALUE;
-	*flags = ((const struct mapping *)entry->object)->access[location->id];
+	mapping = entry->object;
+	*flags = location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ? mapping->cpu_access
+								  : mapping->access[location->id];
 	return CUDA_SUCCESS;
 }
 
@@ -266,6 +305,8 @@ STANDIN_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr add
 	mapping = table_at(&standin.mappings, address);
 	if (!mapping || size > mapping->size)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (memory_is_host(mapping->memory))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	fd = dmabuf_fd(mapping, size);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -283,9 +324,9 @@ int standin_range_fd(uint64_t address, uint64_t size, uint64_t *offset, unsigned
 	if (!entry || size > entry->base + entry->size - address)
 		return -1;
 	mapping = entry->object;
-	if (!mapping->memory->rdma)
+	if (!mapping->memory->rdma) /* nor is host-located memory */
 		return -1;
 	*offset = address - entry->base;
-	*gpu = standin_physical(mapping->memory->device);
+	*gpu = standin_physical((unsigned)mapping->memory->device);
 	return fcntl(mapping->memory->fd, F_DUPFD_CLOEXEC, 0);
 }

@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Physical memory on memfds, and the handles to the memory. The stand-in sees the bytes through a
  * private mapping; the CPU can never access the device addresses that the program gets, as with the
- * real driver. */
+ * real driver, except for host-located memory. */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,20 @@ void memory_get(struct memory *memory)
 	atomic_fetch_add_explicit(&memory->references, 1, memory_order_relaxed);
 }
 
+CUresult memory_lost(const struct memory *memory)
+{
+	return memory_is_host(memory) ? CUDA_SUCCESS : device_lost((unsigned)memory->device);
+}
+
+/* The counter of the used bytes of a device or of host-located memory. */
+static uint64_t *used_bytes(int device)
+{
+	return device == HOST_LOCATED ? &standin.host_used : &standin.devices[device].used;
+}
+
 static void memory_free(struct memory *memory)
 {
-	standin.devices[memory->device].used -= memory->size;
+	*used_bytes(memory->device) -= memory->size;
 	table_remove(&standin.memories, memory->inode);
 	munmap(memory->bytes, memory->size);
 	close(memory->fd);
@@ -52,7 +64,7 @@ void memory_put(struct memory *memory)
 }
 
 /* Takes over fd, also on failure. */
-static CUresult memory_map(int fd, unsigned device, uint64_t size, struct memory **memory)
+static CUresult memory_map(int fd, int device, uint64_t size, struct memory **memory)
 {
 	struct memory *made = calloc(1, sizeof(*made));
 	struct stat state;
@@ -72,21 +84,31 @@ static CUresult memory_map(int fd, unsigned device, uint64_t size, struct memory
 	made->device = device;
 	made->bytes = bytes;
 	made->rdma = state.st_mode & RDMA_MODE;
-	standin.devices[device].used += size;
+	*used_bytes(device) += size;
 	table_add(&standin.memories, made->inode, 1, made);
 	*memory = made;
 	return CUDA_SUCCESS;
 }
 
-CUresult memory_new(unsigned device, uint64_t size, struct memory **memory)
+static uint64_t available(int device)
 {
-	char name[32];
+	if (device != HOST_LOCATED)
+		return device_available((unsigned)device);
+	return standin.host_used < settings.host_memory ? settings.host_memory - standin.host_used
+							: 0;
+}
+
+CUresult memory_new(int device, uint64_t size, struct memory **memory)
+{
+	char name[32] = STANDIN_HOST_MEMFD_NAME;
 	CUresult result;
 	int fd;
 
-	if (size > device_available(device))
+	if (size > available(device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	snprintf(name, sizeof(name), STANDIN_MEMFD_NAME "%u", standin_physical(device));
+	if (device != HOST_LOCATED)
+		snprintf(name, sizeof(name), STANDIN_MEMFD_NAME "%u",
+			 standin_physical((unsigned)device));
 	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -105,41 +127,72 @@ CUresult memory_new(unsigned device, uint64_t size, struct memory **memory)
 	return result;
 }
 
-/* The device is in the memfd's name, because the exporter may be another process that has ended. */
-int standin_reopen(int fd, unsigned *gpu, uint64_t *size)
+/* Reopens a memfd whose name begins with prefix, and sets rest to the rest of the name. */
+static int reopen(int fd, const char *prefix, char rest[NAME_MAX])
 {
-	static const char prefix[] = "/memfd:" STANDIN_MEMFD_NAME;
-	char path[40], name[64] = "";
-	struct stat state;
+	char path[40], name[NAME_MAX] = "";
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
-	if (fd < 0 || fstat(fd, &state) || readlink(path, name, sizeof(name) - 1) < 0 ||
+	if (fd < 0 || readlink(path, name, sizeof(name) - 1) < 0 ||
 	    strncmp(name, prefix, strlen(prefix)) != 0)
 		return -1;
-	*gpu = (unsigned)strtoul(name + strlen(prefix), NULL, 10);
-	*size = (uint64_t)state.st_size;
+	strcpy(rest, name + strlen(prefix));
 	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* The device is in the memfd's name, because the exporter may be another process that has ended. */
+int standin_reopen(int shared, unsigned *gpu, uint64_t *size)
+{
+	char rest[NAME_MAX];
+	struct stat state;
+	int fd;
+
+	if (fstat(shared, &state))
+		return -1;
+	fd = reopen(shared, "/memfd:" STANDIN_MEMFD_NAME, rest);
+	if (fd < 0)
+		return -1;
+	*gpu = (unsigned)strtoul(rest, NULL, 10);
+	*size = (uint64_t)state.st_size;
+	return fd;
+}
+
+/* Reopens an exported fd of a device that the process has, or of host-located memory. */
+static int reopen_any(int shared, int *device)
+{
+	char rest[NAME_MAX];
+	unsigned gpu;
+	uint64_t size;
+	int fd = standin_reopen(shared, &gpu, &size);
+
+	*device = HOST_LOCATED;
+	if (fd < 0)
+		return reopen(shared, "/memfd:" STANDIN_HOST_MEMFD_NAME, rest);
+	if (standin_device_valid((int)gpu)) {
+		*device = (int)standin_physical(gpu);
+		return fd;
+	}
+	close(fd);
+	return -1;
 }
 
 CUresult memory_adopt(int shared, struct memory **memory)
 {
 	struct stat state;
-	unsigned gpu;
-	uint64_t size;
-	int fd = standin_reopen(shared, &gpu, &size);
+	int device, fd;
 
-	if (fd < 0 || fstat(fd, &state) || !standin_device_valid((int)gpu)) {
-		if (fd >= 0)
-			close(fd);
+	if (fstat(shared, &state))
 		return CUDA_ERROR_UNKNOWN; /* as the real driver returns */
-	}
+	fd = reopen_any(shared, &device);
+	if (fd < 0)
+		return CUDA_ERROR_UNKNOWN;
 	*memory = table_at(&standin.memories, state.st_ino);
 	if (*memory) {
 		close(fd);
 		memory_get(*memory);
 		return CUDA_SUCCESS;
 	}
-	return memory_map(fd, standin_physical(gpu), size, memory);
+	return memory_map(fd, device, (uint64_t)state.st_size, memory);
 }
 
 uint64_t handle_new(struct memory *memory, bool exportable)
@@ -154,14 +207,32 @@ uint64_t handle_new(struct memory *memory, bool exportable)
 	return id;
 }
 
+static CUresult check_location(const CUmemAllocationProp *prop)
+{
+	switch (prop->location.type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return standin_device_valid(prop->location.id) ? CUDA_SUCCESS
+							       : CUDA_ERROR_INVALID_DEVICE;
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+		if (!settings.host_memory)
+			return CUDA_ERROR_NOT_SUPPORTED;
+		return prop->location.id == HOST_NODE && !prop->allocFlags.gpuDirectRDMACapable
+			   ? CUDA_SUCCESS
+			   : CUDA_ERROR_INVALID_VALUE;
+	default:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
 static CUresult check_prop(const CUmemAllocationProp *prop)
 {
+	CUresult result;
+
 	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!standin_device_valid(prop->location.id))
-		return CUDA_ERROR_INVALID_DEVICE;
+	result = check_location(prop);
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -190,23 +261,23 @@ STANDIN_API CUresult cuMemGetAllocationGranularity(size_t *granularity,
 STANDIN_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 				 const CUmemAllocationProp *prop, unsigned long long flags)
 {
+	bool on_device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	int device = on_device ? prop->location.id : HOST_LOCATED;
 	struct memory *memory;
 	CUresult result;
 
-	ENTER_ON(NEEDS_INIT, prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE
-				 ? prop->location.id
-				 : ANY_DEVICE);
+	ENTER_ON(NEEDS_INIT, on_device ? device : ANY_DEVICE);
 	if (!handle || !size || size % STANDIN_GRANULARITY || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	result = check_prop(prop);
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = fault_device((unsigned)prop->location.id);
+	result = on_device ? fault_device((unsigned)device) : CUDA_SUCCESS;
 	if (result != CUDA_SUCCESS)
 		return result;
 
 	STANDIN_LOCKED(EXCLUSIVE);
-	result = memory_new((unsigned)prop->location.id, size, &memory);
+	result = memory_new(device, size, &memory);
 	if (result != CUDA_SUCCESS)
 		return result;
 	memory->number = ++standin.created;
@@ -233,7 +304,7 @@ STANDIN_API CUresult cuMemRelease(CUmemGenericAllocationHandle id)
 	if (!handle)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (entered == CUDA_SUCCESS)
-		entered = device_lost(handle->memory->device);
+		entered = memory_lost(handle->memory);
 	if (--handle->references == 0) {
 		memory_put_locked(handle->memory);
 		table_remove(&standin.handles, id);
@@ -258,8 +329,8 @@ STANDIN_API CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericA
 	if (!shareable || !handle || flags || !handle->exportable ||
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device_lost(handle->memory->device) != CUDA_SUCCESS)
-		return device_lost(handle->memory->device);
+	if (memory_lost(handle->memory) != CUDA_SUCCESS)
+		return memory_lost(handle->memory);
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", handle->memory->fd);
 	fd = open(path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
@@ -283,5 +354,5 @@ STANDIN_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle
 	if (result != CUDA_SUCCESS)
 		return result;
 	*handle = handle_new(memory, false);
-	return device_lost(memory->device);
+	return memory_lost(memory);
 }

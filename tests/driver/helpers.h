@@ -11,8 +11,9 @@
 #define STANDIN_API __attribute__((visibility("default")))
 
 /* The name of every exported fd and every memfd of GPU N begins with STANDIN_MEMFD_NAME, and N
- * follows. */
-#define STANDIN_MEMFD_NAME "gpumem-standin-gpu"
+ * follows. Host-located memory has STANDIN_HOST_MEMFD_NAME. */
+#define STANDIN_MEMFD_NAME	"gpumem-standin-gpu"
+#define STANDIN_HOST_MEMFD_NAME "gpumem-standin-host"
 
 struct standin_gpu {
 	uint8_t uuid[16];
@@ -32,7 +33,7 @@ STANDIN_API int standin_bar_take(unsigned gpu, int64_t bytes);
  * gpuDirectRDMACapable. */
 STANDIN_API int standin_range_fd(uint64_t address, uint64_t size, uint64_t *offset, unsigned *gpu);
 /* Reopens an exported fd for reading and writing, and sets gpu and size to the GPU and the size of
- * its memory. Returns the fd, or -1. */
+ * its memory. Returns the fd, or -1, also for host-located memory, which is no GPU's. */
 STANDIN_API int standin_reopen(int fd, unsigned *gpu, uint64_t *size);
 
 #endif

@@ -26,14 +26,29 @@ CUmemAllocationProp prop_of(int device)
 	};
 }
 
+CUmemAllocationProp host_prop(void)
+{
+	return (CUmemAllocationProp){
+	    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0},
+	};
+}
+
+CUresult access_set(const struct chunk *chunk, CUmemLocationType type, int id,
+		    CUmemAccess_flags flags)
+{
+	CUmemAccessDesc access = {{type, id}, flags};
+
+	return cuMemSetAccess(chunk->address, chunk->size, &access, 1);
+}
+
 void chunk_map(struct chunk *chunk, int device)
 {
-	CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device},
-				  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-
 	ck_cuda(cuMemAddressReserve(&chunk->address, chunk->size, 0, 0, 0));
 	ck_cuda(cuMemMap(chunk->address, chunk->size, 0, chunk->handle, 0));
-	ck_cuda(cuMemSetAccess(chunk->address, chunk->size, &access, 1));
+	ck_cuda(access_set(chunk, CU_MEM_LOCATION_TYPE_DEVICE, device,
+			   CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 
 struct chunk chunk_new(int device, size_t size)
@@ -85,6 +100,7 @@ int main(void)
 	srunner_add_suite(runner, faults_suite());
 	srunner_add_suite(runner, others_suite());
 	srunner_add_suite(runner, kernel_suite());
+	srunner_add_suite(runner, host_suite());
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

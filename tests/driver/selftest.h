@@ -27,13 +27,18 @@ struct chunk chunk_new(int device, size_t size);
 void chunk_map(struct chunk *chunk, int device); /* maps chunk->handle at a new address */
 void chunk_free(struct chunk *chunk);
 CUmemAllocationProp prop_of(int device);
+CUmemAllocationProp host_prop(void); /* host-located memory */
 void *pinned_new(size_t size, int fill);
 void pinned_free(void *host, size_t size);
 int export_fd(const struct chunk *chunk);
+
+CUresult access_set(const struct chunk *chunk, CUmemLocationType type, int id,
+		    CUmemAccess_flags flags);
 
 Suite *driver_suite(void);
 Suite *faults_suite(void);
 Suite *others_suite(void);
 Suite *kernel_suite(void);
+Suite *host_suite(void);
 
 #endif

@@ -184,11 +184,14 @@ static void clean(void)
 
 static void untidy(void)
 {
+	CUmemAllocationProp prop = host_prop();
+	CUmemGenericAllocationHandle handle;
 	static char host[64];
 
 	use_device(0);
 	struct chunk chunk = chunk_new(0, 4 * MIB);
 	ck_cuda(cuMemRelease(chunk.handle));
+	ck_cuda(cuMemCreate(&handle, 2 * MIB, &prop, 0));
 	pinned_new(4096, 0);
 	ck_cuda(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, NULL));
 }
@@ -202,7 +205,7 @@ START_TEST(what_is_left_is_told)
 					   "streams=0 events=0 contexts=0 pageable_copies=0 "
 					   "violations=0"));
 	leak_line(untidy, line, sizeof(line));
-	ck_assert_ptr_nonnull(strstr(line, "memory=4194304 handles=0 mappings=1 reservations=1 "
+	ck_assert_ptr_nonnull(strstr(line, "memory=6291456 handles=1 mappings=1 reservations=1 "
 					   "pinned=1 streams=0 events=0 contexts=1 "
 					   "pageable_copies=1 violations=0"));
 }

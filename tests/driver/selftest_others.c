@@ -365,6 +365,32 @@ START_TEST(vulkan_maps_what_cuda_exported)
 }
 END_TEST
 
+/* Host-located memory belongs to no GPU, so that neither library takes the memory. */
+START_TEST(host_memory_is_refused)
+{
+	CUmemAllocationProp prop = host_prop();
+	struct chunk chunk = {.size = 2 * MIB};
+	VkDeviceMemory memory;
+	gm_gdr_mh_t handle;
+	CUuuid uuid;
+
+	setenv("GPUMEM_STANDIN_GDR", "1", 1);
+	use_device(0);
+	ck_cuda(cuDeviceGetUuid_v2(&uuid, 0));
+	ck_cuda(cuMemCreate(&chunk.handle, chunk.size, &prop, 0));
+	chunk_map(&chunk, 0);
+	VkInstance instance = instance_new();
+	VkDevice device = device_by_uuid(instance, &uuid);
+	ck_assert_int_eq(import(instance, device, export_fd(&chunk), chunk.size, 3, &memory),
+			 VK_ERROR_INVALID_EXTERNAL_HANDLE);
+	gm_gdr_t gdr = gdr_open();
+	ck_assert_int_eq(gdr_pin_buffer_v2(gdr, chunk.address, chunk.size, 0, &handle), EINVAL);
+	gdr_close(gdr);
+	VK_CALL(instance, vkDestroyDevice)(device, NULL);
+	VK_CALL(instance, vkDestroyInstance)(instance, NULL);
+}
+END_TEST
+
 /* Memory of the types listed first can be mapped, but the mapping shows other bytes. */
 START_TEST(vulkan_traps)
 {
@@ -418,6 +444,7 @@ Suite *others_suite(void)
 	tcase_add_test(tc, gdrcopy_wants_memory_made_for_it);
 	tcase_add_loop_test(tc, vulkan_maps_what_cuda_exported, 0, 2);
 	tcase_add_test(tc, vulkan_traps);
+	tcase_add_test(tc, host_memory_is_refused);
 	tcase_add_test(tc, vulkan_can_be_absent);
 	suite_add_tcase(suite, tc);
 	return suite;

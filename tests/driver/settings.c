@@ -103,6 +103,7 @@ static void load(void)
 	if (settings.gpus > STANDIN_GPUS_MAX)
 		refuse("GPUMEM_STANDIN_GPUS", getenv("GPUMEM_STANDIN_GPUS"));
 	settings.memory = size_setting("GPUMEM_STANDIN_MEMORY", 512ULL << 20);
+	settings.host_memory = size_setting("GPUMEM_STANDIN_HOST_MEMORY", 64ULL << 30);
 	settings.bar = size_setting("GPUMEM_STANDIN_BAR", 256ULL << 30);
 	settings.context_memory = size_setting("GPUMEM_STANDIN_CONTEXT_MEMORY", 0);
 	settings.delay_us = (unsigned)size_setting("GPUMEM_STANDIN_DELAY_US", 0);

@@ -27,6 +27,7 @@ enum dmabuf_mode { DMABUF_OFF, DMABUF_ON, DMABUF_LIE, DMABUF_NO_MMAP };
 struct settings {
 	unsigned gpus;
 	uint64_t memory;	 /* bytes of each GPU */
+	uint64_t host_memory;	 /* bytes of host-located memory; 0: not supported */
 	uint64_t bar;		 /* BAR1 bytes of each GPU */
 	uint64_t context_memory; /* bytes that a context takes */
 	int driver_version;
@@ -68,7 +69,8 @@ struct device {
 struct standin {
 	pthread_rwlock_t lock;
 	struct device devices[STANDIN_GPUS_MAX]; /* by CUDA ordinal */
-	/* The next six fields are under lock. */
+	/* The next fields up to created are under lock. */
+	uint64_t host_used;	   /* bytes of host-located memory */
 	struct table reservations; /* address -> struct reservation */
 	struct table mappings;	   /* address -> struct mapping */
 	struct table pinned;	   /* host address -> struct pinned */
@@ -149,10 +151,22 @@ struct memory {
 	int fd;
 	uint64_t inode, size;
 	uint64_t number; /* of the cuMemCreate call, counted from 1; 0: made by another process */
-	unsigned device;
-	bool rdma;	/* created gpuDirectRDMACapable */
-	uint8_t *bytes; /* the stand-in's own mapping; the CPU can never access device addresses */
+	int device;	 /* or HOST_LOCATED */
+	bool rdma;	 /* created gpuDirectRDMACapable */
+	uint8_t *bytes;	 /* the stand-in's own mapping; the CPU can never access device addresses */
 };
+
+/* The device of host-located memory (CU_MEM_LOCATION_TYPE_HOST_NUMA), and the only NUMA node. */
+#define HOST_LOCATED (-1)
+#define HOST_NODE    0
+
+static inline bool memory_is_host(const struct memory *memory)
+{
+	return memory->device == HOST_LOCATED;
+}
+
+/* Whether a lost device took the memory with it: host-located memory outlives every device. */
+CUresult memory_lost(const struct memory *memory);
 
 struct handle {
 	struct memory *memory;
@@ -167,6 +181,7 @@ struct mapping {
 	bool exportable;
 	bool whole_allocation;		  /* of cuMemAlloc: only cuMemFree frees the memory */
 	uint8_t access[STANDIN_GPUS_MAX]; /* CUmemAccess_flags by device */
+	uint8_t cpu_access;		  /* CUmemAccess_flags, of host-located memory only */
 };
 
 struct reservation {
@@ -175,7 +190,7 @@ struct reservation {
 };
 
 /* Call the next four functions under standin.lock, exclusive except for memory_get. */
-CUresult memory_new(unsigned device, uint64_t size, struct memory **memory);
+CUresult memory_new(int device, uint64_t size, struct memory **memory);
 CUresult memory_adopt(int fd, struct memory **memory); /* reopens the fd */
 void memory_get(struct memory *memory);
 uint64_t handle_new(struct memory *memory, bool exportable); /* takes over the reference */
@@ -204,6 +219,7 @@ struct op {
 	uint8_t value;
 	unsigned device;	     /* the device with the access rights that count */
 	bool to_pinned, from_pinned; /* the range must still be pinned when the operation runs */
+	bool to_cpu, from_cpu;	     /* host-located memory by the access rights of the CPU */
 	struct event *event;
 	uint64_t sequence;
 	uint64_t warps; /* of a kernel */
