@@ -228,6 +228,11 @@ static CUresult device_pointer_attribute(void *data, CUpointer_attribute attribu
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		*(int *)data = mapping ? mapping->memory->device : -1;
 		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		if (!mapping)
+			return CUDA_ERROR_INVALID_VALUE;
+		*(CUdeviceptr *)data = address;
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		if (!mapping || !mapping->cpu_access)
 			return CUDA_ERROR_INVALID_VALUE;

@@ -128,6 +128,11 @@ static const struct {
     {"two_gpus", two_gpus},
     {"two_gpus_set", two_gpus_set},
     {"two_gpus_pin", two_gpus_pin},
+    {"host_creation", host_creation},
+    {"host_access", host_access},
+    {"host_copies", host_copies},
+    {"host_sharing", host_sharing},
+    {"host_pointers", host_pointers},
 };
 
 static void run(unsigned i)

@@ -52,5 +52,10 @@ void dmabuf(void);
 void two_gpus(void);
 void two_gpus_set(void);
 void two_gpus_pin(void);
+void host_creation(void);
+void host_access(void);
+void host_copies(void);
+void host_sharing(void);
+void host_pointers(void);
 
 #endif
