@@ -103,7 +103,7 @@ STANDIN_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 	mapping->size = size;
 	mapping->memory = handle->memory;
 	mapping->handle = id;
-	mapping->exportable = handle->exportable;
+	mapping->kind = handle->kind;
 	memory_get(mapping->memory);
 	table_add(&standin.mappings, address, size, mapping);
 	return CUDA_SUCCESS;
@@ -267,7 +267,7 @@ STANDIN_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h
 		return CUDA_SUCCESS;
 	}
 	memory_get(mapping->memory);
-	*handle = mapping->handle = handle_new(mapping->memory, mapping->exportable);
+	*handle = mapping->handle = handle_new(mapping->memory, mapping->kind);
 	return CUDA_SUCCESS;
 }
 

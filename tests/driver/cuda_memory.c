@@ -195,14 +195,14 @@ CUresult memory_adopt(int shared, struct memory **memory)
 	return memory_map(fd, device, (uint64_t)state.st_size, memory);
 }
 
-uint64_t handle_new(struct memory *memory, bool exportable)
+uint64_t handle_new(struct memory *memory, enum handle_kind kind)
 {
 	struct handle *handle = calloc(1, sizeof(*handle));
 	uint64_t id = standin_new_handle();
 
 	if (!handle)
 		abort();
-	*handle = (struct handle){memory, 1, exportable};
+	*handle = (struct handle){memory, 1, kind};
 	table_add(&standin.handles, id, 1, handle);
 	return id;
 }
@@ -286,7 +286,9 @@ STANDIN_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t si
 		memory_put_locked(memory);
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
-	*handle = handle_new(memory, prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE);
+	*handle = handle_new(memory, prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE
+					 ? HANDLE_PRIVATE
+					 : HANDLE_EXPORTABLE);
 	return CUDA_SUCCESS;
 }
 
@@ -326,7 +328,7 @@ STANDIN_API CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericA
 	ENTER(NEEDS_INIT);
 	STANDIN_LOCKED(SHARED);
 	handle = table_at(&standin.handles, id);
-	if (!shareable || !handle || flags || !handle->exportable ||
+	if (!shareable || !handle || flags || handle->kind != HANDLE_EXPORTABLE ||
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (memory_lost(handle->memory) != CUDA_SUCCESS)
@@ -353,6 +355,6 @@ STANDIN_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle
 	result = memory_adopt((int)(intptr_t)shareable, &memory);
 	if (result != CUDA_SUCCESS)
 		return result;
-	*handle = handle_new(memory, false);
+	*handle = handle_new(memory, HANDLE_IMPORTED);
 	return memory_lost(memory);
 }

@@ -168,17 +168,19 @@ static inline bool memory_is_host(const struct memory *memory)
 /* Whether a lost device took the memory with it: host-located memory outlives every device. */
 CUresult memory_lost(const struct memory *memory);
 
+enum handle_kind { HANDLE_PRIVATE, HANDLE_EXPORTABLE, HANDLE_IMPORTED };
+
 struct handle {
 	struct memory *memory;
 	unsigned references;
-	bool exportable;
+	enum handle_kind kind;
 };
 
 struct mapping {
 	uint64_t base, size;
 	struct memory *memory;
 	CUmemGenericAllocationHandle handle; /* the handle of the mapping call */
-	bool exportable;
+	enum handle_kind kind;
 	bool whole_allocation;		  /* of cuMemAlloc: only cuMemFree frees the memory */
 	uint8_t access[STANDIN_GPUS_MAX]; /* CUmemAccess_flags by device */
 	uint8_t cpu_access;		  /* CUmemAccess_flags, of host-located memory only */
@@ -193,7 +195,7 @@ struct reservation {
 CUresult memory_new(int device, uint64_t size, struct memory **memory);
 CUresult memory_adopt(int fd, struct memory **memory); /* reopens the fd */
 void memory_get(struct memory *memory);
-uint64_t handle_new(struct memory *memory, bool exportable); /* takes over the reference */
+uint64_t handle_new(struct memory *memory, enum handle_kind kind); /* takes over the reference */
 
 void memory_put(struct memory *memory); /* takes standin.lock: never call under the lock */
 void memory_put_locked(struct memory *memory);
