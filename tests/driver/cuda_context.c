@@ -110,7 +110,7 @@ STANDIN_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	struct context *last = NULL;
 	CUresult result;
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+	if (standin_refused(entered))
 		return entered;
 	if (!standin_device_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
@@ -173,7 +173,7 @@ STANDIN_API CUresult cuCtxSetCurrent(CUcontext handle)
 	/* The thread must be able to leave a failed or destroyed context. */
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+	if (standin_refused(entered))
 		return entered;
 	if (!handle) {
 		depth -= depth > 0;

@@ -19,6 +19,23 @@ bool standin_is_initialised(void)
 	return atomic_load_explicit(&initialised_by, memory_order_relaxed) == getpid();
 }
 
+bool standin_refused(CUresult entered)
+{
+	return entered == CUDA_ERROR_NOT_INITIALIZED || entered == CUDA_ERROR_NOT_READY;
+}
+
+/* With the real driver a call waits for the end of a lock. The stand-in finds the caller that did
+ * not expect the wait. */
+static bool is_locked(const char *function)
+{
+	int state = atomic_load_explicit(&standin.process_state, memory_order_relaxed);
+
+	if (state != CU_PROCESS_STATE_LOCKED && state != CU_PROCESS_STATE_CHECKPOINTED)
+		return false;
+	standin_violation("%s while a checkpoint holds the process", function);
+	return true;
+}
+
 CUresult standin_enter(const char *function, enum needs needs, int device)
 {
 	const struct context *context;
@@ -26,6 +43,8 @@ CUresult standin_enter(const char *function, enum needs needs, int device)
 
 	if (!standin_is_initialised())
 		return CUDA_ERROR_NOT_INITIALIZED;
+	if (is_locked(function))
+		return CUDA_ERROR_NOT_READY;
 	context = context_current();
 	if (needs == NEEDS_CONTEXT && !context)
 		return CUDA_ERROR_INVALID_CONTEXT;

@@ -33,6 +33,7 @@ static const struct {
     ERROR(CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error"),
     ERROR(OPERATING_SYSTEM, "OS call failed or operation not supported on this OS"),
     ERROR(INVALID_HANDLE, "invalid resource handle"),
+    ERROR(ILLEGAL_STATE, "the operation cannot be performed in the present state"),
     ERROR(NOT_FOUND, "named symbol not found"),
     ERROR(NOT_READY, "device not ready"),
     ERROR(ILLEGAL_ADDRESS, "an illegal memory access was encountered"),

@@ -89,7 +89,7 @@ STANDIN_API CUresult cuEventDestroy_v2(CUevent handle)
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
 	struct event *event;
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+	if (standin_refused(entered))
 		return entered;
 	STANDIN_LOCKED(EXCLUSIVE);
 	event = table_at(&standin.events, (uintptr_t)handle);

@@ -112,7 +112,7 @@ STANDIN_API CUresult cuMemHostUnregister(void *host)
 	CUresult entered = standin_enter(__func__, NEEDS_CONTEXT, ANY_DEVICE);
 	struct pinned *pinned;
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED || entered == CUDA_ERROR_INVALID_CONTEXT)
+	if (standin_refused(entered) || entered == CUDA_ERROR_INVALID_CONTEXT)
 		return entered;
 	streams_wait_all();
 
@@ -150,7 +150,7 @@ STANDIN_API CUresult cuMemFreeHost(void *host)
 	CUresult entered = standin_enter(__func__, NEEDS_CONTEXT, ANY_DEVICE);
 	struct pinned *pinned;
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED || entered == CUDA_ERROR_INVALID_CONTEXT)
+	if (standin_refused(entered) || entered == CUDA_ERROR_INVALID_CONTEXT)
 		return entered;
 	STANDIN_LOCKED(EXCLUSIVE);
 	pinned = table_at(&standin.pinned, (uintptr_t)host);

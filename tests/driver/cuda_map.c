@@ -65,7 +65,7 @@ STANDIN_API CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
 	struct reservation *reservation;
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+	if (standin_refused(entered))
 		return entered;
 	STANDIN_LOCKED(EXCLUSIVE);
 	reservation = table_at(&standin.reservations, address);
@@ -151,7 +151,7 @@ STANDIN_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
 	uint64_t end = address + size;
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+	if (standin_refused(entered))
 		return entered;
 	STANDIN_LOCKED(EXCLUSIVE);
 	if (!is_whole(address, size))

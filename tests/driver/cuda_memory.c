@@ -34,12 +34,20 @@ static uint64_t *used_bytes(int device)
 	return device == HOST_LOCATED ? &standin.host_used : &standin.devices[device].used;
 }
 
+static void memory_detach(struct memory *memory)
+{
+	munmap(memory->bytes, memory->size);
+	if (memory->fd < 0)
+		return;
+	table_remove(&standin.memories, memory->inode);
+	close(memory->fd);
+	memory->fd = -1;
+}
+
 static void memory_free(struct memory *memory)
 {
 	*used_bytes(memory->device) -= memory->size;
-	table_remove(&standin.memories, memory->inode);
-	munmap(memory->bytes, memory->size);
-	close(memory->fd);
+	memory_detach(memory);
 	free(memory);
 }
 
@@ -63,29 +71,41 @@ void memory_put(struct memory *memory)
 	memory_put_locked(memory);
 }
 
+/* Lets the memory have the bytes of fd, and takes over fd, also on failure. */
+static bool memory_attach(struct memory *memory, int fd)
+{
+	struct stat state;
+	void *bytes = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (bytes == MAP_FAILED || fstat(fd, &state)) {
+		if (bytes != MAP_FAILED)
+			munmap(bytes, memory->size);
+		close(fd);
+		return false;
+	}
+	memory->fd = fd;
+	memory->inode = state.st_ino;
+	memory->rdma |= (state.st_mode & RDMA_MODE) != 0;
+	memory->bytes = bytes;
+	table_add(&standin.memories, memory->inode, 1, memory);
+	return true;
+}
+
 /* Takes over fd, also on failure. */
 static CUresult memory_map(int fd, int device, uint64_t size, struct memory **memory)
 {
 	struct memory *made = calloc(1, sizeof(*made));
-	struct stat state;
-	void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-	if (!made || bytes == MAP_FAILED || fstat(fd, &state)) {
-		if (bytes != MAP_FAILED)
-			munmap(bytes, size);
-		free(made);
-		close(fd);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	if (!made)
+		abort();
 	atomic_init(&made->references, 1);
-	made->fd = fd;
-	made->inode = state.st_ino;
 	made->size = size;
 	made->device = device;
-	made->bytes = bytes;
-	made->rdma = state.st_mode & RDMA_MODE;
+	if (!memory_attach(made, fd)) {
+		free(made);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*used_bytes(device) += size;
-	table_add(&standin.memories, made->inode, 1, made);
 	*memory = made;
 	return CUDA_SUCCESS;
 }
@@ -98,33 +118,65 @@ static uint64_t available(int device)
 							: 0;
 }
 
-CUresult memory_new(int device, uint64_t size, struct memory **memory)
+static CUresult memfd_new(int device, uint64_t size, int *fd)
 {
 	char name[32] = STANDIN_HOST_MEMFD_NAME;
+
+	if (device != HOST_LOCATED)
+		snprintf(name, sizeof(name), STANDIN_MEMFD_NAME "%u",
+			 standin_physical((unsigned)device));
+	*fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	/* The seals keep a process that has a descriptor of the GPU's memory from cutting the
+	 * memory off. */
+	if (ftruncate(*fd, (off_t)size) ||
+	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		close(*fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult memory_new(int device, uint64_t size, struct memory **memory)
+{
 	CUresult result;
 	int fd;
 
 	if (size > available(device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (device != HOST_LOCATED)
-		snprintf(name, sizeof(name), STANDIN_MEMFD_NAME "%u",
-			 standin_physical((unsigned)device));
-	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return CUDA_ERROR_OPERATING_SYSTEM;
-	/* The seals keep a process that has a descriptor of the GPU's memory from cutting the
-	 * memory off. */
-	if (ftruncate(fd, (off_t)size) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		close(fd);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	result = memory_map(fd, device, size, memory);
+	result = memfd_new(device, size, &fd);
+	if (result == CUDA_SUCCESS)
+		result = memory_map(fd, device, size, memory);
 	/* The fill byte stands for the bytes of a previous user: the driver does not zero memory.
 	 */
 	if (result == CUDA_SUCCESS && settings.fill >= 0)
 		memset((*memory)->bytes, settings.fill, size);
 	return result;
+}
+
+void memory_move_out(struct memory *memory)
+{
+	void *bytes = mmap(NULL, memory->size, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (bytes == MAP_FAILED)
+		abort();
+	memcpy(bytes, memory->bytes, memory->size);
+	memory_detach(memory);
+	memory->bytes = bytes;
+}
+
+void memory_move_in(struct memory *memory)
+{
+	uint8_t *bytes = memory->bytes;
+	int fd;
+
+	if (memfd_new(memory->device, memory->size, &fd) != CUDA_SUCCESS ||
+	    (memory->rdma && fchmod(fd, RDMA_MODE | 0777)) || !memory_attach(memory, fd))
+		abort();
+	memcpy(memory->bytes, bytes, memory->size);
+	munmap(bytes, memory->size);
 }
 
 /* Reopens a memfd whose name begins with prefix, and sets rest to the rest of the name. */
@@ -299,7 +351,7 @@ STANDIN_API CUresult cuMemRelease(CUmemGenericAllocationHandle id)
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
 	struct handle *handle;
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+	if (standin_refused(entered))
 		return entered;
 	STANDIN_LOCKED(EXCLUSIVE);
 	handle = table_at(&standin.handles, id);

@@ -338,7 +338,7 @@ STANDIN_API CUresult cuStreamDestroy_v2(CUstream handle)
 	CUresult entered = standin_enter(__func__, NEEDS_INIT, ANY_DEVICE);
 	struct stream *stream;
 
-	if (entered == CUDA_ERROR_NOT_INITIALIZED)
+	if (standin_refused(entered))
 		return entered;
 	STANDIN_LOCKED(EXCLUSIVE);
 	stream = table_at(&standin.streams, (uintptr_t)handle);

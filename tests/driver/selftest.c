@@ -3,8 +3,11 @@
 /* Tests of the stand-ins themselves. */
 #include "tests/driver/selftest.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 CUcontext use_device(int device)
 {
@@ -92,6 +95,27 @@ int export_fd(const struct chunk *chunk)
 	return fd;
 }
 
+void leak_line(void (*body)(void), char *line, size_t size)
+{
+	char path[] = "/tmp/standin-leaks-XXXXXX";
+	int fd = mkstemp(path), status;
+	ssize_t length;
+
+	ck_assert_int_ge(fd, 0);
+	pid_t child = fork();
+	if (!child) {
+		setenv("GPUMEM_STANDIN_LEAKCHECK", path, 1);
+		body();
+		exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	length = read(fd, line, size - 1);
+	ck_assert_int_gt(length, 0);
+	line[length] = '\0';
+	unlink(path);
+	close(fd);
+}
+
 int main(void)
 {
 	SRunner *runner = srunner_create(driver_suite());
@@ -101,6 +125,7 @@ int main(void)
 	srunner_add_suite(runner, others_suite());
 	srunner_add_suite(runner, kernel_suite());
 	srunner_add_suite(runner, host_suite());
+	srunner_add_suite(runner, checkpoint_suite());
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

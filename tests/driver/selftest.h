@@ -34,11 +34,14 @@ int export_fd(const struct chunk *chunk);
 
 CUresult access_set(const struct chunk *chunk, CUmemLocationType type, int id,
 		    CUmemAccess_flags flags);
+/* Runs body in a process that ends normally, and reads the process's leak line. */
+void leak_line(void (*body)(void), char *line, size_t size);
 
 Suite *driver_suite(void);
 Suite *faults_suite(void);
 Suite *others_suite(void);
 Suite *kernel_suite(void);
 Suite *host_suite(void);
+Suite *checkpoint_suite(void);
 
 #endif

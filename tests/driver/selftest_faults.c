@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/driver/selftest.h"
@@ -143,28 +142,6 @@ START_TEST(a_file_brings_faults_to_a_running_program)
 	close(fd);
 }
 END_TEST
-
-/* Runs body in a process that ends normally, and reads the process's leak line. */
-static void leak_line(void (*body)(void), char *line, size_t size)
-{
-	char path[] = "/tmp/standin-leaks-XXXXXX";
-	int fd = mkstemp(path), status;
-	ssize_t length;
-
-	ck_assert_int_ge(fd, 0);
-	pid_t child = fork();
-	if (!child) {
-		setenv("GPUMEM_STANDIN_LEAKCHECK", path, 1);
-		body();
-		exit(0);
-	}
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	length = read(fd, line, size - 1);
-	ck_assert_int_gt(length, 0);
-	line[length] = '\0';
-	unlink(path);
-	close(fd);
-}
 
 static void clean(void)
 {

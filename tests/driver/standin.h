@@ -62,6 +62,7 @@ struct device {
 	atomic_int failed;   /* CUresult: of the device's contexts, or of every call */
 	atomic_bool passing; /* the failure ends with the primary context */
 	uint64_t bar_used;   /* under standin.lock */
+	uint64_t moved;	     /* under standin.lock: bytes that a checkpoint moved off the device */
 	struct context *primary;
 	unsigned primary_references;
 };
@@ -78,6 +79,7 @@ struct standin {
 	struct table memories;	   /* inode number -> struct memory */
 	struct table contexts, streams, events;
 	uint64_t next_handle, created;
+	atomic_int process_state; /* CUprocessState */
 	/* Counters of the leak line. */
 	atomic_ulong pageable_copies, violations;
 };
@@ -107,6 +109,9 @@ CUresult standin_enter(const char *function, enum needs needs, int device);
 			return entered_;                                                           \
 	} while (0)
 #define ENTER(needs) ENTER_ON(needs, ANY_DEVICE)
+/* Whether standin_enter refused the call, so that a call that frees must not free: without cuInit,
+ * and while a checkpoint holds the process. Such a call frees despite any other error. */
+bool standin_refused(CUresult entered);
 
 /* Reports a broken rule to stderr and counts it. */
 void standin_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -148,7 +153,7 @@ unsigned context_device(void);
 /* cuda_memory.c: physical memory. */
 struct memory {
 	atomic_uint references; /* handles, mappings, running copies */
-	int fd;
+	int fd;			/* -1 while a checkpoint has moved the bytes */
 	uint64_t inode, size;
 	uint64_t number; /* of the cuMemCreate call, counted from 1; 0: made by another process */
 	int device;	 /* or HOST_LOCATED */
@@ -196,6 +201,11 @@ CUresult memory_new(int device, uint64_t size, struct memory **memory);
 CUresult memory_adopt(int fd, struct memory **memory); /* reopens the fd */
 void memory_get(struct memory *memory);
 uint64_t handle_new(struct memory *memory, enum handle_kind kind); /* takes over the reference */
+
+/* Moves the bytes to private memory, and into a new memfd. The functions leave the counters alone,
+ * and end the process when out of memory. Call under standin.lock, exclusive. */
+void memory_move_out(struct memory *memory);
+void memory_move_in(struct memory *memory);
 
 void memory_put(struct memory *memory); /* takes standin.lock: never call under the lock */
 void memory_put_locked(struct memory *memory);

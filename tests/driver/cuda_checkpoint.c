@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Checkpoints of the own process. A checkpoint moves the bytes of device memory to private memory
+ * and frees the devices; a restore makes new memory with the same bytes at the same addresses.
+ * Host-located memory stays in place. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/driver/standin.h"
+
+/* Under standin.lock: the memory that the checkpoint moved. */
+static struct {
+	struct memory **memories;
+	size_t count;
+} moved;
+
+static CUresult enter(const char *function, int pid)
+{
+	CUresult fault;
+
+	if (!standin_is_initialised())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	fault = fault_call(function, ANY_DEVICE);
+	if (fault != CUDA_SUCCESS)
+		return fault;
+	return pid == getpid() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+#define ENTER_PROCESS(pid)                                                                         \
+	do {                                                                                       \
+		CUresult entered_ = enter(__func__, pid);                                          \
+		if (entered_ != CUDA_SUCCESS)                                                      \
+			return entered_;                                                           \
+	} while (0)
+
+static bool is_zero(const void *arguments, size_t size)
+{
+	const uint8_t *bytes = arguments;
+
+	for (size_t i = 0; bytes && i < size; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+static bool state_change(CUprocessState from, CUprocessState to)
+{
+	int expected = (int)from;
+
+	return atomic_compare_exchange_strong(&standin.process_state, &expected, (int)to);
+}
+
+STANDIN_API CUresult cuCheckpointProcessGetState(int pid, CUprocessState *state)
+{
+	ENTER_PROCESS(pid);
+	if (!state)
+		return CUDA_ERROR_INVALID_VALUE;
+	*state = (CUprocessState)atomic_load(&standin.process_state);
+	return CUDA_SUCCESS;
+}
+
+/* The driver has a thread of its own for restores; the stand-in restores in the calling thread. */
+STANDIN_API CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
+{
+	ENTER_PROCESS(pid);
+	if (!tid)
+		return CUDA_ERROR_INVALID_VALUE;
+	*tid = getpid();
+	return CUDA_SUCCESS;
+}
+
+/* Waits for all submitted work, without a timeout. */
+STANDIN_API CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *arguments)
+{
+	ENTER_PROCESS(pid);
+	if (arguments &&
+	    (arguments->reserved0 || !is_zero(arguments->reserved1, sizeof(arguments->reserved1))))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!state_change(CU_PROCESS_STATE_RUNNING, CU_PROCESS_STATE_LOCKED))
+		return CUDA_ERROR_ILLEGAL_STATE;
+	streams_wait_all();
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *arguments)
+{
+	ENTER_PROCESS(pid);
+	if (!is_zero(arguments, sizeof(*arguments)))
+		return CUDA_ERROR_INVALID_VALUE;
+	return state_change(CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_RUNNING)
+		   ? CUDA_SUCCESS
+		   : CUDA_ERROR_ILLEGAL_STATE;
+}
+
+/* Call under standin.lock, exclusive. */
+static void move_out(void)
+{
+	moved.count = 0;
+	moved.memories = calloc(standin.memories.count + 1, sizeof(struct memory *));
+	if (!moved.memories)
+		abort();
+	for (size_t i = 0; i < standin.memories.count; i++) {
+		struct memory *memory = standin.memories.entries[i].object;
+
+		if (!memory_is_host(memory))
+			moved.memories[moved.count++] = memory;
+	}
+	for (size_t i = 0; i < moved.count; i++)
+		memory_move_out(moved.memories[i]);
+	for (unsigned i = 0; i < settings.gpus; i++) {
+		standin.devices[i].moved = standin.devices[i].used;
+		standin.devices[i].used = 0;
+	}
+}
+
+STANDIN_API CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *arguments)
+{
+	ENTER_PROCESS(pid);
+	if (!is_zero(arguments, sizeof(*arguments)))
+		return CUDA_ERROR_INVALID_VALUE;
+	streams_wait_all(); /* a call that raced with the lock may have submitted work */
+	STANDIN_LOCKED(EXCLUSIVE);
+	if (!state_change(CU_PROCESS_STATE_LOCKED, CU_PROCESS_STATE_CHECKPOINTED))
+		return CUDA_ERROR_ILLEGAL_STATE;
+	move_out();
+	return CUDA_SUCCESS;
+}
+
+static bool has_imports(void)
+{
+	for (size_t i = 0; i < standin.handles.count; i++)
+		if (((struct handle *)standin.handles.entries[i].object)->kind == HANDLE_IMPORTED)
+			return true;
+	for (size_t i = 0; i < standin.mappings.count; i++)
+		if (((struct mapping *)standin.mappings.entries[i].object)->kind == HANDLE_IMPORTED)
+			return true;
+	return false;
+}
+
+static bool has_room(void)
+{
+	for (unsigned i = 0; i < settings.gpus; i++)
+		if (standin.devices[i].moved > device_available(i))
+			return false;
+	return true;
+}
+
+/* Counts the memory again, also after a failure, so that every call that frees memory finds the
+ * memory counted. */
+static void count_again(void)
+{
+	for (unsigned i = 0; i < settings.gpus; i++) {
+		standin.devices[i].used = standin.devices[i].moved;
+		standin.devices[i].moved = 0;
+	}
+}
+
+static CUresult fail(void)
+{
+	count_again();
+	for (unsigned i = 0; i < settings.gpus; i++)
+		device_fail(i, CUDA_ERROR_ILLEGAL_STATE, false);
+	atomic_store(&standin.process_state, CU_PROCESS_STATE_FAILED);
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* As measured, imported memory ends the process's use of CUDA at the restore, not before. */
+STANDIN_API CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *arguments)
+{
+	ENTER_PROCESS(pid);
+	if (!is_zero(arguments, sizeof(*arguments)))
+		return CUDA_ERROR_NOT_SUPPORTED; /* a restore to other GPUs */
+	STANDIN_LOCKED(EXCLUSIVE);
+	if (atomic_load(&standin.process_state) != CU_PROCESS_STATE_CHECKPOINTED)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	if (has_imports())
+		return fail();
+	if (!has_room())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	count_again();
+	for (size_t i = 0; i < moved.count; i++)
+		memory_move_in(moved.memories[i]);
+	free(moved.memories);
+	atomic_store(&standin.process_state, CU_PROCESS_STATE_LOCKED);
+	return CUDA_SUCCESS;
+}
