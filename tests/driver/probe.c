@@ -133,6 +133,11 @@ static const struct {
     {"host_copies", host_copies},
     {"host_sharing", host_sharing},
     {"host_pointers", host_pointers},
+    {"checkpoint_states", checkpoint_states},
+    {"checkpoint_memory", checkpoint_memory},
+    {"checkpoint_handle", checkpoint_handle},
+    {"checkpoint_import", checkpoint_import},
+    {"checkpoint_host_import", checkpoint_host_import},
 };
 
 static void run(unsigned i)

@@ -20,6 +20,11 @@ CUdeviceptr reserve(size_t size);
 CUresult allow(CUdeviceptr address, size_t size, int device, CUmemAccess_flags flags);
 CUdeviceptr chunk(int device, size_t size);
 
+/* Host-located memory; host_chunk maps with access for device 0 and for the CPU. */
+CUmemGenericAllocationHandle host_create(size_t size);
+CUdeviceptr host_chunk(CUmemGenericAllocationHandle handle, size_t size);
+char *cpu(CUdeviceptr address);
+
 void before_init(void);
 void after_fork(void);
 void without_context(void);
@@ -57,5 +62,10 @@ void host_access(void);
 void host_copies(void);
 void host_sharing(void);
 void host_pointers(void);
+void checkpoint_states(void);
+void checkpoint_memory(void);
+void checkpoint_handle(void);
+void checkpoint_import(void);
+void checkpoint_host_import(void);
 
 #endif

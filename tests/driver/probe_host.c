@@ -14,7 +14,7 @@ static CUmemAllocationProp host_prop(void)
 	return prop;
 }
 
-static CUmemGenericAllocationHandle host_create(size_t size)
+CUmemGenericAllocationHandle host_create(size_t size)
 {
 	CUmemAllocationProp prop = host_prop();
 	CUmemGenericAllocationHandle handle;
@@ -30,8 +30,7 @@ static CUresult allow_node(CUdeviceptr address, size_t size, int node, CUmemAcce
 	return cuMemSetAccess(address, size, &access, 1);
 }
 
-/* Mapped memory with access for device 0 and for the CPU. */
-static CUdeviceptr host_chunk(CUmemGenericAllocationHandle handle, size_t size)
+CUdeviceptr host_chunk(CUmemGenericAllocationHandle handle, size_t size)
 {
 	CUdeviceptr address = reserve(size);
 
@@ -41,7 +40,7 @@ static CUdeviceptr host_chunk(CUmemGenericAllocationHandle handle, size_t size)
 	return address;
 }
 
-static char *cpu(CUdeviceptr address)
+char *cpu(CUdeviceptr address)
 {
 	return (char *)(uintptr_t)address;
 }
