@@ -214,24 +214,26 @@ static void chunk_init(struct chunk *made)
 	atomic_init(&made->bar, NULL);
 	brlock_init(&made->bar_use_lock);
 	atomic_init(&made->bar_heat, 0);
-	atomic_init(&made->bar_policy, MAP_AUTO);
+	/* A mapping of system memory takes no room, so only the chunk's end removes it. */
+	atomic_init(&made->bar_policy, made->place == PLACE_HOST ? MAP_PERSISTENT : MAP_AUTO);
 	atomic_init(&made->bar_refused, false);
 	made->bar_prev = made->bar_next = NULL;
 }
 
 /* fd < 0: new memory, else the memory that fd refers to. */
-static int chunk_make(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+static int chunk_make(struct device *device, enum memory_place place, uint64_t bytes, int fd,
+		      struct chunk **chunk)
 {
 	const struct backend_ops *ops = device->backend->ops;
 	struct chunk *made;
 
 	if (!health_enter(device))
 		return -EIO;
-	int rc = fd < 0 ? ops->chunk_new(device, bytes, &made)
-			: ops->chunk_import(device, bytes, fd, &made);
+	int rc = fd < 0 ? ops->chunk_new(device, place, bytes, &made)
+			: ops->chunk_import(device, place, bytes, fd, &made);
 
 	if (rc == 0) {
-		assert(made->device == device && made->bytes == bytes);
+		assert(made->device == device && made->place == place && made->bytes == bytes);
 		chunk_init(made);
 		health_add(made);
 		*chunk = made;
@@ -240,16 +242,18 @@ static int chunk_make(struct device *device, uint64_t bytes, int fd, struct chun
 	return rc;
 }
 
-int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
+int chunk_new(struct device *device, enum memory_place place, uint64_t bytes, struct chunk **chunk)
 {
 	assert(bytes > 0 && bytes % CHUNK_ALIGN == 0);
-	return chunk_make(device, bytes, -1, chunk);
+	return chunk_make(device, place, bytes, -1, chunk);
 }
 
-int chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+int chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
+		 struct chunk **chunk)
 {
-	return bytes && bytes % CHUNK_ALIGN == 0 && fd >= 0 ? chunk_make(device, bytes, fd, chunk)
-							    : -EINVAL;
+	if (!bytes || bytes % CHUNK_ALIGN || fd < 0)
+		return -EINVAL;
+	return chunk_make(device, place, bytes, fd, chunk);
 }
 
 void chunk_free(struct chunk *chunk)

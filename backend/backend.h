@@ -81,12 +81,17 @@ struct backend {
 /* When a chunk's BAR mapping is made and removed (the attribute user.gpumem.mapping). */
 enum map_policy { MAP_AUTO, MAP_PERSISTENT, MAP_TRANSIENT };
 
+/* Where a chunk's memory is: in the device, or in system memory that the device addresses through
+ * the link, and the CPU directly. */
+enum memory_place { PLACE_GPU, PLACE_HOST, PLACES };
+
 /* An allocation of physical memory. bytes is a multiple of CHUNK_ALIGN. The provider fills in
- * device and bytes, the wrapper chunk_new the rest. The fields from bar on belong to bar_cache.c.
- */
+ * device, bytes and place, the wrapper chunk_new the rest. The fields from bar on belong to
+ * bar_cache.c. */
 struct chunk {
 	struct device *device;
 	uint64_t bytes;
+	enum memory_place place;
 	uint64_t id;	    /* given by the pool's watcher (pool.h); 0: no watcher */
 	void *pool_private; /* pool.c: the state of a shared chunk; NULL: a span owns the chunk */
 	atomic_bool lost;   /* the bytes could not be read after a reset: -EIO */
@@ -136,13 +141,16 @@ struct backend_ops {
 	 * first mapping the way to be tried, with *why. */
 	const char *(*bar_name)(struct device *device, const char **why);
 
-	/* The content is undefined. Any thread, no copier. */
-	int (*chunk_new)(struct device *device, uint64_t bytes, struct chunk **chunk);
+	/* The content is undefined. Any thread, no copier. -ENOTSUP for PLACE_HOST: this machine
+	 * has no such memory. */
+	int (*chunk_new)(struct device *device, enum memory_place place, uint64_t bytes,
+			 struct chunk **chunk);
 	void (*chunk_free)(struct chunk *chunk); /* no copy is under way and no mapping is left */
 	int (*chunk_export)(struct chunk *chunk, int *fd); /* the descriptor is the caller's */
 	/* The chunk that fd, from chunk_export in a process that may have ended, refers to; can be
 	 * exported again. On success fd is the chunk's, otherwise the caller's. */
-	int (*chunk_import)(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
+	int (*chunk_import)(struct device *device, enum memory_place place, uint64_t bytes, int fd,
+			    struct chunk **chunk);
 
 	int (*copier_new)(struct backend *backend, struct copier **copier);
 	void (*copier_free)(struct copier *copier);
@@ -174,8 +182,9 @@ struct backend_ops {
 	 * NULL: devices do not fail. */
 	int (*reset)(struct device *device);
 
-	/* Maps the whole chunk into this process through the device's BAR. Slow. Only bar_cache.c
-	 * calls bar_map and bar_unmap, never two at once per device. */
+	/* Maps the whole chunk into this process: through the device's BAR, which is slow, or
+	 * PLACE_HOST directly, which takes no room of the BAR. Only bar_cache.c calls bar_map and
+	 * bar_unmap, never two at once per device. */
 	int (*bar_map)(struct chunk *chunk, void **address);
 	void (*bar_unmap)(struct chunk *chunk, void *address);
 	/* The cost of bar_map by size, in ns per MiB (bar_cache.c adds the cost that all sizes
@@ -214,9 +223,10 @@ enum device_health device_health(struct device *device);
 const char *device_health_name(struct device *device); /* "ok", "resetting", "failed" */
 
 /* Checked forms of the ops: -EIO on a failed device; debug builds assert ranges. */
-int chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
+int chunk_new(struct device *device, enum memory_place place, uint64_t bytes, struct chunk **chunk);
 void chunk_free(struct chunk *chunk); /* removes the mapping first; NULL is allowed */
 int chunk_export(struct chunk *chunk, int *fd);
-int chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
+int chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
+		 struct chunk **chunk);
 
 #endif

@@ -57,6 +57,12 @@ static bool is_persistent(struct chunk *chunk)
 	return atomic_load(&chunk->bar_policy) == MAP_PERSISTENT;
 }
 
+/* The bytes of the BAR that a mapping of the chunk takes. */
+static uint64_t chunk_bar_bytes(const struct chunk *chunk)
+{
+	return chunk->place == PLACE_GPU ? chunk->bytes : 0;
+}
+
 /* Lock held. Waits for accesses under way; new accesses find no mapping. */
 static void chunk_unmap(struct bar_cache *cache, struct chunk *chunk)
 {
@@ -68,7 +74,7 @@ static void chunk_unmap(struct bar_cache *cache, struct chunk *chunk)
 		DL_DELETE2(cache->evictable, chunk, bar_prev, bar_next);
 	atomic_store(&chunk->bar_heat, 0);
 	chunk->device->backend->ops->bar_unmap(chunk, address);
-	atomic_fetch_sub(&cache->mapped, chunk->bytes);
+	atomic_fetch_sub(&cache->mapped, chunk_bar_bytes(chunk));
 }
 
 /* Lock held. Second chance: a chunk used since the hand's last visit goes to the end of the queue.
@@ -127,7 +133,7 @@ static void *chunk_map(struct bar_cache *cache, struct chunk *chunk, enum bar_wa
 {
 	void *address;
 
-	if (!cache_make_room(cache, chunk->bytes)) {
+	if (!cache_make_room(cache, chunk_bar_bytes(chunk))) {
 		atomic_store(&chunk->bar_heat, 1);
 		return NULL;
 	}
@@ -137,7 +143,7 @@ static void *chunk_map(struct bar_cache *cache, struct chunk *chunk, enum bar_wa
 		return NULL;
 	}
 
-	atomic_fetch_add(&cache->mapped, chunk->bytes);
+	atomic_fetch_add(&cache->mapped, chunk_bar_bytes(chunk));
 	atomic_fetch_add(&cache->maps, 1);
 	atomic_store(&chunk->bar_heat, 1);
 	if (!is_persistent(chunk))
@@ -210,7 +216,8 @@ void *bar_acquire(struct chunk *chunk, enum bar_want want, brlock_token *token)
 {
 	struct bar_cache *cache = chunk->device->bar;
 
-	if (!cache || atomic_load_explicit(&cache->budget, memory_order_relaxed) < chunk->bytes)
+	if (!cache ||
+	    atomic_load_explicit(&cache->budget, memory_order_relaxed) < chunk_bar_bytes(chunk))
 		return NULL;
 
 	*token = brlock_read_lock(&chunk->bar_use_lock);
@@ -264,6 +271,8 @@ void bar_set_policy(struct chunk *chunk, enum map_policy policy)
 {
 	struct bar_cache *cache = chunk->device->bar;
 
+	if (chunk->place == PLACE_HOST)
+		return;
 	if (!cache) {
 		atomic_store(&chunk->bar_policy, policy);
 		return;

@@ -68,7 +68,7 @@ static void assert_inside(const struct span *span, uint64_t offset, uint64_t byt
 	(void)bytes;
 }
 
-/* An access through the BAR, between begin and end. */
+/* An access by the CPU, between begin and end. */
 struct access {
 	char *address; /* of the range; NULL: use DMA */
 	struct chunk *chunk;
@@ -76,17 +76,27 @@ struct access {
 	int error; /* of the DMA that had to complete before */
 };
 
-/* DMA in flight and BAR accesses are not ordered. So while DMA is in flight, an automatic choice is
- * DMA as well, which the driver queues behind it, and a forced BAR access waits. */
+/* The CPU reaches system memory at once, and DMA would cross the link twice. */
+static bool is_in_system_memory(const struct span *span)
+{
+	return span->chunk->place == PLACE_HOST;
+}
+
+/* DMA in flight and accesses by the CPU are not ordered. So while DMA is in flight, an automatic
+ * choice for memory of a GPU is DMA as well, which the driver queues behind it, and any other
+ * access by the CPU waits. */
 static struct access access_begin(struct copier *copier, const struct span *span, uint64_t offset,
 				  enum copy_path path, bool small)
 {
 	struct access access = {.chunk = span->chunk};
 	enum bar_want want = path == COPY_BAR ? BAR_WANT_FORCE : BAR_WANT_AUTO;
 
-	if (path == COPY_DMA || (path == COPY_AUTO && (!small || copier->enqueued)))
+	if (path == COPY_DMA)
 		return access;
-	if (!copy_bar_possible(span->chunk->device))
+	if (is_in_system_memory(span))
+		want = BAR_WANT_FORCE;
+	else if ((path == COPY_AUTO && (!small || copier->enqueued)) ||
+		 !copy_bar_possible(span->chunk->device))
 		return access;
 	access.error = copier_wait(copier);
 	if (access.error < 0)
@@ -158,7 +168,7 @@ int copy_in(struct copier *copier, const struct span *to, uint64_t offset, const
 		return 0;
 
 	struct copy_crossover at = copy_crossovers(device);
-	bool small = bytes <= at.write;
+	bool small = bytes <= at.write || is_in_system_memory(to);
 	size_t overlap = small ? 0 : bytes_overlapped(copier, &at, bytes, path);
 	struct access access = access_begin(copier, to, offset, path, small || overlap);
 	if (access.error < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Copies in and out of device memory, with any provider: BAR stores and streaming loads if the
- * chunk is mapped and the size is below the measured crossover, DMA otherwise, and both at once for
- * large writes. */
+/* Copies in and out of chunks, with any provider: BAR stores and streaming loads if the chunk is
+ * mapped and the size is below the measured crossover, DMA otherwise, and both at once for large
+ * writes. The CPU copies in and out of PLACE_HOST, unless DMA is asked for. */
 #ifndef BACKEND_COPY_H
 #define BACKEND_COPY_H
 

@@ -167,7 +167,7 @@ static int crossover_measure(struct copier *copier, struct device *device)
 {
 	struct measurement m = {.copier = copier};
 	struct chunk *chunk;
-	int rc = chunk_new(device, CHUNK_ALIGN, &chunk);
+	int rc = chunk_new(device, PLACE_GPU, CHUNK_ALIGN, &chunk);
 
 	if (rc < 0)
 		return rc;

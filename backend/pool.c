@@ -24,6 +24,8 @@ struct shared {
 
 struct pool {
 	struct device *device;
+	enum memory_place place;
+	struct pool_budget *budget; /* or NULL */
 	struct pool_watch watch;
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that concurrent
@@ -70,6 +72,13 @@ static void list_remove(struct pool *pool, struct shared *shared)
 		pool->occupied &= ~(1u << list_of(largest));
 }
 
+static void bytes_return(struct pool *pool, uint64_t bytes)
+{
+	atomic_fetch_sub(&pool->chunk_bytes, bytes);
+	if (pool->budget)
+		atomic_fetch_sub(&pool->budget->held, bytes);
+}
+
 static void chunk_release(struct pool *pool, struct chunk *chunk)
 {
 	uint64_t bytes = chunk->bytes;
@@ -78,7 +87,7 @@ static void chunk_release(struct pool *pool, struct chunk *chunk)
 		pool->watch.gone(pool->watch.of, chunk);
 	chunk_free(chunk);
 	atomic_fetch_sub(&pool->chunks, 1);
-	atomic_fetch_sub(&pool->chunk_bytes, bytes);
+	bytes_return(pool, bytes);
 }
 
 static void shared_release(struct pool *pool, struct shared *shared)
@@ -103,17 +112,28 @@ static bool spare_release(struct pool *pool)
 	return spare;
 }
 
-static int bytes_reserve(struct pool *pool, uint64_t bytes)
+static int counter_raise(_Atomic uint64_t *counter, uint64_t bytes, uint64_t limit)
 {
-	uint64_t held = atomic_load(&pool->chunk_bytes);
+	uint64_t held = atomic_load(counter);
 
 	do {
-		uint64_t limit = atomic_load(&pool->limit_size);
-
 		if (held > limit || bytes > limit - held)
 			return -ENOSPC;
-	} while (!atomic_compare_exchange_weak(&pool->chunk_bytes, &held, held + bytes));
+	} while (!atomic_compare_exchange_weak(counter, &held, held + bytes));
 	return 0;
+}
+
+static int bytes_reserve(struct pool *pool, uint64_t bytes)
+{
+	struct pool_budget *budget = pool->budget;
+	int rc = counter_raise(&pool->chunk_bytes, bytes, atomic_load(&pool->limit_size));
+
+	if (rc < 0 || !budget)
+		return rc;
+	rc = counter_raise(&budget->held, bytes, budget->size);
+	if (rc < 0)
+		atomic_fetch_sub(&pool->chunk_bytes, bytes);
+	return rc;
 }
 
 /* grow held. */
@@ -122,7 +142,7 @@ static int reserve_check(struct pool *pool, uint64_t bytes)
 	uint64_t reserve = atomic_load(&pool->limit_reserve);
 	struct device_memory memory;
 
-	if (!reserve)
+	if (!reserve || pool->place == PLACE_HOST)
 		return 0;
 	int rc = device_memory(pool->device, &memory);
 	if (rc < 0)
@@ -132,7 +152,7 @@ static int reserve_check(struct pool *pool, uint64_t bytes)
 
 static int chunk_make(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 {
-	int rc = chunk_new(pool->device, bytes, chunk);
+	int rc = chunk_new(pool->device, pool->place, bytes, chunk);
 
 	if (rc < 0 || !pool->watch.made)
 		return rc;
@@ -153,7 +173,7 @@ static int chunk_make_within_reserve(struct pool *pool, uint64_t bytes, struct c
 	if (rc == 0)
 		rc = chunk_make(pool, bytes, chunk);
 	if (rc < 0) {
-		atomic_fetch_sub(&pool->chunk_bytes, bytes);
+		bytes_return(pool, bytes);
 		return rc;
 	}
 	atomic_fetch_add(&pool->chunks, 1);
@@ -346,7 +366,7 @@ static struct shared *block_free(struct pool *pool, const struct span *span)
 
 void pool_free_span(struct pool *pool, const struct span *span)
 {
-	assert(span->chunk->device == pool->device);
+	assert(span->chunk->device == pool->device && span->chunk->place == pool->place);
 	atomic_fetch_sub(&pool->span_bytes, span->bytes);
 	if (!span_owns_chunk(span)) {
 		shared_release(pool, block_free(pool, span));
@@ -356,6 +376,11 @@ void pool_free_span(struct pool *pool, const struct span *span)
 	chunk_release(pool, span->chunk);
 }
 
+void pool_set_budget(struct pool *pool, struct pool_budget *budget)
+{
+	pool->budget = budget;
+}
+
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch)
 {
 	pool->watch = *watch;
@@ -363,7 +388,8 @@ void pool_set_watch(struct pool *pool, const struct pool_watch *watch)
 
 int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 {
-	if (chunk->device != pool->device || (kind == POOL_SHARED && chunk->bytes != BUDDY_BYTES))
+	if (chunk->device != pool->device || chunk->place != pool->place ||
+	    (kind == POOL_SHARED && chunk->bytes != BUDDY_BYTES))
 		return -EINVAL;
 	if (kind == POOL_SHARED) {
 		struct shared *shared = calloc(1, sizeof(*shared));
@@ -380,6 +406,8 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 		atomic_fetch_add(&pool->allocations, 1);
 	}
 	atomic_fetch_add(&pool->chunk_bytes, chunk->bytes);
+	if (pool->budget)
+		atomic_fetch_add(&pool->budget->held, chunk->bytes);
 	atomic_fetch_add(&pool->chunks, 1);
 	return 0;
 }
@@ -407,13 +435,15 @@ bool span_owns_chunk(const struct span *span)
 	return !span->chunk->pool_private;
 }
 
-int pool_new(struct device *device, const struct pool_limits *limits, struct pool **pool)
+int pool_new(struct device *device, enum memory_place place, const struct pool_limits *limits,
+	     struct pool **pool)
 {
 	struct pool *made = calloc(1, sizeof(*made));
 
 	if (!made)
 		return -ENOMEM;
 	made->device = device;
+	made->place = place;
 	pool_set_limits(made, limits);
 	pthread_mutex_init(&made->grow, NULL);
 	pthread_mutex_init(&made->lock, NULL);
@@ -486,14 +516,21 @@ int pool_available(struct pool *pool, uint64_t *bytes)
 	struct pool_limits limits = pool_limits(pool);
 	struct pool_usage usage =
 	    pool_usage(pool); /* before asking the driver, which may take long */
-	struct device_memory memory;
-	int rc = device_memory(pool->device, &memory);
+	struct device_memory memory = {.free = UINT64_MAX};
+	int rc = pool->place == PLACE_GPU ? device_memory(pool->device, &memory) : 0;
 
 	if (rc < 0)
 		return rc;
 	uint64_t driver = subtract_saturated(memory.free, limits.reserve);
 	uint64_t limit = subtract_saturated(limits.size, usage.chunk_bytes);
 	uint64_t more = driver < limit ? driver : limit;
+
+	if (pool->budget) {
+		uint64_t left =
+		    subtract_saturated(pool->budget->size, atomic_load(&pool->budget->held));
+
+		more = more < left ? more : left;
+	}
 
 	*bytes = more + subtract_saturated(usage.chunk_bytes, usage.span_bytes);
 	return 0;

@@ -31,17 +31,25 @@ struct pool_watch {
 	void *of;
 };
 
+/* Bytes of chunks that several pools may hold together. */
+struct pool_budget {
+	uint64_t size;
+	_Atomic uint64_t held;
+};
+
 enum pool_fill { POOL_ZEROED, POOL_UNDEFINED /* the caller overwrites every byte at once */ };
 
-int pool_new(struct device *device, const struct pool_limits *limits, struct pool **pool);
+/* The chunks are in place; limits->reserve counts for PLACE_GPU only. */
+int pool_new(struct device *device, enum memory_place place, const struct pool_limits *limits,
+	     struct pool **pool);
 void pool_free(struct pool *pool); /* every span was freed */
 
 void pool_set_limits(struct pool *pool, const struct pool_limits *limits);
 struct pool_limits pool_limits(struct pool *pool);
 struct pool_usage pool_usage(struct pool *pool);
 
-/* The bytes that could still be allocated, by the driver's free memory, the limits, and the free
- * blocks of shared chunks. */
+/* The bytes that could still be allocated, by the driver's free memory, the limits, the budget, and
+ * the free blocks of shared chunks. */
 int pool_available(struct pool *pool, uint64_t *bytes);
 
 /* Allocates bytes of device memory as a span. bytes >= CHUNK_ALIGN: a multiple of CHUNK_ALIGN, as a
@@ -56,7 +64,8 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
  * driver before the return. */
 void pool_free_span(struct pool *pool, const struct span *span);
 
-/* Before the first allocation. */
+/* Both before the first allocation. */
+void pool_set_budget(struct pool *pool, struct pool_budget *budget);
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch);
 
 /* Takes over an imported chunk (with an id) and another pool's allocations in the chunk: first the

@@ -153,6 +153,10 @@ int cuda_bar_map(struct chunk *base, void **address)
 	struct cuda_chunk *chunk = cuda_chunk(base);
 	struct cuda_device *device = cuda_device(base->device);
 
+	if (base->place == PLACE_HOST) {
+		*address = (void *)(uintptr_t)chunk->address;
+		return 0;
+	}
 	int rc = way_ensure_open(device);
 	if (rc < 0)
 		return rc;
@@ -178,6 +182,8 @@ void cuda_bar_unmap(struct chunk *base, void *address)
 	struct cuda_chunk *chunk = cuda_chunk(base);
 	struct bar_state *bar = &cuda_device(base->device)->bar;
 
+	if (base->place == PLACE_HOST)
+		return;
 	atomic_load(&bar->way)->unmap(bar->state, address, base->bytes, chunk->mapping);
 	chunk->mapping = NULL;
 }

@@ -105,7 +105,7 @@ int cuda_bar_test(struct cuda_device *device, const struct bar_way *way, void *s
 {
 	struct test test;
 
-	int rc = cuda_chunk_new(&device->base, TEST_BYTES, &test.chunk);
+	int rc = cuda_chunk_new(&device->base, PLACE_GPU, TEST_BYTES, &test.chunk);
 	if (rc < 0)
 		return rc;
 	rc = cuda_copier_new(&device->cuda->base, &test.copier);

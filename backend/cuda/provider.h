@@ -50,6 +50,7 @@ struct cuda_device {
 	gm_CUuuid uuid;
 	gm_nvmlDevice_t nvml; /* NULL: NVML does not know it */
 	bool rdma;	      /* chunks may be mapped by other devices (GPUDirect RDMA) */
+	int numa_node;	      /* of the system memory that is nearest */
 	/* By slot: this device and that device can access each other's memory. */
 	bool peer[BACKEND_DEVICES_MAX];
 	atomic_bool peers_refused; /* the driver refused an access all the same; logged once */
@@ -122,10 +123,12 @@ void cuda_context_close(struct cuda_device *device);
 int cuda_memory(struct device *device, struct device_memory *memory);
 
 /* vmm.c */
-int cuda_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
+int cuda_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
+		   struct chunk **chunk);
 void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
-int cuda_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
+int cuda_chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
+		      struct chunk **chunk);
 void cuda_range_close(struct cuda_device *device);
 /* Maps the chunk at another address, even without its former mapping, by its handle or, if the
  * driver has lost the handle, by a kept descriptor. After an error the chunk has no address. */

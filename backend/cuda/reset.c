@@ -39,7 +39,7 @@ static void scratch_close(struct cuda_device *device, struct scratch *scratch)
 
 static int scratch_memory(struct cuda_device *device, struct scratch *scratch)
 {
-	int rc = cuda_chunk_new(&device->base, SCRATCH_BYTES, &scratch->chunk);
+	int rc = cuda_chunk_new(&device->base, PLACE_GPU, SCRATCH_BYTES, &scratch->chunk);
 
 	scratch->bytes = SCRATCH_BYTES;
 	if (rc == 0) {

@@ -68,7 +68,15 @@ static void address_free(struct cuda_device *device, gm_CUdeviceptr address, uin
 	va_free(&device->va, address - device->range, bytes);
 }
 
-static int memory_create(struct cuda_device *device, uint64_t bytes,
+/* System memory near the device. Its pages need no flag for other devices to reach them. */
+static void prop_set_host(gm_CUmemAllocationProp *prop, const struct cuda_device *device)
+{
+	prop->location.type = GM_CU_MEM_LOCATION_TYPE_HOST_NUMA;
+	prop->location.id = device->numa_node;
+	prop->allocFlags.gpuDirectRDMACapable = 0;
+}
+
+static int memory_create(struct cuda_device *device, enum memory_place place, uint64_t bytes,
 			 gm_CUmemGenericAllocationHandle *handle)
 {
 	gm_CUmemAllocationProp prop = {
@@ -78,20 +86,33 @@ static int memory_create(struct cuda_device *device, uint64_t bytes,
 	    .allocFlags.gpuDirectRDMACapable = device->rdma,
 	};
 
+	if (place == PLACE_HOST)
+		prop_set_host(&prop, device);
+
 	return cuda_result(device, device->cuda->cu.cuMemCreate(handle, bytes, &prop, 0),
 			   "cuMemCreate");
 }
 
-/* For the owner only: access of the peers takes longer, and is granted later (peers.h). */
-static int access_grant(struct cuda_device *device, gm_CUdeviceptr address, uint64_t bytes)
+/* For the owner, and for the CPU if the memory is the system's: access of the peers takes longer,
+ * and is granted later (peers.h). */
+static int access_grant(struct cuda_device *device, enum memory_place place, gm_CUdeviceptr address,
+			uint64_t bytes)
 {
-	gm_CUmemAccessDesc access = {
-	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle},
-	    .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	const gm_CUmemAccessDesc access[] = {
+	    {
+		.location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle},
+		.flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	    },
+	    {
+		.location = {.type = GM_CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = device->numa_node},
+		.flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	    },
 	};
 
-	return cuda_result(device, device->cuda->cu.cuMemSetAccess(address, bytes, &access, 1),
-			   "cuMemSetAccess");
+	return cuda_result(
+	    device,
+	    device->cuda->cu.cuMemSetAccess(address, bytes, access, place == PLACE_HOST ? 2 : 1),
+	    "cuMemSetAccess");
 }
 
 /* The driver refuses to unmap on a failed device. Then the range stays allocated and the device
@@ -119,7 +140,7 @@ static int chunk_map(struct cuda_device *device, struct cuda_chunk *chunk)
 		address_free(device, address, bytes);
 		return rc;
 	}
-	rc = access_grant(device, address, bytes);
+	rc = access_grant(device, chunk->base.place, address, bytes);
 	if (rc < 0) {
 		address_unmap(device, address, bytes);
 		return rc;
@@ -174,7 +195,8 @@ int cuda_chunk_remap(struct cuda_chunk *chunk)
 /* A chunk's memory: new, or that of a descriptor. */
 #define FRESH (-1)
 
-static int chunk_make(struct cuda_device *device, uint64_t bytes, int fd, struct chunk **chunk)
+static int chunk_make(struct cuda_device *device, enum memory_place place, uint64_t bytes, int fd,
+		      struct chunk **chunk)
 {
 	int rc = cuda_context_use(device);
 	if (rc < 0)
@@ -184,8 +206,9 @@ static int chunk_make(struct cuda_device *device, uint64_t bytes, int fd, struct
 		return -ENOMEM;
 	made->base.device = &device->base;
 	made->base.bytes = bytes;
+	made->base.place = place;
 	atomic_init(&made->exported, fd);
-	rc = fd == FRESH ? memory_create(device, bytes, &made->handle)
+	rc = fd == FRESH ? memory_create(device, place, bytes, &made->handle)
 			 : memory_import(device, fd, &made->handle);
 	if (rc < 0)
 		return rc;
@@ -199,24 +222,26 @@ static int chunk_make(struct cuda_device *device, uint64_t bytes, int fd, struct
 	return 0;
 }
 
-int cuda_chunk_new(struct device *base, uint64_t bytes, struct chunk **chunk)
+int cuda_chunk_new(struct device *base, enum memory_place place, uint64_t bytes,
+		   struct chunk **chunk)
 {
 	struct cuda_device *device = cuda_device(base);
 
 	cuda_hold(device);
-	int rc = chunk_make(device, bytes, FRESH, chunk);
+	int rc = chunk_make(device, place, bytes, FRESH, chunk);
 	if (rc < 0)
 		cuda_drop(device);
 	return rc;
 }
 
 /* An imported chunk has no exportable handle: its descriptor is kept even beyond the limit. */
-int cuda_chunk_import(struct device *base, uint64_t bytes, int fd, struct chunk **chunk)
+int cuda_chunk_import(struct device *base, enum memory_place place, uint64_t bytes, int fd,
+		      struct chunk **chunk)
 {
 	struct cuda_device *device = cuda_device(base);
 
 	cuda_hold(device);
-	int rc = chunk_make(device, bytes, fd, chunk);
+	int rc = chunk_make(device, place, bytes, fd, chunk);
 	if (rc < 0)
 		cuda_drop(device);
 	else

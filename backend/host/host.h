@@ -8,7 +8,7 @@
 
 struct host_device {
 	struct device device;
-	_Atomic uint64_t used; /* bytes of all chunks */
+	_Atomic uint64_t used; /* bytes of all chunks of PLACE_GPU */
 	bool bar_off;
 	atomic_bool said_no_memfd;
 };
@@ -30,10 +30,12 @@ static inline struct host_chunk *host_chunk(struct chunk *chunk)
 }
 
 /* The ops, in the files host_chunk.c and host_copy.c. */
-int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk);
+int host_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
+		   struct chunk **chunk);
 void host_chunk_free(struct chunk *chunk);
 int host_chunk_export(struct chunk *chunk, int *fd);
-int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
+int host_chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
+		      struct chunk **chunk);
 int host_bar_map(struct chunk *chunk, void **address);
 void host_bar_unmap(struct chunk *chunk, void *address);
 

@@ -13,15 +13,25 @@
 #include "common/descriptors.h"
 #include "common/log.h"
 
-static int count_bytes(struct host_device *device, uint64_t bytes)
+/* System memory is bounded by the pool alone. */
+static int count_bytes(struct host_device *device, enum memory_place place, uint64_t bytes)
 {
 	uint64_t used = atomic_load(&device->used);
+
+	if (place == PLACE_HOST)
+		return 0;
 
 	do {
 		if (used > device->device.total || bytes > device->device.total - used)
 			return -ENOSPC;
 	} while (!atomic_compare_exchange_weak(&device->used, &used, used + bytes));
 	return 0;
+}
+
+static void uncount_bytes(struct host_device *device, enum memory_place place, uint64_t bytes)
+{
+	if (place == PLACE_GPU)
+		atomic_fetch_sub(&device->used, bytes);
 }
 
 static int map_memfd(struct host_chunk *chunk, uint64_t bytes)
@@ -68,14 +78,15 @@ static void log_no_memfd(struct host_device *simulated, uint64_t bytes, int erro
 			  simulated->device.index, (unsigned long long)bytes, strerror(-error));
 }
 
-int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
+int host_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
+		   struct chunk **chunk)
 {
 	struct host_device *simulated = host_device(device);
 	struct host_chunk *made = calloc(1, sizeof(*made));
 
 	if (!made)
 		return -ENOMEM;
-	int rc = count_bytes(simulated, bytes);
+	int rc = count_bytes(simulated, place, bytes);
 	if (rc < 0) {
 		free(made);
 		return rc;
@@ -83,17 +94,19 @@ int host_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 	rc = make_memfd(made, bytes);
 	if (rc < 0) {
 		log_no_memfd(simulated, bytes, rc);
-		atomic_fetch_sub(&simulated->used, bytes);
+		uncount_bytes(simulated, place, bytes);
 		free(made);
 		return rc;
 	}
 	made->chunk.device = device;
 	made->chunk.bytes = bytes;
+	made->chunk.place = place;
 	*chunk = &made->chunk;
 	return 0;
 }
 
-int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+int host_chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
+		      struct chunk **chunk)
 {
 	struct host_chunk *made = calloc(1, sizeof(*made));
 	struct stat st;
@@ -112,9 +125,11 @@ int host_chunk_import(struct device *device, uint64_t bytes, int fd, struct chun
 		return rc;
 	}
 	/* The memory exists already, even if the limit is lower now. */
-	atomic_fetch_add(&host_device(device)->used, bytes);
+	if (place == PLACE_GPU)
+		atomic_fetch_add(&host_device(device)->used, bytes);
 	made->chunk.device = device;
 	made->chunk.bytes = bytes;
+	made->chunk.place = place;
 	*chunk = &made->chunk;
 	return 0;
 }
@@ -125,7 +140,7 @@ void host_chunk_free(struct chunk *chunk)
 
 	munmap(freed->base, chunk->bytes);
 	close(freed->fd);
-	atomic_fetch_sub(&host_device(chunk->device)->used, chunk->bytes);
+	uncount_bytes(host_device(chunk->device), chunk->place, chunk->bytes);
 	free(freed);
 }
 
@@ -141,7 +156,7 @@ int host_chunk_export(struct chunk *chunk, int *fd)
 
 int host_bar_map(struct chunk *chunk, void **address)
 {
-	if (host_device(chunk->device)->bar_off)
+	if (host_device(chunk->device)->bar_off && chunk->place == PLACE_GPU)
 		return -ENOTSUP;
 	*address = host_chunk(chunk)->base;
 	return 0;

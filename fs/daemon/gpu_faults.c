@@ -85,7 +85,7 @@ static int device_test(struct device *device)
 {
 	struct copier *copier;
 	struct chunk *chunk;
-	int rc = chunk_new(device, CHUNK_ALIGN, &chunk);
+	int rc = chunk_new(device, PLACE_GPU, CHUNK_ALIGN, &chunk);
 
 	if (rc < 0)
 		return rc == -ENOSPC ? 0 : rc;

@@ -11,7 +11,7 @@ int volume_open_gpu(struct volume *volume, struct device *device, const struct p
 		    uint64_t max_chunk)
 {
 	struct pool *pool;
-	int rc = pool_new(device, limits, &pool);
+	int rc = pool_new(device, PLACE_GPU, limits, &pool);
 
 	if (rc < 0)
 		return rc;

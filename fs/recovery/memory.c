@@ -144,7 +144,8 @@ static int chunk_take(struct restore *restore, struct volume *volume, uint64_t i
 
 	if (fd < 0)
 		return fd;
-	int rc = chunk_import(volume->device, kind == POOL_SHARED ? CHUNK_ALIGN : bytes, fd, chunk);
+	int rc = chunk_import(volume->device, PLACE_GPU, kind == POOL_SHARED ? CHUNK_ALIGN : bytes,
+			      fd, chunk);
 
 	if (rc < 0) {
 		close(fd);

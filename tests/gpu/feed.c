@@ -158,7 +158,8 @@ static int run_feeders(struct feed *feed, unsigned n)
 static int feed_gpu(struct feed *feed, struct device *device, unsigned threads)
 {
 	size_t memory = 2 * threads * PIECE;
-	int rc = chunk_new(device, (feed->bytes + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN,
+	int rc = chunk_new(device, PLACE_GPU,
+			   (feed->bytes + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN,
 			   &feed->target.chunk);
 
 	if (rc < 0)

@@ -54,9 +54,9 @@ static int copy(struct backend *backend, struct device *from, struct device *to,
 
 	if (rc < 0)
 		return rc;
-	rc = chunk_new(from, bytes, &chunks[0]);
+	rc = chunk_new(from, PLACE_GPU, bytes, &chunks[0]);
 	if (rc == 0)
-		rc = chunk_new(to, bytes, &chunks[1]);
+		rc = chunk_new(to, PLACE_GPU, bytes, &chunks[1]);
 	if (rc == 0)
 		rc = time_copies(copier, &(struct span){chunks[1], 0, bytes},
 				 &(struct span){chunks[0], 0, bytes});
@@ -73,7 +73,7 @@ static int hold(struct device *device)
 	size_t n = 0;
 
 	for (uint64_t bytes = 16ULL << 30; bytes >= CHUNK_ALIGN; bytes /= 2)
-		while (n < TAKEN_MAX && chunk_new(device, bytes, &taken[n]) == 0) {
+		while (n < TAKEN_MAX && chunk_new(device, PLACE_GPU, bytes, &taken[n]) == 0) {
 			held += bytes;
 			n++;
 		}

@@ -60,7 +60,7 @@ static inline struct chunk *new_chunk(unsigned device, uint64_t bytes)
 {
 	struct chunk *chunk;
 
-	ck_assert_int_eq(chunk_new(backend->devices[device], bytes, &chunk), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[device], PLACE_GPU, bytes, &chunk), 0);
 	return chunk;
 }
 

@@ -12,10 +12,11 @@
 #define POISON 0xa5
 
 /* Replaces the host backend's chunk_new. */
-static inline int poisoned_chunk(struct device *device, uint64_t bytes, struct chunk **chunk)
+static inline int poisoned_chunk(struct device *device, enum memory_place place, uint64_t bytes,
+				 struct chunk **chunk)
 {
 	static char poison[CHUNK_ALIGN];
-	int rc = backend_host_ops.chunk_new(device, bytes, chunk);
+	int rc = backend_host_ops.chunk_new(device, place, bytes, chunk);
 
 	memset(poison, POISON, sizeof(poison));
 	for (uint64_t at = 0; rc == 0 && at < bytes; at += CHUNK_ALIGN)

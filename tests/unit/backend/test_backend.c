@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/bar_cache.h"
 #include "backend/copy.h"
 #include "common/log.h"
 #include "tests/unit/unit.h"
@@ -228,8 +229,8 @@ START_TEST(full_device)
 
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
 	for (int i = 0; i < 8; i++)
-		ck_assert_int_eq(chunk_new(backend->devices[0], 2 * MIB, &chunks[i]), 0);
-	ck_assert_int_eq(chunk_new(backend->devices[0], 2 * MIB, &one_more), -ENOSPC);
+		ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 2 * MIB, &chunks[i]), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 2 * MIB, &one_more), -ENOSPC);
 	ck_assert_ptr_null(one_more);
 	device_memory(backend->devices[0], &memory);
 	ck_assert_uint_eq(memory.free, 0);
@@ -237,12 +238,68 @@ START_TEST(full_device)
 	ck_assert_uint_eq(memory.free, 16 * MIB);
 
 	chunk_free(chunks[3]);
-	ck_assert_int_eq(chunk_new(backend->devices[0], 4 * MIB, &one_more), -ENOSPC);
-	ck_assert_int_eq(chunk_new(backend->devices[0], 2 * MIB, &chunks[3]), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 4 * MIB, &one_more), -ENOSPC);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 2 * MIB, &chunks[3]), 0);
 	for (int i = 0; i < 8; i++)
 		chunk_free(chunks[i]);
 	chunk_free(NULL);
 	device_memory(backend->devices[0], &memory);
+	ck_assert_uint_eq(memory.free, 16 * MIB);
+	backend_close(backend);
+}
+END_TEST
+
+/* System memory takes nothing of the device and nothing of its BAR, whose use is off here. */
+START_TEST(system_memory)
+{
+	struct backend_config config = host_config(NULL, 1);
+	struct backend *backend;
+	struct device_memory memory;
+	struct chunk *chunk, *again, *other;
+	struct copier *copier;
+	char seen[5000], pattern[5000];
+	int fd;
+
+	config.bar = BAR_OFF;
+	memset(pattern, 0x5a, sizeof(pattern));
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	ck_assert_int_eq(copier_open(backend, &copier), 0);
+	struct device *device = backend->devices[0];
+
+	/* More than the device has. */
+	ck_assert_int_eq(chunk_new(device, PLACE_HOST, 32 * MIB, &chunk), 0);
+	ck_assert_int_eq(chunk->place, PLACE_HOST);
+	ck_assert_int_eq(device_memory(device, &memory), 0);
+	ck_assert_uint_eq(memory.free, 16 * MIB);
+	struct span span = {chunk, 0, 32 * MIB}, device_span;
+
+	ck_assert_int_eq(copy_in(copier, &span, 31 * MIB, pattern, sizeof(pattern), COPY_AUTO), 0);
+	ck_assert_uint_eq(copier->bytes_dma, 0);
+	ck_assert_uint_eq(bar_usage(device).mapped, 0);
+	ck_assert_int_eq(copy_zero(copier, &span, 0, 4 * MIB), 0);
+
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, 2 * MIB, &other), 0);
+	device_span = (struct span){other, 0, 2 * MIB};
+	ck_assert_int_eq(copy_across(copier, &device_span, 0, &span, 31 * MIB, 4096), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	ck_assert_int_eq(copy_out(copier, seen, &device_span, 0, 4096, COPY_AUTO), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	ck_assert_mem_eq(seen, pattern, 4096);
+
+	ck_assert_int_eq(chunk_export(chunk, &fd), 0);
+	chunk_free(chunk);
+	ck_assert_int_eq(chunk_import(device, PLACE_HOST, 32 * MIB, fd, &again), 0);
+	span.chunk = again;
+	for (enum copy_path path = COPY_AUTO; path <= COPY_DMA; path++) {
+		memset(seen, 0, sizeof(seen));
+		ck_assert_int_eq(copy_out(copier, seen, &span, 31 * MIB, sizeof(seen), path), 0);
+		ck_assert_int_eq(copier_wait(copier), 0);
+		ck_assert_mem_eq(seen, pattern, sizeof(seen));
+	}
+	copier_close(copier);
+	chunk_free(again);
+	chunk_free(other);
+	ck_assert_int_eq(device_memory(device, &memory), 0);
 	ck_assert_uint_eq(memory.free, 16 * MIB);
 	backend_close(backend);
 }
@@ -259,7 +316,7 @@ START_TEST(failed_device)
 
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
 	struct device *device = backend->devices[0];
-	ck_assert_int_eq(chunk_new(device, 2 * MIB, &chunk), 0);
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, 2 * MIB, &chunk), 0);
 	log_begin();
 	device_fail(device, "uncorrectable memory error");
 	device_fail(device, "uncorrectable memory error");
@@ -268,9 +325,9 @@ START_TEST(failed_device)
 	ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
 
 	ck_assert_int_eq(device_memory(device, &memory), -EIO);
-	ck_assert_int_eq(chunk_new(device, 2 * MIB, &other), -EIO);
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, 2 * MIB, &other), -EIO);
 	ck_assert_int_eq(chunk_export(chunk, &fd), -EIO);
-	ck_assert_int_eq(chunk_new(backend->devices[1], 2 * MIB, &other), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[1], PLACE_GPU, 2 * MIB, &other), 0);
 	chunk_free(other);
 	chunk_free(chunk);
 	backend_close(backend);
@@ -289,7 +346,7 @@ START_TEST(import)
 
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
 	ck_assert_int_eq(copier_open(backend, &copier), 0);
-	ck_assert_int_eq(chunk_new(backend->devices[0], 4 * MIB, &chunk), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 4 * MIB, &chunk), 0);
 	ck_assert_int_eq(
 	    copy_in(copier, &(struct span){chunk, 0, 4 * MIB}, MIB, "seen", 4, COPY_AUTO), 0);
 	ck_assert_int_eq(copier_wait(copier), 0);
@@ -302,7 +359,8 @@ START_TEST(import)
 		backend_close(backend);
 		ck_assert_int_eq(backend_open(&config, &backend), 0);
 		ck_assert_int_eq(copier_open(backend, &copier), 0);
-		ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, fd, &chunk), 0);
+		ck_assert_int_eq(chunk_import(backend->devices[0], PLACE_GPU, 4 * MIB, fd, &chunk),
+				 0);
 		ck_assert_int_eq(device_memory(backend->devices[0], &memory), 0);
 		ck_assert_uint_eq(memory.total - memory.free, 4 * MIB);
 		ck_assert_int_eq(
@@ -312,8 +370,9 @@ START_TEST(import)
 		ck_assert_mem_eq(seen, "seen", 4);
 	}
 	/* A descriptor that is no chunk of the given size stays the caller's. */
-	ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, wrong, &none), -EINVAL);
-	ck_assert_int_eq(chunk_import(backend->devices[0], 0, wrong, &none), -EINVAL);
+	ck_assert_int_eq(chunk_import(backend->devices[0], PLACE_GPU, 4 * MIB, wrong, &none),
+			 -EINVAL);
+	ck_assert_int_eq(chunk_import(backend->devices[0], PLACE_GPU, 0, wrong, &none), -EINVAL);
 	ck_assert_int_eq(close(wrong), 0);
 	copier_close(copier);
 	chunk_free(chunk);
@@ -333,7 +392,7 @@ START_TEST(export)
 
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
 	ck_assert_int_eq(copier_open(backend, &copier), 0);
-	ck_assert_int_eq(chunk_new(backend->devices[0], 4 * MIB, &chunk), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 4 * MIB, &chunk), 0);
 	ck_assert_int_eq(chunk_export(chunk, &fd), 0);
 	ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
 	ck_assert_int_eq(fstat(fd, &st), 0);
@@ -373,6 +432,7 @@ int main(void)
 	tcase_add_test(tcase, automatic);
 	tcase_add_test(tcase, automatic_with_a_list);
 	tcase_add_test(tcase, full_device);
+	tcase_add_test(tcase, system_memory);
 	tcase_add_test(tcase, failed_device);
 	tcase_add_test(tcase, import);
 	tcase_add_test(tcase, export);

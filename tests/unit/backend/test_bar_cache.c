@@ -29,11 +29,13 @@ static struct fake {
 	atomic_uint mapped;
 } fake;
 
-static int fake_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
+static int fake_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
+			  struct chunk **chunk)
 {
 	*chunk = calloc(1, sizeof(**chunk));
 	(*chunk)->device = device;
 	(*chunk)->bytes = bytes;
+	(*chunk)->place = place;
 	return 0;
 }
 
@@ -83,7 +85,7 @@ static void open_fake(unsigned budget)
 	fake.cost = COST_PER_MIB;
 	ck_assert_int_eq(bar_cache_new(&fake.device, budget * 2 * MIB, &fake.device.bar), 0);
 	for (int i = 0; i < CHUNKS; i++)
-		ck_assert_int_eq(chunk_new(&fake.device, 2 * MIB, &fake.chunks[i]), 0);
+		ck_assert_int_eq(chunk_new(&fake.device, PLACE_GPU, 2 * MIB, &fake.chunks[i]), 0);
 }
 
 static void close_fake(void)
@@ -172,7 +174,7 @@ START_TEST(larger_than_the_budget)
 
 	open_fake(2);
 	ck_assert(access_once(0, BAR_WANT_FORCE));
-	ck_assert_int_eq(chunk_new(&fake.device, 6 * MIB, &large), 0);
+	ck_assert_int_eq(chunk_new(&fake.device, PLACE_GPU, 6 * MIB, &large), 0);
 	ck_assert_ptr_null(bar_acquire(large, BAR_WANT_FORCE, &token));
 	expect_mapped(1);
 	chunk_free(large);
@@ -188,7 +190,7 @@ START_TEST(large_evicts_several)
 	open_fake(3);
 	for (int i = 0; i < 3; i++)
 		ck_assert(access_once(i, BAR_WANT_FORCE));
-	ck_assert_int_eq(chunk_new(&fake.device, 4 * MIB, &large), 0);
+	ck_assert_int_eq(chunk_new(&fake.device, PLACE_GPU, 4 * MIB, &large), 0);
 	ck_assert_ptr_nonnull(bar_acquire(large, BAR_WANT_FORCE, &token));
 	bar_release(large, token);
 	ck_assert_uint_eq(bar_usage(&fake.device).mapped, 6 * MIB);

@@ -37,7 +37,8 @@ static struct fixture open_fixture(enum bar_provider bar)
 	for (int i = 0; i < SPANS; i++) {
 		struct chunk *chunk;
 
-		ck_assert_int_eq(chunk_new(f.backend->devices[i % 2], 2 * MIB, &chunk), 0);
+		ck_assert_int_eq(chunk_new(f.backend->devices[i % 2], PLACE_GPU, 2 * MIB, &chunk),
+				 0);
 		f.spans[i] = (struct span){.chunk = chunk, .offset = SPAN_AT, .bytes = SPAN_BYTES};
 		f.models[i] = calloc(1, SPAN_BYTES);
 		ck_assert_int_eq(copy_zero(f.copier, &f.spans[i], 0, SPAN_BYTES), 0);
@@ -307,7 +308,7 @@ START_TEST(measuring_a_full_device)
 	struct chunk *rest;
 
 	device_memory(device, &memory);
-	ck_assert_int_eq(chunk_new(device, memory.free, &rest), 0);
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, memory.free, &rest), 0);
 	ck_assert_int_eq(copy_measure(f.copier, device), -ENOSPC);
 	ck_assert(!copy_crossovers(device).measured);
 	chunk_free(rest);

@@ -31,11 +31,13 @@ static struct lazy {
 	int wait_result; /* result of the next wait */
 } lazy;
 
-static int lazy_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
+static int lazy_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
+			  struct chunk **chunk)
 {
 	*chunk = calloc(1, sizeof(**chunk));
 	(*chunk)->device = device;
 	(*chunk)->bytes = bytes;
+	(*chunk)->place = place;
 	return 0;
 }
 
@@ -163,7 +165,7 @@ static struct copier *open_lazy(unsigned n_devices)
 	}
 	struct device *device = &lazy.devices[0];
 	ck_assert_int_eq(bar_cache_new(device, 2 * BYTES, &device->bar), 0);
-	ck_assert_int_eq(chunk_new(device, BYTES, &lazy.chunk), 0);
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, BYTES, &lazy.chunk), 0);
 	lazy.span = (struct span){.chunk = lazy.chunk, .offset = 0, .bytes = BYTES};
 	lazy.memory = aligned_alloc(4096, BYTES);
 	memset(lazy.memory, '.', BYTES);

@@ -33,7 +33,7 @@ static struct fixture open_fixture(struct pool_limits limits)
 
 	ck_assert_int_eq(backend_open(&config, &f.backend), 0);
 	f.device = f.backend->devices[0];
-	ck_assert_int_eq(pool_new(f.device, &limits, &f.pool), 0);
+	ck_assert_int_eq(pool_new(f.device, PLACE_GPU, &limits, &f.pool), 0);
 	ck_assert_int_eq(copier_open(f.backend, &f.copier), 0);
 	return f;
 }
@@ -237,12 +237,12 @@ START_TEST(adopted)
 		small[i] = take(&one, 5 * POOL_BLOCK_MIN);
 	fill(&one, &small[2], 7);
 	ck_assert_int_eq(chunk_export(large.chunk, &fd), 0);
-	ck_assert_int_eq(chunk_import(other.device, 4 * MIB, fd, &here[3].chunk), 0);
+	ck_assert_int_eq(chunk_import(other.device, PLACE_GPU, 4 * MIB, fd, &here[3].chunk), 0);
 	ck_assert_int_eq(pool_adopt(other.pool, here[3].chunk, POOL_WHOLE), 0);
 	here[3].offset = 0;
 	here[3].bytes = 4 * MIB;
 	ck_assert_int_eq(chunk_export(small[0].chunk, &fd), 0);
-	ck_assert_int_eq(chunk_import(other.device, CHUNK_ALIGN, fd, &here[0].chunk), 0);
+	ck_assert_int_eq(chunk_import(other.device, PLACE_GPU, CHUNK_ALIGN, fd, &here[0].chunk), 0);
 	ck_assert_int_eq(pool_adopt(other.pool, here[0].chunk, POOL_SHARED), 0);
 	for (int i = 0; i < 3; i++) {
 		here[i] = (struct span){here[0].chunk, small[i].offset, small[i].bytes};
@@ -608,13 +608,53 @@ START_TEST(large_memory_is_there_for_the_next)
 	struct span span;
 
 	ck_assert_int_eq(backend_open(&config, &backend), 0);
-	ck_assert_int_eq(pool_new(backend->devices[0], &no_limits, &pool), 0);
+	ck_assert_int_eq(pool_new(backend->devices[0], PLACE_GPU, &no_limits, &pool), 0);
 	for (int i = 0; i < 50; i++) {
 		ck_assert_int_eq(pool_alloc(pool, 80 * MIB, POOL_UNDEFINED, NULL, &span), 0);
 		pool_free_span(pool, &span);
 		ck_assert_uint_eq(pool_usage(pool).span_bytes, 0);
 	}
 	pool_free(pool);
+	ck_assert_uint_eq(device_used(backend->devices[0]), 0);
+	backend_close(backend);
+}
+END_TEST
+
+/* Pools of several devices, in system memory, share one bound. */
+START_TEST(shared_budget)
+{
+	struct backend_config config = {
+	    .kind = BACKEND_HOST, .host_bytes = 16 * MIB, .host_gpus = 2};
+	struct pool_budget budget = {.size = 10 * MIB};
+	struct backend *backend;
+	struct pool *pools[2];
+	struct span spans[2], small;
+	uint64_t available;
+
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(pool_new(backend->devices[i], PLACE_HOST, &no_limits, &pools[i]),
+				 0);
+		pool_set_budget(pools[i], &budget);
+	}
+	ck_assert_int_eq(pool_alloc(pools[0], 6 * MIB, POOL_UNDEFINED, NULL, &spans[0]), 0);
+	ck_assert_int_eq(pool_alloc(pools[1], 6 * MIB, POOL_UNDEFINED, NULL, &spans[1]), -ENOSPC);
+	ck_assert_uint_eq(pool_usage(pools[1]).chunk_bytes, 0);
+	ck_assert_int_eq(pool_available(pools[1], &available), 0);
+	ck_assert_uint_eq(available, 4 * MIB);
+	ck_assert_int_eq(pool_alloc(pools[1], 2 * MIB, POOL_UNDEFINED, NULL, &spans[1]), 0);
+	ck_assert_int_eq(pool_alloc(pools[1], 4096, POOL_UNDEFINED, NULL, &small), 0);
+	ck_assert_uint_eq(atomic_load(&budget.held), 10 * MIB);
+	/* Blocks of shared chunks that are held already are free all the same. */
+	ck_assert_int_eq(pool_available(pools[1], &available), 0);
+	ck_assert_uint_eq(available, 2 * MIB - 4096);
+	pool_free_span(pools[0], &spans[0]);
+	ck_assert_uint_eq(atomic_load(&budget.held), 4 * MIB);
+	pool_free_span(pools[1], &spans[1]);
+	pool_free_span(pools[1], &small);
+	for (int i = 0; i < 2; i++)
+		pool_free(pools[i]);
+	ck_assert_uint_eq(atomic_load(&budget.held), 0);
 	ck_assert_uint_eq(device_used(backend->devices[0]), 0);
 	backend_close(backend);
 }
@@ -662,6 +702,7 @@ int main(void)
 	tcase_add_test(tcase, no_block_of_a_lost_chunk);
 	tcase_add_test(tcase, a_lost_spare_chunk_is_freed);
 	tcase_add_test(tcase, large_memory_is_there_for_the_next);
+	tcase_add_test(tcase, shared_budget);
 	tcase_add_test(tcase, threads);
 	tcase_add_test(tcase, threads_at_the_size_limit);
 	tcase_add_test(tcase, threads_at_the_reserve);

@@ -330,7 +330,7 @@ START_TEST(registered_system_memory)
 
 	open_plain();
 	load();
-	ck_assert_int_eq(chunk_new(backend->devices[0], 2 * MIB, &chunks[0]), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 2 * MIB, &chunks[0]), 0);
 	fake.kind = GPUMEM_KIND_MEMFD;
 	fake_add(2 * MIB);
 	fake_add(4 * MIB);

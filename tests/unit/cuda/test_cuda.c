@@ -113,12 +113,12 @@ START_TEST(full_device)
 	int rc;
 
 	open_plain();
-	while ((rc = chunk_new(backend->devices[0], 32 * MIB, &more)) == 0 && n < 64)
+	while ((rc = chunk_new(backend->devices[0], PLACE_GPU, 32 * MIB, &more)) == 0 && n < 64)
 		chunks[n++] = more;
 	ck_assert_int_eq(rc, -ENOSPC);
 	ck_assert_uint_gt(n, 2);
 	chunk_free(chunks[--n]);
-	ck_assert_int_eq(chunk_new(backend->devices[0], 32 * MIB, &more), 0);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 32 * MIB, &more), 0);
 	chunks[n++] = more;
 	while (n)
 		chunk_free(chunks[--n]);
@@ -197,6 +197,47 @@ START_TEST(export)
 }
 END_TEST
 
+/* System memory that the GPU addresses: the CPU copies in place, without DMA, and the GPU copies.
+ */
+START_TEST(system_memory)
+{
+	char pattern[70000], seen[70000];
+	struct device_memory before, after;
+	int fd;
+
+	open_plain();
+	struct device *device = backend->devices[1];
+
+	unit_fill(pattern, sizeof(pattern), &seed);
+	ck_assert_int_eq(device_memory(device, &before), 0);
+	struct chunk *chunk, *again, *other = new_chunk(1, CHUNK_ALIGN);
+	ck_assert_int_eq(chunk_new(device, PLACE_HOST, 4 * MIB, &chunk), 0);
+	struct span span = whole(chunk), across = whole(other);
+
+	ck_assert_int_eq(copy_in(copier, &span, 3 * MIB, pattern, sizeof(pattern), COPY_AUTO), 0);
+	ck_assert_uint_eq(copier->bytes_dma, 0);
+	ck_assert_int_eq(copy_across(copier, &across, 5, &span, 3 * MIB, sizeof(pattern)), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	expect_bytes(other, 5, pattern, sizeof(pattern));
+	ck_assert_int_eq(copy_zero(copier, &span, 3 * MIB, sizeof(pattern)), 0);
+	ck_assert_int_eq(copy_across(copier, &span, 7, &across, 5, sizeof(pattern)), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+
+	ck_assert_int_eq(chunk_export(chunk, &fd), 0);
+	chunk_free(chunk);
+	ck_assert_int_eq(chunk_import(device, PLACE_HOST, 4 * MIB, fd, &again), 0);
+	expect_bytes(again, 7, pattern, sizeof(pattern));
+	span = whole(again);
+	ck_assert_int_eq(copy_out(copier, seen, &span, 7, sizeof(seen), COPY_AUTO), 0);
+	ck_assert_mem_eq(seen, pattern, sizeof(seen));
+	chunk_free(other);
+	chunk_free(again);
+	ck_assert_int_eq(device_memory(device, &after), 0);
+	ck_assert_uint_eq(before.free, after.free);
+	close_all();
+}
+END_TEST
+
 /* The driver does not export an imported handle, so the provider exports the descriptor of the
  * import. At the end no part of the import is left. */
 START_TEST(imported)
@@ -211,10 +252,10 @@ START_TEST(imported)
 	put(first, 3 * MIB, pattern, sizeof(pattern));
 	ck_assert_int_eq(chunk_export(first, &fd), 0);
 	chunk_free(first);
-	ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, fd, &second), 0);
+	ck_assert_int_eq(chunk_import(backend->devices[0], PLACE_GPU, 4 * MIB, fd, &second), 0);
 	expect_bytes(second, 3 * MIB, pattern, sizeof(pattern));
 	ck_assert_int_eq(chunk_export(second, &again), 0);
-	ck_assert_int_eq(chunk_import(backend->devices[0], 4 * MIB, again, &third), 0);
+	ck_assert_int_eq(chunk_import(backend->devices[0], PLACE_GPU, 4 * MIB, again, &third), 0);
 	put(second, 0, pattern, sizeof(pattern));
 	chunk_free(second);
 	expect_bytes(third, 0, pattern, sizeof(pattern));
@@ -237,7 +278,8 @@ static void *allocate_and_copy(void *arg)
 		struct chunk *chunk;
 		brlock_token token;
 
-		ck_assert_int_eq(chunk_new(device, CHUNK_ALIGN * (1 + i % 3), &chunk), 0);
+		ck_assert_int_eq(chunk_new(device, PLACE_GPU, CHUNK_ALIGN * (1 + i % 3), &chunk),
+				 0);
 		struct span span = whole(chunk);
 		unit_fill(in, sizeof(in), &state);
 		ck_assert_int_eq(copy_zero(mine, &span, 0, chunk->bytes), 0);
@@ -278,6 +320,7 @@ static void any_driver(TCase *tcase)
 	tcase_add_test(tcase, memory_comes_and_goes);
 	tcase_add_test(tcase, export);
 	tcase_add_test(tcase, imported);
+	tcase_add_test(tcase, system_memory);
 	tcase_add_test(tcase, exported_again);
 	tcase_add_test(tcase, threads);
 }

@@ -13,10 +13,10 @@ START_TEST(no_memory_once)
 				    "cuMemAddressReserve@1=OUT_OF_MEMORY");
 	open_plain();
 	struct device *device = backend->devices[0];
-	ck_assert_int_eq(chunk_new(device, CHUNK_ALIGN, &chunk), -ENOMEM);
-	ck_assert_int_eq(chunk_new(device, CHUNK_ALIGN, &chunk), -ENOSPC);
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, CHUNK_ALIGN, &chunk), -ENOMEM);
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, CHUNK_ALIGN, &chunk), -ENOSPC);
 	struct chunk *a = new_chunk(0, CHUNK_ALIGN), *b = new_chunk(0, CHUNK_ALIGN);
-	ck_assert_int_eq(chunk_new(device, CHUNK_ALIGN, &chunk), -ENOSPC);
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, CHUNK_ALIGN, &chunk), -ENOSPC);
 	ck_assert(!atomic_load(&device->failed));
 	chunk_free(a);
 	chunk_free(b);
@@ -83,7 +83,7 @@ START_TEST(device_fails)
 	ck_assert(!atomic_load(&backend->devices[1]->failed));
 
 	struct chunk *more;
-	ck_assert_int_eq(chunk_new(backend->devices[0], CHUNK_ALIGN, &more), -EIO);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, CHUNK_ALIGN, &more), -EIO);
 	ck_assert_int_eq(chunk_export(chunk, &fd), -EIO);
 	ck_assert_int_eq(device_memory(backend->devices[0], &memory), -EIO);
 	ck_assert_int_eq(failing_copy(ZERO, chunk, other, pinned, pageable), -EIO);
@@ -154,7 +154,7 @@ START_TEST(no_room_for_a_context)
 	set("GPUMEM_STANDIN_MEMORY", "64M");
 	set("GPUMEM_STANDIN_CONTEXT_MEMORY", "517M");
 	open_plain();
-	ck_assert_int_eq(chunk_new(backend->devices[0], CHUNK_ALIGN, &chunk), -ENOSPC);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, CHUNK_ALIGN, &chunk), -ENOSPC);
 	ck_assert(!atomic_load(&backend->devices[0]->failed));
 	close_all();
 }

@@ -162,6 +162,36 @@ START_TEST(comes_back)
 }
 END_TEST
 
+/* Memory of the system is not lost with a context, and the CPU finds it at its new address. */
+START_TEST(system_memory_comes_back)
+{
+	static struct content here;
+	char pattern[PATTERN], seen[PATTERN];
+	struct chunk *chunk;
+
+	order("");
+	open_resetting(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	unit_fill(pattern, sizeof(pattern), &seed);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_HOST, 4 * MIB, &chunk), 0);
+	struct span span = whole(chunk);
+
+	ck_assert_int_eq(copy_in(copier, &span, MIB, pattern, PATTERN, COPY_AUTO), 0);
+	order(PASS_FAULT);
+	ck_assert_int_eq(read_byte(here.chunks[0], 0), -EIO);
+	ck_assert_int_eq(copy_out(copier, seen, &span, MIB, PATTERN, COPY_AUTO), -EIO);
+	await(&resets, 1);
+	ck_assert(!atomic_load(&chunk->lost));
+	ck_assert_int_eq(copy_out(copier, seen, &span, MIB, PATTERN, COPY_AUTO), 0);
+	ck_assert_mem_eq(seen, pattern, PATTERN);
+	expect_bytes(chunk, MIB, pattern, PATTERN);
+	check(&here);
+	chunk_free(chunk);
+	empty(&here);
+	close_resetting();
+}
+END_TEST
+
 /* If the process cannot have a device again, the provider gives up only the device. */
 START_TEST(does_not_come_back)
 {
@@ -390,7 +420,7 @@ START_TEST(pools_shun_lost_chunks)
 
 	order("");
 	open_resetting(BAR_OFF);
-	ck_assert_int_eq(pool_new(backend->devices[0], &none, &pool), 0);
+	ck_assert_int_eq(pool_new(backend->devices[0], PLACE_GPU, &none, &pool), 0);
 	for (unsigned round = 1; round <= 2; round++) {
 		char fault[64];
 
@@ -510,6 +540,7 @@ static void any_driver(TCase *tcase)
 static void standin(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, comes_back, 0, sizeof(bars) / sizeof(bars[0]));
+	tcase_add_test(tcase, system_memory_comes_back);
 	tcase_add_test(tcase, does_not_come_back);
 	tcase_add_test(tcase, bad_memory_is_lost);
 	tcase_add_test(tcase, descriptors_bring_memory_back);
