@@ -79,7 +79,7 @@ struct fs {
 	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. */
 	_Atomic int64_t n_unlinked_open;
 	_Alignas(CACHELINE_ALIGN) struct busy_poll busy_poll;
-	struct calibration *calibrations; /* one for each volume */
+	struct calibration *calibrations; /* one for each device */
 	int64_t metadata_max;
 	struct background idle_release;
 	struct share *_Atomic share; /* NULL: sharing has not started, or is impossible */

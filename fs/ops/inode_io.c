@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "fs/file/calibrate.h"
+#include "fs/core/calibrate.h"
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/inode_watch.h"
@@ -74,7 +74,7 @@ ssize_t inode_io(struct op *op, struct inode *inode, const struct inode_io *io)
 
 	inode_call_init(&call, op->fs, inode, op->worker->copier);
 	if (io->kind == INODE_WRITE)
-		calibrate_start(op->fs, inode->volume);
+		calibrate_start(op->fs, atomic_load(&inode->volume)->device);
 	do {
 		n = io_once(inode, io, &call);
 	} while (n < 0 && io_may_pass(op, inode, io, n, &tries));

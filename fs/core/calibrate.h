@@ -4,16 +4,17 @@
  * CPU (backend/copy.h): once, in a background thread that starts with the first write to the
  * device, because before the first write there is no context. Requests do not wait for the
  * measurement. */
-#ifndef FS_FILE_CALIBRATE_H
-#define FS_FILE_CALIBRATE_H
+#ifndef FS_CORE_CALIBRATE_H
+#define FS_CORE_CALIBRATE_H
 
+struct device;
 struct fs;
-struct volume;
 
-/* Called after the volumes are open: 0 or -ENOMEM. */
+/* Called after the backend is open: 0 or -ENOMEM. */
 int calibrate_open(struct fs *fs);
-/* Starts the measurement at the first call for a GPU's volume. Later calls are cheap. */
-void calibrate_start(struct fs *fs, struct volume *volume);
+/* Starts the measurement at the first call for a device. Later calls are cheap. NULL: host/, which
+ * has none. */
+void calibrate_start(struct fs *fs, struct device *device);
 /* Waits for calibrations that are running. */
 void calibrate_close(struct fs *fs);
 

@@ -9,13 +9,12 @@
 #include "backend/copy.h"
 #include "common/cacheline.h"
 #include "common/log.h"
+#include "fs/core/calibrate.h"
 #include "fs/core/fs.h"
-#include "fs/file/calibrate.h"
-#include "fs/file/volume.h"
 
 enum { NOT_STARTED, STARTED };
 
-/* An entry for each volume, on separate cache lines: the data path reads state. */
+/* An entry for each device, on separate cache lines: the data path reads state. */
 struct calibration {
 	_Alignas(CACHELINE_ALIGN) atomic_int state;
 	bool running; /* the thread must be joined */
@@ -24,19 +23,19 @@ struct calibration {
 
 static void *calibrate_thread(void *pointer)
 {
-	struct volume *volume = pointer;
+	struct device *device = pointer;
 	struct copier *copier;
 
-	if (copier_open(volume->device->backend, &copier))
+	if (copier_open(device->backend, &copier))
 		return NULL;
-	if (copy_measure(copier, volume->device) == 0) {
-		struct copy_crossover found = copy_crossovers(volume->device);
+	if (copy_measure(copier, device) == 0) {
+		struct copy_crossover found = copy_crossovers(device);
 		const char *why;
 
 		log_info(
-		    "%s: BAR through %s, used up to %llu bytes for writing and %llu for reading",
-		    volume->name, device_bar_name(volume->device, &why),
-		    (unsigned long long)found.write, (unsigned long long)found.read);
+		    "gpu%u: BAR through %s, used up to %llu bytes for writing and %llu for reading",
+		    device->index, device_bar_name(device, &why), (unsigned long long)found.write,
+		    (unsigned long long)found.read);
 	}
 	copier_close(copier);
 	return NULL;
@@ -44,27 +43,27 @@ static void *calibrate_thread(void *pointer)
 
 int calibrate_open(struct fs *fs)
 {
-	fs->calibrations = cacheline_calloc(fs->n_volumes * sizeof(*fs->calibrations));
+	fs->calibrations = cacheline_calloc(fs->backend->n_devices * sizeof(*fs->calibrations));
 	return fs->calibrations ? 0 : -ENOMEM;
 }
 
-void calibrate_start(struct fs *fs, struct volume *volume)
+void calibrate_start(struct fs *fs, struct device *device)
 {
-	struct calibration *calibration = &fs->calibrations[volume->index];
+	struct calibration *calibration = device ? &fs->calibrations[device->slot] : NULL;
 	int expected = NOT_STARTED;
 
-	if (!volume->device ||
+	if (!calibration ||
 	    atomic_load_explicit(&calibration->state, memory_order_relaxed) != NOT_STARTED ||
 	    !atomic_compare_exchange_strong(&calibration->state, &expected, STARTED))
 		return;
 	/* Without the thread the defaults stay in force. */
 	calibration->running =
-	    pthread_create(&calibration->thread, NULL, calibrate_thread, volume) == 0;
+	    pthread_create(&calibration->thread, NULL, calibrate_thread, device) == 0;
 }
 
 void calibrate_close(struct fs *fs)
 {
-	for (unsigned i = 0; i < fs->n_volumes; i++)
+	for (unsigned i = 0; i < fs->backend->n_devices; i++)
 		if (fs->calibrations[i].running)
 			pthread_join(fs->calibrations[i].thread, NULL);
 	free(fs->calibrations);
