@@ -12,7 +12,7 @@
 #define ATTRIBUTES_PREFIX "user.gpumem."
 
 /* V(constant, word), in the order in which the journal numbers the values; the first value is the
- * default. At most 8. */
+ * default. At most 8, or 16 of the priority. */
 #define ATTRIBUTE_PAGE_SIZE(V)                                                                     \
 	V(PAGE_SIZE_AUTO, "auto")                                                                  \
 	V(PAGE_SIZE_4K, "4K")                                                                      \
@@ -27,16 +27,27 @@
 #define ATTRIBUTE_COPY(V)	V(COPYING_AUTO, "auto") V(COPYING_BAR, "bar") V(COPYING_DMA, "dma")
 #define ATTRIBUTE_FORCE_PCIE(V) V(FORCE_PCIE_NO, "0") V(FORCE_PCIE_YES, "1")
 #define ATTRIBUTE_SHARE(V)	V(SHARE_PRIVATE, "private") V(SHARE_TRUSTED, "trusted")
+#define ATTRIBUTE_RESIDENT(V)	V(RESIDENT_GPU, "gpu") V(RESIDENT_HOST, "host")
+#define ATTRIBUTE_PRIORITY(V)                                                                      \
+	V(PRIORITY_0, "0")                                                                         \
+	V(PRIORITY_1, "1")                                                                         \
+	V(PRIORITY_2, "2")                                                                         \
+	V(PRIORITY_3, "3")                                                                         \
+	V(PRIORITY_4, "4")                                                                         \
+	V(PRIORITY_5, "5")                                                                         \
+	V(PRIORITY_6, "6") V(PRIORITY_7, "7") V(PRIORITY_8, "8") V(PRIORITY_9, "9")
 
 /* A(ID, field, list of values, purpose): attributes of files, which new files inherit from their
- * directory. At most 15. */
+ * directory. At most 15. A file's "resident" is set to a value, and read as bytes in each place. */
 #define ATTRIBUTES_WITH_VALUES(A)                                                                  \
 	A(PAGE_SIZE, page_size, ATTRIBUTE_PAGE_SIZE, "unit and alignment of the memory")           \
 	A(PERSIST, persist, ATTRIBUTE_PERSIST, "what outlives the daemon")                         \
 	A(MAPPING, mapping, ATTRIBUTE_MAPPING, "how long the CPU's mapping stays")                 \
 	A(COPY, copy, ATTRIBUTE_COPY, "how read and write move bytes")                             \
 	A(FORCE_PCIE, force_pcie, ATTRIBUTE_FORCE_PCIE, "map over PCIe on coherent platforms")     \
-	A(SHARE, share, ATTRIBUTE_SHARE, "whether readers get the memory itself")
+	A(SHARE, share, ATTRIBUTE_SHARE, "whether readers get the memory itself")                  \
+	A(RESIDENT, resident, ATTRIBUTE_RESIDENT, "where the bytes are")                           \
+	A(PRIORITY, priority, ATTRIBUTE_PRIORITY, "which files leave a full GPU last")
 
 /* A(ID, name, kind, purpose): quotas, and attributes that can only be read. */
 #define ATTRIBUTES_WITHOUT_VALUES(A)                                                               \
@@ -44,13 +55,12 @@
 	A(QUOTA_FILES, "quota.max_files", QUOTA, "limit for all below a directory")                \
 	A(DEVICE, "device", READ_ONLY, "the GPU")                                                  \
 	A(EXTENTS, "extents", READ_ONLY_LINES, "the layout")                                       \
-	A(RESIDENT, "resident", READ_ONLY, "where the bytes are")                                  \
 	A(MAPPED, "mapped", READ_ONLY, "bytes mapped through the BAR")                             \
 	A(LEASES, "leases", READ_ONLY, "how many leases share the memory")                         \
 	A(RBYTES, "rbytes", READ_ONLY, "memory of everything below a directory")                   \
 	A(RFILES, "rfiles", READ_ONLY, "how many files are below a directory")
 
-#define ATTRIBUTE_CHOICES_MAX 8
+#define ATTRIBUTE_CHOICES_MAX 16
 
 enum attribute_kind {
 	ATTRIBUTE_VALUE, /* one of its choices */

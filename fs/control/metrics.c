@@ -16,6 +16,7 @@
 #include "fs/file/volume.h"
 #include "fs/share/lease_list.h"
 #include "fs/spool/spool.h"
+#include "fs/tier/tier.h"
 #include "fs/tree/inode_table.h"
 
 #define PREFIX "gpumemfs_"
@@ -26,7 +27,7 @@
 struct sample {
 	struct stats_volume_totals did;
 	struct volume_usage usage;
-	struct pool_usage pool;
+	struct pool_usage pool, spill;
 	struct bar_usage bar;
 	uint64_t leases, leased_bytes, resets, lost;
 	bool healthy;
@@ -174,6 +175,7 @@ VALUE(available, sample->usage.available)
 VALUE(held, sample->usage.held)
 VALUE(in_files, sample->pool.span_bytes)
 VALUE(chunks, sample->pool.chunks)
+VALUE(spilled, sample->spill.span_bytes)
 VALUE(bar_mapped, sample->bar.mapped)
 VALUE(bar_budget, sample->bar.budget)
 VALUE(bar_maps, sample->bar.maps)
@@ -201,6 +203,7 @@ static const struct volume_metric volume_metrics[] = {
     {"memory_held_bytes", "gauge", "Memory held by this mount.", held, false},
     {"memory_files_bytes", "gauge", "The part of the held memory that files have.", in_files, true},
     {"memory_chunks", "gauge", "Allocations of the driver that are held.", chunks, true},
+    {"memory_spilled_bytes", "gauge", "Memory of files that have left the device.", spilled, true},
     {"bar_mapped_bytes", "gauge", "Memory mapped through the BAR.", bar_mapped, true},
     {"bar_budget_bytes", "gauge", "Most memory to map through the BAR at once.", bar_budget, true},
     {"bar_maps_total", "counter", "Mappings made through the BAR.", bar_maps, true},
@@ -256,6 +259,8 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 		sample->resets = atomic_load(&volume->device->health.resets);
 		sample->lost = health_lost(volume->device);
 		sample->pool = pool_usage(volume->pool);
+		if (volume->spill)
+			sample->spill = pool_usage(volume->spill);
 		sample->bar = bar_usage(volume->device);
 	}
 }
@@ -274,6 +279,22 @@ static void write_spool(struct fs *fs, const struct page *page)
 		     "Bytes of files brought back from the spool.", did.fetched_bytes);
 	write_number(page, "spool_damaged", "gauge",
 		     "Files whose copy in the spool was found damaged.", did.damaged);
+}
+
+static void write_spill(struct fs *fs, const struct page *page)
+{
+	struct tier_counters did = tier_counters(fs);
+
+	write_number(page, "spill_size_bytes", "gauge",
+		     "System memory that files of full devices may take.", fs->spill_budget.size);
+	write_number(page, "spill_held_bytes", "gauge", "The part of this memory that is held.",
+		     atomic_load(&fs->spill_budget.held));
+	write_number(page, "spill_evictions_total", "counter",
+		     "How often files left a full device for others.", did.evictions);
+	write_number(page, "spill_evicted_bytes_total", "counter",
+		     "Bytes that left a full device for others.", did.evicted_bytes);
+	write_number(page, "spill_returned_bytes_total", "counter",
+		     "Bytes of files that came back because they were used.", did.returned_bytes);
 }
 
 int control_metrics(struct fs *fs, uid_t uid, FILE *out)
@@ -302,6 +323,7 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 			    totals.errors);
 	write_durations(&page, &totals);
 	write_spool(fs, &page);
+	write_spill(fs, &page);
 	for (size_t i = 0; i < VOLUME_METRICS; i++)
 		write_per_volume(fs, &page, &volume_metrics[i], samples);
 	return 0;

@@ -18,6 +18,7 @@
 #include "fs/file/file.h"
 #include "fs/file/volume.h"
 #include "fs/spool/spool.h"
+#include "fs/tier/tier.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 
@@ -79,6 +80,9 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 				    json_integer(json_clamped(health_lost(volume->device))));
 		json_object_set_new(json, "file_bytes",
 				    json_integer(json_clamped(pool.span_bytes)));
+		json_object_set_new(json, "spilled_bytes",
+				    json_integer(json_clamped(
+					volume->spill ? pool_usage(volume->spill).span_bytes : 0)));
 		json_object_set_new(json, "chunks", json_integer(json_clamped(pool.chunks)));
 		json_object_set_new(json, "shared_chunks",
 				    json_integer(json_clamped(pool.shared_chunks)));
@@ -163,6 +167,19 @@ static json_t *spool_json(struct fs *fs)
 			 json_clamped(did.fetched_bytes), "damaged", json_clamped(did.damaged));
 }
 
+static json_t *spill_json(struct fs *fs)
+{
+	struct tier_counters did = tier_counters(fs);
+
+	if (!fs->spill_budget.size)
+		return json_null();
+	return json_pack(
+	    "{s:I, s:I, s:I, s:I, s:I}", "size_bytes", json_clamped(fs->spill_budget.size),
+	    "held_bytes", json_clamped(atomic_load(&fs->spill_budget.held)), "evictions",
+	    json_clamped(did.evictions), "evicted_bytes", json_clamped(did.evicted_bytes),
+	    "returned_bytes", json_clamped(did.returned_bytes));
+}
+
 static json_t *members_json(struct control_list *list)
 {
 	struct fs *fs = list->fs;
@@ -173,13 +190,14 @@ static json_t *members_json(struct control_list *list)
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		json_array_append_new(volumes,
 				      volume_json(fs, &fs->volumes[i], &totals.volumes[i]));
-	return json_pack(
-	    "{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "schema", STATS_SCHEMA,
-	    "backend", fs->backend->name, "started", (json_int_t)fs->started.tv_sec, "inodes",
-	    json_clamped(inode_table_count(fs->inodes)), "operations", operations_json(&totals),
-	    "read_bytes", json_clamped(totals.read_bytes), "write_bytes",
-	    json_clamped(totals.write_bytes), "copy_bytes", json_clamped(totals.copy_bytes),
-	    "volumes", volumes, "busy", busy_json(list), "spool", spool_json(fs));
+	return json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "schema",
+			 STATS_SCHEMA, "backend", fs->backend->name, "started",
+			 (json_int_t)fs->started.tv_sec, "inodes",
+			 json_clamped(inode_table_count(fs->inodes)), "operations",
+			 operations_json(&totals), "read_bytes", json_clamped(totals.read_bytes),
+			 "write_bytes", json_clamped(totals.write_bytes), "copy_bytes",
+			 json_clamped(totals.copy_bytes), "volumes", volumes, "busy",
+			 busy_json(list), "spool", spool_json(fs), "spill", spill_json(fs));
 }
 
 /* Writes all members but for the leases, without the closing brace. */

@@ -96,6 +96,10 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	fprintf(out, "spool %s\n", fs->spool ? options->spool : "none");
 	if (fs->spool)
 		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
+	if (fs->spill_budget.size)
+		fprintf(out, "spill host:%" PRIu64 "\n", fs->spill_budget.size);
+	else
+		fprintf(out, "spill none\n");
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)

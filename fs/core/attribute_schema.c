@@ -11,9 +11,10 @@
 /* Longer than any value. */
 #define VALUE_MAX 32
 
-_Static_assert(ATTR_VALUES < ATTRIBUTES_MAX, "a 16th attribute needs another layout");
+_Static_assert(ATTR_VALUES <= ATTRIBUTES_MAX, "a 17th attribute needs another layout");
 _Static_assert(sizeof(struct attr_values) == sizeof(uint64_t), "loaded at once");
-_Static_assert(ATTRIBUTE_CHOICES_MAX == 1 << ATTRIBUTE_BITS, "a field holds every choice");
+_Static_assert(ATTRIBUTE_CHOICES_MAX == 1 << ATTRIBUTE_BITS(ATTR_PRIORITY),
+	       "a field holds a choice");
 
 int attributes_find(const char *name)
 {
@@ -51,9 +52,9 @@ static bool text_is(const char *known, const char *text, size_t length)
 
 static void set_value(enum attr_id id, uint64_t value, uint64_t is_set, struct attr_values *values)
 {
-	unsigned shift = ATTRIBUTE_BITS * id;
+	unsigned shift = ATTRIBUTE_SHIFT(id);
 
-	values->bits &= ~((ATTRIBUTE_CHOICES_MAX - 1ULL) << shift);
+	values->bits &= ~(((1ULL << ATTRIBUTE_BITS(id)) - 1) << shift);
 	values->bits |= value << shift;
 	values->set = (values->set & ~(1ULL << id)) | is_set << id;
 }

@@ -10,19 +10,23 @@
 
 #include "common/attributes.h"
 
-#define ATTRIBUTE_BITS 3
 #define ATTRIBUTES_MAX 16 /* bits of set */
 
+/* The bits of an attribute's value and the bits before them. */
+#define ATTRIBUTE_BITS(id)  ((id) == ATTR_PRIORITY ? 4 : 3)
+#define ATTRIBUTE_SHIFT(id) (3 * (id) + ((id) > ATTR_PRIORITY))
+#define ATTRIBUTES_BITS	    48 /* of all values */
+
 /* The values of a file. A directory gives its own values to the files created there. Zero is the
- * default. All values fit into eight bytes, so that one load is atomic; a 16th attribute needs
- * another layout. */
+ * default. All values fit into eight bytes, so that one load is atomic; more than 48 bits of
+ * values, or a 17th attribute, need another layout. */
 struct attr_values {
 	union {
 		struct {
-#define ATTRIBUTE_FIELD_(id, field, ...) uint64_t field : ATTRIBUTE_BITS;
+#define ATTRIBUTE_FIELD_(id, field, ...) uint64_t field : ATTRIBUTE_BITS(ATTR_##id);
 			ATTRIBUTES_WITH_VALUES(ATTRIBUTE_FIELD_)
 #undef ATTRIBUTE_FIELD_
-			uint64_t unused : ATTRIBUTE_BITS *(ATTRIBUTES_MAX - ATTR_VALUES);
+			uint64_t unused : ATTRIBUTES_BITS - ATTRIBUTE_SHIFT(ATTR_VALUES);
 			/* Bit (1 << enum attr_id): the value was set here or inherited, so
 			 * listxattr(2) lists the attribute. */
 			uint64_t set : ATTRIBUTES_MAX;
@@ -33,7 +37,7 @@ struct attr_values {
 
 static inline unsigned attributes_value(enum attr_id id, const struct attr_values *values)
 {
-	return values->bits >> (ATTRIBUTE_BITS * id) & ((1U << ATTRIBUTE_BITS) - 1);
+	return values->bits >> ATTRIBUTE_SHIFT(id) & ((1U << ATTRIBUTE_BITS(id)) - 1);
 }
 
 /* Copies value and set bit of one attribute. */

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "backend/backend.h"
+#include "backend/pool.h"
 #include "common/brlock.h"
 #include "common/cacheline.h"
 #include "fs/core/background.h"
@@ -24,6 +25,7 @@ struct ahead;
 struct calibration;
 struct fdstore;
 struct fdstore_ops;
+struct file;
 struct host_outs;
 struct inode;
 struct inode_table;
@@ -35,6 +37,7 @@ struct settings;
 struct share;
 struct snapshots;
 struct spool;
+struct tiers;
 struct trace;
 struct unclaimed_leases;
 struct user_limits;
@@ -63,6 +66,11 @@ struct fs {
 	struct ahead *ahead;
 	struct volume *volumes; /* GPUs in order, host/ last */
 	unsigned n_volumes;
+	struct pool_budget spill_budget; /* shared by the spills of all volumes */
+	struct tiers *tiers;		 /* eviction into the spills; NULL: there are none */
+	/* file_call.make_room for the files of this daemon: belongs to tiers. */
+	bool (*make_room)(void *inode_call, const struct volume *volume, uint64_t bytes,
+			  const struct file *but);
 	struct inode_table *inodes;
 	/* Set before fs_open: keeps descriptors for a later daemon, and may have the journal of an
 	 * earlier daemon. NULL: there is no keeper and no journal. */

@@ -334,6 +334,10 @@ static int options_read(int argc, char **argv, struct arguments *arguments, stru
 			  *options->recovery_why ? ": " : "", options->recovery_why);
 		return -EINVAL;
 	}
+	if (options->keep_free.value && !options->spill.given) {
+		log_error("keep_free=: files can only leave a GPU with spill=");
+		return -EINVAL;
+	}
 	return positionals_set(argc - optind, argv + optind, options);
 }
 

@@ -57,16 +57,17 @@ static int parse_count(const struct option_row *row, const char *text, struct op
 	return 0;
 }
 
-/* row->min is the least valid amount. */
-static int parse_amount(const struct option_row *row, const char *text, struct options *options)
+/* row->min is the least valid amount; text is the whole value of the option, for errors. */
+static int parse_amount_in(const struct option_row *row, const char *text, const char *number,
+			   struct options *options)
 {
 	struct amount *field = row_field(row, options);
-	size_t length = strlen(text);
-	bool percent = length && text[length - 1] == '%';
+	size_t length = strlen(number);
+	bool percent = length && number[length - 1] == '%';
 	uint64_t value;
 
 	/* parse_size_or_percent gives the percentage of 100, which is the number itself. */
-	int rc = parse_size_or_percent(text, 100, &value);
+	int rc = parse_size_or_percent(number, 100, &value);
 	if (rc == -ERANGE && percent)
 		return option_refuse(row, text, "more than 100%");
 	if (rc < 0)
@@ -75,6 +76,20 @@ static int parse_amount(const struct option_row *row, const char *text, struct o
 		return option_refuse(row, text, "must be more than nothing");
 	*field = (struct amount){.given = true, .percent = percent, .value = value};
 	return 0;
+}
+
+static int parse_amount(const struct option_row *row, const char *text, struct options *options)
+{
+	return parse_amount_in(row, text, text, options);
+}
+
+static int parse_spill(const struct option_row *row, const char *text, struct options *options)
+{
+	static const char host[] = "host:";
+
+	if (strncmp(text, host, sizeof(host) - 1) != 0)
+		return option_refuse(row, text, "not host: and a size (use host:64G or host:25%)");
+	return parse_amount_in(row, text, text + sizeof(host) - 1, options);
 }
 
 static int parse_path(const struct option_row *row, const char *text, struct options *options)
@@ -214,6 +229,10 @@ static const struct option_row table[] = {
      FIELD(size), 1, 0},
     {"reserve", "BYTES|N%", "0", "memory to leave free on each GPU", parse_amount, FIELD(reserve),
      0, 0},
+    {"spill", "host:BYTES|N%", NULL, "system memory for files that leave a full GPU (none)",
+     parse_spill, FIELD(spill), 1, 0},
+    {"keep_free", "BYTES|N%", "0", "memory of each GPU to keep free (needs spill)", parse_amount,
+     FIELD(keep_free), 0, 0},
     {"host_size", "BYTES|N%", "50%", "size of host/, and of each simulated GPU", parse_amount,
      FIELD(host_size), 1, 0},
     {"host_gpus", "N", "1", "number of GPUs that the host backend simulates, 1 to 64", parse_count,

@@ -35,9 +35,11 @@ static uint64_t idle_release_ms(void)
  * Whether the GPU is unused. */
 static bool volume_release_if_idle(struct volume *volume, uint64_t *allocations, unsigned *unused)
 {
-	uint64_t now = pool_allocations(volume->pool);
+	struct pool *spill = volume->spill;
+	uint64_t now = pool_allocations(volume->pool) + (spill ? pool_allocations(spill) : 0);
 
-	if (*allocations != now || !pool_is_unused(volume->pool))
+	if (*allocations != now || !pool_is_unused(volume->pool) ||
+	    (spill && !pool_is_unused(spill)))
 		*unused = 0;
 	else if (*unused < CHECKS)
 		++*unused;
@@ -45,6 +47,8 @@ static bool volume_release_if_idle(struct volume *volume, uint64_t *allocations,
 	if (*unused < CHECKS)
 		return false;
 	pool_trim(volume->pool);
+	if (spill)
+		pool_trim(spill);
 	device_idle_release(volume->device); /* if the device is busy, the next check tries again */
 	return true;
 }

@@ -18,6 +18,7 @@
 #include "fs/recovery/restore.h"
 #include "fs/share/lease_list.h"
 #include "fs/spool/spool.h"
+#include "fs/tier/tier.h"
 #include "fs/trace/access_log.h"
 #include "fs/trace/trace.h"
 #include "fs/tree/host_out.h"
@@ -95,6 +96,20 @@ static void volumes_close(struct fs *fs)
 	free(fs->volumes);
 }
 
+static int spills_open(struct fs *fs)
+{
+	const struct amount *spill = &fs->options.spill;
+	int error = 0;
+
+	if (!spill->given)
+		return 0;
+	fs->spill_budget.size = amount_bytes(spill, machine_memory(), 0);
+	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
+		if (fs->volumes[i].pool)
+			error = volume_open_spill(&fs->volumes[i], &fs->spill_budget);
+	return error;
+}
+
 static int volumes_open(struct fs *fs)
 {
 	const struct options *options = &fs->options;
@@ -117,9 +132,11 @@ static int volumes_open(struct fs *fs)
 	}
 	if (!error)
 		error = volume_open_host(&fs->volumes[fs->n_volumes], host_bytes(options));
-	if (!error)
+	if (!error) {
 		volume_count(fs);
-	else
+		error = spills_open(fs);
+	}
+	if (error)
 		volumes_close(fs);
 	return error;
 }
@@ -217,6 +234,7 @@ static const struct part prepared[] = {
     {NULL, fs_forget_held},
     {ahead_part_open, ahead_part_close},
     {volumes_open, volumes_close},
+    {tiers_open, tiers_close},
     {calibrate_open, calibrate_close},
 };
 
@@ -228,6 +246,7 @@ static const struct part filled[] = {
     {spool_open, spool_close},
     {NULL, host_outs_end},
     {NULL, unclaimed_leases_end},
+    {tier_balance_open, tier_balance_close},
     {idle_release_open, idle_release_close},
     {gpu_faults_start, gpu_faults_end},
 };

@@ -328,6 +328,8 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 		return -EIO;
 	if (to_offset >= FILE_SIZE_MAX)
 		return -EFBIG;
+	file_note_use(from, file_volume(from));
+	file_note_use(to, file_volume(to));
 	if (bytes > FILE_SIZE_MAX - to_offset)
 		copying.bytes = FILE_SIZE_MAX - to_offset;
 
@@ -337,6 +339,12 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 		return n;
 	if (journal_room(call->journal))
 		return -ENOSPC;
+	struct file_call own = *call;
+
 	copying.mode = LOCK_EXCLUSIVE;
-	return copy_once(copying);
+	copying.call = &own;
+	do {
+		n = copy_once(copying);
+	} while (n == -ENOSPC && file_find_room(file_volume(to), &own, copying.bytes));
+	return n;
 }

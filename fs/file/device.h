@@ -39,6 +39,7 @@ enum allocation_charge { ALLOCATION_CHARGED, ALLOCATION_UNCHARGED };
 struct allocation {
 	struct volume *volume;
 	const struct file_call *call;
+	enum memory_place place;
 	struct layout layout;
 	enum pool_fill fill;
 	enum allocation_charge charge;
@@ -48,6 +49,8 @@ struct allocation {
 	uint64_t bytes;	       /* allocated so far */
 };
 
+/* Where new memory of the file belongs, by its attribute resident. */
+enum memory_place device_place_wanted(const struct volume *volume, const struct file_call *call);
 struct allocation allocation_for(struct volume *volume, const struct file_call *call,
 				 uint64_t size);
 /* Allocates the memory that [from, end) lacks, up to prealloc_end where that helps. On -ENOSPC,
@@ -62,8 +65,11 @@ void allocation_undo(struct allocation *allocation);
 static inline void allocation_note_unit(const struct allocation *allocation, struct file *file)
 {
 	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(allocation->layout.unit));
+	if (allocation->place == PLACE_HOST)
+		file_note_left(file);
 }
 
+void span_release(struct volume *volume, const struct span *span);
 /* Frees the memory of extents to the volume without changing the charge, and empties extents. */
 uint64_t device_release(struct volume *volume, struct extents *extents);
 /* Removes [from, to) from the file and frees the memory; no whole chunk may lie across a border. */
@@ -76,6 +82,8 @@ void device_apply_mapping(const struct extents *extents, const struct file_call 
 
 /* device_resize.c. Exclusive. */
 int device_truncate(struct file *file, const struct file_call *call, uint64_t size);
+/* -ENOSPC: [from, to) lacks more memory than there is. Shared is enough. */
+int device_check_room(const struct file *file, uint64_t from, uint64_t to);
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 int device_punch(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 /* Gives back the memory beyond device_kept_end. */

@@ -9,11 +9,19 @@
 #include "fs/file/old_memory.h"
 #include "fs/file/record.h"
 
+enum memory_place device_place_wanted(const struct volume *volume, const struct file_call *call)
+{
+	bool spill = call->spill || call->attrs.resident == RESIDENT_HOST;
+
+	return spill && volume->spill ? PLACE_HOST : PLACE_GPU;
+}
+
 struct allocation allocation_for(struct volume *volume, const struct file_call *call, uint64_t size)
 {
 	return (struct allocation){
 	    .volume = volume,
 	    .call = call,
+	    .place = device_place_wanted(volume, call),
 	    .layout = {.unit = layout_unit(call->attrs.page_size, size),
 		       .max_chunk = volume->max_chunk,
 		       .ceiling = FILE_SIZE_MAX},
@@ -28,7 +36,8 @@ static int span_alloc(struct allocation *allocation, uint64_t bytes, struct span
 
 	if (rc < 0)
 		return rc;
-	rc = pool_alloc(allocation->volume->pool, bytes, allocation->fill, call->copier, span);
+	rc = pool_alloc(volume_pool(allocation->volume, allocation->place), bytes, allocation->fill,
+			call->copier, span);
 	if (rc < 0 && charged)
 		file_charge(call, -(int64_t)bytes);
 	return rc;
@@ -104,13 +113,18 @@ void allocation_undo(struct allocation *allocation)
 	allocation->bytes -= bytes;
 }
 
+void span_release(struct volume *volume, const struct span *span)
+{
+	pool_free_span(volume_pool(volume, span->chunk->place), span);
+}
+
 uint64_t device_release(struct volume *volume, struct extents *extents)
 {
 	uint64_t bytes = 0;
 
 	EXTENTS_FOREACH (extent, extents) {
 		bytes += extent->span.bytes;
-		pool_free_span(volume->pool, &extent->span);
+		span_release(volume, &extent->span);
 	}
 	extents_free(extents);
 	return bytes;
@@ -123,12 +137,14 @@ void device_update_accounting(struct file *file, int64_t bytes)
 	atomic_fetch_add(&file->allocated, (uint64_t)bytes);
 	if (!extents->count) {
 		extents_free(&file->extents);
-		atomic_store(&file->tail_start, 0);
+		atomic_store(&file->tail_blocks, 0);
 		atomic_store(&file->tail_end, 0);
 		return;
 	}
-	atomic_store(&file->tail_start, extents->at[extents->count - 1].offset);
-	atomic_store(&file->tail_end, extents_end(extents));
+	const struct extent *last = &extents->at[extents->count - 1];
+
+	atomic_store(&file->tail_blocks, (uint32_t)(last->span.bytes / POOL_BLOCK_MIN));
+	atomic_store(&file->tail_end, extent_end(last));
 }
 
 int device_free_range(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)

@@ -96,20 +96,32 @@ void device_trim(struct file *file, const struct file_call *call)
 		memory_shrink(file, call, device_kept_end(file, call, size), size, SHRINK_ZEROES);
 }
 
+/* Memory that leaves the device for the spill makes room on the device, so the sum is what counts.
+ */
+int device_check_room(const struct file *file, uint64_t from, uint64_t to)
+{
+	const struct volume *volume = file_volume(file);
+	uint64_t available, spill = 0;
+	int rc = pool_available(volume->pool, &available);
+
+	if (rc == 0 && volume->spill)
+		rc = pool_available(volume->spill, &spill);
+	if (rc < 0)
+		return rc;
+	return extents_missing(&file->extents, from, to) > available + spill ? -ENOSPC : 0;
+}
+
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	uint64_t size = atomic_load(&file->fields->size), available;
+	uint64_t size = atomic_load(&file->fields->size);
 	struct allocation allocation = allocation_for(volume, call, size > to ? size : to);
 	struct extents fresh = {0};
-	int rc = pool_available(volume->pool, &available);
+	/* Without this check a request that cannot succeed would fill the device for a moment. */
+	int rc = device_check_room(file, from, to);
 
 	if (rc < 0)
 		return rc;
-	/* Without this check a request that cannot succeed would fill the device for a moment. */
-	if (extents_missing(&file->extents, from, to) > available)
-		return -ENOSPC;
-
 	allocation.into = &file->extents;
 	allocation.fresh = &fresh;
 	rc = alloc_run(&allocation, from, to, to);

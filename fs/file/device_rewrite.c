@@ -64,6 +64,8 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 
 	allocation.fill = POOL_UNDEFINED;
 	allocation.charge = ALLOCATION_UNCHARGED;
+	/* A full GPU must not keep a file from becoming shorter. */
+	allocation.place = old.span.chunk->place;
 	allocation.into = &fresh;
 	allocation.layout.floor = old.offset;
 	allocation.layout.ceiling = extent_end(&old);
@@ -87,7 +89,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	file_record_replaced(call, file, old.offset, extent_end(&old), &fresh);
 	extents_free(&fresh);
 	if (!file_keep_old_memory(file, volume, &from))
-		pool_free_span(volume->pool, &old.span);
+		span_release(volume, &old.span);
 	file_charge(call, -less);
 	device_update_accounting(file, -less);
 	return 0;

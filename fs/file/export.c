@@ -27,7 +27,8 @@ static int granule_to_chunk(struct file *file, const struct file_call *call, uin
 
 	if (rc < 0)
 		return rc;
-	rc = pool_alloc(volume->pool, CHUNK_ALIGN, POOL_UNDEFINED, call->copier, &extent.span);
+	rc = pool_alloc(volume_pool(volume, device_place_wanted(volume, call)), CHUNK_ALIGN,
+			POOL_UNDEFINED, call->copier, &extent.span);
 	if (rc < 0)
 		goto uncharge;
 	rc = device_fill(call, &fresh, &file->extents);
@@ -45,7 +46,7 @@ static int granule_to_chunk(struct file *file, const struct file_call *call, uin
 	return 0;
 
 give:
-	pool_free_span(volume->pool, &extent.span);
+	span_release(volume, &extent.span);
 uncharge:
 	file_charge(call, -more);
 	return rc;
@@ -123,7 +124,8 @@ static bool lease_is_immediate(struct file *file, const struct file_call *call)
 		return true;
 	if (!file_is_device(file))
 		return atomic_load(&file->fd) >= 0;
-	return (file_is_held(file) || !device_has_ahead(file, call)) && chunks_are_exportable(file);
+	return (file_is_held(file) || !device_has_ahead(file, call)) &&
+	       chunks_are_exportable(file) && file_is_placed(file, call);
 }
 
 /* Takes layout_lock, exclusive, if the lease is allowed. With FILE_NO_WAIT also -EINPROGRESS if the
@@ -155,6 +157,7 @@ static enum file_lease_kind lease_count(struct file *file, enum file_share_acces
 {
 	bool loose = !file_is_device(file) && access != FILE_SHARE_WRITE;
 
+	file_note_use(file, file_volume(file));
 	atomic_store(&file->was_leased, true);
 	atomic_fetch_add(&file->leases, 1);
 	atomic_fetch_add(loose ? &file->loose : &file->held, 1);
@@ -168,14 +171,19 @@ static void lease_uncount(struct file *file, enum file_lease_kind kind)
 	atomic_fetch_sub(&file->leases, 1);
 }
 
-int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,
-	       enum file_wait wait)
+/* -EAGAIN: extents are not where they should be. */
+static int lease_once(struct file *file, const struct file_call *call,
+		      enum file_share_access access, enum file_wait wait)
 {
 	enum file_lease_kind kind = FILE_LEASE_HOLDS;
 	int rc = lease_lock(file, call, access, wait);
 
 	if (rc < 0)
 		return rc;
+	if (!file_is_placed(file, call)) {
+		brlock_write_unlock(&file->layout_lock);
+		return -EAGAIN;
+	}
 	/* Memory ahead of the end cannot be freed while sharers have the memory. */
 	if (file_is_device(file) && !file_is_held(file) && !file_is_missing(file))
 		device_trim(file, call);
@@ -190,8 +198,34 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 	return rc < 0 ? rc : (int)kind;
 }
 
+static bool lease_find_room(struct file *file, const struct file_call *call)
+{
+	const struct volume *volume = file_volume(file);
+
+	return call->make_room && volume->spill &&
+	       call->make_room(call->quota_owner, volume, CHUNK_ALIGN, file);
+}
+
+int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,
+	       enum file_wait wait)
+{
+	for (;;) {
+		int rc = lease_once(file, call, access, wait);
+
+		if (rc == -EAGAIN) {
+			rc = file_place_wanted(file, call);
+			/* -EBUSY: another lease began, and the extents stay where they are. */
+			if (rc < 0 && rc != -EBUSY)
+				return rc;
+		} else if (rc != -ENOSPC || wait == FILE_NO_WAIT || !lease_find_room(file, call)) {
+			return rc;
+		}
+	}
+}
+
 void file_unlease(struct file *file, uint32_t leases)
 {
+	file_note_use(file, file_volume(file));
 	atomic_fetch_sub(&file->leases, leases);
 	atomic_fetch_sub(&file->held, leases);
 }
@@ -259,12 +293,15 @@ void file_set_handed_out(struct file *file)
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
 		    enum file_wait wait)
 {
-	int rc = lease_lock(file, call, access, wait);
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	rc = file_make_exportable(file, call);
-	brlock_write_unlock(&file->layout_lock);
+	do {
+		rc = lease_lock(file, call, access, wait);
+		if (rc < 0)
+			return rc;
+		rc = file_make_exportable(file, call);
+		brlock_write_unlock(&file->layout_lock);
+	} while (rc == -ENOSPC && wait == FILE_MAY_WAIT && lease_find_room(file, call));
 	return rc;
 }
 

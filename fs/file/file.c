@@ -7,11 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "backend/bar_cache.h"
 #include "fs/file/device.h"
 #include "fs/file/export.h"
 #include "fs/file/host.h"
@@ -126,7 +124,8 @@ static uint64_t device_allocated(const struct file *file)
 	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
 	uint64_t kept = atomic_load(&file->fields->size),
 		 reserved = atomic_load(&file->fields->reserved);
-	uint64_t start = atomic_load(&file->tail_start), end = atomic_load(&file->tail_end);
+	uint64_t end = atomic_load(&file->tail_end);
+	uint64_t start = end - atomic_load(&file->tail_blocks) * POOL_BLOCK_MIN;
 	uint64_t allocated = atomic_load(&file->allocated);
 
 	kept = align_up(kept > reserved ? kept : reserved, unit);
@@ -162,6 +161,7 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 	if (bytes > FILE_SIZE_MAX - offset)
 		bytes = FILE_SIZE_MAX - offset;
 
+	file_note_use(file, atomic_load(&file->volume));
 	brlock_token token = brlock_read_lock(&file->layout_lock);
 	ssize_t n = file_is_device(file) ? device_read(file, call, to, bytes, offset)
 					 : host_read(file, to, bytes, offset);
@@ -173,7 +173,8 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 struct ahead_block *file_read_ahead(struct file *file, const struct file_call *call, size_t bytes,
 				    uint64_t offset, const char **at)
 {
-	struct ahead *ahead = atomic_load(&file->volume)->ahead;
+	struct volume *volume = atomic_load(&file->volume);
+	struct ahead *ahead = volume->ahead;
 	struct ahead_block *block = NULL;
 
 	if (!ahead || file_is_missing(file) || bytes > FILE_SIZE_MAX ||
@@ -188,20 +189,25 @@ struct ahead_block *file_read_ahead(struct file *file, const struct file_call *c
 				   .blocks = &file->ahead, .copy = device_copy_ahead, .file = file},
 			       offset, bytes, at);
 	brlock_read_unlock(&file->layout_lock, token);
+	if (block)
+		file_note_use(file, volume);
 	return block;
 }
 
 static int file_make_room(struct file *file, const struct file_call *call, uint64_t from,
 			  uint64_t end)
 {
+	struct file_call own = *call;
+	int rc;
+
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	file_lock_layout(file);
-
-	int rc = file_is_device(file) ? device_make_room(file, call, from, end)
-				      : host_make_object(file, atomic_load(&file->volume), call);
-
-	brlock_write_unlock(&file->layout_lock);
+	do {
+		file_lock_layout(file);
+		rc = file_is_device(file) ? device_make_room(file, &own, from, end)
+					  : host_make_object(file, file_volume(file), &own);
+		brlock_write_unlock(&file->layout_lock);
+	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own, end - from));
 	return rc;
 }
 
@@ -218,6 +224,7 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 		return -EFBIG;
 	if (bytes > FILE_SIZE_MAX - offset)
 		bytes = FILE_SIZE_MAX - offset;
+	file_note_use(file, atomic_load(&file->volume));
 
 	for (;;) {
 		brlock_token token = brlock_read_lock(&file->layout_lock);
@@ -277,6 +284,34 @@ static int device_fallocate(struct file *file, const struct file_call *call, int
 	return 0;
 }
 
+static int file_allocate_step(struct file *file, const struct file_call *call, int mode,
+			      uint64_t offset, uint64_t bytes)
+{
+	struct file_call own = *call;
+	int rc;
+
+	do {
+		file_lock_layout(file);
+		if (mode & FALLOC_FL_PUNCH_HOLE && file_is_held(file))
+			rc = -EBUSY;
+		else if (file_is_device(file))
+			rc = device_fallocate(file, &own, mode, offset, offset + bytes);
+		else
+			rc = host_allocate(file, &own, mode, offset, offset + bytes);
+		brlock_write_unlock(&file->layout_lock);
+	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own, bytes));
+	return rc;
+}
+
+static int file_check_room(struct file *file, uint64_t from, uint64_t to)
+{
+	brlock_token token = brlock_read_lock(&file->layout_lock);
+	int rc = file_is_device(file) ? device_check_room(file, from, to) : 0;
+
+	brlock_read_unlock(&file->layout_lock, token);
+	return rc;
+}
+
 int file_allocate(struct file *file, const struct file_call *call, int mode, uint64_t offset,
 		  uint64_t bytes)
 {
@@ -299,17 +334,17 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 	}
 	if (kind != FALLOC_FL_PUNCH_HOLE && journal_room(call->journal))
 		return -ENOSPC;
-	file_lock_layout(file);
+	uint64_t end = offset + bytes, step = bytes;
+	int rc = 0;
 
-	int rc;
-
-	if (kind == FALLOC_FL_PUNCH_HOLE && file_is_held(file))
-		rc = -EBUSY;
-	else if (file_is_device(file))
-		rc = device_fallocate(file, call, mode, offset, offset + bytes);
-	else
-		rc = host_allocate(file, call, mode, offset, offset + bytes);
-	brlock_write_unlock(&file->layout_lock);
+	/* In steps, so that a file larger than the device can drive out its own first extents. */
+	if (file_volume(file)->spill && kind != FALLOC_FL_PUNCH_HOLE) {
+		rc = file_check_room(file, offset, end);
+		step = file_volume(file)->max_chunk;
+	}
+	for (; rc == 0 && offset < end; offset += step)
+		rc = file_allocate_step(file, call, mode, offset,
+					end - offset < step ? end - offset : step);
 	return rc;
 }
 
@@ -404,89 +439,12 @@ bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file
 	return true;
 }
 
-uint64_t file_data_bytes(struct file *file, uint64_t unit)
-{
-	brlock_token token = brlock_read_lock(&file->layout_lock);
-	uint64_t size = file_size(file), sum = 0, counted = 0; /* units before counted are in sum */
-	struct file_run run;
-
-	for (uint64_t at = 0; file_next_run(file, at, size, &run); at = run.to) {
-		uint64_t from = run.from / unit * unit, to = (run.to + unit - 1) / unit * unit;
-
-		if (!run.data)
-			continue;
-		sum += to - (from > counted ? from : counted);
-		counted = to;
-	}
-	brlock_read_unlock(&file->layout_lock, token);
-	return sum;
-}
-
-static uint64_t file_bytes_where(struct file *file, bool (*is_so)(const struct chunk *chunk))
-{
-	brlock_token token = brlock_read_lock(&file->layout_lock);
-	uint64_t bytes = 0;
-
-	EXTENTS_FOREACH (extent, &file->extents)
-		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
-	brlock_read_unlock(&file->layout_lock, token);
-	return bytes;
-}
-
-static bool chunk_is_mapped(const struct chunk *chunk)
-{
-	return atomic_load(&chunk->bar);
-}
-
-uint64_t file_mapped(struct file *file)
-{
-	return file_bytes_where(file, chunk_is_mapped);
-}
-
-static bool chunk_is_lost(const struct chunk *chunk)
-{
-	return atomic_load(&chunk->lost);
-}
-
-uint64_t file_lost(struct file *file)
-{
-	return file_bytes_where(file, chunk_is_lost);
-}
-
 void file_apply_mapping(struct file *file, const struct file_call *call)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
 
 	device_apply_mapping(&file->extents, call);
 	brlock_read_unlock(&file->layout_lock, token);
-}
-
-static void object_describe(int fd, FILE *out)
-{
-	uint64_t end = fd < 0 ? 0 : host_object_size(fd);
-	struct file_run run;
-
-	for (uint64_t at = 0; host_next_run(fd, at, end, &run); at = run.to) {
-		if (run.data)
-			fprintf(out, "%lu %lu %lu object\n", run.from, run.to - run.from, run.from);
-	}
-}
-
-int file_describe(struct file *file, FILE *out)
-{
-	brlock_token token = brlock_read_lock(&file->layout_lock);
-
-	EXTENTS_FOREACH (extent, &file->extents) {
-		/* An attribute cannot be longer, so do not use more memory for the text. */
-		if (ftell(out) > XATTR_SIZE_MAX)
-			break;
-		fprintf(out, "%lu %lu %lu %s\n", extent->offset, extent->span.bytes,
-			extent->span.offset, span_owns_chunk(&extent->span) ? "chunk" : "block");
-	}
-	if (!file_is_device(file))
-		object_describe(atomic_load(&file->fd), out);
-	brlock_read_unlock(&file->layout_lock, token);
-	return ferror(out) ? -ENOMEM : 0;
 }
 
 /* Without layout_lock: callers hold a lock that a rename takes while a move holds layout_lock. */

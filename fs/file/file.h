@@ -36,7 +36,13 @@ struct file_call {
 	/* Counts a descriptor of an object: 1, or -1, which always succeeds. 0 or -ENOSPC. NULL:
 	 * descriptors are not counted. */
 	int (*count_object)(void *quota_owner, int more);
+	/* Makes room for bytes on the volume's device by moving memory of files elsewhere, but not
+	 * of the file but: true if memory was freed. Called without locks. NULL: memory stays where
+	 * it is, which is so on every volume without a spill. */
+	bool (*make_room)(void *quota_owner, const struct volume *volume, uint64_t bytes,
+			  const struct file *but);
 	void *quota_owner;
+	bool spill; /* new memory is in the volume's spill, as with the attribute resident=host */
 	struct journal *journal; /* for records of layout changes; NULL: none */
 	uint64_t ino;		 /* inode number in these records */
 };
@@ -134,6 +140,26 @@ void file_move_free(struct file_move *move); /* move may be NULL */
  * not recorded. */
 struct journal_piece;
 void file_move_piece(const struct file_move *move, struct journal_piece *piece);
+
+/* Moves extents in gpuN/ to place, from the start of the file on, until most bytes have moved or
+ * all are there. 0, or -errno (-EBUSY: leased; -ENOSPC: the place is full); *moved: the bytes, also
+ * after an error. Requests wait for the move of one extent at a time. */
+int file_place(struct file *file, const struct file_call *call, enum memory_place place,
+	       uint64_t most, uint64_t *moved);
+/* Moves all extents to the place that call->attrs.resident names, making room there. */
+int file_place_wanted(struct file *file, const struct file_call *call);
+/* Bytes in PLACE_HOST of a file in gpuN/. */
+uint64_t file_spilled(struct file *file);
+/* Bytes in PLACE_GPU; 0 as well while the layout changes. Does not wait. */
+uint64_t file_on_device(struct file *file);
+/* When the file was last read, written or leased: in ticks of file_used_now, for files whose volume
+ * has a spill; 0: not yet. */
+uint32_t file_used(const struct file *file);
+/* Whether memory of the file has left the device, and was used since. */
+enum file_away { FILE_HERE, FILE_AWAY, FILE_AWAY_USED };
+enum file_away file_away(const struct file *file);
+uint32_t file_used_now(void);
+#define FILE_USED_TICKS 16 /* a second */
 
 /* The value of user.gpumem.extents: a line for each extent, "offset bytes chunk-offset kind";
  * gpumem(7) explains kind. */

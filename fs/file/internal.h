@@ -30,20 +30,23 @@ struct file {
 			struct file_missing *_Atomic missing; /* missing.h: file_missing */
 		};
 	};
-	_Atomic uint64_t allocated;	       /* bytes of memory charged to quota_owner */
-	_Atomic uint64_t tail_start, tail_end; /* the last extent */
-	struct extents extents;		       /* under layout_lock */
+	_Atomic uint64_t allocated; /* bytes of memory charged to quota_owner */
+	_Atomic uint64_t tail_end;  /* of the last extent */
+	struct extents extents;	    /* under layout_lock */
 	_Atomic int32_t backing_id;
 	/* export.h. leases and held are raised under layout_lock, exclusive. held: leases that keep
 	 * memory; loose: leases that keep no memory, and dropped leases. */
 	_Atomic uint32_t leases, held, loose;
 	_Atomic uint32_t mapped; /* handles that allow the kernel to map the file: file_promise */
 	_Atomic int fd;		 /* object of a host/ file, or -1; empty after a move to gpuN/ */
+	_Atomic uint32_t used;	 /* file_used */
+	_Atomic uint32_t tail_blocks; /* length of the last extent, in POOL_BLOCK_MIN */
 	_Atomic uint8_t tail_shift;   /* log2 of the unit of the last allocation */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
 	atomic_bool handed_out;	      /* programs may have the object */
 	atomic_bool was_leased;	      /* export.h: file_was_leased */
 	_Atomic uint8_t ahead;	      /* blocks in volume->ahead */
+	_Atomic uint8_t away;	      /* enum file_away */
 	bool corrupt; /* recovery: the journal's records of the memory are inconsistent */
 };
 
@@ -70,6 +73,30 @@ static inline bool file_is_device(const struct file *file)
 	return volume_is_device(atomic_load(&file->volume));
 }
 
+/* The clock is read, and the time stored when it differs, only if the time can matter. */
+static inline void file_note_use(struct file *file, struct volume *volume)
+{
+	if (!volume->spill)
+		return;
+	uint32_t now = file_used_now();
+
+	if (atomic_load_explicit(&file->used, memory_order_relaxed) == now)
+		return;
+	atomic_store_explicit(&file->used, now, memory_order_relaxed);
+	if (atomic_load_explicit(&file->away, memory_order_relaxed) == FILE_HERE)
+		return;
+	atomic_store(&file->away, FILE_AWAY_USED);
+	atomic_store(&volume->used_away, true);
+}
+
+/* Memory of the file is in the spill, from now on if there was none before. */
+static inline void file_note_left(struct file *file)
+{
+	uint8_t here = FILE_HERE;
+
+	atomic_compare_exchange_strong(&file->away, &here, FILE_AWAY);
+}
+
 static inline int file_charge(const struct file_call *call, int64_t bytes)
 {
 	return call->charge && bytes ? call->charge(call->quota_owner, bytes) : 0;
@@ -92,6 +119,13 @@ static inline void file_lock_layout(struct file *file)
 	brlock_write_lock(&file->layout_lock);
 	file_drop_ahead(file);
 }
+
+/* place.c. Whether the extents are where the attribute resident wants them, or sharers keep them
+ * where they are. layout_lock is held. */
+bool file_is_placed(const struct file *file, const struct file_call *call);
+/* After -ENOSPC, under no lock: whether to try again, because memory of other files has moved, or,
+ * if none can, because call asks for memory in the volume's spill from here on. */
+bool file_find_room(const struct volume *volume, struct file_call *call, uint64_t bytes);
 
 /* A range of a file that is all data, or a hole. */
 struct file_run {

@@ -31,7 +31,8 @@ int file_missing_note(struct file *file, uint32_t found)
 		missing->extents[i] = (struct journal_extent){
 		    .offset = extent->offset,
 		    .bytes = span->bytes,
-		    .chunk = i < found ? span->chunk->id : (uint64_t)(uintptr_t)span->chunk,
+		    .chunk =
+			i < found ? journal_chunk(span->chunk) : (uint64_t)(uintptr_t)span->chunk,
 		    .into = span->offset,
 		};
 	}
@@ -47,10 +48,10 @@ void file_missing_mark(struct file *file, int error)
 		atomic_store(&file->fields->size, 0);
 }
 
-static bool file_has_chunk(const struct file *file, uint64_t id)
+static bool file_has_chunk(const struct file *file, uint64_t chunk)
 {
 	EXTENTS_FOREACH (extent, &file->extents)
-		if (extent->span.chunk->id == id)
+		if (journal_chunk(extent->span.chunk) == chunk)
 			return true;
 	return false;
 }
@@ -63,7 +64,8 @@ static void missing_chunks_drop(struct file *file, const struct file_call *call,
 	for (uint32_t i = 0; i < missing->n_extents; i++)
 		if (missing->extents[i].bytes >= CHUNK_ALIGN &&
 		    !file_has_chunk(file, missing->extents[i].chunk))
-			journal_drop(call->journal, FDSTORE_CHUNK, missing->extents[i].chunk);
+			journal_drop(call->journal, FDSTORE_CHUNK,
+				     journal_chunk_id(missing->extents[i].chunk));
 }
 
 void file_missing_empty(struct file *file, const struct file_call *call)

@@ -214,8 +214,8 @@ static int move_make_copy(struct file_move *move)
 	return rc;
 }
 
-int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,
-		    struct file_move **move)
+static int move_begin(struct file *file, const struct file_call *call, struct volume *to,
+		      struct file_move **move)
 {
 	struct file_move *made = file_is_missing(file) ? NULL : calloc(1, sizeof(*made));
 
@@ -243,6 +243,19 @@ int file_move_begin(struct file *file, const struct file_call *call, struct volu
 	}
 	*move = made;
 	return 0;
+}
+
+int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,
+		    struct file_move **move)
+{
+	struct file_call own = *call;
+	int rc;
+
+	do {
+		rc = move_begin(file, &own, to, move);
+	} while (rc == -ENOSPC &&
+		 file_find_room(to ? to : file_volume(file), &own, file_allocated(file)));
+	return rc;
 }
 
 static void move_abort(struct file_move *move)

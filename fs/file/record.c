@@ -18,7 +18,7 @@ static void extents_to_journal(const struct extents *extents, struct journal_ext
 		*to++ = (struct journal_extent){
 		    .offset = extent->offset,
 		    .bytes = extent->span.bytes,
-		    .chunk = extent->span.chunk->id,
+		    .chunk = journal_chunk(extent->span.chunk),
 		    .into = extent->span.offset,
 		};
 }

@@ -7,6 +7,14 @@
 
 #include "fs/file/host_pin.h"
 
+static uint64_t chunk_limited(uint64_t bytes, uint64_t limit)
+{
+	limit = limit / CHUNK_ALIGN * CHUNK_ALIGN;
+	if (!limit)
+		limit = CHUNK_ALIGN;
+	return bytes < limit ? bytes : limit;
+}
+
 int volume_open_gpu(struct volume *volume, struct device *device, const struct pool_limits *limits,
 		    uint64_t max_chunk)
 {
@@ -19,10 +27,26 @@ int volume_open_gpu(struct volume *volume, struct device *device, const struct p
 	volume->pool = pool;
 	volume->system = NULL;
 	volume->windows = NULL;
-	volume->max_chunk = max_chunk / CHUNK_ALIGN * CHUNK_ALIGN;
-	if (!volume->max_chunk)
-		volume->max_chunk = CHUNK_ALIGN;
+	volume->max_chunk = chunk_limited(UINT64_MAX, max_chunk);
 	snprintf(volume->name, sizeof(volume->name), "gpu%u", device->index);
+	return 0;
+}
+
+/* Chunks move between the places as a whole: a chunk of the largest size in 20 ms, as long as
+ * requests of its file wait. A full device must have many chunks to choose from. */
+#define SPILL_MAX_CHUNK (1ULL << 30)
+#define SPILL_CHUNKS	64
+
+int volume_open_spill(struct volume *volume, struct pool_budget *budget)
+{
+	const struct pool_limits none = {.size = UINT64_MAX};
+	int rc = pool_new(volume->device, PLACE_HOST, &none, &volume->spill);
+
+	if (rc < 0)
+		return rc;
+	pool_set_budget(volume->spill, budget);
+	volume->max_chunk = chunk_limited(volume->max_chunk, SPILL_MAX_CHUNK);
+	volume->max_chunk = chunk_limited(volume->max_chunk, volume->device->total / SPILL_CHUNKS);
 	return 0;
 }
 
@@ -49,10 +73,12 @@ int volume_open_host(struct volume *volume, uint64_t bytes)
 void volume_close(struct volume *volume)
 {
 	pool_free(volume->pool);
+	pool_free(volume->spill);
 	host_windows_free(volume->windows);
 	if (volume->system)
 		system_memory_close(volume->system);
 	volume->pool = NULL;
+	volume->spill = NULL;
 	volume->system = NULL;
 	volume->windows = NULL;
 }
@@ -70,6 +96,21 @@ static int host_usage(struct volume *volume, struct volume_usage *usage)
 	    .available = memory.free,
 	    .held = memory.total - memory.free,
 	};
+	return 0;
+}
+
+/* Files can fill the spill as well, and nothing else can. */
+static int spill_usage_add(struct volume *volume, struct volume_usage *usage)
+{
+	uint64_t held = pool_usage(volume->spill).chunk_bytes, available;
+	int rc = pool_available(volume->spill, &available);
+
+	if (rc < 0)
+		return rc;
+	usage->total += held + available;
+	usage->free += available;
+	usage->available += available;
+	usage->held += held;
 	return 0;
 }
 
@@ -100,5 +141,5 @@ int volume_usage(struct volume *volume, struct volume_usage *usage)
 	    .available = available,
 	    .held = held,
 	};
-	return 0;
+	return volume->spill ? spill_usage_add(volume, usage) : 0;
 }

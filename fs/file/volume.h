@@ -17,13 +17,16 @@ struct ahead;
 struct host_windows;
 
 struct volume {
-	char name[16];		      /* "gpu0", "host" */
-	unsigned index;		      /* position in the list of volumes */
-	struct device *device;	      /* NULL for host/ */
-	struct pool *pool;	      /* NULL for host/ */
+	char name[16];	       /* "gpu0", "host" */
+	unsigned index;	       /* position in the list of volumes */
+	struct device *device; /* NULL for host/ */
+	struct pool *pool;     /* NULL for host/ */
+	struct pool *spill; /* system memory for extents that left the device (docs/tiers.md); NULL:
+			       none */
 	struct system_memory *system; /* NULL for gpuN/ */
 	struct host_windows *windows; /* NULL for gpuN/ */
 	struct ahead *ahead;	      /* blocks read ahead; the same for all volumes; NULL: none */
+	atomic_bool used_away;	      /* files with memory in the spill were used */
 	uint64_t max_chunk; /* the largest chunk to allocate: bytes, a multiple of CHUNK_ALIGN */
 	uint64_t root_ino;
 	_Atomic int64_t files; /* regular files, including files without names */
@@ -42,8 +45,16 @@ static inline bool volume_is_device(const struct volume *volume)
 	return volume->pool != NULL;
 }
 
+/* The pool of the volume's chunks in a place. */
+static inline struct pool *volume_pool(const struct volume *volume, enum memory_place place)
+{
+	return place == PLACE_HOST ? volume->spill : volume->pool;
+}
+
 int volume_open_gpu(struct volume *volume, struct device *device, const struct pool_limits *limits,
 		    uint64_t max_chunk);
+/* Lets extents of the files leave the device, within a budget of bytes that volumes share. */
+int volume_open_spill(struct volume *volume, struct pool_budget *budget);
 int volume_open_host(struct volume *volume, uint64_t bytes);
 void volume_close(struct volume *volume);
 int volume_usage(struct volume *volume, struct volume_usage *usage);

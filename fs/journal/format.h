@@ -194,8 +194,26 @@ struct journal_file {
 
 struct journal_extent {
 	uint64_t offset, bytes;
-	uint64_t chunk, into; /* the chunk's id, and the offset into the chunk */
+	uint64_t chunk, into; /* journal_chunk, and the offset into the chunk */
 };
+
+/* A chunk's id, which is a number of the fdstore, with the chunk's place in higher bits. */
+#define JOURNAL_PLACE_SHIFT 60
+
+static inline uint64_t journal_chunk(const struct chunk *chunk)
+{
+	return chunk->id | (uint64_t)chunk->place << JOURNAL_PLACE_SHIFT;
+}
+
+static inline uint64_t journal_chunk_id(uint64_t chunk)
+{
+	return chunk & ((1ULL << JOURNAL_PLACE_SHIFT) - 1);
+}
+
+static inline enum memory_place journal_chunk_place(uint64_t chunk)
+{
+	return (enum memory_place)(chunk >> JOURNAL_PLACE_SHIFT);
+}
 
 struct journal_cut {
 	uint64_t ino;

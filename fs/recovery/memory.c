@@ -18,9 +18,15 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/quota.h"
 
-static struct chunk *chunk_number(uint64_t id)
+/* Until span_resolve, a span has the journal's number of its chunk in place of the chunk. */
+static struct chunk *chunk_number(uint64_t chunk)
 {
-	return (struct chunk *)(uintptr_t)id;
+	return (struct chunk *)(uintptr_t)chunk;
+}
+
+static uint64_t number_of(const struct span *span)
+{
+	return (uint64_t)(uintptr_t)span->chunk;
 }
 
 static bool is_extent(const struct journal_extent *extent)
@@ -29,7 +35,8 @@ static bool is_extent(const struct journal_extent *extent)
 	bool whole = bytes >= CHUNK_ALIGN;
 	uint64_t unit = whole ? CHUNK_ALIGN : POOL_BLOCK_MIN;
 
-	return bytes && bytes % unit == 0 && extent->offset % unit == 0 && extent->chunk &&
+	return bytes && bytes % unit == 0 && extent->offset % unit == 0 &&
+	       journal_chunk_id(extent->chunk) && journal_chunk_place(extent->chunk) < PLACES &&
 	       extent->offset < FILE_SIZE_MAX && bytes <= FILE_SIZE_MAX - extent->offset &&
 	       (whole ? extent->into == 0
 		      : extent->into % POOL_BLOCK_MIN == 0 && extent->into <= CHUNK_ALIGN - bytes);
@@ -135,24 +142,43 @@ static int held_claim(struct restore *restore, uint64_t id, struct chunk *chunk)
 	return -ENOMEM;
 }
 
-static int chunk_take(struct restore *restore, struct volume *volume, uint64_t id, uint64_t bytes,
-		      struct chunk **chunk)
+/* A daemon without -o spill= restores files with memory in system memory too: the pool takes the
+ * chunks beyond its limits. */
+static int pool_find(struct restore *restore, struct volume *volume, enum memory_place place,
+		     struct pool **pool)
+{
+	int rc = 0;
+
+	if (place == PLACE_HOST && !volume->spill)
+		rc = volume_open_spill(volume, &restore->fs->spill_budget);
+	*pool = volume_pool(volume, place);
+	return rc;
+}
+
+static int chunk_take(struct restore *restore, struct volume *volume, uint64_t number,
+		      uint64_t bytes, struct chunk **chunk)
 {
 	const struct fdstore_ops *fdstore = &restore->journal->fdstore;
 	enum pool_adopted kind = bytes < CHUNK_ALIGN ? POOL_SHARED : POOL_WHOLE;
-	int fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_CHUNK, id));
+	uint64_t id = journal_chunk_id(number);
+	enum memory_place place = journal_chunk_place(number);
+	struct pool *pool;
+	int fd = pool_find(restore, volume, place, &pool);
+
+	if (fd == 0)
+		fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_CHUNK, id));
 
 	if (fd < 0)
 		return fd;
-	int rc = chunk_import(volume->device, PLACE_GPU, kind == POOL_SHARED ? CHUNK_ALIGN : bytes,
-			      fd, chunk);
+	int rc = chunk_import(volume->device, place, kind == POOL_SHARED ? CHUNK_ALIGN : bytes, fd,
+			      chunk);
 
 	if (rc < 0) {
 		close(fd);
 		return rc;
 	}
 	(*chunk)->id = id;
-	rc = pool_adopt(volume->pool, *chunk, kind);
+	rc = pool_adopt(pool, *chunk, kind);
 	if (rc < 0)
 		chunk_free(*chunk);
 	return rc;
@@ -161,30 +187,32 @@ static int chunk_take(struct restore *restore, struct volume *volume, uint64_t i
 /* Replaces the id in the span by the chunk, which the first of its extents imports. */
 static int span_resolve(struct restore *restore, struct volume *volume, struct span *span)
 {
-	uint64_t id = last_id_raise(restore, (uint64_t)(uintptr_t)span->chunk);
+	uint64_t number = number_of(span), id = last_id_raise(restore, journal_chunk_id(number));
 	const struct restore_held *held = held_find(restore, fdstore_id(FDSTORE_CHUNK, id));
 	struct chunk *chunk = held ? held->chunk : NULL;
 	int rc = 0;
 
-	if (chunk && (!chunk->pool_private || chunk->device != volume->device))
+	if (chunk && (!chunk->pool_private || chunk->device != volume->device ||
+		      chunk->place != journal_chunk_place(number)))
 		return -EUCLEAN;
 	/* The import failed for another file already. */
 	if (held && !chunk)
 		return -EIO;
 	if (!chunk) {
-		rc = chunk_take(restore, volume, id, span->bytes, &chunk);
+		rc = chunk_take(restore, volume, number, span->bytes, &chunk);
 		if (rc < 0)
 			return rc;
 		rc = held_claim(restore, fdstore_id(FDSTORE_CHUNK, id), chunk);
 		if (rc < 0 && !chunk->pool_private)
-			pool_free_span(volume->pool, &(struct span){chunk, 0, chunk->bytes});
+			span_release(volume, &(struct span){chunk, 0, chunk->bytes});
 		if (rc < 0)
 			return rc;
 	}
 	span->chunk = chunk;
 	if (span_owns_chunk(span))
 		return 0;
-	rc = span->bytes < CHUNK_ALIGN ? pool_adopt_block(volume->pool, span) : -EUCLEAN;
+	rc = span->bytes < CHUNK_ALIGN ? pool_adopt_block(volume_pool(volume, chunk->place), span)
+				       : -EUCLEAN;
 	return rc == -EEXIST || rc == -EINVAL ? -EUCLEAN : rc;
 }
 
@@ -212,11 +240,11 @@ static int file_clean_end(struct restore *restore, struct inode *inode)
 
 /* The descriptor stays held, because a later daemon may be able to import the chunk. */
 static int held_claim_missing(struct restore *restore, struct file *file, uint32_t found,
-			      uint64_t id)
+			      uint64_t number)
 {
 	int rc = file_missing(file) ? 0 : file_missing_note(file, found);
+	uint64_t id = fdstore_id(FDSTORE_CHUNK, journal_chunk_id(number));
 
-	id = fdstore_id(FDSTORE_CHUNK, id);
 	return rc || held_find(restore, id) ? rc : held_claim(restore, id, NULL);
 }
 
@@ -231,15 +259,17 @@ static int file_find_extents(struct restore *restore, struct file *file, int *mi
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
 		struct extent extent = extents->at[i];
-		uint64_t id = (uint64_t)(uintptr_t)extent.span.chunk;
+		uint64_t number = number_of(&extent.span);
 		int error = span_resolve(restore, file_volume(file), &extent.span);
 
 		if (error == 0) {
 			bytes += extent.span.bytes;
 			extents->at[found++] = extent;
+			if (extent.span.chunk->place == PLACE_HOST)
+				file_note_left(file);
 		} else if (restore_is_missing(error)) {
 			*missing = *missing == -EUCLEAN ? *missing : error;
-			rc = held_claim_missing(restore, file, found, id);
+			rc = held_claim_missing(restore, file, found, number);
 		} else {
 			rc = error;
 		}

@@ -78,9 +78,12 @@ static void pools_watch(struct fs *fs)
 {
 	struct pool_watch watch = {.made = chunk_made, .gone = chunk_gone, .of = fs->journal};
 
-	for (unsigned i = 0; i < fs->n_volumes; i++)
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		if (fs->volumes[i].pool)
 			pool_set_watch(fs->volumes[i].pool, &watch);
+		if (fs->volumes[i].spill)
+			pool_set_watch(fs->volumes[i].spill, &watch);
+	}
 }
 
 /* Ids of the mounts that bound the memory of host/, one per kind of page; ids from journal_hold

@@ -345,6 +345,7 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 		     .attrs = atomic_load_explicit(&inode->attrs, memory_order_relaxed),
 		     .charge = quota_charge,
 		     .count_object = quota_object,
+		     .make_room = fs->make_room,
 		     .quota_owner = call,
 		     .journal = fs->journal,
 		     .ino = inode->ino},

@@ -121,7 +121,8 @@ struct inode_call {
 	struct file_call call;
 	struct fs *fs;
 	struct inode *inode;
-	bool overdraft; /* the memory is allocated already: quotas cannot refuse */
+	bool overdraft;		 /* the memory is allocated already: quotas cannot refuse */
+	uint64_t evictions_seen; /* fs/tier: the number of evictions when room was last made */
 };
 void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode,
 		     struct copier *copier);

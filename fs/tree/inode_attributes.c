@@ -36,6 +36,11 @@ static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 		return attribute_refuse(id, path, "this mount has no spool (-o spool=DIR)");
 	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->fdstore)
 		return attribute_refuse(id, path, "this mount ends with its daemon (-o recovery=)");
+	if (id == ATTR_RESIDENT && values->resident == RESIDENT_HOST && (!volume || !volume->spill))
+		return attribute_refuse(id, path,
+					volume && !volume->pool
+					    ? "host/ has no memory of a GPU"
+					    : "this mount has no such place (-o spill=)");
 	if (id == ATTR_FORCE_PCIE && values->force_pcie)
 		return attribute_refuse(id, path, "the driver offers no forced PCIe mapping here");
 	if (id == ATTR_COPY && values->copy == COPYING_BAR && device && !copy_bar_possible(device))
@@ -61,6 +66,8 @@ static int attribute_apply(struct fs *fs, struct copier *copier, struct inode *i
 		inode_move_end(inode);
 		return error;
 	}
+	if (id == ATTR_RESIDENT)
+		return file_place_wanted(inode->file, &call.call);
 	if (id == ATTR_MAPPING)
 		file_apply_mapping(inode->file, &call.call);
 	return 0;
@@ -89,7 +96,7 @@ static int attribute_set(struct fs *fs, struct copier *copier, struct inode *ino
 
 	/* Bytes that are only in the spool cannot be laid out, and must come back before the spool
 	 * stops keeping the file. */
-	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST))
+	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST || id == ATTR_RESIDENT))
 		error = inode_watch_require(fs, inode);
 	if (!error)
 		error = attribute_apply(fs, copier, inode, id, values);
@@ -137,6 +144,18 @@ int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, en
 	return error ? error : quota_set(fs, inode, id, limit, caller);
 }
 
+static bool attribute_is_set(struct inode *inode, enum attr_id id)
+{
+	struct attr_values values = atomic_load(&inode->attrs);
+
+	if (id < ATTR_VALUES)
+		return values.set >> id & 1;
+	if (!S_ISDIR(inode->mode))
+		return false;
+	return (id == ATTR_QUOTA_BYTES && inode->dir->max_bytes != UINT64_MAX) ||
+	       (id == ATTR_QUOTA_FILES && inode->dir->max_files != UINT64_MAX);
+}
+
 int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
 		      uid_t caller)
 {
@@ -145,7 +164,7 @@ int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode,
 
 	if (attributes_read_only(id))
 		return -EPERM;
-	if (!inode_attr_listed(inode, id))
+	if (!attribute_is_set(inode, id))
 		return -ENODATA;
 	if (id >= ATTR_VALUES)
 		return quota_set(fs, inode, id, UINT64_MAX, caller);
@@ -189,16 +208,27 @@ static int dir_attribute_print(FILE *out, struct dir *dir, enum attr_id id)
 	}
 }
 
+static int resident_print(FILE *out, struct file *file)
+{
+	uint64_t all = file_allocated(file), spilled = file_spilled(file);
+	const char *volume = file_volume(file)->name;
+
+	if (spilled > all) /* memory ahead of the end is not counted in all */
+		spilled = all;
+	if (!spilled)
+		return fprintf(out, "%s:%" PRIu64, volume, all) < 0 ? -ENOMEM : 0;
+	return fprintf(out, "%s:%" PRIu64 " host:%" PRIu64, volume, all - spilled, spilled) < 0
+		   ? -ENOMEM
+		   : 0;
+}
+
 static int file_attribute_print(FILE *out, struct inode *inode, enum attr_id id)
 {
 	switch (id) {
 	case ATTR_EXTENTS:
 		return file_describe(inode->file, out);
 	case ATTR_RESIDENT:
-		return fprintf(out, "%s:%" PRIu64, file_volume(inode->file)->name,
-			       file_allocated(inode->file)) < 0
-			   ? -ENOMEM
-			   : 0;
+		return resident_print(out, inode->file);
 	case ATTR_MAPPED:
 		return number_print(out, file_mapped(inode->file));
 	case ATTR_LEASES:
@@ -213,7 +243,7 @@ static int attribute_print(FILE *out, struct inode *inode, enum attr_id id)
 	const struct volume *volume = inode->volume;
 	struct attr_values values = atomic_load(&inode->attrs);
 
-	if (id < ATTR_VALUES)
+	if (id < ATTR_VALUES && !(id == ATTR_RESIDENT && S_ISREG(inode->mode)))
 		return fputs(attributes_text(id, &values), out) < 0 ? -ENOMEM : 0;
 	if (id == ATTR_DEVICE && volume)
 		return fputs(volume->device ? volume->device->uuid : "host", out) < 0 ? -ENOMEM : 0;
@@ -241,14 +271,8 @@ int inode_attr_get(struct inode *inode, enum attr_id id, char **text, size_t *le
 	return 0;
 }
 
+/* The place of a file's bytes is no value that a copy of the file could be given. */
 bool inode_attr_listed(struct inode *inode, enum attr_id id)
 {
-	struct attr_values values = atomic_load(&inode->attrs);
-
-	if (id < ATTR_VALUES)
-		return values.set >> id & 1;
-	if (!S_ISDIR(inode->mode))
-		return false;
-	return (id == ATTR_QUOTA_BYTES && inode->dir->max_bytes != UINT64_MAX) ||
-	       (id == ATTR_QUOTA_FILES && inode->dir->max_files != UINT64_MAX);
+	return attribute_is_set(inode, id) && (id != ATTR_RESIDENT || S_ISDIR(inode->mode));
 }

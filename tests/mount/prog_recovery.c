@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* mount: recovery=transparent
+/* mount: recovery=transparent,spill=host:256M
  * needs: daemon
  * timeout: 3600
  * Daemons are killed, and users of the files see no effect: no error, no wrong byte, no name that
- * is gone or there twice. */
+ * is gone or there twice. Meanwhile the files leave the GPU and come back. */
 #include "tests/mount/kills.h"
 
 #include <dirent.h>
@@ -288,11 +288,36 @@ static void load_attributes(int seed)
 	(void)seed;
 }
 
+/* Files of the other loads leave the GPU and come back, unless they are removed just then. */
+static void load_moving(int seed)
+{
+	static const char *const places[] = {"host", "gpu"};
+	uint64_t state = (uint64_t)seed;
+
+	while (going_on()) {
+		DIR *dir = opendir(".");
+		struct dirent *entry;
+
+		CHECK(dir);
+		while (going_on() && (entry = readdir(dir))) {
+			const char *place = places[random_next(&state) % 2];
+
+			if (entry->d_type != DT_REG ||
+			    setxattr(entry->d_name, "user.gpumem.resident", place, strlen(place),
+				     0) == 0)
+				continue;
+			CHECK(errno == ENOENT || errno == EBUSY);
+		}
+		closedir(dir);
+		sleep_ms(1);
+	}
+}
+
 static void nobody_notices(void)
 {
 	static void (*const loads[])(int) = {
-	    load_file, load_file,  load_nameless, load_large,	load_mapping,
-	    load_host, load_names, load_names,	  load_listing, load_attributes};
+	    load_file,	load_file,  load_nameless, load_large,	    load_mapping, load_host,
+	    load_names, load_names, load_listing,  load_attributes, load_moving};
 
 	under_kills(120, loads, sizeof(loads) / sizeof(loads[0]));
 }

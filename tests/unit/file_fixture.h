@@ -35,6 +35,7 @@ struct fixture {
 	struct backend_ops ops;
 	struct ahead *ahead;
 	struct volume volumes[VOLUMES];
+	struct pool_budget spill;
 	struct quota_owner quota_owner;
 	struct file_call call;
 };
@@ -116,12 +117,22 @@ static inline void fixture_open(struct fixture *f, uint64_t device_bytes, uint64
 	ck_assert_int_eq(copier_open(f->backend, &f->call.copier), 0);
 }
 
+/* From here on memory of both GPUs may leave for bytes of system memory. */
+static inline void fixture_spill(struct fixture *f, uint64_t bytes)
+{
+	f->spill.size = bytes;
+	for (int i = GPU0; i <= GPU1; i++)
+		ck_assert_int_eq(volume_open_spill(&f->volumes[i], &f->spill), 0);
+}
+
 /* Checks that all memory was given back, in the quota and in the pools. */
 static inline void fixture_close(struct fixture *f)
 {
 	ck_assert_int_eq(atomic_load(&f->quota_owner.total), 0);
 	for (int i = GPU0; i <= GPU1; i++)
 		ck_assert_uint_eq(pool_usage(f->volumes[i].pool).span_bytes, 0);
+	for (int i = GPU0; f->volumes[GPU0].spill && i <= GPU1; i++)
+		ck_assert_uint_eq(pool_usage(f->volumes[i].spill).span_bytes, 0);
 	copier_close(f->call.copier);
 	ahead_free(f->ahead);
 	for (int i = 0; i < VOLUMES; i++)

@@ -186,9 +186,10 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 /* Starts a daemon with the held descriptors. */
 static inline int daemon_up(struct fs *fs, const struct fdstore_ops *fdstore, enum fs_mount mount)
 {
-	char *argv[] = {
-	    "gpumemfs",	       "/tmp", "-o", "backend=host,host_gpus=2,host_size=64M", "-o",
-	    "log_level=error", NULL};
+	char *argv[] = {"gpumemfs", "/tmp",
+			"-o",	    "backend=host,host_gpus=2,host_size=64M,spill=host:48M",
+			"-o",	    "log_level=error",
+			NULL};
 
 	memset(fs, 0, sizeof(*fs));
 	ck_assert_int_eq(options_parse(6, argv, &fs->options), 0);

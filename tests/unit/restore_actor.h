@@ -171,9 +171,10 @@ static inline void act_bytes(struct actor *actor, struct inode *inode)
 	struct inode *other = actor->open[pick(actor, HANDLES)];
 	uint64_t offset = some_size(actor), bytes = some_size(actor) % sizeof(data) + 1;
 	struct inode_call call;
+	uint64_t moved;
 
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
-	switch (pick(actor, 7)) {
+	switch (pick(actor, 8)) {
 	case 0:
 	case 1:
 		memset(data, (int)pick(actor, 100), bytes);
@@ -194,6 +195,10 @@ static inline void act_bytes(struct actor *actor, struct inode *inode)
 		if (other)
 			file_copy(other->file, some_size(actor), inode->file, &call.call, offset,
 				  bytes);
+		break;
+	case 6:
+		file_place(inode->file, &call.call, pick(actor, 2) ? PLACE_HOST : PLACE_GPU, bytes,
+			   &moved);
 		break;
 	default:
 		file_trim(inode->file, &call.call);
@@ -228,7 +233,9 @@ static inline void act_lease(struct actor *actor, struct inode *inode)
 static inline void act_attribute(struct actor *actor, struct inode *inode)
 {
 	static const char *const sizes[] = {"auto", "4K", "64K", "2M"};
-	const char *size = sizes[pick(actor, 4)], *quota = pick(actor, 2) ? "20M" : "none";
+	static const char *const places[] = {"gpu", "host"};
+	const char *size = sizes[pick(actor, 4)], *place = places[pick(actor, 2)];
+	const char *quota = pick(actor, 2) ? "20M" : "none";
 	struct tree_attrs attrs = {.which = (unsigned)pick(actor, 32),
 				   .mode = (mode_t)pick(actor, 01000),
 				   .uid = (uid_t)pick(actor, 9),
@@ -237,7 +244,7 @@ static inline void act_attribute(struct actor *actor, struct inode *inode)
 				   .mtime = (int64_t)pick(actor, 1000000)};
 	struct copier *copier = worker_copier(&fixture);
 
-	switch (pick(actor, 4)) {
+	switch (pick(actor, 5)) {
 	case 0:
 		tree_set_attrs(&fixture, inode, &attrs);
 		break;
@@ -246,6 +253,9 @@ static inline void act_attribute(struct actor *actor, struct inode *inode)
 		break;
 	case 2:
 		inode_attr_remove(&fixture, copier, inode, ATTR_PAGE_SIZE, 0);
+		break;
+	case 3:
+		inode_attr_set(&fixture, copier, inode, ATTR_RESIDENT, place, strlen(place), 0);
 		break;
 	default:
 		if (S_ISDIR(inode->mode))

@@ -21,11 +21,12 @@ static const struct {
     {ATTR_COPY, "user.gpumem.copy"},
     {ATTR_FORCE_PCIE, "user.gpumem.force_pcie"},
     {ATTR_SHARE, "user.gpumem.share"},
+    {ATTR_RESIDENT, "user.gpumem.resident"},
+    {ATTR_PRIORITY, "user.gpumem.priority"},
     {ATTR_QUOTA_BYTES, "user.gpumem.quota.max_bytes"},
     {ATTR_QUOTA_FILES, "user.gpumem.quota.max_files"},
     {ATTR_DEVICE, "user.gpumem.device"},
     {ATTR_EXTENTS, "user.gpumem.extents"},
-    {ATTR_RESIDENT, "user.gpumem.resident"},
     {ATTR_MAPPED, "user.gpumem.mapped"},
     {ATTR_LEASES, "user.gpumem.leases"},
     {ATTR_RBYTES, "user.gpumem.rbytes"},
@@ -97,6 +98,13 @@ static const struct {
     {ATTR_SHARE, "private", 0, SHARE_PRIVATE},
     {ATTR_SHARE, "trusted", 0, SHARE_TRUSTED},
     {ATTR_SHARE, "public", -EINVAL, 0},
+    {ATTR_RESIDENT, "gpu", 0, RESIDENT_GPU},
+    {ATTR_RESIDENT, "host", 0, RESIDENT_HOST},
+    {ATTR_RESIDENT, "gpu0:4096", -EINVAL, 0},
+    {ATTR_PRIORITY, "0", 0, PRIORITY_0},
+    {ATTR_PRIORITY, "9", 0, PRIORITY_9},
+    {ATTR_PRIORITY, "10", -EINVAL, 0},
+    {ATTR_PRIORITY, "-1", -EINVAL, 0},
     {ATTR_QUOTA_BYTES, "1", -EINVAL, 0},
     {ATTR_DEVICE, "GPU-0", -EINVAL, 0},
     {ATTR_LEASES, "0", -EINVAL, 0},
@@ -105,8 +113,8 @@ static const struct {
 
 static uint8_t field(const struct attr_values *attrs, enum attr_id id)
 {
-	const uint8_t all[] = {attrs->page_size, attrs->persist,    attrs->mapping,
-			       attrs->copy,	 attrs->force_pcie, attrs->share};
+	const uint8_t all[] = {attrs->page_size,  attrs->persist, attrs->mapping,  attrs->copy,
+			       attrs->force_pcie, attrs->share,	  attrs->resident, attrs->priority};
 
 	_Static_assert(sizeof(all) == ATTR_VALUES, "every attribute is read by its name here");
 	return id < ATTR_VALUES ? all[id] : 0;
@@ -132,6 +140,8 @@ static const struct attr_values before = {
     .copy = COPYING_DMA,
     .force_pcie = FORCE_PCIE_YES,
     .share = SHARE_TRUSTED,
+    .resident = RESIDENT_HOST,
+    .priority = PRIORITY_9,
 };
 
 START_TEST(values_are_taken_or_refused)
@@ -200,8 +210,8 @@ START_TEST(values_are_known)
 
 		for (const char *at = attributes[id].choices; *at; at++)
 			n += *at == ' ';
-		for (uint64_t value = 0; value < ATTRIBUTE_CHOICES_MAX; value++) {
-			attrs.bits = value << (ATTRIBUTE_BITS * id);
+		for (uint64_t value = 0; value < 1U << ATTRIBUTE_BITS(id); value++) {
+			attrs.bits = value << ATTRIBUTE_SHIFT(id);
 			ck_assert_msg(attributes_are_known(&attrs) == (value < n), "%s: value %lu",
 				      attributes_name(id), value);
 		}
@@ -211,9 +221,9 @@ END_TEST
 
 START_TEST(bits_of_no_attribute_are_unknown)
 {
-	for (unsigned bit = ATTRIBUTE_BITS * ATTR_VALUES; bit < 64; bit++) {
+	for (unsigned bit = ATTRIBUTE_SHIFT(ATTR_VALUES); bit < 64; bit++) {
 		struct attr_values attrs = {.bits = 1ULL << bit};
-		bool is_set_bit = bit >= 48 && bit < 48 + ATTR_VALUES;
+		bool is_set_bit = bit >= ATTRIBUTES_BITS && bit < ATTRIBUTES_BITS + ATTR_VALUES;
 
 		ck_assert_msg(attributes_are_known(&attrs) == is_set_bit, "bit %u", bit);
 	}

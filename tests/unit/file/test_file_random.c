@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Random calls on a few files, compared with arrays of bytes. The devices and quotas are full much
- * of the time. */
+ * of the time. Every second run has system memory for extents that leave the devices. */
 #include <fcntl.h>
+#include <stddef.h>
 #include <unistd.h>
 
 #include "tests/unit/file_fixture.h"
@@ -10,6 +11,7 @@
 #define FILES	     5
 #define MODEL_BYTES  (14 * MIB)
 #define DEVICE_BYTES (16 * MIB)
+#define SPILL_BYTES  (20 * MIB)
 #define STEPS	     1500
 
 struct model {
@@ -26,6 +28,11 @@ struct world {
 	unsigned char *buffer;
 	unsigned char *source;
 };
+
+static struct world *world_of(void *quota_owner)
+{
+	return (struct world *)((char *)quota_owner - offsetof(struct world, f.quota_owner));
+}
 
 static uint64_t below(struct world *w, uint64_t limit)
 {
@@ -211,6 +218,33 @@ static void step_relayout(struct world *w, struct model *model)
 		model->page_size = w->f.call.attrs.page_size;
 }
 
+static void step_place(struct world *w, struct model *model)
+{
+	enum memory_place place = below(w, 2) ? PLACE_HOST : PLACE_GPU;
+	uint64_t most = some_bytes(w, MODEL_BYTES), moved;
+	int rc = file_place(model->file, &w->f.call, place, most, &moved);
+
+	ck_assert_msg(rc == 0 || rc == -ENOSPC, "place: %d", rc);
+	ck_assert_uint_le(
+	    moved, file_volume(model->file)->spill ? atomic_load(&model->file->allocated) : 0);
+}
+
+/* Moves memory of any file on the volume but one. */
+static bool make_room(void *owner, const struct volume *volume, uint64_t bytes,
+		      const struct file *but)
+{
+	struct world *w = world_of(owner);
+	uint64_t moved = 0;
+
+	for (int i = 0; !moved && i < FILES; i++) {
+		struct file *file = w->models[i].file;
+
+		if (file_volume(file) == volume && file != but)
+			file_place(file, &w->f.call, PLACE_HOST, bytes, &moved);
+	}
+	return moved;
+}
+
 static void step_quota(struct world *w)
 {
 	int64_t limit = below(w, 3) ? INT64_MAX : (int64_t)below(w, 40 * MIB);
@@ -277,6 +311,9 @@ static void step(struct world *w)
 	case 16:
 		step_quota(w);
 		break;
+	case 17:
+		step_place(w, model);
+		break;
 	}
 	check_accounts(w);
 	/* The bytes beyond the end are checked first: a later step would hide the bytes that the
@@ -286,10 +323,14 @@ static void step(struct world *w)
 		check_model(w, model);
 }
 
-static void open_world(struct world *w, uint64_t seed)
+static void open_world(struct world *w, uint64_t seed, bool spill)
 {
 	memset(w, 0, sizeof(*w));
 	fixture_open(&w->f, DEVICE_BYTES, 8 * MIB);
+	if (spill) {
+		fixture_spill(&w->f, SPILL_BYTES);
+		w->f.call.make_room = make_room;
+	}
 	w->state = seed;
 	w->buffer = malloc(MODEL_BYTES);
 	w->source = malloc(MODEL_BYTES + 4096);
@@ -319,7 +360,7 @@ START_TEST(test_random)
 {
 	struct world world;
 
-	open_world(&world, unit_seed() + (uint64_t)_i);
+	open_world(&world, unit_seed() + (uint64_t)_i, _i % 2);
 	for (int i = 0; i < STEPS; i++)
 		step(&world);
 	close_world(&world);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Files in gpuN/: moving extents between the device and system memory. docs/tiers.md has the steps
+ * and what a crash leaves after each. */
+#include <errno.h>
+
+#include "common/clock.h"
+#include "fs/file/device.h"
+#include "fs/file/export.h"
+#include "fs/file/missing.h"
+#include "fs/file/old_memory.h"
+#include "fs/file/record.h"
+
+/* Chunks in system memory have at most this size, because files leave memory of few sizes for the
+ * next files. */
+#define SPILL_CHUNK (64ULL << 20)
+
+uint32_t file_used_now(void)
+{
+	return (uint32_t)(clock_ns_of(CLOCK_MONOTONIC_COARSE) / (CLOCK_SECOND / FILE_USED_TICKS));
+}
+
+uint32_t file_used(const struct file *file)
+{
+	return atomic_load_explicit(&file->used, memory_order_relaxed);
+}
+
+enum file_away file_away(const struct file *file)
+{
+	return (enum file_away)atomic_load_explicit(&file->away, memory_order_relaxed);
+}
+
+static uint64_t chunk_max(const struct volume *volume, enum memory_place place)
+{
+	return place == PLACE_HOST && volume->max_chunk > SPILL_CHUNK ? SPILL_CHUNK
+								      : volume->max_chunk;
+}
+
+/* The first extent that is not in place. On the way back to the device also the chunks behind the
+ * extent, up to most bytes together, which make a single chunk there. */
+static bool run_find(const struct file *file, enum memory_place place, uint64_t most,
+		     struct device_range *run)
+{
+	const struct extents *extents = &file->extents;
+	uint32_t i = 0;
+
+	while (i < extents->count && extents->at[i].span.chunk->place == place)
+		i++;
+	if (i == extents->count)
+		return false;
+	*run = (struct device_range){extents->at[i].offset, extent_end(&extents->at[i])};
+	if (place == PLACE_HOST || !span_owns_chunk(&extents->at[i].span))
+		return true;
+	for (i++; i < extents->count; i++) {
+		const struct extent *next = &extents->at[i];
+
+		if (next->offset != run->to || next->span.chunk->place == place ||
+		    !span_owns_chunk(&next->span) || extent_end(next) - run->from > most)
+			break;
+		run->to = extent_end(next);
+	}
+	return true;
+}
+
+static int run_alloc(const struct volume *volume, const struct file_call *call,
+		     enum memory_place place, const struct device_range *run, struct extents *fresh)
+{
+	uint64_t most = chunk_max(volume, place);
+	struct extent extent;
+
+	for (uint64_t at = run->from; at < run->to; at = extent_end(&extent)) {
+		uint64_t bytes = run->to - at < most ? run->to - at : most;
+		int rc = extents_reserve(fresh, 1);
+
+		extent.offset = at;
+		if (rc == 0)
+			rc = pool_alloc(volume_pool(volume, place), bytes, POOL_UNDEFINED,
+					call->copier, &extent.span);
+		if (rc == -ENOSPC && bytes > CHUNK_ALIGN) {
+			most = align_up(bytes / 2, CHUNK_ALIGN);
+			extent.span.bytes = 0;
+			continue;
+		}
+		if (rc < 0)
+			return rc;
+		extents_insert(fresh, &extent);
+	}
+	return 0;
+}
+
+static int run_move(struct file *file, const struct file_call *call, enum memory_place place,
+		    const struct device_range *run)
+{
+	struct volume *volume = file_volume(file);
+	struct extents fresh = {0}, old = {0};
+	int rc = run_alloc(volume, call, place, run, &fresh);
+
+	if (rc == 0)
+		rc = device_fill(call, &fresh, &file->extents);
+	if (rc == 0)
+		rc = extents_reserve(&file->extents, fresh.count);
+	if (rc == 0)
+		rc = extents_cut(&file->extents, run->from, run->to, &old);
+	if (rc < 0) {
+		device_release(volume, &fresh);
+		return rc;
+	}
+	EXTENTS_FOREACH (extent, &fresh)
+		extents_insert(&file->extents, extent);
+	file_record_replaced(call, file, run->from, run->to, &fresh);
+	device_apply_mapping(&fresh, call);
+	extents_free(&fresh);
+	file_keep_old_memory(file, volume, &old);
+	device_release(volume, &old);
+	device_update_accounting(file, 0);
+	return 0;
+}
+
+/* The bytes that moved, 0 if all are in place, or -errno. layout_lock is held, exclusive. */
+static int64_t place_locked(struct file *file, const struct file_call *call,
+			    enum memory_place place)
+{
+	const struct volume *volume = file_volume(file);
+	struct device_range run;
+
+	if (file_is_missing(file))
+		return -EIO;
+	if (!file_is_device(file) || !volume_pool(volume, place))
+		return 0;
+	if (!run_find(file, place, chunk_max(volume, place), &run)) {
+		if (place == PLACE_GPU)
+			atomic_store(&file->away, FILE_HERE);
+		return 0;
+	}
+	/* Sharers use the chunks themselves. */
+	if (file_is_held(file))
+		return -EBUSY;
+	int rc = run_move(file, call, place, &run);
+
+	if (rc == -ENOSPC && run_find(file, place, 0, &run))
+		rc = run_move(file, call, place, &run);
+	if (rc < 0)
+		return rc;
+	if (place == PLACE_HOST)
+		file_note_left(file);
+	return (int64_t)(run.to - run.from);
+}
+
+int file_place(struct file *file, const struct file_call *call, enum memory_place place,
+	       uint64_t most, uint64_t *moved)
+{
+	int64_t n;
+
+	*moved = 0;
+	do {
+		if (journal_room(call->journal))
+			return -ENOSPC;
+		file_lock_layout(file);
+		n = place_locked(file, call, place);
+		brlock_write_unlock(&file->layout_lock);
+		if (n > 0)
+			*moved += (uint64_t)n;
+	} while (n > 0 && *moved < most);
+	return n < 0 ? (int)n : 0;
+}
+
+bool file_is_placed(const struct file *file, const struct file_call *call)
+{
+	enum memory_place place = device_place_wanted(file_volume(file), call);
+	struct device_range run;
+
+	return file_is_held(file) || !run_find(file, place, 0, &run);
+}
+
+int file_place_wanted(struct file *file, const struct file_call *call)
+{
+	struct volume *volume = file_volume(file);
+	enum memory_place place = device_place_wanted(volume, call);
+	uint64_t moved;
+	int rc;
+
+	if (!volume->spill)
+		return 0;
+	file_note_use(file, volume);
+	do {
+		rc = file_place(file, call, place, UINT64_MAX, &moved);
+	} while (rc == -ENOSPC && place == PLACE_GPU && call->make_room &&
+		 call->make_room(call->quota_owner, volume, file_spilled(file), file));
+	return rc;
+}
+
+bool file_find_room(const struct volume *volume, struct file_call *call, uint64_t bytes)
+{
+	if (!volume->spill || !call->make_room || device_place_wanted(volume, call) == PLACE_HOST)
+		return false;
+	if (!call->make_room(call->quota_owner, volume, bytes, NULL))
+		call->spill = true;
+	return true;
+}

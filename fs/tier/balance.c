@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A thread that looks at each device once a second: files leave while other programs need the
+ * device's memory (keep_free), and files that are used while they are away come back when the
+ * device has room for a while. */
+#include "fs/core/fs.h"
+#include "fs/core/worker.h"
+#include "fs/file/export.h"
+#include "fs/file/file.h"
+#include "fs/tier/internal.h"
+#include "fs/tier/tier.h"
+#include "fs/tree/inode_table.h"
+
+#define PERIOD_MS 1000
+
+/* A file comes back only if this part of the device stays free, so that the next new file does not
+ * drive out another. */
+#define SPARE_PART 16
+
+static uint64_t keep_free(const struct fs *fs, const struct volume *volume)
+{
+	return amount_bytes(&fs->options.keep_free, volume->device->total, 0);
+}
+
+/* The file to come back first: the one that was used last, if there is room for all of it. */
+static struct inode *candidate_find(struct fs *fs, const struct volume *volume, uint64_t room)
+{
+	struct inode *inode, *best = NULL;
+	uint32_t slot = 0;
+
+	while ((inode = inode_table_next(fs->inodes, &slot))) {
+		struct file *file = S_ISREG(atomic_load(&inode->mode)) ? inode->file : NULL;
+		struct attr_values attrs = atomic_load(&inode->attrs);
+
+		if (file && file_volume(file) == volume && file_away(file) == FILE_AWAY_USED &&
+		    attrs.resident == RESIDENT_GPU && !file_leases(file) &&
+		    (!best || file_used(file) > file_used(best->file)) &&
+		    file_spilled(file) <= room) {
+			struct inode *other = best;
+
+			best = inode;
+			inode = other;
+		}
+		if (inode)
+			inode_put(fs, inode, 1);
+	}
+	return best;
+}
+
+/* Whether a file came back. */
+static bool file_return(struct fs *fs, struct volume *volume, uint64_t room)
+{
+	struct inode *inode = candidate_find(fs, volume, room);
+	struct copier *copier = worker_copier(fs);
+	struct inode_call call;
+	uint64_t moved = 0;
+
+	if (!inode)
+		return false;
+	if (copier) {
+		inode_call_init(&call, fs, inode, copier);
+		file_place(inode->file, &call.call, PLACE_GPU, UINT64_MAX, &moved);
+		atomic_fetch_add(&fs->tiers->returned_bytes, moved);
+	}
+	inode_put(fs, inode, 1);
+	return moved;
+}
+
+static void volume_balance(struct fs *fs, struct volume *volume)
+{
+	uint64_t low = keep_free(fs, volume), spare = volume->device->total / SPARE_PART;
+	struct device_memory memory;
+	uint64_t available;
+
+	/* Reading the free memory may need the GPU's context, so only with a reason. */
+	bool used_away = atomic_exchange(&volume->used_away, false);
+
+	if (!used_away && (!low || !pool_usage(volume->pool).span_bytes))
+		return;
+	if (device_memory(volume->device, &memory) < 0 ||
+	    pool_available(volume->pool, &available) < 0)
+		return;
+	if (memory.free < low) {
+		tier_evict(fs, volume, low - memory.free + tier_room_part(volume));
+		return;
+	}
+	if (!used_away)
+		return;
+	uint64_t room = memory.free - low < available ? memory.free - low : available;
+
+	/* Another file may be waiting too. */
+	if (room > spare)
+		atomic_store(&volume->used_away, file_return(fs, volume, room - spare));
+}
+
+static void balance_work(struct background *background)
+{
+	struct fs *fs = background->context;
+
+	while (background_wait(background, PERIOD_MS))
+		for (unsigned i = 0; i < fs->n_volumes; i++)
+			if (fs->volumes[i].spill)
+				volume_balance(fs, &fs->volumes[i]);
+	worker_end();
+}
+
+int tier_balance_open(struct fs *fs)
+{
+	return fs->tiers ? background_start(&fs->tiers->balance, balance_work, fs) : 0;
+}
+
+void tier_balance_close(struct fs *fs)
+{
+	if (fs->tiers)
+		background_stop(&fs->tiers->balance);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The state of fs/tier, for its own sources only. */
+#ifndef FS_TIER_INTERNAL_H
+#define FS_TIER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "fs/core/background.h"
+#include "fs/tier/victims.h"
+
+struct tiers {
+	pthread_mutex_t lock; /* one thread makes room at a time; before all locks of files */
+	struct victims victims;
+	_Atomic uint64_t evictions, evicted_bytes, returned_bytes;
+	struct background balance;
+};
+
+/* The least that leaves a full device at once. */
+uint64_t tier_room_part(const struct volume *volume);
+/* Frees up to bytes of the device for other programs; false: no file can leave. */
+bool tier_evict(struct fs *fs, const struct volume *volume, uint64_t bytes);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Eviction: when a GPU is full, memory of the files that were used longest ago moves to the spill
+ * of their volume (docs/tiers.md). Threads that need room ask through file_call.make_room, and copy
+ * the bytes themselves. */
+#ifndef FS_TIER_TIER_H
+#define FS_TIER_TIER_H
+
+#include <stdint.h>
+
+struct fs;
+struct tiers;
+
+struct tier_counters {
+	uint64_t evictions;	 /* how often a thread made room */
+	uint64_t evicted_bytes;	 /* moved to system memory for that */
+	uint64_t returned_bytes; /* moved back because the files were used */
+};
+
+/* Sets fs->make_room if the volumes have a spill: 0 or -ENOMEM. */
+int tiers_open(struct fs *fs);
+void tiers_close(struct fs *fs);
+/* Starts and ends the thread that keeps memory free for other programs, and brings files back:
+ * while requests may be served. 0 or -errno. */
+int tier_balance_open(struct fs *fs);
+void tier_balance_close(struct fs *fs);
+struct tier_counters tier_counters(const struct fs *fs);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Which files leave a full GPU: by priority, by the time of the last use, and between users by
+ * their shares. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fs/file/export.h"
+#include "fs/file/internal.h"
+#include "fs/tier/tier.h"
+#include "fs/tree/inode_attributes.h"
+#include "tests/unit/fs_fixture.h"
+#include "tests/unit/unit.h"
+
+#define MIB	  (1ULL << 20)
+#define FILE_SIZE (20 * MIB) /* three fit into a GPU of 64 MiB */
+
+enum { ALICE = 1001, BOB = 1002 };
+
+static char *data;
+
+static void up(void)
+{
+	char *argv[] = {"gpumemfs", "/tmp",
+			"-o",	    "backend=host,host_gpus=2,host_size=64M,spill=host:120M",
+			"-o",	    "log_level=error",
+			NULL};
+
+	memset(&fixture, 0, sizeof(fixture));
+	ck_assert_int_eq(options_parse(6, argv, &fixture.options), 0);
+	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
+	fixture.can.max_write = 65536;
+	ck_assert_int_eq(fs_open(&fixture), 0);
+	data = malloc(FILE_SIZE);
+	memset(data, 7, FILE_SIZE);
+}
+
+static void down(void)
+{
+	free(data);
+	fixture_down();
+}
+
+static ssize_t fill(struct inode *inode)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_truncate(inode->file, &call.call, FILE_SIZE), 0);
+	return file_write(inode->file, &call.call, data, FILE_SIZE, 0);
+}
+
+static struct inode *made(unsigned volume, const char *name, uid_t uid)
+{
+	struct inode *inode;
+
+	ck_assert_int_eq(make_file(gpu(volume), name), 0);
+	inode = at(gpu(volume), name);
+	atomic_store(&inode->uid, uid);
+	return inode;
+}
+
+/* A file that was used at the time used, the lower the longer ago. */
+static struct inode *filled(const char *name, uid_t uid, uint32_t used)
+{
+	struct inode *inode = made(0, name, uid);
+
+	ck_assert_int_eq(fill(inode), FILE_SIZE);
+	atomic_store(&inode->file->used, used);
+	return inode;
+}
+
+static void set_priority(struct inode *inode, unsigned priority)
+{
+	struct attr_values attrs = atomic_load(&inode->attrs);
+
+	attrs.priority = priority & 15;
+	atomic_store(&inode->attrs, attrs);
+}
+
+static bool has_left(struct inode *inode)
+{
+	return file_spilled(inode->file) > 0;
+}
+
+START_TEST(longest_unused_first)
+{
+	struct inode *a = filled("a", ALICE, 5), *b = filled("b", ALICE, 3),
+		     *c = filled("c", ALICE, 4), *d = made(0, "d", ALICE);
+
+	ck_assert_uint_eq(tier_counters(&fixture).evictions, 0);
+	ck_assert_int_eq(fill(d), FILE_SIZE);
+	ck_assert(has_left(b) && !has_left(a) && !has_left(c) && !has_left(d));
+	ck_assert_int_eq(fill(made(0, "e", ALICE)), FILE_SIZE);
+	ck_assert(has_left(c) && !has_left(a) && !has_left(d));
+	ck_assert_uint_gt(tier_counters(&fixture).evictions, 0);
+	ck_assert_uint_eq(tier_counters(&fixture).evicted_bytes,
+			  file_spilled(b->file) + file_spilled(c->file));
+}
+END_TEST
+
+/* The list of victims is older than the use. */
+START_TEST(used_since_the_scan)
+{
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4),
+		     *c = filled("c", ALICE, 5);
+	char byte;
+
+	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
+	ck_assert(has_left(a) && !has_left(b));
+	ck_assert_int_eq(read_from(b, &byte, 1, 0), 1);
+	ck_assert_int_eq(fill(made(0, "e", ALICE)), FILE_SIZE);
+	ck_assert(has_left(c) && !has_left(b));
+}
+END_TEST
+
+START_TEST(lower_priority_first)
+{
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4),
+		     *c = filled("c", ALICE, 5);
+	struct inode *d = made(0, "d", ALICE);
+
+	set_priority(a, 9);
+	set_priority(b, 1);
+	set_priority(d, 1);
+	ck_assert_int_eq(fill(d), FILE_SIZE);
+	ck_assert(has_left(c) && !has_left(a) && !has_left(b));
+	/* Never for a file of a lower priority: the new file's memory is in the spill. */
+	set_priority(d, 2);
+	struct inode *e = made(0, "e", ALICE);
+
+	ck_assert_int_eq(fill(e), FILE_SIZE);
+	ck_assert(!has_left(a) && !has_left(b) && !has_left(d) && has_left(e));
+}
+END_TEST
+
+START_TEST(leased_files_stay)
+{
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4),
+		     *c = filled("c", ALICE, 5);
+	struct inode_call call;
+
+	inode_call_init(&call, &fixture, a, worker_copier(&fixture));
+	int kind = file_lease(a->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT);
+
+	ck_assert_int_eq(kind, FILE_LEASE_HOLDS);
+	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
+	ck_assert(!has_left(a) && has_left(b) && !has_left(c));
+	file_lease_end(a->file, (enum file_lease_kind)kind);
+}
+END_TEST
+
+START_TEST(other_users_keep_their_share)
+{
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", BOB, 4), *c = filled("c", BOB, 5),
+		     *d = made(0, "d", ALICE);
+
+	/* Two users: half of 64 MiB for each. Bob has 40 MiB and can lose 8 MiB. */
+	set_priority(b, 9);
+	set_priority(c, 9);
+	ck_assert_int_eq(fill(d), FILE_SIZE);
+	ck_assert(has_left(a));
+	for (int i = 0; i < 4; i++) {
+		char name[2] = {(char)('e' + i), 0};
+
+		ck_assert_int_eq(fill(made(0, name, ALICE)), FILE_SIZE);
+	}
+	ck_assert_uint_ge(file_on_device(b->file) + file_on_device(c->file), 20 * MIB);
+	/* Bob drives out what Alice has beyond her share. */
+	uint64_t before = file_on_device(b->file) + file_on_device(c->file);
+
+	ck_assert_int_eq(fill(b), FILE_SIZE);
+	ck_assert_uint_ge(file_on_device(b->file) + file_on_device(c->file), before);
+}
+END_TEST
+
+START_TEST(only_this_gpu)
+{
+	struct inode *other = made(1, "other", ALICE);
+
+	ck_assert_int_eq(fill(other), FILE_SIZE);
+	atomic_store(&other->file->used, 1);
+	filled("a", ALICE, 3), filled("b", ALICE, 4), filled("c", ALICE, 5);
+	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
+	ck_assert(!has_left(other));
+}
+END_TEST
+
+START_TEST(both_places_full)
+{
+	struct inode *last = NULL;
+	ssize_t n = FILE_SIZE;
+
+	for (int i = 0; i < 20 && n == FILE_SIZE; i++) {
+		char name[2] = {(char)('a' + i), 0};
+
+		last = made(0, name, ALICE);
+		n = fill(last);
+	}
+	ck_assert_int_lt(n, FILE_SIZE);
+	ck_assert(n == -ENOSPC || n > 0);
+	ck_assert_uint_le(atomic_load(&fixture.spill_budget.held), 120 * MIB);
+	ck_assert_uint_gt(atomic_load(&fixture.spill_budget.held), 100 * MIB);
+	for (char name[2] = "a"; n && is_there(gpu(0), name) && at(gpu(0), name) != last;
+	     name[0]++) {
+		char *found = malloc(FILE_SIZE);
+
+		ck_assert_int_eq(read_from(at(gpu(0), name), found, FILE_SIZE, 0), FILE_SIZE);
+		ck_assert_mem_eq(found, data, FILE_SIZE);
+		free(found);
+	}
+	/* Room again after a removal. */
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "a"), 0);
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "b"), 0);
+	ck_assert_int_eq(fill(made(0, "again", ALICE)), FILE_SIZE);
+}
+END_TEST
+
+/* A file that is brought back does not drive out itself. */
+START_TEST(coming_back)
+{
+	struct inode *a = filled("a", ALICE, 3);
+	struct copier *copier = worker_copier(&fixture);
+
+	filled("b", ALICE, 4), filled("c", ALICE, 5);
+	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
+	ck_assert(has_left(a));
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, a, ATTR_RESIDENT, "gpu", 3, ALICE), 0);
+	ck_assert(!has_left(a));
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, a, ATTR_RESIDENT, "host", 4, ALICE), 0);
+	ck_assert_uint_eq(file_on_device(a->file), 0);
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, gpu(2), ATTR_RESIDENT, "host", 4, 0),
+			 -ENOTSUP);
+}
+END_TEST
+
+static bool came_back(struct inode *inode)
+{
+	for (int tries = 0; tries < 1000 && has_left(inode); tries++)
+		usleep(10000);
+	return !has_left(inode);
+}
+
+START_TEST(used_files_come_back)
+{
+	struct inode *a = filled("a", ALICE, 3), *c;
+	struct copier *copier = worker_copier(&fixture);
+	char byte;
+
+	filled("b", ALICE, 4);
+	c = filled("c", ALICE, 5);
+
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, c, ATTR_RESIDENT, "host", 4, ALICE), 0);
+	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
+	ck_assert_int_eq(fill(made(0, "e", ALICE)), FILE_SIZE);
+	ck_assert(has_left(a) && has_left(c));
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "d"), 0);
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "e"), 0);
+	atomic_store(&a->file->used, 2);
+	/* Files that belong there, and files that nobody uses, stay. */
+	ck_assert_int_eq(read_from(c, &byte, 1, 0), 1);
+	ck_assert_int_eq(read_from(a, &byte, 1, 0), 1);
+	ck_assert(came_back(a));
+	for (int tries = 0; tries < 1000 && !tier_counters(&fixture).returned_bytes; tries++)
+		usleep(10000);
+	ck_assert_uint_gt(tier_counters(&fixture).returned_bytes, 0);
+	ck_assert(has_left(c));
+	ck_assert_int_eq(file_away(a->file), FILE_HERE);
+}
+END_TEST
+
+/* There is no room for the file while the GPU is full. */
+START_TEST(files_stay_away)
+{
+	struct inode *a = filled("a", ALICE, 3);
+	char byte;
+
+	filled("b", ALICE, 4), filled("c", ALICE, 5);
+	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
+	ck_assert(has_left(a));
+	atomic_store(&a->file->used, 2);
+	ck_assert_int_eq(read_from(a, &byte, 1, 0), 1);
+	ck_assert_int_eq(file_away(a->file), FILE_AWAY_USED);
+	usleep(1200000);
+	ck_assert(has_left(a));
+}
+END_TEST
+
+/* Other programs take the memory of the GPU: here a pool of the same device does. */
+START_TEST(other_programs_get_memory)
+{
+	struct inode *a = filled("a", ALICE, 3);
+	struct device *device = fixture.volumes[0].device;
+	struct device_memory memory;
+	struct chunk *chunk;
+
+	fixture.options.keep_free = (struct amount){.given = true, .value = 16 * MIB};
+	filled("b", ALICE, 4);
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, 16 * MIB, &chunk), 0);
+	ck_assert(!has_left(a));
+	for (int tries = 0; tries < 1000; tries++) {
+		ck_assert_int_eq(device_memory(device, &memory), 0);
+		if (memory.free >= 16 * MIB)
+			break;
+		usleep(10000);
+	}
+	ck_assert_uint_ge(memory.free, 16 * MIB);
+	ck_assert(has_left(a));
+	chunk_free(chunk);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests;
+	Suite *suite = unit_suite("tier", &tests, 60);
+
+	tcase_add_checked_fixture(tests, up, down);
+	tcase_add_test(tests, longest_unused_first);
+	tcase_add_test(tests, used_since_the_scan);
+	tcase_add_test(tests, lower_priority_first);
+	tcase_add_test(tests, leased_files_stay);
+	tcase_add_test(tests, other_users_keep_their_share);
+	tcase_add_test(tests, only_this_gpu);
+	tcase_add_test(tests, both_places_full);
+	tcase_add_test(tests, coming_back);
+	tcase_add_test(tests, used_files_come_back);
+	tcase_add_test(tests, files_stay_away);
+	tcase_add_test(tests, other_programs_get_memory);
+	return unit_main(suite);
+}
