@@ -9,6 +9,7 @@
 
 #include "backend/buddy.h"
 #include "backend/copy.h"
+#include "backend/stock.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 
@@ -26,6 +27,7 @@ struct pool {
 	struct device *device;
 	enum memory_place place;
 	struct pool_budget *budget; /* or NULL */
+	struct stock *stock;	    /* with a budget */
 	struct pool_watch watch;
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that concurrent
@@ -85,7 +87,8 @@ static void chunk_release(struct pool *pool, struct chunk *chunk)
 
 	if (pool->watch.gone)
 		pool->watch.gone(pool->watch.of, chunk);
-	chunk_free(chunk);
+	if (!pool->stock || !stock_put(pool->stock, chunk))
+		chunk_free(chunk);
 	atomic_fetch_sub(&pool->chunks, 1);
 	bytes_return(pool, bytes);
 }
@@ -152,8 +155,11 @@ static int reserve_check(struct pool *pool, uint64_t bytes)
 
 static int chunk_make(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 {
-	int rc = chunk_new(pool->device, pool->place, bytes, chunk);
+	int rc = 0;
 
+	*chunk = pool->stock ? stock_take(pool->stock, bytes) : NULL;
+	if (!*chunk)
+		rc = chunk_new(pool->device, pool->place, bytes, chunk);
 	if (rc < 0 || !pool->watch.made)
 		return rc;
 	rc = pool->watch.made(pool->watch.of, *chunk);
@@ -376,9 +382,15 @@ void pool_free_span(struct pool *pool, const struct span *span)
 	chunk_release(pool, span->chunk);
 }
 
-void pool_set_budget(struct pool *pool, struct pool_budget *budget)
+int pool_set_budget(struct pool *pool, struct pool_budget *budget, uint64_t chunk_bytes)
 {
 	pool->budget = budget;
+	return stock_new(pool->device, chunk_bytes, budget, &pool->stock);
+}
+
+struct stock *pool_stock(const struct pool *pool)
+{
+	return pool->stock;
 }
 
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch)
@@ -458,6 +470,7 @@ void pool_free(struct pool *pool)
 		return;
 	while (spare_release(pool))
 		;
+	stock_free(pool->stock);
 	assert(atomic_load(&pool->chunk_bytes) == 0);
 	pthread_cond_destroy(&pool->given);
 	pthread_mutex_destroy(&pool->lock);
@@ -477,8 +490,11 @@ bool pool_is_unused(const struct pool *pool)
 
 void pool_trim(struct pool *pool)
 {
-	if (pool_is_unused(pool))
-		spare_release(pool);
+	if (!pool_is_unused(pool))
+		return;
+	spare_release(pool);
+	if (pool->stock)
+		stock_drop(pool->stock);
 }
 
 void pool_set_limits(struct pool *pool, const struct pool_limits *limits)

@@ -10,6 +10,7 @@
 #define POOL_BLOCK_MIN 4096ULL /* the smallest block, and the alignment of every span */
 
 struct pool;
+struct stock;
 
 struct pool_limits {
 	uint64_t size; /* most bytes that the pool may hold on the device; UINT64_MAX: no limit */
@@ -34,7 +35,8 @@ struct pool_watch {
 /* Bytes of chunks that several pools may hold together. */
 struct pool_budget {
 	uint64_t size;
-	_Atomic uint64_t held;
+	_Atomic uint64_t held;	  /* by the pools */
+	_Atomic uint64_t stocked; /* by their stocks: gives way to held */
 };
 
 enum pool_fill { POOL_ZEROED, POOL_UNDEFINED /* the caller overwrites every byte at once */ };
@@ -64,8 +66,9 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
  * driver before the return. */
 void pool_free_span(struct pool *pool, const struct span *span);
 
-/* Both before the first allocation. */
-void pool_set_budget(struct pool *pool, struct pool_budget *budget);
+/* Both before the first allocation. pool_set_budget also lets the pool keep freed chunks of
+ * chunk_bytes, and make such chunks ahead, within the budget: 0 or -ENOMEM. */
+int pool_set_budget(struct pool *pool, struct pool_budget *budget, uint64_t chunk_bytes);
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch);
 
 /* Takes over an imported chunk (with an id) and another pool's allocations in the chunk: first the
@@ -79,8 +82,12 @@ int pool_adopt_block(struct pool *pool, const struct span *span);
 /* The number of allocations so far, and whether no span is allocated now. Neither waits. */
 uint64_t pool_allocations(const struct pool *pool);
 bool pool_is_unused(const struct pool *pool);
-/* Frees the empty chunk that is kept for the next small file, if no span is allocated. */
+/* Frees the empty chunk that is kept for the next small file, and the stock, if no span is
+ * allocated.
+ */
 void pool_trim(struct pool *pool);
+/* stock.h; NULL for a pool without a budget. */
+struct stock *pool_stock(const struct pool *pool);
 
 /* Between the two calls the caller frees unused spans: a thread that finds the device full, or asks
  * for the available bytes, waits for the second call. */

@@ -11,10 +11,6 @@
 #include "fs/file/old_memory.h"
 #include "fs/file/record.h"
 
-/* Chunks in system memory have at most this size, because files leave memory of few sizes for the
- * next files. */
-#define SPILL_CHUNK (64ULL << 20)
-
 uint32_t file_used_now(void)
 {
 	return (uint32_t)(clock_ns_of(CLOCK_MONOTONIC_COARSE) / (CLOCK_SECOND / FILE_USED_TICKS));
@@ -32,8 +28,7 @@ enum file_away file_away(const struct file *file)
 
 static uint64_t chunk_max(const struct volume *volume, enum memory_place place)
 {
-	return place == PLACE_HOST && volume->max_chunk > SPILL_CHUNK ? SPILL_CHUNK
-								      : volume->max_chunk;
+	return place == PLACE_HOST ? volume->spill_chunk : volume->max_chunk;
 }
 
 /* The first extent that is not in place. On the way back to the device also the chunks behind the

@@ -37,6 +37,9 @@ int volume_open_gpu(struct volume *volume, struct device *device, const struct p
 #define SPILL_MAX_CHUNK (1ULL << 30)
 #define SPILL_CHUNKS	64
 
+/* In system memory, where files leave chunks of few sizes for the next files. */
+#define SPILL_CHUNK (64ULL << 20)
+
 int volume_open_spill(struct volume *volume, struct pool_budget *budget)
 {
 	const struct pool_limits none = {.size = UINT64_MAX};
@@ -44,10 +47,15 @@ int volume_open_spill(struct volume *volume, struct pool_budget *budget)
 
 	if (rc < 0)
 		return rc;
-	pool_set_budget(volume->spill, budget);
 	volume->max_chunk = chunk_limited(volume->max_chunk, SPILL_MAX_CHUNK);
 	volume->max_chunk = chunk_limited(volume->max_chunk, volume->device->total / SPILL_CHUNKS);
-	return 0;
+	volume->spill_chunk = chunk_limited(volume->max_chunk, SPILL_CHUNK);
+	rc = pool_set_budget(volume->spill, budget, volume->spill_chunk);
+	if (rc < 0) {
+		pool_free(volume->spill);
+		volume->spill = NULL;
+	}
+	return rc;
 }
 
 int volume_open_host(struct volume *volume, uint64_t bytes)

@@ -27,6 +27,7 @@ struct volume {
 	struct host_windows *windows; /* NULL for gpuN/ */
 	struct ahead *ahead;	      /* blocks read ahead; the same for all volumes; NULL: none */
 	atomic_bool used_away;	      /* files with memory in the spill were used */
+	uint64_t spill_chunk;	      /* the largest chunk in the spill */
 	uint64_t max_chunk; /* the largest chunk to allocate: bytes, a multiple of CHUNK_ALIGN */
 	uint64_t root_ino;
 	_Atomic int64_t files; /* regular files, including files without names */

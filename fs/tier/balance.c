@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A thread that looks at each device once a second: files leave while other programs need the
- * device's memory (keep_free), and files that are used while they are away come back when the
- * device has room for a while. */
+ * device's memory (keep_free), files that are used while they are away come back when the device
+ * has room, and chunks of the spill are made before they are needed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/stock.h"
+#include "common/clock.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
@@ -16,6 +22,49 @@
 /* A file comes back only if this part of the device stays free, so that the next new file does not
  * drive out another. */
 #define SPARE_PART 16
+
+/* Chunks of the spill are made ahead when this device is three quarters full: a 16th of the device,
+ * but at most STOCK_MAX, for at most STOCK_MS in a period. */
+#define STOCK_PART 16
+#define STOCK_MAX  (8ULL << 30)
+#define STOCK_MS   300
+
+/* The system needs its memory for other things if it could give out less than this part. */
+#define SHORT_PART 16
+
+static bool system_is_short(void)
+{
+	static const char *const names[] = {"MemTotal:", "MemAvailable:"};
+	unsigned long long kib[2] = {0};
+	FILE *file = fopen("/proc/meminfo", "re");
+	char line[128];
+
+	while (file && fgets(line, sizeof(line), file))
+		for (unsigned i = 0; i < 2; i++)
+			if (strncmp(line, names[i], strlen(names[i])) == 0)
+				kib[i] = strtoull(line + strlen(names[i]), NULL, 10);
+	if (file)
+		fclose(file);
+	return kib[1] < kib[0] / SHORT_PART;
+}
+
+static void stock_balance(const struct volume *volume)
+{
+	struct stock *stock = pool_stock(volume->spill);
+	uint64_t total = volume->device->total, wanted = total / STOCK_PART;
+	bool full = pool_usage(volume->pool).chunk_bytes >= total / 4 * 3;
+	int64_t end = clock_ms() + STOCK_MS;
+
+	if (!full && !stock_bytes(stock))
+		return;
+	if (system_is_short()) {
+		stock_drop(stock);
+		return;
+	}
+	wanted = wanted < STOCK_MAX ? wanted : STOCK_MAX;
+	while (full && stock_make(stock, wanted) && clock_ms() < end)
+		;
+}
 
 static uint64_t keep_free(const struct fs *fs, const struct volume *volume)
 {
@@ -97,10 +146,14 @@ static void balance_work(struct background *background)
 {
 	struct fs *fs = background->context;
 
-	while (background_wait(background, PERIOD_MS))
-		for (unsigned i = 0; i < fs->n_volumes; i++)
-			if (fs->volumes[i].spill)
-				volume_balance(fs, &fs->volumes[i]);
+	while (background_wait(background, PERIOD_MS)) {
+		for (unsigned i = 0; i < fs->n_volumes; i++) {
+			if (!fs->volumes[i].spill)
+				continue;
+			volume_balance(fs, &fs->volumes[i]);
+			stock_balance(&fs->volumes[i]);
+		}
+	}
 	worker_end();
 }
 

@@ -2,6 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Tests of the pool on the host backend: the same pool serves every provider. */
 #include "backend/pool.h"
+#include "backend/providers.h"
+#include "backend/stock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -635,7 +637,7 @@ START_TEST(shared_budget)
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(pool_new(backend->devices[i], PLACE_HOST, &no_limits, &pools[i]),
 				 0);
-		pool_set_budget(pools[i], &budget);
+		ck_assert_int_eq(pool_set_budget(pools[i], &budget, 4 * MIB), 0);
 	}
 	ck_assert_int_eq(pool_alloc(pools[0], 6 * MIB, POOL_UNDEFINED, NULL, &spans[0]), 0);
 	ck_assert_int_eq(pool_alloc(pools[1], 6 * MIB, POOL_UNDEFINED, NULL, &spans[1]), -ENOSPC);
@@ -656,6 +658,67 @@ START_TEST(shared_budget)
 		pool_free(pools[i]);
 	ck_assert_uint_eq(atomic_load(&budget.held), 0);
 	ck_assert_uint_eq(device_used(backend->devices[0]), 0);
+	backend_close(backend);
+}
+END_TEST
+
+static int news;
+
+static int counted_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
+			     struct chunk **chunk)
+{
+	news++;
+	return backend_host_ops.chunk_new(device, place, bytes, chunk);
+}
+
+/* Chunks of the given size are kept and made ahead, within the budget, unless another process may
+ * have their memory. */
+START_TEST(stock_of_chunks)
+{
+	struct backend_config config = {
+	    .kind = BACKEND_HOST, .host_bytes = 16 * MIB, .host_gpus = 1};
+	struct pool_budget budget = {.size = 12 * MIB};
+	struct backend_ops ops = backend_host_ops;
+	struct backend *backend;
+	struct pool *pool;
+	struct span spans[3];
+
+	ops.chunk_new = counted_chunk_new;
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	backend->ops = &ops;
+	ck_assert_int_eq(pool_new(backend->devices[0], PLACE_HOST, &no_limits, &pool), 0);
+	ck_assert_int_eq(pool_set_budget(pool, &budget, 4 * MIB), 0);
+	struct stock *stock = pool_stock(pool);
+
+	ck_assert(stock_make(stock, 8 * MIB) && stock_make(stock, 8 * MIB));
+	ck_assert(!stock_make(stock, 8 * MIB));
+	ck_assert_uint_eq(stock_bytes(stock), 8 * MIB);
+	ck_assert_int_eq(news, 2);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pool_alloc(pool, 4 * MIB, POOL_UNDEFINED, NULL, &spans[i]), 0);
+	ck_assert_int_eq(news, 2);
+	ck_assert_uint_eq(stock_bytes(stock), 0);
+	ck_assert_uint_eq(atomic_load(&budget.held), 8 * MIB);
+
+	/* Kept, but not what another process may have. */
+	atomic_store(&spans[1].chunk->handed_out, true);
+	pool_free_span(pool, &spans[0]);
+	pool_free_span(pool, &spans[1]);
+	ck_assert_uint_eq(stock_bytes(stock), 4 * MIB);
+	ck_assert_uint_eq(atomic_load(&budget.held), 0);
+	ck_assert_uint_eq(pool_usage(pool).chunk_bytes, 0);
+
+	/* The stock gives way to memory of other sizes. */
+	ck_assert(stock_make(stock, 12 * MIB) && stock_make(stock, 12 * MIB));
+	ck_assert(!stock_make(stock, 16 * MIB));
+	ck_assert_int_eq(pool_alloc(pool, 2 * MIB, POOL_UNDEFINED, NULL, &spans[2]), 0);
+	ck_assert_uint_eq(stock_bytes(stock), 8 * MIB);
+	ck_assert_uint_le(atomic_load(&budget.held) + atomic_load(&budget.stocked), budget.size);
+	pool_free_span(pool, &spans[2]);
+	pool_trim(pool);
+	ck_assert_uint_eq(stock_bytes(stock), 0);
+	ck_assert_uint_eq(atomic_load(&budget.stocked), 0);
+	pool_free(pool);
 	backend_close(backend);
 }
 END_TEST
@@ -703,6 +766,7 @@ int main(void)
 	tcase_add_test(tcase, a_lost_spare_chunk_is_freed);
 	tcase_add_test(tcase, large_memory_is_there_for_the_next);
 	tcase_add_test(tcase, shared_budget);
+	tcase_add_test(tcase, stock_of_chunks);
 	tcase_add_test(tcase, threads);
 	tcase_add_test(tcase, threads_at_the_size_limit);
 	tcase_add_test(tcase, threads_at_the_reserve);
