@@ -27,7 +27,8 @@
 #define ATTRIBUTE_COPY(V)	V(COPYING_AUTO, "auto") V(COPYING_BAR, "bar") V(COPYING_DMA, "dma")
 #define ATTRIBUTE_FORCE_PCIE(V) V(FORCE_PCIE_NO, "0") V(FORCE_PCIE_YES, "1")
 #define ATTRIBUTE_SHARE(V)	V(SHARE_PRIVATE, "private") V(SHARE_TRUSTED, "trusted")
-#define ATTRIBUTE_RESIDENT(V)	V(RESIDENT_GPU, "gpu") V(RESIDENT_HOST, "host")
+#define ATTRIBUTE_RESIDENT(V)                                                                      \
+	V(RESIDENT_GPU, "gpu") V(RESIDENT_HOST, "host") V(RESIDENT_EVICTED, "evicted")
 #define ATTRIBUTE_PRIORITY(V)                                                                      \
 	V(PRIORITY_0, "0")                                                                         \
 	V(PRIORITY_1, "1")                                                                         \

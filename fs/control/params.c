@@ -13,6 +13,7 @@
 #include "fs/core/fs.h"
 #include "fs/file/volume.h"
 #include "fs/recovery/settings.h"
+#include "fs/tier/tier.h"
 #include "fs/trace/observe.h"
 
 #define BLANKS "\t "
@@ -99,6 +100,16 @@ static int line_set_reserve(const struct line *line, struct params *params)
 	return error;
 }
 
+static int line_set_evict(const struct line *line, struct params *params)
+{
+	struct amount amount;
+	int error = line_amount(line, 1, &amount);
+
+	if (!error)
+		limits_set(line, params->evict, &amount);
+	return error;
+}
+
 static int line_set_level(const struct line *line, struct params *params)
 {
 	if (log_level_parse(line->value, &params->level))
@@ -123,9 +134,8 @@ static const struct {
 	bool per_gpu;
 	int (*set)(const struct line *line, struct params *params);
 } settings[] = {
-    {"size", true, line_set_size},
-    {"reserve", true, line_set_reserve},
-    {"log_level", false, line_set_level},
+    {"size", true, line_set_size},    {"reserve", true, line_set_reserve},
+    {"evict", true, line_set_evict},  {"log_level", false, line_set_level},
     {"trace", false, line_set_trace},
 };
 
@@ -208,10 +218,45 @@ static void volume_set_limits(struct volume *volume, const struct params *params
 			 limits.reserve);
 }
 
-int control_params_set(struct fs *fs, const char *text, size_t bytes)
+static int params_apply(struct fs *fs, const struct params *params)
 {
 	/* Limits are read, changed and written. */
 	static pthread_mutex_t applying = PTHREAD_MUTEX_INITIALIZER;
+
+	scoped_lock(&applying);
+	int error = params->trace_changes ? observe_trace(fs, params->trace) : 0;
+
+	if (error)
+		return error;
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			volume_set_limits(&fs->volumes[i], params);
+	if (params->level_changes) {
+		log_info("log_level %s", log_level_name(params->level));
+		log_level_set(params->level);
+	}
+	settings_note(fs);
+	return 0;
+}
+
+static int volume_evict(struct fs *fs, const struct volume *volume, const struct params *params)
+{
+	const struct params_limit *evict = &params->evict[volume->device->index];
+	int error = 0;
+
+	if (evict->changes)
+		error =
+		    tier_free(fs, volume, amount_bytes(&evict->amount, volume->device->total, 0));
+	if (error)
+		log_warn(".gpumem/params: %s: files cannot leave: %s", volume->name,
+			 error == -ENOTSUP  ? "this mount has no place for them (-o spill=)"
+			 : error == -ENOSPC ? "the rest is leased, or their place is full"
+					    : strerror(-error));
+	return error;
+}
+
+int control_params_set(struct fs *fs, const char *text, size_t bytes)
+{
 	struct params params = {0};
 	uint64_t gpus = 0;
 
@@ -220,19 +265,10 @@ int control_params_set(struct fs *fs, const char *text, size_t bytes)
 			gpus |= 1ULL << fs->volumes[i].device->index;
 	int error = params_parse(text, bytes, gpus, &params);
 
-	if (error)
-		return error;
-	scoped_lock(&applying);
-	error = params.trace_changes ? observe_trace(fs, params.trace) : 0;
-	if (error)
-		return error;
-	for (unsigned i = 0; i < fs->n_volumes; i++)
+	if (!error)
+		error = params_apply(fs, &params);
+	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)
-			volume_set_limits(&fs->volumes[i], &params);
-	if (params.level_changes) {
-		log_info("log_level %s", log_level_name(params.level));
-		log_level_set(params.level);
-	}
-	settings_note(fs);
-	return 0;
+			error = volume_evict(fs, &fs->volumes[i], &params);
+	return error;
 }

@@ -24,6 +24,8 @@ struct params_limit {
 
 struct params {
 	struct params_limit size[BACKEND_DEVICES_MAX], reserve[BACKEND_DEVICES_MAX]; /* by GPU */
+	/* Not a limit but done at once: files leave until so much is free. */
+	struct params_limit evict[BACKEND_DEVICES_MAX];
 	bool level_changes;
 	enum log_level level;
 	bool trace_changes, trace;
@@ -35,7 +37,8 @@ int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *p
 
 struct fs;
 
-/* Parses and applies the text. 0, or -EINVAL or -ENOMEM without a change. */
+/* Parses and applies the text. 0, or -EINVAL or -ENOMEM without a change; -ENOSPC or -ENOTSUP: the
+ * rest was applied, and files could not leave a GPU. */
 int control_params_set(struct fs *fs, const char *text, size_t bytes);
 
 #endif

@@ -213,7 +213,8 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 		int rc = lease_once(file, call, access, wait);
 
 		if (rc == -EAGAIN) {
-			rc = file_place_wanted(file, call);
+			rc = file_place_all(file, call,
+					    device_place_wanted(file_volume(file), call));
 			/* -EBUSY: another lease began, and the extents stay where they are. */
 			if (rc < 0 && rc != -EBUSY)
 				return rc;

@@ -146,8 +146,9 @@ void file_move_piece(const struct file_move *move, struct journal_piece *piece);
  * after an error. Requests wait for the move of one extent at a time. */
 int file_place(struct file *file, const struct file_call *call, enum memory_place place,
 	       uint64_t most, uint64_t *moved);
-/* Moves all extents to the place that call->attrs.resident names, making room there. */
-int file_place_wanted(struct file *file, const struct file_call *call);
+/* Moves all extents to place, making room on the device. Nothing to do on a volume without a spill.
+ */
+int file_place_all(struct file *file, const struct file_call *call, enum memory_place place);
 /* Bytes in PLACE_HOST of a file in gpuN/. */
 uint64_t file_spilled(struct file *file);
 /* Bytes in PLACE_GPU; 0 as well while the layout changes. Does not wait. */

@@ -167,16 +167,16 @@ bool file_is_placed(const struct file *file, const struct file_call *call)
 	return file_is_held(file) || !run_find(file, place, 0, &run);
 }
 
-int file_place_wanted(struct file *file, const struct file_call *call)
+int file_place_all(struct file *file, const struct file_call *call, enum memory_place place)
 {
 	struct volume *volume = file_volume(file);
-	enum memory_place place = device_place_wanted(volume, call);
 	uint64_t moved;
 	int rc;
 
 	if (!volume->spill)
 		return 0;
-	file_note_use(file, volume);
+	if (place == PLACE_GPU)
+		file_note_use(file, volume);
 	do {
 		rc = file_place(file, call, place, UINT64_MAX, &moved);
 	} while (rc == -ENOSPC && place == PLACE_GPU && call->make_room &&

@@ -150,6 +150,25 @@ bool tier_evict(struct fs *fs, const struct volume *volume, uint64_t bytes)
 	return room_make(fs->tiers, &making);
 }
 
+int tier_free(struct fs *fs, const struct volume *volume, uint64_t bytes)
+{
+	struct device_memory memory;
+	int rc;
+
+	if (!fs->tiers)
+		return -ENOTSUP;
+	for (;;) {
+		rc = device_memory(volume->device, &memory);
+		if (rc < 0 || memory.free >= bytes)
+			return rc;
+		if (tier_evict(fs, volume, bytes - memory.free))
+			continue;
+		pool_trim(volume->pool);
+		rc = device_memory(volume->device, &memory);
+		return rc < 0 || memory.free >= bytes ? rc : -ENOSPC;
+	}
+}
+
 static bool volumes_have_spill(const struct fs *fs)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++)

@@ -10,6 +10,7 @@
 
 struct fs;
 struct tiers;
+struct volume;
 
 struct tier_counters {
 	uint64_t evictions;	 /* how often a thread made room */
@@ -24,6 +25,9 @@ void tiers_close(struct fs *fs);
  * while requests may be served. 0 or -errno. */
 int tier_balance_open(struct fs *fs);
 void tier_balance_close(struct fs *fs);
+/* Files leave the volume's device until bytes of it are free, for any program: 0, -ENOSPC if no
+ * more files can leave, or -ENOTSUP without a spill. Under no lock. */
+int tier_free(struct fs *fs, const struct volume *volume, uint64_t bytes);
 struct tier_counters tier_counters(const struct fs *fs);
 
 #endif

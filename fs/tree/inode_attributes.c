@@ -36,7 +36,7 @@ static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 		return attribute_refuse(id, path, "this mount has no spool (-o spool=DIR)");
 	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->fdstore)
 		return attribute_refuse(id, path, "this mount ends with its daemon (-o recovery=)");
-	if (id == ATTR_RESIDENT && values->resident == RESIDENT_HOST && (!volume || !volume->spill))
+	if (id == ATTR_RESIDENT && values->resident != RESIDENT_GPU && (!volume || !volume->spill))
 		return attribute_refuse(id, path,
 					volume && !volume->pool
 					    ? "host/ has no memory of a GPU"
@@ -67,7 +67,8 @@ static int attribute_apply(struct fs *fs, struct copier *copier, struct inode *i
 		return error;
 	}
 	if (id == ATTR_RESIDENT)
-		return file_place_wanted(inode->file, &call.call);
+		return file_place_all(inode->file, &call.call,
+				      values->resident == RESIDENT_GPU ? PLACE_GPU : PLACE_HOST);
 	if (id == ATTR_MAPPING)
 		file_apply_mapping(inode->file, &call.call);
 	return 0;

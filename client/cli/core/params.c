@@ -36,6 +36,11 @@ static const char *limit_is_wrong(const char *value)
 	return size_is_wrong(value, true, 1);
 }
 
+static const char *evict_is_wrong(const char *value)
+{
+	return size_is_wrong(value, false, 1);
+}
+
 static const char *reserve_is_wrong(const char *value)
 {
 	return size_is_wrong(value, false, 0);
@@ -61,13 +66,23 @@ static const struct {
 	bool per_gpu;
 	const char *(*is_wrong)(const char *value); /* gives the reason; NULL: the value is right */
 } params[] = {
-    {"size", true, limit_is_wrong},
-    {"reserve", true, reserve_is_wrong},
-    {"log_level", false, level_is_wrong},
+    {"size", true, limit_is_wrong},    {"reserve", true, reserve_is_wrong},
+    {"evict", true, evict_is_wrong},   {"log_level", false, level_is_wrong},
     {"trace", false, switch_is_wrong},
 };
 
 #define PARAMS (sizeof(params) / sizeof(params[0]))
+
+/* Whether the mount has the GPU that a name such as "gpu1.size" begins with. */
+static bool has_gpu(const char *now, const char *name, const char *dot)
+{
+	AUTO_FREE char *line = NULL, *known = NULL;
+
+	if (asprintf(&line, "%.*s.size", (int)(dot - name), name) < 0)
+		line = NULL;
+	known = line ? facts_line(now, line) : NULL;
+	return known;
+}
 
 /* The parameter's place in the table, or -1 after a message. */
 static int param_find(const char *now, const char *name)
@@ -79,7 +94,8 @@ static int param_find(const char *now, const char *name)
 	for (unsigned i = 0; i < PARAMS; i++) {
 		if (strcmp(name, params[i].name) == 0)
 			return (int)i;
-		if (dot && known && params[i].per_gpu && strcmp(dot + 1, params[i].name) == 0)
+		if (dot && params[i].per_gpu && strcmp(dot + 1, params[i].name) == 0 &&
+		    has_gpu(now, name, dot))
 			return (int)i;
 		closest_try(&closest, params[i].name);
 	}
@@ -93,7 +109,8 @@ static int param_find(const char *now, const char *name)
 	else if (closest.name)
 		cli_error("a mount has no parameter %s: did you mean %s?", name, closest.name);
 	else
-		cli_error("a mount has no parameter %s (size, reserve, log_level, trace)", name);
+		cli_error("a mount has no parameter %s (size, reserve, evict, log_level, trace)",
+			  name);
 	return -1;
 }
 
@@ -130,9 +147,22 @@ static int params_write(const char *where, const char *lines)
 		cli_error("%s: root and the user of the daemon alone set parameters", where);
 		return CLI_DENIED;
 	}
-	if (fd < 0 || write(fd, lines, strlen(lines)) < 0)
-		return cli_fail(path, errno);
-	return CLI_OK;
+	if (fd >= 0 && write(fd, lines, strlen(lines)) >= 0)
+		return CLI_OK;
+	/* Both are answers to evict alone. */
+	if (fd >= 0 && errno == ENOSPC) {
+		cli_error("%s: no more files can leave: the rest is mapped by processes, or spill= "
+			  "is full",
+			  where);
+		return CLI_FULL;
+	}
+	if (fd >= 0 && errno == EOPNOTSUPP) {
+		cli_error("%s: the mount has no place for files that leave a GPU "
+			  "(gpumemfs -o spill=host:SIZE)",
+			  where);
+		return CLI_FAILED;
+	}
+	return cli_fail(path, errno);
 }
 
 int params_set(const struct place *place, int count, char **words)

@@ -100,6 +100,7 @@ static const struct {
     {ATTR_SHARE, "public", -EINVAL, 0},
     {ATTR_RESIDENT, "gpu", 0, RESIDENT_GPU},
     {ATTR_RESIDENT, "host", 0, RESIDENT_HOST},
+    {ATTR_RESIDENT, "evicted", 0, RESIDENT_EVICTED},
     {ATTR_RESIDENT, "gpu0:4096", -EINVAL, 0},
     {ATTR_PRIORITY, "0", 0, PRIORITY_0},
     {ATTR_PRIORITY, "9", 0, PRIORITY_9},

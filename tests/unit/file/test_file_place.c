@@ -182,7 +182,7 @@ START_TEST(lease_of_a_file_that_belongs_there)
 	file_lease_end(file, (enum file_lease_kind)kind);
 	/* Back on the GPU, as setxattr(2) does. */
 	fixture.call.attrs.resident = RESIDENT_GPU;
-	ck_assert_int_eq(file_place_wanted(file, &fixture.call), 0);
+	ck_assert_int_eq(file_place_all(file, &fixture.call, PLACE_GPU), 0);
 	ck_assert_uint_eq(file_spilled(file), 0);
 	file_free(file, &fixture.call);
 }

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem fetch and gpumem evict: move files between a GPU and system memory, or free memory of a
+ * GPU. */
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
+#include "client/cli/core/mounts.h"
+#include "client/cli/core/output.h"
+#include "client/cli/core/params.h"
+#include "common/cleanup.h"
+
+#define DESCRIPTORS 32
+#define FREE	    (CLI_LONG + 2)
+#define CELLS	    24
+#define DRAW_US	    100000
+
+/* nftw(3) gives its function no argument. */
+static struct {
+	const char *value; /* of the attribute resident */
+	bool drawn;
+	uint64_t files, bytes;
+	int status;
+} all;
+
+/* A file being moved, by the thread that waits for setxattr(2). */
+struct move {
+	const char *path;
+	int error;
+	atomic_bool done;
+};
+
+/* The bytes of a file on its GPU, and all. "gpu0:4096 host:8192"; other forms are no GPU's. */
+static void resident_read(const char *path, uint64_t *on_gpu, uint64_t *bytes)
+{
+	AUTO_FREE char *text = NULL;
+	const char *at;
+
+	*on_gpu = *bytes = 0;
+	if (facts_attribute(path, "resident", &text) || !(at = strchr(text, ':')))
+		return;
+	*on_gpu = *bytes = strtoull(at + 1, NULL, 10);
+	at = strstr(text, " host:");
+	if (at)
+		*bytes += strtoull(at + strlen(" host:"), NULL, 10);
+}
+
+static void *move_main(void *pointer)
+{
+	struct move *move = pointer;
+
+	if (setxattr(move->path, "user.gpumem.resident", all.value, strlen(all.value), 0) < 0)
+		move->error = errno;
+	atomic_store(&move->done, true);
+	return NULL;
+}
+
+static void progress_draw(const char *path)
+{
+	char bar[OUTPUT_BAR_BYTES(CELLS)], done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX];
+	uint64_t on_gpu, bytes;
+
+	resident_read(path, &on_gpu, &bytes);
+	uint64_t done = strcmp(all.value, "gpu") == 0 ? on_gpu : bytes - on_gpu;
+
+	atomic_store(&cli_line_open, true);
+	all.drawn = true;
+	fprintf(stderr, "\r\033[K%s ", output_bar(done, bytes, CELLS, output_glyphs(), bar));
+	output_text(stderr, "%s of %s  %s", output_size(done, done_text),
+		    output_size(bytes, all_text), path);
+}
+
+static int file_move(const char *path)
+{
+	struct move move = {.path = path};
+	uint64_t before, after, bytes;
+	pthread_t thread;
+
+	resident_read(path, &before, &bytes);
+	if (!isatty(STDERR_FILENO) || pthread_create(&thread, NULL, move_main, &move)) {
+		move_main(&move);
+	} else {
+		for (unsigned tries = 1; !atomic_load(&move.done); tries++) {
+			usleep(DRAW_US / 100);
+			if (tries % 100 == 0)
+				progress_draw(path);
+		}
+		pthread_join(thread, NULL);
+	}
+	resident_read(path, &after, &bytes);
+	all.bytes += after > before ? after - before : before - after;
+	all.files += !move.error;
+	return move.error;
+}
+
+static void file_move_fail(const char *path, int error)
+{
+	all.status = (int)cli_status_of(error);
+	if (error == EBUSY)
+		cli_error("%s: processes have the file mapped (gpumem sharers)", path);
+	else if (error == EOPNOTSUPP)
+		cli_error("%s: the mount has no place for files that leave a GPU "
+			  "(gpumemfs -o spill=host:SIZE), or the file is below host/",
+			  path);
+	else
+		all.status = cli_fail(path, error);
+}
+
+static int tree_visit(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)at;
+	if (type == FTW_DNR || type == FTW_NS)
+		all.status = cli_fail(path, EACCES);
+	if (type != FTW_F || !S_ISREG(st->st_mode))
+		return 0;
+	int error = file_move(path);
+
+	if (error)
+		file_move_fail(path, error);
+	return 0;
+}
+
+static int word_move(const char *word)
+{
+	AUTO_PLACE struct place place = {0};
+	int status = place_find(word, &place);
+
+	if (status)
+		return status;
+	if (nftw(place.path, tree_visit, DESCRIPTORS, FTW_PHYS | FTW_MOUNT) < 0)
+		return cli_fail(place.path, errno);
+	return CLI_OK;
+}
+
+static int words_move(struct cli_args *args, const char *value, const char *did, int json)
+{
+	char text[OUTPUT_TEXT_MAX];
+
+	all.value = value;
+	for (int i = 0; i < args->argc; i++) {
+		int status = word_move(args->argv[i]);
+
+		all.status = status ? status : all.status;
+	}
+	if (all.drawn)
+		fputs("\r\033[K", stderr);
+	atomic_store(&cli_line_open, false);
+	if (json)
+		return output_json(json_pack("{s:I, s:I}", "files", (json_int_t)all.files, "bytes",
+					     (json_int_t)all.bytes))
+			   ?: all.status;
+	if (all.files)
+		printf("%s %" PRIu64 " file%s, %s moved\n", did, all.files,
+		       all.files == 1 ? "" : "s", output_size(all.bytes, text));
+	return all.status;
+}
+
+static int fetch_run(struct cli_args *args)
+{
+	int json;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	return words_move(args, "gpu", "fetched", json);
+}
+
+/* The path names a GPU's directory, or a mount: all of its GPUs. */
+static int gpu_free(const struct command *command, const char *word, const char *size)
+{
+	AUTO_PLACE struct place place = {0};
+	AUTO_FREE char *line = NULL;
+	int status = place_find(word, &place);
+
+	if (status)
+		return status;
+	const char *inside = place.inside + 1;
+
+	if (strchr(inside, '/') || (*inside && strncmp(inside, "gpu", 3) != 0))
+		return cli_usage(command, "%s: expected a mount or the directory of a GPU", word);
+	if (asprintf(&line, "%s%sevict=%s", inside, *inside ? "." : "", size) < 0)
+		return cli_fail(word, ENOMEM);
+	return params_set(&place, 1, &line);
+}
+
+static int evict_run(struct cli_args *args)
+{
+	const char *size = NULL;
+	int code, json = 0;
+
+	while ((code = cli_option(args)) > 0) {
+		json |= code == CLI_JSON_CODE;
+		if (code == FREE)
+			size = args->value;
+	}
+	if (code < 0)
+		return CLI_USAGE;
+	if (!size)
+		return words_move(args, "evicted", "evicted", json);
+	for (int i = 0; i < args->argc; i++) {
+		int status = gpu_free(args->command, args->argv[i], size);
+
+		all.status = status ? status : all.status;
+	}
+	return all.status;
+}
+
+static const struct cli_option fetch_options[] = {CLI_JSON, {0}};
+
+const struct command command_fetch = {
+    .name = "fetch",
+    .words = "PATH...",
+    .summary = "Bring files, or all files below a directory, back to their GPU",
+    .more = "Files that were not used for a longer time leave if the GPU is full.",
+    .options = fetch_options,
+    .min_words = 1,
+    .max_words = -1,
+    .run = fetch_run,
+};
+
+static const struct cli_option evict_options[] = {
+    {FREE, "free", "SIZE", "PATH is a GPU: let files leave until SIZE of it is free"},
+    CLI_JSON,
+    {0}};
+
+const struct command command_evict = {
+    .name = "evict",
+    .words = "PATH...",
+    .summary = "Move files, or all files below a directory, from their GPU to system memory",
+    .more = "The mount needs -o spill=. A process that maps such a file gets it on the GPU again.\n"
+	    "With --free, the files that were not used for the longest time leave; root and the\n"
+	    "user of the daemon alone may do that.",
+    .options = evict_options,
+    .min_words = 1,
+    .max_words = -1,
+    .run = evict_run,
+};
