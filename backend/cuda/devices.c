@@ -73,6 +73,8 @@ static int device_describe(struct cuda_device *device)
 	nvml_find(device);
 	device->rdma = device_attribute(
 	    device, GM_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+	device->base.host_memory = device_attribute(
+	    device, GM_CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 	/* -1: a machine without nodes, whose memory is node 0 to the driver. */
 	int node = device_attribute(device, GM_CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
 

@@ -28,6 +28,7 @@ static void device_simulate(struct host_backend *host, unsigned index,
 	snprintf(device->name, sizeof(device->name), "host-backed GPU %u", index);
 	snprintf(device->uuid, sizeof(device->uuid), "GPU-00000000-0000-4000-8000-%012x", index);
 	device->total = config->host_bytes;
+	device->host_memory = true;
 	device->bar_bytes = simulated->bar_off ? 0 : config->host_bytes;
 	backend->devices[backend->n_devices++] = device;
 }

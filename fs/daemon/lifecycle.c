@@ -104,9 +104,20 @@ static int spills_open(struct fs *fs)
 	if (!spill->given)
 		return 0;
 	fs->spill_budget.size = amount_bytes(spill, machine_memory(), 0);
-	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
-		if (fs->volumes[i].pool)
-			error = volume_open_spill(&fs->volumes[i], &fs->spill_budget);
+	for (unsigned i = 0; !error && i < fs->n_volumes; i++) {
+		struct volume *volume = &fs->volumes[i];
+
+		if (!volume->pool)
+			continue;
+		if (!volume->device->host_memory) {
+			log_error(
+			    "spill=: the driver of %s has no system memory for GPUs: needed is "
+			    "CUDA 12.2 or later, on Linux without WSL",
+			    volume->name);
+			return -ENOTSUP;
+		}
+		error = volume_open_spill(volume, &fs->spill_budget);
+	}
 	return error;
 }
 

@@ -208,6 +208,8 @@ START_TEST(system_memory)
 	open_plain();
 	struct device *device = backend->devices[1];
 
+	ck_assert(device->host_memory);
+
 	unit_fill(pattern, sizeof(pattern), &seed);
 	ck_assert_int_eq(device_memory(device, &before), 0);
 	struct chunk *chunk, *again, *other = new_chunk(1, CHUNK_ALIGN);
@@ -234,6 +236,20 @@ START_TEST(system_memory)
 	chunk_free(again);
 	ck_assert_int_eq(device_memory(device, &after), 0);
 	ck_assert_uint_eq(before.free, after.free);
+	close_all();
+}
+END_TEST
+
+START_TEST(no_system_memory)
+{
+	struct chunk *chunk;
+
+	set("GPUMEM_STANDIN_HOST_MEMORY", "0");
+	open_plain();
+	ck_assert(!backend->devices[0]->host_memory);
+	log_setup(LOG_LEVEL_ERROR, 0);
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_HOST, 4 * MIB, &chunk), -ENOTSUP);
+	expect_alive(0);
 	close_all();
 }
 END_TEST
@@ -321,6 +337,7 @@ static void any_driver(TCase *tcase)
 	tcase_add_test(tcase, export);
 	tcase_add_test(tcase, imported);
 	tcase_add_test(tcase, system_memory);
+	tcase_add_test(tcase, no_system_memory);
 	tcase_add_test(tcase, exported_again);
 	tcase_add_test(tcase, threads);
 }

@@ -20,18 +20,22 @@ enum { ALICE = 1001, BOB = 1002 };
 
 static char *data;
 
-static void up(void)
+static void open_with(char *options)
 {
-	char *argv[] = {"gpumemfs", "/tmp",
-			"-o",	    "backend=host,host_gpus=2,host_size=64M,spill=host:120M",
-			"-o",	    "log_level=error",
-			NULL};
+	char *argv[] = {"gpumemfs", "/tmp", "-o", options, "-o", "log_level=error", NULL};
 
 	memset(&fixture, 0, sizeof(fixture));
 	ck_assert_int_eq(options_parse(6, argv, &fixture.options), 0);
 	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
 	fixture.can.max_write = 65536;
 	ck_assert_int_eq(fs_open(&fixture), 0);
+}
+
+#define OPTIONS "backend=host,host_gpus=2,host_size=64M,spill=host:120M"
+
+static void up(void)
+{
+	open_with(OPTIONS);
 	data = malloc(FILE_SIZE);
 	memset(data, 7, FILE_SIZE);
 }
@@ -290,12 +294,14 @@ END_TEST
 /* Other programs take the memory of the GPU: here a pool of the same device does. */
 START_TEST(other_programs_get_memory)
 {
-	struct inode *a = filled("a", ALICE, 3);
-	struct device *device = fixture.volumes[0].device;
 	struct device_memory memory;
 	struct chunk *chunk;
 
-	fixture.options.keep_free = (struct amount){.given = true, .value = 16 * MIB};
+	fixture_down();
+	open_with(OPTIONS ",keep_free=16M");
+	struct device *device = fixture.volumes[0].device;
+	struct inode *a = filled("a", ALICE, 3);
+
 	filled("b", ALICE, 4);
 	ck_assert_int_eq(chunk_new(device, PLACE_GPU, 16 * MIB, &chunk), 0);
 	ck_assert(!has_left(a));
