@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""Files that leave a full GPU (docs/tiers.md): more files than the GPU has memory, moving them beside the link, reads of
+files that are away, and what spill= costs while nothing leaves."""
+
+import os
+import random
+import time
+
+from copying import link_rates
+from harness import GIB, MIB, compare, median, rate
+from pointers import timed
+from wires import OURS, run_bench
+
+SPILL_MOST = 64 * GIB
+SPILL_USED = 0.9       # of the spill, in the point with more files than the GPU has memory
+MOVE_SHARE = 0.85      # of pinned copies
+MODEL_PART = 0.36      # of the GPU: 50 GiB of 139
+MODEL_FILES = 8
+TURNS_SHARE = 0.8      # of the time that both directions of the link take
+READS, READ_US = 20000, 20
+UNUSED_SHARE = 0.98    # of the rates without spill=
+ROUNDS = 3
+
+
+def memory_bytes():
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def spill_bytes(machine):
+    """Leaves room for the source in memory, and for the rest of the system."""
+    room = 256 * MIB if machine.standin else (memory_bytes() - 2 * machine.size) // 2
+    return min(SPILL_MOST, room) // machine.size * machine.size
+
+
+def stamp_of(number):
+    return b"file %06d" % number
+
+
+def file_make(machine, source, path, number):
+    machine.run([machine.build / "gpumem", "cp", "-q", source, path])
+    with open(path, "r+b", buffering=0) as file:
+        file.write(stamp_of(number))
+
+
+def place(path, value):
+    os.setxattr(path, "user.gpumem.resident", value)
+
+
+def in_host(path):
+    parts = os.getxattr(path, "user.gpumem.resident").decode().split()
+    return sum(int(part.split(":")[1]) for part in parts if part.startswith("host:"))
+
+
+def seconds_of(call):
+    start = time.monotonic()
+    call()
+    return time.monotonic() - start
+
+
+def more_than_fits(machine, mount, spill):
+    """Files that fill the GPU and most of the spill, compared in another order than they were written."""
+    source, size = machine.source(), machine.size
+    total = mount.stats()["total_bytes"] - spill
+    count = int((total + SPILL_USED * spill) // size) - 1
+    files = [mount.gpu() / f"more{i}" for i in range(count)]
+    seconds = seconds_of(lambda: [file_make(machine, source, path, i) for i, path in enumerate(files)])
+    away = mount.stats()["spilled_bytes"]
+    machine.report.check(f"{count * size // GIB} GiB of files on a GPU of {total // GIB} GiB: memory of some has left", away > 0,
+                         f"{away // GIB} GiB away; written at {rate(count * size, seconds)}, files leaving meanwhile")
+    order = list(range(count))
+    random.Random(1).shuffle(order)
+    wrong = []
+    seconds = seconds_of(lambda: wrong.extend(
+        i for i in order if compare(files[i], source, size, machine.cpus, ((0, stamp_of(i)),)) is not None))
+    machine.report.check(f"{count} files of {size // MIB} MiB, compared in random order: all bytes right", not wrong,
+                         f"wrong: {wrong}" if wrong else f"read at {rate(count * size, seconds)}")
+    for path in files:
+        path.unlink()
+
+
+def moving(machine, mount, into, out):
+    """One file there and back, beside pinned copies. The first time makes the system memory, later times find it."""
+    source, size, path = machine.source(), machine.size, mount.gpu() / "moved"
+    file_make(machine, source, path, 0)
+    first = seconds_of(lambda: place(path, b"evicted"))
+    seconds = {"fetch": [], "evict": []}
+    for _ in range(ROUNDS):
+        seconds["fetch"].append(seconds_of(lambda: place(path, b"gpu")))
+        seconds["evict"].append(seconds_of(lambda: place(path, b"evicted")))
+    machine.report.check("moved: the same bytes", compare(path, source, size, machine.cpus, ((0, stamp_of(0)),)) is None)
+    for what, link in (("fetch", into), ("evict", out)):
+        best = median(seconds[what])
+        timed(machine, f"{what} {size // MIB} MiB: at least {MOVE_SHARE} of pinned copies", size / best >= MOVE_SHARE * link,
+              f"{rate(size, best)}; pinned copies {rate(link, 1)}; ratio {size / best / link:.2f}"
+              + (f"; the first time, which makes the memory, {rate(size, first)}" if what == "evict" else ""))
+    return path
+
+
+def reading_away(machine, path):
+    fd = os.open(path, os.O_RDONLY)
+    numbers, times = random.Random(2), []
+    for _ in range(READS if not machine.standin else 200):
+        offset = numbers.randrange(machine.size // 4096) * 4096
+        start = time.perf_counter_ns()
+        os.pread(fd, 4096, offset)
+        times.append(time.perf_counter_ns() - start)
+    os.close(fd)
+    times.sort()
+    p50, p90 = times[len(times) // 2] / 1e3, times[len(times) * 9 // 10] / 1e3
+    timed(machine, f"4 KiB read at random of a file that is away, p50: at most {READ_US} us", p50 <= READ_US,
+          f"{p50:.1f} us, p90 {p90:.1f}, from Python")
+
+
+def taking_turns(machine, mount, into, out, spill):
+    """Two models that do not fit together."""
+    source, size = machine.source(), machine.size
+    total = mount.stats()["total_bytes"] - spill
+    count = max(1, int(min(MODEL_PART * total, SPILL_USED * spill) // size))
+    models = [[mount.gpu() / f"model{m}-{i}" for i in range(count)] for m in range(2)]
+    for m, model in enumerate(models):
+        for i, path in enumerate(model):
+            file_make(machine, source, path, m * count + i)
+        if m == 0:
+            for path in model:
+                place(path, b"evicted")
+    times = []
+    for turn in range(2 * ROUNDS):
+        there, back = models[1 - turn % 2], models[turn % 2]
+        # File by file: the spill has no room for both.
+        times.append(seconds_of(lambda: [(place(leaves, b"evicted"), place(returns, b"gpu"))
+                                         for leaves, returns in zip(there, back)]))
+    moved, best = count * size, median(times)
+    allowed = moved / out + moved / into
+    timed(machine, f"two models of {moved // GIB} GiB taking turns: at least {TURNS_SHARE} of what the link allows both ways",
+          allowed / best >= TURNS_SHARE, f"{best:.2f} s; pinned copies of both {allowed:.2f} s; ratio {allowed / best:.2f}")
+    wrong = [path.name for m, model in enumerate(models) for i, path in enumerate(model)
+             if compare(path, source, size, machine.cpus, ((0, stamp_of(m * count + i)),)) is not None]
+    machine.report.check("both models after their turns: the same bytes", not wrong, " ".join(wrong))
+    for path in models[0] + models[1]:
+        path.unlink()
+
+
+def unused(machine, spill):
+    """The same cases with and without the option, in turn."""
+    arguments = ["--only", "read,write,random"] + (["--backend", "standin", "--quick"] if machine.standin
+                                                   else ["--budget", "40", "--reps", "3"])
+    plain = run_bench(machine, "spill-off", arguments)
+    on = run_bench(machine, "spill-on", [*arguments, "--mount-options", f"spill=host:{spill}"])
+    for case, label, target in sorted(plain.by_place):
+        if target != OURS:
+            continue
+        ratio = on.median(case, label, OURS) / plain.median(case, label, OURS)
+        if "p50" in plain.by_place[case, label, OURS]:  # a time, not a rate
+            ratio = 1 / ratio
+        timed(machine, f"{case} {label} with spill=, nothing away: at least {UNUSED_SHARE} of the rate without", ratio >= UNUSED_SHARE,
+              f"ratio {ratio:.2f}; spread {plain.spread(case, label, OURS):.0%} and {on.spread(case, label, OURS):.0%}")
+
+
+def point_tiers(machine):
+    spill = spill_bytes(machine)
+    into, out = link_rates(machine)
+    with machine.mount(f"gpus=0,spill=host:{spill}") as mount:
+        mount.warm(0)
+        path = moving(machine, mount, into, out)
+        reading_away(machine, path)
+        path.unlink()
+        taking_turns(machine, mount, into, out, spill)
+        more_than_fits(machine, mount, spill)
+        machine.report.note("spill: " + mount.params()["spill"])
+    unused(machine, spill)
