@@ -5,6 +5,7 @@
 #ifndef BACKEND_CUDA_BAR_WAY_H
 #define BACKEND_CUDA_BAR_WAY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backend/cuda/abi.h"
@@ -37,6 +38,8 @@ struct bar_way {
 	const char *name;
 	enum bar_needs needs;
 	uint32_t cost; /* of map, in ns per MiB */
+	/* A mapping is at bar_source.address, and unmapped with that address. For clients only. */
+	bool at_gpu_address;
 	/* Makes the way's state for a device, valid until close. 0, or -errno with the missing
 	 * thing in why (BAR_REASON_MAX bytes). Called once per device, and again after close. */
 	int (*open)(const struct bar_device *device, void **state, char *why);

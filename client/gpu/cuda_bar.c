@@ -21,7 +21,7 @@ static const struct bar_way *const with_cuda[] = {&cuda_bar_dmabuf, &cuda_bar_gd
 						  &cuda_bar_vulkan};
 static const struct bar_way *const without_cuda[] = {&cuda_bar_vulkan, &cuda_bar_dmabuf,
 						     &cuda_bar_gdrcopy};
-#define WAYS (sizeof(with_cuda) / sizeof(with_cuda[0]))
+#define WAYS ((int)(sizeof(with_cuda) / sizeof(with_cuda[0])))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct client_bar *opened; /* under lock; an entry is never changed or freed */
@@ -81,12 +81,19 @@ static int bar_open_new(const uint8_t uuid[16], const struct bar_way *way, struc
 	return 0;
 }
 
-int client_bar_open(const uint8_t uuid[16], unsigned rank, struct client_bar **bar, char *why)
+static const struct bar_way *way_of(int rank)
+{
+	if (rank == CLIENT_BAR_SYSTEM)
+		return &cuda_bar_system;
+	return client_cuda_running() ? with_cuda[rank] : without_cuda[rank];
+}
+
+int client_bar_open(const uint8_t uuid[16], int rank, struct client_bar **bar, char *why)
 {
 	scoped_lock(&lock);
 	if (rank >= WAYS)
 		return -ENOENT;
-	const struct bar_way *way = client_cuda_running() ? with_cuda[rank] : without_cuda[rank];
+	const struct bar_way *way = way_of(rank);
 	if (!way_wanted(way)) {
 		snprintf(why, BAR_REASON_MAX, "left out by GPUMEM_BAR");
 		return -ENOTSUP;
@@ -112,8 +119,9 @@ static void gpu_unmap(const struct client_bar *bar, gm_CUdeviceptr at, uint64_t 
 	bar->cuda->cu.cuMemAddressFree(at, bytes);
 }
 
-/* Maps the chunk for the GPU: dma-bufs and GDRCopy know memory only by its device address. */
-static int gpu_map(const struct client_bar *bar, const struct client_chunk *chunk,
+/* Maps the chunk for the GPU: dma-bufs and GDRCopy know memory only by its device address. wanted:
+ * the address, if it is free, or NULL. */
+static int gpu_map(const struct client_bar *bar, const struct client_chunk *chunk, void *wanted,
 		   gm_CUdeviceptr *at)
 {
 	const struct client_cuda *cuda = bar->cuda;
@@ -128,7 +136,8 @@ static int gpu_map(const struct client_bar *bar, const struct client_chunk *chun
 	    &handle, (void *)(intptr_t)chunk->fd, GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (result != GM_CUDA_SUCCESS)
 		return client_cuda_result(cuda, result, "cuMemImportFromShareableHandle");
-	result = cuda->cu.cuMemAddressReserve(&address, chunk->bytes, 0, 0, 0);
+	result = cuda->cu.cuMemAddressReserve(&address, chunk->bytes, 0,
+					      (gm_CUdeviceptr)(uintptr_t)wanted, 0);
 	if (result == GM_CUDA_SUCCESS) {
 		result = cuda->cu.cuMemMap(address, chunk->bytes, 0, handle, 0);
 		if (result != GM_CUDA_SUCCESS)
@@ -174,11 +183,17 @@ int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, voi
 		   struct client_bar_piece *piece, char *why)
 {
 	struct client_bar_piece made = {.bytes = chunk->bytes};
+	void *wanted = bar->way->at_gpu_address ? at : NULL;
 	int rc = 0;
 
+	/* The driver reserves no address that is reserved already. */
+	if (wanted)
+		munmap(wanted, made.bytes);
 	if (bar->way->needs == BAR_NEEDS_CUDA)
-		rc = gpu_map(bar, chunk, &made.gpu);
+		rc = gpu_map(bar, chunk, wanted, &made.gpu);
 	if (rc < 0) {
+		if (wanted)
+			address_hold(wanted, made.bytes);
 		snprintf(why, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
 		return rc;
 	}
@@ -190,7 +205,9 @@ int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, voi
 		return rc;
 	}
 	made.at = made.address;
-	if (at && made.at != at)
+	if (at && made.at != at && wanted)
+		address_hold(at, made.bytes);
+	else if (at && made.at != at)
 		piece_move(&made, at);
 	*piece = made;
 	return 0;

@@ -11,6 +11,8 @@
 #include "client/core/answer.h"
 #include "client/gpu/cuda.h"
 
+extern const struct bar_way cuda_bar_system;
+
 /* A way that is open for a GPU. */
 struct client_bar {
 	struct client_bar *next;
@@ -33,9 +35,11 @@ struct client_bar_piece {
 			  unmap */
 };
 
-/* Gives the ways for a GPU, the best way for rank 0, the next for rank 1, ... -ENOTSUP: this way
- * does not work, and why has the reason. -ENOENT: there are no more ways. */
-int client_bar_open(const uint8_t uuid[16], unsigned rank, struct client_bar **bar, char *why);
+/* Gives the ways for a GPU, the best way for rank 0, the next for rank 1, ..., and for
+ * CLIENT_BAR_SYSTEM the way for memory in system memory. -ENOTSUP: this way does not work, and why
+ * has the reason. -ENOENT: there are no more ways. */
+#define CLIENT_BAR_SYSTEM (-1)
+int client_bar_open(const uint8_t uuid[16], int rank, struct client_bar **bar, char *why);
 
 /* Maps a chunk at an address of a reservation, or anywhere for NULL. If neither the way nor the
  * kernel can put the mapping there, piece->at is another address. 0 or -errno, with the reason in

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/xattr.h>
 
 #include "client/core/error.h"
 #include "client/gpu/cuda_bar.h"
@@ -123,6 +124,19 @@ static int host_map_through(struct host_map *map, const struct client_layout *la
 	return rc;
 }
 
+/* Whether memory of the file is in system memory. A private copy is on the GPU. */
+static bool has_left_the_gpu(const struct client_layout *layout, int file)
+{
+	char text[128];
+
+	if (layout->flags & GPUMEM_LAYOUT_PRIVATE)
+		return false;
+	ssize_t n = fgetxattr(file, "user.gpumem.resident", text, sizeof(text) - 1);
+
+	text[n > 0 ? n : 0] = '\0';
+	return strstr(text, " host:");
+}
+
 /* Maps through the best way that works. If no way works, the error text has the reason of each way,
  * and the errno is that of a full BAR, which can have room again, or else ENOTSUP. */
 static int host_map_best(struct host_map *map, const struct client_layout *layout, int file)
@@ -130,7 +144,7 @@ static int host_map_best(struct host_map *map, const struct client_layout *layou
 	char all[240] = "", why[BAR_REASON_MAX];
 	int error = ENOTSUP;
 
-	for (unsigned rank = 0;; rank++) {
+	for (int rank = has_left_the_gpu(layout, file) ? CLIENT_BAR_SYSTEM : 0;; rank++) {
 		why[0] = '\0';
 		*map = (struct host_map){0};
 		int rc = client_bar_open(layout->uuid, rank, &map->bar, why);

@@ -9,26 +9,43 @@
 
 #include "tests/driver/standin.h"
 
-CUresult reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *base)
+#define RESERVED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+
+/* The address of size reserved bytes: the hint if its range is free, else any; 0: none. */
+static uint64_t range_find(uint64_t size, uint64_t alignment, uint64_t hint)
 {
-	struct reservation *reservation;
 	uint64_t start, aligned;
 	void *mapped;
 
-	if (alignment < STANDIN_GRANULARITY)
-		alignment = STANDIN_GRANULARITY;
-	mapped = mmap((void *)(uintptr_t)hint, size + alignment, PROT_NONE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	reservation = calloc(1, sizeof(*reservation));
-	if (mapped == MAP_FAILED || !reservation) {
-		free(reservation);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (hint && hint % alignment == 0) {
+		mapped = mmap((void *)(uintptr_t)hint, size, PROT_NONE,
+			      RESERVED | MAP_FIXED_NOREPLACE, -1, 0);
+		if (mapped != MAP_FAILED)
+			return hint;
 	}
+	mapped = mmap(NULL, size + alignment, PROT_NONE, RESERVED, -1, 0);
+	if (mapped == MAP_FAILED)
+		return 0;
 	start = (uintptr_t)mapped;
 	aligned = (start + alignment - 1) & ~(alignment - 1);
 	if (aligned > start)
 		munmap(mapped, aligned - start);
 	munmap((void *)(uintptr_t)(aligned + size), start + alignment - aligned);
+	return aligned;
+}
+
+CUresult reserve(uint64_t size, uint64_t alignment, uint64_t hint, uint64_t *base)
+{
+	struct reservation *reservation = calloc(1, sizeof(*reservation));
+	uint64_t aligned;
+
+	if (alignment < STANDIN_GRANULARITY)
+		alignment = STANDIN_GRANULARITY;
+	aligned = reservation ? range_find(size, alignment, hint) : 0;
+	if (!aligned) {
+		free(reservation);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*reservation = (struct reservation){aligned, size, false};
 	table_add(&standin.reservations, aligned, size, reservation);
 	*base = aligned;

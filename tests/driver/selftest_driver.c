@@ -211,6 +211,23 @@ START_TEST(memory_is_accounted)
 }
 END_TEST
 
+/* A program that frees a range can have the same addresses again. */
+START_TEST(wanted_addresses)
+{
+	CUdeviceptr first, second, other;
+
+	use_device(0);
+	ck_cuda(cuMemAddressReserve(&first, 8 * MIB, 0, 0, 0));
+	ck_cuda(cuMemAddressFree(first, 8 * MIB));
+	ck_cuda(cuMemAddressReserve(&second, 4 * MIB, 0, first, 0));
+	ck_assert_uint_eq(second, first);
+	ck_cuda(cuMemAddressReserve(&other, 4 * MIB, 0, first, 0));
+	ck_assert_uint_ne(other, first);
+	ck_cuda(cuMemAddressFree(second, 4 * MIB));
+	ck_cuda(cuMemAddressFree(other, 4 * MIB));
+}
+END_TEST
+
 START_TEST(another_process_imports)
 {
 	struct stat state;
@@ -368,6 +385,7 @@ Suite *driver_suite(void)
 	tcase_add_test(tc, a_destroyed_stream_finishes_its_work);
 	tcase_add_test(tc, unknown_handles_are_refused);
 	tcase_add_test(tc, memory_is_accounted);
+	tcase_add_test(tc, wanted_addresses);
 	tcase_add_test(tc, another_process_imports);
 	tcase_add_test(tc, unpinned_memory_is_refused_when_told_so);
 	tcase_add_test(tc, a_pin_that_is_not_portable_serves_its_context_only);
