@@ -51,6 +51,11 @@ struct allocation {
 
 /* Where new memory of the file belongs, by its attribute resident. */
 enum memory_place device_place_wanted(const struct volume *volume, const struct file_call *call);
+static inline void allocation_set_place(struct allocation *allocation, enum memory_place place)
+{
+	allocation->place = place;
+	allocation->layout.max_chunk = volume_max_chunk(allocation->volume, place);
+}
 struct allocation allocation_for(struct volume *volume, const struct file_call *call,
 				 uint64_t size);
 /* Allocates the memory that [from, end) lacks, up to prealloc_end where that helps. On -ENOSPC,

@@ -18,14 +18,14 @@ enum memory_place device_place_wanted(const struct volume *volume, const struct 
 
 struct allocation allocation_for(struct volume *volume, const struct file_call *call, uint64_t size)
 {
-	return (struct allocation){
+	struct allocation made = {
 	    .volume = volume,
 	    .call = call,
-	    .place = device_place_wanted(volume, call),
-	    .layout = {.unit = layout_unit(call->attrs.page_size, size),
-		       .max_chunk = volume->max_chunk,
-		       .ceiling = FILE_SIZE_MAX},
+	    .layout = {.unit = layout_unit(call->attrs.page_size, size), .ceiling = FILE_SIZE_MAX},
 	};
+
+	allocation_set_place(&made, device_place_wanted(volume, call));
+	return made;
 }
 
 static int span_alloc(struct allocation *allocation, uint64_t bytes, struct span *span)

@@ -26,11 +26,6 @@ enum file_away file_away(const struct file *file)
 	return (enum file_away)atomic_load_explicit(&file->away, memory_order_relaxed);
 }
 
-static uint64_t chunk_max(const struct volume *volume, enum memory_place place)
-{
-	return place == PLACE_HOST ? volume->spill_chunk : volume->max_chunk;
-}
-
 /* The first extent that is not in place. On the way back to the device also the chunks behind the
  * extent, up to most bytes together, which make a single chunk there. */
 static bool run_find(const struct file *file, enum memory_place place, uint64_t most,
@@ -60,7 +55,7 @@ static bool run_find(const struct file *file, enum memory_place place, uint64_t 
 static int run_alloc(const struct volume *volume, const struct file_call *call,
 		     enum memory_place place, const struct device_range *run, struct extents *fresh)
 {
-	uint64_t most = chunk_max(volume, place);
+	uint64_t most = volume_max_chunk(volume, place);
 	struct extent extent;
 
 	for (uint64_t at = run->from; at < run->to; at = extent_end(&extent)) {
@@ -122,7 +117,7 @@ static int64_t place_locked(struct file *file, const struct file_call *call,
 		return -EIO;
 	if (!file_is_device(file) || !volume_pool(volume, place))
 		return 0;
-	if (!run_find(file, place, chunk_max(volume, place), &run)) {
+	if (!run_find(file, place, volume_max_chunk(volume, place), &run)) {
 		if (place == PLACE_GPU)
 			atomic_store(&file->away, FILE_HERE);
 		return 0;

@@ -52,6 +52,12 @@ static inline struct pool *volume_pool(const struct volume *volume, enum memory_
 	return place == PLACE_HOST ? volume->spill : volume->pool;
 }
 
+/* The largest chunk to allocate there. */
+static inline uint64_t volume_max_chunk(const struct volume *volume, enum memory_place place)
+{
+	return place == PLACE_HOST ? volume->spill_chunk : volume->max_chunk;
+}
+
 int volume_open_gpu(struct volume *volume, struct device *device, const struct pool_limits *limits,
 		    uint64_t max_chunk);
 /* Lets extents of the files leave the device, within a budget of bytes that volumes share. */
