@@ -96,6 +96,16 @@ int client_range_map(struct client_range *range, const struct client_layout *lay
 	return rc;
 }
 
+void client_range_cut(struct client_range *range)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (range->mapped)
+		(void)mmap(range->base, round_up(range->mapped, page), PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	range->mapped = 0;
+}
+
 int client_layout_protection(const struct client_layout *layout)
 {
 	return layout->flags & GPUMEM_LAYOUT_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;

@@ -26,6 +26,8 @@ int client_range_reserve(struct client_range *range, size_t bytes);
  * room is left. After an error the range is as before. */
 int client_range_map(struct client_range *range, const struct client_layout *layout,
 		     int protection);
+/* Unmaps everything, and keeps the range. */
+void client_range_cut(struct client_range *range);
 
 /* How mmap(2) may map the layout: PROT_READ, or with PROT_WRITE. */
 int client_layout_protection(const struct client_layout *layout);

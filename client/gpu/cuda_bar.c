@@ -221,3 +221,9 @@ void client_bar_unmap(struct client_bar *bar, const struct client_bar_piece *pie
 		client_way_unmap(bar, piece);
 	gpu_unmap(bar, piece->gpu, piece->bytes);
 }
+
+bool client_bar_park(struct client_bar *bar, const struct client_bar_piece *piece)
+{
+	client_bar_unmap(bar, piece);
+	return address_hold(piece->at, piece->bytes);
+}

@@ -226,3 +226,12 @@ int cuda_device_unmap(struct client_device_map *map, const struct client_layout 
 	*map = (struct client_device_map){0};
 	return rc < 0 ? rc : freed;
 }
+
+int cuda_device_park(struct client_device_map *map, const struct client_layout *layout)
+{
+	struct device_map *state = map->state;
+	int rc = chunks_unmap(state, layout, 0);
+
+	state->mapped = map->mapped = 0;
+	return rc;
+}

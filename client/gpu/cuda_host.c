@@ -206,6 +206,42 @@ void cuda_host_unmap(struct client_host_map *map)
 	*map = (struct client_host_map){0};
 }
 
+/* Frees what is left of a range of which another thread has taken a part. */
+static void host_map_lose(struct client_host_map *map, size_t end)
+{
+	struct host_map *state = map->state;
+
+	for (uint32_t i = 0; i < state->n_pieces; i++)
+		if (state->pieces[i].at)
+			munmap(state->pieces[i].at, state->pieces[i].bytes);
+	range_free_from(&state->range, end);
+	cuda_host_forget(map);
+}
+
+void cuda_host_park(struct client_host_map *map)
+{
+	struct host_map *state = map->state;
+	bool all = true;
+	size_t end = 0;
+
+	for (uint32_t i = 0; i < state->n_pieces; i++) {
+		struct client_bar_piece *piece = &state->pieces[i];
+
+		end += piece->bytes;
+		if (client_bar_park(state->bar, piece))
+			continue;
+		piece->at = NULL;
+		all = false;
+	}
+	if (!all) {
+		host_map_lose(map, end);
+		return;
+	}
+	state->n_pieces = 0;
+	state->range.mapped = 0;
+	map->range = state->range;
+}
+
 void cuda_host_forget(struct client_host_map *map)
 {
 	struct host_map *state = map->state;

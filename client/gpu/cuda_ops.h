@@ -17,6 +17,7 @@ struct cuda_map {
 int cuda_device_map(struct client_device_map *map, const struct client_layout *layout);
 int cuda_device_extend(struct client_device_map *map, const struct client_layout *layout);
 int cuda_device_unmap(struct client_device_map *map, const struct client_layout *layout);
+int cuda_device_park(struct client_device_map *map, const struct client_layout *layout);
 
 /* cuda_copy.c */
 int cuda_device_copy(uint64_t to, uint64_t from, size_t bytes, void *stream);
@@ -35,6 +36,7 @@ int cuda_pinned_unmap(struct client_device_map *map);
 int cuda_host_map(struct client_host_map *map, const struct client_layout *layout, int file);
 int cuda_host_extend(struct client_host_map *map, const struct client_layout *layout);
 void cuda_host_unmap(struct client_host_map *map);
+void cuda_host_park(struct client_host_map *map);
 void cuda_host_forget(struct client_host_map *map);
 const char *cuda_host_provider(const struct client_host_map *map);
 /* The driver that the mapping's way uses; NULL: the way uses none. */

@@ -51,6 +51,10 @@ struct client_gpu_ops {
 	/* The map is empty afterwards, also after an error. */
 	int (*device_unmap)(struct client_device_map *map, const struct client_layout *layout);
 
+	/* Unmaps the chunks of the layout, and keeps the addresses for device_extend. NULL: a map
+	 * cannot be made again at its addresses. */
+	int (*device_park)(struct client_device_map *map, const struct client_layout *layout);
+
 	/* Copies to an address of any GPU, from an address in a map that the current context's
 	 * device reaches, on a stream of the driver (NULL: the default stream), and waits for the
 	 * stream. No lock. -EBUSY: the stream records a graph, or the
@@ -79,6 +83,9 @@ struct client_gpu_ops {
 	int (*host_map)(struct client_host_map *map, const struct client_layout *layout, int file);
 	int (*host_extend)(struct client_host_map *map, const struct client_layout *layout);
 	void (*host_unmap)(struct client_host_map *map);
+	/* Unmaps the file, and keeps the addresses for host_extend. If another thread took an
+	 * address just then, the map is empty afterwards. */
+	void (*host_park)(struct client_host_map *map);
 	/* In a child of fork(2). A mapping that the child has inherited stays. */
 	void (*host_forget)(struct client_host_map *map);
 	/* The name of the way of a mapped file: "dmabuf", "gdrcopy", "vulkan", "mmap". */

@@ -56,6 +56,11 @@ static void system_host_unmap(struct client_host_map *map)
 	client_range_free(&map->range);
 }
 
+static void system_host_park(struct client_host_map *map)
+{
+	client_range_cut(&map->range);
+}
+
 static void system_host_forget(struct client_host_map *map)
 {
 	(void)map;
@@ -77,6 +82,7 @@ const struct client_gpu_ops client_gpu_system = {
     .host_map = system_host_map,
     .host_extend = system_host_extend,
     .host_unmap = system_host_unmap,
+    .host_park = system_host_park,
     .host_forget = system_host_forget,
     .host_provider = system_host_provider,
 };

@@ -105,6 +105,8 @@ int client_file_renew(struct gpumem *file)
 
 	if (file->connection)
 		return 0;
+	if (file->parked)
+		return client_fail(EBUSY, "the file is parked: gpumem_unpark first");
 	if (file->fd_kind == CLIENT_FD_PATH) {
 		fd = again = file_reopen(file);
 		if (again < 0)
@@ -137,6 +139,7 @@ static void file_forked(struct gpumem *file)
 	client_layout_cut(&file->layout, 0);
 	file->layout.lease = 0;
 	file->connection = NULL;
+	file->parked = false;
 	if (file->device.vendor)
 		client_file_ops(file)->device_forget(&file->device);
 	client_file_ops(file)->host_forget(&file->host);

@@ -5,11 +5,19 @@
 #define CLIENT_LIB_FILE_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "client/gpu/gpu.h"
 #include "client/lib/connection.h"
 #include "client/lib/gpumem.h"
 #include "client/lib/replace.h"
+
+/* What a write changes. */
+struct client_stamp {
+	uint64_t size;
+	int64_t seconds;
+	uint32_t ns;
+};
 
 struct gpumem {
 	struct gpumem *previous, *next; /* in the list of all files, for fork */
@@ -26,6 +34,8 @@ struct gpumem {
 	struct client_device_map device;
 	struct client_host_map host;
 	struct client_replace *pending; /* until the file has its name; NULL: has a name */
+	bool parked;			/* park.h: no lease, no mappings, but the addresses */
+	struct client_stamp stamp;	/* of the file when it was parked */
 };
 
 /* Makes a file with a lease. The file owns fd, and a failed call closes fd. 0 or -errno. */

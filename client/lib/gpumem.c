@@ -16,6 +16,7 @@
 #include "client/lib/create.h"
 #include "client/lib/drop.h"
 #include "client/lib/file.h"
+#include "client/lib/park.h"
 #include "common/cleanup.h"
 
 #define KNOWN_OPEN_FLAGS (O_ACCMODE | O_CLOEXEC)
@@ -268,6 +269,22 @@ int gpumem_extend(gpumem *file)
 	CLIENT_CALL();
 	scoped_lock(&file->lock);
 	return client_errno_return(client_file_extend(file));
+}
+
+int gpumem_park(gpumem *file)
+{
+	CLIENT_CALL();
+	scoped_lock(&file->lock);
+	return client_errno_return(client_park(file));
+}
+
+int gpumem_unpark(gpumem *file)
+{
+	CLIENT_CALL();
+	scoped_lock(&file->lock);
+	int rc = client_unpark(file);
+
+	return rc > 0 ? rc : client_errno_return(rc);
 }
 
 int gpumem_flush(gpumem *file)

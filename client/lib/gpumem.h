@@ -145,6 +145,28 @@ GPUMEM_API int gpumem_unmap_host(gpumem *file);
  * private copy does not grow. ENOTCONN: the daemon has ended. */
 GPUMEM_API int gpumem_extend(gpumem *file);
 
+/* Gives the memory back for a while: ends the lease, and unmaps the file for the device and the
+ * CPU; the ranges of addresses stay reserved. Meanwhile the memory may leave the GPU, and the file
+ * may be changed, shortened or removed. No kernel, copy or thread may use the addresses until
+ * gpumem_unpark. Other functions than gpumem_close fail with EBUSY meanwhile. A parked file may be
+ * parked again.
+ *
+ * EBUSY: the file was not published. ENOTSUP: a file of host/, or a private copy. EINVAL: in a
+ * child of fork. EIO: the driver refused to unmap. */
+GPUMEM_API int gpumem_park(gpumem *file);
+
+/* Takes a new lease, for which the memory returns to the GPU, and maps the file at the same
+ * addresses as before. GPUMEM_UNPARKED_SAME: no write changed the file meanwhile, as far as the
+ * daemon knows (stores of other processes and of GPUs through mappings are unknown to the daemon),
+ * or the file was not parked. GPUMEM_UNPARKED_CHANGED: the file was changed; addresses beyond a
+ * shorter file stay reserved.
+ *
+ * After an error the file is still parked. ESTALE: the file was emptied, or was removed and its
+ * memory freed. ENOSPC: the GPU has no room, or the file has outgrown the room behind a mapping.
+ * Also the errors of gpumem_open. */
+enum gpumem_unparked { GPUMEM_UNPARKED_SAME = 0, GPUMEM_UNPARKED_CHANGED = 1 };
+GPUMEM_API int gpumem_unpark(gpumem *file);
+
 /* Makes the stores of this process's CPUs through gpumem_map_host visible to every GPU and process.
  * For readers on a GPU other than the file's GPU, call this function with a current context. */
 GPUMEM_API int gpumem_flush(gpumem *file);

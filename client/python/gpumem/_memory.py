@@ -152,6 +152,16 @@ class FileMemory(Memory):
     def flush(self) -> None:
         _native.check(_native.library().gpumem_flush(self._handle), self.name)
 
+    def park(self) -> None:
+        _native.check(_native.library().gpumem_park(self._handle), self.name)
+
+    def unpark(self) -> bool:
+        """Whether the file was changed meanwhile."""
+        changed = _native.library().gpumem_unpark(self._handle)
+        _native.check(min(changed, 0), self.name)
+        self.size = self.info().size
+        return bool(changed)
+
     def _own_device(self) -> int:
         return _cuda.device_of(self.uuid_bytes)
 

@@ -84,6 +84,8 @@ def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
         "gpumem_map_host": (ctypes.c_int, [handle, ctypes.POINTER(ctypes.c_void_p), size]),
         "gpumem_extend": (ctypes.c_int, [handle]),
         "gpumem_flush": (ctypes.c_int, [handle]),
+        "gpumem_park": (ctypes.c_int, [handle]),
+        "gpumem_unpark": (ctypes.c_int, [handle]),
         "gpumem_drop_leases": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]),
         "gpumem_safetensors_read": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(header)]),
         "gpumem_safetensors_free": (None, [header]),

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Optional, Union
 
 from . import _cuda, _dlpack, _dtypes, _modes, _native
@@ -321,6 +322,27 @@ class Buffer(_Exports):
     def flush(self) -> None:
         """Makes the stores of this process through .memory visible to every GPU and process."""
         self._file().flush()
+
+    def park(self) -> None:
+        """Gives the memory back for a while: ends the lease and unmaps the file, and keeps its addresses. Meanwhile the
+        memory may leave the GPU, and no kernel and no view may use it. OSError with ENOTSUP: a private copy, or a file of
+        host/."""
+        self._file().park()
+
+    def unpark(self) -> bool:
+        """Maps the file again at the same addresses, so that its views are valid as before. Whether a write changed the
+        file meanwhile, as far as the daemon knows. After an error the buffer is still parked; OSError with ESTALE: the
+        file was emptied or removed, with ENOSPC: the GPU has no room."""
+        return self._file().unpark()
+
+    @contextlib.contextmanager
+    def parked(self) -> Iterator[Buffer]:
+        """park() for a while: `with buffer.parked(): ...`."""
+        self.park()
+        try:
+            yield self
+        finally:
+            self.unpark()
 
     def close(self) -> None:
         """Releases the buffer's reference to the memory. Closing twice is fine."""

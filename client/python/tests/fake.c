@@ -246,6 +246,16 @@ int gpumem_extend(gpumem *file)
 	return 0;
 }
 
+int gpumem_park(gpumem *file)
+{
+	return file ? 0 : -1;
+}
+
+int gpumem_unpark(gpumem *file)
+{
+	return file ? 0 : -1;
+}
+
 int gpumem_flush(gpumem *file)
 {
 	return file ? 0 : -1;

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A process gives a file's memory back for a while: the lease ends, the handles and mappings go,
+ * and the ranges of addresses stay reserved. */
+#include "client/lib/park.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "backend/stream.h"
+#include "client/core/error.h"
+#include "client/lib/file.h"
+
+/* The daemon's present size and mtime, by which a change is noticed. */
+static int file_stamp(const struct gpumem *file, struct client_stamp *stamp)
+{
+	struct statx st;
+
+	if (statx(file->fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_SIZE | STATX_MTIME,
+		  &st) < 0)
+		return client_fail(errno, "%s", strerror(errno));
+	*stamp = (struct client_stamp){
+	    .size = st.stx_size, .seconds = st.stx_mtime.tv_sec, .ns = st.stx_mtime.tv_nsec};
+	return 0;
+}
+
+static bool stamps_are_equal(const struct client_stamp *a, const struct client_stamp *b)
+{
+	return a->size == b->size && a->seconds == b->seconds && a->ns == b->ns;
+}
+
+static int file_may_park(const struct gpumem *file)
+{
+	const struct client_gpu_ops *ops = client_file_ops(file);
+
+	if (!file->connection)
+		return client_fail(EINVAL, "the lease belongs to the parent of this process");
+	if (file->pending)
+		return client_fail(EBUSY, "the file has no name yet");
+	if (file->layout.kind == GPUMEM_KIND_HOST)
+		return client_fail(ENOTSUP, "a file of host/ has no memory of a GPU to give back");
+	if (file->layout.flags & GPUMEM_LAYOUT_PRIVATE)
+		return client_fail(ENOTSUP, "a private copy lasts only as long as its lease");
+	if (file->device.vendor && !ops->device_park)
+		return client_fail(ENOTSUP, "this mapping cannot be made again at its address");
+	return 0;
+}
+
+int client_park(struct gpumem *file)
+{
+	const struct client_gpu_ops *ops = client_file_ops(file);
+	struct client_stamp stamp;
+
+	if (file->parked)
+		return 0;
+	int rc = file_may_park(file);
+	if (rc == 0)
+		rc = file_stamp(file, &stamp);
+	if (rc < 0)
+		return rc;
+	stream_fence();
+	if (file->host.range.base)
+		ops->host_park(&file->host);
+	if (file->device.vendor)
+		rc = ops->device_park(&file->device, &file->layout);
+	client_layout_cut(&file->layout, 0);
+	client_connection_release(file->connection, file->layout.lease);
+	file->connection = NULL;
+	file->layout.lease = 0;
+	file->parked = true;
+	file->stamp = stamp;
+	return rc;
+}
+
+/* The mappings as before, or none of the memory. */
+static int mappings_return(struct gpumem *file)
+{
+	const struct client_gpu_ops *ops = client_file_ops(file);
+	int rc = 0;
+
+	if (file->layout.size == 0 && file->stamp.size)
+		return client_fail(ESTALE, "the file was emptied, or removed");
+	if (file->device.vendor)
+		rc = ops->device_extend(&file->device, &file->layout);
+	if (rc == 0 && file->host.range.base)
+		rc = ops->host_extend(&file->host, &file->layout);
+	if (rc < 0 && file->device.vendor)
+		ops->device_park(&file->device, &file->layout);
+	return rc;
+}
+
+int client_unpark(struct gpumem *file)
+{
+	struct client_stamp parked = file->stamp, now;
+
+	if (!file->parked)
+		return 0;
+	file->parked = false;
+	int rc = client_file_renew(file);
+	if (rc == 0)
+		rc = file_stamp(file, &now);
+	if (rc == 0)
+		rc = mappings_return(file);
+	if (rc < 0) {
+		client_layout_cut(&file->layout, 0);
+		client_connection_release(file->connection, file->layout.lease);
+		file->connection = NULL;
+		file->layout.lease = 0;
+		file->parked = true;
+		return rc;
+	}
+	return stamps_are_equal(&parked, &now) ? GPUMEM_UNPARKED_SAME : GPUMEM_UNPARKED_CHANGED;
+}
