@@ -146,6 +146,8 @@ void file_move_piece(const struct file_move *move, struct journal_piece *piece);
  * after an error. Requests wait for the move of one extent at a time. */
 int file_place(struct file *file, const struct file_call *call, enum memory_place place,
 	       uint64_t most, uint64_t *moved);
+/* The same to PLACE_HOST, but -EAGAIN instead of waiting for another thread that uses the file. */
+int file_evict(struct file *file, const struct file_call *call, uint64_t most, uint64_t *moved);
 /* Moves all extents to place, making room on the device. Nothing to do on a volume without a spill.
  */
 int file_place_all(struct file *file, const struct file_call *call, enum memory_place place);

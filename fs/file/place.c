@@ -136,8 +136,18 @@ static int64_t place_locked(struct file *file, const struct file_call *call,
 	return (int64_t)(run.to - run.from);
 }
 
-int file_place(struct file *file, const struct file_call *call, enum memory_place place,
-	       uint64_t most, uint64_t *moved)
+static bool layout_lock(struct file *file, enum file_wait wait)
+{
+	if (wait == FILE_NO_WAIT && !brlock_write_trylock(&file->layout_lock))
+		return false;
+	if (wait == FILE_MAY_WAIT)
+		brlock_write_lock(&file->layout_lock);
+	file_drop_ahead(file);
+	return true;
+}
+
+static int extents_place(struct file *file, const struct file_call *call, enum memory_place place,
+			 enum file_wait wait, uint64_t most, uint64_t *moved)
 {
 	int64_t n;
 
@@ -145,13 +155,25 @@ int file_place(struct file *file, const struct file_call *call, enum memory_plac
 	do {
 		if (journal_room(call->journal))
 			return -ENOSPC;
-		file_lock_layout(file);
+		if (!layout_lock(file, wait))
+			return -EAGAIN;
 		n = place_locked(file, call, place);
 		brlock_write_unlock(&file->layout_lock);
 		if (n > 0)
 			*moved += (uint64_t)n;
 	} while (n > 0 && *moved < most);
 	return n < 0 ? (int)n : 0;
+}
+
+int file_place(struct file *file, const struct file_call *call, enum memory_place place,
+	       uint64_t most, uint64_t *moved)
+{
+	return extents_place(file, call, place, FILE_MAY_WAIT, most, moved);
+}
+
+int file_evict(struct file *file, const struct file_call *call, uint64_t most, uint64_t *moved)
+{
+	return extents_place(file, call, PLACE_HOST, FILE_NO_WAIT, most, moved);
 }
 
 bool file_is_placed(const struct file *file, const struct file_call *call)

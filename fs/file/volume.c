@@ -119,6 +119,7 @@ static int spill_usage_add(struct volume *volume, struct volume_usage *usage)
 	usage->free += available;
 	usage->available += available;
 	usage->held += held;
+	usage->shared = available;
 	return 0;
 }
 

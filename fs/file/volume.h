@@ -38,6 +38,8 @@ struct volume_usage {
 	uint64_t free;	    /* free on the device, for all processes */
 	uint64_t available; /* available to a file of this mount */
 	uint64_t held;	    /* held by this mount */
+	/* The part of the first three that the spill has, which volumes share. */
+	uint64_t shared;
 };
 
 /* Whether the volume is gpuN/; else the volume is host/. */

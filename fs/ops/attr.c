@@ -174,9 +174,13 @@ static int usage_add(struct volume *volume, struct volume_usage *sum)
 
 	if (error)
 		return error;
-	sum->total += usage.total;
-	sum->free += usage.free;
-	sum->available += usage.available;
+	/* What volumes share counts once. */
+	uint64_t again = sum->shared ? usage.shared : 0;
+
+	sum->total += usage.total - again;
+	sum->free += usage.free - again;
+	sum->available += usage.available - again;
+	sum->shared = usage.shared;
 	return 0;
 }
 

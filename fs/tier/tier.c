@@ -25,6 +25,7 @@ struct making {
 	const struct volume *volume;
 	const struct inode_call *asking; /* for the memory of this file; NULL: for other programs */
 	const struct file *but;		 /* stays */
+	bool waits;			 /* for files that are in use */
 	uint64_t wanted, freed;
 };
 
@@ -71,8 +72,10 @@ static int victim_move(struct making *making, struct victims *victims, struct vi
 
 	if (inode && victim_may_leave(making, victims, victim, inode)) {
 		inode_call_init(&call, making->fs, inode, making->copier);
-		rc = file_place(inode->file, &call.call, PLACE_HOST, making->wanted - making->freed,
-				&moved);
+		uint64_t more = making->wanted - making->freed;
+
+		rc = making->waits ? file_place(inode->file, &call.call, PLACE_HOST, more, &moved)
+				   : file_evict(inode->file, &call.call, more, &moved);
 		victims_note_moved(victims, victim->uid, moved);
 		making->freed += moved;
 	}
@@ -97,6 +100,11 @@ static bool room_make(struct tiers *tiers, struct making *making)
 		victims_move(making, victims);
 	if (!making->freed) {
 		victims_scan(victims, making->fs, making->volume);
+		victims_move(making, victims);
+	}
+	/* A long copy of one file must not hold up all threads that need room, if others can go. */
+	if (!making->freed) {
+		making->waits = true;
 		victims_move(making, victims);
 	}
 	if (!making->freed)

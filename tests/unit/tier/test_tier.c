@@ -155,6 +155,20 @@ START_TEST(leased_files_stay)
 }
 END_TEST
 
+/* A long copy of one file holds up no other file, if another can leave. */
+START_TEST(busy_files_are_passed_over)
+{
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4);
+
+	filled("c", ALICE, 5);
+	brlock_token token = brlock_read_lock(&a->file->layout_lock);
+
+	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
+	brlock_read_unlock(&a->file->layout_lock, token);
+	ck_assert(has_left(b) && !has_left(a));
+}
+END_TEST
+
 START_TEST(other_users_keep_their_share)
 {
 	struct inode *a = filled("a", ALICE, 3), *b = filled("b", BOB, 4), *c = filled("c", BOB, 5),
@@ -327,6 +341,7 @@ int main(void)
 	tcase_add_test(tests, used_since_the_scan);
 	tcase_add_test(tests, lower_priority_first);
 	tcase_add_test(tests, leased_files_stay);
+	tcase_add_test(tests, busy_files_are_passed_over);
 	tcase_add_test(tests, other_users_keep_their_share);
 	tcase_add_test(tests, only_this_gpu);
 	tcase_add_test(tests, both_places_full);
