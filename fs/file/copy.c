@@ -69,14 +69,14 @@ static uint64_t target_offset(const struct copying *copying, uint64_t from)
 	return copying->to_offset + (from - copying->from_offset);
 }
 
-static bool source_next_run(struct copying *copying, uint64_t at, struct file_run *run)
+static bool source_next_run(struct copying *copying, uint64_t at, struct data_run *run)
 {
 	return file_next_run(copying->from, at, copying->from_offset + copying->bytes, run);
 }
 
 static bool target_lacks_memory(struct copying *copying)
 {
-	struct file_run run;
+	struct data_run run;
 
 	if (!file_is_device(copying->to))
 		return atomic_load(&copying->to->fd) < 0;
@@ -98,7 +98,7 @@ static int target_alloc(struct copying *copying)
 	uint64_t prealloc_end =
 	    layout_prealloc_end(end, size, atomic_load(&to->allocated), volume->max_chunk);
 	struct allocation *allocation = &copying->allocation;
-	struct file_run run;
+	struct data_run run;
 	int rc = 0;
 
 	*allocation = allocation_for(volume, copying->call, size > end ? size : end);
@@ -145,17 +145,17 @@ static void target_alloc_undo(struct copying *copying)
 	device_update_accounting(copying->to, -(int64_t)bytes);
 }
 
-static int copy_hole(struct copying *copying, const struct file_run *run)
+static int copy_hole(struct copying *copying, const struct data_run *run)
 {
 	uint64_t start = target_offset(copying, run->from), end = target_offset(copying, run->to);
 
 	if (file_is_device(copying->to))
 		return device_zero(&copying->to->extents, copying->call, start, end);
-	return host_punch(atomic_load(&copying->to->fd), start, end);
+	return object_punch(atomic_load(&copying->to->fd), start, end);
 }
 
 /* Copies the pieces, cut at the borders of both files' extents, of min_bytes to most bytes. */
-static int copy_pieces(struct copying *copying, const struct file_run *run, uint64_t min_bytes,
+static int copy_pieces(struct copying *copying, const struct data_run *run, uint64_t min_bytes,
 		       uint64_t most)
 {
 	struct extents_walk sources = extents_walk(&copying->from->extents, run->from, run->to);
@@ -181,7 +181,7 @@ static int copy_pieces(struct copying *copying, const struct file_run *run, uint
 }
 
 /* Large pieces first: the GPU copies large pieces while the CPU enqueues the small pieces. */
-static int copy_on_devices(struct copying *copying, const struct file_run *run)
+static int copy_on_devices(struct copying *copying, const struct data_run *run)
 {
 	int rc = 0;
 
@@ -190,7 +190,7 @@ static int copy_on_devices(struct copying *copying, const struct file_run *run)
 	return rc < 0 ? rc : copy_pieces(copying, run, 0, LARGE_PIECE - 1);
 }
 
-static int copy_data(struct copying *copying, const struct file_run *run)
+static int copy_data(struct copying *copying, const struct data_run *run)
 {
 	uint64_t target = target_offset(copying, run->from), bytes = run->to - run->from;
 	bool from_device = file_is_device(copying->from), to_device = file_is_device(copying->to);
@@ -199,9 +199,8 @@ static int copy_data(struct copying *copying, const struct file_run *run)
 	if (from_device && to_device)
 		return copy_on_devices(copying, run);
 	if (!from_device && !to_device)
-		return host_copy_object(atomic_load(&copying->from->fd), run->from,
-					atomic_load(&copying->to->fd), target, bytes,
-					&copying->done);
+		return object_copy(atomic_load(&copying->from->fd), run->from,
+				   atomic_load(&copying->to->fd), target, bytes, &copying->done);
 	if (!copying->bounce)
 		rc = bounce_new(copying->call, copying->bytes, &copying->bounce);
 	if (rc < 0)
@@ -215,7 +214,7 @@ static int copy_data(struct copying *copying, const struct file_run *run)
 
 static int copy_runs(struct copying *copying)
 {
-	struct file_run run;
+	struct data_run run;
 	int rc = 0;
 
 	for (uint64_t at = copying->from_offset; rc == 0 && source_next_run(copying, at, &run);
@@ -264,7 +263,7 @@ static ssize_t copy_to_object(struct copying *copying)
 	rc = copy_runs(copying);
 	end = copying->to_offset + copying->done;
 	/* A hole at the end is not written; a short write is better than an error. */
-	if (copying->done && end > host_object_size(fd) && ftruncate(fd, (off_t)end) < 0)
+	if (copying->done && end > object_size(fd) && ftruncate(fd, (off_t)end) < 0)
 		rc = -errno;
 	host_update_accounting(copying->to, copying->call, precharged);
 	return copying->done ? (ssize_t)copying->done : rc;

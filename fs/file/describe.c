@@ -11,7 +11,7 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
 	uint64_t size = file_size(file), sum = 0, counted = 0; /* units before counted are in sum */
-	struct file_run run;
+	struct data_run run;
 
 	for (uint64_t at = 0; file_next_run(file, at, size, &run); at = run.to) {
 		uint64_t from = run.from / unit * unit, to = (run.to + unit - 1) / unit * unit;
@@ -93,10 +93,10 @@ uint64_t file_lost(struct file *file)
 
 static void object_describe(int fd, FILE *out)
 {
-	uint64_t end = fd < 0 ? 0 : host_object_size(fd);
-	struct file_run run;
+	uint64_t end = fd < 0 ? 0 : object_size(fd);
+	struct data_run run;
 
-	for (uint64_t at = 0; host_next_run(fd, at, end, &run); at = run.to) {
+	for (uint64_t at = 0; object_next_run(fd, at, end, &run); at = run.to) {
 		if (run.data)
 			fprintf(out, "%lu %lu %lu object\n", run.from, run.to - run.from, run.from);
 	}

@@ -115,8 +115,7 @@ uint64_t file_size(const struct file *file)
 {
 	uint64_t size;
 
-	return object_query(file, host_object_size, &size) ? size
-							   : atomic_load(&file->fields->size);
+	return object_query(file, object_size, &size) ? size : atomic_load(&file->fields->size);
 }
 
 static uint64_t device_allocated(const struct file *file)
@@ -141,14 +140,14 @@ uint64_t file_allocated(struct file *file)
 {
 	uint64_t bytes;
 
-	return object_query(file, host_object_taken, &bytes) ? bytes : device_allocated(file);
+	return object_query(file, object_taken, &bytes) ? bytes : device_allocated(file);
 }
 
 int64_t file_written(const struct file *file)
 {
 	uint64_t ns;
 
-	return object_query(file, host_object_mtime, &ns) ? (int64_t)ns : 0;
+	return object_query(file, object_mtime, &ns) ? (int64_t)ns : 0;
 }
 
 ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
@@ -398,8 +397,8 @@ bool file_is_sparse(const struct file *file)
 {
 	uint64_t size, allocated;
 
-	return object_query(file, host_object_size, &size) &&
-	       object_query(file, host_object_taken, &allocated) && allocated < size;
+	return object_query(file, object_size, &size) &&
+	       object_query(file, object_taken, &allocated) && allocated < size;
 }
 
 void file_trim(struct file *file, const struct file_call *call)
@@ -420,7 +419,7 @@ void file_trim(struct file *file, const struct file_call *call)
 	brlock_write_unlock(&file->layout_lock);
 }
 
-bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
+bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run)
 {
 	if (!file_is_device(file))
 		return host_file_next_run(file, offset, end, run);
@@ -430,7 +429,7 @@ bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file
 	uint64_t covered = extents_covered(&file->extents, offset, end);
 	uint32_t index = extents_find(&file->extents, offset);
 
-	*run = (struct file_run){.from = offset, .to = covered, .data = covered > offset};
+	*run = (struct data_run){.from = offset, .to = covered, .data = covered > offset};
 	if (run->data)
 		return true;
 	run->to = end;

@@ -14,31 +14,6 @@
 #include "fs/file/host_pin.h"
 #include "fs/file/record.h"
 
-#define COPY_BUFFER (1ULL << 20)
-
-uint64_t host_object_size(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
-}
-
-uint64_t host_object_taken(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
-}
-
-uint64_t host_object_mtime(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0
-		   ? (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec
-		   : 0;
-}
-
 ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
 {
 	int fd = atomic_load(&file->fd);
@@ -78,24 +53,6 @@ int64_t host_seek(struct file *file, uint64_t offset, int whence)
 	return found < 0 ? -errno : found;
 }
 
-bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run)
-{
-	if (offset >= end)
-		return false;
-
-	off_t data = fd < 0 ? -1 : lseek(fd, (off_t)offset, SEEK_DATA);
-	off_t next = data;
-
-	if (data == (off_t)offset)
-		next = lseek(fd, (off_t)offset, SEEK_HOLE);
-	*run = (struct file_run){
-	    .from = offset,
-	    .to = next < 0 || (uint64_t)next > end ? end : (uint64_t)next,
-	    .data = data == (off_t)offset,
-	};
-	return true;
-}
-
 /* Blocks beyond the end, reserved or from a huge page, could hide a hole. */
 bool host_has_no_holes(const struct file *file, const struct stat *st)
 {
@@ -106,15 +63,15 @@ bool host_has_no_holes(const struct file *file, const struct stat *st)
 	       (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
 }
 
-bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run)
+bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run)
 {
 	int fd = atomic_load(&file->fd);
 	struct stat st;
 
 	if (offset >= end || fd < 0 || fstat(fd, &st) < 0 || offset >= (uint64_t)st.st_size ||
 	    !host_has_no_holes(file, &st))
-		return host_next_run(fd, offset, end, run);
-	*run = (struct file_run){
+		return object_next_run(fd, offset, end, run);
+	*run = (struct data_run){
 	    .from = offset,
 	    .to = end < (uint64_t)st.st_size ? end : (uint64_t)st.st_size,
 	    .data = true,
@@ -192,12 +149,12 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 
 	if (rc < 0 || fd < 0)
 		return rc;
-	if (size < host_object_size(fd)) {
+	if (size < object_size(fd)) {
 		atomic_store(&file->fields->reserved, 0);
 		host_windows_forget(atomic_load(&file->volume)->windows, file);
 	}
 
-	uint64_t before = host_object_size(fd);
+	uint64_t before = object_size(fd);
 	int64_t precharged =
 	    size > before && host_is_out(file, fd) ? host_precharge(file, call, before, size) : 0;
 
@@ -205,75 +162,6 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 		return (int)precharged;
 	rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
 	host_update_accounting(file, call, precharged);
-	return rc;
-}
-
-static int object_fallocate(int fd, int mode, uint64_t from, uint64_t to)
-{
-	while (fallocate(fd, mode, (off_t)from, (off_t)(to - from)) < 0) {
-		if (errno != EINTR)
-			return -errno;
-	}
-	return 0;
-}
-
-int host_punch(int fd, uint64_t from, uint64_t to)
-{
-	return object_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, to);
-}
-
-/* For copies between the two mounts of system.c, which copy_file_range(2) refuses. */
-static int object_copy_by_buffer(int from, uint64_t at, int to, uint64_t target, uint64_t bytes,
-				 uint64_t *written)
-{
-	AUTO_FREE char *buffer = malloc(COPY_BUFFER);
-	uint64_t end = at + bytes;
-	int rc = 0;
-
-	if (!buffer)
-		return -ENOMEM;
-	while (rc == 0 && at < end) {
-		uint64_t step = end - at < COPY_BUFFER ? end - at : COPY_BUFFER, got = 0;
-		int error = io_read_at(from, buffer, step, at, &got);
-
-		rc = io_write_at(to, buffer, got, target, written);
-		if (rc == 0 && got < step)
-			return error;
-		at += got;
-		target += got;
-	}
-	return rc;
-}
-
-int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
-		     uint64_t *written)
-{
-	uint64_t done = 0;
-	int rc = io_copy_at(from, from_offset, to, to_offset, bytes, &done);
-
-	*written += done;
-	if (rc == -EXDEV || rc == -EOPNOTSUPP || rc == -ENOSYS)
-		rc = object_copy_by_buffer(from, from_offset + done, to, to_offset + done,
-					   bytes - done, written);
-	return rc;
-}
-
-/* tmpfs has no FALLOC_FL_ZERO_RANGE. Pages that fallocate made and no write touched count as holes
- * here. */
-static int object_zero(int fd, uint64_t from, uint64_t to)
-{
-	static const char zeroes[64 << 10];
-	struct file_run run;
-	int rc = 0;
-
-	for (; rc == 0 && host_next_run(fd, from, to, &run); from = run.to) {
-		uint64_t at = run.data ? run.from : run.to;
-
-		for (uint64_t step; rc == 0 && at < run.to; at += step) {
-			step = run.to - at < sizeof(zeroes) ? run.to - at : sizeof(zeroes);
-			rc = io_write_at(fd, zeroes, step, at, NULL);
-		}
-	}
 	return rc;
 }
 
@@ -297,11 +185,11 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 		return (int)precharged;
 	if (punch)
 		host_windows_forget(atomic_load(&file->volume)->windows, file);
-	rc = object_fallocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
+	rc = object_allocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
 	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->fields->reserved))
 		atomic_store(&file->fields->reserved, to);
 	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE)) {
-		uint64_t size = host_object_size(fd);
+		uint64_t size = object_size(fd);
 
 		rc = object_zero(fd, from, to < size ? to : size);
 	}

@@ -8,11 +8,6 @@
 
 #include "fs/file/internal.h"
 
-/* No lock. */
-uint64_t host_object_size(int fd);
-uint64_t host_object_taken(int fd); /* bytes */
-uint64_t host_object_mtime(int fd); /* nanoseconds */
-
 /* Shared. */
 ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset);
 /* 0: there is no object, so the caller must call host_make_object. refused: the error of the last
@@ -20,14 +15,8 @@ ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset);
 ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
 		   uint64_t offset, int refused);
 int64_t host_seek(struct file *file, uint64_t offset, int whence);
-bool host_next_run(int fd, uint64_t offset, uint64_t end, struct file_run *run);
-/* As host_next_run, for a file; skips the page-by-page search if the file has no holes. */
-bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run);
-int host_punch(int fd, uint64_t from, uint64_t to);
-/* Adds the bytes copied to *written, also on failure. If a program shortens the source meanwhile,
- * the copy ends early without an error. */
-int host_copy_object(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
-		     uint64_t *written);
+/* As object_next_run, for a file; skips the page-by-page search if the file has no holes. */
+bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run);
 
 /* Exclusive. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call);

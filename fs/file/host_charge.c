@@ -41,11 +41,11 @@ bool host_is_out(struct file *file, int fd)
 
 uint64_t host_due(struct file *file, int fd)
 {
-	uint64_t allocated = host_object_taken(fd), most;
+	uint64_t allocated = object_taken(fd), most;
 
 	if (!host_is_out(file, fd))
 		return allocated;
-	most = object_bytes_most(file, host_object_size(fd));
+	most = object_bytes_most(file, object_size(fd));
 	return allocated > most ? allocated : most;
 }
 
@@ -63,7 +63,7 @@ static int64_t host_precharge_growth(struct file *file, const struct file_call *
 int host_promise(struct file *file, const struct file_call *call, _Atomic uint32_t *promises)
 {
 	int fd = atomic_load(&file->fd);
-	int64_t paid = fd < 0 ? 0 : host_precharge_growth(file, call, host_object_size(fd));
+	int64_t paid = fd < 0 ? 0 : host_precharge_growth(file, call, object_size(fd));
 
 	if (paid < 0)
 		return (int)paid;
@@ -85,16 +85,6 @@ int host_charge(struct volume *volume, const struct file_call *call, int64_t byt
 	if (rc < 0)
 		system_account(volume->system, -bytes);
 	return rc;
-}
-
-static uint64_t object_hole_bytes(int fd, uint64_t from, uint64_t to)
-{
-	struct file_run run;
-	uint64_t bytes = 0;
-
-	for (; host_next_run(fd, from, to, &run); from = run.to)
-		bytes += run.data ? 0 : run.to - run.from;
-	return bytes;
 }
 
 int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)

@@ -186,9 +186,9 @@ static uint64_t window_length(const struct object_stamp *stamp, uint64_t from)
 /* Registering would fill holes without charging the memory. */
 static bool range_is_data(int fd, uint64_t from, uint64_t bytes)
 {
-	struct file_run run;
+	struct data_run run;
 
-	return host_next_run(fd, from, from + bytes, &run) && run.data && run.to == from + bytes;
+	return object_next_run(fd, from, from + bytes, &run) && run.data && run.to == from + bytes;
 }
 
 /* Writes to the pages first, which may change the object's times, so that the times stay as in the

@@ -13,6 +13,7 @@
 #include "fs/extents/extents.h"
 #include "fs/file/file.h"
 #include "fs/journal/persistent_fields.h"
+#include "fs/object/object.h"
 
 struct file_missing;
 
@@ -127,14 +128,8 @@ bool file_is_placed(const struct file *file, const struct file_call *call);
  * if none can, because call asks for memory in the volume's spill from here on. */
 bool file_find_room(const struct volume *volume, struct file_call *call, uint64_t bytes);
 
-/* A range of a file that is all data, or a hole. */
-struct file_run {
-	uint64_t from, to;
-	bool data;
-};
-
 /* The run that begins at offset, at most to end; false at the end. layout_lock is held. */
-bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct file_run *run);
+bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run);
 
 /* bounce.c. Copies bytes between the object of a host/ file and device memory, which must back the
  * whole range: directly if a window exists (host_pin.h), else through a buffer. Not through a

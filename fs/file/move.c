@@ -46,7 +46,7 @@ static uint64_t file_data_end(const struct file *file, uint64_t size)
 static int move_alloc(struct file_move *move, uint64_t end)
 {
 	struct allocation allocation = allocation_for(move->to, &move->call, end);
-	struct file_run run;
+	struct data_run run;
 	int rc = 0;
 
 	allocation.fill = POOL_UNDEFINED;
@@ -72,9 +72,9 @@ static int move_fill_from_object(struct file_move *move)
 		return rc;
 	EXTENTS_FOREACH (extent, &move->extents) {
 		uint64_t end = extent_end(extent);
-		struct file_run run;
+		struct data_run run;
 
-		for (uint64_t at = extent->offset; rc == 0 && host_next_run(fd, at, end, &run);
+		for (uint64_t at = extent->offset; rc == 0 && object_next_run(fd, at, end, &run);
 		     at = run.to)
 			rc = run.data ? bounce_in(bounce, move->file, run.from, &move->extents,
 						  run.from, run.to - run.from)
@@ -100,7 +100,7 @@ static int move_copy_runs(struct file_move *move, struct bounce *bounce)
 {
 	struct file *file = move->file;
 	uint64_t written = 0;
-	struct file_run run;
+	struct data_run run;
 	int rc = 0;
 
 	for (uint64_t at = 0; rc == 0 && file_next_run(file, at, move->size, &run); at = run.to) {
@@ -110,8 +110,8 @@ static int move_copy_runs(struct file_move *move, struct bounce *bounce)
 			rc = bounce_out(bounce, &file->extents, run.from, NULL, move->fd, run.from,
 					run.to - run.from, &written);
 		else
-			rc = host_copy_object(atomic_load(&file->fd), run.from, move->fd, run.from,
-					      run.to - run.from, &written);
+			rc = object_copy(atomic_load(&file->fd), run.from, move->fd, run.from,
+					 run.to - run.from, &written);
 	}
 	return rc;
 }
@@ -134,7 +134,7 @@ static int move_copy_to_object(struct file_move *move)
 		rc = move_copy_runs(move, bounce);
 	bounce_free(bounce);
 	if (rc == 0)
-		move->allocated = host_object_taken(move->fd);
+		move->allocated = object_taken(move->fd);
 	return rc;
 }
 
