@@ -178,7 +178,8 @@ static CUresult null_stream(struct context *context, struct stream **stream)
 	return CUDA_SUCCESS;
 }
 
-CUresult stream_get(CUstream handle, struct stream **stream)
+/* With a reference, whatever the state of the stream's device. */
+static CUresult stream_find(CUstream handle, struct stream **stream)
 {
 	if (!handle || handle == CU_STREAM_LEGACY) {
 		STANDIN_LOCKED(EXCLUSIVE);
@@ -189,7 +190,19 @@ CUresult stream_get(CUstream handle, struct stream **stream)
 	if (!*stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	atomic_fetch_add_explicit(&(*stream)->references, 1, memory_order_relaxed);
-	return device_state((*stream)->context->device);
+	return CUDA_SUCCESS;
+}
+
+CUresult stream_get(CUstream handle, struct stream **stream)
+{
+	CUresult result = stream_find(handle, stream);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = device_state((*stream)->context->device);
+	if (result != CUDA_SUCCESS)
+		stream_put(*stream);
+	return result;
 }
 
 static void wait_done(struct stream *stream)
@@ -357,8 +370,8 @@ STANDIN_API CUresult cuStreamSynchronize(CUstream handle)
 	CUresult result;
 
 	ENTER(NEEDS_CONTEXT);
-	result = stream_get(handle, &stream);
-	if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_OUT_OF_MEMORY)
+	result = stream_find(handle, &stream);
+	if (result != CUDA_SUCCESS)
 		return result;
 	result = stream_wait(stream);
 	stream_put(stream);
@@ -371,9 +384,10 @@ STANDIN_API CUresult cuStreamQuery(CUstream handle)
 	CUresult result;
 
 	ENTER(NEEDS_CONTEXT);
-	result = stream_get(handle, &stream);
-	if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_OUT_OF_MEMORY)
+	result = stream_find(handle, &stream);
+	if (result != CUDA_SUCCESS)
 		return result;
+	result = device_state(stream->context->device);
 	pthread_mutex_lock(&stream->lock);
 	if (result == CUDA_SUCCESS)
 		result = stream->done < stream->submitted ? CUDA_ERROR_NOT_READY : stream->error;

@@ -62,6 +62,29 @@ START_TEST(an_uncorrectable_error_ends_its_device_only)
 END_TEST
 
 /* Mappings belong to the process and survive the context. */
+/* The device of the stream counts, not the one of the thread's context. A sanitizer notices what
+ * such a call would leave behind. */
+START_TEST(a_stream_of_a_failed_device_refuses_work)
+{
+	static char host[64];
+	CUcontext other;
+	CUstream stream;
+
+	setenv("GPUMEM_STANDIN_FAULT", "cuMemcpyHtoDAsync@1=CUDA_ERROR_ECC_UNCORRECTABLE", 1);
+	use_device(0);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	struct chunk chunk = chunk_new(0, 2 * MIB);
+	ck_cuda_is(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, stream), ECC_UNCORRECTABLE);
+
+	ck_cuda(cuDevicePrimaryCtxRetain(&other, 1));
+	ck_cuda(cuCtxSetCurrent(other));
+	ck_cuda_is(cuMemcpyHtoDAsync_v2(chunk.address, host, 64, stream), ECC_UNCORRECTABLE);
+	ck_cuda_is(cuStreamSynchronize(stream), ECC_UNCORRECTABLE);
+	cuStreamDestroy_v2(stream);
+	chunk_free(&chunk);
+}
+END_TEST
+
 START_TEST(an_error_passes_with_the_primary_context)
 {
 	char seen[64], wanted[64] = "written before";
@@ -217,6 +240,7 @@ Suite *faults_suite(void)
 	tcase_add_test(tc, a_call_fails_once);
 	tcase_add_test(tc, a_call_fails_from_then_on);
 	tcase_add_test(tc, an_uncorrectable_error_ends_its_device_only);
+	tcase_add_test(tc, a_stream_of_a_failed_device_refuses_work);
 	tcase_add_test(tc, an_error_passes_with_the_primary_context);
 	tcase_add_test(tc, bad_memory_is_found_by_who_reads_it);
 	tcase_add_test(tc, a_device_is_lost_in_the_middle_of_work);
