@@ -26,8 +26,8 @@ env:
 
 # --- tests
 
-.PHONY: check check-quick lint check-unit check-asan check-tsan check-driver check-mount check-kills check-bench check-package check-fuzz
-check check-quick lint check-unit check-asan check-tsan check-mount check-kills check-bench check-package check-fuzz: setup-check
+.PHONY: check check-quick lint check-unit check-asan check-tsan check-driver check-mount check-client check-kills check-bench check-package check-fuzz
+check check-quick lint check-unit check-asan check-tsan check-mount check-client check-kills check-bench check-package check-fuzz: setup-check
 	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
 
 # Not part of check: shows whether the tests notice faults. MUTANTS='-k fs/tree' takes rows by file, test or words.
@@ -102,7 +102,8 @@ help:
 #: make lint                 style, words of comments, warnings as errors, static analysis
 #: make format               format the code as `make lint` requires
 #: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
-#: make check-mount          tests against real mounts: host backend, stand-in driver
+#: make check-mount          tests against real mounts: stand-in driver, host backend (more of it in check-asan)
+#: make check-client         the Python module, and the installed libraries
 #: make check-kills          the same tests while the daemon is killed again and again
 #: make check-bench          every case of the bench with small sizes: for correctness, not for time
 #: make check-package        the packages, in a Debian that has nothing else; the wheel, in empty virtual environments
