@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/bar_cache.h"
+#include "backend/disk.h"
 #include "backend/providers.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -106,6 +108,7 @@ int backend_open(const struct backend_config *config, struct backend **backend)
 
 	if (rc < 0)
 		return rc;
+	opened->disk_dir = -1;
 	for (unsigned i = 0; i < opened->n_devices; i++)
 		health_init(&opened->devices[i]->health);
 	for (unsigned i = 0; i < opened->n_devices; i++) {
@@ -130,6 +133,8 @@ void backend_close(struct backend *backend)
 		health_close(backend->devices[i]);
 		bar_cache_free(backend->devices[i]->bar);
 	}
+	if (backend->disk_dir >= 0)
+		close(backend->disk_dir);
 	backend->ops->close(backend);
 }
 
@@ -220,6 +225,20 @@ static void chunk_init(struct chunk *made)
 	made->bar_prev = made->bar_next = NULL;
 }
 
+/* As chunk_make. A reset of the device does not touch such a chunk. */
+static int chunk_make_on_disk(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+{
+	struct chunk *made;
+	int rc = fd < 0 ? disk_chunk_new(device, bytes, &made)
+			: disk_chunk_import(device, bytes, fd, &made);
+
+	if (rc < 0)
+		return rc;
+	chunk_init(made);
+	*chunk = made;
+	return 0;
+}
+
 /* fd < 0: new memory, else the memory that fd refers to. */
 static int chunk_make(struct device *device, enum memory_place place, uint64_t bytes, int fd,
 		      struct chunk **chunk)
@@ -227,6 +246,8 @@ static int chunk_make(struct device *device, enum memory_place place, uint64_t b
 	const struct backend_ops *ops = device->backend->ops;
 	struct chunk *made;
 
+	if (place == PLACE_DISK)
+		return chunk_make_on_disk(device, bytes, fd, chunk);
 	if (!health_enter(device))
 		return -EIO;
 	int rc = fd < 0 ? ops->chunk_new(device, place, bytes, &made)
@@ -262,6 +283,11 @@ void chunk_free(struct chunk *chunk)
 		return;
 	struct device *device = chunk->device;
 
+	if (chunk->place == PLACE_DISK) {
+		brlock_destroy(&chunk->bar_use_lock);
+		disk_chunk_free(chunk);
+		return;
+	}
 	if (!health_enter(device)) {
 		health_drop(chunk);
 		return;
@@ -277,6 +303,8 @@ int chunk_export(struct chunk *chunk, int *fd)
 {
 	struct device *device = chunk->device;
 
+	if (chunk->place == PLACE_DISK)
+		return disk_chunk_export(chunk, fd);
 	if (atomic_load(&chunk->lost) || !health_enter(device))
 		return -EIO;
 	int rc = device->backend->ops->chunk_export(chunk, fd);

@@ -77,14 +77,16 @@ struct backend {
 	struct device *devices[BACKEND_DEVICES_MAX];
 	unsigned n_devices;
 	struct resetter resetter;
+	int disk_dir; /* disk.h: the directory of chunks in PLACE_DISK; -1: there are none */
 };
 
 /* When a chunk's BAR mapping is made and removed (the attribute user.gpumem.mapping). */
 enum map_policy { MAP_AUTO, MAP_PERSISTENT, MAP_TRANSIENT };
 
-/* Where a chunk's memory is: in the device, or in system memory that the device addresses through
- * the link, and the CPU directly. */
-enum memory_place { PLACE_GPU, PLACE_HOST, PLACES };
+/* Where a chunk's memory is: in the device; in system memory that the device addresses through the
+ * link, and the CPU directly; or in a file on a disk, which no device can address (disk.h). From
+ * the fastest to the slowest. */
+enum memory_place { PLACE_GPU, PLACE_HOST, PLACE_DISK, PLACES };
 
 /* An allocation of physical memory. bytes is a multiple of CHUNK_ALIGN. The provider fills in
  * device, bytes and place, the wrapper chunk_new the rest. The fields from bar on belong to
@@ -119,6 +121,8 @@ struct copier {
 	struct backend *backend;
 	uint64_t bytes_bar, bytes_dma; /* copied so far, for the statistics; read without a lock */
 	bool enqueued;		       /* copy.c: DMA was enqueued since the last wait */
+	void *disk_buffer; /* copy.c: DISK_BUFFER_BYTES, pinned, for copies with PLACE_DISK; or NULL
+			    */
 };
 
 /* The functions of a provider. dma_* enqueue a copy on the copier. Host memory passed to them is
@@ -143,7 +147,7 @@ struct backend_ops {
 	const char *(*bar_name)(struct device *device, const char **why);
 
 	/* The content is undefined. Any thread, no copier. -ENOTSUP for PLACE_HOST: this machine
-	 * has no such memory. */
+	 * has no such memory. Providers are never asked for PLACE_DISK. */
 	int (*chunk_new)(struct device *device, enum memory_place place, uint64_t bytes,
 			 struct chunk **chunk);
 	void (*chunk_free)(struct chunk *chunk); /* no copy is under way and no mapping is left */

@@ -271,7 +271,7 @@ void bar_set_policy(struct chunk *chunk, enum map_policy policy)
 {
 	struct bar_cache *cache = chunk->device->bar;
 
-	if (chunk->place == PLACE_HOST)
+	if (chunk->place != PLACE_GPU)
 		return;
 	if (!cache) {
 		atomic_store(&chunk->bar_policy, policy);

@@ -4,8 +4,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 
 #include "backend/bar_cache.h"
+#include "backend/disk.h"
 #include "backend/stream.h"
 
 /* Whole cache lines of the CPU, and whole pages for a DMA that begins and ends on page boundaries.
@@ -22,14 +24,20 @@ int copier_open(struct backend *backend, struct copier **copier)
 	made->backend = backend;
 	made->bytes_bar = made->bytes_dma = 0;
 	made->enqueued = false;
+	made->disk_buffer = NULL;
 	*copier = made;
 	return 0;
 }
 
 void copier_close(struct copier *copier)
 {
-	if (copier)
-		copier->backend->ops->copier_free(copier);
+	if (!copier)
+		return;
+	if (copier->disk_buffer) {
+		copier_unpin(copier, copier->disk_buffer);
+		free(copier->disk_buffer);
+	}
+	copier->backend->ops->copier_free(copier);
 }
 
 int copier_pin(struct copier *copier, void *base, size_t bytes)
@@ -50,10 +58,17 @@ int copier_wait(struct copier *copier)
 	return copier->backend->ops->wait(copier);
 }
 
+static bool is_on_disk(const struct span *span)
+{
+	return span->chunk->place == PLACE_DISK;
+}
+
 static bool has_failed(const struct span *span)
 {
 	const struct chunk *chunk = span->chunk;
 
+	if (is_on_disk(span))
+		return false;
 	return atomic_load_explicit(&chunk->device->failed, memory_order_relaxed) ||
 	       atomic_load_explicit(&chunk->lost, memory_order_relaxed);
 }
@@ -166,6 +181,8 @@ int copy_in(struct copier *copier, const struct span *to, uint64_t offset, const
 		return -EIO;
 	if (!bytes)
 		return 0;
+	if (is_on_disk(to))
+		return disk_write(to, offset, from, bytes);
 
 	struct copy_crossover at = copy_crossovers(device);
 	bool small = bytes <= at.write || is_in_system_memory(to);
@@ -193,6 +210,8 @@ int copy_out(struct copier *copier, void *to, const struct span *from, uint64_t 
 		return -EIO;
 	if (!bytes)
 		return 0;
+	if (is_on_disk(from))
+		return disk_read(from, offset, to, bytes);
 
 	bool small = bytes <= copy_crossovers(device).read;
 	struct access access = access_begin(copier, from, offset, path, small);
@@ -216,6 +235,8 @@ int copy_zero(struct copier *copier, const struct span *to, uint64_t offset, uin
 		return -EIO;
 	if (!bytes)
 		return 0;
+	if (is_on_disk(to))
+		return disk_zero(to, offset, bytes);
 
 	bool small = bytes <= copy_crossovers(to->chunk->device).write;
 	struct access access = access_begin(copier, to, offset, COPY_AUTO, small);
@@ -243,6 +264,43 @@ static void assert_apart(const struct span *a, uint64_t a_offset, const struct s
 	(void)bytes;
 }
 
+static int disk_buffer_make(struct copier *copier)
+{
+	if (copier->disk_buffer)
+		return 0;
+	void *made = aligned_alloc(CHUNK_ALIGN, DISK_BUFFER_BYTES);
+
+	if (!made)
+		return -ENOMEM;
+	int rc = copier_pin(copier, made, DISK_BUFFER_BYTES);
+
+	if (rc < 0)
+		free(made);
+	else
+		copier->disk_buffer = made;
+	return rc;
+}
+
+/* No device reaches a disk, so the bytes go through a buffer. */
+static int across_disk(struct copier *copier, const struct span *to, uint64_t to_offset,
+		       const struct span *from, uint64_t from_offset, uint64_t bytes)
+{
+	int rc = disk_buffer_make(copier);
+
+	for (uint64_t at = 0, step; rc == 0 && at < bytes; at += step) {
+		step = bytes - at < DISK_BUFFER_BYTES ? bytes - at : DISK_BUFFER_BYTES;
+		rc = copy_out(copier, copier->disk_buffer, from, from_offset + at, step, COPY_AUTO);
+		if (rc == 0)
+			rc = copier_wait(copier);
+		if (rc == 0)
+			rc = copy_in(copier, to, to_offset + at, copier->disk_buffer, step,
+				     COPY_AUTO);
+		if (rc == 0)
+			rc = copier_wait(copier);
+	}
+	return rc;
+}
+
 int copy_across(struct copier *copier, const struct span *to, uint64_t to_offset,
 		const struct span *from, uint64_t from_offset, uint64_t bytes)
 {
@@ -253,6 +311,8 @@ int copy_across(struct copier *copier, const struct span *to, uint64_t to_offset
 		return -EIO;
 	if (!bytes)
 		return 0;
+	if (is_on_disk(to) || is_on_disk(from))
+		return across_disk(copier, to, to_offset, from, from_offset, bytes);
 	copier->enqueued = true;
 	copier->bytes_dma += bytes;
 	return copier->backend->ops->dma_across(copier, to->chunk, to->offset + to_offset,

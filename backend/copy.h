@@ -2,7 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Copies in and out of chunks, with any provider: BAR stores and streaming loads if the chunk is
  * mapped and the size is below the measured crossover, DMA otherwise, and both at once for large
- * writes. The CPU copies in and out of PLACE_HOST, unless DMA is asked for. */
+ * writes. The CPU copies in and out of PLACE_HOST, unless DMA is asked for, and always in and out
+ * of PLACE_DISK, where a copy is complete on return. */
 #ifndef BACKEND_COPY_H
 #define BACKEND_COPY_H
 

@@ -9,6 +9,7 @@
 
 #include "backend/buddy.h"
 #include "backend/copy.h"
+#include "backend/disk.h"
 #include "backend/stock.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -27,7 +28,7 @@ struct pool {
 	struct device *device;
 	enum memory_place place;
 	struct pool_budget *budget; /* or NULL */
-	struct stock *stock;	    /* with a budget */
+	struct stock *stock;	    /* or NULL */
 	struct pool_watch watch;
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that concurrent
@@ -145,7 +146,7 @@ static int reserve_check(struct pool *pool, uint64_t bytes)
 	uint64_t reserve = atomic_load(&pool->limit_reserve);
 	struct device_memory memory;
 
-	if (!reserve || pool->place == PLACE_HOST)
+	if (!reserve || pool->place != PLACE_GPU)
 		return 0;
 	int rc = device_memory(pool->device, &memory);
 	if (rc < 0)
@@ -385,6 +386,8 @@ void pool_free_span(struct pool *pool, const struct span *span)
 int pool_set_budget(struct pool *pool, struct pool_budget *budget, uint64_t chunk_bytes)
 {
 	pool->budget = budget;
+	if (!chunk_bytes)
+		return 0;
 	return stock_new(pool->device, chunk_bytes, budget, &pool->stock);
 }
 
@@ -527,13 +530,24 @@ static uint64_t subtract_saturated(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+/* System memory is bounded by the budget alone. */
+static int place_memory(const struct pool *pool, struct device_memory *memory)
+{
+	if (pool->place == PLACE_GPU)
+		return device_memory(pool->device, memory);
+	if (pool->place == PLACE_DISK && pool->device->backend->disk_dir >= 0)
+		return disk_dir_memory(pool->device->backend, memory);
+	*memory = (struct device_memory){.free = UINT64_MAX};
+	return 0;
+}
+
 int pool_available(struct pool *pool, uint64_t *bytes)
 {
 	struct pool_limits limits = pool_limits(pool);
 	struct pool_usage usage =
 	    pool_usage(pool); /* before asking the driver, which may take long */
-	struct device_memory memory = {.free = UINT64_MAX};
-	int rc = pool->place == PLACE_GPU ? device_memory(pool->device, &memory) : 0;
+	struct device_memory memory;
+	int rc = place_memory(pool, &memory);
 
 	if (rc < 0)
 		return rc;

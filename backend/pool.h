@@ -67,7 +67,8 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
 void pool_free_span(struct pool *pool, const struct span *span);
 
 /* Both before the first allocation. pool_set_budget also lets the pool keep freed chunks of
- * chunk_bytes, and make such chunks ahead, within the budget: 0 or -ENOMEM. */
+ * chunk_bytes, and make such chunks ahead, within the budget, unless chunk_bytes is 0: 0 or
+ * -ENOMEM. */
 int pool_set_budget(struct pool *pool, struct pool_budget *budget, uint64_t chunk_bytes);
 void pool_set_watch(struct pool *pool, const struct pool_watch *watch);
 
@@ -86,7 +87,7 @@ bool pool_is_unused(const struct pool *pool);
  * allocated.
  */
 void pool_trim(struct pool *pool);
-/* stock.h; NULL for a pool without a budget. */
+/* stock.h; NULL for a pool that keeps no freed chunks. */
 struct stock *pool_stock(const struct pool *pool);
 
 /* Between the two calls the caller frees unused spans: a thread that finds the device full, or asks

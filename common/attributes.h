@@ -28,7 +28,8 @@
 #define ATTRIBUTE_FORCE_PCIE(V) V(FORCE_PCIE_NO, "0") V(FORCE_PCIE_YES, "1")
 #define ATTRIBUTE_SHARE(V)	V(SHARE_PRIVATE, "private") V(SHARE_TRUSTED, "trusted")
 #define ATTRIBUTE_RESIDENT(V)                                                                      \
-	V(RESIDENT_GPU, "gpu") V(RESIDENT_HOST, "host") V(RESIDENT_EVICTED, "evicted")
+	V(RESIDENT_GPU, "gpu")                                                                     \
+	V(RESIDENT_HOST, "host") V(RESIDENT_EVICTED, "evicted") V(RESIDENT_DISK, "disk")
 #define ATTRIBUTE_PRIORITY(V)                                                                      \
 	V(PRIORITY_0, "0")                                                                         \
 	V(PRIORITY_1, "1")                                                                         \

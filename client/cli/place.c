@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem fetch and gpumem evict: move files between a GPU and system memory, or free memory of a
+/* gpumem fetch and gpumem evict: move files between a GPU and slower places, or free memory of a
  * GPU. */
 #include <errno.h>
 #include <ftw.h>
@@ -21,6 +21,7 @@
 
 #define DESCRIPTORS 32
 #define FREE	    (CLI_LONG + 2)
+#define DISK	    (CLI_LONG + 3)
 #define CELLS	    24
 #define DRAW_US	    100000
 
@@ -39,19 +40,28 @@ struct move {
 	atomic_bool done;
 };
 
-/* The bytes of a file on its GPU, and all. "gpu0:4096 host:8192"; other forms are no GPU's. */
-static void resident_read(const char *path, uint64_t *on_gpu, uint64_t *bytes)
+/* The bytes of a file that are where the move takes them, and all. "gpu0:4096 host:8192 disk:0":
+ * the first place is the GPU; other forms are no GPU's. */
+static void resident_read(const char *path, uint64_t *there, uint64_t *bytes)
 {
 	AUTO_FREE char *text = NULL;
+	uint64_t on_gpu, on_disk = 0;
 	const char *at;
 
-	*on_gpu = *bytes = 0;
+	*there = *bytes = 0;
 	if (facts_attribute(path, "resident", &text) || !(at = strchr(text, ':')))
 		return;
-	*on_gpu = *bytes = strtoull(at + 1, NULL, 10);
-	at = strstr(text, " host:");
-	if (at)
-		*bytes += strtoull(at + strlen(" host:"), NULL, 10);
+	*bytes = on_gpu = strtoull(at + 1, NULL, 10);
+	while ((at = strchr(at + 1, ':'))) {
+		uint64_t more = strtoull(at + 1, NULL, 10);
+
+		*bytes += more;
+		if (strncmp(at - strlen("disk"), "disk", strlen("disk")) == 0)
+			on_disk = more;
+	}
+	*there = strcmp(all.value, "gpu") == 0	  ? on_gpu
+		 : strcmp(all.value, "disk") == 0 ? on_disk
+						  : *bytes - on_gpu;
 }
 
 static void *move_main(void *pointer)
@@ -67,11 +77,9 @@ static void *move_main(void *pointer)
 static void progress_draw(const char *path)
 {
 	char bar[OUTPUT_BAR_BYTES(CELLS)], done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX];
-	uint64_t on_gpu, bytes;
+	uint64_t done, bytes;
 
-	resident_read(path, &on_gpu, &bytes);
-	uint64_t done = strcmp(all.value, "gpu") == 0 ? on_gpu : bytes - on_gpu;
-
+	resident_read(path, &done, &bytes);
 	atomic_store(&cli_line_open, true);
 	all.drawn = true;
 	fprintf(stderr, "\r\033[K%s ", output_bar(done, bytes, CELLS, output_glyphs(), bar));
@@ -97,7 +105,7 @@ static int file_move(const char *path)
 		pthread_join(thread, NULL);
 	}
 	resident_read(path, &after, &bytes);
-	all.bytes += after > before ? after - before : before - after;
+	all.bytes += after > before ? after - before : 0;
 	all.files += !move.error;
 	return move.error;
 }
@@ -108,8 +116,8 @@ static void file_move_fail(const char *path, int error)
 	if (error == EBUSY)
 		cli_error("%s: processes have the file mapped (gpumem sharers)", path);
 	else if (error == EOPNOTSUPP)
-		cli_error("%s: the mount has no place for files that leave a GPU "
-			  "(gpumemfs -o spill=host:SIZE), or the file is below host/",
+		cli_error("%s: the mount has no such place for files that leave a GPU "
+			  "(gpumemfs -o spill=host:SIZE,disk:SIZE), or the file is below host/",
 			  path);
 	else
 		all.status = cli_fail(path, error);
@@ -193,18 +201,20 @@ static int gpu_free(const struct command *command, const char *word, const char 
 
 static int evict_run(struct cli_args *args)
 {
-	const char *size = NULL;
+	const char *size = NULL, *value = "evicted";
 	int code, json = 0;
 
 	while ((code = cli_option(args)) > 0) {
 		json |= code == CLI_JSON_CODE;
 		if (code == FREE)
 			size = args->value;
+		if (code == DISK)
+			value = "disk";
 	}
 	if (code < 0)
 		return CLI_USAGE;
 	if (!size)
-		return words_move(args, "evicted", "evicted", json);
+		return words_move(args, value, "evicted", json);
 	for (int i = 0; i < args->argc; i++) {
 		int status = gpu_free(args->command, args->argv[i], size);
 
@@ -227,6 +237,7 @@ const struct command command_fetch = {
 };
 
 static const struct cli_option evict_options[] = {
+    {DISK, "disk", NULL, "to the disk of the mount, not to its system memory"},
     {FREE, "free", "SIZE", "PATH is a GPU: let files leave until SIZE of it is free"},
     CLI_JSON,
     {0}};
@@ -234,8 +245,9 @@ static const struct cli_option evict_options[] = {
 const struct command command_evict = {
     .name = "evict",
     .words = "PATH...",
-    .summary = "Move files, or all files below a directory, from their GPU to system memory",
-    .more = "The mount needs -o spill=. A process that maps such a file gets it on the GPU again.\n"
+    .summary = "Move files, or all files below a directory, from their GPU to a slower place",
+    .more = "To system memory, or to a disk: the mount needs -o spill=. A process that maps such a "
+	    "file gets it on the GPU again.\n"
 	    "With --free, the files that were not used for the longest time leave; root and the\n"
 	    "user of the daemon alone may do that.",
     .options = evict_options,

@@ -64,6 +64,19 @@ static void write_device(FILE *out, const struct volume *volume)
 		crossover.measured ? "measured" : "default");
 }
 
+/* As the option spill= takes the places. */
+static void write_spill(struct fs *fs, FILE *out)
+{
+	uint64_t host = fs->spill_budget.size, disk = fs->disk_budget.size;
+
+	fprintf(out, "spill%s", host || disk ? " " : " none");
+	if (host)
+		fprintf(out, "host:%" PRIu64, host);
+	if (disk)
+		fprintf(out, "%sdisk:%" PRIu64, host ? "," : "", disk);
+	fputc('\n', out);
+}
+
 static int write_params(struct fs *fs, uid_t uid, FILE *out)
 {
 	static const char *const caches[] = {
@@ -96,10 +109,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	fprintf(out, "spool %s\n", fs->spool ? options->spool : "none");
 	if (fs->spool)
 		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
-	if (fs->spill_budget.size)
-		fprintf(out, "spill host:%" PRIu64 "\n", fs->spill_budget.size);
-	else
-		fprintf(out, "spill none\n");
+	write_spill(fs, out);
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)

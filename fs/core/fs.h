@@ -66,11 +66,12 @@ struct fs {
 	struct ahead *ahead;
 	struct volume *volumes; /* GPUs in order, host/ last */
 	unsigned n_volumes;
-	struct pool_budget spill_budget; /* shared by the spills of all volumes */
-	struct tiers *tiers;		 /* eviction into the spills; NULL: there are none */
+	/* Of system memory and of the disk for files that left GPUs; shared by all volumes. */
+	struct pool_budget spill_budget, disk_budget;
+	struct tiers *tiers; /* eviction from the GPUs; NULL: files have no other place */
 	/* file_call.make_room for the files of this daemon: belongs to tiers. */
-	bool (*make_room)(void *inode_call, const struct volume *volume, uint64_t bytes,
-			  const struct file *but);
+	bool (*make_room)(void *inode_call, const struct volume *volume, enum memory_place place,
+			  uint64_t bytes, const struct file *but);
 	struct inode_table *inodes;
 	/* Set before fs_open: keeps descriptors for a later daemon, and may have the journal of an
 	 * earlier daemon. NULL: there is no keeper and no journal. */
@@ -112,6 +113,11 @@ struct fs {
 	struct timeline timeline;
 	bool noatime; /* the mount option */
 };
+
+static inline struct pool_budget *fs_place_budget(struct fs *fs, enum memory_place place)
+{
+	return place == PLACE_DISK ? &fs->disk_budget : &fs->spill_budget;
+}
 
 /* Opens backend and volumes and creates the tree: 0, or -errno after a line in the log. The fs owns
  * fs->options from then on. */

@@ -63,6 +63,23 @@ static bool item_is_gpus(const char *cursor)
 	return length && (cursor[length] == ',' || cursor[length] == '\0');
 }
 
+/* Whether the next item of the list belongs to the spill= before: disk:1T. */
+static bool item_is_spill(const char *cursor)
+{
+	return cursor && (strncmp(cursor, "host:", 5) == 0 || strncmp(cursor, "disk:", 5) == 0);
+}
+
+/* Joins an item with the items that can only belong to its value. */
+static int item_join(const char *item, char **cursor, bool (*belongs)(const char *cursor),
+		     char **joined)
+{
+	int rc = text_append(joined, item);
+
+	while (rc == 0 && belongs(*cursor))
+		rc = text_append(joined, item_next(cursor));
+	return rc;
+}
+
 static int option_unknown(const char *item, size_t length)
 {
 	char word[32];
@@ -117,7 +134,7 @@ static int option_set(const char *item, bool sloppy, struct options *options)
 	return row->parse(row, item[length] ? item + length + 1 : "", options);
 }
 
-/* Sets all options of a list. Bare numbers after gpus= belong to gpus=. */
+/* Sets all options of a list. The values of gpus= and spill= may have commas. */
 static int options_set_all(char *list, bool sloppy, struct options *options)
 {
 	char *cursor = list, *item;
@@ -127,14 +144,12 @@ static int options_set_all(char *list, bool sloppy, struct options *options)
 		int rc = 0;
 		if (!*item)
 			continue;
-		if (strncmp(item, "gpus=", 5) == 0 && item_is_gpus(cursor)) {
-			rc = text_append(&joined, item);
-			while (rc == 0 && item_is_gpus(cursor))
-				rc = text_append(&joined, item_next(&cursor));
-			item = joined;
-		}
+		if (strncmp(item, "gpus=", 5) == 0)
+			rc = item_join(item, &cursor, item_is_gpus, &joined);
+		else if (strncmp(item, "spill=", 6) == 0)
+			rc = item_join(item, &cursor, item_is_spill, &joined);
 		if (rc == 0)
-			rc = option_set(item, sloppy, options);
+			rc = option_set(joined ?: item, sloppy, options);
 		if (rc < 0)
 			return rc;
 	}
@@ -334,8 +349,12 @@ static int options_read(int argc, char **argv, struct arguments *arguments, stru
 			  *options->recovery_why ? ": " : "", options->recovery_why);
 		return -EINVAL;
 	}
-	if (options->keep_free.value && !options->spill.given) {
+	if (options->keep_free.value && !options->spill.given && !options->spill_disk.given) {
 		log_error("keep_free=: files can only leave a GPU with spill=");
+		return -EINVAL;
+	}
+	if (options->spill_disk.given && !options->spool) {
+		log_error("spill=disk: needs spool=DIR, a directory on the disk");
 		return -EINVAL;
 	}
 	return positionals_set(argc - optind, argv + optind, options);

@@ -54,9 +54,10 @@ struct options {
 	enum backend_kind backend;
 	char *gpus; /* ascending, comma-separated, each once; NULL: all */
 	struct amount size, reserve;
-	struct amount spill;	 /* system memory for all GPUs together */
-	struct amount keep_free; /* files leave each GPU until this much is free; needs spill */
-	struct amount host_size; /* a share of the machine's memory; always given: 50% */
+	struct amount spill;	  /* system memory for all GPUs together */
+	struct amount spill_disk; /* the same on the disk of the spool */
+	struct amount keep_free;  /* files leave each GPU until this much is free; needs spill */
+	struct amount host_size;  /* a share of the machine's memory; always given: 50% */
 	unsigned host_gpus;
 	enum cache_mode cache;
 	enum bar_provider bar;

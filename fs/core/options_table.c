@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/number.h"
 
 static void *row_field(const struct option_row *row, struct options *options)
@@ -83,13 +84,36 @@ static int parse_amount(const struct option_row *row, const char *text, struct o
 	return parse_amount_in(row, text, text, options);
 }
 
+/* "host:64G", "disk:1T", or both with a comma. The amount of the disk follows the row's field. */
 static int parse_spill(const struct option_row *row, const char *text, struct options *options)
 {
-	static const char host[] = "host:";
+	static const struct {
+		const char *prefix;
+		size_t field;
+	} places[] = {{"host:", offsetof(struct options, spill)},
+		      {"disk:", offsetof(struct options, spill_disk)}};
 
-	if (strncmp(text, host, sizeof(host) - 1) != 0)
-		return option_refuse(row, text, "not host: and a size (use host:64G or host:25%)");
-	return parse_amount_in(row, text, text + sizeof(host) - 1, options);
+	options->spill = options->spill_disk = (struct amount){0};
+	for (const char *item = text;; item++) {
+		AUTO_FREE char *one = strndup(item, strcspn(item, ","));
+		struct option_row place = *row;
+		unsigned i = 0;
+
+		if (!one)
+			return -ENOMEM;
+		while (i < 2 && strncmp(one, places[i].prefix, strlen(places[i].prefix)) != 0)
+			i++;
+		if (i == 2)
+			return option_refuse(row, text,
+					     "not host: or disk: and a size (use host:64G, "
+					     "host:25% or host:64G,disk:1T)");
+		place.field = places[i].field;
+		int rc = parse_amount_in(&place, text, one + strlen(places[i].prefix), options);
+
+		item += strlen(one);
+		if (rc < 0 || !*item)
+			return rc;
+	}
 }
 
 static int parse_path(const struct option_row *row, const char *text, struct options *options)
@@ -229,7 +253,7 @@ static const struct option_row table[] = {
      FIELD(size), 1, 0},
     {"reserve", "BYTES|N%", "0", "memory to leave free on each GPU", parse_amount, FIELD(reserve),
      0, 0},
-    {"spill", "host:BYTES|N%", NULL, "system memory for files that leave a full GPU (none)",
+    {"spill", "host:BYTES|N%,disk:BYTES|N%", NULL, "room for files that leave a full GPU (none)",
      parse_spill, FIELD(spill), 1, 0},
     {"keep_free", "BYTES|N%", "0", "memory of each GPU to keep free (needs spill)", parse_amount,
      FIELD(keep_free), 0, 0},

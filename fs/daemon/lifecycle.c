@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "backend/disk.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "fs/ahead/ahead.h"
@@ -96,29 +97,53 @@ static void volumes_close(struct fs *fs)
 	free(fs->volumes);
 }
 
-static int spills_open(struct fs *fs)
+static int places_open(struct fs *fs, enum memory_place place)
+{
+	int error = 0;
+
+	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
+		if (fs->volumes[i].pool)
+			error =
+			    volume_open_place(&fs->volumes[i], place, fs_place_budget(fs, place));
+	return error;
+}
+
+static int spill_open_host(struct fs *fs)
 {
 	const struct amount *spill = &fs->options.spill;
-	int error = 0;
 
 	if (!spill->given)
 		return 0;
 	fs->spill_budget.size = amount_bytes(spill, machine_memory(), 0);
-	for (unsigned i = 0; !error && i < fs->n_volumes; i++) {
-		struct volume *volume = &fs->volumes[i];
-
-		if (!volume->pool)
+	for (unsigned i = 0; i < fs->backend->n_devices; i++) {
+		if (fs->backend->devices[i]->host_memory)
 			continue;
-		if (!volume->device->host_memory) {
-			log_error(
-			    "spill=: the driver of %s has no system memory for GPUs: needed is "
-			    "CUDA 12.2 or later, on Linux without WSL",
-			    volume->name);
-			return -ENOTSUP;
-		}
-		error = volume_open_spill(volume, &fs->spill_budget);
+		log_error("spill=: the driver of gpu%u has no system memory for GPUs: needed is "
+			  "CUDA 12.2 or later, on Linux without WSL",
+			  fs->backend->devices[i]->index);
+		return -ENOTSUP;
 	}
-	return error;
+	return places_open(fs, PLACE_HOST);
+}
+
+/* The directory of the spool is on a disk, and no other user can use the directory. */
+static int spill_open_disk(struct fs *fs)
+{
+	const struct amount *spill = &fs->options.spill_disk;
+	struct device_memory memory;
+	int error;
+
+	if (!spill->given)
+		return 0;
+	error = spool_check(&fs->options);
+	if (!error)
+		error = disk_dir_open(fs->backend, fs->options.spool);
+	if (!error)
+		error = disk_dir_memory(fs->backend, &memory);
+	if (error)
+		return error;
+	fs->disk_budget.size = amount_bytes(spill, memory.total, 0);
+	return places_open(fs, PLACE_DISK);
 }
 
 static int volumes_open(struct fs *fs)
@@ -145,8 +170,10 @@ static int volumes_open(struct fs *fs)
 		error = volume_open_host(&fs->volumes[fs->n_volumes], host_bytes(options));
 	if (!error) {
 		volume_count(fs);
-		error = spills_open(fs);
+		error = spill_open_host(fs);
 	}
+	if (!error)
+		error = spill_open_disk(fs);
 	if (error)
 		volumes_close(fs);
 	return error;

@@ -25,21 +25,13 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit)
 	return sum;
 }
 
-static uint64_t extents_bytes_where(const struct extents *extents,
-				    bool (*is_so)(const struct chunk *chunk))
-{
-	uint64_t bytes = 0;
-
-	EXTENTS_FOREACH (extent, extents)
-		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
-	return bytes;
-}
-
 static uint64_t file_bytes_where(struct file *file, bool (*is_so)(const struct chunk *chunk))
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	uint64_t bytes = extents_bytes_where(&file->extents, is_so);
+	uint64_t bytes = 0;
 
+	EXTENTS_FOREACH (extent, &file->extents)
+		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
 	brlock_read_unlock(&file->layout_lock, token);
 	return bytes;
 }
@@ -54,29 +46,32 @@ uint64_t file_mapped(struct file *file)
 	return file_bytes_where(file, chunk_is_mapped);
 }
 
-static bool chunk_is_in_host(const struct chunk *chunk)
+static uint64_t extents_bytes_in(const struct extents *extents, enum memory_place place)
 {
-	return chunk->place == PLACE_HOST;
+	uint64_t bytes = 0;
+
+	EXTENTS_FOREACH (extent, extents)
+		bytes += extent->span.chunk->place == place ? extent->span.bytes : 0;
+	return bytes;
 }
 
-uint64_t file_spilled(struct file *file)
+uint64_t file_bytes_in(struct file *file, enum memory_place place)
 {
-	return file_bytes_where(file, chunk_is_in_host);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
+	uint64_t bytes = extents_bytes_in(&file->extents, place);
+
+	brlock_read_unlock(&file->layout_lock, token);
+	return bytes;
 }
 
-static bool chunk_is_on_device(const struct chunk *chunk)
-{
-	return chunk->place == PLACE_GPU;
-}
-
-uint64_t file_on_device(struct file *file)
+uint64_t file_bytes_in_now(struct file *file, enum memory_place place)
 {
 	brlock_token token;
 	uint64_t bytes;
 
 	if (!brlock_read_trylock(&file->layout_lock, &token))
 		return 0;
-	bytes = extents_bytes_where(&file->extents, chunk_is_on_device);
+	bytes = extents_bytes_in(&file->extents, place);
 	brlock_read_unlock(&file->layout_lock, token);
 	return bytes;
 }
@@ -104,6 +99,7 @@ static void object_describe(int fd, FILE *out)
 
 int file_describe(struct file *file, FILE *out)
 {
+	static const char *const prefixes[PLACES] = {"", "host-", "disk-"};
 	brlock_token token = brlock_read_lock(&file->layout_lock);
 
 	EXTENTS_FOREACH (extent, &file->extents) {
@@ -111,7 +107,7 @@ int file_describe(struct file *file, FILE *out)
 		if (ftell(out) > XATTR_SIZE_MAX)
 			break;
 		fprintf(out, "%lu %lu %lu %s%s\n", extent->offset, extent->span.bytes,
-			extent->span.offset, extent->span.chunk->place == PLACE_HOST ? "host-" : "",
+			extent->span.offset, prefixes[extent->span.chunk->place],
 			span_owns_chunk(&extent->span) ? "chunk" : "block");
 	}
 	if (!file_is_device(file))

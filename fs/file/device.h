@@ -49,7 +49,7 @@ struct allocation {
 	uint64_t bytes;	       /* allocated so far */
 };
 
-/* Where new memory of the file belongs, by its attribute resident. */
+/* Where new memory of the file belongs. */
 enum memory_place device_place_wanted(const struct volume *volume, const struct file_call *call);
 static inline void allocation_set_place(struct allocation *allocation, enum memory_place place)
 {
@@ -70,7 +70,7 @@ void allocation_undo(struct allocation *allocation);
 static inline void allocation_note_unit(const struct allocation *allocation, struct file *file)
 {
 	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(allocation->layout.unit));
-	if (allocation->place == PLACE_HOST)
+	if (allocation->place != PLACE_GPU)
 		file_note_left(file);
 }
 

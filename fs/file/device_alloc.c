@@ -11,9 +11,10 @@
 
 enum memory_place device_place_wanted(const struct volume *volume, const struct file_call *call)
 {
-	bool spill = call->spill || call->attrs.resident == RESIDENT_HOST;
+	bool host = call->attrs.resident == RESIDENT_HOST && volume->spill;
+	enum memory_place own = host ? PLACE_HOST : PLACE_GPU;
 
-	return spill && volume->spill ? PLACE_HOST : PLACE_GPU;
+	return call->place > own ? call->place : own;
 }
 
 struct allocation allocation_for(struct volume *volume, const struct file_call *call, uint64_t size)

@@ -96,19 +96,21 @@ void device_trim(struct file *file, const struct file_call *call)
 		memory_shrink(file, call, device_kept_end(file, call, size), size, SHRINK_ZEROES);
 }
 
-/* Memory that leaves the device for the spill makes room on the device, so the sum is what counts.
- */
+/* Memory that leaves the device makes room there, so the sum of all places is what counts. */
 int device_check_room(const struct file *file, uint64_t from, uint64_t to)
 {
 	const struct volume *volume = file_volume(file);
-	uint64_t available, spill = 0;
-	int rc = pool_available(volume->pool, &available);
+	uint64_t available = 0, more;
+	int rc = 0;
 
-	if (rc == 0 && volume->spill)
-		rc = pool_available(volume->spill, &spill);
+	for (enum memory_place place = PLACE_GPU; rc == 0 && place < PLACES;
+	     place = volume_place_below(volume, place)) {
+		rc = pool_available(volume_pool(volume, place), &more);
+		available += rc == 0 ? more : 0;
+	}
 	if (rc < 0)
 		return rc;
-	return extents_missing(&file->extents, from, to) > available + spill ? -ENOSPC : 0;
+	return extents_missing(&file->extents, from, to) > available ? -ENOSPC : 0;
 }
 
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)

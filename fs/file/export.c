@@ -202,8 +202,9 @@ static bool lease_find_room(struct file *file, const struct file_call *call)
 {
 	const struct volume *volume = file_volume(file);
 
-	return call->make_room && volume->spill &&
-	       call->make_room(call->quota_owner, volume, CHUNK_ALIGN, file);
+	return call->make_room && volume_is_tiered(volume) &&
+	       call->make_room(call->quota_owner, volume, device_place_wanted(volume, call),
+			       CHUNK_ALIGN, file);
 }
 
 int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,

@@ -22,10 +22,9 @@ enum file_share_access { FILE_SHARE_READ, FILE_SHARE_TRUSTED, FILE_SHARE_WRITE }
  * or the lease was dropped. */
 enum file_lease_kind { FILE_LEASE_HOLDS, FILE_LEASE_LOOSE, FILE_LEASE_DROPPED };
 
-/* FILE_NO_WAIT: -EINPROGRESS without a change if another thread holds layout_lock, if the file must
- * be made exportable first, or if the file has more than FILE_QUICK_CHUNKS chunks: an export takes
- * the driver some 30 us. */
-enum file_wait { FILE_MAY_WAIT, FILE_NO_WAIT };
+/* FILE_NO_WAIT in this header: -EINPROGRESS without a change if another thread holds layout_lock,
+ * if the file must be made exportable first, or if the file has more than FILE_QUICK_CHUNKS chunks:
+ * an export takes the driver some 30 us. */
 #define FILE_QUICK_CHUNKS 4
 
 /* Makes the file's memory exportable and counts a lease. Afterwards every byte up to the size is

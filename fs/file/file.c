@@ -337,7 +337,7 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 	int rc = 0;
 
 	/* In steps, so that a file larger than the device can drive out its own first extents. */
-	if (file_volume(file)->spill && kind != FALLOC_FL_PUNCH_HOLE) {
+	if (volume_is_tiered(file_volume(file)) && kind != FALLOC_FL_PUNCH_HOLE) {
 		rc = file_check_room(file, offset, end);
 		step = file_volume(file)->max_chunk;
 	}

@@ -36,13 +36,13 @@ struct file_call {
 	/* Counts a descriptor of an object: 1, or -1, which always succeeds. 0 or -ENOSPC. NULL:
 	 * descriptors are not counted. */
 	int (*count_object)(void *quota_owner, int more);
-	/* Makes room for bytes on the volume's device by moving memory of files elsewhere, but not
-	 * of the file but: true if memory was freed. Called without locks. NULL: memory stays where
-	 * it is, which is so on every volume without a spill. */
-	bool (*make_room)(void *quota_owner, const struct volume *volume, uint64_t bytes,
-			  const struct file *but);
+	/* Makes room for bytes in a place of the volume by moving memory of files to slower places,
+	 * but not of the file but: true if memory was freed. Called without locks. NULL: memory
+	 * stays where it is, which is so on every volume with a single place. */
+	bool (*make_room)(void *quota_owner, const struct volume *volume, enum memory_place place,
+			  uint64_t bytes, const struct file *but);
 	void *quota_owner;
-	bool spill; /* new memory is in the volume's spill, as with the attribute resident=host */
+	enum memory_place place; /* new memory is here, or in the file's place if that is slower */
 	struct journal *journal; /* for records of layout changes; NULL: none */
 	uint64_t ino;		 /* inode number in these records */
 };
@@ -146,17 +146,21 @@ void file_move_piece(const struct file_move *move, struct journal_piece *piece);
  * after an error. Requests wait for the move of one extent at a time. */
 int file_place(struct file *file, const struct file_call *call, enum memory_place place,
 	       uint64_t most, uint64_t *moved);
-/* The same to PLACE_HOST, but -EAGAIN instead of waiting for another thread that uses the file. */
-int file_evict(struct file *file, const struct file_call *call, uint64_t most, uint64_t *moved);
-/* Moves all extents to place, making room on the device. Nothing to do on a volume without a spill.
- */
+/* The same for the extents in the place from. FILE_NO_WAIT: -EAGAIN instead of waiting for another
+ * thread that uses the file. */
+enum file_wait { FILE_MAY_WAIT, FILE_NO_WAIT };
+int file_evict(struct file *file, const struct file_call *call, enum memory_place from,
+	       enum memory_place to, enum file_wait wait, uint64_t most, uint64_t *moved);
+/* Moves all extents to place, making room there. Nothing to do on a volume with a single place. */
 int file_place_all(struct file *file, const struct file_call *call, enum memory_place place);
-/* Bytes in PLACE_HOST of a file in gpuN/. */
-uint64_t file_spilled(struct file *file);
-/* Bytes in PLACE_GPU; 0 as well while the layout changes. Does not wait. */
-uint64_t file_on_device(struct file *file);
+/* Moves the extents on the device to the fastest of the other places that takes them. */
+int file_place_out(struct file *file, const struct file_call *call);
+/* Bytes in a place of a file in gpuN/. */
+uint64_t file_bytes_in(struct file *file, enum memory_place place);
+/* The same; 0 as well while the layout changes. Does not wait. */
+uint64_t file_bytes_in_now(struct file *file, enum memory_place place);
 /* When the file was last read, written or leased: in ticks of file_used_now, for files whose volume
- * has a spill; 0: not yet. */
+ * is tiered; 0: not yet. */
 uint32_t file_used(const struct file *file);
 /* Whether memory of the file has left the device, and was used since. */
 enum file_away { FILE_HERE, FILE_AWAY, FILE_AWAY_USED };

@@ -77,7 +77,7 @@ static inline bool file_is_device(const struct file *file)
 /* The clock is read, and the time stored when it differs, only if the time can matter. */
 static inline void file_note_use(struct file *file, struct volume *volume)
 {
-	if (!volume->spill)
+	if (!volume_is_tiered(volume))
 		return;
 	uint32_t now = file_used_now();
 
@@ -90,7 +90,7 @@ static inline void file_note_use(struct file *file, struct volume *volume)
 	atomic_store(&volume->used_away, true);
 }
 
-/* Memory of the file is in the spill, from now on if there was none before. */
+/* Memory of the file is off the device, from now on if there was none before. */
 static inline void file_note_left(struct file *file)
 {
 	uint8_t here = FILE_HERE;
@@ -125,7 +125,7 @@ static inline void file_lock_layout(struct file *file)
  * where they are. layout_lock is held. */
 bool file_is_placed(const struct file *file, const struct file_call *call);
 /* After -ENOSPC, under no lock: whether to try again, because memory of other files has moved, or,
- * if none can, because call asks for memory in the volume's spill from here on. */
+ * if none can, because call asks for memory in the next slower place from here on. */
 bool file_find_room(const struct volume *volume, struct file_call *call, uint64_t bytes);
 
 /* The run that begins at offset, at most to end; false at the end. layout_lock is held. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files in gpuN/: moving extents between the device and system memory. docs/tiers.md has the steps
- * and what a crash leaves after each. */
+/* Files in gpuN/: moving extents between the device, system memory and the disk. docs/tiers.md has
+ * the steps and what a crash leaves after each. */
 #include <errno.h>
 
 #include "common/clock.h"
@@ -26,25 +26,41 @@ enum file_away file_away(const struct file *file)
 	return (enum file_away)atomic_load_explicit(&file->away, memory_order_relaxed);
 }
 
-/* The first extent that is not in place. On the way back to the device also the chunks behind the
- * extent, up to most bytes together, which make a single chunk there. */
-static bool run_find(const struct file *file, enum memory_place place, uint64_t most,
+/* A move of extents from any place of a set (bits 1 << place) to another place. */
+struct placing {
+	unsigned from;
+	enum memory_place to;
+};
+
+static struct placing placing_all_to(enum memory_place place)
+{
+	return (struct placing){.from = ~(1U << place), .to = place};
+}
+
+static bool span_is_placed(const struct placing *placing, const struct span *span)
+{
+	return !(placing->from >> span->chunk->place & 1);
+}
+
+/* The first extent to move. On the way back to the device also the chunks behind the extent, up to
+ * most bytes together, which make a single chunk there. */
+static bool run_find(const struct file *file, const struct placing *placing, uint64_t most,
 		     struct device_range *run)
 {
 	const struct extents *extents = &file->extents;
 	uint32_t i = 0;
 
-	while (i < extents->count && extents->at[i].span.chunk->place == place)
+	while (i < extents->count && span_is_placed(placing, &extents->at[i].span))
 		i++;
 	if (i == extents->count)
 		return false;
 	*run = (struct device_range){extents->at[i].offset, extent_end(&extents->at[i])};
-	if (place == PLACE_HOST || !span_owns_chunk(&extents->at[i].span))
+	if (placing->to != PLACE_GPU || !span_owns_chunk(&extents->at[i].span))
 		return true;
 	for (i++; i < extents->count; i++) {
 		const struct extent *next = &extents->at[i];
 
-		if (next->offset != run->to || next->span.chunk->place == place ||
+		if (next->offset != run->to || span_is_placed(placing, &next->span) ||
 		    !span_owns_chunk(&next->span) || extent_end(next) - run->from > most)
 			break;
 		run->to = extent_end(next);
@@ -108,30 +124,30 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 
 /* The bytes that moved, 0 if all are in place, or -errno. layout_lock is held, exclusive. */
 static int64_t place_locked(struct file *file, const struct file_call *call,
-			    enum memory_place place)
+			    const struct placing *placing)
 {
 	const struct volume *volume = file_volume(file);
 	struct device_range run;
 
 	if (file_is_missing(file))
 		return -EIO;
-	if (!file_is_device(file) || !volume_pool(volume, place))
+	if (!file_is_device(file) || !volume_pool(volume, placing->to))
 		return 0;
-	if (!run_find(file, place, volume_max_chunk(volume, place), &run)) {
-		if (place == PLACE_GPU)
+	if (!run_find(file, placing, volume_max_chunk(volume, placing->to), &run)) {
+		if (placing->to == PLACE_GPU)
 			atomic_store(&file->away, FILE_HERE);
 		return 0;
 	}
 	/* Sharers use the chunks themselves. */
 	if (file_is_held(file))
 		return -EBUSY;
-	int rc = run_move(file, call, place, &run);
+	int rc = run_move(file, call, placing->to, &run);
 
-	if (rc == -ENOSPC && run_find(file, place, 0, &run))
-		rc = run_move(file, call, place, &run);
+	if (rc == -ENOSPC && run_find(file, placing, 0, &run))
+		rc = run_move(file, call, placing->to, &run);
 	if (rc < 0)
 		return rc;
-	if (place == PLACE_HOST)
+	if (placing->to != PLACE_GPU)
 		file_note_left(file);
 	return (int64_t)(run.to - run.from);
 }
@@ -146,8 +162,9 @@ static bool layout_lock(struct file *file, enum file_wait wait)
 	return true;
 }
 
-static int extents_place(struct file *file, const struct file_call *call, enum memory_place place,
-			 enum file_wait wait, uint64_t most, uint64_t *moved)
+static int extents_place(struct file *file, const struct file_call *call,
+			 const struct placing *placing, enum file_wait wait, uint64_t most,
+			 uint64_t *moved)
 {
 	int64_t n;
 
@@ -157,7 +174,7 @@ static int extents_place(struct file *file, const struct file_call *call, enum m
 			return -ENOSPC;
 		if (!layout_lock(file, wait))
 			return -EAGAIN;
-		n = place_locked(file, call, place);
+		n = place_locked(file, call, placing);
 		brlock_write_unlock(&file->layout_lock);
 		if (n > 0)
 			*moved += (uint64_t)n;
@@ -168,44 +185,90 @@ static int extents_place(struct file *file, const struct file_call *call, enum m
 int file_place(struct file *file, const struct file_call *call, enum memory_place place,
 	       uint64_t most, uint64_t *moved)
 {
-	return extents_place(file, call, place, FILE_MAY_WAIT, most, moved);
+	struct placing placing = placing_all_to(place);
+
+	return extents_place(file, call, &placing, FILE_MAY_WAIT, most, moved);
 }
 
-int file_evict(struct file *file, const struct file_call *call, uint64_t most, uint64_t *moved)
+int file_evict(struct file *file, const struct file_call *call, enum memory_place from,
+	       enum memory_place to, enum file_wait wait, uint64_t most, uint64_t *moved)
 {
-	return extents_place(file, call, PLACE_HOST, FILE_NO_WAIT, most, moved);
+	struct placing placing = {.from = 1U << from, .to = to};
+
+	return extents_place(file, call, &placing, wait, most, moved);
 }
 
 bool file_is_placed(const struct file *file, const struct file_call *call)
 {
-	enum memory_place place = device_place_wanted(file_volume(file), call);
+	struct placing placing = placing_all_to(device_place_wanted(file_volume(file), call));
 	struct device_range run;
 
-	return file_is_held(file) || !run_find(file, place, 0, &run);
+	return file_is_held(file) || !run_find(file, &placing, 0, &run);
 }
 
-int file_place_all(struct file *file, const struct file_call *call, enum memory_place place)
+/* The bytes that are still to be moved. */
+static uint64_t placing_bytes(struct file *file, const struct placing *placing)
+{
+	uint64_t bytes = 0;
+
+	for (enum memory_place place = PLACE_GPU; place < PLACES; place++)
+		if (placing->from >> place & 1)
+			bytes += file_bytes_in(file, place);
+	return bytes;
+}
+
+static int place_making_room(struct file *file, const struct file_call *call,
+			     const struct placing *placing)
 {
 	struct volume *volume = file_volume(file);
 	uint64_t moved;
 	int rc;
 
-	if (!volume->spill)
+	do {
+		rc = extents_place(file, call, placing, FILE_MAY_WAIT, UINT64_MAX, &moved);
+	} while (rc == -ENOSPC && call->make_room &&
+		 call->make_room(call->quota_owner, volume, placing->to,
+				 placing_bytes(file, placing), file));
+	return rc;
+}
+
+int file_place_all(struct file *file, const struct file_call *call, enum memory_place place)
+{
+	struct placing placing = placing_all_to(place);
+	struct volume *volume = file_volume(file);
+
+	if (!volume_is_tiered(volume))
 		return 0;
 	if (place == PLACE_GPU)
 		file_note_use(file, volume);
-	do {
-		rc = file_place(file, call, place, UINT64_MAX, &moved);
-	} while (rc == -ENOSPC && place == PLACE_GPU && call->make_room &&
-		 call->make_room(call->quota_owner, volume, file_spilled(file), file));
+	return place_making_room(file, call, &placing);
+}
+
+int file_place_out(struct file *file, const struct file_call *call)
+{
+	struct placing placing = {.from = 1U << PLACE_GPU, .to = PLACE_GPU};
+	const struct volume *volume = file_volume(file);
+	int rc = 0;
+
+	while ((placing.to = volume_place_below(volume, placing.to)) < PLACES) {
+		rc = place_making_room(file, call, &placing);
+		if (rc != -ENOSPC)
+			break;
+	}
 	return rc;
 }
 
 bool file_find_room(const struct volume *volume, struct file_call *call, uint64_t bytes)
 {
-	if (!volume->spill || !call->make_room || device_place_wanted(volume, call) == PLACE_HOST)
+	enum memory_place place = device_place_wanted(volume, call);
+
+	if (!volume_is_tiered(volume) || !call->make_room)
 		return false;
-	if (!call->make_room(call->quota_owner, volume, bytes, NULL))
-		call->spill = true;
+	if (call->make_room(call->quota_owner, volume, place, bytes, NULL))
+		return true;
+	place = volume_place_below(volume, place);
+	if (place == PLACES)
+		return false;
+	call->place = place;
 	return true;
 }

@@ -37,25 +37,28 @@ int volume_open_gpu(struct volume *volume, struct device *device, const struct p
 #define SPILL_MAX_CHUNK (1ULL << 30)
 #define SPILL_CHUNKS	64
 
-/* In system memory, where files leave chunks of few sizes for the next files. */
+/* Off the device, where files leave chunks of few sizes for the next files. */
 #define SPILL_CHUNK (64ULL << 20)
 
-int volume_open_spill(struct volume *volume, struct pool_budget *budget)
+int volume_open_place(struct volume *volume, enum memory_place place, struct pool_budget *budget)
 {
 	const struct pool_limits none = {.size = UINT64_MAX};
-	int rc = pool_new(volume->device, PLACE_HOST, &none, &volume->spill);
+	struct pool *pool;
+	int rc = pool_new(volume->device, place, &none, &pool);
 
 	if (rc < 0)
 		return rc;
 	volume->max_chunk = chunk_limited(volume->max_chunk, SPILL_MAX_CHUNK);
 	volume->max_chunk = chunk_limited(volume->max_chunk, volume->device->total / SPILL_CHUNKS);
 	volume->spill_chunk = chunk_limited(volume->max_chunk, SPILL_CHUNK);
-	rc = pool_set_budget(volume->spill, budget, volume->spill_chunk);
+	/* Files of a disk are made quickly, so freed ones are not kept. */
+	rc = pool_set_budget(pool, budget, place == PLACE_HOST ? volume->spill_chunk : 0);
 	if (rc < 0) {
-		pool_free(volume->spill);
-		volume->spill = NULL;
+		pool_free(pool);
+		return rc;
 	}
-	return rc;
+	*(place == PLACE_HOST ? &volume->spill : &volume->disk) = pool;
+	return 0;
 }
 
 int volume_open_host(struct volume *volume, uint64_t bytes)
@@ -82,11 +85,12 @@ void volume_close(struct volume *volume)
 {
 	pool_free(volume->pool);
 	pool_free(volume->spill);
+	pool_free(volume->disk);
 	host_windows_free(volume->windows);
 	if (volume->system)
 		system_memory_close(volume->system);
 	volume->pool = NULL;
-	volume->spill = NULL;
+	volume->spill = volume->disk = NULL;
 	volume->system = NULL;
 	volume->windows = NULL;
 }
@@ -107,19 +111,24 @@ static int host_usage(struct volume *volume, struct volume_usage *usage)
 	return 0;
 }
 
-/* Files can fill the spill as well, and nothing else can. */
-static int spill_usage_add(struct volume *volume, struct volume_usage *usage)
+/* Files can fill these places as well, and nothing else can. */
+static int tiers_usage_add(struct volume *volume, struct volume_usage *usage)
 {
-	uint64_t held = pool_usage(volume->spill).chunk_bytes, available;
-	int rc = pool_available(volume->spill, &available);
+	enum memory_place place = PLACE_GPU;
 
-	if (rc < 0)
-		return rc;
-	usage->total += held + available;
-	usage->free += available;
-	usage->available += available;
-	usage->held += held;
-	usage->shared = available;
+	while ((place = volume_place_below(volume, place)) < PLACES) {
+		struct pool *pool = volume_pool(volume, place);
+		uint64_t held = pool_usage(pool).chunk_bytes, available;
+		int rc = pool_available(pool, &available);
+
+		if (rc < 0)
+			return rc;
+		usage->total += held + available;
+		usage->free += available;
+		usage->available += available;
+		usage->held += held;
+		usage->shared += available;
+	}
 	return 0;
 }
 
@@ -150,5 +159,5 @@ int volume_usage(struct volume *volume, struct volume_usage *usage)
 	    .available = available,
 	    .held = held,
 	};
-	return volume->spill ? spill_usage_add(volume, usage) : 0;
+	return tiers_usage_add(volume, usage);
 }

@@ -21,13 +21,14 @@ struct volume {
 	unsigned index;	       /* position in the list of volumes */
 	struct device *device; /* NULL for host/ */
 	struct pool *pool;     /* NULL for host/ */
-	struct pool *spill; /* system memory for extents that left the device (docs/tiers.md); NULL:
-			       none */
+	/* System memory, and a disk, for extents that left the device (docs/tiers.md). NULL: none.
+	 */
+	struct pool *spill, *disk;
 	struct system_memory *system; /* NULL for gpuN/ */
 	struct host_windows *windows; /* NULL for gpuN/ */
 	struct ahead *ahead;	      /* blocks read ahead; the same for all volumes; NULL: none */
-	atomic_bool used_away;	      /* files with memory in the spill were used */
-	uint64_t spill_chunk;	      /* the largest chunk in the spill */
+	atomic_bool used_away;	      /* files with memory off the device were used */
+	uint64_t spill_chunk;	      /* the largest chunk off the device */
 	uint64_t max_chunk; /* the largest chunk to allocate: bytes, a multiple of CHUNK_ALIGN */
 	uint64_t root_ino;
 	_Atomic int64_t files; /* regular files, including files without names */
@@ -38,7 +39,7 @@ struct volume_usage {
 	uint64_t free;	    /* free on the device, for all processes */
 	uint64_t available; /* available to a file of this mount */
 	uint64_t held;	    /* held by this mount */
-	/* The part of the first three that the spill has, which volumes share. */
+	/* The part of the first three that is off the device, which volumes share. */
 	uint64_t shared;
 };
 
@@ -48,22 +49,41 @@ static inline bool volume_is_device(const struct volume *volume)
 	return volume->pool != NULL;
 }
 
-/* The pool of the volume's chunks in a place. */
+/* The pool of the volume's chunks in a place, or NULL. */
 static inline struct pool *volume_pool(const struct volume *volume, enum memory_place place)
 {
-	return place == PLACE_HOST ? volume->spill : volume->pool;
+	return place == PLACE_DISK   ? volume->disk
+	       : place == PLACE_HOST ? volume->spill
+				     : volume->pool;
+}
+
+/* The next slower place that the volume has; PLACES: none. */
+static inline enum memory_place volume_place_below(const struct volume *volume,
+						   enum memory_place place)
+{
+	do
+		place++;
+	while (place < PLACES && !volume_pool(volume, place));
+	return place;
+}
+
+/* Whether memory of the volume's files can leave the device. */
+static inline bool volume_is_tiered(const struct volume *volume)
+{
+	return volume->spill || volume->disk;
 }
 
 /* The largest chunk to allocate there. */
 static inline uint64_t volume_max_chunk(const struct volume *volume, enum memory_place place)
 {
-	return place == PLACE_HOST ? volume->spill_chunk : volume->max_chunk;
+	return place == PLACE_GPU ? volume->max_chunk : volume->spill_chunk;
 }
 
 int volume_open_gpu(struct volume *volume, struct device *device, const struct pool_limits *limits,
 		    uint64_t max_chunk);
-/* Lets extents of the files leave the device, within a budget of bytes that volumes share. */
-int volume_open_spill(struct volume *volume, struct pool_budget *budget);
+/* Lets extents of the files leave the device for a place, within a budget of bytes that volumes
+ * share. 0 or -ENOMEM. */
+int volume_open_place(struct volume *volume, enum memory_place place, struct pool_budget *budget);
 int volume_open_host(struct volume *volume, uint64_t bytes);
 void volume_close(struct volume *volume);
 int volume_usage(struct volume *volume, struct volume_usage *usage);

@@ -142,15 +142,17 @@ static int held_claim(struct restore *restore, uint64_t id, struct chunk *chunk)
 	return -ENOMEM;
 }
 
-/* A daemon without -o spill= restores files with memory in system memory too: the pool takes the
+/* A daemon without -o spill= restores files with memory off the device too: the pool takes the
  * chunks beyond its limits. */
 static int pool_find(struct restore *restore, struct volume *volume, enum memory_place place,
 		     struct pool **pool)
 {
 	int rc = 0;
 
-	if (place == PLACE_HOST && !volume->spill)
-		rc = volume_open_spill(volume, &restore->fs->spill_budget);
+	if (place >= PLACES)
+		return -EUCLEAN;
+	if (!volume_pool(volume, place))
+		rc = volume_open_place(volume, place, fs_place_budget(restore->fs, place));
 	*pool = volume_pool(volume, place);
 	return rc;
 }
@@ -265,7 +267,7 @@ static int file_find_extents(struct restore *restore, struct file *file, int *mi
 		if (error == 0) {
 			bytes += extent.span.bytes;
 			extents->at[found++] = extent;
-			if (extent.span.chunk->place == PLACE_HOST)
+			if (extent.span.chunk->place != PLACE_GPU)
 				file_note_left(file);
 		} else if (restore_is_missing(error)) {
 			*missing = *missing == -EUCLEAN ? *missing : error;

@@ -79,10 +79,9 @@ static void pools_watch(struct fs *fs)
 	struct pool_watch watch = {.made = chunk_made, .gone = chunk_gone, .of = fs->journal};
 
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
-		if (fs->volumes[i].pool)
-			pool_set_watch(fs->volumes[i].pool, &watch);
-		if (fs->volumes[i].spill)
-			pool_set_watch(fs->volumes[i].spill, &watch);
+		for (enum memory_place place = PLACE_GPU; place < PLACES; place++)
+			if (volume_pool(&fs->volumes[i], place))
+				pool_set_watch(volume_pool(&fs->volumes[i], place), &watch);
 	}
 }
 

@@ -50,12 +50,12 @@ static bool system_is_short(void)
 
 static void stock_balance(const struct volume *volume)
 {
-	struct stock *stock = pool_stock(volume->spill);
+	struct stock *stock = volume->spill ? pool_stock(volume->spill) : NULL;
 	uint64_t total = volume->device->total, wanted = total / STOCK_PART;
 	bool full = pool_usage(volume->pool).chunk_bytes >= total / 4 * 3;
 	int64_t end = clock_ms() + STOCK_MS;
 
-	if (!full && !stock_bytes(stock))
+	if (!stock || (!full && !stock_bytes(stock)))
 		return;
 	if (system_is_short()) {
 		stock_drop(stock);
@@ -71,6 +71,11 @@ static uint64_t keep_free(const struct fs *fs, const struct volume *volume)
 	return amount_bytes(&fs->options.keep_free, volume->device->total, 0);
 }
 
+static uint64_t file_bytes_away(struct file *file)
+{
+	return file_bytes_in(file, PLACE_HOST) + file_bytes_in(file, PLACE_DISK);
+}
+
 /* The file to come back first: the one that was used last, if there is room for all of it. */
 static struct inode *candidate_find(struct fs *fs, const struct volume *volume, uint64_t room)
 {
@@ -84,7 +89,7 @@ static struct inode *candidate_find(struct fs *fs, const struct volume *volume, 
 		if (file && file_volume(file) == volume && file_away(file) == FILE_AWAY_USED &&
 		    attrs.resident == RESIDENT_GPU && !file_leases(file) &&
 		    (!best || file_used(file) > file_used(best->file)) &&
-		    file_spilled(file) <= room) {
+		    file_bytes_away(file) <= room) {
 			struct inode *other = best;
 
 			best = inode;
@@ -148,7 +153,7 @@ static void balance_work(struct background *background)
 
 	while (background_wait(background, PERIOD_MS)) {
 		for (unsigned i = 0; i < fs->n_volumes; i++) {
-			if (!fs->volumes[i].spill)
+			if (!volume_is_tiered(&fs->volumes[i]))
 				continue;
 			volume_balance(fs, &fs->volumes[i]);
 			stock_balance(&fs->volumes[i]);

@@ -7,13 +7,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "backend/backend.h"
 #include "fs/core/background.h"
 #include "fs/tier/victims.h"
 
 struct tiers {
 	pthread_mutex_t lock; /* one thread makes room at a time; before all locks of files */
-	struct victims victims;
-	_Atomic uint64_t evictions, evicted_bytes, returned_bytes;
+	struct victims victims[PLACES]; /* of files with memory in each place */
+	_Atomic uint64_t evictions, evicted_bytes, disk_bytes, returned_bytes;
 	struct background balance;
 };
 

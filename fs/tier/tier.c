@@ -23,6 +23,7 @@ struct making {
 	struct fs *fs;
 	struct copier *copier;
 	const struct volume *volume;
+	enum memory_place place;	 /* where room is needed */
 	const struct inode_call *asking; /* for the memory of this file; NULL: for other programs */
 	const struct file *but;		 /* stays */
 	bool waits;			 /* for files that are in use */
@@ -37,12 +38,12 @@ uint64_t tier_room_part(const struct volume *volume)
 }
 
 /* Whether whole chunks of this size fit: free blocks inside of shared chunks do not count. */
-static bool has_room(const struct volume *volume, uint64_t bytes)
+static bool has_room(struct pool *pool, uint64_t bytes)
 {
-	struct pool_usage usage = pool_usage(volume->pool);
+	struct pool_usage usage = pool_usage(pool);
 	uint64_t available;
 
-	return pool_available(volume->pool, &available) == 0 &&
+	return pool_available(pool, &available) == 0 &&
 	       available - (usage.chunk_bytes - usage.span_bytes) >= bytes;
 }
 
@@ -62,20 +63,55 @@ static bool victim_may_leave(const struct making *making, const struct victims *
 	return victims_over_share(victims, victim->uid);
 }
 
-/* -ENOSPC: the spill is full. */
-static int victim_move(struct making *making, struct victims *victims, struct victim *victim)
+static bool room_make(struct tiers *tiers, struct making *making);
+
+/* For the files that leave the place of making. */
+static bool room_make_below(struct tiers *tiers, const struct making *making,
+			    enum memory_place place)
+{
+	struct making below = *making;
+
+	below.place = place;
+	below.wanted = making->wanted - making->freed;
+	below.freed = 0;
+	below.waits = false;
+	return volume_place_below(making->volume, place) < PLACES && room_make(tiers, &below);
+}
+
+/* To the next slower place, or to the one behind if that is full and stays full. */
+static int victim_evict(struct tiers *tiers, struct making *making, struct inode *inode,
+			uint64_t *moved)
+{
+	const struct volume *volume = file_volume(inode->file);
+	enum file_wait wait = making->waits ? FILE_MAY_WAIT : FILE_NO_WAIT;
+	enum memory_place to = making->place;
+	struct inode_call call;
+	int rc = -ENOSPC;
+
+	inode_call_init(&call, making->fs, inode, making->copier);
+	while (rc == -ENOSPC && (to = volume_place_below(volume, to)) < PLACES) {
+		uint64_t more = making->wanted - making->freed, part;
+
+		do {
+			rc = file_evict(inode->file, &call.call, making->place, to, wait,
+					more - *moved, &part);
+			*moved += part;
+			atomic_fetch_add(&tiers->disk_bytes, to == PLACE_DISK ? part : 0);
+		} while (rc == -ENOSPC && *moved < more && room_make_below(tiers, making, to));
+	}
+	return rc;
+}
+
+/* -ENOSPC: all slower places are full. */
+static int victim_move(struct tiers *tiers, struct making *making, struct victim *victim)
 {
 	struct inode *inode = inode_table_get(making->fs->inodes, victim->ino);
-	struct inode_call call;
+	struct victims *victims = &tiers->victims[making->place];
 	uint64_t moved = 0;
 	int rc = 0;
 
 	if (inode && victim_may_leave(making, victims, victim, inode)) {
-		inode_call_init(&call, making->fs, inode, making->copier);
-		uint64_t more = making->wanted - making->freed;
-
-		rc = making->waits ? file_place(inode->file, &call.call, PLACE_HOST, more, &moved)
-				   : file_evict(inode->file, &call.call, more, &moved);
+		rc = victim_evict(tiers, making, inode, &moved);
 		victims_note_moved(victims, victim->uid, moved);
 		making->freed += moved;
 	}
@@ -84,38 +120,41 @@ static int victim_move(struct making *making, struct victims *victims, struct vi
 	return rc;
 }
 
-static void victims_move(struct making *making, struct victims *victims)
+static void victims_move(struct tiers *tiers, struct making *making)
 {
+	struct victims *victims = &tiers->victims[making->place];
+
 	for (unsigned i = 0; i < victims->n && making->freed < making->wanted; i++)
-		if (victim_move(making, victims, &victims->list[i]) == -ENOSPC)
+		if (victim_move(tiers, making, &victims->list[i]) == -ENOSPC)
 			return;
 }
 
 /* tiers->lock is held. */
 static bool room_make(struct tiers *tiers, struct making *making)
 {
-	struct victims *victims = &tiers->victims;
+	struct victims *victims = &tiers->victims[making->place];
 
-	if (victims->volume == making->volume)
-		victims_move(making, victims);
+	if (victims_are_of(victims, making->volume))
+		victims_move(tiers, making);
 	if (!making->freed) {
-		victims_scan(victims, making->fs, making->volume);
-		victims_move(making, victims);
+		victims_scan(victims, making->fs, making->volume, making->place);
+		victims_move(tiers, making);
 	}
 	/* A long copy of one file must not hold up all threads that need room, if others can go. */
 	if (!making->freed) {
 		making->waits = true;
-		victims_move(making, victims);
+		victims_move(tiers, making);
 	}
 	if (!making->freed)
 		return false;
 	atomic_fetch_add(&tiers->evictions, 1);
-	atomic_fetch_add(&tiers->evicted_bytes, making->freed);
+	if (making->place == PLACE_GPU)
+		atomic_fetch_add(&tiers->evicted_bytes, making->freed);
 	return true;
 }
 
-static bool tier_make_room(void *owner, const struct volume *volume, uint64_t bytes,
-			   const struct file *but)
+static bool tier_make_room(void *owner, const struct volume *volume, enum memory_place place,
+			   uint64_t bytes, const struct file *but)
 {
 	struct inode_call *asking = owner;
 	struct tiers *tiers = asking->fs->tiers;
@@ -124,16 +163,20 @@ static bool tier_make_room(void *owner, const struct volume *volume, uint64_t by
 	    .fs = asking->fs,
 	    .copier = asking->call.copier,
 	    .volume = volume,
+	    .place = place,
 	    .asking = asking,
 	    .but = but,
 	    .wanted = bytes > part ? bytes : part,
 	};
 
+	if (volume_place_below(volume, place) == PLACES)
+		return false;
 	scoped_lock(&tiers->lock);
 	uint64_t evictions = atomic_load(&tiers->evictions);
 
 	/* Another thread has made room since this thread asked last. */
-	if (asking->evictions_seen != evictions && has_room(volume, making.wanted)) {
+	if (asking->evictions_seen != evictions &&
+	    has_room(volume_pool(volume, place), making.wanted)) {
 		asking->evictions_seen = evictions;
 		return true;
 	}
@@ -177,17 +220,17 @@ int tier_free(struct fs *fs, const struct volume *volume, uint64_t bytes)
 	}
 }
 
-static bool volumes_have_spill(const struct fs *fs)
+static bool volumes_are_tiered(const struct fs *fs)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++)
-		if (fs->volumes[i].spill)
+		if (volume_is_tiered(&fs->volumes[i]))
 			return true;
 	return false;
 }
 
 int tiers_open(struct fs *fs)
 {
-	if (!volumes_have_spill(fs))
+	if (!volumes_are_tiered(fs))
 		return 0;
 	fs->tiers = calloc(1, sizeof(*fs->tiers));
 	if (!fs->tiers)
@@ -205,7 +248,8 @@ void tiers_close(struct fs *fs)
 	fs->tiers = NULL;
 	if (!tiers)
 		return;
-	victims_free(&tiers->victims);
+	for (unsigned place = 0; place < PLACES; place++)
+		victims_free(&tiers->victims[place]);
 	pthread_mutex_destroy(&tiers->lock);
 	free(tiers);
 }
@@ -219,6 +263,7 @@ struct tier_counters tier_counters(const struct fs *fs)
 	return (struct tier_counters){
 	    .evictions = atomic_load(&tiers->evictions),
 	    .evicted_bytes = atomic_load(&tiers->evicted_bytes),
+	    .disk_bytes = atomic_load(&tiers->disk_bytes),
 	    .returned_bytes = atomic_load(&tiers->returned_bytes),
 	};
 }

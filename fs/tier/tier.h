@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Eviction: when a GPU is full, memory of the files that were used longest ago moves to the spill
- * of their volume (docs/tiers.md). Threads that need room ask through file_call.make_room, and copy
- * the bytes themselves. */
+/* Eviction: when a place is full, a GPU or the system memory for files that left GPUs, memory of
+ * the files that were used longest ago moves to the next slower place (docs/tiers.md). Threads that
+ * need room ask through file_call.make_room, and copy the bytes themselves. */
 #ifndef FS_TIER_TIER_H
 #define FS_TIER_TIER_H
 
@@ -14,11 +14,12 @@ struct volume;
 
 struct tier_counters {
 	uint64_t evictions;	 /* how often a thread made room */
-	uint64_t evicted_bytes;	 /* moved to system memory for that */
+	uint64_t evicted_bytes;	 /* left a GPU for that */
+	uint64_t disk_bytes;	 /* moved to the disk for that */
 	uint64_t returned_bytes; /* moved back because the files were used */
 };
 
-/* Sets fs->make_room if the volumes have a spill: 0 or -ENOMEM. */
+/* Sets fs->make_room if memory can leave the GPUs: 0 or -ENOMEM. */
 int tiers_open(struct fs *fs);
 void tiers_close(struct fs *fs);
 /* Starts and ends the thread that keeps memory free for other programs, and brings files back:
@@ -26,7 +27,7 @@ void tiers_close(struct fs *fs);
 int tier_balance_open(struct fs *fs);
 void tier_balance_close(struct fs *fs);
 /* Files leave the volume's device until bytes of it are free, for any program: 0, -ENOSPC if no
- * more files can leave, or -ENOTSUP without a spill. Under no lock. */
+ * more files can leave, or -ENOTSUP if no memory can leave. Under no lock. */
 int tier_free(struct fs *fs, const struct volume *volume, uint64_t bytes);
 struct tier_counters tier_counters(const struct fs *fs);
 

@@ -14,7 +14,7 @@
 
 struct tier_user {
 	uid_t uid;
-	uint64_t bytes; /* on the device */
+	uint64_t bytes; /* in the place */
 	UT_hash_handle hh;
 };
 
@@ -59,9 +59,10 @@ static void victim_add(struct victims *victims, const struct victim *victim)
 
 static void inode_consider(struct victims *victims, struct inode *inode)
 {
-	if (!S_ISREG(atomic_load(&inode->mode)) || file_volume(inode->file) != victims->volume)
+	if (!S_ISREG(atomic_load(&inode->mode)) ||
+	    (victims->volume && file_volume(inode->file) != victims->volume))
 		return;
-	uint64_t bytes = file_on_device(inode->file);
+	uint64_t bytes = file_bytes_in_now(inode->file, victims->place);
 	struct attr_values attrs = atomic_load(&inode->attrs);
 	struct victim victim = {
 	    .ino = inode->ino,
@@ -80,17 +81,27 @@ static void inode_consider(struct victims *victims, struct inode *inode)
 		victim_add(victims, &victim);
 }
 
-void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume)
+void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume,
+		  enum memory_place place)
 {
 	struct inode *inode;
 	uint32_t slot = 0;
 
 	victims_free(victims);
-	victims->volume = volume;
+	victims->filled = true;
+	victims->place = place;
+	victims->volume = place == PLACE_GPU ? volume : NULL;
+	victims->place_bytes =
+	    place == PLACE_GPU ? volume->device->total : fs_place_budget(fs, place)->size;
 	while ((inode = inode_table_next(fs->inodes, &slot))) {
 		inode_consider(victims, inode);
 		inode_put(fs, inode, 1);
 	}
+}
+
+bool victims_are_of(const struct victims *victims, const struct volume *volume)
+{
+	return victims->filled && (!victims->volume || victims->volume == volume);
 }
 
 bool victims_over_share(const struct victims *victims, uid_t uid)
@@ -98,7 +109,7 @@ bool victims_over_share(const struct victims *victims, uid_t uid)
 	struct tier_user *user;
 
 	HASH_FIND(hh, victims->users, &uid, sizeof(uid), user);
-	return !user || user->bytes > victims->volume->device->total / HASH_COUNT(victims->users);
+	return !user || user->bytes > victims->place_bytes / HASH_COUNT(victims->users);
 }
 
 void victims_note_moved(struct victims *victims, uid_t uid, uint64_t bytes)
@@ -119,6 +130,6 @@ void victims_free(struct victims *victims)
 		free(user);
 	}
 	victims->users = NULL;
-	victims->volume = NULL;
+	victims->filled = false;
 	victims->n = 0;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The files of a volume that may leave its device, the first to go first, and how much of the
- * device each user has. */
+/* The files that may leave a place, the first to go first, and how much of the place each user
+ * has. */
 #ifndef FS_TIER_VICTIMS_H
 #define FS_TIER_VICTIMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "backend/backend.h"
 
 /* A scan of all inodes finds this many files, so that most calls that make room need no scan. */
 #define VICTIMS_MAX 256
@@ -25,17 +27,24 @@ struct victim {
 
 /* Zeroed memory is an empty list. */
 struct victims {
-	const struct volume *volume; /* of the list; NULL: none */
+	bool filled;
+	enum memory_place place;
+	const struct volume *volume; /* the device's; NULL: all volumes, which share the place */
+	uint64_t place_bytes;	     /* the size of the place */
 	struct victim list[VICTIMS_MAX];
 	unsigned n;
 	struct tier_user *users;
 };
 
-/* Replaces the list by the files of the volume that have memory on the device and no lease. */
-void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume);
-/* Whether a user has more of the device than an equal share. */
+/* Replaces the list by the files without a lease that have memory in the place: on the volume's
+ * device, or in system memory. */
+void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume,
+		  enum memory_place place);
+/* Whether the list is of the volume's device, or of the place that the volume shares. */
+bool victims_are_of(const struct victims *victims, const struct volume *volume);
+/* Whether a user has more of the place than an equal share. */
 bool victims_over_share(const struct victims *victims, uid_t uid);
-/* bytes of the user's files left the device. */
+/* bytes of the user's files left the place. */
 void victims_note_moved(struct victims *victims, uid_t uid, uint64_t bytes);
 void victims_free(struct victims *victims);
 

@@ -24,6 +24,20 @@ static int attribute_refuse(enum attr_id id, const char *path, const char *why)
 	return -ENOTSUP;
 }
 
+static bool volume_has_resident(const struct volume *volume, unsigned resident)
+{
+	switch (resident) {
+	case RESIDENT_HOST:
+		return volume && volume->spill;
+	case RESIDENT_DISK:
+		return volume && volume->disk;
+	case RESIDENT_EVICTED:
+		return volume && volume_is_tiered(volume);
+	default:
+		return true;
+	}
+}
+
 /* A value that this daemon or machine cannot provide is refused when a user sets the value, not
  * ignored. */
 static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
@@ -36,7 +50,7 @@ static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 		return attribute_refuse(id, path, "this mount has no spool (-o spool=DIR)");
 	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->fdstore)
 		return attribute_refuse(id, path, "this mount ends with its daemon (-o recovery=)");
-	if (id == ATTR_RESIDENT && values->resident != RESIDENT_GPU && (!volume || !volume->spill))
+	if (id == ATTR_RESIDENT && !volume_has_resident(volume, values->resident))
 		return attribute_refuse(id, path,
 					volume && !volume->pool
 					    ? "host/ has no memory of a GPU"
@@ -47,6 +61,15 @@ static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 		return attribute_refuse(id, path,
 					"no BAR mapping is available; see .gpumem/params");
 	return 0;
+}
+
+static int file_place_wanted(struct file *file, const struct file_call *call, unsigned resident)
+{
+	static const enum memory_place places[] = {
+	    [RESIDENT_GPU] = PLACE_GPU, [RESIDENT_HOST] = PLACE_HOST, [RESIDENT_DISK] = PLACE_DISK};
+
+	return resident == RESIDENT_EVICTED ? file_place_out(file, call)
+					    : file_place_all(file, call, places[resident]);
 }
 
 /* Applies the new attribute to the memory of the file. */
@@ -67,8 +90,7 @@ static int attribute_apply(struct fs *fs, struct copier *copier, struct inode *i
 		return error;
 	}
 	if (id == ATTR_RESIDENT)
-		return file_place_all(inode->file, &call.call,
-				      values->resident == RESIDENT_GPU ? PLACE_GPU : PLACE_HOST);
+		return file_place_wanted(inode->file, &call.call, values->resident);
 	if (id == ATTR_MAPPING)
 		file_apply_mapping(inode->file, &call.call);
 	return 0;
@@ -211,16 +233,20 @@ static int dir_attribute_print(FILE *out, struct dir *dir, enum attr_id id)
 
 static int resident_print(FILE *out, struct file *file)
 {
-	uint64_t all = file_allocated(file), spilled = file_spilled(file);
-	const char *volume = file_volume(file)->name;
+	uint64_t left = file_allocated(file), host = file_bytes_in(file, PLACE_HOST),
+		 disk = file_bytes_in(file, PLACE_DISK);
 
-	if (spilled > all) /* memory ahead of the end is not counted in all */
-		spilled = all;
-	if (!spilled)
-		return fprintf(out, "%s:%" PRIu64, volume, all) < 0 ? -ENOMEM : 0;
-	return fprintf(out, "%s:%" PRIu64 " host:%" PRIu64, volume, all - spilled, spilled) < 0
-		   ? -ENOMEM
-		   : 0;
+	/* Memory ahead of the end is not counted in all. */
+	host = host < left ? host : left;
+	left -= host;
+	disk = disk < left ? disk : left;
+	left -= disk;
+	fprintf(out, "%s:%" PRIu64, file_volume(file)->name, left);
+	if (host)
+		fprintf(out, " host:%" PRIu64, host);
+	if (disk)
+		fprintf(out, " disk:%" PRIu64, disk);
+	return ferror(out) ? -ENOMEM : 0;
 }
 
 static int file_attribute_print(FILE *out, struct inode *inode, enum attr_id id)

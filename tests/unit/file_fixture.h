@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/bar_cache.h"
+#include "backend/disk.h"
 #include "backend/providers.h"
 #include "fs/ahead/ahead.h"
 #include "fs/file/device.h"
@@ -35,7 +36,7 @@ struct fixture {
 	struct backend_ops ops;
 	struct ahead *ahead;
 	struct volume volumes[VOLUMES];
-	struct pool_budget spill;
+	struct pool_budget spill, disk;
 	struct quota_owner quota_owner;
 	struct file_call call;
 };
@@ -122,7 +123,16 @@ static inline void fixture_spill(struct fixture *f, uint64_t bytes)
 {
 	f->spill.size = bytes;
 	for (int i = GPU0; i <= GPU1; i++)
-		ck_assert_int_eq(volume_open_spill(&f->volumes[i], &f->spill), 0);
+		ck_assert_int_eq(volume_open_place(&f->volumes[i], PLACE_HOST, &f->spill), 0);
+}
+
+/* The same for bytes of a disk. */
+static inline void fixture_disk(struct fixture *f, uint64_t bytes)
+{
+	f->disk.size = bytes;
+	ck_assert_int_eq(disk_dir_open(f->backend, "/tmp"), 0);
+	for (int i = GPU0; i <= GPU1; i++)
+		ck_assert_int_eq(volume_open_place(&f->volumes[i], PLACE_DISK, &f->disk), 0);
 }
 
 /* Checks that all memory was given back, in the quota and in the pools. */
@@ -133,6 +143,8 @@ static inline void fixture_close(struct fixture *f)
 		ck_assert_uint_eq(pool_usage(f->volumes[i].pool).span_bytes, 0);
 	for (int i = GPU0; f->volumes[GPU0].spill && i <= GPU1; i++)
 		ck_assert_uint_eq(pool_usage(f->volumes[i].spill).span_bytes, 0);
+	for (int i = GPU0; f->volumes[GPU0].disk && i <= GPU1; i++)
+		ck_assert_uint_eq(pool_usage(f->volumes[i].disk).span_bytes, 0);
 	copier_close(f->call.copier);
 	ahead_free(f->ahead);
 	for (int i = 0; i < VOLUMES; i++)

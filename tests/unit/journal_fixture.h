@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backend/disk.h"
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "fs/journal/journal.h"
@@ -183,6 +184,16 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 	frozen->n = held->n;
 }
 
+/* Gives the GPUs of a daemon that is not filled yet a disk for files that leave. */
+static inline void daemon_disk(struct fs *fs, uint64_t bytes)
+{
+	ck_assert_int_eq(disk_dir_open(fs->backend, "/tmp"), 0);
+	fs->disk_budget.size = bytes;
+	for (unsigned i = 0; i < fs->backend->n_devices; i++)
+		ck_assert_int_eq(volume_open_place(&fs->volumes[i], PLACE_DISK, &fs->disk_budget),
+				 0);
+}
+
 /* Starts a daemon with the held descriptors. */
 static inline int daemon_up(struct fs *fs, const struct fdstore_ops *fdstore, enum fs_mount mount)
 {
@@ -199,8 +210,12 @@ static inline int daemon_up(struct fs *fs, const struct fdstore_ops *fdstore, en
 	fs->mount = mount;
 	/* The thread's worker belongs to another daemon. */
 	worker_end();
-	int rc = fs_open(fs);
+	int rc = fs_prepare(fs);
 
+	if (rc == 0) {
+		daemon_disk(fs, 32ULL << 20);
+		rc = fs_fill(fs);
+	}
 	if (rc)
 		options_free(&fs->options);
 	return rc;

@@ -197,7 +197,7 @@ static inline void act_bytes(struct actor *actor, struct inode *inode)
 				  bytes);
 		break;
 	case 6:
-		file_place(inode->file, &call.call, pick(actor, 2) ? PLACE_HOST : PLACE_GPU, bytes,
+		file_place(inode->file, &call.call, (enum memory_place)pick(actor, PLACES), bytes,
 			   &moved);
 		break;
 	default:

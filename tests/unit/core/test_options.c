@@ -120,7 +120,14 @@ static const struct {
     {"gpumemfs /mnt -o host_size=0%", "gpumemfs: host_size=0%: must be more than nothing\n"},
     {"gpumemfs /mnt -o reserve=x", "gpumemfs: reserve=x: not a size (use 10G, 512M or 50%)\n"},
     {"gpumemfs /mnt -o spill=10G",
-     "gpumemfs: spill=10G: not host: and a size (use host:64G or host:25%)\n"},
+     "gpumemfs: spill=10G: not host: or disk: and a size (use host:64G, host:25% or "
+     "host:64G,disk:1T)\n"},
+    {"gpumemfs /mnt -o spill=host:1G,disk:2,spool=/s,disk:3",
+     "gpumemfs: unknown option 'disk:3' (see gpumemfs -h)\n"},
+    {"gpumemfs /mnt -o spill=host:1G,disk:x,spool=/s",
+     "gpumemfs: spill=host:1G,disk:x: not a size (use 10G, 512M or 50%)\n"},
+    {"gpumemfs /mnt -o spill=disk:1G",
+     "gpumemfs: spill=disk: needs spool=DIR, a directory on the disk\n"},
     {"gpumemfs /mnt -o keep_free=10%",
      "gpumemfs: keep_free=: files can only leave a GPU with spill=\n"},
     {"gpumemfs /mnt -o spill=host:", "gpumemfs: spill=host:: not a size (use 10G, 512M or 50%)\n"},
@@ -206,11 +213,12 @@ END_TEST
 
 START_TEST(every_option)
 {
-	struct options options =
-	    parsed("gpumemfs vram / -o "
-		   "backend=cuda,gpus=0:2,size=10G,reserve=5%,host_size=1G,host_gpus=64 "
-		   "-ocache=always,bar=vulkan,io_uring=on -o threads=256,uid=17,gid=root,umask=027 "
-		   "-o allow_other,max_chunk=2M,log_level=warn,spill=host:25%,keep_free=3G");
+	struct options options = parsed(
+	    "gpumemfs vram / -o "
+	    "backend=cuda,gpus=0:2,size=10G,reserve=5%,host_size=1G,host_gpus=64 "
+	    "-ocache=always,bar=vulkan,io_uring=on -o threads=256,uid=17,gid=root,umask=027 "
+	    "-o "
+	    "allow_other,max_chunk=2M,log_level=warn,spill=host:25%,disk:7G,spool=/s,keep_free=3G");
 
 	ck_assert_str_eq(options.source, "vram");
 	ck_assert_int_eq(options.backend, BACKEND_CUDA);
@@ -220,6 +228,8 @@ START_TEST(every_option)
 	ck_assert(options.reserve.given && options.reserve.percent);
 	ck_assert_uint_eq(options.reserve.value, 5);
 	ck_assert(options.spill.given);
+	ck_assert_uint_eq(options.spill_disk.value, 7ULL << 30);
+	ck_assert_str_eq(options.spool, "/s");
 	ck_assert_uint_eq(options.keep_free.value, 3ULL << 30);
 	ck_assert_uint_eq(amount_bytes(&options.spill, 1000, 7), 250);
 	ck_assert_uint_eq(amount_bytes(&options.host_size, 1000, 7), 1ULL << 30);

@@ -72,8 +72,8 @@ START_TEST(bytes_leave_and_come_back)
 	for (int turn = 0; turn < 2; turn++) {
 		ck_assert_int_eq(place_all(file, PLACE_HOST, &moved), 0);
 		ck_assert_uint_eq(moved, (uint64_t)charged);
-		ck_assert_uint_eq(file_spilled(file), moved);
-		ck_assert_uint_eq(file_on_device(file), 0);
+		ck_assert_uint_eq(file_bytes_in(file, PLACE_HOST), moved);
+		ck_assert_uint_eq(file_bytes_in(file, PLACE_GPU), 0);
 		ck_assert_uint_eq(usage_of(PLACE_GPU).span_bytes, 0);
 		ck_assert_uint_eq(usage_of(PLACE_HOST).span_bytes, moved);
 		expect_bytes(file, sizes[_i]);
@@ -82,7 +82,7 @@ START_TEST(bytes_leave_and_come_back)
 
 		ck_assert_int_eq(place_all(file, PLACE_GPU, &moved), 0);
 		ck_assert_uint_eq(moved, (uint64_t)charged);
-		ck_assert_uint_eq(file_spilled(file), 0);
+		ck_assert_uint_eq(file_bytes_in(file, PLACE_HOST), 0);
 		ck_assert_uint_eq(usage_of(PLACE_HOST).span_bytes, 0);
 		expect_bytes(file, sizes[_i]);
 	}
@@ -107,8 +107,8 @@ START_TEST(holes_stay_holes)
 	ck_assert_int_eq(file_seek(file, 0, SEEK_DATA) / (int64_t)CHUNK_ALIGN, 2);
 	/* New memory is where the file belongs, beside memory that has left. */
 	ck_assert_int_eq(file_write(file, &fixture.call, data, 100, 0), 100);
-	ck_assert_uint_gt(file_on_device(file), 0);
-	ck_assert_uint_eq(file_spilled(file), moved);
+	ck_assert_uint_gt(file_bytes_in(file, PLACE_GPU), 0);
+	ck_assert_uint_eq(file_bytes_in(file, PLACE_HOST), moved);
 	file_free(file, &fixture.call);
 }
 END_TEST
@@ -121,7 +121,7 @@ START_TEST(some_bytes_leave_from_the_front)
 	ck_assert_int_eq(file_place(file, &fixture.call, PLACE_HOST, 1, &moved), 0);
 	ck_assert_uint_eq(moved, first);
 	ck_assert_int_eq(file->extents.at[0].span.chunk->place, PLACE_HOST);
-	ck_assert_uint_eq(file_on_device(file) + moved, atomic_load(&file->allocated));
+	ck_assert_uint_eq(file_bytes_in(file, PLACE_GPU) + moved, atomic_load(&file->allocated));
 	expect_bytes(file, SIZE);
 	file_free(file, &fixture.call);
 }
@@ -136,7 +136,7 @@ START_TEST(leased_memory_stays)
 	ck_assert_int_eq(kind, FILE_LEASE_HOLDS);
 	ck_assert_int_eq(place_all(file, PLACE_HOST, &moved), -EBUSY);
 	ck_assert_uint_eq(moved, 0);
-	ck_assert_uint_eq(file_spilled(file), 0);
+	ck_assert_uint_eq(file_bytes_in(file, PLACE_HOST), 0);
 	file_lease_end(file, (enum file_lease_kind)kind);
 	ck_assert_int_eq(place_all(file, PLACE_HOST, &moved), 0);
 	ck_assert_uint_eq(moved, 4 * MIB);
@@ -155,7 +155,7 @@ START_TEST(lease_brings_memory_back)
 	int kind = file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT);
 
 	ck_assert_int_eq(kind, FILE_LEASE_HOLDS);
-	ck_assert_uint_eq(file_spilled(file), 0);
+	ck_assert_uint_eq(file_bytes_in(file, PLACE_HOST), 0);
 	expect_bytes(file, 4 * MIB);
 	file_lease_end(file, (enum file_lease_kind)kind);
 	file_free(file, &fixture.call);
@@ -174,7 +174,7 @@ START_TEST(lease_of_a_file_that_belongs_there)
 	int kind = file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT);
 
 	ck_assert_int_eq(kind, FILE_LEASE_HOLDS);
-	ck_assert_uint_eq(file_on_device(file), 0);
+	ck_assert_uint_eq(file_bytes_in(file, PLACE_GPU), 0);
 	int n = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, 8, &place);
 
 	ck_assert_int_gt(n, 0);
@@ -183,7 +183,7 @@ START_TEST(lease_of_a_file_that_belongs_there)
 	/* Back on the GPU, as setxattr(2) does. */
 	fixture.call.attrs.resident = RESIDENT_GPU;
 	ck_assert_int_eq(file_place_all(file, &fixture.call, PLACE_GPU), 0);
-	ck_assert_uint_eq(file_spilled(file), 0);
+	ck_assert_uint_eq(file_bytes_in(file, PLACE_HOST), 0);
 	file_free(file, &fixture.call);
 }
 END_TEST
@@ -197,7 +197,7 @@ START_TEST(full_spill)
 	ck_assert_int_eq(file_allocate(two, &fixture.call, 0, 0, 14 * MIB), 0);
 	ck_assert_int_eq(place_all(two, PLACE_HOST, &moved), -ENOSPC);
 	check_layout(two);
-	ck_assert_uint_eq(file_spilled(two), moved);
+	ck_assert_uint_eq(file_bytes_in(two, PLACE_HOST), moved);
 	ck_assert_uint_le(usage_of(PLACE_HOST).chunk_bytes, SPILL_BYTES);
 	expect_bytes(one, SIZE);
 	file_free(one, &fixture.call);
@@ -217,7 +217,7 @@ START_TEST(failing_copy)
 		atomic_store(&fixture_work_left, -1);
 		ck_assert_int_eq(rc, -EIO);
 		ck_assert_uint_eq(usage_of(PLACE_HOST).span_bytes, moved);
-		ck_assert_uint_eq(file_spilled(file), moved);
+		ck_assert_uint_eq(file_bytes_in(file, PLACE_HOST), moved);
 		expect_bytes(file, SIZE);
 	}
 	file_free(file, &fixture.call);
@@ -228,15 +228,15 @@ END_TEST
 static struct file *victim;
 static unsigned asked;
 
-static bool make_room(void *owner, const struct volume *volume, uint64_t bytes,
-		      const struct file *but)
+static bool make_room(void *owner, const struct volume *volume, enum memory_place place,
+		      uint64_t bytes, const struct file *but)
 {
 	uint64_t moved = 0;
 
 	(void)owner;
 	asked++;
 	ck_assert_ptr_eq(volume, &fixture.volumes[GPU0]);
-	if (victim && victim != but)
+	if (place == PLACE_GPU && victim && victim != but)
 		file_place(victim, &fixture.call, PLACE_HOST, bytes, &moved);
 	return moved;
 }
@@ -248,8 +248,8 @@ START_TEST(write_makes_room)
 	struct file *file = file_filled(SIZE);
 
 	ck_assert_uint_gt(asked, 0);
-	ck_assert_uint_gt(file_spilled(victim), 0);
-	ck_assert_uint_eq(file_spilled(file), 0);
+	ck_assert_uint_gt(file_bytes_in(victim, PLACE_HOST), 0);
+	ck_assert_uint_eq(file_bytes_in(file, PLACE_HOST), 0);
 	expect_bytes(file, SIZE);
 	expect_bytes(victim, SIZE);
 	file_free(file, &fixture.call);
@@ -265,8 +265,8 @@ START_TEST(new_memory_goes_to_the_spill_at_last)
 	fixture.call.make_room = make_room;
 	struct file *file = file_filled(SIZE);
 
-	ck_assert_uint_gt(file_spilled(file), 0);
-	ck_assert_uint_eq(file_spilled(first), 0);
+	ck_assert_uint_gt(file_bytes_in(file, PLACE_HOST), 0);
+	ck_assert_uint_eq(file_bytes_in(first, PLACE_HOST), 0);
 	expect_bytes(file, SIZE);
 	file_free(file, &fixture.call);
 	file_free(first, &fixture.call);
@@ -279,7 +279,7 @@ START_TEST(file_larger_than_the_gpu)
 	victim = fixture_file(&fixture, GPU0);
 	for (uint64_t at = 0; at < 30 * MIB; at += MIB)
 		ck_assert_int_eq(file_write(victim, &fixture.call, data + at / 16, MIB, at), MIB);
-	ck_assert_uint_gt(file_spilled(victim), 10 * MIB);
+	ck_assert_uint_gt(file_bytes_in(victim, PLACE_HOST), 10 * MIB);
 	for (uint64_t at = 0; at < 30 * MIB; at += MIB) {
 		unsigned char *found = malloc(MIB);
 

@@ -220,7 +220,7 @@ static void step_relayout(struct world *w, struct model *model)
 
 static void step_place(struct world *w, struct model *model)
 {
-	enum memory_place place = below(w, 2) ? PLACE_HOST : PLACE_GPU;
+	enum memory_place place = (enum memory_place)below(w, PLACES);
 	uint64_t most = some_bytes(w, MODEL_BYTES), moved;
 	int rc = file_place(model->file, &w->f.call, place, most, &moved);
 
@@ -230,17 +230,18 @@ static void step_place(struct world *w, struct model *model)
 }
 
 /* Moves memory of any file on the volume but one. */
-static bool make_room(void *owner, const struct volume *volume, uint64_t bytes,
-		      const struct file *but)
+static bool make_room(void *owner, const struct volume *volume, enum memory_place place,
+		      uint64_t bytes, const struct file *but)
 {
+	enum memory_place below = volume_place_below(volume, place);
 	struct world *w = world_of(owner);
 	uint64_t moved = 0;
 
-	for (int i = 0; !moved && i < FILES; i++) {
+	for (int i = 0; below < PLACES && !moved && i < FILES; i++) {
 		struct file *file = w->models[i].file;
 
 		if (file_volume(file) == volume && file != but)
-			file_place(file, &w->f.call, PLACE_HOST, bytes, &moved);
+			file_evict(file, &w->f.call, place, below, FILE_MAY_WAIT, bytes, &moved);
 	}
 	return moved;
 }
@@ -329,6 +330,7 @@ static void open_world(struct world *w, uint64_t seed, bool spill)
 	fixture_open(&w->f, DEVICE_BYTES, 8 * MIB);
 	if (spill) {
 		fixture_spill(&w->f, SPILL_BYTES);
+		fixture_disk(&w->f, SPILL_BYTES);
 		w->f.call.make_room = make_room;
 	}
 	w->state = seed;

@@ -85,7 +85,7 @@ static void set_priority(struct inode *inode, unsigned priority)
 
 static bool has_left(struct inode *inode)
 {
-	return file_spilled(inode->file) > 0;
+	return file_bytes_in(inode->file, PLACE_HOST) > 0;
 }
 
 START_TEST(longest_unused_first)
@@ -100,7 +100,7 @@ START_TEST(longest_unused_first)
 	ck_assert(has_left(c) && !has_left(a) && !has_left(d));
 	ck_assert_uint_gt(tier_counters(&fixture).evictions, 0);
 	ck_assert_uint_eq(tier_counters(&fixture).evicted_bytes,
-			  file_spilled(b->file) + file_spilled(c->file));
+			  file_bytes_in(b->file, PLACE_HOST) + file_bytes_in(c->file, PLACE_HOST));
 }
 END_TEST
 
@@ -184,12 +184,14 @@ START_TEST(other_users_keep_their_share)
 
 		ck_assert_int_eq(fill(made(0, name, ALICE)), FILE_SIZE);
 	}
-	ck_assert_uint_ge(file_on_device(b->file) + file_on_device(c->file), 20 * MIB);
+	ck_assert_uint_ge(file_bytes_in(b->file, PLACE_GPU) + file_bytes_in(c->file, PLACE_GPU),
+			  20 * MIB);
 	/* Bob drives out what Alice has beyond her share. */
-	uint64_t before = file_on_device(b->file) + file_on_device(c->file);
+	uint64_t before = file_bytes_in(b->file, PLACE_GPU) + file_bytes_in(c->file, PLACE_GPU);
 
 	ck_assert_int_eq(fill(b), FILE_SIZE);
-	ck_assert_uint_ge(file_on_device(b->file) + file_on_device(c->file), before);
+	ck_assert_uint_ge(file_bytes_in(b->file, PLACE_GPU) + file_bytes_in(c->file, PLACE_GPU),
+			  before);
 }
 END_TEST
 
@@ -247,7 +249,7 @@ START_TEST(coming_back)
 	ck_assert_int_eq(inode_attr_set(&fixture, copier, a, ATTR_RESIDENT, "gpu", 3, ALICE), 0);
 	ck_assert(!has_left(a));
 	ck_assert_int_eq(inode_attr_set(&fixture, copier, a, ATTR_RESIDENT, "host", 4, ALICE), 0);
-	ck_assert_uint_eq(file_on_device(a->file), 0);
+	ck_assert_uint_eq(file_bytes_in(a->file, PLACE_GPU), 0);
 	ck_assert_int_eq(inode_attr_set(&fixture, copier, gpu(2), ATTR_RESIDENT, "host", 4, 0),
 			 -ENOTSUP);
 }
@@ -331,6 +333,60 @@ START_TEST(other_programs_get_memory)
 }
 END_TEST
 
+/* Files that leave system memory for the disk, the longest unused first, so that others can leave
+ * the GPU. */
+START_TEST(system_memory_is_full_too)
+{
+	char at_dir[] = "/dev/shm/gpumemfs-tier-XXXXXX", options[256];
+	struct copier *copier;
+
+	fixture_down();
+	ck_assert_ptr_nonnull(mkdtemp(at_dir));
+	snprintf(options, sizeof(options),
+		 "backend=host,host_gpus=2,host_size=64M,spill=host:44M,disk:200M,spool=%s",
+		 at_dir);
+	open_with(options);
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4),
+		     *c = filled("c", ALICE, 5), *last = NULL;
+
+	for (int i = 0; i < 3; i++) {
+		char name[2] = {(char)('d' + i), 0};
+
+		last = filled(name, ALICE, 6 + (uint32_t)i);
+	}
+	ck_assert_uint_gt(file_bytes_in(a->file, PLACE_DISK), 0);
+	ck_assert_uint_eq(file_bytes_in(b->file, PLACE_DISK), 0);
+	ck_assert_uint_eq(file_bytes_in(c->file, PLACE_DISK), 0);
+	ck_assert(has_left(b));
+	ck_assert_uint_eq(file_bytes_in(last->file, PLACE_GPU), FILE_SIZE);
+	ck_assert_uint_ge(tier_counters(&fixture).disk_bytes, file_bytes_in(a->file, PLACE_DISK));
+	ck_assert_uint_le(atomic_load(&fixture.spill_budget.held), 44 * MIB);
+
+	/* By hand: to the disk, to system memory, which is full, and back. */
+	copier = worker_copier(&fixture);
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, c, ATTR_RESIDENT, "disk", 4, ALICE), 0);
+	ck_assert_uint_eq(file_bytes_in(c->file, PLACE_DISK), FILE_SIZE);
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, last, ATTR_RESIDENT, "host", 4, ALICE),
+			 0);
+	ck_assert_uint_eq(file_bytes_in(last->file, PLACE_HOST), FILE_SIZE);
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, a, ATTR_RESIDENT, "gpu", 3, ALICE), 0);
+	ck_assert_uint_eq(file_bytes_in(a->file, PLACE_GPU), FILE_SIZE);
+	for (char name[2] = "a"; name[0] <= 'f'; name[0]++) {
+		char *found = malloc(FILE_SIZE);
+
+		ck_assert_int_eq(read_from(at(gpu(0), name), found, FILE_SIZE, 0), FILE_SIZE);
+		ck_assert_mem_eq(found, data, FILE_SIZE);
+		free(found);
+	}
+	fixture_down();
+	open_with(OPTIONS);
+	char remove[sizeof(at_dir) + 16];
+
+	snprintf(remove, sizeof(remove), "rm -r %s", at_dir);
+	ck_assert_int_eq(system(remove), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -349,5 +405,6 @@ int main(void)
 	tcase_add_test(tests, used_files_come_back);
 	tcase_add_test(tests, files_stay_away);
 	tcase_add_test(tests, other_programs_get_memory);
+	tcase_add_test(tests, system_memory_is_full_too);
 	return unit_main(suite);
 }

@@ -72,7 +72,7 @@ static void step(unsigned worker, struct model *models, uint64_t *state, unsigne
 		kind = file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT);
 		ck_assert_int_eq(kind, FILE_LEASE_HOLDS);
 		if (call.call.attrs.resident != RESIDENT_HOST)
-			ck_assert_uint_eq(file_spilled(inode->file), 0);
+			ck_assert_uint_eq(file_bytes_in(inode->file, PLACE_HOST), 0);
 		file_lease_end(inode->file, FILE_LEASE_HOLDS);
 		break;
 	default:
