@@ -140,6 +140,34 @@ START_TEST(requests_in_place)
 }
 END_TEST
 
+/* Small files share a chunk: zeroes written to one do not reach another. */
+START_TEST(small_files)
+{
+	enum { FILES = 3, BYTES = 40 * KIB };
+	static const unsigned char zeroes[10 * KIB];
+	unsigned char found[BYTES];
+	struct file *files[FILES];
+	uint64_t moved;
+
+	for (int i = 0; i < FILES; i++) {
+		files[i] = file_filled(BYTES);
+		ck_assert_int_eq(
+		    file_place(files[i], &fixture.call, PLACE_DISK, UINT64_MAX, &moved), 0);
+	}
+	ck_assert_int_eq(
+	    file_allocate(files[1], &fixture.call, FALLOC_FL_ZERO_RANGE, 3 * KIB, sizeof(zeroes)),
+	    0);
+	ck_assert_int_eq(file_read(files[1], &fixture.call, found, BYTES, 0), BYTES);
+	ck_assert_mem_eq(found + 3 * KIB, zeroes, sizeof(zeroes));
+	ck_assert_mem_eq(found, data, 3 * KIB);
+	ck_assert_mem_eq(found + 13 * KIB, data + 13 * KIB, 27 * KIB);
+	expect_bytes(files[0], BYTES);
+	expect_bytes(files[2], BYTES);
+	for (int i = 0; i < FILES; i++)
+		file_free(files[i], &fixture.call);
+}
+END_TEST
+
 /* The file stays where it was, whole, at whatever write the disk fails. */
 START_TEST(failing_disk)
 {
@@ -251,6 +279,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, up, down);
 	tcase_add_loop_test(tests, between_all_places, 0, sizeof(sizes) / sizeof(sizes[0]));
 	tcase_add_test(tests, requests_in_place);
+	tcase_add_test(tests, small_files);
 	tcase_add_test(tests, failing_disk);
 	tcase_add_loop_test(tests, lease_brings_memory_back, 0, 3);
 	tcase_add_test(tests, new_memory_goes_to_the_disk_at_last);
