@@ -135,14 +135,63 @@ struct gpumem_dropped {
 
 #define GPUMEM_IOC_DROP _IOR('g', 0x4c, struct gpumem_dropped)
 
+/* What other processes and the daemon ask of a process that listens (GPUMEM_MSG_LISTEN). */
+enum gpumem_notice {
+	GPUMEM_NOTICE_PARK = 1,	  /* give the memory of files back for a while */
+	GPUMEM_NOTICE_UNPARK = 2, /* map such files again */
+	GPUMEM_NOTICE_MEMORY = 3, /* a GPU is full of leased files; by the daemon alone */
+};
+
+enum gpumem_notice_flags {
+	GPUMEM_NOTICE_NOW = 1, /* without waiting for a safe point of the program */
+};
+
+/* The argument of GPUMEM_IOC_NOTIFY: sends a notice about the open file, or for a directory about
+ * all files of the mount, to the listening processes of the caller's user; root's callers reach the
+ * processes of all users. ESRCH: no such process of these users listens; EINVAL: what, flags or
+ * pid; EOPNOTSUPP: another version of the protocol. */
+struct gpumem_notify {
+	uint32_t version; /* GPUMEM_PROTOCOL_VERSION of the client */
+	uint32_t what;	  /* GPUMEM_NOTICE_PARK, GPUMEM_NOTICE_UNPARK */
+	uint32_t flags;	  /* enum gpumem_notice_flags */
+	int32_t pid;	  /* as the daemon numbers processes; 0: each */
+	uint32_t number;  /* set: of the notice */
+	uint32_t sent;	  /* set: to so many connections */
+};
+
+#define GPUMEM_IOC_NOTIFY _IOWR('g', 0x4d, struct gpumem_notify)
+
+enum gpumem_notified_state {
+	GPUMEM_NOTIFIED_END = 0,      /* no further process */
+	GPUMEM_NOTIFIED_WAITS = 1,    /* has not answered yet */
+	GPUMEM_NOTIFIED_ANSWERED = 2, /* error and files are set */
+};
+
+/* The argument of GPUMEM_IOC_NOTIFIED: the answer of the next process that was sent a notice. The
+ * daemon remembers the last notices of each process. */
+struct gpumem_notified {
+	uint64_t cursor; /* 0 at first; set: the argument for the next process */
+	uint32_t number; /* of the notice */
+	uint32_t state;	 /* set: enum gpumem_notified_state, and the process: */
+	int32_t pid;
+	int32_t error;	/* errno of the first file that failed; 0: none */
+	uint32_t files; /* that are parked, or mapped again */
+	uint32_t reserved;
+};
+
+#define GPUMEM_IOC_NOTIFIED _IOWR('g', 0x4e, struct gpumem_notified)
+
 enum gpumem_message_type {
 	GPUMEM_MSG_EXTEND = 2,	/* client: struct gpumem_msg_extend */
 	GPUMEM_MSG_RELEASE = 3, /* client: struct gpumem_msg_release */
 	GPUMEM_MSG_HELLO = 4,	/* client: struct gpumem_msg_header alone */
+	GPUMEM_MSG_LISTEN = 5,	/* client: struct gpumem_msg_listen */
+	GPUMEM_MSG_NOTICED = 6, /* client: struct gpumem_msg_noticed, without an answer */
 	GPUMEM_MSG_LAYOUT = 16, /* daemon: struct gpumem_msg_layout, chunks, fds */
 	GPUMEM_MSG_DONE = 17,	/* daemon: struct gpumem_msg_header alone */
 	GPUMEM_MSG_ERROR = 18,	/* daemon: struct gpumem_msg_error */
 	GPUMEM_MSG_KEY = 19,	/* daemon: struct gpumem_msg_key */
+	GPUMEM_MSG_NOTICE = 20, /* daemon, unasked: struct gpumem_msg_notice */
 };
 
 #define GPUMEM_MAGIC 0x4d465047u /* "GPFM" */
@@ -203,6 +252,39 @@ struct gpumem_msg_layout {
 struct gpumem_msg_key {
 	struct gpumem_msg_header header;
 	uint8_t key[GPUMEM_KEY_BYTES];
+};
+
+enum gpumem_listen_flags {
+	GPUMEM_LISTEN_PARK = 1,	  /* GPUMEM_NOTICE_PARK and GPUMEM_NOTICE_UNPARK */
+	GPUMEM_LISTEN_MEMORY = 2, /* GPUMEM_NOTICE_MEMORY */
+};
+
+/* Makes the connection one for notices, and lets the connection last without a lease. A client
+ * that listens uses a connection of its own for that, because notices come unasked. Answer:
+ * GPUMEM_MSG_DONE. May be sent again with other flags. */
+struct gpumem_msg_listen {
+	struct gpumem_msg_header header;
+	uint32_t flags;	   /* enum gpumem_listen_flags: at least one */
+	uint32_t reserved; /* 0 */
+};
+
+/* The header's request is the number of the notice. */
+struct gpumem_msg_notice {
+	struct gpumem_msg_header header;
+	uint32_t what;	   /* enum gpumem_notice */
+	uint32_t flags;	   /* enum gpumem_notice_flags */
+	uint64_t inode;	   /* of the file, as stat(2) tells it; 0: all files */
+	uint64_t bytes;	   /* MEMORY: that are wanted; else 0 */
+	uint32_t device;   /* MEMORY: the N of gpuN; else 0 */
+	uint32_t reserved; /* 0 */
+};
+
+/* What became of GPUMEM_NOTICE_PARK or GPUMEM_NOTICE_UNPARK. The header's request is the number of
+ * the notice. */
+struct gpumem_msg_noticed {
+	struct gpumem_msg_header header;
+	int32_t error;	/* errno of the first file that failed; 0: none */
+	uint32_t files; /* that are parked, or mapped again */
 };
 
 struct gpumem_msg_error {

@@ -167,6 +167,7 @@ bool stats_error_is_ordinary(enum stat_op op, int error)
 	case ENXIO:
 		return op == STAT_LSEEK;
 	case ENOTTY:
+	case ESRCH:
 		return op == STAT_IOCTL;
 	case ERANGE:
 	case EOPNOTSUPP:

@@ -224,6 +224,44 @@ static void ioctl_drop(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &dropped, sizeof(dropped));
 }
 
+/* The mount's sharing, for a regular file and for a directory. */
+static int share_get(const struct op *op, struct share **share)
+{
+	int error = share_check(op, share);
+
+	return error == -EISDIR ? 0 : error;
+}
+
+static void ioctl_notify(struct op *op, fuse_req_t req, struct gpumem_notify *notify)
+{
+	const struct inode *file = S_ISREG(op->inode->mode) ? op->inode : NULL;
+	struct share *share;
+	int error = share_get(op, &share);
+
+	if (!error)
+		error = share_notify(share, fuse_req_ctx(req)->uid, file, notify);
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, notify, sizeof(*notify));
+}
+
+static void ioctl_notified(struct op *op, fuse_req_t req, struct gpumem_notified *notified)
+{
+	struct share *share;
+	int error = share_get(op, &share);
+
+	if (error) {
+		op_done(op, req, error);
+		return;
+	}
+	share_notified(share, fuse_req_ctx(req)->uid, notified);
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, notified, sizeof(*notified));
+}
+
 /* Whether the command is one of gpumemfs, and the kernel gave room for its arguments. The kernel
  * derives the room from the sizes in the command's number. */
 static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes)
@@ -237,6 +275,9 @@ static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes
 	case GPUMEM_IOC_LEASE:
 	case GPUMEM_IOC_COPY:
 		return in_bytes >= _IOC_SIZE(command);
+	case GPUMEM_IOC_NOTIFY:
+	case GPUMEM_IOC_NOTIFIED:
+		return in_bytes >= _IOC_SIZE(command) && out_bytes >= _IOC_SIZE(command);
 	default:
 		return false;
 	}
@@ -248,6 +289,8 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 {
 	struct gpumem_lease_ask lease;
 	struct gpumem_copy_ask copy;
+	struct gpumem_notify notify;
+	struct gpumem_notified notified;
 	struct op op;
 
 	(void)argument, (void)flags;
@@ -278,6 +321,14 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	case GPUMEM_IOC_COPY:
 		memcpy(&copy, in, sizeof(copy));
 		ioctl_copy(&op, req, info, &copy);
+		break;
+	case GPUMEM_IOC_NOTIFY:
+		memcpy(&notify, in, sizeof(notify));
+		ioctl_notify(&op, req, &notify);
+		break;
+	case GPUMEM_IOC_NOTIFIED:
+		memcpy(&notified, in, sizeof(notified));
+		ioctl_notified(&op, req, &notified);
 		break;
 	}
 }

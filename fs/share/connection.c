@@ -68,7 +68,7 @@ static int connection_list(struct share *share, struct share_connection *connect
 }
 
 int share_connection_add(struct share *share, int fd, uint32_t slot,
-			 const uint8_t key[GPUMEM_KEY_BYTES])
+			 const uint8_t key[GPUMEM_KEY_BYTES], uint32_t listen_flags)
 {
 	struct ucred peer;
 	int error = runtime_peer(fd, &peer);
@@ -84,12 +84,16 @@ int share_connection_add(struct share *share, int fd, uint32_t slot,
 	error = -ENOMEM;
 	if (connection) {
 		memcpy(connection->key, key, sizeof(connection->key));
-		error = connection_list(share, connection);
+		error = listen_flags ? share_listen(share, connection, listen_flags) : 0;
 	}
+	if (connection && !error)
+		error = connection_list(share, connection);
 	if (!error)
 		return 0;
-	if (connection)
+	if (connection) {
+		share_unlisten(share, connection);
 		share_user_put(share->queue, connection->user);
+	}
 	free(connection);
 	user_limits_give(share->fs, peer.uid, USER_CONNECTIONS, 1);
 	return error;
@@ -129,7 +133,7 @@ int share_connection_new(struct share *share, int fd)
 	 * cannot. */
 	error = fdstore_hold(fdstore, slot_id(slot), fd);
 	if (!error)
-		error = share_connection_add(share, fd, slot, key);
+		error = share_connection_add(share, fd, slot, key, 0);
 	if (!error)
 		return 0;
 	fdstore_drop(fdstore, slot_id(slot));
@@ -234,6 +238,7 @@ static void ask_refuse(struct share_ask *ask)
 void share_connection_free(struct share *share, struct share_connection *connection)
 {
 	connection_set_ending(share, connection);
+	share_unlisten(share, connection);
 	share_leases_end(share, connection);
 	pthread_mutex_lock(&share->lock);
 	HASH_DEL(share->by_key, connection);

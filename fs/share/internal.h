@@ -56,9 +56,30 @@ struct lease_params {
 	enum file_wait wait;
 };
 
-/* The share's lock protects the list, busy, ending, event_taken, deadline and changes of the
- * leases. All other members belong to the thread that owns the busy connection; the key never
- * changes. */
+/* A notice that was sent to a listening connection. */
+struct share_notice {
+	uint32_t number; /* 0: none */
+	bool answered;
+	int32_t error;
+	uint32_t files;
+};
+
+/* How many notices of a connection are remembered. */
+#define SHARE_NOTICES 16
+
+/* A connection after GPUMEM_MSG_LISTEN; under the share's lock. */
+struct share_listener {
+	struct share_listener *prev, *next; /* in the order of sequence */
+	struct share_connection *connection;
+	uint64_t sequence; /* of the listeners in the share: ascending from 1 */
+	uint32_t flags;	   /* enum gpumem_listen_flags */
+	unsigned sent;	   /* notices so far: the next one takes the place sent % SHARE_NOTICES */
+	struct share_notice notices[SHARE_NOTICES];
+};
+
+/* The share's lock protects the list, busy, ending, event_taken, deadline, listener and changes of
+ * the leases. fd stays open under the lock unless ending is set. All other members belong to the
+ * thread that owns the busy connection; the key never changes. */
 struct share_connection {
 	struct share_job job; /* in the queue */
 	struct share_user *user;
@@ -74,6 +95,7 @@ struct share_connection {
 	uint32_t slot;	  /* in the share's persistent memory, and for the id of fd at the keeper */
 	int64_t deadline; /* CLOCK_MONOTONIC seconds; 0 once the connection has had a lease */
 	struct share_lease *leases;
+	struct share_listener *listener; /* NULL: does not listen */
 	/* An ask that came while another request was served; under the lock. A client may send the
 	 * ask as soon as the client has the answer to its last request, and after a takeover the
 	 * last packet is served again. */
@@ -100,16 +122,18 @@ struct share {
 	struct share_queue *queue;
 	pthread_mutex_t lock; /* of all below; only the queue's lock is taken under this lock */
 	struct share_connection *connections, *by_key;
-	uint64_t last_lease;
+	struct share_listener *listeners;
+	uint64_t last_lease, last_listener;
+	uint32_t last_notice;
 	struct persist *persist; /* set once, its slots under the lock; NULL: no keeper */
 };
 
 /* connection.c */
 /* Owns and watches fd on success. */
 int share_connection_new(struct share *share, int fd);
-/* The same for a connection of an earlier daemon. */
+/* The same for a connection of an earlier daemon, which listened with these flags, or 0. */
 int share_connection_add(struct share *share, int fd, uint32_t slot,
-			 const uint8_t key[GPUMEM_KEY_BYTES]);
+			 const uint8_t key[GPUMEM_KEY_BYTES], uint32_t listen_flags);
 /* Both functions make the caller the owner of a connection. share_connection_acquire_key finds the
  * connection by the user's key: -ESTALE if there is no such connection; -EINPROGRESS if another
  * thread owns the connection: the ask then goes to the queue after the request that is being
@@ -175,6 +199,13 @@ int share_lease_file(struct share_connection *connection, uint64_t number, struc
 /* Ends all leases of a connection. */
 void share_leases_end(struct share *share, struct share_connection *connection);
 
+/* notice.c. The caller owns the connection. 0 or -ENOMEM. */
+int share_listen(struct share *share, struct share_connection *connection, uint32_t flags);
+void share_unlisten(struct share *share, struct share_connection *connection);
+/* Notes the connection's answer to a notice. */
+void share_noticed(struct share *share, struct share_connection *connection,
+		   const struct share_request *request);
+
 /* persist.c: restores the sharers of an earlier daemon, once the tree is there and before the
  * thread starts. */
 int share_restore(struct share *share);
@@ -187,6 +218,9 @@ void share_file_unlease(struct share *share, struct inode *inode, enum file_leas
 int share_send_error(struct share_connection *connection, uint32_t number, int error);
 int share_send_done(struct share_connection *connection, uint32_t number);
 int share_send_key(struct share_connection *connection, uint32_t number);
+/* Any thread, under the share's lock. -EPIPE also where the client leaves its notices unread. */
+int share_send_notice(struct share_connection *connection, uint32_t number,
+		      const struct gpumem_msg_notice *notice);
 
 /* Sends the file's chunks from first on, as many as a packet holds. */
 int share_send_chunks(struct share *share, struct share_connection *connection,

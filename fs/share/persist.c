@@ -29,6 +29,7 @@
 #define CONNECTION_SLOTS (1U << 16)
 #define LEASE_SLOTS	 (1U << 20)
 
+/* A listening connection adds its flags to SLOT_FULL. */
 enum { SLOT_EMPTY, SLOT_FULL };
 
 /* The state is stored last when a slot is filled, and first when a slot is emptied. */
@@ -167,6 +168,12 @@ uint32_t persist_connection_add(struct persist *persist, const uint8_t key[GPUME
 	return persist ? slot_fill(&persist->connections, key, GPUMEM_KEY_BYTES) : PERSIST_NO_SLOT;
 }
 
+void persist_connection_listens(struct persist *persist, uint32_t slot, uint32_t flags)
+{
+	if (persist && slot < CONNECTION_SLOTS)
+		atomic_store(slot_state(&persist->connections, slot), SLOT_FULL + flags);
+}
+
 uint32_t persist_lease_add(struct persist *persist, const struct persist_lease *lease)
 {
 	return persist ? slot_fill(&persist->leases, lease, sizeof(*lease)) : PERSIST_NO_SLOT;
@@ -199,13 +206,15 @@ static int connection_restore(uint64_t id, int fd, void *pointer)
 
 	if (number < FDSTORE_SHARE_CONNECTIONS)
 		return 0;
-	bool known = slot < slots->count && *slot_state(slots, (uint32_t)slot) != SLOT_EMPTY;
+	uint32_t state = slot < slots->count ? *slot_state(slots, (uint32_t)slot) : SLOT_EMPTY;
+	bool known = state != SLOT_EMPTY;
 	int own = known ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
 
 	if (known && own < 0)
 		return -errno;
-	if (known && share_connection_add(share, own, (uint32_t)slot,
-					  slot_content(slots, (uint32_t)slot)) == 0)
+	if (known &&
+	    share_connection_add(share, own, (uint32_t)slot, slot_content(slots, (uint32_t)slot),
+				 known ? state - SLOT_FULL : 0) == 0)
 		return 0;
 	if (own >= 0)
 		close(own);

@@ -39,6 +39,8 @@ void persist_close(struct persist *persist);
 /* The slot of the copy, or PERSIST_NO_SLOT without room or without a keeper. */
 uint32_t persist_connection_add(struct persist *persist, const uint8_t key[GPUMEM_KEY_BYTES]);
 uint32_t persist_lease_add(struct persist *persist, const struct persist_lease *lease);
+/* flags: enum gpumem_listen_flags. */
+void persist_connection_listens(struct persist *persist, uint32_t slot, uint32_t flags);
 void persist_connection_remove(struct persist *persist, uint32_t slot);
 void persist_lease_remove(struct persist *persist, uint32_t slot);
 

@@ -57,6 +57,18 @@ static int request_done(struct share *share, struct share_connection *connection
 	return error;
 }
 
+static int notice_serve(struct share *share, struct share_connection *connection,
+			const struct share_request *request)
+{
+	if (request->type == GPUMEM_MSG_NOTICED) {
+		share_noticed(share, connection, request);
+		return 0;
+	}
+	int error = share_listen(share, connection, request->flags);
+
+	return error ? error : share_send_done(connection, request->number);
+}
+
 static int request_serve(struct share *share, struct share_connection *connection,
 			 enum file_wait wait)
 {
@@ -66,7 +78,9 @@ static int request_serve(struct share *share, struct share_connection *connectio
 		return share_send_key(connection, request->number);
 	if (request->type == GPUMEM_MSG_EXTEND)
 		return share_extend(share, connection, request, wait);
-	return share_release(share, connection, request, wait);
+	if (request->type == GPUMEM_MSG_RELEASE)
+		return share_release(share, connection, request, wait);
+	return notice_serve(share, connection, request);
 }
 
 /* Tries the request in the share thread; requests for a file only if no more packets wait.

@@ -191,12 +191,15 @@ int share_open(struct fs *fs, dev_t device, struct share **opened)
 
 	if (!share)
 		return -ENOMEM;
-	*share = (struct share){.fs = fs,
-				.epoll_fd = -1,
-				.listen_fd = -1,
-				.stop_fd = -1,
-				.tree_fd = -1,
-				.device = device};
+	*share =
+	    (struct share){.fs = fs,
+			   .epoll_fd = -1,
+			   .listen_fd = -1,
+			   .stop_fd = -1,
+			   .tree_fd = -1,
+			   .device = device,
+			   /* Late answers to notices of an earlier daemon have other numbers. */
+			   .last_notice = (uint32_t)clock_ns()};
 	pthread_mutex_init(&share->lock, NULL);
 	int error = share_start(share);
 

@@ -16,6 +16,7 @@
 struct fs;
 struct inode;
 struct share;
+struct volume;
 
 /* Binds .gpumem/socket on the mount, which must be answering, and starts the share thread: 0, or
  * -errno after a line in the log; the mount works without sharing. device is the mount's device
@@ -60,6 +61,15 @@ uint64_t share_drop(struct share *share, struct inode *inode, int64_t before);
 /* Drops the leases of a file that are as old as -o lease_timeout= allows. True if there were such
  * leases: the caller may try again a change that the leases refused. */
 bool share_drop_expired(struct fs *fs, struct inode *inode);
+
+/* GPUMEM_IOC_NOTIFY about an inode, NULL for all files, and GPUMEM_IOC_NOTIFIED, by a process of
+ * the user uid: 0 or -errno. */
+int share_notify(struct share *share, uid_t uid, const struct inode *inode,
+		 struct gpumem_notify *notify);
+void share_notified(struct share *share, uid_t uid, struct gpumem_notified *notified);
+/* Tells the processes that asked for such notices that bytes of the volume's device are wanted.
+ * False: no process was told, or no file of the volume is leased. For fs/tier. */
+bool share_want_memory(void *share, const struct volume *volume, uint64_t bytes);
 
 /* The file of a lease, for GPUMEM_IOC_COPY: 0 with a reference, or -errno as common/protocol.h
  * says. */

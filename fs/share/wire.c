@@ -11,8 +11,12 @@
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
 
+#define ERRNO_MAX 4095
+
 _Static_assert(sizeof(struct gpumem_msg_extend) <= SHARE_REQUEST_MAX &&
-		   sizeof(struct gpumem_msg_release) <= SHARE_REQUEST_MAX,
+		   sizeof(struct gpumem_msg_release) <= SHARE_REQUEST_MAX &&
+		   sizeof(struct gpumem_msg_listen) <= SHARE_REQUEST_MAX &&
+		   sizeof(struct gpumem_msg_noticed) <= SHARE_REQUEST_MAX,
 	       "SHARE_REQUEST_MAX holds every request");
 
 static int parse_extend(const void *packet, size_t bytes, struct share_request *request)
@@ -39,6 +43,30 @@ static int parse_release(const void *packet, size_t bytes, struct share_request 
 	return 0;
 }
 
+static int parse_listen(const void *packet, size_t bytes, struct share_request *request)
+{
+	const uint32_t flags = GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY;
+	struct gpumem_msg_listen message;
+
+	if (bytes != sizeof(message))
+		return -EBADMSG;
+	memcpy(&message, packet, sizeof(message));
+	request->flags = message.flags;
+	return !message.flags || message.flags & ~flags || message.reserved ? -EBADMSG : 0;
+}
+
+static int parse_noticed(const void *packet, size_t bytes, struct share_request *request)
+{
+	struct gpumem_msg_noticed message;
+
+	if (bytes != sizeof(message))
+		return -EBADMSG;
+	memcpy(&message, packet, sizeof(message));
+	request->error = message.error;
+	request->files = message.files;
+	return message.error < 0 || message.error > ERRNO_MAX ? -EBADMSG : 0;
+}
+
 int share_request_parse(const void *packet, size_t bytes, struct share_request *request)
 {
 	struct gpumem_msg_header header;
@@ -56,6 +84,10 @@ int share_request_parse(const void *packet, size_t bytes, struct share_request *
 		return parse_extend(packet, bytes, request);
 	case GPUMEM_MSG_RELEASE:
 		return parse_release(packet, bytes, request);
+	case GPUMEM_MSG_LISTEN:
+		return parse_listen(packet, bytes, request);
+	case GPUMEM_MSG_NOTICED:
+		return parse_noticed(packet, bytes, request);
 	case GPUMEM_MSG_HELLO:
 		return bytes == sizeof(header) ? 0 : -EBADMSG;
 	default:
@@ -117,6 +149,15 @@ int share_send_key(struct share_connection *connection, uint32_t number)
 	};
 
 	memcpy(packet.key, connection->key, sizeof(packet.key));
+	return packet_send_plain(connection, &packet, sizeof(packet));
+}
+
+int share_send_notice(struct share_connection *connection, uint32_t number,
+		      const struct gpumem_msg_notice *notice)
+{
+	struct gpumem_msg_notice packet = *notice;
+
+	packet.header = header(GPUMEM_MSG_NOTICE, sizeof(packet), number);
 	return packet_send_plain(connection, &packet, sizeof(packet));
 }
 

@@ -13,9 +13,12 @@
 #define SHARE_REQUEST_MAX 64
 
 struct share_request {
-	enum gpumem_message_type type; /* GPUMEM_MSG_EXTEND, RELEASE or HELLO */
+	enum gpumem_message_type type; /* of a message that clients send */
 	uint32_t number;
-	uint64_t lease, first_chunk;
+	uint64_t lease, first_chunk; /* RELEASE has a lease, EXTEND both */
+	uint32_t flags;		     /* LISTEN */
+	int32_t error;		     /* NOTICED, and files */
+	uint32_t files;
 };
 
 /* 0; -EBADMSG unless the packet is exactly a request of the protocol; -EPROTONOSUPPORT for another

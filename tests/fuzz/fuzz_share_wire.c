@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(packet, data, size);
 	if (share_request_parse(packet, size, &request) == 0 &&
-	    (size > SHARE_REQUEST_MAX || request.first_chunk > UINT32_MAX))
+	    (size > SHARE_REQUEST_MAX || request.first_chunk > UINT32_MAX || request.error < 0 ||
+	     request.flags > (GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY)))
 		abort();
 	free(packet);
 	return 0;

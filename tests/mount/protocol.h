@@ -27,6 +27,7 @@ union packet {
 	struct gpumem_msg_layout layout;
 	struct gpumem_msg_key key;
 	struct gpumem_msg_error error;
+	struct gpumem_msg_notice notice;
 	char bytes[PACKET_MAX];
 };
 
@@ -174,6 +175,32 @@ static inline struct answer lease_over(int connection, int fd)
 
 	EQUAL(lease_try(fd, connection, &answer), 0);
 	return answer;
+}
+
+/* A connection for notices. */
+static inline int listening(void)
+{
+	struct gpumem_msg_listen listen = {.header = head(GPUMEM_MSG_LISTEN, sizeof(listen)),
+					   .flags = GPUMEM_LISTEN_PARK};
+	int connection = dial();
+
+	say(connection, &listen, sizeof(listen));
+	EQUAL(hear(connection).packet.header.type, GPUMEM_MSG_DONE);
+	return connection;
+}
+
+/* A client without errors is served after the errors of other clients. */
+static inline void all_is_well(int fd)
+{
+	int connection = dial();
+
+	struct answer answer = lease_over(connection, fd);
+
+	EQUAL(answer.packet.layout.size, BYTES);
+	drop(&answer);
+	OK(close(connection));
+	expect_leases(fd, 0);
+	pattern_check(fd, 3, 0, BYTES);
 }
 
 static inline void become_user(void)

@@ -50,11 +50,41 @@ START_TEST(only_exact_packets_pass)
 }
 END_TEST
 
+START_TEST(messages_about_notices)
+{
+	struct gpumem_msg_listen listen = {header(GPUMEM_MSG_LISTEN, sizeof(listen)), 3, 0};
+	struct gpumem_msg_noticed noticed = {header(GPUMEM_MSG_NOTICED, sizeof(noticed)), 28, 9};
+	struct share_request request;
+
+	ck_assert_int_eq(share_request_parse(&listen, sizeof(listen), &request), 0);
+	ck_assert_int_eq(request.type, GPUMEM_MSG_LISTEN);
+	ck_assert_uint_eq(request.flags, 3);
+	for (uint32_t flags = 0; flags < 16; flags++) {
+		listen.flags = flags;
+		ck_assert_int_eq(share_request_parse(&listen, sizeof(listen), &request),
+				 flags >= 1 && flags <= 3 ? 0 : -EBADMSG);
+	}
+	listen.flags = 1;
+	listen.reserved = 1;
+	ck_assert_int_eq(share_request_parse(&listen, sizeof(listen), &request), -EBADMSG);
+	ck_assert_int_eq(share_request_parse(&noticed, sizeof(noticed), &request), 0);
+	ck_assert_int_eq(request.type, GPUMEM_MSG_NOTICED);
+	ck_assert_uint_eq(request.number, 42);
+	ck_assert_int_eq(request.error, 28);
+	ck_assert_uint_eq(request.files, 9);
+	noticed.error = -1;
+	ck_assert_int_eq(share_request_parse(&noticed, sizeof(noticed), &request), -EBADMSG);
+	noticed.error = 4096;
+	ck_assert_int_eq(share_request_parse(&noticed, sizeof(noticed), &request), -EBADMSG);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
 	Suite *suite = unit_suite("messages", &tests, 60);
 
 	tcase_add_test(tests, only_exact_packets_pass);
+	tcase_add_test(tests, messages_about_notices);
 	return unit_main(suite);
 }

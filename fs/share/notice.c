@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Notices for processes that listen: other processes of their user ask them to park files, and the
+ * daemon tells them that a GPU is full of leased files. No process has to act on a notice, and no
+ * notice waits for a process: a full socket loses the notice. */
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "common/cleanup.h"
+#include "fs/file/volume.h"
+#include "fs/share/internal.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/user_limits.h"
+
+/* The share's lock is given up after this many listeners: a user may have thousands. */
+#define LISTENERS_AT_ONCE 64
+
+int share_listen(struct share *share, struct share_connection *connection, uint32_t flags)
+{
+	struct share_listener *made = NULL;
+
+	/* Only the owner of the connection sets the pointer. */
+	if (!connection->listener) {
+		made = calloc(1, sizeof(*made));
+		if (!made)
+			return -ENOMEM;
+	}
+	scoped_lock(&share->lock);
+	if (made) {
+		made->connection = connection;
+		made->sequence = ++share->last_listener;
+		DL_APPEND(share->listeners, made);
+		connection->listener = made;
+	}
+	connection->listener->flags = flags;
+	connection->deadline = 0;
+	persist_connection_listens(share->persist, connection->slot, flags);
+	return 0;
+}
+
+void share_unlisten(struct share *share, struct share_connection *connection)
+{
+	scoped_lock(&share->lock);
+	if (connection->listener)
+		DL_DELETE(share->listeners, connection->listener);
+	free(connection->listener);
+	connection->listener = NULL;
+}
+
+/* Under the share's lock. */
+static struct share_notice *notice_find(struct share_listener *listener, uint32_t number)
+{
+	for (unsigned i = 0; i < SHARE_NOTICES; i++)
+		if (number && listener->notices[i].number == number)
+			return &listener->notices[i];
+	return NULL;
+}
+
+/* A notice that the daemon does not know any more, or that an earlier daemon sent, is no error. */
+void share_noticed(struct share *share, struct share_connection *connection,
+		   const struct share_request *request)
+{
+	scoped_lock(&share->lock);
+	struct share_notice *notice =
+	    connection->listener ? notice_find(connection->listener, request->number) : NULL;
+
+	if (!notice)
+		return;
+	notice->answered = true;
+	notice->error = request->error;
+	notice->files = request->files;
+}
+
+/* Under the share's lock: the first listener behind a sequence, or NULL. */
+static struct share_listener *listener_after(const struct share *share, uint64_t sequence)
+{
+	struct share_listener *at = share->listeners;
+
+	while (at && at->sequence <= sequence)
+		at = at->next;
+	return at;
+}
+
+/* Whether a process with this user may ask the listener for anything, and see its answers. */
+static bool listener_is_for(const struct share_listener *listener, uid_t uid)
+{
+	return listener->connection->uid == uid || user_is_privileged(uid);
+}
+
+/* Under the share's lock. */
+static bool notice_send(struct share_listener *listener, uint32_t number,
+			const struct gpumem_msg_notice *notice)
+{
+	if (share_send_notice(listener->connection, number, notice))
+		return false;
+	if (number)
+		listener->notices[listener->sent++ % SHARE_NOTICES] =
+		    (struct share_notice){.number = number};
+	return true;
+}
+
+/* A notice, and the listeners that are sent the notice. */
+struct telling {
+	const struct gpumem_msg_notice *notice;
+	uint32_t number;      /* 0: no answer is expected */
+	uint32_t flag;	      /* enum gpumem_listen_flags */
+	uid_t uid;	      /* whose process asks; 0 for the daemon itself */
+	pid_t pid;	      /* 0: each */
+	uint64_t first, last; /* sequences: after the first, up to the last */
+	uint32_t sent;
+};
+
+/* Under the share's lock. */
+static bool listener_is_meant(const struct telling *telling, const struct share_listener *listener)
+{
+	return listener->flags & telling->flag && !listener->connection->ending &&
+	       (!telling->pid || telling->pid == listener->connection->pid) &&
+	       listener_is_for(listener, telling->uid);
+}
+
+/* False: all listeners were told. */
+static bool listeners_tell_some(struct share *share, struct telling *telling)
+{
+	scoped_lock(&share->lock);
+	struct share_listener *at = listener_after(share, telling->first);
+
+	for (unsigned i = 0; at && at->sequence <= telling->last; i++, at = at->next) {
+		if (i == LISTENERS_AT_ONCE)
+			return true;
+		telling->first = at->sequence;
+		if (listener_is_meant(telling, at))
+			telling->sent += notice_send(at, telling->number, telling->notice);
+	}
+	return false;
+}
+
+static int notify_check(const struct gpumem_notify *notify)
+{
+	if (notify->version != GPUMEM_PROTOCOL_VERSION)
+		return -EOPNOTSUPP;
+	if (notify->what != GPUMEM_NOTICE_PARK && notify->what != GPUMEM_NOTICE_UNPARK)
+		return -EINVAL;
+	return notify->flags & ~(uint32_t)GPUMEM_NOTICE_NOW || notify->pid < 0 ? -EINVAL : 0;
+}
+
+int share_notify(struct share *share, uid_t uid, const struct inode *inode,
+		 struct gpumem_notify *notify)
+{
+	const struct gpumem_msg_notice notice = {
+	    .what = notify->what, .flags = notify->flags, .inode = inode ? inode->ino : 0};
+	struct telling telling = {
+	    .notice = &notice, .flag = GPUMEM_LISTEN_PARK, .uid = uid, .pid = notify->pid};
+	int error = notify_check(notify);
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&share->lock);
+	share->last_notice += share->last_notice == UINT32_MAX ? 2 : 1;
+	telling.number = share->last_notice;
+	telling.last = share->last_listener;
+	pthread_mutex_unlock(&share->lock);
+	while (listeners_tell_some(share, &telling))
+		;
+	notify->number = telling.number;
+	notify->sent = telling.sent;
+	/* The same for a process of another user and for no process: no user learns from the daemon
+	 * which processes of others have files. */
+	return telling.sent ? 0 : -ESRCH;
+}
+
+void share_notified(struct share *share, uid_t uid, struct gpumem_notified *notified)
+{
+	struct gpumem_notified found = {.number = notified->number, .cursor = UINT64_MAX};
+
+	scoped_lock(&share->lock);
+	for (struct share_listener *at = listener_after(share, notified->cursor); at;
+	     at = at->next) {
+		const struct share_notice *notice =
+		    listener_is_for(at, uid) ? notice_find(at, notified->number) : NULL;
+
+		if (!notice)
+			continue;
+		found.cursor = at->sequence;
+		found.pid = at->connection->pid;
+		found.state = notice->answered ? GPUMEM_NOTIFIED_ANSWERED : GPUMEM_NOTIFIED_WAITS;
+		found.error = notice->error;
+		found.files = notice->files;
+		break;
+	}
+	*notified = found;
+}
+
+bool share_want_memory(void *pointer, const struct volume *volume, uint64_t bytes)
+{
+	struct share *share = pointer;
+	const struct gpumem_msg_notice notice = {
+	    .what = GPUMEM_NOTICE_MEMORY, .bytes = bytes, .device = volume->device->index};
+	struct telling telling = {
+	    .notice = &notice, .flag = GPUMEM_LISTEN_MEMORY, .last = UINT64_MAX};
+
+	if (!lease_list_sums(share->fs->leases, volume->index).leases)
+		return false;
+	while (listeners_tell_some(share, &telling))
+		;
+	return telling.sent;
+}
