@@ -28,6 +28,7 @@
 #include "fs/share/binder.h"
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
+#include "fs/tier/tier.h"
 #include "fs/tree/inode_lease.h"
 
 static int version_show(void)
@@ -42,10 +43,12 @@ static void share_start(struct fs *fs, const struct session *session)
 {
 	struct share *share;
 
-	if (share_open(fs, session_device(session), &share) == 0)
-		atomic_store(&fs->share, share);
-	else
+	if (share_open(fs, session_device(session), &share)) {
 		unclaimed_leases_end(fs);
+		return;
+	}
+	atomic_store(&fs->share, share);
+	tier_ask_by(fs, share_want_memory, share);
 }
 
 /* Ends the daemon after an error. If there is a keeper, the daemon frees no resources: the next
@@ -158,6 +161,7 @@ static int mount_run(struct fs *fs, struct daemon *daemon)
 		return mount_abandon(fs, session);
 	fdstore_end(fs->fdstore);
 	/* Close sharing first: leases hold files, and connections of the socket hold the mount. */
+	tier_ask_by(fs, NULL, NULL);
 	share_close(fs->share);
 	session_close(session);
 	fs_close(fs);

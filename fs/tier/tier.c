@@ -23,10 +23,12 @@ struct making {
 	struct fs *fs;
 	struct copier *copier;
 	const struct volume *volume;
-	enum memory_place place;	 /* where room is needed */
-	const struct inode_call *asking; /* for the memory of this file; NULL: for other programs */
-	const struct file *but;		 /* stays */
-	bool waits;			 /* for files that are in use */
+	enum memory_place place;   /* where room is needed */
+	struct inode_call *asking; /* for the memory of this file; NULL: for other programs */
+	const struct file *but;	   /* stays */
+	bool own;		   /* memory of the asking file may leave, too */
+	bool waits;		   /* for files that are in use */
+	bool full;		   /* a file could not leave: all slower places are full */
 	uint64_t wanted, freed;
 };
 
@@ -58,6 +60,8 @@ static bool victim_may_leave(const struct making *making, const struct victims *
 		return false;
 	if (!asking)
 		return true;
+	if (inode == asking->inode)
+		return making->own;
 	if (victim->uid == atomic_load(&asking->inode->uid))
 		return victim->priority <= asking->call.attrs.priority;
 	return victims_over_share(victims, victim->uid);
@@ -74,6 +78,7 @@ static bool room_make_below(struct tiers *tiers, const struct making *making,
 	below.place = place;
 	below.wanted = making->wanted - making->freed;
 	below.freed = 0;
+	below.own = true;
 	below.waits = false;
 	return volume_place_below(making->volume, place) < PLACES && room_make(tiers, &below);
 }
@@ -112,6 +117,7 @@ static int victim_move(struct tiers *tiers, struct making *making, struct victim
 
 	if (inode && victim_may_leave(making, victims, victim, inode)) {
 		rc = victim_evict(tiers, making, inode, &moved);
+		making->full |= rc == -ENOSPC;
 		victims_note_moved(victims, victim->uid, moved);
 		making->freed += moved;
 	}
@@ -153,6 +159,35 @@ static bool room_make(struct tiers *tiers, struct making *making)
 	return true;
 }
 
+/* The files that could not leave before have lost leases meanwhile. */
+static bool room_make_again(void *context)
+{
+	struct making *making = context;
+	struct tiers *tiers = making->fs->tiers;
+
+	scoped_lock(&tiers->lock);
+	making->waits = false;
+	return has_room(making->volume->pool, making->wanted) || room_make(tiers, making);
+}
+
+/* False: nothing can leave. */
+static bool room_find(struct tiers *tiers, struct making *making)
+{
+	struct inode_call *asking = making->asking;
+	struct pool *pool = volume_pool(making->volume, making->place);
+
+	scoped_lock(&tiers->lock);
+	uint64_t evictions = atomic_load(&tiers->evictions);
+
+	making->waits = false;
+	/* Another thread may have made room since this thread asked last. */
+	bool made = (asking->evictions_seen != evictions && has_room(pool, making->wanted)) ||
+		    room_make(tiers, making);
+
+	asking->evictions_seen = atomic_load(&tiers->evictions);
+	return made;
+}
+
 static bool tier_make_room(void *owner, const struct volume *volume, enum memory_place place,
 			   uint64_t bytes, const struct file *but)
 {
@@ -166,24 +201,23 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 	    .place = place,
 	    .asking = asking,
 	    .but = but,
+	    .own = place != PLACE_GPU,
 	    .wanted = bytes > part ? bytes : part,
 	};
 
 	if (volume_place_below(volume, place) == PLACES)
 		return false;
-	scoped_lock(&tiers->lock);
-	uint64_t evictions = atomic_load(&tiers->evictions);
-
-	/* Another thread has made room since this thread asked last. */
-	if (asking->evictions_seen != evictions &&
-	    has_room(volume_pool(volume, place), making.wanted)) {
-		asking->evictions_seen = evictions;
+	if (room_find(tiers, &making))
 		return true;
-	}
-	bool made = room_make(tiers, &making);
-
-	asking->evictions_seen = atomic_load(&tiers->evictions);
-	return made;
+	if (making.own)
+		return false;
+	/* Nothing is gained by files without leases if there is no place for them. */
+	if (!making.full &&
+	    tier_ask_and_wait(tiers, volume, making.wanted, room_make_again, &making))
+		return true;
+	/* The front of a file that is written leaves for its end. */
+	making.own = true;
+	return room_find(tiers, &making);
 }
 
 bool tier_evict(struct fs *fs, const struct volume *volume, uint64_t bytes)
@@ -197,8 +231,13 @@ bool tier_evict(struct fs *fs, const struct volume *volume, uint64_t bytes)
 
 	if (!making.copier)
 		return false;
-	scoped_lock(&fs->tiers->lock);
-	return room_make(fs->tiers, &making);
+	pthread_mutex_lock(&fs->tiers->lock);
+	bool made = room_make(fs->tiers, &making);
+
+	pthread_mutex_unlock(&fs->tiers->lock);
+	if (!made)
+		tier_ask(fs->tiers, volume, bytes);
+	return made;
 }
 
 int tier_free(struct fs *fs, const struct volume *volume, uint64_t bytes)
@@ -236,6 +275,7 @@ int tiers_open(struct fs *fs)
 	if (!fs->tiers)
 		return -ENOMEM;
 	pthread_mutex_init(&fs->tiers->lock, NULL);
+	pthread_mutex_init(&fs->tiers->ask_lock, NULL);
 	fs->make_room = tier_make_room;
 	return 0;
 }
@@ -250,6 +290,7 @@ void tiers_close(struct fs *fs)
 		return;
 	for (unsigned place = 0; place < PLACES; place++)
 		victims_free(&tiers->victims[place]);
+	pthread_mutex_destroy(&tiers->ask_lock);
 	pthread_mutex_destroy(&tiers->lock);
 	free(tiers);
 }

@@ -139,19 +139,99 @@ START_TEST(lower_priority_first)
 }
 END_TEST
 
+static struct inode *leased;
+static unsigned asked;
+
+static void lease(struct inode *inode)
+{
+	struct inode_call call;
+
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT),
+			 FILE_LEASE_HOLDS);
+}
+
+/* Stands for processes that are asked: they end the lease of a file, if there is one. */
+static bool end_lease(void *owner, const struct volume *volume, uint64_t bytes)
+{
+	ck_assert_ptr_eq(owner, &asked);
+	ck_assert_ptr_eq(volume, &fixture.volumes[0]);
+	ck_assert_uint_gt(bytes, 0);
+	asked++;
+	if (leased)
+		file_lease_end(leased->file, FILE_LEASE_HOLDS);
+	leased = NULL;
+	return true;
+}
+
+START_TEST(asks_for_leased_memory)
+{
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4),
+		     *c = filled("c", ALICE, 5), *d = made(0, "d", ALICE), *e = made(0, "e", ALICE),
+		     *f = made(0, "f", ALICE), *g = made(0, "g", ALICE);
+
+	lease(a);
+	lease(b);
+	lease(c);
+	leased = b;
+	tier_ask_by(&fixture, end_lease, &asked);
+	ck_assert_int_eq(fill(d), FILE_SIZE);
+	ck_assert_uint_eq(asked, 1);
+	ck_assert(has_left(b) && !has_left(a) && !has_left(c) && !has_left(d));
+	lease(d);
+	/* Each request asks, as long as memory is given back. */
+	leased = c;
+	ck_assert_int_eq(fill(e), FILE_SIZE);
+	ck_assert_uint_eq(asked, 2);
+	ck_assert(has_left(c) && !has_left(a) && !has_left(d) && !has_left(e));
+	lease(e);
+	/* In vain: the memory is in the spill. */
+	ck_assert_int_eq(fill(f), FILE_SIZE);
+	ck_assert(has_left(f) && !has_left(a) && !has_left(d) && !has_left(e));
+	asked = 0;
+	leased = a;
+	tier_ask_by(&fixture, NULL, NULL);
+	ck_assert_int_eq(fill(g), FILE_SIZE);
+	ck_assert_uint_eq(asked, 0);
+	ck_assert(has_left(g) && !has_left(a));
+	file_lease_end(a->file, FILE_LEASE_HOLDS);
+	file_lease_end(d->file, FILE_LEASE_HOLDS);
+	file_lease_end(e->file, FILE_LEASE_HOLDS);
+}
+END_TEST
+
+/* Memory that is given back could not leave. */
+START_TEST(asks_for_nothing_that_cannot_leave)
+{
+	struct inode *a = filled("a", ALICE, 3);
+
+	lease(a);
+	filled("b", ALICE, 4), filled("c", ALICE, 5);
+	for (char name[2] = "u"; name[0] <= 'z'; name[0]++) {
+		struct inode *inode = made(0, name, ALICE);
+		struct attr_values attrs = atomic_load(&inode->attrs);
+
+		attrs.resident = RESIDENT_HOST;
+		atomic_store(&inode->attrs, attrs);
+		fill(inode);
+	}
+	leased = a;
+	tier_ask_by(&fixture, end_lease, &asked);
+	ck_assert_int_lt(fill(made(0, "d", ALICE)), FILE_SIZE);
+	ck_assert_uint_eq(asked, 0);
+	file_lease_end(a->file, FILE_LEASE_HOLDS);
+}
+END_TEST
+
 START_TEST(leased_files_stay)
 {
 	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4),
 		     *c = filled("c", ALICE, 5);
-	struct inode_call call;
 
-	inode_call_init(&call, &fixture, a, worker_copier(&fixture));
-	int kind = file_lease(a->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT);
-
-	ck_assert_int_eq(kind, FILE_LEASE_HOLDS);
+	lease(a);
 	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
 	ck_assert(!has_left(a) && has_left(b) && !has_left(c));
-	file_lease_end(a->file, (enum file_lease_kind)kind);
+	file_lease_end(a->file, FILE_LEASE_HOLDS);
 }
 END_TEST
 
@@ -396,6 +476,8 @@ int main(void)
 	tcase_add_test(tests, longest_unused_first);
 	tcase_add_test(tests, used_since_the_scan);
 	tcase_add_test(tests, lower_priority_first);
+	tcase_add_test(tests, asks_for_leased_memory);
+	tcase_add_test(tests, asks_for_nothing_that_cannot_leave);
 	tcase_add_test(tests, leased_files_stay);
 	tcase_add_test(tests, busy_files_are_passed_over);
 	tcase_add_test(tests, other_users_keep_their_share);
