@@ -288,3 +288,31 @@ int client_answer_done(struct client_packet *packet, uint32_t request)
 	return packet_check_plain(packet, request, GPUMEM_MSG_DONE, sizeof(packet->u.header),
 				  "not the end of a lease");
 }
+
+static bool notice_is_valid(const struct gpumem_msg_notice *notice)
+{
+	bool parks = notice->what == GPUMEM_NOTICE_PARK || notice->what == GPUMEM_NOTICE_UNPARK;
+
+	if (notice->flags & ~(uint32_t)GPUMEM_NOTICE_NOW || notice->reserved)
+		return false;
+	return parks ? !notice->bytes && !notice->device
+		     : notice->what == GPUMEM_NOTICE_MEMORY && !notice->flags && !notice->inode;
+}
+
+int client_answer_notice(const void *packet, size_t bytes, struct gpumem_msg_notice *notice)
+{
+	struct gpumem_msg_header header;
+
+	if (bytes < sizeof(header))
+		return packet_malformed("not a message of gpumemfs");
+	memcpy(&header, packet, sizeof(header));
+	if (header.magic != GPUMEM_MAGIC || header.version != GPUMEM_PROTOCOL_VERSION ||
+	    header.bytes != bytes)
+		return packet_malformed("not a message of this version");
+	if (header.type == GPUMEM_MSG_DONE && bytes == sizeof(header))
+		return 1;
+	if (header.type != GPUMEM_MSG_NOTICE || bytes != sizeof(*notice))
+		return packet_malformed("not a notice");
+	memcpy(notice, packet, sizeof(*notice));
+	return notice_is_valid(notice) ? 0 : packet_malformed("invalid notice");
+}

@@ -67,6 +67,10 @@ int client_answer_key(struct client_packet *packet, uint32_t request,
 /* Gives 0 for GPUMEM_MSG_DONE. Errors as above. */
 int client_answer_done(struct client_packet *packet, uint32_t request);
 
+/* Checks a packet that comes unasked over a connection for notices: 0 with the notice; 1 for
+ * GPUMEM_MSG_DONE, the answer to GPUMEM_MSG_LISTEN; -EPROTO. */
+int client_answer_notice(const void *packet, size_t bytes, struct gpumem_msg_notice *notice);
+
 /* Drops the chunks from number first on. */
 void client_layout_cut(struct client_layout *layout, uint32_t first);
 

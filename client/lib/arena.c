@@ -18,6 +18,7 @@
 #include "client/lib/arena_ranges.h"
 #include "client/lib/create.h"
 #include "client/lib/file.h"
+#include "client/lib/listener.h"
 #include "common/cleanup.h"
 
 /* A step costs a request to the daemon and a few calls of the driver, 300 to 600 us. Steps of the
@@ -193,6 +194,7 @@ int client_arena_open(const char *path, size_t reserve, int flags, struct gpumem
 		return rc;
 	}
 	list_add(made);
+	client_listen();
 	*arena = made;
 	return 0;
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "client/core/error.h"
@@ -14,6 +16,7 @@
 #include "common/cleanup.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t visited = PTHREAD_COND_INITIALIZER;
 static struct gpumem *files; /* under list_lock */
 
 static void files_forked(void);
@@ -32,6 +35,8 @@ static void files_add(struct gpumem *file)
 static void files_remove(struct gpumem *file)
 {
 	scoped_lock(&list_lock);
+	while (file->visits)
+		pthread_cond_wait(&visited, &list_lock);
 	if (file->next)
 		file->next->previous = file->previous;
 	if (file->previous)
@@ -61,6 +66,45 @@ int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, stru
 	files_add(made);
 	*file = made;
 	return 0;
+}
+
+void client_files_each(void (*each)(struct gpumem *file, void *context), void *context)
+{
+	scoped_lock(&list_lock);
+	for (struct gpumem *at = files; at; at = at->next) {
+		/* The file stays, and with it the place in the list. The visit may take long, and
+		 * does not hold up calls for other files. */
+		at->visits++;
+		pthread_mutex_unlock(&list_lock);
+		pthread_mutex_lock(&at->lock);
+		each(at, context);
+		pthread_mutex_unlock(&at->lock);
+		pthread_mutex_lock(&list_lock);
+		if (--at->visits == 0)
+			pthread_cond_broadcast(&visited);
+	}
+}
+
+/* Neither changes: AT_STATX_DONT_SYNC saves a request to the daemon. */
+static struct statx file_identity(const struct gpumem *file)
+{
+	struct statx st = {0};
+
+	if (statx(file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) < 0)
+		return (struct statx){0};
+	return st;
+}
+
+dev_t client_file_device(const struct gpumem *file)
+{
+	struct statx st = file_identity(file);
+
+	return makedev(st.stx_dev_major, st.stx_dev_minor);
+}
+
+ino_t client_file_inode(const struct gpumem *file)
+{
+	return file_identity(file).stx_ino;
 }
 
 int client_file_unmap_device(struct gpumem *file)
@@ -139,7 +183,7 @@ static void file_forked(struct gpumem *file)
 	client_layout_cut(&file->layout, 0);
 	file->layout.lease = 0;
 	file->connection = NULL;
-	file->parked = false;
+	file->parked = file->on_request = false;
 	if (file->device.vendor)
 		client_file_ops(file)->device_forget(&file->device);
 	client_file_ops(file)->host_forget(&file->host);

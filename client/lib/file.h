@@ -20,8 +20,11 @@ struct client_stamp {
 };
 
 struct gpumem {
-	struct gpumem *previous, *next; /* in the list of all files, for fork */
-	pthread_mutex_t lock;		/* of all members below */
+	/* Under the list's lock: the list of all files, and threads in client_files_each that use
+	 * the file. */
+	struct gpumem *previous, *next;
+	unsigned visits;
+	pthread_mutex_t lock; /* of all members below */
 	int fd;
 	enum client_fd {
 		CLIENT_FD_OPEN, /* an open file */
@@ -35,6 +38,7 @@ struct gpumem {
 	struct client_host_map host;
 	struct client_replace *pending; /* until the file has its name; NULL: has a name */
 	bool parked;			/* park.h: no lease, no mappings, but the addresses */
+	bool on_request;		/* parked, by a notice */
 	struct client_stamp stamp;	/* of the file when it was parked */
 };
 
@@ -42,6 +46,13 @@ struct gpumem {
 int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file);
 /* Gives 0, or the first -errno of the calls that free a resource. */
 int client_file_free(struct gpumem *file);
+
+/* Calls each for every file of the process, under the file's lock. each must not close files. */
+void client_files_each(void (*each)(struct gpumem *file, void *context), void *context);
+
+/* The device number of the file's mount, and the inode's number: 0 after an error. */
+dev_t client_file_device(const struct gpumem *file);
+ino_t client_file_inode(const struct gpumem *file);
 
 /* Under the file's lock: takes a new lease if the lease is the parent's. */
 int client_file_renew(struct gpumem *file);
@@ -51,6 +62,13 @@ int client_file_extend(struct gpumem *file);
 
 /* Under the file's lock: 0 or -errno. */
 int client_file_unmap_device(struct gpumem *file);
+
+/* Whether the process holds memory of a GPU that is the file's own: such a file can be parked. */
+static inline bool client_file_holds_gpu(const struct gpumem *file)
+{
+	return file->connection && file->layout.kind != GPUMEM_KIND_HOST &&
+	       !(file->layout.flags & GPUMEM_LAYOUT_PRIVATE);
+}
 
 /* The functions for the file's memory. */
 static inline const struct client_gpu_ops *client_file_ops(const struct gpumem *file)

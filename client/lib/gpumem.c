@@ -16,6 +16,7 @@
 #include "client/lib/create.h"
 #include "client/lib/drop.h"
 #include "client/lib/file.h"
+#include "client/lib/listener.h"
 #include "client/lib/park.h"
 #include "common/cleanup.h"
 
@@ -60,12 +61,23 @@ static int file_open_path(const char *path, int flags, struct gpumem **file)
 	return client_file_new(fd, CLIENT_FD_OPEN, mode, fd, file);
 }
 
+/* What the functions that open files return. */
+static gpumem *file_opened(int rc, struct gpumem *file)
+{
+	if (client_errno_return(rc) < 0)
+		return NULL;
+	client_listen_file(file);
+	return file;
+}
+
 gpumem *gpumem_open(const char *path, int flags)
 {
 	struct gpumem *file = NULL;
 
 	CLIENT_CALL();
-	return client_errno_return(file_open_path(path, flags, &file)) < 0 ? NULL : file;
+	int rc = file_open_path(path, flags, &file);
+
+	return file_opened(rc, file);
 }
 
 gpumem *gpumem_create(const char *path, size_t bytes, size_t alignment, mode_t mode, int flags)
@@ -73,9 +85,9 @@ gpumem *gpumem_create(const char *path, size_t bytes, size_t alignment, mode_t m
 	struct gpumem *file = NULL;
 
 	CLIENT_CALL();
-	return client_errno_return(client_create(path, bytes, alignment, mode, flags, &file)) < 0
-		   ? NULL
-		   : file;
+	int rc = client_create(path, bytes, alignment, mode, flags, &file);
+
+	return file_opened(rc, file);
 }
 
 int gpumem_publish(gpumem *file)
@@ -139,7 +151,9 @@ gpumem *gpumem_open_fd(int fd)
 	struct gpumem *file = NULL;
 
 	CLIENT_CALL();
-	return client_errno_return(file_open_descriptor(fd, &file)) < 0 ? NULL : file;
+	int rc = file_open_descriptor(fd, &file);
+
+	return file_opened(rc, file);
 }
 
 int gpumem_close(gpumem *file)
@@ -225,7 +239,11 @@ static int file_map_device(struct gpumem *file, unsigned long long *address, siz
 int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
 {
 	CLIENT_CALL();
-	return client_errno_return(file_map_device(file, address, bytes));
+	int rc = file_map_device(file, address, bytes);
+
+	if (rc == 0)
+		client_listen();
+	return client_errno_return(rc);
 }
 
 int gpumem_unmap_device(gpumem *file)

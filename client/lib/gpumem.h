@@ -167,6 +167,30 @@ GPUMEM_API int gpumem_park(gpumem *file);
 enum gpumem_unparked { GPUMEM_UNPARKED_SAME = 0, GPUMEM_UNPARKED_CHANGED = 1 };
 GPUMEM_API int gpumem_unpark(gpumem *file);
 
+/* Marks a point at which no kernel, copy or thread uses the addresses of files. Here the library
+ * does what other processes have asked for ("gpumem park", "gpumem unpark"), and calls the callback
+ * of gpumem_on_pressure. Any thread; one load from memory if there is nothing to do.
+ *
+ * Gives 1 while files are parked on request of another process: the program must not use their
+ * addresses until a later call gives 0, or until gpumem_unpark of each file. A program that has
+ * nothing else to do waits:
+ *
+ *	while (gpumem_safe_point() > 0)
+ *		usleep(10000);
+ *
+ * Requests reach a process, by a thread of the library, from its first gpumem_map_device,
+ * gpumem_arena_open, gpumem_safe_point or gpumem_on_pressure on. In a child of fork they do so from
+ * the child's own first call of these. */
+GPUMEM_API int gpumem_safe_point(void);
+
+/* Has callback called by gpumem_safe_point when a GPU, the N of gpuN, is full of files that
+ * processes hold, this process among them, and some program wants bytes more of it. The callback
+ * may park files (gpumem_park), or do nothing: no memory is ever taken. What is parked within a
+ * fifth of a second helps the program that waits. One callback for a process; NULL: none. context
+ * is passed on. In a child of fork there is no callback. */
+GPUMEM_API int gpumem_on_pressure(void (*callback)(uint64_t bytes, unsigned device, void *context),
+				  void *context);
+
 /* Makes the stores of this process's CPUs through gpumem_map_host visible to every GPU and process.
  * For readers on a GPU other than the file's GPU, call this function with a current context. */
 GPUMEM_API int gpumem_flush(gpumem *file);

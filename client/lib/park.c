@@ -53,6 +53,7 @@ int client_park(struct gpumem *file)
 	const struct client_gpu_ops *ops = client_file_ops(file);
 	struct client_stamp stamp;
 
+	file->on_request = false;
 	if (file->parked)
 		return 0;
 	int rc = file_may_park(file);
@@ -111,5 +112,6 @@ int client_unpark(struct gpumem *file)
 		file->parked = true;
 		return rc;
 	}
+	file->on_request = false;
 	return stamps_are_equal(&parked, &now) ? GPUMEM_UNPARKED_SAME : GPUMEM_UNPARKED_CHANGED;
 }

@@ -31,6 +31,24 @@ static void check(const struct client_layout *layout)
 		abort();
 }
 
+/* An accepted notice has no field that its kind does not have. */
+static void check_notice(const uint8_t *data, size_t bytes)
+{
+	struct gpumem_msg_notice notice;
+	void *packet = malloc(bytes ? bytes : 1);
+
+	if (!packet)
+		return;
+	memcpy(packet, data, bytes);
+	if (client_answer_notice(packet, bytes, &notice) == 0 &&
+	    (bytes != sizeof(notice) || notice.flags > GPUMEM_NOTICE_NOW ||
+	     notice.what < GPUMEM_NOTICE_PARK || notice.what > GPUMEM_NOTICE_MEMORY ||
+	     (notice.what == GPUMEM_NOTICE_MEMORY ? notice.flags || notice.inode
+						  : notice.bytes || notice.device)))
+		abort();
+	free(packet);
+}
+
 static void take(struct client_packet *packet, const uint8_t *data, size_t bytes, unsigned n_fds,
 		 int object)
 {
@@ -61,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (bytes > sizeof(packet->u.bytes))
 			bytes = sizeof(packet->u.bytes);
 		memset(&packet->u, 0xee, sizeof(packet->u));
+		check_notice(data + at, bytes);
 		take(packet, data + at, bytes, data[0] % 8, object);
 		at += bytes;
 		if (client_answer_layout(packet, REQUEST, &layout, &more) < 0)

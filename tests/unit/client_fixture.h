@@ -40,8 +40,15 @@ static struct {
 	void (*spoil)(struct gpumem_msg_layout *message, size_t *bytes, unsigned *n_fds);
 	int refuse;   /* errno to send instead of a layout */
 	bool hang_up; /* close the connection instead of an answer */
+	bool deaf;    /* end connections that listen, as daemons before notices do */
 	bool repeat;  /* answer a request for a lease twice, as a daemon does after a takeover */
 	atomic_uint leases, connections, requests;
+	/* Of the connection that listens, under fake_lock: the daemon's descriptor, or 0; its
+	 * flags; and the last answer to a notice, and how many there were. */
+	int listener;
+	uint32_t listen_flags;
+	struct gpumem_msg_noticed noticed;
+	atomic_uint answers;
 } fake = {.kind = GPUMEM_KIND_MEMFD};
 
 /* Held by the daemon thread during an answer, and by the test thread while the test changes fake.
@@ -135,6 +142,23 @@ static inline void fake_key(int fd, uint32_t request)
 	fake_send(fd, &message, sizeof(message), NULL, 0);
 }
 
+/* Under fake_lock. False: the connection ends. */
+static inline bool fake_listen(int fd, const struct gpumem_msg_header *header)
+{
+	struct gpumem_msg_header done = fake_header(GPUMEM_MSG_DONE, sizeof(done), header->request);
+
+	if (header->type == GPUMEM_MSG_NOTICED) {
+		fake.noticed = *(const struct gpumem_msg_noticed *)header;
+		atomic_fetch_add(&fake.answers, 1);
+		return true;
+	}
+	fake.listener = fake.deaf ? 0 : fd;
+	fake.listen_flags = ((const struct gpumem_msg_listen *)header)->flags;
+	if (!fake.deaf)
+		fake_send(fd, &done, sizeof(done), NULL, 0);
+	return !fake.deaf;
+}
+
 static inline bool fake_answer(int fd, const struct gpumem_msg_header *header)
 {
 	struct gpumem_msg_header done = fake_header(GPUMEM_MSG_DONE, sizeof(done), header->request);
@@ -143,6 +167,8 @@ static inline bool fake_answer(int fd, const struct gpumem_msg_header *header)
 		fake_key(fd, header->request);
 		return true;
 	}
+	if (header->type == GPUMEM_MSG_LISTEN || header->type == GPUMEM_MSG_NOTICED)
+		return fake_listen(fd, header);
 	atomic_fetch_add(&fake.requests, 1);
 	if (fake.hang_up)
 		return false;
@@ -179,6 +205,7 @@ static inline void *fake_serve(void *arg)
 		if (!go_on)
 			break;
 	}
+	FAKE(fake.listener = fake.listener == fd ? 0 : fake.listener);
 	close(fd);
 	atomic_fetch_sub(&fake.connections, 1);
 	return NULL;

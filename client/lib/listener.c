@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/lib/listener.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/core/answer.h"
+#include "client/core/driver_thread.h"
+#include "client/core/private_fd.h"
+#include "client/core/process.h"
+#include "client/lib/file.h"
+#include "client/lib/mount.h"
+#include "client/lib/safe_point.h"
+#include "common/cleanup.h"
+
+/* Between the end of a connection and the next, so that a daemon that hangs up is not called in a
+ * loop. */
+#define PAUSE_S 1
+
+struct listener {
+	struct listener *next; /* under listeners_lock, and so all below */
+	dev_t device;	       /* of the mount; never changes */
+	int fd;		       /* -1: not connected; set by the listener's thread alone */
+	ino_t socket;	       /* inode of fd, because programs close descriptors */
+};
+
+/* Taken before the lock of the list of files. */
+static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct listener *listeners;
+static bool wanted;
+static uint32_t listen_flags = GPUMEM_LISTEN_PARK;
+
+/* In the child of a fork. The threads are the parent's. */
+static void listeners_forked(void)
+{
+	for (struct listener *at = listeners, *next; at; at = next) {
+		next = at->next;
+		if (at->fd >= 0)
+			close(at->fd);
+		free(at);
+	}
+	listeners = NULL;
+	wanted = false;
+	listen_flags = GPUMEM_LISTEN_PARK;
+}
+
+static struct client_fork_handler fork_handler = {.forked = listeners_forked};
+
+/* Under listeners_lock, or by the listener's thread. */
+static bool socket_is_ours(const struct listener *listener)
+{
+	struct stat st;
+
+	return listener->fd >= 0 && fstat(listener->fd, &st) == 0 && S_ISSOCK(st.st_mode) &&
+	       st.st_ino == listener->socket;
+}
+
+/* Under listeners_lock. Never waits: a lost packet ends the connection, or is an answer that no
+ * process waits for any more. */
+static bool packet_send(const struct listener *listener, void *packet, uint16_t type,
+			uint32_t number, uint32_t bytes)
+{
+	struct gpumem_msg_header *header = packet;
+
+	*header = (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
+					     .version = GPUMEM_PROTOCOL_VERSION,
+					     .type = type,
+					     .bytes = bytes,
+					     .request = number};
+	return socket_is_ours(listener) &&
+	       send(listener->fd, packet, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
+/* Under listeners_lock. */
+static bool listen_send(const struct listener *listener)
+{
+	struct gpumem_msg_listen request = {.flags = listen_flags};
+
+	return packet_send(listener, &request, GPUMEM_MSG_LISTEN, 0, sizeof(request));
+}
+
+void client_listener_answer(dev_t device, uint32_t number, int error, uint32_t files)
+{
+	struct gpumem_msg_noticed answer = {.error = error, .files = files};
+
+	scoped_lock(&listeners_lock);
+	for (struct listener *at = listeners; at; at = at->next)
+		if (at->device == device)
+			packet_send(at, &answer, GPUMEM_MSG_NOTICED, number, sizeof(answer));
+}
+
+/* --- In the listener's thread */
+
+/* The arguments of file_connect. */
+struct connecting {
+	dev_t device;
+	int fd;
+};
+
+/* Connects by any file of the mount. */
+static void file_connect(struct gpumem *file, void *pointer)
+{
+	struct connecting *connecting = pointer;
+
+	if (connecting->fd < 0 && client_file_device(file) == connecting->device)
+		connecting->fd = client_mount_connect(file->fd);
+}
+
+/* Under listeners_lock. */
+static void listener_close(struct listener *listener)
+{
+	if (socket_is_ours(listener))
+		close(listener->fd);
+	listener->fd = -1;
+}
+
+/* Under listeners_lock. */
+static void listener_remove(struct listener *listener)
+{
+	struct listener **at = &listeners;
+
+	listener_close(listener);
+	while (*at != listener)
+		at = &(*at)->next;
+	*at = listener->next;
+	free(listener);
+}
+
+/* Connects, or frees the listener: the mount has no more files here, or its daemon does not answer.
+ */
+static bool listener_connect(struct listener *listener)
+{
+	struct connecting connecting = {.device = listener->device, .fd = -1};
+	struct stat st;
+
+	CLIENT_CALL();
+	/* Before listeners_lock: a daemon that does not answer holds up calls for this mount alone.
+	 */
+	client_files_each(file_connect, &connecting);
+	scoped_lock(&listeners_lock);
+	listener->fd = connecting.fd;
+	if (listener->fd >= 0 && fstat(listener->fd, &st) == 0) {
+		listener->socket = st.st_ino;
+		if (listen_send(listener))
+			return true;
+	}
+	listener_remove(listener);
+	return false;
+}
+
+/* Ends the connection, and without an answer the listener, too: the daemon sends no notices. */
+static bool listener_hang_up(struct listener *listener, bool answered)
+{
+	CLIENT_CALL();
+	scoped_lock(&listeners_lock);
+	if (answered)
+		listener_close(listener);
+	else
+		listener_remove(listener);
+	return answered;
+}
+
+/* Takes notices until the connection ends. Whether the daemon has ever answered. */
+static bool notices_take(const struct listener *listener)
+{
+	struct gpumem_msg_notice notice;
+	char packet[sizeof(notice) + 1];
+	bool answered = false;
+
+	while (socket_is_ours(listener)) {
+		ssize_t n = recv(listener->fd, packet, sizeof(packet), 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		CLIENT_CALL();
+		int rc = n <= 0 ? -EPIPE : client_answer_notice(packet, (size_t)n, &notice);
+		if (rc < 0)
+			return answered;
+		answered = true;
+		if (rc == 0)
+			client_notice_take(listener->device, &notice);
+	}
+	return answered;
+}
+
+static void *listener_main(void *pointer)
+{
+	struct listener *listener = pointer;
+
+	while (listener_connect(listener) && listener_hang_up(listener, notices_take(listener)))
+		sleep(PAUSE_S);
+	return NULL;
+}
+
+/* --- In threads of the program */
+
+/* Under listeners_lock. A process that may have no thread has no listener. */
+static void listener_start(dev_t device)
+{
+	pthread_t thread;
+
+	for (const struct listener *at = listeners; at; at = at->next)
+		if (at->device == device)
+			return;
+	struct listener *made = malloc(sizeof(*made));
+	if (!made)
+		return;
+	*made = (struct listener){.next = listeners, .device = device, .fd = -1};
+	if (client_private_fd_thread(&thread, listener_main, made) < 0) {
+		free(made);
+		return;
+	}
+	pthread_detach(thread);
+	listeners = made;
+}
+
+static void file_listen(struct gpumem *file, void *unused)
+{
+	(void)unused;
+	if (client_file_holds_gpu(file))
+		listener_start(client_file_device(file));
+}
+
+/* Under listeners_lock. */
+static void listen_begin(void)
+{
+	if (wanted || client_driver_thread_enabled())
+		return;
+	client_fork_handler_register(&fork_handler);
+	wanted = true;
+	client_files_each(file_listen, NULL);
+}
+
+void client_listen(void)
+{
+	scoped_lock(&listeners_lock);
+	listen_begin();
+}
+
+void client_listen_for(uint32_t flags)
+{
+	scoped_lock(&listeners_lock);
+	if (listen_flags != flags) {
+		listen_flags = flags;
+		for (const struct listener *at = listeners; at; at = at->next)
+			listen_send(at);
+	}
+	listen_begin();
+}
+
+void client_listen_file(struct gpumem *file)
+{
+	scoped_lock(&listeners_lock);
+	if (!wanted)
+		return;
+	scoped_lock(&file->lock);
+	file_listen(file, NULL);
+}
