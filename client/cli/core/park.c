@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/cli/core/park.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "client/cli/core/cli.h"
+#include "common/cleanup.h"
+
+#define POLL_US 10000
+
+static int answer_add(struct park_answers *answers, const struct gpumem_notified *notified)
+{
+	struct park_answer *more =
+	    realloc(answers->at, (answers->count + 1) * sizeof(*answers->at));
+
+	if (!more)
+		return -ENOMEM;
+	answers->at = more;
+	more[answers->count++] = (struct park_answer){.pid = notified->pid,
+						      .state = notified->state,
+						      .error = notified->error,
+						      .files = notified->files};
+	return 0;
+}
+
+/* Reads the answers so far: how many processes have not answered yet, or -errno. */
+static int answers_read(int fd, uint32_t number, struct park_answers *answers)
+{
+	struct gpumem_notified notified = {.number = number};
+	int waiting = 0, error = 0;
+
+	answers->count = 0;
+	for (;;) {
+		if (ioctl(fd, GPUMEM_IOC_NOTIFIED, &notified) < 0)
+			return -errno;
+		if (notified.state == GPUMEM_NOTIFIED_END)
+			return waiting;
+		waiting += notified.state == GPUMEM_NOTIFIED_WAITS;
+		error = answer_add(answers, &notified);
+		if (error)
+			return error;
+	}
+}
+
+int park_ask(const char *path, const struct park_request *request, struct park_answers *answers)
+{
+	struct gpumem_notify notify = {
+	    .version = GPUMEM_PROTOCOL_VERSION,
+	    .what = request->what,
+	    .flags = request->when == PARK_NOW ? GPUMEM_NOTICE_NOW : 0,
+	    .pid = request->pid,
+	};
+	double end = cli_seconds() + request->seconds;
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	*answers = (struct park_answers){0};
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		/* Again if the daemon was replaced, which has forgotten the notice. */
+		if (!answers->count && ioctl(fd, GPUMEM_IOC_NOTIFY, &notify) < 0)
+			return -errno;
+		int waiting = answers_read(fd, notify.number, answers);
+
+		if (waiting < 0 || (!waiting && answers->count) || cli_seconds() >= end)
+			return waiting < 0 ? waiting : 0;
+		usleep(POLL_US);
+	}
+}
+
+void park_answers_free(struct park_answers *answers)
+{
+	free(answers->at);
+	*answers = (struct park_answers){0};
+}
