@@ -23,6 +23,7 @@ from ._align import AlignReport, align
 from ._cuda import CudaError
 from ._leases import drop_leases
 from ._modes import CopyWarning
+from ._pressure import on_pressure, safe_point
 from ._safetensors import MisalignedError, SafeTensors, safetensors
 from ._views import Buffer, View, create, open
 
@@ -38,6 +39,8 @@ __all__ = [
     "align",
     "create",
     "drop_leases",
+    "on_pressure",
     "open",
+    "safe_point",
     "safetensors",
 ]

@@ -71,6 +71,9 @@ class SafeTensors(ctypes.Structure):
     ]
 
 
+PressureFunction = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint, ctypes.c_void_p)
+
+
 def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
     handle, size, header = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(SafeTensors)
     return {
@@ -86,6 +89,8 @@ def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
         "gpumem_flush": (ctypes.c_int, [handle]),
         "gpumem_park": (ctypes.c_int, [handle]),
         "gpumem_unpark": (ctypes.c_int, [handle]),
+        "gpumem_safe_point": (ctypes.c_int, []),
+        "gpumem_on_pressure": (ctypes.c_int, [PressureFunction, ctypes.c_void_p]),
         "gpumem_drop_leases": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]),
         "gpumem_safetensors_read": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(header)]),
         "gpumem_safetensors_free": (None, [header]),

@@ -21,6 +21,7 @@
 /* Read by the tests. */
 int fake_leases, fake_retained[2], fake_allocations, fake_syncs, fake_visible = 2, fake_no_memory;
 int fake_contexts_made;
+int fake_parked; /* what the next safe points return, counted down */
 
 static __thread int stack[16], depth; /* device + 1 of each current context */
 
@@ -254,6 +255,31 @@ int gpumem_park(gpumem *file)
 int gpumem_unpark(gpumem *file)
 {
 	return file ? 0 : -1;
+}
+
+static void (*pressure_callback)(uint64_t bytes, unsigned device, void *context);
+static void *pressure_context;
+int fake_callbacks; /* how many the library has got */
+
+int gpumem_safe_point(void)
+{
+	if (pressure_callback)
+		pressure_callback(4096, 1, pressure_context);
+	return fake_parked ? fake_parked-- : 0;
+}
+
+int gpumem_on_pressure(void (*callback)(uint64_t bytes, unsigned device, void *context),
+		       void *context)
+{
+	static void (*last)(uint64_t, unsigned, void *);
+
+	if (callback && callback != last) {
+		fake_callbacks++;
+		last = callback;
+	}
+	pressure_callback = callback;
+	pressure_context = context;
+	return 0;
 }
 
 int gpumem_flush(gpumem *file)
