@@ -96,7 +96,7 @@ struct chunk {
 	uint64_t bytes;
 	enum memory_place place;
 	uint64_t id;	    /* given by the pool's watcher (pool.h); 0: no watcher */
-	void *pool_private; /* pool.c: the state of a shared chunk; NULL: a span owns the chunk */
+	void *pool_private; /* blocks.c: the state of a shared chunk; NULL: a span owns the chunk */
 	atomic_bool lost;   /* the bytes could not be read after a reset: -EIO */
 	atomic_bool handed_out; /* another process may have the chunk mapped; set and read by fs/ */
 	struct chunk *prev, *next, *next_dropped; /* health.c */

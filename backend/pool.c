@@ -5,24 +5,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <utlist.h>
 
-#include "backend/buddy.h"
+#include "backend/blocks.h"
 #include "backend/copy.h"
 #include "backend/disk.h"
 #include "backend/stock.h"
 #include "common/cleanup.h"
 #include "common/log.h"
-
-#define ORDERS (BUDDY_MAX_ORDER - BUDDY_MIN_ORDER + 1)
-
-/* A chunk from which blocks are cut; chunk->pool_private points here. */
-struct shared {
-	struct chunk *chunk;
-	struct buddy buddy;
-	struct shared *prev, *next; /* in the list of its largest free block */
-	bool listed;		    /* false when the chunk is full, or its memory is lost */
-};
 
 struct pool {
 	struct device *device;
@@ -33,47 +22,17 @@ struct pool {
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that concurrent
 					 threads keep to the limit */
-	_Atomic uint64_t span_bytes, chunks, shared_chunks, allocations;
+	_Atomic uint64_t span_bytes, chunks, allocations;
 
-	/* Lock order: grow, lock. Neither is held while device memory is zeroed. */
+	/* Lock order: grow, lock or blocks.lock. None is held while device memory is zeroed. */
 	pthread_mutex_t grow; /* held to ask the driver for a chunk: so the reserve is exact, and a
 				 burst of small files shares the first new chunk */
-	pthread_mutex_t lock; /* the lists and all buddies; never held during a driver call */
-	struct shared
-	    *by_largest[ORDERS]; /* the last list has at most one empty chunk, the spare */
-	unsigned occupied;	 /* a bit per list that is not empty */
+	struct blocks blocks;
 
+	pthread_mutex_t lock;
 	atomic_uint giving; /* announced frees that are not done yet; written under lock */
 	pthread_cond_t given;
 };
-
-static unsigned list_of(uint64_t power_of_two)
-{
-	return (unsigned)__builtin_ctzll(power_of_two) - BUDDY_MIN_ORDER;
-}
-
-static void list_insert(struct pool *pool, struct shared *shared)
-{
-	uint64_t largest = buddy_largest(&shared->buddy);
-
-	if (!largest || atomic_load(&shared->chunk->lost))
-		return;
-	shared->listed = true;
-	DL_PREPEND(pool->by_largest[list_of(largest)], shared);
-	pool->occupied |= 1u << list_of(largest);
-}
-
-static void list_remove(struct pool *pool, struct shared *shared)
-{
-	uint64_t largest = buddy_largest(&shared->buddy);
-
-	if (!shared->listed)
-		return;
-	shared->listed = false;
-	DL_DELETE(pool->by_largest[list_of(largest)], shared);
-	if (!pool->by_largest[list_of(largest)])
-		pool->occupied &= ~(1u << list_of(largest));
-}
 
 static void bytes_return(struct pool *pool, uint64_t bytes)
 {
@@ -94,25 +53,12 @@ static void chunk_release(struct pool *pool, struct chunk *chunk)
 	bytes_return(pool, bytes);
 }
 
-static void shared_release(struct pool *pool, struct shared *shared)
-{
-	if (!shared)
-		return;
-	chunk_release(pool, shared->chunk);
-	atomic_fetch_sub(&pool->shared_chunks, 1);
-	free(shared);
-}
-
 static bool spare_release(struct pool *pool)
 {
-	struct shared *spare;
-	{
-		scoped_lock(&pool->lock);
-		spare = pool->by_largest[ORDERS - 1];
-		if (spare)
-			list_remove(pool, spare);
-	}
-	shared_release(pool, spare);
+	struct chunk *spare = blocks_take_spare(&pool->blocks);
+
+	if (spare)
+		chunk_release(pool, spare);
 	return spare;
 }
 
@@ -235,73 +181,29 @@ static int whole_alloc(struct pool *pool, uint64_t bytes, struct span *span)
 	return 0;
 }
 
-/* lock held; shared is in no list and has room. */
-static void shared_cut(struct pool *pool, struct shared *shared, uint64_t bytes, struct span *span)
-{
-	uint64_t offset = 0;
-	int rc = buddy_alloc(&shared->buddy, bytes, &offset);
-
-	assert(rc == 0);
-	(void)rc;
-	list_insert(pool, shared);
-	*span = (struct span){.chunk = shared->chunk, .offset = offset, .bytes = bytes};
-}
-
-static uint64_t power_of_two_above(uint64_t bytes)
-{
-	return bytes <= 1 ? 1 : 1ULL << (64 - __builtin_clzll(bytes - 1));
-}
-
-/* From the chunks with the least sufficient room, so that other chunks can become empty. *lost: a
- * lost chunk, unfit for more blocks, to be freed if empty. */
-static int block_cut(struct pool *pool, uint64_t bytes, struct span *span, struct shared **lost)
-{
-	unsigned least = list_of(power_of_two_above(bytes));
-
-	scoped_lock(&pool->lock);
-	unsigned fitting = pool->occupied >> least << least;
-	if (!fitting)
-		return -ENOSPC;
-
-	struct shared *shared = pool->by_largest[__builtin_ctz(fitting)];
-	list_remove(pool, shared);
-	if (atomic_load(&shared->chunk->lost)) {
-		*lost = buddy_is_empty(&shared->buddy) ? shared : NULL;
-		return -EAGAIN;
-	}
-	shared_cut(pool, shared, bytes, span);
-	return 0;
-}
-
 static int block_alloc_free(struct pool *pool, uint64_t bytes, struct span *span)
 {
-	struct shared *lost;
+	struct chunk *lost;
 	int rc;
 
-	while ((rc = block_cut(pool, bytes, span, &lost)) == -EAGAIN)
-		shared_release(pool, lost);
+	while ((rc = blocks_cut(&pool->blocks, bytes, span, &lost)) == -EAGAIN)
+		if (lost)
+			chunk_release(pool, lost);
 	return rc;
 }
 
 /* grow held. */
 static int shared_add(struct pool *pool, uint64_t bytes, struct span *span)
 {
-	struct shared *shared = calloc(1, sizeof(*shared));
+	struct chunk *chunk = NULL;
+	int rc = chunk_alloc(pool, BUDDY_BYTES, &chunk);
 
-	if (!shared)
-		return -ENOMEM;
-	int rc = chunk_alloc(pool, BUDDY_BYTES, &shared->chunk);
-	if (rc < 0) {
-		free(shared);
+	if (rc < 0)
 		return rc;
-	}
-	shared->chunk->pool_private = shared;
-	buddy_init(&shared->buddy);
-	atomic_fetch_add(&pool->shared_chunks, 1);
-
-	scoped_lock(&pool->lock);
-	shared_cut(pool, shared, bytes, span);
-	return 0;
+	rc = blocks_add(&pool->blocks, chunk, bytes, span);
+	if (rc < 0)
+		chunk_release(pool, chunk);
+	return rc;
 }
 
 static int block_alloc(struct pool *pool, uint64_t bytes, struct span *span)
@@ -356,27 +258,15 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
 	return 0;
 }
 
-/* The chunk if it is empty now and not to be kept as a spare. */
-static struct shared *block_free(struct pool *pool, const struct span *span)
-{
-	struct shared *shared = span->chunk->pool_private;
-
-	scoped_lock(&pool->lock);
-	list_remove(pool, shared);
-	buddy_free(&shared->buddy, span->offset, span->bytes);
-	if (buddy_is_empty(&shared->buddy) &&
-	    (pool->by_largest[ORDERS - 1] || atomic_load(&shared->chunk->lost)))
-		return shared;
-	list_insert(pool, shared);
-	return NULL;
-}
-
 void pool_free_span(struct pool *pool, const struct span *span)
 {
 	assert(span->chunk->device == pool->device && span->chunk->place == pool->place);
 	atomic_fetch_sub(&pool->span_bytes, span->bytes);
 	if (!span_owns_chunk(span)) {
-		shared_release(pool, block_free(pool, span));
+		struct chunk *empty = blocks_free(&pool->blocks, span);
+
+		if (empty)
+			chunk_release(pool, empty);
 		return;
 	}
 	assert(span->offset == 0 && span->bytes == span->chunk->bytes);
@@ -407,15 +297,10 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 	    (kind == POOL_SHARED && chunk->bytes != BUDDY_BYTES))
 		return -EINVAL;
 	if (kind == POOL_SHARED) {
-		struct shared *shared = calloc(1, sizeof(*shared));
+		int rc = blocks_adopt(&pool->blocks, chunk);
 
-		if (!shared)
-			return -ENOMEM;
-		shared->chunk = chunk;
-		chunk->pool_private = shared;
-		buddy_init(&shared->buddy);
-		list_insert(pool, shared);
-		atomic_fetch_add(&pool->shared_chunks, 1);
+		if (rc < 0)
+			return rc;
 	} else {
 		atomic_fetch_add(&pool->span_bytes, chunk->bytes);
 		atomic_fetch_add(&pool->allocations, 1);
@@ -429,15 +314,11 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 
 int pool_adopt_block(struct pool *pool, const struct span *span)
 {
-	struct shared *shared = span->chunk->pool_private;
-
-	if (!shared || !is_size(span->bytes) || span->bytes >= BUDDY_BYTES ||
+	if (span_owns_chunk(span) || !is_size(span->bytes) || span->bytes >= BUDDY_BYTES ||
 	    span->offset % POOL_BLOCK_MIN || span->offset > BUDDY_BYTES - span->bytes)
 		return -EINVAL;
-	list_remove(pool, shared);
-	int rc = buddy_alloc_at(&shared->buddy, span->offset, span->bytes);
+	int rc = blocks_adopt_block(&pool->blocks, span);
 
-	list_insert(pool, shared);
 	if (rc < 0)
 		return rc;
 	atomic_fetch_add(&pool->span_bytes, span->bytes);
@@ -462,6 +343,7 @@ int pool_new(struct device *device, enum memory_place place, const struct pool_l
 	pool_set_limits(made, limits);
 	pthread_mutex_init(&made->grow, NULL);
 	pthread_mutex_init(&made->lock, NULL);
+	blocks_init(&made->blocks);
 	pthread_cond_init(&made->given, NULL);
 	*pool = made;
 	return 0;
@@ -476,6 +358,7 @@ void pool_free(struct pool *pool)
 	stock_free(pool->stock);
 	assert(atomic_load(&pool->chunk_bytes) == 0);
 	pthread_cond_destroy(&pool->given);
+	blocks_destroy(&pool->blocks);
 	pthread_mutex_destroy(&pool->lock);
 	pthread_mutex_destroy(&pool->grow);
 	free(pool);
@@ -521,7 +404,7 @@ struct pool_usage pool_usage(struct pool *pool)
 	    .chunk_bytes = atomic_load(&pool->chunk_bytes),
 	    .span_bytes = atomic_load(&pool->span_bytes),
 	    .chunks = atomic_load(&pool->chunks),
-	    .shared_chunks = atomic_load(&pool->shared_chunks),
+	    .shared_chunks = atomic_load(&pool->blocks.chunks),
 	};
 }
 
