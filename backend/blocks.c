@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "backend/pool.h"
 #include "common/cleanup.h"
 
 #define LAST (BLOCKS_ORDERS - 1)
@@ -15,8 +16,10 @@
 struct shared {
 	struct chunk *chunk;
 	struct buddy buddy;
-	struct shared *prev, *next; /* in the list of its largest free block */
-	bool listed;		    /* false when the chunk is full, or its memory is lost */
+	/* In the list of its largest free block, or of drained chunks. */
+	struct shared *prev, *next;
+	bool listed;	     /* by the largest free block: not if full, lost, or drained */
+	atomic_bool drained; /* written under lock */
 };
 
 void blocks_init(struct blocks *blocks)
@@ -38,7 +41,7 @@ static void list_insert(struct blocks *blocks, struct shared *shared)
 {
 	uint64_t largest = buddy_largest(&shared->buddy);
 
-	if (!largest || atomic_load(&shared->chunk->lost))
+	if (!largest || atomic_load(&shared->chunk->lost) || atomic_load(&shared->drained))
 		return;
 	shared->listed = true;
 	DL_PREPEND(blocks->by_largest[list_of(largest)], shared);
@@ -70,11 +73,16 @@ static struct shared *shared_new(struct blocks *blocks, struct chunk *chunk)
 	return made;
 }
 
-/* lock held; shared is in no list. pool_private stays set: the stock takes no such chunk. */
+/* lock held. The chunk is in no list by the largest free block. pool_private stays set: the stock
+ * takes no such chunk. */
 static struct chunk *shared_forget(struct blocks *blocks, struct shared *shared)
 {
 	struct chunk *chunk = shared->chunk;
 
+	if (atomic_load(&shared->drained)) {
+		DL_DELETE(blocks->drained, shared);
+		atomic_fetch_sub(&blocks->n_drained, 1);
+	}
 	atomic_fetch_sub(&blocks->chunks, 1);
 	free(shared);
 	return chunk;
@@ -139,7 +147,8 @@ struct chunk *blocks_free(struct blocks *blocks, const struct span *span)
 	buddy_free(&shared->buddy, span->offset, span->bytes);
 	atomic_fetch_sub(&blocks->used, span->bytes);
 	if (buddy_is_empty(&shared->buddy) &&
-	    (blocks->by_largest[LAST] || atomic_load(&shared->chunk->lost)))
+	    (atomic_load(&shared->drained) || blocks->by_largest[LAST] ||
+	     atomic_load(&shared->chunk->lost)))
 		return shared_forget(blocks, shared);
 	list_insert(blocks, shared);
 	return NULL;
@@ -154,6 +163,81 @@ struct chunk *blocks_take_spare(struct blocks *blocks)
 		return NULL;
 	list_remove(blocks, spare);
 	return shared_forget(blocks, spare);
+}
+
+/* Counts the chunks with room by their free units of the smallest block. */
+#define UNITS ((unsigned)(BUDDY_BYTES >> BUDDY_MIN_ORDER))
+
+static unsigned units_free(const struct shared *shared)
+{
+	return (unsigned)(shared->buddy.free_bytes >> BUDDY_MIN_ORDER);
+}
+
+/* lock held. Of the chunks with more than least free units all are to be drained, and of the chunks
+ * with exactly least the returned number. */
+static uint64_t drain_choose(const struct blocks *blocks, uint64_t kept, unsigned *least)
+{
+	uint32_t n_with[UNITS + 1] = {0};
+	struct shared *shared;
+
+	for (unsigned i = 0; i < BLOCKS_ORDERS; i++)
+		DL_FOREACH (blocks->by_largest[i], shared)
+			n_with[units_free(shared)]++;
+	uint64_t filled = atomic_load(&blocks->chunks) - n_with[UNITS];
+	uint64_t left = filled > kept ? filled - kept : 0;
+
+	for (*least = UNITS - 1; *least && n_with[*least] <= left; --*least)
+		left -= n_with[*least];
+	return *least ? left : 0;
+}
+
+uint64_t blocks_drain(struct blocks *blocks, uint64_t kept)
+{
+	struct shared *shared, *next;
+	unsigned least;
+
+	scoped_lock(&blocks->lock);
+	uint64_t left = drain_choose(blocks, kept, &least);
+
+	for (unsigned i = 0; i < LAST; i++)
+		DL_FOREACH_SAFE(blocks->by_largest[i], shared, next)
+		{
+			unsigned units = units_free(shared);
+
+			if (units < least || (units == least && !left) ||
+			    atomic_load(&shared->chunk->lost))
+				continue;
+			left -= units == least;
+			list_remove(blocks, shared);
+			atomic_store(&shared->drained, true);
+			DL_PREPEND(blocks->drained, shared);
+			atomic_fetch_add(&blocks->n_drained, 1);
+		}
+	return atomic_load(&blocks->n_drained);
+}
+
+bool blocks_drain_end(struct blocks *blocks)
+{
+	struct shared *shared, *next;
+
+	scoped_lock(&blocks->lock);
+	bool any = blocks->drained;
+
+	DL_FOREACH_SAFE(blocks->drained, shared, next)
+	{
+		DL_DELETE(blocks->drained, shared);
+		atomic_store(&shared->drained, false);
+		list_insert(blocks, shared);
+	}
+	atomic_store(&blocks->n_drained, 0);
+	return any;
+}
+
+bool chunk_is_drained(const struct chunk *chunk)
+{
+	const struct shared *shared = chunk->pool_private;
+
+	return shared && atomic_load_explicit(&shared->drained, memory_order_relaxed);
 }
 
 int blocks_adopt(struct blocks *blocks, struct chunk *chunk)

@@ -20,7 +20,9 @@ struct blocks {
 	/* Chunks with room, by the largest free block. The last list has at most one empty chunk,
 	 * the spare. */
 	struct shared *by_largest[BLOCKS_ORDERS];
-	unsigned occupied;	       /* a bit per list that is not empty */
+	unsigned occupied;	/* a bit per list that is not empty */
+	struct shared *drained; /* blocks_drain: no block is cut from these chunks */
+	_Atomic uint64_t n_drained;
 	_Atomic uint64_t chunks, used; /* used: the bytes of all blocks */
 };
 
@@ -36,6 +38,10 @@ int blocks_add(struct blocks *blocks, struct chunk *chunk, uint64_t bytes, struc
 struct chunk *blocks_free(struct blocks *blocks, const struct span *span);
 /* The spare; NULL: there is none. */
 struct chunk *blocks_take_spare(struct blocks *blocks);
+
+/* pool_drain, pool_drain_end. */
+uint64_t blocks_drain(struct blocks *blocks, uint64_t kept);
+bool blocks_drain_end(struct blocks *blocks);
 
 /* pool_adopt, pool_adopt_block. */
 int blocks_adopt(struct blocks *blocks, struct chunk *chunk);

@@ -214,7 +214,11 @@ static int block_alloc(struct pool *pool, uint64_t bytes, struct span *span)
 	if (block_alloc_free(pool, bytes, span) ==
 	    0) /* another thread added a chunk while this thread waited */
 		return 0;
-	return shared_add(pool, bytes, span);
+	int rc = shared_add(pool, bytes, span);
+
+	if (rc == -ENOSPC && blocks_drain_end(&pool->blocks))
+		rc = block_alloc_free(pool, bytes, span);
+	return rc;
 }
 
 static int span_zero(struct copier *copier, const struct span *span)
@@ -331,6 +335,28 @@ bool span_owns_chunk(const struct span *span)
 	return !span->chunk->pool_private;
 }
 
+uint64_t pool_drain(struct pool *pool, uint64_t bytes)
+{
+	return blocks_drain(&pool->blocks, (bytes + BUDDY_BYTES - 1) / BUDDY_BYTES);
+}
+
+bool pool_drains(const struct pool *pool)
+{
+	return atomic_load_explicit(&pool->blocks.n_drained, memory_order_relaxed);
+}
+
+void pool_drain_end(struct pool *pool)
+{
+	blocks_drain_end(&pool->blocks);
+}
+
+uint64_t pool_tight_bytes(uint64_t bytes)
+{
+	uint64_t block = 1ULL << (64 - __builtin_clzll(bytes - 1));
+
+	return bytes >= CHUNK_ALIGN || block - bytes <= bytes / 8 ? bytes : block / 2;
+}
+
 int pool_new(struct device *device, enum memory_place place, const struct pool_limits *limits,
 	     struct pool **pool)
 {
@@ -400,11 +426,15 @@ struct pool_limits pool_limits(struct pool *pool)
 struct pool_usage pool_usage(struct pool *pool)
 {
 	frees_wait(pool);
+	uint64_t shared_chunks = atomic_load(&pool->blocks.chunks);
+
 	return (struct pool_usage){
 	    .chunk_bytes = atomic_load(&pool->chunk_bytes),
 	    .span_bytes = atomic_load(&pool->span_bytes),
 	    .chunks = atomic_load(&pool->chunks),
-	    .shared_chunks = atomic_load(&pool->blocks.chunks),
+	    .shared_chunks = shared_chunks,
+	    .shared_bytes = shared_chunks * BUDDY_BYTES,
+	    .block_bytes = atomic_load(&pool->blocks.used),
 	};
 }
 

@@ -21,6 +21,8 @@ struct pool_usage {
 	uint64_t chunk_bytes; /* held from the device */
 	uint64_t span_bytes;  /* of these, allocated as spans */
 	uint64_t chunks, shared_chunks;
+	uint64_t shared_bytes; /* held in shared chunks */
+	uint64_t block_bytes;  /* of these, allocated as spans */
 };
 
 /* Called for each chunk. made gives the chunk an id (not 0) before the chunk has content, and its
@@ -97,5 +99,18 @@ void pool_free_announced(struct pool *pool);
 
 /* Whether the span has the chunk for itself. */
 bool span_owns_chunk(const struct span *span);
+
+/* Compaction. Keeps as many of the fullest shared chunks as hold bytes, and marks the others as
+ * drained until pool_drain_end: no span is cut from a drained chunk unless the device is full,
+ * which ends the draining, and the caller moves the spans elsewhere. Returns the number of drained
+ * chunks. */
+uint64_t pool_drain(struct pool *pool, uint64_t bytes);
+void pool_drain_end(struct pool *pool);
+/* Whether there are drained chunks, and whether this is such a chunk. */
+bool pool_drains(const struct pool *pool);
+bool chunk_is_drained(const struct chunk *chunk);
+/* The length of the first span for a range of bytes, if several spans may take the range, so that
+ * at most an 8th of the power of two above a span is left beside the span. */
+uint64_t pool_tight_bytes(uint64_t bytes);
 
 #endif

@@ -456,6 +456,120 @@ START_TEST(blocks_are_packed)
 }
 END_TEST
 
+#define CHUNK_BLOCKS 512
+
+/* The n-th chunk keeps n times 32 blocks, and the first all its blocks. */
+static bool stays_taken(int block)
+{
+	int chunk = block / CHUNK_BLOCKS;
+
+	return chunk == 0 || block % CHUNK_BLOCKS < chunk * 32;
+}
+
+START_TEST(emptiest_chunks_are_drained)
+{
+	enum { CHUNKS = 8, BLOCKS = CHUNKS * CHUNK_BLOCKS, FIRST_KEPT = 5 * CHUNK_BLOCKS };
+	enum { MORE = 400 };
+	struct fixture f = open_fixture(no_limits);
+	static struct span spans[BLOCKS], more[MORE];
+
+	for (int i = 0; i < BLOCKS; i++)
+		spans[i] = take(&f, 4096);
+	for (int i = 0; i < BLOCKS; i++)
+		if (!stays_taken(i))
+			pool_free_span(f.pool, &spans[i]);
+	ck_assert_uint_eq(pool_usage(f.pool).shared_bytes, CHUNKS * 2 * MIB);
+	ck_assert_uint_eq(pool_usage(f.pool).block_bytes, 4096 * (512 + 32 * 28));
+	ck_assert_uint_eq(pool_drain(f.pool, CHUNKS * 2 * MIB), 0);
+	ck_assert(!pool_drains(f.pool));
+
+	/* Three are kept: the full chunk, and the last two. */
+	ck_assert_uint_eq(pool_drain(f.pool, 6 * MIB - 1), 5);
+	ck_assert(pool_drains(f.pool));
+	for (int i = 0; i < BLOCKS; i++)
+		if (stays_taken(i))
+			ck_assert_int_eq(chunk_is_drained(spans[i].chunk),
+					 i / CHUNK_BLOCKS >= 1 && i / CHUNK_BLOCKS <= 5);
+	for (int i = 0; i < MORE; i++) {
+		more[i] = take(&f, 4096);
+		ck_assert(!chunk_is_drained(more[i].chunk));
+	}
+	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, CHUNKS);
+	/* A drained chunk that is empty is not kept. */
+	for (int i = CHUNK_BLOCKS; i < FIRST_KEPT; i++)
+		if (stays_taken(i))
+			pool_free_span(f.pool, &spans[i]);
+	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, CHUNKS - 4);
+	ck_assert_uint_eq(device_used(f.device), (CHUNKS - 4) * 2 * MIB);
+
+	/* The other drained chunk is used again. */
+	pool_drain_end(f.pool);
+	ck_assert(!pool_drains(f.pool));
+	ck_assert(!chunk_is_drained(spans[FIRST_KEPT].chunk));
+	for (int i = FIRST_KEPT, n = 0; i < BLOCKS; i++)
+		if (!stays_taken(i)) {
+			spans[i] = n < MORE ? more[n] : take(&f, 4096);
+			n++;
+		}
+	ck_assert_uint_eq(pool_usage(f.pool).shared_chunks, CHUNKS - 4);
+	for (int i = 0; i < BLOCKS; i++)
+		if (i < CHUNK_BLOCKS || i >= FIRST_KEPT)
+			pool_free_span(f.pool, &spans[i]);
+	ck_assert_uint_eq(pool_usage(f.pool).block_bytes, 0);
+	close_fixture(&f);
+}
+END_TEST
+
+/* Memory that is free in drained chunks is not refused to files. */
+START_TEST(full_device_ends_the_draining)
+{
+	struct fixture f = open_fixture(no_limits);
+	static struct span spans[2 * CHUNK_BLOCKS];
+	struct span *last = &spans[2 * CHUNK_BLOCKS - 1], more;
+
+	for (int i = 0; i < 2 * CHUNK_BLOCKS; i++)
+		spans[i] = take(&f, 4096);
+	for (int i = CHUNK_BLOCKS; i < 2 * CHUNK_BLOCKS - 1; i++)
+		pool_free_span(f.pool, &spans[i]);
+	pool_set_limits(f.pool, &(struct pool_limits){.size = 4 * MIB});
+	ck_assert_uint_eq(pool_drain(f.pool, 2 * MIB), 1);
+	more = take(&f, 4096);
+	ck_assert(!pool_drains(f.pool));
+	ck_assert_ptr_eq(more.chunk, last->chunk);
+	for (int i = 0; i < CHUNK_BLOCKS; i++)
+		pool_free_span(f.pool, &spans[i]);
+	pool_free_span(f.pool, &more);
+	pool_free_span(f.pool, last);
+	close_fixture(&f);
+}
+END_TEST
+
+/* The parts of a range, and what their powers of two leave unused. */
+START_TEST(tight_spans)
+{
+	ck_assert_uint_eq(pool_tight_bytes(4096), 4096);
+	ck_assert_uint_eq(pool_tight_bytes(192 << 10), 128 << 10);
+	ck_assert_uint_eq(pool_tight_bytes(960 << 10), 960 << 10);
+	ck_assert_uint_eq(pool_tight_bytes(6 * MIB), 6 * MIB);
+	for (uint64_t bytes = 4096; bytes < CHUNK_ALIGN; bytes += 4096) {
+		uint64_t left = bytes, blocks = 0;
+
+		for (int parts = 0; left; parts++) {
+			uint64_t part = pool_tight_bytes(left), block = 4096;
+
+			while (block < part)
+				block *= 2;
+			ck_assert_uint_gt(part, 0);
+			ck_assert_uint_le(part, left);
+			ck_assert_int_lt(parts, 9);
+			blocks += block;
+			left -= part;
+		}
+		ck_assert_uint_le(blocks, bytes + bytes / 8);
+	}
+}
+END_TEST
+
 START_TEST(failed_device)
 {
 	struct fixture f = open_fixture(no_limits);
@@ -761,6 +875,9 @@ int main(void)
 	tcase_add_test(tcase, rests_without_the_spare);
 	tcase_add_test(tcase, spare_yields_to_a_large_one);
 	tcase_add_test(tcase, blocks_are_packed);
+	tcase_add_test(tcase, emptiest_chunks_are_drained);
+	tcase_add_test(tcase, full_device_ends_the_draining);
+	tcase_add_test(tcase, tight_spans);
 	tcase_add_test(tcase, failed_device);
 	tcase_add_test(tcase, no_block_of_a_lost_chunk);
 	tcase_add_test(tcase, a_lost_spare_chunk_is_freed);
