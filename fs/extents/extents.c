@@ -42,6 +42,16 @@ uint32_t extents_find(const struct extents *extents, uint64_t offset)
 	return (uint32_t)vector_search(i, extents->count, extent_end(&extents->at[i]) <= offset);
 }
 
+uint32_t extents_find_where(const struct extents *extents, uint64_t offset,
+			    bool (*is_so)(const struct chunk *chunk))
+{
+	uint32_t i = extents_find(extents, offset);
+
+	while (i < extents->count && !is_so(extents->at[i].span.chunk))
+		i++;
+	return i;
+}
+
 int extents_insert(struct extents *extents, const struct extent *extent)
 {
 	int rc = extents_reserve(extents, 1);

@@ -62,6 +62,11 @@ int extents_reserve(struct extents *extents, uint32_t more);
 /* Index of the first extent that ends after offset; count if there is none. */
 uint32_t extents_find(const struct extents *extents, uint64_t offset);
 
+/* Index of the first extent that ends after offset and whose chunk is so; count if there is none.
+ */
+uint32_t extents_find_where(const struct extents *extents, uint64_t offset,
+			    bool (*is_so)(const struct chunk *chunk));
+
 /* extent must not overlap the extents in the vector. 0 or -ENOMEM. */
 int extents_insert(struct extents *extents, const struct extent *extent);
 void extents_remove(struct extents *extents, uint32_t index);

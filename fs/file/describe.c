@@ -25,13 +25,21 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit)
 	return sum;
 }
 
+static uint64_t extents_bytes_where(const struct extents *extents,
+				    bool (*is_so)(const struct chunk *chunk))
+{
+	uint64_t bytes = 0;
+
+	EXTENTS_FOREACH (extent, extents)
+		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
+	return bytes;
+}
+
 static uint64_t file_bytes_where(struct file *file, bool (*is_so)(const struct chunk *chunk))
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	uint64_t bytes = 0;
+	uint64_t bytes = extents_bytes_where(&file->extents, is_so);
 
-	EXTENTS_FOREACH (extent, &file->extents)
-		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
 	brlock_read_unlock(&file->layout_lock, token);
 	return bytes;
 }
@@ -72,6 +80,18 @@ uint64_t file_bytes_in_now(struct file *file, enum memory_place place)
 	if (!brlock_read_trylock(&file->layout_lock, &token))
 		return 0;
 	bytes = extents_bytes_in(&file->extents, place);
+	brlock_read_unlock(&file->layout_lock, token);
+	return bytes;
+}
+
+uint64_t file_drained(struct file *file)
+{
+	brlock_token token;
+	uint64_t bytes;
+
+	if (!brlock_read_trylock(&file->layout_lock, &token))
+		return 0;
+	bytes = extents_bytes_where(&file->extents, chunk_is_drained);
 	brlock_read_unlock(&file->layout_lock, token);
 	return bytes;
 }

@@ -151,6 +151,9 @@ int file_place(struct file *file, const struct file_call *call, enum memory_plac
 enum file_wait { FILE_MAY_WAIT, FILE_NO_WAIT };
 int file_evict(struct file *file, const struct file_call *call, enum memory_place from,
 	       enum memory_place to, enum file_wait wait, uint64_t most, uint64_t *moved);
+/* Moves extents out of drained chunks (pool_drain) within their place, as file_evict does with
+ * FILE_NO_WAIT. */
+int file_compact(struct file *file, const struct file_call *call, uint64_t *moved);
 /* Moves all extents to place, making room there. Nothing to do on a volume with a single place. */
 int file_place_all(struct file *file, const struct file_call *call, enum memory_place place);
 /* Moves the extents on the device to the fastest of the other places that takes them. */
@@ -159,6 +162,8 @@ int file_place_out(struct file *file, const struct file_call *call);
 uint64_t file_bytes_in(struct file *file, enum memory_place place);
 /* The same; 0 as well while the layout changes. Does not wait. */
 uint64_t file_bytes_in_now(struct file *file, enum memory_place place);
+/* Bytes in drained chunks; 0 as well while the layout changes. Does not wait. */
+uint64_t file_drained(struct file *file);
 /* When the file was last read, written or leased: in ticks of file_used_now, for files whose volume
  * is tiered; 0: not yet. */
 uint32_t file_used(const struct file *file);

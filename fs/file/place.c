@@ -78,6 +78,7 @@ static int run_alloc(const struct volume *volume, const struct file_call *call,
 		uint64_t bytes = run->to - at < most ? run->to - at : most;
 		int rc = extents_reserve(fresh, 1);
 
+		bytes = pool_tight_bytes(bytes);
 		extent.offset = at;
 		if (rc == 0)
 			rc = pool_alloc(volume_pool(volume, place), bytes, POOL_UNDEFINED,
@@ -196,6 +197,41 @@ int file_evict(struct file *file, const struct file_call *call, enum memory_plac
 	struct placing placing = {.from = 1U << from, .to = to};
 
 	return extents_place(file, call, &placing, wait, most, moved);
+}
+
+/* 1: an extent behind run->to was in a drained chunk and has moved; 0: there is none; or -errno.
+ * layout_lock is held, exclusive. */
+static int drained_move(struct file *file, const struct file_call *call, struct device_range *run)
+{
+	const struct extents *extents = &file->extents;
+	uint32_t i = extents_find_where(extents, run->to, chunk_is_drained);
+
+	if (i == extents->count)
+		return 0;
+	if (file_is_held(file) || file_is_missing(file))
+		return -EBUSY;
+	*run = (struct device_range){extents->at[i].offset, extent_end(&extents->at[i])};
+	int rc = run_move(file, call, extents->at[i].span.chunk->place, run);
+
+	return rc < 0 ? rc : 1;
+}
+
+int file_compact(struct file *file, const struct file_call *call, uint64_t *moved)
+{
+	struct device_range run = {0};
+	int rc;
+
+	*moved = 0;
+	do {
+		if (journal_room(call->journal))
+			return -ENOSPC;
+		if (!layout_lock(file, FILE_NO_WAIT))
+			return -EAGAIN;
+		rc = drained_move(file, call, &run);
+		brlock_write_unlock(&file->layout_lock);
+		*moved += rc > 0 ? run.to - run.from : 0;
+	} while (rc > 0);
+	return rc;
 }
 
 bool file_is_placed(const struct file *file, const struct file_call *call)

@@ -224,6 +224,106 @@ START_TEST(failing_copy)
 }
 END_TEST
 
+/* Drains the chunks that the file shares; *moved: how many bytes of the file have moved. */
+static int compact(struct file *file, enum memory_place place, uint64_t *moved)
+{
+	struct pool *pool = volume_pool(&fixture.volumes[GPU0], place);
+
+	pool_drain(pool, 0);
+	uint64_t drained = file_drained(file);
+	int rc = file_compact(file, &fixture.call, moved);
+
+	ck_assert_uint_eq(file_drained(file), drained - *moved);
+	pool_drain_end(pool);
+	return rc;
+}
+
+START_TEST(blocks_move_within_their_place)
+{
+	enum memory_place place = _i ? PLACE_HOST : PLACE_GPU;
+
+	fixture.call.attrs.page_size = PAGE_SIZE_64K;
+	struct file *file = file_filled(4 * MIB + 192 * KIB), *other = file_filled(100 * KIB);
+	int64_t charged = atomic_load(&fixture.quota_owner.total);
+	uint64_t moved;
+
+	if (_i)
+		ck_assert_int_eq(place_all(file, place, &moved), 0);
+	uint64_t used = usage_of(place).span_bytes, allocated = file_allocated(file);
+	struct chunk *whole = file->extents.at[0].span.chunk,
+		     *shared = file->extents.at[file->extents.count - 1].span.chunk;
+
+	ck_assert_int_eq(compact(file, place, &moved), 0);
+	ck_assert_uint_eq(moved, 192 * KIB);
+	expect_bytes(file, 4 * MIB + 192 * KIB);
+	ck_assert_ptr_eq(file->extents.at[0].span.chunk, whole);
+	/* Cut, so that a block of another file fits beside. */
+	const struct span *last = &file->extents.at[file->extents.count - 1].span;
+
+	ck_assert_uint_eq(last->bytes, 64 * KIB);
+	ck_assert_int_eq(last->chunk->place, place);
+	ck_assert_int_eq(last->chunk == shared, false);
+	ck_assert_uint_eq(usage_of(place).span_bytes, used);
+	ck_assert_uint_eq(file_allocated(file), allocated);
+	ck_assert_int_eq(atomic_load(&fixture.quota_owner.total), charged);
+	expect_bytes(other, 100 * KIB);
+	file_free(file, &fixture.call);
+	file_free(other, &fixture.call);
+}
+END_TEST
+
+START_TEST(blocks_in_use_stay)
+{
+	struct file *file = file_filled(4 * KIB), *leased = file_filled(2 * MIB);
+	struct file *keeps_the_chunk = file_filled(4 * KIB);
+	uint64_t moved;
+
+	pool_drain(fixture.volumes[GPU0].pool, 0);
+	ck_assert_uint_eq(file_drained(file), 4 * KIB);
+	brlock_token token = brlock_read_lock(&file->layout_lock);
+
+	ck_assert_int_eq(file_compact(file, &fixture.call, &moved), -EAGAIN);
+	brlock_read_unlock(&file->layout_lock, token);
+	ck_assert_int_eq(compact(file, PLACE_GPU, &moved), 0);
+	ck_assert_uint_eq(moved, 4 * KIB);
+
+	int kind = file_lease(leased, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT);
+
+	ck_assert_int_eq(kind, FILE_LEASE_HOLDS);
+	fixture.call.attrs.page_size = PAGE_SIZE_4K;
+	ck_assert_int_eq(file_allocate(leased, &fixture.call, 0, 2 * MIB, 4 * KIB), 0);
+	ck_assert_int_eq(compact(leased, PLACE_GPU, &moved), -EBUSY);
+	ck_assert_uint_eq(moved, 0);
+	file_lease_end(leased, (enum file_lease_kind)kind);
+	ck_assert_int_eq(compact(leased, PLACE_GPU, &moved), 0);
+	ck_assert_uint_eq(moved, 4 * KIB);
+	file_free(file, &fixture.call);
+	file_free(leased, &fixture.call);
+	file_free(keeps_the_chunk, &fixture.call);
+}
+END_TEST
+
+START_TEST(failing_compaction)
+{
+	struct file *file = file_filled(192 * KIB), *other = file_filled(4 * KIB);
+	struct pool_usage before = usage_of(PLACE_GPU);
+	uint64_t moved;
+
+	for (int n = 0; n < 2; n++) {
+		atomic_store(&fixture_work_left, n);
+		int rc = compact(file, PLACE_GPU, &moved);
+
+		atomic_store(&fixture_work_left, -1);
+		ck_assert_int_eq(rc, -EIO);
+		ck_assert_uint_eq(moved, 0);
+		ck_assert_uint_eq(usage_of(PLACE_GPU).span_bytes, before.span_bytes);
+		expect_bytes(file, 192 * KIB);
+	}
+	file_free(file, &fixture.call);
+	file_free(other, &fixture.call);
+}
+END_TEST
+
 /* Files that make_room may move. */
 static struct file *victim;
 static unsigned asked;
@@ -336,6 +436,9 @@ int main(void)
 	tcase_add_test(tests, lease_of_a_file_that_belongs_there);
 	tcase_add_test(tests, full_spill);
 	tcase_add_test(tests, failing_copy);
+	tcase_add_loop_test(tests, blocks_move_within_their_place, 0, 2);
+	tcase_add_test(tests, blocks_in_use_stay);
+	tcase_add_test(tests, failing_compaction);
 	tcase_add_test(tests, write_makes_room);
 	tcase_add_test(tests, new_memory_goes_to_the_spill_at_last);
 	tcase_add_test(tests, file_larger_than_the_gpu);
