@@ -175,6 +175,8 @@ VALUE(available, sample->usage.available)
 VALUE(held, sample->usage.held)
 VALUE(in_files, sample->pool.span_bytes)
 VALUE(chunks, sample->pool.chunks)
+VALUE(shared, sample->pool.shared_bytes)
+VALUE(blocks, sample->pool.block_bytes)
 VALUE(spilled, sample->spill.span_bytes)
 VALUE(bar_mapped, sample->bar.mapped)
 VALUE(bar_budget, sample->bar.budget)
@@ -203,6 +205,8 @@ static const struct volume_metric volume_metrics[] = {
     {"memory_held_bytes", "gauge", "Memory held by this mount.", held, false},
     {"memory_files_bytes", "gauge", "The part of the held memory that files have.", in_files, true},
     {"memory_chunks", "gauge", "Allocations of the driver that are held.", chunks, true},
+    {"memory_shared_bytes", "gauge", "Memory held in chunks that small files share.", shared, true},
+    {"memory_blocks_bytes", "gauge", "The part of these chunks that files have.", blocks, true},
     {"memory_spilled_bytes", "gauge", "Memory of files that have left the device.", spilled, true},
     {"bar_mapped_bytes", "gauge", "Memory mapped through the BAR.", bar_mapped, true},
     {"bar_budget_bytes", "gauge", "Most memory to map through the BAR at once.", bar_budget, true},
@@ -324,6 +328,9 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 	write_durations(&page, &totals);
 	write_spool(fs, &page);
 	write_spill(fs, &page);
+	write_number(&page, "compacted_bytes_total", "counter",
+		     "Bytes of small files that moved together to free chunks.",
+		     tier_compacted_bytes(fs));
 	for (size_t i = 0; i < VOLUME_METRICS; i++)
 		write_per_volume(fs, &page, &volume_metrics[i], samples);
 	return 0;

@@ -86,6 +86,10 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 		json_object_set_new(json, "chunks", json_integer(json_clamped(pool.chunks)));
 		json_object_set_new(json, "shared_chunks",
 				    json_integer(json_clamped(pool.shared_chunks)));
+		json_object_set_new(json, "shared_bytes",
+				    json_integer(json_clamped(pool.shared_bytes)));
+		json_object_set_new(json, "block_bytes",
+				    json_integer(json_clamped(pool.block_bytes)));
 		json_object_set_new(
 		    json, "bar",
 		    json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I}", "provider", provider, "reason",
@@ -190,14 +194,14 @@ static json_t *members_json(struct control_list *list)
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		json_array_append_new(volumes,
 				      volume_json(fs, &fs->volumes[i], &totals.volumes[i]));
-	return json_pack("{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "schema",
-			 STATS_SCHEMA, "backend", fs->backend->name, "started",
-			 (json_int_t)fs->started.tv_sec, "inodes",
-			 json_clamped(inode_table_count(fs->inodes)), "operations",
-			 operations_json(&totals), "read_bytes", json_clamped(totals.read_bytes),
-			 "write_bytes", json_clamped(totals.write_bytes), "copy_bytes",
-			 json_clamped(totals.copy_bytes), "volumes", volumes, "busy",
-			 busy_json(list), "spool", spool_json(fs), "spill", spill_json(fs));
+	return json_pack(
+	    "{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "schema",
+	    STATS_SCHEMA, "backend", fs->backend->name, "started", (json_int_t)fs->started.tv_sec,
+	    "inodes", json_clamped(inode_table_count(fs->inodes)), "operations",
+	    operations_json(&totals), "read_bytes", json_clamped(totals.read_bytes), "write_bytes",
+	    json_clamped(totals.write_bytes), "copy_bytes", json_clamped(totals.copy_bytes),
+	    "compacted_bytes", json_clamped(tier_compacted_bytes(fs)), "volumes", volumes, "busy",
+	    busy_json(list), "spool", spool_json(fs), "spill", spill_json(fs));
 }
 
 /* Writes all members but for the leases, without the closing brace. */

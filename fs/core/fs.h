@@ -23,6 +23,7 @@ struct access_file;
 struct access_log;
 struct ahead;
 struct calibration;
+struct compaction;
 struct fdstore;
 struct fdstore_ops;
 struct file;
@@ -68,7 +69,8 @@ struct fs {
 	unsigned n_volumes;
 	/* Of system memory and of the disk for files that left GPUs; shared by all volumes. */
 	struct pool_budget spill_budget, disk_budget;
-	struct tiers *tiers; /* eviction from the GPUs; NULL: files have no other place */
+	struct tiers *tiers;	       /* eviction from the GPUs; NULL: files have no other place */
+	struct compaction *compaction; /* of shared chunks; NULL: not started */
 	/* file_call.make_room for the files of this daemon: belongs to tiers. */
 	bool (*make_room)(void *inode_call, const struct volume *volume, enum memory_place place,
 			  uint64_t bytes, const struct file *but);

@@ -11,6 +11,7 @@
 #include "fs/ahead/ahead.h"
 #include "fs/core/fs.h"
 #include "fs/file/volume.h"
+#include "fs/tier/tier.h"
 
 /* To create a context and a Vulkan device again takes up to 1.2 s, so the 560 MiB are given to
  * other programs only after some time without files. */
@@ -80,6 +81,7 @@ static void idle_release_work(struct background *background)
 		bool idle = true;
 
 		heap_trim_if_shrunk(fs, &peak);
+		tier_compact_check(fs);
 		for (unsigned i = 0; i < fs->n_volumes; i++)
 			if (fs->volumes[i].pool)
 				idle &= volume_release_if_idle(&fs->volumes[i], &allocations[i],

@@ -285,6 +285,7 @@ static const struct part filled[] = {
     {NULL, host_outs_end},
     {NULL, unclaimed_leases_end},
     {tier_balance_open, tier_balance_close},
+    {tier_compact_open, tier_compact_close},
     {idle_release_open, idle_release_close},
     {gpu_faults_start, gpu_faults_end},
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Eviction: when a place is full, a GPU or the system memory for files that left GPUs, memory of
- * the files that were used longest ago moves to the next slower place (docs/tiers.md). Threads that
- * need room ask through file_call.make_room, and copy the bytes themselves. */
+/* Where the memory of files lies (docs/tiers.md). Eviction: when a place is full, a GPU or the
+ * system memory for files that left GPUs, memory of the files that were used longest ago moves to
+ * the next slower place. Threads that need room ask through file_call.make_room, and copy the bytes
+ * themselves. Compaction: memory of small files moves together after other files have gone. */
 #ifndef FS_TIER_TIER_H
 #define FS_TIER_TIER_H
 
@@ -37,5 +38,14 @@ void tier_ask_by(struct fs *fs,
 		 bool (*ask)(void *owner, const struct volume *volume, uint64_t bytes),
 		 void *owner);
 struct tier_counters tier_counters(const struct fs *fs);
+
+/* Starts and ends the thread for compaction, while requests may be served: 0 or -errno. */
+int tier_compact_open(struct fs *fs);
+void tier_compact_close(struct fs *fs);
+/* Wakes the thread if a pool holds far more in shared chunks than files use. Call from time to
+ * time; under no lock. */
+void tier_compact_check(struct fs *fs);
+/* Bytes that compaction has moved. */
+uint64_t tier_compacted_bytes(const struct fs *fs);
 
 #endif

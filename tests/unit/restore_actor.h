@@ -165,6 +165,20 @@ static inline uint64_t some_size(struct actor *actor)
 	return pick(actor, most[pick(actor, 4)]);
 }
 
+/* As the thread of fs/tier/compact.c, with all chunks that have room. */
+static inline void act_compact(struct actor *actor, struct inode *inode, struct file_call *call)
+{
+	struct pool *pool =
+	    volume_pool(file_volume(inode->file), (enum memory_place)pick(actor, PLACES));
+	uint64_t moved;
+
+	if (!pool)
+		return;
+	pool_drain(pool, 0);
+	file_compact(inode->file, call, &moved);
+	pool_drain_end(pool);
+}
+
 static inline void act_bytes(struct actor *actor, struct inode *inode)
 {
 	static char data[4 * MIB];
@@ -174,7 +188,7 @@ static inline void act_bytes(struct actor *actor, struct inode *inode)
 	uint64_t moved;
 
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
-	switch (pick(actor, 8)) {
+	switch (pick(actor, 9)) {
 	case 0:
 	case 1:
 		memset(data, (int)pick(actor, 100), bytes);
@@ -199,6 +213,9 @@ static inline void act_bytes(struct actor *actor, struct inode *inode)
 	case 6:
 		file_place(inode->file, &call.call, (enum memory_place)pick(actor, PLACES), bytes,
 			   &moved);
+		break;
+	case 7:
+		act_compact(actor, inode, &call.call);
 		break;
 	default:
 		file_trim(inode->file, &call.call);
