@@ -77,6 +77,15 @@ static void write_spill(struct fs *fs, FILE *out)
 	fputc('\n', out);
 }
 
+static void write_shares(const struct options *options, FILE *out)
+{
+	fprintf(out, "shares %s", options->n_shares ? "" : "equal");
+	for (unsigned i = 0; i < options->n_shares; i++)
+		fprintf(out, "%s%u=%u", i ? ":" : "", options->shares[i].uid,
+			options->shares[i].weight);
+	fputc('\n', out);
+}
+
 static int write_params(struct fs *fs, uid_t uid, FILE *out)
 {
 	static const char *const caches[] = {
@@ -110,6 +119,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	if (fs->spool)
 		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
 	write_spill(fs, out);
+	write_shares(options, out);
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)

@@ -329,6 +329,22 @@ static int flags_read(int argc, char **argv, struct arguments *arguments, struct
 	return 0;
 }
 
+static int spill_check(const struct options *options)
+{
+	const char *needs = options->keep_free.value ? "keep_free"
+			    : options->n_shares	     ? "shares"
+						     : NULL;
+
+	if (options->spill_disk.given && !options->spool) {
+		log_error("spill=disk: needs spool=DIR, a directory on the disk");
+		return -EINVAL;
+	}
+	if (options->spill.given || options->spill_disk.given || !needs)
+		return 0;
+	log_error("%s=: files can only leave a GPU with spill=", needs);
+	return -EINVAL;
+}
+
 static int options_read(int argc, char **argv, struct arguments *arguments, struct options *options)
 {
 	int rc = flags_read(argc, argv, arguments, options);
@@ -349,14 +365,9 @@ static int options_read(int argc, char **argv, struct arguments *arguments, stru
 			  *options->recovery_why ? ": " : "", options->recovery_why);
 		return -EINVAL;
 	}
-	if (options->keep_free.value && !options->spill.given && !options->spill_disk.given) {
-		log_error("keep_free=: files can only leave a GPU with spill=");
-		return -EINVAL;
-	}
-	if (options->spill_disk.given && !options->spool) {
-		log_error("spill=disk: needs spool=DIR, a directory on the disk");
-		return -EINVAL;
-	}
+	rc = spill_check(options);
+	if (rc < 0)
+		return rc;
 	return positionals_set(argc - optind, argv + optind, options);
 }
 
@@ -381,6 +392,7 @@ void options_free(struct options *options)
 	free(options->source);
 	free(options->mountpoint);
 	free(options->gpus);
+	free(options->shares);
 	free(options->spool);
 	free(options->mount_options);
 	*options = (struct options){0};
@@ -422,4 +434,12 @@ uint64_t amount_bytes(const struct amount *amount, uint64_t whole, uint64_t fall
 	if (!amount->percent)
 		return amount->value;
 	return whole / 100 * amount->value + whole % 100 * amount->value / 100;
+}
+
+unsigned options_weight(const struct options *options, uid_t uid)
+{
+	for (unsigned i = 0; i < options->n_shares; i++)
+		if (options->shares[i].uid == uid)
+			return options->shares[i].weight;
+	return 1;
 }

@@ -39,6 +39,14 @@ struct amount {
 	uint64_t value;
 };
 
+/* How much of a full GPU a user keeps, beside users without a row, whose weight is 1. */
+struct user_share {
+	uid_t uid;
+	unsigned weight;
+};
+#define USER_SHARES_MAX 256
+#define WEIGHT_MAX	1000
+
 struct options {
 	char *source;	    /* as given, or NULL */
 	char *mountpoint;   /* absolute */
@@ -54,10 +62,12 @@ struct options {
 	enum backend_kind backend;
 	char *gpus; /* ascending, comma-separated, each once; NULL: all */
 	struct amount size, reserve;
-	struct amount spill;	  /* system memory for all GPUs together */
-	struct amount spill_disk; /* the same on the disk of the spool */
-	struct amount keep_free;  /* files leave each GPU until this much is free; needs spill */
-	struct amount host_size;  /* a share of the machine's memory; always given: 50% */
+	struct amount spill;	   /* system memory for all GPUs together */
+	struct amount spill_disk;  /* the same on the disk of the spool */
+	struct amount keep_free;   /* files leave each GPU until this much is free; needs spill */
+	struct user_share *shares; /* each user once; needs spill */
+	unsigned n_shares;
+	struct amount host_size; /* a share of the machine's memory; always given: 50% */
 	unsigned host_gpus;
 	enum cache_mode cache;
 	enum bar_provider bar;
@@ -91,6 +101,9 @@ void options_help(FILE *out, const char *program);
 
 /* The amount in bytes, as a share of whole if in percent; fallback if not given. */
 uint64_t amount_bytes(const struct amount *amount, uint64_t whole, uint64_t fallback);
+
+/* The user's weight in the shares of a full GPU: 1 if not given. */
+unsigned options_weight(const struct options *options, uid_t uid);
 
 /* For tests: the names and value texts of the table, in order; NULL past the end. The text is empty
  * if an option takes no value. Our own options come first, then the generic options of mount(8). */

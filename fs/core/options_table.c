@@ -155,18 +155,69 @@ static int parse_octal(const struct option_row *row, const char *text, struct op
 /* (uid_t)-1 means "unchanged" to chown(2) and is no user's number. */
 #define ID_MAX (UINT32_MAX - 1)
 
-static int parse_user(const struct option_row *row, const char *text, struct options *options)
+static bool user_find(const char *text, uid_t *uid)
 {
 	uint64_t number;
 	const struct passwd *user;
 
 	if (parse_u64(text, 0, ID_MAX, &number) == 0)
-		options->uid = (uid_t)number;
+		*uid = (uid_t)number;
 	else if ((user = getpwnam(text)))
-		options->uid = user->pw_uid;
+		*uid = user->pw_uid;
 	else
+		return false;
+	return true;
+}
+
+static int parse_user(const struct option_row *row, const char *text, struct options *options)
+{
+	if (!user_find(text, &options->uid))
 		return option_refuse(row, text, "no such user");
 	options->uid_given = true;
+	return 0;
+}
+
+/* Splits "alice=3", in place: the name of a user may hold any character but a colon. NULL, or the
+ * reason to refuse the item. */
+static const char *share_parse(char *item, struct user_share *share)
+{
+	char *weight = strrchr(item, '=');
+	uint64_t value;
+
+	if (!weight || weight == item)
+		return "not a list of users and weights (use alice=3:1001=2)";
+	*weight++ = '\0';
+	if (parse_u64(weight, 1, WEIGHT_MAX, &value) < 0)
+		return "a weight is a number from 1 to 1000";
+	if (!user_find(item, &share->uid))
+		return "no such user";
+	share->weight = (unsigned)value;
+	return NULL;
+}
+
+static int parse_shares(const struct option_row *row, const char *text, struct options *options)
+{
+	AUTO_FREE char *copy = strdup(text);
+	AUTO_FREE struct user_share *shares = calloc(USER_SHARES_MAX, sizeof(*shares));
+	char *rest = copy;
+	unsigned n = 0;
+
+	if (!copy || !shares)
+		return -ENOMEM;
+	for (char *item; (item = strsep(&rest, ":")); n++) {
+		const char *wrong =
+		    n == USER_SHARES_MAX ? "more than 256 users" : share_parse(item, &shares[n]);
+
+		for (unsigned i = 0; !wrong && i < n; i++)
+			if (shares[i].uid == shares[n].uid)
+				wrong = "a user is named twice";
+		if (wrong)
+			return option_refuse(row, text, wrong);
+	}
+	free(options->shares);
+	options->shares = shares;
+	shares = NULL;
+	options->n_shares = n;
 	return 0;
 }
 
@@ -257,6 +308,8 @@ static const struct option_row table[] = {
      parse_spill, FIELD(spill), 1, 0},
     {"keep_free", "BYTES|N%", "0", "memory of each GPU to keep free (needs spill)", parse_amount,
      FIELD(keep_free), 0, 0},
+    {"shares", "USER=WEIGHT:...", NULL, "weights of users for their shares of a full GPU (1 each)",
+     parse_shares, FIELD(shares), 0, 0},
     {"host_size", "BYTES|N%", "50%", "size of host/, and of each simulated GPU", parse_amount,
      FIELD(host_size), 1, 0},
     {"host_gpus", "N", "1", "number of GPUs that the host backend simulates, 1 to 64", parse_count,

@@ -49,22 +49,24 @@ static bool has_room(struct pool *pool, uint64_t bytes)
 	       available - (usage.chunk_bytes - usage.span_bytes) >= bytes;
 }
 
-/* Whether the file may leave for the file that needs room: of the same user by the priority, so
- * that no user can hold a GPU by a number; of another user by the share. */
-static bool victim_may_leave(const struct making *making, const struct victims *victims,
-			     const struct victim *victim, struct inode *inode)
+/* The bytes of the file that may leave for the file that needs room: of the same user by the
+ * priority, so that no user can hold a GPU by a number; of another user by the share. */
+static uint64_t victim_part(const struct making *making, const struct victims *victims,
+			    const struct victim *victim, struct inode *inode)
 {
 	const struct inode_call *asking = making->asking;
+	uint64_t more = making->wanted - making->freed, above;
 
 	if (inode->file == making->but || file_used(inode->file) != victim->used)
-		return false;
+		return 0;
 	if (!asking)
-		return true;
+		return more;
 	if (inode == asking->inode)
-		return making->own;
+		return making->own ? more : 0;
 	if (victim->uid == atomic_load(&asking->inode->uid))
-		return victim->priority <= asking->call.attrs.priority;
-	return victims_over_share(victims, victim->uid);
+		return victim->priority <= asking->call.attrs.priority ? more : 0;
+	above = victims_above_share(victims, victim->uid);
+	return above < more ? above : more;
 }
 
 static bool room_make(struct tiers *tiers, struct making *making);
@@ -83,9 +85,9 @@ static bool room_make_below(struct tiers *tiers, const struct making *making,
 	return volume_place_below(making->volume, place) < PLACES && room_make(tiers, &below);
 }
 
-/* To the next slower place, or to the one behind if that is full and stays full. */
+/* most bytes go to the next slower place, or to the one behind if that is full and stays full. */
 static int victim_evict(struct tiers *tiers, struct making *making, struct inode *inode,
-			uint64_t *moved)
+			uint64_t most, uint64_t *moved)
 {
 	const struct volume *volume = file_volume(inode->file);
 	enum file_wait wait = making->waits ? FILE_MAY_WAIT : FILE_NO_WAIT;
@@ -95,14 +97,14 @@ static int victim_evict(struct tiers *tiers, struct making *making, struct inode
 
 	inode_call_init(&call, making->fs, inode, making->copier);
 	while (rc == -ENOSPC && (to = volume_place_below(volume, to)) < PLACES) {
-		uint64_t more = making->wanted - making->freed, part;
+		uint64_t part;
 
 		do {
 			rc = file_evict(inode->file, &call.call, making->place, to, wait,
-					more - *moved, &part);
+					most - *moved, &part);
 			*moved += part;
 			atomic_fetch_add(&tiers->disk_bytes, to == PLACE_DISK ? part : 0);
-		} while (rc == -ENOSPC && *moved < more && room_make_below(tiers, making, to));
+		} while (rc == -ENOSPC && *moved < most && room_make_below(tiers, making, to));
 	}
 	return rc;
 }
@@ -112,11 +114,11 @@ static int victim_move(struct tiers *tiers, struct making *making, struct victim
 {
 	struct inode *inode = inode_table_get(making->fs->inodes, victim->ino);
 	struct victims *victims = &tiers->victims[making->place];
-	uint64_t moved = 0;
+	uint64_t part = inode ? victim_part(making, victims, victim, inode) : 0, moved = 0;
 	int rc = 0;
 
-	if (inode && victim_may_leave(making, victims, victim, inode)) {
-		rc = victim_evict(tiers, making, inode, &moved);
+	if (part) {
+		rc = victim_evict(tiers, making, inode, part, &moved);
 		making->full |= rc == -ENOSPC;
 		victims_note_moved(victims, victim->uid, moved);
 		making->freed += moved;
@@ -130,6 +132,8 @@ static void victims_move(struct tiers *tiers, struct making *making)
 {
 	struct victims *victims = &tiers->victims[making->place];
 
+	if (making->asking)
+		victims_count_user(victims, making->fs, atomic_load(&making->asking->inode->uid));
 	for (unsigned i = 0; i < victims->n && making->freed < making->wanted; i++)
 		if (victim_move(tiers, making, &victims->list[i]) == -ENOSPC)
 			return;

@@ -14,12 +14,13 @@
 
 struct tier_user {
 	uid_t uid;
+	unsigned weight;
 	uint64_t bytes; /* in the place */
 	UT_hash_handle hh;
 };
 
 /* A user that finds no memory to be counted in has no share to protect. */
-static struct tier_user *user_get(struct victims *victims, uid_t uid)
+static struct tier_user *user_get(struct victims *victims, const struct fs *fs, uid_t uid)
 {
 	struct tier_user *user;
 
@@ -30,10 +31,18 @@ static struct tier_user *user_get(struct victims *victims, uid_t uid)
 	if (!user)
 		return NULL;
 	user->uid = uid;
-	if (HASH_ADD_NEW(hh, victims->users, uid, sizeof(user->uid), user))
+	user->weight = options_weight(&fs->options, uid);
+	if (HASH_ADD_NEW(hh, victims->users, uid, sizeof(user->uid), user)) {
+		victims->weights += user->weight;
 		return user;
+	}
 	free(user);
 	return NULL;
+}
+
+void victims_count_user(struct victims *victims, const struct fs *fs, uid_t uid)
+{
+	user_get(victims, fs, uid);
 }
 
 static bool leaves_before(const struct victim *a, const struct victim *b)
@@ -57,7 +66,7 @@ static void victim_add(struct victims *victims, const struct victim *victim)
 	victims->list[at] = *victim;
 }
 
-static void inode_consider(struct victims *victims, struct inode *inode)
+static void inode_consider(struct victims *victims, const struct fs *fs, struct inode *inode)
 {
 	if (!S_ISREG(atomic_load(&inode->mode)) ||
 	    (victims->volume && file_volume(inode->file) != victims->volume))
@@ -73,12 +82,24 @@ static void inode_consider(struct victims *victims, struct inode *inode)
 
 	if (!bytes)
 		return;
-	struct tier_user *user = user_get(victims, victim.uid);
+	struct tier_user *user = user_get(victims, fs, victim.uid);
 
 	if (user)
 		user->bytes += bytes;
 	if (!file_leases(inode->file))
 		victim_add(victims, &victim);
+}
+
+/* Other programs and the limits of the mount make the device smaller. */
+static uint64_t shared_bytes(struct fs *fs, const struct volume *volume, enum memory_place place)
+{
+	uint64_t available;
+
+	if (place != PLACE_GPU)
+		return fs_place_budget(fs, place)->size;
+	if (pool_available(volume->pool, &available) < 0)
+		return volume->device->total;
+	return pool_usage(volume->pool).span_bytes + available;
 }
 
 void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume,
@@ -91,10 +112,9 @@ void victims_scan(struct victims *victims, struct fs *fs, const struct volume *v
 	victims->filled = true;
 	victims->place = place;
 	victims->volume = place == PLACE_GPU ? volume : NULL;
-	victims->place_bytes =
-	    place == PLACE_GPU ? volume->device->total : fs_place_budget(fs, place)->size;
+	victims->shared = shared_bytes(fs, volume, place);
 	while ((inode = inode_table_next(fs->inodes, &slot))) {
-		inode_consider(victims, inode);
+		inode_consider(victims, fs, inode);
 		inode_put(fs, inode, 1);
 	}
 }
@@ -104,12 +124,16 @@ bool victims_are_of(const struct victims *victims, const struct volume *volume)
 	return victims->filled && (!victims->volume || victims->volume == volume);
 }
 
-bool victims_over_share(const struct victims *victims, uid_t uid)
+uint64_t victims_above_share(const struct victims *victims, uid_t uid)
 {
 	struct tier_user *user;
 
 	HASH_FIND(hh, victims->users, &uid, sizeof(uid), user);
-	return !user || user->bytes > victims->place_bytes / HASH_COUNT(victims->users);
+	if (!user)
+		return UINT64_MAX;
+	uint64_t share = victims->shared * user->weight / victims->weights;
+
+	return user->bytes > share ? user->bytes - share : 0;
 }
 
 void victims_note_moved(struct victims *victims, uid_t uid, uint64_t bytes)
@@ -132,4 +156,5 @@ void victims_free(struct victims *victims)
 	victims->users = NULL;
 	victims->filled = false;
 	victims->n = 0;
+	victims->weights = 0;
 }

@@ -5,7 +5,6 @@
 #ifndef FS_TIER_VICTIMS_H
 #define FS_TIER_VICTIMS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -30,10 +29,11 @@ struct victims {
 	bool filled;
 	enum memory_place place;
 	const struct volume *volume; /* the device's; NULL: all volumes, which share the place */
-	uint64_t place_bytes;	     /* the size of the place */
 	struct victim list[VICTIMS_MAX];
 	unsigned n;
-	struct tier_user *users;
+	struct tier_user *users; /* with memory in the place, or asking for some */
+	uint64_t weights;	 /* of these, together */
+	uint64_t shared;	 /* memory of the place that files of the mount can have */
 };
 
 /* Replaces the list by the files without a lease that have memory in the place: on the volume's
@@ -42,8 +42,10 @@ void victims_scan(struct victims *victims, struct fs *fs, const struct volume *v
 		  enum memory_place place);
 /* Whether the list is of the volume's device, or of the place that the volume shares. */
 bool victims_are_of(const struct victims *victims, const struct volume *volume);
-/* Whether a user has more of the place than an equal share. */
-bool victims_over_share(const struct victims *victims, uid_t uid);
+/* A user that asks for memory has a share too, until the next scan. */
+void victims_count_user(struct victims *victims, const struct fs *fs, uid_t uid);
+/* The bytes of the place that a user has beyond the user's share by weight (-o shares=). */
+uint64_t victims_above_share(const struct victims *victims, uid_t uid);
 /* bytes of the user's files left the place. */
 void victims_note_moved(struct victims *victims, uid_t uid, uint64_t bytes);
 void victims_free(struct victims *victims);

@@ -32,6 +32,11 @@ static void check(const struct options *options)
 	require(options->max_chunk && options->max_chunk % CHUNK_ALIGN == 0);
 	require(options->host_size.given && amount_bytes(&options->host_size, 100, 0) > 0);
 	require(!options->size.percent || amount_bytes(&options->size, 1000, 0) <= 1000);
+	require(options->n_shares <= USER_SHARES_MAX &&
+		(options->spill.given || !options->n_shares));
+	for (unsigned i = 0; i < options->n_shares; i++)
+		require(options->shares[i].weight >= 1 && options->shares[i].weight <= WEIGHT_MAX &&
+			options->shares[i].uid != (uid_t)-1);
 	require(options->log_level <= LOG_LEVEL_DEBUG && options->bar <= BAR_OFF);
 }
 
@@ -63,7 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (rc == 0)
 		check(&options);
 	else
-		require(!options.mountpoint && !options.mount_options && !options.gpus);
+		require(!options.mountpoint && !options.mount_options && !options.gpus &&
+			!options.shares);
 	options_free(&options);
 	free(text);
 	return 0;

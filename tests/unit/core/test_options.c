@@ -17,7 +17,7 @@
 
 /* A command line, with the words separated by single blanks. */
 struct words {
-	char text[512];
+	char text[4096];
 	char *argv[WORDS_MAX + 1];
 	int argc;
 };
@@ -130,6 +130,23 @@ static const struct {
      "gpumemfs: spill=disk: needs spool=DIR, a directory on the disk\n"},
     {"gpumemfs /mnt -o keep_free=10%",
      "gpumemfs: keep_free=: files can only leave a GPU with spill=\n"},
+    {"gpumemfs /mnt -o shares=0=2", "gpumemfs: shares=: files can only leave a GPU with spill=\n"},
+    {"gpumemfs /mnt -o shares=",
+     "gpumemfs: shares=: not a list of users and weights (use alice=3:1001=2)\n"},
+    {"gpumemfs /mnt -o shares=root",
+     "gpumemfs: shares=root: not a list of users and weights (use alice=3:1001=2)\n"},
+    {"gpumemfs /mnt -o shares==3",
+     "gpumemfs: shares==3: not a list of users and weights (use alice=3:1001=2)\n"},
+    {"gpumemfs /mnt -o shares=0=1:",
+     "gpumemfs: shares=0=1:: not a list of users and weights (use alice=3:1001=2)\n"},
+    {"gpumemfs /mnt -o shares=0=0", "gpumemfs: shares=0=0: a weight is a number from 1 to 1000\n"},
+    {"gpumemfs /mnt -o shares=0=1001",
+     "gpumemfs: shares=0=1001: a weight is a number from 1 to 1000\n"},
+    {"gpumemfs /mnt -o shares=0=", "gpumemfs: shares=0=: a weight is a number from 1 to 1000\n"},
+    {"gpumemfs /mnt -o shares=no-such-user=2", "gpumemfs: shares=no-such-user=2: no such user\n"},
+    {"gpumemfs /mnt -o shares=4294967295=2", "gpumemfs: shares=4294967295=2: no such user\n"},
+    {"gpumemfs /mnt -o shares=0=1:5=2:root=3",
+     "gpumemfs: shares=0=1:5=2:root=3: a user is named twice\n"},
     {"gpumemfs /mnt -o spill=host:", "gpumemfs: spill=host:: not a size (use 10G, 512M or 50%)\n"},
     {"gpumemfs /mnt -o spill=host:0", "gpumemfs: spill=host:0: must be more than nothing\n"},
     {"gpumemfs /mnt -o host_gpus=0", "gpumemfs: host_gpus=0: not a number from 1 to 64\n"},
@@ -213,12 +230,13 @@ END_TEST
 
 START_TEST(every_option)
 {
-	struct options options = parsed(
-	    "gpumemfs vram / -o "
-	    "backend=cuda,gpus=0:2,size=10G,reserve=5%,host_size=1G,host_gpus=64 "
-	    "-ocache=always,bar=vulkan,io_uring=on -o threads=256,uid=17,gid=root,umask=027 "
-	    "-o "
-	    "allow_other,max_chunk=2M,log_level=warn,spill=host:25%,disk:7G,spool=/s,keep_free=3G");
+	struct options options =
+	    parsed("gpumemfs vram / -o "
+		   "backend=cuda,gpus=0:2,size=10G,reserve=5%,host_size=1G,host_gpus=64 "
+		   "-ocache=always,bar=vulkan,io_uring=on -o threads=256,uid=17,gid=root,umask=027 "
+		   "-o allow_other,max_chunk=2M,log_level=warn,spill=host:25%,disk:7G "
+		   "-o spool=/s,keep_free=3G "
+		   "-o shares=root=3:1001=1000");
 
 	ck_assert_str_eq(options.source, "vram");
 	ck_assert_int_eq(options.backend, BACKEND_CUDA);
@@ -231,6 +249,9 @@ START_TEST(every_option)
 	ck_assert_uint_eq(options.spill_disk.value, 7ULL << 30);
 	ck_assert_str_eq(options.spool, "/s");
 	ck_assert_uint_eq(options.keep_free.value, 3ULL << 30);
+	ck_assert_uint_eq(options_weight(&options, 0), 3);
+	ck_assert_uint_eq(options_weight(&options, 1001), 1000);
+	ck_assert_uint_eq(options_weight(&options, 1002), 1);
 	ck_assert_uint_eq(amount_bytes(&options.spill, 1000, 7), 250);
 	ck_assert_uint_eq(amount_bytes(&options.host_size, 1000, 7), 1ULL << 30);
 	ck_assert_uint_eq(options.host_gpus, 64);
@@ -377,6 +398,30 @@ START_TEST(gpus_in_every_form)
 	struct options options = parsed(line);
 	ck_assert_str_eq(options.gpus, gpus[_i].gpus);
 	ck_assert_pstr_eq(options.mount_options, gpus[_i].mount_options);
+	options_free(&options);
+}
+END_TEST
+
+/* The last list counts. */
+START_TEST(shares_are_replaced_and_bounded)
+{
+	static char line[USER_SHARES_MAX * 8 + 128];
+	struct options options = parsed("gpumemfs / -o spill=host:1G,shares=7=2:8=3,shares=7=5");
+	size_t length = (size_t)sprintf(line, "gpumemfs / -o spill=host:1G,shares=0=1");
+	char said[sizeof(line) + 128];
+
+	ck_assert_uint_eq(options.n_shares, 1);
+	ck_assert_uint_eq(options_weight(&options, 7), 5);
+	ck_assert_uint_eq(options_weight(&options, 8), 1);
+	options_free(&options);
+	for (unsigned uid = 1; uid < USER_SHARES_MAX; uid++)
+		length += (size_t)sprintf(line + length, ":%u=1", uid);
+	options = parsed(line);
+	ck_assert_uint_eq(options.n_shares, USER_SHARES_MAX);
+	options_free(&options);
+	sprintf(line + length, ":1000=1");
+	ck_assert_int_eq(parse(line, &options, said, sizeof(said)), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(said, ": more than 256 users\n"));
 	options_free(&options);
 }
 END_TEST
@@ -603,6 +648,7 @@ static Suite *suite(bool with_page)
 			    sizeof(recoveries) / sizeof(recoveries[0]));
 	tcase_add_loop_test(tests, recovery_goes_on, 0, 2);
 	tcase_add_test(tests, standby_wants_a_keeper);
+	tcase_add_test(tests, shares_are_replaced_and_bounded);
 	tcase_add_test(tests, generic_options_are_handed_on);
 	tcase_add_loop_test(tests, mount_helpers_are_understood, 0, COUNT(helper_lines));
 	tcase_add_test(tests, flag_f_is_foreground_or_fake);

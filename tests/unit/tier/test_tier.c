@@ -265,13 +265,49 @@ START_TEST(other_users_keep_their_share)
 		ck_assert_int_eq(fill(made(0, name, ALICE)), FILE_SIZE);
 	}
 	ck_assert_uint_ge(file_bytes_in(b->file, PLACE_GPU) + file_bytes_in(c->file, PLACE_GPU),
-			  20 * MIB);
+			  30 * MIB);
 	/* Bob drives out what Alice has beyond her share. */
 	uint64_t before = file_bytes_in(b->file, PLACE_GPU) + file_bytes_in(c->file, PLACE_GPU);
 
 	ck_assert_int_eq(fill(b), FILE_SIZE);
 	ck_assert_uint_ge(file_bytes_in(b->file, PLACE_GPU) + file_bytes_in(c->file, PLACE_GPU),
 			  before);
+}
+END_TEST
+
+/* Shares of 48 and 16 MiB, which Bob has exceeded, but Alice has not. */
+START_TEST(shares_have_weights)
+{
+	struct inode *a, *b, *c;
+
+	fixture_down();
+	open_with(OPTIONS ",shares=1001=3:1003=1000");
+	a = filled("a", ALICE, 3), b = filled("b", BOB, 4), c = filled("c", BOB, 5);
+	set_priority(a, 9);
+	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
+	ck_assert_int_eq(fill(made(0, "e", ALICE)), FILE_SIZE);
+	ck_assert_uint_le(file_bytes_in(b->file, PLACE_GPU) + file_bytes_in(c->file, PLACE_GPU),
+			  18 * MIB);
+	/* Not below Bob's share. */
+	for (int i = 0; i < 4; i++) {
+		char name[2] = {(char)('f' + i), 0};
+
+		ck_assert_int_eq(fill(made(0, name, ALICE)), FILE_SIZE);
+	}
+	ck_assert_uint_ge(file_bytes_in(b->file, PLACE_GPU) + file_bytes_in(c->file, PLACE_GPU),
+			  14 * MIB);
+}
+END_TEST
+
+/* A user without memory on a GPU that another user has filled gets a share. */
+START_TEST(newcomers_have_a_share)
+{
+	struct inode *a = filled("a", ALICE, 3), *d;
+
+	filled("b", ALICE, 4), filled("c", ALICE, 5);
+	d = made(0, "d", BOB);
+	ck_assert_int_eq(fill(d), FILE_SIZE);
+	ck_assert(has_left(a) && !has_left(d));
 }
 END_TEST
 
@@ -481,6 +517,8 @@ int main(void)
 	tcase_add_test(tests, leased_files_stay);
 	tcase_add_test(tests, busy_files_are_passed_over);
 	tcase_add_test(tests, other_users_keep_their_share);
+	tcase_add_test(tests, shares_have_weights);
+	tcase_add_test(tests, newcomers_have_a_share);
 	tcase_add_test(tests, only_this_gpu);
 	tcase_add_test(tests, both_places_full);
 	tcase_add_test(tests, coming_back);
