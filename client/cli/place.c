@@ -119,6 +119,10 @@ static void file_move_fail(const char *path, int error)
 		cli_error("%s: the mount has no such place for files that leave a GPU "
 			  "(gpumemfs -o spill=host:SIZE,disk:SIZE), or the file is below host/",
 			  path);
+	else if (error == EDQUOT)
+		cli_error("%s: the files of its owner have all of that place that one user "
+			  "may have (gpumemfs -o user_spill=)",
+			  path);
 	else
 		all.status = cli_fail(path, error);
 }

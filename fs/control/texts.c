@@ -65,11 +65,9 @@ static void write_device(FILE *out, const struct volume *volume)
 }
 
 /* As the option spill= takes the places. */
-static void write_spill(struct fs *fs, FILE *out)
+static void write_places(FILE *out, const char *name, uint64_t host, uint64_t disk)
 {
-	uint64_t host = fs->spill_budget.size, disk = fs->disk_budget.size;
-
-	fprintf(out, "spill%s", host || disk ? " " : " none");
+	fprintf(out, "%s %s", name, host || disk ? "" : "none");
 	if (host)
 		fprintf(out, "host:%" PRIu64, host);
 	if (disk)
@@ -84,6 +82,17 @@ static void write_shares(const struct options *options, FILE *out)
 		fprintf(out, "%s%u=%u", i ? ":" : "", options->shares[i].uid,
 			options->shares[i].weight);
 	fputc('\n', out);
+}
+
+static void write_spill(struct fs *fs, FILE *out)
+{
+	const struct amount *most = &fs->options.user_spill;
+	uint64_t host = fs->spill_budget.size, disk = fs->disk_budget.size;
+
+	write_places(out, "spill", host, disk);
+	write_shares(&fs->options, out);
+	write_places(out, "user_spill", host ? amount_bytes(most, host, 0) : 0,
+		     disk ? amount_bytes(most, disk, 0) : 0);
 }
 
 static int write_params(struct fs *fs, uid_t uid, FILE *out)
@@ -119,7 +128,6 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	if (fs->spool)
 		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
 	write_spill(fs, out);
-	write_shares(options, out);
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)

@@ -15,6 +15,7 @@
 #include "common/cacheline.h"
 #include "fs/core/background.h"
 #include "fs/core/capability.h"
+#include "fs/core/limits.h"
 #include "fs/core/options.h"
 #include "fs/core/stats.h"
 #include "fs/core/timeline.h"
@@ -73,7 +74,7 @@ struct fs {
 	struct compaction *compaction; /* of shared chunks; NULL: not started */
 	/* file_call.make_room for the files of this daemon: belongs to tiers. */
 	bool (*make_room)(void *inode_call, const struct volume *volume, enum memory_place place,
-			  uint64_t bytes, const struct file *but);
+			  enum place_short why, uint64_t bytes, const struct file *but);
 	struct inode_table *inodes;
 	/* Set before fs_open: keeps descriptors for a later daemon, and may have the journal of an
 	 * earlier daemon. NULL: there is no keeper and no journal. */

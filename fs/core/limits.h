@@ -27,4 +27,7 @@
 #define METADATA_INODE 1024
 #define METADATA_NAME  512
 
+/* Why a place has no room: for any file, or for the files of one owner (user_spill). */
+enum place_short { PLACE_IS_FULL, PLACE_OWNER_LIMIT };
+
 #endif

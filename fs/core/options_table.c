@@ -344,6 +344,8 @@ static const struct option_row table[] = {
      FIELD(user_leases), 1, 1U << 20},
     {"user_host_files", "N", NULL, "maximum files of one user in host/ (by ulimit -Hn)",
      parse_count, FIELD(user_host_files), 1, 1U << 26},
+    {"user_spill", "BYTES|N%", "50%", "maximum of the memory in spill for one user", parse_amount,
+     FIELD(user_spill), 1, 0},
     {"lease_timeout", "SECONDS", NULL, "age at which leases no longer block changes (none)",
      parse_count, FIELD(lease_timeout), 1, 1U << 30},
     {"log_level", "error|warn|info|debug", "info", "least severe level to log", parse_choice,

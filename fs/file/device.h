@@ -74,6 +74,12 @@ static inline void allocation_note_unit(const struct allocation *allocation, str
 		file_note_left(file);
 }
 
+/* pool_alloc in a place, with the charge of the place. */
+int span_take(struct volume *volume, const struct file_call *call, enum memory_place place,
+	      uint64_t bytes, enum pool_fill fill, struct span *span);
+/* The charges of the extents' places go back: call when the file gives the extents up, and before
+ * the release. */
+void device_uncharge_places(const struct file_call *call, const struct extents *extents);
 void span_release(struct volume *volume, const struct span *span);
 /* Frees the memory of extents to the volume without changing the charge, and empties extents. */
 uint64_t device_release(struct volume *volume, struct extents *extents);

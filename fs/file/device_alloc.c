@@ -29,6 +29,39 @@ struct allocation allocation_for(struct volume *volume, const struct file_call *
 	return made;
 }
 
+int span_take(struct volume *volume, const struct file_call *call, enum memory_place place,
+	      uint64_t bytes, enum pool_fill fill, struct span *span)
+{
+	int rc = file_charge_place(call, place, (int64_t)bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = pool_alloc(volume_pool(volume, place), bytes, fill, call->copier, span);
+	if (rc < 0)
+		file_charge_place(call, place, -(int64_t)bytes);
+	return rc;
+}
+
+void device_uncharge_places(const struct file_call *call, const struct extents *extents)
+{
+	EXTENTS_FOREACH (extent, extents)
+		file_charge_place(call, extent->span.chunk->place, -(int64_t)extent->span.bytes);
+}
+
+/* In the next slower place if the owner of the file may have no more in the allocation's. */
+static int span_take_below(const struct allocation *allocation, uint64_t bytes, struct span *span)
+{
+	enum memory_place place = allocation->place;
+	int rc;
+
+	do {
+		rc = span_take(allocation->volume, allocation->call, place, bytes, allocation->fill,
+			       span);
+		place = volume_place_below(allocation->volume, place);
+	} while (rc == -EDQUOT && place < PLACES);
+	return rc;
+}
+
 static int span_alloc(struct allocation *allocation, uint64_t bytes, struct span *span)
 {
 	const struct file_call *call = allocation->call;
@@ -37,8 +70,7 @@ static int span_alloc(struct allocation *allocation, uint64_t bytes, struct span
 
 	if (rc < 0)
 		return rc;
-	rc = pool_alloc(volume_pool(allocation->volume, allocation->place), bytes, allocation->fill,
-			call->copier, span);
+	rc = span_take_below(allocation, bytes, span);
 	if (rc < 0 && charged)
 		file_charge(call, -(int64_t)bytes);
 	return rc;
@@ -107,6 +139,7 @@ void allocation_undo(struct allocation *allocation)
 	EXTENTS_FOREACH (extent, allocation->fresh)
 		extents_remove(allocation->into, extents_find(allocation->into, extent->offset));
 
+	device_uncharge_places(allocation->call, allocation->fresh);
 	uint64_t bytes = device_release(allocation->volume, allocation->fresh);
 
 	if (allocation->charge == ALLOCATION_CHARGED)
@@ -158,6 +191,7 @@ int device_free_range(struct file *file, const struct file_call *call, uint64_t 
 	if (cut.count)
 		file_record_cut(call, from, to);
 
+	device_uncharge_places(call, &cut);
 	struct volume *volume = atomic_load(&file->volume);
 	int64_t bytes = (int64_t)file_keep_old_memory(file, volume, &cut);
 

@@ -77,6 +77,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	if (rc == 0)
 		rc = extents_reserve(&file->extents, fresh.count);
 	if (rc < 0) {
+		device_uncharge_places(call, &fresh);
 		device_release(volume, &fresh);
 		return rc;
 	}
@@ -88,6 +89,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 		extents_insert(&file->extents, extent);
 	file_record_replaced(call, file, old.offset, extent_end(&old), &fresh);
 	extents_free(&fresh);
+	device_uncharge_places(call, &from);
 	if (!file_keep_old_memory(file, volume, &from))
 		span_release(volume, &old.span);
 	file_charge(call, -less);

@@ -27,8 +27,8 @@ static int granule_to_chunk(struct file *file, const struct file_call *call, uin
 
 	if (rc < 0)
 		return rc;
-	rc = pool_alloc(volume_pool(volume, device_place_wanted(volume, call)), CHUNK_ALIGN,
-			POOL_UNDEFINED, call->copier, &extent.span);
+	rc = span_take(volume, call, device_place_wanted(volume, call), CHUNK_ALIGN, POOL_UNDEFINED,
+		       &extent.span);
 	if (rc < 0)
 		goto uncharge;
 	rc = device_fill(call, &fresh, &file->extents);
@@ -41,11 +41,13 @@ static int granule_to_chunk(struct file *file, const struct file_call *call, uin
 	extents_insert(&file->extents, &extent);
 	file_record_replaced(call, file, granule, end, &fresh);
 	device_apply_mapping(&fresh, call);
+	device_uncharge_places(call, &old);
 	device_release(volume, &old);
 	device_update_accounting(file, more);
 	return 0;
 
 give:
+	device_uncharge_places(call, &fresh);
 	span_release(volume, &extent.span);
 uncharge:
 	file_charge(call, -more);
@@ -204,7 +206,7 @@ static bool lease_find_room(struct file *file, const struct file_call *call)
 
 	return call->make_room && volume_is_tiered(volume) &&
 	       call->make_room(call->quota_owner, volume, device_place_wanted(volume, call),
-			       CHUNK_ALIGN, file);
+			       PLACE_IS_FULL, CHUNK_ALIGN, file);
 }
 
 int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,

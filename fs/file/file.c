@@ -57,6 +57,7 @@ void file_end(struct file *file, const struct file_call *call)
 
 	file_drop_ahead(file);
 	if (file_is_device(file)) {
+		device_uncharge_places(call, &file->extents);
 		device_release(volume, &file->extents);
 		file_charge(call, -allocated);
 	} else {

@@ -16,6 +16,7 @@
 
 #include "backend/copy.h"
 #include "fs/core/attribute_schema.h"
+#include "fs/core/limits.h"
 #include "fs/file/volume.h"
 
 /* The largest file in bytes: larger offsets are -EFBIG. */
@@ -33,14 +34,19 @@ struct file_call {
 	/* Charges bytes of memory: 0 or -EDQUOT. Negative bytes give a charge back and always
 	 * succeed. Called under the file's layout_lock. */
 	int (*charge)(void *quota_owner, int64_t bytes);
+	/* Charges bytes of memory in a place other than the device to the file's owner: 0 or
+	 * -EDQUOT. Negative bytes always succeed. Called under the file's layout_lock. NULL: such
+	 * memory is not counted. */
+	int (*charge_place)(void *quota_owner, enum memory_place place, int64_t bytes);
 	/* Counts a descriptor of an object: 1, or -1, which always succeeds. 0 or -ENOSPC. NULL:
 	 * descriptors are not counted. */
 	int (*count_object)(void *quota_owner, int more);
 	/* Makes room for bytes in a place of the volume by moving memory of files to slower places,
-	 * but not of the file but: true if memory was freed. Called without locks. NULL: memory
-	 * stays where it is, which is so on every volume with a single place. */
+	 * but not of the file but: true if memory was freed. PLACE_OWNER_LIMIT: of the owner's
+	 * files. Called without locks. NULL: memory stays where it is, which is so on every volume
+	 * with a single place. */
 	bool (*make_room)(void *quota_owner, const struct volume *volume, enum memory_place place,
-			  uint64_t bytes, const struct file *but);
+			  enum place_short why, uint64_t bytes, const struct file *but);
 	void *quota_owner;
 	enum memory_place place; /* new memory is here, or in the file's place if that is slower */
 	struct journal *journal; /* for records of layout changes; NULL: none */

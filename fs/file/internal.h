@@ -103,6 +103,14 @@ static inline int file_charge(const struct file_call *call, int64_t bytes)
 	return call->charge && bytes ? call->charge(call->quota_owner, bytes) : 0;
 }
 
+static inline int file_charge_place(const struct file_call *call, enum memory_place place,
+				    int64_t bytes)
+{
+	return place != PLACE_GPU && bytes && call->charge_place
+		   ? call->charge_place(call->quota_owner, place, bytes)
+		   : 0;
+}
+
 static inline int file_count_object(const struct file_call *call, int more)
 {
 	return call->count_object ? call->count_object(call->quota_owner, more) : 0;

@@ -140,6 +140,7 @@ static int move_copy_to_object(struct file_move *move)
 
 static void move_drop_copy(struct file_move *move)
 {
+	device_uncharge_places(&move->call, &move->extents);
 	if (move->to->pool)
 		device_release(move->to, &move->extents);
 	if (move->object)
@@ -308,6 +309,7 @@ static void move_commit(struct file_move *move)
 		pool_free_announce(from->pool);
 		move->from = from;
 		move->old_extents = file->extents;
+		device_uncharge_places(&move->call, &move->old_extents);
 		file_keep_old_memory(file, from, &move->old_extents);
 	}
 	if (!from->pool) {

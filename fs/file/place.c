@@ -68,8 +68,8 @@ static bool run_find(const struct file *file, const struct placing *placing, uin
 	return true;
 }
 
-static int run_alloc(const struct volume *volume, const struct file_call *call,
-		     enum memory_place place, const struct device_range *run, struct extents *fresh)
+static int run_alloc(struct volume *volume, const struct file_call *call, enum memory_place place,
+		     const struct device_range *run, struct extents *fresh)
 {
 	uint64_t most = volume_max_chunk(volume, place);
 	struct extent extent;
@@ -81,8 +81,7 @@ static int run_alloc(const struct volume *volume, const struct file_call *call,
 		bytes = pool_tight_bytes(bytes);
 		extent.offset = at;
 		if (rc == 0)
-			rc = pool_alloc(volume_pool(volume, place), bytes, POOL_UNDEFINED,
-					call->copier, &extent.span);
+			rc = span_take(volume, call, place, bytes, POOL_UNDEFINED, &extent.span);
 		if (rc == -ENOSPC && bytes > CHUNK_ALIGN) {
 			most = align_up(bytes / 2, CHUNK_ALIGN);
 			extent.span.bytes = 0;
@@ -109,6 +108,7 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 	if (rc == 0)
 		rc = extents_cut(&file->extents, run->from, run->to, &old);
 	if (rc < 0) {
+		device_uncharge_places(call, &fresh);
 		device_release(volume, &fresh);
 		return rc;
 	}
@@ -117,6 +117,7 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 	file_record_replaced(call, file, run->from, run->to, &fresh);
 	device_apply_mapping(&fresh, call);
 	extents_free(&fresh);
+	device_uncharge_places(call, &old);
 	file_keep_old_memory(file, volume, &old);
 	device_release(volume, &old);
 	device_update_accounting(file, 0);
@@ -262,8 +263,9 @@ static int place_making_room(struct file *file, const struct file_call *call,
 
 	do {
 		rc = extents_place(file, call, placing, FILE_MAY_WAIT, UINT64_MAX, &moved);
-	} while (rc == -ENOSPC && call->make_room &&
+	} while ((rc == -ENOSPC || rc == -EDQUOT) && call->make_room &&
 		 call->make_room(call->quota_owner, volume, placing->to,
+				 rc == -EDQUOT ? PLACE_OWNER_LIMIT : PLACE_IS_FULL,
 				 placing_bytes(file, placing), file));
 	return rc;
 }
@@ -288,7 +290,7 @@ int file_place_out(struct file *file, const struct file_call *call)
 
 	while ((placing.to = volume_place_below(volume, placing.to)) < PLACES) {
 		rc = place_making_room(file, call, &placing);
-		if (rc != -ENOSPC)
+		if (rc != -ENOSPC && rc != -EDQUOT)
 			break;
 	}
 	return rc;
@@ -300,7 +302,7 @@ bool file_find_room(const struct volume *volume, struct file_call *call, uint64_
 
 	if (!volume_is_tiered(volume) || !call->make_room)
 		return false;
-	if (call->make_room(call->quota_owner, volume, place, bytes, NULL))
+	if (call->make_room(call->quota_owner, volume, place, PLACE_IS_FULL, bytes, NULL))
 		return true;
 	place = volume_place_below(volume, place);
 	if (place == PLACES)

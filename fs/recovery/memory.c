@@ -17,6 +17,7 @@
 #include "fs/recovery/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/quota.h"
+#include "fs/tree/user_limits.h"
 
 /* Until span_resolve, a span has the journal's number of its chunk in place of the chunk. */
 static struct chunk *chunk_number(uint64_t chunk)
@@ -327,6 +328,18 @@ static int file_restore_object(struct restore *restore, struct file *file, int *
 	return held_claim(restore, id, NULL);
 }
 
+/* The owner may have more than an owner may take now. */
+static int file_charge_places(struct restore *restore, struct inode *inode)
+{
+	int rc = 0;
+
+	EXTENTS_FOREACH (extent, &inode->file->extents)
+		if (rc == 0 && extent->span.chunk->place != PLACE_GPU)
+			rc = user_limits_charge_restored(
+			    restore->fs, inode, extent->span.chunk->place, extent->span.bytes);
+	return rc;
+}
+
 int restore_memory(struct restore *restore, struct inode *inode)
 {
 	if (!S_ISREG(inode->mode)) {
@@ -350,6 +363,8 @@ int restore_memory(struct restore *restore, struct inode *inode)
 		restore_missing(restore, inode, missing);
 	if (rc == 0 && atomic_load(&file->fd) >= 0)
 		rc = quota_object_restored(restore->fs, inode);
+	if (rc == 0)
+		rc = file_charge_places(restore, inode);
 	atomic_store(&inode->charged, atomic_load(&file->allocated));
 	/* From here on restore_abandon gives the file's memory back. */
 	atomic_store(&inode->recorded, true);

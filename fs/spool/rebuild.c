@@ -18,6 +18,7 @@
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
+#include "fs/tree/user_limits.h"
 #include "fs/tree/xattr.h"
 
 struct volume *spool_volume(struct fs *fs, const char *name)
@@ -118,7 +119,7 @@ static int inode_set_values(struct fs *fs, struct inode *inode, const struct spo
 	atomic_store(&inode->attrs, record->attrs);
 	if (inode->ino != inode->volume->root_ino) {
 		inode->mode = record->mode;
-		inode->uid = record->uid;
+		user_limits_chown(fs, inode, record->uid);
 		inode->gid = record->gid;
 	}
 	inode->btime = record->btime;

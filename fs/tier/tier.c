@@ -26,9 +26,10 @@ struct making {
 	enum memory_place place;   /* where room is needed */
 	struct inode_call *asking; /* for the memory of this file; NULL: for other programs */
 	const struct file *but;	   /* stays */
+	const uid_t *only;	   /* files of this user leave, by priority; NULL: of all */
 	bool own;		   /* memory of the asking file may leave, too */
 	bool waits;		   /* for files that are in use */
-	bool full;		   /* a file could not leave: all slower places are full */
+	bool full;		   /* files could not leave without their leases either */
 	uint64_t wanted, freed;
 };
 
@@ -57,9 +58,10 @@ static uint64_t victim_part(const struct making *making, const struct victims *v
 	const struct inode_call *asking = making->asking;
 	uint64_t more = making->wanted - making->freed, above;
 
-	if (inode->file == making->but || file_used(inode->file) != victim->used)
+	if (inode->file == making->but || file_used(inode->file) != victim->used ||
+	    (making->only && victim->uid != *making->only))
 		return 0;
-	if (!asking)
+	if (!asking || making->only)
 		return more;
 	if (inode == asking->inode)
 		return making->own ? more : 0;
@@ -71,9 +73,10 @@ static uint64_t victim_part(const struct making *making, const struct victims *v
 
 static bool room_make(struct tiers *tiers, struct making *making);
 
-/* For the files that leave the place of making. */
+/* For a file that leaves the place of making. only: the file's owner, who may have no more in the
+ * place below; or NULL. */
 static bool room_make_below(struct tiers *tiers, const struct making *making,
-			    enum memory_place place)
+			    enum memory_place place, const uid_t *only)
 {
 	struct making below = *making;
 
@@ -81,11 +84,13 @@ static bool room_make_below(struct tiers *tiers, const struct making *making,
 	below.wanted = making->wanted - making->freed;
 	below.freed = 0;
 	below.own = true;
+	below.only = only;
 	below.waits = false;
 	return volume_place_below(making->volume, place) < PLACES && room_make(tiers, &below);
 }
 
-/* most bytes go to the next slower place, or to the one behind if that is full and stays full. */
+/* Up to most bytes go to the next slower place, or to the place behind if the next is full and
+ * stays full, or the owner may have no more there. -ENOSPC: for files of other owners too. */
 static int victim_evict(struct tiers *tiers, struct making *making, struct inode *inode,
 			uint64_t most, uint64_t *moved)
 {
@@ -94,9 +99,11 @@ static int victim_evict(struct tiers *tiers, struct making *making, struct inode
 	enum memory_place to = making->place;
 	struct inode_call call;
 	int rc = -ENOSPC;
+	bool limited = false;
+	uid_t uid = atomic_load(&inode->uid);
 
 	inode_call_init(&call, making->fs, inode, making->copier);
-	while (rc == -ENOSPC && (to = volume_place_below(volume, to)) < PLACES) {
+	while ((rc == -ENOSPC || rc == -EDQUOT) && (to = volume_place_below(volume, to)) < PLACES) {
 		uint64_t part;
 
 		do {
@@ -104,9 +111,11 @@ static int victim_evict(struct tiers *tiers, struct making *making, struct inode
 					most - *moved, &part);
 			*moved += part;
 			atomic_fetch_add(&tiers->disk_bytes, to == PLACE_DISK ? part : 0);
-		} while (rc == -ENOSPC && *moved < most && room_make_below(tiers, making, to));
+			limited |= rc == -EDQUOT;
+		} while ((rc == -ENOSPC || rc == -EDQUOT) && *moved < most &&
+			 room_make_below(tiers, making, to, rc == -EDQUOT ? &uid : NULL));
 	}
-	return rc;
+	return limited && rc == -ENOSPC ? -EDQUOT : rc;
 }
 
 /* -ENOSPC: all slower places are full. */
@@ -148,6 +157,7 @@ static bool room_make(struct tiers *tiers, struct making *making)
 		victims_move(tiers, making);
 	if (!making->freed) {
 		victims_scan(victims, making->fs, making->volume, making->place);
+		making->full |= !victims->leased;
 		victims_move(tiers, making);
 	}
 	/* A long copy of one file must not hold up all threads that need room, if others can go. */
@@ -185,7 +195,8 @@ static bool room_find(struct tiers *tiers, struct making *making)
 
 	making->waits = false;
 	/* Another thread may have made room since this thread asked last. */
-	bool made = (asking->evictions_seen != evictions && has_room(pool, making->wanted)) ||
+	bool made = (!making->only && asking->evictions_seen != evictions &&
+		     has_room(pool, making->wanted)) ||
 		    room_make(tiers, making);
 
 	asking->evictions_seen = atomic_load(&tiers->evictions);
@@ -193,9 +204,10 @@ static bool room_find(struct tiers *tiers, struct making *making)
 }
 
 static bool tier_make_room(void *owner, const struct volume *volume, enum memory_place place,
-			   uint64_t bytes, const struct file *but)
+			   enum place_short why, uint64_t bytes, const struct file *but)
 {
 	struct inode_call *asking = owner;
+	uid_t uid = atomic_load(&asking->inode->uid);
 	struct tiers *tiers = asking->fs->tiers;
 	uint64_t part = tier_room_part(volume);
 	struct making making = {
@@ -206,6 +218,7 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 	    .asking = asking,
 	    .but = but,
 	    .own = place != PLACE_GPU,
+	    .only = why == PLACE_OWNER_LIMIT ? &uid : NULL,
 	    .wanted = bytes > part ? bytes : part,
 	};
 

@@ -11,6 +11,7 @@
 #include "fs/file/export.h"
 #include "fs/file/file.h"
 #include "fs/tree/inode_table.h"
+#include "fs/tree/user_limits.h"
 
 struct tier_user {
 	uid_t uid;
@@ -66,7 +67,19 @@ static void victim_add(struct victims *victims, const struct victim *victim)
 	victims->list[at] = *victim;
 }
 
-static void inode_consider(struct victims *victims, const struct fs *fs, struct inode *inode)
+/* Files that their owners may not have in a slower place would keep other files off the list. */
+static bool may_be_below(struct fs *fs, const struct volume *volume, enum memory_place place,
+			 uid_t uid, uint64_t bytes)
+{
+	if (bytes > volume->max_chunk)
+		bytes = volume->max_chunk;
+	do
+		place = volume_place_below(volume, place);
+	while (place < PLACES && user_limits_room(fs, uid, place) < bytes);
+	return place < PLACES;
+}
+
+static void inode_consider(struct victims *victims, struct fs *fs, struct inode *inode)
 {
 	if (!S_ISREG(atomic_load(&inode->mode)) ||
 	    (victims->volume && file_volume(inode->file) != victims->volume))
@@ -86,7 +99,11 @@ static void inode_consider(struct victims *victims, const struct fs *fs, struct 
 
 	if (user)
 		user->bytes += bytes;
-	if (!file_leases(inode->file))
+	if (!may_be_below(fs, file_volume(inode->file), victims->place, victim.uid, bytes))
+		return;
+	if (file_leases(inode->file))
+		victims->leased = true;
+	else
 		victim_add(victims, &victim);
 }
 
@@ -155,6 +172,7 @@ void victims_free(struct victims *victims)
 	}
 	victims->users = NULL;
 	victims->filled = false;
+	victims->leased = false;
 	victims->n = 0;
 	victims->weights = 0;
 }

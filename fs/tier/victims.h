@@ -33,11 +33,12 @@ struct victims {
 	unsigned n;
 	struct tier_user *users; /* with memory in the place, or asking for some */
 	uint64_t weights;	 /* of these, together */
+	bool leased;		 /* a file is not on the list for its leases alone */
 	uint64_t shared;	 /* memory of the place that files of the mount can have */
 };
 
 /* Replaces the list by the files without a lease that have memory in the place: on the volume's
- * device, or in system memory. */
+ * device, or in system memory. Their owners have room in a slower place. */
 void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume,
 		  enum memory_place place);
 /* Whether the list is of the volume's device, or of the place that the volume shares. */

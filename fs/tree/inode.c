@@ -344,6 +344,7 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 	    .call = {.copier = copier,
 		     .attrs = atomic_load_explicit(&inode->attrs, memory_order_relaxed),
 		     .charge = quota_charge,
+		     .charge_place = quota_charge_place,
 		     .count_object = quota_object,
 		     .make_room = fs->make_room,
 		     .quota_owner = call,

@@ -45,11 +45,13 @@ struct inode {
 		dev_t rdev;	   /* S_IFCHR, S_IFBLK: the device's number */
 	};
 	struct inode_fields own;
-	struct spool_file *_Atomic spool;  /* for the inode_watch only, or NULL */
-	int64_t btime;			   /* nanoseconds since the epoch */
-	_Atomic uint64_t charged;	   /* bytes charged to quota_dir */
+	struct spool_file *_Atomic spool; /* for the inode_watch only, or NULL */
+	int64_t btime;			  /* nanoseconds since the epoch */
+	_Atomic uint64_t charged;	  /* bytes charged to quota_dir */
+	/* Memory in each place but the GPU, charged to uid; user_limits.lock. */
+	uint64_t spilled[PLACES - PLACE_HOST];
 	_Atomic mode_t mode;		   /* written under lock */
-	_Atomic uid_t uid;		   /* written under lock */
+	_Atomic uid_t uid;		   /* written under lock and user_limits.lock */
 	_Atomic uid_t object_uid;	   /* uid charged for the descriptor of host/ */
 	gid_t gid;			   /* lock */
 	_Atomic uint32_t nlink;		   /* written under lock */

@@ -74,6 +74,17 @@ int quota_charge(void *quota_owner, int64_t bytes)
 	return error;
 }
 
+int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes)
+{
+	struct inode_call *call = quota_owner;
+	int error;
+
+	if (call->overdraft && bytes > 0)
+		return user_limits_charge_restored(call->fs, call->inode, place, (uint64_t)bytes);
+	error = user_limits_charge(call->fs, call->inode, place, bytes);
+	return error == -EMFILE ? -EDQUOT : error;
+}
+
 int quota_object(void *quota_owner, int more)
 {
 	struct inode_call *call = quota_owner;

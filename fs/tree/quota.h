@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "fs/core/limits.h"
 
 struct fs;
@@ -22,6 +23,9 @@ void quota_force(struct inode *quota_dir, int64_t bytes, int64_t files);
 /* The charge callback of struct file_call; quota_owner is the struct inode_call. Takes topology. A
  * call with overdraft is never refused. */
 int quota_charge(void *quota_owner, int64_t bytes);
+
+/* The charge_place callback: charges the inode's owner (-o user_spill=). */
+int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes);
 
 /* The count_object callback: counts descriptors of host/ objects for the uid of the inode's
  * owner. */

@@ -15,6 +15,7 @@
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
+#include "fs/tree/user_limits.h"
 
 #define LINKS_MAX 65000
 
@@ -464,7 +465,7 @@ void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs 
 	if (attrs->which & TREE_MODE)
 		inode->mode = (inode->mode & S_IFMT) | (attrs->mode & 07777);
 	if (attrs->which & TREE_UID)
-		inode->uid = attrs->uid;
+		user_limits_chown(fs, inode, attrs->uid);
 	if (attrs->which & TREE_GID)
 		inode->gid = attrs->gid;
 	if (attrs->which & TREE_ATIME)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -13,12 +14,14 @@
 #include "common/log.h"
 #include "common/protocol.h"
 #include "fs/core/fs.h"
+#include "fs/tree/inode.h"
 #include "fs/tree/quota.h"
 
 struct user {
 	UT_hash_handle hh;
 	uid_t uid;
 	uint64_t counts[USER_KINDS];
+	bool refused; /* memory in a place, and logged; until some of the user's is given back */
 };
 
 #define TEXTS	   128
@@ -38,6 +41,10 @@ static const struct {
     [USER_TEXT_BYTES] = {"bytes of open files of .gpumem/", "", TEXT_BYTES, ALL_TEXT_BYTES, 1},
     [USER_HOST_FILES] = {"files of host/",
 			 " (-o user_host_files=, below the daemon's limit of open files)", 0, 0, 0},
+    [USER_SPILL_HOST] = {"bytes of files that left a GPU in system memory", " (-o user_spill=)", 0,
+			 0, 0},
+    [USER_SPILL_DISK] = {"bytes of files that left a GPU on the disk", " (-o user_spill=)", 0, 0,
+			 0},
 };
 
 _Static_assert(sizeof(kinds) / sizeof(kinds[0]) == USER_KINDS, "a row for each");
@@ -92,6 +99,10 @@ static uint64_t user_limit(const struct fs *fs, enum user_kind kind)
 		return fs->options.user_leases;
 	case USER_HOST_FILES:
 		return user_host_files_limit(fs);
+	case USER_SPILL_HOST:
+		return amount_bytes(&fs->options.user_spill, fs->spill_budget.size, 0);
+	case USER_SPILL_DISK:
+		return amount_bytes(&fs->options.user_spill, fs->disk_budget.size, 0);
 	default:
 		return kinds[kind].of_one;
 	}
@@ -134,6 +145,7 @@ static int limit_check(const struct fs *fs, uid_t uid, enum user_kind kind, uint
 	return of_all && fs->users->ordinary[kind] + more > of_all ? -ENFILE : 0;
 }
 
+/* lock is held. */
 static int count_add(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
 {
 	struct user *user = user_find_or_new(fs->users, uid);
@@ -144,6 +156,22 @@ static int count_add(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t mor
 	if (!user_is_privileged(uid))
 		fs->users->ordinary[kind] += more;
 	return 0;
+}
+
+/* lock is held. */
+static void count_give(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t fewer)
+{
+	struct user *user = user_find(fs->users, uid);
+
+	if (!user)
+		return;
+	user->counts[kind] -= fewer;
+	if (!user_is_privileged(uid))
+		fs->users->ordinary[kind] -= fewer;
+	for (unsigned i = 0; i < USER_KINDS; i++)
+		if (user->counts[i])
+			return;
+	user_free(fs->users, user);
 }
 
 static int count_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more)
@@ -197,17 +225,7 @@ void user_limits_give(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t fe
 {
 	quota_metadata(fs, -(int64_t)fewer * kinds[kind].cost);
 	scoped_lock(&fs->users->lock);
-	struct user *user = user_find(fs->users, uid);
-
-	if (!user)
-		return;
-	user->counts[kind] -= fewer;
-	if (!user_is_privileged(uid))
-		fs->users->ordinary[kind] -= fewer;
-	for (unsigned i = 0; i < USER_KINDS; i++)
-		if (user->counts[i])
-			return;
-	user_free(fs->users, user);
+	count_give(fs, uid, kind, fewer);
 }
 
 bool user_limits_reached(struct fs *fs, uid_t uid, enum user_kind kind)
@@ -233,4 +251,101 @@ uint64_t user_limits_count(struct fs *fs, uid_t uid, enum user_kind kind)
 	const struct user *user = user_find(fs->users, uid);
 
 	return user ? user->counts[kind] : 0;
+}
+
+/* USER_SPILL_HOST and the kinds after it have the order of the places. */
+static enum user_kind place_kind(enum memory_place place)
+{
+	return (enum user_kind)(USER_SPILL_HOST + (place - PLACE_HOST));
+}
+
+_Static_assert(USER_KINDS - USER_SPILL_HOST == PLACES - PLACE_HOST, "a kind for each place");
+
+/* lock is held. */
+static int place_add(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t more)
+{
+	int error = count_add(fs, inode->uid, place_kind(place), more);
+
+	if (!error)
+		inode->spilled[place - PLACE_HOST] += more;
+	return error;
+}
+
+/* lock is held. Memory that could not be counted when the owner changed is not counted off. */
+static void place_give(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t fewer)
+{
+	uint64_t *spilled = &inode->spilled[place - PLACE_HOST];
+	struct user *user = user_find(fs->users, inode->uid);
+
+	if (fewer > *spilled)
+		fewer = *spilled;
+	*spilled -= fewer;
+	if (user)
+		user->refused = false;
+	count_give(fs, inode->uid, place_kind(place), fewer);
+}
+
+/* lock is held. One line for a request that is refused piece by piece. */
+static bool refusal_is_first(const struct fs *fs, uid_t uid)
+{
+	struct user *user = user_find(fs->users, uid);
+	bool first = !user || !user->refused;
+
+	if (user)
+		user->refused = true;
+	return first;
+}
+
+int user_limits_charge(struct fs *fs, struct inode *inode, enum memory_place place, int64_t bytes)
+{
+	enum user_kind kind = place_kind(place);
+	bool first = false;
+	int error = 0;
+
+	pthread_mutex_lock(&fs->users->lock);
+	uid_t uid = inode->uid;
+
+	if (bytes <= 0)
+		place_give(fs, inode, place, (uint64_t)-bytes);
+	else
+		error = limit_check(fs, uid, kind, (uint64_t)bytes)
+			    ?: place_add(fs, inode, place, (uint64_t)bytes);
+	if (error == -EMFILE)
+		first = refusal_is_first(fs, uid);
+	pthread_mutex_unlock(&fs->users->lock);
+	if (first)
+		refusal_log(fs, uid, kind, error);
+	return error;
+}
+
+int user_limits_charge_restored(struct fs *fs, struct inode *inode, enum memory_place place,
+				uint64_t bytes)
+{
+	scoped_lock(&fs->users->lock);
+	return place_add(fs, inode, place, bytes);
+}
+
+uint64_t user_limits_room(struct fs *fs, uid_t uid, enum memory_place place)
+{
+	enum user_kind kind = place_kind(place);
+
+	if (user_is_privileged(uid))
+		return UINT64_MAX;
+	uint64_t has = user_limits_count(fs, uid, kind), limit = user_limit(fs, kind);
+
+	return has < limit ? limit - has : 0;
+}
+
+void user_limits_chown(struct fs *fs, struct inode *inode, uid_t uid)
+{
+	uint64_t had[PLACES - PLACE_HOST];
+
+	scoped_lock(&fs->users->lock);
+	memcpy(had, inode->spilled, sizeof(had));
+	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
+		place_give(fs, inode, place, had[place - PLACE_HOST]);
+	inode->uid = uid;
+	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
+		if (had[place - PLACE_HOST])
+			place_add(fs, inode, place, had[place - PLACE_HOST]);
 }

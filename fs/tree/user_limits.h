@@ -11,7 +11,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backend/backend.h"
+
 struct fs;
+struct inode;
 
 enum user_kind {
 	USER_LEASES,	  /* -o user_leases= */
@@ -19,6 +22,8 @@ enum user_kind {
 	USER_TEXTS,	  /* open files of .gpumem/ */
 	USER_TEXT_BYTES,  /* bytes of these open files */
 	USER_HOST_FILES,  /* files of host/ that have memory: -o user_host_files= */
+	USER_SPILL_HOST, /* bytes in PLACE_HOST: -o user_spill=; the other places follow in order */
+	USER_SPILL_DISK,
 	USER_KINDS
 };
 
@@ -49,5 +54,16 @@ bool user_limits_reached(struct fs *fs, uid_t uid, enum user_kind kind);
  * done. */
 int user_limits_check(struct fs *fs, uid_t uid, enum user_kind kind);
 uint64_t user_limits_count(struct fs *fs, uid_t uid, enum user_kind kind);
+
+/* Charges the owner of a file for memory in a place: 0, -EMFILE or -ENOMEM. Negative bytes, which
+ * were charged before, always succeed. */
+int user_limits_charge(struct fs *fs, struct inode *inode, enum memory_place place, int64_t bytes);
+/* The same without a limit. 0 or -ENOMEM. */
+int user_limits_charge_restored(struct fs *fs, struct inode *inode, enum memory_place place,
+				uint64_t bytes);
+/* The bytes in a place that the user may still be charged for; UINT64_MAX: no limit. */
+uint64_t user_limits_room(struct fs *fs, uid_t uid, enum memory_place place);
+/* Sets the owner, who takes over the charges. inode->lock is held. */
+void user_limits_chown(struct fs *fs, struct inode *inode, uid_t uid);
 
 #endif

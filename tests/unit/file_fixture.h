@@ -29,6 +29,7 @@ enum { GPU0, GPU1, HOST, VOLUMES };
 struct quota_owner {
 	_Atomic int64_t total;
 	_Atomic int64_t limit;
+	_Atomic int64_t spilled[PLACES], spill_limit; /* in other places than the device */
 };
 
 struct fixture {
@@ -79,16 +80,30 @@ static inline int fixture_across(struct copier *copier, struct chunk *to, uint64
 		   : backend_host_ops.dma_across(copier, to, to_offset, from, from_offset, bytes);
 }
 
-static inline int fixture_charge(void *quota_owner, int64_t bytes)
+static inline int fixture_add(_Atomic int64_t *total, int64_t bytes, _Atomic int64_t *limit)
 {
-	struct quota_owner *account = quota_owner;
-	int64_t total = atomic_fetch_add(&account->total, bytes) + bytes;
+	int64_t now = atomic_fetch_add(total, bytes) + bytes;
 
-	if (bytes > 0 && total > atomic_load(&account->limit)) {
-		atomic_fetch_sub(&account->total, bytes);
+	if (bytes > 0 && now > atomic_load(limit)) {
+		atomic_fetch_sub(total, bytes);
 		return -EDQUOT;
 	}
 	return 0;
+}
+
+static inline int fixture_charge(void *quota_owner, int64_t bytes)
+{
+	struct quota_owner *account = quota_owner;
+
+	return fixture_add(&account->total, bytes, &account->limit);
+}
+
+static inline int fixture_charge_place(void *quota_owner, enum memory_place place, int64_t bytes)
+{
+	struct quota_owner *account = quota_owner;
+
+	ck_assert_int_ne(place, PLACE_GPU);
+	return fixture_add(&account->spilled[place], bytes, &account->spill_limit);
 }
 
 static inline void fixture_open(struct fixture *f, uint64_t device_bytes, uint64_t max_chunk)
@@ -113,7 +128,9 @@ static inline void fixture_open(struct fixture *f, uint64_t device_bytes, uint64
 	for (int i = 0; i < VOLUMES; i++)
 		f->volumes[i].ahead = f->ahead;
 	atomic_store(&f->quota_owner.limit, INT64_MAX);
+	atomic_store(&f->quota_owner.spill_limit, INT64_MAX);
 	f->call.charge = fixture_charge;
+	f->call.charge_place = fixture_charge_place;
 	f->call.quota_owner = &f->quota_owner;
 	ck_assert_int_eq(copier_open(f->backend, &f->call.copier), 0);
 }
@@ -139,6 +156,8 @@ static inline void fixture_disk(struct fixture *f, uint64_t bytes)
 static inline void fixture_close(struct fixture *f)
 {
 	ck_assert_int_eq(atomic_load(&f->quota_owner.total), 0);
+	for (int place = 0; place < PLACES; place++)
+		ck_assert_int_eq(atomic_load(&f->quota_owner.spilled[place]), 0);
 	for (int i = GPU0; i <= GPU1; i++)
 		ck_assert_uint_eq(pool_usage(f->volumes[i].pool).span_bytes, 0);
 	for (int i = GPU0; f->volumes[GPU0].spill && i <= GPU1; i++)

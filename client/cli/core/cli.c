@@ -90,7 +90,9 @@ const char *cli_words(int error)
 		return "no room is left: the GPU is full, or size= or reserve= of the mount allow "
 		       "no more";
 	case EDQUOT:
-		return "a quota of a directory above allows no more (gpumem get DIRECTORY)";
+		return "a quota of a directory above allows no more (gpumem get DIRECTORY), or "
+		       "the GPU is full, and the user's files have all of the spill that one user "
+		       "may have (user_spill= of the mount)";
 	case EIO:
 		return "the device reported an error: gpumem status shows its health";
 	default:

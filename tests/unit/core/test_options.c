@@ -147,6 +147,9 @@ static const struct {
     {"gpumemfs /mnt -o shares=4294967295=2", "gpumemfs: shares=4294967295=2: no such user\n"},
     {"gpumemfs /mnt -o shares=0=1:5=2:root=3",
      "gpumemfs: shares=0=1:5=2:root=3: a user is named twice\n"},
+    {"gpumemfs /mnt -o user_spill=0", "gpumemfs: user_spill=0: must be more than nothing\n"},
+    {"gpumemfs /mnt -o user_spill=1x",
+     "gpumemfs: user_spill=1x: not a size (use 10G, 512M or 50%)\n"},
     {"gpumemfs /mnt -o spill=host:", "gpumemfs: spill=host:: not a size (use 10G, 512M or 50%)\n"},
     {"gpumemfs /mnt -o spill=host:0", "gpumemfs: spill=host:0: must be more than nothing\n"},
     {"gpumemfs /mnt -o host_gpus=0", "gpumemfs: host_gpus=0: not a number from 1 to 64\n"},
@@ -212,6 +215,7 @@ START_TEST(defaults)
 	ck_assert(!options.size.given);
 	ck_assert_uint_eq(amount_bytes(&options.reserve, 1000, 7), 0);
 	ck_assert_uint_eq(amount_bytes(&options.host_size, 1000, 7), 500);
+	ck_assert_uint_eq(amount_bytes(&options.user_spill, 1000, 7), 500);
 	ck_assert_uint_eq(options.host_gpus, 1);
 	ck_assert_int_eq(options.cache, CACHE_NONE);
 	ck_assert_int_eq(options.bar, BAR_AUTO);
@@ -236,7 +240,7 @@ START_TEST(every_option)
 		   "-ocache=always,bar=vulkan,io_uring=on -o threads=256,uid=17,gid=root,umask=027 "
 		   "-o allow_other,max_chunk=2M,log_level=warn,spill=host:25%,disk:7G "
 		   "-o spool=/s,keep_free=3G "
-		   "-o shares=root=3:1001=1000");
+		   "-o shares=root=3:1001=1000,user_spill=10%");
 
 	ck_assert_str_eq(options.source, "vram");
 	ck_assert_int_eq(options.backend, BACKEND_CUDA);
@@ -249,6 +253,7 @@ START_TEST(every_option)
 	ck_assert_uint_eq(options.spill_disk.value, 7ULL << 30);
 	ck_assert_str_eq(options.spool, "/s");
 	ck_assert_uint_eq(options.keep_free.value, 3ULL << 30);
+	ck_assert_uint_eq(amount_bytes(&options.user_spill, 1000, 7), 100);
 	ck_assert_uint_eq(options_weight(&options, 0), 3);
 	ck_assert_uint_eq(options_weight(&options, 1001), 1000);
 	ck_assert_uint_eq(options_weight(&options, 1002), 1);

@@ -220,9 +220,9 @@ END_TEST
 
 /* As file_call.make_room, when no file may leave. */
 static bool make_no_room(void *owner, const struct volume *volume, enum memory_place place,
-			 uint64_t bytes, const struct file *but)
+			 enum place_short why, uint64_t bytes, const struct file *but)
 {
-	(void)owner, (void)volume, (void)place, (void)bytes, (void)but;
+	(void)owner, (void)volume, (void)place, (void)why, (void)bytes, (void)but;
 	return false;
 }
 

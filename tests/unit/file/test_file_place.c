@@ -329,11 +329,11 @@ static struct file *victim;
 static unsigned asked;
 
 static bool make_room(void *owner, const struct volume *volume, enum memory_place place,
-		      uint64_t bytes, const struct file *but)
+		      enum place_short why, uint64_t bytes, const struct file *but)
 {
 	uint64_t moved = 0;
 
-	(void)owner;
+	(void)owner, (void)why;
 	asked++;
 	ck_assert_ptr_eq(volume, &fixture.volumes[GPU0]);
 	if (place == PLACE_GPU && victim && victim != but)

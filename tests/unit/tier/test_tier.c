@@ -10,6 +10,7 @@
 #include "fs/file/internal.h"
 #include "fs/tier/tier.h"
 #include "fs/tree/inode_attributes.h"
+#include "fs/tree/user_limits.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 
@@ -31,7 +32,7 @@ static void open_with(char *options)
 	ck_assert_int_eq(fs_open(&fixture), 0);
 }
 
-#define OPTIONS "backend=host,host_gpus=2,host_size=64M,spill=host:120M"
+#define OPTIONS "backend=host,host_gpus=2,host_size=64M,spill=host:120M,user_spill=100%"
 
 static void up(void)
 {
@@ -353,6 +354,80 @@ START_TEST(both_places_full)
 }
 END_TEST
 
+static uint64_t spilled_by(uid_t uid)
+{
+	return user_limits_count(&fixture, uid, USER_SPILL_HOST);
+}
+
+static uint64_t on_disk_by(uid_t uid)
+{
+	return user_limits_count(&fixture, uid, USER_SPILL_DISK);
+}
+
+/* Fills files until a write is refused: the error, or 0 after a short write. */
+static int fill_until_refused(uid_t uid, char first)
+{
+	ssize_t n = FILE_SIZE;
+
+	for (char name[2] = {first, 0}; n == FILE_SIZE && name[0] <= 'z'; name[0]++)
+		n = fill(made(0, name, uid));
+	ck_assert_int_lt(n, FILE_SIZE);
+	return n < 0 ? (int)n : 0;
+}
+
+/* The user's files stay, and the memory of other users is not short for that. */
+START_TEST(users_have_a_part_of_the_spill)
+{
+	char byte;
+
+	fixture_down();
+	open_with("backend=host,host_gpus=2,host_size=64M,spill=host:120M,user_spill=25%");
+	int error = fill_until_refused(ALICE, 'a');
+
+	ck_assert(!error || error == -EDQUOT);
+	ck_assert_int_eq(write_to(made(0, "last", ALICE), data, 8 * MIB, 0), -EDQUOT);
+	ck_assert_uint_le(spilled_by(ALICE), 30 * MIB);
+	ck_assert_uint_gt(spilled_by(ALICE), 26 * MIB);
+	ck_assert_uint_eq(spilled_by(ALICE), pool_usage(fixture.volumes[0].spill).span_bytes);
+	/* Bob's share of the GPU is taken by files that cannot leave, but the spill is not. */
+	struct inode *bobs = made(0, "bob", BOB);
+
+	ck_assert_int_eq(fill(bobs), FILE_SIZE);
+	ck_assert_uint_eq(spilled_by(BOB), file_bytes_in(bobs->file, PLACE_HOST));
+	ck_assert_uint_le(spilled_by(ALICE), 30 * MIB);
+	/* Root is not bound. */
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(fill(made(0, i ? "y" : "x", 0)), FILE_SIZE);
+	ck_assert_uint_gt(spilled_by(0), 30 * MIB);
+	ck_assert_int_eq(read_from(at(gpu(0), "a"), &byte, 1, 0), 1);
+}
+END_TEST
+
+/* Memory is counted for the owner at each time, and is counted off with the file. */
+START_TEST(owners_are_charged_for_the_spill)
+{
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4);
+	struct tree_attrs to_bob = {.which = TREE_UID, .uid = BOB};
+	struct copier *copier = worker_copier(&fixture);
+
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, a, ATTR_RESIDENT, "host", 4, ALICE), 0);
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, b, ATTR_RESIDENT, "host", 4, ALICE), 0);
+	ck_assert_uint_eq(spilled_by(ALICE),
+			  file_bytes_in(a->file, PLACE_HOST) + file_bytes_in(b->file, PLACE_HOST));
+	tree_set_attrs(&fixture, a, &to_bob);
+	ck_assert_uint_eq(spilled_by(ALICE), file_bytes_in(b->file, PLACE_HOST));
+	ck_assert_uint_eq(spilled_by(BOB), file_bytes_in(a->file, PLACE_HOST));
+	ck_assert_int_eq(rename_to(gpu(0), "b", gpu(1), "b", 0), 0);
+	ck_assert_uint_eq(spilled_by(ALICE), file_bytes_in(b->file, PLACE_HOST));
+	ck_assert_uint_gt(spilled_by(ALICE), 0);
+	ck_assert_int_eq(inode_attr_set(&fixture, copier, a, ATTR_RESIDENT, "gpu", 3, BOB), 0);
+	ck_assert_uint_eq(spilled_by(BOB), 0);
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(1), "b"), 0);
+	ck_assert_uint_eq(spilled_by(ALICE), 0);
+	ck_assert_ptr_null(fixture.users->by_uid);
+}
+END_TEST
+
 /* A file that is brought back does not drive out itself. */
 START_TEST(coming_back)
 {
@@ -449,19 +524,37 @@ START_TEST(other_programs_get_memory)
 }
 END_TEST
 
+static char disk_dir[32];
+
+static void open_with_disk(const char *spill)
+{
+	char options[256];
+
+	fixture_down();
+	strcpy(disk_dir, "/dev/shm/gpumemfs-tier-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(disk_dir));
+	snprintf(options, sizeof(options), "backend=host,host_gpus=2,host_size=64M,%s,spool=%s",
+		 spill, disk_dir);
+	open_with(options);
+}
+
+static void close_with_disk(void)
+{
+	char remove[sizeof(disk_dir) + 16];
+
+	fixture_down();
+	open_with(OPTIONS);
+	snprintf(remove, sizeof(remove), "rm -r %s", disk_dir);
+	ck_assert_int_eq(system(remove), 0);
+}
+
 /* Files that leave system memory for the disk, the longest unused first, so that others can leave
  * the GPU. */
 START_TEST(system_memory_is_full_too)
 {
-	char at_dir[] = "/dev/shm/gpumemfs-tier-XXXXXX", options[256];
 	struct copier *copier;
 
-	fixture_down();
-	ck_assert_ptr_nonnull(mkdtemp(at_dir));
-	snprintf(options, sizeof(options),
-		 "backend=host,host_gpus=2,host_size=64M,spill=host:44M,disk:200M,spool=%s",
-		 at_dir);
-	open_with(options);
+	open_with_disk("spill=host:44M,disk:200M,user_spill=100%");
 	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4),
 		     *c = filled("c", ALICE, 5), *last = NULL;
 
@@ -494,12 +587,61 @@ START_TEST(system_memory_is_full_too)
 		ck_assert_mem_eq(found, data, FILE_SIZE);
 		free(found);
 	}
-	fixture_down();
-	open_with(OPTIONS);
-	char remove[sizeof(at_dir) + 16];
+	close_with_disk();
+}
+END_TEST
 
-	snprintf(remove, sizeof(remove), "rm -r %s", at_dir);
-	ck_assert_int_eq(system(remove), 0);
+/* A user that has a part of system memory goes on with a part of the disk. */
+START_TEST(users_have_a_part_of_the_disk)
+{
+	open_with_disk("spill=host:80M,disk:90M,user_spill=40M");
+	struct inode *a = filled("a", ALICE, 3), *stays = filled("b", ALICE, 4), *bobs;
+
+	set_priority(stays, 9);
+	int error = fill_until_refused(ALICE, 'c');
+
+	ck_assert(!error || error == -EDQUOT);
+	ck_assert_uint_le(spilled_by(ALICE), 40 * MIB);
+	ck_assert_uint_gt(spilled_by(ALICE), 30 * MIB);
+	ck_assert_uint_le(on_disk_by(ALICE), 40 * MIB);
+	ck_assert_uint_gt(on_disk_by(ALICE), 30 * MIB);
+	ck_assert_uint_eq(file_bytes_in(a->file, PLACE_DISK), FILE_SIZE);
+	ck_assert_uint_eq(on_disk_by(ALICE), pool_usage(fixture.volumes[0].disk).span_bytes);
+	ck_assert_int_eq(write_to(made(0, "last", ALICE), data, 8 * MIB, 0), -EDQUOT);
+	/* Nor by hand. */
+	ck_assert_uint_eq(file_bytes_in(stays->file, PLACE_GPU), FILE_SIZE);
+	ck_assert_int_eq(inode_attr_set(&fixture, worker_copier(&fixture), stays, ATTR_RESIDENT,
+					"disk", 4, ALICE),
+			 -EDQUOT);
+	bobs = made(0, "bob", BOB);
+	ck_assert_int_eq(fill(bobs), FILE_SIZE);
+	ck_assert_uint_eq(spilled_by(BOB), file_bytes_in(bobs->file, PLACE_HOST));
+	for (char name[2] = "a"; name[0] <= 'z'; name[0]++)
+		tree_unlink(&fixture, gpu(0), name);
+	tree_unlink(&fixture, gpu(0), "last");
+	ck_assert_uint_eq(spilled_by(ALICE), 0);
+	ck_assert_uint_eq(on_disk_by(ALICE), 0);
+	close_with_disk();
+}
+END_TEST
+
+/* For a user that may have no more of system memory, files of the same user leave it, although
+ * another user's file was unused for longer. */
+START_TEST(users_make_room_for_themselves)
+{
+	open_with_disk("spill=host:80M,disk:90M,user_spill=40M");
+	struct inode *bobs = filled("bob", BOB, 1), *a = filled("a", ALICE, 3);
+
+	ck_assert_int_eq(
+	    inode_attr_set(&fixture, worker_copier(&fixture), bobs, ATTR_RESIDENT, "host", 4, BOB),
+	    0);
+	for (char name[2] = "b"; name[0] < 'f'; name[0]++)
+		filled(name, ALICE, (uint32_t)name[0]);
+	ck_assert_int_eq(tier_free(&fixture, &fixture.volumes[0], 30 * MIB), 0);
+	ck_assert_uint_eq(file_bytes_in(bobs->file, PLACE_HOST), FILE_SIZE);
+	ck_assert_uint_eq(file_bytes_in(a->file, PLACE_DISK), FILE_SIZE);
+	ck_assert_uint_le(spilled_by(ALICE), 40 * MIB);
+	close_with_disk();
 }
 END_TEST
 
@@ -521,10 +663,14 @@ int main(void)
 	tcase_add_test(tests, newcomers_have_a_share);
 	tcase_add_test(tests, only_this_gpu);
 	tcase_add_test(tests, both_places_full);
+	tcase_add_test(tests, users_have_a_part_of_the_spill);
+	tcase_add_test(tests, owners_are_charged_for_the_spill);
 	tcase_add_test(tests, coming_back);
 	tcase_add_test(tests, used_files_come_back);
 	tcase_add_test(tests, files_stay_away);
 	tcase_add_test(tests, other_programs_get_memory);
 	tcase_add_test(tests, system_memory_is_full_too);
+	tcase_add_test(tests, users_have_a_part_of_the_disk);
+	tcase_add_test(tests, users_make_room_for_themselves);
 	return unit_main(suite);
 }

@@ -24,10 +24,11 @@ static atomic_bool stop;
 
 static void up(void)
 {
-	char *argv[] = {"gpumemfs", "/tmp",
-			"-o",	    "backend=host,host_gpus=1,host_size=24M,spill=host:96M",
-			"-o",	    "log_level=error",
-			NULL};
+	char *argv[] = {
+	    "gpumemfs", "/tmp",
+	    "-o",	"backend=host,host_gpus=1,host_size=24M,spill=host:96M,user_spill=100%",
+	    "-o",	"log_level=error",
+	    NULL};
 
 	memset(&fixture, 0, sizeof(fixture));
 	ck_assert_int_eq(options_parse(6, argv, &fixture.options), 0);
