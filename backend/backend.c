@@ -176,6 +176,13 @@ void device_unpin(struct device *device, void *base)
 	device->backend->ops->unpin_for_all(device, base);
 }
 
+const char *memory_place_name(enum memory_place place)
+{
+	static const char *const names[PLACES] = {"gpu", "host", "disk"};
+
+	return names[place];
+}
+
 const char *device_bar_name(struct device *device, const char **why)
 {
 	*why = NULL;

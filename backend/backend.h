@@ -88,6 +88,9 @@ enum map_policy { MAP_AUTO, MAP_PERSISTENT, MAP_TRANSIENT };
  * the fastest to the slowest. */
 enum memory_place { PLACE_GPU, PLACE_HOST, PLACE_DISK, PLACES };
 
+/* "gpu", "host", "disk": for texts and JSON. */
+const char *memory_place_name(enum memory_place place);
+
 /* An allocation of physical memory. bytes is a multiple of CHUNK_ALIGN. The provider fills in
  * device, bytes and place, the wrapper chunk_new the rest. The fields from bar on belong to
  * bar_cache.c. */

@@ -425,6 +425,9 @@ struct pool_limits pool_limits(struct pool *pool)
 
 struct pool_usage pool_usage(struct pool *pool)
 {
+	uint64_t limit = atomic_load(&pool->limit_size),
+		 size = pool->budget ? pool->budget->size : pool->device->total;
+
 	frees_wait(pool);
 	uint64_t shared_chunks = atomic_load(&pool->blocks.chunks);
 
@@ -435,6 +438,7 @@ struct pool_usage pool_usage(struct pool *pool)
 	    .shared_chunks = shared_chunks,
 	    .shared_bytes = shared_chunks * BUDDY_BYTES,
 	    .block_bytes = atomic_load(&pool->blocks.used),
+	    .size = limit < size ? limit : size,
 	};
 }
 

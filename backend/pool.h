@@ -23,6 +23,7 @@ struct pool_usage {
 	uint64_t chunks, shared_chunks;
 	uint64_t shared_bytes; /* held in shared chunks */
 	uint64_t block_bytes;  /* of these, allocated as spans */
+	uint64_t size; /* the most that chunk_bytes can be: the place's, or the limit if lower */
 };
 
 /* Called for each chunk. made gives the chunk an id (not 0) before the chunk has content, and its

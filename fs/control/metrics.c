@@ -27,7 +27,7 @@
 struct sample {
 	struct stats_volume_totals did;
 	struct volume_usage usage;
-	struct pool_usage pool, spill;
+	struct pool_usage pool;
 	struct bar_usage bar;
 	uint64_t leases, leased_bytes, resets, lost;
 	bool healthy;
@@ -173,11 +173,9 @@ VALUE(total, sample->usage.total)
 VALUE(free_bytes, sample->usage.free)
 VALUE(available, sample->usage.available)
 VALUE(held, sample->usage.held)
-VALUE(in_files, sample->pool.span_bytes)
 VALUE(chunks, sample->pool.chunks)
 VALUE(shared, sample->pool.shared_bytes)
 VALUE(blocks, sample->pool.block_bytes)
-VALUE(spilled, sample->spill.span_bytes)
 VALUE(bar_mapped, sample->bar.mapped)
 VALUE(bar_budget, sample->bar.budget)
 VALUE(bar_maps, sample->bar.maps)
@@ -203,11 +201,9 @@ static const struct volume_metric volume_metrics[] = {
     {"memory_available_bytes", "gauge", "Memory that files of this mount could still take.",
      available, false},
     {"memory_held_bytes", "gauge", "Memory held by this mount.", held, false},
-    {"memory_files_bytes", "gauge", "The part of the held memory that files have.", in_files, true},
     {"memory_chunks", "gauge", "Allocations of the driver that are held.", chunks, true},
     {"memory_shared_bytes", "gauge", "Memory held in chunks that small files share.", shared, true},
     {"memory_blocks_bytes", "gauge", "The part of these chunks that files have.", blocks, true},
-    {"memory_spilled_bytes", "gauge", "Memory of files that have left the device.", spilled, true},
     {"bar_mapped_bytes", "gauge", "Memory mapped through the BAR.", bar_mapped, true},
     {"bar_budget_bytes", "gauge", "Most memory to map through the BAR at once.", bar_budget, true},
     {"bar_maps_total", "counter", "Mappings made through the BAR.", bar_maps, true},
@@ -247,6 +243,49 @@ static void write_per_volume(struct fs *fs, const struct page *page,
 	}
 }
 
+/* A counter that a GPU has for each place of its files. */
+struct place_metric {
+	const char *name, *type, *help;
+	uint64_t (*value)(const struct volume *volume, enum memory_place place);
+};
+
+static uint64_t place_files(const struct volume *volume, enum memory_place place)
+{
+	return pool_usage(volume_pool(volume, place)).span_bytes;
+}
+
+static uint64_t place_moved(const struct volume *volume, enum memory_place place)
+{
+	return atomic_load(&volume->moved[place]);
+}
+
+static const struct place_metric place_metrics[] = {
+    {"memory_files_bytes", "gauge", "The part of the held memory that files have, by place.",
+     place_files},
+    {"spill_moved_bytes_total", "counter", "Bytes of files that moved to each place.", place_moved},
+};
+
+static void write_volume_places(const struct page *page, const struct volume *volume,
+				const struct place_metric *metric)
+{
+	for (enum memory_place place = PLACE_GPU; place < PLACES;
+	     place = volume_place_below(volume, place)) {
+		write_line_begin(page, metric->name);
+		write_volume_labels(page->out, volume);
+		fprintf(page->out, ",place=\"%s\"", memory_place_name(place));
+		write_line_end(page, metric->value(volume, place));
+	}
+}
+
+static void write_per_place(struct fs *fs, const struct page *page,
+			    const struct place_metric *metric)
+{
+	write_head(page->out, metric->name, metric->type, metric->help);
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			write_volume_places(page, &fs->volumes[i], metric);
+}
+
 static void samples_take(struct fs *fs, const struct stats_totals *totals, struct sample *samples)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
@@ -263,8 +302,6 @@ static void samples_take(struct fs *fs, const struct stats_totals *totals, struc
 		sample->resets = atomic_load(&volume->device->health.resets);
 		sample->lost = health_lost(volume->device);
 		sample->pool = pool_usage(volume->pool);
-		if (volume->spill)
-			sample->spill = pool_usage(volume->spill);
 		sample->bar = bar_usage(volume->device);
 	}
 }
@@ -285,14 +322,25 @@ static void write_spool(struct fs *fs, const struct page *page)
 		     "Files whose copy in the spool was found damaged.", did.damaged);
 }
 
+static void write_budget(const struct page *page, const char *name, const char *help, uint64_t host,
+			 uint64_t disk)
+{
+	write_head(page->out, name, "gauge", help);
+	for (enum memory_place place = PLACE_HOST; place < PLACES; place++) {
+		write_line_begin(page, name);
+		fprintf(page->out, ",place=\"%s\"", memory_place_name(place));
+		write_line_end(page, place == PLACE_DISK ? disk : host);
+	}
+}
+
 static void write_spill(struct fs *fs, const struct page *page)
 {
 	struct tier_counters did = tier_counters(fs);
 
-	write_number(page, "spill_size_bytes", "gauge",
-		     "System memory that files of full devices may take.", fs->spill_budget.size);
-	write_number(page, "spill_held_bytes", "gauge", "The part of this memory that is held.",
-		     atomic_load(&fs->spill_budget.held));
+	write_budget(page, "spill_size_bytes", "What files of full devices may take, by place.",
+		     fs->spill_budget.size, fs->disk_budget.size);
+	write_budget(page, "spill_held_bytes", "The part of the size that is held.",
+		     atomic_load(&fs->spill_budget.held), atomic_load(&fs->disk_budget.held));
 	write_number(page, "spill_evictions_total", "counter",
 		     "How often files left a full device for others.", did.evictions);
 	write_number(page, "spill_evicted_bytes_total", "counter",
@@ -333,5 +381,7 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 		     tier_compacted_bytes(fs));
 	for (size_t i = 0; i < VOLUME_METRICS; i++)
 		write_per_volume(fs, &page, &volume_metrics[i], samples);
+	for (size_t i = 0; i < sizeof(place_metrics) / sizeof(place_metrics[0]); i++)
+		write_per_place(fs, &page, &place_metrics[i]);
 	return 0;
 }

@@ -45,6 +45,25 @@ static json_t *operations_json(const struct stats_totals *totals)
 	return all;
 }
 
+/* The places that files of a GPU can have memory in. */
+static json_t *places_json(const struct volume *volume)
+{
+	json_t *json = json_object();
+
+	for (enum memory_place place = PLACE_GPU; place < PLACES;
+	     place = volume_place_below(volume, place)) {
+		struct pool_usage pool = pool_usage(volume_pool(volume, place));
+
+		json_object_set_new(json, memory_place_name(place),
+				    json_pack("{s:I, s:I, s:I, s:I}", "size_bytes",
+					      json_clamped(pool.size), "held_bytes",
+					      json_clamped(pool.chunk_bytes), "file_bytes",
+					      json_clamped(pool.span_bytes), "moved_bytes",
+					      json_clamped(atomic_load(&volume->moved[place]))));
+	}
+	return json;
+}
+
 static json_t *volume_json(struct fs *fs, struct volume *volume,
 			   const struct stats_volume_totals *did)
 {
@@ -80,9 +99,7 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 				    json_integer(json_clamped(health_lost(volume->device))));
 		json_object_set_new(json, "file_bytes",
 				    json_integer(json_clamped(pool.span_bytes)));
-		json_object_set_new(json, "spilled_bytes",
-				    json_integer(json_clamped(
-					volume->spill ? pool_usage(volume->spill).span_bytes : 0)));
+		json_object_set_new(json, "places", places_json(volume));
 		json_object_set_new(json, "chunks", json_integer(json_clamped(pool.chunks)));
 		json_object_set_new(json, "shared_chunks",
 				    json_integer(json_clamped(pool.shared_chunks)));
@@ -171,17 +188,26 @@ static json_t *spool_json(struct fs *fs)
 			 json_clamped(did.fetched_bytes), "damaged", json_clamped(did.damaged));
 }
 
+/* NULL: the mount does not have the place. */
+static json_t *budget_json(struct pool_budget *budget)
+{
+	if (!budget->size)
+		return NULL;
+	return json_pack("{s:I, s:I}", "size_bytes", json_clamped(budget->size), "held_bytes",
+			 json_clamped(atomic_load(&budget->held)));
+}
+
 static json_t *spill_json(struct fs *fs)
 {
 	struct tier_counters did = tier_counters(fs);
 
-	if (!fs->spill_budget.size)
+	if (!fs->tiers)
 		return json_null();
-	return json_pack(
-	    "{s:I, s:I, s:I, s:I, s:I}", "size_bytes", json_clamped(fs->spill_budget.size),
-	    "held_bytes", json_clamped(atomic_load(&fs->spill_budget.held)), "evictions",
-	    json_clamped(did.evictions), "evicted_bytes", json_clamped(did.evicted_bytes),
-	    "returned_bytes", json_clamped(did.returned_bytes));
+	return json_pack("{s:o*, s:o*, s:I, s:I, s:I}", "host", budget_json(&fs->spill_budget),
+			 "disk", budget_json(&fs->disk_budget), "evictions",
+			 json_clamped(did.evictions), "evicted_bytes",
+			 json_clamped(did.evicted_bytes), "returned_bytes",
+			 json_clamped(did.returned_bytes));
 }
 
 static json_t *members_json(struct control_list *list)

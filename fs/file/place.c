@@ -128,7 +128,7 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 static int64_t place_locked(struct file *file, const struct file_call *call,
 			    const struct placing *placing)
 {
-	const struct volume *volume = file_volume(file);
+	struct volume *volume = file_volume(file);
 	struct device_range run;
 
 	if (file_is_missing(file))
@@ -151,6 +151,7 @@ static int64_t place_locked(struct file *file, const struct file_call *call,
 		return rc;
 	if (placing->to != PLACE_GPU)
 		file_note_left(file);
+	atomic_fetch_add(&volume->moved[placing->to], run.to - run.from);
 	return (int64_t)(run.to - run.from);
 }
 

@@ -19,7 +19,7 @@ struct tier_pause {
 struct tiers {
 	pthread_mutex_t lock; /* one thread makes room at a time; before all locks of files */
 	struct victims victims[PLACES]; /* of files with memory in each place */
-	_Atomic uint64_t evictions, evicted_bytes, disk_bytes, returned_bytes;
+	_Atomic uint64_t evictions, evicted_bytes, returned_bytes;
 	struct background balance;
 	pthread_mutex_t ask_lock; /* of all below; before the locks that ask takes */
 	bool (*ask)(void *owner, const struct volume *volume, uint64_t bytes); /* NULL: none */

@@ -110,7 +110,6 @@ static int victim_evict(struct tiers *tiers, struct making *making, struct inode
 			rc = file_evict(inode->file, &call.call, making->place, to, wait,
 					most - *moved, &part);
 			*moved += part;
-			atomic_fetch_add(&tiers->disk_bytes, to == PLACE_DISK ? part : 0);
 			limited |= rc == -EDQUOT;
 		} while ((rc == -ENOSPC || rc == -EDQUOT) && *moved < most &&
 			 room_make_below(tiers, making, to, rc == -EDQUOT ? &uid : NULL));
@@ -321,7 +320,6 @@ struct tier_counters tier_counters(const struct fs *fs)
 	return (struct tier_counters){
 	    .evictions = atomic_load(&tiers->evictions),
 	    .evicted_bytes = atomic_load(&tiers->evicted_bytes),
-	    .disk_bytes = atomic_load(&tiers->disk_bytes),
 	    .returned_bytes = atomic_load(&tiers->returned_bytes),
 	};
 }

@@ -17,7 +17,6 @@ struct volume;
 struct tier_counters {
 	uint64_t evictions;	 /* how often a thread made room */
 	uint64_t evicted_bytes;	 /* left a GPU for that */
-	uint64_t disk_bytes;	 /* moved to the disk for that */
 	uint64_t returned_bytes; /* moved back because the files were used */
 };
 
