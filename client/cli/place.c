@@ -250,8 +250,8 @@ const struct command command_evict = {
     .name = "evict",
     .words = "PATH...",
     .summary = "Move files, or all files below a directory, from their GPU to a slower place",
-    .more = "To system memory, or to a disk: the mount needs -o spill=. A process that maps such a "
-	    "file gets it on the GPU again.\n"
+    .more = "To system memory, or to a disk: the mount needs -o spill=. A process\n"
+	    "that maps such a file gets it on the GPU again.\n"
 	    "With --free, the files that were not used for the longest time leave; root and the\n"
 	    "user of the daemon alone may do that.",
     .options = evict_options,
