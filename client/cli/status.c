@@ -24,10 +24,11 @@ static const char *health_shown(const json_t *gpu)
 	return strcmp(health, "ok") == 0 && facts_number(gpu, "lost_bytes") ? "lost bytes" : health;
 }
 
-/* Adds a GPU's index, UUID and model, and the provider of its BAR, with the reason for "none". */
+/* Adds a GPU's index, UUID, model and places, and the provider of its BAR, with the reason for
+ * "none". */
 static void gpu_add_facts(json_t *facts, const json_t *volume)
 {
-	static const char *const same[] = {"index", "uuid", "model", "lost_bytes"};
+	static const char *const same[] = {"index", "uuid", "model", "lost_bytes", "places"};
 	const json_t *bar = json_object_get(volume, "bar");
 	json_t *provider = json_object_get(bar, "provider"),
 	       *reason = json_object_get(bar, "reason");
@@ -157,6 +158,43 @@ static void gpu_row(struct table *table, const json_t *gpu)
 	table_cell(table, strcmp(health, "ok") == 0 ? COLOUR_GOOD : COLOUR_BAD, "%s", health);
 }
 
+static void place_row(struct table *table, const json_t *place)
+{
+	table_cell(table, COLOUR_STRONG, "%s", json_string_value(json_object_get(place, "gpu")));
+	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(place, "name")));
+	size_cell(table, place, "size_bytes");
+	size_cell(table, place, "held_bytes");
+	size_cell(table, place, "file_bytes");
+	size_cell(table, place, "moved_bytes");
+}
+
+/* A row for each place of each GPU with several places. */
+static void places_write(const json_t *gpus)
+{
+	static const char *const heads[] = {"GPU", "PLACE", "SIZE", "HELD", "IN-FILES", "MOVED-IN"};
+	json_t *rows = json_array(), *gpu, *place;
+	const char *name;
+	size_t i;
+
+	json_array_foreach (gpus, i, gpu) {
+		json_t *places = json_object_get(gpu, "places");
+
+		if (json_object_size(places) < 2)
+			continue;
+		json_object_foreach (places, name, place) {
+			json_t *row = json_pack("{s:s, s:O}", "name", name, "gpu",
+						json_object_get(gpu, "name"));
+
+			if (json_is_object(place))
+				json_object_update_missing(row, place);
+			json_array_append_new(rows, row);
+		}
+	}
+	if (json_array_size(rows))
+		table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x3c, rows, place_row);
+	json_decref(rows);
+}
+
 static void mount_write(const json_t *facts)
 {
 	static const char *const heads[] = {"GPU",     "SIZE",	     "USED",	 "MOUNT",
@@ -181,6 +219,7 @@ static void mount_write(const json_t *facts)
 		    json_string_value(json_object_get(facts, "transport")));
 	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x3de, json_object_get(facts, "gpus"),
 		   gpu_row);
+	places_write(json_object_get(facts, "gpus"));
 }
 
 /* The worse of two statuses: a mount that answers does not hide a dead mount. */
@@ -278,7 +317,10 @@ const struct command command_status = {
 	    "  MOUNT       memory that this mount holds\n"
 	    "  AVAIL       memory that files of this mount can still get\n"
 	    "  SHARERS     leases: each is one process that shares one file\n"
-	    "  BAR-MAPPED  memory that the daemon has mapped for the CPU, through PROVIDER",
+	    "  BAR-MAPPED  memory that the daemon has mapped for the CPU, through PROVIDER\n\n"
+	    "If files can leave a GPU (gpumemfs -o spill=), a second table has the GPU, system\n"
+	    "memory (host) and the disk: what files may take there (SIZE), the memory HELD, the\n"
+	    "part IN-FILES, and the bytes of files that moved there since the start (MOVED-IN).",
     .options = options,
     .max_words = 1,
     .run = status_run,

@@ -89,6 +89,26 @@ static void counters_take(struct top_gpu *gpu, const json_t *volume, double seco
 	    counter_since(facts_number(volume, "requests"), &last->requests, seconds);
 }
 
+static void places_take(struct top_gpu *gpu, const json_t *volume, double seconds)
+{
+	const char *name;
+	json_t *one;
+
+	gpu->n_places = 0;
+	json_object_foreach (json_object_get(volume, "places"), name, one) {
+		struct top_place *place = &gpu->places[gpu->n_places];
+
+		if (gpu->n_places == TOP_PLACES)
+			break;
+		gpu->n_places++;
+		snprintf(place->name, sizeof(place->name), "%s", name);
+		place->size = facts_number(one, "size_bytes");
+		place->files = facts_number(one, "file_bytes");
+		place->rate =
+		    counter_since(facts_number(one, "moved_bytes"), &place->moved, seconds);
+	}
+}
+
 static void volume_take(struct top *top, const json_t *volume, double seconds)
 {
 	const char *name = json_string_value(json_object_get(volume, "name"));
@@ -102,6 +122,7 @@ static void volume_take(struct top *top, const json_t *volume, double seconds)
 	gpu->mapped = facts_number(json_object_get(volume, "bar"), "mapped_bytes");
 	snprintf(gpu->health, sizeof(gpu->health), "%s", facts_health(volume));
 	counters_take(gpu, volume, seconds);
+	places_take(gpu, volume, seconds);
 }
 
 /* For users who may not read the access log: the daemon lists each user's own files, the busiest

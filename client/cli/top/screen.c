@@ -83,6 +83,26 @@ static void gpu_write(const struct top_gpu *gpu, struct sheet *sheet)
 	     well ? "" : " ", well ? "" : gpu->health);
 }
 
+/* A line for a GPU with several places. */
+static void places_write(const struct top_gpu *gpu, struct sheet *sheet)
+{
+	char files[OUTPUT_TEXT_MAX], size[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX];
+	char text[LINE_BYTES] = "";
+	size_t length = 0;
+
+	for (unsigned i = 0; i < gpu->n_places; i++) {
+		const struct top_place *place = &gpu->places[i];
+
+		length +=
+		    (size_t)snprintf(text + length, sizeof(text) - length, "  %s %s of %s%s%s",
+				     place->name, output_size(place->files, files),
+				     output_size(place->size, size), place->rate > 0 ? " +" : "",
+				     place->rate > 0 ? output_rate(place->rate, rate) : "");
+	}
+	if (gpu->n_places > 1)
+		line(sheet, false, "%-6s files:%s", "", text);
+}
+
 static void files_write(const struct top *top, struct sheet *sheet)
 {
 	char rates[LINE_BYTES], recent[OUTPUT_TEXT_MAX];
@@ -131,8 +151,10 @@ void top_write(const struct top *top, unsigned lines, unsigned columns,
 	     rates, top->request_rate, top->error_rate);
 	line(&sheet, true, "%-6s %-*s %14s %6s %10s %10s %10s", "GPU", BAR_CELLS, "MEMORY", "",
 	     "MAPPED", "READ", "WRITE", "COPY");
-	for (unsigned i = 0; i < top->n_gpus; i++)
+	for (unsigned i = 0; i < top->n_gpus; i++) {
 		gpu_write(&top->gpus[i], &sheet);
+		places_write(&top->gpus[i], &sheet);
+	}
 	files_write(top, &sheet);
 	sharers_write(top, &sheet);
 }

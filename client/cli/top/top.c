@@ -25,6 +25,22 @@ static json_t *bytes_json(const struct top_bytes *rate)
 			 rate->copy);
 }
 
+static json_t *places_json(const struct top_gpu *gpu)
+{
+	json_t *all = json_object();
+
+	for (unsigned i = 0; i < gpu->n_places; i++) {
+		const struct top_place *place = &gpu->places[i];
+
+		json_object_set_new(all, place->name,
+				    json_pack("{s:I, s:I, s:f}", "size_bytes",
+					      (json_int_t)place->size, "file_bytes",
+					      (json_int_t)place->files, "moved_bytes_per_second",
+					      place->rate));
+	}
+	return all;
+}
+
 static json_t *gpus_json(const struct top *top)
 {
 	json_t *all = json_array();
@@ -33,14 +49,15 @@ static json_t *gpus_json(const struct top *top)
 		const struct top_gpu *gpu = &top->gpus[i];
 
 		json_array_append_new(
-		    all, json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "name", gpu->name,
-				   "total_bytes", (json_int_t)gpu->total, "used_bytes",
+		    all, json_pack("{s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o}", "name",
+				   gpu->name, "total_bytes", (json_int_t)gpu->total, "used_bytes",
 				   (json_int_t)gpu->used, "held_bytes", (json_int_t)gpu->held,
 				   "bar_mapped_bytes", (json_int_t)gpu->mapped, "health",
 				   gpu->health, "bytes_per_second",
 				   gpu->counted ? bytes_json(&gpu->rate) : json_null(),
 				   "requests_per_second",
-				   gpu->counted ? json_real(gpu->request_rate) : json_null()));
+				   gpu->counted ? json_real(gpu->request_rate) : json_null(),
+				   "places", places_json(gpu)));
 	}
 	return all;
 }

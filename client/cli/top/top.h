@@ -15,6 +15,7 @@
 #define TOP_GPUS    65 /* and host/ */
 #define TOP_FILES   512
 #define TOP_SHARERS 256
+#define TOP_PLACES  4
 
 struct top_bytes {
 	double read, write, copy; /* per second */
@@ -22,6 +23,14 @@ struct top_bytes {
 
 struct top_counters {
 	uint64_t read, write, copy, requests; /* since the daemon's start */
+};
+
+/* A place for memory of a GPU's files. */
+struct top_place {
+	char name[16]; /* "gpu", "host", "disk" */
+	uint64_t size, files;
+	uint64_t moved; /* moved there since the daemon's start */
+	double rate;	/* of moved */
 };
 
 struct top_gpu {
@@ -34,6 +43,8 @@ struct top_gpu {
 	double request_rate;
 	struct top_bytes seen;	     /* in this interval, from the access log */
 	double history[TOP_HISTORY]; /* of all three, the latest value last */
+	struct top_place places[TOP_PLACES];
+	unsigned n_places;
 };
 
 struct top_file {

@@ -200,6 +200,42 @@ START_TEST(screen_fits)
 }
 END_TEST
 
+static void places_sample(const char *name, unsigned moved, double now)
+{
+	json_t *stats =
+	    json_pack("{s:[{s:s, s:{s:{s:i}, s:{s:i, s:i, s:I}}}]}", "volumes", "name", "gpu0",
+		      "places", "gpu", "file_bytes", 3 << 20, name, "size_bytes", 64 << 20,
+		      "file_bytes", 5 << 20, "moved_bytes", (json_int_t)moved << 20);
+
+	ck_assert_ptr_nonnull(stats);
+	top_take_stats(&top, stats, now);
+	json_decref(stats);
+}
+
+START_TEST(places_have_rates)
+{
+	static struct screen screen;
+	json_t *json, *host;
+
+	places_sample("host", 10, 1);
+	places_sample("host", 14, 3);
+	top_end_interval(&top);
+	top_write(&top, 40, 120, put, &screen);
+	ck_assert_str_eq(screen.text[3], "       files:  gpu 3M of 0  host 5M of 64M +2.10 MB/s");
+	json = top_json(&top);
+	host = json_object_get(
+	    json_object_get(json_array_get(json_object_get(json, "gpus"), 0), "places"), "host");
+	ck_assert_int_eq(json_integer_value(json_object_get(host, "file_bytes")), 5 << 20);
+	ck_assert_double_eq(json_real_value(json_object_get(host, "moved_bytes_per_second")),
+			    2 << 20);
+	json_decref(json);
+	/* A place of a later version. */
+	places_sample("a place whose name is much too long", 14, 4);
+	ck_assert_uint_eq(top.gpus[0].n_places, 2);
+	ck_assert_str_eq(top.gpus[0].places[1].name, "a place whose n");
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -213,5 +249,6 @@ int main(void)
 	tcase_add_test(tests, endless_lines_are_survived);
 	tcase_add_test(tests, busy_files_of_others_than_root);
 	tcase_add_test(tests, screen_fits);
+	tcase_add_test(tests, places_have_rates);
 	return unit_main(suite);
 }
