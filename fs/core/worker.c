@@ -29,6 +29,20 @@ void worker_memory_add(const struct fs *fs, uint64_t ino, int64_t bytes)
 	memory.ino = ino;
 }
 
+void worker_memory_add_place(const struct fs *fs, uint64_t ino, enum memory_place place,
+			     int64_t bytes)
+{
+	if (!(atomic_load_explicit(&fs->observers, memory_order_relaxed) & OBSERVE_TRACE))
+		return;
+	memory.in[place] += bytes;
+	memory.ino = ino;
+}
+
+void worker_memory_put_back(const struct worker_memory *taken)
+{
+	memory = *taken;
+}
+
 struct worker_memory worker_memory_take(void)
 {
 	struct worker_memory taken = memory;

@@ -56,13 +56,19 @@ void worker_pin(struct worker *worker, void *memory, size_t bytes);
 /* Counts memory that the calling thread allocated (or freed, if negative) for a file, for the
  * trace, and only while the trace is on. Locks may be held. */
 void worker_memory_add(const struct fs *fs, uint64_t ino, int64_t bytes);
-/* The sum since the last call of worker_memory_take, and the last inode; the call resets both to 0.
+/* The same for memory in a place other than the device: new, or moved there or away. */
+void worker_memory_add_place(const struct fs *fs, uint64_t ino, enum memory_place place,
+			     int64_t bytes);
+/* The sums since the last call of worker_memory_take, and the last inode; the call resets all to 0.
  */
 struct worker_memory {
 	int64_t bytes;
+	int64_t in[PLACES]; /* from PLACE_HOST on */
 	uint64_t ino;
 };
 struct worker_memory worker_memory_take(void);
+/* After work for another file: sets the sums to what the thread took before the work. */
+void worker_memory_put_back(const struct worker_memory *taken);
 
 /* The number of the request that the calling thread serves; 0: none. */
 uint64_t worker_request(void);

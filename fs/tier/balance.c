@@ -15,6 +15,7 @@
 #include "fs/file/file.h"
 #include "fs/tier/internal.h"
 #include "fs/tier/tier.h"
+#include "fs/trace/observe.h"
 #include "fs/tree/inode_table.h"
 
 #define PERIOD_MS 1000
@@ -106,15 +107,18 @@ static bool file_return(struct fs *fs, struct volume *volume, uint64_t room)
 {
 	struct inode *inode = candidate_find(fs, volume, room);
 	struct copier *copier = worker_copier(fs);
+	struct observed_work work;
 	struct inode_call call;
 	uint64_t moved = 0;
 
 	if (!inode)
 		return false;
 	if (copier) {
+		observe_work_begin(fs, &work);
 		inode_call_init(&call, fs, inode, copier);
 		file_place(inode->file, &call.call, PLACE_GPU, UINT64_MAX, &moved);
 		atomic_fetch_add(&fs->tiers->returned_bytes, moved);
+		observe_work_end(fs, &work, "return", inode);
 	}
 	inode_put(fs, inode, 1);
 	return moved;

@@ -11,6 +11,7 @@
 #include "fs/core/worker.h"
 #include "fs/file/file.h"
 #include "fs/tier/internal.h"
+#include "fs/trace/observe.h"
 #include "fs/tree/inode_table.h"
 
 /* More leaves than the request needs, so that the next requests find room: this part of the device,
@@ -126,7 +127,11 @@ static int victim_move(struct tiers *tiers, struct making *making, struct victim
 	int rc = 0;
 
 	if (part) {
+		struct observed_work work;
+
+		observe_work_begin(making->fs, &work);
 		rc = victim_evict(tiers, making, inode, part, &moved);
+		observe_work_end(making->fs, &work, "evict", inode);
 		making->full |= rc == -ENOSPC;
 		victims_note_moved(victims, victim->uid, moved);
 		making->freed += moved;

@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/pool.h"
 #include "common/clock.h"
@@ -63,6 +64,14 @@ int64_t observe_begin(void)
 	return clock_ns();
 }
 
+/* -1: the volume does not have the place. */
+static int64_t volume_bytes_in(const struct volume *volume, enum memory_place place)
+{
+	struct pool *pool = volume_pool(volume, place);
+
+	return pool ? (int64_t)pool_usage(pool).span_bytes : -1;
+}
+
 /* Adds the memory of all volumes to the trace. */
 static void trace_volumes(struct fs *fs)
 {
@@ -70,6 +79,7 @@ static void trace_volumes(struct fs *fs)
 		struct volume *volume = &fs->volumes[i];
 		struct trace_event event = {.at = clock_ns(), .name = volume->name};
 		struct volume_usage usage;
+		enum memory_place place;
 
 		if (volume->device) {
 			struct pool_usage pool = pool_usage(volume->pool);
@@ -81,14 +91,24 @@ static void trace_volumes(struct fs *fs)
 		} else if (volume_usage(volume, &usage) == 0) {
 			event.bytes = (int64_t)usage.held;
 		}
+		for (place = PLACE_HOST; place < PLACES; place++)
+			event.in[place] = volume_bytes_in(volume, place);
 		trace_add(fs->trace, &event);
 	}
+}
+
+static bool memory_is_changed(const struct worker_memory *memory)
+{
+	static const int64_t unchanged[PLACES];
+
+	return memory->bytes || memcmp(memory->in, unchanged, sizeof(unchanged)) != 0;
 }
 
 static void trace_memory(struct fs *fs, struct trace_event *event,
 			 const struct worker_memory *memory, const char *path)
 {
 	event->bytes = memory->bytes;
+	memcpy(event->in, memory->in, sizeof(event->in));
 	event->ino = memory->ino;
 	event->other = -1;
 	trace_path(event, path);
@@ -109,7 +129,7 @@ static void trace_request(struct fs *fs, const struct request_info *request, int
 	};
 	struct place place;
 
-	if (memory.bytes)
+	if (memory_is_changed(&memory))
 		trace_memory(fs, &event, &memory, place_path(fs, inode, request->name, &place));
 }
 
@@ -118,8 +138,34 @@ void observe_background(struct fs *fs, const char *operation)
 	struct worker_memory memory = worker_memory_take();
 	struct trace_event event = {.at = clock_ns(), .lasted = -1, .name = operation};
 
-	if (memory.bytes)
+	if (memory_is_changed(&memory))
 		trace_memory(fs, &event, &memory, "");
+}
+
+void observe_work_begin(struct fs *fs, struct observed_work *work)
+{
+	*work = (struct observed_work){0};
+	if (!trace_is_on(fs))
+		return;
+	work->began = clock_ns();
+	work->before = worker_memory_take();
+}
+
+void observe_work_end(struct fs *fs, const struct observed_work *work, const char *operation,
+		      struct inode *inode)
+{
+	struct trace_event event = {
+	    .at = work->began, .name = operation, .uid = atomic_load(&inode->uid)};
+	struct worker_memory memory;
+	struct place place;
+
+	if (!work->began)
+		return;
+	memory = worker_memory_take();
+	event.lasted = clock_ns() - work->began;
+	if (memory_is_changed(&memory))
+		trace_memory(fs, &event, &memory, place_path(fs, inode, NULL, &place));
+	worker_memory_put_back(&work->before);
 }
 
 void observe_volumes(struct fs *fs)

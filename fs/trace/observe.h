@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "fs/core/stats.h"
+#include "fs/core/worker.h"
 
 struct fs;
 struct inode;
@@ -38,6 +39,16 @@ int64_t observe_begin(void);
 
 /* Called at the end of background work, whose memory goes to the trace. Under no lock. */
 void observe_background(struct fs *fs, const char *operation);
+/* Work of the thread for another file than the request's, if there is a request: memory that
+ * changes between the two calls goes to the trace as an event of its own. Under no lock but
+ * tiers.lock. */
+struct observed_work {
+	int64_t began; /* 0: the trace is off */
+	struct worker_memory before;
+};
+void observe_work_begin(struct fs *fs, struct observed_work *work);
+void observe_work_end(struct fs *fs, const struct observed_work *work, const char *operation,
+		      struct inode *inode);
 /* After a reply that did not wait for memory to be freed. */
 void observe_volumes(struct fs *fs);
 

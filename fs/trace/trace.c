@@ -74,22 +74,36 @@ static double trace_us(int64_t ns)
 
 static json_t *volume_json(const struct trace_event *event, int64_t began)
 {
-	return json_pack("{s:s+, s:i, s:s, s:f, s:{s:I, s:I}}", "name", event->name, " bytes",
-			 "pid", 1, "ph", "C", "ts", trace_us(event->at - began), "args", "files",
-			 (json_int_t)event->bytes, "other", (json_int_t)event->other);
+	json_t *args = json_pack("{s:I, s:I}", "files", (json_int_t)event->bytes, "other",
+				 (json_int_t)event->other);
+
+	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
+		if (event->in[place] >= 0)
+			json_object_set_new(args, memory_place_name(place),
+					    json_integer(event->in[place]));
+	return json_pack("{s:s+, s:i, s:s, s:f, s:o}", "name", event->name, " bytes", "pid", 1,
+			 "ph", "C", "ts", trace_us(event->at - began), "args", args);
 }
 
 static json_t *memory_json(const struct trace_event *event, int64_t began)
 {
 	bool lasts = event->lasted >= 0;
+	json_t *args =
+	    json_pack("{s:I, s:I, s:I, s:s}", "bytes", (json_int_t)event->bytes, "inode",
+		      (json_int_t)event->ino, "uid", (json_int_t)event->uid, "path", event->path);
 
-	return json_pack("{s:s, s:i, s:s, s:s*, s:f, s:o*, s:s, s:i, s:{s:I, s:I, s:I, s:s}}",
-			 "name", event->name, "pid", 1, "ph", lasts ? "X" : "i", "s",
-			 lasts ? NULL : "t", "ts", trace_us(event->at - began), "dur",
+	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
+		if (event->in[place])
+			json_object_set_new(args, memory_place_name(place),
+					    json_integer(event->in[place]));
+	return json_pack("{s:s, s:i, s:s, s:s*, s:f, s:o*, s:s, s:i, s:o}", "name", event->name,
+			 "pid", 1, "ph", lasts ? "X" : "i", "s", lasts ? NULL : "t", "ts",
+			 trace_us(event->at - began), "dur",
 			 lasts ? json_real(trace_us(event->lasted)) : NULL, "cat",
-			 event->bytes > 0 ? "taken" : "given back", "tid", event->pid, "args",
-			 "bytes", (json_int_t)event->bytes, "inode", (json_int_t)event->ino, "uid",
-			 (json_int_t)event->uid, "path", event->path);
+			 event->bytes > 0   ? "taken"
+			 : event->bytes < 0 ? "given back"
+					    : "moved",
+			 "tid", event->pid, "args", args);
 }
 
 /* Takes the reference to json. 0 or -ENOMEM. */

@@ -11,6 +11,8 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "backend/backend.h"
+
 #define TRACE_EVENTS	 8192 /* the number of events that the ring holds */
 #define TRACE_PATH_BYTES 160  /* a longer path loses its beginning */
 
@@ -19,6 +21,9 @@ struct trace_event {
 	const char *name;   /* of the operation or the volume; must live as long as the trace */
 	int64_t bytes;	    /* allocated, or below 0 freed; of a volume: held in files */
 	int64_t other;	    /* of a volume: held without a file; else -1 */
+	/* The part of bytes that is in each place from PLACE_HOST on. Of a volume: in addition to
+	 * bytes, and -1 without the place. */
+	int64_t in[PLACES];
 	uint64_t ino;
 	pid_t pid;
 	uid_t uid;

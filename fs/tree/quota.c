@@ -80,8 +80,11 @@ int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes
 	int error;
 
 	if (call->overdraft && bytes > 0)
-		return user_limits_charge_restored(call->fs, call->inode, place, (uint64_t)bytes);
-	error = user_limits_charge(call->fs, call->inode, place, bytes);
+		error = user_limits_charge_restored(call->fs, call->inode, place, (uint64_t)bytes);
+	else
+		error = user_limits_charge(call->fs, call->inode, place, bytes);
+	if (!error)
+		worker_memory_add_place(call->fs, call->inode->ino, place, bytes);
 	return error == -EMFILE ? -EDQUOT : error;
 }
 

@@ -106,6 +106,35 @@ START_TEST(events_are_told)
 }
 END_TEST
 
+/* Moves between places, and volumes with several places. */
+START_TEST(places_are_told)
+{
+	struct trace_event event = {.name = "evict", .lasted = 1, .other = -1};
+	const char *category;
+	json_int_t host, disk;
+
+	ck_assert_int_eq(trace_start(trace), 0);
+	event.in[PLACE_HOST] = -8192;
+	event.in[PLACE_DISK] = 8192;
+	trace_add(trace, &event);
+	event.other = 0;
+	event.in[PLACE_HOST] = 5;
+	event.in[PLACE_DISK] = -1;
+	trace_add(trace, &event);
+	json_t *json = written();
+
+	ck_assert_int_eq(json_unpack(event_at(json, 0), "{s:s,s:{s:I,s:I}}", "cat", &category,
+				     "args", "host", &host, "disk", &disk),
+			 0);
+	ck_assert_str_eq(category, "moved");
+	ck_assert(host == -8192 && disk == 8192);
+	ck_assert_int_eq(json_unpack(event_at(json, 1), "{s:{s:I}}", "args", "host", &host), 0);
+	ck_assert_int_eq(host, 5);
+	ck_assert_ptr_null(json_object_get(json_object_get(event_at(json, 1), "args"), "disk"));
+	json_decref(json);
+}
+END_TEST
+
 /* A path may have any bytes; of a long path the end is kept. */
 START_TEST(names_of_any_bytes)
 {
@@ -211,6 +240,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, up, down);
 	tcase_add_test(tests, nothing_before_the_start);
 	tcase_add_test(tests, events_are_told);
+	tcase_add_test(tests, places_are_told);
 	tcase_add_test(tests, names_of_any_bytes);
 	tcase_add_test(tests, the_oldest_are_lost);
 	tcase_add_test(tests, valid_at_every_read);
