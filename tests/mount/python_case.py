@@ -32,6 +32,15 @@ def eventually(what, condition, seconds=10):
         time.sleep(0.01)
 
 
+def with_torch():
+    """Executes this script again if another interpreter has torch: the distribution's."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        found = [python, "-c", "import importlib.util, sys; sys.exit(not importlib.util.find_spec('torch'))"]
+        if not subprocess.run(found, capture_output=True, check=False).returncode:
+            return python == sys.executable or os.execv(python, [python, *sys.argv])
+    return skip("no torch here")
+
+
 def keeper_socket(mount):
     """The socket of the keeper of root's mount, for upgrades."""
     device = os.stat(mount).st_dev
