@@ -19,6 +19,7 @@
 #include "client/lib/create.h"
 #include "client/lib/file.h"
 #include "client/lib/listener.h"
+#include "client/lib/park.h"
 #include "common/cleanup.h"
 
 /* A step costs a request to the daemon and a few calls of the driver, 300 to 600 us. Steps of the
@@ -27,6 +28,7 @@
 #define STEP_MAX      (1ULL << 30)
 #define ALIGNMENT_MIN 512ULL
 #define PERMISSIONS   (S_IRUSR | S_IWUSR)
+#define REASON_MAX    256
 
 struct gpumem_arena {
 	struct gpumem_arena *next; /* under list_lock */
@@ -133,6 +135,7 @@ static int file_map(struct gpumem_arena *arena)
 	if (rc == 0)
 		rc = arena_ranges_grow(&arena->ranges, file->layout.size);
 	arena->base = file->device.base;
+	file->least = arena->ranges.end;
 	return rc;
 }
 
@@ -248,9 +251,16 @@ static int arena_grow(struct gpumem_arena *arena, uint64_t missing)
 		return rc;
 	scoped_lock(&file->lock);
 	rc = client_file_extend(file);
-	if (rc < 0)
-		return rc;
-	return arena_ranges_grow(&arena->ranges, file->layout.size - arena->ranges.end);
+	if (rc == 0)
+		rc = arena_ranges_grow(&arena->ranges, file->layout.size - arena->ranges.end);
+	file->least = arena->ranges.end;
+	return rc;
+}
+
+static int parked_check(const struct gpumem_arena *arena)
+{
+	scoped_lock(&arena->file->lock);
+	return arena->file->parked ? client_fail(EBUSY, "%s: the arena is parked", arena->path) : 0;
 }
 
 int client_arena_alloc(struct gpumem_arena *arena, size_t bytes, size_t alignment,
@@ -269,7 +279,9 @@ int client_arena_alloc(struct gpumem_arena *arena, size_t bytes, size_t alignmen
 	if (rc < 0)
 		return rc;
 	scoped_lock(&arena->lock);
-	rc = arena_ranges_alloc(&arena->ranges, bytes, alignment, &offset);
+	rc = parked_check(arena);
+	if (rc == 0)
+		rc = arena_ranges_alloc(&arena->ranges, bytes, alignment, &offset);
 	if (rc == -ENOSPC) {
 		rc = arena_grow(arena, arena_ranges_missing(&arena->ranges, bytes, alignment));
 		if (rc == 0)
@@ -292,6 +304,36 @@ int client_arena_free(struct gpumem_arena *arena, unsigned long long address)
 		   : 0;
 }
 
+int client_arena_park(struct gpumem_arena *arena)
+{
+	int rc = owner_check(arena);
+
+	if (rc < 0)
+		return rc;
+	scoped_lock(&arena->lock);
+	scoped_lock(&arena->file->lock);
+	return client_park(arena->file);
+}
+
+/* The text names the file also if the file was changed, because the caller of a pool has no other
+ * way to know which of its files was. */
+int client_arena_unpark(struct gpumem_arena *arena)
+{
+	char reason[REASON_MAX] = "the file was changed while it was parked";
+	int rc = owner_check(arena);
+
+	if (rc < 0)
+		return rc;
+	scoped_lock(&arena->lock);
+	scoped_lock(&arena->file->lock);
+	rc = client_unpark(arena->file);
+	if (rc < 0)
+		snprintf(reason, sizeof(reason), "%s", client_error_text());
+	if (rc)
+		client_fail(EIO, "%s: %s", arena->path, reason);
+	return rc;
+}
+
 gpumem_arena *gpumem_arena_open(const char *path, size_t reserve, int flags)
 {
 	struct gpumem_arena *arena = NULL;
@@ -312,6 +354,20 @@ int gpumem_arena_free(gpumem_arena *arena, unsigned long long address)
 {
 	CLIENT_CALL();
 	return client_errno_return(client_arena_free(arena, address));
+}
+
+int gpumem_arena_park(gpumem_arena *arena)
+{
+	CLIENT_CALL();
+	return client_errno_return(client_arena_park(arena));
+}
+
+int gpumem_arena_unpark(gpumem_arena *arena)
+{
+	CLIENT_CALL();
+	int rc = client_arena_unpark(arena);
+
+	return rc > 0 ? rc : client_errno_return(rc);
 }
 
 /* Under list_lock: copies the path of the arena that has the address. */

@@ -14,6 +14,8 @@ int client_arena_open(const char *path, size_t reserve, int flags, struct gpumem
 int client_arena_alloc(struct gpumem_arena *arena, size_t bytes, size_t alignment,
 		       unsigned long long *address);
 int client_arena_free(struct gpumem_arena *arena, unsigned long long address);
+int client_arena_park(struct gpumem_arena *arena);
+int client_arena_unpark(struct gpumem_arena *arena); /* as gpumem_arena_unpark */
 int client_arena_close(struct gpumem_arena *arena);
 
 /* Removes a file that an arena of a killed process left behind, unless the file is to be kept. */

@@ -40,6 +40,7 @@ struct gpumem {
 	bool parked;			/* park.h: no lease, no mappings, but the addresses */
 	bool on_request;		/* parked, by a notice */
 	struct client_stamp stamp;	/* of the file when it was parked */
+	uint64_t least; /* bytes that the file must still have after parking: an arena's */
 };
 
 /* Makes a file with a lease. The file owns fd, and a failed call closes fd. 0 or -errno. */

@@ -232,6 +232,12 @@ GPUMEM_API int gpumem_arena_alloc(gpumem_arena *arena, size_t bytes, size_t alig
  * GPU work may still use the memory. EINVAL: no allocation begins at the address. */
 GPUMEM_API int gpumem_arena_free(gpumem_arena *arena, unsigned long long address);
 
+/* gpumem_park and gpumem_unpark for an arena. Meanwhile allocations fail with EBUSY; frees work.
+ * After GPUMEM_UNPARKED_CHANGED gpumem_error() names the file. ESTALE also: the file was shortened
+ * to fewer bytes than the arena has. EINVAL: in a child of fork. */
+GPUMEM_API int gpumem_arena_park(gpumem_arena *arena);
+GPUMEM_API int gpumem_arena_unpark(gpumem_arena *arena);
+
 /* Finds the file and the offset of a device address in any arena of this process. path, of so many
  * bytes: set to the absolute path as of the open. ENOENT: no arena has the address. ERANGE: path is
  * too small. */
@@ -264,6 +270,12 @@ GPUMEM_API int gpumem_torch_open(const char *directory, const char *name, int de
  * open.
  */
 GPUMEM_API int gpumem_torch_close(const struct gpumem_torch *functions);
+
+/* gpumem_arena_park and gpumem_arena_unpark for all arenas of a pool, or with NULL of all pools of
+ * this process, that of GPUMEM_POOL included. gpumem_torch_park waits for the devices' work first.
+ * Both end with the first error, and can be called again. EINVAL: no such pool. */
+GPUMEM_API int gpumem_torch_park(const struct gpumem_torch *functions);
+GPUMEM_API int gpumem_torch_unpark(const struct gpumem_torch *functions);
 
 /* The functions of a pool in the directory that the environment variable GPUMEM_POOL names. */
 GPUMEM_API void *gpumem_torch_alloc(ssize_t size, int device, void *stream);

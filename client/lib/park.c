@@ -83,6 +83,9 @@ static int mappings_return(struct gpumem *file)
 
 	if (file->layout.size == 0 && file->stamp.size)
 		return client_fail(ESTALE, "the file was emptied, or removed");
+	if (file->layout.size < file->least)
+		return client_fail(ESTALE,
+				   "the file was shortened to fewer than the arena's bytes");
 	if (file->device.vendor)
 		rc = ops->device_extend(&file->device, &file->layout);
 	if (rc == 0 && file->host.range.base)

@@ -307,19 +307,72 @@ static int torch_open(const char *directory, const char *name, int device,
 			   sizeof(pools) / sizeof(pools[0]) - 1);
 }
 
+/* NULL: no pool has the functions. */
+static struct pool *pool_find(const struct gpumem_torch *functions)
+{
+	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]); i++)
+		if (functions->alloc == functions_of[i].alloc)
+			return &pools[i];
+	return NULL;
+}
+
 static int torch_close(const struct gpumem_torch *functions)
 {
-	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]); i++) {
-		struct pool *pool = &pools[i];
-		if (functions->alloc != functions_of[i].alloc)
-			continue;
-		scoped_lock(&pool->lock);
-		if (pool->state != POOL_OPEN)
-			break;
-		pool->state = POOL_CLOSING;
-		return pool->allocations ? 0 : pool_end(pool);
+	struct pool *pool = pool_find(functions);
+
+	if (!pool)
+		return client_fail(EINVAL, "no such pool is open");
+	scoped_lock(&pool->lock);
+	if (pool->state != POOL_OPEN)
+		return client_fail(EINVAL, "no such pool is open");
+	pool->state = POOL_CLOSING;
+	return pool->allocations ? 0 : pool_end(pool);
+}
+
+/* Kernels may still use the memory, so the device is waited for, as by pool_free. */
+static int arena_park(int device, struct gpumem_arena *arena)
+{
+	int rc = vendor->primary_run(device, NULL, NULL);
+
+	return rc < 0 ? rc : client_arena_park(arena);
+}
+
+/* Unmapped memory has no user to wait for. */
+static int arena_unpark(int device, struct gpumem_arena *arena)
+{
+	(void)device;
+	return client_arena_unpark(arena);
+}
+
+/* Ends with the first error. Else gives the largest result. */
+static int pool_each(struct pool *pool, int (*change)(int device, struct gpumem_arena *arena))
+{
+	int rc = 0;
+
+	scoped_lock(&pool->lock);
+	for (int i = 0; i < DEVICES_MAX && rc >= 0; i++) {
+		int one = pool->arenas[i] ? change(i, pool->arenas[i]) : 0;
+		rc = one < 0 || one > rc ? one : rc;
 	}
-	return client_fail(EINVAL, "no such pool is open");
+	return rc;
+}
+
+/* functions NULL: all pools. */
+static int torch_each(const struct gpumem_torch *functions,
+		      int (*change)(int device, struct gpumem_arena *arena))
+{
+	struct pool *pool = functions ? pool_find(functions) : NULL;
+	int rc = 0;
+
+	if (pool)
+		return pool_each(pool, change);
+	if (functions)
+		return client_fail(EINVAL, "no such pool is open");
+	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]) && rc >= 0; i++) {
+		int one = pool_each(&pools[i], change);
+		rc = one < 0 || one > rc ? one : rc;
+	}
+	return rc;
 }
 
 int gpumem_torch_open(const char *directory, const char *name, int device,
@@ -333,4 +386,18 @@ int gpumem_torch_close(const struct gpumem_torch *functions)
 {
 	CLIENT_CALL();
 	return client_errno_return(torch_close(functions));
+}
+
+int gpumem_torch_park(const struct gpumem_torch *functions)
+{
+	CLIENT_CALL();
+	return client_errno_return(torch_each(functions, arena_park));
+}
+
+int gpumem_torch_unpark(const struct gpumem_torch *functions)
+{
+	CLIENT_CALL();
+	int rc = torch_each(functions, arena_unpark);
+
+	return rc > 0 ? rc : client_errno_return(rc);
 }

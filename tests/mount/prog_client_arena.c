@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 #define NAME "arena"
 
@@ -133,6 +134,54 @@ static void what_is_full(void)
 	FAILS(ENOENT, access(NAME, F_OK));
 }
 
+/* Until the next change of a file gets another mtime: the daemon takes the time of the tick. */
+static void next_tick(void)
+{
+	struct timespec first, now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &first);
+	do
+		clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	while (now.tv_sec == first.tv_sec && now.tv_nsec == first.tv_nsec);
+}
+
+static void parked_arena(void)
+{
+	unsigned long long address;
+
+	use_gpu();
+	gpumem_arena *arena = arena_new(NAME, 0, 0);
+	gm_CUdeviceptr first = alloc(arena, 3 * MIB), second = alloc(arena, 20 * MIB);
+	fill(first, 1, 3 * MIB);
+	fill(second, 2, 20 * MIB);
+	MUST(cuCtxSynchronize());
+	GOOD(gpumem_arena_park(arena));
+	GOOD(gpumem_arena_park(arena));
+	REFUSED(EBUSY, "parked", gpumem_arena_alloc(arena, 512, 0, &address));
+	GOOD(gpumem_arena_free(arena, first));
+	expect_in_file(second, 2, 20 * MIB);
+	EQUAL(gpumem_arena_unpark(arena), GPUMEM_UNPARKED_SAME);
+	EQUAL(gpumem_arena_unpark(arena), GPUMEM_UNPARKED_SAME);
+	expect_device(second, 2, 0, 20 * MIB);
+	EQUAL(alloc(arena, 3 * MIB), first);
+	alloc(arena, 60 * MIB);
+
+	/* Another process with the file's rights changed or shortened the file. */
+	GOOD(gpumem_arena_park(arena));
+	int fd = OK(open(NAME, O_RDWR));
+	next_tick();
+	EQUAL(pwrite(fd, "", 1, 0), 1);
+	EQUAL(gpumem_arena_unpark(arena), GPUMEM_UNPARKED_CHANGED);
+	CHECK(strstr(gpumem_error(), "/" NAME ": the file was changed"));
+	GOOD(gpumem_arena_park(arena));
+	OK(ftruncate(fd, 4 * MIB));
+	REFUSED(ESTALE, "shortened", gpumem_arena_unpark(arena));
+	REFUSED(EBUSY, "parked", gpumem_arena_alloc(arena, 512, 0, &address));
+	OK(close(fd));
+	GOOD(gpumem_arena_close(arena));
+	FAILS(ENOENT, access(NAME, F_OK));
+}
+
 static void bad_opens(void)
 {
 	OK(close(patterned_file("file", 1, 1000)));
@@ -205,6 +254,8 @@ static void arena_in_a_child(int unused)
 	(void)unused;
 	REFUSED(EINVAL, "fork", gpumem_arena_alloc(inherited, 512, 0, &address));
 	REFUSED(EINVAL, "fork", gpumem_arena_free(inherited, inherited_at));
+	REFUSED(EINVAL, "fork", gpumem_arena_park(inherited));
+	REFUSED(EINVAL, "fork", gpumem_arena_unpark(inherited));
 	GOOD(gpumem_arena_close(inherited));
 }
 
@@ -299,6 +350,9 @@ static void functions_for_torch(void)
 	EQUAL(files_named_torch(name), 0);
 	REFUSED(EINVAL, "no such pool", gpumem_torch_close(&torch));
 	CHECK(!torch.alloc(512, 0, NULL));
+	torch.alloc = NULL;
+	REFUSED(EINVAL, "no such pool", gpumem_torch_park(&torch));
+	REFUSED(EINVAL, "no such pool", gpumem_torch_unpark(&torch));
 }
 
 static void pools_by_mount_and_name(void)
@@ -359,7 +413,7 @@ static void files_of_killed_processes_go(void)
 }
 
 CLIENT_PROG(TEST(allocations_are_the_file), TEST(freed_memory_is_used_again), TEST(what_is_full),
-	    TEST(bad_opens), TEST(goes_with_its_process), TEST(stays_if_it_persists),
-	    TEST(renamed_files_stay), TEST(fork_with_an_arena), TEST(many_threads),
-	    TEST(functions_for_torch), TEST(pools_by_mount_and_name),
+	    TEST(parked_arena), TEST(bad_opens), TEST(goes_with_its_process),
+	    TEST(stays_if_it_persists), TEST(renamed_files_stay), TEST(fork_with_an_arena),
+	    TEST(many_threads), TEST(functions_for_torch), TEST(pools_by_mount_and_name),
 	    TEST(files_of_killed_processes_go))
