@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -101,6 +102,9 @@ def _close(handle: int, contexts: Contexts, name: str) -> None:
 class FileMemory(Memory):
     """A lease and its mappings, each made on first use."""
 
+    _alive: weakref.WeakSet[FileMemory] = weakref.WeakSet()
+    _adding = threading.Lock()
+
     def __init__(self, handle: Optional[int], name: str) -> None:
         if not handle:
             raise _native.failure(name)
@@ -116,6 +120,14 @@ class FileMemory(Memory):
         self.private = bool(info.flags & _native.INFO_PRIVATE)
         self.index = None if info.kind == _native.KIND_HOST else info.device
         self.uuid_bytes = bytes(info.uuid)
+        with self._adding:
+            self._alive.add(self)
+
+    @classmethod
+    def all(cls) -> list[FileMemory]:
+        """Every open file of this process, by its name."""
+        with cls._adding:
+            return sorted(cls._alive, key=lambda memory: memory.name)
 
     @classmethod
     def open(cls, path: Any, flags: int) -> FileMemory:
@@ -151,6 +163,10 @@ class FileMemory(Memory):
 
     def flush(self) -> None:
         _native.check(_native.library().gpumem_flush(self._handle), self.name)
+
+    def wait(self) -> None:
+        """Waits for the work of all contexts that have used the memory."""
+        self._contexts.wait()
 
     def park(self) -> None:
         _native.check(_native.library().gpumem_park(self._handle), self.name)

@@ -335,14 +335,9 @@ class Buffer(_Exports):
         file was emptied or removed, with ENOSPC: the GPU has no room."""
         return self._file().unpark()
 
-    @contextlib.contextmanager
-    def parked(self) -> Iterator[Buffer]:
+    def parked(self) -> contextlib.AbstractContextManager[Buffer]:
         """park() for a while: `with buffer.parked(): ...`."""
-        self.park()
-        try:
-            yield self
-        finally:
-            self.unpark()
+        return parked(self)
 
     def close(self) -> None:
         """Releases the buffer's reference to the memory. Closing twice is fine."""
@@ -367,6 +362,16 @@ class Buffer(_Exports):
             return "<gpumem.Buffer, closed>"
         where = "host" if self.device is None else f"gpu{self.device}"
         return f"<gpumem.Buffer of {self.size} bytes of {self.path} on {where}>"
+
+
+@contextlib.contextmanager
+def parked(parks: Any) -> Iterator[Any]:
+    """Parks a buffer or a pool until the end of a `with` block."""
+    parks.park()
+    try:
+        yield parks
+    finally:
+        parks.unpark()
 
 
 def _size_check(size: Any) -> int:

@@ -20,13 +20,13 @@
 
 /* Read by the tests. */
 int fake_leases, fake_retained[2], fake_allocations, fake_syncs, fake_visible = 2, fake_no_memory;
-int fake_contexts_made;
+int fake_contexts_made, fake_parked_files;
 int fake_parked; /* what the next safe points return, counted down */
 
 static __thread int stack[16], depth; /* device + 1 of each current context */
 
 struct gpumem {
-	int fd, kind, flags;
+	int fd, kind, flags, parked;
 	size_t size, mapped;
 	char *at, *pending;
 };
@@ -158,6 +158,7 @@ int gpumem_close(gpumem *file)
 	if (file->at)
 		munmap(file->at, file->mapped);
 	close(file->fd);
+	fake_parked_files -= file->parked;
 	free(file);
 	__atomic_sub_fetch(&fake_leases, 1, __ATOMIC_SEQ_CST);
 	return 0;
@@ -249,12 +250,56 @@ int gpumem_extend(gpumem *file)
 
 int gpumem_park(gpumem *file)
 {
-	return file ? 0 : -1;
+	fake_parked_files += !file->parked;
+	file->parked = 1;
+	return 0;
 }
 
+/* A file has changed if its size has; an empty file cannot be unparked. */
 int gpumem_unpark(gpumem *file)
 {
-	return file ? 0 : -1;
+	struct stat status;
+	size_t size = file->size;
+
+	if (!file->parked)
+		return 0;
+	fstat(file->fd, &status);
+	if (!status.st_size)
+		return fail(ESTALE, "the file was emptied, or removed");
+	fake_parked_files--;
+	file->parked = 0;
+	file->size = status.st_size;
+	return file->size != size;
+}
+
+/* No pool is ever open. */
+int gpumem_torch_open(const char *directory, const char *name, int device,
+		      struct gpumem_torch *functions)
+{
+	(void)directory, (void)name, (void)device, (void)functions;
+	return fail(ENOTSUP, "there are no pools");
+}
+
+int gpumem_torch_close(const struct gpumem_torch *functions)
+{
+	(void)functions;
+	return fail(EINVAL, "no such pool is open");
+}
+
+int gpumem_torch_park(const struct gpumem_torch *functions)
+{
+	return functions ? -1 : 0;
+}
+
+int gpumem_torch_unpark(const struct gpumem_torch *functions)
+{
+	return functions ? -1 : 0;
+}
+
+int gpumem_arena_find(unsigned long long address, char *path, size_t bytes, uint64_t *offset)
+{
+	(void)address, (void)path, (void)bytes, (void)offset;
+	return fail(ENOENT, "there are no pools");
 }
 
 static void (*pressure_callback)(uint64_t bytes, unsigned device, void *context);

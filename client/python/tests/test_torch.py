@@ -11,7 +11,7 @@ import sys
 import unittest
 import unittest.mock
 
-from .support import PACKAGE, Case, entry, fake, pack
+from .support import PACKAGE, Case, entry, fake, gpumem, pack
 
 try:
     import torch
@@ -311,6 +311,40 @@ class Models(TorchCase):
             for text in ("", "[]", "{}", '{"weight_map": []}', '{"weight_map": {"x": 1}}'):
                 (directory / "model.safetensors.index.json").write_text(text)
                 self.fails(gt.SafetensorError, ["index.json"], gt.load_model, directory)
+
+
+class Sleeping(TorchCase):
+    def test_all_files_of_the_process(self):
+        views = gt.load_file(self.saved(name="views"), mode="view")
+        other = gpumem.open(self.saved(name="other"), "r+")
+        host = gpumem.open(self.saved("host", name="host"), "r+")
+        private = gpumem.open(self.saved(name="private"), "r")
+        address = views["a"].data_ptr()
+        self.assertEqual(gt.sleep(), [private.path])
+        self.assertEqual(fake("fake_parked_files"), 2)
+        self.assertEqual(gt.sleep(), [private.path])
+        gt.wake()
+        gt.wake()
+        self.assertEqual(fake("fake_parked_files"), 0)
+        self.assertEqual(views["a"].data_ptr(), address)
+        self.same(views, some())
+        for buffer in (other, host, private):
+            buffer.close()
+
+    def test_a_file_that_was_changed(self):
+        paths = [self.saved(name=name) for name in ("a", "b", "c")]
+        buffers = [gpumem.open(path, "r+") for path in paths]
+        gt.sleep()
+        os.truncate(paths[1], 4096)
+        self.fails(OSError, [paths[1], "changed"], gt.wake)
+        self.assertEqual((fake("fake_parked_files"), buffers[1].size), (0, 4096))
+        gt.sleep()
+        os.truncate(paths[0], 0)
+        self.fails(OSError, [paths[0], "emptied"], gt.wake)
+        self.assertEqual(fake("fake_parked_files"), 1)
+        self.fails(OSError, [paths[0], "emptied"], gt.wake)
+        for buffer in buffers:
+            buffer.close()
 
 
 class Saving(TorchCase):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -12,7 +13,7 @@ from typing import Any, Optional
 
 import torch
 
-from .. import _native
+from .. import _native, _views
 
 _PATH_MAX = 4096
 
@@ -27,7 +28,8 @@ class _Functions(ctypes.Structure):
 def _library() -> ctypes.CDLL:
     library = _native.library()
     library.gpumem_torch_open.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_Functions)]
-    library.gpumem_torch_close.argtypes = [ctypes.POINTER(_Functions)]
+    for name in ("close", "park", "unpark"):
+        getattr(library, f"gpumem_torch_{name}").argtypes = [ctypes.POINTER(_Functions)]
     library.gpumem_arena_find.argtypes = [ctypes.c_ulonglong, ctypes.c_char_p, ctypes.c_size_t,
                                           ctypes.POINTER(ctypes.c_uint64)]
     return library
@@ -43,6 +45,44 @@ def _close(functions: _Functions) -> None:
     _library().gpumem_torch_close(ctypes.byref(functions))
 
 
+def park(functions: Optional[_Functions] = None) -> None:
+    """Parks a pool, or without functions all pools of this process."""
+    _native.check(_library().gpumem_torch_park(functions and ctypes.byref(functions)))
+
+
+def unpark(functions: Optional[_Functions] = None) -> str:
+    """The opposite: "", or the message that a file was changed meanwhile."""
+    changed = _library().gpumem_torch_unpark(functions and ctypes.byref(functions))
+    _native.check(min(changed, 0))
+    return (_native.library().gpumem_error() or b"").decode(errors="replace") if changed else ""
+
+
+class _Parks:
+    """What a pool has beside torch.cuda.MemPool, which old versions of torch lack."""
+
+    _functions: _Functions
+
+    def park(self) -> None:
+        """Waits for the GPU, and gives the memory back for a while, with its addresses kept: see Buffer.park(). Meanwhile no
+        tensor in the pool may be used or made."""
+        park(self._functions)
+
+    def unpark(self) -> bool:
+        """Maps the memory again at the same addresses. Whether a file of the pool was changed meanwhile."""
+        return bool(unpark(self._functions))
+
+    def parked(self) -> contextlib.AbstractContextManager[Any]:
+        """park() for a while: `with pool.parked(): ...`."""
+        return _views.parked(self)
+
+
+@functools.lru_cache(maxsize=None)
+def _pool_type(mempool: type) -> type:
+    class Pool(_Parks, mempool):  # type: ignore[misc, valid-type]
+        pass
+    return Pool
+
+
 def pool(directory: Any, name: Optional[str] = None) -> Any:
     """A torch.cuda.MemPool whose memory lies in a file below the directory.
 
@@ -50,6 +90,7 @@ def pool(directory: Any, name: Optional[str] = None) -> Any:
         with torch.cuda.use_mem_pool(kept):
             cache = torch.zeros(shape, device="cuda")
         path, offset = gpumem.torch.pool_place(cache)
+        with kept.parked(): ...  # as a Buffer, with park() and unpark()
 
     directory: of the current device's memory, or the root of a mount with all devices that are used. name: of the file,
     which must not exist; without it torch-PROCESS-DEVICE-N. The file grows with torch's segments. It is removed when
@@ -64,7 +105,8 @@ def pool(directory: Any, name: Optional[str] = None) -> Any:
     _native.check(_library().gpumem_torch_open(os.fsencode(path), os.fsencode(_native.path_name(name)) if name else None,
                                                torch.cuda.current_device(), ctypes.byref(functions)), path)
     try:
-        made = torch.cuda.MemPool(_allocator(functions.alloc, functions.free))
+        made = _pool_type(torch.cuda.MemPool)(_allocator(functions.alloc, functions.free))
+        made._functions = functions
     except BaseException:
         _close(functions)
         raise
