@@ -8,6 +8,7 @@ import random
 import time
 
 from copying import link_rates
+from examples import Examples
 from harness import GIB, MIB, compare, median, rate
 from pointers import timed
 from wires import OURS, run_bench
@@ -21,6 +22,35 @@ TURNS_SHARE = 0.8      # of the time that both directions of the link take
 READS, READ_US = 20000, 20
 UNUSED_SHARE = 0.98    # of the rates without spill=
 ROUNDS = 3
+ENGINE_MIB = 1024
+PARK = r'''
+import ctypes, os, sys, time, gpumem
+from gpumem import _cuda
+path, last = sys.argv[1], 1 << 20
+buffer = gpumem.open(path, "r+")
+memory = buffer._file()
+address, seen = memory.dlpack_address(), ctypes.create_string_buffer(last)
+
+def took(name, call):
+    start = time.perf_counter()
+    call()
+    print(name, (time.perf_counter() - start) * 1e3)
+
+took("first", buffer.park)
+buffer.unpark()
+took("park", buffer.park)
+took("stayed", buffer.unpark)
+buffer.park()
+while os.getxattr(path, "user.gpumem.leases") != b"0":
+    time.sleep(0.001)
+os.setxattr(path, "user.gpumem.resident", b"evicted")
+took("left", buffer.unpark)
+with _cuda.Primary(memory._own_device()):
+    end = ctypes.c_uint64(address + buffer.size - last)
+    _cuda._check(_cuda.driver().cuMemcpyDtoH_v2(seen, end, ctypes.c_size_t(last)), "cuMemcpyDtoH")
+with open(path, "rb") as file:
+    print("same", int(memory.dlpack_address() == address and os.pread(file.fileno(), last, buffer.size - last) == seen.raw))
+'''
 
 
 def memory_bytes():
@@ -141,6 +171,39 @@ def taking_turns(machine, mount, into, out, spill):
         path.unlink()
 
 
+def sleeping(machine, mount):
+    """An engine of torch whose model and pool leave the GPU, and whose graph is replayed after."""
+    examples = Examples(machine)
+    if not examples.here or not examples.torch:
+        machine.report.absent("an engine with a CUDA graph sleeps and wakes", "the examples, or torch with a GPU, are not here")
+        return
+    model = mount.gpu() / "engine.safetensors"
+    examples.run("make_model.py", model, ENGINE_MIB)
+    machine.run([machine.build / "gpumem", "align", model])
+    said = examples.run("sleep_wake.py", model, check=False).splitlines()[-1:]
+    machine.report.check("an engine of torch sleeps, its model leaves, it wakes: the CUDA graph replayed gives the same",
+                         bool(said) and said[0].endswith("the graph replayed: the result is the same"), "".join(said))
+    model.unlink()
+
+
+def parking(machine, mount):
+    """The time to park a mapped file and to unpark it, where its bytes stayed and where they left; without torch."""
+    examples, path = Examples(machine), mount.gpu() / "parked"
+    if not examples.here:
+        machine.report.absent("a mapped file is parked", "the Python module or the library is not here")
+        return
+    file_make(machine, machine.source(), path, 0)
+    found = {}
+    for line in machine.run([examples.python, "-c", PARK, path], env=examples.env).stdout.splitlines():
+        name, value = line.split()
+        found[name] = float(value)
+    size = f"{machine.size // MIB} MiB"
+    machine.report.check(f"{size} parked and unparked: the same addresses, the same bytes", found["same"] == 1)
+    machine.report.note(f"{size}: parked in {found['park']:.1f} ms, unparked in {found['stayed']:.1f} ms where the file stayed on "
+                        f"the GPU, in {found['left']:.1f} ms where it had left ({rate(machine.size, found['left'] / 1e3)})")
+    path.unlink()
+
+
 def unused(machine, spill):
     """The same cases with and without the option, in turn."""
     arguments = ["--only", "read,write,random"] + (["--backend", "standin", "--quick"] if machine.standin
@@ -166,6 +229,8 @@ def point_tiers(machine):
         reading_away(machine, path)
         path.unlink()
         taking_turns(machine, mount, into, out, spill)
+        sleeping(machine, mount)
+        parking(machine, mount)
         more_than_fits(machine, mount, spill)
         machine.report.note("spill: " + mount.params()["spill"])
     unused(machine, spill)
