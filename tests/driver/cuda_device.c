@@ -118,6 +118,7 @@ STANDIN_API CUresult cuInit(unsigned int flags)
 	if (!settings.gpus)
 		return CUDA_ERROR_NO_DEVICE;
 	atomic_store(&initialised_by, getpid());
+	checkpoints_serve();
 	return CUDA_SUCCESS;
 }
 

@@ -23,7 +23,7 @@ DRIVER_CUDA_SOURCES := $(wildcard tests/driver/cuda_*.c) tests/driver/settings.c
 DRIVER_HEADERS := $(wildcard tests/driver/*.h)
 DRIVER_COMPILE = $(CC) -std=gnu17 -D_GNU_SOURCE -I. $(WARNINGS) $(SANITIZE) $(CFLAGS)
 # The drivers are never unloaded: their threads would crash.
-DRIVER_SHARED = -fPIC -shared -pthread -fvisibility=hidden -Wl,-z,nodelete -Wl,-soname,$(@F)
+DRIVER_SHARED = -fPIC -shared -pthread -fvisibility=hidden -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-soname,$(@F)
 
 .PHONY: driver driver-check driver-abi
 driver: $(DRIVER_LIBS)

@@ -116,6 +116,7 @@ static void load(void)
 	settings.reverse_order = word_setting("GPUMEM_STANDIN_ORDER", "reverse") &&
 				 (!order || strcmp(order, "PCI_BUS_ID"));
 	settings.no_kernels = word_setting("GPUMEM_STANDIN_KERNELS", "0");
+	settings.checkpoints = word_setting("GPUMEM_STANDIN_CHECKPOINTS", "1");
 	settings.kernels_lie = word_setting("GPUMEM_STANDIN_KERNELS", "lie");
 	settings.dmabuf = dmabuf_setting();
 	/* Drivers of CUDA 13.3 and later can map dma-bufs of device memory. */

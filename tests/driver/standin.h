@@ -37,6 +37,7 @@ struct settings {
 	bool reverse_order;	/* CUDA numbers the GPUs backwards unless told PCI_BUS_ID */
 	bool pageable_is_error; /* asynchronous copies from or to memory that is not pinned */
 	bool no_kernels, kernels_lie;
+	bool checkpoints; /* other processes may checkpoint this process */
 	enum dmabuf_mode dmabuf;
 	const char *leakcheck; /* file, "stderr", or NULL */
 };
@@ -133,6 +134,10 @@ void device_renew(unsigned device);	/* after the primary context was destroyed *
 CUresult device_state(unsigned device); /* of the device's contexts */
 CUresult device_lost(unsigned device);	/* of calls that need no context */
 CUresult error_by_name(const char *name, size_t length);
+
+/* cuda_checkpoint.c */
+/* Makes the calls of other processes about this process, if the settings say so. */
+void checkpoints_serve(void);
 
 /* cuda_taken.c */
 /* The bytes that neither this process nor another program uses. Call under standin.lock. */
