@@ -137,6 +137,24 @@ typedef struct {
 	gm_CUmemAccess_flags flags;
 } gm_CUmemAccessDesc;
 
+typedef enum {
+	GM_CU_PROCESS_STATE_RUNNING = 0,
+	GM_CU_PROCESS_STATE_LOCKED,
+	GM_CU_PROCESS_STATE_CHECKPOINTED,
+	GM_CU_PROCESS_STATE_FAILED,
+} gm_CUprocessState;
+
+typedef struct {
+	unsigned int timeoutMs;
+	unsigned int reserved0;
+	uint64_t reserved1[7];
+} gm_CUcheckpointLockArgs;
+
+/* Never made: NULL stands for the defaults. */
+typedef struct gm_CUcheckpointCheckpointArgs_st gm_CUcheckpointCheckpointArgs;
+typedef struct gm_CUcheckpointRestoreArgs_st gm_CUcheckpointRestoreArgs;
+typedef struct gm_CUcheckpointUnlockArgs_st gm_CUcheckpointUnlockArgs;
+
 /* All return gm_CUresult. */
 /* clang-format off */
 #define CUDA_FUNCTIONS(X) \
@@ -224,7 +242,17 @@ typedef struct {
 	X(OPTIONAL, cuStreamIsCapturing, cuStreamIsCapturing, \
 	  (gm_CUstream stream, gm_CUstreamCaptureStatus *status)) \
 	X(OPTIONAL, cuFlushGPUDirectRDMAWrites, cuFlushGPUDirectRDMAWrites, \
-	  (gm_CUflushGPUDirectRDMAWritesTarget target, gm_CUflushGPUDirectRDMAWritesScope scope))
+	  (gm_CUflushGPUDirectRDMAWritesTarget target, gm_CUflushGPUDirectRDMAWritesScope scope)) \
+	X(OPTIONAL, cuCheckpointProcessGetState, cuCheckpointProcessGetState, \
+	  (int pid, gm_CUprocessState *state)) \
+	X(OPTIONAL, cuCheckpointProcessLock, cuCheckpointProcessLock, \
+	  (int pid, gm_CUcheckpointLockArgs *arguments)) \
+	X(OPTIONAL, cuCheckpointProcessCheckpoint, cuCheckpointProcessCheckpoint, \
+	  (int pid, gm_CUcheckpointCheckpointArgs *arguments)) \
+	X(OPTIONAL, cuCheckpointProcessRestore, cuCheckpointProcessRestore, \
+	  (int pid, gm_CUcheckpointRestoreArgs *arguments)) \
+	X(OPTIONAL, cuCheckpointProcessUnlock, cuCheckpointProcessUnlock, \
+	  (int pid, gm_CUcheckpointUnlockArgs *arguments))
 /* clang-format on */
 
 typedef struct gm_nvmlDevice_st *gm_nvmlDevice_t;

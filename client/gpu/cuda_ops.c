@@ -61,4 +61,6 @@ const struct client_gpu_ops client_gpu_cuda = {
     .kernel_close = cuda_kernel_close,
     .device_uuid = cuda_device_uuid,
     .primary_run = cuda_primary_run,
+    .process_state = cuda_process_state,
+    .process_change = cuda_process_change,
 };

@@ -27,6 +27,10 @@ int cuda_host_copy(void *to, uint64_t from, size_t bytes);
 int cuda_device_uuid(int number, uint8_t uuid[16]);
 int cuda_primary_run(int number, int (*work)(void *argument), void *argument);
 
+/* cuda_process.c */
+int cuda_process_state(pid_t pid);
+int cuda_process_change(pid_t pid, enum client_process_state from, enum client_process_state to);
+
 /* cuda_pinned.c */
 int cuda_pinned_map(struct client_device_map *map, const struct client_layout *layout);
 int cuda_pinned_extend(struct client_device_map *map, const struct client_layout *layout);

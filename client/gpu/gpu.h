@@ -6,6 +6,7 @@
 #define CLIENT_GPU_GPU_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "client/core/answer.h"
 #include "client/core/range.h"
@@ -34,6 +35,15 @@ struct client_gpu_kernel {
 	const char *name;
 	unsigned threads;	    /* of a group */
 	unsigned threads_per_block; /* of the file */
+};
+
+/* The state of a process's use of its GPUs. A locked process waits in the driver's calls; the GPU
+ * memory of a checkpointed process is in system memory; a failed process can no longer use GPUs. */
+enum client_process_state {
+	CLIENT_PROCESS_RUNNING,
+	CLIENT_PROCESS_LOCKED,
+	CLIENT_PROCESS_CHECKPOINTED,
+	CLIENT_PROCESS_FAILED
 };
 
 /* The functions of a vendor's driver for files. Callers hold the file's lock, unless a function
@@ -110,6 +120,15 @@ struct client_gpu_ops {
 	 * context.
 	 */
 	int (*primary_run)(int number, int (*work)(void *argument), void *argument);
+
+	/* The enum client_process_state of another process. No lock; so too the next. -ENOTSUP: the
+	 * driver has no checkpoints. -EINVAL: the process does not use the driver. NULL: there is
+	 * no driver. */
+	int (*process_state)(pid_t pid);
+	/* Brings another process from a state to the next, or back: running, locked, checkpointed.
+	 * A lock waits for the work of the process, and for some seconds at most. */
+	int (*process_change)(pid_t pid, enum client_process_state from,
+			      enum client_process_state to);
 };
 
 /* The functions for a kind of memory, which the protocol must have. */

@@ -64,7 +64,9 @@
 	X(CU_MEM_ACCESS_FLAGS_PROT_READ) X(CU_MEMHOSTREGISTER_DEVICEMAP) \
 	X(CU_MEMHOSTREGISTER_READ_ONLY) \
 	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX) \
-	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES)
+	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES) \
+	X(CU_PROCESS_STATE_RUNNING) X(CU_PROCESS_STATE_LOCKED) \
+	X(CU_PROCESS_STATE_CHECKPOINTED) X(CU_PROCESS_STATE_FAILED)
 /* clang-format on */
 CUDA_VALUES(SAME_VALUE)
 
@@ -101,6 +103,11 @@ SAME_FIELD(CUmemAllocationProp, allocFlags.reserved)
 SAME_TYPE(CUmemAccessDesc)
 SAME_FIELD(CUmemAccessDesc, location)
 SAME_FIELD(CUmemAccessDesc, flags)
+SAME_TYPE(CUprocessState)
+SAME_TYPE(CUcheckpointLockArgs)
+SAME_FIELD(CUcheckpointLockArgs, timeoutMs)
+SAME_FIELD(CUcheckpointLockArgs, reserved0)
+SAME_FIELD(CUcheckpointLockArgs, reserved1)
 
 /* From here on the project's names mean the header's types, so that the prototypes of
  * CUDA_FUNCTIONS can be compared with the header's exactly. */
@@ -121,6 +128,11 @@ SAME_FIELD(CUmemAccessDesc, flags)
 #define gm_CUflushGPUDirectRDMAWritesTarget CUflushGPUDirectRDMAWritesTarget
 #define gm_CUstreamCaptureStatus	    CUstreamCaptureStatus
 #define gm_CUflushGPUDirectRDMAWritesScope  CUflushGPUDirectRDMAWritesScope
+#define gm_CUprocessState		    CUprocessState
+#define gm_CUcheckpointLockArgs		    CUcheckpointLockArgs
+#define gm_CUcheckpointCheckpointArgs	    CUcheckpointCheckpointArgs
+#define gm_CUcheckpointRestoreArgs	    CUcheckpointRestoreArgs
+#define gm_CUcheckpointUnlockArgs	    CUcheckpointUnlockArgs
 
 #define SAME_CUDA_FUNCTION(need, field, symbol, arguments)                                         \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&field), CUresult(*) arguments),    \
