@@ -5,6 +5,7 @@ files that are away, and what spill= costs while nothing leaves."""
 
 import os
 import random
+import subprocess
 import time
 
 from copying import link_rates
@@ -23,6 +24,8 @@ READS, READ_US = 20000, 20
 UNUSED_SHARE = 0.98    # of the rates without spill=
 ROUNDS = 3
 ENGINE_MIB = 1024
+CYCLES = 5
+CYCLE_FILE, CYCLE_OWN = 24 * GIB, 4 * GIB
 PARK = r'''
 import ctypes, os, sys, time, gpumem
 from gpumem import _cuda
@@ -50,6 +53,52 @@ with _cuda.Primary(memory._own_device()):
     _cuda._check(_cuda.driver().cuMemcpyDtoH_v2(seen, end, ctypes.c_size_t(last)), "cuMemcpyDtoH")
 with open(path, "rb") as file:
     print("same", int(memory.dlpack_address() == address and os.pread(file.fileno(), last, buffer.size - last) == seen.raw))
+'''
+
+# Maps a file of so many bytes, has memory of its own, and waits at safe points for lines, which it answers.
+CYCLE = r'''
+import ctypes, os, select, sys, gpumem
+from gpumem import _cuda
+path, size, own_size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with open(path, "wb") as file:
+    file.truncate(size)
+os.posix_fallocate(os.open(path, os.O_RDWR), 0, size)
+buffer = gpumem.open(path, "r+")
+memory = buffer._file()
+address, primary, driver = memory.dlpack_address(), _cuda.Primary(memory._own_device()), _cuda.driver()
+
+def bytes_at(*places):
+    with primary:
+        for place in places:
+            seen = ctypes.create_string_buffer(1)
+            _cuda._check(driver.cuMemcpyDtoH_v2(seen, ctypes.c_uint64(place), ctypes.c_size_t(1)), "cuMemcpyDtoH")
+            yield seen.raw[0]
+
+def fill(value):
+    with primary:
+        for place, bytes in ((address, size), (own, own_size)):
+            _cuda._check(driver.cuMemsetD8_v2(ctypes.c_uint64(place), value, ctypes.c_size_t(bytes)), "cuMemsetD8")
+        _cuda.synchronize()
+
+with primary:
+    own = _cuda.allocate(own_size)
+places = address, address + size // 2 + 1, address + size - 1, own, own + own_size - 1
+value = 1
+fill(value)
+print("ready", flush=True)
+while True:
+    if not select.select([0], [], [], 0.005)[0]:
+        gpumem.safe_point()
+        continue
+    if not sys.stdin.readline():
+        break
+    gpumem.safe_point()
+    same = set(bytes_at(*places)) == {value} and memory.dlpack_address() == address
+    value += 1
+    fill(value)
+    print(int(same), flush=True)
+with primary:
+    _cuda.free(own)
 '''
 
 
@@ -204,6 +253,43 @@ def parking(machine, mount):
     path.unlink()
 
 
+def checkpointing(machine, mount):
+    """A process with a large file and memory of its own: checkpointed, its file evicted, restored, and again."""
+    examples, path = Examples(machine), mount.gpu() / "cycled"
+    size, own = (64 * MIB, 16 * MIB) if machine.standin else (CYCLE_FILE, CYCLE_OWN)
+    if not examples.here:
+        machine.report.absent("a process is checkpointed and restored", "the Python module or the library is not here")
+        return
+    child = subprocess.Popen([examples.python, "-c", CYCLE, path, str(size), str(own)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=machine.report.log_file, text=True,
+                             env=dict(examples.env, GPUMEM_STANDIN_CHECKPOINTS="1"))
+    command, took, same, left = [machine.build / "gpumem", "checkpoint"], {"away": [], "back": []}, [], []
+    try:
+        started = child.stdout.readline() == "ready\n"
+        for _ in range(CYCLES if started else 0):
+            before = machine.smi_memory(0, mount)["used"]
+            took["away"].append(seconds_of(lambda: machine.run([*command, child.pid])))
+            place(path, b"evicted")
+            left.append(before - machine.smi_memory(0, mount)["used"])
+            took["back"].append(seconds_of(lambda: machine.run([*command, "--restore", child.pid])))
+            child.stdin.write("check\n")
+            child.stdin.flush()
+            same.append(child.stdout.readline() == "1\n")
+        child.stdin.close()
+        child.wait(30)
+    finally:
+        child.kill()
+        child.wait()
+    sizes = f"a file of {size // MIB} MiB mapped and {own // MIB} MiB of its own"
+    machine.report.check(f"a process with {sizes}, checkpointed and restored {CYCLES} times: the same bytes and addresses",
+                         same == [True] * CYCLES and child.returncode == 0,
+                         f"checkpointed in {median(took['away']):.2f} s, restored in {median(took['back']):.2f} s, the file's way "
+                         "back to the GPU included" if same else "the process did not start")
+    if left and not machine.standin:  # the stand-in's memory of other processes is not counted here
+        machine.report.check("meanwhile neither is on the GPU", min(left) >= size + own, f"{min(left) // MIB} MiB less in use")
+    path.unlink()
+
+
 def unused(machine, spill):
     """The same cases with and without the option, in turn."""
     arguments = ["--only", "read,write,random"] + (["--backend", "standin", "--quick"] if machine.standin
@@ -231,6 +317,7 @@ def point_tiers(machine):
         taking_turns(machine, mount, into, out, spill)
         sleeping(machine, mount)
         parking(machine, mount)
+        checkpointing(machine, mount)
         more_than_fits(machine, mount, spill)
         machine.report.note("spill: " + mount.params()["spill"])
     unused(machine, spill)
