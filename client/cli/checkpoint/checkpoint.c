@@ -29,7 +29,7 @@ enum { TO = CLI_LONG + 2, RESTORE, NOW, TIMEOUT };
 
 static const struct client_gpu_ops *const driver = &client_gpu_cuda;
 
-/* What the command line asks for. */
+/* The words of the command line. */
 struct request {
 	char *directory; /* to save the process in; NULL: none */
 	bool restore;
@@ -138,7 +138,7 @@ static void gpu_go_on(const struct files *files, const char *reason)
 	files_unpark(files, &count);
 }
 
-/* A locked process maps nothing, so that the leases are checked under the lock. After an error the
+/* A locked process maps no file, so that the leases are checked under the lock. After an error the
  * files are mapped again. */
 static int gpu_checkpoint(struct files *files)
 {

@@ -35,7 +35,7 @@ void files_free(struct files *files);
 int files_park(struct files *files, enum park_when when, unsigned seconds);
 /* Fails if the process has a lease on memory of a GPU. */
 int files_check(struct files *files);
-/* Has the process map again what it parked on request; *count is the number of the files. */
+/* Has the process map again the files that were parked on request; *count is their number. */
 int files_unpark(const struct files *files, uint32_t *count);
 
 #endif
