@@ -154,6 +154,8 @@ int tier_compact_open(struct fs *fs)
 
 void tier_compact_close(struct fs *fs)
 {
+	if (!fs->compaction)
+		return;
 	background_stop(&fs->compaction->background);
 	free(fs->compaction);
 	fs->compaction = NULL;
