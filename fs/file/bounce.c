@@ -8,7 +8,7 @@
 #include "common/io.h"
 #include "fs/file/device.h"
 #include "fs/file/host.h"
-#include "fs/file/host_pin.h"
+#include "fs/object/host_pin.h"
 
 #define STEP (4ULL << 20)
 /* Registering the buffer with a GPU costs about a millisecond. */
@@ -110,13 +110,15 @@ static int bounce_through_window(const struct bounce *bounce, enum direction dir
 {
 	struct extents_walk walk = extents_walk(extents, offset, offset + bytes);
 	struct host_windows *windows = file ? atomic_load(&file->volume)->windows : NULL;
+	struct host_range range = {.file = file, .offset = file_offset, .bytes = bytes};
 	struct host_window *window;
 	struct segment first;
 
 	if (!windows || !extents_next(&walk, &first) || !first.span)
 		return 0;
-	char *memory =
-	    host_window_enter(file, file_offset, bytes, first.span->chunk->device, &window);
+	range.fd = atomic_load(&file->fd);
+	char *memory = host_window_enter(windows, &range, first.span->chunk->device, &window);
+
 	if (!memory)
 		return 0;
 	int rc = copy_enqueue(bounce->call, direction, memory, COPY_DMA, extents, offset, bytes);

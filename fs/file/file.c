@@ -13,9 +13,9 @@
 #include "fs/file/device.h"
 #include "fs/file/export.h"
 #include "fs/file/host.h"
-#include "fs/file/host_pin.h"
 #include "fs/file/missing.h"
 #include "fs/journal/journal.h"
+#include "fs/object/host_pin.h"
 
 size_t file_struct_bytes(void)
 {

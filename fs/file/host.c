@@ -11,8 +11,8 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "fs/file/host_pin.h"
 #include "fs/file/record.h"
+#include "fs/object/host_pin.h"
 
 ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
 {

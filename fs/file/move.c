@@ -13,10 +13,10 @@
 #include "fs/file/device.h"
 #include "fs/file/export.h"
 #include "fs/file/host.h"
-#include "fs/file/host_pin.h"
 #include "fs/file/missing.h"
 #include "fs/file/old_memory.h"
 #include "fs/file/record.h"
+#include "fs/object/host_pin.h"
 
 struct file_move {
 	struct file *file;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fs/file/host_pin.h"
+#include "fs/object/host_pin.h"
 
 static uint64_t chunk_limited(uint64_t bytes, uint64_t limit)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/file/host_pin.h"
+#include "fs/object/host_pin.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/cleanup.h"
-#include "fs/file/host.h"
+#include "fs/object/object.h"
 
 #define WINDOWS 128
 
@@ -293,14 +293,15 @@ static void window_make(struct host_windows *windows, struct host_window *window
 
 /* A READY window with a current stamp, or NULL. Under the lock, which is dropped while a window is
  * mapped. */
-static struct host_window *window_get_ready(struct host_windows *windows, struct file *file,
-					    struct device *device, uint64_t from, uint64_t bytes)
+static struct host_window *window_get_ready(struct host_windows *windows,
+					    const struct host_range *range, struct device *device,
+					    uint64_t from)
 {
-	int fd = atomic_load(&file->fd);
+	const struct file *file = range->file;
 	struct host_window *window = window_find(windows, file, device, from);
 	struct object_stamp stamp;
 
-	if (!window || window->state == MAPPING || !stamp_read(fd, &stamp))
+	if (!window || window->state == MAPPING || !stamp_read(range->fd, &stamp))
 		return NULL;
 	bool known = window_matches(window, file, device, from);
 	if (known && window->state == READY && stamp_equal(&stamp, &window->stamp))
@@ -313,31 +314,30 @@ static struct host_window *window_get_ready(struct host_windows *windows, struct
 		    &(struct host_window){
 			.state = COUNTED, .file = file, .device = device, .from = from});
 	window->used = ++windows->clock;
-	window->copied += bytes;
+	window->copied += range->bytes;
 	if (window->copied < window_length(&stamp, from) / WORTH || file_is_mapping(windows, file))
 		return NULL;
-	window_make(windows, window, &stamp, fd);
+	window_make(windows, window, &stamp, range->fd);
 	return window->state == READY ? window : NULL;
 }
 
-char *host_window_enter(struct file *file, uint64_t offset, uint64_t bytes, struct device *device,
-			struct host_window **window)
+char *host_window_enter(struct host_windows *windows, const struct host_range *range,
+			struct device *device, struct host_window **window)
 {
-	struct host_windows *windows = atomic_load(&file->volume)->windows;
-	uint64_t from = align_down(offset, HOST_WINDOW_BYTES);
+	uint64_t from = range->offset / HOST_WINDOW_BYTES * HOST_WINDOW_BYTES;
 
-	if (bytes < HOST_WINDOW_COPY_MIN || !device->backend->ops->pin_for_all)
+	if (range->bytes < HOST_WINDOW_COPY_MIN || !device->backend->ops->pin_for_all)
 		return NULL;
 	scoped_lock(&windows->lock);
-	struct host_window *found = window_get_ready(windows, file, device, from, bytes);
+	struct host_window *found = window_get_ready(windows, range, device, from);
 	/* Pin again: when an idle context was released, the registration went too. */
-	if (!found || offset + bytes > from + found->bytes ||
+	if (!found || range->offset + range->bytes > from + found->bytes ||
 	    device_pin(device, found->base, found->bytes) < 0)
 		return NULL;
 	found->users++;
 	found->used = ++windows->clock;
 	*window = found;
-	return found->base + (offset - from);
+	return found->base + (range->offset - from);
 }
 
 void host_window_leave(struct host_windows *windows, struct host_window *window)

@@ -9,10 +9,12 @@
  * daemon, while a copy engine goes on using the registered page. If a program punches out pages
  * through its own mapping (madvise(2)), the object's times change, and the window is not used
  * again. */
-#ifndef FS_FILE_HOST_PIN_H
-#define FS_FILE_HOST_PIN_H
+#ifndef FS_OBJECT_HOST_PIN_H
+#define FS_OBJECT_HOST_PIN_H
 
-#include "fs/file/internal.h"
+#include <stdint.h>
+
+#include "backend/backend.h"
 
 /* A window covers a stretch of this size at a multiple of this size, or less at the end of the
  * file. */
@@ -23,19 +25,27 @@
 /* Limit of a mount: pinned memory is not available to other programs. */
 #define HOST_WINDOWS_PINNED_MAX (2ULL << 30)
 
+struct file; /* tells objects apart, and is not looked into */
 struct host_windows;
 struct host_window;
+
+/* A range of an object, by its descriptor. */
+struct host_range {
+	const struct file *file;
+	int fd;
+	uint64_t offset, bytes;
+};
 
 /* pinned_max: bytes that may be registered at a time. 0 or -ENOMEM. */
 int host_windows_new(uint64_t pinned_max, struct host_windows **windows);
 /* Called after all files are freed. */
 void host_windows_free(struct host_windows *windows);
 
-/* The address of [offset, offset + bytes) of the file's object in a window, for COPY_DMA by the
- * device's copy engines; or NULL. The range must lie within a single stretch. The caller holds the
- * file's layout_lock, shared, and memory of the device, until host_window_leave. */
-char *host_window_enter(struct file *file, uint64_t offset, uint64_t bytes, struct device *device,
-			struct host_window **window);
+/* The address of the range in a window, for COPY_DMA by the device's copy engines; or NULL. The
+ * range must lie within a single stretch. The caller holds the file's layout_lock, shared, and
+ * memory of the device, until host_window_leave. */
+char *host_window_enter(struct host_windows *windows, const struct host_range *range,
+			struct device *device, struct host_window **window);
 void host_window_leave(struct host_windows *windows, struct host_window *window);
 
 /* Closes the file's windows. Call before the object loses memory or is closed. layout_lock is held,

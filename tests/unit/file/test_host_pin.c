@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Copies between host/ and a GPU with registered pages of the file. */
 #include "backend/providers.h"
-#include "fs/file/host_pin.h"
+#include "fs/object/host_pin.h"
 #include "tests/unit/file_fixture.h"
 
 #include <fcntl.h>
