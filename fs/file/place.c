@@ -207,13 +207,16 @@ static int drained_move(struct file *file, const struct file_call *call, struct 
 {
 	const struct extents *extents = &file->extents;
 	uint32_t i = extents_find_where(extents, run->to, chunk_is_drained);
+	struct file_call own = *call;
 
 	if (i == extents->count)
 		return 0;
 	if (file_is_held(file) || file_is_missing(file))
 		return -EBUSY;
+	/* The file has as much in the place as before. */
+	own.charge_place = NULL;
 	*run = (struct device_range){extents->at[i].offset, extent_end(&extents->at[i])};
-	int rc = run_move(file, call, extents->at[i].span.chunk->place, run);
+	int rc = run_move(file, &own, extents->at[i].span.chunk->place, run);
 
 	return rc < 0 ? rc : 1;
 }

@@ -249,6 +249,10 @@ START_TEST(blocks_move_within_their_place)
 
 	if (_i)
 		ck_assert_int_eq(place_all(file, place, &moved), 0);
+	/* The owner may have no more there. */
+	int64_t away = atomic_load(&fixture.quota_owner.spilled[place]);
+
+	atomic_store(&fixture.quota_owner.spill_limit, away);
 	uint64_t used = usage_of(place).span_bytes, allocated = file_allocated(file);
 	struct chunk *whole = file->extents.at[0].span.chunk,
 		     *shared = file->extents.at[file->extents.count - 1].span.chunk;
@@ -266,6 +270,7 @@ START_TEST(blocks_move_within_their_place)
 	ck_assert_uint_eq(usage_of(place).span_bytes, used);
 	ck_assert_uint_eq(file_allocated(file), allocated);
 	ck_assert_int_eq(atomic_load(&fixture.quota_owner.total), charged);
+	ck_assert_int_eq(atomic_load(&fixture.quota_owner.spilled[place]), away);
 	expect_bytes(other, 100 * KIB);
 	file_free(file, &fixture.call);
 	file_free(other, &fixture.call);
