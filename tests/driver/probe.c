@@ -135,6 +135,8 @@ static const struct {
     {"host_pointers", host_pointers},
     {"checkpoint_states", checkpoint_states},
     {"checkpoint_memory", checkpoint_memory},
+    {"checkpoint_released", checkpoint_released},
+    {"checkpoint_host", checkpoint_host},
     {"checkpoint_handle", checkpoint_handle},
     {"checkpoint_import", checkpoint_import},
     {"checkpoint_host_import", checkpoint_host_import},

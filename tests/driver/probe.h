@@ -64,6 +64,8 @@ void host_sharing(void);
 void host_pointers(void);
 void checkpoint_states(void);
 void checkpoint_memory(void);
+void checkpoint_released(void);
+void checkpoint_host(void);
 void checkpoint_handle(void);
 void checkpoint_import(void);
 void checkpoint_host_import(void);
