@@ -21,6 +21,9 @@
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
+/* The longest tick of a kernel: 100 a second. */
+#define TICK_MAX (CLOCK_SECOND / 100)
+
 #define A_DAY (24 * 3600 * CLOCK_SECOND)
 
 int64_t time_from_spec(const struct timespec *spec)
@@ -122,9 +125,25 @@ void inode_move_end(struct inode *inode)
 	object_mtime_note(inode);
 }
 
-void inode_touch_write(struct inode *inode)
+/* The kernel's tick, which the data path can afford, or a little later. A write in the same tick as
+ * the write before gets a time of its own if a program has seen the earlier time: the program must
+ * be able to tell that the file has changed. */
+static int64_t write_time(struct inode *inode)
 {
 	int64_t now = time_now_coarse();
+	int64_t mtime = atomic_load_explicit(&inode->fields->mtime, memory_order_relaxed);
+
+	if (now > mtime || mtime - now >= TICK_MAX)
+		return now;
+	if (!atomic_load(&inode->times_seen))
+		return mtime;
+	atomic_store(&inode->times_seen, false);
+	return time_now();
+}
+
+void inode_touch_write(struct inode *inode)
+{
+	int64_t now = write_time(inode);
 
 	if (inode_in_host(inode)) {
 		scoped_lock(&inode->lock);
@@ -423,6 +442,8 @@ void inode_stat(struct inode *inode, struct stat *st)
 {
 	scoped_lock(&inode->lock);
 	inode_update_mtime(inode);
+	if (!atomic_load(&inode->times_seen))
+		atomic_store(&inode->times_seen, true);
 	*st = (struct stat){
 	    .st_ino = inode->ino,
 	    .st_mode = inode->mode,

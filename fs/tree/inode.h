@@ -65,6 +65,7 @@ struct inode {
 	bool unlinked_open;		   /* counted in fs->n_unlinked_open; lock */
 	atomic_bool recorded;		   /* the journal has the inode */
 	atomic_bool paged;		   /* the kernel may have pages that a mapping filled */
+	atomic_bool times_seen;		   /* a program has been told the times since a write */
 	bool keep_data;			   /* see inode_may_drop; lock */
 	_Atomic uint8_t residency;	   /* enum inode_residency, set by the inode_watch */
 	uint8_t moving; /* moves in progress; meanwhile the kernel gets no object; lock */

@@ -209,6 +209,22 @@ static void reading_moves_access_as_relatime(void)
 	EQUAL(times_of("file").access.tv_sec, 1000);
 }
 
+/* Also if a tick of the kernel's clock has many writes. */
+static void each_write_that_is_looked_for_shows(void)
+{
+	int fd = OK(open("file", O_RDWR | O_CREAT, 0600));
+
+	for (int i = 0; i < 200; i++) {
+		struct times before = times_of("file");
+
+		EQUAL(pwrite(fd, "x", 1, 0), 1);
+		CHECK(later(times_of("file").content, before.content));
+		CHECK(later(times_of("file").change, before.change));
+	}
+	OK(close(fd));
+}
+
 PROG(TEST(set_by_utimensat), TEST(of_links_directories_and_fds), TEST(birth_time_stays),
      TEST(writing_moves_them), TEST(metadata_moves_change_only),
-     TEST(directories_show_their_changes), TEST(reading_moves_access_as_relatime))
+     TEST(directories_show_their_changes), TEST(reading_moves_access_as_relatime),
+     TEST(each_write_that_is_looked_for_shows))
