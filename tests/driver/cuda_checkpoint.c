@@ -3,7 +3,7 @@
 /* Checkpoints of the own process, or of a process that was started with
  * GPUMEM_STANDIN_CHECKPOINTS and does the work for the caller. A checkpoint moves the bytes of
  * device memory to private memory and frees the devices; a restore makes new memory with the same
- * bytes at the same addresses. Host-located memory stays in place. */
+ * bytes at the same addresses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,8 @@ static socklen_t address_of(int pid, struct sockaddr_un *address)
 /* Has another process make the call, with NULL in the place of arguments. */
 static CUresult ask(enum call call, int pid, int *value)
 {
-	struct answer answer = {CUDA_ERROR_INVALID_VALUE, 0};
+	struct answer answer = {pid < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_ERROR_INVALID_VALUE,
+				0};
 	struct sockaddr_un address;
 	socklen_t length = address_of(pid, &address);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -159,15 +160,34 @@ STANDIN_API CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpoi
 	return CUDA_SUCCESS;
 }
 
-static bool has_imports(void)
+/* Whether the process has a handle or a mapping for which is_so holds. */
+static bool has_any(bool (*is_so)(const struct memory *memory, enum handle_kind kind))
 {
-	for (size_t i = 0; i < standin.handles.count; i++)
-		if (((struct handle *)standin.handles.entries[i].object)->kind == HANDLE_IMPORTED)
+	for (size_t i = 0; i < standin.handles.count; i++) {
+		const struct handle *handle = standin.handles.entries[i].object;
+
+		if (is_so(handle->memory, handle->kind))
 			return true;
-	for (size_t i = 0; i < standin.mappings.count; i++)
-		if (((struct mapping *)standin.mappings.entries[i].object)->kind == HANDLE_IMPORTED)
+	}
+	for (size_t i = 0; i < standin.mappings.count; i++) {
+		const struct mapping *mapping = standin.mappings.entries[i].object;
+
+		if (is_so(mapping->memory, mapping->kind))
 			return true;
+	}
 	return false;
+}
+
+static bool is_imported(const struct memory *memory, enum handle_kind kind)
+{
+	(void)memory;
+	return kind == HANDLE_IMPORTED;
+}
+
+static bool is_host(const struct memory *memory, enum handle_kind kind)
+{
+	(void)kind;
+	return memory_is_host(memory);
 }
 
 static bool has_room(void)
@@ -178,8 +198,6 @@ static bool has_room(void)
 	return true;
 }
 
-/* Counts the memory again, also after a failure, so that every call that frees memory finds the
- * memory counted. */
 static void count_again(void)
 {
 	for (unsigned i = 0; i < settings.gpus; i++) {
@@ -188,16 +206,8 @@ static void count_again(void)
 	}
 }
 
-static CUresult fail(void)
-{
-	count_again();
-	for (unsigned i = 0; i < settings.gpus; i++)
-		device_fail(i, CUDA_ERROR_ILLEGAL_STATE, false);
-	atomic_store(&standin.process_state, CU_PROCESS_STATE_FAILED);
-	return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* As measured, imported memory ends the process's use of CUDA at the restore, not before. */
+/* As measured, imported and host-located memory end the process's use of CUDA at the restore, not
+ * before: the process stays checkpointed. */
 STANDIN_API CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *arguments)
 {
 	ENTER_PROCESS(RESTORE, pid, NULL);
@@ -206,8 +216,10 @@ STANDIN_API CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs
 	STANDIN_LOCKED(EXCLUSIVE);
 	if (atomic_load(&standin.process_state) != CU_PROCESS_STATE_CHECKPOINTED)
 		return CUDA_ERROR_ILLEGAL_STATE;
-	if (has_imports())
-		return fail();
+	if (has_any(is_host))
+		return CUDA_ERROR_UNKNOWN;
+	if (has_any(is_imported))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!has_room())
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	count_again();

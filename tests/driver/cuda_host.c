@@ -226,7 +226,7 @@ static CUresult device_pointer_attribute(void *data, CUpointer_attribute attribu
 		*(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)data = mapping ? mapping->memory->device : -1;
+		*(int *)data = host ? 0 : mapping ? mapping->memory->device : -1;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		if (!mapping)

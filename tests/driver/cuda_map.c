@@ -320,10 +320,8 @@ STANDIN_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr add
 
 	STANDIN_LOCKED(SHARED);
 	mapping = table_at(&standin.mappings, address);
-	if (!mapping || size > mapping->size)
+	if (!mapping || size > mapping->size || memory_is_host(mapping->memory))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (memory_is_host(mapping->memory))
-		return CUDA_ERROR_NOT_SUPPORTED;
 	fd = dmabuf_fd(mapping, size);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;

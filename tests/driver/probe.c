@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Calls a CUDA driver with mistakes and unusual arguments, and prints a line for each answer.
- * probe.txt holds the answers of a real driver (580.159, two H200). Where the stand-in is stricter
- * on purpose, the stand-in's answer follows after a bar. Each group of calls runs in its own
- * process, because a few answers end the context. */
+ * probe.txt holds the answers of a real driver (580.159, on H100 and H200). Where the stand-in is
+ * stricter on purpose, the stand-in's answer follows after a bar. Each group of calls runs in its
+ * own process, because a few answers end the context. */
 #include "tests/driver/probe.h"
 
 #include <stdio.h>
