@@ -16,7 +16,7 @@ from pointers import timed
 from wires import OURS, run_bench
 
 SPILL_MOST = 64 * GIB
-SPILL_USED = 0.9       # of the spill, in the point with more files than the GPU has memory
+SPILL_USED = 0.9       # of the spill, by a model that takes turns
 MOVE_SHARE = 0.85      # of pinned copies
 MODEL_PART = 0.36      # of the GPU: 50 GiB of 139
 MODEL_FILES = 8
@@ -114,7 +114,7 @@ def memory_bytes():
 
 def spill_bytes(machine):
     """Leaves room for the source in memory, and for the rest of the system."""
-    room = 256 * MIB if machine.standin else (memory_bytes() - 2 * machine.size) // 2
+    room = 256 * MIB if machine.standin else memory_bytes() - 4 * machine.size
     return min(SPILL_MOST, room) // machine.size * machine.size
 
 
@@ -146,8 +146,8 @@ def seconds_of(call):
 def more_than_fits(machine, mount, spill):
     """Files that fill the GPU and most of the spill, compared in another order than they were written."""
     source, size = machine.source(), machine.size
-    total = mount.stats()["total_bytes"] - spill
-    count = int((total + SPILL_USED * spill) // size) - 1
+    total, room = mount.stats()["total_bytes"] - spill, os.statvfs(mount.gpu())
+    count = int(room.f_bavail * room.f_frsize // size)
     files = [mount.gpu() / f"more{i}" for i in range(count)]
     seconds = seconds_of(lambda: [file_make(machine, source, path, i) for i, path in enumerate(files)])
     away = mount.stats()["places"]["host"]["file_bytes"]
