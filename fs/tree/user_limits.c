@@ -267,19 +267,19 @@ static int place_add(struct fs *fs, struct inode *inode, enum memory_place place
 	int error = count_add(fs, inode->uid, place_kind(place), more);
 
 	if (!error)
-		inode->spilled[place - PLACE_HOST] += more;
+		inode->spilled[place - PLACE_HOST] += (uint32_t)(more / POOL_BLOCK_MIN);
 	return error;
 }
 
 /* lock is held. Memory that could not be counted when the owner changed is not counted off. */
 static void place_give(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t fewer)
 {
-	uint64_t *spilled = &inode->spilled[place - PLACE_HOST];
+	uint32_t *spilled = &inode->spilled[place - PLACE_HOST];
 	struct user *user = user_find(fs->users, inode->uid);
 
-	if (fewer > *spilled)
-		fewer = *spilled;
-	*spilled -= fewer;
+	if (fewer > *spilled * POOL_BLOCK_MIN)
+		fewer = *spilled * POOL_BLOCK_MIN;
+	*spilled -= (uint32_t)(fewer / POOL_BLOCK_MIN);
 	if (user)
 		user->refused = false;
 	count_give(fs, inode->uid, place_kind(place), fewer);
@@ -341,9 +341,10 @@ void user_limits_chown(struct fs *fs, struct inode *inode, uid_t uid)
 	uint64_t had[PLACES - PLACE_HOST];
 
 	scoped_lock(&fs->users->lock);
-	memcpy(had, inode->spilled, sizeof(had));
-	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
+	for (enum memory_place place = PLACE_HOST; place < PLACES; place++) {
+		had[place - PLACE_HOST] = inode->spilled[place - PLACE_HOST] * POOL_BLOCK_MIN;
 		place_give(fs, inode, place, had[place - PLACE_HOST]);
+	}
 	inode->uid = uid;
 	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
 		if (had[place - PLACE_HOST])

@@ -267,7 +267,7 @@ static inline void describe_inode(struct fs *fs, struct inode *inode, enum descr
 		st.st_uid, st.st_gid, st.st_nlink, st.st_size, st.st_blocks, inode->btime);
 	if (how == DESCRIBE_ALL)
 		describe_times(&st, out);
-	fprintf(out, " %s home %lx paid %lu away %lu+%lu%s opens %u/%u holds %u",
+	fprintf(out, " %s home %lx paid %lu away %u+%u%s opens %u/%u holds %u",
 		inode->volume ? inode->volume->name : "-",
 		inode->quota_dir ? inode->quota_dir->ino : 0, inode->charged, inode->spilled[0],
 		inode->spilled[1], inode->counted ? " counted" : "", inode->opens, inode->writers,
