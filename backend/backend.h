@@ -128,6 +128,10 @@ struct copier {
 			    */
 };
 
+/* What chunk_export gives: a memfd that a process maps, of a GPU simulated in system memory; a
+ * handle of CUDA's VMM; an opaque descriptor of Vulkan, which no client maps yet. */
+enum chunk_handle { CHUNK_MEMFD, CHUNK_CUDA_VMM, CHUNK_VULKAN };
+
 /* The functions of a provider. dma_* enqueue a copy on the copier. Host memory passed to them is
  * either in a range registered with pin or any other memory; the provider stages the latter and
  * returns when the bytes are copied. wait returns when all enqueued copies are complete and visible
@@ -135,9 +139,7 @@ struct copier {
  * wait or earlier. */
 struct backend_ops {
 	const char *name;
-	/* The GPUs are simulated in system memory: chunk_export gives a memfd that a process maps,
-	 * else a handle of CUDA's VMM. */
-	bool simulated;
+	enum chunk_handle handle;
 	int (*open)(const struct backend_config *config, struct backend **backend);
 	void (*close)(struct backend *backend); /* all chunks and copiers are freed */
 
@@ -200,14 +202,21 @@ struct backend_ops {
 	uint32_t (*bar_cost)(struct device *device);
 };
 
-/* Opens config's provider. BACKEND_AUTO: cuda if a driver and a GPU are present, else host with a
- * line in the log. A missing GPU in gpus is -ENODEV, with a line naming the GPU. */
+/* Opens config's provider. BACKEND_AUTO: cuda if its driver and a GPU are present, else vulkan if
+ * a driver has a discrete or integrated GPU, else host with a line in the log. A missing GPU in
+ * gpus is -ENODEV, with a line naming the GPU. */
 int backend_open(const struct backend_config *config, struct backend **backend);
 void backend_close(struct backend *backend);
 
 static inline bool backend_is_host(const struct backend *backend)
 {
-	return backend->ops->simulated;
+	return backend->ops->handle == CHUNK_MEMFD;
+}
+
+/* Whether clients can map exported chunks. */
+static inline bool backend_can_share(const struct backend *backend)
+{
+	return backend->ops->handle != CHUNK_VULKAN;
 }
 
 /* For providers: the GPUs of 0..available-1 that list ("0", "0,2", "0-3"; NULL: all) selects,

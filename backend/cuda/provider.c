@@ -90,6 +90,7 @@ static int cuda_open(const struct backend_config *config, struct backend **backe
 
 const struct backend_ops backend_cuda_ops = {
     .name = "cuda",
+    .handle = CHUNK_CUDA_VMM,
     .open = cuda_open,
     .close = cuda_close,
     .memory = cuda_memory,

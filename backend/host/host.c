@@ -90,7 +90,7 @@ static uint32_t host_bar_cost(struct device *device)
 
 const struct backend_ops backend_host_ops = {
     .name = "host",
-    .simulated = true,
+    .handle = CHUNK_MEMFD,
     .open = host_open,
     .close = host_close,
     .memory = host_memory,

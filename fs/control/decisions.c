@@ -15,10 +15,10 @@ static void write_backend_reason(const struct fs *fs, FILE *out)
 	if (fs->options.backend != BACKEND_AUTO)
 		fprintf(out, "why.backend set by backend=%s\n", fs->backend->name);
 	else if (host)
-		fprintf(out, "why.backend no NVIDIA driver with a usable GPU was found\n");
+		fprintf(out, "why.backend no driver of CUDA or Vulkan with a usable GPU was found\n");
 	else
-		fprintf(out, "why.backend NVIDIA's driver and %u GPUs were found\n",
-			fs->backend->n_devices);
+		fprintf(out, "why.backend a driver of %s and %u GPUs were found\n",
+			fs->backend->name, fs->backend->n_devices);
 }
 
 static void write_threads_reason(const struct fs *fs, FILE *out)
@@ -52,6 +52,8 @@ static void write_device_reason(const struct fs *fs, const struct volume *volume
 
 	if (backend_is_host(fs->backend))
 		reason = "the host backend's memory needs no BAR";
+	else if (!backend_can_share(fs->backend))
+		reason = "the only way of this backend";
 	else if (fs->options.bar == BAR_AUTO)
 		reason = "the first of dmabuf, gdrcopy and vulkan that works";
 	fprintf(out, "why.%s.bar %s\n", name, reason);
