@@ -28,7 +28,7 @@
 
 #define BACKEND_DEVICES_MAX 64
 
-enum backend_kind { BACKEND_AUTO, BACKEND_CUDA, BACKEND_HOST };
+enum backend_kind { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN, BACKEND_HOST };
 
 /* Ways to a CPU mapping of device memory (BAR1), in the order in which BAR_AUTO tries them. */
 enum bar_provider { BAR_AUTO, BAR_DMABUF, BAR_GDRCOPY, BAR_VULKAN, BAR_OFF };
@@ -72,7 +72,7 @@ struct device {
 
 struct backend {
 	const struct backend_ops *ops;
-	const char *name; /* "cuda", "host" */
+	const char *name; /* "cuda", "vulkan", "host" */
 	char version[64]; /* the driver's version for people, or empty */
 	struct device *devices[BACKEND_DEVICES_MAX];
 	unsigned n_devices;

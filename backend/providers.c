@@ -3,11 +3,14 @@
 #include "backend/providers.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "common/log.h"
 
 const struct backend_provider backend_providers[BACKEND_PROVIDERS] = {
-    {BACKEND_CUDA, &backend_cuda_ops, "this machine has no NVIDIA GPU in use"},
+    {BACKEND_CUDA, &backend_cuda_ops, "no NVIDIA GPU is in use"},
+    {BACKEND_VULKAN, &backend_vulkan_ops, "no GPU with Vulkan is in use"},
     {BACKEND_HOST, &backend_host_ops, NULL},
 };
 
@@ -25,27 +28,39 @@ static bool provider_has_device(const struct backend_ops *ops, const struct back
 	return true;
 }
 
+/* "no NVIDIA GPU is in use: libcuda.so.1: cannot open ...; ..." */
+static void reason_add(char *reasons, size_t size, const char *absent, const char *why)
+{
+	size_t at = strlen(reasons);
+
+	snprintf(reasons + at, size - at, "%s%s%s%s", at ? "; " : "", absent, *why ? ": " : "",
+		 why);
+}
+
 static int provider_open_auto(const struct backend_config *config, struct backend **backend)
 {
 	const struct backend_provider *provider = backend_providers;
-	char why[256] = "";
-	struct backend_config tried = *config;
+	char reasons[512] = "";
 
-	tried.why = why;
-	tried.why_bytes = sizeof(why);
 	for (; provider->absent; provider++) {
+		char why[200] = "";
+		struct backend_config tried = *config;
+
+		tried.why = why;
+		tried.why_bytes = sizeof(why);
 		int rc = provider->ops->open(&tried, backend);
 
 		if (rc != -ENODEV && rc != -ENOTSUP)
 			return rc;
 		if (config->gpus && provider_has_device(provider->ops, &tried))
 			return rc;
+		reason_add(reasons, sizeof(reasons), provider->absent, why);
 	}
 	int rc = provider->ops->open(config, backend);
 
 	if (rc == 0)
-		log_info("backend: %s (files are kept in system memory: %s%s%s)",
-			 provider->ops->name, provider[-1].absent, *why ? "; " : "", why);
+		log_info("backend: %s (files are kept in system memory: %s)", provider->ops->name,
+			 reasons);
 	return rc;
 }
 

@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 
-extern const struct backend_ops backend_cuda_ops, backend_host_ops;
+extern const struct backend_ops backend_cuda_ops, backend_vulkan_ops, backend_host_ops;
 
 struct backend_provider {
 	enum backend_kind kind;
@@ -17,7 +17,7 @@ struct backend_provider {
 
 /* In the order in which BACKEND_AUTO tries them; the last has devices on every machine. */
 extern const struct backend_provider backend_providers[];
-#define BACKEND_PROVIDERS 2
+#define BACKEND_PROVIDERS 3
 
 /* Opens the provider that config asks for, without its BAR caches: see backend_open. */
 int provider_open(const struct backend_config *config, struct backend **backend);

@@ -296,8 +296,8 @@ static int parse_gpus(const struct option_row *row, const char *text, struct opt
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct option_row table[] = {
-    {"backend", "auto|cuda|host", "auto", "source of memory; host simulates GPUs", parse_choice,
-     FIELD(backend), 0, 0},
+    {"backend", "auto|cuda|vulkan|host", "auto", "source of memory; host simulates GPUs",
+     parse_choice, FIELD(backend), 0, 0},
     {"gpus", "LIST", NULL, "GPUs to show, as nvidia-smi numbers them: 0:2, 0-3 (all)", parse_gpus,
      FIELD(gpus), 0, 0},
     {"size", "BYTES|N%", NULL, "maximum memory to use on each GPU (no limit)", parse_amount,

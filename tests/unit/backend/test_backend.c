@@ -177,8 +177,8 @@ static bool machine_has_gpu(void)
 	return true;
 }
 
-/* Without a GPU the backend is host memory and logs the choice in a line; with a GPU the backend is
- * CUDA. */
+/* Without a GPU the backend is host memory and logs the choice, with the reason against each other
+ * backend, in a line; with a GPU the backend is CUDA or Vulkan. */
 START_TEST(automatic)
 {
 	struct backend_config config = host_config(NULL, 1);
@@ -191,11 +191,14 @@ START_TEST(automatic)
 	int rc = backend_open(&config, &backend);
 	log_end(text, sizeof(text));
 	ck_assert_int_eq(rc, 0);
-	ck_assert_str_eq(backend->name, has_gpu ? "cuda" : "host");
+	ck_assert_int_eq(strcmp(backend->name, "cuda") == 0, has_gpu);
 	const char *line = strstr(text, "backend: host");
-	ck_assert_int_eq(line != NULL, !has_gpu);
-	if (line)
+	ck_assert_int_eq(line != NULL, strcmp(backend->name, "host") == 0);
+	if (line) {
 		ck_assert_ptr_null(strstr(line + 1, "backend: host"));
+		ck_assert_ptr_nonnull(strstr(line, "NVIDIA"));
+		ck_assert_ptr_nonnull(strstr(line, "Vulkan"));
+	}
 	backend_close(backend);
 }
 END_TEST

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* What a physical device offers, and the choice of queues and memory types. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/vulkan/provider.h"
+#include "common/cleanup.h"
+
+/* The type of an allocation is an index into these. */
+#define MAPPABLE (VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)
+/* Memory of types with other properties is not read and written like plain memory. */
+#define PLAIN (VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | MAPPABLE | VK_MEMORY_PROPERTY_HOST_CACHED_BIT)
+
+/* llvmpipe computes with signed 32-bit sizes. */
+#define SOFTWARE_BYTES_MAX (1ULL << 30)
+
+/* In the order of the answers below. */
+struct extension {
+	const char *name;
+	bool found;
+};
+
+static int extensions_find(struct vulkan_device *device, struct extension *wanted, unsigned n)
+{
+	const struct vulkan_instance *vk = &device->vulkan->instance;
+	uint32_t count = 0;
+
+	if (vk->vkEnumerateDeviceExtensionProperties(device->physical, NULL, &count, NULL))
+		return -ENOTSUP;
+	AUTO_FREE VkExtensionProperties *all = calloc(count + 1, sizeof(*all));
+
+	if (!all ||
+	    vk->vkEnumerateDeviceExtensionProperties(device->physical, NULL, &count, all) < 0)
+		return -ENOTSUP;
+	for (unsigned i = 0; i < n; i++)
+		for (uint32_t j = 0; j < count; j++)
+			wanted[i].found |= strcmp(all[j].extensionName, wanted[i].name) == 0;
+	return 0;
+}
+
+static void uuid_describe(struct device *base, const uint8_t uuid[VK_UUID_SIZE])
+{
+	size_t room = sizeof(base->uuid);
+	int at = snprintf(base->uuid, room, "GPU-");
+
+	for (unsigned i = 0; i < VK_UUID_SIZE; i++)
+		at += snprintf(base->uuid + at, room - (size_t)at, "%s%02x",
+			       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
+/* Structures that the driver does not know stay as they are. */
+static uint32_t properties_find(struct vulkan_device *device, bool has_pci)
+{
+	VkPhysicalDeviceMaintenance4Properties buffers = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES};
+	VkPhysicalDeviceMaintenance3Properties sizes = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES, .pNext = &buffers};
+	VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT,
+	    .pNext = &sizes};
+	VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT, .pNext = &host};
+	VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
+					   .pNext = &pci};
+	VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+					   .pNext = &id};
+	struct vulkan_abilities *can = &device->can;
+
+	device->vulkan->instance.vkGetPhysicalDeviceProperties2(device->physical, &all);
+	device->type = all.properties.deviceType;
+	can->software = device->type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+	can->bytes_max = sizes.maxMemoryAllocationSize;
+	if (buffers.maxBufferSize && buffers.maxBufferSize < can->bytes_max)
+		can->bytes_max = buffers.maxBufferSize;
+	if (can->software && can->bytes_max > SOFTWARE_BYTES_MAX)
+		can->bytes_max = SOFTWARE_BYTES_MAX;
+	can->allocations = all.properties.limits.maxMemoryAllocationCount;
+	can->pin_align = host.minImportedHostPointerAlignment;
+	snprintf(device->base.name, sizeof(device->base.name), "%.80s%s", all.properties.deviceName,
+		 can->software ? ", software" : "");
+	uuid_describe(&device->base, id.deviceUUID);
+	if (has_pci)
+		snprintf(device->base.pci, sizeof(device->base.pci), "%04x:%02x:%02x.%x",
+			 pci.pciDomain & 0xffff, pci.pciBus & 0xff, pci.pciDevice & 0xff,
+			 pci.pciFunction & 0xf);
+	return all.properties.apiVersion;
+}
+
+static bool has_timelines(const struct vulkan_device *device)
+{
+	VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES};
+	VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+					      .pNext = &timeline};
+
+	device->vulkan->instance.vkGetPhysicalDeviceFeatures2(device->physical, &features);
+	return timeline.timelineSemaphore;
+}
+
+static bool can_export(struct vulkan_device *device)
+{
+	const VkExternalMemoryFeatureFlags needed =
+	    VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT | VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT;
+	VkPhysicalDeviceExternalBufferInfo info = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
+	    .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+	    .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+	VkExternalBufferProperties found = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
+
+	device->vulkan->instance.vkGetPhysicalDeviceExternalBufferProperties(device->physical,
+									     &info, &found);
+	VkExternalMemoryFeatureFlags has = found.externalMemoryProperties.externalMemoryFeatures;
+
+	device->can.dedicated = has & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
+	return (has & needed) == needed;
+}
+
+/* The first type with all wanted properties, no unwanted property, and a heap of at least least
+ * bytes. */
+static bool type_find(const VkPhysicalDeviceMemoryProperties *memory, VkMemoryPropertyFlags wanted,
+		      VkMemoryPropertyFlags unwanted, VkDeviceSize least, uint32_t *type)
+{
+	for (uint32_t i = 0; i < memory->memoryTypeCount; i++) {
+		const VkMemoryType *candidate = &memory->memoryTypes[i];
+
+		if ((candidate->propertyFlags & wanted) != wanted ||
+		    candidate->propertyFlags & (unwanted | ~(VkMemoryPropertyFlags)PLAIN) ||
+		    memory->memoryHeaps[candidate->heapIndex].size < least)
+			continue;
+		*type = i;
+		return true;
+	}
+	return false;
+}
+
+static uint64_t heap_bytes(const VkPhysicalDeviceMemoryProperties *memory, uint32_t type)
+{
+	return memory->memoryHeaps[memory->memoryTypes[type].heapIndex].size;
+}
+
+/* Chunks are in the largest heap of the device. If the CPU can map all of the heap (resizable BAR,
+ * an integrated GPU), the mappable type is taken. Otherwise the mappable type with a heap of its
+ * own is a window, of which other programs need their part. */
+static bool device_types_find(struct vulkan_device *device,
+			      const VkPhysicalDeviceMemoryProperties *memory)
+{
+	const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+	struct vulkan_abilities *can = &device->can;
+	uint32_t *type = &can->types[PLACE_GPU];
+	VkDeviceSize largest = 0;
+
+	for (uint32_t i = 0; i < memory->memoryHeapCount; i++)
+		if (memory->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT &&
+		    memory->memoryHeaps[i].size > largest)
+			largest = memory->memoryHeaps[i].size;
+	can->window_is_own = can->has_window =
+	    type_find(memory, local | MAPPABLE, 0, largest, type);
+	if (can->window_is_own) {
+		can->window_bytes = largest;
+	} else if (!type_find(memory, local, 0, largest, type)) {
+		return false;
+	} else if (type_find(memory, local | MAPPABLE, 0, 1, &can->window_type)) {
+		can->has_window = true;
+		can->window_bytes = heap_bytes(memory, can->window_type) / 2;
+	}
+	device->base.total = largest;
+	return true;
+}
+
+/* System memory that the device addresses: for staging, and for chunks of PLACE_HOST. Without a
+ * cache, reading by the CPU is slow. */
+static bool host_types_find(struct vulkan_abilities *can,
+			    const VkPhysicalDeviceMemoryProperties *memory)
+{
+	const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+	const VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+	uint32_t *type = &can->stage_type;
+
+	if (!type_find(memory, MAPPABLE | cached, local, 0, type) &&
+	    !type_find(memory, MAPPABLE | cached, 0, 0, type) &&
+	    !type_find(memory, MAPPABLE, local, 0, type) &&
+	    !type_find(memory, MAPPABLE, 0, 0, type))
+		return false;
+	can->types[PLACE_HOST] = *type;
+	return true;
+}
+
+static bool memory_types_find(struct vulkan_device *device)
+{
+	VkPhysicalDeviceMemoryProperties2 memory = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+
+	device->vulkan->instance.vkGetPhysicalDeviceMemoryProperties2(device->physical, &memory);
+	return device_types_find(device, &memory.memoryProperties) &&
+	       host_types_find(&device->can, &memory.memoryProperties);
+}
+
+/* Copies need no other engine. A family that only transfers is the copy engines'. */
+static bool queues_find(struct vulkan_device *device)
+{
+	static const VkQueueFlags copies =
+	    VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
+	static const VkQueueFlags any =
+	    VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
+	VkQueueFamilyProperties families[32];
+	struct vulkan_abilities *can = &device->can;
+	uint32_t n = 32;
+	bool found = false;
+
+	device->vulkan->instance.vkGetPhysicalDeviceQueueFamilyProperties(device->physical, &n,
+									  families);
+	for (uint32_t i = 0; i < n; i++) {
+		bool only_copies = (families[i].queueFlags & VK_QUEUE_TRANSFER_BIT) &&
+				   !(families[i].queueFlags & ~copies);
+
+		if (!families[i].queueCount || !(families[i].queueFlags & any) ||
+		    (found && !only_copies))
+			continue;
+		found = true;
+		can->family = i;
+		can->n_queues = families[i].queueCount;
+		if (only_copies)
+			break;
+	}
+	if (can->n_queues > VULKAN_QUEUES_MAX)
+		can->n_queues = VULKAN_QUEUES_MAX;
+	return found;
+}
+
+int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size)
+{
+	struct extension extensions[] = {{.name = VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME},
+					 {.name = VK_EXT_PCI_BUS_INFO_EXTENSION_NAME},
+					 {.name = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME},
+					 {.name = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME}};
+	const char *missing = NULL;
+
+	if (extensions_find(device, extensions, sizeof(extensions) / sizeof(extensions[0])) < 0)
+		missing = "a list of extensions";
+	uint32_t version = properties_find(device, extensions[1].found);
+
+	device->can.pin = extensions[2].found && device->can.pin_align;
+	device->can.budget = extensions[3].found;
+	if (missing)
+		;
+	else if (version < VK_API_VERSION_1_2)
+		missing = "Vulkan 1.2";
+	else if (!extensions[0].found)
+		missing = extensions[0].name;
+	else if (!has_timelines(device))
+		missing = "timeline semaphores";
+	else if (!can_export(device))
+		missing = "buffers in memory that can be exported and imported";
+	else if (!memory_types_find(device))
+		missing = "a memory type for files";
+	else if (!queues_find(device))
+		missing = "a queue for copies";
+	if (!missing)
+		return 0;
+	snprintf(why, size, "%s: its driver has no %s", device->base.name, missing);
+	return -ENOTSUP;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Memory with a buffer over the whole: for chunks, staging memory and pinned host memory. */
+#include "backend/vulkan/provider.h"
+
+VkResult vulkan_memory_new(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
+			   VkDeviceMemory *memory)
+{
+	/* The driver need not refuse an allocation beyond the limit. */
+	if (info->allocationSize > device->can.bytes_max ||
+	    atomic_fetch_add(&device->allocations, 1) >= device->can.allocations) {
+		if (info->allocationSize <= device->can.bytes_max)
+			atomic_fetch_sub(&device->allocations, 1);
+		return VK_ERROR_TOO_MANY_OBJECTS;
+	}
+	VkResult result = device->vk.vkAllocateMemory(device->handle, info, NULL, memory);
+
+	if (result != VK_SUCCESS) {
+		*memory = VK_NULL_HANDLE;
+		atomic_fetch_sub(&device->allocations, 1);
+	}
+	return result;
+}
+
+void vulkan_memory_free(struct vulkan_device *device, VkDeviceMemory memory)
+{
+	device->vk.vkFreeMemory(device->handle, memory, NULL);
+	atomic_fetch_sub(&device->allocations, 1);
+}
+
+static VkResult buffer_create(struct vulkan_device *device, uint64_t bytes,
+			      VkExternalMemoryHandleTypeFlags handle, VkBuffer *buffer)
+{
+	VkExternalMemoryBufferCreateInfo external = {
+	    .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, .handleTypes = handle};
+	VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+				   .pNext = handle ? &external : NULL,
+				   .size = bytes,
+				   .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+					    VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+				   .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
+
+	return device->vk.vkCreateBuffer(device->handle, &info, NULL, buffer);
+}
+
+static VkResult memory_bind(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
+			    struct vulkan_buffer *made)
+{
+	VkMemoryRequirements needs;
+
+	device->vk.vkGetBufferMemoryRequirements(device->handle, made->buffer, &needs);
+	if (needs.size > info->allocationSize ||
+	    !(needs.memoryTypeBits >> info->memoryTypeIndex & 1))
+		return VK_ERROR_FEATURE_NOT_PRESENT;
+	VkResult result = vulkan_memory_new(device, info, &made->memory);
+
+	if (result != VK_SUCCESS)
+		return result;
+	result = device->vk.vkBindBufferMemory(device->handle, made->buffer, made->memory, 0);
+	if (result != VK_SUCCESS)
+		vulkan_memory_free(device, made->memory);
+	return result;
+}
+
+VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t bytes,
+			   VkExternalMemoryHandleTypeFlags handle, const void *source,
+			   struct vulkan_buffer *buffer)
+{
+	VkMemoryDedicatedAllocateInfo dedicated = {
+	    .sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, .pNext = source};
+	VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+				     .pNext = source,
+				     .allocationSize = bytes,
+				     .memoryTypeIndex = type};
+	struct vulkan_buffer made = {.memory = VK_NULL_HANDLE};
+	VkResult result = buffer_create(device, bytes, handle, &made.buffer);
+
+	if (result != VK_SUCCESS)
+		return result;
+	dedicated.buffer = made.buffer;
+	if (handle == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT && device->can.dedicated)
+		info.pNext = &dedicated;
+	result = memory_bind(device, &info, &made);
+	if (result == VK_SUCCESS)
+		*buffer = made;
+	else
+		device->vk.vkDestroyBuffer(device->handle, made.buffer, NULL);
+	return result;
+}
+
+void vulkan_buffer_free(struct vulkan_device *device, struct vulkan_buffer *buffer)
+{
+	if (!buffer->memory)
+		return;
+	device->vk.vkDestroyBuffer(device->handle, buffer->buffer, NULL);
+	vulkan_memory_free(device, buffer->memory);
+	*buffer = (struct vulkan_buffer){.memory = VK_NULL_HANDLE};
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Chunks: memory that is exported as an opaque descriptor, whose owner is the driver in the kernel
+ * (or, for software, a memfd): the memory lives as long as a descriptor does. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/vulkan/provider.h"
+#include "common/cleanup.h"
+#include "common/log.h"
+
+static int bytes_count(struct vulkan_device *device, enum memory_place place, uint64_t bytes)
+{
+	uint64_t used = atomic_load(&device->used);
+
+	if (place != PLACE_GPU)
+		return 0;
+	do {
+		if (used > device->base.total || bytes > device->base.total - used)
+			return -ENOSPC;
+	} while (!atomic_compare_exchange_weak(&device->used, &used, used + bytes));
+	return 0;
+}
+
+static void bytes_uncount(struct vulkan_device *device, enum memory_place place, uint64_t bytes)
+{
+	if (place == PLACE_GPU)
+		atomic_fetch_sub(&device->used, bytes);
+}
+
+static struct vulkan_chunk *chunk_prepare(struct vulkan_device *device, enum memory_place place,
+					  uint64_t bytes)
+{
+	struct vulkan_chunk *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return NULL;
+	made->base.device = &device->base;
+	made->base.place = place;
+	made->base.bytes = bytes;
+	made->fd = -1;
+	return made;
+}
+
+int vulkan_chunk_new(struct device *base, enum memory_place place, uint64_t bytes,
+		     struct chunk **chunk)
+{
+	struct vulkan_device *device = vulkan_device(base);
+	VkExportMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+					   .handleTypes =
+					       VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+	int rc = bytes_count(device, place, bytes);
+
+	if (rc < 0)
+		return rc;
+	struct vulkan_chunk *made = chunk_prepare(device, place, bytes);
+
+	rc = -ENOMEM;
+	if (made)
+		rc = vulkan_result(device,
+				   vulkan_buffer_new(device, device->can.types[place], bytes,
+						     info.handleTypes, &info, &made->buffer),
+				   "vkAllocateMemory");
+	if (rc < 0) {
+		bytes_uncount(device, place, bytes);
+		free(made);
+		return rc;
+	}
+	*chunk = &made->base;
+	return 0;
+}
+
+/* The driver gets a duplicate, because the chunk keeps fd: an import may not be exportable. If the
+ * driver refuses, the duplicate stays with the caller; but llvmpipe closes the duplicate. */
+int vulkan_memory_import(struct vulkan_chunk *chunk, int fd)
+{
+	struct vulkan_device *device = vulkan_device(chunk->base.device);
+	VkImportMemoryFdInfoKHR info = {.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR,
+					.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT,
+					.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+
+	if (info.fd < 0)
+		return -errno;
+	VkResult result =
+	    vulkan_buffer_new(device, device->can.types[chunk->base.place], chunk->base.bytes,
+			      info.handleType, &info, &chunk->buffer);
+
+	if (result != VK_SUCCESS && !device->can.software)
+		close(info.fd);
+	return vulkan_result(device, result, "import");
+}
+
+/* The memory exists already: no limit is asked. */
+int vulkan_chunk_import(struct device *base, enum memory_place place, uint64_t bytes, int fd,
+			struct chunk **chunk)
+{
+	struct vulkan_device *device = vulkan_device(base);
+	AUTO_FREE struct vulkan_chunk *made = chunk_prepare(device, place, bytes);
+	int rc = made ? vulkan_memory_import(made, fd) : -ENOMEM;
+
+	if (rc < 0)
+		return rc;
+	made->fd = fd;
+	if (place == PLACE_GPU)
+		atomic_fetch_add(&device->used, bytes);
+	*chunk = &made->base;
+	made = NULL;
+	return 0;
+}
+
+void vulkan_chunk_free(struct chunk *base)
+{
+	struct vulkan_chunk *chunk = vulkan_chunk(base);
+	struct vulkan_device *device = vulkan_device(base->device);
+
+	vulkan_buffer_free(device, &chunk->buffer);
+	if (chunk->fd >= 0)
+		close(chunk->fd);
+	bytes_uncount(device, base->place, base->bytes);
+	free(chunk);
+}
+
+static int memory_export(struct vulkan_chunk *chunk, int *fd)
+{
+	struct vulkan_device *device = vulkan_device(chunk->base.device);
+	VkMemoryGetFdInfoKHR info = {.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR,
+				     .memory = chunk->buffer.memory,
+				     .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+	int exported = -1;
+	VkResult result = device->vk.vkGetMemoryFdKHR(device->handle, &info, &exported);
+	int rc = vulkan_result(device, result, "vkGetMemoryFdKHR");
+
+	if (rc == 0 && exported < 0)
+		rc = -EMFILE; /* llvmpipe's answer if there is no descriptor left */
+	if (rc < 0)
+		return rc == -ENOSPC ? -EMFILE : rc;
+	fcntl(exported, F_SETFD, FD_CLOEXEC);
+	*fd = exported;
+	return 0;
+}
+
+int vulkan_chunk_export(struct chunk *base, int *fd)
+{
+	struct vulkan_chunk *chunk = vulkan_chunk(base);
+	int copy;
+
+	if (chunk->fd < 0)
+		return memory_export(chunk, fd);
+	copy = fcntl(chunk->fd, F_DUPFD_CLOEXEC, 0);
+	if (copy < 0)
+		return -errno;
+	*fd = copy;
+	return 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Copiers, and the copies of backend_ops. */
+#include <errno.h>
+#include <utlist.h>
+
+#include "backend/vulkan/copier.h"
+#include "common/cacheline.h"
+#include "common/cleanup.h"
+
+/* vkCmdFillBuffer's unit. */
+#define FILL_UNIT 4
+
+int vulkan_copier_new(struct backend *backend, struct copier **copier)
+{
+	struct vulkan *vulkan = vulkan_of(backend);
+	struct vulkan_copier *made =
+	    cacheline_calloc(sizeof(*made) + backend->n_devices * sizeof(made->streams[0]));
+
+	if (!made)
+		return -ENOMEM;
+	made->base.backend = backend;
+	pthread_mutex_init(&made->lock, NULL);
+	scoped_lock(&vulkan->lock);
+	DL_APPEND(vulkan->copiers, made);
+	*copier = &made->base;
+	return 0;
+}
+
+void vulkan_copier_leave(struct vulkan_copier *copier, struct vulkan_device *device)
+{
+	struct vulkan_stream *stream = &copier->streams[device->base.slot];
+
+	if (stream->device && stream->enqueued > stream->complete && copier->error == 0)
+		copier->error = -EIO;
+	vulkan_pins_leave(copier, device);
+	vulkan_stream_close(stream);
+}
+
+void vulkan_copier_free(struct copier *base)
+{
+	struct vulkan_copier *copier = vulkan_copier(base);
+	struct vulkan *vulkan = vulkan_of(base->backend);
+
+	vulkan_wait(base);
+	/* Held to the end: a reset that misses the copier would end the device under its streams.
+	 */
+	pthread_mutex_lock(&vulkan->lock);
+	DL_DELETE(vulkan->copiers, copier);
+	vulkan_pins_close(copier);
+	for (unsigned i = 0; i < base->backend->n_devices; i++)
+		vulkan_stream_close(&copier->streams[i]);
+	pthread_mutex_unlock(&vulkan->lock);
+	pthread_mutex_destroy(&copier->lock);
+	free(copier);
+}
+
+int vulkan_wait(struct copier *base)
+{
+	struct vulkan_copier *copier = vulkan_copier(base);
+
+	scoped_lock(&copier->lock);
+	return vulkan_streams_wait(copier);
+}
+
+/* copier->lock is held: the chunk keeps its buffer meanwhile (reset.c). */
+static int chunk_place(struct vulkan_copier *copier, struct chunk *chunk, uint64_t offset,
+		       struct vulkan_stream **stream, struct place *place)
+{
+	int rc = vulkan_stream_use(copier, vulkan_device(chunk->device), stream);
+
+	if (rc < 0)
+		return rc;
+	*place = (struct place){vulkan_chunk(chunk)->buffer.buffer, offset};
+	return atomic_load_explicit(&chunk->lost, memory_order_relaxed) ? -EIO : 0;
+}
+
+int vulkan_dma_in(struct copier *base, struct chunk *chunk, uint64_t offset, const void *from,
+		  size_t bytes)
+{
+	struct vulkan_copier *copier = vulkan_copier(base);
+	struct vulkan_stream *stream;
+	struct place to, pinned;
+
+	scoped_lock(&copier->lock);
+	int rc = chunk_place(copier, chunk, offset, &stream, &to);
+	if (rc < 0)
+		return rc;
+	if (!vulkan_pinned(copier, stream->device, from, bytes, &pinned))
+		return vulkan_stage_in(stream, to, from, bytes);
+	return vulkan_stream_copy(stream, to, pinned, bytes, COPY_ORDERED);
+}
+
+int vulkan_dma_out(struct copier *base, void *to, struct chunk *chunk, uint64_t offset,
+		   size_t bytes)
+{
+	struct vulkan_copier *copier = vulkan_copier(base);
+	struct vulkan_stream *stream;
+	struct place from, pinned;
+
+	scoped_lock(&copier->lock);
+	int rc = chunk_place(copier, chunk, offset, &stream, &from);
+	if (rc < 0)
+		return rc;
+	if (!vulkan_pinned(copier, stream->device, to, bytes, &pinned))
+		return vulkan_stage_out(stream, to, from, bytes);
+	return vulkan_stream_copy(stream, pinned, from, bytes, COPY_ORDERED);
+}
+
+int vulkan_dma_across(struct copier *base, struct chunk *to_chunk, uint64_t to_offset,
+		      struct chunk *from_chunk, uint64_t from_offset, uint64_t bytes)
+{
+	struct vulkan_copier *copier = vulkan_copier(base);
+	struct vulkan_stream *to_stream, *from_stream;
+	struct place to, from;
+
+	scoped_lock(&copier->lock);
+	int rc = chunk_place(copier, to_chunk, to_offset, &to_stream, &to);
+	if (rc == 0)
+		rc = chunk_place(copier, from_chunk, from_offset, &from_stream, &from);
+	if (rc < 0)
+		return rc;
+	if (to_stream == from_stream)
+		return vulkan_stream_copy(to_stream, to, from, bytes, COPY_UNORDERED);
+	return vulkan_stage_across(to_stream, to, from_stream, from, bytes);
+}
+
+int vulkan_dma_zero(struct copier *base, struct chunk *chunk, uint64_t offset, uint64_t bytes)
+{
+	static const char zeros[FILL_UNIT];
+	struct vulkan_copier *copier = vulkan_copier(base);
+	uint64_t before = (FILL_UNIT - offset % FILL_UNIT) % FILL_UNIT;
+	struct vulkan_stream *stream;
+	struct place to;
+
+	scoped_lock(&copier->lock);
+	int rc = chunk_place(copier, chunk, offset, &stream, &to);
+	if (rc < 0)
+		return rc;
+	before = before < bytes ? before : bytes;
+	if (before)
+		rc = vulkan_stage_in(stream, to, zeros, before);
+	to.offset += before;
+	bytes -= before;
+	uint64_t whole = bytes / FILL_UNIT * FILL_UNIT;
+	if (rc == 0 && whole)
+		rc = vulkan_stream_zero(stream, to, whole);
+	to.offset += whole;
+	if (rc == 0 && bytes > whole)
+		rc = vulkan_stage_in(stream, to, zeros, bytes - whole);
+	return rc;
+}

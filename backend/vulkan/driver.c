@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "backend/vulkan/driver.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int library_load(struct vulkan_instance *instance, char *why, size_t size)
+{
+	void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	const char *reason = library ? NULL : dlerror();
+
+	if (!library) {
+		snprintf(why, size, "%s", reason ? reason : "no libvulkan.so.1");
+		return -ENODEV;
+	}
+	void *function = dlsym(library, "vkGetInstanceProcAddr");
+
+	memcpy(&instance->vkGetInstanceProcAddr, &function, sizeof(function));
+	if (function)
+		return 0;
+	snprintf(why, size, "libvulkan.so.1 has no vkGetInstanceProcAddr");
+	return -ENODEV;
+}
+
+/* NULL, or the name of a missing function. */
+static const char *instance_load(struct vulkan_instance *instance)
+{
+#define LOAD(name)                                                                                 \
+	instance->name = (PFN_##name)instance->vkGetInstanceProcAddr(instance->handle, #name);     \
+	if (!instance->name)                                                                       \
+		return #name;
+	VULKAN_INSTANCE_FUNCTIONS(LOAD)
+#undef LOAD
+	return NULL;
+}
+
+int vulkan_instance_open(struct vulkan_instance *instance, char *why, size_t size)
+{
+	VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+					 .pApplicationName = "gpumemfs",
+					 .apiVersion = VK_API_VERSION_1_3};
+	VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+				     .pApplicationInfo = &application};
+	char name[VULKAN_ERROR_NAME_MAX];
+	int rc = library_load(instance, why, size);
+
+	if (rc < 0)
+		return rc;
+	PFN_vkCreateInstance create =
+	    (PFN_vkCreateInstance)instance->vkGetInstanceProcAddr(NULL, "vkCreateInstance");
+	VkResult result =
+	    create ? create(&info, NULL, &instance->handle) : VK_ERROR_INITIALIZATION_FAILED;
+
+	if (result != VK_SUCCESS) {
+		instance->handle = VK_NULL_HANDLE;
+		snprintf(why, size, "vkCreateInstance: %s", vulkan_error_name(result, name));
+		return -ENODEV;
+	}
+	const char *missing = instance_load(instance);
+
+	if (!missing)
+		return 0;
+	snprintf(why, size, "libvulkan.so.1 has no %s: Vulkan 1.2 is needed", missing);
+	vulkan_instance_close(instance);
+	return -ENODEV;
+}
+
+void vulkan_instance_close(struct vulkan_instance *instance)
+{
+	if (instance->handle && instance->vkDestroyInstance)
+		instance->vkDestroyInstance(instance->handle, NULL);
+	instance->handle = VK_NULL_HANDLE;
+}
+
+const char *vulkan_calls_load(const struct vulkan_instance *instance, VkDevice device,
+			      struct vulkan_calls *calls)
+{
+	PFN_vkGetDeviceProcAddr get = instance->vkGetDeviceProcAddr;
+
+#define LOAD(name)                                                                                 \
+	calls->name = (PFN_##name)get(device, #name);                                              \
+	if (!calls->name)                                                                          \
+		return #name;
+	VULKAN_DEVICE_FUNCTIONS(LOAD)
+#undef LOAD
+	calls->vkGetMemoryHostPointerPropertiesEXT = (PFN_vkGetMemoryHostPointerPropertiesEXT)get(
+	    device, "vkGetMemoryHostPointerPropertiesEXT");
+	return NULL;
+}

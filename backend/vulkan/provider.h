@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The Vulkan provider's structs, and the functions that its files share. Every chunk is a
+ * VkDeviceMemory that is exported as an opaque descriptor, with a VkBuffer over the whole for
+ * copies. */
+#ifndef BACKEND_VULKAN_PROVIDER_H
+#define BACKEND_VULKAN_PROVIDER_H
+
+#include <pthread.h>
+
+#include "backend/backend.h"
+#include "backend/vulkan/driver.h"
+
+/* Queues of a device among which copiers are distributed. */
+#define VULKAN_QUEUES_MAX 8
+
+struct vulkan_copier;
+
+struct vulkan {
+	struct backend base; /* first */
+	struct vulkan_instance instance;
+	enum bar_provider bar;
+	pthread_mutex_t lock; /* protects copiers; taken before a copier's lock */
+	struct vulkan_copier *copiers;
+};
+
+struct vulkan_queue {
+	pthread_mutex_t lock; /* held to submit; leaf */
+	VkQueue handle;
+};
+
+/* What a physical device can do; constant. */
+struct vulkan_abilities {
+	bool software;	      /* the CPU simulates a GPU */
+	bool budget;	      /* VK_EXT_memory_budget */
+	bool pin;	      /* VK_EXT_external_memory_host */
+	bool dedicated;	      /* exported memory must belong to one buffer */
+	uint64_t pin_align;   /* of host memory that can be imported */
+	uint64_t bytes_max;   /* of an allocation */
+	uint32_t allocations; /* at most, at the same time */
+	uint32_t family;      /* of the queues */
+	uint32_t n_queues;
+	uint32_t types[PLACE_DISK]; /* the memory type of chunks, by enum memory_place */
+	uint32_t stage_type;	    /* system memory that the CPU reads fast */
+	/* The type through which the CPU maps chunks of the device: the chunks' own, or another,
+	 * into which a chunk is imported for the mapping. */
+	bool has_window, window_is_own;
+	uint32_t window_type;
+	uint64_t window_bytes;
+};
+
+struct vulkan_device {
+	struct device base; /* first */
+	struct vulkan *vulkan;
+	VkPhysicalDevice physical;
+	VkPhysicalDeviceType type;
+	struct vulkan_abilities can;
+	/* Replaced by a reset, while no copier has resources in the device. */
+	VkDevice handle;
+	struct vulkan_calls vk;
+	struct vulkan_queue queues[VULKAN_QUEUES_MAX];
+	atomic_uint next_queue;
+	_Atomic uint64_t used;	 /* bytes of this process in chunks of PLACE_GPU */
+	atomic_uint allocations; /* that exist now */
+};
+
+/* Memory with a buffer over the whole. */
+struct vulkan_buffer {
+	VkDeviceMemory memory; /* VK_NULL_HANDLE: none, and no buffer either */
+	VkBuffer buffer;
+};
+
+struct vulkan_chunk {
+	struct chunk base; /* first */
+	struct vulkan_buffer buffer;
+	/* Of an imported chunk: drivers may refuse to export such memory again. -1: none. */
+	int fd;
+	VkDeviceMemory window; /* the import that is mapped; VK_NULL_HANDLE: the chunk itself is */
+};
+
+static inline struct vulkan_device *vulkan_device(struct device *device)
+{
+	return (struct vulkan_device *)device;
+}
+
+static inline struct vulkan_chunk *vulkan_chunk(struct chunk *chunk)
+{
+	return (struct vulkan_chunk *)chunk;
+}
+
+static inline struct vulkan *vulkan_of(struct backend *backend)
+{
+	return (struct vulkan *)backend;
+}
+
+/* result.c: 0 or -errno. VK_ERROR_DEVICE_LOST fails the device. Any error is a line in the log with
+ * the name of the call, except -ENOSPC, after which callers retry with less. */
+int vulkan_result(struct vulkan_device *device, VkResult result, const char *call);
+
+/* devices.c: fills base.devices with the devices that gpus=list selects. */
+int vulkan_devices_open(struct vulkan *vulkan, const struct backend_config *config, char *why,
+			size_t size);
+void vulkan_device_close(struct vulkan_device *device);
+/* The VkDevice with its queues. */
+int vulkan_device_create(struct vulkan_device *device);
+void vulkan_device_destroy(struct vulkan_device *device);
+
+/* abilities.c: 0, or -ENOTSUP with the reason why the device cannot hold files. */
+int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size);
+
+/* buffer.c: allocates memory with a buffer. handle: VK_EXTERNAL_MEMORY_HANDLE_TYPE_... or 0;
+ * source: a VkImportMemory...Info, a VkExportMemoryAllocateInfo, or NULL. The driver's error is not
+ * logged. */
+VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t bytes,
+			   VkExternalMemoryHandleTypeFlags handle, const void *source,
+			   struct vulkan_buffer *buffer);
+void vulkan_buffer_free(struct vulkan_device *device, struct vulkan_buffer *buffer);
+/* Memory alone. -ENOSPC beyond the number of allocations that the device can have. */
+VkResult vulkan_memory_new(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
+			   VkDeviceMemory *memory);
+void vulkan_memory_free(struct vulkan_device *device, VkDeviceMemory memory);
+
+/* chunk.c */
+int vulkan_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
+		     struct chunk **chunk);
+void vulkan_chunk_free(struct chunk *chunk);
+int vulkan_chunk_export(struct chunk *chunk, int *fd);
+int vulkan_chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
+			struct chunk **chunk);
+
+/* Makes the chunk's buffer of the memory of fd, which stays the caller's. */
+int vulkan_memory_import(struct vulkan_chunk *chunk, int fd);
+
+/* reset.c: backend_ops.reset. */
+int vulkan_reset(struct device *device);
+
+/* bar.c */
+const char *vulkan_bar_name(struct device *device, const char **why);
+int vulkan_bar_map(struct chunk *chunk, void **address);
+void vulkan_bar_unmap(struct chunk *chunk, void *address);
+uint32_t vulkan_bar_cost(struct device *device);
+
+/* copy.c */
+int vulkan_copier_new(struct backend *backend, struct copier **copier);
+void vulkan_copier_free(struct copier *copier);
+int vulkan_dma_in(struct copier *copier, struct chunk *to, uint64_t offset, const void *from,
+		  size_t bytes);
+int vulkan_dma_out(struct copier *copier, void *to, struct chunk *from, uint64_t offset,
+		   size_t bytes);
+int vulkan_dma_across(struct copier *copier, struct chunk *to, uint64_t to_offset,
+		      struct chunk *from, uint64_t from_offset, uint64_t bytes);
+int vulkan_dma_zero(struct copier *copier, struct chunk *to, uint64_t offset, uint64_t bytes);
+int vulkan_wait(struct copier *copier);
+
+/* pin.c */
+int vulkan_pin(struct copier *copier, void *host, size_t bytes);
+void vulkan_unpin(struct copier *copier, void *host);
+
+#endif

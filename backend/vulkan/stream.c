@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A stream of copies on a queue that other copiers use as well. A barrier orders a copy after
+ * everything on the queue, so barriers are recorded only after copies of the same stream that may
+ * still be under way. */
+#include <errno.h>
+#include <sched.h>
+
+#include "backend/vulkan/copier.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+
+/* Waking up is slow for copies of some microseconds, so a wait polls first: see
+ * backend/cuda/dma.c. A simulated device needs the processor for itself. */
+#define YIELD_AFTER_NS 50000
+#define BLOCK_AFTER_NS 3000000
+
+static VkResult stream_create(struct vulkan_stream *stream)
+{
+	struct vulkan_device *device = stream->device;
+	const struct vulkan_calls *vk = &device->vk;
+	VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+					  .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+	VkSemaphoreCreateInfo semaphore = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
+					   .pNext = &type};
+	VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+					.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT |
+						 VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+					.queueFamilyIndex = device->can.family};
+	VkCommandBufferAllocateInfo commands = {.sType =
+						    VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+						.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+						.commandBufferCount = STREAM_DEPTH};
+	VkResult result =
+	    vk->vkCreateSemaphore(device->handle, &semaphore, NULL, &stream->timeline);
+
+	if (result == VK_SUCCESS)
+		result = vk->vkCreateCommandPool(device->handle, &pool, NULL, &stream->pool);
+	commands.commandPool = stream->pool;
+	return result != VK_SUCCESS
+		   ? result
+		   : vk->vkAllocateCommandBuffers(device->handle, &commands, stream->commands);
+}
+
+static void slots_close(struct vulkan_stream *stream)
+{
+	for (unsigned i = 0; i < STAGE_SLOTS; i++) {
+		struct stage_slot *slot = &stream->slots[i];
+
+		if (slot->address)
+			stream->device->vk.vkUnmapMemory(stream->device->handle,
+							 slot->buffer.memory);
+		vulkan_buffer_free(stream->device, &slot->buffer);
+		*slot = (struct stage_slot){.address = NULL};
+	}
+}
+
+void vulkan_stream_close(struct vulkan_stream *stream)
+{
+	struct vulkan_device *device = stream->device;
+
+	if (!device)
+		return;
+	slots_close(stream);
+	if (stream->pool)
+		device->vk.vkDestroyCommandPool(device->handle, stream->pool, NULL);
+	if (stream->timeline)
+		device->vk.vkDestroySemaphore(device->handle, stream->timeline, NULL);
+	*stream = (struct vulkan_stream){.device = NULL};
+}
+
+int vulkan_stream_open(struct vulkan_stream *stream, struct vulkan_device *device)
+{
+	unsigned queue = atomic_fetch_add(&device->next_queue, 1) % device->can.n_queues;
+
+	stream->device = device;
+	stream->queue = &device->queues[queue];
+	int rc = vulkan_result(device, stream_create(stream), "making a stream of copies");
+
+	if (rc < 0)
+		vulkan_stream_close(stream);
+	return rc == -ENOSPC ? -ENOMEM : rc;
+}
+
+int vulkan_stream_use(struct vulkan_copier *copier, struct vulkan_device *device,
+		      struct vulkan_stream **stream)
+{
+	struct vulkan_stream *used = &copier->streams[device->base.slot];
+
+	if (atomic_load_explicit(&device->base.failed, memory_order_relaxed))
+		return -EIO;
+	*stream = used;
+	return used->device ? 0 : vulkan_stream_open(used, device);
+}
+
+static VkResult stream_poll(struct vulkan_stream *stream, uint64_t value)
+{
+	struct vulkan_device *device = stream->device;
+	int64_t start = clock_ns(), waited = 0;
+	uint64_t reached = 0;
+
+	while (!device->can.software && waited < BLOCK_AFTER_NS) {
+		VkResult result = device->vk.vkGetSemaphoreCounterValue(device->handle,
+									stream->timeline, &reached);
+
+		if (result != VK_SUCCESS || reached >= value)
+			return result;
+		waited = clock_ns() - start;
+		if (waited > YIELD_AFTER_NS)
+			sched_yield();
+	}
+	return VK_TIMEOUT;
+}
+
+int vulkan_stream_wait(struct vulkan_stream *stream, uint64_t value)
+{
+	struct vulkan_device *device = stream->device;
+	VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+				    .semaphoreCount = 1,
+				    .pSemaphores = &stream->timeline,
+				    .pValues = &value};
+
+	if (value <= stream->complete)
+		return 0;
+	VkResult result = stream_poll(stream, value);
+
+	if (result == VK_TIMEOUT)
+		result = device->vk.vkWaitSemaphores(device->handle, &info, UINT64_MAX);
+	/* After an error nothing is left to wait for. */
+	stream->complete = result == VK_SUCCESS ? value : stream->enqueued;
+	return vulkan_result(device, result, "waiting for copies");
+}
+
+int vulkan_streams_wait(struct vulkan_copier *copier)
+{
+	int error = copier->error;
+
+	for (unsigned i = 0; i < copier->base.backend->n_devices; i++) {
+		struct vulkan_stream *stream = &copier->streams[i];
+		int rc = stream->device ? vulkan_stream_wait(stream, stream->enqueued) : 0;
+
+		if (error == 0)
+			error = rc;
+	}
+	copier->error = 0;
+	return error;
+}
+
+static void barrier_record(struct vulkan_stream *stream, VkCommandBuffer commands,
+			   VkPipelineStageFlags then, VkAccessFlags access)
+{
+	VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+				   .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
+				   .dstAccessMask = access};
+
+	stream->device->vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, then, 0,
+						1, &barrier, 0, NULL, 0, NULL);
+}
+
+/* The command buffer of the next copy, being recorded. */
+static int copy_begin(struct vulkan_stream *stream, enum copy_order order,
+		      VkCommandBuffer *commands)
+{
+	const struct vulkan_calls *vk = &stream->device->vk;
+	uint64_t value = stream->enqueued + 1;
+	VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+					 .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+	int rc = value > STREAM_DEPTH ? vulkan_stream_wait(stream, value - STREAM_DEPTH) : 0;
+
+	if (rc < 0)
+		return rc;
+	*commands = stream->commands[value % STREAM_DEPTH];
+	rc = vulkan_result(stream->device, vk->vkBeginCommandBuffer(*commands, &info),
+			   "vkBeginCommandBuffer");
+	if (rc == 0 && stream->enqueued > stream->complete &&
+	    (order == COPY_ORDERED || !stream->unordered))
+		barrier_record(stream, *commands, VK_PIPELINE_STAGE_TRANSFER_BIT,
+			       VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+	stream->unordered = order == COPY_UNORDERED;
+	return rc;
+}
+
+static VkResult copy_submit(struct vulkan_stream *stream, VkCommandBuffer commands)
+{
+	uint64_t value = stream->enqueued + 1;
+	VkTimelineSemaphoreSubmitInfo timeline = {
+	    .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+	    .signalSemaphoreValueCount = 1,
+	    .pSignalSemaphoreValues = &value};
+	VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+			     .pNext = &timeline,
+			     .commandBufferCount = 1,
+			     .pCommandBuffers = &commands,
+			     .signalSemaphoreCount = 1,
+			     .pSignalSemaphores = &stream->timeline};
+
+	scoped_lock(&stream->queue->lock);
+	return stream->device->vk.vkQueueSubmit(stream->queue->handle, 1, &info, VK_NULL_HANDLE);
+}
+
+/* The CPU sees the bytes after a wait. */
+static int copy_end(struct vulkan_stream *stream, VkCommandBuffer commands)
+{
+	barrier_record(stream, commands, VK_PIPELINE_STAGE_HOST_BIT,
+		       VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT);
+	VkResult result = stream->device->vk.vkEndCommandBuffer(commands);
+
+	if (result == VK_SUCCESS)
+		result = copy_submit(stream, commands);
+	if (result == VK_SUCCESS)
+		stream->enqueued++;
+	int rc = vulkan_result(stream->device, result, "vkQueueSubmit");
+
+	return rc == -ENOSPC ? -ENOMEM : rc;
+}
+
+int vulkan_stream_copy(struct vulkan_stream *stream, struct place to, struct place from,
+		       uint64_t bytes, enum copy_order order)
+{
+	VkBufferCopy region = {.srcOffset = from.offset, .dstOffset = to.offset, .size = bytes};
+	VkCommandBuffer commands;
+	int rc = copy_begin(stream, order, &commands);
+
+	if (rc < 0)
+		return rc;
+	stream->device->vk.vkCmdCopyBuffer(commands, from.buffer, to.buffer, 1, &region);
+	return copy_end(stream, commands);
+}
+
+int vulkan_stream_zero(struct vulkan_stream *stream, struct place to, uint64_t bytes)
+{
+	VkCommandBuffer commands;
+	int rc = copy_begin(stream, COPY_ORDERED, &commands);
+
+	if (rc < 0)
+		return rc;
+	stream->device->vk.vkCmdFillBuffer(commands, to.buffer, to.offset, bytes, 0);
+	return copy_end(stream, commands);
+}
