@@ -63,8 +63,10 @@ static uint32_t properties_find(struct vulkan_device *device, bool has_pci)
 	    .pNext = &sizes};
 	VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
 	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT, .pNext = &host};
+	VkPhysicalDeviceDriverProperties driver = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, .pNext = &pci};
 	VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
-					   .pNext = &pci};
+					   .pNext = &driver};
 	VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
 					   .pNext = &id};
 	struct vulkan_abilities *can = &device->can;
@@ -81,6 +83,8 @@ static uint32_t properties_find(struct vulkan_device *device, bool has_pci)
 	can->pin_align = host.minImportedHostPointerAlignment;
 	snprintf(device->base.name, sizeof(device->base.name), "%.80s%s", all.properties.deviceName,
 		 can->software ? ", software" : "");
+	snprintf(device->driver, sizeof(device->driver), "%.16s %.32s%s", driver.driverName,
+		 driver.driverInfo, can->software ? ", software" : "");
 	uuid_describe(&device->base, id.deviceUUID);
 	if (has_pci)
 		snprintf(device->base.pci, sizeof(device->base.pci), "%04x:%02x:%02x.%x",

@@ -54,6 +54,7 @@ struct vulkan_device {
 	struct vulkan *vulkan;
 	VkPhysicalDevice physical;
 	VkPhysicalDeviceType type;
+	char driver[64]; /* "NVIDIA 580.82.07" */
 	struct vulkan_abilities can;
 	/* Replaced by a reset, while no copier has resources in the device. */
 	VkDevice handle;

@@ -6,6 +6,7 @@
 #ifndef TESTS_UNIT_VULKAN_FIXTURE_H
 #define TESTS_UNIT_VULKAN_FIXTURE_H
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdbool.h>
@@ -86,6 +87,15 @@ static inline void expect_bytes(struct chunk *chunk, uint64_t offset, const void
 	free(seen);
 }
 
+/* Lavapipe never frees some memory of its own. The leak checker knows the library only while the
+ * library is loaded, see vulkan_main. */
+const char *__lsan_default_suppressions(void);
+
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libvulkan_lvp\nleak:libvulkan.so\nleak:libLLVM\n";
+}
+
 /* Stand-ins of the drivers' libraries may come first: the program begins again without them. The
  * loader looks for drivers only in the file of lavapipe. Returns the exit status. */
 static inline int vulkan_main(const char *name, char **argv, void (*tests)(TCase *))
@@ -108,6 +118,7 @@ static inline int vulkan_main(const char *name, char **argv, void (*tests)(TCase
 	TCase *tcase;
 	Suite *suite = unit_suite(name, &tcase, 300);
 
+	dlopen("libvulkan_lvp.so", RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
 	tests(tcase);
 	return unit_main(suite);
 }
