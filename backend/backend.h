@@ -129,7 +129,7 @@ struct copier {
 };
 
 /* What chunk_export gives: a memfd that a process maps, of a GPU simulated in system memory; a
- * handle of CUDA's VMM; an opaque descriptor of Vulkan, which no client maps yet. */
+ * handle of CUDA's VMM; an opaque descriptor of Vulkan. */
 enum chunk_handle { CHUNK_MEMFD, CHUNK_CUDA_VMM, CHUNK_VULKAN };
 
 /* The functions of a provider. dma_* enqueue a copy on the copier. Host memory passed to them is
@@ -213,10 +213,9 @@ static inline bool backend_is_host(const struct backend *backend)
 	return backend->ops->handle == CHUNK_MEMFD;
 }
 
-/* Whether clients can map exported chunks. */
-static inline bool backend_can_share(const struct backend *backend)
+static inline enum chunk_handle backend_handle(const struct backend *backend)
 {
-	return backend->ops->handle != CHUNK_VULKAN;
+	return backend->ops->handle;
 }
 
 /* For providers: the GPUs of 0..available-1 that list ("0", "0,2", "0-3"; NULL: all) selects,

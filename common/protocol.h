@@ -221,6 +221,7 @@ enum gpumem_layout_kind {
 	GPUMEM_KIND_DEVICE = 1, /* CUDA VMM allocations: cuMemImportFromShareableHandle */
 	GPUMEM_KIND_HOST = 2,	/* one chunk: a shared-memory object, to be mapped from offset 0 */
 	GPUMEM_KIND_MEMFD = 3,	/* chunks are memfds: a GPU that the host backend simulates */
+	GPUMEM_KIND_VULKAN = 4, /* opaque descriptors of Vulkan's memory: VkImportMemoryFdInfoKHR */
 };
 
 enum gpumem_layout_flags {

@@ -53,7 +53,7 @@ static void write_device_reason(const struct fs *fs, const struct volume *volume
 
 	if (backend_is_host(fs->backend))
 		reason = "the host backend's memory needs no BAR";
-	else if (!backend_can_share(fs->backend))
+	else if (backend_handle(fs->backend) == CHUNK_VULKAN)
 		reason = "the only way of this backend";
 	else if (fs->options.bar == BAR_AUTO)
 		reason = "the first of dmabuf, gdrcopy and vulkan that works";

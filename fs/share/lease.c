@@ -240,9 +240,6 @@ static int lease_begin(struct share *share, const struct lease_params *params)
 {
 	struct inode *inode = params->inode;
 	struct inode_call call;
-
-	if (file_volume(inode->file)->device && !backend_can_share(share->fs->backend))
-		return -ENOTSUP;
 	int error = inode_lease_get(share->fs, inode);
 
 	if (error)

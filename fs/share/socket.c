@@ -217,12 +217,6 @@ void share_capability(struct fs *fs, struct capability *capability)
 	struct gpumem_socket where;
 
 	share_where(fs, &where);
-	if (where.where != GPUMEM_SOCKET_NOWHERE && !backend_can_share(fs->backend)) {
-		capability_set(capability, true,
-			       "for files of host/ only: no program maps memory of backend=%s yet",
-			       fs->backend->name);
-		return;
-	}
 	switch (where.where) {
 	case GPUMEM_SOCKET_NOWHERE:
 	case GPUMEM_SOCKET_NOT_YET:

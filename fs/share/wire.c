@@ -241,9 +241,11 @@ static int layout_send(struct share_connection *connection, const struct share_l
 
 static uint32_t volume_kind(const struct fs *fs, const struct volume *volume)
 {
-	if (!volume->device)
-		return GPUMEM_KIND_HOST;
-	return backend_is_host(fs->backend) ? GPUMEM_KIND_MEMFD : GPUMEM_KIND_DEVICE;
+	static const uint32_t kinds[] = {[CHUNK_MEMFD] = GPUMEM_KIND_MEMFD,
+					 [CHUNK_CUDA_VMM] = GPUMEM_KIND_DEVICE,
+					 [CHUNK_VULKAN] = GPUMEM_KIND_VULKAN};
+
+	return volume->device ? kinds[backend_handle(fs->backend)] : GPUMEM_KIND_HOST;
 }
 
 static uint32_t lease_flags(const struct share_lease *lease)
