@@ -112,7 +112,7 @@ static int packet_check_fields(const struct gpumem_msg_layout *message, size_t b
 	if (bytes < sizeof(*message) || message->n_chunks > GPUMEM_CHUNKS_PER_MESSAGE ||
 	    bytes != sizeof(*message) + message->n_chunks * sizeof(message->chunks[0]))
 		return packet_malformed("chunks and length differ");
-	if (message->kind < GPUMEM_KIND_DEVICE || message->kind > GPUMEM_KIND_MEMFD ||
+	if (message->kind < GPUMEM_KIND_DEVICE || message->kind > GPUMEM_KIND_VULKAN ||
 	    message->flags & ~flags || message->reserved || message->lease == 0 ||
 	    message->size > INT64_MAX)
 		return packet_malformed("invalid value of a field");
@@ -153,6 +153,12 @@ static int chunk_check(const struct gpumem_chunk *chunk, uint32_t kind, uint64_t
 	return 0;
 }
 
+/* Whether mmap(2) maps the chunks. */
+static bool kind_is_object(uint32_t kind)
+{
+	return kind == GPUMEM_KIND_HOST || kind == GPUMEM_KIND_MEMFD;
+}
+
 /* Checks that the object has all mapped bytes: access to a page behind the end of an object is a
  * SIGBUS. */
 static int object_check_size(int fd, uint64_t bytes)
@@ -176,7 +182,7 @@ static int packet_check_chunks(const struct client_packet *packet,
 		return packet_malformed("numbers of chunks and descriptors differ");
 	for (uint32_t i = 0; i < message->n_chunks; i++) {
 		int rc = chunk_check(&message->chunks[i], message->kind, at);
-		if (rc == 0 && message->kind != GPUMEM_KIND_DEVICE)
+		if (rc == 0 && kind_is_object(message->kind))
 			rc = object_check_size(packet->fds[i], message->chunks[i].bytes);
 		if (rc < 0)
 			return rc;

@@ -85,6 +85,8 @@ static const struct bar_way *way_of(int rank)
 {
 	if (rank == CLIENT_BAR_SYSTEM)
 		return &cuda_bar_system;
+	if (rank == CLIENT_BAR_VULKAN)
+		return &cuda_bar_vulkan;
 	return client_cuda_running() ? with_cuda[rank] : without_cuda[rank];
 }
 

@@ -39,6 +39,8 @@ struct client_bar_piece {
  * CLIENT_BAR_SYSTEM the way for memory in system memory. -ENOTSUP: this way does not work, and why
  * has the reason. -ENOENT: there are no more ways. */
 #define CLIENT_BAR_SYSTEM (-1)
+/* The only way for memory that Vulkan allocated: CUDA does not know the descriptors. */
+#define CLIENT_BAR_VULKAN (-2)
 int client_bar_open(const uint8_t uuid[16], int rank, struct client_bar **bar, char *why);
 
 /* Maps a chunk at an address of a reservation, or anywhere for NULL. If neither the way nor the

@@ -3,6 +3,7 @@
 /* CPU addresses of GPU memory, through the best of the ways of cuda_bar.h: the chunks are mapped
  * side by side into one reserved range. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,14 +138,23 @@ static bool has_left_the_gpu(const struct client_layout *layout, int file)
 	return strstr(text, " host:");
 }
 
+static int rank_first(const struct client_layout *layout, int file)
+{
+	if (layout->kind == GPUMEM_KIND_VULKAN)
+		return CLIENT_BAR_VULKAN;
+	return has_left_the_gpu(layout, file) ? CLIENT_BAR_SYSTEM : 0;
+}
+
 /* Maps through the best way that works. If no way works, the error text has the reason of each way,
  * and the errno is that of a full BAR, which can have room again, or else ENOTSUP. */
 static int host_map_best(struct host_map *map, const struct client_layout *layout, int file)
 {
 	char all[240] = "", why[BAR_REASON_MAX];
-	int error = ENOTSUP;
+	int error = ENOTSUP, last = INT_MAX, rank = rank_first(layout, file);
 
-	for (int rank = has_left_the_gpu(layout, file) ? CLIENT_BAR_SYSTEM : 0;; rank++) {
+	if (rank == CLIENT_BAR_VULKAN)
+		last = rank;
+	for (; rank <= last; rank++) {
 		why[0] = '\0';
 		*map = (struct host_map){0};
 		int rc = client_bar_open(layout->uuid, rank, &map->bar, why);

@@ -7,7 +7,8 @@
 #include "client/core/error.h"
 
 /* A row for each vendor. */
-static const struct client_gpu_ops *const table[] = {&client_gpu_cuda, &client_gpu_system};
+static const struct client_gpu_ops *const table[] = {&client_gpu_cuda, &client_gpu_vulkan,
+						     &client_gpu_system};
 #define ROWS (sizeof(table) / sizeof(table[0]))
 
 const struct client_gpu_ops *client_gpu_ops(uint32_t kind)

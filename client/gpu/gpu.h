@@ -144,6 +144,6 @@ int client_gpu_system_map(struct client_device_map *map, const struct client_lay
 /* system.c: system memory and simulated GPUs. */
 extern const struct client_gpu_ops client_gpu_system;
 /* cuda_ops.c: NVIDIA's GPUs. */
-extern const struct client_gpu_ops client_gpu_cuda;
+extern const struct client_gpu_ops client_gpu_cuda, client_gpu_vulkan;
 
 #endif

@@ -25,7 +25,8 @@
 
 _Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
 		   (int)GPUMEM_FILE_HOST == (int)GPUMEM_KIND_HOST &&
-		   (int)GPUMEM_FILE_SIMULATED == (int)GPUMEM_KIND_MEMFD,
+		   (int)GPUMEM_FILE_SIMULATED == (int)GPUMEM_KIND_MEMFD &&
+		   (int)GPUMEM_FILE_VULKAN == (int)GPUMEM_KIND_VULKAN,
 	       "kinds are those of the protocol");
 
 /* Only regular files: an ioctl may have effects on other files. */

@@ -82,9 +82,10 @@ GPUMEM_API int gpumem_publish(gpumem *file);
 GPUMEM_API int gpumem_close(gpumem *file);
 
 enum gpumem_kind {
-	GPUMEM_FILE_DEVICE = 1,	  /* memory of a GPU */
-	GPUMEM_FILE_HOST = 2,	  /* system memory, of host/ */
-	GPUMEM_FILE_SIMULATED = 3 /* system memory that simulates a GPU */
+	GPUMEM_FILE_DEVICE = 1,	   /* memory of a GPU */
+	GPUMEM_FILE_HOST = 2,	   /* system memory, of host/ */
+	GPUMEM_FILE_SIMULATED = 3, /* system memory that simulates a GPU */
+	GPUMEM_FILE_VULKAN = 4	   /* memory of a GPU, of backend=vulkan */
 };
 
 enum gpumem_info_flags {

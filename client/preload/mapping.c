@@ -155,7 +155,7 @@ static bool mapping_covers(struct mapping *mapping, const struct range *range, e
 	*why = LEFT_FAILED;
 	if (gpumem_get_info(mapping->file, &info) < 0)
 		return false;
-	mapping->on_gpu = info.kind == GPUMEM_FILE_DEVICE;
+	mapping->on_gpu = info.kind == GPUMEM_FILE_DEVICE || info.kind == GPUMEM_FILE_VULKAN;
 	*why = LEFT_END_OF_FILE;
 	if (range->offset + range->bytes > page_round_up(info.size))
 		return false;

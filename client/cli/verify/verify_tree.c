@@ -122,9 +122,10 @@ static int sum_on_gpu(const struct summing *summing, enum verify_on on, uint64_t
 	if (error == TREE_NO_GPU && on == VERIFY_AUTO)
 		return CLI_OK;
 	if (error) {
-		cli_error("%s: %s: %s", summing->path,
-			  on == VERIFY_GPU ? "not on a GPU" : "on the CPU",
-			  error < 0 ? gpumem_error() : "the file is in system memory");
+		cli_error(
+		    "%s: %s: %s", summing->path, on == VERIFY_GPU ? "not on a GPU" : "on the CPU",
+		    error < 0 ? gpumem_error()
+			      : "the file is in system memory, or in memory of backend=vulkan");
 		return on == VERIFY_AUTO ? CLI_OK : cli_status_of(error < 0 ? -error : ENOTSUP);
 	}
 	*done = whole;

@@ -69,16 +69,21 @@ static void write_file(void)
 	close(fd);
 }
 
-static gpumem *share(unsigned n)
+static gpumem *share_as(uint32_t kind, unsigned n)
 {
 	open_plain();
 	load();
-	fake.kind = GPUMEM_KIND_DEVICE;
+	fake.kind = kind;
 	memcpy(fake.uuid, cuda_device(backend->devices[0])->uuid.bytes, 16);
 	for (unsigned i = 0; i < n; i++)
 		share_chunk(i, (i + 1) * 2 * MIB);
 	write_file();
 	return fake_open();
+}
+
+static gpumem *share(unsigned n)
+{
+	return share_as(GPUMEM_KIND_DEVICE, n);
 }
 
 static void unshare_all(gpumem *file)
@@ -396,6 +401,22 @@ START_TEST(through_dmabuf)
 }
 END_TEST
 
+/* Vulkan's opaque descriptors: CUDA gets none of them, neither for a device address nor for a
+ * better way to the BAR. */
+START_TEST(memory_of_vulkan)
+{
+	unsigned long long address;
+
+	set("GPUMEM_STANDIN_DMABUF", "1");
+	gpumem *file = share_as(GPUMEM_KIND_VULKAN, CHUNKS);
+
+	ck_assert_int_eq(gpumem_map_device(file, &address, NULL), -1);
+	ck_assert_int_eq(errno, ENOTSUP);
+	expect_host(host_pointer(file, "vulkan"));
+	unshare_all(file);
+}
+END_TEST
+
 START_TEST(through_gdrcopy)
 {
 	set("GPUMEM_STANDIN_GDR", "1");
@@ -523,6 +544,7 @@ static void standin(TCase *tcase)
 	tcase_add_loop_test(tcase, through_dmabuf, 0, 2);
 	tcase_add_loop_test(tcase, through_gdrcopy, 0, 2);
 	tcase_add_loop_test(tcase, through_vulkan, 0, 2);
+	tcase_add_test(tcase, memory_of_vulkan);
 	tcase_add_loop_test(tcase, liars_are_found_out, 0, 2);
 	tcase_add_test(tcase, one_way_to_order);
 	tcase_add_loop_test(tcase, nothing_but_liars, 0, 2);
