@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdbool.h>
 #include <string.h>
@@ -93,7 +94,42 @@ const char *__lsan_default_suppressions(void);
 
 const char *__lsan_default_suppressions(void)
 {
-	return "leak:libvulkan_lvp\nleak:libvulkan.so\nleak:libLLVM\n";
+	return "leak:libVkLayer\nleak:libvulkan_lvp\nleak:libvulkan.so\nleak:libLLVM\n";
+}
+
+#define LAYER	   "VK_LAYER_KHRONOS_validation"
+#define LAYER_FILE "/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json"
+
+/* Sends standard output, where the validation layer reports, to a file, if the layer is there. */
+static inline FILE *layer_begin(void)
+{
+	FILE *said = access(LAYER_FILE, R_OK) == 0 ? tmpfile() : NULL;
+
+	if (!said)
+		return NULL;
+	fflush(stdout);
+	fcntl(fileno(said), F_SETFL, O_APPEND);
+	dup2(fileno(said), STDOUT_FILENO);
+	setenv("VK_INSTANCE_LAYERS", LAYER, 1);
+	return said;
+}
+
+/* Shows what was said: 1 if the layer reported anything, else 0. */
+static inline int layer_end(FILE *said)
+{
+	char line[4096];
+	int reports = 0;
+
+	if (!said)
+		return 0;
+	fflush(stdout);
+	rewind(said);
+	while (fgets(line, sizeof(line), said)) {
+		reports |= strstr(line, "VUID-") != NULL;
+		fputs(line, stderr);
+	}
+	fclose(said);
+	return reports;
 }
 
 /* Stand-ins of the drivers' libraries may come first: the program begins again without them. The
@@ -120,7 +156,10 @@ static inline int vulkan_main(const char *name, char **argv, void (*tests)(TCase
 
 	dlopen("libvulkan_lvp.so", RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
 	tests(tcase);
-	return unit_main(suite);
+	FILE *said = layer_begin();
+	int status = unit_main(suite);
+
+	return layer_end(said) ? 1 : status;
 }
 
 #endif
