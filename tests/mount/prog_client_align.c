@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* backends: host standin cuda
+/* backends: host standin vulkan cuda
  * timeout: 300
  * expect-log: quota
  * gpumem_align between the volumes of a mount and in place: mappings made afterwards, and the state

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
- * backends: host standin cuda
+ * backends: host standin vulkan cuda
  * A sharer has descriptors of a file's memory and changes the memory object by truncate(2) and
  * fcntl(2). The bytes of other files must not change, and the daemon must go on. */
 #include "tests/mount/protocol.h"

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* mount: lease_timeout=1
  * kills: no
- * backends: host standin cuda
+ * backends: host standin vulkan cuda
  * An operation that needs the file's memory ends leases older than lease_timeout. */
 #include "tests/mount/protocol.h"
 

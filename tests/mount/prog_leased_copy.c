@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
- * backends: host standin cuda
+ * backends: host standin vulkan cuda
  * timeout: 120
  * GPUMEM_IOC_COPY: copies leased memory into a file, with the same result as copy_file_range(2). A
  * caller without permission gets no bytes. (A daemon that took over from a killed daemon knows no

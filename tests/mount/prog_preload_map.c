@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* backends: host standin cuda
+/* backends: host standin vulkan cuda
  * Mappings under the preload library: a mapping shows the file's own memory, and every call on the
  * mapping behaves as in the kernel. */
 #include "tests/mount/preload.h"

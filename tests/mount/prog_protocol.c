@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* long: waits for deadlines
  * kills: no
- * backends: host standin cuda
+ * backends: host standin vulkan cuda
  * timeout: 120
  * The sharing protocol, spoken by hand: correct and incorrect packets. An incorrect packet costs
  * its sender the connection and does not affect other clients. (No kills: a replaced daemon may

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
- * backends: host standin cuda
+ * backends: host standin vulkan cuda
  * mount: size=64M
  * timeout: 120
  * Private copies for readers count in the GPU's size and quota, like files. */

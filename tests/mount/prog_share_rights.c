@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
- * backends: host standin cuda
+ * backends: host standin vulkan cuda
  * timeout: 120
  * A handle of a file gives access to the file's memory only as far as read(2) and write(2) on the
  * handle would. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
- * backends: host standin cuda
+ * backends: host standin vulkan cuda
  * timeout: 300
  * A user requests more leases than the daemon can give at once; the daemon still serves another
  * user, and all other requests. */
