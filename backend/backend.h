@@ -60,6 +60,7 @@ struct device {
 	char uuid[48];	    /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
 	char pci[24];	    /* "0000:9a:00.0", or empty */
 	uint64_t total;	    /* bytes */
+	uint64_t chunk_max; /* bytes of the largest chunk that the driver makes; 0: no limit */
 	uint64_t bar_bytes; /* how much of the device may be BAR-mapped at once; 0: nothing */
 	bool host_memory;   /* the device can have chunks in PLACE_HOST */
 	atomic_bool failed; /* an error ended the device's context: every operation is -EIO */

@@ -199,6 +199,7 @@ static void device_describe(struct vulkan_device *device)
 	const struct vulkan_abilities *can = &device->can;
 
 	base->host_memory = true;
+	base->chunk_max = can->bytes_max;
 	snprintf(base->backend->version, sizeof(base->backend->version), "%s", device->driver);
 	if (can->has_window && device->vulkan->bar != BAR_OFF)
 		base->bar_bytes = can->window_bytes;

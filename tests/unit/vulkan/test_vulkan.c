@@ -69,6 +69,7 @@ START_TEST(full_device)
 	struct device *device = backend->devices[0];
 	uint64_t most = vulkan_device(device)->can.bytes_max;
 
+	ck_assert_uint_eq(device->chunk_max, most);
 	device_memory(device, &before);
 	chunk = new_chunk(8 * MIB);
 	device_memory(device, &after);
