@@ -52,6 +52,8 @@ int volume_open_place(struct volume *volume, enum memory_place place, struct poo
 		return rc;
 	volume->max_chunk = chunk_limited(volume->max_chunk, SPILL_MAX_CHUNK);
 	volume->max_chunk = chunk_limited(volume->max_chunk, volume->device->total / SPILL_CHUNKS);
+	volume->max_chunk =
+	    chunk_limited(volume->max_chunk, pool_limits(volume->pool).size / SPILL_CHUNKS);
 	volume->spill_chunk = chunk_limited(volume->max_chunk, SPILL_CHUNK);
 	/* Files of a disk are made quickly, so freed ones are not kept. */
 	rc = pool_set_budget(pool, budget, place == PLACE_HOST ? volume->spill_chunk : 0);
