@@ -15,7 +15,8 @@ struct backend_provider {
 	const char *absent; /* for a log line, if BACKEND_AUTO did not find any of its devices */
 };
 
-/* In the order in which BACKEND_AUTO tries them; the last has devices on every machine. */
+/* BACKEND_AUTO tries the rows in this order, down to the first that has devices on every machine,
+ * which has no text for their absence. The rows behind are taken by name alone. */
 extern const struct backend_provider backend_providers[];
 #define BACKEND_PROVIDERS 3
 
