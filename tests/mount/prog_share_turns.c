@@ -72,9 +72,17 @@ static void another_user_asks(int fd)
 	for (int round = 0; round < 5; round++) {
 		int connection = dial();
 		unsigned before = counts->answers;
-		struct answer answer = lease_over(connection, fd);
+		struct answer answer;
+		int error = lease_try(fd, connection, &answer);
 		unsigned came = counts->answers - before;
 
+		/* The copies of the first user may fill the GPU for a moment. */
+		if (error) {
+			EQUAL(error, ENOSPC);
+			OK(close(connection));
+			round--;
+			continue;
+		}
 		if (came > ANSWERS_MAX)
 			FAIL("%u requests of one user came before that of another one", came);
 		drop(&answer);
