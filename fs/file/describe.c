@@ -25,75 +25,57 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit)
 	return sum;
 }
 
-static uint64_t extents_bytes_where(const struct extents *extents,
-				    bool (*is_so)(const struct chunk *chunk))
+#define ALL_PLACES (~0U)
+
+/* The bytes in places, bits 1 << enum memory_place, whose chunk is so; NULL: whatever the chunk. */
+static uint64_t file_bytes_where(struct file *file, enum file_wait wait, unsigned places,
+				 bool (*is_so)(const struct chunk *chunk))
 {
+	brlock_token token;
 	uint64_t bytes = 0;
 
-	EXTENTS_FOREACH (extent, extents)
-		bytes += is_so(extent->span.chunk) ? extent->span.bytes : 0;
-	return bytes;
-}
+	if (wait == FILE_MAY_WAIT)
+		token = brlock_read_lock(&file->layout_lock);
+	else if (!brlock_read_trylock(&file->layout_lock, &token))
+		return 0;
+	EXTENTS_FOREACH (extent, &file->extents) {
+		const struct chunk *chunk = extent->span.chunk;
 
-static uint64_t file_bytes_where(struct file *file, bool (*is_so)(const struct chunk *chunk))
-{
-	brlock_token token = brlock_read_lock(&file->layout_lock);
-	uint64_t bytes = extents_bytes_where(&file->extents, is_so);
-
+		if (places >> chunk->place & 1 && (!is_so || is_so(chunk)))
+			bytes += extent->span.bytes;
+	}
 	brlock_read_unlock(&file->layout_lock, token);
 	return bytes;
 }
 
 static bool chunk_is_mapped(const struct chunk *chunk)
 {
-	return chunk->place == PLACE_GPU && atomic_load(&chunk->bar);
+	return atomic_load(&chunk->bar);
 }
 
 uint64_t file_mapped(struct file *file)
 {
-	return file_bytes_where(file, chunk_is_mapped);
+	return file_bytes_where(file, FILE_MAY_WAIT, 1U << PLACE_GPU, chunk_is_mapped);
 }
 
-static uint64_t extents_bytes_in(const struct extents *extents, enum memory_place place)
+uint64_t file_bytes_in_places(struct file *file, unsigned places)
 {
-	uint64_t bytes = 0;
-
-	EXTENTS_FOREACH (extent, extents)
-		bytes += extent->span.chunk->place == place ? extent->span.bytes : 0;
-	return bytes;
+	return file_bytes_where(file, FILE_MAY_WAIT, places, NULL);
 }
 
 uint64_t file_bytes_in(struct file *file, enum memory_place place)
 {
-	brlock_token token = brlock_read_lock(&file->layout_lock);
-	uint64_t bytes = extents_bytes_in(&file->extents, place);
-
-	brlock_read_unlock(&file->layout_lock, token);
-	return bytes;
+	return file_bytes_in_places(file, 1U << place);
 }
 
 uint64_t file_bytes_in_now(struct file *file, enum memory_place place)
 {
-	brlock_token token;
-	uint64_t bytes;
-
-	if (!brlock_read_trylock(&file->layout_lock, &token))
-		return 0;
-	bytes = extents_bytes_in(&file->extents, place);
-	brlock_read_unlock(&file->layout_lock, token);
-	return bytes;
+	return file_bytes_where(file, FILE_NO_WAIT, 1U << place, NULL);
 }
 
 uint64_t file_drained(struct file *file)
 {
-	brlock_token token;
-	uint64_t bytes;
-
-	if (!brlock_read_trylock(&file->layout_lock, &token))
-		return 0;
-	bytes = extents_bytes_where(&file->extents, chunk_is_drained);
-	brlock_read_unlock(&file->layout_lock, token);
-	return bytes;
+	return file_bytes_where(file, FILE_NO_WAIT, ALL_PLACES, chunk_is_drained);
 }
 
 static bool chunk_is_lost(const struct chunk *chunk)
@@ -103,7 +85,7 @@ static bool chunk_is_lost(const struct chunk *chunk)
 
 uint64_t file_lost(struct file *file)
 {
-	return file_bytes_where(file, chunk_is_lost);
+	return file_bytes_where(file, FILE_MAY_WAIT, ALL_PLACES, chunk_is_lost);
 }
 
 static void object_describe(int fd, FILE *out)

@@ -164,9 +164,10 @@ int file_compact(struct file *file, const struct file_call *call, uint64_t *move
 int file_place_all(struct file *file, const struct file_call *call, enum memory_place place);
 /* Moves the extents on the device to the fastest of the other places that takes them. */
 int file_place_out(struct file *file, const struct file_call *call);
-/* Bytes in a place of a file in gpuN/. */
+/* Bytes in a place of a file in gpuN/, and in several places: bits 1 << place. */
 uint64_t file_bytes_in(struct file *file, enum memory_place place);
-/* The same; 0 as well while the layout changes. Does not wait. */
+uint64_t file_bytes_in_places(struct file *file, unsigned places);
+/* Bytes in a place; 0 as well while the layout changes. Does not wait. */
 uint64_t file_bytes_in_now(struct file *file, enum memory_place place);
 /* Bytes in drained chunks; 0 as well while the layout changes. Does not wait. */
 uint64_t file_drained(struct file *file);

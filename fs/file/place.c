@@ -247,17 +247,6 @@ bool file_is_placed(const struct file *file, const struct file_call *call)
 	return file_is_held(file) || !run_find(file, &placing, 0, &run);
 }
 
-/* The bytes that are still to be moved. */
-static uint64_t placing_bytes(struct file *file, const struct placing *placing)
-{
-	uint64_t bytes = 0;
-
-	for (enum memory_place place = PLACE_GPU; place < PLACES; place++)
-		if (placing->from >> place & 1)
-			bytes += file_bytes_in(file, place);
-	return bytes;
-}
-
 static int place_making_room(struct file *file, const struct file_call *call,
 			     const struct placing *placing)
 {
@@ -270,7 +259,7 @@ static int place_making_room(struct file *file, const struct file_call *call,
 	} while ((rc == -ENOSPC || rc == -EDQUOT) && call->make_room &&
 		 call->make_room(call->quota_owner, volume, placing->to,
 				 rc == -EDQUOT ? PLACE_OWNER_LIMIT : PLACE_IS_FULL,
-				 placing_bytes(file, placing), file));
+				 file_bytes_in_places(file, placing->from), file));
 	return rc;
 }
 

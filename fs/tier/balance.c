@@ -74,7 +74,7 @@ static uint64_t keep_free(const struct fs *fs, const struct volume *volume)
 
 static uint64_t file_bytes_away(struct file *file)
 {
-	return file_bytes_in(file, PLACE_HOST) + file_bytes_in(file, PLACE_DISK);
+	return file_bytes_in_places(file, ~(1U << PLACE_GPU));
 }
 
 /* The file to come back first: the one that was used last, if there is room for all of it. */
