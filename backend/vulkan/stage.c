@@ -43,20 +43,15 @@ static int slot_next(struct vulkan_stream *stream, struct stage_slot **slot)
 	return 0;
 }
 
-static int slot_copy_in(struct vulkan_stream *stream, struct stage_slot *slot, struct place to,
-			size_t bytes)
+static struct place slot_place(const struct stage_slot *slot)
 {
-	struct place from = {slot->buffer.buffer, 0};
-	int rc = vulkan_stream_copy(stream, to, from, bytes, COPY_ORDERED);
-
-	slot->busy = stream->enqueued;
-	return rc;
+	return (struct place){slot->buffer.buffer, 0};
 }
 
-static int slot_copy_out(struct vulkan_stream *stream, struct stage_slot *slot, struct place from,
-			 size_t bytes)
+/* To or from the slot. */
+static int slot_copy(struct vulkan_stream *stream, struct stage_slot *slot, struct place to,
+		     struct place from, size_t bytes)
 {
-	struct place to = {slot->buffer.buffer, 0};
 	int rc = vulkan_stream_copy(stream, to, from, bytes, COPY_ORDERED);
 
 	slot->busy = stream->enqueued;
@@ -78,7 +73,7 @@ int vulkan_stage_in(struct vulkan_stream *stream, struct place to, const char *f
 		if (rc < 0)
 			return rc;
 		memcpy(slot->address, from, now);
-		rc = slot_copy_in(stream, slot, to, now);
+		rc = slot_copy(stream, slot, to, slot_place(slot), now);
 		if (rc < 0)
 			return rc;
 		from += now;
@@ -102,7 +97,7 @@ static int piece_begin(struct vulkan_stream *stream, struct place *from, size_t 
 		return 0;
 	int rc = slot_next(stream, &piece->slot);
 	if (rc == 0)
-		rc = slot_copy_out(stream, piece->slot, *from, piece->bytes);
+		rc = slot_copy(stream, piece->slot, slot_place(piece->slot), *from, piece->bytes);
 	from->offset += piece->bytes;
 	*left -= piece->bytes;
 	return rc;
