@@ -17,10 +17,8 @@
 #include "common/cleanup.h"
 #include "common/number.h"
 
-#define NOW	    (CLI_LONG + 2)
-#define TIMEOUT	    (CLI_LONG + 3)
-#define SECONDS	    10
-#define SECONDS_MAX 86400
+#define NOW	(CLI_LONG + 2)
+#define TIMEOUT (CLI_LONG + 3)
 
 struct parking {
 	struct park_request request;
@@ -188,18 +186,19 @@ static void processes_write(const json_t *all)
 
 static int options_read(struct cli_args *args, struct parking *parking, int *json)
 {
-	uint64_t seconds = SECONDS;
-	int code;
+	uint64_t seconds = PARK_SECONDS;
+	int code, status = CLI_OK;
 
 	*json = 0;
-	while ((code = cli_option(args)) > 0) {
+	while (!status && (code = cli_option(args)) > 0) {
 		*json |= code == CLI_JSON_CODE;
 		if (code == NOW)
 			parking->request.when = PARK_NOW;
-		if (code == TIMEOUT && parse_u64(args->value, 0, SECONDS_MAX, &seconds))
-			return cli_usage(args->command, "--timeout=%s: seconds from 0 to %d",
-					 args->value, SECONDS_MAX);
+		if (code == TIMEOUT)
+			status = park_timeout_read(args, &seconds);
 	}
+	if (status)
+		return status;
 	parking->seconds = (unsigned)seconds;
 	parking->request.seconds = (double)seconds;
 	return code < 0 ? CLI_USAGE : CLI_OK;

@@ -23,8 +23,6 @@ enum { TO = CLI_LONG + 2, RESTORE, NOW, TIMEOUT };
 
 #define DIGITS_MAX    16
 #define REASON_MAX    256
-#define SECONDS	      10
-#define SECONDS_MAX   86400
 #define FAILED_ADVICE ": the process cannot use CUDA any more: end the process"
 
 static const struct client_gpu_ops *const driver = &client_gpu_cuda;
@@ -328,20 +326,21 @@ static int checkpoint(const char *word, const struct request *request)
 
 static int checkpoint_run(struct cli_args *args)
 {
-	struct request request = {.when = PARK_AT_SAFE_POINT, .seconds = SECONDS};
-	int code;
+	struct request request = {.when = PARK_AT_SAFE_POINT, .seconds = PARK_SECONDS};
+	int code, status = CLI_OK;
 
-	while ((code = cli_option(args)) > 0) {
+	while (!status && (code = cli_option(args)) > 0) {
 		if (code == TO)
 			request.directory = (char *)args->value;
 		else if (code == RESTORE)
 			request.restore = true;
 		else if (code == NOW)
 			request.when = PARK_NOW;
-		else if (parse_u64(args->value, 0, SECONDS_MAX, &request.seconds))
-			return cli_usage(args->command, "--timeout=%s: seconds from 0 to %d",
-					 args->value, SECONDS_MAX);
+		else
+			status = park_timeout_read(args, &request.seconds);
 	}
+	if (status)
+		return status;
 	if (code < 0)
 		return CLI_USAGE;
 	if (request.restore && request.directory)

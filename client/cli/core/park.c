@@ -11,8 +11,18 @@
 
 #include "client/cli/core/cli.h"
 #include "common/cleanup.h"
+#include "common/number.h"
 
-#define POLL_US 10000
+#define POLL_US	    10000
+#define SECONDS_MAX 86400
+
+int park_timeout_read(const struct cli_args *args, uint64_t *seconds)
+{
+	if (parse_u64(args->value, 0, SECONDS_MAX, seconds) == 0)
+		return CLI_OK;
+	return cli_usage(args->command, "--timeout=%s: seconds from 0 to %d", args->value,
+			 SECONDS_MAX);
+}
 
 static int answer_add(struct park_answers *answers, const struct gpumem_notified *notified)
 {

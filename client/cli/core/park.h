@@ -22,6 +22,11 @@ struct park_request {
 	double seconds; /* to wait for answers */
 };
 
+/* The value of an option --timeout into *seconds: 0, or the exit status after a message. */
+#define PARK_SECONDS 10 /* without the option */
+struct cli_args;
+int park_timeout_read(const struct cli_args *args, uint64_t *seconds);
+
 struct park_answer {
 	pid_t pid;
 	enum gpumem_notified_state state; /* WAITS: no answer in time */
