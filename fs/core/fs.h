@@ -49,10 +49,11 @@ struct volume;
  * lookups of inodes. FS_MOUNT_NEW: the kernel has no open files or lookups. */
 enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
-/* The number of threads that poll for a request instead of sleeping: the limit, and now. */
+/* A thread polls for a request instead of sleeping while at most this many threads serve requests
+ * or poll: most is 0 if none may. */
 struct busy_poll {
 	unsigned most;
-	atomic_uint now;
+	atomic_uint awake;
 };
 
 /* Bits of fs->observers: an open .gpumem/accesslog, the trace, and, for a single request, the
