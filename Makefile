@@ -77,8 +77,8 @@ LIBS           := $(FUSE_LIBS) $(JANSSON_LIBS) -lpthread -ldl
 
 comma := ,
 
-# Under sanitizers gcc has false warnings.
-WARNINGS := -Wall -Wextra $(if $(SAN),,$(if $(WERROR),-Werror))
+# Under sanitizers gcc has false warnings of these kinds.
+WARNINGS := -Wall -Wextra $(if $(WERROR),-Werror) $(if $(SAN),-Wno-stringop-overflow -Wno-format-overflow)
 ifeq ($(SAN),)
 HARDENING := -fstack-protector-strong $(if $(findstring -O0,$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 else
