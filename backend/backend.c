@@ -109,8 +109,13 @@ int backend_open(const struct backend_config *config, struct backend **backend)
 	if (rc < 0)
 		return rc;
 	opened->disk_dir = -1;
-	for (unsigned i = 0; i < opened->n_devices; i++)
-		health_init(&opened->devices[i]->health);
+	for (unsigned i = 0; i < opened->n_devices; i++) {
+		struct device *device = opened->devices[i];
+
+		health_init(&device->health);
+		if (!*device->label)
+			snprintf(device->label, sizeof(device->label), "gpu%u", device->index);
+	}
 	for (unsigned i = 0; i < opened->n_devices; i++) {
 		struct device *device = opened->devices[i];
 
@@ -193,7 +198,7 @@ void device_fail(struct device *device, const char *what)
 {
 	if (atomic_exchange(&device->failed, true))
 		return;
-	log_error("gpu%u (%s): %s; its files answer with EIO %s", device->index, device->name, what,
+	log_error("%s (%s): %s; its files answer with EIO %s", device->label, device->name, what,
 		  atomic_load(&device->backend->resetter.running)
 		      ? "until the GPU is reset"
 		      : "from now on: reset the GPU and remount");

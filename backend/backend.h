@@ -54,8 +54,9 @@ struct bar_cache;
 
 struct device {
 	struct backend *backend;
-	unsigned index;	    /* the N of gpuN: nvidia-smi's number */
+	unsigned index;	    /* nvidia-smi's number of the GPU; MIG instances have their GPU's */
 	unsigned slot;	    /* position in backend->devices */
+	char label[32];	    /* the device's directory: "gpu0", or "gpu0.mig1" for a MIG instance */
 	char name[96];	    /* "NVIDIA H200" */
 	char uuid[48];	    /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
 	char pci[24];	    /* "0000:9a:00.0", or empty */

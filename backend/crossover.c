@@ -195,7 +195,7 @@ int copy_measure(struct copier *copier, struct device *device)
 	if (rc < 0)
 		return rc;
 	struct copy_crossover found = copy_crossovers(device);
-	log_debug("gpu%u: BAR at or below %llu bytes for writes, %llu for reads", device->index,
+	log_debug("%s: BAR at or below %llu bytes for writes, %llu for reads", device->label,
 		  (unsigned long long)found.write, (unsigned long long)found.read);
 	return 0;
 }

@@ -87,7 +87,7 @@ static int disk_error(const struct device *device, const char *what, int error)
 	if (error == -ENOSPC || error == -EDQUOT || error == -EFBIG || error == -EMFILE ||
 	    error == -ENFILE)
 		return -ENOSPC;
-	log_caller_error("gpu%u: spill=disk: %s: %s", device->index, what, strerror(-error));
+	log_caller_error("%s: spill=disk: %s: %s", device->label, what, strerror(-error));
 	return error == -ENOMEM ? error : -EIO;
 }
 
@@ -129,7 +129,7 @@ int disk_chunk_import(struct device *device, uint64_t bytes, int fd, struct chun
 	struct stat st;
 
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != bytes) {
-		log_error("gpu%u: not a file of %" PRIu64 " bytes", device->index, bytes);
+		log_error("%s: not a file of %" PRIu64 " bytes", device->label, bytes);
 		return -EINVAL;
 	}
 	struct disk_chunk *made = chunk_make(device, bytes, fd);

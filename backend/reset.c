@@ -55,9 +55,9 @@ static void device_give_up(struct resetter *resetter, struct device *device,
 {
 	failing->due = NEVER;
 	atomic_store(&device->health.given_up, true);
-	log_error("gpu%u: %u attempts to reset it have failed: this process does not try "
+	log_error("%s: %u attempts to reset it have failed: this process does not try "
 		  "again",
-		  device->index, failing->tries);
+		  device->label, failing->tries);
 	if (resetter->watch.given_up)
 		resetter->watch.given_up(resetter->watch.of, device);
 }
@@ -83,8 +83,7 @@ static void device_try_reset(struct resetter *resetter, struct device *device,
 		return;
 	}
 	failing->due = failing->tries < TRIES_MAX ? now + (DELAY_MS << failing->tries) : now;
-	log_debug("gpu%u: attempt %u to reset it: %s", device->index, failing->tries,
-		  strerror(-rc));
+	log_debug("%s: attempt %u to reset it: %s", device->label, failing->tries, strerror(-rc));
 }
 
 static void failing_begin(struct failing *failing)

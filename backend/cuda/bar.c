@@ -62,7 +62,7 @@ static int way_try(struct cuda_device *device, const struct bar_way *way, char *
 	device->bar.state = state;
 	atomic_store(&device->bar.way, way);
 	atomic_store_explicit(&device->bar.open, true, memory_order_release);
-	log_info("gpu%u: BAR mappings through %s", device->base.index, way->name);
+	log_info("%s: BAR mappings through %s", device->base.label, way->name);
 	return 0;
 }
 
@@ -85,8 +85,8 @@ static int ways_probe(struct cuda_device *device)
 		if (rc == 0)
 			break;
 		log_write(wanted == BAR_AUTO ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
-			  "gpu%u: no BAR mappings through %s: %s", device->base.index,
-			  ways[i]->name, why);
+			  "%s: no BAR mappings through %s: %s", device->base.label, ways[i]->name,
+			  why);
 	}
 	if (!atomic_load(&bar->way))
 		snprintf(bar->reason, sizeof(bar->reason), "%.150s",
@@ -106,8 +106,8 @@ static int way_reopen(struct cuda_device *device, const struct bar_way *way)
 	if (rc == 0)
 		atomic_store_explicit(&device->bar.open, true, memory_order_release);
 	else
-		log_warn("gpu%u: no BAR mapping through %s for now: %s", device->base.index,
-			 way->name, why);
+		log_warn("%s: no BAR mapping through %s for now: %s", device->base.label, way->name,
+			 why);
 	return rc == -ENOTSUP ? -ENOMEM : rc; /* the way worked before, and will again */
 }
 
@@ -172,7 +172,7 @@ int cuda_bar_map(struct chunk *base, void **address)
 		rc = -EINVAL; /* this chunk only: other chunks of the device are mapped by the same
 				 way */
 	if (rc < 0 && rc != -ENOSPC && rc != -ENOMEM)
-		log_warn("gpu%u: %s does not map a chunk of %llu MiB: %s", base->device->index,
+		log_warn("%s: %s does not map a chunk of %llu MiB: %s", base->device->label,
 			 way->name, (unsigned long long)base->bytes >> 20, why);
 	return rc;
 }

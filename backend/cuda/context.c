@@ -20,7 +20,7 @@ int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call
 		snprintf(what, sizeof(what), "%s: %s", call, name);
 		device_fail(&device->base, what);
 	} else if (!atomic_load(&device->base.failed)) {
-		log_error("gpu%u: %s: %s", device->base.index, call, name);
+		log_error("%s: %s: %s", device->base.label, call, name);
 	}
 	return error.error;
 }
@@ -36,8 +36,8 @@ static int context_retain(struct cuda_device *device)
 	gm_CUresult result =
 	    cu->cuDevicePrimaryCtxSetFlags(device->handle, GM_CU_CTX_SCHED_BLOCKING_SYNC);
 	if (result != GM_CUDA_SUCCESS)
-		log_debug("gpu%u: the context spins while it waits (flags refused: %d)",
-			  device->base.index, (int)result);
+		log_debug("%s: the context spins while it waits (flags refused: %d)",
+			  device->base.label, (int)result);
 	int rc = cuda_result(device, cu->cuDevicePrimaryCtxRetain(&context, device->handle),
 			     "cuDevicePrimaryCtxRetain");
 	if (rc < 0)

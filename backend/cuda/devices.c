@@ -190,9 +190,9 @@ static int devices_select(struct cuda *cuda, const struct backend_config *config
 		if (!device)
 			continue;
 		if (!has_vmm(*device)) {
-			log_warn("gpu%u (%s) is not used: its driver has no virtual memory "
+			log_warn("%s (%s) is not used: its driver has no virtual memory "
 				 "management",
-				 (*device)->base.index, (*device)->base.name);
+				 (*device)->base.label, (*device)->base.name);
 			continue;
 		}
 		(*device)->base.slot = cuda->base.n_devices;

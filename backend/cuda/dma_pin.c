@@ -41,9 +41,9 @@ static void pin_try(struct dma_pin *pin, struct cuda_device *device)
 	if (result == GM_CUDA_SUCCESS || driver_error(result).fatal)
 		return;
 	pin->refused = true;
-	log_warn("gpu%u: copies of %zu KiB of buffers go through staging memory: "
+	log_warn("%s: copies of %zu KiB of buffers go through staging memory: "
 		 "cuMemHostRegister: %s",
-		 device->base.index, pin->bytes >> 10,
+		 device->base.label, pin->bytes >> 10,
 		 driver_error_name(&device->cuda->cu, result, name));
 }
 

@@ -51,7 +51,7 @@ static int device_release(struct cuda_device *device)
 	cuda_bar_idle_release(device);
 	cuda_range_close(device);
 	cuda_context_close(device);
-	log_debug("gpu%u: no memory is allocated: its context is released", device->base.index);
+	log_debug("%s: no memory is allocated: its context is released", device->base.label);
 	return 0;
 }
 

@@ -72,9 +72,9 @@ static enum peers_state access_grant_peers(struct cuda_chunk *chunk)
 	if (chunk_peer_failed(chunk)) /* peers_renew grants it after the reset */
 		return PEERS_NONE;
 	if (!atomic_exchange(&device->peers_refused, true))
-		log_warn("gpu%u: copies between it and other GPUs go through the host: "
+		log_warn("%s: copies between it and other GPUs go through the host: "
 			 "cuMemSetAccess returns %d",
-			 device->base.index, (int)result);
+			 device->base.label, (int)result);
 	return PEERS_NONE;
 }
 

@@ -73,9 +73,9 @@ static int make_memfd(struct host_chunk *chunk, uint64_t bytes)
 static void log_no_memfd(struct host_device *simulated, uint64_t bytes, int error)
 {
 	if (!atomic_exchange(&simulated->said_no_memfd, true))
-		log_error("gpu%u: no memfd of %llu bytes: %s; the daemon's limit of open files "
+		log_error("%s: no memfd of %llu bytes: %s; the daemon's limit of open files "
 			  "(ulimit -Hn, LimitNOFILE=) may be too low",
-			  simulated->device.index, (unsigned long long)bytes, strerror(-error));
+			  simulated->device.label, (unsigned long long)bytes, strerror(-error));
 }
 
 int host_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
@@ -119,7 +119,7 @@ int host_chunk_import(struct device *device, enum memory_place place, uint64_t b
 	    fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes ? -EINVAL : map_memfd(made, bytes);
 
 	if (rc < 0) {
-		log_error("gpu%u: not a memfd of %llu bytes: %s", device->index,
+		log_error("%s: not a memfd of %llu bytes: %s", device->label,
 			  (unsigned long long)bytes, strerror(-rc));
 		free(made);
 		return rc;

@@ -21,7 +21,7 @@
 /* A line, split into its fields. */
 struct line {
 	const char *name, *value;
-	uint64_t gpus; /* a bit for each GPU that the line names */
+	uint64_t gpus; /* a bit for the slot of each GPU that the line names */
 };
 
 static int line_refuse(const struct line *line, const char *why)
@@ -31,26 +31,24 @@ static int line_refuse(const struct line *line, const char *why)
 	return -EINVAL;
 }
 
-/* "gpu3.size" names GPU 3, and "size" all GPUs: finds the GPUs of a line. */
-static int line_gpus(struct line *line, uint64_t gpus)
+/* The dot behind the name of a GPU, which may have a dot itself (gpu0.mig1.size); NULL: the line
+ * names no GPU. */
+static const char *name_dot(const char *name)
 {
-	const char *dot = strchr(line->name, '.');
-	char digits[4];
-	uint64_t gpu;
+	return strncmp(name, "gpu", 3) == 0 ? strrchr(name, '.') : NULL;
+}
 
-	line->gpus = gpus;
-	if (strncmp(line->name, "gpu", 3) != 0 || !dot)
-		return 0;
-	size_t length = (size_t)(dot - line->name) - 3;
+/* "gpu3.size" names GPU 3, and "size" all GPUs: finds the GPUs of a line. */
+static int line_gpus(struct line *line, params_gpus gpus)
+{
+	const char *dot = name_dot(line->name);
+	size_t length = dot ? (size_t)(dot - line->name) : 0;
 
-	if (length >= sizeof(digits))
-		return line_refuse(line, "no such GPU here");
-	memcpy(digits, line->name + 3, length);
-	digits[length] = 0;
-	if (parse_u64(digits, 0, BACKEND_DEVICES_MAX - 1, &gpu) < 0 || !(gpus >> gpu & 1))
-		return line_refuse(line, "no such GPU here");
-	line->gpus = 1ULL << gpu;
-	return 0;
+	for (unsigned i = 0; i < BACKEND_DEVICES_MAX; i++)
+		if (gpus[i] &&
+		    (!dot || (strncmp(gpus[i], line->name, length) == 0 && !gpus[i][length])))
+			line->gpus |= 1ULL << i;
+	return dot && !line->gpus ? line_refuse(line, "no such GPU here") : 0;
 }
 
 static int line_amount(const struct line *line, uint64_t min_bytes, struct amount *amount)
@@ -153,7 +151,7 @@ static int line_set(const struct line *line, const char *leaf, struct params *pa
 }
 
 /* Splits the line in place. Blank lines are skipped. */
-static int line_parse(char *text, uint64_t gpus, struct params *params)
+static int line_parse(char *text, params_gpus gpus, struct params *params)
 {
 	char *name = text + strspn(text, BLANKS);
 	char *value = name + strcspn(name, BLANKS);
@@ -171,12 +169,12 @@ static int line_parse(char *text, uint64_t gpus, struct params *params)
 	if (error)
 		return error;
 	/* The whole name where no GPU is named. */
-	const char *leaf = strncmp(name, "gpu", 3) == 0 ? strchr(name, '.') : NULL;
+	const char *leaf = name_dot(name);
 
 	return line_set(&line, leaf ? leaf + 1 : name, params);
 }
 
-int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *params)
+int params_parse(const char *text, size_t bytes, params_gpus gpus, struct params *params)
 {
 	struct params all = *params;
 	char copy[PARAMS_BYTES_MAX + 1], *rest = copy, *line;
@@ -200,8 +198,8 @@ int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *p
 
 static void volume_set_limits(struct volume *volume, const struct params *params)
 {
-	const struct params_limit *size = &params->size[volume->device->index];
-	const struct params_limit *reserve = &params->reserve[volume->device->index];
+	const struct params_limit *size = &params->size[volume->device->slot];
+	const struct params_limit *reserve = &params->reserve[volume->device->slot];
 	struct pool_limits limits = pool_limits(volume->pool);
 
 	if (!size->changes && !reserve->changes)
@@ -241,7 +239,7 @@ static int params_apply(struct fs *fs, const struct params *params)
 
 static int volume_evict(struct fs *fs, const struct volume *volume, const struct params *params)
 {
-	const struct params_limit *evict = &params->evict[volume->device->index];
+	const struct params_limit *evict = &params->evict[volume->device->slot];
 	int error = 0;
 
 	if (evict->changes)
@@ -258,11 +256,11 @@ static int volume_evict(struct fs *fs, const struct volume *volume, const struct
 int control_params_set(struct fs *fs, const char *text, size_t bytes)
 {
 	struct params params = {0};
-	uint64_t gpus = 0;
+	params_gpus gpus = {NULL};
 
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)
-			gpus |= 1ULL << fs->volumes[i].device->index;
+			gpus[fs->volumes[i].device->slot] = fs->volumes[i].name;
 	int error = params_parse(text, bytes, gpus, &params);
 
 	if (!error)

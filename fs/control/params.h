@@ -23,7 +23,7 @@ struct params_limit {
 };
 
 struct params {
-	struct params_limit size[BACKEND_DEVICES_MAX], reserve[BACKEND_DEVICES_MAX]; /* by GPU */
+	struct params_limit size[BACKEND_DEVICES_MAX], reserve[BACKEND_DEVICES_MAX]; /* by slot */
 	/* Not a limit but done at once: files leave until so much is free. */
 	struct params_limit evict[BACKEND_DEVICES_MAX];
 	bool level_changes;
@@ -31,9 +31,12 @@ struct params {
 	bool trace_changes, trace;
 };
 
-/* gpus has a bit for each GPU of the mount. 0, or -EINVAL after a line in the log that names the
- * malformed line; *params is then unchanged. */
-int params_parse(const char *text, size_t bytes, uint64_t gpus, struct params *params);
+/* The names of the mount's GPUs, by slot; NULL: there is no such GPU. */
+typedef const char *params_gpus[BACKEND_DEVICES_MAX];
+
+/* 0, or -EINVAL after a line in the log that names the malformed line; *params is then unchanged.
+ */
+int params_parse(const char *text, size_t bytes, params_gpus gpus, struct params *params);
 
 struct fs;
 

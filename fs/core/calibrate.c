@@ -33,8 +33,8 @@ static void *calibrate_thread(void *pointer)
 		const char *why;
 
 		log_info(
-		    "gpu%u: BAR through %s, used up to %llu bytes for writing and %llu for reading",
-		    device->index, device_bar_name(device, &why), (unsigned long long)found.write,
+		    "%s: BAR through %s, used up to %llu bytes for writing and %llu for reading",
+		    device->label, device_bar_name(device, &why), (unsigned long long)found.write,
 		    (unsigned long long)found.read);
 	}
 	copier_close(copier);

@@ -63,11 +63,9 @@ static void gpu_fault_reset(void *of, struct device *device, int64_t ms)
 	struct losses losses = files_count_lost(fs, device);
 
 	if (losses.lost > NAMED_MAX)
-		log_error("gpu%u: and %" PRIu64 " more files", device->index,
-			  losses.lost - NAMED_MAX);
-	log_warn("gpu%u: back after %" PRId64 " ms: %" PRIu64 " files served again, %" PRIu64
-		 " lost",
-		 device->index, ms, losses.files - losses.lost, losses.lost);
+		log_error("%s: and %" PRIu64 " more files", device->label, losses.lost - NAMED_MAX);
+	log_warn("%s: back after %" PRId64 " ms: %" PRIu64 " files served again, %" PRIu64 " lost",
+		 device->label, ms, losses.files - losses.lost, losses.lost);
 	worker_end();
 }
 

@@ -118,9 +118,9 @@ static int spill_open_host(struct fs *fs)
 	for (unsigned i = 0; i < fs->backend->n_devices; i++) {
 		if (fs->backend->devices[i]->host_memory)
 			continue;
-		log_error("spill=: the driver of gpu%u has no system memory for GPUs: needed is "
+		log_error("spill=: the driver of %s has no system memory for GPUs: needed is "
 			  "CUDA 12.2 or later, on Linux without WSL",
-			  fs->backend->devices[i]->index);
+			  fs->backend->devices[i]->label);
 		return -ENOTSUP;
 	}
 	return places_open(fs, PLACE_HOST);

@@ -30,7 +30,7 @@ int volume_open_gpu(struct volume *volume, struct device *device, const struct p
 	volume->max_chunk = chunk_limited(UINT64_MAX, max_chunk);
 	if (device->chunk_max)
 		volume->max_chunk = chunk_limited(volume->max_chunk, device->chunk_max);
-	snprintf(volume->name, sizeof(volume->name), "gpu%u", device->index);
+	snprintf(volume->name, sizeof(volume->name), "%s", device->label);
 	return 0;
 }
 

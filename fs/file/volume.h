@@ -17,7 +17,7 @@ struct ahead;
 struct host_windows;
 
 struct volume {
-	char name[16];	       /* "gpu0", "host" */
+	char name[32];	       /* "gpu0", "gpu0.mig1", "host" */
 	unsigned index;	       /* position in the list of volumes */
 	struct device *device; /* NULL for host/ */
 	struct pool *pool;     /* NULL for host/ */

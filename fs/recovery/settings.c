@@ -17,7 +17,7 @@
 #define SETTINGS_MAGIC 0x50465047u /* "GPFP" */
 
 struct values {
-	struct pool_limits limits[BACKEND_DEVICES_MAX]; /* by GPU */
+	struct pool_limits limits[BACKEND_DEVICES_MAX]; /* by slot */
 	uint32_t level;
 	uint32_t traces;
 };
@@ -31,7 +31,7 @@ struct settings {
 
 static const struct region_kind region_kind = {
     .name = "gpumemfs-settings",
-    .head = {.magic = SETTINGS_MAGIC, .version = 1},
+    .head = {.magic = SETTINGS_MAGIC, .version = 2},
     .bytes = sizeof(struct settings),
 };
 
@@ -41,7 +41,7 @@ static void settings_apply(struct fs *fs, const struct values *values)
 		const struct volume *volume = &fs->volumes[i];
 
 		if (volume->device)
-			pool_set_limits(volume->pool, &values->limits[volume->device->index]);
+			pool_set_limits(volume->pool, &values->limits[volume->device->slot]);
 	}
 	if (values->level <= LOG_LEVEL_DEBUG)
 		log_level_set((enum log_level)values->level);
@@ -81,7 +81,7 @@ void settings_note(struct fs *fs)
 		const struct volume *volume = &fs->volumes[i];
 
 		if (volume->device)
-			values->limits[volume->device->index] = pool_limits(volume->pool);
+			values->limits[volume->device->slot] = pool_limits(volume->pool);
 	}
 	values->level = log_level_get();
 	values->traces = (atomic_load(&fs->observers) & OBSERVE_TRACE) != 0;

@@ -8,7 +8,7 @@
 
 #include "fs/control/params.h"
 
-#define GPUS (1ULL << 0 | 1ULL << 3 | 1ULL << 63)
+static params_gpus gpus = {[0] = "gpu0", [3] = "gpu3", [63] = "gpu0.mig63"};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -40,14 +40,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct params before;
 	struct params after = before;
 
-	if (params_parse((const char *)data, size, GPUS, &after) < 0) {
+	if (params_parse((const char *)data, size, gpus, &after) < 0) {
 		require(memcmp(&after, &before, sizeof(after)) == 0);
 		return 0;
 	}
 	require(size <= PARAMS_BYTES_MAX);
 	for (unsigned gpu = 0; gpu < BACKEND_DEVICES_MAX; gpu++) {
-		require(GPUS >> gpu & 1 ||
-			!(after.size[gpu].changes || after.reserve[gpu].changes));
+		require(gpus[gpu] || !(after.size[gpu].changes || after.reserve[gpu].changes));
 		require_amount(&after.size[gpu], 1);
 		require_amount(&after.reserve[gpu], 0);
 		require(!after.reserve[gpu].changes || after.reserve[gpu].amount.given);

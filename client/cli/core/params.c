@@ -88,7 +88,8 @@ static bool has_gpu(const char *now, const char *name, const char *dot)
 static int param_find(const char *now, const char *name)
 {
 	struct closest closest = {.word = name};
-	const char *dot = strncmp(name, "gpu", 3) == 0 ? strchr(name, '.') : NULL;
+	/* The name of a GPU may have a dot itself: gpu0.mig1.size. */
+	const char *dot = strncmp(name, "gpu", 3) == 0 ? strrchr(name, '.') : NULL;
 	AUTO_FREE char *known = facts_line(now, name);
 
 	for (unsigned i = 0; i < PARAMS; i++) {

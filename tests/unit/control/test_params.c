@@ -13,13 +13,15 @@
 #define SAYS	"gpumemfs: .gpumem/params: "
 #define NOTHING "; nothing was changed\n"
 
+static params_gpus gpus = {"gpu0", NULL, "gpu2", "gpu5.mig1"};
+
 /* The parsed text, and the log lines on stderr meanwhile. */
 static int parse(const char *text, struct params *params, char *said, size_t room)
 {
 	int old = dup(STDERR_FILENO), file = memfd_create("stderr", 0);
 
 	dup2(file, STDERR_FILENO);
-	int error = params_parse(text, strlen(text), 1U << 0 | 1U << 2, params);
+	int error = params_parse(text, strlen(text), gpus, params);
 
 	dup2(old, STDERR_FILENO);
 	ssize_t length = pread(file, said, room - 1, 0);
@@ -44,6 +46,10 @@ static const struct {
     {"gpu64.size 1G\n", "'gpu64.size 1G': no such GPU here"},
     {"gpu.size 1G\n", "'gpu.size 1G': no such GPU here"},
     {"gpu00000.size 1G\n", "'gpu00000.size 1G': no such GPU here"},
+    {"gpu5.size 1G\n", "'gpu5.size 1G': no such GPU here"},
+    {"gpu5.mig10.size 1G\n", "'gpu5.mig10.size 1G': no such GPU here"},
+    {"gpu5.mig1 1G\n", "'gpu5.mig1 1G': no such GPU here"},
+    {"gpu0.mig1.size 1G\n", "'gpu0.mig1.size 1G': no such GPU here"},
     {"gpu0.uuid x\n", "'gpu0.uuid x': cannot be set"},
     {"gpu0.log_level debug\n", "'gpu0.log_level debug': cannot be set"},
     {"gpu0. 1\n", "'gpu0. 1': cannot be set"},
@@ -72,10 +78,10 @@ START_TEST(no_text_changes_nothing)
 	char big[PARAMS_BYTES_MAX + 1];
 
 	memset(big, '\n', sizeof(big));
-	ck_assert_int_eq(params_parse(big, PARAMS_BYTES_MAX, 1, &params), 0);
-	ck_assert_int_eq(params_parse(big, sizeof(big), 1, &params), -EINVAL);
-	ck_assert_int_eq(params_parse("size 1G\0\n", 9, 1, &params), -EINVAL);
-	ck_assert_int_eq(params_parse("", 0, 1, &params), 0);
+	ck_assert_int_eq(params_parse(big, PARAMS_BYTES_MAX, gpus, &params), 0);
+	ck_assert_int_eq(params_parse(big, sizeof(big), gpus, &params), -EINVAL);
+	ck_assert_int_eq(params_parse("size 1G\0\n", 9, gpus, &params), -EINVAL);
+	ck_assert_int_eq(params_parse("", 0, gpus, &params), 0);
 	ck_assert_mem_eq(&params, &zero, sizeof(zero));
 }
 END_TEST
@@ -86,7 +92,8 @@ START_TEST(lines_are_about_one_gpu_or_all)
 	char said[512];
 
 	ck_assert_int_eq(
-	    parse("size 50%\n\n \t gpu2.size \t none \ngpu0.reserve 0\nlog_level debug\ntrace on",
+	    parse("size 50%\n\n \t gpu2.size \t none \ngpu0.reserve 0\ngpu5.mig1.reserve 1M\n"
+		  "log_level debug\ntrace on",
 		  &params, said, sizeof(said)),
 	    0);
 	ck_assert_str_eq(said, "");
@@ -95,6 +102,8 @@ START_TEST(lines_are_about_one_gpu_or_all)
 	ck_assert(!params.size[1].changes);
 	ck_assert(params.size[2].changes && !params.size[2].amount.given);
 	ck_assert(params.reserve[0].changes && !params.reserve[2].changes);
+	ck_assert(params.size[3].changes && params.reserve[3].changes);
+	ck_assert_uint_eq(params.reserve[3].amount.value, 1 << 20);
 	ck_assert(params.level_changes);
 	ck_assert_int_eq(params.level, LOG_LEVEL_DEBUG);
 	ck_assert(params.trace_changes && params.trace);
