@@ -83,23 +83,21 @@ bool standin_device_valid(int device)
 	return device >= 0 && (unsigned)device < settings.gpus;
 }
 
-unsigned standin_physical(unsigned device)
-{
-	return settings.reverse_order ? settings.gpus - 1 - device : device;
-}
-
-static void gpu_uuid(unsigned gpu, uint8_t uuid[16])
-{
-	static const uint8_t base[16] = {0x57, 0xa2, 0xd1, 0x9c, 0x6e, 0x40, 0x4b, 0x13,
-					 0x9f, 0x08, 0x3d, 0x71, 0xc5, 0xe2, 0x00, 0x00};
-
-	memcpy(uuid, base, 16);
-	uuid[15] = (uint8_t)(gpu + 1);
-}
-
 static void gpu_name(unsigned gpu, char *name, size_t size)
 {
-	snprintf(name, size, "Stand-in GPU %u", gpu);
+	if (gpu < STANDIN_MIG_FIRST)
+		snprintf(name, size, "Stand-in GPU %u", gpu);
+	else
+		snprintf(name, size, "Stand-in GPU 0 MIG 1g.%llumb",
+			 (unsigned long long)standin_gpu_memory(gpu) >> 20);
+}
+
+/* MIG instances are at their GPU's address. */
+static unsigned pci_bus(unsigned device)
+{
+	unsigned gpu = standin_physical(device);
+
+	return 0x1A + (gpu < STANDIN_MIG_FIRST ? gpu : 0);
 }
 
 STANDIN_API CUresult cuInit(unsigned int flags)
@@ -169,7 +167,7 @@ STANDIN_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!standin_device_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	gpu_uuid(standin_physical((unsigned)device), (uint8_t *)uuid->bytes);
+	standin_uuid(standin_physical((unsigned)device), (uint8_t *)uuid->bytes);
 	return CUDA_SUCCESS;
 }
 
@@ -180,7 +178,7 @@ STANDIN_API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!standin_device_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	*bytes = settings.memory;
+	*bytes = standin_gpu_memory(standin_physical((unsigned)device));
 	return CUDA_SUCCESS;
 }
 
@@ -191,7 +189,7 @@ STANDIN_API CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!standin_device_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	snprintf(id, (size_t)length, "0000:%02X:00.0", 0x1A + standin_physical((unsigned)device));
+	snprintf(id, (size_t)length, "0000:%02X:00.0", pci_bus((unsigned)device));
 	return CUDA_SUCCESS;
 }
 
@@ -217,7 +215,7 @@ static int attribute_value(CUdevice_attribute attribute, unsigned device)
 	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
 		return CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER;
 	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-		return (int)(0x1A + standin_physical(device));
+		return (int)pci_bus(device);
 	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
 		return 3;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
@@ -257,7 +255,7 @@ STANDIN_API CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 
 	STANDIN_LOCKED(SHARED);
 	*available = device_available(context_device());
-	*total = settings.memory;
+	*total = standin_gpu_memory(standin_physical(context_device()));
 	return CUDA_SUCCESS;
 }
 
@@ -274,19 +272,23 @@ STANDIN_API CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget
 
 int standin_gpu_info(unsigned gpu, struct standin_gpu *info)
 {
-	unsigned device;
+	int device;
 
 	settings_load();
-	if (gpu >= settings.gpus)
+	if (!standin_gpu_exists(gpu))
 		return -1;
-	device = standin_physical(gpu);
-	gpu_uuid(gpu, info->uuid);
+	device = standin_ordinal(gpu);
+	standin_uuid(gpu, info->uuid);
 	gpu_name(gpu, info->name, sizeof(info->name));
 
 	STANDIN_LOCKED(SHARED);
-	info->total = settings.memory;
-	info->used = settings.memory - device_available(device);
+	info->total = standin_gpu_memory(gpu);
 	info->bar_total = settings.bar;
+	info->used = info->bar_used = 0;
+	info->failed = CUDA_SUCCESS;
+	if (device < 0)
+		return 0;
+	info->used = info->total - device_available((unsigned)device);
 	info->bar_used = standin.devices[device].bar_used;
 	info->failed = atomic_load(&standin.devices[device].failed);
 	return 0;
@@ -297,9 +299,9 @@ int standin_bar_take(unsigned gpu, int64_t bytes)
 	struct device *device;
 
 	settings_load();
-	if (gpu >= settings.gpus)
+	if (standin_ordinal(gpu) < 0)
 		return -1;
-	device = &standin.devices[standin_physical(gpu)];
+	device = &standin.devices[standin_ordinal(gpu)];
 
 	STANDIN_LOCKED(EXCLUSIVE);
 	if (bytes > 0 && device->bar_used + (uint64_t)bytes > settings.bar)

@@ -220,10 +220,9 @@ static int reopen_any(int shared, int *device)
 	*device = HOST_LOCATED;
 	if (fd < 0)
 		return reopen(shared, "/memfd:" STANDIN_HOST_MEMFD_NAME, rest);
-	if (standin_device_valid((int)gpu)) {
-		*device = (int)standin_physical(gpu);
+	*device = standin_ordinal(gpu);
+	if (*device >= 0)
 		return fd;
-	}
 	close(fd);
 	return -1;
 }

@@ -65,6 +65,7 @@ static uint64_t taken_bytes(unsigned device)
 uint64_t device_available(unsigned device)
 {
 	uint64_t used = standin.devices[device].used + taken_bytes(device);
+	uint64_t total = standin_gpu_memory(standin_physical(device));
 
-	return used < settings.memory ? settings.memory - used : 0;
+	return used < total ? total - used : 0;
 }

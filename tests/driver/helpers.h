@@ -2,7 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The functions of the stand-in libcuda.so.1 for the other stand-ins in its process. The other
  * stand-ins find the functions by dlsym: linking would need the real libraries' dependencies to be
- * the same. GPU numbers here are nvidia-smi's. */
+ * the same. GPU numbers here are nvidia-smi's; MIG
+ * instance I of GPU 0 has the number STANDIN_MIG_FIRST + I. */
 #ifndef DRIVER_HELPERS_H
 #define DRIVER_HELPERS_H
 
@@ -14,6 +15,8 @@
  * follows. Host-located memory has STANDIN_HOST_MEMFD_NAME. */
 #define STANDIN_MEMFD_NAME	"gpumem-standin-gpu"
 #define STANDIN_HOST_MEMFD_NAME "gpumem-standin-host"
+
+#define STANDIN_MIG_FIRST 64
 
 struct standin_gpu {
 	uint8_t uuid[16];

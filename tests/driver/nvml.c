@@ -53,7 +53,7 @@ static bool is_ready(void)
 	return ready;
 }
 
-/* A handle is the GPU's number plus one. */
+/* A handle is the number of the GPU or the MIG instance plus one. */
 static nvmlReturn_t gpu_of(nvmlDevice_t device, struct standin_gpu *info, unsigned *gpu)
 {
 	*gpu = (unsigned)(uintptr_t)device - 1;
@@ -153,8 +153,10 @@ STANDIN_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_
 		return NVML_ERROR_UNINITIALIZED;
 	if (!uuid || !device)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	for (unsigned gpu = 0; !other_helpers()->gpu_info(gpu, &info); gpu++) {
-		other_uuid_text(info.uuid, text);
+	for (unsigned gpu = 0; gpu < 2 * STANDIN_MIG_FIRST; gpu++) {
+		if (other_helpers()->gpu_info(gpu, &info))
+			continue;
+		other_uuid_text(gpu, info.uuid, text);
 		if (strcmp(text, uuid) != 0)
 			continue;
 		*device = (nvmlDevice_t)(uintptr_t)(gpu + 1);
@@ -173,7 +175,7 @@ STANDIN_API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *i
 		return result;
 	if (!index)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	*index = gpu;
+	*index = gpu % STANDIN_MIG_FIRST;
 	return NVML_SUCCESS;
 }
 
@@ -189,7 +191,7 @@ STANDIN_API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsi
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (length < UUID_TEXT_MAX)
 		return NVML_ERROR_INSUFFICIENT_SIZE;
-	other_uuid_text(info.uuid, uuid);
+	other_uuid_text(gpu, info.uuid, uuid);
 	return NVML_SUCCESS;
 }
 
@@ -237,5 +239,60 @@ STANDIN_API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBA
 	if (!memory)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	*memory = (nvmlBAR1Memory_t){info.bar_total, info.bar_total - info.bar_used, info.bar_used};
+	return NVML_SUCCESS;
+}
+
+/* Every instance belongs to GPU 0. */
+static bool has_instances(unsigned gpu)
+{
+	struct standin_gpu info;
+
+	return gpu == 0 && !other_helpers()->gpu_info(STANDIN_MIG_FIRST, &info);
+}
+
+STANDIN_API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
+{
+	struct standin_gpu info;
+	unsigned gpu;
+	nvmlReturn_t result = gpu_of(device, &info, &gpu);
+
+	if (result != NVML_SUCCESS)
+		return result;
+	if (!count)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*count = has_instances(gpu) ? 7 : 0;
+	return NVML_SUCCESS;
+}
+
+STANDIN_API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device,
+							     unsigned int index,
+							     nvmlDevice_t *instance)
+{
+	struct standin_gpu info;
+	unsigned gpu;
+	nvmlReturn_t result = gpu_of(device, &info, &gpu);
+
+	if (result != NVML_SUCCESS)
+		return result;
+	if (!instance || !has_instances(gpu) || index >= 7)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (other_helpers()->gpu_info(STANDIN_MIG_FIRST + index, &info))
+		return NVML_ERROR_NOT_FOUND;
+	*instance = (nvmlDevice_t)(uintptr_t)(STANDIN_MIG_FIRST + index + 1);
+	return NVML_SUCCESS;
+}
+
+STANDIN_API nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t instance,
+								      nvmlDevice_t *device)
+{
+	struct standin_gpu info;
+	unsigned gpu;
+	nvmlReturn_t result = gpu_of(instance, &info, &gpu);
+
+	if (result != NVML_SUCCESS)
+		return result;
+	if (!device || gpu < STANDIN_MIG_FIRST)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*device = (nvmlDevice_t)(uintptr_t)1;
 	return NVML_SUCCESS;
 }

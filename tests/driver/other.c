@@ -56,9 +56,9 @@ bool other_setting_is(const char *name, const char *value)
 	return text && !strcmp(text, value);
 }
 
-void other_uuid_text(const uint8_t uuid[16], char text[UUID_TEXT_MAX])
+void other_uuid_text(unsigned gpu, const uint8_t uuid[16], char text[UUID_TEXT_MAX])
 {
-	int at = snprintf(text, UUID_TEXT_MAX, "GPU-");
+	int at = snprintf(text, UUID_TEXT_MAX, gpu < STANDIN_MIG_FIRST ? "GPU-" : "MIG-");
 
 	for (unsigned i = 0; i < 16; i++)
 		at += snprintf(text + at, (size_t)(UUID_TEXT_MAX - at), "%s%02x",

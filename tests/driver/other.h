@@ -20,9 +20,9 @@ const struct helpers *other_helpers(void);
 unsigned other_gpus(void);
 bool other_setting_is(const char *name, const char *value);
 
-/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or "MIG-..." for a MIG instance. */
 #define UUID_TEXT_MAX 41
-void other_uuid_text(const uint8_t uuid[16], char text[UUID_TEXT_MAX]);
+void other_uuid_text(unsigned gpu, const uint8_t uuid[16], char text[UUID_TEXT_MAX]);
 
 /* Appends a line to the leak check's file, at the end of the process. */
 void other_leak_line(const char *format, ...) __attribute__((format(printf, 1, 2)));

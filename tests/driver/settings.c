@@ -99,9 +99,12 @@ static void load(void)
 {
 	const char *order = getenv("CUDA_DEVICE_ORDER");
 
-	settings.gpus = (unsigned)size_setting("GPUMEM_STANDIN_GPUS", 2);
-	if (settings.gpus > STANDIN_GPUS_MAX)
+	settings.whole_gpus = (unsigned)size_setting("GPUMEM_STANDIN_GPUS", 2);
+	if (settings.whole_gpus > STANDIN_GPUS_MAX)
 		refuse("GPUMEM_STANDIN_GPUS", getenv("GPUMEM_STANDIN_GPUS"));
+	settings.mig = (unsigned)size_setting("GPUMEM_STANDIN_MIG", 0);
+	if (settings.mig > STANDIN_MIG_MAX || (settings.mig && !settings.whole_gpus))
+		refuse("GPUMEM_STANDIN_MIG", getenv("GPUMEM_STANDIN_MIG"));
 	settings.memory = size_setting("GPUMEM_STANDIN_MEMORY", 512ULL << 20);
 	settings.host_memory = size_setting("GPUMEM_STANDIN_HOST_MEMORY", 64ULL << 30);
 	settings.bar = size_setting("GPUMEM_STANDIN_BAR", 256ULL << 30);
@@ -110,11 +113,11 @@ static void load(void)
 	settings.fill = (int)(size_setting("GPUMEM_STANDIN_FILL", 0xA5) & 0xff);
 	if (word_setting("GPUMEM_STANDIN_FILL", "0"))
 		settings.fill = -1;
-	settings.peer = !word_setting("GPUMEM_STANDIN_PEER", "0");
+	settings.peer = !settings.mig && !word_setting("GPUMEM_STANDIN_PEER", "0");
 	settings.peer_refused = word_setting("GPUMEM_STANDIN_PEER", "refuse");
 	settings.pageable_is_error = word_setting("GPUMEM_STANDIN_PAGEABLE", "error");
-	settings.reverse_order = word_setting("GPUMEM_STANDIN_ORDER", "reverse") &&
-				 (!order || strcmp(order, "PCI_BUS_ID"));
+	numbers_load(word_setting("GPUMEM_STANDIN_ORDER", "reverse") &&
+		     (!order || strcmp(order, "PCI_BUS_ID")));
 	settings.no_kernels = word_setting("GPUMEM_STANDIN_KERNELS", "0");
 	settings.checkpoints = word_setting("GPUMEM_STANDIN_CHECKPOINTS", "1");
 	settings.kernels_lie = word_setting("GPUMEM_STANDIN_KERNELS", "lie");

@@ -20,13 +20,16 @@
 #include "tests/driver/table.h"
 
 #define STANDIN_GPUS_MAX    64
+#define STANDIN_MIG_MAX	    7 /* of a GPU, by NVIDIA's user guide of MIG */
 #define STANDIN_GRANULARITY (2ULL << 20)
 
 enum dmabuf_mode { DMABUF_OFF, DMABUF_ON, DMABUF_LIE, DMABUF_NO_MMAP };
 
 struct settings {
-	unsigned gpus;
-	uint64_t memory;	 /* bytes of each GPU */
+	unsigned whole_gpus;
+	unsigned mig;		 /* instances of GPU 0; 0: MIG is off */
+	unsigned gpus;		 /* that CUDA shows: whole GPUs, or with MIG instances alone */
+	uint64_t memory;	 /* bytes of each whole GPU */
 	uint64_t host_memory;	 /* bytes of host-located memory; 0: not supported */
 	uint64_t bar;		 /* BAR1 bytes of each GPU */
 	uint64_t context_memory; /* bytes that a context takes */
@@ -34,7 +37,6 @@ struct settings {
 	unsigned delay_us; /* before each operation of a stream */
 	int fill;	   /* byte that new memory holds; negative: no fill */
 	bool peer, peer_refused;
-	bool reverse_order;	/* CUDA numbers the GPUs backwards unless told PCI_BUS_ID */
 	bool pageable_is_error; /* asynchronous copies from or to memory that is not pinned */
 	bool no_kernels, kernels_lie;
 	bool checkpoints; /* other processes may checkpoint this process */
@@ -119,8 +121,14 @@ void standin_violation(const char *format, ...) __attribute__((format(printf, 1,
 uint64_t standin_new_handle(void); /* under lock, exclusive */
 bool standin_device_valid(int device);
 bool standin_is_initialised(void); /* by this process */
-/* Converts a CUDA ordinal to nvidia-smi's number and, being its own inverse, back. */
-unsigned standin_physical(unsigned device);
+
+/* cuda_number.c: the numbers of helpers.h. */
+void numbers_load(bool reverse);	    /* sets settings.gpus */
+unsigned standin_physical(unsigned device); /* of a CUDA ordinal */
+int standin_ordinal(unsigned gpu);	    /* -1: CUDA does not show the GPU */
+bool standin_gpu_exists(unsigned gpu);
+void standin_uuid(unsigned gpu, uint8_t uuid[16]);
+uint64_t standin_gpu_memory(unsigned gpu);
 
 /* cuda_faults.c */
 /* Each function counts an event and may end the device: fault_call a call (device -1: no device),
