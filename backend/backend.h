@@ -35,7 +35,7 @@ enum bar_provider { BAR_AUTO, BAR_DMABUF, BAR_GDRCOPY, BAR_VULKAN, BAR_OFF };
 
 struct backend_config {
 	enum backend_kind kind;
-	const char *gpus; /* comma-separated indices, as nvidia-smi numbers the GPUs; NULL: all */
+	const char *gpus;    /* comma-separated numbers, as nvidia-smi's, names, UUIDs; NULL: all */
 	uint64_t host_bytes; /* host backend: memory of each simulated GPU */
 	unsigned host_gpus;  /* host backend: number of simulated GPUs (1..BACKEND_DEVICES_MAX) */
 	enum bar_provider bar;
@@ -223,6 +223,12 @@ static inline enum chunk_handle backend_handle(const struct backend *backend)
  * ascending, into indices[BACKEND_DEVICES_MAX]. -EINVAL (malformed, or a GPU named twice) and
  * -ENODEV (no such GPU), each with a line in the log. */
 int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, unsigned *n);
+
+/* The same for n devices, which may be known by other names: a bit in selected for each device that
+ * list names by nvidia-smi's number, by its label or UUID. The number and the name of a GPU mean
+ * all of its MIG instances. */
+int backend_select_gpus(const char *list, struct device *const *devices, unsigned n,
+			uint64_t *selected);
 
 int device_memory(struct device *device, struct device_memory *memory);
 /* See backend_ops.bar_name. *why: for people, or NULL. */

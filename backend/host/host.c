@@ -17,45 +17,61 @@ struct host_backend {
 static void device_simulate(struct host_backend *host, unsigned index,
 			    const struct backend_config *config)
 {
-	struct backend *backend = &host->backend;
-	struct host_device *simulated = &host->devices[backend->n_devices];
+	struct host_device *simulated = &host->devices[index];
 	struct device *device = &simulated->device;
 
 	simulated->bar_off = config->bar == BAR_OFF;
-	device->backend = backend;
+	device->backend = &host->backend;
 	device->index = index;
-	device->slot = backend->n_devices;
+	snprintf(device->label, sizeof(device->label), "gpu%u", index);
 	snprintf(device->name, sizeof(device->name), "host-backed GPU %u", index);
 	snprintf(device->uuid, sizeof(device->uuid), "GPU-00000000-0000-4000-8000-%012x", index);
 	device->total = config->host_bytes;
 	device->host_memory = true;
 	device->bar_bytes = simulated->bar_off ? 0 : config->host_bytes;
-	backend->devices[backend->n_devices++] = device;
+}
+
+static int devices_select(struct host_backend *host, const struct backend_config *config)
+{
+	struct backend *backend = &host->backend;
+	struct device *devices[BACKEND_DEVICES_MAX];
+	uint64_t selected = 0;
+
+	for (unsigned i = 0; i < config->host_gpus; i++) {
+		device_simulate(host, i, config);
+		devices[i] = &host->devices[i].device;
+	}
+	int rc = backend_select_gpus(config->gpus, devices, config->host_gpus, &selected);
+
+	for (unsigned i = 0; rc == 0 && i < config->host_gpus; i++) {
+		if (!(selected >> i & 1))
+			continue;
+		devices[i]->slot = backend->n_devices;
+		backend->devices[backend->n_devices++] = devices[i];
+	}
+	return rc;
 }
 
 static int host_open(const struct backend_config *config, struct backend **backend)
 {
-	unsigned indices[BACKEND_DEVICES_MAX], n;
-
 	if (!config->host_gpus || config->host_gpus > BACKEND_DEVICES_MAX || !config->host_bytes) {
 		log_error(
 		    "the host backend simulates 1 to %d GPUs of more than 0 bytes, not %u of %llu",
 		    BACKEND_DEVICES_MAX, config->host_gpus, (unsigned long long)config->host_bytes);
 		return -EINVAL;
 	}
-	int rc = backend_parse_gpus(config->gpus, config->host_gpus, indices, &n);
-	if (rc < 0)
-		return rc;
-
 	struct host_backend *host = calloc(1, sizeof(*host));
 	if (!host)
 		return -ENOMEM;
 	host->backend.ops = &backend_host_ops;
 	host->backend.name = backend_host_ops.name;
-	for (unsigned i = 0; i < n; i++)
-		device_simulate(host, indices[i], config);
-	*backend = &host->backend;
-	return 0;
+	int rc = devices_select(host, config);
+
+	if (rc < 0)
+		free(host);
+	else
+		*backend = &host->backend;
+	return rc;
 }
 
 static void host_close(struct backend *backend)

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/core/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -54,11 +55,15 @@ static char *item_next(char **cursor)
 	return item;
 }
 
-/* Whether the next item of the list can only belong to the gpus= before: 1 or 2-3. */
+/* Whether the next item of the list can only belong to the gpus= before: 1, 2-3, gpu0.mig1, MIG-...
+ */
 static bool item_is_gpus(const char *cursor)
 {
 	if (!cursor)
 		return false;
+	if (strncmp(cursor, "GPU-", 4) == 0 || strncmp(cursor, "MIG-", 4) == 0 ||
+	    (strncmp(cursor, "gpu", 3) == 0 && isdigit((unsigned char)cursor[3])))
+		return true;
 	size_t length = strspn(cursor, "0123456789-:");
 	return length && (cursor[length] == ',' || cursor[length] == '\0');
 }

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/core/options_table.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
@@ -265,32 +266,76 @@ static int gpus_item(const char *item, size_t length, uint64_t *set)
 	return 0;
 }
 
-static char *gpus_text(uint64_t set)
+/* Whether an item is the name or the UUID of a GPU or a MIG instance: gpu0.mig1, MIG-... */
+static bool item_is_name(const char *item, size_t length)
 {
-	char text[BACKEND_DEVICES_MAX * sizeof("63,")];
-	int length = 0;
+	static const char uuid[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 
-	for (unsigned gpu = 0; gpu < BACKEND_DEVICES_MAX; gpu++)
+	if (length >= 4 && strncmp(item, "gpu", 3) == 0)
+		return strspn(item + 3, "0123456789.mig") == length - 3;
+	if (length != 4 + strlen(uuid) ||
+	    (strncmp(item, "GPU-", 4) != 0 && strncmp(item, "MIG-", 4) != 0))
+		return false;
+	for (size_t i = 0; uuid[i]; i++)
+		if (uuid[i] == '-' ? item[4 + i] != '-' : !isxdigit((unsigned char)item[4 + i]))
+			return false;
+	return true;
+}
+
+/* Adds an item of a list that commas separate. */
+static int gpus_append(char **list, const char *item, size_t length)
+{
+	char *longer;
+
+	if (asprintf(&longer, "%s%s%.*s", *list ? *list : "", *list ? "," : "", (int)length, item) <
+	    0)
+		return -ENOMEM;
+	free(*list);
+	*list = longer;
+	return 0;
+}
+
+/* Adds the numbers of the set. */
+static int gpus_append_set(char **list, uint64_t set)
+{
+	int rc = 0;
+
+	for (unsigned gpu = 0; rc == 0 && gpu < BACKEND_DEVICES_MAX; gpu++) {
+		char text[8];
+
+		snprintf(text, sizeof(text), "%u", gpu);
 		if (set >> gpu & 1)
-			length += sprintf(text + length, "%s%u", length ? "," : "", gpu);
-	return strdup(text);
+			rc = gpus_append(list, text, strlen(text));
+	}
+	return rc;
 }
 
 static int parse_gpus(const struct option_row *row, const char *text, struct options *options)
 {
+	AUTO_FREE char *list = NULL;
 	uint64_t set = 0;
+	int rc = 0;
 
-	for (const char *item = text;; item++) {
+	for (const char *item = text; rc == 0; item++) {
 		size_t length = strcspn(item, ":,");
-		if (gpus_item(item, length, &set) < 0)
-			return option_refuse(row, text, "not a list of GPUs (use 0, 0:2 or 0-3)");
+		if (item_is_name(item, length))
+			rc = gpus_append(&list, item, length);
+		else if (gpus_item(item, length, &set) < 0)
+			return option_refuse(row, text,
+					     "not a list of GPUs (use 0, 0:2, 0-3, gpu0.mig1 or "
+					     "UUIDs)");
 		item += length;
 		if (!*item)
 			break;
 	}
+	if (rc == 0)
+		rc = gpus_append_set(&list, set);
+	if (rc < 0)
+		return rc;
 	free(options->gpus);
-	options->gpus = gpus_text(set);
-	return options->gpus ? 0 : -ENOMEM;
+	options->gpus = list;
+	list = NULL;
+	return 0;
 }
 
 #define FIELD(name) offsetof(struct options, name)
@@ -298,7 +343,7 @@ static int parse_gpus(const struct option_row *row, const char *text, struct opt
 static const struct option_row table[] = {
     {"backend", "auto|cuda|vulkan|host", "auto", "source of memory; host simulates GPUs",
      parse_choice, FIELD(backend), 0, 0},
-    {"gpus", "LIST", NULL, "GPUs to show, as nvidia-smi numbers them: 0:2, 0-3 (all)", parse_gpus,
+    {"gpus", "LIST", NULL, "GPUs to show: 0:2, 0-3, gpu0.mig1, UUIDs (all)", parse_gpus,
      FIELD(gpus), 0, 0},
     {"size", "BYTES|N%", NULL, "maximum memory to use on each GPU (no limit)", parse_amount,
      FIELD(size), 1, 0},

@@ -108,6 +108,55 @@ START_TEST(gpus)
 }
 END_TEST
 
+#define INSTANCE "MIG-57a2d19c-6e40-4b13-9f08-3d71c5e20042"
+#define SEES	 " here (this process sees gpu0.mig0, gpu0.mig1, gpu2)\n"
+
+/* Two instances of GPU 0, and GPU 2. */
+static const struct {
+	const char *list;
+	int rc;
+	uint64_t selected;
+	const char *line;
+} names[] = {
+    {NULL, 0, UINT64_MAX, NULL},
+    {"0", 0, 3, NULL},
+    {"gpu0", 0, 3, NULL},
+    {"2", 0, 4, NULL},
+    {"gpu0.mig1", 0, 2, NULL},
+    {INSTANCE ",2", 0, 6, NULL},
+    {"mig-57A2D19C-6E40-4B13-9F08-3D71C5E20042", 0, 2, NULL},
+    {"gpu0.mig0,gpu0.mig1,gpu2", 0, 7, NULL},
+    {"1", -ENODEV, 0, "gpus=1: there is no GPU gpu1" SEES},
+    {"0-2", -ENODEV, 0, "gpus=0-2: there is no GPU gpu1" SEES},
+    {"gpu0.mig2", -ENODEV, 0, "gpus=gpu0.mig2: there is no GPU gpu0.mig2" SEES},
+    {"gpu2.mig0", -ENODEV, 0, "there is no GPU gpu2.mig0" SEES},
+    {"gpu0.mig1," INSTANCE, -EINVAL, 0, "not a list"},
+    {"0,gpu0.mig1", -EINVAL, 0, "not a list"},
+    {"gpu2,", -EINVAL, 0, "not a list"},
+    {"0-2-3", -EINVAL, 0, "not a list"},
+    {"0-4294967295", -ENODEV, 0, "there is no GPU gpu1"},
+};
+#define NAMES ((int)(sizeof(names) / sizeof(names[0])))
+
+START_TEST(gpus_by_name)
+{
+	struct device instances[] = {{.label = "gpu0.mig0", .uuid = "MIG-0"},
+				     {.label = "gpu0.mig1", .uuid = INSTANCE}};
+	struct device whole = {.label = "gpu2", .index = 2, .uuid = "GPU-2"};
+	struct device *devices[] = {&instances[0], &instances[1], &whole};
+	uint64_t selected = 77;
+	char text[512];
+
+	log_begin();
+	int rc = backend_select_gpus(names[_i].list, devices, 3, &selected);
+	log_end(text, sizeof(text));
+
+	ck_assert_int_eq(rc, names[_i].rc);
+	ck_assert_uint_eq(selected, rc < 0 ? 77 : names[_i].selected);
+	ck_assert_msg(rc == 0 ? !*text : strstr(text, names[_i].line) != NULL, "logged: %s", text);
+}
+END_TEST
+
 START_TEST(host_devices)
 {
 	struct backend_config config = host_config("1,3", 4);
@@ -429,6 +478,7 @@ int main(void)
 	TCase *tcase;
 	Suite *suite = unit_suite("backend", &tcase, 60);
 	tcase_add_loop_test(tcase, gpus, 0, SELECTIONS);
+	tcase_add_loop_test(tcase, gpus_by_name, 0, NAMES);
 	tcase_add_test(tcase, host_devices);
 	tcase_add_test(tcase, host_without_bar);
 	tcase_add_test(tcase, host_refuses);
