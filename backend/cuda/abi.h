@@ -285,6 +285,12 @@ typedef struct {
 	  (const char *uuid, gm_nvmlDevice_t *device)) \
 	X(REQUIRED, nvmlDeviceGetIndex, nvmlDeviceGetIndex, \
 	  (gm_nvmlDevice_t device, unsigned int *index)) \
+	X(OPTIONAL, nvmlDeviceGetParent, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, \
+	  (gm_nvmlDevice_t instance, gm_nvmlDevice_t *device)) \
+	X(OPTIONAL, nvmlDeviceGetMaxMigDeviceCount, nvmlDeviceGetMaxMigDeviceCount, \
+	  (gm_nvmlDevice_t device, unsigned int *count)) \
+	X(OPTIONAL, nvmlDeviceGetMigDeviceHandleByIndex, nvmlDeviceGetMigDeviceHandleByIndex, \
+	  (gm_nvmlDevice_t device, unsigned int index, gm_nvmlDevice_t *instance)) \
 	X(REQUIRED, nvmlDeviceGetMemoryInfo, nvmlDeviceGetMemoryInfo, \
 	  (gm_nvmlDevice_t device, gm_nvmlMemory_t *memory)) \
 	X(OPTIONAL, nvmlDeviceGetMemoryInfo_v2, nvmlDeviceGetMemoryInfo_v2, \

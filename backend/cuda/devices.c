@@ -44,12 +44,14 @@ static void pci_describe(struct cuda_device *device)
 		*pci = (char)tolower((unsigned char)*pci);
 }
 
-/* A slice of a GPU (MIG) has a UUID of another form. */
-static void nvml_find(struct cuda_device *device)
+/* CUDA names an instance of MIG "NVIDIA H100 80GB HBM3 MIG 1g.10gb". Its UUID has another form, and
+ * is the instance's in cuDeviceGetUuid_v2. */
+static void identity_describe(struct cuda_device *device)
 {
 	uuid_describe(device, "MIG");
 	device->nvml = nvml_device(device->cuda, device->base.uuid);
-	if (device->nvml)
+	device->is_instance = device->nvml || strstr(device->base.name, " MIG ");
+	if (device->is_instance)
 		return;
 	uuid_describe(device, "GPU");
 	device->nvml = nvml_device(device->cuda, device->base.uuid);
@@ -70,7 +72,7 @@ static int device_describe(struct cuda_device *device)
 		return cuda_result(device, result, "describing it");
 	device->base.total = total;
 	pci_describe(device);
-	nvml_find(device);
+	identity_describe(device);
 	device->rdma = device_attribute(
 	    device, GM_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 	device->base.host_memory = device_attribute(
@@ -109,7 +111,7 @@ static uint64_t device_bar_bytes(struct cuda_device *device)
 	return nvml_bar_free(device, &bytes) == 0 ? bytes : BAR_BYTES_UNKNOWN;
 }
 
-/* The device at CUDA's ordinal, which is the index until nvidia-smi's number is known. */
+/* The device at CUDA's ordinal, which is its name in messages until its number is known. */
 static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device **device)
 {
 	AUTO_FREE struct cuda_device *made = cacheline_calloc(sizeof(*made));
@@ -117,7 +119,7 @@ static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device *
 		return -ENOMEM;
 	made->cuda = cuda;
 	made->base.backend = &cuda->base;
-	made->base.index = ordinal;
+	snprintf(made->base.label, sizeof(made->base.label), "gpu%u", ordinal);
 	int rc =
 	    cuda_result(made, cuda->cu.cuDeviceGet(&made->handle, (int)ordinal), "cuDeviceGet");
 	if (rc == 0)
@@ -143,61 +145,106 @@ void cuda_device_close(struct cuda_device *device)
 	free(device);
 }
 
-/* With CUDA_VISIBLE_DEVICES, CUDA numbers only the visible GPUs. Either all devices get
- * nvidia-smi's numbers or no device does, so that numbers stay unique. */
-static void devices_number(struct cuda *cuda, struct cuda_device **found, unsigned n)
+/* Numbers without NVML: in CUDA's order, where the instances of a GPU have its PCI address. */
+static void devices_count(struct cuda_device **found, unsigned n)
 {
-	unsigned indices[BACKEND_DEVICES_MAX];
-	uint64_t seen = 0;
+	unsigned gpus = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (nvml_index(cuda, found[i]->nvml, &indices[i]) < 0 ||
-		    indices[i] >= BACKEND_DEVICES_MAX || seen & 1ULL << indices[i])
-			return;
-		seen |= 1ULL << indices[i];
+		struct cuda_device *device = found[i], *same = NULL;
+
+		for (unsigned k = 0; k < i && device->is_instance; k++)
+			if (found[k]->is_instance &&
+			    strcmp(found[k]->base.pci, device->base.pci) == 0)
+				same = found[k];
+		device->base.index = same ? same->base.index : gpus++;
+		device->instance = same ? same->instance + 1 : 0;
 	}
-	for (unsigned i = 0; i < n; i++)
-		found[i]->base.index = indices[i];
 }
 
-static struct cuda_device **device_find(struct cuda_device **found, unsigned n, unsigned index)
+/* With CUDA_VISIBLE_DEVICES, CUDA numbers only the visible GPUs. Either all devices get
+ * nvidia-smi's numbers or no device does, so that no two have the same numbers. */
+static void devices_number(struct cuda_device **found, unsigned n)
 {
-	for (unsigned i = 0; i < n; i++)
-		if (found[i] && found[i]->base.index == index)
-			return &found[i];
-	return NULL;
+	struct {
+		unsigned index, instance;
+	} numbers[BACKEND_DEVICES_MAX];
+
+	devices_count(found, n);
+	for (unsigned i = 0; i < n; i++) {
+		if (nvml_number(found[i], &numbers[i].index, &numbers[i].instance) < 0 ||
+		    numbers[i].index >= BACKEND_DEVICES_MAX)
+			return;
+		for (unsigned k = 0; k < i; k++)
+			if (numbers[k].index == numbers[i].index &&
+			    (!found[i]->is_instance || !found[k]->is_instance ||
+			     numbers[k].instance == numbers[i].instance))
+				return;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		found[i]->base.index = numbers[i].index;
+		found[i]->instance = numbers[i].instance;
+	}
 }
 
-/* Moves the selected devices of found into the backend. */
+static void device_label(struct cuda_device *device)
+{
+	struct device *base = &device->base;
+
+	if (device->is_instance)
+		snprintf(base->label, sizeof(base->label), "gpu%u.mig%u", base->index,
+			 device->instance);
+	else
+		snprintf(base->label, sizeof(base->label), "gpu%u", base->index);
+}
+
+static int device_compare(const void *one, const void *other)
+{
+	const struct cuda_device *a = *(struct cuda_device *const *)one;
+	const struct cuda_device *b = *(struct cuda_device *const *)other;
+
+	if (a->base.index != b->base.index)
+		return a->base.index < b->base.index ? -1 : 1;
+	return a->instance < b->instance ? -1 : a->instance > b->instance;
+}
+
+/* A driver of CUDA 12 or older shows one MIG instance to a process, whatever exists. */
+static void hidden_instances_log(struct cuda_device **found, unsigned n)
+{
+	unsigned shown = 0, exist = n && found[0]->is_instance ? nvml_instances(found[0]) : 0;
+
+	for (unsigned i = 0; i < n; i++)
+		shown += found[i]->base.index == found[0]->base.index;
+	if (shown < exist)
+		log_info("gpu%u has %u MIG instances, and CUDA shows %u to this process: each "
+			 "other needs a mount of its own, with its UUID in CUDA_VISIBLE_DEVICES",
+			 found[0]->base.index, exist, shown);
+}
+
+/* Moves the selected devices of found, which are in the order of the backend, into the backend. */
 static int devices_select(struct cuda *cuda, const struct backend_config *config,
 			  struct cuda_device **found, unsigned n)
 {
-	unsigned indices[BACKEND_DEVICES_MAX], selected, available = 0;
+	struct device *devices[BACKEND_DEVICES_MAX];
+	uint64_t selected = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		if (found[i]->base.index >= available)
-			available = found[i]->base.index + 1;
-	int rc = backend_parse_gpus(config->gpus, available, indices, &selected);
+		devices[i] = &found[i]->base;
+	int rc = backend_select_gpus(config->gpus, devices, n, &selected);
 	if (rc < 0)
 		return rc;
-	for (unsigned i = 0; i < selected; i++) {
-		struct cuda_device **device = device_find(found, n, indices[i]);
-		if (!device && config->gpus) {
-			log_error("gpus=%s: GPU %u is hidden from this process", config->gpus,
-				  indices[i]);
-			return -ENODEV;
-		}
-		if (!device)
+	for (unsigned i = 0; i < n; i++) {
+		if (!(selected >> i & 1))
 			continue;
-		if (!has_vmm(*device)) {
+		if (!has_vmm(found[i])) {
 			log_warn("%s (%s) is not used: its driver has no virtual memory "
 				 "management",
-				 (*device)->base.label, (*device)->base.name);
+				 found[i]->base.label, found[i]->base.name);
 			continue;
 		}
-		(*device)->base.slot = cuda->base.n_devices;
-		cuda->base.devices[cuda->base.n_devices++] = &(*device)->base;
-		*device = NULL;
+		found[i]->base.slot = cuda->base.n_devices;
+		cuda->base.devices[cuda->base.n_devices++] = &found[i]->base;
+		found[i] = NULL;
 	}
 	return 0;
 }
@@ -236,7 +283,11 @@ int cuda_devices_open(struct cuda *cuda, const struct backend_config *config)
 	for (unsigned i = 0; i < (unsigned)count; i++)
 		if (device_open(cuda, i, &found[n]) == 0)
 			n++;
-	devices_number(cuda, found, n);
+	devices_number(found, n);
+	for (unsigned i = 0; i < n; i++)
+		device_label(found[i]);
+	qsort(found, n, sizeof(struct cuda_device *), device_compare);
+	hidden_instances_log(found, n);
 	int rc = devices_select(cuda, config, found, n);
 	for (unsigned i = 0; i < n; i++)
 		cuda_device_close(found[i]);

@@ -44,11 +44,49 @@ gm_nvmlDevice_t nvml_device(struct cuda *cuda, const char *uuid)
 	return device;
 }
 
-int nvml_index(struct cuda *cuda, gm_nvmlDevice_t device, unsigned *index)
+static gm_nvmlDevice_t nvml_gpu(const struct cuda_device *device)
 {
-	if (!device || cuda->nvml.nvmlDeviceGetIndex(device, index) != GM_NVML_SUCCESS)
+	const struct nvml_driver *nvml = &device->cuda->nvml;
+	gm_nvmlDevice_t gpu;
+
+	if (!device->nvml || !device->is_instance)
+		return device->nvml;
+	return nvml->nvmlDeviceGetParent &&
+		       nvml->nvmlDeviceGetParent(device->nvml, &gpu) == GM_NVML_SUCCESS
+		   ? gpu
+		   : NULL;
+}
+
+int nvml_number(struct cuda_device *device, unsigned *index, unsigned *instance)
+{
+	const struct nvml_driver *nvml = &device->cuda->nvml;
+	gm_nvmlDevice_t gpu = nvml_gpu(device);
+	unsigned number = 0;
+
+	if (!gpu || nvml->nvmlDeviceGetIndex(gpu, index) != GM_NVML_SUCCESS)
 		return -ENOTSUP;
+	/* The index of an instance counts in its GPU (NVML's manual, nvmlDeviceGetIndex). */
+	if (device->is_instance &&
+	    nvml->nvmlDeviceGetIndex(device->nvml, &number) != GM_NVML_SUCCESS)
+		return -ENOTSUP;
+	*instance = number;
 	return 0;
+}
+
+unsigned nvml_instances(struct cuda_device *device)
+{
+	const struct nvml_driver *nvml = &device->cuda->nvml;
+	gm_nvmlDevice_t gpu = nvml_gpu(device), instance;
+	unsigned most = 0, n = 0;
+
+	if (!gpu || !nvml->nvmlDeviceGetMaxMigDeviceCount ||
+	    !nvml->nvmlDeviceGetMigDeviceHandleByIndex ||
+	    nvml->nvmlDeviceGetMaxMigDeviceCount(gpu, &most) != GM_NVML_SUCCESS)
+		return 0;
+	for (unsigned i = 0; i < most; i++)
+		n +=
+		    nvml->nvmlDeviceGetMigDeviceHandleByIndex(gpu, i, &instance) == GM_NVML_SUCCESS;
+	return n;
 }
 
 int nvml_free_memory(struct cuda_device *device, uint64_t *bytes)

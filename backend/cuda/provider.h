@@ -49,6 +49,8 @@ struct cuda_device {
 	gm_CUdevice handle;
 	gm_CUuuid uuid;
 	gm_nvmlDevice_t nvml; /* NULL: NVML does not know it */
+	bool is_instance;     /* a MIG instance, with a part of a GPU's memory */
+	unsigned instance;    /* its number in the GPU; 0 for a whole GPU */
 	bool rdma;	      /* chunks may be mapped by other devices (GPUDirect RDMA) */
 	int numa_node;	      /* of the system memory that is nearest */
 	/* By slot: this device and that device can access each other's memory. */
@@ -104,7 +106,10 @@ void cuda_device_close(struct cuda_device *device);
 void nvml_open(struct cuda *cuda);
 void nvml_close(struct cuda *cuda);
 gm_nvmlDevice_t nvml_device(struct cuda *cuda, const char *uuid);
-int nvml_index(struct cuda *cuda, gm_nvmlDevice_t device, unsigned *index);
+/* Numbers as nvidia-smi: the GPU's, and of a MIG instance the instance's in its GPU. */
+int nvml_number(struct cuda_device *device, unsigned *index, unsigned *instance);
+/* How many MIG instances the device's GPU has; 0: NVML does not know. */
+unsigned nvml_instances(struct cuda_device *device);
 int nvml_free_memory(struct cuda_device *device, uint64_t *bytes);
 int nvml_bar_free(struct cuda_device *device, uint64_t *bytes);
 
