@@ -99,7 +99,8 @@ int client_cuda_find(const struct client_cuda *cuda, const uint8_t uuid[16], gm_
 		return 0;
 	}
 	return client_fail(ENXIO,
-			   "the file's GPU (GPU-%02x%02x%02x%02x-...) is not visible to this "
-			   "process: check CUDA_VISIBLE_DEVICES",
+			   "the file's GPU or MIG instance (UUID %02x%02x%02x%02x-...) is not "
+			   "visible to this process: check CUDA_VISIBLE_DEVICES; a process of "
+			   "another MIG instance can only read and write the file",
 			   uuid[0], uuid[1], uuid[2], uuid[3]);
 }

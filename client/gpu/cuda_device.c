@@ -120,7 +120,8 @@ static int devices_find(const struct client_cuda *cuda, const struct client_layo
 	    (cuda->cu.cuDeviceCanAccessPeer(&can, device, owner) != GM_CUDA_SUCCESS || !can))
 		return client_fail(ENOTSUP,
 				   "the current context's GPU cannot reach the memory of the "
-				   "file's (gpu%u): no peer access between them",
+				   "file's (gpu%u): no peer access between them, as between "
+				   "MIG instances",
 				   layout->device);
 	*devices = 1ULL << device | 1ULL << owner;
 	return 0;
