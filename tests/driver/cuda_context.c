@@ -3,7 +3,9 @@
 /* Contexts: the primary context of each device, further contexts, and the current context of each
  * thread. A destroyed context stays allocated and marked, because threads may still have the
  * context current. */
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/driver/standin.h"
 
@@ -35,13 +37,43 @@ static CUcontext context_handle(const struct context *context)
 	return context ? (CUcontext)(uintptr_t)context->id : NULL;
 }
 
+/* Locks or unlocks (F_WRLCK, F_UNLCK) the GPU for this process, as the compute mode
+ * EXCLUSIVE_PROCESS does. Returns false if another process has the GPU. */
+static bool gpu_lock(unsigned device, short how)
+{
+	static int fd = -1;
+	struct flock lock = {
+	    .l_type = how, .l_start = standin_physical(device), .l_len = 1, .l_whence = SEEK_SET};
+
+	if (fd < 0)
+		fd = open(settings.exclusive_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		abort();
+	return fcntl(fd, F_SETLK, &lock) == 0;
+}
+
+/* By CUDA's manual, a GPU in the mode PROHIBITED gives UNKNOWN. */
+static CUresult context_allowed(unsigned device)
+{
+	if (settings.compute_mode == COMPUTE_PROHIBITED)
+		return CUDA_ERROR_UNKNOWN;
+	if (settings.compute_mode == COMPUTE_EXCLUSIVE && !standin.devices[device].contexts &&
+	    !gpu_lock(device, F_WRLCK))
+		return CUDA_ERROR_DEVICE_UNAVAILABLE;
+	return CUDA_SUCCESS;
+}
+
 /* Call under standin.lock, exclusive. */
 static CUresult context_new(unsigned device, bool primary, struct context **context)
 {
 	struct device *owner = &standin.devices[device];
+	CUresult result;
 
 	if (settings.context_memory > device_available(device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = context_allowed(device);
+	if (result != CUDA_SUCCESS)
+		return result;
 	*context = calloc(1, sizeof(**context));
 	if (!*context)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -49,6 +81,7 @@ static CUresult context_new(unsigned device, bool primary, struct context **cont
 	(*context)->device = device;
 	(*context)->primary = primary;
 	owner->used += settings.context_memory;
+	owner->contexts++;
 	table_add(&standin.contexts, (*context)->id, 1, *context);
 	return CUDA_SUCCESS;
 }
@@ -64,6 +97,9 @@ static void context_destroy(struct context *context)
 	streams_forget_context(context);
 	host_forget_context(context);
 	standin.devices[context->device].used -= settings.context_memory;
+	if (--standin.devices[context->device].contexts == 0 &&
+	    settings.compute_mode == COMPUTE_EXCLUSIVE)
+		gpu_lock(context->device, F_UNLCK);
 	if (context->primary)
 		device_renew(context->device);
 }

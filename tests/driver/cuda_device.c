@@ -206,6 +206,8 @@ static int attribute_value(CUdevice_attribute attribute, unsigned device)
 	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
 	case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
 		return 1;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+		return settings.compute_mode;
 	case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
 		return settings.dmabuf != DMABUF_OFF;
 	case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:

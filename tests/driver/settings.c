@@ -88,6 +88,23 @@ static enum dmabuf_mode dmabuf_setting(void)
 	return DMABUF_OFF;
 }
 
+static void compute_mode_load(void)
+{
+	static const char exclusive[] = "exclusive:";
+	const char *text = getenv("GPUMEM_STANDIN_COMPUTE_MODE");
+
+	if (!text || !*text)
+		return;
+	if (!strcmp(text, "prohibited")) {
+		settings.compute_mode = COMPUTE_PROHIBITED;
+	} else if (!strncmp(text, exclusive, strlen(exclusive))) {
+		settings.compute_mode = COMPUTE_EXCLUSIVE;
+		settings.exclusive_path = text + strlen(exclusive);
+	} else {
+		refuse("GPUMEM_STANDIN_COMPUTE_MODE", text);
+	}
+}
+
 static bool word_setting(const char *name, const char *word)
 {
 	const char *text = getenv(name);
@@ -122,6 +139,7 @@ static void load(void)
 	settings.checkpoints = word_setting("GPUMEM_STANDIN_CHECKPOINTS", "1");
 	settings.kernels_lie = word_setting("GPUMEM_STANDIN_KERNELS", "lie");
 	settings.dmabuf = dmabuf_setting();
+	compute_mode_load();
 	/* Drivers of CUDA 13.3 and later can map dma-bufs of device memory. */
 	settings.driver_version = (int)size_setting(
 	    "GPUMEM_STANDIN_DRIVER",

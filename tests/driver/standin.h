@@ -25,6 +25,9 @@
 
 enum dmabuf_mode { DMABUF_OFF, DMABUF_ON, DMABUF_LIE, DMABUF_NO_MMAP };
 
+/* CUcomputemode */
+enum compute_mode { COMPUTE_DEFAULT = 0, COMPUTE_PROHIBITED = 2, COMPUTE_EXCLUSIVE = 3 };
+
 struct settings {
 	unsigned whole_gpus;
 	unsigned mig;		 /* instances of GPU 0; 0: MIG is off */
@@ -41,7 +44,9 @@ struct settings {
 	bool no_kernels, kernels_lie;
 	bool checkpoints; /* other processes may checkpoint this process */
 	enum dmabuf_mode dmabuf;
-	const char *leakcheck; /* file, "stderr", or NULL */
+	enum compute_mode compute_mode;
+	const char *exclusive_path; /* the file with a lock for each GPU that a process has */
+	const char *leakcheck;	    /* file, "stderr", or NULL */
 };
 extern struct settings settings; /* constant after settings_load */
 void settings_load(void);
@@ -67,6 +72,7 @@ struct device {
 	uint64_t bar_used;   /* under standin.lock */
 	uint64_t moved;	     /* under standin.lock: bytes that a checkpoint moved off the device */
 	struct context *primary;
+	unsigned contexts; /* under standin.lock */
 	unsigned primary_references;
 };
 
