@@ -54,12 +54,14 @@ struct bar_cache;
 
 struct device {
 	struct backend *backend;
-	unsigned index;	    /* nvidia-smi's number of the GPU; MIG instances have their GPU's */
-	unsigned slot;	    /* position in backend->devices */
-	char label[32];	    /* the device's directory: "gpu0", or "gpu0.mig1" for a MIG instance */
-	char name[96];	    /* "NVIDIA H200" */
-	char uuid[48];	    /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
-	char pci[24];	    /* "0000:9a:00.0", or empty */
+	unsigned index; /* nvidia-smi's number of the GPU; MIG instances have their GPU's */
+	unsigned slot;	/* position in backend->devices */
+	char label[32]; /* the device's directory: "gpu0", or "gpu0.mig1" for a MIG instance */
+	char name[96];	/* "NVIDIA H200" */
+	char uuid[48];	/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+	char pci[24];	/* "0000:9a:00.0", or empty */
+	/* Of an NVIDIA GPU: "default", "exclusive_process" or "prohibited"; else NULL. */
+	_Atomic(const char *) compute_mode;
 	uint64_t total;	    /* bytes */
 	uint64_t chunk_max; /* bytes of the largest chunk that the driver makes; 0: no limit */
 	uint64_t bar_bytes; /* how much of the device may be BAR-mapped at once; 0: nothing */

@@ -38,8 +38,10 @@ static int context_retain(struct cuda_device *device)
 	if (result != GM_CUDA_SUCCESS)
 		log_debug("%s: the context spins while it waits (flags refused: %d)",
 			  device->base.label, (int)result);
-	int rc = cuda_result(device, cu->cuDevicePrimaryCtxRetain(&context, device->handle),
-			     "cuDevicePrimaryCtxRetain");
+	result = cu->cuDevicePrimaryCtxRetain(&context, device->handle);
+	if (cuda_compute_mode_refuses(device, result))
+		return -EBUSY;
+	int rc = cuda_result(device, result, "cuDevicePrimaryCtxRetain");
 	if (rc < 0)
 		return rc;
 	atomic_store_explicit(&device->context, context, memory_order_release);

@@ -81,6 +81,7 @@ static int device_describe(struct cuda_device *device)
 	int node = device_attribute(device, GM_CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
 
 	device->numa_node = node < 0 ? 0 : node;
+	cuda_compute_mode_read(device);
 	return 0;
 }
 
@@ -242,6 +243,8 @@ static int devices_select(struct cuda *cuda, const struct backend_config *config
 				 found[i]->base.label, found[i]->base.name);
 			continue;
 		}
+		if (!cuda_compute_mode_check(found[i]))
+			continue;
 		found[i]->base.slot = cuda->base.n_devices;
 		cuda->base.devices[cuda->base.n_devices++] = &found[i]->base;
 		found[i] = NULL;

@@ -98,6 +98,15 @@ static inline struct cuda *cuda_of(struct backend *backend)
  * of the call, except -ENOSPC, after which callers retry with less. */
 int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call);
 
+/* compute_mode.c: which processes may use the device, as nvidia-smi -c sets it. */
+void cuda_compute_mode_read(struct cuda_device *device);
+/* Whether the device can be used; otherwise, and for a device that processes cannot share, with a
+ * warning. */
+bool cuda_compute_mode_check(struct cuda_device *device);
+/* Whether the mode is the reason for this result of making a context: another process has the
+ * device alone, which is logged and no fault of the device. */
+bool cuda_compute_mode_refuses(struct cuda_device *device, gm_CUresult result);
+
 /* devices.c: fills cuda->base.devices with the devices that gpus=list selects. */
 int cuda_devices_open(struct cuda *cuda, const struct backend_config *config);
 void cuda_device_close(struct cuda_device *device);

@@ -86,6 +86,11 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 
 		json_object_set_new(json, "uuid", json_string(volume->device->uuid));
 		json_object_set_new(json, "model", json_string(volume->device->name));
+		if (*volume->device->pci)
+			json_object_set_new(json, "pci", json_string(volume->device->pci));
+		if (volume->device->compute_mode)
+			json_object_set_new(json, "compute_mode",
+					    json_string(volume->device->compute_mode));
 		const char *health = device_health_name(volume->device);
 
 		/* The device's memory cannot be queried, but no fault was reported yet. */

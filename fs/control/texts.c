@@ -48,6 +48,8 @@ static void write_device(FILE *out, const struct volume *volume)
 
 	fprintf(out, "%s.name %s\n", name, device->name);
 	fprintf(out, "%s.uuid %s\n", name, device->uuid);
+	if (device->compute_mode)
+		fprintf(out, "%s.compute_mode %s\n", name, device->compute_mode);
 	if (limits.size == UINT64_MAX)
 		fprintf(out, "%s.size none\n", name);
 	else

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "backend/bar_cache.h"
 #include "backend/stream.h"
@@ -329,6 +330,47 @@ START_TEST(threads)
 }
 END_TEST
 
+START_TEST(prohibited_device_is_not_used)
+{
+	set("GPUMEM_STANDIN_COMPUTE_MODE", "prohibited");
+	ck_assert_int_eq(try_open(BAR_AUTO, NULL), -ENODEV);
+}
+END_TEST
+
+/* A device that another process has alone is busy, and works once it is free. */
+START_TEST(exclusive_device_is_busy)
+{
+	char mode[64], path[] = "/tmp/gpumemfs-test-mode-XXXXXX", byte = 0;
+	int fd = mkstemp(path);
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct chunk *chunk;
+	int told[2], ends[2];
+
+	snprintf(mode, sizeof(mode), "exclusive:%s", path);
+	set("GPUMEM_STANDIN_COMPUTE_MODE", mode);
+	ck_assert_int_eq(pipe(told) | pipe(ends), 0);
+	pid_t holder = fork();
+
+	ck_assert_int_ge(holder, 0);
+	if (holder == 0) {
+		close(ends[1]);
+		fcntl(fd, F_SETLK, &whole);
+		_exit(write(told[1], "", 1) != 1 || read(ends[0], &byte, 1) != 0);
+	}
+	ck_assert_int_eq(read(told[0], &byte, 1), 1);
+	open_plain();
+	ck_assert_str_eq(backend->devices[0]->compute_mode, "exclusive_process");
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, MIB * 2, &chunk), -EBUSY);
+	ck_assert(!backend->devices[0]->failed);
+	close(ends[1]);
+	ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
+	expect_alive(0);
+	close_all();
+	close(fd);
+	unlink(path);
+}
+END_TEST
+
 static void any_driver(TCase *tcase)
 {
 	tcase_add_test(tcase, describes_devices);
@@ -348,6 +390,8 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, numbers_without_nvml);
 	tcase_add_test(tcase, memory_without_nvml);
 	tcase_add_test(tcase, full_device);
+	tcase_add_test(tcase, prohibited_device_is_not_used);
+	tcase_add_test(tcase, exclusive_device_is_busy);
 }
 
 int main(void)
