@@ -58,6 +58,24 @@ int client_cuda_result(const struct client_cuda *cuda, gm_CUresult result, const
 			   driver_error_name(&cuda->cu, result, name));
 }
 
+int client_cuda_context_result(const struct client_cuda *cuda, gm_CUdevice device,
+			       gm_CUresult result)
+{
+	int mode = GM_CU_COMPUTEMODE_DEFAULT;
+
+	if (result != GM_CUDA_SUCCESS)
+		cuda->cu.cuDeviceGetAttribute(&mode, GM_CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device);
+	if (mode == GM_CU_COMPUTEMODE_EXCLUSIVE_PROCESS &&
+	    result == GM_CUDA_ERROR_DEVICE_UNAVAILABLE)
+		return client_fail(EBUSY, "another process, such as gpumemfs, has the GPU alone: "
+					  "its compute mode is EXCLUSIVE_PROCESS (change it: "
+					  "nvidia-smi -c DEFAULT)");
+	if (mode == GM_CU_COMPUTEMODE_PROHIBITED)
+		return client_fail(EPERM, "no process may use the GPU: its compute mode is "
+					  "PROHIBITED (change it: nvidia-smi -c DEFAULT)");
+	return client_cuda_result(cuda, result, "cuDevicePrimaryCtxRetain");
+}
+
 int client_cuda_gave_back(const struct client_cuda *cuda, gm_CUresult result, const char *call)
 {
 	if (result == GM_CUDA_ERROR_DEINITIALIZED)

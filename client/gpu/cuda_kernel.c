@@ -66,9 +66,9 @@ static int kernel_set_context(struct kernel *kernel, const uint8_t uuid[16])
 
 	int rc = client_cuda_find(kernel->cuda, uuid, &kernel->device);
 	if (rc == 0)
-		rc = client_cuda_result(kernel->cuda,
-					cu->cuDevicePrimaryCtxRetain(&context, kernel->device),
-					"cuDevicePrimaryCtxRetain");
+		rc = client_cuda_context_result(
+		    kernel->cuda, kernel->device,
+		    cu->cuDevicePrimaryCtxRetain(&context, kernel->device));
 	if (rc < 0)
 		return rc;
 	kernel->context = context;

@@ -55,8 +55,8 @@ int cuda_primary_run(int number, int (*work)(void *argument), void *argument)
 
 	int rc = device_get(&cuda, number, &device);
 	if (rc == 0)
-		rc = client_cuda_result(cuda, cuda->cu.cuDevicePrimaryCtxRetain(&context, device),
-					"cuDevicePrimaryCtxRetain");
+		rc = client_cuda_context_result(
+		    cuda, device, cuda->cu.cuDevicePrimaryCtxRetain(&context, device));
 	if (rc < 0)
 		return rc;
 	rc = context_run(cuda, context, work, argument);

@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 LIBRARY = "libcuda.so.1"
 
-_SUCCESS, _OUT_OF_MEMORY = 0, 2
+_SUCCESS, _OUT_OF_MEMORY, _DEVICE_UNAVAILABLE = 0, 2, 46
 _INT, _HANDLE, _ADDRESS, _SIZE = ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
 _PROTOTYPES: dict[str, list[Any]] = {
     "cuInit": [ctypes.c_uint],
@@ -58,6 +58,9 @@ def _check(result: int, call: str) -> None:
     name = ctypes.c_char_p()
     driver().cuGetErrorName(result, ctypes.byref(name))
     text = f"{call}: {(name.value or str(result).encode()).decode()}"
+    if result == _DEVICE_UNAVAILABLE:
+        text += (" (in the compute mode EXCLUSIVE_PROCESS one process has the GPU alone: "
+                 "nvidia-smi -c DEFAULT)")
     raise MemoryError(text) if result == _OUT_OF_MEMORY else CudaError(text)
 
 
