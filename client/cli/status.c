@@ -8,6 +8,7 @@
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
+#include "client/cli/core/gpus.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
@@ -28,7 +29,8 @@ static const char *health_shown(const json_t *gpu)
  * "none". */
 static void gpu_add_facts(json_t *facts, const json_t *volume)
 {
-	static const char *const same[] = {"index", "uuid", "model", "lost_bytes", "places"};
+	static const char *const same[] = {"index",	   "uuid",	 "model", "pci",
+					   "compute_mode", "lost_bytes", "places"};
 	const json_t *bar = json_object_get(volume, "bar");
 	json_t *provider = json_object_get(bar, "provider"),
 	       *reason = json_object_get(bar, "reason");
@@ -40,6 +42,22 @@ static void gpu_add_facts(json_t *facts, const json_t *volume)
 		json_object_set(facts, "bar_provider", provider);
 	if (json_is_string(reason))
 		json_object_set(facts, "bar_reason", reason);
+}
+
+/* What the kernel of this machine knows of the GPU. */
+static void gpu_add_kernel(json_t *facts)
+{
+	const char *pci = json_string_value(json_object_get(facts, "pci"));
+	struct gpu_facts known;
+
+	if (!pci || !gpu_facts_read("", pci, &known))
+		return;
+	json_object_set_new(facts, "kernel_driver", json_string(known.driver));
+	if (known.vram)
+		json_object_set_new(facts, "vram_bytes", json_integer((json_int_t)known.vram));
+	if (known.visible)
+		json_object_set_new(facts, "visible_bytes",
+				    json_integer((json_int_t)known.visible));
 }
 
 /* The facts of a volume that the command shows, from stats.json. */
@@ -63,6 +81,7 @@ static json_t *gpu_facts(json_t *volume)
 	    (json_int_t)facts_number(bar, "budget_bytes"), "health", facts_health(volume));
 
 	gpu_add_facts(facts, volume);
+	gpu_add_kernel(facts);
 	return facts;
 }
 
@@ -158,6 +177,28 @@ static void gpu_row(struct table *table, const json_t *gpu)
 	table_cell(table, strcmp(health, "ok") == 0 ? COLOUR_GOOD : COLOUR_BAD, "%s", health);
 }
 
+/* "  gpu0: driver amdgpu, ...; compute mode default", where the kernel or CUDA tell any of these.
+ */
+static void gpu_write_line(const json_t *gpu)
+{
+	const char *mode = json_string_value(json_object_get(gpu, "compute_mode"));
+	const char *pci = json_string_value(json_object_get(gpu, "pci"));
+	AUTO_FREE char *text = NULL;
+	struct gpu_facts known;
+
+	if (pci && gpu_facts_read("", pci, &known))
+		text = gpu_facts_text(&known);
+	if (!text && !mode)
+		return;
+	output_line(stdout, "  %s: %s%s%s%s%s", json_string_value(json_object_get(gpu, "name")),
+		    text ? text : "", text && mode ? ", " : "", mode ? "compute mode " : "",
+		    mode ? mode : "",
+		    mode && strcmp(mode, "default") != 0
+			? ": programs fail with CUDA_ERROR_DEVICE_UNAVAILABLE (nvidia-smi -c "
+			  "DEFAULT)"
+			: "");
+}
+
 static void place_row(struct table *table, const json_t *place)
 {
 	table_cell(table, COLOUR_STRONG, "%s", json_string_value(json_object_get(place, "gpu")));
@@ -219,6 +260,11 @@ static void mount_write(const json_t *facts)
 		    json_string_value(json_object_get(facts, "transport")));
 	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x3de, json_object_get(facts, "gpus"),
 		   gpu_row);
+	const json_t *gpu;
+	size_t i;
+
+	json_array_foreach (json_object_get(facts, "gpus"), i, gpu)
+		gpu_write_line(gpu);
 	places_write(json_object_get(facts, "gpus"));
 }
 

@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "client/cli/core/gpus.h"
 #include "client/cli/doctor/doctor.h"
 #include "common/cleanup.h"
 #include "common/number.h"
@@ -208,15 +209,39 @@ static void check_cuda(struct doctor *doctor)
 		dlclose(cuda);
 }
 
+struct others {
+	struct doctor *doctor;
+	unsigned n; /* GPUs of other vendors than NVIDIA */
+};
+
+static void check_gpu(void *context, const struct gpu_facts *facts)
+{
+	AUTO_FREE char *text = gpu_facts_text(facts), *about = NULL;
+	struct others *others = context;
+	bool small = gpu_facts_small_window(facts);
+
+	others->n += strcmp(facts->driver, "amdgpu") == 0 || strcmp(facts->driver, "xe") == 0;
+	if (asprintf(&about, "GPU %s", facts->pci) >= 0)
+		doctor_find(others->doctor, small ? DOCTOR_LIMIT : DOCTOR_GOOD, about,
+			    small ? "turn on Resizable BAR and Above 4G Decoding in the firmware"
+				  : NULL,
+			    "%s", text ? text : "");
+}
+
 static void check_driver(struct doctor *doctor)
 {
+	struct others others = {.doctor = doctor};
+
+	gpus_each(doctor->root, check_gpu, &others);
 	AUTO_FREE char *version = doctor_line(doctor, "/proc/driver/nvidia/version");
 
 	doctor->gpu = folder_has_entry(doctor, PCI_DEVICES, device_is_gpu);
 	doctor->driver = version;
 	if (!doctor->gpu && !version) {
 		doctor_find(doctor, DOCTOR_NOTE, "GPU", NULL,
-			    "no NVIDIA GPU: files are kept in system memory");
+			    others.n ? "no NVIDIA GPU: files are kept in system memory, and "
+				       "with backend=vulkan in the memory of other GPUs"
+				     : "no NVIDIA GPU: files are kept in system memory");
 		return;
 	}
 	if (!version) {

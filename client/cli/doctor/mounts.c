@@ -185,6 +185,24 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 		check_missing_ways(doctor, gpu);
 }
 
+static void check_compute_mode(struct doctor *doctor, const char *where, const json_t *volume)
+{
+	const char *name = json_string_value(json_object_get(volume, "name"));
+	const char *mode = json_string_value(json_object_get(volume, "compute_mode"));
+	AUTO_FREE char *gpu = NULL, *lift = NULL;
+
+	if (!name || !mode || asprintf(&gpu, "%s/%s", where, name) < 0)
+		return;
+	if (strcmp(mode, "default") == 0)
+		doctor_find(doctor, DOCTOR_GOOD, gpu, NULL, "compute mode default");
+	else if (asprintf(&lift, "nvidia-smi -i %u -c DEFAULT; then mount again",
+			  (unsigned)facts_number(volume, "index")) >= 0)
+		doctor_find(doctor, DOCTOR_ERROR, gpu, lift,
+			    "compute mode %s: while it has files, all other programs that use the "
+			    "GPU fail with CUDA_ERROR_DEVICE_UNAVAILABLE",
+			    mode);
+}
+
 static void report_error(struct doctor *doctor, const char *where, int error)
 {
 	if (error == EACCES)
@@ -216,8 +234,10 @@ static void check_mount(struct doctor *doctor, const struct mount_at *mount)
 	}
 	check_version(doctor, where, version);
 	check_switches(doctor, where, params);
-	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
+	json_array_foreach (json_object_get(stats, "volumes"), i, volume) {
 		check_bar(doctor, where, params, volume);
+		check_compute_mode(doctor, where, volume);
+	}
 	if (doctor->decisions)
 		doctor_decisions(doctor, where, params, json_object_get(stats, "volumes"));
 	json_decref(stats);
