@@ -205,6 +205,7 @@ class Machine:
     def __init__(self, args, report):
         self.build, self.size, self.report = args.build, args.size, report
         self.standin = args.backend == "standin"
+        self.unshared = ""  # why no program can use a GPU beside the daemon
         self.scratch = args.scratch
         self.cpus = len(os.sched_getaffinity(0))
         self.env = dict(os.environ, LC_ALL="C")
