@@ -284,7 +284,8 @@ class Buffer(_Exports):
 
     @property
     def uuid(self) -> Optional[str]:
-        """The UUID of the GPU as nvidia-smi -L prints it: "GPU-..."; None in host/."""
+        """The UUID of the GPU as nvidia-smi -L prints it: "GPU-..."; None in host/. For a MIG instance nvidia-smi
+        prints MIG in the place of GPU."""
         memory = self._file()
         return None if memory.index is None else f"GPU-{uuid.UUID(bytes=memory.uuid_bytes)}"
 
