@@ -14,8 +14,8 @@
 
 #include "client/core/answer.h"
 #include "client/core/error.h"
+#include "client/core/mount.h"
 #include "client/lib/file.h"
-#include "client/lib/mount.h"
 
 #define KNOWN_FLAGS (GPUMEM_CREATE_EXCL | GPUMEM_CREATE_PENDING)
 

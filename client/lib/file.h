@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "client/core/connection.h"
 #include "client/gpu/gpu.h"
-#include "client/lib/connection.h"
 #include "client/lib/gpumem.h"
 #include "client/lib/replace.h"
 

@@ -12,10 +12,10 @@
 
 #include "client/core/answer.h"
 #include "client/core/driver_thread.h"
+#include "client/core/mount.h"
 #include "client/core/private_fd.h"
 #include "client/core/process.h"
 #include "client/lib/file.h"
-#include "client/lib/mount.h"
 #include "client/lib/safe_point.h"
 #include "common/cleanup.h"
 

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/core/mount.h"
 #include "client/lib/file.h"
-#include "client/lib/mount.h"
 #include "common/io.h"
 
 static int unnamed_open(int root, void *unused)

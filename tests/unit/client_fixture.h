@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A fake daemon for the tests of libgpumem: a thread that speaks the protocol over a socket pair,
- * correctly or, on request of the test, incorrectly. The fixture replaces client/lib/mount.c, so
+ * correctly or, on request of the test, incorrectly. The fixture replaces client/core/mount.c, so
  * every file counts as a file of the mount. */
 #ifndef TESTS_UNIT_CLIENT_FIXTURE_H
 #define TESTS_UNIT_CLIENT_FIXTURE_H
@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "client/core/answer.h"
+#include "client/core/mount.h"
 #include "client/lib/gpumem.h"
-#include "client/lib/mount.h"
 #include "common/protocol.h"
 #include "tests/unit/unit.h"
 

@@ -11,9 +11,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "client/core/mount.h"
 #include "client/core/process.h"
 #include "client/lib/file.h"
-#include "client/lib/mount.h"
 #include "common/cleanup.h"
 
 #define FUSE_MAGIC 0x65735546

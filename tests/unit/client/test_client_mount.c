@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The search of libgpumem for a mount: lines of mountinfo, and files outside of any mount. */
-#include "client/lib/mount.h"
+#include "client/core/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>

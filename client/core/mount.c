@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/lib/mount.h"
+#include "client/core/mount.h"
 
 #include <errno.h>
 #include <fcntl.h>

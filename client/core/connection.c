@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/lib/connection.h"
+#include "client/core/connection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "client/core/error.h"
+#include "client/core/mount.h"
 #include "client/core/process.h"
-#include "client/lib/mount.h"
 #include "common/cleanup.h"
 
 struct client_connection {

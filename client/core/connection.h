@@ -3,8 +3,8 @@
 /* The connection to a daemon, which carries the leases of all files of a process and a mount. The
  * first file opens the connection; after a fork, or when the daemon has ended, the next file opens
  * a new connection. Thread-safe. */
-#ifndef CLIENT_LIB_CONNECTION_H
-#define CLIENT_LIB_CONNECTION_H
+#ifndef CLIENT_CORE_CONNECTION_H
+#define CLIENT_CORE_CONNECTION_H
 
 #include <sys/types.h>
 

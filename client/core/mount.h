@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Finds the daemon of an open file's mount, and asks the daemon for leases. */
-#ifndef CLIENT_LIB_MOUNT_H
-#define CLIENT_LIB_MOUNT_H
+#ifndef CLIENT_CORE_MOUNT_H
+#define CLIENT_CORE_MOUNT_H
 
 #include <stdbool.h>
 
