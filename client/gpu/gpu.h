@@ -131,6 +131,9 @@ struct client_gpu_ops {
 			      enum client_process_state to);
 };
 
+/* Whether a chunk's descriptor is a dma-buf. Mesa's drivers export opaque descriptors that are. */
+bool client_chunk_is_dmabuf(int fd);
+
 /* The functions for a kind of memory, which the protocol must have. */
 const struct client_gpu_ops *client_gpu_ops(uint32_t kind);
 

@@ -183,7 +183,7 @@ static void file_forked(struct gpumem *file)
 	client_layout_cut(&file->layout, 0);
 	file->layout.lease = 0;
 	file->connection = NULL;
-	file->parked = file->on_request = false;
+	file->parked = file->on_request = file->exported = false;
 	if (file->device.vendor)
 		client_file_ops(file)->device_forget(&file->device);
 	client_file_ops(file)->host_forget(&file->host);

@@ -39,6 +39,7 @@ struct gpumem {
 	struct client_replace *pending; /* until the file has its name; NULL: has a name */
 	bool parked;			/* park.h: no lease, no mappings, but the addresses */
 	bool on_request;		/* parked, by a notice */
+	bool exported;			/* the program has descriptors of the memory */
 	struct client_stamp stamp;	/* of the file when it was parked */
 	uint64_t least; /* bytes that the file must still have after parking: an arena's */
 };

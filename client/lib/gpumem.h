@@ -140,6 +140,46 @@ GPUMEM_API int gpumem_unmap_device(gpumem *file);
 GPUMEM_API int gpumem_map_host(gpumem *file, void **address, size_t *bytes);
 GPUMEM_API int gpumem_unmap_host(gpumem *file);
 
+/* What a descriptor of a GPU's memory is. */
+enum gpumem_handle {
+	GPUMEM_HANDLE_CUDA = 1,	  /* a handle of CUDA: for cuMemImportFromShareableHandle */
+	GPUMEM_HANDLE_OPAQUE = 2, /* an opaque descriptor of Vulkan: for Vulkan, and for HIP and
+				     CUDA's imports of external memory */
+	GPUMEM_HANDLE_DMABUF = 4  /* a dma-buf: also for Level Zero and OpenCL */
+};
+
+/* A piece of a file. The pieces follow each other without a gap, and the last piece may end behind
+ * the file's size. */
+struct gpumem_piece {
+	uint64_t offset;	/* in the file */
+	uint64_t bytes;		/* of the piece */
+	uint64_t memory_offset; /* of the piece in the descriptor's memory */
+	uint64_t memory_bytes;	/* of that memory: the size for an import */
+	uint32_t handles;	/* what the descriptor is: enum gpumem_handle, one or more */
+	int fd;			/* close-on-exec */
+	uint8_t uuid[16];	/* of the GPU; Vulkan's deviceUUID for GPUMEM_HANDLE_OPAQUE */
+	uint64_t reserved;	/* 0 */
+};
+
+enum gpumem_export_flags {
+	GPUMEM_EXPORT_FOR_READING = 1 /* the program does not write: for read-only files */
+};
+
+/* Gives descriptors of a GPU file's memory, for a program that imports the memory by Vulkan, HIP,
+ * Level Zero, OpenCL or CUDA. pieces: NULL, or room for *n pieces. *n: set to the number of pieces;
+ * with NULL no descriptor is made. The descriptors are the caller's: an import takes over a
+ * descriptor or leaves the descriptor to be closed, as its interface says.
+ *
+ * A descriptor gives full access to the memory, whatever flags the file was opened with, and keeps
+ * the memory as long as the descriptor or an import of the descriptor exists. The memory is the
+ * file's until gpumem_close: free imports and descriptors before. The file cannot be parked any
+ * more.
+ *
+ * EOPNOTSUPP: memory of the system, of host/ or of a simulated GPU. EACCES: the file is
+ * GPUMEM_INFO_READ_ONLY, and flags do not promise to read only. ERANGE: pieces has too little room;
+ * *n is set. EMFILE: no descriptors left. EINVAL: flags. EBUSY: the file is parked. */
+GPUMEM_API int gpumem_export(gpumem *file, int flags, struct gpumem_piece *pieces, size_t *n);
+
 /* After the file grew: makes the lease and the mappings cover the new size, at the same addresses.
  * ENOSPC: the room behind a mapping is used up; the lease covers the new size all the same, and the
  * mapping is unchanged: unmap the file and map the file again, at another address. ENOTSUP: a
@@ -152,8 +192,8 @@ GPUMEM_API int gpumem_extend(gpumem *file);
  * gpumem_unpark. Other functions than gpumem_close fail with EBUSY meanwhile. A parked file may be
  * parked again.
  *
- * EBUSY: the file was not published. ENOTSUP: a file of host/, or a private copy. EINVAL: in a
- * child of fork. EIO: the driver refused to unmap. */
+ * EBUSY: the file was not published. ENOTSUP: a file of host/, a private copy, or a file with
+ * exported pieces. EINVAL: in a child of fork. EIO: the driver refused to unmap. */
 GPUMEM_API int gpumem_park(gpumem *file);
 
 /* Takes a new lease, for which the memory returns to the GPU, and maps the file at the same

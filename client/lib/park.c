@@ -43,6 +43,9 @@ static int file_may_park(const struct gpumem *file)
 		return client_fail(ENOTSUP, "a file of host/ has no memory of a GPU to give back");
 	if (file->layout.flags & GPUMEM_LAYOUT_PRIVATE)
 		return client_fail(ENOTSUP, "a private copy lasts only as long as its lease");
+	if (file->exported)
+		return client_fail(ENOTSUP, "the program has exported the file's memory, and may "
+					    "use imports of it: close the file");
 	if (file->device.vendor && !ops->device_park)
 		return client_fail(ENOTSUP, "this mapping cannot be made again at its address");
 	return 0;

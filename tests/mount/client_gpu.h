@@ -20,7 +20,18 @@
 	X(cuCtxSynchronize, cuCtxSynchronize, (void)) \
 	X(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *, gm_CUdeviceptr, size_t)) \
 	X(cuMemcpyHtoD, cuMemcpyHtoD_v2, (gm_CUdeviceptr, const void *, size_t)) \
-	X(cuMemsetD8, cuMemsetD8_v2, (gm_CUdeviceptr, unsigned char, size_t))
+	X(cuMemsetD8, cuMemsetD8_v2, (gm_CUdeviceptr, unsigned char, size_t)) \
+	X(cuMemAddressReserve, cuMemAddressReserve, \
+	  (gm_CUdeviceptr *, size_t, size_t, gm_CUdeviceptr, unsigned long long)) \
+	X(cuMemAddressFree, cuMemAddressFree, (gm_CUdeviceptr, size_t)) \
+	X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, \
+	  (gm_CUmemGenericAllocationHandle *, void *, gm_CUmemAllocationHandleType)) \
+	X(cuMemMap, cuMemMap, \
+	  (gm_CUdeviceptr, size_t, size_t, gm_CUmemGenericAllocationHandle, unsigned long long)) \
+	X(cuMemUnmap, cuMemUnmap, (gm_CUdeviceptr, size_t)) \
+	X(cuMemRelease, cuMemRelease, (gm_CUmemGenericAllocationHandle)) \
+	X(cuMemSetAccess, cuMemSetAccess, \
+	  (gm_CUdeviceptr, size_t, const gm_CUmemAccessDesc *, size_t))
 /* clang-format on */
 
 #define FIELD(field, symbol, arguments) gm_CUresult(*field) arguments;

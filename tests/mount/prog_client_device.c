@@ -54,6 +54,51 @@ static void many_chunks(void)
 	GOOD(gpumem_close(file));
 }
 
+/* Imports a piece by the driver's own call, at its place in the range. */
+static void piece_import(const struct gpumem_piece *piece, gm_CUdeviceptr range)
+{
+	const gm_CUmemAccessDesc access = {.location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE},
+					   .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	gm_CUdeviceptr at = range + piece->offset;
+	gm_CUmemGenericAllocationHandle handle;
+
+	CHECK(piece->handles == GPUMEM_HANDLE_CUDA || piece->handles == GPUMEM_HANDLE_OPAQUE);
+	MUST(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)piece->fd,
+					    GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	OK(close(piece->fd));
+	MUST(cuMemMap(at, piece->memory_bytes, piece->memory_offset, handle, 0));
+	MUST(cuMemRelease(handle));
+	MUST(cuMemSetAccess(at, piece->memory_bytes, &access, 1));
+}
+
+static void pieces_are_imported(void)
+{
+	struct gpumem_piece pieces[16];
+	unsigned char mark[1000];
+	size_t n = 16;
+	gm_CUdeviceptr at;
+
+	use_gpu();
+	int fd = new_file("file");
+	for (int i = 0; i < 3; i++)
+		pattern_write(fd, 15, i * 4 * MIB, 4 * MIB);
+	gpumem *file = lease("file", O_RDWR);
+	size_t bytes = info_of(file).mappable;
+	GOOD(gpumem_export(file, 0, pieces, &n));
+	EQUAL(n, info_of(file).n_chunks);
+	MUST(cuMemAddressReserve(&at, bytes, 0, 0, 0));
+	for (size_t i = 0; i < n; i++)
+		piece_import(&pieces[i], at);
+	expect_device(at, 15, 0, 12 * MIB);
+	pattern_fill(mark, sizeof(mark), 16, 8 * MIB - 500);
+	MUST(cuMemcpyHtoD(at + 8 * MIB - 500, mark, sizeof(mark)));
+	pattern_check(fd, 16, 8 * MIB - 500, sizeof(mark));
+	for (size_t i = 0; i < n; i++)
+		MUST(cuMemUnmap(at + pieces[i].offset, pieces[i].memory_bytes));
+	MUST(cuMemAddressFree(at, bytes));
+	GOOD(gpumem_close(file));
+}
+
 static void tiny_files(void)
 {
 	use_gpu();
@@ -235,7 +280,7 @@ static void many_cycles_leave_nothing(void)
 	CHECK(shrinks(fd, 0));
 }
 
-CLIENT_PROG(TEST(seen_both_ways), TEST(many_chunks), TEST(tiny_files), TEST(from_the_other_gpu),
-	    TEST(readers_get_a_copy), TEST(trusted_readers), TEST(host_files_for_the_gpu),
-	    TEST(without_a_context), TEST(fork_while_mapped), TEST(sharers_killed),
-	    TEST(many_cycles_leave_nothing))
+CLIENT_PROG(TEST(seen_both_ways), TEST(many_chunks), TEST(pieces_are_imported), TEST(tiny_files),
+	    TEST(from_the_other_gpu), TEST(readers_get_a_copy), TEST(trusted_readers),
+	    TEST(host_files_for_the_gpu), TEST(without_a_context), TEST(fork_while_mapped),
+	    TEST(sharers_killed), TEST(many_cycles_leave_nothing))
