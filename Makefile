@@ -186,6 +186,7 @@ driver-programs: $(DRIVER_LIBS) $(DRIVER_SELFTEST) $(DRIVER_PROBE)
 
 include client/client.mk
 include client/cli/cli.mk
+include tests/doubles/doubles.mk
 include tests/bench/bench.mk
 include scripts/examples/examples.mk
 every-object: $(TEST_SOURCES:%.c=$(OUT)/obj/%.o)

@@ -3,8 +3,6 @@
 #include "client/gpu/gpu.h"
 
 #include <errno.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
 
 #include "client/core/error.h"
 
@@ -37,11 +35,4 @@ int client_gpu_system_map(struct client_device_map *map, const struct client_lay
 		if (table[i]->system_map)
 			rc = table[i]->system_map(map, layout);
 	return rc;
-}
-
-bool client_chunk_is_dmabuf(int fd)
-{
-	struct statfs st;
-
-	return fstatfs(fd, &st) == 0 && st.f_type == DMA_BUF_MAGIC;
 }

@@ -65,6 +65,9 @@ struct client_gpu_ops {
 	 * cannot be made again at its addresses. */
 	int (*device_park)(struct client_device_map *map, const struct client_layout *layout);
 
+	/* The driver's number of the file's GPU. NULL: not known. */
+	int (*device_number)(const struct client_device_map *map);
+
 	/* Copies to an address of any GPU, from an address in a map that the current context's
 	 * device reaches, on a stream of the driver (NULL: the default stream), and waits for the
 	 * stream. No lock. -EBUSY: the stream records a graph, or the
@@ -74,8 +77,9 @@ struct client_gpu_ops {
 	/* Copies to memory of the CPU, from an address in a map that the current context's device
 	 * reaches, and waits for this copy alone. No lock. NULL: there is no driver. */
 	int (*host_copy)(void *to, uint64_t from, size_t bytes);
-	/* Whether the calling thread has a current context. Loads no driver, and initialises none.
-	 * NULL: there is no driver. */
+	/* Whether the calling thread has a current context, or the program has loaded a driver that
+	 * has no current context. Loads no driver, and initialises none. NULL: there is no driver.
+	 */
 	bool (*has_context)(void);
 
 	/* Map, extend and unmap for a layout of system memory. NULL: the implementation has no
@@ -131,9 +135,6 @@ struct client_gpu_ops {
 			      enum client_process_state to);
 };
 
-/* Whether a chunk's descriptor is a dma-buf. Mesa's drivers export opaque descriptors that are. */
-bool client_chunk_is_dmabuf(int fd);
-
 /* The functions for a kind of memory, which the protocol must have. */
 const struct client_gpu_ops *client_gpu_ops(uint32_t kind);
 
@@ -147,6 +148,10 @@ int client_gpu_system_map(struct client_device_map *map, const struct client_lay
 /* system.c: system memory and simulated GPUs. */
 extern const struct client_gpu_ops client_gpu_system;
 /* cuda_ops.c: NVIDIA's GPUs. */
-extern const struct client_gpu_ops client_gpu_cuda, client_gpu_vulkan;
+extern const struct client_gpu_ops client_gpu_cuda;
+/* vulkan.c: memory that Vulkan allocated, of any vendor's GPU. */
+extern const struct client_gpu_ops client_gpu_vulkan;
+/* hip.c, levelzero.c: device addresses of such memory, on GPUs of AMD and Intel. No kinds. */
+extern const struct client_gpu_ops client_gpu_hip, client_gpu_levelzero;
 
 #endif

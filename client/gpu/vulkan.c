@@ -1,40 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files of backend=vulkan. The CPU maps them as it maps memory of CUDA, by the way "vulkan" alone
- * (cuda_host.c). There is no device address yet. */
+ * (cuda_host.c). Device addresses come from the program's driver, by an import. */
 #include <errno.h>
+#include <stdio.h>
 
 #include "client/core/error.h"
 #include "client/gpu/cuda_ops.h"
 
-static int vulkan_device_map(struct client_device_map *map, const struct client_layout *layout)
+/* Drivers that import Vulkan's memory; NVIDIA's driver imports it as CUDA's own. */
+static const struct client_gpu_ops *const drivers[] = {&client_gpu_hip, &client_gpu_levelzero,
+						       &client_gpu_cuda};
+#define DRIVERS (sizeof(drivers) / sizeof(drivers[0]))
+
+/* Maps by the first driver with the file's GPU. -ENXIO: a driver is here, but not with this GPU. */
+static int drivers_map(struct client_device_map *map, const struct client_layout *layout,
+		       bool in_use)
 {
-	(void)map;
-	(void)layout;
-	return client_fail(ENOTSUP,
-			   "no device address of a file of backend=vulkan is possible yet: "
-			   "map the file for the CPU, or read it");
+	char why[200] = "";
+	int rc = -ENODEV;
+
+	for (unsigned i = 0; i < DRIVERS && (rc == -ENODEV || rc == -ENXIO); i++) {
+		if (drivers[i]->has_context() != in_use)
+			continue;
+		rc = drivers[i]->device_map(map, layout);
+		if (rc == -ENXIO)
+			snprintf(why, sizeof(why), "%s", client_error_text());
+	}
+	return rc == -ENODEV && *why ? client_fail(ENXIO, "%s", why) : rc;
 }
 
-/* No file is mapped. */
+/* Drivers are loaded only for a program without a driver, which must load the driver too before a
+ * use of the address. */
+static int vulkan_device_map(struct client_device_map *map, const struct client_layout *layout)
+{
+	bool in_use = false;
+
+	if (map->vendor)
+		return map->vendor->device_map(map, layout);
+	for (unsigned i = 0; i < DRIVERS; i++)
+		in_use |= drivers[i]->has_context();
+	int rc = drivers_map(map, layout, in_use);
+	if (rc == -ENODEV && !in_use)
+		return client_fail(ENODEV, "no device address of a file of backend=vulkan without "
+					   "CUDA, HIP or Level Zero: map the file for the CPU, or "
+					   "import its pieces (gpumem_export)");
+	return rc;
+}
+
+static int vulkan_device_extend(struct client_device_map *map, const struct client_layout *layout)
+{
+	return map->vendor->device_extend(map, layout);
+}
+
 static int vulkan_device_unmap(struct client_device_map *map, const struct client_layout *layout)
 {
-	(void)map;
-	(void)layout;
-	return 0;
+	return map->vendor->device_unmap(map, layout);
+}
+
+static int vulkan_device_park(struct client_device_map *map, const struct client_layout *layout)
+{
+	return map->vendor->device_park(map, layout);
+}
+
+static void vulkan_flush(const struct client_host_map *host, const struct client_device_map *device)
+{
+	if (device->vendor && device->vendor->flush)
+		device->vendor->flush(host, device);
 }
 
 static void vulkan_device_forget(struct client_device_map *map)
 {
-	*map = (struct client_device_map){0};
+	map->vendor->device_forget(map);
 }
 
 const struct client_gpu_ops client_gpu_vulkan = {
     .name = "vulkan",
     .kinds = 1U << GPUMEM_KIND_VULKAN,
     .device_map = vulkan_device_map,
-    .device_extend = vulkan_device_map,
+    .device_extend = vulkan_device_extend,
     .device_unmap = vulkan_device_unmap,
+    .device_park = vulkan_device_park,
     .device_forget = vulkan_device_forget,
     .host_map = cuda_host_map,
     .host_extend = cuda_host_extend,
@@ -42,4 +88,5 @@ const struct client_gpu_ops client_gpu_vulkan = {
     .host_park = cuda_host_park,
     .host_forget = cuda_host_forget,
     .host_provider = cuda_host_provider,
+    .flush = vulkan_flush,
 };

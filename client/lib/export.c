@@ -8,6 +8,7 @@
 
 #include "client/core/error.h"
 #include "client/core/process.h"
+#include "client/gpu/external.h"
 #include "client/lib/file.h"
 #include "common/cleanup.h"
 
@@ -15,7 +16,7 @@ static uint32_t chunk_handles(const struct client_layout *layout, int fd)
 {
 	if (layout->kind == GPUMEM_KIND_DEVICE)
 		return GPUMEM_HANDLE_CUDA;
-	return GPUMEM_HANDLE_OPAQUE | (client_chunk_is_dmabuf(fd) ? GPUMEM_HANDLE_DMABUF : 0);
+	return GPUMEM_HANDLE_OPAQUE | (external_is_dmabuf(fd) ? GPUMEM_HANDLE_DMABUF : 0);
 }
 
 static int piece_fill(struct gpumem_piece *piece, const struct client_layout *layout,

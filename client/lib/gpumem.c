@@ -181,6 +181,10 @@ static void info_fill(const struct gpumem *file, struct gpumem_info *info)
 	if (file->host.range.base)
 		strncpy(info->provider, client_file_ops(file)->host_provider(&file->host),
 			sizeof(info->provider) - 1);
+	const struct client_gpu_ops *driver = file->device.vendor;
+	info->number = driver && driver->device_number ? driver->device_number(&file->device) : -1;
+	if (driver)
+		strncpy(info->driver, driver->name, sizeof(info->driver) - 1);
 }
 
 static int file_get_info(struct gpumem *file, struct gpumem_info *info)

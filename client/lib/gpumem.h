@@ -6,8 +6,8 @@
  * Functions that return int return 0, or -1 with errno; functions that return a pointer return NULL
  * with errno. gpumem_error() has the text. All sizes are in bytes. Every function may be called
  * from any thread at any time, but a caller must not close a handle during another thread's call
- * with the handle. libcuda, libvulkan and libgdrapi are loaded on first use; a missing library is
- * an error of the call that needed the library. No function makes a CUDA context. See libgpumem(3).
+ * with the handle. The drivers' libraries are loaded on first use; a missing library is an error of
+ * the call that needed the library. No function makes a CUDA context. See libgpumem(3).
  */
 #ifndef GPUMEM_H
 #define GPUMEM_H
@@ -107,6 +107,8 @@ struct gpumem_info {
 	uint32_t device;      /* the N of gpuN, as nvidia-smi numbers GPUs; 0 in host/ */
 	uint8_t uuid[16];     /* of the GPU; zero in host/ */
 	char provider[12];    /* of the CPU mapping: "dmabuf", "gdrcopy", "vulkan", "mmap"; or "" */
+	char driver[12];      /* of the device mapping: "cuda", "hip", "levelzero"; or "" */
+	int32_t number;	      /* of the GPU in this process, with HIP or Level Zero; else -1 */
 };
 
 /* Fills in the first info->bytes bytes of info. EINVAL: info->bytes does not even cover the member
@@ -119,11 +121,17 @@ GPUMEM_API int gpumem_get_info(gpumem *file, struct gpumem_info *info);
  * system memory that the GPU accesses. Another call returns the same address, valid for the current
  * context's device too. Between the size and mappable lies slack that is not part of the file.
  *
+ * In a program that has loaded HIP or Level Zero, a file of backend=vulkan with a single chunk is
+ * mapped by that library: for HIP's current device, or in the default context of Level Zero's
+ * driver. The mapping is writable even if the file is read-only, does not grow, and prevents
+ * gpumem_park.
+ *
  * address, bytes (of the file; may be NULL): set on success. EINVAL: the thread has no current
  * context (nor can have a context, in a child of a process that used CUDA), or the file is empty.
- * ENODEV: no libcuda. ENXIO: the file's GPU is not visible to this process. ENOTSUP: the device is
- * no peer of the file's GPU. ENOMEM: no address space, or no memory to pin. ENOSPC: the GPU has no
- * room for page tables. EIO: the driver failed. */
+ * ENODEV: no driver's library. ENXIO: the file's GPU is not visible to this process. ENOTSUP: the
+ * device is no peer of the file's GPU, or HIP or Level Zero would map several chunks. ENOMEM: no
+ * address space, or no memory to pin. ENOSPC: the GPU has no room for page tables. EIO: the driver
+ * failed. */
 GPUMEM_API int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes);
 GPUMEM_API int gpumem_unmap_device(gpumem *file);
 
@@ -140,7 +148,7 @@ GPUMEM_API int gpumem_unmap_device(gpumem *file);
 GPUMEM_API int gpumem_map_host(gpumem *file, void **address, size_t *bytes);
 GPUMEM_API int gpumem_unmap_host(gpumem *file);
 
-/* What a descriptor of a GPU's memory is. */
+/* Kinds of descriptors of a GPU's memory. */
 enum gpumem_handle {
 	GPUMEM_HANDLE_CUDA = 1,	  /* a handle of CUDA: for cuMemImportFromShareableHandle */
 	GPUMEM_HANDLE_OPAQUE = 2, /* an opaque descriptor of Vulkan: for Vulkan, and for HIP and
@@ -155,7 +163,7 @@ struct gpumem_piece {
 	uint64_t bytes;		/* of the piece */
 	uint64_t memory_offset; /* of the piece in the descriptor's memory */
 	uint64_t memory_bytes;	/* of that memory: the size for an import */
-	uint32_t handles;	/* what the descriptor is: enum gpumem_handle, one or more */
+	uint32_t handles;	/* enum gpumem_handle: the kinds of the descriptor */
 	int fd;			/* close-on-exec */
 	uint8_t uuid[16];	/* of the GPU; Vulkan's deviceUUID for GPUMEM_HANDLE_OPAQUE */
 	uint64_t reserved;	/* 0 */

@@ -46,7 +46,8 @@ static int file_may_park(const struct gpumem *file)
 	if (file->exported)
 		return client_fail(ENOTSUP, "the program has exported the file's memory, and may "
 					    "use imports of it: close the file");
-	if (file->device.vendor && !ops->device_park)
+	if (file->device.vendor && (!ops->device_park || (file->layout.kind == GPUMEM_KIND_VULKAN &&
+							  !file->device.vendor->device_park)))
 		return client_fail(ENOTSUP, "this mapping cannot be made again at its address");
 	return 0;
 }

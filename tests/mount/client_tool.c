@@ -4,7 +4,8 @@
  * answer per line on standard output: "ok ...", or the name of an errno and the library's message.
  *
  *   open PATH r|w    map    read OFFSET    store OFFSET VALUE    write OFFSET VALUE (and flush)
- *   extend    size    flags    close
+ *   extend    size    flags    close    device (map, for read and store)    number    undevice
+ *   park    pieces
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,6 +52,22 @@ static void run(const char *command, const char *argument, const char *value)
 	} else if (!strcmp(command, "map")) {
 		bool good = gpumem_map_host(file, (void **)&mapped, &bytes) == 0;
 		answer(good, bytes);
+	} else if (!strcmp(command, "device")) {
+		unsigned long long address;
+		bool good = gpumem_map_device(file, &address, &bytes) == 0;
+		mapped = good ? (unsigned char *)(uintptr_t)address : NULL;
+		answer(good, bytes);
+	} else if (!strcmp(command, "undevice")) {
+		answer(gpumem_unmap_device(file) == 0, 0);
+		mapped = NULL;
+	} else if (!strcmp(command, "number")) {
+		printf("ok %s %d\n", info().driver, info().number);
+	} else if (!strcmp(command, "park")) {
+		answer(gpumem_park(file) == 0, 0);
+	} else if (!strcmp(command, "pieces")) {
+		size_t n = 0;
+		bool good = gpumem_export(file, 0, NULL, &n) == 0;
+		answer(good, n);
 	} else if (!strcmp(command, "read")) {
 		answer(true, mapped[at]);
 	} else if (!strcmp(command, "store")) {

@@ -231,11 +231,10 @@ struct copy {
 
 static bool copy_make(const struct copy *copy, const struct client_gpu_ops *ops, uint64_t from)
 {
-	int rc = copy->to_memory
-		     ? ops->host_copy(copy->to_memory, from, copy->bytes)
-		     : ops->device_copy(copy->to_device, from, copy->bytes, copy->stream);
-
-	return rc == 0;
+	if (copy->to_memory)
+		return ops->host_copy && ops->host_copy(copy->to_memory, from, copy->bytes) == 0;
+	return ops->device_copy &&
+	       ops->device_copy(copy->to_device, from, copy->bytes, copy->stream) == 0;
 }
 
 /* Without a current context there is no device address: the library does not initialise CUDA. */
@@ -258,7 +257,7 @@ static bool source_serve(struct source *source, const struct copy *copy, enum st
 	if (!pages_are_of_file(copy->from, bytes))
 		return false;
 	*why = LEFT_FAILED;
-	return copy_make(copy, client_file_ops(file), base + offset);
+	return copy_make(copy, file->device.vendor, base + offset);
 }
 
 /* The calling thread is in the library. */

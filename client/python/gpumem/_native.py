@@ -31,6 +31,8 @@ class Info(ctypes.Structure):
         ("device", ctypes.c_uint32),
         ("uuid", ctypes.c_uint8 * 16),
         ("provider", ctypes.c_char * 12),
+        ("driver", ctypes.c_char * 12),
+        ("number", ctypes.c_int32),
     ]
 
 
