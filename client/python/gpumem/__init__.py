@@ -23,6 +23,7 @@ from ._align import AlignReport, align
 from ._cuda import CudaError
 from ._leases import drop_leases
 from ._modes import CopyWarning
+from ._pieces import Piece
 from ._pressure import on_pressure, safe_point
 from ._safetensors import MisalignedError, SafeTensors, safetensors
 from ._views import Buffer, View, create, open
@@ -34,6 +35,7 @@ __all__ = [
     "CopyWarning",
     "CudaError",
     "MisalignedError",
+    "Piece",
     "SafeTensors",
     "View",
     "align",

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from . import _cuda, _native
+from . import _cuda, _native, _pieces
 
 CPU, CUDA = 1, 2  # DLDeviceType
 
@@ -160,6 +160,9 @@ class FileMemory(Memory):
     def extend(self) -> None:
         _native.check(_native.library().gpumem_extend(self._handle), self.name)
         self.size = self.info().size
+
+    def export(self, for_reading: bool) -> list[_pieces.Piece]:
+        return _pieces.pieces(self._handle, for_reading, self.name)
 
     def flush(self) -> None:
         _native.check(_native.library().gpumem_flush(self._handle), self.name)

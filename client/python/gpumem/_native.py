@@ -14,6 +14,7 @@ KIND_DEVICE, KIND_HOST, KIND_SIMULATED = 1, 2, 3
 INFO_PRIVATE, INFO_READ_ONLY = 1, 2
 ALIGNED, VIEWABLE, MISALIGNED = 1, 2, 3
 CREATE_EXCL, CREATE_PENDING = 1, 2
+EXPORT_FOR_READING = 1
 
 
 class Info(ctypes.Structure):
@@ -33,6 +34,21 @@ class Info(ctypes.Structure):
         ("provider", ctypes.c_char * 12),
         ("driver", ctypes.c_char * 12),
         ("number", ctypes.c_int32),
+    ]
+
+
+class Piece(ctypes.Structure):
+    """struct gpumem_piece."""
+
+    _fields_ = [
+        ("offset", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("memory_offset", ctypes.c_uint64),
+        ("memory_bytes", ctypes.c_uint64),
+        ("handles", ctypes.c_uint32),
+        ("fd", ctypes.c_int),
+        ("uuid", ctypes.c_uint8 * 16),
+        ("reserved", ctypes.c_uint64),
     ]
 
 
@@ -87,6 +103,7 @@ def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
         "gpumem_get_info": (ctypes.c_int, [handle, ctypes.POINTER(Info)]),
         "gpumem_map_device": (ctypes.c_int, [handle, ctypes.POINTER(ctypes.c_ulonglong), size]),
         "gpumem_map_host": (ctypes.c_int, [handle, ctypes.POINTER(ctypes.c_void_p), size]),
+        "gpumem_export": (ctypes.c_int, [handle, ctypes.c_int, ctypes.POINTER(Piece), size]),
         "gpumem_extend": (ctypes.c_int, [handle]),
         "gpumem_flush": (ctypes.c_int, [handle]),
         "gpumem_park": (ctypes.c_int, [handle]),

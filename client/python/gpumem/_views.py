@@ -15,6 +15,7 @@ from typing import Any, Optional, Union
 from . import _cuda, _dlpack, _dtypes, _modes, _native
 from ._dtypes import Dtype
 from ._memory import CPU, FileMemory, Memory
+from ._pieces import Piece
 
 _MAX = 2**63 - 1
 
@@ -323,6 +324,15 @@ class Buffer(_Exports):
     def flush(self) -> None:
         """Makes the stores of this process through .memory visible to every GPU and process."""
         self._file().flush()
+
+    def export(self, for_reading: bool = False) -> list[Piece]:
+        """Descriptors of the memory of a GPU's file, for imports by Vulkan, HIP, Level Zero, OpenCL or CUDA: the pieces of the
+        file, in order. A descriptor gives full access to the memory. Keep the buffer until imports and descriptors are
+        freed; the file cannot be parked any more.
+
+        for_reading: a promise not to write, without which a read-only file is a PermissionError. OSError with ENOTSUP:
+        memory of the system."""
+        return self._file().export(for_reading)
 
     def park(self) -> None:
         """Gives the memory back for a while: ends the lease and unmaps the file, and keeps its addresses. Meanwhile the

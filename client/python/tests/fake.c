@@ -248,6 +248,33 @@ int gpumem_extend(gpumem *file)
 	return 0;
 }
 
+/* Two pieces: the first page, and the others. */
+int gpumem_export(gpumem *file, int flags, struct gpumem_piece *pieces, size_t *n)
+{
+	size_t room = *n, page = 4096;
+
+	if (file->kind != GPUMEM_FILE_DEVICE)
+		return fail(EOPNOTSUPP, "the file is in system memory");
+	if (file->flags & GPUMEM_INFO_READ_ONLY && !(flags & GPUMEM_EXPORT_FOR_READING))
+		return fail(EACCES, "the file is open for reading");
+	*n = 2;
+	if (!pieces)
+		return 0;
+	if (room < *n)
+		return fail(ERANGE, "no room");
+	for (size_t i = 0; i < *n; i++) {
+		pieces[i] = (struct gpumem_piece){
+		    .offset = i * page,
+		    .bytes = i ? file->size - page : page,
+		    .memory_offset = i * 512,
+		    .memory_bytes = file->size,
+		    .handles = i ? GPUMEM_HANDLE_OPAQUE | GPUMEM_HANDLE_DMABUF : GPUMEM_HANDLE_CUDA,
+		    .fd = dup(file->fd)};
+		memcpy(pieces[i].uuid, uuids[0], sizeof(pieces[i].uuid));
+	}
+	return 0;
+}
+
 int gpumem_park(gpumem *file)
 {
 	fake_parked_files += !file->parked;

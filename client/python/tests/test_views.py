@@ -167,6 +167,35 @@ class Views(Case):
             memoryview(buffer)
 
 
+class Exports(Case):
+    def test_pieces(self):
+        path = self.file(content=bytes(range(256)) * 48)
+        with gpumem.open(path, "r+") as buffer:
+            pieces = buffer.export()
+        self.assertEqual([piece[1:] for piece in pieces], [
+            ({"cuda"}, 0, 4096, 0, 12288, b"the first GPU's\0"),
+            ({"opaque", "dmabuf"}, 4096, 8192, 512, 12288, b"the first GPU's\0")])
+        self.assertEqual(os.pread(pieces[1].fd, 2, 257), b"\1\2")
+        for piece in pieces:
+            piece.close()
+            with self.assertRaises(OSError):
+                os.fstat(piece.fd)
+
+    def test_refusals(self):
+        with gpumem.open(self.file("host"), "r+") as buffer, self.assertRaises(OSError) as raised:
+            buffer.export()
+        self.assertEqual(raised.exception.errno, errno.ENOTSUP)
+        trusted = self.file(name="trusted")
+        with gpumem.open(trusted) as buffer:
+            with self.assertRaises(PermissionError) as raised:
+                buffer.export()
+            self.assertEqual(raised.exception.filename, str(trusted))
+            for piece in buffer.export(for_reading=True):
+                piece.close()
+        with self.assertRaises(ValueError):
+            buffer.export()
+
+
 class ArrayInterfaces(Case):
     def test_cuda(self):
         path = self.file()
