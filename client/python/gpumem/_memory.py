@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -15,7 +16,14 @@ from typing import Any, Optional
 
 from . import _cuda, _native, _pieces
 
-CPU, CUDA = 1, 2  # DLDeviceType
+CPU, CUDA, ROCM, ONEAPI = 1, 2, 10, 14  # DLDeviceType
+_IMPORTERS = {b"hip": ROCM, b"levelzero": ONEAPI}
+
+
+def _torch_imports() -> bool:
+    """Whether the program's torch is for GPUs of AMD or Intel, whose drivers import Vulkan's memory."""
+    version = getattr(sys.modules.get("torch"), "version", None)
+    return bool(getattr(version, "hip", None) or getattr(version, "xpu", None))
 
 
 class Memory:
@@ -25,6 +33,7 @@ class Memory:
     size: int
     read_only: bool
     on_cpu: bool
+    imported = False  # memory of a GPU that HIP or Level Zero maps
     name: str
 
     def device_address(self) -> int:
@@ -115,7 +124,9 @@ class FileMemory(Memory):
         info = self.info()
         self.size = info.size
         self.kind = info.kind
-        self.on_cpu = info.kind != _native.KIND_DEVICE
+        # A file of backend=vulkan is on its GPU for torch's versions for AMD and Intel, and on the CPU otherwise.
+        self.imported = info.kind == _native.KIND_VULKAN and _torch_imports()
+        self.on_cpu = info.kind != _native.KIND_DEVICE and not self.imported
         self.read_only = bool(info.flags & _native.INFO_READ_ONLY)
         self.private = bool(info.flags & _native.INFO_PRIVATE)
         self.index = None if info.kind == _native.KIND_HOST else info.device
@@ -202,6 +213,8 @@ class FileMemory(Memory):
         return address.value
 
     def device_address(self) -> int:
+        if self.imported:
+            return self._map_device()
         if self.on_cpu and _cuda.current() is None:
             raise _cuda.CudaError("this thread has no current CUDA context")
         with self._context(None):
@@ -214,11 +227,20 @@ class FileMemory(Memory):
         return address.value or 0
 
     def dlpack_device(self) -> tuple[int, int]:
-        return (CPU, 0) if self.on_cpu else (CUDA, self._own_device())
+        if self.on_cpu or (self.imported and not self.size):
+            return CPU, 0
+        if self.imported:
+            self._map_device()
+            info = self.info()
+            if info.driver in _IMPORTERS:
+                return _IMPORTERS[info.driver], info.number
+        return CUDA, self._own_device()
 
     def dlpack_address(self) -> int:
         if self.on_cpu:
             return self.host_address()
+        if self.imported:
+            return self._map_device()
         with self._context(self._own_device()):
             return self._map_device()
 
@@ -226,6 +248,9 @@ class FileMemory(Memory):
         """A copy on the same GPU, or in system memory, as the file."""
         if self.on_cpu:
             return HostCopy(self, offset, size)
+        if self.imported:
+            raise BufferError(f"{self.name} is memory of a GPU that only its framework copies: import the view, and copy "
+                              "the tensor")
         return DeviceCopy(self, offset, size)
 
 

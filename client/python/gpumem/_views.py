@@ -14,7 +14,7 @@ from typing import Any, Optional, Union
 
 from . import _cuda, _dlpack, _dtypes, _modes, _native
 from ._dtypes import Dtype
-from ._memory import CPU, FileMemory, Memory
+from ._memory import CPU, ONEAPI, FileMemory, Memory
 from ._pieces import Piece
 
 _MAX = 2**63 - 1
@@ -111,12 +111,15 @@ class _Exports:
         """Version 3: the address on the GPU of the calling thread's current CUDA context.
 
         Without a current context, the address is for the primary context of the file's GPU, which the CUDA
-        runtime and every framework use, and which is created if necessary. A file in host/ has this
+        runtime and every framework use, and which is created if necessary. With torch for ROCm the address of a file
+        of backend=vulkan is HIP's. A file in host/ has this
         interface only in threads with a current context; bfloat16 and FP8 types do not have the interface.
 
         "stream" is None: no work is pending for which a consumer would have to wait."""
         memory, offset, _ = self._place()
         self._need_typestr()
+        if memory.imported and memory.dlpack_device()[0] == ONEAPI:
+            raise AttributeError(f"{memory.name} is memory of Level Zero: use from_dlpack")
         address = 0
         if self.nbytes:
             try:
@@ -129,7 +132,8 @@ class _Exports:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """(2, N) for memory of a GPU, where N is CUDA's number of the GPU in this process; (1, 0) for memory
-        of the CPU, host/ included."""
+        of the CPU, host/ included. For a file of backend=vulkan in a program with torch for ROCm (10, N) by HIP, with torch
+        for Intel's GPUs (14, N) by Level Zero, otherwise (1, 0)."""
         return self._place()[0].dlpack_device()
 
     def __dlpack__(self, stream: Optional[int] = None, max_version: Optional[tuple[int, int]] = None,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* libgpumem and libcuda as the Python tests need them, on ordinary files: a path with /gpu0/ in it
- * is memory of a GPU, /simulated/ of a simulated one, /host/ system memory. Device addresses can be
- * read by the CPU, so that tests see what a GPU would. The functions for safetensors files are the
- * real ones. */
+ * is memory of a GPU, /vulkan/ too, of backend=vulkan, /simulated/ of a simulated one, /host/
+ * system memory. Device addresses can be read by the CPU, so that tests see what a GPU would. The
+ * functions for safetensors files are the real ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 /* Read by the tests. */
 int fake_leases, fake_retained[2], fake_allocations, fake_syncs, fake_visible = 2, fake_no_memory;
 int fake_contexts_made, fake_parked_files;
+int fake_driver; /* of device addresses in /vulkan/: 0 none, 1 HIP, 2 Level Zero */
 int fake_parked; /* what the next safe points return, counted down */
 
 static __thread int stack[16], depth; /* device + 1 of each current context */
@@ -52,6 +54,8 @@ static int kind_of(const char *path)
 		return GPUMEM_FILE_DEVICE;
 	if (strstr(path, "/host/"))
 		return GPUMEM_FILE_HOST;
+	if (strstr(path, "/vulkan/"))
+		return GPUMEM_FILE_VULKAN;
 	return strstr(path, "/simulated/") ? GPUMEM_FILE_SIMULATED : 0;
 }
 
@@ -181,6 +185,10 @@ int gpumem_get_info(gpumem *file, struct gpumem_info *info)
 		memcpy(info->uuid, uuids[0], sizeof(info->uuid));
 	if (file->at)
 		strcpy(info->provider, "mmap");
+	bool imported = file->at && file->kind == GPUMEM_FILE_VULKAN && fake_driver;
+	info->number = imported ? 3 : -1;
+	if (imported)
+		strcpy(info->driver, fake_driver == 1 ? "hip" : "levelzero");
 	return 0;
 }
 
@@ -207,7 +215,9 @@ static int map(gpumem *file)
 
 int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
 {
-	if (!depth)
+	if (file->kind == GPUMEM_FILE_VULKAN && !fake_driver)
+		return fail(ENODEV, "neither HIP nor Level Zero is here");
+	if (file->kind != GPUMEM_FILE_VULKAN && !depth)
 		return fail(EINVAL, "this thread has no current CUDA context");
 	if (map(file) < 0)
 		return -1;

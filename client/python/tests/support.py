@@ -64,7 +64,7 @@ class Case(unittest.TestCase):
 
     def setUp(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=FOLDER))
-        for name in ("gpu0", "host", "simulated", "disk"):
+        for name in ("gpu0", "vulkan", "host", "simulated", "disk"):
             (self.folder / name).mkdir()
         self.gpu, self.host = self.folder / "gpu0", self.folder / "host"
         self.addCleanup(self.all_gone)

@@ -197,6 +197,16 @@ class Loading(TorchCase):
             self.assertEqual(file.get_slice("six").get_dtype(), "F6_E2M3")
             self.fails(gt.SafetensorError, [path, "'six'"], file.get_tensor, "six")
 
+    def test_a_gpu_of_amd_that_cannot_be_mapped(self):
+        """With torch for ROCm: a file of several chunks, or no HIP, is read."""
+        path = self.file("vulkan", self.saved().read_bytes(), "model.safetensors")
+        with unittest.mock.patch.object(torch.version, "hip", "6.2", create=True):
+            for mode in ("auto", "copy"):
+                got = gt.load_file(path, mode=mode)
+                self.same(got, some())
+                self.assertEqual({tensor.device.type for tensor in got.values()}, {"cpu"})
+            self.fails(RuntimeError, [path.name, "memory"], gt.load_file, path, mode="view")
+
     def test_a_failed_lease(self):
         path = self.saved()
         with unittest.mock.patch.object(_file.FileMemory, "open_fd", side_effect=OSError(107, "no daemon", str(path))):

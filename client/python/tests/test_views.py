@@ -9,7 +9,9 @@ import os
 import subprocess
 import sys
 import threading
+import types
 import unittest
+import unittest.mock
 
 from .support import PACKAGE, Case, Consumer, Current, fake, gpumem, retained, set_fake
 
@@ -194,6 +196,76 @@ class Exports(Case):
                 piece.close()
         with self.assertRaises(ValueError):
             buffer.export()
+
+
+class OtherVendors(Case):
+    """Files of backend=vulkan in programs with torch for GPUs of AMD and Intel: torch and the drivers are doubles."""
+
+    def version(self, **values):
+        torch = types.ModuleType("torch")
+        torch.version = types.SimpleNamespace(**values)
+        patch = unittest.mock.patch.dict(sys.modules, torch=torch)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def driver(self, number):
+        set_fake("fake_driver", number)
+        self.addCleanup(set_fake, "fake_driver", 0)
+
+    def test_rocm(self):
+        self.version(hip="6.2", cuda=None)
+        self.driver(1)
+        path = self.file("vulkan")
+        with gpumem.open(path, "r+") as buffer:
+            view = buffer.view("float16", (3, 5), 32)
+            self.assertEqual(view.__dlpack_device__(), (10, 3))
+            taken = Consumer(view.__dlpack__(max_version=(1, 0)))
+            self.assertEqual(view.__cuda_array_interface__["data"], (taken.tensor.data, False))
+            with self.assertRaises(BufferError):
+                view.__dlpack__(copy=True)
+            with self.assertRaises(BufferError):
+                view.__dlpack__(dl_device=(1, 0))
+            self.assertFalse(hasattr(view, "__array_interface__"))
+            buffer.memory[40] = 99
+        del buffer, view
+        self.assertEqual((taken.tensor.device_type, taken.tensor.device_id, taken.shape, taken.flags), (10, 3, [3, 5], 0))
+        self.assertEqual(taken.bytes(30), bytes(range(32, 40)) + b"c" + bytes(range(41, 62)))
+        taken.drop()
+
+    def test_one_api(self):
+        self.version(hip=None, xpu="20250000")
+        self.driver(2)
+        with gpumem.open(self.file("vulkan"), "r+") as buffer:
+            self.assertEqual(buffer.__dlpack_device__(), (14, 3))
+            taken = Consumer(buffer.__dlpack__())
+            self.assertEqual((taken.tensor.device_type, taken.bytes(3)), (14, b"\0\1\2"))
+            self.assertFalse(hasattr(buffer, "__cuda_array_interface__"))
+            taken.drop()
+
+    def test_without_a_driver(self):
+        self.version(hip="6.2")
+        with gpumem.open(self.file("vulkan"), "r+") as buffer, self.assertRaises(OSError) as raised:
+            buffer.__dlpack__()
+        self.assertEqual(raised.exception.errno, errno.ENODEV)
+
+    def test_an_empty_file(self):
+        self.version(hip="6.2")
+        with gpumem.open(self.file("vulkan", b""), "r+") as buffer:
+            self.assertEqual(buffer.__dlpack_device__(), (1, 0))
+
+    def test_other_programs(self):
+        """Without such a torch, and without CUDA for the file's GPU, a file is an array of the CPU."""
+        self.driver(1)
+        set_fake("fake_visible", 0)
+        self.addCleanup(set_fake, "fake_visible", 2)
+        for values in ({}, {"hip": None, "cuda": "12.4"}):
+            self.version(**values)
+            with gpumem.open(self.file("vulkan"), "r+") as buffer:
+                self.assertEqual(buffer.__dlpack_device__(), (1, 0))
+                self.assertTrue(hasattr(buffer, "__array_interface__"))
+        self.version(hip="6.2")
+        with gpumem.open(self.file("host"), "r+") as buffer:
+            self.assertEqual(buffer.__dlpack_device__(), (1, 0))
 
 
 class ArrayInterfaces(Case):

@@ -153,6 +153,8 @@ class File:
             raise
         if memory is not None and memory.size != self.header.file_size:
             raise SafetensorError(f"{self.name} changed its size while it was opened")
+        if memory is not None and self.mode != "view" and not _tensors.is_mappable(memory):
+            return None
         if memory is not None and not _tensors.is_reachable(memory):
             if self.mode == "view":
                 raise RuntimeError(f"{self.name} is in a GPU's memory, and torch {torch.__version__} has no CUDA here")

@@ -15,7 +15,7 @@ import torch.utils.dlpack
 
 from .. import _dlpack
 from .._dtypes import UINT8
-from .._memory import CPU, Memory
+from .._memory import CPU, FileMemory, Memory
 
 
 def storage_of(tensor: torch.Tensor) -> Any:
@@ -28,6 +28,16 @@ def storage_of(tensor: torch.Tensor) -> Any:
 def is_reachable(memory: Memory) -> bool:
     """Whether torch can use the memory: torch may have been built without CUDA."""
     return memory.on_cpu or torch.cuda.is_available()
+
+
+def is_mappable(memory: FileMemory) -> bool:
+    """Whether a driver maps memory that another interface allocated: files of several chunks are not mapped."""
+    if memory.imported and memory.size:
+        try:
+            memory.dlpack_address()
+        except OSError:
+            return False
+    return True
 
 
 def _storage(memory: Memory, address: int, device: tuple[int, int]) -> Any:
