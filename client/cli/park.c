@@ -138,13 +138,9 @@ static void file_ask(struct parking *parking, const char *word)
 	place_ask(parking, place.path);
 }
 
-static bool mount_is_first(const struct mounts *mounts, size_t at)
+static bool mount_is_usable(const struct mount_at *mount)
 {
-	for (size_t i = 0; i < at; i++)
-		if (mounts->at[i].device == mounts->at[at].device &&
-		    strcmp(mounts->at[i].root, "/") == 0)
-			return false;
-	return strcmp(mounts->at[at].root, "/") == 0;
+	return mounts_answers(mount) == 0;
 }
 
 static void process_ask(struct parking *parking)
@@ -156,9 +152,8 @@ static void process_ask(struct parking *parking)
 		parking->status = cli_fail("/proc/self/mountinfo", -error);
 		return;
 	}
+	mounts_keep(&mounts, mount_is_usable);
 	for (size_t i = 0; i < mounts.count; i++) {
-		if (!mount_is_first(&mounts, i) || mounts_answers(&mounts.at[i]))
-			continue;
 		parking->where = mounts.at[i].where;
 		place_ask(parking, parking->where);
 	}

@@ -35,13 +35,14 @@ bool process_is_daemon(pid_t pid)
 	return file && fgets(name, sizeof(name), file) && strncmp(name, "gpumemfs", 8) == 0;
 }
 
-/* Whether the daemon numbers processes as this process does: leases have the daemon's numbers. */
-static bool daemon_is_here(const struct mount_at *mount)
+/* Whether the daemon answers, and numbers processes as this process does: leases have the daemon's
+ * numbers. */
+static bool mount_is_usable(const struct mount_at *mount)
 {
 	AUTO_FREE char *text = NULL, *line = NULL;
 	uint64_t number;
 
-	if (facts_text(mount->where, "params", &text) < 0)
+	if (mounts_answers(mount) || facts_text(mount->where, "params", &text) < 0)
 		return false;
 	line = facts_line(text, "daemon"); /* "1 process 27 keeper 26"; not with every daemon */
 	char *word = line ? strstr(line, "process ") : NULL;
@@ -50,14 +51,6 @@ static bool daemon_is_here(const struct mount_at *mount)
 	word += strlen("process ");
 	word[strcspn(word, " ")] = '\0';
 	return parse_u64(word, 1, INT_MAX, &number) == 0 && process_is_daemon((pid_t)number);
-}
-
-static bool device_is_asked(const struct files *files, dev_t device)
-{
-	for (size_t i = 0; i < files->n_asked; i++)
-		if (files->asked[i]->device == device)
-			return true;
-	return false;
 }
 
 /* Without a request to a daemon. A library that has a file mapped has the file open, too. */
@@ -99,7 +92,7 @@ static int unread_check(const struct files *files)
 	if (error)
 		return cli_fail(path, -error);
 	for (size_t i = 0; i < theirs.count && !status; i++) {
-		if (device_is_asked(files, theirs.at[i].device) ||
+		if (mounts_have(&files->mounts, theirs.at[i].device) ||
 		    !file_is_open(files->pid, theirs.at[i].device))
 			continue;
 		cli_error("process %d has files of %s open, and what it has mapped there cannot be "
@@ -118,23 +111,13 @@ int files_find(pid_t pid, struct files *files)
 
 	if (error)
 		return cli_fail("/proc/self/mountinfo", -error);
-	files->asked = calloc(files->mounts.count + 1, sizeof(const struct mount_at *));
-	if (!files->asked)
-		return cli_fail("/proc/self/mountinfo", ENOMEM);
-	for (size_t i = 0; i < files->mounts.count; i++) {
-		const struct mount_at *mount = &files->mounts.at[i];
-
-		if (strcmp(mount->root, "/") == 0 && !device_is_asked(files, mount->device) &&
-		    mounts_answers(mount) == 0 && daemon_is_here(mount))
-			files->asked[files->n_asked++] = mount;
-	}
+	mounts_keep(&files->mounts, mount_is_usable);
 	return CLI_OK;
 }
 
 void files_free(struct files *files)
 {
 	mounts_free(&files->mounts);
-	free(files->asked);
 	free(files->leased);
 }
 
@@ -158,12 +141,12 @@ static int leases_read(struct files *files)
 
 	free(files->leased);
 	files->leased = NULL;
-	for (size_t i = 0; i < files->n_asked && !status; i++) {
-		files->reading = files->asked[i]->where;
+	for (size_t i = 0; i < files->mounts.count && !status; i++) {
+		files->reading = files->mounts.at[i].where;
 		int error = facts_sharers(files->reading, lease_look, files);
 
 		if (error)
-			status = mount_fail(files->asked[i], files->pid, error);
+			status = mount_fail(&files->mounts.at[i], files->pid, error);
 	}
 	return status;
 }
@@ -228,9 +211,9 @@ static void park_withdraw(const struct files *files, enum park_when when)
 {
 	const struct park_request request = {GPUMEM_NOTICE_UNPARK, when, files->pid, 0};
 
-	for (size_t i = 0; i < files->n_asked; i++) {
+	for (size_t i = 0; i < files->mounts.count; i++) {
 		AUTO_ANSWERS struct park_answers answers = {0};
-		park_ask(files->asked[i]->where, &request, &answers);
+		park_ask(files->mounts.at[i].where, &request, &answers);
 	}
 }
 
@@ -243,8 +226,8 @@ int files_park(struct files *files, enum park_when when, unsigned seconds)
 		status = leases_read(files);
 	if (status || !files->leased)
 		return status;
-	for (size_t i = 0; i < files->n_asked && !status; i++)
-		status = mount_park(files->asked[i], &request);
+	for (size_t i = 0; i < files->mounts.count && !status; i++)
+		status = mount_park(&files->mounts.at[i], &request);
 	if (!status)
 		status = leases_wait(files);
 	if (status)
@@ -284,8 +267,8 @@ int files_unpark(const struct files *files, uint32_t *count)
 	int status = CLI_OK;
 
 	*count = 0;
-	for (size_t i = 0; i < files->n_asked; i++) {
-		int one = mount_unpark(files->asked[i], files->pid, count);
+	for (size_t i = 0; i < files->mounts.count; i++) {
+		int one = mount_unpark(&files->mounts.at[i], files->pid, count);
 
 		status = status ? status : one;
 	}

@@ -17,12 +17,9 @@ bool process_is_daemon(pid_t pid);
 
 struct files {
 	pid_t pid;
-	struct mounts mounts;
-	const struct mount_at **asked; /* the mounts whose leases can be read, one of each file
-					  system */
-	size_t n_asked;
-	const char *reading; /* the mount whose leases are being read */
-	char *leased;	     /* a file of a GPU of which the process has a lease */
+	struct mounts mounts; /* whose leases can be read, one of each file system */
+	const char *reading;  /* the mount whose leases are being read */
+	char *leased;	      /* a file of a GPU of which the process has a lease */
 };
 
 /* Finds the mounts, before any call of a driver: drivers start threads, and mounts_answers forks.

@@ -94,6 +94,35 @@ void mounts_free(struct mounts *mounts)
 	*mounts = (struct mounts){0};
 }
 
+static bool has_device(const struct mount_at *at, size_t count, dev_t device)
+{
+	for (size_t i = 0; i < count; i++)
+		if (at[i].device == device)
+			return true;
+	return false;
+}
+
+bool mounts_have(const struct mounts *mounts, dev_t device)
+{
+	return has_device(mounts->at, mounts->count, device);
+}
+
+void mounts_keep(struct mounts *mounts, bool (*is_usable)(const struct mount_at *mount))
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < mounts->count; i++) {
+		struct mount_at mount = mounts->at[i];
+
+		if (strcmp(mount.root, "/") == 0 && !has_device(mounts->at, kept, mount.device) &&
+		    is_usable(&mount))
+			mounts->at[kept++] = mount;
+		else
+			mount_free(&mount);
+	}
+	mounts->count = kept;
+}
+
 /* The part of path behind folder, "" or "/..."; NULL: path is not in or below folder. */
 static const char *path_below(const char *path, const char *folder)
 {

@@ -29,6 +29,11 @@ int mounts_find(struct mounts *mounts);
 /* Reads the mounts from an open table in the form of /proc/self/mountinfo. */
 int mounts_read(FILE *table, struct mounts *mounts);
 void mounts_free(struct mounts *mounts);
+/* Whether there is a mount of the file system. */
+bool mounts_have(const struct mounts *mounts, dev_t device);
+/* Leaves one mount of each file system: the first that shows all of its files and is usable. A
+ * mount may be hidden by another mount, and then does not answer. */
+void mounts_keep(struct mounts *mounts, bool (*is_usable)(const struct mount_at *mount));
 
 /* The innermost mount that contains an absolute path; NULL: none. Allocates into *inside the path
  * within the file system ("/gpu0/weights"). */
