@@ -183,7 +183,7 @@ ready:
 
 # The stand-in libcuda and its tests (DRIVER_LIBS, DRIVER_SELFTEST, DRIVER_PROBE), in $(OUT)/driver.
 -include tests/driver/driver.mk
-driver-programs: $(DRIVER_LIBS) $(DRIVER_SELFTEST) $(DRIVER_PROBE)
+driver-programs: $(DRIVER_LIBS) $(DRIVER_DISCRETE) $(DRIVER_SELFTEST) $(DRIVER_PROBE)
 
 include client/client.mk
 include client/cli/cli.mk

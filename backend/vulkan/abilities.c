@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What a physical device offers, and the choice of queues and memory types. */
+/* What a physical device offers, and the choice of queues. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +8,6 @@
 
 #include "backend/vulkan/provider.h"
 #include "common/cleanup.h"
-
-/* The type of an allocation is an index into these. */
-#define MAPPABLE (VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)
-/* Memory of types with other properties is not read and written like plain memory. */
-#define PLAIN (VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | MAPPABLE | VK_MEMORY_PROPERTY_HOST_CACHED_BIT)
 
 /* llvmpipe computes with signed 32-bit sizes. */
 #define SOFTWARE_BYTES_MAX (1ULL << 30)
@@ -122,86 +117,6 @@ static bool can_export(struct vulkan_device *device)
 	return (has & needed) == needed;
 }
 
-/* The first type with all wanted properties, no unwanted property, and a heap of at least least
- * bytes. */
-static bool type_find(const VkPhysicalDeviceMemoryProperties *memory, VkMemoryPropertyFlags wanted,
-		      VkMemoryPropertyFlags unwanted, VkDeviceSize least, uint32_t *type)
-{
-	for (uint32_t i = 0; i < memory->memoryTypeCount; i++) {
-		const VkMemoryType *candidate = &memory->memoryTypes[i];
-
-		if ((candidate->propertyFlags & wanted) != wanted ||
-		    candidate->propertyFlags & (unwanted | ~(VkMemoryPropertyFlags)PLAIN) ||
-		    memory->memoryHeaps[candidate->heapIndex].size < least)
-			continue;
-		*type = i;
-		return true;
-	}
-	return false;
-}
-
-static uint64_t heap_bytes(const VkPhysicalDeviceMemoryProperties *memory, uint32_t type)
-{
-	return memory->memoryHeaps[memory->memoryTypes[type].heapIndex].size;
-}
-
-/* Chunks are in the largest heap of the device. If the CPU can map all of the heap (resizable BAR,
- * an integrated GPU), the mappable type is taken. Otherwise the mappable type with a heap of its
- * own is a window, of which other programs need their part. */
-static bool device_types_find(struct vulkan_device *device,
-			      const VkPhysicalDeviceMemoryProperties *memory)
-{
-	const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-	struct vulkan_abilities *can = &device->can;
-	uint32_t *type = &can->types[PLACE_GPU];
-	VkDeviceSize largest = 0;
-
-	for (uint32_t i = 0; i < memory->memoryHeapCount; i++)
-		if (memory->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT &&
-		    memory->memoryHeaps[i].size > largest)
-			largest = memory->memoryHeaps[i].size;
-	can->window_is_own = can->has_window =
-	    type_find(memory, local | MAPPABLE, 0, largest, type);
-	if (can->window_is_own) {
-		can->window_bytes = largest;
-	} else if (!type_find(memory, local, 0, largest, type)) {
-		return false;
-	} else if (type_find(memory, local | MAPPABLE, 0, 1, &can->window_type)) {
-		can->has_window = true;
-		can->window_bytes = heap_bytes(memory, can->window_type) / 2;
-	}
-	device->base.total = largest;
-	return true;
-}
-
-/* System memory that the device addresses: for staging, and for chunks of PLACE_HOST. Without a
- * cache, reading by the CPU is slow. */
-static bool host_types_find(struct vulkan_abilities *can,
-			    const VkPhysicalDeviceMemoryProperties *memory)
-{
-	const VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-	const VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-	uint32_t *type = &can->stage_type;
-
-	if (!type_find(memory, MAPPABLE | cached, local, 0, type) &&
-	    !type_find(memory, MAPPABLE | cached, 0, 0, type) &&
-	    !type_find(memory, MAPPABLE, local, 0, type) &&
-	    !type_find(memory, MAPPABLE, 0, 0, type))
-		return false;
-	can->types[PLACE_HOST] = *type;
-	return true;
-}
-
-static bool memory_types_find(struct vulkan_device *device)
-{
-	VkPhysicalDeviceMemoryProperties2 memory = {
-	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
-
-	device->vulkan->instance.vkGetPhysicalDeviceMemoryProperties2(device->physical, &memory);
-	return device_types_find(device, &memory.memoryProperties) &&
-	       host_types_find(&device->can, &memory.memoryProperties);
-}
-
 /* Copies need no other engine. A family that only transfers is the copy engines'. */
 static bool queues_find(struct vulkan_device *device)
 {
@@ -258,8 +173,6 @@ int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size)
 		missing = "timeline semaphores";
 	else if (!can_export(device))
 		missing = "buffers in memory that can be exported and imported";
-	else if (!memory_types_find(device))
-		missing = "a memory type for files";
 	else if (!queues_find(device))
 		missing = "a queue for copies";
 	if (!missing)

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Mapping chunks for the CPU: directly if their memory type can be mapped, else by a second import
- * as a mappable type, the window of devices without a resizable BAR. */
+ * as a mappable type. Vulkan does not promise that a second import works, so a test decides. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "backend/vulkan/provider.h"
+#include "backend/stream.h"
+#include "backend/vulkan/copier.h"
 #include "common/log.h"
 
 /* Of mapping NVIDIA's memory by Vulkan. */
 #define COST_NS_PER_MIB 10000
 
+static const struct vulkan_place *chunk_place(const struct chunk *chunk)
+{
+	return &vulkan_device(chunk->device)->types.places[chunk->place];
+}
+
 const char *vulkan_bar_name(struct device *base, const char **why)
 {
 	const struct vulkan_device *device = vulkan_device(base);
 
-	if (device->vulkan->bar == BAR_OFF)
-		*why = "turned off (bar=off)";
-	else if (!device->can.has_window)
-		*why = "no memory type is the device's own and host-visible";
+	*why = device->vulkan->bar == BAR_OFF ? "turned off (bar=off)" : device->types.unmapped;
 	return *why ? "none" : "vulkan";
 }
 
@@ -33,20 +37,12 @@ static VkResult window_import(struct vulkan_chunk *chunk, int fd)
 	VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
 				     .pNext = &from,
 				     .allocationSize = chunk->base.bytes,
-				     .memoryTypeIndex = device->can.window_type};
+				     .memoryTypeIndex = chunk_place(&chunk->base)->map_type};
 	VkResult result = vulkan_memory_new(device, &info, &chunk->window);
 
-	if (result != VK_SUCCESS)
+	if (result != VK_SUCCESS && !device->can.software)
 		close(fd);
 	return result;
-}
-
-static int window_open(struct vulkan_chunk *chunk)
-{
-	struct vulkan_device *device = vulkan_device(chunk->base.device);
-	int fd, rc = vulkan_chunk_export(&chunk->base, &fd);
-
-	return rc < 0 ? rc : vulkan_result(device, window_import(chunk, fd), "import for the BAR");
 }
 
 static void window_close(struct vulkan_chunk *chunk)
@@ -56,24 +52,32 @@ static void window_close(struct vulkan_chunk *chunk)
 	chunk->window = VK_NULL_HANDLE;
 }
 
+static VkResult memory_map(struct vulkan_chunk *chunk, void **address)
+{
+	struct vulkan_device *device = vulkan_device(chunk->base.device);
+
+	return device->vk.vkMapMemory(device->handle,
+				      chunk->window ? chunk->window : chunk->buffer.memory, 0,
+				      VK_WHOLE_SIZE, 0, address);
+}
+
 int vulkan_bar_map(struct chunk *base, void **address)
 {
 	struct vulkan_device *device = vulkan_device(base->device);
+	const struct vulkan_place *place = chunk_place(base);
 	struct vulkan_chunk *chunk = vulkan_chunk(base);
-	bool system = base->place == PLACE_HOST;
-	int rc = 0;
+	int fd, rc = 0;
 
-	if (!system && (!device->can.has_window || device->vulkan->bar == BAR_OFF))
+	if (!place->mappable || (base->place == PLACE_GPU && device->vulkan->bar == BAR_OFF))
 		return -ENOTSUP;
-	if (!system && !device->can.window_is_own)
-		rc = window_open(chunk);
+	if (!place->direct) {
+		rc = vulkan_chunk_export(base, &fd);
+		if (rc == 0)
+			rc = vulkan_result(device, window_import(chunk, fd), "import for the CPU");
+	}
 	if (rc < 0)
 		return rc;
-	VkResult result = device->vk.vkMapMemory(
-	    device->handle, chunk->window ? chunk->window : chunk->buffer.memory, 0, VK_WHOLE_SIZE,
-	    0, address);
-
-	rc = vulkan_result(device, result, "vkMapMemory");
+	rc = vulkan_result(device, memory_map(chunk, address), "vkMapMemory");
 	if (rc < 0)
 		window_close(chunk);
 	return rc;
@@ -93,4 +97,77 @@ void vulkan_bar_unmap(struct chunk *base, void *address)
 uint32_t vulkan_bar_cost(struct device *base)
 {
 	return vulkan_device(base)->can.software ? 0 : COST_NS_PER_MIB;
+}
+
+/* Stores through the mapping and reads by the device, and the reverse. */
+static int bytes_compare(struct vulkan_stream *stream, struct vulkan_chunk *chunk, char *mapping,
+			 uint64_t offset)
+{
+	struct place at = {chunk->buffer.buffer, offset};
+	char wrote[4096], seen[sizeof(wrote)];
+
+	for (unsigned i = 0; i < sizeof(wrote); i++)
+		wrote[i] = (char)((i * 7 + offset / sizeof(wrote)) % 251);
+	stream_store(mapping + offset, wrote, sizeof(wrote));
+	stream_fence();
+	int rc = vulkan_stage_out(stream, seen, at, sizeof(seen));
+	if (rc < 0 || memcmp(wrote, seen, sizeof(wrote)) != 0)
+		return rc < 0 ? rc : -EILSEQ;
+	for (unsigned i = 0; i < sizeof(wrote); i++)
+		wrote[i] = (char)~wrote[i];
+	rc = vulkan_stage_in(stream, at, wrote, sizeof(wrote));
+	if (rc == 0)
+		rc = vulkan_stream_wait(stream, stream->enqueued);
+	if (rc < 0)
+		return rc;
+	stream_load(seen, mapping + offset, sizeof(seen));
+	return memcmp(wrote, seen, sizeof(wrote)) != 0 ? -EILSEQ : 0;
+}
+
+static int mapping_test(struct vulkan_stream *stream, struct chunk *chunk)
+{
+	static const uint64_t offsets[] = {0, CHUNK_ALIGN / 2 - 100, CHUNK_ALIGN - 4096};
+	void *mapping;
+	int rc = vulkan_bar_map(chunk, &mapping);
+
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; rc == 0 && i < sizeof(offsets) / sizeof(offsets[0]); i++)
+		rc = bytes_compare(stream, vulkan_chunk(chunk), mapping, offsets[i]);
+	vulkan_bar_unmap(chunk, mapping);
+	return rc;
+}
+
+static int place_test(struct vulkan_device *device, enum memory_place place)
+{
+	struct vulkan_stream stream = {.device = NULL};
+	struct chunk *chunk;
+	int rc = vulkan_chunk_new(&device->base, place, CHUNK_ALIGN, &chunk);
+
+	if (rc < 0)
+		return rc;
+	rc = vulkan_stream_open(&stream, device);
+	if (rc == 0)
+		rc = mapping_test(&stream, chunk);
+	vulkan_stream_close(&stream);
+	vulkan_chunk_free(chunk);
+	return rc;
+}
+
+void vulkan_bar_test(struct vulkan_device *device)
+{
+	struct vulkan_place *gpu = &device->types.places[PLACE_GPU];
+	struct vulkan_place *host = &device->types.places[PLACE_HOST];
+	int rc = 0;
+
+	if (gpu->mappable && !gpu->direct && device->vulkan->bar != BAR_OFF)
+		rc = place_test(device, PLACE_GPU);
+	if (rc < 0 && rc != -ENOSPC) {
+		gpu->mappable = false;
+		device->types.unmapped = "memory that is imported twice has other bytes";
+		log_warn("gpu%u: GPU memory is not mapped: %s", device->base.index,
+			 device->types.unmapped);
+	}
+	if (host->usable && !host->direct && place_test(device, PLACE_HOST) < 0)
+		host->usable = false;
 }

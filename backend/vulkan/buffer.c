@@ -28,7 +28,7 @@ void vulkan_memory_free(struct vulkan_device *device, VkDeviceMemory memory)
 	atomic_fetch_sub(&device->allocations, 1);
 }
 
-static VkResult buffer_create(struct vulkan_device *device, uint64_t bytes,
+VkResult vulkan_buffer_create(struct vulkan_device *device, uint64_t bytes,
 			      VkExternalMemoryHandleTypeFlags handle, VkBuffer *buffer)
 {
 	VkExternalMemoryBufferCreateInfo external = {
@@ -73,7 +73,7 @@ VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t
 				     .allocationSize = bytes,
 				     .memoryTypeIndex = type};
 	struct vulkan_buffer made = {.memory = VK_NULL_HANDLE};
-	VkResult result = buffer_create(device, bytes, handle, &made.buffer);
+	VkResult result = vulkan_buffer_create(device, bytes, handle, &made.buffer);
 
 	if (result != VK_SUCCESS)
 		return result;

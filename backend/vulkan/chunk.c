@@ -52,7 +52,7 @@ int vulkan_chunk_new(struct device *base, enum memory_place place, uint64_t byte
 	VkExportMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
 					   .handleTypes =
 					       VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-	int rc = bytes_count(device, place, bytes);
+	int rc = device->types.places[place].usable ? bytes_count(device, place, bytes) : -ENOTSUP;
 
 	if (rc < 0)
 		return rc;
@@ -61,8 +61,8 @@ int vulkan_chunk_new(struct device *base, enum memory_place place, uint64_t byte
 	rc = -ENOMEM;
 	if (made)
 		rc = vulkan_result(device,
-				   vulkan_buffer_new(device, device->can.types[place], bytes,
-						     info.handleTypes, &info, &made->buffer),
+				   vulkan_buffer_new(device, device->types.places[place].type,
+						     bytes, info.handleTypes, &info, &made->buffer),
 				   "vkAllocateMemory");
 	if (rc < 0) {
 		bytes_uncount(device, place, bytes);
@@ -85,8 +85,8 @@ int vulkan_memory_import(struct vulkan_chunk *chunk, int fd)
 	if (info.fd < 0)
 		return -errno;
 	VkResult result =
-	    vulkan_buffer_new(device, device->can.types[chunk->base.place], chunk->base.bytes,
-			      info.handleType, &info, &chunk->buffer);
+	    vulkan_buffer_new(device, device->types.places[chunk->base.place].type,
+			      chunk->base.bytes, info.handleType, &info, &chunk->buffer);
 
 	if (result != VK_SUCCESS && !device->can.software)
 		close(info.fd);
@@ -99,8 +99,10 @@ int vulkan_chunk_import(struct device *base, enum memory_place place, uint64_t b
 {
 	struct vulkan_device *device = vulkan_device(base);
 	AUTO_FREE struct vulkan_chunk *made = chunk_prepare(device, place, bytes);
-	int rc = made ? vulkan_memory_import(made, fd) : -ENOMEM;
+	int rc = device->types.places[place].usable ? 0 : -ENOTSUP;
 
+	if (rc == 0)
+		rc = made ? vulkan_memory_import(made, fd) : -ENOMEM;
 	if (rc < 0)
 		return rc;
 	made->fd = fd;

@@ -198,11 +198,11 @@ static void device_describe(struct vulkan_device *device)
 	struct device *base = &device->base;
 	const struct vulkan_abilities *can = &device->can;
 
-	base->host_memory = true;
+	base->host_memory = device->types.places[PLACE_HOST].usable;
 	base->chunk_max = can->bytes_max;
 	snprintf(base->backend->version, sizeof(base->backend->version), "%s", device->driver);
-	if (can->has_window && device->vulkan->bar != BAR_OFF)
-		base->bar_bytes = can->window_bytes;
+	if (device->types.places[PLACE_GPU].mappable && device->vulkan->bar != BAR_OFF)
+		base->bar_bytes = device->types.window_bytes;
 	if (can->software)
 		log_warn("gpu%u: %s: the CPU simulates a GPU in system memory", base->index,
 			 base->name);
@@ -210,6 +210,23 @@ static void device_describe(struct vulkan_device *device)
 		log_info("gpu%u: copies go through staging memory: its driver has "
 			 "no " VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME,
 			 base->index);
+}
+
+static int device_open(struct vulkan_device *device)
+{
+	int rc = vulkan_device_create(device);
+
+	if (rc == 0)
+		rc = vulkan_types_find(device);
+	if (rc == 0) {
+		device->base.total = device->types.total;
+		vulkan_bar_test(device);
+	}
+	if (rc == -ENOTSUP)
+		log_warn("gpu%u (%s) is not used: no memory type of its driver is suitable for "
+			 "files",
+			 device->base.index, device->base.name);
+	return rc;
 }
 
 static int devices_select(struct vulkan *vulkan, const char *gpus, struct found *found)
@@ -221,7 +238,11 @@ static int devices_select(struct vulkan *vulkan, const char *gpus, struct found 
 		struct vulkan_device *device = found->devices[indices[i]];
 
 		device->base.index = indices[i];
-		rc = vulkan_device_create(device);
+		rc = device_open(device);
+		if (rc == -ENOTSUP && !gpus) {
+			rc = 0;
+			continue;
+		}
 		if (rc < 0)
 			break;
 		found->devices[indices[i]] = NULL;
@@ -229,7 +250,7 @@ static int devices_select(struct vulkan *vulkan, const char *gpus, struct found 
 		device->base.slot = vulkan->base.n_devices;
 		vulkan->base.devices[vulkan->base.n_devices++] = &device->base;
 	}
-	return rc;
+	return rc == 0 && !vulkan->base.n_devices ? -ENOTSUP : rc;
 }
 
 int vulkan_devices_open(struct vulkan *vulkan, const struct backend_config *config, char *why,

@@ -24,23 +24,6 @@ int vulkan_pin(struct copier *base, void *host, size_t bytes)
 	return 0;
 }
 
-/* A type for all of the bits that the CPU's caches need not be flushed for. */
-static bool pin_type_find(struct vulkan_device *device, uint32_t bits, uint32_t *type)
-{
-	VkPhysicalDeviceMemoryProperties2 memory = {
-	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
-
-	device->vulkan->instance.vkGetPhysicalDeviceMemoryProperties2(device->physical, &memory);
-	for (uint32_t i = 0; i < memory.memoryProperties.memoryTypeCount; i++) {
-		if (!(bits >> i & 1) || !(memory.memoryProperties.memoryTypes[i].propertyFlags &
-					  VK_MEMORY_PROPERTY_HOST_COHERENT_BIT))
-			continue;
-		*type = i;
-		return true;
-	}
-	return false;
-}
-
 /* Whole pages are imported; the pages' other bytes are never copied. */
 static VkResult memory_import(struct vulkan_device *device, char *base, size_t bytes,
 			      struct vulkan_buffer *buffer, uint64_t *offset)
@@ -64,7 +47,8 @@ static VkResult memory_import(struct vulkan_device *device, char *base, size_t b
 
 	if (result != VK_SUCCESS)
 		return result;
-	if (!pin_type_find(device, properties.memoryTypeBits, &type))
+	if (!vulkan_system_type_find(device, properties.memoryTypeBits & device->types.pinned,
+				     &type))
 		return VK_ERROR_FEATURE_NOT_PRESENT;
 	*offset = before;
 	return vulkan_buffer_new(device, type, whole, handle, &info, buffer);

@@ -70,7 +70,8 @@ static int heap_budget(struct vulkan_device *device, uint64_t *bytes)
 	if (!device->can.budget)
 		return -ENOTSUP;
 	device->vulkan->instance.vkGetPhysicalDeviceMemoryProperties2(device->physical, &memory);
-	uint32_t heap = memory.memoryProperties.memoryTypes[device->can.types[PLACE_GPU]].heapIndex;
+	uint32_t type = device->types.places[PLACE_GPU].type;
+	uint32_t heap = memory.memoryProperties.memoryTypes[type].heapIndex;
 	uint64_t most = budget.heapBudget[heap], used = budget.heapUsage[heap];
 
 	*bytes = most > used ? most - used : 0;

@@ -40,13 +40,25 @@ struct vulkan_abilities {
 	uint32_t allocations; /* at most, at the same time */
 	uint32_t family;      /* of the queues */
 	uint32_t n_queues;
-	uint32_t types[PLACE_DISK]; /* the memory type of chunks, by enum memory_place */
-	uint32_t stage_type;	    /* system memory that the CPU reads fast */
-	/* The type through which the CPU maps chunks of the device: the chunks' own, or another,
-	 * into which a chunk is imported for the mapping. */
-	bool has_window, window_is_own;
-	uint32_t window_type;
-	uint64_t window_bytes;
+};
+
+/* How chunks of a place are allocated, and how the CPU maps them. */
+struct vulkan_place {
+	bool usable;	   /* the device can have chunks here */
+	bool mappable;	   /* the CPU can map them */
+	bool direct;	   /* as what they are; else by a second import as map_type */
+	uint32_t type;	   /* of the allocation */
+	uint32_t map_type; /* equal to type if direct */
+};
+
+/* The memory types of a device; constant after the device is opened. */
+struct vulkan_types {
+	struct vulkan_place places[PLACE_DISK]; /* by enum memory_place */
+	uint32_t stage;				/* system memory that the CPU reads fast */
+	uint32_t pinned;			/* a bit for each: of imported host memory */
+	uint64_t total;				/* bytes of the heap of PLACE_GPU */
+	uint64_t window_bytes;			/* of PLACE_GPU that may be mapped at once */
+	const char *unmapped;			/* why the CPU cannot map PLACE_GPU; NULL: it can */
 };
 
 struct vulkan_device {
@@ -56,6 +68,7 @@ struct vulkan_device {
 	VkPhysicalDeviceType type;
 	char driver[64]; /* "NVIDIA 580.82.07" */
 	struct vulkan_abilities can;
+	struct vulkan_types types;
 	/* Replaced by a reset, while no copier has resources in the device. */
 	VkDevice handle;
 	struct vulkan_calls vk;
@@ -106,6 +119,17 @@ void vulkan_device_close(struct vulkan_device *device);
 int vulkan_device_create(struct vulkan_device *device);
 void vulkan_device_destroy(struct vulkan_device *device);
 
+/* types.c: asks the driver which types a buffer may have. 0, or -ENOTSUP without a line in the log:
+ * no type is suitable for files. */
+int vulkan_types_find(struct vulkan_device *device);
+/* The choice alone: exportable and plain are the types for a buffer in exported memory and for any
+ * other buffer, a bit each. */
+int vulkan_types_choose(const VkPhysicalDeviceMemoryProperties *memory, uint32_t exportable,
+			uint32_t plain, struct vulkan_types *types);
+
+/* Of the types of bits, the best for system memory that the CPU reads as well. */
+bool vulkan_system_type_find(struct vulkan_device *device, uint32_t bits, uint32_t *type);
+
 /* abilities.c: 0, or -ENOTSUP with the reason why the device cannot hold files. */
 int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size);
 
@@ -116,6 +140,9 @@ VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t
 			   VkExternalMemoryHandleTypeFlags handle, const void *source,
 			   struct vulkan_buffer *buffer);
 void vulkan_buffer_free(struct vulkan_device *device, struct vulkan_buffer *buffer);
+/* A buffer without memory. */
+VkResult vulkan_buffer_create(struct vulkan_device *device, uint64_t bytes,
+			      VkExternalMemoryHandleTypeFlags handle, VkBuffer *buffer);
 /* Memory alone. -ENOSPC beyond the number of allocations that the device can have. */
 VkResult vulkan_memory_new(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
 			   VkDeviceMemory *memory);
@@ -140,6 +167,9 @@ const char *vulkan_bar_name(struct device *device, const char **why);
 int vulkan_bar_map(struct chunk *chunk, void **address);
 void vulkan_bar_unmap(struct chunk *chunk, void *address);
 uint32_t vulkan_bar_cost(struct device *device);
+/* Tests the second import of places that are not mapped directly. A place whose mapping shows other
+ * bytes is not mapped, and one of system memory not used at all. */
+void vulkan_bar_test(struct vulkan_device *device);
 
 /* copy.c */
 int vulkan_copier_new(struct backend *backend, struct copier **copier);

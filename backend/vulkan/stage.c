@@ -14,7 +14,7 @@ static int slot_open(struct vulkan_stream *stream, struct stage_slot *slot)
 	if (slot->address)
 		return 0;
 	VkResult result =
-	    vulkan_buffer_new(device, device->can.stage_type, STAGE_BYTES, 0, NULL, &slot->buffer);
+	    vulkan_buffer_new(device, device->types.stage, STAGE_BYTES, 0, NULL, &slot->buffer);
 
 	if (result == VK_SUCCESS)
 		result = device->vk.vkMapMemory(device->handle, slot->buffer.memory, 0,

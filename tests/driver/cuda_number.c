@@ -30,11 +30,10 @@ bool standin_gpu_exists(unsigned gpu)
 
 void standin_uuid(unsigned gpu, uint8_t uuid[16])
 {
-	static const uint8_t base[16] = {0x57, 0xa2, 0xd1, 0x9c, 0x6e, 0x40, 0x4b, 0x13,
-					 0x9f, 0x08, 0x3d, 0x71, 0xc5, 0xe2, 0x00, 0x00};
+	static const uint8_t base[16] = STANDIN_UUID;
 
 	memcpy(uuid, base, 16);
-	uuid[15] = (uint8_t)(gpu + 1);
+	uuid[15] = (uint8_t)(uuid[15] + gpu);
 }
 
 /* The instances of GPU 0 share its memory. */

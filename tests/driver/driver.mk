@@ -15,6 +15,8 @@ DRIVER_DIR := $(or $(OUT),$(BUILD))/driver
 DRIVER_CUDA := $(DRIVER_DIR)/libcuda.so.1
 DRIVER_LIBS := $(DRIVER_CUDA) $(DRIVER_DIR)/libnvidia-ml.so.1 $(DRIVER_DIR)/libvulkan.so.1 \
 	$(DRIVER_DIR)/libgdrapi.so.2
+# A driver for Vulkan's real loader, by the manifest beside it.
+DRIVER_DISCRETE := $(DRIVER_DIR)/libdiscrete.so
 DRIVER_SELFTEST := $(DRIVER_DIR)/selftest
 DRIVER_PROBE := $(DRIVER_DIR)/probe
 
@@ -26,7 +28,13 @@ DRIVER_COMPILE = $(CC) -std=gnu17 -D_GNU_SOURCE -I. $(WARNINGS) $(SANITIZE) $(CF
 DRIVER_SHARED = -fPIC -shared -pthread -fvisibility=hidden -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-soname,$(@F)
 
 .PHONY: driver driver-check driver-abi
-driver: $(DRIVER_LIBS)
+driver: $(DRIVER_LIBS) $(DRIVER_DISCRETE)
+
+$(DRIVER_DISCRETE): tests/driver/discrete.c $(DRIVER_HEADERS) tests/driver/driver.mk
+	@mkdir -p $(@D)
+	$(DRIVER_COMPILE) $(DRIVER_SHARED) -o $@ tests/driver/discrete.c $(LDFLAGS) -ldl
+	@echo '{"file_format_version": "1.0.0", "ICD": {"library_path": "./$(@F)",' \
+		'"api_version": "1.3.0"}}' >$(@D)/discrete.json
 
 $(DRIVER_CUDA): $(DRIVER_CUDA_SOURCES) $(DRIVER_HEADERS) tests/driver/driver.mk
 	@mkdir -p $(@D)

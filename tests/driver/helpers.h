@@ -18,6 +18,13 @@
 
 #define STANDIN_MIG_FIRST 64
 
+/* The UUID of GPU 0; the last byte of GPU N's is N more. */
+#define STANDIN_UUID                                                                               \
+	{                                                                                          \
+		0x57, 0xa2, 0xd1, 0x9c, 0x6e, 0x40, 0x4b, 0x13, 0x9f, 0x08, 0x3d, 0x71, 0xc5,      \
+		    0xe2, 0x00, 0x01                                                               \
+	}
+
 struct standin_gpu {
 	uint8_t uuid[16];
 	char name[64];

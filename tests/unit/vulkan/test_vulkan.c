@@ -271,6 +271,192 @@ START_TEST(host_place)
 }
 END_TEST
 
+#define LOCAL	VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+#define CACHED	VK_MEMORY_PROPERTY_HOST_CACHED_BIT
+#define VISIBLE (VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)
+#define GIB	(1ULL << 30)
+
+struct layout {
+	const char *name;
+	VkPhysicalDeviceMemoryProperties memory;
+	uint32_t exportable;
+	struct vulkan_types wanted;
+};
+
+/* The types of drivers, as far as they are known, and what is chosen. */
+static const struct layout layouts[] = {
+    {"NVIDIA 580, H100",
+     {.memoryHeapCount = 2,
+      .memoryHeaps = {{80 * GIB, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}, {94 * GIB, 0}},
+      .memoryTypeCount = 5,
+      .memoryTypes =
+	  {{0, 1}, {LOCAL, 0}, {VISIBLE, 1}, {VISIBLE | CACHED, 1}, {LOCAL | VISIBLE, 0}}},
+     0xf,
+     {.places = {[PLACE_GPU] = {true, true, false, 1, 4}, [PLACE_HOST] = {true, true, true, 3, 3}},
+      .stage = 3,
+      .total = 80 * GIB,
+      .window_bytes = 80 * GIB}},
+    {"a window of 256 MiB",
+     {.memoryHeapCount = 3,
+      .memoryHeaps = {{8 * GIB, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT},
+		      {16 * GIB, 0},
+		      {256 * MIB, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}},
+      .memoryTypeCount = 4,
+      .memoryTypes = {{LOCAL, 0}, {VISIBLE, 1}, {VISIBLE | CACHED, 1}, {LOCAL | VISIBLE, 2}}},
+     0xf,
+     {.places = {[PLACE_GPU] = {true, true, false, 0, 3}, [PLACE_HOST] = {true, true, true, 2, 2}},
+      .stage = 2,
+      .total = 8 * GIB,
+      .window_bytes = 128 * MIB}},
+    {"resizable BAR, exportable",
+     {.memoryHeapCount = 2,
+      .memoryHeaps = {{16 * GIB, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}, {16 * GIB, 0}},
+      .memoryTypeCount = 3,
+      .memoryTypes = {{LOCAL, 0}, {LOCAL | VISIBLE, 0}, {VISIBLE | CACHED, 1}}},
+     0x7,
+     {.places = {[PLACE_GPU] = {true, true, true, 1, 1}, [PLACE_HOST] = {true, true, true, 2, 2}},
+      .stage = 2,
+      .total = 16 * GIB,
+      .window_bytes = 16 * GIB}},
+    {"integrated",
+     {.memoryHeapCount = 1,
+      .memoryHeaps = {{12 * GIB, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}},
+      .memoryTypeCount = 2,
+      .memoryTypes = {{LOCAL | VISIBLE, 0}, {LOCAL | VISIBLE | CACHED, 0}}},
+     0x3,
+     {.places = {[PLACE_GPU] = {true, true, true, 0, 0}, [PLACE_HOST] = {true, true, true, 1, 1}},
+      .stage = 1,
+      .total = 12 * GIB,
+      .window_bytes = 12 * GIB}},
+    {"system memory that can be exported, but not mapped",
+     {.memoryHeapCount = 2,
+      .memoryHeaps = {{8 * GIB, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}, {16 * GIB, 0}},
+      .memoryTypeCount = 3,
+      .memoryTypes = {{0, 1}, {LOCAL, 0}, {VISIBLE, 1}}},
+     0x3,
+     {.places =
+	  {[PLACE_GPU] = {true, false, false, 1, 1}, [PLACE_HOST] = {true, true, false, 0, 2}},
+      .stage = 2,
+      .total = 8 * GIB}},
+};
+
+START_TEST(types_of_drivers)
+{
+	const struct layout *layout = &layouts[_i];
+	struct vulkan_types got;
+
+	ck_assert_int_eq(vulkan_types_choose(&layout->memory, layout->exportable, ~0U, &got), 0);
+	for (int i = PLACE_GPU; i <= PLACE_HOST; i++) {
+		const struct vulkan_place *place = &got.places[i],
+					  *want = &layout->wanted.places[i];
+
+		ck_assert_msg(place->usable == want->usable && place->type == want->type,
+			      "%s: type %u", layout->name, place->type);
+		ck_assert_msg(place->mappable == want->mappable && place->direct == want->direct,
+			      "%s: mapping", layout->name);
+		ck_assert_msg(!want->mappable || place->map_type == want->map_type,
+			      "%s: mapped as %u", layout->name, place->map_type);
+	}
+	ck_assert_uint_eq(got.stage, layout->wanted.stage);
+	ck_assert_uint_eq(got.total, layout->wanted.total);
+	ck_assert_uint_eq(got.window_bytes, layout->wanted.window_bytes);
+	ck_assert_int_eq(got.unmapped == NULL, layout->wanted.places[PLACE_GPU].mappable);
+}
+END_TEST
+
+/* No buffer in exported memory may be on the GPU. */
+START_TEST(types_without_the_gpu)
+{
+	struct vulkan_types got;
+
+	ck_assert_int_eq(vulkan_types_choose(&layouts[0].memory, 0x4, ~0U, &got), -ENOTSUP);
+}
+END_TEST
+
+/* A chunk whose own memory cannot be mapped is imported a second time for the mapping. */
+START_TEST(mapped_by_import)
+{
+	char pattern[] = "stored through the second import", seen[sizeof(pattern)];
+
+	open_plain();
+	struct device *device = backend->devices[0];
+
+	vulkan_device(device)->types.places[PLACE_GPU].direct = false;
+	vulkan_device(device)->types.places[PLACE_HOST].direct = false;
+	vulkan_bar_test(vulkan_device(device));
+	unsigned before = 0;
+	for (int place = PLACE_GPU; place <= PLACE_HOST; place++) {
+		struct chunk *chunk;
+
+		ck_assert(vulkan_device(device)->types.places[place].mappable);
+		ck_assert_int_eq(chunk_new(device, (enum memory_place)place, 2 * MIB, &chunk), 0);
+		struct span span = whole(chunk);
+
+		ck_assert_int_eq(copy_in(copier, &span, 100, pattern, sizeof(pattern), COPY_BAR),
+				 0);
+		ck_assert_int_eq(copier_wait(copier), 0);
+		ck_assert(vulkan_chunk(chunk)->window != VK_NULL_HANDLE);
+		expect_bytes(chunk, 100, pattern, sizeof(pattern));
+		put(chunk, MIB, pattern, sizeof(pattern));
+		ck_assert_int_eq(copy_out(copier, seen, &span, MIB, sizeof(seen), COPY_BAR), 0);
+		ck_assert_str_eq(seen, pattern);
+		chunk_free(chunk);
+		/* The import is gone with the chunk; what the copier needs stays. */
+		unsigned left = atomic_load(&vulkan_device(device)->allocations);
+
+		before = before ? before : left;
+		ck_assert_uint_le(left, STAGE_SLOTS);
+		ck_assert_uint_eq(left, before);
+	}
+	close_all();
+}
+END_TEST
+
+static char elsewhere[CHUNK_ALIGN];
+
+static VKAPI_ATTR VkResult VKAPI_CALL map_elsewhere(VkDevice handle, VkDeviceMemory memory,
+						    VkDeviceSize offset, VkDeviceSize size,
+						    VkMemoryMapFlags flags, void **address)
+{
+	(void)handle;
+	(void)memory;
+	(void)offset;
+	(void)size;
+	(void)flags;
+	*address = elsewhere;
+	return VK_SUCCESS;
+}
+
+static VKAPI_ATTR void VKAPI_CALL unmap_nothing(VkDevice handle, VkDeviceMemory memory)
+{
+	(void)handle;
+	(void)memory;
+}
+
+/* A mapping that shows other bytes is not used, and the reason is told. */
+START_TEST(mapping_of_other_bytes)
+{
+	const char *why = NULL;
+	struct chunk *chunk;
+
+	open_plain();
+	struct vulkan_device *device = vulkan_device(backend->devices[0]);
+	PFN_vkMapMemory map = device->vk.vkMapMemory;
+	PFN_vkUnmapMemory unmap = device->vk.vkUnmapMemory;
+
+	device->types.places[PLACE_GPU].direct = device->types.places[PLACE_HOST].direct = false;
+	device->vk.vkMapMemory = map_elsewhere;
+	device->vk.vkUnmapMemory = unmap_nothing;
+	vulkan_bar_test(device);
+	device->vk.vkMapMemory = map;
+	device->vk.vkUnmapMemory = unmap;
+	ck_assert_str_eq(device_bar_name(&device->base, &why), "none");
+	ck_assert_ptr_nonnull(why);
+	ck_assert_int_eq(chunk_new(&device->base, PLACE_HOST, 2 * MIB, &chunk), -ENOTSUP);
+	close_all();
+}
+END_TEST
+
 static void tests(TCase *tcase)
 {
 	tcase_add_test(tcase, device);
@@ -282,6 +468,10 @@ static void tests(TCase *tcase)
 	tcase_add_test(tcase, mapped);
 	tcase_add_test(tcase, mapping_turned_off);
 	tcase_add_test(tcase, host_place);
+	tcase_add_loop_test(tcase, types_of_drivers, 0, sizeof(layouts) / sizeof(layouts[0]));
+	tcase_add_test(tcase, types_without_the_gpu);
+	tcase_add_test(tcase, mapped_by_import);
+	tcase_add_test(tcase, mapping_of_other_bytes);
 }
 
 int main(int argc, char **argv)
