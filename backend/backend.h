@@ -206,8 +206,9 @@ struct backend_ops {
 	uint32_t (*bar_cost)(struct device *device);
 };
 
-/* Opens config's provider. BACKEND_AUTO: cuda if its driver and a GPU are present, else host with a
- * line in the log. A missing GPU in gpus is -ENODEV, with a line naming the GPU. */
+/* Opens config's provider. BACKEND_AUTO: cuda if its driver and a GPU are present; else vulkan if a
+ * driver has a discrete or integrated GPU; else host with a line in the log. A missing GPU in gpus
+ * is -ENODEV, with a line naming the GPU. */
 int backend_open(const struct backend_config *config, struct backend **backend);
 void backend_close(struct backend *backend);
 

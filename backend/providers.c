@@ -10,8 +10,8 @@
 
 const struct backend_provider backend_providers[BACKEND_PROVIDERS] = {
     {BACKEND_CUDA, &backend_cuda_ops, "no NVIDIA GPU is in use"},
+    {BACKEND_VULKAN, &backend_vulkan_ops, "no other GPU has a Vulkan driver"},
     {BACKEND_HOST, &backend_host_ops, NULL},
-    {BACKEND_VULKAN, &backend_vulkan_ops, NULL},
 };
 
 /* Whether the provider has any device. A list with a missing GPU fails with -ENODEV as well, and

@@ -15,8 +15,8 @@ struct backend_provider {
 	const char *absent; /* for a log line, if BACKEND_AUTO did not find any of its devices */
 };
 
-/* BACKEND_AUTO tries the rows in this order, down to the first that has devices on every machine,
- * which has no text for their absence. The rows behind are taken by name alone. */
+/* BACKEND_AUTO tries the rows in this order, down to the last, which has devices on every machine
+ * and no text for their absence. */
 extern const struct backend_provider backend_providers[];
 #define BACKEND_PROVIDERS 3
 

@@ -15,10 +15,10 @@ static void write_backend_reason(const struct fs *fs, FILE *out)
 	if (fs->options.backend != BACKEND_AUTO)
 		fprintf(out, "why.backend set by backend=%s\n", fs->backend->name);
 	else if (host)
-		fprintf(out, "why.backend no NVIDIA driver with a usable GPU was found\n");
+		fprintf(out, "why.backend no GPU with a driver of CUDA or Vulkan was found\n");
 	else
-		fprintf(out, "why.backend a driver of %s and %u GPUs were found\n",
-			fs->backend->name, fs->backend->n_devices);
+		fprintf(out, "why.backend %u GPUs with a driver of %s were found\n",
+			fs->backend->n_devices, fs->backend->name);
 }
 
 static void write_threads_reason(const struct fs *fs, FILE *out)
