@@ -88,14 +88,19 @@ static uint32_t properties_find(struct vulkan_device *device, bool has_pci)
 	return all.properties.apiVersion;
 }
 
-static bool has_timelines(const struct vulkan_device *device)
+static bool has_timelines(struct vulkan_device *device)
 {
+	VkPhysicalDeviceBufferDeviceAddressFeatures addresses = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES};
 	VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {
-	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES};
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
+	    .pNext = &addresses};
 	VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
 					      .pNext = &timeline};
 
 	device->vulkan->instance.vkGetPhysicalDeviceFeatures2(device->physical, &features);
+	/* The CPU simulates copies faster than a kernel. */
+	device->can.kernel = addresses.bufferDeviceAddress && !device->can.software;
 	return timeline.timelineSemaphore;
 }
 
@@ -113,40 +118,49 @@ static bool can_export(struct vulkan_device *device)
 									     &info, &found);
 	VkExternalMemoryFeatureFlags has = found.externalMemoryProperties.externalMemoryFeatures;
 
-	device->can.dedicated = has & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
 	return (has & needed) == needed;
 }
 
-/* Copies need no other engine. A family that only transfers is the copy engines'. */
+/* The best family has the highest rank; 0: no copies. A family that computes without graphics can
+ * do all: its copies to and from the host are as fast as those of a family that only transfers, and
+ * kernels copy inside the device. */
+static unsigned family_rank(VkQueueFlags flags, bool kernel)
+{
+	const VkQueueFlags engines =
+	    VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
+	const VkQueueFlags others =
+	    ~(VkQueueFlags)(engines | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT);
+
+	if (!(flags & engines))
+		return 0;
+	if (kernel && (flags & engines & ~VK_QUEUE_TRANSFER_BIT) == VK_QUEUE_COMPUTE_BIT)
+		return 3;
+	return (flags & engines) == VK_QUEUE_TRANSFER_BIT && !(flags & others) ? 2 : 1;
+}
+
 static bool queues_find(struct vulkan_device *device)
 {
-	static const VkQueueFlags copies =
-	    VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
-	static const VkQueueFlags any =
-	    VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
 	VkQueueFamilyProperties families[32];
 	struct vulkan_abilities *can = &device->can;
-	uint32_t n = 32;
-	bool found = false;
+	uint32_t n = 32, best = 0;
 
 	device->vulkan->instance.vkGetPhysicalDeviceQueueFamilyProperties(device->physical, &n,
 									  families);
 	for (uint32_t i = 0; i < n; i++) {
-		bool only_copies = (families[i].queueFlags & VK_QUEUE_TRANSFER_BIT) &&
-				   !(families[i].queueFlags & ~copies);
+		unsigned rank = family_rank(families[i].queueFlags, can->kernel);
 
-		if (!families[i].queueCount || !(families[i].queueFlags & any) ||
-		    (found && !only_copies))
+		if (!families[i].queueCount || rank <= best)
 			continue;
-		found = true;
+		best = rank;
 		can->family = i;
 		can->n_queues = families[i].queueCount;
-		if (only_copies)
-			break;
 	}
+	if (best)
+		can->kernel =
+		    can->kernel && families[can->family].queueFlags & VK_QUEUE_COMPUTE_BIT;
 	if (can->n_queues > VULKAN_QUEUES_MAX)
 		can->n_queues = VULKAN_QUEUES_MAX;
-	return found;
+	return best > 0;
 }
 
 int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size)

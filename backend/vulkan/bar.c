@@ -103,7 +103,7 @@ uint32_t vulkan_bar_cost(struct device *base)
 static int bytes_compare(struct vulkan_stream *stream, struct vulkan_chunk *chunk, char *mapping,
 			 uint64_t offset)
 {
-	struct place at = {chunk->buffer.buffer, offset};
+	struct place at = {chunk->buffer.buffer, offset, 0};
 	char wrote[4096], seen[sizeof(wrote)];
 
 	for (unsigned i = 0; i < sizeof(wrote); i++)

@@ -63,6 +63,7 @@ static inline struct vulkan_copier *vulkan_copier(struct copier *copier)
 struct place {
 	VkBuffer buffer;
 	uint64_t offset;
+	VkDeviceAddress address; /* of the buffer, for kernels; 0: none */
 };
 
 /* Whether a copy begins after the copies enqueued before. Unordered copies begin at any time after
@@ -75,6 +76,9 @@ int vulkan_stream_use(struct vulkan_copier *copier, struct vulkan_device *device
 		      struct vulkan_stream **stream);
 int vulkan_stream_copy(struct vulkan_stream *stream, struct place to, struct place from,
 		       uint64_t bytes, enum copy_order order);
+/* Between two places of the device itself, by a kernel if that is faster. */
+int vulkan_stream_copy_inside(struct vulkan_stream *stream, struct place to, struct place from,
+			      uint64_t bytes);
 /* offset and bytes are multiples of 4. */
 int vulkan_stream_zero(struct vulkan_stream *stream, struct place to, uint64_t bytes);
 /* Waits for all copies up to one, and returns at once for one that is known to be complete. */

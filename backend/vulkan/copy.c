@@ -71,7 +71,9 @@ static int chunk_place(struct vulkan_copier *copier, struct chunk *chunk, uint64
 
 	if (rc < 0)
 		return rc;
-	*place = (struct place){vulkan_chunk(chunk)->buffer.buffer, offset};
+	const struct vulkan_buffer *buffer = &vulkan_chunk(chunk)->buffer;
+
+	*place = (struct place){buffer->buffer, offset, buffer->address};
 	return atomic_load_explicit(&chunk->lost, memory_order_relaxed) ? -EIO : 0;
 }
 
@@ -121,7 +123,7 @@ int vulkan_dma_across(struct copier *base, struct chunk *to_chunk, uint64_t to_o
 	if (rc < 0)
 		return rc;
 	if (to_stream == from_stream)
-		return vulkan_stream_copy(to_stream, to, from, bytes, COPY_UNORDERED);
+		return vulkan_stream_copy_inside(to_stream, to, from, bytes);
 	return vulkan_stage_across(to_stream, to, from_stream, from, bytes);
 }
 

@@ -33,8 +33,12 @@ static VkResult handle_create(struct vulkan_device *device)
 {
 	const float priorities[VULKAN_QUEUES_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
 	const char *names[3];
+	VkPhysicalDeviceBufferDeviceAddressFeatures addresses = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES,
+	    .bufferDeviceAddress = device->can.kernel};
 	VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {
 	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
+	    .pNext = &addresses,
 	    .timelineSemaphore = VK_TRUE};
 	VkDeviceQueueCreateInfo queues = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
 					  .queueFamilyIndex = device->can.family,
@@ -76,6 +80,7 @@ int vulkan_device_create(struct vulkan_device *device)
 
 void vulkan_device_destroy(struct vulkan_device *device)
 {
+	vulkan_kernel_close(device);
 	if (device->handle && device->vk.vkDestroyDevice)
 		device->vk.vkDestroyDevice(device->handle, NULL);
 	device->handle = VK_NULL_HANDLE;
@@ -88,6 +93,7 @@ void vulkan_device_close(struct vulkan_device *device)
 	vulkan_device_destroy(device);
 	for (unsigned i = 0; i < VULKAN_QUEUES_MAX; i++)
 		pthread_mutex_destroy(&device->queues[i].lock);
+	pthread_mutex_destroy(&device->kernel.lock);
 	free(device);
 }
 
@@ -102,6 +108,7 @@ static struct vulkan_device *device_new(struct vulkan *vulkan, VkPhysicalDevice 
 	device->base.backend = &vulkan->base;
 	for (unsigned i = 0; i < VULKAN_QUEUES_MAX; i++)
 		pthread_mutex_init(&device->queues[i].lock, NULL);
+	pthread_mutex_init(&device->kernel.lock, NULL);
 	return device;
 }
 

@@ -23,7 +23,10 @@
 	X(vkDestroyCommandPool) X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) \
 	X(vkEndCommandBuffer) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkCmdPipelineBarrier) \
 	X(vkQueueSubmit) X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkWaitSemaphores) \
-	X(vkGetSemaphoreCounterValue)
+	X(vkGetSemaphoreCounterValue) X(vkGetBufferDeviceAddress) X(vkCreateShaderModule) \
+	X(vkDestroyShaderModule) X(vkCreatePipelineLayout) X(vkDestroyPipelineLayout) \
+	X(vkCreateComputePipelines) X(vkDestroyPipeline) X(vkCmdBindPipeline) \
+	X(vkCmdPushConstants) X(vkCmdDispatch)
 /* clang-format on */
 
 #define VULKAN_FIELD(name) PFN_##name name;

@@ -29,12 +29,21 @@ struct vulkan_queue {
 	VkQueue handle;
 };
 
+/* A kernel that copies inside the device: where that is what copies fastest, the copy engines have
+ * a fraction of the memory's rate. Made by the first large copy. */
+struct vulkan_kernel {
+	pthread_mutex_t lock; /* held to make the pipeline; leaf */
+	bool refused;	      /* the driver could not make the pipeline */
+	_Atomic(VkPipeline) pipeline;
+	VkPipelineLayout layout;
+};
+
 /* What a physical device can do; constant. */
 struct vulkan_abilities {
 	bool software;	      /* the CPU simulates a GPU */
 	bool budget;	      /* VK_EXT_memory_budget */
 	bool pin;	      /* VK_EXT_external_memory_host */
-	bool dedicated;	      /* exported memory must belong to one buffer */
+	bool kernel;	      /* the queues run kernels, which know buffers by their addresses */
 	uint64_t pin_align;   /* of host memory that can be imported */
 	uint64_t bytes_max;   /* of an allocation */
 	uint32_t allocations; /* at most, at the same time */
@@ -73,6 +82,7 @@ struct vulkan_device {
 	VkDevice handle;
 	struct vulkan_calls vk;
 	struct vulkan_queue queues[VULKAN_QUEUES_MAX];
+	struct vulkan_kernel kernel;
 	atomic_uint next_queue;
 	_Atomic uint64_t used;	 /* bytes of this process in chunks of PLACE_GPU */
 	atomic_uint allocations; /* that exist now */
@@ -82,6 +92,7 @@ struct vulkan_device {
 struct vulkan_buffer {
 	VkDeviceMemory memory; /* VK_NULL_HANDLE: none, and no buffer either */
 	VkBuffer buffer;
+	VkDeviceAddress address; /* for kernels; 0: none */
 };
 
 struct vulkan_chunk {
@@ -170,6 +181,13 @@ uint32_t vulkan_bar_cost(struct device *device);
 /* Tests the second import of places that are not mapped directly. A place whose mapping shows other
  * bytes is not mapped, and one of system memory not used at all. */
 void vulkan_bar_test(struct vulkan_device *device);
+
+/* kernel.c: the pipeline, or VK_NULL_HANDLE: copies are the copy engines'. */
+VkPipeline vulkan_kernel_get(struct vulkan_device *device);
+void vulkan_kernel_close(struct vulkan_device *device);
+/* Records a copy of as many of the bytes as the kernel can copy, and returns their number. */
+uint64_t vulkan_kernel_record(struct vulkan_device *device, VkCommandBuffer commands,
+			      VkDeviceAddress to, VkDeviceAddress from, uint64_t bytes);
 
 /* copy.c */
 int vulkan_copier_new(struct backend *backend, struct copier **copier);

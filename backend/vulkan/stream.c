@@ -146,6 +146,13 @@ int vulkan_streams_wait(struct vulkan_copier *copier)
 	return error;
 }
 
+/* Kernels copy as well. */
+static VkPipelineStageFlags copy_stages(const struct vulkan_stream *stream)
+{
+	return VK_PIPELINE_STAGE_TRANSFER_BIT |
+	       (stream->device->can.kernel ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : 0);
+}
+
 static void barrier_record(struct vulkan_stream *stream, VkCommandBuffer commands,
 			   VkPipelineStageFlags then, VkAccessFlags access)
 {
@@ -153,8 +160,10 @@ static void barrier_record(struct vulkan_stream *stream, VkCommandBuffer command
 				   .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
 				   .dstAccessMask = access};
 
-	stream->device->vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, then, 0,
-						1, &barrier, 0, NULL, 0, NULL);
+	if (stream->device->can.kernel)
+		barrier.srcAccessMask |= VK_ACCESS_SHADER_WRITE_BIT;
+	stream->device->vk.vkCmdPipelineBarrier(commands, copy_stages(stream), then, 0, 1, &barrier,
+						0, NULL, 0, NULL);
 }
 
 /* The command buffer of the next copy, being recorded. */
@@ -165,6 +174,7 @@ static int copy_begin(struct vulkan_stream *stream, enum copy_order order,
 	uint64_t value = stream->enqueued + 1;
 	VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
 					 .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+	VkAccessFlags access = VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 	int rc = value > STREAM_DEPTH ? vulkan_stream_wait(stream, value - STREAM_DEPTH) : 0;
 
 	if (rc < 0)
@@ -172,10 +182,11 @@ static int copy_begin(struct vulkan_stream *stream, enum copy_order order,
 	*commands = stream->commands[value % STREAM_DEPTH];
 	rc = vulkan_result(stream->device, vk->vkBeginCommandBuffer(*commands, &info),
 			   "vkBeginCommandBuffer");
+	if (stream->device->can.kernel)
+		access |= VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
 	if (rc == 0 && stream->enqueued > stream->complete &&
 	    (order == COPY_ORDERED || !stream->unordered))
-		barrier_record(stream, *commands, VK_PIPELINE_STAGE_TRANSFER_BIT,
-			       VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+		barrier_record(stream, *commands, copy_stages(stream), access);
 	stream->unordered = order == COPY_UNORDERED;
 	return rc;
 }
@@ -224,6 +235,28 @@ int vulkan_stream_copy(struct vulkan_stream *stream, struct place to, struct pla
 	if (rc < 0)
 		return rc;
 	stream->device->vk.vkCmdCopyBuffer(commands, from.buffer, to.buffer, 1, &region);
+	return copy_end(stream, commands);
+}
+
+int vulkan_stream_copy_inside(struct vulkan_stream *stream, struct place to, struct place from,
+			      uint64_t bytes)
+{
+	struct vulkan_device *device = stream->device;
+	VkCommandBuffer commands;
+	int rc = copy_begin(stream, COPY_UNORDERED, &commands);
+
+	if (rc < 0)
+		return rc;
+	uint64_t done = 0;
+
+	if (to.address && from.address)
+		done = vulkan_kernel_record(device, commands, to.address + to.offset,
+					    from.address + from.offset, bytes);
+	VkBufferCopy rest = {
+	    .srcOffset = from.offset + done, .dstOffset = to.offset + done, .size = bytes - done};
+
+	if (rest.size)
+		device->vk.vkCmdCopyBuffer(commands, from.buffer, to.buffer, 1, &rest);
 	return copy_end(stream, commands);
 }
 

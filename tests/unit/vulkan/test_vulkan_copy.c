@@ -135,6 +135,92 @@ START_TEST(across)
 }
 END_TEST
 
+static unsigned dispatches;
+static PFN_vkCmdDispatch dispatch_kernel;
+
+static VKAPI_ATTR void VKAPI_CALL dispatch_count(VkCommandBuffer commands, uint32_t x, uint32_t y,
+						 uint32_t z)
+{
+	dispatches++;
+	dispatch_kernel(commands, x, y, z);
+}
+
+/* Large copies inside a GPU are a kernel's, down to the bytes that the kernel cannot copy; copies
+ * at other addresses are the copy engines'. */
+START_TEST(across_by_kernel)
+{
+	static const struct {
+		uint64_t to, from, bytes;
+		unsigned dispatches;
+	} copies[] = {
+	    {0, 0, 8 * MIB, 1}, {16, 4096, 5 * MIB, 1}, {64, 32, 4 * MIB + 16 * 1024 + 5, 1},
+	    {1, 0, 5 * MIB, 0}, {0, 8, 5 * MIB, 0},	{32, 16, MIB, 0},
+	};
+
+	open_plain();
+	struct vulkan_device *device = vulkan_device(backend->devices[0]);
+	struct chunk *from = new_chunk(8 * MIB), *to = new_chunk(8 * MIB);
+	struct span from_span = whole(from), to_span = whole(to);
+	char *wanted = pattern_new(8 * MIB), *target = calloc(1, 8 * MIB);
+
+	dispatch_kernel = device->vk.vkCmdDispatch;
+	device->vk.vkCmdDispatch = dispatch_count;
+	put(from, 0, wanted, 8 * MIB);
+	put(to, 0, target, 8 * MIB);
+	for (unsigned i = 0; i < sizeof(copies) / sizeof(copies[0]); i++) {
+		dispatches = 0;
+		ck_assert_int_eq(copy_across(copier, &to_span, copies[i].to, &from_span,
+					     copies[i].from, copies[i].bytes),
+				 0);
+		ck_assert_int_eq(copier_wait(copier), 0);
+		memcpy(target + copies[i].to, wanted + copies[i].from, copies[i].bytes);
+		expect_bytes(to, 0, target, 8 * MIB);
+		ck_assert_uint_eq(dispatches, device->can.kernel ? copies[i].dispatches : 0);
+	}
+	free(wanted);
+	free(target);
+	chunk_free(from);
+	chunk_free(to);
+	close_all();
+}
+END_TEST
+
+static VKAPI_ATTR VkResult VKAPI_CALL no_pipelines(VkDevice device, VkPipelineCache cache,
+						   uint32_t n,
+						   const VkComputePipelineCreateInfo *info,
+						   const VkAllocationCallbacks *callbacks,
+						   VkPipeline *pipelines)
+{
+	(void)device;
+	(void)cache;
+	(void)n;
+	(void)info;
+	(void)callbacks;
+	(void)pipelines;
+	return VK_ERROR_INITIALIZATION_FAILED;
+}
+
+/* A driver that makes no pipeline: the copy engines copy. */
+START_TEST(across_without_a_pipeline)
+{
+	open_plain();
+	struct chunk *from = new_chunk(8 * MIB), *to = new_chunk(8 * MIB);
+	struct span from_span = whole(from), to_span = whole(to);
+	char *wanted = pattern_new(8 * MIB);
+
+	vulkan_device(backend->devices[0])->vk.vkCreateComputePipelines = no_pipelines;
+	put(from, 0, wanted, 8 * MIB);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(copy_across(copier, &to_span, 0, &from_span, 0, 8 * MIB), 0);
+	ck_assert_int_eq(copier_wait(copier), 0);
+	expect_bytes(to, 0, wanted, 8 * MIB);
+	free(wanted);
+	chunk_free(from);
+	chunk_free(to);
+	close_all();
+}
+END_TEST
+
 /* As between two devices: through the staging memory of both. */
 START_TEST(across_devices)
 {
@@ -149,8 +235,8 @@ START_TEST(across_devices)
 	ck_assert_int_eq(copier_open(backend, &other), 0);
 	ck_assert_int_eq(vulkan_stream_use(vulkan_copier(copier), device, &to_stream), 0);
 	ck_assert_int_eq(vulkan_stream_use(vulkan_copier(other), device, &from_stream), 0);
-	struct place source = {vulkan_chunk(from)->buffer.buffer, 1};
-	struct place target = {vulkan_chunk(to)->buffer.buffer, 10};
+	struct place source = {vulkan_chunk(from)->buffer.buffer, 1, 0};
+	struct place target = {vulkan_chunk(to)->buffer.buffer, 10, 0};
 
 	ck_assert_int_eq(vulkan_stage_across(to_stream, target, from_stream, source, LONG_BYTES),
 			 0);
@@ -355,6 +441,8 @@ static void tests(TCase *tcase)
 	tcase_add_test(tcase, pinned);
 	tcase_add_test(tcase, zeroed);
 	tcase_add_test(tcase, across);
+	tcase_add_test(tcase, across_by_kernel);
+	tcase_add_test(tcase, across_without_a_pipeline);
 	tcase_add_test(tcase, across_devices);
 	tcase_add_test(tcase, ordered);
 	tcase_add_test(tcase, threads);
