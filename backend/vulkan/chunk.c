@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "backend/vulkan/provider.h"
-#include "common/cleanup.h"
 #include "common/log.h"
 
 static int bytes_count(struct vulkan_device *device, enum memory_place place, uint64_t bytes)
@@ -31,46 +30,70 @@ static void bytes_uncount(struct vulkan_device *device, enum memory_place place,
 		atomic_fetch_sub(&device->used, bytes);
 }
 
-static struct vulkan_chunk *chunk_prepare(struct vulkan_device *device, enum memory_place place,
-					  uint64_t bytes)
+/* A chunk without memory, which keeps the device in use. */
+static int chunk_prepare(struct vulkan_device *device, enum memory_place place, uint64_t bytes,
+			 struct vulkan_chunk **chunk)
 {
-	struct vulkan_chunk *made = calloc(1, sizeof(*made));
+	struct vulkan_chunk *made;
 
+	if (!device->types.places[place].usable)
+		return -ENOTSUP;
+	made = calloc(1, sizeof(*made));
 	if (!made)
-		return NULL;
+		return -ENOMEM;
+	int rc = vulkan_device_hold(device);
+
+	if (rc < 0) {
+		free(made);
+		return rc;
+	}
 	made->base.device = &device->base;
 	made->base.place = place;
 	made->base.bytes = bytes;
 	made->fd = -1;
-	return made;
+	*chunk = made;
+	return 0;
+}
+
+static void chunk_end(struct vulkan_chunk *chunk)
+{
+	vulkan_device_unhold(vulkan_device(chunk->base.device));
+	free(chunk);
+}
+
+static int memory_new(struct vulkan_chunk *chunk)
+{
+	struct vulkan_device *device = vulkan_device(chunk->base.device);
+	VkExportMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+					   .handleTypes =
+					       VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+	VkResult result =
+	    vulkan_buffer_new(device, device->types.places[chunk->base.place].type,
+			      chunk->base.bytes, info.handleTypes, &info, &chunk->buffer);
+
+	return vulkan_result(device, result, "vkAllocateMemory");
 }
 
 int vulkan_chunk_new(struct device *base, enum memory_place place, uint64_t bytes,
 		     struct chunk **chunk)
 {
 	struct vulkan_device *device = vulkan_device(base);
-	VkExportMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
-					   .handleTypes =
-					       VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-	int rc = device->types.places[place].usable ? bytes_count(device, place, bytes) : -ENOTSUP;
+	struct vulkan_chunk *made;
+	int rc = chunk_prepare(device, place, bytes, &made);
 
 	if (rc < 0)
 		return rc;
-	struct vulkan_chunk *made = chunk_prepare(device, place, bytes);
-
-	rc = -ENOMEM;
-	if (made)
-		rc = vulkan_result(device,
-				   vulkan_buffer_new(device, device->types.places[place].type,
-						     bytes, info.handleTypes, &info, &made->buffer),
-				   "vkAllocateMemory");
-	if (rc < 0) {
-		bytes_uncount(device, place, bytes);
-		free(made);
-		return rc;
+	rc = bytes_count(device, place, bytes);
+	if (rc == 0) {
+		rc = memory_new(made);
+		if (rc < 0)
+			bytes_uncount(device, place, bytes);
 	}
-	*chunk = &made->base;
-	return 0;
+	if (rc < 0)
+		chunk_end(made);
+	else
+		*chunk = &made->base;
+	return rc;
 }
 
 /* The driver gets a duplicate, because the chunk keeps fd: an import may not be exportable. If the
@@ -98,18 +121,20 @@ int vulkan_chunk_import(struct device *base, enum memory_place place, uint64_t b
 			struct chunk **chunk)
 {
 	struct vulkan_device *device = vulkan_device(base);
-	AUTO_FREE struct vulkan_chunk *made = chunk_prepare(device, place, bytes);
-	int rc = device->types.places[place].usable ? 0 : -ENOTSUP;
+	struct vulkan_chunk *made;
+	int rc = chunk_prepare(device, place, bytes, &made);
 
-	if (rc == 0)
-		rc = made ? vulkan_memory_import(made, fd) : -ENOMEM;
 	if (rc < 0)
 		return rc;
+	rc = vulkan_memory_import(made, fd);
+	if (rc < 0) {
+		chunk_end(made);
+		return rc;
+	}
 	made->fd = fd;
 	if (place == PLACE_GPU)
 		atomic_fetch_add(&device->used, bytes);
 	*chunk = &made->base;
-	made = NULL;
 	return 0;
 }
 
@@ -122,7 +147,7 @@ void vulkan_chunk_free(struct chunk *base)
 	if (chunk->fd >= 0)
 		close(chunk->fd);
 	bytes_uncount(device, base->place, base->bytes);
-	free(chunk);
+	chunk_end(chunk);
 }
 
 static int memory_export(struct vulkan_chunk *chunk, int *fd)

@@ -94,6 +94,7 @@ void vulkan_device_close(struct vulkan_device *device)
 	for (unsigned i = 0; i < VULKAN_QUEUES_MAX; i++)
 		pthread_mutex_destroy(&device->queues[i].lock);
 	pthread_mutex_destroy(&device->kernel.lock);
+	pthread_mutex_destroy(&device->lock);
 	free(device);
 }
 
@@ -109,6 +110,7 @@ static struct vulkan_device *device_new(struct vulkan *vulkan, VkPhysicalDevice 
 	for (unsigned i = 0; i < VULKAN_QUEUES_MAX; i++)
 		pthread_mutex_init(&device->queues[i].lock, NULL);
 	pthread_mutex_init(&device->kernel.lock, NULL);
+	pthread_mutex_init(&device->lock, NULL);
 	return device;
 }
 

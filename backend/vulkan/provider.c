@@ -97,6 +97,7 @@ const struct backend_ops backend_vulkan_ops = {
     .open = vulkan_open,
     .close = vulkan_close,
     .memory = vulkan_memory,
+    .idle_release = vulkan_idle_release,
     .reset = vulkan_reset,
     .bar_name = vulkan_bar_name,
     .chunk_new = vulkan_chunk_new,

@@ -78,7 +78,10 @@ struct vulkan_device {
 	char driver[64]; /* "NVIDIA 580.82.07" */
 	struct vulkan_abilities can;
 	struct vulkan_types types;
-	/* Replaced by a reset, while no copier has resources in the device. */
+	pthread_mutex_t lock; /* held to make and to release the handle; before vulkan.lock */
+	unsigned holds;	      /* under lock: chunks, for which there is a handle */
+	/* Replaced by a reset, while no copier has resources in the device. VK_NULL_HANDLE: none
+	 * was needed yet, or the device was idle. */
 	VkDevice handle;
 	struct vulkan_calls vk;
 	struct vulkan_queue queues[VULKAN_QUEUES_MAX];
@@ -129,6 +132,10 @@ void vulkan_device_close(struct vulkan_device *device);
 /* The VkDevice with its queues. */
 int vulkan_device_create(struct vulkan_device *device);
 void vulkan_device_destroy(struct vulkan_device *device);
+/* idle_release.c: backend_ops.idle_release; and the VkDevice, from the first chunk to the last. */
+int vulkan_idle_release(struct device *device);
+int vulkan_device_hold(struct vulkan_device *device);
+void vulkan_device_unhold(struct vulkan_device *device);
 
 /* types.c: asks the driver which types a buffer may have. 0, or -ENOTSUP without a line in the log:
  * no type is suitable for files. */

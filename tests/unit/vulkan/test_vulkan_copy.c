@@ -360,6 +360,84 @@ START_TEST(lost)
 }
 END_TEST
 
+/* An idle device has no VkDevice until the next chunk, whose copies work as before. */
+START_TEST(idle)
+{
+	char bytes[4096];
+
+	open_plain();
+	struct device *device = backend->devices[0];
+	char *memory = memory_map(MIB);
+
+	memset(bytes, 3, sizeof(bytes));
+	ck_assert_int_eq(copier_pin(copier, memory, MIB), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		struct chunk *chunk = new_chunk(CHUNK);
+		struct span span = whole(chunk);
+
+		memcpy(memory, bytes, sizeof(bytes));
+		ck_assert_int_eq(copy_in(copier, &span, 0, memory, sizeof(bytes), COPY_DMA), 0);
+		ck_assert_int_eq(copy_across(copier, &span, 4 * MIB, &span, 0, 4 * MIB), 0);
+		ck_assert_int_eq(copier_wait(copier), 0);
+		expect_bytes(chunk, 4 * MIB, bytes, sizeof(bytes));
+		ck_assert_int_eq(device_idle_release(device), -EBUSY);
+		expect_bytes(chunk, 0, bytes, sizeof(bytes));
+		chunk_free(chunk);
+		ck_assert_int_eq(device_idle_release(device), 0);
+		ck_assert(vulkan_device(device)->handle == VK_NULL_HANDLE);
+		ck_assert_uint_eq(atomic_load(&vulkan_device(device)->allocations), 0);
+		ck_assert_int_eq(device_idle_release(device), 0);
+	}
+	ck_assert_int_eq(copier_wait(copier), 0);
+	copier_unpin(copier, memory);
+	munmap(memory, MIB);
+	close_all();
+}
+END_TEST
+
+static void *come_and_go(void *of)
+{
+	struct copier *own;
+	char byte = 7, seen = 0;
+
+	(void)of;
+	ck_assert_int_eq(copier_open(backend, &own), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		struct chunk *chunk = new_chunk(CHUNK_ALIGN);
+		struct span span = whole(chunk);
+
+		ck_assert_int_eq(copy_in(own, &span, i, &byte, 1, COPY_DMA), 0);
+		ck_assert_int_eq(copier_wait(own), 0);
+		ck_assert_int_eq(copy_out(own, &seen, &span, i, 1, COPY_DMA), 0);
+		ck_assert_int_eq(copier_wait(own), 0);
+		ck_assert_int_eq(seen, byte);
+		chunk_free(chunk);
+	}
+	copier_close(own);
+	return NULL;
+}
+
+/* Threads use the device while another releases it. */
+START_TEST(idle_beside_threads)
+{
+	pthread_t threads[4];
+
+	open_plain();
+	for (unsigned i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, come_and_go, NULL);
+	for (unsigned i = 0; i < 200; i++) {
+		int rc = device_idle_release(backend->devices[0]);
+
+		ck_assert(rc == 0 || rc == -EBUSY);
+		usleep(500);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_eq(device_idle_release(backend->devices[0]), 0);
+	close_all();
+}
+END_TEST
+
 static atomic_int resets;
 
 static void reset_count(void *of, struct device *device, int64_t ms)
@@ -446,6 +524,8 @@ static void tests(TCase *tcase)
 	tcase_add_test(tcase, across_devices);
 	tcase_add_test(tcase, ordered);
 	tcase_add_test(tcase, threads);
+	tcase_add_test(tcase, idle);
+	tcase_add_test(tcase, idle_beside_threads);
 	tcase_add_test(tcase, lost);
 	tcase_add_test(tcase, reset);
 	tcase_add_test(tcase, reset_without_a_chunk);
