@@ -75,7 +75,8 @@ void memory_put(struct memory *memory)
 static bool memory_attach(struct memory *memory, int fd)
 {
 	struct stat state;
-	void *bytes = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *bytes =
+	    mmap(NULL, memory->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)memory->start);
 
 	if (bytes == MAP_FAILED || fstat(fd, &state)) {
 		if (bytes != MAP_FAILED)
@@ -91,21 +92,28 @@ static bool memory_attach(struct memory *memory, int fd)
 	return true;
 }
 
+/* What a descriptor refers to. */
+struct exported {
+	int device;
+	uint64_t start, size; /* of the bytes in the file */
+};
+
 /* Takes over fd, also on failure. */
-static CUresult memory_map(int fd, int device, uint64_t size, struct memory **memory)
+static CUresult memory_map(int fd, const struct exported *exported, struct memory **memory)
 {
 	struct memory *made = calloc(1, sizeof(*made));
 
 	if (!made)
 		abort();
 	atomic_init(&made->references, 1);
-	made->size = size;
-	made->device = device;
+	made->start = exported->start;
+	made->size = exported->size;
+	made->device = exported->device;
 	if (!memory_attach(made, fd)) {
 		free(made);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*used_bytes(device) += size;
+	*used_bytes(exported->device) += exported->size;
 	*memory = made;
 	return CUDA_SUCCESS;
 }
@@ -140,6 +148,7 @@ static CUresult memfd_new(int device, uint64_t size, int *fd)
 
 CUresult memory_new(int device, uint64_t size, struct memory **memory)
 {
+	const struct exported made = {.device = device, .size = size};
 	CUresult result;
 	int fd;
 
@@ -147,7 +156,7 @@ CUresult memory_new(int device, uint64_t size, struct memory **memory)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	result = memfd_new(device, size, &fd);
 	if (result == CUDA_SUCCESS)
-		result = memory_map(fd, device, size, memory);
+		result = memory_map(fd, &made, memory);
 	/* The fill byte stands for the bytes of a previous user: the driver does not zero memory.
 	 */
 	if (result == CUDA_SUCCESS && settings.fill >= 0)
@@ -209,19 +218,44 @@ int standin_reopen(int shared, unsigned *gpu, uint64_t *size)
 	return fd;
 }
 
-/* Reopens an exported fd of a device that the process has, or of host-located memory. */
-static int reopen_any(int shared, int *device)
+/* Memory of lavapipe as the driver of discrete.c, which has the UUID of GPU 0: a header with the
+ * file's size and the place of the bytes, then the bytes. */
+static int lavapipe_reopen(int shared, struct exported *exported)
 {
+	uint64_t header[2];
 	char rest[NAME_MAX];
-	unsigned gpu;
-	uint64_t size;
-	int fd = standin_reopen(shared, &gpu, &size);
+	int fd = reopen(shared, "/memfd:llvmpipe memory fd", rest);
 
-	*device = HOST_LOCATED;
 	if (fd < 0)
-		return reopen(shared, "/memfd:" STANDIN_HOST_MEMFD_NAME, rest);
-	*device = standin_ordinal(gpu);
-	if (*device >= 0)
+		return -1;
+	if (pread(fd, header, sizeof(header), 0) != sizeof(header)) {
+		close(fd);
+		return -1;
+	}
+	exported->device = 0;
+	exported->start = header[1];
+	exported->size = (header[0] - header[1]) / STANDIN_GRANULARITY * STANDIN_GRANULARITY;
+	return fd;
+}
+
+/* Reopens an exported fd of a device that the process has, or of host-located memory. */
+static int reopen_any(int shared, struct exported *exported)
+{
+	struct stat state;
+	char rest[NAME_MAX];
+	unsigned gpu = 0;
+	int fd = standin_reopen(shared, &gpu, &exported->size);
+
+	if (fd < 0)
+		fd = lavapipe_reopen(shared, exported);
+	if (fd < 0) {
+		fd = reopen(shared, "/memfd:" STANDIN_HOST_MEMFD_NAME, rest);
+		exported->device = HOST_LOCATED;
+		exported->size = fstat(shared, &state) == 0 ? (uint64_t)state.st_size : 0;
+		return fd;
+	}
+	exported->device = standin_ordinal(gpu);
+	if (exported->device >= 0)
 		return fd;
 	close(fd);
 	return -1;
@@ -229,12 +263,13 @@ static int reopen_any(int shared, int *device)
 
 CUresult memory_adopt(int shared, struct memory **memory)
 {
+	struct exported exported = {0};
 	struct stat state;
-	int device, fd;
 
 	if (fstat(shared, &state))
 		return CUDA_ERROR_UNKNOWN; /* as the real driver returns */
-	fd = reopen_any(shared, &device);
+	int fd = reopen_any(shared, &exported);
+
 	if (fd < 0)
 		return CUDA_ERROR_UNKNOWN;
 	*memory = table_at(&standin.memories, state.st_ino);
@@ -243,7 +278,7 @@ CUresult memory_adopt(int shared, struct memory **memory)
 		memory_get(*memory);
 		return CUDA_SUCCESS;
 	}
-	return memory_map(fd, device, (uint64_t)state.st_size, memory);
+	return memory_map(fd, &exported, memory);
 }
 
 uint64_t handle_new(struct memory *memory, enum handle_kind kind)

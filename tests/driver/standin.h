@@ -174,6 +174,7 @@ struct memory {
 	atomic_uint references; /* handles, mappings, running copies */
 	int fd;			/* -1 while a checkpoint has moved the bytes */
 	uint64_t inode, size;
+	uint64_t start;	 /* of the bytes in the file */
 	uint64_t number; /* of the cuMemCreate call, counted from 1; 0: made by another process */
 	int device;	 /* or HOST_LOCATED */
 	bool rdma;	 /* created gpuDirectRDMACapable */

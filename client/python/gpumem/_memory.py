@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -124,15 +125,27 @@ class FileMemory(Memory):
         info = self.info()
         self.size = info.size
         self.kind = info.kind
-        # A file of backend=vulkan is on its GPU for torch's versions for AMD and Intel, and on the CPU otherwise.
+        # A file of backend=vulkan is on its GPU for torch's versions for AMD and Intel.
         self.imported = info.kind == _native.KIND_VULKAN and _torch_imports()
-        self.on_cpu = info.kind != _native.KIND_DEVICE and not self.imported
         self.read_only = bool(info.flags & _native.INFO_READ_ONLY)
         self.private = bool(info.flags & _native.INFO_PRIVATE)
         self.index = None if info.kind == _native.KIND_HOST else info.device
         self.uuid_bytes = bytes(info.uuid)
         with self._adding:
             self._alive.add(self)
+
+    @functools.cached_property
+    def on_cpu(self) -> bool:  # type: ignore[override]
+        """CUDA reaches memory of backend=vulkan on NVIDIA's GPUs alone, and is not initialised before it is needed."""
+        if self.kind != _native.KIND_VULKAN:
+            return self.kind != _native.KIND_DEVICE
+        if self.imported:
+            return False
+        try:
+            _cuda.device_of(self.uuid_bytes)
+        except _cuda.CudaError:
+            return True
+        return False
 
     @classmethod
     def all(cls) -> list[FileMemory]:
