@@ -90,13 +90,13 @@ class Mount:
 
     live, made, own_session = set(), 0, False
 
-    def __init__(self, machine, options="", env=None):
+    def __init__(self, machine, options="", env=None, backend="cuda"):
         self.machine = machine
         Mount.made += 1
         self.path = machine.scratch / f"mnt{Mount.made}"
         self.log_path = machine.scratch / f"{self.path.name}.log"
         self.path.mkdir()
-        self.options = ",".join(filter(None, ["backend=cuda,log_level=info", options]))
+        self.options = ",".join(filter(None, [f"backend={backend},log_level=info", options]))
         self.argv, self.env = [machine.build / "gpumemfs", "-f", self.path, "-o", self.options], dict(machine.env, **(env or {}))
         machine.report.log("+ " + " ".join(map(str, self.argv)))
         with open(self.log_path, "ab") as log:

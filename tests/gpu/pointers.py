@@ -192,6 +192,7 @@ def check_seen(machine, who, found, ways):
 
 
 def store(machine, path):
+    """Checks the stores, and returns their figures."""
     storing = Background(machine, "stored", "pointers", "store", path, BATCHES, SEED)
     try:
         found = storing.wait_ready()
@@ -204,6 +205,7 @@ def store(machine, path):
         check_seen(machine, "what the CPU stored, in another process", helper(machine, "sharers", "see", path, SEED),
                    ("read", "copy", "kernel"))
         storing.end()
+        return found
     finally:
         storing.kill()
 
